@@ -1,0 +1,3 @@
+module github.com/caisson-run/caisson
+
+go 1.26.3

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"context"
+	"net"
+)
+
+// Driver is one level of isolation on this host.
+//
+// A driver is made once and used from many goroutines. It keeps no policy: it
+// is told what to build and says what it can build. It holds a sandbox for as
+// long as its owner lives; an owner that dies, by SIGKILL too, takes its
+// sandboxes with it unless the driver says Capabilities.Survives.
+type Driver interface {
+	// Name is what --isolation takes: "gvisor", "process", "docker".
+	Name() string
+
+	// Probe reports what this host can do and what is missing, without
+	// changing the host. It answers in milliseconds and feeds doctor, explain
+	// and the refusal of clauses that cannot be enforced. A level that cannot
+	// run at all is an answer (Capabilities.Unusable), not an error.
+	Probe(ctx context.Context) (Capabilities, error)
+
+	// Start makes the world of spec with the guest agent as its first
+	// process. The caller owns the Instance and must Destroy it. Start
+	// returns ErrUnsupported when a clause of spec cannot be enforced here,
+	// ErrInvalid when spec contradicts itself; nothing is left behind then.
+	Start(ctx context.Context, spec *Spec) (Instance, error)
+
+	// Adopt sweeps what dead owners left behind and returns what of it still
+	// lives. A sandbox belongs to whoever holds its owner's file lock; a live
+	// neighbour's sandboxes are never touched. Levels whose sandboxes die
+	// with their owner return none.
+	Adopt(ctx context.Context, owner string) ([]Instance, error)
+}
+
+// Instance is a living sandbox.
+type Instance interface {
+	// ID is Spec.ID.
+	ID() string
+
+	// Dial opens a fresh session with the guest agent and ends the one before
+	// it. What is read from it is written by code that may be hostile.
+	Dial(ctx context.Context) (net.Conn, error)
+
+	// Usage reads the sandbox's counters. It is cheap enough for twice a
+	// second.
+	Usage(ctx context.Context) (Usage, error)
+
+	// Ended is closed when the sandbox is gone, for whatever reason; Limit
+	// then names the limit that ended it, or is empty.
+	Ended() <-chan struct{}
+	Limit() LimitName
+
+	// Destroy kills everything inside and leaves nothing: no process, mount,
+	// cgroup or file. It is idempotent and works on a half-dead sandbox.
+	Destroy(ctx context.Context) error
+}
+
+// Runner is the optional ability to run one program without a guest agent:
+// the fastest path a level has.
+type Runner interface {
+	// Run makes the world of spec, runs exec as its first process, waits for
+	// it, and leaves nothing behind, whatever happens. A program that ran is a
+	// Result, however it ended; an error means that caisson could not do its
+	// part. When ctx ends, everything inside is killed and the Result holds
+	// what was measured until then, with Status StatusError and Signal
+	// "SIGKILL"; the caller, who knows why it ended ctx, sets the status.
+	Run(ctx context.Context, spec *Spec, exec *Exec) (*Result, error)
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The kinds of error. Doors map them to exit codes and HTTP statuses; nobody
+// else does. Test with errors.Is.
+var (
+	ErrInvalid     = errors.New("invalid")       // the caller asked for something that cannot be meant
+	ErrNotFound    = errors.New("not found")     // a named thing does not exist
+	ErrUnsupported = errors.New("not supported") // this level or host cannot do it
+	ErrDenied      = errors.New("denied")        // policy refuses it
+	ErrConflict    = errors.New("conflict")      // it exists already, or is in another state
+	ErrUnavailable = errors.New("unavailable")   // it would work at another time: full disk, dead engine
+)
+
+// Error is an error for people: what was tried, what is wrong, and what to do.
+//
+// Its text is one sentence, "op: problem", and the hint on its own. It wraps a
+// kind from the list above and, where there is one, the cause.
+type Error struct {
+	Op      string // "mount ./data.csv", "start sandbox"
+	Kind    error  // one of the kinds
+	Problem string // "there is no such file"
+	Hint    string // "check the path, or drop --mount"; may be empty
+	Rule    string // what refused it: "policy.yaml:12", "built-in: host secrets"; may be empty
+	Cause   error  // may be nil
+}
+
+// Error is "op: problem: cause".
+func (e *Error) Error() string {
+	s := e.Problem
+	if e.Op != "" {
+		s = e.Op + ": " + s
+	}
+	if e.Cause != nil {
+		s += ": " + e.Cause.Error()
+	}
+	return s
+}
+
+// Unwrap gives the kind and the cause to errors.Is and errors.As.
+func (e *Error) Unwrap() []error {
+	var errs []error
+	if e.Kind != nil {
+		errs = append(errs, e.Kind)
+	}
+	if e.Cause != nil {
+		errs = append(errs, e.Cause)
+	}
+	return errs
+}
+
+// Hint returns the hint of the first Error in err's chain that has one.
+func Hint(err error) string {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Hint
+	}
+	return ""
+}
+
+// Errorf makes an Error without a hint.
+func Errorf(kind error, op, format string, args ...any) *Error {
+	return &Error{Op: op, Kind: kind, Problem: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import "time"
+
+// LimitName names a limit in policies, flags, results and records.
+type LimitName string
+
+// The limits. The names are the policy file's keys.
+const (
+	LimitWall      LimitName = "wall"
+	LimitCPUTime   LimitName = "cpu_time"
+	LimitCPUs      LimitName = "cpus"
+	LimitMemory    LimitName = "memory"
+	LimitProcesses LimitName = "processes"
+	LimitOpenFiles LimitName = "open_files"
+	LimitFileSize  LimitName = "file_size"
+	LimitDisk      LimitName = "disk"
+	LimitInodes    LimitName = "inodes"
+	LimitTmp       LimitName = "tmp"
+	LimitIO        LimitName = "io"
+	LimitIOPS      LimitName = "iops"
+	LimitOutput    LimitName = "output"
+)
+
+// LimitNames lists every limit in the order in which they are shown.
+func LimitNames() []LimitName {
+	return []LimitName{
+		LimitWall, LimitCPUTime, LimitCPUs, LimitMemory, LimitProcesses, LimitOpenFiles,
+		LimitFileSize, LimitDisk, LimitInodes, LimitTmp, LimitIO, LimitIOPS, LimitOutput,
+	}
+}
+
+// Limits bound one sandbox. 0 means "no limit of this kind"; the defaults of
+// REQUIREMENTS R3 come from DefaultLimits, not from the zero value, because a
+// driver must be able to tell "none" from "the usual".
+type Limits struct {
+	Wall      time.Duration // from the start of the program to its end
+	CPUTime   time.Duration // user and system time of all processes together
+	CPUs      float64       // share of processors: 0.5 is half of one
+	Memory    int64         // bytes programs inside may use, swap off; the level's own share comes on top
+	Processes int           // processes and threads
+	OpenFiles int           // file descriptors per process
+	FileSize  int64         // bytes of one file
+	Disk      int64         // bytes of all disk scratch but /tmp
+	Inodes    int64         // files and directories of all disk scratch
+	Tmp       int64         // bytes of /tmp
+	IO        int64         // block I/O, bytes per second, each direction
+	IOPS      int64         // block I/O, operations per second, each direction
+	Output    int64         // bytes kept per output stream
+
+	// OutputKill ends the program when it writes more than Output; otherwise
+	// it goes on and the rest is counted and thrown away.
+	OutputKill bool
+
+	// Explicit holds the limits that somebody wrote down. One of them that a
+	// level cannot enforce refuses the run; a built-in default that it cannot
+	// enforce is shown as emulated or off.
+	Explicit map[LimitName]bool
+}
+
+// DefaultLimits are what a call gets when nobody says anything (REQUIREMENTS
+// R3): 30 s, 1 CPU, 256 MiB, 128 processes, 1024 files, 512 MiB of disk,
+// 100 MiB of /tmp, 1 MiB of output per stream.
+func DefaultLimits() Limits {
+	const mib = 1 << 20
+	return Limits{
+		Wall:      30 * time.Second,
+		CPUs:      1,
+		Memory:    256 * mib,
+		Processes: 128,
+		OpenFiles: 1024,
+		Disk:      512 * mib,
+		Inodes:    128 * 1024,
+		Tmp:       100 * mib,
+		Output:    1 * mib,
+	}
+}
+
+// Enforcement says how a limit holds.
+type Enforcement string
+
+const (
+	// Enforced: the kernel or the level itself holds it, always.
+	Enforced Enforcement = "enforced"
+	// Emulated: it holds, but coarser (sampled, or per process instead of in
+	// sum); Clause.Detail says how.
+	Emulated Enforcement = "emulated"
+	// Off: it does not hold here.
+	Off Enforcement = "off"
+)
+
+// Clause is how one limit or feature holds on a level of this host.
+type Clause struct {
+	Enforcement Enforcement `json:"enforcement"`
+	Detail      string      `json:"detail,omitempty"` // how, or why not; a phrase
+	Remedy      string      `json:"remedy,omitempty"` // the exact command that mends it, where there is one
+}
+
+// Capabilities is what a level can do on this host.
+type Capabilities struct {
+	// Unusable says why the level cannot run at all; empty when it can.
+	Unusable string
+	// Remedy is the command that mends Unusable.
+	Remedy string
+	// Notes are further remarks for doctor, one sentence each.
+	Notes []string
+
+	Limits map[LimitName]Clause
+
+	Root        bool // the sandbox's root may be had: it is not the host's
+	Terminal    bool // PTY with resize and job control
+	CopyOnWrite bool
+	ReadWrite   bool
+	Masks       bool
+
+	// Engine names the isolating engine and its version ("gvisor 20260905.0, systrap").
+	Engine string
+	// EngineDate is the engine's date, for its age; zero when unknown.
+	EngineDate time.Time
+}

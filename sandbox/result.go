@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import "time"
+
+// Status says how a call ended.
+type Status string
+
+const (
+	StatusSuccess          Status = "success"           // the program ended with 0
+	StatusError            Status = "error"             // it ended non-zero or by its own signal
+	StatusTimeout          Status = "timeout"           // the wall clock ended it
+	StatusResourceExceeded Status = "resource_exceeded" // another limit ended it: Result.Resource
+	StatusDenied           Status = "denied"            // policy refused it: Result.Rule; nothing ran
+)
+
+// Result is what came of one call. A figure that was not measured is absent,
+// never 0.
+type Result struct {
+	Status    Status      `json:"status"`
+	Resource  LimitName   `json:"resource,omitempty"`   // which limit ended it
+	LimitsHit []LimitName `json:"limits_hit,omitempty"` // limits that failed a call without ending the program
+	Rule      string      `json:"rule,omitempty"`       // which rule refused, file:line where there is a file
+	Reason    string      `json:"reason,omitempty"`     // a sentence for people: why it ended or was refused
+
+	ExitCode *int   `json:"exit_code,omitempty"` // the program's own; absent when a signal ended it
+	Signal   string `json:"signal,omitempty"`    // "SIGSEGV"
+
+	Stdout    []byte           `json:"-"` // doors encode them: text where valid UTF-8
+	Stderr    []byte           `json:"-"`
+	Truncated map[string]int64 `json:"truncated,omitempty"` // stream → bytes cut
+
+	WallMS          int64  `json:"wall_ms"`
+	CPUMS           *int64 `json:"cpu_ms,omitempty"`
+	MemoryPeakBytes *int64 `json:"memory_peak_bytes,omitempty"`
+
+	Files   []File  `json:"files,omitempty"` // what was collected
+	Posture Posture `json:"posture"`
+}
+
+// File is one file that was collected.
+type File struct {
+	Path    string `json:"path"`     // inside the sandbox
+	SavedAs string `json:"saved_as"` // on the host
+	Size    int64  `json:"size"`
+	SHA256  string `json:"sha256"`
+}
+
+// Posture is what held during a call.
+type Posture struct {
+	Isolation string                    `json:"isolation"`
+	Network   string                    `json:"network"` // "none"
+	Root      bool                      `json:"root,omitempty"`
+	Limits    map[LimitName]Enforcement `json:"limits"`
+}
+
+// Usage is a sandbox's counters at one moment. A pointer that is nil was not
+// measured.
+type Usage struct {
+	At         time.Time      `json:"at"`
+	CPU        *time.Duration `json:"cpu,omitempty"`         // user and system, all processes since the program started
+	Memory     *int64         `json:"memory,omitempty"`      // bytes now
+	MemoryPeak *int64         `json:"memory_peak,omitempty"` // bytes
+	Processes  *int           `json:"processes,omitempty"`   // now
+	Disk       *int64         `json:"disk,omitempty"`        // bytes of scratch in use
+}
