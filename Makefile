@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The two that matter: `make run` builds caisson and does the main job on real
+# input; `make test` passes the tests. `make help` lists the rest.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+VERSION ?= $(shell git describe --tags --match 'v*' --dirty 2>/dev/null || echo v0.0.0-dev+$$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown))
+MODULE := github.com/caisson-run/caisson
+LDFLAGS := -s -w -X $(MODULE)/internal/cli.version=$(VERSION)
+
+# caisson is one static binary: nothing is built with cgo but the race detector.
+export CGO_ENABLED := 0
+
+# Packages that link gVisor's sentry. The race detector makes them minutes
+# slower to compile and to run, so they are tested without it.
+HEAVY := $(wildcard *.go) $(wildcard cmd/*/*.go) $(wildcard sandbox/gvisor/*.go)
+HEAVY_PACKAGES = $(addprefix ./,$(sort $(patsubst %/,%,$(dir $(HEAVY)))))
+LIGHT_PACKAGES = $(filter-out $(HEAVY_PACKAGES:./%=$(MODULE)/%) $(MODULE),$(shell go list ./...))
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+## Build and run
+
+.PHONY: build
+build: ## bin/caisson, static and stripped
+	@mkdir -p bin
+	$(call build_caisson,$(shell go env GOARCH),bin/caisson)
+
+# build_caisson ARCH OUTPUT: the agent that runs inside is built first, slim, and
+# embedded; a plain `go install` does without and is its own agent.
+define build_caisson
+	$(if $(wildcard cmd/caisson-guest),GOOS=linux GOARCH=$(1) go build -trimpath -ldflags '-s -w' -o guest/embedded/caisson-guest ./cmd/caisson-guest)
+	GOOS=linux GOARCH=$(1) go build $(3) $(if $(wildcard cmd/caisson-guest),-tags embedguest) -ldflags '$(LDFLAGS)' -o $(2) ./cmd/caisson
+endef
+
+EXAMPLE := examples/data-analysis
+
+.PHONY: run
+run: build ## build, then run real code on real data behind gVisor
+	bin/caisson run --mount $(EXAMPLE)/data.csv $(EXAMPLE)/analyse.py data.csv
+
+## Tests
+
+TEST_PACKAGES := python3 e2fsprogs util-linux procps
+
+.PHONY: test
+test: ## everything that must pass before a change lands
+	@.ci/need $(TEST_PACKAGES)
+	@$(MAKE) --no-print-directory lint build test-race test-heavy
+
+.PHONY: lint
+lint:
+	@echo '== gofmt'
+	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "gofmt -w $$bad"; exit 1; }
+	@echo '== go vet'
+	@go vet ./...
+	@echo '== staticcheck'
+	@go tool staticcheck ./...
+
+.PHONY: test-race
+test-race: # unit tests with the race detector, the only thing built with cgo
+	@echo '== unit tests, race detector'
+	@CGO_ENABLED=1 go test -race -timeout 5m $(LIGHT_PACKAGES)
+
+.PHONY: test-heavy
+test-heavy: # architecture, scripts of the CLI, conformance of gVisor as root and as uid 65534
+	@echo '== architecture, command line, conformance'
+	@CAISSON=$(CURDIR)/bin/caisson go test -count=1 -timeout 8m $(HEAVY_PACKAGES)
+
+.PHONY: test-v2
+test-v2: build ## limits on a real cgroup v2 host: a small guest, plain and under systemd
+	@.ci/need qemu-system-x86 erofs-utils mmdebstrap kmod xz-utils e2fsprogs zstd
+	@go run ./internal/tools/v2guest test
+
+.PHONY: test-all
+test-all: test test-v2 fuzz bench dist ## test, and all that is slow
+
+.PHONY: fuzz
+fuzz: ## every fuzz target, 10 s each
+	@.ci/fuzz 10s
+
+.PHONY: gvisor-next
+gvisor-next: ## build and test against the newest gVisor that can be had
+	@.ci/gvisor-next
+
+.PHONY: bench
+bench: build ## medians and ratios against a stock runsc, as a table
+	@go test -run '^$$' -bench . -benchtime 1x ./cmd/caisson
+
+## Release
+
+DIST_ARCHES := amd64 arm64
+
+.PHONY: dist
+dist: ## static binaries, packages and checksums for linux amd64 and arm64
+	@rm -rf dist && mkdir -p dist
+	@$(MAKE) --no-print-directory $(addprefix dist-,$(DIST_ARCHES))
+	@cd dist && sha256sum *.tar.gz *.deb > SHA256SUMS && cat SHA256SUMS
+
+.PHONY: $(addprefix dist-,$(DIST_ARCHES))
+$(addprefix dist-,$(DIST_ARCHES)): dist-%:
+	$(call build_caisson,$*,dist/caisson_linux_$*/caisson,-trimpath)
+	@cp LICENSE $(wildcard README.md) dist/caisson_linux_$*/
+	@tar -C dist --owner=0 --group=0 --numeric-owner --sort=name --mtime=@$(SOURCE_DATE) -czf dist/caisson_linux_$*.tar.gz caisson_linux_$*
+	@go run ./internal/tools/mkdeb -version '$(VERSION)' -arch $* -date $(SOURCE_DATE) -binary dist/caisson_linux_$*/caisson -out dist
+
+# Archives are dated by the commit, so that the same source gives the same bytes.
+SOURCE_DATE = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+
+.PHONY: clean
+clean: ## remove what was built; caches of the test guest stay in .cache
+	rm -rf bin dist guest/embedded/caisson-guest

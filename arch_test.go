@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package caisson_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The rules of ARCHITECTURE.md that a machine can hold. Each is a function from
+// the module's packages to sentences about what breaks it, so that the rule
+// itself is tested with a module that does (TestRulesBite).
+
+const module = "github.com/caisson-run/caisson"
+
+// pkg is what go list tells of one package. First-party paths are relative to
+// the module: "./sandbox/gvisor"; the root is ".".
+type pkg struct {
+	ImportPath string
+	Imports    []string // without those of its tests
+	Deps       []string // all that Imports lead to
+}
+
+// levels are the drivers: the folders of sandbox/ that carry a level out.
+var levels = []string{
+	"sandbox/process", "sandbox/gvisor", "sandbox/docker", "sandbox/microvm", "sandbox/kube", "sandbox/remote",
+}
+
+// doors are the ways in; all of them go through session.
+var doors = []string{"internal/cli", "api", "mcp"}
+
+func under(path string, roots ...string) bool {
+	return slices.ContainsFunc(roots, func(root string) bool {
+		return path == root || strings.HasPrefix(path, root+"/")
+	})
+}
+
+// testOnly says that a package exists for tests: sandbox/faketest, sandbox/drivertest.
+func testOnly(path string) bool { return strings.HasSuffix(path, "test") }
+
+// firstParty is false for "os" and for "golang.org/x/sys/unix".
+func firstParty(path string) bool {
+	return strings.HasPrefix(path, "./") || path == "."
+}
+
+// rel shortens an import path: first-party ones start with "./" then.
+func rel(path string) string {
+	if path == module {
+		return "."
+	}
+	if rest, ok := strings.CutPrefix(path, module+"/"); ok {
+		return "./" + rest
+	}
+	return path
+}
+
+func checkImports(pkgs []pkg) (broken []string) {
+	breaks := func(p pkg, dep, why string) {
+		broken = append(broken, p.ImportPath+" imports "+dep+": "+why)
+	}
+	for _, p := range pkgs {
+		path := strings.TrimPrefix(p.ImportPath, "./")
+		main := under(path, "cmd")
+		for _, dep := range p.Imports {
+			d := strings.TrimPrefix(dep, "./")
+			switch {
+			case path == "sandbox" && strings.Contains(strings.Split(dep, "/")[0], "."):
+				breaks(p, dep, "sandbox imports only the standard library")
+			case firstParty(dep) && under(d, levels...) && !under(path, levels...) && path != "." && !main && !testOnly(path):
+				breaks(p, dep, "only cmd/caisson and caisson.go name drivers")
+			case firstParty(dep) && testOnly(d) && !testOnly(path):
+				breaks(p, dep, "it exists for tests alone")
+			case under(path, "policy") && doesIO(dep):
+				breaks(p, dep, "policy does no I/O of its own")
+			}
+		}
+		for _, dep := range p.Deps {
+			d := strings.TrimPrefix(dep, "./")
+			switch {
+			case !firstParty(dep):
+			case under(path, doors...) && under(d, levels...):
+				breaks(p, dep, "a door never reaches a driver")
+			case under(path, levels...):
+				own := levels[slices.IndexFunc(levels, func(l string) bool { return under(path, l) })]
+				if d != "sandbox" && !under(d, own, "guest", "image", "egress", "internal/linux") {
+					breaks(p, dep, "a driver imports sandbox, guest, image, egress and internal/linux, nothing else of ours")
+				}
+			}
+		}
+	}
+	return broken
+}
+
+// doesIO names the ways out of a process. What a third party does is its own
+// affair; these are the ones that policy's code could be tempted by.
+func doesIO(dep string) bool {
+	switch dep {
+	case "net/url", "net/netip", "net/mail": // they parse
+		return false
+	}
+	return under(dep, "os", "net", "syscall", "io/ioutil", "golang.org/x/sys", "database", "./internal/linux", "./internal/store")
+}
+
+func TestImportRules(t *testing.T) {
+	pkgs := list(t)
+	for _, b := range checkImports(pkgs) {
+		t.Error(b)
+	}
+	if len(pkgs) == 0 {
+		t.Error("go list gave no package")
+	}
+}
+
+// A rule that cannot fail holds nothing.
+func TestRulesBite(t *testing.T) {
+	for name, p := range map[string]pkg{
+		"door imports driver":           {ImportPath: "./mcp", Imports: []string{"./sandbox/gvisor"}, Deps: []string{"./sandbox/gvisor"}},
+		"door reaches driver":           {ImportPath: "./api/e2b", Imports: []string{"./x"}, Deps: []string{"./x", "./sandbox/kube"}},
+		"driver imports policy":         {ImportPath: "./sandbox/gvisor", Deps: []string{"./policy"}},
+		"driver imports another":        {ImportPath: "./sandbox/gvisor/boot", Deps: []string{"./sandbox/process"}},
+		"policy reads files":            {ImportPath: "./policy/shell", Imports: []string{"os"}},
+		"policy dials":                  {ImportPath: "./policy", Imports: []string{"net/http"}},
+		"policy starts programs":        {ImportPath: "./policy", Imports: []string{"os/exec"}},
+		"sandbox takes a third party":   {ImportPath: "./sandbox", Imports: []string{"golang.org/x/sys/unix"}},
+		"session names a driver":        {ImportPath: "./session", Imports: []string{"./sandbox/docker"}},
+		"product imports a fake driver": {ImportPath: "./session", Imports: []string{"./sandbox/faketest"}},
+	} {
+		if len(checkImports([]pkg{p})) == 0 {
+			t.Errorf("%s: nothing said so", name)
+		}
+	}
+	for name, p := range map[string]pkg{
+		"policy parses addresses": {ImportPath: "./policy", Imports: []string{"net/netip", "./sandbox"}},
+		"driver":                  {ImportPath: "./sandbox/gvisor", Imports: []string{"./sandbox", "gvisor.dev/gvisor/x"}, Deps: []string{"./sandbox", "./internal/linux/cgroup", "os"}},
+		"main":                    {ImportPath: "./cmd/caisson", Imports: []string{"./sandbox/gvisor"}},
+		"library face":            {ImportPath: ".", Imports: []string{"./sandbox/gvisor"}},
+	} {
+		if got := checkImports([]pkg{p}); len(got) != 0 {
+			t.Errorf("%s: refused: %q", name, got)
+		}
+	}
+}
+
+// list asks go list for the module's packages as they are built for Linux.
+func list(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Imports,Deps", "./...")
+	cmd.Env = append(cmd.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, &stderr)
+	}
+	var pkgs []pkg
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return pkgs
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		p.ImportPath = rel(p.ImportPath)
+		for _, deps := range [][]string{p.Imports, p.Deps} {
+			for i := range deps {
+				deps[i] = rel(deps[i])
+			}
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+var (
+	generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
+	spdx      = "// SPDX-License-Identifier: Apache-2.0\n"
+)
+
+// sources parses every Go file of the module, whatever it is built for.
+func sources(t *testing.T, visit func(path string, src []byte, f *ast.File)) {
+	t.Helper()
+	fset := token.NewFileSet()
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name := d.Name(); d.IsDir() && path != "." && (name[0] == '.' || name[0] == '_' || name == "testdata" || name == "dist" || name == "bin") {
+			return fs.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		src, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		f, err := parser.ParseFile(fset, path, src, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		visit(path, src, f)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEveryFileNamesItsLicence(t *testing.T) {
+	sources(t, func(path string, src []byte, f *ast.File) {
+		head := src[:min(len(src), int(f.Package))]
+		if !bytes.HasPrefix(src, []byte(spdx)) && !(generated.Match(head) && bytes.Contains(head, []byte(spdx))) {
+			t.Errorf("%s: the first line is not %q", path, strings.TrimSpace(spdx))
+		}
+	})
+}
+
+func TestEveryPackageHasOneComment(t *testing.T) {
+	comments := map[string][]string{} // directory and package → files that have one
+	sources(t, func(path string, _ []byte, f *ast.File) {
+		if strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		key := filepath.Dir(path) + " (package " + f.Name.Name + ")"
+		files := comments[key]
+		if f.Doc != nil && strings.TrimSpace(f.Doc.Text()) != "" {
+			files = append(files, path)
+		}
+		comments[key] = files
+	})
+	for key, files := range comments {
+		if len(files) != 1 {
+			t.Errorf("%s: %d package comments, want one: %q", key, len(files), files)
+		}
+	}
+}
+
+// filepath both cuts names, which is calculation, and looks at the disk.
+func TestPolicyLooksAtNoDisk(t *testing.T) {
+	looks := []string{"Abs", "EvalSymlinks", "Glob", "Walk", "WalkDir"}
+	sources(t, func(path string, _ []byte, f *ast.File) {
+		if !under(path, "policy") || strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok && slices.Contains(looks, sel.Sel.Name) {
+				if x, ok := sel.X.(*ast.Ident); ok && x.Name == "filepath" {
+					t.Errorf("%s: filepath.%s does I/O; policy is given a PathResolver", path, sel.Sel.Name)
+				}
+			}
+			return true
+		})
+	})
+}
