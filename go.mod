@@ -12,3 +12,5 @@ require (
 	golang.org/x/tools v0.51.0 // indirect
 	honnef.co/go/tools v0.8.2 // indirect
 )
+
+require golang.org/x/sys v0.48.0

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Dir is the state directory, checked and held open.
+type Dir struct {
+	path string
+	note string
+	root *os.File // the directory itself
+}
+
+// Path is the directory's absolute path without links. Every component of it
+// was checked, so it stays what it is unless root changes it.
+func (d *Dir) Path() string { return d.path }
+
+// Note is a sentence for people when the directory is not in its usual place;
+// empty otherwise.
+func (d *Dir) Note() string { return d.note }
+
+// Close gives the directory back. Run directories made from it live on.
+func (d *Dir) Close() error { return d.root.Close() }
+
+// open takes the first of places that can be had.
+func open(list []place, readOnly bool) (*Dir, error) {
+	var failed error
+	for _, p := range list {
+		d, err := openPlace(p, readOnly)
+		if err == nil {
+			return d, nil
+		}
+		missing := errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS)
+		if failed == nil || !missing {
+			failed = err
+		}
+		// A place that is missing or may not be written gives way to the
+		// next; one that somebody tampered with does not. A place with a note
+		// is the exception: a neighbour who took our name in /tmp must not
+		// keep us from a runtime directory that is truly ours.
+		if !missing && p.note == "" {
+			break
+		}
+	}
+	return nil, failed
+}
+
+func openPlace(p place, readOnly bool) (*Dir, error) {
+	if p.home != "" {
+		if err := exists(p.home); err != nil {
+			return nil, walkError(p.path, p.home, err)
+		}
+	}
+	root, path, err := walk(p.path, !readOnly)
+	if err != nil {
+		return nil, err
+	}
+	d := &Dir{path: path, note: p.note, root: root}
+	if readOnly {
+		return d, nil
+	}
+	if err := d.ready(); err != nil {
+		root.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// exists says whether a home directory is there at all: ours to use, not to make.
+func exists(path string) error {
+	var st unix.Stat_t
+	return unix.Stat(path, &st)
+}
+
+// ready refuses a disk that cannot take a run and makes the run directory.
+func (d *Dir) ready() error {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(d.root.Fd()), &st); err != nil {
+		return walkError(d.path, d.path, err)
+	}
+	if st.Flags&unix.ST_RDONLY != 0 {
+		return walkError(d.path, d.path, unix.EROFS)
+	}
+	if err := unix.Faccessat(int(d.root.Fd()), ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
+		return walkError(d.path, d.path, err)
+	}
+	if err := d.Require(MinFree); err != nil {
+		return err
+	}
+	return d.makeRuns()
+}
+
+// makeRuns makes the directory that holds the run directories.
+func (d *Dir) makeRuns() error {
+	err := unix.Mkdirat(int(d.root.Fd()), runs, 0o700)
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return walkError(d.path, filepath.Join(d.path, runs), err)
+	}
+	return nil
+}
+
+// FreeSpace is what is left on the directory's file system.
+func (d *Dir) FreeSpace() (Space, error) {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(d.root.Fd()), &st); err != nil {
+		return Space{}, walkError(d.path, d.path, err)
+	}
+	// Bavail, not Bfree: the reserve that a file system keeps for root is for
+	// mending the host, not for sandboxes of a root caisson.
+	s := Space{Bytes: int64(st.Bavail) * st.Frsize, Inodes: int64(st.Ffree)}
+	if st.Files == 0 {
+		s.Inodes = -1
+	}
+	return s, nil
+}
+
+// Require returns ErrUnavailable unless at least bytes, and MinInodes files,
+// are free: the check that refuses a run on a full disk.
+func (d *Dir) Require(bytes int64) error {
+	s, err := d.FreeSpace()
+	if err != nil {
+		return err
+	}
+	what := ""
+	switch {
+	case s.Bytes < bytes:
+		what = fmt.Sprintf("%d KiB are free, %d are needed", s.Bytes>>10, bytes>>10)
+	case s.Inodes >= 0 && s.Inodes < MinInodes:
+		what = fmt.Sprintf("%d more files can be made, %d are needed", s.Inodes, MinInodes)
+	default:
+		return nil
+	}
+	return &sandbox.Error{Op: "state directory " + d.path, Kind: sandbox.ErrUnavailable,
+		Problem: "the disk is full: " + what, Cause: unix.ENOSPC,
+		Hint: "free some space, or set CAISSON_STATE to a directory on another disk"}
+}
