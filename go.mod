@@ -14,3 +14,8 @@ require (
 )
 
 require golang.org/x/sys v0.48.0
+
+require (
+	github.com/google/go-cmp v0.7.0
+	go.yaml.in/yaml/v4 v4.0.0
+)

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import "github.com/caisson-run/caisson/sandbox"
+
+// Kind is what a call is.
+type Kind string
+
+// The kinds of call.
+const (
+	RunCommand Kind = "run_command"
+	RunCode    Kind = "run_code"
+)
+
+// Call is what one request asks for, in full: Decide looks at nothing else. A
+// field that is empty asks for nothing.
+type Call struct {
+	ID    string
+	Actor string // who asks: a key's name, or the user of the command line
+	Kind  Kind
+
+	Argv     []string // of RunCommand
+	Language string   // of RunCode
+	Code     string   // sha256 of the source, "sha256:…"
+	Cwd      string   // working directory inside, absolute; empty is the session's to choose
+	Env      map[string]string
+	Stdin    bool // standard input is given
+	Terminal bool
+
+	// Isolation is the level asked for by name.
+	Isolation string
+	// Limits are those asked for; a field counts when Explicit names it. The
+	// name "on_output" says so of OutputKill.
+	Limits sandbox.Limits
+
+	// Host paths below are absolute.
+	Workspace  *MountWish
+	Mounts     []MountWish
+	Toolchains []string
+	Rootfs     string
+
+	Writable []string // paths inside
+	Deny     []string // Globs
+	Collect  []CollectWish
+
+	Root       bool // run as the sandbox's own root
+	BestEffort bool // run although a clause cannot be enforced
+	Override   bool // loosen the file's limits; recorded
+
+	// Operator says that the caller owns this host (the command line). Any
+	// other caller names no host path and overrides nothing.
+	Operator bool
+	// Lookup gives a variable of the caller's environment, for env.pass; nil
+	// has none. Only names that a policy file passes are asked for.
+	Lookup func(name string) (string, bool)
+}

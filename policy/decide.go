@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// maxWishes bounds the entries of a call's lists together, and with them the
+// time a decision takes.
+const maxWishes = 1024
+
+// decision is one call on its way to a verdict.
+type decision struct {
+	*Policy
+	call   *Call
+	layers []*File
+	plan   Plan
+}
+
+// Decide gives the verdict on call. It changes nothing, and a fault in it is a
+// Deny: no input makes it panic or allow by accident.
+func (p *Policy) Decide(call *Call) (v Verdict) {
+	defer func() {
+		if r := recover(); r != nil {
+			v = refuse("built-in: internal fault", "report this", "the decision failed: %v", r).verdict()
+		}
+	}()
+	if p == nil || p.digest == "" || call == nil {
+		return refuse("built-in: internal fault", "report this", "there is no policy or no call").verdict()
+	}
+	d := &decision{Policy: p, call: call, layers: p.layers(call.Operator)}
+	d.plan = Plan{Env: map[string]string{}, From: map[string]string{}}
+	for _, step := range []func() *refusal{
+		d.request, d.hostPaths, func() *refusal { return p.conflict },
+		d.isolation, d.limits, d.switches, d.workspace, d.mounts, d.trees, d.writable, d.patterns, d.env,
+	} {
+		if r := step(); r != nil {
+			return r.verdict()
+		}
+	}
+	return Verdict{Decision: Allow, Reason: d.reason(), Plan: d.plan}
+}
+
+func (d *decision) reason() string {
+	switch {
+	case d.file != nil:
+		return "within " + d.file.Name
+	case d.system != nil:
+		return "within " + d.system.Name
+	}
+	return "no policy file; built-in defaults and flags"
+}
+
+// each asks every layer; the first refusal counts.
+func (d *decision) each(ask func(f *File) *refusal) *refusal {
+	for _, f := range d.layers {
+		if r := ask(f); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// request refuses calls that say nothing that can run.
+func (d *decision) request() *refusal {
+	c := d.call
+	switch {
+	case c.Kind != RunCommand && c.Kind != RunCode:
+		return refuse("built-in: valid requests", "known are run_command and run_code", "kind %s is not known", quote(string(c.Kind)))
+	case c.Kind == RunCommand && len(c.Argv) == 0:
+		return refuse("built-in: valid requests", "name a program", "there is no command")
+	case c.Kind == RunCode && c.Language == "":
+		return refuse("built-in: valid requests", "name the language of the code", "the code has no language")
+	case c.Cwd != "" && (path.Clean(c.Cwd) != c.Cwd || !path.IsAbs(c.Cwd) || strings.ContainsRune(c.Cwd, 0)):
+		return refuse("built-in: valid requests", "write an absolute path without ..", "working directory %s cannot be meant", quote(c.Cwd))
+	case c.Override && !c.Operator:
+		return refuse("built-in: override", "ask the operator to change the policy", "only the operator overrides limits")
+	}
+	if n := len(c.Mounts) + len(c.Toolchains) + len(c.Writable) + len(c.Deny) + len(c.Collect) + len(c.Env); n > maxWishes {
+		return refuse("built-in: valid requests", "ask for less", "the call has %d wishes, the most is %d", n, maxWishes)
+	}
+	for _, a := range c.Argv {
+		if strings.ContainsRune(a, 0) {
+			return refuse("built-in: valid requests", "drop the NUL byte", "an argument has a NUL byte")
+		}
+	}
+	return nil
+}
+
+// hostPaths refuses host paths that come from anybody but the operator, and
+// paths that cannot be meant from the operator too.
+func (d *decision) hostPaths() *refusal {
+	c := d.call
+	paths := slices.Concat(c.Toolchains)
+	if c.Rootfs != "" {
+		paths = append(paths, c.Rootfs)
+	}
+	mounts := slices.Concat(c.Mounts)
+	if c.Workspace != nil {
+		mounts = append(mounts, *c.Workspace)
+	}
+	for _, m := range mounts {
+		paths = append(paths, m.Source)
+	}
+	dests := 0
+	for _, w := range c.Collect {
+		if w.Dest != "" {
+			dests++
+		}
+	}
+	if !c.Operator && len(paths)+dests > 0 {
+		return refuse("built-in: host paths", "name a volume that the operator defined", "only the operator names paths of this host")
+	}
+	for _, p := range paths {
+		if r := checkAbsolute(p); r != nil {
+			return r
+		}
+	}
+	for _, m := range mounts {
+		if m.Access < sandbox.ReadOnly || m.Access > sandbox.ReadWrite {
+			return refuse("built-in: valid requests", "use ro, cow or rw", "mount %s has an %s", quote(m.Source), accessName(m.Access))
+		}
+		if m.Target != "" {
+			if err := checkTarget(m.Target); err != nil {
+				return refuseInvalid("mount "+quote(m.Source), err)
+			}
+		}
+	}
+	return nil
+}
+
+func (d *decision) isolation() *refusal {
+	d.plan.Isolation, d.plan.From["isolation"] = DefaultIsolation, "default"
+	for _, f := range d.layers {
+		if f.Isolation.Said() {
+			d.plan.Isolation, d.plan.From["isolation"] = f.Isolation.V, f.rule(f.Isolation.At)
+		}
+	}
+	want := d.call.Isolation
+	if want == "" {
+		return nil
+	}
+	if !slices.Contains(Isolations(), want) {
+		return refuse("built-in: valid requests", didYouMean(want, Isolations()), "isolation %s is not known", quote(want))
+	}
+	if r := d.each(func(f *File) *refusal { return f.boundIsolation(want) }); r != nil {
+		return r
+	}
+	d.plan.Isolation, d.plan.From["isolation"] = want, "flag"
+	return nil
+}
+
+// switches settles root and best effort.
+func (d *decision) switches() *refusal {
+	if f := d.file; f != nil {
+		d.plan.Root, d.plan.BestEffort = f.User.V == "root", f.BestEffort.V
+		d.from("user", f, f.User.At)
+		d.from("best_effort", f, f.BestEffort.At)
+	}
+	if d.call.Root && !d.plan.Root {
+		if r := d.each((*File).boundRoot); r != nil {
+			return r
+		}
+		d.plan.Root, d.plan.From["user"] = true, "flag"
+	}
+	if d.call.BestEffort && !d.plan.BestEffort {
+		if r := d.each((*File).boundBestEffort); r != nil {
+			return r
+		}
+		d.plan.BestEffort, d.plan.From["best_effort"] = true, "flag"
+	}
+	return nil
+}
+
+// from notes where a clause of a file comes from, when the file says it.
+func (d *decision) from(clause string, f *File, at Pos) {
+	if at.Said() {
+		d.plan.From[clause] = f.rule(at)
+	}
+}
+
+// env is the final map: what the file passes, what it sets, what the call
+// sets within that.
+func (d *decision) env() *refusal {
+	env := d.plan.Env
+	if f := d.file; f != nil {
+		for _, v := range f.Env.Pass {
+			if d.call.Lookup == nil {
+				break
+			}
+			if value, ok := d.call.Lookup(v.V); ok && checkEnvValue(value) == nil {
+				env[v.V] = value
+				d.from("env.pass."+v.V, f, v.At)
+			}
+		}
+		for name, v := range f.Env.Set {
+			env[name] = v.V
+			d.from("env.set."+name, f, v.At)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.call.Env)) {
+		value := d.call.Env[name]
+		if err := checkEnvName(name); err != nil {
+			return refuseInvalid("env", err)
+		}
+		if err := checkEnvValue(value); err != nil {
+			return refuseInvalid("env "+name, err)
+		}
+		if r := d.each(func(f *File) *refusal { return f.boundEnv(name, value) }); r != nil {
+			return r
+		}
+		env[name], d.plan.From["env.set."+name] = value, "flag"
+	}
+	return nil
+}

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// checkAbsolute refuses host paths that a door left relative: what they start
+// from is not known here.
+func checkAbsolute(p string) *refusal {
+	if err := checkHostPath(p); err != nil {
+		return refuseInvalid("host path", err)
+	}
+	if !filepath.IsAbs(p) {
+		return refuse("built-in: valid requests", "give its absolute path", "host path %s is relative", quote(p))
+	}
+	return nil
+}
+
+// wish makes a mount of the plan out of what a call asks for, if every layer
+// covers it.
+func (d *decision) wish(w MountWish, workspace bool) (PlanMount, *refusal) {
+	m := PlanMount{PlanPath: PlanPath{Source: filepath.Clean(w.Source)}, Target: w.Target, Access: w.Access, From: "flag"}
+	for _, f := range d.layers {
+		by, r := f.boundMount(m, workspace)
+		if r != nil {
+			return PlanMount{}, r
+		}
+		m.Beneath = append(m.Beneath, by)
+	}
+	return m, nil
+}
+
+// own makes a mount of the plan out of what the file names.
+func (d *decision) own(s source) (PlanMount, *refusal) {
+	m := PlanMount{
+		PlanPath: PlanPath{Source: s.Source}, Target: s.Target, Access: s.Access, From: d.file.rule(s.At),
+	}
+	if d.system != nil {
+		by, r := d.system.boundMount(m, s.workspace)
+		if r != nil {
+			return PlanMount{}, r
+		}
+		m.Beneath = append(m.Beneath, by)
+	}
+	return m, nil
+}
+
+func (d *decision) workspace() *refusal {
+	var m PlanMount
+	var r *refusal
+	switch {
+	case d.call.Workspace != nil:
+		m, r = d.wish(*d.call.Workspace, true)
+		m.Target = ""
+	case d.file != nil && d.file.Files.Workspace != nil:
+		all := d.file.named() // the workspace is its last
+		m, r = d.own(all[len(all)-1])
+	default:
+		return nil
+	}
+	if r == nil {
+		d.plan.Workspace, d.plan.From["files.workspace"] = &m, m.From
+	}
+	return r
+}
+
+// mounts are the file's, then the call's. A mount of the call may narrow one
+// of the file's (same source, same target), but never take its place.
+func (d *decision) mounts() *refusal {
+	if d.file != nil {
+		for _, s := range d.file.named() {
+			if s.workspace {
+				continue
+			}
+			m, r := d.own(s)
+			if r != nil {
+				return r
+			}
+			d.plan.Mounts = append(d.plan.Mounts, m)
+		}
+	}
+	for _, w := range d.call.Mounts {
+		m, r := d.wish(w, false)
+		if r == nil {
+			r = d.place(m)
+		}
+		if r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// place adds m to the plan's mounts.
+func (d *decision) place(m PlanMount) *refusal {
+	for i, other := range d.plan.Mounts {
+		ours, theirs := landing(m), landing(other)
+		switch {
+		case ours == theirs && m.Source == other.Source && m.Access <= other.Access && other.From != "flag":
+			d.plan.Mounts[i] = m
+			return nil
+		case ours == theirs:
+			return refuse(mountRule(other), "give it another target", "%s and %s would both be at %s", m.Source, other.Source, ours)
+		case beneath(ours, theirs) && other.From != "flag":
+			return refuse(mountRule(other), "give it another target", "%s at %s would hide the policy's mount at %s", m.Source, ours, theirs)
+		}
+	}
+	d.plan.Mounts = append(d.plan.Mounts, m)
+	return nil
+}
+
+// landing is a mount's target; without one it is the base name in a working
+// directory that the session chooses, and never equals an absolute one here.
+func landing(m PlanMount) string {
+	if m.Target == "" {
+		return filepath.Base(m.Source)
+	}
+	return m.Target
+}
+
+func mountRule(m PlanMount) string {
+	if m.From == "flag" {
+		return "built-in: one mount for each target"
+	}
+	return m.From
+}
+
+// trees are the toolchains and the root filesystem.
+func (d *decision) trees() *refusal {
+	if f := d.file; f != nil {
+		for _, v := range f.Files.Toolchains {
+			if r := d.toolchain(f.hostPath(v.V), d.above(f), f.rule(v.At)); r != nil {
+				return r
+			}
+		}
+		if v := f.Files.Rootfs; v.Said() {
+			if r := d.rootfs(f.hostPath(v.V), d.above(f), f.rule(v.At)); r != nil {
+				return r
+			}
+		}
+	}
+	for _, p := range d.call.Toolchains {
+		if r := d.toolchain(filepath.Clean(p), d.layers, "flag"); r != nil {
+			return r
+		}
+	}
+	if p := d.call.Rootfs; p != "" {
+		return d.rootfs(filepath.Clean(p), d.layers, "flag")
+	}
+	return nil
+}
+
+// above are the layers that bound what f itself says.
+func (d *decision) above(f *File) []*File {
+	if f == d.file && d.system != nil {
+		return []*File{d.system}
+	}
+	return nil
+}
+
+func (d *decision) toolchain(dir string, layers []*File, from string) *refusal {
+	p := PlanPath{Source: dir}
+	for _, f := range layers {
+		by, r := f.boundToolchain(dir)
+		if r != nil {
+			return r
+		}
+		p.Beneath = append(p.Beneath, by)
+	}
+	for _, have := range d.plan.Toolchains {
+		if have.Source == dir {
+			return nil
+		}
+	}
+	d.plan.Toolchains = append(d.plan.Toolchains, p)
+	d.plan.From["files.toolchains."+dir] = from
+	return nil
+}
+
+func (d *decision) rootfs(dir string, layers []*File, from string) *refusal {
+	p := &PlanPath{Source: dir}
+	for _, f := range layers {
+		by, r := f.boundRootfs(dir)
+		if r != nil {
+			return r
+		}
+		p.Beneath = append(p.Beneath, by)
+	}
+	d.plan.Rootfs, d.plan.From["files.rootfs"] = p, from
+	return nil
+}
+
+// writable are the file's paths or the defaults, and what the call adds within
+// every layer's bounds. Defaults give way to a layer that does not have them.
+func (d *decision) writable() *refusal {
+	paths, from := DefaultWritable(), "default"
+	if d.file != nil && d.file.Files.Writable.Said() {
+		paths, from = texts(d.file.Files.Writable.V), d.file.rule(d.file.Files.Writable.At)
+	}
+	for _, p := range paths {
+		if d.system == nil || d.system.boundWritable(p) == nil {
+			d.plan.Writable = append(d.plan.Writable, p)
+			d.plan.From["files.writable."+p] = from
+		}
+	}
+	for _, p := range d.call.Writable {
+		if err := checkTarget(p); err != nil {
+			return refuseInvalid("writable", err)
+		}
+		if r := d.each(func(f *File) *refusal { return f.boundWritable(p) }); r != nil {
+			return r
+		}
+		if !slices.ContainsFunc(d.plan.Writable, func(have string) bool { return beneath(have, p) }) {
+			d.plan.Writable = append(d.plan.Writable, p)
+			d.plan.From["files.writable."+p] = "flag"
+		}
+	}
+	return nil
+}
+
+// patterns adds up what is denied, and takes what the call collects.
+func (d *decision) patterns() *refusal {
+	for _, f := range d.layers {
+		for _, v := range f.Files.Deny {
+			d.deny(v.V, f.rule(v.At))
+		}
+	}
+	for _, s := range d.call.Deny {
+		if _, err := ParseGlob(s); err != nil {
+			return refuseInvalid("deny", err)
+		}
+		d.deny(s, "flag")
+	}
+	for _, c := range d.call.Collect {
+		if _, err := ParseGlob(c.Pattern); err != nil {
+			return refuseInvalid("collect", err)
+		}
+		if r := d.each(func(f *File) *refusal { return f.boundCollect(c.Pattern) }); r != nil {
+			return r
+		}
+		if strings.ContainsRune(c.Dest, 0) {
+			return refuse("built-in: valid requests", "drop it", "collect destination %s has a NUL byte", quote(c.Dest))
+		}
+		d.plan.Collect = append(d.plan.Collect, c)
+		d.plan.From["files.collect."+c.Pattern] = "flag"
+	}
+	return nil
+}
+
+func (d *decision) deny(pattern, from string) {
+	if !slices.Contains(d.plan.Deny, pattern) {
+		d.plan.Deny = append(d.plan.Deny, pattern)
+		d.plan.From["files.deny."+pattern] = from
+	}
+}

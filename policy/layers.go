@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"maps"
+	"slices"
+)
+
+// fileWithinSystem refuses a policy file that asks for more than the system
+// file allows. The refusal names both lines.
+func (p *Policy) fileWithinSystem() *refusal {
+	for _, check := range []func(sys, f *File) *refusal{
+		p.switchesWithin, p.limitsWithin, filesWithin, pathsWithin, envWithin,
+	} {
+		if r := check(p.system, p.file); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// by says in r which line of f wanted it; nil stays nil.
+func (r *refusal) by(f *File, at Pos) *refusal {
+	if r != nil {
+		r.reason = f.rule(at) + " goes beyond the system's policy: " + r.reason
+		r.hint = "change " + f.rule(at) + ", or " + r.hint
+	}
+	return r
+}
+
+func (p *Policy) switchesWithin(sys, f *File) *refusal {
+	if f.Isolation.Said() {
+		if r := sys.boundIsolation(f.Isolation.V); r != nil {
+			return r.by(f, f.Isolation.At)
+		}
+	}
+	if f.User.V == "root" {
+		if r := sys.boundRoot(); r != nil {
+			return r.by(f, f.User.At)
+		}
+	}
+	if f.BestEffort.V {
+		return sys.boundBestEffort().by(f, f.BestEffort.At)
+	}
+	return nil
+}
+
+func (p *Policy) limitsWithin(sys, f *File) *refusal {
+	for _, l := range limits() {
+		if f.Limits.Explicit[l.name] {
+			if r := sys.boundLimit(l, l.get(&f.Limits), &p.defaults); r != nil {
+				return r.by(f, f.limitsAt[l.name])
+			}
+		}
+	}
+	if f.Limits.Explicit[limitOnOutput] {
+		return sys.boundOnOutput(f.Limits.OutputKill, &p.defaults).by(f, f.limitsAt[limitOnOutput])
+	}
+	return nil
+}
+
+func filesWithin(sys, f *File) *refusal {
+	for _, s := range f.named() {
+		m := PlanMount{PlanPath: PlanPath{Source: s.Source}, Target: s.Target, Access: s.Access}
+		if _, r := sys.boundMount(m, s.workspace); r != nil {
+			return r.by(f, s.At)
+		}
+	}
+	for _, t := range f.Files.Toolchains {
+		if _, r := sys.boundToolchain(f.hostPath(t.V)); r != nil {
+			return r.by(f, t.At)
+		}
+	}
+	if f.Files.Rootfs.Said() {
+		if _, r := sys.boundRootfs(f.hostPath(f.Files.Rootfs.V)); r != nil {
+			return r.by(f, f.Files.Rootfs.At)
+		}
+	}
+	return nil
+}
+
+func pathsWithin(sys, f *File) *refusal {
+	for _, w := range f.Files.Writable.V {
+		if r := sys.boundWritable(w.V); r != nil {
+			return r.by(f, w.At)
+		}
+	}
+	for _, c := range f.Files.Collect {
+		if r := sys.boundCollect(c.V); r != nil {
+			return r.by(f, c.At)
+		}
+	}
+	return nil
+}
+
+func envWithin(sys, f *File) *refusal {
+	for _, v := range f.Env.Pass {
+		if r := sys.boundPass(v.V); r != nil {
+			return r.by(f, v.At)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Env.Set)) {
+		v := f.Env.Set[name]
+		if r := sys.boundEnv(name, v.V); r != nil {
+			return r.by(f, v.At)
+		}
+	}
+	return nil
+}
+
+// layers are the files that bound a call, the system's first.
+func (p *Policy) layers(operator bool) []*File {
+	var out []*File
+	if p.system != nil {
+		out = append(out, p.system)
+	}
+	if p.file != nil {
+		out = append(out, p.file)
+	}
+	if len(out) == 0 && !operator {
+		out = append(out, builtin())
+	}
+	return out
+}
+
+const builtinName = "built-in: defaults"
+
+// builtin is the policy of a caller who is not the operator where nobody wrote
+// one: the defaults, and nothing more.
+func builtin() *File {
+	return &File{Name: builtinName, Dir: "/"}
+}

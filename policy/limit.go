@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"math"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// limitOnOutput is the policy file's key for what happens beyond
+// limits.output. In Limits.Explicit of a Call it says that OutputKill was
+// written down; it is a choice, not an amount.
+const limitOnOutput sandbox.LimitName = "on_output"
+
+// limit is how one limit is read, compared and shown. Amounts are float64,
+// which holds every one within its bounds exactly (below 2^53).
+type limit struct {
+	name     sandbox.LimitName
+	scalar   scalar // how a policy file writes it
+	min, max float64
+	get      func(*sandbox.Limits) float64
+	set      func(*sandbox.Limits, float64)
+	parse    func(string) (float64, error)
+	format   func(float64) string
+}
+
+// limits is the table of all limits, in the order of sandbox.LimitNames.
+var limits = sync.OnceValue(func() []limit {
+	return []limit{
+		duration(sandbox.LimitWall, func(l *sandbox.Limits) *time.Duration { return &l.Wall }),
+		duration(sandbox.LimitCPUTime, func(l *sandbox.Limits) *time.Duration { return &l.CPUTime }),
+		{
+			name: sandbox.LimitCPUs, scalar: scalarNumber, min: minCPUs, max: maxCPUs,
+			get: func(l *sandbox.Limits) float64 { return l.CPUs },
+			set: func(l *sandbox.Limits, v float64) { l.CPUs = v }, parse: ParseCPUs,
+			format: func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) },
+		},
+		size(sandbox.LimitMemory, func(l *sandbox.Limits) *int64 { return &l.Memory }),
+		count(sandbox.LimitProcesses, maxProcesses, func(l *sandbox.Limits) *int { return &l.Processes }),
+		count(sandbox.LimitOpenFiles, maxOpenFiles, func(l *sandbox.Limits) *int { return &l.OpenFiles }),
+		size(sandbox.LimitFileSize, func(l *sandbox.Limits) *int64 { return &l.FileSize }),
+		size(sandbox.LimitDisk, func(l *sandbox.Limits) *int64 { return &l.Disk }),
+		count(sandbox.LimitInodes, maxInodes, func(l *sandbox.Limits) *int64 { return &l.Inodes }),
+		size(sandbox.LimitTmp, func(l *sandbox.Limits) *int64 { return &l.Tmp }),
+		rate(sandbox.LimitIO, maxSize, ParseRate, formatSize, func(l *sandbox.Limits) *int64 { return &l.IO }),
+		rate(sandbox.LimitIOPS, maxIOPS, ParseIOPS, formatCount, func(l *sandbox.Limits) *int64 { return &l.IOPS }),
+		size(sandbox.LimitOutput, func(l *sandbox.Limits) *int64 { return &l.Output }),
+	}
+})
+
+// amount makes a limit from a pointer to its field.
+func amount[T ~int | ~int64](name sandbox.LimitName, s scalar, least, most T, field func(*sandbox.Limits) *T,
+	parse func(string) (T, error), format func(T) string,
+) limit {
+	return limit{
+		name: name, scalar: s, min: float64(least), max: float64(most),
+		get:    func(l *sandbox.Limits) float64 { return float64(*field(l)) },
+		set:    func(l *sandbox.Limits, v float64) { *field(l) = T(v) },
+		parse:  func(s string) (float64, error) { v, err := parse(s); return float64(v), err },
+		format: func(v float64) string { return format(T(v)) },
+	}
+}
+
+func duration(name sandbox.LimitName, field func(*sandbox.Limits) *time.Duration) limit {
+	return amount(name, scalarText, minDuration, maxDuration, field, ParseDuration, time.Duration.String)
+}
+
+func size(name sandbox.LimitName, field func(*sandbox.Limits) *int64) limit {
+	return amount(name, scalarTextOrInt, 1, maxSize, field, ParseSize, formatSize)
+}
+
+func rate(name sandbox.LimitName, most int64, parse func(string) (int64, error), format func(int64) string,
+	field func(*sandbox.Limits) *int64,
+) limit {
+	s := scalarText
+	if name == sandbox.LimitIOPS {
+		s = scalarTextOrInt
+	}
+	return amount(name, s, 1, most, field, parse, func(v int64) string { return format(v) + "/s" })
+}
+
+func count[T ~int | ~int64](name sandbox.LimitName, most T, field func(*sandbox.Limits) *T) limit {
+	parse := func(s string) (T, error) { n, err := ParseCount(s, int64(most)); return T(n), err }
+	return amount(name, scalarInt, 1, most, field, parse, func(v T) string { return formatCount(int64(v)) })
+}
+
+func formatCount(n int64) string { return strconv.FormatInt(n, 10) }
+
+// within says whether v can be meant. NaN cannot.
+func (l limit) within(v float64) bool { return v >= l.min && v <= l.max }
+
+// bound is v as an upper bound: 0 is no limit at all.
+func bound(v float64) float64 {
+	if v == 0 {
+		return math.Inf(1)
+	}
+	return v
+}
+
+// show writes v for people; 0 is "none".
+func (l limit) show(v float64) string {
+	if v == 0 {
+		return "none"
+	}
+	return l.format(v)
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// MountWish is a host file or directory that a call wants to see.
+type MountWish struct {
+	Source string         // host path; absolute once it is in a Call
+	Target string         // path inside; empty is the base name in the working directory
+	Access sandbox.Access // read-only unless said
+}
+
+// CollectWish names files that a call wants to take out.
+type CollectWish struct {
+	Pattern string // a Glob on paths inside; relative to the working directory
+	Dest    string // host directory; empty is the caller's to choose
+}
+
+// ParseMount reads a --mount flag, SRC[:TARGET][:ro|rw|cow]. SRC is kept as it
+// is written; the caller makes it absolute. TARGET is absolute; without one
+// the mount lands under its base name in the working directory. Without a mode
+// it is read-only. A source with a colon in its name can only be named in a
+// policy file. Errors are ErrInvalid with a hint.
+func ParseMount(s string) (MountWish, error) {
+	const form = "write SRC[:TARGET][:ro|rw|cow], such as ./data:/data:ro"
+	parts := strings.Split(s, ":")
+	m := MountWish{Source: parts[0]}
+	if len(parts) > 3 {
+		return MountWish{}, invalid(form, "mount %s has too many parts", quote(s))
+	}
+	if len(parts) > 1 {
+		last := parts[len(parts)-1]
+		access, err := ParseAccess(last)
+		switch {
+		case err == nil:
+			m.Access, parts = access, parts[:len(parts)-1]
+		case len(parts) == 3 || !strings.HasPrefix(last, "/"):
+			if w := nearest(last, accessWords()); w != "" {
+				return MountWish{}, invalid("did you mean "+w+"?", "mount %s: %s is not a mode", quote(s), quote(last))
+			}
+			return MountWish{}, invalid(form, "mount %s: %s is neither an absolute target nor a mode", quote(s), quote(last))
+		}
+	}
+	if len(parts) == 2 {
+		m.Target = parts[1]
+		if err := checkTarget(m.Target); err != nil {
+			return MountWish{}, err
+		}
+	}
+	if err := checkHostPath(m.Source); err != nil {
+		return MountWish{}, err
+	}
+	return m, nil
+}
+
+// ParseWorkspace reads a --workspace flag, DIR[:cow|ro|rw]; without a mode
+// writes stay in the sandbox (cow). Errors are ErrInvalid with a hint.
+func ParseWorkspace(s string) (MountWish, error) {
+	dir, mode, ok := strings.Cut(s, ":")
+	m := MountWish{Source: dir, Access: sandbox.CopyOnWrite}
+	if ok {
+		access, err := ParseAccess(mode)
+		if err != nil {
+			return MountWish{}, err
+		}
+		m.Access = access
+	}
+	if err := checkHostPath(dir); err != nil {
+		return MountWish{}, err
+	}
+	return m, nil
+}
+
+// ParseCollect reads a --collect flag, PATTERN[:DIR]. Errors are ErrInvalid
+// with a hint.
+func ParseCollect(s string) (CollectWish, error) {
+	pattern, dest, ok := strings.Cut(s, ":")
+	if _, err := ParseGlob(pattern); err != nil {
+		return CollectWish{}, err
+	}
+	if ok {
+		if err := checkHostPath(dest); err != nil {
+			return CollectWish{}, err
+		}
+	}
+	return CollectWish{Pattern: pattern, Dest: dest}, nil
+}
+
+// ParseAccess reads ro, cow or rw. Errors are ErrInvalid with a hint.
+func ParseAccess(s string) (sandbox.Access, error) {
+	for _, a := range []sandbox.Access{sandbox.ReadOnly, sandbox.CopyOnWrite, sandbox.ReadWrite} {
+		if s == a.String() {
+			return a, nil
+		}
+	}
+	return sandbox.ReadOnly, invalid(didYouMean(s, accessWords()), "%s is not a mode", quote(s))
+}
+
+func accessWords() []string { return []string{"ro", "cow", "rw"} }
+
+// accessName is Access.String for values that come from outside.
+func accessName(a sandbox.Access) string {
+	if a < sandbox.ReadOnly || a > sandbox.ReadWrite {
+		return "unknown mode"
+	}
+	return a.String()
+}
+
+// checkHostPath refuses what no host path can be, or what nobody means.
+func checkHostPath(p string) error {
+	switch {
+	case p == "":
+		return invalid("name a file or directory of this host", "the host path is empty")
+	case strings.ContainsRune(p, 0):
+		return invalid("drop it", "host path %s has a NUL byte", quote(p))
+	case p == "~" || strings.HasPrefix(p, "~/"):
+		return invalid("write the whole path, or one relative to where it is named", "~ is not expanded in %s", quote(p))
+	case len(p) > 4096:
+		return invalid("the kernel takes 4096 bytes", "host path %s is too long", quote(p))
+	}
+	return nil
+}
+
+// checkTarget refuses a path inside that is not absolute and clean, or that
+// lies where every level puts its own things.
+func checkTarget(p string) error {
+	switch {
+	case !strings.HasPrefix(p, "/"):
+		return invalid("write it from the root: /"+strings.TrimPrefix(path.Clean(p), "../"), "path inside %s is not absolute", quote(p))
+	case strings.ContainsRune(p, 0):
+		return invalid("drop it", "path inside %s has a NUL byte", quote(p))
+	case len(p) > 4096:
+		return invalid("the kernel takes 4096 bytes", "path inside %s is too long", quote(p))
+	case path.Clean(p) != p:
+		return invalid("write "+path.Clean(p), "path inside %s is not in its shortest form", quote(p))
+	case p == "/":
+		return invalid("choose a directory below it; --rootfs replaces the whole tree", "the root itself cannot be a target")
+	}
+	for _, own := range []string{"/proc", "/sys", "/dev"} {
+		// /dev/shm is ordinary scratch.
+		if beneath(own, p) && p != "/dev/shm" {
+			return invalid("choose another directory", "%s belongs to the sandbox's kernel", quote(p))
+		}
+	}
+	return nil
+}
+
+// beneath says whether the clean path p is dir or lies below it, by
+// components: /data is no part of /database.
+func beneath(dir, p string) bool {
+	return p == dir || dir == "/" || strings.HasPrefix(p, dir+"/")
+}
+
+// hostBeneath is beneath for paths of this host.
+func hostBeneath(dir, p string) bool { return beneath(filepath.ToSlash(dir), filepath.ToSlash(p)) }

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"path/filepath"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Options are the layers of a Policy. Each may be missing.
+type Options struct {
+	// System is /etc/caisson/policy.yaml: it bounds File and every call, and
+	// grants nothing by itself.
+	System *File
+	// File is the policy file of --policy, or the one bound to a key.
+	File *File
+	// Defaults are the limits where nobody says any; a zero value means
+	// sandbox.DefaultLimits.
+	Defaults sandbox.Limits
+}
+
+// Policy decides calls. It does not change and may be used from many
+// goroutines.
+type Policy struct {
+	system, file *File
+	defaults     sandbox.Limits
+	conflict     *refusal // the file asks for more than the system file allows: no call passes
+	digest       string
+}
+
+// New puts the layers together. A file with relative host paths and a relative
+// Dir is ErrInvalid. A file that goes beyond the system file is no error here:
+// every call is then denied, by the system file's line.
+func New(o Options) (*Policy, error) {
+	p := &Policy{system: o.System, file: o.File, defaults: o.Defaults}
+	empty := true
+	for _, l := range limits() {
+		empty = empty && l.get(&o.Defaults) == 0
+	}
+	if empty {
+		p.defaults = sandbox.DefaultLimits()
+		p.defaults.OutputKill = o.Defaults.OutputKill
+	}
+	for _, f := range []*File{o.System, o.File} {
+		if err := f.absolute(); err != nil {
+			return nil, err
+		}
+	}
+	if o.System != nil && o.File != nil {
+		p.conflict = p.fileWithinSystem()
+	}
+	var err error
+	p.digest, err = p.sum()
+	return p, err
+}
+
+// absolute refuses a file whose relative paths start nowhere.
+func (f *File) absolute() error {
+	if f == nil || filepath.IsAbs(f.Dir) {
+		return nil
+	}
+	for _, n := range f.hostPaths() {
+		if !filepath.IsAbs(n) {
+			return &sandbox.Error{
+				Op: f.Name, Kind: sandbox.ErrInvalid, Problem: "the directory that " + quote(n) + " starts from is not known",
+				Hint: "give the policy file by its absolute path",
+			}
+		}
+	}
+	return nil
+}
+
+// hostPaths are all host paths of f, as written.
+func (f *File) hostPaths() []string {
+	var out []string
+	for _, n := range f.named() {
+		out = append(out, n.written)
+	}
+	for _, t := range f.Files.Toolchains {
+		out = append(out, t.V)
+	}
+	if f.Files.Rootfs.Said() {
+		out = append(out, f.Files.Rootfs.V)
+	}
+	return out
+}
+
+// Digest names what the layers say, "sha256:" and 64 hex digits. Comments,
+// order of keys and places do not change it; any value does.
+func (p *Policy) Digest() string {
+	if p == nil {
+		return ""
+	}
+	return p.digest
+}
+
+// sum is the digest of the layers' canonical form: JSON, whose encoder sorts
+// the keys of maps.
+func (p *Policy) sum() (string, error) {
+	b, err := json.Marshal(struct {
+		Version      int
+		System, File *canonical
+		Defaults     sandbox.Limits
+	}{1, p.system.canonical(), p.file.canonical(), p.defaults})
+	if err != nil {
+		return "", &sandbox.Error{Op: "policy digest", Kind: sandbox.ErrInvalid, Problem: "it cannot be encoded", Cause: err}
+	}
+	sum := sha256.Sum256(b)
+	return "sha256:" + hex.EncodeToString(sum[:]), nil
+}
+
+// canonical is a File without places, host paths resolved.
+type canonical struct {
+	Isolation, User, Rootfs                   string
+	BestEffort, WritableSaid                  bool
+	Limits                                    sandbox.Limits
+	Watch                                     []WatchRule
+	Workspace                                 []Mount
+	Mounts                                    []Mount
+	Writable, Deny, Collect, Toolchains, Pass []string
+	Set                                       map[string]string
+}
+
+func (f *File) canonical() *canonical {
+	if f == nil {
+		return nil
+	}
+	c := &canonical{
+		Isolation: f.Isolation.V, User: f.User.V, BestEffort: f.BestEffort.V, Limits: f.Limits,
+		WritableSaid: f.Files.Writable.Said(), Writable: texts(f.Files.Writable.V), Deny: texts(f.Files.Deny),
+		Collect: texts(f.Files.Collect), Pass: texts(f.Env.Pass), Set: map[string]string{},
+	}
+	for _, r := range f.Watch {
+		r.From = ""
+		c.Watch = append(c.Watch, r)
+	}
+	strip := func(m Mount) Mount { return Mount{Source: f.hostPath(m.Source), Target: m.Target, Access: m.Access} }
+	if f.Files.Workspace != nil {
+		c.Workspace = []Mount{strip(*f.Files.Workspace)}
+	}
+	for _, m := range f.Files.Mounts {
+		c.Mounts = append(c.Mounts, strip(m))
+	}
+	for _, t := range f.Files.Toolchains {
+		c.Toolchains = append(c.Toolchains, f.hostPath(t.V))
+	}
+	if f.Files.Rootfs.Said() {
+		c.Rootfs = f.hostPath(f.Files.Rootfs.V)
+	}
+	for name, v := range f.Env.Set {
+		c.Set[name] = v.V
+	}
+	return c
+}
+
+// texts are the values of vs.
+func texts(vs []Value[string]) []string {
+	out := make([]string, 0, len(vs))
+	for _, v := range vs {
+		out = append(out, v.V)
+	}
+	return out
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// The bounds of what can be meant. They catch slips of the pen, such as a
+// size in the wrong unit; what a host or a level can carry is asked of it.
+const (
+	maxSize      = 1 << 50             // 1 PiB
+	minDuration  = time.Millisecond    // shorter than any program starts
+	maxDuration  = 30 * 24 * time.Hour // 30 days
+	minCPUs      = 0.01                // the kernel's smallest quota: 1 ms of 100 ms
+	maxCPUs      = 1024                //
+	maxProcesses = 4194304             // the kernel's PID_MAX_LIMIT
+	maxOpenFiles = 1048576             // the kernel's default fs.nr_open
+	maxInodes    = 1 << 32             //
+	maxIOPS      = 1000000000          //
+)
+
+// sizeUnit is a unit of sizes; KB is 1000 bytes, KiB is 1024.
+type sizeUnit struct {
+	name  string
+	bytes int64
+}
+
+// sizeUnits lists the units, the largest first.
+func sizeUnits() []sizeUnit {
+	return []sizeUnit{
+		{"PiB", 1 << 50}, {"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
+		{"PB", 1e15}, {"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"B", 1},
+	}
+}
+
+// invalid makes the error of a value that cannot be meant.
+func invalid(hint, format string, args ...any) *sandbox.Error {
+	return &sandbox.Error{Kind: sandbox.ErrInvalid, Problem: fmt.Sprintf(format, args...), Hint: hint}
+}
+
+// ParseSize reads a number of bytes: "256MiB", "100KB", "4096B" or "4096".
+// The units are B, KB, MB, GB, TB (thousands) and KiB, MiB, GiB, TiB, PiB
+// (1024s); the size lies between 1 byte and 1 PiB. Errors are ErrInvalid with
+// the nearest right spelling as their hint.
+func ParseSize(s string) (int64, error) {
+	digits, unit := splitNumber(s)
+	if digits == "" {
+		return 0, invalid("write a whole number and a unit, such as 256MiB", "%s is not a size", quote(s))
+	}
+	factor := int64(1)
+	if unit != "" {
+		u, ok := findUnit(unit)
+		if !ok {
+			return 0, invalid(unitHint(digits, unit), "%s is not a size", quote(s))
+		}
+		factor = u.bytes
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n > maxSize/factor {
+		return 0, invalid("the most is 1PiB", "size %s is too large", quote(s))
+	}
+	if n == 0 {
+		return 0, invalid("the least is 1B", "a size of 0 cannot be meant")
+	}
+	return n * factor, nil
+}
+
+// splitNumber cuts s after its leading decimal digits.
+func splitNumber(s string) (digits, rest string) {
+	i := 0
+	for i < len(s) && s[i] >= '0' && s[i] <= '9' {
+		i++
+	}
+	return s[:i], s[i:]
+}
+
+func findUnit(name string) (sizeUnit, bool) {
+	for _, u := range sizeUnits() {
+		if u.name == name {
+			return u, true
+		}
+	}
+	return sizeUnit{}, false
+}
+
+// unitHint says what somebody who wrote digits and an unknown unit meant:
+// 128M, 128mb, 128 MiB, 1.5GiB.
+func unitHint(digits, unit string) string {
+	if strings.HasPrefix(unit, ".") {
+		return "fractions are not taken: write a whole number of a smaller unit, such as 1536MiB for 1.5GiB"
+	}
+	letters := strings.ToLower(strings.TrimSpace(unit))
+	for _, u := range sizeUnits() {
+		full := strings.ToLower(u.name)
+		if letters == full || letters == strings.TrimSuffix(full, "b") || letters == strings.TrimSuffix(full, "ib") {
+			return "did you mean " + digits + u.name + "?"
+		}
+	}
+	return "the units are B, KiB, MiB, GiB, TiB and KB, MB, GB, TB"
+}
+
+// formatSize writes n in the largest unit that divides it.
+func formatSize(n int64) string {
+	for _, u := range sizeUnits() {
+		if n >= u.bytes && n%u.bytes == 0 && (strings.HasSuffix(u.name, "iB") || n%1e3 == 0 || u.bytes == 1) {
+			return strconv.FormatInt(n/u.bytes, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(n, 10) + "B"
+}
+
+// ParseDuration reads a duration in Go's notation: "30s", "1m30s", "500ms". It
+// lies between 1 ms and 30 days. Errors are ErrInvalid with a hint.
+func ParseDuration(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return 0, invalid(durationHint(s), "%s is not a duration", quote(s))
+	}
+	switch {
+	case d < 0:
+		return 0, invalid("the least is 1ms", "duration %s is negative", quote(s))
+	case d < minDuration:
+		return 0, invalid("the least is 1ms", "duration %s is too short", quote(s))
+	case d > maxDuration:
+		return 0, invalid("the most is 720h, 30 days", "duration %s is too long", quote(s))
+	}
+	return d, nil
+}
+
+// durationHint says what somebody meant who wrote 30, 30 s, 2d or 5 min.
+func durationHint(s string) string {
+	digits, unit := splitNumber(s)
+	if digits == "" || len(digits) > 9 {
+		return "write a number and a unit, such as 30s, 5m or 1h30m"
+	}
+	n, _ := strconv.Atoi(digits)
+	switch strings.ToLower(strings.TrimSpace(unit)) {
+	case "", "s", "sec", "secs", "second", "seconds":
+		return "did you mean " + digits + "s?"
+	case "m", "min", "mins", "minute", "minutes":
+		return "did you mean " + digits + "m?"
+	case "h", "hour", "hours", "hr":
+		return "did you mean " + digits + "h?"
+	case "d", "day", "days":
+		return fmt.Sprintf("days are written in hours: did you mean %dh?", 24*n)
+	}
+	return "the units are ms, s, m and h, such as 30s or 1h30m"
+}
+
+// ParseRate reads a number of bytes per second: "50MiB/s". The bounds are
+// those of ParseSize. Errors are ErrInvalid with a hint.
+func ParseRate(s string) (int64, error) {
+	size, ok := strings.CutSuffix(s, "/s")
+	if !ok {
+		hint := "write a size per second, such as 50MiB/s"
+		if _, err := ParseSize(s); err == nil {
+			hint = "did you mean " + s + "/s?"
+		}
+		return 0, invalid(hint, "%s is not a rate", quote(s))
+	}
+	return ParseSize(size)
+}
+
+// ParseIOPS reads a number of operations per second: "1000/s" or "1000",
+// between 1 and a thousand million. Errors are ErrInvalid with a hint.
+func ParseIOPS(s string) (int64, error) {
+	digits, ok := strings.CutSuffix(s, "/s")
+	n, err := ParseCount(digits, maxIOPS)
+	if err != nil && !ok {
+		return 0, invalid("write a number of operations per second, such as 1000/s", "%s is not a rate", quote(s))
+	}
+	return n, err
+}
+
+// ParseCPUs reads a share of processors: "0.5" is half of one. It lies between
+// 0.01 and 1024. Errors are ErrInvalid with a hint.
+func ParseCPUs(s string) (float64, error) {
+	// ParseFloat alone would take 1e3, 0x10, Inf and NaN.
+	if strings.Trim(s, "0123456789.") != "" || s == "" {
+		hint := "write a number of processors, such as 0.5 or 2"
+		if m, ok := strings.CutSuffix(s, "m"); ok && strings.Trim(m, "0123456789") == "" && m != "" {
+			if n, err := strconv.Atoi(m); err == nil {
+				hint = "did you mean " + strconv.FormatFloat(float64(n)/1000, 'g', -1, 64) + "?"
+			}
+		}
+		return 0, invalid(hint, "%s is not a number of processors", quote(s))
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil || math.IsNaN(f) {
+		return 0, invalid("write a number of processors, such as 0.5 or 2", "%s is not a number of processors", quote(s))
+	}
+	if f < minCPUs || f > maxCPUs {
+		return 0, invalid("it lies between 0.01 and 1024", "%s processors cannot be meant", s)
+	}
+	return f, nil
+}
+
+// ParseCount reads a whole number between 1 and most. Errors are ErrInvalid
+// with a hint.
+func ParseCount(s string, most int64) (int64, error) {
+	hint := fmt.Sprintf("write a whole number between 1 and %d", most)
+	if digits, rest := splitNumber(strings.TrimPrefix(s, "-")); digits == "" || rest != "" {
+		return 0, invalid(hint, "%s is not a whole number", quote(s))
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n > most || n < 1 {
+		return 0, invalid(hint, "%s is out of range", s)
+	}
+	return n, nil
+}
+
+// quote shows s in a message: in quotes, control characters escaped, cut short.
+func quote(s string) string {
+	const most = 60
+	if len(s) > most {
+		return strconv.Quote(strings.ToValidUTF8(s[:most], "")) + "…"
+	}
+	return strconv.Quote(s)
+}

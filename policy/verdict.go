@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Decision is what becomes of a call. The zero value is Deny.
+type Decision int
+
+// The decisions.
+const (
+	Deny  Decision = iota // it does not run
+	Allow                 // it runs under Verdict.Plan
+	Ask                   // a person decides (no rule of this version asks)
+)
+
+// String is the word of records and JSON: deny, allow or ask.
+func (d Decision) String() string {
+	switch d {
+	case Allow:
+		return "allow"
+	case Ask:
+		return "ask"
+	}
+	return "deny"
+}
+
+// Verdict is the answer to one Call.
+type Verdict struct {
+	Decision Decision
+	Rule     string // what refused it: file:line, or "built-in: …"; empty on Allow
+	Reason   string // a sentence for people
+	Hint     string // what would allow it: the line of YAML, the flag to drop
+	Plan     Plan   // what is in force; zero unless Allow
+}
+
+// Err is nil on Allow and an ErrDenied for people otherwise.
+func (v Verdict) Err() error {
+	if v.Decision == Allow {
+		return nil
+	}
+	return &sandbox.Error{Op: "policy", Kind: sandbox.ErrDenied, Problem: v.Reason, Hint: v.Hint, Rule: v.Rule}
+}
+
+// Plan is what is in force for an allowed call.
+type Plan struct {
+	Isolation string         `json:"isolation"`
+	Limits    sandbox.Limits `json:"limits"` // Explicit: written in a file or by a flag
+	Watch     []WatchRule    `json:"watch,omitempty"`
+
+	Workspace  *PlanMount  `json:"workspace,omitempty"`
+	Mounts     []PlanMount `json:"mounts,omitempty"` // the file's first, then the call's
+	Toolchains []PlanPath  `json:"toolchains,omitempty"`
+	Rootfs     *PlanPath   `json:"rootfs,omitempty"`
+
+	Env      map[string]string `json:"-"` // values are never recorded
+	Writable []string          `json:"writable,omitempty"`
+	Deny     []string          `json:"deny,omitempty"` // Globs
+	Collect  []CollectWish     `json:"collect,omitempty"`
+
+	Root       bool `json:"root,omitempty"`
+	BestEffort bool `json:"best_effort,omitempty"`
+
+	// Overridden names each limit of a file that --override loosened, for the
+	// record: "limits.memory: 1GiB instead of 256MiB (caisson.yaml:4)".
+	Overridden []string `json:"overridden,omitempty"`
+
+	// From says where each clause comes from: file:line, "flag" or "default".
+	// Its keys are the clauses of Explain: "limits.memory", "env.set.MODE".
+	From map[string]string `json:"from,omitempty"`
+}
+
+// PlanPath is a host path of a plan.
+type PlanPath struct {
+	Source string `json:"source"` // absolute and clean
+	// Beneath are the sources named in policy files that allow this one. They
+	// were compared as text; the object that is opened must lie beneath each.
+	Beneath []string `json:"beneath,omitempty"`
+}
+
+// PlanMount is a mount of a plan.
+type PlanMount struct {
+	PlanPath
+	Target string         `json:"target,omitempty"` // empty is the base name in the working directory
+	Access sandbox.Access `json:"access"`
+	From   string         `json:"from"` // file:line or "flag"
+}
+
+// refusal is a Deny in the making.
+type refusal struct{ rule, reason, hint string }
+
+func refuse(rule, hint, format string, args ...any) *refusal {
+	return &refusal{rule: rule, hint: hint, reason: fmt.Sprintf(format, args...)}
+}
+
+// refuseInvalid refuses what a parser of this package does not take.
+func refuseInvalid(what string, err error) *refusal {
+	return refuse("built-in: valid requests", sandbox.Hint(err), "%s: %v", what, err)
+}
+
+func (r *refusal) verdict() Verdict {
+	return Verdict{Decision: Deny, Rule: r.rule, Reason: strings.ToValidUTF8(r.reason, "\uFFFD"), Hint: r.hint}
+}
