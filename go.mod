@@ -5,6 +5,11 @@ go 1.26.3
 tool honnef.co/go/tools/cmd/staticcheck
 
 require (
+	github.com/google/go-cmp v0.7.0
+	golang.org/x/sys v0.49.0
+)
+
+require (
 	github.com/BurntSushi/toml v1.4.1-0.20240526193622-a339e1f7089c // indirect
 	golang.org/x/exp/typeparams v0.0.0-20231108232855-2478ac86f678 // indirect
 	golang.org/x/mod v0.41.0 // indirect
@@ -13,9 +18,4 @@ require (
 	honnef.co/go/tools v0.8.2 // indirect
 )
 
-require golang.org/x/sys v0.48.0
-
-require (
-	github.com/google/go-cmp v0.7.0
-	go.yaml.in/yaml/v4 v4.0.0
-)
+require go.yaml.in/yaml/v4 v4.0.0

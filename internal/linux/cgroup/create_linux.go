@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroup
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Limits bound a group. 0 is "no limit of this kind".
+type Limits struct {
+	Memory  int64    // bytes, swap off
+	CPUs    float64  // share of processors: 0.5 is half of one; at least 0.001
+	Pids    int      // processes and threads
+	IO      int64    // bytes per second, each direction, each of Devices
+	IOPS    int64    // operations per second, each direction, each of Devices
+	Devices []Device // where IO and IOPS hold; see BlockDevice
+}
+
+// attempts is how often Create starts over when a neighbour that left removed
+// the shared parent under its feet.
+const attempts = 50
+
+// Create makes the group <base>/caisson/<name> with its limits. The name
+// begins with "caisson" and is one path element of letters, digits, '-', '_'
+// and '.'.
+//
+// A limit that cannot be set is an error (sandbox.ErrUnsupported), and nothing
+// is left behind then. On version 2 the first call may move this process into
+// a leaf of a group that was delegated to it.
+func (h *Host) Create(name string, limits Limits) (*Group, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	if h.Why != "" {
+		return nil, &sandbox.Error{Op: "create cgroup " + name, Kind: sandbox.ErrUnsupported, Problem: h.Why, Hint: h.Remedy}
+	}
+	if err := h.check(limits); err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var err error
+	for range attempts {
+		var g *Group
+		if g, err = h.tryCreate(name, limits); err == nil {
+			return g, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return nil, err
+}
+
+func (h *Host) tryCreate(name string, limits Limits) (*Group, error) {
+	g := &Group{name: name, version: h.Version, dirs: make(map[string]string), k: h.k}
+	for controller, base := range h.bases(limits) {
+		g.dirs[controller] = filepath.Join(base, parentName, name)
+	}
+	var made []string
+	err := func() error {
+		for _, dir := range g.Dirs() {
+			if err := h.makeParent(filepath.Dir(dir), limits); err != nil {
+				return err
+			}
+			if err := h.k.mkdir(dir); err != nil {
+				return createError(name, err)
+			}
+			made = append(made, dir)
+		}
+		return g.limit(limits)
+	}()
+	if err == nil {
+		return g, nil
+	}
+	for _, dir := range made {
+		err = errors.Join(err, h.k.rmdir(dir))
+	}
+	for _, dir := range g.Dirs() {
+		_ = h.k.rmdir(filepath.Dir(dir)) // fails where a neighbour is in it
+	}
+	return nil, err
+}
+
+// wanted are the controllers that a group with these limits uses: everything
+// that is there, for the sake of accounting, but I/O only on demand.
+func (h *Host) wanted(limits Limits) []string {
+	var names []string
+	for c := range h.controllers {
+		if c != IO || limits.IO > 0 || limits.IOPS > 0 {
+			names = append(names, c)
+		}
+	}
+	return names
+}
+
+// bases are the base directories of the wanted controllers, as Group.dirs.
+// The freezer is for Kill where pids is missing.
+func (h *Host) bases(limits Limits) map[string]string {
+	bases := make(map[string]string)
+	for _, c := range h.wanted(limits) {
+		if h.Version == 2 {
+			bases[""] = h.controllers[c]
+		} else {
+			bases[c] = h.controllers[c]
+		}
+	}
+	if cpuacct := h.extra["cpuacct"]; cpuacct != "" {
+		bases["cpuacct"] = cpuacct
+	}
+	if freezer := h.extra["freezer"]; freezer != "" && bases[Pids] == "" {
+		bases["freezer"] = freezer
+	}
+	return bases
+}
+
+// makeParent makes the "caisson" group; on version 2 it hands the controllers
+// down to it and through it.
+func (h *Host) makeParent(parent string, limits Limits) error {
+	base := filepath.Dir(parent)
+	if h.Version == 2 {
+		if err := h.leaveBase(base); err != nil {
+			return err
+		}
+		h.handDown(base, limits)
+	}
+	if err := h.k.mkdir(parent); err != nil && !errors.Is(err, fs.ErrExist) {
+		return createError(parentName, err)
+	}
+	if h.Version == 2 {
+		h.handDown(parent, limits)
+	}
+	return nil
+}
+
+// leaveBase moves our own process from a delegated base into a leaf.
+func (h *Host) leaveBase(base string) error {
+	if !h.evict {
+		return nil
+	}
+	leaf := filepath.Join(base, leafName)
+	if err := h.k.mkdir(leaf); err != nil && !errors.Is(err, fs.ErrExist) {
+		return createError(leafName, err)
+	}
+	if err := h.k.write(filepath.Join(leaf, "cgroup.procs"), "0"); err != nil {
+		return createError(leafName, err)
+	}
+	h.evict = false
+	return nil
+}
+
+// handDown enables controllers for the children of dir, one by one: a refusal
+// of one must not cost the others. Which of them are there in the end shows
+// when the limits are set.
+func (h *Host) handDown(dir string, limits Limits) {
+	offered := strings.Fields(read(filepath.Join(dir, "cgroup.controllers")))
+	enabled := strings.Fields(read(filepath.Join(dir, "cgroup.subtree_control")))
+	for _, c := range h.wanted(limits) {
+		if slices.Contains(offered, c) && !slices.Contains(enabled, c) {
+			_ = h.k.write(filepath.Join(dir, "cgroup.subtree_control"), "+"+c)
+		}
+	}
+}
+
+// check refuses limits that mean nothing or that have no controller here.
+func (h *Host) check(l Limits) error {
+	if l.Memory < 0 || l.CPUs < 0 || l.CPUs != l.CPUs || l.Pids < 0 || l.IO < 0 || l.IOPS < 0 || (l.CPUs > 0 && l.CPUs < minCPUs) {
+		return &sandbox.Error{Op: "create cgroup", Kind: sandbox.ErrInvalid, Problem: "a limit is negative or too small", Hint: "cpus starts at 0.001, everything else at 1"}
+	}
+	for _, need := range []struct {
+		controller string
+		asked      bool
+	}{{Memory, l.Memory > 0}, {CPU, l.CPUs > 0}, {Pids, l.Pids > 0}, {IO, l.IO > 0 || l.IOPS > 0}} {
+		if ok, why := h.Can(need.controller); need.asked && !ok {
+			return &sandbox.Error{Op: "limit " + need.controller, Kind: sandbox.ErrUnsupported, Problem: why, Hint: h.remedy(need.controller)}
+		}
+	}
+	if (l.IO > 0 || l.IOPS > 0) && len(l.Devices) == 0 {
+		return &sandbox.Error{Op: "limit io", Kind: sandbox.ErrUnsupported, Problem: "there is no block device whose I/O could be limited", Hint: "use a state directory on a disk"}
+	}
+	return nil
+}
+
+var namePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^caisson[A-Za-z0-9_.-]{0,200}$`) })
+
+func checkName(name string) error {
+	if !namePattern().MatchString(name) {
+		return sandbox.Errorf(sandbox.ErrInvalid, "create cgroup", "%q is not a name for one: it must begin with %q and be one path element", name, parentName)
+	}
+	return nil
+}
+
+// createError names the usual causes of a failed mkdir.
+func createError(name string, err error) error {
+	e := &sandbox.Error{Op: "create cgroup " + name, Kind: sandbox.ErrUnavailable, Problem: "the kernel refused it", Cause: err}
+	switch {
+	case errors.Is(err, os.ErrExist):
+		e.Kind, e.Problem = sandbox.ErrConflict, "it exists already"
+	case errors.Is(err, os.ErrPermission), errors.Is(err, unix.EROFS):
+		e.Kind, e.Problem = sandbox.ErrUnsupported, "no cgroup was delegated to this user"
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOSPC):
+		e.Problem, e.Hint = "too many cgroups", "end other sandboxes, or raise cgroup.max.descendants"
+	}
+	return e
+}

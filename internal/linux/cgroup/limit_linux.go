@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// minCPUs is the least share the kernel takes: 1 ms of a period of 1 s.
+const minCPUs = 0.001
+
+// quota turns a share of processors into microseconds of a period. A period
+// of 100 ms is the kernel's default; very small shares need a longer one,
+// because a quota is 1 ms at least.
+func quota(cpus float64) (quota, period int64) {
+	period = 100_000
+	if cpus < 0.01 {
+		period = 1_000_000
+	}
+	return max(int64(math.Round(cpus*float64(period))), 1000), period
+}
+
+// limit sets every limit that was asked for and fails on the first that the
+// kernel does not take.
+func (g *Group) limit(l Limits) error {
+	type setting struct{ controller, what string }
+	set := g.limit2
+	if g.version == 1 {
+		set = g.limit1
+	}
+	for _, s := range []struct {
+		asked bool
+		setting
+	}{
+		{l.Memory > 0, setting{Memory, fmt.Sprintf("memory to %d bytes", l.Memory)}},
+		{l.CPUs > 0, setting{CPU, fmt.Sprintf("cpus to %g", l.CPUs)}},
+		{l.Pids > 0, setting{Pids, fmt.Sprintf("processes to %d", l.Pids)}},
+		{l.IO > 0 || l.IOPS > 0, setting{IO, "block I/O"}},
+	} {
+		if !s.asked {
+			continue
+		}
+		if err := set(s.controller, l); err != nil {
+			return &sandbox.Error{Op: "limit " + s.what, Kind: sandbox.ErrUnsupported, Problem: "the kernel refused it",
+				Hint: "drop the limit, or see caisson doctor for what this host's cgroups can do", Cause: err}
+		}
+	}
+	return nil
+}
+
+// put writes one control file of the group.
+func (g *Group) put(controller, file, value string) error {
+	return g.k.write(filepath.Join(g.dir(controller), file), value)
+}
+
+func (g *Group) limit2(controller string, l Limits) error {
+	switch controller {
+	case Memory:
+		err := g.put(Memory, "memory.max", strconv.FormatInt(l.Memory, 10))
+		if err == nil && exists(filepath.Join(g.dir(Memory), "memory.swap.max")) { // absent without swap in the kernel
+			err = g.put(Memory, "memory.swap.max", "0")
+		}
+		if err == nil {
+			// A sandbox that lost one process at random is of no use.
+			err = g.put(Memory, "memory.oom.group", "1")
+		}
+		return err
+	case CPU:
+		q, p := quota(l.CPUs)
+		return g.put(CPU, "cpu.max", fmt.Sprintf("%d %d", q, p))
+	case Pids:
+		return g.put(Pids, "pids.max", strconv.Itoa(l.Pids))
+	}
+	for _, d := range l.Devices {
+		line := d.String()
+		if l.IO > 0 {
+			line += fmt.Sprintf(" rbps=%d wbps=%d", l.IO, l.IO)
+		}
+		if l.IOPS > 0 {
+			line += fmt.Sprintf(" riops=%d wiops=%d", l.IOPS, l.IOPS)
+		}
+		if err := g.put(IO, "io.max", line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *Group) limit1(controller string, l Limits) error {
+	switch controller {
+	case Memory:
+		return g.limitMemory1(strconv.FormatInt(l.Memory, 10))
+	case CPU:
+		return g.limitCPU1(l.CPUs)
+	case Pids:
+		return g.put(Pids, "pids.max", strconv.Itoa(l.Pids))
+	}
+	for _, d := range l.Devices {
+		for _, direction := range []string{"read", "write"} {
+			for unit, value := range map[string]int64{"bps": l.IO, "iops": l.IOPS} {
+				if value == 0 {
+					continue
+				}
+				file := fmt.Sprintf("blkio.throttle.%s_%s_device", direction, unit)
+				if err := g.put(IO, file, fmt.Sprintf("%s %d", d, value)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// limitMemory1 bounds memory, and memory and swap together by the same figure.
+// A kernel that does not account swap lacks the second file; the group is then
+// told not to swap at all.
+func (g *Group) limitMemory1(bytes string) error {
+	if err := g.put(Memory, "memory.limit_in_bytes", bytes); err != nil {
+		return err
+	}
+	if exists(filepath.Join(g.dir(Memory), "memory.memsw.limit_in_bytes")) {
+		return g.put(Memory, "memory.memsw.limit_in_bytes", bytes)
+	}
+	return g.put(Memory, "memory.swappiness", "0")
+}
+
+// limitCPU1 sets the quota. Version 1 refuses one that is larger than an
+// ancestor's (EINVAL), as in a container with less; the ancestor's holds then.
+func (g *Group) limitCPU1(cpus float64) error {
+	q, p := quota(cpus)
+	err := g.put(CPU, "cpu.cfs_period_us", strconv.FormatInt(p, 10))
+	if err == nil {
+		err = g.put(CPU, "cpu.cfs_quota_us", strconv.FormatInt(q, 10))
+	}
+	if errors.Is(err, unix.EINVAL) && g.boundAbove(cpus) {
+		return nil
+	}
+	return err
+}
+
+// boundAbove reports whether an ancestor gives no more than cpus processors.
+func (g *Group) boundAbove(cpus float64) bool {
+	for dir := filepath.Dir(g.dir(CPU)); ; dir = filepath.Dir(dir) {
+		quota, errQ := strconv.ParseFloat(strings.TrimSpace(read(filepath.Join(dir, "cpu.cfs_quota_us"))), 64)
+		period, errP := strconv.ParseFloat(strings.TrimSpace(read(filepath.Join(dir, "cpu.cfs_period_us"))), 64)
+		if errQ != nil || errP != nil {
+			return false // above the mount
+		}
+		if quota > 0 && quota/period <= cpus {
+			return true
+		}
+	}
+}
