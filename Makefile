@@ -74,7 +74,7 @@ test-heavy: # architecture, scripts of the CLI, conformance of gVisor as root an
 	@CAISSON=$(CURDIR)/bin/caisson go test -count=1 -timeout 8m $(HEAVY_PACKAGES)
 
 .PHONY: test-v2
-test-v2: build ## limits on a real cgroup v2 host: a small guest, plain and under systemd
+test-v2: $(if $(wildcard cmd/caisson),build) ## limits on a real cgroup v2 host: a small guest, plain and under systemd
 	@.ci/need qemu-system-x86 erofs-utils mmdebstrap kmod xz-utils e2fsprogs zstd
 	@go run ./internal/tools/v2guest test
 

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// answer is what caisson run --json prints, as far as the checks look at it.
+type answer struct {
+	sandbox.Result
+	Stdout string `json:"stdout"`
+	Stderr string `json:"stderr"`
+}
+
+func checks() []check {
+	everywhere := func(world) bool { return true }
+	delegated := func(w world) bool { return w.delegated }
+	bare := func(w world) bool { return !w.delegated }
+	const group, product = "internal/linux/cgroup", "cmd/caisson"
+	return []check{
+		{"world", everywhere, ".", checkWorld},
+		// The session's tests would all skip: it is caisson that asks for a scope.
+		{"cgroup tests", func(w world) bool { return w.delegated && w.as != asSession }, group, checkCgroupTests},
+		{"run", everywhere, product, checkPlain},
+		{"memory kills", delegated, product, checkMemory},
+		{"memory refused by name", bare, product, checkMemoryRefused},
+		{"processes", everywhere, product, checkProcesses},
+		{"disk", everywhere, product, checkDisk},
+		{"nothing left", everywhere, ".", checkNothingLeft},
+	}
+}
+
+// slow is for how long one run may take on an emulated processor.
+const slow = 4 * time.Minute
+
+// caisson runs a piece of Python and reads the answer.
+func caisson(ctx context.Context, g *vm, w world, source string, flags ...string) (*answer, outcome, error) {
+	argv := append([]string{"./caisson", "run", "--json", "--timeout", "3m"}, flags...)
+	o, err := execIn(ctx, g, w, slow, append(argv, "--", "python3", "-c", source)...)
+	if err != nil {
+		return nil, o, err
+	}
+	var a answer
+	if err := json.Unmarshal(bytes.TrimSpace(o.stdout), &a); err != nil {
+		return nil, o, fmt.Errorf("--json printed something else: %w\n%s", err, o)
+	}
+	return &a, o, nil
+}
+
+func checkPlain(ctx context.Context, g *vm, w world) error {
+	a, o, err := caisson(ctx, g, w, "print(6*7)")
+	if err != nil {
+		return err
+	}
+	if a.Status != sandbox.StatusSuccess || a.Stdout != "42\n" || o.code != 0 {
+		return fmt.Errorf("no success\n%s", o)
+	}
+	how := a.Posture.Limits[sandbox.LimitMemory]
+	if w.delegated && how != sandbox.Enforced {
+		return fmt.Errorf("memory is %q, want it enforced\n%s", how, o)
+	}
+	// A default that cannot be enforced is shown as what it is.
+	if !w.delegated && how != sandbox.Emulated && how != sandbox.Off {
+		return fmt.Errorf("memory is %q, without delegation\n%s", how, o)
+	}
+	return nil
+}
+
+func checkMemory(ctx context.Context, g *vm, w world) error {
+	a, o, err := caisson(ctx, g, w, "b = bytearray(b'x') * (400 << 20)\nprint('survived')", "--memory", "96MiB")
+	if err != nil {
+		return err
+	}
+	if a.Status != sandbox.StatusResourceExceeded || a.Resource != sandbox.LimitMemory || o.code != 137 || strings.Contains(a.Stdout, "survived") {
+		return fmt.Errorf("the memory limit did not end it\n%s", o)
+	}
+	return nil
+}
+
+// checkMemoryRefused: a limit that somebody wrote down and that cannot be
+// enforced refuses the run, and says which.
+func checkMemoryRefused(ctx context.Context, g *vm, w world) error {
+	o, err := execIn(ctx, g, w, slow, "./caisson", "run", "--memory", "96MiB", "--", "true")
+	if err != nil {
+		return err
+	}
+	if o.code != 125 || !bytes.Contains(o.stderr, []byte("memory")) {
+		return fmt.Errorf("want exit code 125 and memory named\n%s", o)
+	}
+	return nil
+}
+
+const forks = `
+import os, time
+n = 0
+try:
+    for n in range(60):
+        if os.fork() == 0:
+            time.sleep(600)
+except OSError as e:
+    print(n < 20 and e.strerror)
+`
+
+func checkProcesses(ctx context.Context, g *vm, w world) error {
+	a, o, err := caisson(ctx, g, w, forks, "--processes", "16")
+	if err != nil {
+		return err
+	}
+	if a.Stdout != "Resource temporarily unavailable\n" && a.Resource != sandbox.LimitProcesses {
+		return fmt.Errorf("60 processes came through a limit of 16\n%s", o)
+	}
+	return nil
+}
+
+const fill = `
+try:
+    with open('big', 'wb') as f:
+        for _ in range(64):
+            f.write(bytes(1 << 20))
+    print('written')
+except OSError as e:
+    print(e.strerror)
+`
+
+func checkDisk(ctx context.Context, g *vm, w world) error {
+	a, o, err := caisson(ctx, g, w, fill, "--disk", "16MiB")
+	if err != nil {
+		return err
+	}
+	if a.Stdout != "No space left on device\n" && a.Resource != sandbox.LimitDisk {
+		return fmt.Errorf("64 MiB went into a disk of 16\n%s", o)
+	}
+	return nil
+}
+
+// checkNothingLeft looks as root, whoever ran.
+func checkNothingLeft(ctx context.Context, g *vm, w world) error {
+	w.as = asRoot
+	o, err := execIn(ctx, g, w, time.Minute, "sh", "-c", `
+ps -eo pid,ppid,user,args | grep -i -E 'caisson|runsc' | grep -v -e grep -e ' sh -c'
+find /sys/fs/cgroup -type d -name 'caisson*'
+grep caisson /proc/mounts
+find /tmp /var/tmp /run /dev/shm -xdev -name '*caisson*' 2>/dev/null
+true`)
+	if err != nil {
+		return err
+	}
+	if len(bytes.TrimSpace(o.stdout)) > 0 {
+		return fmt.Errorf("left behind:\n%s", o.stdout)
+	}
+	return nil
+}

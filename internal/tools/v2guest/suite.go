@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// hardStop ends the whole suite; it takes two to three minutes.
+const hardStop = 20 * time.Minute
+
+// world is one way to be started on a cgroup v2 host.
+type world struct {
+	init      string
+	as        setting
+	delegated bool // limits of the cgroup must hold
+}
+
+// worlds, those of one guest after another.
+var worlds = []world{
+	{"tiny", asRoot, true},
+	{"tiny", asDelegated, true},
+	{"tiny", asBare, false},
+	{"systemd", asRoot, true},
+	{"systemd", asScope, true},
+	{"systemd", asSession, true}, // caisson asks for a scope of its own
+}
+
+// check is one thing to try in a world.
+type check struct {
+	name string
+	in   func(world) bool
+	// needs is the part of the source that it tests.
+	needs string
+	run   func(context.Context, *vm, world) error
+}
+
+// runSuite runs every check in every world and says so line by line.
+func runSuite(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, hardStop)
+	defer cancel()
+	start := time.Now()
+	img, err := makeImage(ctx)
+	if err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp("", "caisson-v2guest-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	files, err := buildFiles(ctx, work)
+	if err != nil {
+		return err
+	}
+	var guest *vm
+	ran, failed := 0, 0
+	for i, w := range worlds {
+		if i == 0 || w.init != worlds[i-1].init {
+			if guest != nil {
+				guest.Close()
+			}
+			booting := time.Now()
+			if guest, err = boot(ctx, img, w.init, files); err != nil {
+				return err
+			}
+			defer guest.Close()
+			fmt.Printf("boot\t%s\t%.1fs\n", w.init, time.Since(booting).Seconds())
+		}
+		for _, c := range checks() {
+			if !c.in(w) {
+				continue
+			}
+			if !exists(c.needs) {
+				fmt.Printf("NOT RUN\t%s/%s/%s\tthere is no %s yet\n", w.init, w.as, c.name, c.needs)
+				continue
+			}
+			t := time.Now()
+			err := c.run(ctx, guest, w)
+			ran++
+			word := "ok"
+			if err != nil {
+				failed++
+				word = "FAIL"
+			}
+			fmt.Printf("%s\t%s/%s/%s\t%.1fs\n", word, w.init, w.as, c.name, time.Since(t).Seconds())
+			if err != nil {
+				fmt.Printf("    %s\n", strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "\n    "))
+			}
+			if ctx.Err() != nil {
+				return fmt.Errorf("stopped: %w", context.Cause(ctx))
+			}
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d checks failed", failed, ran)
+	}
+	fmt.Printf("ok\tcgroup v2: %d checks in %d settings\t%.0fs\n", ran, len(worlds), time.Since(start).Seconds())
+	return nil
+}
+
+// buildFiles builds what goes into the guest: test binaries and the product.
+func buildFiles(ctx context.Context, dir string) ([]string, error) {
+	var files []string
+	if !exists("internal/linux/cgroup") {
+		return nil, nil
+	}
+	tests := filepath.Join(dir, "cgroup.test")
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-o", tests, "./internal/linux/cgroup")
+	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build the cgroup tests: %w\n%s", err, out)
+	}
+	files = append(files, tests)
+	if exists("cmd/caisson") {
+		if !exists(product) {
+			return nil, fmt.Errorf("there is no %s: run make build first", product)
+		}
+		files = append(files, product)
+	}
+	return files, nil
+}
+
+const product = "bin/caisson"
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// outcome is what one command in the guest left.
+type outcome struct {
+	code           int
+	stdout, stderr []byte
+}
+
+// String shows it in errors.
+func (o outcome) String() string {
+	return fmt.Sprintf("exit code %d\nstdout: %s\nstderr: %s", o.code, o.stdout, o.stderr)
+}
+
+func execIn(ctx context.Context, g *vm, w world, limit time.Duration, argv ...string) (outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	code, err := g.Run(ctx, Command{As: w.as, Argv: argv}, &stdout, &stderr)
+	o := outcome{code, stdout.Bytes(), stderr.Bytes()}
+	if err != nil {
+		return o, fmt.Errorf("%s: %w\n%s", strings.Join(argv, " "), err, o)
+	}
+	return o, nil
+}
+
+// checkWorld makes sure that the guest is what the other checks take it for.
+func checkWorld(ctx context.Context, g *vm, w world) error {
+	o, err := execIn(ctx, g, w, time.Minute, "sh", "-c", `id -u; stat -fc %T /sys/fs/cgroup; own=/sys/fs/cgroup$(sed s/0::// /proc/self/cgroup)
+mkdir "$own/probe" 2>/dev/null && rmdir "$own/probe" && echo may`)
+	if err != nil {
+		return err
+	}
+	want := "0\ncgroup2fs\nmay\n"
+	if w.as != asRoot {
+		want = "1000\ncgroup2fs\n"
+		if w.as == asDelegated || w.as == asScope {
+			want += "may\n"
+		}
+	}
+	if string(o.stdout) != want {
+		return fmt.Errorf("stdout %q, want %q\n%s", o.stdout, want, o)
+	}
+	return nil
+}
+
+// checkCgroupTests runs the compiled test binary. A suite of which less ran than
+// is known to be there is a failure, and so is a test that skipped itself,
+// unless it is about a controller that systemd does not hand to users.
+func checkCgroupTests(ctx context.Context, g *vm, w world) error {
+	o, err := execIn(ctx, g, w, 5*time.Minute, "./cgroup.test", "-test.v", "-test.timeout=4m")
+	if err != nil {
+		return err
+	}
+	n := countTests(o.stdout)
+	switch {
+	case o.code != 0 || n.failed > 0 || !n.finished:
+		return errors.New(o.String())
+	case n.passed < minCgroupTests:
+		return fmt.Errorf("only %d tests passed, there are at least %d\n%s", n.passed, minCgroupTests, o)
+	}
+	for _, s := range n.skipped {
+		if w.as != asScope || !strings.Contains(s, "io") {
+			return fmt.Errorf("skipped: %s", s)
+		}
+	}
+	return nil
+}
+
+// minCgroupTests is a floor, so that a suite that quietly runs nothing shows.
+const minCgroupTests = 10
+
+// tally is what a test binary's -test.v output says.
+type tally struct {
+	passed, failed int
+	skipped        []string // name, then the reason
+	finished       bool     // it said PASS or FAIL at its end
+}
+
+// countTests reads top-level results; subtests are indented.
+func countTests(out []byte) (n tally) {
+	var before string // the line before a SKIP is its reason
+	for line := range strings.Lines(string(out)) {
+		line = strings.TrimRight(line, "\n")
+		switch {
+		case strings.HasPrefix(line, "--- PASS: "):
+			n.passed++
+		case strings.HasPrefix(line, "--- FAIL: "):
+			n.failed++
+		case strings.HasPrefix(strings.TrimSpace(line), "--- SKIP: "):
+			n.skipped = append(n.skipped, strings.TrimSpace(line)+": "+strings.TrimSpace(before))
+		case line == "PASS" || line == "FAIL":
+			n.finished = true
+		}
+		before = line
+	}
+	return n
+}
