@@ -18,4 +18,8 @@ require (
 	honnef.co/go/tools v0.8.2 // indirect
 )
 
-require go.yaml.in/yaml/v4 v4.0.0
+require (
+	go.uber.org/goleak v1.3.0
+	go.yaml.in/yaml/v4 v4.0.0
+	pgregory.net/rapid v1.3.0
+)
