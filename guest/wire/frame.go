@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package wire is what the host and the guest agent agree on above HTTP/2: the
+// frames, the JSON messages, and the names of files.
+//
+// The host trusts none of it. Every reader here has a bound, and allocates by
+// what has arrived, never by what was announced.
+package wire
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// Kind says what a frame carries.
+type Kind byte
+
+// The frames of an exec: from the host Start, Stdin and EOF; from the guest
+// Started, Stdout, Stderr, Alive and Exit.
+const (
+	Start   Kind = 'S' // JSON StartRequest, first
+	Stdin   Kind = 'i' // bytes
+	EOF     Kind = 'e' // empty: no more Stdin
+	Started Kind = 's' // JSON StartedEvent, first, unless the program did not start
+	Stdout  Kind = 'o' // bytes; everything from a terminal
+	Stderr  Kind = 'r' // bytes
+	Alive   Kind = 'k' // empty: nothing has happened, the agent lives
+	Exit    Kind = 'x' // JSON ExitEvent, last
+)
+
+// The frames of a collection, all from the guest.
+const (
+	File    Kind = 'F' // JSON FileEvent: a file begins
+	Data    Kind = 'd' // bytes of the file
+	FileEnd Kind = 'f' // JSON FileEndEvent
+	Link    Kind = 'l' // JSON LinkEvent: a match that is a symbolic link
+	Done    Kind = 'D' // JSON DoneEvent, last
+)
+
+const (
+	// HeaderSize is a frame's header: kind, then the payload's length, big endian.
+	HeaderSize = 5
+	// MaxData is the longest payload of bytes.
+	MaxData = 64 << 10
+	// MaxJSON is the longest JSON payload but a StartRequest's.
+	MaxJSON = 64 << 10
+	// MaxStart is the longest StartRequest: Linux takes 2 MiB of arguments and
+	// environment at most, and JSON may need six bytes for one.
+	MaxStart = 12 << 20
+)
+
+// AppendFrame appends a frame to b.
+func AppendFrame(b []byte, k Kind, payload []byte) []byte {
+	b = append(b, byte(k))
+	b = binary.BigEndian.AppendUint32(b, uint32(len(payload)))
+	return append(b, payload...)
+}
+
+// AppendJSON appends a frame with v as JSON.
+func AppendJSON(b []byte, k Kind, v any) ([]byte, error) {
+	p, err := json.Marshal(v)
+	if err != nil {
+		return b, err
+	}
+	return AppendFrame(b, k, p), nil
+}
+
+// Reader reads frames. It is itself the io.Reader of the frame's payload; what
+// is left of one is skipped by Next.
+type Reader struct {
+	r    io.Reader
+	left int
+}
+
+// NewReader reads frames from r.
+func NewReader(r io.Reader) *Reader { return &Reader{r: r} }
+
+// limit is the longest payload of a kind, or -1 when there is no such kind.
+func (k Kind) limit() int {
+	switch k {
+	case Stdin, Stdout, Stderr, Data:
+		return MaxData
+	case EOF, Alive:
+		return 0
+	case Start:
+		return MaxStart
+	case Started, Exit, File, FileEnd, Link, Done:
+		return MaxJSON
+	}
+	return -1
+}
+
+// Next goes to the next frame and returns its kind and its payload's size. The
+// error is io.EOF only between two frames.
+func (r *Reader) Next() (Kind, int, error) {
+	if r.left > 0 {
+		if _, err := io.CopyN(io.Discard, r, int64(r.left)); err != nil {
+			return 0, 0, unexpected(err)
+		}
+	}
+	var h [HeaderSize]byte
+	if _, err := io.ReadFull(r.r, h[:]); err != nil {
+		return 0, 0, err
+	}
+	k, n := Kind(h[0]), binary.BigEndian.Uint32(h[1:])
+	switch limit := k.limit(); {
+	case limit < 0:
+		return 0, 0, fmt.Errorf("unknown frame 0x%02x", byte(k))
+	case uint64(n) > uint64(limit):
+		return 0, 0, fmt.Errorf("frame %q of %d bytes is longer than %d", byte(k), n, limit)
+	}
+	r.left = int(n)
+	return k, r.left, nil
+}
+
+// Read reads the frame's payload; io.EOF is its end.
+func (r *Reader) Read(p []byte) (int, error) {
+	if r.left == 0 {
+		return 0, io.EOF
+	}
+	n, err := r.r.Read(p[:min(len(p), r.left)])
+	r.left -= n
+	if err != nil && r.left > 0 {
+		err = unexpected(err)
+	} else if err == io.EOF {
+		err = nil // Next will see it
+	}
+	return n, err
+}
+
+// JSON decodes the frame's payload into v.
+func (r *Reader) JSON(v any) error {
+	b, err := io.ReadAll(r) // bounded by Next
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, v)
+}
+
+func unexpected(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
