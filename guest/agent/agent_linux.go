@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/caisson-run/caisson/guest/stream"
+	"github.com/caisson-run/caisson/guest/wire"
+)
+
+// Options say how an agent behaves. The zero value serves root's files and
+// ends with its stream.
+type Options struct {
+	// UID, GID, Name and Home are the user whom envd's services mean when a
+	// request names none.
+	UID, GID uint32
+	Name     string
+	Home     string
+	// Stay is how long to wait without a session for another one after the
+	// stream has ended; 0 ends the agent with its stream.
+	Stay time.Duration
+}
+
+// Agent serves one sandbox.
+type Agent struct {
+	options Options
+	table   *table
+}
+
+// New makes an agent. There is one in a program, since it reaps every child.
+func New(o Options) *Agent {
+	if o.Home == "" {
+		o.Home = "/"
+	}
+	return &Agent{options: o, table: newTable()}
+}
+
+// Serve answers on s until the stream ends, which is no error. Programs that
+// still run then are left to whoever ends the sandbox.
+func (a *Agent) Serve(s stream.Stream, mark stream.Mark) error {
+	stop := make(chan struct{})
+	reaped := make(chan struct{})
+	go func() { defer close(reaped); a.table.reap(stop) }()
+	defer func() { close(stop); <-reaped }()
+
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	server := &http.Server{
+		Handler:   a.handler(),
+		Protocols: &protocols,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams:          256,
+			MaxReadFrameSize:              1 << 20,
+			MaxReceiveBufferPerConnection: 4<<20 - 1,
+			MaxReceiveBufferPerStream:     1 << 20,
+		},
+		MaxHeaderBytes: 16 << 10,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return ctx
+		},
+	}
+	err := server.Serve(stream.NewListener(s, mark, a.options.Stay))
+	server.Close()
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// handler is every service of the agent.
+func (a *Agent) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+	})
+	mux.HandleFunc("POST "+wire.PathExec, a.serveExec)
+	mux.HandleFunc("POST "+wire.PathSignal, unary(a.serveSignal))
+	mux.HandleFunc("POST "+wire.PathResize, unary(a.serveResize))
+	return mux
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agent is the guest agent: the first process of a sandbox, which
+// reaps, starts programs, gives them terminals, signals them, and moves files.
+//
+// It serves one byte stream (package stream) with HTTP/2: envd's Connect
+// services in JSON, written by hand, and frames of our own where JSON would
+// cost (package wire). connect-go and protobuf stay out: they double its size
+// and memory, which every sandbox pays.
+//
+// The agent is root inside, and the code it runs is not, so that code can
+// neither signal it nor read its memory, its environment, or its stream. Files
+// are touched with the rights of the user a request names. Where code inside
+// is root too it owns the agent; the host trusts no answer either way.
+package agent

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/caisson-run/caisson/guest/wire"
+)
+
+// aliveEvery is how often an exec that has nothing to say says so.
+const aliveEvery = 10 * time.Second
+
+// serveExec runs one program over one stream of frames each way. The program
+// and its tree end with the request.
+func (a *Agent) serveExec(w http.ResponseWriter, r *http.Request) {
+	frames := wire.NewReader(r.Body)
+	var start wire.StartRequest
+	if k, _, err := frames.Next(); err != nil || k != wire.Start {
+		http.Error(w, "the first frame must be a start", http.StatusBadRequest)
+		return
+	}
+	if err := frames.JSON(&start); err != nil {
+		http.Error(w, "start: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	out := newFrameWriter(w)
+	p, o, err := a.spawn(&start, &start)
+	var fault *startError
+	if errors.As(err, &fault) {
+		out.json(wire.Exit, wire.ExitEvent{Code: fault.code(), Failure: fault.failure, Message: fault.message})
+		return
+	}
+	out.json(wire.Started, wire.StartedEvent{PID: p.pid})
+	if p.stdin != nil {
+		go p.feed(frames)
+	}
+	a.follow(r.Context(), p, o, out)
+}
+
+// follow copies a program's output until its end.
+func (a *Agent) follow(ctx context.Context, p *process, o output, out *frameWriter) {
+	// A host that went away takes its program with it.
+	stop := context.AfterFunc(ctx, func() { a.table.signal(p, syscall.SIGKILL, wire.Tree) })
+	defer stop()
+	alive := time.NewTicker(aliveEvery)
+	defer alive.Stop()
+
+	var copying sync.WaitGroup
+	copying.Go(func() { drain(o.stdout, p.done, func(b []byte) error { return out.data(wire.Stdout, b) }) })
+	if o.stderr != nil {
+		copying.Go(func() { drain(o.stderr, p.done, func(b []byte) error { return out.data(wire.Stderr, b) }) })
+	}
+	copied := make(chan struct{})
+	go func() { copying.Wait(); close(copied) }()
+	for done := false; !done; {
+		select {
+		case <-alive.C:
+			out.alive()
+		case <-copied:
+			done = true
+		}
+	}
+	<-p.done
+	if p.stdin != nil && p.stdin != p.terminal {
+		p.stdin.Close()
+	}
+	out.json(wire.Exit, exitEvent(p.status))
+}
+
+// exitEvent is how a program ended.
+func exitEvent(ws syscall.WaitStatus) wire.ExitEvent {
+	if ws.Signaled() {
+		return wire.ExitEvent{Code: 128 + int(ws.Signal()), Signal: int(ws.Signal())}
+	}
+	return wire.ExitEvent{Code: ws.ExitStatus()}
+}
+
+// feed writes Stdin frames to the program until EOF, or until the program has
+// closed its end.
+func (p *process) feed(frames *wire.Reader) {
+	buf := make([]byte, 32<<10)
+	for {
+		k, _, err := frames.Next()
+		switch {
+		case err != nil || k == wire.EOF:
+			p.endInput(err == nil)
+			return
+		case k != wire.Stdin:
+			continue
+		}
+		p.input.Lock()
+		_, err = io.CopyBuffer(struct{ io.Writer }{p.stdin}, frames, buf)
+		p.input.Unlock()
+		if err != nil {
+			return // EPIPE: nobody reads any more. The rest is the host's to throw away.
+		}
+	}
+}
+
+// endInput is an end of file for the program. On a terminal that is a
+// character, which the host sends only when it means it.
+func (p *process) endInput(meant bool) {
+	p.input.Lock()
+	defer p.input.Unlock()
+	if p.terminal == nil {
+		p.stdin.Close()
+	} else if meant {
+		p.stdin.Write([]byte{4}) // ^D
+	}
+}
+
+// drain hands what comes out of f to emit, and returns at its end, or when the
+// program has ended and all that it wrote was read. Something it left behind
+// may hold the other end for ever; what that writes is thrown away, and it is
+// not hurt. drain closes f.
+func drain(f *os.File, done <-chan struct{}, emit func([]byte) error) {
+	stopped := make(chan struct{})
+	interrupted := make(chan struct{})
+	go func() {
+		defer close(interrupted)
+		select {
+		case <-done:
+			f.SetReadDeadline(time.Unix(1, 0))
+		case <-stopped:
+		}
+	}()
+	buf := make([]byte, 32<<10)
+	broken := false
+	for {
+		n, err := f.Read(buf)
+		if n > 0 && !broken {
+			// After a failure the program is being killed, or outlives its
+			// host: keep it from waiting for a reader.
+			broken = emit(buf[:n]) != nil
+		}
+		if err != nil {
+			break
+		}
+	}
+	close(stopped)
+	<-interrupted
+	f.SetReadDeadline(time.Time{})
+	select {
+	case <-done:
+	default: // an end of file before the program's
+		f.Close()
+		return
+	}
+	for left := pending(f); left > 0; {
+		n, err := f.Read(buf[:min(left, len(buf))])
+		if n > 0 && !broken {
+			broken = emit(buf[:n]) != nil
+		}
+		if err != nil {
+			break
+		}
+		left -= n
+	}
+	go func() { io.Copy(io.Discard, f); f.Close() }()
+}
+
+// frameWriter writes frames to a response, each at once. It is safe for
+// concurrent use.
+type frameWriter struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+
+	mu  sync.Mutex
+	buf []byte
+	err error
+}
+
+func newFrameWriter(w http.ResponseWriter) *frameWriter {
+	w.Header().Set("Content-Type", "application/octet-stream")
+	return &frameWriter{w: w, control: http.NewResponseController(w)}
+}
+
+func (f *frameWriter) data(k wire.Kind, b []byte) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.buf = wire.AppendFrame(f.buf[:0], k, b)
+	return f.send()
+}
+
+func (f *frameWriter) json(k wire.Kind, v any) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b, err := wire.AppendJSON(f.buf[:0], k, v)
+	if err != nil {
+		return err
+	}
+	f.buf = b
+	return f.send()
+}
+
+// alive says that the program still runs, unless a frame is stuck, which the
+// host then knows better.
+func (f *frameWriter) alive() {
+	if f.mu.TryLock() {
+		defer f.mu.Unlock()
+		f.buf = wire.AppendFrame(f.buf[:0], wire.Alive, nil)
+		f.send()
+	}
+}
+
+func (f *frameWriter) send() error {
+	if f.err == nil {
+		_, f.err = f.w.Write(f.buf)
+	}
+	if f.err == nil {
+		f.err = f.control.Flush()
+	}
+	return f.err
+}
+
+// serveSignal delivers a signal.
+func (a *Agent) serveSignal(_ context.Context, r *wire.SignalRequest) (*struct{}, error) {
+	if err := r.Check(); err != nil {
+		return nil, &connectError{codeInvalid, err.Error()}
+	}
+	s := syscall.Signal(r.Signal)
+	if r.Scope == wire.All {
+		if err := signalAll(s); err != nil {
+			return nil, &connectError{codePrecondition, err.Error()}
+		}
+		return &struct{}{}, nil
+	}
+	p := a.table.find(func(p *process) bool { return p.id == r.ID })
+	if p == nil {
+		return nil, &connectError{codeNotFound, errGone.Error()}
+	}
+	return &struct{}{}, a.table.signal(p, s, r.Scope)
+}
+
+// serveResize changes a terminal's size.
+func (a *Agent) serveResize(_ context.Context, r *wire.ResizeRequest) (*struct{}, error) {
+	p := a.table.find(func(p *process) bool { return r.ID != "" && p.id == r.ID })
+	switch {
+	case p == nil:
+		return nil, &connectError{codeNotFound, errGone.Error()}
+	case p.terminal == nil:
+		return nil, &connectError{codePrecondition, "the program has no terminal"}
+	}
+	return &struct{}{}, resize(p.terminal, r.Size)
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/caisson-run/caisson/guest/stream"
+)
+
+// MarkVariable is the environment variable that hands the session mark over.
+// It is wiped from the agent's memory where the kernel keeps it for /proc.
+const MarkVariable = "CAISSON_GUEST_MARK"
+
+// Main is the agent as a program: fd 0 is the stream, fd 1 and 2 are its log.
+// It never returns.
+//
+//	-user UID:GID:NAME:HOME   whom envd's services mean when a request names nobody
+//	-stay DURATION            wait this long for a new stream instead of ending with it
+func Main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "caisson-guest:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func run(args []string) error {
+	o, err := parseFlags(args)
+	if err != nil {
+		return err
+	}
+	mark, err := stream.ParseMark(os.Getenv(MarkVariable))
+	if err != nil {
+		return fmt.Errorf("%s: %w", MarkVariable, err)
+	}
+	wipeEnvironment()
+	if err := hide(); err != nil {
+		return fmt.Errorf("hide the agent: %w", err)
+	}
+	// A sandbox has better uses for its memory than the agent's garbage.
+	debug.SetGCPercent(50)
+	// Not signal.Ignore: what is ignored is inherited by every program.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+
+	s, err := takeStdin()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return New(o).Serve(s, mark)
+}
+
+func parseFlags(args []string) (Options, error) {
+	var o Options
+	f := flag.NewFlagSet("caisson-guest", flag.ContinueOnError)
+	f.DurationVar(&o.Stay, "stay", 0, "")
+	f.Func("user", "", func(s string) (err error) {
+		p := strings.SplitN(s, ":", 4)
+		if len(p) != 4 {
+			return errors.New("want UID:GID:NAME:HOME")
+		}
+		uid, err1 := strconv.ParseUint(p[0], 10, 32)
+		gid, err2 := strconv.ParseUint(p[1], 10, 32)
+		o.UID, o.GID, o.Name, o.Home = uint32(uid), uint32(gid), p[2], p[3]
+		return errors.Join(err1, err2)
+	})
+	return o, f.Parse(args)
+}
+
+// takeStdin moves the stream from fd 0 to one that no program inherits.
+//
+// The file for fd 0 must not be os.NewFile(0): when such a file is collected,
+// it closes fd 0. Inside gVisor the stream must arrive on fd 0, since only
+// stdio survives a checkpoint; a duplicate there is the same open file.
+func takeStdin() (stream.Stream, error) {
+	fd, _, errno := syscall.Syscall(syscall.SYS_FCNTL, 0, syscall.F_DUPFD_CLOEXEC, 3)
+	if errno != 0 {
+		return nil, fmt.Errorf("take the stream from fd 0: %w", errno)
+	}
+	if err := syscall.SetNonblock(int(fd), true); err != nil {
+		return nil, fmt.Errorf("take the stream from fd 0: %w", err)
+	}
+	if null, err := syscall.Open("/dev/null", syscall.O_RDONLY|syscall.O_CLOEXEC, 0); err == nil {
+		syscall.Dup3(null, 0, 0)
+		syscall.Close(null)
+	}
+	return os.NewFile(fd, "stream"), nil
+}
+
+// wipeEnvironment overwrites the environment that the kernel shows in
+// /proc/PID/environ and forgets it. Where that cannot be done (gVisor shows no
+// addresses) the file is still another user's, which code inside is not.
+func wipeEnvironment() {
+	os.Clearenv()
+	b, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		return
+	}
+	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+	const envStart, envEnd = 50 - 3, 51 - 3 // proc_pid_stat(5), from the state on
+	if len(f) <= envEnd {
+		return
+	}
+	from, err1 := strconv.ParseInt(f[envStart], 10, 64)
+	to, err2 := strconv.ParseInt(f[envEnd], 10, 64)
+	if err1 != nil || err2 != nil || from <= 0 || to <= from || to-from > 8<<20 {
+		return
+	}
+	m, err := os.OpenFile("/proc/self/mem", os.O_WRONLY, 0)
+	if err != nil {
+		return
+	}
+	defer m.Close()
+	m.WriteAt(make([]byte, to-from), from)
+}

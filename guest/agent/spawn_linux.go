@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"github.com/caisson-run/caisson/guest/wire"
+)
+
+// defaultPath is where a command is looked up when the environment has no PATH.
+const defaultPath = "/usr/local/bin:/usr/bin:/bin"
+
+// startError says why a program did not start.
+type startError struct {
+	failure wire.Failure
+	message string
+}
+
+func (e *startError) Error() string { return e.message }
+
+// code is what a shell would make of it.
+func (e *startError) code() int {
+	switch e.failure {
+	case wire.NotFound:
+		return 127
+	case wire.NotExecutable:
+		return 126
+	}
+	return 125
+}
+
+// output is what a started program writes.
+type output struct {
+	stdout, stderr *os.File // with a terminal, stdout is the terminal and stderr nil
+}
+
+func (o output) close() {
+	for _, f := range []*os.File{o.stdout, o.stderr} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// spawn starts a program. Its process is in the table until it ends.
+func (a *Agent) spawn(r *wire.StartRequest, listed any) (*process, output, error) {
+	if err := r.Check(); err != nil {
+		return nil, output{}, &startError{wire.Refused, err.Error()}
+	}
+	c, err := newChild(r)
+	if err != nil {
+		return nil, output{}, err
+	}
+	p := &process{id: r.ID, request: listed}
+	var out output
+	var theirs [3]*os.File
+	if r.Terminal != nil {
+		out, err = p.connectTerminal(r, &theirs)
+	} else {
+		out, err = p.connectPipes(r.Stdin, &theirs)
+	}
+	defer func() {
+		for _, f := range theirs {
+			if f != nil {
+				f.Close() // twice for a terminal, which is harmless
+			}
+		}
+	}()
+	if err == nil {
+		err = a.launch(c, p, theirs)
+	}
+	if err != nil {
+		out.close()
+		if p.stdin != nil {
+			p.stdin.Close()
+		}
+		return nil, output{}, err
+	}
+	return p, out, nil
+}
+
+// launch forks and waits until the program is executed or cannot be.
+func (a *Agent) launch(c *child, p *process, stdio [3]*os.File) error {
+	var report [2]int
+	if err := syscall.Pipe2(report[:], syscall.O_CLOEXEC); err != nil {
+		return failed(err)
+	}
+	c.report = report[1]
+	for i, f := range stdio {
+		c.stdio[i] = int(f.Fd()) // the child's ends stay in blocking mode
+	}
+	err := a.table.start(c, p)
+	syscall.Close(report[1])
+	runtime.KeepAlive(stdio)
+	if err != nil {
+		syscall.Close(report[0])
+		return failed(err)
+	}
+	f := os.NewFile(uintptr(report[0]), "report")
+	defer f.Close()
+	var b [8]byte
+	if _, err := io.ReadFull(f, b[:]); err == io.EOF {
+		return nil // executed
+	} else if err != nil {
+		return failed(err)
+	}
+	<-p.done // reap it before anybody sees it
+	at, errno := stage(binary.NativeEndian.Uint32(b[:])), syscall.Errno(binary.NativeEndian.Uint32(b[4:]))
+	return explain(c, at, errno)
+}
+
+// explain makes a sentence of a child's failure.
+func explain(c *child, at stage, errno syscall.Errno) error {
+	switch at {
+	case stageDir:
+		return &startError{wire.NoDirectory, fmt.Sprintf("working directory %s: %s", text(c.dir), errno.Error())}
+	case stageExec:
+		name := text(c.argv[0])
+		switch {
+		case errno == syscall.ENOENT && strings.Contains(name, "/"):
+			// The file may be there and its interpreter not.
+			if _, err := os.Stat(name); err == nil {
+				return &startError{wire.NotExecutable, name + ": its interpreter is missing"}
+			}
+			return &startError{wire.NotFound, name + ": no such file"}
+		case errno == syscall.ENOENT:
+			return &startError{wire.NotFound, name + ": command not found"}
+		case errno == syscall.ENOTDIR:
+			return &startError{wire.NotFound, name + ": " + errno.Error()}
+		}
+		return &startError{wire.NotExecutable, name + ": " + errno.Error()}
+	}
+	return failed(fmt.Errorf("prepare the process: %w", errno))
+}
+
+func failed(err error) error { return &startError{wire.Failed, err.Error()} }
+
+// newChild prepares everything that the child must not allocate.
+func newChild(r *wire.StartRequest) (*child, error) {
+	c := &child{
+		terminal:      r.Terminal != nil,
+		uid:           uintptr(r.UID),
+		gid:           uintptr(r.GID),
+		newPrivileges: r.NewPrivileges,
+	}
+	// An agent that is not root has nobody else to be.
+	if os.Geteuid() == 0 {
+		c.switchUser = true
+	} else if int(r.UID) != os.Geteuid() || int(r.GID) != os.Getegid() {
+		return nil, &startError{wire.Refused, fmt.Sprintf("the agent is user %d and cannot become %d", os.Geteuid(), r.UID)}
+	}
+	var err error
+	if c.rlimits, err = rlimits(r.Limits); err != nil {
+		return nil, failed(err)
+	}
+	// Strings were checked for NUL bytes.
+	c.dir, _ = syscall.BytePtrFromString(r.Dir)
+	c.argv, _ = syscall.SlicePtrFromStrings(r.Argv)
+	c.envv, _ = syscall.SlicePtrFromStrings(r.Env)
+	for _, name := range candidates(r.Argv[0], r.Env) {
+		b, _ := syscall.BytePtrFromString(name)
+		c.paths = append(c.paths, b)
+	}
+	return c, nil
+}
+
+// candidates are the files that a command name may mean, by env's PATH.
+func candidates(name string, env []string) []string {
+	if strings.Contains(name, "/") {
+		return []string{name}
+	}
+	search := defaultPath
+	for _, e := range env {
+		if v, ok := strings.CutPrefix(e, "PATH="); ok {
+			search = v // the last one counts, as it does for execvp's getenv in most shells
+		}
+	}
+	var all []string
+	for dir := range strings.SplitSeq(search, ":") {
+		if dir == "" {
+			dir = "."
+		}
+		all = append(all, dir+"/"+name)
+	}
+	return all
+}
+
+// rlimits are what a child sets. A limit above the agent's own hard one is
+// already stricter and stays.
+func rlimits(l wire.Limits) ([]rlimit, error) {
+	const nproc = 6 // RLIMIT_NPROC, which syscall does not name
+	if l.OpenFiles == 0 {
+		// Go raised the agent's own soft limit; programs expect the usual one.
+		l.OpenFiles = 1024
+	}
+	set := []rlimit{{resource: syscall.RLIMIT_CORE}}
+	for _, w := range []struct {
+		resource uintptr
+		value    uint64
+	}{
+		{syscall.RLIMIT_NOFILE, l.OpenFiles},
+		{nproc, l.Processes},
+		{syscall.RLIMIT_FSIZE, l.FileSize},
+		{syscall.RLIMIT_CPU, l.CPU},
+	} {
+		if w.value == 0 {
+			continue
+		}
+		var now syscall.Rlimit
+		if err := prlimit(w.resource, &now); err != nil {
+			return nil, err
+		}
+		v := syscall.Rlimit{Cur: min(w.value, now.Max), Max: min(w.value, now.Max)}
+		if w.resource == syscall.RLIMIT_CPU && v.Max < now.Max {
+			v.Max++ // SIGXCPU at the soft limit, SIGKILL a second later
+		}
+		set = append(set, rlimit{w.resource, v})
+	}
+	return set, nil
+}
+
+// connectPipes gives the child a pipe for each of its three files.
+func (p *process) connectPipes(stdin bool, theirs *[3]*os.File) (output, error) {
+	var out output
+	var err error
+	if stdin {
+		theirs[0], p.stdin, err = pipe(false)
+	} else {
+		theirs[0], err = os.Open("/dev/null")
+	}
+	if err == nil {
+		out.stdout, theirs[1], err = pipe(true)
+	}
+	if err == nil {
+		out.stderr, theirs[2], err = pipe(true)
+	}
+	if err != nil {
+		return out, failed(err)
+	}
+	return out, nil
+}
+
+// connectTerminal gives the child one end of a PTY.
+func (p *process) connectTerminal(r *wire.StartRequest, theirs *[3]*os.File) (output, error) {
+	master, slave, err := openTerminal(*r.Terminal, int(r.UID), int(r.GID))
+	if err != nil {
+		return output{}, failed(err)
+	}
+	*theirs = [3]*os.File{slave, slave, slave}
+	p.terminal, p.stdin = master, master
+	return output{stdout: master}, nil
+}
+
+// pipe makes a pipe of which only our end is non-blocking: the mode belongs to
+// an end's open file, and a program that finds its own so breaks.
+func pipe(weRead bool) (r, w *os.File, err error) {
+	var fd [2]int
+	if err := syscall.Pipe2(fd[:], syscall.O_CLOEXEC); err != nil {
+		return nil, nil, errors.Join(errors.New("make a pipe"), err)
+	}
+	ours := fd[1]
+	if weRead {
+		ours = fd[0]
+	}
+	if err := syscall.SetNonblock(ours, true); err != nil {
+		syscall.Close(fd[0])
+		syscall.Close(fd[1])
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(fd[0]), "pipe"), os.NewFile(uintptr(fd[1]), "pipe"), nil
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+	"unsafe"
+
+	"github.com/caisson-run/caisson/guest/wire"
+)
+
+// openTerminal opens a PTY that belongs to the user.
+func openTerminal(size wire.Size, uid, gid int) (master, slave *os.File, err error) {
+	const flags = syscall.O_RDWR | syscall.O_NOCTTY | syscall.O_CLOEXEC
+	fd, err := syscall.Open("/dev/ptmx", flags|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open /dev/ptmx: %w", err)
+	}
+	master = os.NewFile(uintptr(fd), "ptmx")
+	defer func() {
+		if err != nil {
+			master.Close()
+		}
+	}()
+	var unlock, number int32
+	if err := ioctl(master, syscall.TIOCSPTLCK, unsafe.Pointer(&unlock)); err != nil {
+		return nil, nil, fmt.Errorf("unlock the terminal: %w", err)
+	}
+	if err := ioctl(master, syscall.TIOCGPTN, unsafe.Pointer(&number)); err != nil {
+		return nil, nil, fmt.Errorf("number of the terminal: %w", err)
+	}
+	if err := resize(master, size); err != nil {
+		return nil, nil, err
+	}
+	name := "/dev/pts/" + strconv.Itoa(int(number))
+	sfd, err := syscall.Open(name, flags, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	if os.Geteuid() == 0 {
+		if err := syscall.Fchown(sfd, uid, gid); err != nil {
+			syscall.Close(sfd)
+			return nil, nil, fmt.Errorf("hand over %s: %w", name, err)
+		}
+	}
+	return master, os.NewFile(uintptr(sfd), name), nil
+}
+
+// resize sets a terminal's size; the kernel tells the foreground job.
+func resize(master *os.File, size wire.Size) error {
+	w := [4]uint16{size.Rows, size.Cols}
+	if err := ioctl(master, syscall.TIOCSWINSZ, unsafe.Pointer(&w)); err != nil {
+		return fmt.Errorf("size of the terminal: %w", err)
+	}
+	return nil
+}
+
+// foreground is the process group in the terminal's foreground.
+func foreground(master *os.File) (int, error) {
+	var pgid int32
+	err := ioctl(master, syscall.TIOCGPGRP, unsafe.Pointer(&pgid))
+	return int(pgid), err
+}
+
+// pending is how many bytes can be read from f without waiting.
+func pending(f *os.File) int {
+	var n int32
+	if err := ioctl(f, syscall.TIOCINQ, unsafe.Pointer(&n)); err != nil {
+		return 0
+	}
+	return int(n)
+}
+
+func ioctl(f *os.File, request uintptr, arg unsafe.Pointer) error {
+	c, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var errno syscall.Errno
+	err = c.Control(func(fd uintptr) {
+		_, _, errno = syscall.Syscall(syscall.SYS_IOCTL, fd, request, uintptr(arg))
+	})
+	if err != nil {
+		return err
+	}
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
