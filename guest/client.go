@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package guest is the host's side of the conversation with the agent inside a
+// sandbox: programs, terminals, signals, and files.
+//
+// What comes back was written by code that may be hostile, since root inside
+// owns the agent. A [Client] therefore bounds all of it: memory by windows and
+// caps, time by deadlines, the host's processor by what may be sent in vain.
+// Nothing in an answer becomes a path on the host, a size to allocate, or a
+// decision; see README.md for the protocol and the bounds.
+package guest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Options of a client. The zero value runs programs as root of the sandbox
+// under no rlimits; drivers set User and Limits from their Spec.
+type Options struct {
+	// User is who programs run as and whose rights file operations have.
+	User sandbox.User
+	// NewPrivileges lets set-user-id programs work; otherwise no_new_privs is on.
+	NewPrivileges bool
+	// Limits are given to every program as rlimits: OpenFiles, Processes,
+	// FileSize and CPUTime (per process, in whole seconds). Others are the
+	// level's own.
+	Limits sandbox.Limits
+
+	// CallTimeout bounds one call that is not a stream; 30 s when 0.
+	CallTimeout time.Duration
+	// IdleTimeout ends a stream on which nothing arrives, not even a sign of
+	// life, which an agent gives every 10 s; 45 s when 0.
+	IdleTimeout time.Duration
+	// PingAfter is how long nothing may arrive before the agent is pinged, and
+	// PingTimeout how long it may take to answer; 5 s and 15 s when 0. A write
+	// that the agent does not take fails after PingTimeout too.
+	PingAfter, PingTimeout time.Duration
+	// Streams is how many calls are on their way at once; others wait. 64 when 0.
+	Streams int
+}
+
+// Bounds that nobody needs to change.
+const (
+	// streamWindow is how much of one answer can lie unread, connWindow of all.
+	streamWindow = 256 << 10
+	connWindow   = 4<<20 - 1 // the most that net/http takes
+	maxHeader    = 16 << 10
+	// maxAnswer is the longest JSON answer, in bytes.
+	maxAnswer = 4 << 20
+)
+
+func (o Options) withDefaults() Options {
+	set := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	set(&o.CallTimeout, 30*time.Second)
+	set(&o.IdleTimeout, 45*time.Second)
+	set(&o.PingAfter, 5*time.Second)
+	set(&o.PingTimeout, 15*time.Second)
+	if o.Streams == 0 {
+		o.Streams = 64
+	}
+	return o
+}
+
+// Client talks to one agent over one session. It is safe for concurrent use.
+type Client struct {
+	options Options
+	meter   *meter
+	http    *http.ClientConn
+	streams chan struct{} // holds one element per call under way
+}
+
+// NewClient speaks HTTP/2 on conn, which comes from Instance.Dial and is the
+// client's from now on, also when NewClient fails. Nothing is asked of the
+// agent yet; [Client.Health] does.
+func NewClient(conn net.Conn, o Options) (*Client, error) {
+	o = o.withDefaults()
+	m := newMeter(conn)
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	t := &http.Transport{
+		DialContext:            func(context.Context, string, string) (net.Conn, error) { return m, nil },
+		Protocols:              &protocols,
+		DisableCompression:     true, // a bomb needs somebody who inflates it
+		MaxResponseHeaderBytes: maxHeader,
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerConnection: connWindow,
+			MaxReceiveBufferPerStream:     streamWindow,
+			MaxReadFrameSize:              64 << 10,
+			MaxDecoderHeaderTableSize:     4096,
+			MaxEncoderHeaderTableSize:     4096,
+			SendPingTimeout:               o.PingAfter,
+			PingTimeout:                   o.PingTimeout,
+			WriteByteTimeout:              o.PingTimeout,
+			StrictMaxConcurrentRequests:   true,
+		},
+	}
+	cc, err := t.NewClientConn(context.Background(), "http", "guest:80")
+	if err != nil {
+		conn.Close()
+		return nil, &sandbox.Error{Op: "guest agent", Kind: sandbox.ErrUnavailable, Problem: "no session", Cause: err}
+	}
+	return &Client{options: o, meter: m, http: cc, streams: make(chan struct{}, o.Streams)}, nil
+}
+
+// Close ends the session, and with it what runs through it.
+func (c *Client) Close() error {
+	return errors.Join(c.http.Close(), c.meter.Close())
+}
+
+// Health asks the agent whether it lives.
+func (c *Client) Health(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.options.CallTimeout)
+	defer cancel()
+	resp, release, err := c.roundTrip(ctx, http.MethodGet, "/health", nil, "")
+	if err != nil {
+		return c.lost("ask the guest agent", err)
+	}
+	defer release()
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusNoContent {
+		return sandbox.Errorf(sandbox.ErrUnavailable, "ask the guest agent", "it answers with status %d", resp.StatusCode)
+	}
+	return nil
+}
+
+// call is one JSON message for another.
+func (c *Client) call(ctx context.Context, op, path string, q, a any) error {
+	ctx, cancel := context.WithTimeout(ctx, c.options.CallTimeout)
+	defer cancel()
+	b, err := json.Marshal(q)
+	if err != nil {
+		return &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: "the request cannot be written", Cause: err}
+	}
+	resp, release, err := c.roundTrip(ctx, http.MethodPost, path, bytes.NewReader(b), "application/json")
+	if err != nil {
+		return c.lost(op, err)
+	}
+	defer release()
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return answeredError(op, resp)
+	}
+	return c.decode(op, resp.Body, a)
+}
+
+// decode reads a JSON answer within its bound.
+func (c *Client) decode(op string, r io.Reader, a any) error {
+	b, err := io.ReadAll(io.LimitReader(r, maxAnswer+1))
+	switch {
+	case err != nil:
+		return c.lost(op, err)
+	case len(b) > maxAnswer:
+		return sandbox.Errorf(sandbox.ErrUnavailable, op, "the guest agent's answer is longer than %d bytes", maxAnswer)
+	}
+	if err := json.Unmarshal(b, a); err != nil {
+		return &sandbox.Error{Op: op, Kind: sandbox.ErrUnavailable, Problem: "the guest agent's answer is no JSON", Cause: err}
+	}
+	return nil
+}
+
+// roundTrip sends one request. The caller calls release when it is done with
+// the answer. Redirects are answers like any other, and nothing is tried twice.
+func (c *Client) roundTrip(ctx context.Context, method, path string, body io.Reader, contentType string) (_ *http.Response, release func(), _ error) {
+	select {
+	case c.streams <- struct{}{}:
+	case <-ctx.Done():
+		return nil, nil, context.Cause(ctx)
+	}
+	release = func() { <-c.streams }
+	req, err := http.NewRequestWithContext(ctx, method, "http://guest"+path, body)
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	resp, err := c.http.RoundTrip(req)
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	resp.Body = &credited{ReadCloser: resp.Body, meter: c.meter}
+	return resp, release, nil
+}
+
+// lost explains why a call has no answer.
+func (c *Client) lost(op string, err error) error {
+	if m := c.meter.fault(); m != nil {
+		err = m
+	}
+	if errors.Is(err, context.Canceled) {
+		return &sandbox.Error{Op: op, Kind: sandbox.ErrUnavailable, Problem: "it was given up", Cause: err}
+	}
+	return &sandbox.Error{
+		Op: op, Kind: sandbox.ErrUnavailable, Problem: "the guest agent did not answer", Cause: err,
+		Hint: "the sandbox may have run out of a limit or been ended; start another one",
+	}
+}
+
+// answeredError reads an error answer of the agent. Its text is the guest's:
+// it is shown, quoted, and decides nothing but the error's kind.
+func answeredError(op string, resp *http.Response) error {
+	var e struct{ Code, Message string }
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
+	json.Unmarshal(b, &e)
+	kind := sandbox.ErrUnavailable
+	switch resp.StatusCode {
+	case http.StatusBadRequest, http.StatusForbidden:
+		kind = sandbox.ErrInvalid
+	case http.StatusNotFound:
+		kind = sandbox.ErrNotFound
+	case http.StatusConflict:
+		kind = sandbox.ErrConflict
+	}
+	if e.Message == "" {
+		return sandbox.Errorf(kind, op, "the guest agent answers with status %d", resp.StatusCode)
+	}
+	return sandbox.Errorf(kind, op, "%s", printable(e.Message))
+}
+
+// printable makes a phrase of the guest's harmless to show.
+func printable(s string) string {
+	const most = 512
+	if len(s) > most {
+		s = s[:most]
+	}
+	q := strconv.Quote(s)
+	return q[1 : len(q)-1]
+}
+
+// limits are the rlimits of a program.
+func (o Options) limits() wire.Limits {
+	l := wire.Limits{
+		OpenFiles: uint64(max(o.Limits.OpenFiles, 0)),
+		Processes: uint64(max(o.Limits.Processes, 0)),
+		FileSize:  uint64(max(o.Limits.FileSize, 0)),
+	}
+	if t := o.Limits.CPUTime; t > 0 {
+		l.CPU = uint64((t + time.Second - 1) / time.Second)
+	}
+	return l
+}

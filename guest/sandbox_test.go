@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package guest_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/caisson-run/caisson/guest"
+	"github.com/caisson-run/caisson/guest/agent"
+	"github.com/caisson-run/caisson/guest/stream"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// asAgent makes the test binary the guest agent.
+const asAgent = "CAISSON_TEST_AGENT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asAgent) != "" {
+		becomeInit()
+		agent.Main()
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// becomeInit gives the agent's new namespaces what a level would.
+func becomeInit() {
+	check := func(what string, err error) {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, what+":", err)
+			os.Exit(1)
+		}
+	}
+	check("private mounts", syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""))
+	check("/proc", syscall.Mount("proc", "/proc", "proc", syscall.MS_NOSUID|syscall.MS_NODEV|syscall.MS_NOEXEC, ""))
+	check("/tmp", syscall.Mount("tmpfs", "/tmp", "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, "size=400m,mode=1777"))
+	check("/home", syscall.Mount("tmpfs", "/home", "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, "size=100m,mode=755"))
+	check("/home/user", os.Mkdir("/home/user", 0o755))
+	check("/home/user", os.Chown("/home/user", 1000, 1000))
+}
+
+// box is an agent in a pid and mount namespace of its own.
+type box struct {
+	cmd    *exec.Cmd
+	host   *os.File
+	opener *stream.Opener
+	log    *logBuffer
+}
+
+// newBox starts an agent. Its end takes everything inside with it.
+func newBox(t testing.TB) *box {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("making pid and mount namespaces needs root")
+	}
+	fd, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range fd {
+		for _, o := range []int{syscall.SO_SNDBUF, syscall.SO_RCVBUF} {
+			if err := syscall.SetsockoptInt(f, syscall.SOL_SOCKET, o, 4<<20); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	syscall.SetNonblock(fd[0], true)
+	theirs := os.NewFile(uintptr(fd[1]), "guest")
+	b := &box{host: os.NewFile(uintptr(fd[0]), "host"), log: &logBuffer{}}
+	mark := stream.NewMark()
+	b.cmd = exec.Command("/proc/self/exe")
+	b.cmd.Args = []string{"caisson-guest", "-user", "1000:1000:user:/home/user"}
+	b.cmd.Env = []string{asAgent + "=1", agent.MarkVariable + "=" + mark.String()}
+	b.cmd.Stdin, b.cmd.Stdout, b.cmd.Stderr = theirs, b.log, b.log
+	b.cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS | syscall.CLONE_NEWNET,
+		Pdeathsig:  syscall.SIGKILL,
+	}
+	if err := b.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	theirs.Close()
+	b.opener = stream.NewOpener(b.host, mark)
+	t.Cleanup(func() {
+		b.host.Close()
+		late := time.AfterFunc(10*time.Second, func() {
+			t.Error("the agent did not end with its stream")
+			b.cmd.Process.Kill()
+		})
+		err := b.cmd.Wait()
+		late.Stop()
+		if err != nil {
+			t.Errorf("agent: %v", err)
+		}
+		if s := b.log.String(); s != "" {
+			t.Errorf("the agent says:\n%s", s)
+		}
+	})
+	return b
+}
+
+// user is who programs run as in tests.
+func user() guest.Options { return guest.Options{User: sandbox.DefaultUser()} }
+
+// dial begins a session with the box.
+func (b *box) dial(t testing.TB, o guest.Options) *guest.Client {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	conn, err := b.opener.Open(ctx)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, b.log)
+	}
+	c, err := guest.NewClient(conn, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// newClient is a session with a fresh box, as uid 1000.
+func newClient(t testing.TB) *guest.Client {
+	t.Helper()
+	return newBox(t).dial(t, user())
+}
+
+// outcome is what came of a program.
+type outcome struct {
+	guest.Exit
+	out, err string
+}
+
+func program(argv ...string) *sandbox.Exec {
+	return &sandbox.Exec{Argv: argv, Dir: "/home/user", Env: []string{"PATH=/usr/bin:/bin", "HOME=/home/user"}}
+}
+
+func shell(script string) *sandbox.Exec { return program("/bin/bash", "-c", script) }
+
+// run runs x to its end.
+func run(t testing.TB, c *guest.Client, x *sandbox.Exec) (outcome, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	var o, e bytes.Buffer
+	if x.Stdout == nil {
+		x.Stdout = &o
+	}
+	if x.Stderr == nil {
+		x.Stderr = &e
+	}
+	exit, err := c.Run(ctx, x)
+	return outcome{exit, o.String(), e.String()}, err
+}
+
+// output runs a script that must succeed and returns what it printed.
+func output(t testing.TB, c *guest.Client, script string) string {
+	t.Helper()
+	o, err := run(t, c, shell(script))
+	if err != nil {
+		t.Fatalf("%s: %v", script, err)
+	}
+	if o.Code == nil || *o.Code != 0 {
+		t.Fatalf("%s: exit %v %s\n%s%s", script, o.Code, o.Signal, o.out, o.err)
+	}
+	return strings.TrimSpace(o.out)
+}
+
+// eventually waits for a condition.
+func eventually(t testing.TB, what string, f func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(15 * time.Second)
+	for !f() {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not happen: " + what)
+		}
+	}
+}
+
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
