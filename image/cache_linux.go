@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+const (
+	treePrefix = "host-"       // a finished tree
+	tempPrefix = ".tmp-"       // one that is being built or removed
+	keepTrees  = 16            // finished trees kept, in use or not; each is 1 to 2 MiB
+	touchAfter = time.Hour     // how exactly the last use is known
+	staleTemp  = 1 * time.Hour // a temporary tree of a builder that died
+	openTries  = 20            // a tree that is pruned while it is opened is built anew
+)
+
+// cache is a directory of finished trees.
+type cache struct{ dir string }
+
+// openCache makes the directory when it is missing and refuses one that
+// somebody else could write to: what is in it becomes a sandbox's root.
+func openCache(dir string) (cache, error) {
+	op := "open cache " + dir
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return cache{}, cacheError(op, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return cache{}, cacheError(op, err)
+	}
+	bad := ""
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		bad = "it is no directory"
+	case int(st.Uid) != os.Geteuid():
+		bad = "it belongs to another user"
+	case st.Mode&0o077 != 0:
+		bad = "others may enter it"
+	}
+	if bad != "" {
+		return cache{}, &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: bad,
+			Hint: "give a directory of your own with mode 0700", Rule: "built-in: private cache"}
+	}
+	return cache{dir}, nil
+}
+
+// tree returns the tree called key, held by a shared lock, and builds it with
+// write when it does not exist.
+func (c cache) tree(ctx context.Context, key string, write func(ctx context.Context, dir string) error) (*os.File, error) {
+	for range openTries {
+		f, err := c.open(key)
+		if f != nil || err != nil {
+			return f, err
+		}
+		if err := c.build(ctx, key, write); err != nil {
+			return nil, err
+		}
+	}
+	return nil, sandbox.Errorf(sandbox.ErrUnavailable, "build root filesystem", "its tree in the cache vanished %d times while it was opened", openTries)
+}
+
+// open returns nil when there is no such tree.
+func (c cache) open(key string) (*os.File, error) {
+	name := filepath.Join(c.dir, treePrefix+key)
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, cacheError("open "+name, err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	st, linked, err := lock(f, unix.LOCK_SH)
+	if err != nil || !linked {
+		f.Close()
+		return nil, err
+	}
+	if time.Since(time.Unix(st.Mtim.Unix())) > touchAfter {
+		c.touch(name)
+	}
+	return f, nil
+}
+
+// touch notes that a tree is used. Only the pruner reads it: a failure costs a
+// rebuild some day.
+func (c cache) touch(name string) { _ = os.Chtimes(name, time.Time{}, time.Now()) }
+
+// lock locks the tree f and says whether it still has its name: the pruner
+// renames what it removes.
+func lock(f *os.File, how int) (st unix.Stat_t, linked bool, err error) {
+	for {
+		err = unix.Flock(int(f.Fd()), how)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return st, false, nil
+	}
+	if err != nil {
+		return st, false, cacheError("lock "+f.Name(), err)
+	}
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return st, false, cacheError("look at "+f.Name(), err)
+	}
+	var named unix.Stat_t
+	if err := unix.Lstat(f.Name(), &named); err != nil || named.Ino != st.Ino || named.Dev != st.Dev {
+		return st, false, nil
+	}
+	return st, true, nil
+}
+
+// build makes the tree called key; that somebody else was faster is fine.
+func (c cache) build(ctx context.Context, key string, write func(ctx context.Context, dir string) error) error {
+	c.prune(key)
+	temp, err := os.MkdirTemp(c.dir, tempPrefix)
+	if err != nil {
+		return cacheError("build root filesystem", err)
+	}
+	defer os.RemoveAll(temp) // renamed away when all went well
+	if err := write(ctx, temp); err != nil {
+		var known *sandbox.Error
+		if errors.As(err, &known) || ctx.Err() != nil {
+			return err
+		}
+		return cacheError("build root filesystem", err)
+	}
+	if err := os.Chmod(temp, 0o755); err != nil {
+		return cacheError("build root filesystem", err)
+	}
+	err = os.Rename(temp, filepath.Join(c.dir, treePrefix+key))
+	if err != nil && !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.ENOTEMPTY) {
+		return cacheError("build root filesystem", err)
+	}
+	return nil
+}
+
+// prune removes the trees used longest ago, except those in use and except
+// key, and what dead builders left. It is a courtesy: what it cannot remove
+// now it removes another time.
+func (c cache) prune(key string) {
+	entries, err := os.ReadDir(c.dir)
+	if err != nil {
+		return
+	}
+	type tree struct {
+		name string
+		used time.Time
+	}
+	var trees []tree
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			continue
+		}
+		switch name := e.Name(); {
+		case strings.HasPrefix(name, tempPrefix) && time.Since(info.ModTime()) > staleTemp:
+			os.RemoveAll(filepath.Join(c.dir, name))
+		case strings.HasPrefix(name, treePrefix) && name != treePrefix+key:
+			trees = append(trees, tree{name, info.ModTime()})
+		}
+	}
+	slices.SortFunc(trees, func(a, b tree) int { return b.used.Compare(a.used) })
+	for i, t := range trees {
+		if i >= keepTrees-1 {
+			c.remove(t.name)
+		}
+	}
+}
+
+// remove removes a tree unless somebody uses it. It is renamed under the
+// lock, so that whoever opened it meanwhile finds its name gone.
+func (c cache) remove(name string) {
+	f, err := os.Open(filepath.Join(c.dir, name))
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if _, linked, err := lock(f, unix.LOCK_EX|unix.LOCK_NB); err != nil || !linked {
+		return
+	}
+	gone, err := os.MkdirTemp(c.dir, tempPrefix)
+	if err != nil {
+		return
+	}
+	if os.Rename(f.Name(), filepath.Join(gone, name)) == nil {
+		os.RemoveAll(gone)
+	}
+}
+
+// cacheError is a failure of the cache directory.
+func cacheError(op string, err error) error {
+	hint := "check that the state directory is writable"
+	switch {
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		hint = "free some space: the disk of the state directory is full"
+	case errors.Is(err, unix.ENOENT):
+		hint = "make the directory above it first"
+	}
+	return &sandbox.Error{Op: op, Kind: sandbox.ErrUnavailable, Problem: "the cache directory cannot be used", Hint: hint, Cause: err}
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package image
+
+import (
+	"context"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Host is not supported here: a Linux sandbox cannot use this system's programs.
+func Host(context.Context, HostOptions) (*Root, error) {
+	return nil, &sandbox.Error{Op: "build root filesystem", Kind: sandbox.ErrUnsupported,
+		Problem: "the toolchain of this system does not run in a Linux sandbox", Hint: "run caisson on Linux"}
+}
