@@ -36,9 +36,12 @@ func TestMemoryLimitKills(t *testing.T) {
 			if status := p.ProcessState.Sys().(syscall.WaitStatus); tt.dies && status.Signal() != syscall.SIGKILL {
 				t.Errorf("ended with %v, want SIGKILL", status)
 			}
+			// The kernel charges some of its own pages past the limit; one was
+			// seen on 6.1.
+			const slack = 16 * 4096
 			u := g.Usage()
-			if u.MemoryPeak == nil || *u.MemoryPeak < 40*mib || (tt.limit > 0 && *u.MemoryPeak > tt.limit) {
-				t.Errorf("peak %v with limit %d", u.MemoryPeak, tt.limit)
+			if u.MemoryPeak == nil || *u.MemoryPeak < 40*mib || (tt.limit > 0 && *u.MemoryPeak > tt.limit+slack) {
+				t.Errorf("peak %v with limit %d", *u.MemoryPeak, tt.limit)
 			}
 			if u.CPU == nil || *u.CPU <= 0 || *u.CPU > time.Minute {
 				t.Errorf("CPU %v", u.CPU)
