@@ -67,6 +67,11 @@ func rel(path string) string {
 	return path
 }
 
+// level is the driver that a package below sandbox/ belongs to.
+func level(path string) string {
+	return levels[slices.IndexFunc(levels, func(l string) bool { return under(path, l) })]
+}
+
 func checkImports(pkgs []pkg) (broken []string) {
 	breaks := func(p pkg, dep, why string) {
 		broken = append(broken, p.ImportPath+" imports "+dep+": "+why)
@@ -85,6 +90,8 @@ func checkImports(pkgs []pkg) (broken []string) {
 				breaks(p, dep, "it exists for tests alone")
 			case under(path, "policy") && doesIO(dep):
 				breaks(p, dep, "policy does no I/O of its own")
+			case firstParty(dep) && under(path, levels...) && d != "sandbox" && !under(d, level(path), "guest", "image", "egress", "internal/linux"):
+				breaks(p, dep, "a driver imports sandbox, guest, image, egress and internal/linux, nothing else of ours")
 			}
 		}
 		for _, dep := range p.Deps {
@@ -93,11 +100,10 @@ func checkImports(pkgs []pkg) (broken []string) {
 			case !firstParty(dep):
 			case under(path, doors...) && under(d, levels...):
 				breaks(p, dep, "a door never reaches a driver")
-			case under(path, levels...):
-				own := levels[slices.IndexFunc(levels, func(l string) bool { return under(path, l) })]
-				if d != "sandbox" && !under(d, own, "guest", "image", "egress", "internal/linux") {
-					breaks(p, dep, "a driver imports sandbox, guest, image, egress and internal/linux, nothing else of ours")
-				}
+			case under(path, levels...) && under(d, append(doors, "policy", "session", "audit")...):
+				breaks(p, dep, "a driver carries out what others have decided")
+			case under(path, levels...) && under(d, levels...) && level(path) != level(d):
+				breaks(p, dep, "a driver never reaches another")
 			}
 		}
 	}
@@ -130,6 +136,8 @@ func TestRulesBite(t *testing.T) {
 		"door imports driver":           {ImportPath: "./mcp", Imports: []string{"./sandbox/gvisor"}, Deps: []string{"./sandbox/gvisor"}},
 		"door reaches driver":           {ImportPath: "./api/e2b", Imports: []string{"./x"}, Deps: []string{"./x", "./sandbox/kube"}},
 		"driver imports policy":         {ImportPath: "./sandbox/gvisor", Deps: []string{"./policy"}},
+		"driver reaches policy":         {ImportPath: "./sandbox/gvisor", Imports: []string{"./image"}, Deps: []string{"./image", "./policy"}},
+		"driver imports the store":      {ImportPath: "./sandbox/gvisor", Imports: []string{"./internal/store"}},
 		"driver imports another":        {ImportPath: "./sandbox/gvisor/boot", Deps: []string{"./sandbox/process"}},
 		"policy reads files":            {ImportPath: "./policy/shell", Imports: []string{"os"}},
 		"policy dials":                  {ImportPath: "./policy", Imports: []string{"net/http"}},
