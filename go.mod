@@ -19,6 +19,7 @@ require (
 )
 
 require (
+	github.com/godbus/dbus/v5 v5.2.4
 	go.uber.org/goleak v1.3.0
 	go.yaml.in/yaml/v4 v4.0.0
 	pgregory.net/rapid v1.3.0
