@@ -25,7 +25,8 @@ type Spec struct {
 	Scratch []Scratch
 
 	// Masks are paths inside that show as an empty, unreadable file or
-	// directory, whatever a mount put there. They must exist in a mount.
+	// directory, whatever a mount put there. They must exist in a mount. To
+	// keep a path from being changed instead, mount it once more, read-only.
 	Masks []Mask
 
 	// User is who code runs as.
@@ -102,9 +103,6 @@ type Scratch struct {
 type Mask struct {
 	Target string // absolute and clean
 	Dir    bool   // what is hidden is a directory
-	// ReadOnly shows the path as it is but keeps it from being changed or
-	// replaced, instead of hiding it.
-	ReadOnly bool
 }
 
 // User is who code runs as, in the sandbox's own numbering.
