@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sentry
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	_ "unsafe" // for go:linkname
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/seccomp/precompiledseccomp"
+	"gvisor.dev/gvisor/runsc/boot/filter"
+)
+
+//go:generate go run ./seccompgen
+
+// MemoryAnnotation is the key in a spec's annotations under which the driver
+// says how many bytes of memory the sandbox shall see (MemTotal).
+const MemoryAnnotation = "dev.caisson.memory"
+
+// gVisor's module offers no way to say these two things, so they are put
+// where it keeps them. Both are looked at by tests against every version of
+// gVisor that caisson moves to.
+
+// filterPrograms is the table of precompiled seccomp filters, empty in the Go
+// module.
+//
+//go:linkname filterPrograms gvisor.dev/gvisor/runsc/boot/filter.precompiledPrograms
+var filterPrograms map[string]precompiledseccomp.Program
+
+// tmpfsOptions are the mount options that gVisor's loader passes to its
+// tmpfs. The tmpfs itself knows nr_inodes, the loader does not let it through.
+//
+//go:linkname tmpfsOptions gvisor.dev/gvisor/runsc/boot.tmpfsAllowedData
+var tmpfsOptions []string
+
+// adapt changes what gVisor's halves do by themselves, before they start.
+func adapt() {
+	if !slices.Contains(tmpfsOptions, "nr_inodes") {
+		tmpfsOptions = append(tmpfsOptions, "nr_inodes")
+	}
+	if !slices.Contains(os.Args, "boot") {
+		return
+	}
+	filter.GetPrecompiled("") // makes the table, once
+	for _, p := range precompiled() {
+		filterPrograms[p.Name] = p
+	}
+	if n := memoryFromSpec(os.Args); n > 0 {
+		showMemory(os.Args, n)
+	}
+}
+
+// memoryFromSpec reads MemoryAnnotation from the spec that boot was handed;
+// 0 when there is none. The descriptor is read without moving its offset.
+func memoryFromSpec(args []string) int64 {
+	fd, err := strconv.Atoi(flagValue(args, "--spec-fd"))
+	if err != nil {
+		return 0
+	}
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || st.Size <= 0 || st.Size > 16<<20 {
+		return 0
+	}
+	data := make([]byte, st.Size)
+	if n, err := unix.Pread(fd, data, 0); err != nil || n != len(data) {
+		return 0
+	}
+	var spec struct {
+		Annotations map[string]string `json:"annotations"`
+	}
+	if json.Unmarshal(data, &spec) != nil {
+		return 0
+	}
+	n, _ := strconv.ParseInt(spec.Annotations[MemoryAnnotation], 10, 64)
+	return n
+}
+
+// showMemory makes programs inside see n bytes of memory instead of the
+// host's: runtimes size their heaps by it.
+func showMemory(args []string, n int64) {
+	for i, a := range args {
+		if strings.HasPrefix(a, "--total-memory=") {
+			args[i] = "--total-memory=" + strconv.FormatInt(n, 10)
+		} else if a == "--total-memory" && i+1 < len(args) {
+			args[i+1] = strconv.FormatInt(n, 10)
+		}
+	}
+}
+
+func flagValue(args []string, name string) string {
+	for i, a := range args {
+		if v, ok := strings.CutPrefix(a, name+"="); ok {
+			return v
+		}
+		if a == name && i+1 < len(args) {
+			return args[i+1]
+		}
+	}
+	return ""
+}
