@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package shim is the keeper of one gVisor sandbox: a small process between
+// caisson and gVisor's halves.
+//
+// It exists because gVisor's packages change the process that uses them: on
+// cgroup v1 the creator moves itself into the sandbox's groups, the first
+// process's stdio is the creator's own, every descriptor becomes
+// close-on-exec, and sandboxes are tied to the thread that forked them. All
+// of that is harmless in a process that makes one sandbox and ends with it.
+//
+// The shim outlives nobody: when the socket to its owner closes (the owner
+// ended, by SIGKILL too) it kills the sandbox, removes its control group and
+// directory, and exits. When the shim itself is killed, the kernel kills the
+// sandbox (PDEATHSIG) and the next start of caisson sweeps the rest.
+package shim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"syscall"
+
+	"gvisor.dev/gvisor/pkg/log"
+
+	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+)
+
+// Main runs the shim and does not return. It is called first thing in main.
+func Main() {
+	// The sandbox dies with the thread that forked it (PDEATHSIG), so this
+	// goroutine keeps its thread for as long as the process lives.
+	runtime.LockOSThread()
+	debug.SetGCPercent(-1) // lives for one sandbox, allocates little
+	debug.SetMemoryLimit(32 << 20)
+	// gVisor's packages log to stderr, which is the program's.
+	log.SetTarget(log.GoogleEmitter{Writer: &log.Writer{Next: io.Discard}})
+	log.SetLevel(log.Warning)
+	// A terminal's signals are for the owner; it tells us what to do.
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
+
+	conn, err := ownerConn()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "caisson-shim is started by caisson, not by hand:", err)
+		os.Exit(125)
+	}
+	k := &keeper{conn: conn, out: json.NewEncoder(conn), in: json.NewDecoder(conn)}
+	if err := k.run(); err != nil {
+		k.send(wire.Event{Kind: wire.Failed, Error: err.Error()})
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// ownerConn takes over the socket to the owner.
+func ownerConn() (net.Conn, error) {
+	syscall.CloseOnExec(wire.FD)
+	f := os.NewFile(wire.FD, "owner")
+	defer f.Close()
+	return net.FileConn(f)
+}
+
+// keeper makes one sandbox, serves its owner and cleans up.
+type keeper struct {
+	conn net.Conn
+	in   *json.Decoder
+
+	mu  sync.Mutex
+	out *json.Encoder // guarded by mu
+}
+
+func (k *keeper) send(e wire.Event) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	// An owner that is gone is noticed by reading; there is nobody to tell.
+	_ = k.out.Encode(e)
+}
+
+// run does everything between the order and the end of the sandbox.
+func (k *keeper) run() error {
+	var order wire.Order
+	if err := k.in.Decode(&order); err != nil {
+		return fmt.Errorf("reading the order: %w", err)
+	}
+	w, err := newWorld(&order, k.started)
+	if err != nil {
+		return err
+	}
+	// From here on the owner may hang up or ask at any time.
+	ownerGone := make(chan struct{})
+	go k.serve(w, ownerGone)
+
+	ev, err := w.runToEnd()
+	w.cleanUp()
+	select {
+	case <-ownerGone:
+		// Nobody is left to remove the sandbox's directory.
+		removeStateDir(order.StateDir)
+	default:
+	}
+	if err != nil {
+		return err
+	}
+	k.send(*ev)
+	return nil
+}
+
+// serve carries out the owner's commands until it hangs up.
+func (k *keeper) serve(w *world, gone chan<- struct{}) {
+	for {
+		var c wire.Command
+		if err := k.in.Decode(&c); err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				close(gone)
+				w.kill("")
+			}
+			return
+		}
+		switch c.Kind {
+		case wire.Measure:
+			n := w.counters()
+			k.send(wire.Event{Kind: wire.Usage, Counters: &n})
+		case wire.Signal:
+			w.signal(syscall.Signal(c.Signal))
+		case wire.Kill:
+			w.kill("")
+		}
+	}
+}
+
+// started tells the owner that the first process runs.
+func (k *keeper) started() { k.send(wire.Event{Kind: wire.Started}) }

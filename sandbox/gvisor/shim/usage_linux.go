@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shim
+
+import (
+	"time"
+
+	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+)
+
+// watchEvery is how often memory is read where no control group bounds it.
+const watchEvery = 50 * time.Millisecond
+
+// counters reads what the sandbox has used since its first process started:
+// the share of gVisor itself until then is not the program's.
+func (w *world) counters() wire.Counters {
+	n := w.read()
+	n.CPU = since(n.CPU, w.base.CPU)
+	n.Memory = since(n.Memory, w.base.Memory)
+	n.MemoryPeak = since(n.MemoryPeak, w.base.Memory)
+	n.Processes = w.processes()
+	if w.group != nil {
+		n.PidsHit = w.group.PidsMaxHit()
+	}
+	return n
+}
+
+// since is now less base, never below 0; nil when now was not measured.
+func since[T int64 | time.Duration](now, base *T) *T {
+	if now == nil {
+		return nil
+	}
+	d := *now
+	if base != nil {
+		d = max(d-*base, 0)
+	}
+	return &d
+}
+
+// read takes the raw figures: from the control group, or without one from the
+// kernel inside and its processes.
+func (w *world) read() wire.Counters {
+	var n wire.Counters
+	if w.group != nil {
+		u := w.group.Usage()
+		n.CPU, n.Memory, n.MemoryPeak = u.CPU, u.Memory, u.MemoryPeak
+		return n
+	}
+	w.mu.Lock()
+	pid := w.pid
+	w.mu.Unlock()
+	if d, ok := treeCPU(pid); ok {
+		n.CPU = &d
+	}
+	if m, ok := w.guestMemory(); ok {
+		n.Memory = &m
+	}
+	return n
+}
+
+// guestMemory asks the kernel inside how much memory programs hold.
+func (w *world) guestMemory() (int64, bool) {
+	if !w.isRunning() {
+		return 0, false
+	}
+	u, err := w.box.Sandbox.Usage(false)
+	if err != nil {
+		return 0, false
+	}
+	return int64(u.Anonymous + u.Unknown + u.Ramdiskfs), true
+}
+
+// processes counts the processes inside; nil when the kernel is gone.
+func (w *world) processes() *int {
+	if !w.isRunning() {
+		return nil
+	}
+	ps, err := w.box.Processes()
+	if err != nil {
+		return nil
+	}
+	n := len(ps)
+	return &n
+}
+
+func (w *world) isRunning() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.running
+}
+
+// watchMemory stands in for a memory cgroup where there is none.
+func (w *world) watchMemory(stop <-chan struct{}) {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+		}
+		if m, ok := w.guestMemory(); ok && m > w.order.MemoryWatch {
+			w.kill("memory")
+			return
+		}
+	}
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/runsc/config"
+	"gvisor.dev/gvisor/runsc/container"
+	"gvisor.dev/gvisor/runsc/flag"
+
+	"github.com/caisson-run/caisson/internal/linux/cgroup"
+	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+)
+
+// world is one gVisor sandbox from its making to its end.
+type world struct {
+	order   *wire.Order
+	started func() // called once the first process runs
+	conf    *config.Config
+	spec    *specs.Spec
+	group   *cgroup.Group        // nil without a control group
+	box     *container.Container // set by create
+	handed  []handedFile
+
+	mu      sync.Mutex
+	pid     int    // the kernel process; 0 before it exists
+	running bool   // the first process has been started
+	killed  bool   // somebody wants it to end
+	limit   string // the limit it was ended for, or empty
+
+	base wire.Counters // read just before the first process started
+}
+
+func newWorld(o *wire.Order, started func()) (*world, error) {
+	w := &world{order: o, started: started, spec: new(specs.Spec)}
+	if err := json.Unmarshal(o.Spec, w.spec); err != nil {
+		return nil, fmt.Errorf("the order's spec: %w", err)
+	}
+	handed, err := findHanded(w.spec)
+	if err != nil {
+		return nil, err
+	}
+	w.handed = handed
+	if os.Geteuid() == 0 {
+		if err := stage(handed); err != nil {
+			return nil, err
+		}
+	}
+	conf, err := newConfig(o.Flags)
+	if err != nil {
+		return nil, fmt.Errorf("gVisor's flags: %w", err)
+	}
+	w.conf = conf
+	if err := w.writeBundle(); err != nil {
+		return nil, fmt.Errorf("writing the bundle: %w", err)
+	}
+	if o.Cgroup != nil {
+		if w.group, err = cgroup.Open(o.Cgroup.Dirs); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// newConfig turns flags into gVisor's configuration, as its command line
+// would.
+func newConfig(flags map[string]string) (*config.Config, error) {
+	fs := flag.NewFlagSet("caisson", flag.ContinueOnError)
+	config.RegisterFlags(fs)
+	for name, value := range flags {
+		if err := fs.Set(name, value); err != nil {
+			return nil, fmt.Errorf("--%s=%s: %w", name, value, err)
+		}
+	}
+	return config.NewFromFlags(fs)
+}
+
+func (w *world) bundleDir() string { return filepath.Join(w.order.StateDir, "bundle") }
+
+// writeBundle writes the spec that gVisor's halves read. The kernel inside is
+// told another first user than the creator where only the creator's is mapped.
+func (w *world) writeBundle() error {
+	if err := os.Mkdir(w.bundleDir(), 0o700); err != nil {
+		return err
+	}
+	boot := *w.spec
+	if w.order.BootSpec != nil {
+		var b specs.Spec
+		if err := json.Unmarshal(w.order.BootSpec, &b); err != nil {
+			return err
+		}
+		boot.Process = b.Process
+	}
+	data, err := json.Marshal(&boot)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(w.bundleDir(), "config.json"), data, 0o600)
+}
+
+// runToEnd makes the sandbox, starts it, and waits for its first process.
+func (w *world) runToEnd() (*wire.Event, error) {
+	if err := w.create(); err != nil {
+		return nil, err
+	}
+	w.base = w.read()
+	begin := time.Now()
+	if err := w.start(); err != nil {
+		return nil, err
+	}
+	w.started()
+	stop := make(chan struct{})
+	if w.order.MemoryWatch > 0 {
+		go w.watchMemory(stop)
+	}
+	ws, err := w.box.Wait()
+	wall := time.Since(begin)
+	close(stop)
+	n := w.counters()
+	if err != nil {
+		// The kernel is gone without a word: killed by us, for its memory, or
+		// by somebody else. All of them are a SIGKILL.
+		ws = unix.WaitStatus(unix.SIGKILL)
+	}
+	return &wire.Event{
+		Kind: wire.Exited, WaitStatus: uint32(ws), Limit: w.endedBy(), Counters: &n, Wall: wall,
+	}, nil
+}
+
+// create forks gofer and kernel, inside the control group.
+func (w *world) create() error {
+	if w.group != nil {
+		if err := w.group.Join(); err != nil {
+			return fmt.Errorf("joining the control group: %w", err)
+		}
+		defer w.group.Leave()
+	}
+	box, err := container.New(w.conf, container.Args{
+		ID: w.order.ID, Spec: w.spec, BundleDir: w.bundleDir(), Attached: true,
+	})
+	if err != nil {
+		return err
+	}
+	w.box = box
+	w.mu.Lock()
+	w.pid = box.Sandbox.Getpid()
+	w.mu.Unlock()
+	if err := verify(w.handed, box.GoferPid.Load()); err != nil {
+		return err
+	}
+	return detachStdio()
+}
+
+// detachStdio lets go of the program's stdin, stdout and stderr, so that the
+// owner sees their end when the sandbox closes them.
+func detachStdio() error {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	for fd := range 3 {
+		if err := unix.Dup3(int(null.Fd()), fd, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *world) start() error {
+	if w.isKilled() {
+		return errors.New("the sandbox was ended before its program started")
+	}
+	if err := w.box.Start(w.conf); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.running = true
+	return nil
+}
+
+func (w *world) isKilled() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.killed
+}
+
+// kill ends everything inside at once. limit names the limit it is for, or is
+// empty. It may be called at any time and any number of times.
+func (w *world) kill(limit string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.killed = true
+	if w.limit == "" {
+		w.limit = limit
+	}
+	if w.pid > 0 {
+		// The kernel process is the init of its own pid namespace: with it
+		// goes every process that runs guest code.
+		_ = unix.Kill(w.pid, unix.SIGKILL)
+	}
+}
+
+// signal delivers sig to the first process's group, inside.
+func (w *world) signal(sig syscall.Signal) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.running {
+		_ = w.box.SignalProcessGroup(sig, 1)
+	}
+}
+
+// endedBy names the limit that ended the sandbox.
+func (w *world) endedBy() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.limit == "" && w.group != nil && w.group.OOMKilled() {
+		return "memory"
+	}
+	return w.limit
+}
+
+// cleanUp removes what the sandbox was made of, but for StateDir itself.
+func (w *world) cleanUp() {
+	w.kill("")
+	if w.box != nil {
+		_ = w.box.Destroy()
+	}
+	// From here pid may belong to somebody else.
+	w.mu.Lock()
+	w.pid, w.running = 0, false
+	w.mu.Unlock()
+	if w.group != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), cleanUpTime)
+		defer cancel()
+		_ = w.group.Kill(ctx)
+		_ = w.group.Remove(ctx)
+	}
+}
+
+// cleanUpTime bounds the wait for the kernel to empty a control group.
+const cleanUpTime = 5 * time.Second
+
+// removeStateDir removes the sandbox's directory when its owner cannot.
+func removeStateDir(dir string) {
+	// RemoveAll does not follow symlinks, and code inside never had the
+	// directory in sight.
+	_ = os.RemoveAll(dir)
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package wire is what the gVisor driver and its shim say to each other: one
+// Order down, Events up, Commands down, each a JSON line on a socket that only
+// these two processes hold.
+package wire
+
+import "time"
+
+// FD is the shim's end of the socket.
+const FD = 3
+
+// FirstFile is the number of the first file that Order.Spec names as
+// "fd:<index>".
+const FirstFile = 4
+
+// Argv0 is how the binary is started to become a shim.
+const Argv0 = "caisson-shim"
+
+// Order tells the shim what to make. It is the first line on the socket.
+type Order struct {
+	ID string `json:"id"`
+	// StateDir is the sandbox's own directory.
+	StateDir string `json:"state_dir"`
+	// Spec is the OCI runtime spec, as JSON. Mount sources of the form
+	// "fd:<index>" mean the files handed over with the socket.
+	Spec []byte `json:"spec"`
+	// BootSpec is what the kernel inside reads, where that has to differ.
+	BootSpec []byte `json:"boot_spec,omitempty"`
+	// Flags are gVisor's own, name to value.
+	Flags map[string]string `json:"flags"`
+	// Cgroup is where the sandbox is put; nil leaves it in the caller's.
+	Cgroup *Cgroup `json:"cgroup,omitempty"`
+	// MemoryWatch, when not 0, kills the sandbox when what it uses inside is
+	// above so many bytes; for hosts without a memory cgroup.
+	MemoryWatch int64 `json:"memory_watch,omitempty"`
+}
+
+// Cgroup names a control group that the driver made.
+type Cgroup struct {
+	Dirs []string `json:"dirs"`
+}
+
+// EventKind says what an Event tells.
+type EventKind string
+
+// The events, in the order in which they come. Usage answers a Command.
+const (
+	Started EventKind = "started" // the first process runs
+	Usage   EventKind = "usage"
+	Exited  EventKind = "exited" // the first process ended; everything is gone
+	Failed  EventKind = "failed" // the sandbox could not be made; everything is gone
+)
+
+// Event is one line from the shim.
+type Event struct {
+	Kind  EventKind `json:"kind"`
+	Error string    `json:"error,omitempty"`
+
+	// WaitStatus is the first process's, as wait4(2) has it (Exited).
+	WaitStatus uint32 `json:"wait_status,omitempty"`
+	// Limit names the limit that ended the sandbox, or is empty (Exited).
+	Limit string `json:"limit,omitempty"`
+
+	Counters *Counters     `json:"counters,omitempty"` // Usage and Exited
+	Wall     time.Duration `json:"wall,omitempty"`     // Exited: from start to end of the first process
+}
+
+// Counters are read from the sandbox's control group or, without one, from
+// its processes.
+type Counters struct {
+	CPU        *time.Duration `json:"cpu,omitempty"`
+	Memory     *int64         `json:"memory,omitempty"`
+	MemoryPeak *int64         `json:"memory_peak,omitempty"`
+	Processes  *int           `json:"processes,omitempty"`
+	PidsHit    bool           `json:"pids_hit,omitempty"`
+}
+
+// CommandKind says what a Command wants.
+type CommandKind string
+
+// The commands. EOF on the socket is Kill.
+const (
+	Measure CommandKind = "measure" // answer with a Usage event
+	Signal  CommandKind = "signal"  // deliver Signal to the first process's group
+	Kill    CommandKind = "kill"    // end everything
+)
+
+// Command is one line to the shim.
+type Command struct {
+	Kind   CommandKind `json:"kind"`
+	Signal int         `json:"signal,omitempty"`
+}
