@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package caisson
+
+import (
+	"os"
+
+	"github.com/caisson-run/caisson/sandbox/gvisor/sentry"
+	"github.com/caisson-run/caisson/sandbox/gvisor/shim"
+	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+)
+
+// Reexec must be the first statement of main in every program that runs
+// sandboxes.
+//
+// caisson needs no other file than the program that uses it: it starts that
+// same program again as the keeper of a sandbox, as the kernel inside it, and
+// as the process that serves files to it. Reexec takes over in those and does
+// not return; in the program itself it returns at once.
+func Reexec() {
+	switch {
+	case sentry.Wanted(os.Args):
+		sentry.Main()
+	case len(os.Args) > 0 && os.Args[0] == wire.Argv0:
+		shim.Main()
+	}
+}

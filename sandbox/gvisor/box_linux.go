@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gvisor
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/caisson-run/caisson/internal/linux/cgroup"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+)
+
+// box is one sandbox as its owner sees it: a plan, a control group, a shim.
+type box struct {
+	spec  *sandbox.Spec
+	plan  *plan
+	group *cgroup.Group // nil without one
+	order *wire.Order
+	shim  *shimProcess // once started
+	debug string
+}
+
+func (d *Driver) newBox(spec *sandbox.Spec, f first) (*box, error) {
+	ids, err := newIdentity(spec.User, euid, egid)
+	if err != nil {
+		return nil, err
+	}
+	p, err := newPlan(spec, f, ids)
+	if err != nil {
+		return nil, err
+	}
+	b := &box{spec: spec, plan: p, debug: d.opts.DebugDir}
+	if err := b.makeFiles(); err != nil {
+		return nil, err
+	}
+	if err := b.makeGroup(d.host); err != nil {
+		return nil, err
+	}
+	if err := b.makeOrder(f); err != nil {
+		b.close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// makeFiles makes what the plan wants in the state directory.
+func (b *box) makeFiles() error {
+	for _, dir := range b.plan.scratchDirs {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return stateError(err)
+		}
+	}
+	if b.plan.emptyFile != "" {
+		if err := os.WriteFile(b.plan.emptyFile, nil, 0); err != nil {
+			return stateError(err)
+		}
+	}
+	return nil
+}
+
+func stateError(err error) error {
+	return &sandbox.Error{
+		Op: "prepare sandbox", Kind: sandbox.ErrUnavailable, Problem: "the state directory cannot be written", Cause: err,
+		Hint: "free some disk space, or point --state at another directory",
+	}
+}
+
+// makeGroup makes the control group that holds memory, processors, tasks and
+// block I/O, as far as this host lets us.
+func (b *box) makeGroup(host *cgroup.Host) error {
+	if host == nil || host.Why != "" {
+		return nil
+	}
+	want := groupLimits(host, &b.spec.Limits)
+	g, err := host.Create(groupName(b.spec.ID), want)
+	if err != nil {
+		return &sandbox.Error{
+			Op: "limit sandbox", Kind: sandbox.ErrUnavailable, Problem: "its control group cannot be made", Cause: err,
+			Hint: "see what caisson doctor says about control groups",
+		}
+	}
+	b.group = g
+	return nil
+}
+
+// makeOrder writes down what the shim has to do.
+func (b *box) makeOrder(f first) error {
+	oci, err := json.Marshal(b.plan.oci)
+	if err != nil {
+		return err
+	}
+	b.order = &wire.Order{ID: b.spec.ID, StateDir: b.spec.StateDir, Spec: oci, Flags: b.flags()}
+	if euid != 0 && f.user.UID != b.spec.User.UID {
+		// Only the user's id is mapped here, so the processes that make the
+		// sandbox must be that user; the kernel inside starts the agent as its
+		// own root all the same.
+		boot := oci
+		creator := *b.plan.oci
+		process := *creator.Process
+		process.User = specs.User{UID: uint32(b.spec.User.UID), GID: uint32(b.spec.User.GID)}
+		creator.Process = &process
+		if b.order.Spec, err = json.Marshal(&creator); err != nil {
+			return err
+		}
+		b.order.BootSpec = boot
+	}
+	if b.group != nil {
+		b.order.Cgroup = &wire.Cgroup{Dirs: b.group.Dirs()}
+	} else {
+		b.order.MemoryWatch = b.spec.Limits.Memory
+	}
+	return nil
+}
+
+// flags are gVisor's, for this sandbox.
+func (b *box) flags() map[string]string {
+	f := map[string]string{
+		"root":                    filepath.Join(b.spec.StateDir, "g"),
+		"platform":                "systrap",
+		"network":                 "none",
+		"rootless":                strconv.FormatBool(euid != 0),
+		"ignore-cgroups":          "true", // we make and hold the group ourselves
+		"overlay2":                b.plan.overlay,
+		"host-uds":                "none",
+		"host-fifo":               "none",
+		"file-access":             "exclusive",
+		"file-access-mounts":      "exclusive",
+		"gofer-network-namespace": "new", // "null" leaves a mount behind on the host
+		"oci-seccomp":             "false",
+		"allow-suid":              "false",
+		"net-raw":                 "false",
+		// gVisor would rather find its halves as files on disk; we are them.
+		"sidecar-usage-policy": "LEGACY_DEPRECATED_SLOW_EMBEDDED_FALLBACK",
+	}
+	if b.plan.shared {
+		f["file-access-mounts"] = "shared"
+	}
+	if b.debug != "" {
+		f["debug"], f["debug-log"] = "true", b.debug+"/"
+	}
+	return f
+}
+
+// close removes what is left when the shim is gone. It may be called twice.
+func (b *box) close() {
+	if b.shim != nil {
+		b.shim.end()
+	}
+	if b.group != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = b.group.Kill(ctx)
+		_ = b.group.Remove(ctx)
+		b.group = nil
+	}
+}
+

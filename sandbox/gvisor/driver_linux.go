@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/caisson-run/caisson/internal/linux/cgroup"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Driver runs sandboxes behind the embedded gVisor. It is safe for use from
+// many goroutines.
+type Driver struct {
+	opts Options
+	host *cgroup.Host
+}
+
+// Options say how the driver works; the zero value is right.
+type Options struct {
+	// NoCgroups leaves sandboxes in the caller's control group, for tests of
+	// hosts without delegation.
+	NoCgroups bool
+	// DebugDir, when set, gets gVisor's own logs: for finding out why gVisor
+	// does what it does, never in production.
+	DebugDir string
+}
+
+// New makes the driver. It looks at the host's control groups and nothing
+// else.
+func New(opts Options) *Driver {
+	d := &Driver{opts: opts}
+	if !opts.NoCgroups {
+		d.host = cgroup.Detect()
+	}
+	return d
+}
+
+// Name is "gvisor".
+func (d *Driver) Name() string { return Name }
+
+var (
+	_ sandbox.Driver = (*Driver)(nil)
+	_ sandbox.Runner = (*Driver)(nil)
+)
+
+// Run runs one program as the first process of a sandbox of its own.
+func (d *Driver) Run(ctx context.Context, spec *sandbox.Spec, exec *sandbox.Exec) (*sandbox.Result, error) {
+	if exec.Terminal != nil {
+		return nil, sandbox.Errorf(sandbox.ErrUnsupported, "run", "a one-shot of gvisor has no terminal; start an instance")
+	}
+	b, err := d.newBox(spec, first{argv: exec.Argv, env: exec.Env, dir: exec.Dir, user: spec.User})
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	return b.runToEnd(ctx, exec)
+}
+
+// Start makes a living sandbox with the guest agent as its first process.
+func (d *Driver) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
+	return d.startInstance(ctx, spec)
+}
+
+// Adopt has nothing to adopt: gVisor's sandboxes die with their owner. What a
+// dead owner left on disk lies in its state directory, which the store sweeps
+// with Sweep.
+func (d *Driver) Adopt(context.Context, string) ([]sandbox.Instance, error) { return nil, nil }
+
+// Sweep removes what the sandbox with the given id may have left outside its
+// state directory: its control group. The caller holds the dead owner's lock.
+func (d *Driver) Sweep(ctx context.Context, id string) error {
+	if d.host == nil {
+		return nil
+	}
+	g, err := d.host.Open(groupName(id))
+	if errors.Is(err, sandbox.ErrNotFound) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if err := g.Kill(ctx); err != nil {
+		return err
+	}
+	return g.Remove(ctx)
+}
+
+// groupName is the control group of a sandbox.
+func groupName(id string) string { return "caisson-" + id }
+
+// euid is who caisson runs as.
+var euid, egid = os.Geteuid(), os.Getegid()

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gvisor
+
+import (
+	"strings"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// explain turns gVisor's words for a sandbox that could not be made into an
+// error with a hint.
+func explain(text string) error {
+	e := &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "gVisor could not make it: " + text}
+	switch {
+	case strings.Contains(text, "operation not permitted"), strings.Contains(text, "permission denied"):
+		e.Hint = "caisson doctor tells what this host does not allow and how to mend it"
+	case strings.Contains(text, "no space left"):
+		e.Problem = "the host's disk is full"
+		e.Hint = "free some space, or point --state at another directory"
+	case strings.Contains(text, "cannot allocate memory"):
+		e.Problem = "there is not enough memory to start it"
+		e.Hint = "raise --memory, or stop something else"
+	}
+	return e
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gvisor
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Private host uids lie between systemd's container range (which ends at
+// 0x6fffffff) and the numbers that old tools take for negative
+// (https://systemd.io/UIDS-GIDS/). Nothing on a host owns files there.
+const (
+	privateFirst = 0x70000000
+	privateCount = 0x0fff0000
+)
+
+// identity says which host ids stand behind the ids inside.
+type identity struct {
+	uids, gids []specs.LinuxIDMapping
+	// hostUID and hostGID are who the sandbox's user is on the host.
+	hostUID, hostGID int
+}
+
+// newIdentity picks the host ids of one sandbox.
+//
+// As root, every sandbox gets a pair of ids that nobody else on the host has:
+// one for the root inside, which serves files, one for the user. As an
+// ordinary user only one id can be mapped without setuid helpers, the
+// caller's own: it becomes the user inside, so that the caller's files are
+// the user's.
+func newIdentity(u sandbox.User, euid, egid int) (identity, error) {
+	if euid != 0 {
+		return identity{
+			uids:    []specs.LinuxIDMapping{{ContainerID: uint32(u.UID), HostID: uint32(euid), Size: 1}},
+			gids:    []specs.LinuxIDMapping{{ContainerID: uint32(u.GID), HostID: uint32(egid), Size: 1}},
+			hostUID: euid, hostGID: egid,
+		}, nil
+	}
+	base, err := privatePair()
+	if err != nil {
+		return identity{}, err
+	}
+	id := identity{hostUID: int(base), hostGID: int(base)}
+	id.uids = []specs.LinuxIDMapping{{ContainerID: 0, HostID: base, Size: 1}}
+	id.gids = []specs.LinuxIDMapping{{ContainerID: 0, HostID: base, Size: 1}}
+	if u.UID != 0 {
+		id.hostUID = int(base + 1)
+		id.uids = append(id.uids, specs.LinuxIDMapping{ContainerID: uint32(u.UID), HostID: base + 1, Size: 1})
+	}
+	if u.GID != 0 {
+		id.hostGID = int(base + 1)
+		id.gids = append(id.gids, specs.LinuxIDMapping{ContainerID: uint32(u.GID), HostID: base + 1, Size: 1})
+	}
+	return id, nil
+}
+
+// privatePair returns the first of two neighbouring private ids, at random:
+// with 500 sandboxes the chance that any two share one is below 1 in 1000,
+// and they would still not see each other.
+func privatePair() (uint32, error) {
+	var b [4]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return 0, err
+	}
+	n := binary.LittleEndian.Uint32(b[:]) % (privateCount / 2)
+	return privateFirst + 2*n, nil
+}

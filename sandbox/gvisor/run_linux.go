@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+)
+
+// runToEnd starts the box with exec as its first process and waits for its
+// end.
+func (b *box) runToEnd(ctx context.Context, exec *sandbox.Exec) (*sandbox.Result, error) {
+	io, err := newStdio(exec)
+	if err != nil {
+		return nil, err
+	}
+	defer io.close()
+	if err := b.startShim(io.theirs[0], io.theirs[1], io.theirs[2]); err != nil {
+		return nil, err
+	}
+	broken := io.copy()
+
+	watch := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() { b.control(ctx, exec, broken, watch) })
+	ev, err := b.waitExit(exec.Sample)
+	close(watch)
+	watching.Wait()
+	if err != nil {
+		return nil, err
+	}
+	// The sandbox is gone, so the pipes end.
+	io.drain()
+	return result(ev), nil
+}
+
+// control passes on what the outside wants while the program runs.
+func (b *box) control(ctx context.Context, exec *sandbox.Exec, broken <-chan struct{}, done <-chan struct{}) {
+	var tick <-chan time.Time
+	if exec.Sample != nil && exec.SampleEvery > 0 {
+		t := time.NewTicker(exec.SampleEvery)
+		defer t.Stop()
+		tick = t.C
+	}
+	signals, cancel := exec.Signals, ctx.Done()
+	for {
+		select {
+		case <-done:
+			return
+		case <-cancel:
+			b.shim.command(wire.Command{Kind: wire.Kill})
+			cancel = nil
+		case <-broken:
+			b.shim.command(wire.Command{Kind: wire.Kill})
+			broken = nil
+		case s, ok := <-signals:
+			if !ok {
+				signals = nil
+				continue
+			}
+			b.shim.command(wire.Command{Kind: wire.Signal, Signal: int(s)})
+		case <-tick:
+			b.shim.command(wire.Command{Kind: wire.Measure})
+		}
+	}
+}
+
+// waitExit reads events until the sandbox is gone.
+func (b *box) waitExit(sample func(sandbox.Usage)) (*wire.Event, error) {
+	for {
+		ev, err := b.shim.next()
+		if err != nil {
+			return nil, err
+		}
+		switch ev.Kind {
+		case wire.Usage:
+			if sample != nil && ev.Counters != nil {
+				sample(usage(ev.Counters))
+			}
+		case wire.Exited:
+			b.shim.end()
+			return ev, nil
+		case wire.Failed:
+			b.shim.end()
+			return b.failed(ev.Error)
+		}
+	}
+}
+
+// failed tells apart a program that cannot be started, which is the program's
+// end as a shell would have it, from a sandbox that cannot be made.
+func (b *box) failed(text string) (*wire.Event, error) {
+	if code, ok := shellCode(text, b.plan.oci.Process.Args[0]); ok {
+		return &wire.Event{Kind: wire.Exited, WaitStatus: uint32(code) << 8, Error: text}, nil
+	}
+	return nil, explain(text)
+}
+
+// shellCode recognises gVisor's words for a first program that is not there
+// (127) or cannot be executed (126).
+func shellCode(text, name string) (int, bool) {
+	if !strings.Contains(text, "finding executable") && !strings.Contains(text, "failed to load") && !strings.Contains(text, "failed to create process") {
+		return 0, false
+	}
+	switch {
+	case strings.Contains(text, "no such file or directory"), strings.Contains(text, "not a directory"):
+		return 127, true
+	case strings.Contains(text, "permission denied"), strings.Contains(text, "exec format error"),
+		strings.Contains(text, "is a directory"), strings.Contains(text, "not executable"):
+		return 126, true
+	}
+	return 0, false
+}
+
+// result turns the shim's last event into a Result.
+func result(ev *wire.Event) *sandbox.Result {
+	r := &sandbox.Result{Status: sandbox.StatusError, WallMS: ev.Wall.Milliseconds()}
+	ws := unix.WaitStatus(ev.WaitStatus)
+	switch {
+	case ws.Signaled():
+		r.Signal = unix.SignalName(ws.Signal())
+	default:
+		code := ws.ExitStatus()
+		r.ExitCode = &code
+		if code == 0 {
+			r.Status = sandbox.StatusSuccess
+		}
+	}
+	if ev.Limit != "" {
+		r.Status, r.Resource = sandbox.StatusResourceExceeded, sandbox.LimitName(ev.Limit)
+	}
+	if n := ev.Counters; n != nil {
+		if n.CPU != nil {
+			ms := n.CPU.Milliseconds()
+			r.CPUMS = &ms
+		}
+		r.MemoryPeakBytes = n.MemoryPeak
+		if n.PidsHit {
+			r.LimitsHit = append(r.LimitsHit, sandbox.LimitProcesses)
+		}
+	}
+	return r
+}
+
+func usage(n *wire.Counters) sandbox.Usage {
+	return sandbox.Usage{At: time.Now(), CPU: n.CPU, Memory: n.Memory, MemoryPeak: n.MemoryPeak, Processes: n.Processes}
+}
+
+// stdio is a program's three streams: pipes whose other ends the sandbox has.
+// gVisor keeps its own offsets into regular files, so a file is never handed
+// over itself.
+type stdio struct {
+	exec   *sandbox.Exec
+	ours   [3]*os.File
+	theirs [3]*os.File
+	copies sync.WaitGroup
+}
+
+func newStdio(exec *sandbox.Exec) (*stdio, error) {
+	s := &stdio{exec: exec}
+	for i := range 3 {
+		r, w, err := os.Pipe()
+		if err != nil {
+			s.close()
+			return nil, &sandbox.Error{Op: "run", Kind: sandbox.ErrUnavailable, Problem: "no pipe can be made", Cause: err}
+		}
+		s.ours[i], s.theirs[i] = r, w
+		if i == 0 {
+			s.ours[i], s.theirs[i] = w, r
+		}
+	}
+	return s, nil
+}
+
+// copy starts moving bytes. The channel is closed when an output cannot be
+// written any more, which ends the program.
+func (s *stdio) copy() <-chan struct{} {
+	for _, f := range s.theirs {
+		f.Close()
+	}
+	if s.exec.Stdin == nil {
+		s.ours[0].Close()
+	} else {
+		// Not waited for: a reader such as a terminal may block for ever.
+		go func() {
+			_, _ = io.Copy(s.ours[0], onlyReader{s.exec.Stdin})
+			s.ours[0].Close()
+		}()
+	}
+	broken := make(chan struct{})
+	var once sync.Once
+	for i, w := range []io.Writer{s.exec.Stdout, s.exec.Stderr} {
+		if w == nil {
+			w = io.Discard
+		}
+		s.copies.Go(func() {
+			_, err := io.Copy(onlyWriter{w}, s.ours[i+1])
+			if err != nil && !errors.Is(err, os.ErrClosed) {
+				once.Do(func() { close(broken) })
+				// The program may still write until it is gone.
+				_, _ = io.Copy(io.Discard, s.ours[i+1])
+			}
+		})
+	}
+	return broken
+}
+
+// drain waits until everything that was written has been passed on.
+func (s *stdio) drain() { s.copies.Wait() }
+
+func (s *stdio) close() {
+	for i := range 3 {
+		if s.ours[i] != nil {
+			s.ours[i].Close()
+			s.theirs[i].Close()
+		}
+	}
+}
+
+// onlyReader and onlyWriter keep io.Copy from splicing between files by
+// itself: the session's writers count what passes.
+type onlyReader struct{ io.Reader }
+type onlyWriter struct{ io.Writer }

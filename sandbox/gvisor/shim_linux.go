@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gvisor
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+)
+
+// shimProcess is the owner's end of a shim.
+type shimProcess struct {
+	cmd  *exec.Cmd
+	conn net.Conn
+	in   *json.Decoder
+
+	mu  sync.Mutex
+	out *json.Encoder
+
+	stopOnce sync.Once
+}
+
+// startShim starts the shim with the first process's stdio and gives it its
+// order.
+func (b *box) startShim(stdin, stdout, stderr *os.File) error {
+	files, done, err := b.handOver()
+	if err != nil {
+		return err
+	}
+	defer done()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("start shim: %w", err)
+	}
+	theirs := os.NewFile(uintptr(fds[1]), "shim")
+	defer theirs.Close()
+	ours := os.NewFile(uintptr(fds[0]), "owner")
+	conn, err := net.FileConn(ours)
+	ours.Close()
+	if err != nil {
+		return fmt.Errorf("start shim: %w", err)
+	}
+	cmd := &exec.Cmd{
+		Path: "/proc/self/exe", Args: []string{wire.Argv0}, Env: []string{}, Dir: "/",
+		Stdin: stdin, Stdout: stdout, Stderr: stderr,
+		ExtraFiles:  append([]*os.File{theirs}, files...),
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, // a terminal's signals are not for it
+	}
+	if euid == 0 {
+		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNS // where it lays out what gVisor mounts
+	}
+	if err := cmd.Start(); err != nil {
+		conn.Close()
+		return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the binary cannot start itself again", Cause: err}
+	}
+	s := &shimProcess{cmd: cmd, conn: conn, in: json.NewDecoder(bufio.NewReader(conn)), out: json.NewEncoder(conn)}
+	b.shim = s
+	if err := s.out.Encode(b.order); err != nil {
+		return s.lost(err)
+	}
+	return nil
+}
+
+// command sends one command; a shim that is gone is noticed by next.
+func (s *shimProcess) command(c wire.Command) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.out.Encode(c)
+}
+
+// next waits for the next event.
+func (s *shimProcess) next() (*wire.Event, error) {
+	var e wire.Event
+	if err := s.in.Decode(&e); err != nil {
+		return nil, s.lost(err)
+	}
+	return &e, nil
+}
+
+// lost explains a shim that is gone.
+func (s *shimProcess) lost(err error) error {
+	s.end()
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		err = nil
+	}
+	return &sandbox.Error{
+		Op: "run sandbox", Kind: sandbox.ErrUnavailable, Cause: err,
+		Problem: "its keeper process ended early (" + s.cmd.ProcessState.String() + ")",
+		Hint:    "somebody killed it, or the host is out of memory; try again",
+	}
+}
+
+// end hangs up, which makes the shim end everything, and waits for it.
+func (s *shimProcess) end() {
+	s.stopOnce.Do(func() {
+		s.conn.Close()
+		_ = s.cmd.Wait()
+	})
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gvisor
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+)
+
+// first is the first process of a sandbox.
+type first struct {
+	argv []string
+	env  []string
+	dir  string
+	user sandbox.User
+	caps []string
+}
+
+// plan is a Spec turned into what gVisor wants.
+type plan struct {
+	oci   *specs.Spec
+	files []sandbox.Mount // what "fd:<n>" in oci means, from wire.FirstFile on
+	ids   identity
+	// scratchDirs must exist below the state directory.
+	scratchDirs []string
+	emptyFile   string // must exist, empty and mode 0000, when not ""
+	overlay     string // gVisor's --overlay2
+	shared      bool   // the host may change mounted files while we run
+}
+
+// newPlan builds the OCI spec of a sandbox. It touches nothing on the host.
+func newPlan(s *sandbox.Spec, f first, ids identity) (*plan, error) {
+	p := &plan{ids: ids, overlay: "none", oci: &specs.Spec{
+		Version:  specs.Version,
+		Hostname: s.Hostname,
+		Root:     &specs.Root{Path: "fd:" + strconv.Itoa(wire.FirstFile), Readonly: true},
+		Process: &specs.Process{
+			User:            specs.User{UID: uint32(f.user.UID), GID: uint32(f.user.GID)},
+			Args:            f.argv,
+			Env:             f.env,
+			Cwd:             f.dir,
+			NoNewPrivileges: true,
+			Capabilities:    capabilities(f.caps),
+			Rlimits:         rlimits(&s.Limits),
+		},
+		Linux: &specs.Linux{
+			UIDMappings: ids.uids,
+			GIDMappings: ids.gids,
+			Namespaces: []specs.LinuxNamespace{
+				{Type: specs.UserNamespace}, {Type: specs.PIDNamespace}, {Type: specs.MountNamespace},
+				{Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.NetworkNamespace},
+			},
+		},
+		Annotations: map[string]string{},
+	}}
+	p.files = []sandbox.Mount{{Source: s.Root.Dir, Name: "the root", Target: "/", Dir: true}}
+	if p.oci.Hostname == "" {
+		p.oci.Hostname = "sandbox"
+	}
+	if s.Limits.Memory > 0 {
+		p.oci.Annotations[memoryAnnotation] = strconv.FormatInt(s.Limits.Memory, 10)
+	}
+	p.system()
+	for _, b := range s.Root.Binds {
+		if b.Access != sandbox.ReadOnly {
+			return nil, sandbox.Errorf(sandbox.ErrInvalid, "mount "+b.Name, "a part of the root must be read-only")
+		}
+		p.bind(b, "ro", "nosuid", "nodev")
+	}
+	for i, sc := range s.Scratch {
+		p.scratch(s, i, sc)
+	}
+	if err := p.mounts(s); err != nil {
+		return nil, err
+	}
+	return p, p.masks(s)
+}
+
+// system mounts what every Linux program expects; all of it is gVisor's own
+// and shows nothing of the host.
+func (p *plan) system() {
+	p.oci.Mounts = append(p.oci.Mounts,
+		specs.Mount{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
+		specs.Mount{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "noexec"}},
+		specs.Mount{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
+	)
+}
+
+// bind shows a host object, handed over open.
+func (p *plan) bind(m sandbox.Mount, options ...string) {
+	n := wire.FirstFile + len(p.files)
+	p.files = append(p.files, m)
+	p.oci.Mounts = append(p.oci.Mounts, specs.Mount{
+		Destination: m.Target, Type: "bind", Source: "fd:" + strconv.Itoa(n), Options: append([]string{"rbind"}, options...),
+	})
+}
+
+// scratch makes a private writable directory: in memory, or in a file in the
+// state directory that gVisor uses as the memory of a tmpfs, so that it does
+// not count as the program's memory and its size is held by gVisor's tmpfs.
+func (p *plan) scratch(s *sandbox.Spec, i int, sc sandbox.Scratch) {
+	options := []string{"rw", "nosuid", "nodev", "mode=" + scratchMode(sc)}
+	if !sc.Sticky {
+		options = append(options, fmt.Sprintf("uid=%d", s.User.UID), fmt.Sprintf("gid=%d", s.User.GID))
+	}
+	if sc.Size > 0 {
+		options = append(options, fmt.Sprintf("size=%d", sc.Size))
+	}
+	if sc.Inodes > 0 {
+		options = append(options, fmt.Sprintf("nr_inodes=%d", sc.Inodes))
+	}
+	if sc.Memory {
+		p.oci.Mounts = append(p.oci.Mounts, specs.Mount{Destination: sc.Target, Type: "tmpfs", Source: "tmpfs", Options: options})
+		return
+	}
+	dir := filepath.Join(s.StateDir, "scratch"+strconv.Itoa(i))
+	p.scratchDirs = append(p.scratchDirs, dir)
+	p.oci.Mounts = append(p.oci.Mounts, specs.Mount{Destination: sc.Target, Type: "bind", Source: dir, Options: []string{"rw", "nosuid", "nodev"}})
+	hint := "dev.gvisor.spec.mount.scratch" + strconv.Itoa(i) + "."
+	p.oci.Annotations[hint+"source"] = dir
+	p.oci.Annotations[hint+"type"] = "tmpfs"
+	p.oci.Annotations[hint+"share"] = "container"
+	p.oci.Annotations[hint+"options"] = strings.Join(options, ",")
+}
+
+func scratchMode(sc sandbox.Scratch) string {
+	if sc.Sticky {
+		return "1777"
+	}
+	return "0755"
+}
+
+// mounts adds what the operator named. gVisor has one overlay setting for all
+// writable mounts of a sandbox, so copy-on-write and read-write cannot be
+// had side by side.
+func (p *plan) mounts(s *sandbox.Spec) error {
+	var cow, rw string
+	for _, m := range s.Mounts {
+		options := []string{"nosuid", "nodev"}
+		switch m.Access {
+		case sandbox.ReadOnly:
+			options = append(options, "ro")
+		case sandbox.CopyOnWrite:
+			cow = m.Name
+		case sandbox.ReadWrite:
+			rw, p.shared = m.Name, true
+		}
+		p.bind(m, options...)
+	}
+	if cow != "" && rw != "" {
+		return &sandbox.Error{
+			Op: "mount " + cow, Kind: sandbox.ErrUnsupported,
+			Problem: "gvisor cannot mount one directory copy-on-write and another (" + rw + ") read-write in the same sandbox",
+			Hint:    "make both cow, or both rw, or one of them ro",
+		}
+	}
+	if cow != "" {
+		p.overlay = "all:dir=" + s.StateDir
+		if s.Limits.Disk > 0 {
+			p.overlay += fmt.Sprintf(",size=%d", s.Limits.Disk)
+		}
+	}
+	return nil
+}
+
+// maxMasks bounds how many paths one sandbox may hide: each is a mount.
+const maxMasks = 256
+
+// masks hide single paths by mounting something empty over them.
+func (p *plan) masks(s *sandbox.Spec) error {
+	if len(s.Masks) > maxMasks {
+		return &sandbox.Error{
+			Op: "hide paths", Kind: sandbox.ErrUnsupported,
+			Problem: fmt.Sprintf("%d paths are to be hidden, gvisor takes %d", len(s.Masks), maxMasks),
+			Hint:    "mount less, or deny whole directories instead of the files in them",
+		}
+	}
+	for _, m := range s.Masks {
+		mount := specs.Mount{
+			Destination: m.Target, Type: "tmpfs", Source: "tmpfs",
+			Options: []string{"ro", "nosuid", "nodev", "noexec", "mode=0000", "size=4096"},
+		}
+		if !m.Dir {
+			p.emptyFile = filepath.Join(s.StateDir, "empty")
+			mount.Type, mount.Source, mount.Options = "bind", p.emptyFile, []string{"ro", "nosuid", "nodev", "noexec"}
+		}
+		p.oci.Mounts = append(p.oci.Mounts, mount)
+	}
+	return nil
+}
+
+// rlimits are held by the kernel inside, for every process.
+func rlimits(l *sandbox.Limits) []specs.POSIXRlimit {
+	var r []specs.POSIXRlimit
+	set := func(name string, n int64) {
+		if n > 0 {
+			r = append(r, specs.POSIXRlimit{Type: name, Soft: uint64(n), Hard: uint64(n)})
+		}
+	}
+	set("RLIMIT_NOFILE", int64(l.OpenFiles))
+	set("RLIMIT_NPROC", int64(l.Processes))
+	set("RLIMIT_FSIZE", l.FileSize)
+	return append(r, specs.POSIXRlimit{Type: "RLIMIT_CORE"})
+}
+
+// capabilities gives the first process exactly caps: an explicit empty list,
+// because "none said" means something else to gVisor.
+func capabilities(caps []string) *specs.LinuxCapabilities {
+	none := []string{}
+	return &specs.LinuxCapabilities{
+		Bounding: append(none, caps...), Effective: append(none, caps...),
+		Permitted: append(none, caps...), Inheritable: none, Ambient: none,
+	}
+}
+
+// memoryAnnotation tells package sentry how much memory to show inside. The
+// name is repeated here so that this package need not link gVisor.
+const memoryAnnotation = "dev.caisson.memory"
