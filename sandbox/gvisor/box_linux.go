@@ -161,4 +161,3 @@ func (b *box) close() {
 		b.group = nil
 	}
 }
-
