@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package gvisor
 
 import (
@@ -6,10 +8,6 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-func (d *Driver) startInstance(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
-	return nil, sandbox.ErrUnsupported
-}
-
-func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) {
-	return sandbox.Capabilities{}, nil
+func (d *Driver) startInstance(context.Context, *sandbox.Spec) (sandbox.Instance, error) {
+	return nil, sandbox.Errorf(sandbox.ErrUnsupported, "start sandbox", "gvisor has no living sandboxes yet")
 }

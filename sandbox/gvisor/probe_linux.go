@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gvisor
+
+import (
+	"context"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/caisson-run/caisson/internal/linux/cgroup"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Probe says what gVisor can do on this host. It starts nothing.
+func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) {
+	engine, date := Engine()
+	c := sandbox.Capabilities{
+		Engine: engine, EngineDate: date,
+		Limits: d.limits(),
+		Root:   true, Terminal: true, CopyOnWrite: true, ReadWrite: true, Masks: true,
+	}
+	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
+		c.Unusable = "gVisor runs on amd64 and arm64 only, this is " + runtime.GOARCH
+	}
+	if d.host != nil {
+		c.Notes = append(c.Notes, d.host.Notes...)
+	}
+	return c, nil
+}
+
+// limits says how each limit holds here.
+func (d *Driver) limits() map[sandbox.LimitName]sandbox.Clause {
+	kernel := sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "by gVisor's kernel"}
+	caisson := sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "by caisson"}
+	l := map[sandbox.LimitName]sandbox.Clause{
+		sandbox.LimitWall:      caisson,
+		sandbox.LimitOutput:    caisson,
+		sandbox.LimitCPUTime:   {Enforcement: sandbox.Enforced, Detail: "read several times a second"},
+		sandbox.LimitProcesses: kernel,
+		sandbox.LimitOpenFiles: kernel,
+		sandbox.LimitFileSize:  kernel,
+		sandbox.LimitDisk:      {Enforcement: sandbox.Enforced, Detail: "by gVisor's kernel; what is mounted read-write is not scratch and not counted"},
+		sandbox.LimitInodes:    {Enforcement: sandbox.Enforced, Detail: "by gVisor's kernel, for the home directory and /tmp; copy-on-write mounts count bytes only"},
+		sandbox.LimitTmp:       kernel,
+		sandbox.LimitCPUs:      d.group(cgroup.CPU),
+		sandbox.LimitMemory:    d.group(cgroup.Memory),
+		sandbox.LimitIO:        d.group(cgroup.IO),
+		sandbox.LimitIOPS:      d.group(cgroup.IO),
+	}
+	if m := l[sandbox.LimitMemory]; m.Enforcement == sandbox.Off {
+		m.Enforcement = sandbox.Emulated
+		m.Detail = "read every 50 ms, and everything killed when it is too much; no control group: " + m.Detail
+		l[sandbox.LimitMemory] = m
+	}
+	return l
+}
+
+// group says how a control group's controller holds a limit.
+func (d *Driver) group(controller string) sandbox.Clause {
+	if d.host == nil {
+		return sandbox.Clause{Enforcement: sandbox.Off, Detail: "control groups are not used"}
+	}
+	if controller == cgroup.IO && d.host.Version == 1 {
+		return sandbox.Clause{
+			Enforcement: sandbox.Off, Detail: "cgroup v1 does not hold back buffered writes",
+			Remedy: "boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1)",
+		}
+	}
+	return d.host.Clause(controller)
+}
+
+// Engine is the embedded gVisor: a phrase with its version, and the day of
+// the commit it was made from.
+func Engine() (string, time.Time) {
+	info, _ := debug.ReadBuildInfo()
+	if info == nil {
+		return "gVisor, systrap", time.Time{}
+	}
+	for _, m := range info.Deps {
+		if m.Path == "gvisor.dev/gvisor" {
+			date := pseudoVersionDate(m.Version)
+			return "gVisor " + date.Format("20060102") + ", systrap", date
+		}
+	}
+	return "gVisor, systrap", time.Time{}
+}
+
+// pseudoVersionDate reads the time in v0.0.0-20260905035102-160fafc42237
+// (https://go.dev/ref/mod#pseudo-versions); zero when there is none.
+func pseudoVersionDate(version string) time.Time {
+	parts := strings.Split(version, "-")
+	if len(parts) != 3 {
+		return time.Time{}
+	}
+	_, stamp, _ := strings.Cut("."+parts[1], ".")
+	t, err := time.Parse("20060102150405", stamp)
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
