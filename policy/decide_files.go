@@ -235,6 +235,12 @@ func (d *decision) patterns() *refusal {
 		}
 		d.deny(s, "flag")
 	}
+	if f := d.file; f != nil {
+		for _, v := range f.Files.Collect {
+			d.plan.MayCollect = append(d.plan.MayCollect, v.V)
+			d.plan.From["files.collect."+v.V] = f.rule(v.At)
+		}
+	}
 	for _, c := range d.call.Collect {
 		if _, err := ParseGlob(c.Pattern); err != nil {
 			return refuseInvalid("collect", err)
@@ -246,7 +252,6 @@ func (d *decision) patterns() *refusal {
 			return refuse("built-in: valid requests", "drop it", "collect destination %s has a NUL byte", quote(c.Dest))
 		}
 		d.plan.Collect = append(d.plan.Collect, c)
-		d.plan.From["files.collect."+c.Pattern] = "flag"
 	}
 	return nil
 }

@@ -178,6 +178,7 @@ func TestDenied(t *testing.T) {
 		{"root", "", "isolation: gvisor", root, "/w/p.yaml", "user: root"},
 		{"root where the user is named", "", "user: user", root, "/w/p.yaml:2", "user: root"},
 		{"root by another", "", "", together(stranger, root), "built-in: defaults", ""},
+		{"root by another, under the system's bound", "user: root", "", together(stranger, root), "built-in: defaults", "ask the operator"},
 		{"file's root", "user: user", "user: root", nil, "/etc/caisson/policy.yaml:2", "/w/p.yaml:2"},
 		{"best effort", "", "user: user", bestEffort, "/w/p.yaml", "best_effort: true"},
 		{"file's best effort", "user: user", "best_effort: true", nil, "/etc/caisson/policy.yaml", ""},

@@ -109,7 +109,9 @@ func envWithin(sys, f *File) *refusal {
 	return nil
 }
 
-// layers are the files that bound a call, the system's first.
+// layers are the files that bound a call, the system's first. Whoever is not
+// the operator is never without a file: what the system would let the operator
+// ask for is not theirs.
 func (p *Policy) layers(operator bool) []*File {
 	var out []*File
 	if p.system != nil {
@@ -118,7 +120,7 @@ func (p *Policy) layers(operator bool) []*File {
 	if p.file != nil {
 		out = append(out, p.file)
 	}
-	if len(out) == 0 && !operator {
+	if p.file == nil && !operator {
 		out = append(out, builtin())
 	}
 	return out

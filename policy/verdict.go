@@ -62,6 +62,9 @@ type Plan struct {
 	Writable []string          `json:"writable,omitempty"`
 	Deny     []string          `json:"deny,omitempty"` // Globs
 	Collect  []CollectWish     `json:"collect,omitempty"`
+	// MayCollect are the Globs that the file lets out; a call still names what
+	// it takes. Empty without a file.
+	MayCollect []string `json:"may_collect,omitempty"`
 
 	Root       bool `json:"root,omitempty"`
 	BestEffort bool `json:"best_effort,omitempty"`

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"embed"
+	"strings"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+//go:embed preset/*.yaml
+var presets embed.FS
+
+// Presets lists the names of the starters that Preset has.
+func Presets() []string { return []string{"locked-down", "data-analysis", "build"} }
+
+// Preset is a commented policy file to start from. A name that is not in
+// Presets is ErrNotFound.
+func Preset(name string) ([]byte, error) {
+	for _, p := range Presets() {
+		if p == name {
+			return presets.ReadFile("preset/" + name + ".yaml")
+		}
+	}
+	return nil, &sandbox.Error{
+		Op: "preset " + quote(name), Kind: sandbox.ErrNotFound, Problem: "there is no such preset",
+		Hint: didYouMean(name, Presets()) + " (" + strings.Join(Presets(), ", ") + ")",
+	}
+}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"errors"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/google/go-cmp/cmp"
+)
+
+// anyOf wraps a parser so that tables can hold all of them.
+func anyOf[T any](parse func(string) (T, error)) func(string) (any, error) {
+	return func(s string) (any, error) { return parse(s) }
+}
+
+func TestUnits(t *testing.T) {
+	size, dur, rate, iops, cpus := anyOf(ParseSize), anyOf(ParseDuration), anyOf(ParseRate), anyOf(ParseIOPS), anyOf(ParseCPUs)
+	for _, tc := range []struct {
+		parse func(string) (any, error)
+		in    string
+		want  any    // nil: an error
+		hint  string // in the error
+	}{
+		{size, "256MiB", int64(256 << 20), ""},
+		{size, "1KB", int64(1000), ""},
+		{size, "4096", int64(4096), ""},
+		{size, "1B", int64(1), ""},
+		{size, "1PiB", int64(1 << 50), ""},
+		{size, "1025TiB", nil, "1PiB"},
+		{size, "9223372036854775807GiB", nil, "1PiB"},
+		{size, "99999999999999999999", nil, "1PiB"},
+		{size, "0", nil, "1B"},
+		{size, "0GiB", nil, "1B"},
+		{size, "-1", nil, "256MiB"},
+		{size, "", nil, "256MiB"},
+		{size, "MiB", nil, "256MiB"},
+		{size, "256M", nil, "did you mean 256MiB?"},
+		{size, "256m", nil, "did you mean 256MiB?"},
+		{size, "1gb", nil, "did you mean 1GB?"},
+		{size, "1 GiB", nil, "did you mean 1GiB?"},
+		{size, "1.5GiB", nil, "fractions"},
+		{size, "1e9", nil, "units"},
+		{size, "٣MiB", nil, "256MiB"},
+
+		{dur, "1m30s", 90 * time.Second, ""},
+		{dur, "720h", 720 * time.Hour, ""},
+		{dur, "1ms", time.Millisecond, ""},
+		{dur, "721h", nil, "720h"},
+		{dur, "1us", nil, "1ms"},
+		{dur, "0s", nil, "1ms"},
+		{dur, "-3s", nil, "1ms"},
+		{dur, "30", nil, "did you mean 30s?"},
+		{dur, "5 min", nil, "did you mean 5m?"},
+		{dur, "2d", nil, "did you mean 48h?"},
+		{dur, "3 weeks", nil, "units"},
+		{dur, "99999999999999999999h", nil, "such as"},
+		{dur, "", nil, "such as"},
+
+		{rate, "50MiB/s", int64(50 << 20), ""},
+		{rate, "1/s", int64(1), ""},
+		{rate, "50MiB", nil, "did you mean 50MiB/s?"},
+		{rate, "50M/s", nil, "did you mean 50MiB?"},
+		{rate, "/s", nil, "256MiB"},
+		{iops, "1000/s", int64(1000), ""},
+		{iops, "1000", int64(1000), ""},
+		{iops, "0/s", nil, "between 1"},
+		{iops, "5KiB/s", nil, "whole number"},
+
+		{cpus, "0.5", 0.5, ""},
+		{cpus, "1024", 1024.0, ""},
+		{cpus, ".01", 0.01, ""},
+		{cpus, "0.009", nil, "between"},
+		{cpus, "1025", nil, "between"},
+		{cpus, "NaN", nil, "such as"},
+		{cpus, "Inf", nil, "such as"},
+		{cpus, "1e3", nil, "such as"},
+		{cpus, "-1", nil, "such as"},
+		{cpus, "1.2.3", nil, "such as"},
+		{cpus, "500m", nil, "did you mean 0.5?"},
+		{cpus, "m", nil, "such as"},
+	} {
+		got, err := tc.parse(tc.in)
+		if tc.want == nil {
+			if !errors.Is(err, sandbox.ErrInvalid) || !strings.Contains(sandbox.Hint(err), tc.hint) {
+				t.Errorf("%q: %v, error %v, hint %q; want a hint with %q", tc.in, got, err, sandbox.Hint(err), tc.hint)
+			}
+		} else if err != nil || got != tc.want {
+			t.Errorf("%q: %v, error %v; want %v", tc.in, got, err, tc.want)
+		}
+	}
+}
+
+func TestMountFlags(t *testing.T) {
+	ro, cow, rw := sandbox.ReadOnly, sandbox.CopyOnWrite, sandbox.ReadWrite
+	mount, workspace, collect := anyOf(ParseMount), anyOf(ParseWorkspace), anyOf(ParseCollect)
+	for _, tc := range []struct {
+		parse func(string) (any, error)
+		in    string
+		want  any
+		hint  string
+	}{
+		{mount, "./data.csv", MountWish{"./data.csv", "", ro}, ""},
+		{mount, "./data:/data", MountWish{"./data", "/data", ro}, ""},
+		{mount, "./data:rw", MountWish{"./data", "", rw}, ""},
+		{mount, "../d:/data:cow", MountWish{"../d", "/data", cow}, ""},
+		{mount, "a b:/dev/shm", MountWish{"a b", "/dev/shm", ro}, ""},
+		{mount, "", nil, "name a file"},
+		{mount, ":/data", nil, "name a file"},
+		{mount, "a:", nil, "SRC"},
+		{mount, "a::ro", nil, "from the root"},
+		{mount, "a:b", nil, "SRC"},
+		{mount, "a:/b:rx", nil, "did you mean r"},
+		{mount, "a:/b:readonly", nil, "did you mean ro?"},
+		{mount, "a:rww", nil, "did you mean rw?"},
+		{mount, "a:/b:c:ro", nil, "SRC"},
+		{mount, "a:/b/../c", nil, "/c"},
+		{mount, "a:/", nil, "--rootfs"},
+		{mount, "a:/sys/fs", nil, "another"},
+		{mount, "~/x", nil, "whole path"},
+		{mount, "~", nil, "whole path"},
+		{mount, "a\x00b", nil, "drop"},
+		{mount, strings.Repeat("a/", 3000), nil, "4096"},
+		{workspace, ".", MountWish{".", "", cow}, ""},
+		{workspace, ".:rw", MountWish{".", "", rw}, ""},
+		{workspace, ".:", nil, "known are"},
+		{workspace, ".:/x", nil, "known are"},
+		{workspace, "", nil, "name a file"},
+		{collect, "out/*.png:./pics", CollectWish{"out/*.png", "./pics"}, ""},
+		{collect, "out/**", CollectWish{"out/**", ""}, ""},
+		{collect, "out/**:", nil, "name a file"},
+		{collect, "../x", nil, "name the directory"},
+	} {
+		got, err := tc.parse(tc.in)
+		if tc.want == nil {
+			if !errors.Is(err, sandbox.ErrInvalid) || !strings.Contains(sandbox.Hint(err), tc.hint) {
+				t.Errorf("%q: %v, error %v, hint %q; want a hint with %q", tc.in, got, err, sandbox.Hint(err), tc.hint)
+			}
+		} else if diff := cmp.Diff(tc.want, got); err != nil || diff != "" {
+			t.Errorf("%q: error %v\n%s", tc.in, err, diff)
+		}
+	}
+}
+
+// TestLimitTable: the table has every limit, reads back what it writes, and
+// its fields are not mixed up.
+func TestLimitTable(t *testing.T) {
+	var names []sandbox.LimitName
+	for _, l := range limits() {
+		names = append(names, l.name)
+		var v sandbox.Limits
+		for _, want := range []float64{l.min, l.max} {
+			l.set(&v, want)
+			text := l.format(want)
+			got, err := l.parse(text)
+			if err != nil || got != want || l.get(&v) != want {
+				t.Errorf("%s: %v is written %s and read %v, %v", l.name, want, text, got, err)
+			}
+		}
+		for _, other := range limits() {
+			if other.name != l.name && other.get(&v) != 0 {
+				t.Errorf("setting %s sets %s", l.name, other.name)
+			}
+		}
+	}
+	if diff := cmp.Diff(sandbox.LimitNames(), names); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestFormatSize(t *testing.T) {
+	for n, want := range map[int64]string{
+		1: "1B", 1000: "1KB", 1024: "1KiB", 1536 << 20: "1536MiB", 1e9: "1GB", 1 << 50: "1PiB", 1025: "1025B", 512000: "500KiB",
+	} {
+		if got := formatSize(n); got != want {
+			t.Errorf("%d is %s, want %s", n, got, want)
+		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	words := []string{"wall", "cpus", "memory", "processes", "open_files", "output"}
+	for got, want := range map[string]string{
+		"memroy": "memory", "Memory": "memory", "process": "processes", "open-files": "open_files", "timeout": "wall",
+		"out": "output", "colour": "", "": "", "x": "", strings.Repeat("memory", 10): "",
+	} {
+		if w := nearest(got, words); w != want {
+			t.Errorf("%q: did you mean %q? want %q", got, w, want)
+		}
+	}
+}
+
+// TestStrength is the order of levels, all pairs.
+func TestStrength(t *testing.T) {
+	stronger := map[string]string{
+		"process": "process docker gvisor microvm vm", "docker": "docker gvisor microvm vm", "gvisor": "gvisor microvm vm",
+		"microvm": "microvm vm", "vm": "vm", "kubernetes": "kubernetes", "e2b": "e2b", "modal": "modal",
+	}
+	for _, b := range Isolations() {
+		for _, a := range Isolations() {
+			want := false
+			for _, s := range strings.Fields(stronger[b]) {
+				want = want || s == a
+			}
+			if atLeast(a, b) != want {
+				t.Errorf("%s at least as strong as %s: %v", a, b, !want)
+			}
+		}
+	}
+	if atLeast("", "process") || atLeast("process", "") {
+		t.Error("an unknown level compares")
+	}
+}
+
+// fuzzFlag checks what holds for every parser of flags: a sentence and a hint,
+// or a value, never a panic.
+func fuzzFlag[T any](f *testing.F, parse func(string) (T, error), check func(t *testing.T, s string, v T), seeds ...string) {
+	for _, s := range seeds {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		v, err := parse(s)
+		if err == nil {
+			check(t, s, v)
+			return
+		}
+		var e *sandbox.Error
+		if !errors.As(err, &e) || e.Kind != sandbox.ErrInvalid || e.Problem == "" || e.Hint == "" || len(err.Error()) > 1000 {
+			t.Errorf("%q: %#v", s, err)
+		}
+	})
+}
+
+func FuzzParseSize(f *testing.F) {
+	fuzzFlag(f, ParseSize, func(t *testing.T, s string, n int64) {
+		back, err := ParseSize(formatSize(n))
+		if n < 1 || n > maxSize || back != n || err != nil {
+			t.Errorf("%q is %d, written %s", s, n, formatSize(n))
+		}
+	}, "256MiB", "1.5GB", "-1", "9999999999PiB", "1 KB")
+}
+
+func FuzzParseDuration(f *testing.F) {
+	fuzzFlag(f, ParseDuration, func(t *testing.T, s string, d time.Duration) {
+		if d < minDuration || d > maxDuration {
+			t.Errorf("%q is %v", s, d)
+		}
+	}, "30s", "2d", "-1h", "9999999h", "5 min")
+}
+
+func FuzzParseRate(f *testing.F) {
+	fuzzFlag(f, ParseRate, func(t *testing.T, s string, n int64) {
+		if n < 1 || n > maxSize {
+			t.Errorf("%q is %d", s, n)
+		}
+	}, "50MiB/s", "1/s", "/s", "50MiB")
+}
+
+func FuzzParseCPUs(f *testing.F) {
+	fuzzFlag(f, ParseCPUs, func(t *testing.T, s string, n float64) {
+		if !(n >= minCPUs && n <= maxCPUs) {
+			t.Errorf("%q is %v", s, n)
+		}
+	}, "0.5", "500m", "NaN", "1e9", "-1")
+}
+
+func FuzzParseMount(f *testing.F) {
+	fuzzFlag(f, ParseMount, checkWish, "./data.csv", "a:/b:ro", "a::", "~:/x:rw", "a:/../b")
+}
+
+func FuzzParseWorkspace(f *testing.F) {
+	fuzzFlag(f, ParseWorkspace, checkWish, ".", ".:rw", "a:b:c")
+}
+
+// checkWish: no target but absolute, clean ones; no source that a policy file
+// would not take.
+func checkWish(t *testing.T, s string, m MountWish) {
+	if m.Source == "" || strings.Contains(m.Source+m.Target, "\x00") || m.Access.String() == "" {
+		t.Errorf("%q is %+v", s, m)
+	}
+	if m.Target != "" && (!path.IsAbs(m.Target) || path.Clean(m.Target) != m.Target || m.Target == "/") {
+		t.Errorf("%q has target %q", s, m.Target)
+	}
+	if !filepath.IsAbs(m.Source) && policyIsOpen(m) {
+		t.Errorf("%q: a relative source was allowed", s)
+	}
+}
+
+// policyIsOpen says whether the operator without a policy file gets m.
+func policyIsOpen(m MountWish) bool {
+	p, err := New(Options{})
+	return err == nil && p.Decide(command(func(c *Call) { c.Mounts = []MountWish{m} })).Decision == Allow
+}
