@@ -108,13 +108,12 @@ func (d *decision) hostPaths() *refusal {
 	for _, m := range mounts {
 		paths = append(paths, m.Source)
 	}
-	dests := 0
 	for _, w := range c.Collect {
 		if w.Dest != "" {
-			dests++
+			paths = append(paths, w.Dest)
 		}
 	}
-	if !c.Operator && len(paths)+dests > 0 {
+	if !c.Operator && len(paths) > 0 {
 		return refuse("built-in: host paths", "name a volume that the operator defined", "only the operator names paths of this host")
 	}
 	for _, p := range paths {

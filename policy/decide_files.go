@@ -5,7 +5,6 @@ package policy
 import (
 	"path/filepath"
 	"slices"
-	"strings"
 )
 
 // checkAbsolute refuses host paths that a door left relative: what they start
@@ -247,9 +246,6 @@ func (d *decision) patterns() *refusal {
 		}
 		if r := d.each(func(f *File) *refusal { return f.boundCollect(c.Pattern) }); r != nil {
 			return r
-		}
-		if strings.ContainsRune(c.Dest, 0) {
-			return refuse("built-in: valid requests", "drop it", "collect destination %s has a NUL byte", quote(c.Dest))
 		}
 		d.plan.Collect = append(d.plan.Collect, c)
 	}

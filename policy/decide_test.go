@@ -164,6 +164,7 @@ func TestDenied(t *testing.T) {
 		{"collect wider", "", "files: {collect: [out/*]}", func(c *Call) { c.Collect = []CollectWish{{Pattern: "out/**"}} }, "/w/p.yaml:2", ""},
 		{"collect by another", "", "", together(stranger, func(c *Call) { c.Collect = []CollectWish{{Pattern: "a"}} }), "built-in: defaults", ""},
 		{"file's collect", "user: user", "files: {collect: [out/*]}", nil, "/etc/caisson/policy.yaml", "/w/p.yaml:2"},
+		{"collect to a relative path", "", "", func(c *Call) { c.Collect = []CollectWish{{"a", "pics"}} }, "built-in: valid requests", "absolute"},
 		{"bad deny", "", "", func(c *Call) { c.Deny = []string{"[a]"} }, "built-in: valid requests", ""},
 
 		// Environment.

@@ -139,6 +139,9 @@ func (d *decoder) pairs(n *yaml.Node, what string) func(yield func(key, value *y
 // keyHint finds the key that was meant: of this mapping, or one that belongs
 // to another section.
 func (d *decoder) keyHint(got, what string, names []string) string {
+	if len(d.faults) > maxFaults {
+		return "" // it will not be shown, and finding it takes time
+	}
 	own := nearest(got, names)
 	if own == synonym(got) {
 		return "did you mean " + own + "?"

@@ -121,7 +121,7 @@ func (d *decoder) syntax(err error) {
 func (d *decoder) fault(p Pos, hint, format string, args ...any) {
 	p.Line, p.Column = max(p.Line, 1), max(p.Column, 1)
 	d.faults = append(d.faults, fault{p, &sandbox.Error{
-		Op: d.file.position(p), Kind: sandbox.ErrInvalid, Problem: fmt.Sprintf(format, args...), Hint: hint, Rule: d.file.rule(p),
+		Op: d.file.position(p), Kind: sandbox.ErrInvalid, Problem: fmt.Sprintf(format, args...), Hint: short(hint), Rule: d.file.rule(p),
 	}})
 }
 

@@ -42,7 +42,16 @@ func sizeUnits() []sizeUnit {
 
 // invalid makes the error of a value that cannot be meant.
 func invalid(hint, format string, args ...any) *sandbox.Error {
-	return &sandbox.Error{Kind: sandbox.ErrInvalid, Problem: fmt.Sprintf(format, args...), Hint: hint}
+	return &sandbox.Error{Kind: sandbox.ErrInvalid, Problem: fmt.Sprintf(format, args...), Hint: short(hint)}
+}
+
+// short cuts a hint that quotes a value without end.
+func short(hint string) string {
+	const most = 300
+	if len(hint) > most {
+		return strings.ToValidUTF8(hint[:most], "") + "…"
+	}
+	return hint
 }
 
 // ParseSize reads a number of bytes: "256MiB", "100KB", "4096B" or "4096".
@@ -61,6 +70,9 @@ func ParseSize(s string) (int64, error) {
 			return 0, invalid(unitHint(digits, unit), "%s is not a size", quote(s))
 		}
 		factor = u.bytes
+	}
+	if len(digits) > 1 && digits[0] == '0' { // octal to some, decimal to others
+		return 0, invalid("drop the leading 0", "%s is not a size", quote(s))
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n > maxSize/factor {
@@ -206,12 +218,16 @@ func ParseCPUs(s string) (float64, error) {
 // with a hint.
 func ParseCount(s string, most int64) (int64, error) {
 	hint := fmt.Sprintf("write a whole number between 1 and %d", most)
-	if digits, rest := splitNumber(strings.TrimPrefix(s, "-")); digits == "" || rest != "" {
+	digits, rest := splitNumber(strings.TrimPrefix(s, "-"))
+	if digits == "" || rest != "" {
 		return 0, invalid(hint, "%s is not a whole number", quote(s))
+	}
+	if len(digits) > 1 && digits[0] == '0' { // octal to some, decimal to others
+		return 0, invalid("drop the leading 0", "%s is not a whole number", quote(s))
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n > most || n < 1 {
-		return 0, invalid(hint, "%s is out of range", s)
+		return 0, invalid(hint, "%s is out of range", quote(s))
 	}
 	return n, nil
 }

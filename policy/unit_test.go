@@ -38,6 +38,7 @@ func TestUnits(t *testing.T) {
 		{size, "0", nil, "1B"},
 		{size, "0GiB", nil, "1B"},
 		{size, "-1", nil, "256MiB"},
+		{size, "0100", nil, "leading 0"},
 		{size, "", nil, "256MiB"},
 		{size, "MiB", nil, "256MiB"},
 		{size, "256M", nil, "did you mean 256MiB?"},
