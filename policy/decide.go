@@ -5,6 +5,7 @@ package policy
 import (
 	"maps"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -125,10 +126,15 @@ func (d *decision) hostPaths() *refusal {
 		if m.Access < sandbox.ReadOnly || m.Access > sandbox.ReadWrite {
 			return refuse("built-in: valid requests", "use ro, cow or rw", "mount %s has an %s", quote(m.Source), accessName(m.Access))
 		}
-		if m.Target != "" {
-			if err := checkTarget(m.Target); err != nil {
-				return refuseInvalid("mount "+quote(m.Source), err)
-			}
+		target := m.Target
+		if target == "" && c.Cwd != "" {
+			target = path.Join(c.Cwd, filepath.Base(m.Source))
+		}
+		if target == "" {
+			continue
+		}
+		if err := checkTarget(target); err != nil {
+			return refuseInvalid("mount "+quote(m.Source), err)
 		}
 	}
 	return nil

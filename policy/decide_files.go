@@ -3,6 +3,7 @@
 package policy
 
 import (
+	"path"
 	"path/filepath"
 	"slices"
 )
@@ -97,7 +98,7 @@ func (d *decision) mounts() *refusal {
 // place adds m to the plan's mounts.
 func (d *decision) place(m PlanMount) *refusal {
 	for i, other := range d.plan.Mounts {
-		ours, theirs := landing(m), landing(other)
+		ours, theirs := d.landing(m), d.landing(other)
 		switch {
 		case ours == theirs && m.Source == other.Source && m.Access <= other.Access && other.From != "flag":
 			d.plan.Mounts[i] = m
@@ -112,11 +113,12 @@ func (d *decision) place(m PlanMount) *refusal {
 	return nil
 }
 
-// landing is a mount's target; without one it is the base name in a working
-// directory that the session chooses, and never equals an absolute one here.
-func landing(m PlanMount) string {
+// landing is a mount's target; without one it is the base name in the working
+// directory. Where the session chooses that, it stays relative here, and the
+// session finds out whether two mounts meet.
+func (d *decision) landing(m PlanMount) string {
 	if m.Target == "" {
-		return filepath.Base(m.Source)
+		return path.Join(d.call.Cwd, filepath.Base(m.Source))
 	}
 	return m.Target
 }

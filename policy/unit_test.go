@@ -97,9 +97,9 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-func TestMountFlags(t *testing.T) {
+func TestFlags(t *testing.T) {
 	ro, cow, rw := sandbox.ReadOnly, sandbox.CopyOnWrite, sandbox.ReadWrite
-	mount, workspace, collect := anyOf(ParseMount), anyOf(ParseWorkspace), anyOf(ParseCollect)
+	mount, workspace, collect, watch := anyOf(ParseMount), anyOf(ParseWorkspace), anyOf(ParseCollect), anyOf(ParseWatch)
 	for _, tc := range []struct {
 		parse func(string) (any, error)
 		in    string
@@ -132,6 +132,15 @@ func TestMountFlags(t *testing.T) {
 		{workspace, ".:", nil, "known are"},
 		{workspace, ".:/x", nil, "known are"},
 		{workspace, "", nil, "name a file"},
+		{watch, "cpu_percent > 80", WatchRule{When: "cpu_percent > 80", Metric: "cpu_percent", Value: 80, Do: "kill", From: "flag"}, ""},
+		{
+			watch, "memory>=1MiB for 10s do report",
+			WatchRule{When: "memory >= 1MiB", Metric: "memory", OrMore: true, Value: 1 << 20, For: 10 * time.Second, Do: "report", From: "flag"}, "",
+		},
+		{watch, "cpu_percent > 80 for 10", nil, "did you mean 10s?"},
+		{watch, "cpu_percent > 80 do kil", nil, "did you mean kill?"},
+		{watch, "load > 80", nil, "known are"},
+		{watch, "", nil, "cpu_percent > 80"},
 		{collect, "out/*.png:./pics", CollectWish{"out/*.png", "./pics"}, ""},
 		{collect, "out/**", CollectWish{"out/**", ""}, ""},
 		{collect, "out/**:", nil, "name a file"},
@@ -276,6 +285,14 @@ func FuzzParseMount(f *testing.F) {
 
 func FuzzParseWorkspace(f *testing.F) {
 	fuzzFlag(f, ParseWorkspace, checkWish, ".", ".:rw", "a:b:c")
+}
+
+func FuzzParseWatch(f *testing.F) {
+	fuzzFlag(f, ParseWatch, func(t *testing.T, s string, r WatchRule) {
+		if !isMetric(r.Metric) || !(r.Value >= 0) || r.For < 0 || r.Do != WatchKill && r.Do != WatchReport {
+			t.Errorf("%q is %+v", s, r)
+		}
+	}, "cpu_percent > 80", "memory >= 1MiB for 10s do report", "disk > 5 do x")
 }
 
 // checkWish: no target but absolute, clean ones; no source that a policy file

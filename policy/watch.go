@@ -35,7 +35,33 @@ type WatchRule struct {
 	Value  float64       // in percent, bytes or processes
 	For    time.Duration // how long without a break; 0 is at once
 	Do     string        // WatchKill or WatchReport
-	From   string        // file:line
+	From   string        // file:line or "flag"
+}
+
+// ParseWatch reads a --watch flag, CONDITION [for DURATION] [do kill|report]:
+// "cpu_percent > 80 for 10s do report". Without the latter it kills. Errors are
+// ErrInvalid with a hint.
+func ParseWatch(s string) (WatchRule, error) {
+	r := WatchRule{Do: WatchKill, From: "flag"}
+	when, do, ok := strings.Cut(s, " do ")
+	if ok {
+		r.Do = strings.TrimSpace(do)
+		if err := oneOf(WatchKill, WatchReport)(r.Do); err != nil {
+			return WatchRule{}, err
+		}
+	}
+	when, long, ok := strings.Cut(when, " for ")
+	if ok {
+		d, err := ParseDuration(strings.TrimSpace(long))
+		if err != nil {
+			return WatchRule{}, err
+		}
+		r.For = d
+	}
+	if err := parseWhen(when, &r); err != nil {
+		return WatchRule{}, err
+	}
+	return r, nil
 }
 
 // parseWhen reads METRIC > VALUE or METRIC >= VALUE into r.
