@@ -5,6 +5,8 @@ package caisson
 import (
 	"os"
 
+	"github.com/caisson-run/caisson/guest/agent"
+	"github.com/caisson-run/caisson/guest/embedded"
 	"github.com/caisson-run/caisson/sandbox/gvisor/sentry"
 	"github.com/caisson-run/caisson/sandbox/gvisor/shim"
 	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
@@ -23,5 +25,7 @@ func Reexec() {
 		sentry.Main()
 	case len(os.Args) > 0 && os.Args[0] == wire.Argv0:
 		shim.Main()
+	case len(os.Args) > 0 && os.Args[0] == embedded.Argv0:
+		agent.Main()
 	}
 }

@@ -24,6 +24,7 @@ type box struct {
 	group *cgroup.Group // nil without one
 	order *wire.Order
 	shim  *shimProcess // once started
+	exec  *os.File     // the first process's program, when it is not a file inside
 	debug string
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson"
+	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/gvisor"
 )
@@ -82,4 +83,42 @@ func TestRunIsSomebodyElseOnAReadOnlyRoot(t *testing.T) {
 	if n := bytes.Count(errs.Bytes(), []byte("cannot touch")); n != 2 {
 		t.Errorf("stderr %q, want two refusals", errs.String())
 	}
+}
+
+func TestInstanceRunsThroughTheAgent(t *testing.T) {
+	box, err := gvisor.New(gvisor.Options{DebugDir: os.Getenv("DBG")}).Start(t.Context(), world(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer box.Destroy(t.Context())
+	conn, err := box.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := guest.NewClient(conn, guest.Options{User: sandbox.DefaultUser(), Limits: sandbox.DefaultLimits()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	var out bytes.Buffer
+	exit, err := client.Run(t.Context(), &sandbox.Exec{
+		Argv: []string{"sh", "-c", "id -u; grep -E 'CapEff|NoNewPrivs' /proc/self/status; exit 3"}, Dir: "/home/user",
+		Env: []string{"PATH=/usr/bin:/bin"}, Stdout: &out,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if exit.Code == nil || *exit.Code != 3 {
+		t.Errorf("exit %+v, want 3", exit)
+	}
+	if want := "1000\nCapEff:\t0000000000000000\nNoNewPrivs:\t1\n"; out.String() != want {
+		t.Errorf("stdout %q, want %q", out.String(), want)
+	}
+	if _, err := box.Usage(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := box.Destroy(t.Context()); err != nil {
+		t.Error(err)
+	}
+	<-box.Ended()
 }

@@ -4,10 +4,204 @@ package gvisor
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/guest/agent"
+	"github.com/caisson-run/caisson/guest/embedded"
+	"github.com/caisson-run/caisson/guest/stream"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
 )
 
-func (d *Driver) startInstance(context.Context, *sandbox.Spec) (sandbox.Instance, error) {
-	return nil, sandbox.Errorf(sandbox.ErrUnsupported, "start sandbox", "gvisor has no living sandboxes yet")
+// agentCapabilities are what the agent needs of the sandbox's own root: to
+// become the user, to give files away, to signal, and to reach every file.
+// Nothing here reaches the host, and none of it is passed on to programs.
+var agentCapabilities = []string{
+	"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH", "CAP_FOWNER", "CAP_FSETID",
+	"CAP_KILL", "CAP_SETGID", "CAP_SETUID", "CAP_SETPCAP",
+}
+
+// instance is a living sandbox: a box whose first process is the agent.
+type instance struct {
+	box    *box
+	stream *os.File
+	opener *stream.Opener
+	log    sync.WaitGroup
+
+	ended chan struct{}
+
+	mu    sync.Mutex
+	last  *wire.Event             // the end; set before ended is closed
+	err   error                   // why there was none
+	asked []chan<- *wire.Counters // who waits for a Usage event
+}
+
+var _ sandbox.Instance = (*instance)(nil)
+
+// startInstance makes the sandbox and returns when the agent runs; whether it
+// answers is seen by Dial.
+func (d *Driver) startInstance(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
+	mark := stream.NewMark()
+	b, err := d.newBox(spec, agentProcess(spec, mark))
+	if err != nil {
+		return nil, err
+	}
+	i := &instance{box: b, ended: make(chan struct{})}
+	if err := i.start(mark); err != nil {
+		b.close()
+		return nil, err
+	}
+	started := make(chan struct{})
+	go i.follow(started)
+	select {
+	case <-started:
+		return i, nil
+	case <-i.ended:
+		err = i.err
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	_ = i.Destroy(context.WithoutCancel(ctx))
+	return nil, err
+}
+
+// agentProcess is the agent as the first process, as the sandbox's own root.
+func agentProcess(spec *sandbox.Spec, mark stream.Mark) first {
+	u := spec.User
+	return first{
+		argv: []string{embedded.Argv0, "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)},
+		env:  []string{agent.MarkVariable + "=" + mark.String()},
+		dir:  "/", user: sandbox.RootUser(), caps: agentCapabilities,
+	}
+}
+
+// start hands the agent its stream on fd 0 and a log on fd 1 and 2.
+func (i *instance) start(mark stream.Mark) error {
+	program, err := embedded.Open()
+	if err != nil {
+		return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the guest agent is missing", Cause: err}
+	}
+	defer program.Close()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("start sandbox: %w", err)
+	}
+	theirs := os.NewFile(uintptr(fds[1]), "agent")
+	defer theirs.Close()
+	if err := unix.SetNonblock(fds[0], true); err != nil { // deadlines need it
+		return fmt.Errorf("start sandbox: %w", err)
+	}
+	i.stream = os.NewFile(uintptr(fds[0]), "agent")
+	for _, fd := range fds {
+		// Best effort: the kernel's default only costs speed.
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<20)
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<20)
+	}
+	logRead, logWrite, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("start sandbox: %w", err)
+	}
+	defer logWrite.Close()
+	// What the agent complains about is written by the sandbox: nobody's
+	// business but a debugger's. It is read so that it cannot block.
+	i.log.Go(func() {
+		defer logRead.Close()
+		_, _ = io.Copy(io.Discard, logRead)
+	})
+	i.opener = stream.NewOpener(i.stream, mark)
+	i.box.exec = program
+	return i.box.startShim(theirs, logWrite, logWrite)
+}
+
+// follow reads the shim's events until the sandbox is gone.
+func (i *instance) follow(started chan<- struct{}) {
+	defer close(i.ended)
+	for {
+		ev, err := i.box.shim.next()
+		i.mu.Lock()
+		switch {
+		case err != nil:
+			i.err = err
+		case ev.Kind == wire.Failed:
+			i.err = explain(ev.Error)
+		case ev.Kind == wire.Exited:
+			i.last = ev
+			i.err = sandbox.Errorf(sandbox.ErrUnavailable, "sandbox "+i.box.spec.ID, "it has ended")
+		}
+		over := i.err != nil
+		if ev != nil && ev.Kind == wire.Usage || over {
+			for _, c := range i.asked {
+				if ev != nil {
+					c <- ev.Counters
+				}
+				close(c)
+			}
+			i.asked = nil
+		}
+		i.mu.Unlock()
+		if over {
+			return
+		}
+		if ev.Kind == wire.Started {
+			close(started)
+		}
+	}
+}
+
+func (i *instance) ID() string { return i.box.spec.ID }
+
+func (i *instance) Dial(ctx context.Context) (net.Conn, error) { return i.opener.Open(ctx) }
+
+func (i *instance) Ended() <-chan struct{} { return i.ended }
+
+// Limit names the limit that ended the sandbox, once it has ended.
+func (i *instance) Limit() sandbox.LimitName {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.last == nil {
+		return ""
+	}
+	return sandbox.LimitName(i.last.Limit)
+}
+
+// Usage asks the shim; after the end it returns the last figures.
+func (i *instance) Usage(ctx context.Context) (sandbox.Usage, error) {
+	answer := make(chan *wire.Counters, 1)
+	i.mu.Lock()
+	if i.last != nil {
+		defer i.mu.Unlock()
+		return usage(i.last.Counters), nil
+	}
+	if i.err != nil {
+		defer i.mu.Unlock()
+		return sandbox.Usage{}, i.err
+	}
+	i.asked = append(i.asked, answer)
+	i.mu.Unlock()
+	i.box.shim.command(wire.Command{Kind: wire.Measure})
+	select {
+	case n, ok := <-answer:
+		if !ok || n == nil {
+			return sandbox.Usage{}, sandbox.Errorf(sandbox.ErrUnavailable, "sandbox "+i.box.spec.ID, "it has ended")
+		}
+		return usage(n), nil
+	case <-ctx.Done():
+		return sandbox.Usage{}, context.Cause(ctx)
+	}
+}
+
+// Destroy ends the sandbox and waits until nothing of it is left.
+func (i *instance) Destroy(context.Context) error {
+	i.box.shim.command(wire.Command{Kind: wire.Kill})
+	<-i.ended
+	i.box.close()
+	i.stream.Close()
+	i.log.Wait()
+	return nil
 }

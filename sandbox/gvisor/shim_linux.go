@@ -40,6 +40,10 @@ func (b *box) startShim(stdin, stdout, stderr *os.File) error {
 		return err
 	}
 	defer done()
+	if b.exec != nil {
+		b.order.ExecFile = wire.FirstFile + len(files)
+		files = append(files, b.exec)
+	}
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("start shim: %w", err)

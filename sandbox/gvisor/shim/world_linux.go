@@ -146,9 +146,11 @@ func (w *world) create() error {
 		}
 		defer w.group.Leave()
 	}
-	box, err := container.New(w.conf, container.Args{
-		ID: w.order.ID, Spec: w.spec, BundleDir: w.bundleDir(), Attached: true,
-	})
+	args := container.Args{ID: w.order.ID, Spec: w.spec, BundleDir: w.bundleDir(), Attached: true}
+	if w.order.ExecFile != 0 {
+		args.ExecFile = os.NewFile(uintptr(w.order.ExecFile), "program")
+	}
+	box, err := container.New(w.conf, args)
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,9 @@ type Order struct {
 	Spec []byte `json:"spec"`
 	// BootSpec is what the kernel inside reads, where that has to differ.
 	BootSpec []byte `json:"boot_spec,omitempty"`
+	// ExecFile, when not 0, is the number of the file that the first process
+	// executes, whatever there is inside.
+	ExecFile int `json:"exec_file,omitempty"`
 	// Flags are gVisor's own, name to value.
 	Flags map[string]string `json:"flags"`
 	// Cgroup is where the sandbox is put; nil leaves it in the caller's.
