@@ -114,7 +114,7 @@ func (h *Host) Clause(controller string) sandbox.Clause {
 // remedy is what brings one missing controller.
 func (h *Host) remedy(controller string) string {
 	switch {
-	case h.Why != "" || h.Version != 2:
+	case h.Why != "" || h.Version != 2 || h.k == nil: // nil: made by hand, in a test
 		return h.Remedy
 	case h.k.euid != 0:
 		// systemd's user manager hands out cpu, memory and pids only.

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostfacts
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/internal/linux/cgroup"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// ubuntu is a healthy machine on which an ordinary user asks; the tests break
+// it in one way each.
+func ubuntu(t *testing.T) *machine {
+	m := &machine{
+		root: t.TempDir(), euid: 1000, exe: "/opt/caisson", getenv: func(string) string { return "" },
+		clone:    func(uintptr, bool) error { return nil },
+		seccomp:  func() error { return nil },
+		landlock: func() int { return 4 },
+		access:   func(string, uint32) error { return nil },
+		free:     func(string) (int64, error) { return 1 << 40, nil },
+		groups:   func() *cgroup.Host { return &cgroup.Host{Version: 2} },
+		scope:    func() error { return nil },
+	}
+	m.file(t, "/proc/sys/kernel/osrelease", "6.8.0-45-generic\n")
+	m.file(t, "/proc/self/ns/user", "")
+	m.file(t, "/proc/self/status", "Name:\tx\nNoNewPrivs:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n")
+	m.file(t, "/proc/self/attr/current", "unconfined\n")
+	return m
+}
+
+func (m *machine) file(t *testing.T, path, text string) {
+	t.Helper()
+	path = filepath.Join(m.root, path)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (m *machine) filtered(t *testing.T) {
+	m.file(t, "/proc/self/status", "NoNewPrivs:\t0\nSeccomp:\t2\n")
+}
+
+// refuse has the kernel refuse new user namespaces, or tracing.
+func (m *machine) refuse(err error, ptrace bool) {
+	m.clone = func(flags uintptr, traced bool) error {
+		if traced == ptrace && (ptrace || flags&unix.CLONE_NEWUSER != 0) {
+			return err
+		}
+		return nil
+	}
+}
+
+func env(values map[string]string) func(string) string {
+	return func(key string) string { return values[key] }
+}
+
+func TestProblems(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(t *testing.T, m *machine)
+		what   string // "" wants no problem at all
+		why    string // parts
+		remedy string
+		levels []string
+	}{
+		{"healthy", func(*testing.T, *machine) {}, "", "", "", nil},
+		{"Debian's switch", func(t *testing.T, m *machine) {
+			m.refuse(unix.EPERM, false)
+			m.file(t, "/proc/sys/kernel/unprivileged_userns_clone", "0\n")
+		}, "user namespaces", "unprivileged_userns_clone", "sudo sysctl -w kernel.unprivileged_userns_clone=1 && echo", []string{"gvisor", "process"}},
+		{"switched off", func(t *testing.T, m *machine) {
+			m.refuse(unix.ENOSPC, false)
+			m.file(t, "/proc/sys/user/max_user_namespaces", "0\n")
+		}, "user namespaces", "switched off", "user.max_user_namespaces=15000", []string{"gvisor", "process"}},
+		{"used up", func(t *testing.T, m *machine) {
+			m.refuse(unix.ENOSPC, false)
+			m.file(t, "/proc/sys/user/max_user_namespaces", "31\n")
+		}, "user namespaces", "too many", "user.max_user_namespaces", []string{"gvisor", "process"}},
+		{"Ubuntu's AppArmor", func(t *testing.T, m *machine) {
+			m.refuse(unix.EPERM, false)
+			m.file(t, "/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1\n")
+			m.file(t, "/proc/sys/kernel/unprivileged_userns_clone", "1\n")
+		}, "user namespaces", "AppArmor", "profile caisson /opt/caisson flags=(unconfined)", []string{"gvisor", "process"}},
+		{"a profile of its own", func(t *testing.T, m *machine) {
+			m.refuse(unix.EACCES, false)
+			m.file(t, "/proc/self/attr/current", "my-agent (enforce)\n")
+		}, "user namespaces", "my-agent", "userns,", []string{"gvisor", "process"}},
+		{"Docker as root", func(t *testing.T, m *machine) {
+			m.euid = 0
+			m.refuse(unix.EPERM, false)
+			m.filtered(t)
+			m.file(t, "/.dockerenv", "")
+			// Debian's switch does not hold for root and must not be blamed.
+			m.file(t, "/proc/sys/kernel/unprivileged_userns_clone", "0\n")
+		}, "user namespaces", "docker container", "--security-opt seccomp=unconfined", []string{"process"}},
+		{"a pod", func(t *testing.T, m *machine) {
+			m.refuse(unix.EPERM, false)
+			m.filtered(t)
+			m.getenv = env(map[string]string{"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+		}, "user namespaces", "pod", "seccompProfile", []string{"gvisor", "process"}},
+		{"a service with a filter", func(t *testing.T, m *machine) {
+			m.refuse(unix.EPERM, false)
+			m.filtered(t)
+			m.file(t, "/proc/self/cgroup", "0::/system.slice/agent.service\n")
+		}, "user namespaces", "seccomp filter", "agent.service", []string{"gvisor", "process"}},
+		{"no reason to be seen", func(t *testing.T, m *machine) { m.refuse(unix.EPERM, false) },
+			"user namespaces", "operation not permitted", "dmesg", []string{"gvisor", "process"}},
+		{"kernel without", func(t *testing.T, m *machine) {
+			m.refuse(unix.EINVAL, false)
+		}, "user namespaces", "built without", "CONFIG_USER_NS", []string{"gvisor", "process"}},
+		{"ptrace off for good", func(t *testing.T, m *machine) {
+			m.refuse(unix.EPERM, true)
+			m.file(t, "/proc/sys/kernel/yama/ptrace_scope", "3\n")
+		}, "ptrace", "until the next boot", "ptrace_scope=1", []string{"gvisor"}},
+		{"ptrace for admins", func(t *testing.T, m *machine) {
+			m.refuse(unix.EPERM, true)
+			m.file(t, "/proc/sys/kernel/yama/ptrace_scope", "2\n")
+		}, "ptrace", "privileged", "sudo sysctl -w kernel.yama.ptrace_scope=1", []string{"gvisor"}},
+		{"ptrace in old Podman", func(t *testing.T, m *machine) {
+			m.refuse(unix.EPERM, true)
+			m.filtered(t)
+			m.file(t, "/run/.containerenv", "")
+		}, "ptrace", "podman", "SYS_PTRACE", []string{"gvisor"}},
+		{"ptrace, who knows", func(t *testing.T, m *machine) { m.refuse(unix.EPERM, true) }, "ptrace", "refused", "dmesg", []string{"gvisor"}},
+		{"no seccomp", func(t *testing.T, m *machine) { m.seccomp = func() error { return unix.EINVAL } },
+			"seccomp filters", "built without", "CONFIG_SECCOMP_FILTER", []string{"gvisor", "process"}},
+		{"seccomp forbidden", func(t *testing.T, m *machine) {
+			m.seccomp = func() error { return unix.EPERM }
+			m.filtered(t)
+			m.file(t, "/.dockerenv", "")
+		}, "seccomp filters", "docker", "seccomp=unconfined", []string{"gvisor", "process"}},
+		{"no delegation, no manager", func(t *testing.T, m *machine) {
+			m.groups = func() *cgroup.Host { return &cgroup.Host{Version: 2, Why: "nothing delegated", Remedy: "x"} }
+			m.scope = func() error {
+				return &sandbox.Error{Op: "enter a delegated scope", Problem: "there is no manager", Hint: "loginctl"}
+			}
+		}, "limits by control groups", "nothing delegated; there is no manager", "loginctl", nil},
+		{"no delegation, but a manager", func(t *testing.T, m *machine) {
+			m.groups = func() *cgroup.Host { return &cgroup.Host{Version: 2, Why: "nothing delegated", Remedy: "x"} }
+		}, "", "", "", nil},
+		{"version 1 for a user", func(t *testing.T, m *machine) {
+			m.groups = func() *cgroup.Host { return &cgroup.Host{Version: 1, Why: "only root", Remedy: "be root"} }
+		}, "limits by control groups", "only root", "be root", nil},
+		{"disk full", func(t *testing.T, m *machine) { m.free = func(string) (int64, error) { return 1 << 20, nil } },
+			"disk space", "/state", "--state-dir", nil},
+		{"no Landlock", func(t *testing.T, m *machine) { m.landlock = func() int { return 0 } }, "Landlock", "none", "lsm=", nil},
+		{"no KVM", func(t *testing.T, m *machine) { m.access = func(string, uint32) error { return unix.ENOENT } },
+			"KVM", "no /dev/kvm", "modprobe", []string{"microvm"}},
+		{"KVM for others", func(t *testing.T, m *machine) { m.access = func(string, uint32) error { return unix.EACCES } },
+			"KVM", "not for this user", "usermod -aG kvm", []string{"microvm"}},
+		{"KVM in Docker", func(t *testing.T, m *machine) {
+			m.access = func(string, uint32) error { return unix.ENOENT }
+			m.file(t, "/.dockerenv", "")
+		}, "KVM", "container", "--device /dev/kvm", []string{"microvm"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := ubuntu(t)
+			tt.change(t, m)
+			var problems []Problem
+			for _, p := range gather(t.Context(), m, "/state").Problems() {
+				if !strings.HasPrefix(p.What, "the ") { // single controllers: a Host made by hand has none
+					problems = append(problems, p)
+				}
+			}
+			if tt.what == "" {
+				if len(problems) > 0 {
+					t.Fatalf("%+v, want none", problems)
+				}
+				return
+			}
+			if len(problems) != 1 {
+				t.Fatalf("%d problems %+v, want one", len(problems), problems)
+			}
+			p := problems[0]
+			if p.What != tt.what || !strings.Contains(p.Why, tt.why) || !strings.Contains(p.Remedy, tt.remedy) || !slices.Equal(p.Levels, tt.levels) {
+				t.Errorf("%+v\nwant %q, %q, %q, %v", p, tt.what, tt.why, tt.remedy, tt.levels)
+			}
+		})
+	}
+}
+
+// A single controller that is missing is a problem of its own.
+func TestMissingController(t *testing.T) {
+	f := Facts{System: "linux", UserNS: Fact{OK: true}, Ptrace: Fact{OK: true}, Filters: Fact{OK: true}, KVM: Fact{OK: true}, Landlock: 1, DiskFree: -1,
+		Cgroup: Cgroup{Version: 2, Limits: map[string]sandbox.Clause{
+			"memory": {Enforcement: sandbox.Off, Detail: "not here", Remedy: "cgroup_enable=memory"},
+			"cpu":    {Enforcement: sandbox.Enforced}, "pids": {Enforcement: sandbox.Enforced}, "io": {Enforcement: sandbox.Off},
+		}}}
+	got := f.Problems()
+	if len(got) != 1 || got[0].What != "the memory limit" || got[0].Remedy != "cgroup_enable=memory" {
+		t.Errorf("%+v", got)
+	}
+	other := Facts{System: "darwin"}
+	if got := other.Problems(); len(got) != 1 || got[0].What != "Linux" || !slices.Contains(got[0].Levels, "gvisor") {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestSurroundings(t *testing.T) {
+	for _, tt := range []struct {
+		name, path, text string
+		env              map[string]string
+		container, ci    string
+	}{
+		{"plain", "/x", "", nil, "", ""},
+		{"docker", "/.dockerenv", "", nil, "docker", ""},
+		{"podman", "/run/.containerenv", "", nil, "podman", ""},
+		{"nspawn", "/run/systemd/container", "systemd-nspawn\n", nil, "systemd-nspawn", ""},
+		{"docker on v1", "/proc/1/cgroup", "4:memory:/docker/abc\n", nil, "docker", ""},
+		{"pod on v1", "/proc/1/cgroup", "4:memory:/kubepods/burstable/x\n", nil, "kubernetes", ""},
+		{"pod", "/.dockerenv", "", map[string]string{"KUBERNETES_SERVICE_HOST": "x"}, "kubernetes", ""},
+		{"lxc by variable", "/x", "", map[string]string{"container": "lxc"}, "lxc", ""},
+		{"actions", "/x", "", map[string]string{"CI": "true", "GITHUB_ACTIONS": "true"}, "", "GitHub Actions"},
+		{"some CI", "/x", "", map[string]string{"CI": "1"}, "", "a CI service"},
+		{"no CI", "/x", "", map[string]string{"CI": "false"}, "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := ubuntu(t)
+			m.file(t, tt.path, tt.text)
+			m.getenv = env(tt.env)
+			if f := gather(t.Context(), m, "/"); f.Container != tt.container || f.CI != tt.ci {
+				t.Errorf("container %q CI %q, want %q %q", f.Container, f.CI, tt.container, tt.ci)
+			}
+		})
+	}
+}
+
+func TestDocker(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		env    map[string]string
+		access map[string]error
+		socket string
+		why    string
+	}{
+		{"usual place", nil, map[string]error{"/var/run/docker.sock": nil}, "/var/run/docker.sock", ""},
+		{"rootless first", map[string]string{"XDG_RUNTIME_DIR": "/r"}, map[string]error{"/var/run/docker.sock": nil, "/r/docker.sock": nil}, "/r/docker.sock", ""},
+		{"podman's", map[string]string{"XDG_RUNTIME_DIR": "/r"}, map[string]error{"/r/podman/podman.sock": nil}, "/r/podman/podman.sock", ""},
+		{"told where", map[string]string{"DOCKER_HOST": "unix:///x"}, map[string]error{"/x": nil, "/var/run/docker.sock": nil}, "/x", ""},
+		{"elsewhere", map[string]string{"DOCKER_HOST": "tcp://h:1"}, nil, "tcp://h:1", ""},
+		{"not ours", nil, map[string]error{"/var/run/docker.sock": unix.EACCES}, "", "usermod -aG docker"},
+		{"none", nil, nil, "", "no socket"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := ubuntu(t)
+			m.getenv = env(tt.env)
+			m.access = func(path string, _ uint32) error {
+				if err, ok := tt.access[path]; ok {
+					return err
+				}
+				return unix.ENOENT
+			}
+			if socket, why := m.docker(); socket != tt.socket || !strings.Contains(why, tt.why) || (tt.why == "") != (why == "") {
+				t.Errorf("%q, %q; want %q, %q", socket, why, tt.socket, tt.why)
+			}
+		})
+	}
+}
+
+func TestDiskFreeAsksTheNearestParent(t *testing.T) {
+	m := ubuntu(t)
+	m.free = diskFree
+	dir := t.TempDir()
+	if got := m.diskFree(filepath.Join(dir, "not", "there", "yet")); got <= 0 {
+		t.Errorf("%d", got)
+	}
+	m.free = func(string) (int64, error) { return 0, unix.EIO }
+	if got := m.diskFree(dir); got != -1 {
+		t.Errorf("%d for a disk that cannot be asked, want -1", got)
+	}
+}
+
+// On the machine at hand: quick, and nothing left.
+func TestGatherHere(t *testing.T) {
+	best := time.Hour
+	var f Facts
+	for range 5 { // the fastest counts: neighbours on the machine are not our doing
+		began := time.Now()
+		f = Gather(t.Context(), t.TempDir())
+		best = min(best, time.Since(began))
+	}
+	if best > 30*time.Millisecond && os.Getenv("V2GUEST") == "" {
+		t.Errorf("took %v, want 30 ms at most", best)
+	}
+	if f.Kernel == "" || f.Arch != runtime.GOARCH || f.DiskFree <= 0 || f.Cgroup.Limits == nil {
+		t.Errorf("%+v", f)
+	}
+	for _, p := range f.Problems() {
+		if p.What == "" || p.Why == "" {
+			t.Errorf("%+v says nothing", p)
+		}
+	}
+	for _, fact := range []Fact{f.UserNS, f.Ptrace, f.Filters, f.KVM} {
+		if fact.OK == (fact.Why != "") {
+			t.Errorf("%+v: neither yes nor no", fact)
+		}
+	}
+	var status unix.WaitStatus
+	if pid, err := unix.Wait4(-1, &status, unix.WNOHANG, nil); !errors.Is(err, unix.ECHILD) {
+		t.Errorf("a child is left: %d, %v", pid, err)
+	}
+	t.Logf("%v: %+v", best, f)
+}
+
+// The kernel really is asked: a filter that refuses user namespaces is found.
+func TestTryCloneSeesARefusal(t *testing.T) {
+	if err := tryClone(0, false); err != nil {
+		t.Fatalf("a plain child: %v", err)
+	}
+	if err := tryClone(unix.CLONE_NEWUSER|unix.CLONE_FS, false); err == nil { // never allowed together
+		t.Error("an impossible clone succeeded")
+	}
+}
+
+func TestGatherStopsEarly(t *testing.T) {
+	m := ubuntu(t)
+	m.clone = func(uintptr, bool) error { t.Error("asked the kernel after the end"); return nil }
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	gather(ctx, m, "/")
+}
