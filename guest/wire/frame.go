@@ -35,7 +35,7 @@ const (
 	File    Kind = 'F' // JSON FileEvent: a file begins
 	Data    Kind = 'd' // bytes of the file
 	FileEnd Kind = 'f' // JSON FileEndEvent
-	Link    Kind = 'l' // JSON LinkEvent: a match that is a symbolic link
+	Skipped Kind = 'l' // JSON SkippedEvent: a match that is not collected
 	Done    Kind = 'D' // JSON DoneEvent, last
 )
 
@@ -86,7 +86,7 @@ func (k Kind) limit() int {
 		return 0
 	case Start:
 		return MaxStart
-	case Started, Exit, File, FileEnd, Link, Done:
+	case Started, Exit, File, FileEnd, Skipped, Done:
 		return MaxJSON
 	}
 	return -1

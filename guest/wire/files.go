@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+)
+
+// UserHeader names whose rights a file operation has: "UID:GID".
+const UserHeader = "Caisson-User"
+
+// CollectRequest asks for the files below Root that match a pattern. Nothing
+// on the way may be a symbolic link, Root itself included.
+type CollectRequest struct {
+	Root     string   `json:"root"` // absolute and clean
+	Patterns []string `json:"patterns"`
+	MaxFiles int      `json:"maxFiles"`
+	MaxBytes int64    `json:"maxBytes"` // of all files together
+	MaxDepth int      `json:"maxDepth"` // directories below Root
+}
+
+// Check says what is wrong with a request, and returns its patterns.
+func (r *CollectRequest) Check() ([]Glob, error) {
+	if err := CheckAbsolute(r.Root); err != nil {
+		return nil, fmt.Errorf("root: %w", err)
+	}
+	if len(r.Patterns) == 0 || len(r.Patterns) > 256 {
+		return nil, errors.New("it needs 1 to 256 patterns")
+	}
+	if r.MaxFiles < 1 || r.MaxBytes < 0 || r.MaxDepth < 0 {
+		return nil, errors.New("its limits are not positive")
+	}
+	var globs []Glob
+	for _, p := range r.Patterns {
+		g, err := ParseGlob(p)
+		if err != nil {
+			return nil, err
+		}
+		globs = append(globs, g)
+	}
+	return globs, nil
+}
+
+// CheckAbsolute says what is wrong with an absolute path inside.
+func CheckAbsolute(p string) error {
+	switch {
+	case !path.IsAbs(p):
+		return fmt.Errorf("%q is not absolute", p)
+	case strings.Contains(p, "\x00"):
+		return errors.New("the path has a NUL byte")
+	case path.Clean(p) != p:
+		return fmt.Errorf("%q is not the shortest form of itself", p)
+	case len(p) > maxPath:
+		return fmt.Errorf("the path is longer than %d bytes", maxPath)
+	}
+	return nil
+}
+
+// FileEvent begins a file.
+type FileEvent struct {
+	Path string `json:"path"` // relative to Root
+	Mode uint32 `json:"mode"` // permission bits
+}
+
+// FileEndEvent ends a file; with Error its content is not whole.
+type FileEndEvent struct {
+	Error string `json:"error,omitempty"`
+}
+
+// SkippedEvent is a match that is not collected.
+type SkippedEvent struct {
+	Path   string `json:"path"`
+	Reason string `json:"reason"`           // "symlink", "not a file", "permission denied"
+	Target string `json:"target,omitempty"` // of a symlink
+}
+
+// DoneEvent ends a collection; with Error it is not whole.
+type DoneEvent struct {
+	Error string `json:"error,omitempty"`
+}
+
+// Entry is envd's EntryInfo.
+type Entry struct {
+	Name          string `json:"name"`
+	Type          string `json:"type"` // of what a link leads to
+	Path          string `json:"path"`
+	Size          int64  `json:"size,string"`
+	Mode          uint32 `json:"mode"`
+	Permissions   string `json:"permissions"`
+	Owner         string `json:"owner"`
+	Group         string `json:"group"`
+	ModifiedTime  string `json:"modifiedTime,omitempty"` // RFC 3339
+	SymlinkTarget string `json:"symlinkTarget,omitempty"`
+}
+
+// The types of an Entry.
+const (
+	TypeFile      = "FILE_TYPE_FILE"
+	TypeDirectory = "FILE_TYPE_DIRECTORY"
+	TypeSymlink   = "FILE_TYPE_SYMLINK"
+	TypeOther     = "FILE_TYPE_UNSPECIFIED"
+)
+
+// envd's filesystem.Filesystem.
+const (
+	PathStat    = "/filesystem.Filesystem/Stat"
+	PathMakeDir = "/filesystem.Filesystem/MakeDir"
+	PathMove    = "/filesystem.Filesystem/Move"
+	PathListDir = "/filesystem.Filesystem/ListDir"
+	PathRemove  = "/filesystem.Filesystem/Remove"
+	PathFiles   = "/files"
+)
+
+// PathRequest is the request of Stat, MakeDir and Remove.
+type PathRequest struct {
+	Path string `json:"path"`
+}
+
+// ListRequest lists a directory.
+type ListRequest struct {
+	Path  string `json:"path"`
+	Depth uint32 `json:"depth,omitempty"`
+}
+
+// MoveRequest renames.
+type MoveRequest struct {
+	Source      string `json:"source"`
+	Destination string `json:"destination"`
+}
+
+// EntryAnswer is the answer of Stat, MakeDir and Move.
+type EntryAnswer struct {
+	Entry *Entry `json:"entry,omitempty"`
+}
+
+// ListAnswer is the answer of ListDir.
+type ListAnswer struct {
+	Entries []*Entry `json:"entries"`
+}
