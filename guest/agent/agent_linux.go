@@ -3,10 +3,8 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"time"
 
@@ -61,9 +59,6 @@ func (a *Agent) Serve(s stream.Stream, mark stream.Mark) error {
 			MaxReceiveBufferPerStream:     1 << 20,
 		},
 		MaxHeaderBytes: 16 << 10,
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return ctx
-		},
 	}
 	err := server.Serve(stream.NewListener(s, mark, a.options.Stay))
 	server.Close()
@@ -82,5 +77,20 @@ func (a *Agent) handler() http.Handler {
 	mux.HandleFunc("POST "+wire.PathExec, a.serveExec)
 	mux.HandleFunc("POST "+wire.PathSignal, unary(a.serveSignal))
 	mux.HandleFunc("POST "+wire.PathResize, unary(a.serveResize))
+	mux.HandleFunc("POST "+wire.PathCollect, a.serveCollect)
+	const envd = "POST /process.Process/"
+	mux.HandleFunc(envd+"Start", a.serveStart)
+	mux.HandleFunc(envd+"List", unary(a.serveList))
+	mux.HandleFunc(envd+"SendInput", unary(a.serveSendInput))
+	mux.HandleFunc(envd+"CloseStdin", unary(a.serveCloseStdin))
+	mux.HandleFunc(envd+"SendSignal", unary(a.serveSendSignal))
+	mux.HandleFunc(envd+"Update", unary(a.serveUpdate))
+	mux.HandleFunc("POST "+wire.PathStat, unary(a.serveStat))
+	mux.HandleFunc("POST "+wire.PathMakeDir, unary(a.serveMakeDir))
+	mux.HandleFunc("POST "+wire.PathMove, unary(a.serveMove))
+	mux.HandleFunc("POST "+wire.PathListDir, unary(a.serveListDir))
+	mux.HandleFunc("POST "+wire.PathRemove, unary(a.serveRemove))
+	mux.HandleFunc("GET "+wire.PathFiles, a.serveDownload)
+	mux.HandleFunc("POST "+wire.PathFiles, a.serveUpload)
 	return mux
 }

@@ -3,7 +3,6 @@
 package agent
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -24,6 +23,8 @@ const (
 	codePrecondition = "failed_precondition"
 	codeExhausted    = "resource_exhausted"
 	codeInternal     = "internal"
+	codeDeadline     = "deadline_exceeded"
+	codeUser         = "unauthenticated"
 )
 
 // connectError is an error as the Connect protocol writes it.
@@ -45,6 +46,8 @@ func (e *connectError) status() int {
 		return http.StatusConflict
 	case codePermission:
 		return http.StatusForbidden
+	case codeUser:
+		return http.StatusUnauthorized
 	case codeExhausted:
 		return http.StatusTooManyRequests
 	}
@@ -74,7 +77,7 @@ func asConnect(err error) *connectError {
 
 // unary serves one JSON message for another. Unknown fields are ignored, as
 // envd does.
-func unary[Q, A any](f func(context.Context, *Q) (*A, error)) http.HandlerFunc {
+func unary[Q, A any](f func(*http.Request, *Q) (*A, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
 		if err != nil {
@@ -86,7 +89,7 @@ func unary[Q, A any](f func(context.Context, *Q) (*A, error)) http.HandlerFunc {
 			writeError(w, &connectError{codeInvalid, err.Error()})
 			return
 		}
-		a, err := f(r.Context(), &q)
+		a, err := f(r, &q)
 		if err != nil {
 			writeError(w, asConnect(err))
 			return

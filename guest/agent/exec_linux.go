@@ -222,7 +222,7 @@ func (f *frameWriter) send() error {
 }
 
 // serveSignal delivers a signal.
-func (a *Agent) serveSignal(_ context.Context, r *wire.SignalRequest) (*struct{}, error) {
+func (a *Agent) serveSignal(_ *http.Request, r *wire.SignalRequest) (*struct{}, error) {
 	if err := r.Check(); err != nil {
 		return nil, &connectError{codeInvalid, err.Error()}
 	}
@@ -241,7 +241,7 @@ func (a *Agent) serveSignal(_ context.Context, r *wire.SignalRequest) (*struct{}
 }
 
 // serveResize changes a terminal's size.
-func (a *Agent) serveResize(_ context.Context, r *wire.ResizeRequest) (*struct{}, error) {
+func (a *Agent) serveResize(_ *http.Request, r *wire.ResizeRequest) (*struct{}, error) {
 	p := a.table.find(func(p *process) bool { return r.ID != "" && p.id == r.ID })
 	switch {
 	case p == nil:

@@ -46,6 +46,7 @@ func run(args []string) error {
 	if err := hide(); err != nil {
 		return fmt.Errorf("hide the agent: %w", err)
 	}
+	syscall.Umask(0o022)
 	// A sandbox has better uses for its memory than the agent's garbage.
 	debug.SetGCPercent(50)
 	// Not signal.Ignore: what is ignored is inherited by every program.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/caisson-run/caisson/guest/wire"
 )
@@ -45,22 +46,46 @@ func signalGroup(p *process, s syscall.Signal) error {
 // and everything that descends from one of these. What was orphaned and left
 // the session before is not found; signalAll finds it.
 func (t *table) signalTree(p *process, s syscall.Signal) error {
+	if s == syscall.SIGKILL {
+		return t.killTree(p)
+	}
 	return t.alive(p, func() error {
-		members := map[int]bool{p.pid: true}
-		if s == syscall.SIGKILL {
-			members = freeze(p.pid)
-		} else {
-			for _, pid := range tree(p.pid) {
-				members[pid] = true
-			}
-		}
-		delete(members, p.pid)
-		for pid := range members {
+		for _, pid := range tree(p.pid) {
 			syscall.Kill(pid, s)
 		}
-		// The program itself last: while it lives, its pid is its own.
 		return syscall.Kill(p.pid, s)
 	})
+}
+
+// killTree kills until nothing is left. Once is not enough: when the death of
+// some orphans a process group, the kernel wakes its stopped members.
+func (t *table) killTree(p *process) error {
+	const passes = 2000 // about two seconds, against a tree that is thawed from outside
+	for i := 0; ; i++ {
+		left := 0
+		err := t.alive(p, func() error {
+			members := freeze(p.pid)
+			delete(members, p.pid)
+			left = len(members)
+			for pid := range members {
+				syscall.Kill(pid, syscall.SIGKILL)
+			}
+			if left > 0 && i < passes {
+				return nil
+			}
+			// The program itself last: while it lives its children are its own,
+			// and while it is not reaped its pid is.
+			err := syscall.Kill(p.pid, syscall.SIGKILL)
+			for _, pid := range tree(p.pid) {
+				syscall.Kill(pid, syscall.SIGKILL)
+			}
+			return err
+		})
+		if err != nil || left == 0 || i == passes {
+			return err
+		}
+		time.Sleep(time.Millisecond) // they die when the scheduler gets to them
+	}
 }
 
 // freeze stops a tree until it grows no more, and returns its members. A tree

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/caisson-run/caisson/guest/wire"
+)
+
+// maxEntries bounds a listing: a directory inside may hold millions.
+const maxEntries = 20_000
+
+func (a *Agent) serveStat(r *http.Request, q *wire.PathRequest) (*wire.EntryAnswer, error) {
+	var e *wire.Entry
+	err := a.withPath(r, q.Path, func(p string) (err error) {
+		e, err = a.entry(p)
+		return err
+	})
+	return &wire.EntryAnswer{Entry: e}, err
+}
+
+func (a *Agent) serveMakeDir(r *http.Request, q *wire.PathRequest) (*wire.EntryAnswer, error) {
+	var e *wire.Entry
+	err := a.withPath(r, q.Path, func(p string) (err error) {
+		if i, err := os.Stat(p); err == nil {
+			if i.IsDir() {
+				return &connectError{codeExists, "directory already exists: " + p}
+			}
+			return &connectError{codeInvalid, "path is a file: " + p}
+		}
+		if err := os.MkdirAll(p, 0o755); err != nil {
+			return err
+		}
+		e, err = a.entry(p)
+		return err
+	})
+	return &wire.EntryAnswer{Entry: e}, err
+}
+
+func (a *Agent) serveRemove(r *http.Request, q *wire.PathRequest) (*struct{}, error) {
+	return &struct{}{}, a.withPath(r, q.Path, os.RemoveAll)
+}
+
+func (a *Agent) serveMove(r *http.Request, q *wire.MoveRequest) (*wire.EntryAnswer, error) {
+	var e *wire.Entry
+	err := a.withPath(r, q.Source, func(from string) error {
+		u, err := a.user(r)
+		if err != nil {
+			return err
+		}
+		to, err := u.path(q.Destination)
+		if err != nil {
+			return err
+		}
+		if _, err := os.Lstat(from); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(path.Dir(to), 0o755); err != nil {
+			return err
+		}
+		if err := os.Rename(from, to); err != nil {
+			return err
+		}
+		e, err = a.entry(to)
+		return err
+	})
+	return &wire.EntryAnswer{Entry: e}, err
+}
+
+func (a *Agent) serveListDir(r *http.Request, q *wire.ListRequest) (*wire.ListAnswer, error) {
+	l := &wire.ListAnswer{Entries: []*wire.Entry{}}
+	depth := int(max(q.Depth, 1))
+	err := a.withPath(r, q.Path, func(root string) error {
+		if i, err := os.Stat(root); err != nil {
+			return err
+		} else if !i.IsDir() {
+			return &connectError{codeInvalid, "path is not a directory: " + root}
+		}
+		below := strings.TrimSuffix(root, "/") + "/"
+		// WalkDir does not enter a root that is a link; envd does.
+		return filepath.WalkDir(below, func(p string, d fs.DirEntry, err error) error {
+			if p == below {
+				return err
+			}
+			if err != nil {
+				return nil // a directory that the user cannot read is listed, not entered
+			}
+			if len(l.Entries) >= maxEntries {
+				return &connectError{codeExhausted, fmt.Sprintf("the listing has more than %d entries", maxEntries)}
+			}
+			p = path.Clean(p)
+			if e, err := a.entry(p); err == nil { // it may be gone
+				l.Entries = append(l.Entries, e)
+			}
+			if d.IsDir() && strings.Count(strings.TrimPrefix(p, below), "/")+1 >= depth {
+				return fs.SkipDir
+			}
+			return nil
+		})
+	})
+	return l, err
+}
+
+// withPath calls f with the path that a request names and its user's rights.
+func (a *Agent) withPath(r *http.Request, name string, f func(string) error) error {
+	u, err := a.user(r)
+	if err != nil {
+		return err
+	}
+	p, err := u.path(name)
+	if err != nil {
+		return err
+	}
+	return u.as(func() error { return f(p) })
+}
+
+// entry describes a path.
+func (a *Agent) entry(p string) (*wire.Entry, error) {
+	i, err := os.Lstat(p)
+	if err != nil {
+		return nil, err
+	}
+	e := &wire.Entry{
+		Name: path.Base(p), Path: p, Type: fileType(i.Mode()), Size: i.Size(),
+		Mode: uint32(i.Mode().Perm()), Permissions: i.Mode().String(),
+		ModifiedTime: i.ModTime().UTC().Format(time.RFC3339Nano),
+	}
+	if s, ok := i.Sys().(*syscall.Stat_t); ok {
+		e.Owner, e.Group = a.nameOf(s.Uid, a.options.UID), a.nameOf(s.Gid, a.options.GID)
+	}
+	if i.Mode()&fs.ModeSymlink != 0 {
+		if e.SymlinkTarget, err = filepath.EvalSymlinks(p); err != nil {
+			e.SymlinkTarget, _ = os.Readlink(p)
+		} else if to, err := os.Stat(p); err == nil {
+			e.Type = fileType(to.Mode())
+		}
+	}
+	return e, nil
+}
+
+func fileType(m fs.FileMode) string {
+	switch {
+	case m.IsRegular():
+		return wire.TypeFile
+	case m.IsDir():
+		return wire.TypeDirectory
+	case m&fs.ModeSymlink != 0:
+		return wire.TypeSymlink
+	}
+	return wire.TypeOther
+}
+
+// nameOf names an id of which the agent knows two.
+func (a *Agent) nameOf(id, ours uint32) string {
+	switch {
+	case id == 0:
+		return "root"
+	case id == ours && a.options.Name != "":
+		return a.options.Name
+	}
+	return strconv.FormatUint(uint64(id), 10)
+}
+
+// errNotRegular is what device files, sockets and pipes get: opening them does
+// things, and reading them may never end.
+var errNotRegular = errors.New("it is not a regular file")
+
+// openRegular opens a file that is one, and is still one when it is open.
+func openRegular(p string, flags int, mode fs.FileMode) (*os.File, error) {
+	f, err := os.OpenFile(p, flags|syscall.O_NONBLOCK|syscall.O_NOCTTY, mode)
+	if errors.Is(err, syscall.ENXIO) { // a pipe without a reader, or a socket
+		return nil, &connectError{codeInvalid, p + ": " + errNotRegular.Error()}
+	}
+	if err != nil {
+		return nil, err
+	}
+	i, err := f.Stat()
+	if err == nil && !i.Mode().IsRegular() {
+		err = &connectError{codeInvalid, p + ": " + errNotRegular.Error()}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
