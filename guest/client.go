@@ -15,6 +15,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -46,6 +47,9 @@ type Options struct {
 	// PingTimeout how long it may take to answer; 5 s and 15 s when 0. A write
 	// that the agent does not take fails after PingTimeout too.
 	PingAfter, PingTimeout time.Duration
+	// TransferTimeout bounds moving files when the context has no deadline; 10
+	// minutes when 0.
+	TransferTimeout time.Duration
 	// Streams is how many calls are on their way at once; others wait. 64 when 0.
 	Streams int
 }
@@ -68,6 +72,7 @@ func (o Options) withDefaults() Options {
 	}
 	set(&o.CallTimeout, 30*time.Second)
 	set(&o.IdleTimeout, 45*time.Second)
+	set(&o.TransferTimeout, 10*time.Minute)
 	set(&o.PingAfter, 5*time.Second)
 	set(&o.PingTimeout, 15*time.Second)
 	if o.Streams == 0 {
@@ -190,6 +195,7 @@ func (c *Client) roundTrip(ctx context.Context, method, path string, body io.Rea
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
 	}
+	req.Header.Set(wire.UserHeader, fmt.Sprintf("%d:%d", c.options.User.UID, c.options.User.GID))
 	resp, err := c.http.RoundTrip(req)
 	if err != nil {
 		release()
@@ -216,12 +222,12 @@ func (c *Client) lost(op string, err error) error {
 // answeredError reads an error answer of the agent. Its text is the guest's:
 // it is shown, quoted, and decides nothing but the error's kind.
 func answeredError(op string, resp *http.Response) error {
-	var e struct{ Code, Message string }
+	var e struct{ Message string }
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
 	json.Unmarshal(b, &e)
 	kind := sandbox.ErrUnavailable
 	switch resp.StatusCode {
-	case http.StatusBadRequest, http.StatusForbidden:
+	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnauthorized:
 		kind = sandbox.ErrInvalid
 	case http.StatusNotFound:
 		kind = sandbox.ErrNotFound

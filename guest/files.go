@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Entry is a file or directory inside, as the agent describes it. All of it is
+// for people and for further calls inside; none of it is a name on the host.
+type Entry struct {
+	Name    string
+	Path    string // absolute, inside
+	Dir     bool   // it is a directory, or leads to one
+	Size    int64  // bytes
+	Mode    fs.FileMode
+	ModTime time.Time
+	Target  string // where a symbolic link leads; empty for others
+	Owner   string
+	Group   string
+}
+
+// WriteOptions say how WriteFile writes.
+type WriteOptions struct {
+	// Mode of the file; 0 leaves it to the umask (0644), or as it was.
+	Mode fs.FileMode
+	// Atomic puts the file in place only when it is whole, as a new file.
+	Atomic bool
+}
+
+// transfer bounds a call that moves files.
+func (c *Client) transfer(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, cancel
+	}
+	ctx, stop := context.WithTimeout(ctx, c.options.TransferTimeout)
+	return ctx, func(err error) { cancel(err); stop() }
+}
+
+// ReadFile copies a file to w and returns how many bytes it had. A file of
+// more than limit bytes is an error of kind ErrInvalid, after limit bytes.
+func (c *Client) ReadFile(ctx context.Context, path string, w io.Writer, limit int64) (int64, error) {
+	op := "read " + printable(path)
+	if err := wire.CheckAbsolute(path); err != nil {
+		return 0, &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: err.Error()}
+	}
+	ctx, cancel := c.transfer(ctx)
+	defer cancel(nil)
+	resp, release, err := c.roundTrip(ctx, http.MethodGet, wire.PathFiles+"?"+url.Values{"path": {path}}.Encode(), nil, "")
+	if err != nil {
+		return 0, c.lost(op, err)
+	}
+	defer release()
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return 0, answeredError(op, resp)
+	}
+	body := &watched{r: resp.Body, idle: c.options.IdleTimeout, hangUp: cancel}
+	n, err := copyBounded(w, body, limit)
+	switch {
+	case errors.Is(err, errTooLarge):
+		return n, sandbox.Errorf(sandbox.ErrInvalid, op, "it is larger than %d bytes", limit)
+	case errors.Is(err, errSink):
+		return n, &sandbox.Error{Op: op, Kind: sandbox.ErrUnavailable, Problem: "it cannot be saved", Cause: err}
+	case err != nil:
+		return n, c.lost(op, err)
+	}
+	return n, nil
+}
+
+var (
+	errTooLarge = errors.New("too large")
+	errSink     = errors.New("write")
+)
+
+// copyBounded copies at most limit bytes. Errors of w wrap errSink.
+func copyBounded(w io.Writer, r io.Reader, limit int64) (int64, error) {
+	buf := make([]byte, chunk)
+	var total int64
+	for {
+		n, err := r.Read(buf)
+		over := int64(n) > limit-total
+		if over {
+			n = int(limit - total)
+		}
+		if _, err := w.Write(buf[:n]); err != nil {
+			return total, fmt.Errorf("%w: %w", errSink, err)
+		}
+		total += int64(n)
+		switch {
+		case over:
+			return total, errTooLarge
+		case err == io.EOF:
+			return total, nil
+		case err != nil:
+			return total, err
+		}
+	}
+}
+
+// WriteFile writes a file from r, and the directories above it.
+func (c *Client) WriteFile(ctx context.Context, path string, r io.Reader, o WriteOptions) error {
+	op := "write " + printable(path)
+	if err := wire.CheckAbsolute(path); err != nil {
+		return &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: err.Error()}
+	}
+	q := url.Values{"path": {path}}
+	if o.Atomic {
+		q.Set("atomic", "1")
+	}
+	if o.Mode != 0 {
+		q.Set("mode", strconv.FormatUint(uint64(o.Mode.Perm()), 8))
+	}
+	ctx, cancel := c.transfer(ctx)
+	defer cancel(nil)
+	source := &failing{r: r}
+	resp, release, err := c.roundTrip(ctx, http.MethodPost, wire.PathFiles+"?"+q.Encode(), source, "application/octet-stream")
+	if err != nil {
+		if e := source.failure(); e != nil {
+			return &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: "what is to be written cannot be read", Cause: e}
+		}
+		return c.lost(op, err)
+	}
+	defer release()
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return answeredError(op, resp)
+	}
+	var answer []struct{ Path string }
+	return c.decode(op, resp.Body, &answer)
+}
+
+// Stat describes a file or directory.
+func (c *Client) Stat(ctx context.Context, path string) (Entry, error) {
+	var a wire.EntryAnswer
+	op := "stat " + printable(path)
+	if err := c.pathCall(ctx, op, wire.PathStat, wire.PathRequest{Path: path}, &a, path); err != nil {
+		return Entry{}, err
+	}
+	if a.Entry == nil {
+		return Entry{}, sandbox.Errorf(sandbox.ErrUnavailable, op, "the guest agent's answer is empty")
+	}
+	return entry(a.Entry), nil
+}
+
+// List lists a directory, and what is below it down to depth levels; 1 is the
+// directory alone. A listing of more than some 20 000 entries is an error.
+func (c *Client) List(ctx context.Context, path string, depth int) ([]Entry, error) {
+	var a wire.ListAnswer
+	q := wire.ListRequest{Path: path, Depth: uint32(max(depth, 1))}
+	if err := c.pathCall(ctx, "list "+printable(path), wire.PathListDir, q, &a, path); err != nil {
+		return nil, err
+	}
+	var all []Entry
+	for _, e := range a.Entries {
+		if e != nil {
+			all = append(all, entry(e))
+		}
+	}
+	return all, nil
+}
+
+// Mkdir makes a directory and those above it. One that exists is an error of
+// kind ErrConflict.
+func (c *Client) Mkdir(ctx context.Context, path string) error {
+	return c.pathCall(ctx, "mkdir "+printable(path), wire.PathMakeDir, wire.PathRequest{Path: path}, &struct{}{}, path)
+}
+
+// Remove removes a file, or a directory with all that is in it. What does not
+// exist is no error.
+func (c *Client) Remove(ctx context.Context, path string) error {
+	return c.pathCall(ctx, "remove "+printable(path), wire.PathRemove, wire.PathRequest{Path: path}, &struct{}{}, path)
+}
+
+// Move renames, and makes the directories above the destination.
+func (c *Client) Move(ctx context.Context, from, to string) error {
+	q := wire.MoveRequest{Source: from, Destination: to}
+	return c.pathCall(ctx, "move "+printable(from), wire.PathMove, q, &struct{}{}, from, to)
+}
+
+func (c *Client) pathCall(ctx context.Context, op, service string, q, a any, paths ...string) error {
+	for _, p := range paths {
+		if err := wire.CheckAbsolute(p); err != nil {
+			return &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: err.Error()}
+		}
+	}
+	return c.call(ctx, op, service, q, a)
+}
+
+// entry reads the agent's description.
+func entry(e *wire.Entry) Entry {
+	t, _ := time.Parse(time.RFC3339Nano, e.ModifiedTime)
+	return Entry{
+		Name: e.Name, Path: e.Path, Dir: e.Type == wire.TypeDirectory, Size: e.Size,
+		Mode: fs.FileMode(e.Mode).Perm(), ModTime: t, Target: e.SymlinkTarget, Owner: e.Owner, Group: e.Group,
+	}
+}
+
+// failing remembers why a reader failed.
+type failing struct {
+	r io.Reader
+
+	mu  sync.Mutex
+	err error
+}
+
+func (f *failing) Read(p []byte) (int, error) {
+	n, err := f.r.Read(p)
+	if err != nil && err != io.EOF {
+		f.mu.Lock()
+		f.err = err
+		f.mu.Unlock()
+	}
+	return n, err
+}
+
+func (f *failing) failure() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
