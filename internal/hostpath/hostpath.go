@@ -11,11 +11,6 @@
 // replacing a component after the check changes nothing. Spellings (symbolic
 // links, "..", bind mounts, trailing slashes, upper and lower case) do not
 // matter for the same reason.
-//
-// [Scan] looks through an opened tree for what must be hidden from the code
-// inside (deny globs) and for what later runs on the host and must therefore
-// stay as it is in a read-write workspace; [Place] makes the latter exist for
-// as long as a sandbox runs, because only what exists can be mounted over.
 package hostpath
 
 import "os"
