@@ -163,7 +163,7 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("missing: %v", err)
 	}
 	for _, m := range []Map{{Host: 1<<32 - 1}, {Shown: 1<<32 - 1}, {Host: 10, Count: 1<<32 - 5}} {
-		if _, err := New(m, Map{}); !errors.Is(err, sandbox.ErrInvalid) {
+		if _, err := New([]Map{m}, []Map{{}}); !errors.Is(err, sandbox.ErrInvalid) {
 			t.Errorf("%+v: %v", m, err)
 		}
 	}
@@ -182,7 +182,7 @@ func TestNewLeavesNothing(t *testing.T) {
 	}
 	before := open()
 	for range 3 {
-		n, err := New(Map{Host: owner, Shown: private}, Map{Host: owner, Shown: private})
+		n, err := New([]Map{{Host: owner, Shown: private}}, []Map{{Host: owner, Shown: private}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +209,7 @@ func BenchmarkNew(b *testing.B) {
 		b.Skip("needs root")
 	}
 	for b.Loop() {
-		n, err := New(Map{Host: owner, Shown: private}, Map{Host: owner, Shown: private})
+		n, err := New([]Map{{Host: owner, Shown: private}}, []Map{{Host: owner, Shown: private}})
 		if err != nil {
 			b.Fatal(err)
 		}

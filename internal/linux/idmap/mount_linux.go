@@ -13,7 +13,7 @@ import (
 
 // Mount is New, one Namespace.Mount and Close.
 func Mount(source *os.File, uid, gid Map) (*os.File, error) {
-	n, err := New(uid, gid)
+	n, err := New([]Map{uid}, []Map{gid})
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@
 package idmap
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -26,6 +25,18 @@ func (m Map) check(what string) error {
 	return nil
 }
 
+// mappings turns maps into what clone wants.
+func mappings(maps []Map, what string) ([]syscall.SysProcIDMap, error) {
+	var m []syscall.SysProcIDMap
+	for _, x := range maps {
+		if err := x.check(what); err != nil {
+			return nil, err
+		}
+		m = append(m, syscall.SysProcIDMap{ContainerID: int(x.Host), HostID: int(x.Shown), Size: x.count()})
+	}
+	return m, nil
+}
+
 // Namespace holds a translation of owners, for any number of mounts. It is a
 // user namespace that no process lives in.
 type Namespace struct{ file *os.File }
@@ -38,8 +49,13 @@ type Namespace struct{ file *os.File }
 // here never runs an instruction: it traces itself, so that the kernel stops
 // it in the very execve, and it is killed as soon as its namespace is held by
 // a descriptor. That needs no helper binary and no code in a forked Go runtime.
-func New(uid, gid Map) (*Namespace, error) {
-	if err := errors.Join(uid.check("uid"), gid.check("gid")); err != nil {
+func New(uids, gids []Map) (*Namespace, error) {
+	uidMaps, err := mappings(uids, "uid")
+	if err != nil {
+		return nil, err
+	}
+	gidMaps, err := mappings(gids, "gid")
+	if err != nil {
 		return nil, err
 	}
 	if os.Geteuid() != 0 {
@@ -53,8 +69,8 @@ func New(uid, gid Map) (*Namespace, error) {
 		Env: []string{},
 		Sys: &syscall.SysProcAttr{
 			Cloneflags:                 syscall.CLONE_NEWUSER,
-			UidMappings:                []syscall.SysProcIDMap{{ContainerID: int(uid.Host), HostID: int(uid.Shown), Size: uid.count()}},
-			GidMappings:                []syscall.SysProcIDMap{{ContainerID: int(gid.Host), HostID: int(gid.Shown), Size: gid.count()}},
+			UidMappings:                uidMaps,
+			GidMappings:                gidMaps,
 			GidMappingsEnableSetgroups: true, // not to be refused; nobody will ever call it
 			Ptrace:                     true,
 			Pdeathsig:                  syscall.SIGKILL,
