@@ -11,6 +11,7 @@ import (
 	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/internal/linux/cgroup"
 	"github.com/caisson-run/caisson/sandbox"
@@ -25,7 +26,9 @@ type box struct {
 	order *wire.Order
 	shim  *shimProcess // once started
 	exec  *os.File     // the first process's program, when it is not a file inside
-	debug string
+
+	opened []*os.File // closed by close
+	debug  string
 }
 
 func (d *Driver) newBox(spec *sandbox.Spec, f first) (*box, error) {
@@ -37,11 +40,20 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first) (*box, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, m := range p.files {
+		if m.Source == nil {
+			return nil, sandbox.Errorf(sandbox.ErrInvalid, "mount "+m.Name, "it was not opened")
+		}
+	}
 	b := &box{spec: spec, plan: p, debug: d.opts.DebugDir}
 	if err := b.makeFiles(); err != nil {
 		return nil, err
 	}
+	if err := b.makeMountpoints(); err != nil {
+		return nil, err
+	}
 	if err := b.makeGroup(d.host); err != nil {
+		b.close()
 		return nil, err
 	}
 	if err := b.makeOrder(f); err != nil {
@@ -58,10 +70,29 @@ func (b *box) makeFiles() error {
 			return stateError(err)
 		}
 	}
-	if b.plan.emptyFile != "" {
-		if err := os.WriteFile(b.plan.emptyFile, nil, 0); err != nil {
-			return stateError(err)
-		}
+	return b.hideFiles()
+}
+
+// hideFiles binds one empty file over all that is to be hidden.
+func (b *box) hideFiles() error {
+	if len(b.plan.hide) == 0 {
+		return nil
+	}
+	name := filepath.Join(b.spec.StateDir, "empty")
+	mode := os.FileMode(0)
+	if euid != 0 {
+		mode = 0o400 // an unprivileged gofer mounts only what it may read
+	}
+	if err := os.WriteFile(name, nil, mode); err != nil {
+		return stateError(err)
+	}
+	empty, err := os.OpenFile(name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return stateError(err)
+	}
+	b.opened = append(b.opened, empty)
+	for _, target := range b.plan.hide {
+		b.plan.bind(sandbox.Mount{Source: empty, Name: "nothing over " + target, Target: target}, "ro", "nosuid", "nodev", "noexec")
 	}
 	return nil
 }
@@ -154,6 +185,10 @@ func (b *box) close() {
 	if b.shim != nil {
 		b.shim.end()
 	}
+	for _, f := range b.opened {
+		f.Close()
+	}
+	b.opened = nil
 	if b.group != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()

@@ -24,6 +24,8 @@ type identity struct {
 	uids, gids []specs.LinuxIDMapping
 	// hostUID and hostGID are who the sandbox's user is on the host.
 	hostUID, hostGID int
+	// rootID is who the sandbox's root is on the host, as uid and as gid.
+	rootID int
 }
 
 // newIdentity picks the host ids of one sandbox.
@@ -45,7 +47,7 @@ func newIdentity(u sandbox.User, euid, egid int) (identity, error) {
 	if err != nil {
 		return identity{}, err
 	}
-	id := identity{hostUID: int(base), hostGID: int(base)}
+	id := identity{hostUID: int(base), hostGID: int(base), rootID: int(base)}
 	id.uids = []specs.LinuxIDMapping{{ContainerID: 0, HostID: base, Size: 1}}
 	id.gids = []specs.LinuxIDMapping{{ContainerID: 0, HostID: base, Size: 1}}
 	if u.UID != 0 {

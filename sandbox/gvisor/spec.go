@@ -4,7 +4,9 @@ package gvisor
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,9 +32,9 @@ type plan struct {
 	ids   identity
 	// scratchDirs must exist below the state directory.
 	scratchDirs []string
-	emptyFile   string // must exist, empty and mode 0000, when not ""
-	overlay     string // gVisor's --overlay2
-	shared      bool   // the host may change mounted files while we run
+	hide        []string // files to be hidden under an empty one
+	overlay     string   // gVisor's --overlay2
+	shared      bool     // the host may change mounted files while we run
 }
 
 // newPlan builds the OCI spec of a sandbox. It touches nothing on the host.
@@ -183,15 +185,14 @@ func (p *plan) masks(s *sandbox.Spec) error {
 		}
 	}
 	for _, m := range s.Masks {
-		mount := specs.Mount{
+		if !m.Dir {
+			p.hide = append(p.hide, m.Target)
+			continue
+		}
+		p.oci.Mounts = append(p.oci.Mounts, specs.Mount{
 			Destination: m.Target, Type: "tmpfs", Source: "tmpfs",
 			Options: []string{"ro", "nosuid", "nodev", "noexec", "mode=0000", "size=4096"},
-		}
-		if !m.Dir {
-			p.emptyFile = filepath.Join(s.StateDir, "empty")
-			mount.Type, mount.Source, mount.Options = "bind", p.emptyFile, []string{"ro", "nosuid", "nodev", "noexec"}
-		}
-		p.oci.Mounts = append(p.oci.Mounts, mount)
+		})
 	}
 	return nil
 }
@@ -223,3 +224,15 @@ func capabilities(caps []string) *specs.LinuxCapabilities {
 // memoryAnnotation tells package sentry how much memory to show inside. The
 // name is repeated here so that this package need not link gVisor.
 const memoryAnnotation = "dev.caisson.memory"
+
+// replaceRoot puts another root in place, with binds that belong to it. They
+// come before everything else that is bound.
+func (p *plan) replaceRoot(root *os.File, binds []sandbox.Mount) {
+	p.files[0].Source = root
+	system := len(p.oci.Mounts)
+	for _, m := range binds {
+		p.bind(m, "ro", "nosuid", "nodev")
+	}
+	added := p.oci.Mounts[system:]
+	p.oci.Mounts = append(slices.Clone(added), p.oci.Mounts[:system]...)
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gvisor
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// gVisor's file server binds every host file at its place in a tree of real
+// directories before the kernel inside starts, also where the kernel then
+// mounts a scratch directory in between. So each mount needs a real
+// mountpoint: in the root's tree, or in the mount it lies in. The root's tree
+// is shared and read-only; where it lacks one, this sandbox gets a tree of its
+// own, made of empty directories and of binds of the parts that have files.
+
+// makeMountpoints sees to it that every bound target exists.
+func (b *box) makeMountpoints() error {
+	var missing []sandbox.Mount
+	for i, m := range b.plan.files[1:] {
+		owner := b.plan.files[0]
+		for _, o := range b.plan.files[1 : i+1] {
+			if below(m.Target, o.Target) && len(o.Target) >= len(owner.Target) {
+				owner = o
+			}
+		}
+		switch err := exists(owner, m); {
+		case err == nil:
+		case owner.Target == "/" && errors.Is(err, fs.ErrNotExist):
+			missing = append(missing, m)
+		default:
+			return &sandbox.Error{
+				Op: "mount " + m.Name, Kind: sandbox.ErrInvalid, Cause: err,
+				Problem: fmt.Sprintf("it cannot be placed at %s inside the mount %s", m.Target, owner.Name),
+				Hint:    "make the mountpoint there first, or choose another target",
+			}
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return b.ownRoot(missing)
+}
+
+// below reports whether target lies in dir or is it.
+func below(target, dir string) bool {
+	return dir == "/" || target == dir || strings.HasPrefix(target, dir+"/")
+}
+
+// exists looks for m's target in the object that owner shows, without
+// following a link.
+func exists(owner, m sandbox.Mount) error {
+	rel := strings.TrimPrefix(strings.TrimPrefix(m.Target, owner.Target), "/")
+	if rel == "" {
+		return nil
+	}
+	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
+	fd, err := unix.Openat2(int(owner.Source.Fd()), rel, how)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR; isDir != m.Dir {
+		return errors.New("there is a file where a directory is to be mounted, or the other way round")
+	}
+	return nil
+}
+
+// ownRoot gives the sandbox a root tree of its own with the missing targets.
+func (b *box) ownRoot(missing []sandbox.Mount) error {
+	dir := filepath.Join(b.spec.StateDir, "root")
+	t := &rootTree{dir: dir, missing: missing}
+	if err := t.make(b.plan.files[0].Source); err != nil {
+		t.close()
+		return &sandbox.Error{Op: "prepare sandbox", Kind: sandbox.ErrUnavailable, Problem: "its root tree cannot be made", Cause: err}
+	}
+	root, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		t.close()
+		return err
+	}
+	t.opened = append(t.opened, root)
+	b.opened = append(b.opened, t.opened...)
+	b.plan.replaceRoot(root, t.binds)
+	return nil
+}
+
+// rootTree is a root directory under construction.
+type rootTree struct {
+	dir     string
+	missing []sandbox.Mount
+	binds   []sandbox.Mount
+	opened  []*os.File
+}
+
+func (t *rootTree) close() {
+	for _, f := range t.opened {
+		f.Close()
+	}
+}
+
+func (t *rootTree) make(src *os.File) error {
+	if err := os.Mkdir(t.dir, 0o755); err != nil {
+		return err
+	}
+	if err := t.copyDir(src, "/"); err != nil {
+		return err
+	}
+	for _, m := range t.missing {
+		if err := t.mountpoint(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mountpoint makes an empty directory or file for m, and what leads to it.
+func (t *rootTree) mountpoint(m sandbox.Mount) error {
+	dst := filepath.Join(t.dir, m.Target)
+	if m.Dir {
+		return os.MkdirAll(dst, 0o755)
+	}
+	if err := os.MkdirAll(filepath.Dir(dst), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(dst, nil, 0o644)
+}
+
+// copyDir repeats the directory src, which is shown at rel, below t.dir.
+func (t *rootTree) copyDir(src *os.File, rel string) error {
+	names, err := readNames(src)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := t.copyEntry(src, path.Join(rel, name), name); err != nil {
+			return fmt.Errorf("%s: %w", path.Join(rel, name), err)
+		}
+	}
+	return nil
+}
+
+// maxRootFile bounds what is copied of a root's own files: there are few, and
+// small, in the directories that lead to a mount.
+const maxRootFile = 1 << 20
+
+func (t *rootTree) copyEntry(dir *os.File, rel, name string) error {
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), rel)
+	dst := filepath.Join(t.dir, rel)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		f.Close()
+		return err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		defer f.Close()
+		return copyLeaf(dir, name, dst, &st)
+	}
+	if err := os.Mkdir(dst, 0o755); err != nil {
+		f.Close()
+		return err
+	}
+	names, err := readNames(f)
+	if err != nil {
+		f.Close()
+		return err
+	}
+	switch {
+	case t.leadsToMissing(rel):
+		defer f.Close()
+		return t.copyDir(f, rel)
+	case len(names) == 0:
+		return f.Close()
+	default:
+		t.opened = append(t.opened, f)
+		t.binds = append(t.binds, sandbox.Mount{Source: f, Name: rel, Target: rel, Dir: true})
+		return nil
+	}
+}
+
+func (t *rootTree) leadsToMissing(rel string) bool {
+	for _, m := range t.missing {
+		if below(m.Target, rel) {
+			return true
+		}
+	}
+	return false
+}
+
+// copyLeaf repeats a link or a small file.
+func copyLeaf(dir *os.File, name, dst string, st *unix.Stat_t) error {
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFLNK:
+		buf := make([]byte, unix.PathMax)
+		n, err := unix.Readlinkat(int(dir.Fd()), name, buf)
+		if err != nil {
+			return err
+		}
+		return os.Symlink(string(buf[:n]), dst)
+	case unix.S_IFREG:
+		if st.Size > maxRootFile {
+			return fmt.Errorf("it is %d bytes long, too much to copy for a mount beside it", st.Size)
+		}
+		fd, err := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return err
+		}
+		src := os.NewFile(uintptr(fd), name)
+		defer src.Close()
+		data, err := io.ReadAll(io.LimitReader(src, maxRootFile))
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(dst, data, 0o755&fs.FileMode(st.Mode)|0o444)
+	}
+	return nil // devices, sockets and pipes are not for sandboxes
+}
+
+// readNames lists the directory behind an O_PATH handle.
+func readNames(dir *os.File) ([]string, error) {
+	fd, err := unix.Openat(int(dir.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), dir.Name())
+	defer f.Close()
+	return f.Readdirnames(-1)
+}
