@@ -9,6 +9,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/caisson-run/caisson/sandbox"
@@ -57,8 +58,8 @@ func (d *decoder) load(src []byte) *yaml.Node {
 		d.fault(Pos{1, 1}, "split it, or drop what is not needed", "it has %d bytes, the most is %d", len(src), maxFile)
 		return nil
 	}
-	if p, ok := notText(src); ok {
-		d.fault(p, "save it as UTF-8 text", "it is not UTF-8 text")
+	if p, why, ok := unseen(src); ok {
+		d.fault(p, "save it as plain UTF-8 text, or drop the character", "%s", why)
 		return nil
 	}
 	// Into a Node nothing is expanded: an alias stays one node, and is
@@ -90,20 +91,30 @@ func (d *decoder) load(src []byte) *yaml.Node {
 	return doc.Content[0]
 }
 
-// notText finds the first byte that no policy file has: not UTF-8, or a NUL.
-func notText(src []byte) (Pos, bool) {
+// unseen finds the first character that makes a reader see another file than
+// we read: bytes that are no UTF-8, control characters, line breaks that only
+// YAML knows (U+0085, U+2028, U+2029, a lone CR: places in messages would be
+// off, too), and marks that turn the direction of text around
+// (CVE-2021-42574).
+func unseen(src []byte) (p Pos, why string, found bool) {
 	line, start := 1, 0
 	for i := 0; i < len(src); {
 		r, n := utf8.DecodeRune(src[i:])
 		switch {
-		case r == utf8.RuneError && n == 1 || r == 0:
-			return Pos{line, i - start + 1}, true
+		case r == utf8.RuneError && n == 1:
+			why = "it is not UTF-8 text"
 		case r == '\n':
 			line, start = line+1, i+1
+		case r == '\t', r == '\r' && i+1 < len(src) && src[i+1] == '\n':
+		case unicode.IsControl(r), r == '\u2028', r == '\u2029', unicode.Is(unicode.Bidi_Control, r):
+			why = fmt.Sprintf("it has a character that cannot be seen, %U", r)
+		}
+		if why != "" {
+			return Pos{line, utf8.RuneCount(src[start:i]) + 1}, why, true
 		}
 		i += n
 	}
-	return Pos{}, false
+	return Pos{}, "", false
 }
 
 // syntax notes what the YAML library found.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -72,10 +73,16 @@ func TestParseFaults(t *testing.T) {
 	}
 }
 
-// faults parses input, escapes \xNN and \0 undone, and writes what it got.
+// faults parses input, with what editors do not show written out as \xNN or
+// \uNNNN, and writes what it got.
 func faults(input string) string {
-	input = regexp.MustCompile(`\\xff`).ReplaceAllLiteralString(input, "\xff")
-	input = strings.ReplaceAll(input, `\x00`, "\x00")
+	input = regexp.MustCompile(`\\(x[0-9a-f]{2}|u[0-9a-f]{4})`).ReplaceAllStringFunc(input, func(s string) string {
+		plain, err := strconv.Unquote(`"` + s + `"`)
+		if err != nil {
+			return s
+		}
+		return plain
+	})
 	_, err := Parse("p.yaml", []byte(input))
 	if err == nil {
 		return "ok"
