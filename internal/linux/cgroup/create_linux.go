@@ -4,6 +4,7 @@ package cgroup
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -70,8 +71,10 @@ func (h *Host) tryCreate(name string, limits Limits) (*Group, error) {
 	}
 	var made []string
 	err := func() error {
+		var refused error
 		for _, dir := range g.Dirs() {
-			if err := h.makeParent(filepath.Dir(dir), limits); err != nil {
+			var err error
+			if refused, err = h.makeParent(filepath.Dir(dir), limits); err != nil {
 				return err
 			}
 			if err := h.k.mkdir(dir); err != nil {
@@ -79,7 +82,7 @@ func (h *Host) tryCreate(name string, limits Limits) (*Group, error) {
 			}
 			made = append(made, dir)
 		}
-		return g.limit(limits)
+		return g.limit(limits, refused)
 	}()
 	if err == nil {
 		return g, nil
@@ -126,22 +129,22 @@ func (h *Host) bases(limits Limits) map[string]string {
 }
 
 // makeParent makes the "caisson" group; on version 2 it hands the controllers
-// down to it and through it.
-func (h *Host) makeParent(parent string, limits Limits) error {
+// down to it and through it, and returns which of them the kernel refused.
+func (h *Host) makeParent(parent string, limits Limits) (refused, err error) {
 	base := filepath.Dir(parent)
 	if h.Version == 2 {
 		if err := h.leaveBase(base); err != nil {
-			return err
+			return nil, err
 		}
-		h.handDown(base, limits)
+		refused = h.handDown(base, limits)
 	}
 	if err := h.k.mkdir(parent); err != nil && !errors.Is(err, fs.ErrExist) {
-		return createError(parentName, err)
+		return nil, createError(parentName, err)
 	}
 	if h.Version == 2 {
-		h.handDown(parent, limits)
+		refused = errors.Join(refused, h.handDown(parent, limits))
 	}
-	return nil
+	return refused, nil
 }
 
 // leaveBase moves our own process from a delegated base into a leaf.
@@ -161,16 +164,21 @@ func (h *Host) leaveBase(base string) error {
 }
 
 // handDown enables controllers for the children of dir, one by one: a refusal
-// of one must not cost the others. Which of them are there in the end shows
-// when the limits are set.
-func (h *Host) handDown(dir string, limits Limits) {
+// of one must not cost the others, nor a group that does without it.
+func (h *Host) handDown(dir string, limits Limits) error {
+	var refused []error
 	offered := strings.Fields(read(filepath.Join(dir, "cgroup.controllers")))
 	enabled := strings.Fields(read(filepath.Join(dir, "cgroup.subtree_control")))
 	for _, c := range h.wanted(limits) {
-		if slices.Contains(offered, c) && !slices.Contains(enabled, c) {
-			_ = h.k.write(filepath.Join(dir, "cgroup.subtree_control"), "+"+c)
+		if slices.Contains(enabled, c) || !slices.Contains(offered, c) {
+			continue
+		}
+		err := h.k.write(filepath.Join(dir, "cgroup.subtree_control"), "+"+c)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // gone again: Create starts over
+			refused = append(refused, fmt.Errorf("+%s: %w", c, err))
 		}
 	}
+	return errors.Join(refused...)
 }
 
 // check refuses limits that mean nothing or that have no controller here.

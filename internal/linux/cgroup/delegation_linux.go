@@ -97,7 +97,11 @@ func (h *Host) usable(dir, top string) (evict bool, no refusal) {
 	}
 	pids := parsePids(read(filepath.Join(dir, "cgroup.procs")))
 	if slices.ContainsFunc(pids, func(pid int) bool { return pid != k.pid }) {
-		return false, refusal{"other processes live in " + name + ", so it cannot hand controllers down", "start caisson in a group of its own: " + ownScope}
+		remedy := "start caisson in a group of its own: " + ownScope
+		if dir == top {
+			remedy = "make caisson the container's first process, or move the others into a group below " + name
+		}
+		return false, refusal{"other processes live in " + name + ", so it cannot hand controllers down", remedy}
 	}
 	return len(pids) > 0, refusal{}
 }

@@ -5,6 +5,7 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"path/filepath"
 	"strconv"
@@ -30,8 +31,9 @@ func quota(cpus float64) (quota, period int64) {
 }
 
 // limit sets every limit that was asked for and fails on the first that the
-// kernel does not take.
-func (g *Group) limit(l Limits) error {
+// kernel does not take. refused is what it said when the controllers were
+// handed down: the true cause of a control file that is not there.
+func (g *Group) limit(l Limits, refused error) error {
 	type setting struct{ controller, what string }
 	set := g.limit2
 	if g.version == 1 {
@@ -50,6 +52,9 @@ func (g *Group) limit(l Limits) error {
 			continue
 		}
 		if err := set(s.controller, l); err != nil {
+			if errors.Is(err, fs.ErrNotExist) && refused != nil {
+				err = refused
+			}
 			return &sandbox.Error{Op: "limit " + s.what, Kind: sandbox.ErrUnsupported, Problem: "the kernel refused it",
 				Hint: "drop the limit, or see caisson doctor for what this host's cgroups can do", Cause: err}
 		}
