@@ -26,11 +26,16 @@ func checks() []check {
 	everywhere := func(world) bool { return true }
 	delegated := func(w world) bool { return w.delegated }
 	bare := func(w world) bool { return !w.delegated }
-	const group, product = "internal/linux/cgroup", "cmd/caisson"
+	rooted := func(w world) bool { return w.as == asRoot }
+	session := func(w world) bool { return w.as == asSession }
+	const linux, product = "internal/linux/", "cmd/caisson"
 	return []check{
 		{"world", everywhere, ".", checkWorld},
 		// The session's tests would all skip: it is caisson that asks for a scope.
-		{"cgroup tests", func(w world) bool { return w.delegated && w.as != asSession }, group, checkCgroupTests},
+		{"cgroup tests", func(w world) bool { return w.delegated && w.as != asSession }, linux + "cgroup", checkTests("cgroup", 10)},
+		{"scope tests", session, linux + "scope", checkTests("scope", 4)},
+		{"idmap tests", rooted, linux + "idmap", checkTests("idmap", 5)},
+		{"hostfacts tests", everywhere, linux + "hostfacts", checkTests("hostfacts", 8)},
 		{"run", everywhere, product, checkPlain},
 		{"memory kills", delegated, product, checkMemory},
 		{"memory refused by name", bare, product, checkMemoryRefused},

@@ -112,16 +112,19 @@ func runSuite(ctx context.Context) error {
 // buildFiles builds what goes into the guest: test binaries and the product.
 func buildFiles(ctx context.Context, dir string) ([]string, error) {
 	var files []string
-	if !exists("internal/linux/cgroup") {
-		return nil, nil
+	for _, name := range []string{"cgroup", "scope", "idmap", "hostfacts"} {
+		source := "./internal/linux/" + name
+		if !exists(source) {
+			continue
+		}
+		tests := filepath.Join(dir, name+".test")
+		cmd := exec.CommandContext(ctx, "go", "test", "-c", "-o", tests, source)
+		cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("build the tests of %s: %w\n%s", name, err, out)
+		}
+		files = append(files, tests)
 	}
-	tests := filepath.Join(dir, "cgroup.test")
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-o", tests, "./internal/linux/cgroup")
-	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build the cgroup tests: %w\n%s", err, out)
-	}
-	files = append(files, tests)
 	if exists("cmd/caisson") {
 		if !exists(product) {
 			return nil, fmt.Errorf("there is no %s: run make build first", product)
@@ -181,31 +184,31 @@ mkdir "$own/probe" 2>/dev/null && rmdir "$own/probe" && echo may`)
 	return nil
 }
 
-// checkCgroupTests runs the compiled test binary. A suite of which less ran than
-// is known to be there is a failure, and so is a test that skipped itself,
-// unless it is about a controller that systemd does not hand to users.
-func checkCgroupTests(ctx context.Context, g *vm, w world) error {
-	o, err := execIn(ctx, g, w, 5*time.Minute, "./cgroup.test", "-test.v", "-test.timeout=4m")
-	if err != nil {
-		return err
-	}
-	n := countTests(o.stdout)
-	switch {
-	case o.code != 0 || n.failed > 0 || !n.finished:
-		return errors.New(o.String())
-	case n.passed < minCgroupTests:
-		return fmt.Errorf("only %d tests passed, there are at least %d\n%s", n.passed, minCgroupTests, o)
-	}
-	for _, s := range n.skipped {
-		if w.as != asScope || !strings.Contains(s, "io") {
-			return fmt.Errorf("skipped: %s", s)
+// checkTests runs a compiled test binary. A suite of which less ran than the
+// floor, which is known to be there, is a failure, and so is a test that
+// skipped itself, unless it is about a controller that systemd does not hand
+// to users.
+func checkTests(name string, floor int) func(context.Context, *vm, world) error {
+	return func(ctx context.Context, g *vm, w world) error {
+		o, err := execIn(ctx, g, w, 5*time.Minute, "./"+name+".test", "-test.v", "-test.timeout=4m")
+		if err != nil {
+			return err
 		}
+		n := countTests(o.stdout)
+		switch {
+		case o.code != 0 || n.failed > 0 || !n.finished:
+			return errors.New(o.String())
+		case n.passed < floor:
+			return fmt.Errorf("only %d tests passed, there are at least %d\n%s", n.passed, floor, o)
+		}
+		for _, s := range n.skipped {
+			if w.as != asScope || !strings.Contains(s, "io") {
+				return fmt.Errorf("skipped: %s", s)
+			}
+		}
+		return nil
 	}
-	return nil
 }
-
-// minCgroupTests is a floor, so that a suite that quietly runs nothing shows.
-const minCgroupTests = 10
 
 // tally is what a test binary's -test.v output says.
 type tally struct {
