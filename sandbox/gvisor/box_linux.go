@@ -52,7 +52,7 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first) (*box, error) {
 	if err := b.makeMountpoints(); err != nil {
 		return nil, err
 	}
-	if err := b.makeGroup(d.host); err != nil {
+	if err := b.makeGroup(d.host()); err != nil {
 		b.close()
 		return nil, err
 	}

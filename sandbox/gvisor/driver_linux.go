@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync"
 
 	"github.com/caisson-run/caisson/internal/linux/cgroup"
 	"github.com/caisson-run/caisson/sandbox"
@@ -15,7 +16,9 @@ import (
 // many goroutines.
 type Driver struct {
 	opts Options
-	host *cgroup.Host
+
+	detect sync.Once
+	found  *cgroup.Host // set by detect
 }
 
 // Options say how the driver works; the zero value is right.
@@ -28,14 +31,17 @@ type Options struct {
 	DebugDir string
 }
 
-// New makes the driver. It looks at the host's control groups and nothing
-// else.
-func New(opts Options) *Driver {
-	d := &Driver{opts: opts}
-	if !opts.NoCgroups {
-		d.host = cgroup.Detect()
+// New makes the driver. It does nothing until it is used.
+func New(opts Options) *Driver { return &Driver{opts: opts} }
+
+// host is what this host's control groups can do; nil when they are not used.
+// It is looked at late: a door may move caisson into a delegated group first.
+func (d *Driver) host() *cgroup.Host {
+	if d.opts.NoCgroups {
+		return nil
 	}
-	return d
+	d.detect.Do(func() { d.found = cgroup.Detect() })
+	return d.found
 }
 
 // Name is "gvisor".
@@ -72,10 +78,11 @@ func (d *Driver) Adopt(context.Context, string) ([]sandbox.Instance, error) { re
 // Sweep removes what the sandbox with the given id may have left outside its
 // state directory: its control group. The caller holds the dead owner's lock.
 func (d *Driver) Sweep(ctx context.Context, id string) error {
-	if d.host == nil {
+	host := d.host()
+	if host == nil {
 		return nil
 	}
-	g, err := d.host.Open(groupName(id))
+	g, err := host.Open(groupName(id))
 	if errors.Is(err, sandbox.ErrNotFound) {
 		return nil
 	} else if err != nil {

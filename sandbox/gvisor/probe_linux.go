@@ -24,8 +24,8 @@ func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) {
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
 		c.Unusable = "gVisor runs on amd64 and arm64 only, this is " + runtime.GOARCH
 	}
-	if d.host != nil {
-		c.Notes = append(c.Notes, d.host.Notes...)
+	if h := d.host(); h != nil {
+		c.Notes = append(c.Notes, h.Notes...)
 	}
 	return c, nil
 }
@@ -59,16 +59,17 @@ func (d *Driver) limits() map[sandbox.LimitName]sandbox.Clause {
 
 // group says how a control group's controller holds a limit.
 func (d *Driver) group(controller string) sandbox.Clause {
-	if d.host == nil {
+	h := d.host()
+	if h == nil {
 		return sandbox.Clause{Enforcement: sandbox.Off, Detail: "control groups are not used"}
 	}
-	if controller == cgroup.IO && d.host.Version == 1 {
+	if controller == cgroup.IO && h.Version == 1 {
 		return sandbox.Clause{
 			Enforcement: sandbox.Off, Detail: "cgroup v1 does not hold back buffered writes",
 			Remedy: "boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1)",
 		}
 	}
-	return d.host.Clause(controller)
+	return h.Clause(controller)
 }
 
 // Engine is the embedded gVisor: a phrase with its version, and the day of
