@@ -8,8 +8,8 @@
 //
 //	Detect            where may this process make groups, and if not, why not
 //	Host.Create       <base>/caisson/<name> with its limits
-//	Group.Join/Leave  version 1: the caller steps in, starts the sandbox, steps out
-//	Group.FD          version 2: start the sandbox directly inside (CLONE_INTO_CGROUP)
+//	Group.Start       start the sandbox inside, without moving the caller
+//	Group.Leave       step out of a group that one was started in
 //	Group.Kill        everything in it, however it forks
 //	Group.Remove      the group, and "caisson" when it was the last
 //

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -16,15 +15,12 @@ import (
 )
 
 // Group is one control group. All methods may be called from many goroutines;
-// Join and Leave, which move the whole process, only by who owns the process.
+// Leave, which moves the whole process, only by who owns the process.
 type Group struct {
 	name    string
 	version int
 	dirs    map[string]string // controller → directory; version 2 has one, under ""
 	k       *kernel
-
-	mu   sync.Mutex
-	back []string // where Join took us from, in order
 }
 
 // Name is what Create was given.
@@ -130,7 +126,7 @@ func controllersIn(dir string, version int) []string {
 }
 
 // FD opens the group for SysProcAttr.CgroupFD; the caller closes it. Version 1
-// has no such thing (ErrUnsupported): use Join.
+// has no such thing (ErrUnsupported): use Start.
 func (g *Group) FD() (*os.File, error) {
 	if g.version != 2 {
 		return nil, sandbox.Errorf(sandbox.ErrUnsupported, "open cgroup "+g.name, "cgroup v1 cannot start a process inside a group")
@@ -140,53 +136,6 @@ func (g *Group) FD() (*os.File, error) {
 		return nil, sandbox.Errorf(sandbox.ErrNotFound, "open cgroup "+g.name, "it is gone")
 	}
 	return os.Open(dirs[0])
-}
-
-// Join moves the calling process, with all its threads, into the group, and
-// remembers where it was. What it starts from now on is born inside. It fails
-// without moving anything where the way back is not known.
-func (g *Group) Join() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.back != nil {
-		return sandbox.Errorf(sandbox.ErrConflict, "join cgroup "+g.name, "this process has joined already")
-	}
-	t := g.k.table()
-	dirs := g.Dirs()
-	back := make([]string, len(dirs))
-	for i, dir := range dirs {
-		old, ok := t.current(g.kernelName(dir))
-		if !ok {
-			return sandbox.Errorf(sandbox.ErrUnsupported, "join cgroup "+g.name, "the way back out of %s is not visible here", dir)
-		}
-		back[i] = old
-	}
-	for i, dir := range dirs {
-		if err := g.enter(dir); err != nil {
-			for _, old := range back[:i] {
-				err = errors.Join(err, g.enter(old))
-			}
-			return g.fail("join", err)
-		}
-	}
-	g.back = back
-	return nil
-}
-
-// Leave moves the calling process back to where Join found it. Without a Join
-// it does nothing.
-func (g *Group) Leave() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	var errs []error
-	for _, old := range g.back {
-		errs = append(errs, g.enter(old))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return g.fail("leave", err)
-	}
-	g.back = nil
-	return nil
 }
 
 // enter moves the calling process into the group at dir. "0" is the writer

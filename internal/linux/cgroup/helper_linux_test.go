@@ -41,15 +41,6 @@ func TestMain(m *testing.M) {
 
 func helper(mode string, args []string) error {
 	switch mode {
-	case "join": // join the group of args, then become the command line
-		g, err := Open(args)
-		if err == nil {
-			err = g.Join()
-		}
-		if err != nil {
-			return err
-		}
-		return syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), helperEnv+"="+os.Getenv("CAISSON_THEN")))
 	case "exec":
 		return syscall.Exec("/bin/sh", os.Args[1:], os.Environ()) // os.Args[1:]: sh -c script
 	case "alloc": // touch so many MiB
@@ -75,28 +66,19 @@ func helper(mode string, args []string) error {
 	return fmt.Errorf("no helper %q", mode)
 }
 
-// roundtrip joins, starts a child, leaves, and prints where both are.
+// roundtrip starts a child in the group and prints where both are.
 func roundtrip(dirs []string) error {
 	g, err := Open(dirs)
 	if err != nil {
 		return err
 	}
-	before := read("/proc/self/cgroup")
-	if err := g.Join(); err != nil {
-		return err
-	}
-	if g.Join() == nil {
-		return fmt.Errorf("joined twice")
-	}
+	before := read("/proc/thread-self/cgroup")
 	child := exec.Command("/bin/sleep", "100")
-	if err := child.Start(); err != nil {
-		return err
-	}
-	if err := g.Leave(); err != nil {
+	if err := g.Start(child); err != nil {
 		return err
 	}
 	pids, err := g.Pids()
-	if after := read("/proc/self/cgroup"); after != before {
+	if after := read("/proc/thread-self/cgroup"); after != before {
 		return fmt.Errorf("was in\n%s\ncame back to\n%s", before, after)
 	}
 	if err != nil || len(pids) != 1 || pids[0] != child.Process.Pid {
@@ -176,18 +158,8 @@ func start(t *testing.T, g *Group, mode string, args ...string) *process {
 	p := &process{Cmd: exec.Command("/proc/self/exe", args...)}
 	p.Stdout, p.Stderr = &p.out, &p.out
 	p.WaitDelay = 10 * time.Second
-	if g.version == 2 {
-		f, err := g.FD()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		p.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(f.Fd())}
-		p.Env = append(os.Environ(), helperEnv+"="+mode)
-	} else {
-		p.Env = append(os.Environ(), "CAISSON_THEN="+mode, helperEnv+"=join "+strings.Join(g.Dirs(), " "))
-	}
-	if err := p.Start(); err != nil {
+	p.Env = append(os.Environ(), helperEnv+"="+mode)
+	if err := g.Start(p.Cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Process.Kill(); _ = p.Wait() })

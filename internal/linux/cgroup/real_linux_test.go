@@ -150,15 +150,12 @@ func TestKillReachesWhatForksAndHides(t *testing.T) {
 	}
 }
 
-func TestJoinAndLeave(t *testing.T) {
+func TestStartMovesTheChildAlone(t *testing.T) {
 	h := host(t)
 	g := group(t, h, Limits{Memory: 200 * mib, Pids: 100})
 	p := startOutside(t, "roundtrip "+strings.Join(g.Dirs(), " "))
 	if err := p.Wait(); err != nil || strings.TrimSpace(p.out.String()) != "ok" {
 		t.Fatalf("%v: %s", err, &p.out)
-	}
-	if err := g.Leave(); err != nil {
-		t.Errorf("Leave without Join: %v", err)
 	}
 }
 
