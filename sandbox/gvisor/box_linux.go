@@ -25,6 +25,7 @@ type box struct {
 	group *cgroup.Group // nil without one
 	order *wire.Order
 	shim  *shimProcess // once started
+	began time.Time    // when it was
 	exec  *os.File     // the first process's program, when it is not a file inside
 
 	opened []*os.File // closed by close
@@ -144,7 +145,11 @@ func (b *box) makeOrder(f first) error {
 		b.order.BootSpec = boot
 	}
 	if b.group != nil {
-		b.order.Cgroup = &wire.Cgroup{Dirs: b.group.Dirs()}
+		outside, err := b.group.Outside()
+		if err != nil {
+			return err
+		}
+		b.order.Cgroup = &wire.Cgroup{Dirs: b.group.Dirs(), Outside: outside}
 	} else {
 		b.order.MemoryWatch = b.spec.Limits.Memory
 	}

@@ -123,7 +123,7 @@ func (i *instance) start(mark stream.Mark) error {
 func (i *instance) follow(started chan<- struct{}) {
 	defer close(i.ended)
 	for {
-		ev, err := i.box.shim.next()
+		ev, err := i.box.next()
 		i.mu.Lock()
 		switch {
 		case err != nil:

@@ -78,7 +78,7 @@ func (b *box) control(ctx context.Context, exec *sandbox.Exec, broken <-chan str
 // waitExit reads events until the sandbox is gone.
 func (b *box) waitExit(sample func(sandbox.Usage)) (*wire.Event, error) {
 	for {
-		ev, err := b.shim.next()
+		ev, err := b.next()
 		if err != nil {
 			return nil, err
 		}
@@ -95,6 +95,20 @@ func (b *box) waitExit(sample func(sandbox.Usage)) (*wire.Event, error) {
 			return b.failed(ev.Error)
 		}
 	}
+}
+
+// next waits for the next event. A memory limit may take the shim along with
+// the sandbox, because both are in the group; that is the sandbox's end.
+func (b *box) next() (*wire.Event, error) {
+	ev, err := b.shim.next()
+	if err == nil || b.group == nil || !b.group.OOMKilled() {
+		return ev, err
+	}
+	u := b.group.Usage()
+	return &wire.Event{
+		Kind: wire.Exited, WaitStatus: uint32(unix.SIGKILL), Limit: string(sandbox.LimitMemory),
+		Counters: &wire.Counters{CPU: u.CPU, MemoryPeak: u.MemoryPeak}, Wall: time.Since(b.began),
+	}, nil
 }
 
 // failed tells apart a program that cannot be started, which is the program's

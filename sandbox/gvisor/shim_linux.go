@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -65,7 +66,12 @@ func (b *box) startShim(stdin, stdout, stderr *os.File) error {
 	if euid == 0 {
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNS // where it lays out what gVisor mounts
 	}
-	if err := cmd.Start(); err != nil {
+	b.began = time.Now()
+	begin := cmd.Start
+	if b.group != nil {
+		begin = func() error { return b.group.Start(cmd) }
+	}
+	if err := begin(); err != nil {
 		conn.Close()
 		return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the binary cannot start itself again", Cause: err}
 	}

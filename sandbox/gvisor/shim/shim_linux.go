@@ -101,8 +101,7 @@ func (k *keeper) run() error {
 	w.cleanUp()
 	select {
 	case <-ownerGone:
-		// Nobody is left to remove the sandbox's directory.
-		removeStateDir(order.StateDir)
+		w.bury()
 	default:
 	}
 	if err != nil {

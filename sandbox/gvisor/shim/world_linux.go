@@ -138,14 +138,9 @@ func (w *world) runToEnd() (*wire.Event, error) {
 	}, nil
 }
 
-// create forks gofer and kernel, inside the control group.
+// create forks gofer and kernel; they are in the control group as this process
+// is.
 func (w *world) create() error {
-	if w.group != nil {
-		if err := w.group.Join(); err != nil {
-			return fmt.Errorf("joining the control group: %w", err)
-		}
-		defer w.group.Leave()
-	}
 	args := container.Args{ID: w.order.ID, Spec: w.spec, BundleDir: w.bundleDir(), Attached: true}
 	if w.order.ExecFile != 0 {
 		args.ExecFile = os.NewFile(uintptr(w.order.ExecFile), "program")
@@ -244,20 +239,20 @@ func (w *world) cleanUp() {
 	w.mu.Lock()
 	w.pid, w.running = 0, false
 	w.mu.Unlock()
-	if w.group != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), cleanUpTime)
-		defer cancel()
-		_ = w.group.Kill(ctx)
-		_ = w.group.Remove(ctx)
-	}
 }
 
-// cleanUpTime bounds the wait for the kernel to empty a control group.
-const cleanUpTime = 5 * time.Second
-
-// removeStateDir removes the sandbox's directory when its owner cannot.
-func removeStateDir(dir string) {
+// bury removes what the owner removes otherwise: the control group and the
+// sandbox's directory.
+func (w *world) bury() {
+	if w.group != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := w.group.Leave(w.order.Cgroup.Outside); err == nil {
+			_ = w.group.Kill(ctx)
+			_ = w.group.Remove(ctx)
+		}
+	}
 	// RemoveAll does not follow symlinks, and code inside never had the
 	// directory in sight.
-	_ = os.RemoveAll(dir)
+	_ = os.RemoveAll(w.order.StateDir)
 }

@@ -32,16 +32,20 @@ type Order struct {
 	ExecFile int `json:"exec_file,omitempty"`
 	// Flags are gVisor's own, name to value.
 	Flags map[string]string `json:"flags"`
-	// Cgroup is where the sandbox is put; nil leaves it in the caller's.
+	// Cgroup is where the sandbox is; nil when it is in the owner's.
 	Cgroup *Cgroup `json:"cgroup,omitempty"`
 	// MemoryWatch, when not 0, kills the sandbox when what it uses inside is
 	// above so many bytes; for hosts without a memory cgroup.
 	MemoryWatch int64 `json:"memory_watch,omitempty"`
 }
 
-// Cgroup names a control group that the driver made.
+// Cgroup names the control group that the driver made and the shim was
+// started in.
 type Cgroup struct {
 	Dirs []string `json:"dirs"`
+	// Outside is where the owner itself is: where the shim goes to remove the
+	// group when the owner cannot.
+	Outside []string `json:"outside"`
 }
 
 // EventKind says what an Event tells.
