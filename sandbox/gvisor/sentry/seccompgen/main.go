@@ -42,20 +42,47 @@ func main() {
 	log.Printf("wrote %s: %d instructions for %s", name, len(program.Bytecode32)/2, program.Name)
 }
 
-// compile is what gVisor's own table maker does for one entry.
+// compile is what gVisor's own table maker does for one entry, with one
+// correction.
 func compile() (precompiledseccomp.Program, error) {
 	opt := filterkey.Options()
 	var names []string
 	for name := range opt.Vars() {
 		names = append(names, name)
 	}
-	return precompiledseccomp.Precompile(opt.ConfigKey(), names, func(vars precompiledseccomp.Values) *seccomp.Program {
+	p, err := precompiledseccomp.Precompile(opt.ConfigKey(), names, func(vars precompiledseccomp.Values) *seccomp.Program {
 		allow, deny := filterkey.Rules(opt, vars)
 		return &seccomp.Program{
 			RuleSets: []seccomp.RuleSet{{Rules: deny.Copy()}, {Rules: allow.Copy(), Action: seccomp.Allow}},
 			Options:  config.SeccompOptions(opt),
 		}
 	})
+	if err != nil {
+		return p, err
+	}
+	return p, pidIsVariable(&p)
+}
+
+// pidIsVariable marks the places where the filter names its own process.
+// Systrap's rule for rt_tgsigqueueinfo takes os.Getpid() instead of the
+// placeholder, so that what was compiled here would name this process for
+// ever. The filter's test in package sentry compares the outcome with what
+// gVisor compiles under another pid.
+func pidIsVariable(p *precompiledseccomp.Program) error {
+	const pid = "self_pid_low32bits"
+	self := uint32(os.Getpid())
+	if self < 1000 {
+		return fmt.Errorf("pid %d may be mistaken for another number in the filter; run this outside a pid namespace", self)
+	}
+	for i, word := range p.Bytecode32 {
+		if i%2 == 1 && word == self { // an instruction is two words, the second its operand
+			p.VarOffsets[pid] = append(p.VarOffsets[pid], i)
+		}
+	}
+	if n := len(p.VarOffsets[pid]); n != 1 {
+		return fmt.Errorf("the filter names its process %d times, expected once: look at systrap's filters again", n)
+	}
+	return nil
 }
 
 func source(p precompiledseccomp.Program) string {
