@@ -111,7 +111,10 @@ func (b *box) makeGroup(host *cgroup.Host) error {
 	if host == nil || host.Why != "" {
 		return nil
 	}
-	want := groupLimits(host, &b.spec.Limits)
+	want, err := groupLimits(host, &b.spec.Limits, b.spec.StateDir)
+	if err != nil {
+		return err
+	}
 	g, err := host.Create(groupName(b.spec.ID), want)
 	if err != nil {
 		return &sandbox.Error{

@@ -17,8 +17,10 @@ func kernelShare(memory int64) int64 { return 64<<20 + memory/32 }
 // number (RLIMIT_NPROC); this one keeps a broken kernel from harming the host.
 func hostTasks(processes int) int { return 2*processes + 512 }
 
-// groupLimits is the part of l that the host's control groups can hold.
-func groupLimits(host *cgroup.Host, l *sandbox.Limits) cgroup.Limits {
+// groupLimits is the part of l that the host's control groups can hold. Block
+// I/O is held where scratch lies; a device that cannot be found out is an
+// error (ErrUnsupported) when the limit was asked for.
+func groupLimits(host *cgroup.Host, l *sandbox.Limits, stateDir string) (cgroup.Limits, error) {
 	var g cgroup.Limits
 	can := func(controller string) bool { ok, _ := host.Can(controller); return ok }
 	if l.Memory > 0 && can(cgroup.Memory) {
@@ -30,5 +32,12 @@ func groupLimits(host *cgroup.Host, l *sandbox.Limits) cgroup.Limits {
 	if l.Processes > 0 && can(cgroup.Pids) {
 		g.Pids = hostTasks(l.Processes)
 	}
-	return g
+	if (l.IO > 0 || l.IOPS > 0) && can(cgroup.IO) && host.Version == 2 {
+		device, err := cgroup.BlockDevice(stateDir)
+		if err != nil {
+			return g, err
+		}
+		g.IO, g.IOPS, g.Devices = l.IO, l.IOPS, []cgroup.Device{device}
+	}
+	return g, nil
 }

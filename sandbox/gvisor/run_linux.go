@@ -114,15 +114,19 @@ func (b *box) next() (*wire.Event, error) {
 // failed tells apart a program that cannot be started, which is the program's
 // end as a shell would have it, from a sandbox that cannot be made.
 func (b *box) failed(text string) (*wire.Event, error) {
-	if code, ok := shellCode(text, b.plan.oci.Process.Args[0]); ok {
-		return &wire.Event{Kind: wire.Exited, WaitStatus: uint32(code) << 8, Error: text}, nil
+	if code, ok := shellCode(text); ok {
+		reason := b.plan.oci.Process.Args[0] + ": command not found"
+		if code == 126 {
+			reason = b.plan.oci.Process.Args[0] + ": cannot be executed"
+		}
+		return &wire.Event{Kind: wire.Exited, WaitStatus: uint32(code) << 8, Error: reason}, nil
 	}
 	return nil, explain(text)
 }
 
 // shellCode recognises gVisor's words for a first program that is not there
 // (127) or cannot be executed (126).
-func shellCode(text, name string) (int, bool) {
+func shellCode(text string) (int, bool) {
 	if !strings.Contains(text, "finding executable") && !strings.Contains(text, "failed to load") && !strings.Contains(text, "failed to create process") {
 		return 0, false
 	}
@@ -138,7 +142,7 @@ func shellCode(text, name string) (int, bool) {
 
 // result turns the shim's last event into a Result.
 func result(ev *wire.Event) *sandbox.Result {
-	r := &sandbox.Result{Status: sandbox.StatusError, WallMS: ev.Wall.Milliseconds()}
+	r := &sandbox.Result{Status: sandbox.StatusError, WallMS: ev.Wall.Milliseconds(), Reason: ev.Error}
 	ws := unix.WaitStatus(ev.WaitStatus)
 	switch {
 	case ws.Signaled():

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package gvisor
+
+import (
+	"errors"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+)
+
+func TestShellCode(t *testing.T) {
+	for _, tc := range []struct {
+		name, text string
+		want       int
+		ok         bool
+	}{
+		{"not in PATH", `starting container: starting root container: creating process: failed to find initial executable: error finding executable "x" in PATH [/usr/bin]: no such file or directory`, 127, true},
+		{"no such path", `creating process: failed to load /x: no such file or directory`, 127, true},
+		{"a directory", `creating process: failed to load /usr: permission denied`, 126, true},
+		{"not a program", `creating process: failed to load /x: exec format error`, 126, true},
+		{"the sandbox itself", `cannot create sandbox: open /x: no such file or directory`, 0, false},
+		{"nothing", "", 0, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if code, ok := shellCode(tc.text); code != tc.want || ok != tc.ok {
+				t.Errorf("shellCode = %d, %v; want %d, %v", code, ok, tc.want, tc.ok)
+			}
+		})
+	}
+}
+
+func TestResult(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		event  wire.Event
+		status sandbox.Status
+		code   int // -1: none
+		signal string
+	}{
+		{"success", wire.Event{}, sandbox.StatusSuccess, 0, ""},
+		{"exit 3", wire.Event{WaitStatus: 3 << 8}, sandbox.StatusError, 3, ""},
+		{"segfault", wire.Event{WaitStatus: uint32(unix.SIGSEGV)}, sandbox.StatusError, -1, "SIGSEGV"},
+		{"memory", wire.Event{WaitStatus: uint32(unix.SIGKILL), Limit: "memory"}, sandbox.StatusResourceExceeded, -1, "SIGKILL"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := result(&tc.event)
+			code := -1
+			if r.ExitCode != nil {
+				code = *r.ExitCode
+			}
+			if r.Status != tc.status || code != tc.code || r.Signal != tc.signal || string(r.Resource) != tc.event.Limit {
+				t.Errorf("result %+v, exit code %d", r, code)
+			}
+			if r.CPUMS != nil || r.MemoryPeakBytes != nil {
+				t.Error("figures that nobody measured are there")
+			}
+		})
+	}
+}
+
+func TestCowBesideRwIsRefused(t *testing.T) {
+	spec := &sandbox.Spec{StateDir: "/s", Mounts: []sandbox.Mount{
+		{Name: "a", Target: "/a", Access: sandbox.CopyOnWrite, Dir: true}, {Name: "b", Target: "/b", Access: sandbox.ReadWrite, Dir: true},
+	}}
+	_, err := newPlan(spec, first{argv: []string{"true"}}, identity{})
+	if !errors.Is(err, sandbox.ErrUnsupported) || sandbox.Hint(err) == "" {
+		t.Errorf("error %v, hint %q", err, sandbox.Hint(err))
+	}
+}
+
+func TestPseudoVersionDate(t *testing.T) {
+	for version, want := range map[string]string{
+		"v0.0.0-20260905035102-160fafc42237": "2026-09-05",
+		"v1.2.3":                             "0001-01-01",
+		"v0.0.0-x-y":                         "0001-01-01",
+		"":                                   "0001-01-01",
+	} {
+		if got := pseudoVersionDate(version).Format("2006-01-02"); got != want {
+			t.Errorf("%s: %s, want %s", version, got, want)
+		}
+	}
+}
