@@ -11,6 +11,14 @@
 // replacing a component after the check changes nothing. Spellings (symbolic
 // links, "..", bind mounts, trailing slashes, upper and lower case) do not
 // matter for the same reason.
+//
+// [Scan] looks through an opened tree for what must be hidden from the code
+// inside (deny globs), and for what later runs on the host and must therefore
+// stay as it is in a read-write workspace. [Placeholders] make the latter exist
+// for as long as a sandbox runs, because only what exists can be mounted over.
+// New repositories that code makes below the top of a workspace cannot be told
+// from work; and what a repository's own config names inside the workspace
+// (core.hooksPath, include.path) is kept only where [protectedNames] knows it.
 package hostpath
 
 import "os"

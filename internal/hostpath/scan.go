@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostpath
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Action is what has to be done with a path of a scanned tree.
+type Action int
+
+const (
+	// Hide: an empty file or directory is mounted over it (sandbox.Mask).
+	Hide Action = iota
+	// Keep: it is mounted over itself, read-only (a Mask with ReadOnly).
+	Keep
+	// Pin: a directory on the way to what is kept, which must not be renamed,
+	// or another could be put in its place. It is mounted over itself with the
+	// tree's own access: what is a mountpoint cannot be renamed.
+	Pin
+)
+
+// String is the word for the action.
+func (a Action) String() string { return [...]string{"hide", "keep", "pin"}[a] }
+
+// Match is one path of a scanned tree that must not be shown as it is.
+type Match struct {
+	Rel    string // relative to the tree, clean
+	Dir    bool
+	Do     Action
+	Why    string // a phrase: which glob denies it, or what runs it
+	Absent bool   // it does not exist yet: Placeholders.Make makes it
+	Text   string // what its placeholder holds
+}
+
+// ScanOptions say what Scan looks for.
+type ScanOptions struct {
+	// Deny are globs of paths to hide: "**/.env", "secrets/**", "*.pem". One
+	// without a slash means any depth. Case does not matter.
+	Deny []string
+	// Protect looks for what later runs on the host; it is for trees that the
+	// sandbox may change.
+	Protect bool
+
+	maxEntries int // for tests; 0 is the usual
+}
+
+// maxMatches is how many paths may need a mount of their own; each costs time
+// at the start and memory while it runs.
+const maxMatches = 2_000
+
+// settle puts matches in the order in which they are to be mounted (what is
+// above first) and drops what another one covers: all below a hidden
+// directory, and what is to be kept or pinned below a kept one.
+func settle(ms []Match) []Match {
+	slices.SortFunc(ms, func(a, b Match) int {
+		return cmp.Or(comparePaths(a.Rel, b.Rel), cmp.Compare(a.Do, b.Do))
+	})
+	var out []Match
+	var hidden, kept string // directories that cover what follows
+	for _, m := range ms {
+		if n := len(out); n > 0 && out[n-1].Rel == m.Rel {
+			continue // Hide before Keep before Pin
+		}
+		if hidden != "" && strings.HasPrefix(m.Rel, hidden+"/") {
+			continue
+		}
+		if kept != "" && strings.HasPrefix(m.Rel, kept+"/") && m.Do != Hide {
+			continue
+		}
+		switch {
+		case m.Do == Hide && m.Dir:
+			hidden = m.Rel
+		case m.Do == Keep && m.Dir:
+			kept = m.Rel
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// comparePaths orders paths so that everything below a directory follows it
+// at once: the slash sorts before all other bytes.
+func comparePaths(a, b string) int {
+	return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
+}

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostpath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// workspace makes files and directories ("dir/"), links ("a->b") and hard links
+// ("a=>b") below a new directory, and opens it.
+func workspace(t testing.TB, names ...string) *Source {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	grow(t, dir, names...)
+	return open(t, dir)
+}
+
+func open(t testing.TB, dir string) *Source {
+	t.Helper()
+	src, err := Open(dir, Options{getenv: func(string) string { return "" }, passwd: "/dev/null"})
+	must(t, err)
+	t.Cleanup(func() { src.Close() })
+	return src
+}
+
+func grow(t testing.TB, dir string, names ...string) {
+	t.Helper()
+	for _, n := range names {
+		name, link, isLink := strings.Cut(n, "->")
+		name, hard, isHard := strings.Cut(name, "=>")
+		at := filepath.Join(dir, name)
+		must(t, os.MkdirAll(filepath.Dir(at), 0o755))
+		switch {
+		case isLink:
+			must(t, os.Symlink(link, at))
+		case isHard:
+			must(t, os.Link(filepath.Join(dir, hard), at))
+		case strings.HasSuffix(name, "/"):
+			must(t, os.MkdirAll(at, 0o755))
+		default:
+			must(t, os.WriteFile(at, []byte("text"), 0o644))
+		}
+	}
+}
+
+// repo is the names of a repository's own directory.
+func repo(at string) []string {
+	return []string{at + "/HEAD", at + "/objects/", at + "/refs/", at + "/config", at + "/hooks/"}
+}
+
+// brief writes matches as "keep .git/config" and, for what is absent, "keep .envrc?".
+func brief(ms []Match) (out []string) {
+	for _, m := range ms {
+		s := m.Do.String() + " " + m.Rel
+		if m.Dir {
+			s += "/"
+		}
+		if m.Absent {
+			s += "?"
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func TestScanDeny(t *testing.T) {
+	tests := []struct {
+		name  string
+		names []string
+		deny  []string
+		want  []string
+	}{
+		{"nothing denied", []string{".env"}, nil, nil},
+		{"any depth", []string{".env", "a/b/.env", "a/env"}, []string{"**/.env"}, []string{"hide .env", "hide a/b/.env"}},
+		{"without a slash means any depth", []string{"x.pem", "a/y.pem", "a/y.pem.txt"}, []string{"*.pem"}, []string{"hide a/y.pem", "hide x.pem"}},
+		{"with a slash begins at the top", []string{"secrets/a", "a/secrets/b"}, []string{"/secrets"}, []string{"hide a/secrets/", "hide secrets/"}},
+		{"two parts begin at the top", []string{"a/key", "b/a/key"}, []string{"a/key"}, []string{"hide a/key"}},
+		{"a whole directory, once", []string{"secrets/a/b", "secrets/c"}, []string{"secrets/**"}, []string{"hide secrets/"}},
+		{"case does not matter", []string{".ENV", "a/.Env", "ſecret", "Kelvin"}, []string{".env", "SECRET", "kelvin"}, []string{"hide .ENV", "hide Kelvin", "hide a/.Env", "hide ſecret"}},
+		{"hard link", []string{".env", "a/copy=>.env", "b/other"}, []string{".env"}, []string{"hide .env", "hide a/copy"}},
+		{"link to a file in the tree", []string{"config/prod", ".env->config/prod"}, []string{".env"}, []string{"hide config/prod"}},
+		{"link to a directory in the tree", []string{"real/a", "x/secrets->../real"}, []string{"secrets"}, []string{"hide real/"}},
+		{"link to a hard link", []string{"config/prod", "z=>config/prod", ".env->config/prod"}, []string{".env"}, []string{"hide config/prod", "hide z"}},
+		{"link that leads out or nowhere", []string{".env->/etc/passwd", "a/.env->../../../x", "b/.env->gone"}, []string{".env"}, nil},
+		{"not UTF-8", []string{"a\xff/.env", ".env\xfe"}, []string{"**/.env*"}, []string{"hide .env\xfe", "hide a\xff/.env"}},
+		{"alternatives and classes", []string{"a.key", "a.pem", "a.txt", "b1", "b2"}, []string{"*.{key,pem}", "b[1]"}, []string{"hide a.key", "hide a.pem", "hide b1"}},
+		{"in a repository too", repo(".git"), []string{"config"}, []string{"hide .git/config"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			ms, err := Scan(t.Context(), workspace(t, tt.names...), ScanOptions{Deny: tt.deny})
+			must(t, err)
+			if diff := cmp.Diff(tt.want, brief(ms), cmpopts.EquateEmpty()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestScanBadGlobs(t *testing.T) {
+	src := workspace(t, "a")
+	for _, g := range []string{"", "/", "[", "a[b", "{a", "a\\", "../x", "a/../b", "a//b", "./a", "x\x00", "\xff", strings.Repeat("x", 2000), strings.Repeat("**/", 9) + "x", strings.Repeat("{a,b}", 9)} {
+		if _, err := Scan(t.Context(), src, ScanOptions{Deny: []string{g}}); !errors.Is(err, sandbox.ErrInvalid) || sandbox.Hint(err) == "" {
+			t.Errorf("%q: got %v, want ErrInvalid with a hint", g, err)
+		}
+	}
+}
+
+// always are what every top without a repository gets.
+func absent(more ...string) []string {
+	return append([]string{"keep .claude/?", "keep .codex/?", "keep .cursor/?", "keep .envrc?", "keep .gemini/?", "keep .idea/?", "keep .mcp.json?", "keep .vscode/?"}, more...)
+}
+
+func TestScanProtect(t *testing.T) {
+	git := []string{"pin .git/", "keep .git/commondir?", "keep .git/config", "keep .git/config.worktree?", "keep .git/hooks/"}
+	tests := []struct {
+		name  string
+		names []string
+		want  []string
+	}{
+		{"empty", nil, absent("keep .git/?", "keep HEAD?")},
+		{"a repository", repo(".git"), absent(git...)},
+		{"one without hooks", []string{".git/HEAD", ".git/objects/", ".git/refs/", ".git/config"},
+			absent("pin .git/", "keep .git/commondir?", "keep .git/config", "keep .git/config.worktree?", "keep .git/hooks/?")},
+		{"a .git that is no repository", []string{".git/x"}, absent("keep .git/", "keep HEAD?")},
+		{"a .git that is a file", []string{".git"}, absent("keep .git")},
+		{"files of a bare repository", []string{"HEAD"}, absent("keep .git/?", "keep refs?")},
+		{"nearly a bare repository", []string{"HEAD", "refs/", "objects"}, absent("keep .git/?", "keep HEAD", "keep refs/", "keep objects")},
+		{"existing ones at any depth", []string{"a/.vscode/tasks.json", "a/b/.envrc", "c/.MCP.json", "c/x"},
+			absent("keep .git/?", "keep HEAD?", "keep a/.vscode/", "keep a/b/.envrc", "keep c/.MCP.json")},
+		{"a repository below", repo("sub/.git"), absent("keep .git/?", "keep HEAD?",
+			"keep sub/.claude/?", "keep sub/.codex/?", "keep sub/.cursor/?", "keep sub/.envrc?", "keep sub/.gemini/?", "keep sub/.idea/?", "keep sub/.mcp.json?", "keep sub/.vscode/?",
+			"pin sub/.git/", "keep sub/.git/commondir?", "keep sub/.git/config", "keep sub/.git/config.worktree?", "keep sub/.git/hooks/")},
+		{"a module of a repository", append(repo(".git"), repo(".git/modules/m")...), absent(append(git,
+			"pin .git/modules/", "pin .git/modules/m/", "keep .git/modules/m/commondir?", "keep .git/modules/m/config", "keep .git/modules/m/config.worktree?", "keep .git/modules/m/hooks/")...)},
+		{"a worktree of a repository", append(repo(".git"), ".git/worktrees/w/HEAD", ".git/worktrees/w/commondir", ".git/worktrees/w/gitdir"), absent(append(git,
+			"pin .git/worktrees/", "pin .git/worktrees/w/", "keep .git/worktrees/w/commondir")...)},
+		{"a bare repository below", repo("mirror"), absent("keep .git/?", "keep HEAD?", "pin mirror/", "keep mirror/commondir?", "keep mirror/config", "keep mirror/config.worktree?", "keep mirror/hooks/")},
+		{"the top is a bare repository", repo("."), []string{"keep commondir?", "keep config", "keep config.worktree?", "keep hooks/"}},
+	}
+	order := cmpopts.SortSlices(func(a, b string) bool { return a < b })
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			ms, err := Scan(t.Context(), workspace(t, tt.names...), ScanOptions{Protect: true})
+			must(t, err)
+			if diff := cmp.Diff(tt.want, brief(ms), order); diff != "" {
+				t.Error(diff)
+			}
+			for i, m := range ms {
+				for _, n := range ms[i+1:] {
+					if strings.HasPrefix(m.Rel, n.Rel+"/") {
+						t.Errorf("%s would be mounted before %s", m.Rel, n.Rel)
+					}
+				}
+				if m.Why == "" {
+					t.Errorf("%s has no reason", m.Rel)
+				}
+			}
+		})
+	}
+}
+
+func TestScanRefusesWhatCannotBeGuarded(t *testing.T) {
+	many := func(n int) (names []string) {
+		for i := range n {
+			names = append(names, fmt.Sprintf("d%d/f", i))
+		}
+		return
+	}
+	for name, tt := range map[string]struct {
+		names []string
+		o     ScanOptions
+	}{
+		".git is a link":            {[]string{".git->elsewhere"}, ScanOptions{Protect: true}},
+		"hooks is a link":           {append([]string{".git/hooks->../scripts"}, repo(".git")[:4]...), ScanOptions{Protect: true}},
+		".envrc is a link":          {[]string{".envrc->x"}, ScanOptions{Protect: true}},
+		".envrc is a denied link":   {[]string{".envrc->x"}, ScanOptions{Protect: true, Deny: []string{".envrc"}}},
+		"too many files":            {many(10), ScanOptions{Protect: true, maxEntries: 19}},
+		"too many matches":          {many(maxMatches + 1), ScanOptions{Deny: []string{"f"}}},
+		"too deep":                  {[]string{strings.Repeat("d/", maxDepth+1) + "f"}, ScanOptions{Deny: []string{"x"}}},
+		"a denied link to the tree": {[]string{"a/all->.."}, ScanOptions{Deny: []string{"all"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := Scan(t.Context(), workspace(t, tt.names...), tt.o); !errors.Is(err, sandbox.ErrUnsupported) || sandbox.Hint(err) == "" {
+				t.Errorf("got %v, want ErrUnsupported with a hint", err)
+			}
+		})
+	}
+	if _, err := Scan(t.Context(), workspace(t, many(10)...), ScanOptions{Protect: true, maxEntries: 20}); err != nil {
+		t.Errorf("as many files as may be: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Scan(ctx, workspace(t, "a"), ScanOptions{Deny: []string{"x"}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: got %v", err)
+	}
+}
+
+// TestScanStaysInside puts links to directories with denied names everywhere:
+// nothing outside is ever reported, however the tree looks.
+func TestScanStaysInside(t *testing.T) {
+	outside := workspace(t, ".env", "a/.env")
+	src := workspace(t, "in->"+outside.Real, "up->..", "self->.", "a/loop->../a")
+	ms, err := Scan(t.Context(), src, ScanOptions{Deny: []string{".env"}, Protect: true})
+	must(t, err)
+	for _, m := range ms {
+		if m.Do == Hide {
+			t.Errorf("%s is reported", m.Rel)
+		}
+	}
+}
+
+// TestScanFindsAll plants denied names in random trees and wants each to be
+// hidden, by itself or by a directory above it, and nothing else.
+func TestScanFindsAll(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		dir, err := os.MkdirTemp("", "scan")
+		must(t, err)
+		defer os.RemoveAll(dir)
+		part := rapid.SampledFrom([]string{"a", "b", ".Env", "x.PEM", "secret"})
+		var files []string
+		for _, parts := range rapid.SliceOfN(rapid.SliceOfN(part, 1, 4), 1, 12).Draw(rt, "files") {
+			p := strings.Join(parts, "/")
+			if os.MkdirAll(filepath.Join(dir, filepath.Dir(p)), 0o755) == nil && os.WriteFile(filepath.Join(dir, p), nil, 0o644) == nil {
+				files = append(files, p)
+			}
+		}
+		src := open(t, dir)
+		defer src.Close()
+		ms, err := Scan(t.Context(), src, ScanOptions{Deny: []string{"**/.env", "*.pem", "secret/**"}})
+		must(t, err)
+		for _, p := range files {
+			denied := strings.HasPrefix(p+"/", "secret/")
+			for part := range strings.SplitSeq(strings.ToLower(p), "/") {
+				denied = denied || part == ".env" || strings.HasSuffix(part, ".pem")
+			}
+			hidden := slices.ContainsFunc(ms, func(m Match) bool { return m.Do == Hide && (m.Rel == p || m.Dir && strings.HasPrefix(p, m.Rel+"/")) })
+			if denied != hidden {
+				rt.Fatalf("%s: denied %t, hidden %t by %v", p, denied, hidden, brief(ms))
+			}
+		}
+	})
+}
+
+// TestScanUnreadable hides a directory that cannot be listed but may be
+// entered by who knows a name. Root reads everything, so it is not asked.
+func TestScanUnreadable(t *testing.T) {
+	if os.Geteuid() == 0 {
+		must(t, asNobody(t, "TestScanUnreadable"))
+		return
+	}
+	src := workspace(t, "shut/.env", "open/x")
+	must(t, os.Chmod(filepath.Join(src.Real, "shut"), 0o111))
+	defer os.Chmod(filepath.Join(src.Real, "shut"), 0o755)
+	ms, err := Scan(t.Context(), src, ScanOptions{Deny: []string{".env"}})
+	must(t, err)
+	if diff := cmp.Diff([]string{"hide shut/"}, brief(ms)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func FuzzDeny(f *testing.F) {
+	for _, s := range [][2]string{{"**/.env", "a/.ENV"}, {"secrets/**", "secrets/x"}, {"*.{key,pem}", "a.key"}, {"[!a]*", "b"}, {"a\\*", "a*"}, {"{a,{b,c}}", "c"}, {"**/**/x", "a/b/x"}} {
+		f.Add(s[0], s[1])
+	}
+	f.Fuzz(func(t *testing.T, glob, rel string) {
+		deny, err := parseDeny([]string{glob})
+		if err != nil {
+			if !errors.Is(err, sandbox.ErrInvalid) {
+				t.Error(err)
+			}
+			return
+		}
+		if len(rel) > 4096 {
+			rel = rel[:4096]
+		}
+		start := time.Now()
+		got := deny.match(rel)
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("%q on %q took %v", glob, rel, took)
+		}
+		if got != "" && got != glob {
+			t.Errorf("%q is not the glob that was given", got)
+		}
+		// A plain name, denied, matches itself at every depth in every case.
+		if !strings.ContainsAny(glob, `*?[]{}\/!^,`) && glob != "." && glob != ".." {
+			for _, p := range []string{glob, "a/" + glob, strings.ToUpper(glob), "a/b/" + strings.ToLower(glob)} {
+				if deny.match(p) == "" {
+					t.Errorf("%q does not deny %q", glob, p)
+				}
+			}
+		}
+	})
+}
+
+func BenchmarkScan(b *testing.B) {
+	var names []string
+	for i := range 10_000 {
+		names = append(names, fmt.Sprintf("d%d/e%d/f%d", i%10, i%100, i))
+	}
+	src := workspace(b, names...)
+	b.ResetTimer()
+	for b.Loop() {
+		if _, err := Scan(b.Context(), src, ScanOptions{Deny: []string{"**/.env"}, Protect: true}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

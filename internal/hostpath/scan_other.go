@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package hostpath
+
+import (
+	"context"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Scan is not supported here.
+func Scan(_ context.Context, root *Source, _ ScanOptions) ([]Match, error) {
+	return nil, sandbox.Errorf(sandbox.ErrUnsupported, "scan "+root.Name, "host paths cannot be judged on this system")
+}
+
+// Placeholders is not supported here.
+type Placeholders struct{}
+
+// Join is not supported here.
+func Join(_ string, root *Source) (*Placeholders, error) {
+	return nil, sandbox.Errorf(sandbox.ErrUnsupported, "guard "+root.Name, "host paths cannot be judged on this system")
+}
+
+// Make does nothing.
+func (*Placeholders) Make([]Match) error { return nil }
+
+// Close does nothing.
+func (*Placeholders) Close() error { return nil }
+
+// Sweep does nothing.
+func Sweep(string) error { return nil }
