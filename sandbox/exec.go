@@ -33,6 +33,10 @@ type Exec struct {
 	// Signals are delivered to the program's process group; nil is none.
 	Signals <-chan syscall.Signal
 
+	// Started, when set, is called once when the program has started; the wall
+	// limit runs anew from then on. It must not block.
+	Started func()
+
 	// Sample, when set, is called about every SampleEvery with live usage
 	// while the program runs. It must not block.
 	Sample      func(Usage)

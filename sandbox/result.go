@@ -23,6 +23,7 @@ type Result struct {
 	LimitsHit []LimitName `json:"limits_hit,omitempty"` // limits that failed a call without ending the program
 	Rule      string      `json:"rule,omitempty"`       // which rule refused, file:line where there is a file
 	Reason    string      `json:"reason,omitempty"`     // a sentence for people: why it ended or was refused
+	Hint      string      `json:"hint,omitempty"`       // what would allow it, when it was refused
 
 	ExitCode *int   `json:"exit_code,omitempty"` // the program's own; absent when a signal ended it
 	Signal   string `json:"signal,omitempty"`    // "SIGSEGV"

@@ -33,7 +33,7 @@ func (b *box) runToEnd(ctx context.Context, exec *sandbox.Exec) (*sandbox.Result
 	watch := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() { b.control(ctx, exec, broken, watch) })
-	ev, err := b.waitExit(exec.Sample)
+	ev, err := b.waitExit(exec)
 	close(watch)
 	watching.Wait()
 	if err != nil {
@@ -76,16 +76,20 @@ func (b *box) control(ctx context.Context, exec *sandbox.Exec, broken <-chan str
 }
 
 // waitExit reads events until the sandbox is gone.
-func (b *box) waitExit(sample func(sandbox.Usage)) (*wire.Event, error) {
+func (b *box) waitExit(exec *sandbox.Exec) (*wire.Event, error) {
 	for {
 		ev, err := b.next()
 		if err != nil {
 			return nil, err
 		}
 		switch ev.Kind {
+		case wire.Started:
+			if exec.Started != nil {
+				exec.Started()
+			}
 		case wire.Usage:
-			if sample != nil && ev.Counters != nil {
-				sample(usage(ev.Counters))
+			if exec.Sample != nil && ev.Counters != nil {
+				exec.Sample(usage(ev.Counters))
 			}
 		case wire.Exited:
 			b.shim.end()
