@@ -10,8 +10,16 @@ import (
 	"time"
 )
 
-// errWasteful is why a session was cut.
-var errWasteful = errors.New("the guest agent floods the session with what nobody asked for")
+// Why a session was cut.
+var (
+	errWasteful = errors.New("the guest agent floods the session with what nobody asked for")
+	errStrange  = errors.New("the guest agent sends frames that no agent sends")
+)
+
+// expected are the kinds of HTTP/2 frames that an agent has a use for: all but
+// PRIORITY and PUSH_PROMISE. net/http writes a line to the log for every frame
+// of an unknown kind, which would give a sandbox the host's log to fill.
+var expected = [...]bool{0: true, 1: true, 3: true, 4: true, 6: true, 7: true, 8: true, 9: true}
 
 // What an agent may send in vain: a burst, and a steady rate per second. A
 // stream of empty frames or of interim answers costs the host half a core or
@@ -91,6 +99,9 @@ func (m *meter) pay(p []byte) error {
 			m.have = 0
 			m.left = int(m.header[0])<<16 | int(m.header[1])<<8 | int(m.header[2])
 			m.frames--
+			if k := int(m.header[3]); m.err == nil && (k >= len(expected) || !expected[k]) {
+				m.err = errStrange
+			}
 		}
 	}
 	if m.err == nil && (m.frames < 0 || m.bytes < 0) {
