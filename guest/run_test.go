@@ -382,3 +382,17 @@ func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 type counter int64
 
 func (c *counter) Write(p []byte) (int, error) { *c += counter(len(p)); return len(p), nil }
+
+// A program that writes byte by byte is a nuisance, not a flood.
+func TestChattyProgramIsNoFlood(t *testing.T) {
+	c := newClient(t)
+	const size = 300_000
+	x := program("/usr/bin/python3", "-c", fmt.Sprintf(`
+import os
+for i in range(%d): os.write(1, b"x")`, size))
+	var n counter
+	x.Stdout = &n
+	if got, err := run(t, c, x); err != nil || *got.Code != 0 || n != size {
+		t.Errorf("%d of %d bytes, %+v, %v", n, size, got, err)
+	}
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/caisson-run/caisson/guest/wire"
+)
+
+func TestParseStat(t *testing.T) {
+	for _, tt := range []struct {
+		line string
+		want stat
+		ok   bool
+	}{
+		{"7 (bash) S 1 7 7 0 -1", stat{7, 1, 7, 7}, true},
+		{"7 (a) b) (c) R 3 4 5 0", stat{7, 3, 4, 5}, true},
+		{"7 (x) S 1 2 3) R 9 8 7 0", stat{7, 9, 8, 7}, true},
+		{"7 (bash) Z 1 7 7 0 -1", stat{}, false},
+		{"7 (bash) S 1", stat{}, false},
+		{"7 (bash) S a b c", stat{}, false},
+		{"", stat{}, false},
+	} {
+		got, ok := parseStat(7, []byte(tt.line))
+		if got != tt.want || ok != tt.ok {
+			t.Errorf("%q: %+v, %v", tt.line, got, ok)
+		}
+	}
+}
+
+func TestCandidates(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		env  []string
+		want []string
+	}{
+		{"/bin/sh", []string{"PATH=/x"}, []string{"/bin/sh"}},
+		{"./run", nil, []string{"./run"}},
+		{"sh", []string{"PATH=/a:/b"}, []string{"/a/sh", "/b/sh"}},
+		{"sh", []string{"PATH=/a::"}, []string{"/a/sh", "./sh", "./sh"}},
+		{"sh", nil, []string{"/usr/local/bin/sh", "/usr/bin/sh", "/bin/sh"}},
+	} {
+		if d := cmp.Diff(tt.want, candidates(tt.name, tt.env)); d != "" {
+			t.Errorf("%s in %v: %s", tt.name, tt.env, d)
+		}
+	}
+}
+
+func TestRlimits(t *testing.T) {
+	var now syscall.Rlimit
+	if err := prlimit(syscall.RLIMIT_NOFILE, &now); err != nil {
+		t.Fatal(err)
+	}
+	got, err := rlimits(wire.Limits{OpenFiles: now.Max + 1, CPU: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[uintptr]syscall.Rlimit{
+		syscall.RLIMIT_CORE:   {},
+		syscall.RLIMIT_NOFILE: {Cur: now.Max, Max: now.Max}, // asking for more raises nothing
+		syscall.RLIMIT_CPU:    {Cur: 3, Max: 4},
+	}
+	set := make(map[uintptr]syscall.Rlimit)
+	for _, l := range got {
+		set[l.resource] = l.value
+	}
+	if d := cmp.Diff(want, set); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestUserPath(t *testing.T) {
+	u := user{home: "/home/user"}
+	for in, want := range map[string]string{
+		"~": "/home/user", "~/a": "/home/user/a", "a/../b": "/home/user/b", "/a/../b": "/b", "../../..": "/", "~x": "/home/user/~x",
+	} {
+		if got, err := u.path(in); err != nil || got != want {
+			t.Errorf("%q is %q, %v; want %q", in, got, err, want)
+		}
+	}
+	for _, bad := range []string{"", "a\x00b"} {
+		if _, err := u.path(bad); err == nil {
+			t.Errorf("%q passes", bad)
+		}
+	}
+}
+
+func TestLookUp(t *testing.T) {
+	f := t.TempDir() + "/passwd"
+	if err := os.WriteFile(f, []byte("broken\nroot:x:0:0::/root:/bin/sh\nbad:x:y:0::/:\nann:x:1001:1002:A:/home/ann:/bin/sh\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := lookUp(f, "ann"); err != nil || got != (user{1001, 1002, "ann", "/home/ann"}) {
+		t.Errorf("ann is %+v, %v", got, err)
+	}
+	for _, nobody := range []string{"bad", "broken", "eve", ""} {
+		if got, err := lookUp(f, nobody); err == nil {
+			t.Errorf("%q is %+v", nobody, got)
+		}
+	}
+}
+
+func TestParseFlags(t *testing.T) {
+	o, err := parseFlags([]string{"-user", "1000:100:user:/home/user", "-stay", "1m"})
+	if err != nil || o.UID != 1000 || o.GID != 100 || o.Name != "user" || o.Home != "/home/user" || o.Stay.Minutes() != 1 {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if _, err := parseFlags([]string{"-user", "1000"}); err == nil {
+		t.Error("half a user passes")
+	}
+}
+
+// Without a pid namespace of its own, the agent must never signal "everything".
+func TestSignalAllNeedsToBeInit(t *testing.T) {
+	if err := signalAll(0); err == nil {
+		t.Error("an agent that is not init signals all")
+	}
+}
+
+// Whatever JSON arrives, a start either fails its check or can be prepared.
+func FuzzStartRequest(f *testing.F) {
+	f.Add([]byte(`{"argv":["sh","-c","x"],"dir":"/","env":["A=b"],"uid":1000,"terminal":{"rows":1,"cols":2}}`))
+	f.Add([]byte(`{"argv":["\u0000"],"dir":"/"}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var r wire.StartRequest
+		if json.Unmarshal(b, &r) != nil || r.Check() != nil {
+			return
+		}
+		c, err := newChild(&r)
+		if err != nil {
+			return
+		}
+		if len(c.argv) != len(r.Argv)+1 || len(c.paths) == 0 || c.dir == nil || len(c.envv) != len(r.Env)+1 {
+			t.Errorf("%+v makes %+v", r, c)
+		}
+	})
+}
+
+// The same for envd's envelope.
+func FuzzEnvelope(f *testing.F) {
+	f.Add(wire.AppendFrame(nil, 0, []byte(`{"process":{"cmd":"/bin/bash","args":["-l"],"envs":{"A":"b","PATH":"/x"},"cwd":"~/a"},"pty":{"size":{"cols":1,"rows":2}}}`)))
+	f.Add([]byte{0, 255, 255, 255, 255})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var q processStart
+		if readEnvelope(bytes.NewReader(b), &q) != nil {
+			return
+		}
+		r, err := q.request(user{1000, 1000, "user", "/home/user"})
+		if err != nil {
+			return
+		}
+		if r.UID != 1000 || r.GID != 1000 || r.NewPrivileges {
+			t.Errorf("it chooses its own rights: %+v", r)
+		}
+		if r.Check() == nil && q.Process.Envs["PATH"] != "" && !slices.Contains(r.Env, "PATH="+q.Process.Envs["PATH"]) {
+			t.Errorf("its PATH is lost: %q", r.Env)
+		}
+	})
+}
