@@ -321,7 +321,7 @@ func TestOptionsAreRefused(t *testing.T) {
 func TestToolchains(t *testing.T) {
 	root := fakeHost(t, "usr/local/go/bin/")
 	outer := fakeHost(t, "opt/node/bin/", "opt/flat/tool=", "home/user/.pyenv/3.12/bin/")
-	source := func(at, real string) *hostpath.Source {
+	toolchain := func(at, real string) *hostpath.Source {
 		f, err := os.Open(filepath.Join(outer, at))
 		must(t, err)
 		t.Cleanup(func() { f.Close() })
@@ -331,8 +331,8 @@ func TestToolchains(t *testing.T) {
 	r, err := build(t, root, HostOptions{
 		Targets: []Target{{"/home/user", true}, {"/tmp", true}},
 		Toolchains: []*hostpath.Source{
-			source("opt/node", "/opt/node"), source("opt/flat", "/opt/flat"), source("opt/node", "/usr/local/go"),
-			source("home/user/.pyenv/3.12", "/home/user/.pyenv/3.12"),
+			toolchain("opt/node", "/opt/node"), toolchain("opt/flat", "/opt/flat"), toolchain("opt/node", "/usr/local/go"),
+			toolchain("home/user/.pyenv/3.12", "/home/user/.pyenv/3.12"),
 		},
 	})
 	must(t, err)
@@ -360,7 +360,7 @@ func TestToolchains(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, bad := range []*hostpath.Source{source("opt/flat/tool", "/opt/flat/tool"), source("opt/node", "/opt/a:b"), source("opt/node", "/proc/1/root/x"), source("opt/node", "/opt/a\nb")} {
+	for _, bad := range []*hostpath.Source{toolchain("opt/flat/tool", "/opt/flat/tool"), toolchain("opt/node", "/opt/a:b"), toolchain("opt/node", "/proc/1/root/x"), toolchain("opt/node", "/opt/a\nb")} {
 		if _, err := build(t, root, HostOptions{Toolchains: []*hostpath.Source{bad}}); !errors.Is(err, sandbox.ErrInvalid) {
 			t.Errorf("%q: got %v, want ErrInvalid", bad.Real, err)
 		}

@@ -7,6 +7,7 @@ package image
 import (
 	"context"
 
+	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -14,4 +15,10 @@ import (
 func Host(context.Context, HostOptions) (*Root, error) {
 	return nil, &sandbox.Error{Op: "build root filesystem", Kind: sandbox.ErrUnsupported,
 		Problem: "the toolchain of this system does not run in a Linux sandbox", Hint: "run caisson on Linux"}
+}
+
+// Dir is not supported here.
+func Dir(_ context.Context, src *hostpath.Source, _ DirOptions) (*Root, error) {
+	return nil, &sandbox.Error{Op: "root filesystem " + src.Name, Kind: sandbox.ErrUnsupported,
+		Problem: "there are no Linux sandboxes on this system", Hint: "run caisson on Linux"}
 }

@@ -73,6 +73,14 @@ type HostOptions struct {
 	root string
 }
 
+// DirOptions say what [Dir] has to find in a directory.
+type DirOptions struct {
+	// Toolchains and Targets are as in HostOptions. What of them is not below
+	// another target must exist in the directory.
+	Toolchains []*hostpath.Source
+	Targets    []Target
+}
+
 // Root is a root filesystem that is ready to be used. Its handles are valid
 // until Close, which may be called when the sandbox was started.
 type Root struct {

@@ -26,7 +26,7 @@ import "os"
 // Source is a host file or directory that was checked. Its descriptor is the
 // object that was checked; Name and Real are for people.
 type Source struct {
-	File *os.File // O_PATH
+	File *os.File // O_PATH; its name is Real
 	Name string   // as the operator wrote it
 	Real string   // where it really was when it was opened: absolute, no symbolic links
 	Dir  bool     // a directory; otherwise a regular file

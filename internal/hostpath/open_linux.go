@@ -34,13 +34,13 @@ func Open(path string, o Options) (*Source, error) {
 	if err != nil {
 		return nil, openError(path, o, err)
 	}
-	f := os.NewFile(uintptr(fd), path)
-	src, err := describe(f, path, o)
-	if err == nil {
-		err = judge(src, o)
-	}
+	src, err := describe(fd, path, o)
 	if err != nil {
-		f.Close()
+		unix.Close(fd)
+		return nil, err
+	}
+	if err := judge(src, o); err != nil {
+		src.Close()
 		return nil, err
 	}
 	return src, nil
@@ -81,13 +81,14 @@ func openError(path string, o Options, err error) error {
 	return e
 }
 
-// describe reads what is known of an open object from its descriptor.
-func describe(f *os.File, path string, o Options) (*Source, error) {
+// describe reads what is known of an open object from its descriptor, which
+// the Source owns from then on.
+func describe(fd int, path string, o Options) (*Source, error) {
 	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, openError(path, o, err)
 	}
-	src := &Source{File: f, Name: path, UID: st.Uid, GID: st.Gid, Dev: st.Dev, Ino: st.Ino}
+	src := &Source{Name: path, UID: st.Uid, GID: st.Gid, Dev: st.Dev, Ino: st.Ino}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 		src.Dir = true
@@ -97,11 +98,11 @@ func describe(f *os.File, path string, o Options) (*Source, error) {
 			unix.S_IFCHR: "a device", unix.S_IFBLK: "a device"}[st.Mode&unix.S_IFMT]
 		return nil, refuse(o.op(path), "it is "+what+", which leads out of the sandbox", forbidden{rule: ruleSpecial, never: true})
 	}
-	real, err := realPath(int(f.Fd()))
+	real, err := realPath(fd)
 	if err != nil {
 		return nil, changed(path, o)
 	}
-	src.Real = real
+	src.Real, src.File = real, os.NewFile(uintptr(fd), real)
 	return src, nil
 }
 
