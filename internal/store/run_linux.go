@@ -83,7 +83,7 @@ func (d *Dir) openRuns() (*os.File, error) {
 		return nil, err
 	}
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err == nil {
+	if err = unix.Fstat(fd, &st); err == nil {
 		err = judgeOwn(&st)
 	}
 	if err != nil {

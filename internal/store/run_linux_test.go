@@ -53,6 +53,30 @@ func TestRunRefusesNames(t *testing.T) {
 	}
 }
 
+// TestRunsReplaced: the directory of the runs is judged each time, not once.
+func TestRunsReplaced(t *testing.T) {
+	d := mustOpen(t, filepath.Join(t.TempDir(), "s"))
+	dir := filepath.Join(d.Path(), runs)
+	for name, spoil := range map[string]func() error{
+		"wide":    func() error { return os.Chmod(dir, 0o755) },
+		"foreign": func() error { return errors.Join(os.Chmod(dir, 0o700), os.Chown(dir, nobody, -1)) },
+		"a link":  func() error { return errors.Join(os.RemoveAll(dir), os.Symlink(t.TempDir(), dir)) },
+	} {
+		if err := spoil(); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := d.Run("sbx_1"); err == nil {
+			t.Errorf("%s: it was used: %s", name, r.Path())
+		}
+		if _, err := d.Sweep(context.Background(), nil); err == nil {
+			t.Errorf("%s: it was swept", name)
+		}
+		if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestSweepAfterKill has one process hold a sandbox, which nobody may sweep,
 // and kills it, after which it is swept.
 func TestSweepAfterKill(t *testing.T) {
