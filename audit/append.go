@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/base32"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Entry is a call whose intent is recorded and whose outcome is not yet.
+type Entry struct {
+	// ID names the call in the record: "aud_" and 26 letters and digits.
+	ID string
+
+	log *Log
+
+	mu    sync.Mutex
+	ended bool
+}
+
+// Begin records an intent. When it returns without an error the intent is on
+// disk, and what it says may be done; with an error nothing may run.
+//
+// Errors are *sandbox.Error: ErrUnavailable when the record cannot be written
+// (full disk, locked) or must not be built on, because it was tampered with.
+func (l *Log) Begin(ctx context.Context, in Intent) (*Entry, error) {
+	id, err := l.newID()
+	if err != nil {
+		return nil, unavailable("audit", err)
+	}
+	intent, err := in.record(id)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.commit(ctx, intent); err != nil {
+		return nil, err
+	}
+	return &Entry{ID: id, log: l}, nil
+}
+
+// End records what came of it. The record is on disk when it returns. It is
+// made even if ctx has ended, as it has when Ctrl-C ended the call. A second
+// End is ErrConflict; after another error it may be tried again.
+func (e *Entry) End(ctx context.Context, out Outcome) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ended {
+		return sandbox.Errorf(sandbox.ErrConflict, "audit "+e.ID, "its outcome is recorded already")
+	}
+	outcome, err := out.record(e.ID)
+	if err != nil {
+		return err
+	}
+	if err := e.log.commit(context.WithoutCancel(ctx), outcome); err != nil {
+		return err
+	}
+	e.ended = true
+	return nil
+}
+
+// Refuse records, in one commit, a call that was refused or failed before
+// anything ran.
+func (l *Log) Refuse(ctx context.Context, in Intent, out Outcome) error {
+	if out.Status == Allowed {
+		return sandbox.Errorf(sandbox.ErrInvalid, "audit", "a call that was allowed is recorded by Begin and End")
+	}
+	id, err := l.newID()
+	if err != nil {
+		return unavailable("audit", err)
+	}
+	intent, err := in.record(id)
+	if err != nil {
+		return err
+	}
+	outcome, err := out.record(id)
+	if err != nil {
+		return err
+	}
+	return l.commit(context.WithoutCancel(ctx), intent, outcome)
+}
+
+func (l *Log) newID() (string, error) {
+	b := make([]byte, 16)
+	if _, err := io.ReadFull(l.rand, b); err != nil {
+		return "", err
+	}
+	return "aud_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(b)), nil
+}
+
+// addition is a record to append, with the content that goes beside it.
+type addition struct {
+	record
+	kept []*Capture
+}
+
+func (in *Intent) record(id string) (*addition, error) {
+	call, kept := in.call()
+	return newAddition(id, eventIntent, call, kept)
+}
+
+func (out *Outcome) record(id string) (*addition, error) {
+	switch out.Status {
+	case Allowed, Refused, Failed:
+	default:
+		return nil, sandbox.Errorf(sandbox.ErrInvalid, "audit "+id, "an outcome is allowed, refused or failed, not %q", out.Status)
+	}
+	ending, kept := out.ending()
+	a, err := newAddition(id, eventOutcome, ending, kept)
+	if errors.Is(err, errBodyTooLarge) && ending.Result != nil {
+		// Names that a sandbox chose must not keep its end from being recorded.
+		ending.FilesOmitted += len(ending.Result.Files)
+		ending.Result.Files = nil
+		return newAddition(id, eventOutcome, ending, kept)
+	}
+	return a, err
+}
+
+func newAddition(id, event string, v any, kept []*Capture) (*addition, error) {
+	body, err := encode(v)
+	if err != nil {
+		return nil, &sandbox.Error{Op: "audit " + id, Kind: sandbox.ErrInvalid, Problem: "the call cannot be recorded", Cause: err,
+			Hint: "shorten its labels, mounts and names"}
+	}
+	return &addition{record: record{entry: id, event: event, body: body}, kept: kept}, nil
+}
+
+// commit appends records in one transaction: one sync.
+func (l *Log) commit(ctx context.Context, list ...*addition) error {
+	return l.change(ctx, func(tx *sql.Tx, head Checkpoint) (Checkpoint, error) {
+		var err error
+		for _, a := range list {
+			if head, err = l.append(ctx, tx, head, &a.record); err != nil {
+				return head, err
+			}
+			for _, c := range a.kept {
+				if err := keep(ctx, tx, c); err != nil {
+					return head, err
+				}
+			}
+		}
+		return head, nil
+	})
+}
+
+// change runs do in a transaction that holds the write lock, from a head that
+// was checked, and makes the new head known in both places.
+func (l *Log) change(ctx context.Context, do func(tx *sql.Tx, head Checkpoint) (Checkpoint, error)) error {
+	const op = "audit"
+	if l.w == nil {
+		return sandbox.Errorf(sandbox.ErrInvalid, op, "the record is open for reading only")
+	}
+	if l.broken != nil {
+		return l.broken
+	}
+	var tx *sql.Tx
+	err := patiently(ctx, func() (err error) { tx, err = l.w.BeginTx(ctx, nil); return err })
+	if err != nil {
+		return unavailable(op, err)
+	}
+	defer tx.Rollback()
+	head, err := l.checkHead(ctx, tx)
+	if err != nil {
+		return unavailable(op, err)
+	}
+	head, err = do(tx, head)
+	if isConstraint(err) {
+		return &sandbox.Error{Op: op, Kind: sandbox.ErrConflict, Problem: "that is recorded already", Cause: err}
+	}
+	if err != nil {
+		return unavailable(op, err)
+	}
+	if err := tx.Commit(); err != nil {
+		return unavailable(op, err)
+	}
+	return unavailable(op, l.writeHead(head))
+}
+
+// append seals a record onto the chain and moves the head to it.
+func (l *Log) append(ctx context.Context, tx *sql.Tx, head Checkpoint, r *record) (Checkpoint, error) {
+	prev, err := hex.DecodeString(head.Link)
+	if err != nil {
+		return head, err
+	}
+	r.seq, r.at, r.prev = head.Count+1, l.now().UnixNano(), prev
+	r.seal(l.key, l.inst)
+	_, err = tx.ExecContext(ctx, `INSERT INTO records (seq, at, entry, event, prev, body_digest, digest, signature, body)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, r.seq, r.at, r.entry, r.event, r.prev, r.bodyDigest, r.digest, r.signature, r.body)
+	if err != nil {
+		return head, err
+	}
+	next := newCheckpoint(l.key, l.inst, r.seq, r.link(), r.at)
+	sig, _ := hex.DecodeString(next.Signature)
+	_, err = tx.ExecContext(ctx, "INSERT OR REPLACE INTO head (one, count, link, at, signature) VALUES (1, ?, ?, ?, ?)", next.Count, r.link(), r.at, sig)
+	return next, err
+}
+
+// keep stores content, unless it was redacted once.
+func keep(ctx context.Context, tx *sql.Tx, c *Capture) error {
+	if c == nil || len(c.kept) == 0 {
+		return nil
+	}
+	digest := sum(c.kept)
+	_, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO blobs (digest, content) SELECT ?, ?
+		WHERE NOT EXISTS (SELECT 1 FROM records WHERE entry = ? AND event = 'redact')`, digest, c.kept, hex.EncodeToString(digest))
+	return err
+}
+
+// checkHead is the part of Verify that each commit can afford: the signed head
+// is there, the last record is the one it names, and audit.head, which lags
+// behind at most, is on the same chain.
+func (l *Log) checkHead(ctx context.Context, q querier) (Checkpoint, error) {
+	if err := checkSchema(ctx, q); err != nil {
+		return Checkpoint{}, damaged(err.Error())
+	}
+	head, err := storedHead(ctx, q, l.inst)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return head, damaged("the database holds no head")
+	case err != nil:
+		return head, err
+	case !head.valid(l.pub, l.inst):
+		return head, damaged("the head in the database is not signed with this key")
+	}
+	var last int64
+	if err := q.QueryRowContext(ctx, "SELECT max(seq) FROM records").Scan(&last); err != nil {
+		return head, err
+	}
+	if last != head.Count {
+		return head, damaged(fmt.Sprintf("there are %d records where the head says %d", last, head.Count))
+	}
+	if err := onChain(ctx, q, head); err != nil {
+		return head, err
+	}
+	copied, err := l.readHead()
+	if errors.Is(err, os.ErrNotExist) && head.Count == 1 {
+		// Whoever made the record died before it made the file, or is at it.
+		return head, l.makeHead(head)
+	}
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return head, damaged("audit.head is gone")
+	case errors.Is(err, errHeadDamaged):
+		return head, damaged(err.Error())
+	case err != nil:
+		return head, err
+	case copied.Count > head.Count:
+		return head, damaged(fmt.Sprintf("audit.head has seen %d records, the database holds %d", copied.Count, head.Count))
+	}
+	return head, onChain(ctx, q, copied)
+}
+
+// onChain says whether record number c.Count has the link that c names.
+func onChain(ctx context.Context, q querier, c Checkpoint) error {
+	var r record
+	err := q.QueryRowContext(ctx, "SELECT digest, signature FROM records WHERE seq = ?", c.Count).Scan(&r.digest, &r.signature)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	link, _ := hex.DecodeString(c.Link)
+	if err != nil || !bytes.Equal(r.link(), link) {
+		return damaged(fmt.Sprintf("record %d is not the one that was signed", c.Count))
+	}
+	return nil
+}
+
+// storedHead is the head in the database, not yet checked.
+func storedHead(ctx context.Context, q querier, installation string) (Checkpoint, error) {
+	var count, at int64
+	var link, sig []byte
+	err := q.QueryRowContext(ctx, "SELECT count, link, at, signature FROM head WHERE one = 1").Scan(&count, &link, &at, &sig)
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	return Checkpoint{Installation: installation, Count: count, Link: hex.EncodeToString(link), Time: unixTime(at), Signature: hex.EncodeToString(sig)}, nil
+}

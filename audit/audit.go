@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package audit is the append-only record of every call: who asked for what,
+// when, under which policy, what held and what came of it.
+//
+// # The model
+//
+// A call is two records: its intent, committed to disk before anything runs
+// ([Log.Begin]), and its outcome ([Entry.End]). An intent without an outcome
+// is a call that still runs or was killed: it shows as unfinished, and nothing
+// can run unrecorded. A refused call is both at once ([Log.Refuse]).
+//
+// Records lie in audit.db (SQLite). What a call said and printed (command
+// line, code, the first 64 KiB of each stream) is content, kept by digest
+// beside the records; values of environment variables and secrets are never
+// taken, only names.
+//
+// # The chain
+//
+// A record's digest covers its number, time, entry and event, the link of the
+// record before it, and the digest of its body. It is signed (Ed25519, key in
+// audit.key, mode 0600); digest and signature together make its link. Because
+// the chain is over digests, a body that retention dropped ([Log.Prune]) and
+// content that was redacted ([Log.Redact]) leave it whole; each of the two is
+// itself a record, so that nothing can be dropped by another way unseen.
+//
+// The head (count and last link) is signed anew with each commit and kept
+// twice: in the database and in audit.head beside it. The first record, the
+// genesis, holds the public key and an id of the installation, which every
+// signature covers.
+//
+// # What it holds against
+//
+// The adversary is code in a sandbox and anyone who can write the files but
+// does not have the key. [Log.Verify] finds what such a one edits, removes,
+// reorders, inserts or cuts off, and names the record. [Log.Begin] makes the
+// cheap part of that check each time and refuses to build on a damaged chain.
+//
+// It does not hold against who has the key: the uid that caisson runs as, and
+// root. Without the key, putting back an older copy of audit.db is found by
+// audit.head; putting back older copies of both (SQLite's own log may hold
+// those of the last records), or deleting all, is found only against a
+// checkpoint that was kept elsewhere ([Log.Checkpoint], and the last line of a
+// JSON export). A digest of short content can be guessed:
+// redaction takes the content away, not the means to confirm a guess.
+package audit
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"database/sql"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// The files of a log, in the state directory.
+const (
+	dbFile   = "audit.db"
+	keyFile  = "audit.key"
+	headFile = "audit.head"
+)
+
+// Options say where a log is. Only Dir is needed.
+type Options struct {
+	// Dir is the state directory: it exists, is private, and was checked
+	// (internal/store).
+	Dir string
+	// Now is the clock; time.Now when nil.
+	Now func() time.Time
+	// Rand gives keys and ids; crypto/rand when nil.
+	Rand io.Reader
+	// ReadOnly is for readers: nothing is made or changed, and Begin, Refuse,
+	// Prune and Redact fail. A log that does not exist is ErrNotFound.
+	ReadOnly bool
+}
+
+// Log is an open record. It is safe for use by many goroutines, and many
+// processes may have the same one open.
+type Log struct {
+	dir  string
+	now  func() time.Time
+	rand io.Reader
+
+	w *sql.DB // one connection; nil when read-only
+	r *sql.DB
+
+	key  ed25519.PrivateKey // nil when it cannot be read
+	pub  ed25519.PublicKey  // nil then too
+	inst string             // the installation, from the genesis
+
+	// broken is why nothing may be appended; readers still work, so that
+	// Verify can say more.
+	broken error
+}
+
+// Open opens the log of a state directory and makes it where there is none.
+//
+// A log that was tampered with opens: Verify tells what is wrong, and Begin
+// refuses. Errors are *sandbox.Error: ErrUnavailable when files cannot be made
+// or read (full disk, not a database), ErrUnsupported when a newer caisson
+// made it, ErrNotFound with Options.ReadOnly.
+func Open(ctx context.Context, o Options) (*Log, error) {
+	l := &Log{dir: o.Dir, now: o.Now, rand: o.Rand}
+	if l.now == nil {
+		l.now = time.Now
+	}
+	if l.rand == nil {
+		l.rand = rand.Reader
+	}
+	if err := l.open(ctx, o.ReadOnly); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *Log) open(ctx context.Context, readOnly bool) error {
+	made := exists(l.path(dbFile))
+	if !made && exists(l.path(headFile)) {
+		return damaged("audit.db is gone from " + l.dir + ", but audit.head is there")
+	}
+	if !made && readOnly {
+		return l.nothingYet()
+	}
+	if err := l.loadKey(!made); err != nil {
+		return err
+	}
+	if !readOnly {
+		if err := l.openWriter(ctx); err != nil {
+			return err
+		}
+	}
+	l.r = l.connect("mode=ro", 0) // a Query asks for more while it is open
+	return l.readGenesis(ctx)
+}
+
+func (l *Log) nothingYet() error {
+	return &sandbox.Error{Op: "audit", Kind: sandbox.ErrNotFound, Problem: "nothing has been recorded in " + l.dir,
+		Hint: "it begins with the first run; CAISSON_STATE names another state directory"}
+}
+
+// Close gives the files back. Every record is durable when the call that wrote
+// it returns, so a process about to end need not call Close: it spares the
+// checkpoint of SQLite's log, some milliseconds of disk time.
+func (l *Log) Close() error {
+	var first error
+	for _, db := range []*sql.DB{l.r, l.w} {
+		if db == nil {
+			continue
+		}
+		if err := db.Close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+func (l *Log) path(name string) string { return filepath.Join(l.dir, name) }
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+import (
+	"fmt"
+	"os"
+	"testing"
+)
+
+// overwrite puts content into a file of the log.
+func overwrite(path string, b []byte) error { return os.WriteFile(path, b, 0o600) }
+
+// BenchmarkRun is what a `caisson run` pays: it opens the log, records both
+// ends of a call, and exits without Close. The directory lies on the disk of
+// TMPDIR; each part is reported for itself.
+func BenchmarkRun(b *testing.B) {
+	dir := b.TempDir()
+	call(b, open(b, dir), "warm")
+	var openMS, beginMS, endMS float64
+	timed := func(ms *float64, do func()) {
+		before := b.Elapsed()
+		do()
+		*ms += (b.Elapsed() - before).Seconds() * 1000
+	}
+	for b.Loop() {
+		var l *Log
+		var e *Entry
+		var err error
+		timed(&openMS, func() { l, err = Open(ctx, Options{Dir: dir}) })
+		must(b, err)
+		timed(&beginMS, func() { e, err = l.Begin(ctx, intent("a")) })
+		must(b, err)
+		timed(&endMS, func() { err = e.End(ctx, outcome("a")) })
+		must(b, err)
+		b.StopTimer()
+		l.Close()
+		b.StartTimer()
+	}
+	for name, ms := range map[string]float64{"open": openMS, "begin": beginMS, "end": endMS} {
+		b.ReportMetric(ms/float64(b.N), name+"-ms/op")
+	}
+}
+
+// BenchmarkEntry is what a call costs in a process that keeps the log open.
+func BenchmarkEntry(b *testing.B) {
+	l := open(b, b.TempDir())
+	for b.Loop() {
+		call(b, l, "a")
+	}
+}
+
+// BenchmarkVerify reads a log of 2001 records.
+func BenchmarkVerify(b *testing.B) {
+	l := open(b, b.TempDir())
+	for i := range 1000 {
+		call(b, l, fmt.Sprint(i))
+	}
+	for b.Loop() {
+		rep, err := l.Verify(ctx)
+		must(b, err)
+		wantOK(b, rep)
+	}
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Status is how a call stands in the record.
+type Status string
+
+// The statuses. Unfinished and Pruned are read, never written.
+const (
+	Allowed    Status = "allowed"    // it ran; Ending.Result says how it ended
+	Refused    Status = "refused"    // policy or a clause that cannot be enforced refused it; nothing ran
+	Failed     Status = "failed"     // caisson could not carry it out
+	Unfinished Status = "unfinished" // it still runs, or its caisson was killed
+	Pruned     Status = "pruned"     // retention dropped what was known of it
+)
+
+// Intent is what is about to be done. Values of environment variables and
+// secrets have no place in it.
+type Intent struct {
+	Actor     string   // who: "uid:1000", "key:ci"
+	Kind      string   // "run", "command", "tool", "file", "connection", "decision"
+	Sandbox   string   // the sandbox's id
+	Argv      []string // the command line; kept as content
+	Code      []byte   // source that was handed over; kept as content
+	Dir       string   // working directory inside
+	Env       []string // names; of NAME=value the value is thrown away
+	Secrets   []string // names of secrets that are put in on the way out
+	Policy    string   // name of the policy, "/etc/caisson/policy.yaml"
+	PolicySHA string   // digest of the policy as it was decided by, hex
+	Isolation string   // the level
+	Network   string   // "none", or what is allowed
+	Mounts    []Mount
+	Limits    sandbox.Limits
+	Labels    map[string]string // the agent's own words
+	Overrides []string          // what --override loosened
+}
+
+// Mount is one host path that a call was given, by name.
+type Mount struct {
+	Name   string `json:"name"`
+	Target string `json:"target"`
+	Access string `json:"access"` // ro, cow, rw
+}
+
+// Outcome is what came of it.
+type Outcome struct {
+	// Status is Allowed, Refused or Failed.
+	Status Status
+	// Result is what ran, or the refusal; nil when it failed.
+	Result *sandbox.Result
+	// Stdout and Stderr are the streams. Where they are nil those of Result
+	// are taken.
+	Stdout, Stderr *Capture
+	// Error is why it failed or was refused, a sentence.
+	Error string
+}
+
+// Call is an Intent as it is recorded.
+type Call struct {
+	Actor     string            `json:"actor"`
+	Kind      string            `json:"kind"`
+	Sandbox   string            `json:"sandbox,omitempty"`
+	Argv      *Content          `json:"argv,omitempty"` // joined by NUL bytes
+	Code      *Content          `json:"code,omitempty"`
+	Dir       string            `json:"dir,omitempty"`
+	Env       []string          `json:"env,omitempty"`
+	Secrets   []string          `json:"secrets,omitempty"`
+	Policy    string            `json:"policy,omitempty"`
+	PolicySHA string            `json:"policy_sha256,omitempty"`
+	Isolation string            `json:"isolation,omitempty"`
+	Network   string            `json:"network,omitempty"`
+	Mounts    []Mount           `json:"mounts,omitempty"`
+	Limits    map[string]string `json:"limits,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	Overrides []string          `json:"overrides,omitempty"`
+}
+
+// Ending is an Outcome as it is recorded.
+type Ending struct {
+	Status Status          `json:"status"`
+	Result *sandbox.Result `json:"result,omitempty"`
+	Stdout *Content        `json:"stdout,omitempty"`
+	Stderr *Content        `json:"stderr,omitempty"`
+	Error  string          `json:"error,omitempty"`
+	// FilesOmitted is how many collected files are not in Result, which lists
+	// maxFiles at most.
+	FilesOmitted int `json:"files_omitted,omitempty"`
+}
+
+// Bounds of what a caller, and through it an agent, can put into one record.
+const (
+	maxText  = 4 << 10
+	maxItems = 1024
+	maxFiles = 1024
+)
+
+// call is in as it is recorded.
+func (in *Intent) call() (Call, []*Capture) {
+	c := Call{
+		Actor: clean(in.Actor, maxText), Kind: clean(in.Kind, maxText), Sandbox: clean(in.Sandbox, maxText),
+		Dir: clean(in.Dir, maxText), Policy: clean(in.Policy, maxText), PolicySHA: clean(in.PolicySHA, maxText),
+		Isolation: clean(in.Isolation, maxText), Network: clean(in.Network, maxText),
+		Secrets: cleanAll(in.Secrets), Overrides: cleanAll(in.Overrides), Limits: limitTexts(in.Limits),
+	}
+	names := make([]string, len(in.Env))
+	for i, e := range in.Env {
+		names[i], _, _ = strings.Cut(e, "=")
+	}
+	c.Env = cleanAll(names)
+	for _, m := range in.Mounts[:min(len(in.Mounts), maxItems)] {
+		c.Mounts = append(c.Mounts, Mount{clean(m.Name, maxText), clean(m.Target, maxText), clean(m.Access, maxText)})
+	}
+	if len(in.Labels) > 0 {
+		c.Labels = make(map[string]string, len(in.Labels))
+		for k, v := range in.Labels {
+			c.Labels[clean(k, maxText)] = clean(v, maxText)
+		}
+	}
+	var kept []*Capture
+	if len(in.Argv) > 0 {
+		argv := Captured([]byte(strings.Join(in.Argv, "\x00")))
+		c.Argv, kept = argv.content(), append(kept, argv)
+	}
+	if len(in.Code) > 0 {
+		code := Captured(in.Code)
+		c.Code, kept = code.content(), append(kept, code)
+	}
+	return c, kept
+}
+
+// ending is out as it is recorded.
+func (out *Outcome) ending() (Ending, []*Capture) {
+	e := Ending{Status: out.Status, Error: clean(out.Error, maxText)}
+	stdout, stderr := out.Stdout, out.Stderr
+	if out.Result != nil {
+		r := *out.Result
+		e.FilesOmitted = max(0, len(r.Files)-maxFiles)
+		files := make([]sandbox.File, 0, min(len(r.Files), maxFiles))
+		for _, f := range r.Files[:min(len(r.Files), maxFiles)] {
+			f.Path, f.SavedAs = clean(f.Path, maxText), clean(f.SavedAs, maxText)
+			files = append(files, f)
+		}
+		r.Files = files
+		r.Rule, r.Reason, r.Signal = clean(r.Rule, maxText), clean(r.Reason, maxText), clean(r.Signal, maxText)
+		if stdout == nil && r.Stdout != nil {
+			stdout = Captured(r.Stdout)
+		}
+		if stderr == nil && r.Stderr != nil {
+			stderr = Captured(r.Stderr)
+		}
+		e.Result = &r
+	}
+	e.Stdout, e.Stderr = stdout.content(), stderr.content()
+	return e, []*Capture{stdout, stderr}
+}
+
+func cleanAll(list []string) []string {
+	var out []string
+	for _, s := range list[:min(len(list), maxItems)] {
+		out = append(out, clean(s, maxText))
+	}
+	if n := len(list) - maxItems; n > 0 {
+		out = append(out, "… ("+strconv.Itoa(n)+" more)")
+	}
+	return out
+}
+
+// limitTexts are the limits that are set: durations as Go writes them, bytes
+// and counts as whole numbers.
+func limitTexts(l sandbox.Limits) map[string]string {
+	m := map[string]string{}
+	for name, d := range map[sandbox.LimitName]time.Duration{sandbox.LimitWall: l.Wall, sandbox.LimitCPUTime: l.CPUTime} {
+		if d != 0 {
+			m[string(name)] = d.String()
+		}
+	}
+	for name, n := range map[sandbox.LimitName]int64{
+		sandbox.LimitMemory: l.Memory, sandbox.LimitProcesses: int64(l.Processes), sandbox.LimitOpenFiles: int64(l.OpenFiles),
+		sandbox.LimitFileSize: l.FileSize, sandbox.LimitDisk: l.Disk, sandbox.LimitInodes: l.Inodes, sandbox.LimitTmp: l.Tmp,
+		sandbox.LimitIO: l.IO, sandbox.LimitIOPS: l.IOPS, sandbox.LimitOutput: l.Output,
+	} {
+		if n != 0 {
+			m[string(name)] = strconv.FormatInt(n, 10)
+		}
+	}
+	if l.CPUs != 0 {
+		m[string(sandbox.LimitCPUs)] = strconv.FormatFloat(l.CPUs, 'g', -1, 64)
+	}
+	if len(m) == 0 {
+		return nil
+	}
+	return m
+}

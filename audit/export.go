@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+import (
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// The formats of Export.
+const (
+	JSONL = "jsonl" // one Record each line, and last {"checkpoint": …}
+	CSV   = "csv"   // one line for each call, for people
+)
+
+// Export writes all calls, oldest first, without the content of code and
+// streams. An unknown format is ErrInvalid.
+func (l *Log) Export(ctx context.Context, w io.Writer, format string) error {
+	switch format {
+	case JSONL:
+		return l.exportJSON(ctx, w)
+	case CSV:
+		return l.exportCSV(ctx, w)
+	}
+	return &sandbox.Error{Op: "audit export", Kind: sandbox.ErrInvalid, Problem: fmt.Sprintf("there is no format %q", clean(format, 64)), Hint: "use jsonl or csv"}
+}
+
+func (l *Log) exportJSON(ctx context.Context, w io.Writer) error {
+	// Before the records, so that all it covers is among them.
+	c, err := l.Checkpoint(ctx)
+	if err != nil {
+		return err
+	}
+	e := json.NewEncoder(w)
+	for r, err := range l.Query(ctx, Filter{OldestFirst: true}) {
+		if err != nil {
+			return err
+		}
+		if err := e.Encode(r); err != nil {
+			return err
+		}
+	}
+	return e.Encode(map[string]Checkpoint{"checkpoint": c})
+}
+
+var csvHeader = []string{"seq", "id", "time", "ended", "status", "result", "actor", "kind", "sandbox", "isolation", "command",
+	"exit_code", "signal", "resource", "rule", "reason", "wall_ms", "policy", "policy_sha256", "digest", "end_digest"}
+
+func (l *Log) exportCSV(ctx context.Context, w io.Writer) error {
+	out := csv.NewWriter(w)
+	if err := out.Write(csvHeader); err != nil {
+		return err
+	}
+	for r, err := range l.Query(ctx, Filter{OldestFirst: true}) {
+		if err != nil {
+			return err
+		}
+		if err := out.Write(csvRow(&r)); err != nil {
+			return err
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
+func csvRow(r *Record) []string {
+	var c Call
+	var e Ending
+	var res sandbox.Result
+	if r.Call != nil {
+		c = *r.Call
+	}
+	if r.Ending != nil {
+		e = *r.Ending
+	}
+	ended, exit, wall, reason := "", "", "", e.Error
+	if r.Ended != nil {
+		ended = r.Ended.Format(time.RFC3339Nano)
+	}
+	if e.Result != nil {
+		res = *e.Result
+		wall = strconv.FormatInt(res.WallMS, 10)
+		if reason == "" {
+			reason = res.Reason
+		}
+		if res.ExitCode != nil {
+			exit = strconv.Itoa(*res.ExitCode)
+		}
+	}
+	row := []string{strconv.FormatInt(r.Seq, 10), r.ID, r.Time.Format(time.RFC3339Nano), ended, string(r.Status), string(res.Status),
+		c.Actor, c.Kind, c.Sandbox, c.Isolation, strings.Join(r.Command, " "), exit, res.Signal, string(res.Resource), res.Rule, reason,
+		wall, c.Policy, c.PolicySHA, r.Digest, r.EndDigest}
+	for i := range row {
+		row[i] = cell(row[i])
+	}
+	return row
+}
+
+// cell makes text from a sandbox harmless for a spreadsheet, which would
+// compute what begins with one of =+-@, and for a terminal.
+func cell(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, clean(s, maxText))
+	if s != "" && strings.ContainsRune("=+-@", rune(s[0])) {
+		if _, err := strconv.Atoi(s); err != nil { // a number stays one
+			s = "'" + s
+		}
+	}
+	return s
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// audit.head holds the last signed head as one line of JSON in one disk
+// sector, which is rewritten in place once its transaction is durable: whole
+// for every reader that asks twice, and never ahead of the database. That
+// costs no sync; after a power cut the file may be some records behind, which
+// is no alarm.
+const headSize = 512
+
+// headLine is a checkpoint as it lies in the file.
+func headLine(c Checkpoint) ([]byte, error) {
+	line, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	if len(line) >= headSize {
+		return nil, fmt.Errorf("a checkpoint of %d bytes", len(line))
+	}
+	b := append(line, bytes.Repeat([]byte(" "), headSize-len(line))...)
+	b[headSize-1] = '\n'
+	return b, nil
+}
+
+// makeHead makes audit.head unless it is there.
+func (l *Log) makeHead(c Checkpoint) error {
+	b, err := headLine(c)
+	if err != nil {
+		return err
+	}
+	return publish(l.path(headFile), b)
+}
+
+var errHeadDamaged = errors.New("audit.head does not hold a head that this key signed")
+
+// readHead returns the head that audit.head holds: os.ErrNotExist when there
+// is no file, errHeadDamaged when the file is not what writeHead makes, to the
+// byte.
+func (l *Log) readHead() (Checkpoint, error) {
+	var c Checkpoint
+	for try := 0; ; try++ {
+		b, err := os.ReadFile(l.path(headFile))
+		if err != nil {
+			return Checkpoint{}, err
+		}
+		c = Checkpoint{}
+		if json.Unmarshal(b, &c) == nil && c.valid(l.pub, l.inst) {
+			if again, err := headLine(c); err == nil && bytes.Equal(again, b) {
+				return c, nil
+			}
+		}
+		// A read may have met another process in the middle of its write.
+		if try == 3 {
+			return Checkpoint{}, errHeadDamaged
+		}
+	}
+}
+
+// writeHead puts a head into audit.head, unless a later one is there already:
+// between a commit and this another process may have committed too. No lock is
+// taken; a head that is lost to such a race comes again with the next commit.
+func (l *Log) writeHead(c Checkpoint) error {
+	if there, err := l.readHead(); err == nil && there.Count >= c.Count {
+		return nil
+	}
+	b, err := headLine(c)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(l.path(headFile), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(b, 0)
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// helpers are what the test binary does when a test runs it again.
+var helpers = map[string]func(args []string) error{
+	// append DIR NAME COUNT records that many calls.
+	"append": func(args []string) error {
+		n, err := strconv.Atoi(args[2])
+		if err != nil {
+			return err
+		}
+		l, err := Open(ctx, Options{Dir: args[0]})
+		if err != nil {
+			return err
+		}
+		for i := range n {
+			e, err := l.Begin(ctx, intent(fmt.Sprintf("%s_%d", args[1], i)))
+			if err != nil {
+				return err
+			}
+			fmt.Println("begun", e.ID)
+			if err := e.End(ctx, outcome(args[1])); err != nil {
+				return err
+			}
+			fmt.Println("ended", e.ID)
+		}
+		return nil // without Close, as a process that ends at once
+	},
+	"full": fullDisk,
+}
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "audit-helper" {
+		if err := helpers[os.Args[2]](os.Args[3:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func helper(args ...string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe", append([]string{"audit-helper"}, args...)...)
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+// TestManyProcesses has four processes make the log and write 50 calls each at
+// once: the chain stays one, and nothing is lost.
+func TestManyProcesses(t *testing.T) {
+	const processes, calls = 4, 50
+	dir := t.TempDir()
+	var all []*exec.Cmd
+	for i := range processes {
+		cmd := helper("append", dir, fmt.Sprint(i), fmt.Sprint(calls))
+		must(t, cmd.Start())
+		all = append(all, cmd)
+	}
+	for _, cmd := range all {
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	rep := verify(t, dir)
+	wantOK(t, rep)
+	if want := int64(1 + 2*processes*calls); rep.Records != want {
+		t.Errorf("%d records, want %d", rep.Records, want)
+	}
+}
+
+// TestKilled kills writers at any moment. What they said was done is in the
+// record, and the chain is whole.
+func TestKilled(t *testing.T) {
+	dir := t.TempDir()
+	begun, ended := map[string]bool{}, map[string]bool{}
+	for round := range 5 {
+		cmd := helper("append", dir, fmt.Sprint(round), "1000000")
+		out, err := cmd.StdoutPipe()
+		must(t, err)
+		must(t, cmd.Start())
+		lines := bufio.NewScanner(out)
+		for n := 0; lines.Scan(); n++ {
+			word, id, _ := strings.Cut(lines.Text(), " ")
+			if word == "begun" {
+				begun[id] = true
+			} else {
+				ended[id] = true
+			}
+			if n == 7+round { // SIGKILL, somewhere in the next call
+				cmd.Process.Kill()
+			}
+		}
+		cmd.Wait()
+	}
+	wantOK(t, verify(t, dir))
+	l := open(t, dir)
+	for r, err := range l.Query(ctx, Filter{}) {
+		must(t, err)
+		if ended[r.ID] && r.Status != Allowed {
+			t.Errorf("%s had ended and is %s", r.ID, r.Status)
+		}
+		delete(begun, r.ID)
+	}
+	if len(begun) > 0 {
+		t.Errorf("lost: %v", begun)
+	}
+	call(t, l, "after")
+	wantOK(t, verify(t, dir))
+}
+
+// TestFullDisk runs as a helper with a disk of its own.
+func TestFullDisk(t *testing.T) {
+	cmd := helper("full", t.TempDir())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+	if out, err := cmd.Output(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// fullDisk fills a small disk and checks that Begin refuses, that nothing on
+// record is lost, and that it goes on once there is space again.
+func fullDisk(args []string) error {
+	dir := args[0]
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m,mode=0700"); err != nil {
+		return err
+	}
+	l, err := Open(ctx, Options{Dir: dir})
+	if err != nil {
+		return err
+	}
+	reserve := dir + "/reserve"
+	if err := os.WriteFile(reserve, make([]byte, 256<<10), 0o600); err != nil {
+		return err
+	}
+	calls := 0
+	for ; err == nil; calls++ {
+		if calls > 10_000 {
+			return errors.New("the disk does not fill")
+		}
+		var e *Entry
+		in := intent(fmt.Sprint(calls))
+		in.Code = []byte(strings.Repeat(fmt.Sprint(calls), 1000))
+		if e, err = l.Begin(ctx, in); err == nil {
+			err = e.End(ctx, outcome(fmt.Sprint(calls)))
+		}
+	}
+	if !errors.Is(err, sandbox.ErrUnavailable) || !strings.Contains(err.Error(), "full") || !strings.Contains(sandbox.Hint(err), "free some space") {
+		return fmt.Errorf("on a full disk: %w (hint %q)", err, sandbox.Hint(err))
+	}
+	filler, err := os.Create(dir + "/filler")
+	if err != nil {
+		return err
+	}
+	io.Copy(filler, zeros{}) // until the very last page is taken
+	if _, err := l.Begin(ctx, intent("x")); !errors.Is(err, sandbox.ErrUnavailable) {
+		return fmt.Errorf("on a full disk: %v, want ErrUnavailable", err)
+	}
+	if _, err := Open(ctx, Options{Dir: dir + "/"}); err != nil {
+		return fmt.Errorf("opening on a full disk: %w", err)
+	}
+	if err := sound(ctx, l); err != nil {
+		return err
+	}
+	filler.Close()
+	if err := errors.Join(os.Remove(filler.Name()), os.Remove(reserve)); err != nil {
+		return err
+	}
+	if _, err := l.Begin(ctx, intent("after")); err != nil {
+		return fmt.Errorf("with space again: %w", err)
+	}
+	return sound(ctx, l)
+}
+
+func sound(ctx context.Context, l *Log) error {
+	rep, err := l.Verify(ctx)
+	if err == nil && !rep.OK() {
+		err = fmt.Errorf("findings: %v", rep.Findings)
+	}
+	return err
+}
+
+// zeros is an endless input.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// TestBusy has another process hold the write lock: Begin waits for it, and
+// says so when its caller will not wait.
+func TestBusy(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	other := open(t, dir)
+	tx, err := other.w.BeginTx(ctx, nil)
+	must(t, err)
+	impatient, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	if _, err := l.Begin(impatient, intent("a")); !errors.Is(err, sandbox.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Begin = %v, want ErrUnavailable for the deadline", err)
+	}
+	if took := time.Since(began); took > busyWait/2 {
+		t.Errorf("it waited %v after its deadline", took)
+	}
+	done := make(chan error)
+	go func() {
+		_, err := l.Begin(ctx, intent("b"))
+		done <- err
+	}()
+	must(t, tx.Rollback())
+	must(t, <-done)
+	wantOK(t, verify(t, dir))
+}
