@@ -80,6 +80,12 @@ func TestPlaceholdersComeAndGo(t *testing.T) {
 		if err != nil || info.IsDir() != m.Dir {
 			t.Errorf("%s is not there to be mounted over: %v", m.Rel, err)
 		}
+		f, err := src.Below(m.Rel)
+		must(t, err)
+		if opened, err := os.Stat(fmt.Sprintf("/proc/self/fd/%d", f.Fd())); err != nil || !os.SameFile(opened, info) {
+			t.Errorf("%s: another object was opened: %v", m.Rel, err)
+		}
+		must(t, f.Close())
 	}
 	must(t, p.Close())
 	must(t, p.Close())
@@ -255,6 +261,9 @@ func TestPlaceholdersThroughNoLink(t *testing.T) {
 		t.Error("a placeholder was made through a link")
 	}
 	must(t, p.Close())
+	if f, err := src.Below(".git/hooks"); !errors.Is(err, sandbox.ErrConflict) {
+		t.Errorf("%v was opened through a link: %v", f, err)
+	}
 	if diff := cmp.Diff([]string{"hooks"}, names(t, elsewhere.Real)); diff != "" {
 		t.Errorf("elsewhere changed: %s", diff)
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -58,6 +59,17 @@ func Scan(ctx context.Context, root *Source, o ScanOptions) ([]Match, error) {
 	return ms, nil
 }
 
+// Below opens (O_PATH) what a Match names, through no link: what is to be
+// mounted over itself. The caller closes it.
+func (s *Source) Below(rel string) (*os.File, error) {
+	fd, err := openPath(int(s.File.Fd()), rel, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
+	if err != nil {
+		return nil, &sandbox.Error{Op: "guard " + printable(path.Join(s.Name, rel)), Kind: sandbox.ErrConflict, Cause: err,
+			Problem: "it was moved or removed while it was looked at", Hint: "stop what changes it and try again"}
+	}
+	return os.NewFile(uintptr(fd), path.Join(s.Real, rel)), nil
+}
+
 // scan is one walk.
 type scan struct {
 	ctx     context.Context
@@ -83,19 +95,22 @@ func openDir(dir int, name string) (int, error) {
 	return unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 }
 
-// readDir reads a directory and closes nothing. Its name is only used when the
+// dirFile is an open directory as a file. Its name is only used when the
 // filesystem does not tell kinds: then os looks at the entries one by one.
-func readDir(fd int) (*os.File, []fs.DirEntry, error) {
-	f := os.NewFile(uintptr(fd), fmt.Sprintf("/proc/self/fd/%d", fd))
+func dirFile(fd int) *os.File { return os.NewFile(uintptr(fd), fmt.Sprintf("/proc/self/fd/%d", fd)) }
+
+// readDir reads a directory, in a fixed order.
+func readDir(f *os.File) ([]fs.DirEntry, error) {
 	entries, err := f.ReadDir(-1)
-	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return comparePaths(a.Name(), b.Name()) })
-	return f, entries, err
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return entries, err
 }
 
 // walk looks through the directory fd, which it closes.
 func (s *scan) walk(fd int, rel string, z zone) error {
-	f, entries, err := readDir(fd)
+	f := dirFile(fd)
 	defer f.Close()
+	entries, err := readDir(f)
 	if err != nil {
 		return s.failed(rel, err)
 	}
@@ -205,8 +220,9 @@ func (s *scan) otherNames() error {
 	}
 	var walk func(fd int, rel string) error
 	walk = func(fd int, rel string) error {
-		f, entries, err := readDir(fd)
+		f := dirFile(fd)
 		defer f.Close()
+		entries, err := readDir(f)
 		if err != nil {
 			return s.failed(rel, err)
 		}

@@ -6,6 +6,7 @@ package hostpath
 
 import (
 	"context"
+	"os"
 
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -13,6 +14,11 @@ import (
 // Scan is not supported here.
 func Scan(_ context.Context, root *Source, _ ScanOptions) ([]Match, error) {
 	return nil, sandbox.Errorf(sandbox.ErrUnsupported, "scan "+root.Name, "host paths cannot be judged on this system")
+}
+
+// Below is not supported here.
+func (s *Source) Below(rel string) (*os.File, error) {
+	return nil, sandbox.Errorf(sandbox.ErrUnsupported, "guard "+s.Name, "host paths cannot be judged on this system")
 }
 
 // Placeholders is not supported here.
