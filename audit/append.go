@@ -229,7 +229,7 @@ func (l *Log) checkHead(ctx context.Context, q querier) (Checkpoint, error) {
 		return head, damaged("the database holds no head")
 	case err != nil:
 		return head, err
-	case !head.valid(l.pub, l.inst):
+	case !l.valid(head):
 		return head, damaged("the head in the database is not signed with this key")
 	}
 	var last int64

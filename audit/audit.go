@@ -53,6 +53,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/caisson-run/caisson/sandbox"
@@ -96,6 +97,8 @@ type Log struct {
 	// broken is why nothing may be appended; readers still work, so that
 	// Verify can say more.
 	broken error
+
+	good atomic.Pointer[Checkpoint] // the last one whose signature was right
 }
 
 // Open opens the log of a state directory and makes it where there is none.

@@ -4,12 +4,8 @@ package audit
 
 import (
 	"fmt"
-	"os"
 	"testing"
 )
-
-// overwrite puts content into a file of the log.
-func overwrite(path string, b []byte) error { return os.WriteFile(path, b, 0o600) }
 
 // BenchmarkRun is what a `caisson run` pays: it opens the log, records both
 // ends of a call, and exits without Close. The directory lies on the disk of

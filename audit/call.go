@@ -91,7 +91,7 @@ type Ending struct {
 	Stderr *Content        `json:"stderr,omitempty"`
 	Error  string          `json:"error,omitempty"`
 	// FilesOmitted is how many collected files are not in Result, which lists
-	// maxFiles at most.
+	// 1024 at most, and none when their names are too long for one record.
 	FilesOmitted int `json:"files_omitted,omitempty"`
 }
 
@@ -149,7 +149,8 @@ func (out *Outcome) ending() (Ending, []*Capture) {
 			files = append(files, f)
 		}
 		r.Files = files
-		r.Rule, r.Reason, r.Signal = clean(r.Rule, maxText), clean(r.Reason, maxText), clean(r.Signal, maxText)
+		r.Rule, r.Reason = clean(r.Rule, maxText), clean(r.Reason, maxText)
+		r.Hint, r.Signal = clean(r.Hint, maxText), clean(r.Signal, maxText)
 		if stdout == nil && r.Stdout != nil {
 			stdout = Captured(r.Stdout)
 		}

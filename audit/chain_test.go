@@ -137,20 +137,20 @@ func TestDomains(t *testing.T) {
 
 // FuzzHeadFile: audit.head is what writeHead makes, to the byte, or damaged.
 func FuzzHeadFile(f *testing.F) {
-	dir := f.TempDir()
-	l := open(f, dir)
-	path := l.path(headFile)
-	good, err := l.readHead()
+	pub, key, err := ed25519.GenerateKey(nil)
 	must(f, err)
-	line, err := headLine(good)
+	l := &Log{pub: pub, inst: "one"}
+	line, err := headLine(newCheckpoint(key, "one", 1, make([]byte, 32), 5))
 	must(f, err)
+	if _, ok := l.parseHead(line); !ok {
+		f.Fatal("a good head is refused")
+	}
 	f.Add(line)
 	f.Add([]byte("{}"))
 	f.Add(bytes.Replace(line, []byte("1"), []byte("2"), 1))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		must(t, overwrite(path, b))
-		if got, err := l.readHead(); err == nil && (!bytes.Equal(b, line) || got != good) {
-			t.Errorf("%q was taken for a head", b)
+		if c, ok := l.parseHead(b); ok && !bytes.Equal(b, line) {
+			t.Errorf("%q was taken for the head %+v", b, c)
 		}
 	})
 }

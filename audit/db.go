@@ -210,7 +210,11 @@ func (l *Log) genesis(ctx context.Context, tx *sql.Tx) (Checkpoint, error) {
 // readGenesis learns the installation and holds the key against it.
 func (l *Log) readGenesis(ctx context.Context) error {
 	op := "read " + l.path(dbFile)
-	version, err := l.version(ctx, l.r)
+	db := l.r
+	if l.w != nil {
+		db = l.w // spares a run a second connection
+	}
+	version, err := l.version(ctx, db)
 	if err != nil {
 		return unavailable(op, err)
 	}
@@ -222,7 +226,7 @@ func (l *Log) readGenesis(ctx context.Context) error {
 	}
 	var body []byte
 	var g genesisBody
-	if err = l.r.QueryRowContext(ctx, "SELECT body FROM records WHERE seq = 1 AND event = 'genesis'").Scan(&body); err == nil {
+	if err = db.QueryRowContext(ctx, "SELECT body FROM records WHERE seq = 1 AND event = 'genesis'").Scan(&body); err == nil {
 		err = decode(body, &g)
 	}
 	if err != nil {
