@@ -132,7 +132,7 @@ func (b *box) makeOrder(f first) error {
 	if err != nil {
 		return err
 	}
-	b.order = &wire.Order{ID: b.spec.ID, StateDir: b.spec.StateDir, Spec: oci, Flags: b.flags()}
+	b.order = &wire.Order{ID: b.spec.ID, StateDir: b.spec.StateDir, Spec: oci, Flags: b.flags(), Memory: b.spec.Limits.Memory}
 	if euid != 0 && f.user.UID != b.spec.User.UID {
 		// Only the user's id is mapped here, so the processes that make the
 		// sandbox must be that user; the kernel inside starts the agent as its
@@ -153,8 +153,6 @@ func (b *box) makeOrder(f first) error {
 			return err
 		}
 		b.order.Cgroup = &wire.Cgroup{Dirs: b.group.Dirs(), Outside: outside}
-	} else {
-		b.order.MemoryWatch = b.spec.Limits.Memory
 	}
 	return nil
 }

@@ -8,8 +8,13 @@ import (
 	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
 )
 
-// watchEvery is how often memory is read where no control group bounds it.
-const watchEvery = 50 * time.Millisecond
+// How often the kernel inside is asked for the memory that programs hold: a
+// control group holds the limit to within what gVisor itself does not use of
+// its share, and without one nothing else holds it.
+const (
+	watchEvery      = 100 * time.Millisecond
+	watchEveryAlone = 50 * time.Millisecond
+)
 
 // counters reads what the sandbox has used since its first process started:
 // the share of gVisor itself until then is not the program's.
@@ -18,6 +23,11 @@ func (w *world) counters() wire.Counters {
 	n.CPU = since(n.CPU, w.base.CPU)
 	n.Memory = since(n.Memory, w.base.Memory)
 	n.MemoryPeak = since(n.MemoryPeak, w.base.Memory)
+	w.mu.Lock()
+	if peak := w.peak; peak > 0 && (n.MemoryPeak == nil || *n.MemoryPeak < peak) {
+		n.MemoryPeak = &peak
+	}
+	w.mu.Unlock()
 	n.Processes = w.processes()
 	if w.group != nil {
 		n.PidsHit = w.group.PidsMaxHit()
@@ -49,7 +59,12 @@ func (w *world) read() wire.Counters {
 	w.mu.Lock()
 	pid := w.pid
 	w.mu.Unlock()
-	if d, ok := treeCPU(pid); ok {
+	d, ok := treeCPU(pid)
+	w.mu.Lock()
+	w.cpu = max(w.cpu, d)
+	d = w.cpu
+	w.mu.Unlock()
+	if ok || d > 0 {
 		n.CPU = &d
 	}
 	if m, ok := w.guestMemory(); ok {
@@ -89,9 +104,14 @@ func (w *world) isRunning() bool {
 	return w.running
 }
 
-// watchMemory stands in for a memory cgroup where there is none.
+// watchMemory sees the most that programs hold, and ends them when it is too
+// much.
 func (w *world) watchMemory(stop <-chan struct{}) {
-	tick := time.NewTicker(watchEvery)
+	every := watchEvery
+	if w.group == nil {
+		every = watchEveryAlone
+	}
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		select {
@@ -99,7 +119,17 @@ func (w *world) watchMemory(stop <-chan struct{}) {
 			return
 		case <-tick.C:
 		}
-		if m, ok := w.guestMemory(); ok && m > w.order.MemoryWatch {
+		if w.group == nil {
+			w.read() // what ends between two looks is lost, so look often
+		}
+		m, ok := w.guestMemory()
+		if !ok {
+			continue
+		}
+		w.mu.Lock()
+		w.peak = max(w.peak, m)
+		w.mu.Unlock()
+		if w.order.Memory > 0 && m > w.order.Memory {
 			w.kill("memory")
 			return
 		}

@@ -39,6 +39,9 @@ type world struct {
 	killed  bool   // somebody wants it to end
 	limit   string // the limit it was ended for, or empty
 
+	peak int64         // the most memory that programs were seen to hold
+	cpu  time.Duration // the most processor time that was seen, without a group
+
 	base wire.Counters // read just before the first process started
 }
 
@@ -121,9 +124,7 @@ func (w *world) runToEnd() (*wire.Event, error) {
 	}
 	w.started()
 	stop := make(chan struct{})
-	if w.order.MemoryWatch > 0 {
-		go w.watchMemory(stop)
-	}
+	go w.watchMemory(stop)
 	ws, err := w.box.Wait()
 	wall := time.Since(begin)
 	close(stop)

@@ -34,9 +34,10 @@ type Order struct {
 	Flags map[string]string `json:"flags"`
 	// Cgroup is where the sandbox is; nil when it is in the owner's.
 	Cgroup *Cgroup `json:"cgroup,omitempty"`
-	// MemoryWatch, when not 0, kills the sandbox when what it uses inside is
-	// above so many bytes; for hosts without a memory cgroup.
-	MemoryWatch int64 `json:"memory_watch,omitempty"`
+	// Memory, when not 0, is what programs inside may use, in bytes. The
+	// kernel inside is asked several times a second; more kills the sandbox.
+	// A control group, where there is one, holds it besides.
+	Memory int64 `json:"memory,omitempty"`
 }
 
 // Cgroup names the control group that the driver made and the shim was
