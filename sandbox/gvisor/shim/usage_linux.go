@@ -21,6 +21,9 @@ const (
 func (w *world) counters() wire.Counters {
 	n := w.read()
 	n.CPU = since(n.CPU, w.base.CPU)
+	if w.group == nil && n.CPU != nil && *n.CPU < clockTick {
+		n.CPU = nil // shorter than the clock behind it ticks: not measured
+	}
 	n.Memory = since(n.Memory, w.base.Memory)
 	n.MemoryPeak = since(n.MemoryPeak, w.base.Memory)
 	w.mu.Lock()
