@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// openBelow opens what is at rel below dir, through no link and no mount.
+func openBelow(dir *os.File, rel string) (*os.File, error) {
+	fd, err := unix.Openat2(int(dir.Fd()), rel, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), rel), nil
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package session
+
+import (
+	"os"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// openBelow is not supported here.
+func openBelow(*os.File, string) (*os.File, error) {
+	return nil, sandbox.Errorf(sandbox.ErrUnsupported, "mount", "sandboxes run on Linux only")
+}

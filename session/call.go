@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"io"
+	"syscall"
+
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/internal/store"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Call is one request. Doors fill what policy.Call asks for; ID, Kind,
+// Language and Code are the road's to fill.
+//
+// What runs is one of three: Argv alone, Source, or File. With the latter two
+// Argv holds the arguments.
+type Call struct {
+	policy.Call
+
+	// Door is where the request came in: "cli".
+	Door string
+
+	// Source is code that came with the request.
+	Source *Source
+	// File is the absolute path of a host file to run. It alone is shown, in
+	// the working directory, unless the workspace shows it already.
+	File string
+	// Language overrides what File's name and first line say.
+	FileLanguage string
+
+	// AllowDangerousMounts lets mounts of home folders, keys and credentials
+	// through: the operator's explicit word. It is recorded.
+	AllowDangerousMounts bool
+
+	// Watch are rules on top of the policy's.
+	Watch []policy.WatchRule
+
+	// TTY, Term (the name of its kind) and Signals are handed to the program.
+	TTY     *sandbox.Terminal
+	Term    string
+	Signals <-chan syscall.Signal
+
+	// OnUsage, when set, gets live usage. It must not block.
+	OnUsage func(sandbox.Usage)
+	// OnReport, when set, gets watch rules that only report. It must not block.
+	OnReport func(policy.Fired)
+	// OnNotice, when set, gets sentences for people before the program runs:
+	// default limits that do not hold here.
+	OnNotice func(string)
+}
+
+// IO are a program's streams. A nil Stdin is empty. A nil Stdout or Stderr
+// keeps what the program writes in the Result instead, up to the output limit.
+type IO struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+}
+
+// Journal keeps the records of calls; *audit.Log is one.
+type Journal interface {
+	// Begin commits the intent to run. Nothing runs when it fails.
+	Begin(ctx context.Context, in audit.Intent) (*audit.Entry, error)
+	// Refuse commits a call that did not run: refused, or failed before it
+	// began.
+	Refuse(ctx context.Context, in audit.Intent, out audit.Outcome) error
+}
+
+// State makes the directories of runs.
+type State interface {
+	// Run makes a directory, mode 0700, for sandbox id, held by this process
+	// until it is removed.
+	Run(id string) (RunDir, error)
+	// Sweep removes the directories of dead owners; clean takes away what else
+	// is left of each.
+	Sweep(ctx context.Context, clean func(ctx context.Context, path string) error) (swept []string, err error)
+	// Path is the state directory, which no sandbox may see.
+	Path() string
+}
+
+// RunDir is the directory of one sandbox.
+type RunDir interface {
+	Path() string
+	Remove() error
+}
+
+// DirState is the State of a state directory.
+func DirState(d *store.Dir) State { return dirState{d} }
+
+type dirState struct{ *store.Dir }
+
+func (d dirState) Run(id string) (RunDir, error) {
+	r, err := d.Dir.Run(id)
+	if err != nil {
+		return nil, err // not r: a nil pointer in an interface is not nil
+	}
+	return r, nil
+}
+
+// newID is a name that nobody can guess: 130 bits.
+func newID() string { return "sbx_" + rand.Text() }

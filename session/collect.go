@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/caisson-run/caisson/guest"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// collect takes files out. Their names and bytes were chosen by code that
+// nobody trusts: each is written below the caller's directory, through handles
+// that no link leads out of (os.Root), into a new file that takes its name only
+// when it is whole. Hidden files come out only where the pattern names them, so
+// that "**" into a project cannot plant .git/hooks or .envrc; execute bits stay
+// behind.
+func (r *run) collect(ctx context.Context, client *guest.Client, w *world, res *sandbox.Result) error {
+	for _, wish := range r.plan.Collect {
+		c := &collector{wish: wish, run: r, res: res}
+		if err := c.collect(ctx, client, w.cwd); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// collector carries out one wish.
+type collector struct {
+	wish   policy.CollectWish
+	run    *run
+	res    *sandbox.Result
+	root   *os.Root
+	prefix string // of names inside that does not come out
+	hidden bool   // the pattern names hidden files
+	saved  map[string]string
+}
+
+func (c *collector) collect(ctx context.Context, client *guest.Client, cwd string) error {
+	pattern, from := c.wish.Pattern, cwd
+	if p, ok := strings.CutPrefix(pattern, "/"); ok {
+		pattern, from = p, "/"
+	}
+	c.prefix, c.hidden, c.saved = literal(pattern), namesHidden(pattern), map[string]string{}
+	if err := os.MkdirAll(c.wish.Dest, 0o755); err != nil {
+		return c.fault("the directory cannot be made", err)
+	}
+	root, err := os.OpenRoot(c.wish.Dest)
+	if err != nil {
+		return c.fault("the directory cannot be opened", err)
+	}
+	defer root.Close()
+	c.root = root
+	got, err := client.Collect(ctx, []string{pattern}, from, c.create, guest.CollectLimits{})
+	if got != nil {
+		err = errors.Join(err, c.keep(got, from))
+	}
+	if err != nil {
+		c.discard()
+		return err
+	}
+	return nil
+}
+
+// create opens a temporary file for one offered file.
+func (c *collector) create(f guest.File) (io.Writer, error) {
+	name := strings.TrimPrefix(f.Path, c.prefix)
+	if !c.hidden && isHidden(name) {
+		return io.Discard, nil
+	}
+	if dir := path.Dir(name); dir != "." {
+		if err := c.root.MkdirAll(filepath.FromSlash(dir), 0o755); err != nil {
+			return nil, c.fault("a directory for "+quoted(name)+" cannot be made", err)
+		}
+	}
+	temp := path.Join(path.Dir(name), ".caisson-"+newID())
+	w, err := c.root.OpenFile(filepath.FromSlash(temp), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return nil, c.fault(quoted(name)+" cannot be written", err)
+	}
+	c.saved[f.Path] = temp
+	return w, nil
+}
+
+// keep gives what arrived whole its name.
+func (c *collector) keep(got *guest.Collection, from string) error {
+	for _, f := range got.Files {
+		temp, ok := c.saved[f.Path]
+		if !ok {
+			continue
+		}
+		name := strings.TrimPrefix(f.Path, c.prefix)
+		if err := c.root.Rename(filepath.FromSlash(temp), filepath.FromSlash(name)); err != nil {
+			return c.fault(quoted(name)+" cannot be written", err)
+		}
+		delete(c.saved, f.Path)
+		c.res.Files = append(c.res.Files, sandbox.File{
+			Path: path.Join(from, f.Path), SavedAs: filepath.Join(c.wish.Dest, filepath.FromSlash(name)), Size: f.Size, SHA256: f.SHA256,
+		})
+	}
+	for _, s := range got.Skipped {
+		c.run.notice("not collected: " + s.Path + ": " + s.Reason)
+	}
+	for _, p := range got.Unmatched {
+		c.run.notice("nothing was collected for " + quoted(p))
+	}
+	c.discard()
+	return nil
+}
+
+// discard removes what did not become a file.
+func (c *collector) discard() {
+	if c.root == nil {
+		return
+	}
+	for _, temp := range c.saved {
+		c.root.Remove(filepath.FromSlash(temp))
+	}
+	c.saved = nil
+}
+
+func (c *collector) fault(problem string, err error) error {
+	return &sandbox.Error{Op: "collect into " + quoted(c.wish.Dest), Kind: sandbox.ErrUnavailable, Problem: problem,
+		Hint: "choose another directory: --collect 'PATTERN:DIR'", Cause: err}
+}
+
+// literal is the part of a pattern that holds no wildcard, up to its last
+// slash: out/ of out/*.png. Files land without it.
+func literal(pattern string) string {
+	end := 0
+	for i := 0; i < len(pattern); i++ {
+		switch pattern[i] {
+		case '/':
+			end = i + 1
+		case '*', '?', '\\', '[':
+			return pattern[:end]
+		}
+	}
+	return pattern[:end]
+}
+
+func isHidden(name string) bool {
+	return strings.HasPrefix(name, ".") || strings.Contains(name, "/.")
+}
+
+// namesHidden says whether a component of the pattern begins with a dot, as a
+// shell's would have to.
+func namesHidden(pattern string) bool { return isHidden(pattern) }

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// ending is the cause with which the road cancels a run: it names the limit.
+type ending struct {
+	status   sandbox.Status
+	resource sandbox.LimitName
+	rule     string
+	reason   string
+}
+
+func (e *ending) Error() string { return e.reason }
+
+// errOutputClosed is the cause when the caller's writer failed: its reader went
+// away. The program ends as one whose pipe is closed does.
+var errOutputClosed = errors.New("the output is closed")
+
+func timedOut(l sandbox.Limits) *ending {
+	return &ending{status: sandbox.StatusTimeout, resource: sandbox.LimitWall, reason: fmt.Sprintf("wall time of %s is over", l.Wall)}
+}
+
+func exceeded(name sandbox.LimitName, reason string) *ending {
+	return &ending{status: sandbox.StatusResourceExceeded, resource: name, reason: reason}
+}
+
+// settle sets what only the road knows: that it ended the program, and why.
+// A program that ended by itself before the kill reached it keeps its own end.
+func settle(ctx context.Context, r *sandbox.Result, l sandbox.Limits) {
+	var e *ending
+	switch {
+	case r.Resource != "" && r.Status == sandbox.StatusResourceExceeded:
+		// The level itself held the limit; it only lacks the sentence.
+		if r.Reason == "" {
+			r.Reason = sentence(r.Resource, l)
+		}
+	case r.Signal == "SIGKILL" && errors.As(context.Cause(ctx), &e):
+		r.Status, r.Resource, r.Rule, r.Reason = e.status, e.resource, e.rule, e.reason
+	case r.Signal == "SIGKILL" && errors.Is(context.Cause(ctx), errOutputClosed):
+		r.Status, r.Signal = sandbox.StatusError, "SIGPIPE"
+	case r.Signal == "SIGKILL" && ctx.Err() != nil:
+		r.Status, r.Reason = sandbox.StatusError, "ended by the caller"
+	}
+}
+
+// sentence says which limit ended a program, with its amount.
+func sentence(name sandbox.LimitName, l sandbox.Limits) string {
+	switch name {
+	case sandbox.LimitWall:
+		return timedOut(l).reason
+	case sandbox.LimitCPUTime:
+		return fmt.Sprintf("CPU time of %s is used up", l.CPUTime)
+	case sandbox.LimitMemory:
+		return fmt.Sprintf("memory limit of %s reached", Size(l.Memory))
+	case sandbox.LimitOutput:
+		return fmt.Sprintf("output limit of %s per stream reached", Size(l.Output))
+	case sandbox.LimitProcesses:
+		return fmt.Sprintf("limit of %d processes reached", l.Processes)
+	case sandbox.LimitOpenFiles:
+		return fmt.Sprintf("limit of %d open files reached", l.OpenFiles)
+	case sandbox.LimitFileSize:
+		return fmt.Sprintf("file size limit of %s reached", Size(l.FileSize))
+	case sandbox.LimitDisk:
+		return fmt.Sprintf("disk limit of %s reached", Size(l.Disk))
+	case sandbox.LimitInodes:
+		return fmt.Sprintf("limit of %d files and directories reached", l.Inodes)
+	case sandbox.LimitTmp:
+		return fmt.Sprintf("/tmp limit of %s reached", Size(l.Tmp))
+	}
+	return fmt.Sprintf("limit %q reached", name)
+}
+
+// Size writes bytes for people, in the largest binary unit that is exact
+// ("128 MiB"), or with one decimal.
+func Size(n int64) string {
+	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+	if n == 1 {
+		return "1 byte"
+	}
+	i, rest := 0, n
+	for rest >= 1024 && rest%1024 == 0 && i < len(units)-1 {
+		rest, i = rest/1024, i+1
+	}
+	if rest < 10240 || i == len(units)-1 {
+		return fmt.Sprintf("%d %s", rest, units[i])
+	}
+	f := float64(rest)
+	for f >= 1024 && i < len(units)-1 {
+		f, i = f/1024, i+1
+	}
+	return fmt.Sprintf("%.1f %s", f, units[i])
+}
+
+// wall is the wall-clock limit. It runs from the start of the call, so that a
+// level that hangs while it builds a world is ended too, and anew from the
+// moment the driver says that the program has started.
+type wall struct {
+	timer *time.Timer
+	limit time.Duration
+}
+
+func startWall(l sandbox.Limits, end func(error)) *wall {
+	if l.Wall <= 0 {
+		return &wall{}
+	}
+	return &wall{limit: l.Wall, timer: time.AfterFunc(l.Wall, func() { end(timedOut(l)) })}
+}
+
+func (w *wall) started() {
+	if w.timer != nil && w.timer.Stop() {
+		w.timer.Reset(w.limit)
+	}
+}
+
+func (w *wall) stop() {
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+}

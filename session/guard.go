@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"sync"
+	"time"
+
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// guard reads a running program's usage and holds what no kernel holds for
+// all of its processes together: CPU time, and the watch rules.
+type guard struct {
+	limits sandbox.Limits
+	rules  []policy.WatchRule
+	end    func(error)         // cancels the run with a cause
+	report func(policy.Fired)  // a watch rule that only reports; may be nil
+	live   func(sandbox.Usage) // for --stats; may be nil
+
+	mu    sync.Mutex
+	watch *policy.Watch
+}
+
+// every is how often usage has to be read: often enough for the shortest thing
+// that is guarded, at most 20 times a second; 0 is not at all.
+func (g *guard) every() time.Duration {
+	if g.limits.CPUTime == 0 && len(g.rules) == 0 && g.live == nil {
+		return 0
+	}
+	every := 500 * time.Millisecond
+	if t := g.limits.CPUTime; t > 0 {
+		every = min(every, t/20)
+	}
+	for _, r := range g.rules {
+		every = min(every, max(r.For/5, 100*time.Millisecond))
+	}
+	return max(every, 50*time.Millisecond)
+}
+
+// sample takes one reading.
+func (g *guard) sample(u sandbox.Usage) {
+	if g.live != nil {
+		g.live(u)
+	}
+	if t := g.limits.CPUTime; t > 0 && u.CPU != nil && *u.CPU >= t {
+		g.end(exceeded(sandbox.LimitCPUTime, sentence(sandbox.LimitCPUTime, g.limits)))
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.watch == nil {
+		g.watch = policy.NewWatch(g.rules, g.limits)
+	}
+	for _, f := range g.watch.Observe(u) {
+		if f.Kill() {
+			g.end(&ending{status: sandbox.StatusResourceExceeded, resource: f.Resource(), rule: f.Rule.From, reason: "watch rule: " + f.String()})
+		} else if g.report != nil {
+			g.report(f)
+		}
+	}
+}

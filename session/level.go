@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// level finds the driver of the plan and refuses what it cannot enforce, by
+// name. The posture it returns says how each limit in force holds.
+func (r *run) level(ctx context.Context) (sandbox.Driver, sandbox.Posture, error) {
+	none := sandbox.Posture{}
+	d, err := r.s.driver(r.plan.Isolation)
+	if err != nil {
+		return nil, none, err
+	}
+	caps, err := d.Probe(ctx)
+	if err != nil {
+		return nil, none, err
+	}
+	if caps.Unusable != "" {
+		return nil, none, &sandbox.Error{Op: "isolation " + r.plan.Isolation, Kind: sandbox.ErrUnsupported, Problem: caps.Unusable,
+			Hint: hintOr(caps.Remedy, "caisson doctor says what is missing")}
+	}
+	if err := r.features(caps); err != nil {
+		return nil, none, err
+	}
+	posture := sandbox.Posture{Isolation: r.plan.Isolation, Network: "none", Root: r.plan.Root, Limits: map[sandbox.LimitName]sandbox.Enforcement{}}
+	for _, name := range sandbox.LimitNames() {
+		if !inForce(name, r.plan.Limits) {
+			continue
+		}
+		c := Clause(caps, name)
+		posture.Limits[name] = c.Enforcement
+		if c.Enforcement != sandbox.Off {
+			continue
+		}
+		why := c.Detail
+		if why == "" {
+			why = "this level does not hold it"
+		}
+		if r.plan.Limits.Explicit[name] && !r.plan.BestEffort {
+			return nil, none, &sandbox.Error{Op: "limit " + string(name), Kind: sandbox.ErrUnsupported,
+				Problem: fmt.Sprintf("it cannot be enforced on %s here: %s", r.plan.Isolation, why),
+				Hint:    hintOr(c.Remedy, "drop the limit, or take --best-effort and run without it"), Rule: r.plan.From["limits."+string(name)]}
+		}
+		r.notice(fmt.Sprintf("limit %s is off: %s", name, why))
+	}
+	return d, posture, nil
+}
+
+// features refuses what is no limit. Best effort does not help here: without
+// a mount or a mask the program would see something else than was asked for.
+func (r *run) features(caps sandbox.Capabilities) error {
+	refuse := func(op, what, hint string) error {
+		return &sandbox.Error{Op: op, Kind: sandbox.ErrUnsupported, Problem: r.plan.Isolation + " has no " + what + " on this host", Hint: hint}
+	}
+	if r.plan.Root && !caps.Root {
+		return refuse("--root", "root of its own", "run as the user, or on a level whose root is not the host's")
+	}
+	if r.call.TTY != nil && !caps.Terminal {
+		return refuse("-t", "terminal", "run without -t")
+	}
+	if len(r.plan.Deny) > 0 && !caps.Masks {
+		return refuse("files.deny", "way to hide paths", "leave the files out of the mounts")
+	}
+	mounts := r.plan.Mounts
+	if w := r.plan.Workspace; w != nil {
+		mounts = append(mounts[:len(mounts):len(mounts)], *w)
+	}
+	for _, m := range mounts {
+		if m.Access == sandbox.CopyOnWrite && !caps.CopyOnWrite {
+			return refuse("mount "+quoted(m.Source), "copy-on-write", "mount it :ro or :rw")
+		}
+		if m.Access == sandbox.ReadWrite && !caps.ReadWrite {
+			return refuse("mount "+quoted(m.Source), "writable mounts", "mount it :ro or :cow")
+		}
+	}
+	return nil
+}
+
+// Clause is how a limit holds on a level with caps. What the road itself holds
+// is enforced everywhere; what a level says nothing about is off.
+func Clause(caps sandbox.Capabilities, name sandbox.LimitName) sandbox.Clause {
+	if name == sandbox.LimitWall || name == sandbox.LimitOutput {
+		return sandbox.Clause{Enforcement: sandbox.Enforced}
+	}
+	if c, ok := caps.Limits[name]; ok && c.Enforcement != "" {
+		return c
+	}
+	return sandbox.Clause{Enforcement: sandbox.Off}
+}
+
+// inForce says whether a limit bounds anything.
+func inForce(name sandbox.LimitName, l sandbox.Limits) bool {
+	switch name {
+	case sandbox.LimitWall:
+		return l.Wall > 0
+	case sandbox.LimitCPUTime:
+		return l.CPUTime > 0
+	case sandbox.LimitCPUs:
+		return l.CPUs > 0
+	case sandbox.LimitMemory:
+		return l.Memory > 0
+	case sandbox.LimitProcesses:
+		return l.Processes > 0
+	case sandbox.LimitOpenFiles:
+		return l.OpenFiles > 0
+	case sandbox.LimitFileSize:
+		return l.FileSize > 0
+	case sandbox.LimitDisk:
+		return l.Disk > 0
+	case sandbox.LimitInodes:
+		return l.Inodes > 0
+	case sandbox.LimitTmp:
+		return l.Tmp > 0
+	case sandbox.LimitIO:
+		return l.IO > 0
+	case sandbox.LimitIOPS:
+		return l.IOPS > 0
+	case sandbox.LimitOutput:
+		return l.Output > 0
+	}
+	return false
+}
+
+func (r *run) notice(s string) {
+	if r.call.OnNotice != nil {
+		r.call.OnNotice(s)
+	}
+}
+
+func hintOr(hint, other string) string {
+	if hint != "" {
+		return hint
+	}
+	return other
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"io"
+	"sync"
+
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+const (
+	// chunk is how much of a stream is under way to a slow reader at most.
+	chunk = 32 << 10
+	// keepMost bounds what a Result holds when the output limit is off.
+	keepMost = 64 << 20
+)
+
+// stream is one output stream of a program: it counts everything, lets the
+// first limit bytes through, and throws the rest away. Where they go to is
+// the caller's writer, or the Result when there is none.
+//
+// A writer that blocks holds the program back, as a pipe would, but never the
+// end of the run: when ctx ends, Write returns at once.
+type stream struct {
+	name  string
+	limit int64  // bytes; 0 is no limit
+	over  func() // called once when the limit is passed; may be nil
+	// broken is called when the caller's writer failed; may be nil
+	broken func()
+
+	ctx  context.Context
+	pump *pump // nil: keep
+	mu   sync.Mutex
+	n    int64 // bytes seen
+	kept []byte
+	seen *audit.Capture // for the record
+}
+
+func newStream(ctx context.Context, name string, to io.Writer, limits sandbox.Limits, over func()) *stream {
+	s := &stream{name: name, limit: limits.Output, over: over, ctx: ctx, seen: audit.NewCapture()}
+	if to != nil {
+		s.pump = newPump(to)
+	}
+	return s
+}
+
+// Write takes what the program wrote. It fails when the caller's writer
+// failed or the run is over, which ends the program.
+func (s *stream) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	before := s.n
+	s.n += int64(len(p))
+	s.seen.Write(p)
+	pass := p
+	if s.limit > 0 {
+		pass = p[:min(int64(len(p)), max(0, s.limit-before))]
+	}
+	if s.pump == nil {
+		if s.limit == 0 {
+			pass = pass[:min(len(pass), keepMost-len(s.kept))]
+		}
+		s.kept = append(s.kept, pass...)
+	}
+	crossed := s.limit > 0 && before <= s.limit && s.n > s.limit
+	s.mu.Unlock()
+
+	if s.pump != nil {
+		for len(pass) > 0 {
+			n := min(len(pass), chunk)
+			if err := s.pump.send(s.ctx, pass[:n]); err != nil {
+				if s.broken != nil && s.ctx.Err() == nil {
+					s.broken()
+				}
+				return 0, err
+			}
+			pass = pass[n:]
+		}
+	}
+	if crossed && s.over != nil {
+		s.over()
+	}
+	return len(p), nil
+}
+
+// cut is how many bytes did not get through.
+func (s *stream) cut() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pump == nil && s.limit == 0 {
+		return s.n - int64(len(s.kept))
+	}
+	if s.limit == 0 {
+		return 0
+	}
+	return max(0, s.n-s.limit)
+}
+
+// captured is what the record holds of the stream. The program must be gone.
+func (s *stream) captured() *audit.Capture {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seen
+}
+
+func (s *stream) bytes() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.kept
+}
+
+// pump writes to the caller's writer from a goroutine of its own, so that a
+// writer that blocks for ever costs one goroutine and not the run. One chunk
+// is under way at a time: nothing is buffered beyond it.
+type pump struct {
+	to   io.Writer
+	free chan []byte // the buffer, when nothing is under way
+	work chan []byte
+	done chan struct{}
+	err  error // valid once done is closed
+}
+
+func newPump(to io.Writer) *pump {
+	p := &pump{to: to, free: make(chan []byte, 1), work: make(chan []byte), done: make(chan struct{})}
+	p.free <- make([]byte, 0, chunk)
+	go p.loop()
+	return p
+}
+
+func (p *pump) loop() {
+	defer close(p.done)
+	for b := range p.work {
+		if _, err := p.to.Write(b); err != nil {
+			p.err = err
+			return
+		}
+		p.free <- b[:0]
+	}
+}
+
+func (p *pump) send(ctx context.Context, b []byte) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-p.done:
+		return p.err
+	case buf := <-p.free:
+		select {
+		case p.work <- append(buf, b...):
+			return nil
+		case <-p.done:
+			return p.err
+		}
+	}
+}
+
+// drain waits until the last chunk is written, or ctx ends. No send may
+// follow.
+func (p *pump) drain(ctx context.Context) {
+	close(p.work)
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/internal/hostpath"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// run is one call on its way.
+type run struct {
+	s    *Session
+	call *Call
+	io   IO
+	id   string
+
+	prog   *program         // nil: the call's own argv
+	binary *hostpath.Source // the call's file, when it is a compiled program
+	plan   policy.Plan
+	intent audit.Intent
+	undo   cleanup
+	out    [2]*stream // stdout, stderr
+	over   context.Context
+}
+
+// do is the road itself.
+func (r *run) do(ctx context.Context) (*sandbox.Result, error) {
+	verdict, err := r.decide()
+	if err != nil {
+		return r.fail(ctx, err)
+	}
+	if verdict.Decision != policy.Allow {
+		return r.refuse(ctx, verdict.Err())
+	}
+	r.plan = verdict.Plan
+	r.intent.Isolation, r.intent.Network, r.intent.Limits, r.intent.Overrides = r.plan.Isolation, "none", r.plan.Limits, r.plan.Overridden
+	r.intent.Mounts = r.mountsForRecord()
+	if r.call.AllowDangerousMounts {
+		r.intent.Overrides = append(r.intent.Overrides, "dangerous mounts allowed")
+	}
+	r.intent.Env = append(r.intent.Env, slices.Sorted(maps.Keys(r.plan.Env))...)
+	d, posture, err := r.level(ctx)
+	if err != nil {
+		return r.fail(ctx, err)
+	}
+	w, err := r.prepare(ctx)
+	if err != nil {
+		return r.fail(ctx, err)
+	}
+	ticket, err := r.s.o.Journal.Begin(ctx, r.intent)
+	if err != nil {
+		return nil, err // nothing runs unrecorded, and there is nowhere to record that
+	}
+	res, err := r.carryOut(ctx, d, w)
+	if res != nil {
+		r.finish(res, posture)
+	}
+	// Whatever the caller's context says, the end is recorded.
+	if jerr := ticket.End(context.WithoutCancel(ctx), r.outcome(res, err)); jerr != nil {
+		return res, errors.Join(jerr, err)
+	}
+	return res, err
+}
+
+// decide reads what is to run and asks the policy.
+func (r *run) decide() (policy.Verdict, error) {
+	c := r.call
+	c.ID = r.id
+	c.Kind = policy.RunCommand
+	c.Terminal = c.TTY != nil
+	c.Stdin = r.io.Stdin != nil
+	r.intent = audit.Intent{
+		Actor: c.Actor, Kind: string(c.Kind), Sandbox: r.id, Argv: c.Argv, Dir: c.Cwd, Env: slices.Sorted(maps.Keys(c.Env)),
+		Policy: r.s.o.PolicyName, PolicySHA: r.s.o.Policy.Digest(), Isolation: c.Isolation,
+	}
+	if c.File != "" {
+		r.intent.Argv = append([]string{c.File}, c.Argv...)
+	}
+	if err := r.loadSource(); err != nil {
+		return policy.Verdict{}, err
+	}
+	if c.Source != nil {
+		r.intent.Kind, r.intent.Code = string(c.Kind), c.Source.Code
+	}
+	return r.s.o.Policy.Decide(&c.Call), nil
+}
+
+// mountsForRecord names the host paths that the call is given.
+func (r *run) mountsForRecord() []audit.Mount {
+	var out []audit.Mount
+	add := func(source, target, access string) {
+		out = append(out, audit.Mount{Name: source, Target: target, Access: access})
+	}
+	if m := r.plan.Workspace; m != nil {
+		add(m.Source, workspaceTargetOf(m), m.Access.String())
+	}
+	for _, m := range r.plan.Mounts {
+		add(m.Source, m.Target, m.Access.String())
+	}
+	for _, p := range r.plan.Toolchains {
+		add(p.Source, p.Source, sandbox.ReadOnly.String())
+	}
+	if p := r.plan.Rootfs; p != nil {
+		add(p.Source, "/", sandbox.ReadOnly.String())
+	}
+	return out
+}
+
+// refuse records a refusal, by policy or by a rule that is built in. It is a
+// Result: the caller's question was answered.
+func (r *run) refuse(ctx context.Context, why error) (*sandbox.Result, error) {
+	res := &sandbox.Result{Status: sandbox.StatusDenied, Reason: why.Error()}
+	var e *sandbox.Error
+	if errors.As(why, &e) {
+		res.Rule, res.Hint = e.Rule, e.Hint
+	}
+	out := audit.Outcome{Status: audit.Refused, Result: res, Error: why.Error()}
+	if err := r.s.o.Journal.Refuse(context.WithoutCancel(ctx), r.intent, out); err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+// fail records a call that did not come to run, and says why. Where a rule
+// refused it (a path that no sandbox may see), that is a denial.
+func (r *run) fail(ctx context.Context, why error) (*sandbox.Result, error) {
+	var e *sandbox.Error
+	if errors.As(why, &e) && e.Kind == sandbox.ErrDenied && e.Rule != "" {
+		return r.refuse(ctx, why)
+	}
+	// A record that cannot be written changes nothing here: nothing ran.
+	jerr := r.s.o.Journal.Refuse(context.WithoutCancel(ctx), r.intent, r.outcome(nil, why))
+	return nil, errors.Join(why, jerr)
+}
+
+// carryOut runs the program under the limits that the road itself holds.
+func (r *run) carryOut(parent context.Context, d sandbox.Driver, w *world) (*sandbox.Result, error) {
+	ctx, end := context.WithCancelCause(parent)
+	r.over = ctx
+	r.undo.add(func(context.Context) error { end(nil); return nil })
+	limits := r.plan.Limits
+
+	clock := startWall(limits, end)
+	defer clock.stop()
+	var over func()
+	if limits.OutputKill {
+		over = func() { end(exceeded(sandbox.LimitOutput, sentence(sandbox.LimitOutput, limits))) }
+	}
+	for i, to := range []io.Writer{r.io.Stdout, r.io.Stderr} {
+		r.out[i] = newStream(ctx, [...]string{"stdout", "stderr"}[i], to, limits, over)
+		r.out[i].broken = func() { end(errOutputClosed) }
+	}
+	g := &guard{limits: limits, rules: append(r.plan.Watch, r.call.Watch...), end: end, report: r.call.OnReport, live: r.call.OnUsage}
+	ex := w.exec
+	ex.Stdin, ex.Stdout, ex.Stderr = r.io.Stdin, r.out[0], r.out[1]
+	ex.Terminal, ex.Signals = r.call.TTY, r.call.Signals
+	ex.Started = clock.started
+	if every := g.every(); every > 0 {
+		ex.Sample, ex.SampleEvery = g.sample, every
+	}
+
+	began := time.Now()
+	res, err := r.start(ctx, d, w, ex)
+	if err != nil {
+		return nil, r.whyNot(ctx, err)
+	}
+	if res.WallMS == 0 {
+		res.WallMS = time.Since(began).Milliseconds()
+	}
+	settle(ctx, res, limits)
+	return res, nil
+}
+
+// whyNot names the limit behind an error of a driver that was cancelled before
+// its program ran.
+func (r *run) whyNot(ctx context.Context, err error) error {
+	var e *ending
+	if errors.As(context.Cause(ctx), &e) {
+		return &sandbox.Error{Op: "run", Kind: sandbox.ErrUnavailable, Problem: e.reason + " before the program had started",
+			Hint: "raise the limit", Cause: err}
+	}
+	return err
+}
+
+// start takes the fastest way that the level has for this call: a one-shot
+// where nothing has to be asked of the sandbox afterwards and nobody sits at
+// it, else the guest agent.
+func (r *run) start(ctx context.Context, d sandbox.Driver, w *world, ex *sandbox.Exec) (*sandbox.Result, error) {
+	runner, ok := d.(sandbox.Runner)
+	if ok && len(r.plan.Collect) == 0 && ex.Terminal == nil {
+		return runner.Run(ctx, w.spec, ex)
+	}
+	res, err := r.withAgent(ctx, d, w, ex)
+	if ok && len(r.plan.Collect) == 0 && errors.Is(err, sandbox.ErrUnsupported) {
+		return runner.Run(ctx, w.spec, ex) // a level without an agent
+	}
+	return res, err
+}
+
+// finish fills in what the road counted.
+func (r *run) finish(res *sandbox.Result, posture sandbox.Posture) {
+	res.Posture = posture
+	for _, s := range r.out {
+		if cut := s.cut(); cut > 0 {
+			if res.Truncated == nil {
+				res.Truncated = map[string]int64{}
+			}
+			res.Truncated[s.name] = cut
+		}
+	}
+	if len(res.Truncated) > 0 && res.Resource != sandbox.LimitOutput && !slices.Contains(res.LimitsHit, sandbox.LimitOutput) {
+		res.LimitsHit = append(res.LimitsHit, sandbox.LimitOutput)
+	}
+	if r.io.Stdout == nil {
+		res.Stdout = r.out[0].bytes()
+	}
+	if r.io.Stderr == nil {
+		res.Stderr = r.out[1].bytes()
+	}
+}
+
+// outcome is what the record says of the end.
+func (r *run) outcome(res *sandbox.Result, err error) audit.Outcome {
+	o := audit.Outcome{Status: audit.Allowed, Result: res}
+	if res == nil {
+		o.Status = audit.Failed
+		if errors.Is(err, sandbox.ErrUnsupported) {
+			o.Status = audit.Refused // by the name of what cannot be enforced
+		}
+	}
+	if err != nil {
+		o.Error = err.Error()
+	}
+	if r.out[0] != nil {
+		o.Stdout, o.Stderr = r.out[0].captured(), r.out[1].captured()
+	}
+	return o
+}
+
+// drainGrace is how long the last bytes of a run that was ended may take to a
+// reader that does not read.
+const drainGrace = 2 * time.Second
+
+// drain waits for the caller's writers to take the last bytes. The sandbox is
+// gone and recorded by then. A program that ended by itself is waited for like
+// any program whose reader is slow.
+func (r *run) drain(ctx context.Context) {
+	if r.out[0] == nil {
+		return
+	}
+	if ended := ctx.Err() != nil || cutShort(r.over); ended {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(context.WithoutCancel(ctx), drainGrace)
+		defer stop()
+	}
+	for _, s := range r.out {
+		if s.pump != nil {
+			s.pump.drain(ctx)
+		}
+	}
+}
+
+// cutShort says whether the road ended the run.
+func cutShort(ctx context.Context) bool {
+	var e *ending
+	return errors.As(context.Cause(ctx), &e)
+}

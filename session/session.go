@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package session is the road: the one way from a request to code that runs
+// in a sandbox, and back.
+//
+// Every door (command line, HTTP, MCP) builds a [Call] and hands it to
+// [Session.Do], which
+//
+//	decides it (package policy), and refuses what may not be, or cannot be
+//	enforced on the level it would run on;
+//	opens every host object it names, once, and builds the world of it;
+//	writes down that it is about to run (package audit), and only then runs it;
+//	holds the limits that are the same on every level: wall time, CPU time of
+//	all processes, output, watch rules;
+//	collects files, writes down what came of it, and takes everything away.
+//
+// What is written here is written once for all levels; drivers do not know
+// policies, records or callers.
+//
+// Lock order: none; a run's parts lock only themselves.
+package session
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Options are the parts of a Session.
+type Options struct {
+	// Drivers are the levels by name.
+	Drivers map[string]sandbox.Driver
+	// Policy decides. Required. PolicyName is its file, for the record.
+	Policy     *policy.Policy
+	PolicyName string
+	// Journal takes the records. Required: nothing runs unrecorded.
+	Journal Journal
+	// State makes run directories. Required.
+	State State
+	// Now is the clock of records; time.Now when nil.
+	Now func() time.Time
+}
+
+// Session carries calls out. It may be used from many goroutines.
+type Session struct {
+	o Options
+
+	mu    sync.Mutex
+	swept bool
+}
+
+// New checks o and makes a Session.
+func New(o Options) (*Session, error) {
+	switch {
+	case len(o.Drivers) == 0:
+		return nil, sandbox.Errorf(sandbox.ErrInvalid, "session", "it has no level of isolation")
+	case o.Policy == nil || o.Journal == nil || o.State == nil:
+		return nil, sandbox.Errorf(sandbox.ErrInvalid, "session", "it needs a policy, a journal and a state directory")
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Session{o: o}, nil
+}
+
+// driver finds a level by name.
+func (s *Session) driver(name string) (sandbox.Driver, error) {
+	if d, ok := s.o.Drivers[name]; ok {
+		return d, nil
+	}
+	names := slices.Sorted(maps.Keys(s.o.Drivers))
+	return nil, &sandbox.Error{Op: "isolation " + name, Kind: sandbox.ErrUnsupported, Problem: "this build has no such level",
+		Hint: "it has " + strings.Join(names, ", ")}
+}
+
+// Do carries call out. What ran is a Result, however it ended, and so is what
+// the policy refused (Status denied). An error is what caisson could not do,
+// always a *sandbox.Error in its chain; nothing is left behind either way.
+//
+// When ctx ends, everything inside is killed and the Result says so.
+func (s *Session) Do(ctx context.Context, call *Call, io IO) (*sandbox.Result, error) {
+	r := &run{s: s, call: call, io: io, id: newID()}
+	defer r.drain(ctx)
+	defer r.undo.run(ctx) // for a panic; what was undone is not undone twice
+	res, err := r.do(ctx)
+	if uerr := r.undo.run(ctx); uerr != nil && err == nil {
+		// The program ran and its result stands; that something was left
+		// behind is a fault all the same, and nobody else will say it.
+		err = &sandbox.Error{Op: "clean up " + r.id, Kind: sandbox.ErrUnavailable, Problem: "something was left behind",
+			Hint: "run caisson doctor; the next start sweeps it", Cause: uerr}
+	}
+	return res, err
+}
+
+// sweeper is what a driver implements that leaves something outside the run
+// directory when its owner is killed: a control group, say.
+type sweeper interface {
+	Sweep(ctx context.Context, id string) error
+}
+
+// sweep takes away what dead owners left, once per session, before its first
+// run. What cannot be removed is left for the next sweep and never keeps a run
+// from starting: it belongs to another call.
+func (s *Session) sweep(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.swept {
+		return
+	}
+	s.swept = true
+	_, _ = s.o.State.Sweep(ctx, func(ctx context.Context, path string) error {
+		var errs []error
+		for _, d := range s.o.Drivers {
+			if sw, ok := d.(sweeper); ok {
+				errs = append(errs, sw.Sweep(ctx, filepath.Base(path)))
+			}
+		}
+		return errors.Join(errs...)
+	})
+}

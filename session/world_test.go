@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// built is the world that a call gets.
+func built(t *testing.T, change func(*Call)) (spec sandbox.Spec, exec sandbox.Exec) {
+	t.Helper()
+	d := &stub{caps: func(c *sandbox.Capabilities) { c.Root = true }}
+	d.prog = func(_ context.Context, s *sandbox.Spec, x *sandbox.Exec) (*sandbox.Result, error) {
+		spec, exec = *s, *x
+		return exited(0), nil
+	}
+	b := newBench(t, d, nil)
+	res, err := b.Do(t.Context(), call(t, change), IO{})
+	if err != nil || res.Status != sandbox.StatusSuccess {
+		t.Fatalf("got %+v, %v", res, err)
+	}
+	return spec, exec
+}
+
+func file(t *testing.T, name, text string) string {
+	t.Helper()
+	p := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestEnvironmentIsKnown(t *testing.T) {
+	t.Setenv("SECRET", "x")
+	_, x := built(t, func(c *Call) { c.Env = map[string]string{"MODE": "test"} })
+	want := []string{"HOME=/home/user", "LANG=C.UTF-8", "LOGNAME=user", "MODE=test",
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "USER=user"}
+	if diff := cmp.Diff(want, x.Env); diff != "" {
+		t.Error(diff)
+	}
+	_, x = built(t, func(c *Call) { c.TTY, c.Term = &sandbox.Terminal{}, "../../evil" })
+	if !slices.Contains(x.Env, "TERM=xterm-256color") {
+		t.Errorf("a terminal's name that is a path: %q", x.Env)
+	}
+}
+
+func TestScratch(t *testing.T) {
+	s, _ := built(t, limited(func(l *sandbox.Limits) { l.Disk, l.Tmp, l.Memory, l.Inodes = 1<<20, 2<<20, 32<<20, 1000 },
+		sandbox.LimitDisk, sandbox.LimitTmp, sandbox.LimitMemory, sandbox.LimitInodes))
+	want := []sandbox.Scratch{
+		{Target: "/home/user", Size: 1 << 20, Inodes: 500},
+		{Target: "/tmp", Size: 2 << 20, Inodes: 500, Sticky: true},
+		{Target: "/dev/shm", Size: 32 << 20, Memory: true, Sticky: true},
+	}
+	if diff := cmp.Diff(want, s.Scratch); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// However many writable directories there are, together they hold the limit.
+func TestShareHoldsTheSum(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := &sandbox.Spec{Limits: sandbox.Limits{Disk: rapid.Int64Range(4096, 1<<40).Draw(t, "disk"), Inodes: rapid.Int64Range(16, 1<<30).Draw(t, "inodes")}}
+		for range rapid.IntRange(1, 10).Draw(t, "n") {
+			s.Scratch = append(s.Scratch, sandbox.Scratch{Memory: rapid.Bool().Draw(t, "memory")})
+		}
+		share(s)
+		var size, files int64
+		for _, d := range s.Scratch {
+			if d.Memory && (d.Size != 0 || d.Inodes != 0) || !d.Memory && (d.Size <= 0 || d.Inodes <= 0) {
+				t.Fatalf("%+v", d)
+			}
+			size, files = size+d.Size, files+d.Inodes
+		}
+		if size > s.Limits.Disk || files > s.Limits.Inodes {
+			t.Fatalf("%d bytes of %d, %d files of %d", size, s.Limits.Disk, files, s.Limits.Inodes)
+		}
+	})
+}
+
+func TestProgram(t *testing.T) {
+	dir := t.TempDir()
+	os.MkdirAll(filepath.Join(dir, "pkg"), 0o755)
+	inside := filepath.Join(dir, "pkg", "main.py")
+	os.WriteFile(inside, []byte("x"), 0o644)
+	script, shebang := file(t, "a.py", "print(1)"), file(t, "run-me", "#!/usr/bin/env ruby\n")
+	for name, tc := range map[string]struct {
+		call func(*Call)
+		argv []string
+		dir  string
+	}{
+		"command":          {func(*Call) {}, []string{"prog"}, "/home/user"},
+		"workdir":          {func(c *Call) { c.Cwd = "/tmp" }, []string{"prog"}, "/tmp"},
+		"code":             {func(c *Call) { c.Source = &Source{Language: "js", Code: []byte("1")}; c.Argv = []string{"a"} }, []string{"node", "/home/user/main.js", "a"}, "/home/user"},
+		"file":             {func(c *Call) { c.File = script }, []string{"python3", "/home/user/a.py", "prog"}, "/home/user"},
+		"file, language":   {func(c *Call) { c.File, c.FileLanguage = script, "sh" }, []string{"sh", "/home/user/a.py", "prog"}, "/home/user"},
+		"shebang":          {func(c *Call) { c.File = shebang }, []string{"ruby", "/home/user/run-me", "prog"}, "/home/user"},
+		"workspace":        {func(c *Call) { c.Workspace = &policy.MountWish{Source: dir} }, []string{"prog"}, "/workspace"},
+		"file outside it":  {func(c *Call) { c.File = script; c.Workspace = &policy.MountWish{Source: dir} }, []string{"python3", "/tmp/a.py", "prog"}, "/workspace"},
+		"file in it":       {func(c *Call) { c.File = inside; c.Workspace = &policy.MountWish{Source: dir} }, []string{"python3", "/workspace/pkg/main.py", "prog"}, "/workspace"},
+		"name that is hit": {func(c *Call) { c.File = script; c.Mounts = []policy.MountWish{{Source: script}} }, []string{"python3", "/tmp/a.py", "prog"}, "/home/user"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, x := built(t, tc.call)
+			if diff := cmp.Diff(tc.argv, x.Argv); diff != "" || x.Dir != tc.dir {
+				t.Errorf("dir %s\n%s", x.Dir, diff)
+			}
+		})
+	}
+}
+
+// What was judged is what runs, whoever changes the file meanwhile.
+func TestSourceIsKept(t *testing.T) {
+	script := file(t, "a.py", "print(1)")
+	d := &stub{}
+	d.prog = func(_ context.Context, s *sandbox.Spec, x *sandbox.Exec) (*sandbox.Result, error) {
+		os.WriteFile(script, []byte("print(2)"), 0o644)
+		m := s.Mounts[len(s.Mounts)-1]
+		got, err := os.ReadFile(m.Source.Name())
+		if err != nil || string(got) != "print(1)" || m.Access != sandbox.ReadOnly || m.Target != "/home/user/a.py" {
+			t.Errorf("mount %+v has %q, %v", m, got, err)
+		}
+		return exited(0), nil
+	}
+	b := newBench(t, d, nil)
+	if _, err := b.Do(t.Context(), call(t, func(c *Call) { c.File = script }), IO{}); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.last(t); r.Call.Code == nil || r.Call.Code.Size != 8 || r.Call.Kind != "run_code" {
+		t.Errorf("record %+v", r.Call)
+	}
+}
+
+func TestHiding(t *testing.T) {
+	dir := t.TempDir()
+	for _, p := range []string{"a/.env", ".env", "keys/id", "plain"} {
+		os.MkdirAll(filepath.Dir(filepath.Join(dir, p)), 0o755)
+		os.WriteFile(filepath.Join(dir, p), nil, 0o644)
+	}
+	s, _ := built(t, func(c *Call) {
+		c.Mounts = []policy.MountWish{{Source: dir, Target: "/data"}}
+		c.Deny = []string{"**/.env", "/data/keys"}
+	})
+	var got []string
+	for _, m := range s.Masks {
+		got = append(got, m.Target)
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"/data/.env", "/data/a/.env", "/data/keys"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A read-write mount keeps what the host runs later, existing or not.
+func TestProtecting(t *testing.T) {
+	dir := t.TempDir()
+	for _, d := range []string{"hooks", "objects", "refs"} {
+		os.MkdirAll(filepath.Join(dir, ".git", d), 0o755)
+	}
+	for _, f := range []string{"HEAD", "config"} {
+		os.WriteFile(filepath.Join(dir, ".git", f), []byte("ref: refs/heads/main\n"), 0o644)
+	}
+	s, _ := built(t, func(c *Call) { c.Workspace = &policy.MountWish{Source: dir, Access: sandbox.ReadWrite} })
+	kept := map[string]sandbox.Access{}
+	for _, m := range s.Mounts[1:] {
+		kept[m.Target] = m.Access
+	}
+	for _, p := range []string{"/workspace/.git/hooks", "/workspace/.envrc", "/workspace/.vscode"} {
+		if a, ok := kept[p]; !ok || a != sandbox.ReadOnly {
+			t.Errorf("%s is not kept: %v", p, kept)
+		}
+	}
+	if a, ok := kept["/workspace/.git"]; !ok || a != sandbox.ReadWrite {
+		t.Errorf(".git can be renamed away: %v", kept)
+	}
+	// The placeholders are gone.
+	if _, err := os.Lstat(filepath.Join(dir, ".envrc")); !os.IsNotExist(err) {
+		t.Errorf(".envrc was left: %v", err)
+	}
+}
+
+func TestSeenFrom(t *testing.T) {
+	for _, tc := range []struct {
+		pattern, target string
+		rest            []string
+		whole           bool
+	}{
+		{"**/.env", "/data", []string{"**/.env"}, false},
+		{"/data/secret", "/data", []string{"secret"}, false},
+		{"/data/secret", "/other", nil, false},
+		{"/data", "/data", nil, true},
+		{"/data", "/data/sub", nil, true},
+		{"/data/**", "/data", []string{"**"}, false},
+		{"/*/x", "/data", []string{"x"}, false},
+		{"secret/*", "/home/user/in", nil, false},
+		{"in/*.pem", "/home/user/in", []string{"*.pem"}, false},
+		{"/home/**/k", "/home/user/in", []string{"**/k"}, false},
+		{"/d?ta/k", "/data", []string{"k"}, false},
+	} {
+		rest, whole := seenFrom(tc.pattern, tc.target, "/home/user")
+		slices.Sort(rest)
+		if diff := cmp.Diff(tc.rest, rest); diff != "" || whole != tc.whole {
+			t.Errorf("%s from %s: whole %v\n%s", tc.pattern, tc.target, whole, diff)
+		}
+	}
+}
+
+// Every path that the policy's pattern matches below a target is matched by
+// what the pattern is seen as from there.
+func FuzzSeenFrom(f *testing.F) {
+	f.Add("**/.env", "/data", "a/.env")
+	f.Add("/d*/**/x", "/data", "y/x")
+	f.Add("**", "/data", "y")
+	f.Fuzz(func(t *testing.T, pattern, target, rel string) {
+		g, err := policy.ParseGlob(pattern)
+		p := target + "/" + rel
+		if err != nil || filepath.Clean(target) != target || filepath.Clean(p) != p || !strings.HasPrefix(target, "/") || target == "/" || !g.Match("/home/user", p) {
+			return
+		}
+		rest, whole := seenFrom(pattern, target, "/home/user")
+		if whole {
+			return
+		}
+		for _, s := range rest {
+			if h, err := policy.ParseGlob("/" + s); err == nil && h.Match("/", "/"+rel) {
+				return
+			}
+		}
+		t.Errorf("%q hides %q, but not as %q from %q", pattern, p, rest, target)
+	})
+}
