@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+const valid = "version: 1\nlimits: {memory: 128MiB}\n"
+
+// rootDir is a directory whose every ancestor is root's alone. /tmp is not:
+// anybody may write there.
+func rootDir(t *testing.T) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: only root can lay out a root-owned tree")
+	}
+	dir, err := os.MkdirTemp("/var/lib", "caisson-config-test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestSystemIsRootsAlone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spoil func(t *testing.T, dir, file string)
+		want  string // in the error; empty is none
+	}{
+		"root's":                {func(*testing.T, string, string) {}, ""},
+		"another user's":        {func(t *testing.T, _, f string) { must(t, os.Chown(f, 65534, 0)) }, "does not belong to root"},
+		"writable by the group": {func(t *testing.T, _, f string) { must(t, os.Chmod(f, 0o664)) }, "mode 0664"},
+		"writable by all":       {func(t *testing.T, _, f string) { must(t, os.Chmod(f, 0o666)) }, "mode 0666"},
+		"directory of another":  {func(t *testing.T, d, _ string) { must(t, os.Chown(d, 65534, 0)) }, "does not belong to root"},
+		"directory writable":    {func(t *testing.T, d, _ string) { must(t, os.Chmod(d, 0o777)) }, "mode 0777"},
+		"link into a directory that all may write": {func(t *testing.T, _, f string) {
+			other := filepath.Join(t.TempDir(), "p.yaml")
+			must(t, os.WriteFile(other, []byte(valid), 0o644))
+			must(t, os.Remove(f))
+			must(t, os.Symlink(other, f))
+		}, "can be written by others"},
+		"directory in its place": {func(t *testing.T, _, f string) { must(t, os.Remove(f)); must(t, os.Mkdir(f, 0o755)) }, "not a regular file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(rootDir(t), "caisson")
+			must(t, os.Mkdir(dir, 0o755))
+			file := filepath.Join(dir, "policy.yaml")
+			must(t, os.WriteFile(file, []byte(valid), 0o644))
+			tc.spoil(t, dir, file)
+			p, err := System(file)
+			if tc.want == "" {
+				if err != nil || p == nil || p.Limits.Memory != 128<<20 {
+					t.Fatalf("got %v, %v", p, err)
+				}
+				return
+			}
+			if !errors.Is(err, sandbox.ErrDenied) || !strings.Contains(err.Error(), tc.want) || sandbox.Hint(err) == "" {
+				t.Fatalf("got %v (hint %q), want a refusal with %q", err, sandbox.Hint(err), tc.want)
+			}
+		})
+	}
+}
+
+func TestNoSystemPolicy(t *testing.T) {
+	p, err := System(filepath.Join(t.TempDir(), "none.yaml"))
+	if p != nil || err != nil {
+		t.Errorf("got %v, %v", p, err)
+	}
+}
+
+func TestFile(t *testing.T) {
+	dir := t.TempDir()
+	good, bad := filepath.Join(dir, "good.yaml"), filepath.Join(dir, "bad.yaml")
+	must(t, os.WriteFile(good, []byte(valid), 0o644))
+	must(t, os.WriteFile(bad, []byte("version: 1\nlimit: {}\n"), 0o644))
+	if p, err := File(good); err != nil || p.Dir != dir {
+		t.Errorf("good: %v, %v", p, err)
+	}
+	for name, kind := range map[string]error{bad: sandbox.ErrInvalid, dir: sandbox.ErrInvalid, filepath.Join(dir, "none"): sandbox.ErrNotFound} {
+		if _, err := File(name); !errors.Is(err, kind) || sandbox.Hint(err) == "" {
+			t.Errorf("%s: %v, want %v with a hint", name, err, kind)
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
