@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/internal/store"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+func (a *app) auditCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Read and check the record of every call",
+		Example: `  caisson audit ls --status refused
+  caisson audit show aud_abc
+  caisson audit verify
+  caisson audit export > calls.jsonl`,
+		Args:          a.unknownCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	cmd.AddCommand(a.auditList(), a.auditShow(), a.auditVerify(), a.auditExport(), a.auditPrune())
+	return cmd
+}
+
+// withLog opens the record for reading, or for writing.
+func withLog(ctx context.Context, write bool, do func(*audit.Log) error) error {
+	dir, err := store.Open(store.Options{ReadOnly: !write})
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	log, err := audit.Open(ctx, audit.Options{Dir: dir.Path(), ReadOnly: !write})
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	return do(log)
+}
+
+func (a *app) auditList() *cobra.Command {
+	var f audit.Filter
+	var status, since string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "ls [flags]",
+		Short: "List calls, the newest first",
+		Example: `  caisson audit ls
+  caisson audit ls --status failed --since 24h
+  caisson audit ls --actor ci --limit 10 --json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if f.Status, err = readStatus(status); err != nil {
+				return err
+			}
+			if f.Since, err = readTime("--since", since, time.Now()); err != nil {
+				return err
+			}
+			return withLog(contextOf(cmd), false, func(log *audit.Log) error {
+				for r, err := range log.Query(contextOf(cmd), f) {
+					if err != nil {
+						return err
+					}
+					if asJSON {
+						a.printJSON(r)
+					} else {
+						a.printRecord(r)
+					}
+				}
+				return nil
+			})
+		},
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&status, "status", "", "only calls that stand so: allowed, refused, failed, unfinished, pruned")
+	fs.StringVar(&since, "since", "", "only calls since: 24h, 2026-11-21, 2026-11-21T10:00:00Z")
+	fs.StringVar(&f.Actor, "actor", "", "only calls of who")
+	fs.StringVar(&f.Sandbox, "sandbox", "", "only calls in a sandbox")
+	fs.IntVar(&f.Limit, "limit", 100, "at most so many; 0 is all")
+	fs.BoolVar(&asJSON, "json", false, "print one JSON object per line")
+	return cmd
+}
+
+func readStatus(s string) (audit.Status, error) {
+	switch st := audit.Status(s); st {
+	case "", audit.Allowed, audit.Refused, audit.Failed, audit.Unfinished, audit.Pruned:
+		return st, nil
+	}
+	return "", &sandbox.Error{Op: "--status " + quoted(s), Kind: sandbox.ErrInvalid, Problem: "there is no such status",
+		Hint: "known are allowed, refused, failed, unfinished, pruned"}
+}
+
+// readTime reads a moment, or how long ago it was. Empty is no moment.
+func readTime(flag, s string, now time.Time) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02"} {
+		if t, err := time.ParseInLocation(layout, s, time.Local); err == nil {
+			return t, nil
+		}
+	}
+	var days int
+	if n, _ := fmt.Sscanf(s, "%dd", &days); n == 1 && s == fmt.Sprintf("%dd", days) && days >= 0 {
+		return now.AddDate(0, 0, -days), nil
+	}
+	d, err := policy.ParseDuration(s)
+	if err != nil {
+		return time.Time{}, &sandbox.Error{Op: flag + " " + quoted(s), Kind: sandbox.ErrInvalid, Problem: "it is no time",
+			Hint: "write how long ago (90m, 24h, 30d) or when (2026-11-21, 2026-11-21T10:00:00Z)"}
+	}
+	return now.Add(-d), nil
+}
+
+func (a *app) printRecord(r audit.Record) {
+	end := ""
+	if r.Ending != nil && r.Ending.Result != nil {
+		end = string(r.Ending.Result.Status)
+		if res := r.Ending.Result.Resource; res != "" {
+			end += " " + string(res)
+		}
+	}
+	actor := "-"
+	if r.Call != nil {
+		actor = r.Call.Actor
+	}
+	fmt.Fprintf(a.out, "%s  %s  %-10s %-18s %-12s %s\n", r.ID, r.Time.Local().Format("2006-01-02 15:04:05"), r.Status, end,
+		printable(actor), printable(strings.Join(r.Command, " ")))
+}
+
+func (a *app) auditShow() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show one call with what is kept of its code and output",
+		Example: `  caisson audit show aud_abc
+  caisson audit show --json aud_abc`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage(cmd, "it takes one id", "caisson audit ls lists them; the beginning of an id is enough")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withLog(contextOf(cmd), false, func(log *audit.Log) error {
+				d, err := log.Show(contextOf(cmd), args[0])
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					a.printJSON(d)
+					return nil
+				}
+				return a.printDetail(d)
+			})
+		},
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+func (a *app) printDetail(d *audit.Detail) error {
+	text, err := json.MarshalIndent(d.Record, "", "  ")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.out, "%s\n", text)
+	for _, part := range []struct {
+		name string
+		text []byte
+	}{{"code", d.Code}, {"stdout", d.Stdout}, {"stderr", d.Stderr}} {
+		if len(part.text) == 0 {
+			continue
+		}
+		fmt.Fprintf(a.out, "--- %s\n", part.name)
+		// It was written by code that nobody trusts.
+		to, finish := a.output(a.out, &runFlags{})
+		to.Write(part.text)
+		finish()
+		if !bytes.HasSuffix(part.text, []byte("\n")) {
+			fmt.Fprintln(a.out)
+		}
+	}
+	return nil
+}
+
+func (a *app) auditVerify() *cobra.Command {
+	var asJSON bool
+	var kept []string
+	cmd := &cobra.Command{
+		Use:   "verify [flags]",
+		Short: "Find out whether the record was edited, cut off or reordered",
+		Long: `Read the whole record and say what was edited, removed, inserted, reordered or cut
+off, and where. A checkpoint that was kept elsewhere (the last line of an export)
+also finds an older copy that was put back. The exit code is 1 when something is
+wrong.`,
+		Example: `  caisson audit verify
+  caisson audit verify --checkpoint kept.json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			points, err := readCheckpoints(kept)
+			if err != nil {
+				return err
+			}
+			return withLog(contextOf(cmd), false, func(log *audit.Log) error {
+				r, err := log.Verify(contextOf(cmd), points...)
+				if err != nil {
+					return err
+				}
+				if len(r.Findings) > 0 {
+					a.code = exitFault
+				}
+				if asJSON {
+					a.printJSON(r)
+					return nil
+				}
+				for _, f := range r.Findings {
+					fmt.Fprintln(a.out, printable(f.String()))
+				}
+				if len(r.Findings) == 0 {
+					fmt.Fprintf(a.out, "%d records, all in order\n", r.Records)
+				}
+				return nil
+			})
+		},
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	cmd.Flags().StringArrayVar(&kept, "checkpoint", nil, "hold the record against a checkpoint kept elsewhere: FILE")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+// readCheckpoints reads files that hold a checkpoint, or end with the line of
+// one, as an export does.
+func readCheckpoints(files []string) ([]audit.Checkpoint, error) {
+	var points []audit.Checkpoint
+	for _, name := range files {
+		bad := func(problem string, cause error) error {
+			return &sandbox.Error{Op: "--checkpoint " + quoted(name), Kind: sandbox.ErrInvalid, Problem: problem,
+				Hint: "keep the last line of caisson audit export", Cause: cause}
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, bad("it cannot be read", err)
+		}
+		lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+		var line struct{ Checkpoint *audit.Checkpoint }
+		if err := json.Unmarshal(lines[len(lines)-1], &line); err != nil || line.Checkpoint == nil {
+			return nil, bad("it holds no checkpoint", err)
+		}
+		points = append(points, *line.Checkpoint)
+	}
+	return points, nil
+}
+
+func (a *app) auditExport() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:   "export [flags]",
+		Short: "Write all calls, without the content of code and streams",
+		Example: `  caisson audit export > calls.jsonl
+  caisson audit export --format csv > calls.csv`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withLog(contextOf(cmd), false, func(log *audit.Log) error {
+				return log.Export(contextOf(cmd), a.out, format)
+			})
+		},
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	cmd.Flags().StringVar(&format, "format", audit.JSONL, "jsonl or csv")
+	return cmd
+}
+
+func (a *app) auditPrune() *cobra.Command {
+	var before string
+	cmd := &cobra.Command{
+		Use:   "prune --before TIME",
+		Short: "Drop what is known of old calls; the chain stays whole",
+		Example: `  caisson audit prune --before 90d
+  caisson audit prune --before 2026-01-01`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			t, err := readTime("--before", before, time.Now())
+			if err != nil {
+				return err
+			}
+			if t.IsZero() {
+				return usage(cmd, "--before is missing", "say from when on calls are kept: --before 90d")
+			}
+			return withLog(contextOf(cmd), true, func(log *audit.Log) error {
+				n, err := log.Prune(contextOf(cmd), t)
+				if err == nil {
+					fmt.Fprintf(a.out, "%d records dropped\n", n)
+				}
+				return err
+			})
+		},
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	cmd.Flags().StringVar(&before, "before", "", "calls that began before: 90d, 2026-01-01")
+	return cmd
+}

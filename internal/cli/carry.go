@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+)
+
+// carryOut runs the call with the terminal, the signals and the streams of
+// this process, and prints what came of it.
+func (a *app) carryOut(ctx context.Context, f *runFlags, s *opened, call *session.Call, stdin *os.File) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	sig := listen(end)
+	defer sig.stop()
+	call.Signals = sig.forward
+
+	var reports []string
+	call.OnNotice = func(s string) { a.note("%s", s) }
+	call.OnReport = func(r policy.Fired) {
+		reports = append(reports, r.String())
+		a.note("watch: %s", r)
+	}
+	st := a.startStats(f.stats, call)
+	tty, err := a.attach(f, call, stdin)
+	if err != nil {
+		return err
+	}
+	defer tty.restore()
+
+	streams, finish := a.streams(f, stdin)
+	res, err := s.Do(ctx, call, streams)
+	finish()
+	tty.restore()
+	st.stop(res)
+	if got := sig.got(); got != 0 && (res == nil || res.Signal == "SIGKILL" && res.Status == sandbox.StatusError) {
+		// Ended from outside: as a shell shows it.
+		a.code = 128 + int(got)
+		if res == nil {
+			a.say("ended by %s before the program ran", signalName(got))
+			return nil
+		}
+		res.Reason = "ended by " + signalName(got)
+	} else if res != nil {
+		a.code = exitCode(res)
+	}
+	if res != nil {
+		a.show(f, res, reports)
+	}
+	return err
+}
+
+// streams connects the program. With --json everything is kept; on a terminal
+// what it would obey is filtered out.
+func (a *app) streams(f *runFlags, stdin *os.File) (io session.IO, finish func()) {
+	if stdin != nil {
+		io.Stdin = stdin
+	}
+	finish = func() {}
+	if f.json {
+		return io, finish
+	}
+	out, stop1 := a.output(a.out, f)
+	err, stop2 := a.output(a.err, f)
+	io.Stdout, io.Stderr = out, err
+	return io, func() { stop1(); stop2() }
+}
+
+func (a *app) output(to *os.File, f *runFlags) (io.Writer, func()) {
+	if f.tty || f.raw || !isTerminal(to) {
+		return to, func() {}
+	}
+	fl := newFilter(to)
+	return fl, func() { fl.Close() }
+}
+
+// grace is how long a program has to end by itself after the first signal.
+const grace = 2 * time.Second
+
+// signals hands the first SIGINT, SIGTERM or SIGHUP to the program, and ends
+// the sandbox when it is not gone soon, or at the second one.
+type signals struct {
+	forward chan syscall.Signal
+	in      chan os.Signal
+	done    chan struct{}
+
+	mu    sync.Mutex
+	first syscall.Signal
+}
+
+func listen(end func(error)) *signals {
+	s := &signals{forward: make(chan syscall.Signal, 4), in: make(chan os.Signal, 4), done: make(chan struct{})}
+	// SIGPIPE is caught so that a closed output ends the program and not this
+	// process, which has to clean up.
+	signal.Notify(s.in, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	go s.loop(end)
+	return s
+}
+
+func (s *signals) loop(end func(error)) {
+	var late <-chan time.Time
+	for {
+		select {
+		case <-s.done:
+			return
+		case <-late:
+			end(fmt.Errorf("ended by %s", signalName(s.got())))
+		case in := <-s.in:
+			sig, _ := in.(syscall.Signal)
+			if sig == syscall.SIGPIPE {
+				continue
+			}
+			if s.got() != 0 {
+				end(fmt.Errorf("ended by %s", signalName(sig)))
+				continue
+			}
+			s.mu.Lock()
+			s.first = sig
+			s.mu.Unlock()
+			select {
+			case s.forward <- sig:
+			default:
+			}
+			late = time.After(grace)
+		}
+	}
+}
+
+func (s *signals) got() syscall.Signal {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.first
+}
+
+func (s *signals) stop() {
+	signal.Stop(s.in)
+	close(s.done)
+}
+
+func signalName(s syscall.Signal) string {
+	switch s {
+	case syscall.SIGINT:
+		return "SIGINT"
+	case syscall.SIGTERM:
+		return "SIGTERM"
+	case syscall.SIGHUP:
+		return "SIGHUP"
+	}
+	return fmt.Sprintf("signal %d", int(s))
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli is the command line: one of the doors. It turns flags into a
+// [session.Call], streams what the program reads and writes, and turns what
+// came of it into an exit code and a sentence.
+//
+// It names no level of isolation; cmd/caisson hands them over.
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// The exit codes of caisson itself. A program's own code, and 128 plus its
+// signal, pass through. 126 and 127 of a program that could not be executed or
+// found are the program side's, as in a shell.
+const (
+	exitOK      = 0
+	exitDoctor  = 1   // doctor: the default level cannot run
+	exitFault   = 1   // policy check, audit verify: what was looked at is not in order
+	exitTimeout = 124 // the wall-clock limit ended it
+	exitCannot  = 125 // caisson could not, or would not run with less; wrong usage too, as docker has it
+	exitDenied  = 126 // the policy refused it
+	exitLimit   = 137 // another limit ended it
+)
+
+// Main runs one command line and returns the exit code. args[0] is the
+// program's name; drivers makes the levels, by name, when a command needs them.
+func Main(args []string, drivers func() map[string]sandbox.Driver) int {
+	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, drivers: sync.OnceValue(drivers)}
+	return a.run(args[1:])
+}
+
+// app is one command line.
+type app struct {
+	in       *os.File
+	out, err *os.File
+	drivers  func() map[string]sandbox.Driver
+	code     int // set by commands that end with a code of their own
+}
+
+func (a *app) run(args []string) int {
+	root := a.root()
+	root.SetArgs(args)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	cmd, err := root.ExecuteC()
+	if err != nil {
+		a.fail(cmd, err)
+		return exitCannot
+	}
+	return a.code
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "caisson",
+		Short: "Run code that nobody trusts, in a sandbox",
+		Long: `caisson runs what AI agents write (code, shell commands) where it can do no
+harm: behind gVisor's application kernel, with no network, no file of yours that
+you did not name, and a limit on everything.`,
+		Example: `  caisson run -- python3 -c 'print(2**100)'
+  caisson run --lang python --code 'print(6*7)'
+  caisson run --mount ./data.csv analyse.py data.csv
+  caisson doctor`,
+		Args:          a.unknownCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetFlagErrorFunc(flagError)
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddCommand(a.runCommand(), a.doctorCommand(), a.policyCommand(), a.auditCommand(), a.versionCommand(), a.completionCommand(), a.manCommand())
+	root.SetHelpCommand(&cobra.Command{Use: "help [COMMAND]", Short: "Help on a command", RunE: func(_ *cobra.Command, args []string) error {
+		cmd, rest, err := root.Find(args)
+		if err != nil || len(rest) > 0 {
+			return a.unknownCommand(root, args)
+		}
+		return cmd.Help()
+	}})
+	return root
+}
+
+// unknownCommand refuses arguments of a command that only has subcommands.
+func (a *app) unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := cmd.CommandPath() + " --help lists what there is"
+	cmd.SuggestionsMinimumDistance = 2
+	if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
+		hint = "did you mean " + cmd.CommandPath() + " " + s[0] + "?"
+	}
+	return &sandbox.Error{Op: cmd.CommandPath() + " " + printable(args[0]), Kind: sandbox.ErrInvalid, Problem: "there is no such command", Hint: hint}
+}
+
+// flagError turns pflag's errors into ours, with the nearest flag there is.
+func flagError(cmd *cobra.Command, err error) error {
+	var own *sandbox.Error
+	if errors.As(err, &own) {
+		return err
+	}
+	hint := cmd.CommandPath() + " --help lists the flags"
+	text := err.Error()
+	if name, ok := strings.CutPrefix(text, "unknown flag: --"); ok {
+		text = "there is no flag --" + printable(name)
+		if near := nearestFlag(cmd, name); near != "" {
+			hint = "did you mean --" + near + "?"
+		}
+	}
+	return &sandbox.Error{Op: cmd.CommandPath(), Kind: sandbox.ErrInvalid, Problem: text, Hint: hint}
+}
+
+// noArgs is cobra.NoArgs with a hint.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return &sandbox.Error{Op: cmd.CommandPath(), Kind: sandbox.ErrInvalid, Problem: "it takes no argument " + printable(args[0]), Hint: cmd.CommandPath() + " --help"}
+}
+
+// fail says why nothing ran: as sentences, or with --json as an object.
+func (a *app) fail(cmd *cobra.Command, err error) {
+	if f := cmd.Flags().Lookup("json"); f != nil && f.Value.String() == "true" {
+		a.printJSON(map[string]any{"error": errorObject(err)})
+		return
+	}
+	for i, one := range split(err) {
+		if i > 0 && errors.Is(one, context.Canceled) {
+			continue
+		}
+		a.say("%s", one.Error())
+		if e := (*sandbox.Error)(nil); errors.As(one, &e) {
+			if e.Rule != "" && !strings.Contains(e.Error(), e.Rule) {
+				a.detail("rule", e.Rule)
+			}
+			if e.Hint != "" {
+				a.detail("hint", e.Hint)
+			}
+		}
+	}
+}
+
+// split takes joined errors apart: a policy file's faults are a line each.
+func split(err error) []error {
+	if j, ok := err.(interface{ Unwrap() []error }); ok {
+		if _, ours := err.(*sandbox.Error); !ours {
+			var all []error
+			for _, e := range j.Unwrap() {
+				all = append(all, split(e)...)
+			}
+			return all
+		}
+	}
+	return []error{err}
+}
+
+// contextOf is the command's context; cobra has none where nobody set one.
+func contextOf(cmd *cobra.Command) context.Context {
+	if ctx := cmd.Context(); ctx != nil {
+		return ctx
+	}
+	return context.Background()
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+func (a *app) completionCommand() *cobra.Command {
+	shells := []string{"bash", "zsh", "fish", "powershell"}
+	return &cobra.Command{
+		Use:   "completion SHELL",
+		Short: "Print a completion script for bash, zsh, fish or powershell",
+		Example: `  caisson completion bash > /etc/bash_completion.d/caisson
+  source <(caisson completion zsh)`,
+		ValidArgs: shells,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage(cmd, "it takes the name of one shell", "known are "+strings.Join(shells, ", "))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			root := cmd.Root()
+			switch args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(a.out, true)
+			case "zsh":
+				return root.GenZshCompletion(a.out)
+			case "fish":
+				return root.GenFishCompletion(a.out, true)
+			case "powershell":
+				return root.GenPowerShellCompletionWithDesc(a.out)
+			}
+			return &sandbox.Error{Op: cmd.CommandPath() + " " + quoted(args[0]), Kind: sandbox.ErrInvalid, Problem: "there is no completion for this shell",
+				Hint: "known are " + strings.Join(shells, ", ")}
+		},
+		SilenceErrors: true, SilenceUsage: true,
+	}
+}

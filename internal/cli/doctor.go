@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+)
+
+func (a *app) doctorCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what this host can do, what is missing, and the command that mends it",
+		Long: `Say for each level of isolation what works on this host, what does not, and the
+command that mends it. The exit code is 1 when the default level cannot run.`,
+		Example: `  caisson doctor
+  caisson doctor --json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var levels []levelJSON
+			for _, name := range a.levelNames() {
+				caps, err := a.drivers()[name].Probe(contextOf(cmd))
+				if err != nil {
+					caps.Unusable = err.Error()
+					caps.Remedy = sandbox.Hint(err)
+				}
+				l := examined(name, caps, time.Now())
+				levels = append(levels, l)
+				if l.Default && l.Problem != "" {
+					a.code = exitDoctor
+				}
+			}
+			if len(levels) == 0 {
+				a.code = exitDoctor
+			}
+			if asJSON {
+				a.printJSON(map[string]any{"levels": levels})
+				return nil
+			}
+			a.printDoctor(levels)
+			return nil
+		},
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+// levelNames are the levels of this build, the default first.
+func (a *app) levelNames() []string {
+	names := slices.Sorted(maps.Keys(a.drivers()))
+	slices.SortStableFunc(names, func(x, y string) int {
+		switch {
+		case x == policy.DefaultIsolation:
+			return -1
+		case y == policy.DefaultIsolation:
+			return 1
+		}
+		return 0
+	})
+	return names
+}
+
+// levelJSON is what doctor found out about a level.
+type levelJSON struct {
+	Name          string                               `json:"name"`
+	Default       bool                                 `json:"default,omitempty"`
+	Usable        bool                                 `json:"usable"`
+	Problem       string                               `json:"problem,omitempty"`
+	Remedy        string                               `json:"remedy,omitempty"`
+	Engine        string                               `json:"engine,omitempty"`
+	EngineAgeDays *int                                 `json:"engine_age_days,omitempty"`
+	Limits        map[sandbox.LimitName]sandbox.Clause `json:"limits,omitempty"`
+	Root          bool                                 `json:"root"`
+	Terminal      bool                                 `json:"terminal"`
+	CopyOnWrite   bool                                 `json:"copy_on_write"`
+	ReadWrite     bool                                 `json:"read_write"`
+	Masks         bool                                 `json:"masks"`
+	Notes         []string                             `json:"notes,omitempty"`
+}
+
+func examined(name string, caps sandbox.Capabilities, now time.Time) levelJSON {
+	l := levelJSON{
+		Name: name, Default: name == policy.DefaultIsolation, Usable: caps.Unusable == "", Problem: caps.Unusable, Remedy: caps.Remedy,
+		Engine: caps.Engine, Root: caps.Root, Terminal: caps.Terminal, CopyOnWrite: caps.CopyOnWrite, ReadWrite: caps.ReadWrite,
+		Masks: caps.Masks, Notes: caps.Notes,
+	}
+	if !caps.EngineDate.IsZero() {
+		days := max(0, int(now.Sub(caps.EngineDate)/(24*time.Hour)))
+		l.EngineAgeDays = &days
+	}
+	if l.Usable {
+		l.Limits = map[sandbox.LimitName]sandbox.Clause{}
+		for _, n := range sandbox.LimitNames() {
+			l.Limits[n] = session.Clause(caps, n)
+		}
+	}
+	return l
+}
+
+func (a *app) printDoctor(levels []levelJSON) {
+	if len(levels) == 0 {
+		fmt.Fprintln(a.out, "This build runs no sandboxes on this system; caisson run needs Linux (amd64 or arm64).")
+		fmt.Fprintln(a.out, "  fix: run caisson on a Linux host, or in a Linux virtual machine")
+	}
+	for _, l := range levels {
+		word := "works"
+		if !l.Usable {
+			word = "does not work here: " + l.Problem
+		}
+		fmt.Fprintf(a.out, "%s %s\n", l.Name, word)
+		if l.Remedy != "" {
+			fmt.Fprintf(a.out, "  fix: %s\n", l.Remedy)
+		}
+		if l.Engine != "" {
+			fmt.Fprintf(a.out, "  engine: %s", l.Engine)
+			if l.EngineAgeDays != nil {
+				fmt.Fprintf(a.out, " (%d days old)", *l.EngineAgeDays)
+			}
+			fmt.Fprintln(a.out)
+		}
+		for _, n := range sandbox.LimitNames() {
+			if c, ok := l.Limits[n]; ok {
+				a.printClause(n, c)
+			}
+		}
+		for _, x := range []struct {
+			what string
+			has  bool
+		}{{"sandbox's own root", l.Root}, {"terminal", l.Terminal}, {"copy-on-write mounts", l.CopyOnWrite}, {"read-write mounts", l.ReadWrite}, {"hidden paths", l.Masks}} {
+			if l.Usable && !x.has {
+				fmt.Fprintf(a.out, "  missing: %s\n", x.what)
+			}
+		}
+		for _, n := range l.Notes {
+			fmt.Fprintf(a.out, "  note: %s\n", n)
+		}
+	}
+}
+
+func (a *app) printClause(n sandbox.LimitName, c sandbox.Clause) {
+	fmt.Fprintf(a.out, "  %-11s %s", n, c.Enforcement)
+	if c.Detail != "" {
+		fmt.Fprintf(a.out, ": %s", c.Detail)
+	}
+	fmt.Fprintln(a.out)
+	if c.Remedy != "" {
+		fmt.Fprintf(a.out, "  %11s fix: %s\n", "", c.Remedy)
+	}
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+)
+
+// limitFlags are the limits as they were written.
+type limitFlags struct {
+	flags *pflag.FlagSet
+	text  map[sandbox.LimitName]*string
+	kill  bool
+}
+
+// onOutput is what policy calls the choice of --output-kill.
+const onOutput sandbox.LimitName = "on_output"
+
+// limitFlag is one limit's flag, and how it is read.
+type limitFlag struct {
+	limit sandbox.LimitName
+	flag  string
+	help  string
+	read  func(l *sandbox.Limits, s string) error
+}
+
+func limitTable() []limitFlag {
+	return []limitFlag{
+		{sandbox.LimitWall, "timeout", "wall-clock time: 5s, 2m (30s)", func(l *sandbox.Limits, s string) (err error) { l.Wall, err = policy.ParseDuration(s); return }},
+		{sandbox.LimitCPUTime, "cpu-time", "CPU time of all processes together: 20s", func(l *sandbox.Limits, s string) (err error) { l.CPUTime, err = policy.ParseDuration(s); return }},
+		{sandbox.LimitCPUs, "cpus", "share of processors: 0.5 (1)", func(l *sandbox.Limits, s string) (err error) { l.CPUs, err = policy.ParseCPUs(s); return }},
+		{sandbox.LimitMemory, "memory", "memory of all processes, without swap: 128MiB (256MiB)", func(l *sandbox.Limits, s string) (err error) { l.Memory, err = policy.ParseSize(s); return }},
+		{sandbox.LimitProcesses, "processes", "processes and threads: 64 (128)", func(l *sandbox.Limits, s string) (err error) { l.Processes, err = readCount(s); return }},
+		{sandbox.LimitOpenFiles, "open-files", "open files per process: 256 (1024)", func(l *sandbox.Limits, s string) (err error) { l.OpenFiles, err = readCount(s); return }},
+		{sandbox.LimitFileSize, "file-size", "size of one file: 10MiB", func(l *sandbox.Limits, s string) (err error) { l.FileSize, err = policy.ParseSize(s); return }},
+		{sandbox.LimitDisk, "disk", "writable space but /tmp: 64MiB (512MiB)", func(l *sandbox.Limits, s string) (err error) { l.Disk, err = policy.ParseSize(s); return }},
+		{sandbox.LimitInodes, "inodes", "files and directories: 10000 (131072)", func(l *sandbox.Limits, s string) error {
+			n, err := policy.ParseCount(s, 1<<40)
+			l.Inodes = n
+			return err
+		}},
+		{sandbox.LimitTmp, "tmp", "space of /tmp: 10MiB (100MiB)", func(l *sandbox.Limits, s string) (err error) { l.Tmp, err = policy.ParseSize(s); return }},
+		{sandbox.LimitIO, "io", "block I/O, each direction: 50MiB/s", func(l *sandbox.Limits, s string) (err error) { l.IO, err = policy.ParseRate(s); return }},
+		{sandbox.LimitIOPS, "iops", "block I/O operations, each direction: 1000/s", func(l *sandbox.Limits, s string) (err error) { l.IOPS, err = policy.ParseIOPS(s); return }},
+		{sandbox.LimitOutput, "output", "output kept per stream: 100KiB (1MiB)", func(l *sandbox.Limits, s string) (err error) { l.Output, err = policy.ParseSize(s); return }},
+	}
+}
+
+func readCount(s string) (int, error) {
+	n, err := policy.ParseCount(s, 1<<22)
+	return int(n), err
+}
+
+func (f *limitFlags) add(fs *pflag.FlagSet) {
+	f.flags, f.text = fs, map[sandbox.LimitName]*string{}
+	for _, l := range limitTable() {
+		f.text[l.limit] = fs.String(l.flag, "", l.help)
+	}
+	fs.BoolVar(&f.kill, "output-kill", false, "end the program when it writes more than --output, instead of cutting it")
+}
+
+// read sets the limits that were written down, and says so.
+func (f *limitFlags) read(l *sandbox.Limits) error {
+	l.Explicit = map[sandbox.LimitName]bool{}
+	for _, t := range limitTable() {
+		if !f.flags.Changed(t.flag) {
+			continue
+		}
+		if err := t.read(l, *f.text[t.limit]); err != nil {
+			return &sandbox.Error{Op: "--" + t.flag, Kind: sandbox.ErrInvalid, Problem: err.Error(), Hint: sandbox.Hint(err)}
+		}
+		l.Explicit[t.limit] = true
+	}
+	if f.flags.Changed("output-kill") {
+		l.OutputKill, l.Explicit[onOutput] = f.kill, true
+	}
+	return nil
+}
+
+// readFiles reads what is shown and what is taken out. Host paths become
+// absolute here: this is the last place that knows the working directory.
+func readFiles(c *session.Call, f *runFlags) (err error) {
+	for _, s := range f.mounts {
+		m, err := policy.ParseMount(s)
+		if err != nil {
+			return err
+		}
+		if m.Source, err = absolute(m.Source); err != nil {
+			return err
+		}
+		c.Mounts = append(c.Mounts, m)
+	}
+	if f.workspace != "" {
+		m, err := policy.ParseWorkspace(f.workspace)
+		if err != nil {
+			return err
+		}
+		if m.Source, err = absolute(m.Source); err != nil {
+			return err
+		}
+		c.Workspace = &m
+	}
+	for _, s := range f.collect {
+		w, err := policy.ParseCollect(s)
+		if err != nil {
+			return err
+		}
+		if w.Dest == "" {
+			w.Dest = "."
+		}
+		if w.Dest, err = absolute(w.Dest); err != nil {
+			return err
+		}
+		c.Collect = append(c.Collect, w)
+	}
+	for _, s := range f.toolchains {
+		p, err := absolute(s)
+		if err != nil {
+			return err
+		}
+		c.Toolchains = append(c.Toolchains, p)
+	}
+	if f.rootfs != "" {
+		c.Rootfs, err = absolute(f.rootfs)
+	}
+	return err
+}
+
+func absolute(p string) (string, error) {
+	if p == "" {
+		return "", &sandbox.Error{Op: "path", Kind: sandbox.ErrInvalid, Problem: "it is empty", Hint: "name a file or directory of this host"}
+	}
+	abs, err := filepath.Abs(p)
+	if err != nil {
+		return "", &sandbox.Error{Op: "path " + quoted(p), Kind: sandbox.ErrInvalid, Problem: "the working directory cannot be found", Hint: "give an absolute path", Cause: err}
+	}
+	return abs, nil
+}
+
+// readEnv reads --env-file, then --env, which win. NAME alone passes the
+// caller's value on.
+func readEnv(flags, files []string) (map[string]string, error) {
+	env := map[string]string{}
+	for _, name := range files {
+		if err := readEnvFile(env, name); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range flags {
+		name, value, ok := strings.Cut(s, "=")
+		if !ok {
+			if value, ok = os.LookupEnv(name); !ok {
+				return nil, &sandbox.Error{Op: "--env " + quoted(name), Kind: sandbox.ErrInvalid, Problem: "it is not set here, so it cannot be passed on",
+					Hint: "write --env " + name + "=VALUE"}
+			}
+		}
+		if name == "" {
+			return nil, &sandbox.Error{Op: "--env " + quoted(s), Kind: sandbox.ErrInvalid, Problem: "the name is missing", Hint: "write --env NAME=VALUE"}
+		}
+		env[name] = value
+	}
+	return env, nil
+}
+
+// readEnvFile reads NAME=VALUE lines. Values are taken as they are: no quotes,
+// no variables, as docker's --env-file. Messages never show a value.
+func readEnvFile(env map[string]string, name string) error {
+	bad := func(problem string, cause error) error {
+		return &sandbox.Error{Op: "--env-file " + quoted(name), Kind: sandbox.ErrInvalid, Problem: problem, Hint: "write lines of NAME=VALUE", Cause: cause}
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return bad("it cannot be read", err)
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 256<<10)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimLeft(lines.Text(), " \t")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		key, value, ok := strings.Cut(line, "=")
+		if key = strings.TrimSpace(key); !ok || key == "" || strings.ContainsAny(key, " \t\x00") {
+			return bad(fmt.Sprintf("line %d is not NAME=VALUE", n), nil)
+		}
+		env[key] = value
+	}
+	if lines.Err() != nil {
+		return bad("a line is too long, or it cannot be read", lines.Err())
+	}
+	return nil
+}
+
+// actor is who is at the command line.
+func actor() string {
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return u.Username
+	}
+	return "uid:" + strconv.Itoa(os.Getuid())
+}
+
+func quoted(s string) string {
+	if q := strconv.Quote(s); q != `"`+s+`"` || s == "" {
+		return q
+	}
+	return s
+}

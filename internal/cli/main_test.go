@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/faketest"
+)
+
+func TestMain(m *testing.M) {
+	faketest.Init()
+	testscript.Main(m, map[string]func(){
+		"caisson": func() {
+			if real := os.Getenv("CAISSON_TEST_BINARY"); real != "" {
+				panic(syscall.Exec(real, os.Args, os.Environ()))
+			}
+			os.Exit(Main(os.Args, fake))
+		},
+	})
+}
+
+func fake() map[string]sandbox.Driver {
+	d := faketest.New()
+	if why := os.Getenv("CAISSON_FAKE_UNUSABLE"); why != "" {
+		d.Caps = func(c *sandbox.Capabilities) { c.Unusable, c.Remedy = why, "sysctl something" }
+	}
+	return map[string]sandbox.Driver{"gvisor": d}
+}
+
+// TestScripts runs the scripts of the command line. They say what caisson does
+// on every level: CAISSON_TEST_BINARY runs them with a built caisson and its
+// real default level instead of the fake one.
+func TestScripts(t *testing.T) {
+	real := os.Getenv("CAISSON_TEST_BINARY")
+	if os.Geteuid() != 0 && real == "" {
+		t.Skip("the fake level lays out its world with mounts, which needs root; set CAISSON_TEST_BINARY to run as a user")
+	}
+	_, v2 := os.Stat("/sys/fs/cgroup/cgroup.controllers")
+	testscript.Run(t, testscript.Params{
+		Dir:                 "../../testdata/script",
+		RequireExplicitExec: true,
+		Condition: func(cond string) (bool, error) {
+			switch cond {
+			case "real":
+				return real != "", nil
+			case "v1": // or no cgroups, as on the fake level: no block I/O limits
+				return real == "" || v2 != nil, nil
+			}
+			return false, fmt.Errorf("unknown condition %q", cond)
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"mkfifo": mkfifo},
+		Setup: func(env *testscript.Env) error {
+			// Not below the working directory, which scripts mount.
+			state, err := os.MkdirTemp("", "caisson-state-")
+			if err != nil {
+				return err
+			}
+			env.Defer(func() { os.RemoveAll(state) })
+			env.Setenv("CAISSON_STATE", state)
+			env.Setenv("CAISSON_TEST_BINARY", real)
+			env.Setenv("ESC", "\x1b")
+			return files(env.WorkDir)
+		},
+	})
+}
+
+// files are those that a txtar archive cannot hold.
+func files(dir string) error {
+	every := make([]byte, 256)
+	for i := range every {
+		every[i] = byte(i)
+	}
+	for name, content := range map[string][]byte{"bytes.want": every, "nul.py": []byte("abc\x00"), "huge.py": bytes.Repeat([]byte("#"), 16<<20+1)} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
+			return err
+		}
+	}
+	return os.Symlink("/etc", filepath.Join(dir, "link"))
+}
+
+func mkfifo(ts *testscript.TestScript, neg bool, args []string) {
+	ts.Check(syscall.Mkfifo(ts.MkAbs(args[0]), 0o644))
+}

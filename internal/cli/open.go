@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/caisson-run/caisson/internal/config"
+	"github.com/caisson-run/caisson/internal/linux/scope"
+	"github.com/caisson-run/caisson/internal/store"
+	"github.com/caisson-run/caisson/session"
+)
+
+// opened is a session and what it stands on.
+type opened struct {
+	*session.Session
+	closers []func() error
+}
+
+func (o *opened) close() error {
+	var errs []error
+	for i := len(o.closers) - 1; i >= 0; i-- {
+		errs = append(errs, o.closers[i]())
+	}
+	return errors.Join(errs...)
+}
+
+// open reads the policies, opens the state directory and the audit record, and
+// makes a session of them.
+func (a *app) open(ctx context.Context, policyFile string) (_ *opened, err error) {
+	p, err := config.Policy(policyFile)
+	if err != nil {
+		return nil, err
+	}
+	o := &opened{}
+	defer func() {
+		if err != nil {
+			o.close()
+		}
+	}()
+	// An ordinary user on systemd needs a delegated scope for limits to hold;
+	// what this process starts from here on is in it. Where there is none the
+	// level says which limits that costs. It comes before the levels are made:
+	// they look at the group this process is in.
+	_, _ = scope.Enter(ctx)
+	dir, err := store.Open(store.Options{})
+	if err != nil {
+		return nil, err
+	}
+	o.closers = append(o.closers, dir.Close)
+	if note := dir.Note(); note != "" {
+		a.note("%s", note)
+	}
+	journal, err := openJournal(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	o.Session, err = session.New(session.Options{Drivers: a.drivers(), Policy: p, PolicyName: policyFile, Journal: journal, State: session.DirState(dir)})
+	return o, err
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/internal/config"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+func (a *app) policyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "policy",
+		Short: "Write, check and explain policy files",
+		Example: `  caisson policy init --preset data-analysis > caisson.yaml
+  caisson policy check caisson.yaml
+  caisson policy explain caisson.yaml`,
+		Args:          a.unknownCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	cmd.AddCommand(a.policyInit(), a.policyCheck(), a.policyExplain(), a.policySchema())
+	return cmd
+}
+
+func (a *app) policyInit() *cobra.Command {
+	var preset, output string
+	cmd := &cobra.Command{
+		Use:   "init [flags]",
+		Short: "Write a commented policy file to start from",
+		Example: `  caisson policy init > caisson.yaml
+  caisson policy init --preset build -o caisson.yaml`,
+		Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			text, err := policy.Preset(preset)
+			if err != nil {
+				return err
+			}
+			if output == "" {
+				_, err = a.out.Write(text)
+				return err
+			}
+			// O_EXCL: a policy that somebody wrote is never lost to a starter.
+			f, err := os.OpenFile(output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+			if errors.Is(err, fs.ErrExist) {
+				return &sandbox.Error{Op: "write " + quoted(output), Kind: sandbox.ErrConflict, Problem: "it exists already", Hint: "remove it first, or choose another name"}
+			}
+			if err == nil {
+				_, err = f.Write(text)
+				err = errors.Join(err, f.Close())
+			}
+			if err != nil {
+				return &sandbox.Error{Op: "write " + quoted(output), Kind: sandbox.ErrUnavailable, Problem: "it cannot be written", Hint: "choose another place", Cause: err}
+			}
+			return nil
+		},
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	cmd.Flags().StringVar(&preset, "preset", policy.Presets()[0], "starter: "+strings.Join(policy.Presets(), ", "))
+	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write; it must not exist yet (standard output)")
+	return cmd
+}
+
+func (a *app) policyCheck() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check FILE...",
+		Short: "Say whether policy files are well-formed",
+		Long: `Say whether policy files are well-formed, and whether they keep within the
+system's policy. Every fault is shown with its place, FILE:LINE:COLUMN. The exit
+code is 1 when there is one.`,
+		Example: `  caisson policy check caisson.yaml`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usage(cmd, "there is no file to check", "name one: caisson policy check caisson.yaml")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, name := range args {
+				p, err := config.Policy(name)
+				if err == nil {
+					// A file that goes beyond the system's denies every call.
+					err = p.Decide(&policy.Call{Kind: policy.RunCommand, Argv: []string{"true"}, Operator: true}).Err()
+				}
+				if err != nil {
+					a.fail(cmd, err)
+					a.code = exitFault
+					continue
+				}
+				fmt.Fprintf(a.out, "%s: ok\n", name)
+			}
+			return nil
+		},
+		SilenceErrors: true, SilenceUsage: true,
+	}
+}
+
+func (a *app) policyExplain() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "explain [FILE]",
+		Short: "Say clause by clause what is in force, and how each level holds it",
+		Example: `  caisson policy explain
+  caisson policy explain caisson.yaml
+  caisson policy explain --json caisson.yaml`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			file := ""
+			if len(args) > 0 {
+				file = args[0]
+			}
+			p, err := config.Policy(file)
+			if err != nil {
+				return err
+			}
+			levels, err := a.capabilities(contextOf(cmd))
+			if err != nil {
+				return err
+			}
+			clauses := policy.Explain(p, levels)
+			if asJSON {
+				a.printJSON(map[string]any{"policy": file, "digest": p.Digest(), "clauses": clauses})
+				return nil
+			}
+			a.printClauses(clauses)
+			return nil
+		},
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+func (a *app) capabilities(ctx context.Context) (map[string]sandbox.Capabilities, error) {
+	levels := map[string]sandbox.Capabilities{}
+	for name, d := range a.drivers() {
+		caps, err := d.Probe(ctx)
+		if err != nil {
+			return nil, err
+		}
+		levels[name] = caps
+	}
+	return levels, nil
+}
+
+func (a *app) printClauses(clauses []policy.Clause) {
+	for _, c := range clauses {
+		fmt.Fprintf(a.out, "%-24s %s  (%s)\n", c.Name, printable(c.Value), c.From)
+		for _, level := range slices.Sorted(maps.Keys(c.Levels)) {
+			l := c.Levels[level]
+			fmt.Fprintf(a.out, "  %-10s %s", level, l.Enforcement)
+			if l.Detail != "" {
+				fmt.Fprintf(a.out, ": %s", l.Detail)
+			}
+			if l.Remedy != "" {
+				fmt.Fprintf(a.out, " (fix: %s)", l.Remedy)
+			}
+			fmt.Fprintln(a.out)
+		}
+	}
+}
+
+func (a *app) policySchema() *cobra.Command {
+	return &cobra.Command{
+		Use:     "schema",
+		Short:   "Print the JSON Schema of policy files, for editors",
+		Example: `  caisson policy schema > caisson.schema.json`,
+		Args:    noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := a.out.Write(policy.Schema())
+			return err
+		},
+		SilenceErrors: true, SilenceUsage: true,
+	}
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+)
+
+// exitCode is caisson's exit code for a result.
+func exitCode(r *sandbox.Result) int {
+	switch r.Status {
+	case sandbox.StatusTimeout:
+		return exitTimeout
+	case sandbox.StatusResourceExceeded:
+		return exitLimit
+	case sandbox.StatusDenied:
+		return exitDenied
+	}
+	if r.Signal != "" {
+		return 128 + signalNumber(r.Signal)
+	}
+	if r.ExitCode != nil {
+		return *r.ExitCode
+	}
+	return exitCannot
+}
+
+// show prints a result: one JSON object, or a sentence on stderr when it was
+// not the program's own end.
+func (a *app) show(f *runFlags, r *sandbox.Result, reports []string) {
+	if f.json {
+		a.printJSON(resultObject(r, reports))
+		return
+	}
+	switch r.Status {
+	case sandbox.StatusDenied:
+		a.say("denied: %s", r.Reason)
+		if r.Rule != "" {
+			a.detail("rule", r.Rule)
+		}
+		if r.Hint != "" {
+			a.detail("hint", r.Hint)
+		}
+	case sandbox.StatusTimeout, sandbox.StatusResourceExceeded:
+		a.say("killed: %s%s", r.Reason, raise(r))
+		if r.Rule != "" && r.Rule != "flag" {
+			a.detail("rule", r.Rule)
+		}
+	default:
+		if r.Signal == "SIGPIPE" {
+			break // as any program whose reader went away
+		}
+		if r.Reason != "" {
+			a.say("%s", r.Reason)
+		} else if r.Signal != "" {
+			a.say("the program was ended by %s", r.Signal)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Truncated)) {
+		a.note("%s: %s cut (keep more with --output)", name, session.Size(r.Truncated[name]))
+	}
+	for _, l := range r.LimitsHit {
+		if l != sandbox.LimitOutput {
+			a.note("limit %s was reached (raise with --%s)", l, flagOf(l))
+		}
+	}
+	for _, file := range r.Files {
+		a.note("saved %s (%s)", file.SavedAs, session.Size(file.Size))
+	}
+}
+
+// raise names the flag that raises the limit behind r. A watch rule has none.
+func raise(r *sandbox.Result) string {
+	if r.Rule != "" {
+		return ""
+	}
+	if flag := flagOf(r.Resource); flag != "" {
+		return " (raise with --" + flag + ")"
+	}
+	return ""
+}
+
+func flagOf(name sandbox.LimitName) string {
+	for _, l := range limitTable() {
+		if l.limit == name {
+			return l.flag
+		}
+	}
+	return ""
+}
+
+// resultJSON is a Result with its streams: text where it is UTF-8, base64
+// where it is not.
+type resultJSON struct {
+	*sandbox.Result
+	Stdout       *string  `json:"stdout,omitempty"`
+	StdoutBase64 []byte   `json:"stdout_base64,omitempty"`
+	Stderr       *string  `json:"stderr,omitempty"`
+	StderrBase64 []byte   `json:"stderr_base64,omitempty"`
+	Reports      []string `json:"reports,omitempty"` // watch rules that only report
+}
+
+func resultObject(r *sandbox.Result, reports []string) resultJSON {
+	o := resultJSON{Result: r, Reports: reports}
+	if r.Status == sandbox.StatusDenied {
+		return o // nothing ran: there are no streams
+	}
+	o.Stdout, o.StdoutBase64 = textOrBytes(r.Stdout)
+	o.Stderr, o.StderrBase64 = textOrBytes(r.Stderr)
+	return o
+}
+
+func textOrBytes(b []byte) (*string, []byte) {
+	if utf8.Valid(b) {
+		s := string(b)
+		return &s, nil
+	}
+	return nil, b
+}
+
+func (a *app) printJSON(v any) {
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		a.say("the result cannot be written: %v", err)
+		a.code = exitCannot
+	}
+}
+
+// signalNumber is the number of a signal's name on Linux, where programs run
+// whatever this system is.
+func signalNumber(name string) int {
+	names := strings.Fields(`SIGHUP SIGINT SIGQUIT SIGILL SIGTRAP SIGABRT SIGBUS SIGFPE SIGKILL SIGUSR1 SIGSEGV SIGUSR2
+		SIGPIPE SIGALRM SIGTERM SIGSTKFLT SIGCHLD SIGCONT SIGSTOP SIGTSTP SIGTTIN SIGTTOU SIGURG SIGXCPU SIGXFSZ
+		SIGVTALRM SIGPROF SIGWINCH SIGIO SIGPWR SIGSYS`)
+	return slices.Index(names, name) + 1 // 0 for a name that is not known
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+)
+
+// runFlags are the flags of run.
+type runFlags struct {
+	isolation, policy, workspace, rootfs, workdir string
+	lang, code                                    string
+	codeGiven                                     bool
+	mounts, toolchains, env, envFiles             []string
+	collect, writable, deny, watch                []string
+	limits                                        limitFlags
+	override, bestEffort, root, dangerous         bool
+	interactive, tty, raw, json, stats            bool
+}
+
+func (a *app) runCommand() *cobra.Command {
+	f := &runFlags{}
+	cmd := &cobra.Command{
+		Use:   "run [flags] FILE [ARG...] | run [flags] -- COMMAND [ARG...]",
+		Short: "Run a program, a file of source, or a piece of code in a fresh sandbox",
+		Long: `Run one program in a sandbox that is made for it and gone afterwards.
+
+After -- stands a command, which is looked up inside. Without -- the first
+argument is a file of yours: source, whose language its #! line, its extension
+or --lang tells, or a compiled program. It is shown read-only in the working
+directory, and nothing beside it. "-" reads source from standard input, --code
+takes it from the command line; both need --lang or a #! line.
+
+The sandbox has the toolchain of this host, read-only, a private /home/user (the
+working directory), /tmp and /dev/shm; no network, and nothing else of this host
+but what you name.
+
+Exit codes: the program's own; 128+n when signal n ended it; 127 and 126 when
+the command was not found or cannot be executed; 124 the wall-clock limit ended
+it; 125 caisson could not run it, or would not because something cannot be
+enforced here, or the command line is wrong; 126 the policy refused it; 137
+another limit ended it.`,
+		Example: `  caisson run -- python3 -c 'print(2**100)'
+  caisson run --lang python --code 'print(6*7)'
+  echo 'print(6*7)' | caisson run --lang python -
+  caisson run --mount ./data.csv analyse.py data.csv
+  caisson run --timeout 5s --memory 128MiB --json --mount ./job -- ./job
+  caisson run --workspace . --collect 'out/*.png:./pictures' -- python3 plot.py
+  caisson run -it -- bash`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.codeGiven = cmd.Flags().Changed("code")
+			return a.doRun(cmd, f, args)
+		},
+		SilenceErrors: true, SilenceUsage: true, DisableFlagsInUseLine: true,
+	}
+	fs := cmd.Flags()
+	fs.SetInterspersed(false)
+	fs.SortFlags = false
+	fs.StringVar(&f.lang, "lang", "", "language of the source: "+strings.Join(session.Languages()[:6], ", ")+" and more")
+	fs.StringVar(&f.code, "code", "", "source to run")
+	fs.BoolVarP(&f.interactive, "interactive", "i", true, "pass standard input on")
+	fs.BoolVarP(&f.tty, "tty", "t", false, "give the program a terminal")
+
+	fs.StringArrayVar(&f.mounts, "mount", nil, "show a file or directory: SRC[:TARGET][:ro|rw|cow] (ro; without a target under its name in the working directory)")
+	fs.StringVar(&f.workspace, "workspace", "", "work in a directory of yours: DIR[:cow|ro|rw] (cow: writes stay in the sandbox)")
+	fs.StringArrayVar(&f.collect, "collect", nil, "take files out afterwards: PATTERN[:DIR]")
+	fs.BoolVar(&f.dangerous, "allow-dangerous-mount", false, "mount home folders, keys and credentials too; recorded")
+	fs.StringArrayVar(&f.toolchains, "toolchain", nil, "show a toolchain from elsewhere, with its bin in PATH: DIR")
+	fs.StringVar(&f.rootfs, "rootfs", "", "use another tree as the root: DIR")
+	fs.StringArrayVar(&f.writable, "writable", nil, "make a path inside writable: PATH")
+	fs.StringArrayVar(&f.deny, "deny", nil, "hide files of mounts: PATTERN, such as '**/.env'")
+	fs.StringVar(&f.workdir, "workdir", "", "working directory inside")
+	fs.StringArrayVarP(&f.env, "env", "e", nil, "set a variable: NAME=VALUE, or NAME to pass yours on")
+	fs.StringArrayVar(&f.envFiles, "env-file", nil, "set the variables of a file of NAME=VALUE lines")
+
+	fs.StringVar(&f.isolation, "isolation", "", "level of isolation (gvisor)")
+	f.limits.add(fs)
+	fs.StringArrayVar(&f.watch, "watch", nil, "watch usage: 'cpu_percent > 80 for 10s do kill' (or report)")
+	fs.StringVar(&f.policy, "policy", "", "policy file that bounds this run")
+	fs.BoolVar(&f.override, "override", false, "let flags loosen the limits of the policy file; recorded")
+	fs.BoolVar(&f.bestEffort, "best-effort", false, "run even if a limit cannot be enforced here; the result says which")
+	fs.BoolVar(&f.root, "root", false, "run as the sandbox's own root, where that is not the host's")
+
+	fs.BoolVar(&f.json, "json", false, "print one JSON object with the result and the output")
+	fs.BoolVar(&f.stats, "stats", false, "show live usage on standard error")
+	fs.BoolVar(&f.raw, "raw", false, "pass the program's output to a terminal unfiltered")
+	return cmd
+}
+
+// doRun is the whole command.
+func (a *app) doRun(cmd *cobra.Command, f *runFlags, args []string) error {
+	call, stdin, err := a.call(cmd, f, args)
+	if err != nil {
+		return err
+	}
+	if f.json && f.tty {
+		return usage(cmd, "--json and -t do not go together", "a terminal mixes output and error output: drop one of them")
+	}
+	opened, err := a.open(contextOf(cmd), f.policy)
+	if err != nil {
+		return err
+	}
+	defer opened.close()
+	return a.carryOut(contextOf(cmd), f, opened, call, stdin)
+}
+
+// call turns flags and arguments into a request. The file is what the program
+// reads as its input; nil is none.
+func (a *app) call(cmd *cobra.Command, f *runFlags, args []string) (*session.Call, *os.File, error) {
+	c := &session.Call{Door: "cli"}
+	c.Actor, c.Operator, c.Lookup = actor(), true, os.LookupEnv
+	c.Isolation, c.Root, c.BestEffort, c.Override, c.Cwd = f.isolation, f.root, f.bestEffort, f.override, f.workdir
+	c.Writable, c.Deny, c.AllowDangerousMounts = f.writable, f.deny, f.dangerous
+	stdin := a.in
+	if !f.interactive {
+		stdin = nil
+	}
+	if err := what(cmd, c, f, args); err != nil {
+		return nil, nil, err
+	}
+	if c.Source != nil && c.Source.Name == stdinName {
+		code, err := session.ReadSource("standard input", a.in)
+		if err != nil {
+			return nil, nil, err
+		}
+		c.Source.Code, stdin = code, nil
+	}
+	for _, step := range []func() error{
+		func() error { return f.limits.read(&c.Limits) },
+		func() error { return readFiles(c, f) },
+		func() (err error) { c.Env, err = readEnv(f.env, f.envFiles); return err },
+		func() error { return readWatch(c, f.watch) },
+	} {
+		if err := step(); err != nil {
+			return nil, nil, err
+		}
+	}
+	return c, stdin, nil
+}
+
+// stdinName is the name of source that comes on standard input.
+const stdinName = "-"
+
+// what finds out what is to run: a command after --, code, or a file.
+func what(cmd *cobra.Command, c *session.Call, f *runFlags, args []string) error {
+	command := cmd.ArgsLenAtDash() == 0
+	switch {
+	case f.codeGiven && command:
+		return usage(cmd, "--code and a command do not go together", "drop the -- to pass arguments to the code")
+	case f.codeGiven:
+		c.Source = &session.Source{Name: "--code", Language: f.lang, Code: []byte(f.code)}
+		c.Argv = args
+	case len(args) == 0:
+		return usage(cmd, "there is nothing to run", "name a file, or a command after --: caisson run -- python3 -V")
+	case command && f.lang != "":
+		return usage(cmd, "--lang goes with source, not with a command", "drop --lang, or the --")
+	case command:
+		c.Argv = args
+	case args[0] == stdinName:
+		c.Source = &session.Source{Name: stdinName, Language: f.lang}
+		c.Argv = args[1:]
+	default:
+		path, err := absolute(args[0])
+		if err != nil {
+			return err
+		}
+		if _, err := os.Stat(path); os.IsNotExist(err) {
+			return &sandbox.Error{Op: "run " + quoted(args[0]), Kind: sandbox.ErrNotFound, Problem: "there is no such file",
+				Hint: "for a command write: caisson run -- " + strings.Join(args, " ")}
+		}
+		c.File, c.FileLanguage, c.Argv = path, f.lang, args[1:]
+	}
+	return nil
+}
+
+func usage(cmd *cobra.Command, problem, hint string) error {
+	return &sandbox.Error{Op: cmd.CommandPath(), Kind: sandbox.ErrInvalid, Problem: problem, Hint: hint}
+}
+
+func readWatch(c *session.Call, rules []string) error {
+	for _, s := range rules {
+		r, err := policy.ParseWatch(s)
+		if err != nil {
+			return err
+		}
+		c.Watch = append(c.Watch, r)
+	}
+	return nil
+}
