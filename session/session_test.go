@@ -327,6 +327,34 @@ func TestDenied(t *testing.T) {
 	}
 }
 
+// A link beneath a source that the policy names leads nowhere else.
+func TestLinkOutOfThePolicy(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	if err := os.Symlink(other, filepath.Join(dir, "out")); err != nil {
+		t.Fatal(err)
+	}
+	os.Mkdir(filepath.Join(dir, "in"), 0o755)
+	tree := t.TempDir()
+	f, err := policy.Parse(filepath.Join(dir, "p.yaml"), []byte("version: 1\nfiles: {rootfs: "+tree+", mounts: [{source: ., target: /data}]}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]sandbox.Status{"in": sandbox.StatusSuccess, "out": sandbox.StatusDenied} {
+		b := newBench(t, &stub{}, func(o *Options) {
+			if o.Policy, err = policy.New(policy.Options{File: f}); err != nil {
+				t.Fatal(err)
+			}
+		})
+		res, err := b.Do(t.Context(), call(t, func(c *Call) {
+			c.Rootfs = tree
+			c.Mounts = []policy.MountWish{{Source: filepath.Join(dir, name), Target: "/more"}}
+		}), IO{})
+		if err != nil || res.Status != want {
+			t.Errorf("%s: got %+v, %v, want %s", name, res, err, want)
+		}
+	}
+}
+
 // brokenJournal refuses some of the records.
 type brokenJournal struct {
 	Journal
