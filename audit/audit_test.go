@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -394,6 +395,43 @@ func TestEndAfterCancel(t *testing.T) {
 	must(t, e.End(cancelled, outcome("a")))
 	if _, err := l.Begin(cancelled, intent("b")); !errors.Is(err, context.Canceled) {
 		t.Errorf("Begin after cancel = %v", err)
+	}
+}
+
+// TestManyGoroutines writes and reads one Log from many goroutines. A Verify
+// in the midst of it sees a whole chain.
+func TestManyGoroutines(t *testing.T) {
+	l, err := Open(ctx, Options{Dir: t.TempDir()})
+	must(t, err)
+	defer l.Close()
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for j := range 5 {
+				e, err := l.Begin(ctx, intent(fmt.Sprint(i, j)))
+				if err == nil {
+					err = e.End(ctx, outcome(fmt.Sprint(i, j)))
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		all.Go(func() {
+			rep, err := l.Verify(ctx)
+			if err != nil || !rep.OK() {
+				t.Errorf("in the midst: %v, %v", rep.Findings, err)
+			}
+			for r, err := range l.Query(ctx, Filter{}) {
+				if err != nil || r.Command == nil {
+					t.Errorf("in the midst: %+v, %v", r, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if ids, _ := list(t, l, Filter{Status: Allowed}); len(ids) != 40 {
+		t.Errorf("%d calls, want 40", len(ids))
 	}
 }
 

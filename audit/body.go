@@ -70,11 +70,14 @@ func clean(s string, max int) string {
 	if utf8.ValidString(s) {
 		return s
 	}
+	const hexDigits = "0123456789abcdef"
 	var b strings.Builder
 	for i, r := range s {
 		if r == utf8.RuneError {
 			if _, n := utf8.DecodeRuneInString(s[i:]); n == 1 {
-				fmt.Fprintf(&b, `\x%02x`, s[i])
+				b.WriteString(`\x`)
+				b.WriteByte(hexDigits[s[i]>>4])
+				b.WriteByte(hexDigits[s[i]&15])
 				continue
 			}
 		}

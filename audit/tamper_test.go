@@ -359,8 +359,11 @@ func mutations(v any) (list []any) {
 	}
 	switch v := v.(type) {
 	case int64:
-		for bit := range 63 {
+		for bit := 0; bit < 63; bit++ {
 			list = append(list, v^1<<bit)
+			if raceDetector {
+				bit += 12
+			}
 		}
 		list = append(list, -v)
 	case string:
