@@ -17,7 +17,7 @@ export CGO_ENABLED := 0
 
 # Packages that link gVisor's sentry. The race detector makes them minutes
 # slower to compile and to run, so they are tested without it.
-HEAVY := $(wildcard *.go) $(wildcard cmd/*/*.go) $(wildcard sandbox/gvisor/*.go)
+HEAVY := $(wildcard *.go) $(wildcard cmd/*/*.go) $(wildcard sandbox/gvisor/*.go) $(wildcard internal/tools/bench/*.go)
 HEAVY_PACKAGES = $(addprefix ./,$(sort $(patsubst %/,%,$(dir $(HEAVY)))))
 LIGHT_PACKAGES = $(filter-out $(HEAVY_PACKAGES:./%=$(MODULE)/%) $(MODULE),$(shell go list ./...))
 
@@ -89,9 +89,11 @@ fuzz: ## every fuzz target, 10 s each
 gvisor-next: ## build and test against the newest gVisor that can be had
 	@.ci/gvisor-next
 
+# BENCH='-short -rows whole -o bench.md', for example
 .PHONY: bench
 bench: build ## medians and ratios against a stock runsc, as a table
-	@go test -run '^$$' -bench . -benchtime 1x ./cmd/caisson
+	@go build -ldflags '-s -w' -o .cache/bench/bench ./internal/tools/bench
+	@.cache/bench/bench $(BENCH)
 
 ## Release
 

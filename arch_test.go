@@ -78,16 +78,18 @@ func checkImports(pkgs []pkg) (broken []string) {
 	}
 	for _, p := range pkgs {
 		path := strings.TrimPrefix(p.ImportPath, "./")
-		main := under(path, "cmd")
+		main := under(path, "cmd", "internal/tools") // tools measure and generate; no product code imports them
 		for _, dep := range p.Imports {
 			d := strings.TrimPrefix(dep, "./")
 			switch {
 			case path == "sandbox" && strings.Contains(strings.Split(dep, "/")[0], "."):
 				breaks(p, dep, "sandbox imports only the standard library")
 			case firstParty(dep) && under(d, levels...) && !under(path, levels...) && path != "." && !main && !testOnly(path):
-				breaks(p, dep, "only cmd/caisson and caisson.go name drivers")
+				breaks(p, dep, "only cmd/caisson, caisson.go and tools name drivers")
 			case firstParty(dep) && testOnly(d) && !testOnly(path):
 				breaks(p, dep, "it exists for tests alone")
+			case firstParty(dep) && under(d, "internal/tools") && !under(path, "internal/tools"):
+				breaks(p, dep, "tools are for those who work on caisson")
 			case under(path, "policy") && doesIO(dep):
 				breaks(p, dep, "policy does no I/O of its own")
 			case firstParty(dep) && under(path, levels...) && d != "sandbox" && !under(d, level(path), "guest", "image", "egress", "internal/linux"):
@@ -144,6 +146,7 @@ func TestRulesBite(t *testing.T) {
 		"policy starts programs":        {ImportPath: "./policy", Imports: []string{"os/exec"}},
 		"sandbox takes a third party":   {ImportPath: "./sandbox", Imports: []string{"golang.org/x/sys/unix"}},
 		"session names a driver":        {ImportPath: "./session", Imports: []string{"./sandbox/docker"}},
+		"session imports a tool":        {ImportPath: "./session", Imports: []string{"./internal/tools/bench"}},
 		"product imports a fake driver": {ImportPath: "./session", Imports: []string{"./sandbox/faketest"}},
 	} {
 		if len(checkImports([]pkg{p})) == 0 {
@@ -154,6 +157,7 @@ func TestRulesBite(t *testing.T) {
 		"policy parses addresses": {ImportPath: "./policy", Imports: []string{"net/netip", "./sandbox"}},
 		"driver":                  {ImportPath: "./sandbox/gvisor", Imports: []string{"./sandbox", "gvisor.dev/gvisor/x"}, Deps: []string{"./sandbox", "./internal/linux/cgroup", "os"}},
 		"main":                    {ImportPath: "./cmd/caisson", Imports: []string{"./sandbox/gvisor"}},
+		"tool measures a driver":  {ImportPath: "./internal/tools/bench", Imports: []string{"./sandbox/gvisor"}},
 		"library face":            {ImportPath: ".", Imports: []string{"./sandbox/gvisor"}},
 	} {
 		if got := checkImports([]pkg{p}); len(got) != 0 {

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+)
+
+// bench is one row to be measured.
+type bench struct {
+	name    string
+	measure func(context.Context) row
+}
+
+// benches lists the rows, in the order in which the goals are written down.
+func benches(s *stage) []bench {
+	root := s.users[0]
+	var list []bench
+	for _, u := range s.users {
+		list = append(list, s.whole(u, "/bin/true"))
+	}
+	list = append(list, s.whole(root, "/usr/bin/python3", "-c", "print(1)"))
+	list = append(list,
+		bench{"driver, start to first byte of /bin/echo", s.firstByte},
+		bench{fmt.Sprintf("%d at once on %d cores, for all of them", atOnce, onCores), s.burst},
+		bench{"memory while a program prints, default output limit", func(ctx context.Context) row { return s.flooded(ctx) }},
+		bench{"memory while a program prints, all of it passed on", func(ctx context.Context) row { return s.flooded(ctx, "--output", fmt.Sprint(2*s.o.flood)) }},
+		bench{"caisson version", s.version},
+		bench{"size of the binary", s.size},
+	)
+	return list
+}
+
+// whole measures from the start of the process to its end.
+func (s *stage) whole(u user, argv ...string) bench {
+	return bench{fmt.Sprintf("whole run of %q", argv), func(ctx context.Context) row {
+		p := interleave(ctx, s.o.pairs,
+			timed(func(ctx context.Context) *exec.Cmd { return s.caissonRun(ctx, u, argv...) }),
+			timed(func(ctx context.Context) *exec.Cmd { return s.runscDo(ctx, u, argv...) }))
+		r := p.row("≤ 0.60")
+		r.who = u.name
+		return r
+	}}
+}
+
+// timed runs a command to its end, with its output thrown away.
+func timed(command func(context.Context) *exec.Cmd) once {
+	return func(ctx context.Context) (time.Duration, error) {
+		cmd := command(ctx)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		began := time.Now()
+		if err := cmd.Run(); err != nil {
+			return 0, failure(cmd, err, stderr.String())
+		}
+		return time.Since(began), nil
+	}
+}
+
+// version measures a command that starts no sandbox: what the binary costs by
+// itself.
+func (s *stage) version(ctx context.Context) row {
+	u := s.users[0]
+	run := timed(func(ctx context.Context) *exec.Cmd { return s.caisson(ctx, u, "version") })
+	// A stock runsc pays for its own inits; it is here for scale.
+	p := interleave(ctx, s.o.pairs, run, timed(func(ctx context.Context) *exec.Cmd {
+		return s.command(ctx, u, "runsc", []string{"--version"})
+	}))
+	r := p.row("< 30 ms")
+	r.who = u.name
+	return r
+}
+
+func (s *stage) size(context.Context) row {
+	mb := func(name string) string {
+		st, err := os.Stat(s.path(name))
+		if err != nil {
+			return err.Error()
+		}
+		return fmt.Sprintf("%.1f MB", float64(st.Size())/1e6)
+	}
+	return row{ours: mb("caisson"), theirs: mb("runsc"), goal: "< 75 MB"}
+}

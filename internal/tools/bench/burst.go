@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	atOnce  = 20 // sandboxes started together
+	onCores = 2
+)
+
+// burst starts many sandboxes at once and measures until the last has ended.
+// Throughput is compared, so its ratio is the other way round than the rest:
+// more is better.
+func (s *stage) burst(ctx context.Context) row {
+	u := s.users[0]
+	var failed [2]int // of single runs, not rounds
+	crowd := func(side int, command func(context.Context) *exec.Cmd) once {
+		return func(ctx context.Context) (time.Duration, error) {
+			took, n, err := together(ctx, command)
+			failed[side] += n
+			return took, err
+		}
+	}
+	p := interleave(ctx, s.o.rounds,
+		crowd(0, func(ctx context.Context) *exec.Cmd { return s.caissonRun(ctx, u, "/bin/true") }),
+		crowd(1, func(ctx context.Context) *exec.Cmd { return s.runscDo(ctx, u, "/bin/true") }))
+	r := p.row("≥ 1.50, no failure")
+	r.who = u.name
+	r.notes = append(r.notes, fmt.Sprintf("%d of caisson's runs failed and %d of runsc's; ratio of throughput", failed[0], failed[1]))
+	if len(p.ours) > 0 {
+		perSecond := func(d time.Duration) float64 { return atOnce / d.Seconds() }
+		r.ours, r.theirs = fmt.Sprintf("%.1f/s", perSecond(median(p.ours))), fmt.Sprintf("%.1f/s", perSecond(median(p.theirs)))
+		r.ratio = fmt.Sprintf("%.2f (%.2f)", 1/p.ratio(), 1/p.paired())
+	}
+	return r
+}
+
+// together starts atOnce commands on onCores cores and waits for all of them.
+func together(ctx context.Context, command func(context.Context) *exec.Cmd) (took time.Duration, failures int, first error) {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	began := time.Now()
+	for range atOnce {
+		all.Go(func() {
+			cmd := command(ctx)
+			var stderr bytes.Buffer
+			cmd.Stderr = &stderr
+			err := startOnCores(cmd)
+			if err == nil {
+				err = cmd.Wait()
+			}
+			if err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				if failures++; first == nil {
+					first = failure(cmd, err, stderr.String())
+				}
+			}
+		})
+	}
+	all.Wait()
+	return time.Since(began), failures, first
+}
+
+// startOnCores starts cmd on the first cores only. What a process may run on is
+// inherited from the thread that forks it; that thread is thrown away.
+func startOnCores(cmd *exec.Cmd) error {
+	if runtime.NumCPU() <= onCores {
+		return cmd.Start()
+	}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with us
+		var have, want unix.CPUSet
+		err := unix.SchedGetaffinity(0, &have)
+		for cpu := 0; want.Count() < onCores && cpu < 1024; cpu++ {
+			if have.IsSet(cpu) {
+				want.Set(cpu)
+			}
+		}
+		if err == nil {
+			err = unix.SchedSetaffinity(0, &want)
+		}
+		if err == nil {
+			err = cmd.Start()
+		}
+		started <- err
+	}()
+	return <-started
+}
