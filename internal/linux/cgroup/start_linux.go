@@ -4,10 +4,13 @@ package cgroup
 
 import (
 	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Start starts cmd as a member of the group: what it starts in turn is born
@@ -39,19 +42,45 @@ func (g *Group) startByThread(cmd *exec.Cmd) error {
 	if err != nil {
 		return err
 	}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
+	done := make(chan error, 1)
+	onLesserThread(func() (release bool) {
 		err := g.enterThread(g.Dirs())
 		if err == nil {
 			err = cmd.Start()
 		}
-		if back := g.enterThread(outside); back == nil {
-			runtime.UnlockOSThread()
-		} // else the thread ends with this goroutine, and leaves that way
+		back := g.enterThread(outside)
 		done <- err
-	}()
+		return back == nil
+	})
 	return <-done
+}
+
+// onLesserThread runs f, locked to a thread that is not the process's first. The
+// first one speaks for all of the process: while it is in a group, the kernel
+// shows and charges the whole process there (/proc/self/cgroup), and who
+// looked for the way out at that moment would take the group for the place to go back to, and die with it. When f does not
+// release the thread, the thread ends.
+func onLesserThread(f func() (release bool)) {
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == os.Getpid() {
+			// While this goroutine holds the first thread, no other gets it.
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				runtime.LockOSThread()
+				if f() {
+					runtime.UnlockOSThread()
+				}
+			}()
+			<-done
+			runtime.UnlockOSThread()
+			return
+		}
+		if f() {
+			runtime.UnlockOSThread()
+		}
+	}()
 }
 
 // enterThread moves the calling thread into groups of version 1.
