@@ -145,17 +145,26 @@ func (c *Client) Health(ctx context.Context) error {
 
 // call is one JSON message for another.
 func (c *Client) call(ctx context.Context, op, path string, q, a any) error {
+	if err := c.acquire(ctx); err != nil {
+		return c.lost(op, err)
+	}
+	defer c.release()
+	return c.urgent(ctx, op, path, q, a)
+}
+
+// urgent is a call that does not wait for others to end: what signals and
+// resizes a program must not wait for that very program.
+func (c *Client) urgent(ctx context.Context, op, path string, q, a any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.options.CallTimeout)
 	defer cancel()
 	b, err := json.Marshal(q)
 	if err != nil {
 		return &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: "the request cannot be written", Cause: err}
 	}
-	resp, release, err := c.roundTrip(ctx, http.MethodPost, path, bytes.NewReader(b), "application/json")
+	resp, err := c.send(ctx, http.MethodPost, path, bytes.NewReader(b), "application/json")
 	if err != nil {
 		return c.lost(op, err)
 	}
-	defer release()
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		return answeredError(op, resp)
@@ -178,19 +187,37 @@ func (c *Client) decode(op string, r io.Reader, a any) error {
 	return nil
 }
 
-// roundTrip sends one request. The caller calls release when it is done with
-// the answer. Redirects are answers like any other, and nothing is tried twice.
-func (c *Client) roundTrip(ctx context.Context, method, path string, body io.Reader, contentType string) (_ *http.Response, release func(), _ error) {
+func (c *Client) acquire(ctx context.Context) error {
 	select {
 	case c.streams <- struct{}{}:
+		return nil
 	case <-ctx.Done():
-		return nil, nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	release = func() { <-c.streams }
+}
+
+func (c *Client) release() { <-c.streams }
+
+// roundTrip sends one request when its turn has come. The caller calls release
+// when it is done with the answer.
+func (c *Client) roundTrip(ctx context.Context, method, path string, body io.Reader, contentType string) (_ *http.Response, release func(), _ error) {
+	if err := c.acquire(ctx); err != nil {
+		return nil, nil, err
+	}
+	resp, err := c.send(ctx, method, path, body, contentType)
+	if err != nil {
+		c.release()
+		return nil, nil, err
+	}
+	return resp, c.release, nil
+}
+
+// send sends one request. Redirects are answers like any other, and nothing is
+// tried twice.
+func (c *Client) send(ctx context.Context, method, path string, body io.Reader, contentType string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://guest"+path, body)
 	if err != nil {
-		release()
-		return nil, nil, err
+		return nil, err
 	}
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
@@ -198,11 +225,10 @@ func (c *Client) roundTrip(ctx context.Context, method, path string, body io.Rea
 	req.Header.Set(wire.UserHeader, fmt.Sprintf("%d:%d", c.options.User.UID, c.options.User.GID))
 	resp, err := c.http.RoundTrip(req)
 	if err != nil {
-		release()
-		return nil, nil, err
+		return nil, err
 	}
 	resp.Body = &credited{ReadCloser: resp.Body, meter: c.meter}
-	return resp, release, nil
+	return resp, nil
 }
 
 // lost explains why a call has no answer.

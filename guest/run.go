@@ -50,6 +50,12 @@ func (c *Client) Run(ctx context.Context, x *sandbox.Exec) (Exit, error) {
 	return r.run(ctx)
 }
 
+// SignalAll signals every process inside but the agent, whoever started it and
+// wherever it hid. The agent refuses unless it is the sandbox's first process.
+func (c *Client) SignalAll(ctx context.Context, s syscall.Signal) error {
+	return c.urgent(ctx, "signal all", wire.PathSignal, wire.SignalRequest{Signal: int(s), Scope: wire.All}, &struct{}{})
+}
+
 // running is one Run.
 type running struct {
 	client *Client
@@ -199,19 +205,20 @@ func (r *running) control(finished <-chan struct{}) {
 				continue
 			}
 			q := wire.ResizeRequest{ID: r.id, Size: wire.Size{Rows: z.Rows, Cols: z.Cols}}
-			r.client.call(ctx, r.op, wire.PathResize, q, &struct{}{})
+			r.client.urgent(ctx, r.op, wire.PathResize, q, &struct{}{})
 		}
 	}
 }
 
 func (r *running) signal(ctx context.Context, s syscall.Signal, scope wire.Scope) error {
 	q := wire.SignalRequest{ID: r.id, Signal: int(s), Scope: scope}
-	return r.client.call(ctx, r.op, wire.PathSignal, q, &struct{}{})
+	return r.client.urgent(ctx, r.op, wire.PathSignal, q, &struct{}{})
 }
 
 // receive hands out what the program writes, until its end.
 func (r *running) receive(body io.Reader) (Exit, error) {
 	var exit Exit
+	started := false
 	frames := wire.NewReader(body)
 	buf := make([]byte, chunk)
 	for {
@@ -228,7 +235,10 @@ func (r *running) receive(body io.Reader) (Exit, error) {
 			if err := frames.JSON(&e); err != nil {
 				return exit, err
 			}
-			exit.PID = e.PID
+			if !started && r.exec.Started != nil {
+				r.exec.Started()
+			}
+			exit.PID, started = e.PID, true
 		case wire.Stdout:
 			err = deliver(r.exec.Stdout, frames, buf)
 		case wire.Stderr:

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"sync"
 	"syscall"
@@ -43,6 +44,7 @@ func becomeInit() {
 			os.Exit(1)
 		}
 	}
+	signal.Ignore(syscall.SIGUSR2, syscall.SIGPIPE) // as a careless level might
 	check("private mounts", syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""))
 	check("/proc", syscall.Mount("proc", "/proc", "proc", syscall.MS_NOSUID|syscall.MS_NODEV|syscall.MS_NOEXEC, ""))
 	check("/tmp", syscall.Mount("tmpfs", "/tmp", "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, "size=400m,mode=1777"))
@@ -87,7 +89,15 @@ func newBox(t testing.TB) *box {
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS | syscall.CLONE_NEWNET,
 		Pdeathsig:  syscall.SIGKILL,
+		// What a careless level would hand down; programs must not see it.
+		Credential: &syscall.Credential{Groups: []uint32{0, 4, 27}},
 	}
+	secret, err := os.Open("/etc/shadow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer secret.Close()
+	b.cmd.ExtraFiles = []*os.File{secret}
 	if err := b.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -47,6 +47,9 @@ func (a *Agent) user(r *http.Request) (user, error) {
 	if name == "" || name == a.options.Name {
 		return a.defaultUser(), nil
 	}
+	if name == "root" { // also where there is no passwd
+		return user{0, 0, "root", "/root"}, nil
+	}
 	return lookUp("/etc/passwd", name)
 }
 
