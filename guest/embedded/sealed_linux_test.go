@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package embedded
+
+import (
+	"io"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A make build's agent once was a file that gVisor refused to execute, while
+// the tests, which run without it, passed.
+func TestSealedIsReadOnlyAndStaysWhatItIs(t *testing.T) {
+	f, err := sealed([]byte("#!/bin/true\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0)
+	if err != nil || flags&unix.O_ACCMODE != unix.O_RDONLY {
+		t.Errorf("open with flags %#x (%v), want for reading only", flags, err)
+	}
+	seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
+	if want := unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE; err != nil || seals&want != want {
+		t.Errorf("seals %#x (%v), want %#x", seals, err, want)
+	}
+	if got, err := io.ReadAll(f); err != nil || string(got) != "#!/bin/true\n" {
+		t.Errorf("it holds %q (%v)", got, err)
+	}
+}
