@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -147,5 +148,33 @@ func TestMountpointInsideAMountMustExist(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "missing")); err == nil {
 		t.Error("the host directory has a new entry")
+	}
+}
+
+// TestNoSetIDBitsOnTheHost: a set-user-id program of the directory's owner
+// would be a way for anybody on the host to become the owner.
+func TestNoSetIDBitsOnTheHost(t *testing.T) {
+	dir := project(t)
+	spec := world(t)
+	spec.Mounts = []sandbox.Mount{{Source: handle(t, dir), Name: dir, Target: "/home/user/p", Access: sandbox.ReadWrite, Dir: true}}
+	got := sh(t, spec, `cd p; cp /bin/true a; chmod 4755 a; chmod g+s a; chmod 2755 sub; mkdir -m 2777 d; install -m 6755 /bin/true b
+python3 -c '
+import os
+for f in [lambda: os.open("c", os.O_CREAT|os.O_WRONLY, 0o4755), lambda: os.mknod("e", 0o104755), lambda: os.fchmod(os.open("data.csv", os.O_RDWR), 0o6644)]:
+    try: f()
+    except OSError as err: print(err.strerror)
+'
+chmod 755 a && echo usual modes work`)
+	if !strings.HasSuffix(got, "usual modes work\n") {
+		t.Errorf("output %q", got)
+	}
+	err := filepath.Walk(dir, func(name string, info os.FileInfo, err error) error {
+		if err == nil && info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 {
+			t.Errorf("%s has mode %v on the host", name, info.Mode())
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
