@@ -2,5 +2,114 @@
 
 // Package caisson runs what AI agents write where it can do no harm.
 //
-// A program that uses it begins main with [Reexec].
+// A program that uses it begins main with [Reexec]; then one call is
+//
+//	res, err := caisson.Run(ctx, caisson.Request{Command: []string{"python3", "-c", "print(2**100)"}})
+//
+// and many share what they stand on:
+//
+//	c, err := caisson.Open(ctx, caisson.Options{})
+//	defer c.Close()
+//	res, err := c.Run(ctx, caisson.Request{Language: "python", Code: code})
+//
+// Everything goes the one road (package session) that the command line goes
+// too: the policy decides, the level enforces or the run is refused, and the
+// audit record says what happened. With nothing said, code runs behind the
+// embedded gVisor with no network, no host file but the toolchain, and the
+// limits of [sandbox.DefaultLimits].
 package caisson
+
+import (
+	"context"
+	"errors"
+
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/internal/config"
+	"github.com/caisson-run/caisson/internal/store"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+)
+
+// Result is what came of a call; see [sandbox.Result].
+type Result = sandbox.Result
+
+// Limits bound a call; see [sandbox.Limits].
+type Limits = sandbox.Limits
+
+// Options say what a Caisson stands on. The zero value is the safe one.
+type Options struct {
+	// State is the state directory: /var/lib/caisson for root, else
+	// $XDG_STATE_HOME/caisson or ~/.local/state/caisson when empty. It must be
+	// the caller's own, mode 0700.
+	State string
+
+	// Policy is a policy file; requests may then only tighten it. Without one
+	// a request's own wishes are the policy, because whoever calls this
+	// package is the operator of the host. /etc/caisson/policy.yaml, where it
+	// exists, bounds both.
+	Policy string
+}
+
+// Caisson runs requests. It may be used from many goroutines.
+type Caisson struct {
+	session *session.Session
+	audit   *audit.Log
+	state   *store.Dir
+}
+
+// Open opens the state directory and the audit record and reads the policies.
+// Errors are *sandbox.Error with a hint where there is one.
+func Open(ctx context.Context, o Options) (*Caisson, error) {
+	p, err := config.Policy(o.Policy)
+	if err != nil {
+		return nil, err
+	}
+	c := &Caisson{}
+	if c.state, err = store.Open(store.Options{Dir: o.State}); err != nil {
+		return nil, err
+	}
+	if c.audit, err = audit.Open(ctx, audit.Options{Dir: c.state.Path()}); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	c.session, err = session.New(session.Options{
+		Drivers: Drivers(), Policy: p, PolicyName: o.Policy, Journal: c.audit, State: session.DirState(c.state),
+	})
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// Close closes what Open opened. Runs must have ended.
+func (c *Caisson) Close() error {
+	var errs []error
+	if c.audit != nil {
+		errs = append(errs, c.audit.Close())
+	}
+	if c.state != nil {
+		errs = append(errs, c.state.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Run runs one request and waits for its end. A program that ran is a Result,
+// however it ended, and so is a request that the policy refused (Status
+// denied); an error is what caisson could not do. When ctx ends everything
+// inside is killed.
+func (c *Caisson) Run(ctx context.Context, r Request) (*Result, error) {
+	call, io, err := r.call()
+	if err != nil {
+		return nil, err
+	}
+	return c.session.Do(ctx, call, io)
+}
+
+// Run opens a Caisson with the defaults, runs one request and closes it again.
+func Run(ctx context.Context, r Request) (*Result, error) {
+	c, err := Open(ctx, Options{})
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.Run(ctx, r)
+	return res, errors.Join(err, c.Close())
+}

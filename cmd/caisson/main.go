@@ -12,5 +12,5 @@ import (
 
 func main() {
 	caisson.Reexec()
-	os.Exit(cli.Main(os.Args, drivers))
+	os.Exit(cli.Main(os.Args, caisson.Drivers))
 }

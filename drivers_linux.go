@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package caisson
 
 import (
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/gvisor"
 )
 
-// drivers are the levels of this build, made when a command asks for them.
-func drivers() map[string]sandbox.Driver {
+// Drivers are the levels of isolation that a program with this package has, by
+// name. Making them does nothing to the host.
+func Drivers() map[string]sandbox.Driver {
 	return map[string]sandbox.Driver{gvisor.Name: gvisor.New(gvisor.Options{})}
 }

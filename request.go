@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package caisson
+
+import (
+	"io"
+	"path/filepath"
+
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+)
+
+// Request is one thing to run: a Command, or Code in a Language.
+type Request struct {
+	// Command is a program and its arguments. Without a slash the program is
+	// looked up inside.
+	Command []string
+
+	// Code is source, run by Language's interpreter with Args; an empty
+	// Language is taken from the first line ("#!/usr/bin/env python3").
+	Code     string
+	Language string
+	Args     []string
+
+	// Stdin is what the program reads; nil is an empty input.
+	Stdin io.Reader
+	// Stdout and Stderr get what the program writes, as it writes it. Where
+	// they are nil the Result keeps it, up to Limits.Output bytes.
+	Stdout, Stderr io.Writer
+
+	// Dir is the working directory inside; the home directory when empty.
+	Dir string
+	// Env is set on top of the few variables that every program gets. Nothing
+	// is inherited.
+	Env map[string]string
+
+	// Limits are those to be held instead of the defaults; a field that is 0
+	// keeps its default. One that this host cannot hold refuses the request.
+	Limits Limits
+
+	// Mounts are host files and directories to be shown.
+	Mounts []Mount
+	// Workspace, when not nil, is shown as the working directory.
+	Workspace *Mount
+	// Collect takes files out after the end.
+	Collect []Collect
+
+	// Actor says who asks, for the audit record.
+	Actor string
+}
+
+// Mount shows a host path inside.
+type Mount struct {
+	Source string         // host path, absolute or relative to the process
+	Target string         // absolute path inside; empty is the base name in the working directory
+	Access sandbox.Access // read-only unless said
+}
+
+// Collect names files to be taken out.
+type Collect struct {
+	Pattern string // a glob on paths inside, relative to the working directory
+	Dest    string // host directory
+}
+
+// call is the request in the road's words.
+func (r *Request) call() (*session.Call, session.IO, error) {
+	c := &session.Call{Door: "library"}
+	c.Actor, c.Argv, c.Cwd, c.Env, c.Operator = r.Actor, r.Command, r.Dir, r.Env, true
+	c.Limits = explicit(r.Limits)
+	if r.Code != "" {
+		if len(r.Command) > 0 {
+			return nil, session.IO{}, sandbox.Errorf(sandbox.ErrInvalid, "request", "it has both a command and code")
+		}
+		c.Argv, c.Source = r.Args, &session.Source{Language: r.Language, Code: []byte(r.Code)}
+	}
+	for _, m := range r.Mounts {
+		w, err := m.wish()
+		if err != nil {
+			return nil, session.IO{}, err
+		}
+		c.Mounts = append(c.Mounts, w)
+	}
+	if r.Workspace != nil {
+		w, err := r.Workspace.wish()
+		if err != nil {
+			return nil, session.IO{}, err
+		}
+		c.Workspace = &w
+	}
+	for _, w := range r.Collect {
+		dest, err := absolute(w.Dest)
+		if err != nil {
+			return nil, session.IO{}, err
+		}
+		c.Collect = append(c.Collect, policy.CollectWish{Pattern: w.Pattern, Dest: dest})
+	}
+	return c, session.IO{Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr}, nil
+}
+
+func (m Mount) wish() (policy.MountWish, error) {
+	source, err := absolute(m.Source)
+	return policy.MountWish{Source: source, Target: m.Target, Access: m.Access}, err
+}
+
+func absolute(path string) (string, error) {
+	if path == "" {
+		return "", sandbox.Errorf(sandbox.ErrInvalid, "request", "a host path is empty")
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", &sandbox.Error{Op: "path " + path, Kind: sandbox.ErrInvalid, Problem: "it has no absolute form", Cause: err}
+	}
+	return abs, nil
+}
+
+// explicit says of every limit that is set that somebody wrote it down.
+func explicit(l Limits) Limits {
+	l.Explicit = map[sandbox.LimitName]bool{}
+	for name, set := range map[sandbox.LimitName]bool{
+		sandbox.LimitWall: l.Wall != 0, sandbox.LimitCPUTime: l.CPUTime != 0, sandbox.LimitCPUs: l.CPUs != 0,
+		sandbox.LimitMemory: l.Memory != 0, sandbox.LimitProcesses: l.Processes != 0, sandbox.LimitOpenFiles: l.OpenFiles != 0,
+		sandbox.LimitFileSize: l.FileSize != 0, sandbox.LimitDisk: l.Disk != 0, sandbox.LimitInodes: l.Inodes != 0,
+		sandbox.LimitTmp: l.Tmp != 0, sandbox.LimitIO: l.IO != 0, sandbox.LimitIOPS: l.IOPS != 0,
+		sandbox.LimitOutput: l.Output != 0, "on_output": l.OutputKill,
+	} {
+		if set {
+			l.Explicit[name] = true
+		}
+	}
+	return l
+}
