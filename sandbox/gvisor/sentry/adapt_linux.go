@@ -45,6 +45,9 @@ func adapt() {
 	if !slices.Contains(os.Args, "boot") {
 		return
 	}
+	for _, table := range syscallTables {
+		withholdNamespaces(table)
+	}
 	filter.GetPrecompiled("") // makes the table, once
 	for _, p := range precompiled() {
 		filterPrograms[p.Name] = p

@@ -60,6 +60,9 @@ func newWorld(o *wire.Order, started func()) (*world, error) {
 			return nil, err
 		}
 	}
+	if err := forbidSetID(); err != nil {
+		return nil, fmt.Errorf("forbidding set-user-id files: %w", err)
+	}
 	conf, err := newConfig(o.Flags)
 	if err != nil {
 		return nil, fmt.Errorf("gVisor's flags: %w", err)
