@@ -43,6 +43,7 @@ EXAMPLE := examples/data-analysis
 
 .PHONY: run
 run: build ## build, then run real code on real data behind gVisor
+	@.ci/need python3
 	bin/caisson run --mount $(EXAMPLE)/data.csv $(EXAMPLE)/analyse.py data.csv
 
 ## Tests
