@@ -6,6 +6,7 @@ package gvisor_test
 
 import (
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -79,5 +80,29 @@ sh /tmp/try; unshare -Urm sh /tmp/try; unshare -r true; echo done`)
 				t.Errorf("a user namespace was had: %q", got)
 			}
 		})
+	}
+}
+
+// Two mounts show the same directory: what is renamed through one of them
+// must not uncover what is hidden in the other.
+func TestMasksHoldAgainstRenamingThroughAnotherMount(t *testing.T) {
+	dir := project(t)
+	if err := os.CopyFS(filepath.Join(dir, "sub/deep"), os.DirFS(project(t))); err != nil {
+		t.Fatal(err)
+	}
+	own(t, dir)
+	spec := world(t)
+	spec.Mounts = []sandbox.Mount{
+		{Source: handle(t, dir), Name: dir, Target: "/home/user/p", Access: sandbox.ReadWrite, Dir: true},
+		{Source: handle(t, filepath.Join(dir, "sub")), Name: "sub", Target: "/x", Access: sandbox.ReadWrite, Dir: true},
+	}
+	for _, d := range []string{"/home/user/p/sub/deep", "/x/deep"} {
+		spec.Masks = append(spec.Masks, sandbox.Mask{Target: d + "/.env"}, sandbox.Mask{Target: d + "/private", Dir: true})
+	}
+	got := sh(t, spec, `mv /x/deep /x/moved; d=p/sub/moved
+ls p/sub; cat p/sub/deep/data.csv $d/data.csv; cat $d/.env $d/private/key
+mv $d p/sub/deep; cat /x/deep/.env /x/deep/private/key p/sub/deep/private/key; echo done`)
+	if strings.Contains(got, "canary") || !strings.HasSuffix(got, "done\n") {
+		t.Errorf("hidden content came out, or the script did not end: %q", got)
 	}
 }

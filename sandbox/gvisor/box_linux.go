@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -71,31 +72,52 @@ func (b *box) makeFiles() error {
 			return stateError(err)
 		}
 	}
-	return b.hideFiles()
+	return b.hidePaths()
 }
 
-// hideFiles binds one empty file over all that is to be hidden.
-func (b *box) hideFiles() error {
-	if len(b.plan.hide) == 0 {
-		return nil
-	}
-	name := filepath.Join(b.spec.StateDir, "empty")
-	mode := os.FileMode(0)
-	if euid != 0 {
-		mode = 0o400 // an unprivileged gofer mounts only what it may read
-	}
-	if err := os.WriteFile(name, nil, mode); err != nil {
-		return stateError(err)
-	}
-	empty, err := os.OpenFile(name, unix.O_PATH|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return stateError(err)
-	}
-	b.opened = append(b.opened, empty)
-	for _, target := range b.plan.hide {
-		b.plan.bind(sandbox.Mount{Source: empty, Name: "nothing over " + target, Target: target}, "ro", "nosuid", "nodev", "noexec")
+// hidePaths binds an empty file or directory over all that is to be hidden.
+//
+// A tmpfs of the kernel inside would hide a directory too, but by its name
+// there: once another mount of the same directory, or the host, has renamed
+// what leads to it, the kernel inside drops its mounts. A bind is in the
+// gofer's mount namespace as well, and there it moves along.
+func (b *box) hidePaths() error {
+	for _, dir := range []bool{false, true} {
+		if !slices.ContainsFunc(b.plan.hide, func(m sandbox.Mask) bool { return m.Dir == dir }) {
+			continue
+		}
+		empty, err := b.makeEmpty(dir)
+		if err != nil {
+			return stateError(err)
+		}
+		b.opened = append(b.opened, empty)
+		for _, m := range b.plan.hide {
+			if m.Dir == dir {
+				b.plan.bind(sandbox.Mount{Source: empty, Name: "nothing over " + m.Target, Target: m.Target, Dir: dir}, "ro", "nosuid", "nodev", "noexec")
+			}
+		}
 	}
 	return nil
+}
+
+// makeEmpty makes the empty file or directory. Nobody inside may read it, but
+// an unprivileged gofer mounts only what it may read itself.
+func (b *box) makeEmpty(dir bool) (*os.File, error) {
+	name, read := filepath.Join(b.spec.StateDir, "empty"), os.FileMode(0o400)
+	make := func() error { return os.WriteFile(name, nil, 0) }
+	if dir {
+		name, read = filepath.Join(b.spec.StateDir, "emptydir"), 0o500
+		make = func() error { return os.Mkdir(name, 0) }
+	}
+	if err := make(); err != nil {
+		return nil, err
+	}
+	if euid != 0 {
+		if err := os.Chmod(name, read); err != nil {
+			return nil, err
+		}
+	}
+	return os.OpenFile(name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 }
 
 func stateError(err error) error {

@@ -56,19 +56,25 @@ func project(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	if os.Geteuid() == 0 {
-		// Somebody's, neither root's nor the sandbox's.
-		err := filepath.Walk(dir, func(name string, _ os.FileInfo, err error) error {
-			if err != nil {
-				return err
-			}
-			return os.Lchown(name, 4711, 4712)
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	own(t, dir)
 	return dir
+}
+
+// own gives dir to somebody who is neither root nor the sandbox's.
+func own(t *testing.T, dir string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return
+	}
+	err := filepath.Walk(dir, func(name string, _ os.FileInfo, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(name, 4711, 4712)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestMounts(t *testing.T) {

@@ -32,9 +32,9 @@ type plan struct {
 	ids   identity
 	// scratchDirs must exist below the state directory.
 	scratchDirs []string
-	hide        []string // files to be hidden under an empty one
-	overlay     string   // gVisor's --overlay2
-	shared      bool     // the host may change mounted files while we run
+	hide        []sandbox.Mask
+	overlay     string // gVisor's --overlay2
+	shared      bool   // the host may change mounted files while we run
 }
 
 // newPlan builds the OCI spec of a sandbox. It touches nothing on the host.
@@ -175,7 +175,7 @@ func (p *plan) mounts(s *sandbox.Spec) error {
 // maxMasks bounds how many paths one sandbox may hide: each is a mount.
 const maxMasks = 256
 
-// masks hide single paths by mounting something empty over them.
+// masks hide single paths: the box mounts something empty over them.
 func (p *plan) masks(s *sandbox.Spec) error {
 	if len(s.Masks) > maxMasks {
 		return &sandbox.Error{
@@ -184,16 +184,7 @@ func (p *plan) masks(s *sandbox.Spec) error {
 			Hint:    "mount less, or deny whole directories instead of the files in them",
 		}
 	}
-	for _, m := range s.Masks {
-		if !m.Dir {
-			p.hide = append(p.hide, m.Target)
-			continue
-		}
-		p.oci.Mounts = append(p.oci.Mounts, specs.Mount{
-			Destination: m.Target, Type: "tmpfs", Source: "tmpfs",
-			Options: []string{"ro", "nosuid", "nodev", "noexec", "mode=0000", "size=4096"},
-		})
-	}
+	p.hide = s.Masks
 	return nil
 }
 
