@@ -23,10 +23,10 @@ func TestParseStat(t *testing.T) {
 		want stat
 		ok   bool
 	}{
-		{"7 (bash) S 1 7 7 0 -1", stat{7, 1, 7, 7}, true},
-		{"7 (a) b) (c) R 3 4 5 0", stat{7, 3, 4, 5}, true},
-		{"7 (x) S 1 2 3) R 9 8 7 0", stat{7, 9, 8, 7}, true},
-		{"7 (bash) Z 1 7 7 0 -1", stat{}, false},
+		{"7 (bash) S 1 7 7 0 -1", stat{7, 1, 7, 7, false}, true},
+		{"7 (a) b) (c) R 3 4 5 0", stat{7, 3, 4, 5, false}, true},
+		{"7 (x) S 1 2 3) R 9 8 7 0", stat{7, 9, 8, 7, false}, true},
+		{"7 (bash) Z 1 7 7 0 -1", stat{7, 1, 7, 7, true}, true},
 		{"7 (bash) S 1", stat{}, false},
 		{"7 (bash) S a b c", stat{}, false},
 		{"", stat{}, false},

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -60,53 +61,66 @@ func (t *table) signalTree(p *process, s syscall.Signal) error {
 // killTree kills until nothing is left. Once is not enough: when the death of
 // some orphans a process group, the kernel wakes its stopped members.
 func (t *table) killTree(p *process) error {
-	const passes = 2000 // about two seconds, against a tree that is thawed from outside
-	for i := 0; ; i++ {
+	late := time.Now().Add(2 * time.Second) // against a tree that is thawed from outside
+	for {
 		left := 0
 		err := t.alive(p, func() error {
-			members := freeze(p.pid)
-			delete(members, p.pid)
-			left = len(members)
-			for pid := range members {
-				syscall.Kill(pid, syscall.SIGKILL)
+			members, groups := freeze(p.pid)
+			for g := range groups {
+				if g != p.pid {
+					syscall.Kill(-g, syscall.SIGKILL)
+				}
 			}
-			if left > 0 && i < passes {
+			for pid, living := range members {
+				if living && pid != p.pid && syscall.Kill(pid, syscall.SIGKILL) == nil {
+					left++
+				}
+			}
+			if left > 0 && time.Now().Before(late) {
 				return nil
 			}
+			left = 0
 			// The program itself last: while it lives its children are its own,
 			// and while it is not reaped its pid is.
-			err := syscall.Kill(p.pid, syscall.SIGKILL)
-			for _, pid := range tree(p.pid) {
-				syscall.Kill(pid, syscall.SIGKILL)
-			}
-			return err
+			syscall.Kill(-p.pid, syscall.SIGKILL)
+			return syscall.Kill(p.pid, syscall.SIGKILL)
 		})
-		if err != nil || left == 0 || i == passes {
+		if err != nil || left == 0 {
 			return err
 		}
 		time.Sleep(time.Millisecond) // they die when the scheduler gets to them
 	}
 }
 
-// freeze stops a tree until it grows no more, and returns its members. A tree
-// that is killed process by process could outgrow its killer.
-func freeze(root int) map[int]bool {
-	const passes = 64 // against a tree that thaws itself from outside
-	stopped := map[int]bool{root: true}
+// freeze stops a tree until it grows no more. It returns its members, true for
+// those that live, and their process groups.
+//
+// Reading /proc never catches a process that forks and ends all the time: it
+// has another pid by then. Signals to a group do, since the kernel lets no
+// fork slip through them. A pass that meets a new pid, be it a dead one, is
+// proof that something still runs, and is followed by another.
+func freeze(root int) (members, groups map[int]bool) {
+	members, groups = map[int]bool{root: true}, map[int]bool{root: true}
+	syscall.Kill(-root, syscall.SIGSTOP)
 	syscall.Kill(root, syscall.SIGSTOP)
-	for range passes {
-		grew := false
-		for _, pid := range tree(root) {
-			if !stopped[pid] {
-				stopped[pid], grew = true, true
-				syscall.Kill(pid, syscall.SIGSTOP)
+	late := time.Now().Add(500 * time.Millisecond)
+	for grew := true; grew && time.Now().Before(late); {
+		grew = false
+		for _, s := range belonging(members) {
+			if _, known := members[s.pid]; !known {
+				grew = true
+				syscall.Kill(s.pid, syscall.SIGSTOP)
+			}
+			members[s.pid] = !s.dead
+			// Every program has a session of its own, so a member's group holds
+			// nobody else.
+			if !groups[s.group] && s.group > 1 && s.session > 1 {
+				groups[s.group] = true
+				syscall.Kill(-s.group, syscall.SIGSTOP)
 			}
 		}
-		if !grew {
-			break
-		}
 	}
-	return stopped
+	return members, groups
 }
 
 // signalAll reaches every process inside but the agent.
@@ -122,29 +136,42 @@ func signalAll(s syscall.Signal) error {
 }
 
 // stat is a process as /proc shows it.
-type stat struct{ pid, parent, group, session int }
+type stat struct {
+	pid, parent, group, session int
+	dead                        bool // a zombie
+}
 
 // tree lists the living processes that belong to root, without root.
 func tree(root int) []int {
-	all := processes()
-	in := map[int]bool{root: true}
-	for grew := true; grew; {
-		grew = false
-		for _, s := range all {
-			if !in[s.pid] && s.pid > 1 && (in[s.parent] || s.group == root || s.session == root) {
-				in[s.pid], grew = true, true
-			}
+	var pids []int
+	for _, s := range belonging(map[int]bool{root: true}) {
+		if s.pid != root && !s.dead {
+			pids = append(pids, s.pid)
 		}
-	}
-	delete(in, root)
-	pids := make([]int, 0, len(in))
-	for pid := range in {
-		pids = append(pids, pid)
 	}
 	return pids
 }
 
-// processes reads /proc; zombies are left out.
+// belonging lists the members of a tree that are still there, and what
+// descends from them or is in a session or process group that one began.
+func belonging(members map[int]bool) []stat {
+	all := processes()
+	in := make(map[int]bool)
+	for pid := range members {
+		in[pid] = true
+	}
+	for grew := true; grew; {
+		grew = false
+		for _, s := range all {
+			if !in[s.pid] && s.pid > 1 && (in[s.parent] || in[s.group] || in[s.session]) {
+				in[s.pid], grew = true, true
+			}
+		}
+	}
+	return slices.DeleteFunc(all, func(s stat) bool { return !in[s.pid] })
+}
+
+// processes reads /proc.
 func processes() []stat {
 	d, err := os.Open("/proc")
 	if err != nil {
@@ -177,7 +204,7 @@ func parseStat(pid int, b []byte) (stat, bool) {
 		return stat{}, false
 	}
 	f := bytes.Fields(b[i+1:])
-	if len(f) < 4 || f[0][0] == 'Z' || f[0][0] == 'X' {
+	if len(f) < 4 {
 		return stat{}, false
 	}
 	var n [3]int
@@ -188,5 +215,5 @@ func parseStat(pid int, b []byte) (stat, bool) {
 		}
 		n[j] = v
 	}
-	return stat{pid: pid, parent: n[0], group: n[1], session: n[2]}, true
+	return stat{pid, n[0], n[1], n[2], f[0][0] == 'Z' || f[0][0] == 'X'}, true
 }
