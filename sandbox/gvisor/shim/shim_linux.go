@@ -28,6 +28,7 @@ import (
 	"sync"
 	"syscall"
 
+	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/log"
 
 	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
@@ -45,6 +46,9 @@ func Main() {
 	log.SetLevel(log.Warning)
 	// A terminal's signals are for the owner; it tells us what to do.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
+
+	// A kernel that crashes must not leave its sandbox's memory on the disk.
+	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
 
 	conn, err := ownerConn()
 	if err != nil {

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package gvisor_test
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/gvisor"
+)
+
+// posture is what the host sees of one of a sandbox's processes. What doc.go
+// claims is held here as golden facts: a protection that goes turns it red.
+type posture struct {
+	Caps       string // effective and permitted, in its user namespace
+	Ambient    string
+	NoNewPrivs string
+	Seccomp    string
+	Filters    bool // ours and gVisor's own
+	Groups     string
+	Private    bool // as root: a uid of caisson's private range; else: the caller's
+	Shared     []string
+	Env        []string // names only
+	Cores      string
+	Foreign    []string // descriptors that it has no business with
+}
+
+// The host's kernel and caisson's state are all that a half may hold: its view
+// of the mounts (below /root), anonymous objects, and the runtime's look at
+// its processor quota.
+var ownDescriptors = regexp.MustCompile(`^(/root(/.*)?|/dev/null|/|(socket|pipe|anon_inode):.*|/memfd:.*|.*/cpu(\.cfs_(quota|period)_us|\.max)|STATE/.*)$`)
+
+func TestPosture(t *testing.T) {
+	t.Setenv("CAISSON_CANARY", "canary")
+	canary, err := unix.Open("/etc/hostname", unix.O_RDONLY, 0) // inherited by whom does not mind
+	if err != nil {
+		t.Fatal(err)
+	}
+	high, err := unix.FcntlInt(uintptr(canary), unix.F_DUPFD, 77)
+	unix.Close(canary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(high)
+
+	spec := world(t)
+	halves := whileRunning(t, spec)
+	// Chown, dac_override, dac_read_search, fowner, fsetid, and sys_chroot: to
+	// serve files, in a user namespace that owns nothing.
+	gofer := posture{Caps: "000000000004001f 000000000004001f", Ambient: "000000000004001f"}
+	// The first five, and sys_ptrace for the processes that run guest code.
+	sentry := posture{Caps: "000000000008001f 000000000008001f", Ambient: "0000000000000000"}
+	if os.Geteuid() != 0 {
+		sentry.Caps = "0000000000000000 0000000000000000"
+	}
+	for name, want := range map[string]posture{"runsc-gofer": gofer, "runsc-sandbox": sentry} {
+		want.NoNewPrivs, want.Seccomp, want.Filters, want.Private, want.Cores = "1", "2", true, true, "0 0"
+		want.Shared = []string{"cgroup"}
+		got, ok := halves[name]
+		if !ok {
+			t.Errorf("there is no %s", name)
+			continue
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// whileRunning starts a program and looks at the sandbox's processes.
+func whileRunning(t *testing.T, spec *sandbox.Spec) map[string]posture {
+	t.Helper()
+	in, release := io.Pipe()
+	up := &waiter{text: "up", seen: make(chan struct{})}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := gvisor.New(gvisor.Options{}).Run(t.Context(), spec, &sandbox.Exec{
+			Argv: []string{"sh", "-c", "echo up; read x"}, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"}, Stdin: in, Stdout: up,
+		})
+		ended <- err
+	}()
+	select {
+	case <-up.seen:
+	case err := <-ended:
+		t.Fatalf("it ended early: %v", err)
+	}
+	halves := make(map[string]posture)
+	shims := descendants(t, os.Getpid(), "caisson-shim")
+	if len(shims) != 1 {
+		t.Fatalf("%d shims", len(shims))
+	}
+	if env := read(t, shims[0], "environ"); env != "" {
+		t.Errorf("the shim's environment is %q", env)
+	}
+	for _, name := range []string{"runsc-gofer", "runsc-sandbox"} {
+		for _, pid := range descendants(t, shims[0], name) {
+			halves[name] = look(t, pid, spec.StateDir)
+		}
+	}
+	release.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	return halves
+}
+
+// waiter is a writer that tells when its text was written.
+type waiter struct {
+	text string
+	seen chan struct{}
+	all  []byte
+}
+
+func (w *waiter) Write(p []byte) (int, error) {
+	before := strings.Contains(string(w.all), w.text)
+	w.all = append(w.all, p...)
+	if !before && strings.Contains(string(w.all), w.text) {
+		close(w.seen)
+	}
+	return len(p), nil
+}
+
+// descendants are pid's children whose argv[0] is name.
+func descendants(t *testing.T, pid int, name string) []int {
+	t.Helper()
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []int
+	for _, list := range lists {
+		data, _ := os.ReadFile(list) // a thread may end
+		for _, field := range strings.Fields(string(data)) {
+			child, err := strconv.Atoi(field)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if argv0, _, _ := strings.Cut(read(t, child, "cmdline"), "\x00"); argv0 == name {
+				found = append(found, child)
+			}
+		}
+	}
+	return found
+}
+
+func read(t *testing.T, pid int, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name))
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func look(t *testing.T, pid int, state string) posture {
+	t.Helper()
+	status := make(map[string]string)
+	for line := range strings.Lines(read(t, pid, "status")) {
+		key, value, _ := strings.Cut(line, ":")
+		status[key] = strings.TrimSpace(value)
+	}
+	p := posture{
+		Caps: status["CapEff"] + " " + status["CapPrm"], Ambient: status["CapAmb"],
+		NoNewPrivs: status["NoNewPrivs"], Seccomp: status["Seccomp"], Groups: status["Groups"],
+	}
+	filters, _ := strconv.Atoi(status["Seccomp_filters"])
+	p.Filters = filters >= 2
+	p.Private = true
+	for _, key := range []string{"Uid", "Gid"} {
+		for _, id := range strings.Fields(status[key]) {
+			n, _ := strconv.Atoi(id)
+			private := n >= 0x70000000 && n < 0x7fff0000
+			p.Private = p.Private && (private || os.Geteuid() != 0 && n == os.Geteuid())
+		}
+	}
+	for _, ns := range []string{"user", "mnt", "net", "pid", "ipc", "uts", "cgroup"} {
+		theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, ns))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ours, _ := os.Readlink("/proc/self/ns/" + ns); theirs == ours {
+			p.Shared = append(p.Shared, ns)
+		}
+	}
+	for variable := range strings.SplitSeq(strings.TrimSuffix(read(t, pid, "environ"), "\x00"), "\x00") {
+		// The time of the start is gVisor's own.
+		if name, _, _ := strings.Cut(variable, "="); name != "" && name != "RUNSC_START_TIME_NANOS" {
+			p.Env = append(p.Env, name)
+		}
+	}
+	var limit unix.Rlimit
+	if err := unix.Prlimit(pid, unix.RLIMIT_CORE, nil, &limit); err != nil {
+		t.Fatal(err)
+	}
+	p.Cores = fmt.Sprint(limit.Cur, limit.Max)
+	p.Foreign = foreign(t, pid, state)
+	return p
+}
+
+// foreign lists the descriptors of pid that point out of its world.
+func foreign(t *testing.T, pid int, state string) []string {
+	t.Helper()
+	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bad []string
+	for _, link := range links {
+		name, err := os.Readlink(link)
+		if err == nil && !ownDescriptors.MatchString(strings.Replace(name, state, "STATE", 1)) {
+			bad = append(bad, name)
+		}
+	}
+	slices.Sort(bad)
+	return bad
+}
