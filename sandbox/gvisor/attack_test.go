@@ -5,7 +5,6 @@
 package gvisor_test
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,48 +14,6 @@ import (
 )
 
 // Attacks of code inside, judged by what they do to the host or to a canary.
-
-// A set-user-id program in the operator's directory would run as the operator
-// for everybody who can reach it.
-func TestNoSetIDBitReachesTheHost(t *testing.T) {
-	dir := project(t)
-	spec := world(t)
-	spec.Mounts = []sandbox.Mount{{Source: handle(t, dir), Name: dir, Target: "/home/user/p", Access: sandbox.ReadWrite, Dir: true}}
-	got := sh(t, spec, `cp /bin/true p/a; chmod 4755 p/a
-cp /bin/true p/b; chmod g+s p/b
-install -m 6755 /bin/true p/c
-python3 -c 'import os; os.open("p/d", os.O_CREAT|os.O_WRONLY, 0o6777)'
-python3 -c 'import os; os.mknod("p/e", 0o6777)'
-cp /bin/true /tmp/f; chmod 6755 /tmp/f; cp -p /tmp/f p/f; mv /tmp/f p/g
-mkdir p/h; chmod 2777 p/h
-cp /bin/true p/plain; chmod 750 p/plain; echo done`)
-	if !strings.HasSuffix(got, "done\n") {
-		t.Fatalf("output %q", got)
-	}
-	modes := map[string]fs.FileMode{}
-	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err == nil {
-			modes[d.Name()] = info.Mode()
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, mode := range modes {
-		if mode&(fs.ModeSetuid|fs.ModeSetgid) != 0 {
-			t.Errorf("%s is %v on the host; output %q", name, mode, got)
-		}
-	}
-	if modes["plain"] != 0o750 {
-		t.Errorf("an ordinary chmod made %v", modes["plain"])
-	}
-}
-
 // With the capabilities of a user namespace of its own, code could lay an
 // overlay over a directory and look below what hides a part of it.
 func TestMasksHoldAgainstMounting(t *testing.T) {

@@ -11,8 +11,6 @@
 package sentry
 
 import (
-	"fmt"
-	"os"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
@@ -49,10 +47,6 @@ func isHalf(args []string) bool {
 func Main() {
 	tune()
 	adapt()
-	if err := refuseSetID(); err != nil {
-		fmt.Fprintln(os.Stderr, "caisson: refusing set-user-id bits:", err)
-		os.Exit(125)
-	}
 	cli.Run(nil, map[util.SubCommand]string{
 		new(sentrycmd.Boot):   "internal",
 		new(sentrycmd.Umount): "internal",
