@@ -34,6 +34,9 @@ type box struct {
 }
 
 func (d *Driver) newBox(spec *sandbox.Spec, f first) (*box, error) {
+	if err := checkLimits(&spec.Limits, d.limits()); err != nil {
+		return nil, err
+	}
 	ids, err := newIdentity(spec.User, euid, egid)
 	if err != nil {
 		return nil, err

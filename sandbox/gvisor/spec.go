@@ -76,10 +76,11 @@ func newPlan(s *sandbox.Spec, f first, ids identity) (*plan, error) {
 		}
 		p.bind(b, "ro", "nosuid", "nodev")
 	}
-	for i, sc := range s.Scratch {
+	scratch, cow := shares(s)
+	for i, sc := range scratch {
 		p.scratch(s, i, sc)
 	}
-	if err := p.mounts(s); err != nil {
+	if err := p.mounts(s, cow); err != nil {
 		return nil, err
 	}
 	return p, p.masks(s)
@@ -141,8 +142,8 @@ func scratchMode(sc sandbox.Scratch) string {
 
 // mounts adds what the operator named. gVisor has one overlay setting for all
 // writable mounts of a sandbox, so copy-on-write and read-write cannot be
-// had side by side.
-func (p *plan) mounts(s *sandbox.Spec) error {
+// had side by side. Each copy-on-write mount may take share bytes of scratch.
+func (p *plan) mounts(s *sandbox.Spec, share int64) error {
 	var cow, rw string
 	for _, m := range s.Mounts {
 		options := []string{"nosuid", "nodev"}
@@ -165,8 +166,8 @@ func (p *plan) mounts(s *sandbox.Spec) error {
 	}
 	if cow != "" {
 		p.overlay = "all:dir=" + s.StateDir
-		if s.Limits.Disk > 0 {
-			p.overlay += fmt.Sprintf(",size=%d", s.Limits.Disk)
+		if share > 0 {
+			p.overlay += fmt.Sprintf(",size=%d", share)
 		}
 	}
 	return nil
