@@ -5,6 +5,8 @@ package shim
 import (
 	"time"
 
+	gvisor "gvisor.dev/gvisor/runsc/sandbox"
+
 	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
 )
 
@@ -19,13 +21,19 @@ const (
 // counters reads what the sandbox has used since its first process started:
 // the share of gVisor itself until then is not the program's.
 func (w *world) counters() wire.Counters {
+	w.mu.Lock()
+	base := w.base
+	w.mu.Unlock()
+	if base == nil {
+		return wire.Counters{} // no program has used anything yet
+	}
 	n := w.read()
-	n.CPU = since(n.CPU, w.base.CPU)
+	n.CPU = since(n.CPU, base.CPU)
 	if w.group == nil && n.CPU != nil && *n.CPU < clockTick {
 		n.CPU = nil // shorter than the clock behind it ticks: not measured
 	}
-	n.Memory = since(n.Memory, w.base.Memory)
-	n.MemoryPeak = since(n.MemoryPeak, w.base.Memory)
+	n.Memory = since(n.Memory, base.Memory)
+	n.MemoryPeak = since(n.MemoryPeak, base.Memory)
 	w.mu.Lock()
 	if peak := w.peak; peak > 0 && (n.MemoryPeak == nil || *n.MemoryPeak < peak) {
 		n.MemoryPeak = &peak
@@ -78,10 +86,11 @@ func (w *world) read() wire.Counters {
 
 // guestMemory asks the kernel inside how much memory programs hold.
 func (w *world) guestMemory() (int64, bool) {
-	if !w.isRunning() {
+	k := w.runningKernel()
+	if k == nil {
 		return 0, false
 	}
-	u, err := w.box.Sandbox.Usage(false)
+	u, err := k.Usage(false)
 	if err != nil {
 		return 0, false
 	}
@@ -90,10 +99,11 @@ func (w *world) guestMemory() (int64, bool) {
 
 // processes counts the processes inside; nil when the kernel is gone.
 func (w *world) processes() *int {
-	if !w.isRunning() {
+	k := w.runningKernel()
+	if k == nil {
 		return nil
 	}
-	ps, err := w.box.Processes()
+	ps, err := k.Processes(w.order.ID)
 	if err != nil {
 		return nil
 	}
@@ -101,10 +111,15 @@ func (w *world) processes() *int {
 	return &n
 }
 
-func (w *world) isRunning() bool {
+// runningKernel is the kernel inside while programs run, else nil. One that
+// ends meanwhile answers with an error.
+func (w *world) runningKernel() *gvisor.Sandbox {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.running
+	if !w.running {
+		return nil
+	}
+	return w.kernel
 }
 
 // watchMemory sees the most that programs hold, and ends them when it is too

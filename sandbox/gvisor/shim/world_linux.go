@@ -18,6 +18,7 @@ import (
 	"gvisor.dev/gvisor/runsc/config"
 	"gvisor.dev/gvisor/runsc/container"
 	"gvisor.dev/gvisor/runsc/flag"
+	gvisor "gvisor.dev/gvisor/runsc/sandbox"
 
 	"github.com/caisson-run/caisson/internal/linux/cgroup"
 	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
@@ -30,19 +31,20 @@ type world struct {
 	conf    *config.Config
 	spec    *specs.Spec
 	group   *cgroup.Group        // nil without a control group
-	box     *container.Container // set by create
+	box     *container.Container // set by create; for the making goroutine alone
 	handed  []handedFile
 
 	mu      sync.Mutex
-	pid     int    // the kernel process; 0 before it exists
-	running bool   // the first process has been started
-	killed  bool   // somebody wants it to end
-	limit   string // the limit it was ended for, or empty
+	kernel  *gvisor.Sandbox // box.Sandbox, which Destroy sets to nil under whoever asks
+	pid     int             // the kernel process; 0 before it exists
+	running bool            // the first process has been started
+	killed  bool            // somebody wants it to end
+	limit   string          // the limit it was ended for, or empty
 
 	peak int64         // the most memory that programs were seen to hold
 	cpu  time.Duration // the most processor time that was seen, without a group
 
-	base wire.Counters // read just before the first process started
+	base *wire.Counters // read just before the first process started; nil until then
 }
 
 func newWorld(o *wire.Order, started func()) (*world, error) {
@@ -120,7 +122,10 @@ func (w *world) runToEnd() (*wire.Event, error) {
 	if err := w.create(); err != nil {
 		return nil, err
 	}
-	w.base = w.read()
+	base := w.read()
+	w.mu.Lock()
+	w.base = &base
+	w.mu.Unlock()
 	begin := time.Now()
 	if err := w.start(); err != nil {
 		return nil, err
@@ -155,7 +160,7 @@ func (w *world) create() error {
 	}
 	w.box = box
 	w.mu.Lock()
-	w.pid = box.Sandbox.Getpid()
+	w.kernel, w.pid = box.Sandbox, box.Sandbox.Getpid()
 	w.mu.Unlock()
 	if err := verify(w.handed, box.GoferPid.Load()); err != nil {
 		return err
@@ -219,7 +224,7 @@ func (w *world) signal(sig syscall.Signal) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.running {
-		_ = w.box.SignalProcessGroup(sig, 1)
+		_ = w.kernel.SignalProcessGroup(w.order.ID, 1, sig)
 	}
 }
 
