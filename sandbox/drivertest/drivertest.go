@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+// Package drivertest is the conformance suite: what every level of isolation
+// must do, said once. A level's own test file is one screen:
+//
+//	func TestMain(m *testing.M) { caisson.Reexec(); os.Exit(m.Run()) }
+//
+//	func TestConformance(t *testing.T) {
+//		drivertest.Run(t, drivertest.Harness{New: func(testing.TB) sandbox.Driver { return gvisor.New(gvisor.Options{}) }})
+//	}
+//
+//	func TestConformanceAsNobody(t *testing.T) { drivertest.AsUser(t, 65534, "TestConformance") }
+//
+// The suite knows a level only by its contract. It builds worlds as the session
+// does, with the host's toolchain as root, and tries everything on both roads:
+// the one-shot (sandbox.Runner), where a level has one, and the living sandbox
+// with its guest agent. What a level says it cannot enforce on this host
+// (Capabilities.Limits) is not demanded of it; it must then refuse the limit by
+// name when somebody wrote it down.
+//
+// Inside, the tests use sh, coreutils, util-linux and python3 of the host.
+package drivertest
+
+import (
+	"context"
+	"crypto/rand"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Harness tells the suite about one level.
+type Harness struct {
+	// New makes the driver under test. It is called once.
+	New func(testing.TB) sandbox.Driver
+}
+
+// runLimit is how long any one run of a test may take.
+const runLimit = 45 * time.Second
+
+// suite is one Run.
+type suite struct {
+	driver sandbox.Driver
+	caps   sandbox.Capabilities
+	cache  string // image.Host's
+	dir    string // for what tests need on the host; reachable by the sandbox's uids
+	tag    string // in the ID of every sandbox of ours: others may be running too
+	roads  []road
+}
+
+// test is one promise of the contract.
+type test struct {
+	name string
+	run  func(*testing.T, *suite, road)
+	// once says that it matters on which road it runs; otherwise it runs on all.
+	only string
+}
+
+// themes are the chapters of the suite, in the order in which they are tried.
+func themes() []struct {
+	name  string
+	tests []test
+} {
+	return []struct {
+		name  string
+		tests []test
+	}{
+		{"Identity", identityTests},
+		{"Root", rootTests},
+		{"Network", networkTests},
+		{"Scratch", scratchTests},
+		{"Stdio", stdioTests},
+		{"Exit", exitTests},
+		{"Limits", limitTests},
+		{"Mounts", mountTests},
+		{"Masks", maskTests},
+		{"Signals", signalTests},
+		{"Terminal", terminalTests},
+		{"Lifetime", lifetimeTests},
+		{"Refusals", refusalTests},
+	}
+}
+
+// Run runs the whole suite on one level.
+func Run(t *testing.T, h Harness) {
+	s := &suite{driver: h.New(t), tag: rand.Text()[:10]}
+	if dir := os.Getenv(ownerEnv); dir != "" {
+		s.cache, s.dir = filepath.Join(dir, "cache"), dir
+		s.beOwner(t, dir)
+		return
+	}
+	var err error
+	if s.caps, err = s.driver.Probe(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s.caps.Unusable != "" {
+		t.Fatalf("%s cannot run here: %s (%s)", s.driver.Name(), s.caps.Unusable, s.caps.Remedy)
+	}
+	t.Logf("%s, as uid %d", s.caps.Engine, os.Geteuid())
+	for _, name := range sandbox.LimitNames() {
+		if _, ok := s.caps.Limits[name]; !ok {
+			t.Errorf("Probe says nothing about the limit %q", name)
+		}
+	}
+	// Not t.TempDir: it is 0700, which hides mounted files from a sandbox that
+	// has a uid of its own.
+	if s.dir, err = os.MkdirTemp("", "drivertest-"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(s.dir); err != nil {
+			t.Errorf("something is left that cannot be removed: %v", err)
+		}
+	})
+	if err := os.Chmod(s.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s.cache = filepath.Join(s.dir, "cache")
+	s.plantCanaries(t)
+	s.roads = roadsOf(s.driver)
+	for _, theme := range themes() {
+		t.Run(theme.name, func(t *testing.T) {
+			for _, test := range theme.tests {
+				for _, r := range s.roads {
+					if test.only != "" && test.only != r.name {
+						continue
+					}
+					t.Run(test.name+"/"+r.name, func(t *testing.T) {
+						before := s.look(t)
+						test.run(t, s, r)
+						if !t.Failed() { // what a failed test leaves is no news
+							s.nothingLeft(t, before)
+						}
+					})
+				}
+			}
+		})
+	}
+}
+
+// enforced says whether a limit holds at all on this host, exactly or coarsely.
+func (s *suite) enforced(name sandbox.LimitName) bool {
+	e := s.caps.Limits[name].Enforcement
+	return e == sandbox.Enforced || e == sandbox.Emulated
+}
+
+// need ends a test of a limit that this level cannot enforce on this host. The
+// theme Refusals tests that it says so.
+func (s *suite) need(t *testing.T, name sandbox.LimitName) {
+	t.Helper()
+	if !s.enforced(name) {
+		t.Skipf("%s is off here: %s", name, s.caps.Limits[name].Detail)
+	}
+}
+
+// path makes a place on the host for one test.
+func (s *suite) path(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(s.dir, "test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// timeout is the usual context of a run.
+func timeout(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), runLimit)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func has(names []sandbox.LimitName, name sandbox.LimitName) bool { return slices.Contains(names, name) }

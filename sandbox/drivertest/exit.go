@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package drivertest
+
+import (
+	"testing"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+var exitTests = []test{
+	{name: "codes", run: testExitCodes},
+	{name: "signals", run: testExitSignals},
+	{name: "not found is 127", run: testNotFound},
+	{name: "not executable is 126", run: testNotExecutable},
+	{name: "figures are measured", run: testFigures},
+}
+
+func testExitCodes(t *testing.T, s *suite, r road) {
+	for code, status := range map[int]sandbox.Status{0: sandbox.StatusSuccess, 1: sandbox.StatusError, 7: sandbox.StatusError, 137: sandbox.StatusError, 255: sandbox.StatusError} {
+		o := s.world(t).run(t, r, "sh", "-c", "exit $0", itoa(code)).exited(t, code)
+		if o.Status != status {
+			t.Errorf("exit code %d is %q, want %q", code, o.Status, status)
+		}
+	}
+}
+
+func testExitSignals(t *testing.T, s *suite, r road) {
+	for _, sig := range []string{"SEGV", "TERM", "KILL", "ABRT"} {
+		// A first process may be shielded from its own signals; what code is
+		// run as must not be.
+		o := s.world(t).run(t, r, "sh", "-c", "kill -"+sig+" $$; exit 9")
+		if o.Signal != "SIG"+sig || o.ExitCode != nil || o.Status != sandbox.StatusError || o.Resource != "" {
+			t.Errorf("after SIG%s: %s", sig, o.describe())
+		}
+	}
+}
+
+func testNotFound(t *testing.T, s *suite, r road) {
+	for _, name := range []string{"no-such-program", "/usr/bin/no-such-program", "./here", "/etc/passwd/x"} {
+		s.world(t).run(t, r, name).exited(t, 127)
+	}
+}
+
+func testNotExecutable(t *testing.T, s *suite, r road) {
+	for _, name := range []string{"/etc/passwd", "/usr"} {
+		s.world(t).run(t, r, name).exited(t, 126)
+	}
+}
+
+func testFigures(t *testing.T, s *suite, r road) {
+	const mib = 1 << 20
+	o := s.world(t).run(t, r, "python3", "-I", "-S", "-c", `
+import time
+b = bytearray(64 << 20)
+for i in range(0, len(b), 4096): b[i] = 1
+end = time.process_time() + 0.4
+while time.process_time() < end: pass
+`).ok(t)
+	if o.WallMS < 400 {
+		t.Errorf("wall %d ms, it burnt 400", o.WallMS)
+	}
+	// Absent is honest, 0 is not.
+	if o.CPUMS != nil && (*o.CPUMS < 300 || *o.CPUMS > o.WallMS*4+2000) {
+		t.Errorf("CPU %d ms, it burnt 400; wall %d ms", *o.CPUMS, o.WallMS)
+	}
+	if o.CPUMS == nil && s.caps.Limits[sandbox.LimitCPUTime].Enforcement != sandbox.Off {
+		t.Error("CPU time can be limited but was not measured")
+	}
+	if o.MemoryPeakBytes != nil && (*o.MemoryPeakBytes < 60*mib || *o.MemoryPeakBytes > 400*mib) {
+		t.Errorf("peak of memory %d MiB, it used 64", *o.MemoryPeakBytes/mib)
+	}
+}

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package drivertest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+var lifetimeTests = []test{
+	{name: "a deadline kills what daemonised", run: testDaemonsDie},
+	{name: "the end kills what is left", run: testLeftoversDie},
+	{name: "cancelled at once", run: testCancelledAtOnce},
+	{name: "eight at a time", run: testConcurrent},
+	{name: "many in a row leave nothing", run: testManyInARow},
+	{name: "instance", run: testInstance, only: living},
+	{name: "fork bomb", run: testForkBomb},
+	{name: "the owner is killed", run: testOwnerKilled},
+}
+
+// beat writes to a file on the host for as long as it lives, as two processes:
+// a daemon of the old kind, twice forked in a session of its own, and one that
+// ignores every signal it can.
+const beat = `
+def beating(path):
+    for n in range(1, 65):
+        try: signal.signal(n, signal.SIG_IGN)
+        except (OSError, ValueError): pass
+    while True:
+        with open(path, 'ab', 0) as f: f.write(b'.')
+        time.sleep(0.01)
+for path in sys.argv[1:]:
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork(): os._exit(0)
+        beating(path)
+end = time.monotonic() + 20
+while not all(os.path.exists(p) for p in sys.argv[1:]):
+    if time.monotonic() > end: sys.exit('no heart beats')
+    time.sleep(0.01)
+print('beating', flush=True)
+`
+
+// hearts are files that beat writes to, seen from the host.
+func (s *suite) hearts(t *testing.T) (dir string, inside []string, files []string) {
+	t.Helper()
+	s.needAccess(t, sandbox.ReadWrite)
+	dir = s.path(t)
+	for _, name := range []string{"a", "b"} {
+		inside = append(inside, "/data/"+name)
+		files = append(files, filepath.Join(dir, name))
+	}
+	return dir, inside, files
+}
+
+// stopped demands that nothing beats any more.
+func stopped(t *testing.T, files []string) {
+	t.Helper()
+	size := func() (n int64) {
+		for _, f := range files {
+			if info, err := os.Stat(f); err == nil {
+				n += info.Size()
+			}
+		}
+		return n
+	}
+	before := size()
+	if before == 0 {
+		t.Error("it never began")
+	}
+	<-time.After(300 * time.Millisecond) // thirty beats
+	if after := size(); after != before {
+		t.Errorf("it lives on: %d beats, then %d", before, after)
+	}
+}
+
+func testDaemonsDie(t *testing.T, s *suite, r road) {
+	dir, inside, files := s.hearts(t)
+	w := s.world(t, mount(t, dir, "/data", sandbox.ReadWrite))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	x := w.exec(append([]string{"python3", "-I", "-S", "-c", prelude + beat + "time.sleep(600)"}, inside...)...)
+	out := newWatcher()
+	x.Stdout = out
+	go func() {
+		out.wait(t, "beating")
+		cancel()
+	}()
+	start := time.Now()
+	o := w.start(t, ctx, r, x)
+	if o.Signal != "SIGKILL" || o.Status != sandbox.StatusError || o.ExitCode != nil || o.Resource != "" {
+		t.Errorf("ended by its context: %s", o.describe())
+	}
+	if took := time.Since(start); took > runLimit {
+		t.Errorf("it took %v", took)
+	}
+	stopped(t, files)
+}
+
+// testLeftoversDie: the first program ends, what it started does not.
+func testLeftoversDie(t *testing.T, s *suite, r road) {
+	dir, inside, files := s.hearts(t)
+	w := s.world(t, mount(t, dir, "/data", sandbox.ReadWrite))
+	w.run(t, r, append([]string{"python3", "-I", "-S", "-c", prelude + beat}, inside...)...).ok(t)
+	stopped(t, files)
+}
+
+func testCancelledAtOnce(t *testing.T, s *suite, r road) {
+	for _, after := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond, 60 * time.Millisecond} {
+		w := s.world(t)
+		ctx, cancel := context.WithTimeout(t.Context(), after)
+		before := s.look(t)
+		res, err := r.run(ctx, w.spec, w.exec("sleep", "600"))
+		cancel()
+		if err == nil && res.Signal != "SIGKILL" {
+			t.Errorf("after %v: %+v", after, res)
+		}
+		s.nothingLeft(t, before)
+	}
+}
+
+func testConcurrent(t *testing.T, s *suite, r road) {
+	const n = 8
+	var worlds [n]*world
+	for i := range worlds {
+		worlds[i] = s.world(t)
+	}
+	var wait sync.WaitGroup
+	for i, w := range worlds {
+		wait.Go(func() {
+			x := w.exec("sh", "-c", "echo "+itoa(i)+" > mine; cat; cat mine; hostname >&2")
+			x.Stdin = strings.NewReader("in" + itoa(i) + " ")
+			var out strings.Builder
+			x.Stdout, x.Stderr = &out, io.Discard
+			res, err := r.run(timeout(t), w.spec, x)
+			if want := fmt.Sprintf("in%d %d\n", i, i); err != nil || res.Status != sandbox.StatusSuccess || out.String() != want {
+				t.Errorf("sandbox %d: %v, %+v, %q", i, err, res, out.String())
+			}
+		})
+	}
+	wait.Wait()
+}
+
+// testManyInARow looks for what grows: descriptors and threads of ours.
+func testManyInARow(t *testing.T, s *suite, r road) {
+	count := func() int {
+		names, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(names)
+	}
+	run := func() {
+		w, done, err := s.makeWorld(t.Context(), filepath.Join(s.path(t), "state"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+		w.run(t, r, "true").ok(t)
+	}
+	run()
+	before := count()
+	for range 8 {
+		run()
+	}
+	// A few may be the runtime's own.
+	if after := count(); after > before+4 {
+		t.Errorf("%d descriptors were open, %d are after 8 runs", before, after)
+	}
+}
+
+// testInstance is about the living sandbox itself.
+func testInstance(t *testing.T, s *suite, _ road) {
+	ctx := timeout(t)
+	w := s.world(t)
+	inst, err := s.driver.Start(ctx, w.spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inst.Destroy(context.WithoutCancel(ctx))
+	if inst.ID() != w.spec.ID {
+		t.Errorf("ID %q, want %q", inst.ID(), w.spec.ID)
+	}
+	// A second session ends the first and finds the same sandbox.
+	first, err := dial(ctx, inst, w.spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	if _, err := first.Run(ctx, w.exec("sh", "-c", "echo kept > "+home+"/f")); err != nil {
+		t.Fatal(err)
+	}
+	second, err := dial(ctx, inst, w.spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	var out strings.Builder
+	x := w.exec("cat", home+"/f")
+	x.Stdout = &out
+	if _, err := second.Run(ctx, x); err != nil || out.String() != "kept\n" {
+		t.Errorf("the second session reads %q: %v", out.String(), err)
+	}
+	if err := first.Health(ctx); err == nil {
+		t.Error("the first session goes on after the second began")
+	}
+	// Several programs at once.
+	var wait sync.WaitGroup
+	for i := range 8 {
+		wait.Go(func() {
+			var out strings.Builder
+			x := w.exec("echo", itoa(i))
+			x.Stdout = &out
+			if _, err := second.Run(ctx, x); err != nil || out.String() != itoa(i)+"\n" {
+				t.Errorf("program %d: %q, %v", i, out.String(), err)
+			}
+		})
+	}
+	wait.Wait()
+	if u, err := inst.Usage(ctx); err != nil || u.At.IsZero() {
+		t.Errorf("usage: %+v, %v", u, err)
+	}
+	select {
+	case <-inst.Ended():
+		t.Error("it has ended")
+	default:
+	}
+	for range 2 { // idempotent
+		if err := inst.Destroy(ctx); err != nil {
+			t.Errorf("destroy: %v", err)
+		}
+	}
+	select {
+	case <-inst.Ended():
+	case <-time.After(5 * time.Second):
+		t.Error("destroyed, and has not ended")
+	}
+	if inst.Limit() != "" {
+		t.Errorf("ended by the limit %q", inst.Limit())
+	}
+	if _, err := inst.Dial(ctx); err == nil {
+		t.Error("a destroyed sandbox takes a session")
+	}
+}
+
+func testForkBomb(t *testing.T, s *suite, r road) {
+	s.need(t, sandbox.LimitProcesses)
+	w := s.world(t, limit(func(l *sandbox.Limits) { l.Processes = 32 }))
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	start := time.Now()
+	res, err := r.run(ctx, w.spec, w.exec("bash", "-c", "b() { b | b & }; while :; do b 2>/dev/null; done"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(start); took > 30*time.Second {
+		t.Errorf("it took %v to end, %+v", took, res)
+	}
+}
+
+// ownerEnv makes this binary an owner of sandboxes that will be killed.
+const ownerEnv = "CAISSON_DRIVERTEST_OWNER"
+
+// testOwnerKilled: SIGKILL to caisson, and the sandbox dies too.
+func testOwnerKilled(t *testing.T, s *suite, r road) {
+	dir, _, files := s.hearts(t)
+	args := []string{"-test.run=^" + strings.Split(t.Name(), "/")[0] + "$"}
+	owner := exec.CommandContext(t.Context(), "/proc/self/exe", args...)
+	owner.Env = append(os.Environ(), ownerEnv+"="+dir, ownerEnv+"_ROAD="+r.name)
+	owner.Stderr = os.Stderr
+	out, err := owner.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := owner.Start(); err != nil {
+		t.Fatal(err)
+	}
+	id := ""
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && !strings.Contains(lines.Text(), "beating") {
+		if rest, ok := strings.CutPrefix(lines.Text(), "id "); ok {
+			id = rest
+		}
+		t.Log(lines.Text())
+	}
+	if err := owner.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = owner.Wait()
+	if id == "" {
+		t.Fatal("the owner never began")
+	}
+	until(t, "the processes of a dead owner are gone", func() bool { return len(strangers(t)) == 0 })
+	stopped(t, files)
+
+	// What can only be swept, the next start sweeps.
+	if sweeper, ok := s.driver.(interface {
+		Sweep(context.Context, string) error
+	}); ok {
+		if err := sweeper.Sweep(t.Context(), id); err != nil {
+			t.Errorf("sweep: %v", err)
+		}
+	}
+	if _, err := s.driver.Adopt(t.Context(), id); err != nil && !errors.Is(err, sandbox.ErrUnsupported) {
+		t.Errorf("adopt: %v", err)
+	}
+	if groups := cgroupsOf(t, id); len(groups) > 0 {
+		t.Errorf("control groups are left after the sweep: %v", groups)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "state")); err != nil {
+		t.Errorf("the dead owner's state cannot be removed: %v", err)
+	}
+}
+
+// beOwner starts a sandbox and waits to be killed.
+func (s *suite) beOwner(t *testing.T, dir string) {
+	w, _, err := s.makeWorld(t.Context(), filepath.Join(dir, "state"), mount(t, dir, "/data", sandbox.ReadWrite))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("id " + w.spec.ID)
+	x := w.exec("python3", "-I", "-S", "-c", prelude+beat+"time.sleep(600)", "/data/a", "/data/b")
+	x.Stdout, x.Stderr = os.Stdout, os.Stdout
+	for _, r := range roadsOf(s.driver) {
+		if r.name == os.Getenv(ownerEnv+"_ROAD") {
+			res, err := r.run(t.Context(), w.spec, x)
+			t.Fatalf("the program ended: %+v, %v", res, err)
+		}
+	}
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.After(15 * time.Second)
+	for !ok() {
+		select {
+		case <-deadline:
+			t.Errorf("not within 15 s: %s", what)
+			return
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// pid reads a process's number.
+func pid(name string) int {
+	n, err := strconv.Atoi(name)
+	if err != nil {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package drivertest
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+var refusalTests = []test{
+	{name: "a limit that cannot hold is refused by name", run: testRefuseLimit},
+	{name: "a spec that contradicts itself", run: testRefuseNonsense},
+	{name: "root", run: testRoot},
+}
+
+// testRefuseLimit: somebody wrote it down, so running without is no choice.
+func testRefuseLimit(t *testing.T, s *suite, r road) {
+	set := map[sandbox.LimitName]func(*sandbox.Limits){
+		sandbox.LimitMemory:    func(l *sandbox.Limits) { l.Memory = 96 * mib },
+		sandbox.LimitCPUs:      func(l *sandbox.Limits) { l.CPUs = 0.5 },
+		sandbox.LimitProcesses: func(l *sandbox.Limits) { l.Processes = 50 },
+		sandbox.LimitDisk:      func(l *sandbox.Limits) { l.Disk = 32 * mib },
+		sandbox.LimitInodes:    func(l *sandbox.Limits) { l.Inodes = 1000 },
+		sandbox.LimitIO:        func(l *sandbox.Limits) { l.IO = 10 * mib },
+		sandbox.LimitIOPS:      func(l *sandbox.Limits) { l.IOPS = 1000 },
+	}
+	for name, change := range set {
+		w := s.world(t, limit(change), func(spec *sandbox.Spec) { spec.Limits.Explicit = map[sandbox.LimitName]bool{name: true} })
+		res, err := r.run(timeout(t), w.spec, w.exec("true"))
+		if s.enforced(name) {
+			if err != nil || res.Status != sandbox.StatusSuccess {
+				t.Errorf("%s can be enforced here, says Probe, but: %+v, %v", name, res, err)
+			}
+			continue
+		}
+		if !errors.Is(err, sandbox.ErrUnsupported) || !strings.Contains(err.Error(), string(name)) {
+			t.Errorf("%s is off here and was asked for: %+v, %v; want it refused by name", name, res, err)
+		}
+		if err != nil && sandbox.Hint(err) == "" && s.caps.Limits[name].Remedy != "" {
+			t.Errorf("%s was refused without the hint that Probe knows", name)
+		}
+	}
+}
+
+func testRefuseNonsense(t *testing.T, s *suite, r road) {
+	dir := s.path(t)
+	write(t, dir+"/f", "x", 0o644)
+	for what, change := range map[string]func(*sandbox.Spec){
+		"an ID with a path": func(spec *sandbox.Spec) { spec.ID = "sbx_../../../../etc/passwd" },
+		"no ID":             func(spec *sandbox.Spec) { spec.ID = "" },
+		"negative memory":   limit(func(l *sandbox.Limits) { l.Memory = -1 }),
+		"a relative target": mount(t, dir, "data", sandbox.ReadOnly),
+		"an unclean target": mount(t, dir, "/data/../usr", sandbox.ReadOnly),
+	} {
+		state := s.path(t) + "/state"
+		w, done, err := s.makeWorld(t.Context(), state, change)
+		if err != nil {
+			continue // refused even earlier
+		}
+		res, err := r.run(timeout(t), w.spec, w.exec("true"))
+		done()
+		var e *sandbox.Error
+		if err == nil || !errors.As(err, &e) {
+			t.Errorf("%s: %+v, %v; want a *sandbox.Error", what, res, err)
+		}
+	}
+}
+
+func testRoot(t *testing.T, s *suite, r road) {
+	w := s.world(t, func(spec *sandbox.Spec) {
+		spec.User = sandbox.RootUser()
+		spec.Scratch = append(spec.Scratch, sandbox.Scratch{Target: "/root"})
+	})
+	if !s.caps.Root {
+		if res, err := r.run(timeout(t), w.spec, w.exec("id", "-u")); !errors.Is(err, sandbox.ErrUnsupported) {
+			t.Errorf("no root here, says Probe, but: %+v, %v", res, err)
+		}
+		return
+	}
+	// Root inside is not the host's: the limits and the host's files hold.
+	o := w.run(t, r, "sh", "-c", `id -u; touch /usr/x /etc/x 2>/dev/null && echo WROTE; cat "$0" 2>/dev/null; echo own > /root/f && cat /root/f`, s.dir+"/canary").ok(t)
+	if o.out != "0\nown\n" {
+		t.Errorf("%q", o.out)
+	}
+}

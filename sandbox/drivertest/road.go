@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/caisson-run/caisson/guest"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+const (
+	oneShot = "oneshot"
+	living  = "living"
+)
+
+// road is one of the two ways to run something. Both give the same Result.
+type road struct {
+	name string
+	run  func(context.Context, *sandbox.Spec, *sandbox.Exec) (*sandbox.Result, error)
+	// terminal says that Exec.Terminal is served.
+	terminal bool
+}
+
+func roadsOf(d sandbox.Driver) []road {
+	roads := []road{{living, func(ctx context.Context, spec *sandbox.Spec, exec *sandbox.Exec) (*sandbox.Result, error) {
+		return runLiving(ctx, d, spec, exec)
+	}, true}}
+	if r, ok := d.(sandbox.Runner); ok {
+		roads = append([]road{{oneShot, r.Run, false}}, roads...)
+	}
+	return roads
+}
+
+// runLiving makes a living sandbox, runs one program through its agent, and
+// destroys it.
+func runLiving(ctx context.Context, d sandbox.Driver, spec *sandbox.Spec, exec *sandbox.Exec) (_ *sandbox.Result, err error) {
+	inst, err := d.Start(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, inst.Destroy(context.WithoutCancel(ctx))) }()
+	client, err := dial(ctx, inst, spec)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+
+	done := make(chan struct{})
+	defer close(done)
+	if exec.Sample != nil {
+		go sample(ctx, inst, exec, done)
+	}
+	start := time.Now()
+	exit, err := client.Run(ctx, exec)
+	res := &sandbox.Result{Status: sandbox.StatusError, ExitCode: exit.Code, Signal: exit.Signal, WallMS: time.Since(start).Milliseconds()}
+	if exit.Code != nil && *exit.Code == 0 {
+		res.Status = sandbox.StatusSuccess
+	}
+	if ctx.Err() == nil {
+		if u, err := inst.Usage(ctx); err == nil && u.CPU != nil {
+			ms := u.CPU.Milliseconds()
+			res.CPUMS = &ms
+			res.MemoryPeakBytes = u.MemoryPeak
+		}
+	}
+	if err == nil && exit.Signal == "" {
+		return res, nil
+	}
+	// A limit may have ended the sandbox under the program's feet; how the
+	// stream broke says nothing about that, the instance does.
+	select {
+	case <-inst.Ended():
+	case <-time.After(2 * time.Second):
+	}
+	switch {
+	case inst.Limit() != "":
+		res.Status, res.Resource, res.Signal, res.ExitCode = sandbox.StatusResourceExceeded, inst.Limit(), "SIGKILL", nil
+		return res, nil
+	case ctx.Err() != nil:
+		res.Signal, res.ExitCode = "SIGKILL", nil
+		return res, nil
+	case exit.Code != nil || exit.Signal != "": // 127 and 126 come with an error
+		return res, nil
+	}
+	return nil, err
+}
+
+func dial(ctx context.Context, inst sandbox.Instance, spec *sandbox.Spec) (*guest.Client, error) {
+	conn, err := inst.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return guest.NewClient(conn, guest.Options{User: spec.User, Limits: spec.Limits})
+}
+
+// sample does what a Runner does for Exec.Sample.
+func sample(ctx context.Context, inst sandbox.Instance, exec *sandbox.Exec, done <-chan struct{}) {
+	tick := time.NewTicker(exec.SampleEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+			if u, err := inst.Usage(ctx); err == nil {
+				exec.Sample(u)
+			}
+		}
+	}
+}

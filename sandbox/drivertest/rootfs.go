@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package drivertest
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+var rootTests = []test{
+	{name: "nothing but scratch is writable", run: testReadOnlyRoot},
+	{name: "nothing of the host shows", run: testCanaries},
+	{name: "devices are harmless", run: testDevices},
+	{name: "proc and sys cannot be changed", run: testProcSys},
+	{name: "the toolchain works", run: testToolchain},
+}
+
+// canary is a text that stands in places of the host where no sandbox may look.
+const (
+	canary    = "canary-3b1f7c5e-of-the-host"
+	canaryEnv = "CAISSON_DRIVERTEST_CANARY"
+	canaryFD  = 77
+)
+
+// canaryPlaces are where secrets lie on a host; those that the tests' user may
+// write to get one.
+var canaryPlaces = []string{"/root", "/home", "/var/lib", "/var/tmp", "/srv", "/run", "/tmp", "/dev/shm", "/etc", "/opt", "/mnt"}
+
+func (s *suite) plantCanaries(t *testing.T) {
+	t.Helper()
+	// An inheritable descriptor, and a variable: what a careless caller has.
+	f, err := os.Create(filepath.Join(s.dir, "canary"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(canary); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Dup2(int(f.Fd()), canaryFD); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(canaryFD) })
+	t.Setenv(canaryEnv, canary)
+	for _, place := range canaryPlaces {
+		path := filepath.Join(place, fmt.Sprintf("drivertest-canary-%d", os.Getpid()))
+		if os.WriteFile(path, []byte(canary), 0o644) == nil {
+			t.Cleanup(func() { os.Remove(path) })
+		}
+	}
+}
+
+func testReadOnlyRoot(t *testing.T, s *suite, r road) {
+	var got struct {
+		Tried int
+		Wrote []string
+	}
+	s.world(t).python(t, r, `
+tried, wrote = 0, []
+skip = ('/proc', '/sys', '/dev/shm', '/tmp', '/home/user')
+for top, dirs, files in os.walk('/'):
+    if top in skip: dirs[:] = []; continue
+    if top.count('/') >= 3: dirs[:] = []
+    tried += 1
+    for what in (lambda: put(top + '/caisson-x'), lambda: os.mkdir(top + '/caisson-d'), lambda: os.symlink('x', top + '/caisson-l')):
+        if attempt(what) is None: wrote.append(top)
+    for f in files[:20]:
+        p = top + '/' + f
+        if top.startswith('/dev') or os.path.islink(p): continue
+        for what in (lambda: open(p, 'r+b').close(), lambda: os.unlink(p), lambda: os.chmod(p, 0o777), lambda: os.rename(p, p + 'x')):
+            if attempt(what) is None: wrote.append(p)
+say({'Tried': tried, 'Wrote': wrote})`, &got)
+	if len(got.Wrote) > 0 {
+		t.Errorf("writable: %v", got.Wrote)
+	}
+	if got.Tried < 30 {
+		t.Errorf("only %d directories were tried", got.Tried)
+	}
+}
+
+func testCanaries(t *testing.T, s *suite, r road) {
+	var got struct {
+		Seen    []string
+		Listing map[string][]string
+	}
+	s.world(t).python(t, r, `
+seen = []
+for place in sys.argv[1:]:
+    for top, dirs, files in os.walk(place):
+        seen += [top + '/' + f for f in files if 'drivertest' in f]
+        if top.count('/') > 4: dirs[:] = []
+listing = {} # files: empty directories may be there
+for place in ('/root', '/home', '/var', '/srv', '/run', '/mnt', '/media', '/tmp', '/dev/shm'):
+    listing[place] = [top + '/' + f for top, dirs, files in os.walk(place) for f in files]
+say({'Seen': seen, 'Listing': listing})`, &got, canaryPlaces...)
+	if len(got.Seen) > 0 {
+		t.Errorf("files of the host: %v", got.Seen)
+	}
+	for place, names := range got.Listing {
+		if len(names) > 0 {
+			t.Errorf("%s holds %v", place, names)
+		}
+	}
+	// The host's own paths lead nowhere, whoever shows the way.
+	o := s.world(t).run(t, r, "sh", "-c", `for p in "$1" /proc/1/root"$1" /proc/self/root"$1" /home/user/../../"$1"; do cat "$p"; done; true`, "sh", filepath.Join(s.dir, "canary"))
+	if strings.Contains(o.out, canary) {
+		t.Error("a file of the host was read by its path")
+	}
+}
+
+func testDevices(t *testing.T, s *suite, r road) {
+	var got struct {
+		Block []string
+		Char  []string
+		Works bool
+	}
+	s.world(t).python(t, r, `
+block, char = [], []
+for top, dirs, files in os.walk('/dev'):
+    for f in files:
+        try: m = os.stat(top + '/' + f).st_mode
+        except OSError: continue
+        if stat.S_ISBLK(m): block.append(top + '/' + f)
+        if stat.S_ISCHR(m): char.append(top + '/' + f)
+works = open('/dev/null', 'wb').write(b'x') == 1 and open('/dev/zero', 'rb').read(3) == b'\0\0\0' and len(os.urandom(8)) == 8 and len(open('/dev/urandom', 'rb', 0).read(8)) == 8
+say({'Block': block, 'Char': char, 'Works': works})`, &got)
+	// fuse and tun are doors only for who may mount or has CAP_NET_ADMIN; a
+	// kernel of the sandbox's own may show them.
+	harmless := []string{"fuse", "tun", "null", "zero", "full", "random", "urandom", "tty", "ptmx", "console", "stdin", "stdout", "stderr"}
+	for _, dev := range got.Char {
+		if !slices.Contains(harmless, filepath.Base(dev)) && !strings.HasPrefix(dev, "/dev/pts/") && !strings.HasPrefix(dev, "/dev/fd/") && !strings.HasPrefix(dev, "/dev/char/") {
+			t.Errorf("there is a device %s", dev)
+		}
+	}
+	if len(got.Block) > 0 {
+		t.Errorf("block devices: %v", got.Block)
+	}
+	if !got.Works {
+		t.Error("null, zero or urandom do not work")
+	}
+}
+
+func testProcSys(t *testing.T, s *suite, r road) {
+	got := map[string]string{}
+	s.world(t).python(t, r, `
+say({p: attempt(put, p) or 'WRITTEN' for p in ('/proc/sys/kernel/hostname', '/proc/sys/kernel/core_pattern', '/proc/sysrq-trigger',
+  '/proc/sys/vm/overcommit_memory', '/sys/kernel/uevent_helper', '/sys/fs/cgroup/cgroup.procs', '/sys/kernel/mm/ksm/run', '/proc/1/oom_score_adj')})`, &got)
+	for path, result := range got {
+		if result == "WRITTEN" {
+			t.Errorf("%s was written", path)
+		}
+	}
+}
+
+func testToolchain(t *testing.T, s *suite, r road) {
+	o := s.world(t).run(t, r, "sh", "-c", `set -e
+echo hello | tr a-z A-Z | sed s/L/l/g
+seq 1000 | sort -rn | head -1
+python3 -c 'import json, hashlib, threading, subprocess; print(subprocess.run(["expr", "6", "*", "7"], capture_output=True, text=True).stdout.strip())'
+getent hosts localhost >/dev/null && echo local
+`).ok(t)
+	if want := "HEllO\n1000\n42\nlocal\n"; o.out != want {
+		t.Errorf("%q, want %q", o.out, want)
+	}
+}
+
+var networkTests = []test{
+	{name: "there is none", run: testNoNetwork},
+}
+
+func testNoNetwork(t *testing.T, s *suite, r road) {
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tcp.Close()
+	any4, err := net.Listen("tcp", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer any4.Close()
+	abstract, err := net.Listen("unix", fmt.Sprintf("@drivertest-%d", os.Getpid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer abstract.Close()
+	port := func(l net.Listener) string { return fmt.Sprint(l.Addr().(*net.TCPAddr).Port) }
+
+	got := map[string]any{}
+	s.world(t).python(t, r, `
+def dial(family, addr, kind=socket.SOCK_STREAM):
+    def f():
+        k = socket.socket(family, kind); k.settimeout(3)
+        k.connect(addr)
+        if kind == socket.SOCK_DGRAM: k.send(b'x')
+    return f
+a, b, name = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+own = socket.create_server(('127.0.0.1', 0))
+tries = {
+  'loopback of the host': dial(socket.AF_INET, ('127.0.0.1', a)), 'any of the host': dial(socket.AF_INET, ('127.0.0.1', b)),
+  'abstract socket': dial(socket.AF_UNIX, '\0' + name), 'address': dial(socket.AF_INET, ('192.0.2.1', 80)),
+  'metadata': dial(socket.AF_INET, ('169.254.169.254', 80)), 'udp': dial(socket.AF_INET, ('192.0.2.1', 53), socket.SOCK_DGRAM),
+  'ipv6': dial(socket.AF_INET6, ('2001:db8::1', 80)), 'name': lambda: socket.getaddrinfo('example.com', 80),
+  'packet socket': lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW), 'raw socket': lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1),
+}
+reached = [k for k, f in tries.items() if attempt(f) is None]
+say({'reached': reached, 'interfaces': sorted(n for _, n in socket.if_nameindex()), 'own': attempt(dial(socket.AF_INET, own.getsockname()))})`,
+		&got, port(tcp), port(any4), strings.TrimPrefix(abstract.Addr().String(), "@"))
+	if list, _ := got["reached"].([]any); len(list) > 0 {
+		t.Errorf("reached: %v", list)
+	}
+	if list, _ := got["interfaces"].([]any); len(list) > 1 || len(list) == 1 && list[0] != "lo" {
+		t.Errorf("interfaces: %v", list)
+	}
+	if got["own"] != nil {
+		t.Errorf("its own loopback does not work: %v", got["own"])
+	}
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package drivertest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// AsUser runs another test of this binary again as an ordinary user: no
+// capabilities, no groups, nothing in the environment. Where the tests run as
+// an ordinary user already there is nothing to become.
+func AsUser(t *testing.T, uid uint32, test string) {
+	if os.Geteuid() != 0 {
+		t.Skipf("uid %d already: %s has just said it", os.Geteuid(), test)
+	}
+	args := []string{"-test.run=^" + test + "$", "-test.v=true", "-test.count=1"}
+	if deadline, ok := t.Deadline(); ok {
+		args = append(args, "-test.timeout="+time.Until(deadline).Round(time.Second).String())
+	}
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", args...)
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=/tmp", "HOME=/nonexistent", "V2GUEST=" + os.Getenv("V2GUEST")}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	tally := map[string]int{}
+	for line := range strings.Lines(out.String()) {
+		line = strings.TrimSpace(line)
+		for _, word := range []string{"PASS", "FAIL", "SKIP"} {
+			if strings.HasPrefix(line, "--- "+word+": ") {
+				tally[word]++
+			}
+		}
+	}
+	summary := fmt.Sprintf("as uid %s: %d passed, %d failed, %d skipped", strconv.Itoa(int(uid)), tally["PASS"], tally["FAIL"], tally["SKIP"])
+	if err != nil || tally["FAIL"] > 0 || tally["PASS"] < 20 {
+		t.Fatalf("%s: %v\n%s", summary, err, &out)
+	}
+	if testing.Verbose() {
+		t.Logf("%s\n%s", summary, &out)
+	}
+}
