@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+)
+
+// initBudget is what all package initialisers together may take, in ms. The
+// re-exec'd halves of a sandbox pay it each time, three processes per run.
+const initBudget = 5.0
+
+// initLine is what GODEBUG=inittrace=1 prints for a package that does
+// something before main: "init PATH @13 ms, 1.8 ms clock, 582656 bytes, …".
+var initLine = regexp.MustCompile(`(?m)^init (\S+) @[0-9.]+ ms, ([0-9.]+) ms clock`)
+
+// TestInitBudget takes each package's fastest of several runs: a neighbour on
+// the machine makes a run slower, never faster.
+func TestInitBudget(t *testing.T) {
+	binary := binary(t)
+	best := map[string]float64{}
+	for range 9 {
+		cmd := exec.Command(binary, "version")
+		cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		for _, m := range initLine.FindAllStringSubmatch(string(out), -1) {
+			ms, err := strconv.ParseFloat(m[2], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if old, ok := best[m[1]]; !ok || ms < old {
+				best[m[1]] = ms
+			}
+		}
+	}
+	if len(best) < 10 {
+		t.Fatalf("only %d packages are said to do something at start: is inittrace still there?", len(best))
+	}
+	sum := 0.0
+	names := make([]string, 0, len(best))
+	for name, ms := range best {
+		sum += ms
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(best[b], best[a]) })
+	worst := ""
+	for _, name := range names[:10] {
+		worst += fmt.Sprintf("\n%6.2f ms  %s", best[name], name)
+	}
+	t.Logf("package initialisers: %.2f ms of %.0f%s", sum, initBudget, worst)
+	if sum > initBudget {
+		t.Errorf("package initialisers take %.2f ms, the budget is %.0f%s", sum, initBudget, worst)
+	}
+}
+
+// binary is the one that make build has made, or one of our own.
+func binary(t *testing.T) string {
+	t.Helper()
+	if path := os.Getenv("CAISSON"); path != "" {
+		return path
+	}
+	path := filepath.Join(t.TempDir(), "caisson")
+	cmd := exec.Command("go", "build", "-ldflags", "-s -w", "-o", path, ".")
+	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return path
+}
+
+func TestBinaryStaysSmall(t *testing.T) {
+	info, err := os.Stat(binary(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most = 75_000_000
+	if info.Size() > most {
+		t.Errorf("the binary has %d bytes, the bound is %d", info.Size(), most)
+	}
+}
