@@ -52,6 +52,8 @@ func TestScripts(t *testing.T) {
 			switch cond {
 			case "real":
 				return real != "", nil
+			case "groups": // root may make control groups; the fake level needs none
+				return real == "" || os.Geteuid() == 0, nil
 			case "v1": // or no cgroups, as on the fake level: no block I/O limits
 				return real == "" || v2 != nil, nil
 			}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+)
+
+// onTerminal runs caisson with a terminal for its three streams and returns
+// what the terminal was sent. typed is what the user types once want showed up.
+func onTerminal(t *testing.T, want, typed string, args ...string) (screen string, before, after *unix.Termios) {
+	t.Helper()
+	if os.Geteuid() != 0 && os.Getenv("CAISSON_TEST_BINARY") == "" {
+		t.Skip("the fake level needs root")
+	}
+	master, slave, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer master.Close()
+	if err := pty.Setsize(slave, &pty.Winsize{Rows: 33, Cols: 99}); err != nil {
+		t.Fatal(err)
+	}
+	before, err = unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("caisson", args...)
+	cmd.Env = append(os.Environ(), "CAISSON_STATE="+filepath.Join(t.TempDir(), "state"), "TERM=xterm")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// A read of the master ends when nobody holds the slave any more.
+	var seen bytes.Buffer
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		buf := make([]byte, 4096)
+		for {
+			n, err := master.Read(buf)
+			seen.Write(buf[:n])
+			if typed != "" && strings.Contains(seen.String(), want) {
+				io.WriteString(master, typed)
+				typed = ""
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	cmd.Wait() // its exit code is the scripts' to test
+	after, err = unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slave.Close()
+	<-read
+	return seen.String(), before, after
+}
+
+func TestTerminalGetsColoursAndNoTitle(t *testing.T) {
+	const text = `a\033[31mred\033]0;title\007b\033[6n\n`
+	screen, _, _ := onTerminal(t, "", "", "run", "--timeout", "30s", "--", "printf", text)
+	if want := "a\x1b[31mredb\r\n\x1b[0m"; screen != want {
+		t.Errorf("got %q, want %q", screen, want)
+	}
+	screen, _, _ = onTerminal(t, "", "", "run", "--timeout", "30s", "--raw", "--", "printf", text)
+	if !strings.Contains(screen, "\x1b]0;title\a") {
+		t.Errorf("--raw took something out: %q", screen)
+	}
+}
+
+func TestErrorsAreColouredOnATerminalOnly(t *testing.T) {
+	screen, _, _ := onTerminal(t, "", "", "nonsense")
+	if !strings.HasPrefix(screen, "\x1b[1;31mcaisson:\x1b[0m ") {
+		t.Errorf("got %q", screen)
+	}
+}
+
+// With -it keys go to the program, Ctrl-C among them; the size is the
+// terminal's; and whatever happened, the terminal is as it was.
+func TestInteractive(t *testing.T) {
+	screen, before, after := onTerminal(t, "ready", "\x03", "run", "-it", "--timeout", "30s", "--",
+		"sh", "-c", `trap 'echo caught; exit 0' INT; stty size; echo ready; while :; do sleep 0.1; done`)
+	if !strings.Contains(screen, "33 99") || !strings.Contains(screen, "caught") {
+		t.Errorf("the screen shows %q", screen)
+	}
+	if *before != *after {
+		t.Errorf("the terminal was left in another mode:\n%+v\n%+v", before, after)
+	}
+	_, before, after = onTerminal(t, "", "", "run", "-it", "--timeout", "300ms", "--", "sleep", "30")
+	if *before != *after {
+		t.Errorf("after a timeout the terminal was left in another mode:\n%+v\n%+v", before, after)
+	}
+}
+
+func TestCtrlCWithoutATerminalInside(t *testing.T) {
+	screen, _, _ := onTerminal(t, "ready", "\x03", "run", "--timeout", "60s", "--", "sh", "-c", "echo ready; exec sleep 50")
+	if !strings.Contains(screen, "ended by SIGINT") {
+		t.Errorf("the screen shows %q", screen)
+	}
+}
