@@ -33,8 +33,8 @@ type Exec struct {
 	// Signals are delivered to the program's process group; nil is none.
 	Signals <-chan syscall.Signal
 
-	// Started, when set, is called once when the program has started; the wall
-	// limit runs anew from then on. It must not block.
+	// Started, when set, is called once when the program has started: the wall
+	// limit runs from then on, so every driver calls it. It must not block.
 	Started func()
 
 	// Sample, when set, is called about every SampleEvery with live usage

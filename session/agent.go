@@ -29,9 +29,6 @@ func (r *run) withAgent(ctx context.Context, d sandbox.Driver, w *world, ex *san
 		return nil, err
 	}
 	r.undo.add(func(context.Context) error { client.Close(); return nil }) // the box goes next
-	if ex.Started != nil {
-		ex.Started()
-	}
 	began := time.Now()
 	stop := sampling(ctx, box, ex)
 	exit, err := client.Run(ctx, ex)

@@ -100,9 +100,13 @@ func Size(n int64) string {
 	return fmt.Sprintf("%.1f %s", f, units[i])
 }
 
-// wall is the wall-clock limit. It runs from the start of the call, so that a
-// level that hangs while it builds a world is ended too, and anew from the
-// moment the driver says that the program has started.
+// startAllowance is what building the world may take on top of the wall limit
+// before the call is given up: seconds on a host that is busy with others.
+const startAllowance = 30 * time.Second
+
+// wall is the wall-clock limit. It runs from the moment the driver says that
+// the program has started; until then the allowance comes on top, so that a
+// level that hangs while it builds a world is ended too.
 type wall struct {
 	timer *time.Timer
 	limit time.Duration
@@ -112,7 +116,7 @@ func startWall(l sandbox.Limits, end func(error)) *wall {
 	if l.Wall <= 0 {
 		return &wall{}
 	}
-	return &wall{limit: l.Wall, timer: time.AfterFunc(l.Wall, func() { end(timedOut(l)) })}
+	return &wall{limit: l.Wall, timer: time.AfterFunc(l.Wall+startAllowance, func() { end(timedOut(l)) })}
 }
 
 func (w *wall) started() {

@@ -51,6 +51,9 @@ func (d *stub) Adopt(context.Context, string) ([]sandbox.Instance, error) { retu
 
 func (d *stub) Run(ctx context.Context, s *sandbox.Spec, x *sandbox.Exec) (*sandbox.Result, error) {
 	d.ran++
+	if x.Started != nil {
+		x.Started()
+	}
 	if d.prog == nil {
 		return exited(0), nil
 	}

@@ -57,6 +57,9 @@ func (d *Driver) Run(ctx context.Context, spec *sandbox.Spec, ex *sandbox.Exec) 
 	if err := cmd.Start(); err != nil {
 		return nil, &sandbox.Error{Op: "start fake sandbox", Kind: sandbox.ErrUnavailable, Problem: "cannot start the first process", Cause: err}
 	}
+	if ex.Started != nil {
+		ex.Started()
+	}
 	for _, f := range cmd.ExtraFiles {
 		if f != nil {
 			f.Close()
