@@ -52,16 +52,21 @@ func (s *stage) whole(u user, argv ...string) bench {
 
 // timed runs a command to its end, with its output thrown away.
 func timed(command func(context.Context) *exec.Cmd) once {
-	return func(ctx context.Context) (time.Duration, error) {
+	return func(ctx context.Context) (took, error) {
 		cmd := command(ctx)
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		began := time.Now()
 		if err := cmd.Run(); err != nil {
-			return 0, failure(cmd, err, stderr.String())
+			return took{}, failure(cmd, err, stderr.String())
 		}
-		return time.Since(began), nil
+		return took{time.Since(began), processorTime(cmd)}, nil
 	}
+}
+
+// processorTime is what an ended command used, and all it waited for.
+func processorTime(cmd *exec.Cmd) time.Duration {
+	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 }
 
 // version measures a command that starts no sandbox: what the binary costs by

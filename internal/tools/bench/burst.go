@@ -28,10 +28,10 @@ func (s *stage) burst(ctx context.Context) row {
 	u := s.users[0]
 	var failed [2]int // of single runs, not rounds
 	crowd := func(side int, command func(context.Context) *exec.Cmd) once {
-		return func(ctx context.Context) (time.Duration, error) {
-			took, n, err := together(ctx, command)
+		return func(ctx context.Context) (took, error) {
+			t, n, err := together(ctx, command)
 			failed[side] += n
-			return took, err
+			return t, err
 		}
 	}
 	p := interleave(ctx, s.o.rounds,
@@ -42,14 +42,14 @@ func (s *stage) burst(ctx context.Context) row {
 	r.notes = append(r.notes, fmt.Sprintf("%d of caisson's runs failed and %d of runsc's; ratio of throughput", failed[0], failed[1]))
 	if len(p.ours) > 0 {
 		perSecond := func(d time.Duration) float64 { return atOnce / d.Seconds() }
-		r.ours, r.theirs = fmt.Sprintf("%.1f/s", perSecond(median(p.ours))), fmt.Sprintf("%.1f/s", perSecond(median(p.theirs)))
-		r.ratio = fmt.Sprintf("%.2f (%.2f)", 1/p.ratio(), 1/p.paired())
+		r.ours, r.theirs = fmt.Sprintf("%.1f/s", perSecond(median(walls(p.ours)))), fmt.Sprintf("%.1f/s", perSecond(median(walls(p.theirs))))
+		r.ratio, r.cpu = fmt.Sprintf("%.2f (%.2f)", 1/p.ratio(), 1/p.paired()), p.cpu(atOnce)
 	}
 	return r
 }
 
 // together starts atOnce commands on onCores cores and waits for all of them.
-func together(ctx context.Context, command func(context.Context) *exec.Cmd) (took time.Duration, failures int, first error) {
+func together(ctx context.Context, command func(context.Context) *exec.Cmd) (sum took, failures int, first error) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	began := time.Now()
@@ -62,17 +62,22 @@ func together(ctx context.Context, command func(context.Context) *exec.Cmd) (too
 			if err == nil {
 				err = cmd.Wait()
 			}
-			if err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				if failures++; first == nil {
-					first = failure(cmd, err, stderr.String())
-				}
+			mu.Lock()
+			defer mu.Unlock()
+			if cmd.ProcessState != nil {
+				sum.cpu += processorTime(cmd)
+			}
+			if err == nil {
+				return
+			}
+			if failures++; first == nil {
+				first = failure(cmd, err, stderr.String())
 			}
 		})
 	}
 	all.Wait()
-	return time.Since(began), failures, first
+	sum.wall = time.Since(began)
+	return sum, failures, first
 }
 
 // startOnCores starts cmd on the first cores only. What a process may run on is

@@ -35,11 +35,11 @@ func (s *stage) firstByte(ctx context.Context) row {
 	defer root.Close()
 	d, n := gvisor.New(gvisor.Options{}), 0
 	p := interleave(ctx, s.o.pairs,
-		func(ctx context.Context) (time.Duration, error) {
+		func(ctx context.Context) (took, error) {
 			n++
 			return s.driverFirstByte(ctx, d, root, fmt.Sprintf("sbx_bench%011d", n))
 		},
-		func(ctx context.Context) (time.Duration, error) { return s.runscFirstByte(ctx, u) })
+		func(ctx context.Context) (took, error) { return s.runscFirstByte(ctx, u) })
 	r := p.row("≤ 60 ms where runsc takes 140 (0.43)")
 	r.who = u.name
 	return r
@@ -61,11 +61,11 @@ func targets() (list []image.Target) {
 	return list
 }
 
-func (s *stage) driverFirstByte(ctx context.Context, d *gvisor.Driver, root *image.Root, id string) (_ time.Duration, err error) {
+func (s *stage) driverFirstByte(ctx context.Context, d *gvisor.Driver, root *image.Root, id string) (_ took, err error) {
 	began := time.Now()
 	state := s.path(id)
 	if err := os.Mkdir(state, 0o700); err != nil {
-		return 0, err
+		return took{}, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(state)) }()
 	var first arrival
@@ -74,11 +74,11 @@ func (s *stage) driverFirstByte(ctx context.Context, d *gvisor.Driver, root *ima
 	}, &sandbox.Exec{Argv: echo, Dir: "/home/user", Env: []string{"PATH=/usr/bin:/bin"}, Stdout: &first})
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("driver: %w", err)
+		return took{}, fmt.Errorf("driver: %w", err)
 	case res.Status != sandbox.StatusSuccess || first.at.IsZero():
-		return 0, fmt.Errorf("driver: %s ended with %s and printed nothing", echo[0], res.Status)
+		return took{}, fmt.Errorf("driver: %s ended with %s and printed nothing", echo[0], res.Status)
 	}
-	return first.at.Sub(began), nil
+	return took{wall: first.at.Sub(began)}, nil
 }
 
 // arrival is a writer that notes when the first byte came.
@@ -94,17 +94,17 @@ func (a *arrival) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (s *stage) runscFirstByte(ctx context.Context, u user) (time.Duration, error) {
+func (s *stage) runscFirstByte(ctx context.Context, u user) (took, error) {
 	cmd := s.runscDo(ctx, u, echo...)
 	var stderr bytes.Buffer
 	var first arrival
 	cmd.Stdout, cmd.Stderr = io.Writer(&first), &stderr
 	began := time.Now()
 	if err := cmd.Run(); err != nil {
-		return 0, failure(cmd, err, stderr.String())
+		return took{}, failure(cmd, err, stderr.String())
 	}
 	if first.at.IsZero() {
-		return 0, fmt.Errorf("runsc: %s printed nothing", echo[0])
+		return took{}, fmt.Errorf("runsc: %s printed nothing", echo[0])
 	}
-	return first.at.Sub(began), nil
+	return took{wall: first.at.Sub(began)}, nil
 }

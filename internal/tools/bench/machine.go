@@ -33,6 +33,7 @@ func (s *stage) about(ctx context.Context) []string {
 		"runsc: `runsc --network=none do --quiet …`, built from the same module with the same flags; without root also `--rootless`. " +
 			"The module leaves out the filters that upstream's own build compiles ahead, so an upstream release starts faster than this runsc",
 		"figures: medians (smallest–largest) of runs in turns; ratio caisson to runsc: of the medians (median of each pair's)",
+		"processor time: medians of user and system time of one run, all its processes together; other load changes it little",
 	}
 }
 

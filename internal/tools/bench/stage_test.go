@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +128,16 @@ func TestResidentBytes(t *testing.T) {
 	}
 }
 
+// The processor time of a run is that of its children too, which it waited for.
+func TestProcessorTime(t *testing.T) {
+	s := actors(t, `sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'`, "exit 0")
+	r := s.whole(s.users[0], "/bin/true").measure(t.Context())
+	ours, _, ok := strings.Cut(r.cpu, " : ")
+	if n, err := strconv.Atoi(ours); !ok || err != nil || n < 10 {
+		t.Errorf("processor time %q, want at least 10 ms for a loop in a grandchild", r.cpu)
+	}
+}
+
 func TestParse(t *testing.T) {
 	o, err := parse([]string{"-short"}, io.Discard)
 	if err != nil || o.pairs != 10 || o.rounds != 2 || o.flood != 1e9 || o.out != "" {
@@ -159,7 +170,8 @@ func TestMachine(t *testing.T) {
 func TestFirstByte(t *testing.T) {
 	s := actors(t, "exit 1", "sleep 0.2; echo x; sleep 1")
 	began := time.Now()
-	d, err := s.runscFirstByte(t.Context(), s.users[0])
+	first, err := s.runscFirstByte(t.Context(), s.users[0])
+	d := first.wall
 	if rest := time.Since(began) - d; err != nil || d < 200*ms || rest < 1000*ms {
 		t.Errorf("first byte after %v and the end %v later, %v", d, rest, err)
 	}

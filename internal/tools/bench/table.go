@@ -12,8 +12,8 @@ import (
 
 // row is one line of the table; an empty cell is printed as a dash.
 type row struct {
-	what, who, ours, theirs, ratio, goal, runs string
-	notes                                      []string
+	what, who, ours, theirs, ratio, cpu, goal, runs string
+	notes                                           []string
 }
 
 // table is what was measured, and on what.
@@ -22,7 +22,7 @@ type table struct {
 	rows  []row
 }
 
-var head = []string{"what", "as", "caisson", "runsc", "ratio", "goal", "runs"}
+var head = []string{"what", "as", "caisson", "runsc", "ratio", "processor time", "goal", "runs"}
 
 // String is Markdown that reads well on a terminal too.
 func (t *table) String() string {
@@ -34,7 +34,7 @@ func (t *table) String() string {
 			notes = append(notes, n)
 			what += fmt.Sprintf(" [%d]", len(notes))
 		}
-		cells := []string{what, r.who, r.ours, r.theirs, r.ratio, r.goal, r.runs}
+		cells := []string{what, r.who, r.ours, r.theirs, r.ratio, r.cpu, r.goal, r.runs}
 		for i, c := range cells {
 			if c == "" {
 				cells[i] = "–"
