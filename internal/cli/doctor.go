@@ -10,6 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/caisson-run/caisson/internal/linux/hostfacts"
+	"github.com/caisson-run/caisson/internal/linux/scope"
+	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -26,14 +29,18 @@ command that mends it. The exit code is 1 when the default level cannot run.`,
   caisson doctor --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := contextOf(cmd)
+			// As run does: the answer is for what a run would find.
+			_, _ = scope.Enter(ctx)
+			problems := hostfacts.Gather(ctx, statePath()).Problems()
 			var levels []levelJSON
 			for _, name := range a.levelNames() {
-				caps, err := a.drivers()[name].Probe(contextOf(cmd))
+				caps, err := a.drivers()[name].Probe(ctx)
 				if err != nil {
 					caps.Unusable = err.Error()
 					caps.Remedy = sandbox.Hint(err)
 				}
-				l := examined(name, caps, time.Now())
+				l := examined(name, missing(name, caps, problems), time.Now())
 				levels = append(levels, l)
 				if l.Default && l.Problem != "" {
 					a.code = exitDoctor
@@ -53,6 +60,39 @@ command that mends it. The exit code is 1 when the default level cannot run.`,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
+}
+
+// missing adds to a level's own answer what it lacks of this host: its driver
+// starts nothing to find out, and says only what it sees.
+func missing(level string, caps sandbox.Capabilities, problems []hostfacts.Problem) sandbox.Capabilities {
+	caps.Notes = slices.Clone(caps.Notes)
+	for _, p := range problems {
+		switch {
+		case slices.Contains(p.Levels, level) && caps.Unusable == "":
+			caps.Unusable, caps.Remedy = p.Why, p.Remedy
+		case slices.Contains(p.Levels, level), p.What == "disk space":
+			caps.Notes = append(caps.Notes, withRemedy(p.Why, p.Remedy))
+		}
+	}
+	return caps
+}
+
+func withRemedy(s, remedy string) string {
+	if remedy == "" {
+		return s
+	}
+	return s + " (fix: " + remedy + ")"
+}
+
+// statePath is where the state directory lies, or empty when it cannot be
+// opened or does not exist yet.
+func statePath() string {
+	dir, err := store.Open(store.Options{ReadOnly: true})
+	if err != nil {
+		return ""
+	}
+	defer dir.Close()
+	return dir.Path()
 }
 
 // levelNames are the levels of this build, the default first.

@@ -126,7 +126,7 @@ func (b *box) makeEmpty(dir bool) (*os.File, error) {
 func stateError(err error) error {
 	return &sandbox.Error{
 		Op: "prepare sandbox", Kind: sandbox.ErrUnavailable, Problem: "the state directory cannot be written", Cause: err,
-		Hint: "free some disk space, or point --state at another directory",
+		Hint: "free some disk space, or set CAISSON_STATE to a directory on another disk",
 	}
 }
 

@@ -15,9 +15,13 @@ func explain(text string) error {
 	switch {
 	case strings.Contains(text, "operation not permitted"), strings.Contains(text, "permission denied"):
 		e.Hint = "caisson doctor tells what this host does not allow and how to mend it"
+	case strings.Contains(text, "fork/exec") && strings.Contains(text, "no space left"):
+		// What clone(2) says when user.max_user_namespaces is reached.
+		e.Problem = "this host lets no more user namespaces be made"
+		e.Hint = "caisson doctor tells how to mend it"
 	case strings.Contains(text, "no space left"):
 		e.Problem = "the host's disk is full"
-		e.Hint = "free some space, or point --state at another directory"
+		e.Hint = "free some space, or set CAISSON_STATE to a directory on another disk"
 	case strings.Contains(text, "cannot allocate memory"):
 		e.Problem = "there is not enough memory to start it"
 		e.Hint = "raise --memory, or stop something else"

@@ -102,7 +102,7 @@ func (f Facts) Problems() []Problem {
 		clause := f.Cgroup.Limits[c]
 		add(f.Cgroup.Why == "" && clause.Enforcement == sandbox.Off, "the "+c+" limit", clause.Detail, clause.Remedy)
 	}
-	add(f.DiskFree >= 0 && f.DiskFree < minDisk, "disk space", "less than 1 GiB is free below "+f.StateDir, "free some, or point --state-dir to another disk")
+	add(f.DiskFree >= 0 && f.DiskFree < minDisk, "disk space", "less than 1 GiB is free below "+f.StateDir, "free some, or set CAISSON_STATE to a directory on another disk")
 	add(f.Landlock == 0, "Landlock", "the kernel has none, or it was not enabled at boot", "boot a kernel from 5.13 on with landlock in its lsm= list; everything else still holds without it")
 	add(!f.KVM.OK, "KVM", f.KVM.Why, f.KVM.Remedy, "microvm")
 	return problems

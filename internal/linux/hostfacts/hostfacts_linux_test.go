@@ -153,7 +153,7 @@ func TestProblems(t *testing.T) {
 			m.groups = func() *cgroup.Host { return &cgroup.Host{Version: 1, Why: "only root", Remedy: "be root"} }
 		}, "limits by control groups", "only root", "be root", nil},
 		{"disk full", func(t *testing.T, m *machine) { m.free = func(string) (int64, error) { return 1 << 20, nil } },
-			"disk space", "/state", "--state-dir", nil},
+			"disk space", "/state", "CAISSON_STATE", nil},
 		{"no Landlock", func(t *testing.T, m *machine) { m.landlock = func() int { return 0 } }, "Landlock", "none", "lsm=", nil},
 		{"no KVM", func(t *testing.T, m *machine) { m.access = func(string, uint32) error { return unix.ENOENT } },
 			"KVM", "no /dev/kvm", "modprobe", []string{"microvm"}},

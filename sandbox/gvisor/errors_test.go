@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gvisor
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+func TestExplain(t *testing.T) {
+	for text, want := range map[string][2]string{
+		"starting sandbox: fork/exec /proc/self/exe: no space left on device":       {"no more user namespaces", "doctor"},
+		"starting sandbox: write /state/run/x/config.json: no space left on device": {"disk is full", "CAISSON_STATE"},
+		"starting sandbox: fork/exec /proc/self/exe: operation not permitted":       {"operation not permitted", "doctor"},
+		"starting sandbox: cannot allocate memory":                                  {"not enough memory", "--memory"},
+		"something else": {"something else", ""},
+	} {
+		err := explain(text)
+		if !errors.Is(err, sandbox.ErrUnavailable) || !strings.Contains(err.Error(), want[0]) || !strings.Contains(sandbox.Hint(err), want[1]) {
+			t.Errorf("%s: %v (hint: %s), want %q", text, err, sandbox.Hint(err), want)
+		}
+	}
+}
