@@ -75,7 +75,8 @@ func newHanded(source *string, target string) (handedFile, error) {
 // runs before any code of the sandbox does.
 func verify(handed []handedFile, gofer int) error {
 	// The gofer prepares the tree below /root of a root of its own and enters
-	// it a little later; it is looked for before and after.
+	// it at some moment from here on. So it is looked for there first, and then
+	// where it is once it was entered: the other way round both looks can miss.
 	after := fmt.Sprintf("/proc/%d/root", gofer)
 	before := after + "/root"
 	for _, h := range handed {
@@ -83,7 +84,7 @@ func verify(handed []handedFile, gofer int) error {
 		if err := unix.Fstat(h.fd, &want); err != nil {
 			return fmt.Errorf("mount %s: %w", h.target, err)
 		}
-		if !isObject(after, h, &want) && !isObject(before, h, &want) {
+		if !isObject(before, h, &want) && !isObject(after, h, &want) {
 			return fmt.Errorf("mount %s: it was replaced while it was being mounted", h.target)
 		}
 	}
