@@ -158,15 +158,16 @@ func mountScratch() error {
 	if err := (mount{"/dev/vdc", "/scratch", "ext4", 0, ""}).do(); err != nil {
 		return err
 	}
-	if err := os.Chmod("/scratch", 0o1777); err != nil {
-		return err
-	}
-	for name, uid := range map[string]int{"root": 0, "dev": userID} {
-		dir := "/scratch/" + name
+	for _, d := range []struct {
+		name string
+		uid  int
+		mode os.FileMode
+	}{{"tmp", 0, 0o777 | os.ModeSticky}, {"root", 0, 0o700}, {"dev", userID, 0o700}} {
+		dir := "/scratch/" + d.name
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return err
 		}
-		if err := os.Chown(dir, uid, uid); err != nil {
+		if err := errors.Join(os.Chown(dir, d.uid, d.uid), os.Chmod(dir, d.mode)); err != nil {
 			return err
 		}
 	}

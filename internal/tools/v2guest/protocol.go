@@ -66,9 +66,9 @@ func environment(s setting) []string {
 		"V2_SLOW=20", // deadlines are for real processors: times this
 	}
 	if s == asRoot {
-		return append(env, "HOME=/root", "USER=root", "XDG_STATE_HOME=/scratch/root", "TMPDIR=/scratch")
+		return append(env, "HOME=/root", "USER=root", "XDG_STATE_HOME=/scratch/root", "TMPDIR=/scratch/tmp")
 	}
-	env = append(env, "HOME=/home/dev", "USER=dev", "XDG_STATE_HOME=/scratch/dev", "TMPDIR=/scratch")
+	env = append(env, "HOME=/home/dev", "USER=dev", "XDG_STATE_HOME=/scratch/dev", "TMPDIR=/scratch/tmp")
 	if s == asScope || s == asSession {
 		env = append(env, "XDG_RUNTIME_DIR="+userDir, fmt.Sprintf("DBUS_SESSION_BUS_ADDRESS=unix:path=%s/bus", userDir))
 	}
