@@ -117,6 +117,9 @@ func (k *keeper) run() error {
 
 // serve carries out the owner's commands until it hangs up.
 func (k *keeper) serve(w *world, gone chan<- struct{}) {
+	asked := make(chan wire.Command, 16)
+	defer close(asked)
+	go k.answer(w, asked)
 	for {
 		var c wire.Command
 		if err := k.in.Decode(&c); err != nil {
@@ -126,14 +129,28 @@ func (k *keeper) serve(w *world, gone chan<- struct{}) {
 			}
 			return
 		}
+		if c.Kind == wire.Kill {
+			w.kill("")
+			continue
+		}
+		select {
+		case asked <- c:
+		default: // sixteen are waiting for a kernel that does not answer
+		}
+	}
+}
+
+// answer carries out the commands that need the kernel inside, which may take
+// its time or, when something is wrong with it, never answer: that must not
+// keep it from being killed.
+func (k *keeper) answer(w *world, asked <-chan wire.Command) {
+	for c := range asked {
 		switch c.Kind {
 		case wire.Measure:
 			n := w.counters()
 			k.send(wire.Event{Kind: wire.Usage, Counters: &n})
 		case wire.Signal:
 			w.signal(syscall.Signal(c.Signal))
-		case wire.Kill:
-			w.kill("")
 		}
 	}
 }

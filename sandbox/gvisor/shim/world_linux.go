@@ -221,10 +221,8 @@ func (w *world) kill(limit string) {
 
 // signal delivers sig to the first process's group, inside.
 func (w *world) signal(sig syscall.Signal) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.running {
-		_ = w.kernel.SignalProcessGroup(w.order.ID, 1, sig)
+	if k := w.runningKernel(); k != nil { // asked without mu: kill needs it, and this may hang
+		_ = k.SignalProcessGroup(w.order.ID, 1, sig)
 	}
 }
 

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package gvisor_test
+
+import (
+	"context"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/gvisor"
+)
+
+// A kernel that does not answer can still be ended: neither a signal for the
+// program nor a look at its usage may stand in the way.
+func TestCancelEndsAKernelThatDoesNotAnswer(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	up := &waiter{text: "up", seen: make(chan struct{})}
+	signals := make(chan syscall.Signal)
+	ended := make(chan error, 1)
+	go func() {
+		res, err := gvisor.New(gvisor.Options{}).Run(ctx, world(t), &sandbox.Exec{
+			Argv: []string{"sh", "-c", "echo up; sleep 1000"}, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"}, Stdout: up,
+			Signals: signals, Sample: func(sandbox.Usage) {}, SampleEvery: 10 * time.Millisecond,
+		})
+		if err == nil && res.Signal != "SIGKILL" {
+			t.Errorf("result %+v", res)
+		}
+		ended <- err
+	}()
+	select {
+	case <-up.seen:
+	case err := <-ended:
+		t.Fatalf("it ended early: %v", err)
+	}
+	shim := descendants(t, os.Getpid(), "caisson-shim")[0]
+	kernel := descendants(t, shim, "runsc-sandbox")[0]
+	if err := unix.Kill(kernel, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for range 50 { // more than anything buffers
+		signals <- syscall.SIGINT
+	}
+	cancel()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		_ = unix.Kill(kernel, unix.SIGKILL)
+		<-ended
+		t.Error("it hung")
+	}
+}
