@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/gvisor"
 )
 
 // Attacks of code inside, judged by what they do to the host or to a canary.
@@ -61,5 +62,30 @@ ls p/sub; cat p/sub/deep/data.csv $d/data.csv; cat $d/.env $d/private/key
 mv $d p/sub/deep; cat /x/deep/.env /x/deep/private/key p/sub/deep/private/key; echo done`)
 	if strings.Contains(got, "canary") || !strings.HasSuffix(got, "done\n") {
 		t.Errorf("hidden content came out, or the script did not end: %q", got)
+	}
+}
+
+// Without a memory cgroup, what code makes the kernel inside hold counts too.
+func TestKernelMemoryCountsWithoutAControlGroup(t *testing.T) {
+	spec := world(t)
+	res, err := gvisor.New(gvisor.Options{NoCgroups: true}).Run(t.Context(), spec, &sandbox.Exec{
+		Argv: []string{"python3", "-c", `
+import socket
+full, kept = 0, []
+while full < 2 << 30:
+    a, b = socket.socketpair()
+    kept.append((a, b))
+    a.setblocking(False)
+    a.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 20)
+    try:
+        while True: full += a.send(bytes(65536))
+    except BlockingIOError: pass
+`}, Dir: "/home/user", Env: []string{"PATH=/usr/bin:/bin"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Status != sandbox.StatusResourceExceeded || res.Resource != sandbox.LimitMemory {
+		t.Errorf("2 GiB in socket buffers with 256 MiB of memory: %+v", res)
 	}
 }

@@ -21,13 +21,14 @@ import (
 
 // box is one sandbox as its owner sees it: a plan, a control group, a shim.
 type box struct {
-	spec  *sandbox.Spec
-	plan  *plan
-	group *cgroup.Group // nil without one
-	order *wire.Order
-	shim  *shimProcess // once started
-	began time.Time    // when it was
-	exec  *os.File     // the first process's program, when it is not a file inside
+	spec       *sandbox.Spec
+	plan       *plan
+	group      *cgroup.Group // nil without one
+	memoryHeld bool          // group bounds memory
+	order      *wire.Order
+	shim       *shimProcess // once started
+	began      time.Time    // when it was
+	exec       *os.File     // the first process's program, when it is not a file inside
 
 	opened []*os.File // closed by close
 	debug  string
@@ -147,7 +148,7 @@ func (b *box) makeGroup(host *cgroup.Host) error {
 			Hint: "see what caisson doctor says about control groups",
 		}
 	}
-	b.group = g
+	b.group, b.memoryHeld = g, want.Memory > 0
 	return nil
 }
 
@@ -158,6 +159,9 @@ func (b *box) makeOrder(f first) error {
 		return err
 	}
 	b.order = &wire.Order{ID: b.spec.ID, StateDir: b.spec.StateDir, Spec: oci, Flags: b.flags(), Memory: b.spec.Limits.Memory}
+	if !b.memoryHeld && b.spec.Limits.Memory > 0 {
+		b.order.KernelShare = kernelShare(b.spec.Limits.Memory)
+	}
 	if euid != 0 && f.user.UID != b.spec.User.UID {
 		// Only the user's id is mapped here, so the processes that make the
 		// sandbox must be that user; the kernel inside starts the agent as its

@@ -3,6 +3,10 @@
 package shim
 
 import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	gvisor "gvisor.dev/gvisor/runsc/sandbox"
@@ -123,7 +127,10 @@ func (w *world) runningKernel() *gvisor.Sandbox {
 }
 
 // watchMemory sees the most that programs hold, and ends them when it is too
-// much.
+// much. Without a memory cgroup it counts, as one would, what the kernel inside
+// holds on their behalf beyond the share that it has for itself: full sockets
+// and pipes, names of files. That is gVisor's own heap, which its figures for
+// programs leave out.
 func (w *world) watchMemory(stop <-chan struct{}) {
 	every := watchEvery
 	if w.group == nil {
@@ -147,9 +154,33 @@ func (w *world) watchMemory(stop <-chan struct{}) {
 		w.mu.Lock()
 		w.peak = max(w.peak, m)
 		w.mu.Unlock()
-		if w.order.Memory > 0 && m > w.order.Memory {
+		if w.order.Memory > 0 && (m > w.order.Memory || w.order.KernelShare > 0 && m+w.kernelHeap() > w.order.Memory+w.order.KernelShare) {
 			w.kill("memory")
 			return
 		}
 	}
+}
+
+// kernelHeap is the kernel process's anonymous memory, in bytes; programs'
+// memory lies in files of its own. It is 0 when the process is gone.
+func (w *world) kernelHeap() int64 {
+	w.mu.Lock()
+	pid := w.pid
+	w.mu.Unlock()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	return anonymous(string(status))
+}
+
+// anonymous takes the line "RssAnon: 1234 kB" out of proc_pid_status(5).
+func anonymous(status string) int64 {
+	_, rest, _ := strings.Cut(status, "\nRssAnon:")
+	number, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	kib, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return kib << 10
 }

@@ -38,6 +38,9 @@ type Order struct {
 	// kernel inside is asked several times a second; more kills the sandbox.
 	// A control group, where there is one, holds it besides.
 	Memory int64 `json:"memory,omitempty"`
+	// KernelShare, when not 0, says that no control group bounds memory: so
+	// many bytes the kernel inside may hold on top of Memory.
+	KernelShare int64 `json:"kernel_share,omitempty"`
 }
 
 // Cgroup names the control group that the driver made and the shim was
