@@ -35,7 +35,7 @@ func (r *run) level(ctx context.Context) (sandbox.Driver, sandbox.Posture, error
 		}
 		c := Clause(caps, name)
 		posture.Limits[name] = c.Enforcement
-		if c.Enforcement != sandbox.Off {
+		if c.Enforcement == sandbox.Enforced {
 			continue
 		}
 		why := c.Detail
@@ -47,7 +47,10 @@ func (r *run) level(ctx context.Context) (sandbox.Driver, sandbox.Posture, error
 				Problem: fmt.Sprintf("it cannot be enforced on %s here: %s", r.plan.Isolation, why),
 				Hint:    hintOr(c.Remedy, "drop the limit, or take --best-effort and run without it"), Rule: r.plan.From["limits."+string(name)]}
 		}
-		r.notice(fmt.Sprintf("limit %s is off: %s", name, why))
+		if c.Enforcement == sandbox.Off {
+			drop(&r.plan.Limits, name) // a driver refuses what it cannot hold
+		}
+		r.notice(fmt.Sprintf("limit %s is %s: %s", name, c.Enforcement, why))
 	}
 	return d, posture, nil
 }
@@ -125,6 +128,34 @@ func inForce(name sandbox.LimitName, l sandbox.Limits) bool {
 		return l.Output > 0
 	}
 	return false
+}
+
+// drop takes one limit out of l. What the road itself holds is never dropped.
+func drop(l *sandbox.Limits, name sandbox.LimitName) {
+	switch name {
+	case sandbox.LimitCPUTime:
+		l.CPUTime = 0
+	case sandbox.LimitCPUs:
+		l.CPUs = 0
+	case sandbox.LimitMemory:
+		l.Memory = 0
+	case sandbox.LimitProcesses:
+		l.Processes = 0
+	case sandbox.LimitOpenFiles:
+		l.OpenFiles = 0
+	case sandbox.LimitFileSize:
+		l.FileSize = 0
+	case sandbox.LimitDisk:
+		l.Disk = 0
+	case sandbox.LimitInodes:
+		l.Inodes = 0
+	case sandbox.LimitTmp:
+		l.Tmp = 0
+	case sandbox.LimitIO:
+		l.IO = 0
+	case sandbox.LimitIOPS:
+		l.IOPS = 0
+	}
 }
 
 func (r *run) notice(s string) {
