@@ -5,6 +5,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -132,6 +133,8 @@ func inForce(name sandbox.LimitName, l sandbox.Limits) bool {
 
 // drop takes one limit out of l. What the road itself holds is never dropped.
 func drop(l *sandbox.Limits, name sandbox.LimitName) {
+	l.Explicit = maps.Clone(l.Explicit) // the plan's own, shared with its record
+	delete(l.Explicit, name)
 	switch name {
 	case sandbox.LimitCPUTime:
 		l.CPUTime = 0

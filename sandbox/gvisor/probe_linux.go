@@ -51,7 +51,7 @@ func (d *Driver) limits() map[sandbox.LimitName]sandbox.Clause {
 	}
 	if m := l[sandbox.LimitMemory]; m.Enforcement == sandbox.Off {
 		m.Enforcement = sandbox.Emulated
-		m.Detail = "read 20 times a second, and everything killed when it is too much; no control group: " + m.Detail
+		m.Detail = "looked at 20 times a second; no control group: " + m.Detail
 		l[sandbox.LimitMemory] = m
 	}
 	return l
