@@ -73,6 +73,7 @@ test-race: # unit tests with the race detector, the only thing built with cgo
 test-heavy: # architecture, scripts of the CLI, conformance of gVisor as root and as uid 65534
 	@echo '== architecture, command line, conformance'
 	@CAISSON=$(CURDIR)/bin/caisson go test -count=1 -timeout 8m $(HEAVY_PACKAGES)
+	@.ci/scripts
 
 .PHONY: test-v2
 test-v2: $(if $(wildcard cmd/caisson),build) ## limits on a real cgroup v2 host: a small guest, plain and under systemd

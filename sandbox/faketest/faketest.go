@@ -45,7 +45,7 @@ func (d *Driver) Name() string { return "gvisor" }
 // Probe says how each limit is imitated.
 func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) {
 	held := sandbox.Clause{Enforcement: sandbox.Enforced}
-	sampled := sandbox.Clause{Enforcement: sandbox.Emulated, Detail: "sampled"}
+	sampled := sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "sampled"}
 	caps := sandbox.Capabilities{
 		Limits: map[sandbox.LimitName]sandbox.Clause{
 			sandbox.LimitWall: held, sandbox.LimitOutput: held, sandbox.LimitCPUTime: sampled, sandbox.LimitMemory: sampled,
