@@ -40,12 +40,18 @@ func (s *stage) burst(ctx context.Context) row {
 	r := p.row("≥ 1.50, no failure")
 	r.who = u.name
 	r.notes = append(r.notes, fmt.Sprintf("%d of caisson's runs failed and %d of runsc's; ratio of throughput", failed[0], failed[1]))
-	if len(p.ours) > 0 {
-		perSecond := func(d time.Duration) float64 { return atOnce / d.Seconds() }
-		r.ours, r.theirs = fmt.Sprintf("%.1f/s", perSecond(median(walls(p.ours)))), fmt.Sprintf("%.1f/s", perSecond(median(walls(p.theirs))))
-		r.ratio, r.cpu = fmt.Sprintf("%.2f (%.2f)", 1/p.ratio(), 1/p.paired()), p.cpu(atOnce)
-	}
+	p.throughput(&r)
 	return r
+}
+
+// throughput turns the times of a row into runs per second.
+func (p *pairs) throughput(r *row) {
+	if len(p.ours) == 0 {
+		return
+	}
+	perSecond := func(s []took) string { return fmt.Sprintf("%.1f/s", atOnce/median(walls(s)).Seconds()) }
+	r.ours, r.theirs = perSecond(p.ours), perSecond(p.theirs)
+	r.ratio, r.cpu = fmt.Sprintf("%.2f (%.2f)", 1/p.ratio(), 1/p.paired()), p.cpu(atOnce)
 }
 
 // together starts atOnce commands on onCores cores and waits for all of them.
@@ -58,7 +64,7 @@ func together(ctx context.Context, command func(context.Context) *exec.Cmd) (sum
 			cmd := command(ctx)
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
-			err := startOnCores(cmd)
+			err := startOn(onCores, cmd)
 			if err == nil {
 				err = cmd.Wait()
 			}
@@ -80,23 +86,19 @@ func together(ctx context.Context, command func(context.Context) *exec.Cmd) (sum
 	return sum, failures, first
 }
 
-// startOnCores starts cmd on the first cores only. What a process may run on is
+// startOn starts cmd on the first cores only. What a process may run on is
 // inherited from the thread that forks it; that thread is thrown away.
-func startOnCores(cmd *exec.Cmd) error {
-	if runtime.NumCPU() <= onCores {
+func startOn(cores int, cmd *exec.Cmd) error {
+	if runtime.NumCPU() <= cores {
 		return cmd.Start()
 	}
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread ends with us
-		var have, want unix.CPUSet
+		var have unix.CPUSet
 		err := unix.SchedGetaffinity(0, &have)
-		for cpu := 0; want.Count() < onCores && cpu < 1024; cpu++ {
-			if have.IsSet(cpu) {
-				want.Set(cpu)
-			}
-		}
 		if err == nil {
+			want := firstOf(cores, &have)
 			err = unix.SchedSetaffinity(0, &want)
 		}
 		if err == nil {
@@ -105,4 +107,14 @@ func startOnCores(cmd *exec.Cmd) error {
 		started <- err
 	}()
 	return <-started
+}
+
+// firstOf is the first n of the processors in have.
+func firstOf(n int, have *unix.CPUSet) (want unix.CPUSet) {
+	for cpu := 0; want.Count() < min(n, have.Count()); cpu++ {
+		if have.IsSet(cpu) {
+			want.Set(cpu)
+		}
+	}
+	return want
 }

@@ -90,15 +90,6 @@ func TestWholeReportsFailures(t *testing.T) {
 	}
 }
 
-func TestBurst(t *testing.T) {
-	// Ours waits until all are there, which fails unless they run at once.
-	s := actors(t, `echo x >> "$CAISSON_STATE/n"; until [ $(($(wc -l < "$CAISSON_STATE/n") % 20)) = 0 ]; do sleep 0.01; done`, "exit 1")
-	r := s.burst(t.Context())
-	if want := "0 of caisson's runs failed and 80 of runsc's; ratio of throughput"; r.notes[len(r.notes)-1] != want {
-		t.Errorf("notes %q, want the last to be %q", r.notes, want)
-	}
-}
-
 func TestFlooded(t *testing.T) {
 	// The shell itself grows by about 8 MB after its first output.
 	s := actors(t, `sleep 0.3; echo start; x=$(head -c 8000000 /dev/zero | tr '\0' x); sleep 0.3; echo "$x"`, "")
@@ -109,6 +100,19 @@ func TestFlooded(t *testing.T) {
 	}
 	if mbs, _, _ := strings.Cut(most, "."); len(mbs) < 1 || mbs == "0" || mbs == "1" {
 		t.Errorf("growth %s MB, want about 8", most)
+	}
+}
+
+// A flood that broke off must not look like one that stayed small.
+func TestFloodedThatFails(t *testing.T) {
+	s := actors(t, "echo the disk is full >&2; exit 125", "")
+	r := s.flooded(t.Context())
+	if r.ours != "" || len(r.notes) != 2 || !strings.Contains(r.notes[0], "the disk is full") {
+		t.Errorf("%+v", r)
+	}
+	s = actors(t, "exit 0", "")
+	if r := s.flooded(t.Context()); r.ours != "" || !strings.Contains(r.notes[0], "before its memory could be read") {
+		t.Errorf("%+v", r)
 	}
 }
 
