@@ -24,7 +24,6 @@ type answer struct {
 
 func checks() []check {
 	everywhere := func(world) bool { return true }
-	delegated := func(w world) bool { return w.delegated }
 	bare := func(w world) bool { return !w.delegated }
 	rooted := func(w world) bool { return w.as == asRoot }
 	session := func(w world) bool { return w.as == asSession }
@@ -37,8 +36,8 @@ func checks() []check {
 		{"idmap tests", rooted, linux + "idmap", checkTests("idmap", 5)},
 		{"hostfacts tests", everywhere, linux + "hostfacts", checkTests("hostfacts", 8)},
 		{"run", everywhere, product, checkPlain},
-		{"memory kills", delegated, product, checkMemory},
-		{"memory refused by name", bare, product, checkMemoryRefused},
+		{"memory kills", everywhere, product, checkMemory},
+		{"cpus refused by name", bare, product, checkRefused},
 		{"processes", everywhere, product, checkProcesses},
 		{"disk", everywhere, product, checkDisk},
 		{"nothing left", everywhere, ".", checkNothingLeft},
@@ -92,15 +91,15 @@ func checkMemory(ctx context.Context, g *vm, w world) error {
 	return nil
 }
 
-// checkMemoryRefused: a limit that somebody wrote down and that cannot be
+// checkRefused: a limit that somebody wrote down and that cannot be
 // enforced refuses the run, and says which.
-func checkMemoryRefused(ctx context.Context, g *vm, w world) error {
-	o, err := execIn(ctx, g, w, slow, "./caisson", "run", "--memory", "96MiB", "--", "true")
+func checkRefused(ctx context.Context, g *vm, w world) error {
+	o, err := execIn(ctx, g, w, slow, "./caisson", "run", "--cpus", "0.5", "--", "true")
 	if err != nil {
 		return err
 	}
-	if o.code != 125 || !bytes.Contains(o.stderr, []byte("memory")) {
-		return fmt.Errorf("want exit code 125 and memory named\n%s", o)
+	if o.code != 125 || !bytes.Contains(o.stderr, []byte("cpus")) {
+		return fmt.Errorf("want exit code 125 and cpus named\n%s", o)
 	}
 	return nil
 }
