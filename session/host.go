@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"github.com/caisson-run/caisson/image"
 	"github.com/caisson-run/caisson/internal/hostpath"
@@ -80,20 +79,18 @@ func (r *run) readFile(name, language string) (*Source, error) {
 	return &Source{Name: name, Language: language, Code: code}, nil
 }
 
-// addRoot builds the root filesystem and returns PATH.
+// addRoot builds the root filesystem and returns PATH: the host's toolchain,
+// or another tree.
 func (r *run) addRoot(ctx context.Context, w *world) ([]string, error) {
-	if p := r.plan.Rootfs; p != nil {
-		return r.addRootfs(w, *p)
-	}
-	opts := image.HostOptions{Cache: filepath.Join(r.s.o.State.Path(), "cache"), User: w.spec.User, Targets: targets(w.spec)}
+	var chains []*hostpath.Source
 	for _, p := range r.plan.Toolchains {
 		src, err := r.open(p, "toolchain", sandbox.ReadOnly)
 		if err != nil {
 			return nil, err
 		}
-		opts.Toolchains = append(opts.Toolchains, src)
+		chains = append(chains, src)
 	}
-	root, err := image.Host(ctx, opts)
+	root, err := r.root(ctx, w, chains)
 	if err != nil {
 		return nil, err
 	}
@@ -103,27 +100,17 @@ func (r *run) addRoot(ctx context.Context, w *world) ([]string, error) {
 	return root.Path, nil
 }
 
-// addRootfs takes another tree as the root. Toolchains are shown at their own
-// path there, too.
-func (r *run) addRootfs(w *world, p policy.PlanPath) ([]string, error) {
-	src, err := r.open(p, "rootfs", sandbox.ReadOnly)
-	if err != nil {
-		return nil, err
-	}
-	if !src.Dir {
-		return nil, &sandbox.Error{Op: "rootfs " + quoted(p.Source), Kind: sandbox.ErrInvalid, Problem: "it is a file", Hint: "unpack it, and name the directory"}
-	}
-	w.spec.Root = sandbox.Root{Dir: src.File}
-	var search []string
-	for _, p := range r.plan.Toolchains {
-		t, err := r.open(p, "toolchain", sandbox.ReadOnly)
+func (r *run) root(ctx context.Context, w *world, chains []*hostpath.Source) (*image.Root, error) {
+	if p := r.plan.Rootfs; p != nil {
+		src, err := r.open(*p, "rootfs", sandbox.ReadOnly)
 		if err != nil {
 			return nil, err
 		}
-		w.spec.Root.Binds = append(w.spec.Root.Binds, sandbox.Mount{Source: t.File, Name: t.Name, Target: t.Real, Dir: t.Dir})
-		search = append(search, filepath.Join(t.Real, "bin"))
+		return image.Dir(ctx, src, image.DirOptions{Toolchains: chains, Targets: targets(w.spec)})
 	}
-	return append(search, strings.Split("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", ":")...), nil
+	return image.Host(ctx, image.HostOptions{
+		Cache: filepath.Join(r.s.o.State.Path(), "cache"), Toolchains: chains, User: w.spec.User, Targets: targets(w.spec),
+	})
 }
 
 // targets are the paths inside that must exist for s to be mounted.

@@ -46,7 +46,7 @@ func (r *run) level(ctx context.Context) (sandbox.Driver, sandbox.Posture, error
 		if r.plan.Limits.Explicit[name] && !r.plan.BestEffort {
 			return nil, none, &sandbox.Error{Op: "limit " + string(name), Kind: sandbox.ErrUnsupported,
 				Problem: fmt.Sprintf("it cannot be enforced on %s here: %s", r.plan.Isolation, why),
-				Hint:    hintOr(c.Remedy, "drop the limit, or take --best-effort and run without it"), Rule: r.plan.From["limits."+string(name)]}
+				Hint:    hintOr(c.Remedy, "drop the limit, or take --best-effort and run without it"), Rule: r.ruleOf("limits." + string(name))}
 		}
 		if c.Enforcement == sandbox.Off {
 			drop(&r.plan.Limits, name) // a driver refuses what it cannot hold
@@ -159,6 +159,15 @@ func drop(l *sandbox.Limits, name sandbox.LimitName) {
 	case sandbox.LimitIOPS:
 		l.IOPS = 0
 	}
+}
+
+// ruleOf is the line of a policy file that a clause comes from; empty when it
+// was a flag or is a default.
+func (r *run) ruleOf(clause string) string {
+	if from := r.plan.From[clause]; from != "flag" && from != "default" {
+		return from
+	}
+	return ""
 }
 
 func (r *run) notice(s string) {

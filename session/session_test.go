@@ -28,6 +28,7 @@ type stub struct {
 	caps func(*sandbox.Capabilities)
 	prog func(ctx context.Context, s *sandbox.Spec, x *sandbox.Exec) (*sandbox.Result, error)
 	ran  int
+	spec *sandbox.Spec
 }
 
 func (d *stub) Name() string { return "gvisor" }
@@ -51,6 +52,7 @@ func (d *stub) Adopt(context.Context, string) ([]sandbox.Instance, error) { retu
 
 func (d *stub) Run(ctx context.Context, s *sandbox.Spec, x *sandbox.Exec) (*sandbox.Result, error) {
 	d.ran++
+	d.spec = s
 	if x.Started != nil {
 		x.Started()
 	}
@@ -107,10 +109,22 @@ func newBench(t *testing.T, d *stub, change func(*Options)) *bench {
 	return &bench{s, log, dir}
 }
 
+// tree is the smallest root filesystem.
+func tree(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, d := range []string{"proc", "sys", "dev/shm", "tmp", "home/user", "root", "workspace", "data", "more", "secret"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
 // call runs argv on an empty tree, which costs nothing to build.
 func call(t *testing.T, change func(*Call)) *Call {
 	c := &Call{Door: "test"}
-	c.Argv, c.Operator, c.Actor, c.Rootfs = []string{"prog"}, true, "tester", t.TempDir()
+	c.Argv, c.Operator, c.Actor, c.Rootfs = []string{"prog"}, true, "tester", tree(t)
 	if change != nil {
 		change(c)
 	}
@@ -286,6 +300,9 @@ func TestUnenforceable(t *testing.T) {
 				}
 				return
 			}
+			if d.spec.Limits.Memory != 0 || d.spec.Limits.Explicit[sandbox.LimitMemory] {
+				t.Errorf("the driver is asked for what it cannot do: %+v", d.spec.Limits)
+			}
 			if err != nil || res.Posture.Limits[sandbox.LimitMemory] != sandbox.Off || len(notices) != 1 || !strings.Contains(notices[0], "no delegated cgroup") {
 				t.Errorf("got %v, %v, notices %q", res, err, notices)
 			}
@@ -337,7 +354,7 @@ func TestLinkOutOfThePolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	os.Mkdir(filepath.Join(dir, "in"), 0o755)
-	tree := t.TempDir()
+	tree := tree(t)
 	f, err := policy.Parse(filepath.Join(dir, "p.yaml"), []byte("version: 1\nfiles: {rootfs: "+tree+", mounts: [{source: ., target: /data}]}\n"))
 	if err != nil {
 		t.Fatal(err)

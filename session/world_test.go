@@ -46,7 +46,7 @@ func TestEnvironmentIsKnown(t *testing.T) {
 	t.Setenv("SECRET", "x")
 	_, x := built(t, func(c *Call) { c.Env = map[string]string{"MODE": "test"} })
 	want := []string{"HOME=/home/user", "LANG=C.UTF-8", "LOGNAME=user", "MODE=test",
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "USER=user"}
+		"PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin", "USER=user"}
 	if diff := cmp.Diff(want, x.Env); diff != "" {
 		t.Error(diff)
 	}
