@@ -40,6 +40,9 @@ func (r *run) prepare(ctx context.Context) (*world, error) {
 	r.undo.add(func(context.Context) error { return dir.Remove() })
 
 	w := &world{spec: &sandbox.Spec{ID: r.id, User: sandbox.DefaultUser(), Limits: r.plan.Limits, StateDir: dir.Path()}, exec: &sandbox.Exec{}}
+	if r.plan.BestEffort {
+		w.spec.Limits.Explicit = nil // the caller has seen what is off or emulated; nobody insists
+	}
 	if r.plan.Root {
 		w.spec.User = sandbox.RootUser()
 	}
