@@ -5,6 +5,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -46,6 +47,9 @@ func (r *run) level(ctx context.Context) (sandbox.Driver, sandbox.Posture, error
 			return nil, none, &sandbox.Error{Op: "limit " + string(name), Kind: sandbox.ErrUnsupported,
 				Problem: fmt.Sprintf("it cannot be enforced on %s here: %s", r.plan.Isolation, why),
 				Hint:    hintOr(c.Remedy, "drop the limit, or take --best-effort and run without it"), Rule: r.ruleOf("limits." + string(name))}
+		}
+		if c.Enforcement == sandbox.Off {
+			drop(&r.plan.Limits, name) // a driver refuses what it cannot hold
 		}
 		r.notice(fmt.Sprintf("limit %s is %s: %s", name, c.Enforcement, why))
 	}
@@ -125,6 +129,36 @@ func inForce(name sandbox.LimitName, l sandbox.Limits) bool {
 		return l.Output > 0
 	}
 	return false
+}
+
+// drop takes one limit out of l. What the road itself holds is never dropped.
+func drop(l *sandbox.Limits, name sandbox.LimitName) {
+	l.Explicit = maps.Clone(l.Explicit) // the plan's own, shared with its record
+	delete(l.Explicit, name)
+	switch name {
+	case sandbox.LimitCPUTime:
+		l.CPUTime = 0
+	case sandbox.LimitCPUs:
+		l.CPUs = 0
+	case sandbox.LimitMemory:
+		l.Memory = 0
+	case sandbox.LimitProcesses:
+		l.Processes = 0
+	case sandbox.LimitOpenFiles:
+		l.OpenFiles = 0
+	case sandbox.LimitFileSize:
+		l.FileSize = 0
+	case sandbox.LimitDisk:
+		l.Disk = 0
+	case sandbox.LimitInodes:
+		l.Inodes = 0
+	case sandbox.LimitTmp:
+		l.Tmp = 0
+	case sandbox.LimitIO:
+		l.IO = 0
+	case sandbox.LimitIOPS:
+		l.IOPS = 0
+	}
 }
 
 // ruleOf is the line of a policy file that a clause comes from; empty when it
