@@ -130,7 +130,8 @@ func (e *explainer) limit(l limit) {
 		case !known || c.Enforcement == "":
 			c = sandbox.Clause{Enforcement: sandbox.Off, Detail: "the level does not have it"}
 		}
-		if c.Enforcement == sandbox.Off && explicit && !e.plan.BestEffort {
+		// As the session does: what somebody wrote down is not merely emulated.
+		if c.Enforcement != sandbox.Enforced && explicit && !e.plan.BestEffort {
 			c.Enforcement = Refused
 		}
 		return c

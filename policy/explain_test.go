@@ -61,7 +61,7 @@ env: {set: {TOKEN: hush}, pass: [LANG]}
 		"limits.wall = 1s (flag) enforced enforced refused",
 		"limits.cpu_time = none (default) off off refused",
 		"limits.cpus = 0.5 (/w/p.yaml:5) enforced refused refused",
-		"limits.memory = 1GiB (/w/p.yaml:5) enforced emulated refused",
+		"limits.memory = 1GiB (/w/p.yaml:5) enforced refused refused",
 		"limits.processes = 128 (default) enforced off refused",
 		"limits.open_files = 1024 (default) enforced off refused",
 		"limits.file_size = none (default) off off refused",
@@ -114,6 +114,10 @@ func TestExplainDetails(t *testing.T) {
 	loose := find("limits.cpus", Explain(policyOf(t, "", "limits: {cpus: 1}\nbest_effort: true"), levels()))
 	if c := loose.Levels["process"]; c.Enforcement != sandbox.Off {
 		t.Errorf("%+v", c)
+	}
+	unsaid := find("limits.memory", Explain(policyOf(t, "", "limits: {cpus: 1}"), levels()))
+	if c := unsaid.Levels["process"]; c.Enforcement != sandbox.Emulated {
+		t.Errorf("a default that is sampled: %+v", c)
 	}
 	beyond := Explain(policyOf(t, "user: user", "user: root"), levels())
 	if len(beyond) != 1 || beyond[0].From != "/etc/caisson/policy.yaml:2" || beyond[0].Levels["gvisor"].Enforcement != Refused {
