@@ -59,7 +59,7 @@ func (r *run) scan(ctx context.Context, src *hostpath.Source, o hostpath.ScanOpt
 	if !o.Protect {
 		return hostpath.Scan(ctx, src, o)
 	}
-	p, err := hostpath.Join(filepath.Join(r.s.o.State.Path(), "placeholders"), src)
+	p, err := hostpath.Join(r.s.placeholders(), src)
 	if err != nil {
 		return nil, err
 	}

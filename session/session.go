@@ -30,6 +30,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -116,6 +117,7 @@ func (s *Session) sweep(ctx context.Context) {
 		return
 	}
 	s.swept = true
+	_ = hostpath.Sweep(s.placeholders())
 	_, _ = s.o.State.Sweep(ctx, func(ctx context.Context, path string) error {
 		var errs []error
 		for _, d := range s.o.Drivers {
@@ -126,3 +128,6 @@ func (s *Session) sweep(ctx context.Context) {
 		return errors.Join(errs...)
 	})
 }
+
+// placeholders is where it is written down what was made in workspaces.
+func (s *Session) placeholders() string { return filepath.Join(s.o.State.Path(), "placeholders") }
