@@ -38,7 +38,7 @@ func blocks(t *testing.T, language string) []string {
 
 func TestReadmePolicies(t *testing.T) {
 	for _, text := range blocks(t, "yaml") {
-		f, err := policy.Parse("/work/caisson.yaml", []byte(text))
+		f, err := policy.Parse("/project/caisson.yaml", []byte(text))
 		if err != nil {
 			t.Errorf("%v\n%s", err, text)
 			continue
