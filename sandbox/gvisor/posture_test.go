@@ -102,8 +102,11 @@ func whileRunning(t *testing.T, spec *sandbox.Spec) map[string]posture {
 	if len(shims) != 1 {
 		t.Fatalf("%d shims", len(shims))
 	}
-	if env := read(t, shims[0], "environ"); env != "" {
+	if env := read(t, shims[0], "environ"); env != "GOMAXPROCS=1\x00" {
 		t.Errorf("the shim's environment is %q", env)
+	}
+	if name, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/77", shims[0])); err == nil {
+		t.Errorf("the shim has inherited %s", name)
 	}
 	for _, name := range []string{"runsc-gofer", "runsc-sandbox"} {
 		for _, pid := range descendants(t, shims[0], name) {

@@ -58,9 +58,10 @@ func (b *box) startShim(stdin, stdout, stderr *os.File) error {
 		return fmt.Errorf("start shim: %w", err)
 	}
 	cmd := &exec.Cmd{
-		Path: "/proc/self/exe", Args: []string{wire.Argv0}, Env: []string{}, Dir: "/",
+		Path: "/proc/self/exe", Args: []string{wire.Argv0}, Dir: "/",
+		Env:   []string{"GOMAXPROCS=1"}, // it waits most of the time; gVisor does not pass it on
 		Stdin: stdin, Stdout: stdout, Stderr: stderr,
-		ExtraFiles:  append([]*os.File{theirs}, files...),
+		ExtraFiles:  fill(append([]*os.File{theirs}, files...)),
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, // a terminal's signals are not for it
 	}
 	if euid == 0 {
@@ -81,6 +82,23 @@ func (b *box) startShim(stdin, stdout, stderr *os.File) error {
 		return s.lost(err)
 	}
 	return nil
+}
+
+// fill adds a last file at number wire.LastFile. The numbers in between are
+// closed in the shim, whatever this process has there that is not
+// close-on-exec. And the table of descriptors is large from the start: growing
+// it later, in a process with several threads, waits for the kernel's RCU
+// grace period, which gVisor's halves would each pay for when they move their
+// stdio to the numbers below 256.
+func fill(files []*os.File) []*os.File {
+	const first = 3 // what exec.Cmd counts ExtraFiles from
+	if last := wire.LastFile - first; len(files) <= last {
+		filled := make([]*os.File, last+1)
+		copy(filled, files)
+		filled[last] = files[0]
+		return filled
+	}
+	return files
 }
 
 // command sends one command; a shim that is gone is noticed by next.

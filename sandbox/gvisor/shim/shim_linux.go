@@ -63,12 +63,31 @@ func Main() {
 	os.Exit(0)
 }
 
-// ownerConn takes over the socket to the owner.
+// ownerConn takes over the socket to the owner. Its copy at wire.LastFile,
+// which keeps the table of descriptors large, must not keep the socket open:
+// /dev/null takes its place.
 func ownerConn() (net.Conn, error) {
+	if isOwner(wire.LastFile) {
+		null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, err
+		}
+		defer unix.Close(null)
+		if err := unix.Dup3(null, wire.LastFile, unix.O_CLOEXEC); err != nil {
+			return nil, err
+		}
+	}
 	syscall.CloseOnExec(wire.FD)
 	f := os.NewFile(wire.FD, "owner")
 	defer f.Close()
 	return net.FileConn(f)
+}
+
+// isOwner reports whether fd is another number of the socket to the owner; an
+// order with very many files has a file there.
+func isOwner(fd int) bool {
+	var owner, other unix.Stat_t
+	return unix.Fstat(wire.FD, &owner) == nil && unix.Fstat(fd, &other) == nil && owner.Dev == other.Dev && owner.Ino == other.Ino
 }
 
 // keeper makes one sandbox, serves its owner and cleans up.

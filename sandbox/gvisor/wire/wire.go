@@ -14,6 +14,10 @@ const FD = 3
 // "fd:<index>".
 const FirstFile = 4
 
+// LastFile is the highest number that the shim is started with, unless the
+// order has more files than that.
+const LastFile = 255
+
 // Argv0 is how the binary is started to become a shim.
 const Argv0 = "caisson-shim"
 
