@@ -9,6 +9,7 @@ import (
 	"github.com/caisson-run/caisson/guest/embedded"
 	"github.com/caisson-run/caisson/sandbox/gvisor/sentry"
 	"github.com/caisson-run/caisson/sandbox/gvisor/shim"
+	_ "github.com/caisson-run/caisson/sandbox/gvisor/umounter" // takes over before main
 	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
 )
 
