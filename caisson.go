@@ -25,6 +25,7 @@ import (
 
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/internal/config"
+	"github.com/caisson-run/caisson/internal/linux/scope"
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -48,6 +49,13 @@ type Options struct {
 	// package is the operator of the host. /etc/caisson/policy.yaml, where it
 	// exists, bounds both.
 	Policy string
+
+	// StayInGroup keeps this process in the control group that it is in. By
+	// default the first Open of an ordinary user on a systemd host moves the
+	// process into a transient scope of its own that is delegated to it, so
+	// that limits on memory and processors hold; without, requests that set
+	// such limits are refused and the defaults are emulated or off.
+	StayInGroup bool
 }
 
 // Caisson runs requests. It may be used from many goroutines.
@@ -63,6 +71,10 @@ func Open(ctx context.Context, o Options) (*Caisson, error) {
 	p, err := config.Policy(o.Policy)
 	if err != nil {
 		return nil, err
+	}
+	if !o.StayInGroup {
+		// Why there is no scope is said by what cannot be enforced then.
+		_, _ = scope.Enter(ctx)
 	}
 	c := &Caisson{}
 	if c.state, err = store.Open(store.Options{Dir: o.State}); err != nil {

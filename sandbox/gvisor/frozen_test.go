@@ -6,7 +6,9 @@ package gvisor_test
 
 import (
 	"context"
+	"errors"
 	"os"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -58,5 +60,51 @@ func TestCancelEndsAKernelThatDoesNotAnswer(t *testing.T) {
 		_ = unix.Kill(kernel, unix.SIGKILL)
 		<-ended
 		t.Error("it hung")
+	}
+}
+
+// A keeper that somebody has stopped must not keep caisson: it is killed after
+// a while, and the sandbox goes with it.
+func TestCancelEndsAStoppedShim(t *testing.T) {
+	defer gvisor.SetEndGrace(200 * time.Millisecond)()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	up := &waiter{text: "up", seen: make(chan struct{})}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := gvisor.New(gvisor.Options{}).Run(ctx, world(t), &sandbox.Exec{
+			Argv: []string{"sh", "-c", "echo up; sleep 1000"}, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"}, Stdout: up,
+		})
+		ended <- err
+	}()
+	select {
+	case <-up.seen:
+	case err := <-ended:
+		t.Fatalf("it ended early: %v", err)
+	}
+	shim := descendants(t, os.Getpid(), "caisson-shim")[0]
+	kernel := descendants(t, shim, "runsc-sandbox")[0]
+	if err := unix.Kill(shim, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, sandbox.ErrUnavailable) {
+			t.Errorf("error %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		_ = unix.Kill(shim, unix.SIGKILL)
+		<-ended
+		t.Fatal("it hung")
+	}
+	deadline := time.After(10 * time.Second)
+	for unix.Kill(kernel, 0) == nil {
+		select {
+		case <-deadline:
+			t.Fatal("the kernel process lives on")
+		default:
+			runtime.Gosched()
+		}
 	}
 }

@@ -198,7 +198,7 @@ func (i *instance) Usage(ctx context.Context) (sandbox.Usage, error) {
 
 // Destroy ends the sandbox and waits until nothing of it is left.
 func (i *instance) Destroy(context.Context) error {
-	i.box.shim.command(wire.Command{Kind: wire.Kill})
+	i.box.shim.kill()
 	<-i.ended
 	i.box.close()
 	i.stream.Close()

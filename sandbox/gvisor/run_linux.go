@@ -58,10 +58,10 @@ func (b *box) control(ctx context.Context, exec *sandbox.Exec, broken <-chan str
 		case <-done:
 			return
 		case <-cancel:
-			b.shim.command(wire.Command{Kind: wire.Kill})
+			b.shim.kill()
 			cancel = nil
 		case <-broken:
-			b.shim.command(wire.Command{Kind: wire.Kill})
+			b.shim.kill()
 			broken = nil
 		case s, ok := <-signals:
 			if !ok {

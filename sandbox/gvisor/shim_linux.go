@@ -30,7 +30,7 @@ type shimProcess struct {
 	mu  sync.Mutex
 	out *json.Encoder
 
-	stopOnce sync.Once
+	lateOnce, stopOnce sync.Once
 }
 
 // startShim starts the shim with the first process's stdio and gives it its
@@ -130,10 +130,25 @@ func (s *shimProcess) lost(err error) error {
 	}
 }
 
-// end hangs up, which makes the shim end everything, and waits for it.
+// endGrace is how long a shim may take to take everything away when it is
+// told to, or hung up on.
+var endGrace = 10 * time.Second
+
+// kill makes the shim end everything. A shim that does not (somebody has
+// stopped it) is killed, and the kernel kills the sandbox with it.
+func (s *shimProcess) kill() {
+	s.command(wire.Command{Kind: wire.Kill})
+	// A process that has been waited for is not signalled (os.ErrProcessDone).
+	s.lateOnce.Do(func() { time.AfterFunc(endGrace, func() { _ = s.cmd.Process.Kill() }) })
+}
+
+// end hangs up, which makes the shim end everything, and waits for it, as long
+// as kill would.
 func (s *shimProcess) end() {
 	s.stopOnce.Do(func() {
 		s.conn.Close()
+		late := time.AfterFunc(endGrace, func() { _ = s.cmd.Process.Kill() })
+		defer late.Stop()
 		_ = s.cmd.Wait()
 	})
 }

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package gvisor
+
+import "time"
+
+// SetEndGrace shortens the patience with a shim, for a test of its end.
+func SetEndGrace(d time.Duration) (restore func()) {
+	old := endGrace
+	endGrace = d
+	return func() { endGrace = old }
+}
