@@ -117,16 +117,13 @@ func absolute(path string) (string, error) {
 // explicit says of every limit that is set that somebody wrote it down.
 func explicit(l Limits) Limits {
 	l.Explicit = map[sandbox.LimitName]bool{}
-	for name, set := range map[sandbox.LimitName]bool{
-		sandbox.LimitWall: l.Wall != 0, sandbox.LimitCPUTime: l.CPUTime != 0, sandbox.LimitCPUs: l.CPUs != 0,
-		sandbox.LimitMemory: l.Memory != 0, sandbox.LimitProcesses: l.Processes != 0, sandbox.LimitOpenFiles: l.OpenFiles != 0,
-		sandbox.LimitFileSize: l.FileSize != 0, sandbox.LimitDisk: l.Disk != 0, sandbox.LimitInodes: l.Inodes != 0,
-		sandbox.LimitTmp: l.Tmp != 0, sandbox.LimitIO: l.IO != 0, sandbox.LimitIOPS: l.IOPS != 0,
-		sandbox.LimitOutput: l.Output != 0, "on_output": l.OutputKill,
-	} {
-		if set {
+	for _, name := range sandbox.LimitNames() {
+		if l.InForce(name) {
 			l.Explicit[name] = true
 		}
+	}
+	if l.OutputKill {
+		l.Explicit["on_output"] = true
 	}
 	return l
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func Example() {
-	file, err := policy.Parse("/work/caisson.yaml", []byte(`version: 1
+	file, err := policy.Parse("/srv/caisson.yaml", []byte(`version: 1
 limits: {memory: 256MiB}
 files:
   mounts: [{source: ./data, target: /data}]
@@ -25,7 +25,7 @@ files:
 		return
 	}
 	call := &policy.Call{Kind: policy.RunCommand, Argv: []string{"make"}, Operator: true}
-	call.Mounts = []policy.MountWish{{Source: "/work/data/a.csv", Access: sandbox.ReadOnly}}
+	call.Mounts = []policy.MountWish{{Source: "/srv/data/a.csv", Access: sandbox.ReadOnly}}
 	v := p.Decide(call)
 	fmt.Println(v.Decision, v.Plan.Mounts[1].Source, v.Plan.Mounts[1].Beneath)
 
@@ -35,9 +35,9 @@ files:
 	fmt.Println(v.Reason)
 	fmt.Println(v.Hint)
 	// Output:
-	// allow /work/data/a.csv [/work/data]
-	// deny /work/caisson.yaml:4
-	// /work/data may be had as ro, not rw
+	// allow /srv/data/a.csv [/srv/data]
+	// deny /srv/caisson.yaml:4
+	// /srv/data may be had as ro, not rw
 	// change the entry to mode: rw
 }
 

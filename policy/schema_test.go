@@ -173,7 +173,7 @@ func TestPresets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := Parse("/work/"+name+".yaml", src)
+		f, err := Parse("/srv/"+name+".yaml", src)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,7 +2,11 @@
 
 package sandbox
 
-import "time"
+import (
+	"maps"
+	"reflect"
+	"time"
+)
 
 // LimitName names a limit in policies, flags, results and records.
 type LimitName string
@@ -76,6 +80,35 @@ func DefaultLimits() Limits {
 		Tmp:       100 * mib,
 		Output:    1 * mib,
 	}
+}
+
+// InForce reports whether l bounds anything under name.
+func (l *Limits) InForce(name LimitName) bool {
+	f := l.field(name)
+	return f.IsValid() && !f.IsZero()
+}
+
+// Clear takes the limit called name away, and that it was written down.
+func (l *Limits) Clear(name LimitName) {
+	if f := l.field(name); f.IsValid() {
+		f.SetZero()
+	}
+	l.Explicit = maps.Clone(l.Explicit) // it may be shared
+	delete(l.Explicit, name)
+}
+
+// field is where a limit lies; invalid for a name that is none.
+func (l *Limits) field(name LimitName) reflect.Value {
+	fields := map[LimitName]any{
+		LimitWall: &l.Wall, LimitCPUTime: &l.CPUTime, LimitCPUs: &l.CPUs, LimitMemory: &l.Memory,
+		LimitProcesses: &l.Processes, LimitOpenFiles: &l.OpenFiles, LimitFileSize: &l.FileSize,
+		LimitDisk: &l.Disk, LimitInodes: &l.Inodes, LimitTmp: &l.Tmp,
+		LimitIO: &l.IO, LimitIOPS: &l.IOPS, LimitOutput: &l.Output,
+	}
+	if p, ok := fields[name]; ok {
+		return reflect.ValueOf(p).Elem()
+	}
+	return reflect.Value{}
 }
 
 // Enforcement says how a limit holds.

@@ -5,7 +5,6 @@ package session
 import (
 	"context"
 	"fmt"
-	"maps"
 
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -31,7 +30,7 @@ func (r *run) level(ctx context.Context) (sandbox.Driver, sandbox.Posture, error
 	}
 	posture := sandbox.Posture{Isolation: r.plan.Isolation, Network: "none", Root: r.plan.Root, Limits: map[sandbox.LimitName]sandbox.Enforcement{}}
 	for _, name := range sandbox.LimitNames() {
-		if !inForce(name, r.plan.Limits) {
+		if !r.plan.Limits.InForce(name) {
 			continue
 		}
 		c := Clause(caps, name)
@@ -49,7 +48,7 @@ func (r *run) level(ctx context.Context) (sandbox.Driver, sandbox.Posture, error
 				Hint:    hintOr(c.Remedy, "drop the limit, or take --best-effort and run without it"), Rule: r.ruleOf("limits." + string(name))}
 		}
 		if c.Enforcement == sandbox.Off {
-			drop(&r.plan.Limits, name) // a driver refuses what it cannot hold
+			r.plan.Limits.Clear(name) // a driver refuses what it cannot hold
 		}
 		r.notice(fmt.Sprintf("limit %s is %s: %s", name, c.Enforcement, why))
 	}
@@ -96,69 +95,6 @@ func Clause(caps sandbox.Capabilities, name sandbox.LimitName) sandbox.Clause {
 		return c
 	}
 	return sandbox.Clause{Enforcement: sandbox.Off}
-}
-
-// inForce says whether a limit bounds anything.
-func inForce(name sandbox.LimitName, l sandbox.Limits) bool {
-	switch name {
-	case sandbox.LimitWall:
-		return l.Wall > 0
-	case sandbox.LimitCPUTime:
-		return l.CPUTime > 0
-	case sandbox.LimitCPUs:
-		return l.CPUs > 0
-	case sandbox.LimitMemory:
-		return l.Memory > 0
-	case sandbox.LimitProcesses:
-		return l.Processes > 0
-	case sandbox.LimitOpenFiles:
-		return l.OpenFiles > 0
-	case sandbox.LimitFileSize:
-		return l.FileSize > 0
-	case sandbox.LimitDisk:
-		return l.Disk > 0
-	case sandbox.LimitInodes:
-		return l.Inodes > 0
-	case sandbox.LimitTmp:
-		return l.Tmp > 0
-	case sandbox.LimitIO:
-		return l.IO > 0
-	case sandbox.LimitIOPS:
-		return l.IOPS > 0
-	case sandbox.LimitOutput:
-		return l.Output > 0
-	}
-	return false
-}
-
-// drop takes one limit out of l. What the road itself holds is never dropped.
-func drop(l *sandbox.Limits, name sandbox.LimitName) {
-	l.Explicit = maps.Clone(l.Explicit) // the plan's own, shared with its record
-	delete(l.Explicit, name)
-	switch name {
-	case sandbox.LimitCPUTime:
-		l.CPUTime = 0
-	case sandbox.LimitCPUs:
-		l.CPUs = 0
-	case sandbox.LimitMemory:
-		l.Memory = 0
-	case sandbox.LimitProcesses:
-		l.Processes = 0
-	case sandbox.LimitOpenFiles:
-		l.OpenFiles = 0
-	case sandbox.LimitFileSize:
-		l.FileSize = 0
-	case sandbox.LimitDisk:
-		l.Disk = 0
-	case sandbox.LimitInodes:
-		l.Inodes = 0
-	case sandbox.LimitTmp:
-		l.Tmp = 0
-	case sandbox.LimitIO:
-		l.IO = 0
-	case sandbox.LimitIOPS:
-		l.IOPS = 0
-	}
 }
 
 // ruleOf is the line of a policy file that a clause comes from; empty when it

@@ -134,8 +134,8 @@ func TestEveryLimitHasASentence(t *testing.T) {
 	for _, n := range sandbox.LimitNames() {
 		l := sandbox.DefaultLimits()
 		l.CPUTime, l.FileSize, l.IO, l.IOPS = 1, 1, 1, 1
-		if !inForce(n, l) || inForce(n, sandbox.Limits{}) || sentence(n, l) == "" {
-			t.Errorf("%s: in force %v, %q", n, inForce(n, l), sentence(n, l))
+		if !l.InForce(n) || sentence(n, l) == "" {
+			t.Errorf("%s: in force %v, %q", n, l.InForce(n), sentence(n, l))
 		}
 	}
 }

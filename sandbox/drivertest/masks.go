@@ -39,8 +39,8 @@ func testMasksHide(t *testing.T, s *suite, r road) {
 			continue
 		}
 		dir := maskTree(t, s)
-		w := s.world(t, mount(t, dir, "/work", access), masks(sandbox.Mask{Target: "/work/.env"}, sandbox.Mask{Target: "/work/keys", Dir: true}))
-		o := w.run(t, r, "sh", "-c", `cd /work; cat main.py; cat .env keys/id keys/*; mv .env seen && cat seen; mv keys seen2 && cat seen2/id
+		w := s.world(t, mount(t, dir, "/data", access), masks(sandbox.Mask{Target: "/data/.env"}, sandbox.Mask{Target: "/data/keys", Dir: true}))
+		o := w.run(t, r, "sh", "-c", `cd /data; cat main.py; cat .env keys/id keys/*; mv .env seen && cat seen; mv keys seen2 && cat seen2/id
 rm -rf .env keys; cat .env keys/id; ln .env hard && cat hard; umount .env keys; cat .env keys/id; echo x > .env; true`)
 		if !strings.Contains(o.out, "print(1)") {
 			t.Errorf("%v: the rest of the mount does not show: %s", access, o.errs)
@@ -59,9 +59,9 @@ rm -rf .env keys; cat .env keys/id; ln .env hard && cat hard; umount .env keys; 
 func testProtect(t *testing.T, s *suite, r road) {
 	s.needAccess(t, sandbox.ReadWrite)
 	dir := maskTree(t, s)
-	w := s.world(t, mount(t, dir, "/work", sandbox.ReadWrite),
-		mount(t, dir+"/.git", "/work/.git", sandbox.ReadOnly), mount(t, dir+"/.env", "/work/.env", sandbox.ReadOnly))
-	o := w.run(t, r, "sh", "-c", `cd /work; cat .git/config; echo evil > .git/config; echo evil > .git/hook; rm -rf .git; mv .git .git2; mv .env .env2
+	w := s.world(t, mount(t, dir, "/data", sandbox.ReadWrite),
+		mount(t, dir+"/.git", "/data/.git", sandbox.ReadOnly), mount(t, dir+"/.env", "/data/.env", sandbox.ReadOnly))
+	o := w.run(t, r, "sh", "-c", `cd /data; cat .git/config; echo evil > .git/config; echo evil > .git/hook; rm -rf .git; mv .git .git2; mv .env .env2
 echo evil > .env; rm -f .env; ln -sf /dev/null .env; echo changed > main.py; true`).ok(t)
 	if o.out != "[core]\n" {
 		t.Errorf("a protected path reads as %q", o.out)
