@@ -2,7 +2,11 @@
 
 package policy
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/caisson-run/caisson/internal/spelling"
+)
 
 // nearest returns the word that somebody who wrote got most likely meant, or
 // "". Words of other tools are known by heart (timeout is our wall); else it
@@ -18,7 +22,7 @@ func nearest(got string, words []string) string {
 		if w == got || w == synonym(got) {
 			return w
 		}
-		if n := slips(got, w); n <= least && n < len(w) && (best == "" || n < least) {
+		if n := spelling.Distance(got, w); n <= least && n < len(w) && (best == "" || n < least) {
 			best, least = w, n
 		}
 	}
@@ -71,30 +75,6 @@ func synonym(word string) string {
 		return "kubernetes"
 	}
 	return word
-}
-
-// slips is the edit distance of a and b with swaps of neighbours (optimal
-// string alignment). Both are short: callers bound them.
-func slips(a, b string) int {
-	before, prev, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range prev {
-		prev[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			row[j] = min(prev[j]+1, row[j-1]+1, prev[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, prev, row = prev, row, before
-	}
-	return prev[len(b)]
 }
 
 // didYouMean is the hint for an unknown word among words.

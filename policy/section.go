@@ -208,7 +208,7 @@ func checkEnvValue(s string) error {
 	return nil
 }
 
-// network may say nothing, for now: no network is what every level enforces.
+// network may say nothing: no network is what every level enforces.
 func (d *decoder) network() []field {
 	var fields []field
 	for _, name := range []string{"allow", "deny", "budget"} {

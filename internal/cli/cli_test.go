@@ -87,17 +87,6 @@ func FuzzPrintable(f *testing.F) {
 	})
 }
 
-func TestDistance(t *testing.T) {
-	for _, tc := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"a", "", 1}, {"memroy", "memory", 1}, {"timout", "timeout", 1}, {"abc", "xyz", 3}, {strings.Repeat("a", 99), "a", 64}} {
-		if got := distance(tc.a, tc.b); got != tc.want {
-			t.Errorf("%s, %s: %d, want %d", tc.a, tc.b, got, tc.want)
-		}
-	}
-}
-
 func TestReadTime(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.Local)
 	for s, want := range map[string]time.Time{
