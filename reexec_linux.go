@@ -20,6 +20,9 @@ import (
 // same program again as the keeper of a sandbox, as the kernel inside it, and
 // as the process that serves files to it. Reexec takes over in those and does
 // not return; in the program itself it returns at once.
+//
+// The program must be built with CGO_ENABLED=0: there is no dynamic linker
+// where it is started again. One that is not is refused by that name.
 func Reexec() {
 	switch {
 	case sentry.Wanted(os.Args):

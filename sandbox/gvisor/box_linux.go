@@ -35,6 +35,9 @@ type box struct {
 }
 
 func (d *Driver) newBox(spec *sandbox.Spec, f first) (*box, error) {
+	if builtWithCgo {
+		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: cgoProblem, Hint: cgoRemedy}
+	}
 	if err := checkLimits(&spec.Limits, d.limits()); err != nil {
 		return nil, err
 	}

@@ -24,11 +24,20 @@ func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) {
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
 		c.Unusable = "gVisor runs on amd64 and arm64 only, this is " + runtime.GOARCH
 	}
+	if builtWithCgo {
+		c.Unusable, c.Remedy = cgoProblem, cgoRemedy
+	}
 	if h := d.host(); h != nil {
 		c.Notes = append(c.Notes, h.Notes...)
 	}
 	return c, nil
 }
+
+// What is said of a program that was built with cgo.
+const (
+	cgoProblem = "this program was built with cgo, and gVisor executes it again where there is no dynamic linker"
+	cgoRemedy  = "build it with CGO_ENABLED=0"
+)
 
 // limits says how each limit holds here.
 func (d *Driver) limits() map[sandbox.LimitName]sandbox.Clause {

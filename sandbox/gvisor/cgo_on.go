@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package gvisor
+
+// builtWithCgo: gVisor's halves execute this program again where there is no
+// dynamic linker, so a program with cgo cannot be them.
+const builtWithCgo = true
