@@ -148,6 +148,11 @@ type Capabilities struct {
 	ReadWrite   bool
 	Masks       bool
 
+	// Images says that the root may be a container image (Root.Image), EROFS
+	// that the level takes it as one file: no tree is unpacked for it then.
+	Images bool
+	EROFS  bool
+
 	// Engine names the isolating engine and its version ("gvisor 20260905.0, systrap").
 	Engine string
 	// EngineDate is the engine's date, for its age; zero when unknown.

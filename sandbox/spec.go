@@ -41,14 +41,37 @@ type Spec struct {
 	StateDir string
 }
 
-// Root is a read-only root filesystem.
+// Root is a read-only root filesystem: a directory, or an image as one file.
 type Root struct {
-	// Dir is a directory with the tree.
+	// Dir is a directory with the tree. It may be shared with other sandboxes
+	// and is never changed. It is nil when Image.EROFS is the root instead.
 	Dir *os.File
 
 	// Binds are read-only host directories shown on top of it (the host's
 	// toolchain); their targets exist in Dir.
 	Binds []Mount
+
+	// Image is the container image that this is the tree of; nil for any
+	// other root.
+	Image *Image
+}
+
+// Image is a container image, unpacked. Its tree has /proc, /sys, /dev, /tmp,
+// and the user's home directory, each a directory of its own and no link; an
+// /etc with names for root and the user; and no device, no set-id bit and no
+// name of this host. Mountpoints beyond these need not be there: where a mount
+// or scratch directory has none, the driver makes it in a tree or layer of the
+// sandbox's own.
+type Image struct {
+	// Digest is the manifest's, "sha256:" and 64 hex digits. Roots with the
+	// same digest have the same tree.
+	Digest string
+
+	// EROFS is the tree as one read-only file, for a level that says
+	// Capabilities.EROFS, and nil for all others. The format is the kernel's,
+	// uncompressed, with 4096-byte blocks and no inline data; owners are the
+	// image's. In a directory everything belongs to whoever runs caisson.
+	EROFS *os.File
 }
 
 // Access is what a sandbox may do with a mount. The zero value is read-only.
