@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package seccomp
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Untrusted is the filter for code that nobody trusts, for GOARCH amd64 or
+// arm64. It is assembled once for each; the caller must not change it. The slice
+// may be handed to the kernel by a child that shares its parent's memory: it is
+// never moved nor written again.
+//
+// What installs it can still execve, and close and write to descriptors, so it
+// may be the last step before a program starts. It needs no_new_privs.
+func Untrusted(goarch string) ([]unix.SockFilter, error) {
+	switch goarch {
+	case "amd64":
+		return amd64()
+	case "arm64":
+		return arm64()
+	}
+	return nil, fmt.Errorf("no system call filter for %s", goarch)
+}
+
+var (
+	amd64 = sync.OnceValues(func() ([]unix.SockFilter, error) { return assembleUntrusted("amd64") })
+	arm64 = sync.OnceValues(func() ([]unix.SockFilter, error) { return assembleUntrusted("arm64") })
+)
+
+func assembleUntrusted(goarch string) ([]unix.SockFilter, error) {
+	l, err := untrusted(goarch)
+	if err != nil {
+		return nil, err
+	}
+	return l.assemble()
+}
+
+// untrusted puts the groups together. A call that no group names gets what
+// unknown ones get, so a forgotten name is safe; TestEveryCallIsNamed finds it.
+func untrusted(goarch string) (*list, error) {
+	l := &list{arch: unix.AUDIT_ARCH_X86_64, foreign: kill, calls: make(map[uint32]verdict, len(calls)), other: errno(unix.ENOSYS)}
+	if goarch == "arm64" {
+		l.arch = unix.AUDIT_ARCH_AARCH64
+	}
+	numbers := make(map[string]int16, len(calls))
+	for _, c := range calls {
+		numbers[c.name] = c.amd64
+		if goarch == "arm64" {
+			numbers[c.name] = c.arm64
+		}
+	}
+	for _, g := range groups() {
+		for name := range strings.FieldsSeq(g.names) {
+			n, known := numbers[name]
+			if !known {
+				return nil, fmt.Errorf("there is no system call %q", name)
+			}
+			if n < 0 {
+				continue // another architecture's
+			}
+			if _, twice := l.calls[uint32(n)]; twice {
+				return nil, fmt.Errorf("the system call %q is listed twice", name)
+			}
+			l.calls[uint32(n)] = g.verdict
+		}
+	}
+	return l, nil
+}
