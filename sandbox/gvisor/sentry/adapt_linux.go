@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/seccomp/precompiledseccomp"
 	"gvisor.dev/gvisor/runsc/boot/filter"
+	gofer "gvisor.dev/gvisor/runsc/fsgofer/filter"
 )
 
 //go:generate go run ./seccompgen
@@ -21,15 +22,18 @@ import (
 // says how many bytes of memory the sandbox shall see (MemTotal).
 const MemoryAnnotation = "dev.caisson.memory"
 
-// gVisor's module offers no way to say these two things, so they are put
-// where it keeps them. Both are looked at by tests against every version of
-// gVisor that caisson moves to.
+// gVisor's module offers no way to say these things, so they are put where it
+// keeps them. All are looked at by tests against every version of gVisor that
+// caisson moves to.
 
-// filterPrograms is the table of precompiled seccomp filters, empty in the Go
-// module.
+// kernelPrograms and goferPrograms are the tables of precompiled seccomp
+// filters, empty in the Go module.
 //
-//go:linkname filterPrograms gvisor.dev/gvisor/runsc/boot/filter.precompiledPrograms
-var filterPrograms map[string]precompiledseccomp.Program
+//go:linkname kernelPrograms gvisor.dev/gvisor/runsc/boot/filter.precompiledPrograms
+var kernelPrograms map[string]precompiledseccomp.Program
+
+//go:linkname goferPrograms gvisor.dev/gvisor/runsc/fsgofer/filter.precompiledPrograms
+var goferPrograms map[string]precompiledseccomp.Program
 
 // tmpfsOptions are the mount options that gVisor's loader passes to its
 // tmpfs. The tmpfs itself knows nr_inodes, the loader does not let it through.
@@ -42,16 +46,28 @@ func adapt() {
 	if !slices.Contains(tmpfsOptions, "nr_inodes") {
 		tmpfsOptions = append(tmpfsOptions, "nr_inodes")
 	}
-	if !slices.Contains(os.Args, "boot") {
-		return
+	skipLogging(os.Args)
+	switch {
+	case slices.Contains(os.Args, "boot"):
+		adaptKernel()
+	case slices.Contains(os.Args, "gofer"):
+		gofer.GetPrecompiled("") // makes the table, once
+		for _, p := range goferFilters() {
+			goferPrograms[p.Name] = p
+		}
 	}
+}
+
+func adaptKernel() {
 	for _, table := range syscallTables {
 		withholdNamespaces(table)
 	}
 	filter.GetPrecompiled("") // makes the table, once
-	for _, p := range precompiled() {
-		filterPrograms[p.Name] = p
+	for _, p := range kernelFilters() {
+		kernelPrograms[p.Name] = p
 	}
+	skipTracePoints()
+	readProcessor()
 	if n := memoryFromSpec(os.Args); n > 0 {
 		showMemory(os.Args, n)
 	}

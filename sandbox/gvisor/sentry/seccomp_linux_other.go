@@ -6,6 +6,7 @@ package sentry
 
 import "gvisor.dev/gvisor/pkg/seccomp/precompiledseccomp"
 
-// precompiled is empty where seccompgen has not been run: gVisor compiles its
-// filter at every start then.
-func precompiled() []precompiledseccomp.Program { return nil }
+// Without seccompgen's output gVisor compiles its filters at every start.
+
+func kernelFilters() []precompiledseccomp.Program { return nil }
+func goferFilters() []precompiledseccomp.Program  { return nil }

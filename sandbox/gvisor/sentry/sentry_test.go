@@ -11,35 +11,58 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"gvisor.dev/gvisor/pkg/log"
 	"gvisor.dev/gvisor/pkg/seccomp"
+	"gvisor.dev/gvisor/pkg/seccomp/precompiledseccomp"
+	"gvisor.dev/gvisor/pkg/sentry/seccheck"
 	"gvisor.dev/gvisor/runsc/boot/filter"
 	"gvisor.dev/gvisor/runsc/boot/filter/config"
+	goferfilter "gvisor.dev/gvisor/runsc/fsgofer/filter"
+	goferconfig "gvisor.dev/gvisor/runsc/fsgofer/filter/config"
 
 	"github.com/caisson-run/caisson/sandbox/gvisor/sentry/filterkey"
 )
 
-// TestPrecompiledFilter holds the generated filter against what this version
-// of gVisor would compile itself: instruction by instruction, and under the
-// name by which gVisor will look for it. Red means: go generate.
-func TestPrecompiledFilter(t *testing.T) {
-	programs := precompiled()
-	if len(programs) == 0 {
-		t.Fatal("no filter was generated for this architecture; gVisor will compile it at every start")
-	}
+// TestKernelFilter holds the generated filter against what this version of
+// gVisor would compile itself: instruction by instruction, and under the name
+// by which gVisor will look for it. Red means: go generate.
+func TestKernelFilter(t *testing.T) {
 	opt := filterkey.Options()
-	p := programs[0]
-	if p.Name != opt.ConfigKey() {
-		t.Fatalf("the filter is named\n%s\ngVisor will look for\n%s", p.Name, opt.ConfigKey())
-	}
+	p := only(t, kernelFilters(), opt.ConfigKey())
 	opt.ControllerFD = 17
-	got, err := p.RenderInstructions(opt.Vars())
-	if err != nil {
-		t.Fatal(err)
-	}
 	allow, deny := config.Rules(opt)
-	program := seccomp.Program{
+	sameFilter(t, p, opt.Vars(), &seccomp.Program{
 		RuleSets: []seccomp.RuleSet{{Rules: deny}, {Rules: allow, Action: seccomp.Allow}},
 		Options:  config.SeccompOptions(opt),
+	})
+}
+
+// TestGoferFilter does the same for the file server's.
+func TestGoferFilter(t *testing.T) {
+	opt := filterkey.GoferOptions()
+	p := only(t, goferFilters(), opt.ConfigKey())
+	allow, deny := goferconfig.Rules(opt)
+	sameFilter(t, p, opt.Vars(), &seccomp.Program{
+		RuleSets: []seccomp.RuleSet{{Rules: deny}, {Rules: allow, Action: seccomp.Allow}},
+	})
+}
+
+func only(t *testing.T, programs []precompiledseccomp.Program, name string) precompiledseccomp.Program {
+	t.Helper()
+	if len(programs) != 1 {
+		t.Fatalf("%d filters were generated for this architecture, want one; gVisor will compile it at every start", len(programs))
+	}
+	if programs[0].Name != name {
+		t.Fatalf("the filter is named\n%s\ngVisor will look for\n%s", programs[0].Name, name)
+	}
+	return programs[0]
+}
+
+func sameFilter(t *testing.T, p precompiledseccomp.Program, vars precompiledseccomp.Values, program *seccomp.Program) {
+	t.Helper()
+	got, err := p.RenderInstructions(vars)
+	if err != nil {
+		t.Fatal(err)
 	}
 	want, _, err := program.Build()
 	if err != nil {
@@ -53,18 +76,38 @@ func TestPrecompiledFilter(t *testing.T) {
 // TestAdaptReachesGVisor makes sure that the variables behind go:linkname are
 // the ones that gVisor reads.
 func TestAdaptReachesGVisor(t *testing.T) {
-	args := os.Args
-	os.Args = []string{"runsc-sandbox", "boot"}
-	t.Cleanup(func() { os.Args = args })
+	args, level := os.Args, log.Log().Level
+	t.Cleanup(func() { os.Args = args; log.SetLevel(level) })
+	os.Args = []string{"runsc-gofer", "gofer"}
 	adapt()
-	name := precompiled()[0].Name
-	if _, ok := filter.GetPrecompiled(name); !ok {
-		t.Errorf("gVisor does not find the filter; it has %v", filter.ListPrecompiled())
+	if _, ok := goferfilter.GetPrecompiled(goferFilters()[0].Name); !ok {
+		t.Errorf("gVisor does not find the gofer's filter; it has %v", goferfilter.ListPrecompiled())
+	}
+	os.Args = []string{"runsc-sandbox", "boot"}
+	adapt()
+	if _, ok := filter.GetPrecompiled(kernelFilters()[0].Name); !ok {
+		t.Errorf("gVisor does not find the kernel's filter; it has %v", filter.ListPrecompiled())
 	}
 	before := len(tmpfsOptions)
 	adapt()
 	if len(tmpfsOptions) != before || before < 5 {
 		t.Errorf("tmpfs options are %v", tmpfsOptions)
+	}
+	if seccheck.Initialize(); len(seccheck.Points) != 0 {
+		t.Errorf("gVisor made its %d trace points all the same", len(seccheck.Points))
+	}
+	if log.IsLogging(log.Info) || !log.IsLogging(log.Warning) {
+		t.Errorf("gVisor's log has level %v, want warnings only", log.Log().Level)
+	}
+}
+
+// Somebody who debugs gVisor wants all that it has to say.
+func TestDebugLogIsWhole(t *testing.T) {
+	level := log.Log().Level
+	t.Cleanup(func() { log.SetLevel(level) })
+	log.SetLevel(log.Info)
+	if skipLogging([]string{"runsc-sandbox", "--debug=true", "boot"}); !log.IsLogging(log.Info) {
+		t.Error("gVisor's log is cut although --debug=true asks for it")
 	}
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package filterkey names the one set of options for which gVisor's seccomp
-// filter is compiled ahead of time, and reaches the rules behind it.
+// Package filterkey names the options for which gVisor's seccomp filters are
+// compiled ahead of time, one set for its kernel and one for its file server,
+// and reaches the rules behind them.
 package filterkey
 
 import (
@@ -12,6 +13,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/platform"
 	_ "gvisor.dev/gvisor/pkg/sentry/platform/systrap" // registers itself
 	"gvisor.dev/gvisor/runsc/boot/filter/config"
+	gofer "gvisor.dev/gvisor/runsc/fsgofer/filter/config"
 )
 
 // Options are what caisson starts gVisor with, as far as its filter depends
@@ -29,3 +31,12 @@ func Options() config.Options {
 //
 //go:linkname Rules gvisor.dev/gvisor/runsc/boot/filter/config.rules
 func Rules(opt config.Options, vars precompiledseccomp.Values) (allow, deny seccomp.SyscallRules)
+
+// GoferOptions are what the file server is started with, as far as its filter
+// depends on it: files are donated to the kernel, which opens them itself.
+func GoferOptions() gofer.Options { return gofer.Options{DirectFS: true} }
+
+// GoferRules are the file server's rules with vars as placeholders.
+//
+//go:linkname GoferRules gvisor.dev/gvisor/runsc/fsgofer/filter/config.rules
+func GoferRules(opt gofer.Options, vars precompiledseccomp.Values) (allow, deny seccomp.SyscallRules)
