@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rule
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/caisson-run/caisson/egress/name"
+)
+
+// List decides about connections. The zero List allows nothing. It is not
+// changed after it was made and may be used from many goroutines.
+type List struct {
+	Allow []Rule
+	Deny  []Rule
+}
+
+// Decision is what a list says of one connection or name. The zero Decision
+// refuses.
+type Decision struct {
+	Allow bool
+	// Rule is what decided, as it was written; empty when nothing did.
+	Rule string
+	// From is where the rule stands.
+	From string
+	// Reason is a phrase for people, when it is refused.
+	Reason string
+}
+
+func allowed(r Rule) Decision { return Decision{Allow: true, Rule: r.String(), From: r.From} }
+
+func denied(r Rule, reason string) Decision {
+	return Decision{Rule: r.String(), From: r.From, Reason: reason}
+}
+
+// reasons, in the words that reach people and records
+const (
+	notListed   = "it is not in the allow-list"
+	deniedBy    = "the deny-list names it"
+	portClosed  = "that port is not allowed"
+	notByNumber = "addresses that no allowed name led to are refused"
+)
+
+// Empty reports whether the list allows nothing at all.
+func (l *List) Empty() bool { return l == nil || len(l.Allow) == 0 }
+
+// Resolve says whether n may be looked up: some port of it is allowed.
+func (l *List) Resolve(n name.Name) Decision {
+	if l == nil || n.IsZero() {
+		return Decision{Reason: notListed}
+	}
+	for _, r := range l.Deny {
+		if r.ports == everyPort && r.matchName(n) {
+			return denied(r, deniedBy)
+		}
+	}
+	for _, r := range l.Allow {
+		if r.matchName(n) {
+			return allowed(r)
+		}
+	}
+	return Decision{Reason: notListed}
+}
+
+// Name says whether a connection to n at port may be made. Whoever asks
+// resolves n then and asks Address about each result.
+func (l *List) Name(n name.Name, port uint16) Decision {
+	if d := l.Resolve(n); !d.Allow {
+		return d
+	}
+	for _, r := range l.Deny {
+		if r.matchName(n) && r.ports.has(port) {
+			return denied(r, deniedBy)
+		}
+	}
+	for _, r := range l.Allow {
+		if r.matchName(n) && r.ports.has(port) {
+			return allowed(r)
+		}
+	}
+	return Decision{Reason: portClosed}
+}
+
+// Address says whether the address that an allowed name led to may be dialled.
+// own are the host's own addresses.
+func (l *List) Address(a netip.AddrPort, own func(netip.Addr) bool) Decision {
+	return l.address(a, own, true)
+}
+
+// Number says whether a connection to an address may be made that no name led
+// to.
+func (l *List) Number(a netip.AddrPort, own func(netip.Addr) bool) Decision {
+	return l.address(a, own, false)
+}
+
+func (l *List) address(to netip.AddrPort, own func(netip.Addr) bool, named bool) Decision {
+	if l == nil {
+		return Decision{Reason: notListed}
+	}
+	a := to.Addr().Unmap()
+	for _, r := range l.Deny {
+		if r.ports.has(to.Port()) && (r.net.IsValid() && r.net.Contains(a) || r.all) {
+			return denied(r, deniedBy)
+		}
+	}
+	class := Classify(a)
+	if class == Public && (own == nil || own(a)) {
+		class = Own
+	}
+	for _, r := range l.Allow {
+		switch {
+		case !r.net.IsValid() && !r.all, !r.ports.has(to.Port()):
+		case r.all && class == Public:
+			return allowed(r)
+		case r.net.IsValid() && opens(r.net, a):
+			return allowed(r)
+		}
+	}
+	switch {
+	case class != Public:
+		return Decision{Reason: fmt.Sprintf("its address is %s, which only an entry of its own opens", class)}
+	case named:
+		return Decision{Allow: true}
+	}
+	return Decision{Reason: notByNumber}
+}
+
+func (r Rule) matchName(n name.Name) bool { return r.all || r.host.Match(n) }
