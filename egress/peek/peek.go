@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package peek looks at the first bytes of a connection, without taking them,
+// for a second place where a client says whom it wants to talk to: TLS says it
+// in the ClientHello, HTTP in every request.
+//
+// What comes in is written by code that may be hostile. Where a lenient server
+// could read something else than is read here, that is an error.
+package peek
+
+import (
+	"bufio"
+	"errors"
+)
+
+// Kind is what a connection speaks. The zero Kind is Opaque.
+type Kind int
+
+// The kinds.
+const (
+	Opaque Kind = iota // nothing that names a host
+	TLS
+	HTTP
+)
+
+// BufferSize is what a reader's buffer must hold at least, in bytes.
+const BufferSize = mostHello + 1<<10
+
+// mostMethod bounds the method at the beginning of an HTTP request, with empty
+// lines before it. The longest that is registered has 17 letters.
+const mostMethod = 64
+
+// First says what the client of r speaks, and for TLS what its ClientHello
+// says. It reads until that is clear, at most BufferSize bytes, and leaves all
+// of them in r, whose buffer must be that large. An error of the connection is
+// returned as it is; io.EOF when not a byte came.
+func First(r *bufio.Reader) (Kind, Hello, error) {
+	b, err := r.Peek(1)
+	if err != nil {
+		return Opaque, Hello{}, err
+	}
+	if b[0] == recordHandshake {
+		h, err := hello(r)
+		return TLS, h, err
+	}
+	for n := 1; n <= mostMethod; n++ {
+		b, err := r.Peek(n)
+		if err != nil {
+			return Opaque, Hello{}, nil // it ended before it was a request
+		}
+		if kind, sure := request(b); sure {
+			return kind, Hello{}, nil
+		}
+	}
+	return Opaque, Hello{}, nil
+}
+
+// hello peeks at more and more of r until there is a whole ClientHello.
+func hello(r *bufio.Reader) (Hello, error) {
+	n := 5
+	for {
+		b, err := r.Peek(n)
+		if err != nil {
+			if errors.Is(err, bufio.ErrBufferFull) {
+				err = errors.New("the ClientHello is too long")
+			}
+			return Hello{}, err
+		}
+		if more := r.Buffered(); more > n {
+			b, _ = r.Peek(more)
+		}
+		h, err := parseHello(b)
+		if !errors.Is(err, errShort) {
+			return h, err
+		}
+		if len(b) >= BufferSize {
+			return Hello{}, errors.New("the ClientHello is too long")
+		}
+		n = len(b) + 1
+	}
+}
+
+// request says whether b begins an HTTP request: empty lines, which servers
+// skip, a method, a blank. It is not sure while more bytes can still change
+// that.
+func request(b []byte) (kind Kind, sure bool) {
+	i := 0
+	for i < len(b) && (b[i] == '\r' || b[i] == '\n' || b[i] == ' ' || b[i] == '\t') {
+		i++
+	}
+	start := i
+	for i < len(b) && token(b[i]) {
+		i++
+	}
+	switch {
+	case i == len(b):
+		return Opaque, false
+	case i > start && (b[i] == ' ' || b[i] == '\t'):
+		return HTTP, true
+	}
+	return Opaque, true
+}
+
+// token is a character of an HTTP method (RFC 9110, 5.6.2).
+func token(c byte) bool {
+	switch {
+	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		return true
+	}
+	switch c {
+	case '!', '#', '$', '%', '&', '\'', '*', '+', '-', '.', '^', '_', '`', '|', '~':
+		return true
+	}
+	return false
+}
