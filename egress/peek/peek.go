@@ -10,6 +10,7 @@ package peek
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 )
 
@@ -26,9 +27,9 @@ const (
 // BufferSize is what a reader's buffer must hold at least, in bytes.
 const BufferSize = mostHello + 1<<10
 
-// mostMethod bounds the method at the beginning of an HTTP request, with empty
-// lines before it. The longest that is registered has 17 letters.
-const mostMethod = 64
+// mostLine bounds the first line of an HTTP request, in bytes, with empty lines
+// before it. What begins like one and is longer is taken for one.
+const mostLine = 8 << 10
 
 // First says what the client of r speaks, and for TLS what its ClientHello
 // says. It reads until that is clear, at most BufferSize bytes, and leaves all
@@ -43,16 +44,17 @@ func First(r *bufio.Reader) (Kind, Hello, error) {
 		h, err := hello(r)
 		return TLS, h, err
 	}
-	for n := 1; n <= mostMethod; n++ {
-		b, err := r.Peek(n)
-		if err != nil {
-			return Opaque, Hello{}, nil // it ended before it was a request
+	for {
+		if more := r.Buffered(); more > len(b) {
+			b, _ = r.Peek(more)
 		}
 		if kind, sure := request(b); sure {
 			return kind, Hello{}, nil
 		}
+		if b, err = r.Peek(len(b) + 1); err != nil {
+			return Opaque, Hello{}, nil // it ended before it was a request
+		}
 	}
-	return Opaque, Hello{}, nil
 }
 
 // hello peeks at more and more of r until there is a whole ClientHello.
@@ -81,8 +83,9 @@ func hello(r *bufio.Reader) (Hello, error) {
 }
 
 // request says whether b begins an HTTP request: empty lines, which servers
-// skip, a method, a blank. It is not sure while more bytes can still change
-// that.
+// skip, a method, a blank, and a version at the end of the line. It is not sure
+// while more bytes can still change that. Other protocols have lines of words,
+// too; a request without a version (HTTP/0.9) has no headers that name a host.
 func request(b []byte) (kind Kind, sure bool) {
 	i := 0
 	for i < len(b) && (b[i] == '\r' || b[i] == '\n' || b[i] == ' ' || b[i] == '\t') {
@@ -94,11 +97,18 @@ func request(b []byte) (kind Kind, sure bool) {
 	}
 	switch {
 	case i == len(b):
-		return Opaque, false
-	case i > start && (b[i] == ' ' || b[i] == '\t'):
-		return HTTP, true
+		return HTTP, len(b) >= mostLine
+	case i == start || b[i] != ' ' && b[i] != '\t':
+		return Opaque, true
 	}
-	return Opaque, true
+	line, _, whole := bytes.Cut(b[i:], []byte("\n"))
+	switch {
+	case bytes.Contains(bytes.ToUpper(line), []byte("HTTP/")):
+		return HTTP, true
+	case whole:
+		return Opaque, true
+	}
+	return HTTP, len(b) >= mostLine
 }
 
 // token is a character of an HTTP method (RFC 9110, 5.6.2).

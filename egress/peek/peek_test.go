@@ -117,10 +117,12 @@ func TestOddHellos(t *testing.T) {
 
 func TestRequests(t *testing.T) {
 	for in, want := range map[string]Kind{
-		"GET / HTTP/1.1\r\n": HTTP, "\r\n\r\nGET / HTTP/1.1": HTTP, "POST\thttp://x/": HTTP, "get /": HTTP, "PRI * HTTP/2.0\r\n": HTTP,
-		" GET /": HTTP, "M-SEARCH * HTTP/1.1": HTTP, "CONNECT evil.test:443 HTTP/1.1": HTTP,
+		"GET / HTTP/1.1\r\n": HTTP, "\r\n\r\nGET / HTTP/1.1": HTTP, "POST\thttp://x/ HTTP/1.1\n": HTTP, "get / http/1.1\r\n": HTTP, "PRI * HTTP/2.0\r\n": HTTP,
+		" GET / HTTP/1.0\n": HTTP, strings.Repeat("A", 9000) + " /": HTTP, "GET /" + strings.Repeat("a", 9000): HTTP, "GET / \rHTTP/1.1": HTTP,
+		"EHLO mail.test\r\n": Opaque, "set key 0 0 5\r\n": Opaque, "GET /\r\nHost: evil.test\r\n": Opaque,
+		"M-SEARCH * HTTP/1.1": HTTP, "CONNECT evil.test:443 HTTP/1.1": HTTP,
 		"SSH-2.0-OpenSSH_9.2\r\n": Opaque, "PING\r\n": Opaque, "\x00\x00\x00\x08\x04\xd2\x16/": Opaque, "*1\r\n$4\r\nPING\r\n": Opaque,
-		strings.Repeat("A", 100) + " /": Opaque, "GET": Opaque, "\x05\x01\x00": Opaque, "\x80\x2e\x01\x03\x01": Opaque,
+		"GET": Opaque, "\x05\x01\x00": Opaque, "\x80\x2e\x01\x03\x01": Opaque,
 	} {
 		if kind, _, err := first([]byte(in)); kind != want || err != nil {
 			t.Errorf("%q is %d, %v; want %d", in, kind, err, want)

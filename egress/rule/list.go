@@ -82,6 +82,21 @@ func (l *List) Name(n name.Name, port uint16) Decision {
 	return Decision{Reason: portClosed}
 }
 
+// Denied says whether the deny-list names n at port: for a name that only the
+// bytes of a connection told, which was made by number. Allow is set when
+// nothing is against it.
+func (l *List) Denied(n name.Name, port uint16) Decision {
+	if l == nil {
+		return Decision{Reason: notListed}
+	}
+	for _, r := range l.Deny {
+		if r.ports.has(port) && r.matchName(n) {
+			return denied(r, deniedBy)
+		}
+	}
+	return Decision{Allow: true}
+}
+
 // Address says whether the address that an allowed name led to may be dialled.
 // own are the host's own addresses.
 func (l *List) Address(a netip.AddrPort, own func(netip.Addr) bool) Decision {

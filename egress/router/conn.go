@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+	"gvisor.dev/gvisor/pkg/waiter"
+
+	"github.com/caisson-run/caisson/egress/peek"
+	"github.com/caisson-run/caisson/egress/rule"
+	"github.com/caisson-run/caisson/egress/wire"
+)
+
+// copySize is how much is moved at once, in bytes.
+const copySize = 64 << 10
+
+// conn is one connection: the sandbox's side, which the stack holds, and ours.
+type conn struct {
+	r       *Router
+	t       target
+	rule    rule.Decision
+	started time.Time
+
+	endpoint tcpip.Endpoint
+	down     *gonet.TCPConn
+	in       *bufio.Reader // reads down
+
+	sent, received atomic.Int64
+
+	mu   sync.Mutex
+	up   []net.Conn // HTTP may need one after the other
+	gone bool
+}
+
+// accept takes the beginning of a connection. It is not answered before the
+// connection on our side stands, so that the sandbox sees what became of it.
+func (r *Router) accept(req *tcp.ForwarderRequest) {
+	if !r.at.do(func() { r.connect(req) }) {
+		req.Complete(true)
+	}
+}
+
+func (r *Router) connect(req *tcp.ForwarderRequest) {
+	id := req.ID()
+	to := netip.AddrPortFrom(netip.AddrFrom4(id.LocalAddress.As4()), id.LocalPort)
+	c := &conn{r: r, t: target{name: r.zone.Name(to.Addr()), addr: to}, started: time.Now()}
+	c.rule = r.decide(c.t)
+	up, err := r.begin(c)
+	if err != nil {
+		req.Complete(true)
+		c.failed(err)
+		return
+	}
+	queue := new(waiter.Queue)
+	ep, terr := req.CreateEndpoint(queue)
+	req.Complete(terr != nil)
+	if terr != nil {
+		up.Close()
+		c.finish("the sandbox gave up")
+		return
+	}
+	c.down = gonet.NewTCPConn(queue, ep)
+	c.in = bufio.NewReaderSize(c.down, peek.BufferSize)
+	c.mu.Lock()
+	c.endpoint = ep
+	gone := c.gone
+	c.mu.Unlock()
+	if gone { // aborted while the handshake was under way
+		c.abort()
+	}
+	c.serve(up)
+}
+
+var (
+	errShut    = errors.New("the network is closed")
+	errCrowded = &refusal{Decision: rule.Decision{Reason: "too many connections at once"}}
+)
+
+// begin dials and puts c into the table of what is open, where a change of the
+// rules finds it.
+func (r *Router) begin(c *conn) (net.Conn, error) {
+	if d := r.decide(c.t); !d.Allow {
+		return nil, &refusal{Decision: d}
+	}
+	r.mu.Lock()
+	switch {
+	case r.closed:
+		r.mu.Unlock()
+		return nil, errShut
+	case len(r.open) >= mostOpen:
+		r.mu.Unlock()
+		return nil, errCrowded
+	}
+	r.open[c] = struct{}{}
+	r.mu.Unlock()
+	if most := r.o.Budget.Connections; r.connections.Add(1) > most && most > 0 {
+		r.exceed("connections")
+		return nil, errShut
+	}
+	return c.dial()
+}
+
+// dial makes a connection on our side, which ends with c.
+func (c *conn) dial() (net.Conn, error) {
+	up, err := c.r.dial(c.r.ctx, c.t)
+	if err != nil {
+		return nil, err
+	}
+	m := &metered{Conn: up, c: c}
+	c.mu.Lock()
+	if c.gone {
+		c.mu.Unlock()
+		up.Close()
+		return nil, errShut
+	}
+	c.up = append(c.up, m)
+	c.mu.Unlock()
+	// The rules may have changed while this was being made.
+	if d := c.still(); !d.Allow {
+		up.Close()
+		return nil, &refusal{Decision: d}
+	}
+	return m, nil
+}
+
+// still asks the rules again, about everything that is known by now.
+func (c *conn) still() rule.Decision {
+	d := c.r.decide(c.t)
+	if !d.Allow {
+		return d
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, up := range c.up {
+		a, err := netip.ParseAddrPort(up.RemoteAddr().String())
+		if err != nil {
+			return rule.Decision{Reason: "its address cannot be read"}
+		}
+		if d := c.r.reachable(c.t, a); !d.Allow {
+			return d
+		}
+	}
+	return d
+}
+
+// abort ends c from either side at once.
+func (c *conn) abort() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gone = true
+	for _, up := range c.up {
+		up.Close()
+	}
+	if c.endpoint != nil {
+		c.endpoint.Abort()
+	}
+}
+
+// serve moves bytes once it is known what they are.
+func (c *conn) serve(up net.Conn) {
+	early := c.listen(up)
+	kind, hello, err := peek.First(c.in)
+	spoke := early.stop()
+	switch {
+	case kind == peek.TLS:
+		if err == nil {
+			err = c.checkHello(hello)
+		}
+	case c.t.addr.Port() == 80 || kind == peek.HTTP && !spoke: // no server of HTTP speaks first
+		if err == nil {
+			c.serveWeb(up)
+			return
+		}
+	}
+	var refused *refusal
+	var broken *net.OpError
+	switch {
+	case errors.As(err, &refused):
+		c.r.recordRefused(c.t, refused)
+		c.finish(refused.Reason)
+	case errors.As(err, &broken):
+		c.finish("the sandbox broke it off")
+	case err != nil && (err != io.EOF || kind != peek.Opaque):
+		c.r.recordRefused(c.t, &refusal{Decision: rule.Decision{Reason: err.Error()}})
+		c.finish(err.Error())
+	default:
+		c.relay(up)
+		c.finish("")
+	}
+}
+
+// checkHello wants the name that led here in the ClientHello too.
+func (c *conn) checkHello(h peek.Hello) error {
+	switch {
+	case h.Encrypted:
+		return &refusal{Decision: rule.Decision{Reason: "an encrypted ClientHello hides whom it names"}}
+	case c.t.name.IsZero():
+		if d := c.r.rules.Load().Denied(h.Server, c.t.addr.Port()); !d.Allow {
+			return &refusal{Decision: d}
+		}
+	case h.Server.IsZero():
+		return &refusal{Decision: rule.Decision{Reason: "TLS that does not name the server"}}
+	case h.Server != c.t.name:
+		return &refusal{Decision: rule.Decision{Reason: "TLS that names " + h.Server.String() + " instead"}}
+	}
+	return nil
+}
+
+// early passes on what a server says before its client does, as those of mail
+// and SSH do.
+type early struct {
+	up    net.Conn
+	done  chan struct{}
+	spoke bool
+}
+
+// listen begins that, except on the port of HTTP, where no server does.
+func (c *conn) listen(up net.Conn) *early {
+	e := &early{up: up, done: make(chan struct{})}
+	if c.t.addr.Port() == 80 {
+		close(e.done)
+		return e
+	}
+	ok := c.r.at.do(func() {
+		defer close(e.done)
+		b := make([]byte, 4<<10)
+		for {
+			n, err := up.Read(b)
+			if n > 0 {
+				e.spoke = true
+				if _, werr := c.down.Write(b[:n]); werr != nil {
+					return
+				}
+			}
+			if err != nil {
+				if errors.Is(err, io.EOF) {
+					_ = c.down.CloseWrite()
+				}
+				return
+			}
+		}
+	})
+	if !ok {
+		close(e.done)
+	}
+	return e
+}
+
+// stop ends listening and reports whether the server has spoken.
+func (e *early) stop() bool {
+	_ = e.up.SetReadDeadline(time.Unix(1, 0))
+	<-e.done
+	_ = e.up.SetReadDeadline(time.Time{})
+	return e.spoke
+}
+
+// relay moves bytes both ways until both have ended.
+func (c *conn) relay(up net.Conn) {
+	var back sync.WaitGroup
+	back.Go(func() {
+		_, err := io.CopyBuffer(onlyWriter{c.down}, onlyReader{up}, make([]byte, copySize))
+		if err != nil {
+			c.abort()
+			return
+		}
+		_ = c.down.CloseWrite()
+	})
+	_, err := io.CopyBuffer(onlyWriter{up}, onlyReader{c.in}, make([]byte, copySize))
+	if err != nil {
+		c.abort()
+	} else if half, ok := up.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+	}
+	back.Wait()
+}
+
+// failed ends a connection that never stood.
+func (c *conn) failed(err error) {
+	var refused *refusal
+	if errors.As(err, &refused) {
+		c.r.recordRefused(c.t, refused)
+		c.forget()
+		return
+	}
+	if errors.Is(err, errShut) {
+		c.forget()
+		return
+	}
+	c.finish(plain(err))
+}
+
+// plain is what went wrong without the addresses of this host.
+func plain(err error) string {
+	var dns *net.DNSError
+	if errors.As(err, &dns) {
+		return "the name cannot be resolved: " + dns.Err
+	}
+	var op *net.OpError
+	if errors.As(err, &op) && op.Err != nil {
+		return "it cannot be reached: " + op.Err.Error()
+	}
+	return "it cannot be reached: " + err.Error()
+}
+
+// finish ends c and records it.
+func (c *conn) finish(reason string) {
+	rec := wire.Record{
+		Protocol: wire.TCP, Host: c.t.name.String(), Port: int(c.t.addr.Port()), Rule: c.rule.Rule, From: c.rule.From, Reason: reason,
+		Sent: c.sent.Load(), Received: c.received.Load(), Started: c.started, Duration: time.Since(c.started),
+	}
+	if c.t.name.IsZero() {
+		rec.Address = c.t.addr.Addr().String()
+	}
+	c.mu.Lock()
+	if len(c.up) > 0 {
+		if a, err := netip.ParseAddrPort(c.up[0].RemoteAddr().String()); err == nil {
+			rec.Address = a.Addr().String()
+		}
+	}
+	c.mu.Unlock()
+	if reason != "" {
+		c.abort()
+	}
+	c.forget()
+	c.r.record.connection(rec)
+}
+
+// forget closes what is open and takes c out of the table.
+func (c *conn) forget() {
+	c.mu.Lock()
+	c.gone = true
+	for _, up := range c.up {
+		up.Close()
+	}
+	c.mu.Unlock()
+	if c.down != nil {
+		c.down.Close()
+	}
+	c.r.mu.Lock()
+	delete(c.r.open, c)
+	c.r.mu.Unlock()
+}
+
+// onlyReader and onlyWriter keep io.Copy from finding a way of its own.
+type onlyReader struct{ io.Reader }
+type onlyWriter struct{ io.Writer }

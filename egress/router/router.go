@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package router is the other end of a sandbox's only wire: a TCP/IP stack in
+// user space that decides about every connection and makes the allowed ones
+// itself.
+//
+// There is no way around it, because there is no other wire: no route of the
+// host, no proxy that a program may leave unset. Packets are read by gVisor's
+// stack; TCP to an address that an allowed name led to, or that a range was
+// written for, is dialled from here, everything else is reset. UDP is for the
+// resolver alone; ICMP, IPv6, fragments and other senders end at the link.
+//
+// A decision is made three times: when a name is asked for, when a connection
+// begins, and on the very address that is dialled. Where the bytes name a host
+// (TLS, HTTP) that must be the same one.
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/time/rate"
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+
+	"github.com/caisson-run/caisson/egress/name"
+	"github.com/caisson-run/caisson/egress/resolve"
+	"github.com/caisson-run/caisson/egress/rule"
+	"github.com/caisson-run/caisson/egress/wire"
+)
+
+// Options say what a router does.
+type Options struct {
+	// Wire reads and writes one packet at a time; an empty packet or an error
+	// is its end. The router closes it.
+	Wire io.ReadWriteCloser
+	// MTU is how long a packet may be, in bytes; at least 576.
+	MTU int
+	// Guest and Gateway are the IPv4 addresses of the wire's ends.
+	Guest, Gateway netip.Addr
+	// Trusted says that the sandbox's end writes no checksums.
+	Trusted bool
+
+	// Rules decide. nil allows nothing.
+	Rules  *rule.List
+	Budget wire.Budget
+
+	// Event is told what happened, from many goroutines. It must not be nil.
+	Event func(wire.Event)
+
+	// Lookup resolves a name when it is dialled; nil asks the host's resolver.
+	Lookup func(context.Context, name.Name) ([]netip.Addr, error)
+	// Own says which addresses are this host's; nil looks at its interfaces.
+	Own func(netip.Addr) bool
+}
+
+// Router serves one wire.
+type Router struct {
+	o     Options
+	stack *stack.Stack
+	link  *link
+	zone  resolve.Zone
+	dns   *gonet.UDPConn
+	web   *http.Server
+	conns chan net.Conn // what web serves
+
+	rules  atomic.Pointer[rule.List]
+	ctx    context.Context
+	end    context.CancelFunc
+	at     work
+	record recorder
+	pace   [2]*rate.Limiter // sent, received; nil without a bound
+
+	queries, connections atomic.Int64
+	sent, received       atomic.Int64
+
+	mu     sync.Mutex
+	open   map[*conn]struct{}
+	closed bool // nothing goes through any more
+}
+
+// work counts goroutines, and takes no new ones once it is waited for.
+type work struct {
+	mu   sync.Mutex
+	wg   sync.WaitGroup
+	over bool
+}
+
+func (w *work) do(f func()) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over {
+		return false
+	}
+	w.wg.Go(f)
+	return true
+}
+
+func (w *work) wait() {
+	w.mu.Lock()
+	w.over = true
+	w.mu.Unlock()
+	w.wg.Wait()
+}
+
+// New starts a router on o.Wire.
+func New(o Options) (*Router, error) {
+	switch {
+	case !o.Guest.Is4() || !o.Gateway.Is4() || o.Guest == o.Gateway:
+		return nil, fmt.Errorf("router: %v and %v are not the two ends of a wire", o.Guest, o.Gateway)
+	case o.MTU < 576 || o.MTU > 65535:
+		return nil, fmt.Errorf("router: an MTU of %d", o.MTU)
+	case o.Event == nil || o.Wire == nil:
+		return nil, errors.New("router: nobody to tell, or nothing to read")
+	}
+	if o.Lookup == nil {
+		o.Lookup = lookup
+	}
+	if o.Own == nil {
+		o.Own = (&interfaces{}).own
+	}
+	r := &Router{o: o, open: map[*conn]struct{}{}, conns: make(chan net.Conn)}
+	r.record.emit = o.Event
+	r.ctx, r.end = context.WithCancel(context.Background())
+	r.rules.Store(o.Rules)
+	if b := o.Budget.Bandwidth; b > 0 {
+		for i := range r.pace {
+			r.pace[i] = rate.NewLimiter(rate.Limit(b), int(max(b/10, copySize)))
+		}
+	}
+	if err := r.newStack(); err != nil {
+		r.end()
+		o.Wire.Close()
+		return nil, err
+	}
+	r.newWeb()
+	r.at.do(r.serveDNS)
+	return r, nil
+}
+
+// Change puts other rules in force and closes the connections that they do not
+// allow.
+func (r *Router) Change(rules *rule.List) {
+	r.rules.Store(rules)
+	for _, c := range r.list() {
+		if d := c.still(); !d.Allow {
+			c.abort()
+		}
+	}
+}
+
+func (r *Router) list() []*conn {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make([]*conn, 0, len(r.open))
+	for c := range r.open {
+		all = append(all, c)
+	}
+	return all
+}
+
+// Gone is closed when the wire has ended.
+func (r *Router) Gone() <-chan struct{} { return r.link.gone }
+
+// shut lets nothing through any more.
+func (r *Router) shut() {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.end()
+	for _, c := range r.list() {
+		c.abort()
+	}
+}
+
+// exceed ends everything because a budget is used up.
+func (r *Router) exceed(budget string) {
+	r.mu.Lock()
+	first := !r.closed
+	r.closed = true
+	r.mu.Unlock()
+	if first {
+		r.o.Event(wire.Event{Kind: wire.Exceeded, Budget: budget})
+	}
+	r.shut()
+}
+
+// Close ends every connection, tells Done, and waits until nothing of the
+// router is left.
+func (r *Router) Close() {
+	r.shut()
+	r.dns.Close()
+	r.web.Close()
+	r.link.wire.Close()
+	r.stack.Close()
+	r.at.wait()
+	r.stack.Wait()
+	r.record.finish(wire.Totals{
+		Connections: r.connections.Load(), Queries: r.queries.Load(), Sent: r.sent.Load(), Received: r.received.Load(),
+	})
+}
+
+// addr is an address as the stack has it.
+func addr(a netip.Addr) tcpip.Address { return tcpip.AddrFrom4(a.As4()) }

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/buffer"
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+
+	"github.com/caisson-run/caisson/egress/name"
+	"github.com/caisson-run/caisson/egress/rule"
+	"github.com/caisson-run/caisson/egress/wire"
+)
+
+func TestMain(m *testing.M) {
+	// net/http waits half a second before it closes what it has answered with
+	// an error, and can be told nothing about it.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+}
+
+var (
+	guestAddr   = netip.MustParseAddr("198.18.0.2")
+	gatewayAddr = netip.MustParseAddr("198.18.0.1")
+)
+
+// house is a router with a sandbox's stack on its wire, and hosts on this
+// machine's loopback that stand for the internet: each name of hosts leads to
+// an address of 127.0.0.0/8, which the rules have to open.
+type house struct {
+	t     testing.TB
+	r     *Router
+	guest *stack.Stack
+
+	mu      sync.Mutex
+	hosts   map[string][]netip.Addr
+	events  []wire.Event
+	lookups []string
+}
+
+type options struct {
+	allow, deny []string
+	budget      wire.Budget
+	hosts       map[string]string
+	own         func(netip.Addr) bool
+	close       bool // the test closes the router itself
+}
+
+func rules(t testing.TB, allow, deny []string) *rule.List {
+	t.Helper()
+	l := &rule.List{}
+	for _, s := range allow {
+		rs, err := rule.Allow(s, "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Allow = append(l.Allow, rs...)
+	}
+	for _, s := range deny {
+		r, err := rule.Deny(s, "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Deny = append(l.Deny, r)
+	}
+	return l
+}
+
+func build(t testing.TB, o options) *house {
+	t.Helper()
+	h := &house{t: t, hosts: map[string][]netip.Addr{}}
+	for n, a := range o.hosts {
+		for _, s := range strings.Fields(a) {
+			h.hosts[n] = append(h.hosts[n], netip.MustParseAddr(s))
+		}
+	}
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "router"), os.NewFile(uintptr(fds[1]), "guest")
+	if o.own == nil {
+		o.own = func(netip.Addr) bool { return false }
+	}
+	h.r, err = New(Options{
+		Wire: ours, MTU: 16384, Guest: guestAddr, Gateway: gatewayAddr, Trusted: true,
+		Rules: rules(t, o.allow, o.deny), Budget: o.budget, Own: o.own,
+		Event: func(e wire.Event) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.events = append(h.events, e)
+		},
+		Lookup: func(_ context.Context, n name.Name) ([]netip.Addr, error) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.lookups = append(h.lookups, n.String())
+			if a := h.hosts[n.String()]; a != nil {
+				return a, nil
+			}
+			return nil, &net.DNSError{Err: "no such host", Name: n.String(), IsNotFound: true}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.guest = guestStack(t, theirs)
+	if !o.close {
+		t.Cleanup(h.close)
+	}
+	return h
+}
+
+// close ends the house. The guest goes last: a router must not need it.
+func (h *house) close() {
+	h.r.Close()
+	h.guest.Destroy()
+}
+
+// guestStack is a sandbox's kernel for tests.
+func guestStack(t testing.TB, wire io.ReadWriteCloser) *stack.Stack {
+	t.Helper()
+	s := stack.New(stack.Options{
+		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol},
+		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol},
+	})
+	l := newLink(&Options{Wire: wire, MTU: 16384, Guest: guestAddr, Trusted: true}, func([]byte) {})
+	if err := s.CreateNIC(1, &anySender{l}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.AddProtocolAddress(1, tcpip.ProtocolAddress{Protocol: ipv4.ProtocolNumber, AddressWithPrefix: addr(guestAddr).WithPrefix()}, stack.AddressProperties{}); err != nil {
+		t.Fatal(err)
+	}
+	s.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: 1}})
+	return s
+}
+
+// anySender takes what comes from every address: the guest's side of the wire.
+type anySender struct{ *link }
+
+func (a *anySender) Attach(d stack.NetworkDispatcher) {
+	if d == nil {
+		a.link.Attach(nil)
+		return
+	}
+	a.mu.Lock()
+	a.dispatcher = d
+	a.mu.Unlock()
+	a.reading.Go(func() {
+		b := make([]byte, a.mtu)
+		for {
+			n, err := a.wire.Read(b)
+			if err != nil || n == 0 {
+				return
+			}
+			pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(b[:n])})
+			d.DeliverNetworkPacket(header.IPv4ProtocolNumber, pkt)
+			pkt.DecRef()
+		}
+	})
+}
+
+// dial connects from inside.
+func (h *house) dial(to string) (net.Conn, error) {
+	a := netip.MustParseAddrPort(to)
+	ctx, cancel := context.WithTimeout(h.t.Context(), 20*time.Second)
+	defer cancel()
+	return gonet.DialContextTCP(ctx, h.guest, tcpip.FullAddress{Addr: addr(a.Addr()), Port: a.Port()}, ipv4.ProtocolNumber)
+}
+
+// query asks the sandbox's resolver.
+func (h *house) query(host string, kind dnsmessage.Type) dnsmessage.Message {
+	h.t.Helper()
+	c, err := gonet.DialUDP(h.guest, nil, &tcpip.FullAddress{Addr: addr(gatewayAddr), Port: 53}, ipv4.ProtocolNumber)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer c.Close()
+	q := dnsmessage.Message{Header: dnsmessage.Header{ID: 9}, Questions: []dnsmessage.Question{{
+		Name: dnsmessage.MustNewName(host + "."), Type: kind, Class: dnsmessage.ClassINET}}}
+	b, err := q.Pack()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if _, err := c.Write(b); err != nil {
+		h.t.Fatal(err)
+	}
+	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	b = make([]byte, 1500)
+	n, err := c.Read(b)
+	var m dnsmessage.Message
+	if err == nil {
+		err = m.Unpack(b[:n])
+	}
+	if err != nil {
+		h.t.Fatalf("%s: %v", host, err)
+	}
+	return m
+}
+
+// dialName looks a name up inside and connects to what it says.
+func (h *house) dialName(host string, port int) (net.Conn, error) {
+	h.t.Helper()
+	m := h.query(host, dnsmessage.TypeA)
+	if len(m.Answers) == 0 {
+		return nil, fmt.Errorf("%s: %v", host, m.RCode)
+	}
+	return h.dial(netip.AddrPortFrom(netip.AddrFrom4(m.Answers[0].Body.(*dnsmessage.AResource).A), uint16(port)).String())
+}
+
+// client speaks HTTP from inside.
+func (h *house) client(c *tls.Config) *http.Client {
+	t := &http.Transport{TLSClientConfig: c, DialContext: func(_ context.Context, _, to string) (net.Conn, error) {
+		host, port, err := net.SplitHostPort(to)
+		if err != nil {
+			return nil, err
+		}
+		if a, err := netip.ParseAddr(host); err == nil {
+			return h.dial(netip.AddrPortFrom(a, parsePort(port)).String())
+		}
+		return h.dialName(host, int(parsePort(port)))
+	}}
+	h.t.Cleanup(t.CloseIdleConnections)
+	return &http.Client{Transport: t}
+}
+
+func parsePort(s string) uint16 {
+	var p uint16
+	_, _ = fmt.Sscan(s, &p)
+	return p
+}
+
+// seen waits for an event that is wanted.
+func (h *house) seen(what string, want func(wire.Event) bool) wire.Event {
+	h.t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		h.mu.Lock()
+		for _, e := range h.events {
+			if want(e) {
+				h.mu.Unlock()
+				return e
+			}
+		}
+		h.mu.Unlock()
+	}
+	h.t.Fatalf("no event for %s in %s", what, h.told())
+	return wire.Event{}
+}
+
+func (h *house) told() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b, _ := json.Marshal(h.events)
+	return string(b)
+}
+
+func (h *house) refused(reason string) wire.Record {
+	h.t.Helper()
+	e := h.seen("refused: "+reason, func(e wire.Event) bool {
+		return e.Kind == wire.Refused && strings.Contains(e.Record.Reason, reason)
+	})
+	return *e.Record
+}
+
+// server is a host of the test's internet, with HTTP.
+func server(t testing.TB, answer string) (host string, port int) {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s %s %s %s %d", answer, r.Method, r.Host, r.URL, len(body))
+	}))
+	t.Cleanup(s.Close)
+	a := netip.MustParseAddrPort(s.Listener.Addr().String())
+	return a.Addr().String(), int(a.Port())
+}
+
+// raw is a host that hands each connection to serve.
+func raw(t testing.TB, serve func(net.Conn)) (port int) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer c.Close()
+				serve(c)
+			})
+		}
+	})
+	t.Cleanup(func() { l.Close(); wg.Wait() })
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func echo(c net.Conn) { _, _ = io.Copy(c, c) }
+
+// says reads one line.
+func says(c net.Conn) (string, error) {
+	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	s, err := bufio.NewReader(c).ReadString('\n')
+	return strings.TrimSpace(s), err
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package wire is what a router and its owner say to each other: one Order
+// down, Events up, Commands down, each a JSON line on a socket that only these
+// two processes hold. The router parses what a sandbox sends, so its owner
+// reads what it says within bounds.
+package wire
+
+import "time"
+
+// Argv0 is how the binary is started to become a router.
+const Argv0 = "caisson-router"
+
+// The descriptors that a router is started with.
+const (
+	FD  = 3 // the socket to its owner
+	NIC = 4 // the sandbox's wire: one packet per message
+)
+
+// MostLine bounds one line, in bytes. An order holds the whole allow-list.
+const MostLine = 1 << 20
+
+// Order tells the router what to let through.
+type Order struct {
+	Rules  Rules  `json:"rules"`
+	Budget Budget `json:"budget"`
+	// Guest and Gateway are the addresses at the two ends of the wire.
+	Guest   string `json:"guest"`
+	Gateway string `json:"gateway"`
+	// MTU is how long a packet may be, in bytes.
+	MTU int `json:"mtu"`
+	// Trusted says that the other end writes no checksums, because nothing on
+	// the wire can change a packet.
+	Trusted bool `json:"trusted,omitempty"`
+	// UID, when not 0, is who the router becomes, as user and as group.
+	UID int `json:"uid,omitempty"`
+}
+
+// Rules are an allow-list and a deny-list, as they were written.
+type Rules struct {
+	Allow []Entry `json:"allow,omitempty"`
+	Deny  []Entry `json:"deny,omitempty"`
+}
+
+// Entry is one entry of a list and where it stands.
+type Entry struct {
+	Text string `json:"text"`
+	From string `json:"from,omitempty"`
+}
+
+// Budget bounds what goes through; 0 means no bound of this kind.
+type Budget struct {
+	Egress      int64 `json:"egress,omitempty"`      // bytes that leave
+	Queries     int64 `json:"queries,omitempty"`     // DNS queries
+	Connections int64 `json:"connections,omitempty"` // connections made
+	Bandwidth   int64 `json:"bandwidth,omitempty"`   // bytes per second, each direction
+}
+
+// EventKind says what an Event tells.
+type EventKind string
+
+// The events.
+const (
+	Ready      EventKind = "ready"      // packets are being read
+	Failed     EventKind = "failed"     // the router cannot work; it ends
+	Connection EventKind = "connection" // a connection has ended
+	Refused    EventKind = "refused"    // an attempt was refused, the first of its sort
+	Exceeded   EventKind = "exceeded"   // a budget is used up; nothing goes through any more
+	Done       EventKind = "done"       // the last event: Totals
+)
+
+// Event is one line from the router.
+type Event struct {
+	Kind    EventKind `json:"kind"`
+	Error   string    `json:"error,omitempty"`   // Failed
+	Budget  string    `json:"budget,omitempty"`  // Exceeded: the key that was used up
+	Record  *Record   `json:"record,omitempty"`  // Connection, Refused
+	Totals  *Totals   `json:"totals,omitempty"`  // Done
+	Repeats []Record  `json:"repeats,omitempty"` // Done: refusals that came again, with Count
+}
+
+// Protocol is what an attempt was made with.
+type Protocol string
+
+// The protocols.
+const (
+	DNS Protocol = "dns"
+	TCP Protocol = "tcp"
+	UDP Protocol = "udp"
+)
+
+// Record is one connection, or one sort of refused attempt.
+type Record struct {
+	Protocol Protocol `json:"protocol"`
+	Host     string   `json:"host,omitempty"`    // the name that was asked for
+	Address  string   `json:"address,omitempty"` // what was dialled
+	Port     int      `json:"port,omitempty"`
+	Rule     string   `json:"rule,omitempty"` // what let it through or refused it
+	From     string   `json:"from,omitempty"` // where the rule stands
+	Reason   string   `json:"reason,omitempty"`
+	Other    string   `json:"other,omitempty"` // the name that the bytes named instead
+
+	Sent     int64         `json:"sent,omitempty"`     // bytes that left
+	Received int64         `json:"received,omitempty"` // bytes that came
+	Started  time.Time     `json:"started,omitzero"`
+	Duration time.Duration `json:"duration,omitempty"`
+	Count    int64         `json:"count,omitempty"` // how often, when more than once
+}
+
+// Totals count everything, also what there was no record for.
+type Totals struct {
+	Connections int64 `json:"connections"`
+	Queries     int64 `json:"queries"`
+	Refused     int64 `json:"refused"`
+	Sent        int64 `json:"sent"`
+	Received    int64 `json:"received"`
+	Unrecorded  int64 `json:"unrecorded,omitempty"` // records beyond the bound
+}
+
+// CommandKind says what a Command wants.
+type CommandKind string
+
+// The commands. EOF on the socket ends the router at once.
+const (
+	Change CommandKind = "change" // other rules: what they do not allow is closed
+	End    CommandKind = "end"    // close everything, say Done
+)
+
+// Command is one line to the router.
+type Command struct {
+	Kind  CommandKind `json:"kind"`
+	Rules *Rules      `json:"rules,omitempty"` // Change
+}
