@@ -25,7 +25,8 @@ import (
 // posture is what the host sees of one of a sandbox's processes. What doc.go
 // claims is held here as golden facts: a protection that goes turns it red.
 type posture struct {
-	Caps       string // effective and permitted, in its user namespace
+	Caps       string   // effective and permitted, in its user namespace
+	Sets       []string // inheritable and bounding, of each of its threads that differs
 	Ambient    string
 	NoNewPrivs string
 	Seccomp    string
@@ -60,9 +61,9 @@ func TestPosture(t *testing.T) {
 	halves := whileRunning(t, spec)
 	// Chown, dac_override, dac_read_search, fowner, fsetid, and sys_chroot: to
 	// serve files, in a user namespace that owns nothing.
-	gofer := posture{Caps: "000000000004001f 000000000004001f", Ambient: "000000000004001f"}
+	gofer := posture{Caps: "000000000004001f 000000000004001f", Sets: []string{"000000000004001f 000000000004001f"}, Ambient: "000000000004001f"}
 	// The first five, and sys_ptrace for the processes that run guest code.
-	sentry := posture{Caps: "000000000008001f 000000000008001f", Ambient: "0000000000000000"}
+	sentry := posture{Caps: "000000000008001f 000000000008001f", Sets: []string{"0000000000000000 000000000008001f"}, Ambient: "0000000000000000"}
 	if os.Geteuid() != 0 {
 		sentry.Caps = "0000000000000000 0000000000000000"
 	}
@@ -179,6 +180,7 @@ func look(t *testing.T, pid int, state string) posture {
 		Caps: status["CapEff"] + " " + status["CapPrm"], Ambient: status["CapAmb"],
 		NoNewPrivs: status["NoNewPrivs"], Seccomp: status["Seccomp"], Groups: status["Groups"],
 	}
+	p.Sets = capabilitySets(t, pid)
 	filters, _ := strconv.Atoi(status["Seccomp_filters"])
 	p.Filters = filters >= 2
 	p.Private = true
@@ -212,6 +214,26 @@ func look(t *testing.T, pid int, state string) posture {
 	p.Foreign = foreign(t, pid, state)
 	return p
 }
+
+// capabilitySets are the inheritable and bounding sets of pid's threads.
+func capabilitySets(t *testing.T, pid int) []string {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	if err != nil || len(threads) == 0 {
+		t.Fatalf("%d threads, %v", len(threads), err)
+	}
+	var sets []string
+	for _, name := range threads {
+		data, _ := os.ReadFile(name) // a thread may end
+		if m := bothSets.FindStringSubmatch(string(data)); m != nil {
+			sets = append(sets, m[1]+" "+m[2])
+		}
+	}
+	slices.Sort(sets)
+	return slices.Compact(sets)
+}
+
+var bothSets = regexp.MustCompile(`(?s)\nCapInh:\s*(\w+)\n.*\nCapBnd:\s*(\w+)\n`)
 
 // foreign lists the descriptors of pid that point out of its world.
 func foreign(t *testing.T, pid int, state string) []string {

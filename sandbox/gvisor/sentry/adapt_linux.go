@@ -68,6 +68,7 @@ func adaptKernel() {
 	}
 	skipTracePoints()
 	readProcessor()
+	lightenUnmount(os.Args)
 	if n := memoryFromSpec(os.Args); n > 0 {
 		showMemory(os.Args, n)
 	}

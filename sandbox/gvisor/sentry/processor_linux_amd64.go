@@ -10,8 +10,8 @@ import (
 
 // processorFeature is gVisor's own description of a feature.
 type processorFeature struct {
-	displayName  string
-	shouldAppear bool
+	_ string // its name
+	_ bool   // whether Linux shows it in /proc/cpuinfo
 }
 
 // processorFeatures are the features that gVisor knows by name.

@@ -4,10 +4,15 @@ package sentry
 
 import (
 	"slices"
+	"strconv"
 	"sync"
 	_ "unsafe" // for go:linkname
 
+	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/log"
+	"gvisor.dev/gvisor/runsc/specutils"
+
+	"github.com/caisson-run/caisson/sandbox/gvisor/starter"
 )
 
 // What gVisor does at every start and caisson has no use for is left out here.
@@ -29,4 +34,26 @@ func skipLogging(args []string) {
 	if !slices.Contains(args, "--debug=true") {
 		log.SetLevel(log.Warning)
 	}
+}
+
+// lightenUnmount makes the kernel execute a tiny program to unmount its /proc
+// in place of the whole binary. A kernel that will execute itself again
+// (without privilege it must, to drop its own) still finds the binary: gVisor
+// has one name for both.
+func lightenUnmount(args []string) {
+	if slices.Contains(args, "--rootless=true") || !slices.Contains(args, "--apply-caps=true") {
+		return
+	}
+	f, err := starter.Umounter("/proc")
+	if err != nil {
+		return // then it is package umounter's turn
+	}
+	defer f.Close()
+	// A bare number, which is never closed, and one that os/exec does not use
+	// for what it passes on.
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 200)
+	if err != nil {
+		return
+	}
+	specutils.ExePath = "/proc/self/fd/" + strconv.Itoa(fd)
 }

@@ -27,7 +27,7 @@ func stage(handed []handedFile) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("making mounts private: %w", err)
 	}
-	if err := unix.Mount("caisson", stageDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0755,size=64k"); err != nil {
+	if err := unix.Mount("caisson", stageDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=64k"); err != nil {
 		return fmt.Errorf("mounting the stage on %s: %w", stageDir, err)
 	}
 	for i, h := range handed {
@@ -37,6 +37,7 @@ func stage(handed []handedFile) error {
 		}
 		h.rename(path)
 	}
+	startWithin(stageDir)
 	return nil
 }
 

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shim
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/runsc/specutils"
+
+	"github.com/caisson-run/caisson/sandbox/gvisor/starter"
+)
+
+// What gVisor's halves keep in their bounding sets, as bits. A newer gVisor
+// that wants another one gets it all the same: the bounding set is about what
+// is executed later, and neither half executes anything.
+const (
+	fileCaps = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID
+
+	goferCaps  = fileCaps | 1<<unix.CAP_SYS_CHROOT
+	kernelCaps = fileCaps | 1<<unix.CAP_SYS_PTRACE
+)
+
+// startWithin makes gVisor start its halves through a tiny program in dir that
+// narrows their bounding sets, see [starter.Bounds]. Where that cannot be done
+// gVisor starts the binary itself and narrows them later, in all its threads.
+func startWithin(dir string) {
+	exe, start := filepath.Join(dir, "exe"), filepath.Join(dir, "start")
+	program, err := starter.Bounds(goferCaps, kernelCaps, exe)
+	if err != nil {
+		return
+	}
+	// gVisor's halves have another uid and cannot walk to the binary by its
+	// name; and /proc/self/exe is the tiny program then.
+	if err := bindSelf(exe); err != nil {
+		return
+	}
+	if err := os.WriteFile(start, program, 0o755); err != nil {
+		return
+	}
+	specutils.ExePath = start
+}
+
+// bindSelf mounts this process's executable at path.
+func bindSelf(path string) error {
+	const self = "/proc/self/exe" // its mount lies in the owner's namespace, so the name is needed
+	name, err := os.Readlink(self)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		return err
+	}
+	if err := unix.Mount(name, path, "", unix.MS_BIND, ""); err != nil {
+		return err
+	}
+	var want, got unix.Stat_t
+	if err := errors.Join(unix.Stat(self, &want), unix.Stat(path, &got)); err != nil {
+		return err
+	}
+	if want.Dev != got.Dev || want.Ino != got.Ino {
+		return errors.New("the name of the executable leads to another file")
+	}
+	return nil
+}
