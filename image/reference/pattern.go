@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reference
+
+import "strings"
+
+// A pattern stands for the images of a registry that an operator allows: a
+// reference in which * means any characters but / within a component, and **,
+// a component of its own, any number of them. It is compared with the one form
+// of a reference; host, tag and digest must match, too. A pattern without tag
+// and digest allows all of a repository's; one with a tag takes that tag with
+// any digest.
+
+// CheckPattern refuses what cannot match anything.
+func CheckPattern(p string) error {
+	if strings.ContainsFunc(p, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\uFFFD' }) || p == "" || len(p) > most {
+		return bad(p, "it is empty, too long, or holds spaces or control characters")
+	}
+	if IsPath(p) || strings.HasPrefix(p, "oci:") || strings.HasPrefix(p, "docker-archive:") {
+		return bad(p, "a pattern is for images of registries; a file or directory is named by image")
+	}
+	repo, tag, digest := cut(p)
+	if strings.Contains(repo, ":") && !strings.Contains(repo, "/") || strings.HasPrefix(repo, "/") || strings.HasSuffix(repo, "/") || strings.Contains(repo, "//") {
+		return bad(p, "the registry or the repository is missing")
+	}
+	if strings.Trim(repo, letter+"._-/*:[]") != "" || strings.Trim(tag, letter+"._-*") != "" {
+		return bad(p, "it holds a character that no reference has")
+	}
+	if digest != "" && !isDigest(digest) {
+		return bad(p, "after @ stands sha256: and 64 hex digits")
+	}
+	return nil
+}
+
+// Match says whether the pattern p allows r.
+func Match(p string, r Ref) bool {
+	if r.Kind != Registry || CheckPattern(p) != nil {
+		return false
+	}
+	repo, tag, digest := cut(p)
+	if digest != "" && digest != r.Digest {
+		return false
+	}
+	if tag != "" && !wild(tag, r.Tag) {
+		return false
+	}
+	return components(full(repo), strings.Split(r.Host+"/"+r.Repository, "/"))
+}
+
+// cut takes a pattern apart.
+func cut(p string) (repo, tag, digest string) {
+	repo, digest, _ = strings.Cut(p, "@")
+	if i := strings.LastIndexByte(repo, ':'); i > strings.LastIndexByte(repo, '/') {
+		repo, tag = repo[:i], repo[i+1:]
+	}
+	return repo, tag, digest
+}
+
+// full adds what is understood, as for a reference.
+func full(repo string) []string {
+	parts := strings.Split(repo, "/")
+	first := parts[0]
+	if len(parts) == 1 && first != "**" {
+		return []string{"docker.io", "library", first}
+	}
+	if first != "**" && !strings.ContainsAny(first, ".:") && first != "localhost" && first != "*" {
+		return append([]string{"docker.io"}, parts...)
+	}
+	return parts
+}
+
+// components matches whole components; ** takes any number.
+func components(p, s []string) bool {
+	for len(p) > 0 {
+		if p[0] == "**" {
+			for i := range len(s) + 1 {
+				if components(p[1:], s[i:]) {
+					return true
+				}
+			}
+			return false
+		}
+		if len(s) == 0 || !wild(p[0], s[0]) {
+			return false
+		}
+		p, s = p[1:], s[1:]
+	}
+	return len(s) == 0
+}
+
+// wild matches one component; * takes any characters.
+func wild(p, s string) bool {
+	first, rest, ok := strings.Cut(p, "*")
+	if !ok {
+		return p == s
+	}
+	if !strings.HasPrefix(s, first) {
+		return false
+	}
+	s = s[len(first):]
+	for {
+		next, more, ok := strings.Cut(rest, "*")
+		if !ok {
+			return strings.HasSuffix(s, rest)
+		}
+		i := strings.Index(s, next)
+		if i < 0 {
+			return false
+		}
+		s, rest = s[i+len(next):], more
+	}
+}
