@@ -26,7 +26,11 @@ const (
 )
 
 // cache is a directory of finished trees.
-type cache struct{ dir string }
+type cache struct {
+	dir    string
+	prefix string // of the names of finished trees
+	keep   int    // how many of them stay; 0 is all
+}
 
 // openCache makes the directory when it is missing and refuses one that
 // somebody else could write to: what is in it becomes a sandbox's root.
@@ -52,7 +56,7 @@ func openCache(dir string) (cache, error) {
 		return cache{}, &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: bad,
 			Hint: "give a directory of your own with mode 0700", Rule: "built-in: private cache"}
 	}
-	return cache{dir}, nil
+	return cache{dir, treePrefix, keepTrees}, nil
 }
 
 // tree returns the tree called key, held by a shared lock, and builds it with
@@ -72,7 +76,7 @@ func (c cache) tree(ctx context.Context, key string, write func(ctx context.Cont
 
 // open returns nil when there is no such tree.
 func (c cache) open(key string) (*os.File, error) {
-	name := filepath.Join(c.dir, treePrefix+key)
+	name := filepath.Join(c.dir, c.prefix+key)
 	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
@@ -129,6 +133,14 @@ func (c cache) build(ctx context.Context, key string, write func(ctx context.Con
 		return cacheError("build root filesystem", err)
 	}
 	defer os.RemoveAll(temp) // renamed away when all went well
+	held, err := os.Open(temp)
+	if err != nil {
+		return cacheError("build root filesystem", err)
+	}
+	defer held.Close()
+	if _, _, err := lock(held, unix.LOCK_SH); err != nil { // an image may take longer than staleTemp
+		return err
+	}
 	if err := write(ctx, temp); err != nil {
 		var known *sandbox.Error
 		if errors.As(err, &known) || ctx.Err() != nil {
@@ -139,7 +151,7 @@ func (c cache) build(ctx context.Context, key string, write func(ctx context.Con
 	if err := os.Chmod(temp, 0o755); err != nil {
 		return cacheError("build root filesystem", err)
 	}
-	err = os.Rename(temp, filepath.Join(c.dir, treePrefix+key))
+	err = os.Rename(temp, filepath.Join(c.dir, c.prefix+key))
 	if err != nil && !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.ENOTEMPTY) {
 		return cacheError("build root filesystem", err)
 	}
@@ -166,37 +178,52 @@ func (c cache) prune(key string) {
 		}
 		switch name := e.Name(); {
 		case strings.HasPrefix(name, tempPrefix) && time.Since(info.ModTime()) > staleTemp:
-			os.RemoveAll(filepath.Join(c.dir, name))
-		case strings.HasPrefix(name, treePrefix) && name != treePrefix+key:
+			c.removeStale(name)
+		case strings.HasPrefix(name, c.prefix) && name != c.prefix+key && c.keep > 0:
 			trees = append(trees, tree{name, info.ModTime()})
 		}
 	}
 	slices.SortFunc(trees, func(a, b tree) int { return b.used.Compare(a.used) })
 	for i, t := range trees {
-		if i >= keepTrees-1 {
+		if i >= c.keep-1 {
 			c.remove(t.name)
 		}
 	}
 }
 
-// remove removes a tree unless somebody uses it. It is renamed under the
-// lock, so that whoever opened it meanwhile finds its name gone.
-func (c cache) remove(name string) {
+// removeStale removes what a dead builder left.
+func (c cache) removeStale(name string) {
 	f, err := os.Open(filepath.Join(c.dir, name))
 	if err != nil {
 		return
 	}
 	defer f.Close()
+	if _, linked, err := lock(f, unix.LOCK_EX|unix.LOCK_NB); err == nil && linked {
+		os.RemoveAll(f.Name())
+	}
+}
+
+// remove removes a tree unless somebody uses it, and says whether it is gone.
+// It is renamed under the lock, so that whoever opened it meanwhile finds its
+// name gone.
+func (c cache) remove(name string) bool {
+	f, err := os.Open(filepath.Join(c.dir, name))
+	if err != nil {
+		return errors.Is(err, os.ErrNotExist)
+	}
+	defer f.Close()
 	if _, linked, err := lock(f, unix.LOCK_EX|unix.LOCK_NB); err != nil || !linked {
-		return
+		return false
 	}
 	gone, err := os.MkdirTemp(c.dir, tempPrefix)
 	if err != nil {
-		return
+		return false
 	}
-	if os.Rename(f.Name(), filepath.Join(gone, name)) == nil {
+	if os.Rename(f.Name(), filepath.Join(gone, name)) != nil {
 		os.RemoveAll(gone)
+		return false
 	}
+	return os.RemoveAll(gone) == nil
 }
 
 // cacheError is a failure of the cache directory.

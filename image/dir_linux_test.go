@@ -18,8 +18,8 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// source is a directory as hostpath would give it.
-func source(t *testing.T, dir string) *hostpath.Source {
+// handle is a directory as hostpath would give it.
+func handle(t *testing.T, dir string) *hostpath.Source {
 	t.Helper()
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
 	must(t, err)
@@ -92,7 +92,7 @@ func TestDir(t *testing.T) {
 				}
 			}
 			before := list(t, at)
-			r, err := Dir(t.Context(), source(t, at), DirOptions{Targets: tt.targets})
+			r, err := Dir(t.Context(), handle(t, at), DirOptions{Targets: tt.targets})
 			if !errors.Is(err, tt.err) || (err == nil) != (tt.err == nil) {
 				t.Fatalf("got %v, want %v", err, tt.err)
 			}
@@ -110,23 +110,23 @@ func TestDir(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Dir(t.Context(), source(t, filepath.Join(fakeHost(t, "file=x"), "file")), DirOptions{}); !errors.Is(err, sandbox.ErrInvalid) {
+	if _, err := Dir(t.Context(), handle(t, filepath.Join(fakeHost(t, "file=x"), "file")), DirOptions{}); !errors.Is(err, sandbox.ErrInvalid) {
 		t.Errorf("a file: got %v", err)
 	}
 }
 
 func TestDirToolchains(t *testing.T) {
 	at := fakeHost(t, append([]string{"opt/go/"}, whole...)...)
-	tool := source(t, fakeHost(t, "bin/go="))
+	tool := handle(t, fakeHost(t, "bin/go="))
 	tool.Real = "/opt/go"
-	r, err := Dir(t.Context(), source(t, at), DirOptions{Toolchains: []*hostpath.Source{tool}})
+	r, err := Dir(t.Context(), handle(t, at), DirOptions{Toolchains: []*hostpath.Source{tool}})
 	must(t, err)
 	defer r.Close()
 	if r.Path[0] != "/opt/go/bin" || len(r.Sandbox().Binds) != 1 || r.Sandbox().Binds[0].Target != "/opt/go" {
 		t.Errorf("got %v, %+v", r.Path, r.Sandbox().Binds)
 	}
 	tool.Real = "/opt/rust"
-	if _, err := Dir(t.Context(), source(t, at), DirOptions{Toolchains: []*hostpath.Source{tool}}); !errors.Is(err, sandbox.ErrInvalid) {
+	if _, err := Dir(t.Context(), handle(t, at), DirOptions{Toolchains: []*hostpath.Source{tool}}); !errors.Is(err, sandbox.ErrInvalid) {
 		t.Errorf("a toolchain without a mountpoint: got %v", err)
 	}
 }

@@ -20,10 +20,6 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// usualPath is PATH inside without toolchains. What an administrator installed
-// comes before what the distribution did, programs before those of root.
-var usualPath = []string{"/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"}
-
 // bootID goes into every digest: a tree that was written shortly before a power
 // failure may have lost its contents but not its name, and is never used again.
 var bootID = sync.OnceValue(func() string {

@@ -50,7 +50,7 @@ func fakeHost(t *testing.T, lines ...string) string {
 	return root
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

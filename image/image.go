@@ -109,3 +109,7 @@ func (r *Root) Close() error {
 	r.open = nil
 	return errors.Join(errs...)
 }
+
+// usualPath is PATH inside without toolchains. What an administrator installed
+// comes before what the distribution did, programs before those of root.
+var usualPath = []string{"/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"}

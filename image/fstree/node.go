@@ -50,7 +50,8 @@ const Block = 4096
 const (
 	MaxName   = 255
 	MaxTarget = 4095
-	maxHops   = 40 // links that one walk follows (MAXSYMLINKS of Linux)
+	MaxDepth  = 256 // directories above a file; the kernel has no such bound
+	maxHops   = 40  // links that one walk follows (MAXSYMLINKS of Linux)
 )
 
 // ErrNotFound is the end of a walk that leads nowhere.
@@ -82,8 +83,8 @@ func (n *Node) Lookup(p string) (*Node, error) {
 		if part == "" {
 			continue
 		}
-		if n.Kind == Link {
-			return nil, fmt.Errorf("%s: a symbolic link is on the way", p)
+		if n.Kind != Dir {
+			return nil, fmt.Errorf("%s: a file or symbolic link is on the way", p)
 		}
 		next := n.Children[part]
 		if next == nil {
@@ -102,9 +103,8 @@ func (n *Node) Walk(parts []string, make func(parent *Node, name string) (*Node,
 	stack := []*Node{n} // from the root to where the walk is
 	todo := slices.Clone(parts)
 	for hops := 0; len(todo) > 0; {
-		part := todo[0]
+		part, at := todo[0], stack[len(stack)-1]
 		todo = todo[1:]
-		at := stack[len(stack)-1]
 		switch part {
 		case "", ".":
 			continue
@@ -124,6 +124,9 @@ func (n *Node) Walk(parts []string, make func(parent *Node, name string) (*Node,
 		}
 		switch next.Kind {
 		case Dir:
+			if len(stack) > MaxDepth {
+				return nil, fmt.Errorf("it lies more than %d directories deep", MaxDepth)
+			}
 			stack = append(stack, next)
 		case Link:
 			if hops++; hops > maxHops {

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/caisson-run/caisson/image/layer"
+	"github.com/caisson-run/caisson/image/reference"
+	"github.com/caisson-run/caisson/image/source"
+)
+
+// resolved is what a reference meant when it was pulled.
+type resolved struct {
+	Ref      string    `json:"ref"` // in its one form
+	Platform string    `json:"platform"`
+	Digest   string    `json:"digest"`
+	Pulled   time.Time `json:"pulled"`
+}
+
+func (s *Store) nameFile(r reference.Ref) string {
+	return filepath.Join(s.dir, "names", shortHash(r.String()+" "+source.Platform())+".json")
+}
+
+// resolve gives the digest that r had when it was pulled last; empty when it
+// was not.
+func (s *Store) resolve(r reference.Ref) (string, error) {
+	one, err := readName(s.nameFile(r))
+	if errors.Is(err, os.ErrNotExist) || err == nil && (one.Ref != r.String() || one.Platform != source.Platform()) {
+		return "", nil
+	}
+	return one.Digest, err
+}
+
+func readName(file string) (resolved, error) {
+	var one resolved
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return one, err
+	}
+	if json.Unmarshal(b, &one) != nil || !layer.IsDigest(one.Digest) {
+		return resolved{}, nil // written by nobody we know: it is pulled again
+	}
+	return one, nil
+}
+
+// remember notes what r means now.
+func (s *Store) remember(r reference.Ref, digest string) error {
+	b, err := json.Marshal(resolved{r.String(), source.Platform(), digest, time.Now().UTC()})
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Join(s.dir, "names"), tempPrefix)
+	if err != nil {
+		return cacheError("keep image", err)
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), s.nameFile(r))
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return cacheError("keep image", err)
+	}
+	return nil
+}
+
+// allNames lists what was resolved, by digest.
+func (s *Store) allNames() (map[string][]resolved, error) {
+	files, err := os.ReadDir(filepath.Join(s.dir, "names"))
+	if err != nil {
+		return nil, cacheError("list images", err)
+	}
+	out := map[string][]resolved{}
+	for _, e := range files {
+		one, err := readName(filepath.Join(s.dir, "names", e.Name()))
+		if err == nil && one.Digest != "" {
+			out[one.Digest] = append(out[one.Digest], one)
+		}
+	}
+	return out, nil
+}
+
+// forget drops all names of a digest.
+func (s *Store) forget(names []resolved) {
+	for _, n := range names {
+		if r, err := reference.Parse(n.Ref); err == nil {
+			os.Remove(s.nameFile(r))
+		}
+	}
+}

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/image/erofs"
+	"github.com/caisson-run/caisson/image/reference"
+	"github.com/caisson-run/caisson/image/source"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Store keeps container images, in a directory of its own, mode 0700:
+//
+//	image-1-<hex>/  one image: root.erofs, image.json
+//	tree-1-<hex>/   the same, unpacked, for levels that want a directory
+//	more-1-<hex>/   the same as EROFS, with further mountpoints
+//	names/          what references were resolved to
+//	locks/          who unpacks what just now
+//
+// Each is built under a temporary name and renamed, is never changed
+// afterwards, and is held by a shared flock for as long as it is used. A tag is
+// resolved once, when it is pulled: runs use what it meant then until somebody
+// pulls it again. Layers are not kept.
+//
+// It may be used from many goroutines and processes.
+type Store struct{ dir string }
+
+// format changes with what is made of an image; others are not used any more.
+const format = "1-"
+
+// OpenStore opens the store in dir, which is made when it does not exist.
+func OpenStore(dir string) (*Store, error) {
+	if _, err := openCache(dir); err != nil {
+		return nil, err
+	}
+	for _, sub := range []string{"names", "locks"} {
+		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, cacheError("open image store", err)
+		}
+	}
+	return &Store{dir}, nil
+}
+
+func (s *Store) images() cache { return cache{dir: s.dir, prefix: "image-" + format} }
+
+// keepMore is how many images with further mountpoints stay.
+const keepMore = 4
+
+func (s *Store) trees() cache { return cache{dir: s.dir, prefix: "tree-" + format} }
+func (s *Store) more() cache  { return cache{dir: s.dir, prefix: "more-" + format, keep: keepMore} }
+
+// Get finds an image that is here, and pulls it when it is not.
+func (s *Store) Get(ctx context.Context, r reference.Ref, o PullOptions) (*Stored, error) {
+	if !r.Local() {
+		digest, err := s.resolve(r)
+		if err != nil {
+			return nil, err
+		}
+		if digest != "" {
+			if info, err := s.info(digest); !errors.Is(err, sandbox.ErrNotFound) {
+				return info, err
+			}
+		}
+	}
+	return s.Pull(ctx, r, o)
+}
+
+// Pull looks where the image is what its reference means now, and gets what is
+// not here.
+func (s *Store) Pull(ctx context.Context, r reference.Ref, o PullOptions) (*Stored, error) {
+	img, done, err := find(ctx, r, o)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	unlock, err := s.lock(ctx, keyOf(img.Digest))
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	held, err := s.images().tree(ctx, keyOf(img.Digest), func(ctx context.Context, dir string) error {
+		return pack(ctx, img, dir, o.Progress)
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer held.Close()
+	if !r.Local() {
+		if err := s.remember(r, img.Digest); err != nil {
+			return nil, err
+		}
+	}
+	return s.info(img.Digest)
+}
+
+// lock waits until nobody else unpacks the image: a second one would only do
+// the same work again.
+func (s *Store) lock(ctx context.Context, key string) (unlock func(), err error) {
+	f, err := os.OpenFile(filepath.Join(s.dir, "locks", key), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, cacheError("lock image", err)
+	}
+	got := make(chan error, 1)
+	go func() {
+		for {
+			err := unix.Flock(int(f.Fd()), unix.LOCK_EX)
+			if !errors.Is(err, unix.EINTR) {
+				got <- err
+				return
+			}
+		}
+	}()
+	select {
+	case err := <-got:
+		if err != nil {
+			f.Close()
+			return nil, cacheError("lock image", err)
+		}
+		return func() { f.Close() }, nil
+	case <-ctx.Done():
+		go func() { <-got; f.Close() }() // flock cannot be called back
+		return nil, &sandbox.Error{Op: "unpack image", Kind: sandbox.ErrUnavailable, Problem: "it was interrupted while another caisson unpacks it", Hint: "try again", Cause: ctx.Err()}
+	}
+}
+
+// find opens the source of an image.
+func find(ctx context.Context, r reference.Ref, o PullOptions) (*source.Image, func(), error) {
+	none := func() {}
+	if !r.Local() {
+		img, err := source.Pull(ctx, r, source.RegistryOptions{Insecure: o.Insecure})
+		return img, none, err
+	}
+	// The very object that the caller judged, through its handle.
+	path := r.Path
+	if o.File != nil {
+		path = "/proc/self/fd/" + strconv.Itoa(int(o.File.Fd()))
+	}
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, none, &sandbox.Error{Op: "image " + r.String(), Kind: sandbox.ErrNotFound, Problem: "there is no such file or directory", Hint: "check the path", Cause: err}
+	}
+	if st.IsDir() && r.Kind != reference.Archive {
+		dir, err := os.OpenRoot(path)
+		if err != nil {
+			return nil, none, &sandbox.Error{Op: "image " + r.String(), Kind: sandbox.ErrUnavailable, Problem: "it cannot be opened", Hint: "check its permissions", Cause: err}
+		}
+		img, err := source.Layout(dir, r.Name)
+		return img, func() { dir.Close() }, err
+	}
+	if !st.Mode().IsRegular() || r.Kind == reference.Layout {
+		return nil, none, &sandbox.Error{Op: "image " + r.String(), Kind: sandbox.ErrInvalid, Problem: "it is not what its prefix says", Hint: "oci: takes a directory, docker-archive: a file"}
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, none, &sandbox.Error{Op: "image " + r.String(), Kind: sandbox.ErrUnavailable, Problem: "it cannot be opened", Hint: "check its permissions", Cause: err}
+	}
+	img, err := source.Archive(f, r.Name)
+	return img, func() { f.Close() }, err
+}
+
+// IsTree says whether a local reference names a plain directory: a tree that is
+// the root itself, and no image.
+func IsTree(r reference.Ref, dir *os.File) bool {
+	if r.Kind != reference.Path {
+		return false
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return false
+	}
+	err := unix.Fstatat(int(dir.Fd()), "oci-layout", &st, unix.AT_SYMLINK_NOFOLLOW)
+	return errors.Is(err, unix.ENOENT)
+}
+
+// info reads what is known of an image; ErrNotFound when it is not here.
+func (s *Store) info(digest string) (*Stored, error) {
+	b, err := os.ReadFile(filepath.Join(s.dir, s.images().prefix+keyOf(digest), infoName))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, &sandbox.Error{Op: "image " + digest, Kind: sandbox.ErrNotFound, Problem: "it is not here", Hint: "caisson image pull gets it"}
+	}
+	if err != nil {
+		return nil, cacheError("read image", err)
+	}
+	info := &Stored{}
+	if err := json.Unmarshal(b, info); err != nil || info.Digest != digest {
+		return nil, &sandbox.Error{Op: "image " + digest, Kind: sandbox.ErrUnavailable, Problem: "what is known of it is damaged", Hint: "caisson image rm " + digest + " and pull it again", Cause: err}
+	}
+	return info, nil
+}
+
+// Root makes an image the root of a sandbox. ErrNotFound says that somebody has
+// removed it meanwhile.
+func (s *Store) Root(ctx context.Context, info *Stored, o RootOptions) (*Root, error) {
+	held, err := s.images().open(keyOf(info.Digest))
+	if err != nil {
+		return nil, err
+	}
+	if held == nil {
+		return nil, &sandbox.Error{Op: "image " + info.Digest, Kind: sandbox.ErrNotFound, Problem: "it was removed", Hint: "run it again"}
+	}
+	r := &Root{Path: info.searchPath(), open: []*os.File{held}}
+	r.root.Image = &sandbox.Image{Digest: info.Digest}
+	if err := s.fill(ctx, r, held, info, o); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// fill opens the tree in the form that the level takes.
+func (s *Store) fill(ctx context.Context, r *Root, held *os.File, info *Stored, o RootOptions) error {
+	f, err := openIn(held, erofsName)
+	if err != nil {
+		return cacheError("open image", err)
+	}
+	missing, err := missingTargets(f, o.Targets)
+	if err != nil {
+		f.Close()
+		return err
+	}
+	if o.EROFS {
+		if len(missing) == 0 {
+			r.open = append(r.open, f)
+			r.root.Image.EROFS = f
+			return nil
+		}
+		defer f.Close()
+		return s.withMore(ctx, r, f, info, missing)
+	}
+	defer f.Close()
+	dir, err := s.trees().tree(ctx, keyOf(info.Digest), func(ctx context.Context, dir string) error { return unpack(ctx, f, dir) })
+	if err != nil {
+		return err
+	}
+	r.open = append(r.open, dir)
+	if r.root.Dir, err = openIn(dir, "root"); err != nil {
+		return cacheError("open image", err)
+	}
+	r.open = append(r.open, r.root.Dir)
+	return nil
+}
+
+// openIn opens something of a directory of the store for reading.
+func openIn(dir *os.File, name string) (*os.File, error) {
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), filepath.Join(dir.Name(), name)), nil
+}
+
+// withMore gives an image further mountpoints: a copy, made once and kept for a
+// while, of which only the tree is written anew.
+func (s *Store) withMore(ctx context.Context, r *Root, f *os.File, info *Stored, missing []Target) error {
+	key := keyOf(info.Digest) + "-" + targetsHash(missing)
+	dir, err := s.more().tree(ctx, key, func(ctx context.Context, dir string) error { return addTargets(f, dir, info.Digest, missing) })
+	if err != nil {
+		return err
+	}
+	r.open = append(r.open, dir)
+	if r.root.Image.EROFS, err = openIn(dir, erofsName); err != nil {
+		return cacheError("open image", err)
+	}
+	r.open = append(r.open, r.root.Image.EROFS)
+	return nil
+}
+
+// damagedImage explains an image that cannot be read.
+func damagedImage(err error) error {
+	if !errors.Is(err, erofs.ErrDamaged) {
+		return cacheError("read image", err)
+	}
+	return &sandbox.Error{Op: "read image", Kind: sandbox.ErrUnavailable, Problem: "it is damaged", Hint: "caisson image rm it, and pull it again", Cause: err}
+}
