@@ -111,11 +111,11 @@ func TestLookUp(t *testing.T) {
 }
 
 func TestParseFlags(t *testing.T) {
-	o, err := parseFlags([]string{"-user", "1000:100:user:/home/user", "-stay", "1m"})
+	o, _, err := parseFlags([]string{"-user", "1000:100:user:/home/user", "-stay", "1m"})
 	if err != nil || o.UID != 1000 || o.GID != 100 || o.Name != "user" || o.Home != "/home/user" || o.Stay.Minutes() != 1 {
 		t.Errorf("%+v, %v", o, err)
 	}
-	if _, err := parseFlags([]string{"-user", "1000"}); err == nil {
+	if _, _, err := parseFlags([]string{"-user", "1000"}); err == nil {
 		t.Error("half a user passes")
 	}
 }

@@ -13,3 +13,7 @@
 // are touched with the rights of the user a request names. Where code inside
 // is root too it owns the agent; the host trusts no answer either way.
 package agent
+
+// MarkVariable is the environment variable that hands the session mark over.
+// It is wiped from the agent's memory where the kernel keeps it for /proc.
+const MarkVariable = "CAISSON_GUEST_MARK"

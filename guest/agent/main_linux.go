@@ -16,13 +16,10 @@ import (
 	"github.com/caisson-run/caisson/guest/stream"
 )
 
-// MarkVariable is the environment variable that hands the session mark over.
-// It is wiped from the agent's memory where the kernel keeps it for /proc.
-const MarkVariable = "CAISSON_GUEST_MARK"
-
 // Main is the agent as a program: fd 0 is the stream, fd 1 and 2 are its log.
 // It never returns.
 //
+//	-stdio                    fd 0 and 1 are the stream, as two pipes; fd 2 is the log
 //	-user UID:GID:NAME:HOME   whom envd's services mean when a request names nobody
 //	-stay DURATION            wait this long for a new stream instead of ending with it
 func Main() {
@@ -34,7 +31,7 @@ func Main() {
 }
 
 func run(args []string) error {
-	o, err := parseFlags(args)
+	o, pipes, err := parseFlags(args)
 	if err != nil {
 		return err
 	}
@@ -52,7 +49,7 @@ func run(args []string) error {
 	// Not signal.Ignore: what is ignored is inherited by every program.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
-	s, err := takeStdin()
+	s, err := takeStream(pipes)
 	if err != nil {
 		return err
 	}
@@ -60,9 +57,9 @@ func run(args []string) error {
 	return New(o).Serve(s, mark)
 }
 
-func parseFlags(args []string) (Options, error) {
-	var o Options
+func parseFlags(args []string) (o Options, pipes bool, err error) {
 	f := flag.NewFlagSet("caisson-guest", flag.ContinueOnError)
+	f.BoolVar(&pipes, "stdio", false, "")
 	f.DurationVar(&o.Stay, "stay", 0, "")
 	f.Func("user", "", func(s string) (err error) {
 		p := strings.SplitN(s, ":", 4)
@@ -74,27 +71,48 @@ func parseFlags(args []string) (Options, error) {
 		o.UID, o.GID, o.Name, o.Home = uint32(uid), uint32(gid), p[2], p[3]
 		return errors.Join(err1, err2)
 	})
-	return o, f.Parse(args)
+	err = f.Parse(args)
+	return o, pipes, err
 }
 
-// takeStdin moves the stream from fd 0 to one that no program inherits.
+// takeStream moves the stream from fd 0, or from fd 0 and 1, to where no
+// program inherits it.
 //
 // The file for fd 0 must not be os.NewFile(0): when such a file is collected,
 // it closes fd 0. Inside gVisor the stream must arrive on fd 0, since only
 // stdio survives a checkpoint; a duplicate there is the same open file.
-func takeStdin() (stream.Stream, error) {
-	fd, _, errno := syscall.Syscall(syscall.SYS_FCNTL, 0, syscall.F_DUPFD_CLOEXEC, 3)
-	if errno != 0 {
-		return nil, fmt.Errorf("take the stream from fd 0: %w", errno)
-	}
-	if err := syscall.SetNonblock(int(fd), true); err != nil {
-		return nil, fmt.Errorf("take the stream from fd 0: %w", err)
+func takeStream(pipes bool) (stream.Stream, error) {
+	in, err := duplicate(0)
+	if err != nil {
+		return nil, err
 	}
 	if null, err := syscall.Open("/dev/null", syscall.O_RDONLY|syscall.O_CLOEXEC, 0); err == nil {
 		syscall.Dup3(null, 0, 0)
 		syscall.Close(null)
 	}
-	return os.NewFile(fd, "stream"), nil
+	if !pipes {
+		return in, nil
+	}
+	out, err := duplicate(1)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Dup3(2, 1, 0); err != nil {
+		return nil, fmt.Errorf("take the stream from fd 1: %w", err)
+	}
+	return stream.Pair(in, out), nil
+}
+
+// duplicate is a non-blocking file for what fd is.
+func duplicate(fd int) (*os.File, error) {
+	n, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_DUPFD_CLOEXEC, 3)
+	if errno != 0 {
+		return nil, fmt.Errorf("take the stream from fd %d: %w", fd, errno)
+	}
+	if err := syscall.SetNonblock(int(n), true); err != nil {
+		return nil, fmt.Errorf("take the stream from fd %d: %w", fd, err)
+	}
+	return os.NewFile(n, "stream"), nil
 }
 
 // wipeEnvironment overwrites the environment that the kernel shows in
