@@ -153,6 +153,10 @@ type Capabilities struct {
 	Images bool
 	EROFS  bool
 
+	// ScratchInMemory says that what is written to scratch directories counts as
+	// memory, too, because the level has no other place for it.
+	ScratchInMemory bool
+
 	// Engine names the isolating engine and its version ("gvisor 20260905.0, systrap").
 	Engine string
 	// EngineDate is the engine's date, for its age; zero when unknown.

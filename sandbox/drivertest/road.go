@@ -68,8 +68,8 @@ func runLiving(ctx context.Context, d sandbox.Driver, spec *sandbox.Spec, exec *
 			res.MemoryPeakBytes = u.MemoryPeak
 		}
 	}
-	if err == nil && exit.Signal == "" {
-		return res, nil
+	if exit.Code != nil || exit.Signal != "" && exit.Signal != "SIGKILL" {
+		return res, nil // no limit ends a program so; 127 and 126 come with an error
 	}
 	// A limit may have ended the sandbox under the program's feet; how the
 	// stream broke says nothing about that, the instance does.
@@ -84,7 +84,7 @@ func runLiving(ctx context.Context, d sandbox.Driver, spec *sandbox.Spec, exec *
 	case ctx.Err() != nil:
 		res.Signal, res.ExitCode = "SIGKILL", nil
 		return res, nil
-	case exit.Code != nil || exit.Signal != "": // 127 and 126 come with an error
+	case exit.Signal != "":
 		return res, nil
 	}
 	return nil, err
