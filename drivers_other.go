@@ -4,7 +4,13 @@
 
 package caisson
 
-import "github.com/caisson-run/caisson/sandbox"
+import (
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/docker"
+)
 
-// Drivers are none: no level runs on this system yet.
-func Drivers() map[string]sandbox.Driver { return nil }
+// Drivers are the levels of isolation that a program with this package has, by
+// name: on this system those whose engine is elsewhere.
+func Drivers() map[string]sandbox.Driver {
+	return map[string]sandbox.Driver{docker.Name: docker.New(docker.Options{})}
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package docker_test
+
+import (
+	"testing"
+
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/docker"
+	"github.com/caisson-run/caisson/sandbox/drivertest"
+)
+
+func TestConformance(t *testing.T) {
+	host := engineHost(t)
+	drivertest.Run(t, drivertest.Harness{New: func(testing.TB) sandbox.Driver { return docker.New(docker.Options{Host: host}) }})
+}

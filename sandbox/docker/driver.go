@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package docker
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Options say how the driver works; the zero value is right.
+type Options struct {
+	// Host is the engine's address, unix:///path or tcp://host:port. Empty
+	// takes DOCKER_HOST, else the first of the usual sockets that answers.
+	Host string
+	// Runtime is the engine's name of an OCI runtime to use instead of its
+	// default: "runsc", "kata". With one that keeps files in a kernel of its
+	// own nothing of the host can be mounted, because it cannot be seen what
+	// was; the root must be an image then.
+	Runtime string
+}
+
+// Driver runs sandboxes as containers of an engine. It is safe for use from
+// many goroutines.
+type Driver struct {
+	opts Options
+
+	mu     sync.Mutex
+	engine *engine // set by find
+	known  *facts  // of engine
+	since  time.Time
+}
+
+// factsFor is how long an engine's facts are taken to be true.
+const factsFor = time.Minute
+
+// New makes the driver. It does nothing until it is used.
+func New(opts Options) *Driver { return &Driver{opts: opts} }
+
+var _ sandbox.Driver = (*Driver)(nil)
+
+// Name is "docker".
+func (d *Driver) Name() string { return Name }
+
+// find returns the engine and what it says of itself.
+func (d *Driver) find(ctx context.Context) (*engine, *facts, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.known != nil && time.Since(d.since) < factsFor {
+		return d.engine, d.known, nil
+	}
+	if d.engine == nil {
+		a, err := findEngine(d.opts.Host)
+		if err != nil {
+			return nil, nil, err
+		}
+		if d.engine, err = newEngine(a); err != nil {
+			return nil, nil, err
+		}
+	}
+	f, err := d.engine.facts(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	d.known, d.since = f, time.Now()
+	return d.engine, f, nil
+}
+
+// probeLimit bounds Probe: an engine that hangs is as good as none.
+const probeLimit = 3 * time.Second
+
+// Probe asks the engine what it can do, which takes some milliseconds; where
+// none listens, none. It starts nothing.
+func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
+	_, f, err := d.find(ctx)
+	if err != nil {
+		return sandbox.Capabilities{Unusable: err.Error(), Remedy: sandbox.Hint(err), Limits: (&facts{}).limits()}, nil
+	}
+	c := sandbox.Capabilities{
+		Engine: f.name(), Notes: f.notes(), Limits: f.limits(),
+		Terminal: true, Masks: true, ReadWrite: f.readWrite(), ScratchInMemory: true,
+	}
+	c.Unusable, c.Remedy = f.unusable(runtime.GOARCH, d.opts.Runtime)
+	return c, nil
+}
+
+// Start makes a living sandbox with the guest agent as its first process.
+func (d *Driver) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
+	e, f, err := d.find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if why, remedy := f.unusable(runtime.GOARCH, d.opts.Runtime); why != "" {
+		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: why, Hint: remedy}
+	}
+	return d.start(ctx, e, f, spec)
+}
+
+// Adopt removes what a dead owner's sandbox left: containers end with their
+// owner, so none is given back.
+func (d *Driver) Adopt(ctx context.Context, owner string) ([]sandbox.Instance, error) {
+	return nil, d.Sweep(ctx, owner)
+}
+
+// sweepLimit bounds Sweep: somebody who wants another level does not wait for
+// an engine that hangs.
+const sweepLimit = 5 * time.Second
+
+// Sweep removes the container of the sandbox with the given id, if there is
+// one. The caller holds the dead owner's lock, and the name is that sandbox's
+// alone. Where no engine listens there is nothing to remove.
+func (d *Driver) Sweep(ctx context.Context, id string) error {
+	if !validID().MatchString(id) {
+		return nil // none of ours
+	}
+	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
+	defer cancel()
+	a, err := findEngine(d.opts.Host)
+	if err != nil || a.local() && !listens(a.addr) {
+		return nil
+	}
+	e, err := newEngine(a)
+	if err != nil {
+		return err
+	}
+	defer e.close()
+	return e.remove(ctx, containerName(id))
+}
+
+// remove kills and removes a container and waits until it is gone. One that
+// does not exist is removed.
+func (e *engine) remove(ctx context.Context, name string) error {
+	err := e.call(ctx, http.MethodDelete, "/containers/"+name, url.Values{"force": {"1"}, "v": {"1"}}, nil, nil)
+	var said *answerError
+	switch {
+	case err == nil, isStatus(err, http.StatusNotFound):
+		return nil
+	case errors.As(err, &said) && said.status == http.StatusConflict:
+		// It is being removed already, as it was told at the beginning.
+		return e.gone(ctx, name)
+	}
+	return err
+}
+
+// gone waits until a container does not exist any more.
+func (e *engine) gone(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, destroyLimit)
+	defer cancel()
+	for {
+		err := e.call(ctx, http.MethodGet, "/containers/"+name+"/json", nil, nil, nil)
+		if isStatus(err, http.StatusNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return &sandbox.Error{Op: "remove container " + name, Kind: sandbox.ErrUnavailable, Problem: "the engine does not finish removing it", Cause: context.Cause(ctx)}
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+// Package enginetest runs a real Docker Engine for tests: Debian's, on a socket
+// of its own, with everything it keeps in one directory and everything it
+// starts below one control group. Only tests import it.
+//
+// The engine is no child of the tests: they look at what descends from them.
+// A shell beside it waits for the end of a pipe that only the tests hold, so
+// that the engine is stopped and cleared away however they end.
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// Engine is a running engine.
+type Engine struct {
+	// Host is its address, as DOCKER_HOST has it.
+	Host string
+
+	dir  string
+	hold io.Closer // closed: the engine is stopped
+}
+
+// ErrNotRoot says that only root can start an engine.
+var ErrNotRoot = errors.New("only root can start an engine")
+
+const (
+	startLimit = 60 * time.Second
+	stopLimit  = 60 * time.Second
+)
+
+// keeper starts the engine, waits for the end of its input, and clears up:
+// $1 is the directory, $2 the control group.
+const keeper = `
+dir=$1 group=$2
+[ -e /var/run/docker ] || fresh=yes
+[ -e /etc/docker ] || freshetc=yes
+[ -e /etc/docker/key.json ] || freshkey=yes
+dockerd --data-root "$dir/data" --exec-root "$dir/exec" --pidfile "$dir/pid" --host "unix://$dir/engine.sock" \
+	--storage-driver "$3" --cgroup-parent "/$group" --bridge=none --iptables=false --ip6tables=false \
+	--ip-forward=false --ip-masq=false --userland-proxy=false >"$dir/log" 2>&1 </dev/null &
+engine=$!
+( while kill -0 $engine 2>/dev/null; do sleep 0.2; done; : >"$dir/ended" ) </dev/null &
+cat >/dev/null
+kill $engine 2>/dev/null
+wait
+cut -d' ' -f5 /proc/self/mountinfo | grep "^$dir/" | sort -r | while read -r m; do umount -l "$m"; done
+find /sys/fs/cgroup -depth -type d -path "*/$group*" -exec rmdir {} + 2>/dev/null
+[ -z "$fresh" ] || find /var/run/docker -depth -type d -empty -delete 2>/dev/null
+[ -z "$freshkey" ] || rm -f /etc/docker/key.json
+[ -z "$freshetc" ] || rmdir /etc/docker
+rm -rf "$dir"
+`
+
+// Start starts an engine and returns when it answers. Stop ends it.
+func Start(ctx context.Context) (*Engine, error) {
+	if os.Geteuid() != 0 {
+		return nil, ErrNotRoot
+	}
+	if _, err := exec.LookPath("dockerd"); err != nil {
+		return nil, fmt.Errorf("%w: apt-get install --no-install-recommends docker.io", err)
+	}
+	dir, err := os.MkdirTemp("", "caisson-engine-")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(dir, 0o711); err != nil { // ordinary users reach the socket
+		return nil, err
+	}
+	e := &Engine{Host: "unix://" + filepath.Join(dir, "engine.sock"), dir: dir}
+	if err := e.run("overlay2"); err != nil {
+		return nil, err
+	}
+	if err := e.ready(ctx); err != nil {
+		return nil, errors.Join(err, e.Stop())
+	}
+	return e, nil
+}
+
+func (e *Engine) run(storage string) error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	cmd := exec.Command("setsid", "--fork", "sh", "-c", keeper, "engine-keeper", e.dir, filepath.Base(e.dir), storage)
+	cmd.Stdin = r
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin", "LC_ALL=C"}
+	if err := cmd.Run(); err != nil {
+		return errors.Join(err, w.Close())
+	}
+	e.hold = w
+	return nil
+}
+
+// ready waits until the engine answers.
+func (e *Engine) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	socket := filepath.Join(e.dir, "engine.sock")
+	client := http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		},
+	}}
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://engine/_ping", nil)
+		if err != nil {
+			return err
+		}
+		if resp, err := client.Do(req); err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return os.Chmod(socket, 0o666)
+			}
+		}
+		if _, err := os.Stat(filepath.Join(e.dir, "ended")); err == nil {
+			return fmt.Errorf("the engine has ended at once: %s", e.Log())
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the engine does not answer: %s", e.Log())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Log is the end of what the engine wrote.
+func (e *Engine) Log() string {
+	b, err := os.ReadFile(filepath.Join(e.dir, "log"))
+	if err != nil {
+		return err.Error()
+	}
+	return string(b[max(0, len(b)-4<<10):])
+}
+
+// Stop stops the engine and returns when nothing of it is left.
+func (e *Engine) Stop() error {
+	err := e.hold.Close()
+	for end := time.Now().Add(stopLimit); ; <-time.After(20 * time.Millisecond) {
+		if _, serr := os.Stat(e.dir); os.IsNotExist(serr) {
+			return err
+		}
+		if time.Now().After(end) {
+			return errors.Join(err, fmt.Errorf("%s is still there: %s", e.dir, e.Log()))
+		}
+	}
+}

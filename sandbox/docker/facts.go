@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package docker
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// facts are what an engine says about itself and its host.
+type facts struct {
+	at     address
+	api    string
+	podman bool
+	info   info
+	// mapped says that the engine maps the ids of containers to others of its
+	// host by itself: rootless, or userns-remap.
+	mapped bool
+}
+
+// info is the part of GET /info that caisson reads.
+type info struct {
+	ServerVersion   string
+	OSType          string
+	Architecture    string
+	OperatingSystem string
+	CgroupDriver    string
+	CgroupVersion   string
+	SecurityOptions []string
+	MemoryLimit     bool
+	SwapLimit       bool
+	CPUCfsQuota     bool `json:"CpuCfsQuota"`
+	PidsLimit       bool
+	Runtimes        map[string]any
+}
+
+// facts asks the engine.
+func (e *engine) facts(ctx context.Context) (*facts, error) {
+	f := &facts{at: e.at}
+	if err := e.call(ctx, http.MethodGet, "/info", nil, nil, &f.info); err != nil {
+		return nil, err
+	}
+	f.api, f.podman = e.version, e.podman
+	f.mapped = f.has("rootless") || f.has("userns")
+	return f, nil
+}
+
+// has says whether a security option is in force: "seccomp", "rootless".
+func (f *facts) has(option string) bool {
+	return slices.ContainsFunc(f.info.SecurityOptions, func(s string) bool {
+		for part := range strings.SplitSeq(s, ",") {
+			if part == "name="+option || part == option {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// readWrite says whether what code writes into a mount belongs to whoever owns
+// the directory on the host.
+func (f *facts) readWrite() bool { return false }
+
+// name is the engine, its version and where it is.
+func (f *facts) name() string {
+	s := "Docker "
+	if f.podman {
+		s = "Podman "
+	}
+	s += f.info.ServerVersion
+	if f.has("rootless") {
+		s += ", rootless"
+	}
+	return s + ", cgroup v" + f.cgroups() + ", " + f.at.String()
+}
+
+func (f *facts) cgroups() string {
+	if f.info.CgroupVersion == "" {
+		return "1" // what engines without the field have
+	}
+	return f.info.CgroupVersion
+}
+
+// unusable says what keeps caisson from using the engine, and the remedy.
+func (f *facts) unusable(goarch, runtime string) (why, remedy string) {
+	switch {
+	case f.info.OSType != "" && f.info.OSType != "linux":
+		return "the engine runs " + f.info.OSType + " containers", "switch it to Linux containers"
+	case !runsHere(f.info.Architecture, goarch):
+		return "the engine's machine is " + f.info.Architecture + ", and caisson's agent was built for " + goarch, "use a caisson for that machine"
+	case !f.has("seccomp"):
+		return "the engine has no seccomp, so every system call of the host's kernel would be open to code", "use an engine and a kernel with seccomp (CONFIG_SECCOMP_FILTER)"
+	case runtime != "" && f.info.Runtimes != nil && f.info.Runtimes[runtime] == nil:
+		return "the engine has no runtime " + runtime, "install it and name it in /etc/docker/daemon.json, \"runtimes\""
+	}
+	return "", ""
+}
+
+// runsHere says whether a machine that uname calls machine runs programs for
+// goarch. A machine that is not named is taken for the right one.
+func runsHere(machine, goarch string) bool {
+	switch machine {
+	case "":
+		return true
+	case "x86_64", "amd64":
+		return goarch == "amd64"
+	case "aarch64", "arm64":
+		return goarch == "arm64"
+	}
+	return machine == goarch
+}
+
+// limits says how each limit holds on this engine.
+func (f *facts) limits() map[sandbox.LimitName]sandbox.Clause {
+	group := func(has bool, what, remedy string) sandbox.Clause {
+		if !has {
+			return sandbox.Clause{Enforcement: sandbox.Off, Detail: "the engine cannot limit " + what + " on its host", Remedy: remedy}
+		}
+		return sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "by the engine, cgroup v" + f.cgroups()}
+	}
+	rootlessRemedy := ""
+	if f.has("rootless") {
+		rootlessRemedy = "as root: mkdir -p /etc/systemd/system/user@.service.d && printf '[Service]\\nDelegate=cpu cpuset io memory pids\\n' > /etc/systemd/system/user@.service.d/delegate.conf && systemctl daemon-reload, then log in again"
+	}
+	caisson := sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "by caisson"}
+	rlimit := sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "by the host's kernel"}
+	tmpfs := sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "size of a tmpfs: what is written is memory and counts as such, too"}
+	noDisk := sandbox.Clause{Enforcement: sandbox.Off, Detail: "scratch is memory on this level, and there is no disk to slow down"}
+	l := map[sandbox.LimitName]sandbox.Clause{
+		sandbox.LimitWall:      caisson,
+		sandbox.LimitOutput:    caisson,
+		sandbox.LimitCPUTime:   {Enforcement: sandbox.Enforced, Detail: "read several times a second"},
+		sandbox.LimitProcesses: rlimit,
+		sandbox.LimitOpenFiles: rlimit,
+		sandbox.LimitFileSize:  rlimit,
+		sandbox.LimitDisk:      tmpfs,
+		sandbox.LimitInodes:    tmpfs,
+		sandbox.LimitTmp:       tmpfs,
+		sandbox.LimitCPUs:      group(f.info.CPUCfsQuota, "processors", rootlessRemedy),
+		sandbox.LimitMemory:    group(f.info.MemoryLimit, "memory", rootlessRemedy),
+		sandbox.LimitIO:        noDisk,
+		sandbox.LimitIOPS:      noDisk,
+	}
+	if m := l[sandbox.LimitMemory]; m.Enforcement == sandbox.Enforced && !f.info.SwapLimit && f.cgroups() == "1" {
+		m.Detail += "; the kernel does not account swap (boot with swapaccount=1), so programs may be swapped beyond it"
+		l[sandbox.LimitMemory] = m
+	}
+	return l
+}
+
+// notes are what doctor says besides.
+func (f *facts) notes() []string {
+	notes := []string{"Scratch directories are tmpfs: what a program writes there counts as its memory, too."}
+	if !f.mapped {
+		notes = append(notes, "Code runs under uid 1000 of the host, as docker run would run it: this engine gives containers no uids of their own (fix: \"userns-remap\": \"default\" in /etc/docker/daemon.json, or rootless Podman).")
+	}
+	return notes
+}

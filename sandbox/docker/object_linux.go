@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package docker
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// objectOf is what info is about.
+func objectOf(info fs.FileInfo) object {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return object{}
+	}
+	return object{uint64(st.Dev), st.Ino}
+}
+
+// openPath opens a handle that is good for nothing but to name the object.
+func openPath(name string) (*os.File, error) {
+	return os.OpenFile(name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+}
+
+// fdPath is f's name for the kernel, whatever f is called.
+func fdPath(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }
+
+// nameOf is where an open object is now.
+func nameOf(f *os.File) (string, error) {
+	name, err := os.Readlink(fdPath(f))
+	if err != nil {
+		return "", err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	now, err := os.Lstat(name)
+	if err != nil {
+		return "", err
+	}
+	if !filepath.IsAbs(name) || !os.SameFile(info, now) {
+		return "", errors.New("it was removed")
+	}
+	return name, nil
+}
+
+// exists looks for m's target in the object that owner shows, without
+// following a link.
+func exists(owner, m sandbox.Mount) error {
+	rel := strings.TrimPrefix(strings.TrimPrefix(m.Target, owner.Target), "/")
+	if rel == "" {
+		return nil
+	}
+	fd, err := unix.Openat2(int(owner.Source.Fd()), rel, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	})
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR; isDir != m.Dir {
+		return errors.New("there is a file where a directory is to be mounted, or the other way round")
+	}
+	return nil
+}
+
+// mountedBelow is a mountpoint below a directory, or "".
+func mountedBelow(dir string) string {
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "somewhere (the mounts of this host cannot be read)"
+	}
+	for line := range strings.Lines(string(b)) {
+		fields := strings.Fields(line)
+		if len(fields) < 5 {
+			continue
+		}
+		if p := unescape(fields[4]); p != dir && within(p, dir) {
+			return p
+		}
+	}
+	return ""
+}
+
+// unescape undoes mountinfo's octal escapes (proc(5)).
+func unescape(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// shown are the objects at targets in the mount namespace of a process.
+// os.ErrPermission is what one gets who may not look there.
+func shown(pid int, targets []string) ([]object, error) {
+	root, err := unix.Open(fmt.Sprintf("/proc/%d/root", pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(root)
+	objects := make([]object, len(targets))
+	for i, t := range targets {
+		fd, err := unix.Openat2(root, strings.TrimPrefix(t, "/"), &unix.OpenHow{
+			Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", t, err)
+		}
+		var st unix.Stat_t
+		err = unix.Fstat(fd, &st)
+		unix.Close(fd)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", t, err)
+		}
+		objects[i] = object{st.Dev, st.Ino}
+	}
+	return objects, nil
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package docker
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/caisson-run/caisson/guest/agent"
+	"github.com/caisson-run/caisson/guest/embedded"
+	"github.com/caisson-run/caisson/guest/stream"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// plan is a Spec turned into what an engine is asked for.
+type plan struct {
+	spec    *sandbox.Spec
+	request createRequest
+	root    *rootImage
+	binds   []sandbox.Mount // what is bound, in the order of request.HostConfig.Mounts
+	opened  []*os.File      // closed by close
+}
+
+// agentDir is where the agent lies in every root that we make.
+const agentDir = "/.caisson"
+
+// agentCapabilities are what the agent needs of the container's root: to become
+// the user, to give files away, to signal, and to reach every file. None of it
+// is passed on to programs, whom no_new_privs keeps from it as well.
+var agentCapabilities = []string{
+	"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP",
+}
+
+// newPlan decides what a sandbox is made of. Of the host it opens the root's
+// own directories and, for masks, makes something empty in the state directory.
+func (d *Driver) newPlan(s *sandbox.Spec, mark stream.Mark, f *facts) (_ *plan, err error) {
+	if err := checkSpec(s); err != nil {
+		return nil, err
+	}
+	if err := checkLimits(&s.Limits, f.limits()); err != nil {
+		return nil, err
+	}
+	p := &plan{spec: s}
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	u := s.User
+	p.request = createRequest{
+		Hostname: s.Hostname, User: "0:0",
+		AttachStdin: true, AttachStdout: true, AttachStderr: true, OpenStdin: true, StdinOnce: true,
+		Env:        []string{"PATH=" + agentDir, agent.MarkVariable + "=" + mark.String()},
+		Entrypoint: []string{embedded.Argv0, "-stdio", "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)},
+		WorkingDir: "/",
+		Labels:     map[string]string{labelSandbox: s.ID},
+		HostConfig: hostConfig{
+			AutoRemove: true, ReadonlyRootfs: true,
+			CapDrop: []string{"ALL"}, CapAdd: agentCapabilities,
+			CgroupnsMode: "private", NetworkMode: "none",
+			// A namespace of its own without /dev/mqueue, which anybody inside
+			// could fill; /dev/shm is scratch, if it was asked for.
+			IpcMode:     "none",
+			SecurityOpt: []string{"no-new-privileges:true"},
+			LogConfig:   logConfig{"none"},
+			// Nothing of the host's resolver shows.
+			DNS: []string{"127.0.0.1"}, DNSSearch: []string{"."},
+			Tmpfs:   map[string]string{},
+			Runtime: d.opts.Runtime,
+		},
+	}
+	if p.request.Hostname == "" {
+		p.request.Hostname = "sandbox"
+	}
+	p.request.HostConfig.limit(&s.Limits, f.limits())
+	for _, sc := range shares(s) {
+		p.request.HostConfig.Tmpfs[sc.Target] = tmpfsOptions(sc, u)
+	}
+	if err := p.planRoot(); err != nil {
+		return nil, err
+	}
+	if err := p.planMounts(f); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// validID is what the contract says an ID is; it becomes a container's name.
+var validID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^sbx_[A-Za-z0-9]{16,64}$`) })
+
+// checkSpec refuses what contradicts itself, and what this level never has.
+func checkSpec(s *sandbox.Spec) error {
+	if !validID().MatchString(s.ID) {
+		return sandbox.Errorf(sandbox.ErrInvalid, "start sandbox", "%q is no sandbox's ID", s.ID)
+	}
+	if s.User.UID <= 0 || s.User.GID <= 0 {
+		return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: "a container's root is too much of the host's to run code as",
+			Hint: "run as the user, or as root on a level that has a root of its own: --isolation gvisor"}
+	}
+	if strings.ContainsAny(s.User.Name+s.User.Home, "\x00\n") || strings.Contains(s.User.Name, ":") {
+		return sandbox.Errorf(sandbox.ErrInvalid, "start sandbox", "%q is no user's name", s.User.Name)
+	}
+	var targets []string
+	for _, m := range s.Root.Binds {
+		targets = append(targets, m.Target)
+	}
+	for _, m := range s.Mounts {
+		targets = append(targets, m.Target)
+	}
+	for _, sc := range s.Scratch {
+		targets = append(targets, sc.Target)
+	}
+	for _, m := range s.Masks {
+		targets = append(targets, m.Target)
+	}
+	for _, t := range targets {
+		if !path.IsAbs(t) || path.Clean(t) != t || t == "/" || strings.ContainsRune(t, 0) || within(t, agentDir) {
+			return sandbox.Errorf(sandbox.ErrInvalid, "start sandbox", "nothing can be placed at %q inside", t)
+		}
+	}
+	return nil
+}
+
+// within says whether p is dir or lies below it.
+func within(p, dir string) bool {
+	return p == dir || dir == "/" || strings.HasPrefix(p, dir+"/")
+}
+
+// tmpfsOptions describes a scratch directory to the engine.
+func tmpfsOptions(sc sandbox.Scratch, u sandbox.User) string {
+	options := []string{"rw", "exec", "nosuid", "nodev"}
+	if sc.Memory {
+		options[1] = "noexec"
+	}
+	if sc.Sticky {
+		options = append(options, "mode=1777")
+	} else {
+		options = append(options, "mode=0755", fmt.Sprintf("uid=%d", u.UID), fmt.Sprintf("gid=%d", u.GID))
+	}
+	if sc.Size > 0 {
+		options = append(options, fmt.Sprintf("size=%d", sc.Size))
+	}
+	if sc.Inodes > 0 {
+		options = append(options, fmt.Sprintf("nr_inodes=%d", sc.Inodes))
+	}
+	return strings.Join(options, ",")
+}
+
+func (p *plan) close() {
+	for _, f := range p.opened {
+		f.Close()
+	}
+	p.opened = nil
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package docker
+
+// createRequest is everything that caisson can ask of an engine for a
+// container. It is closed on purpose: there is no field for privileged mode,
+// devices, another container's namespaces, the host's namespaces, volumes of
+// others, capabilities by wildcard or engine options in general, so that no
+// Spec, however it was made, leads to one.
+type createRequest struct {
+	Hostname     string
+	User         string
+	AttachStdin  bool
+	AttachStdout bool
+	AttachStderr bool
+	OpenStdin    bool
+	StdinOnce    bool // when our connection ends, so does the agent's fd 0
+	Env          []string
+	Entrypoint   []string
+	Image        string
+	WorkingDir   string
+	Labels       map[string]string
+	HostConfig   hostConfig
+}
+
+type hostConfig struct {
+	AutoRemove     bool
+	CapDrop        []string
+	CapAdd         []string
+	CgroupnsMode   string
+	IpcMode        string
+	NetworkMode    string
+	ReadonlyRootfs bool
+	SecurityOpt    []string
+	LogConfig      logConfig
+	DNS            []string `json:"Dns"`
+	DNSSearch      []string `json:"DnsSearch"`
+	Tmpfs          map[string]string
+	Mounts         []bindMount
+	Memory         int64 `json:",omitempty"`
+	MemorySwap     int64 `json:",omitempty"`
+	NanoCpus       int64 `json:",omitempty"`
+	PidsLimit      int64 `json:",omitempty"`
+	Ulimits        []ulimit
+	Runtime        string `json:",omitempty"`
+}
+
+// logConfig keeps what the agent says off the engine's disk.
+type logConfig struct{ Type string }
+
+type ulimit struct {
+	Name       string
+	Soft, Hard int64
+}
+
+// bindMount shows a host object. Its source is written by newBind alone.
+type bindMount struct {
+	Type        string // "bind"
+	Source      string
+	Target      string
+	ReadOnly    bool
+	BindOptions bindOptions
+}
+
+type bindOptions struct {
+	Propagation            string
+	NonRecursive           bool `json:",omitempty"`
+	ReadOnlyForceRecursive bool `json:",omitempty"`
+}
+
+// The labels of our containers and images, for people who look at an engine:
+// caisson itself goes by names.
+const (
+	labelSandbox = "dev.caisson.sandbox"
+	labelRoot    = "dev.caisson.root"
+)
+
+// containerName is what a sandbox's container is called. A sandbox's ID is
+// random and its owner's alone, and so is the name.
+func containerName(id string) string { return "caisson-" + id }
