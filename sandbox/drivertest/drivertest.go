@@ -73,6 +73,7 @@ func themes() []struct {
 	}{
 		{"Identity", identityTests},
 		{"Root", rootTests},
+		{"Image", imageTests},
 		{"Network", networkTests},
 		{"Scratch", scratchTests},
 		{"Stdio", stdioTests},

@@ -31,9 +31,9 @@ func (b *box) handOver() (files []*os.File, done func(), err error) {
 	}
 	owners := ownerMaps{to: b.plan.ids}
 	defer owners.close()
-	for _, m := range b.plan.files {
+	for i, m := range b.plan.files {
 		f := m.Source
-		if euid == 0 {
+		if euid == 0 && !(i == 0 && b.plan.erofs) { // an image is read, not mounted
 			if f, err = owners.mount(m, b.isOperators(m)); err != nil {
 				done()
 				return nil, nil, err

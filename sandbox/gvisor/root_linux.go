@@ -34,6 +34,9 @@ func (b *box) makeMountpoints() error {
 				owner = o
 			}
 		}
+		if owner.Target == "/" && b.plan.erofs {
+			continue // the gofer's own tree is empty; the image has the mountpoint
+		}
 		switch err := exists(owner, m); {
 		case err == nil:
 		case owner.Target == "/" && errors.Is(err, fs.ErrNotExist):

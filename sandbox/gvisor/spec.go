@@ -35,6 +35,7 @@ type plan struct {
 	hide        []sandbox.Mask
 	overlay     string // gVisor's --overlay2
 	shared      bool   // the host may change mounted files while we run
+	erofs       bool   // the root is an image that gVisor's kernel mounts itself
 }
 
 // newPlan builds the OCI spec of a sandbox. It touches nothing on the host.
@@ -63,6 +64,9 @@ func newPlan(s *sandbox.Spec, f first, ids identity) (*plan, error) {
 		Annotations: map[string]string{},
 	}}
 	p.files = []sandbox.Mount{{Source: s.Root.Dir, Name: "the root", Target: "/", Dir: true}}
+	if img := s.Root.Image; img != nil && img.EROFS != nil {
+		p.rootImage(s, img)
+	}
 	if p.oci.Hostname == "" {
 		p.oci.Hostname = "sandbox"
 	}

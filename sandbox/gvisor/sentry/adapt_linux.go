@@ -69,6 +69,7 @@ func adaptKernel() {
 	skipTracePoints()
 	readProcessor()
 	lightenUnmount(os.Args)
+	takeScratch(os.Args)
 	if n := memoryFromSpec(os.Args); n > 0 {
 		showMemory(os.Args, n)
 	}

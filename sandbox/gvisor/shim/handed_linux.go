@@ -3,6 +3,7 @@
 package shim
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,11 +31,14 @@ type handedFile struct {
 // verify then checks that what was mounted is the object that was handed over:
 // whoever swaps the name in between stops the run and gains nothing.
 func findHanded(spec *specs.Spec) ([]handedFile, error) {
-	root, err := newHanded(&spec.Root.Path, "/")
-	if err != nil {
-		return nil, err
+	var handed []handedFile
+	if strings.HasPrefix(spec.Root.Path, "fd:") { // else it is an image, which this process opens itself
+		root, err := newHanded(&spec.Root.Path, "/")
+		if err != nil {
+			return nil, err
+		}
+		handed = append(handed, root)
 	}
-	handed := []handedFile{root}
 	for i := range spec.Mounts {
 		m := &spec.Mounts[i]
 		if !strings.HasPrefix(m.Source, "fd:") {
@@ -72,8 +76,12 @@ func newHanded(source *string, target string) (handedFile, error) {
 }
 
 // verify compares what the gofer has mounted with what was handed over. It
-// runs before any code of the sandbox does.
+// runs before any code of the sandbox does. Without anything handed over there
+// is no gofer.
 func verify(handed []handedFile, gofer int) error {
+	if len(handed) > 0 && gofer <= 0 {
+		return errors.New("there is no file server for what is to be mounted")
+	}
 	// The gofer prepares the tree below /root of a root of its own and enters
 	// it at some moment from here on. So it is looked for there first, and then
 	// where it is once it was entered: the other way round both looks can miss.

@@ -154,6 +154,14 @@ func (w *world) create() error {
 	if w.order.ExecFile != 0 {
 		args.ExecFile = os.NewFile(uintptr(w.order.ExecFile), "program")
 	}
+	if len(w.handed) == 0 {
+		files, err := w.backScratch()
+		if err != nil {
+			return fmt.Errorf("files behind scratch directories: %w", err)
+		}
+		defer closeAll(files)
+		args.PassFiles = files
+	}
 	box, err := container.New(w.conf, args)
 	if err != nil {
 		return err
