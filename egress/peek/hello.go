@@ -26,6 +26,9 @@ var errShort = errors.New("more bytes are needed")
 // post-quantum keys and a session ticket they are below 4 KiB; TLS allows 16 MiB.
 const mostHello = 16 << 10
 
+// FirstOfTLS is the first byte of every connection of TLS.
+const FirstOfTLS = recordHandshake
+
 // Numbers of TLS (RFC 8446, RFC 6066, RFC 9849).
 const (
 	recordHandshake    = 22

@@ -12,6 +12,8 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"io"
+	"net"
 )
 
 // Kind is what a connection speaks. The zero Kind is Opaque.
@@ -35,6 +37,9 @@ const mostLine = 8 << 10
 // says. It reads until that is clear, at most BufferSize bytes, and leaves all
 // of them in r, whose buffer must be that large. An error of the connection is
 // returned as it is; io.EOF when not a byte came.
+//
+// When a deadline of the connection passes before it is clear, the error says
+// so and the kind is Opaque: whoever goes on then uses a Guard.
 func First(r *bufio.Reader) (Kind, Hello, error) {
 	b, err := r.Peek(1)
 	if err != nil {
@@ -51,7 +56,12 @@ func First(r *bufio.Reader) (Kind, Hello, error) {
 		if kind, sure := request(b); sure {
 			return kind, Hello{}, nil
 		}
-		if b, err = r.Peek(len(b) + 1); err != nil {
+		b, err = r.Peek(len(b) + 1)
+		var late net.Error
+		switch {
+		case errors.As(err, &late) && late.Timeout():
+			return Opaque, Hello{}, err
+		case err != nil:
 			return Opaque, Hello{}, nil // it ended before it was a request
 		}
 	}
@@ -122,4 +132,32 @@ func token(c byte) bool {
 		return true
 	}
 	return false
+}
+
+// ErrLate says that what was passed on as words turned out to be a request.
+var ErrLate = errors.New("an HTTP request whose first line came too slowly")
+
+// Guard reads what First was not sure about, and stops before the byte that
+// would make it an HTTP request.
+type Guard struct {
+	R io.Reader
+
+	seen []byte
+	sure bool
+}
+
+func (g *Guard) Read(b []byte) (int, error) {
+	n, err := g.R.Read(b)
+	if g.sure {
+		return n, err
+	}
+	g.seen = append(g.seen, b[:n]...)
+	kind, sure := request(g.seen)
+	if sure && kind == HTTP {
+		return 0, ErrLate
+	}
+	if sure {
+		g.sure, g.seen = true, nil
+	}
+	return n, err
 }

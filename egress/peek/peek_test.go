@@ -133,6 +133,18 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+func TestGuard(t *testing.T) {
+	for in, passes := range map[string]bool{
+		"hello": true, "hello\nGET / HTTP/1.1\r\n": true, "PING": true, "EHLO mail.test\r\nMAIL": true,
+		"GET / HTTP/1.1\r\n": false, "GET / HTTP/": false, "\r\n GET / http/1.0\r\n": false, strings.Repeat("A", 9000): false,
+	} {
+		got, err := io.ReadAll(&Guard{R: iotest.OneByteReader(strings.NewReader(in))})
+		if passes && (err != nil || string(got) != in) || !passes && (err != ErrLate || len(got) >= len(in)) {
+			t.Errorf("%q: %q, %v", in, got, err)
+		}
+	}
+}
+
 // What is looked at is still there.
 func TestNothingIsTaken(t *testing.T) {
 	for _, in := range []string{"GET / HTTP/1.1\r\n\r\n", string(extensions(sni("good.test"))) + "rest", "\x00\x01opaque"} {

@@ -64,7 +64,7 @@ func TestAllowedOpaque(t *testing.T) {
 	})
 	echoes := raw(t, echo)
 	h := build(t, options{allow: []string{"good.test:*", "127.0.0.1:*"}, hosts: map[string]string{"good.test": "127.0.0.1"}})
-	c, err := h.dialName("good.test", greets)
+	c, err := h.guest.DialName("good.test", greets)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestAllowedOpaque(t *testing.T) {
 	if line, err := says(c); line != "SSH-2.0-client" {
 		t.Fatalf("%q, %v", line, err)
 	}
-	d, err := h.dialName("good.test", echoes)
+	d, err := h.guest.DialName("good.test", echoes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestHalfClosed(t *testing.T) {
 		heard <- string(b)
 	})
 	h := build(t, options{allow: []string{"good.test:*", "127.0.0.1:*"}, hosts: map[string]string{"good.test": "127.0.0.1"}})
-	c, err := h.dialName("good.test", port)
+	c, err := h.guest.DialName("good.test", port)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestResolverOnTheWire(t *testing.T) {
 		"good.test": dnsmessage.RCodeSuccess, "a.good.test": dnsmessage.RCodeSuccess,
 		"evil.test": dnsmessage.RCodeNameError, "data.evil.test": dnsmessage.RCodeNameError, "notgood.test": dnsmessage.RCodeNameError,
 	} {
-		if m := h.query(host, dnsmessage.TypeA); m.RCode != code {
+		if m := h.guest.Query(host, dnsmessage.TypeA); m.RCode != code {
 			t.Errorf("%s: %v", host, m.RCode)
 		}
 	}
@@ -151,7 +151,7 @@ func TestUnreachable(t *testing.T) {
 	l.Close()
 	h := build(t, options{allow: []string{"good.test:*", "gone.test:*", "127.0.0.1:*"}, hosts: map[string]string{"good.test": "127.0.0.1"}})
 	for _, host := range []string{"good.test", "gone.test"} {
-		if c, err := h.dialName(host, port); err == nil {
+		if c, err := h.guest.DialName(host, port); err == nil {
 			c.Close()
 			t.Errorf("%s: connected", host)
 		}

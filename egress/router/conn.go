@@ -170,8 +170,14 @@ func (c *conn) abort() {
 // serve moves bytes once it is known what they are.
 func (c *conn) serve(up net.Conn) {
 	early := c.listen(up)
-	kind, hello, err := peek.First(c.in)
+	kind, hello, err := c.peek()
 	spoke := early.stop()
+	var late net.Error
+	if errors.As(err, &late) && late.Timeout() { // words without an end
+		c.relay(up, &peek.Guard{R: c.in})
+		c.finish("")
+		return
+	}
 	switch {
 	case kind == peek.TLS:
 		if err == nil {
@@ -195,9 +201,26 @@ func (c *conn) serve(up net.Conn) {
 		c.r.recordRefused(c.t, &refusal{Decision: rule.Decision{Reason: err.Error()}})
 		c.finish(err.Error())
 	default:
-		c.relay(up)
+		c.relay(up, c.in)
 		c.finish("")
 	}
+}
+
+// unsureTime is how long a client may take from its first byte to what tells an
+// HTTP request from other words; longer, and the words are passed on.
+const unsureTime = time.Second
+
+// peek looks at the client's first bytes.
+func (c *conn) peek() (peek.Kind, peek.Hello, error) {
+	b, err := c.in.Peek(1)
+	if err != nil {
+		return peek.Opaque, peek.Hello{}, err
+	}
+	if b[0] != peek.FirstOfTLS && c.t.addr.Port() != 80 {
+		_ = c.down.SetReadDeadline(time.Now().Add(unsureTime))
+		defer c.down.SetReadDeadline(time.Time{})
+	}
+	return peek.First(c.in)
 }
 
 // checkHello wants the name that led here in the ClientHello too.
@@ -266,7 +289,7 @@ func (e *early) stop() bool {
 }
 
 // relay moves bytes both ways until both have ended.
-func (c *conn) relay(up net.Conn) {
+func (c *conn) relay(up net.Conn, in io.Reader) {
 	var back sync.WaitGroup
 	back.Go(func() {
 		_, err := io.CopyBuffer(onlyWriter{c.down}, onlyReader{up}, make([]byte, copySize))
@@ -276,7 +299,7 @@ func (c *conn) relay(up net.Conn) {
 		}
 		_ = c.down.CloseWrite()
 	})
-	_, err := io.CopyBuffer(onlyWriter{up}, onlyReader{c.in}, make([]byte, copySize))
+	_, err := io.CopyBuffer(onlyWriter{up}, onlyReader{in}, make([]byte, copySize))
 	if err != nil {
 		c.abort()
 	} else if half, ok := up.(interface{ CloseWrite() error }); ok {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -120,10 +121,16 @@ func (r *Router) dialOne(ctx context.Context, t target, to netip.AddrPort, limit
 	return d.DialContext(ctx, "tcp", to.String())
 }
 
-// lookup asks the host's resolver. The dot at the end keeps search domains out.
+// lookup asks the host's resolver. The dot at the end keeps search domains out;
+// a name of one part (db, localhost) is meant as the host means it, and in
+// /etc/hosts it stands without a dot.
 func lookup(ctx context.Context, n name.Name) ([]netip.Addr, error) {
+	s := n.String()
+	if strings.Contains(s, ".") {
+		s = n.Absolute()
+	}
 	r := net.Resolver{PreferGo: true}
-	return r.LookupNetIP(ctx, "ip", n.Absolute())
+	return r.LookupNetIP(ctx, "ip", s)
 }
 
 // interfaces knows the host's own addresses.

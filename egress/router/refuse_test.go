@@ -18,9 +18,6 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
-	"gvisor.dev/gvisor/pkg/tcpip"
-	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
-	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
 
 	"github.com/caisson-run/caisson/egress/wire"
 )
@@ -63,7 +60,7 @@ func TestRefusedConnections(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := build(t, options{allow: c.allow, deny: c.deny, own: c.own, hosts: map[string]string{
 				"good.test": "127.0.0.1", "evil.test": "127.0.0.1", "mapped.test": "::ffff:127.0.0.1", "own.test": "93.184.216.34"}})
-			conn, err := h.dialTo(c.host, port)
+			conn, err := h.guest.DialName(c.host, port)
 			if err == nil {
 				conn.Close()
 				t.Error("connected")
@@ -76,20 +73,12 @@ func TestRefusedConnections(t *testing.T) {
 	}
 }
 
-// dialTo takes a name or an address.
-func (h *house) dialTo(host string, port int) (net.Conn, error) {
-	if a, err := netip.ParseAddr(host); err == nil {
-		return h.dial(netip.AddrPortFrom(a, uint16(port)).String())
-	}
-	return h.dialName(host, port)
-}
-
 // A name that leads elsewhere the second time is asked about the second time.
 func TestRebinding(t *testing.T) {
 	port, reached := counted(t)
 	h := build(t, options{allow: []string{"good.test:*"}, hosts: map[string]string{"good.test": "127.0.0.1"}})
 	for range 3 {
-		if c, err := h.dialName("good.test", port); err == nil {
+		if c, err := h.guest.DialName("good.test", port); err == nil {
 			c.Close()
 			t.Fatal("connected")
 		}
@@ -116,7 +105,7 @@ func TestRefusedBytes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := build(t, options{allow: []string{"good.test:*", "127.0.0.1:*"}, hosts: map[string]string{"good.test": "127.0.0.1"}})
-			conn, err := h.dialName("good.test", port)
+			conn, err := h.guest.DialName("good.test", port)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -186,7 +175,7 @@ func TestRequests(t *testing.T) {
 		"a long head":             {"GET / HTTP/1.1\r\nHost: good.test\r\nX: " + strings.Repeat("a", 200<<10) + "\r\n\r\n", 431},
 	} {
 		t.Run(name, func(t *testing.T) {
-			conn, err := h.dialName("good.test", port)
+			conn, err := h.guest.DialName("good.test", port)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -213,7 +202,7 @@ func TestRequests(t *testing.T) {
 func TestSecondRequest(t *testing.T) {
 	_, port := server(t, "reached")
 	h := build(t, options{allow: []string{fmt.Sprintf("good.test:%d", port), "127.0.0.1:*"}, hosts: map[string]string{"good.test": "127.0.0.1"}})
-	conn, err := h.dialName("good.test", port)
+	conn, err := h.guest.DialName("good.test", port)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,15 +223,39 @@ func TestSecondRequest(t *testing.T) {
 	h.refused("evil.test")
 }
 
+// A request that comes so slowly that its beginning was passed on as words gets
+// no further.
+func TestSlowRequest(t *testing.T) {
+	heard := make(chan string, 1)
+	port := raw(t, func(c net.Conn) {
+		var all strings.Builder
+		_, _ = io.Copy(io.MultiWriter(&all, c), c)
+		heard <- all.String()
+	})
+	h := build(t, options{allow: []string{"good.test:*", "127.0.0.1:*"}, hosts: map[string]string{"good.test": "127.0.0.1"}})
+	c, err := h.guest.DialName("good.test", port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprint(c, "GE")
+	b := make([]byte, 2)
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.ReadFull(c, b); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprint(c, "T / HTTP/1.1\r\nHost: evil.test\r\n\r\n")
+	if got := <-heard; got != "GE" {
+		t.Errorf("the server heard %q", got)
+	}
+}
+
 // What is no TCP leaves in no direction.
 func TestOtherProtocols(t *testing.T) {
 	h := build(t, options{allow: []string{"internet", "good.test", "127.0.0.1:*"}, hosts: map[string]string{"good.test": "127.0.0.1"}})
 	for _, to := range []string{"8.8.8.8:53", "93.184.216.34:443", "198.18.0.1:54"} {
 		a := netip.MustParseAddrPort(to)
-		c, err := gonet.DialUDP(h.guest, nil, &tcpip.FullAddress{Addr: addr(a.Addr()), Port: a.Port()}, ipv4.ProtocolNumber)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := h.guest.DialUDP(to)
 		if _, err := c.Write([]byte("out")); err != nil {
 			t.Fatal(err)
 		}
@@ -251,7 +264,7 @@ func TestOtherProtocols(t *testing.T) {
 		})
 		c.Close()
 	}
-	if c, err := h.dial("198.18.0.1:53"); err == nil {
+	if c, err := h.guest.Dial("198.18.0.1:53"); err == nil {
 		c.Close()
 		t.Error("the resolver speaks TCP")
 	}
@@ -289,7 +302,7 @@ func TestChange(t *testing.T) {
 	h := build(t, options{allow: []string{"good.test:*", "other.test:*", "127.0.0.1:*"}, hosts: map[string]string{"good.test": "127.0.0.1", "other.test": "127.0.0.1"}})
 	open := map[string]net.Conn{}
 	for _, host := range []string{"good.test", "other.test"} {
-		c, err := h.dialName(host, port)
+		c, err := h.guest.DialName(host, port)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -308,7 +321,7 @@ func TestChange(t *testing.T) {
 	if s, err := says(open["other.test"]); s != "again" {
 		t.Errorf("what is still allowed was closed: %q, %v", s, err)
 	}
-	if m := h.query("good.test", dnsmessage.TypeA); m.RCode != dnsmessage.RCodeNameError {
+	if m := h.guest.Query("good.test", dnsmessage.TypeA); m.RCode != dnsmessage.RCodeNameError {
 		t.Errorf("the name is still answered: %v", m.RCode)
 	}
 	h.r.Change(nil)
@@ -327,7 +340,7 @@ func TestBudgets(t *testing.T) {
 	}
 	t.Run("egress", func(t *testing.T) {
 		h := build(t, options{allow: allow, hosts: hosts, budget: wire.Budget{Egress: 1 << 20}})
-		c, err := h.dialName("good.test", port)
+		c, err := h.guest.DialName("good.test", port)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -338,7 +351,7 @@ func TestBudgets(t *testing.T) {
 		if n := h.r.sent.Load(); n > 1<<20 {
 			t.Errorf("%d bytes left", n)
 		}
-		if c, err := h.dial("198.18.1.0:" + fmt.Sprint(port)); err == nil {
+		if c, err := h.guest.Dial("198.18.1.0:" + fmt.Sprint(port)); err == nil {
 			c.Close()
 			t.Error("the network is still open")
 		}
@@ -346,7 +359,7 @@ func TestBudgets(t *testing.T) {
 	t.Run("connections", func(t *testing.T) {
 		h := build(t, options{allow: allow, hosts: hosts, budget: wire.Budget{Connections: 2}})
 		for i := range 3 {
-			c, err := h.dialName("good.test", port)
+			c, err := h.guest.DialName("good.test", port)
 			if (err == nil) != (i < 2) {
 				t.Errorf("connection %d: %v", i, err)
 			}
@@ -358,12 +371,9 @@ func TestBudgets(t *testing.T) {
 	})
 	t.Run("dns_queries", func(t *testing.T) {
 		h := build(t, options{allow: allow, budget: wire.Budget{Queries: 2}})
-		h.query("good.test", dnsmessage.TypeA)
-		h.query("evil.test", dnsmessage.TypeA)
-		c, err := gonet.DialUDP(h.guest, nil, &tcpip.FullAddress{Addr: addr(gatewayAddr), Port: 53}, ipv4.ProtocolNumber)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h.guest.Query("good.test", dnsmessage.TypeA)
+		h.guest.Query("evil.test", dnsmessage.TypeA)
+		c := h.guest.DialUDP(gatewayAddr.String() + ":53")
 		defer c.Close()
 		_, _ = c.Write([]byte("anything"))
 		exceeded(h, "dns_queries")
@@ -395,7 +405,7 @@ func TestCloseUnderWay(t *testing.T) {
 	h := build(t, options{allow: []string{"good.test:*", "slow.test:*", "127.0.0.1:*"}, close: true, hosts: map[string]string{"good.test": "127.0.0.1"}})
 	var open []net.Conn
 	for range 5 {
-		c, err := h.dialName("good.test", port)
+		c, err := h.guest.DialName("good.test", port)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -406,7 +416,7 @@ func TestCloseUnderWay(t *testing.T) {
 	for _, c := range open {
 		c.Close()
 	}
-	h.guest.Destroy()
+	h.guest.Close()
 	e := h.seen("the totals", func(e wire.Event) bool { return e.Kind == wire.Done })
 	if e.Totals.Connections != 5 {
 		t.Errorf("%+v", e.Totals)

@@ -20,17 +20,9 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
-	"gvisor.dev/gvisor/pkg/buffer"
-	"gvisor.dev/gvisor/pkg/tcpip"
-	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
-	"gvisor.dev/gvisor/pkg/tcpip/header"
-	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
-	"gvisor.dev/gvisor/pkg/tcpip/stack"
-	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
-	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
 
+	"github.com/caisson-run/caisson/egress/guesttest"
 	"github.com/caisson-run/caisson/egress/name"
 	"github.com/caisson-run/caisson/egress/rule"
 	"github.com/caisson-run/caisson/egress/wire"
@@ -39,7 +31,9 @@ import (
 func TestMain(m *testing.M) {
 	// net/http waits half a second before it closes what it has answered with
 	// an error, and can be told nothing about it.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+	// The guest's link does not end some of its own; nothing else uses it.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"),
+		goleak.IgnoreAnyFunction("gvisor.dev/gvisor/pkg/tcpip/link/fdbased.(*processor).start"))
 }
 
 var (
@@ -53,7 +47,7 @@ var (
 type house struct {
 	t     testing.TB
 	r     *Router
-	guest *stack.Stack
+	guest *guesttest.Guest
 
 	mu      sync.Mutex
 	hosts   map[string][]netip.Addr
@@ -126,108 +120,23 @@ func build(t testing.TB, o options) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.guest = guestStack(t, theirs)
+	far, err := unix.Dup(fds[0]) // who reads a wire without another end never waits
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(far) })
+	h.guest = guesttest.New(t, theirs, 16384, guestAddr, gatewayAddr)
+	theirs.Close()
 	if !o.close {
 		t.Cleanup(h.close)
 	}
 	return h
 }
 
-// close ends the house. The guest goes last: a router must not need it.
+// close ends the house.
 func (h *house) close() {
+	h.guest.Close()
 	h.r.Close()
-	h.guest.Destroy()
-}
-
-// guestStack is a sandbox's kernel for tests.
-func guestStack(t testing.TB, wire io.ReadWriteCloser) *stack.Stack {
-	t.Helper()
-	s := stack.New(stack.Options{
-		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol},
-		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol},
-	})
-	l := newLink(&Options{Wire: wire, MTU: 16384, Guest: guestAddr, Trusted: true}, func([]byte) {})
-	if err := s.CreateNIC(1, &anySender{l}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.AddProtocolAddress(1, tcpip.ProtocolAddress{Protocol: ipv4.ProtocolNumber, AddressWithPrefix: addr(guestAddr).WithPrefix()}, stack.AddressProperties{}); err != nil {
-		t.Fatal(err)
-	}
-	s.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: 1}})
-	return s
-}
-
-// anySender takes what comes from every address: the guest's side of the wire.
-type anySender struct{ *link }
-
-func (a *anySender) Attach(d stack.NetworkDispatcher) {
-	if d == nil {
-		a.link.Attach(nil)
-		return
-	}
-	a.mu.Lock()
-	a.dispatcher = d
-	a.mu.Unlock()
-	a.reading.Go(func() {
-		b := make([]byte, a.mtu)
-		for {
-			n, err := a.wire.Read(b)
-			if err != nil || n == 0 {
-				return
-			}
-			pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(b[:n])})
-			d.DeliverNetworkPacket(header.IPv4ProtocolNumber, pkt)
-			pkt.DecRef()
-		}
-	})
-}
-
-// dial connects from inside.
-func (h *house) dial(to string) (net.Conn, error) {
-	a := netip.MustParseAddrPort(to)
-	ctx, cancel := context.WithTimeout(h.t.Context(), 20*time.Second)
-	defer cancel()
-	return gonet.DialContextTCP(ctx, h.guest, tcpip.FullAddress{Addr: addr(a.Addr()), Port: a.Port()}, ipv4.ProtocolNumber)
-}
-
-// query asks the sandbox's resolver.
-func (h *house) query(host string, kind dnsmessage.Type) dnsmessage.Message {
-	h.t.Helper()
-	c, err := gonet.DialUDP(h.guest, nil, &tcpip.FullAddress{Addr: addr(gatewayAddr), Port: 53}, ipv4.ProtocolNumber)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	defer c.Close()
-	q := dnsmessage.Message{Header: dnsmessage.Header{ID: 9}, Questions: []dnsmessage.Question{{
-		Name: dnsmessage.MustNewName(host + "."), Type: kind, Class: dnsmessage.ClassINET}}}
-	b, err := q.Pack()
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	if _, err := c.Write(b); err != nil {
-		h.t.Fatal(err)
-	}
-	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
-	b = make([]byte, 1500)
-	n, err := c.Read(b)
-	var m dnsmessage.Message
-	if err == nil {
-		err = m.Unpack(b[:n])
-	}
-	if err != nil {
-		h.t.Fatalf("%s: %v", host, err)
-	}
-	return m
-}
-
-// dialName looks a name up inside and connects to what it says.
-func (h *house) dialName(host string, port int) (net.Conn, error) {
-	h.t.Helper()
-	m := h.query(host, dnsmessage.TypeA)
-	if len(m.Answers) == 0 {
-		return nil, fmt.Errorf("%s: %v", host, m.RCode)
-	}
-	return h.dial(netip.AddrPortFrom(netip.AddrFrom4(m.Answers[0].Body.(*dnsmessage.AResource).A), uint16(port)).String())
 }
 
 // client speaks HTTP from inside.
@@ -238,9 +147,9 @@ func (h *house) client(c *tls.Config) *http.Client {
 			return nil, err
 		}
 		if a, err := netip.ParseAddr(host); err == nil {
-			return h.dial(netip.AddrPortFrom(a, parsePort(port)).String())
+			host = a.String()
 		}
-		return h.dialName(host, int(parsePort(port)))
+		return h.guest.DialName(host, int(parsePort(port)))
 	}}
 	h.t.Cleanup(t.CloseIdleConnections)
 	return &http.Client{Transport: t}

@@ -42,8 +42,11 @@ func assembleUntrusted(goarch string) ([]unix.SockFilter, error) {
 
 // untrusted puts the groups together. A call that no group names gets what
 // unknown ones get, so a forgotten name is safe; TestEveryCallIsNamed finds it.
-func untrusted(goarch string) (*list, error) {
-	l := &list{arch: unix.AUDIT_ARCH_X86_64, foreign: kill, calls: make(map[uint32]verdict, len(calls)), other: errno(unix.ENOSYS)}
+func untrusted(goarch string) (*list, error) { return newList(goarch, groups(), errno(unix.ENOSYS)) }
+
+// newList makes a list of groups; other is what calls get that no group names.
+func newList(goarch string, groups []group, other verdict) (*list, error) {
+	l := &list{arch: unix.AUDIT_ARCH_X86_64, foreign: kill, calls: make(map[uint32]verdict, len(calls)), other: other}
 	if goarch == "arm64" {
 		l.arch = unix.AUDIT_ARCH_AARCH64
 	}
@@ -54,7 +57,7 @@ func untrusted(goarch string) (*list, error) {
 			numbers[c.name] = c.arm64
 		}
 	}
-	for _, g := range groups() {
+	for _, g := range groups {
 		for name := range strings.FieldsSeq(g.names) {
 			n, known := numbers[name]
 			if !known {

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package confined
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/log"
+
+	"github.com/caisson-run/caisson/egress/router"
+	"github.com/caisson-run/caisson/egress/rule"
+	"github.com/caisson-run/caisson/egress/wire"
+)
+
+// Main runs the router and does not return. It is called first thing in main.
+func Main() {
+	log.SetTarget(log.GoogleEmitter{Writer: &log.Writer{Next: io.Discard}})
+	// A terminal's signals are for the owner.
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
+	debug.SetMemoryLimit(softMemory)
+	owner, err := takeOwner()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, wire.Argv0+" is started by caisson, not by hand:", err)
+		os.Exit(125)
+	}
+	p := &process{owner: owner, in: newLines(owner), out: json.NewEncoder(owner)}
+	if err := p.run(); err != nil {
+		p.send(wire.Event{Kind: wire.Failed, Error: err.Error()})
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// takeOwner takes over the socket to the owner and closes what else there may
+// be beyond the wire.
+func takeOwner() (net.Conn, error) {
+	if err := unix.CloseRange(wire.NIC+1, ^uint(0), 0); err != nil {
+		return nil, err
+	}
+	syscall.CloseOnExec(wire.FD)
+	f := os.NewFile(wire.FD, "owner")
+	defer f.Close()
+	return net.FileConn(f)
+}
+
+// newLines reads lines of a bounded length.
+func newLines(r io.Reader) *bufio.Scanner {
+	s := bufio.NewScanner(r)
+	s.Buffer(nil, wire.MostLine)
+	return s
+}
+
+// process is the router's process.
+type process struct {
+	owner net.Conn
+	in    *bufio.Scanner
+
+	mu  sync.Mutex
+	out *json.Encoder // guarded by mu
+}
+
+func (p *process) send(e wire.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = p.out.Encode(e) // an owner that is gone is noticed by reading
+}
+
+// read takes the next line from the owner.
+func (p *process) read(v any) error {
+	if !p.in.Scan() {
+		if err := p.in.Err(); err != nil {
+			return err
+		}
+		return io.EOF
+	}
+	return json.Unmarshal(p.in.Bytes(), v)
+}
+
+// run does everything between the order and the end.
+func (p *process) run() error {
+	var order wire.Order
+	if err := p.read(&order); err != nil {
+		return fmt.Errorf("reading the order: %w", err)
+	}
+	o, err := options(&order)
+	if err != nil {
+		return err
+	}
+	if o.Wire, err = takeWire(); err != nil {
+		return err
+	}
+	o.Event = p.send
+	if err := confine(order.UID); err != nil {
+		return err
+	}
+	r, err := router.New(o)
+	if err != nil {
+		return err
+	}
+	p.send(wire.Event{Kind: wire.Ready})
+	return p.serve(r)
+}
+
+// serve carries out the owner's commands until it hangs up.
+func (p *process) serve(r *router.Router) error {
+	for {
+		var c wire.Command
+		if err := p.read(&c); errors.Is(err, io.EOF) {
+			return nil // the owner is gone, and with this process the network
+		} else if err != nil {
+			return fmt.Errorf("reading a command: %w", err)
+		}
+		switch c.Kind {
+		case wire.Change:
+			// What cannot be read allows nothing.
+			l, err := list(c.Rules)
+			r.Change(l)
+			if err != nil {
+				return err
+			}
+		case wire.End:
+			r.Close()
+			return nil
+		default:
+			return fmt.Errorf("the command %q is not known", c.Kind)
+		}
+	}
+}
+
+// takeWire takes over the sandbox's wire. It is not blocking, so that the
+// runtime waits for it and a close wakes who reads.
+func takeWire() (*os.File, error) {
+	syscall.CloseOnExec(wire.NIC)
+	if err := unix.SetNonblock(wire.NIC, true); err != nil {
+		return nil, fmt.Errorf("the wire: %w", err)
+	}
+	return os.NewFile(wire.NIC, "wire"), nil
+}
+
+// options turns an order into a router's options.
+func options(o *wire.Order) (router.Options, error) {
+	guest, err := netip.ParseAddr(o.Guest)
+	if err != nil {
+		return router.Options{}, err
+	}
+	gateway, err := netip.ParseAddr(o.Gateway)
+	if err != nil {
+		return router.Options{}, err
+	}
+	l, err := list(&o.Rules)
+	if err != nil {
+		return router.Options{}, err
+	}
+	return router.Options{MTU: o.MTU, Guest: guest, Gateway: gateway, Trusted: o.Trusted, Rules: l, Budget: o.Budget}, nil
+}
+
+// list reads rules as they were written. A fault anywhere gives no list.
+func list(r *wire.Rules) (*rule.List, error) {
+	if r == nil {
+		return nil, errors.New("there are no rules")
+	}
+	l := &rule.List{}
+	for _, e := range r.Allow {
+		rules, err := rule.Allow(e.Text, e.From)
+		if err != nil {
+			return nil, fmt.Errorf("allow %q: %w", e.Text, err)
+		}
+		l.Allow = append(l.Allow, rules...)
+	}
+	for _, e := range r.Deny {
+		d, err := rule.Deny(e.Text, e.From)
+		if err != nil {
+			return nil, fmt.Errorf("deny %q: %w", e.Text, err)
+		}
+		l.Deny = append(l.Deny, d)
+	}
+	return l, nil
+}

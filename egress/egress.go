@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package egress is a sandbox's way out, as its owner sees it: it starts the
+// router in a process of its own, hands the sandbox's end of the wire to a
+// level of isolation, and keeps what the router tells.
+//
+//	egress/name      one spelling of a host name
+//	egress/rule      what an allow-list lets through
+//	egress/resolve   the only resolver that a sandbox reaches
+//	egress/peek      whom the first bytes of a connection name
+//	egress/router    the TCP/IP stack that decides about every connection
+//	egress/confined  the router as a process that can do nothing else
+//	egress/wire      what the router and its owner say to each other
+package egress
+
+import (
+	"net/netip"
+
+	"github.com/caisson-run/caisson/egress/wire"
+)
+
+// The addresses at the two ends of every sandbox's wire. They are the same for
+// all: no wire is connected to another. They lie in the range that made-up
+// addresses come from (see egress/resolve).
+var (
+	Gateway = netip.MustParseAddr("198.18.0.1") // the router, and the resolver
+	Guest   = netip.MustParseAddr("198.18.0.2")
+)
+
+// MTU is how long a packet on the wire may be, in bytes. It is a message on a
+// socket, no frame on a cable: long ones cost less per byte.
+const MTU = 32 << 10
+
+// Options say what a router lets through and who is told.
+type Options struct {
+	Rules  wire.Rules
+	Budget wire.Budget
+	// Trusted says that the level's end of the wire writes no checksums.
+	Trusted bool
+	// Record is told each connection that ended and each sort of attempt that
+	// was refused, one after the other. It may be nil.
+	Record func(wire.Event)
+	// Ended is called once, when the router ends before Close, or a budget is
+	// used up: the network is closed then. It may be nil.
+	Ended func(budget string, err error)
+}
+
+// Report is what went through a wire.
+type Report struct {
+	Connections []wire.Record
+	Refused     []wire.Record // each sort once, with Count
+	Totals      wire.Totals
+	// Incomplete says that the router ended without a last word.
+	Incomplete bool
+}

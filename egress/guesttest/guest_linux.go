@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guesttest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/link/fdbased"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+)
+
+// Wait is how long anything may take that a test waits for.
+const Wait = 20 * time.Second
+
+// Guest is a sandbox without a sandbox.
+type Guest struct {
+	t       testing.TB
+	stack   *stack.Stack
+	gateway netip.Addr
+	fd      int
+}
+
+// New makes a guest at the end of a wire. It keeps a copy of nic. Close ends
+// it, when the other end of the wire is closed.
+func New(t testing.TB, nic *os.File, mtu int, guest, gateway netip.Addr) *Guest {
+	t.Helper()
+	fd, err := syscall.Dup(int(nic.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ep, err := fdbased.New(&fdbased.Options{
+		FDs: []int{fd}, MTU: uint32(mtu), PacketDispatchMode: fdbased.RecvMMsg, PreConfigured: true, IsPacketSocket: []bool{false},
+		RXChecksumOffload: true, TXChecksumOffload: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := stack.New(stack.Options{
+		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol},
+		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol},
+	})
+	if err := s.CreateNIC(1, ep); err != nil {
+		t.Fatal(err)
+	}
+	address := tcpip.ProtocolAddress{Protocol: ipv4.ProtocolNumber, AddressWithPrefix: tcpip.AddrFrom4(guest.As4()).WithPrefix()}
+	if err := s.AddProtocolAddress(1, address, stack.AddressProperties{}); err != nil {
+		t.Fatal(err)
+	}
+	s.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: 1}})
+	return &Guest{t, s, gateway, fd}
+}
+
+// Close ends the guest's stack.
+func (g *Guest) Close() {
+	g.stack.RemoveNIC(1) // stops who reads it
+	g.stack.Destroy()
+	_ = syscall.Close(g.fd)
+}
+
+func full(to netip.AddrPort) tcpip.FullAddress {
+	return tcpip.FullAddress{Addr: tcpip.AddrFrom4(to.Addr().As4()), Port: to.Port()}
+}
+
+// Dial connects to an address.
+func (g *Guest) Dial(to string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), Wait)
+	defer cancel()
+	return gonet.DialContextTCP(ctx, g.stack, full(netip.MustParseAddrPort(to)), ipv4.ProtocolNumber)
+}
+
+// DialUDP is a socket that sends to an address.
+func (g *Guest) DialUDP(to string) net.Conn {
+	g.t.Helper()
+	remote := full(netip.MustParseAddrPort(to))
+	c, err := gonet.DialUDP(g.stack, nil, &remote, ipv4.ProtocolNumber)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return c
+}
+
+// Query asks the resolver at the gateway.
+func (g *Guest) Query(host string, kind dnsmessage.Type) dnsmessage.Message {
+	g.t.Helper()
+	c := g.DialUDP(netip.AddrPortFrom(g.gateway, 53).String())
+	defer c.Close()
+	q := dnsmessage.Message{Header: dnsmessage.Header{ID: 9}, Questions: []dnsmessage.Question{{
+		Name: dnsmessage.MustNewName(host + "."), Type: kind, Class: dnsmessage.ClassINET}}}
+	b, err := q.Pack()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	if _, err := c.Write(b); err != nil {
+		g.t.Fatal(err)
+	}
+	_ = c.SetReadDeadline(time.Now().Add(Wait))
+	b = make([]byte, 1500)
+	n, err := c.Read(b)
+	var m dnsmessage.Message
+	if err == nil {
+		err = m.Unpack(b[:n])
+	}
+	if err != nil {
+		g.t.Fatalf("%s: %v", host, err)
+	}
+	return m
+}
+
+// DialName looks a name up, or takes an address, and connects.
+func (g *Guest) DialName(host string, port int) (net.Conn, error) {
+	g.t.Helper()
+	if a, err := netip.ParseAddr(host); err == nil {
+		return g.Dial(netip.AddrPortFrom(a, uint16(port)).String())
+	}
+	m := g.Query(host, dnsmessage.TypeA)
+	if len(m.Answers) == 0 {
+		return nil, fmt.Errorf("%s: %v", host, m.RCode)
+	}
+	return g.Dial(netip.AddrPortFrom(netip.AddrFrom4(m.Answers[0].Body.(*dnsmessage.AResource).A), uint16(port)).String())
+}

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package egress
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/egress/wire"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Router is a router's process and its owner's end of it.
+type Router struct {
+	o    Options
+	cmd  *exec.Cmd
+	conn net.Conn
+	in   *bufio.Scanner
+	nic  *os.File
+	// far is the router's own end of the wire. It is kept open: gVisor's kernel
+	// reads a wire without another end over and over, and a router that died
+	// must be a silence, not a busy loop.
+	far *os.File
+
+	ready chan struct{} // closed when packets are read
+	over  chan struct{} // closed when nothing more is told
+
+	mu      sync.Mutex
+	out     *json.Encoder
+	report  Report
+	failed  error
+	done    bool // the router has said its last word
+	closing bool
+}
+
+// endGrace is how long a router may take to close everything.
+const endGrace = 3 * time.Second
+
+// Start starts a router. It returns at once; Ready waits until packets are
+// read. The caller must Close it.
+func Start(o Options) (*Router, error) {
+	wireFDs, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, cannot("no wire can be made", err)
+	}
+	nic, theirNIC := os.NewFile(uintptr(wireFDs[0]), "nic"), os.NewFile(uintptr(wireFDs[1]), "nic")
+	for _, fd := range wireFDs {
+		widen(fd)
+	}
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		nic.Close()
+		theirNIC.Close()
+		return nil, cannot("no socket can be made", err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "router"), os.NewFile(uintptr(fds[1]), "owner")
+	defer theirs.Close()
+	conn, err := net.FileConn(ours)
+	ours.Close()
+	if err != nil {
+		nic.Close()
+		theirNIC.Close()
+		return nil, cannot("no socket can be made", err)
+	}
+	r := &Router{o: o, conn: conn, nic: nic, far: theirNIC, in: bufio.NewScanner(conn), out: json.NewEncoder(conn), ready: make(chan struct{}), over: make(chan struct{})}
+	r.in.Buffer(nil, wire.MostLine)
+	order := wire.Order{Rules: o.Rules, Budget: o.Budget, Guest: Guest.String(), Gateway: Gateway.String(), MTU: MTU, Trusted: o.Trusted}
+	if err := r.start(&order, theirs); err != nil {
+		conn.Close()
+		nic.Close()
+		theirNIC.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// widen lets the wire hold more than one long packet. The kernel's default of
+// 208 KiB does too; more only makes it faster, where one may have it.
+func widen(fd int) {
+	const size = 2 << 20
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, size) != nil {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, size)
+	}
+}
+
+// start starts the process and gives it its order.
+func (r *Router) start(order *wire.Order, owner *os.File) error {
+	r.cmd = &exec.Cmd{
+		Path: "/proc/self/exe", Args: []string{wire.Argv0}, Dir: "/",
+		Env:         []string{"GOMAXPROCS=2"},
+		ExtraFiles:  []*os.File{owner, r.far},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, // a terminal's signals are not for it
+	}
+	if os.Geteuid() == 0 {
+		uid, err := privateUID()
+		if err != nil {
+			return cannot("no uid can be drawn", err)
+		}
+		order.UID = uid
+		r.cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+	}
+	if err := r.cmd.Start(); err != nil {
+		return cannot("the binary cannot start itself again", err)
+	}
+	go r.follow()
+	if err := r.send(order); err != nil {
+		r.kill()
+		return cannot("the router takes no order", err)
+	}
+	return nil
+}
+
+func cannot(problem string, err error) error {
+	return &sandbox.Error{Op: "start router", Kind: sandbox.ErrUnavailable, Problem: problem, Cause: err}
+}
+
+// privateUID draws a number that owns nothing on this host, from the range that
+// sandboxes have theirs from (sandbox/gvisor/ids.go says why there).
+func privateUID() (int, error) {
+	var b [4]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return 0, err
+	}
+	return 0x70000000 + int(binary.LittleEndian.Uint32(b[:])%0x0fff0000), nil
+}
+
+func (r *Router) send(v any) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_ = r.conn.SetWriteDeadline(time.Now().Add(endGrace))
+	return r.out.Encode(v)
+}
+
+// kill ends the process at once.
+func (r *Router) kill() {
+	_ = r.cmd.Process.Kill()
+	<-r.over
+	_ = r.cmd.Wait()
+}
+
+// NIC is the sandbox's end of the wire, until Close: a packet socket on which
+// each message is one IPv4 packet.
+func (r *Router) NIC() *os.File { return r.nic }
+
+// Ready waits until packets are read, or says why that will not be.
+func (r *Router) Ready(ctx context.Context) error {
+	select {
+	case <-r.ready:
+		return nil
+	case <-r.over:
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return cannot("the router ended early", r.failed)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Change puts other rules in force; connections that they do not allow are
+// closed.
+func (r *Router) Change(rules wire.Rules) error {
+	if err := r.send(wire.Command{Kind: wire.Change, Rules: &rules}); err != nil {
+		return cannot("the router does not hear", err)
+	}
+	return nil
+}
+
+// follow reads what the router tells until it ends.
+func (r *Router) follow() {
+	defer close(r.over)
+	for r.in.Scan() {
+		var e wire.Event
+		if err := json.Unmarshal(r.in.Bytes(), &e); err != nil {
+			r.lost(fmt.Errorf("what it tells cannot be read: %w", err))
+			return
+		}
+		if !r.hear(e) {
+			return
+		}
+	}
+	err := r.in.Err()
+	if err == nil {
+		err = errors.New("its process ended")
+	}
+	r.lost(err)
+}
+
+// Bounds of what is kept, whatever a router says; they are above its own.
+const (
+	keptConnections = 5000
+	keptRefused     = 1000
+)
+
+// hear takes one event; false is the end.
+func (r *Router) hear(e wire.Event) bool {
+	switch e.Kind {
+	case wire.Ready:
+		select {
+		case <-r.ready:
+		default:
+			close(r.ready)
+		}
+	case wire.Connection, wire.Refused:
+		r.keep(e)
+	case wire.Exceeded:
+		if r.o.Ended != nil {
+			r.o.Ended(e.Budget, nil)
+		}
+	case wire.Failed:
+		r.lost(errors.New(e.Error))
+		return false
+	case wire.Done:
+		r.finish(e)
+		return false
+	}
+	return true
+}
+
+func (r *Router) keep(e wire.Event) {
+	if e.Record == nil {
+		return
+	}
+	r.mu.Lock()
+	kept := false
+	switch list := &r.report.Refused; e.Kind {
+	case wire.Connection:
+		list = &r.report.Connections
+		if kept = len(*list) < keptConnections; kept {
+			*list = append(*list, *e.Record)
+		}
+	default:
+		if kept = len(*list) < keptRefused; kept {
+			*list = append(*list, *e.Record)
+		}
+	}
+	r.mu.Unlock()
+	if kept && r.o.Record != nil {
+		r.o.Record(e)
+	}
+}
+
+// finish takes the router's last word.
+func (r *Router) finish(e wire.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.done = true
+	if e.Totals != nil {
+		r.report.Totals = *e.Totals
+	}
+	for _, again := range e.Repeats {
+		n := again.Count
+		again.Count = 0
+		for i := range r.report.Refused {
+			if r.report.Refused[i] == again {
+				r.report.Refused[i].Count = n
+			}
+		}
+	}
+}
+
+// lost takes note of a router that ended by itself.
+func (r *Router) lost(err error) {
+	r.mu.Lock()
+	first := r.failed == nil && !r.closing
+	if r.failed == nil {
+		r.failed = err
+	}
+	r.mu.Unlock()
+	if first && r.o.Ended != nil {
+		r.o.Ended("", err)
+	}
+}
+
+// Close ends the router and says what went through. It may be called twice; the
+// second time it says the same.
+func (r *Router) Close() Report {
+	r.mu.Lock()
+	first := !r.closing
+	r.closing = true
+	r.mu.Unlock()
+	if first {
+		_ = r.send(wire.Command{Kind: wire.End})
+		late := time.AfterFunc(endGrace, func() { _ = r.cmd.Process.Kill() })
+		<-r.over
+		r.conn.Close()
+		_ = r.cmd.Wait()
+		late.Stop()
+		r.nic.Close()
+		r.far.Close()
+	}
+	<-r.over
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.report.Incomplete = !r.done
+	return r.report
+}
+
+// PID is the router's process, for tests and for who looks after processes.
+func (r *Router) PID() int { return r.cmd.Process.Pid }

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package egress
+
+import (
+	"context"
+	"os"
+
+	"github.com/caisson-run/caisson/egress/wire"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Router is a router's process; there is none here.
+type Router struct{}
+
+// Start says that there is no router for this system.
+func Start(Options) (*Router, error) {
+	return nil, sandbox.Errorf(sandbox.ErrUnsupported, "start router", "networks with an allow-list need Linux")
+}
+
+// NIC is nothing here.
+func (r *Router) NIC() *os.File { return nil }
+
+// Ready never is.
+func (r *Router) Ready(context.Context) error { return nil }
+
+// Change does nothing here.
+func (r *Router) Change(wire.Rules) error { return nil }
+
+// Close does nothing here.
+func (r *Router) Close() Report { return Report{} }
+
+// PID is no process.
+func (r *Router) PID() int { return 0 }
