@@ -5,6 +5,8 @@ package caisson
 import (
 	"os"
 
+	"github.com/caisson-run/caisson/egress/confined"
+	egresswire "github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/guest/agent"
 	"github.com/caisson-run/caisson/guest/embedded"
 	"github.com/caisson-run/caisson/sandbox/gvisor/sentry"
@@ -17,8 +19,8 @@ import (
 // sandboxes.
 //
 // caisson needs no other file than the program that uses it: it starts that
-// same program again as the keeper of a sandbox, as the kernel inside it, and
-// as the process that serves files to it. Reexec takes over in those and does
+// same program again as the keeper of a sandbox, as the kernel inside it, as
+// the process that serves files to it, and as the router of its network. Reexec takes over in those and does
 // not return; in the program itself it returns at once.
 //
 // The program must be built with CGO_ENABLED=0: there is no dynamic linker
@@ -29,6 +31,8 @@ func Reexec() {
 		sentry.Main()
 	case len(os.Args) > 0 && os.Args[0] == wire.Argv0:
 		shim.Main()
+	case len(os.Args) > 0 && os.Args[0] == egresswire.Argv0:
+		confined.Main()
 	case len(os.Args) > 0 && os.Args[0] == embedded.Argv0:
 		agent.Main()
 	}

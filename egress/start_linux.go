@@ -96,12 +96,16 @@ func widen(fd int) {
 	}
 }
 
+// shutFiles are the numbers after the wire's that are closed in the router: what
+// the caller of this process may have left open for everybody.
+const shutFiles = 250
+
 // start starts the process and gives it its order.
 func (r *Router) start(order *wire.Order, owner *os.File) error {
 	r.cmd = &exec.Cmd{
 		Path: "/proc/self/exe", Args: []string{wire.Argv0}, Dir: "/",
 		Env:         []string{"GOMAXPROCS=2"},
-		ExtraFiles:  []*os.File{owner, r.far},
+		ExtraFiles:  append([]*os.File{owner, r.far}, make([]*os.File, shutFiles)...),
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, // a terminal's signals are not for it
 	}
 	if os.Geteuid() == 0 {

@@ -110,7 +110,7 @@ func (s *skeleton) etcDigest(sum hash.Hash) string {
 // digest mixes in what decides the rest of the tree.
 func (s *skeleton) digest(sum hash.Hash) string {
 	fmt.Fprintf(sum, "home %q layout %q links %q\n", s.opts.User.Home, layout, layoutLinks)
-	fmt.Fprintf(sum, "files %q\n", syntheticFiles(s.opts.User, s.opts.Hostname, s.shell))
+	fmt.Fprintf(sum, "files %q\n", s.opts.files(s.shell))
 	for _, t := range s.extra {
 		fmt.Fprintf(sum, "target %q %t\n", t.Path, t.Dir)
 	}

@@ -33,6 +33,7 @@ package image
 
 import (
 	"errors"
+	"net/netip"
 	"os"
 
 	"github.com/caisson-run/caisson/internal/hostpath"
@@ -65,6 +66,10 @@ type HostOptions struct {
 	// empty. It is part of the digest: a name of its own for each sandbox
 	// costs a build each time.
 	Hostname string
+
+	// NameServer is who is asked for names, in /etc/resolv.conf; nobody when it
+	// is not valid.
+	NameServer netip.Addr
 
 	// Targets are the paths of all mounts, scratch directories and masks.
 	Targets []Target

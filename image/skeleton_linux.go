@@ -62,7 +62,7 @@ func (s *skeleton) write(ctx context.Context, c cache, etc, dir string) error {
 			}
 		}
 	}
-	for at, text := range syntheticFiles(s.opts.User, s.opts.Hostname, s.shell) {
+	for at, text := range s.opts.files(s.shell) {
 		if err := writeFile(filepath.Join(dir, at), strings.NewReader(text)); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ package image
 
 import (
 	"fmt"
+	"net/netip"
 	"path"
 	"strings"
 
@@ -69,7 +70,7 @@ func syntheticFiles(user sandbox.User, hostname, shell string) map[string]string
 		),
 		// Without a name server the C library asks 127.0.0.1, where nobody
 		// answers: a look-up fails at once instead of after a timeout.
-		"/etc/resolv.conf":   lines("# no name server", "options timeout:1 attempts:1"),
+		"/etc/resolv.conf":   ResolvConf(netip.Addr{}),
 		"/etc/nsswitch.conf": lines("passwd: files", "group: files", "shadow: files", "hosts: files dns", "networks: files", "protocols: files", "services: files", "ethers: files", "rpc: files"),
 		"/etc/shells":        lines("/bin/sh", shell),
 		"/etc/machine-id":    lines(machineID),
@@ -80,6 +81,22 @@ func syntheticFiles(user sandbox.User, hostname, shell string) map[string]string
 			`if [ -n "${BASH_VERSION-}" ] && [ -n "${PS1-}" ] && [ -r /etc/bash.bashrc ]; then . /etc/bash.bashrc; fi`,
 		),
 	}
+}
+
+// files are the synthetic files for o.
+func (o *HostOptions) files(shell string) map[string]string {
+	f := syntheticFiles(o.User, o.Hostname, shell)
+	f["/etc/resolv.conf"] = ResolvConf(o.NameServer)
+	return f
+}
+
+// ResolvConf is the text of a resolv.conf that names one server, or none when
+// it is not valid.
+func ResolvConf(server netip.Addr) string {
+	if !server.IsValid() {
+		return "# no name server\noptions timeout:1 attempts:1\n"
+	}
+	return "nameserver " + server.String() + "\n"
 }
 
 // withDefaults fills what the caller left out and refuses what cannot be

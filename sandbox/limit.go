@@ -147,6 +147,7 @@ type Capabilities struct {
 	CopyOnWrite bool
 	ReadWrite   bool
 	Masks       bool
+	Network     bool // Spec.Network
 
 	// Images says that the root may be a container image (Root.Image), EROFS
 	// that the level takes it as one file: no tree is unpacked for it then.

@@ -2,7 +2,10 @@
 
 package sandbox
 
-import "os"
+import (
+	"net/netip"
+	"os"
+)
 
 // Spec is the world inside a sandbox. The zero value is the safest one: no
 // network, nothing writable, nothing of the host.
@@ -32,6 +35,10 @@ type Spec struct {
 	// User is who code runs as.
 	User User
 
+	// Network is the only way out; nil is none. A driver whose
+	// Capabilities.Network is false refuses it.
+	Network *Network
+
 	// Limits bound what code inside may use.
 	Limits Limits
 
@@ -39,6 +46,20 @@ type Spec struct {
 	// session made and removes; the driver keeps its files and file-backed
 	// scratch there.
 	StateDir string
+}
+
+// Network is a wire whose other end decides about every packet. It is the only
+// one that a sandbox gets beside its own loopback.
+type Network struct {
+	// NIC is the sandbox's end: a packet socket on which each message is one
+	// IPv4 packet without a header of a lower layer. Whoever made the Spec
+	// closes it.
+	NIC *os.File
+	// Address is the sandbox's own, Gateway is at the other end and answers
+	// DNS queries.
+	Address, Gateway netip.Addr
+	// MTU is how long a packet may be, in bytes.
+	MTU int
 }
 
 // Root is a read-only root filesystem: a directory, or an image as one file.

@@ -94,6 +94,10 @@ var validID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`
 
 // checkSpec refuses what contradicts itself, and what this level never has.
 func checkSpec(s *sandbox.Spec) error {
+	if s.Network != nil {
+		return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: "docker has no network with an allow-list yet",
+			Hint: "run on a level that has: --isolation gvisor"}
+	}
 	if !validID().MatchString(s.ID) {
 		return sandbox.Errorf(sandbox.ErrInvalid, "start sandbox", "%q is no sandbox's ID", s.ID)
 	}

@@ -45,6 +45,10 @@ func (b *box) startShim(stdin, stdout, stderr *os.File) error {
 		b.order.ExecFile = wire.FirstFile + len(files)
 		files = append(files, b.exec)
 	}
+	if n := b.spec.Network; n != nil {
+		b.order.Network = &wire.Network{NIC: wire.FirstFile + len(files), Address: n.Address.String(), Gateway: n.Gateway.String(), MTU: n.MTU}
+		files = append(files, n.NIC)
+	}
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("start shim: %w", err)

@@ -196,7 +196,11 @@ func (w *world) start() error {
 	if w.isKilled() {
 		return errors.New("the sandbox was ended before its program started")
 	}
-	if err := w.box.Start(w.conf); err != nil {
+	begin := w.box.Start
+	if w.order.Network != nil {
+		begin = w.startConnected
+	}
+	if err := begin(w.conf); err != nil {
 		return err
 	}
 	w.mu.Lock()

@@ -34,6 +34,8 @@ type Order struct {
 	// ExecFile, when not 0, is the number of the file that the first process
 	// executes, whatever there is inside.
 	ExecFile int `json:"exec_file,omitempty"`
+	// Network, when not nil, is the sandbox's wire.
+	Network *Network `json:"network,omitempty"`
 	// Flags are gVisor's own, name to value.
 	Flags map[string]string `json:"flags"`
 	// Cgroup is where the sandbox is; nil when it is in the owner's.
@@ -45,6 +47,14 @@ type Order struct {
 	// KernelShare, when not 0, says that no control group bounds memory: so
 	// many bytes the kernel inside may hold on top of Memory.
 	KernelShare int64 `json:"kernel_share,omitempty"`
+}
+
+// Network is the wire that the kernel inside gets beside its loopback.
+type Network struct {
+	NIC     int    `json:"nic"` // the number of the file
+	Address string `json:"address"`
+	Gateway string `json:"gateway"`
+	MTU     int    `json:"mtu"`
 }
 
 // Cgroup names the control group that the driver made and the shim was
