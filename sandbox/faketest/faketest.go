@@ -24,6 +24,9 @@ import (
 type Driver struct {
 	// Caps, when set, changes what Probe answers.
 	Caps func(*sandbox.Capabilities)
+	// HostPIDs leaves programs among the host's processes, for tests of what
+	// finds that out. What they leave behind then stays.
+	HostPIDs bool
 	// Begun, when set, is called with each Spec before it runs.
 	Begun func(*sandbox.Spec, *sandbox.Exec)
 

@@ -42,7 +42,7 @@ func (d *Driver) Run(ctx context.Context, spec *sandbox.Spec, ex *sandbox.Exec) 
 	d.count(1)
 	defer d.count(-1)
 
-	tell, hear, cmd, err := command(spec, ex)
+	tell, hear, cmd, err := d.command(spec, ex)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (d *Driver) Run(ctx context.Context, spec *sandbox.Spec, ex *sandbox.Exec) 
 }
 
 // command makes the re-exec of this binary with the world on its fd 3.
-func command(spec *sandbox.Spec, ex *sandbox.Exec) (tell, hear *os.File, cmd *exec.Cmd, err error) {
+func (d *Driver) command(spec *sandbox.Spec, ex *sandbox.Exec) (tell, hear *os.File, cmd *exec.Cmd, err error) {
 	w := world{Spec: *spec, Argv: ex.Argv, Dir: ex.Dir, Env: ex.Env, TTY: ex.Terminal != nil, RootFD: -1}
 	var files []*os.File
 	// Go's exec gives ExtraFiles[i] the number 3+i; 3 and 4 are the pipes.
@@ -151,6 +151,9 @@ func command(spec *sandbox.Spec, ex *sandbox.Exec) (tell, hear *os.File, cmd *ex
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS,
 		Pdeathsig:  syscall.SIGKILL,
+	}
+	if d.HostPIDs {
+		cmd.SysProcAttr.Cloneflags &^= syscall.CLONE_NEWPID
 	}
 	return tell, hear, cmd, nil
 }

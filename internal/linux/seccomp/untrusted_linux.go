@@ -74,3 +74,23 @@ func newList(goarch string, groups []group, other verdict) (*list, error) {
 	}
 	return l, nil
 }
+
+// Refused are the system calls that [Untrusted] answers with EPERM or ENOSYS
+// whatever their arguments: names by number.
+func Refused(goarch string) (map[int]string, error) {
+	l, err := untrusted(goarch)
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[int]string)
+	for _, c := range calls {
+		number := c.amd64
+		if goarch == "arm64" {
+			number = c.arm64
+		}
+		if v, ok := l.calls[uint32(number)]; number >= 0 && ok && (v.same(errno(unix.EPERM)) || v.same(errno(unix.ENOSYS))) {
+			names[int(number)] = c.name
+		}
+	}
+	return names, nil
+}
