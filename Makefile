@@ -17,7 +17,7 @@ export CGO_ENABLED := 0
 
 # Packages that link gVisor's sentry. The race detector makes them minutes
 # slower to compile and to run, so they are tested without it.
-HEAVY := $(wildcard *.go) $(wildcard cmd/*/*.go) $(wildcard sandbox/gvisor/*.go) $(wildcard sandbox/gvisor/*/*.go) $(wildcard sandbox/gvisor/*/*/*.go) $(wildcard internal/tools/bench/*.go)
+HEAVY := $(wildcard *.go) $(wildcard cmd/*/*.go) $(wildcard sandbox/gvisor/*.go) $(wildcard sandbox/gvisor/*/*.go) $(wildcard sandbox/gvisor/*/*/*.go) $(wildcard internal/tools/bench/*.go) $(wildcard attack/*.go)
 HEAVY_PACKAGES = $(addprefix ./,$(sort $(patsubst %/,%,$(dir $(HEAVY)))))
 LIGHT_PACKAGES = $(filter-out $(HEAVY_PACKAGES:./%=$(MODULE)/%) $(MODULE),$(shell go list ./...))
 

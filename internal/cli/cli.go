@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/caisson-run/caisson/attack/probe"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -25,7 +26,7 @@ import (
 const (
 	exitOK      = 0
 	exitDoctor  = 1   // doctor: the default level cannot run
-	exitFault   = 1   // policy check, audit verify: what was looked at is not in order
+	exitFault   = 1   // policy check, audit verify, attack: what was looked at is not in order
 	exitTimeout = 124 // the wall-clock limit ended it
 	exitCannot  = 125 // caisson could not, or would not run with less; wrong usage too, as docker has it
 	exitDenied  = 126 // the policy refused it
@@ -35,6 +36,9 @@ const (
 // Main runs one command line and returns the exit code. args[0] is the
 // program's name; drivers makes the levels, by name, when a command needs them.
 func Main(args []string, drivers func() map[string]sandbox.Driver) int {
+	if len(args) > 1 && args[1] == probe.Word {
+		return probe.Main(args[2:]) // inside a sandbox, on behalf of caisson attack
+	}
 	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, drivers: sync.OnceValue(drivers)}
 	return a.run(args[1:])
 }
@@ -78,7 +82,7 @@ you did not name, and a limit on everything.`,
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(a.runCommand(), a.doctorCommand(), a.policyCommand(), a.auditCommand(), a.versionCommand(), a.completionCommand(), a.manCommand())
+	root.AddCommand(a.runCommand(), a.doctorCommand(), a.policyCommand(), a.auditCommand(), a.attackCommand(), a.versionCommand(), a.completionCommand(), a.manCommand())
 	root.SetHelpCommand(&cobra.Command{Use: "help [COMMAND]", Short: "Help on a command", RunE: func(_ *cobra.Command, args []string) error {
 		cmd, rest, err := root.Find(args)
 		if err != nil || len(rest) > 0 {

@@ -12,12 +12,16 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/caisson-run/caisson/attack/probe"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/faketest"
 )
 
 func TestMain(m *testing.M) {
 	faketest.Init()
+	if len(os.Args) > 1 && os.Args[1] == probe.Word {
+		os.Exit(probe.Main(os.Args[2:]))
+	}
 	testscript.Main(m, map[string]func(){
 		"caisson": func() {
 			if real := os.Getenv("CAISSON_TEST_BINARY"); real != "" {

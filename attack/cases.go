@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attack
+
+// Cases are the attacks in the order in which they are reported. F are about
+// files, K about processes and the kernel, S about secrets, N about the network,
+// L about limits and the end.
+func Cases() []Case {
+	const (
+		hostKernel  = "report it: caisson's sandbox let code reach the host's kernel"
+		hostFiles   = "report it: caisson's sandbox let code reach a file that it was not shown"
+		workspace   = "report it; until then work on a copy (--workspace DIR:cow) and collect what you need"
+		limit       = "caisson doctor says how each limit holds on this host, and the command that mends it"
+		inheritance = "report it; until then start caisson with a clean environment and no open descriptors (env -i, systemd-run)"
+		network     = "report it: a sandbox without a network reached something of the host"
+	)
+	return []Case{
+		{"F01", "open /proc/sys/kernel/core_pattern for writing", hostKernel},
+		{"F02", "open /proc/sysrq-trigger for writing", hostKernel},
+		{"F03", "open uevent_helper, modprobe and release_agent for writing", hostKernel},
+		{"F04", "mount control groups in a user namespace (CVE-2022-0492)", hostKernel},
+		{"F05", "make and open the host's disks and memory as devices", hostKernel},
+		{"F06", "open a host file by its handle (Shocker)", hostFiles},
+		{"F07", "have the host follow links when files are collected (CVE-2026-44112)", hostFiles},
+		{"F09", "write a read-only file through a hard link or descriptor", hostFiles},
+		{"F12", "reach a mount's neighbour through .. and by its prefix (CVE-2025-53110)", hostFiles},
+		{"F13", "read a hidden file under other spellings (CVE-2025-59944)", workspace},
+		{"F14", "read a hidden file after moving what leads to it", workspace},
+		{"F15", "make files that the host runs later (CVE-2026-25725)", workspace},
+		{"F16", "change git's configuration and hooks", workspace},
+		{"F17", "read home folders, accounts and files outside", hostFiles},
+		{"F18", "read what tells of the host's kernel", hostKernel},
+		{"F19", "leave the root through /proc and descriptors", hostFiles},
+		{"F21", "remount, unmount and move what is mounted", hostFiles},
+		{"F22", "mount an overlay in a user namespace, give files capabilities", workspace},
+		{"K01", "have a socket of AF_ALG (CVE-2026-31431)", hostKernel},
+		{"K02", "make a system call by int 0x80", hostKernel},
+		{"K03", "make a system call by its x32 number", hostKernel},
+		{"K04", "have an io_uring", hostKernel},
+		{"K05", "talk to netfilter and XFRM", hostKernel},
+		{"K06", "have a socket of AF_VSOCK", hostKernel},
+		{"K07", "have packet and raw sockets", hostKernel},
+		{"K08", "have bpf, perf, userfaultfd, fsopen and fanotify", hostKernel},
+		{"K09", "share a keyring with the host", hostKernel},
+		{"K10", "have a user namespace", hostKernel},
+		{"K11", "read the memory of a host process", hostKernel},
+		{"K12", "change the personality, ports and segments", hostKernel},
+		{"K13", "have capabilities, or be without no_new_privs", hostKernel},
+		{"K14", "become root by a set-user-id program", hostKernel},
+		{"K15", "type into the caller's terminal", inheritance},
+		{"K16", "send a signal to a host process", hostKernel},
+		{"K17", "take a descriptor out of a host process", hostKernel},
+		{"K18", "take over the agent inside", "report it: what speaks with the host could be made to lie"},
+		{"K19", "find namespaces, users, groups or descriptors shared with the host", hostKernel},
+		{"K20", "get past the system call filter", hostKernel},
+		{"S01", "find caisson's environment in one's own", inheritance},
+		{"S02", "find caisson's environment in /proc/*/environ", inheritance},
+		{"S03", "find caisson's open descriptors", inheritance},
+		{"S04", "find a secret of the sandbox in caisson's records", "report it; until then delete the record: caisson audit prune"},
+		{"S08", "reach the metadata services of clouds", network},
+		{"N01", "connect to services on the host's loopback", network},
+		{"N03", "connect to abstract sockets of the host", network},
+		{"N04", "connect to socket files of the host", network},
+		{"L01", "make processes without end", limit},
+		{"L02", "take memory without end: anonymous, memfd, /dev/shm, sockets", limit},
+		{"L03", "fill the disk: bytes, holes, files", limit},
+		{"L04", "write output without end", limit},
+		{"L05", "outlast the wall clock: ignore signals, stop", limit},
+		{"L06", "leave a daemon behind", "report it; until then end what is left: caisson doctor"},
+		{"L07", "leave one's control group", limit},
+		{"L08", "outlive a caisson that is killed", "report it; until then end what is left: caisson doctor"},
+		{"L09", "open descriptors without end", limit},
+	}
+}

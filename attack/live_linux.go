@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attack
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/caisson-run/caisson/attack/probe"
+	"github.com/caisson-run/caisson/attack/tries"
+	"github.com/caisson-run/caisson/internal/linux/seccomp"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+)
+
+// evidence is what the live sandbox shows, from outside.
+type evidence struct {
+	*suite
+	out     *tries.Log
+	posture sandbox.Posture
+	blind   string     // a process that the host's user may not look at, and why
+	start   []*process // before the attempts
+	ready   []*process // after them, while everything that was had is held
+	shared  bool       // the host sees the probe: the kernel that answers it is the host's
+	records string     // file of the state directory that holds the secret
+	traced  string     // who traces the victim
+	changed map[string]bool
+}
+
+// live makes all attempts that need one sandbox together, and judges them.
+func (s *suite) live(ctx context.Context, report func(id string, v Verdict, reason, mend string, tried int)) {
+	ids := liveCases()
+	config := s.config
+	config.Only, config.Refused = s.Only, refused()
+	text, _ := json.Marshal(config)
+	sc := s.begin(ctx, func(c *session.Call) {
+		c.Mounts = append(c.Mounts, policy.MountWish{Source: s.data, Target: probe.AtData})
+		c.Workspace = &policy.MountWish{Source: s.workspace, Target: probe.AtWorkspace, Access: sandbox.ReadWrite}
+		c.Deny = hidden()
+		c.Env = map[string]string{"CAISSON_ATTACK_SECRET": s.secret}
+		c.Limits.Wall, c.Limits.Memory, c.Limits.Processes = patience, 1<<30, 512
+		c.Limits.Explicit = map[sandbox.LimitName]bool{sandbox.LimitWall: true, sandbox.LimitMemory: true, sandbox.LimitProcesses: true}
+		c.BestEffort = true // these attempts are not about limits
+	}, probe.ModeLive, string(text))
+	e := &evidence{suite: s, out: &sc.out, changed: make(map[string]bool)}
+	err := sc.wait(probe.CaseStart)
+	if err == nil {
+		e.start, e.blind = examine(s.mine())
+		if _, err = sc.enter.Write([]byte{'\n'}); err == nil {
+			err = sc.wait(probe.CaseReady)
+		}
+	}
+	if err == nil {
+		e.ready, e.blind = examine(s.mine())
+		e.traced = tracer(s.victim.Process.Pid)
+	}
+	sc.end()
+	if err != nil {
+		v, reason, mend := notRun(err)
+		for _, id := range ids {
+			if s.wants(id) {
+				report(id, v, reason, mend, 0)
+			}
+		}
+		return
+	}
+	e.posture = sc.res.Posture
+	e.shared = slices.ContainsFunc(e.ready, func(p *process) bool { return nonced(p.pid, s.nonce) || p.argvHas(s.nonce) })
+	e.after()
+	for _, id := range ids {
+		if s.wants(id) {
+			v, reason := e.judge(id)
+			report(id, v, reason, "", len(e.out.Of(id)))
+		}
+	}
+}
+
+func (p *process) argvHas(nonce string) bool {
+	return slices.ContainsFunc(p.argv, func(a string) bool { return strings.Contains(a, nonce) })
+}
+
+// liveCases are those of the one sandbox, in the order of Cases.
+func liveCases() []string {
+	var ids []string
+	for _, c := range Cases() {
+		if _, ok := judges()[c.ID]; ok {
+			ids = append(ids, c.ID)
+		}
+	}
+	return ids
+}
+
+// examine looks at each process. Those that end meanwhile are left out; blind
+// names one that lives and does not let itself be looked at.
+func examine(list []*process) (seen []*process, blind string) {
+	for _, p := range list {
+		err := p.look()
+		if err == nil {
+			seen = append(seen, p)
+			continue
+		}
+		if now, gone := stat(p.pid); gone == nil && now.same(p) && !zombie(p.pid) {
+			blind = fmt.Sprintf("%s: %v", p, err)
+		}
+	}
+	return seen, blind
+}
+
+func tracer(pid int) string {
+	data, _ := readProc(pid, "status")
+	for line := range strings.Lines(string(data)) {
+		if value, ok := strings.CutPrefix(line, "TracerPid:"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// after gathers what the end of the sandbox leaves.
+func (e *evidence) after() {
+	want := map[string]string{"F09": "unchanged\n", "F21": "unchanged\n", "F16": "[core]\n\tbare = false\n"}
+	for id, name := range e.before {
+		data, err := os.ReadFile(name)
+		e.changed[id] = err != nil || string(data) != want[id]
+	}
+	for _, name := range probe.NewFiles() {
+		data, err := os.ReadFile(filepath.Join(e.workspace, name))
+		if err == nil && strings.Contains(string(data), e.nonce) {
+			e.changed["F15"] = true
+		}
+	}
+	for _, name := range []string{e.workspace + "/.git/hooks/post-checkout", e.workspace + "/.git/config"} {
+		data, err := os.ReadFile(name)
+		if err == nil && strings.Contains(string(data), e.nonce) {
+			e.changed["F16"] = true
+		}
+	}
+	e.records = holds(e.State, e.secret)
+}
+
+// refused are system calls for which the filter of levels that share the host's
+// kernel answers EPERM or ENOSYS whatever their arguments.
+func refused() []probe.Junk {
+	names, err := seccomp.Refused(runtime.GOARCH)
+	if err != nil {
+		return nil
+	}
+	var all []probe.Junk
+	for _, number := range slices.Sorted(maps.Keys(names)) {
+		// vhangup has no arguments that could be wrong.
+		if name := names[number]; name != "vhangup" {
+			all = append(all, probe.Junk{Number: number, Name: name})
+		}
+	}
+	return all
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/attack"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+type attackFlags struct {
+	isolation, html string
+	cases           []string
+	list, json      bool
+}
+
+func (a *app) attackCommand() *cobra.Command {
+	f := &attackFlags{}
+	cmd := &cobra.Command{
+		Use:   "attack [flags]",
+		Short: "Attack this installation the way code in a sandbox would",
+		Long: `Run the escape suite against a level of isolation on this host: plant canaries
+outside, attack from inside, and look from outside at what came of it. What the
+attack says of itself never makes a case pass.
+
+It does no harm where an attack works: what is opened is not written to, what is
+exhausted has a bound, and what is changed is a canary. Every sandbox goes the
+way of caisson run: policy, limits and record are the same.
+
+Exit codes: 0 when nothing was breached; 1 when something was, or a case did not
+run to its end; 125 when caisson could not attack at all.`,
+		Example: `  caisson attack
+  caisson attack --isolation gvisor --html report.html
+  caisson attack --json
+  caisson attack --list
+  caisson attack --case F13 --case L01`,
+		Args:          noArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return a.doAttack(cmd, f) },
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringVar(&f.isolation, "isolation", "", "level of isolation to attack ("+policy.DefaultIsolation+")")
+	fs.StringArrayVar(&f.cases, "case", nil, "run this case alone: ID (may be repeated)")
+	fs.BoolVar(&f.list, "list", false, "list the cases and run none")
+	fs.BoolVar(&f.json, "json", false, "print one JSON object")
+	fs.StringVar(&f.html, "html", "", "write a page for a browser as well: FILE")
+	return cmd
+}
+
+func (a *app) doAttack(cmd *cobra.Command, f *attackFlags) error {
+	for i, id := range f.cases {
+		f.cases[i] = strings.ToUpper(id)
+		if _, ok := attack.Find(f.cases[i]); !ok {
+			return usage(cmd, "there is no case "+printable(id), "caisson attack --list lists them")
+		}
+	}
+	if f.list {
+		a.listAttacks(f)
+		return nil
+	}
+	r, err := a.attack(cmd, f)
+	if err != nil {
+		return err
+	}
+	if f.html != "" {
+		if err := os.WriteFile(f.html, attack.Page(r), 0o644); err != nil {
+			return &sandbox.Error{Op: "write " + printable(f.html), Kind: sandbox.ErrUnavailable, Problem: "the page cannot be written", Cause: err}
+		}
+	}
+	if f.json {
+		a.printJSON(r.Object())
+	} else {
+		a.printAttack(r)
+	}
+	if r.Count(attack.Breach)+r.Count(attack.Unclear) > 0 {
+		a.code = exitFault
+	}
+	return nil
+}
+
+// attack runs the suite on a session as run has it.
+func (a *app) attack(cmd *cobra.Command, f *attackFlags) (*attack.Report, error) {
+	ctx := contextOf(cmd)
+	level := cmp.Or(f.isolation, policy.DefaultIsolation)
+	opened, err := a.open(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	defer opened.close()
+	if d, ok := a.drivers()[level]; ok {
+		caps, err := d.Probe(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if caps.Unusable != "" {
+			return nil, &sandbox.Error{Op: "attack " + level, Kind: sandbox.ErrUnsupported, Problem: caps.Unusable, Hint: cmp.Or(caps.Remedy, "caisson doctor says what is missing")}
+		}
+	} else {
+		return nil, &sandbox.Error{Op: "attack " + printable(level), Kind: sandbox.ErrUnsupported, Problem: "this build has no such level", Hint: "it has " + strings.Join(a.levelNames(), ", ")}
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return nil, &sandbox.Error{Op: "attack " + level, Kind: sandbox.ErrUnavailable, Problem: "caisson does not find its own file", Cause: err}
+	}
+	done, total := 0, len(f.cases)
+	if total == 0 {
+		total = len(attack.Cases())
+	}
+	progress := func(attack.Finding) {}
+	if isTerminal(a.err) && !f.json {
+		progress = func(attack.Finding) {
+			done++
+			fmt.Fprintf(a.err, "\r\x1b[K%s: %d of %d attacks", level, done, total)
+		}
+		fmt.Fprintf(a.err, "%s: 0 of %d attacks", level, total)
+		defer fmt.Fprint(a.err, "\r\x1b[K")
+	}
+	return attack.Run(ctx, attack.Options{
+		Session: opened.Session, Isolation: level, State: statePath(), Program: program, Only: f.cases, OnFinding: progress,
+		Again: func(args ...string) *exec.Cmd { return exec.Command(program, args...) },
+	})
+}
+
+func (a *app) listAttacks(f *attackFlags) {
+	if f.json {
+		a.printJSON(map[string]any{"cases": attack.Cases()})
+		return
+	}
+	for _, c := range attack.Cases() {
+		fmt.Fprintf(a.out, "%s  %s\n", c.ID, c.Title)
+	}
+}
+
+// printAttack is the table for people.
+func (a *app) printAttack(r *attack.Report) {
+	colours := map[attack.Verdict]string{attack.Pass: "32", attack.Breach: "1;31", attack.NotApplicable: "2", attack.Unclear: "33"}
+	for _, f := range r.Cases {
+		fmt.Fprintf(a.out, "%s  %s  %s\n", f.ID, a.tint(colours[f.Verdict], fmt.Sprintf("%-14s", f.Verdict)), f.Title)
+		for _, x := range []struct{ word, text string }{{"seen", f.Reason}, {"fix", f.Mend}} {
+			if x.word == "seen" && f.Verdict == attack.NotApplicable {
+				x.word = "why"
+			}
+			if x.text != "" {
+				fmt.Fprintf(a.out, "     %s: %s\n", x.word, printable(x.text))
+			}
+		}
+	}
+	fmt.Fprintf(a.out, "%s: %s in %s\n", r.Isolation, r.Summary(), r.Took.Round(100*time.Millisecond))
+}
+
+// tint colours s when stdout is a terminal that wants it.
+func (a *app) tint(sgr, s string) string {
+	if !isTerminal(a.out) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return s
+	}
+	return "\x1b[" + sgr + "m" + s + "\x1b[0m"
+}
