@@ -23,6 +23,9 @@ type Options struct {
 	// Stay is how long to wait without a session for another one after the
 	// stream has ended; 0 ends the agent with its stream.
 	Stay time.Duration
+	// Filter gives every program the system call filter for code that nobody
+	// trusts: on levels where it talks to the host's kernel itself.
+	Filter bool
 }
 
 // Agent serves one sandbox.

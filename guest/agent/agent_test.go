@@ -115,8 +115,14 @@ func TestParseFlags(t *testing.T) {
 	if err != nil || o.UID != 1000 || o.GID != 100 || o.Name != "user" || o.Home != "/home/user" || o.Stay.Minutes() != 1 {
 		t.Errorf("%+v, %v", o, err)
 	}
-	if _, _, err := parseFlags([]string{"-user", "1000"}); err == nil {
-		t.Error("half a user passes")
+	_, start, err := parseFlags([]string{"-stdio", "-map", "5:6:7:8"})
+	if err != nil || !start.pipes || start.inner || *start.ids != (ids{5, 6, 7, 8}) {
+		t.Errorf("%+v, %v", start, err)
+	}
+	for _, bad := range [][]string{{"-user", "1000"}, {"-map", "1:2:3"}, {"-map", "0:1:2:3"}, {"-map", "1:2:3:-4"}, {"-map", "1:2:3:4294967296"}} {
+		if _, _, err := parseFlags(bad); err == nil {
+			t.Errorf("%q passes", bad)
+		}
 	}
 }
 

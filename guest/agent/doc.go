@@ -17,3 +17,12 @@ package agent
 // MarkVariable is the environment variable that hands the session mark over.
 // It is wiped from the agent's memory where the kernel keeps it for /proc.
 const MarkVariable = "CAISSON_GUEST_MARK"
+
+// LookVariable is the environment variable with the paths, as a JSON list, at
+// which the agent says what it sees before it serves anybody: a driver that
+// cannot look itself compares that with what it had mounted. The answer is one
+// line on fd 2, LookPrefix and a JSON list of device and inode pairs.
+const (
+	LookVariable = "CAISSON_GUEST_LOOK"
+	LookPrefix   = "looked "
+)

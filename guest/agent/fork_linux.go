@@ -5,6 +5,8 @@ package agent
 import (
 	"syscall"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // The runtime's side of a fork. syscall.forkExec uses the same three; the
@@ -47,6 +49,7 @@ type child struct {
 	uid, gid      uintptr
 	newPrivileges bool
 	rlimits       []rlimit
+	filter        *unix.SockFprog // nil: none
 
 	failure [2]int32 // stage, errno
 	noAct   [4]uint64
@@ -60,6 +63,8 @@ type rlimit struct {
 
 const (
 	prSetNoNewPrivs   = 38
+	prSetSeccomp      = 22
+	seccompFilter     = 2
 	prSetDumpable     = 4
 	sysCloseRange     = 436 // the same on every architecture
 	closeRangeCloexec = 4
@@ -134,6 +139,12 @@ func (c *child) fork() (pid int, errno syscall.Errno) {
 	}
 	if !c.newPrivileges {
 		if _, _, err = syscall.RawSyscall6(syscall.SYS_PRCTL, prSetNoNewPrivs, 1, 0, 0, 0, 0); err != 0 {
+			goto failed
+		}
+	}
+
+	if c.filter != nil {
+		if _, _, err = syscall.RawSyscall6(syscall.SYS_PRCTL, prSetSeccomp, seccompFilter, uintptr(unsafe.Pointer(c.filter)), 0, 0, 0); err != 0 {
 			goto failed
 		}
 	}

@@ -21,6 +21,8 @@ import (
 //
 //	-stdio                    fd 0 and 1 are the stream, as two pipes; fd 2 is the log
 //	-user UID:GID:NAME:HOME   whom envd's services mean when a request names nobody
+//	-filter                   programs get the system call filter for code that nobody trusts
+//	-map U0:U:G0:G            see enter
 //	-stay DURATION            wait this long for a new stream instead of ending with it
 func Main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -31,17 +33,31 @@ func Main() {
 }
 
 func run(args []string) error {
-	o, pipes, err := parseFlags(args)
+	o, f, err := parseFlags(args)
 	if err != nil {
 		return err
+	}
+	if f.ids != nil {
+		return enter(f.ids, o, args)
+	}
+	if f.inner {
+		if err := settleIn(); err != nil {
+			return err
+		}
 	}
 	mark, err := stream.ParseMark(os.Getenv(MarkVariable))
 	if err != nil {
 		return fmt.Errorf("%s: %w", MarkVariable, err)
 	}
+	paths := os.Getenv(LookVariable)
 	wipeEnvironment()
 	if err := hide(); err != nil {
 		return fmt.Errorf("hide the agent: %w", err)
+	}
+	if paths != "" {
+		if err := look(paths); err != nil {
+			return err
+		}
 	}
 	syscall.Umask(0o022)
 	// A sandbox has better uses for its memory than the agent's garbage.
@@ -49,7 +65,7 @@ func run(args []string) error {
 	// Not signal.Ignore: what is ignored is inherited by every program.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
-	s, err := takeStream(pipes)
+	s, err := takeStream(f.pipes)
 	if err != nil {
 		return err
 	}
@@ -57,10 +73,23 @@ func run(args []string) error {
 	return New(o).Serve(s, mark)
 }
 
-func parseFlags(args []string) (o Options, pipes bool, err error) {
+// flags are what concerns the start alone.
+type flags struct {
+	pipes bool
+	inner bool // we are the child of enter
+	ids   *ids // we are to enter
+}
+
+func parseFlags(args []string) (o Options, start flags, err error) {
 	f := flag.NewFlagSet("caisson-guest", flag.ContinueOnError)
-	f.BoolVar(&pipes, "stdio", false, "")
+	f.BoolVar(&start.pipes, "stdio", false, "")
+	f.BoolVar(&start.inner, "inner", false, "")
+	f.BoolVar(&o.Filter, "filter", false, "")
 	f.DurationVar(&o.Stay, "stay", 0, "")
+	f.Func("map", "", func(s string) (err error) {
+		start.ids, err = parseIDs(s)
+		return err
+	})
 	f.Func("user", "", func(s string) (err error) {
 		p := strings.SplitN(s, ":", 4)
 		if len(p) != 4 {
@@ -72,7 +101,7 @@ func parseFlags(args []string) (o Options, pipes bool, err error) {
 		return errors.Join(err1, err2)
 	})
 	err = f.Parse(args)
-	return o, pipes, err
+	return o, start, err
 }
 
 // takeStream moves the stream from fd 0, or from fd 0 and 1, to where no

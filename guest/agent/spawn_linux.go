@@ -10,9 +10,13 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/internal/linux/seccomp"
 )
 
 // defaultPath is where a command is looked up when the environment has no PATH.
@@ -56,6 +60,9 @@ func (a *Agent) spawn(r *wire.StartRequest, listed any) (*process, output, error
 		return nil, output{}, &startError{wire.Refused, err.Error()}
 	}
 	c, err := newChild(r)
+	if err == nil && a.options.Filter {
+		c.filter, err = untrusted()
+	}
 	if err != nil {
 		return nil, output{}, err
 	}
@@ -142,6 +149,15 @@ func explain(c *child, at stage, errno syscall.Errno) error {
 }
 
 func failed(err error) error { return &startError{wire.Failed, err.Error()} }
+
+// untrusted is the system call filter of programs.
+var untrusted = sync.OnceValues(func() (*unix.SockFprog, error) {
+	f, err := seccomp.Untrusted(runtime.GOARCH)
+	if err != nil {
+		return nil, failed(err)
+	}
+	return &unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]}, nil
+})
 
 // newChild prepares everything that the child must not allocate.
 func newChild(r *wire.StartRequest) (*child, error) {

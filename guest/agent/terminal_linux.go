@@ -14,6 +14,33 @@ import (
 
 // openTerminal opens a PTY that belongs to the user.
 func openTerminal(size wire.Size, uid, gid int) (master, slave *os.File, err error) {
+	master, slave, err = newTerminal(size)
+	if err != nil || os.Geteuid() != 0 {
+		return master, slave, err
+	}
+	switch err := syscall.Fchown(int(slave.Fd()), uid, gid); err {
+	case nil:
+		return master, slave, nil
+	case syscall.EPERM:
+		// Its group means nothing in our user namespace, so we may not give it
+		// away; but whoever opens a terminal owns it.
+		master.Close()
+		slave.Close()
+		err = user{uid: uint32(uid), gid: uint32(gid)}.as(func() (err error) {
+			master, slave, err = newTerminal(size)
+			return err
+		})
+		return master, slave, err
+	default:
+		master.Close()
+		name := slave.Name()
+		slave.Close()
+		return nil, nil, fmt.Errorf("hand over %s: %w", name, err)
+	}
+}
+
+// newTerminal opens a PTY.
+func newTerminal(size wire.Size) (master, slave *os.File, err error) {
 	const flags = syscall.O_RDWR | syscall.O_NOCTTY | syscall.O_CLOEXEC
 	fd, err := syscall.Open("/dev/ptmx", flags|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -39,12 +66,6 @@ func openTerminal(size wire.Size, uid, gid int) (master, slave *os.File, err err
 	sfd, err := syscall.Open(name, flags, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open %s: %w", name, err)
-	}
-	if os.Geteuid() == 0 {
-		if err := syscall.Fchown(sfd, uid, gid); err != nil {
-			syscall.Close(sfd)
-			return nil, nil, fmt.Errorf("hand over %s: %w", name, err)
-		}
 	}
 	return master, os.NewFile(uintptr(sfd), name), nil
 }
