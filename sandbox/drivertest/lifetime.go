@@ -71,22 +71,24 @@ func (s *suite) hearts(t *testing.T) (dir string, inside []string, files []strin
 // stopped demands that nothing beats any more.
 func stopped(t *testing.T, files []string) {
 	t.Helper()
-	size := func() (n int64) {
-		for _, f := range files {
-			if info, err := os.Stat(f); err == nil {
-				n += info.Size()
-			}
-		}
-		return n
-	}
-	before := size()
+	before := beats(files)
 	if before == 0 {
 		t.Error("it never began")
 	}
 	<-time.After(300 * time.Millisecond) // thirty beats
-	if after := size(); after != before {
+	if after := beats(files); after != before {
 		t.Errorf("it lives on: %d beats, then %d", before, after)
 	}
+}
+
+// beats is how often it has beaten so far.
+func beats(files []string) (n int64) {
+	for _, f := range files {
+		if info, err := os.Stat(f); err == nil {
+			n += info.Size()
+		}
+	}
+	return n
 }
 
 func testDaemonsDie(t *testing.T, s *suite, r road) {
@@ -306,6 +308,13 @@ func testOwnerKilled(t *testing.T, s *suite, r road) {
 		t.Fatal("the owner never began")
 	}
 	until(t, "the processes of a dead owner are gone", func() bool { return len(strangers(t)) == 0 })
+	// Where the processes are no children of the owner but an engine's, the
+	// engine has to notice first.
+	until(t, "the sandbox of a dead owner is gone", func() bool {
+		before := beats(files)
+		<-time.After(300 * time.Millisecond)
+		return beats(files) == before
+	})
 	stopped(t, files)
 
 	// What can only be swept, the next start sweeps.
