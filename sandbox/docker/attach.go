@@ -5,10 +5,12 @@ package docker
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,8 +18,8 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// logTail is how much of the agent's complaints is kept, in bytes.
-const logTail = 4 << 10
+// logTail is how much of what the agent says on fd 2 is kept, in bytes.
+const logTail = 64 << 10
 
 // attached is the agent's stream: a connection that the engine has turned into
 // the first process's fd 0, 1 and 2.
@@ -119,6 +121,28 @@ func (a *attached) said() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return string(a.log.kept)
+}
+
+// firstLine waits for the first line that the agent says on fd 2. It comes
+// before anything on fd 1.
+func (a *attached) firstLine(ctx context.Context) (string, error) {
+	stop := context.AfterFunc(ctx, func() { _ = a.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	var buf [512]byte
+	for {
+		if line, _, found := strings.Cut(a.said(), "\n"); found {
+			return line, nil
+		}
+		n, err := a.Read(buf[:])
+		switch {
+		case ctx.Err() != nil:
+			return "", context.Cause(ctx)
+		case err != nil:
+			return "", err
+		case n > 0:
+			return "", errors.New("it spoke before it was asked")
+		}
+	}
 }
 
 func (a *attached) Read(p []byte) (int, error) {

@@ -16,3 +16,10 @@ func TestConformance(t *testing.T) {
 	host := engineHost(t)
 	drivertest.Run(t, drivertest.Harness{New: func(testing.TB) sandbox.Driver { return docker.New(docker.Options{Host: host}) }})
 }
+
+// Nobody: may speak to the engine and is nothing else on this host. The
+// sandbox's user is nobody then, too.
+func TestConformanceAsNobody(t *testing.T) {
+	engineHost(t)
+	drivertest.AsUser(t, 65534, "TestConformance")
+}

@@ -19,7 +19,8 @@ const (
 // demux reads the frames of an attached container: eight bytes, of which the
 // first names the stream and the last four the length, then that many bytes.
 //
-// It hands out stdout as it comes and gives stderr to log. It never allocates
+// It hands out stdout as it comes and gives stderr to log, after which Read
+// returns nothing without an error, so that a reader can look there. It never allocates
 // by a frame's length and keeps its place in a frame when a read fails, as one
 // does at a deadline.
 type demux struct {
@@ -52,7 +53,7 @@ func (d *demux) Read(p []byte) (int, error) {
 		d.left -= uint32(n)
 		if n > 0 && d.kind == frameStderr {
 			_, _ = d.log.Write(p[:n])
-			n = 0
+			return 0, d.ended(err)
 		}
 		if n > 0 || err != nil {
 			return n, d.ended(err)

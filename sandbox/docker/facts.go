@@ -5,6 +5,7 @@ package docker
 import (
 	"context"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -61,9 +62,9 @@ func (f *facts) has(option string) bool {
 	})
 }
 
-// readWrite says whether what code writes into a mount belongs to whoever owns
-// the directory on the host.
-func (f *facts) readWrite() bool { return false }
+// namespaces says that the agent is to make a user namespace: the engine makes
+// none, and is on this machine, whose ids are ours to choose from.
+func (f *facts) namespaces() bool { return !f.mapped && f.at.local() && runtime.GOOS == "linux" }
 
 // name is the engine, its version and where it is.
 func (f *facts) name() string {
@@ -86,7 +87,7 @@ func (f *facts) cgroups() string {
 }
 
 // unusable says what keeps caisson from using the engine, and the remedy.
-func (f *facts) unusable(goarch, runtime string) (why, remedy string) {
+func (f *facts) unusable(goarch, ociRuntime string) (why, remedy string) {
 	switch {
 	case f.info.OSType != "" && f.info.OSType != "linux":
 		return "the engine runs " + f.info.OSType + " containers", "switch it to Linux containers"
@@ -94,8 +95,8 @@ func (f *facts) unusable(goarch, runtime string) (why, remedy string) {
 		return "the engine's machine is " + f.info.Architecture + ", and caisson's agent was built for " + goarch, "use a caisson for that machine"
 	case !f.has("seccomp"):
 		return "the engine has no seccomp, so every system call of the host's kernel would be open to code", "use an engine and a kernel with seccomp (CONFIG_SECCOMP_FILTER)"
-	case runtime != "" && f.info.Runtimes != nil && f.info.Runtimes[runtime] == nil:
-		return "the engine has no runtime " + runtime, "install it and name it in /etc/docker/daemon.json, \"runtimes\""
+	case ociRuntime != "" && f.info.Runtimes != nil && f.info.Runtimes[ociRuntime] == nil:
+		return "the engine has no runtime " + ociRuntime, "install it and name it in /etc/docker/daemon.json, \"runtimes\""
 	}
 	return "", ""
 }
@@ -155,8 +156,8 @@ func (f *facts) limits() map[sandbox.LimitName]sandbox.Clause {
 // notes are what doctor says besides.
 func (f *facts) notes() []string {
 	notes := []string{"Scratch directories are tmpfs: what a program writes there counts as its memory, too."}
-	if !f.mapped {
-		notes = append(notes, "Code runs under uid 1000 of the host, as docker run would run it: this engine gives containers no uids of their own (fix: \"userns-remap\": \"default\" in /etc/docker/daemon.json, or rootless Podman).")
+	if !f.mapped && !f.namespaces() {
+		notes = append(notes, "Code runs under uid 1000 of the engine's machine, as docker run would run it: this engine gives containers no uids of their own (fix: \"userns-remap\": \"default\" in its /etc/docker/daemon.json).")
 	}
 	return notes
 }

@@ -84,7 +84,10 @@ func (d *Driver) start(ctx context.Context, e *engine, f *facts, spec *sandbox.S
 	if err != nil {
 		return nil, err
 	}
-	if err := p.verify(pid); err != nil {
+	if err := p.insert(pid, func() error { return e.still(ctx, i.name, pid) }); err != nil {
+		return nil, err
+	}
+	if err := p.verify(ctx, pid, i.stream); err != nil {
 		return nil, err
 	}
 	i.meter = newMeter(e, i.name, pid)
@@ -126,32 +129,13 @@ func (e *engine) pid(ctx context.Context, name string) (int, error) {
 	return c.State.Pid, nil
 }
 
-// verify compares what the container shows with what was handed over.
-func (p *plan) verify(pid int) error {
-	if len(p.binds) == 0 {
-		return nil
+// still says that a container's first process is the one that it was.
+func (e *engine) still(ctx context.Context, name string, pid int) error {
+	now, err := e.pid(ctx, name)
+	if err == nil && now != pid {
+		err = sandbox.Errorf(sandbox.ErrUnavailable, "start sandbox", "its container was started again by somebody")
 	}
-	var targets []string
-	for _, m := range p.binds {
-		targets = append(targets, m.Target)
-	}
-	objects, err := shown(pid, targets)
-	if err != nil {
-		return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Cause: err,
-			Problem: "it cannot be seen what the container shows of this host",
-			Hint:    "run caisson as root or use rootless Podman; with Docker Desktop or another runtime use --image and no mounts"}
-	}
-	for i, m := range p.binds {
-		info, err := m.Source.Stat()
-		if err != nil {
-			return &sandbox.Error{Op: "mount " + m.Name, Kind: sandbox.ErrInvalid, Problem: "it cannot be looked at", Cause: err}
-		}
-		if objectOf(info) != objects[i] {
-			return &sandbox.Error{Op: "mount " + m.Name, Kind: sandbox.ErrDenied, Rule: "built-in: the object that was checked",
-				Problem: "the engine has mounted something else: it was replaced between check and start", Hint: "run it again"}
-		}
-	}
-	return nil
+	return err
 }
 
 // waitGone closes ended when the container does not exist any more.

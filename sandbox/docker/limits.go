@@ -10,12 +10,13 @@ import (
 
 const (
 	// agentMemory is the agent's own share on top of what programs may use, in
-	// bytes. It holds 10 MB of which most is the program's text.
+	// bytes, for the two processes that it may be. Each holds some 6 MB, most of
+	// which is the program's text.
 	agentMemory = 24 << 20
 	// agentTasks are the agent's own threads, and some to spare: the exact
 	// number of processes is held by RLIMIT_NPROC in the same place as on other
 	// levels, this one holds whatever happens.
-	agentTasks = 24
+	agentTasks = 32
 	// agentFiles is how many descriptors the agent needs at least.
 	agentFiles = 4096
 )
@@ -70,10 +71,16 @@ func (h *hostConfig) limit(l *sandbox.Limits, holds map[sandbox.LimitName]sandbo
 }
 
 // shares gives every scratch directory its bounds. What has no size of its own
-// gets an equal part of the disk, so that all of them together never take more
-// than the limit. The number of files is divided in the same way.
-func shares(s *sandbox.Spec) []sandbox.Scratch {
+// gets an equal part of the disk, and so do copy-on-write mounts (cow): all of
+// them together never take more than the limit. The number of files is divided
+// in the same way.
+func shares(s *sandbox.Spec) (scratch []sandbox.Scratch, cow int64) {
 	var parts, files int64
+	for _, m := range s.Mounts {
+		if m.Access == sandbox.CopyOnWrite {
+			parts++
+		}
+	}
 	for _, sc := range s.Scratch {
 		if sc.Memory {
 			continue
@@ -85,7 +92,7 @@ func shares(s *sandbox.Spec) []sandbox.Scratch {
 			files++
 		}
 	}
-	scratch := append([]sandbox.Scratch(nil), s.Scratch...)
+	scratch = append(scratch, s.Scratch...)
 	for i := range scratch {
 		sc := &scratch[i]
 		if !sc.Memory && sc.Size == 0 && s.Limits.Disk > 0 {
@@ -98,5 +105,5 @@ func shares(s *sandbox.Spec) []sandbox.Scratch {
 			sc.Inodes = max(sc.Size/4096, 16)
 		}
 	}
-	return scratch
+	return scratch, s.Limits.Disk / max(parts, 1)
 }

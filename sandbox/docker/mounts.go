@@ -4,8 +4,6 @@ package docker
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/caisson-run/caisson/sandbox"
@@ -15,8 +13,9 @@ import (
 const maxMasks = 256
 
 // planMounts adds what of the host is shown: the root's own parts, what the
-// operator named, and something empty over what is to be hidden.
-func (p *plan) planMounts(f *facts) error {
+// operator named, and something empty over what is to be hidden. With insert
+// the last two are mounted by caisson, else by the engine.
+func (p *plan) planMounts(f *facts, insert bool) error {
 	s := p.spec
 	for _, m := range s.Root.Binds {
 		if m.Access != sandbox.ReadOnly {
@@ -24,18 +23,28 @@ func (p *plan) planMounts(f *facts) error {
 		}
 		p.bind(m)
 	}
-	for _, m := range s.Mounts {
-		switch {
-		case m.Access == sandbox.CopyOnWrite:
-			return &sandbox.Error{Op: "mount " + m.Name, Kind: sandbox.ErrUnsupported, Problem: "docker has no copy-on-write mounts",
-				Hint: "mount it :ro, or run on a level that has them: --isolation gvisor"}
-		case m.Access == sandbox.ReadWrite && !f.readWrite():
-			return &sandbox.Error{Op: "mount " + m.Name, Kind: sandbox.ErrUnsupported,
-				Problem: "what code writes would belong to a uid of the container on this engine", Hint: "mount it :ro and collect what was written"}
-		}
-		p.bind(m)
+	guard, err := newSocketGuard(f.at)
+	if err != nil {
+		return err
 	}
-	if err := p.hide(s); err != nil {
+	for _, m := range slices.Concat(s.Root.Binds, s.Mounts) {
+		if m.Source == nil {
+			return sandbox.Errorf(sandbox.ErrInvalid, "mount "+m.Name, "it was not opened")
+		}
+		if err := guard.refuse(m); err != nil {
+			return err
+		}
+	}
+	masks, err := p.masks()
+	if err != nil {
+		return err
+	}
+	if mounts := slices.Concat(s.Mounts, masks); insert {
+		err = p.planInserts(mounts)
+	} else {
+		err = p.planNamed(mounts, f)
+	}
+	if err != nil {
 		return err
 	}
 	if len(p.binds) > 0 && !f.at.local() {
@@ -43,17 +52,7 @@ func (p *plan) planMounts(f *facts) error {
 			Problem: "the engine at " + f.at.String() + " does not see this host's files",
 			Hint:    "use an image as the root (--image) and no mounts, or an engine on a socket of this host"}
 	}
-	guard, err := newSocketGuard(f.at)
-	if err != nil {
-		return err
-	}
 	for i, m := range p.binds {
-		if m.Source == nil {
-			return sandbox.Errorf(sandbox.ErrInvalid, "mount "+m.Name, "it was not opened")
-		}
-		if err := guard.refuse(m); err != nil {
-			return err
-		}
 		if err := p.placed(i); err != nil {
 			return err
 		}
@@ -66,54 +65,46 @@ func (p *plan) planMounts(f *facts) error {
 	return nil
 }
 
+// planNamed has the engine mount what the operator named.
+func (p *plan) planNamed(mounts []sandbox.Mount, f *facts) error {
+	for _, m := range mounts {
+		switch {
+		case m.Access == sandbox.CopyOnWrite:
+			return &sandbox.Error{Op: "mount " + m.Name, Kind: sandbox.ErrUnsupported, Problem: "docker has no copy-on-write mounts for an ordinary user, nor on an engine of its own user namespace",
+				Hint: "mount it :ro, or run on a level that has them: --isolation gvisor"}
+		case m.Access == sandbox.ReadWrite && !f.namespaces():
+			return &sandbox.Error{Op: "mount " + m.Name, Kind: sandbox.ErrUnsupported,
+				Problem: "what code writes would belong to a uid of the container on this engine", Hint: "mount it :ro and collect what was written"}
+		}
+		p.bind(m)
+	}
+	return nil
+}
+
 // bind adds a bind mount; a later one takes an earlier one's place.
 func (p *plan) bind(m sandbox.Mount) {
 	p.binds = slices.DeleteFunc(p.binds, func(o sandbox.Mount) bool { return o.Target == m.Target })
 	p.binds = append(p.binds, m)
 }
 
-// hide binds an empty file or directory over all that is to be hidden.
-func (p *plan) hide(s *sandbox.Spec) error {
-	if len(s.Masks) > maxMasks {
-		return &sandbox.Error{
+// masks are mounts of something empty over all that is to be hidden.
+func (p *plan) masks() ([]sandbox.Mount, error) {
+	if n := len(p.spec.Masks); n > maxMasks {
+		return nil, &sandbox.Error{
 			Op: "hide paths", Kind: sandbox.ErrUnsupported,
-			Problem: fmt.Sprintf("%d paths are to be hidden, docker takes %d", len(s.Masks), maxMasks),
+			Problem: fmt.Sprintf("%d paths are to be hidden, docker takes %d", n, maxMasks),
 			Hint:    "mount less, or deny whole directories instead of the files in them",
 		}
 	}
-	var empty [2]*os.File
-	for _, m := range s.Masks {
-		kind := 0
-		if m.Dir {
-			kind = 1
-		}
-		if empty[kind] == nil {
-			f, err := makeEmpty(s.StateDir, m.Dir)
-			if err != nil {
-				return &sandbox.Error{Op: "hide paths", Kind: sandbox.ErrUnavailable, Problem: "the state directory cannot be written", Cause: err,
-					Hint: "free some disk space, or set CAISSON_STATE to a directory on another disk"}
-			}
-			empty[kind] = f
-			p.opened = append(p.opened, f)
-		}
-		p.bind(sandbox.Mount{Source: empty[kind], Name: "nothing over " + m.Target, Target: m.Target, Dir: m.Dir})
-	}
-	return nil
-}
-
-// makeEmpty makes what is shown instead of what is hidden. Nobody inside may
-// read it.
-func makeEmpty(dir string, isDir bool) (*os.File, error) {
-	name := filepath.Join(dir, "empty")
-	if isDir {
-		name += "dir"
-		if err := os.Mkdir(name, 0); err != nil {
+	var masks []sandbox.Mount
+	for _, m := range p.spec.Masks {
+		empty, err := p.empty(m.Dir)
+		if err != nil {
 			return nil, err
 		}
-	} else if err := os.WriteFile(name, nil, 0); err != nil {
-		return nil, err
+		masks = append(masks, sandbox.Mount{Source: empty, Name: "nothing over " + m.Target, Target: m.Target, Dir: m.Dir})
 	}
-	return openPath(name)
+	return masks, nil
 }
 
 // placed sees to it that the mountpoint of a bind is there already where it
@@ -136,13 +127,17 @@ func (p *plan) placed(i int) error {
 		}
 	}
 	if err := exists(*owner, m); err != nil {
-		return &sandbox.Error{
-			Op: "mount " + m.Name, Kind: sandbox.ErrInvalid, Cause: err,
-			Problem: fmt.Sprintf("it cannot be placed at %s inside the mount %s", m.Target, owner.Name),
-			Hint:    "make the mountpoint there first, or choose another target",
-		}
+		return misplaced(m, *owner, err)
 	}
 	return nil
+}
+
+func misplaced(m, owner sandbox.Mount, err error) error {
+	return &sandbox.Error{
+		Op: "mount " + m.Name, Kind: sandbox.ErrInvalid, Cause: err,
+		Problem: fmt.Sprintf("it cannot be placed at %s inside the mount %s", m.Target, owner.Name),
+		Hint:    "make the mountpoint there first, or choose another target",
+	}
 }
 
 // newBind names a host object to the engine. The name is where the object is

@@ -3,6 +3,7 @@
 package docker
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path"
@@ -19,21 +20,19 @@ import (
 // plan is a Spec turned into what an engine is asked for.
 type plan struct {
 	spec    *sandbox.Spec
+	ids     identity
 	request createRequest
 	root    *rootImage
 	binds   []sandbox.Mount // what is bound, in the order of request.HostConfig.Mounts
-	opened  []*os.File      // closed by close
+	// inserted is what caisson mounts itself, parents before what lies in them.
+	inserted []sandbox.Mount
+	asks     bool                // the agent says what it sees: we may not look ourselves
+	opened   []*os.File          // closed by close
+	empties  map[string]*os.File // see empty
 }
 
 // agentDir is where the agent lies in every root that we make.
 const agentDir = "/.caisson"
-
-// agentCapabilities are what the agent needs of the container's root: to become
-// the user, to give files away, to signal, and to reach every file. None of it
-// is passed on to programs, whom no_new_privs keeps from it as well.
-var agentCapabilities = []string{
-	"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP",
-}
 
 // newPlan decides what a sandbox is made of. Of the host it opens the root's
 // own directories and, for masks, makes something empty in the state directory.
@@ -44,7 +43,15 @@ func (d *Driver) newPlan(s *sandbox.Spec, mark stream.Mark, f *facts) (_ *plan, 
 	if err := checkLimits(&s.Limits, f.limits()); err != nil {
 		return nil, err
 	}
-	p := &plan{spec: s}
+	ids, err := newIdentity(f, s.User, os.Geteuid(), os.Getegid())
+	if err != nil {
+		return nil, err
+	}
+	filter, err := profile()
+	if err != nil {
+		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: "there is no system call filter for this machine", Cause: err}
+	}
+	p := &plan{spec: s, ids: ids}
 	defer func() {
 		if err != nil {
 			p.close()
@@ -55,12 +62,12 @@ func (d *Driver) newPlan(s *sandbox.Spec, mark stream.Mark, f *facts) (_ *plan, 
 		Hostname: s.Hostname, User: "0:0",
 		AttachStdin: true, AttachStdout: true, AttachStderr: true, OpenStdin: true, StdinOnce: true,
 		Env:        []string{"PATH=" + agentDir, agent.MarkVariable + "=" + mark.String()},
-		Entrypoint: []string{embedded.Argv0, "-stdio", "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)},
+		Entrypoint: append([]string{embedded.Argv0, "-stdio", "-filter", "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)}, ids.arguments()...),
 		WorkingDir: "/",
 		Labels:     map[string]string{labelSandbox: s.ID},
 		HostConfig: hostConfig{
 			AutoRemove: true, ReadonlyRootfs: true,
-			CapDrop: []string{"ALL"}, CapAdd: agentCapabilities,
+			CapDrop: []string{"ALL"}, CapAdd: ids.capabilities(),
 			CgroupnsMode: "private", NetworkMode: "none",
 			// A namespace of its own without /dev/mqueue, which anybody inside
 			// could fill; /dev/shm is scratch, if it was asked for.
@@ -76,15 +83,27 @@ func (d *Driver) newPlan(s *sandbox.Spec, mark stream.Mark, f *facts) (_ *plan, 
 	if p.request.Hostname == "" {
 		p.request.Hostname = "sandbox"
 	}
+	if filter != "" && !f.podman { // Podman takes the name of a file of its own
+		p.request.HostConfig.SecurityOpt = append(p.request.HostConfig.SecurityOpt, "seccomp="+filter)
+	}
 	p.request.HostConfig.limit(&s.Limits, f.limits())
-	for _, sc := range shares(s) {
-		p.request.HostConfig.Tmpfs[sc.Target] = tmpfsOptions(sc, u)
+	scratch, _ := shares(s)
+	for _, sc := range scratch {
+		p.request.HostConfig.Tmpfs[sc.Target] = tmpfsOptions(sc, ids)
 	}
 	if err := p.planRoot(); err != nil {
 		return nil, err
 	}
-	if err := p.planMounts(f); err != nil {
+	if err := p.planMounts(f, f.inserts(os.Geteuid(), d.opts.Runtime)); err != nil {
 		return nil, err
+	}
+	if p.asks = os.Geteuid() != 0 && len(p.binds) > 0; p.asks {
+		_, targets := p.shows()
+		b, err := json.Marshal(targets)
+		if err != nil {
+			return nil, err
+		}
+		p.request.Env = append(p.request.Env, agent.LookVariable+"="+string(b))
 	}
 	return p, nil
 }
@@ -135,7 +154,7 @@ func within(p, dir string) bool {
 }
 
 // tmpfsOptions describes a scratch directory to the engine.
-func tmpfsOptions(sc sandbox.Scratch, u sandbox.User) string {
+func tmpfsOptions(sc sandbox.Scratch, ids identity) string {
 	options := []string{"rw", "exec", "nosuid", "nodev"}
 	if sc.Memory {
 		options[1] = "noexec"
@@ -143,7 +162,7 @@ func tmpfsOptions(sc sandbox.Scratch, u sandbox.User) string {
 	if sc.Sticky {
 		options = append(options, "mode=1777")
 	} else {
-		options = append(options, "mode=0755", fmt.Sprintf("uid=%d", u.UID), fmt.Sprintf("gid=%d", u.GID))
+		options = append(options, "mode=0755", fmt.Sprintf("uid=%d", ids.userUID), fmt.Sprintf("gid=%d", ids.userGID))
 	}
 	if sc.Size > 0 {
 		options = append(options, fmt.Sprintf("size=%d", sc.Size))

@@ -95,8 +95,11 @@ func checkRequest(raw json.RawMessage, sources []string) (wrong []string) {
 	want(host, "AutoRemove", "true")
 	want(host, "CapDrop", `["ALL"]`)
 	want(host, "LogConfig", `{"Type":"none"}`)
-	if !strings.Contains(string(host["SecurityOpt"]), `"no-new-privileges:true"`) || strings.Contains(string(host["SecurityOpt"]), "unconfined") {
+	var security []string
+	if err := json.Unmarshal(host["SecurityOpt"], &security); err != nil || len(security) != 2 || security[0] != "no-new-privileges:true" {
 		wrong = append(wrong, "SecurityOpt is "+string(host["SecurityOpt"]))
+	} else if filter, ok := strings.CutPrefix(security[1], "seccomp={"); !ok || !strings.Contains(filter, `"defaultAction":"SCMP_ACT_ERRNO"`) {
+		wrong = append(wrong, "the filter is "+security[1])
 	}
 	var caps []string
 	if err := json.Unmarshal(host["CapAdd"], &caps); err != nil || len(caps) > 8 {
@@ -135,6 +138,10 @@ func TestOnlyKnownFieldsReachTheEngine(t *testing.T) {
 	refused := map[string]int{}
 	rapid.Check(t, func(r *rapid.T) {
 		s := *base
+		var err error
+		if s.StateDir, err = os.MkdirTemp(base.StateDir, ""); err != nil {
+			r.Fatal(err)
+		}
 		// One thing is strange at a time: two are refused for the first.
 		odd := rapid.IntRange(0, 6).Draw(r, "odd")
 		pick := func(field int, usual, label string) string {
@@ -154,7 +161,7 @@ func TestOnlyKnownFieldsReachTheEngine(t *testing.T) {
 		s.Limits.CPUs = rapid.Float64Range(0, 100).Draw(r, "cpus")
 		before := fake.count()
 		d := New(Options{Host: fake.host})
-		_, err := d.Start(context.Background(), &s)
+		_, err = d.Start(context.Background(), &s)
 		if err == nil {
 			r.Fatal("an engine that makes nothing has made something")
 		}
@@ -192,9 +199,9 @@ func TestCheckRequestBites(t *testing.T) {
 		"the socket":          {`"Source":"/usr"`, `"Source":"/var/run/docker.sock"`},
 		"a volume":            {`"Type":"bind"`, `"Type":"volume"`},
 		"shared mounts":       {`"rprivate"`, `"rshared"`},
-		"no seccomp":          {`"no-new-privileges:true"`, `"no-new-privileges:true","seccomp=unconfined"`},
+		"no seccomp":          {`"seccomp={`, `"seccomp=unconfined{`},
 		"new privileges":      {`"no-new-privileges:true"`, `"label=x"`},
-		"a capability":        {`"CHOWN"`, `"SYS_ADMIN"`},
+		"a capability":        {`"CapAdd":["`, `"CapAdd":["SYS_ADMIN","`},
 		"a writable root":     {`"ReadonlyRootfs":true`, `"ReadonlyRootfs":false`},
 	} {
 		bad := strings.Replace(good, change[0], change[1], 1)
@@ -251,11 +258,8 @@ func TestRefusals(t *testing.T) {
 		change func(*sandbox.Spec)
 		want   error
 	}{
-		"root":       {func(s *sandbox.Spec) { s.User = sandbox.RootUser() }, sandbox.ErrUnsupported},
-		"group root": {func(s *sandbox.Spec) { s.User.GID = 0 }, sandbox.ErrUnsupported},
-		"copy-on-write": {func(s *sandbox.Spec) {
-			s.Mounts = []sandbox.Mount{{Source: open(t, t.TempDir()), Target: "/mnt", Dir: true, Access: sandbox.CopyOnWrite}}
-		}, sandbox.ErrUnsupported},
+		"root":            {func(s *sandbox.Spec) { s.User = sandbox.RootUser() }, sandbox.ErrUnsupported},
+		"group root":      {func(s *sandbox.Spec) { s.User.GID = 0 }, sandbox.ErrUnsupported},
 		"on the agent":    {func(s *sandbox.Spec) { s.Scratch = append(s.Scratch, sandbox.Scratch{Target: agentDir}) }, sandbox.ErrInvalid},
 		"not opened":      {func(s *sandbox.Spec) { s.Mounts = []sandbox.Mount{{Target: "/mnt", Dir: true}} }, sandbox.ErrInvalid},
 		"a spoilt digest": {func(s *sandbox.Spec) { s.Root.Image = &sandbox.Image{Digest: "sha256:../.."} }, sandbox.ErrInvalid},
@@ -274,6 +278,27 @@ func TestRefusals(t *testing.T) {
 	}
 	if fake.count() > 0 {
 		t.Errorf("the engine was asked all the same: %s", fake.created)
+	}
+}
+
+// Where the engine has a user namespace of its own, what code writes would
+// belong to nobody on this host.
+func TestMappedEngineWritesNothing(t *testing.T) {
+	fake := newFakeEngine(t)
+	fake.info["SecurityOptions"] = []string{"name=seccomp,profile=default", "name=userns"}
+	for _, a := range []sandbox.Access{sandbox.CopyOnWrite, sandbox.ReadWrite} {
+		s := spec(t)
+		s.Mounts = []sandbox.Mount{{Source: open(t, t.TempDir()), Target: "/mnt", Dir: true, Access: a}}
+		if _, err := New(Options{Host: fake.host}).Start(t.Context(), s); !errors.Is(err, sandbox.ErrUnsupported) {
+			t.Errorf("%v: %v", a, err)
+		}
+	}
+	if fake.count() > 0 {
+		t.Error("the engine was asked all the same")
+	}
+	c, err := New(Options{Host: fake.host}).Probe(t.Context())
+	if err != nil || c.Unusable != "" || c.ReadWrite || c.CopyOnWrite || !c.Masks {
+		t.Errorf("%+v, %v", c, err)
 	}
 }
 
