@@ -40,6 +40,14 @@ type Call struct {
 	Toolchains []string
 	Rootfs     string
 
+	// Image is the container image to run, as reference.Parse reads it; a path
+	// in it is absolute. Entrypoint, when not nil, takes the place of the
+	// image's own program.
+	Image      string
+	Entrypoint *string
+	// InsecureRegistry lets its registry be asked without TLS.
+	InsecureRegistry bool
+
 	Writable []string // paths inside
 	Deny     []string // Globs
 	Collect  []CollectWish

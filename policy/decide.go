@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -39,7 +40,7 @@ func (p *Policy) Decide(call *Call) (v Verdict) {
 	d.plan = Plan{Env: map[string]string{}, From: map[string]string{}}
 	for _, step := range []func() *refusal{
 		d.request, d.hostPaths, func() *refusal { return p.conflict },
-		d.isolation, d.limits, d.switches, d.workspace, d.mounts, d.trees, d.writable, d.patterns, d.env,
+		d.isolation, d.image, d.limits, d.switches, d.workspace, d.mounts, d.trees, d.writable, d.patterns, d.env,
 	} {
 		if r := step(); r != nil {
 			return r.verdict()
@@ -74,12 +75,16 @@ func (d *decision) request() *refusal {
 	switch {
 	case c.Kind != RunCommand && c.Kind != RunCode:
 		return refuse("built-in: valid requests", "known are run_command and run_code", "kind %s is not known", quote(string(c.Kind)))
-	case c.Kind == RunCommand && len(c.Argv) == 0:
+	case c.Kind == RunCommand && len(c.Argv) == 0 && c.Image == "": // an image says itself what it runs
 		return refuse("built-in: valid requests", "name a program", "there is no command")
 	case c.Kind == RunCode && c.Language == "":
 		return refuse("built-in: valid requests", "name the language of the code", "the code has no language")
 	case c.Cwd != "" && (path.Clean(c.Cwd) != c.Cwd || !path.IsAbs(c.Cwd) || strings.ContainsRune(c.Cwd, 0)):
 		return refuse("built-in: valid requests", "write an absolute path without ..", "working directory %s cannot be meant", quote(c.Cwd))
+	case c.Image != "" && c.Rootfs != "":
+		return refuse("built-in: valid requests", "drop one of them", "an image and a root filesystem are both asked for")
+	case c.InsecureRegistry && !c.Operator:
+		return refuse("built-in: registries speak TLS", "ask the operator", "only the operator asks registries without TLS")
 	case c.Override && !c.Operator:
 		return refuse("built-in: override", "ask the operator to change the policy", "only the operator overrides limits")
 	}
@@ -101,6 +106,9 @@ func (d *decision) hostPaths() *refusal {
 	paths := slices.Concat(c.Toolchains)
 	if c.Rootfs != "" {
 		paths = append(paths, c.Rootfs)
+	}
+	if r, err := reference.Parse(c.Image); err == nil && r.Local() {
+		paths = append(paths, r.Path)
 	}
 	mounts := slices.Concat(c.Mounts)
 	if c.Workspace != nil {

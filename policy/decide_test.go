@@ -148,6 +148,23 @@ func TestDenied(t *testing.T) {
 		{"file's mount without the system's", "user: user", "files: {mounts: [{source: ./a}]}", nil, "/etc/caisson/policy.yaml", "/w/a"},
 		{"rootfs", "", "user: user", func(c *Call) { c.Rootfs = "/tree" }, "/w/p.yaml", "rootfs: /tree"},
 		{"other rootfs", "", "files: {rootfs: /tree}", func(c *Call) { c.Rootfs = "/trees" }, "/w/p.yaml:2", "rootfs: /trees"},
+		{"image", "", "user: user", wantImage("python:3"), "/w/p.yaml", "images: [python:3]"},
+		{"image without the system's word", "user: user", "image: python:3", nil, "/etc/caisson/policy.yaml", "/w/p.yaml:2"},
+		{"other image", "", "image: python:3", wantImage("python:4"), "/w/p.yaml:2", "image: python:4"},
+		{"a digest beside the allowed tag", "", "image: python:3", wantImage("python:3@" + aDigest), "/w/p.yaml:2", ""},
+		{"a tag without the allowed digest", "", "image: python@" + aDigest, wantImage("python:3"), "/w/p.yaml:2", ""},
+		{"image of another registry", "", "images: ['acme/**']", wantImage("evil.org/acme/x"), "/w/p.yaml:2", "images"},
+		{"image beyond the system's patterns", "images: [python]", "images: ['**']", wantImage("node"), "/etc/caisson/policy.yaml:2", "images"},
+		{"a file where a registry is allowed", "", "images: ['**']", wantImage("/srv/x.tar"), "/w/p.yaml:2", "images"},
+		{"another file", "", "image: ./x.tar", wantImage("/w/y.tar"), "/w/p.yaml:2", ""},
+		{"image by another", "", "", together(stranger, wantImage("python")), "built-in: defaults", "ask the operator"},
+		{"local image by another", "", "image: /srv/x", together(stranger, wantImage("/srv/x")), "built-in: host paths", ""},
+		{"no image", "", "", wantImage("Python:"), "built-in: valid requests", "python:3.14"},
+		{"relative image", "", "", wantImage("./x"), "built-in: valid requests", "absolute"},
+		{"image and rootfs", "", "", together(wantImage("python"), func(c *Call) { c.Rootfs = "/t" }), "built-in: valid requests", "drop"},
+		{"image and rootfs in a file", "", "image: python\nfiles: {rootfs: /t}", nil, "/w/p.yaml:2", "drop"},
+		{"rootfs in place of the image", "", "image: python", func(c *Call) { c.Rootfs = "/t" }, "/w/p.yaml", "rootfs"},
+		{"no TLS by another", "", "", together(stranger, func(c *Call) { c.InsecureRegistry = true }), "built-in: registries speak TLS", ""},
 		{"toolchain", "", "files: {toolchains: [/opt/go]}", func(c *Call) { c.Toolchains = []string{"/opt/gopher"} }, "/w/p.yaml:2", "toolchains: [/opt/gopher]"},
 		{"file's toolchain", "user: user", "files: {toolchains: [/opt/go]}", nil, "/etc/caisson/policy.yaml", "/w/p.yaml:2"},
 
@@ -323,6 +340,18 @@ func TestAllowed(t *testing.T) {
 			func(p Plan) any { return []any{p.Toolchains, *p.Rootfs} },
 			[]any{[]PlanPath{beneathOf("/opt/go"), beneathOf("/opt/go/bin", "/opt/go")}, beneathOf("/w/tree/a", "/w/tree")},
 		},
+		{"image of the file", "", "image: python", nil, anImage, []any{"docker.io/library/python:latest", "/w/p.yaml:2"}},
+		{"the same image", "image: docker.io/library/python:latest", "image: python", wantImage("python:latest"), anImage, []any{"docker.io/library/python:latest", "flag"}},
+		{"image of a pattern", "images: ['**']", "images: ['python:3.*', acme/x]", wantImage("python:3.14"), anImage, []any{"docker.io/library/python:3.14", "flag"}},
+		{"the allowed digest", "", "image: python@" + aDigest, wantImage("python:3@" + aDigest), anImage, []any{"docker.io/library/python:3@" + aDigest, "flag"}},
+		{"any image without files", "", "", wantImage("/srv/x"), anImage, []any{"/srv/x", "flag"}},
+		{"image by another within the file", "", "image: python", together(stranger, wantImage("python")), anImage, []any{"docker.io/library/python:latest", "flag"}},
+		{"system's image is a bound", "image: python", "", nil, anImage, []any{}},
+		{
+			"local image", "", "image: ./x.tar", nil, func(p Plan) any { return *p.Image },
+			PlanImage{Ref: "/w/x.tar", Path: &PlanPath{Source: "/w/x.tar"}},
+		},
+		{"no command, but an image", "", "", together(wantImage("python"), func(c *Call) { c.Argv = nil }), anImage, []any{"docker.io/library/python:latest", "flag"}},
 		{"writable default", "", "", nil, func(p Plan) any { return p.Writable }, DefaultWritable()},
 		{"writable of the file", "", "files: {writable: []}", nil, func(p Plan) any { return p.Writable }, []string(nil)},
 		{"writable within the system", "files: {writable: [/tmp]}", "", nil, func(p Plan) any { return p.Writable }, []string{"/tmp"}},
@@ -371,7 +400,7 @@ func TestDigest(t *testing.T) {
 	}
 	seen := map[string]string{same: "first"}
 	for _, src := range []string{
-		"limits: {wall: 3s}", "limits: {wall: 4s}", "limits: {on_output: kill}", "user: root", "best_effort: true", "isolation: vm",
+		"image: a", "image: b", "images: [a]", "images: [a, b]", "limits: {wall: 3s}", "limits: {wall: 4s}", "limits: {on_output: kill}", "user: root", "best_effort: true", "isolation: vm",
 		"files: {writable: []}", "files: {deny: [a]}", "files: {collect: [a]}", "files: {toolchains: [/a]}", "files: {rootfs: /a}",
 		"files: {mounts: [{source: /a}]}", "files: {mounts: [{source: /a, mode: rw}]}", "files: {workspace: {source: /a}}",
 		"env: {pass: [a]}", "env: {set: {a: b}}", "env: {set: {a: c}}", "watch: [{when: disk > 5}]", "watch: [{when: disk > 6}]", "network: {}",
@@ -386,4 +415,16 @@ func TestDigest(t *testing.T) {
 	if _, err := New(Options{File: &File{Name: "p.yaml", Dir: ".", Files: Files{Mounts: []Mount{{Source: "a"}}}}}); !errors.Is(err, sandbox.ErrInvalid) {
 		t.Errorf("a relative directory: %v", err)
 	}
+}
+
+const aDigest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+func wantImage(ref string) func(*Call) { return func(c *Call) { c.Image = ref } }
+
+// anImage is what image a plan has, and whose word it is.
+func anImage(p Plan) any {
+	if p.Image == nil {
+		return []any{}
+	}
+	return []any{p.Image.Ref, p.From["image"]}
 }

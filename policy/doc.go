@@ -8,8 +8,8 @@
 // before it:
 //
 //	system    /etc/caisson/policy.yaml. A bound: it grants nothing by itself.
-//	          Its mounts, workspace, toolchains, rootfs, env, writable,
-//	          collect, user and best_effort say what may be asked for; its
+//	          Its image, images, mounts, workspace, toolchains, rootfs, env,
+//	          writable, collect, user and best_effort say what may be asked for; its
 //	          isolation, limits, watch and deny always hold. Nothing
 //	          overrides it.
 //	file      the policy file of --policy. What it names is set up, and it is

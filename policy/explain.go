@@ -162,6 +162,11 @@ func (e *explainer) files() {
 	for _, t := range p.Toolchains {
 		e.add("files.toolchains", t.Source, e.from("files.toolchains."+t.Source), e.always)
 	}
+	if p.Image != nil {
+		e.add("image", p.Image.Ref, e.from("image"), func(c sandbox.Capabilities) sandbox.Clause {
+			return e.can(c.Images, "the level takes no container images")
+		})
+	}
 	if p.Rootfs != nil {
 		e.add("files.rootfs", p.Rootfs.Source, e.from("files.rootfs"), e.always)
 	}

@@ -34,8 +34,10 @@ type File struct {
 	// absolute directory before [New].
 	Dir string
 
-	Isolation  Value[string] // "" means DefaultIsolation
-	User       Value[string] // "root" or "user"
+	Isolation  Value[string]   // "" means DefaultIsolation
+	Image      Value[string]   // the container image that is the root
+	Images     []Value[string] // patterns of images that a call may name
+	User       Value[string]   // "root" or "user"
 	BestEffort Value[bool]
 
 	// Limits holds the limits that the file says, Explicit names them.

@@ -35,6 +35,11 @@ func (p *Policy) switchesWithin(sys, f *File) *refusal {
 			return r.by(f, f.Isolation.At)
 		}
 	}
+	if f.Image.Said() {
+		if _, r := sys.boundImage(f.image()); r != nil {
+			return r.by(f, f.Image.At)
+		}
+	}
 	if f.User.V == "root" {
 		if r := sys.boundRoot(); r != nil {
 			return r.by(f, f.User.At)

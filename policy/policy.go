@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"path/filepath"
 
+	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -86,6 +87,9 @@ func (f *File) hostPaths() []string {
 	if f.Files.Rootfs.Said() {
 		out = append(out, f.Files.Rootfs.V)
 	}
+	if r, err := reference.Parse(f.Image.V); err == nil && r.Local() {
+		out = append(out, r.Path)
+	}
 	return out
 }
 
@@ -115,7 +119,8 @@ func (p *Policy) sum() (string, error) {
 
 // canonical is a File without places, host paths resolved.
 type canonical struct {
-	Isolation, User, Rootfs                   string
+	Isolation, User, Rootfs, Image            string
+	Images                                    []string
 	BestEffort, WritableSaid                  bool
 	Limits                                    sandbox.Limits
 	Watch                                     []WatchRule
@@ -151,6 +156,10 @@ func (f *File) canonical() *canonical {
 	if f.Files.Rootfs.Said() {
 		c.Rootfs = f.hostPath(f.Files.Rootfs.V)
 	}
+	if f.Image.Said() {
+		c.Image = f.image().String()
+	}
+	c.Images = texts(f.Images)
 	for name, v := range f.Env.Set {
 		c.Set[name] = v.V
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/sandbox"
 	"pgregory.net/rapid"
 )
@@ -40,6 +41,12 @@ func drawFile(t *rapid.T, name string) *File {
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	if coin(t, "isolation") {
 		line("isolation: %s", pick(t, Isolations(), "level"))
+	}
+	if rapid.IntRange(0, 3).Draw(t, "image") == 0 {
+		line("image: %s", pick(t, someImages, "image"))
+	}
+	if coin(t, "images") {
+		line("images: [%s]", pick(t, []string{"python", "'**'", "'python:3*'"}, "images"))
 	}
 	if coin(t, "user") {
 		line("user: %s", pick(t, []string{"user", "root"}, "user"))
@@ -101,7 +108,9 @@ func drawCall(t *rapid.T) *Call {
 	})
 	// Most calls ask for one thing, or all would be denied for some other.
 	for range rapid.IntRange(0, 2).Draw(t, "wishes") {
-		switch rapid.IntRange(0, 12).Draw(t, "wish") {
+		switch rapid.IntRange(0, 13).Draw(t, "wish") {
+		case 13:
+			c.Image = pick(t, someImages, "image")
 		case 0:
 			c.Isolation = pick(t, Isolations(), "isolation")
 		case 1:
@@ -195,6 +204,13 @@ func beyond(plan Plan, f *File, system bool, isolation string) string {
 	}
 	if plan.Rootfs != nil && (!f.Files.Rootfs.Said() || !below(f.Files.Rootfs.V, plan.Rootfs.Source)) {
 		return "rootfs " + plan.Rootfs.Source
+	}
+	if plan.Image != nil {
+		r, err := reference.Parse(plan.Image.Ref)
+		named := f.Image.Said() && f.image() == r
+		if err != nil || !named && !slices.ContainsFunc(f.Images, func(v Value[string]) bool { return reference.Match(v.V, r) }) {
+			return "image " + plan.Image.Ref
+		}
 	}
 	for _, w := range plan.Writable {
 		list := []string{"/home/user", "/tmp", "/dev/shm"}
@@ -290,3 +306,5 @@ func TestNothingWidens(t *testing.T) {
 	}
 	t.Logf("%d allowed, %d denied", allowed, denied)
 }
+
+var someImages = []string{"python", "python:3", "python:3.14", "node", "ghcr.io/acme/x:1", "/srv/x.tar"}

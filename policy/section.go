@@ -5,6 +5,7 @@ package policy
 import (
 	"strings"
 
+	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/sandbox"
 	"go.yaml.in/yaml/v4"
 )
@@ -21,6 +22,8 @@ func (d *decoder) top() []field {
 	fields := []field{
 		{"version", func(n *yaml.Node) { d.readVersion(n) }},
 		{"isolation", func(n *yaml.Node) { f.Isolation = d.text(n, "isolation", oneOf(Isolations()...)) }},
+		{"image", func(n *yaml.Node) { f.Image = d.text(n, "image", checkImage) }},
+		{"images", func(n *yaml.Node) { f.Images = d.texts(n, "images", reference.CheckPattern) }},
 		{"user", func(n *yaml.Node) { f.User = d.text(n, "user", oneOf("user", "root")) }},
 		{"best_effort", func(n *yaml.Node) { f.BestEffort = d.boolean(n, "best_effort") }},
 		{"limits", func(n *yaml.Node) { d.mapping(n, "limits", d.limits()) }},

@@ -57,6 +57,7 @@ type Plan struct {
 	Mounts     []PlanMount `json:"mounts,omitempty"` // the file's first, then the call's
 	Toolchains []PlanPath  `json:"toolchains,omitempty"`
 	Rootfs     *PlanPath   `json:"rootfs,omitempty"`
+	Image      *PlanImage  `json:"image,omitempty"`
 
 	Env      map[string]string `json:"-"` // values are never recorded
 	Writable []string          `json:"writable,omitempty"`
@@ -84,6 +85,15 @@ type PlanPath struct {
 	// Beneath are the sources named in policy files that allow this one. They
 	// were compared as text; the object that is opened must lie beneath each.
 	Beneath []string `json:"beneath,omitempty"`
+}
+
+// PlanImage is the container image of a plan.
+type PlanImage struct {
+	// Ref is the reference in its one form.
+	Ref string `json:"ref"`
+	// Path is the file or directory that Ref names; nil where it is in a
+	// registry.
+	Path *PlanPath `json:"path,omitempty"`
 }
 
 // PlanMount is a mount of a plan.

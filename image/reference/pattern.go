@@ -7,9 +7,10 @@ import "strings"
 // A pattern stands for the images of a registry that an operator allows: a
 // reference in which * means any characters but / within a component, and **,
 // a component of its own, any number of them. It is compared with the one form
-// of a reference; host, tag and digest must match, too. A pattern without tag
-// and digest allows all of a repository's; one with a tag takes that tag with
-// any digest.
+// of a reference. A pattern without tag and digest allows all of a repository's
+// images. One with a tag allows that tag alone: a digest beside a tag is what
+// counts when the image is pulled, and could be any. One with a digest allows
+// that digest, under any tag.
 
 // CheckPattern refuses what cannot match anything.
 func CheckPattern(p string) error {
@@ -38,10 +39,12 @@ func Match(p string, r Ref) bool {
 		return false
 	}
 	repo, tag, digest := cut(p)
-	if digest != "" && digest != r.Digest {
-		return false
-	}
-	if tag != "" && !wild(tag, r.Tag) {
+	switch {
+	case digest != "":
+		if digest != r.Digest {
+			return false
+		}
+	case tag != "" && (r.Digest != "" || !wild(tag, r.Tag)):
 		return false
 	}
 	return components(full(repo), strings.Split(r.Host+"/"+r.Repository, "/"))

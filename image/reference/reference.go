@@ -145,6 +145,15 @@ func (r Ref) Familiar() string {
 	return strings.TrimPrefix(s, "library/")
 }
 
+// Allows says whether naming r allows other: they are the same image. A digest
+// decides where there is one, whatever tag stands beside it.
+func (r Ref) Allows(other Ref) bool {
+	if r.Kind == Registry && other.Kind == Registry && r.Digest != "" {
+		return r.Host == other.Host && r.Repository == other.Repository && r.Digest == other.Digest
+	}
+	return r == other
+}
+
 // Local says whether r names something of this host.
 func (r Ref) Local() bool { return r.Kind != Registry }
 
@@ -171,7 +180,7 @@ const (
 	letter = lower + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 )
 
-// IsTag says whether s can be a tag.
+// isTag says whether s can be a tag.
 func isTag(s string) bool {
 	return s != "" && len(s) <= 128 && strings.Trim(s, letter+"._-") == "" && s[0] != '.' && s[0] != '-'
 }
