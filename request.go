@@ -6,6 +6,7 @@ import (
 	"io"
 	"path/filepath"
 
+	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -34,6 +35,12 @@ type Request struct {
 	// Env is set on top of the few variables that every program gets. Nothing
 	// is inherited.
 	Env map[string]string
+
+	// Image is the container image that the request runs on: "python:3.14",
+	// "ghcr.io/acme/tool@sha256:…", "./image.tar", "oci:DIR". It is pulled when it
+	// is not here. Empty is this host's own toolchain. Without a Command what the
+	// image names runs; its entrypoint stays in front of one.
+	Image string
 
 	// Limits are those to be held instead of the defaults; a field that is 0
 	// keeps its default. One that this host cannot hold refuses the request.
@@ -74,6 +81,10 @@ func (r *Request) call() (*session.Call, session.IO, error) {
 		}
 		c.Argv, c.Source = r.Args, &session.Source{Language: r.Language, Code: []byte(r.Code)}
 	}
+	var err error
+	if c.Image, err = absoluteImage(r.Image); err != nil {
+		return nil, session.IO{}, err
+	}
 	for _, m := range r.Mounts {
 		w, err := m.wish()
 		if err != nil {
@@ -112,6 +123,22 @@ func absolute(path string) (string, error) {
 		return "", &sandbox.Error{Op: "path " + path, Kind: sandbox.ErrInvalid, Problem: "it has no absolute form", Cause: err}
 	}
 	return abs, nil
+}
+
+// absoluteImage makes the path of a local image absolute.
+func absoluteImage(s string) (string, error) {
+	if s == "" {
+		return "", nil
+	}
+	r, err := reference.Parse(s)
+	if err != nil || !r.Local() {
+		return s, err
+	}
+	dir, err := filepath.Abs(".")
+	if err != nil {
+		return "", &sandbox.Error{Op: "image " + s, Kind: sandbox.ErrInvalid, Problem: "it has no absolute form", Cause: err}
+	}
+	return r.At(dir).String(), nil
 }
 
 // explicit says of every limit that is set that somebody wrote it down.

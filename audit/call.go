@@ -37,6 +37,7 @@ type Intent struct {
 	PolicySHA string   // digest of the policy as it was decided by, hex
 	Isolation string   // the level
 	Network   string   // "none", or what is allowed
+	Image     string   // the container image: its reference and the digest of what it was, "python:3.14@sha256:…"
 	Mounts    []Mount
 	Limits    sandbox.Limits
 	Labels    map[string]string // the agent's own words
@@ -77,6 +78,7 @@ type Call struct {
 	PolicySHA string            `json:"policy_sha256,omitempty"`
 	Isolation string            `json:"isolation,omitempty"`
 	Network   string            `json:"network,omitempty"`
+	Image     string            `json:"image,omitempty"`
 	Mounts    []Mount           `json:"mounts,omitempty"`
 	Limits    map[string]string `json:"limits,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"`
@@ -107,7 +109,7 @@ func (in *Intent) call() (Call, []*Capture) {
 	c := Call{
 		Actor: clean(in.Actor, maxText), Kind: clean(in.Kind, maxText), Sandbox: clean(in.Sandbox, maxText),
 		Dir: clean(in.Dir, maxText), Policy: clean(in.Policy, maxText), PolicySHA: clean(in.PolicySHA, maxText),
-		Isolation: clean(in.Isolation, maxText), Network: clean(in.Network, maxText),
+		Isolation: clean(in.Isolation, maxText), Network: clean(in.Network, maxText), Image: clean(in.Image, maxText),
 		Secrets: cleanAll(in.Secrets), Overrides: cleanAll(in.Overrides), Limits: limitTexts(in.Limits),
 	}
 	names := make([]string, len(in.Env))

@@ -53,6 +53,9 @@ func (d *dresser) dress(c source.Config) error {
 	if _, ok := d.child(d.root, "workspace"); !ok {
 		return redirects("/workspace")
 	}
+	if _, err := d.root.Walk(strings.Split(c.WorkingDir, "/"), d.makeDir); err != nil { // docker makes it, too
+		return badImage("its working directory %.80q cannot be had: %v", c.WorkingDir, err)
+	}
 	return d.names()
 }
 
@@ -64,6 +67,14 @@ func (d *dresser) child(parent *fstree.Node, name string) (*fstree.Node, bool) {
 		parent.Children[name] = n
 	}
 	return n, n.Kind == fstree.Dir
+}
+
+func (d *dresser) makeDir(parent *fstree.Node, name string) (*fstree.Node, error) {
+	if err := fstree.CheckName(name); err != nil {
+		return nil, err
+	}
+	n, _ := d.child(parent, name)
+	return n, nil
 }
 
 // mustBeDir refuses an image in which something is mounted on a link: that has

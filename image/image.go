@@ -101,8 +101,9 @@ type Root struct {
 func (r *Root) Sandbox() sandbox.Root { return r.root }
 
 // Mounts are toolchains that lie below a target (a version manager in
-// /home/user, say): they must be mounted after the scratch directories, so
-// they belong in front of Spec.Mounts and not into Root.Binds. Usually none.
+// /home/user, say), and all of them where the root is a container image: they
+// must be mounted after the scratch directories, so they belong in front of
+// Spec.Mounts and not into Root.Binds. Usually none.
 func (r *Root) Mounts() []sandbox.Mount { return r.mounts }
 
 // Close closes the handles and lets go of the skeleton in the cache.

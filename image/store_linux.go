@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -207,7 +208,17 @@ func (s *Store) Root(ctx context.Context, info *Stored, o RootOptions) (*Root, e
 	if held == nil {
 		return nil, &sandbox.Error{Op: "image " + info.Digest, Kind: sandbox.ErrNotFound, Problem: "it was removed", Hint: "run it again"}
 	}
-	r := &Root{Path: info.searchPath(), open: []*os.File{held}}
+	r := &Root{open: []*os.File{held}}
+	for _, t := range o.Toolchains {
+		if err := checkToolchain(t); err != nil {
+			r.Close()
+			return nil, err
+		}
+		r.Path = append(r.Path, binOf(t))
+		r.mounts = append(r.mounts, sandbox.Mount{Source: t.File, Name: t.Name, Target: t.Real, Dir: true})
+		o.Targets = append(slices.Clip(o.Targets), Target{t.Real, true})
+	}
+	r.Path = append(r.Path, info.searchPath()...)
 	r.root.Image = &sandbox.Image{Digest: info.Digest}
 	if err := s.fill(ctx, r, held, info, o); err != nil {
 		r.Close()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caisson-run/caisson/image/layer"
 	"github.com/caisson-run/caisson/image/source"
+	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -72,6 +73,8 @@ type PullOptions struct {
 
 // RootOptions say what [Store.Root] makes of an image.
 type RootOptions struct {
+	// Toolchains are as in HostOptions.
+	Toolchains []*hostpath.Source
 	// EROFS gives the tree as one file, for levels that take it; otherwise it
 	// is unpacked as a directory.
 	EROFS bool

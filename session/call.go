@@ -49,6 +49,9 @@ type Call struct {
 	OnUsage func(sandbox.Usage)
 	// OnReport, when set, gets watch rules that only report. It must not block.
 	OnReport func(policy.Fired)
+	// OnPull, when set, is told how much of an image was read that is not here
+	// yet, in bytes. It must not block.
+	OnPull func(done, total int64)
 	// OnNotice, when set, gets sentences for people before the program runs:
 	// default limits that do not hold here.
 	OnNotice func(string)

@@ -79,8 +79,8 @@ func (r *run) readFile(name, language string) (*Source, error) {
 	return &Source{Name: name, Language: language, Code: code}, nil
 }
 
-// addRoot builds the root filesystem and returns PATH: the host's toolchain,
-// or another tree.
+// addRoot builds the root filesystem and returns PATH: the host's toolchain, a
+// container image, or another tree.
 func (r *run) addRoot(ctx context.Context, w *world) ([]string, error) {
 	var chains []*hostpath.Source
 	for _, p := range r.plan.Toolchains {
@@ -101,6 +101,9 @@ func (r *run) addRoot(ctx context.Context, w *world) ([]string, error) {
 }
 
 func (r *run) root(ctx context.Context, w *world, chains []*hostpath.Source) (*image.Root, error) {
+	if r.image != nil {
+		return r.store.Root(ctx, r.image, image.RootOptions{EROFS: r.caps.EROFS, Toolchains: chains, Targets: targets(w.spec)})
+	}
 	if p := r.plan.Rootfs; p != nil {
 		src, err := r.open(*p, "rootfs", sandbox.ReadOnly)
 		if err != nil {

@@ -25,6 +25,7 @@ func (r *run) level(ctx context.Context) (sandbox.Driver, sandbox.Posture, error
 		return nil, none, &sandbox.Error{Op: "isolation " + r.plan.Isolation, Kind: sandbox.ErrUnsupported, Problem: caps.Unusable,
 			Hint: hintOr(caps.Remedy, "caisson doctor says what is missing")}
 	}
+	r.caps = caps
 	if err := r.features(caps); err != nil {
 		return nil, none, err
 	}

@@ -50,6 +50,9 @@ func (r *run) loadSource() error {
 func (r *run) addProgram(w *world) error {
 	if r.prog == nil {
 		w.exec.Argv = r.call.Argv
+		if r.image != nil {
+			return r.imageCommand(w)
+		}
 		return nil
 	}
 	at, shown := r.place(w)
@@ -84,6 +87,9 @@ func (r *run) place(w *world) (at string, shown bool) {
 		return at, true
 	}
 	dir := w.cwd
+	if r.image != nil && !r.isWritable(dir) {
+		dir = w.spec.User.Home // the image's own directory is not to be mounted into
+	}
 	for _, m := range w.spec.Mounts {
 		if m.Dir && below(m.Target, dir) || m.Target == path.Join(dir, name) {
 			dir = "/tmp"

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/image"
 	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
@@ -25,6 +26,9 @@ type run struct {
 
 	prog   *program         // nil: the call's own argv
 	binary *hostpath.Source // the call's file, when it is a compiled program
+	image  *image.Stored    // the container image that is the root; nil for any other root
+	store  *image.Store     // where it is
+	caps   sandbox.Capabilities
 	plan   policy.Plan
 	intent audit.Intent
 	undo   cleanup
@@ -44,6 +48,9 @@ func (r *run) do(ctx context.Context) (*sandbox.Result, error) {
 	r.plan = verdict.Plan
 	r.intent.Isolation, r.intent.Network, r.intent.Limits, r.intent.Overrides = r.plan.Isolation, "none", r.plan.Limits, r.plan.Overridden
 	r.intent.Mounts = r.mountsForRecord()
+	if p := r.plan.Image; p != nil {
+		r.intent.Image = p.Ref // with its digest, once it is known
+	}
 	if r.call.AllowDangerousMounts {
 		r.intent.Overrides = append(r.intent.Overrides, "dangerous mounts allowed")
 	}

@@ -46,6 +46,9 @@ func (r *run) prepare(ctx context.Context) (*world, error) {
 	if r.plan.Root {
 		w.spec.User = sandbox.RootUser()
 	}
+	if err := r.findImage(ctx, w); err != nil {
+		return nil, err
+	}
 	w.cwd = r.workingDir()
 	if err := r.addMounts(ctx, w); err != nil {
 		return nil, err
@@ -65,13 +68,16 @@ func (r *run) prepare(ctx context.Context) (*world, error) {
 	return w, nil
 }
 
-// workingDir is what the call says, else the workspace, else the private home.
+// workingDir is what the call says, else the workspace, else the image's, else
+// the private home.
 func (r *run) workingDir() string {
 	switch {
 	case r.call.Cwd != "":
 		return r.call.Cwd
 	case r.plan.Workspace != nil:
 		return workspaceTargetOf(r.plan.Workspace)
+	case r.imageDir() != "":
+		return r.imageDir()
 	}
 	return sandbox.DefaultUser().Home
 }
@@ -184,12 +190,17 @@ func share(s *sandbox.Spec) {
 	}
 }
 
-// environment is small and known: nothing of the caller's but what the plan
-// passes on.
+// environment is small and known: the image's, and nothing of the caller's but
+// what the plan passes on.
 func (r *run) environment(u sandbox.User, search []string) []string {
-	env := map[string]string{
-		"PATH": strings.Join(search, ":"), "HOME": u.Home, "USER": u.Name, "LOGNAME": u.Name, "LANG": "C.UTF-8",
+	env := map[string]string{"LANG": "C.UTF-8"}
+	if r.image != nil {
+		for _, e := range r.image.Config.Env {
+			name, value, _ := strings.Cut(e, "=")
+			env[name] = value
+		}
 	}
+	maps.Copy(env, map[string]string{"PATH": strings.Join(search, ":"), "HOME": u.Home, "USER": u.Name, "LOGNAME": u.Name})
 	if r.call.TTY != nil {
 		env["TERM"] = "xterm-256color"
 		if t := r.call.Term; plainTerm(t) {

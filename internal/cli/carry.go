@@ -33,6 +33,9 @@ func (a *app) carryOut(ctx context.Context, f *runFlags, s *opened, call *sessio
 		a.note("watch: %s", r)
 	}
 	st := a.startStats(f.stats, call)
+	bar := a.startProgress("pulling " + call.Image)
+	defer bar.end()
+	call.OnPull = bar.set
 	tty, err := a.attach(f, call, stdin)
 	if err != nil {
 		return err

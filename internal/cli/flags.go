@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -133,7 +134,15 @@ func readFiles(c *session.Call, f *runFlags) (err error) {
 		c.Toolchains = append(c.Toolchains, p)
 	}
 	if f.rootfs != "" {
-		c.Rootfs, err = absolute(f.rootfs)
+		if c.Rootfs, err = absolute(f.rootfs); err != nil {
+			return err
+		}
+	}
+	if f.image != "" {
+		var r reference.Ref
+		if r, err = localImage(f.image); err == nil {
+			c.Image = r.String()
+		}
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/caisson-run/caisson/attack/probe"
+	"github.com/caisson-run/caisson/image/imagetest"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/faketest"
 )
@@ -63,7 +64,11 @@ func TestScripts(t *testing.T) {
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"mkfifo": mkfifo},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"mkfifo":   mkfifo,
+			"registry": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Setenv("REGISTRY", imagetest.Registry(t)) },
+			"mkimage":  func(ts *testscript.TestScript, _ bool, args []string) { mkimage(t, ts, args) },
+		},
 		Setup: func(env *testscript.Env) error {
 			// Not below the working directory, which scripts mount.
 			state, err := os.MkdirTemp("", "caisson-state-")
@@ -95,4 +100,23 @@ func files(dir string) error {
 
 func mkfifo(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(syscall.Mkfifo(ts.MkAbs(args[0]), 0o644))
+}
+
+// mkimage makes a small image, whose /version is a text: mkimage push REF TEXT,
+// mkimage layout DIR TEXT, mkimage archive FILE TEXT.
+func mkimage(t *testing.T, ts *testscript.TestScript, args []string) {
+	if len(args) != 3 {
+		ts.Fatalf("mkimage push|layout|archive WHERE TEXT")
+	}
+	img := imagetest.New(t, imagetest.Config{
+		Env: []string{"A=from the image", "PATH=/usr/bin"}, WorkingDir: "/srv", Entrypoint: []string{"sh", "-c", `echo "entry: $*"`, "entry"}, Cmd: []string{"the", "cmd"},
+	}, imagetest.Programs(t, "sh", "cat", "id", "ls", "touch"), imagetest.Layer(t, "version="+args[2]+"\n"))
+	switch args[0] {
+	case "push":
+		img.Push(args[1])
+	case "layout":
+		img.Layout(ts.MkAbs(args[1]))
+	case "archive":
+		img.Archive(ts.MkAbs(args[1]), "acme/tool:1")
+	}
 }

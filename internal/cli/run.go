@@ -17,6 +17,8 @@ import (
 // runFlags are the flags of run.
 type runFlags struct {
 	isolation, policy, workspace, rootfs, workdir string
+	image, entrypoint                             string
+	entrypointGiven, insecure                     bool
 	lang, code                                    string
 	codeGiven                                     bool
 	mounts, toolchains, env, envFiles             []string
@@ -43,6 +45,12 @@ The sandbox has the toolchain of this host, read-only, a private /home/user (the
 working directory), /tmp and /dev/shm; no network, and nothing else of this host
 but what you name.
 
+With --image it has a container image in the toolchain's place: from a registry
+(pulled once, then used as it was; caisson image pull gets it anew), ./FILE from
+docker save, ./DIR or oci:DIR. A command then follows docker run: it takes the
+place of the image's command, the entrypoint stays. Environment, user and working
+directory are the image's; where its user is root, it is uid 1000 without --root.
+
 Exit codes: the program's own; 128+n when signal n ended it; 127 and 126 when
 the command was not found or cannot be executed; 124 the wall-clock limit ended
 it; 125 caisson could not run it, or would not because something cannot be
@@ -53,11 +61,13 @@ another limit ended it.`,
   echo 'print(6*7)' | caisson run --lang python -
   caisson run --mount ./data.csv analyse.py data.csv
   caisson run --timeout 5s --memory 128MiB --json --mount ./job -- ./job
+  caisson run --image python:3.14-slim -- python3 -c 'print(2**100)'
   caisson run --workspace . --collect 'out/*.png:./pictures' -- python3 plot.py
   caisson run -it -- bash`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.codeGiven = cmd.Flags().Changed("code")
+			f.entrypointGiven = cmd.Flags().Changed("entrypoint")
 			return a.doRun(cmd, f, args)
 		},
 		SilenceErrors: true, SilenceUsage: true, DisableFlagsInUseLine: true,
@@ -76,6 +86,9 @@ another limit ended it.`,
 	fs.BoolVar(&f.dangerous, "allow-dangerous-mount", false, "mount home folders, keys and credentials too; recorded")
 	fs.StringArrayVar(&f.toolchains, "toolchain", nil, "show a toolchain from elsewhere, with its bin in PATH: DIR")
 	fs.StringVar(&f.rootfs, "rootfs", "", "use another tree as the root: DIR")
+	fs.StringVar(&f.image, "image", "", "run on a container image: python:3.14, ./image.tar, oci:DIR")
+	fs.StringVar(&f.entrypoint, "entrypoint", "", "run another program in place of the image's entrypoint; '' for none")
+	fs.BoolVar(&f.insecure, "insecure-registry", false, "pull the image without TLS")
 	fs.StringArrayVar(&f.writable, "writable", nil, "make a path inside writable: PATH")
 	fs.StringArrayVar(&f.deny, "deny", nil, "hide files of mounts: PATTERN, such as '**/.env'")
 	fs.StringVar(&f.workdir, "workdir", "", "working directory inside")
@@ -93,6 +106,7 @@ another limit ended it.`,
 	fs.BoolVar(&f.json, "json", false, "print one JSON object with the result and the output")
 	fs.BoolVar(&f.stats, "stats", false, "show live usage on standard error")
 	fs.BoolVar(&f.raw, "raw", false, "pass the program's output to a terminal unfiltered")
+	_ = cmd.RegisterFlagCompletionFunc("image", a.completeImages)
 	return cmd
 }
 
@@ -123,6 +137,10 @@ func (a *app) call(cmd *cobra.Command, f *runFlags, args []string) (*session.Cal
 	c.Actor, c.Operator, c.Lookup = actor(), true, os.LookupEnv
 	c.Isolation, c.Root, c.BestEffort, c.Override, c.Cwd = f.isolation, f.root, f.bestEffort, f.override, f.workdir
 	c.Writable, c.Deny, c.AllowDangerousMounts = f.writable, f.deny, f.dangerous
+	c.InsecureRegistry = f.insecure
+	if f.entrypointGiven {
+		c.Entrypoint = &f.entrypoint
+	}
 	stdin := a.in
 	if !f.interactive {
 		stdin = nil
@@ -162,6 +180,8 @@ func what(cmd *cobra.Command, c *session.Call, f *runFlags, args []string) error
 	case f.codeGiven:
 		c.Source = &session.Source{Name: "--code", Language: f.lang, Code: []byte(f.code)}
 		c.Argv = args
+	case len(args) == 0 && f.image != "":
+		// What the image says.
 	case len(args) == 0:
 		return usage(cmd, "there is nothing to run", "name a file, or a command after --: caisson run -- python3 -V")
 	case command && f.lang != "":

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/image"
+	"github.com/caisson-run/caisson/image/reference"
+	"github.com/caisson-run/caisson/internal/store"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+func (a *app) imageCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "image",
+		Short: "Get, list and remove container images",
+		Long: `Get, list and remove the container images that run --image uses.
+
+An image is kept under the digest of its manifest, unpacked once and shared by
+all runs, read-only. A tag means what it meant when it was pulled, until it is
+pulled again. Credentials are those of docker login.`,
+		Example: `  caisson image pull python:3.14-slim
+  caisson image ls
+  caisson image rm python:3.14-slim
+  caisson image prune`,
+		Args:          a.unknownCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	cmd.AddCommand(a.imagePull(), a.imageList(), a.imageRemove(), a.imagePrune())
+	return cmd
+}
+
+// images opens the store that runs use.
+func images(readOnly bool) (*image.Store, func() error, error) {
+	dir, err := store.Open(store.Options{ReadOnly: readOnly})
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := image.OpenStore(filepath.Join(dir.Path(), "images"))
+	if err != nil {
+		dir.Close()
+		return nil, nil, err
+	}
+	return s, dir.Close, nil
+}
+
+// localImage reads a reference; a path in it becomes absolute here, the last
+// place that knows the working directory.
+func localImage(s string) (reference.Ref, error) {
+	r, err := reference.Parse(s)
+	if err != nil || !r.Local() {
+		return r, err
+	}
+	wd, err := os.Getwd()
+	if err != nil {
+		return r, &sandbox.Error{Op: "image " + quoted(s), Kind: sandbox.ErrInvalid, Problem: "the working directory cannot be found", Hint: "give an absolute path", Cause: err}
+	}
+	return r.At(wd), nil
+}
+
+func (a *app) imagePull() *cobra.Command {
+	var asJSON, insecure bool
+	cmd := &cobra.Command{
+		Use:   "pull IMAGE",
+		Short: "Get an image, or what its tag means now",
+		Example: `  caisson image pull python:3.14-slim
+  caisson image pull ghcr.io/acme/tool@sha256:0123…
+  caisson image pull ./image.tar
+  caisson image pull --insecure-registry registry.lan:5000/tool`,
+		Args: one("an image", "for example caisson image pull python:3.14"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := localImage(args[0])
+			if err != nil {
+				return err
+			}
+			s, done, err := images(false)
+			if err != nil {
+				return err
+			}
+			defer done()
+			bar := a.startProgress("pulling " + r.Familiar())
+			info, err := s.Pull(contextOf(cmd), r, image.PullOptions{Insecure: insecure, Progress: bar.set})
+			bar.end()
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				a.printJSON(info)
+				return nil
+			}
+			fmt.Fprintln(a.out, info.Digest)
+			for _, n := range info.Notes {
+				a.note("%s", n)
+			}
+			return nil
+		},
+		ValidArgsFunction: a.completeImages,
+		SilenceErrors:     true, SilenceUsage: true,
+	}
+	cmd.Flags().BoolVar(&insecure, "insecure-registry", false, "ask the registry without TLS")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+func (a *app) imageList() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List the images that are here",
+		Example: `  caisson image ls
+  caisson image ls --json`,
+		Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			s, done, err := images(false)
+			if err != nil {
+				return err
+			}
+			defer done()
+			list, err := s.List()
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				if list == nil {
+					list = []*image.Stored{}
+				}
+				a.printJSON(map[string]any{"images": list})
+				return nil
+			}
+			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "DIGEST\tSIZE\tFILES\tUNPACKED\tNAMES")
+			for _, i := range list {
+				fmt.Fprintf(w, "%.19s\t%s\t%d\t%s\t%s\n", i.Digest, mib(i.Size), i.Files, i.Made.Local().Format("2006-01-02 15:04"), printable(strings.Join(i.Names, " ")))
+			}
+			return w.Flush()
+		},
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+func (a *app) imageRemove() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "rm IMAGE",
+		Short: "Remove an image with all its names",
+		Example: `  caisson image rm python:3.14-slim
+  caisson image rm 0123456789ab`,
+		Args: one("an image", "caisson image ls lists what is here"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			s, done, err := images(false)
+			if err != nil {
+				return err
+			}
+			defer done()
+			info, err := s.Find(args[0])
+			if err != nil {
+				return err
+			}
+			if err := s.Remove(info); err != nil {
+				return err
+			}
+			return a.removed([]*image.Stored{info}, asJSON)
+		},
+		ValidArgsFunction: a.completeImages,
+		SilenceErrors:     true, SilenceUsage: true,
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+func (a *app) imagePrune() *cobra.Command {
+	var all, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "prune",
+		Short: "Remove the images that no name leads to any more",
+		Long: `Remove the images that no name leads to any more: their tags were pulled
+again, or they came from files. With --all every image goes. One that a sandbox
+runs on stays.`,
+		Example: `  caisson image prune
+  caisson image prune --all`,
+		Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			s, done, err := images(false)
+			if err != nil {
+				return err
+			}
+			defer done()
+			gone, err := s.Prune(all)
+			if err != nil {
+				return err
+			}
+			return a.removed(gone, asJSON)
+		},
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "remove every image that is not in use")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+// removed says what is gone.
+func (a *app) removed(gone []*image.Stored, asJSON bool) error {
+	if asJSON {
+		digests := []string{}
+		for _, i := range gone {
+			digests = append(digests, i.Digest)
+		}
+		a.printJSON(map[string]any{"removed": digests})
+		return nil
+	}
+	for _, i := range gone {
+		fmt.Fprintf(a.out, "removed %s\n", i.Digest)
+	}
+	return nil
+}
+
+// one is for commands that take exactly one argument.
+func one(what, hint string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 {
+			return nil
+		}
+		return usage(cmd, "it takes "+what, hint)
+	}
+}
+
+// completeImages offers the names of the images that are here, and files.
+func (a *app) completeImages(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	if reference.IsPath(typed) {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	s, done, err := images(true)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer done()
+	list, _ := s.List()
+	var names []string
+	for _, i := range list {
+		for _, n := range i.Names {
+			if strings.HasPrefix(n, typed) {
+				names = append(names, n)
+			}
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
