@@ -38,7 +38,7 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first) (*box, error) {
 	if builtWithCgo {
 		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: cgoProblem, Hint: cgoRemedy}
 	}
-	if err := checkLimits(&spec.Limits, d.limits()); err != nil {
+	if err := spec.Limits.Check(d.limits()); err != nil {
 		return nil, err
 	}
 	ids, err := newIdentity(spec.User, euid, egid)

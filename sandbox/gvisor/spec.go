@@ -80,7 +80,7 @@ func newPlan(s *sandbox.Spec, f first, ids identity) (*plan, error) {
 		}
 		p.bind(b, "ro", "nosuid", "nodev")
 	}
-	scratch, cow := shares(s)
+	scratch, cow := s.Shares()
 	for i, sc := range scratch {
 		p.scratch(s, i, sc)
 	}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import "fmt"
+
+// Check refuses what cannot be meant (ErrInvalid), and what somebody wrote down
+// and a level that holds limits so cannot hold (ErrUnsupported): the run would
+// have less than was asked for. Drivers call it with what their Probe says.
+func (l *Limits) Check(holds map[LimitName]Clause) error {
+	for name, n := range map[LimitName]int64{
+		LimitMemory: l.Memory, LimitProcesses: int64(l.Processes), LimitOpenFiles: int64(l.OpenFiles),
+		LimitFileSize: l.FileSize, LimitDisk: l.Disk, LimitInodes: l.Inodes, LimitTmp: l.Tmp,
+		LimitIO: l.IO, LimitIOPS: l.IOPS, LimitCPUTime: int64(l.CPUTime),
+	} {
+		if n < 0 {
+			return Errorf(ErrInvalid, fmt.Sprintf("limit %s", name), "%d is less than nothing", n)
+		}
+	}
+	if l.CPUs < 0 {
+		return Errorf(ErrInvalid, "limit cpus", "%g is less than nothing", l.CPUs)
+	}
+	for _, name := range LimitNames() {
+		if clause := holds[name]; l.Explicit[name] && clause.Enforcement == Off {
+			return &Error{
+				Op: fmt.Sprintf("limit %s", name), Kind: ErrUnsupported,
+				Problem: "it cannot be enforced here: " + clause.Detail, Hint: clause.Remedy,
+			}
+		}
+	}
+	return nil
+}
+
+// Shares gives every scratch directory its bounds. What has no size of its own
+// gets an equal part of the disk, and so do copy-on-write mounts, of cow bytes
+// each: all of them together never take more than the limit. The number of files
+// is divided in the same way.
+func (s *Spec) Shares() (scratch []Scratch, cow int64) {
+	var parts, files int64
+	for _, m := range s.Mounts {
+		if m.Access == CopyOnWrite {
+			parts++
+		}
+	}
+	for _, sc := range s.Scratch {
+		if sc.Memory {
+			continue
+		}
+		if sc.Size == 0 {
+			parts++
+		}
+		if sc.Inodes == 0 {
+			files++
+		}
+	}
+	scratch = append(scratch, s.Scratch...)
+	for i := range scratch {
+		sc := &scratch[i]
+		if !sc.Memory && sc.Size == 0 && s.Limits.Disk > 0 {
+			sc.Size = max(s.Limits.Disk/parts, 1)
+		}
+		if !sc.Memory && sc.Inodes == 0 && s.Limits.Inodes > 0 {
+			sc.Inodes = max(s.Limits.Inodes/files, 1)
+		}
+		if sc.Inodes == 0 && sc.Size > 0 {
+			sc.Inodes = max(sc.Size/4096, 16)
+		}
+	}
+	return scratch, s.Limits.Disk / max(parts, 1)
+}
