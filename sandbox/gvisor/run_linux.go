@@ -4,15 +4,13 @@ package gvisor
 
 import (
 	"context"
-	"errors"
-	"io"
-	"os"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/internal/linux/stdio"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
 )
@@ -20,15 +18,16 @@ import (
 // runToEnd starts the box with exec as its first process and waits for its
 // end.
 func (b *box) runToEnd(ctx context.Context, exec *sandbox.Exec) (*sandbox.Result, error) {
-	io, err := newStdio(exec)
+	// gVisor keeps its own offsets into regular files, so these must be pipes.
+	streams, err := stdio.New(exec)
 	if err != nil {
 		return nil, err
 	}
-	defer io.close()
-	if err := b.startShim(io.theirs[0], io.theirs[1], io.theirs[2]); err != nil {
+	defer streams.Close()
+	if err := b.startShim(streams.Theirs[0], streams.Theirs[1], streams.Theirs[2]); err != nil {
 		return nil, err
 	}
-	broken := io.copy()
+	broken := streams.Copy()
 
 	watch := make(chan struct{})
 	var watching sync.WaitGroup
@@ -40,7 +39,7 @@ func (b *box) runToEnd(ctx context.Context, exec *sandbox.Exec) (*sandbox.Result
 		return nil, err
 	}
 	// The sandbox is gone, so the pipes end.
-	io.drain()
+	streams.Drain()
 	return result(ev), nil
 }
 
@@ -177,94 +176,3 @@ func result(ev *wire.Event) *sandbox.Result {
 func usage(n *wire.Counters) sandbox.Usage {
 	return sandbox.Usage{At: time.Now(), CPU: n.CPU, Memory: n.Memory, MemoryPeak: n.MemoryPeak, Processes: n.Processes}
 }
-
-// stdio is a program's three streams: pipes whose other ends the sandbox has.
-// gVisor keeps its own offsets into regular files, so a file is never handed
-// over itself.
-type stdio struct {
-	exec   *sandbox.Exec
-	ours   [3]*os.File
-	theirs [3]*os.File
-	copies sync.WaitGroup
-}
-
-const (
-	pipeSize = 1 << 20 // what Linux lets anybody have (pipe(7))
-	copySize = 128 << 10
-)
-
-func newStdio(exec *sandbox.Exec) (*stdio, error) {
-	s := &stdio{exec: exec}
-	for i := range 3 {
-		r, w, err := os.Pipe()
-		if err != nil {
-			s.close()
-			return nil, &sandbox.Error{Op: "run", Kind: sandbox.ErrUnavailable, Problem: "no pipe can be made", Cause: err}
-		}
-		widen(r)
-		s.ours[i], s.theirs[i] = r, w
-		if i == 0 {
-			s.ours[i], s.theirs[i] = w, r
-		}
-	}
-	return s, nil
-}
-
-// widen makes a pipe hold more, for fewer and larger turns between the kernel,
-// the sentry and us. It is not asked whether it could.
-func widen(pipe *os.File) {
-	// Not Fd, which would make the file block.
-	if c, err := pipe.SyscallConn(); err == nil {
-		_ = c.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, pipeSize) })
-	}
-}
-
-// copy starts moving bytes. The channel is closed when an output cannot be
-// written any more, which ends the program.
-func (s *stdio) copy() <-chan struct{} {
-	for _, f := range s.theirs {
-		f.Close()
-	}
-	if s.exec.Stdin == nil {
-		s.ours[0].Close()
-	} else {
-		// Not waited for: a reader such as a terminal may block for ever.
-		go func() {
-			_, _ = io.Copy(s.ours[0], onlyReader{s.exec.Stdin})
-			s.ours[0].Close()
-		}()
-	}
-	broken := make(chan struct{})
-	var once sync.Once
-	for i, w := range []io.Writer{s.exec.Stdout, s.exec.Stderr} {
-		if w == nil {
-			w = io.Discard
-		}
-		s.copies.Go(func() {
-			_, err := io.CopyBuffer(onlyWriter{w}, onlyReader{s.ours[i+1]}, make([]byte, copySize))
-			if err != nil && !errors.Is(err, os.ErrClosed) {
-				once.Do(func() { close(broken) })
-				// The program may still write until it is gone.
-				_, _ = io.Copy(io.Discard, s.ours[i+1])
-			}
-		})
-	}
-	return broken
-}
-
-// drain waits until everything that was written has been passed on.
-func (s *stdio) drain() { s.copies.Wait() }
-
-func (s *stdio) close() {
-	for i := range 3 {
-		if s.ours[i] != nil {
-			s.ours[i].Close()
-			s.theirs[i].Close()
-		}
-	}
-}
-
-// onlyReader and onlyWriter keep io.Copy from splicing between files by
-// itself: the session's writers count what passes.
-type onlyReader struct{ io.Reader }
-type onlyWriter struct{ io.Writer }
