@@ -154,15 +154,20 @@ func drain(f *os.File, done <-chan struct{}, emit func([]byte) error) {
 		f.Close()
 		return
 	}
-	for left := pending(f); left > 0; {
-		n, err := f.Read(buf[:min(left, len(buf))])
-		if n > 0 && !broken {
-			broken = emit(buf[:n]) != nil
+	// A terminal shows a part of what was written at a time. What is more than
+	// its buffers hold comes from programs that were left behind.
+	for more, left := 0, pending(f); left > 0 && more < terminalBuffers; left = pending(f) {
+		more += left
+		for left > 0 {
+			n, err := f.Read(buf[:min(left, len(buf))])
+			if n > 0 && !broken {
+				broken = emit(buf[:n]) != nil
+			}
+			if err != nil {
+				break
+			}
+			left -= n
 		}
-		if err != nil {
-			break
-		}
-		left -= n
 	}
 	go func() { io.Copy(io.Discard, f); f.Close() }()
 }

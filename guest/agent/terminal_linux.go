@@ -86,13 +86,39 @@ func foreground(master *os.File) (int, error) {
 	return int(pgid), err
 }
 
+// terminalBuffers is what the kernel keeps of a terminal's output: 4 KiB to be
+// read and 8 KiB on the way there (N_TTY_BUF_SIZE, pty_common_install).
+const terminalBuffers = 12 << 10
+
 // pending is how many bytes can be read from f without waiting.
+//
+// What a program has written to a terminal is handed on by a worker of the
+// kernel's, and not counted before that; poll(2) waits for it
+// when there is nothing else to read (drivers/tty/n_tty.c, n_tty_poll).
 func pending(f *os.File) int {
+	flush(f)
 	var n int32
 	if err := ioctl(f, syscall.TIOCINQ, unsafe.Pointer(&n)); err != nil {
 		return 0
 	}
 	return int(n)
+}
+
+// flush polls f without waiting.
+func flush(f *os.File) {
+	c, err := f.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = c.Control(func(fd uintptr) {
+		const in = 1 // POLLIN
+		p := struct {
+			fd              int32
+			events, revents int16
+		}{fd: int32(fd), events: in}
+		var now syscall.Timespec
+		syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&p)), 1, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
+	})
 }
 
 func ioctl(f *os.File, request uintptr, arg unsafe.Pointer) error {
