@@ -15,9 +15,10 @@ LDFLAGS := -s -w -X $(MODULE)/internal/cli.version=$(VERSION)
 # caisson is one static binary: nothing is built with cgo but the race detector.
 export CGO_ENABLED := 0
 
-# Packages that link gVisor's sentry. The race detector makes them minutes
-# slower to compile and to run, so they are tested without it.
-HEAVY := $(wildcard *.go) $(wildcard cmd/*/*.go) $(wildcard sandbox/gvisor/*.go) $(wildcard sandbox/gvisor/*/*.go) $(wildcard sandbox/gvisor/*/*/*.go) $(wildcard internal/tools/bench/*.go) $(wildcard attack/*.go)
+# Packages that link gVisor's sentry: the race detector makes them minutes slower
+# to compile and to run. And those that start sandboxes, in which a binary built
+# with cgo finds no dynamic linker. They are tested without it.
+HEAVY := $(wildcard *.go) $(wildcard cmd/*/*.go) $(wildcard sandbox/process/*.go) $(wildcard sandbox/gvisor/*.go) $(wildcard sandbox/gvisor/*/*.go) $(wildcard sandbox/gvisor/*/*/*.go) $(wildcard internal/tools/bench/*.go) $(wildcard attack/*.go)
 HEAVY_PACKAGES = $(addprefix ./,$(sort $(patsubst %/,%,$(dir $(HEAVY)))))
 LIGHT_PACKAGES = $(filter-out $(HEAVY_PACKAGES:./%=$(MODULE)/%) $(MODULE),$(shell go list ./...))
 
@@ -70,7 +71,7 @@ test-race: # unit tests with the race detector, the only thing built with cgo
 	@CGO_ENABLED=1 go test -race -timeout 5m $(LIGHT_PACKAGES)
 
 .PHONY: test-heavy
-test-heavy: # architecture, scripts of the CLI, conformance of gVisor as root and as uid 65534
+test-heavy: # architecture, scripts of the CLI, conformance of the levels as root and as uid 65534
 	@echo '== architecture, command line, conformance'
 	@CAISSON=$(CURDIR)/bin/caisson go test -count=1 -timeout 8m $(HEAVY_PACKAGES)
 	@.ci/scripts

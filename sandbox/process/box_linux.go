@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/internal/linux/cgroup"
+	"github.com/caisson-run/caisson/internal/linux/landlock"
+	"github.com/caisson-run/caisson/internal/linux/seccomp"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// box is one sandbox as its owner sees it.
+type box struct {
+	spec  *sandbox.Spec
+	plan  *plan
+	group *cgroup.Group // nil without one
+
+	opened []*os.File // closed by close
+
+	began time.Time
+	base  sandbox.Usage // of the group when the program began
+
+	// mu is held over every look at the processes and over reaping them, so that
+	// their numbers are theirs.
+	mu      sync.Mutex
+	init    int // 0 before and after
+	program int
+	child   *child            // the program, and why it could not be executed
+	limit   sandbox.LimitName // which limit ended it
+	sampler sampler
+}
+
+var idPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^sbx_[A-Za-z0-9]{16,100}$`) })
+
+// newBox prepares everything but the processes.
+func (d *Driver) newBox(spec *sandbox.Spec, f first) (_ *box, err error) {
+	if !idPattern().MatchString(spec.ID) {
+		return nil, sandbox.Errorf(sandbox.ErrInvalid, "start sandbox", "%q is no id of a sandbox", spec.ID)
+	}
+	if spec.User.UID == 0 || spec.User.GID == 0 {
+		return nil, &sandbox.Error{Op: "--root", Kind: sandbox.ErrUnsupported, Problem: "the process level has no root of its own: code shares the host's kernel",
+			Hint: "run as the user, or on a level with a kernel of its own (gvisor)"}
+	}
+	if err := checkTexts(f); err != nil {
+		return nil, err
+	}
+	if err := spec.Limits.Check(d.limits()); err != nil {
+		return nil, err
+	}
+	b := &box{spec: spec}
+	defer func() {
+		if err != nil {
+			b.close()
+		}
+	}()
+	p := &plan{spec: spec, first: f}
+	b.plan = p
+	if p.ids, err = newIdentity(spec.User, euid, egid); err != nil {
+		return nil, err
+	}
+	if p.filter, err = seccomp.Untrusted(runtime.GOARCH); err != nil {
+		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: "this machine has no system call filter", Cause: err}
+	}
+	allowed := landlock.Options{TCP: true} // in a network of its own, where nobody else is
+	if f.agent != nil {
+		allowed.Paths = append(allowed.Paths, landlock.Path{FD: int(f.agent.Fd()), Access: landlock.Read})
+	}
+	if p.rules, err = landlock.New(allowed); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the kernel refused a Landlock ruleset", Cause: err}
+	}
+	if p.world, err = newWorld(spec); err != nil {
+		return nil, err
+	}
+	err = p.world.openDevices()
+	for _, s := range p.world.devices {
+		b.opened = append(b.opened, s.mount.Source)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if p.ids.private {
+		detached, err := p.world.detach(p.ids)
+		b.opened = append(b.opened, detached...)
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := b.makeGroup(d.host()); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// checkTexts refuses what a C string cannot hold.
+func checkTexts(f first) error {
+	for _, list := range [][]string{f.argv, f.env, {f.dir}} {
+		for _, s := range list {
+			if strings.ContainsRune(s, 0) {
+				return sandbox.Errorf(sandbox.ErrInvalid, "run", "%.80q has a NUL byte", s)
+			}
+		}
+	}
+	if !filepath.IsAbs(f.dir) {
+		return sandbox.Errorf(sandbox.ErrInvalid, "run", "the working directory %q is not absolute", f.dir)
+	}
+	return nil
+}
+
+// makeGroup makes the control group that holds memory, processors, tasks and
+// block I/O, as far as this host lets us, and the way into it.
+func (b *box) makeGroup(host *cgroup.Host) error {
+	if host == nil || host.Why != "" {
+		return nil
+	}
+	want, err := groupLimits(host, &b.spec.Limits, b.spec.StateDir)
+	if err != nil {
+		return err
+	}
+	g, err := host.Create(groupName(b.spec.ID), want)
+	if err != nil {
+		return &sandbox.Error{
+			Op: "limit sandbox", Kind: sandbox.ErrUnavailable, Problem: "its control group cannot be made", Cause: err,
+			Hint: "see what caisson doctor says about control groups",
+		}
+	}
+	b.group = g
+	door := &b.plan.group
+	door.pids = want.Pids > 0
+	if host.Version == 2 {
+		door.dir, err = g.FD()
+		if err == nil {
+			b.opened = append(b.opened, door.dir)
+		}
+		return err
+	}
+	for _, dir := range g.Dirs() {
+		f, err := openRaw(filepath.Join(dir, "tasks"), unix.O_WRONLY)
+		if err != nil {
+			return err
+		}
+		door.tasks, b.opened = append(door.tasks, f), append(b.opened, f)
+	}
+	return nil
+}
+
+// openRaw opens a file that is no affair of the runtime's poller.
+func openRaw(name string, flags int) (*os.File, error) {
+	fd, err := unix.Open(name, flags|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// start makes the processes. The calling goroutine is locked to its thread and
+// stays until end.
+func (b *box) start() error {
+	l, err := b.plan.write()
+	if err != nil {
+		return err
+	}
+	if l.mapper != nil {
+		defer l.mapper.close()
+	}
+	b.began = time.Now()
+	err = l.start()
+	if l.mapper != nil && l.mapper.err != nil {
+		return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "its user ids cannot be mapped", Cause: l.mapper.err}
+	}
+	if err != nil {
+		return err
+	}
+	if b.group != nil {
+		b.base = b.group.Usage()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.init, b.program, b.child = int(l.init.pid), int(l.program.pid), &l.program
+	b.child = &l.program
+	return nil
+}
+
+// ending is how the program ended.
+type ending struct {
+	status unix.WaitStatus
+	wall   time.Duration
+	usage  sandbox.Usage
+	pids   bool // a fork failed for want of processes
+}
+
+// end waits for the program's end, kills what is left, and waits for that, too.
+// It is called by the goroutine that called start.
+func (b *box) end() ending {
+	waitQuietly(b.program)
+	e := ending{wall: time.Since(b.began)}
+	var ru unix.Rusage
+	b.mu.Lock()
+	e.status = reap(b.program, &ru)
+	b.program = 0
+	_ = unix.Kill(b.init, unix.SIGKILL)
+	reap(b.init, nil) // which ends when all of its namespace have
+	b.init = 0
+	b.mu.Unlock()
+	// What the program has used with all that it waited for: more exact than
+	// what was sampled, and less where something ended that nobody waited for.
+	b.sampler.cpu = max(b.sampler.cpu, time.Duration(ru.Utime.Nano()+ru.Stime.Nano()))
+	b.sampler.close()
+	e.usage = b.measure()
+	if b.group != nil {
+		e.pids = b.group.PidsMaxHit()
+		if b.spec.Limits.Memory > 0 && b.group.OOMKilled() {
+			b.exceeded(sandbox.LimitMemory)
+		}
+	}
+	return e
+}
+
+// waitQuietly waits until a child has ended and leaves its number to it.
+func waitQuietly(pid int) {
+	for {
+		if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// exceeded notes which limit has ended, or is about to end the sandbox. The
+// first one counts.
+func (b *box) exceeded(name sandbox.LimitName) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.limit == "" {
+		b.limit = name
+	}
+}
+
+// kill ends everything inside. init cannot refuse, and everything dies with it.
+func (b *box) kill() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.init != 0 {
+		_ = unix.Kill(b.init, unix.SIGKILL)
+	}
+}
+
+// signal sends a signal to the program's process group.
+func (b *box) signal(s unix.Signal) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.program != 0 {
+		_ = unix.Kill(-b.program, s)
+	}
+}
+
+// close takes away what is left when the processes are gone. It may be called
+// twice.
+func (b *box) close() {
+	if b.plan != nil && b.plan.rules != nil {
+		_ = b.plan.rules.Close()
+		b.plan.rules = nil
+	}
+	for _, f := range b.opened {
+		f.Close()
+	}
+	b.opened = nil
+	if b.group != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = b.group.Kill(ctx)
+		_ = b.group.Remove(ctx)
+		b.group = nil
+	}
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// build writes down how the builder makes the world. The host's files are the
+// root until the call to enter, the sandbox's from then on.
+func (w *world) build(s *script) {
+	s.doing("keep mounts apart from the host's")
+	s.call(unix.SYS_MOUNT, nil, "/", nil, unix.MS_REC|unix.MS_PRIVATE, nil)
+	opened := make([]any, len(w.sources))
+	for i := range w.sources {
+		s.doing("mount %s", w.sources[i].mount.Name)
+		opened[i] = s.open(&w.sources[i])
+	}
+	devices := make([]any, len(w.devices))
+	for i := range w.devices {
+		s.doing("mount %s", w.devices[i].mount.Name)
+		devices[i] = s.open(&w.devices[i])
+	}
+	s.doing("enter the root")
+	s.call(unix.SYS_MOVE_MOUNT, opened[0], "", unix.AT_FDCWD, "/", unix.MOVE_MOUNT_F_EMPTY_PATH)
+	s.call(unix.SYS_FCHDIR, opened[0])
+	// The old root comes to lie on top of the new one, out of every path's way
+	// but "..": nothing is looked up by a path with links in it from here on.
+	s.call(unix.SYS_PIVOT_ROOT, ".", ".")
+
+	binds := 1 + len(w.spec.Root.Binds)
+	for i := 1; i < binds; i++ {
+		s.doing("mount %s", w.sources[i].mount.Name)
+		s.attach(opened[i], w.sources[i].mount.Target)
+	}
+	w.buildDev(s, devices)
+	for _, sc := range w.scratch {
+		s.doing("make the scratch directory %s", sc.Target)
+		w.makePlace(s, sc.Target, true)
+		attr := uint64(readWrite)
+		s.attach(s.filesystem("tmpfs", attr, scratchOptions(sc, w.spec.User)...), sc.Target)
+	}
+	for i := binds; i < len(w.sources); i++ {
+		m := w.sources[i].mount
+		s.doing("mount %s", m.Name)
+		if _, scratch := w.owner(m.Target, i); scratch {
+			w.makePlace(s, m.Target, m.Dir)
+		}
+		s.attach(opened[i], m.Target)
+		if m.Access == sandbox.CopyOnWrite {
+			w.buildCopy(s, m, w.sources[i].mode)
+		}
+	}
+}
+
+// makePlace makes a mountpoint where it lies in scratch: what is there has been
+// made by this very script.
+func (w *world) makePlace(s *script, target string, dir bool) {
+	from := ""
+	for _, sc := range w.scratch {
+		if target != sc.Target && below(target, sc.Target) && len(sc.Target) > len(from) {
+			from = sc.Target
+		}
+	}
+	if from == "" {
+		if below(target, "/dev") {
+			s.call(unix.SYS_MKDIRAT, unix.AT_FDCWD, target, 0o755).or(unix.EEXIST)
+		}
+		return
+	}
+	rel := strings.Split(strings.TrimPrefix(target, from+"/"), "/")
+	at := from
+	for i, name := range rel {
+		at = path.Join(at, name)
+		if i < len(rel)-1 || dir {
+			s.call(unix.SYS_MKDIRAT, unix.AT_FDCWD, at, 0o755).or(unix.EEXIST)
+			continue
+		}
+		s.call(unix.SYS_MKNODAT, unix.AT_FDCWD, at, unix.S_IFREG|0o644, 0).or(unix.EEXIST)
+	}
+}
+
+const (
+	hiddenFile = "/dev/.file" // empty and unreadable; gone when the world is made
+	hiddenDir  = "/dev/.dir"
+	staging    = "/dev/.copies"
+)
+
+// buildDev makes /dev.
+func (w *world) buildDev(s *script, opened []any) {
+	s.doing("make /dev")
+	s.attach(s.filesystem("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "mode", "0755", "size", "65536", "nr_inodes", "64"), "/dev")
+	for _, dir := range []string{"/dev/pts", "/dev/shm"} {
+		s.call(unix.SYS_MKDIRAT, unix.AT_FDCWD, dir, 0o755)
+	}
+	for i, d := range w.devices {
+		s.call(unix.SYS_MKNODAT, unix.AT_FDCWD, d.mount.Target, unix.S_IFREG|0o444, 0)
+		s.attach(opened[i], d.mount.Target)
+	}
+	s.attach(s.filesystem("devpts", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "mode", "0620", "ptmxmode", "0666"), "/dev/pts")
+	for name, target := range map[string]string{
+		"ptmx": "pts/ptmx", "fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",
+	} {
+		s.call(unix.SYS_SYMLINKAT, target, unix.AT_FDCWD, "/dev/"+name)
+	}
+	s.call(unix.SYS_MKDIRAT, unix.AT_FDCWD, hiddenDir, 0)
+	s.call(unix.SYS_MKNODAT, unix.AT_FDCWD, hiddenFile, unix.S_IFREG, 0)
+}
+
+// buildCopy lays a private, writable layer over a mount.
+func (w *world) buildCopy(s *script, m sandbox.Mount, mode uint32) {
+	options := []string{"mode", "0700"}
+	if w.cow > 0 {
+		options = append(options, "size", fmt.Sprint(w.cow))
+	}
+	s.call(unix.SYS_MKDIRAT, unix.AT_FDCWD, staging, 0o700).or(unix.EEXIST)
+	s.attach(s.filesystem("tmpfs", readWrite, options...), staging)
+	// The merged directory is what the upper one is: the user's, whoever's the
+	// lower one is, with the lower one's mode.
+	s.call(unix.SYS_MKDIRAT, unix.AT_FDCWD, staging+"/upper", 0o700)
+	s.call(unix.SYS_FCHOWNAT, unix.AT_FDCWD, staging+"/upper", w.spec.User.UID, w.spec.User.GID, 0)
+	s.call(unix.SYS_FCHMODAT, unix.AT_FDCWD, staging+"/upper", mode)
+	s.call(unix.SYS_MKDIRAT, unix.AT_FDCWD, staging+"/work", 0o700)
+	s.attach(s.filesystem("overlay", readWrite, "lowerdir", m.Target, "upperdir", staging+"/upper", "workdir", staging+"/work", "userxattr", ""), m.Target)
+	// The overlay keeps its layers.
+	s.call(unix.SYS_UMOUNT2, staging, unix.MNT_DETACH)
+}
+
+// finish hides what is to be hidden and lets go of the host's files. /proc is
+// there by now.
+func (w *world) finish(s *script) {
+	for _, p := range procReadOnly() {
+		s.doing("make %s read-only", p)
+		m := s.clone(p)
+		s.restrict(m, nothing)
+		s.attach(m, p)
+	}
+	for _, m := range append(procHidden(), w.spec.Masks...) {
+		s.doing("hide %s", m.Target)
+		with := hiddenFile
+		if m.Dir {
+			with = hiddenDir
+		}
+		h := s.clone(with)
+		s.restrict(h, nothing)
+		s.attach(h, m.Target)
+	}
+	s.doing("finish /dev")
+	s.call(unix.SYS_UNLINKAT, unix.AT_FDCWD, hiddenFile, 0)
+	s.call(unix.SYS_UNLINKAT, unix.AT_FDCWD, hiddenDir, unix.AT_REMOVEDIR)
+	s.call(unix.SYS_UNLINKAT, unix.AT_FDCWD, staging, unix.AT_REMOVEDIR).or(unix.ENOENT)
+	dev := s.place("/dev")
+	attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	s.call(unix.SYS_MOUNT_SETATTR, dev, "", unix.AT_EMPTY_PATH, to(attr), sizeofMountAttr)
+	s.close(dev)
+
+	s.doing("leave the host's files")
+	s.call(unix.SYS_UMOUNT2, ".", unix.MNT_DETACH)
+	s.call(unix.SYS_CHDIR, "/")
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package process_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/caisson-run/caisson/guest/agent"
+	"github.com/caisson-run/caisson/guest/embedded"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/drivertest"
+	"github.com/caisson-run/caisson/sandbox/process"
+)
+
+func TestMain(m *testing.M) {
+	if os.Args[0] == embedded.Argv0 { // the binary is its own guest agent
+		agent.Main()
+	}
+	os.Exit(m.Run())
+}
+
+func TestConformance(t *testing.T) {
+	drivertest.Run(t, drivertest.Harness{New: func(testing.TB) sandbox.Driver { return process.New(process.Options{}) }})
+}
+
+// Nobody: no capabilities, no control groups on version 1, one uid to map.
+func TestConformanceAsNobody(t *testing.T) {
+	drivertest.AsUser(t, 65534, "(TestConformance|TestPosture)")
+}

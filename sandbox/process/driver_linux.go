@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+
+	"github.com/caisson-run/caisson/internal/linux/cgroup"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Driver runs sandboxes of ordinary processes. It is safe for use from many
+// goroutines.
+type Driver struct {
+	opts Options
+
+	detect sync.Once
+	found  *cgroup.Host // set by detect
+}
+
+// Options say how the driver works; the zero value is right.
+type Options struct {
+	// NoCgroups leaves sandboxes in the caller's control group, for tests of
+	// hosts without delegation.
+	NoCgroups bool
+}
+
+// New makes the driver. It does nothing until it is used.
+func New(opts Options) *Driver { return &Driver{opts: opts} }
+
+// host is what this host's control groups can do; nil when they are not used.
+// It is looked at late: a door may move caisson into a delegated group first.
+func (d *Driver) host() *cgroup.Host {
+	if d.opts.NoCgroups {
+		return nil
+	}
+	d.detect.Do(func() { d.found = cgroup.Detect() })
+	return d.found
+}
+
+// Name is "process".
+func (d *Driver) Name() string { return Name }
+
+var (
+	_ sandbox.Driver = (*Driver)(nil)
+	_ sandbox.Runner = (*Driver)(nil)
+)
+
+// Run runs one program in a sandbox of its own.
+func (d *Driver) Run(ctx context.Context, spec *sandbox.Spec, exec *sandbox.Exec) (*sandbox.Result, error) {
+	if exec.Terminal != nil {
+		return nil, sandbox.Errorf(sandbox.ErrUnsupported, "run", "a one-shot of this level has no terminal; start an instance")
+	}
+	if len(exec.Argv) == 0 {
+		return nil, sandbox.Errorf(sandbox.ErrInvalid, "run", "there is no command")
+	}
+	return d.runToEnd(ctx, spec, exec)
+}
+
+// Adopt has nothing to adopt: sandboxes die with their owner.
+func (d *Driver) Adopt(context.Context, string) ([]sandbox.Instance, error) { return nil, nil }
+
+// Sweep removes what the sandbox with the given id may have left outside its
+// state directory: its control group. The caller holds the dead owner's lock.
+func (d *Driver) Sweep(ctx context.Context, id string) error {
+	host := d.host()
+	if host == nil {
+		return nil
+	}
+	g, err := host.Open(groupName(id))
+	if errors.Is(err, sandbox.ErrNotFound) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if err := g.Kill(ctx); err != nil {
+		return err
+	}
+	return g.Remove(ctx)
+}
+
+// groupName is the control group of a sandbox.
+func groupName(id string) string { return "caisson-" + id }
+
+// euid is who caisson runs as.
+var euid, egid = os.Geteuid(), os.Getegid()

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/guest/agent"
+	"github.com/caisson-run/caisson/guest/embedded"
+	"github.com/caisson-run/caisson/guest/stream"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// instance is a living sandbox: a box whose program is the agent.
+type instance struct {
+	box    *box
+	stream *os.File
+	opener *stream.Opener
+	log    sync.WaitGroup
+
+	ended chan struct{}
+	last  ending // set before ended is closed
+}
+
+var _ sandbox.Instance = (*instance)(nil)
+
+// Start makes a living sandbox and returns when the agent is executed; whether
+// it answers is seen by Dial.
+func (d *Driver) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	i := &instance{ended: make(chan struct{})}
+	if err := i.start(d, spec); err != nil {
+		if i.stream != nil {
+			i.stream.Close()
+		}
+		i.log.Wait()
+		return nil, err
+	}
+	return i, nil
+}
+
+// start hands the agent its stream on fd 0 and a log on fd 1 and 2.
+func (i *instance) start(d *Driver, spec *sandbox.Spec) error {
+	program, err := embedded.Open()
+	if err != nil {
+		return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the guest agent is missing", Cause: err}
+	}
+	defer program.Close()
+	theirs, err := i.connect()
+	if err != nil {
+		return err
+	}
+	defer theirs.Close()
+	logRead, logWrite, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("start sandbox: %w", err)
+	}
+	defer logWrite.Close()
+	// What the agent complains about is written by the sandbox: nobody's
+	// business but a debugger's. It is read so that it cannot block.
+	i.log.Go(func() {
+		defer logRead.Close()
+		_, _ = io.Copy(io.Discard, logRead)
+	})
+	mark, u := stream.NewMark(), spec.User
+	i.opener = stream.NewOpener(i.stream, mark)
+	i.box, err = d.newBox(spec, first{
+		argv:  []string{embedded.Argv0, "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)},
+		env:   []string{agent.MarkVariable + "=" + mark.String()},
+		dir:   "/",
+		agent: program,
+		stdio: [3]*os.File{theirs, logWrite, logWrite},
+	})
+	if err != nil {
+		return err
+	}
+	started, ended := i.box.live()
+	if err := <-started; err != nil {
+		i.box.close()
+		return err
+	}
+	go i.follow(ended)
+	return nil
+}
+
+// connect makes the agent's stream.
+func (i *instance) connect() (theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("start sandbox: %w", err)
+	}
+	theirs = os.NewFile(uintptr(fds[1]), "agent")
+	if err := unix.SetNonblock(fds[0], true); err != nil { // deadlines need it
+		theirs.Close()
+		return nil, fmt.Errorf("start sandbox: %w", err)
+	}
+	i.stream = os.NewFile(uintptr(fds[0]), "agent")
+	for _, fd := range fds {
+		// Best effort: the kernel's default only costs speed.
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<20)
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<20)
+	}
+	return theirs, nil
+}
+
+// follow looks after limits until the sandbox is gone.
+func (i *instance) follow(ended <-chan ending) {
+	defer close(i.ended)
+	watch := time.NewTicker(watchEvery)
+	defer watch.Stop()
+	for {
+		select {
+		case i.last = <-ended:
+			return
+		case <-watch.C:
+			i.box.watch()
+		}
+	}
+}
+
+func (i *instance) ID() string { return i.box.spec.ID }
+
+func (i *instance) Dial(ctx context.Context) (net.Conn, error) { return i.opener.Open(ctx) }
+
+func (i *instance) Ended() <-chan struct{} { return i.ended }
+
+// Limit names the limit that ended the sandbox, once it has ended.
+func (i *instance) Limit() sandbox.LimitName { return i.box.endedBy() }
+
+// Usage reads the counters; after the end it returns the last figures.
+func (i *instance) Usage(context.Context) (sandbox.Usage, error) {
+	select {
+	case <-i.ended:
+		return i.last.usage, nil
+	default:
+		return i.box.measure(), nil
+	}
+}
+
+// Destroy ends the sandbox and waits until nothing of it is left.
+func (i *instance) Destroy(context.Context) error {
+	i.box.kill()
+	<-i.ended
+	i.box.close()
+	i.stream.Close()
+	i.log.Wait()
+	return nil
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/internal/linux/landlock"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// first is the program of a sandbox: what somebody wants to run, or the agent.
+type first struct {
+	argv []string
+	env  []string
+	dir  string
+	// agent says that it is the agent: the open file is executed, as the root
+	// inside where there is one.
+	agent *os.File
+	stdio [3]*os.File
+}
+
+// plan is everything that the children need, in order.
+type plan struct {
+	spec   *sandbox.Spec
+	ids    identity
+	world  *world
+	first  first
+	filter []unix.SockFilter
+	rules  *landlock.Ruleset
+	group  groupDoor
+}
+
+// groupDoor is the way into a control group.
+type groupDoor struct {
+	tasks []*os.File // version 1: the builder writes itself in, with all that comes after it
+	dir   *os.File   // version 2: the others are born there
+	pids  bool       // the group counts processes
+}
+
+// write makes the launch.
+func (p *plan) write() (*launch, error) {
+	l := &launch{}
+	b := &script{}
+	if p.ids.private {
+		m, err := newMapper(p.ids)
+		if err != nil {
+			return nil, err
+		}
+		l.mapper = m
+	}
+	p.becomeRoot(b, l.mapper)
+	p.world.build(b)
+	p.ownNamespaces(b)
+
+	init, err := p.writeInit(b)
+	if err != nil {
+		return nil, err
+	}
+	l.birth(b, &l.init, p.group.dir)
+	p.world.finish(b)
+	p.lose(b)
+	p.restrict(b)
+	program := p.writeProgram(b, &l.program)
+	l.birth(b, &l.program, p.group.dir)
+	b.doing("stay with caisson")
+	b.call(unix.SYS_GETPPID, os.Getpid())
+	l.scripts = [3]*script{b, init, program}
+	l.init.file = true
+	l.init.argv, l.init.envv = strings0(init, []string{"init"}), strings0(init, nil)
+	l.ready()
+	return l, nil
+}
+
+// birth adds the call that makes another child.
+func (l *launch) birth(b *script, c *child, group *os.File) {
+	c.clone = [4]uintptr{unix.SYS_CLONE, sharing | unix.CLONE_PARENT, 0, 0}
+	if group != nil {
+		args := &cloneArgs{flags: sharing | unix.CLONE_PARENT | unix.CLONE_INTO_CGROUP, cgroup: uint64(group.Fd())}
+		b.keep = append(b.keep, args, group)
+		c.clone = [4]uintptr{unix.SYS_CLONE3, uintptr(unsafe.Pointer(args)), unsafe.Sizeof(*args), 0}
+	}
+	b.doing("start a process")
+	b.spawn(c)
+}
+
+// cloneArgs is struct clone_args (clone3(2)).
+type cloneArgs struct {
+	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls, setTID, setTIDSize, cgroup uint64
+}
+
+// becomeRoot gives the builder ids in its user namespace.
+func (p *plan) becomeRoot(b *script, m *mapper) {
+	if m == nil {
+		b.doing("map the user")
+		for _, f := range [][2]string{{"setgroups", "deny"}, {"uid_map", p.ids.uidMap}, {"gid_map", p.ids.gidMap}} {
+			fd := b.slot()
+			b.call(unix.SYS_OPENAT, unix.AT_FDCWD, "/proc/self/"+f[0], unix.O_WRONLY|unix.O_CLOEXEC, 0).save(fd)
+			b.call(unix.SYS_WRITE, fd, f[1], len(f[1]))
+			b.close(fd)
+		}
+		return
+	}
+	b.doing("map a private user")
+	ask, answer := new(uint64), new(uint64)
+	*ask = mapMe
+	b.keep = append(b.keep, m.ask, m.answer)
+	b.call(unix.SYS_WRITE, int(m.ask.Fd()), to(ask), 8)
+	b.call(unix.SYS_READ, int(m.answer.Fd()), to(answer), 8)
+	b.same(answer, mapped)
+	b.call(unix.SYS_SETGROUPS, 0, nil)
+	b.call(unix.SYS_SETRESGID, 0, 0, 0)
+	b.call(unix.SYS_SETRESUID, 0, 0, 0)
+}
+
+// ownNamespaces makes what is left of the namespaces and puts their contents in
+// order.
+func (p *plan) ownNamespaces(b *script) {
+	b.doing("enter the control group")
+	zero := new(byte)
+	*zero = '0'
+	for _, f := range p.group.tasks {
+		b.keep = append(b.keep, f)
+		b.call(unix.SYS_WRITE, int(f.Fd()), to(zero), 1)
+	}
+	b.doing("make namespaces")
+	b.call(unix.SYS_UNSHARE, unix.CLONE_NEWPID|unix.CLONE_NEWCGROUP)
+	b.doing("set the host name")
+	name := p.spec.Hostname
+	if name == "" {
+		name = "sandbox"
+	}
+	b.call(unix.SYS_SETHOSTNAME, name, len(name))
+	b.call(unix.SYS_SETDOMAINNAME, "(none)", len("(none)"))
+	b.doing("bring up its own loopback")
+	up := &interfaceRequest{name: [unix.IFNAMSIZ]byte{'l', 'o'}, flags: unix.IFF_UP}
+	sock := b.slot()
+	b.call(unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0).save(sock)
+	b.call(unix.SYS_IOCTL, sock, unix.SIOCSIFFLAGS, to(up))
+	b.close(sock)
+	b.doing("take a key ring of its own")
+	b.call(unix.SYS_KEYCTL, unix.KEYCTL_JOIN_SESSION_KEYRING, nil).or(unix.ENOSYS)
+}
+
+// interfaceRequest is struct ifreq (netdevice(7)) with flags.
+type interfaceRequest struct {
+	name  [unix.IFNAMSIZ]byte
+	flags uint16
+	_     [22]byte
+}
+
+// writeInit is the life of the first process: it mounts the /proc of its own pid
+// namespace and then becomes idle.
+func (p *plan) writeInit(b *script) (*script, error) {
+	s := &script{next: b.next}
+	program, err := idle()
+	if err != nil {
+		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "its first process cannot be prepared", Cause: err}
+	}
+	s.doing("start its first process")
+	s.call(unix.SYS_SETSID)
+	s.doing("mount /proc")
+	s.attach(s.filesystem("proc", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC), "/proc")
+	s.doing("shut in its first process")
+	ignore := &[4]uint64{1} // SIG_IGN: the kernel reaps what falls to it
+	s.call(unix.SYS_RT_SIGACTION, syscall.SIGCHLD, to(ignore), nil, sizeofSigset)
+	s.keep = append(s.keep, program)
+	s.call(unix.SYS_DUP3, int(program.Fd()), programFD, unix.O_CLOEXEC)
+	s.call(unix.SYS_CLOSE_RANGE, programFD+1, uintptr(^uint32(0)), 0)
+	s.call(unix.SYS_CLOSE_RANGE, 0, programFD-1, 0)
+	s.limit(unix.RLIMIT_CORE, 1)
+	dropBounding(s)
+	s.capabilities(0)
+	s.call(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+	s.call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, unix.SIGKILL, 0, 0, 0)
+	s.filter(idleFilter())
+	return s, nil
+}
+
+// writeProgram is the life of the program up to execve.
+func (p *plan) writeProgram(b *script, c *child) *script {
+	s := &script{next: b.next}
+	s.doing("start the program")
+	s.call(unix.SYS_SETSID)
+	for i, f := range p.first.stdio {
+		s.keep = append(s.keep, f)
+		s.call(unix.SYS_DUP3, int(f.Fd()), i, 0)
+	}
+	s.doing("limit the program")
+	p.rlimits(s)
+	s.call(unix.SYS_UMASK, 0o022)
+	s.doing("take its rights from the program")
+	keep := uint64(0)
+	switch {
+	case p.first.agent != nil && p.ids.private:
+		keep = agentCapabilities
+	case p.ids.private:
+		s.call(unix.SYS_SETGROUPS, 0, nil)
+		s.call(unix.SYS_SETRESGID, p.spec.User.GID, p.spec.User.GID, p.spec.User.GID)
+		s.call(unix.SYS_SETRESUID, p.spec.User.UID, p.spec.User.UID, p.spec.User.UID)
+	}
+	s.capabilities(keep)
+	s.call(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+	s.call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, unix.SIGKILL, 0, 0, 0)
+	if p.rules != nil {
+		s.doing("shut in the program")
+		s.call(unix.SYS_LANDLOCK_RESTRICT_SELF, p.rules.FD(), p.rules.Flags())
+	}
+	s.doing("enter the working directory %s", p.first.dir)
+	s.call(unix.SYS_CHDIR, p.first.dir)
+	s.doing("start the program")
+	last := 3
+	if f := p.first.agent; f != nil {
+		s.keep = append(s.keep, f)
+		s.call(unix.SYS_DUP3, int(f.Fd()), programFD, unix.O_CLOEXEC)
+		last++
+	}
+	s.call(unix.SYS_CLOSE_RANGE, last, uintptr(^uint32(0)), 0)
+	s.call(callDefaults)
+	none := new(uint64)
+	s.doing("install the system call filter")
+	s.filter(p.filter)
+	s.doing("start the program")
+	s.call(unix.SYS_RT_SIGPROCMASK, sigSetmask, to(none), nil, sizeofSigset)
+
+	c.argv, c.envv = strings0(s, p.first.argv), strings0(s, p.first.env)
+	c.file = p.first.agent != nil
+	if !c.file {
+		names := candidates(p.first.argv[0], p.first.env)
+		paths := make([]uintptr, len(names))
+		for i, name := range names {
+			b := append([]byte(name), 0)
+			s.keep = append(s.keep, b)
+			paths[i] = uintptr(unsafe.Pointer(&b[0]))
+		}
+		s.keep = append(s.keep, paths)
+		c.paths, c.tries = &paths[0], len(paths)
+	}
+	return s
+}
+
+// strings0 is a list of C strings that ends with NULL.
+func strings0(s *script, list []string) uintptr {
+	out := make([]uintptr, len(list)+1)
+	for i, text := range list {
+		b := append([]byte(text), 0)
+		s.keep = append(s.keep, b)
+		out[i] = uintptr(unsafe.Pointer(&b[0]))
+	}
+	s.keep = append(s.keep, out)
+	return uintptr(unsafe.Pointer(&out[0]))
+}
+
+// defaultPath is where a command is looked up when the environment has no PATH.
+const defaultPath = "/usr/local/bin:/usr/bin:/bin"
+
+// candidates are the files that a command name may mean, by env's PATH.
+func candidates(name string, env []string) []string {
+	if strings.Contains(name, "/") {
+		return []string{name}
+	}
+	search := defaultPath
+	for _, e := range env {
+		if v, ok := strings.CutPrefix(e, "PATH="); ok {
+			search = v
+		}
+	}
+	var all []string
+	for dir := range strings.SplitSeq(search, ":") {
+		if dir == "" {
+			dir = "."
+		}
+		all = append(all, dir+"/"+name)
+	}
+	return all
+}
+
+// lastCapability is the kernel's last.
+var lastCapability = sync.OnceValue(func() int {
+	for c := 63; c > unix.CAP_LAST_CAP; c-- {
+		if _, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(c), 0, 0, 0); err == nil {
+			return c
+		}
+	}
+	return unix.CAP_LAST_CAP
+})

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package process_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/image"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/process"
+)
+
+// posture is what the host sees of one of a sandbox's processes. What
+// ARCHITECTURE.md claims is held here as golden facts: a protection that goes
+// turns it red.
+type posture struct {
+	Caps       string // inheritable, permitted, effective, bounding, ambient
+	NoNewPrivs string
+	Seccomp    string
+	Filters    string
+	Private    bool // as root: a uid of caisson's private range; else: the caller's
+	Groups     string
+	Shared     []string // namespaces
+	Umask      string
+	Cwd        string
+	Env        string
+	Cores      string
+	Files      []string
+	Group      bool // in the sandbox's control group; true where there is none
+	Mounts     []string
+}
+
+func TestPosture(t *testing.T) {
+	t.Setenv("CAISSON_CANARY", "canary")
+	// Inherited by whom does not mind.
+	canary, err := unix.FcntlInt(0, unix.F_DUPFD, 77)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(canary)
+	const none = "0000000000000000"
+	mounts := []string{
+		"/ ro,nosuid,nodev", "/dev ro,nosuid,noexec", "/dev/full ro,nosuid,noexec", "/dev/null ro,nosuid,noexec", "/dev/pts rw,nosuid,noexec",
+		"/dev/random ro,nosuid,noexec", "/dev/shm rw,nosuid,nodev", "/dev/tty ro,nosuid,noexec", "/dev/urandom ro,nosuid,noexec", "/dev/zero ro,nosuid,noexec",
+		"/home/user rw,nosuid,nodev", "/proc rw,nosuid,nodev,noexec", "/tmp rw,nosuid,nodev",
+	}
+	want := posture{
+		Caps: strings.TrimSuffix(strings.Repeat(none+" ", 5), " "), NoNewPrivs: "1", Seccomp: "2", Filters: "1",
+		Private: true, Cwd: "/", Umask: "0022", Cores: "1 1", Group: true, Mounts: mounts,
+	}
+	first := want
+	program := want
+	program.Cwd, program.Env = "/tmp", "ONLY=this\x00"
+	program.Files = []string{"0 pipe", "1 pipe", "2 pipe"}
+	got := whileRunning(t)
+	if os.Geteuid() != 0 {
+		// A user's groups cannot be given up without privilege.
+		for name := range got {
+			p := got[name]
+			p.Groups = ""
+			got[name] = p
+		}
+	}
+	for name, want := range map[string]posture{"init": first, "sh": program} {
+		if diff := cmp.Diff(want, got[name]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	if len(got) != 2 {
+		t.Errorf("%d processes, want two", len(got))
+	}
+}
+
+// world is the usual one.
+func world(t *testing.T) *sandbox.Spec {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "process-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	state := filepath.Join(dir, "state")
+	if err := os.Mkdir(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	scratch := []sandbox.Scratch{
+		{Target: "/home/user"}, {Target: "/tmp", Sticky: true, Size: 1 << 20}, {Target: "/dev/shm", Size: 1 << 20, Sticky: true, Memory: true},
+	}
+	root, err := image.Host(t.Context(), image.HostOptions{Cache: filepath.Join(dir, "cache")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	return &sandbox.Spec{
+		ID:   "sbx_" + strings.ReplaceAll(filepath.Base(dir), "-", "") + "0123456789",
+		Root: root.Sandbox(), Scratch: scratch, User: sandbox.DefaultUser(), Limits: sandbox.DefaultLimits(), StateDir: state,
+	}
+}
+
+// whileRunning starts a program and looks at the sandbox's processes.
+func whileRunning(t *testing.T) map[string]posture {
+	t.Helper()
+	spec := world(t)
+	in, release := io.Pipe()
+	up := make(chan struct{})
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		_, err := process.New(process.Options{}).Run(ctx, spec, &sandbox.Exec{
+			Argv: []string{"/bin/sh", "-c", "echo up; read x"}, Dir: "/tmp", Env: []string{"ONLY=this"}, Stdin: in,
+			Stdout: onWrite(func() { close(up) }),
+		})
+		ended <- err
+	}()
+	select {
+	case <-up:
+	case err := <-ended:
+		t.Fatalf("it ended early: %v", err)
+	}
+	found := make(map[string]posture)
+	for _, pid := range children(t) {
+		argv0, _, _ := strings.Cut(read(t, pid, "cmdline"), "\x00")
+		found[filepath.Base(argv0)] = look(t, pid, spec.ID)
+	}
+	release.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	return found
+}
+
+type onWrite func()
+
+func (f onWrite) Write(b []byte) (int, error) { f(); return len(b), nil }
+
+// children are this process's, of all its threads.
+func children(t *testing.T) (pids []int) {
+	t.Helper()
+	lists, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range lists {
+		data, _ := os.ReadFile(list) // a thread may end
+		for _, field := range strings.Fields(string(data)) {
+			pid, err := strconv.Atoi(field)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func read(t *testing.T, pid int, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name))
+	if err != nil && !os.IsNotExist(err) && !os.IsPermission(err) {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func look(t *testing.T, pid int, id string) posture {
+	t.Helper()
+	status := make(map[string]string)
+	for line := range strings.Lines(read(t, pid, "status")) {
+		key, value, _ := strings.Cut(line, ":")
+		status[key] = strings.TrimSpace(value)
+	}
+	p := posture{
+		NoNewPrivs: status["NoNewPrivs"], Seccomp: status["Seccomp"], Filters: status["Seccomp_filters"],
+		Groups: status["Groups"], Umask: status["Umask"], Env: read(t, pid, "environ"),
+	}
+	var caps []string
+	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
+		caps = append(caps, status[set])
+	}
+	p.Caps = strings.Join(caps, " ")
+	p.Private = true
+	for _, key := range []string{"Uid", "Gid"} {
+		for _, word := range strings.Fields(status[key]) {
+			n, _ := strconv.Atoi(word)
+			private := n >= 0x70000000 && n < 0x7fff0000
+			p.Private = p.Private && (private || os.Geteuid() != 0 && n == os.Geteuid())
+		}
+	}
+	p.Cwd, _ = os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+	for _, ns := range []string{"user", "mnt", "net", "pid", "ipc", "uts", "cgroup"} {
+		theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, ns))
+		if err != nil && !os.IsPermission(err) {
+			t.Fatal(err)
+		}
+		if ours, _ := os.Readlink("/proc/self/ns/" + ns); theirs == ours {
+			p.Shared = append(p.Shared, ns)
+		}
+	}
+	var limit unix.Rlimit
+	if err := unix.Prlimit(pid, unix.RLIMIT_CORE, nil, &limit); err != nil {
+		t.Fatal(err)
+	}
+	p.Cores = fmt.Sprint(limit.Cur, limit.Max)
+	p.Files = files(t, pid)
+	groups := read(t, pid, "cgroup")
+	p.Group = os.Geteuid() != 0 || strings.Contains(groups, id)
+	p.Mounts = mountsOf(t, pid)
+	return p
+}
+
+func files(t *testing.T, pid int) (open []string) {
+	t.Helper()
+	entries, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	for _, e := range entries {
+		name, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, e.Name()))
+		if err == nil {
+			name, _, _ = strings.Cut(name, ":")
+			open = append(open, e.Name()+" "+name)
+		}
+	}
+	slices.Sort(open)
+	return open
+}
+
+// mountsOf lists what is mounted, but for the host's toolchain and what is
+// hidden in /proc, which differ from host to host.
+func mountsOf(t *testing.T, pid int) (list []string) {
+	t.Helper()
+	for line := range strings.Lines(read(t, pid, "mountinfo")) {
+		f := strings.Fields(line)
+		at := f[4]
+		var flags []string
+		for _, o := range strings.Split(f[5], ",") {
+			if slices.Contains([]string{"ro", "rw", "nosuid", "nodev", "noexec"}, o) {
+				flags = append(flags, o)
+			}
+		}
+		entry := at + " " + strings.Join(flags, ",")
+		switch {
+		case strings.HasPrefix(at, "/proc/"):
+			if !strings.HasPrefix(strings.Join(flags, ","), "ro,nosuid,nodev,noexec") {
+				t.Errorf("in /proc: %s", entry)
+			}
+		case slices.Contains(strings.Split(at, "/"), "usr") || strings.HasPrefix(at, "/lib") || strings.HasPrefix(at, "/bin") || strings.HasPrefix(at, "/sbin") || strings.HasPrefix(at, "/opt"):
+			if !strings.HasPrefix(strings.Join(flags, ","), "ro,nosuid,nodev") {
+				t.Errorf("of the host: %s", entry)
+			}
+		default:
+			list = append(list, entry)
+		}
+	}
+	slices.Sort(list)
+	return list
+}

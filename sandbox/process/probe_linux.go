@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/internal/linux/cgroup"
+	"github.com/caisson-run/caisson/internal/linux/landlock"
+	"github.com/caisson-run/caisson/internal/linux/seccomp"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Probe says what this level can do on this host. It starts nothing.
+func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) {
+	release, major, minor := kernel()
+	c := sandbox.Capabilities{
+		Engine: "Linux " + release, Limits: d.limits(),
+		ScratchInMemory: true, Terminal: true, CopyOnWrite: true, ReadWrite: true, Masks: true,
+	}
+	if _, err := seccomp.Untrusted(runtime.GOARCH); err != nil {
+		c.Unusable = "this level runs on amd64 and arm64 only, this is " + runtime.GOARCH
+	}
+	if major < 5 || major == 5 && minor < 12 {
+		c.Unusable, c.Remedy = "the kernel is "+release+", and this level needs mount_setattr(2)", "boot Linux 5.12 or newer"
+	}
+	c.Notes = append(c.Notes, "code inside talks to this host's kernel itself; gvisor puts a kernel of its own in between")
+	if abi := landlock.ABI(); abi < 2 {
+		c.Notes = append(c.Notes, "the kernel has no Landlock that is of use here; everything else holds without it")
+	} else if missing := landlock.Missing(abi); len(missing) > 0 {
+		c.Notes = append(c.Notes, fmt.Sprintf("Landlock of this kernel (version %d) does not refuse %s; everything else holds", abi, strings.Join(missing, ", ")))
+	}
+	if euid != 0 {
+		c.Notes = append(c.Notes, "without root the code has this user's uid on the host and, in a living sandbox, the same as the agent in it")
+	}
+	if h := d.host(); h != nil {
+		c.Notes = append(c.Notes, h.Notes...)
+	}
+	return c, nil
+}
+
+// kernel is the running kernel's version.
+func kernel() (release string, major, minor int) {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "", 0, 0
+	}
+	release = unix.ByteSliceToString(u.Release[:])
+	_, _ = fmt.Sscanf(release, "%d.%d", &major, &minor)
+	return release, major, minor
+}
+
+// limits says how each limit holds here.
+func (d *Driver) limits() map[sandbox.LimitName]sandbox.Clause {
+	caisson := sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "by caisson"}
+	rlimit := sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "by the kernel (rlimit)"}
+	tmpfs := sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "by tmpfs; scratch is memory here and counts as such, too"}
+	l := map[sandbox.LimitName]sandbox.Clause{
+		sandbox.LimitWall:      caisson,
+		sandbox.LimitOutput:    caisson,
+		sandbox.LimitCPUTime:   {Enforcement: sandbox.Enforced, Detail: "read several times a second"},
+		sandbox.LimitProcesses: {Enforcement: sandbox.Enforced, Detail: "by the kernel, for the user namespace (rlimit) and where there is one the control group"},
+		sandbox.LimitOpenFiles: rlimit,
+		sandbox.LimitFileSize:  rlimit,
+		sandbox.LimitDisk:      tmpfs,
+		sandbox.LimitInodes:    {Enforcement: sandbox.Enforced, Detail: "by tmpfs, for scratch; copy-on-write mounts count bytes only"},
+		sandbox.LimitTmp:       tmpfs,
+		sandbox.LimitCPUs:      d.group(cgroup.CPU),
+		sandbox.LimitMemory:    d.group(cgroup.Memory),
+		sandbox.LimitIO:        d.group(cgroup.IO),
+		sandbox.LimitIOPS:      d.group(cgroup.IO),
+	}
+	if m := l[sandbox.LimitMemory]; m.Enforcement == sandbox.Off {
+		m.Enforcement = sandbox.Emulated
+		m.Detail = "looked at 20 times a second; no control group: " + m.Detail
+		l[sandbox.LimitMemory] = m
+	}
+	return l
+}
+
+// group says how a control group's controller holds a limit.
+func (d *Driver) group(controller string) sandbox.Clause {
+	h := d.host()
+	if h == nil {
+		return sandbox.Clause{Enforcement: sandbox.Off, Detail: "control groups are not used"}
+	}
+	if controller == cgroup.IO && h.Version == 1 {
+		return sandbox.Clause{
+			Enforcement: sandbox.Off, Detail: "cgroup v1 does not hold back buffered writes",
+			Remedy: "boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1)",
+		}
+	}
+	return h.Clause(controller)
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"context"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/internal/linux/stdio"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// runToEnd runs one program in a sandbox of its own.
+func (d *Driver) runToEnd(ctx context.Context, spec *sandbox.Spec, exec *sandbox.Exec) (*sandbox.Result, error) {
+	streams, err := stdio.New(exec)
+	if err != nil {
+		return nil, err
+	}
+	defer streams.Close()
+	b, err := d.newBox(spec, first{argv: exec.Argv, env: exec.Env, dir: exec.Dir, stdio: streams.Theirs})
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	started, ended := b.live()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	broken := streams.Copy()
+	if exec.Started != nil {
+		exec.Started()
+	}
+	e := b.control(ctx, exec, broken, ended)
+	// Everything inside is gone, so the pipes end.
+	streams.Drain()
+	return b.result(e), nil
+}
+
+// live makes the processes on a thread of their own and stays with them there.
+// The first channel tells how it went, the second how they ended.
+func (b *box) live() (<-chan error, <-chan ending) {
+	started, ended := make(chan error, 1), make(chan ending, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := b.start()
+		started <- err
+		if err == nil {
+			ended <- b.end()
+		}
+	}()
+	return started, ended
+}
+
+// watchEvery is how often limits are looked at that the kernel does not end a
+// sandbox for by itself.
+const watchEvery = 50 * time.Millisecond
+
+// control passes on what the outside wants while the program runs, and returns
+// its end.
+func (b *box) control(ctx context.Context, exec *sandbox.Exec, broken <-chan struct{}, ended <-chan ending) ending {
+	var tick <-chan time.Time
+	if exec.Sample != nil && exec.SampleEvery > 0 {
+		t := time.NewTicker(exec.SampleEvery)
+		defer t.Stop()
+		tick = t.C
+	}
+	watch := time.NewTicker(watchEvery)
+	defer watch.Stop()
+	signals, cancel := exec.Signals, ctx.Done()
+	for {
+		select {
+		case e := <-ended:
+			return e
+		case <-cancel:
+			b.kill()
+			cancel = nil
+		case <-broken:
+			b.kill()
+			broken = nil
+		case s, ok := <-signals:
+			if !ok {
+				signals = nil
+				continue
+			}
+			b.signal(s)
+		case <-tick:
+			exec.Sample(b.measure())
+		case <-watch.C:
+			b.watch()
+		}
+	}
+}
+
+// result turns an end into a Result.
+func (b *box) result(e ending) *sandbox.Result {
+	r := &sandbox.Result{Status: sandbox.StatusError, WallMS: e.wall.Milliseconds()}
+	code := -1
+	switch {
+	case !b.execed():
+		code, r.Reason = b.shellCode()
+	case e.status.Signaled():
+		r.Signal = unix.SignalName(e.status.Signal())
+	default:
+		code = e.status.ExitStatus()
+	}
+	if code >= 0 {
+		r.ExitCode = &code
+		if code == 0 {
+			r.Status = sandbox.StatusSuccess
+		}
+	}
+	if limit := b.endedBy(); limit != "" {
+		r.Status, r.Resource = sandbox.StatusResourceExceeded, limit
+		r.Signal, r.ExitCode = "SIGKILL", nil
+	}
+	if e.usage.CPU != nil {
+		ms := e.usage.CPU.Milliseconds()
+		r.CPUMS = &ms
+	}
+	r.MemoryPeakBytes = e.usage.MemoryPeak
+	if e.pids {
+		r.LimitsHit = append(r.LimitsHit, sandbox.LimitProcesses)
+	}
+	return r
+}
+
+// endedBy is the limit that ended it.
+func (b *box) endedBy() sandbox.LimitName {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.limit
+}
+
+// execed reports whether the program was executed. What kept it from that is in
+// errno otherwise; it is set before the thread that we waited for went on.
+func (b *box) execed() bool { return b.child.errno == 0 }
+
+// shellCode is what a shell would make of a program that cannot be executed:
+// 127 when it is not there, 126 when it is no program.
+func (b *box) shellCode() (int, string) {
+	name := b.plan.first.argv[0]
+	switch b.child.errno {
+	case syscall.ENOENT, syscall.ENOTDIR:
+		return 127, name + ": command not found"
+	}
+	return 126, name + ": cannot be executed"
+}
