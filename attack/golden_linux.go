@@ -93,8 +93,8 @@ func (e *evidence) unlike() string {
 		if os.Geteuid() == 0 && slices.ContainsFunc(strings.Fields(p.status["Groups"]), func(g string) bool { id, err := strconv.Atoi(g); return err != nil || !stranger(id) }) {
 			return fmt.Sprintf("%s is in the groups %s", p, p.status["Groups"])
 		}
-		if (p.cores != unix.Rlimit{}) && !want.cores {
-			return fmt.Sprintf("%s may leave a core file", p)
+		if p.cores != "0 0" && !want.cores {
+			return fmt.Sprintf("%s may leave a core file (%s)", p, p.cores)
 		}
 	}
 	return ""
