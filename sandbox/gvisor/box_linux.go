@@ -206,6 +206,7 @@ func (b *box) flags() map[string]string {
 		"oci-seccomp":             "false",
 		"allow-suid":              "false",
 		"net-raw":                 "false",
+		"host-settings":           "ignore", // advice for a log that nobody reads
 		// gVisor would rather find its halves as files on disk; we are them.
 		"sidecar-usage-policy": "LEGACY_DEPRECATED_SLOW_EMBEDDED_FALLBACK",
 	}
