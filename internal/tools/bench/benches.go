@@ -28,6 +28,8 @@ func benches(s *stage) []bench {
 	}
 	list = append(list, s.whole(root, "/usr/bin/python3", "-c", "print(1)"))
 	list = append(list,
+		bench{"whole run of \"/bin/true\" on a container image", s.onImage},
+		bench{fmt.Sprintf("an image of %.0f MB made ready", largeImage/1e6), s.unpacked},
 		bench{"driver, start to first byte of /bin/echo", s.firstByte},
 		bench{fmt.Sprintf("%d at once on %d cores, for all of them", atOnce, onCores), s.burst},
 		bench{"memory while a program prints, default output limit", func(ctx context.Context) row { return s.flooded(ctx) }},
