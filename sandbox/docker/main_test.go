@@ -21,12 +21,8 @@ import (
 const hostVariable = "CAISSON_DOCKER_TEST_HOST"
 
 func TestMain(m *testing.M) {
-	switch os.Args[0] {
-	case embedded.Argv0:
+	if os.Args[0] == embedded.Argv0 {
 		agent.Main()
-	case hello:
-		sayHello()
-		return
 	}
 	code := m.Run()
 	if engine.Engine != nil {

@@ -20,10 +20,7 @@ type createRequest struct {
 	Image        string
 	WorkingDir   string
 	Labels       map[string]string
-	// NetworkDisabled leaves the network namespace to the runtime, which makes
-	// an empty one: see verify.
-	NetworkDisabled bool
-	HostConfig      hostConfig
+	HostConfig   hostConfig
 }
 
 type hostConfig struct {

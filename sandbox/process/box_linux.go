@@ -276,10 +276,13 @@ func (b *box) close() {
 	}
 	b.opened = nil
 	if b.group != nil {
+		// Everything in it has died with init.
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		_ = b.group.Kill(ctx)
-		_ = b.group.Remove(ctx)
+		if b.group.Remove(ctx) != nil {
+			_ = b.group.Kill(ctx)
+			_ = b.group.Remove(ctx)
+		}
 		b.group = nil
 	}
 }

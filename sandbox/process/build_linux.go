@@ -95,7 +95,7 @@ const (
 // buildDev makes /dev.
 func (w *world) buildDev(s *script, opened []any) {
 	s.doing("make /dev")
-	s.attach(s.filesystem("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "mode", "0755", "size", "65536", "nr_inodes", "64"), "/dev")
+	s.attach(s.filesystem("tmpfs", readWrite|unix.MOUNT_ATTR_NOEXEC, "mode", "0755", "size", "65536", "nr_inodes", "64"), "/dev")
 	for _, dir := range []string{"/dev/pts", "/dev/shm"} {
 		s.call(unix.SYS_MKDIRAT, unix.AT_FDCWD, dir, 0o755)
 	}
@@ -141,26 +141,36 @@ func (w *world) finish(s *script) {
 		s.restrict(m, nothing)
 		s.attach(m, p)
 	}
-	for _, m := range append(procHidden(), w.spec.Masks...) {
+	// What is in /proc is the kernel's, and no name in it a link: one call each.
+	// The copies have the attributes of /dev.
+	s.doing("make /dev read-only")
+	dev := s.place("/dev")
+	s.attributes(dev, unix.MountAttr{Attr_set: nothing})
+	for _, m := range procHidden() {
 		s.doing("hide %s", m.Target)
-		with := hiddenFile
-		if m.Dir {
-			with = hiddenDir
-		}
-		h := s.clone(with)
-		s.restrict(h, nothing)
-		s.attach(h, m.Target)
+		s.call(unix.SYS_MOUNT, hidden(m), m.Target, nil, unix.MS_BIND, nil)
+	}
+	for _, m := range w.spec.Masks {
+		s.doing("hide %s", m.Target)
+		s.attach(s.clone(hidden(m)), m.Target)
 	}
 	s.doing("finish /dev")
+	s.attributes(dev, unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY})
 	s.call(unix.SYS_UNLINKAT, unix.AT_FDCWD, hiddenFile, 0)
 	s.call(unix.SYS_UNLINKAT, unix.AT_FDCWD, hiddenDir, unix.AT_REMOVEDIR)
 	s.call(unix.SYS_UNLINKAT, unix.AT_FDCWD, staging, unix.AT_REMOVEDIR).or(unix.ENOENT)
-	dev := s.place("/dev")
-	attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
-	s.call(unix.SYS_MOUNT_SETATTR, dev, "", unix.AT_EMPTY_PATH, to(attr), sizeofMountAttr)
+	s.attributes(dev, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 	s.close(dev)
 
 	s.doing("leave the host's files")
 	s.call(unix.SYS_UMOUNT2, ".", unix.MNT_DETACH)
 	s.call(unix.SYS_CHDIR, "/")
+}
+
+// hidden is what lies over a path that is hidden.
+func hidden(m sandbox.Mask) string {
+	if m.Dir {
+		return hiddenDir
+	}
+	return hiddenFile
 }

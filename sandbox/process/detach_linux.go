@@ -108,9 +108,12 @@ func detach(s *source) (*os.File, error) {
 	return f, restrict(f, s)
 }
 
-// restrict adds a source's attributes to its mount.
+// restrict adds a source's attributes to its mount, and takes it out of the
+// group of the mount that it is a copy of: what is mounted in one of a group
+// shows in all (mount_namespaces(7)), so what is mounted on the copy would show
+// on the host.
 func restrict(f *os.File, s *source) error {
-	attr := unix.MountAttr{Attr_set: s.attr}
+	attr := unix.MountAttr{Attr_set: s.attr, Propagation: unix.MS_PRIVATE}
 	if err := unix.MountSetattr(int(f.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
 		f.Close()
 		return &sandbox.Error{Op: "mount " + s.mount.Name, Kind: sandbox.ErrUnavailable, Problem: "the kernel does not let it be restricted", Cause: err,

@@ -54,6 +54,11 @@ func (s *script) restrict(m any, attributes uint64) {
 	s.call(unix.SYS_MOUNT_SETATTR, m, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, to(attr), sizeofMountAttr)
 }
 
+// attributes changes those of a mount alone.
+func (s *script) attributes(m slot, change unix.MountAttr) {
+	s.call(unix.SYS_MOUNT_SETATTR, m, "", unix.AT_EMPTY_PATH, to(&change), sizeofMountAttr)
+}
+
 // filesystem makes a detached mount of a new file system of the kernel's own.
 func (s *script) filesystem(kind string, attributes uint64, options ...string) slot {
 	m := s.slot()

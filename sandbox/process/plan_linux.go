@@ -58,6 +58,7 @@ func (p *plan) write() (*launch, error) {
 	p.becomeRoot(b, l.mapper)
 	p.world.build(b)
 	p.ownNamespaces(b)
+	p.lose(b)
 
 	init, err := p.writeInit(b)
 	if err != nil {
@@ -65,7 +66,6 @@ func (p *plan) write() (*launch, error) {
 	}
 	l.birth(b, &l.init, p.group.dir)
 	p.world.finish(b)
-	p.lose(b)
 	p.restrict(b)
 	program := p.writeProgram(b, &l.program)
 	l.birth(b, &l.program, p.group.dir)
@@ -175,7 +175,12 @@ func (p *plan) writeInit(b *script) (*script, error) {
 	s.call(unix.SYS_CLOSE_RANGE, programFD+1, uintptr(^uint32(0)), 0)
 	s.call(unix.SYS_CLOSE_RANGE, 0, programFD-1, 0)
 	s.limit(unix.RLIMIT_CORE, 1)
-	dropBounding(s)
+	for c := range lastCapability() + 1 {
+		if p.kept()&(1<<c) != 0 {
+			s.call(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0, 0, 0)
+		}
+	}
+	s.call(unix.SYS_PRCTL, unix.PR_SET_SECUREBITS, lockedBits, 0, 0, 0)
 	s.capabilities(0)
 	s.call(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 	s.call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, unix.SIGKILL, 0, 0, 0)
@@ -196,16 +201,12 @@ func (p *plan) writeProgram(b *script, c *child) *script {
 	p.rlimits(s)
 	s.call(unix.SYS_UMASK, 0o022)
 	s.doing("take its rights from the program")
-	keep := uint64(0)
-	switch {
-	case p.first.agent != nil && p.ids.private:
-		keep = agentCapabilities
-	case p.ids.private:
+	if p.ids.private && p.first.agent == nil {
 		s.call(unix.SYS_SETGROUPS, 0, nil)
 		s.call(unix.SYS_SETRESGID, p.spec.User.GID, p.spec.User.GID, p.spec.User.GID)
 		s.call(unix.SYS_SETRESUID, p.spec.User.UID, p.spec.User.UID, p.spec.User.UID)
 	}
-	s.capabilities(keep)
+	s.capabilities(p.kept())
 	s.call(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 	s.call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, unix.SIGKILL, 0, 0, 0)
 	if p.rules != nil {

@@ -53,7 +53,7 @@ func TestPosture(t *testing.T) {
 	defer unix.Close(canary)
 	const none = "0000000000000000"
 	mounts := []string{
-		"/ ro,nosuid,nodev", "/dev ro,nosuid,noexec", "/dev/full ro,nosuid,noexec", "/dev/null ro,nosuid,noexec", "/dev/pts rw,nosuid,noexec",
+		"/ ro,nosuid,nodev", "/dev ro,nosuid,nodev,noexec", "/dev/full ro,nosuid,noexec", "/dev/null ro,nosuid,noexec", "/dev/pts rw,nosuid,noexec",
 		"/dev/random ro,nosuid,noexec", "/dev/shm rw,nosuid,nodev", "/dev/tty ro,nosuid,noexec", "/dev/urandom ro,nosuid,noexec", "/dev/zero ro,nosuid,noexec",
 		"/home/user rw,nosuid,nodev", "/proc rw,nosuid,nodev,noexec", "/tmp rw,nosuid,nodev",
 	}
@@ -85,7 +85,7 @@ func TestPosture(t *testing.T) {
 }
 
 // world is the usual one.
-func world(t *testing.T) *sandbox.Spec {
+func world(t testing.TB) *sandbox.Spec {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "process-test-")
 	if err != nil {

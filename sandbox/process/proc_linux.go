@@ -27,12 +27,14 @@ var procReadOnly = sync.OnceValue(func() (present []string) {
 // procHidden show as empty.
 var procHidden = sync.OnceValue(func() (present []sandbox.Mask) {
 	for _, p := range []string{
-		"/proc/acpi", "/proc/asound", "/proc/driver", "/proc/dynamic_debug", "/proc/scsi", "/proc/pressure",
-		"/proc/config.gz", "/proc/iomem", "/proc/ioports", "/proc/kallsyms", "/proc/kcore", "/proc/key-users", "/proc/keys", "/proc/kmsg",
-		"/proc/kpagecgroup", "/proc/kpagecount", "/proc/kpageflags", "/proc/latency_stats", "/proc/modules",
-		"/proc/sched_debug", "/proc/sysrq-trigger", "/proc/timer_list", "/proc/timer_stats", "/proc/vmallocinfo",
+		"/proc/acpi", "/proc/asound", "/proc/driver", "/proc/dynamic_debug", "/proc/pressure", "/proc/scsi",
+		"/proc/cmdline", "/proc/config.gz", "/proc/diskstats", "/proc/interrupts", "/proc/iomem", "/proc/ioports", "/proc/kallsyms",
+		"/proc/kcore", "/proc/key-users", "/proc/keys", "/proc/kmsg", "/proc/latency_stats", "/proc/modules", "/proc/partitions",
+		"/proc/sched_debug", "/proc/softirqs", "/proc/sysrq-trigger", "/proc/timer_list", "/proc/timer_stats",
 	} {
-		if info, err := os.Lstat(p); err == nil {
+		// What only root in the first user namespace may open, nobody inside may,
+		// whatever rights it gets hold of: the owner has no number there.
+		if info, err := os.Lstat(p); err == nil && info.Mode().Perm()&0o007 != 0 {
 			present = append(present, sandbox.Mask{Target: p, Dir: info.IsDir()})
 		}
 	}

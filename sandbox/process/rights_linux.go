@@ -17,14 +17,19 @@ import (
 const agentCapabilities = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH | 1<<unix.CAP_FOWNER |
 	1<<unix.CAP_FSETID | 1<<unix.CAP_KILL | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETPCAP
 
+// kept is what the sandbox's first program may have.
+func (p *plan) kept() uint64 {
+	if p.first.agent != nil && p.ids.private {
+		return agentCapabilities
+	}
+	return 0
+}
+
 // lose takes from the builder, and so from all that it starts, what nobody
-// inside may ever have.
+// inside may ever have. What the builder has itself it keeps.
 func (p *plan) lose(b *script) {
 	b.doing("give up capabilities")
-	keep := uint64(0)
-	if p.first.agent != nil && p.ids.private {
-		keep = agentCapabilities
-	}
+	keep := p.kept()
 	for c := range lastCapability() + 1 {
 		if keep&(1<<c) == 0 {
 			b.call(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0, 0, 0)
@@ -33,14 +38,6 @@ func (p *plan) lose(b *script) {
 	if keep == 0 {
 		b.call(unix.SYS_PRCTL, unix.PR_SET_SECUREBITS, lockedBits, 0, 0, 0)
 	}
-}
-
-// dropBounding empties the bounding set.
-func dropBounding(s *script) {
-	for c := range lastCapability() + 1 {
-		s.call(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0, 0, 0)
-	}
-	s.call(unix.SYS_PRCTL, unix.PR_SET_SECUREBITS, lockedBits, 0, 0, 0)
 }
 
 // lockedBits make uid 0 a number like any other, for good (capabilities(7)):
