@@ -86,7 +86,7 @@ func checkImports(pkgs []pkg) (broken []string) {
 				breaks(p, dep, "sandbox imports only the standard library")
 			case firstParty(dep) && under(d, levels...) && !under(path, levels...) && path != "." && !main && !testOnly(path):
 				breaks(p, dep, "only cmd/caisson, caisson.go and tools name drivers")
-			case firstParty(dep) && testOnly(d) && !testOnly(path):
+			case firstParty(dep) && testOnly(d) && !testOnly(path) && !under(path, "internal/tools"):
 				breaks(p, dep, "it exists for tests alone")
 			case firstParty(dep) && under(d, "internal/tools") && !under(path, "internal/tools"):
 				breaks(p, dep, "tools are for those who work on caisson")

@@ -21,8 +21,6 @@ type golden struct {
 	// caps are the capabilities that a process of this name holds, in a user
 	// namespace that is not the host's.
 	caps map[string]uint64
-	// cores are allowed; otherwise no process may leave one.
-	cores bool
 }
 
 // goldens by level; a level that is not here has the strictest.
@@ -93,10 +91,10 @@ func (e *evidence) unlike() string {
 		if os.Geteuid() == 0 && slices.ContainsFunc(strings.Fields(p.status["Groups"]), func(g string) bool { id, err := strconv.Atoi(g); return err != nil || !stranger(id) }) {
 			return fmt.Sprintf("%s is in the groups %s", p, p.status["Groups"])
 		}
-		// 1 is none, too, and keeps the host's crash handler from being started,
-		// which 0 does not (core(5), fs/coredump.c).
-		if p.cores.Max > 1 && !want.cores {
-			return fmt.Sprintf("%s may leave a core file", p)
+		// A handler that core_pattern pipes to is run with a limit of 0, too; with
+		// 1 the kernel runs none (do_coredump in fs/coredump.c).
+		if p.cores != "0 0" && p.cores != "1 1" {
+			return fmt.Sprintf("%s may leave a core file (%s)", p, p.cores)
 		}
 	}
 	return ""

@@ -29,7 +29,7 @@ type process struct {
 	group       string
 	mounts      []string // lines of mountinfo
 	personality string
-	cores       unix.Rlimit
+	cores       string // soft and hard limit of core files
 	files       []descriptor
 }
 
@@ -198,9 +198,11 @@ func (p *process) look() error {
 	p.mounts = strings.Split(strings.TrimSuffix(string(mounts), "\n"), "\n")
 	personality, _ := readProc(p.pid, "personality")
 	p.personality = strings.TrimSpace(string(personality))
-	if err := unix.Prlimit(p.pid, unix.RLIMIT_CORE, nil, &p.cores); err != nil {
+	limits, err := readProc(p.pid, "limits") // prlimit would need a capability that not every root has
+	if err != nil {
 		return err
 	}
+	p.cores = coreLimit(string(limits))
 	if p.files, err = descriptors(p.pid); err != nil {
 		return err
 	}
@@ -209,6 +211,18 @@ func (p *process) look() error {
 		return errors.New("it has ended")
 	}
 	return nil
+}
+
+// coreLimit is a line of /proc/pid/limits: "0 0", or "unlimited unlimited".
+func coreLimit(limits string) string {
+	for line := range strings.Lines(limits) {
+		if rest, ok := strings.CutPrefix(line, "Max core file size"); ok {
+			if f := strings.Fields(rest); len(f) >= 2 {
+				return f[0] + " " + f[1]
+			}
+		}
+	}
+	return ""
 }
 
 // descriptors of a process, through the kernel's links to the open files

@@ -59,7 +59,7 @@ func (r *run) do(ctx context.Context) (*sandbox.Result, error) {
 	if err != nil {
 		return r.fail(ctx, err)
 	}
-	w, err := r.prepare(ctx)
+	w, err := r.prepare(ctx, d)
 	if err != nil {
 		return r.fail(ctx, err)
 	}

@@ -30,8 +30,14 @@ const (
 	shmMost = 64 << 20
 )
 
+// earlyDriver is what a driver implements that can begin to make a sandbox
+// before everything about it is known; see the driver of gVisor.
+type earlyDriver interface {
+	Early(id, stateDir string, limits sandbox.Limits) (release func())
+}
+
 // prepare opens everything the plan names and builds the Spec.
-func (r *run) prepare(ctx context.Context) (*world, error) {
+func (r *run) prepare(ctx context.Context, d sandbox.Driver) (*world, error) {
 	r.s.sweep(ctx)
 	dir, err := r.s.o.State.Run(r.id)
 	if err != nil {
@@ -45,6 +51,11 @@ func (r *run) prepare(ctx context.Context) (*world, error) {
 	}
 	if r.plan.Root {
 		w.spec.User = sandbox.RootUser()
+	}
+	if d, ok := d.(earlyDriver); ok {
+		// Nothing of the call's runs before it is recorded.
+		release := d.Early(r.id, dir.Path(), w.spec.Limits)
+		r.undo.add(func(context.Context) error { release(); return nil })
 	}
 	if err := r.findImage(ctx, w); err != nil {
 		return nil, err

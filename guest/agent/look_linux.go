@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 )
 
@@ -18,7 +19,11 @@ func look(paths string) error {
 	seen := make([][2]uint64, len(list))
 	for i, p := range list {
 		var st syscall.Stat_t
-		if err := syscall.Lstat(p, &st); err != nil {
+		stat := syscall.Lstat
+		if strings.HasPrefix(p, "/proc/self/ns/") { // the namespace, not its name
+			stat = syscall.Stat
+		}
+		if err := stat(p, &st); err != nil {
 			return fmt.Errorf("look at %s: %w", p, err)
 		}
 		seen[i] = [2]uint64{uint64(st.Dev), st.Ino}

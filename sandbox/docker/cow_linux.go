@@ -14,13 +14,6 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// cowShare is what each copy-on-write mount may take: an equal part of the
-// disk, as a scratch directory without a size of its own gets one.
-func cowShare(s *sandbox.Spec) int64 {
-	_, share := shares(s)
-	return share
-}
-
 // copyOnWrite is a detached mount that shows lower and keeps what is written to
 // itself, in a tmpfs of its own: an overlay for a directory, a copy for a file.
 //

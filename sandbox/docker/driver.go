@@ -87,7 +87,7 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 	}
 	c := sandbox.Capabilities{
 		Engine: f.name(), Notes: f.notes(), Limits: f.limits(),
-		Terminal: true, Masks: true, ReadWrite: f.namespaces(), CopyOnWrite: f.inserts(os.Geteuid(), d.opts.Runtime), ScratchInMemory: true,
+		Terminal: true, Masks: true, ReadWrite: f.namespaces(), CopyOnWrite: f.inserts(os.Geteuid(), d.opts.Runtime), ScratchInMemory: true, Images: true,
 	}
 	c.Unusable, c.Remedy = f.unusable(runtime.GOARCH, d.opts.Runtime)
 	return c, nil

@@ -31,7 +31,8 @@ func (p *plan) insert(pid int, stillIts func() error) error {
 	if err := stillIts(); err != nil {
 		return err
 	}
-	trees := trees{ids: p.ids, stateDir: p.spec.StateDir, disk: cowShare(p.spec), inodes: p.spec.Limits.Inodes}
+	_, disk := p.spec.Shares()
+	trees := trees{ids: p.ids, stateDir: p.spec.StateDir, disk: disk, inodes: p.spec.Limits.Inodes}
 	defer trees.close()
 	var targets []string
 	for _, m := range p.inserted {

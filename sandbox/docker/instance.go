@@ -25,6 +25,8 @@ const (
 	destroyLimit = 30 * time.Second
 	// watchEvery is how often a limit that has killed something is looked for.
 	watchEvery = 250 * time.Millisecond
+	// endMoment is how long a container may take to end by itself.
+	endMoment = 300 * time.Millisecond
 	// lastLook is how long Usage waits for the end of a sandbox whose agent has
 	// gone: the two are told by different connections.
 	lastLook = 2 * time.Second
@@ -312,6 +314,24 @@ func (i *instance) Usage(ctx context.Context) (sandbox.Usage, error) {
 	return u, err
 }
 
+// endByItself closes the agent's stream and waits a moment for the agent to
+// end, everything inside with it, and the engine to remove the container: that
+// takes it a third less than to kill it.
+func (i *instance) endByItself() error {
+	if i.stream == nil {
+		return errStillThere
+	}
+	i.stream.Close()
+	select {
+	case <-i.ended:
+		return nil
+	case <-time.After(endMoment):
+		return errStillThere
+	}
+}
+
+var errStillThere = errors.New("the container is still there")
+
 // Destroy kills everything inside and waits until the container is gone.
 func (i *instance) Destroy(ctx context.Context) error {
 	i.destroy.Lock()
@@ -324,7 +344,10 @@ func (i *instance) Destroy(ctx context.Context) error {
 	i.mu.Lock()
 	i.killed = true
 	i.mu.Unlock()
-	err := i.engine.remove(ctx, i.name)
+	err := i.endByItself()
+	if err != nil {
+		err = i.engine.remove(ctx, i.name)
+	}
 	if err == nil {
 		select {
 		case <-i.ended:

@@ -21,8 +21,12 @@ import (
 const hostVariable = "CAISSON_DOCKER_TEST_HOST"
 
 func TestMain(m *testing.M) {
-	if os.Args[0] == embedded.Argv0 {
+	switch os.Args[0] {
+	case embedded.Argv0:
 		agent.Main()
+	case hello:
+		sayHello()
+		return
 	}
 	code := m.Run()
 	if engine.Engine != nil {

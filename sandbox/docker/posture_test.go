@@ -59,7 +59,12 @@ func open(t *testing.T, name string) *os.File {
 // box is a living sandbox and its agent.
 func box(t *testing.T, spec *sandbox.Spec) (sandbox.Instance, *guest.Client) {
 	t.Helper()
-	b, err := docker.New(docker.Options{Host: engineHost(t)}).Start(t.Context(), spec)
+	return boxAt(t, engineHost(t), spec)
+}
+
+func boxAt(t *testing.T, host string, spec *sandbox.Spec) (sandbox.Instance, *guest.Client) {
+	t.Helper()
+	b, err := docker.New(docker.Options{Host: host}).Start(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err, sandbox.Hint(err))
 	}

@@ -20,7 +20,10 @@ type createRequest struct {
 	Image        string
 	WorkingDir   string
 	Labels       map[string]string
-	HostConfig   hostConfig
+	// NetworkDisabled leaves the network namespace to the runtime, which makes
+	// an empty one: see verify.
+	NetworkDisabled bool
+	HostConfig      hostConfig
 }
 
 type hostConfig struct {

@@ -56,7 +56,7 @@ func open(t testing.TB, name string) *os.File {
 
 // allowed are the only keys that may ever reach an engine.
 var allowed = map[string][]string{
-	"": {"Hostname", "User", "AttachStdin", "AttachStdout", "AttachStderr", "OpenStdin", "StdinOnce", "Env", "Entrypoint", "Image", "WorkingDir", "Labels", "HostConfig"},
+	"": {"Hostname", "User", "AttachStdin", "AttachStdout", "AttachStderr", "OpenStdin", "StdinOnce", "Env", "Entrypoint", "Image", "WorkingDir", "Labels", "NetworkDisabled", "HostConfig"},
 	"HostConfig": {"AutoRemove", "CapDrop", "CapAdd", "CgroupnsMode", "IpcMode", "NetworkMode", "ReadonlyRootfs", "SecurityOpt", "LogConfig", "Dns", "DnsSearch",
 		"Tmpfs", "Mounts", "Memory", "MemorySwap", "NanoCpus", "PidsLimit", "Ulimits", "Runtime"},
 	"Mount":       {"Type", "Source", "Target", "ReadOnly", "BindOptions"},

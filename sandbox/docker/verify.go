@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,18 @@ import (
 
 // lookLimit bounds how long the agent may take to say what it sees.
 const lookLimit = 20 * time.Second
+
+// ownNetwork is the network namespace of whoever looks.
+const ownNetwork = "/proc/self/ns/net"
+
+// objectAt is what a name leads to.
+func objectAt(name string) (object, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return object{}, err
+	}
+	return objectOf(info), nil
+}
 
 // shows are the host objects that the container is to show, and where. What is
 // copy-on-write is not the source, and was mounted by caisson itself.
@@ -37,21 +50,33 @@ func (p *plan) shows() (mounts []sandbox.Mount, targets []string) {
 // asks the agent, which is still the only thing that runs there and comes from
 // the image that caisson gave to the engine.
 func (p *plan) verify(ctx context.Context, pid int, stream *attached) error {
-	mounts, targets := p.shows()
-	if len(mounts) == 0 {
+	if !p.looks {
 		return nil
 	}
+	mounts, targets := p.shows()
 	var objects []object
+	var network object
 	var err error
 	if p.asks {
-		objects, err = stream.looked(ctx, len(targets))
+		objects, err = stream.looked(ctx, len(targets)+1)
+		if err == nil {
+			network, objects = objects[len(targets)], objects[:len(targets)]
+		}
 	} else {
-		objects, err = shown(pid, targets)
+		network, err = objectAt(fmt.Sprintf("/proc/%d/ns/net", pid))
+		if err == nil {
+			objects, err = shown(pid, targets)
+		}
 	}
 	if err != nil {
 		return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Cause: err,
 			Problem: "it cannot be seen what the container shows of this host",
 			Hint:    "with Docker Desktop or another runtime use --image and no mounts"}
+	}
+	// The engine was told to leave the network alone, and none to be shared.
+	if own, err := objectAt(ownNetwork); err != nil || own == network {
+		return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: "the engine gave the container this host's network", Cause: err,
+			Hint: "use Docker 20.10 or newer, or Podman 4"}
 	}
 	for i, m := range mounts {
 		info, err := m.Source.Stat()

@@ -3,7 +3,6 @@
 package gvisor
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -14,21 +13,18 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/internal/linux/cgroup"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
 )
 
 // box is one sandbox as its owner sees it: a plan, a control group, a shim.
 type box struct {
-	spec       *sandbox.Spec
-	plan       *plan
-	group      *cgroup.Group // nil without one
-	memoryHeld bool          // group bounds memory
-	order      *wire.Order
-	shim       *shimProcess // once started
-	began      time.Time    // when it was
-	exec       *os.File     // the first process's program, when it is not a file inside
+	*berth
+	spec  *sandbox.Spec
+	plan  *plan
+	order *wire.Order
+	began time.Time // when the shim got it
+	exec  *os.File  // the first process's program, when it is not a file inside
 
 	opened []*os.File // closed by close
 	debug  string
@@ -61,7 +57,7 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first) (*box, error) {
 	if err := b.makeMountpoints(); err != nil {
 		return nil, err
 	}
-	if err := b.makeGroup(d.host()); err != nil {
+	if b.berth, err = d.berth(spec.ID, spec.StateDir, &spec.Limits); err != nil {
 		b.close()
 		return nil, err
 	}
@@ -134,27 +130,6 @@ func stateError(err error) error {
 	}
 }
 
-// makeGroup makes the control group that holds memory, processors, tasks and
-// block I/O, as far as this host lets us.
-func (b *box) makeGroup(host *cgroup.Host) error {
-	if host == nil || host.Why != "" {
-		return nil
-	}
-	want, err := groupLimits(host, &b.spec.Limits, b.spec.StateDir)
-	if err != nil {
-		return err
-	}
-	g, err := host.Create(groupName(b.spec.ID), want)
-	if err != nil {
-		return &sandbox.Error{
-			Op: "limit sandbox", Kind: sandbox.ErrUnavailable, Problem: "its control group cannot be made", Cause: err,
-			Hint: "see what caisson doctor says about control groups",
-		}
-	}
-	b.group, b.memoryHeld = g, want.Memory > 0
-	return nil
-}
-
 // makeOrder writes down what the shim has to do.
 func (b *box) makeOrder(f first) error {
 	oci, err := json.Marshal(b.plan.oci)
@@ -179,13 +154,6 @@ func (b *box) makeOrder(f first) error {
 		}
 		b.order.BootSpec = boot
 	}
-	if b.group != nil {
-		outside, err := b.group.Outside()
-		if err != nil {
-			return err
-		}
-		b.order.Cgroup = &wire.Cgroup{Dirs: b.group.Dirs(), Outside: outside}
-	}
 	return nil
 }
 
@@ -206,6 +174,7 @@ func (b *box) flags() map[string]string {
 		"oci-seccomp":             "false",
 		"allow-suid":              "false",
 		"net-raw":                 "false",
+		"host-settings":           "ignore", // advice for a log that nobody reads
 		// gVisor would rather find its halves as files on disk; we are them.
 		"sidecar-usage-policy": "LEGACY_DEPRECATED_SLOW_EMBEDDED_FALLBACK",
 	}
@@ -220,18 +189,9 @@ func (b *box) flags() map[string]string {
 
 // close removes what is left when the shim is gone. It may be called twice.
 func (b *box) close() {
-	if b.shim != nil {
-		b.shim.end()
-	}
+	b.berth.close()
 	for _, f := range b.opened {
 		f.Close()
 	}
 	b.opened = nil
-	if b.group != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		_ = b.group.Kill(ctx)
-		_ = b.group.Remove(ctx)
-		b.group = nil
-	}
 }

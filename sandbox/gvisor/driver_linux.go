@@ -19,6 +19,9 @@ type Driver struct {
 
 	detect sync.Once
 	found  *cgroup.Host // set by detect
+
+	mu    sync.Mutex
+	early map[string]*early // begun and not yet asked for, by ID
 }
 
 // Options say how the driver works; the zero value is right.

@@ -27,5 +27,5 @@ func (p *plan) rootImage(s *sandbox.Spec, img *sandbox.Image) {
 	// A directory must be said; nothing is mounted from it.
 	p.oci.Root = &specs.Root{Path: s.StateDir, Readonly: true}
 	p.oci.Annotations[rootAnnotation+"type"] = "erofs"
-	p.oci.Annotations[rootAnnotation+"source"] = "/proc/self/fd/" + strconv.Itoa(wire.FirstFile)
+	p.oci.Annotations[rootAnnotation+"source"] = "fd:" + strconv.Itoa(wire.FirstFile)
 }

@@ -116,7 +116,7 @@ func (i *instance) start(mark stream.Mark) error {
 	})
 	i.opener = stream.NewOpener(i.stream, mark)
 	i.box.exec = program
-	return i.box.startShim(theirs, logWrite, logWrite)
+	return i.box.give(theirs, logWrite, logWrite)
 }
 
 // follow reads the shim's events until the sandbox is gone.

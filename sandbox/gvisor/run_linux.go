@@ -24,7 +24,7 @@ func (b *box) runToEnd(ctx context.Context, exec *sandbox.Exec) (*sandbox.Result
 		return nil, err
 	}
 	defer streams.Close()
-	if err := b.startShim(streams.Theirs[0], streams.Theirs[1], streams.Theirs[2]); err != nil {
+	if err := b.give(streams.Theirs[0], streams.Theirs[1], streams.Theirs[2]); err != nil {
 		return nil, err
 	}
 	broken := streams.Copy()

@@ -17,15 +17,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/internal/linux/cgroup"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
 )
 
 // shimProcess is the owner's end of a shim.
 type shimProcess struct {
-	cmd  *exec.Cmd
-	conn net.Conn
-	in   *json.Decoder
+	cmd     *exec.Cmd
+	conn    *net.UnixConn
+	in      *json.Decoder
+	ordered bool // it has its order; set before anybody else knows the shim
 
 	mu  sync.Mutex
 	out *json.Encoder
@@ -33,76 +35,99 @@ type shimProcess struct {
 	lateOnce, stopOnce sync.Once
 }
 
-// startShim starts the shim with the first process's stdio and gives it its
-// order.
-func (b *box) startShim(stdin, stdout, stderr *os.File) error {
-	files, done, err := b.handOver()
+// bear starts a shim, in group where there is one. It waits for its order.
+func bear(stateDir string, group *cgroup.Group) (*shimProcess, error) {
+	birth := wire.Birth{StateDir: stateDir}
+	if group != nil {
+		outside, err := group.Outside()
+		if err != nil {
+			return nil, err
+		}
+		birth.Cgroup = &wire.Cgroup{Dirs: group.Dirs(), Outside: outside}
+	}
+	conn, theirs, err := socketPair()
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("start shim: %w", err)
 	}
-	defer done()
-	if b.exec != nil {
-		b.order.ExecFile = wire.FirstFile + len(files)
-		files = append(files, b.exec)
-	}
-	if n := b.spec.Network; n != nil {
-		b.order.Network = &wire.Network{NIC: wire.FirstFile + len(files), Address: n.Address.String(), Gateway: n.Gateway.String(), MTU: n.MTU}
-		files = append(files, n.NIC)
-	}
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("start shim: %w", err)
-	}
-	theirs := os.NewFile(uintptr(fds[1]), "shim")
 	defer theirs.Close()
-	ours := os.NewFile(uintptr(fds[0]), "owner")
-	conn, err := net.FileConn(ours)
-	ours.Close()
-	if err != nil {
-		return fmt.Errorf("start shim: %w", err)
+	// Before the shim is there, so that there is no moment in which it does not
+	// know what to take away.
+	if err := wire.Send(conn, &birth, nil); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("start shim: %w", err)
 	}
 	cmd := &exec.Cmd{
 		Path: "/proc/self/exe", Args: []string{wire.Argv0}, Dir: "/",
-		Env:   []string{"GOMAXPROCS=1"}, // it waits most of the time; gVisor does not pass it on
-		Stdin: stdin, Stdout: stdout, Stderr: stderr,
-		ExtraFiles:  fill(append([]*os.File{theirs}, files...)),
+		Env:         []string{"GOMAXPROCS=1"}, // it waits most of the time; gVisor does not pass it on
+		ExtraFiles:  fill(theirs),
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, // a terminal's signals are not for it
 	}
 	if euid == 0 {
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNS // where it lays out what gVisor mounts
 	}
-	b.began = time.Now()
 	begin := cmd.Start
-	if b.group != nil {
-		begin = func() error { return b.group.Start(cmd) }
+	if group != nil {
+		begin = func() error { return group.Start(cmd) }
 	}
 	if err := begin(); err != nil {
 		conn.Close()
-		return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the binary cannot start itself again", Cause: err}
+		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the binary cannot start itself again", Cause: err}
 	}
-	s := &shimProcess{cmd: cmd, conn: conn, in: json.NewDecoder(bufio.NewReader(conn)), out: json.NewEncoder(conn)}
-	b.shim = s
-	if err := s.out.Encode(b.order); err != nil {
-		return s.lost(err)
+	return &shimProcess{cmd: cmd, conn: conn, in: json.NewDecoder(bufio.NewReader(conn)), out: json.NewEncoder(conn)}, nil
+}
+
+// socketPair is what owner and shim talk over.
+func socketPair() (ours *net.UnixConn, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	theirs = os.NewFile(uintptr(fds[1]), "shim")
+	f := os.NewFile(uintptr(fds[0]), "owner")
+	defer f.Close()
+	conn, err := net.FileConn(f)
+	if err != nil {
+		theirs.Close()
+		return nil, nil, err
+	}
+	return conn.(*net.UnixConn), theirs, nil
+}
+
+// give gives the shim its order: with the first process's standard input,
+// output and error output, and what the spec's mounts are made of.
+func (b *box) give(stdin, stdout, stderr *os.File) error {
+	mounts, done, err := b.handOver()
+	if err != nil {
+		return err
+	}
+	defer done()
+	files := append([]*os.File{stdin, stdout, stderr}, mounts...)
+	if b.exec != nil {
+		b.order.ExecFile = len(files)
+		files = append(files, b.exec)
+	}
+	if n := b.spec.Network; n != nil {
+		b.order.Network = &wire.Network{NIC: len(files), Address: n.Address.String(), Gateway: n.Gateway.String(), MTU: n.MTU}
+		files = append(files, n.NIC)
+	}
+	b.began, b.shim.ordered = time.Now(), true
+	if err := wire.Send(b.shim.conn, b.order, files); err != nil {
+		return b.shim.lost(err)
 	}
 	return nil
 }
 
-// fill adds a last file at number wire.LastFile. The numbers in between are
+// fill puts a file at number wire.LastFile, too. The numbers in between are
 // closed in the shim, whatever this process has there that is not
 // close-on-exec. And the table of descriptors is large from the start: growing
 // it later, in a process with several threads, waits for the kernel's RCU
 // grace period, which gVisor's halves would each pay for when they move their
 // stdio to the numbers below 256.
-func fill(files []*os.File) []*os.File {
+func fill(file *os.File) []*os.File {
 	const first = 3 // what exec.Cmd counts ExtraFiles from
-	if last := wire.LastFile - first; len(files) <= last {
-		filled := make([]*os.File, last+1)
-		copy(filled, files)
-		filled[last] = files[0]
-		return filled
-	}
-	return files
+	filled := make([]*os.File, wire.LastFile-first+1)
+	filled[wire.FD-first], filled[wire.LastFile-first] = file, file
+	return filled
 }
 
 // command sends one command; a shim that is gone is noticed by next.
@@ -147,9 +172,12 @@ func (s *shimProcess) kill() {
 }
 
 // end hangs up, which makes the shim end everything, and waits for it, as long
-// as kill would.
+// as kill would. A shim that has no order has nothing to end.
 func (s *shimProcess) end() {
 	s.stopOnce.Do(func() {
+		if !s.ordered {
+			_ = s.cmd.Process.Kill()
+		}
 		s.conn.Close()
 		late := time.AfterFunc(endGrace, func() { _ = s.cmd.Process.Kill() })
 		defer late.Stop()

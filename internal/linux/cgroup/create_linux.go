@@ -8,10 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -200,10 +198,16 @@ func (h *Host) check(l Limits) error {
 	return nil
 }
 
-var namePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^caisson[A-Za-z0-9_.-]{0,200}$`) })
+const maxName = 200 // bytes after parentName
 
+// checkName refuses everything but caisson[A-Za-z0-9_.-]*. A pattern would
+// have to be compiled, in two processes for every sandbox: 0.3 ms in each.
 func checkName(name string) error {
-	if !namePattern().MatchString(name) {
+	rest, ok := strings.CutPrefix(name, parentName)
+	strange := func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '.' && c != '-'
+	}
+	if !ok || len(rest) > maxName || strings.ContainsFunc(rest, strange) {
 		return sandbox.Errorf(sandbox.ErrInvalid, "create cgroup", "%q is not a name for one: it must begin with %q and be one path element", name, parentName)
 	}
 	return nil

@@ -93,3 +93,16 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestCheckName(t *testing.T) {
+	long := strings.Repeat("x", maxName)
+	for name, ok := range map[string]bool{
+		"caisson": true, "caisson-sbx_A.9": true, "caisson" + long: true,
+		"": false, "caisso": false, "xcaisson": false, "caisson/x": false, "caisson x": false, "caisson\n": false, "caissonü": false,
+		"caisson\x00": false, "caisson" + long + "x": false, "caisson\xff": false,
+	} {
+		if err := checkName(name); (err == nil) != ok {
+			t.Errorf("checkName(%q): %v", name, err)
+		}
+	}
+}

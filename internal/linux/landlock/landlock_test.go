@@ -33,10 +33,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// memory is a descriptor of a memfd, as an agent is executed from.
+const memory = 77
+
 // try prints the attempts that the kernel refused.
 func try(abi int, dir, abstract string) {
 	runtime.LockOSThread() // Landlock is a thread's
 	path := func(name string) string { return filepath.Join(dir, name) }
+	if fd, err := unix.MemfdCreate("program", 0); err != nil || unix.Dup3(fd, memory, 0) != nil {
+		os.Exit(1)
+	}
 	if abi > 0 {
 		if err := enter(abi, path); err != nil {
 			fmt.Println(err)
@@ -65,6 +71,14 @@ func try(abi int, dir, abstract string) {
 		{"move in rw", func() error { return unix.Rename(path("rw/new"), path("rw/dir/new")) }},
 		{"link ro to rw", func() error { return unix.Link(path("ro/file"), path("rw/link")) }},
 		{"make a device in rw", func() error { return unix.Mknod(path("rw/null"), unix.S_IFCHR|0o600, 0x103) }},
+		{"execute a memfd", func() error {
+			// Not executable code: the kernel must get as far as to see that.
+			err := unix.Exec(fmt.Sprint("/proc/self/fd/", memory), []string{"x"}, nil)
+			if errors.Is(err, unix.ENOEXEC) {
+				err = nil
+			}
+			return err
+		}},
 		{"write /dev/null", func() error { _, err := unix.Open("/dev/null", unix.O_WRONLY, 0); return err }},
 		{"mount", func() error { return unix.Mount("none", path("rw"), "tmpfs", 0, "") }},
 		{"bind TCP", func() error {
@@ -101,6 +115,7 @@ func enter(abi int, path func(string) string) error {
 		}
 		o.Paths = append(o.Paths, Path{FD: fd, Access: access})
 	}
+	o.Paths = append(o.Paths, Path{FD: memory, Access: Read})
 	r, err := newFor(abi, o)
 	if err != nil {
 		return err

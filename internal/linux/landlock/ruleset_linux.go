@@ -143,7 +143,9 @@ func (r *Ruleset) Rule(a Access, dir bool) unix.LandlockPathBeneathAttr {
 	return unix.LandlockPathBeneathAttr{Allowed_access: allowed & r.files, Parent_fd: -1}
 }
 
-// Allow leaves p within reach, before the ruleset is entered.
+// Allow leaves p within reach, before the ruleset is entered. What lies on no
+// file system that could ever be mounted (a memfd, a pipe) is in no ruleset's
+// reach and needs no rule.
 func (r *Ruleset) Allow(p Path) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(p.FD, &st); err != nil {
@@ -152,7 +154,7 @@ func (r *Ruleset) Allow(p Path) error {
 	rule := r.Rule(p.Access, st.Mode&unix.S_IFMT == unix.S_IFDIR)
 	rule.Parent_fd = int32(p.FD)
 	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, r.file.Fd(), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&rule)), 0, 0, 0)
-	if errno != 0 {
+	if errno != 0 && errno != unix.EBADFD {
 		return fmt.Errorf("landlock rule: %w", errno)
 	}
 	return nil

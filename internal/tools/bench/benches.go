@@ -34,6 +34,7 @@ func benches(s *stage) []bench {
 		bench{fmt.Sprintf("%d at once on %d cores, for all of them", atOnce, onCores), s.burst},
 		bench{"memory while a program prints, default output limit", func(ctx context.Context) row { return s.flooded(ctx) }},
 		bench{"memory while a program prints, all of it passed on", func(ctx context.Context) row { return s.flooded(ctx, "--output", fmt.Sprint(2*s.o.flood)) }},
+		bench{"whole run of \"/bin/true\" on Docker, beside docker run", s.docker},
 		bench{"caisson version", s.version},
 		bench{"size of the binary", s.size},
 	)

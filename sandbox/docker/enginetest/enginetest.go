@@ -4,7 +4,7 @@
 
 // Package enginetest runs a real Docker Engine for tests: Debian's, on a socket
 // of its own, with everything it keeps in one directory and everything it
-// starts below one control group. Only tests import it.
+// starts below one control group. Only tests and the benchmarks import it.
 //
 // The engine is no child of the tests: they look at what descends from them.
 // A shell beside it waits for the end of a pipe that only the tests hold, so

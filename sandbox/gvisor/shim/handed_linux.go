@@ -12,6 +12,8 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
 )
 
 // handedFile is a host object that the owner checked and handed over open.
@@ -30,21 +32,28 @@ type handedFile struct {
 // the name by one that nobody can swap. Without privilege it is used, and
 // verify then checks that what was mounted is the object that was handed over:
 // whoever swaps the name in between stops the run and gains nothing.
-func findHanded(spec *specs.Spec) ([]handedFile, error) {
+func findHanded(spec *specs.Spec, files []*os.File) ([]handedFile, error) {
 	var handed []handedFile
 	if strings.HasPrefix(spec.Root.Path, "fd:") { // else it is an image, which this process opens itself
-		root, err := newHanded(&spec.Root.Path, "/")
+		root, err := newHanded(&spec.Root.Path, "/", files)
 		if err != nil {
 			return nil, err
 		}
 		handed = append(handed, root)
+	}
+	if source := spec.Annotations[imageAnnotation]; source != "" {
+		f, err := fileOf(source, files)
+		if err != nil {
+			return nil, fmt.Errorf("the root's image: %w", err)
+		}
+		spec.Annotations[imageAnnotation] = "/proc/self/fd/" + strconv.Itoa(int(f.Fd()))
 	}
 	for i := range spec.Mounts {
 		m := &spec.Mounts[i]
 		if !strings.HasPrefix(m.Source, "fd:") {
 			continue
 		}
-		h, err := newHanded(&m.Source, m.Destination)
+		h, err := newHanded(&m.Source, m.Destination, files)
 		if err != nil {
 			return nil, err
 		}
@@ -53,18 +62,31 @@ func findHanded(spec *specs.Spec) ([]handedFile, error) {
 	return handed, nil
 }
 
-func newHanded(source *string, target string) (handedFile, error) {
+// imageAnnotation names the file that the root is an image in.
+const imageAnnotation = "dev.gvisor.spec.rootfs.source"
+
+// fileOf finds the file that source means.
+func fileOf(source string, files []*os.File) (*os.File, error) {
+	number, ok := strings.CutPrefix(source, "fd:")
+	index, err := strconv.Atoi(number)
+	if !ok || err != nil || index < wire.FirstFile || index >= len(files) {
+		return nil, fmt.Errorf("%q did not come with the order", source)
+	}
+	return files[index], nil
+}
+
+func newHanded(source *string, target string, files []*os.File) (handedFile, error) {
 	fail := func(err error) (handedFile, error) { return handedFile{}, fmt.Errorf("mount %s: %w", target, err) }
-	num := strings.TrimPrefix(*source, "fd:")
-	fd, err := strconv.Atoi(num)
+	f, err := fileOf(*source, files)
 	if err != nil {
 		return fail(err)
 	}
+	fd := int(f.Fd())
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return fail(err)
 	}
-	name, err := os.Readlink("/proc/self/fd/" + num)
+	name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
 	if err != nil {
 		return fail(err)
 	}

@@ -3,6 +3,7 @@
 package shim
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -25,7 +26,11 @@ import (
 // there are, and start. gVisor's own network stays "none": the kernel's process
 // is in an empty network namespace and its filter lets it make no socket.
 func (w *world) startConnected(*config.Config) error {
-	args, err := networkArgs(w.order.Network)
+	n := w.order.Network
+	if n.NIC < wire.FirstFile || n.NIC >= len(w.files) {
+		return errors.New("the wire did not come with the order")
+	}
+	args, err := networkArgs(n, w.files[n.NIC])
 	if err != nil {
 		return fmt.Errorf("the wire: %w", err)
 	}
@@ -54,7 +59,7 @@ func (w *world) control() (*urpc.Client, error) {
 
 // networkArgs describes the wire: one interface, no header below IP, and no
 // checksums, because nothing but the two ends touches a packet.
-func networkArgs(n *wire.Network) (*boot.CreateLinksAndRoutesArgs, error) {
+func networkArgs(n *wire.Network, nic *os.File) (*boot.CreateLinksAndRoutesArgs, error) {
 	address, err := netip.ParseAddr(n.Address)
 	if err != nil {
 		return nil, err
@@ -66,7 +71,7 @@ func networkArgs(n *wire.Network) (*boot.CreateLinksAndRoutesArgs, error) {
 	const name = "eth0"
 	everywhere := net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}
 	return &boot.CreateLinksAndRoutesArgs{
-		FilePayload:   urpc.FilePayload{Files: []*os.File{os.NewFile(uintptr(n.NIC), "nic")}},
+		FilePayload:   urpc.FilePayload{Files: []*os.File{nic}},
 		LoopbackLinks: []boot.LoopbackLink{boot.DefaultLoopbackLink},
 		FDBasedLinks: []boot.FDBasedLink{{
 			Name: name, MTU: n.MTU, NumChannels: 1,

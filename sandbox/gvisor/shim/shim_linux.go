@@ -55,7 +55,7 @@ func Main() {
 		fmt.Fprintln(os.Stderr, "caisson-shim is started by caisson, not by hand:", err)
 		os.Exit(125)
 	}
-	k := &keeper{conn: conn, out: json.NewEncoder(conn), in: json.NewDecoder(conn)}
+	k := &keeper{conn: conn, out: json.NewEncoder(conn)}
 	if err := k.run(); err != nil {
 		k.send(wire.Event{Kind: wire.Failed, Error: err.Error()})
 		os.Exit(1)
@@ -66,7 +66,7 @@ func Main() {
 // ownerConn takes over the socket to the owner. Its copy at wire.LastFile,
 // which keeps the table of descriptors large, must not keep the socket open:
 // /dev/null takes its place.
-func ownerConn() (net.Conn, error) {
+func ownerConn() (*net.UnixConn, error) {
 	if isOwner(wire.LastFile) {
 		null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -80,11 +80,17 @@ func ownerConn() (net.Conn, error) {
 	syscall.CloseOnExec(wire.FD)
 	f := os.NewFile(wire.FD, "owner")
 	defer f.Close()
-	return net.FileConn(f)
+	conn, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	if unix, ok := conn.(*net.UnixConn); ok {
+		return unix, nil
+	}
+	return nil, errors.New("its descriptor 3 is not a Unix socket")
 }
 
-// isOwner reports whether fd is another number of the socket to the owner; an
-// order with very many files has a file there.
+// isOwner reports whether fd is another number of the socket to the owner.
 func isOwner(fd int) bool {
 	var owner, other unix.Stat_t
 	return unix.Fstat(wire.FD, &owner) == nil && unix.Fstat(fd, &other) == nil && owner.Dev == other.Dev && owner.Ino == other.Ino
@@ -92,8 +98,7 @@ func isOwner(fd int) bool {
 
 // keeper makes one sandbox, serves its owner and cleans up.
 type keeper struct {
-	conn net.Conn
-	in   *json.Decoder
+	conn *net.UnixConn
 
 	mu  sync.Mutex
 	out *json.Encoder // guarded by mu
@@ -106,13 +111,23 @@ func (k *keeper) send(e wire.Event) {
 	_ = k.out.Encode(e)
 }
 
-// run does everything between the order and the end of the sandbox.
+// run does everything between birth and the end of the sandbox.
 func (k *keeper) run() error {
+	var birth wire.Birth
+	if _, err := wire.Receive(k.conn, &birth); err != nil {
+		return fmt.Errorf("reading who is to be born: %w", err)
+	}
+	e, err := openEstate(&birth)
+	if err != nil {
+		return err
+	}
 	var order wire.Order
-	if err := k.in.Decode(&order); err != nil {
+	files, err := wire.Receive(k.conn, &order)
+	if err != nil {
+		e.bury() // an owner that has thought better of it kills this process
 		return fmt.Errorf("reading the order: %w", err)
 	}
-	w, err := newWorld(&order, k.started)
+	w, err := newWorld(&order, files, e.group, k.started)
 	if err != nil {
 		return err
 	}
@@ -124,7 +139,7 @@ func (k *keeper) run() error {
 	w.cleanUp()
 	select {
 	case <-ownerGone:
-		w.bury()
+		e.bury()
 	default:
 	}
 	if err != nil {
@@ -139,9 +154,9 @@ func (k *keeper) serve(w *world, gone chan<- struct{}) {
 	asked := make(chan wire.Command, 16)
 	defer close(asked)
 	go k.answer(w, asked)
-	for {
+	for in := json.NewDecoder(k.conn); ; {
 		var c wire.Command
-		if err := k.in.Decode(&c); err != nil {
+		if err := in.Decode(&c); err != nil {
 			if !errors.Is(err, net.ErrClosed) {
 				close(gone)
 				w.kill("")

@@ -3,7 +3,6 @@
 package shim
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,7 +26,8 @@ import (
 // world is one gVisor sandbox from its making to its end.
 type world struct {
 	order   *wire.Order
-	started func() // called once the first process runs
+	files   []*os.File // that came with the order
+	started func()     // called once the first process runs
 	conf    *config.Config
 	spec    *specs.Spec
 	group   *cgroup.Group        // nil without a control group
@@ -47,12 +47,15 @@ type world struct {
 	base *wire.Counters // read just before the first process started; nil until then
 }
 
-func newWorld(o *wire.Order, started func()) (*world, error) {
-	w := &world{order: o, started: started, spec: new(specs.Spec)}
+func newWorld(o *wire.Order, files []*os.File, group *cgroup.Group, started func()) (*world, error) {
+	w := &world{order: o, files: files, group: group, started: started, spec: new(specs.Spec)}
+	if err := takeStdio(files); err != nil {
+		return nil, fmt.Errorf("taking over the program's input and output: %w", err)
+	}
 	if err := json.Unmarshal(o.Spec, w.spec); err != nil {
 		return nil, fmt.Errorf("the order's spec: %w", err)
 	}
-	handed, err := findHanded(w.spec)
+	handed, err := findHanded(w.spec, files)
 	if err != nil {
 		return nil, err
 	}
@@ -72,11 +75,6 @@ func newWorld(o *wire.Order, started func()) (*world, error) {
 	w.conf = conf
 	if err := w.writeBundle(); err != nil {
 		return nil, fmt.Errorf("writing the bundle: %w", err)
-	}
-	if o.Cgroup != nil {
-		if w.group, err = cgroup.Open(o.Cgroup.Dirs); err != nil {
-			return nil, err
-		}
 	}
 	return w, nil
 }
@@ -151,8 +149,11 @@ func (w *world) runToEnd() (*wire.Event, error) {
 // is.
 func (w *world) create() error {
 	args := container.Args{ID: w.order.ID, Spec: w.spec, BundleDir: w.bundleDir(), Attached: true}
-	if w.order.ExecFile != 0 {
-		args.ExecFile = os.NewFile(uintptr(w.order.ExecFile), "program")
+	if n := w.order.ExecFile; n != 0 {
+		if n >= len(w.files) {
+			return errors.New("the file to execute did not come with the order")
+		}
+		args.ExecFile = w.files[n]
 	}
 	if len(w.handed) == 0 {
 		files, err := w.backScratch()
@@ -174,6 +175,21 @@ func (w *world) create() error {
 		return err
 	}
 	return detachStdio()
+}
+
+// takeStdio makes the first files this process's standard input, output and
+// error output: gVisor gives its own to the first process.
+func takeStdio(files []*os.File) error {
+	if len(files) < wire.FirstFile {
+		return errors.New("they did not come with the order")
+	}
+	for i, f := range files[:wire.FirstFile] {
+		if err := unix.Dup3(int(f.Fd()), i, 0); err != nil {
+			return err
+		}
+		f.Close()
+	}
+	return nil
 }
 
 // detachStdio lets go of the program's stdin, stdout and stderr, so that the
@@ -258,20 +274,4 @@ func (w *world) cleanUp() {
 	w.mu.Lock()
 	w.pid, w.running = 0, false
 	w.mu.Unlock()
-}
-
-// bury removes what the owner removes otherwise: the control group and the
-// sandbox's directory.
-func (w *world) bury() {
-	if w.group != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		if err := w.group.Leave(w.order.Cgroup.Outside); err == nil {
-			_ = w.group.Kill(ctx)
-			_ = w.group.Remove(ctx)
-		}
-	}
-	// RemoveAll does not follow symlinks, and code inside never had the
-	// directory in sight.
-	_ = os.RemoveAll(w.order.StateDir)
 }

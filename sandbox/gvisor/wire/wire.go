@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wire is what the gVisor driver and its shim say to each other: one
-// Order down, Events up, Commands down, each a JSON line on a socket that only
-// these two processes hold.
+// Package wire is what the gVisor driver and its shim say to each other: a
+// Birth and an Order down, then Events up and Commands down, on a socket that
+// only these two processes hold.
 package wire
 
 import "time"
@@ -10,36 +10,44 @@ import "time"
 // FD is the shim's end of the socket.
 const FD = 3
 
-// FirstFile is the number of the first file that Order.Spec names as
-// "fd:<index>".
-const FirstFile = 4
+// FirstFile is the index of the first file that Order.Spec names as
+// "fd:<index>", among the files that come with the order; before it are the
+// first process's standard input, output and error output.
+const FirstFile = 3
 
-// LastFile is the highest number that the shim is started with, unless the
-// order has more files than that.
+// LastFile is the highest number of a descriptor that the shim is started with.
 const LastFile = 255
 
 // Argv0 is how the binary is started to become a shim.
 const Argv0 = "caisson-shim"
 
-// Order tells the shim what to make. It is the first line on the socket.
+// Birth tells the shim what it has to take away when its owner is gone. It
+// waits on the socket when the shim starts.
+type Birth struct {
+	// StateDir is the sandbox's own directory.
+	StateDir string `json:"state_dir"`
+	// Cgroup is where the sandbox is; nil when it is in the owner's.
+	Cgroup *Cgroup `json:"cgroup,omitempty"`
+}
+
+// Order tells the shim what to make. It may come much later than the Birth, or
+// never: then the owner hangs up, or kills the shim.
 type Order struct {
 	ID string `json:"id"`
 	// StateDir is the sandbox's own directory.
 	StateDir string `json:"state_dir"`
 	// Spec is the OCI runtime spec, as JSON. Mount sources of the form
-	// "fd:<index>" mean the files handed over with the socket.
+	// "fd:<index>" mean the files that come with the order.
 	Spec []byte `json:"spec"`
 	// BootSpec is what the kernel inside reads, where that has to differ.
 	BootSpec []byte `json:"boot_spec,omitempty"`
-	// ExecFile, when not 0, is the number of the file that the first process
+	// ExecFile, when not 0, is the index of the file that the first process
 	// executes, whatever there is inside.
 	ExecFile int `json:"exec_file,omitempty"`
 	// Network, when not nil, is the sandbox's wire.
 	Network *Network `json:"network,omitempty"`
 	// Flags are gVisor's own, name to value.
 	Flags map[string]string `json:"flags"`
-	// Cgroup is where the sandbox is; nil when it is in the owner's.
-	Cgroup *Cgroup `json:"cgroup,omitempty"`
 	// Memory, when not 0, is what programs inside may use, in bytes. The
 	// kernel inside is asked several times a second; more kills the sandbox.
 	// A control group, where there is one, holds it besides.
@@ -51,7 +59,7 @@ type Order struct {
 
 // Network is the wire that the kernel inside gets beside its loopback.
 type Network struct {
-	NIC     int    `json:"nic"` // the number of the file
+	NIC     int    `json:"nic"` // the index of the file
 	Address string `json:"address"`
 	Gateway string `json:"gateway"`
 	MTU     int    `json:"mtu"`

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gvisor
+
+import (
+	"context"
+	"reflect"
+	"time"
+
+	"github.com/caisson-run/caisson/internal/linux/cgroup"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// berth is where a sandbox will be: its control group, and in it a shim that
+// waits for its order. It needs nothing of the host's objects and runs nothing
+// but our own code, so it can be made while the rest is still being decided on,
+// looked for and recorded.
+type berth struct {
+	group      *cgroup.Group // nil without one
+	memoryHeld bool          // group bounds memory
+	shim       *shimProcess
+}
+
+// early is a berth that is being made.
+type early struct {
+	stateDir string
+	limits   sandbox.Limits
+	done     chan struct{} // closed when the rest is set
+	berth    *berth
+	err      error
+}
+
+// Early begins to make the sandbox that Run or Start will be asked for with
+// this ID, state directory and limits, and returns at once. What goes wrong is
+// an error of Run or Start. The caller calls release when it has done so, or
+// will not: it takes back what was not used.
+func (d *Driver) Early(id, stateDir string, limits sandbox.Limits) (release func()) {
+	if builtWithCgo || limits.Check(d.limits()) != nil {
+		return func() {}
+	}
+	e := &early{stateDir: stateDir, limits: limits, done: make(chan struct{})}
+	d.mu.Lock()
+	if d.early == nil {
+		d.early = make(map[string]*early)
+	}
+	d.early[id] = e
+	d.mu.Unlock()
+	go func() {
+		defer close(e.done)
+		e.berth, e.err = d.makeBerth(id, stateDir, &limits)
+	}()
+	return func() {
+		if e := d.takeEarly(id); e != nil {
+			<-e.done
+			e.berth.close()
+		}
+	}
+}
+
+func (d *Driver) takeEarly(id string) *early {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := d.early[id]
+	delete(d.early, id)
+	return e
+}
+
+// berth returns the one that was begun early, or makes one.
+func (d *Driver) berth(id, stateDir string, limits *sandbox.Limits) (*berth, error) {
+	e := d.takeEarly(id)
+	if e == nil {
+		return d.makeBerth(id, stateDir, limits)
+	}
+	<-e.done
+	if e.err == nil && e.stateDir == stateDir && reflect.DeepEqual(e.limits, *limits) {
+		return e.berth, nil
+	}
+	e.berth.close()
+	return d.makeBerth(id, stateDir, limits)
+}
+
+func (d *Driver) makeBerth(id, stateDir string, limits *sandbox.Limits) (*berth, error) {
+	b := &berth{}
+	err := b.makeGroup(d.host(), id, stateDir, limits)
+	if err == nil {
+		b.shim, err = bear(stateDir, b.group)
+	}
+	if err != nil {
+		b.close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// makeGroup makes the control group that holds memory, processors, tasks and
+// block I/O, as far as this host lets us.
+func (b *berth) makeGroup(host *cgroup.Host, id, stateDir string, limits *sandbox.Limits) error {
+	if host == nil || host.Why != "" {
+		return nil
+	}
+	want, err := groupLimits(host, limits, stateDir)
+	if err != nil {
+		return err
+	}
+	g, err := host.Create(groupName(id), want)
+	if err != nil {
+		return &sandbox.Error{
+			Op: "limit sandbox", Kind: sandbox.ErrUnavailable, Problem: "its control group cannot be made", Cause: err,
+			Hint: "see what caisson doctor says about control groups",
+		}
+	}
+	b.group, b.memoryHeld = g, want.Memory > 0
+	return nil
+}
+
+// close ends what is left of it. It may be called twice, and of none.
+func (b *berth) close() {
+	if b == nil {
+		return
+	}
+	if b.shim != nil {
+		b.shim.end()
+	}
+	if b.group != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = b.group.Kill(ctx)
+		_ = b.group.Remove(ctx)
+		b.group = nil
+	}
+}

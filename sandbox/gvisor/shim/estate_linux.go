@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shim
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/caisson-run/caisson/internal/linux/cgroup"
+	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+)
+
+// estate is what the owner takes away otherwise: the control group that this
+// process was born in, and the sandbox's directory.
+type estate struct {
+	birth *wire.Birth
+	group *cgroup.Group // nil without one
+}
+
+func openEstate(b *wire.Birth) (*estate, error) {
+	e := &estate{birth: b}
+	if b.Cgroup == nil {
+		return e, nil
+	}
+	var err error
+	e.group, err = cgroup.Open(b.Cgroup.Dirs)
+	return e, err
+}
+
+// bury takes it away; the owner is gone.
+func (e *estate) bury() {
+	if e.group != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := e.group.Leave(e.birth.Cgroup.Outside); err == nil {
+			_ = e.group.Kill(ctx)
+			_ = e.group.Remove(ctx)
+		}
+	}
+	// RemoveAll does not follow symlinks, and code inside never had the
+	// directory in sight.
+	_ = os.RemoveAll(e.birth.StateDir)
+}
