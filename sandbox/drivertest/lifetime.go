@@ -50,7 +50,7 @@ for path in sys.argv[1:]:
         if os.fork(): os._exit(0)
         beating(path)
 end = time.monotonic() + 20
-while not all(os.path.exists(p) for p in sys.argv[1:]):
+while not all(os.path.exists(p) and os.stat(p).st_size for p in sys.argv[1:]):
     if time.monotonic() > end: sys.exit('no heart beats')
     time.sleep(0.01)
 print('beating', flush=True)
