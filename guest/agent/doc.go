@@ -26,3 +26,7 @@ const (
 	LookVariable = "CAISSON_GUEST_LOOK"
 	LookPrefix   = "looked "
 )
+
+// OwnVariable is the environment variable with directories, as a JSON list, that
+// are to be the user's, mode 0755: for engines that cannot make them so.
+const OwnVariable = "CAISSON_GUEST_OWN"

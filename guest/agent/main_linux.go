@@ -37,6 +37,15 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
+	if list := os.Getenv(OwnVariable); list != "" {
+		uid, gid := int(o.UID), int(o.GID)
+		if f.ids != nil {
+			uid, gid = f.ids.userUID, f.ids.userGID
+		}
+		if err := own(list, uid, gid); err != nil {
+			return err
+		}
+	}
 	if f.ids != nil {
 		return enter(f.ids, o, args)
 	}
