@@ -137,36 +137,24 @@ func (d *Driver) Sweep(ctx context.Context, id string) error {
 }
 
 // remove kills and removes a container and waits until it is gone. One that
-// does not exist is removed.
+// does not exist is removed. An engine says no while it is removing it already,
+// as it was told at the beginning, or while it ends.
 func (e *engine) remove(ctx context.Context, name string) error {
-	err := e.call(ctx, http.MethodDelete, "/containers/"+name, url.Values{"force": {"1"}, "v": {"1"}}, nil, nil)
-	var said *answerError
-	switch {
-	case err == nil, isStatus(err, http.StatusNotFound):
-		return nil
-	case errors.As(err, &said) && said.status == http.StatusConflict:
-		// It is being removed already, as it was told at the beginning.
-		return e.gone(ctx, name)
-	}
-	return err
-}
-
-// gone waits until a container does not exist any more.
-func (e *engine) gone(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, destroyLimit)
 	defer cancel()
-	for {
-		err := e.call(ctx, http.MethodGet, "/containers/"+name+"/json", nil, nil, nil)
-		if isStatus(err, http.StatusNotFound) {
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		err := e.call(ctx, http.MethodDelete, "/containers/"+name, url.Values{"force": {"1"}, "v": {"1"}}, nil, nil)
+		var said *answerError
+		switch {
+		case err == nil, isStatus(err, http.StatusNotFound):
 			return nil
-		}
-		if err != nil {
+		case !errors.As(err, &said):
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			return &sandbox.Error{Op: "remove container " + name, Kind: sandbox.ErrUnavailable, Problem: "the engine does not finish removing it", Cause: context.Cause(ctx)}
-		case <-time.After(10 * time.Millisecond):
+			return &sandbox.Error{Op: "remove container " + name, Kind: sandbox.ErrUnavailable, Problem: "the engine does not finish removing it", Cause: err}
+		case <-time.After(pause):
 		}
 	}
 }

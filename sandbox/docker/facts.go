@@ -146,6 +146,9 @@ func (f *facts) limits() map[sandbox.LimitName]sandbox.Clause {
 		sandbox.LimitIO:        noDisk,
 		sandbox.LimitIOPS:      noDisk,
 	}
+	if f.podman {
+		l[sandbox.LimitInodes] = sandbox.Clause{Enforcement: sandbox.Off, Detail: "Podman bounds a tmpfs by its size alone"}
+	}
 	if m := l[sandbox.LimitMemory]; m.Enforcement == sandbox.Enforced && !f.info.SwapLimit && f.cgroups() == "1" {
 		m.Detail += "; the kernel does not account swap (boot with swapaccount=1), so programs may be swapped beyond it"
 		l[sandbox.LimitMemory] = m

@@ -58,11 +58,14 @@ func (id identity) arguments() []string {
 
 // capabilities are those of the container's root: in its own user namespace the
 // agent has others, which reach nothing outside.
-func (id identity) capabilities() []string {
-	if id.own {
-		return mapCapabilities
+func (id identity) capabilities(owns bool) []string {
+	switch {
+	case !id.own:
+		return agentCapabilities
+	case owns: // see plan.scratch
+		return append([]string{"CHOWN"}, mapCapabilities...)
 	}
-	return agentCapabilities
+	return mapCapabilities
 }
 
 var (

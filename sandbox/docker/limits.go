@@ -13,6 +13,8 @@ const (
 	// number of processes is held by RLIMIT_NPROC in the same place as on other
 	// levels, this one holds whatever happens.
 	agentTasks = 32
+	// podmanTasks is RLIMIT_NPROC of the agent under Podman; programs get their own.
+	podmanTasks = 16 << 10
 	// agentFiles is how many descriptors the agent needs at least.
 	agentFiles = 4096
 )

@@ -70,7 +70,7 @@ func (d *Driver) newPlan(s *sandbox.Spec, mark stream.Mark, f *facts) (_ *plan, 
 		NetworkDisabled: f.at.local() && runtime.GOOS == "linux", // a third of the engine's time
 		HostConfig: hostConfig{
 			AutoRemove: true, ReadonlyRootfs: true,
-			CapDrop: []string{"ALL"}, CapAdd: ids.capabilities(),
+			CapDrop: []string{"ALL"}, CapAdd: ids.capabilities(f.podman),
 			CgroupnsMode: "private", NetworkMode: "none",
 			// A namespace of its own without /dev/mqueue, which anybody inside
 			// could fill; /dev/shm is scratch, if it was asked for.
@@ -90,11 +90,15 @@ func (d *Driver) newPlan(s *sandbox.Spec, mark stream.Mark, f *facts) (_ *plan, 
 		p.request.HostConfig.SecurityOpt = append(p.request.HostConfig.SecurityOpt, "seccomp="+filter)
 	}
 	p.request.HostConfig.limit(&s.Limits, f.limits())
-	scratch, _ := s.Shares()
-	for _, sc := range scratch {
-		p.request.HostConfig.Tmpfs[sc.Target] = tmpfsOptions(sc, ids)
+	if f.podman {
+		// Its default is more than an engine without CAP_SYS_RESOURCE can give.
+		h := &p.request.HostConfig
+		h.Ulimits = append(h.Ulimits, ulimit{"nproc", podmanTasks, podmanTasks})
 	}
-	if err := p.planRoot(); err != nil {
+	if err := p.planScratch(f); err != nil {
+		return nil, err
+	}
+	if err := p.planRoot(f); err != nil {
 		return nil, err
 	}
 	if err := p.planMounts(f, f.inserts(os.Geteuid(), d.opts.Runtime)); err != nil {
@@ -157,24 +161,43 @@ func within(p, dir string) bool {
 	return p == dir || dir == "/" || strings.HasPrefix(p, dir+"/")
 }
 
-// tmpfsOptions describes a scratch directory to the engine.
-func tmpfsOptions(sc sandbox.Scratch, ids identity) string {
-	options := []string{"rw", "exec", "nosuid", "nodev"}
-	if sc.Memory {
-		options[1] = "noexec"
+// planScratch has the engine make the scratch directories. Podman knows neither
+// owners nor a number of files for them; the agent gives them to the user then.
+func (p *plan) planScratch(f *facts) error {
+	var own []string
+	scratch, _ := p.spec.Shares()
+	for _, sc := range scratch {
+		options := []string{"rw", "exec", "nosuid", "nodev", "mode=0755"}
+		if sc.Memory {
+			options[1] = "noexec"
+		}
+		if sc.Size > 0 {
+			options = append(options, fmt.Sprintf("size=%d", sc.Size))
+		}
+		if sc.Inodes > 0 && !f.podman {
+			options = append(options, fmt.Sprintf("nr_inodes=%d", sc.Inodes))
+		}
+		switch {
+		case sc.Sticky:
+			options[4] = "mode=1777"
+		case f.podman:
+			own = append(own, sc.Target)
+		default:
+			options = append(options, fmt.Sprintf("uid=%d", p.ids.userUID), fmt.Sprintf("gid=%d", p.ids.userGID))
+		}
+		if f.podman {
+			options = append(options, "notmpcopyup")
+		}
+		p.request.HostConfig.Tmpfs[sc.Target] = strings.Join(options, ",")
 	}
-	if sc.Sticky {
-		options = append(options, "mode=1777")
-	} else {
-		options = append(options, "mode=0755", fmt.Sprintf("uid=%d", ids.userUID), fmt.Sprintf("gid=%d", ids.userGID))
+	if len(own) == 0 {
+		return nil
 	}
-	if sc.Size > 0 {
-		options = append(options, fmt.Sprintf("size=%d", sc.Size))
+	b, err := json.Marshal(own)
+	if err == nil {
+		p.request.Env = append(p.request.Env, agent.OwnVariable+"="+string(b))
 	}
-	if sc.Inodes > 0 {
-		options = append(options, fmt.Sprintf("nr_inodes=%d", sc.Inodes))
-	}
-	return strings.Join(options, ",")
+	return err
 }
 
 func (p *plan) close() {

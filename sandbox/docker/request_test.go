@@ -17,6 +17,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/caisson-run/caisson/guest/agent"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -325,13 +326,12 @@ func TestMostWorldsShareAnImage(t *testing.T) {
 		s := spec(t)
 		change(s)
 		p := &plan{spec: s}
-		if err := p.planRoot(); err != nil {
+		if err := p.planRoot(f); err != nil {
 			t.Fatal(err)
 		}
 		defer p.close()
 		return p.root.name()
 	}
-	_ = f
 	plain := name(func(*sandbox.Spec) {})
 	for what, change := range map[string]func(*sandbox.Spec){
 		"a mount on a usual place": func(s *sandbox.Spec) { s.Mounts = []sandbox.Mount{{Target: "/mnt", Dir: true}} },
@@ -350,5 +350,44 @@ func TestMostWorldsShareAnImage(t *testing.T) {
 	})
 	if other == plain {
 		t.Error("another root has the same image")
+	}
+}
+
+// Podman is asked for what it knows: no owner of a tmpfs, no number of files in
+// it, no filter as text.
+func TestPodmanIsAskedForWhatItKnows(t *testing.T) {
+	f := &facts{at: address{"unix", "/"}, api: "1.41", podman: true}
+	s := spec(t)
+	p, err := New(Options{}).newPlan(s, [32]byte{}, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	h := p.request.HostConfig
+	for target, options := range h.Tmpfs {
+		for _, unknown := range []string{"uid=", "gid=", "nr_inodes="} {
+			if strings.Contains(options, unknown) {
+				t.Errorf("%s: %s", target, options)
+			}
+		}
+	}
+	if !slices.ContainsFunc(p.request.Env, func(kv string) bool { return kv == agent.OwnVariable+`=["/home/user"]` }) {
+		t.Errorf("the agent is not told whose home is: %q", p.request.Env)
+	}
+	if len(h.SecurityOpt) != 1 {
+		t.Errorf("%q", h.SecurityOpt)
+	}
+	for _, name := range []string{"/etc/passwd", "/etc/hosts"} {
+		if !slices.ContainsFunc(h.Mounts, func(m bindMount) bool { return m.Target == name && m.ReadOnly }) {
+			t.Errorf("%s would be Podman's own", name)
+		}
+	}
+	if f.limits()[sandbox.LimitInodes].Enforcement != sandbox.Off {
+		t.Error("a number of files is said to be held")
+	}
+	s.Mounts = []sandbox.Mount{{Source: open(t, t.TempDir()), Target: "/mnt/a,b", Dir: true}}
+	s.StateDir = t.TempDir()
+	if _, err := New(Options{}).newPlan(s, [32]byte{}, f); !errors.Is(err, sandbox.ErrUnsupported) {
+		t.Errorf("a comma: %v", err)
 	}
 }

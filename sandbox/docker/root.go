@@ -21,7 +21,7 @@ import (
 // an image of the engine's, which is a few kilobytes and the agent. There are
 // few such images, because what is mounted somewhere is left out of them: the
 // runtime makes mountpoints in the container's own layer.
-func (p *plan) planRoot() error {
+func (p *plan) planRoot(f *facts) error {
 	root := p.spec.Root
 	if root.Dir == nil {
 		return sandbox.Errorf(sandbox.ErrInvalid, "root filesystem", "it was not opened")
@@ -37,13 +37,18 @@ func (p *plan) planRoot() error {
 			return sandbox.Errorf(sandbox.ErrInvalid, "root filesystem", "%q is no image's digest", root.Image.Digest)
 		}
 		p.root.tree, p.root.digest = root.Dir, root.Image.Digest
+		if f.at.local() { // the image's own instead of the engine's, which tell of its host
+			if err := p.bindParts(filesIn(root.Dir, podmanFiles), f); err != nil {
+				return err
+			}
+		}
 	} else {
 		s := scan{top: fdPath(root.Dir), targets: p.targets()}
 		if err := s.run(); err != nil {
 			return &sandbox.Error{Op: "root filesystem", Kind: sandbox.ErrUnavailable, Problem: "it cannot be read", Cause: err}
 		}
 		p.root.entries = s.entries
-		if err := p.bindParts(s.bound); err != nil {
+		if err := p.bindParts(s.bound, f); err != nil {
 			return err
 		}
 	}
@@ -69,27 +74,45 @@ func (p *plan) targets() map[string]bool {
 // engineFiles are what engines mount in every container.
 var engineFiles = []string{"hostname", "hosts", "resolv.conf"}
 
+// podmanFiles are what Podman mounts besides, unless something else is mounted
+// there by that very name.
+var podmanFiles = []string{"hostname", "hosts", "resolv.conf", "passwd", "group"}
+
 // bindParts binds parts of the root's directory.
-func (p *plan) bindParts(parts []part) error {
-	for _, part := range parts {
-		f, err := openPath(filepath.Join(fdPath(p.spec.Root.Dir), part.path))
+func (p *plan) bindParts(parts []part, f *facts) error {
+	for i := 0; i < len(parts); i++ {
+		part := parts[i]
+		h, err := openPath(filepath.Join(fdPath(p.spec.Root.Dir), part.path))
 		if err != nil {
 			return &sandbox.Error{Op: "root filesystem", Kind: sandbox.ErrUnavailable, Problem: "its " + part.path + " cannot be opened", Cause: err}
 		}
-		p.opened = append(p.opened, f)
+		p.opened = append(p.opened, h)
 		if part.path == "/etc" {
 			for _, name := range engineFiles {
-				info, err := os.Lstat(filepath.Join(fdPath(f), name))
+				info, err := os.Lstat(filepath.Join(fdPath(h), name))
 				if err != nil || !info.Mode().IsRegular() {
 					dir := p.spec.Root.Dir.Name()
 					return &sandbox.Error{Op: "root filesystem " + dir, Kind: sandbox.ErrInvalid, Problem: "it has no file /etc/" + name + ", on which every engine mounts its own, and it is not changed",
 						Hint: "touch " + filepath.Join(dir, "etc", name), Cause: err}
 				}
 			}
+			if f.podman {
+				parts = append(parts, filesIn(p.spec.Root.Dir, podmanFiles)...)
+			}
 		}
-		p.bind(sandbox.Mount{Source: f, Name: path.Join("the root's ", part.path), Target: part.path, Dir: part.dir})
+		p.bind(sandbox.Mount{Source: h, Name: path.Join("the root's ", part.path), Target: part.path, Dir: part.dir})
 	}
 	return nil
+}
+
+// filesIn are those of names that are files in a root's /etc.
+func filesIn(root *os.File, names []string) (files []part) {
+	for _, name := range names {
+		if info, err := os.Lstat(filepath.Join(fdPath(root), "etc", name)); err == nil && info.Mode().IsRegular() {
+			files = append(files, part{path.Join("/etc", name), false})
+		}
+	}
+	return files
 }
 
 // entry is a directory or a link of the root that goes into the engine's image.

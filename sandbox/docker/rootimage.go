@@ -34,8 +34,9 @@ type rootImage struct {
 	digest  string   // of that
 }
 
-// repository holds our images in an engine. No registry has such a name.
-const repository = "localhost/caisson-root"
+// repository is what our images in an engine are called, before what tells them
+// apart. No registry has such a name. (Not a tag: Podman 4 forgets an import's.)
+const repository = "localhost/caisson-root-"
 
 var validDigest = sync.OnceValue(func() func(string) bool {
 	return regexp.MustCompile(`^sha256:[0-9a-f]{64}$`).MatchString
@@ -49,7 +50,7 @@ func (r *rootImage) name() string {
 	for _, e := range r.entries {
 		fmt.Fprintf(sum, "%q %q %v\n", e.path, e.link, e.sticky)
 	}
-	return repository + ":" + hex.EncodeToString(sum.Sum(nil))[:32]
+	return repository + hex.EncodeToString(sum.Sum(nil))[:32] + ":latest"
 }
 
 // write writes the image's only layer.
@@ -109,6 +110,11 @@ func writeTree(t *tar.Writer, top string) error {
 		if info.Mode()&fs.ModeSticky != 0 {
 			h.Mode |= 0o1000
 		}
+		if rel == "tmp" {
+			// A runtime gives a tmpfs the mode of the directory it covers,
+			// whatever was asked for.
+			h.Mode = 0o1777
+		}
 		switch {
 		case e.IsDir():
 			h.Typeflag, h.Name = tar.TypeDir, rel+"/"
@@ -161,7 +167,7 @@ func (e *engine) importRoot(ctx context.Context, r *rootImage) error {
 	reader, writer := io.Pipe()
 	defer reader.Close()
 	go func() { writer.CloseWithError(r.write(writer)) }()
-	repo, tag, _ := cutLast(name, ":")
+	repo, tag, _ := strings.Cut(name, ":")
 	resp, err := e.send(ctx, http.MethodPost, "/images/create",
 		url.Values{"fromSrc": {"-"}, "repo": {repo}, "tag": {tag}, "changes": {"LABEL " + labelRoot + "=1"}}, reader, "application/x-tar")
 	if err == nil {
@@ -174,14 +180,6 @@ func (e *engine) importRoot(ctx context.Context, r *rootImage) error {
 	}
 	e.pruneRoots(ctx, name)
 	return nil
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
 }
 
 // lastWord reads the engine's progress to its end, for the error in it.
