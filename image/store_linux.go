@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/image/erofs"
+	"github.com/caisson-run/caisson/image/layer"
 	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/image/source"
 	"github.com/caisson-run/caisson/sandbox"
@@ -75,6 +76,9 @@ func (s *Store) Get(ctx context.Context, r reference.Ref, o PullOptions) (*Store
 	return s.Pull(ctx, r, o)
 }
 
+// pullTries is how often an image is begun whose registry hangs up.
+const pullTries = 3
+
 // Pull looks where the image is what its reference means now, and gets what is
 // not here.
 func (s *Store) Pull(ctx context.Context, r reference.Ref, o PullOptions) (*Stored, error) {
@@ -88,9 +92,15 @@ func (s *Store) Pull(ctx context.Context, r reference.Ref, o PullOptions) (*Stor
 		return nil, err
 	}
 	defer unlock()
-	held, err := s.images().tree(ctx, keyOf(img.Digest), func(ctx context.Context, dir string) error {
-		return pack(ctx, img, dir, o.Progress)
-	})
+	var held *os.File
+	for try := 1; ; try++ {
+		held, err = s.images().tree(ctx, keyOf(img.Digest), func(ctx context.Context, dir string) error {
+			return pack(ctx, img, dir, o.Progress)
+		})
+		if r.Local() || try == pullTries || ctx.Err() != nil || !errors.Is(err, layer.ErrCutOff) {
+			break
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

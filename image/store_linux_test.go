@@ -6,10 +6,14 @@ import (
 	"archive/tar"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -342,6 +346,48 @@ func TestPullersRace(t *testing.T) {
 		if strings.HasPrefix(e, tempPrefix) {
 			t.Errorf("%s was left behind", e)
 		}
+	}
+}
+
+// TestRegistryHangsUp cuts the first answers with a layer short.
+func TestRegistryHangsUp(t *testing.T) {
+	host := imagetest.Registry(t)
+	img := imagetest.New(t, imagetest.Config{}, imagetest.Layer(t, "v="+strings.Repeat("0123456789", 200_000)))
+	img.Push(host + "/x:1")
+	layers, err := img.Layers()
+	must(t, err)
+	hash, err := layers[0].Digest()
+	must(t, err)
+	for cuts, ok := range map[int]bool{pullTries - 1: true, pullTries: false} {
+		asked := 0
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			resp, err := http.Get("http://" + host + r.URL.Path)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer resp.Body.Close()
+			b, _ := io.ReadAll(resp.Body)
+			w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
+			w.Header().Set("Content-Length", strconv.Itoa(len(b)))
+			w.WriteHeader(resp.StatusCode)
+			if strings.HasSuffix(r.URL.Path, hash.String()) {
+				if asked++; asked <= cuts {
+					w.Write(b[:len(b)/2])
+					panic(http.ErrAbortHandler)
+				}
+			}
+			w.Write(b)
+		}))
+		st := newStore(t)
+		_, err := st.Get(t.Context(), ref(t, strings.TrimPrefix(s.URL, "http://")+"/x:1"), PullOptions{})
+		if ok && err != nil || !ok && (!errors.Is(err, sandbox.ErrUnavailable) || !strings.Contains(sandbox.Hint(err), "network")) {
+			t.Errorf("cut %d times: %v", cuts, err)
+		}
+		if left := entries(t, st.dir); !ok && !slices.Equal(left, []string{"locks", "names"}) {
+			t.Errorf("left behind: %v", left)
+		}
+		s.Close()
 	}
 }
 

@@ -48,8 +48,8 @@ func (u *Unpacker) Apply(ctx context.Context, b Blob) error {
 	}
 	defer s.close()
 	if err := u.tar(ctx, tar.NewReader(s)); err != nil {
-		if s.err != nil && !errors.Is(err, s.err) {
-			return s.err // what cut the stream short
+		if s.err != nil {
+			return s.err // what cut the stream short, in its own words
 		}
 		return err
 	}

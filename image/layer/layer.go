@@ -14,6 +14,7 @@
 package layer
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/caisson-run/caisson/sandbox"
@@ -76,6 +77,16 @@ func broken(cause error, format string, args ...any) error {
 	return &sandbox.Error{Op: "unpack image", Kind: sandbox.ErrInvalid, Problem: fmt.Sprintf(format, args...),
 		Hint: "it is incomplete or damaged: get it again", Cause: cause}
 }
+
+// cutOff is the error for a layer that stopped coming.
+func cutOff(cause error, n, size int64) error {
+	return &sandbox.Error{Op: "unpack image", Kind: sandbox.ErrUnavailable, Problem: fmt.Sprintf("a layer stopped coming after %d of %d bytes", n, size),
+		Hint: "check the network and try again", Cause: errors.Join(ErrCutOff, cause)}
+}
+
+// ErrCutOff is in the chain of the error for a layer that stopped coming: to
+// try again may help.
+var ErrCutOff = errors.New("connection cut")
 
 // tooMuch is the error for what is beyond a bound.
 func tooMuch(format string, args ...any) error {

@@ -240,7 +240,7 @@ func TestDropped(t *testing.T) {
 
 // TestBombs wants little bytes that become many to be stopped early.
 func TestBombs(t *testing.T) {
-	const size = 300 << 20
+	const size = 100 << 20
 	zeros := bytes.Repeat([]byte{0}, 1<<20)
 	plain := func(w io.Writer) {
 		tw := tar.NewWriter(w)

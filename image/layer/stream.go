@@ -50,12 +50,16 @@ type counter struct {
 	r   io.Reader
 	n   int64
 	sum hash.Hash
+	err error // why nothing more came, other than that it was all
 }
 
 func (c *counter) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	c.n += int64(n)
 	c.sum.Write(p[:n])
+	if err != nil && !errors.Is(err, io.EOF) {
+		c.err = err
+	}
 	return n, err
 }
 
@@ -130,7 +134,10 @@ func (s *stream) Read(p []byte) (int, error) {
 		return 0, s.err
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		s.err = broken(err, "a layer cannot be read")
+		// What ran ahead has handed its error over, so it has ended.
+		if s.err = broken(err, "a layer cannot be read"); s.stored.err != nil && s.stored.n < s.blob.Size {
+			s.err = cutOff(s.stored.err, s.stored.n, s.blob.Size)
+		}
 		err = s.err
 	}
 	return n, err

@@ -5,8 +5,10 @@ package cli
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -87,7 +89,9 @@ func (a *app) imagePull() *cobra.Command {
 			}
 			defer done()
 			bar := a.startProgress("pulling " + r.Familiar())
-			info, err := s.Pull(contextOf(cmd), r, image.PullOptions{Insecure: insecure, Progress: bar.set})
+			ctx, stop := signal.NotifyContext(contextOf(cmd), os.Interrupt, syscall.SIGTERM) // so that nothing half done stays
+			defer stop()
+			info, err := s.Pull(ctx, r, image.PullOptions{Insecure: insecure, Progress: bar.set})
 			bar.end()
 			if err != nil {
 				return err
