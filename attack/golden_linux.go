@@ -77,7 +77,7 @@ func (e *evidence) unlike() string {
 	for _, p := range e.insiders() {
 		for _, ns := range []string{"user", "mnt", "net", "pid", "ipc", "uts", "cgroup"} {
 			own, _ := os.Readlink("/proc/self/ns/" + ns)
-			if p.namespaces[ns] == own && !slices.Contains(want.shares, ns) {
+			if p.hidden == nil && p.namespaces[ns] == own && !slices.Contains(want.shares, ns) {
 				return fmt.Sprintf("%s is in the host's %s namespace", p, ns)
 			}
 		}

@@ -47,10 +47,15 @@ func (e *evidence) judge(id string) (Verdict, string) {
 		return Unclear, "the probe did not try"
 	case how.needs != nil && how.needs(e) != "":
 		return NotApplicable, how.needs(e)
-	case e.blind != "":
-		return Unclear, "the host could not look at " + e.blind
+	case e.blind() != "":
+		return Unclear, "the host could not look at " + e.blind()
 	case len(e.insiders()) == 0:
 		return Unclear, "the host sees no process of the sandbox"
+	}
+	for _, p := range e.insiders() {
+		if p.hidden != nil && id == "K19" {
+			return Pass, fmt.Sprintf("%s shows its namespaces and descriptors to root only", p)
+		}
 	}
 	return Pass, ""
 }

@@ -26,7 +26,6 @@ type evidence struct {
 	*suite
 	out     *tries.Log
 	posture sandbox.Posture
-	blind   string     // a process that the host's user may not look at, and why
 	start   []*process // before the attempts
 	ready   []*process // after them, while everything that was had is held
 	shared  bool       // the host sees the probe: the kernel that answers it is the host's
@@ -53,13 +52,13 @@ func (s *suite) live(ctx context.Context, report func(id string, v Verdict, reas
 	e := &evidence{suite: s, out: &sc.out, changed: make(map[string]bool)}
 	err := sc.wait(probe.CaseStart)
 	if err == nil {
-		e.start, e.blind = examine(s.mine())
+		e.start = examine(s.mine())
 		if _, err = sc.enter.Write([]byte{'\n'}); err == nil {
 			err = sc.wait(probe.CaseReady)
 		}
 	}
 	if err == nil {
-		e.ready, e.blind = examine(s.mine())
+		e.ready = examine(s.mine())
 		e.traced = tracer(s.victim.Process.Pid)
 	}
 	sc.end()
@@ -98,20 +97,25 @@ func liveCases() []string {
 	return ids
 }
 
-// examine looks at each process. Those that end meanwhile are left out; blind
-// names one that lives and does not let itself be looked at.
-func examine(list []*process) (seen []*process, blind string) {
+// examine looks at each process; those that end meanwhile are left out.
+func examine(list []*process) (seen []*process) {
 	for _, p := range list {
-		err := p.look()
-		if err == nil {
+		if p.look() == nil {
 			seen = append(seen, p)
-			continue
-		}
-		if now, gone := stat(p.pid); gone == nil && now.same(p) && !zombie(p.pid) {
-			blind = fmt.Sprintf("%s: %v", p, err)
 		}
 	}
-	return seen, blind
+	return seen
+}
+
+// blind names a process that must be looked at and cannot be: the probe's own,
+// where the host sees these, else all.
+func (e *evidence) blind() string {
+	for _, p := range e.insiders() {
+		if p.hidden != nil && (!e.shared || p.argvHas(e.nonce)) {
+			return fmt.Sprintf("%s: %v", p, p.hidden)
+		}
+	}
+	return ""
 }
 
 func tracer(pid int) string {

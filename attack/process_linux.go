@@ -31,6 +31,7 @@ type process struct {
 	personality string
 	cores       string // soft and hard limit of core files
 	files       []descriptor
+	hidden      error // the user may not look at its namespaces and descriptors
 }
 
 // same says that q is p, seen at another time.
@@ -171,7 +172,9 @@ func nonced(pid int, nonce string) bool {
 	return slices.ContainsFunc(argvOf(pid), func(arg string) bool { return strings.Contains(arg, nonce) })
 }
 
-// look fills in what the host shows of p. What ends meanwhile is an error.
+// look fills in what the host shows of p. What ends meanwhile is an error. A
+// process that does not let its own user look (PR_SET_DUMPABLE) shows its status
+// all the same.
 func (p *process) look() error {
 	p.argv = argvOf(p.pid)
 	status, err := readProc(p.pid, "status")
@@ -182,14 +185,6 @@ func (p *process) look() error {
 	for line := range strings.Lines(string(status)) {
 		key, value, _ := strings.Cut(line, ":")
 		p.status[key] = strings.TrimSpace(value)
-	}
-	p.namespaces = make(map[string]string)
-	for _, ns := range []string{"user", "mnt", "net", "pid", "ipc", "uts", "cgroup"} {
-		link, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", p.pid, ns))
-		if err != nil {
-			return err
-		}
-		p.namespaces[ns] = link
 	}
 	p.environ, _ = readProc(p.pid, "environ")
 	group, _ := readProc(p.pid, "cgroup")
@@ -203,14 +198,24 @@ func (p *process) look() error {
 		return err
 	}
 	p.cores = coreLimit(string(limits))
-	if p.files, err = descriptors(p.pid); err != nil {
-		return err
-	}
+	p.hidden = p.lookInside()
 	again, err := stat(p.pid)
-	if err != nil || !p.same(again) {
+	if err != nil || !p.same(again) || zombie(p.pid) { // what has ended is in no control group any more
 		return errors.New("it has ended")
 	}
 	return nil
+}
+
+// lookInside fills in what only those may see who could debug p.
+func (p *process) lookInside() (err error) {
+	p.namespaces = make(map[string]string)
+	for _, ns := range []string{"user", "mnt", "net", "pid", "ipc", "uts", "cgroup"} {
+		if p.namespaces[ns], err = os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", p.pid, ns)); err != nil {
+			return err
+		}
+	}
+	p.files, err = descriptors(p.pid)
+	return err
 }
 
 // coreLimit is a line of /proc/pid/limits: "0 0", or "unlimited unlimited".

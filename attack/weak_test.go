@@ -19,6 +19,7 @@ import (
 
 	"github.com/caisson-run/caisson"
 	"github.com/caisson-run/caisson/attack"
+	"github.com/caisson-run/caisson/attack/attacktest"
 	"github.com/caisson-run/caisson/attack/probe"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/faketest"
@@ -120,16 +121,6 @@ func (c carelessSession) Do(ctx context.Context, call *session.Call, io session.
 		call.Limits.Output = 64 << 20
 	}
 	return c.Doer.Do(ctx, call, io)
-}
-
-// red are the cases that were breached.
-func red(r *attack.Report) (ids []string) {
-	for _, f := range r.Cases {
-		if f.Verdict == attack.Breach {
-			ids = append(ids, f.ID)
-		}
-	}
-	return ids
 }
 
 // nothing is a level where nothing holds.
@@ -236,11 +227,10 @@ func TestWithOneProtectionOut(t *testing.T) {
 			want := strings.Fields(v.red)
 			only := want
 			if strings.ContainsAny(want[0][:1], "FS") && want[0] != "F07" {
-				only = append(oneSandbox(), want...)
+				only = append(attacktest.OneSandbox(), want...)
 			}
-			drivers := map[string]sandbox.Driver{"gvisor": v.driver}
-			r := runBy(t, drivers, v.doer, only...)
-			if got := red(r); !slices.Equal(got, want) {
+			r := attacktest.Run(t, attacktest.Level{Driver: v.driver, Doer: v.doer}, only...)
+			if got := attacktest.Red(r); !slices.Equal(got, want) {
 				t.Errorf("red are %q, want %q", got, want)
 			}
 			for _, f := range r.Cases {
@@ -250,16 +240,6 @@ func TestWithOneProtectionOut(t *testing.T) {
 			}
 		})
 	}
-}
-
-// oneSandbox are the cases that share one.
-func oneSandbox() (ids []string) {
-	for _, c := range attack.Cases() {
-		if c.ID != "F07" && c.ID != "K18" && (c.ID[0] != 'L' || c.ID == "L07") {
-			ids = append(ids, c.ID)
-		}
-	}
-	return ids
 }
 
 const ownNetwork = "CAISSON_ATTACK_OWN_NETWORK"
@@ -283,7 +263,7 @@ func TestNothingHolds(t *testing.T) {
 		return
 	}
 	metadataService(t)
-	r := runBy(t, map[string]sandbox.Driver{"gvisor": nothing(t)}, func(d attack.Doer) attack.Doer { return carelessSession{d} })
+	r := attacktest.Run(t, attacktest.Level{Driver: nothing(t), Doer: func(d attack.Doer) attack.Doer { return carelessSession{d} }, Again: second})
 	// What this level or host cannot show.
 	exempt := map[string]string{
 		"F07": "TestWithOneProtectionOut", "K18": "TestWithOneProtectionOut",

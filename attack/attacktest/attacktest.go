@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+// Package attacktest runs the escape suite in tests, against levels as they are
+// and against levels with protections taken out.
+package attacktest
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/caisson-run/caisson/attack"
+	"github.com/caisson-run/caisson/attack/probe"
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/internal/store"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+)
+
+// Init makes the test binary a probe where it was started as one; it is called
+// first in TestMain.
+func Init() {
+	if len(os.Args) > 1 && os.Args[1] == probe.Word {
+		os.Exit(probe.Main(os.Args[2:]))
+	}
+}
+
+// Level is what is attacked.
+type Level struct {
+	Driver sandbox.Driver
+	// Doer, when set, puts something in front of the session.
+	Doer func(attack.Doer) attack.Doer
+	// Again, when set, starts a caisson with this level on a state directory.
+	Again func(program, state string, args ...string) *exec.Cmd
+}
+
+// Run attacks a level.
+func Run(t *testing.T, l Level, only ...string) *attack.Report {
+	t.Helper()
+	dir := t.TempDir()
+	state, err := store.Open(store.Options{Dir: dir + "/state"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	journal, err := audit.Open(t.Context(), audit.Options{Dir: state.Path()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := policy.New(policy.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := session.New(session.Options{
+		Drivers: map[string]sandbox.Driver{l.Driver.Name(): l.Driver}, Policy: p, Journal: journal, State: session.DirState(state),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := attack.Options{Session: s, Isolation: l.Driver.Name(), State: state.Path(), Program: program(t), Only: only}
+	if l.Doer != nil {
+		o.Session = l.Doer(s)
+	}
+	if l.Again != nil {
+		o.Again = func(args ...string) *exec.Cmd { return l.Again(o.Program, dir+"/second", args...) }
+	}
+	r, err := attack.Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Holds attacks a level and fails for each case that does not hold.
+func Holds(t *testing.T, l Level) {
+	for _, f := range Run(t, l).Cases {
+		t.Run(f.ID, func(t *testing.T) {
+			t.Logf("%s: %s %s", f.Title, f.Verdict, f.Reason)
+			if f.Verdict == attack.Breach || f.Verdict == attack.Unclear {
+				t.Fail()
+			}
+		})
+	}
+}
+
+// Red are the cases that were breached.
+func Red(r *attack.Report) (ids []string) {
+	for _, f := range r.Cases {
+		if f.Verdict == attack.Breach {
+			ids = append(ids, f.ID)
+		}
+	}
+	return ids
+}
+
+// OneSandbox are the cases that share one, and so are cheap together.
+func OneSandbox() (ids []string) {
+	for _, c := range attack.Cases() {
+		if c.ID != "F07" && c.ID != "K18" && (c.ID[0] != 'L' || c.ID == "L07") {
+			ids = append(ids, c.ID)
+		}
+	}
+	return ids
+}
+
+// program is this binary, where the user who runs it may open it by its name.
+func program(t *testing.T) string {
+	t.Helper()
+	name, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f, err := os.Open(name); err == nil {
+		f.Close()
+		return name
+	}
+	self, err := os.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer self.Close()
+	name = filepath.Join(t.TempDir(), "caisson")
+	to, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(to, self); err != nil {
+		t.Fatal(err)
+	}
+	if err := to.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
