@@ -46,3 +46,9 @@ func TestGVisor(t *testing.T) {
 }
 
 func TestGVisorAsNobody(t *testing.T) { drivertest.AsUser(t, 65534, "TestGVisor") }
+
+func TestProcess(t *testing.T) {
+	attacktest.Holds(t, attacktest.Level{Driver: caisson.Drivers()["process"], Again: second})
+}
+
+func TestProcessAsNobody(t *testing.T) { drivertest.AsUser(t, 65534, "TestProcess") }

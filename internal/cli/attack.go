@@ -82,8 +82,11 @@ func (a *app) doAttack(cmd *cobra.Command, f *attackFlags) error {
 	} else {
 		a.printAttack(r)
 	}
-	if r.Count(attack.Breach)+r.Count(attack.Unclear) > 0 {
+	switch {
+	case r.Count(attack.Breach)+r.Count(attack.Unclear) > 0:
 		a.code = exitFault
+	case r.Count(attack.Pass) == 0: // nothing was tried, so nothing was shown
+		a.code = exitCannot
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/caisson-run/caisson/attack/attacktest"
 	"github.com/caisson-run/caisson/guest/agent"
 	"github.com/caisson-run/caisson/guest/embedded"
 	"github.com/caisson-run/caisson/sandbox"
@@ -19,6 +20,7 @@ func TestMain(m *testing.M) {
 	if os.Args[0] == embedded.Argv0 { // the binary is its own guest agent
 		agent.Main()
 	}
+	attacktest.Init()
 	os.Exit(m.Run())
 }
 

@@ -45,7 +45,14 @@ func (l *launch) ready() {
 	l.builder.clone = [4]uintptr{
 		unix.SYS_CLONE, namespaces | sharing | unix.CLONE_PARENT_SETTID | uintptr(unix.SIGCHLD), 0, uintptr(unsafe.Pointer(&l.builder.tid)),
 	}
+	if rewrite != nil {
+		rewrite(l)
+	}
 }
+
+// rewrite is nil but in tests, which take a protection out to see that it is
+// missed.
+var rewrite func(*launch)
 
 // start makes the sandbox and returns when the program is executed. The calling
 // goroutine must be locked to its thread, and the thread must live as long as
