@@ -49,7 +49,7 @@ run: build ## build, then run real code on real data behind gVisor
 
 ## Tests
 
-TEST_PACKAGES := python3 e2fsprogs util-linux procps
+TEST_PACKAGES := python3 curl e2fsprogs iproute2 util-linux procps
 
 .PHONY: test
 test: ## everything that must pass before a change lands

@@ -53,6 +53,10 @@ type Request struct {
 	// Collect takes files out after the end.
 	Collect []Collect
 
+	// Allow lets connections out: "pypi.org" (443 and 80), "*.example.com:443",
+	// "10.1.0.0/16:5432", "internet", "preset:pip". Empty is no network.
+	Allow []string
+
 	// Actor says who asks, for the audit record.
 	Actor string
 }
@@ -74,7 +78,7 @@ type Collect struct {
 func (r *Request) call() (*session.Call, session.IO, error) {
 	c := &session.Call{Door: "library"}
 	c.Actor, c.Argv, c.Cwd, c.Env, c.Operator = r.Actor, r.Command, r.Dir, r.Env, true
-	c.Limits = explicit(r.Limits)
+	c.Limits, c.Network = explicit(r.Limits), r.Allow
 	if r.Code != "" {
 		if len(r.Command) > 0 {
 			return nil, session.IO{}, sandbox.Errorf(sandbox.ErrInvalid, "request", "it has both a command and code")

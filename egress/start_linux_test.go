@@ -82,7 +82,7 @@ func router(t *testing.T, o egress.Options) (*egress.Router, *guesttest.Guest) {
 		t.Fatal(err)
 	}
 	g := guesttest.New(t, r.NIC(), egress.MTU, egress.Guest, egress.Gateway)
-	t.Cleanup(func() { r.Close(); g.Close() })
+	t.Cleanup(func() { g.Close(); r.Close() })
 	return r, g
 }
 
@@ -124,7 +124,7 @@ func TestRouterProcess(t *testing.T) {
 		r, g := router(t, egress.Options{Rules: allow("localhost:*", "127.0.0.1:*")})
 		c, err := g.DialName("localhost", port)
 		if err != nil {
-			t.Fatalf("%v: %+v", err, r.Close())
+			t.Fatal(err)
 		}
 		fmt.Fprint(c, "hello")
 		b := make([]byte, 5)
@@ -142,6 +142,7 @@ func TestRouterProcess(t *testing.T) {
 			c.Close()
 			t.Error("connected by number")
 		}
+		g.Close()
 		report := r.Close()
 		if report.Incomplete || len(report.Connections) != 1 || report.Totals.Refused != 4 || len(report.Refused) != 2 {
 			t.Fatalf("%+v", report)
@@ -221,6 +222,7 @@ func TestRouterKilled(t *testing.T) {
 	if n, err := c.Read(make([]byte, 1)); n > 0 {
 		t.Errorf("somebody answers: %v", err)
 	}
+	g.Close()
 	if report := r.Close(); !report.Incomplete {
 		t.Errorf("%+v", report)
 	}

@@ -52,6 +52,8 @@ type Call struct {
 	Deny     []string // Globs
 	Collect  []CollectWish
 
+	Network []string // entries of an allow-list; see egress/rule
+
 	Root       bool // run as the sandbox's own root
 	BestEffort bool // run although a clause cannot be enforced
 	Override   bool // loosen the file's limits; recorded

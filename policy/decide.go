@@ -40,7 +40,7 @@ func (p *Policy) Decide(call *Call) (v Verdict) {
 	d.plan = Plan{Env: map[string]string{}, From: map[string]string{}}
 	for _, step := range []func() *refusal{
 		d.request, d.hostPaths, func() *refusal { return p.conflict },
-		d.isolation, d.image, d.limits, d.switches, d.workspace, d.mounts, d.trees, d.writable, d.patterns, d.env,
+		d.isolation, d.image, d.limits, d.switches, d.workspace, d.mounts, d.trees, d.writable, d.patterns, d.env, d.network,
 	} {
 		if r := step(); r != nil {
 			return r.verdict()
@@ -88,7 +88,7 @@ func (d *decision) request() *refusal {
 	case c.Override && !c.Operator:
 		return refuse("built-in: override", "ask the operator to change the policy", "only the operator overrides limits")
 	}
-	if n := len(c.Mounts) + len(c.Toolchains) + len(c.Writable) + len(c.Deny) + len(c.Collect) + len(c.Env); n > maxWishes {
+	if n := len(c.Mounts) + len(c.Toolchains) + len(c.Writable) + len(c.Deny) + len(c.Collect) + len(c.Env) + len(c.Network); n > maxWishes {
 		return refuse("built-in: valid requests", "ask for less", "the call has %d wishes, the most is %d", n, maxWishes)
 	}
 	for _, a := range c.Argv {

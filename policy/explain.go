@@ -43,7 +43,7 @@ func ExplainPlan(plan *Plan, levels map[string]sandbox.Capabilities) []Clause {
 		return e.can(!plan.Root || c.Root, "the sandbox's root would be the host's")
 	})
 	e.add("best_effort", fmt.Sprint(plan.BestEffort), e.from("best_effort"), e.always)
-	e.add("network", "none", "default", e.always)
+	e.network()
 	for _, l := range limits() {
 		e.limit(l)
 	}

@@ -47,6 +47,8 @@ type File struct {
 	Watch []WatchRule
 	Files Files
 	Env   Env
+
+	Network Network
 }
 
 // Files is the section files.

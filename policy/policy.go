@@ -128,6 +128,8 @@ type canonical struct {
 	Mounts                                    []Mount
 	Writable, Deny, Collect, Toolchains, Pass []string
 	Set                                       map[string]string
+	NetworkAllow, NetworkDeny                 []string
+	Egress, Queries, Connections, Bandwidth   int64
 }
 
 func (f *File) canonical() *canonical {
@@ -138,6 +140,9 @@ func (f *File) canonical() *canonical {
 		Isolation: f.Isolation.V, User: f.User.V, BestEffort: f.BestEffort.V, Limits: f.Limits,
 		WritableSaid: f.Files.Writable.Said(), Writable: texts(f.Files.Writable.V), Deny: texts(f.Files.Deny),
 		Collect: texts(f.Files.Collect), Pass: texts(f.Env.Pass), Set: map[string]string{},
+		NetworkAllow: texts(f.Network.Allow), NetworkDeny: texts(f.Network.Deny),
+		Egress: f.Network.Budget.Egress.V, Queries: f.Network.Budget.Queries.V,
+		Connections: f.Network.Budget.Connections.V, Bandwidth: f.Network.Budget.Bandwidth.V,
 	}
 	for _, r := range f.Watch {
 		r.From = ""

@@ -105,7 +105,8 @@ func TestSchemaKeys(t *testing.T) {
 	same("workspace", p["files"].Properties["workspace"], d.workspaceFields(&Mount{}))
 	same("mounts", p["files"].Properties["mounts"].Items, d.mountFields(&Mount{}))
 	same("env", p["env"], d.env())
-	same("network", p["network"], d.network(), "budget")
+	same("network", p["network"], d.network())
+	same("budget", p["network"].Properties["budget"], d.budget())
 
 	if diff := cmp.Diff(Isolations(), p["isolation"].Enum); diff != "" {
 		t.Errorf("isolation: %s", diff)

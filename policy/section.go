@@ -30,7 +30,7 @@ func (d *decoder) top() []field {
 		{"watch", func(n *yaml.Node) { d.list(n, "watch", d.watch) }},
 		{"files", func(n *yaml.Node) { f.Files.At = d.key; d.mapping(n, "files", d.files()) }},
 		{"env", func(n *yaml.Node) { f.Env.At = d.key; d.mapping(n, "env", d.env()) }},
-		{"network", func(n *yaml.Node) { d.mapping(n, "network", d.network()) }},
+		{"network", func(n *yaml.Node) { f.Network.At = d.key; d.mapping(n, "network", d.network()) }},
 	}
 	for _, name := range later() {
 		fields = append(fields, field{name, func(*yaml.Node) { d.notYet(name) }})
@@ -209,17 +209,4 @@ func checkEnvValue(s string) error {
 		return invalid("the kernel takes 128 KiB without a NUL byte", "the value is too long or has a NUL byte")
 	}
 	return nil
-}
-
-// network may say nothing: no network is what every level enforces.
-func (d *decoder) network() []field {
-	var fields []field
-	for _, name := range []string{"allow", "deny", "budget"} {
-		fields = append(fields, field{name, func(n *yaml.Node) {
-			if len(n.Content) > 0 || n.Kind != yaml.SequenceNode || name == "budget" {
-				d.notYet("network." + name)
-			}
-		}})
-	}
-	return fields
 }

@@ -67,6 +67,8 @@ type Plan struct {
 	// it takes. Empty without a file.
 	MayCollect []string `json:"may_collect,omitempty"`
 
+	Network *PlanNetwork `json:"network,omitempty"` // nil is none
+
 	Root       bool `json:"root,omitempty"`
 	BestEffort bool `json:"best_effort,omitempty"`
 

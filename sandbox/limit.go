@@ -26,6 +26,10 @@ const (
 	LimitIO        LimitName = "io"
 	LimitIOPS      LimitName = "iops"
 	LimitOutput    LimitName = "output"
+
+	// LimitNetwork stands for the budgets of a network, which are no field of
+	// Limits: a Result names it when one of them ended the run.
+	LimitNetwork LimitName = "network"
 )
 
 // LimitNames lists every limit in the order in which they are shown.

@@ -36,8 +36,9 @@ type Result struct {
 	CPUMS           *int64 `json:"cpu_ms,omitempty"`
 	MemoryPeakBytes *int64 `json:"memory_peak_bytes,omitempty"`
 
-	Files   []File  `json:"files,omitempty"` // what was collected
-	Posture Posture `json:"posture"`
+	Files   []File      `json:"files,omitempty"`   // what was collected
+	Network *NetworkUse `json:"network,omitempty"` // what went through; absent without a network
+	Posture Posture     `json:"posture"`
 }
 
 // File is one file that was collected.
@@ -48,10 +49,42 @@ type File struct {
 	SHA256  string `json:"sha256"`
 }
 
+// NetworkUse is what went through a sandbox's network.
+type NetworkUse struct {
+	Connected int64 `json:"connected"`   // connections that were allowed
+	Denied    int64 `json:"denied"`      // attempts that were refused
+	Queries   int64 `json:"dns_queries"` // names that were asked for
+	Sent      int64 `json:"sent"`        // bytes that left
+	Received  int64 `json:"received"`    // bytes that came
+
+	Connections []Connection `json:"connections,omitempty"`
+	Refused     []Connection `json:"refused,omitempty"`    // each sort once, with Count
+	Omitted     int64        `json:"omitted,omitempty"`    // connections and attempts that are not listed
+	Incomplete  bool         `json:"incomplete,omitempty"` // the router ended without its last word
+}
+
+// Connection is one connection, or one sort of attempt that was refused. Names
+// in it are of the sandbox's making.
+type Connection struct {
+	Protocol string `json:"protocol"`          // tcp, dns, udp, …
+	Host     string `json:"host,omitempty"`    // the name that was asked for
+	Address  string `json:"address,omitempty"` // what was dialled
+	Port     int    `json:"port,omitempty"`
+	Rule     string `json:"rule,omitempty"`   // the entry that decided, as it was written
+	From     string `json:"from,omitempty"`   // where it stands: file:line, or the flag
+	Reason   string `json:"reason,omitempty"` // why it was refused, or failed
+
+	Sent       int64     `json:"sent,omitempty"`
+	Received   int64     `json:"received,omitempty"`
+	Started    time.Time `json:"started,omitzero"`
+	DurationMS int64     `json:"duration_ms,omitempty"`
+	Count      int64     `json:"count,omitempty"` // how often, when more than once
+}
+
 // Posture is what held during a call.
 type Posture struct {
 	Isolation string                    `json:"isolation"`
-	Network   string                    `json:"network"` // "none"
+	Network   string                    `json:"network"` // "none", or "allow-list"
 	Root      bool                      `json:"root,omitempty"`
 	Limits    map[LimitName]Enforcement `json:"limits"`
 }

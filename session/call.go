@@ -52,6 +52,9 @@ type Call struct {
 	// OnPull, when set, is told how much of an image was read that is not here
 	// yet, in bytes. It must not block.
 	OnPull func(done, total int64)
+	// OnRefused, when set, gets attempts of the program's to reach what is not
+	// allowed, each sort once. It must not block.
+	OnRefused func(Refusal)
 	// OnNotice, when set, gets sentences for people before the program runs:
 	// default limits that do not hold here.
 	OnNotice func(string)

@@ -45,6 +45,8 @@ func settle(ctx context.Context, r *sandbox.Result, l sandbox.Limits) {
 		}
 	case r.Signal == "SIGKILL" && errors.As(context.Cause(ctx), &e):
 		r.Status, r.Resource, r.Rule, r.Reason = e.status, e.resource, e.rule, e.reason
+	case r.Signal == "SIGKILL" && errors.Is(context.Cause(ctx), errNetworkLost):
+		r.Status, r.Reason = sandbox.StatusError, context.Cause(ctx).Error()
 	case r.Signal == "SIGKILL" && errors.Is(context.Cause(ctx), errOutputClosed):
 		r.Status, r.Signal = sandbox.StatusError, "SIGPIPE"
 	case r.Signal == "SIGKILL" && ctx.Err() != nil:

@@ -111,9 +111,13 @@ func (r *run) root(ctx context.Context, w *world, chains []*hostpath.Source) (*i
 		}
 		return image.Dir(ctx, src, image.DirOptions{Toolchains: chains, Targets: targets(w.spec)})
 	}
-	return image.Host(ctx, image.HostOptions{
+	o := image.HostOptions{
 		Cache: filepath.Join(r.s.o.State.Path(), "cache"), Toolchains: chains, User: w.spec.User, Targets: targets(w.spec),
-	})
+	}
+	if n := w.spec.Network; n != nil {
+		o.NameServer = n.Gateway
+	}
+	return image.Host(ctx, o)
 }
 
 // targets are the paths inside that must exist for s to be mounted.

@@ -30,6 +30,9 @@ func (r *run) level(ctx context.Context) (sandbox.Driver, sandbox.Posture, error
 		return nil, none, err
 	}
 	posture := sandbox.Posture{Isolation: r.plan.Isolation, Network: "none", Root: r.plan.Root, Limits: map[sandbox.LimitName]sandbox.Enforcement{}}
+	if r.plan.Network != nil {
+		posture.Network = "allow-list"
+	}
 	for _, name := range sandbox.LimitNames() {
 		if !r.plan.Limits.InForce(name) {
 			continue
@@ -64,6 +67,11 @@ func (r *run) features(caps sandbox.Capabilities) error {
 	}
 	if r.plan.Root && !caps.Root {
 		return refuse("--root", "root of its own", "run as the user, or on a level whose root is not the host's")
+	}
+	if n := r.plan.Network; n != nil && !caps.Network {
+		return &sandbox.Error{Op: "network " + quoted(n.Allow[0].Text), Kind: sandbox.ErrUnsupported,
+			Problem: r.plan.Isolation + " has no network with an allow-list yet",
+			Hint:    "run without a network, or on a level that has one: --isolation gvisor", Rule: ruleFrom(n.Allow[0].From)}
 	}
 	if r.call.TTY != nil && !caps.Terminal {
 		return refuse("-t", "terminal", "run without -t")
@@ -100,8 +108,10 @@ func Clause(caps sandbox.Capabilities, name sandbox.LimitName) sandbox.Clause {
 
 // ruleOf is the line of a policy file that a clause comes from; empty when it
 // was a flag or is a default.
-func (r *run) ruleOf(clause string) string {
-	if from := r.plan.From[clause]; from != "flag" && from != "default" {
+func (r *run) ruleOf(clause string) string { return ruleFrom(r.plan.From[clause]) }
+
+func ruleFrom(from string) string {
+	if from != "flag" && from != "default" && from != "--allow" {
 		return from
 	}
 	return ""

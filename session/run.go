@@ -34,6 +34,7 @@ type run struct {
 	undo   cleanup
 	out    [2]*stream // stdout, stderr
 	over   context.Context
+	net    *network // nil without one
 }
 
 // do is the road itself.
@@ -46,7 +47,7 @@ func (r *run) do(ctx context.Context) (*sandbox.Result, error) {
 		return r.refuse(ctx, verdict.Err())
 	}
 	r.plan = verdict.Plan
-	r.intent.Isolation, r.intent.Network, r.intent.Limits, r.intent.Overrides = r.plan.Isolation, "none", r.plan.Limits, r.plan.Overridden
+	r.intent.Isolation, r.intent.Network, r.intent.Limits, r.intent.Overrides = r.plan.Isolation, r.plan.Network.String(), r.plan.Limits, r.plan.Overridden
 	r.intent.Mounts = r.mountsForRecord()
 	if p := r.plan.Image; p != nil {
 		r.intent.Image = p.Ref // with its digest, once it is known
@@ -154,6 +155,12 @@ func (r *run) carryOut(parent context.Context, d sandbox.Driver, w *world) (*san
 	ctx, end := context.WithCancelCause(parent)
 	r.over = ctx
 	r.undo.add(func(context.Context) error { end(nil); return nil })
+	if r.net != nil {
+		if err := r.net.router.Ready(parent); err != nil {
+			return nil, err
+		}
+		go r.net.watch(ctx, end)
+	}
 	limits := r.plan.Limits
 
 	clock := startWall(limits, end)
@@ -216,6 +223,7 @@ func (r *run) start(ctx context.Context, d sandbox.Driver, w *world, ex *sandbox
 // finish fills in what the road counted.
 func (r *run) finish(res *sandbox.Result, posture sandbox.Posture) {
 	res.Posture = posture
+	res.Network = r.traffic()
 	for _, s := range r.out {
 		if cut := s.cut(); cut > 0 {
 			if res.Truncated == nil {

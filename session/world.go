@@ -60,8 +60,14 @@ func (r *run) prepare(ctx context.Context, d sandbox.Driver) (*world, error) {
 	if err := r.findImage(ctx, w); err != nil {
 		return nil, err
 	}
+	if err := r.connect(w); err != nil {
+		return nil, err
+	}
 	w.cwd = r.workingDir()
 	if err := r.addMounts(ctx, w); err != nil {
+		return nil, err
+	}
+	if err := r.nameServer(w); err != nil {
 		return nil, err
 	}
 	if err := r.addProgram(w); err != nil {

@@ -32,6 +32,7 @@ type Guest struct {
 	stack   *stack.Stack
 	gateway netip.Addr
 	fd      int
+	closed  bool
 }
 
 // New makes a guest at the end of a wire. It keeps a copy of nic. Close ends
@@ -61,11 +62,16 @@ func New(t testing.TB, nic *os.File, mtu int, guest, gateway netip.Addr) *Guest 
 		t.Fatal(err)
 	}
 	s.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: 1}})
-	return &Guest{t, s, gateway, fd}
+	return &Guest{t: t, stack: s, gateway: gateway, fd: fd}
 }
 
-// Close ends the guest's stack.
+// Close ends the guest's stack. It comes before the end of the wire: who reads
+// a wire without another end does not hear that it should stop.
 func (g *Guest) Close() {
+	if g.closed {
+		return
+	}
+	g.closed = true
 	g.stack.RemoveNIC(1) // stops who reads it
 	g.stack.Destroy()
 	_ = syscall.Close(g.fd)

@@ -175,7 +175,7 @@ func ownAddresses() (map[netip.Addr]bool, error) {
 
 // recordRefused records what dial refused.
 func (r *Router) recordRefused(t target, e *refusal) {
-	rec := wire.Record{Protocol: wire.TCP, Host: t.name.String(), Port: int(t.addr.Port()), Rule: e.Rule, From: e.From, Reason: e.Reason}
+	rec := wire.Record{Protocol: wire.TCP, Host: t.name.String(), Port: int(t.addr.Port()), Rule: e.Rule, From: e.From, Reason: e.Reason, Open: e.Open}
 	switch {
 	case t.name.IsZero():
 		rec.Address = t.addr.Addr().String()

@@ -43,6 +43,6 @@ func (r *Router) recordQuery(q resolve.Query) {
 	case strings.HasSuffix(q.Name.String(), ".arpa"): // programs ask for an address's name to print it
 	default:
 		d := r.rules.Load().Resolve(q.Name)
-		r.record.refuse(wire.Record{Protocol: wire.DNS, Host: q.Name.String(), Rule: d.Rule, From: d.From, Reason: d.Reason})
+		r.record.refuse(wire.Record{Protocol: wire.DNS, Host: q.Name.String(), Rule: d.Rule, From: d.From, Reason: d.Reason, Open: d.Open})
 	}
 }

@@ -26,6 +26,8 @@ type Decision struct {
 	From string
 	// Reason is a phrase for people, when it is refused.
 	Reason string
+	// Open says that an entry of its own would allow it.
+	Open bool
 }
 
 func allowed(r Rule) Decision { return Decision{Allow: true, Rule: r.String(), From: r.From} }
@@ -48,7 +50,7 @@ func (l *List) Empty() bool { return l == nil || len(l.Allow) == 0 }
 // Resolve says whether n may be looked up: some port of it is allowed.
 func (l *List) Resolve(n name.Name) Decision {
 	if l == nil || n.IsZero() {
-		return Decision{Reason: notListed}
+		return Decision{Reason: notListed, Open: true}
 	}
 	for _, r := range l.Deny {
 		if r.ports == everyPort && r.matchName(n) {
@@ -60,7 +62,7 @@ func (l *List) Resolve(n name.Name) Decision {
 			return allowed(r)
 		}
 	}
-	return Decision{Reason: notListed}
+	return Decision{Reason: notListed, Open: true}
 }
 
 // Name says whether a connection to n at port may be made. Whoever asks
@@ -79,7 +81,7 @@ func (l *List) Name(n name.Name, port uint16) Decision {
 			return allowed(r)
 		}
 	}
-	return Decision{Reason: portClosed}
+	return Decision{Reason: portClosed, Open: true}
 }
 
 // Denied says whether the deny-list names n at port: for a name that only the
@@ -87,7 +89,7 @@ func (l *List) Name(n name.Name, port uint16) Decision {
 // nothing is against it.
 func (l *List) Denied(n name.Name, port uint16) Decision {
 	if l == nil {
-		return Decision{Reason: notListed}
+		return Decision{Reason: notListed, Open: true}
 	}
 	for _, r := range l.Deny {
 		if r.ports.has(port) && r.matchName(n) {
@@ -111,7 +113,7 @@ func (l *List) Number(a netip.AddrPort, own func(netip.Addr) bool) Decision {
 
 func (l *List) address(to netip.AddrPort, own func(netip.Addr) bool, named bool) Decision {
 	if l == nil {
-		return Decision{Reason: notListed}
+		return Decision{Reason: notListed, Open: true}
 	}
 	a := to.Addr().Unmap()
 	for _, r := range l.Deny {
@@ -134,11 +136,22 @@ func (l *List) address(to netip.AddrPort, own func(netip.Addr) bool, named bool)
 	}
 	switch {
 	case class != Public:
-		return Decision{Reason: fmt.Sprintf("its address is %s, which only an entry of its own opens", class)}
+		return special(class)
 	case named:
 		return Decision{Allow: true}
 	}
-	return Decision{Reason: notByNumber}
+	return Decision{Reason: notByNumber, Open: true}
 }
 
 func (r Rule) matchName(n name.Name) bool { return r.all || r.host.Match(n) }
+
+// special refuses an address that is not public.
+func special(c Class) Decision {
+	switch c {
+	case Unknown, Multicast, Embedded:
+		return Decision{Reason: fmt.Sprintf("its address is %s, which nothing opens", c)}
+	case Own:
+		return Decision{Reason: "its address is this host's own, which only an entry for the address opens", Open: true}
+	}
+	return Decision{Reason: fmt.Sprintf("its address is %s, which only an entry for the address opens", c), Open: true}
+}

@@ -98,7 +98,7 @@ type Record struct {
 	Rule     string   `json:"rule,omitempty"` // what let it through or refused it
 	From     string   `json:"from,omitempty"` // where the rule stands
 	Reason   string   `json:"reason,omitempty"`
-	Other    string   `json:"other,omitempty"` // the name that the bytes named instead
+	Open     bool     `json:"open,omitempty"` // an entry of its own would allow it
 
 	Sent     int64         `json:"sent,omitempty"`     // bytes that left
 	Received int64         `json:"received,omitempty"` // bytes that came

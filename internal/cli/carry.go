@@ -28,6 +28,7 @@ func (a *app) carryOut(ctx context.Context, f *runFlags, s *opened, call *sessio
 
 	var reports []string
 	call.OnNotice = func(s string) { a.note("%s", s) }
+	call.OnRefused = a.refusals()
 	call.OnReport = func(r policy.Fired) {
 		reports = append(reports, r.String())
 		a.note("watch: %s", r)
@@ -161,4 +162,25 @@ func signalName(s syscall.Signal) string {
 		return "SIGHUP"
 	}
 	return fmt.Sprintf("signal %d", int(s))
+}
+
+// mostRefusals is how many refused connections are shown; the result and the
+// record have more.
+const mostRefusals = 10
+
+// refusals shows attempts of the program's to reach what is not allowed. They
+// come one after the other.
+func (a *app) refusals() func(session.Refusal) {
+	shown := 0
+	return func(r session.Refusal) {
+		switch shown++; {
+		case shown == mostRefusals+1:
+			a.note("network: more connections were refused; caisson audit has them")
+		case shown > mostRefusals:
+		case r.Hint != "":
+			a.note("network: %s (%s)", r, r.Hint)
+		default:
+			a.note("network: %s", r)
+		}
+	}
 }

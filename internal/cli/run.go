@@ -22,7 +22,7 @@ type runFlags struct {
 	lang, code                                    string
 	codeGiven                                     bool
 	mounts, toolchains, env, envFiles             []string
-	collect, writable, deny, watch                []string
+	collect, writable, deny, watch, allow         []string
 	limits                                        limitFlags
 	override, bestEffort, root, dangerous         bool
 	interactive, tty, raw, json, stats            bool
@@ -42,8 +42,8 @@ directory, and nothing beside it. "-" reads source from standard input, --code
 takes it from the command line; both need --lang or a #! line.
 
 The sandbox has the toolchain of this host, read-only, a private /home/user (the
-working directory), /tmp and /dev/shm; no network, and nothing else of this host
-but what you name.
+working directory), /tmp and /dev/shm; no network but what --allow names, and
+nothing else of this host but what you name.
 
 With --image it has a container image in the toolchain's place: from a registry
 (pulled once, then used as it was; caisson image pull gets it anew), ./FILE from
@@ -63,6 +63,8 @@ another limit ended it.`,
   caisson run --timeout 5s --memory 128MiB --json --mount ./job -- ./job
   caisson run --image python:3.14-slim -- python3 -c 'print(2**100)'
   caisson run --workspace . --collect 'out/*.png:./pictures' -- python3 plot.py
+  caisson run --allow preset:pip -- pip download requests
+  caisson run --allow api.example.com:443 client.py
   caisson run -it -- bash`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -91,6 +93,7 @@ another limit ended it.`,
 	fs.BoolVar(&f.insecure, "insecure-registry", false, "pull the image without TLS")
 	fs.StringArrayVar(&f.writable, "writable", nil, "make a path inside writable: PATH")
 	fs.StringArrayVar(&f.deny, "deny", nil, "hide files of mounts: PATTERN, such as '**/.env'")
+	fs.StringArrayVar(&f.allow, "allow", nil, "let connections out: HOST[:PORT], '*.HOST', CIDR:PORT, internet, or preset:pip (npm, git, apt, go); without a port 443 and 80")
 	fs.StringVar(&f.workdir, "workdir", "", "working directory inside")
 	fs.StringArrayVarP(&f.env, "env", "e", nil, "set a variable: NAME=VALUE, or NAME to pass yours on")
 	fs.StringArrayVar(&f.envFiles, "env-file", nil, "set the variables of a file of NAME=VALUE lines")
@@ -136,6 +139,7 @@ func (a *app) call(cmd *cobra.Command, f *runFlags, args []string) (*session.Cal
 	c := &session.Call{Door: "cli"}
 	c.Actor, c.Operator, c.Lookup = actor(), true, os.LookupEnv
 	c.Isolation, c.Root, c.BestEffort, c.Override, c.Cwd = f.isolation, f.root, f.bestEffort, f.override, f.workdir
+	c.Network = f.allow
 	c.Writable, c.Deny, c.AllowDangerousMounts = f.writable, f.deny, f.dangerous
 	c.InsecureRegistry = f.insecure
 	if f.entrypointGiven {

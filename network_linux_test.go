@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package caisson_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// These tests have an internet of their own: two network namespaces with a cable
+// between them. In one caisson runs; in the other are a good and an evil host
+// with public addresses. Nothing leaves the machine, and nothing of it is left.
+
+// internet is the variable that makes the test binary a part of it.
+const internet = "CAISSON_TEST_INTERNET"
+
+const (
+	ourAddr  = "93.184.216.2"
+	goodAddr = "93.184.216.34"
+	evilAddr = "93.184.216.66"
+)
+
+// hosts are the names that this internet has.
+var hosts = map[string]string{
+	"localhost": "127.0.0.1", "good.example.com": goodAddr, "other.example.com": goodAddr, "evil.example.com": evilAddr,
+	"private.example.com": "10.0.0.1", "metadata.example.com": "169.254.169.254", "loopback.example.com": "127.0.0.1", "own.example.com": ourAddr,
+}
+
+// onInternet runs a test again in the namespace where caisson runs.
+func onInternet(t *testing.T, test func(t *testing.T)) {
+	if os.Getenv(internet) == "here" {
+		test(t)
+		return
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("only root makes network namespaces")
+	}
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=3m")
+	cmd.Env = append(os.Environ(), internet+"=here")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	runtime.LockOSThread() // the death signal comes when the thread ends
+	defer runtime.UnlockOSThread()
+	out, err := cmd.CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+func sh(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if out, err := exec.Command("sh", "-ec", fmt.Sprintf(format, args...)).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// plugIn lays the cable, starts the hosts at its other end, and returns the file
+// with their certificate.
+func plugIn(t *testing.T) (ca string) {
+	t.Helper()
+	dir := t.TempDir()
+	list := ""
+	for name, addr := range hosts {
+		list += addr + " " + name + "\n"
+	}
+	if err := os.WriteFile(filepath.Join(dir, "hosts"), []byte(list), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	sh(t, "mount --make-rprivate / && mount --bind %s/hosts /etc/hosts && ip link set lo up", dir)
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestInternet$")
+	cmd.Env = append(os.Environ(), internet+"=there")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close(); _ = cmd.Wait() })
+	sh(t, "ip link add here type veth peer name there netns %d && ip addr add %s/24 dev here && ip link set here up", cmd.Process.Pid, ourAddr)
+	fmt.Fprintln(in, "plugged in")
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && lines.Text() != "ready" {
+		ca += lines.Text() + "\n"
+	}
+	file := filepath.Join(dir, "ca.pem")
+	if err := os.WriteFile(file, []byte(ca), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestInternet is the hosts, when it is started as them; it ends with its input.
+func TestInternet(t *testing.T) {
+	if os.Getenv(internet) != "there" {
+		t.Skip("it is a part of other tests")
+	}
+	in := bufio.NewScanner(os.Stdin)
+	in.Scan() // the cable is there
+	sh(t, "ip link set lo up && ip addr add %s/24 dev there && ip addr add %s/24 dev there && ip link set there up", goodAddr, evilAddr)
+	cert, text := certificate(t)
+	for _, addr := range []string{goodAddr, evilAddr} {
+		name := map[string]string{goodAddr: "good", evilAddr: "evil"}[addr]
+		serve(t, name, addr+":80", nil)
+		serve(t, name, addr+":8080", nil)
+		serve(t, name, addr+":443", &cert)
+	}
+	fmt.Printf("%sready\n", text)
+	for in.Scan() {
+	}
+	os.Exit(0)
+}
+
+func serve(t *testing.T, name, addr string, cert *tls.Certificate) {
+	t.Helper()
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cert != nil {
+		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{*cert}})
+	}
+	go func() {
+		_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/elsewhere" {
+				http.Redirect(w, r, "http://evil.example.com/", http.StatusFound)
+				return
+			}
+			fmt.Fprintf(w, "%s host", name)
+		}))
+	}()
+}
+
+// certificate is one for every name there is, and its text.
+func certificate(t *testing.T) (tls.Certificate, string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "caisson test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, DNSNames: []string{"*.example.com"}, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, string(text)
+}
+
+// The matrix of what a program reaches, with a real client and the real road.
+func TestNetworkRoad(t *testing.T) {
+	onInternet(t, func(t *testing.T) {
+		ca := plugIn(t)
+		const good, nothing, refused = "good host", "", "egress_denied"
+		for name, c := range map[string]struct {
+			allow []string
+			curl  string
+			want  string // a part of the output
+		}{
+			"no network":               {nil, "http://good.example.com/", nothing},
+			"allowed":                  {[]string{"good.example.com"}, "http://good.example.com/", good},
+			"allowed, TLS":             {[]string{"good.example.com"}, "https://good.example.com/", good},
+			"a wildcard":               {[]string{"*.example.com:443"}, "https://other.example.com/", good},
+			"a wildcard's other port":  {[]string{"*.example.com:443"}, "http://other.example.com/", nothing},
+			"another spelling":         {[]string{"good.example.com"}, "http://GOOD.Example.com./", good},
+			"another name":             {[]string{"good.example.com"}, "http://evil.example.com/", nothing},
+			"its address":              {[]string{"good.example.com"}, "http://" + goodAddr + "/", nothing},
+			"an address that is named": {[]string{goodAddr + ":80"}, "http://" + goodAddr + "/", good},
+			"a range that is named":    {[]string{"93.184.216.0/24"}, "http://" + goodAddr + "/", good},
+			"a redirect elsewhere":     {[]string{"good.example.com"}, "-L http://good.example.com/elsewhere", nothing},
+			"another Host":             {[]string{"good.example.com"}, "-H Host:evil.example.com http://good.example.com/", refused},
+			"another Host, other port": {[]string{"good.example.com:*"}, "-H Host:evil.example.com http://good.example.com:8080/", refused},
+			"another SNI":              {[]string{"good.example.com"}, "--connect-to evil.example.com:443:good.example.com:443 https://evil.example.com/", nothing},
+			"a tunnel":                 {[]string{"good.example.com"}, "-p -x http://good.example.com:80 http://evil.example.com/", nothing},
+			"the internet":             {[]string{"internet"}, "http://good.example.com:8080/", good},
+			"the internet by number":   {[]string{"internet"}, "http://" + goodAddr + "/", good},
+			"a private address":        {[]string{"internet"}, "http://private.example.com/", nothing},
+			"credentials":              {[]string{"internet"}, "http://metadata.example.com/", nothing},
+			"this host's loopback":     {[]string{"internet"}, "http://loopback.example.com:9999/", nothing},
+			"this host":                {[]string{"internet"}, "http://own.example.com:9999/", nothing},
+		} {
+			t.Run(name, func(t *testing.T) {
+				if strings.Contains(c.curl, ":9999") {
+					serveHere(t)
+				}
+				res, err := caisson.Run(t.Context(), caisson.Request{
+					Command: append([]string{"curl", "-sS", "-m", "10", "--cacert", "ca.pem"}, strings.Fields(c.curl)...),
+					Allow:   c.allow, Mounts: []caisson.Mount{{Source: ca}},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := string(res.Stdout); c.want == nothing && got != "" || !strings.Contains(got, c.want) {
+					t.Errorf("%q, %s; want %q", got, res.Stderr, c.want)
+				}
+				checkUse(t, res, c.allow, c.want == good)
+			})
+		}
+	})
+}
+
+// checkUse wants in the result what happened.
+func checkUse(t *testing.T, res *caisson.Result, allow []string, reached bool) {
+	t.Helper()
+	if allow == nil {
+		if res.Network != nil || res.Posture.Network != "none" {
+			t.Errorf("without a network there is %+v, posture %s", res.Network, res.Posture.Network)
+		}
+		return
+	}
+	n := res.Network
+	switch {
+	case n == nil || res.Posture.Network != "allow-list" || n.Incomplete:
+		t.Errorf("%+v, posture %s", n, res.Posture.Network)
+	case reached && (len(n.Connections) != 1 || n.Connections[0].Sent == 0 || n.Connections[0].From != "--allow"):
+		t.Errorf("the connections are %+v", n.Connections)
+	case !reached && n.Denied == 0 && len(n.Refused) == 0 && n.Connected == 0:
+		t.Errorf("no attempt is recorded: %+v", n)
+	}
+}
+
+// serveHere is a service of the host that caisson runs on.
+func serveHere(t *testing.T) {
+	t.Helper()
+	l, err := net.Listen("tcp", "0.0.0.0:9999")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "this host") })}
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(func() { s.Close() })
+}
+
+// A budget that is used up ends the run and names the network.
+func TestNetworkBudget(t *testing.T) {
+	onInternet(t, func(t *testing.T) {
+		plugIn(t)
+		file := filepath.Join(t.TempDir(), "policy.yaml")
+		if err := os.WriteFile(file, []byte("version: 1\nnetwork: {allow: [good.example.com], budget: {connections: 1}}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := caisson.Open(t.Context(), caisson.Options{Policy: file})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		res, err := c.Run(ctx, caisson.Request{Command: []string{"sh", "-c", "while :; do curl -sS http://good.example.com/; done"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Status != sandbox.StatusResourceExceeded || res.Resource != sandbox.LimitNetwork || !strings.Contains(res.Reason, "connections") {
+			t.Errorf("%+v", res)
+		}
+	})
+}

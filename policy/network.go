@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/caisson-run/caisson/egress/rule"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Network is the section network.
+type Network struct {
+	At     Pos
+	Allow  []Value[string] // see egress/rule; an empty list means nothing
+	Deny   []Value[string]
+	Budget Budget
+}
+
+// Budget bounds what goes through a network; 0 where nothing is said.
+type Budget struct {
+	Egress      Value[int64] // bytes that leave
+	Queries     Value[int64] // DNS queries
+	Connections Value[int64]
+	Bandwidth   Value[int64] // bytes per second, each direction
+}
+
+// PlanNetwork is the network of a plan.
+type PlanNetwork struct {
+	Allow  []PlanRule `json:"allow"`
+	Deny   []PlanRule `json:"deny,omitempty"`
+	Budget PlanBudget `json:"budget"`
+}
+
+// PlanRule is an entry of a list and where it stands.
+type PlanRule struct {
+	Text string `json:"text"`
+	From string `json:"from"` // file:line or "--allow"
+}
+
+// PlanBudget is what is in force of budgets; 0 is no bound.
+type PlanBudget struct {
+	Egress      int64 `json:"egress,omitempty"`
+	Queries     int64 `json:"dns_queries,omitempty"`
+	Connections int64 `json:"connections,omitempty"`
+	Bandwidth   int64 `json:"bandwidth,omitempty"`
+}
+
+// mostRules bounds a list.
+const mostRules = 1000
+
+const allowHint = `write a host (pypi.org), "*.example.com", host:port, 10.1.0.0/16:5432, internet, or preset:pip`
+
+// checkAllow says whether s is an entry of an allow-list.
+func checkAllow(s string) error {
+	if _, err := rule.Allow(s, ""); err != nil {
+		return invalid(allowHint, "%s allows nothing: %v", quote(s), err)
+	}
+	return nil
+}
+
+func checkDenied(s string) error {
+	if _, err := rule.Deny(s, ""); err != nil {
+		return invalid(`write a host, "*.example.com", or a range of addresses`, "%s denies nothing: %v", quote(s), err)
+	}
+	return nil
+}
+
+// network are the keys of network.
+func (d *decoder) network() []field {
+	n := &d.file.Network
+	return []field{
+		{"allow", func(list *yaml.Node) { n.Allow = d.rules(list, "network.allow", checkAllow) }},
+		{"deny", func(list *yaml.Node) { n.Deny = d.rules(list, "network.deny", checkDenied) }},
+		{"budget", func(b *yaml.Node) { d.mapping(b, "network.budget", d.budget()) }},
+	}
+}
+
+// rules reads a list of entries. Rules about methods and paths are mappings,
+// which a later version enforces.
+func (d *decoder) rules(n *yaml.Node, what string, check func(string) error) []Value[string] {
+	for _, item := range n.Content {
+		if n.Kind == yaml.SequenceNode && item.Kind == yaml.MappingNode {
+			d.fault(at(item), "write the host alone, or wait for a version that enforces it",
+				"%s: methods, paths and max_body are not yet enforceable in this version", what)
+			return nil
+		}
+	}
+	if len(n.Content) > mostRules {
+		d.fault(at(n), "", "%s has more than %d entries", what, mostRules)
+		return nil
+	}
+	return d.texts(n, what, check)
+}
+
+func (d *decoder) budget() []field {
+	b := &d.file.Network.Budget
+	amount := func(name string, s scalar, to *Value[int64], parse func(string) (int64, error)) field {
+		return field{name, func(n *yaml.Node) {
+			d.value(n, "network.budget."+name, s, func(text string) error {
+				v, err := parse(text)
+				if err == nil {
+					*to = Value[int64]{v, at(n)}
+				}
+				return err
+			})
+		}}
+	}
+	count := func(s string) (int64, error) { return ParseCount(s, 1<<40) }
+	return []field{
+		amount("egress", scalarText, &b.Egress, ParseSize),
+		amount("dns_queries", scalarInt, &b.Queries, count),
+		amount("connections", scalarInt, &b.Connections, count),
+		amount("bandwidth", scalarText, &b.Bandwidth, ParseBandwidth),
+	}
+}
+
+// ParseBandwidth reads a rate of a network: bits ("10Mbit/s", in powers of
+// 1000), or bytes ("2MiB/s"). It is given back in bytes per second. Errors are
+// ErrInvalid with a hint.
+func ParseBandwidth(s string) (int64, error) {
+	for _, u := range []struct {
+		name string
+		bits int64
+	}{{"kbit/s", 1e3}, {"Mbit/s", 1e6}, {"Gbit/s", 1e9}} {
+		digits, ok := strings.CutSuffix(s, u.name)
+		if !ok {
+			continue
+		}
+		n, err := ParseCount(digits, 1e6)
+		if err != nil {
+			return 0, invalid("write a whole number, such as 10Mbit/s", "%s is not a rate", quote(s))
+		}
+		return n * u.bits / 8, nil
+	}
+	n, err := ParseRate(s)
+	if err != nil {
+		return 0, invalid("write 10Mbit/s or 2MiB/s", "%s is not a rate", quote(s))
+	}
+	return n, nil
+}
+
+// network settles what may be reached. A call takes part of what the file
+// allows; where no file says anything, the operator's flags do.
+func (d *decision) network() *refusal {
+	n := &PlanNetwork{}
+	if f := d.file; f != nil {
+		for _, v := range f.Network.Allow {
+			n.Allow = append(n.Allow, PlanRule{v.V, f.rule(v.At)})
+		}
+	}
+	if len(d.call.Network) > 0 {
+		n.Allow = nil
+	}
+	for _, wish := range d.call.Network {
+		if err := checkAllow(wish); err != nil {
+			return refuseInvalid("--allow", err)
+		}
+		if r := d.each(func(f *File) *refusal { return f.boundAllow(wish) }); r != nil {
+			return r
+		}
+		n.Allow = append(n.Allow, PlanRule{wish, "--allow"})
+	}
+	if len(n.Allow) == 0 {
+		return nil // none at all
+	}
+	for _, f := range d.layers {
+		for _, v := range f.Network.Deny {
+			n.Deny = append(n.Deny, PlanRule{v.V, f.rule(v.At)})
+		}
+		b := f.Network.Budget
+		narrow(&n.Budget.Egress, b.Egress)
+		narrow(&n.Budget.Queries, b.Queries)
+		narrow(&n.Budget.Connections, b.Connections)
+		narrow(&n.Budget.Bandwidth, b.Bandwidth)
+	}
+	d.plan.Network = n
+	return nil
+}
+
+// narrow takes the smaller of two bounds.
+func narrow(have *int64, said Value[int64]) {
+	if said.Said() && (*have == 0 || said.V < *have) {
+		*have = said.V
+	}
+}
+
+// boundAllow: every rule that the entry stands for is within one of f's.
+func (f *File) boundAllow(entry string) *refusal {
+	wanted, err := rule.Allow(entry, "")
+	if err != nil {
+		return refuseInvalid("network.allow", err)
+	}
+	for _, w := range wanted {
+		if !f.covers(w) {
+			return refuse(f.rule(f.Network.At), f.add("network: {allow: ["+strconv.Quote(entry)+"]}"), "the policy does not allow connections to %s", quote(entry))
+		}
+	}
+	return nil
+}
+
+func (f *File) covers(w rule.Rule) bool {
+	for _, v := range f.Network.Allow {
+		rules, err := rule.Allow(v.V, "")
+		if err != nil {
+			return false // was read before
+		}
+		for _, r := range rules {
+			if r.Covers(w) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// networkWithin holds a policy file to the system's.
+func networkWithin(sys, f *File) *refusal {
+	for _, v := range f.Network.Allow {
+		if r := sys.boundAllow(v.V); r != nil {
+			return r.by(f, v.At)
+		}
+	}
+	return nil
+}
+
+// network says what may be reached, entry by entry.
+func (e *explainer) network() {
+	n := e.plan.Network
+	if n == nil {
+		e.add("network", "none", "default", e.always)
+		return
+	}
+	for _, r := range n.Allow {
+		e.onWire("network.allow", r.Text, r.From)
+	}
+	for _, r := range n.Deny {
+		e.onWire("network.deny", r.Text, r.From)
+	}
+	for _, b := range []struct {
+		name  string
+		value int64
+		show  string
+	}{
+		{"egress", n.Budget.Egress, formatSize(n.Budget.Egress)}, {"dns_queries", n.Budget.Queries, formatCount(n.Budget.Queries)},
+		{"connections", n.Budget.Connections, formatCount(n.Budget.Connections)}, {"bandwidth", n.Budget.Bandwidth, formatSize(n.Budget.Bandwidth) + "/s"},
+	} {
+		if b.value > 0 {
+			e.onWire("network.budget."+b.name, b.show, "policy")
+		}
+	}
+}
+
+func (e *explainer) onWire(name, value, from string) {
+	e.add(name, value, from, func(c sandbox.Capabilities) sandbox.Clause {
+		return e.can(c.Network, "the level has no network with an allow-list yet")
+	})
+}
+
+// String is "none", or what is allowed.
+func (n *PlanNetwork) String() string {
+	if n == nil {
+		return "none"
+	}
+	texts := make([]string, len(n.Allow))
+	for i, r := range n.Allow {
+		texts[i] = r.Text
+	}
+	return fmt.Sprintf("allow-list: %s", strings.Join(texts, " "))
+}

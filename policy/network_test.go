@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+func parsed(t *testing.T, name, yaml string) *File {
+	t.Helper()
+	if yaml == "" {
+		return nil
+	}
+	f, err := Parse("/p/"+name, []byte("version: 1\n"+yaml+"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// The matrix of who may allow what: what is in force, or the rule that refuses.
+func TestNetworkLayers(t *testing.T) {
+	const list = "network: {allow: [pypi.org, '*.example.com:443', '10.1.0.0/16:5432'], deny: [x.example.com], budget: {egress: 50MiB}}"
+	for name, c := range map[string]struct {
+		system, file string
+		call         []string
+		guest        bool // not the operator
+		want         string
+	}{
+		"nothing is asked for":              {"", "", nil, false, "none"},
+		"the operator's flag":               {"", "", []string{"pypi.org"}, false, "pypi.org --allow"},
+		"somebody else's wish":              {"", "", []string{"pypi.org"}, true, "refused built-in: defaults"},
+		"a file":                            {"", list, nil, false, "pypi.org /p/file:2, *.example.com:443 /p/file:2, 10.1.0.0/16:5432 /p/file:2; not x.example.com; egress 52428800"},
+		"less than the file":                {"", list, []string{"a.example.com:443"}, false, "a.example.com:443 --allow; not x.example.com; egress 52428800"},
+		"another port than the file's":      {"", list, []string{"a.example.com"}, false, "refused /p/file:2"},
+		"another host than the file's":      {"", list, []string{"evil.test"}, false, "refused /p/file:2"},
+		"the internet beyond the file":      {"", list, []string{"internet"}, false, "refused /p/file:2"},
+		"a wider range than the file's":     {"", list, []string{"10.0.0.0/8:5432"}, false, "refused /p/file:2"},
+		"a file without a network":          {"", "best_effort: false", []string{"pypi.org"}, false, "refused /p/file"},
+		"an empty list":                     {"", "network: {allow: []}", []string{"pypi.org"}, false, "refused /p/file:2"},
+		"an entry that allows nothing":      {"", "", []string{"*"}, false, "refused built-in: valid requests"},
+		"a preset within a preset":          {"", "network: {allow: ['preset:pip']}", []string{"preset:pip"}, false, "preset:pip --allow"},
+		"a preset beyond a host":            {"", "network: {allow: [pypi.org]}", []string{"preset:pip"}, false, "refused /p/file:2"},
+		"the system's list grants nothing":  {list, "", nil, false, "none"},
+		"the system's list bounds a flag":   {list, "", []string{"evil.test"}, false, "refused /p/system:2"},
+		"the system's list allows a flag":   {list, "", []string{"pypi.org"}, false, "pypi.org --allow; not x.example.com; egress 52428800"},
+		"a system without a network":        {"best_effort: false", "", []string{"pypi.org"}, false, "refused /p/system"},
+		"a file beyond the system":          {list, "network: {allow: [evil.test]}", nil, false, "refused /p/system:2"},
+		"a file within the system":          {list, "network: {allow: [pypi.org], deny: [y.test], budget: {egress: 1MiB}}", nil, false, "pypi.org /p/file:2; not x.example.com y.test; egress 1048576"},
+		"a larger budget than the system's": {list, "network: {allow: [pypi.org], budget: {egress: 1GiB}}", nil, false, "pypi.org /p/file:2; not x.example.com; egress 52428800"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := New(Options{System: parsed(t, "system", c.system), File: parsed(t, "file", c.file)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			v := p.Decide(&Call{Kind: RunCommand, Argv: []string{"true"}, Operator: !c.guest, Network: c.call})
+			if got := inForce(v); got != c.want {
+				t.Errorf("%s, want %s (%s; %s)", got, c.want, v.Reason, v.Hint)
+			}
+		})
+	}
+}
+
+func inForce(v Verdict) string {
+	n := v.Plan.Network
+	switch {
+	case v.Decision != Allow:
+		return "refused " + v.Rule
+	case n == nil:
+		return "none"
+	}
+	var allow, deny []string
+	for _, r := range n.Allow {
+		allow = append(allow, r.Text+" "+r.From)
+	}
+	for _, r := range n.Deny {
+		deny = append(deny, r.Text)
+	}
+	s := strings.Join(allow, ", ")
+	if len(deny) > 0 {
+		s += "; not " + strings.Join(deny, " ")
+	}
+	if n.Budget.Egress > 0 {
+		s += "; egress " + formatCount(n.Budget.Egress)
+	}
+	return s
+}
+
+func TestParseBandwidth(t *testing.T) {
+	for s, want := range map[string]int64{"10Mbit/s": 1250000, "1kbit/s": 125, "2Gbit/s": 250000000, "2MiB/s": 2 << 20} {
+		if got, err := ParseBandwidth(s); got != want || err != nil {
+			t.Errorf("%s is %d, %v", s, got, err)
+		}
+	}
+	for _, s := range []string{"", "10", "10Mbit", "Mbit/s", "-1Mbit/s", "1.5Mbit/s", "10mbit/s", "10Mb/s", "0Mbit/s"} {
+		if got, err := ParseBandwidth(s); err == nil {
+			t.Errorf("%q is %d", s, got)
+		}
+	}
+}
+
+// A level without such a network is refused by the entry's name.
+func TestExplainNetwork(t *testing.T) {
+	p, err := New(Options{File: parsed(t, "file", "network: {allow: [pypi.org], deny: [a.test], budget: {bandwidth: 8Mbit/s}}")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range Explain(p, map[string]sandbox.Capabilities{"has": {Network: true}, "lacks": {}}) {
+		if strings.HasPrefix(c.Name, "network") {
+			got = append(got, strings.Join([]string{c.Name, c.Value, c.From, string(c.Levels["has"].Enforcement), string(c.Levels["lacks"].Enforcement)}, " "))
+		}
+	}
+	want := "network.allow pypi.org /p/file:2 enforced refused\nnetwork.deny a.test /p/file:2 enforced refused\nnetwork.budget.bandwidth 1MB/s policy enforced refused"
+	if s := strings.Join(got, "\n"); s != want {
+		t.Errorf("%s", s)
+	}
+}

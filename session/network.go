@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	"github.com/caisson-run/caisson/egress"
+	"github.com/caisson-run/caisson/egress/wire"
+	"github.com/caisson-run/caisson/image"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Refusal is an attempt of the program's to reach something, for people: what
+// was refused, and what would allow it.
+type Refusal struct {
+	sandbox.Connection
+	Hint string // empty when nothing would
+}
+
+// String is one sentence. Its names are of the sandbox's making, and plain.
+func (f Refusal) String() string {
+	return fmt.Sprintf("refused %s: %s", target(f.Connection), f.Reason)
+}
+
+// target is what a connection was to.
+func target(c sandbox.Connection) string {
+	host := c.Host
+	if host == "" {
+		host = c.Address
+	}
+	if c.Port == 0 {
+		return host
+	}
+	return net.JoinHostPort(host, strconv.Itoa(c.Port))
+}
+
+// network is the way out of one run.
+type network struct {
+	router *egress.Router
+	ended  chan error // why it ended before the run did; holds one
+
+	once sync.Once
+	use  *sandbox.NetworkUse
+}
+
+// errNetworkLost is why a run is ended whose router died: the network is closed
+// then, and a program that waits for it would wait until its time is over.
+var errNetworkLost = errors.New("the network's router ended early")
+
+// connect starts the router of a plan that has a network. It is ready by the
+// time the rest of the world is.
+func (r *run) connect(w *world) error {
+	plan := r.plan.Network
+	if plan == nil {
+		return nil
+	}
+	n := &network{ended: make(chan error, 1)}
+	o := egress.Options{
+		Rules: wire.Rules{Allow: entries(plan.Allow), Deny: entries(plan.Deny)},
+		Budget: wire.Budget{
+			Egress: plan.Budget.Egress, Queries: plan.Budget.Queries, Connections: plan.Budget.Connections, Bandwidth: plan.Budget.Bandwidth,
+		},
+		Trusted: true, // the only level that has such a network writes no checksums
+		Record:  r.tellRefused,
+		Ended:   n.end,
+	}
+	router, err := egress.Start(o)
+	if err != nil {
+		return err
+	}
+	n.router, r.net = router, n
+	r.undo.add(func(context.Context) error { n.close(); return nil })
+	w.spec.Network = &sandbox.Network{NIC: router.NIC(), Address: egress.Guest, Gateway: egress.Gateway, MTU: egress.MTU}
+	return nil
+}
+
+func entries(rules []policy.PlanRule) []wire.Entry {
+	var out []wire.Entry
+	for _, r := range rules {
+		out = append(out, wire.Entry{Text: r.Text, From: r.From})
+	}
+	return out
+}
+
+// end says why the network ended by itself.
+func (n *network) end(budget string, err error) {
+	why := error(exceeded(sandbox.LimitNetwork, "the network budget "+budget+" is used up"))
+	if budget == "" {
+		why = fmt.Errorf("%w: %v", errNetworkLost, err)
+	}
+	select {
+	case n.ended <- why:
+	default:
+	}
+}
+
+// watch ends the run when the network ends by itself, until ctx is over.
+func (n *network) watch(ctx context.Context, end func(error)) {
+	select {
+	case why := <-n.ended:
+		end(why)
+	case <-ctx.Done():
+	}
+}
+
+// close ends the router, once the sandbox is gone, and says what went through.
+func (n *network) close() *sandbox.NetworkUse {
+	n.once.Do(func() { n.use = use(n.router.Close()) })
+	return n.use
+}
+
+// traffic is what went through the run's network; nil without one.
+func (r *run) traffic() *sandbox.NetworkUse {
+	if r.net == nil {
+		return nil
+	}
+	return r.net.close()
+}
+
+// What is kept of one run in its result and record.
+const (
+	keptConnections = 500
+	keptRefused     = 200
+)
+
+func use(rep egress.Report) *sandbox.NetworkUse {
+	u := &sandbox.NetworkUse{
+		Sent: rep.Totals.Sent, Received: rep.Totals.Received, Queries: rep.Totals.Queries,
+		Connected: rep.Totals.Connections, Denied: rep.Totals.Refused, Incomplete: rep.Incomplete,
+	}
+	for _, c := range rep.Connections[:min(len(rep.Connections), keptConnections)] {
+		u.Connections = append(u.Connections, connection(c))
+	}
+	for _, c := range rep.Refused[:min(len(rep.Refused), keptRefused)] {
+		u.Refused = append(u.Refused, connection(c))
+	}
+	u.Omitted = rep.Totals.Unrecorded + int64(len(rep.Connections)-len(u.Connections)+len(rep.Refused)-len(u.Refused))
+	return u
+}
+
+func connection(r wire.Record) sandbox.Connection {
+	return sandbox.Connection{
+		Protocol: string(r.Protocol), Host: r.Host, Address: r.Address, Port: r.Port, Rule: r.Rule, From: r.From, Reason: r.Reason,
+		Sent: r.Sent, Received: r.Received, Started: r.Started, DurationMS: r.Duration.Milliseconds(), Count: r.Count,
+	}
+}
+
+// tellRefused passes a refused attempt on to who watches.
+func (r *run) tellRefused(e wire.Event) {
+	if e.Kind == wire.Refused && r.call.OnRefused != nil {
+		r.call.OnRefused(Refusal{connection(*e.Record), r.hintFor(e.Record)})
+	}
+}
+
+// hintFor is the line that would allow what was refused, where one would: an
+// address that a name led to is opened by an entry for the address.
+func (r *run) hintFor(rec *wire.Record) string {
+	if !rec.Open {
+		return ""
+	}
+	c := connection(*rec)
+	if c.Address != "" {
+		c.Host = ""
+	}
+	entry := target(c)
+	if name := r.s.o.PolicyName; name != "" {
+		return "add to " + name + ": network: {allow: [" + strconv.Quote(entry) + "]}"
+	}
+	return "allow it with --allow " + entry
+}
+
+// nameServer shows a root that is not ours the sandbox's resolver.
+func (r *run) nameServer(w *world) error {
+	if w.spec.Network == nil || r.plan.Rootfs == nil && r.image == nil {
+		return nil
+	}
+	path := filepath.Join(w.spec.StateDir, "resolv.conf")
+	if err := os.WriteFile(path, []byte(image.ResolvConf(egress.Gateway)), 0o644); err != nil {
+		return &sandbox.Error{Op: "prepare network", Kind: sandbox.ErrUnavailable, Problem: "the state directory cannot be written", Cause: err}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return &sandbox.Error{Op: "prepare network", Kind: sandbox.ErrUnavailable, Problem: "the state directory cannot be read", Cause: err}
+	}
+	r.undo.add(func(context.Context) error { return f.Close() })
+	w.spec.Mounts = append(w.spec.Mounts, sandbox.Mount{Source: f, Name: path, Target: "/etc/resolv.conf"})
+	return nil
+}
