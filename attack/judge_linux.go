@@ -199,10 +199,14 @@ func (e *evidence) insiders() []*process {
 func seeDescriptor(what func(descriptor) bool) func(*evidence) string {
 	return func(e *evidence) string {
 		for _, p := range e.insiders() {
+			var held []string
 			for _, d := range p.files {
 				if what(d) && !e.born(p, d) {
-					return fmt.Sprintf("%s holds %s", p, d.name())
+					held = append(held, d.name())
 				}
+			}
+			if len(held) > 0 {
+				return fmt.Sprintf("%s holds %s", p, strings.Join(held, ", "))
 			}
 		}
 		return ""

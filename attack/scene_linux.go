@@ -76,7 +76,7 @@ func (sc *scene) wait(id string) error {
 		}
 		return sc.why()
 	case <-time.After(patience):
-		return fmt.Errorf("the probe said nothing for %s", patience)
+		return fmt.Errorf("the probe did not come to its end within %s; its last words: %s", patience, sc.out.Last())
 	}
 }
 

@@ -80,6 +80,9 @@ func Run(t *testing.T, l Level, only ...string) *attack.Report {
 // that are known to need what some host lacks may be not applicable.
 func Holds(t *testing.T, l Level) {
 	needy := []string{"F06", "K14", "L01", "L02", "L03"}
+	if l.Again == nil {
+		needy = append(needy, "L08")
+	}
 	for _, f := range Run(t, l).Cases {
 		t.Run(f.ID, func(t *testing.T) {
 			t.Logf("%s: %s %s", f.Title, f.Verdict, f.Reason)

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"syscall"
+	"time"
 )
 
 // attempt is how one case is tried. alone runs it in a process of its own, which
@@ -40,17 +41,36 @@ func live(text string) int {
 		if len(p.Only) > 0 && !slices.Contains(p.Only, a.id) {
 			continue
 		}
-		p.id = a.id
-		if a.alone != nil {
-			p.apart(a, text, ends)
-		} else {
-			a.do(p)
-		}
+		p.attempt(a, text, ends)
 	}
 	say(Try{Case: CaseReady})
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	runtime.KeepAlive(p)
 	return 0
+}
+
+// longest is how long one case may take: what hangs keeps no other from being
+// tried.
+const longest = 10 * time.Second
+
+// attempt tries one case.
+func (p *prober) attempt(a attempt, text string, ends *os.File) {
+	one := &prober{Config: p.Config, id: a.id}
+	p.all = append(p.all, one) // holds what it gets
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if a.alone != nil {
+			one.apart(a, text, ends)
+		} else {
+			a.do(one)
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(longest):
+		one.try("end within "+longest.String(), os.ErrDeadlineExceeded)
+	}
 }
 
 // apart starts an attempt as a process of its own and waits until it has made

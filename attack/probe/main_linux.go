@@ -82,6 +82,7 @@ type prober struct {
 	Config
 	held []int // descriptors that stay open until the host has looked
 	id   string
+	all  []*prober // one for each case
 }
 
 // try says what came of one attempt.

@@ -119,3 +119,14 @@ func (t *Log) Size() int64 {
 	defer t.mu.Unlock()
 	return t.bytes
 }
+
+// Last is what was said last, for people; empty when nothing was.
+func (t *Log) Last() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.all) == 0 {
+		return ""
+	}
+	last := t.all[len(t.all)-1]
+	return last.Case + " " + last.What
+}
