@@ -40,7 +40,7 @@ func parseIDs(s string) (*ids, error) {
 // It is for levels that give a first process no user namespace: a container of
 // most engines. What stays outside is this process, which does nothing any
 // more but wait; it is the container's root, with CAP_SETUID and CAP_SETGID,
-// which it takes to write a map. Programs get a filter that lets none of them
+// which it takes to write a map, and gives up both when it is written. Programs get a filter that lets none of them
 // make a user namespace.
 func enter(m *ids, o Options, args []string) error {
 	inner := []string{os.Args[0], "-inner"}
@@ -72,6 +72,9 @@ func enter(m *ids, o Options, args []string) error {
 	if err := hide(); err != nil {
 		return err
 	}
+	if err := m.become(); err != nil {
+		return err
+	}
 	// The stream and the log are the agent's alone: whoever holds them open
 	// keeps their ends from being seen.
 	for fd := range 3 {
@@ -86,6 +89,20 @@ func enter(m *ids, o Options, args []string) error {
 	}
 	ws := state.Sys().(syscall.WaitStatus)
 	os.Exit(exitEvent(ws).Code)
+	return nil
+}
+
+// become makes this process what root is inside, without a capability.
+func (m *ids) become() error {
+	if err := syscall.Setgroups(nil); err != nil {
+		return fmt.Errorf("leave all groups: %w", err)
+	}
+	if err := syscall.Setresgid(m.rootGID, m.rootGID, m.rootGID); err != nil {
+		return fmt.Errorf("become group %d: %w", m.rootGID, err)
+	}
+	if err := syscall.Setresuid(m.rootUID, m.rootUID, m.rootUID); err != nil {
+		return fmt.Errorf("become user %d: %w", m.rootUID, err)
+	}
 	return nil
 }
 
