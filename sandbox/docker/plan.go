@@ -76,6 +76,7 @@ func (d *Driver) newPlan(s *sandbox.Spec, mark stream.Mark, f *facts) (_ *plan, 
 			// could fill; /dev/shm is scratch, if it was asked for.
 			IpcMode:     "none",
 			SecurityOpt: []string{"no-new-privileges:true"},
+			MaskedPaths: maskedPaths,
 			LogConfig:   logConfig{"none"},
 			// Nothing of the host's resolver shows.
 			DNS: []string{"127.0.0.1"}, DNSSearch: []string{"."},

@@ -147,7 +147,8 @@ func TestPosture(t *testing.T) {
 	}
 	first := statusOf(t, atoi(t, agent["PPid"]))
 	for key, want := range map[string]string{
-		"CapPrm": "00000000000000c0", "CapEff": "00000000000000c0", "CapBnd": "00000000000000c0", "NoNewPrivs": "1", "Seccomp": "2",
+		"CapPrm": "0000000000000000", "CapEff": "0000000000000000", "CapBnd": "00000000000000c0", "NoNewPrivs": "1", "Seccomp": "2",
+		"Uid": agent["Uid"], "Gid": agent["Gid"], "Groups": "",
 	} {
 		if first[key] != want {
 			t.Errorf("first process: %s is %q, want %q", key, first[key], want)

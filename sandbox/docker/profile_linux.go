@@ -12,6 +12,15 @@ import (
 	"github.com/caisson-run/caisson/internal/linux/seccomp"
 )
 
+// architectures are the doors that the engine's filter knows; for another it
+// kills the thread that knocks, and what is left of a Go program then hangs. So
+// x32's is among them, and the filter of programs answers there: ENOSYS. For the
+// 32-bit door that one kills the process.
+var architectures = map[string][]string{
+	"amd64": {"SCMP_ARCH_X86_64", "SCMP_ARCH_X32"},
+	"arm64": {"SCMP_ARCH_AARCH64"},
+}
+
 // profile is the system call filter that the engine puts on everything in the
 // container, in Docker's form
 // (https://docs.docker.com/engine/security/seccomp/). It is the outline of the
@@ -31,7 +40,7 @@ var profile = sync.OnceValues(func() (string, error) {
 	b, err := json.Marshal(map[string]any{
 		"defaultAction":   "SCMP_ACT_ERRNO",
 		"defaultErrnoRet": enosys,
-		"architectures":   []string{map[string]string{"amd64": "SCMP_ARCH_X86_64", "arm64": "SCMP_ARCH_AARCH64"}[runtime.GOARCH]},
+		"architectures":   architectures[runtime.GOARCH],
 		"syscalls": []rule{
 			{Names: allowed, Action: "SCMP_ACT_ALLOW"},
 			{Names: refused, Action: "SCMP_ACT_ERRNO", ErrnoRet: &eperm},

@@ -35,6 +35,7 @@ type hostConfig struct {
 	NetworkMode    string
 	ReadonlyRootfs bool
 	SecurityOpt    []string
+	MaskedPaths    []string
 	LogConfig      logConfig
 	DNS            []string `json:"Dns"`
 	DNSSearch      []string `json:"DnsSearch"`
@@ -46,6 +47,18 @@ type hostConfig struct {
 	PidsLimit      int64 `json:",omitempty"`
 	Ulimits        []ulimit
 	Runtime        string `json:",omitempty"`
+}
+
+// maskedPaths are hidden in the container: what Docker hides (moby's
+// oci/defaults.go, the newest), and what else tells of the host's kernel and of
+// nothing that a program needs.
+var maskedPaths = []string{
+	"/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug",
+	"/proc/scsi", "/proc/timer_list", "/proc/timer_stats", "/sys/devices/virtual/powercap", "/sys/firmware",
+	"/proc/cmdline", "/proc/config.gz", "/proc/diskstats", "/proc/iomem", "/proc/ioports", "/proc/kallsyms", "/proc/key-users",
+	"/proc/kmsg", "/proc/kpagecgroup", "/proc/kpagecount", "/proc/kpageflags", "/proc/modules", "/proc/pagetypeinfo", "/proc/partitions",
+	"/proc/slabinfo", "/proc/sysrq-trigger", "/proc/vmallocinfo", "/proc/zoneinfo",
+	"/sys/class/dmi", "/sys/devices/virtual/dmi", "/sys/fs/bpf", "/sys/kernel", "/sys/module",
 }
 
 // logConfig keeps what the agent says off the engine's disk.

@@ -58,7 +58,7 @@ func open(t testing.TB, name string) *os.File {
 // allowed are the only keys that may ever reach an engine.
 var allowed = map[string][]string{
 	"": {"Hostname", "User", "AttachStdin", "AttachStdout", "AttachStderr", "OpenStdin", "StdinOnce", "Env", "Entrypoint", "Image", "WorkingDir", "Labels", "NetworkDisabled", "HostConfig"},
-	"HostConfig": {"AutoRemove", "CapDrop", "CapAdd", "CgroupnsMode", "IpcMode", "NetworkMode", "ReadonlyRootfs", "SecurityOpt", "LogConfig", "Dns", "DnsSearch",
+	"HostConfig": {"AutoRemove", "CapDrop", "CapAdd", "CgroupnsMode", "IpcMode", "NetworkMode", "ReadonlyRootfs", "SecurityOpt", "MaskedPaths", "LogConfig", "Dns", "DnsSearch",
 		"Tmpfs", "Mounts", "Memory", "MemorySwap", "NanoCpus", "PidsLimit", "Ulimits", "Runtime"},
 	"Mount":       {"Type", "Source", "Target", "ReadOnly", "BindOptions"},
 	"BindOptions": {"Propagation", "NonRecursive", "ReadOnlyForceRecursive"},
@@ -101,6 +101,9 @@ func checkRequest(raw json.RawMessage, sources []string) (wrong []string) {
 		wrong = append(wrong, "SecurityOpt is "+string(host["SecurityOpt"]))
 	} else if filter, ok := strings.CutPrefix(security[1], "seccomp={"); !ok || !strings.Contains(filter, `"defaultAction":"SCMP_ACT_ERRNO"`) {
 		wrong = append(wrong, "the filter is "+security[1])
+	}
+	if !strings.Contains(string(host["MaskedPaths"]), `"/proc/kcore"`) {
+		wrong = append(wrong, "MaskedPaths is "+string(host["MaskedPaths"]))
 	}
 	var caps []string
 	if err := json.Unmarshal(host["CapAdd"], &caps); err != nil || len(caps) > 8 {
@@ -203,6 +206,7 @@ func TestCheckRequestBites(t *testing.T) {
 		"no seccomp":          {`"seccomp={`, `"seccomp=unconfined{`},
 		"new privileges":      {`"no-new-privileges:true"`, `"label=x"`},
 		"a capability":        {`"CapAdd":["`, `"CapAdd":["SYS_ADMIN","`},
+		"nothing masked":      {`"/proc/kcore"`, `"/proc/x"`},
 		"a writable root":     {`"ReadonlyRootfs":true`, `"ReadonlyRootfs":false`},
 	} {
 		bad := strings.Replace(good, change[0], change[1], 1)
