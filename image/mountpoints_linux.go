@@ -39,16 +39,18 @@ func missingTargets(f *os.File, targets []Target) ([]Target, error) {
 		}
 	}
 	if len(check) == 0 {
-		return nil, nil // the usual case, without reading the tree
+		return nil, nil // the usual case, without a look
 	}
-	root, err := readTree(f)
+	st, err := f.Stat()
 	if err != nil {
-		return nil, err
+		return nil, cacheError("read image", err)
 	}
 	var missing []Target
 	for _, t := range check {
-		n, err := root.Lookup(t.Path)
+		n, err := erofs.Find(f, st.Size(), t.Path)
 		switch {
+		case errors.Is(err, erofs.ErrDamaged):
+			return nil, damagedImage(err)
 		case errors.Is(err, fstree.ErrNotFound):
 			missing = append(missing, t)
 		case err != nil || n.Kind == fstree.Link:

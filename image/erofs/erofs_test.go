@@ -4,6 +4,7 @@ package erofs_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -115,6 +116,31 @@ func TestReadWhatWasWritten(t *testing.T) {
 	}
 	if got.Children["etc"].Children["passwd"] != got.Children["etc"].Children["passwd-"] {
 		t.Error("two names of one file became two files")
+	}
+}
+
+// TestFind looks for every path of the tree, and for some that are not there.
+func TestFind(t *testing.T) {
+	root, text := sample()
+	f := build(t, root, text)
+	info, err := f.Stat()
+	must(t, err)
+	find := func(p string) (*fstree.Node, error) { return erofs.Find(f, info.Size(), p) }
+	var walk func(string, *fstree.Node)
+	walk = func(p string, n *fstree.Node) {
+		got, err := find(p)
+		if err != nil || got.Kind != n.Kind || got.UID != n.UID || got.Target != n.Target || got.Offset != n.Offset {
+			t.Errorf("%.60q: %+v, %v", p, got, err)
+		}
+		for name, c := range n.Children {
+			walk(p+"/"+name, c)
+		}
+	}
+	walk("", root)
+	for p, want := range map[string]error{"/no": fstree.ErrNotFound, "/etc/no/x": fstree.ErrNotFound, "/etc/passwd/x": nil, "/link/x": nil} {
+		if _, err := find(p); err == nil || want != nil && !errors.Is(err, want) || want == nil && errors.Is(err, fstree.ErrNotFound) {
+			t.Errorf("%s: %v", p, err)
+		}
 	}
 }
 
@@ -270,6 +296,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(b[1024:])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		b = append(make([]byte, 1024), b...)
+		_, _ = erofs.Find(bytes.NewReader(b), int64(len(b)), "/d/a")
 		n, err := erofs.Read(bytes.NewReader(b), int64(len(b)))
 		if err != nil {
 			return

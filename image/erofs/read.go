@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/caisson-run/caisson/image/fstree"
 )
@@ -22,19 +23,17 @@ const (
 // image that was damaged gives an error or another tree, never anything that
 // is out of bounds.
 func Read(r io.ReaderAt, size int64) (*fstree.Node, error) {
-	rd := &reader{r: r, size: size, seen: map[uint64]*fstree.Node{}}
-	super := make([]byte, superSize)
-	if _, err := r.ReadAt(super, superOffset); err != nil {
-		return nil, damaged("the superblock cannot be read: %v", err)
+	rd, top, err := newReader(r, size)
+	if err != nil {
+		return nil, err
 	}
-	if le.Uint32(super) != magic || super[12] != blockBits || le.Uint32(super[80:]) != 0 {
-		return nil, damaged("it is not of this package's making")
+	// All of it is needed, and one read is faster than one for each file.
+	all := make([]byte, size-rd.meta)
+	if _, err := r.ReadAt(all, rd.meta); err != nil {
+		return nil, damaged("%v", err)
 	}
-	rd.meta = int64(le.Uint32(super[40:])) * Block
-	if rd.meta < DataStart || rd.meta >= size {
-		return nil, damaged("its metadata is not in it")
-	}
-	root, err := rd.node(uint64(le.Uint16(super[14:])), 0)
+	rd.all = all
+	root, err := rd.node(top, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -42,6 +41,52 @@ func Read(r io.ReaderAt, size int64) (*fstree.Node, error) {
 		return nil, damaged("its root is no directory")
 	}
 	return root, nil
+}
+
+// Find looks for one path in an image, as [fstree.Node.Lookup] does, without
+// reading more than the directories that lead there. The node has no children.
+func Find(r io.ReaderAt, size int64, p string) (*fstree.Node, error) {
+	rd, at, err := newReader(r, size)
+	if err != nil {
+		return nil, err
+	}
+	rd.only = true
+	n, err := rd.node(at, 0)
+	for part := range strings.SplitSeq(strings.Trim(p, "/"), "/") {
+		if err != nil || part == "" {
+			break
+		}
+		if n.Kind != fstree.Dir {
+			return nil, fmt.Errorf("%s: a file or symbolic link is on the way", p)
+		}
+		rd.want, rd.found, rd.seen = part, 0, map[uint64]*fstree.Node{}
+		if _, err = rd.node(at, 0); err != nil {
+			break
+		}
+		if at = rd.found; at == 0 {
+			return nil, fstree.ErrNotFound
+		}
+		rd.want = ""
+		n, err = rd.node(at, 0)
+	}
+	return n, err
+}
+
+// newReader reads the superblock and gives the number of the root.
+func newReader(r io.ReaderAt, size int64) (*reader, uint64, error) {
+	rd := &reader{r: r, size: size, seen: map[uint64]*fstree.Node{}}
+	super := make([]byte, superSize)
+	if _, err := r.ReadAt(super, superOffset); err != nil {
+		return nil, 0, damaged("the superblock cannot be read: %v", err)
+	}
+	if le.Uint32(super) != magic || super[12] != blockBits || le.Uint32(super[80:]) != 0 {
+		return nil, 0, damaged("it is not of this package's making")
+	}
+	rd.meta = int64(le.Uint32(super[40:])) * Block
+	if rd.meta < DataStart || rd.meta >= size {
+		return nil, 0, damaged("its metadata is not in it")
+	}
+	return rd, uint64(le.Uint16(super[14:])), nil
 }
 
 // DataEnd is where the metadata of an image begins.
@@ -64,6 +109,12 @@ type reader struct {
 	r          io.ReaderAt
 	size, meta int64
 	seen       map[uint64]*fstree.Node
+	all        []byte // the metadata, when all of it was read
+
+	// For Find: directories are searched for a name in place of being read.
+	only  bool
+	want  string
+	found uint64
 }
 
 func (rd *reader) node(nid uint64, depth int) (*fstree.Node, error) {
@@ -104,6 +155,9 @@ func (rd *reader) node(nid uint64, depth int) (*fstree.Node, error) {
 		return n, err
 	case typeDir:
 		n.Kind, n.Children = fstree.Dir, map[string]*fstree.Node{}
+		if rd.only && rd.want == "" {
+			return n, nil
+		}
 		b, err := rd.data(at, size, block, format, maxDirectory)
 		if err != nil {
 			return nil, err
@@ -138,6 +192,9 @@ func (rd *reader) bytes(off, n int64) ([]byte, error) {
 	if off < DataStart || n < 0 || off+n > rd.size || off+n < off {
 		return nil, damaged("%d bytes at %d are out of bounds", n, off)
 	}
+	if at := off - rd.meta; rd.all != nil && at >= 0 {
+		return rd.all[at : at+n : at+n], nil
+	}
 	b := make([]byte, n)
 	if _, err := rd.r.ReadAt(b, off); err != nil {
 		return nil, damaged("%v", err)
@@ -167,6 +224,12 @@ func (rd *reader) directory(n *fstree.Node, b []byte, depth int) error {
 			}
 			name := string(bytes.TrimRight(block[from:to], "\x00"))
 			if name == "." || name == ".." {
+				continue
+			}
+			if rd.only {
+				if name == rd.want {
+					rd.found = le.Uint64(block[at:])
+				}
 				continue
 			}
 			if err := fstree.CheckName(name); err != nil || n.Children[name] != nil {

@@ -23,7 +23,7 @@ import (
 // Bounds are the most that an image may hold. 0 means the default.
 type Bounds struct {
 	Bytes   int64 // of all files of all layers, expanded: 32 GiB
-	Entries int   // of all layers: 2 million
+	Entries int   // of all layers: 1 million
 	Depth   int   // directories above a file: 128
 	// Ratio is how many times its size a layer may expand to, beyond the first
 	// 64 MiB: 200. Real ones are below 20; gzip's limit is 1032, zstd has none.
@@ -37,7 +37,7 @@ func (b Bounds) withDefaults() Bounds {
 		b.Bytes = 32 << 30
 	}
 	if b.Entries == 0 {
-		b.Entries = 2_000_000
+		b.Entries = 1_000_000
 	}
 	if b.Depth == 0 {
 		b.Depth = 128

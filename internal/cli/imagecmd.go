@@ -58,8 +58,16 @@ func images(readOnly bool) (*image.Store, func() error, error) {
 // place that knows the working directory.
 func localImage(s string) (reference.Ref, error) {
 	r, err := reference.Parse(s)
-	if err != nil || !r.Local() {
+	if err != nil {
 		return r, err
+	}
+	if !r.Local() {
+		// Who names an archive that is here means it.
+		if info, err := os.Stat(s); err == nil && info.Mode().IsRegular() {
+			return r, &sandbox.Error{Op: "image " + quoted(s), Kind: sandbox.ErrInvalid, Problem: "a path begins with / or ./, and this is read as an image of " + r.Host,
+				Hint: "write ./" + s + " for the file that is here"}
+		}
+		return r, nil
 	}
 	wd, err := os.Getwd()
 	if err != nil {
