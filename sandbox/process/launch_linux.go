@@ -21,6 +21,7 @@ type launch struct {
 	builder, init, program child
 	scripts                [3]*script
 	slots                  [maxSlots]uintptr
+	args                   cloneArgs // of the builder, on cgroup version 2
 
 	mapper *mapper // for root
 }
@@ -33,8 +34,9 @@ const namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | u
 // its siblings'.
 const sharing = unix.CLONE_VM | unix.CLONE_VFORK
 
-// ready gives the children their scripts.
-func (l *launch) ready() {
+// ready gives the children their scripts. The builder is born in the control
+// group, if there is one of version 2: as somebody else it could not enter it.
+func (l *launch) ready(group *os.File) {
 	for i, c := range []*child{&l.builder, &l.init, &l.program} {
 		s := l.scripts[i]
 		if len(s.steps) > 0 {
@@ -42,8 +44,14 @@ func (l *launch) ready() {
 		}
 		c.slots = &l.slots
 	}
-	l.builder.clone = [4]uintptr{
-		unix.SYS_CLONE, namespaces | sharing | unix.CLONE_PARENT_SETTID | uintptr(unix.SIGCHLD), 0, uintptr(unsafe.Pointer(&l.builder.tid)),
+	const flags = namespaces | sharing | unix.CLONE_PARENT_SETTID
+	l.builder.clone = [4]uintptr{unix.SYS_CLONE, flags | uintptr(unix.SIGCHLD), 0, uintptr(unsafe.Pointer(&l.builder.tid))}
+	if group != nil {
+		l.args = cloneArgs{
+			flags: flags | unix.CLONE_INTO_CGROUP, exitSignal: uint64(unix.SIGCHLD),
+			parentTID: uint64(uintptr(unsafe.Pointer(&l.builder.tid))), cgroup: uint64(group.Fd()),
+		}
+		l.builder.clone = [4]uintptr{unix.SYS_CLONE3, uintptr(unsafe.Pointer(&l.args)), unsafe.Sizeof(l.args)}
 	}
 	if rewrite != nil {
 		rewrite(l)
@@ -53,6 +61,11 @@ func (l *launch) ready() {
 // rewrite is nil but in tests, which take a protection out to see that it is
 // missed.
 var rewrite func(*launch)
+
+// cloneArgs is struct clone_args (clone3(2)).
+type cloneArgs struct {
+	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls, setTID, setTIDSize, cgroup uint64
+}
 
 // start makes the sandbox and returns when the program is executed. The calling
 // goroutine must be locked to its thread, and the thread must live as long as

@@ -23,8 +23,8 @@ func groupLimits(host *cgroup.Host, l *sandbox.Limits, stateDir string) (cgroup.
 		g.CPUs = l.CPUs
 	}
 	if l.Processes > 0 && can(cgroup.Pids) {
-		// With init. On version 1 the builder is in the group, too, when it
-		// makes the program, so fewer than three would not do.
+		// With init. The builder is in the group, too, when it makes the
+		// program, so fewer than three would not do.
 		g.Pids = max(l.Processes+1, 3)
 	}
 	if (l.IO > 0 || l.IOPS > 0) && can(cgroup.IO) && host.Version == 2 {

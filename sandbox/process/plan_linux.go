@@ -37,10 +37,11 @@ type plan struct {
 	group  groupDoor
 }
 
-// groupDoor is the way into a control group.
+// groupDoor is the way into a control group: the builder takes it, with all that
+// comes after.
 type groupDoor struct {
-	tasks []*os.File // version 1: the builder writes itself in, with all that comes after it
-	dir   *os.File   // version 2: the others are born there
+	tasks []*os.File // version 1: it writes itself in
+	dir   *os.File   // version 2: it is born there
 	pids  bool       // the group counts processes
 }
 
@@ -64,35 +65,25 @@ func (p *plan) write() (*launch, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.birth(b, &l.init, p.group.dir)
+	l.birth(b, &l.init)
 	p.world.finish(b)
 	p.restrict(b)
 	program := p.writeProgram(b, &l.program)
-	l.birth(b, &l.program, p.group.dir)
+	l.birth(b, &l.program)
 	b.doing("stay with caisson")
 	b.call(unix.SYS_GETPPID, os.Getpid())
 	l.scripts = [3]*script{b, init, program}
 	l.init.file = true
 	l.init.argv, l.init.envv = strings0(init, []string{"init"}), strings0(init, nil)
-	l.ready()
+	l.ready(p.group.dir)
 	return l, nil
 }
 
 // birth adds the call that makes another child.
-func (l *launch) birth(b *script, c *child, group *os.File) {
+func (l *launch) birth(b *script, c *child) {
 	c.clone = [4]uintptr{unix.SYS_CLONE, sharing | unix.CLONE_PARENT, 0, 0}
-	if group != nil {
-		args := &cloneArgs{flags: sharing | unix.CLONE_PARENT | unix.CLONE_INTO_CGROUP, cgroup: uint64(group.Fd())}
-		b.keep = append(b.keep, args, group)
-		c.clone = [4]uintptr{unix.SYS_CLONE3, uintptr(unsafe.Pointer(args)), unsafe.Sizeof(*args), 0}
-	}
 	b.doing("start a process")
 	b.spawn(c)
-}
-
-// cloneArgs is struct clone_args (clone3(2)).
-type cloneArgs struct {
-	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls, setTID, setTIDSize, cgroup uint64
 }
 
 // becomeRoot gives the builder ids in its user namespace.
