@@ -30,6 +30,9 @@ func (w *world) build(s *script) {
 	s.doing("enter the root")
 	s.call(unix.SYS_MOVE_MOUNT, opened[0], "", unix.AT_FDCWD, "/", unix.MOVE_MOUNT_F_EMPTY_PATH)
 	s.call(unix.SYS_FCHDIR, opened[0])
+	if len(w.missing) > 0 {
+		w.buildLayer(s, opened[0])
+	}
 	// The old root comes to lie on top of the new one, out of every path's way
 	// but "..": nothing is looked up by a path with links in it from here on.
 	s.call(unix.SYS_PIVOT_ROOT, ".", ".")
@@ -59,6 +62,39 @@ func (w *world) build(s *script) {
 	}
 }
 
+// buildLayer lays a layer with the missing mountpoints over the root, which is
+// the working directory, and enters it.
+func (w *world) buildLayer(s *script, root any) {
+	s.doing("make mountpoints in a layer over the root")
+	// Relative names: those that begin with a slash are still the host's.
+	const stage, upper = "dev", "dev/upper"
+	s.attach(s.filesystem("tmpfs", readWrite, "mode", "0755", "size", "1048576", "nr_inodes", "16384"), stage)
+	s.call(unix.SYS_MKDIRAT, unix.AT_FDCWD, upper, 0o755)
+	s.call(unix.SYS_MKDIRAT, unix.AT_FDCWD, "dev/work", 0o700)
+	for _, m := range w.missing {
+		makePath(s, upper, strings.TrimPrefix(m.Target, "/"), m.Dir)
+	}
+	layer := s.filesystem("overlay", readOnly, "lowerdir", ".", "upperdir", upper, "workdir", "dev/work", "userxattr", "")
+	s.call(unix.SYS_UMOUNT2, stage, unix.MNT_DETACH)
+	s.call(unix.SYS_MOVE_MOUNT, layer, "", root, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	s.call(unix.SYS_FCHDIR, layer)
+	s.close(layer)
+}
+
+// makePath makes a directory or an empty file at rel below from, and what leads
+// to it.
+func makePath(s *script, from, rel string, dir bool) {
+	names := strings.Split(rel, "/")
+	for i, name := range names {
+		from = path.Join(from, name)
+		if i < len(names)-1 || dir {
+			s.call(unix.SYS_MKDIRAT, unix.AT_FDCWD, from, 0o755).or(unix.EEXIST)
+			continue
+		}
+		s.call(unix.SYS_MKNODAT, unix.AT_FDCWD, from, unix.S_IFREG|0o644, 0).or(unix.EEXIST)
+	}
+}
+
 // makePlace makes a mountpoint where it lies in scratch: what is there has been
 // made by this very script.
 func (w *world) makePlace(s *script, target string, dir bool) {
@@ -74,16 +110,7 @@ func (w *world) makePlace(s *script, target string, dir bool) {
 		}
 		return
 	}
-	rel := strings.Split(strings.TrimPrefix(target, from+"/"), "/")
-	at := from
-	for i, name := range rel {
-		at = path.Join(at, name)
-		if i < len(rel)-1 || dir {
-			s.call(unix.SYS_MKDIRAT, unix.AT_FDCWD, at, 0o755).or(unix.EEXIST)
-			continue
-		}
-		s.call(unix.SYS_MKNODAT, unix.AT_FDCWD, at, unix.S_IFREG|0o644, 0).or(unix.EEXIST)
-	}
+	makePath(s, from, strings.TrimPrefix(target, from+"/"), dir)
 }
 
 const (

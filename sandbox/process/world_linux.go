@@ -5,6 +5,7 @@ package process
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"slices"
@@ -34,6 +35,7 @@ type world struct {
 	devices []source          // of the host's /dev
 	scratch []sandbox.Scratch // with their shares, parents first
 	cow     int64             // bytes for each copy-on-write mount
+	missing []sandbox.Mask    // mountpoints that the root lacks
 }
 
 func newWorld(spec *sandbox.Spec) (*world, error) {
@@ -43,6 +45,9 @@ func newWorld(spec *sandbox.Spec) (*world, error) {
 			Problem: fmt.Sprintf("%d paths are to be mounted or hidden, this level takes %d", n, maxSources),
 			Hint:    "mount or deny whole directories instead of what is in them",
 		}
+	}
+	if spec.Root.Dir == nil {
+		return nil, sandbox.Errorf(sandbox.ErrUnsupported, "prepare sandbox", "this level takes no root but a directory: the kernel mounts nobody's file systems for it")
 	}
 	w := &world{spec: spec}
 	w.scratch, w.cow = spec.Shares()
@@ -143,22 +148,63 @@ func (w *world) owner(target string, n int) (src *source, scratch bool) {
 	return src, scratch
 }
 
-// mountpoints sees to it that every target exists, or can be made because it
-// lies in scratch.
+// mountpoints sees to it that every target exists, or can be made: because it
+// lies in scratch, or in a layer over the root.
 func (w *world) mountpoints() error {
 	for i := 1; i < len(w.sources); i++ {
 		m := w.sources[i].mount
 		if src, scratch := w.owner(m.Target, i); !scratch {
-			if err := exists(src.mount, m.Target, m.Dir); err != nil {
-				return &sandbox.Error{
-					Op: "mount " + m.Name, Kind: sandbox.ErrInvalid, Cause: err,
-					Problem: fmt.Sprintf("it cannot be placed at %s inside %s", m.Target, src.mount.Name),
-					Hint:    "make the mountpoint there first, or choose another target",
-				}
+			if err := w.mountpoint(src, m.Name, sandbox.Mask{Target: m.Target, Dir: m.Dir}); err != nil {
+				return err
 			}
 		}
 	}
+	for i, sc := range w.scratch {
+		within := below(sc.Target, "/dev")
+		for _, parent := range w.scratch[:i] {
+			within = within || below(sc.Target, parent.Target)
+		}
+		if within {
+			continue
+		}
+		src, _ := w.owner(sc.Target, 1+len(w.spec.Root.Binds))
+		if src == nil {
+			src = w.under(sc.Target)
+		}
+		if err := w.mountpoint(src, "scratch", sandbox.Mask{Target: sc.Target, Dir: true}); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// under is the part of the root that a path lies in.
+func (w *world) under(target string) *source {
+	src := &w.sources[0]
+	for i := 1; i <= len(w.spec.Root.Binds); i++ {
+		if t := w.sources[i].mount.Target; below(target, t) && len(t) >= len(src.mount.Target) {
+			src = &w.sources[i]
+		}
+	}
+	return src
+}
+
+// mountpoint looks for one target, and notes it where the root's own tree lacks
+// it: that tree is shared and read-only.
+func (w *world) mountpoint(src *source, name string, at sandbox.Mask) error {
+	err := exists(src.mount, at.Target, at.Dir)
+	switch {
+	case err == nil:
+		return nil
+	case src == &w.sources[0] && errors.Is(err, fs.ErrNotExist):
+		w.missing = append(w.missing, at)
+		return nil
+	}
+	return &sandbox.Error{
+		Op: "mount " + name, Kind: sandbox.ErrInvalid, Cause: err,
+		Problem: fmt.Sprintf("it cannot be placed at %s inside %s", at.Target, src.mount.Name),
+		Hint:    "make the mountpoint there first, or choose another target",
+	}
 }
 
 // exists looks for a target in the object that owner shows, without following

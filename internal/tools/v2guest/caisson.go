@@ -35,13 +35,22 @@ func checks() []check {
 		{"scope tests", session, linux + "scope", checkTests("scope", 4)},
 		{"idmap tests", rooted, linux + "idmap", checkTests("idmap", 5)},
 		{"hostfacts tests", everywhere, linux + "hostfacts", checkTests("hostfacts", 8)},
-		{"run", everywhere, product, checkPlain},
-		{"memory kills", everywhere, product, checkMemory},
+		{"run", everywhere, product, on("gvisor", checkPlain)},
+		{"memory kills", everywhere, product, on("gvisor", checkMemory)},
 		{"cpus refused by name", bare, product, checkRefused},
-		{"processes", everywhere, product, checkProcesses},
-		{"disk", everywhere, product, checkDisk},
+		{"processes", everywhere, product, on("gvisor", checkProcesses)},
+		{"disk", everywhere, product, on("gvisor", checkDisk)},
+		{"run on the process level", everywhere, product, on("process", checkPlain)},
+		{"memory kills on the process level", everywhere, product, on("process", checkMemory)},
+		{"processes on the process level", everywhere, product, on("process", checkProcesses)},
+		{"disk on the process level", everywhere, product, on("process", checkDisk)},
 		{"nothing left", everywhere, ".", checkNothingLeft},
 	}
+}
+
+// on makes a check of one level.
+func on(level string, run func(context.Context, *vm, world, ...string) error) func(context.Context, *vm, world) error {
+	return func(ctx context.Context, g *vm, w world) error { return run(ctx, g, w, "--isolation", level) }
 }
 
 // slow is for how long one run may take on an emulated processor.
@@ -61,8 +70,8 @@ func caisson(ctx context.Context, g *vm, w world, source string, flags ...string
 	return &a, o, nil
 }
 
-func checkPlain(ctx context.Context, g *vm, w world) error {
-	a, o, err := caisson(ctx, g, w, "print(6*7)")
+func checkPlain(ctx context.Context, g *vm, w world, flags ...string) error {
+	a, o, err := caisson(ctx, g, w, "print(6*7)", flags...)
 	if err != nil {
 		return err
 	}
@@ -80,8 +89,8 @@ func checkPlain(ctx context.Context, g *vm, w world) error {
 	return nil
 }
 
-func checkMemory(ctx context.Context, g *vm, w world) error {
-	flags := []string{"--memory", "96MiB"}
+func checkMemory(ctx context.Context, g *vm, w world, flags ...string) error {
+	flags = append(flags, "--memory", "96MiB")
 	if !w.delegated {
 		flags = append(flags, "--best-effort") // without, it is refused: checkRefused
 	}
@@ -121,8 +130,8 @@ except OSError as e:
     print(n < 20 and e.strerror)
 `
 
-func checkProcesses(ctx context.Context, g *vm, w world) error {
-	a, o, err := caisson(ctx, g, w, forks, "--processes", "16")
+func checkProcesses(ctx context.Context, g *vm, w world, flags ...string) error {
+	a, o, err := caisson(ctx, g, w, forks, append(flags, "--processes", "16")...)
 	if err != nil {
 		return err
 	}
@@ -142,8 +151,8 @@ except OSError as e:
     print(e.strerror)
 `
 
-func checkDisk(ctx context.Context, g *vm, w world) error {
-	a, o, err := caisson(ctx, g, w, fill, "--disk", "16MiB")
+func checkDisk(ctx context.Context, g *vm, w world, flags ...string) error {
+	a, o, err := caisson(ctx, g, w, fill, append(flags, "--disk", "16MiB")...)
 	if err != nil {
 		return err
 	}
