@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -41,6 +42,7 @@ type posture struct {
 	Files      []string
 	Group      bool // in the sandbox's control group; true where there is none
 	Mounts     []string
+	Signals    string // ignored and blocked; not of init, to which they mean nothing
 }
 
 func TestPosture(t *testing.T) {
@@ -51,6 +53,8 @@ func TestPosture(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(canary)
+	signal.Ignore(unix.SIGHUP) // as nohup does, and programs inherit it
+	defer signal.Reset(unix.SIGHUP)
 	const none = "0000000000000000"
 	mounts := []string{
 		"/ ro,nosuid,nodev", "/dev ro,nosuid,nodev,noexec", "/dev/full ro,nosuid,noexec", "/dev/null ro,nosuid,noexec", "/dev/pts rw,nosuid,noexec",
@@ -65,6 +69,7 @@ func TestPosture(t *testing.T) {
 	program := want
 	program.Cwd, program.Env = "/tmp", "ONLY=this\x00"
 	program.Files = []string{"0 pipe", "1 pipe", "2 pipe"}
+	program.Signals = none + " " + none
 	got := whileRunning(t)
 	if os.Geteuid() != 0 {
 		// A user's groups cannot be given up without privilege.
@@ -134,7 +139,11 @@ func whileRunning(t *testing.T) map[string]posture {
 	found := make(map[string]posture)
 	for _, pid := range children(t) {
 		argv0, _, _ := strings.Cut(read(t, pid, "cmdline"), "\x00")
-		found[filepath.Base(argv0)] = look(t, pid, spec.ID)
+		p := look(t, pid, spec.ID)
+		if argv0 == "init" {
+			p.Signals = ""
+		}
+		found[filepath.Base(argv0)] = p
 	}
 	release.Close()
 	if err := <-ended; err != nil {
@@ -185,7 +194,7 @@ func look(t *testing.T, pid int, id string) posture {
 	}
 	p := posture{
 		NoNewPrivs: status["NoNewPrivs"], Seccomp: status["Seccomp"], Filters: status["Seccomp_filters"],
-		Groups: status["Groups"], Umask: status["Umask"], Env: read(t, pid, "environ"),
+		Signals: status["SigIgn"] + " " + status["SigBlk"], Groups: status["Groups"], Umask: status["Umask"], Env: read(t, pid, "environ"),
 	}
 	var caps []string
 	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
