@@ -40,9 +40,9 @@ type posture struct {
 }
 
 // The host's kernel and caisson's state are all that a half may hold: its view
-// of the mounts (below /root), anonymous objects, and the runtime's look at
-// its processor quota.
-var ownDescriptors = regexp.MustCompile(`^(/root(/.*)?|/dev/null|/|(socket|pipe|anon_inode):.*|/memfd:.*|.*/cpu(\.cfs_(quota|period)_us|\.max)|STATE/.*)$`)
+// of the mounts (below /root), anonymous objects, its own spec, and the
+// runtime's look at its processor quota.
+var ownDescriptors = regexp.MustCompile(`^(/root(/.*)?|/dev/null|/|(socket|pipe|anon_inode):.*|/memfd:.*|.*/cpu(\.cfs_(quota|period)_us|\.max)|STATE/.*|/run/bundle/config\.json)$`)
 
 func TestPosture(t *testing.T) {
 	t.Setenv("CAISSON_CANARY", "canary")

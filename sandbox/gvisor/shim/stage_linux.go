@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stageDir is where a privileged shim lays out what gVisor mounts by name. It
-// is a tmpfs of the shim's own mount namespace: nobody else sees it. The host
+// stageDir is where a privileged shim lays out what gVisor mounts by name, and
+// has gVisor's own files. It is a tmpfs of the shim's own mount namespace: nobody
+// else sees it. The host
 // directory under it is one that no sandbox may mount, so nothing is hidden.
 const stageDir = "/run"
 
@@ -27,7 +28,7 @@ func stage(handed []handedFile) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("making mounts private: %w", err)
 	}
-	if err := unix.Mount("caisson", stageDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=64k"); err != nil {
+	if err := unix.Mount("caisson", stageDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=1m"); err != nil {
 		return fmt.Errorf("mounting the stage on %s: %w", stageDir, err)
 	}
 	for i, h := range handed {

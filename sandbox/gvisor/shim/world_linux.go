@@ -33,6 +33,7 @@ type world struct {
 	group   *cgroup.Group        // nil without a control group
 	box     *container.Container // set by create; for the making goroutine alone
 	handed  []handedFile
+	own     string // where gVisor's own files lie
 
 	mu      sync.Mutex
 	kernel  *gvisor.Sandbox // box.Sandbox, which Destroy sets to nil under whoever asks
@@ -48,7 +49,7 @@ type world struct {
 }
 
 func newWorld(o *wire.Order, files []*os.File, group *cgroup.Group, started func()) (*world, error) {
-	w := &world{order: o, files: files, group: group, started: started, spec: new(specs.Spec)}
+	w := &world{order: o, files: files, group: group, started: started, spec: new(specs.Spec), own: o.StateDir}
 	if err := takeStdio(files); err != nil {
 		return nil, fmt.Errorf("taking over the program's input and output: %w", err)
 	}
@@ -67,6 +68,12 @@ func newWorld(o *wire.Order, files []*os.File, group *cgroup.Group, started func
 	}
 	if err := forbidSetID(); err != nil {
 		return nil, fmt.Errorf("forbidding set-user-id files: %w", err)
+	}
+	if os.Geteuid() == 0 {
+		// gVisor's own files (its state, its lock, the kernel's socket) need no
+		// disk, and nobody else needs them.
+		w.own = stageDir
+		o.Flags["root"] = filepath.Join(stageDir, filepath.Base(o.Flags["root"]))
 	}
 	conf, err := newConfig(o.Flags)
 	if err != nil {
@@ -92,7 +99,7 @@ func newConfig(flags map[string]string) (*config.Config, error) {
 	return config.NewFromFlags(fs)
 }
 
-func (w *world) bundleDir() string { return filepath.Join(w.order.StateDir, "bundle") }
+func (w *world) bundleDir() string { return filepath.Join(w.own, "bundle") }
 
 // writeBundle writes the spec that gVisor's halves read. The kernel inside is
 // told another first user than the creator where only the creator's is mapped.
