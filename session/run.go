@@ -32,6 +32,7 @@ type run struct {
 	plan   policy.Plan
 	intent audit.Intent
 	undo   cleanup
+	left   error      // what could not be undone
 	out    [2]*stream // stdout, stderr
 	over   context.Context
 	net    *network // nil without one
@@ -72,8 +73,14 @@ func (r *run) do(ctx context.Context) (*sandbox.Result, error) {
 	if res != nil {
 		r.finish(res, posture)
 	}
-	// Whatever the caller's context says, the end is recorded.
-	if jerr := ticket.End(context.WithoutCancel(ctx), r.outcome(res, err)); jerr != nil {
+	// Whatever the caller's context says, the end is recorded; what was made is
+	// taken away meanwhile.
+	outcome := r.outcome(res, err)
+	undone := make(chan error, 1)
+	go func() { undone <- r.undo.run(ctx) }()
+	jerr := ticket.End(context.WithoutCancel(ctx), outcome)
+	r.left = <-undone
+	if jerr != nil {
 		return res, errors.Join(jerr, err)
 	}
 	return res, err

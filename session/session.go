@@ -92,7 +92,7 @@ func (s *Session) Do(ctx context.Context, call *Call, io IO) (*sandbox.Result, e
 	defer r.drain(ctx)
 	defer r.undo.run(ctx) // for a panic; what was undone is not undone twice
 	res, err := r.do(ctx)
-	if uerr := r.undo.run(ctx); uerr != nil && err == nil {
+	if uerr := errors.Join(r.left, r.undo.run(ctx)); uerr != nil && err == nil {
 		// The program ran and its result stands; that something was left
 		// behind is a fault all the same, and nobody else will say it.
 		err = &sandbox.Error{Op: "clean up " + r.id, Kind: sandbox.ErrUnavailable, Problem: "something was left behind",

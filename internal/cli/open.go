@@ -26,8 +26,8 @@ func (o *opened) close() error {
 	return errors.Join(errs...)
 }
 
-// open reads the policies, opens the state directory and the audit record, and
-// makes a session of them.
+// open reads the policies, opens the state directory, begins to open the audit
+// record, and makes a session of them.
 func (a *app) open(ctx context.Context, policyFile string) (_ *opened, err error) {
 	p, err := config.Policy(policyFile)
 	if err != nil {
@@ -52,10 +52,6 @@ func (a *app) open(ctx context.Context, policyFile string) (_ *opened, err error
 	if note := dir.Note(); note != "" {
 		a.note("%s", note)
 	}
-	journal, err := openJournal(ctx, dir)
-	if err != nil {
-		return nil, err
-	}
-	o.Session, err = session.New(session.Options{Drivers: a.drivers(), Policy: p, PolicyName: policyFile, Journal: journal, State: session.DirState(dir)})
+	o.Session, err = session.New(session.Options{Drivers: a.drivers(), Policy: p, PolicyName: policyFile, Journal: openJournal(ctx, dir), State: session.DirState(dir)})
 	return o, err
 }
