@@ -5,6 +5,8 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -12,10 +14,34 @@ import (
 	"github.com/caisson-run/caisson"
 )
 
-// The test binary starts itself again as gVisor's halves, as bench does.
+// The test binary starts itself again as gVisor's halves and as a program that
+// embeds caisson, as bench does.
 func TestMain(m *testing.M) {
 	caisson.Reexec()
+	if done, err := embeds(context.Background(), os.Args); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	} else if done {
+		return
+	}
 	os.Exit(m.Run())
+}
+
+func TestEmbeddingRow(t *testing.T) {
+	s := actors(t, "exit 1", "exit 0")
+	r := s.embedding(t.Context())
+	if r.runs != "2" || len(r.notes) != 1 || !strings.Contains(r.notes[0], "0 of its runs failed and 0 of runsc's") || !strings.HasSuffix(r.ours, "/s") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A program that cannot start says why, instead of a figure.
+func TestEmbeddingThatFails(t *testing.T) {
+	s := actors(t, "exit 1", "exit 0")
+	s.users[0].state = "/proc/nothing/here"
+	if r := s.embedding(t.Context()); r.ratio != "" || len(r.notes) == 0 || !strings.Contains(r.notes[0], "/proc") {
+		t.Errorf("%+v", r)
+	}
 }
 
 func TestDriverRow(t *testing.T) {
