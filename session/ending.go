@@ -43,6 +43,10 @@ func settle(ctx context.Context, r *sandbox.Result, l sandbox.Limits) {
 		if r.Reason == "" {
 			r.Reason = sentence(r.Resource, l)
 		}
+	case r.Signal == "SIGXCPU" && usedUp(r, l):
+		// The agent gives each program the limit of all as RLIMIT_CPU, which may
+		// be quicker than who adds them up.
+		r.Status, r.Resource, r.Reason = sandbox.StatusResourceExceeded, sandbox.LimitCPUTime, sentence(sandbox.LimitCPUTime, l)
 	case r.Signal == "SIGKILL" && errors.As(context.Cause(ctx), &e):
 		r.Status, r.Resource, r.Rule, r.Reason = e.status, e.resource, e.rule, e.reason
 	case r.Signal == "SIGKILL" && errors.Is(context.Cause(ctx), errNetworkLost):
@@ -52,6 +56,12 @@ func settle(ctx context.Context, r *sandbox.Result, l sandbox.Limits) {
 	case r.Signal == "SIGKILL" && ctx.Err() != nil:
 		r.Status, r.Reason = sandbox.StatusError, "ended by the caller"
 	}
+}
+
+// usedUp says whether the CPU time is, but for what a kernel's counting differs.
+// A program may send itself the signal without that.
+func usedUp(r *sandbox.Result, l sandbox.Limits) bool {
+	return l.CPUTime > 0 && r.CPUMS != nil && *r.CPUMS >= l.CPUTime.Milliseconds()*9/10
 }
 
 // sentence says which limit ended a program, with its amount.

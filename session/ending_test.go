@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// A program that its own RLIMIT_CPU ended has met the limit; one that sent
+// itself the signal has not.
+func TestSettleTellsCPUTimeFromItsSignal(t *testing.T) {
+	ms := func(n int64) *int64 { return &n }
+	for name, c := range map[string]struct {
+		cpu   *int64
+		limit time.Duration
+		want  sandbox.LimitName
+	}{
+		"used up":        {ms(1004), time.Second, sandbox.LimitCPUTime},
+		"nearly used up": {ms(960), time.Second, sandbox.LimitCPUTime},
+		"its own signal": {ms(12), time.Second, ""},
+		"not measured":   {nil, time.Second, ""},
+		"no limit":       {ms(5000), 0, ""},
+	} {
+		r := &sandbox.Result{Status: sandbox.StatusError, Signal: "SIGXCPU", CPUMS: c.cpu}
+		settle(t.Context(), r, sandbox.Limits{CPUTime: c.limit})
+		if r.Resource != c.want || (r.Status == sandbox.StatusResourceExceeded) != (c.want != "") || (r.Reason != "") != (c.want != "") {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
