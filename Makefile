@@ -83,9 +83,10 @@ test-heavy: # architecture, scripts of the CLI, conformance of the levels as roo
 DOCKER_LATER := ^TestConformanceAsNobody$$|^TestConformance$$/^(Stdio|Exit|Signals|Terminal)$$
 
 .PHONY: test-docker
-test-docker: # the Docker level against a real engine, which needs root
+test-docker: build # the Docker level against a real engine, which needs root
 	@echo '== Docker level'
-	@if [ "$$(id -u)" = 0 ]; then .ci/need docker.io; fi
+	@if [ "$$(id -u)" = 0 ]; then .ci/need docker.io && \
+		CAISSON_TEST_BINARY=$(CURDIR)/bin/caisson CAISSON_TEST_ENGINE=yes go test -count=1 -run '^TestScripts$$/^docker$$' ./internal/cli; fi
 	@go test -count=1 -timeout 8m $(if $(DOCKER_LATER),-skip '$(DOCKER_LATER)') ./sandbox/docker
 
 .PHONY: test-docker-all

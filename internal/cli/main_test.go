@@ -15,6 +15,7 @@ import (
 	"github.com/caisson-run/caisson/attack/probe"
 	"github.com/caisson-run/caisson/image/imagetest"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/docker/enginetest"
 	"github.com/caisson-run/caisson/sandbox/faketest"
 )
 
@@ -50,6 +51,7 @@ func TestScripts(t *testing.T) {
 		t.Skip("the fake level lays out its world with mounts, which needs root; set CAISSON_TEST_BINARY to run as a user")
 	}
 	_, v2 := os.Stat("/sys/fs/cgroup/cgroup.controllers")
+	engine := startEngine(t, real)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "../../testdata/script",
 		RequireExplicitExec: true,
@@ -57,6 +59,8 @@ func TestScripts(t *testing.T) {
 			switch cond {
 			case "real":
 				return real != "", nil
+			case "engine": // a container engine of the test's own
+				return engine != "", nil
 			case "groups": // root may make control groups; the fake level needs none
 				return real == "" || os.Geteuid() == 0, nil
 			case "v1": // or no cgroups, as on the fake level: no block I/O limits
@@ -78,10 +82,29 @@ func TestScripts(t *testing.T) {
 			env.Defer(func() { os.RemoveAll(state) })
 			env.Setenv("CAISSON_STATE", state)
 			env.Setenv("CAISSON_TEST_BINARY", real)
+			env.Setenv("DOCKER_HOST", engine)
 			env.Setenv("ESC", "\x1b")
 			return files(env.WorkDir)
 		},
 	})
+}
+
+// startEngine starts a container engine where CAISSON_TEST_ENGINE wishes for one
+// and a built caisson is tested, and returns its address.
+func startEngine(t *testing.T, real string) string {
+	if os.Getenv("CAISSON_TEST_ENGINE") == "" || real == "" {
+		return ""
+	}
+	e, err := enginetest.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e.Host
 }
 
 // files are those that a txtar archive cannot hold.

@@ -42,6 +42,10 @@ func (d *Driver) newPlan(s *sandbox.Spec, mark stream.Mark, f *facts) (_ *plan, 
 	if err := checkSpec(s); err != nil {
 		return nil, err
 	}
+	if s.Network != nil {
+		return nil, &sandbox.Error{Op: "network", Kind: sandbox.ErrUnsupported, Problem: "docker has no network with an allow-list yet",
+			Hint: "run without a network, or on a level that has one: --isolation gvisor"}
+	}
 	if err := s.Limits.Check(f.limits()); err != nil {
 		return nil, err
 	}
