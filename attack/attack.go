@@ -81,7 +81,7 @@ type Doer interface {
 	Do(ctx context.Context, call *session.Call, io session.IO) (*sandbox.Result, error)
 }
 
-// Options say what is attacked. All but Only and OnFinding are required.
+// Options say what is attacked. The first four are required.
 type Options struct {
 	Session   Doer
 	Isolation string // the level
@@ -92,6 +92,9 @@ type Options struct {
 	// Again starts another caisson on the same level with these arguments; it
 	// is killed in the middle of a run. Nil leaves that case out.
 	Again func(args ...string) *exec.Cmd
+	// Unpack makes a tree below dir of an image that docker save wrote; the image
+	// store does when it is nil. Tests put a careless one here.
+	Unpack func(ctx context.Context, archive, dir string) error
 	// Only are the cases to run, by ID; empty is all.
 	Only []string
 	// OnFinding, when set, is called with each finding as it comes.

@@ -12,6 +12,7 @@ func Cases() []Case {
 		workspace   = "report it; until then work on a copy (--workspace DIR:cow) and collect what you need"
 		limit       = "caisson doctor says how each limit holds on this host, and the command that mends it"
 		inheritance = "report it; until then start caisson with a clean environment and no open descriptors (env -i, systemd-run)"
+		images      = "report it; until then unpack images elsewhere, and use --rootfs"
 		network     = "report it: a sandbox without a network reached something of the host"
 	)
 	return []Case{
@@ -23,6 +24,8 @@ func Cases() []Case {
 		{"F06", "open a host file by its handle (Shocker)", hostFiles},
 		{"F07", "have the host follow links when files are collected (CVE-2026-44112)", hostFiles},
 		{"F09", "write a read-only file through a hard link or descriptor", hostFiles},
+		{"F10", "leave an image's tree while it is unpacked; bring devices and set-user-id programs", images},
+		{"F11", "put links where sandboxes mount something into an image (CVE-2025-31133)", images},
 		{"F12", "reach a mount's neighbour through .. and by its prefix (CVE-2025-53110)", hostFiles},
 		{"F13", "read a hidden file under other spellings (CVE-2025-59944)", workspace},
 		{"F14", "read a hidden file after moving what leads to it", workspace},
@@ -70,5 +73,6 @@ func Cases() []Case {
 		{"L07", "leave one's control group", limit},
 		{"L08", "outlive a caisson that is killed", "report it; until then end what is left: caisson doctor"},
 		{"L09", "open descriptors without end", limit},
+		{"L11", "fill the disk with a small layer of an image", images},
 	}
 }

@@ -49,6 +49,9 @@ func limited(set func(*sandbox.Limits), names ...sandbox.LimitName) func(*sessio
 func scenes() map[string]func(*suite, context.Context) finding {
 	return map[string]func(*suite, context.Context) finding{
 		"F07": (*suite).collectLinks,
+		"F10": (*suite).hostileImages,
+		"F11": (*suite).redirectingImages,
+		"L11": (*suite).imageBomb,
 		"K18": (*suite).attackAgent,
 		"L01": (*suite).manyProcesses,
 		"L02": (*suite).muchMemory,

@@ -16,6 +16,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if o.Session == nil || o.Isolation == "" || o.Program == "" || o.State == "" {
 		return nil, sandbox.Errorf(sandbox.ErrInvalid, "attack", "it needs a session, a level, a program and a state directory")
 	}
+	if o.Unpack == nil {
+		o.Unpack = unpack
+	}
 	r := &Report{Isolation: o.Isolation, Began: time.Now()}
 	p, err := plant(o.Program)
 	if err != nil {

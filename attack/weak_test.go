@@ -212,6 +212,39 @@ func variants(t *testing.T) []variant {
 	}
 }
 
+// untar unpacks like a program that trusts what it unpacks, and makes its
+// mountpoints by name.
+func untar(ctx context.Context, archive, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, argv := range [][]string{
+		{"tar", "-xf", archive, "-C", filepath.Dir(dir), "layer.tar"},
+		{"tar", "-xpPf", filepath.Join(filepath.Dir(dir), "layer.tar"), "-C", dir},
+	} {
+		if err := exec.CommandContext(ctx, argv[0], argv[1:]...).Run(); err != nil {
+			return err
+		}
+	}
+	for _, at := range []string{"dev/shm", "tmp/x", "data/F11"} {
+		_ = os.MkdirAll(filepath.Join(dir, at), 0o755)
+	}
+	return nil
+}
+
+// The image cases are about no level: they turn red with an unpacker that trusts
+// what it unpacks.
+func TestCarelessUnpacker(t *testing.T) {
+	want := []string{"F10", "F11", "L11"}
+	r := attacktest.Run(t, attacktest.Level{Driver: faketest.New(), Unpack: untar}, want...)
+	for _, f := range r.Cases {
+		t.Logf("%s %s: %s", f.ID, f.Verdict, f.Reason)
+	}
+	if got := attacktest.Red(r); !slices.Equal(got, want) {
+		t.Errorf("red are %q, want %q", got, want)
+	}
+}
+
 type variant struct {
 	name   string
 	driver sandbox.Driver
@@ -267,6 +300,7 @@ func TestNothingHolds(t *testing.T) {
 	// What this level or host cannot show.
 	exempt := map[string]string{
 		"F07": "TestWithOneProtectionOut", "K18": "TestWithOneProtectionOut",
+		"F10": "TestCarelessUnpacker", "F11": "TestCarelessUnpacker", "L11": "TestCarelessUnpacker",
 		"K10": "TestWithOneProtectionOut: the fake level changes its root, and the kernel makes no user namespace then",
 	}
 	if fd, err := unix.Socket(unix.AF_ALG, unix.SOCK_SEQPACKET, 0); err != nil {
