@@ -384,6 +384,9 @@ func TestRegistryHangsUp(t *testing.T) {
 		if ok && err != nil || !ok && (!errors.Is(err, sandbox.ErrUnavailable) || !strings.Contains(sandbox.Hint(err), "network")) {
 			t.Errorf("cut %d times: %v", cuts, err)
 		}
+		if _, err := st.Prune(false); err != nil || !ok && len(entries(t, st.dir+"/locks")) > 0 {
+			t.Errorf("pruned: %v, locks %v", err, entries(t, st.dir+"/locks"))
+		}
 		if left := entries(t, st.dir); !ok && !slices.Equal(left, []string{"locks", "names"}) {
 			t.Errorf("left behind: %v", left)
 		}

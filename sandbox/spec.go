@@ -90,8 +90,8 @@ type Image struct {
 
 	// EROFS is the tree as one read-only file, for a level that says
 	// Capabilities.EROFS, and nil for all others. The format is the kernel's,
-	// uncompressed, with 4096-byte blocks and no inline data; owners are the
-	// image's. In a directory everything belongs to whoever runs caisson.
+	// uncompressed, with 4096-byte blocks, and no regular file inline; owners
+	// are the image's. In a directory everything belongs to whoever runs caisson.
 	EROFS *os.File
 }
 
