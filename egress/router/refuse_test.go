@@ -4,6 +4,7 @@ package router
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -98,10 +99,11 @@ func TestRefusedBytes(t *testing.T) {
 		send   func(net.Conn)
 		reason string
 	}{
-		"another SNI":    {func(c net.Conn) { shake(c, "evil.test") }, "evil.test instead"},
-		"no SNI":         {func(c net.Conn) { shake(c, "") }, "does not name"},
-		"a broken hello": {func(c net.Conn) { fmt.Fprint(c, "\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00") }, "malformed"},
-		"another kind":   {func(c net.Conn) { fmt.Fprint(c, "\x16\x03\x01\x00\x04\x02\x00\x00\x00") }, "no ClientHello"},
+		"another SNI":             {func(c net.Conn) { shake(c, "evil.test") }, "evil.test instead"},
+		"no SNI":                  {func(c net.Conn) { shake(c, "") }, "does not name"},
+		"another name, encrypted": {func(c net.Conn) { _, _ = c.Write(hidden("good.test")) }, "encrypted ClientHello"},
+		"a broken hello":          {func(c net.Conn) { fmt.Fprint(c, "\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00") }, "malformed"},
+		"another kind":            {func(c net.Conn) { fmt.Fprint(c, "\x16\x03\x01\x00\x04\x02\x00\x00\x00") }, "no ClientHello"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := build(t, options{allow: []string{"good.test:*", "127.0.0.1:*"}, hosts: map[string]string{"good.test": "127.0.0.1"}})
@@ -121,6 +123,20 @@ func TestRefusedBytes(t *testing.T) {
 			_ = before
 		})
 	}
+}
+
+// hidden is a ClientHello that names host and has another one inside, which is
+// encrypted (extension 0xfe0d).
+func hidden(host string) []byte {
+	vector := func(n int, b ...[]byte) []byte { // a length of n bytes and what it counts
+		all := bytes.Join(b, nil)
+		head := []byte{byte(len(all) >> 16), byte(len(all) >> 8), byte(len(all))}
+		return append(head[3-n:], all...)
+	}
+	name := append([]byte{0, 0}, vector(2, vector(2, []byte{0}, vector(2, []byte(host))))...)
+	inner := append([]byte{0xfe, 0x0d}, vector(2, []byte("sealed"))...)
+	body := bytes.Join([][]byte{{3, 3}, make([]byte, 32), vector(1), vector(2, []byte{0x13, 1}), vector(1, []byte{0}), vector(2, name, inner)}, nil)
+	return append([]byte{22, 3, 1}, vector(2, []byte{1}, vector(3, body))...)
 }
 
 func isTimeout(err error) bool {
@@ -167,6 +183,7 @@ func TestRequests(t *testing.T) {
 		"an old request":          {"GET / HTTP/1.0\r\n\r\n", 403},
 		"a tunnel":                {"CONNECT evil.test:443 HTTP/1.1\r\nHost: good.test\r\n\r\n", 403},
 		"a tunnel to itself":      {"CONNECT good.test:22 HTTP/1.1\r\nHost: good.test:22\r\n\r\n", 403},
+		"a tunnel to its port":    {fmt.Sprintf("CONNECT good.test:%d HTTP/1.1\r\nHost: good.test:%d\r\n\r\n", port, port), 403},
 		"an upgrade":              {"GET / HTTP/1.1\r\nHost: good.test\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n", 403},
 		"two lengths":             {"POST / HTTP/1.1\r\nHost: good.test\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", 400},
 		"a smuggled length":       {"POST / HTTP/1.1\r\nHost: good.test\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", 501},
@@ -267,6 +284,20 @@ func TestOtherProtocols(t *testing.T) {
 	if c, err := h.guest.Dial("198.18.0.1:53"); err == nil {
 		c.Close()
 		t.Error("the resolver speaks TCP")
+	}
+}
+
+// Packets that a sandbox with raw sockets, or a kernel that was taken over, could
+// write to the wire.
+func TestOddPackets(t *testing.T) {
+	h := build(t, options{allow: []string{"internet", "good.test:*"}})
+	ping := []byte{0x45, 0, 0, 28, 0, 0, 0, 0, 64, 1, 0, 0, 198, 18, 0, 2, 8, 8, 8, 8, 8, 0, 0xf7, 0xff, 0, 0, 0, 0}
+	gre := []byte{0x45, 0, 0, 20, 0, 0, 0, 0, 64, 47, 0, 0, 198, 18, 0, 2, 8, 8, 8, 8}
+	for want, packet := range map[wire.Protocol][]byte{"icmp": ping, "ip 47": gre} {
+		if _, err := h.wire.Write(packet); err != nil {
+			t.Fatal(err)
+		}
+		h.seen(string(want), func(e wire.Event) bool { return e.Kind == wire.Refused && e.Record.Protocol == want })
 	}
 }
 

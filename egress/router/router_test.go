@@ -48,6 +48,7 @@ type house struct {
 	t     testing.TB
 	r     *Router
 	guest *guesttest.Guest
+	wire  *os.File // the guest's end
 
 	mu      sync.Mutex
 	hosts   map[string][]netip.Addr
@@ -126,7 +127,8 @@ func build(t testing.TB, o options) *house {
 	}
 	t.Cleanup(func() { unix.Close(far) })
 	h.guest = guesttest.New(t, theirs, 16384, guestAddr, gatewayAddr)
-	theirs.Close()
+	h.wire = theirs
+	t.Cleanup(func() { theirs.Close() })
 	if !o.close {
 		t.Cleanup(h.close)
 	}
