@@ -17,8 +17,9 @@ export CGO_ENABLED := 0
 
 # Packages that link gVisor's sentry: the race detector makes them minutes slower
 # to compile and to run. And those that start sandboxes, in which a binary built
-# with cgo finds no dynamic linker. They are tested without it.
-HEAVY := $(wildcard *.go) $(wildcard cmd/*/*.go) $(wildcard sandbox/process/*.go) $(wildcard sandbox/gvisor/*.go) $(wildcard sandbox/gvisor/*/*.go) $(wildcard sandbox/gvisor/*/*/*.go) $(wildcard internal/tools/bench/*.go) $(wildcard attack/*.go)
+# with cgo finds no dynamic linker, or a router, which confines all its threads, as
+# only a binary without cgo can. They are tested without it.
+HEAVY := $(wildcard *.go) $(wildcard cmd/*/*.go) $(wildcard sandbox/process/*.go) $(wildcard sandbox/gvisor/*.go) $(wildcard sandbox/gvisor/*/*.go) $(wildcard sandbox/gvisor/*/*/*.go) $(wildcard internal/tools/bench/*.go) $(wildcard attack/*.go) $(wildcard egress/*.go) $(wildcard egress/confined/*.go)
 HEAVY_PACKAGES = $(addprefix ./,$(sort $(patsubst %/,%,$(dir $(HEAVY)))))
 LIGHT_PACKAGES = $(filter-out $(HEAVY_PACKAGES:./%=$(MODULE)/%) $(MODULE),$(shell go list ./...))
 
