@@ -21,6 +21,7 @@ import (
 //
 //	-stdio                    fd 0 and 1 are the stream, as two pipes; fd 2 is the log
 //	-user UID:GID:NAME:HOME   whom envd's services mean when a request names nobody
+//	-name ID                  nothing; by it a process is known from outside
 //	-filter                   programs get the system call filter for code that nobody trusts
 //	-map U0:U:G0:G            see enter
 //	-stay DURATION            wait this long for a new stream instead of ending with it
@@ -91,6 +92,7 @@ type flags struct {
 
 func parseFlags(args []string) (o Options, start flags, err error) {
 	f := flag.NewFlagSet("caisson-guest", flag.ContinueOnError)
+	f.String("name", "", "")
 	f.BoolVar(&start.pipes, "stdio", false, "")
 	f.BoolVar(&start.inner, "inner", false, "")
 	f.BoolVar(&o.Filter, "filter", false, "")
