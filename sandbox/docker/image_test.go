@@ -15,10 +15,12 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/caisson-run/caisson/sandbox"
@@ -137,10 +139,11 @@ func TestSwappedBeforeTheEngineMounts(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		_, unix := proxy(t, func(r *http.Request) {
+		_, unix := proxy(t, func(r *http.Request) string {
 			if strings.HasSuffix(r.URL.Path, "/start") {
 				swap()
 			}
+			return ""
 		})
 		_, err := docker.New(docker.Options{Host: unix}).Start(t.Context(), spec)
 		if !errors.Is(err, sandbox.ErrDenied) || !strings.Contains(err.Error(), source) {
@@ -149,9 +152,46 @@ func TestSwappedBeforeTheEngineMounts(t *testing.T) {
 	}
 }
 
+// An engine in a virtual machine, or behind a forwarded socket, numbers its
+// processes by itself. Nothing may be mounted in the process that has such a
+// number here.
+func TestNumbersOfAnotherMachine(t *testing.T) {
+	bystander := exec.Command("sleep", "600")
+	bystander.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	if err := bystander.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { bystander.Process.Kill(); bystander.Wait() }()
+	find(t, "sleep\x00600\x00")
+	mounts := func() string {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", bystander.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	before := mounts()
+	spec := world(t)
+	dir := t.TempDir()
+	spec.Mounts = []sandbox.Mount{{Source: open(t, dir), Name: dir, Target: "/mnt", Dir: true}}
+	_, unix := proxy(t, func(r *http.Request) string {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/json") && strings.Contains(r.URL.Path, "/containers/") {
+			return fmt.Sprintf(`{"State": {"Running": true, "Pid": %d}}`, bystander.Process.Pid)
+		}
+		return ""
+	})
+	if _, err := docker.New(docker.Options{Host: unix}).Start(t.Context(), spec); !errors.Is(err, sandbox.ErrUnsupported) {
+		t.Errorf("%v", err)
+	}
+	if now := mounts(); now != before {
+		t.Errorf("the bystander's mounts were\n%s\nand are\n%s", before, now)
+	}
+}
+
 // proxy is another address of the engine under test, over tcp and over a
-// socket. see is shown every request before the engine gets it.
-func proxy(t *testing.T, see func(*http.Request)) (tcp, unix string) {
+// socket. see is shown every request before the engine gets it,
+// and may answer in its place.
+func proxy(t *testing.T, see func(*http.Request) (answer string)) (tcp, unix string) {
 	t.Helper()
 	engine := strings.TrimPrefix(engineHost(t), "unix://")
 	dir, err := os.MkdirTemp("", "proxy-")
@@ -183,7 +223,7 @@ func proxy(t *testing.T, see func(*http.Request)) (tcp, unix string) {
 }
 
 // pass copies one connection, looking at the head of each request.
-func pass(c net.Conn, engine string, see func(*http.Request)) {
+func pass(c net.Conn, engine string, see func(*http.Request) string) {
 	defer c.Close()
 	e, err := net.Dial("unix", engine)
 	if err != nil {
@@ -209,7 +249,10 @@ func pass(c net.Conn, engine string, see func(*http.Request)) {
 			return
 		}
 		if see != nil {
-			see(r)
+			if answer := see(r); answer != "" {
+				fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(answer), answer)
+				continue
+			}
 		}
 		if r.Header.Get("Upgrade") != "" {
 			r.Write(e)

@@ -3,6 +3,7 @@
 package docker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -16,10 +17,9 @@ import (
 )
 
 // insert mounts what was planned into the mount namespace of the container's
-// first process. stillIts asks the engine whether pid is that process: it is
-// asked when the namespace is held, so that a number that has passed to another
-// process meanwhile is noticed.
-func (p *plan) insert(pid int, stillIts func() error) error {
+// first process. Whose number pid is is asked again when the namespace is held:
+// nothing is ever mounted in somebody else's.
+func (p *plan) insert(ctx context.Context, pid int) error {
 	if len(p.inserted) == 0 {
 		return nil
 	}
@@ -28,8 +28,8 @@ func (p *plan) insert(pid int, stillIts func() error) error {
 		return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the container's mounts cannot be reached", Cause: err}
 	}
 	defer namespace.Close()
-	if err := stillIts(); err != nil {
-		return err
+	if !isHere(ctx, pid, p.request.Entrypoint) {
+		return errElsewhere
 	}
 	_, disk := p.spec.Shares()
 	trees := trees{ids: p.ids, stateDir: p.spec.StateDir, disk: disk, inodes: p.spec.Limits.Inodes}

@@ -4,6 +4,8 @@
 
 package docker
 
+import "context"
+
 // insert has nothing to do: an engine on another system runs in a virtual
 // machine.
-func (p *plan) insert(int, func() error) error { return nil }
+func (p *plan) insert(context.Context, int) error { return nil }

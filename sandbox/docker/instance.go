@@ -86,13 +86,17 @@ func (d *Driver) start(ctx context.Context, e *engine, f *facts, spec *sandbox.S
 	if err != nil {
 		return nil, err
 	}
-	if err := p.insert(pid, func() error { return e.still(ctx, i.name, pid) }); err != nil {
+	here := e.at.local() && isHere(ctx, pid, p.request.Entrypoint)
+	if !here && p.looks && !p.asks {
+		return nil, errElsewhere
+	}
+	if err := p.insert(ctx, pid); err != nil {
 		return nil, err
 	}
 	if err := p.verify(ctx, pid, i.stream); err != nil {
 		return nil, err
 	}
-	i.meter = newMeter(e, i.name, pid)
+	i.meter = newMeter(e, i.name, pid, here)
 	i.opener = stream.NewOpener(i.stream, mark)
 	i.running.Go(func() { i.watch(watch) })
 	return i, nil
@@ -129,15 +133,6 @@ func (e *engine) pid(ctx context.Context, name string) (int, error) {
 		return 0, sandbox.Errorf(sandbox.ErrUnavailable, "start sandbox", "its agent has ended at once")
 	}
 	return c.State.Pid, nil
-}
-
-// still says that a container's first process is the one that it was.
-func (e *engine) still(ctx context.Context, name string, pid int) error {
-	now, err := e.pid(ctx, name)
-	if err == nil && now != pid {
-		err = sandbox.Errorf(sandbox.ErrUnavailable, "start sandbox", "its container was started again by somebody")
-	}
-	return err
 }
 
 // waitGone closes ended when the container does not exist any more.

@@ -26,9 +26,9 @@ type group interface {
 	OOMKilled() bool
 }
 
-func newMeter(e *engine, name string, pid int) meter {
+func newMeter(e *engine, name string, pid int, here bool) meter {
 	m := meter{engine: e, name: name}
-	if e.at.local() {
+	if here {
 		m.group = groupOf(pid)
 	}
 	if m.group != nil {

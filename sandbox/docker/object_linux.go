@@ -3,6 +3,7 @@
 package docker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -111,6 +113,30 @@ func unescape(s string) string {
 	}
 	return b.String()
 }
+
+// isHere says whether pid is, on this machine, a process with these arguments,
+// one of which is the sandbox's own ID. A runtime may be about to execute it.
+func isHere(ctx context.Context, pid int, argv []string) bool {
+	want := strings.Join(argv, "\x00") + "\x00"
+	for end := time.Now().Add(hereLimit); ; {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err != nil || string(b) == want {
+			return err == nil
+		}
+		if time.Now().After(end) {
+			return false
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// hereLimit is how long a runtime may take from saying that a process runs to
+// its running.
+const hereLimit = 2 * time.Second
 
 // shown are the objects at targets in the mount namespace of a process.
 // os.ErrPermission is what one gets who may not look there.

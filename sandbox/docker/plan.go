@@ -68,7 +68,7 @@ func (d *Driver) newPlan(s *sandbox.Spec, mark stream.Mark, f *facts) (_ *plan, 
 		Hostname: s.Hostname, User: "0:0",
 		AttachStdin: true, AttachStdout: true, AttachStderr: true, OpenStdin: true, StdinOnce: true,
 		Env:             []string{"PATH=" + agentDir, agent.MarkVariable + "=" + mark.String()},
-		Entrypoint:      append([]string{embedded.Argv0, "-stdio", "-filter", "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)}, ids.arguments()...),
+		Entrypoint:      append([]string{embedded.Argv0, "-name", s.ID, "-stdio", "-filter", "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)}, ids.arguments()...),
 		WorkingDir:      "/",
 		Labels:          map[string]string{labelSandbox: s.ID},
 		NetworkDisabled: f.at.local() && runtime.GOOS == "linux", // a third of the engine's time

@@ -45,6 +45,12 @@ func (p *plan) shows() (mounts []sandbox.Mount, targets []string) {
 	return mounts, targets
 }
 
+// errElsewhere is for an engine whose socket is here and whose containers are
+// not, as in a virtual machine or at the other end of a forwarded socket: its
+// process numbers mean somebody else here.
+var errElsewhere = &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: "the engine's containers are not on this machine, though its socket is",
+	Hint: "name it as tcp://host:port and use --image, or use an engine of this machine"}
+
 // verify compares what the container shows with what was handed over. Root
 // looks into the container's mount namespace. An ordinary user may not, and
 // asks the agent, which is still the only thing that runs there and comes from
