@@ -249,6 +249,7 @@ func (p *plants) accept(id string, l net.Listener) {
 
 // key is one in the session keyring, for a sandbox that shares it.
 func (p *plants) key() error {
+	p.undo = append(p.undo, func() { p.keyFrom() })
 	id, err := unix.AddKey("user", p.nonce+"-outside", []byte(p.token("K09")), unix.KEY_SPEC_SESSION_KEYRING)
 	if err != nil {
 		return nil // a host without keyrings, or a quota that is used up
@@ -257,13 +258,17 @@ func (p *plants) key() error {
 	return nil
 }
 
-// keyFrom finds the key that a sandbox has added, and takes it away.
+// keyFrom finds the keys that a sandbox has added, and takes them away.
 func (p *plants) keyFrom() bool {
 	found := false
 	for _, ring := range []int{unix.KEY_SPEC_SESSION_KEYRING, unix.KEY_SPEC_USER_KEYRING, unix.KEY_SPEC_USER_SESSION_KEYRING} {
-		if id, err := unix.KeyctlSearch(ring, "user", p.nonce+"-inside", 0); err == nil {
+		for range 8 { // a search goes on into keyrings that are linked
+			id, err := unix.KeyctlSearch(ring, "user", p.nonce+"-inside", 0)
+			if err != nil {
+				break
+			}
 			found = true
-			_, _ = unix.KeyctlInt(unix.KEYCTL_UNLINK, id, ring, 0, 0)
+			_, _ = unix.KeyctlInt(unix.KEYCTL_INVALIDATE, id, 0, 0, 0)
 		}
 	}
 	return found

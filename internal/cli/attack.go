@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -93,7 +95,9 @@ func (a *app) doAttack(cmd *cobra.Command, f *attackFlags) error {
 
 // attack runs the suite on a session as run has it.
 func (a *app) attack(cmd *cobra.Command, f *attackFlags) (*attack.Report, error) {
-	ctx := contextOf(cmd)
+	// What was planted is taken away before caisson ends.
+	ctx, stop := signal.NotifyContext(contextOf(cmd), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
 	level := cmp.Or(f.isolation, policy.DefaultIsolation)
 	opened, err := a.open(ctx, "")
 	if err != nil {
@@ -128,10 +132,14 @@ func (a *app) attack(cmd *cobra.Command, f *attackFlags) (*attack.Report, error)
 		fmt.Fprintf(a.err, "%s: 0 of %d attacks", level, total)
 		defer fmt.Fprint(a.err, "\r\x1b[K")
 	}
-	return attack.Run(ctx, attack.Options{
+	r, err := attack.Run(ctx, attack.Options{
 		Session: opened.Session, Isolation: level, State: statePath(), Program: program, Only: f.cases, OnFinding: progress,
 		Again: func(args ...string) *exec.Cmd { return exec.Command(program, args...) },
 	})
+	if ctx.Err() != nil {
+		return nil, &sandbox.Error{Op: "attack " + level, Kind: sandbox.ErrUnavailable, Problem: "it was interrupted; nothing that it planted is left"}
+	}
+	return r, err
 }
 
 func (a *app) listAttacks(f *attackFlags) {
