@@ -48,6 +48,7 @@ type child struct {
 	switchUser    bool
 	uid, gid      uintptr
 	newPrivileges bool
+	bounding      []uintptr // capabilities that no program may ever have
 	rlimits       []rlimit
 	filter        *unix.SockFprog // nil: none
 
@@ -63,6 +64,8 @@ type rlimit struct {
 
 const (
 	prSetNoNewPrivs   = 38
+	prCapbsetRead     = 23
+	prCapbsetDrop     = 24
 	prSetSeccomp      = 22
 	seccompFilter     = 2
 	prSetDumpable     = 4
@@ -125,6 +128,11 @@ func (c *child) fork() (pid int, errno syscall.Errno) {
 		if _, _, err = syscall.RawSyscall6(syscall.SYS_PRLIMIT64, 0, l.resource, uintptr(unsafe.Pointer(&l.value)), 0, 0, 0); err != 0 {
 			goto failed
 		}
+	}
+	// Best effort: whoever lacks CAP_SETPCAP keeps a set that is of no use
+	// without privileges.
+	for _, capability := range c.bounding {
+		syscall.RawSyscall6(syscall.SYS_PRCTL, prCapbsetDrop, capability, 0, 0, 0, 0)
 	}
 	if c.switchUser {
 		if _, _, err = syscall.RawSyscall(syscall.SYS_SETGROUPS, 0, 0, 0); err != 0 {

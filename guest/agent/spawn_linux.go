@@ -173,6 +173,9 @@ func newChild(r *wire.StartRequest) (*child, error) {
 	} else if int(r.UID) != os.Geteuid() || int(r.GID) != os.Getegid() {
 		return nil, &startError{wire.Refused, fmt.Sprintf("the agent is user %d and cannot become %d", os.Geteuid(), r.UID)}
 	}
+	if !r.NewPrivileges && r.UID != 0 { // root's own programs may have what the agent has
+		c.bounding = boundingSet()
+	}
 	var err error
 	if c.rlimits, err = rlimits(r.Limits); err != nil {
 		return nil, failed(err)

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"sync"
 	"syscall"
 	"unsafe"
 )
@@ -15,6 +16,16 @@ func prlimit(resource uintptr, now *syscall.Rlimit) error {
 	}
 	return nil
 }
+
+// boundingSet is the agent's own, which every program would inherit.
+var boundingSet = sync.OnceValue(func() (set []uintptr) {
+	for c := range uintptr(64) {
+		if r, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, prCapbsetRead, c, 0, 0, 0, 0); errno == 0 && r == 1 {
+			set = append(set, c)
+		}
+	}
+	return set
+})
 
 // hide keeps other processes of the same user, where the agent has no user of
 // its own, from reading its memory and its open files.
