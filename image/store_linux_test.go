@@ -486,3 +486,26 @@ func TestCommand(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkUse is what a run pays for an image that is here.
+func BenchmarkUse(b *testing.B) {
+	img := imagetest.New(b, sampleConfig, sampleLayers(b)...)
+	dir := filepath.Join(b.TempDir(), "layout")
+	img.Layout(dir)
+	host := imagetest.Registry(b)
+	img.Push(host + "/x:1")
+	s := newStore(b)
+	for name, from := range map[string]string{"name": host + "/x:1", "layout": dir} {
+		for what, targets := range map[string][]Target{"": nil, ", new mountpoint": {{"/etc/new", false}}} {
+			b.Run(name+what, func(b *testing.B) {
+				for b.Loop() {
+					info, err := s.Get(b.Context(), ref(b, from), PullOptions{})
+					must(b, err)
+					r, err := s.Root(b.Context(), info, RootOptions{EROFS: true, Targets: append(targets, Target{"/tmp", true})})
+					must(b, err)
+					must(b, r.Close())
+				}
+			})
+		}
+	}
+}
