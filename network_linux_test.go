@@ -21,6 +21,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,6 +30,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson"
+	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -285,4 +287,53 @@ func TestNetworkBudget(t *testing.T) {
 			t.Errorf("%+v", res)
 		}
 	})
+}
+
+// The router's death is the end of the run: the network is closed, and nobody
+// waits for it.
+func TestNetworkRouterDies(t *testing.T) {
+	type end struct {
+		res *caisson.Result
+		err error
+	}
+	ended := make(chan end, 1)
+	go func() {
+		res, err := caisson.Run(t.Context(), caisson.Request{
+			Command: []string{"sh", "-c", "echo running; sleep 60"}, Allow: []string{"good.example.com"},
+			Stdout: killRouter{t}, Limits: caisson.Limits{Wall: time.Minute},
+		})
+		ended <- end{res, err}
+	}()
+	e := <-ended
+	if e.err != nil {
+		t.Fatal(e.err)
+	}
+	if e.res.Status != sandbox.StatusError || !strings.Contains(e.res.Reason, "router") || e.res.WallMS > 30_000 || !e.res.Network.Incomplete {
+		t.Errorf("%+v, network %+v", e.res, e.res.Network)
+	}
+}
+
+// killRouter kills this process's router when something is written.
+type killRouter struct{ t *testing.T }
+
+func (k killRouter) Write(b []byte) (int, error) {
+	children, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil {
+		return 0, err
+	}
+	killed := 0
+	for _, file := range children {
+		pids, _ := os.ReadFile(file) // a thread may have ended
+		for _, pid := range strings.Fields(string(pids)) {
+			cmdline, _ := os.ReadFile("/proc/" + pid + "/cmdline")
+			if n, err := strconv.Atoi(pid); err == nil && strings.TrimRight(string(cmdline), "\x00") == wire.Argv0 {
+				killed++
+				_ = syscall.Kill(n, syscall.SIGKILL)
+			}
+		}
+	}
+	if killed != 1 {
+		k.t.Errorf("%d routers were killed", killed)
+	}
+	return len(b), nil
 }
