@@ -101,7 +101,7 @@ func build(t testing.TB, o options) *house {
 		o.own = func(netip.Addr) bool { return false }
 	}
 	h.r, err = New(Options{
-		Wire: ours, MTU: 16384, Guest: guestAddr, Gateway: gatewayAddr, Trusted: true,
+		Wire: ours, MTU: 32768, Guest: guestAddr, Gateway: gatewayAddr, Trusted: true,
 		Rules: rules(t, o.allow, o.deny), Budget: o.budget, Own: o.own,
 		Event: func(e wire.Event) {
 			h.mu.Lock()
@@ -126,7 +126,7 @@ func build(t testing.TB, o options) *house {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Close(far) })
-	h.guest = guesttest.New(t, theirs, 16384, guestAddr, gatewayAddr)
+	h.guest = guesttest.New(t, theirs, 32768, guestAddr, gatewayAddr)
 	h.wire = theirs
 	t.Cleanup(func() { theirs.Close() })
 	if !o.close {
