@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/caisson-run/caisson/attack/attacktest"
 	"github.com/caisson-run/caisson/guest/agent"
 	"github.com/caisson-run/caisson/guest/embedded"
 	"github.com/caisson-run/caisson/sandbox/docker/enginetest"
@@ -21,6 +22,7 @@ import (
 const hostVariable = "CAISSON_DOCKER_TEST_HOST"
 
 func TestMain(m *testing.M) {
+	attacktest.Init()
 	switch os.Args[0] {
 	case embedded.Argv0:
 		agent.Main()
