@@ -65,7 +65,7 @@ func Cases() []Case {
 		{"N03", "connect to abstract sockets of the host", network},
 		{"N04", "connect to socket files of the host", network},
 		{"L01", "make processes without end", limit},
-		{"L02", "take memory without end: anonymous, memfd, /dev/shm, sockets", limit},
+		{"L02", "take memory without end: anonymous, memfd, /dev/shm, local and internet sockets", limit},
 		{"L03", "fill the disk: bytes, holes, files", limit},
 		{"L04", "write output without end", limit},
 		{"L05", "outlast the wall clock: ignore signals, stop", limit},

@@ -101,7 +101,7 @@ func (s *suite) manyProcesses(ctx context.Context) finding {
 // muchMemory takes three times what is allowed, of several kinds.
 func (s *suite) muchMemory(ctx context.Context) finding {
 	const most, slack = 128 << 20, 96 << 20
-	for _, kind := range []string{"anonymous", "memfd", "shm", "sockets"} {
+	for _, kind := range []string{"anonymous", "memfd", "shm", "sockets", "datagrams"} {
 		sc := s.begin(ctx, limited(func(l *sandbox.Limits) { l.Memory = most }, sandbox.LimitMemory), probe.ModeMemory, kind, strconv.Itoa(3*most))
 		err := sc.wait(probe.CaseReady)
 		sc.end()

@@ -36,6 +36,7 @@ type info struct {
 	SwapLimit       bool
 	CPUCfsQuota     bool `json:"CpuCfsQuota"`
 	PidsLimit       bool
+	KernelMemoryTCP bool
 	Runtimes        map[string]any
 }
 

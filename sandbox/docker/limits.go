@@ -41,3 +41,7 @@ func (h *hostConfig) limit(l *sandbox.Limits, holds map[sandbox.LimitName]sandbo
 		h.Ulimits = append(h.Ulimits, ulimit{"fsize", n, n})
 	}
 }
+
+// socketShare is how many bytes the buffers of internet sockets may take beside
+// a memory limit where cgroup v1 counts them apart; see internal/linux/cgroup.
+func socketShare(memory int64) int64 { return max(memory/8, 4<<20) }

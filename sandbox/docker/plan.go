@@ -95,6 +95,9 @@ func (d *Driver) newPlan(s *sandbox.Spec, mark stream.Mark, f *facts) (_ *plan, 
 		p.request.HostConfig.SecurityOpt = append(p.request.HostConfig.SecurityOpt, "seccomp="+filter)
 	}
 	p.request.HostConfig.limit(&s.Limits, f.limits())
+	if f.info.KernelMemoryTCP && f.cgroups() == "1" && p.request.HostConfig.Memory > 0 {
+		p.request.HostConfig.KernelMemoryTCP = socketShare(s.Limits.Memory)
+	}
 	if f.podman {
 		// Its default is more than an engine without CAP_SYS_RESOURCE can give.
 		h := &p.request.HostConfig

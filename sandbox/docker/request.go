@@ -43,10 +43,12 @@ type hostConfig struct {
 	Mounts         []bindMount
 	Memory         int64 `json:",omitempty"`
 	MemorySwap     int64 `json:",omitempty"`
-	NanoCpus       int64 `json:",omitempty"`
-	PidsLimit      int64 `json:",omitempty"`
-	Ulimits        []ulimit
-	Runtime        string `json:",omitempty"`
+	// KernelMemoryTCP bounds socket buffers on cgroup v1, which counts them apart.
+	KernelMemoryTCP int64 `json:",omitempty"`
+	NanoCpus        int64 `json:",omitempty"`
+	PidsLimit       int64 `json:",omitempty"`
+	Ulimits         []ulimit
+	Runtime         string `json:",omitempty"`
 }
 
 // maskedPaths are hidden in the container: what Docker hides (moby's

@@ -59,7 +59,7 @@ func open(t testing.TB, name string) *os.File {
 var allowed = map[string][]string{
 	"": {"Hostname", "User", "AttachStdin", "AttachStdout", "AttachStderr", "OpenStdin", "StdinOnce", "Env", "Entrypoint", "Image", "WorkingDir", "Labels", "NetworkDisabled", "HostConfig"},
 	"HostConfig": {"AutoRemove", "CapDrop", "CapAdd", "CgroupnsMode", "IpcMode", "NetworkMode", "ReadonlyRootfs", "SecurityOpt", "MaskedPaths", "LogConfig", "Dns", "DnsSearch",
-		"Tmpfs", "Mounts", "Memory", "MemorySwap", "NanoCpus", "PidsLimit", "Ulimits", "Runtime"},
+		"Tmpfs", "Mounts", "Memory", "MemorySwap", "KernelMemoryTCP", "NanoCpus", "PidsLimit", "Ulimits", "Runtime"},
 	"Mount":       {"Type", "Source", "Target", "ReadOnly", "BindOptions"},
 	"BindOptions": {"Propagation", "NonRecursive", "ReadOnlyForceRecursive"},
 }
@@ -355,6 +355,28 @@ func TestMostWorldsShareAnImage(t *testing.T) {
 	})
 	if other == plain {
 		t.Error("another root has the same image")
+	}
+}
+
+// Where cgroup v1 counts the buffers of internet sockets apart, and not at all
+// without a limit of their own, they have one.
+func TestSocketBuffersAreBounded(t *testing.T) {
+	for _, tt := range []struct {
+		cgroups string
+		can     bool
+		want    int64
+	}{{"1", true, 8 << 20}, {"1", false, 0}, {"2", true, 0}} {
+		f := &facts{at: address{"unix", "/"}, api: "1.41", info: info{CgroupVersion: tt.cgroups, KernelMemoryTCP: tt.can, MemoryLimit: true}}
+		s := spec(t)
+		s.Limits.Memory = 64 << 20
+		p, err := New(Options{}).newPlan(s, [32]byte{}, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.close()
+		if got := p.request.HostConfig.KernelMemoryTCP; got != tt.want {
+			t.Errorf("%+v: %d bytes", tt, got)
+		}
 	}
 }
 

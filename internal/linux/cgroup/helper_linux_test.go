@@ -60,10 +60,43 @@ func helper(mode string, args []string) error {
 		return nil
 	case "write": // 4 MiB past the page cache
 		return directWrite(args[0], 4<<20)
+	case "datagrams":
+		return datagrams()
 	case "roundtrip":
 		return roundtrip(args)
 	}
 	return fmt.Errorf("no helper %q", mode)
+}
+
+// datagrams leaves up to 64 MiB in the buffers of sockets and prints how many
+// bytes of memory they take (SK_MEMINFO_RMEM_ALLOC, linux/sock_diag.h).
+func datagrams() error {
+	total, block := 0, make([]byte, 60<<10)
+	for range 256 {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		if err == nil {
+			err = unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
+		}
+		if err != nil {
+			return err
+		}
+		self, err := unix.Getsockname(fd)
+		if err != nil {
+			return err
+		}
+		for range 8 {
+			_ = unix.Sendto(fd, block, 0, self) // dropped where there is no room
+		}
+		var info [9]uint32
+		size := uint32(unsafe.Sizeof(info))
+		_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_MEMINFO, uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
+		if errno != 0 {
+			return errno
+		}
+		total += int(info[0])
+	}
+	fmt.Println(total)
+	return nil
 }
 
 // roundtrip starts a child in the group and prints where both are.

@@ -103,6 +103,9 @@ func (g *Group) limit2(controller string, l Limits) error {
 func (g *Group) limit1(controller string, l Limits) error {
 	switch controller {
 	case Memory:
+		if err := g.limitSockets1(l.Memory); err != nil {
+			return err
+		}
 		return g.limitMemory1(strconv.FormatInt(l.Memory, 10))
 	case CPU:
 		return g.limitCPU1(l.CPUs)
@@ -137,6 +140,27 @@ func (g *Group) limitMemory1(bytes string) error {
 	}
 	return g.put(Memory, "memory.swappiness", "0")
 }
+
+// limitSockets1 bounds what lies in the buffers of internet sockets. Version 1
+// counts it for itself, and not at all until it has a limit: a program that
+// talks to itself over its loopback would take what all sockets of the machine
+// share (net.ipv4.udp_mem, net.ipv4.tcp_mem). It comes on top of the memory
+// limit. Kernels without it (CONFIG_INET, CONFIG_MEMCG_V1) lack the file.
+func (g *Group) limitSockets1(memory int64) error {
+	const file = "memory.kmem.tcp.limit_in_bytes"
+	if !exists(filepath.Join(g.dir(Memory), file)) {
+		return nil
+	}
+	return g.put(Memory, file, strconv.FormatInt(socketShare(memory), 10))
+}
+
+// leastSockets is enough for a few connections at full speed; the kernel gives
+// each up to 4 to 6 MiB, and less when there is no more.
+const leastSockets = 4 << 20
+
+// socketShare is how many bytes the buffers of internet sockets may take beside
+// a memory limit on version 1.
+func socketShare(memory int64) int64 { return max(memory/8, leastSockets) }
 
 // limitCPU1 sets the quota. Version 1 refuses one that is larger than an
 // ancestor's (EINVAL), as in a container with less; the ancestor's holds then.

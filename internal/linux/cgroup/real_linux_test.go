@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -47,6 +48,21 @@ func TestMemoryLimitKills(t *testing.T) {
 				t.Errorf("CPU %v", u.CPU)
 			}
 		})
+	}
+}
+
+// What lies in the buffers of internet sockets is memory, too: version 1 counts
+// it apart, and only where there is a limit of its own.
+func TestMemoryLimitHoldsSockets(t *testing.T) {
+	h := host(t)
+	const limit = 24 * mib
+	p := start(t, group(t, h, Limits{Memory: limit}), "datagrams")
+	if err := p.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, &p.out)
+	}
+	held, err := strconv.ParseInt(strings.TrimSpace(p.out.String()), 10, 64)
+	if most := socketShare(limit) + mib; err != nil || held == 0 || h.Version == 1 && held > most || held > limit {
+		t.Errorf("sockets hold %d bytes in a group of %d, %v", held, limit, err)
 	}
 }
 
