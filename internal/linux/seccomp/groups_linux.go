@@ -21,7 +21,7 @@ func groups() []group {
 			fchown fgetxattr fsetxattr flistxattr fremovexattr`},
 		// Names of files.
 		{allow, `access faccessat faccessat2 stat lstat newfstatat statx statfs readlink readlinkat getcwd chdir
-			rename renameat renameat2 link linkat symlink symlinkat unlink unlinkat rmdir umask
+			rename renameat link linkat symlink symlinkat unlink unlinkat rmdir umask
 			utime utimes utimensat futimesat chown lchown fchownat
 			setxattr lsetxattr getxattr lgetxattr listxattr llistxattr removexattr lremovexattr`},
 		// Events. inotify counts per user, and each sandbox is a user of its own.
@@ -69,6 +69,7 @@ func groups() []group {
 		{refuseBits(2, setID), `fchmodat fchmodat2 mkdirat`},
 		{openVerdict(1), `open`},
 		{openVerdict(2), `openat`},
+		{refuseBits(4, unix.RENAME_WHITEOUT), `renameat2`}, // leaves a device (0, 0) behind
 		{mknodVerdict(1), `mknod`},
 		{mknodVerdict(2), `mknodat`},
 

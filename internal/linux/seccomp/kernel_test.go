@@ -101,6 +101,7 @@ func attempts() []attempt {
 		{"tiocsti, high half", unix.SYS_IOCTL, [6]uintptr{^uintptr(0), 0x5412 | 1<<32}, unix.EPERM},
 		{"set-user-id", unix.SYS_FCHMODAT, [6]uintptr{0, p, 0o4755}, unix.EPERM},
 		{"set-user-id on open", unix.SYS_OPENAT, [6]uintptr{0, p, unix.O_CREAT, 0o4755}, unix.EPERM},
+		{"device by whiteout", unix.SYS_RENAMEAT2, [6]uintptr{0, p, 0, p, unix.RENAME_WHITEOUT}, unix.EPERM},
 		{"device", unix.SYS_MKNODAT, [6]uintptr{0, p, unix.S_IFBLK, 0}, unix.EPERM},
 		{"io_uring", unix.SYS_IO_URING_SETUP, [6]uintptr{}, unix.EPERM},
 		{"bpf", unix.SYS_BPF, [6]uintptr{99}, unix.EPERM},
