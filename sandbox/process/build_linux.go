@@ -119,6 +119,10 @@ const (
 	staging    = "/dev/.copies"
 )
 
+// maxTerminals bounds the pseudoterminals of one sandbox: there is one pool for
+// all sandboxes of a machine (/proc/sys/kernel/pty/max).
+const maxTerminals = "64"
+
 // buildDev makes /dev.
 func (w *world) buildDev(s *script, opened []any) {
 	s.doing("make /dev")
@@ -130,7 +134,7 @@ func (w *world) buildDev(s *script, opened []any) {
 		s.call(unix.SYS_MKNODAT, unix.AT_FDCWD, d.mount.Target, unix.S_IFREG|0o444, 0)
 		s.attach(opened[i], d.mount.Target)
 	}
-	s.attach(s.filesystem("devpts", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "mode", "0620", "ptmxmode", "0666"), "/dev/pts")
+	s.attach(s.filesystem("devpts", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "mode", "0620", "ptmxmode", "0666", "max", maxTerminals), "/dev/pts")
 	for name, target := range map[string]string{
 		"ptmx": "pts/ptmx", "fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",
 	} {
