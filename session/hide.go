@@ -48,6 +48,10 @@ func (r *run) guardMount(ctx context.Context, w *world, src *hostpath.Source, m 
 		if x.Do == hostpath.Pin {
 			again.Access = m.Access
 		}
+		if err := r.keepName(src, x.Rel, again.Name, f); err != nil {
+			return &sandbox.Error{Op: "mount " + quoted(src.Name), Kind: sandbox.ErrUnavailable, Problem: quoted(x.Rel) + " changed while it was looked at",
+				Hint: "try again", Cause: err}
+		}
 		w.spec.Mounts = append(w.spec.Mounts, again)
 	}
 	return nil

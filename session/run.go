@@ -36,6 +36,7 @@ type run struct {
 	out    [2]*stream // stdout, stderr
 	over   context.Context
 	net    *network // nil without one
+	kept   []kept   // names that must stay what they are
 }
 
 // do is the road itself.
@@ -190,7 +191,9 @@ func (r *run) carryOut(parent context.Context, d sandbox.Driver, w *world) (*san
 	}
 
 	began := time.Now()
+	stop := r.watchKept(end)
 	res, err := r.start(ctx, d, w, ex)
+	stop()
 	if err != nil {
 		return nil, r.whyNot(ctx, err)
 	}
@@ -198,6 +201,7 @@ func (r *run) carryOut(parent context.Context, d sandbox.Driver, w *world) (*san
 		res.WallMS = time.Since(began).Milliseconds()
 	}
 	settle(ctx, res, limits)
+	r.tellLost(res)
 	return res, nil
 }
 
