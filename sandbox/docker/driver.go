@@ -36,6 +36,7 @@ type Driver struct {
 	engine *engine // set by find
 	known  *facts  // of engine
 	since  time.Time
+	deaf   bool // the engine did not answer a sweep: it is not asked again
 }
 
 // factsFor is how long an engine's facts are taken to be true.
@@ -112,8 +113,8 @@ func (d *Driver) Adopt(ctx context.Context, owner string) ([]sandbox.Instance, e
 }
 
 // sweepLimit bounds Sweep: somebody who wants another level does not wait for
-// an engine that hangs.
-const sweepLimit = 5 * time.Second
+// an engine that hangs, and not once for each sandbox.
+const sweepLimit = 2 * time.Second
 
 // Sweep removes the container of the sandbox with the given id, if there is
 // one. The caller holds the dead owner's lock, and the name is that sandbox's
@@ -121,6 +122,11 @@ const sweepLimit = 5 * time.Second
 func (d *Driver) Sweep(ctx context.Context, id string) error {
 	if !validID().MatchString(id) {
 		return nil // none of ours
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.deaf {
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()
@@ -133,7 +139,9 @@ func (d *Driver) Sweep(ctx context.Context, id string) error {
 		return err
 	}
 	defer e.close()
-	return e.remove(ctx, containerName(id))
+	err = e.remove(ctx, containerName(id))
+	d.deaf = err != nil && ctx.Err() != nil
+	return err
 }
 
 // remove kills and removes a container and waits until it is gone. One that

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -305,6 +306,30 @@ func TestMappedEngineWritesNothing(t *testing.T) {
 	c, err := New(Options{Host: fake.host}).Probe(t.Context())
 	if err != nil || c.Unusable != "" || c.ReadWrite || c.CopyOnWrite || !c.Masks {
 		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// Whoever wants another level waits once for an engine that hangs.
+func TestSweepAsksADeafEngineOnce(t *testing.T) {
+	dir, err := os.MkdirTemp("", "deaf-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	l, err := net.Listen("unix", filepath.Join(dir, "s")) // nobody accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	d := New(Options{Host: "unix://" + filepath.Join(dir, "s")})
+	if err := d.Sweep(t.Context(), "sbx_0123456789abcdef"); err == nil || !d.deaf {
+		t.Errorf("it has answered: %v", err)
+	}
+	if err := d.Sweep(t.Context(), "sbx_0123456789abcdef"); err != nil {
+		t.Errorf("it was asked again: %v", err)
+	}
+	if err := New(Options{Host: "unix://" + filepath.Join(dir, "none")}).Sweep(t.Context(), "sbx_0123456789abcdef"); err != nil {
+		t.Errorf("no engine: %v", err)
 	}
 }
 
