@@ -135,7 +135,7 @@ func TestPosture(t *testing.T) {
 	}
 	for key, want := range map[string]string{
 		"CapInh": "0000000000000000", "CapPrm": "0000000000000000", "CapEff": "0000000000000000", "CapAmb": "0000000000000000",
-		"CapBnd": "00000000000001ff", "NoNewPrivs": "1", "Seccomp": "2", "Seccomp_filters": "2", "Groups": "",
+		"CapBnd": "0000000000000000", "NoNewPrivs": "1", "Seccomp": "2", "Seccomp_filters": "2", "Groups": "",
 	} {
 		if code[key] != want {
 			t.Errorf("code: %s is %q, want %q", key, code[key], want)
