@@ -26,11 +26,12 @@ type Unpacker struct {
 	most    int64 // what bytes may be at the end of this layer
 	entries int
 	buf     []byte
+	pruned  map[*fstree.Node]int // the layer in which what is older was last removed below it
 }
 
 // NewUnpacker starts with an empty tree.
 func NewUnpacker(sink Sink, b Bounds) *Unpacker {
-	return &Unpacker{Root: fstree.NewDir(), sink: sink, bounds: b.withDefaults(), buf: make([]byte, 256<<10)}
+	return &Unpacker{Root: fstree.NewDir(), sink: sink, bounds: b.withDefaults(), buf: make([]byte, 256<<10), pruned: map[*fstree.Node]int{}}
 }
 
 // Apply puts one layer on top of those before it. After an error the tree is
@@ -305,10 +306,16 @@ func (u *Unpacker) remove(above []string, name string) error {
 
 // prune removes what is older than this layer below n, and says whether n
 // itself is and has nothing left.
+//
+// A layer brings nothing older than itself, so one look below n is enough. A
+// hostile one has a hundred thousand removals, each of a hundred thousand files.
 func (u *Unpacker) prune(n *fstree.Node) bool {
-	for name, c := range n.Children {
-		if u.prune(c) {
-			delete(n.Children, name)
+	if n.Kind == fstree.Dir && u.pruned[n] != u.layer {
+		u.pruned[n] = u.layer
+		for name, c := range n.Children {
+			if u.prune(c) {
+				delete(n.Children, name)
+			}
 		}
 	}
 	return n.Layer < u.layer && len(n.Children) == 0

@@ -118,6 +118,9 @@ func TestLayers(t *testing.T) {
 		want   []string
 	}{
 		{"one", layers{l("etc/", "etc/passwd=x", "bin->usr/bin")}, []string{"bin->usr/bin", "etc/", "etc/passwd=x"}},
+		// A removal is looked for once in a layer, however often it is said: else
+		// its price is the product of removals and files, hours for a small layer.
+		{"said twice", layers{l("a=x", "d/", "d/old="), l("d/.wh..wh..opq=", "d/link=>a", "d/.wh..wh..opq=")}, []string{"a=x", "d/", "d/link=x"}},
 		{"the upper one wins", layers{l("a=1", "b=1"), l("a=2")}, []string{"a=2", "b=1"}},
 		{"within one the last wins", layers{l("a=1", "a=2")}, []string{"a=2"}},
 		{"styles of names", layers{l("./a=1", "/b=2", "c//d=3", "./")}, []string{"a=1", "b=2", "c/", "c/d=3"}},
