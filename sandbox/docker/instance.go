@@ -97,6 +97,9 @@ func (d *Driver) start(ctx context.Context, e *engine, f *facts, spec *sandbox.S
 		return nil, err
 	}
 	i.meter = newMeter(e, i.name, pid, here)
+	if err := limitSockets(i.meter.group, spec.Limits.Memory); err != nil {
+		return nil, err
+	}
 	i.opener = stream.NewOpener(i.stream, mark)
 	i.running.Go(func() { i.watch(watch) })
 	return i, nil

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// Of is the group that another process is in, for Usage and OOMKilled alone:
+// Of is the group that another process is in, for Usage, OOMKilled and LimitSockets alone:
 // it is somebody else's, so nothing may be killed in it, changed or removed.
 // It is nil where the process or its group cannot be seen, and where the group
 // is the top of its hierarchy, which says nothing about the process.
@@ -29,6 +29,17 @@ func Of(pid int) *Group {
 		return g
 	}
 	return nil
+}
+
+// LimitSockets bounds the buffers of internet sockets beside a memory limit,
+// which on version 1 is a limit of its own that engines no longer set. It is the
+// one thing that may be changed in a group of Of, and needs root. On version 2
+// the memory limit holds them.
+func (g *Group) LimitSockets(memory int64) error {
+	if g.version == 2 || g.dir(Memory) == "" {
+		return nil
+	}
+	return g.limitSockets1(memory)
 }
 
 // ofV1 is the key of a version 1 controller in Group.dirs.
