@@ -94,6 +94,15 @@ test-docker: build # the Docker level against a real engine, which needs root
 test-docker-all: ## the Docker level's whole suite, as root and as an ordinary user
 	@$(MAKE) --no-print-directory test-docker DOCKER_LATER=
 
+# What the conformance suite sees becomes docs/levels.md. The columns of cgroup v2
+# are written by make test-v2.
+.PHONY: levels
+levels: ## docs/levels.md anew: level by clause, as the conformance suite sees it
+	@CAISSON_LEVELS=$(CURDIR)/sandbox/drivertest/levels go test -count=1 -timeout 20m -run '^TestConformance' $(CONFORMANCE)
+	@go test -count=1 -run '^TestTable$$' ./sandbox/drivertest -update
+
+CONFORMANCE = $(addprefix ./,$(patsubst %/,%,$(dir $(wildcard sandbox/*/conformance_test.go))))
+
 .PHONY: test-v2
 test-v2: $(if $(wildcard cmd/caisson),build) ## limits on a real cgroup v2 host: a small guest, plain and under systemd
 	@.ci/need qemu-system-x86 erofs-utils mmdebstrap kmod xz-utils e2fsprogs zstd

@@ -52,6 +52,7 @@ type suite struct {
 	dir    string // for what tests need on the host; reachable by the sandbox's uids
 	tag    string // in the ID of every sandbox of ours: others may be running too
 	roads  []road
+	lack   string // why the test that runs now cannot be kept here
 }
 
 // test is one promise of the contract.
@@ -62,15 +63,15 @@ type test struct {
 	only string
 }
 
-// themes are the chapters of the suite, in the order in which they are tried.
-func themes() []struct {
+// theme is a chapter of the suite.
+type theme struct {
 	name  string
 	tests []test
-} {
-	return []struct {
-		name  string
-		tests []test
-	}{
+}
+
+// themes are in the order in which they are tried.
+func themes() []theme {
+	return []theme{
 		{"Identity", identityTests},
 		{"Root", rootTests},
 		{"Image", imageTests},
@@ -86,6 +87,13 @@ func themes() []struct {
 		{"Lifetime", lifetimeTests},
 		{"Refusals", refusalTests},
 	}
+}
+
+func count(themes []theme) (n int) {
+	for _, t := range themes {
+		n += len(t.tests)
+	}
+	return n
 }
 
 // Run runs the whole suite on one level.
@@ -125,24 +133,47 @@ func Run(t *testing.T, h Harness) {
 	s.cache = filepath.Join(s.dir, "cache")
 	s.plantCanaries(t)
 	s.roads = roadsOf(s.driver)
+	column, whole := newColumn(s.driver.Name(), s.caps), true
 	for _, theme := range themes() {
 		t.Run(theme.name, func(t *testing.T) {
 			for _, test := range theme.tests {
-				for _, r := range s.roads {
-					if test.only != "" && test.only != r.name {
-						continue
-					}
-					t.Run(test.name+"/"+r.name, func(t *testing.T) {
-						before := s.look(t)
-						test.run(t, s, r)
-						if !t.Failed() { // what a failed test leaves is no news
-							s.nothingLeft(t, before)
-						}
-					})
-				}
+				cell, ran := s.try(t, test)
+				cell.Name = theme.name + ": " + test.name
+				column.Promises = append(column.Promises, cell)
+				whole = whole && ran
 			}
 		})
 	}
+	if whole && !t.Failed() && len(column.Promises) == count(themes()) {
+		column.publish(t)
+	}
+}
+
+// try runs one test on the roads that it is for. ran is false when -test.run
+// left one out.
+func (s *suite) try(t *testing.T, test test) (_ Cell, ran bool) {
+	cell, ran := Cell{State: kept}, true
+	for _, r := range s.roads {
+		if test.only != "" && test.only != r.name {
+			continue
+		}
+		began := false
+		t.Run(test.name+"/"+r.name, func(t *testing.T) {
+			began, s.lack = true, ""
+			defer func() {
+				if t.Skipped() {
+					cell.State, cell.Why = notHere, s.lack
+				}
+			}()
+			before := s.look(t)
+			test.run(t, s, r)
+			if !t.Failed() { // what a failed test leaves is no news
+				s.nothingLeft(t, before)
+			}
+		})
+		ran = ran && began
+	}
+	return cell, ran
 }
 
 // enforced says whether a limit holds at all on this host, exactly or coarsely.
@@ -156,8 +187,15 @@ func (s *suite) enforced(name sandbox.LimitName) bool {
 func (s *suite) need(t *testing.T, name sandbox.LimitName) {
 	t.Helper()
 	if !s.enforced(name) {
-		t.Skipf("%s is off here: %s", name, s.caps.Limits[name].Detail)
+		s.lacks(t, string(name)+" is off: "+s.caps.Limits[name].Detail)
 	}
+}
+
+// lacks ends a test of what this level says it does not have, for that reason.
+func (s *suite) lacks(t *testing.T, why string) {
+	t.Helper()
+	s.lack = why
+	t.Skip(why)
 }
 
 // path makes a place on the host for one test.

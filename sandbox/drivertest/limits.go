@@ -75,7 +75,7 @@ func testMemoryWithin(t *testing.T, s *suite, r road) {
 func testMemorySum(t *testing.T, s *suite, r road) {
 	s.need(t, sandbox.LimitMemory)
 	if s.caps.Limits[sandbox.LimitMemory].Enforcement == sandbox.Emulated {
-		t.Skip("memory is only emulated here, which may mean per process")
+		s.lacks(t, "memory is only emulated, which may mean per process")
 	}
 	w := s.world(t, limit(func(l *sandbox.Limits) { l.Memory = 96 * mib }))
 	o := w.run(t, r, "python3", "-I", "-S", "-c", prelude+`
@@ -295,7 +295,7 @@ func testTmp(t *testing.T, s *suite, r road) {
 
 func testCPUShare(t *testing.T, s *suite, r road) {
 	if s.caps.Limits[sandbox.LimitCPUs].Enforcement != sandbox.Enforced {
-		t.Skipf("cpus is not enforced here: %s", s.caps.Limits[sandbox.LimitCPUs].Detail)
+		s.lacks(t, "cpus is not enforced: "+s.caps.Limits[sandbox.LimitCPUs].Detail)
 	}
 	w := s.world(t, limit(func(l *sandbox.Limits) { l.CPUs = 0.4 }))
 	// What a kernel of the sandbox's own counts inside goes on while it is

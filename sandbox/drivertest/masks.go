@@ -32,7 +32,7 @@ func masks(list ...sandbox.Mask) func(*sandbox.Spec) {
 
 func testMasksHide(t *testing.T, s *suite, r road) {
 	if !s.caps.Masks {
-		t.Skip("this level has no masks here")
+		s.lacks(t, "no masks")
 	}
 	for _, access := range []sandbox.Access{sandbox.ReadOnly, sandbox.CopyOnWrite, sandbox.ReadWrite} {
 		if access == sandbox.CopyOnWrite && !s.caps.CopyOnWrite || access == sandbox.ReadWrite && !s.caps.ReadWrite {

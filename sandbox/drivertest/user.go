@@ -29,11 +29,15 @@ func AsUser(t *testing.T, uid uint32, test string) {
 	}
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", args...)
 	cmd.Dir = "/"
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=/tmp", "HOME=/nonexistent", "V2GUEST=" + os.Getenv("V2GUEST")}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=/tmp", "HOME=/nonexistent", "V2GUEST=" + os.Getenv("V2GUEST"), "CI=" + os.Getenv("CI")}
 	for _, kv := range os.Environ() {
 		if strings.HasPrefix(kv, "CAISSON_") { // a level's test may need to know its engine
 			cmd.Env = append(cmd.Env, kv)
 		}
+	}
+	record := os.Getenv(recordEnv)
+	if record != "" {
+		cmd.Env = append(cmd.Env, recordEnv+"=-") // the last one counts
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	var out bytes.Buffer
@@ -51,6 +55,11 @@ func AsUser(t *testing.T, uid uint32, test string) {
 	summary := fmt.Sprintf("as uid %s: %d passed, %d failed, %d skipped", strconv.Itoa(int(uid)), tally["PASS"], tally["FAIL"], tally["SKIP"])
 	if err != nil || tally["FAIL"] > 0 || tally["PASS"] < 20 {
 		t.Fatalf("%s: %v\n%s", summary, err, &out)
+	}
+	if record != "" && record != "-" {
+		if err := Record(record, out.Bytes()); err != nil {
+			t.Error(err)
+		}
 	}
 	if testing.Verbose() {
 		t.Logf("%s\n%s", summary, &out)

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package drivertest
+
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/caisson-run/caisson/internal/linux/cgroup"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// A Column is what one level was seen to do in one setting: what it says of
+// itself there, and how each promise of the suite came out. docs/levels.md is
+// made of these.
+type Column struct {
+	Level    string `json:"level"`
+	Setting  string `json:"setting"` // "root, cgroup v1"
+	Features []Cell `json:"features"`
+	Limits   []Cell `json:"limits"`
+	Promises []Cell `json:"promises"`
+}
+
+// Cell is how one thing came out.
+type Cell struct {
+	Name  string `json:"name"`
+	State string `json:"state"`         // yes, no; enforced, emulated, off; kept, not here
+	Why   string `json:"why,omitempty"` // a phrase
+}
+
+// States of a promise.
+const (
+	kept    = "kept"
+	notHere = "not here" // the level says that it cannot
+)
+
+// recordEnv names the directory that columns are written to; "-" is a line on
+// standard output after recordMark, for a test binary that can write nowhere.
+const (
+	recordEnv  = "CAISSON_LEVELS"
+	recordMark = "levels column: "
+)
+
+//go:embed levels
+var columns embed.FS
+
+// setting says what levels can build on here.
+func setting() string {
+	who := "user"
+	if os.Geteuid() == 0 {
+		who = "root"
+	}
+	h := cgroup.Detect()
+	if h.Why != "" {
+		return who + ", no control groups"
+	}
+	return fmt.Sprintf("%s, cgroup v%d", who, h.Version)
+}
+
+// File is the name under which a column is kept.
+func (c *Column) File() string {
+	return strings.NewReplacer(" ", "-", ",", "").Replace(c.Level+" "+c.Setting) + ".json"
+}
+
+// newColumn writes down what a level says of itself.
+func newColumn(level string, caps sandbox.Capabilities) *Column {
+	c := &Column{Level: level, Setting: setting()}
+	v := reflect.ValueOf(caps)
+	for i := range v.NumField() {
+		if v.Field(i).Kind() == reflect.Bool {
+			state := "no"
+			if v.Field(i).Bool() {
+				state = "yes"
+			}
+			c.Features = append(c.Features, Cell{Name: v.Type().Field(i).Name, State: state})
+		}
+	}
+	for _, name := range sandbox.LimitNames() {
+		l := caps.Limits[name]
+		c.Limits = append(c.Limits, Cell{Name: string(name), State: string(l.Enforcement), Why: l.Detail})
+	}
+	return c
+}
+
+// publish writes the column down when that was asked for. Otherwise, on a host
+// like the one of the table, the table must be true.
+func (c *Column) publish(t *testing.T) {
+	t.Helper()
+	text, err := json.MarshalIndent(c, "", "\t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = append(text, '\n')
+	switch to := os.Getenv(recordEnv); to {
+	case "":
+		c.compare(t)
+	case "-":
+		line, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Printf("\n%s%s\n", recordMark, line)
+	default:
+		if err := os.WriteFile(filepath.Join(to, c.File()), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Record keeps the column that a test binary has printed; run with
+// CAISSON_LEVELS=-.
+func Record(dir string, output []byte) error {
+	for line := range strings.Lines(string(output)) {
+		_, text, ok := strings.Cut(line, recordMark)
+		if !ok {
+			continue
+		}
+		var c Column
+		if err := json.Unmarshal([]byte(text), &c); err != nil {
+			return err
+		}
+		pretty, err := json.MarshalIndent(&c, "", "\t")
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, c.File()), append(pretty, '\n'), 0o644)
+	}
+	return fmt.Errorf("no line with %q: not every test was run, or one failed", recordMark)
+}
+
+// Columns are those of the table, in the order of their files' names.
+func Columns() ([]Column, error) {
+	files, err := columns.ReadDir("levels")
+	if err != nil {
+		return nil, err
+	}
+	var out []Column
+	for _, f := range files {
+		c, err := readColumn(f.Name())
+		if err != nil {
+			return nil, err
+		}
+		if c != nil {
+			out = append(out, *c)
+		}
+	}
+	return out, nil
+}
+
+// readColumn is nil for what is no column.
+func readColumn(file string) (*Column, error) {
+	if !strings.HasSuffix(file, ".json") {
+		return nil, nil
+	}
+	text, err := columns.ReadFile("levels/" + file)
+	if err != nil {
+		return nil, err
+	}
+	c := new(Column)
+	if err := json.Unmarshal(text, c); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return c, nil
+}
+
+// compare holds the table against what was seen. Another host may be able to
+// do more or less, which is no fault; where a level says the same of itself as
+// in the table, it must do the same. In CI, which is the host of the table,
+// everything must be the same.
+func (c *Column) compare(t *testing.T) {
+	t.Helper()
+	want, err := readColumn(c.File())
+	if err != nil || want == nil {
+		t.Logf("docs/levels.md has no column %q for %s", c.Setting, c.Level)
+		return
+	}
+	same := reflect.DeepEqual(c.Features, want.Features) && reflect.DeepEqual(c.Limits, want.Limits)
+	if !same && os.Getenv("CI") == "" {
+		t.Logf("%s can do other things here than on the host of docs/levels.md", c.Level)
+		return
+	}
+	for _, part := range []struct{ got, want []Cell }{{c.Features, want.Features}, {c.Limits, want.Limits}, {c.Promises, want.Promises}} {
+		seen := map[string]Cell{}
+		for _, cell := range part.want {
+			seen[cell.Name] = cell
+		}
+		for _, cell := range part.got {
+			if seen[cell.Name] != cell {
+				t.Errorf("docs/levels.md says %+v of %s for %s, here it is %+v: make levels", seen[cell.Name], c.Level, c.Setting, cell)
+			}
+			delete(seen, cell.Name)
+		}
+		for name := range seen {
+			t.Errorf("docs/levels.md still has %q for %s, %s: make levels", name, c.Level, c.Setting)
+		}
+	}
+}

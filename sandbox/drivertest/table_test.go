@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package drivertest
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write docs/levels.md anew")
+
+const tableFile = "../../docs/levels.md"
+
+// docs/levels.md is made of the columns, and holds nothing else.
+func TestTable(t *testing.T) {
+	all, err := Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) == 0 {
+		t.Fatal("there is no column")
+	}
+	want := table(all)
+	if *update {
+		if err := os.WriteFile(tableFile, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	got, err := os.ReadFile(tableFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("%s is not what the columns say: make levels", tableFile)
+	}
+}
+
+// Every column tells of every promise that the suite has today.
+func TestColumnsAreWhole(t *testing.T) {
+	all, err := Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all {
+		for _, theme := range themes() {
+			for _, test := range theme.tests {
+				name := theme.name + ": " + test.name
+				if !slices.ContainsFunc(c.Promises, func(cell Cell) bool { return cell.Name == name }) {
+					t.Errorf("%s does not say %q: make levels", c.File(), name)
+				}
+			}
+		}
+	}
+}
+
+const head = `# What each level does
+
+Made by ` + "`make levels`" + ` out of what the conformance suite saw; nothing here is written by hand, and the suite fails where
+it is not true. A setting is who runs caisson and which control groups that user can make.
+` + "`caisson doctor` and `caisson policy explain`" + ` answer the same questions for your own host.
+
+✓ yes, enforced, or kept · ~ emulated: held, but coarser · – not there; a policy that asks for it is refused by name.
+The reasons are below each table.
+`
+
+func table(all []Column) string {
+	var b strings.Builder
+	b.WriteString(head)
+	part(&b, "Abilities", all, func(c *Column) []Cell { return c.Features })
+	part(&b, "Limits", all, func(c *Column) []Cell { return c.Limits })
+	part(&b, "Promises", all, func(c *Column) []Cell { return c.Promises })
+	return b.String()
+}
+
+// part is one table: a row for each name, a column for each setting.
+func part(b *strings.Builder, title string, all []Column, cells func(*Column) []Cell) {
+	fmt.Fprintf(b, "\n## %s\n\n|", title)
+	for i := range all {
+		fmt.Fprintf(b, " | %s<br>%s", all[i].Level, all[i].Setting)
+	}
+	b.WriteString(" |\n|---" + strings.Repeat("|:-:", len(all)) + "|\n")
+	var names []string
+	for i := range all {
+		for _, cell := range cells(&all[i]) {
+			if !slices.Contains(names, cell.Name) {
+				names = append(names, cell.Name)
+			}
+		}
+	}
+	for _, name := range names {
+		fmt.Fprintf(b, "| %s", name)
+		for i := range all {
+			fmt.Fprintf(b, " | %s", mark(cells(&all[i]), name))
+		}
+		b.WriteString(" |\n")
+	}
+	if list := reasons(all, cells); len(list) > 0 {
+		b.WriteString("\n" + strings.Join(list, ""))
+	}
+}
+
+// reasons says how or why not, once for all settings in which a level says the
+// same.
+func reasons(all []Column, cells func(*Column) []Cell) (lines []string) {
+	type reason struct{ level, name, why string }
+	var order []reason
+	settings, of := map[reason][]string{}, map[string]int{}
+	for i := range all {
+		of[all[i].Level]++
+		for _, cell := range cells(&all[i]) {
+			r := reason{all[i].Level, cell.Name, cell.Why}
+			if cell.Why == "" {
+				continue
+			}
+			if settings[r] == nil {
+				order = append(order, r)
+			}
+			settings[r] = append(settings[r], all[i].Setting)
+		}
+	}
+	for _, r := range order {
+		where := ""
+		if len(settings[r]) < of[r.level] {
+			where = " (" + strings.Join(settings[r], "; ") + ")"
+		}
+		lines = append(lines, fmt.Sprintf("- %s, %s%s: %s\n", r.level, r.name, where, r.why))
+	}
+	return lines
+}
+
+func mark(cells []Cell, name string) string {
+	i := slices.IndexFunc(cells, func(c Cell) bool { return c.Name == name })
+	if i < 0 {
+		return "?"
+	}
+	switch cells[i].State {
+	case "yes", "enforced", kept:
+		return "✓"
+	case "emulated":
+		return "~"
+	}
+	return "–"
+}
