@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/caisson-run/caisson/sandbox/drivertest"
+)
+
+// conformanceLimit is for a whole suite on an emulated processor.
+const conformanceLimit = 40 * time.Minute
+
+// checkConformance runs a level's conformance suite, or those of its themes
+// that rest on control groups: all of gVisor's takes a quarter of an hour on an
+// emulated processor. Where CAISSON_LEVELS names the directory for columns of
+// docs/levels.md, everything is run and written down.
+func checkConformance(level, themes string) func(context.Context, *vm, world) error {
+	return func(ctx context.Context, g *vm, w world) error {
+		ctx, cancel := context.WithTimeout(ctx, conformanceLimit)
+		defer cancel()
+		record := os.Getenv("CAISSON_LEVELS")
+		env, run := []string{"CI=true"}, "^TestConformance$"
+		if record != "" {
+			env = append(env, "CAISSON_LEVELS=-")
+		} else if themes != "" {
+			run += "/^(" + themes + ")$"
+		}
+		var stdout, stderr bytes.Buffer
+		argv := []string{"./" + level + ".test", "-test.v", "-test.run=" + run, "-test.timeout=" + (conformanceLimit - time.Minute).String()}
+		code, err := g.Run(ctx, Command{As: w.as, Argv: argv, Env: env}, &stdout, &stderr)
+		o := outcome{code, stdout.Bytes(), stderr.Bytes()}
+		switch {
+		case err != nil:
+			return fmt.Errorf("%w\n%s", err, o)
+		case code != 0 || !countTests(o.stdout).finished:
+			return errors.New(o.String())
+		case record != "":
+			return drivertest.Record(record, o.stdout)
+		}
+		return nil
+	}
+}
