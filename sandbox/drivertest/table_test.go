@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 var update = flag.Bool("update", false, "write docs/levels.md anew")
@@ -42,22 +44,33 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// Every column tells of every promise that the suite has today.
+// Every column tells of every ability, limit and promise that there is today,
+// and of no other.
 func TestColumnsAreWhole(t *testing.T) {
 	all, err := Columns()
 	if err != nil {
 		t.Fatal(err)
 	}
+	today := newColumn("", sandbox.Capabilities{})
+	for _, theme := range themes() {
+		for _, test := range theme.tests {
+			today.Promises = append(today.Promises, Cell{Name: theme.name + ": " + test.name})
+		}
+	}
 	for _, c := range all {
-		for _, theme := range themes() {
-			for _, test := range theme.tests {
-				name := theme.name + ": " + test.name
-				if !slices.ContainsFunc(c.Promises, func(cell Cell) bool { return cell.Name == name }) {
-					t.Errorf("%s does not say %q: make levels", c.File(), name)
-				}
+		for _, part := range [][2][]Cell{{c.Features, today.Features}, {c.Limits, today.Limits}, {c.Promises, today.Promises}} {
+			if got, want := namesOf(part[0]), namesOf(part[1]); !slices.Equal(got, want) {
+				t.Errorf("%s: make levels\nit has %q\nwant %q", c.File(), got, want)
 			}
 		}
 	}
+}
+
+func namesOf(cells []Cell) (names []string) {
+	for _, c := range cells {
+		names = append(names, c.Name)
+	}
+	return names
 }
 
 const head = `# What each level does
