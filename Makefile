@@ -109,7 +109,11 @@ test-v2: $(if $(wildcard cmd/caisson),build) ## limits on a real cgroup v2 host:
 	@go run ./internal/tools/v2guest test
 
 .PHONY: test-all
-test-all: test test-docker-all test-v2 fuzz bench dist ## test, and all that is slow
+test-all: test test-docker-all test-many test-v2 fuzz bench dist ## test, and all that is slow
+
+.PHONY: test-many
+test-many: # 200 sandboxes in a row on every level leave nothing
+	@go test -count=1 -timeout 20m -run '^TestConformance/Lifetime/many' $(CONFORMANCE) -many=200
 
 .PHONY: fuzz
 fuzz: ## every fuzz target, 10 s each
