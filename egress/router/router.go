@@ -200,6 +200,9 @@ func (r *Router) Close() {
 	r.dns.Close()
 	r.web.Close()
 	r.link.wire.Close()
+	// Before the stack waits for it: the stack holds its lock while it does, and
+	// a packet that is being delivered wants that lock.
+	r.link.Wait()
 	r.stack.Close()
 	r.at.wait()
 	r.stack.Wait()
