@@ -171,10 +171,16 @@ func (w *world) run(root string) ending {
 	if name := w.Spec.Hostname; name != "" {
 		syscall.Sethostname([]byte(name))
 	}
+	// The kernel counts processes by user, and all sandboxes of this level share
+	// one: the default limit would be that of all tests that run at once.
+	processes := int64(w.Spec.Limits.Processes)
+	if !w.Spec.Limits.Explicit[sandbox.LimitProcesses] {
+		processes = 0
+	}
 	for _, l := range []struct {
 		which int
 		value int64
-	}{{syscall.RLIMIT_NOFILE, int64(w.Spec.Limits.OpenFiles)}, {syscall.RLIMIT_FSIZE, w.Spec.Limits.FileSize}, {6 /* NPROC */, int64(w.Spec.Limits.Processes)}} {
+	}{{syscall.RLIMIT_NOFILE, int64(w.Spec.Limits.OpenFiles)}, {syscall.RLIMIT_FSIZE, w.Spec.Limits.FileSize}, {6 /* NPROC */, processes}} {
 		if l.value > 0 {
 			syscall.Setrlimit(l.which, &syscall.Rlimit{Cur: uint64(l.value), Max: uint64(l.value)})
 		}
