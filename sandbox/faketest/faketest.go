@@ -52,7 +52,7 @@ func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) {
 	caps := sandbox.Capabilities{
 		Limits: map[sandbox.LimitName]sandbox.Clause{
 			sandbox.LimitWall: held, sandbox.LimitOutput: held, sandbox.LimitCPUTime: sampled, sandbox.LimitMemory: sampled,
-			sandbox.LimitProcesses: held, sandbox.LimitOpenFiles: held, sandbox.LimitFileSize: held,
+			sandbox.LimitProcesses: {Enforcement: sandbox.Enforced, Detail: "only where it is written down: all sandboxes of this level share a uid"}, sandbox.LimitOpenFiles: held, sandbox.LimitFileSize: held,
 			sandbox.LimitDisk: held, sandbox.LimitInodes: held, sandbox.LimitTmp: held,
 			sandbox.LimitCPUs: sampled,
 			sandbox.LimitIO:   {Enforcement: sandbox.Off, Detail: "the fake level has no block device", Remedy: "use a real level"},
