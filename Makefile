@@ -95,7 +95,7 @@ test-docker-all: ## the Docker level's whole suite, as root and as an ordinary u
 	@$(MAKE) --no-print-directory test-docker DOCKER_LATER=
 
 # What the conformance suite sees becomes docs/levels.md. The columns of cgroup v2
-# are written by make test-v2.
+# are written by CAISSON_LEVELS=DIR make conformance-v2.
 .PHONY: levels
 levels: ## docs/levels.md anew: level by clause, as the conformance suite sees it
 	@CAISSON_LEVELS=$(CURDIR)/sandbox/drivertest/levels go test -count=1 -timeout 20m -run '^TestConformance' $(CONFORMANCE)
@@ -107,6 +107,11 @@ CONFORMANCE = $(addprefix ./,$(patsubst %/,%,$(dir $(wildcard sandbox/*/conforma
 test-v2: $(if $(wildcard cmd/caisson),build) ## limits on a real cgroup v2 host: a small guest, plain and under systemd
 	@.ci/need qemu-system-x86 erofs-utils mmdebstrap kmod xz-utils e2fsprogs zstd
 	@go run ./internal/tools/v2guest test
+
+.PHONY: conformance-v2
+conformance-v2: ## the conformance suite on an emulated cgroup v2 host, for a person to read: its clocks may be too slow
+	@.ci/need qemu-system-x86 erofs-utils mmdebstrap kmod xz-utils e2fsprogs zstd
+	@go run ./internal/tools/v2guest conformance
 
 .PHONY: test-all
 test-all: test test-docker-all test-many test-v2 fuzz bench dist ## test, and all that is slow

@@ -27,8 +27,6 @@ func checks() []check {
 	bare := func(w world) bool { return !w.delegated }
 	rooted := func(w world) bool { return w.as == asRoot }
 	session := func(w world) bool { return w.as == asSession }
-	// One setting of each kind: the rest differs in how it got its group.
-	once := func(w world) bool { return w.init == "tiny" && w.delegated }
 	const linux, product = "internal/linux/", "cmd/caisson"
 	return []check{
 		{"world", everywhere, ".", checkWorld},
@@ -37,8 +35,6 @@ func checks() []check {
 		{"scope tests", session, linux + "scope", checkTests("scope", 4)},
 		{"idmap tests", rooted, linux + "idmap", checkTests("idmap", 5)},
 		{"hostfacts tests", everywhere, linux + "hostfacts", checkTests("hostfacts", 8)},
-		{"gvisor conformance", once, "sandbox/gvisor/conformance_test.go", checkConformance("gvisor", "Exit|Limits")},
-		{"process conformance", once, "sandbox/process/conformance_test.go", checkConformance("process", "")},
 		{"run", everywhere, product, on("gvisor", checkPlain)},
 		{"memory kills", everywhere, product, on("gvisor", checkMemory)},
 		{"cpus refused by name", bare, product, checkRefused},

@@ -6,6 +6,7 @@
 // systemd, on any machine: a QEMU guest without KVM that boots in seconds.
 //
 //	v2guest test                        the suite of make test-v2
+//	v2guest conformance                 that of make conformance-v2
 //	v2guest image                       only makes the guest's image, once
 //	v2guest run [-init systemd] [-as user] [-f FILE]... -- CMD ARG...
 //
@@ -46,7 +47,7 @@ func main() {
 
 func hostMain(ctx context.Context, args []string) (int, error) {
 	if len(args) == 0 {
-		return 0, errors.New("what? test, image or run")
+		return 0, errors.New("what? test, conformance, image or run")
 	}
 	switch args[0] {
 	case "image":
@@ -58,9 +59,11 @@ func hostMain(ctx context.Context, args []string) (int, error) {
 	case "run":
 		return runOne(ctx, args[1:])
 	case "test":
-		return 0, runSuite(ctx)
+		return 0, runSuite(ctx, checks())
+	case "conformance":
+		return 0, runSuite(ctx, conformance())
 	}
-	return 0, fmt.Errorf("%q: not test, image or run", args[0])
+	return 0, fmt.Errorf("%q: not test, conformance, image or run", args[0])
 }
 
 // runOne boots a guest for one command and ends with its exit code.
