@@ -53,6 +53,10 @@ type Call struct {
 	Collect  []CollectWish
 
 	Network []string // entries of an allow-list; see egress/rule
+	// NetworkDeny takes parts of it away, and NoNetwork all of it, also of what
+	// the policy grants unasked.
+	NetworkDeny []string
+	NoNetwork   bool
 
 	Root       bool // run as the sandbox's own root
 	BestEffort bool // run although a clause cannot be enforced

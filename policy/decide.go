@@ -88,7 +88,7 @@ func (d *decision) request() *refusal {
 	case c.Override && !c.Operator:
 		return refuse("built-in: override", "ask the operator to change the policy", "only the operator overrides limits")
 	}
-	if n := len(c.Mounts) + len(c.Toolchains) + len(c.Writable) + len(c.Deny) + len(c.Collect) + len(c.Env) + len(c.Network); n > maxWishes {
+	if n := len(c.Mounts) + len(c.Toolchains) + len(c.Writable) + len(c.Deny) + len(c.Collect) + len(c.Env) + len(c.Network) + len(c.NetworkDeny); n > maxWishes {
 		return refuse("built-in: valid requests", "ask for less", "the call has %d wishes, the most is %d", n, maxWishes)
 	}
 	for _, a := range c.Argv {

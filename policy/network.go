@@ -39,7 +39,7 @@ type PlanNetwork struct {
 // PlanRule is an entry of a list and where it stands.
 type PlanRule struct {
 	Text string `json:"text"`
-	From string `json:"from"` // file:line or "--allow"
+	From string `json:"from"` // file:line, "--allow" or "request"
 }
 
 // PlanBudget is what is in force of budgets; 0 is no bound.
@@ -147,6 +147,12 @@ func ParseBandwidth(s string) (int64, error) {
 // network settles what may be reached. A call takes part of what the file
 // allows; where no file says anything, the operator's flags do.
 func (d *decision) network() *refusal {
+	if d.call.NoNetwork {
+		if len(d.call.Network) > 0 {
+			return refuse("built-in: valid requests", "drop one of them", "a network and none at all are both asked for")
+		}
+		return nil
+	}
 	n := &PlanNetwork{}
 	if f := d.file; f != nil {
 		for _, v := range f.Network.Allow {
@@ -164,6 +170,12 @@ func (d *decision) network() *refusal {
 			return r
 		}
 		n.Allow = append(n.Allow, PlanRule{wish, "--allow"})
+	}
+	for _, wish := range d.call.NetworkDeny {
+		if err := checkDenied(wish); err != nil {
+			return refuseInvalid("network deny", err)
+		}
+		n.Deny = append(n.Deny, PlanRule{wish, "request"})
 	}
 	if len(n.Allow) == 0 {
 		return nil // none at all

@@ -65,6 +65,37 @@ func TestNetworkLayers(t *testing.T) {
 	}
 }
 
+// A call may want less than it is granted.
+func TestNetworkLess(t *testing.T) {
+	const list = "network: {allow: [internet], deny: [x.example.com]}"
+	for name, c := range map[string]struct {
+		file string
+		call Call
+		want string
+	}{
+		"none of it":                {list, Call{NoNetwork: true}, "none"},
+		"none of nothing":           {"", Call{NoNetwork: true}, "none"},
+		"none and some":             {list, Call{NoNetwork: true, Network: []string{"pypi.org"}}, "refused built-in: valid requests"},
+		"not all of it":             {list, Call{NetworkDeny: []string{"8.8.8.8/32", "evil.test"}}, "internet /p/file:2; not 8.8.8.8/32 evil.test x.example.com"},
+		"some, and not all of it":   {list, Call{Network: []string{"*.a.test"}, NetworkDeny: []string{"b.a.test"}}, "*.a.test --allow; not b.a.test x.example.com"},
+		"less than nothing":         {"", Call{NetworkDeny: []string{"evil.test"}}, "none"},
+		"what denies nothing":       {list, Call{NetworkDeny: []string{"https://evil.test"}}, "refused built-in: valid requests"},
+		"too many of its own rules": {list, Call{NetworkDeny: make([]string, maxWishes+1)}, "refused built-in: valid requests"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := New(Options{File: parsed(t, "file", c.file)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.call.Kind, c.call.Argv = RunCommand, []string{"true"}
+			v := p.Decide(&c.call)
+			if got := inForce(v); got != c.want {
+				t.Errorf("%s, want %s (%s; %s)", got, c.want, v.Reason, v.Hint)
+			}
+		})
+	}
+}
+
 func inForce(v Verdict) string {
 	n := v.Plan.Network
 	switch {
