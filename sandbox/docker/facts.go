@@ -5,6 +5,7 @@ package docker
 import (
 	"context"
 	"net/http"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -150,11 +151,24 @@ func (f *facts) limits() map[sandbox.LimitName]sandbox.Clause {
 	if f.podman {
 		l[sandbox.LimitInodes] = sandbox.Clause{Enforcement: sandbox.Off, Detail: "Podman bounds a tmpfs by its size alone"}
 	}
-	if m := l[sandbox.LimitMemory]; m.Enforcement == sandbox.Enforced && !f.info.SwapLimit && f.cgroups() == "1" {
+	if m := l[sandbox.LimitMemory]; m.Enforcement == sandbox.Enforced && f.cgroups() == "1" && !f.boundsSockets() {
+		m.Enforcement = sandbox.Emulated
+		m.Detail += "; buffers of internet sockets are counted apart there and only root can bound them, so programs may hold memory beyond it"
+		m.Remedy = "use an engine on cgroup v2, or run caisson as root"
+		l[sandbox.LimitMemory] = m
+	}
+	if m := l[sandbox.LimitMemory]; m.Enforcement != sandbox.Off && !f.info.SwapLimit && f.cgroups() == "1" {
 		m.Detail += "; the kernel does not account swap (boot with swapaccount=1), so programs may be swapped beyond it"
 		l[sandbox.LimitMemory] = m
 	}
 	return l
+}
+
+// boundsSockets says whether the buffers of internet sockets can be bounded on
+// cgroup v1: runc leaves out what the engine is asked for (see limitSockets), so
+// it takes root on the engine's own machine.
+func (f *facts) boundsSockets() bool {
+	return os.Geteuid() == 0 && f.at.local() && runtime.GOOS == "linux"
 }
 
 // notes are what doctor says besides.

@@ -405,6 +405,25 @@ func TestSocketBuffersAreBounded(t *testing.T) {
 	}
 }
 
+// Where nobody can bound them, the limit does not pass for one that holds.
+func TestUnboundedSocketBuffersAreSaid(t *testing.T) {
+	for _, tt := range []struct {
+		at      address
+		cgroups string
+		want    sandbox.Enforcement
+	}{
+		{address{"tcp", "engine.example:2376"}, "1", sandbox.Emulated},
+		{address{"tcp", "engine.example:2376"}, "2", sandbox.Enforced},
+		{address{"unix", "/"}, "2", sandbox.Enforced},
+	} {
+		f := &facts{at: tt.at, api: "1.41", info: info{CgroupVersion: tt.cgroups, MemoryLimit: true, SwapLimit: true}}
+		c := f.limits()[sandbox.LimitMemory]
+		if c.Enforcement != tt.want || (c.Enforcement == sandbox.Emulated) != (c.Remedy != "") {
+			t.Errorf("%v, cgroup v%s: %+v", tt.at, tt.cgroups, c)
+		}
+	}
+}
+
 // Podman is asked for what it knows: no owner of a tmpfs, no number of files in
 // it, no filter as text.
 func TestPodmanIsAskedForWhatItKnows(t *testing.T) {
