@@ -81,7 +81,7 @@ test-heavy: # architecture, scripts of the CLI, conformance of the levels as roo
 # second to half a second, the agent's own chapters are tried on other levels, and
 # an ordinary user's container differs in its mounts. `make test-docker-all` leaves
 # nothing out.
-DOCKER_LATER := ^TestConformanceAsNobody$$|^TestConformance$$/^(Stdio|Exit|Signals|Terminal)$$
+DOCKER_LATER := ^TestConformanceAsNobody$$|^TestWithOneProtectionOut$$|^TestConformance$$/^(Stdio|Exit|Signals|Terminal)$$
 
 .PHONY: test-docker
 test-docker: build # the Docker level against a real engine, which needs root

@@ -32,6 +32,9 @@ type Options struct {
 type Driver struct {
 	opts Options
 
+	// amend, in tests, takes a protection out of what the engine is asked for.
+	amend func(*createRequest)
+
 	mu     sync.Mutex
 	engine *engine // set by find
 	known  *facts  // of engine

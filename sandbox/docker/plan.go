@@ -121,6 +121,9 @@ func (d *Driver) newPlan(s *sandbox.Spec, mark stream.Mark, f *facts) (_ *plan, 
 		}
 		p.request.Env = append(p.request.Env, agent.LookVariable+"="+string(b))
 	}
+	if d.amend != nil {
+		d.amend(&p.request)
+	}
 	return p, nil
 }
 
