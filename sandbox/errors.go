@@ -16,6 +16,7 @@ var (
 	ErrDenied      = errors.New("denied")        // policy refuses it
 	ErrConflict    = errors.New("conflict")      // it exists already, or is in another state
 	ErrUnavailable = errors.New("unavailable")   // it would work at another time: full disk, dead engine
+	ErrExhausted   = errors.New("exhausted")     // a quota of the caller's is used up
 )
 
 // Error is an error for people: what was tried, what is wrong, and what to do.

@@ -27,6 +27,8 @@ type Driver struct {
 	// HostPIDs leaves programs among the host's processes, for tests of what
 	// finds that out. What they leave behind then stays.
 	HostPIDs bool
+	// Agent gives the level a guest agent: Start makes living sandboxes.
+	Agent bool
 	// Begun, when set, is called with each Spec before it runs.
 	Begun func(*sandbox.Spec, *sandbox.Exec)
 
@@ -68,15 +70,10 @@ func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) {
 	return caps, nil
 }
 
-// Start is not carried out: the fake has no guest agent.
-func (d *Driver) Start(context.Context, *sandbox.Spec) (sandbox.Instance, error) {
-	return nil, sandbox.Errorf(sandbox.ErrUnsupported, "start sandbox", "the fake level has no guest agent")
-}
-
 // Adopt finds nothing: a fake sandbox dies with its owner.
 func (d *Driver) Adopt(context.Context, string) ([]sandbox.Instance, error) { return nil, nil }
 
-// Running is how many programs run now.
+// Running is how many programs and living sandboxes there are now.
 func (d *Driver) Running() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/caisson-run/caisson/guest/agent"
+	"github.com/caisson-run/caisson/guest/embedded"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -25,6 +27,9 @@ const initMark = "CAISSON_FAKETEST_INIT"
 // Init turns this process into the first process of a sandbox if that is what
 // it was started for; it then does not return.
 func Init() {
+	if os.Args[0] == embedded.Argv0 {
+		agent.Main()
+	}
 	if os.Getenv(initMark) == "" {
 		return
 	}
@@ -40,6 +45,9 @@ func Init() {
 	root, err := w.build()
 	if err != nil {
 		say(ending{Fault: err.Error()})
+	}
+	if w.Agent {
+		say(w.becomeAgent(root))
 	}
 	say(w.run(root))
 }

@@ -25,6 +25,7 @@ type world struct {
 	TTY     bool
 	RootFD  int
 	MountFD []int // of Root.Binds, then of Mounts; the Source fields stay behind
+	Agent   bool  // the first process becomes the agent
 }
 
 // ending is what the first process reports on its fd 4.
@@ -42,7 +43,7 @@ func (d *Driver) Run(ctx context.Context, spec *sandbox.Spec, ex *sandbox.Exec) 
 	d.count(1)
 	defer d.count(-1)
 
-	tell, hear, cmd, err := d.command(spec, ex)
+	tell, hear, cmd, err := d.command(spec, ex, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -103,9 +104,10 @@ func (d *Driver) Run(ctx context.Context, spec *sandbox.Spec, ex *sandbox.Exec) 
 	return res, nil
 }
 
-// command makes the re-exec of this binary with the world on its fd 3.
-func (d *Driver) command(spec *sandbox.Spec, ex *sandbox.Exec) (tell, hear *os.File, cmd *exec.Cmd, err error) {
-	w := world{Spec: *spec, Argv: ex.Argv, Dir: ex.Dir, Env: ex.Env, TTY: ex.Terminal != nil, RootFD: -1}
+// command makes the re-exec of this binary with the world on its fd 3, and with
+// the agent's program, when there is one, on agentFD.
+func (d *Driver) command(spec *sandbox.Spec, ex *sandbox.Exec, program *os.File) (tell, hear *os.File, cmd *exec.Cmd, err error) {
+	w := world{Spec: *spec, Argv: ex.Argv, Dir: ex.Dir, Env: ex.Env, TTY: ex.Terminal != nil, RootFD: -1, Agent: program != nil}
 	var files []*os.File
 	// Go's exec gives ExtraFiles[i] the number 3+i; 3 and 4 are the pipes.
 	pass := func(f *os.File) int {
@@ -115,6 +117,13 @@ func (d *Driver) command(spec *sandbox.Spec, ex *sandbox.Exec) (tell, hear *os.F
 		}
 		files = append(files, os.NewFile(uintptr(dup), f.Name()))
 		return 5 + len(files) - 1
+	}
+	if program != nil {
+		dup, derr := syscall.Open("/proc/self/fd/"+itoa(int(program.Fd())), syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+		if derr != nil {
+			return nil, nil, nil, derr
+		}
+		files = append(files, os.NewFile(uintptr(dup), "agent"))
 	}
 	if spec.Root.Dir != nil {
 		w.RootFD = pass(spec.Root.Dir)

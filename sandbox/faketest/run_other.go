@@ -18,3 +18,8 @@ func (d *Driver) Run(context.Context, *sandbox.Spec, *sandbox.Exec) (*sandbox.Re
 	d.count(0)
 	return nil, sandbox.Errorf(sandbox.ErrUnsupported, "run", "the fake level needs Linux")
 }
+
+// Start is not carried out outside Linux.
+func (d *Driver) Start(context.Context, *sandbox.Spec) (sandbox.Instance, error) {
+	return nil, sandbox.Errorf(sandbox.ErrUnsupported, "start sandbox", "the fake level needs Linux")
+}
