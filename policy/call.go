@@ -11,6 +11,9 @@ type Kind string
 const (
 	RunCommand Kind = "run_command"
 	RunCode    Kind = "run_code"
+	// StartSandbox makes a sandbox that lives on. What runs in it later is a
+	// call of its own.
+	StartSandbox Kind = "start_sandbox"
 )
 
 // Call is what one request asks for, in full: Decide looks at nothing else. A

@@ -73,8 +73,8 @@ func (d *decision) each(ask func(f *File) *refusal) *refusal {
 func (d *decision) request() *refusal {
 	c := d.call
 	switch {
-	case c.Kind != RunCommand && c.Kind != RunCode:
-		return refuse("built-in: valid requests", "known are run_command and run_code", "kind %s is not known", quote(string(c.Kind)))
+	case c.Kind != RunCommand && c.Kind != RunCode && c.Kind != StartSandbox:
+		return refuse("built-in: valid requests", "known are run_command, run_code and start_sandbox", "kind %s is not known", quote(string(c.Kind)))
 	case c.Kind == RunCommand && len(c.Argv) == 0 && c.Image == "": // an image says itself what it runs
 		return refuse("built-in: valid requests", "name a program", "there is no command")
 	case c.Kind == RunCode && c.Language == "":
