@@ -55,6 +55,11 @@ func ended(ctx context.Context, box sandbox.Instance, res *sandbox.Result, exit 
 		}
 	default:
 	}
+	return programEnd(ctx, res, exit, err)
+}
+
+// programEnd is what the agent says of a program's end as a Result.
+func programEnd(ctx context.Context, res *sandbox.Result, exit guest.Exit, err error) error {
 	res.Status = sandbox.StatusError
 	switch {
 	case ctx.Err() != nil:

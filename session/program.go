@@ -48,6 +48,9 @@ func (r *run) loadSource() error {
 // original meanwhile, and whoever may read that. A compiled program is shown
 // itself.
 func (r *run) addProgram(w *world) error {
+	if r.kind == policy.StartSandbox {
+		return nil // the agent is first
+	}
 	if r.prog == nil {
 		w.exec.Argv = r.call.Argv
 		if r.image != nil {

@@ -3,6 +3,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -23,6 +24,8 @@ type run struct {
 	call *Call
 	io   IO
 	id   string
+	kind policy.Kind // what the call is, where Source does not say; empty is RunCommand
+	name string      // what records call the sandbox; empty is id
 
 	prog   *program         // nil: the call's own argv
 	binary *hostpath.Source // the call's file, when it is a compiled program
@@ -39,14 +42,24 @@ type run struct {
 	kept   []kept   // names that must stay what they are
 }
 
-// do is the road itself.
-func (r *run) do(ctx context.Context) (*sandbox.Result, error) {
+// admitted is a call that was allowed, with the world that was built for it.
+type admitted struct {
+	driver  sandbox.Driver
+	posture sandbox.Posture
+	world   *world
+	ticket  *audit.Entry // its intent is on disk
+}
+
+// admit takes a call as far as its intent. Where that is nil the call went no
+// further; what came of it is recorded, and is the answer.
+func (r *run) admit(ctx context.Context) (*admitted, *sandbox.Result, error) {
+	stop := func(res *sandbox.Result, err error) (*admitted, *sandbox.Result, error) { return nil, res, err }
 	verdict, err := r.decide()
 	if err != nil {
-		return r.fail(ctx, err)
+		return stop(r.fail(ctx, err))
 	}
 	if verdict.Decision != policy.Allow {
-		return r.refuse(ctx, verdict.Err())
+		return stop(r.refuse(ctx, verdict.Err()))
 	}
 	r.plan = verdict.Plan
 	r.intent.Isolation, r.intent.Network, r.intent.Limits, r.intent.Overrides = r.plan.Isolation, r.plan.Network.String(), r.plan.Limits, r.plan.Overridden
@@ -58,28 +71,37 @@ func (r *run) do(ctx context.Context) (*sandbox.Result, error) {
 		r.intent.Overrides = append(r.intent.Overrides, "dangerous mounts allowed")
 	}
 	r.intent.Env = append(r.intent.Env, slices.Sorted(maps.Keys(r.plan.Env))...)
-	d, posture, err := r.level(ctx)
-	if err != nil {
-		return r.fail(ctx, err)
+	a := &admitted{}
+	if a.driver, a.posture, err = r.level(ctx); err != nil {
+		return stop(r.fail(ctx, err))
 	}
-	w, err := r.prepare(ctx, d)
-	if err != nil {
-		return r.fail(ctx, err)
+	if a.world, err = r.prepare(ctx, a.driver); err != nil {
+		return stop(r.fail(ctx, err))
 	}
-	ticket, err := r.s.o.Journal.Begin(ctx, r.intent)
-	if err != nil {
-		return nil, err // nothing runs unrecorded, and there is nowhere to record that
+	if a.ticket, err = r.s.o.Journal.Begin(ctx, r.intent); err != nil {
+		return nil, nil, err // nothing runs unrecorded, and there is nowhere to record that
 	}
-	res, err := r.carryOut(ctx, d, w)
+	return a, nil, nil
+}
+
+// do is the road itself.
+func (r *run) do(ctx context.Context) (*sandbox.Result, error) {
+	a, res, err := r.admit(ctx)
+	if a == nil {
+		return res, err
+	}
+	res, err = r.carryOut(ctx, a.world, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) {
+		return r.start(ctx, a.driver, a.world, ex)
+	})
 	if res != nil {
-		r.finish(res, posture)
+		r.finish(res, a.posture)
 	}
 	// Whatever the caller's context says, the end is recorded; what was made is
 	// taken away meanwhile.
 	outcome := r.outcome(res, err)
 	undone := make(chan error, 1)
 	go func() { undone <- r.undo.run(ctx) }()
-	jerr := ticket.End(context.WithoutCancel(ctx), outcome)
+	jerr := a.ticket.End(context.WithoutCancel(ctx), outcome)
 	r.left = <-undone
 	if jerr != nil {
 		return res, errors.Join(jerr, err)
@@ -92,10 +114,13 @@ func (r *run) decide() (policy.Verdict, error) {
 	c := r.call
 	c.ID = r.id
 	c.Kind = policy.RunCommand
+	if r.kind != "" {
+		c.Kind = r.kind
+	}
 	c.Terminal = c.TTY != nil
 	c.Stdin = r.io.Stdin != nil
 	r.intent = audit.Intent{
-		Actor: c.Actor, Kind: string(c.Kind), Sandbox: r.id, Argv: c.Argv, Dir: c.Cwd, Env: slices.Sorted(maps.Keys(c.Env)),
+		Actor: c.Actor, Kind: string(c.Kind), Sandbox: cmp.Or(r.name, r.id), Argv: c.Argv, Dir: c.Cwd, Env: slices.Sorted(maps.Keys(c.Env)),
 		Policy: r.s.o.PolicyName, PolicySHA: r.s.o.Policy.Digest(), Isolation: c.Isolation,
 	}
 	if c.File != "" {
@@ -158,8 +183,9 @@ func (r *run) fail(ctx context.Context, why error) (*sandbox.Result, error) {
 	return nil, errors.Join(why, jerr)
 }
 
-// carryOut runs the program under the limits that the road itself holds.
-func (r *run) carryOut(parent context.Context, d sandbox.Driver, w *world) (*sandbox.Result, error) {
+// carryOut has start run the program of w, under the limits that the road itself
+// holds.
+func (r *run) carryOut(parent context.Context, w *world, start func(context.Context, *sandbox.Exec) (*sandbox.Result, error)) (*sandbox.Result, error) {
 	ctx, end := context.WithCancelCause(parent)
 	r.over = ctx
 	r.undo.add(func(context.Context) error { end(nil); return nil })
@@ -192,7 +218,7 @@ func (r *run) carryOut(parent context.Context, d sandbox.Driver, w *world) (*san
 
 	began := time.Now()
 	stop := r.watchKept(end)
-	res, err := r.start(ctx, d, w, ex)
+	res, err := start(ctx, ex)
 	stop()
 	if err != nil {
 		return nil, r.whyNot(ctx, err)

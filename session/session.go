@@ -117,17 +117,26 @@ func (s *Session) sweep(ctx context.Context) {
 		return
 	}
 	s.swept = true
-	_ = hostpath.Sweep(s.placeholders())
-	_, _ = s.o.State.Sweep(ctx, func(ctx context.Context, path string) error {
+	_ = sweepState(ctx, s.o.State, s.o.Drivers)
+}
+
+// sweepState takes away what dead owners left in a state directory, and outside
+// of it.
+func sweepState(ctx context.Context, state State, drivers map[string]sandbox.Driver) error {
+	herr := hostpath.Sweep(placeholdersOf(state))
+	_, err := state.Sweep(ctx, func(ctx context.Context, path string) error {
 		var errs []error
-		for _, d := range s.o.Drivers {
+		for _, d := range drivers {
 			if sw, ok := d.(sweeper); ok {
 				errs = append(errs, sw.Sweep(ctx, filepath.Base(path)))
 			}
 		}
 		return errors.Join(errs...)
 	})
+	return errors.Join(herr, err)
 }
 
 // placeholders is where it is written down what was made in workspaces.
-func (s *Session) placeholders() string { return filepath.Join(s.o.State.Path(), "placeholders") }
+func (s *Session) placeholders() string { return placeholdersOf(s.o.State) }
+
+func placeholdersOf(state State) string { return filepath.Join(state.Path(), "placeholders") }

@@ -19,9 +19,13 @@ import (
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/faketest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	faketest.Init()
+	goleak.VerifyTestMain(m)
+}
 
 // stub is a level whose program is a function of the test.
 type stub struct {

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/guest"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+// Inside is a running sandbox for who asks something of its agent.
+type Inside struct {
+	// Agent speaks with the agent inside. It is lost when the sandbox is left.
+	Agent *guest.Client
+	// User is whom programs run as when nobody says, Dir where.
+	User sandbox.User
+	Dir  string
+	// Env is the environment of every program, KEY=value, sorted: what the level
+	// and the policy give, and what the sandbox was made with.
+	Env []string
+	// Gone is closed when the sandbox ends or is paused. What still runs through
+	// Agent has lost its other end then.
+	Gone <-chan struct{}
+}
+
+func (in *inside) show() *Inside {
+	return &Inside{
+		Agent: in.client, User: in.world.spec.User, Dir: in.world.cwd, Env: slices.Clone(in.world.exec.Env), Gone: in.gone.Done(),
+	}
+}
+
+// enterBox finds a key's sandbox, wakes it where it is to be woken, and counts
+// whoever called as its user until leave.
+func (b *Sandboxes) enterBox(ctx context.Context, k *Key, id string) (l *living, in *inside, err error) {
+	if l, err = b.find(ctx, k, id); err != nil {
+		return nil, nil, err
+	}
+	for range 2 {
+		if in = l.use(); in != nil {
+			return l, in, nil
+		}
+		// It is paused, or on its way to or from it.
+		if err := l.lock(ctx); err != nil {
+			return nil, nil, err
+		}
+		err := b.wake(ctx, k, l)
+		l.unlock()
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return nil, nil, sandbox.Errorf(sandbox.ErrConflict, "sandbox "+id, "it was paused again at once")
+}
+
+// use counts an action that begins; nil when the sandbox does not run.
+func (l *living) use() *inside {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.in != nil {
+		l.busy++
+		l.used = l.b.o.Clock.Now()
+	}
+	return l.in
+}
+
+// unuse counts one that ended.
+func (l *living) unuse() {
+	l.mu.Lock()
+	l.busy--
+	l.used = l.b.o.Clock.Now()
+	idles := l.busy == 0 && l.rec.Idle > 0
+	l.mu.Unlock()
+	if idles {
+		l.arm()
+	}
+}
+
+// wake resumes a paused sandbox that wants to be. The caller holds change.
+func (b *Sandboxes) wake(_ context.Context, _ *Key, l *living) error {
+	switch l.state() {
+	case registry.Running:
+		return nil
+	case registry.Ended:
+		return l.gone()
+	}
+	return &sandbox.Error{Op: "sandbox " + l.id, Kind: sandbox.ErrConflict, Problem: "it is paused", Hint: "resume it first"}
+}
+
+// Agent gives the agent of a running sandbox for what runs nothing inside and
+// changes nothing: whether it lives, what it lists, a stream to a port of it. The
+// caller calls leave when it is done; until then the sandbox is in use.
+func (b *Sandboxes) Agent(ctx context.Context, k *Key, id string) (_ *Inside, leave func(), _ error) {
+	l, in, err := b.enterBox(ctx, k, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	return in.show(), sync.OnceFunc(l.unuse), nil
+}
+
+// Action is a call in a sandbox that was allowed and whose intent is recorded.
+// Who has one carries it out with Agent, and ends it.
+type Action struct {
+	Inside
+	// Limits are those of the policy for one program. Wall and Output are for
+	// who carries it out; the rest the sandbox has already.
+	Limits sandbox.Limits
+
+	run    *run
+	ticket *audit.Entry
+	once   sync.Once
+	leave  func()
+	err    error
+}
+
+// Begin decides call, which is to run in a sandbox of a key, by the key's policy,
+// and records the intent. What the policy refuses is recorded too, and is an
+// ErrDenied with the rule. A paused sandbox is resumed first when it was made so.
+//
+// call names no host path, no level and no network: those are the sandbox's. Its
+// Env comes on top of the sandbox's own and is in the Action's.
+func (b *Sandboxes) Begin(ctx context.Context, k *Key, id string, call *Call) (*Action, error) {
+	g, err := b.grant(k)
+	if err != nil {
+		return nil, err
+	}
+	l, in, err := b.enterBox(ctx, k, id)
+	if err != nil {
+		return nil, err
+	}
+	a, err := b.beginIn(ctx, k, g, in, id, call)
+	if err != nil {
+		l.unuse()
+		return nil, err
+	}
+	a.leave = l.unuse
+	return a, nil
+}
+
+func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, id string, call *Call) (*Action, error) {
+	if err := worldless(call); err != nil {
+		return nil, err
+	}
+	call.Actor, call.Operator = k.Actor(), false
+	r := &run{s: g.session, call: call, id: in.run.id, name: id}
+	v, err := r.decide()
+	if err != nil {
+		_, err = r.fail(ctx, err)
+		return nil, err
+	}
+	r.intent.Isolation = in.run.plan.Isolation
+	if v.Decision != policy.Allow {
+		if _, err := r.refuse(ctx, v.Err()); err != nil {
+			return nil, err
+		}
+		return nil, v.Err()
+	}
+	r.plan, r.caps = v.Plan, in.caps
+	r.intent.Env = append(r.intent.Env, slices.Sorted(maps.Keys(r.plan.Env))...)
+	a := &Action{Inside: *in.show(), Limits: r.plan.Limits, run: r}
+	if r.plan.Root && in.world.spec.User.UID != 0 {
+		_, err := r.fail(ctx, sandbox.Errorf(sandbox.ErrUnsupported, "user root", "programs of this sandbox run as its user"))
+		return nil, err
+	}
+	if call.Cwd != "" {
+		a.Dir = call.Cwd
+	}
+	a.Env = overlay(a.Env, r.plan.Env)
+	a.ticket, err = b.o.Journal.Begin(ctx, r.intent)
+	return a, err
+}
+
+// worldless refuses what only a sandbox as a whole can have.
+func worldless(c *Call) error {
+	if c.Workspace != nil || len(c.Mounts)+len(c.Toolchains)+len(c.Writable)+len(c.Deny)+len(c.Collect)+len(c.Network)+len(c.NetworkDeny) > 0 ||
+		c.Rootfs != "" || c.Image != "" || c.Isolation != "" || c.File != "" || c.Entrypoint != nil {
+		return &sandbox.Error{Op: "call", Kind: sandbox.ErrInvalid, Problem: "it asks for something of the world that the sandbox already has",
+			Hint: "make a sandbox that has it"}
+	}
+	return nil
+}
+
+// overlay sets variables in a sorted environment.
+func overlay(env []string, set map[string]string) []string {
+	if len(set) == 0 {
+		return env
+	}
+	all := maps.Clone(set)
+	for _, e := range env {
+		name, value, _ := strings.Cut(e, "=")
+		if _, ok := set[name]; !ok {
+			all[name] = value
+		}
+	}
+	out := make([]string, 0, len(all))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, name+"="+all[name])
+	}
+	return out
+}
+
+// End records what came of it: a program that ran is a Result, however it ended;
+// err is what could not be done. stdout and stderr are what was captured, or nil.
+// Only the first End counts.
+func (a *Action) End(ctx context.Context, res *sandbox.Result, err error, stdout, stderr *audit.Capture) error {
+	a.once.Do(func() {
+		defer a.leave()
+		o := audit.Outcome{Status: audit.Allowed, Result: res, Stdout: stdout, Stderr: stderr}
+		if res == nil && err != nil {
+			o.Status = audit.Failed
+		}
+		if err != nil {
+			o.Error = err.Error()
+		}
+		a.err = a.ticket.End(context.WithoutCancel(ctx), o)
+	})
+	return a.err
+}
+
+// Exec runs one program in a sandbox of a key, and waits for its end. It is Begin,
+// the program under the limits that are a program's, and End; see [Session.Do] for
+// what the Result and an error are.
+func (b *Sandboxes) Exec(ctx context.Context, k *Key, id string, call *Call, io IO) (*sandbox.Result, error) {
+	a, err := b.Begin(ctx, k, id, call)
+	if err != nil {
+		return nil, err
+	}
+	r := a.run
+	r.io = io
+	defer r.drain(ctx)
+	defer r.undo.run(ctx)
+	l := r.plan.Limits
+	l.CPUTime = 0 // the agent's to hold, for each process
+	r.plan.Limits = l
+	w := &world{exec: &sandbox.Exec{Argv: call.Argv, Dir: a.Dir, Env: a.Env}}
+	res, err := r.carryOut(ctx, w, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) {
+		ex.Sample, ex.SampleEvery = nil, 0
+		exit, err := a.Agent.Run(ctx, ex)
+		res := &sandbox.Result{}
+		select {
+		case <-a.Gone:
+			return nil, &sandbox.Error{Op: "exec", Kind: sandbox.ErrUnavailable, Problem: "the sandbox ended or was paused while the program ran", Cause: err}
+		default:
+		}
+		if err := programEnd(ctx, res, exit, err); err != nil {
+			return nil, err
+		}
+		return res, nil
+	})
+	if res != nil {
+		r.finish(res, sandbox.Posture{})
+	}
+	o := r.outcome(res, err)
+	if jerr := a.End(ctx, res, err, o.Stdout, o.Stderr); jerr != nil {
+		return res, errors.Join(jerr, err)
+	}
+	return res, err
+}
+
+// startCall is a copy of call as a decision about a sandbox sees it.
+func startCall(call *Call) *policy.Call {
+	c := call.Call
+	c.Kind = policy.StartSandbox
+	return &c
+}

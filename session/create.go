@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+// Create says what sandbox is wanted. The zero value is one of the template
+// base, as the key's policy has it, that is killed when its time is over.
+type Create struct {
+	// Door is where the request came in: "e2b".
+	Door string
+
+	// Template names what it is made of; empty is "base".
+	Template string
+	// Metadata are the caller's own words. They decide nothing.
+	Metadata map[string]string
+	// Env are variables that every program in it gets. They are in no record,
+	// list or log.
+	Env map[string]string
+
+	// Timeout is how long it lives, unless it is extended; 0 is the profile's.
+	Timeout time.Duration
+	// Idle, when not 0, ends it earlier when it goes unused for so long: when no
+	// action begins, ends or is under way.
+	Idle time.Duration
+	// OnTimeout is what happens then; empty is registry.Kill.
+	OnTimeout registry.Action
+	// AutoResume wakes it when something in it is asked for while it is paused.
+	AutoResume bool
+
+	// Network changes what the key's policy grants; nil takes that.
+	Network *NetworkWish
+	// Limits tighten those of the key; a field counts when Explicit names it.
+	Limits sandbox.Limits
+	// Isolation names the level; empty is the policy's.
+	Isolation string
+}
+
+// NetworkWish asks for a part of what a policy grants.
+type NetworkWish struct {
+	// None is no network at all.
+	None bool
+	// Allow are entries of an allow-list, each within the policy's; empty is all
+	// of that. Deny are taken away from it. See egress/rule.
+	Allow, Deny []string
+}
+
+// Template is what sandboxes are made of. The operator names it.
+type Template struct {
+	// Image is a container image; empty is the host's toolchain.
+	Image string
+}
+
+// BaseTemplate is what a sandbox is made of that names no template.
+const BaseTemplate = "base"
+
+// Bounds of what a caller may have kept.
+const (
+	mostMetadata  = 64
+	mostWords     = 16 << 10 // bytes of all metadata
+	mostVariables = 256 << 10
+	mostName      = 256
+)
+
+// check refuses what cannot be meant.
+func (c *Create) check() error {
+	invalid := func(op, problem, hint string) error {
+		return &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: problem, Hint: hint}
+	}
+	size := func(m map[string]string) (n int) {
+		for k, v := range m {
+			n += len(k) + len(v)
+		}
+		return n
+	}
+	switch {
+	case len(c.Metadata) > mostMetadata || size(c.Metadata) > mostWords:
+		return invalid("metadata", fmt.Sprintf("it has more than %d entries or %s", mostMetadata, Size(mostWords)), "keep large things in files of the sandbox")
+	case size(c.Env) > mostVariables:
+		return invalid("variables", "they are longer than "+Size(mostVariables)+" together", "write them into a file of the sandbox")
+	case c.Idle < 0:
+		return invalid("idle", "it is negative", "")
+	case c.OnTimeout != "" && c.OnTimeout != registry.Kill && c.OnTimeout != registry.Pause:
+		return invalid("on timeout", fmt.Sprintf("%q is not known", clip(string(c.OnTimeout), 32)), "use kill or pause")
+	}
+	return nil
+}
+
+// call is what is asked for, as the road has it.
+func (b *Sandboxes) call(k *Key, s *registry.Sandbox, limits sandbox.Limits, wish *NetworkWish) *Call {
+	c := &Call{}
+	c.Actor, c.Env, c.Image, c.Limits, c.Isolation = k.Actor(), s.Env, s.Image, limits, s.Isolation
+	if wish != nil {
+		c.Network, c.NetworkDeny, c.NoNetwork = wish.Allow, wish.Deny, wish.None
+	}
+	return c
+}
+
+// Create makes a sandbox and starts it. It is the key's alone.
+//
+// Errors: ErrInvalid for what cannot be meant, ErrNotFound for a template that
+// is not there, ErrDenied with the rule that refuses it, ErrExhausted for a
+// quota, ErrUnsupported for what the level cannot do.
+func (b *Sandboxes) Create(ctx context.Context, k *Key, c Create) (*Sandbox, error) {
+	return b.create(ctx, k, "", c)
+}
+
+func (b *Sandboxes) create(ctx context.Context, k *Key, name string, c Create) (*Sandbox, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	g, err := b.grant(k)
+	if err != nil {
+		return nil, err
+	}
+	lifetime, err := g.profile.lifetime(c.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	rec := &registry.Sandbox{
+		ID: registry.NewID("i", 20), Owner: k.ID, Actor: k.Actor(), Name: name, Template: c.Template, Metadata: c.Metadata,
+		Lifetime: lifetime, Idle: c.Idle, OnTimeout: c.OnTimeout, AutoResume: c.AutoResume, Env: c.Env, Isolation: c.Isolation,
+	}
+	rec = rec.Clone() // the maps are the caller's
+	if rec.OnTimeout == "" {
+		rec.OnTimeout = registry.Kill
+	}
+	if rec.Template == "" {
+		rec.Template = BaseTemplate
+	}
+	t, ok := b.o.Templates[rec.Template]
+	if !ok && rec.Template != BaseTemplate {
+		return nil, &sandbox.Error{Op: "template " + quoted(clip(rec.Template, mostName)), Kind: sandbox.ErrNotFound, Problem: "there is none", Hint: "take " + BaseTemplate}
+	}
+	rec.Image = t.Image
+	call := b.call(k, rec, c.Limits, c.Network)
+	call.Door = c.Door
+	l, err := b.reserve(g, rec, call)
+	if err != nil {
+		return nil, err
+	}
+	defer l.unlock()
+	in, a, err := b.boot(ctx, l, g, call)
+	if err != nil {
+		b.drop(l)
+		return nil, err
+	}
+	err = l.keep(ctx, func(s *registry.Sandbox) {
+		now := b.o.Clock.Now()
+		s.State, s.Created, s.Started, s.Ends = registry.Running, now, now, now.Add(s.Lifetime)
+		s.Isolation, s.Limits, s.Posture = a.posture.Isolation, in.run.plan.Limits, a.posture
+		if p := in.run.plan.Network; p != nil {
+			for _, r := range p.Allow {
+				s.Network = append(s.Network, r.Text)
+			}
+		}
+	})
+	if err != nil {
+		in.leave(errLeft)
+		_ = in.run.undo.run(ctx)
+		b.drop(l)
+		return nil, err
+	}
+	b.begin(l, in)
+	rec = l.record()
+	b.tell(rec, "created")
+	return rec, nil
+}
+
+// begin lets a sandbox that was started go on by itself. The caller holds change.
+func (b *Sandboxes) begin(l *living, in *inside) {
+	l.mu.Lock()
+	l.in, l.used = in, b.o.Clock.Now()
+	l.mu.Unlock()
+	b.work.Go(func() { b.watch(l, in) })
+	l.arm()
+}
+
+// reserve takes a place for a new sandbox; its change is held.
+func (b *Sandboxes) reserve(g *grant, rec *registry.Sandbox, call *Call) (*living, error) {
+	l := newLiving(b, rec)
+	l.reserved = g.policy.Decide(startCall(call)).Plan.Limits // none where it will be refused
+	l.change <- struct{}{}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.enter(); err != nil {
+		return nil, err
+	}
+	if err := b.fits(g.profile.Quota, l, l.reserved, registry.Running); err != nil {
+		return nil, err
+	}
+	b.all[l.id] = l
+	return l, nil
+}
+
+// drop gives the place back.
+func (b *Sandboxes) drop(l *living) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.all, l.id)
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/guest"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+// living is one sandbox that lives on.
+type living struct {
+	b         *Sandboxes
+	id, owner string
+
+	// change holds an element while somebody changes what state it is in: makes
+	// it, ends it. It is taken with lock.
+	change chan struct{}
+
+	mu       sync.Mutex
+	rec      *registry.Sandbox // its state is empty until it runs for the first time
+	reserved sandbox.Limits    // counts for the quota until then
+	in       *inside           // while it runs
+	alarm    func() bool       // stops the timer of its expiry
+	silent   bool              // no timer is set any more
+	busy     int               // actions under way
+	used     time.Time         // when the last one began or ended
+}
+
+// inside is a sandbox that runs, from its start to its end or its pause.
+type inside struct {
+	run    *run // what undoes it
+	box    sandbox.Instance
+	client *guest.Client
+	world  *world
+	caps   sandbox.Capabilities
+	// gone ends when it is left, and before that with the reason why it has to be.
+	gone  context.Context
+	leave context.CancelCauseFunc
+}
+
+func newLiving(b *Sandboxes, rec *registry.Sandbox) *living {
+	return &living{b: b, id: rec.ID, owner: rec.Owner, rec: rec, change: make(chan struct{}, 1), used: b.o.Clock.Now()}
+}
+
+// lock waits until nobody else changes the sandbox's state, or ctx ends.
+func (l *living) lock(ctx context.Context) error {
+	select {
+	case l.change <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return &sandbox.Error{Op: "sandbox " + l.id, Kind: sandbox.ErrUnavailable, Problem: "it is being changed by another call", Cause: context.Cause(ctx)}
+	}
+}
+
+func (l *living) unlock() { <-l.change }
+
+func (l *living) state() registry.State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.rec.State
+}
+
+// record is a copy of what is known of it.
+func (l *living) record() *Sandbox {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.rec.Clone()
+}
+
+// counted is what it counts for in a quota.
+func (l *living) counted() (registry.State, sandbox.Limits) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.rec.State == "" {
+		return registry.Running, l.reserved
+	}
+	return l.rec.State, l.rec.Limits
+}
+
+// gone is the error for a sandbox that ended while somebody waited for it.
+func (l *living) gone() error {
+	return sandbox.Errorf(sandbox.ErrNotFound, "sandbox "+l.id, "it has ended: %s", l.record().Reason)
+}
+
+// silence stops its timer for good.
+func (l *living) silence() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.silent = true
+	if l.alarm != nil {
+		l.alarm()
+		l.alarm = nil
+	}
+}
+
+// keep changes the record, in the registry first. The caller holds change.
+func (l *living) keep(ctx context.Context, change func(*registry.Sandbox)) error {
+	rec := l.record()
+	change(rec)
+	if err := l.b.o.Registry.Put(context.WithoutCancel(ctx), rec); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rec = rec
+	return nil
+}
+
+// boot makes the sandbox's world and starts it. What it makes is undone when it
+// fails, and a refusal is an error of kind ErrDenied.
+func (b *Sandboxes) boot(ctx context.Context, l *living, g *grant, call *Call) (*inside, *admitted, error) {
+	r := &run{s: g.session, call: call, id: newID(), kind: "start_sandbox", name: l.id}
+	in := &inside{run: r}
+	in.gone, in.leave = context.WithCancelCause(context.Background())
+	a, res, err := r.admit(ctx)
+	if a != nil {
+		in.world, in.caps = a.world, r.caps
+		err = in.start(ctx, a.driver)
+		end := &sandbox.Result{Status: sandbox.StatusSuccess, Posture: a.posture}
+		if err != nil {
+			end = nil
+		}
+		// Nobody gets a sandbox whose making could not be recorded.
+		err = errors.Join(err, a.ticket.End(context.WithoutCancel(ctx), r.outcome(end, err)))
+	} else if err == nil {
+		err = denied("create sandbox", res)
+	}
+	if err != nil {
+		in.leave(err)
+		return nil, nil, errors.Join(err, r.undo.run(ctx))
+	}
+	return in, a, nil
+}
+
+// denied is a refusal as an error.
+func denied(op string, res *sandbox.Result) error {
+	return &sandbox.Error{Op: op, Kind: sandbox.ErrDenied, Problem: res.Reason, Hint: res.Hint, Rule: res.Rule}
+}
+
+// start has the level make the sandbox, and waits until its agent answers.
+func (in *inside) start(ctx context.Context, d sandbox.Driver) error {
+	r := in.run
+	ctx, cancel := context.WithTimeout(ctx, startAllowance)
+	defer cancel()
+	if r.net != nil {
+		if err := r.net.router.Ready(ctx); err != nil {
+			return err
+		}
+		go r.net.watch(in.gone, in.leave)
+	}
+	box, err := d.Start(ctx, in.world.spec)
+	if err != nil {
+		return err
+	}
+	in.box = box
+	r.undo.add(box.Destroy)
+	return in.connect(ctx)
+}
+
+// connect begins a session with the agent.
+func (in *inside) connect(ctx context.Context) error {
+	conn, err := in.box.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	spec := in.world.spec
+	if in.client, err = guest.NewClient(conn, guest.Options{User: spec.User, Limits: spec.Limits, Streams: 256}); err != nil {
+		return err
+	}
+	in.run.undo.add(func(context.Context) error { in.client.Close(); return nil }) // the box goes next
+	return in.client.Health(ctx)
+}
+
+// watch ends the sandbox when it ends by itself, or something about it has to
+// end it.
+func (b *Sandboxes) watch(l *living, in *inside) {
+	stop := in.run.watchKept(in.leave)
+	var reason string
+	select {
+	case <-in.box.Ended():
+		reason = "its first process ended"
+		if limit := in.box.Limit(); limit != "" {
+			reason = sentence(limit, in.world.spec.Limits)
+		}
+	case <-in.gone.Done():
+		reason = context.Cause(in.gone).Error()
+	}
+	stop()
+	ctx := context.Background()
+	if err := l.lock(ctx); err != nil {
+		return
+	}
+	defer l.unlock()
+	l.mu.Lock()
+	left := l.in != in
+	l.mu.Unlock()
+	if left {
+		return // whoever left it has seen to it
+	}
+	if err := b.end(ctx, l, reason); err != nil {
+		b.o.Notice("sandbox " + l.id + ": " + err.Error())
+	}
+}
+
+// errLeft is why a sandbox is gone that somebody ended or paused.
+var errLeft = errors.New("the sandbox was ended or paused")
+
+// end ends a sandbox and takes it from the list. The caller holds change. It is
+// gone and said to be, whatever the error is about.
+func (b *Sandboxes) end(ctx context.Context, l *living, reason string) error {
+	ctx = context.WithoutCancel(ctx)
+	l.silence()
+	l.mu.Lock()
+	in, was := l.in, l.rec
+	l.in = nil
+	l.mu.Unlock()
+	// A full disk must not keep a sandbox alive: what cannot be recorded is told.
+	ticket, err := b.o.Journal.Begin(ctx, audit.Intent{Actor: was.Actor, Kind: "end_sandbox", Sandbox: l.id, Isolation: was.Isolation})
+	res := &sandbox.Result{Status: sandbox.StatusSuccess, Reason: reason, Posture: was.Posture}
+	errs := []error{err}
+	if in != nil {
+		in.leave(errLeft)
+		errs = append(errs, in.run.undo.run(ctx))
+		res.Network = in.run.traffic()
+	}
+	now := b.o.Clock.Now()
+	errs = append(errs, l.keep(ctx, func(s *registry.Sandbox) {
+		s.State, s.EndedAt, s.Reason, s.Env = registry.Ended, now, reason, nil
+	}))
+	if l.state() != registry.Ended { // the registry could not be written
+		l.mu.Lock()
+		l.rec.State, l.rec.EndedAt, l.rec.Reason, l.rec.Env = registry.Ended, now, reason, nil
+		l.mu.Unlock()
+	}
+	b.mu.Lock()
+	delete(b.all, l.id)
+	b.mu.Unlock()
+	if ticket != nil {
+		errs = append(errs, ticket.End(ctx, audit.Outcome{Status: audit.Allowed, Result: res}))
+	}
+	b.tell(l.record(), "ended")
+	return errors.Join(errs...)
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+// Profile is how much a key may have. A policy file may allow less or more of
+// the limits of one sandbox; the quota holds all the same.
+type Profile struct {
+	// Limits are those of each sandbox where its policy says nothing.
+	Limits sandbox.Limits
+	// Timeout is how long a sandbox lives when nobody says; MaxTimeout is the
+	// longest that may be asked for. 0 is 5 minutes and 24 hours.
+	Timeout, MaxTimeout time.Duration
+	// Quota bounds all sandboxes of the key together.
+	Quota Quota
+}
+
+// Quota bounds what all sandboxes of one key have together; 0 is no bound.
+// Limits count, not use: a quota that holds never makes a sandbox fail later.
+type Quota struct {
+	Sandboxes int     // that run
+	Paused    int     // that are paused
+	CPUs      float64 // of those that run
+	Memory    int64   // bytes, of those that run
+	Disk      int64   // bytes of scratch, /tmp included, of those that run or are paused
+}
+
+// LivingLimits are the limits of a sandbox that lives on, where nobody says
+// anything: no wall clock and no output limit, since both are a program's; 1
+// CPU, 512 MiB, 512 processes, 8192 files open in each, 1 GiB of disk and 256
+// MiB of /tmp.
+func LivingLimits() sandbox.Limits {
+	const mib = 1 << 20
+	return sandbox.Limits{
+		CPUs: 1, Memory: 512 * mib, Processes: 512, OpenFiles: 8192, Disk: 1024 * mib, Inodes: 512 * 1024, Tmp: 256 * mib,
+	}
+}
+
+// DefaultProfile is what a key may have that is bound to none.
+func DefaultProfile() Profile {
+	return Profile{
+		Limits: LivingLimits(), Timeout: 5 * time.Minute, MaxTimeout: 24 * time.Hour,
+		Quota: Quota{Sandboxes: 100, Paused: 100},
+	}
+}
+
+func (p Profile) withDefaults() Profile {
+	d := DefaultProfile()
+	if p.Timeout <= 0 {
+		p.Timeout = d.Timeout
+	}
+	if p.MaxTimeout <= 0 {
+		p.MaxTimeout = d.MaxTimeout
+	}
+	return p
+}
+
+// lifetime is how long a sandbox gets that asks for want.
+func (p Profile) lifetime(want time.Duration) (time.Duration, error) {
+	switch {
+	case want < 0:
+		return 0, sandbox.Errorf(sandbox.ErrInvalid, "timeout", "it is negative")
+	case want == 0:
+		return min(p.Timeout, p.MaxTimeout), nil
+	case want > p.MaxTimeout:
+		return 0, &sandbox.Error{Op: "timeout", Kind: sandbox.ErrInvalid, Problem: fmt.Sprintf("%s is more than the %s that this key may have", want, p.MaxTimeout),
+			Hint: "ask for less, and extend it while it runs"}
+	}
+	return want, nil
+}
+
+// grantName is what a key is bound to.
+type grantName struct{ policy, profile string }
+
+// grant is what it stands for.
+type grant struct {
+	session *Session
+	policy  *policy.Policy
+	profile Profile
+}
+
+// grant finds what a key may have.
+func (b *Sandboxes) grant(k *Key) (*grant, error) {
+	name := grantName{k.Policy, k.Profile}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if g := b.grants[name]; g != nil {
+		return g, nil
+	}
+	unknown := func(what, name string) error {
+		return &sandbox.Error{Op: "key " + k.Name, Kind: sandbox.ErrDenied, Problem: fmt.Sprintf("its %s %q is not known to this caisson", what, name),
+			Hint: "start caisson with it, or make another key", Rule: "built-in: keys"}
+	}
+	file, ok := b.o.Policies[k.Policy]
+	if !ok && k.Policy != "" {
+		return nil, unknown("policy", k.Policy)
+	}
+	profile, ok := b.o.Profiles[k.Profile]
+	if !ok {
+		if k.Profile != "" {
+			return nil, unknown("profile", k.Profile)
+		}
+		profile = DefaultProfile()
+	}
+	p, err := policy.New(policy.Options{System: b.o.System, File: file, Defaults: profile.Limits})
+	if err != nil {
+		return nil, err
+	}
+	policyName := ""
+	if file != nil {
+		policyName = file.Name
+	}
+	s, err := New(Options{Drivers: b.o.Drivers, Policy: p, PolicyName: policyName, Journal: b.o.Journal, State: b.o.State})
+	if err != nil {
+		return nil, err
+	}
+	s.swept = true // by OpenSandboxes
+	g := &grant{session: s, policy: p, profile: profile.withDefaults()}
+	b.grants[name] = g
+	return g, nil
+}
+
+// admit adds l to the sandboxes if its owner's quota has room for it in state,
+// in one step with the count. The caller holds b.mu.
+func (b *Sandboxes) fits(q Quota, l *living, limits sandbox.Limits, state registry.State) error {
+	running, paused, cpus, memory, disk := 0, 0, limits.CPUs, limits.Memory, limits.Disk+limits.Tmp
+	for _, other := range b.all {
+		if other == l || other.owner != l.owner {
+			continue
+		}
+		s, have := other.counted()
+		switch s {
+		case registry.Ended:
+			continue
+		case registry.Paused:
+			paused++
+		default:
+			running++
+			cpus += have.CPUs
+			memory += have.Memory
+		}
+		disk += have.Disk + have.Tmp
+	}
+	full := func(what string) error {
+		return &sandbox.Error{Op: "quota", Kind: sandbox.ErrExhausted, Problem: "the key's sandboxes have all " + what + " that it may have",
+			Hint: "end one of them", Rule: "built-in: quota"}
+	}
+	switch {
+	case state == registry.Paused:
+		if q.Paused > 0 && paused >= q.Paused {
+			return full(fmt.Sprintf("%d places for paused ones", q.Paused))
+		}
+	case q.Sandboxes > 0 && running >= q.Sandboxes:
+		return full(fmt.Sprintf("%d places", q.Sandboxes))
+	case q.CPUs > 0 && cpus > q.CPUs:
+		return full(fmt.Sprintf("%g processors", q.CPUs))
+	case q.Memory > 0 && memory > q.Memory:
+		return full("memory of " + Size(q.Memory))
+	}
+	if q.Disk > 0 && disk > q.Disk {
+		return full("disk of " + Size(q.Disk))
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// State is how a sandbox stands.
+type State string
+
+// The states. Those of a change under way are seen in a registry only after
+// the daemon was killed.
+const (
+	Running  State = "running"
+	Pausing  State = "pausing"
+	Paused   State = "paused"
+	Resuming State = "resuming"
+	Ended    State = "ended"
+)
+
+// Action is what happens to a sandbox whose time is over. The zero value ends
+// it.
+type Action string
+
+// The actions.
+const (
+	Kill  Action = "kill"
+	Pause Action = "pause"
+)
+
+// Sandbox is one sandbox that lives on, or has lived.
+type Sandbox struct {
+	// ID is 'i' and 20 of 0-9a-z, Owner the ID of the key that it belongs to.
+	ID    string `json:"id"`
+	Owner string `json:"owner"`
+	// Actor is what records call the owner.
+	Actor string `json:"actor,omitempty"`
+	// Name is the owner's, for Acquire; empty when it has none.
+	Name     string            `json:"name,omitempty"`
+	Template string            `json:"template,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+	State    State             `json:"state"`
+
+	Created time.Time `json:"created"` // when it was first made
+	Started time.Time `json:"started"` // when it was made or last resumed
+	Ends    time.Time `json:"ends"`    // when its time is over; zero is never
+	// Lifetime is how long it was given when it was made or its time last set.
+	Lifetime time.Duration `json:"lifetime,omitempty"`
+	// Idle, when not 0, is how long it may go unused before its time is over.
+	Idle      time.Duration `json:"idle,omitempty"`
+	OnTimeout Action        `json:"on_timeout"`
+	// AutoResume wakes it when something in it is asked for while it is paused.
+	AutoResume bool `json:"auto_resume,omitempty"`
+
+	Isolation string          `json:"isolation"`
+	Limits    sandbox.Limits  `json:"limits"`
+	Network   []string        `json:"network,omitempty"` // the allow-list that was asked for
+	Posture   sandbox.Posture `json:"posture"`
+	// Resumed counts how often it was resumed.
+	Resumed int `json:"resumed,omitempty"`
+
+	// EndedAt and Reason say when and why it ended.
+	EndedAt time.Time `json:"ended_at,omitzero"`
+	Reason  string    `json:"reason,omitempty"`
+
+	// Env are the variables of every program in it. Doors show them to nobody.
+	Env map[string]string `json:"env,omitempty"`
+	// Image is the container image that was asked for; empty for the default
+	// root.
+	Image string `json:"image,omitempty"`
+	// Kept is the directory that holds its memory and files while it is paused,
+	// relative to the state directory.
+	Kept string `json:"kept,omitempty"`
+}
+
+// Clone is a copy that shares nothing.
+func (s *Sandbox) Clone() *Sandbox {
+	c := *s
+	c.Metadata, c.Env, c.Network = maps.Clone(s.Metadata), maps.Clone(s.Env), slices.Clone(s.Network)
+	c.Limits.Explicit, c.Posture.Limits = maps.Clone(s.Limits.Explicit), maps.Clone(s.Posture.Limits)
+	return &c
+}
+
+// Put writes a sandbox, whether it is new or not.
+func (r *DB) Put(ctx context.Context, s *Sandbox) error {
+	body, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	var ended any
+	if s.State == Ended {
+		ended = s.EndedAt.UnixMilli()
+	}
+	_, err = r.db.ExecContext(ctx, `INSERT INTO sandboxes (id, owner, state, ended, body) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET state = excluded.state, ended = excluded.ended, body = excluded.body`,
+		s.ID, s.Owner, string(s.State), ended, body)
+	return r.failed("write", err)
+}
+
+// Get reads one sandbox; ErrNotFound when there is none.
+func (r *DB) Get(ctx context.Context, id string) (*Sandbox, error) {
+	var body []byte
+	err := r.db.QueryRowContext(ctx, "SELECT body FROM sandboxes WHERE id = ?", id).Scan(&body)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, sandbox.Errorf(sandbox.ErrNotFound, "sandbox "+id, "there is none")
+	}
+	if err != nil {
+		return nil, r.failed("read", err)
+	}
+	return decode(body)
+}
+
+// Left reads the sandboxes that have not ended.
+func (r *DB) Left(ctx context.Context) ([]*Sandbox, error) {
+	rows, err := r.db.QueryContext(ctx, "SELECT body FROM sandboxes WHERE ended IS NULL ORDER BY id")
+	if err != nil {
+		return nil, r.failed("read", err)
+	}
+	defer rows.Close()
+	var out []*Sandbox
+	for rows.Next() {
+		var body []byte
+		if err := rows.Scan(&body); err != nil {
+			return nil, r.failed("read", err)
+		}
+		s, err := decode(body)
+		if err != nil {
+			return nil, r.failed("read", err)
+		}
+		out = append(out, s)
+	}
+	return out, r.failed("read", rows.Err())
+}
+
+// Forget drops sandboxes that ended before t.
+func (r *DB) Forget(ctx context.Context, t time.Time) error {
+	_, err := r.db.ExecContext(ctx, "DELETE FROM sandboxes WHERE ended < ?", t.UnixMilli())
+	return r.failed("write", err)
+}
+
+func decode(body []byte) (*Sandbox, error) {
+	s := &Sandbox{}
+	return s, json.Unmarshal(body, s)
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+// Sandbox is one sandbox that lives on, as its owner sees it.
+type Sandbox = registry.Sandbox
+
+// Key is who asks for sandboxes.
+type Key = registry.Key
+
+// SandboxesOptions are the parts of Sandboxes.
+type SandboxesOptions struct {
+	// Drivers, Journal and State are those of [Options]. Required.
+	Drivers map[string]sandbox.Driver
+	Journal Journal
+	State   State
+	// Registry keeps sandboxes and keys. Required; the caller closes it after
+	// Sandboxes.
+	Registry *registry.DB
+
+	// System bounds every policy. Policies are the operator's files by the names
+	// that keys are bound to; the name "" may be missing, and then grants the
+	// defaults: no network, no host files.
+	System   *policy.File
+	Policies map[string]*policy.File
+	// Profiles are the limits by the names that keys are bound to; the name ""
+	// may be missing, and is DefaultProfile then.
+	Profiles map[string]Profile
+	// Templates are what sandboxes are made of, by name; "base" may be missing,
+	// and is the host's toolchain then.
+	Templates map[string]Template
+
+	// Clock is the time of expiry; the host's when nil.
+	Clock Clock
+	// Notice, when set, is told what nobody waits for: a sandbox that could not
+	// be paused, say. It must not block.
+	Notice func(string)
+}
+
+// Sandboxes are the sandboxes that live on: made, listed, extended and ended by
+// keys, each of which sees its own alone. Another key's sandbox answers as one
+// that does not exist.
+//
+// What runs inside goes the same road as everything else: [Sandboxes.Begin]
+// decides it by the key's policy and records the intent first.
+//
+// One process has the sandboxes of a state directory. When it ends, they end;
+// when it is killed, the level ends them, and the next Open says so of each.
+// Paused ones stay.
+//
+// It may be used from many goroutines. Lock order: a sandbox's change, then
+// Sandboxes.mu, then a sandbox's mu.
+type Sandboxes struct {
+	o      SandboxesOptions
+	secret []byte
+	claim  RunDir
+
+	life   context.Context // of everything that nobody waits for
+	finish context.CancelFunc
+	work   sync.WaitGroup
+	events ring
+
+	mu     sync.Mutex
+	closed bool
+	all    map[string]*living
+	grants map[grantName]*grant
+}
+
+// claimName is the run directory that one process at a time holds.
+const claimName = "sandboxes"
+
+// OpenSandboxes takes over the sandboxes of a state directory. ErrConflict means
+// that another process has them. Sandboxes that ran when their last owner was
+// killed are gone, and are said to be.
+func OpenSandboxes(ctx context.Context, o SandboxesOptions) (*Sandboxes, error) {
+	if len(o.Drivers) == 0 || o.Journal == nil || o.State == nil || o.Registry == nil {
+		return nil, sandbox.Errorf(sandbox.ErrInvalid, "sandboxes", "they need levels, a journal, a state directory and a registry")
+	}
+	if o.Clock == nil {
+		o.Clock = hostClock{}
+	}
+	if o.Notice == nil {
+		o.Notice = func(string) {}
+	}
+	b := &Sandboxes{o: o, all: map[string]*living{}, grants: map[grantName]*grant{}}
+	b.life, b.finish = context.WithCancel(context.Background())
+	if err := sweepState(ctx, o.State, o.Drivers); err != nil {
+		o.Notice("something that a dead caisson left could not be removed: " + err.Error())
+	}
+	var err error
+	if b.claim, err = o.State.Run(claimName); err != nil {
+		if errors.Is(err, sandbox.ErrConflict) {
+			err = &sandbox.Error{Op: "sandboxes in " + o.State.Path(), Kind: sandbox.ErrConflict, Problem: "another caisson serve has them",
+				Hint: "stop it, or give this one a state directory of its own: --state DIR"}
+		}
+		b.finish()
+		return nil, err
+	}
+	if err := b.recover(ctx); err != nil {
+		b.finish()
+		return nil, errors.Join(err, b.claim.Remove())
+	}
+	return b, nil
+}
+
+// forgetAfter is how long it is known of a sandbox that it has ended, and why.
+const forgetAfter = 24 * time.Hour
+
+// recover reads what the last owner knew.
+func (b *Sandboxes) recover(ctx context.Context) error {
+	var err error
+	if b.secret, err = b.o.Registry.Secret(ctx, "sandbox tokens"); err != nil {
+		return err
+	}
+	now := b.o.Clock.Now()
+	if err := b.o.Registry.Forget(ctx, now.Add(-forgetAfter)); err != nil {
+		return err
+	}
+	left, err := b.o.Registry.Left(ctx)
+	if err != nil {
+		return err
+	}
+	for _, rec := range left {
+		if rec.State != registry.Paused {
+			rec.State, rec.EndedAt, rec.Env = registry.Ended, now, nil
+			rec.Reason = "caisson was ended while it ran, and " + rec.Isolation + " keeps no sandbox without its owner"
+			if err := b.o.Registry.Put(ctx, rec); err != nil {
+				return err
+			}
+			b.tell(rec, "ended")
+			continue
+		}
+		l := newLiving(b, rec)
+		b.all[rec.ID] = l
+	}
+	return nil
+}
+
+// Token is a secret of one sandbox for one purpose, 40 hex digits. It is the
+// same for as long as the sandbox lives, and is kept nowhere.
+func (b *Sandboxes) Token(s *Sandbox, purpose string) string {
+	m := hmac.New(sha256.New, b.secret)
+	m.Write([]byte(purpose + "\x00" + s.ID))
+	return hex.EncodeToString(m.Sum(nil)[:20])
+}
+
+// Close ends every running sandbox and everything that goes on by itself, and
+// lets another process have the paused ones. Calls that are under way end with
+// their sandboxes; none may follow.
+func (b *Sandboxes) Close(ctx context.Context) error {
+	b.mu.Lock()
+	b.closed = true
+	var left []*living
+	for _, l := range b.all {
+		left = append(left, l)
+	}
+	b.mu.Unlock()
+	b.finish()
+	var errs []error
+	var mu sync.Mutex
+	var ending sync.WaitGroup
+	slots := make(chan struct{}, 16)
+	for _, l := range left {
+		l.silence()
+		ending.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			if err := b.shutDown(ctx, l); err != nil {
+				mu.Lock()
+				errs = append(errs, err)
+				mu.Unlock()
+			}
+		})
+	}
+	ending.Wait()
+	b.work.Wait()
+	return errors.Join(append(errs, b.claim.Remove())...)
+}
+
+// shutDown ends l if it runs.
+func (b *Sandboxes) shutDown(ctx context.Context, l *living) error {
+	if err := l.lock(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	defer l.unlock()
+	if l.state() != registry.Running {
+		return nil
+	}
+	return b.end(ctx, l, "caisson was stopped")
+}
+
+// enter says whether new work may begin.
+func (b *Sandboxes) enter() error {
+	if b.closed {
+		return &sandbox.Error{Op: "sandboxes", Kind: sandbox.ErrUnavailable, Problem: "caisson is being stopped", Hint: "try again in a moment"}
+	}
+	return nil
+}
+
+// find returns a key's sandbox.
+func (b *Sandboxes) find(ctx context.Context, k *Key, id string) (*living, error) {
+	b.mu.Lock()
+	l := b.all[id]
+	b.mu.Unlock()
+	if l != nil && l.owner == k.ID && l.state() != "" {
+		return l, nil
+	}
+	e := &sandbox.Error{Op: "sandbox " + quoted(clip(id, 64)), Kind: sandbox.ErrNotFound, Problem: "there is none"}
+	if rec, err := b.o.Registry.Get(ctx, id); err == nil && rec.Owner == k.ID && rec.State == registry.Ended {
+		e.Problem = "it has ended: " + rec.Reason
+	}
+	return nil, e
+}
+
+// Get returns one sandbox. One that has ended is ErrNotFound, and for a day the
+// error says why it ended.
+func (b *Sandboxes) Get(ctx context.Context, k *Key, id string) (*Sandbox, error) {
+	l, err := b.find(ctx, k, id)
+	if err != nil {
+		return nil, err
+	}
+	return l.record(), nil
+}
+
+// Kill ends a sandbox, whatever it does, and returns when nothing of it is left.
+func (b *Sandboxes) Kill(ctx context.Context, k *Key, id string) error {
+	l, err := b.find(ctx, k, id)
+	if err != nil {
+		return err
+	}
+	if err := l.lock(ctx); err != nil {
+		return err
+	}
+	defer l.unlock()
+	if l.state() == registry.Ended {
+		return l.gone()
+	}
+	return b.end(ctx, l, "it was killed by its owner")
+}
+
+func clip(s string, most int) string {
+	if len(s) > most {
+		return s[:most]
+	}
+	return s
+}
