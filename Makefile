@@ -117,8 +117,9 @@ conformance-v2: ## the conformance suite on an emulated cgroup v2 host, for a pe
 test-all: test test-docker-all test-many test-v2 fuzz bench dist ## test, and all that is slow
 
 .PHONY: test-many
-test-many: # 200 sandboxes in a row on every level leave nothing
+test-many: # 200 sandboxes in a row on every level leave nothing; every chapter on every road
 	@go test -count=1 -timeout 20m -run '^TestConformance/Lifetime/many' $(CONFORMANCE) -many=200
+	@go test -count=1 -timeout 20m -run '^TestConformance/(Root|Image|Mounts|Masks|Refusals)' ./sandbox/process -all-roads
 
 .PHONY: fuzz
 fuzz: ## every fuzz target, 10 s each

@@ -59,6 +59,35 @@ type Instance interface {
 	Destroy(ctx context.Context) error
 }
 
+// Preparer is the optional ability to make sandboxes before it is known what
+// runs in them.
+type Preparer interface {
+	// Prepare makes the world of spec up to the program in it, which nothing of
+	// the caller's has touched yet. It is as much a sandbox as one of
+	// Runner.Run, and no less apart from others: two of the same spec share
+	// what any two sandboxes do. The caller owns it and must Destroy it. Errors
+	// are those of Runner.Run.
+	Prepare(ctx context.Context, spec *Spec) (Prepared, error)
+}
+
+// Prepared is a sandbox that waits for its program. It dies with its owner.
+type Prepared interface {
+	// ID is Spec.ID.
+	ID() string
+
+	// Run runs exec in it, as Runner.Run would have, once; a second call is
+	// ErrConflict. When it returns, nothing that code inside started is left.
+	// What the level keeps for the sandbox may be, until Destroy.
+	Run(ctx context.Context, exec *Exec) (*Result, error)
+
+	// Ended is closed when no process of it is left, for whatever reason. Run
+	// has an error then when it was not called before.
+	Ended() <-chan struct{}
+
+	// Destroy kills everything inside and leaves nothing, as Instance.Destroy.
+	Destroy(ctx context.Context) error
+}
+
 // Runner is the optional ability to run one program without a guest agent:
 // the fastest path a level has.
 type Runner interface {

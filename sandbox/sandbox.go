@@ -13,14 +13,16 @@
 // said (through Capabilities) that it can enforce, and it enforces all of
 // them or returns an error. It never runs with less.
 //
-// There are two ways to run something:
+// There are three ways to run something:
 //
 //	one-shot   Runner.Run(ctx, spec, exec)       world, program and its end in one call
+//	ahead      Preparer.Prepare(ctx, spec)       the world first, which waits for its program;
+//	           Prepared.Run(ctx, exec)           the program and its end
 //	living     Driver.Start(ctx, spec)           the guest agent is the first process;
 //	           Instance.Dial(ctx)                programs, files, terminals go through it
 //
-// Both behave the same, which sandbox/drivertest proves. A one-shot is the
-// faster of the two where a level has one.
+// All behave the same, which sandbox/drivertest proves. Every level has living
+// sandboxes, and the other two where it can be faster.
 //
 // Nothing that comes out of a sandbox is trusted: not names, not sizes, not
 // the guest agent's answers. Paths inside are never resolved on the host; host

@@ -16,9 +16,10 @@ import (
 const (
 	oneShot = "oneshot"
 	living  = "living"
+	ahead   = "ahead"
 )
 
-// road is one of the two ways to run something. Both give the same Result.
+// road is one of the ways to run something. All give the same Result.
 type road struct {
 	name string
 	run  func(context.Context, *sandbox.Spec, *sandbox.Exec) (*sandbox.Result, error)
@@ -33,7 +34,22 @@ func roadsOf(d sandbox.Driver) []road {
 	if r, ok := d.(sandbox.Runner); ok {
 		roads = append([]road{{oneShot, r.Run, false}}, roads...)
 	}
+	if p, ok := d.(sandbox.Preparer); ok {
+		roads = append(roads, road{ahead, func(ctx context.Context, spec *sandbox.Spec, exec *sandbox.Exec) (*sandbox.Result, error) {
+			return runPrepared(ctx, p, spec, exec)
+		}, false})
+	}
 	return roads
+}
+
+// runPrepared makes a sandbox before it is told what runs in it, as a pool does.
+func runPrepared(ctx context.Context, d sandbox.Preparer, spec *sandbox.Spec, exec *sandbox.Exec) (_ *sandbox.Result, err error) {
+	p, err := d.Prepare(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, p.Destroy(context.WithoutCancel(ctx))) }()
+	return p.Run(ctx, exec)
 }
 
 // runLiving makes a living sandbox, runs one program through its agent, and

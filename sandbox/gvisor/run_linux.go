@@ -19,7 +19,7 @@ import (
 // end.
 func (b *box) runToEnd(ctx context.Context, exec *sandbox.Exec) (*sandbox.Result, error) {
 	// gVisor keeps its own offsets into regular files, so these must be pipes.
-	streams, err := stdio.New(exec)
+	streams, err := stdio.New()
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +27,7 @@ func (b *box) runToEnd(ctx context.Context, exec *sandbox.Exec) (*sandbox.Result
 	if err := b.give(streams.Theirs[0], streams.Theirs[1], streams.Theirs[2]); err != nil {
 		return nil, err
 	}
-	broken := streams.Copy()
+	broken := streams.Copy(exec)
 
 	watch := make(chan struct{})
 	var watching sync.WaitGroup

@@ -29,13 +29,17 @@ type box struct {
 
 	opened []*os.File // closed by close
 
+	launch *launch
+	gone   chan struct{} // closed when no process is left; nil before there are any
+
 	began time.Time
 	base  sandbox.Usage // of the group when the program began
 
 	// mu is held over every look at the processes and over reaping them, so that
 	// their numbers are theirs.
 	mu      sync.Mutex
-	init    int // 0 before and after
+	init    int  // 0 before and after
+	over    bool // there is no init any more, or never was one
 	program int
 	child   *child            // the program, and why it could not be executed
 	limit   sandbox.LimitName // which limit ended it
@@ -57,8 +61,10 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first) (_ *box, err error) {
 		return nil, &sandbox.Error{Op: "--root", Kind: sandbox.ErrUnsupported, Problem: "the process level has no root of its own: code shares the host's kernel",
 			Hint: "run as the user, or on a level with a kernel of its own (gvisor)"}
 	}
-	if err := checkTexts(f); err != nil {
-		return nil, err
+	if f.late == nil {
+		if err := checkTexts(f); err != nil {
+			return nil, err
+		}
 	}
 	if err := spec.Limits.Check(d.limits()); err != nil {
 		return nil, err
@@ -102,6 +108,9 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first) (_ *box, err error) {
 		}
 	}
 	if err := b.makeGroup(d.host()); err != nil {
+		return nil, err
+	}
+	if b.launch, err = p.write(); err != nil {
 		return nil, err
 	}
 	return b, nil
@@ -171,28 +180,26 @@ func openRaw(name string, flags int) (*os.File, error) {
 // start makes the processes. The calling goroutine is locked to its thread and
 // stays until end.
 func (b *box) start() error {
-	l, err := b.plan.write()
-	if err != nil {
-		return err
-	}
+	l := b.launch
 	if l.mapper != nil {
 		defer l.mapper.close()
 	}
-	b.began = time.Now()
-	err = l.start()
-	if l.mapper != nil && l.mapper.err != nil {
-		return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "its user ids cannot be mapped", Cause: l.mapper.err}
-	}
-	if err != nil {
-		return err
-	}
-	if b.group != nil {
-		b.base = b.group.Usage()
-	}
+	errno := l.start()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if errno != 0 {
+		err := l.explain(errno)
+		l.clear()
+		b.init, b.over = 0, true
+		if l.mapper != nil && l.mapper.err != nil {
+			err = &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "its user ids cannot be mapped", Cause: l.mapper.err}
+		}
+		return err
+	}
+	if b.group != nil && b.plan.first.late == nil {
+		b.base = b.group.Usage()
+	}
 	b.init, b.program, b.child = int(l.init.pid), int(l.program.pid), &l.program
-	b.child = &l.program
 	return nil
 }
 
@@ -204,24 +211,44 @@ type ending struct {
 	pids   bool // a fork failed for want of processes
 }
 
-// end waits for the program's end, kills what is left, and waits for that, too.
-// It is called by the goroutine that called start.
-func (b *box) end() ending {
+// end waits for the program's end and tells it when nothing that it started is
+// left, kills init, and waits for that, too. It is called by the goroutine that
+// called start.
+func (b *box) end(tell chan<- ending) {
 	waitQuietly(b.program)
 	e := ending{wall: time.Since(b.began)}
 	var ru unix.Rusage
 	b.mu.Lock()
 	e.status = reap(b.program, &ru)
 	b.program = 0
-	_ = unix.Kill(b.init, unix.SIGKILL)
-	reap(b.init, nil) // which ends when all of its namespace have
-	b.init = 0
 	b.mu.Unlock()
 	// What the program has used with all that it waited for: more exact than
 	// what was sampled, and less where something ended that nobody waited for.
 	b.sampler.cpu = max(b.sampler.cpu, time.Duration(ru.Utime.Nano()+ru.Stime.Nano()))
 	b.sampler.close()
+	if u := b.measure(); u.Processes != nil && *u.Processes == 0 {
+		e.usage = u
+		tell <- b.judge(e)
+		b.endInit()
+		return
+	}
+	b.endInit()
 	e.usage = b.measure()
+	tell <- b.judge(e)
+}
+
+// endInit kills init, and with it all that is left in its pid namespace, and
+// waits for it, which ends last.
+func (b *box) endInit() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_ = unix.Kill(b.init, unix.SIGKILL)
+	reap(b.init, nil)
+	b.init, b.over = 0, true
+}
+
+// judge adds what the control group says of the end.
+func (b *box) judge(e ending) ending {
 	if b.group != nil {
 		e.pids = b.group.PidsMaxHit()
 		if b.spec.Limits.Memory > 0 && b.group.OOMKilled() {
@@ -268,9 +295,8 @@ func (b *box) signal(s unix.Signal) {
 	}
 }
 
-// close takes away what is left when the processes are gone. It may be called
-// twice.
-func (b *box) close() {
+// closeFiles closes what the children have taken over.
+func (b *box) closeFiles() {
 	if b.plan != nil && b.plan.rules != nil {
 		_ = b.plan.rules.Close()
 		b.plan.rules = nil
@@ -279,6 +305,15 @@ func (b *box) close() {
 		f.Close()
 	}
 	b.opened = nil
+}
+
+// close waits until the processes are gone, which somebody has ended, and takes
+// away what else is left. It may be called twice.
+func (b *box) close() {
+	if b.gone != nil {
+		<-b.gone
+	}
+	b.closeFiles()
 	if b.group != nil {
 		// Everything in it has died with init.
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

@@ -3,6 +3,7 @@
 package process
 
 import (
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -19,8 +20,8 @@ func rawClone(trap, a1, a2, a3 uintptr) uintptr
 // up nobody. The linker lets others have them because gVisor does
 // (runtime/proc.go).
 //
-//go:linkname entersyscall runtime.entersyscall
-func entersyscall()
+//go:linkname entersyscallblock runtime.entersyscallblock
+func entersyscallblock()
 
 //go:linkname exitsyscall runtime.exitsyscall
 func exitsyscall()
@@ -195,6 +196,12 @@ func (c *child) perform(s *step) syscall.Errno {
 	case callPut:
 		*s.number = int32(c.slots[s.arg[0]%maxSlots])
 		return 0
+	case callWait:
+		// A private futex: whoever shares our memory can wake us.
+		for atomic.LoadInt32(s.number) == 0 {
+			syscall.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(s.number)), futexWait|futexPrivate, 0, 0, 0, 0)
+		}
+		return 0
 	case callDefaults:
 		// What was ignored stays ignored over execve, and what was blocked blocked.
 		for sig := uintptr(1); sig <= lastSignal; sig++ {
@@ -234,4 +241,6 @@ const (
 	exitUnborn   = 120 // nobody looks at it: how far a child got is in memory
 	lastSignal   = 64
 	sizeofSigset = 8
+
+	futexWait, futexWake, futexPrivate = 0, 1, 128 // FUTEX_WAIT, FUTEX_WAKE, FUTEX_PRIVATE_FLAG
 )

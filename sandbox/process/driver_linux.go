@@ -51,13 +51,21 @@ var (
 
 // Run runs one program in a sandbox of its own.
 func (d *Driver) Run(ctx context.Context, spec *sandbox.Spec, exec *sandbox.Exec) (*sandbox.Result, error) {
-	if exec.Terminal != nil {
-		return nil, sandbox.Errorf(sandbox.ErrUnsupported, "run", "a one-shot of this level has no terminal; start an instance")
-	}
-	if len(exec.Argv) == 0 {
-		return nil, sandbox.Errorf(sandbox.ErrInvalid, "run", "there is no command")
+	if err := runnable(exec); err != nil {
+		return nil, err
 	}
 	return d.runToEnd(ctx, spec, exec)
+}
+
+// runnable refuses what is no one-shot.
+func runnable(exec *sandbox.Exec) error {
+	if exec.Terminal != nil {
+		return sandbox.Errorf(sandbox.ErrUnsupported, "run", "a one-shot of this level has no terminal; start an instance")
+	}
+	if len(exec.Argv) == 0 {
+		return sandbox.Errorf(sandbox.ErrInvalid, "run", "there is no command")
+	}
+	return nil
 }
 
 // Adopt has nothing to adopt: sandboxes die with their owner.

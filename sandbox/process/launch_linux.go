@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync"
 	"syscall"
 	"unsafe"
 
@@ -22,6 +23,7 @@ type launch struct {
 	scripts                [3]*script
 	slots                  [maxSlots]uintptr
 	args                   cloneArgs // of the builder, on cgroup version 2
+	enter                  int       // the program's step into its working directory
 
 	mapper *mapper // for root
 }
@@ -71,9 +73,10 @@ type cloneArgs struct {
 // goroutine must be locked to its thread, and the thread must live as long as
 // the sandbox: its end kills the sandbox, as its process's does.
 //
-// On success init and program are children that must be waited for.
-func (l *launch) start() error {
-	dumpable, _ := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
+// When it returns 0 init and program are children that must be waited for;
+// otherwise clear does that, and explain says what is wrong.
+func (l *launch) start() syscall.Errno {
+	dumpable()
 	if l.mapper != nil {
 		go l.mapper.serve(&l.builder.tid)
 	}
@@ -81,28 +84,42 @@ func (l *launch) start() error {
 	if l.mapper != nil {
 		l.mapper.stop()
 	}
-	// A child that changes its user makes the memory that it shares with us
-	// undumpable, which would take our own files in /proc from us.
-	if now, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); err == nil && now != dumpable && dumpable == 1 {
-		_ = unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
-	}
+	keepDumpable()
 	runtime.KeepAlive(l)
 	if l.builder.pid < maxPID {
 		reap(int(l.builder.pid), nil)
 	}
-	if e := l.builder.outcome(); e != 0 {
-		for _, c := range []*child{&l.program, &l.init} {
-			if c.pid > 0 && c.pid < maxPID {
-				_ = unix.Kill(int(c.pid), unix.SIGKILL)
-				reap(int(c.pid), nil)
-			}
-		}
-		return l.explain(e)
-	}
-	return nil
+	return l.builder.outcome()
 }
 
-// fork runs the builder from its making to its end.
+// clear takes away what a start that failed has made.
+func (l *launch) clear() {
+	for _, c := range []*child{&l.program, &l.init} {
+		if c.pid > 0 && c.pid < maxPID {
+			_ = unix.Kill(int(c.pid), unix.SIGKILL)
+			reap(int(c.pid), nil)
+		}
+	}
+}
+
+// dumpable says whether this process was dumpable before it made the first
+// sandbox (prctl(2), PR_SET_DUMPABLE).
+var dumpable = sync.OnceValue(func() bool {
+	now, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
+	return err == nil && now == 1
+})
+
+// keepDumpable undoes what a child does that changes its user: it makes the
+// memory that it shares with us undumpable, which would take our own files in
+// /proc from us.
+func keepDumpable() {
+	if now, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); err == nil && now != 1 && dumpable() {
+		_ = unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
+	}
+}
+
+// fork runs the builder from its making to its end. That may be long: another
+// thread takes over this one's share of Go's work at once.
 //
 //go:nosplit
 //go:norace
@@ -111,7 +128,7 @@ func (l *launch) fork() {
 	// or for us.
 	all, before := ^uint64(0), uint64(0)
 	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, sigSetmask, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&before)), sizeofSigset, 0, 0)
-	entersyscall()
+	entersyscallblock()
 	l.builder.spawnBuilder()
 	exitsyscall()
 	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, sigSetmask, uintptr(unsafe.Pointer(&before)), 0, sizeofSigset, 0, 0)

@@ -24,6 +24,9 @@ type first struct {
 	// inside where there is one.
 	agent *os.File
 	stdio [3]*os.File
+	// late says that what is run is told later, when all else is made; argv, env
+	// and dir are empty until then.
+	late *late
 }
 
 // plan is everything that the children need, in order.
@@ -68,13 +71,19 @@ func (p *plan) write() (*launch, error) {
 	l.birth(b, &l.init)
 	p.world.finish(b)
 	p.restrict(b)
-	program := p.writeProgram(b, &l.program)
+	program := p.writeProgram(b, l)
+	if p.first.late != nil {
+		p.letGo(b)
+	}
 	l.birth(b, &l.program)
 	b.doing("stay with caisson")
 	b.call(unix.SYS_GETPPID, os.Getpid())
 	l.scripts = [3]*script{b, init, program}
 	l.init.file = true
 	l.init.argv, l.init.envv = strings0(init, []string{"init"}), strings0(init, nil)
+	if p.first.late == nil {
+		l.command(p.first)
+	}
 	l.ready(p.group.dir)
 	return l, nil
 }
@@ -180,7 +189,7 @@ func (p *plan) writeInit(b *script) (*script, error) {
 }
 
 // writeProgram is the life of the program up to execve.
-func (p *plan) writeProgram(b *script, c *child) *script {
+func (p *plan) writeProgram(b *script, l *launch) *script {
 	s := &script{next: b.next}
 	s.doing("start the program")
 	s.call(unix.SYS_SETSID)
@@ -204,37 +213,52 @@ func (p *plan) writeProgram(b *script, c *child) *script {
 		s.doing("shut in the program")
 		s.call(unix.SYS_LANDLOCK_RESTRICT_SELF, p.rules.FD(), p.rules.Flags())
 	}
-	s.doing("enter the working directory %s", p.first.dir)
-	s.call(unix.SYS_CHDIR, p.first.dir)
 	s.doing("start the program")
 	last := 3
-	if f := p.first.agent; f != nil {
-		s.keep = append(s.keep, f)
-		s.call(unix.SYS_DUP3, int(f.Fd()), programFD, unix.O_CLOEXEC)
-		last++
+	for _, f := range []*os.File{p.first.agent, p.first.late.file()} { // one of them at most
+		if f != nil {
+			s.keep = append(s.keep, f)
+			s.call(unix.SYS_DUP3, int(f.Fd()), programFD, unix.O_CLOEXEC)
+			last = programFD + 1
+		}
 	}
 	s.call(unix.SYS_CLOSE_RANGE, last, uintptr(^uint32(0)), 0)
 	s.call(callDefaults)
 	none := new(uint64)
 	s.doing("install the system call filter")
 	s.filter(p.filter)
+	if p.first.late != nil {
+		p.first.late.park(s)
+	}
+	l.enter = len(s.steps)
+	s.call(unix.SYS_CHDIR, nil)
 	s.doing("start the program")
 	s.call(unix.SYS_RT_SIGPROCMASK, sigSetmask, to(none), nil, sizeofSigset)
-
-	c.argv, c.envv = strings0(s, p.first.argv), strings0(s, p.first.env)
-	c.file = p.first.agent != nil
-	if !c.file {
-		names := candidates(p.first.argv[0], p.first.env)
-		paths := make([]uintptr, len(names))
-		for i, name := range names {
-			b := append([]byte(name), 0)
-			s.keep = append(s.keep, b)
-			paths[i] = uintptr(unsafe.Pointer(&b[0]))
-		}
-		s.keep = append(s.keep, paths)
-		c.paths, c.tries = &paths[0], len(paths)
-	}
 	return s
+}
+
+// command says what the program runs, and where.
+func (l *launch) command(f first) {
+	s, c := l.scripts[2], &l.program
+	dir := append([]byte(f.dir), 0)
+	s.keep = append(s.keep, dir)
+	s.steps[l.enter].arg[0] = uintptr(unsafe.Pointer(&dir[0]))
+	s.what[l.enter] = "enter the working directory " + f.dir
+
+	c.argv, c.envv = strings0(s, f.argv), strings0(s, f.env)
+	c.file = f.agent != nil
+	if c.file {
+		return
+	}
+	names := candidates(f.argv[0], f.env)
+	paths := make([]uintptr, len(names))
+	for i, name := range names {
+		b := append([]byte(name), 0)
+		s.keep = append(s.keep, b)
+		paths[i] = uintptr(unsafe.Pointer(&b[0]))
+	}
+	s.keep = append(s.keep, paths)
+	c.paths, c.tries = &paths[0], len(paths)
 }
 
 // strings0 is a list of C strings that ends with NULL.

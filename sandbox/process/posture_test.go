@@ -46,6 +46,29 @@ type posture struct {
 }
 
 func TestPosture(t *testing.T) {
+	for name, run := range roads {
+		t.Run(name, func(t *testing.T) { testPosture(t, run) })
+	}
+}
+
+// run is one of the ways to run a program without an agent.
+type run func(context.Context, *process.Driver, *sandbox.Spec, *sandbox.Exec) (*sandbox.Result, error)
+
+var roads = map[string]run{
+	"at once": func(ctx context.Context, d *process.Driver, spec *sandbox.Spec, exec *sandbox.Exec) (*sandbox.Result, error) {
+		return d.Run(ctx, spec, exec)
+	},
+	"made ahead": func(ctx context.Context, d *process.Driver, spec *sandbox.Spec, exec *sandbox.Exec) (*sandbox.Result, error) {
+		p, err := d.Prepare(ctx, spec)
+		if err != nil {
+			return nil, err
+		}
+		defer p.Destroy(ctx)
+		return p.Run(ctx, exec)
+	},
+}
+
+func testPosture(t *testing.T, run run) {
 	t.Setenv("CAISSON_CANARY", "canary")
 	// Inherited by whom does not mind.
 	canary, err := unix.FcntlInt(0, unix.F_DUPFD, 77)
@@ -70,7 +93,7 @@ func TestPosture(t *testing.T) {
 	program.Cwd, program.Env = "/tmp", "ONLY=this\x00"
 	program.Files = []string{"0 pipe", "1 pipe", "2 pipe"}
 	program.Signals = none + " " + none
-	got := whileRunning(t)
+	got := whileRunning(t, run)
 	if os.Geteuid() != 0 {
 		// A user's groups cannot be given up without privilege.
 		for name := range got {
@@ -116,23 +139,24 @@ func world(t testing.TB) *sandbox.Spec {
 }
 
 // whileRunning starts a program and looks at the sandbox's processes.
-func whileRunning(t *testing.T) map[string]posture {
+func whileRunning(t *testing.T, run run) map[string]posture {
 	t.Helper()
 	spec := world(t)
 	in, release := io.Pipe()
-	up := make(chan struct{})
+	up, started := make(chan struct{}), make(chan struct{})
 	ended := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {
-		_, err := process.New(process.Options{}).Run(ctx, spec, &sandbox.Exec{
+		_, err := run(ctx, process.New(process.Options{}), spec, &sandbox.Exec{
 			Argv: []string{"/bin/sh", "-c", "echo up; read x"}, Dir: "/tmp", Env: []string{"ONLY=this"}, Stdin: in,
-			Stdout: onWrite(func() { close(up) }),
+			Stdout: onWrite(func() { close(up) }), Started: func() { close(started) },
 		})
 		ended <- err
 	}()
 	select {
 	case <-up:
+		<-started // who made it is gone
 	case err := <-ended:
 		t.Fatalf("it ended early: %v", err)
 	}

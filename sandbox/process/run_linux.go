@@ -16,7 +16,7 @@ import (
 
 // runToEnd runs one program in a sandbox of its own.
 func (d *Driver) runToEnd(ctx context.Context, spec *sandbox.Spec, exec *sandbox.Exec) (*sandbox.Result, error) {
-	streams, err := stdio.New(exec)
+	streams, err := stdio.New()
 	if err != nil {
 		return nil, err
 	}
@@ -33,27 +33,36 @@ func (d *Driver) runToEnd(ctx context.Context, spec *sandbox.Spec, exec *sandbox
 	if err := <-started; err != nil {
 		return nil, err
 	}
-	broken := streams.Copy()
+	return b.serve(ctx, exec, streams, streams.Copy(exec), ended), nil
+}
+
+// serve is there for a program that has started until it has ended.
+func (b *box) serve(ctx context.Context, exec *sandbox.Exec, streams *stdio.Pipes, broken <-chan struct{}, ended <-chan ending) *sandbox.Result {
 	if exec.Started != nil {
 		exec.Started()
 	}
 	e := b.control(ctx, exec, broken, ended)
-	// Everything inside is gone, so the pipes end.
+	// Nothing is left inside that has one of their ends.
 	streams.Drain()
-	return b.result(e), nil
+	return b.result(e)
 }
 
 // live makes the processes on a thread of their own and stays with them there.
-// The first channel tells how it went, the second how they ended.
+// The first channel tells how it went, the second how the program ended.
 func (b *box) live() (<-chan error, <-chan ending) {
 	started, ended := make(chan error, 1), make(chan ending, 1)
+	b.gone, b.began = make(chan struct{}), time.Now()
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
+		defer close(b.gone)
 		err := b.start()
+		if l := b.plan.first.late; l != nil && err != nil {
+			l.giveUp()
+		}
 		started <- err
 		if err == nil {
-			ended <- b.end()
+			b.end(ended)
 		}
 	}()
 	return started, ended

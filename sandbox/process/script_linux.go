@@ -35,6 +35,7 @@ const (
 	callSpawn                     // start the child at arg[0] and wait until it executes its program
 	callDefaults                  // every signal's action is the default
 	callPut                       // the int32 at arg[0] becomes arg[1]
+	callWait                      // sleep until the int32 is not 0
 )
 
 const passAll = ^syscall.Errno(0)
@@ -124,6 +125,9 @@ func (s *script) same(p *uint64, want uint64) { s.call(callSame, want).value = p
 
 // put writes a slot to where a system call wants it in memory.
 func (s *script) put(p *int32, from slot) { s.call(callPut, uint64(from)).number = p }
+
+// wait sleeps until somebody changes the 0 at p and wakes who waits there.
+func (s *script) wait(p *int32) { s.call(callWait).number = p }
 
 // spawn starts another child.
 func (s *script) spawn(c *child) { s.call(callSpawn).child = c }

@@ -21,12 +21,16 @@ const (
 	copySize = 128 << 10
 )
 
+// buffers are lent to copies. What one run wrote stays in its buffer and is
+// read by nobody: io.CopyBuffer passes on what it has just read.
+var buffers = sync.Pool{New: func() any { b := make([]byte, copySize); return &b }}
+
 // Pipes are the three streams of one program.
 type Pipes struct {
-	// Theirs are the program's ends, as its fd 0, 1 and 2; Copy closes them.
+	// Theirs are the program's ends, as its fd 0, 1 and 2; Release and Copy close
+	// them.
 	Theirs [3]*os.File
 
-	exec   *sandbox.Exec
 	ours   [3]*os.File
 	copies sync.WaitGroup
 }
@@ -34,8 +38,8 @@ type Pipes struct {
 // New makes the pipes. The caller hands Theirs to the program, then calls Copy,
 // then, when the program and all that has its ends are gone, Drain, and in any
 // case Close.
-func New(exec *sandbox.Exec) (*Pipes, error) {
-	p := &Pipes{exec: exec}
+func New() (*Pipes, error) {
+	p := &Pipes{}
 	for i := range 3 {
 		r, w, err := os.Pipe()
 		if err != nil {
@@ -60,29 +64,36 @@ func widen(pipe *os.File) {
 	}
 }
 
-// Copy starts moving bytes. The channel is closed when an output cannot be
-// written any more, which ends the program.
-func (p *Pipes) Copy() <-chan struct{} {
+// Release closes the program's ends, which it has by now.
+func (p *Pipes) Release() {
 	for _, f := range p.Theirs {
 		f.Close()
 	}
-	if p.exec.Stdin == nil {
+}
+
+// Copy starts moving bytes from and to exec's streams. The channel is closed when
+// an output cannot be written any more, which ends the program.
+func (p *Pipes) Copy(exec *sandbox.Exec) <-chan struct{} {
+	p.Release()
+	if exec.Stdin == nil {
 		p.ours[0].Close()
 	} else {
 		// Not waited for: a reader such as a terminal may block for ever.
 		go func() {
-			_, _ = io.Copy(p.ours[0], onlyReader{p.exec.Stdin})
+			_, _ = io.Copy(p.ours[0], onlyReader{exec.Stdin})
 			p.ours[0].Close()
 		}()
 	}
 	broken := make(chan struct{})
 	var once sync.Once
-	for i, w := range []io.Writer{p.exec.Stdout, p.exec.Stderr} {
+	for i, w := range []io.Writer{exec.Stdout, exec.Stderr} {
 		if w == nil {
 			w = io.Discard
 		}
 		p.copies.Go(func() {
-			_, err := io.CopyBuffer(onlyWriter{w}, onlyReader{p.ours[i+1]}, make([]byte, copySize))
+			buf := buffers.Get().(*[]byte)
+			_, err := io.CopyBuffer(onlyWriter{w}, onlyReader{p.ours[i+1]}, *buf)
+			buffers.Put(buf)
 			if err != nil && !errors.Is(err, os.ErrClosed) {
 				once.Do(func() { close(broken) })
 				// The program may still write until it is gone.
