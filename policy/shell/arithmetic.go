@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shell
+
+import (
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// bash evaluates the value of a variable in arithmetic as an expression of its
+// own, and a subscript in that may hold a command: with x='a[$(id)]', $((x))
+// runs id. So only numbers, and variables that can hold nothing else, are
+// taken.
+
+const numbersOnly = "give the variable a number in the same line, or compare with [ ] in place of [[ ]] and (( ))"
+
+// numeric says of the variables that f gives values to whether these are all
+// numbers. A name that is read by read, printf -v and their like holds
+// anything; where a line within f could change variables, it is nil.
+func numeric(f *syntax.File) map[string]bool {
+	good, bad, shared := map[string]bool{}, map[string]bool{}, false
+	note := func(name string, ok bool) {
+		if ok {
+			good[name] = true
+		} else {
+			bad[name] = true
+		}
+	}
+	syntax.Walk(f, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.Assign:
+			if n.Name != nil && !(n.Naked && n.Value == nil) {
+				note(n.Name.Value, n.Array == nil && isNumber(n.Value) && !n.Append)
+			}
+		case *syntax.ForClause:
+			if l, ok := n.Loop.(*syntax.WordIter); ok {
+				all := l.InPos.IsValid()
+				for _, w := range l.Items {
+					all = all && (isNumber(w) || isRange(w))
+				}
+				note(l.Name.Value, all)
+			}
+		case *syntax.BinaryArithm:
+			if w, ok := n.X.(*syntax.Word); ok && n.Op == syntax.Assgn {
+				note(w.Lit(), true) // the result of an expression, which is judged itself
+			}
+		case *syntax.ParamExp:
+			if n.Exp != nil && (n.Exp.Op == syntax.AssignUnset || n.Exp.Op == syntax.AssignUnsetOrNull) && n.Param != nil {
+				bad[n.Param.Value] = true
+			}
+		case *syntax.Redirect:
+			if n.N != nil {
+				bad[strings.Trim(n.N.Value, "{}")] = true
+			}
+		case *syntax.CallExpr:
+			if len(n.Args) == 0 {
+				break
+			}
+			switch n.Args[0].Lit() {
+			case "eval", ".", "source", "trap", "":
+				shared = true
+			case "read", "mapfile", "readarray", "getopts", "printf", "wait", "builtin", "command":
+				for _, a := range n.Args[1:] {
+					bad[a.Lit()] = true
+				}
+			}
+		}
+		return true
+	})
+	if shared {
+		return nil
+	}
+	for name := range bad {
+		good[name] = false
+	}
+	return good
+}
+
+// isNumber: a decimal number, an arithmetic expansion, or a length.
+func isNumber(w *syntax.Word) bool {
+	if w == nil || len(w.Parts) != 1 {
+		return false
+	}
+	part := w.Parts[0]
+	if q, ok := part.(*syntax.DblQuoted); ok && len(q.Parts) == 1 && !q.Dollar {
+		part = q.Parts[0]
+	}
+	switch p := part.(type) {
+	case *syntax.Lit:
+		return digits(strings.TrimPrefix(p.Value, "-"))
+	case *syntax.ArithmExp:
+		return true
+	case *syntax.ParamExp:
+		return p.Length
+	}
+	return false
+}
+
+func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
+// isRange: {1..10}.
+func isRange(w *syntax.Word) bool {
+	s := w.Lit()
+	return strings.HasPrefix(s, "{") && strings.HasSuffix(s, "}") && strings.Contains(s, "..") && strings.Trim(s, "{}.-0123456789") == ""
+}
+
+// number says that a variable holds a number whatever happens.
+func (s *scope) number(name string) bool {
+	switch name {
+	case "#", "?", "$", "!", "RANDOM", "SECONDS", "LINENO", "UID", "EUID", "PPID", "BASHPID", "EPOCHSECONDS", "SHLVL", "BASH_SUBSHELL":
+		return true
+	}
+	return s.numbers[name]
+}
+
+// arith judges an expression.
+func (s *scope) arith(x syntax.ArithmExpr) {
+	switch x := x.(type) {
+	case nil:
+	case *syntax.BinaryArithm:
+		s.arith(x.X)
+		s.arith(x.Y)
+	case *syntax.UnaryArithm:
+		s.arith(x.X)
+	case *syntax.ParenArithm:
+		s.arith(x.X)
+	case *syntax.Word:
+		for _, p := range x.Parts {
+			s.operand(p)
+		}
+	default:
+		s.refuse(s.at(x.Pos()), "", "%s cannot be judged", s.source(x))
+	}
+}
+
+// operand judges a part of a number, or of a variable's name, in arithmetic.
+func (s *scope) operand(p syntax.WordPart) {
+	switch p := p.(type) {
+	case *syntax.Lit:
+		v := strings.TrimSpace(p.Value)
+		if v == "" || v[0] >= '0' && v[0] <= '9' && strings.Trim(v, "0123456789abcdefABCDEFxX") == "" || s.number(v) {
+			return
+		}
+	case *syntax.DblQuoted:
+		for _, q := range p.Parts {
+			s.operand(q)
+		}
+		return
+	case *syntax.ArithmExp:
+		s.arith(p.X)
+		return
+	case *syntax.ParamExp:
+		s.param(p)
+		// An index into a list gives any text; a length a number.
+		if p.Length || p.Param != nil && p.Index == nil && p.Exp == nil && p.Repl == nil && !p.Excl && s.number(p.Param.Value) {
+			return
+		}
+	default:
+		s.expansion(p)
+	}
+	s.refuse(s.at(p.Pos()), numbersOnly, "%s in arithmetic may be any text, and text there may hold a command: x[$(…)]", s.source(p))
+}
+
+// subscript judges an index of a list. A word in it is a key or the name of a
+// variable, which only the shell knows.
+func (s *scope) subscript(x syntax.ArithmExpr) {
+	if w, ok := x.(*syntax.Word); ok && s.numbers != nil {
+		key := s.word(w)
+		given, said := s.numbers[key.Text]
+		if key.Static && syntax.ValidName(key.Text) && (given || !said) {
+			return
+		}
+	}
+	s.arith(x)
+}
+
+// test judges [[ … ]].
+func (s *scope) test(x syntax.TestExpr) {
+	switch x := x.(type) {
+	case nil:
+	case *syntax.Word:
+		s.word(x)
+	case *syntax.ParenTest:
+		s.test(x.X)
+	case *syntax.UnaryTest:
+		w, ok := x.X.(*syntax.Word)
+		if (x.Op == syntax.TsVarSet || x.Op == syntax.TsRefVar) && ok {
+			if v := s.word(w); !v.Static || !syntax.ValidName(v.Text) {
+				s.refuse(s.at(w.Pos()), "name a variable", "-v takes a name, and %s may hold a command", v.Text)
+			}
+			return
+		}
+		s.test(x.X)
+	case *syntax.BinaryTest:
+		switch x.Op {
+		case syntax.TsEql, syntax.TsNeq, syntax.TsLeq, syntax.TsGeq, syntax.TsLss, syntax.TsGtr:
+			for _, side := range []syntax.TestExpr{x.X, x.Y} {
+				if w, ok := side.(*syntax.Word); ok {
+					s.arith(w)
+				} else {
+					s.test(side)
+				}
+			}
+			return
+		}
+		s.test(x.X)
+		s.test(x.Y)
+	default:
+		s.refuse(s.at(x.Pos()), "", "%s cannot be judged", s.source(x))
+	}
+}

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shell
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var (
+	oracleLines = flag.Int("oracle", 200, "lines that TestOracle makes up for each shell")
+	oracleSeed  = flag.Uint64("oracle.seed", 1, "where TestOracle begins")
+)
+
+// oracle is a real shell whose programs only write down how they were called.
+type oracle struct {
+	t     *testing.T
+	dir   string
+	shell string
+}
+
+// stubNames are programs that exist for the shell; rm and curl do nothing.
+var stubNames = []string{"a", "b", "c", "ls", "rm", "curl", "git", "python3", "grep", "make"}
+
+// The real ones, which start others.
+var realNames = []string{"env", "xargs", "find", "nice", "nohup", "timeout", "bash", "sh", "sed", "awk", "cat", "seq", "stdbuf", "echo", "printf", "test", "true"}
+
+func newOracle(t *testing.T, shell string) *oracle {
+	o := &oracle{t: t, dir: t.TempDir(), shell: shell}
+	for _, d := range []string{filepath.Dir(o.dir), o.dir} {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bin := filepath.Join(o.dir, "bin")
+	work := filepath.Join(o.dir, "work")
+	for _, d := range []string{bin, work} {
+		if err := os.Mkdir(d, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(work, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	// One write for one call: others write meanwhile.
+	stub := "#!/bin/dash\ns=\nfor x in \"${0##*/}\" \"$@\"; do s=\"$s$x\036\"; done\nprintf '%s\\035' \"$s\" >>" + o.dir + "/ran\necho 'x[$(rm out)]'\n"
+	for _, n := range stubNames {
+		if err := os.WriteFile(filepath.Join(bin, n), []byte(stub), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range realNames {
+		at, err := exec.LookPath(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(at, filepath.Join(bin, n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return o
+}
+
+// run gives line to the shell, as a user of nobody's and with small limits, and
+// returns how the stubs were called.
+func (o *oracle) run(line string) [][]string {
+	record := filepath.Join(o.dir, "ran")
+	if err := os.WriteFile(record, nil, 0o666); err != nil {
+		o.t.Fatal(err)
+	}
+	if err := os.Chmod(record, 0o666); err != nil {
+		o.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/bin/bash", "-c", `ulimit -u 200 -t 2 -f 1000; exec "$1" -c "$2"`, "x", o.shell, line)
+	cmd.Dir = filepath.Join(o.dir, "work")
+	cmd.Env = []string{"PATH=" + filepath.Join(o.dir, "bin"), "LANG=C.UTF-8", "HOME=" + cmd.Dir}
+	cmd.Stdout = io.Discard // waits for what runs in the background
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if os.Getuid() == 0 {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 61834, Gid: 61834}
+	}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	_ = cmd.Run() // most made-up lines fail in some place
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	out, err := os.ReadFile(record)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	var calls [][]string
+	for _, c := range bytes.Split(out, []byte{0o35}) {
+		if words := strings.Split(string(c), "\x1e"); len(words) > 1 {
+			calls = append(calls, words[:len(words)-1])
+		}
+	}
+	return calls
+}
+
+// judged says that a policy that allows every program by name would let the
+// line through.
+func judged(s *Script) bool {
+	if len(s.Refusals) > 0 || len(s.Variables) > 0 {
+		return false
+	}
+	for _, c := range s.Commands {
+		if len(c.Needs) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// foresaw says that one of the commands is the call.
+func foresaw(s *Script, call []string) bool {
+	for _, c := range s.Commands {
+		if c.Kind != Builtin && Base(c.Words[0].Text) == call[0] && fits(c.Words[1:], call[1:]) {
+			return true
+		}
+	}
+	return false
+}
+
+func fits(words []Word, args []string) bool {
+	if len(words) == 0 {
+		return len(args) == 0
+	}
+	w := words[0]
+	if w.Static {
+		return len(args) > 0 && args[0] == w.Text && fits(words[1:], args[1:])
+	}
+	for n := 0; n <= len(args); n++ { // an unknown word is any number of words
+		if fits(words[1:], args[n:]) {
+			return true
+		}
+		if n < len(args) && !w.Split && !strings.HasPrefix(args[n], w.Prefix) {
+			return false
+		}
+	}
+	return false
+}
+
+// TestOracle runs lines in a real shell: what it executes, the analysis had
+// among its commands. Lines that a policy would not let through are not run.
+func TestOracle(t *testing.T) {
+	for _, sh := range []struct {
+		path    string
+		dialect Dialect
+	}{{"/bin/bash", Bash}, {"/bin/dash", POSIX}, {"sh", POSIX}} {
+		t.Run(filepath.Base(sh.path), func(t *testing.T) {
+			t.Parallel()
+			o := newOracle(t, sh.path)
+			if sh.path == "sh" { // bash under that name
+				o.shell = filepath.Join(o.dir, "sh")
+				if err := os.Symlink("/bin/bash", o.shell); err != nil {
+					t.Fatal(err)
+				}
+			}
+			g := &maker{rand.New(rand.NewPCG(*oracleSeed, uint64(len(sh.path)))), sh.dialect}
+			ran, calls := 0, 0
+			for i := range *oracleLines {
+				line := g.line()
+				if i%2 == 1 {
+					line = g.spoil(line)
+				}
+				s := Line(line, sh.dialect)
+				if !judged(s) {
+					continue
+				}
+				ran++
+				for _, call := range o.run(line) {
+					calls++
+					if !foresaw(s, call) {
+						t.Errorf("%q was executed and not foreseen\n%s", call, line)
+					}
+				}
+			}
+			t.Logf("of %d lines %d were judged and run, with %d calls", *oracleLines, ran, calls)
+			if ran < *oracleLines/10 || calls < ran/4 {
+				t.Errorf("only %d lines were run and %d programs called: too few to prove anything", ran, calls)
+			}
+		})
+	}
+}
+
+// maker makes lines up.
+type maker struct {
+	*rand.Rand
+	dialect Dialect
+}
+
+func (g *maker) one(of ...string) string { return of[g.IntN(len(of))] }
+
+func (g *maker) name() string { return g.one("a", "b", "c", "ls", "git status", "grep", "rm", "make") }
+
+func (g *maker) line() string {
+	var b strings.Builder
+	for i := range 1 + g.IntN(3) {
+		if i > 0 {
+			b.WriteString(g.one("; ", " && ", " || ", " | ", "\n", " & "))
+		}
+		b.WriteString(g.statement(3))
+	}
+	return b.String()
+}
+
+func (g *maker) statement(depth int) string {
+	if depth == 0 {
+		return g.simple(0)
+	}
+	next := func() string { return g.statement(depth - 1) }
+	switch g.IntN(22) {
+	case 0:
+		return "( " + next() + " )"
+	case 1:
+		return "{ " + next() + "; }"
+	case 2:
+		return "if " + next() + "; then " + next() + "; else " + next() + "; fi"
+	case 3:
+		return "for i in " + g.word(depth) + " 2; do " + next() + "; done"
+	case 4:
+		return "case " + g.word(depth) + " in (" + g.one("*", "a|x", `"$(a)"`) + ") " + next() + ";; esac"
+	case 5:
+		return "f() { " + next() + "; }; f " + g.word(depth)
+	case 6:
+		return "! " + next()
+	case 7:
+		return "while " + next() + "; do " + next() + "; break; done"
+	case 8:
+		return "eval " + g.one("'a x'", `"b $(c)"`, "a b", "'a[$(b)]=1'", `'x=$(rm q); a'`)
+	case 9:
+		return g.one("env ", "nice ", "nohup ", "timeout 3 ", "command ", "exec ", "env A=1 ", "xargs ", "xargs -I{} ", "env -u X ") + g.simple(depth-1)
+	case 10:
+		return g.one("sh -c ", "bash -c ", "bash -ec ", "sh -c -- ") + g.one("'a x'", `'a "$1"' x y`, `"a $(b)"`, "'a; b' x", "$'a x'", `'$0'`, "b")
+	case 11:
+		return "find . -maxdepth 0 " + g.one("", "-name '*'") + " -exec " + g.name() + " " + g.one("{}", "x{}y", "") + g.one(" ';'", ` \;`)
+	case 12:
+		return g.simple(depth-1) + " <<" + g.one("E", "'E'", "-E", `\E`) + "\n" + g.one("x", "$(a)", "`b`", "$x", "\\$(c)", "${x:-$(a)}") + "\nE\n"
+	case 13:
+		return g.one("x=", "x='a[$(rm x)]' ; y=", "i=1; x=") + g.word(depth) + "; " + g.simple(depth-1)
+	case 14:
+		return g.one(`echo $((x))`, `echo $((1+2))`, `i=3; echo $((i*2))`, `[ "$x" = a ]`, `[ -v x ]`, `[ $x ]`, `test "$x" "$y"`, `echo ${x:-$(a)}`, `echo "${x#$(b)}"`)
+	case 15:
+		return g.one("trap 'a x' EXIT", "trap - EXIT", `trap "b" EXIT`) + "; " + next()
+	case 16:
+		return g.one(`sed -n '1p' /dev/null`, `echo q | sed 's/q/a/e'`, `echo q | sed 's/q/b/;p'`, `awk 'BEGIN{print 1}'`, `awk 'BEGIN{system("a")}'`, `echo x | awk '/x|y/{print}'`)
+	case 17:
+		if g.dialect == Bash {
+			return g.one(`[[ $x -eq 1 ]]`, `[[ -v x ]]`, `x=(1 2); echo ${x[1]}`, `((i=1)); a`, `a <(b)`, `a >(b)`, `a <<<"$(b)"`, `coproc a`, `time a`, `echo ${!x}`,
+				`echo @(a)`, `read -r v <<<x; a "$v"`, `declare v=$(a); b`, `a{1,2} x`, `b {x,y}`, `for ((i=0;i<2;i++)); do a; done`, `printf -v q x; a`, `x='a[$(rm y)]'; [[ x -eq 1 ]]`,
+				`select i in a; do b; break; done </dev/null`, `function g { a; }; g`, `a &>/dev/null`, `a |& b`, `mapfile -t v < <(a)`, `echo ${x@P}`, `shopt -s extglob; a !(x)`)
+		}
+		return g.one(`((a) ; b)`, `( (a) )`, "a `b \\`c\\``")
+	}
+	return g.simple(depth)
+}
+
+func (g *maker) simple(depth int) string {
+	var b strings.Builder
+	if g.IntN(8) == 0 {
+		b.WriteString(g.one("X=1 ", "LANG=C ", "V=$(a) ", "x=y "))
+	}
+	b.WriteString(g.one(g.name(), g.name(), g.name(), `"a"`, `\a`, `a""`, "$'a'", `$x`, `"$(a)"`, "l''s", "echo", "cat", "{ls,a}", "/b?n/a", "$'\\x61'", "a\\\n"))
+	for range g.IntN(3) {
+		b.WriteString(" " + g.word(depth))
+	}
+	if g.IntN(6) == 0 {
+		b.WriteString(g.one(" >o", " 2>&1", " </dev/null", " >>o", " 2>/dev/null", " <&-"))
+	}
+	return b.String()
+}
+
+func (g *maker) word(depth int) string {
+	if depth > 0 && g.IntN(4) == 0 {
+		in := g.statement(depth - 1)
+		return g.one("$("+in+")", `"$(`+in+`)"`, "`a`", `"${x:-$(`+in+`)}"`, "p$("+in+")s")
+	}
+	return g.one("x", "-f", "'q r'", `"s t"`, "$x", `"$x"`, "*", "?", "~", `\$x`, "$'\\t'", "{1..3}", "{a,b}", "a=b", "--x=y", "''", `""`, "$1", `"$@"`, "${x}y",
+		"[a]", "x#y", "#c", "$((1))", "$'a\\'b'", `"a\"b"`, `'a'\''b'`, "é", "${#x}", "-", "--", "a\\ b", "$", "=", "!", "^x", "%1", "x\\\ny")
+}
+
+// spoil changes a line in a few places, as a writer of attacks would.
+func (g *maker) spoil(line string) string {
+	for range 1 + g.IntN(3) {
+		i := 0
+		if len(line) > 0 {
+			i = g.IntN(len(line))
+		}
+		j := min(len(line), i+g.IntN(3))
+		line = line[:i] + g.one("'", `"`, "`", "$(", ")", "\\", "\n", ";", "&", "|", "<<E\n", "{", "}", "$", "#", " ", "((", "))", "[[", "!", "<", ">", "a ", "$'", "\\\n", "=", "()",
+			"E\n", "*", "[", "]", "~", ",", "..", "${", "eval ", "command ", "\t", "&&", ";;", "in ", "do ", "done ", "fi ", "esac ", "then ", "function ") + line[j:]
+	}
+	return line
+}
+
+func TestOracleBites(t *testing.T) {
+	o := newOracle(t, "/bin/bash")
+	calls := o.run("x=a; $x 'b c'; ls | rm -f q")
+	if got := fmt.Sprint(calls); !strings.Contains(got, "[a b c]") || !strings.Contains(got, "[rm -f q]") {
+		t.Errorf("the oracle saw %s", got)
+	}
+	if foresaw(Line("ls", Bash), []string{"rm", "-f", "q"}) || foresaw(Line("a x $y", Bash), []string{"a", "z", "y"}) {
+		t.Error("what nobody said was foreseen")
+	}
+}

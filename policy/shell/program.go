@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shell
+
+import "strings"
+
+// Programs with a rule of their own.
+
+// gitKnown are subcommands that git itself carries out. Any other may be an
+// alias, or a program git-NAME.
+const gitKnown = "add am annotate apply archive blame branch bundle cat-file check-attr check-ignore checkout cherry cherry-pick clean clone commit " +
+	"config count-objects describe diff diff-files diff-index diff-tree fetch for-each-ref format-patch fsck gc grep hash-object init " +
+	"log ls-files ls-remote ls-tree merge merge-base mv name-rev notes prune pull push range-diff read-tree rebase reflog remote reset restore " +
+	"rev-list rev-parse revert rm shortlog show show-branch show-ref sparse-checkout stash status submodule switch symbolic-ref tag " +
+	"update-index update-ref var version whatchanged worktree write-tree help bisect"
+
+// git: options before the subcommand, and options of subcommands that start a
+// program. What a repository's own configuration and hooks start is not in the
+// text.
+func git(_ *scope, c *Command, _ stdin) {
+	o := options{flags: "Pp", args: "C", long: "no-pager paginate no-optional-locks literal-pathspecs no-replace-objects version help"}
+	i, strange := o.end(c.Words, 1)
+	if strange >= 0 {
+		c.need(strange, min(strange+2, len(c.Words)), "changes what git starts")
+		return
+	}
+	if i >= len(c.Words) {
+		return
+	}
+	c.Sub = i
+	sub := c.Words[i]
+	if !sub.Static || !has(gitKnown, sub.Text) {
+		c.need(i, i+1, "may be an alias for another program")
+		return
+	}
+	d := dangerous{
+		long: "upload-pack receive-pack exec ext-diff open-files-in-pager extcmd config template strategy-option-file config-env",
+		args: "SGLU",
+	}
+	switch sub.Text {
+	case "commit":
+		d.args = "mFCct"
+	case "tag", "merge", "notes":
+		d.args = "mF"
+	case "stash":
+		d.args = "m"
+	case "log":
+		d.args = "SGLUn"
+	case "clone":
+		d.short, d.args = "uc", "bojl"
+	case "grep":
+		d.short, d.args = "O", "efABCmG"
+	case "rebase":
+		d.short, d.args = "x", "sXCS"
+	case "submodule":
+		d.words = "foreach"
+	case "bisect":
+		d.words = "run"
+	case "config":
+		gitConfig(c, i)
+		return
+	}
+	part := Command{Words: c.Words[i:]}
+	d.judge(nil, &part, stdin{})
+	for _, n := range part.Needs {
+		c.Needs = append(c.Needs, Need{From: n.From + i, To: n.To + i, What: n.What})
+	}
+	for j, w := range c.Words[i:] {
+		if t := w.Text; strings.Contains(t, "::") && !strings.Contains(t, "://") && has("clone fetch pull push ls-remote remote submodule archive", sub.Text) {
+			c.need(i+j, i+j+1, "names a program as the way to a repository")
+		}
+	}
+}
+
+// gitConfig: reading is fine, and so are names; other keys say what is started.
+func gitConfig(c *Command, i int) {
+	o := options{flags: "lz", long: "global local system worktree get get-all get-regexp list null show-origin show-scope name-only bool int includes", longArg: "type default"}
+	end, strange := o.end(c.Words, i+1)
+	read := false
+	for _, w := range c.Words[i+1 : end] {
+		read = read || strings.HasPrefix(w.Text, "--get") || w.Text == "--list" || w.Text == "-l"
+	}
+	if strange < 0 && (read || end >= len(c.Words)) {
+		return
+	}
+	if strange < 0 && c.Words[end].Static {
+		key := strings.ToLower(c.Words[end].Text)
+		if len(c.Words) == end+1 || key == "get" || key == "list" || strings.HasPrefix(key, "user.") || key == "init.defaultbranch" ||
+			key == "pull.rebase" || key == "advice.detachedhead" || strings.HasPrefix(key, "color.") {
+			return
+		}
+	}
+	c.need(i, min(end+1, len(c.Words)), "changes what git starts")
+}
+
+func tar(_ *scope, c *Command, _ stdin) {
+	d := dangerous{short: "IF", args: "fCbgHKLNTVX", long: "checkpoint-action to-command use-compress-program rsh-command rmt-command info-script new-volume-script"}
+	d.judge(nil, c, stdin{})
+	if len(c.Words) > 1 && c.Words[1].plain() { // letters without a dash
+		if !c.Words[1].Static || strings.ContainsAny(c.Words[1].Text, d.short) {
+			c.need(1, 2, "may start a program")
+		}
+	}
+}
+
+func makeRule(_ *scope, c *Command, _ stdin) {
+	for i := 1; i < len(c.Words); i++ {
+		w := c.Words[i]
+		name, _, set := strings.Cut(w.Text, "=")
+		switch {
+		case !w.known():
+			c.need(i, i+1, "may be an option or a variable of make")
+		case strings.HasPrefix(w.Text, "--"):
+			name = strings.TrimPrefix(name, "--")
+			if name != "" && (strings.HasPrefix("eval", name) || strings.HasPrefix("file", name) || strings.HasPrefix("makefile", name)) {
+				c.need(i, min(i+2, len(c.Words)), "gives make other rules")
+			}
+		case strings.HasPrefix(w.Text, "-"):
+			d := dangerous{short: "fE", args: "CIjloW"}
+			if d.isShort(w.Text) {
+				c.need(i, min(i+2, len(c.Words)), "gives make other rules")
+			}
+		case set && !has("V VERBOSE DEBUG PREFIX DESTDIR ARCH TARGET VERSION TAG ENV", name):
+			c.need(i, i+1, "sets a variable of make, which may name a program")
+		}
+	}
+}
+
+func golang(_ *scope, c *Command, _ stdin) {
+	d := dangerous{long: "exec toolexec vettool overlay modfile", exact: true, words: "run generate tool install get"}
+	d.judge(nil, c, stdin{})
+	for i, w := range c.Words {
+		if i > 0 && w.Static && w.Text == "-w" && c.Words[1].Text == "env" {
+			c.need(i, len(c.Words), "changes what go starts")
+		}
+	}
+}
+
+// awk: the program text must not start anything.
+func awk(_ *scope, c *Command, _ stdin) {
+	seen := false
+	for i := 1; i < len(c.Words); i++ {
+		w := c.Words[i]
+		switch {
+		case !w.known():
+			c.need(i, i+1, "may be a program of awk's")
+			if !seen {
+				return
+			}
+		case w.Static && (w.Text == "-v" || w.Text == "-F" || w.Text == "--assign" || w.Text == "--field-separator") && !seen:
+			i++
+		case w.Static && !seen && len(w.Text) > 2 && (strings.HasPrefix(w.Text, "-v") || strings.HasPrefix(w.Text, "-F")):
+		case w.Static && !seen && w.Text == "--":
+		case w.Static && !seen && strings.HasPrefix(w.Text, "-"):
+			c.need(i, min(i+2, len(c.Words)), "loads a program of awk's")
+			seen = w.Text != "--version"
+		case !seen:
+			seen = true
+			if !w.Static || !awkIsQuiet(w.Text) {
+				c.need(i, i+1, "may start programs")
+			}
+		}
+	}
+}
+
+// awkIsQuiet: the program has none of awk's ways to start another: system, a
+// pipe, getline from one, and gawk's extensions.
+func awkIsQuiet(p string) bool {
+	if strings.Contains(p, "system") || strings.Contains(p, "getline") || strings.Contains(p, "@") || strings.Contains(p, `\`+"\n") {
+		return false
+	}
+	if !strings.Contains(strings.ReplaceAll(p, "||", ""), "|") {
+		return true
+	}
+	// A | in a string or in a pattern is no pipe. Where / stands for division or
+	// begins a pattern is hard to tell in awk: only the plain places count.
+	last := byte('\n') // the last character that is no blank
+	for i := 0; i < len(p); i++ {
+		switch ch := p[i]; ch {
+		case ' ', '\t':
+			continue
+		case '"':
+			for i++; i < len(p) && p[i] != '"'; i++ {
+				if p[i] == '\\' {
+					i++
+				}
+			}
+		case '/':
+			if strings.IndexByte("\n{(;,~!&|", last) < 0 {
+				return false
+			}
+			for i++; i < len(p) && p[i] != '/'; i++ {
+				switch p[i] {
+				case '\\':
+					i++
+				case '[', '\n':
+					return false // [/] ends the pattern in some awks
+				}
+			}
+		case '#':
+			return false
+		case '|':
+			if i+1 >= len(p) || p[i+1] != '|' {
+				return false
+			}
+			i++
+		}
+		if i < len(p) {
+			last = p[i]
+		}
+	}
+	return true
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shell
+
+import (
+	"strings"
+	"sync"
+)
+
+// rule judges the arguments of a program that may start others, or carry out
+// code of its own.
+type rule func(s *scope, c *Command, in stdin)
+
+// ruleOf is the rule of a program, by the last component of its name; nil for
+// one that does what its name says.
+func ruleOf(base string) rule {
+	if r := rules()[base]; r != nil {
+		return r
+	}
+	if strings.HasPrefix(base, "ld-linux") || strings.HasPrefix(base, "ld-musl") || strings.HasPrefix(base, "ld.so") {
+		return opaque("starts any program")
+	}
+	// python3.14, perl5.36, lua5.4, gcc-14.
+	if bare := strings.TrimRight(base, "0123456789.-"); bare != base && bare != "" {
+		return rules()[bare]
+	}
+	return nil
+}
+
+// table is made once, when it is first asked for.
+var table struct {
+	once  sync.Once
+	rules map[string]rule
+}
+
+func rules() map[string]rule {
+	table.once.Do(func() { table.rules = makeRules() })
+	return table.rules
+}
+
+func makeRules() map[string]rule {
+	m := map[string]rule{
+		"xargs": xargs, "find": find, "watch": watch, "git": git, "tar": tar, "sed": sed, "awk": awk, "make": makeRule, "go": golang,
+		"bash": shells(Bash), "sh": shells(POSIX), "dash": shells(POSIX), "ash": shells(POSIX),
+		"gawk": awk, "mawk": awk, "nawk": awk, "gsed": sed, "gtar": tar, "bsdtar": tar, "gmake": makeRule, "gfind": find, "gxargs": xargs,
+		"less": pager, "more": pager, "most": pager,
+	}
+	for name, w := range wrappers() {
+		m[name] = w.judge
+	}
+	for name, o := range flagged() {
+		m[name] = o.judge
+	}
+	for _, n := range strings.Fields(interpreters) {
+		m[n] = interpreter
+	}
+	for _, n := range strings.Fields(starters) {
+		m[n] = opaque("starts other programs")
+	}
+	for _, n := range strings.Fields(subcommands) {
+		m[n] = subcommand
+	}
+	return m
+}
+
+// interpreters run a script, code of the command line, or what they read.
+const interpreters = "python pypy node nodejs ruby perl php lua luajit Rscript R julia tclsh wish expect groovy elixir iex erl escript ghci runghc " +
+	"runhaskell racket guile sbcl clojure clj scala kotlin kotlinc swift ts-node tsx deno bun java jshell osascript gjs qjs mjs raku " +
+	"ipython jython octave maxima gnuplot bc dc m4 sqlite psql mysql mariadb redis-cli mongosh ocaml crystal nim pwsh powershell"
+
+// starters start what they are told in ways of their own.
+const starters = "zsh ksh mksh pdksh fish csh tcsh rbash rc es elvish nu xonsh su runuser setpriv capsh prlimit unshare nsenter setarch linux32 linux64 " +
+	"ssh sshpass mosh telnet nc ncat netcat socat parallel entr script scriptreplay strace ltrace gdb lldb perf valgrind flock run-parts " +
+	"start-stop-daemon systemd-run at batch crontab screen tmux byobu vim vi nvim view ex ed red emacs nano pico joe micro code dbus-run-session xvfb-run " +
+	"proot bwrap bubblewrap firejail faketime unbuffer ionotify inotifywait lxc-attach machinectl docker-compose xdg-open open launchctl " +
+	"direnv mise asdf nix nix-shell guix rlwrap cpulimit numactl catchsegv xterm x-terminal-emulator ctags gpg-agent ssh-agent " +
+	"chpst softlimit runcon choom coproc dtach abduco reptyr catchpoint hyperfine perf-stat ts-run sg newgrp pkexec"
+
+// subcommands are programs with subcommands that start others: the subcommand
+// is to be named.
+const subcommands = "docker podman nerdctl kubectl helm gh systemctl npm yarn pnpm poetry pipenv uv conda mamba tox nox hatch pdm rye cargo rustup " +
+	"npx bunx pnpx uvx pipx bundle composer gem mvn gradle dotnet apt apt-get dnf yum apk brew snap flatpak ansible ansible-playbook terraform vagrant just task rake invoke fab"
+
+// opaque: whatever the arguments are, they have to be named as a whole.
+func opaque(what string) rule {
+	return func(_ *scope, c *Command, _ stdin) {
+		if !only(c, "--version", "-V", "-v", "--help") {
+			c.need(0, 0, "%s", what)
+		}
+	}
+}
+
+// only: the one argument is one of words.
+func only(c *Command, words ...string) bool {
+	if len(c.Words) != 2 || !c.Words[1].Static {
+		return false
+	}
+	for _, w := range words {
+		if c.Words[1].Text == w {
+			return true
+		}
+	}
+	return false
+}
+
+// subcommand needs every word up to the subcommand.
+func subcommand(_ *scope, c *Command, _ stdin) {
+	if only(c, "--version", "-V", "-v", "--help", "-h") {
+		return
+	}
+	for i := 1; i < len(c.Words); i++ {
+		if w := c.Words[i]; w.Static && w.plain() {
+			c.need(1, i+1, "is decided by its subcommand")
+			return
+		}
+	}
+	c.need(0, 0, "is decided by its subcommand")
+}
+
+// interpreter needs every word up to the script, but for options that only
+// tell or only tune.
+func interpreter(s *scope, c *Command, in stdin) {
+	if only(c, "--version", "-V", "-v", "-VV", "--help", "-h", "-version") {
+		return
+	}
+	tune := options{}
+	if strings.HasPrefix(Base(c.Name()), "python") {
+		tune = options{flags: "uBOEIsSbd"}
+	}
+	named := false
+	for i := 1; i < len(c.Words); i++ {
+		w := c.Words[i]
+		if w.Static && len(w.Text) > 1 && w.Text[0] == '-' {
+			if _, ok := tune.cluster(w.Text[1:]); !ok {
+				named = true
+				c.need(i, i+1, "runs code, or changes what is run")
+			}
+			continue
+		}
+		if !w.Static {
+			c.need(0, 0, "runs what %s is", w.Text)
+			return
+		}
+		c.need(i, i+1, "runs a script file")
+		return
+	}
+	if !named { // else whoever names the options knows what is read
+		c.need(0, 0, "runs what it reads from %s", in)
+	}
+}
+
+// pager: +COMMAND and options that read key bindings.
+func pager(_ *scope, c *Command, _ stdin) {
+	for i, w := range c.Words[1:] {
+		if !w.known() || w.Static && (strings.HasPrefix(w.Text, "+") || strings.HasPrefix(w.Text, "-k") || strings.HasPrefix(w.Text, "--lesskey")) {
+			c.need(i+1, i+2, "may start a program")
+		}
+	}
+}
+
+// dangerous are the options of a program that start another, or read what to
+// do from somewhere. An option that cannot be told is one of them.
+type dangerous struct {
+	short string // letters
+	args  string // letters with a value: what follows in the word is no letter
+	long  string // names; an abbreviation is the name, as getopt_long has it
+	exact bool   // names are not abbreviated, and one dash is enough: go, java
+	words string // operands that are subcommands of that kind
+}
+
+func flagged() map[string]*dangerous {
+	return map[string]*dangerous{
+		"rg":      {long: "pre hostname-bin", args: "eAfBCgmMtTrjE"},
+		"man":     {short: "PHCp", long: "pager html config-file preprocessor", args: "LmMsSreERE"},
+		"sort":    {long: "compress-program files0-from", args: "kotSTk"},
+		"split":   {long: "filter", args: "abnlCt"},
+		"rsync":   {short: "eM", long: "rsh rsync-path remote-option", args: "fBT"},
+		"scp":     {short: "SoFDJ", args: "cilPX"},
+		"sftp":    {short: "SoFDJbs", args: "BcilPRX"},
+		"wget":    {short: "e", long: "execute config use-askpass input-file", args: "oaitOTwQPUlARDIXBn"},
+		"curl":    {short: "K", long: "config engine", args: "oAbcCdDeEFhHmPQrtTuUwxXyYz"},
+		"zip":     {short: "T", long: "unzip-command test", args: "btnxi"},
+		"cpio":    {long: "rsh-command", args: "CEFHIMOR"},
+		"fd":      {short: "xX", long: "exec exec-batch", args: "edEtSocjg"},
+		"fdfind":  {short: "xX", long: "exec exec-batch", args: "edEtSocjg"},
+		"bat":     {long: "pager diff", args: "lHrmA"},
+		"gcc":     {short: "B", long: "wrapper fplugin specs", exact: true},
+		"g++":     {long: "wrapper fplugin specs B", exact: true},
+		"clang":   {long: "fplugin load B fuse-ld", exact: true},
+		"install": {long: "strip-program", args: "gmotS"},
+		"nmap":    {long: "script", exact: true},
+		"tcpdump": {short: "z", args: "BcCFGijmMrsTVwWyQ"},
+		"ip":      {short: "b", long: "batch", words: "netns vrf", args: "f"},
+		"dpkg":    {long: "root pre-invoke post-invoke status-logger", args: "D"},
+		"column":  {args: "tnNsoc"},
+		"xz":      {args: "STMFC"},
+		"date":    {long: "file set", short: "fs", args: "drI"},
+	}
+}
+
+func (d *dangerous) judge(_ *scope, c *Command, _ stdin) {
+	first := true
+	value := false // the word is the value of the option before it
+	for i := 1; i < len(c.Words); i++ {
+		w, isValue := c.Words[i], value
+		value = false
+		switch {
+		case isValue && !w.Split:
+		case !w.known():
+			c.need(i, i+1, "may be an option that starts a program")
+		case !w.Static || len(w.Text) < 2 || w.Text[0] != '-':
+			if w.Static && first && has(d.words, w.Text) {
+				c.need(i, i+1, "starts other programs")
+			}
+			first = false
+		case w.Text == "--":
+			return
+		case d.isLong(w.Text) || d.isShort(w.Text):
+			c.need(i, min(i+2, len(c.Words)), "starts a program, or reads options from a file")
+		default:
+			value = d.takesNext(w.Text)
+		}
+	}
+}
+
+// takesNext: the last letter has its value in the next word.
+func (d *dangerous) takesNext(w string) bool {
+	return !strings.HasPrefix(w, "--") && strings.IndexAny(w[1:], d.args) == len(w)-2
+}
+
+func (d *dangerous) isLong(w string) bool {
+	name, isLong := strings.CutPrefix(w, "--")
+	if !isLong && d.exact {
+		name, isLong = w[1:], true
+	}
+	if !isLong {
+		return false
+	}
+	name, _, _ = strings.Cut(name, "=")
+	for _, l := range strings.Fields(d.long) {
+		if l == name || !d.exact && len(name) > 0 && strings.HasPrefix(l, name) || d.exact && strings.HasPrefix(name, l) {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *dangerous) isShort(w string) bool {
+	if strings.HasPrefix(w, "--") || d.exact && d.short == "" {
+		return false
+	}
+	for i := 1; i < len(w); i++ {
+		if strings.IndexByte(d.short, w[i]) >= 0 {
+			return true
+		}
+		if strings.IndexByte(d.args, w[i]) >= 0 {
+			return false
+		}
+	}
+	return false
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shell
+
+import (
+	"bufio"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// usual is an allow-list as a team has it for an agent: programs, and for some
+// the words that must follow.
+var usual = map[string][]string{
+	"npm": {"test", "run", "ci", "install"}, "python3": {"-m pytest", "-m mypy", "-m ruff", "-m unittest", "-m venv", "--version"}, "python": {"-m pytest"},
+	"cargo": {"build", "test", "check", "clippy", "fmt"}, "go": nil, "git": nil, "ls": nil, "cat": nil, "grep": nil, "sed": nil, "awk": nil, "make": nil,
+	"find": nil, "head": nil, "tail": nil, "wc": nil, "sort": nil, "uniq": nil, "cut": nil, "tr": nil, "diff": nil, "mkdir": nil, "cp": nil, "mv": nil,
+	"touch": nil, "rm": nil, "chmod": nil, "tar": nil, "rg": nil, "jq": nil, "tee": nil, "which": nil, "date": nil, "sleep": nil, "pytest": nil, "file": nil, "stat": nil,
+	"du": nil, "df": nil, "basename": nil, "dirname": nil, "realpath": nil, "seq": nil, "tree": nil, "ps": nil, "uname": nil, "whoami": nil, "ruff": nil, "black": nil, "gofmt": nil,
+	"yarn": {"test", "build", "lint"}, "npx": {"tsc", "eslint", "jest", "prettier"}, "node": {"--test"}, "nl": nil, "xxd": nil, "md5sum": nil, "sha256sum": nil,
+	"comm": nil, "paste": nil, "column": nil, "id": nil, "hostname": nil, "test": nil, "ln": nil, "patch": nil, "unzip": nil, "gzip": nil, "mktemp": nil, "pip": nil,
+	"staticcheck": nil, "golangci-lint": nil, "mypy": nil, "tsc": nil, "eslint": nil, "od": nil, "cmp": nil, "fold": nil, "rev": nil, "tac": nil, "split": nil, "join": nil, "bc": nil,
+	"gcc": nil, "cmake": nil, "less": nil, "fd": nil, "wget": nil, "curl": nil,
+}
+
+// denied says why the usual list refuses a line; empty when it passes. Package
+// policy is the real one; this is its gist.
+func denied(s *Script) string {
+	for _, r := range s.Refusals {
+		return r.At.String() + ": " + r.Why
+	}
+	for _, v := range s.Variables {
+		return v.At.String() + ": sets " + v.Name
+	}
+	for _, c := range s.Commands {
+		if c.Kind != Program {
+			for _, n := range c.Needs {
+				return c.At.String() + ": " + n.What
+			}
+			continue
+		}
+		args, ok := usual[c.Name()]
+		if !ok {
+			switch c.Name() {
+			case "echo", "printf", "true", "false", "pwd":
+				continue
+			}
+			return c.At.String() + ": " + c.Name()
+		}
+		named := 1
+		for _, a := range args {
+			want := strings.Fields(a)
+			all := len(c.Words) > len(want)
+			for i, w := range want {
+				all = all && c.Words[i+1].Static && c.Words[i+1].Text == w
+			}
+			if all {
+				named += len(want)
+				break
+			}
+		}
+		if args != nil && named == 1 {
+			return c.At.String() + ": " + c.Name() + " with these arguments"
+		}
+		for _, n := range c.Needs {
+			if n.To == 0 || n.To > named {
+				return c.At.String() + ": " + c.Name() + " " + n.What
+			}
+		}
+	}
+	return ""
+}
+
+// lines reads a corpus: one line of shell each, \n stands for a line break,
+// lines that begin with "## " are headings.
+func lines(t testing.TB, name string) []string {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var out []string
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if l := s.Text(); l != "" && !strings.HasPrefix(l, "## ") {
+			out = append(out, strings.ReplaceAll(l, `⏎`, "\n"))
+		}
+	}
+	return out
+}
+
+// TestUsual: what agents run every day passes a usual allow-list.
+func TestUsual(t *testing.T) {
+	all := lines(t, "testdata/usual.txt")
+	for _, l := range all {
+		if why := denied(Line(l, Bash)); why != "" {
+			t.Errorf("%s\n\trefused: %s", l, why)
+		}
+	}
+	if len(all) < 200 {
+		t.Errorf("%d lines are too few", len(all))
+	}
+}
+
+// TestAttacks: attack cases P01 to P06. Each line holds something that is not
+// on the usual list, whose name is evil or which is dangerous by itself.
+func TestAttacks(t *testing.T) {
+	for _, l := range lines(t, "testdata/attacks.txt") {
+		for _, d := range []Dialect{Bash, POSIX} {
+			if denied(Line(l, d)) == "" {
+				t.Errorf("let through (dialect %d): %s", d, l)
+			}
+		}
+	}
+}
+
+// TestArgv: the same rules hold for a command that is started without a shell.
+func TestArgv(t *testing.T) {
+	for _, argv := range [][]string{
+		{"bash", "-c", "evil"}, {"bash", "-lc", "evil"}, {"sh"}, {"bash", "script"}, {"env", "X=1", "evil"}, {"python3", "-c", "x"}, {"git", "-c", "a=b", "log"},
+		{"find", ".", "-exec", "evil", ";"}, {"xargs", "evil"}, {"bash", "-l"}, {"bash", "-i", "-c", "ls"}, {"bash", "--rcfile", "x", "-c", "ls"}, {"timeout", "5", "evil"},
+	} {
+		if denied(Argv(argv)) == "" {
+			t.Errorf("let through: %q", argv)
+		}
+	}
+	for _, argv := range [][]string{
+		{"bash", "-l", "-c", "cd x && ls | head"}, {"ls", "$(evil)"}, {"sh", "-c", "git status"}, {"env", "CI=1", "make"}, {"timeout", "5", "make"}, {"git", "log"},
+	} {
+		if why := denied(Argv(argv)); why != "" {
+			t.Errorf("refused %q: %s", argv, why)
+		}
+	}
+}
+
+// TestPlaces: a refusal says where, also within another line.
+func TestPlaces(t *testing.T) {
+	for _, c := range []struct{ line, at, why string }{
+		{"ls\n  $x y", "2:3", "which program $x is"},
+		{`ls; sh -c '$x'`, "1:11", "which program $x is"},
+		{"ls; ls (", "1:5", "cannot be parsed"},
+		{"ls\r", "1:3", "cannot be seen, U+000D"},
+		{"l\u200bs", "1:2", "cannot be seen, U+200B"},
+		{"ls \xff", "1:4", "UTF-8"},
+		{"cat <(ls) > /dev/tcp/a/1", "1:13", "connection"},
+	} {
+		s := Line(c.line, Bash)
+		if len(s.Refusals) == 0 || s.Refusals[0].At.String() != c.at || !strings.Contains(s.Refusals[0].Why, c.why) {
+			t.Errorf("%q: %+v, want %s at %s", c.line, s.Refusals, c.why, c.at)
+		}
+	}
+}
+
+// TestNestingIsBounded: neither the parser's stack nor ours grows with what a
+// hostile line nests.
+func TestNestingIsBounded(t *testing.T) {
+	for _, unit := range []string{"(", "$(", "`", "{ ", "if ", "${x:-", "((", "$((", "while ", "case x in x) ", `"$(`, "<(", "coproc ", "a[", "f() ", "eval ", "env ", "sh -c ", "! ", "[[ ! ", "x=(", "time ", "<<E "} {
+		line := strings.Repeat(unit, MaxLine/len(unit))
+		done := make(chan struct{})
+		go func() { Line(line, Bash); Line(line, POSIX); close(done) }()
+		select {
+		case <-done:
+		case <-time.After(time.Minute): // the whole test takes a second or two
+			t.Fatalf("%q takes for ever", unit)
+		}
+	}
+	if s := Line(strings.Repeat("( ", maxDepth+1)+"ls"+strings.Repeat(" )", maxDepth+1), Bash); len(s.Refusals) == 0 {
+		t.Error("deep nesting passes")
+	}
+	if s := Line(strings.Repeat("env ", maxDepth+1)+"ls", Bash); len(s.Refusals) == 0 {
+		t.Error("deep wrapping passes")
+	}
+	if s := Line(strings.Repeat("x", MaxLine+1), Bash); len(s.Refusals) == 0 {
+		t.Error("a long line passes")
+	}
+}
+
+// TestManyCommands: the last of 10 000 commands is looked at as the first is.
+func TestManyCommands(t *testing.T) {
+	for _, sep := range []string{"; ", " && ", " | ", "\n", " || ", " & "} {
+		line := strings.Repeat("ls"+sep, 10_000) + "evil"
+		s := Line(line, Bash)
+		if len(s.Commands) != 10_001 || denied(s) == "" {
+			t.Errorf("%q: %d commands, %s", sep, len(s.Commands), denied(s))
+		}
+	}
+	if s := Line("echo "+strings.Repeat("$(ls) ", 10_000)+"$(evil)", Bash); denied(s) == "" {
+		t.Error("substitutions: let through")
+	}
+}
+
+func FuzzLine(f *testing.F) {
+	for _, name := range []string{"testdata/usual.txt", "testdata/attacks.txt"} {
+		for _, l := range lines(f, name) {
+			f.Add(l)
+		}
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		for _, d := range []Dialect{Bash, POSIX} {
+			s := Line(line, d)
+			for _, c := range s.Commands {
+				if len(c.Words) == 0 || !c.Words[0].Static {
+					t.Fatalf("a command without a name: %+v", c)
+				}
+				for _, n := range c.Needs {
+					if n.From > n.To || n.To > len(c.Words) {
+						t.Fatalf("%+v needs words that it has not", c)
+					}
+				}
+				if c.Sub >= len(c.Words) {
+					t.Fatalf("%+v: Sub", c)
+				}
+			}
+		}
+	})
+}
+
+func BenchmarkLine(b *testing.B) {
+	var src strings.Builder
+	for _, l := range lines(b, "testdata/usual.txt") {
+		if !strings.Contains(l, "\n") {
+			src.WriteString(l + "\n")
+		}
+	}
+	line := src.String()
+	b.SetBytes(int64(len(line)))
+	for b.Loop() {
+		Line(line, Bash)
+	}
+}
+
+func BenchmarkShort(b *testing.B) {
+	const line = "cd src && git diff --stat HEAD~1 | head -20"
+	b.SetBytes(int64(len(line)))
+	for b.Loop() {
+		Line(line, Bash)
+	}
+}

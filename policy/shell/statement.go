@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shell
+
+import (
+	"fmt"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// stdin is what a command reads.
+type stdin struct {
+	outside bool    // what the whole line reads
+	text    *string // this, when it is in the line
+	what    string  // "a pipe", for messages
+}
+
+func (s *scope) nested(list []*syntax.Stmt, in stdin) {
+	if s.depth++; s.depth > maxDepth {
+		if len(list) > 0 {
+			s.refuse(s.at(list[0].Pos()), "write it flatter", "commands within commands are too deep")
+		}
+	} else {
+		s.stmts(list, in)
+	}
+	s.depth--
+}
+
+func (s *scope) stmts(list []*syntax.Stmt, in stdin) {
+	for _, st := range list {
+		s.stmt(st, in)
+	}
+}
+
+func (s *scope) stmt(st *syntax.Stmt, in stdin) {
+	if st == nil {
+		return
+	}
+	if st.Coprocess || st.Disown {
+		s.refuse(s.at(st.Pos()), "", "this is not of this shell")
+	}
+	for _, r := range st.Redirs {
+		in = s.redirect(r, in)
+	}
+	s.command(st.Cmd, in)
+}
+
+func (s *scope) command(c syntax.Command, in stdin) {
+	switch c := c.(type) {
+	case nil:
+	case *syntax.CallExpr:
+		s.call(c, in)
+	case *syntax.BinaryCmd:
+		// A long list is deep on one side; it is no nesting.
+		s.stmt(c.X, in)
+		if c.Op == syntax.Pipe || c.Op == syntax.PipeAll {
+			in = stdin{what: "a pipe"}
+		}
+		s.stmt(c.Y, in)
+	case *syntax.Subshell:
+		s.nested(c.Stmts, in)
+	case *syntax.Block:
+		s.nested(c.Stmts, in)
+	case *syntax.IfClause:
+		for i := c; i != nil; i = i.Else {
+			s.nested(i.Cond, in)
+			s.nested(i.Then, in)
+		}
+	case *syntax.WhileClause:
+		s.nested(c.Cond, in)
+		s.nested(c.Do, in)
+	case *syntax.ForClause:
+		s.loop(c, in)
+	case *syntax.CaseClause:
+		s.word(c.Word)
+		for _, item := range c.Items {
+			for _, p := range item.Patterns {
+				s.word(p)
+			}
+			s.nested(item.Stmts, in)
+		}
+	case *syntax.FuncDecl:
+		s.function(c)
+	case *syntax.TestClause:
+		s.test(c.X)
+	case *syntax.ArithmCmd:
+		s.arith(c.X)
+	case *syntax.LetClause:
+		for _, x := range c.Exprs {
+			s.arith(x)
+		}
+	case *syntax.DeclClause:
+		s.declare(c)
+	case *syntax.TimeClause:
+		s.stmt(c.Stmt, in)
+	case *syntax.CoprocClause:
+		s.nested([]*syntax.Stmt{c.Stmt}, stdin{what: "a pipe"})
+	default:
+		s.refuse(s.at(c.Pos()), "", "%s cannot be judged", s.source(c))
+	}
+}
+
+func (s *scope) loop(c *syntax.ForClause, in stdin) {
+	switch l := c.Loop.(type) {
+	case *syntax.WordIter:
+		for _, w := range l.Items {
+			s.word(w)
+		}
+		s.assigned(l.Name.Value, Word{}, s.at(l.Pos()), false)
+	case *syntax.CStyleLoop:
+		s.arith(l.Init)
+		s.arith(l.Cond)
+		s.arith(l.Post)
+	}
+	s.nested(c.Do, in)
+}
+
+// function judges a function's body where it is written, whether it is called
+// or not, and whatever it reads.
+func (s *scope) function(c *syntax.FuncDecl) {
+	if c.Name == nil || s.dialect == POSIX && c.RsrvWord {
+		s.refuse(s.at(c.Pos()), "write name() { …; }", "this is no function of every shell")
+		return
+	}
+	if isBuiltin(c.Name.Value) {
+		s.refuse(s.at(c.Pos()), "give it another name", "shells differ in whether %s is the function then or the builtin", c.Name.Value)
+	}
+	s.nested([]*syntax.Stmt{c.Body}, stdin{what: "what its caller gives it"})
+}
+
+// redirect judges one redirect and says what the command reads then.
+func (s *scope) redirect(r *syntax.Redirect, in stdin) stdin {
+	if r.N != nil && strings.HasPrefix(r.N.Value, "{") {
+		s.assigned(strings.Trim(r.N.Value, "{}"), Word{}, s.at(r.Pos()), false)
+	}
+	first := r.N == nil || r.N.Value == "0"
+	switch r.Op {
+	case syntax.Hdoc, syntax.DashHdoc:
+		return s.hereDocument(r, in, first)
+	case syntax.WordHdoc:
+		w := s.word(r.Word)
+		if first {
+			in = stdin{what: "text"}
+			if w.Static {
+				text := w.Text + "\n"
+				in.text = &text
+			}
+		}
+		return in
+	}
+	w := s.word(r.Word)
+	write := r.Op != syntax.RdrIn
+	switch {
+	case r.Op == syntax.DplIn || r.Op == syntax.DplOut:
+		if w.Static && (strings.Trim(w.Text, "0123456789") == "" || w.Text == "-" || strings.TrimRight(w.Text, "-") != w.Text) {
+			if first && r.Op == syntax.DplIn {
+				in = stdin{what: "another descriptor"}
+			}
+			return in // a descriptor, no file
+		}
+	case first && (r.Op == syntax.RdrIn || r.Op == syntax.RdrInOut):
+		in = stdin{what: "a file"}
+	}
+	s.file(w, write)
+	return in
+}
+
+func (s *scope) hereDocument(r *syntax.Redirect, in stdin, first bool) stdin {
+	body := s.hereText(r)
+	if !first {
+		return in
+	}
+	return stdin{what: "a here-document", text: body}
+}
+
+// hereText is a here-document's text, nil when it is not known; what expanding
+// it executes is judged.
+func (s *scope) hereText(r *syntax.Redirect) *string {
+	if r.Hdoc == nil {
+		empty := ""
+		return &empty
+	}
+	quoted := false
+	for _, p := range r.Word.Parts {
+		if l, ok := p.(*syntax.Lit); !ok || strings.Contains(l.Value, `\`) {
+			quoted = true
+		}
+	}
+	b := &builder{scope: s, static: true}
+	for _, p := range r.Hdoc.Parts {
+		if l, ok := p.(*syntax.Lit); ok && quoted {
+			b.add(l.Value)
+		} else {
+			b.quoted(p)
+		}
+	}
+	if !b.static {
+		return nil
+	}
+	text := b.text.String()
+	return &text
+}
+
+// file notes what a redirect opens.
+func (s *scope) file(w Word, write bool) {
+	known := w.Prefix
+	if w.Static {
+		known = w.Text
+	}
+	if strings.HasPrefix(known, "/dev/tcp/") || strings.HasPrefix(known, "/dev/udp/") {
+		s.refuse(w.At, "use a program that the policy allows to connect", "%s is a connection, not a file", w.Text)
+	}
+	s.script.Files = append(s.script.Files, File{Path: w, Write: write})
+}
+
+// call is a simple command, or assignments alone.
+func (s *scope) call(c *syntax.CallExpr, in stdin) {
+	var env []Variable
+	for _, as := range c.Assigns {
+		v := s.assign(as, len(c.Args) > 0)
+		if len(c.Args) > 0 {
+			env = append(env, v)
+		}
+	}
+	if len(c.Args) == 0 {
+		return
+	}
+	words := make([]Word, len(c.Args))
+	for i, w := range c.Args {
+		words[i] = s.word(w)
+	}
+	// A function is one only where it certainly exists by then: declared at the
+	// top of this text, before the call.
+	if at, ok := s.funcs[words[0].Text]; ok && words[0].Static && c.Pos().Offset() > at {
+		s.emit(Command{Words: words, Kind: Builtin, Env: env})
+		return
+	}
+	if words[0].Static && s.builtin(words, env, in) {
+		return
+	}
+	s.program(words, env, in)
+}
+
+// emit adds a command.
+func (s *scope) emit(c Command) {
+	c.At = c.Words[0].At
+	s.script.Commands = append(s.script.Commands, c)
+}
+
+// program judges what is looked up as a program: by the shell, or by a program
+// that starts others.
+func (s *scope) program(words []Word, env []Variable, in stdin) {
+	if s.depth++; s.depth > maxDepth {
+		s.refuse(words[0].At, "write it flatter", "programs that start programs are too deep")
+	} else {
+		s.look(words, env, in)
+	}
+	s.depth--
+}
+
+func (s *scope) look(words []Word, env []Variable, in stdin) {
+	name := words[0]
+	if !name.Static {
+		s.refuse(name.At, "write the program's name out", "which program %s is cannot be told from the text", name.Text)
+		return
+	}
+	if name.Text == "" {
+		s.refuse(name.At, "", "a program has no name")
+		return
+	}
+	c := Command{Words: words, Env: env}
+	if rule := ruleOf(Base(name.Text)); rule != nil {
+		rule(s, &c, in)
+	}
+	s.emit(c)
+}
+
+// Base is the name that a rule is found by: a program in one of the system's
+// directories is what PATH would find; any other path is a program of its own,
+// whose rule is that of its last component, to be safe.
+func Base(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
+
+// need notes that words from to to must be named.
+func (c *Command) need(from, to int, format string, args ...any) {
+	c.Needs = append(c.Needs, Need{From: from, To: to, What: fmt.Sprintf(format, args...)})
+}
