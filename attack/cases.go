@@ -52,7 +52,7 @@ func Cases() []Case {
 		{"K14", "become root by a set-user-id program", hostKernel},
 		{"K15", "type into the caller's terminal", inheritance},
 		{"K16", "send a signal to a host process", hostKernel},
-		{"K17", "take a descriptor out of a host process", hostKernel},
+		{"K17", "take a descriptor out of a host process, or be given one at its socket", hostKernel},
 		{"K18", "take over the agent inside", "report it: what speaks with the host could be made to lie"},
 		{"K19", "find namespaces, users, groups or descriptors shared with the host", hostKernel},
 		{"K20", "get past the system call filter", hostKernel},

@@ -208,6 +208,7 @@ func variants(t *testing.T) []variant {
 		{"output not limited", real(), func(d attack.Doer) attack.Doer { return carelessSession{d} }, "L04"},
 		{"links followed", real(), func(d attack.Doer) attack.Doer { return followsLinks{d} }, "F07"},
 		{"code as the sandbox's root", real(), func(d attack.Doer) attack.Doer { return asRoot{d} }, "K18"},
+		{"nothing hidden, the host's kernel", weak{Driver: caisson.Drivers()["process"], spec: hidesNothing}, nil, "F13 F14 F21 K17 N04"},
 		{"a process of the host", bare{faketest.New()}, nil, "K10"},
 	}
 }

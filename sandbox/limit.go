@@ -151,7 +151,14 @@ type Capabilities struct {
 	CopyOnWrite bool
 	ReadWrite   bool
 	Masks       bool
-	Network     bool // Spec.Network
+
+	// InertSockets says that a socket or named pipe of the host in a mounted
+	// directory leads to nobody, as in a kernel of the sandbox's own. On other
+	// levels a read-only mount does not keep code from whoever listens there, so
+	// the road hides those that it finds (Spec.Masks).
+	InertSockets bool
+
+	Network bool // Spec.Network
 
 	// Images says that the root may be a container image (Root.Image), EROFS
 	// that the level takes it as one file: no tree is unpacked for it then.

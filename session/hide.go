@@ -14,19 +14,22 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// guardMount looks through a mount for what the plan hides and, where the
-// sandbox may change the host's files, for what the host itself runs later;
-// and adds to w what has to be mounted over the mount for it.
+// guardMount looks through a mount for what the plan hides, for sockets where
+// the level does not make them inert and, where the sandbox may change the host's
+// files, for what the host itself runs later; and adds to w what has to be
+// mounted over the mount for it.
 func (r *run) guardMount(ctx context.Context, w *world, src *hostpath.Source, m policy.PlanMount) error {
 	deny, err := r.denied(m.Target, w.cwd)
 	if err != nil {
 		return err
 	}
 	protect := m.Access == sandbox.ReadWrite
-	if !src.Dir || len(deny) == 0 && !protect {
+	// A copy-on-write mount has inodes of its own, which nobody listens on.
+	peers := !r.caps.InertSockets && m.Access != sandbox.CopyOnWrite
+	if !src.Dir || len(deny) == 0 && !protect && !peers {
 		return nil
 	}
-	matches, err := r.scan(ctx, src, hostpath.ScanOptions{Deny: deny, Protect: protect})
+	matches, err := r.scan(ctx, src, hostpath.ScanOptions{Deny: deny, Protect: protect, Peers: peers})
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,9 @@ func (p *prober) loopback() {
 func (p *prober) abstractSocket() { p.dial("unix", "@"+p.Abstract, time.Second) }
 
 func (p *prober) socketFiles() {
-	p.dial("unix", p.Outside+"/N04.sock", time.Second)
+	for _, dir := range []string{p.Outside, AtData, AtWorkspace} {
+		p.dial("unix", dir+"/N04.sock", time.Second)
+	}
 	for _, name := range []string{
 		"/run/docker.sock", "/var/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman/podman.sock", "/run/crio/crio.sock",
 		"/run/systemd/private", "/run/dbus/system_bus_socket", "/tmp/.X11-unix/X0", "/run/snapd.socket", os.Getenv("SSH_AUTH_SOCK"),

@@ -43,6 +43,10 @@ type ScanOptions struct {
 	// Protect looks for what later runs on the host; it is for trees that the
 	// sandbox may change.
 	Protect bool
+	// Peers looks for sockets and named pipes, at whose other end is somebody of
+	// the host, and hides them. It is for levels whose code talks to the host's
+	// kernel itself, where a read-only mount does not keep anybody from them.
+	Peers bool
 
 	maxEntries int // for tests; 0 is the usual
 }

@@ -142,6 +142,10 @@ func (s *scan) entry(dir int, rel string, e fs.DirEntry, z zone) error {
 	if glob := s.deny.match(rel); glob != "" {
 		return s.hide(dir, rel, e, "the glob "+glob+" denies it")
 	}
+	if s.o.Peers && e.Type()&(fs.ModeSocket|fs.ModeNamedPipe) != 0 {
+		s.add(Match{Rel: rel, Do: Hide, Why: "it leads to a process of the host"})
+		return nil
+	}
 	if s.o.Protect && !z.kept && !z.git {
 		if p, ok := protectedName(e.Name()); ok && e.Type() != fs.ModeSymlink {
 			s.add(Match{Rel: rel, Dir: e.IsDir(), Do: Keep, Why: p.why})
@@ -149,7 +153,7 @@ func (s *scan) entry(dir int, rel string, e fs.DirEntry, z zone) error {
 		}
 	}
 	// A repository's objects have hashes for names; there are many of them.
-	if !e.IsDir() || z.git && e.Name() == "objects" || z.kept && len(s.deny) == 0 {
+	if !e.IsDir() || z.git && e.Name() == "objects" || z.kept && len(s.deny) == 0 && !s.o.Peers {
 		return nil
 	}
 	z.top = false
@@ -160,9 +164,9 @@ func (s *scan) entry(dir int, rel string, e fs.DirEntry, z zone) error {
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
 		return nil // gone
-	case errors.Is(err, unix.EACCES) && len(s.deny) > 0:
+	case errors.Is(err, unix.EACCES) && (len(s.deny) > 0 || s.o.Peers):
 		// Who knows a name in it may be able to open that.
-		s.add(Match{Rel: rel, Dir: true, Why: "it cannot be read, so what the globs deny in it is unknown"})
+		s.add(Match{Rel: rel, Dir: true, Why: "it cannot be read, so what should not be seen in it is unknown"})
 		return nil
 	case errors.Is(err, unix.EACCES):
 		return nil

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
@@ -319,5 +321,34 @@ func BenchmarkScan(b *testing.B) {
 		if _, err := Scan(b.Context(), src, ScanOptions{Deny: []string{"**/.env"}, Protect: true}); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// Who listens at a socket or reads from a pipe is found wherever they lie, and
+// only when it was asked for.
+func TestScanPeers(t *testing.T) {
+	src := workspace(t, append(repo(".git"), "a/b/file", ".vscode/settings.json")...)
+	for _, name := range []string{"top", "a/b/deep", ".git/fsmonitor", ".vscode/kept"} {
+		must(t, unix.Mknod(filepath.Join(src.Real, name), unix.S_IFSOCK|0o600, 0))
+	}
+	must(t, unix.Mkfifo(filepath.Join(src.Real, "a/pipe"), 0o600))
+	want := []string{"hide .git/fsmonitor", "hide .vscode/kept", "hide a/b/deep", "hide a/pipe", "hide top"}
+	for _, tt := range []struct {
+		name string
+		o    ScanOptions
+		want []string
+	}{
+		{"asked for", ScanOptions{Peers: true}, want},
+		{"with what is protected", ScanOptions{Peers: true, Protect: true}, want},
+		{"not asked for", ScanOptions{Protect: true}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ms, err := Scan(t.Context(), src, tt.o)
+			must(t, err)
+			got := slices.DeleteFunc(brief(ms), func(s string) bool { return !strings.HasPrefix(s, "hide") })
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("got %q", got)
+			}
+		})
 	}
 }

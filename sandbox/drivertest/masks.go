@@ -5,7 +5,10 @@
 package drivertest
 
 import (
+	"net"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/caisson-run/caisson/sandbox"
@@ -14,6 +17,7 @@ import (
 var maskTests = []test{
 	{name: "hide files and directories", run: testMasksHide},
 	{name: "a part mounted again is kept", run: testProtect},
+	{name: "sockets and pipes of the host", run: testPeers},
 }
 
 // maskTree has what a workspace has.
@@ -77,5 +81,57 @@ echo evil > .env; rm -f .env; ln -sf /dev/null .env; echo changed > main.py; tru
 	}
 	if strings.Contains(listing(t, dir), "evil") || strings.Contains(listing(t, dir), "hook") {
 		t.Errorf("the workspace holds\n%s", listing(t, dir))
+	}
+}
+
+// testPeers: whoever listens at the other end of a socket or pipe in a mounted
+// directory is not reached, either because the level makes them inert, or because
+// they are hidden, as the road does it.
+func testPeers(t *testing.T, s *suite, r road) {
+	for _, access := range []sandbox.Access{sandbox.ReadOnly, sandbox.CopyOnWrite, sandbox.ReadWrite} {
+		if access == sandbox.CopyOnWrite && !s.caps.CopyOnWrite || access == sandbox.ReadWrite && !s.caps.ReadWrite {
+			continue
+		}
+		dir := s.path(t) + "/ws"
+		write(t, dir+"/file", "text\n", 0o666)
+		listener, err := net.Listen("unix", dir+"/socket")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		if err := syscall.Mkfifo(dir+"/pipe", 0o666); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"/socket", "/pipe"} {
+			if err := os.Chmod(dir+name, 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// Read and write, so that whoever opens its other end need not wait.
+		pipe, err := os.OpenFile(dir+"/pipe", os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pipe.Close()
+		if _, err := pipe.WriteString(canary); err != nil {
+			t.Fatal(err)
+		}
+		hide := masks()
+		if !s.caps.InertSockets && access != sandbox.CopyOnWrite {
+			hide = masks(sandbox.Mask{Target: "/data/socket"}, sandbox.Mask{Target: "/data/pipe"})
+		}
+		o := s.world(t, mount(t, dir, "/data", access), hide).run(t, r, "python3", "-I", "-S", "-c", `
+import os, socket
+print(open("/data/file").read(), end="")
+try:
+    socket.socket(socket.AF_UNIX).connect("/data/socket")
+    print("connected")
+except OSError: pass
+try: print(os.read(os.open("/data/pipe", os.O_RDONLY | os.O_NONBLOCK), 100))
+except OSError: pass
+`).ok(t)
+		if !strings.HasPrefix(o.out, "text\n") || strings.Contains(o.out, "connected") || strings.Contains(o.out, canary) {
+			t.Errorf("%v: it says %q", access, o.out)
+		}
 	}
 }

@@ -19,7 +19,7 @@ func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) {
 	c := sandbox.Capabilities{
 		Engine: engine, EngineDate: date,
 		Limits: d.limits(),
-		Root:   true, Terminal: true, CopyOnWrite: true, ReadWrite: true, Masks: true, Network: true, Images: true, EROFS: true,
+		Root:   true, Terminal: true, CopyOnWrite: true, ReadWrite: true, Masks: true, InertSockets: true, Network: true, Images: true, EROFS: true,
 	}
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
 		c.Unusable = "gVisor runs on amd64 and arm64 only, this is " + runtime.GOARCH
