@@ -20,6 +20,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caisson-run/caisson/guest/wire"
@@ -52,6 +53,10 @@ type Options struct {
 	TransferTimeout time.Duration
 	// Streams is how many calls are on their way at once; others wait. 64 when 0.
 	Streams int
+	// Listeners is how many streams that stay may be open at once (listeners to
+	// processes, watches, tunnels); others are refused. 160 when 0; the agent
+	// takes 256 streams of all kinds.
+	Listeners int
 }
 
 // Bounds that nobody needs to change.
@@ -78,6 +83,9 @@ func (o Options) withDefaults() Options {
 	if o.Streams == 0 {
 		o.Streams = 64
 	}
+	if o.Listeners == 0 {
+		o.Listeners = 160
+	}
 	return o
 }
 
@@ -87,6 +95,18 @@ type Client struct {
 	meter   *meter
 	http    *http.ClientConn
 	streams chan struct{} // holds one element per call under way
+	long    chan struct{} // and per stream that stays
+	user    string        // whose rights calls have; empty: those of Options.User
+}
+
+// As is a client on the same session whose calls have the rights of a user of
+// the sandbox, by name; "" is the sandbox's own. One whom it does not have gives
+// ErrInvalid and a [*Refusal] with the code "unauthenticated". Closing either
+// client closes both.
+func (c *Client) As(user string) *Client {
+	other := *c
+	other.user, _, _ = strings.Cut(user, ":") // which no name holds
+	return &other
 }
 
 // NewClient speaks HTTP/2 on conn, which comes from Instance.Dial and is the
@@ -119,7 +139,7 @@ func NewClient(conn net.Conn, o Options) (*Client, error) {
 		conn.Close()
 		return nil, &sandbox.Error{Op: "guest agent", Kind: sandbox.ErrUnavailable, Problem: "no session", Cause: err}
 	}
-	return &Client{options: o, meter: m, http: cc, streams: make(chan struct{}, o.Streams)}, nil
+	return &Client{options: o, meter: m, http: cc, streams: make(chan struct{}, o.Streams), long: make(chan struct{}, o.Listeners)}, nil
 }
 
 // Close ends the session, and with it what runs through it.
@@ -215,14 +235,24 @@ func (c *Client) roundTrip(ctx context.Context, method, path string, body io.Rea
 // send sends one request. Redirects are answers like any other, and nothing is
 // tried twice.
 func (c *Client) send(ctx context.Context, method, path string, body io.Reader, contentType string) (*http.Response, error) {
+	header := http.Header{}
+	if contentType != "" {
+		header.Set("Content-Type", contentType)
+	}
+	return c.sendHeader(ctx, method, path, header, body)
+}
+
+func (c *Client) sendHeader(ctx context.Context, method, path string, header http.Header, body io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://guest"+path, body)
 	if err != nil {
 		return nil, err
 	}
-	if contentType != "" {
-		req.Header.Set("Content-Type", contentType)
+	req.Header = header
+	if c.user != "" {
+		req.SetBasicAuth(c.user, "")
+	} else {
+		header.Set(wire.UserHeader, fmt.Sprintf("%d:%d", c.options.User.UID, c.options.User.GID))
 	}
-	req.Header.Set(wire.UserHeader, fmt.Sprintf("%d:%d", c.options.User.UID, c.options.User.GID))
 	resp, err := c.http.RoundTrip(req)
 	if err != nil {
 		return nil, err
@@ -243,27 +273,6 @@ func (c *Client) lost(op string, err error) error {
 		Op: op, Kind: sandbox.ErrUnavailable, Problem: "the guest agent did not answer", Cause: err,
 		Hint: "the sandbox may have run out of a limit or been ended; start another one",
 	}
-}
-
-// answeredError reads an error answer of the agent. Its text is the guest's:
-// it is shown, quoted, and decides nothing but the error's kind.
-func answeredError(op string, resp *http.Response) error {
-	var e struct{ Message string }
-	b, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
-	json.Unmarshal(b, &e)
-	kind := sandbox.ErrUnavailable
-	switch resp.StatusCode {
-	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnauthorized:
-		kind = sandbox.ErrInvalid
-	case http.StatusNotFound:
-		kind = sandbox.ErrNotFound
-	case http.StatusConflict:
-		kind = sandbox.ErrConflict
-	}
-	if e.Message == "" {
-		return sandbox.Errorf(kind, op, "the guest agent answers with status %d", resp.StatusCode)
-	}
-	return sandbox.Errorf(kind, op, "%s", printable(e.Message))
 }
 
 // printable makes a phrase of the guest's harmless to show.

@@ -51,6 +51,15 @@ func becomeInit() {
 	check("/home", syscall.Mount("tmpfs", "/home", "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, "size=100m,mode=755"))
 	check("/home/user", os.Mkdir("/home/user", 0o755))
 	check("/home/user", os.Chown("/home/user", 1000, 1000))
+	// Names of its own, whatever the machine has.
+	for file, text := range map[string]string{
+		"passwd": "root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000::/home/user:/bin/bash\nnobody:x:65534:65534::/nonexistent:/bin/false\ntoor:x:0:0::/root:/bin/sh\n",
+		"group":  "root:x:0:\nuser:x:1000:\nnogroup:x:65534:\n",
+	} {
+		check(file, os.WriteFile("/home/"+file, []byte(text), 0o644))
+		check(file, syscall.Mount("/home/"+file, "/etc/"+file, "", syscall.MS_BIND, ""))
+		check(file, syscall.Unlink("/home/"+file))
+	}
 }
 
 // box is an agent in a pid and mount namespace of its own.
@@ -61,8 +70,9 @@ type box struct {
 	log    *logBuffer
 }
 
-// newBox starts an agent. Its end takes everything inside with it.
-func newBox(t testing.TB) *box {
+// newBox starts an agent with further flags. Its end takes everything inside
+// with it.
+func newBox(t testing.TB, flags ...string) *box {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("making pid and mount namespaces needs root")
@@ -83,7 +93,7 @@ func newBox(t testing.TB) *box {
 	b := &box{host: os.NewFile(uintptr(fd[0]), "host"), log: &logBuffer{}}
 	mark := stream.NewMark()
 	b.cmd = exec.Command("/proc/self/exe")
-	b.cmd.Args = []string{"caisson-guest", "-user", "1000:1000:user:/home/user"}
+	b.cmd.Args = append([]string{"caisson-guest", "-user", "1000:1000:user:/home/user"}, flags...)
 	b.cmd.Env = []string{asAgent + "=1", agent.MarkVariable + "=" + mark.String()}
 	b.cmd.Stdin, b.cmd.Stdout, b.cmd.Stderr = theirs, b.log, b.log
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{

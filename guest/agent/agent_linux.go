@@ -23,6 +23,9 @@ type Options struct {
 	// Stay is how long to wait without a session for another one after the
 	// stream has ended; 0 ends the agent with its stream.
 	Stay time.Duration
+	// Sudo lets a request name root and lets set-user-id programs work; otherwise
+	// both are refused by name.
+	Sudo bool
 	// Filter gives every program the system call filter for code that nobody
 	// trusts: on levels where it talks to the host's kernel itself.
 	Filter bool
@@ -30,8 +33,11 @@ type Options struct {
 
 // Agent serves one sandbox.
 type Agent struct {
-	options Options
-	table   *table
+	options  Options
+	table    *table
+	services services
+	settings settings
+	clock    clock
 }
 
 // New makes an agent. There is one in a program, since it reaps every child.
@@ -81,13 +87,18 @@ func (a *Agent) handler() http.Handler {
 	mux.HandleFunc("POST "+wire.PathSignal, unary(a.serveSignal))
 	mux.HandleFunc("POST "+wire.PathResize, unary(a.serveResize))
 	mux.HandleFunc("POST "+wire.PathCollect, a.serveCollect)
-	const envd = "POST /process.Process/"
-	mux.HandleFunc(envd+"Start", a.serveStart)
-	mux.HandleFunc(envd+"List", unary(a.serveList))
-	mux.HandleFunc(envd+"SendInput", unary(a.serveSendInput))
-	mux.HandleFunc(envd+"CloseStdin", unary(a.serveCloseStdin))
-	mux.HandleFunc(envd+"SendSignal", unary(a.serveSendSignal))
-	mux.HandleFunc(envd+"Update", unary(a.serveUpdate))
+	mux.HandleFunc("POST "+wire.PathResume, unary(a.serveResume))
+	mux.HandleFunc("POST "+wire.PathTunnel, a.serveTunnel)
+	mux.HandleFunc("GET "+wire.PathEnvs, a.serveEnvs)
+	mux.HandleFunc("GET "+wire.PathMetrics, a.serveMetrics)
+	mux.HandleFunc("POST "+wire.PathStart, a.serveStart)
+	mux.HandleFunc("POST "+wire.PathConnect, a.serveConnect)
+	mux.HandleFunc("POST "+wire.PathList, unary(a.serveList))
+	mux.HandleFunc("POST "+wire.PathSendInput, unary(a.serveSendInput))
+	mux.HandleFunc("POST "+wire.PathStreamInput, a.serveStreamInput)
+	mux.HandleFunc("POST "+wire.PathCloseStdin, unary(a.serveCloseStdin))
+	mux.HandleFunc("POST "+wire.PathSendSignal, unary(a.serveSendSignal))
+	mux.HandleFunc("POST "+wire.PathUpdate, unary(a.serveUpdate))
 	mux.HandleFunc("POST "+wire.PathStat, unary(a.serveStat))
 	mux.HandleFunc("POST "+wire.PathMakeDir, unary(a.serveMakeDir))
 	mux.HandleFunc("POST "+wire.PathMove, unary(a.serveMove))

@@ -16,15 +16,17 @@ const maxRequest = 4 << 20
 
 // The codes of the Connect protocol that the agent uses.
 const (
-	codeInvalid      = "invalid_argument"
-	codeNotFound     = "not_found"
-	codeExists       = "already_exists"
-	codePermission   = "permission_denied"
-	codePrecondition = "failed_precondition"
-	codeExhausted    = "resource_exhausted"
-	codeInternal     = "internal"
-	codeDeadline     = "deadline_exceeded"
-	codeUser         = "unauthenticated"
+	codeInvalid       = "invalid_argument"
+	codeNotFound      = "not_found"
+	codeExists        = "already_exists"
+	codePermission    = "permission_denied"
+	codePrecondition  = "failed_precondition"
+	codeExhausted     = "resource_exhausted"
+	codeInternal      = "internal"
+	codeDeadline      = "deadline_exceeded"
+	codeUser          = "unauthenticated"
+	codeUnimplemented = "unimplemented"
+	codeUnknown       = "unknown"
 )
 
 // connectError is an error as the Connect protocol writes it.
@@ -50,6 +52,8 @@ func (e *connectError) status() int {
 		return http.StatusUnauthorized
 	case codeExhausted:
 		return http.StatusTooManyRequests
+	case codeUnimplemented:
+		return http.StatusNotImplemented
 	}
 	return http.StatusInternalServerError
 }

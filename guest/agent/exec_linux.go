@@ -32,7 +32,7 @@ func (a *Agent) serveExec(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := newFrameWriter(w)
-	p, o, err := a.spawn(&start, &start)
+	p, o, err := a.spawn(&start)
 	var fault *startError
 	if errors.As(err, &fault) {
 		out.json(wire.Exit, wire.ExitEvent{Code: fault.code(), Failure: fault.failure, Message: fault.message})
@@ -172,27 +172,21 @@ func drain(f *os.File, done <-chan struct{}, emit func([]byte) error) {
 	go func() { io.Copy(io.Discard, f); f.Close() }()
 }
 
-// frameWriter writes frames to a response, each at once. It is safe for
-// concurrent use.
+// frameWriter writes frames.
 type frameWriter struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-
-	mu  sync.Mutex
+	*writer
 	buf []byte
-	err error
 }
 
 func newFrameWriter(w http.ResponseWriter) *frameWriter {
-	w.Header().Set("Content-Type", "application/octet-stream")
-	return &frameWriter{w: w, control: http.NewResponseController(w)}
+	return &frameWriter{writer: newWriter(w, "application/octet-stream")}
 }
 
 func (f *frameWriter) data(k wire.Kind, b []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.buf = wire.AppendFrame(f.buf[:0], k, b)
-	return f.send()
+	return f.send(f.buf)
 }
 
 func (f *frameWriter) json(k wire.Kind, v any) error {
@@ -203,7 +197,7 @@ func (f *frameWriter) json(k wire.Kind, v any) error {
 		return err
 	}
 	f.buf = b
-	return f.send()
+	return f.send(f.buf)
 }
 
 // alive says that the program still runs, unless a frame is stuck, which the
@@ -212,18 +206,8 @@ func (f *frameWriter) alive() {
 	if f.mu.TryLock() {
 		defer f.mu.Unlock()
 		f.buf = wire.AppendFrame(f.buf[:0], wire.Alive, nil)
-		f.send()
+		f.send(f.buf)
 	}
-}
-
-func (f *frameWriter) send() error {
-	if f.err == nil {
-		_, f.err = f.w.Write(f.buf)
-	}
-	if f.err == nil {
-		f.err = f.control.Flush()
-	}
-	return f.err
 }
 
 // serveSignal delivers a signal.

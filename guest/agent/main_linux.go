@@ -21,6 +21,7 @@ import (
 //
 //	-stdio                    fd 0 and 1 are the stream, as two pipes; fd 2 is the log
 //	-user UID:GID:NAME:HOME   whom envd's services mean when a request names nobody
+//	-sudo                     requests may name root, and set-user-id programs work
 //	-name ID                  nothing; by it a process is known from outside
 //	-filter                   programs get the system call filter for code that nobody trusts
 //	-map U0:U:G0:G            see enter
@@ -95,6 +96,7 @@ func parseFlags(args []string) (o Options, start flags, err error) {
 	f.String("name", "", "")
 	f.BoolVar(&start.pipes, "stdio", false, "")
 	f.BoolVar(&start.inner, "inner", false, "")
+	f.BoolVar(&o.Sudo, "sudo", false, "")
 	f.BoolVar(&o.Filter, "filter", false, "")
 	f.DurationVar(&o.Stay, "stay", 0, "")
 	f.Func("map", "", func(s string) (err error) {

@@ -3,409 +3,224 @@
 package agent
 
 import (
-	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
-	"sync"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/caisson-run/caisson/guest/wire"
 )
 
-// envd's process.Process. JSON field names are protojson's.
+// envd's process.Process. Codes and phrases of errors are envd's.
 
-type processConfig struct {
-	Cmd  string            `json:"cmd"`
-	Args []string          `json:"args,omitempty"`
-	Envs map[string]string `json:"envs,omitempty"`
-	Cwd  string            `json:"cwd,omitempty"`
-}
-
-type ptyConfig struct {
-	Size struct {
-		Cols uint16 `json:"cols"`
-		Rows uint16 `json:"rows"`
-	} `json:"size"`
-}
-
-type processStart struct {
-	Process processConfig `json:"process"`
-	PTY     *ptyConfig    `json:"pty,omitempty"`
-	Tag     string        `json:"tag,omitempty"`
-	Stdin   *bool         `json:"stdin,omitempty"` // absent means true: older clients
-}
-
-// processSelector names a process.
-type processSelector struct {
-	PID int    `json:"pid,omitempty"`
-	Tag string `json:"tag,omitempty"`
-}
-
-type processInfo struct {
-	Config processConfig `json:"config"`
-	PID    int           `json:"pid"`
-	Tag    string        `json:"tag,omitempty"`
-}
-
-type processList struct {
-	Processes []processInfo `json:"processes"`
-}
-
-type processInput struct {
-	Process processSelector `json:"process"`
-	Input   struct {
-		Stdin []byte `json:"stdin,omitempty"`
-		PTY   []byte `json:"pty,omitempty"`
-	} `json:"input"`
-}
-
-type processSignal struct {
-	Process processSelector `json:"process"`
-	Signal  string          `json:"signal"`
-}
-
-type processUpdate struct {
-	Process processSelector `json:"process"`
-	PTY     *ptyConfig      `json:"pty,omitempty"`
-}
-
-type processClose struct {
-	Process processSelector `json:"process"`
-}
-
-// The events of Start, as one struct each.
-type (
-	eventStart struct {
-		Start struct {
-			PID int `json:"pid"`
-		} `json:"start"`
-	}
-	eventData struct {
-		Data struct {
-			Stdout []byte `json:"stdout,omitempty"`
-			Stderr []byte `json:"stderr,omitempty"`
-			PTY    []byte `json:"pty,omitempty"`
-		} `json:"data"`
-	}
-	eventEnd struct {
-		End processEnd `json:"end"`
-	}
-	eventKeepalive struct {
-		Keepalive struct{} `json:"keepalive"`
-	}
-	processEnd struct {
-		ExitCode int    `json:"exitCode"`
-		Exited   bool   `json:"exited"`
-		Status   string `json:"status"`
-		Error    string `json:"error,omitempty"`
-	}
-)
+// keepaliveEvery is how long a stream of envelopes may be silent when its
+// request does not say.
+const keepaliveEvery = 90 * time.Second
 
 // request makes the agent's own request of envd's.
-func (q *processStart) request(u user) (*wire.StartRequest, error) {
+func (a *Agent) request(q *wire.ProcessStart, u user) (*wire.StartRequest, error) {
 	r := &wire.StartRequest{
 		Argv: append([]string{q.Process.Cmd}, q.Process.Args...),
-		UID:  u.uid, GID: u.gid,
-		Env: []string{
-			"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-			"HOME=" + u.home, "USER=" + u.name, "LOGNAME=" + u.name,
-		},
-		Stdin: q.Stdin == nil || *q.Stdin,
-		Dir:   u.home,
+		UID:  u.uid, GID: u.gid, NewPrivileges: a.options.Sudo,
+		Limits: q.Limits,
+		Env:    a.settings.environment(u, q.Process.Envs),
+		Stdin:  q.Stdin == nil || *q.Stdin,
+		Dir:    u.home,
 	}
-	for k, v := range q.Process.Envs {
-		// The last PATH counts, and a program must not find two.
-		for i, e := range r.Env {
-			if len(e) > len(k) && e[:len(k)] == k && e[len(k)] == '=' {
-				r.Env = append(r.Env[:i], r.Env[i+1:]...)
-				break
-			}
+	if dir := q.Process.Cwd; dir != "" || a.settings.directory() != "" {
+		if dir == "" {
+			dir = a.settings.directory()
 		}
-		r.Env = append(r.Env, k+"="+v)
-	}
-	if q.Process.Cwd != "" {
-		dir, err := u.path(q.Process.Cwd)
-		if err != nil {
+		var err error
+		if r.Dir, err = u.path(dir); err != nil {
 			return nil, err
 		}
-		r.Dir = dir
 	}
 	if q.PTY != nil {
-		r.Terminal = &wire.Size{Rows: q.PTY.Size.Rows, Cols: q.PTY.Size.Cols}
+		size := q.PTY.Size16()
+		r.Terminal = &size
 	}
 	return r, nil
 }
 
-// serveStart is Start: unlike our own exec, the program outlives its listener,
-// whose output is then thrown away.
+// serveStart starts a process and says what becomes of it. The process outlives
+// the stream.
 func (a *Agent) serveStart(w http.ResponseWriter, r *http.Request) {
-	out := newEnvelopeWriter(w)
-	p, o, q, err := a.startEnvd(r)
-	if err != nil {
-		var fault *startError
-		if errors.As(err, &fault) {
-			err = &connectError{codeInvalid, fault.message}
-		}
-		out.end(asConnect(err))
-		return
-	}
-	var started eventStart
-	started.Start.PID = p.pid
-	out.event(started)
-
-	expired := make(chan struct{})
-	if ms, err := strconv.Atoi(r.Header.Get("Connect-Timeout-Ms")); err == nil && ms > 0 {
-		t := time.AfterFunc(time.Duration(ms)*time.Millisecond, func() {
-			close(expired)
-			a.table.signal(p, syscall.SIGKILL, wire.Tree)
-		})
-		defer t.Stop()
-	}
-	stop := out.keepAlive(r.Header.Get("Keepalive-Ping-Interval"))
-	var copying sync.WaitGroup
-	copying.Go(func() {
-		drain(o.stdout, p.done, func(b []byte) error {
-			var e eventData
-			if q.PTY != nil {
-				e.Data.PTY = b
-			} else {
-				e.Data.Stdout = b
-			}
-			return out.event(e)
-		})
-	})
-	if o.stderr != nil {
-		copying.Go(func() {
-			drain(o.stderr, p.done, func(b []byte) error {
-				var e eventData
-				e.Data.Stderr = b
-				return out.event(e)
-			})
-		})
-	}
-	copying.Wait()
-	<-p.done
-	stop()
-	if p.stdin != nil && p.stdin != p.terminal {
-		p.stdin.Close()
-	}
-	select {
-	case <-expired:
-		out.end(&connectError{codeDeadline, "the process was killed at its deadline"})
-	default:
-		out.event(eventEnd{ended(p.status)})
-		out.end(nil)
-	}
-}
-
-// startEnvd reads Start's one envelope and starts the process.
-func (a *Agent) startEnvd(r *http.Request) (*process, output, *processStart, error) {
-	var q processStart
+	answer := newAnswer(w, r)
+	var q wire.ProcessStart
 	if err := readEnvelope(r.Body, &q); err != nil {
-		return nil, output{}, nil, &connectError{codeInvalid, err.Error()}
+		answer.refuse(&connectError{codeInvalid, err.Error()})
+		return
 	}
 	u, err := a.user(r)
 	if err != nil {
-		return nil, output{}, nil, err
+		answer.refuse(err)
+		return
 	}
-	req, err := q.request(u)
+	timeout, err := timeoutOf(r)
 	if err != nil {
-		return nil, output{}, nil, err
+		answer.refuse(err)
+		return
 	}
-	p, o, err := a.spawn(req, &q)
-	return p, o, &q, err
-}
-
-// ended is envd's form of an end.
-func ended(ws syscall.WaitStatus) processEnd {
-	if ws.Signaled() {
-		s := "signal: " + ws.Signal().String()
-		return processEnd{ExitCode: -1, Status: s, Error: s}
-	}
-	e := processEnd{ExitCode: ws.ExitStatus(), Exited: true, Status: fmt.Sprintf("exit status %d", ws.ExitStatus())}
-	if e.ExitCode != 0 {
-		e.Error = e.Status
-	}
-	return e
-}
-
-// selected finds the running process that a selector means.
-func (a *Agent) selected(s processSelector) (*process, error) {
-	p := a.table.find(func(p *process) bool {
-		q, ok := p.request.(*processStart)
-		if s.PID != 0 {
-			return p.pid == s.PID
+	s, begin, err := a.launchService(&q, u, timeout)
+	var fault *startError
+	if errors.As(err, &fault) {
+		err = &connectError{codeInvalid, fault.message}
+		if fault.failure == wire.NoDirectory && fault.errno == syscall.ENOENT {
+			err = &connectError{codeInvalid, fmt.Sprintf("cwd '%s' does not exist", fault.dir)}
 		}
-		return ok && s.Tag != "" && q.Tag == s.Tag
-	})
-	if p == nil {
-		return nil, errGone
 	}
-	return p, nil
+	if err != nil {
+		answer.refuse(err)
+		return
+	}
+	l := answer.started(s)
+	s.subscribe(l)
+	begin()
+	exit, over := s.listen(r.Context(), l, answer.every)
+	if over {
+		answer.ended(exit, true)
+	}
 }
 
-func (a *Agent) serveList(*http.Request, *struct{}) (*processList, error) {
-	l := &processList{Processes: []processInfo{}}
-	for _, p := range a.table.list() {
-		switch q := p.request.(type) {
-		case *processStart:
-			l.Processes = append(l.Processes, processInfo{q.Process, p.pid, q.Tag})
-		case *wire.StartRequest:
-			l.Processes = append(l.Processes, processInfo{processConfig{Cmd: q.Argv[0], Args: q.Argv[1:], Cwd: q.Dir}, p.pid, ""})
-		}
+// serveConnect says what becomes of a process from now on.
+func (a *Agent) serveConnect(w http.ResponseWriter, r *http.Request) {
+	answer := newAnswer(w, r)
+	var q wire.ProcessConnect
+	if err := readEnvelope(r.Body, &q); err != nil {
+		answer.refuse(&connectError{codeInvalid, err.Error()})
+		return
+	}
+	s, err := a.services.find(q.Process, true)
+	if err != nil {
+		answer.refuse(err)
+		return
+	}
+	l := answer.started(s)
+	s.subscribe(l)
+	exit, over := s.listen(r.Context(), l, answer.every)
+	if over {
+		answer.ended(exit, false)
+	}
+}
+
+// timeoutOf is how long a request may take; 0 is for ever.
+func timeoutOf(r *http.Request) (time.Duration, error) {
+	h := r.Header.Get(wire.TimeoutHeader)
+	if h == "" {
+		return 0, nil
+	}
+	ms, err := strconv.ParseUint(h, 10, 32) // 49 days at most
+	if err != nil {
+		return 0, &connectError{codeInvalid, fmt.Sprintf("%s: %q is no number of milliseconds", wire.TimeoutHeader, h)}
+	}
+	return time.Duration(ms) * time.Millisecond, nil
+}
+
+// answer is a stream of Start or Connect, in envd's envelopes or in our frames.
+type answer struct {
+	w         http.ResponseWriter
+	frames    *frameWriter    // one of
+	envelopes *envelopeWriter // these
+	every     time.Duration   // between signs of life
+}
+
+func newAnswer(w http.ResponseWriter, r *http.Request) *answer {
+	if r.Header.Get("Accept") == wire.FramesType {
+		return &answer{w: w, frames: newFrameWriter(w), every: aliveEvery}
+	}
+	return &answer{w: w, envelopes: newEnvelopeWriter(w), every: keepalive(r)}
+}
+
+// keepalive is how long the stream that r asks for may be silent.
+func keepalive(r *http.Request) time.Duration {
+	if n, err := strconv.ParseUint(r.Header.Get(wire.KeepaliveHeader), 10, 16); err == nil && n > 0 {
+		return time.Duration(n) * time.Second
+	}
+	return keepaliveEvery
+}
+
+func (a *answer) refuse(err error) {
+	if a.frames != nil {
+		writeError(a.w, asConnect(err))
+		return
+	}
+	a.envelopes.end(asConnect(err))
+}
+
+// started says that s runs, and makes the listener for what it writes.
+func (a *answer) started(s *service) listener {
+	if a.frames != nil {
+		a.frames.json(wire.Started, wire.StartedEvent{PID: s.pid, Terminal: s.terminal != nil})
+		return frameListener{a.frames}
+	}
+	var e eventStart
+	e.Start.PID = s.pid
+	a.envelopes.event(e)
+	return envelopeListener{a.envelopes, s.terminal != nil}
+}
+
+// ended says how it ended. The time that is over is that of the one who started
+// the process, whose stream ends as Connect's streams do.
+func (a *answer) ended(e wire.ExitEvent, mine bool) {
+	switch {
+	case a.frames != nil:
+		a.frames.reopen()
+		a.frames.json(wire.Exit, e)
+		return
+	case e.Expired && mine:
+		a.envelopes.reopen()
+		a.envelopes.end(&connectError{codeDeadline, "context deadline exceeded"})
+		return
+	}
+	a.envelopes.reopen()
+	a.envelopes.event(eventEnd{ended(e)})
+	a.envelopes.end(nil)
+}
+
+func (a *Agent) serveList(*http.Request, *struct{}) (*wire.ProcessList, error) {
+	l := &wire.ProcessList{Processes: []wire.ProcessInfo{}}
+	for _, s := range a.services.list() {
+		l.Processes = append(l.Processes, wire.ProcessInfo{Config: s.config, PID: s.pid, Tag: s.tag})
 	}
 	return l, nil
 }
 
-func (a *Agent) serveSendInput(_ *http.Request, q *processInput) (*struct{}, error) {
-	p, err := a.selected(q.Process)
+func (a *Agent) serveSendSignal(_ *http.Request, q *wire.ProcessSignal) (*struct{}, error) {
+	s, err := a.services.find(q.Process, false)
 	if err != nil {
 		return nil, err
 	}
-	b := q.Input.Stdin
-	if p.terminal != nil {
-		b = q.Input.PTY
-	}
-	if p.stdin == nil {
-		return nil, &connectError{codePrecondition, "the process has no input"}
-	}
-	p.input.Lock()
-	defer p.input.Unlock()
-	if _, err := p.stdin.Write(b); err != nil {
-		return nil, &connectError{codeInternal, err.Error()}
-	}
-	return &struct{}{}, nil
-}
-
-func (a *Agent) serveCloseStdin(_ *http.Request, q *processClose) (*struct{}, error) {
-	p, err := a.selected(q.Process)
-	switch {
-	case err != nil:
-		return nil, err
-	case p.terminal != nil || p.stdin == nil:
-		return nil, &connectError{codePrecondition, "the process has no input that can be closed"}
-	}
-	p.endInput(true)
-	return &struct{}{}, nil
-}
-
-func (a *Agent) serveSendSignal(_ *http.Request, q *processSignal) (*struct{}, error) {
-	s, ok := map[string]syscall.Signal{"SIGNAL_SIGKILL": syscall.SIGKILL, "SIGNAL_SIGTERM": syscall.SIGTERM}[q.Signal]
+	signals := map[string]syscall.Signal{"SIGNAL_SIGKILL": syscall.SIGKILL, "SIGNAL_SIGTERM": syscall.SIGTERM}
+	n, ok := signals[q.Signal]
 	if !ok {
-		return nil, &connectError{codeInvalid, fmt.Sprintf("the signal %q is not one of SIGNAL_SIGKILL, SIGNAL_SIGTERM", q.Signal)}
+		known := strings.Join(slices.Sorted(maps.Keys(signals)), ", ")
+		return nil, &connectError{codeUnimplemented, fmt.Sprintf("invalid signal: %q is not one of %s", q.Signal, known)}
 	}
-	p, err := a.selected(q.Process)
-	if err != nil {
-		return nil, err
+	s.tell()
+	if err := a.table.signal(s.process, n, wire.Group); err != nil && !errors.Is(err, errGone) {
+		return nil, &connectError{codeInternal, "error sending signal: " + err.Error()}
 	}
-	return &struct{}{}, a.table.signal(p, s, wire.Group)
+	return &struct{}{}, nil // it may have ended, and only its output was open
 }
 
-func (a *Agent) serveUpdate(_ *http.Request, q *processUpdate) (*struct{}, error) {
-	p, err := a.selected(q.Process)
+func (a *Agent) serveUpdate(_ *http.Request, q *wire.ProcessUpdate) (*struct{}, error) {
+	s, err := a.services.find(q.Process, false)
 	switch {
 	case err != nil:
 		return nil, err
 	case q.PTY == nil:
 		return &struct{}{}, nil
-	case p.terminal == nil:
-		return nil, &connectError{codePrecondition, "the process has no terminal"}
+	case s.terminal == nil:
+		return nil, &connectError{codeInternal, "error resizing tty: tty not assigned to process"}
 	}
-	return &struct{}{}, resize(p.terminal, wire.Size{Rows: q.PTY.Size.Rows, Cols: q.PTY.Size.Cols})
-}
-
-// readEnvelope reads the one envelope of a streaming call's request: flags,
-// which must be none, the length, and JSON.
-func readEnvelope(r io.Reader, v any) error {
-	var h [5]byte
-	if _, err := io.ReadFull(r, h[:]); err != nil {
-		return err
+	if err := resize(s.terminal, q.PTY.Size16()); err != nil {
+		return nil, &connectError{codeInternal, "error resizing tty: " + err.Error()}
 	}
-	n := binary.BigEndian.Uint32(h[1:])
-	switch {
-	case h[0] != 0:
-		return errors.New("compressed envelopes are not taken")
-	case n > maxRequest:
-		return fmt.Errorf("the envelope has %d bytes, more than %d", n, maxRequest)
-	}
-	b, err := io.ReadAll(io.LimitReader(r, int64(n)))
-	if err != nil {
-		return err
-	}
-	if len(b) < int(n) {
-		return io.ErrUnexpectedEOF
-	}
-	return json.Unmarshal(b, v)
-}
-
-// envelopeWriter writes the events of a streaming call. It is safe for
-// concurrent use.
-type envelopeWriter struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-
-	mu  sync.Mutex
-	err error
-}
-
-func newEnvelopeWriter(w http.ResponseWriter) *envelopeWriter {
-	w.Header().Set("Content-Type", "application/connect+json")
-	return &envelopeWriter{w: w, control: http.NewResponseController(w)}
-}
-
-// event writes {"event": e}.
-func (o *envelopeWriter) event(e any) error {
-	return o.write(0, struct {
-		Event any `json:"event"`
-	}{e})
-}
-
-// end writes the envelope that ends the stream, with an error unless it is nil.
-func (o *envelopeWriter) end(e *connectError) error {
-	return o.write(2, struct {
-		Error *connectError `json:"error,omitempty"`
-	}{e})
-}
-
-func (o *envelopeWriter) write(flags byte, v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.err == nil {
-		_, o.err = o.w.Write(wire.AppendFrame(nil, wire.Kind(flags), b))
-	}
-	if o.err == nil {
-		o.err = o.control.Flush()
-	}
-	return o.err
-}
-
-// keepAlive sends keepalive events every so many seconds, until stop is called.
-func (o *envelopeWriter) keepAlive(seconds string) (stop func()) {
-	every := 90 * time.Second
-	if n, err := strconv.Atoi(seconds); err == nil && n > 0 {
-		every = time.Duration(n) * time.Second
-	}
-	t := time.NewTicker(every)
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			select {
-			case <-t.C:
-				o.event(eventKeepalive{})
-			case <-done:
-				return
-			}
-		}
-	}()
-	return func() { t.Stop(); close(done); <-ended }
+	return &struct{}{}, nil
 }

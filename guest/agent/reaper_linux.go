@@ -14,7 +14,6 @@ import (
 type process struct {
 	pid      int
 	id       string
-	request  any // what started it, for List
 	terminal *os.File
 	stdin    *os.File // nil when it is /dev/null; the terminal when there is one
 
@@ -108,17 +107,6 @@ func (t *table) find(match func(*process) bool) *process {
 		}
 	}
 	return nil
-}
-
-// list returns the running processes.
-func (t *table) list() []*process {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var all []*process
-	for _, p := range t.running {
-		all = append(all, p)
-	}
-	return all
 }
 
 // alive calls f while p cannot be reaped, so that its pid is p's. It returns

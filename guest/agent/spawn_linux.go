@@ -26,6 +26,8 @@ const defaultPath = "/usr/local/bin:/usr/bin:/bin"
 type startError struct {
 	failure wire.Failure
 	message string
+	errno   syscall.Errno // of NoDirectory
+	dir     string        // of NoDirectory
 }
 
 func (e *startError) Error() string { return e.message }
@@ -55,9 +57,9 @@ func (o output) close() {
 }
 
 // spawn starts a program. Its process is in the table until it ends.
-func (a *Agent) spawn(r *wire.StartRequest, listed any) (*process, output, error) {
+func (a *Agent) spawn(r *wire.StartRequest) (*process, output, error) {
 	if err := r.Check(); err != nil {
-		return nil, output{}, &startError{wire.Refused, err.Error()}
+		return nil, output{}, &startError{failure: wire.Refused, message: err.Error()}
 	}
 	c, err := newChild(r)
 	if err == nil && a.options.Filter {
@@ -66,7 +68,7 @@ func (a *Agent) spawn(r *wire.StartRequest, listed any) (*process, output, error
 	if err != nil {
 		return nil, output{}, err
 	}
-	p := &process{id: r.ID, request: listed}
+	p := &process{id: r.ID}
 	var out output
 	var theirs [3]*os.File
 	if r.Terminal != nil {
@@ -128,27 +130,30 @@ func (a *Agent) launch(c *child, p *process, stdio [3]*os.File) error {
 func explain(c *child, at stage, errno syscall.Errno) error {
 	switch at {
 	case stageDir:
-		return &startError{wire.NoDirectory, fmt.Sprintf("working directory %s: %s", text(c.dir), errno.Error())}
+		return &startError{
+			failure: wire.NoDirectory, message: fmt.Sprintf("working directory %s: %s", text(c.dir), errno.Error()),
+			errno: errno, dir: text(c.dir),
+		}
 	case stageExec:
 		name := text(c.argv[0])
 		switch {
 		case errno == syscall.ENOENT && strings.Contains(name, "/"):
 			// The file may be there and its interpreter not.
 			if _, err := os.Stat(name); err == nil {
-				return &startError{wire.NotExecutable, name + ": its interpreter is missing"}
+				return &startError{failure: wire.NotExecutable, message: name + ": its interpreter is missing"}
 			}
-			return &startError{wire.NotFound, name + ": no such file"}
+			return &startError{failure: wire.NotFound, message: name + ": no such file"}
 		case errno == syscall.ENOENT:
-			return &startError{wire.NotFound, name + ": command not found"}
+			return &startError{failure: wire.NotFound, message: name + ": command not found"}
 		case errno == syscall.ENOTDIR:
-			return &startError{wire.NotFound, name + ": " + errno.Error()}
+			return &startError{failure: wire.NotFound, message: name + ": " + errno.Error()}
 		}
-		return &startError{wire.NotExecutable, name + ": " + errno.Error()}
+		return &startError{failure: wire.NotExecutable, message: name + ": " + errno.Error()}
 	}
 	return failed(fmt.Errorf("prepare the process: %w", errno))
 }
 
-func failed(err error) error { return &startError{wire.Failed, err.Error()} }
+func failed(err error) error { return &startError{failure: wire.Failed, message: err.Error()} }
 
 // untrusted is the system call filter of programs.
 var untrusted = sync.OnceValues(func() (*unix.SockFprog, error) {
@@ -171,7 +176,7 @@ func newChild(r *wire.StartRequest) (*child, error) {
 	if os.Geteuid() == 0 {
 		c.switchUser = true
 	} else if int(r.UID) != os.Geteuid() || int(r.GID) != os.Getegid() {
-		return nil, &startError{wire.Refused, fmt.Sprintf("the agent is user %d and cannot become %d", os.Geteuid(), r.UID)}
+		return nil, &startError{failure: wire.Refused, message: fmt.Sprintf("the agent is user %d and cannot become %d", os.Geteuid(), r.UID)}
 	}
 	if !r.NewPrivileges && r.UID != 0 { // root's own programs may have what the agent has
 		c.bounding = boundingSet()

@@ -38,6 +38,9 @@ func (a *Agent) user(r *http.Request) (user, error) {
 		if err1 != nil || err2 != nil {
 			return user{}, &connectError{codeUser, fmt.Sprintf("%q is not UID:GID", h)}
 		}
+		if d := a.defaultUser(); d.uid == uint32(uid) && d.gid == uint32(gid) {
+			return d, nil
+		}
 		return user{uid: uint32(uid), gid: uint32(gid), home: a.options.Home}, nil
 	}
 	name, _, _ := r.BasicAuth()
@@ -47,10 +50,18 @@ func (a *Agent) user(r *http.Request) (user, error) {
 	if name == "" || name == a.options.Name {
 		return a.defaultUser(), nil
 	}
-	if name == "root" { // also where there is no passwd
-		return user{0, 0, "root", "/root"}, nil
+	u := user{0, 0, "root", "/root"} // also where there is no passwd
+	if name != "root" {
+		var err error
+		if u, err = lookUp("/etc/passwd", name); err != nil {
+			return user{}, err
+		}
 	}
-	return lookUp("/etc/passwd", name)
+	// The agent is root, too, so that code with this id would own it.
+	if u.uid == 0 && !a.options.Sudo && a.options.UID != 0 {
+		return user{}, &connectError{codePermission, "code cannot be root in this sandbox"}
+	}
+	return u, nil
 }
 
 // lookUp finds a user in a passwd file.
@@ -70,7 +81,7 @@ func lookUp(file, name string) (user, error) {
 			}
 		}
 	}
-	return user{}, &connectError{codeUser, fmt.Sprintf("there is no user %q", name)}
+	return user{}, &connectError{codeUser, fmt.Sprintf("invalid username: '%s'", name)}
 }
 
 // path makes an absolute path of what a request names: ~ and relative paths
@@ -81,6 +92,8 @@ func (u user) path(p string) (string, error) {
 		return "", &connectError{codeInvalid, "the request names no path"}
 	case strings.Contains(p, "\x00"):
 		return "", &connectError{codeInvalid, "the path has a NUL byte"}
+	case len(p) > 1 && p[0] == '~' && p[1] != '/':
+		return "", &connectError{codeInvalid, "cannot expand user-specific home dir"}
 	case p == "~":
 		return u.home, nil
 	case strings.HasPrefix(p, "~/"):

@@ -16,6 +16,8 @@ const (
 	PathSignal  = "/caisson/signal"  // SignalRequest
 	PathResize  = "/caisson/resize"  // ResizeRequest
 	PathCollect = "/caisson/collect" // CollectRequest; answers with frames
+	PathResume  = "/caisson/resume"  // ResumeRequest; answers with ResumeAnswer
+	PathTunnel  = "/caisson/tunnel"  // ?port=N; bytes both ways
 )
 
 // StartRequest is one program.
@@ -77,7 +79,8 @@ func (r *StartRequest) Check() error {
 
 // StartedEvent says that the program runs.
 type StartedEvent struct {
-	PID int `json:"pid"`
+	PID      int  `json:"pid"`
+	Terminal bool `json:"terminal,omitempty"` // Stdout is one
 }
 
 // Failure says why a program did not start.
@@ -97,6 +100,7 @@ type ExitEvent struct {
 	Signal  int     `json:"signal,omitempty"` // the signal that ended it
 	Failure Failure `json:"failure,omitempty"`
 	Message string  `json:"message,omitempty"` // a phrase for people, with Failure
+	Expired bool    `json:"expired,omitempty"` // it was killed because its time was over
 }
 
 // Scope says whom a signal reaches.

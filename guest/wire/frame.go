@@ -115,6 +115,9 @@ func (r *Reader) Next() (Kind, int, error) {
 	return k, r.left, nil
 }
 
+// Left is how many bytes of the frame's payload were not read yet.
+func (r *Reader) Left() int { return r.left }
+
 // Read reads the frame's payload; io.EOF is its end.
 func (r *Reader) Read(p []byte) (int, error) {
 	if r.left == 0 {

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guest
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Refusal is an error that the agent answered with, in E2B's words, for a door
+// that passes them on. It wraps an *sandbox.Error, whose text is safe to show;
+// Code and Status are from short lists, Message is the guest's own.
+type Refusal struct {
+	// Status is the HTTP status: 400, 401, 403, 404, 406, 409, 412, 416, 429,
+	// 507, 501, or 500 for any other.
+	Status int
+	// Code is the Connect protocol's, such as "not_found"; "unknown" when the
+	// agent says none, as it does for files.
+	Code string
+	// Message is at most 4 KiB of valid UTF-8.
+	Message string
+
+	err *sandbox.Error
+}
+
+// Error is the text of the *sandbox.Error.
+func (r *Refusal) Error() string { return r.err.Error() }
+
+// Unwrap gives the *sandbox.Error.
+func (r *Refusal) Unwrap() error { return r.err }
+
+var (
+	refusalStatuses = []int{400, 401, 403, 404, 406, 409, 412, 416, 429, 501, 507}
+	refusalCodes    = []string{
+		"already_exists", "deadline_exceeded", "failed_precondition", "internal", "invalid_argument",
+		"not_found", "permission_denied", "resource_exhausted", "unauthenticated", "unimplemented", "unknown",
+	}
+)
+
+// answeredError reads an error answer of the agent. Its text is the guest's:
+// it is shown, quoted, and decides nothing but the error's kind.
+func answeredError(op string, resp *http.Response) error {
+	const most = 4 << 10
+	var e struct {
+		Code    any
+		Message string
+	}
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, 2*most))
+	json.Unmarshal(b, &e)
+	r := &Refusal{Status: http.StatusInternalServerError, Code: "unknown"}
+	if slices.Contains(refusalStatuses, resp.StatusCode) {
+		r.Status = resp.StatusCode
+	}
+	if code, _ := e.Code.(string); slices.Contains(refusalCodes, code) {
+		r.Code = code
+	}
+	r.Message = strings.ToValidUTF8(e.Message[:min(len(e.Message), most)], "")
+	kind := sandbox.ErrUnavailable
+	switch resp.StatusCode {
+	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnauthorized, http.StatusNotAcceptable,
+		http.StatusRequestedRangeNotSatisfiable, http.StatusPreconditionFailed, http.StatusNotImplemented:
+		kind = sandbox.ErrInvalid
+	case http.StatusNotFound:
+		kind = sandbox.ErrNotFound
+	case http.StatusConflict:
+		kind = sandbox.ErrConflict
+	}
+	if e.Message == "" {
+		r.err = sandbox.Errorf(kind, op, "the guest agent answers with status %d", resp.StatusCode)
+	} else {
+		r.err = sandbox.Errorf(kind, op, "%s", printable(e.Message))
+	}
+	return r
+}
