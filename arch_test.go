@@ -195,6 +195,35 @@ func list(t *testing.T) []pkg {
 	}
 }
 
+// The binary that make builds carries the engine as a file: what one of the two
+// needs must not come to lie in the other by a stray import.
+func TestEngineIsApart(t *testing.T) {
+	deps := func(program string) []string {
+		t.Helper()
+		cmd := exec.Command("go", "list", "-e", "-deps", "-tags", "embedguest,embedengine", program)
+		cmd.Env = append(cmd.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("go list: %v", err)
+		}
+		return strings.Fields(string(out))
+	}
+	binary, engine := deps("./cmd/caisson"), deps("./cmd/caisson-engine")
+	for _, dep := range binary {
+		if under(dep, "gvisor.dev/gvisor") {
+			t.Errorf("cmd/caisson links %s", dep)
+		}
+	}
+	for _, dep := range engine {
+		if d := rel(dep); under(d, "./session", "./policy", "./audit", "./internal/cli", "./image", "database/sql", "github.com/spf13") {
+			t.Errorf("cmd/caisson-engine links %s", dep)
+		}
+	}
+	if !slices.Contains(engine, "gvisor.dev/gvisor/runsc/boot") || !slices.Contains(binary, module+"/session") {
+		t.Error("the lists are not those of the two programs")
+	}
+}
+
 var (
 	generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 	spdx      = "// SPDX-License-Identifier: Apache-2.0\n"

@@ -5,14 +5,8 @@ package caisson
 import (
 	"os"
 
-	"github.com/caisson-run/caisson/egress/confined"
-	egresswire "github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/guest/agent"
 	"github.com/caisson-run/caisson/guest/embedded"
-	"github.com/caisson-run/caisson/sandbox/gvisor/sentry"
-	"github.com/caisson-run/caisson/sandbox/gvisor/shim"
-	_ "github.com/caisson-run/caisson/sandbox/gvisor/umounter" // takes over before main
-	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
 )
 
 // Reexec must be the first statement of main in every program that runs
@@ -26,14 +20,8 @@ import (
 // The program must be built with CGO_ENABLED=0: there is no dynamic linker
 // where it is started again. One that is not is refused by that name.
 func Reexec() {
-	switch {
-	case sentry.Wanted(os.Args):
-		sentry.Main()
-	case len(os.Args) > 0 && os.Args[0] == wire.Argv0:
-		shim.Main()
-	case len(os.Args) > 0 && os.Args[0] == egresswire.Argv0:
-		confined.Main()
-	case len(os.Args) > 0 && os.Args[0] == embedded.Argv0:
+	reexecEngine()
+	if len(os.Args) > 0 && os.Args[0] == embedded.Argv0 {
 		agent.Main()
 	}
 }

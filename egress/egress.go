@@ -35,6 +35,9 @@ const MTU = 32 << 10
 type Options struct {
 	Rules  wire.Rules
 	Budget wire.Budget
+	// StateDir is the directory of the sandbox that this is the network of; the
+	// router's program may be kept beside it (internal/linux/engine).
+	StateDir string
 	// Trusted says that the level's end of the wire writes no checksums.
 	Trusted bool
 	// Record is told each connection that ended and each sort of attempt that

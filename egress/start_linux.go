@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/egress/wire"
+	"github.com/caisson-run/caisson/internal/linux/engine"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -96,16 +98,21 @@ func widen(fd int) {
 	}
 }
 
-// shutFiles are the numbers after the wire's that are closed in the router: what
-// the caller of this process may have left open for everybody.
-const shutFiles = 250
-
-// start starts the process and gives it its order.
+// start starts the process and gives it its order. The numbers between the
+// wire's and its program's are closed in it: what the caller of this process may
+// have left open for everybody.
 func (r *Router) start(order *wire.Order, owner *os.File) error {
+	program, err := engine.Open(r.o.StateDir)
+	if err != nil {
+		return cannot("its program cannot be opened", err)
+	}
+	defer program.Close()
+	files := make([]*os.File, wire.Program-wire.FD+1)
+	files[0], files[wire.NIC-wire.FD], files[wire.Program-wire.FD] = owner, r.far, program
 	r.cmd = &exec.Cmd{
-		Path: "/proc/self/exe", Args: []string{wire.Argv0}, Dir: "/",
+		Path: "/proc/self/fd/" + strconv.Itoa(wire.Program), Args: []string{wire.Argv0}, Dir: "/",
 		Env:         []string{"GOMAXPROCS=2"},
-		ExtraFiles:  append([]*os.File{owner, r.far}, make([]*os.File, shutFiles)...),
+		ExtraFiles:  files,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, // a terminal's signals are not for it
 	}
 	if os.Geteuid() == 0 {
@@ -117,7 +124,7 @@ func (r *Router) start(order *wire.Order, owner *os.File) error {
 		r.cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 	}
 	if err := r.cmd.Start(); err != nil {
-		return cannot("the binary cannot start itself again", err)
+		return cannot("its program cannot be started", err)
 	}
 	go r.follow()
 	if err := r.send(order); err != nil {

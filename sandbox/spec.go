@@ -44,7 +44,8 @@ type Spec struct {
 
 	// StateDir is a directory of this sandbox alone, mode 0700, which the
 	// session made and removes; the driver keeps its files and file-backed
-	// scratch there.
+	// scratch there. It lies in another private directory, where a driver may
+	// keep what outlives a sandbox, under names that begin with a dot.
 	StateDir string
 }
 

@@ -69,9 +69,10 @@ func (r *run) connect(w *world) error {
 		Budget: wire.Budget{
 			Egress: plan.Budget.Egress, Queries: plan.Budget.Queries, Connections: plan.Budget.Connections, Bandwidth: plan.Budget.Bandwidth,
 		},
-		Trusted: true, // the only level that has such a network writes no checksums
-		Record:  r.tellRefused,
-		Ended:   n.end,
+		StateDir: w.spec.StateDir,
+		Trusted:  true, // the only level that has such a network writes no checksums
+		Record:   r.tellRefused,
+		Ended:    n.end,
 	}
 	router, err := egress.Start(o)
 	if err != nil {

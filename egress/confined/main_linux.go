@@ -45,6 +45,7 @@ func Main() {
 
 // takeOwner takes over the socket to the owner.
 func takeOwner() (net.Conn, error) {
+	_ = unix.Close(wire.Program)
 	syscall.CloseOnExec(wire.FD)
 	f := os.NewFile(wire.FD, "owner")
 	defer f.Close()

@@ -15,6 +15,8 @@ const Argv0 = "caisson-router"
 const (
 	FD  = 3 // the socket to its owner
 	NIC = 4 // the sandbox's wire: one packet per message
+	// Program is the program itself, open; nothing between is.
+	Program = 255
 )
 
 // MostLine bounds one line, in bytes. An order holds the whole allow-list.

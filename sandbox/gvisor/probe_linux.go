@@ -5,19 +5,19 @@ package gvisor
 import (
 	"context"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"time"
 
 	"github.com/caisson-run/caisson/internal/linux/cgroup"
+	"github.com/caisson-run/caisson/internal/linux/engine"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
 // Probe says what gVisor can do on this host. It starts nothing.
 func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) {
-	engine, date := Engine()
+	what, date := Engine()
 	c := sandbox.Capabilities{
-		Engine: engine, EngineDate: date,
+		Engine: what, EngineDate: date,
 		Limits: d.limits(),
 		Root:   true, Terminal: true, CopyOnWrite: true, ReadWrite: true, Masks: true, InertSockets: true, Network: true, Images: true, EROFS: true,
 	}
@@ -84,17 +84,12 @@ func (d *Driver) group(controller string) sandbox.Clause {
 // Engine is the embedded gVisor: a phrase with its version, and the day of
 // the commit it was made from.
 func Engine() (string, time.Time) {
-	info, _ := debug.ReadBuildInfo()
-	if info == nil {
+	version := engine.GVisor()
+	if version == "" {
 		return "gVisor, systrap", time.Time{}
 	}
-	for _, m := range info.Deps {
-		if m.Path == "gvisor.dev/gvisor" {
-			date := pseudoVersionDate(m.Version)
-			return "gVisor " + date.Format("20060102") + ", systrap", date
-		}
-	}
-	return "gVisor, systrap", time.Time{}
+	date := pseudoVersionDate(version)
+	return "gVisor " + date.Format("20060102") + ", systrap", date
 }
 
 // pseudoVersionDate reads the time in v0.0.0-20260905035102-160fafc42237

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/internal/linux/cgroup"
+	"github.com/caisson-run/caisson/internal/linux/engine"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
 )
@@ -45,6 +47,11 @@ func bear(stateDir string, group *cgroup.Group) (*shimProcess, error) {
 		}
 		birth.Cgroup = &wire.Cgroup{Dirs: group.Dirs(), Outside: outside}
 	}
+	program, err := engine.Open(stateDir)
+	if err != nil {
+		return nil, fmt.Errorf("start shim: %w", err)
+	}
+	defer program.Close()
 	conn, theirs, err := socketPair()
 	if err != nil {
 		return nil, fmt.Errorf("start shim: %w", err)
@@ -57,9 +64,9 @@ func bear(stateDir string, group *cgroup.Group) (*shimProcess, error) {
 		return nil, fmt.Errorf("start shim: %w", err)
 	}
 	cmd := &exec.Cmd{
-		Path: "/proc/self/exe", Args: []string{wire.Argv0}, Dir: "/",
+		Path: "/proc/self/fd/" + strconv.Itoa(wire.LastFile), Args: []string{wire.Argv0}, Dir: "/",
 		Env:         []string{"GOMAXPROCS=1"}, // it waits most of the time; gVisor does not pass it on
-		ExtraFiles:  fill(theirs),
+		ExtraFiles:  fill(theirs, program),
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, // a terminal's signals are not for it
 	}
 	if euid == 0 {
@@ -71,7 +78,7 @@ func bear(stateDir string, group *cgroup.Group) (*shimProcess, error) {
 	}
 	if err := begin(); err != nil {
 		conn.Close()
-		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the binary cannot start itself again", Cause: err}
+		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the program around it cannot be started", Cause: err}
 	}
 	return &shimProcess{cmd: cmd, conn: conn, in: json.NewDecoder(bufio.NewReader(conn)), out: json.NewEncoder(conn)}, nil
 }
@@ -117,16 +124,16 @@ func (b *box) give(stdin, stdout, stderr *os.File) error {
 	return nil
 }
 
-// fill puts a file at number wire.LastFile, too. The numbers in between are
-// closed in the shim, whatever this process has there that is not
-// close-on-exec. And the table of descriptors is large from the start: growing
-// it later, in a process with several threads, waits for the kernel's RCU
+// fill puts the socket where the shim looks for it, and the program that is to
+// be executed at number wire.LastFile. The numbers in between are closed in the
+// shim, whatever this process has there that is not close-on-exec. And the
+// table of descriptors is large from the start: growing it later, in a process with several threads, waits for the kernel's RCU
 // grace period, which gVisor's halves would each pay for when they move their
 // stdio to the numbers below 256.
-func fill(file *os.File) []*os.File {
+func fill(socket, program *os.File) []*os.File {
 	const first = 3 // what exec.Cmd counts ExtraFiles from
 	filled := make([]*os.File, wire.LastFile-first+1)
-	filled[wire.FD-first], filled[wire.LastFile-first] = file, file
+	filled[wire.FD-first], filled[wire.LastFile-first] = socket, program
 	return filled
 }
 

@@ -27,12 +27,16 @@ import (
 	"runtime/debug"
 	"sync"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/log"
 
 	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
 )
+
+// name is what ps shows.
+var name = []byte(wire.Argv0 + "\x00")
 
 // Main runs the shim and does not return. It is called first thing in main.
 func Main() {
@@ -50,7 +54,13 @@ func Main() {
 	// A kernel that crashes must not leave its sandbox's memory on the disk.
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
 
+	// It was executed by the number of a descriptor, which would be its name.
+	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name[0])), 0, 0, 0)
+
 	conn, err := ownerConn()
+	if err == nil {
+		err = letGoOfProgram()
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "caisson-shim is started by caisson, not by hand:", err)
 		os.Exit(125)
@@ -63,20 +73,8 @@ func Main() {
 	os.Exit(0)
 }
 
-// ownerConn takes over the socket to the owner. Its copy at wire.LastFile,
-// which keeps the table of descriptors large, must not keep the socket open:
-// /dev/null takes its place.
+// ownerConn takes over the socket to the owner.
 func ownerConn() (*net.UnixConn, error) {
-	if isOwner(wire.LastFile) {
-		null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return nil, err
-		}
-		defer unix.Close(null)
-		if err := unix.Dup3(null, wire.LastFile, unix.O_CLOEXEC); err != nil {
-			return nil, err
-		}
-	}
 	syscall.CloseOnExec(wire.FD)
 	f := os.NewFile(wire.FD, "owner")
 	defer f.Close()
@@ -90,10 +88,16 @@ func ownerConn() (*net.UnixConn, error) {
 	return nil, errors.New("its descriptor 3 is not a Unix socket")
 }
 
-// isOwner reports whether fd is another number of the socket to the owner.
-func isOwner(fd int) bool {
-	var owner, other unix.Stat_t
-	return unix.Fstat(wire.FD, &owner) == nil && unix.Fstat(fd, &other) == nil && owner.Dev == other.Dev && owner.Ino == other.Ino
+// letGoOfProgram puts /dev/null where this process's program is open. Something
+// must stay there: gVisor's halves, which are forked from here, would have to
+// make their tables of descriptors large again.
+func letGoOfProgram() error {
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(null)
+	return unix.Dup3(null, wire.LastFile, unix.O_CLOEXEC)
 }
 
 // keeper makes one sandbox, serves its owner and cleans up.

@@ -15,7 +15,8 @@ const FD = 3
 // first process's standard input, output and error output.
 const FirstFile = 3
 
-// LastFile is the highest number of a descriptor that the shim is started with.
+// LastFile is the highest number of a descriptor that the shim is started with:
+// its own program, open.
 const LastFile = 255
 
 // Argv0 is how the binary is started to become a shim.

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux && embedengine
+
+package caisson
+
+// reexecEngine has nothing to take over: gVisor's halves are another program,
+// which this one carries (internal/linux/engine).
+func reexecEngine() {}
