@@ -55,7 +55,7 @@ func takeOwner() (net.Conn, error) {
 // newLines reads lines of a bounded length.
 func newLines(r io.Reader) *bufio.Scanner {
 	s := bufio.NewScanner(r)
-	s.Buffer(nil, wire.MostLine)
+	s.Buffer(nil, wire.MostOrder)
 	return s
 }
 
@@ -122,8 +122,8 @@ func (p *process) serve(r *router.Router) error {
 		switch c.Kind {
 		case wire.Change:
 			// What cannot be read allows nothing.
-			l, err := list(c.Rules)
-			r.Change(l)
+			l, ends, err := rules(c.Rules)
+			r.Change(l, ends)
 			if err != nil {
 				return err
 			}
@@ -156,18 +156,33 @@ func options(o *wire.Order) (router.Options, error) {
 	if err != nil {
 		return router.Options{}, err
 	}
-	l, err := list(&o.Rules)
+	l, ends, err := rules(&o.Rules)
 	if err != nil {
 		return router.Options{}, err
 	}
-	return router.Options{MTU: o.MTU, Guest: guest, Gateway: gateway, Trusted: o.Trusted, Rules: l, Budget: o.Budget}, nil
+	return router.Options{MTU: o.MTU, Guest: guest, Gateway: gateway, Trusted: o.Trusted, Rules: l, Ends: ends, Budget: o.Budget}, nil
 }
 
-// list reads rules as they were written. A fault anywhere gives no list.
-func list(r *wire.Rules) (*rule.List, error) {
+// rules reads what an order or a change says. A fault anywhere gives nothing,
+// which allows nothing.
+func rules(r *wire.Rules) (*rule.List, *router.Ends, error) {
 	if r == nil {
-		return nil, errors.New("there are no rules")
+		return nil, nil, errors.New("there are no rules")
 	}
+	l, err := list(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	ends, err := router.NewEnds(r.TLS, r.Secrets)
+	if err != nil {
+		return nil, nil, err
+	}
+	l.Ended = ends.Secrets.Hosts()
+	return l, ends, nil
+}
+
+// list reads the lists as they were written.
+func list(r *wire.Rules) (*rule.List, error) {
 	l := &rule.List{}
 	for _, e := range r.Allow {
 		rules, err := rule.Allow(e.Text, e.From)
@@ -182,6 +197,17 @@ func list(r *wire.Rules) (*rule.List, error) {
 			return nil, fmt.Errorf("deny %q: %w", e.Text, err)
 		}
 		l.Deny = append(l.Deny, d)
+	}
+	for _, layer := range r.Web {
+		var rules []rule.Rule
+		for _, e := range layer {
+			w, err := rule.AllowWeb(e.Text, e.From, rule.Web{Methods: e.Methods, Paths: e.Paths, MaxBody: e.MaxBody})
+			if err != nil {
+				return nil, fmt.Errorf("allow %q: %w", e.Text, err)
+			}
+			rules = append(rules, w)
+		}
+		l.Web = append(l.Web, rules)
 	}
 	return l, nil
 }

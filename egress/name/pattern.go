@@ -50,6 +50,9 @@ func (p Pattern) Covers(q Pattern) bool {
 	return p.Match(q.base) || p.wild && q.wild && p.base == q.base
 }
 
+// Base is the name itself, or the one that all of p's are below.
+func (p Pattern) Base() Name { return p.base }
+
 // IsZero reports whether p matches nothing.
 func (p Pattern) IsZero() bool { return p.base.IsZero() }
 

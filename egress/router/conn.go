@@ -30,6 +30,7 @@ type conn struct {
 	r       *Router
 	t       target
 	rule    rule.Decision
+	judged  bool // requests are judged one by one
 	started time.Time
 
 	endpoint tcpip.Endpoint
@@ -55,7 +56,7 @@ func (r *Router) connect(req *tcp.ForwarderRequest) {
 	id := req.ID()
 	to := netip.AddrPortFrom(netip.AddrFrom4(id.LocalAddress.As4()), id.LocalPort)
 	c := &conn{r: r, t: target{name: r.zone.Name(to.Addr()), addr: to}, started: time.Now()}
-	c.rule = r.decide(c.t)
+	c.rule, c.judged = r.decide(c.t), r.judged(c.t)
 	up, err := r.begin(c)
 	if err != nil {
 		req.Complete(true)
@@ -131,6 +132,10 @@ func (c *conn) dial() (net.Conn, error) {
 		up.Close()
 		return nil, &refusal{Decision: d}
 	}
+	if c.r.judged(c.t) != c.judged {
+		up.Close()
+		return nil, errShut
+	}
 	return m, nil
 }
 
@@ -183,7 +188,11 @@ func (c *conn) serve(up net.Conn) {
 		if err == nil {
 			err = c.checkHello(hello)
 		}
-	case c.t.addr.Port() == 80 || kind == peek.HTTP && !spoke: // no server of HTTP speaks first
+		if err == nil && c.judged {
+			c.serveTLS(up)
+			return
+		}
+	case c.speaksWeb() || kind == peek.HTTP && !spoke: // no server of HTTP speaks first
 		if err == nil {
 			c.serveWeb(up)
 			return
@@ -206,6 +215,9 @@ func (c *conn) serve(up net.Conn) {
 	}
 }
 
+// speaksWeb says that nothing but HTTP is taken, inside of TLS or not.
+func (c *conn) speaksWeb() bool { return c.judged || c.t.addr.Port() == 80 }
+
 // unsureTime is how long a client may take from its first byte to what tells an
 // HTTP request from other words; longer, and the words are passed on.
 const unsureTime = time.Second
@@ -216,7 +228,7 @@ func (c *conn) peek() (peek.Kind, peek.Hello, error) {
 	if err != nil {
 		return peek.Opaque, peek.Hello{}, err
 	}
-	if b[0] != peek.FirstOfTLS && c.t.addr.Port() != 80 {
+	if b[0] != peek.FirstOfTLS && !c.speaksWeb() {
 		_ = c.down.SetReadDeadline(time.Now().Add(unsureTime))
 		defer c.down.SetReadDeadline(time.Time{})
 	}
@@ -248,10 +260,10 @@ type early struct {
 	spoke bool
 }
 
-// listen begins that, except on the port of HTTP, where no server does.
+// listen begins that, except where only HTTP is spoken: no server of it does.
 func (c *conn) listen(up net.Conn) *early {
 	e := &early{up: up, done: make(chan struct{})}
-	if c.t.addr.Port() == 80 {
+	if c.speaksWeb() {
 		close(e.done)
 		return e
 	}

@@ -344,7 +344,7 @@ func TestChange(t *testing.T) {
 		}
 		open[host] = c
 	}
-	h.r.Change(rules(t, []string{"other.test:*", "127.0.0.1:*"}, nil))
+	h.r.Change(rules(t, []string{"other.test:*", "127.0.0.1:*"}, nil), nil)
 	if s, err := says(open["good.test"]); err == nil || isTimeout(err) {
 		t.Errorf("what is not allowed any more stays open: %q, %v", s, err)
 	}
@@ -355,7 +355,7 @@ func TestChange(t *testing.T) {
 	if m := h.guest.Query("good.test", dnsmessage.TypeA); m.RCode != dnsmessage.RCodeNameError {
 		t.Errorf("the name is still answered: %v", m.RCode)
 	}
-	h.r.Change(nil)
+	h.r.Change(nil, nil)
 	if s, err := says(open["other.test"]); err == nil || isTimeout(err) {
 		t.Errorf("without rules something stays open: %q, %v", s, err)
 	}

@@ -12,7 +12,8 @@
 //
 // A decision is made three times: when a name is asked for, when a connection
 // begins, and on the very address that is dialled. Where the bytes name a host
-// (TLS, HTTP) that must be the same one.
+// (TLS, HTTP) that must be the same one. Where an entry says something of requests,
+// or a secret goes there, TLS is ended here and each request is a decision, too.
 package router
 
 import (
@@ -51,6 +52,7 @@ type Options struct {
 
 	// Rules decide. nil allows nothing.
 	Rules  *rule.List
+	Ends   *Ends // nil ends no TLS and has no secrets
 	Budget wire.Budget
 
 	// Event is told what happened, from many goroutines. It must not be nil.
@@ -73,6 +75,7 @@ type Router struct {
 	conns chan net.Conn // what web serves
 
 	rules  atomic.Pointer[rule.List]
+	ends   atomic.Pointer[Ends]
 	ctx    context.Context
 	end    context.CancelFunc
 	at     work
@@ -131,6 +134,7 @@ func New(o Options) (*Router, error) {
 	r.record.emit = o.Event
 	r.ctx, r.end = context.WithCancel(context.Background())
 	r.rules.Store(o.Rules)
+	r.ends.Store(o.Ends)
 	if b := o.Budget.Bandwidth; b > 0 {
 		for i := range r.pace {
 			r.pace[i] = rate.NewLimiter(rate.Limit(b), int(max(b/10, copySize)))
@@ -147,15 +151,20 @@ func New(o Options) (*Router, error) {
 }
 
 // Change puts other rules in force and closes the connections that they do not
-// allow.
-func (r *Router) Change(rules *rule.List) {
+// allow, and those whose requests are judged now and were not, or the other way
+// round.
+func (r *Router) Change(rules *rule.List, ends *Ends) {
+	r.ends.Store(ends)
 	r.rules.Store(rules)
 	for _, c := range r.list() {
-		if d := c.still(); !d.Allow {
+		if d := c.still(); !d.Allow || r.judged(c.t) != c.judged {
 			c.abort()
 		}
 	}
 }
+
+// judged reports whether requests to t are judged one by one.
+func (r *Router) judged(t target) bool { return r.rules.Load().Inspected(t.name, t.addr.Port()) }
 
 func (r *Router) list() []*conn {
 	r.mu.Lock()

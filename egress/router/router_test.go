@@ -61,6 +61,8 @@ type options struct {
 	budget      wire.Budget
 	hosts       map[string]string
 	own         func(netip.Addr) bool
+	web         [][]rule.Rule
+	ends        *Ends
 	close       bool // the test closes the router itself
 }
 
@@ -100,9 +102,14 @@ func build(t testing.TB, o options) *house {
 	if o.own == nil {
 		o.own = func(netip.Addr) bool { return false }
 	}
+	l := rules(t, o.allow, o.deny)
+	l.Web = o.web
+	if o.ends != nil {
+		l.Ended = o.ends.Secrets.Hosts()
+	}
 	h.r, err = New(Options{
 		Wire: ours, MTU: 32768, Guest: guestAddr, Gateway: gatewayAddr, Trusted: true,
-		Rules: rules(t, o.allow, o.deny), Budget: o.budget, Own: o.own,
+		Rules: l, Ends: o.ends, Budget: o.budget, Own: o.own,
 		Event: func(e wire.Event) {
 			h.mu.Lock()
 			defer h.mu.Unlock()

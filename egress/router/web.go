@@ -4,7 +4,7 @@ package router
 
 import (
 	"context"
-	"encoding/json"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log"
@@ -18,18 +18,33 @@ import (
 
 	"github.com/caisson-run/caisson/egress/name"
 	"github.com/caisson-run/caisson/egress/rule"
-	"github.com/caisson-run/caisson/egress/wire"
 )
 
-// HTTP that is not encrypted is read request by request: each names its host,
-// and must name the one that was connected to. What a server gets is written
-// anew, so that it cannot read other requests than were seen here.
+// HTTP is read request by request: each names its host, and must name the one
+// that was connected to. What a server gets is written anew, so that it cannot
+// read other requests than were seen here.
 
 const (
-	mostHead = 64 << 10 // of a request, in bytes
-	headTime = 30 * time.Second
-	idleTime = 2 * time.Minute
+	mostHead   = 64 << 10  // of a request, in bytes
+	mostAnswer = 256 << 10 // the head of an answer, in bytes
+	headTime   = 30 * time.Second
+	idleTime   = 2 * time.Minute
+	// expectTime is how long a client that waits for "100 Continue" is kept
+	// waiting for a server that does not know of it.
+	expectTime = time.Second
 )
+
+// What HTTP/2 keeps of one connection: streams, and bytes that nobody has read
+// yet.
+const (
+	mostStreams  = 100
+	mostOfStream = 256 << 10
+	mostOfConn   = 1 << 20
+)
+
+func http2() *http.HTTP2Config {
+	return &http.HTTP2Config{MaxConcurrentStreams: mostStreams, MaxReceiveBufferPerStream: mostOfStream, MaxReceiveBufferPerConnection: mostOfConn}
+}
 
 // newWeb starts the server that reads HTTP.
 func (r *Router) newWeb() {
@@ -38,8 +53,12 @@ func (r *Router) newWeb() {
 		MaxHeaderBytes:    mostHead,
 		ReadHeaderTimeout: headTime,
 		IdleTimeout:       idleTime,
+		HTTP2:             http2(),
 		ErrorLog:          log.New(io.Discard, "", 0),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			if inner, ok := c.(*tls.Conn); ok {
+				c = inner.NetConn()
+			}
 			return context.WithValue(ctx, webKey{}, c)
 		},
 	}
@@ -52,6 +71,7 @@ type webKey struct{}
 type webConn struct {
 	net.Conn
 	c     *conn
+	tls   *tlsEnd // nil when it is not encrypted
 	proxy *httputil.ReverseProxy
 	way   *http.Transport
 	once  sync.Once
@@ -66,39 +86,51 @@ func (w *webConn) Close() error {
 	return err
 }
 
-// serveWeb hands c to the server and waits for its end. up is the connection
-// that was made already.
-func (c *conn) serveWeb(up net.Conn) {
+// newWeb makes what passes requests on.
+func (c *conn) newWeb() *webConn {
 	w := &webConn{Conn: c.down, c: c, done: make(chan struct{})}
-	first := make(chan net.Conn, 1)
-	first <- up
 	w.way = &http.Transport{
-		DisableCompression: true, MaxIdleConns: 1, MaxConnsPerHost: 1, MaxResponseHeaderBytes: 1 << 20,
-		DialContext: func(context.Context, string, string) (net.Conn, error) {
-			select {
-			case up := <-first:
-				return up, nil
-			default:
-				return c.dial() // the server has closed; decided anew
-			}
-		},
+		DisableCompression: true, MaxIdleConns: 1, MaxConnsPerHost: 1, MaxResponseHeaderBytes: mostAnswer, ExpectContinueTimeout: expectTime,
+		ForceAttemptHTTP2: true, HTTP2: http2(),
+		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return w.tls.dial(ctx) },
 	}
 	w.proxy = &httputil.ReverseProxy{
 		Transport: w.way, FlushInterval: -1, ErrorLog: c.r.web.ErrorLog,
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL.Scheme, p.Out.URL.Host = "http", p.In.Host
-		},
-		ErrorHandler: func(rw http.ResponseWriter, req *http.Request, err error) {
-			var refused *refusal
-			if errors.As(err, &refused) {
-				refuseRequest(rw, req, c, refused.Decision, "")
-				return
+			if w.tls != nil {
+				p.Out.URL.Scheme = "https"
 			}
-			rw.WriteHeader(http.StatusBadGateway)
+			p.Out.Trailer = p.In.Trailer // filled in when the body was read
 		},
+		ModifyResponse: hideSecrets,
+		ErrorHandler:   w.failed,
 	}
+	return w
+}
+
+// serveWeb serves requests that are not encrypted. up is the connection that was
+// made already.
+func (c *conn) serveWeb(up net.Conn) {
+	w := c.newWeb()
+	first := make(chan net.Conn, 1)
+	first <- up
+	w.way.DialContext = func(context.Context, string, string) (net.Conn, error) {
+		select {
+		case up := <-first:
+			return up, nil
+		default:
+			return c.dial() // the server has closed; decided anew
+		}
+	}
+	c.serveHTTP(w, w)
+}
+
+// serveHTTP hands a connection to the server and waits for its end. w is what
+// lies below it.
+func (c *conn) serveHTTP(w *webConn, outer net.Conn) {
 	select {
-	case c.r.conns <- w:
+	case c.r.conns <- outer:
 		select {
 		case <-w.done:
 		case <-c.r.ctx.Done():
@@ -106,7 +138,20 @@ func (c *conn) serveWeb(up net.Conn) {
 	case <-c.r.ctx.Done():
 	}
 	w.way.CloseIdleConnections()
-	c.finish("")
+	c.finish(w.fault())
+}
+
+// fault is why no request went through; empty when that is not so.
+func (w *webConn) fault() string {
+	if w.tls == nil {
+		return ""
+	}
+	w.tls.mu.Lock()
+	defer w.tls.mu.Unlock()
+	if w.tls.fault == nil {
+		return ""
+	}
+	return reason(w.tls.fault)
 }
 
 // serveRequest decides about one request.
@@ -114,8 +159,15 @@ func serveRequest(rw http.ResponseWriter, req *http.Request) {
 	w := req.Context().Value(webKey{}).(*webConn)
 	host, d := w.c.checkHost(req)
 	if !d.Allow {
+		rw.Header().Set("Connection", "close")
 		refuseRequest(rw, req, w.c, d, host)
 		return
+	}
+	if w.c.judged {
+		if req, d = w.judge(req); !d.Allow {
+			refuseRequest(rw, req, w.c, d, host)
+			return
+		}
 	}
 	w.proxy.ServeHTTP(rw, req)
 }
@@ -153,35 +205,20 @@ func (c *conn) checkHost(req *http.Request) (host string, d rule.Decision) {
 	return n.String(), rule.Decision{Allow: true}
 }
 
-// Refusal is the body of a 403: the same for people and agents.
-type Refusal struct {
-	Error  string `json:"error"` // "egress_denied"
-	Host   string `json:"host"`
-	Port   int    `json:"port"`
-	Reason string `json:"reason"`
-	Rule   string `json:"rule,omitempty"`
-	Hint   string `json:"hint,omitempty"`
+// failed answers a request that the host did not answer.
+func (w *webConn) failed(rw http.ResponseWriter, req *http.Request, err error) {
+	var refused *refusal
+	if p := passageOf(req); p != nil && p.body != nil && p.body.over.Load() {
+		refused = &refusal{Decision: p.body.why}
+	}
+	if refused != nil || errors.As(err, &refused) {
+		refuseRequest(rw, req, w.c, refused.Decision, w.c.t.name.String())
+		return
+	}
+	answer(rw, http.StatusBadGateway, Refusal{Error: "egress_failed", Host: w.c.t.name.String(), Port: int(w.c.t.addr.Port()), Reason: reason(err)})
 }
 
-func refuseRequest(rw http.ResponseWriter, req *http.Request, c *conn, d rule.Decision, other string) {
-	port := int(c.t.addr.Port())
-	rec := wire.Record{Protocol: wire.TCP, Host: c.t.name.String(), Port: port, Rule: d.Rule, From: d.From, Reason: d.Reason}
-	if rec.Host == "" {
-		rec.Address = c.t.addr.Addr().String()
-	}
-	c.r.record.refuse(rec)
-	body, err := json.Marshal(Refusal{Error: "egress_denied", Host: other, Port: port, Reason: d.Reason, Rule: d.Rule})
-	if err != nil {
-		body = []byte(`{"error":"egress_denied"}`)
-	}
-	rw.Header().Set("Content-Type", "application/json")
-	rw.Header().Set("Connection", "close")
-	rw.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	rw.WriteHeader(http.StatusForbidden)
-	_, _ = rw.Write(body)
-}
-
-// webListener gives the server what serveWeb has for it.
+// webListener gives the server what serveHTTP has for it.
 type webListener struct{ r *Router }
 
 func (l webListener) Accept() (net.Conn, error) {

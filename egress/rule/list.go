@@ -14,6 +14,12 @@ import (
 type List struct {
 	Allow []Rule
 	Deny  []Rule
+	// Web are what AllowWeb read, layer by layer. Each layer that says something
+	// of a host holds it to that, whatever other entries and layers allow.
+	Web [][]Rule
+	// Ended are the hosts whose TLS is ended here although no entry says
+	// anything of requests: they get secrets.
+	Ended []Rule
 }
 
 // Decision is what a list says of one connection or name. The zero Decision
@@ -84,9 +90,9 @@ func (l *List) Name(n name.Name, port uint16) Decision {
 	return Decision{Reason: portClosed, Open: true}
 }
 
-// Denied says whether the deny-list names n at port: for a name that only the
-// bytes of a connection told, which was made by number. Allow is set when
-// nothing is against it.
+// Denied says whether the deny-list names n at port, or requests to it are
+// judged: for a name that only the bytes of a connection told, which was made by
+// number. Allow is set when nothing is against it.
 func (l *List) Denied(n name.Name, port uint16) Decision {
 	if l == nil {
 		return Decision{Reason: notListed, Open: true}
@@ -95,6 +101,9 @@ func (l *List) Denied(n name.Name, port uint16) Decision {
 		if r.ports.has(port) && r.matchName(n) {
 			return denied(r, deniedBy)
 		}
+	}
+	if l.Inspected(n, port) {
+		return Decision{Reason: "requests to it are judged, which needs its name"}
 	}
 	return Decision{Allow: true}
 }

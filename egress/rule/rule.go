@@ -28,6 +28,7 @@ type Rule struct {
 	all    bool // the internet
 	ports  ports
 	preset string
+	web    *conditions // nil says nothing of requests
 }
 
 // ports is a set: a range, the two of the web, or all of them.
@@ -80,6 +81,11 @@ func Allow(text, from string) ([]Rule, error) {
 // Deny reads an entry of a deny-list. Without a port it means every port.
 func Deny(text, from string) (Rule, error) {
 	return parse(text, from, everyPort)
+}
+
+// Secret reads a host that a secret goes to. Without a port it means 443.
+func Secret(text, from string) (Rule, error) {
+	return parse(text, from, ports{first: 443, last: 443})
 }
 
 func parse(text, from string, usual ports) (Rule, error) {
@@ -203,6 +209,12 @@ func checkPrefix(p netip.Prefix) error {
 		return fmt.Errorf("%s is too wide; write %s for every public address", p, Internet)
 	}
 	return nil
+}
+
+// AnyPort is r on every port.
+func (r Rule) AnyPort() Rule {
+	r.ports = everyPort
+	return r
 }
 
 // String is the rule as it was written.

@@ -6,7 +6,12 @@
 // reads what it says within bounds.
 package wire
 
-import "time"
+import (
+	"net"
+	"strconv"
+	"strings"
+	"time"
+)
 
 // Argv0 is how the binary is started to become a router.
 const Argv0 = "caisson-router"
@@ -19,8 +24,12 @@ const (
 	Program = 255
 )
 
-// MostLine bounds one line, in bytes. An order holds the whole allow-list.
-const MostLine = 1 << 20
+// MostLine bounds one line from a router, in bytes, and MostOrder one to it: an
+// order holds the whole allow-list and what the host trusts.
+const (
+	MostLine  = 1 << 20
+	MostOrder = 16 << 20
+)
 
 // Order tells the router what to let through.
 type Order struct {
@@ -42,6 +51,12 @@ type Order struct {
 type Rules struct {
 	Allow []Entry `json:"allow,omitempty"`
 	Deny  []Entry `json:"deny,omitempty"`
+	// Web are the entries that say something of requests, by the file that they
+	// stand in.
+	Web     [][]WebEntry `json:"web,omitempty"`
+	Secrets []Secret     `json:"secrets,omitempty"`
+	// TLS is what the router ends TLS with; nil when no entry asks for it.
+	TLS *TLS `json:"tls,omitempty"`
 }
 
 // Entry is one entry of a list and where it stands.
@@ -49,6 +64,55 @@ type Entry struct {
 	Text string `json:"text"`
 	From string `json:"from,omitempty"`
 }
+
+// WebEntry is an entry that says something of requests.
+type WebEntry struct {
+	Entry
+	Methods []string `json:"methods,omitempty"`
+	Paths   []string `json:"paths,omitempty"`
+	MaxBody int64    `json:"max_body,omitempty"` // bytes
+}
+
+// TLS is what a router needs to stand between a sandbox and a host.
+type TLS struct {
+	Issuer *Issuer `json:"issuer"`
+	// Roots are what hosts are held to, in PEM.
+	Roots []byte `json:"roots"`
+}
+
+// Issuer is a certificate that certifies the hosts of one router, and its key.
+type Issuer struct {
+	Cert []byte `json:"cert"` // DER
+	Key  []byte `json:"key"`  // PKCS #8
+}
+
+// String hides the key.
+func (*Issuer) String() string { return "(issuer)" }
+
+// GoString hides it, too.
+func (*Issuer) GoString() string { return "(issuer)" }
+
+// Secret is a secret that is put into requests.
+type Secret struct {
+	Name        string   `json:"name"` // of the variable that has the placeholder
+	From        string   `json:"from,omitempty"`
+	Placeholder string   `json:"placeholder"`
+	Value       Value    `json:"value"`
+	Hosts       []string `json:"hosts"`
+	Header      string   `json:"header,omitempty"` // Authorization when empty
+	Format      string   `json:"format,omitempty"`
+	Plain       bool     `json:"plain,omitempty"`  // over HTTP without TLS, too
+	Others      bool     `json:"others,omitempty"` // requests may have other credentials
+}
+
+// Value is a secret's value. Only JSON shows it; no message does.
+type Value string
+
+// String hides it.
+func (Value) String() string { return "(secret)" }
+
+// GoString hides it, too.
+func (Value) GoString() string { return "(secret)" }
 
 // Budget bounds what goes through; 0 means no bound of this kind.
 type Budget struct {
@@ -100,13 +164,25 @@ type Record struct {
 	Rule     string   `json:"rule,omitempty"` // what let it through or refused it
 	From     string   `json:"from,omitempty"` // where the rule stands
 	Reason   string   `json:"reason,omitempty"`
-	Open     bool     `json:"open,omitempty"` // an entry of its own would allow it
+	Open     bool     `json:"open,omitempty"`   // an entry of its own would allow it
+	Method   string   `json:"method,omitempty"` // of a request that was refused
+	Path     string   `json:"path,omitempty"`   // its path, cut
 
 	Sent     int64         `json:"sent,omitempty"`     // bytes that left
 	Received int64         `json:"received,omitempty"` // bytes that came
 	Started  time.Time     `json:"started,omitzero"`
 	Duration time.Duration `json:"duration,omitempty"`
 	Count    int64         `json:"count,omitempty"` // how often, when more than once
+}
+
+// Entry is the entry of an allow-list that would let the refused request through,
+// as a policy file has it.
+func (r Record) Entry() string {
+	path := r.Path
+	if strings.ContainsAny(path, "%?#\\[]{}*…") { // not as it stands in a pattern
+		path = "/**"
+	}
+	return "{host: " + strconv.Quote(net.JoinHostPort(r.Host, strconv.Itoa(r.Port))) + ", methods: [" + strconv.Quote(r.Method) + "], paths: [" + strconv.Quote(path) + "]}"
 }
 
 // Totals count everything, also what there was no record for.

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package credential puts secrets into requests on their way out.
+//
+// Code in a sandbox has a placeholder. The router exchanges it for the secret in
+// one header of requests to the secret's hosts, and nowhere else: not in another
+// header, a path, a body, or for another host. Whoever has the placeholder can
+// use the secret at its hosts as long as the sandbox lives, and cannot learn it
+// from anything but what those hosts answer.
+package credential
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/caisson-run/caisson/egress/name"
+	"github.com/caisson-run/caisson/egress/rule"
+	"github.com/caisson-run/caisson/egress/wire"
+)
+
+// Secret is one secret and where it goes.
+type Secret struct {
+	name        string
+	placeholder string
+	value       wire.Value
+	hosts       []rule.Rule
+	header      string // canonical
+	format      string // "" keeps what is around the placeholder
+	plain       bool
+	others      bool
+}
+
+// hole is where the secret goes in a format.
+const hole = "{}"
+
+// New reads what the owner sent.
+func New(s wire.Secret) (*Secret, error) {
+	c := &Secret{name: s.Name, placeholder: s.Placeholder, value: s.Value, header: http.CanonicalHeaderKey(s.Header), format: s.Format, plain: s.Plain, others: s.Others}
+	if c.header == "" {
+		c.header = "Authorization"
+	}
+	if len(c.placeholder) < 16 {
+		return nil, fmt.Errorf("secret %s: its placeholder can be guessed", s.Name)
+	}
+	if err := CheckValue(string(s.Value)); err != nil {
+		return nil, fmt.Errorf("secret %s: %w", s.Name, err)
+	}
+	if err := CheckHeader(c.header, c.format); err != nil {
+		return nil, fmt.Errorf("secret %s: %w", s.Name, err)
+	}
+	for _, text := range s.Hosts {
+		r, err := ParseHost(text, s.From)
+		if err != nil {
+			return nil, fmt.Errorf("secret %s: %w", s.Name, err)
+		}
+		c.hosts = append(c.hosts, r)
+	}
+	return c, nil
+}
+
+// ParseHost reads a host of a secret. It names a host or all hosts below a name;
+// without a port it means 443 alone, where plain HTTP is not spoken.
+func ParseHost(text, from string) (rule.Rule, error) {
+	r, err := rule.Secret(text, from)
+	if err == nil && r.Base().IsZero() {
+		err = errors.New("a secret goes to a host or *.host")
+	}
+	return r, err
+}
+
+// mostValue bounds a secret, in bytes: servers take headers of 8 KiB.
+const mostValue = 8 << 10
+
+// CheckValue refuses what cannot be in a header (RFC 9110, 5.5).
+func CheckValue(v string) error {
+	switch {
+	case v == "":
+		return errors.New("it is empty")
+	case len(v) > mostValue:
+		return fmt.Errorf("it has more than %d bytes", mostValue)
+	}
+	for i := range len(v) {
+		if v[i] <= ' ' && v[i] != ' ' || v[i] >= 0x7f {
+			return errors.New("it has a character that no header takes")
+		}
+	}
+	return nil
+}
+
+// CheckHeader refuses a header that no secret goes into, and a format without
+// one place for it. An empty format keeps what code wrote around its placeholder.
+func CheckHeader(header, format string) error {
+	if header == "" || len(header) > 128 || strings.Trim(header, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" {
+		return fmt.Errorf("%q is not the name of a header", header)
+	}
+	if slices.Contains(framing, http.CanonicalHeaderKey(header)) {
+		return fmt.Errorf("the header %s says how the request is read; no secret goes there", header)
+	}
+	if format != "" && (strings.Count(format, hole) != 1 || len(format) > 256 || CheckValue(format) != nil) {
+		return fmt.Errorf("the format %q has no one {} for the secret", format)
+	}
+	return nil
+}
+
+// framing are headers that a program between the two ends reads.
+var framing = []string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Upgrade", "Te", "Trailer", "Expect", "Keep-Alive", "Proxy-Connection"}
+
+// put gives a header's value with the secret in it; false when the placeholder is
+// not what it consists of. What code may write around it is a scheme ("Bearer"),
+// or the other half of a user and password.
+func (s *Secret) put(v string) (string, bool) {
+	if !s.in(v) {
+		return "", false
+	}
+	if s.format != "" {
+		return strings.Replace(s.format, hole, string(s.value), 1), true
+	}
+	scheme, rest, two := strings.Cut(v, " ")
+	switch {
+	case v == s.placeholder:
+		return string(s.value), true
+	case !two:
+		return "", false
+	case rest == s.placeholder:
+		return scheme + " " + string(s.value), true
+	}
+	user, password, _ := strings.Cut(basic(v), ":")
+	if user == s.placeholder {
+		user = string(s.value)
+	} else {
+		password = string(s.value)
+	}
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password)), true
+}
+
+// in reports whether v is the placeholder, alone or after a scheme, or one half
+// of a Basic credential (RFC 7617) is.
+func (s *Secret) in(v string) bool {
+	if v == s.placeholder {
+		return true
+	}
+	if scheme, rest, two := strings.Cut(v, " "); two && rest == s.placeholder && scheme != "" {
+		return strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") == ""
+	}
+	user, password, ok := strings.Cut(basic(v), ":")
+	return ok && (user == s.placeholder) != (password == s.placeholder)
+}
+
+// basic is the user and password of a Basic credential.
+func basic(v string) string {
+	scheme, rest, _ := strings.Cut(v, " ")
+	if !strings.EqualFold(scheme, "Basic") {
+		return ""
+	}
+	b, err := base64.StdEncoding.DecodeString(rest)
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+// Set are the secrets of one sandbox.
+type Set []*Secret
+
+// to reports whether a secret goes into requests to a host. tls says that the way
+// there is encrypted.
+func (c *Secret) to(n name.Name, port uint16, tls bool) bool {
+	return (tls || c.plain) && slices.ContainsFunc(c.hosts, func(r rule.Rule) bool { return r.Matches(n, port) })
+}
+
+// guards reports whether requests to a host may have no credential but the
+// sandbox's own. That holds for every port: behind another may be the same
+// service.
+func (c *Secret) guards(n name.Name) bool {
+	return !c.others && slices.ContainsFunc(c.hosts, func(r rule.Rule) bool { return r.AnyPort().Matches(n, 1) })
+}
+
+// Guards reports whether requests to a host may have no credential but the
+// sandbox's own.
+func (s Set) Guards(n name.Name) bool {
+	return slices.ContainsFunc(s, func(c *Secret) bool { return c.guards(n) })
+}
+
+// Hosts are the hosts whose requests Fill wants to see.
+func (s Set) Hosts() (all []rule.Rule) {
+	for _, c := range s {
+		for _, r := range c.hosts {
+			if !c.others {
+				r = r.AnyPort()
+			}
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// ErrForeign says that a request has a credential that is not the sandbox's own.
+type ErrForeign struct {
+	Header string
+	Secret string // the variable with the placeholder to use
+}
+
+func (e *ErrForeign) Error() string {
+	return "it has a credential of its own in the header " + e.Header
+}
+
+// Fill puts the secrets that go to a host into the headers of a request to it,
+// and gives what must not be seen in the answer. Where no other credentials are
+// allowed, cookies are taken out, and any other credential that can be told by
+// its header's name is an *ErrForeign.
+func (s Set) Fill(n name.Name, port uint16, tls bool, h http.Header) (hidden Redaction, err error) {
+	ours := map[string]bool{}
+	var only Set
+	for _, c := range s {
+		if c.guards(n) {
+			only = append(only, c)
+		}
+		values := h[c.header]
+		if len(values) != 1 || !c.to(n, port, tls) { // of two values, each reader takes another
+			continue
+		}
+		if v, ok := c.put(values[0]); ok {
+			h[c.header] = []string{v}
+			ours[c.header] = true
+			hidden = hidden.add(c, v)
+		}
+	}
+	if only == nil {
+		return hidden, nil
+	}
+	for key := range h {
+		switch {
+		case ours[key] || !only.credential(key):
+		case plainName(key) == "cookie" || plainName(key) == "cookie2":
+			delete(h, key) // clients send back what they were given
+		default:
+			return nil, &ErrForeign{Header: key, Secret: only[0].name}
+		}
+	}
+	return hidden, nil
+}
+
+// plainName is a header's name as a lenient server reads it.
+func plainName(key string) string { return strings.ReplaceAll(strings.ToLower(key), "_", "-") }
+
+// credential reports whether a header carries credentials: by a secret of s, or
+// by what services are known to use.
+func (s Set) credential(key string) bool {
+	key = plainName(key)
+	return slices.Contains(known, key) || slices.ContainsFunc(s, func(c *Secret) bool { return plainName(c.header) == key })
+}
+
+// known are headers that services take credentials from. One that is not here,
+// or that stands in a path or a body, is not seen.
+var known = []string{
+	"authorization", "proxy-authorization", "cookie", "cookie2", "x-authorization", "authentication", "x-forwarded-authorization",
+	"x-api-key", "api-key", "apikey", "x-apikey", "x-key", "x-api-token", "api-token", "x-auth", "x-auth-token", "x-auth-key", "x-auth-email", "auth-token",
+	"x-access-token", "access-token", "x-token", "token", "x-user-token", "x-session-token", "x-secret-key", "x-app-key", "x-client-secret",
+	"private-token", "job-token", "deploy-token", "circle-token", "x-github-token", "x-gitlab-token", "x-figma-token", "x-vault-token", "x-shopify-access-token",
+	"x-goog-api-key", "x-goog-iam-authorization-token", "x-amz-security-token", "x-ms-token-aad-access-token", "ocp-apim-subscription-key",
+	"x-rapidapi-key", "x-algolia-api-key", "x-honeycomb-team", "x-subscription-token", "dd-api-key", "dd-application-key", "x-n8n-api-key", "x-typesense-api-key",
+	"x-openai-api-key", "x-anthropic-api-key", "xi-api-key", "x-hf-token", "openai-organization", "openai-project",
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package router
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/caisson-run/caisson/egress/credential"
+	"github.com/caisson-run/caisson/egress/rule"
+	"github.com/caisson-run/caisson/egress/wire"
+)
+
+// passage is what is known of one judged request until its answer has passed.
+type passage struct {
+	hidden credential.Redaction // what the answer must not show
+	body   *bounded             // nil without a bound
+}
+
+type passageKey struct{}
+
+func passageOf(req *http.Request) *passage {
+	p, _ := req.Context().Value(passageKey{}).(*passage)
+	return p
+}
+
+// Headers by which some servers take another method or path than the request's.
+var (
+	otherMethod = []string{"x-http-method-override", "x-http-method", "x-method-override"}
+	otherPath   = []string{"x-original-url", "x-rewrite-url", "x-original-uri", "x-override-url"}
+)
+
+// judge asks the rules about a request whose host is known to be right, puts the
+// secrets in that go there, and bounds its body.
+func (w *webConn) judge(req *http.Request) (*http.Request, rule.Decision) {
+	c := w.c
+	no := func(format string, args ...any) (*http.Request, rule.Decision) {
+		return req, rule.Decision{Rule: c.rule.Rule, From: c.rule.From, Reason: fmt.Sprintf(format, args...)}
+	}
+	if req.URL.Opaque != "" || len(req.Header["Host"]) > 0 {
+		return no("a request that names its host in two ways")
+	}
+	list, host, port := c.r.rules.Load(), c.t.name, c.t.addr.Port()
+	d, most := list.Request(host, port, rule.Request{
+		Method: req.Method, Path: wirePath(req), Length: req.ContentLength, Upgrade: req.Header.Get("Upgrade") != "",
+	})
+	if !d.Allow {
+		return req, d
+	}
+	methods, paths := list.Conditional(host, port)
+	for key := range req.Header {
+		key = strings.ReplaceAll(strings.ToLower(key), "_", "-")
+		if methods && slices.Contains(otherMethod, key) || paths && slices.Contains(otherPath, key) {
+			return no("a header (%s) that may be taken for another method or path", key)
+		}
+	}
+	p := &passage{}
+	if ends := c.r.ends.Load(); ends != nil {
+		var err error
+		p.hidden, err = ends.Secrets.Fill(host, port, w.tls != nil, req.Header)
+		var foreign *credential.ErrForeign
+		if errors.As(err, &foreign) {
+			return no("%v; requests to it have the sandbox's own, whose placeholder is in $%s, or none", err, foreign.Secret)
+		}
+	}
+	if ends := c.r.ends.Load(); ends != nil && ends.Secrets.Guards(host) {
+		req.Trailer = nil // a header that comes after the body, unseen
+	}
+	if p.hidden != nil {
+		req.Header.Set("Accept-Encoding", "identity") // what is compressed cannot be looked through
+	}
+	if most > 0 && req.Body != nil {
+		p.body = &bounded{ReadCloser: req.Body, left: most, why: rule.Decision{Rule: d.Rule, From: d.From, Reason: rule.TooLong(most), Open: true}}
+		req.Body = p.body
+	}
+	return req.WithContext(context.WithValue(req.Context(), passageKey{}, p)), rule.Decision{Allow: true}
+}
+
+// wirePath is the path as it is written for the server.
+func wirePath(req *http.Request) string {
+	if p := req.URL.EscapedPath(); p != "" {
+		return p
+	}
+	return "/"
+}
+
+// bounded ends a body that is longer than it may be. What has passed until then
+// is the beginning of a request that never ends.
+type bounded struct {
+	io.ReadCloser
+	left int64
+	why  rule.Decision
+	over atomic.Bool
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.over.Load() {
+		return 0, &refusal{Decision: b.why}
+	}
+	if int64(len(p)) > b.left+1 {
+		p = p[:b.left+1]
+	}
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		b.over.Store(true)
+		return 0, &refusal{Decision: b.why}
+	}
+	return n, err
+}
+
+// hideSecrets covers, in an answer, the secrets that its request got.
+func hideSecrets(res *http.Response) error {
+	p := passageOf(res.Request)
+	if p == nil || p.hidden == nil {
+		return nil
+	}
+	p.hidden.Header(res.Header)
+	if res.StatusCode != http.StatusSwitchingProtocols { // a stream both ways is nobody's answer
+		res.Body = p.hidden.Body(res.Body)
+	}
+	return nil
+}
+
+// Refusal is the body of a 403, or of a 502 when the host did not answer: the
+// same for people and agents.
+type Refusal struct {
+	Error  string `json:"error"` // "egress_denied", "egress_failed"
+	Host   string `json:"host"`
+	Port   int    `json:"port"`
+	Method string `json:"method,omitempty"` // of a request that was judged
+	Path   string `json:"path,omitempty"`
+	Reason string `json:"reason"`
+	Rule   string `json:"rule,omitempty"` // what refused it
+	From   string `json:"from,omitempty"` // where the rule stands
+	Hint   string `json:"hint,omitempty"` // the entry that would allow it
+}
+
+// mostShown bounds the path in records and answers, in bytes.
+const mostShown = 256
+
+func refuseRequest(rw http.ResponseWriter, req *http.Request, c *conn, d rule.Decision, other string) {
+	port := int(c.t.addr.Port())
+	rec := wire.Record{Protocol: wire.TCP, Host: c.t.name.String(), Port: port, Rule: d.Rule, From: d.From, Reason: d.Reason}
+	body := Refusal{Error: "egress_denied", Host: other, Port: port, Reason: d.Reason, Rule: d.Rule, From: d.From}
+	if rec.Host == "" {
+		rec.Address = c.t.addr.Addr().String()
+	}
+	if c.judged {
+		rec.Open, rec.Method, rec.Path = d.Open, cut(req.Method, 32), cut(wirePath(req), mostShown)
+		body.Method, body.Path = rec.Method, rec.Path
+		if d.Open {
+			body.Hint = "network: {allow: [" + rec.Entry() + "]}"
+		}
+	}
+	c.r.record.refuse(rec)
+	answer(rw, http.StatusForbidden, body)
+}
+
+func cut(s string, most int) string {
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
+}
+
+func answer(rw http.ResponseWriter, status int, r Refusal) {
+	body, err := json.Marshal(r)
+	if err != nil {
+		body = []byte(`{"error":"` + r.Error + `"}`)
+	}
+	rw.Header().Set("Content-Type", "application/json")
+	rw.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	rw.WriteHeader(status)
+	_, _ = rw.Write(body)
+}
