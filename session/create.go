@@ -21,6 +21,8 @@ type Create struct {
 	Template string
 	// Metadata are the caller's own words. They decide nothing.
 	Metadata map[string]string
+	// Notes are the door's own, and come back with the sandbox.
+	Notes map[string]string
 	// Env are variables that every program in it gets. They are in no record,
 	// list or log.
 	Env map[string]string
@@ -125,7 +127,7 @@ func (b *Sandboxes) create(ctx context.Context, k *Key, name string, c Create) (
 		return nil, err
 	}
 	rec := &registry.Sandbox{
-		ID: registry.NewID("i", 20), Owner: k.ID, Actor: k.Actor(), Name: name, Template: c.Template, Metadata: c.Metadata,
+		ID: registry.NewID("i", 20), Owner: k.ID, Actor: k.Actor(), Name: name, Template: c.Template, Metadata: c.Metadata, Notes: c.Notes,
 		Lifetime: lifetime, Idle: c.Idle, OnTimeout: c.OnTimeout, AutoResume: c.AutoResume, Env: c.Env, Isolation: c.Isolation,
 	}
 	rec = rec.Clone() // the maps are the caller's

@@ -96,6 +96,15 @@ func (r *DB) KeyOf(ctx context.Context, token string) (*Key, error) {
 	return k, nil
 }
 
+// KeyByID finds a key, a revoked one too, by what is no secret.
+func (r *DB) KeyByID(ctx context.Context, id string) (*Key, error) {
+	k, err := scanKey(r.db.QueryRowContext(ctx, "SELECT "+keyColumns+" FROM keys WHERE id = ?", id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, errUnknownKey()
+	}
+	return k, r.failed("read", err)
+}
+
 func errUnknownKey() error {
 	return &sandbox.Error{Op: "key", Kind: sandbox.ErrDenied, Problem: "it is not known", Hint: "make one with caisson keys create", Rule: "built-in: keys"}
 }

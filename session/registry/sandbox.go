@@ -48,7 +48,9 @@ type Sandbox struct {
 	Name     string            `json:"name,omitempty"`
 	Template string            `json:"template,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
-	State    State             `json:"state"`
+	// Notes are what a door keeps with it. They are shown to nobody.
+	Notes map[string]string `json:"notes,omitempty"`
+	State State             `json:"state"`
 
 	Created time.Time `json:"created"` // when it was first made
 	Started time.Time `json:"started"` // when it was made or last resumed
@@ -85,7 +87,7 @@ type Sandbox struct {
 // Clone is a copy that shares nothing.
 func (s *Sandbox) Clone() *Sandbox {
 	c := *s
-	c.Metadata, c.Env, c.Network = maps.Clone(s.Metadata), maps.Clone(s.Env), slices.Clone(s.Network)
+	c.Metadata, c.Notes, c.Env, c.Network = maps.Clone(s.Metadata), maps.Clone(s.Notes), maps.Clone(s.Env), slices.Clone(s.Network)
 	c.Limits.Explicit, c.Posture.Limits = maps.Clone(s.Limits.Explicit), maps.Clone(s.Posture.Limits)
 	return &c
 }
