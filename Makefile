@@ -61,6 +61,7 @@ TEST_PACKAGES := python3 curl e2fsprogs iproute2 util-linux procps
 test: ## everything that must pass before a change lands
 	@.ci/need $(TEST_PACKAGES)
 	@$(MAKE) --no-print-directory lint build test-race test-heavy test-docker
+	@$(MAKE) --no-print-directory test-e2b E2B_TESTS=-short
 
 .PHONY: lint
 lint:
@@ -108,6 +109,13 @@ levels: ## docs/levels.md anew: level by clause, as the conformance suite sees i
 
 CONFORMANCE = $(addprefix ./,$(patsubst %/,%,$(dir $(wildcard sandbox/*/conformance_test.go))))
 
+.PHONY: test-e2b
+test-e2b: build ## E2B's official clients against caisson serve, on gVisor
+	@echo '== E2B clients'
+	@.ci/need nodejs npm
+	@npm ci --prefix api/e2b/testdata/sdk --silent
+	@CAISSON_TEST_BINARY=$(CURDIR)/bin/caisson go test -count=1 -timeout 10m -run '^TestSDK$$' $(E2B_TESTS) ./api/e2b
+
 .PHONY: test-v2
 test-v2: $(if $(wildcard cmd/caisson),build) ## limits on a real cgroup v2 host: a small guest, plain and under systemd
 	@.ci/need qemu-system-x86 erofs-utils mmdebstrap kmod xz-utils e2fsprogs zstd
@@ -119,7 +127,7 @@ conformance-v2: ## the conformance suite on an emulated cgroup v2 host, for a pe
 	@go run ./internal/tools/v2guest conformance
 
 .PHONY: test-all
-test-all: test test-docker-all test-many test-v2 fuzz bench dist ## test, and all that is slow
+test-all: test test-docker-all test-e2b test-many test-v2 fuzz bench dist ## test, and all that is slow
 
 .PHONY: test-many
 test-many: # 200 sandboxes in a row on every level leave nothing; every chapter on every road

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2b
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+// envdVersion is the version of E2B's agent whose behaviour ours has. Clients
+// switch features on by it; those they have from 0.6.4 on are all there.
+const envdVersion = "0.6.13"
+
+const (
+	// defaultTimeout is how long a sandbox lives when its maker does not say.
+	defaultTimeout = 300 * time.Second
+	maxTimeout     = 30 * 24 * time.Hour
+	// clientID is what older clients append to a sandbox's id; one server has
+	// one.
+	clientID = "caisson"
+)
+
+// control serves the paths of the control plane. Where E2B has a version 2 of
+// a path, both are served.
+func (s *Server) control() http.Handler {
+	mux := http.NewServeMux()
+	both := func(method, path string, h keyed) {
+		mux.Handle(method+" "+path, s.keyed(h))
+		mux.Handle(method+" /v2"+path, s.keyed(h))
+	}
+	both("POST", "/sandboxes", s.create)
+	both("POST", "/sandboxes/{id}/connect", s.connect)
+	mux.Handle("GET /sandboxes", s.keyed(s.listV1))
+	mux.Handle("GET /v2/sandboxes", s.keyed(s.listV2))
+	both("GET", "/sandboxes/{id}/logs", s.logs)
+	for pattern, h := range map[string]keyed{
+		"GET /sandboxes/metrics":         s.metricsOfMany,
+		"GET /sandboxes/{id}":            s.get,
+		"DELETE /sandboxes/{id}":         s.kill,
+		"POST /sandboxes/{id}/timeout":   s.setTimeout,
+		"POST /sandboxes/{id}/refreshes": s.refresh,
+		"POST /sandboxes/{id}/resume":    unsupported("resuming a sandbox"),
+		"POST /sandboxes/{id}/pause":     unsupported("pausing a sandbox"),
+		"POST /sandboxes/{id}/snapshots": unsupported("a snapshot"),
+		"POST /sandboxes/{id}/fork":      unsupported("a fork"),
+		"PUT /sandboxes/{id}/network":    unsupported("another network for a running sandbox"),
+		"GET /snapshots":                 s.noSnapshots,
+		"GET /sandboxes/{id}/metrics":    s.metrics,
+	} {
+		mux.Handle(pattern, s.keyed(h))
+	}
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	mux.Handle("/", s.o.Rest)
+	return mux
+}
+
+// keyed is a call of somebody whose key was found.
+type keyed func(w http.ResponseWriter, r *http.Request, k *session.Key) error
+
+func (s *Server) keyed(h keyed) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		k, err := s.key(r)
+		if err == nil {
+			err = h(w, r, k)
+		}
+		if err != nil {
+			writeAPIError(w, err)
+		}
+	})
+}
+
+// key finds whose request it is.
+func (s *Server) key(r *http.Request) (*session.Key, error) {
+	token := r.Header.Get("X-Api-Key")
+	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && token == "" {
+		token = bearer
+	}
+	if token == "" {
+		return nil, &apiError{http.StatusUnauthorized, "the request has no key; set E2B_API_KEY to one that caisson keys create made"}
+	}
+	k, err := s.o.Keys.Authenticate(r.Context(), token)
+	if err != nil {
+		return nil, unauthorized(err)
+	}
+	return k, nil
+}
+
+// createBody is a request for a sandbox, of version 1 or 2.
+type createBody struct {
+	TemplateID      string            `json:"templateID"`
+	Timeout         *int64            `json:"timeout"` // seconds
+	Metadata        map[string]string `json:"metadata"`
+	EnvVars         map[string]string `json:"envVars"`
+	AutoPause       bool              `json:"autoPause"`
+	AutoPauseMemory *bool             `json:"autoPauseMemory"`
+	AutoResume      *struct {
+		Enabled bool `json:"enabled"`
+	} `json:"autoResume"`
+	Internet *bool        `json:"allow_internet_access"`
+	Network  *networkBody `json:"network"`
+	Secure   *bool        `json:"secure"` // every sandbox is
+}
+
+// sandboxAnswer is what a client needs to talk to a sandbox.
+type sandboxAnswer struct {
+	SandboxID          string  `json:"sandboxID"`
+	TemplateID         string  `json:"templateID"`
+	ClientID           string  `json:"clientID"`
+	EnvdVersion        string  `json:"envdVersion"`
+	EnvdAccessToken    string  `json:"envdAccessToken"`
+	TrafficAccessToken *string `json:"trafficAccessToken"`
+	Domain             string  `json:"domain"`
+}
+
+func (s *Server) answer(b *session.Sandbox) sandboxAnswer {
+	a := sandboxAnswer{
+		SandboxID: b.ID, TemplateID: b.Template, ClientID: clientID, EnvdVersion: envdVersion,
+		EnvdAccessToken: s.o.Sandboxes.Token(b, accessPurpose), Domain: s.o.Domain,
+	}
+	if private(b) {
+		t := s.o.Sandboxes.Token(b, trafficPurpose)
+		a.TrafficAccessToken = &t
+	}
+	return a
+}
+
+func (s *Server) create(w http.ResponseWriter, r *http.Request, k *session.Key) error {
+	var q createBody
+	if err := readBody(w, r, &q, false); err != nil {
+		return err
+	}
+	wish, err := q.wish()
+	if err != nil {
+		return err
+	}
+	b, err := s.o.Sandboxes.Create(r.Context(), k, *wish)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusCreated, s.answer(b))
+	return nil
+}
+
+// wish is what the request asks of the road.
+func (q *createBody) wish() (*session.Create, error) {
+	if q.TemplateID == "" {
+		return nil, &apiError{http.StatusBadRequest, "templateID is missing"}
+	}
+	if q.AutoPauseMemory != nil && !*q.AutoPauseMemory {
+		return nil, notCarried("autoPauseMemory: false")
+	}
+	life, err := lifetime(q.Timeout, defaultTimeout)
+	if err != nil {
+		return nil, err
+	}
+	n := networkBody{}
+	if q.Network != nil {
+		n = *q.Network
+	}
+	if n.Internet != nil {
+		return nil, notCarried("network.allow_internet_access")
+	}
+	if n.MaskRequestHost != "" && !validMask(n.MaskRequestHost) {
+		return nil, &apiError{http.StatusBadRequest, "maskRequestHost is no host name"}
+	}
+	n.Internet = q.Internet
+	network, err := n.wish()
+	if err != nil {
+		return nil, err
+	}
+	c := &session.Create{
+		Door: "e2b", Template: q.TemplateID, Timeout: life, Metadata: q.Metadata, Env: q.EnvVars,
+		AutoResume: q.AutoResume != nil && q.AutoResume.Enabled, Network: network, Notes: map[string]string{},
+	}
+	if q.AutoPause {
+		c.OnTimeout = registry.Pause
+	}
+	if n.AllowPublicTraffic != nil && !*n.AllowPublicTraffic {
+		c.Notes[notePrivate] = "yes"
+	}
+	if n.MaskRequestHost != "" {
+		c.Notes[noteMask] = n.MaskRequestHost
+	}
+	return c, nil
+}
+
+// lifetime reads a timeout in seconds.
+func lifetime(seconds *int64, unset time.Duration) (time.Duration, error) {
+	if seconds == nil {
+		return unset, nil
+	}
+	if n := *seconds; n < 0 || n > int64(maxTimeout/time.Second) {
+		return 0, &apiError{http.StatusBadRequest, "a timeout lies between 0 and 2592000 seconds (30 days)"}
+	}
+	return time.Duration(*seconds) * time.Second, nil
+}
+
+type timeoutBody struct {
+	Timeout *int64 `json:"timeout"`
+	Memory  *bool  `json:"memory"`
+}
+
+// connect gives what a client needs for a sandbox that is there, resumes it if
+// it is paused, and lets it live for at least as long as is asked.
+func (s *Server) connect(w http.ResponseWriter, r *http.Request, k *session.Key) error {
+	var q timeoutBody
+	if err := readBody(w, r, &q, true); err != nil {
+		return err
+	}
+	if q.Memory != nil && !*q.Memory {
+		return notCarried("memory: false")
+	}
+	life, err := lifetime(q.Timeout, defaultTimeout)
+	if err != nil {
+		return err
+	}
+	b, err := s.o.Sandboxes.Get(r.Context(), k, pathID(r))
+	if err != nil {
+		return err
+	}
+	if b, err = s.o.Sandboxes.Extend(r.Context(), k, b.ID, life); err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, s.answer(b))
+	return nil
+}
+
+func (s *Server) kill(w http.ResponseWriter, r *http.Request, k *session.Key) error {
+	return noContent(w, s.o.Sandboxes.Kill(r.Context(), k, pathID(r)))
+}
+
+func (s *Server) setTimeout(w http.ResponseWriter, r *http.Request, k *session.Key) error {
+	var q struct {
+		Timeout *int64 `json:"timeout"`
+	}
+	if err := readBody(w, r, &q, false); err != nil {
+		return err
+	}
+	if q.Timeout == nil {
+		return &apiError{http.StatusBadRequest, "timeout is missing"}
+	}
+	life, err := lifetime(q.Timeout, 0)
+	if err != nil {
+		return err
+	}
+	_, err = s.o.Sandboxes.SetTimeout(r.Context(), k, pathID(r), life)
+	return noContent(w, err)
+}
+
+// refresh keeps a sandbox alive for longer; it never shortens its life.
+func (s *Server) refresh(w http.ResponseWriter, r *http.Request, k *session.Key) error {
+	var q struct {
+		Duration *int64 `json:"duration"`
+	}
+	if err := readBody(w, r, &q, true); err != nil {
+		return err
+	}
+	life, err := lifetime(q.Duration, defaultTimeout)
+	if err != nil {
+		return err
+	}
+	_, err = s.o.Sandboxes.Extend(r.Context(), k, pathID(r), life)
+	return noContent(w, err)
+}
+
+// pause and the like are not carried by any level yet; a client hears so by name.
+func unsupported(what string) keyed {
+	return func(http.ResponseWriter, *http.Request, *session.Key) error {
+		return &apiError{http.StatusNotImplemented, what + " is not supported by this server; see docs/e2b.md"}
+	}
+}
+
+func noContent(w http.ResponseWriter, err error) error {
+	if err == nil {
+		w.WriteHeader(http.StatusNoContent)
+	}
+	return err
+}
+
+// pathID is the sandbox that a path names; where it names none, it is an id
+// that no sandbox has.
+func pathID(r *http.Request) string { return wireID(r.PathValue("id")) }

@@ -1,0 +1,504 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2b_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/caisson-run/caisson/api"
+	"github.com/caisson-run/caisson/api/e2b"
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/guest/agent"
+	"github.com/caisson-run/caisson/guest/embedded"
+	"github.com/caisson-run/caisson/internal/store"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/faketest"
+	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+func TestMain(m *testing.M) {
+	if os.Args[0] == embedded.Argv0 {
+		agent.Main()
+	}
+	faketest.Init()
+	goleak.VerifyTestMain(m)
+}
+
+// door is a server with two keys, on the fake level with the real agent.
+type door struct {
+	url        string
+	key, other string
+	boxes      *session.Sandboxes
+}
+
+func newDoor(t *testing.T) *door {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("the fake level needs root")
+	}
+	dir, err := store.Open(store.Options{Dir: filepath.Join(t.TempDir(), "state")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := audit.Open(t.Context(), audit.Options{Dir: dir.Path()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg, err := registry.Open(t.Context(), dir.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { reg.Close(); log.Close(); dir.Close() })
+	keys, err := session.OpenKeys(reg, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &door{}
+	for _, token := range []*string{&d.key, &d.other} {
+		if _, *token, err = keys.Create(t.Context(), "", "", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	driver := &faketest.Driver{Agent: true}
+	d.boxes, err = session.OpenSandboxes(t.Context(), session.SandboxesOptions{
+		Drivers: map[string]sandbox.Driver{"gvisor": driver}, Journal: log, State: session.DirState(dir), Registry: reg,
+		Notice: func(s string) { t.Log("notice:", s) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.url = "http://" + ln.Addr().String()
+	handler := e2b.New(e2b.Options{Sandboxes: d.boxes, Keys: keys, Domain: "localhost:1"})
+	server := api.New(handler, api.NewStats(), slog.New(slog.DiscardHandler))
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ln, nil) }()
+	t.Cleanup(func() {
+		if err := d.boxes.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		http.DefaultClient.CloseIdleConnections()
+		server.Shutdown(context.Background())
+		handler.Close()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// ask sends one request and returns the status and the answer's JSON.
+func (d *door) ask(t *testing.T, method, path string, header map[string]string, body string) (int, map[string]any) {
+	t.Helper()
+	status, b, _ := d.raw(t, method, path, header, body)
+	var v map[string]any
+	json.Unmarshal(b, &v)
+	return status, v
+}
+
+func (d *door) raw(t *testing.T, method, path string, header map[string]string, body string) (int, []byte, http.Header) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, d.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, v := range header {
+		req.Header.Set(k, v)
+	}
+	if h := header["Host"]; h != "" {
+		req.Host = h
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, b, resp.Header
+}
+
+// box is a sandbox as a client knows it.
+type box struct{ id, token string }
+
+func (d *door) create(t *testing.T, more string) box {
+	t.Helper()
+	status, a := d.ask(t, "POST", "/v2/sandboxes", map[string]string{"X-API-Key": d.key}, `{"templateID":"base"`+more+`}`)
+	if status != 201 {
+		t.Fatalf("%d %v", status, a)
+	}
+	return box{a["sandboxID"].(string), a["envdAccessToken"].(string)}
+}
+
+// to is how a client names a port of b, with a right to its agent.
+func (b box) to(port int) map[string]string {
+	return map[string]string{"E2b-Sandbox-Id": b.id, "E2b-Sandbox-Port": fmt.Sprint(port), "X-Access-Token": b.token}
+}
+
+func with(h map[string]string, more ...string) map[string]string {
+	h = maps.Clone(h)
+	for i := 0; i < len(more); i += 2 {
+		h[more[i]] = more[i+1]
+	}
+	return h
+}
+
+func envelope(s string) string {
+	return string(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(s)))) + s
+}
+
+// sh runs a shell command as E2B's clients do, and returns its output.
+func (d *door) sh(t *testing.T, b box, line string) string {
+	t.Helper()
+	q, _ := json.Marshal(map[string]any{"process": map[string]any{"cmd": "/bin/sh", "args": []string{"-c", line}}, "stdin": false})
+	_, answer, _ := d.raw(t, "POST", "/process.Process/Start", with(b.to(49983), "Content-Type", "application/connect+json"), envelope(string(q)))
+	var out []byte
+	for len(answer) >= 5 {
+		n := binary.BigEndian.Uint32(answer[1:])
+		var e struct {
+			Event struct {
+				Data struct{ Stdout, Stderr []byte }
+			}
+			Error any
+		}
+		if err := json.Unmarshal(answer[5:5+n], &e); err != nil || e.Error != nil {
+			t.Fatalf("%s: %s %v", line, answer, err)
+		}
+		out = append(append(out, e.Event.Data.Stdout...), e.Event.Data.Stderr...)
+		answer = answer[5+n:]
+	}
+	return string(out)
+}
+
+// Every right is looked at: none, a wrong one, and somebody else's.
+func TestRights(t *testing.T) {
+	d := newDoor(t)
+	b, second := d.create(t, ""), d.create(t, "")
+	calls := []struct{ method, path, body string }{
+		{"GET", "/sandboxes/" + b.id, ""},
+		{"DELETE", "/sandboxes/" + b.id, ""},
+		{"POST", "/sandboxes/" + b.id + "/timeout", `{"timeout":1}`},
+		{"POST", "/sandboxes/" + b.id + "/refreshes", `{"duration":1}`},
+		{"POST", "/sandboxes/" + b.id + "/connect", `{"timeout":1}`},
+		{"POST", "/v2/sandboxes/" + b.id + "/connect", `{}`},
+		{"GET", "/sandboxes/" + b.id + "/metrics", ""},
+		{"GET", "/v2/sandboxes/" + b.id + "/logs", ""},
+	}
+	for _, c := range calls {
+		for name, want := range map[string]struct {
+			key    string
+			status int
+		}{"no key": {"", 401}, "a wrong key": {"e2b_" + strings.Repeat("0", 40), 401}, "another's key": {d.other, 404}, "the sandbox's token": {b.token, 401}} {
+			status, a := d.ask(t, c.method, c.path, map[string]string{"X-API-Key": want.key}, c.body)
+			if status != want.status || a["code"] != float64(want.status) {
+				t.Errorf("%s %s with %s: %d %v", c.method, c.path, name, status, a)
+			}
+		}
+	}
+	for _, path := range []string{"/sandboxes", "/v2/sandboxes", "/snapshots", "/sandboxes/metrics?sandbox_ids=" + b.id} {
+		if status, a := d.ask(t, "GET", path, nil, ""); status != 401 {
+			t.Errorf("GET %s without a key: %d %v", path, status, a)
+		}
+		if _, list, _ := d.raw(t, "GET", path, map[string]string{"X-API-Key": d.other}, ""); bytes.Contains(list, []byte(b.id)) {
+			t.Errorf("GET %s shows another's sandbox: %s", path, list)
+		}
+	}
+	for _, path := range []string{"POST /process.Process/List", "POST /filesystem.Filesystem/Stat", "GET /files", "POST /files", "GET /envs", "GET /metrics", "POST /init", "POST /process.Process/Start"} {
+		method, path, _ := strings.Cut(path, " ")
+		for name, token := range map[string]string{"no token": "", "a wrong token": strings.Repeat("0", 40), "another sandbox's": second.token, "the owner's key": d.key} {
+			status, a := d.ask(t, method, path, with(b.to(49983), "X-Access-Token", token), "{}")
+			if status != 401 {
+				t.Errorf("%s %s with %s: %d %v", method, path, name, status, a)
+			}
+		}
+	}
+	if status, _ := d.ask(t, "GET", "/health", b.to(49983), ""); status != 204 {
+		t.Errorf("health is %d after all that", status)
+	}
+}
+
+// What a sandbox's life is told by.
+func TestGone(t *testing.T) {
+	d := newDoor(t)
+	b := d.create(t, "")
+	hear := func(path string) int {
+		status, _ := d.ask(t, "GET", path, with(b.to(49983)), "")
+		return status
+	}
+	if s := hear("/health"); s != 204 {
+		t.Fatal(s)
+	}
+	key := map[string]string{"X-API-Key": d.key}
+	if status, _ := d.ask(t, "DELETE", "/sandboxes/"+b.id, key, ""); status != 204 {
+		t.Fatal(status)
+	}
+	for _, path := range []string{"/health", "/files?path=/etc/passwd", "/anything"} {
+		if s := hear(path); s != 502 {
+			t.Errorf("%s: %d", path, s)
+		}
+	}
+	for _, method := range []string{"DELETE", "GET"} {
+		if status, a := d.ask(t, method, "/sandboxes/"+b.id, key, ""); status != 404 || a["code"] != 404.0 {
+			t.Errorf("%s: %d %v", method, status, a)
+		}
+	}
+}
+
+// A stream that the end of its sandbox cuts is broken off, not finished.
+func TestStreamBreaks(t *testing.T) {
+	d := newDoor(t)
+	b := d.create(t, "")
+	req, _ := http.NewRequestWithContext(t.Context(), "POST", d.url+"/process.Process/Start", strings.NewReader(envelope(`{"process":{"cmd":"sleep","args":["600"]}}`)))
+	for k, v := range with(b.to(49983), "Content-Type", "application/connect+json") {
+		req.Header.Set(k, v)
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	head := make([]byte, 5)
+	if _, err := io.ReadFull(resp.Body, head); err != nil {
+		t.Fatal(err)
+	}
+	if status, _ := d.ask(t, "DELETE", "/sandboxes/"+b.id, map[string]string{"X-API-Key": d.key}, ""); status != 204 {
+		t.Fatal(status)
+	}
+	rest, err := io.ReadAll(resp.Body)
+	if err == nil {
+		t.Errorf("the stream ended well: %q", rest)
+	}
+}
+
+// Who is not this server's host is sent away, and a page of any origin needs a
+// right of its own.
+func TestOrigins(t *testing.T) {
+	d := newDoor(t)
+	b := d.create(t, "")
+	key := map[string]string{"X-API-Key": d.key}
+	for host, want := range map[string]int{"": 200, "localhost:7420": 200, "api.localhost": 200, "evil.test": 421, "localhost.evil.test": 421, "127.0.0.1.evil.test": 421} {
+		if status, a := d.ask(t, "GET", "/sandboxes/"+b.id, with(key, "Host", host), ""); status != want {
+			t.Errorf("host %q: %d %v", host, status, a)
+		}
+	}
+	status, _, h := d.raw(t, "OPTIONS", "/v2/sandboxes", map[string]string{"Origin": "https://app.test", "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x-api-key, e2b-sandbox-id"}, "")
+	if status != 204 || h.Get("Access-Control-Allow-Origin") != "*" || h.Get("Access-Control-Allow-Credentials") != "" || h.Get("Access-Control-Allow-Headers") != "x-api-key, e2b-sandbox-id" {
+		t.Errorf("%d %v", status, h)
+	}
+	// What a form of a page can send has no right.
+	if status, a := d.ask(t, "POST", "/v2/sandboxes", map[string]string{"Origin": "https://evil.test", "Content-Type": "text/plain"}, `{"templateID":"base"}`); status != 401 {
+		t.Errorf("%d %v", status, a)
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	d := newDoor(t)
+	b := d.create(t, "")
+	key := map[string]string{"X-API-Key": d.key}
+	for name, c := range map[string]struct {
+		method, path string
+		header       map[string]string
+		body         string
+		status       int
+	}{
+		"no JSON":                  {"POST", "/sandboxes", key, "{", 400},
+		"a field that is refused":  {"POST", "/sandboxes", key, `{"templateID":"base","mcp":{"a":"b"}}`, 400},
+		"a template that is none":  {"POST", "/sandboxes", key, `{"templateID":"nothing"}`, 404},
+		"a body of megabytes":      {"POST", "/sandboxes", key, `{"templateID":"` + strings.Repeat("x", 2<<20) + `"}`, 413},
+		"an id that is none":       {"GET", "/sandboxes/..%2f..%2fetc", key, "", 404},
+		"an id with a NUL":         {"GET", "/sandboxes/a%00b", key, "", 404},
+		"a path that is none":      {"GET", "/nothing", key, "", 404},
+		"a bad limit":              {"GET", "/v2/sandboxes?limit=101", key, "", 400},
+		"a bad state":              {"GET", "/v2/sandboxes?state=running,dead", key, "", 400},
+		"a bad page":               {"GET", "/v2/sandboxes?nextToken=AAAA", key, "", 400},
+		"a bad filter":             {"GET", "/v2/sandboxes?metadata=%25zz", key, "", 400},
+		"pausing":                  {"POST", "/sandboxes/" + b.id + "/pause", key, "", 501},
+		"one header of two":        {"GET", "/health", map[string]string{"E2b-Sandbox-Id": b.id}, "", 400},
+		"a call that is none":      {"POST", "/process.Process/Nothing", b.to(49983), "{}", 404},
+		"E2B's own calls":          {"POST", "/init", b.to(49983), "{}", 404},
+		"a call without JSON":      {"POST", "/process.Process/List", b.to(49983), "x", 400},
+		"a stream of another type": {"POST", "/process.Process/Start", with(b.to(49983), "Content-Type", "application/proto"), "x", 415},
+		"a signal that is none":    {"POST", "/process.Process/SendSignal", b.to(49983), `{"process":{"pid":1},"signal":"SIGNAL_SIGSTOP"}`, 400},
+		"a process that is none":   {"POST", "/process.Process/SendSignal", b.to(49983), `{"process":{"pid":99999},"signal":"SIGNAL_SIGKILL"}`, 404},
+		"input that is none":       {"POST", "/process.Process/SendInput", b.to(49983), `{"process":{"pid":1},"input":{}}`, 400},
+		"a signature of nobody":    {"GET", "/files?path=x&signature=v1_x", nil, "", 401},
+		"no signature":             {"GET", "/files?path=x", nil, "", 404},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, a := d.ask(t, c.method, c.path, c.header, c.body)
+			if status != c.status || a["message"] == "" || a["code"] == nil {
+				t.Errorf("%d %v, want %d", status, a, c.status)
+			}
+		})
+	}
+	for name, body := range map[string]string{"nothing": "", "half an envelope": "\x00\x00", "no JSON": envelope("{"), "no command": envelope(`{"process":{}}`), "4 GiB": "\x00\xff\xff\xff\xff{"} {
+		status, answer, _ := d.raw(t, "POST", "/process.Process/Start", with(b.to(49983), "Content-Type", "application/connect+json"), body)
+		if status != 200 || len(answer) < 5 || answer[0] != 2 || !bytes.Contains(answer, []byte(`"error"`)) {
+			t.Errorf("%s: %d %q", name, status, answer)
+		}
+	}
+	if got := d.sh(t, b, "echo alive"); got != "alive\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// Ports are reached by header and by name; what leads back to the client stays
+// within its origin, and what a client sends by mistake is not given away.
+func TestPorts(t *testing.T) {
+	d := newDoor(t)
+	b := d.create(t, "")
+	program := `
+import http.server, hashlib, base64
+class H(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        if self.headers.get("Upgrade") == "websocket":
+            self.send_response(101); self.send_header("Upgrade", "websocket"); self.send_header("Connection", "Upgrade"); self.end_headers()
+            while True:
+                line = self.rfile.readline()
+                if not line: return
+                self.wfile.write(line.upper())
+        text = "\n".join(f"{k}: {v}" for k, v in self.headers.items()).encode()
+        self.send_response(200); self.send_header("Set-Cookie", "a=b; Domain=localhost; Path=/"); self.send_header("Content-Length", str(len(text))); self.end_headers()
+        self.wfile.write(text)
+    def log_message(self, *a): pass
+http.server.ThreadingHTTPServer(("127.0.0.1", 8099), H).serve_forever()
+`
+	q, _ := json.Marshal(map[string]any{"process": map[string]any{"cmd": "python3", "args": []string{"-c", program}}})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	req, _ := http.NewRequestWithContext(ctx, "POST", d.url+"/process.Process/Start", strings.NewReader(envelope(string(q))))
+	for k, v := range with(b.to(49983), "Content-Type", "application/connect+json") {
+		req.Header.Set(k, v)
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	name := "8099-" + b.id + ".localhost:1"
+	get := func(h map[string]string) (int, string, http.Header) {
+		status, text, header := d.raw(t, "GET", "/", h, "")
+		return status, string(text), header
+	}
+	for end := time.Now().Add(20 * time.Second); ; {
+		if status, text, _ := get(map[string]string{"Host": name}); status == 200 {
+			break
+		} else if status != 502 || time.Now().After(end) {
+			t.Fatalf("%d %s", status, text)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	status, text, h := get(map[string]string{"Host": name, "X-API-Key": d.key, "Authorization": "Bearer " + d.key, "X-Own": "kept"})
+	if status != 200 || strings.Contains(text, "e2b_") || !strings.Contains(text, "X-Own: kept") || !strings.Contains(text, "Host: "+name) {
+		t.Errorf("%d %s", status, text)
+	}
+	if got := h.Get("Set-Cookie"); got != "a=b; Path=/" || h.Get("Content-Security-Policy") != "" || h.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("by name: %v", h)
+	}
+	if _, _, h := get(b.to(8099)); h.Get("Set-Cookie") != "" || h.Get("Content-Security-Policy") != "sandbox" {
+		t.Errorf("by header: %v", h)
+	}
+	if status, text, _ := get(map[string]string{"Host": "8098-" + b.id + ".localhost"}); status != 502 || !strings.Contains(text, "port is not open") {
+		t.Errorf("a closed port: %d %s", status, text)
+	}
+	if status, _, _ := get(map[string]string{"Host": "8099-inobody.localhost"}); status != 502 {
+		t.Errorf("no sandbox: %d", status)
+	}
+	upgrade(t, d.url, name)
+}
+
+// upgrade speaks in both directions over an upgraded connection.
+func upgrade(t *testing.T, url, host string) {
+	t.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", host)
+	buf := make([]byte, 4096)
+	var got string
+	for !strings.Contains(got, "\r\n\r\n") {
+		n, err := c.Read(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got += string(buf[:n])
+	}
+	if !strings.HasPrefix(got, "HTTP/1.1 101 ") {
+		t.Fatal(got)
+	}
+	for _, line := range []string{"one\n", "two\n"} {
+		io.WriteString(c, line)
+		n, err := c.Read(buf)
+		if err != nil || string(buf[:n]) != strings.ToUpper(line) {
+			t.Fatalf("%q, %v", buf[:n], err)
+		}
+	}
+}
+
+func TestPrivatePorts(t *testing.T) {
+	d := newDoor(t)
+	_, a := d.ask(t, "POST", "/v2/sandboxes", map[string]string{"X-API-Key": d.key}, `{"templateID":"base","network":{"allowPublicTraffic":false}}`)
+	id, _ := a["sandboxID"].(string)
+	token, _ := a["trafficAccessToken"].(string)
+	if token == "" {
+		t.Fatal(a)
+	}
+	host := map[string]string{"Host": "8099-" + id + ".localhost"}
+	for token, want := range map[string]int{"": 403, "x": 403, a["envdAccessToken"].(string): 403, token: 502} {
+		if status, a := d.ask(t, "GET", "/", with(host, "E2b-Traffic-Access-Token", token), ""); status != want {
+			t.Errorf("%q: %d %v", token, status, a)
+		}
+	}
+}
+
+// Files by a right of their own, found without a name.
+func TestSignedFiles(t *testing.T) {
+	d := newDoor(t)
+	b := d.create(t, "")
+	d.create(t, "")
+	d.sh(t, b, "printf content > /home/user/signed")
+	sign := func(op string, exp string) string {
+		return "/files?path=%2Fhome%2Fuser%2Fsigned&signature=" + e2b.Sign("/home/user/signed", op, "", b.token, exp) + "&signature_expiration=" + exp
+	}
+	far := fmt.Sprint(time.Now().Add(time.Hour).Unix())
+	for name, c := range map[string]struct {
+		method, url string
+		status      int
+	}{
+		"read":         {"GET", sign("read", ""), 200},
+		"read in time": {"GET", sign("read", far), 200},
+		"too late":     {"GET", sign("read", "1000"), 401},
+		"to write":     {"POST", sign("read", ""), 401},
+		"another path": {"GET", strings.Replace(sign("read", ""), "signed&", "other&", 1), 401},
+		"for ever":     {"GET", strings.Replace(sign("read", far), far, "9999999999", 1), 401},
+	} {
+		if status, text, h := d.raw(t, c.method, c.url, nil, ""); status != c.status || status == 200 && (string(text) != "content" || h.Get("Content-Disposition") != "attachment") {
+			t.Errorf("%s: %d %s %v", name, status, text, h)
+		}
+	}
+}

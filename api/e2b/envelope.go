@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2b
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// The Connect protocol, as far as E2B's clients speak it: JSON, unary calls
+// and streams from the server (https://connectrpc.com/docs/protocol).
+
+const (
+	// maxMessage bounds one message of a client, in bytes: a unary call's body
+	// or an envelope. Clients send standard input in messages of any size.
+	maxMessage = 16 << 20
+
+	flagCompressed = 1
+	flagEnd        = 2
+
+	// writePatience is how long a client may leave one message of a stream
+	// unread before the stream is given up. The process behind it lives on.
+	writePatience = 5 * time.Minute
+)
+
+// errLate is why a context ended whose call took longer than its client gave it.
+var errLate = &connectError{codeDeadline, "the call took longer than its timeout"}
+
+// readUnary reads a unary call's message. Fields that are not known are
+// ignored, as envd does.
+func readUnary(w http.ResponseWriter, r *http.Request, v any) error {
+	control := http.NewResponseController(w)
+	control.SetReadDeadline(time.Now().Add(bodyPatience))
+	defer control.SetReadDeadline(time.Time{})
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMessage))
+	var big *http.MaxBytesError
+	switch {
+	case errors.As(err, &big):
+		return &connectError{codeExhausted, fmt.Sprintf("the message is longer than %d bytes", maxMessage)}
+	case err != nil:
+		return &connectError{codeInvalid, "the message cannot be read"}
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return &connectError{codeInvalid, "the message is not what this call takes: " + err.Error()}
+	}
+	return nil
+}
+
+// readEnvelope reads the one message of a streaming call, and the end of the
+// request behind it.
+func readEnvelope(w http.ResponseWriter, r *http.Request, v any) error {
+	control := http.NewResponseController(w)
+	control.SetReadDeadline(time.Now().Add(bodyPatience))
+	defer control.SetReadDeadline(time.Time{})
+	b, err := cutEnvelope(r.Body)
+	if err != nil {
+		return err
+	}
+	// Only a body that was read to its end lets the server see that a client
+	// has gone.
+	if n, _ := r.Body.Read(make([]byte, 1)); n != 0 {
+		return &connectError{codeInvalid, "there is more than one message"}
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return &connectError{codeInvalid, "the message is not what this call takes: " + err.Error()}
+	}
+	return nil
+}
+
+// cutEnvelope reads flags, the length in big endian, and so many bytes. Memory
+// grows with what arrives, not with what is claimed.
+func cutEnvelope(r io.Reader) ([]byte, error) {
+	var h [5]byte
+	if _, err := io.ReadFull(r, h[:]); err != nil {
+		return nil, &connectError{codeInvalid, "the message has no envelope"}
+	}
+	n := binary.BigEndian.Uint32(h[1:])
+	switch {
+	case h[0] == flagCompressed:
+		return nil, &connectError{codeUnimplemented, "compressed messages are not taken"}
+	case h[0] != 0:
+		return nil, &connectError{codeInvalid, fmt.Sprintf("an envelope with the flags %#x is not expected", h[0])}
+	case n > maxMessage:
+		return nil, &connectError{codeExhausted, fmt.Sprintf("the message has %d bytes, more than %d", n, maxMessage)}
+	}
+	b, err := io.ReadAll(io.LimitReader(r, int64(n)))
+	if err != nil || len(b) < int(n) {
+		return nil, &connectError{codeInvalid, "the message is cut short"}
+	}
+	return b, nil
+}
+
+// callTimeout is how long the client gives a call; 0 is for ever. The protocol
+// allows ten digits of milliseconds.
+func callTimeout(r *http.Request) (time.Duration, error) {
+	s := r.Header.Get("Connect-Timeout-Ms")
+	if s == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil || len(s) > 10 {
+		return 0, &connectError{codeInvalid, "Connect-Timeout-Ms is no number of at most ten digits"}
+	}
+	return time.Duration(n) * time.Millisecond, nil
+}
+
+// keepaliveEvery is how long a stream may be silent before a keepalive event.
+func keepaliveEvery(r *http.Request) time.Duration {
+	const usual, least, most = 90, 1, 3600
+	n, err := strconv.Atoi(r.Header.Get("Keepalive-Ping-Interval"))
+	if err != nil || n <= 0 {
+		n = usual
+	}
+	return time.Duration(min(max(n, least), most)) * time.Second
+}
+
+var errDetached = errors.New("nobody listens")
+
+// stream writes the envelopes of one answer. It is safe for concurrent use.
+type stream struct {
+	control *http.ResponseController
+	w       http.ResponseWriter
+
+	mu   sync.Mutex
+	buf  []byte
+	last time.Time // when something was written
+	err  error     // sticky
+}
+
+// newStream begins an answer. The status of a stream is always 200; errors are
+// told in its last envelope.
+func newStream(w http.ResponseWriter) *stream {
+	h := w.Header()
+	h.Set("Content-Type", "application/connect+json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // nginx would hold envelopes back
+	w.WriteHeader(http.StatusOK)
+	return &stream{w: w, control: http.NewResponseController(w), last: time.Now()}
+}
+
+// event writes {"event": e}.
+func (s *stream) event(e any) error {
+	b, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begin(0)
+	s.buf = append(s.buf, `{"event":`...)
+	s.buf = append(s.buf, b...)
+	s.buf = append(s.buf, '}')
+	return s.flush()
+}
+
+// data writes bytes of a process: field is stdout, stderr or pty. It is written
+// by hand since all output of all processes goes through it.
+func (s *stream) data(field string, p []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begin(0)
+	s.buf = append(s.buf, `{"event":{"data":{"`...)
+	s.buf = append(s.buf, field...)
+	s.buf = append(s.buf, `":"`...)
+	s.buf = base64.StdEncoding.AppendEncode(s.buf, p)
+	s.buf = append(s.buf, `"}}}`...)
+	return s.flush()
+}
+
+// end writes the last envelope; a nil error is a good end.
+func (s *stream) end(err error) error {
+	b := []byte(`{}`)
+	if err != nil {
+		b, _ = json.Marshal(map[string]*connectError{"error": asConnect(err)})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begin(flagEnd)
+	s.buf = append(s.buf, b...)
+	return s.flush()
+}
+
+// detach lets go of the answer: nothing is written to it from now on.
+func (s *stream) detach() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = errDetached
+}
+
+func (s *stream) begin(flags byte) {
+	s.buf = append(s.buf[:0], flags, 0, 0, 0, 0)
+}
+
+func (s *stream) flush() error {
+	if s.err != nil {
+		return s.err
+	}
+	binary.BigEndian.PutUint32(s.buf[1:], uint32(len(s.buf)-5))
+	s.last = time.Now()
+	s.control.SetWriteDeadline(s.last.Add(writePatience))
+	if _, s.err = s.w.Write(s.buf); s.err == nil {
+		s.err = s.control.Flush()
+	}
+	if s.buf[0] == flagEnd {
+		s.control.SetWriteDeadline(time.Time{}) // the connection has other calls yet
+	}
+	return s.err
+}
+
+// keepAlive sends a keepalive event whenever nothing was sent for so long. The
+// caller calls stop before it returns from its handler.
+func (s *stream) keepAlive(every time.Duration) (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		t := time.NewTimer(every)
+		defer t.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-t.C:
+			}
+			s.mu.Lock()
+			silent := time.Since(s.last)
+			s.mu.Unlock()
+			if silent >= every {
+				s.event(struct {
+					Keepalive struct{} `json:"keepalive"`
+				}{})
+				silent = 0
+			}
+			t.Reset(every - silent)
+		}
+	}()
+	return func() { close(done); <-ended }
+}

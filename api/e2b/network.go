@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2b
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/caisson-run/caisson/session"
+)
+
+// allTraffic is how E2B's clients write "everything" in a list of what is denied.
+const allTraffic = "0.0.0.0/0"
+
+// networkBody is E2B's network object. Fields that are not carried are known by
+// name, so that what they say can be looked at.
+type networkBody struct {
+	AllowOut           []string        `json:"allowOut,omitempty"`
+	DenyOut            []string        `json:"denyOut,omitempty"`
+	AllowPublicTraffic *bool           `json:"allowPublicTraffic,omitempty"`
+	MaskRequestHost    string          `json:"maskRequestHost,omitempty"`
+	Rules              json.RawMessage `json:"rules,omitempty"`
+	EgressProxy        json.RawMessage `json:"egressProxy,omitempty"`
+	HTTPSPorts         json.RawMessage `json:"httpsPorts,omitempty"`
+
+	// Internet is beside the others in an update.
+	Internet *bool `json:"allow_internet_access,omitempty"`
+}
+
+// wish reads the way out of n. A wish that this server cannot carry exactly is
+// refused, never rounded.
+func (n *networkBody) wish() (*session.NetworkWish, error) {
+	bad := func(s string) (*session.NetworkWish, error) { return nil, &apiError{http.StatusBadRequest, s} }
+	for _, f := range []struct {
+		name string
+		raw  json.RawMessage
+	}{{"network.rules", n.Rules}, {"network.egressProxy", n.EgressProxy}, {"network.httpsPorts", n.HTTPSPorts}} {
+		if len(f.raw) > 0 && !asksNothing(f.raw) {
+			return nil, notCarried(f.name)
+		}
+	}
+	w := &session.NetworkWish{}
+	denyAll := n.Internet != nil && !*n.Internet
+	for _, d := range n.DenyOut {
+		switch p, err := prefix(d); {
+		case err != nil:
+			return bad("denyOut takes addresses and ranges, not " + quoted(d))
+		case p.Bits() == 0:
+			denyAll = true
+		default:
+			w.Deny = append(w.Deny, p.String())
+		}
+	}
+	for _, a := range n.AllowOut {
+		if p, err := prefix(a); err == nil {
+			entry := p.String() + ":*"
+			if p.Bits() == 0 {
+				entry = "internet"
+			}
+			w.Allow = append(w.Allow, entry)
+			continue
+		}
+		if !denyAll {
+			return bad("allowOut has the domain " + quoted(a) + "; when it has domains, denyOut must have " + allTraffic)
+		}
+		if strings.ContainsAny(a, ":/") {
+			return bad("allowOut takes domains, addresses and ranges, not " + quoted(a))
+		}
+		w.Allow = append(w.Allow, a)
+	}
+	switch {
+	case denyAll:
+		// What is allowed beats what is denied, and everything is denied.
+		w.Deny, w.None = nil, len(w.Allow) == 0
+	case len(w.Allow) > 0:
+		return bad("allowOut narrows nothing without denyOut: [\"" + allTraffic + "\"], and exceptions from single ranges of denyOut are not carried")
+	}
+	return w, nil
+}
+
+// prefix reads an address or a range of addresses.
+func prefix(s string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(s); err == nil {
+		return a.Prefix(a.BitLen())
+	}
+	p, err := netip.ParsePrefix(s)
+	return p.Masked(), err
+}

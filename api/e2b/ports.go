@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2b
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+)
+
+// The ports that programs inside open, as a reverse proxy. Each port has a host
+// name of its own, so that a page from one sandbox is of another origin than
+// this server and than every other sandbox.
+
+const (
+	headerTraffic = "E2b-Traffic-Access-Token"
+	// proxyHeader bounds the header of what a program inside answers, in bytes.
+	proxyHeader = 64 << 10
+	// answerPatience is how long a program may take to begin an answer.
+	answerPatience = 10 * time.Minute
+)
+
+// portKey is whose port a request goes to, in its context.
+type portKey struct{}
+
+type port struct {
+	box    *session.Sandbox
+	owner  *session.Key
+	number int
+	named  bool
+}
+
+// servePort hands a request to a port of a sandbox.
+func (s *Server) servePort(w http.ResponseWriter, r *http.Request, t target) {
+	b, owner, err := s.o.Sandboxes.Find(r.Context(), t.ID)
+	if err != nil {
+		writeGone(w, t.ID)
+		return
+	}
+	if private(b) && !same(r.Header.Get(headerTraffic), s.o.Sandboxes.Token(b, trafficPurpose)) {
+		writeAPIError(w, &apiError{http.StatusForbidden, "this port is not public; send the sandbox's traffic access token as " + headerTraffic})
+		return
+	}
+	p := &port{box: b, owner: owner, number: t.Port, named: t.Named}
+	_, leave, err := s.o.Sandboxes.Agent(r.Context(), owner, b.ID)
+	if err != nil {
+		writeGone(w, b.ID)
+		return
+	}
+	defer leave()
+	proxy := &httputil.ReverseProxy{
+		Rewrite:        p.rewrite,
+		Transport:      s.proxies,
+		FlushInterval:  -1,
+		ModifyResponse: p.modify,
+		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { s.portError(w, r, p, err) },
+	}
+	proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), portKey{}, p)))
+}
+
+// rewrite makes the request that the program inside gets.
+func (p *port) rewrite(r *httputil.ProxyRequest) {
+	// The address is a name that only our transport's dialler reads.
+	r.Out.URL.Scheme, r.Out.URL.Host = "http", net.JoinHostPort(p.box.ID, strconv.Itoa(p.number))
+	r.Out.Host = r.In.Host
+	if mask := p.box.Notes[noteMask]; mask != "" {
+		r.Out.Host = strings.ReplaceAll(mask, "${PORT}", strconv.Itoa(p.number))
+	}
+	r.SetXForwarded()
+	// Whoever sends a key to a sandbox by mistake does not give it to the code
+	// there.
+	for _, h := range []string{headerTraffic, headerSandbox, headerPort} {
+		r.Out.Header.Del(h)
+	}
+	for _, h := range []string{"X-Api-Key", "Authorization"} {
+		if strings.HasPrefix(strings.TrimPrefix(r.Out.Header.Get(h), "Bearer "), "e2b_") {
+			r.Out.Header.Del(h)
+		}
+	}
+}
+
+// modify keeps an answer within its origin.
+func (p *port) modify(resp *http.Response) error {
+	if !p.named {
+		// It is seen on this server's own origin, where no page of a sandbox's
+		// is to run and no cookie to be set.
+		resp.Header.Del("Set-Cookie")
+		resp.Header.Set("Content-Security-Policy", "sandbox")
+		resp.Header.Set("X-Content-Type-Options", "nosniff")
+		return nil
+	}
+	cookies := resp.Header.Values("Set-Cookie")
+	resp.Header.Del("Set-Cookie")
+	for _, c := range cookies {
+		resp.Header.Add("Set-Cookie", ownCookie(c))
+	}
+	return nil
+}
+
+// ownCookie takes the domain off a cookie, which would give it to all other
+// sandboxes, too.
+func ownCookie(c string) string {
+	parts := strings.Split(c, ";")
+	kept := parts[:1]
+	for _, p := range parts[1:] {
+		name, _, _ := strings.Cut(p, "=")
+		if !strings.EqualFold(strings.TrimSpace(name), "domain") {
+			kept = append(kept, p)
+		}
+	}
+	return strings.Join(kept, ";")
+}
+
+// portError says why there is no answer from inside.
+func (s *Server) portError(w http.ResponseWriter, r *http.Request, p *port, err error) {
+	if r.Context().Err() != nil {
+		panic(http.ErrAbortHandler)
+	}
+	g := gone{SandboxID: p.box.ID, Port: p.number, Code: http.StatusBadGateway, Message: "The sandbox is running but port is not open"}
+	var e *sandbox.Error
+	if !errors.As(err, &e) || !errors.Is(err, sandbox.ErrNotFound) {
+		g.Message = "The sandbox's port gave no answer"
+	}
+	writeJSON(w, http.StatusBadGateway, g)
+}
+
+// transport dials into sandboxes. It never dials anything else: its addresses
+// are ids, and connections come from the sandbox's agent.
+func (s *Server) transport() *http.Transport {
+	t := &http.Transport{
+		DialContext:            s.dialPort,
+		Proxy:                  func(*http.Request) (*url.URL, error) { return nil, nil },
+		DisableCompression:     true,
+		MaxIdleConnsPerHost:    4,
+		MaxIdleConns:           256,
+		IdleConnTimeout:        15 * time.Second,
+		MaxResponseHeaderBytes: proxyHeader,
+		ResponseHeaderTimeout:  answerPatience,
+	}
+	return t
+}
+
+// dialPort opens a connection to a port inside. The sandbox is the one that the
+// request was allowed to reach.
+func (s *Server) dialPort(ctx context.Context, _, _ string) (net.Conn, error) {
+	p, ok := ctx.Value(portKey{}).(*port)
+	if !ok {
+		return nil, sandbox.Errorf(sandbox.ErrInvalid, "connect", "no sandbox was named")
+	}
+	a, leave, err := s.o.Sandboxes.Agent(ctx, p.owner, p.box.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return a.Agent.DialPort(ctx, uint16(p.number))
+}
+
+// validMask says whether a host that the caller wants its ports to see can be
+// one.
+func validMask(s string) bool {
+	s = strings.ReplaceAll(s, "${PORT}", "1")
+	if len(s) > 255 || s == "" {
+		return false
+	}
+	return strings.Trim(strings.ToLower(s), "abcdefghijklmnopqrstuvwxyz0123456789.-:_[]") == ""
+}

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2b
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/guest"
+	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+)
+
+// envd's process.Process: processes that live on without a listener. Their
+// output comes from the agent as frames of our own and becomes JSON here.
+
+// serveStart starts a process and streams what becomes of it. The time that the
+// client gives the call is the process's own: it is killed when that is over.
+// The process is a call like any other: decided by the key's policy first, and
+// recorded with its end, whoever listens by then.
+func (s *Server) serveStart(w http.ResponseWriter, r *http.Request, in *inside) (*stream, error) {
+	var q wire.ProcessStart
+	if err := readEnvelope(w, r, &q); err != nil {
+		return nil, err
+	}
+	timeout, err := callTimeout(r)
+	if err != nil {
+		return nil, err
+	}
+	if q.Process.Cmd == "" {
+		return nil, &connectError{codeInvalid, "the process has no cmd"}
+	}
+	cmd := guest.Command{
+		Path: q.Process.Cmd, Args: q.Process.Args, Dir: q.Process.Cwd, Tag: q.Tag,
+		Stdin: q.Stdin == nil || *q.Stdin, Timeout: timeout,
+	}
+	call := &session.Call{Door: "e2b"}
+	call.Argv, call.Env = append([]string{cmd.Path}, cmd.Args...), q.Process.Envs
+	call.Root = in.user == "root"
+	if q.PTY != nil {
+		size := q.PTY.Size16()
+		cmd.Terminal = &sandbox.WindowSize{Rows: size.Rows, Cols: size.Cols}
+		call.TTY = &sandbox.Terminal{Size: *cmd.Terminal}
+	}
+	action, err := s.o.Sandboxes.Begin(r.Context(), in.owner, in.box.ID, call)
+	if err != nil {
+		return nil, err
+	}
+	cmd.Env = in.environment(action, q.Process.Envs)
+	// It is listened to until its end, for the record.
+	p, err := action.Agent.As(in.user).Start(context.WithoutCancel(r.Context()), cmd)
+	if err != nil {
+		return nil, errors.Join(err, action.End(r.Context(), nil, err, nil, nil))
+	}
+	f := &follower{process: p, action: action, done: make(chan struct{})}
+	out := newStream(w)
+	f.listener = out
+	out.event(started(p.PID))
+	s.followers.Go(f.run)
+	defer out.keepAlive(keepaliveEvery(r))()
+	select {
+	case <-f.done:
+		return out, f.err
+	case <-r.Context().Done():
+	case <-in.gone:
+	}
+	out.detach()
+	return out, nil
+}
+
+// environment is what a program gets on top of what the agent gives it: the
+// sandbox's own variables, but not those that say who the user is, and the
+// request's.
+func (in *inside) environment(a *session.Action, request map[string]string) map[string]string {
+	env := map[string]string{}
+	for _, e := range a.Env {
+		name, value, _ := strings.Cut(e, "=")
+		switch name {
+		case "HOME", "USER", "LOGNAME":
+			if _, ok := request[name]; !ok {
+				continue
+			}
+		}
+		env[name] = value
+	}
+	return env
+}
+
+// follower hears a process until its end, tells who listens, and records what
+// came of it.
+type follower struct {
+	process  *guest.Process
+	action   *session.Action
+	listener *stream
+	done     chan struct{} // closed when err is set
+	err      error         // why there is no more
+}
+
+func (f *follower) run() {
+	defer f.process.Close()
+	kept := map[guest.Stream]*audit.Capture{guest.Stdout: audit.NewCapture(), guest.Stderr: audit.NewCapture()}
+	kept[guest.Terminal] = kept[guest.Stdout]
+	err := follow(f.process, f.listener, func(o guest.Output) { kept[o.Stream].Write(o.Data) })
+	f.err = err
+	close(f.done)
+	end, ended := f.process.End()
+	var res *sandbox.Result
+	if ended {
+		res, err = result(end), nil
+	}
+	f.action.End(context.Background(), res, err, kept[guest.Stdout], kept[guest.Stderr])
+}
+
+// result is an end as records have it.
+func result(e guest.End) *sandbox.Result {
+	switch {
+	case e.Expired:
+		return &sandbox.Result{Status: sandbox.StatusTimeout, Resource: sandbox.LimitWall, Signal: "SIGKILL", Reason: "the time that its caller gave it was over"}
+	case e.Signal != 0:
+		return &sandbox.Result{Status: sandbox.StatusError, Signal: "SIG" + wire.SignalName(int(e.Signal))}
+	case e.Code != 0:
+		return &sandbox.Result{Status: sandbox.StatusError, ExitCode: &e.Code}
+	}
+	return &sandbox.Result{Status: sandbox.StatusSuccess, ExitCode: &e.Code}
+}
+
+// follow writes what a process does to a stream, until its end. Nobody listens
+// to a stream that cannot be written to any more, which ends nothing.
+func follow(p *guest.Process, out *stream, also func(guest.Output)) error {
+	for {
+		o, err := p.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		also(o)
+		out.data(streamName[o.Stream], o.Data)
+	}
+	end, _ := p.End()
+	if end.Expired {
+		return errLate
+	}
+	out.event(ended(end))
+	return nil
+}
+
+var streamName = map[guest.Stream]string{guest.Stdout: "stdout", guest.Stderr: "stderr", guest.Terminal: "pty"}
+
+// serveConnect streams what becomes of a process that runs already.
+func (s *Server) serveConnect(w http.ResponseWriter, r *http.Request, in *inside) (*stream, error) {
+	var q wire.ProcessConnect
+	if err := readEnvelope(w, r, &q); err != nil {
+		return nil, err
+	}
+	timeout, err := callTimeout(r)
+	if err != nil {
+		return nil, err
+	}
+	ctx := r.Context()
+	if timeout > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, timeout, errLate)
+		defer stop()
+	}
+	p, err := in.Connect(ctx, selector(q.Process))
+	if err != nil {
+		return nil, late(ctx, err)
+	}
+	defer p.Close()
+	out := newStream(w)
+	out.event(started(p.PID))
+	defer out.keepAlive(keepaliveEvery(r))()
+	return out, late(ctx, follow(p, out, func(guest.Output) {}))
+}
+
+// late is the client's own timeout where that is why a call failed.
+func late(ctx context.Context, err error) error {
+	if err != nil && context.Cause(ctx) == error(errLate) {
+		return errLate
+	}
+	return err
+}
+
+func selector(s wire.ProcessSelector) guest.Selector { return guest.Selector{PID: s.PID, Tag: s.Tag} }
+
+// started is the event of a beginning.
+func started(pid int) any {
+	type start struct {
+		PID int `json:"pid"`
+	}
+	return struct {
+		Start start `json:"start"`
+	}{start{pid}}
+}
+
+type processEnd struct {
+	ExitCode int    `json:"exitCode"`
+	Exited   bool   `json:"exited"`
+	Status   string `json:"status"`
+	Error    string `json:"error,omitempty"`
+}
+
+// ended is the event of an end.
+func ended(e guest.End) any {
+	p := processEnd{ExitCode: e.Code, Exited: true, Status: "exit status " + strconv.Itoa(e.Code)}
+	if e.Signal != 0 {
+		p = processEnd{ExitCode: -1, Status: "signal: " + e.Signal.String()}
+	}
+	if p.ExitCode != 0 {
+		p.Error = p.Status
+	}
+	return struct {
+		End processEnd `json:"end"`
+	}{p}
+}
+
+func (s *Server) serveList(r *http.Request, in *inside, _ *struct{}) (any, error) {
+	all, err := in.Processes(r.Context())
+	l := wire.ProcessList{Processes: []wire.ProcessInfo{}}
+	for _, p := range all {
+		c := wire.ProcessConfig{Cmd: p.Command.Path, Args: p.Command.Args, Envs: p.Command.Env, Cwd: p.Command.Dir}
+		l.Processes = append(l.Processes, wire.ProcessInfo{Config: c, PID: p.PID, Tag: p.Tag})
+	}
+	return l, err
+}
+
+func (s *Server) serveSendInput(r *http.Request, in *inside, q *wire.ProcessSendInput) (any, error) {
+	to, b := guest.Stdout, q.Input.Stdin // anything but Terminal is its stdin
+	if q.Input.PTY != nil {
+		to, b = guest.Terminal, q.Input.PTY
+	}
+	if b == nil {
+		return nil, &connectError{codeInvalid, "the input is neither stdin nor pty"}
+	}
+	return struct{}{}, in.Input(r.Context(), selector(q.Process), to, *b)
+}
+
+func (s *Server) serveCloseStdin(r *http.Request, in *inside, q *wire.ProcessConnect) (any, error) {
+	return struct{}{}, in.CloseInput(r.Context(), selector(q.Process))
+}
+
+func (s *Server) serveSendSignal(r *http.Request, in *inside, q *wire.ProcessSignal) (any, error) {
+	n, ok := map[string]syscall.Signal{"SIGNAL_SIGKILL": syscall.SIGKILL, "SIGNAL_SIGTERM": syscall.SIGTERM}[q.Signal]
+	if !ok {
+		return nil, &connectError{codeInvalid, "the signal " + quoted(q.Signal) + " is not one of SIGNAL_SIGKILL, SIGNAL_SIGTERM"}
+	}
+	return struct{}{}, in.Signal(r.Context(), selector(q.Process), n)
+}
+
+func (s *Server) serveUpdate(r *http.Request, in *inside, q *wire.ProcessUpdate) (any, error) {
+	if q.PTY == nil {
+		return struct{}{}, nil
+	}
+	size := q.PTY.Size16()
+	return struct{}{}, in.Resize(r.Context(), selector(q.Process), sandbox.WindowSize{Rows: size.Rows, Cols: size.Cols})
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package api serves HTTP: the listener and its bounds, what operators ask of a
+// running server (/healthz, /metrics), and the order in which it ends. What is
+// served beside that is a handler of another package, [e2b.Server].
+//
+// [e2b.Server]: https://pkg.go.dev/github.com/caisson-run/caisson/api/e2b
+package api
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Bounds of one server. A client that keeps to them notices none.
+const (
+	headerPatience = 10 * time.Second
+	idlePatience   = 2 * time.Minute
+	maxHeader      = 64 << 10 // bytes
+	maxConnections = 4096
+	maxRequests    = 4096 // under way at once, streams included
+	maxStreams     = 250  // of one HTTP/2 connection
+)
+
+// Server serves one handler on one listener.
+type Server struct {
+	http  *http.Server
+	stats *Stats
+}
+
+// New makes a Server. stats counts what it serves, and log takes what goes
+// wrong; neither may be nil.
+func New(h http.Handler, stats *Stats, log *slog.Logger) *Server {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	return &Server{stats: stats, http: &http.Server{
+		Handler:           bounded(counted(h, stats, log)),
+		ReadHeaderTimeout: headerPatience,
+		IdleTimeout:       idlePatience,
+		MaxHeaderBytes:    maxHeader,
+		Protocols:         &protocols,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}}
+}
+
+// Serve serves until Shutdown; its error is nil then. certificate is nil for
+// plain HTTP.
+func (s *Server) Serve(ln net.Listener, certificate *tls.Certificate) error {
+	ln = &limitedListener{Listener: ln, slots: make(chan struct{}, maxConnections), stats: s.stats}
+	if certificate != nil {
+		ln = tls.NewListener(ln, &tls.Config{
+			Certificates: []tls.Certificate{*certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+		})
+	}
+	if err := s.http.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Shutdown takes no more requests and waits for those under way until ctx ends,
+// then breaks them off.
+func (s *Server) Shutdown(ctx context.Context) {
+	if s.http.Shutdown(ctx) != nil {
+		s.http.Close()
+	}
+}
+
+// bounded refuses requests when too many are under way.
+func bounded(h http.Handler) http.Handler {
+	slots := make(chan struct{}, maxRequests)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+			h.ServeHTTP(w, r)
+		default:
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			w.Write([]byte(`{"code":503,"message":"the server has as many requests under way as it takes"}`))
+		}
+	})
+}
+
+// limitedListener accepts no more connections than it has slots; further ones
+// wait in the kernel's queue.
+type limitedListener struct {
+	net.Listener
+	slots chan struct{}
+	stats *Stats
+}
+
+// Accept implements net.Listener.
+func (l *limitedListener) Accept() (net.Conn, error) {
+	l.slots <- struct{}{}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.slots
+		return nil, err
+	}
+	l.stats.connections.Add(1)
+	return &limitedConn{Conn: c, l: l}, nil
+}
