@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/internal/config"
+	"github.com/caisson-run/caisson/internal/linux/scope"
+	"github.com/caisson-run/caisson/internal/store"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+// house opens the state directory, the policies, the record, the keys and the
+// sandboxes of a daemon.
+func (a *app) house(ctx context.Context, f *serveFlags, log *slog.Logger) (_ *house, err error) {
+	h := &house{}
+	defer func() {
+		if err != nil {
+			h.close()
+		}
+	}()
+	o := session.SandboxesOptions{Policies: map[string]*policy.File{}, Notice: func(s string) { log.Warn(s) }}
+	if o.System, err = config.System(config.SystemPath); err != nil {
+		return nil, err
+	}
+	for _, p := range f.policies {
+		name, file, named := strings.Cut(p, "=")
+		if !named {
+			name, file = "", p
+		}
+		if o.Policies[name] != nil {
+			return nil, sandbox.Errorf(sandbox.ErrInvalid, "--policy "+p, "there are two policies of this name")
+		}
+		if o.Policies[name], err = config.File(file); err != nil {
+			return nil, err
+		}
+	}
+	_, _ = scope.Enter(ctx) // before the levels are made; see open
+	dir, err := store.Open(store.Options{Dir: f.state})
+	if err != nil {
+		return nil, err
+	}
+	h.closers = append(h.closers, dir.Close)
+	if note := dir.Note(); note != "" {
+		a.note("%s", note)
+	}
+	record, err := audit.Open(ctx, audit.Options{Dir: dir.Path()})
+	if err != nil {
+		return nil, err
+	}
+	h.closers = append(h.closers, record.Close)
+	db, err := registry.Open(ctx, dir.Path())
+	if err != nil {
+		return nil, err
+	}
+	h.closers = append(h.closers, db.Close)
+	if h.keys, err = session.OpenKeys(db, os.Getenv("CAISSON_API_KEY")); err != nil {
+		return nil, err
+	}
+	o.Drivers, o.Journal, o.State, o.Registry = a.drivers(), record, session.DirState(dir), db
+	if h.boxes, err = session.OpenSandboxes(ctx, o); err != nil {
+		return nil, err
+	}
+	h.closers = append(h.closers, func() error { return h.endSandboxes(context.WithoutCancel(ctx)) })
+	return h, nil
+}

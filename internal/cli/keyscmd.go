@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/internal/store"
+	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+func (a *app) keysCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "keys",
+		Short: "Make, list and revoke the keys of caisson serve",
+		Long: `Make, list and revoke the keys of those who may ask caisson serve for sandboxes.
+
+Each key sees its own sandboxes alone. What they may have is said by the policy
+that the key is bound to; see caisson serve --policy. A key is shown when it is
+made, and only its hash is kept.`,
+		Example: `  caisson keys create --name ci --policy ci
+  caisson keys ls
+  caisson keys revoke ci`,
+		Args:          a.unknownCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	cmd.AddCommand(a.keysCreate(), a.keysList(), a.keysRevoke())
+	return cmd
+}
+
+// withKeys opens the keys of a state directory, for one command.
+func (a *app) withKeys(ctx context.Context, state string, do func(*session.Keys) error) error {
+	dir, err := store.Open(store.Options{Dir: state})
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	db, err := registry.Open(ctx, dir.Path())
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	keys, err := session.OpenKeys(db, "")
+	if err != nil {
+		return err
+	}
+	return do(keys)
+}
+
+func (a *app) keysCreate() *cobra.Command {
+	var name, policy, profile, state string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Make a key and show it, once",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withKeys(contextOf(cmd), state, func(keys *session.Keys) error {
+				k, token, err := keys.Create(contextOf(cmd), name, policy, profile)
+				switch {
+				case err != nil:
+					return err
+				case asJSON:
+					a.printJSON(map[string]any{"id": k.ID, "name": k.Name, "policy": k.Policy, "profile": k.Profile, "key": token})
+				default:
+					fmt.Fprintln(a.out, token)
+				}
+				return nil
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&name, "name", "", "call it `NAME`, in lists and records")
+	f.StringVar(&policy, "policy", "", "bind it to the policy that caisson serve knows as `NAME`")
+	f.StringVar(&profile, "profile", "", "bind it to the limit profile `NAME`")
+	f.StringVar(&state, "state", "", "the state is in `DIR`")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (a *app) keysList() *cobra.Command {
+	var state string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List the keys",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withKeys(contextOf(cmd), state, func(keys *session.Keys) error {
+				all, err := keys.List(contextOf(cmd))
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					if all == nil {
+						all = []*session.Key{}
+					}
+					a.printJSON(all)
+					return nil
+				}
+				w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+				fmt.Fprintln(w, "ID\tNAME\tPOLICY\tPROFILE\tMADE\tREVOKED")
+				day := "2006-01-02 15:04"
+				for _, k := range all {
+					revoked := "-"
+					if !k.Revoked.IsZero() {
+						revoked = k.Revoked.Format(day)
+					}
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, dash(k.Name), dash(k.Policy), dash(k.Profile), k.Created.Format(day), revoked)
+				}
+				return w.Flush()
+			})
+		},
+	}
+	cmd.Flags().StringVar(&state, "state", "", "the state is in `DIR`")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (a *app) keysRevoke() *cobra.Command {
+	var state string
+	cmd := &cobra.Command{
+		Use:   "revoke ID|NAME",
+		Short: "Make a key invalid at once; its sandboxes live until their time is over",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withKeys(contextOf(cmd), state, func(keys *session.Keys) error {
+				k, err := keys.Revoke(contextOf(cmd), args[0])
+				if err == nil {
+					fmt.Fprintf(a.out, "revoked %s\n", k.ID)
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&state, "state", "", "the state is in `DIR`")
+	return cmd
+}
+
+// dash is a word of a table, which has no empty ones.
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return printable(s)
+}

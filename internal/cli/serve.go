@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/api"
+	"github.com/caisson-run/caisson/api/e2b"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+)
+
+// defaultListen is where caisson serves when nobody says: this machine alone.
+const defaultListen = "127.0.0.1:7420"
+
+// serveFlags are the flags of caisson serve.
+type serveFlags struct {
+	listen, domain    string
+	certFile, keyFile string
+	behindProxy       bool
+	policies          []string
+	state             string
+	verbose           bool
+}
+
+func (a *app) serveCommand() *cobra.Command {
+	f := &serveFlags{}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve sandboxes that live on, to E2B's official clients",
+		Long: `Serve sandboxes that live on, over HTTP, to those who have a key.
+
+The official E2B SDKs work with it as they are; what it prints at its start is
+all they need. The first start makes a key and shows it once.
+
+Only this machine reaches it, unless --listen says otherwise; then it wants TLS,
+or your word that something in front of it sees to that. A sandbox has no network
+and none of your files, unless the policy that its key is bound to grants them.
+
+Ctrl-C, or SIGTERM, ends it, and the sandboxes that run.`,
+		Example: `  caisson serve
+  caisson serve --policy ./agents.yaml --policy ci=./ci.yaml
+  caisson serve --listen 0.0.0.0:443 --domain sandboxes.example.com --tls-cert cert.pem --tls-key key.pem`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(contextOf(cmd), f) },
+	}
+	p := cmd.Flags()
+	p.StringVar(&f.listen, "listen", defaultListen, "serve at `ADDRESS`, host:port; port 0 takes a free one")
+	p.StringVar(&f.domain, "domain", "", "sandboxes have host names below `NAME`: PORT-ID.NAME (default localhost)")
+	p.StringVar(&f.certFile, "tls-cert", "", "`FILE` with the certificate, for NAME and *.NAME, and those above it")
+	p.StringVar(&f.keyFile, "tls-key", "", "`FILE` with its private key")
+	p.BoolVar(&f.behindProxy, "behind-proxy", false, "serve plain HTTP to other machines: something in front speaks TLS and passes Host on")
+	p.StringArrayVar(&f.policies, "policy", nil, "`[NAME=]FILE`: the policy of keys that are bound to NAME, or to none")
+	p.StringVar(&f.state, "state", "", "keep state in `DIR`")
+	p.BoolVarP(&f.verbose, "verbose", "v", false, "log every request")
+	return cmd
+}
+
+// serve serves until a signal or a fault.
+func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	certificate, err := f.certificate()
+	if err != nil {
+		return err
+	}
+	ln, err := f.open(ctx, certificate != nil)
+	if err != nil {
+		return err
+	}
+	defer ln.Close()
+	level := slog.LevelInfo
+	if f.verbose {
+		level = slog.LevelDebug
+	}
+	log := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: level}))
+	h, err := a.house(ctx, f, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, h.close()) }()
+	_, token, err := h.keys.First(ctx)
+	if err != nil {
+		return err
+	}
+	stats := api.NewStats()
+	stats.Sandboxes = h.boxes.Counts
+	door := e2b.New(e2b.Options{
+		Sandboxes: h.boxes, Keys: h.keys, Domain: f.domainAt(ln.Addr()),
+		Rest: api.Operator(stats, func(ctx context.Context, token string) error { _, err := h.keys.Authenticate(ctx, token); return err }),
+	})
+	server := api.New(door, stats, log)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ln, certificate) }()
+	a.greet(f, ln.Addr(), certificate != nil, token)
+	log.Info("ready", "listen", ln.Addr().String())
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+		stop() // a second signal ends it at once
+		log.Info("ending")
+	}
+	return errors.Join(err, h.end(server, door))
+}
+
+// shutdownPatience is how long sandboxes may take to end, and after that
+// answers under way.
+const (
+	shutdownPatience = 30 * time.Second
+	answerPatience   = 5 * time.Second
+)
+
+// end ends what was served: sandboxes first, which breaks their streams off,
+// then what else is under way.
+func (h *house) end(server *api.Server, door *e2b.Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownPatience)
+	defer cancel()
+	err := h.endSandboxes(ctx)
+	drain, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
+	server.Shutdown(drain)
+	door.Close()
+	return err
+}
+
+// open listens. Whether only this machine can reach it is asked of the socket,
+// not of the name it was opened by.
+func (f *serveFlags) open(ctx context.Context, secure bool) (net.Listener, error) {
+	op := "listen at " + f.listen
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.listen)
+	if err != nil {
+		e := &sandbox.Error{Op: op, Kind: sandbox.ErrUnavailable, Problem: "the address cannot be listened at", Hint: "give another one with --listen HOST:PORT", Cause: err}
+		if errors.Is(err, syscall.EADDRINUSE) {
+			e.Problem, e.Hint = "another program listens there", "end it, or take another port: --listen 127.0.0.1:0"
+		}
+		return nil, e
+	}
+	if at, ok := ln.Addr().(*net.TCPAddr); ok && at.IP.IsLoopback() || secure || f.behindProxy {
+		return ln, nil
+	}
+	ln.Close()
+	return nil, &sandbox.Error{Op: op, Kind: sandbox.ErrDenied, Rule: "built-in: keys travel encrypted",
+		Problem: "other machines could reach it, and without TLS keys could be read on the way",
+		Hint:    "give --tls-cert and --tls-key, or --behind-proxy if something in front speaks TLS"}
+}
+
+func (f *serveFlags) certificate() (*tls.Certificate, error) {
+	if f.certFile == "" && f.keyFile == "" {
+		return nil, nil
+	}
+	c, err := tls.LoadX509KeyPair(f.certFile, f.keyFile)
+	if err != nil {
+		return nil, &sandbox.Error{Op: "certificate", Kind: sandbox.ErrInvalid, Problem: "the files of --tls-cert and --tls-key are not a certificate and its key",
+			Hint: "give both, as PEM", Cause: err}
+	}
+	return &c, nil
+}
+
+// domainAt is below what sandboxes have their names, with the port.
+func (f *serveFlags) domainAt(at net.Addr) string {
+	name := f.domain
+	if name == "" {
+		name = "localhost"
+	}
+	_, port, _ := net.SplitHostPort(at.String())
+	if f.behindProxy && f.domain != "" || strings.Contains(name, ":") || port == "443" {
+		return name // the port that clients see is not ours
+	}
+	return net.JoinHostPort(name, port)
+}
+
+// greet says what a newcomer needs.
+func (a *app) greet(f *serveFlags, at net.Addr, secure bool, token string) {
+	url := "http://" + at.String()
+	switch {
+	case secure && f.domain != "":
+		url = "https://api." + f.domainAt(at)
+	case secure:
+		url = "https://" + at.String()
+	}
+	shown := token
+	if shown == "" {
+		shown = "…    # shown when it was made; caisson keys create makes another"
+	}
+	fmt.Fprintf(a.out, `caisson serves sandboxes at %[1]s
+
+  export E2B_API_URL=%[1]s
+  export E2B_SANDBOX_URL=%[1]s
+  export E2B_API_KEY=%[2]s
+
+Python (pip install e2b):
+  from e2b import Sandbox
+  with Sandbox.create() as sandbox:
+      print(sandbox.commands.run("uname -a").stdout)
+
+JavaScript (npm install e2b):
+  import { Sandbox } from 'e2b'
+  const sandbox = await Sandbox.create()
+  console.log((await sandbox.commands.run('uname -a')).stdout)
+  await sandbox.kill()
+
+curl:
+  curl "$E2B_API_URL/v2/sandboxes" -H "X-API-Key: $E2B_API_KEY" --json '{"templateID": "base"}'
+
+`, url, shown)
+}
+
+// house is what a daemon stands on.
+type house struct {
+	boxes   *session.Sandboxes
+	keys    *session.Keys
+	ended   bool
+	closers []func() error
+}
+
+// endSandboxes ends them once.
+func (h *house) endSandboxes(ctx context.Context) error {
+	if h.ended {
+		return nil
+	}
+	h.ended = true
+	return h.boxes.Close(ctx)
+}
+
+func (h *house) close() error {
+	var errs []error
+	for i := len(h.closers) - 1; i >= 0; i-- {
+		errs = append(errs, h.closers[i]())
+	}
+	return errors.Join(errs...)
+}
