@@ -26,7 +26,11 @@ type Call struct {
 	Argv     []string // of RunCommand
 	Language string   // of RunCode
 	Code     string   // sha256 of the source, "sha256:…"
-	Cwd      string   // working directory inside, absolute; empty is the session's to choose
+	// Program is what the source is run with, and its file last; Script is its
+	// text where Language is a shell's. A policy with commands judges them.
+	Program  []string
+	Script   string
+	Cwd      string // working directory inside, absolute; empty is the session's to choose
 	Env      map[string]string
 	Stdin    bool // standard input is given
 	Terminal bool

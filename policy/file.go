@@ -48,7 +48,8 @@ type File struct {
 	Files Files
 	Env   Env
 
-	Network Network
+	Network  Network
+	Commands Commands
 }
 
 // Files is the section files.

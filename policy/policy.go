@@ -130,6 +130,7 @@ type canonical struct {
 	Set                                       map[string]string
 	NetworkAllow, NetworkDeny                 []string
 	Egress, Queries, Connections, Bandwidth   int64
+	Commands                                  any `json:",omitempty"`
 }
 
 func (f *File) canonical() *canonical {
@@ -137,6 +138,7 @@ func (f *File) canonical() *canonical {
 		return nil
 	}
 	c := &canonical{
+		Commands:  f.Commands.sum(),
 		Isolation: f.Isolation.V, User: f.User.V, BestEffort: f.BestEffort.V, Limits: f.Limits,
 		WritableSaid: f.Files.Writable.Said(), Writable: texts(f.Files.Writable.V), Deny: texts(f.Files.Deny),
 		Collect: texts(f.Files.Collect), Pass: texts(f.Env.Pass), Set: map[string]string{},

@@ -106,6 +106,7 @@ func TestSchemaKeys(t *testing.T) {
 	same("mounts", p["files"].Properties["mounts"].Items, d.mountFields(&Mount{}))
 	same("env", p["env"], d.env())
 	same("network", p["network"], d.network())
+	same("commands", p["commands"], d.commands())
 	same("budget", p["network"].Properties["budget"], d.budget())
 
 	if diff := cmp.Diff(Isolations(), p["isolation"].Enum); diff != "" {

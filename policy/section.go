@@ -11,9 +11,9 @@ import (
 )
 
 // later are the sections that later versions carry out. They are refused, not
-// ignored: a file that forbids commands must not seem to.
+// ignored: a file that forbids imports must not seem to.
 func later() []string {
-	return []string{"secrets", "commands", "code", "risk", "tools", "servers", "approvals", "tests"}
+	return []string{"secrets", "code", "risk", "tools", "servers", "approvals", "tests"}
 }
 
 // top are the keys of a policy file.
@@ -30,6 +30,7 @@ func (d *decoder) top() []field {
 		{"watch", func(n *yaml.Node) { d.list(n, "watch", d.watch) }},
 		{"files", func(n *yaml.Node) { f.Files.At = d.key; d.mapping(n, "files", d.files()) }},
 		{"env", func(n *yaml.Node) { f.Env.At = d.key; d.mapping(n, "env", d.env()) }},
+		{"commands", func(n *yaml.Node) { f.Commands.At = d.key; d.mapping(n, "commands", d.commands()) }},
 		{"network", func(n *yaml.Node) { f.Network.At = d.key; d.mapping(n, "network", d.network()) }},
 	}
 	for _, name := range later() {
@@ -41,7 +42,7 @@ func (d *decoder) top() []field {
 // sectionKeys are the keys within a section of the top level.
 func sectionKeys(section string) []string {
 	d := &decoder{file: &File{}}
-	fields := map[string]func() []field{"limits": d.limits, "files": d.files, "env": d.env, "network": d.network}[section]
+	fields := map[string]func() []field{"limits": d.limits, "files": d.files, "env": d.env, "network": d.network, "commands": d.commands}[section]
 	if fields == nil {
 		return nil
 	}

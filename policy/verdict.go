@@ -69,6 +69,8 @@ type Plan struct {
 
 	Network *PlanNetwork `json:"network,omitempty"` // nil is none
 
+	Commands *PlanCommands `json:"commands,omitempty"` // nil: any
+
 	Root       bool `json:"root,omitempty"`
 	BestEffort bool `json:"best_effort,omitempty"`
 

@@ -83,10 +83,13 @@ type Connection struct {
 
 // Posture is what held during a call.
 type Posture struct {
-	Isolation string                    `json:"isolation"`
-	Network   string                    `json:"network"` // "none", or "allow-list"
-	Root      bool                      `json:"root,omitempty"`
-	Limits    map[LimitName]Enforcement `json:"limits"`
+	Isolation string `json:"isolation"`
+	Network   string `json:"network"` // "none", or "allow-list"
+	Root      bool   `json:"root,omitempty"`
+	// Commands is how a policy's list of commands holds: "parsed only". Empty
+	// where there is none.
+	Commands string                    `json:"commands,omitempty"`
+	Limits   map[LimitName]Enforcement `json:"limits"`
 }
 
 // Usage is a sandbox's counters at one moment. A pointer that is nil was not

@@ -69,6 +69,9 @@ func (r *run) imageCommand(w *world) error {
 	if len(w.exec.Argv) == 0 {
 		return &sandbox.Error{Op: "run", Kind: sandbox.ErrInvalid, Problem: "there is no command, and the image names none", Hint: "write one after --"}
 	}
+	if v := r.s.o.Policy.Starts(&r.call.Call, w.exec.Argv); v != nil {
+		return v.Err()
+	}
 	r.intent.Argv = w.exec.Argv
 	return nil
 }

@@ -33,6 +33,9 @@ func (r *run) level(ctx context.Context) (sandbox.Driver, sandbox.Posture, error
 	if r.plan.Network != nil {
 		posture.Network = "allow-list"
 	}
+	if r.plan.Commands != nil {
+		posture.Commands = "parsed only"
+	}
 	for _, name := range sandbox.LimitNames() {
 		if !r.plan.Limits.InForce(name) {
 			continue

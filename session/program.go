@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
@@ -37,10 +38,25 @@ func (r *run) loadSource() error {
 		return &sandbox.Error{Op: "source " + quoted(c.Source.Name), Kind: sandbox.ErrInvalid, Problem: "it is a compiled program",
 			Hint: "save it as a file and run that: caisson run ./program"}
 	}
+	c.Program = append(slices.Clone(p.argv), sourceName(c, p))
+	if p.direct {
+		c.Program = []string{"./" + sourceName(c, p)}
+	}
+	if p.language == "bash" || p.language == "sh" {
+		c.Script = string(c.Source.Code)
+	}
 	sum := sha256.Sum256(c.Source.Code)
 	r.prog = &p
 	c.Kind, c.Call.Language, c.Code = policy.RunCode, p.language, "sha256:"+hex.EncodeToString(sum[:])
 	return nil
+}
+
+// sourceName is the name that source has inside.
+func sourceName(c *Call, p program) string {
+	if c.File != "" {
+		return filepath.Base(c.File)
+	}
+	return "main" + p.ext
 }
 
 // addProgram completes the argv. Source goes into a file of the run directory
@@ -82,10 +98,7 @@ func (r *run) addProgram(w *world) error {
 // have such a file already. A file of the workspace is run where it is, so that
 // it finds its neighbours; shown is true then.
 func (r *run) place(w *world) (at string, shown bool) {
-	name := "main" + r.prog.ext
-	if r.call.File != "" {
-		name = filepath.Base(r.call.File)
-	}
+	name := sourceName(r.call, *r.prog)
 	if at, ok := r.inWorkspace(w); ok {
 		return at, true
 	}

@@ -108,14 +108,26 @@ func subcommand(_ *scope, c *Command, _ stdin) {
 	if only(c, "--version", "-V", "-v", "--help", "-h") {
 		return
 	}
+	named := false
 	for i := 1; i < len(c.Words); i++ {
-		if w := c.Words[i]; w.Static && w.plain() {
+		w := c.Words[i]
+		switch name, _, _ := strings.Cut(w.Text, "="); {
+		case w.Static && w.plain() && !named:
 			c.need(1, i+1, "is decided by its subcommand")
+			named = true
+		case named && w.Static && w.Text == "--":
 			return
+		case named && (!w.known() || w.Static && has(subcommandOptions, name)):
+			c.need(i, i+1, "%s changes what it starts", w.Text)
 		}
 	}
-	c.need(0, 0, "is decided by its subcommand")
+	if !named {
+		c.need(0, 0, "is decided by its subcommand")
+	}
 }
+
+// subcommandOptions change what these programs start, wherever they stand.
+const subcommandOptions = "--script-shell --shell --node-options --userconfig --globalconfig --prefix --call --config --kubeconfig --host -H"
 
 // interpreter needs every word up to the script, but for options that only
 // tell or only tune.

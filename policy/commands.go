@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Commands is the section commands: what may be started, decided on the parsed
+// command (see policy/shell).
+type Commands struct {
+	At    Pos
+	Allow Value[[]AllowedCommand] // not said: every program; an empty list: none
+	Deny  []Value[string]
+	Ask   []Value[string]
+	Env   []Value[string] // variables that a line may set
+}
+
+// AllowedCommand is a program that may be started.
+type AllowedCommand struct {
+	Name string // a name, a path, or *
+	Args []Value[string]
+	At   Pos
+}
+
+// anything as an argument means all arguments, whatever they make the program
+// start.
+const anything = "**"
+
+// commands are the keys of commands.
+func (d *decoder) commands() []field {
+	c := &d.file.Commands
+	return []field{
+		{"allow", func(n *yaml.Node) {
+			c.Allow.At = at(n)
+			d.list(n, "commands.allow", func(n *yaml.Node) {
+				if n.Kind == yaml.MappingNode {
+					a := AllowedCommand{At: at(n)}
+					d.mapping(n, "an allowed command", d.allowedCommand(&a))
+					if a.Name == "" && !hasKey(n, "name") {
+						d.fault(at(n), "write name: git", "an allowed command has no name")
+					}
+					c.Allow.V = append(c.Allow.V, a)
+				} else if v := d.text(n, "commands.allow", checkProgram); v.Said() {
+					c.Allow.V = append(c.Allow.V, AllowedCommand{Name: v.V, At: v.At})
+				}
+			})
+		}},
+		{"deny", func(n *yaml.Node) { c.Deny = d.texts(n, "commands.deny", checkCommand) }},
+		{"ask", func(n *yaml.Node) { c.Ask = d.texts(n, "commands.ask", checkCommand) }},
+		{"env", func(n *yaml.Node) { c.Env = d.texts(n, "commands.env", checkEnvName) }},
+	}
+}
+
+func (d *decoder) allowedCommand(a *AllowedCommand) []field {
+	return []field{
+		{"name", func(n *yaml.Node) { a.Name = d.text(n, "name", checkProgram).V }},
+		{"args", func(n *yaml.Node) { a.Args = d.texts(n, "args", checkArgs) }},
+	}
+}
+
+// checkProgram refuses what is no program's name.
+func checkProgram(s string) error {
+	switch {
+	case s == "" || strings.ContainsAny(s, " \t\n"):
+		return invalid("write {name: git, args: [status]} for a program with arguments", "%s is not the name of one program", quote(s))
+	case s != "*" && strings.ContainsAny(s, "*?[]{}$`\"'\\|&;<>()~"):
+		return invalid(`name the programs one by one, or write "*" for all`, "%s is not a program's name: it is no pattern, and no shell reads it", quote(s))
+	}
+	return nil
+}
+
+// checkArgs refuses what no command can match.
+func checkArgs(s string) error {
+	if strings.TrimSpace(s) == "" {
+		return invalid("write the words that must follow, as in: push origin *", "there are no arguments")
+	}
+	return checkWords(s)
+}
+
+func checkCommand(s string) error {
+	if strings.TrimSpace(s) == "" {
+		return invalid("write a program and its arguments, as in: rm -rf *", "there is no command")
+	}
+	return checkWords(s)
+}
+
+// checkWords: patterns are words with *; a shell's marks in them would look as
+// if they meant something.
+func checkWords(s string) error {
+	if i := strings.IndexAny(s, "|&;<>$`\"'\\(){}"); i >= 0 {
+		return invalid("write the words of one command, without quotes; each command of a line is judged by itself", "%s: %s means nothing in a pattern", quote(s), quote(s[i:i+1]))
+	}
+	return nil
+}
+
+// PlanCommands is what a plan says of commands: for records and for explain.
+type PlanCommands struct {
+	Allow []PlanRule `json:"allow,omitempty"`
+	Deny  []PlanRule `json:"deny,omitempty"`
+	Ask   []PlanRule `json:"ask,omitempty"`
+}
+
+func (a AllowedCommand) String() string {
+	if len(a.Args) == 0 {
+		return a.Name
+	}
+	return a.Name + " [" + strings.Join(texts(a.Args), ", ") + "]"
+}
+
+// planCommands lists what the layers say.
+func planCommands(layers []*File) *PlanCommands {
+	var out *PlanCommands
+	for _, f := range layers {
+		c := &f.Commands
+		if !c.At.Said() {
+			continue
+		}
+		if out == nil {
+			out = &PlanCommands{}
+		}
+		for _, a := range c.Allow.V {
+			out.Allow = append(out.Allow, PlanRule{a.String(), f.rule(a.At)})
+		}
+		if c.Allow.Said() && len(c.Allow.V) == 0 {
+			out.Allow = append(out.Allow, PlanRule{"nothing", f.rule(c.Allow.At)})
+		}
+		for _, v := range c.Deny {
+			out.Deny = append(out.Deny, PlanRule{v.V, f.rule(v.At)})
+		}
+		for _, v := range c.Ask {
+			out.Ask = append(out.Ask, PlanRule{v.V, f.rule(v.At)})
+		}
+	}
+	return out
+}
+
+// commandsDetail is how the section holds on every level today.
+const commandsDetail = "parsed only: what a program starts once it runs is not looked at"
+
+// commands says what may be started.
+func (e *explainer) commands() {
+	c := e.plan.Commands
+	if c == nil {
+		return
+	}
+	state := func(sandbox.Capabilities) sandbox.Clause {
+		return sandbox.Clause{Enforcement: sandbox.Emulated, Detail: commandsDetail}
+	}
+	for _, l := range []struct {
+		name  string
+		rules []PlanRule
+	}{{"commands.allow", c.Allow}, {"commands.deny", c.Deny}, {"commands.ask", c.Ask}} {
+		for _, r := range l.rules {
+			e.add(l.name, r.Text, r.From, state)
+		}
+	}
+}
+
+// sum is the section without places.
+func (c *Commands) sum() any {
+	if !c.At.Said() {
+		return nil
+	}
+	var allow []string
+	for _, a := range c.Allow.V {
+		allow = append(allow, a.Name+"\x00"+strings.Join(texts(a.Args), "\x00"))
+	}
+	slices.Sort(allow)
+	return struct {
+		Listed           bool
+		Allow            []string
+		Deny, Ask, Names []string
+	}{c.Allow.Said(), allow, texts(c.Deny), texts(c.Ask), texts(c.Env)}
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/caisson-run/caisson/policy/shell"
+)
+
+// commands judges what the call starts by every layer that has something to
+// say about it.
+func (d *decision) commands() *refusal {
+	d.plan.Commands = planCommands(d.layers)
+	if d.plan.Commands == nil || d.call.Kind == StartSandbox {
+		return nil
+	}
+	if d.call.Kind == RunCommand && len(d.call.Argv) == 0 {
+		return nil // what an image runs is judged when it is known: Policy.Starts
+	}
+	return d.starts(d.script())
+}
+
+// Starts judges argv, which is what call turned out to start: an image says so
+// only when it is there. It is nil when nothing speaks against it, and a Verdict
+// that denies otherwise.
+func (p *Policy) Starts(call *Call, argv []string) (v *Verdict) {
+	defer func() {
+		if r := recover(); r != nil {
+			denied := refuse("built-in: internal fault", "report this", "the decision failed: %v", r).verdict()
+			v = &denied
+		}
+	}()
+	d := &decision{Policy: p, call: call, layers: p.layers(call.Operator)}
+	if planCommands(d.layers) == nil {
+		return nil
+	}
+	if r := d.starts(judged{Script: shell.Argv(argv)}); r != nil {
+		denied := r.verdict()
+		return &denied
+	}
+	return nil
+}
+
+// judged is a script, and how places in it are written.
+type judged struct {
+	*shell.Script
+	line bool // it is a text with lines; else places are arguments
+}
+
+func (j judged) place(at shell.Pos) string {
+	if j.line {
+		return "at " + at.String()
+	}
+	return fmt.Sprintf("in argument %d", at.Col)
+}
+
+// script is what the call starts, read as a shell reads it.
+func (d *decision) script() judged {
+	c := d.call
+	if c.Kind == RunCommand {
+		return judged{Script: shell.Argv(c.Argv)}
+	}
+	switch {
+	case len(c.Program) == 2 && c.Language == "bash":
+		return judged{shell.Line(c.Script, shell.Bash), true}
+	case len(c.Program) == 2 && c.Language == "sh":
+		return judged{shell.Line(c.Script, shell.POSIX), true}
+	case len(c.Program) == 0:
+		return judged{Script: shell.Argv([]string{c.Language, "source"})}
+	}
+	return judged{Script: shell.Argv(append(slices.Clone(c.Program), c.Argv...))}
+}
+
+// starts asks every layer about a script. A variable, a command or a redirect
+// that one does not allow refuses the whole.
+func (d *decision) starts(s judged) *refusal {
+	return d.each(func(f *File) *refusal {
+		c := &f.Commands
+		if !c.At.Said() {
+			return nil
+		}
+		for _, r := range s.Refusals {
+			return refuse(f.rule(c.At), r.Hint, "what would run cannot be told, %s: %s", s.place(r.At), r.Why)
+		}
+		for _, v := range s.Variables {
+			if v.Never || !slices.ContainsFunc(c.Env, func(n Value[string]) bool { return n.V == v.Name }) {
+				return refuse(f.rule(c.At), v.Hint, "%s is set %s, and changes what programs do", v.Name, s.place(v.At))
+			}
+		}
+		for _, file := range s.Files {
+			if r := f.boundRedirect(file, s); r != nil {
+				return r
+			}
+		}
+		for i := range s.Commands {
+			if r := f.boundCommand(&s.Commands[i], s, d.call.Terminal); r != nil {
+				return r
+			}
+		}
+		return nil
+	})
+}
+
+// boundRedirect keeps lines from writing what shells and git read when they
+// start.
+func (f *File) boundRedirect(file shell.File, s judged) *refusal {
+	name := strings.Trim(file.Path.Text, `"'`)
+	if !file.Write || !slices.Contains(startFiles, path.Base(name)) && !strings.Contains(name, ".git/") {
+		return nil
+	}
+	return refuse(f.rule(f.Commands.At), "write another file", "%s is written %s, and what it says is executed later", quote(name), s.place(file.Path.At))
+}
+
+var startFiles = []string{
+	".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zprofile", ".zshenv", ".kshrc", ".gitconfig", ".inputrc",
+	".npmrc", ".envrc", ".vimrc", ".pythonrc", ".gdbinit", ".lldbinit", ".curlrc", ".wgetrc", "sitecustomize.py", "usercustomize.py",
+}
+
+// boundCommand judges one command: deny first, then ask, then the allow-list.
+func (f *File) boundCommand(c *shell.Command, s judged, terminal bool) *refusal {
+	list := &f.Commands
+	for _, v := range list.Deny {
+		if mayBe(v.V, c) {
+			return refuse(f.rule(v.At), "leave it out; the policy denies it", "%s %s is denied by %s", shown(c), s.place(c.At), quote(v.V))
+		}
+	}
+	for _, v := range list.Ask {
+		if mayBe(v.V, c) {
+			return refuse(f.rule(v.At), "leave it out, or have the operator run it", "%s %s needs approval by %s, and nobody can be asked here", shown(c), s.place(c.At), quote(v.V))
+		}
+	}
+	if !list.Allow.Said() {
+		return nil
+	}
+	if c.Kind != shell.Program || harmless(c) {
+		if len(c.Needs) > 0 {
+			return refuse(f.rule(list.Allow.At), "write the commands themselves", "%s %s %s", shown(c), s.place(c.At), c.Needs[0].What)
+		}
+		return nil
+	}
+	var missing *shell.Need
+	named := false
+	for _, a := range list.Allow.V {
+		if a.Name != "*" && !sameProgram(a.Name, c.Name()) {
+			continue
+		}
+		switch need, ok := a.covers(c); {
+		case !ok:
+			named = true
+		case need == nil && terminal && !a.any():
+			return refuse(f.rule(a.At), "run it without a terminal (-t), or allow all it starts: {name: "+a.Name+`, args: ["**"]}`,
+				"what is typed at a terminal is not judged")
+		case need == nil:
+			return nil
+		default:
+			missing = need
+		}
+	}
+	return f.notAllowed(c, s, named, missing)
+}
+
+// notAllowed says why the allow-list refuses c.
+func (f *File) notAllowed(c *shell.Command, s judged, named bool, missing *shell.Need) *refusal {
+	rule, name := f.rule(f.Commands.Allow.At), commonName(c.Name())
+	if !named && len(c.Needs) > 0 {
+		missing = &c.Needs[0]
+	}
+	if missing != nil {
+		words := []string{anything}
+		if missing.To > 0 {
+			words = nil
+			for _, w := range c.Words[missing.From:missing.To] {
+				words = append(words, w.Text)
+			}
+		}
+		return refuse(rule, f.add(fmt.Sprintf("commands: {allow: [{name: %s, args: [%s]}]}", name, quote(strings.Join(words, " ")))),
+			"%s %s %s, which the policy does not name", shown(c), s.place(c.At), missing.What)
+	}
+	if named {
+		return refuse(rule, f.add(fmt.Sprintf("commands: {allow: [{name: %s, args: [%s]}]}", name, quote(arguments(c)))),
+			"%s is allowed, and not with these arguments: %s %s", quote(name), shown(c), s.place(c.At))
+	}
+	why := ""
+	if strings.IndexFunc(name, func(r rune) bool { return r > 0x7f }) >= 0 {
+		why = "; it has letters that look like others"
+	} else if strings.Contains(name, "/") {
+		why = "; a path is a program of its own"
+	}
+	return refuse(rule, f.add("commands: {allow: ["+name+"]}"), "%s %s is not among the commands that are allowed%s", quote(name), s.place(c.At), why)
+}
+
+// shown is a command as people see it, shortened.
+func shown(c *shell.Command) string {
+	var b strings.Builder
+	for i, w := range c.Words {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(w.Text)
+		if b.Len() > 80 {
+			return quote(strings.ToValidUTF8(b.String()[:77], "") + "…")
+		}
+	}
+	return quote(b.String())
+}
+
+// arguments are the first known ones.
+func arguments(c *shell.Command) string {
+	if len(c.Words) < 2 || !c.Words[1].Static {
+		return "*"
+	}
+	return c.Words[1].Text
+}
+
+// harmless are programs that only print.
+func harmless(c *shell.Command) bool {
+	return slices.Contains([]string{"true", "false", "echo", "printf", "pwd"}, c.Name())
+}
+
+// sameProgram: a program by its name is the one in a system's directory, which
+// is what PATH finds; any other path is only itself.
+func sameProgram(allowed, name string) bool {
+	return allowed == name || allowed == commonName(name)
+}
+
+// commonName is the last component of a program in a system's directory, and
+// name itself for any other.
+func commonName(name string) string {
+	dir, base := path.Split(name)
+	if slices.Contains([]string{"/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/", "/usr/local/sbin/"}, dir) {
+		return base
+	}
+	return name
+}

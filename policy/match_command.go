@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/caisson-run/caisson/policy/shell"
+)
+
+// A pattern is words: options, which a command must have in any order and
+// writing (-rf is -r -f, --x=y is --x y), and operands, in their order from the
+// first one on. * within a word is any text; what follows the pattern is not
+// looked at.
+
+// any says that the entry names everything that the program may start.
+func (a AllowedCommand) any() bool {
+	return slices.ContainsFunc(a.Args, func(v Value[string]) bool { return v.V == anything })
+}
+
+// covers says whether the entry has one for c's arguments, and if so which need
+// of c it does not name; nil is none.
+func (a AllowedCommand) covers(c *shell.Command) (missing *shell.Need, ok bool) {
+	if a.any() {
+		return nil, true
+	}
+	if len(a.Args) == 0 {
+		return unnamed(c, nil), true
+	}
+	for _, v := range a.Args {
+		named, matches := matchAllowed(strings.Fields(v.V), c)
+		if !matches {
+			continue
+		}
+		need := unnamed(c, named)
+		if need == nil {
+			return nil, true
+		}
+		missing, ok = need, true
+	}
+	return missing, ok
+}
+
+// unnamed is the first need of c whose words are not all among named.
+func unnamed(c *shell.Command, named map[int]bool) *shell.Need {
+	for i := range c.Needs {
+		n := &c.Needs[i]
+		if n.To == 0 {
+			return n
+		}
+		for j := n.From; j < n.To; j++ {
+			if !named[j] {
+				return n
+			}
+		}
+	}
+	return nil
+}
+
+// matchAllowed says whether c certainly has the pattern, and which of its words
+// the pattern names outright. A word that is not known matches only *.
+func matchAllowed(pattern []string, c *shell.Command) (named map[int]bool, ok bool) {
+	named = map[int]bool{}
+	next := firstOperand(c)
+	for _, p := range pattern {
+		if isOption(p) {
+			at := findOption(p, c)
+			if len(at) == 0 {
+				return nil, false
+			}
+			for _, i := range at {
+				named[i] = true
+			}
+			continue
+		}
+		for next < len(c.Words) && (named[next] || c.Words[next].Static && isOption(c.Words[next].Text)) {
+			next++
+		}
+		if next == len(c.Words) {
+			return nil, p == "*"
+		}
+		w := c.Words[next]
+		if p != "*" {
+			if !w.Static || !matchWord(p, w.Text) {
+				return nil, false
+			}
+			named[next] = true
+		} else if w.Split {
+			return named, true
+		}
+		next++
+	}
+	return named, true
+}
+
+func isOption(w string) bool { return len(w) > 1 && w[0] == '-' && w != "--" }
+
+// firstOperand is where the operands begin: behind the options of the program
+// itself, where those are known.
+func firstOperand(c *shell.Command) int {
+	if c.Sub > 0 {
+		return c.Sub
+	}
+	return 1
+}
+
+// findOption finds the words of c that are the option p.
+func findOption(p string, c *shell.Command) []int {
+	name, value, has := strings.Cut(p, "=")
+	var at []int
+	letters := map[byte]bool{}
+	for i, w := range c.Words[1:] {
+		switch i++; {
+		case !w.Static || !isOption(w.Text):
+		case matchWord(p, w.Text):
+			return []int{i}
+		case has && w.Text == name && i+1 < len(c.Words) && c.Words[i+1].Static && matchWord(value, c.Words[i+1].Text):
+			return []int{i, i + 1}
+		case w.Text[1] != '-' && p[1] != '-':
+			for j := 1; j < len(w.Text); j++ {
+				if strings.IndexByte(p[1:], w.Text[j]) >= 0 {
+					letters[w.Text[j]] = true
+				}
+			}
+			// Only a word that is nothing but these letters is named by them.
+			if strings.Trim(w.Text[1:], p[1:]) == "" {
+				at = append(at, i)
+			}
+		}
+	}
+	for j := 1; j < len(p); j++ {
+		if p[1] == '-' || !letters[p[j]] {
+			return nil
+		}
+	}
+	if len(at) == 0 {
+		at = []int{0} // in a word with other letters: present, and not named
+	}
+	return at
+}
+
+// mayBe says whether c is what a pattern of deny or ask means, or may become
+// it: a word that is not known counts as the one that is looked for.
+func mayBe(pattern string, c *shell.Command) bool {
+	words := strings.Fields(pattern)
+	if !matchWord(words[0], c.Name()) && !matchWord(words[0], shell.Base(c.Name())) {
+		return false
+	}
+	unknown := slices.ContainsFunc(c.Words[1:], func(w shell.Word) bool { return !w.Static })
+	next, first := 1, true
+	if c.Sub > 0 {
+		next = c.Sub
+	}
+	for i, p := range words[1:] {
+		if p == "*" && i == len(words)-2 {
+			return true
+		}
+		if isOption(p) {
+			if !unknown && !hasOption(p, c) {
+				return false
+			}
+			continue
+		}
+		found := false
+		for ; next < len(c.Words) && !found; next++ {
+			w := c.Words[next]
+			if w.Static && isOption(w.Text) {
+				continue
+			}
+			found = !w.Static || matchWord(p, w.Text)
+			// The first operand is the first word that is no option and no value of one.
+			if first && !found && (c.Sub > 0 || next == 1 || !isOption(c.Words[next-1].Text)) {
+				return false
+			}
+		}
+		if !found {
+			return false
+		}
+		first = false
+	}
+	return true
+}
+
+// hasOption is findOption, with the long names of the letters that people deny.
+func hasOption(p string, c *shell.Command) bool {
+	if len(findOption(p, c)) > 0 {
+		return true
+	}
+	if p[1] == '-' {
+		return false
+	}
+	for j := 1; j < len(p); j++ {
+		one := "-" + p[j:j+1]
+		long := map[string]string{"-r": "--recursive", "-R": "--recursive", "-f": "--force", "-a": "--all"}[one]
+		other := map[string]string{"-r": "-R", "-R": "-r"}[one]
+		if len(findOption(one, c)) == 0 && (other == "" || len(findOption(other, c)) == 0) && !slices.ContainsFunc(c.Words, func(w shell.Word) bool {
+			return long != "" && len(w.Text) > 2 && strings.HasPrefix(long, w.Text) // abbreviated
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// matchWord: * in p is any text.
+func matchWord(p, s string) bool {
+	parts := strings.Split(p, "*")
+	if len(parts) == 1 {
+		return p == s
+	}
+	if !strings.HasPrefix(s, parts[0]) {
+		return false
+	}
+	s = s[len(parts[0]):]
+	for _, part := range parts[1 : len(parts)-1] {
+		i := strings.Index(s, part)
+		if i < 0 {
+			return false
+		}
+		s = s[i+len(part):]
+	}
+	return strings.HasSuffix(s, parts[len(parts)-1])
+}
