@@ -61,6 +61,7 @@ func adapt() {
 func adaptKernel() {
 	for _, table := range syscallTables {
 		withholdNamespaces(table)
+		startClocks(table)
 	}
 	filter.GetPrecompiled("") // makes the table, once
 	for _, p := range kernelFilters() {
