@@ -56,6 +56,9 @@ type Options struct {
 	// that limits on memory and processors hold; without, requests that set
 	// such limits are refused and the defaults are emulated or off.
 	StayInGroup bool
+
+	// Pools keep sandboxes ready for requests that come often.
+	Pools []Pool
 }
 
 // Caisson runs requests. It may be used from many goroutines.
@@ -63,6 +66,7 @@ type Caisson struct {
 	session *session.Session
 	audit   *audit.Log
 	state   *store.Dir
+	pools   []*session.Pool
 }
 
 // Open opens the state directory and the audit record and reads the policies.
@@ -89,12 +93,21 @@ func Open(ctx context.Context, o Options) (*Caisson, error) {
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
+	for i := range o.Pools {
+		if err := c.keep(ctx, &o.Pools[i]); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+	}
 	return c, nil
 }
 
-// Close closes what Open opened. Runs must have ended.
+// Close closes what Open opened, and takes away the sandboxes that wait. Runs
+// must have ended.
 func (c *Caisson) Close() error {
 	var errs []error
+	for _, p := range c.pools {
+		errs = append(errs, p.Close())
+	}
 	if c.audit != nil {
 		errs = append(errs, c.audit.Close())
 	}

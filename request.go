@@ -30,6 +30,10 @@ type Request struct {
 	// they are nil the Result keeps it, up to Limits.Output bytes.
 	Stdout, Stderr io.Writer
 
+	// Isolation is the level that the request runs on, "process" for one; the
+	// policy's, or gvisor, when empty.
+	Isolation string
+
 	// Dir is the working directory inside; the home directory when empty.
 	Dir string
 	// Env is set on top of the few variables that every program gets. Nothing
@@ -77,7 +81,7 @@ type Collect struct {
 // call is the request in the road's words.
 func (r *Request) call() (*session.Call, session.IO, error) {
 	c := &session.Call{Door: "library"}
-	c.Actor, c.Argv, c.Cwd, c.Env, c.Operator = r.Actor, r.Command, r.Dir, r.Env, true
+	c.Actor, c.Argv, c.Cwd, c.Env, c.Operator, c.Isolation = r.Actor, r.Command, r.Dir, r.Env, true, r.Isolation
 	c.Limits, c.Network = explicit(r.Limits), r.Allow
 	if r.Code != "" {
 		if len(r.Command) > 0 {

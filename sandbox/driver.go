@@ -80,6 +80,9 @@ type Prepared interface {
 	// What the level keeps for the sandbox may be, until Destroy.
 	Run(ctx context.Context, exec *Exec) (*Result, error)
 
+	// Usage reads its counters while it waits.
+	Usage(ctx context.Context) (Usage, error)
+
 	// Ended is closed when no process of it is left, for whatever reason. Run
 	// has an error then when it was not called before.
 	Ended() <-chan struct{}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"os"
 	"path"
 	"path/filepath"
@@ -134,10 +135,7 @@ func (r *run) inWorkspace(w *world) (string, bool) {
 // keep writes the source into the run directory.
 func (r *run) keep(dir string) (*os.File, error) {
 	name := filepath.Join(dir, "source")
-	err := os.WriteFile(name, r.call.Source.Code, 0o600)
-	if err == nil {
-		err = os.Chmod(name, 0o444) // whatever the umask
-	}
+	err := r.writeSource(name)
 	var f *os.File
 	if err == nil {
 		f, err = os.Open(name)
@@ -148,4 +146,23 @@ func (r *run) keep(dir string) (*os.File, error) {
 	}
 	r.undo.add(func(context.Context) error { return f.Close() })
 	return f, nil
+}
+
+// writeSource makes the file with the code. Ahead it is empty, and stays open.
+func (r *run) writeSource(name string) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := f.Chmod(0o444); err != nil { // whatever the umask
+		f.Close()
+		return err
+	}
+	if r.ahead {
+		r.source = f
+		r.undo.add(func(context.Context) error { f.Close(); return nil }) // it may be closed already
+		return nil
+	}
+	_, err = f.Write(r.call.Source.Code)
+	return errors.Join(err, f.Close())
 }

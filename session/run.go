@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"time"
 
@@ -26,6 +27,10 @@ type run struct {
 	id   string
 	kind policy.Kind // what the call is, where Source does not say; empty is RunCommand
 	name string      // what records call the sandbox; empty is id
+
+	ahead  bool     // there is no call yet: its sandbox is made for a pool
+	ready  *made    // the sandbox that was made ahead; nil without
+	source *os.File // ahead: the file that code is written to
 
 	prog   *program         // nil: the call's own argv
 	binary *hostpath.Source // the call's file, when it is a compiled program
@@ -75,7 +80,12 @@ func (r *run) admit(ctx context.Context) (*admitted, *sandbox.Result, error) {
 	if a.driver, a.posture, err = r.level(ctx); err != nil {
 		return stop(r.fail(ctx, err))
 	}
-	if a.world, err = r.prepare(ctx, a.driver); err != nil {
+	if m := r.takeReady(); m != nil {
+		a.world, err = r.adopt(m)
+	} else {
+		a.world, err = r.prepare(ctx, a.driver)
+	}
+	if err != nil {
 		return stop(r.fail(ctx, err))
 	}
 	if a.ticket, err = r.s.o.Journal.Begin(ctx, r.intent); err != nil {
@@ -246,6 +256,9 @@ func (r *run) whyNot(ctx context.Context, err error) error {
 // where nothing has to be asked of the sandbox afterwards and nobody sits at
 // it, else the guest agent.
 func (r *run) start(ctx context.Context, d sandbox.Driver, w *world, ex *sandbox.Exec) (*sandbox.Result, error) {
+	if r.ready != nil {
+		return r.ready.box.Run(ctx, ex)
+	}
 	runner, ok := d.(sandbox.Runner)
 	if ok && len(r.plan.Collect) == 0 && ex.Terminal == nil {
 		return runner.Run(ctx, w.spec, ex)

@@ -56,6 +56,7 @@ type Session struct {
 
 	mu    sync.Mutex
 	swept bool
+	pools []*Pool // replaced, not changed
 }
 
 // New checks o and makes a Session.

@@ -20,6 +20,8 @@ type world struct {
 	spec *sandbox.Spec
 	exec *sandbox.Exec
 	cwd  string
+	// search is PATH.
+	search []string
 }
 
 const (
@@ -80,7 +82,7 @@ func (r *run) prepare(ctx context.Context, d sandbox.Driver) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.exec.Dir = w.cwd
+	w.exec.Dir, w.search = w.cwd, search
 	w.exec.Env = r.environment(w.spec.User, search)
 	return w, nil
 }

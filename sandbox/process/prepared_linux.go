@@ -78,6 +78,14 @@ func (p *prepared) ID() string { return p.box.spec.ID }
 
 func (p *prepared) Ended() <-chan struct{} { return p.box.gone }
 
+// Usage is what making it took, and what it holds.
+func (p *prepared) Usage(context.Context) (sandbox.Usage, error) {
+	if p.box.group == nil {
+		return sandbox.Usage{At: time.Now()}, nil
+	}
+	return p.box.group.Usage(), nil
+}
+
 // Run wakes the program. It returns when nothing that ran is left; init may
 // still be ending then, and Destroy waits for it.
 func (p *prepared) Run(ctx context.Context, exec *sandbox.Exec) (*sandbox.Result, error) {

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package caisson
+
+import (
+	"context"
+	"time"
+
+	"github.com/caisson-run/caisson/session"
+)
+
+// Pool keeps sandboxes ready, so that a request finds one that only has to be
+// told what to run. Each is used once, for one request, and is made as that
+// request's own would have been. Only the process level makes sandboxes ahead;
+// with another one Open fails (ErrUnsupported).
+type Pool struct {
+	// For is a request of the kind that the pool serves. Its Command or Code,
+	// Args, Env, Stdin and outputs do not matter; a request that differs from it
+	// in anything else (limits, level, actor, language) runs as it would without
+	// the pool. It has no mounts, workspace, image, network and nothing to
+	// collect: what those name is looked at when the request comes.
+	For Request
+	// Ready is how many sandboxes wait at most, 1 to 64; 4 when it is 0. Each is
+	// three processes and a thread of this program.
+	Ready int
+	// MaxAge is how long one waits at most, a second to a day; 5 minutes when it
+	// is 0. It shows the host's toolchain as it was when it was made.
+	MaxAge time.Duration
+	// MaxMemory is how many bytes all that wait may hold together; 0 is no bound.
+	MaxMemory int64
+}
+
+// PoolState is how a pool does; see [session.PoolState].
+type PoolState = session.PoolState
+
+// Pools says how the pools of Options.Pools do, in their order.
+func (c *Caisson) Pools() []PoolState {
+	states := make([]PoolState, len(c.pools))
+	for i, p := range c.pools {
+		states[i] = p.State()
+	}
+	return states
+}
+
+// keep starts a pool.
+func (c *Caisson) keep(ctx context.Context, p *Pool) error {
+	r := p.For
+	r.Stdin, r.Stdout, r.Stderr, r.Args, r.Env = nil, nil, nil, nil, nil
+	switch {
+	case len(r.Command) > 0:
+	case r.Language != "" || r.Code != "":
+		if r.Code == "" {
+			r.Code = "\n" // whatever comes
+		}
+	default:
+		r.Command = []string{"true"}
+	}
+	call, _, err := r.call()
+	if err != nil {
+		return err
+	}
+	pool, err := c.session.Keep(ctx, session.PoolOptions{Like: *call, Ready: p.Ready, Age: p.MaxAge, Memory: p.MaxMemory})
+	if err != nil {
+		return err
+	}
+	c.pools = append(c.pools, pool)
+	return nil
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"reflect"
+	"slices"
+
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// shape is all that decides how a call's sandbox is made: two calls of one shape
+// can have sandboxes made alike, and only they. It is the whole of the call and
+// of what the policy made of it, without what is known to come later: a field
+// that is new counts.
+type shape struct {
+	call    Call
+	plan    policy.Plan
+	program program
+	caps    sandbox.Capabilities
+}
+
+func (r *run) shape() shape {
+	s := shape{call: withoutHooks(*r.call), plan: r.plan, caps: r.caps}
+	s.call.ID, s.call.Argv, s.call.Env, s.call.Stdin, s.call.Code = "", nil, nil, false, ""
+	s.call.Source, s.call.Lookup, s.call.Term, s.call.Watch = nil, nil, "", nil
+	s.plan.Env, s.plan.From = nil, nil // where clauses come from, for people
+	if r.prog != nil {
+		s.program = *r.prog
+	} else {
+		s.call.Cwd = "" // the program's alone
+	}
+	return s
+}
+
+// withoutHooks leaves out what is a call's own for as long as it runs.
+func withoutHooks(c Call) Call {
+	c.Signals, c.OnUsage, c.OnReport, c.OnPull, c.OnRefused, c.OnNotice = nil, nil, nil, nil, nil, nil
+	return c
+}
+
+// lasting refuses what a sandbox made ahead could not show as it is when the
+// call comes: what is looked at then, by name, and judged.
+func (r *run) lasting() error {
+	refuse := func(what, hint string) error {
+		return &sandbox.Error{Op: "pool", Kind: sandbox.ErrUnsupported, Problem: "no sandbox is made ahead with " + what, Hint: hint}
+	}
+	p := &r.plan
+	switch {
+	case p.Workspace != nil || len(p.Mounts) > 0 || len(p.Toolchains) > 0 || p.Rootfs != nil || r.call.File != "":
+		return refuse("files of the host's", "they may change until the call comes; leave them out, or hand the program its data as input")
+	case p.Image != nil:
+		return refuse("a container image", "its name may mean another one when the call comes; use the host's toolchain")
+	case p.Network != nil:
+		return refuse("a network", "leave it out")
+	case r.call.TTY != nil || len(p.Collect) > 0:
+		return refuse("a terminal or files to take out", "those need the agent inside; leave them out")
+	case r.prog != nil && r.prog.direct:
+		return refuse("a compiled program", "name a language")
+	}
+	return nil
+}
+
+// takeReady finds a sandbox that was made ahead for calls like this one; nil
+// when there is none.
+func (r *run) takeReady() *made {
+	if r.kind != "" || r.name != "" {
+		return nil // it lives on
+	}
+	r.s.mu.Lock()
+	pools := r.s.pools
+	r.s.mu.Unlock()
+	if len(pools) == 0 {
+		return nil
+	}
+	mine := r.shape()
+	for _, p := range pools {
+		if !reflect.DeepEqual(p.shape, mine) {
+			continue
+		}
+		if m := p.take(); m != nil {
+			return m
+		}
+	}
+	return nil
+}
+
+// adopt makes a sandbox that was made ahead this call's own: its name, its run
+// directory, its world. Only what is the call's alone is filled in.
+func (r *run) adopt(m *made) (*world, error) {
+	r.undo.add(func(context.Context) error { m.pool.retire(m); return nil })
+	r.ready = m
+	r.id, r.call.ID, r.intent.Sandbox = m.run.id, m.run.id, m.run.id
+	w := *m.world
+	w.exec = &sandbox.Exec{Dir: r.call.Cwd, Env: r.environment(w.spec.User, w.search)}
+	if w.exec.Dir == "" {
+		w.exec.Dir = w.cwd
+	}
+	if r.prog == nil {
+		w.exec.Argv = r.call.Argv
+		return &w, nil
+	}
+	w.exec.Argv = append(slices.Clone(m.world.exec.Argv[:len(r.prog.argv)+1]), r.call.Argv...)
+	return &w, m.run.fill(r.call.Source)
+}
+
+// fill writes the code into the file that the sandbox shows: it was made for it,
+// empty, and nothing has run there.
+func (r *run) fill(src *Source) error {
+	_, err := r.source.Write(src.Code)
+	if err == nil {
+		err = r.source.Close()
+	}
+	if err != nil {
+		return &sandbox.Error{Op: "source " + quoted(src.Name), Kind: sandbox.ErrUnavailable,
+			Problem: "it cannot be kept in the state directory", Hint: "free some space there", Cause: err}
+	}
+	return nil
+}
