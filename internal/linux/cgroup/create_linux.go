@@ -71,6 +71,10 @@ func (h *Host) tryCreate(name string, limits Limits) (*Group, error) {
 	err := func() error {
 		var refused error
 		for _, dir := range g.Dirs() {
+			if h.Version == 1 && h.k.mkdir(dir) == nil { // a neighbour has made the parent
+				made = append(made, dir)
+				continue
+			}
 			var err error
 			if refused, err = h.makeParent(filepath.Dir(dir), limits); err != nil {
 				return err

@@ -4,6 +4,7 @@ package cgroup
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,12 +40,34 @@ func realKernel() *kernel {
 // writeFile writes value with one write call, as control files want it, and
 // never makes a file.
 func writeFile(file, value string) error {
-	f, err := os.OpenFile(file, os.O_WRONLY, 0)
+	fd, err := open(file, unix.O_WRONLY)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(value)
-	return errors.Join(err, f.Close())
+	defer unix.Close(fd)
+	for {
+		if _, err = unix.Write(fd, []byte(value)); !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		return &fs.PathError{Op: "write", Path: file, Err: err}
+	}
+	return nil
+}
+
+// open opens a control file by hand. What os opens is offered to the poller,
+// which takes no control file and costs as much as the rest.
+func open(file string, flags int) (int, error) {
+	for {
+		fd, err := unix.Open(file, flags|unix.O_CLOEXEC, 0)
+		switch {
+		case err == nil:
+			return fd, nil
+		case !errors.Is(err, unix.EINTR):
+			return -1, &fs.PathError{Op: "open", Path: file, Err: err}
+		}
+	}
 }
 
 func readXattr(path, name string) string {
@@ -58,11 +81,24 @@ func readXattr(path, name string) string {
 
 // read returns a control file's text without the last newline, or "".
 func read(file string) string {
-	text, err := os.ReadFile(file)
+	fd, err := open(file, unix.O_RDONLY)
 	if err != nil {
 		return ""
 	}
-	return strings.TrimSuffix(string(text), "\n")
+	defer unix.Close(fd)
+	var text []byte
+	for buf := make([]byte, 4096); ; {
+		n, err := unix.Read(fd, buf)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return ""
+		case n == 0:
+			return strings.TrimSuffix(string(text), "\n")
+		}
+		text = append(text, buf[:n]...)
+	}
 }
 
 func exists(path string) bool {
