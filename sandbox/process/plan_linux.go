@@ -51,7 +51,7 @@ type groupDoor struct {
 // write makes the launch.
 func (p *plan) write() (*launch, error) {
 	l := &launch{}
-	b := &script{}
+	b := &script{steps: make([]step, 0, 512), what: make([]string, 0, 512)}
 	if p.ids.private {
 		m, err := newMapper(p.ids)
 		if err != nil {
@@ -240,9 +240,7 @@ func (p *plan) writeProgram(b *script, l *launch) *script {
 // command says what the program runs, and where.
 func (l *launch) command(f first) {
 	s, c := l.scripts[2], &l.program
-	dir := append([]byte(f.dir), 0)
-	s.keep = append(s.keep, dir)
-	s.steps[l.enter].arg[0] = uintptr(unsafe.Pointer(&dir[0]))
+	s.steps[l.enter].arg[0] = s.string(f.dir)
 	s.what[l.enter] = "enter the working directory " + f.dir
 
 	c.argv, c.envv = strings0(s, f.argv), strings0(s, f.env)
@@ -253,9 +251,7 @@ func (l *launch) command(f first) {
 	names := candidates(f.argv[0], f.env)
 	paths := make([]uintptr, len(names))
 	for i, name := range names {
-		b := append([]byte(name), 0)
-		s.keep = append(s.keep, b)
-		paths[i] = uintptr(unsafe.Pointer(&b[0]))
+		paths[i] = s.string(name)
 	}
 	s.keep = append(s.keep, paths)
 	c.paths, c.tries = &paths[0], len(paths)
@@ -265,9 +261,7 @@ func (l *launch) command(f first) {
 func strings0(s *script, list []string) uintptr {
 	out := make([]uintptr, len(list)+1)
 	for i, text := range list {
-		b := append([]byte(text), 0)
-		s.keep = append(s.keep, b)
-		out[i] = uintptr(unsafe.Pointer(&b[0]))
+		out[i] = s.string(text)
 	}
 	s.keep = append(s.keep, out)
 	return uintptr(unsafe.Pointer(&out[0]))

@@ -78,12 +78,10 @@ func (p *prepared) ID() string { return p.box.spec.ID }
 
 func (p *prepared) Ended() <-chan struct{} { return p.box.gone }
 
-// Usage is what making it took, and what it holds.
+// Usage is what making it took, and what it holds, where a control group counts
+// that.
 func (p *prepared) Usage(context.Context) (sandbox.Usage, error) {
-	if p.box.group == nil {
-		return sandbox.Usage{At: time.Now()}, nil
-	}
-	return p.box.group.Usage(), nil
+	return p.box.base, nil // nothing has run since
 }
 
 // Run wakes the program. It returns when nothing that ran is left; init may

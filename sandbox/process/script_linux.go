@@ -46,12 +46,28 @@ type script struct {
 	steps []step
 	what  []string // for each step, for people
 	keep  []any    // what the steps point to
+	text  []byte   // strings among it, with room for more that never moves
 	next  slot
 	about string
 }
 
 // doing names the steps that follow.
-func (s *script) doing(format string, a ...any) { s.about = fmt.Sprintf(format, a...) }
+func (s *script) doing(format string, a ...any) {
+	if s.about = format; len(a) > 0 {
+		s.about = fmt.Sprintf(format, a...)
+	}
+}
+
+// string keeps a C string.
+func (s *script) string(v string) uintptr {
+	if cap(s.text)-len(s.text) <= len(v) {
+		s.text = make([]byte, 0, max(4096, len(v)+1))
+		s.keep = append(s.keep, s.text)
+	}
+	at := len(s.text)
+	s.text = append(append(s.text, v...), 0)
+	return uintptr(unsafe.Pointer(&s.text[at]))
+}
 
 // open is a slot for a new descriptor.
 func (s *script) slot() slot {
@@ -82,9 +98,7 @@ func (s *script) call(nr uintptr, args ...any) *step {
 			st.arg[i] = uintptr(v)
 			st.slots |= 1 << i
 		case string:
-			b := append([]byte(v), 0)
-			s.keep = append(s.keep, b)
-			st.arg[i] = uintptr(unsafe.Pointer(&b[0]))
+			st.arg[i] = s.string(v)
 		case nil:
 		case pointer:
 			s.keep = append(s.keep, v.to)
