@@ -7,10 +7,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,43 +22,143 @@ import (
 	"github.com/caisson-run/caisson/sandbox/process"
 )
 
-// cold measures a one-shot of the process level, called from this process as a
-// program that embeds caisson would, against the bare program: both from the
-// call until everything has ended.
+// level is the process level, called from this process as a program that embeds
+// caisson would.
+type level struct {
+	driver *process.Driver
+	root   *image.Root
+	state  string
+	n      atomic.Int64
+	argv   []string
+}
+
+func (s *stage) level(ctx context.Context, argv []string) (l *level, end func(), err error) {
+	l = &level{driver: process.New(process.Options{}), state: s.path("process"), argv: argv}
+	if l.root, err = image.Host(ctx, image.HostOptions{Cache: s.path("images"), Targets: targets()}); err != nil {
+		return nil, nil, err
+	}
+	if err := os.Mkdir(l.state, 0o700); err != nil {
+		l.root.Close()
+		return nil, nil, err
+	}
+	return l, func() { os.RemoveAll(l.state); l.root.Close() }, nil
+}
+
+// spec is of a sandbox with every default.
+func (l *level) spec() *sandbox.Spec {
+	return &sandbox.Spec{
+		ID: fmt.Sprintf("sbx_bench%011d", l.n.Add(1)), Root: l.root.Sandbox(), Scratch: scratch(), User: sandbox.DefaultUser(),
+		Limits: sandbox.DefaultLimits(), StateDir: l.state,
+	}
+}
+
+func (l *level) exec() *sandbox.Exec {
+	return &sandbox.Exec{Argv: l.argv, Dir: "/home/user", Env: []string{"PATH=/usr/bin:/bin"}}
+}
+
+// ended says whether a run went well.
+func (l *level) ended(res *sandbox.Result, err error) error {
+	if err == nil && res.Status != sandbox.StatusSuccess {
+		err = fmt.Errorf("%s ended with %s", l.argv[0], res.Status)
+	}
+	return err
+}
+
+// run is a one-shot, bare the program by itself.
+func (l *level) run(ctx context.Context) (took, error) {
+	return took{}, l.ended(l.driver.Run(ctx, l.spec(), l.exec()))
+}
+
+func (l *level) bare(ctx context.Context) (took, error) {
+	cmd := exec.CommandContext(ctx, l.argv[0], l.argv[1:]...)
+	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/bin:/bin"}
+	return took{}, cmd.Run()
+}
+
+// ahead is a run in a sandbox that was made ahead. Its time is from the call to
+// the result; what it took to make and to take away counts as processor time.
+func (l *level) ahead(ctx context.Context) (t took, err error) {
+	before := used()
+	p, err := l.driver.Prepare(ctx, l.spec())
+	if err != nil {
+		return took{}, err
+	}
+	began := time.Now()
+	err = l.ended(p.Run(ctx, l.exec()))
+	t.wall = time.Since(began)
+	err = errors.Join(err, p.Destroy(ctx))
+	t.cpu = used() - before
+	return t, err
+}
+
+// cold measures a one-shot of the process level against the bare program: both
+// from the call until everything has ended.
 func (s *stage) cold(goal string, argv ...string) bench {
-	return bench{fmt.Sprintf("process level, driver, %q, beside the bare program", argv), func(ctx context.Context) row {
-		root, err := image.Host(ctx, image.HostOptions{Cache: s.path("images"), Targets: targets()})
+	return s.besideBare("driver", goal, argv, func(l *level) once { return clocked(l.run) })
+}
+
+// pooled measures what a pool's user waits for.
+func (s *stage) pooled(goal string, argv ...string) bench {
+	return s.besideBare("made ahead", goal, argv, func(l *level) once { return l.ahead })
+}
+
+func (s *stage) besideBare(how, goal string, argv []string, ours func(*level) once) bench {
+	return bench{fmt.Sprintf("process level, %s, %q, beside the bare program", how, argv), func(ctx context.Context) row {
+		l, end, err := s.level(ctx, argv)
 		if err != nil {
 			return row{notes: []string{err.Error()}}
 		}
-		defer root.Close()
-		state := s.path("process")
-		if err := os.Mkdir(state, 0o700); err != nil {
-			return row{notes: []string{err.Error()}}
-		}
-		defer os.RemoveAll(state)
-		d, n := process.New(process.Options{}), 0
-		ours := func(ctx context.Context) (took, error) {
-			n++
-			res, err := d.Run(ctx, &sandbox.Spec{
-				ID: fmt.Sprintf("sbx_bench%011d", n), Root: root.Sandbox(), Scratch: scratch(), User: sandbox.DefaultUser(),
-				Limits: sandbox.DefaultLimits(), StateDir: state,
-			}, &sandbox.Exec{Argv: argv, Dir: "/home/user", Env: []string{"PATH=/usr/bin:/bin"}})
-			if err == nil && res.Status != sandbox.StatusSuccess {
-				err = fmt.Errorf("%s ended with %s", argv[0], res.Status)
-			}
-			return took{}, err
-		}
-		bare := func(ctx context.Context) (took, error) {
-			cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-			cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/bin:/bin"}
-			return took{}, cmd.Run()
-		}
-		p := interleave(ctx, 5*s.o.pairs, clocked(ours), clocked(bare)) // they are short
+		defer end()
+		p := interleave(ctx, 5*s.o.pairs, ours(l), clocked(l.bare)) // they are short
 		r := p.row(goal)
 		r.who = s.users[0].name
 		return r
 	}}
+}
+
+// clients is how many ask for runs at the same time, and each so often.
+const clients, each = 4, 25
+
+// rate measures runs in a row by several clients at once.
+func (s *stage) rate(goal string, argv ...string) bench {
+	return bench{fmt.Sprintf("process level, driver, %q, runs per second of %d clients, beside the bare program", argv, clients), func(ctx context.Context) row {
+		l, end, err := s.level(ctx, argv)
+		if err != nil {
+			return row{notes: []string{err.Error()}}
+		}
+		defer end()
+		p := interleave(ctx, s.o.rounds, clocked(atOnceOf(l.run)), clocked(atOnceOf(l.bare)))
+		r := p.row(goal)
+		r.who = s.users[0].name
+		if len(p.ours) > 0 {
+			perSecond := func(t []took) string { return fmt.Sprintf("%.0f/s", clients*each/median(walls(t)).Seconds()) }
+			r.ours, r.theirs = perSecond(p.ours), perSecond(p.theirs)
+			r.ratio, r.cpu = fmt.Sprintf("%.2f (%.2f)", 1/p.ratio(), 1/p.paired()), p.cpu(clients*each)
+		}
+		return r
+	}}
+}
+
+// atOnceOf has every client run one its times.
+func atOnceOf(one once) once {
+	return func(ctx context.Context) (took, error) {
+		errs := make(chan error, clients)
+		for range clients {
+			go func() {
+				var err error
+				for range each {
+					_, e := one(ctx)
+					err = errors.Join(err, e)
+				}
+				errs <- err
+			}()
+		}
+		var err error
+		for range clients {
+			err = errors.Join(err, <-errs)
+		}
+		return took{}, err
+	}
 }
 
 // clocked measures what runs in this process and its children.
