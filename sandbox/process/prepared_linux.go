@@ -4,7 +4,7 @@ package process
 
 import (
 	"context"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/caisson-run/caisson/internal/linux/stdio"
@@ -20,7 +20,9 @@ type prepared struct {
 	streams *stdio.Pipes
 	started <-chan error // once it was woken, or has died
 	ended   <-chan ending
-	used    atomic.Bool
+
+	use  sync.Mutex // held while Run runs
+	used bool       // or destroyed
 }
 
 var (
@@ -97,9 +99,12 @@ func (p *prepared) Run(ctx context.Context, exec *sandbox.Exec) (*sandbox.Result
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	if p.used.Swap(true) {
+	p.use.Lock()
+	defer p.use.Unlock()
+	if p.used {
 		return nil, sandbox.Errorf(sandbox.ErrConflict, "run", "the sandbox has run its program")
 	}
+	p.used = true
 	broken := p.streams.Copy(exec)
 	p.box.run(f)
 	if err := <-p.started; err != nil {
@@ -121,8 +126,10 @@ func (b *box) run(f first) {
 
 // Destroy ends everything inside and waits until nothing of it is left.
 func (p *prepared) Destroy(context.Context) error {
-	p.used.Store(true)
 	p.box.kill()
+	p.use.Lock() // a Run that is under way ends by that
+	defer p.use.Unlock()
+	p.used = true
 	p.box.close()
 	p.streams.Close()
 	return nil

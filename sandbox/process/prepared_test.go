@@ -125,6 +125,24 @@ func TestPreparedRunsOnce(t *testing.T) {
 	}
 }
 
+// What runs is killed, and its Run has its say.
+func TestDestroyedWhileItRuns(t *testing.T) {
+	p := prepare(t, world(t))
+	up := onWrite(func() {
+		go p.Destroy(context.Background())
+	})
+	res, err := p.Run(t.Context(), &sandbox.Exec{Argv: []string{"/bin/sh", "-c", "echo up; sleep 1000"}, Dir: "/tmp", Stdout: up})
+	if err != nil || res.Signal != "SIGKILL" {
+		t.Error(res, err)
+	}
+	if err := p.Destroy(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if left := children(t); len(left) > 0 {
+		t.Errorf("%d processes are left", len(left))
+	}
+}
+
 // ownerEnv makes TestWaitingDiesWithItsOwner the owner.
 const ownerEnv = "CAISSON_TEST_OWNER_OF_A_WAITING_SANDBOX"
 
