@@ -223,19 +223,25 @@ func TestPoolIsForOneShape(t *testing.T) {
 
 // Code is written into the file that the waiting sandbox shows.
 func TestPoolOfCode(t *testing.T) {
-	python := func(c *Call) { c.Argv, c.Source = nil, &Source{Language: "python"} }
-	b, d, p := pooled(t, 2, func(o *PoolOptions) { python(&o.Like) }, nil)
-	for _, text := range []string{"print(1)\n", "print(2)\n", ""} {
-		waiting(t, p, 2)
-		if _, err := b.Do(t.Context(), like(func(c *Call) { c.Argv, c.Source = nil, &Source{Language: "python", Code: []byte(text)} }), IO{}); err != nil {
-			t.Fatal(err)
-		}
-		d.mu.Lock()
-		m := d.made[b.last(t).Call.Sandbox]
-		if m == nil || m.code != text || strings.Join(m.exec.Argv, " ") != "python3 /home/user/main.py" {
-			t.Errorf("%+v, want %q", m, text)
-		}
-		d.mu.Unlock()
+	for language, argv := range map[string]string{"python": "python3 /home/user/main.py", "bash": "bash /home/user/main.bash"} {
+		t.Run(language, func(t *testing.T) {
+			with := func(code string) func(*Call) {
+				return func(c *Call) { c.Argv, c.Source = nil, &Source{Language: language, Code: []byte(code)} }
+			}
+			b, d, p := pooled(t, 2, func(o *PoolOptions) { with("")(&o.Like) }, nil)
+			for _, text := range []string{"one\n", "two\n", ""} {
+				waiting(t, p, 2)
+				if _, err := b.Do(t.Context(), like(with(text)), IO{}); err != nil {
+					t.Fatal(err)
+				}
+				d.mu.Lock()
+				m := d.made[b.last(t).Call.Sandbox]
+				if m == nil || m.code != text || strings.Join(m.exec.Argv, " ") != argv {
+					t.Errorf("%+v, want %q", m, text)
+				}
+				d.mu.Unlock()
+			}
+		})
 	}
 }
 
