@@ -159,7 +159,9 @@ func (d *decoder) keyHint(got, what string, names []string) string {
 	if own != "" {
 		return "did you mean " + own + "?"
 	}
-	names = slices.DeleteFunc(slices.Clone(names), func(s string) bool { return slices.Contains(later(), s) })
+	if what == "the policy" {
+		names = slices.DeleteFunc(slices.Clone(names), func(s string) bool { return slices.Contains(later(), s) })
+	}
 	return "known are " + strings.Join(names, ", ")
 }
 

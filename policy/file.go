@@ -50,6 +50,7 @@ type File struct {
 
 	Network  Network
 	Commands Commands
+	Tests    []Trial // they decide nothing; see [Trial]
 }
 
 // Files is the section files.

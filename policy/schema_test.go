@@ -107,6 +107,7 @@ func TestSchemaKeys(t *testing.T) {
 	same("env", p["env"], d.env())
 	same("network", p["network"], d.network())
 	same("commands", p["commands"], d.commands())
+	same("tests", p["tests"].Items, d.trialFields(&Trial{}))
 	same("budget", p["network"].Properties["budget"], d.budget())
 
 	if diff := cmp.Diff(Isolations(), p["isolation"].Enum); diff != "" {

@@ -13,7 +13,7 @@ import (
 // later are the sections that later versions carry out. They are refused, not
 // ignored: a file that forbids imports must not seem to.
 func later() []string {
-	return []string{"secrets", "code", "risk", "tools", "servers", "approvals", "tests"}
+	return []string{"secrets", "code", "risk", "tools", "servers", "approvals"}
 }
 
 // top are the keys of a policy file.
@@ -31,6 +31,7 @@ func (d *decoder) top() []field {
 		{"files", func(n *yaml.Node) { f.Files.At = d.key; d.mapping(n, "files", d.files()) }},
 		{"env", func(n *yaml.Node) { f.Env.At = d.key; d.mapping(n, "env", d.env()) }},
 		{"commands", func(n *yaml.Node) { f.Commands.At = d.key; d.mapping(n, "commands", d.commands()) }},
+		{"tests", d.trials},
 		{"network", func(n *yaml.Node) { f.Network.At = d.key; d.mapping(n, "network", d.network()) }},
 	}
 	for _, name := range later() {

@@ -52,6 +52,23 @@ func (r *run) loadSource() error {
 	return nil
 }
 
+// Judged completes a wish as the road does: with how its source is run. The
+// language must be one of Languages.
+func Judged(w policy.Wish) (*policy.Call, error) {
+	c := w.Call
+	if c.Kind != policy.RunCode {
+		return &c, nil
+	}
+	r := &run{call: &Call{Call: c, Source: &Source{Name: w.File, Language: c.Language, Code: []byte(w.Source)}}}
+	if err := r.loadSource(); err != nil {
+		return nil, err
+	}
+	if w.File != "" {
+		r.call.Program[len(r.call.Program)-1] = filepath.Base(w.File)
+	}
+	return &r.call.Call, nil
+}
+
 // sourceName is the name that source has inside.
 func sourceName(c *Call, p program) string {
 	if c.File != "" {

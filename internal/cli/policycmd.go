@@ -17,6 +17,7 @@ import (
 	"github.com/caisson-run/caisson/internal/config"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
 )
 
 func (a *app) policyCommand() *cobra.Command {
@@ -30,7 +31,7 @@ func (a *app) policyCommand() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	cmd.AddCommand(a.policyInit(), a.policyCheck(), a.policyExplain(), a.policySchema())
+	cmd.AddCommand(a.policyInit(), a.policyCheck(), a.policyTest(), a.policyExplain(), a.policySchema())
 	return cmd
 }
 
@@ -106,14 +107,110 @@ code is 1 when there is one.`,
 	}
 }
 
+func (a *app) policyTest() *cobra.Command {
+	return &cobra.Command{
+		Use:   "test FILE...",
+		Short: "Run the cases that policy files have in tests",
+		Long: `Decide each call in the section tests of policy files, and compare the verdict
+with what the case wants. Nothing is run. The exit code is 1 when one differs,
+or when there is none.`,
+		Example: `  caisson policy test caisson.yaml`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usage(cmd, "there is no file to test", "name one: caisson policy test caisson.yaml")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, name := range args {
+				if err := a.testPolicy(name); err != nil {
+					a.fail(cmd, err)
+					a.code = exitFault
+				}
+			}
+			return nil
+		},
+		SilenceErrors: true, SilenceUsage: true,
+	}
+}
+
+// testPolicy runs the cases of one file.
+func (a *app) testPolicy(name string) error {
+	p, err := config.Policy(name)
+	if err != nil {
+		return err
+	}
+	f, err := config.File(name)
+	if err != nil {
+		return err
+	}
+	if len(f.Tests) == 0 {
+		return &sandbox.Error{Op: name, Kind: sandbox.ErrInvalid, Problem: "it has no tests",
+			Hint: "write tests: [{call: {argv: [ls]}, want: allow}]"}
+	}
+	for _, t := range f.Tests {
+		call, err := session.Judged(t.Wish)
+		if err != nil {
+			return err
+		}
+		v, state := p.Decide(call), "ok"
+		if v.Decision != t.Want {
+			state, a.code = "FAILED: want "+t.Want.String(), exitFault
+		}
+		fmt.Fprintf(a.out, "%s:%d: %s: %s%s\n", name, t.At.Line, state, v.Decision, printable(because(t.Name, v)))
+	}
+	return nil
+}
+
+// because is what stands behind a verdict: the case's name, the reason, the rule.
+func because(name string, v policy.Verdict) string {
+	s := ""
+	if name != "" {
+		s = " (" + name + ")"
+	}
+	if v.Decision != policy.Allow {
+		s += ": " + v.Reason + " [" + v.Rule + "]"
+	}
+	return s
+}
+
+// explainCall says what becomes of one call, and under what it would run.
+func (a *app) explainCall(p *policy.Policy, text string, levels map[string]sandbox.Capabilities, asJSON bool) error {
+	w, err := policy.ParseCall([]byte(text))
+	if err != nil {
+		return err
+	}
+	call, err := session.Judged(w)
+	if err != nil {
+		return err
+	}
+	v := p.Decide(call)
+	var clauses []policy.Clause
+	if v.Decision == policy.Allow {
+		clauses = policy.ExplainPlan(&v.Plan, levels)
+	}
+	if asJSON {
+		a.printJSON(map[string]any{"decision": v.Decision.String(), "rule": v.Rule, "reason": v.Reason, "hint": v.Hint, "clauses": clauses})
+		return nil
+	}
+	fmt.Fprintf(a.out, "%s: %s\n", v.Decision, printable(v.Reason))
+	if v.Decision != policy.Allow {
+		fmt.Fprintf(a.out, "  rule: %s\n  hint: %s\n", printable(v.Rule), printable(v.Hint))
+	}
+	a.printClauses(clauses)
+	return nil
+}
+
 func (a *app) policyExplain() *cobra.Command {
 	var asJSON bool
+	var call string
 	cmd := &cobra.Command{
 		Use:   "explain [FILE]",
 		Short: "Say clause by clause what is in force, and how each level holds it",
 		Example: `  caisson policy explain
   caisson policy explain caisson.yaml
-  caisson policy explain --json caisson.yaml`,
+  caisson policy explain --json caisson.yaml
+  caisson policy explain --call '{"argv": ["git", "push"]}' caisson.yaml`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file := ""
@@ -128,6 +225,9 @@ func (a *app) policyExplain() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if cmd.Flags().Changed("call") {
+				return a.explainCall(p, call, levels, asJSON)
+			}
 			clauses := policy.Explain(p, levels)
 			if asJSON {
 				a.printJSON(map[string]any{"policy": file, "digest": p.Digest(), "clauses": clauses})
@@ -139,6 +239,7 @@ func (a *app) policyExplain() *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	cmd.Flags().StringVar(&call, "call", "", "say what becomes of this call, and why: JSON, such as {\"argv\": [\"ls\"]}")
 	return cmd
 }
 
