@@ -78,6 +78,7 @@ func (d *decision) script() judged {
 // starts asks every layer about a script. A variable, a command or a redirect
 // that one does not allow refuses the whole.
 func (d *decision) starts(s judged) *refusal {
+	moved := d.call.Cwd != "" || s.moves()
 	return d.each(func(f *File) *refusal {
 		c := &f.Commands
 		if !c.At.Said() {
@@ -97,7 +98,7 @@ func (d *decision) starts(s judged) *refusal {
 			}
 		}
 		for i := range s.Commands {
-			if r := f.boundCommand(&s.Commands[i], s, d.call.Terminal); r != nil {
+			if r := f.boundCommand(&s.Commands[i], s, d.call.Terminal, moved); r != nil {
 				return r
 			}
 		}
@@ -121,7 +122,7 @@ var startFiles = []string{
 }
 
 // boundCommand judges one command: deny first, then ask, then the allow-list.
-func (f *File) boundCommand(c *shell.Command, s judged, terminal bool) *refusal {
+func (f *File) boundCommand(c *shell.Command, s judged, terminal, moved bool) *refusal {
 	list := &f.Commands
 	for _, v := range list.Deny {
 		if mayBe(v.V, c) {
@@ -145,7 +146,7 @@ func (f *File) boundCommand(c *shell.Command, s judged, terminal bool) *refusal 
 	var missing *shell.Need
 	named := false
 	for _, a := range list.Allow.V {
-		if a.Name != "*" && !sameProgram(a.Name, c.Name()) {
+		if a.Name != "*" && !sameProgram(a.Name, c.Name(), moved) {
 			continue
 		}
 		switch need, ok := a.covers(c); {
@@ -165,7 +166,7 @@ func (f *File) boundCommand(c *shell.Command, s judged, terminal bool) *refusal 
 
 // notAllowed says why the allow-list refuses c.
 func (f *File) notAllowed(c *shell.Command, s judged, named bool, missing *shell.Need) *refusal {
-	rule, name := f.rule(f.Commands.Allow.At), commonName(c.Name())
+	rule, name := f.rule(f.Commands.Allow.At), shell.Common(c.Name())
 	if !named && len(c.Needs) > 0 {
 		missing = &c.Needs[0]
 	}
@@ -222,17 +223,29 @@ func harmless(c *shell.Command) bool {
 }
 
 // sameProgram: a program by its name is the one in a system's directory, which
-// is what PATH finds; any other path is only itself.
-func sameProgram(allowed, name string) bool {
-	return allowed == name || allowed == commonName(name)
+// is what PATH finds; any other path is only itself, and a relative one only
+// where nobody goes elsewhere first.
+func sameProgram(allowed, name string, moved bool) bool {
+	if strings.Contains(name, "/") && !path.IsAbs(name) && moved {
+		return false
+	}
+	return allowed == name || allowed == shell.Common(name)
 }
 
-// commonName is the last component of a program in a system's directory, and
-// name itself for any other.
-func commonName(name string) string {
-	dir, base := path.Split(name)
-	if slices.Contains([]string{"/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/", "/usr/local/sbin/"}, dir) {
-		return base
+// moves says that a script changes its directory, so that a relative path in it
+// is another file than the policy's.
+func (j judged) moves() bool {
+	for _, c := range j.Commands {
+		switch shell.Base(c.Name()) {
+		case "cd", "chdir", "pushd", "popd":
+			return true
+		case "env", "sudo", "find", "chroot":
+			if slices.ContainsFunc(c.Words, func(w shell.Word) bool {
+				return strings.HasPrefix(w.Text, "-C") || strings.HasPrefix(w.Text, "--chdir") || strings.HasPrefix(w.Text, "-D") || strings.HasSuffix(w.Text, "dir")
+			}) {
+				return true
+			}
+		}
 	}
-	return name
+	return false
 }

@@ -57,13 +57,23 @@ func numeric(f *syntax.File) map[string]bool {
 			if len(n.Args) == 0 {
 				break
 			}
-			switch n.Args[0].Lit() {
-			case "eval", ".", "source", "trap", "":
+			switch first := n.Args[0].Lit(); first {
+			case "eval", ".", "source", "trap", "", "builtin", "command":
 				shared = true
-			case "read", "mapfile", "readarray", "getopts", "printf", "wait", "builtin", "command":
+			case "read", "mapfile", "readarray", "getopts", "printf", "wait", "export", "readonly", "local", "declare", "typeset":
+				quoted := false // a name in quotes is not looked for
 				for _, a := range n.Args[1:] {
-					bad[a.Lit()] = true
+					if lit, ok := a.Parts[0].(*syntax.Lit); ok && !strings.Contains(lit.Value, `\`) {
+						name, _, _ := strings.Cut(strings.TrimPrefix(lit.Value, "-v"), "=")
+						bad[name] = true
+					} else {
+						quoted = true
+					}
 				}
+				// printf's text is in quotes most times, and names one with -v alone.
+				shared = shared || quoted && (first != "printf" || strings.HasPrefix(n.Args[1].Lit(), "-"))
+			default:
+				shared = shared || strings.Contains(first, `\`)
 			}
 		}
 		return true
@@ -111,7 +121,7 @@ func (s *scope) number(name string) bool {
 	case "#", "?", "$", "!", "RANDOM", "SECONDS", "LINENO", "UID", "EUID", "PPID", "BASHPID", "EPOCHSECONDS", "SHLVL", "BASH_SUBSHELL":
 		return true
 	}
-	return s.numbers[name]
+	return s.numbers[name] && !steers(name)
 }
 
 // arith judges an expression.

@@ -42,6 +42,12 @@ func (s *scope) builtin(words []Word, env []Variable, in stdin) bool {
 	case "unset":
 		s.noFlags(words, "fn", "a function that is no more is a program")
 		s.names(words, "", "")
+		for _, w := range words[1:] {
+			if s.removed == nil {
+				s.removed = map[string]bool{}
+			}
+			s.removed[w.Text] = true
+		}
 	case "export", "readonly", "declare", "typeset", "local":
 		// A POSIX parser takes these for calls.
 		for _, w := range words[1:] {

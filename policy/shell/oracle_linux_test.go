@@ -256,6 +256,8 @@ func (g *maker) statement(depth int) string {
 		return g.one("trap 'a x' EXIT", "trap - EXIT", `trap "b" EXIT`) + "; " + next()
 	case 16:
 		return g.one(`sed -n '1p' /dev/null`, `echo q | sed 's/q/a/e'`, `echo q | sed 's/q/b/;p'`, `awk 'BEGIN{print 1}'`, `awk 'BEGIN{system("a")}'`, `echo x | awk '/x|y/{print}'`)
+	case 18:
+		return "c() { " + next() + "; }; " + g.one("unset c", "unset -v c", "c=1; unset c", "eval 'unset c'", "(unset c)", "b") + "; c " + g.word(depth)
 	case 17:
 		if g.dialect == Bash {
 			return g.one(`[[ $x -eq 1 ]]`, `[[ -v x ]]`, `x=(1 2); echo ${x[1]}`, `((i=1)); a`, `a <(b)`, `a >(b)`, `a <<<"$(b)"`, `coproc a`, `time a`, `echo ${!x}`,

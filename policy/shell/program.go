@@ -96,6 +96,11 @@ func gitConfig(c *Command, i int) {
 func tar(_ *scope, c *Command, _ stdin) {
 	d := dangerous{short: "IF", args: "fCbgHKLNTVX", long: "checkpoint-action to-command use-compress-program rsh-command rmt-command info-script new-volume-script"}
 	d.judge(nil, c, stdin{})
+	for i, w := range c.Words[1:] {
+		if host, _, is := strings.Cut(w.Text, ":"); is && w.Static && !strings.ContainsAny(host, "/=") {
+			c.need(i+1, i+2, "reaches for another machine with a program")
+		}
+	}
 	if len(c.Words) > 1 && c.Words[1].plain() { // letters without a dash
 		if !c.Words[1].Static || strings.ContainsAny(c.Words[1].Text, d.short) {
 			c.need(1, 2, "may start a program")
@@ -142,11 +147,11 @@ func awk(_ *scope, c *Command, _ stdin) {
 	for i := 1; i < len(c.Words); i++ {
 		w := c.Words[i]
 		switch {
+		case seen:
+			return // awk reads no option behind its program
 		case !w.known():
 			c.need(i, i+1, "may be a program of awk's")
-			if !seen {
-				return
-			}
+			return
 		case w.Static && (w.Text == "-v" || w.Text == "-F" || w.Text == "--assign" || w.Text == "--field-separator") && !seen:
 			i++
 		case w.Static && !seen && len(w.Text) > 2 && (strings.HasPrefix(w.Text, "-v") || strings.HasPrefix(w.Text, "-F")):

@@ -219,7 +219,7 @@ func (d *dangerous) judge(_ *scope, c *Command, _ stdin) {
 		switch {
 		case isValue && !w.Split:
 		case !w.known():
-			c.need(i, i+1, "may be an option that starts a program")
+			c.need(i, i+1, "may be an option that starts a program, unless -- stands before it")
 		case !w.Static || len(w.Text) < 2 || w.Text[0] != '-':
 			if w.Static && first && has(d.words, w.Text) {
 				c.need(i, i+1, "starts other programs")

@@ -14,7 +14,7 @@ func sed(s *scope, c *Command, _ stdin) {
 			return
 		}
 		if !w.known() && !files {
-			c.need(i, i+1, "may be a script of sed's")
+			c.need(i, i+1, "may be a script of sed's, unless -- stands before it")
 			return
 		}
 		if files || !strings.HasPrefix(w.Text, "-") || w.Text == "-" || !w.Static {

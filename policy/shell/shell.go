@@ -151,7 +151,7 @@ type Refusal struct {
 func Line(text string, d Dialect) *Script {
 	a := &analyser{script: &Script{}}
 	a.line(text, d, nil, false)
-	return a.script
+	return a.done()
 }
 
 // Argv reads a command that is started without a shell. The first word is the
@@ -165,7 +165,7 @@ func Argv(argv []string) *Script {
 	if len(words) > 0 {
 		(&scope{analyser: a}).program(words, nil, stdin{outside: true})
 	}
-	return a.script
+	return a.done()
 }
 
 // analyser is the work on one outermost line.
@@ -173,6 +173,20 @@ type analyser struct {
 	script *Script
 	depth  int
 	read   int // bytes so far
+
+	called  []Word          // functions that were called
+	removed map[string]bool // names that unset takes away, which may be functions
+}
+
+// done refuses calls of functions that may not be there any more: unset takes a
+// function where there is no variable of that name, and then it is a program's.
+func (a *analyser) done() *Script {
+	for _, w := range a.called {
+		if a.removed[w.Text] {
+			a.refuse(w.At, "give the variable another name", "unset may have taken the function %s away", w.Text)
+		}
+	}
+	return a.script
 }
 
 func (a *analyser) refuse(at Pos, hint, format string, args ...any) {
@@ -252,7 +266,8 @@ func (a *analyser) line(text string, d Dialect, base *Pos, shared bool) {
 	}
 	for _, st := range f.Stmts {
 		if fn, ok := st.Cmd.(*syntax.FuncDecl); ok && !st.Background && fn.Name != nil {
-			if _, had := s.funcs[fn.Name.Value]; !had {
+			// A name with a / is a path, to some shells and not to others.
+			if _, had := s.funcs[fn.Name.Value]; !had && !strings.Contains(fn.Name.Value, "/") {
 				s.funcs[fn.Name.Value] = fn.Pos().Offset()
 			}
 		}

@@ -95,6 +95,9 @@ func (s *scope) command(c syntax.Command, in stdin) {
 	case *syntax.TimeClause:
 		s.stmt(c.Stmt, in)
 	case *syntax.CoprocClause:
+		if c.Name != nil {
+			s.name(s.word(c.Name))
+		}
 		s.nested([]*syntax.Stmt{c.Stmt}, stdin{what: "a pipe"})
 	default:
 		s.refuse(s.at(c.Pos()), "", "%s cannot be judged", s.source(c))
@@ -233,6 +236,7 @@ func (s *scope) call(c *syntax.CallExpr, in stdin) {
 	// A function is one only where it certainly exists by then: declared at the
 	// top of this text, before the call.
 	if at, ok := s.funcs[words[0].Text]; ok && words[0].Static && c.Pos().Offset() > at {
+		s.called = append(s.called, words[0])
 		s.emit(Command{Words: words, Kind: Builtin, Env: env})
 		return
 	}
@@ -273,7 +277,21 @@ func (s *scope) look(words []Word, env []Variable, in stdin) {
 	if rule := ruleOf(Base(name.Text)); rule != nil {
 		rule(s, &c, in)
 	}
+	if c.Kind == Carrier && Common(name.Text) != Base(name.Text) {
+		c.Kind = Program // somebody's own env is no env
+	}
 	s.emit(c)
+}
+
+// Common is the last component of a program in a system's directory, and name
+// itself for any other.
+func Common(name string) string {
+	base := Base(name)
+	switch strings.TrimSuffix(name, base) {
+	case "/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/", "/usr/local/sbin/":
+		return base
+	}
+	return name
 }
 
 // Base is the name that a rule is found by: a program in one of the system's

@@ -246,6 +246,10 @@ func find(s *scope, c *Command, _ stdin) {
 		}
 		switch w.Text {
 		case "-exec", "-execdir", "-ok", "-okdir":
+			if unknown != nil {
+				s.refuse(unknown.At, "let a directory stand before it: ./…", "find %s may become -exec", unknown.Text)
+				return
+			}
 			end := i + 1
 			for end < len(c.Words) && !(c.Words[end].Static && (c.Words[end].Text == ";" || c.Words[end].Text == "+" && c.Words[end-1].Text == "{}")) {
 				end++
