@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/drivertest"
 	"github.com/caisson-run/caisson/sandbox/gvisor"
 )
 
@@ -44,6 +45,8 @@ type posture struct {
 // runtime's look at its processor quota.
 var ownDescriptors = regexp.MustCompile(`^(/root(/.*)?|/dev/null|/|(socket|pipe|anon_inode):.*|/memfd:.*|.*/cpu(\.cfs_(quota|period)_us|\.max)|STATE/.*|/run/bundle/config\.json)$`)
 
+func TestPostureAsNobody(t *testing.T) { drivertest.AsUser(t, 65534, "TestPosture") }
+
 func TestPosture(t *testing.T) {
 	t.Setenv("CAISSON_CANARY", "canary")
 	canary, err := unix.Open("/etc/hostname", unix.O_RDONLY, 0) // inherited by whom does not mind
@@ -65,7 +68,8 @@ func TestPosture(t *testing.T) {
 	// The first five, and sys_ptrace for the processes that run guest code.
 	sentry := posture{Caps: "000000000008001f 000000000008001f", Sets: []string{"0000000000000000 000000000008001f"}, Ambient: "0000000000000000"}
 	if os.Geteuid() != 0 {
-		sentry.Caps = "0000000000000000 0000000000000000"
+		// It has executed itself again, with none, to be rid of them all.
+		sentry.Caps, sentry.Sets = "0000000000000000 0000000000000000", []string{"0000000000000000 000000000000001f"}
 	}
 	for name, want := range map[string]posture{"runsc-gofer": gofer, "runsc-sandbox": sentry} {
 		want.NoNewPrivs, want.Seccomp, want.Filters, want.Private, want.Cores = "1", "2", true, true, "0 0"
