@@ -11,6 +11,7 @@ import (
 
 	"github.com/caisson-run/caisson/egress/confined"
 	egress "github.com/caisson-run/caisson/egress/wire"
+	_ "github.com/caisson-run/caisson/sandbox/gvisor/arrival" // takes over before main
 	"github.com/caisson-run/caisson/sandbox/gvisor/sentry"
 	"github.com/caisson-run/caisson/sandbox/gvisor/shim"
 	_ "github.com/caisson-run/caisson/sandbox/gvisor/umounter" // takes over before main

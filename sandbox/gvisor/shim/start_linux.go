@@ -10,16 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/runsc/specutils"
 
+	"github.com/caisson-run/caisson/sandbox/gvisor/arrival"
 	"github.com/caisson-run/caisson/sandbox/gvisor/starter"
 )
 
-// What gVisor's halves keep in their bounding sets, as bits. A newer gVisor
-// that wants another one gets it all the same: the bounding set is about what
-// is executed later, and neither half executes anything.
+// What gVisor's halves keep in their bounding sets, as bits.
 const (
 	fileCaps = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID
 
-	goferCaps  = fileCaps | 1<<unix.CAP_SYS_CHROOT
+	goferCaps  = arrival.Kept
 	kernelCaps = fileCaps | 1<<unix.CAP_SYS_PTRACE
 )
 
