@@ -27,10 +27,29 @@ type Entry struct {
 	Size    int64  // bytes
 	Mode    fs.FileMode
 	ModTime time.Time
-	Target  string // where a symbolic link leads; empty for others
+	Target  string // where a symbolic link leads, or its own path when it leads nowhere; empty for others
 	Owner   string
 	Group   string
+
+	// Permissions are the entry's own as text, "drwxr-xr-x"; Mode is that of what
+	// a link leads to.
+	Permissions string
+	// Kind is what it is, or what a link leads to.
+	Kind Kind
+	// Metadata is what uploads attached to it; see [Client.Upload].
+	Metadata map[string]string
 }
+
+// Kind is what an entry is.
+type Kind int
+
+// The kinds of entries. Other is a device, a pipe, a socket, or a link that
+// leads nowhere.
+const (
+	Other Kind = iota
+	RegularFile
+	Directory
+)
 
 // WriteOptions say how WriteFile writes.
 type WriteOptions struct {
@@ -143,17 +162,12 @@ func (c *Client) WriteFile(ctx context.Context, path string, r io.Reader, o Writ
 	return c.decode(op, resp.Body, &answer)
 }
 
+// The paths of Stat, List, Mkdir, Remove and Move, and of uploads, downloads and
+// watches, are the sandbox's: ~ and what is relative begin at the user's home.
+
 // Stat describes a file or directory.
 func (c *Client) Stat(ctx context.Context, path string) (Entry, error) {
-	var a wire.EntryAnswer
-	op := "stat " + printable(path)
-	if err := c.pathCall(ctx, op, wire.PathStat, wire.PathRequest{Path: path}, &a, path); err != nil {
-		return Entry{}, err
-	}
-	if a.Entry == nil {
-		return Entry{}, sandbox.Errorf(sandbox.ErrUnavailable, op, "the guest agent's answer is empty")
-	}
-	return entry(a.Entry), nil
+	return c.entryCall(ctx, "stat "+printable(path), wire.PathStat, wire.PathRequest{Path: path}, path)
 }
 
 // List lists a directory, and what is below it down to depth levels; 1 is the
@@ -176,7 +190,13 @@ func (c *Client) List(ctx context.Context, path string, depth int) ([]Entry, err
 // Mkdir makes a directory and those above it. One that exists is an error of
 // kind ErrConflict.
 func (c *Client) Mkdir(ctx context.Context, path string) error {
-	return c.pathCall(ctx, "mkdir "+printable(path), wire.PathMakeDir, wire.PathRequest{Path: path}, &struct{}{}, path)
+	_, err := c.MakeDir(ctx, path)
+	return err
+}
+
+// MakeDir is Mkdir, and describes the directory.
+func (c *Client) MakeDir(ctx context.Context, path string) (Entry, error) {
+	return c.entryCall(ctx, "mkdir "+printable(path), wire.PathMakeDir, wire.PathRequest{Path: path}, path)
 }
 
 // Remove removes a file, or a directory with all that is in it. What does not
@@ -187,13 +207,30 @@ func (c *Client) Remove(ctx context.Context, path string) error {
 
 // Move renames, and makes the directories above the destination.
 func (c *Client) Move(ctx context.Context, from, to string) error {
-	q := wire.MoveRequest{Source: from, Destination: to}
-	return c.pathCall(ctx, "move "+printable(from), wire.PathMove, q, &struct{}{}, from, to)
+	_, err := c.MoveTo(ctx, from, to)
+	return err
+}
+
+// MoveTo is Move, and describes what was moved.
+func (c *Client) MoveTo(ctx context.Context, from, to string) (Entry, error) {
+	return c.entryCall(ctx, "move "+printable(from), wire.PathMove, wire.MoveRequest{Source: from, Destination: to}, from, to)
+}
+
+// entryCall is a call that describes an entry.
+func (c *Client) entryCall(ctx context.Context, op, service string, q any, paths ...string) (Entry, error) {
+	var a wire.EntryAnswer
+	if err := c.pathCall(ctx, op, service, q, &a, paths...); err != nil {
+		return Entry{}, err
+	}
+	if a.Entry == nil {
+		return Entry{}, sandbox.Errorf(sandbox.ErrUnavailable, op, "the guest agent's answer is empty")
+	}
+	return entry(a.Entry), nil
 }
 
 func (c *Client) pathCall(ctx context.Context, op, service string, q, a any, paths ...string) error {
 	for _, p := range paths {
-		if err := wire.CheckAbsolute(p); err != nil {
+		if err := wire.CheckName(p); err != nil {
 			return &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: err.Error()}
 		}
 	}
@@ -206,8 +243,11 @@ func entry(e *wire.Entry) Entry {
 	return Entry{
 		Name: e.Name, Path: e.Path, Dir: e.Type == wire.TypeDirectory, Size: e.Size,
 		Mode: fs.FileMode(e.Mode).Perm(), ModTime: t, Target: e.SymlinkTarget, Owner: e.Owner, Group: e.Group,
+		Permissions: e.Permissions, Kind: kinds[e.Type], Metadata: e.Metadata,
 	}
 }
+
+var kinds = map[string]Kind{wire.TypeFile: RegularFile, wire.TypeDirectory: Directory}
 
 // failing remembers why a reader failed.
 type failing struct {

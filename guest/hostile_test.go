@@ -186,6 +186,62 @@ var (
 		_, err := c.Collect(ctx, []string{"**"}, "/", func(guest.File) (io.Writer, error) { return io.Discard, nil }, guest.CollectLimits{Bytes: 128 << 10})
 		return err
 	}
+	// listenTo starts a process and reads it to its end.
+	listenTo = func(ctx context.Context, c *guest.Client) error {
+		p, err := c.Start(ctx, guest.Command{Path: "true"})
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		for {
+			if _, err := p.Next(); err != nil {
+				return err
+			}
+		}
+	}
+	watchAll = func(ctx context.Context, c *guest.Client) error {
+		w, err := c.Watch(ctx, "/x", guest.WatchOptions{})
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		for {
+			if _, err := w.Next(); err != nil {
+				return err
+			}
+		}
+	}
+	download = func(ctx context.Context, c *guest.Client) error {
+		d, err := c.Download(ctx, "/x", nil)
+		if err != nil {
+			return err
+		}
+		defer d.Body.Close()
+		_, err = io.Copy(io.Discard, d.Body)
+		return err
+	}
+	upload = func(ctx context.Context, c *guest.Client) error {
+		_, err := c.Upload(ctx, guest.Upload{Path: "x", ContentType: "application/octet-stream", Body: io.LimitReader(zeros{}, 1<<30)})
+		return err
+	}
+	// tunnel writes for ever to a port that takes it or not.
+	tunnel = func(ctx context.Context, c *guest.Client) error {
+		conn, err := c.DialPort(ctx, 80)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		conn.SetDeadline(time.Now().Add(2 * time.Second))
+		_, err = io.Copy(conn, zeros{})
+		return &sandbox.Error{Op: "tunnel", Kind: sandbox.ErrUnavailable, Problem: "it ended", Cause: err}
+	}
+	listeners = func(ctx context.Context, c *guest.Client) error { _, err := c.Processes(ctx); return err }
+	metrics   = func(ctx context.Context, c *guest.Client) error { _, err := c.Metrics(ctx); return err }
+	polled    = func(ctx context.Context, c *guest.Client) error { _, err := c.WatcherEvents(ctx, "w"); return err }
+	watcher   = func(ctx context.Context, c *guest.Client) error {
+		_, err := c.CreateWatcher(ctx, "/x", guest.WatchOptions{})
+		return err
+	}
 	// unread asks for much and reads none of it.
 	unread = func(ctx context.Context, c *guest.Client) error {
 		var all sync.WaitGroup
@@ -216,6 +272,9 @@ func frames(f ...[]byte) func(*evil, uint32) {
 		e.send(fData, endStream, s, nil)
 	}
 }
+
+// message is an envelope of a watch.
+func message(s string) []byte { return wire.AppendFrame(nil, 0, []byte(s)) }
 
 func frame(k wire.Kind, payload string) []byte { return wire.AppendFrame(nil, k, []byte(payload)) }
 
@@ -325,6 +384,46 @@ func TestHostileAgent(t *testing.T) {
 		{name: "too many", call: collectAll, attack: frames(manyFiles(1001)), says: "more than 1000"},
 		{name: "too many skipped", call: collectAll, attack: frames(bytes.Repeat(frame(wire.Skipped, `{"path":"x"}`), 1001)), says: "more than 1000"},
 		{name: "too large", call: collectAll, attack: frames(frame(wire.File, `{"path":"a"}`), bytes.Repeat(frame(wire.Data, strings.Repeat("x", 64<<10)), 3)), says: "larger than 131072"},
+		{name: "silent start", call: listenTo, attack: func(*evil, uint32) {}, says: "begin in time"},
+		{name: "begun, then silent", call: listenTo, attack: func(e *evil, s uint32) { e.send(fHeaders, endHeaders, s, status200) }, says: "nothing arrived"},
+		{name: "a process, then silent", call: listenTo, attack: func(e *evil, s uint32) {
+			e.send(fHeaders, endHeaders, s, status200)
+			e.send(fData, 0, s, frame(wire.Started, `{"pid":7}`))
+		}, says: "nothing arrived"},
+		{name: "output before the start", call: listenTo, attack: frames(frame(wire.Stdout, "x")), says: "before the start"},
+		{name: "a process without a number", call: listenTo, attack: frames(frame(wire.Started, `{"pid":-4}`)), says: "no process"},
+		{name: "started twice", call: listenTo, attack: frames(frame(wire.Started, `{"pid":7}`), frame(wire.Started, `{"pid":8}`)), says: "behind the start"},
+		{name: "a process without an end", call: listenTo, attack: frames(frame(wire.Started, `{"pid":7}`), frame(wire.Stdout, "x")), says: "unexpected EOF"},
+		{name: "output of 4 GiB", call: listenTo, attack: frames(frame(wire.Started, `{"pid":7}`), []byte{byte(wire.Stdout), 255, 255, 255, 255}), says: "longer than"},
+		{name: "signs of life without end", call: listenTo, cut: true, attack: func(e *evil, s uint32) {
+			e.send(fHeaders, endHeaders, s, status200)
+			e.send(fData, 0, s, frame(wire.Started, `{"pid":7}`))
+			e.forever(raw(fData, 0, s, nil))
+		}},
+		{name: "processes without end", call: listeners, attack: func(e *evil, s uint32) {
+			e.send(fHeaders, endHeaders, s, status200)
+			e.forever(raw(fData, 0, s, big))
+		}},
+		{name: "metrics that are text", call: metrics, attack: frames([]byte(`{"mem_total":"many"}`)), says: "no JSON"},
+		{name: "a watch that does not start", call: watchAll, attack: frames(message(`{"filesystem":{"name":"a","type":"EVENT_TYPE_CREATE"}}`)), says: "no start"},
+		{name: "a watch of 4 GiB", call: watchAll, attack: frames([]byte{0, 255, 255, 255, 255}), says: "an envelope has"},
+		{name: "a watch that is packed", call: watchAll, attack: frames([]byte{1, 0, 0, 0, 2, '{', '}'}), says: "an envelope has"},
+		{name: "a change of no kind", call: watchAll, attack: frames(message(`{"start":{}}`), message(`{"filesystem":{"name":"a","type":"\u001b[2J"}}`)), says: "is no change"},
+		{name: "a change that says nothing", call: watchAll, attack: frames(message(`{"start":{}}`), message(`{}`)), says: "says nothing"},
+		{name: "a watch cut short", call: watchAll, attack: frames(message(`{"start":{}}`), message(`{"filesystem":{}}`)[:9]), says: "unexpected EOF"},
+		{name: "a watch without an end", call: watchAll, attack: frames(message(`{"start":{}}`)), says: "unexpected EOF"},
+		{name: "a refusal with a terminal's codes", call: watchAll, attack: frames(wire.AppendFrame(nil, 2, []byte(`{"error":{"code":"\u001b","message":"\u001b[2J"}}`))), says: `\x1b[2J`},
+		{name: "changes that are none", call: polled, attack: frames([]byte(`{"events":[null,{"type":"x"}]}`)), says: "is no change"},
+		{name: "a watcher without a name", call: watcher, attack: frames([]byte(`{}`)), says: "names no watcher"},
+		{name: "a watcher with a long name", call: watcher, attack: frames([]byte(`{"watcherId":"` + strings.Repeat("w", 65) + `"}`)), says: "names no watcher"},
+		{name: "a download that stops", call: download, attack: func(e *evil, s uint32) {
+			e.send(fHeaders, endHeaders, s, status200)
+			e.send(fData, 0, s, []byte("x"))
+		}, says: "nothing arrived"},
+		{name: "a download elsewhere", call: download, attack: func(e *evil, s uint32) { e.send(fHeaders, endHeaders|endStream, s, status302) }, says: "status 302"},
+		{name: "an upload that nobody takes", call: upload, attack: func(*evil, uint32) {}},
+		{name: "a tunnel that nobody reads", call: tunnel, attack: func(e *evil, s uint32) { e.send(fHeaders, endHeaders, s, status200) }},
+		{name: "a tunnel to nowhere", call: tunnel, attack: func(*evil, uint32) {}, says: "begin in time"},
 		{name: "what nobody asked for", call: func(ctx context.Context, c *guest.Client) error {
 			_, err := c.Collect(ctx, []string{"out/*.png"}, "/", func(guest.File) (io.Writer, error) { return io.Discard, nil }, guest.CollectLimits{})
 			return err

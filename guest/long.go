@@ -37,11 +37,11 @@ func (c *Client) openEnvelope(ctx context.Context, op, path string, header http.
 		return nil, &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: "the request cannot be written", Cause: err}
 	}
 	header.Set("Content-Type", "application/connect+json")
-	return c.open(ctx, op, path, header, bytes.NewReader(body))
+	return c.open(ctx, op, http.MethodPost, path, header, bytes.NewReader(body))
 }
 
 // open begins a long call and waits for its answer to begin.
-func (c *Client) open(ctx context.Context, op, path string, header http.Header, body io.Reader) (*long, error) {
+func (c *Client) open(ctx context.Context, op, method, path string, header http.Header, body io.Reader) (*long, error) {
 	select {
 	case c.long <- struct{}{}:
 	default:
@@ -54,7 +54,7 @@ func (c *Client) open(ctx context.Context, op, path string, header http.Header, 
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
 	slow := time.AfterFunc(c.options.CallTimeout, func() { l.cancel(errors.New("it did not begin in time")) })
 	var err error
-	l.resp, err = c.sendHeader(l.ctx, http.MethodPost, path, header, body)
+	l.resp, err = c.sendHeader(l.ctx, method, path, header, body)
 	if !slow.Stop() && err == nil {
 		l.resp.Body.Close()
 		err = context.Cause(l.ctx)
@@ -66,7 +66,9 @@ func (c *Client) open(ctx context.Context, op, path string, header http.Header, 
 		return nil, err
 	}
 	l.answer = &watched{r: l.resp.Body, idle: c.options.IdleTimeout, hangUp: l.cancel}
-	if l.resp.StatusCode != http.StatusOK {
+	switch l.resp.StatusCode {
+	case http.StatusOK, http.StatusPartialContent, http.StatusNotModified: // the latter two: of files that were asked for so
+	default:
 		defer l.Close()
 		return nil, answeredError(op, l.resp)
 	}

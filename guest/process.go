@@ -136,8 +136,9 @@ func (c *Client) listen(ctx context.Context, op, path string, header http.Header
 	}
 	p := &Process{stream: l, frames: wire.NewReader(l.answer), buf: make([]byte, chunk)}
 	if err := p.started(); err != nil {
+		err = l.lost(err)
 		l.Close()
-		return nil, l.lost(err)
+		return nil, err
 	}
 	return p, nil
 }

@@ -42,26 +42,44 @@ var (
 	}
 )
 
+// mostPhrase is how much of a phrase of the guest's is kept, in bytes.
+const mostPhrase = 4 << 10
+
 // answeredError reads an error answer of the agent. Its text is the guest's:
 // it is shown, quoted, and decides nothing but the error's kind.
 func answeredError(op string, resp *http.Response) error {
-	const most = 4 << 10
 	var e struct {
 		Code    any
 		Message string
 	}
-	b, _ := io.ReadAll(io.LimitReader(resp.Body, 2*most))
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, 2*mostPhrase))
 	json.Unmarshal(b, &e)
-	r := &Refusal{Status: http.StatusInternalServerError, Code: "unknown"}
-	if slices.Contains(refusalStatuses, resp.StatusCode) {
-		r.Status = resp.StatusCode
+	code, _ := e.Code.(string)
+	return refusal(op, resp.StatusCode, code, e.Message)
+}
+
+// codeStatuses are the statuses of codes that come without one: behind the
+// beginning of a stream.
+var codeStatuses = map[string]int{
+	"already_exists": 409, "failed_precondition": 400, "invalid_argument": 400, "not_found": 404,
+	"permission_denied": 403, "resource_exhausted": 429, "unauthenticated": 401, "unimplemented": 501,
+}
+
+// refusal makes an error of a status, or of a code when that is 0.
+func refusal(op string, status int, code, message string) error {
+	if status == 0 {
+		status = codeStatuses[code]
 	}
-	if code, _ := e.Code.(string); slices.Contains(refusalCodes, code) {
+	r := &Refusal{Status: http.StatusInternalServerError, Code: "unknown"}
+	if slices.Contains(refusalStatuses, status) {
+		r.Status = status
+	}
+	if slices.Contains(refusalCodes, code) {
 		r.Code = code
 	}
-	r.Message = strings.ToValidUTF8(e.Message[:min(len(e.Message), most)], "")
+	r.Message = strings.ToValidUTF8(message[:min(len(message), mostPhrase)], "")
 	kind := sandbox.ErrUnavailable
-	switch resp.StatusCode {
+	switch status {
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnauthorized, http.StatusNotAcceptable,
 		http.StatusRequestedRangeNotSatisfiable, http.StatusPreconditionFailed, http.StatusNotImplemented:
 		kind = sandbox.ErrInvalid
@@ -70,10 +88,10 @@ func answeredError(op string, resp *http.Response) error {
 	case http.StatusConflict:
 		kind = sandbox.ErrConflict
 	}
-	if e.Message == "" {
-		r.err = sandbox.Errorf(kind, op, "the guest agent answers with status %d", resp.StatusCode)
+	if message == "" {
+		r.err = sandbox.Errorf(kind, op, "the guest agent answers with status %d", status)
 	} else {
-		r.err = sandbox.Errorf(kind, op, "%s", printable(e.Message))
+		r.err = sandbox.Errorf(kind, op, "%s", printable(message))
 	}
 	return r
 }

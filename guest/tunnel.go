@@ -36,7 +36,7 @@ func (c *Client) DialPort(ctx context.Context, port uint16) (net.Conn, error) {
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	body, input := io.Pipe()
 	header := http.Header{"Content-Type": {"application/octet-stream"}}
-	l, err := c.open(tunnelCtx, op, wire.PathTunnel+"?port="+number, header, body)
+	l, err := c.open(tunnelCtx, op, http.MethodPost, wire.PathTunnel+"?port="+number, header, body)
 	if err == nil && !stop() {
 		err = l.lost(context.Cause(ctx))
 		l.Close()

@@ -38,6 +38,7 @@ type Agent struct {
 	services services
 	settings settings
 	clock    clock
+	watchers watchers
 }
 
 // New makes an agent. There is one in a program, since it reaps every child.
@@ -104,7 +105,12 @@ func (a *Agent) handler() http.Handler {
 	mux.HandleFunc("POST "+wire.PathMove, unary(a.serveMove))
 	mux.HandleFunc("POST "+wire.PathListDir, unary(a.serveListDir))
 	mux.HandleFunc("POST "+wire.PathRemove, unary(a.serveRemove))
+	mux.HandleFunc("POST "+wire.PathWatchDir, a.serveWatchDir)
+	mux.HandleFunc("POST "+wire.PathCreateWatcher, unary(a.serveCreateWatcher))
+	mux.HandleFunc("POST "+wire.PathGetWatcherEvents, unary(a.serveGetWatcherEvents))
+	mux.HandleFunc("POST "+wire.PathRemoveWatcher, unary(a.serveRemoveWatcher))
 	mux.HandleFunc("GET "+wire.PathFiles, a.serveDownload)
+	mux.HandleFunc("POST "+wire.PathCompose, a.serveCompose)
 	mux.HandleFunc("POST "+wire.PathFiles, a.serveUpload)
 	return mux
 }

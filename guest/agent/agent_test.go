@@ -8,7 +8,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"path"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -100,11 +102,11 @@ func TestLookUp(t *testing.T) {
 	if err := os.WriteFile(f, []byte("broken\nroot:x:0:0::/root:/bin/sh\nbad:x:y:0::/:\nann:x:1001:1002:A:/home/ann:/bin/sh\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := lookUp(f, "ann"); err != nil || got != (user{1001, 1002, "ann", "/home/ann"}) {
-		t.Errorf("ann is %+v, %v", got, err)
+	if got, known := lookUp(f, "ann"); !known || got != (user{1001, 1002, "ann", "/home/ann"}) {
+		t.Errorf("ann is %+v, %v", got, known)
 	}
 	for _, nobody := range []string{"bad", "broken", "eve", ""} {
-		if got, err := lookUp(f, nobody); err == nil {
+		if got, known := lookUp(f, nobody); known {
 			t.Errorf("%q is %+v", nobody, got)
 		}
 	}
@@ -171,6 +173,58 @@ func FuzzEnvelope(f *testing.F) {
 		}
 		if r.Check() == nil && q.Process.Envs["PATH"] != "" && !slices.Contains(r.Env, "PATH="+q.Process.Envs["PATH"]) {
 			t.Errorf("its PATH is lost: %q", r.Env)
+		}
+	})
+}
+
+// A form's file names hold what the form says, directories included.
+func FuzzFileName(f *testing.F) {
+	f.Add(`form-data; name="file"; filename="a/b.txt"`)
+	f.Add(`form-data; name="file"; filename*=UTF-8''%2e%2e%2fx`)
+	u := user{home: "/home/user"}
+	f.Fuzz(func(t *testing.T, disposition string) {
+		isFile, name := fileName(disposition)
+		if !isFile && name != "" {
+			t.Errorf("%q is %q", disposition, name)
+		}
+		if p, err := u.path(name); err == nil && (!path.IsAbs(p) || path.Clean(p) != p || strings.Contains(p, "\x00")) {
+			t.Errorf("%q leads to %q", disposition, p)
+		}
+	})
+}
+
+func TestFileName(t *testing.T) {
+	for disposition, want := range map[string]string{
+		`form-data; name="file"; filename="a/b.txt"`:      "a/b.txt",
+		`form-data; name="file"; filename="/etc/x"`:       "/etc/x",
+		`form-data; name=file; filename="a \"b\""`:        `a "b"`,
+		`form-data; name="file"; filename*=UTF-8''%C3%BC`: "ü",
+		`form-data; name="file"`:                          "",
+		`form-data; name="other"; filename="a"`:           "-",
+		`nonsense; ;`:                                     "-",
+	} {
+		isFile, name := fileName(disposition)
+		if !isFile {
+			name = "-"
+		}
+		if name != want {
+			t.Errorf("%s is %q, want %q", disposition, name, want)
+		}
+	}
+}
+
+func FuzzNextEvent(f *testing.F) {
+	f.Add([]byte("\x01\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00ab\x00\x00"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for len(b) > 0 {
+			_, rest, err := nextEvent(b)
+			if err != nil {
+				return
+			}
+			if len(rest) >= len(b) {
+				t.Fatal("it takes nothing")
+			}
+			b = rest
 		}
 	})
 }

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,7 +11,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -23,8 +23,11 @@ const maxEntries = 20_000
 
 func (a *Agent) serveStat(r *http.Request, q *wire.PathRequest) (*wire.EntryAnswer, error) {
 	var e *wire.Entry
-	err := a.withPath(r, q.Path, func(p string) (err error) {
+	err := a.withPath(r, cmp.Or(q.Path, "~"), func(p string) (err error) {
 		e, err = a.entry(p)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = &connectError{codeNotFound, "file not found: " + err.Error()}
+		}
 		return err
 	})
 	return &wire.EntryAnswer{Entry: e}, err
@@ -37,7 +40,7 @@ func (a *Agent) serveMakeDir(r *http.Request, q *wire.PathRequest) (*wire.EntryA
 			if i.IsDir() {
 				return &connectError{codeExists, "directory already exists: " + p}
 			}
-			return &connectError{codeInvalid, "path is a file: " + p}
+			return &connectError{codeInvalid, "path already exists but it is not a directory: " + p}
 		}
 		if err := os.MkdirAll(p, 0o755); err != nil {
 			return err
@@ -63,7 +66,9 @@ func (a *Agent) serveMove(r *http.Request, q *wire.MoveRequest) (*wire.EntryAnsw
 		if err != nil {
 			return err
 		}
-		if _, err := os.Lstat(from); err != nil {
+		if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) {
+			return &connectError{codeNotFound, "source file not found: " + err.Error()}
+		} else if err != nil {
 			return err
 		}
 		if err := os.MkdirAll(path.Dir(to), 0o755); err != nil {
@@ -81,12 +86,19 @@ func (a *Agent) serveMove(r *http.Request, q *wire.MoveRequest) (*wire.EntryAnsw
 func (a *Agent) serveListDir(r *http.Request, q *wire.ListRequest) (*wire.ListAnswer, error) {
 	l := &wire.ListAnswer{Entries: []*wire.Entry{}}
 	depth := int(max(q.Depth, 1))
-	err := a.withPath(r, q.Path, func(root string) error {
-		if i, err := os.Stat(root); err != nil {
+	err := a.withPath(r, cmp.Or(q.Path, "~"), func(root string) error {
+		i, err := os.Stat(root)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return &connectError{codeNotFound, "path not found: " + err.Error()}
+		case errors.Is(err, syscall.ELOOP):
+			return &connectError{codePrecondition, fmt.Sprintf("cyclic symlink or chain >255 links at %q", root)}
+		case err != nil:
 			return err
-		} else if !i.IsDir() {
+		case !i.IsDir():
 			return &connectError{codeInvalid, "path is not a directory: " + root}
 		}
+		known := newNames()
 		below := strings.TrimSuffix(root, "/") + "/"
 		// WalkDir does not enter a root that is a link; envd does.
 		return filepath.WalkDir(below, func(p string, d fs.DirEntry, err error) error {
@@ -100,7 +112,7 @@ func (a *Agent) serveListDir(r *http.Request, q *wire.ListRequest) (*wire.ListAn
 				return &connectError{codeExhausted, fmt.Sprintf("the listing has more than %d entries", maxEntries)}
 			}
 			p = path.Clean(p)
-			if e, err := a.entry(p); err == nil { // it may be gone
+			if e, err := describe(p, known); err == nil { // it may be gone
 				l.Entries = append(l.Entries, e)
 			}
 			if d.IsDir() && strings.Count(strings.TrimPrefix(p, below), "/")+1 >= depth {
@@ -126,7 +138,11 @@ func (a *Agent) withPath(r *http.Request, name string, f func(string) error) err
 }
 
 // entry describes a path.
-func (a *Agent) entry(p string) (*wire.Entry, error) {
+func (a *Agent) entry(p string) (*wire.Entry, error) { return describe(p, newNames()) }
+
+// describe describes a path, as envd does: size and permissions are a link's
+// own, type and mode those of what it leads to.
+func describe(p string, known *names) (*wire.Entry, error) {
 	i, err := os.Lstat(p)
 	if err != nil {
 		return nil, err
@@ -135,15 +151,18 @@ func (a *Agent) entry(p string) (*wire.Entry, error) {
 		Name: path.Base(p), Path: p, Type: fileType(i.Mode()), Size: i.Size(),
 		Mode: uint32(i.Mode().Perm()), Permissions: i.Mode().String(),
 		ModifiedTime: i.ModTime().UTC().Format(time.RFC3339Nano),
+		Metadata:     attributesOf(p).metadata(),
 	}
 	if s, ok := i.Sys().(*syscall.Stat_t); ok {
-		e.Owner, e.Group = a.nameOf(s.Uid, a.options.UID), a.nameOf(s.Gid, a.options.GID)
+		e.Owner, e.Group = known.user(s.Uid), known.group(s.Gid)
 	}
 	if i.Mode()&fs.ModeSymlink != 0 {
-		if e.SymlinkTarget, err = filepath.EvalSymlinks(p); err != nil {
-			e.SymlinkTarget, _ = os.Readlink(p)
-		} else if to, err := os.Stat(p); err == nil {
-			e.Type = fileType(to.Mode())
+		e.SymlinkTarget, e.Type, e.Mode = p, wire.TypeOther, 0
+		if to, err := filepath.EvalSymlinks(p); err == nil {
+			e.SymlinkTarget = to
+		}
+		if to, err := os.Stat(p); err == nil {
+			e.Type, e.Mode = fileType(to.Mode()), uint32(to.Mode().Perm())
 		}
 	}
 	return e, nil
@@ -155,21 +174,8 @@ func fileType(m fs.FileMode) string {
 		return wire.TypeFile
 	case m.IsDir():
 		return wire.TypeDirectory
-	case m&fs.ModeSymlink != 0:
-		return wire.TypeSymlink
 	}
 	return wire.TypeOther
-}
-
-// nameOf names an id of which the agent knows two.
-func (a *Agent) nameOf(id, ours uint32) string {
-	switch {
-	case id == 0:
-		return "root"
-	case id == ours && a.options.Name != "":
-		return a.options.Name
-	}
-	return strconv.FormatUint(uint64(id), 10)
 }
 
 // errNotRegular is what device files, sockets and pipes get: opening them does

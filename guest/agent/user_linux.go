@@ -3,7 +3,6 @@
 package agent
 
 import (
-	"bufio"
 	"fmt"
 	"net/http"
 	"os"
@@ -43,18 +42,23 @@ func (a *Agent) user(r *http.Request) (user, error) {
 		}
 		return user{uid: uint32(uid), gid: uint32(gid), home: a.options.Home}, nil
 	}
+	return a.userNamed(r, r.URL.Query().Get("username"))
+}
+
+// userNamed is user for requests that name theirs elsewhere.
+func (a *Agent) userNamed(r *http.Request, other string) (user, error) {
 	name, _, _ := r.BasicAuth()
 	if name == "" {
-		name = r.URL.Query().Get("username")
+		name = other
 	}
 	if name == "" || name == a.options.Name {
 		return a.defaultUser(), nil
 	}
 	u := user{0, 0, "root", "/root"} // also where there is no passwd
 	if name != "root" {
-		var err error
-		if u, err = lookUp("/etc/passwd", name); err != nil {
-			return user{}, err
+		var known bool
+		if u, known = lookUp("/etc/passwd", name); !known {
+			return user{}, &connectError{codeUser, fmt.Sprintf("invalid username: '%s'", name)}
 		}
 	}
 	// The agent is root, too, so that code with this id would own it.
@@ -62,26 +66,6 @@ func (a *Agent) user(r *http.Request) (user, error) {
 		return user{}, &connectError{codePermission, "code cannot be root in this sandbox"}
 	}
 	return u, nil
-}
-
-// lookUp finds a user in a passwd file.
-func lookUp(file, name string) (user, error) {
-	f, err := os.Open(file)
-	if err == nil {
-		defer f.Close()
-		for lines := bufio.NewScanner(f); lines.Scan(); {
-			p := strings.Split(lines.Text(), ":")
-			if len(p) < 6 || p[0] != name {
-				continue
-			}
-			uid, err1 := strconv.ParseUint(p[2], 10, 32)
-			gid, err2 := strconv.ParseUint(p[3], 10, 32)
-			if err1 == nil && err2 == nil {
-				return user{uint32(uid), uint32(gid), name, p[5]}, nil
-			}
-		}
-	}
-	return user{}, &connectError{codeUser, fmt.Sprintf("invalid username: '%s'", name)}
 }
 
 // path makes an absolute path of what a request names: ~ and relative paths

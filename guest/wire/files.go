@@ -59,6 +59,18 @@ func CheckAbsolute(p string) error {
 	return nil
 }
 
+// CheckName says what is wrong with a path as requests of E2B have them:
+// absolute, or from the user's home.
+func CheckName(p string) error {
+	switch {
+	case strings.Contains(p, "\x00"):
+		return errors.New("the path has a NUL byte")
+	case len(p) > maxPath:
+		return fmt.Errorf("the path is longer than %d bytes", maxPath)
+	}
+	return nil
+}
+
 // FileEvent begins a file.
 type FileEvent struct {
 	Path string `json:"path"` // relative to Root
@@ -92,15 +104,16 @@ type Entry struct {
 	Permissions   string `json:"permissions"`
 	Owner         string `json:"owner"`
 	Group         string `json:"group"`
-	ModifiedTime  string `json:"modifiedTime,omitempty"` // RFC 3339
-	SymlinkTarget string `json:"symlinkTarget,omitempty"`
+	ModifiedTime  string `json:"modifiedTime,omitempty"`  // RFC 3339
+	SymlinkTarget string `json:"symlinkTarget,omitempty"` // where it leads, or its own path
+
+	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
 // The types of an Entry.
 const (
 	TypeFile      = "FILE_TYPE_FILE"
 	TypeDirectory = "FILE_TYPE_DIRECTORY"
-	TypeSymlink   = "FILE_TYPE_SYMLINK"
 	TypeOther     = "FILE_TYPE_UNSPECIFIED"
 )
 
@@ -112,6 +125,7 @@ const (
 	PathListDir = "/filesystem.Filesystem/ListDir"
 	PathRemove  = "/filesystem.Filesystem/Remove"
 	PathFiles   = "/files"
+	PathCompose = "/files/compose"
 )
 
 // PathRequest is the request of Stat, MakeDir and Remove.

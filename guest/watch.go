@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guest
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// WatchOptions say what is watched of a directory.
+type WatchOptions struct {
+	Recursive bool // what is below it, too, directories that appear later included
+	Entries   bool // changes come with their entries, where there is one still
+}
+
+// Change is something that happened to a file.
+type Change struct {
+	Name  string // from the watched directory; "." is itself
+	Kind  ChangeKind
+	Entry *Entry // nil when it was not asked for, or was gone
+}
+
+// ChangeKind is what happened, in E2B's word.
+type ChangeKind string
+
+// The kinds of a Change. Moving a file here is a CREATE, and moving it away a
+// RENAME of its old name.
+const (
+	Created  ChangeKind = wire.Created  // EVENT_TYPE_CREATE
+	Changed  ChangeKind = wire.Changed  // EVENT_TYPE_WRITE
+	Removed  ChangeKind = wire.Removed  // EVENT_TYPE_REMOVE
+	Renamed  ChangeKind = wire.Renamed  // EVENT_TYPE_RENAME
+	Chmodded ChangeKind = wire.Chmodded // EVENT_TYPE_CHMOD
+)
+
+// mostMessage bounds one message of a watch, in bytes: two paths, a name, and
+// metadata.
+const mostMessage = 128 << 10
+
+// Watch is a directory that is watched. Close it.
+type Watch struct{ stream *long }
+
+// Watch begins to watch a directory for as long as ctx lasts. What happens after
+// it has returned is seen.
+//
+// E2B's stream has {"start":{}} first and then {"filesystem":{…}}, each at the
+// top of its message, unlike those of processes.
+func (c *Client) Watch(ctx context.Context, path string, o WatchOptions) (*Watch, error) {
+	op := "watch " + printable(path)
+	if err := wire.CheckName(path); err != nil {
+		return nil, &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: err.Error()}
+	}
+	header := http.Header{wire.KeepaliveHeader: {"10"}} // seconds; IdleTimeout is longer
+	q := wire.WatchRequest{Path: path, Recursive: o.Recursive, IncludeEntry: o.Entries}
+	l, err := c.openEnvelope(ctx, op, wire.PathWatchDir, header, q)
+	if err != nil {
+		return nil, err
+	}
+	w := &Watch{l}
+	e, err := w.message()
+	if err == nil && e.Start == nil {
+		err = l.lost(fmt.Errorf("the first message is no start"))
+	}
+	if err != nil {
+		l.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// Next waits for the next change. The agent's reason to end the watch, such as
+// too many changes at once, is a [*Refusal].
+func (w *Watch) Next() (Change, error) {
+	for {
+		e, err := w.message()
+		switch {
+		case err != nil:
+			return Change{}, err
+		case e.Filesystem != nil:
+			c, err := change(e.Filesystem)
+			if err != nil {
+				return Change{}, w.stream.lost(err)
+			}
+			return c, nil
+		case e.Keepalive == nil:
+			return Change{}, w.stream.lost(fmt.Errorf("a message of a watch says nothing"))
+		}
+	}
+}
+
+// Close ends the watch. A call of Next that waits returns an error.
+func (w *Watch) Close() error { return w.stream.Close() }
+
+// message reads one envelope.
+func (w *Watch) message() (e wire.WatchEvent, err error) {
+	var h [wire.HeaderSize]byte
+	if _, err := io.ReadFull(w.stream.answer, h[:]); err != nil {
+		return e, w.stream.lost(unexpected(err))
+	}
+	n := binary.BigEndian.Uint32(h[1:])
+	if h[0]&^2 != 0 || n > mostMessage {
+		return e, w.stream.lost(fmt.Errorf("an envelope has the flags %#x and %d bytes", h[0], n))
+	}
+	b, err := io.ReadAll(io.LimitReader(w.stream.answer, int64(n)))
+	if err == nil && len(b) < int(n) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return e, w.stream.lost(err)
+	}
+	if h[0] == 2 {
+		return e, w.stream.refused(b)
+	}
+	if err := json.Unmarshal(b, &e); err != nil {
+		return e, w.stream.lost(err)
+	}
+	return e, nil
+}
+
+// refused is the error in the envelope that ends a stream.
+func (l *long) refused(b []byte) error {
+	var end struct {
+		Error *struct{ Code, Message string }
+	}
+	if err := json.Unmarshal(b, &end); err != nil || end.Error == nil {
+		return l.lost(io.ErrUnexpectedEOF)
+	}
+	return refusal(l.op, 0, end.Error.Code, end.Error.Message)
+}
+
+func change(c *wire.Change) (Change, error) {
+	k := ChangeKind(c.Type)
+	switch k {
+	case Created, Changed, Removed, Renamed, Chmodded:
+	default:
+		return Change{}, fmt.Errorf("%q is no change", printable(c.Type))
+	}
+	to := Change{Name: c.Name, Kind: k}
+	if c.Entry != nil {
+		e := entry(c.Entry)
+		to.Entry = &e
+	}
+	return to, nil
+}
+
+// CreateWatcher begins to watch a directory, until RemoveWatcher or the
+// sandbox's end; changes are kept until somebody asks for them, some 16 000 of
+// them. There are 64 such watchers at most.
+func (c *Client) CreateWatcher(ctx context.Context, path string, o WatchOptions) (id string, _ error) {
+	var a wire.WatcherAnswer
+	q := wire.WatchRequest{Path: path, Recursive: o.Recursive, IncludeEntry: o.Entries}
+	op := "watch " + printable(path)
+	if err := c.pathCall(ctx, op, wire.PathCreateWatcher, q, &a, path); err != nil {
+		return "", err
+	}
+	if a.WatcherID == "" || len(a.WatcherID) > 64 {
+		return "", sandbox.Errorf(sandbox.ErrUnavailable, op, "the guest agent's answer names no watcher")
+	}
+	return a.WatcherID, nil
+}
+
+// WatcherEvents returns what has changed since it was asked for the last time,
+// some 2000 changes at most: the next call has the next ones.
+func (c *Client) WatcherEvents(ctx context.Context, id string) ([]Change, error) {
+	var a wire.WatcherEvents
+	op := "read watcher " + printable(id)
+	if err := c.call(ctx, op, wire.PathGetWatcherEvents, wire.WatcherRequest{WatcherID: id}, &a); err != nil {
+		return nil, err
+	}
+	all := make([]Change, 0, len(a.Events))
+	for _, e := range a.Events {
+		if e == nil {
+			continue
+		}
+		one, err := change(e)
+		if err != nil {
+			return nil, c.lost(op, err)
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// RemoveWatcher ends a watcher.
+func (c *Client) RemoveWatcher(ctx context.Context, id string) error {
+	return c.call(ctx, "remove watcher "+printable(id), wire.PathRemoveWatcher, wire.WatcherRequest{WatcherID: id}, &struct{}{})
+}
