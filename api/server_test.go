@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// started is a server of h on a port of its own.
+func started(t *testing.T, h http.Handler, stats *Stats) (addr string, s *Server) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = New(h, stats, slog.New(slog.DiscardHandler))
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ln, nil) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		s.Shutdown(ctx)
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return ln.Addr().String(), s
+}
+
+// The counts that an operator sees, for who has a key alone.
+func TestOperator(t *testing.T) {
+	stats := NewStats()
+	stats.Sandboxes = func() map[string]int { return map[string]int{"running": 3} }
+	mux := http.NewServeMux()
+	mux.HandleFunc("/fault", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
+	mux.HandleFunc("/broken", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	mux.Handle("/", Operator(stats, func(_ context.Context, token string) error {
+		if token != "good" {
+			return errors.New("no")
+		}
+		return nil
+	}))
+	addr, _ := started(t, mux, stats)
+	get := func(path, key string) (int, string) {
+		req, _ := http.NewRequest("GET", "http://"+addr+path, nil)
+		if key != "" {
+			req.Header.Set("Authorization", "Bearer "+key)
+		}
+		tr := &http.Transport{DisableKeepAlives: true}
+		resp, err := tr.RoundTrip(req)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer resp.Body.Close()
+		b, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(b)
+	}
+	for _, c := range []struct {
+		path, key string
+		status    int
+	}{{"/healthz", "", 200}, {"/metrics", "", 401}, {"/metrics", "bad", 401}, {"/nothing", "", 404}, {"/fault", "", 500}, {"/broken", "", 0}} {
+		if status, text := get(c.path, c.key); status != c.status || strings.Contains(text, "caisson_") {
+			t.Errorf("%s: %d %s", c.path, status, text)
+		}
+	}
+	_, text := get("/metrics", "good")
+	for _, want := range []string{
+		`caisson_http_requests_total{code="2xx"} 1`, `caisson_http_requests_total{code="4xx"} 3`, `caisson_http_requests_total{code="5xx"} 1`,
+		`caisson_http_requests_total{code="aborted"} 1`, "caisson_http_requests_in_flight 1", `caisson_sandboxes{state="running"} 3`, `caisson_sandboxes{state="paused"} 0`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("there is no %s in\n%s", want, text)
+		}
+	}
+}
+
+// Too much is refused, and the server goes on.
+func TestBounds(t *testing.T) {
+	hold, held := make(chan struct{}), make(chan struct{}, maxRequests)
+	h := bounded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { held <- struct{}{}; <-hold }))
+	done := make(chan struct{})
+	for range maxRequests {
+		go func() { h.ServeHTTP(httptest.NewRecorder(), nil); done <- struct{}{} }()
+	}
+	for range maxRequests {
+		<-held
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	if w.Code != 503 || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), `"code":503`) {
+		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+	close(hold)
+	for range maxRequests {
+		<-done
+	}
+	w = httptest.NewRecorder()
+	if h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil)); w.Code != 200 {
+		t.Errorf("%d afterwards", w.Code)
+	}
+}
+
+// A connection gives its slot back once, however often it is closed.
+func TestLimitedListener(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stats := NewStats()
+	l := &limitedListener{Listener: ln, slots: make(chan struct{}, 1), stats: stats}
+	for range 3 {
+		c, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(l.slots) != 1 || stats.connections.Load() != 1 {
+			t.Error(len(l.slots), stats.connections.Load())
+		}
+		s.Close()
+		s.Close()
+		c.Close()
+	}
+	ln.Close()
+	if _, err := l.Accept(); err == nil || len(l.slots) != 0 {
+		t.Errorf("%v, %d slots are taken", err, len(l.slots))
+	}
+}
+
+// A head that never ends and one that is too long are ended by the server.
+func TestHeads(t *testing.T) {
+	addr, _ := started(t, http.NotFoundHandler(), NewStats())
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: x\r\nX: %s\r\n\r\n", strings.Repeat("x", maxHeader+8<<10))
+	b, _ := io.ReadAll(c)
+	if !strings.HasPrefix(string(b), "HTTP/1.1 431 ") {
+		t.Errorf("%.100q", b)
+	}
+}
+
+// A request that is under way is waited for, until the patience ends.
+func TestShutdown(t *testing.T) {
+	in, out := make(chan struct{}), make(chan struct{})
+	addr, s := started(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { close(in); <-out; io.WriteString(w, "whole") }), NewStats())
+	answered := make(chan string, 1)
+	go func() {
+		resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(httptest.NewRequest("GET", "http://"+addr, nil))
+		if err != nil {
+			answered <- err.Error()
+			return
+		}
+		defer resp.Body.Close()
+		b, _ := io.ReadAll(resp.Body)
+		answered <- string(b)
+	}()
+	<-in
+	ended := make(chan struct{})
+	go func() { s.Shutdown(context.Background()); close(ended) }()
+	close(out)
+	if got := <-answered; got != "whole" {
+		t.Error(got)
+	}
+	<-ended
+	if _, err := net.Dial("tcp", addr); err == nil {
+		t.Error("it still listens")
+	}
+}
