@@ -58,11 +58,17 @@ func (s *Server) agent() map[string]agentCall {
 		"POST " + wire.PathListDir: unary(s.serveListDir),
 		"POST " + wire.PathRemove:  unary(s.serveRemove),
 
-		"GET " + wire.PathEnvs:    plain(s.serveEnvs),
-		"GET " + wire.PathMetrics: plain(s.serveMetrics),
-		"GET " + wire.PathFiles:   plain(s.serveDownload),
-		"HEAD " + wire.PathFiles:  plain(s.serveDownload),
-		"POST " + wire.PathFiles:  plain(s.serveUpload),
+		"POST " + wire.PathWatchDir:         s.streaming(s.serveWatchDir),
+		"POST " + wire.PathCreateWatcher:    unary(s.serveCreateWatcher),
+		"POST " + wire.PathGetWatcherEvents: unary(s.serveWatcherEvents),
+		"POST " + wire.PathRemoveWatcher:    unary(s.serveRemoveWatcher),
+
+		"GET " + wire.PathEnvs:     plain(s.serveEnvs),
+		"GET " + wire.PathMetrics:  plain(s.serveMetrics),
+		"GET " + wire.PathFiles:    plain(s.serveDownload),
+		"HEAD " + wire.PathFiles:   plain(s.serveDownload),
+		"POST " + wire.PathFiles:   plain(s.serveUpload),
+		"POST " + wire.PathCompose: plain(s.serveCompose),
 	}
 }
 

@@ -146,19 +146,24 @@ func newStream(w http.ResponseWriter) *stream {
 	return &stream{w: w, control: http.NewResponseController(w), last: time.Now()}
 }
 
-// event writes {"event": e}.
-func (s *stream) event(e any) error {
-	b, err := json.Marshal(e)
+// message writes one message.
+func (s *stream) message(v any) error {
+	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.begin(0)
-	s.buf = append(s.buf, `{"event":`...)
 	s.buf = append(s.buf, b...)
-	s.buf = append(s.buf, '}')
 	return s.flush()
+}
+
+// event writes {"event": e}, as all messages about processes are.
+func (s *stream) event(e any) error {
+	return s.message(struct {
+		Event any `json:"event"`
+	}{e})
 }
 
 // data writes bytes of a process: field is stdout, stderr or pty. It is written
@@ -215,9 +220,12 @@ func (s *stream) flush() error {
 	return s.err
 }
 
-// keepAlive sends a keepalive event whenever nothing was sent for so long. The
-// caller calls stop before it returns from its handler.
-func (s *stream) keepAlive(every time.Duration) (stop func()) {
+// processAlive is the keepalive of a stream about a process.
+var processAlive = map[string]any{"event": map[string]any{"keepalive": struct{}{}}}
+
+// keepAlive sends message whenever nothing was sent for so long. The caller calls
+// stop before it returns from its handler.
+func (s *stream) keepAlive(every time.Duration, message any) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -233,9 +241,7 @@ func (s *stream) keepAlive(every time.Duration) (stop func()) {
 			silent := time.Since(s.last)
 			s.mu.Unlock()
 			if silent >= every {
-				s.event(struct {
-					Keepalive struct{} `json:"keepalive"`
-				}{})
+				s.message(message)
 				silent = 0
 			}
 			t.Reset(every - silent)

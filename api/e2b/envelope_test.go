@@ -119,7 +119,7 @@ func TestStreamEndsWithError(t *testing.T) {
 func TestKeepalive(t *testing.T) {
 	w := httptest.NewRecorder()
 	s := newStream(w)
-	stop := s.keepAlive(time.Millisecond)
+	stop := s.keepAlive(time.Millisecond, processAlive)
 	for {
 		s.mu.Lock()
 		n := w.Body.Len()

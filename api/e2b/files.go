@@ -3,100 +3,78 @@
 package e2b
 
 import (
-	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
-	"net/url"
-	"strings"
 	"time"
 
-	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/guest"
+	"github.com/caisson-run/caisson/guest/wire"
 )
 
 // Files go to and from the agent as streams. Nothing of them is kept here, and
 // no name in them is a name of the host.
 
-const (
-	// uploadPatience is how long an upload, and a client that downloads, may
-	// stand still.
-	uploadPatience = time.Minute
-	// maxWritten bounds what the agent says of an upload, in bytes.
-	maxWritten = 1 << 20
-)
-
-// What passes between a client and the agent, beside the bytes.
-var (
-	askHeaders    = []string{"Accept-Encoding", "Range", "If-Range", "If-Modified-Since", "If-Unmodified-Since", "If-None-Match", "If-Match"}
-	answerHeaders = []string{"Content-Length", "Content-Range", "Content-Encoding", "Accept-Ranges", "Last-Modified", "Etag", "Vary"}
-	uploadHeaders = []string{"Content-Type", "Content-Encoding"}
-)
-
-const metadataPrefix = "X-Metadata-"
-
-// filesQuery is what of a request's query is the agent's to know.
-func filesQuery(r *http.Request) url.Values {
-	return url.Values{"path": {r.URL.Query().Get("path")}}
-}
+// uploadPatience is how long an upload, and a client that downloads, may stand
+// still.
+const uploadPatience = time.Minute
 
 func (s *Server) serveDownload(w http.ResponseWriter, r *http.Request, in *inside) error {
-	ask := http.Header{}
-	pass(ask, r.Header, askHeaders)
-	resp, err := in.Files(r.Context(), r.Method, filesQuery(r), ask, nil)
+	d, err := in.Download(r.Context(), r.URL.Query().Get("path"), r.Header)
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
-	pass(w.Header(), resp.Header, answerHeaders)
+	defer d.Body.Close()
+	maps.Copy(w.Header(), d.Header)
 	// Whatever it is, it is not shown as a page here.
-	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Disposition", "attachment")
-	w.WriteHeader(resp.StatusCode)
+	w.WriteHeader(d.Status)
+	if r.Method == http.MethodHead {
+		return nil
+	}
 	control := http.NewResponseController(w)
 	defer control.SetWriteDeadline(time.Time{})
-	if _, err := io.Copy(patientWriter{w, control}, resp.Body); err != nil {
+	if _, err := io.Copy(patientWriter{w, control}, d.Body); err != nil {
 		panic(http.ErrAbortHandler) // it has begun: only a break says that it is not whole
 	}
 	return nil
 }
 
-// written is a file of an upload's answer.
-type written struct {
-	Name     string            `json:"name"`
-	Path     string            `json:"path"`
-	Type     string            `json:"type"`
-	Metadata map[string]string `json:"metadata,omitempty"`
-}
-
+// serveUpload answers with the files that were written, in E2B's words.
 func (s *Server) serveUpload(w http.ResponseWriter, r *http.Request, in *inside) error {
-	ask := http.Header{}
-	pass(ask, r.Header, uploadHeaders)
-	for name, values := range r.Header {
-		if strings.HasPrefix(name, metadataPrefix) {
-			ask[name] = values
-		}
-	}
 	control := http.NewResponseController(w)
 	defer control.SetReadDeadline(time.Time{})
-	resp, err := in.Files(r.Context(), http.MethodPost, filesQuery(r), ask, patientReader{r.Body, control})
+	all, err := in.Upload(r.Context(), guest.Upload{
+		Path: r.URL.Query().Get("path"), ContentType: r.Header.Get("Content-Type"), ContentEncoding: r.Header.Get("Content-Encoding"),
+		Metadata: r.Header, Body: patientReader{r.Body, control},
+	})
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
-	var all []written
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxWritten)).Decode(&all); err != nil {
-		return &sandbox.Error{Op: "upload", Kind: sandbox.ErrUnavailable, Problem: "the guest agent's answer cannot be read", Cause: err}
+	answer := make([]wire.Written, 0, len(all))
+	for _, f := range all {
+		answer = append(answer, written(f))
 	}
-	writeJSON(w, http.StatusOK, all)
+	writeJSON(w, http.StatusOK, answer)
 	return nil
 }
 
-// pass copies the named fields.
-func pass(to, from http.Header, names []string) {
-	for _, n := range names {
-		if v := from.Values(n); len(v) > 0 {
-			to[n] = v
-		}
+func written(f guest.Written) wire.Written {
+	return wire.Written{Name: f.Name, Path: f.Path, Type: "file", Metadata: f.Metadata}
+}
+
+// serveCompose makes one file of several.
+func (s *Server) serveCompose(w http.ResponseWriter, r *http.Request, in *inside) error {
+	var q wire.ComposeRequest
+	if err := readUnary(w, r, &q); err != nil {
+		return &apiError{http.StatusBadRequest, err.Error()}
 	}
+	f, err := in.Compose(r.Context(), q.Sources, q.Destination)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, written(f))
+	return nil
 }
 
 // patientReader lets a body come slowly, but not stop.

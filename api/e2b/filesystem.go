@@ -19,17 +19,13 @@ func (s *Server) serveStat(r *http.Request, in *inside, q *wire.PathRequest) (an
 }
 
 func (s *Server) serveMakeDir(r *http.Request, in *inside, q *wire.PathRequest) (any, error) {
-	if err := in.Mkdir(r.Context(), q.Path); err != nil {
-		return nil, err
-	}
-	return s.serveStat(r, in, q)
+	e, err := in.MakeDir(r.Context(), q.Path)
+	return wire.EntryAnswer{Entry: entry(e)}, err
 }
 
 func (s *Server) serveMove(r *http.Request, in *inside, q *wire.MoveRequest) (any, error) {
-	if err := in.Move(r.Context(), q.Source, q.Destination); err != nil {
-		return nil, err
-	}
-	return s.serveStat(r, in, &wire.PathRequest{Path: q.Destination})
+	e, err := in.MoveTo(r.Context(), q.Source, q.Destination)
+	return wire.EntryAnswer{Entry: entry(e)}, err
 }
 
 func (s *Server) serveListDir(r *http.Request, in *inside, q *wire.ListRequest) (any, error) {
@@ -47,12 +43,12 @@ func (s *Server) serveRemove(r *http.Request, in *inside, q *wire.PathRequest) (
 
 // entry is a file in envd's words.
 func entry(e guest.Entry) *wire.Entry {
-	kind := wire.TypeFile
-	if e.Dir {
-		kind = wire.TypeDirectory
+	kind := map[guest.Kind]string{guest.RegularFile: wire.TypeFile, guest.Directory: wire.TypeDirectory}[e.Kind]
+	if kind == "" {
+		kind = wire.TypeOther
 	}
 	return &wire.Entry{
-		Name: e.Name, Type: kind, Path: e.Path, Size: e.Size, Mode: uint32(e.Mode.Perm()), Permissions: e.Mode.String(),
-		Owner: e.Owner, Group: e.Group, ModifiedTime: e.ModTime.UTC().Format(time.RFC3339Nano), SymlinkTarget: e.Target,
+		Name: e.Name, Type: kind, Path: e.Path, Size: e.Size, Mode: uint32(e.Mode.Perm()), Permissions: e.Permissions,
+		Owner: e.Owner, Group: e.Group, ModifiedTime: e.ModTime.UTC().Format(time.RFC3339Nano), SymlinkTarget: e.Target, Metadata: e.Metadata,
 	}
 }

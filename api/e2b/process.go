@@ -64,7 +64,7 @@ func (s *Server) serveStart(w http.ResponseWriter, r *http.Request, in *inside) 
 	f.listener = out
 	out.event(started(p.PID))
 	s.followers.Go(f.run)
-	defer out.keepAlive(keepaliveEvery(r))()
+	defer out.keepAlive(keepaliveEvery(r), processAlive)()
 	select {
 	case <-f.done:
 		return out, f.err
@@ -178,7 +178,7 @@ func (s *Server) serveConnect(w http.ResponseWriter, r *http.Request, in *inside
 	defer p.Close()
 	out := newStream(w)
 	out.event(started(p.PID))
-	defer out.keepAlive(keepaliveEvery(r))()
+	defer out.keepAlive(keepaliveEvery(r), processAlive)()
 	return out, late(ctx, follow(p, out, func(guest.Output) {}))
 }
 

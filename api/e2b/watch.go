@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2b
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/caisson-run/caisson/guest"
+	"github.com/caisson-run/caisson/guest/wire"
+)
+
+// Watches: one stream for as long as a client listens, or a watcher that it asks
+// from time to time, as the synchronous Python client does.
+
+// serveWatchDir streams what changes in a directory.
+func (s *Server) serveWatchDir(w http.ResponseWriter, r *http.Request, in *inside) (*stream, error) {
+	var q wire.WatchRequest
+	if err := readEnvelope(w, r, &q); err != nil {
+		return nil, err
+	}
+	timeout, err := callTimeout(r)
+	if err != nil {
+		return nil, err
+	}
+	ctx := r.Context()
+	if timeout > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, timeout, errLate)
+		defer stop()
+	}
+	watch, err := in.Watch(ctx, q.Path, guest.WatchOptions{Recursive: q.Recursive, Entries: q.IncludeEntry})
+	if err != nil {
+		return nil, late(ctx, err)
+	}
+	defer watch.Close()
+	out := newStream(w)
+	out.message(wire.WatchEvent{Start: &struct{}{}})
+	defer out.keepAlive(keepaliveEvery(r), wire.WatchEvent{Keepalive: &struct{}{}})()
+	for {
+		c, err := watch.Next()
+		if err != nil {
+			return out, late(ctx, err)
+		}
+		if err := out.message(wire.WatchEvent{Filesystem: changed(c)}); err != nil {
+			return out, nil // nobody listens
+		}
+	}
+}
+
+// changed is a change in envd's words.
+func changed(c guest.Change) *wire.Change {
+	w := &wire.Change{Name: c.Name, Type: string(c.Kind)}
+	if c.Entry != nil {
+		w.Entry = entry(*c.Entry)
+	}
+	return w
+}
+
+func (s *Server) serveCreateWatcher(r *http.Request, in *inside, q *wire.WatchRequest) (any, error) {
+	id, err := in.CreateWatcher(r.Context(), q.Path, guest.WatchOptions{Recursive: q.Recursive, Entries: q.IncludeEntry})
+	return wire.WatcherAnswer{WatcherID: id}, err
+}
+
+func (s *Server) serveWatcherEvents(r *http.Request, in *inside, q *wire.WatcherRequest) (any, error) {
+	all, err := in.WatcherEvents(r.Context(), q.WatcherID)
+	a := wire.WatcherEvents{Events: []*wire.Change{}}
+	for _, c := range all {
+		a.Events = append(a.Events, changed(c))
+	}
+	return a, err
+}
+
+func (s *Server) serveRemoveWatcher(r *http.Request, in *inside, q *wire.WatcherRequest) (any, error) {
+	return struct{}{}, in.RemoveWatcher(r.Context(), q.WatcherID)
+}
