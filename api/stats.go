@@ -76,7 +76,7 @@ func counted(h http.Handler, s *Stats, log *slog.Logger) http.Handler {
 			if seen.status >= 500 && seen.status != http.StatusBadGateway && seen.status != http.StatusNotImplemented {
 				level = slog.LevelWarn
 			}
-			log.Log(r.Context(), level, "request", "method", r.Method, "host", r.Host, "path", r.URL.Path, "status", seen.status,
+			log.Log(r.Context(), level, "request", "proto", r.Proto, "method", r.Method, "host", r.Host, "path", r.URL.Path, "status", seen.status,
 				"aborted", !whole, "ms", time.Since(began).Milliseconds(), "from", r.RemoteAddr)
 		}()
 		h.ServeHTTP(seen, r)

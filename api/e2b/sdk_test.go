@@ -4,6 +4,13 @@ package e2b_test
 
 import (
 	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +18,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestSDK runs the tests in testdata/sdk: E2B's official clients, unmodified,
@@ -36,20 +44,33 @@ func TestSDK(t *testing.T) {
 		return strings.TrimSpace(string(out))
 	}
 	mine, other := key("mine"), key("other")
-	url := serve(t, caisson("serve", "--listen", "127.0.0.1:0"))
-	clients := []string{"e2b", "e2b-older"}
-	if testing.Short() {
-		clients = clients[:1]
-	}
-	for _, sdk := range clients {
-		t.Run(sdk, func(t *testing.T) {
+	cert, certKey := certificate(t)
+	const some = "create, use, kill|a command|write and read|a terminal$|another key"
+	for _, c := range []struct {
+		name, sdk, only string
+		short           bool
+		flags           []string
+	}{
+		{"newest", "e2b", "", true, nil},
+		{"older", "e2b-older", "", false, nil},
+		// Over TLS the client speaks HTTP/2.
+		{"TLS", "e2b", some + "|signed|watched|output|port", false, []string{"--tls-cert", cert, "--tls-key", certKey}},
+	} {
+		if testing.Short() {
+			if c.only = some; !c.short {
+				continue
+			}
+		}
+		t.Run(c.name, func(t *testing.T) {
+			url := serve(t, caisson(append([]string{"serve", "--listen", "127.0.0.1:0"}, c.flags...)...))
 			args := []string{"--test", "--test-concurrency=1"}
-			if testing.Short() {
-				args = append(args, "--test-name-pattern=create, use, kill|a command|write and read|a terminal$|another key")
+			if c.only != "" {
+				args = append(args, "--test-name-pattern="+c.only)
 			}
 			cmd := exec.CommandContext(t.Context(), "node", args...)
 			cmd.Dir = "testdata/sdk"
-			cmd.Env = append(os.Environ(), "E2B_SDK="+sdk, "E2B_API_URL="+url, "E2B_SANDBOX_URL="+url, "E2B_API_KEY="+mine, "CAISSON_OTHER_KEY="+other)
+			cmd.Env = append(os.Environ(), "E2B_SDK="+c.sdk, "E2B_API_URL="+url, "E2B_SANDBOX_URL="+url, "E2B_API_KEY="+mine,
+				"CAISSON_OTHER_KEY="+other, "NODE_EXTRA_CA_CERTS="+cert)
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Errorf("%v\n%s", err, out)
@@ -59,6 +80,36 @@ func TestSDK(t *testing.T) {
 			}
 		})
 	}
+}
+
+// certificate makes a certificate for 127.0.0.1 that is its own authority.
+func certificate(t *testing.T) (certFile, keyFile string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, kind string, b []byte) string {
+		file := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	return write("cert.pem", "CERTIFICATE", cert), write("key.pem", "PRIVATE KEY", private)
 }
 
 // serve starts a daemon and returns its URL. At the end of the test it has to

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2b_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The requests of E2B's Python client, as it writes them: paths of version 1,
+// protobuf's JSON with defaults left out, a Basic user on every call to the
+// agent, forms with whole paths as file names, and watchers that are asked from
+// time to time. $ID and $TOKEN are the sandbox's, $1 what the answer before
+// matched in its parentheses.
+var python = []struct {
+	call   string // method, path, and for streams the word "stream"
+	body   string
+	status int
+	want   string // a pattern of the answer
+}{
+	{"POST /sandboxes", `{"templateID":"base","metadata":{"lang":"py"},"timeout":300,"envVars":{"A":"b"},"autoPause":false,"secure":true,"allow_internet_access":true}`, 201, `"sandboxID":"(i[a-z0-9]{20})".*"envdVersion":"0\.6\.13".*"envdAccessToken":"[0-9a-f]{40}"`},
+	{"GET /sandboxes/$ID", "", 200, `"state":"running".*"lifecycle":\{"autoResume":false,"onTimeout":"kill"\}`},
+	{"GET /sandboxes?metadata=lang%253Dpy", "", 200, `^\[\]$`}, // escaped once too often: another name
+	{"GET /sandboxes?metadata=lang%3Dpy", "", 200, `"sandboxID":"$ID"`},
+	{"GET /v2/sandboxes?metadata=lang%3Dpy&state=running&state=paused&limit=10", "", 200, `"sandboxID":"$ID"`},
+	{"POST /sandboxes/$ID/timeout", `{"timeout":600}`, 204, ""},
+	{"POST /sandboxes/$ID/refreshes", `{"duration":60}`, 204, ""},
+	{"POST /sandboxes/$ID/connect", `{"timeout":30}`, 200, `"sandboxID":"$ID"`},
+	{"GET /sandboxes/$ID/metrics", "", 200, `"memTotal":[1-9]`},
+
+	{"GET /health", "", 204, ""},
+	{"POST /process.Process/Start stream", `{"process":{"cmd":"/bin/bash","args":["-l","-c","echo $A"],"envs":{}},"stdin":false}`, 200, `{"event":{"start":{"pid":\d+}}}.*"stdout":"Ygo=".*"end":{"exitCode":0,"exited":true,"status":"exit status 0"}.*\x02\x00\x00\x00\x02{}$`},
+	{"POST /process.Process/Start stream", `{"process":{"cmd":"/nowhere"}}`, 200, `\x02....{"error":{"code":"invalid_argument"`},
+	{"POST /process.Process/List", `{}`, 200, `{"processes":\[\]}`},
+	{"POST /process.Process/SendSignal", `{"process":{"pid":4242},"signal":"SIGNAL_SIGKILL"}`, 404, `"code":"not_found"`},
+
+	{"POST /files?path=&username=user form", "--B\r\nContent-Disposition: form-data; name=\"file\"; filename=\"/home/user/py/a.txt\"\r\n\r\nhello\r\n--B\r\nContent-Disposition: form-data; name=\"file\"; filename=\"py/b.txt\"\r\n\r\nyou\r\n--B--\r\n", 200, `"path":"/home/user/py/a.txt","type":"file".*"path":"/home/user/py/b.txt"`},
+	{"GET /files?path=/home/user/py/a.txt&username=user", "", 200, `^hello$`},
+	{"POST /filesystem.Filesystem/ListDir", `{"path":"/home/user/py","depth":1}`, 200, `"name":"a.txt","type":"FILE_TYPE_FILE".*"size":"5".*"name":"b.txt"`},
+	{"POST /filesystem.Filesystem/Stat", `{"path":"py/none"}`, 404, `"code":"not_found"`},
+	{"POST /filesystem.Filesystem/MakeDir", `{"path":"py"}`, 409, `"code":"already_exists"`},
+	{"POST /filesystem.Filesystem/CreateWatcher", `{"path":"/home/user/py"}`, 200, `"watcherId":"([^"]+)"`},
+	{"POST /filesystem.Filesystem/Move", `{"source":"py/a.txt","destination":"py/c.txt"}`, 200, `"path":"/home/user/py/c.txt"`},
+	{"POST /filesystem.Filesystem/GetWatcherEvents", `{"watcherId":"$1"}`, 200, `"name":"c.txt","type":"EVENT_TYPE_CREATE"`},
+	{"POST /filesystem.Filesystem/RemoveWatcher", `{"watcherId":"$1"}`, 200, `{}`},
+	{"POST /filesystem.Filesystem/GetWatcherEvents", `{"watcherId":"$1"}`, 404, `"code":"not_found"`},
+	{"POST /filesystem.Filesystem/Remove", `{"path":"/home/user/py"}`, 200, `{}`},
+
+	{"POST /sandboxes/$ID/pause", "", 501, `"code":501`},
+	{"DELETE /sandboxes/$ID", "", 204, ""},
+	{"DELETE /sandboxes/$ID", "", 404, `"code":404`},
+	{"GET /health", "", 502, `"code":502`},
+}
+
+func TestPython(t *testing.T) {
+	d := newDoor(t)
+	var id, token, kept string
+	for _, c := range python {
+		fill := strings.NewReplacer("$ID", id, "$1", kept)
+		words := strings.Fields(c.call)
+		path := fill.Replace(words[1])
+		header := map[string]string{"User-Agent": "e2b-python-sdk/2.9.0", "Content-Type": "application/json"}
+		if strings.HasPrefix(path, "/sandboxes") || strings.HasPrefix(path, "/v2/") {
+			header["X-API-KEY"] = d.key
+		} else {
+			header["E2b-Sandbox-Id"], header["E2b-Sandbox-Port"], header["X-Access-Token"] = id, "49983", token
+			header["Authorization"] = "Basic " + base64.StdEncoding.EncodeToString([]byte("user:"))
+			header["Connect-Protocol-Version"], header["Connect-Timeout-Ms"], header["Keepalive-Ping-Interval"] = "1", "60000", "50"
+		}
+		body := fill.Replace(c.body)
+		if len(words) > 2 {
+			switch words[2] {
+			case "stream":
+				header["Content-Type"], body = "application/connect+json", envelope(body)
+			case "form":
+				header["Content-Type"] = "multipart/form-data; boundary=B"
+			}
+		}
+		want := regexp.MustCompile("(?s)" + fill.Replace(c.want))
+		var status int
+		var answer []byte
+		for end := time.Now().Add(20 * time.Second); ; { // what a watcher knows comes a little later
+			status, answer, _ = d.raw(t, words[0], path, header, body)
+			if !strings.HasSuffix(path, "GetWatcherEvents") || status != c.status || want.Match(answer) || time.Now().After(end) {
+				break
+			}
+		}
+		if status != c.status || !want.Match(answer) {
+			t.Fatalf("%s: %d %q, want %d %s", c.call, status, answer, c.status, want)
+		}
+		if m := want.FindSubmatch(answer); len(m) > 1 {
+			kept = string(m[1])
+		}
+		if id == "" {
+			var a struct{ SandboxID, EnvdAccessToken string }
+			if err := json.Unmarshal(answer, &a); err != nil {
+				t.Fatal(err)
+			}
+			id, token = a.SandboxID, a.EnvdAccessToken
+		}
+	}
+}
