@@ -18,7 +18,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// net/http lets a connection linger for half a second after its last answer.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+}
 
 // started is a server of h on a port of its own.
 func started(t *testing.T, h http.Handler, stats *Stats) (addr string, s *Server) {
