@@ -33,7 +33,7 @@ type serveFlags struct {
 	behindProxy       bool
 	policies          []string
 	state             string
-	verbose           bool
+	verbose, quiet    bool
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -65,6 +65,7 @@ Ctrl-C, or SIGTERM, ends it, and the sandboxes that run.`,
 	p.BoolVar(&f.behindProxy, "behind-proxy", false, "serve plain HTTP to other machines: something in front speaks TLS and passes Host on")
 	p.StringArrayVar(&f.policies, "policy", nil, "`[NAME=]FILE`: the policy of keys that are bound to NAME, or to none")
 	p.StringVar(&f.state, "state", "", "keep state in `DIR`")
+	p.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing for newcomers, and make no first key: for a service, whose output is kept")
 	p.BoolVarP(&f.verbose, "verbose", "v", false, "log every request")
 	return cmd
 }
@@ -92,9 +93,11 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
-	_, token, err := h.keys.First(ctx)
-	if err != nil {
-		return err
+	var token string
+	if !f.quiet {
+		if _, token, err = h.keys.First(ctx); err != nil {
+			return err
+		}
 	}
 	stats := api.NewStats()
 	stats.Sandboxes = h.boxes.Counts
@@ -105,7 +108,9 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 	server := api.New(door, stats, log)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln, certificate) }()
-	a.greet(f, ln.Addr(), certificate != nil, token)
+	if !f.quiet {
+		a.greet(f, ln.Addr(), certificate != nil, token)
+	}
 	log.Info("ready", "listen", ln.Addr().String())
 	select {
 	case err = <-served:
