@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/md5" // the format's own checksum of installed files; it protects nothing
+	_ "embed"
 	"flag"
 	"fmt"
 	"io"
@@ -17,6 +18,17 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+)
+
+// The service that the package brings, switched off: its unit, its user, and
+// the script that makes the user.
+var (
+	//go:embed caisson.service
+	unit []byte
+	//go:embed caisson.sysusers
+	sysusers []byte
+	//go:embed postinst
+	postinst []byte
 )
 
 // Package says what goes into one .deb.
@@ -80,6 +92,8 @@ func (p *Package) Encode(w io.Writer) error {
 	copyright := "Licence: Apache-2.0\n\n" + string(p.License)
 	files := []file{
 		{"usr/bin/caisson", 0o755, p.Binary},
+		{"usr/lib/systemd/system/caisson.service", 0o644, unit},
+		{"usr/lib/sysusers.d/caisson.conf", 0o644, sysusers},
 		{"usr/share/doc/caisson/copyright", 0o644, []byte(copyright)},
 	}
 	data, err := p.tarball(files)
@@ -105,6 +119,7 @@ Description: runs untrusted code of AI agents where it can do no harm
 `, DebVersion(p.Version), p.Arch, (size+1023)/1024)
 	control, err := p.tarball([]file{
 		{"control", 0o644, []byte(meta)},
+		{"postinst", 0o755, postinst},
 		{"md5sums", 0o644, []byte(sums.String())},
 	})
 	if err != nil {

@@ -89,3 +89,20 @@ func TestSameInputSameBytes(t *testing.T) {
 		t.Error("two packages of the same input differ")
 	}
 }
+
+// systemd itself reads the unit.
+func TestUnit(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("systemd-analyze: only where systemd is")
+	}
+	file := filepath.Join(t.TempDir(), "caisson.service")
+	// The binary is where this machine has one.
+	text := bytes.Replace(unit, []byte("/usr/bin/caisson"), []byte("/bin/true"), 1)
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(analyze, "verify", "--man=no", file).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
