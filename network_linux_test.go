@@ -129,6 +129,7 @@ func TestInternet(t *testing.T) {
 	}
 	in := bufio.NewScanner(os.Stdin)
 	in.Scan() // the cable is there
+	repository(t)
 	sh(t, "ip link set lo up && ip addr add %s/24 dev there && ip addr add %s/24 dev there && ip link set there up", goodAddr, evilAddr)
 	cert, text := certificate(t)
 	for _, addr := range []string{goodAddr, evilAddr} {
@@ -149,7 +150,7 @@ func serve(t *testing.T, name, addr string, cert *tls.Certificate) {
 		t.Fatal(err)
 	}
 	if cert != nil {
-		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{*cert}})
+		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{*cert}, NextProtos: []string{"h2", "http/1.1"}})
 	}
 	go func() {
 		_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -157,9 +158,31 @@ func serve(t *testing.T, name, addr string, cert *tls.Certificate) {
 				http.Redirect(w, r, "http://evil.example.com/", http.StatusFound)
 				return
 			}
+			if r.URL.Path == "/key" { // what a service should not do
+				fmt.Fprintf(w, "%s %s\n%s", r.Proto, r.Header.Get("Authorization"), "X-Note: "+r.Header.Get("X-Note"))
+				return
+			}
+			if rest, ok := strings.CutPrefix(r.URL.Path, "/repo/"); ok {
+				if _, password, _ := r.BasicAuth(); password != apiKey {
+					w.Header().Set("WWW-Authenticate", "Basic")
+					w.WriteHeader(http.StatusUnauthorized)
+					return
+				}
+				http.ServeFile(w, r, filepath.Join(os.Getenv("CAISSON_TEST_REPO"), rest))
+				return
+			}
 			fmt.Fprintf(w, "%s host", name)
 		}))
 	}()
+}
+
+// repository makes what git can clone from files alone.
+func repository(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	t.Setenv("CAISSON_TEST_REPO", dir+"/r.git")
+	sh(t, "cd %s && git init -q w && cd w && echo hello from git > hello && git add hello && "+
+		"git -c user.name=a -c user.email=a@example.com commit -q -m a && git clone -q --bare . ../r.git && cd ../r.git && git update-server-info", dir)
 }
 
 // certificate is one for every name there is, and its text.

@@ -5,6 +5,7 @@ package caisson
 import (
 	"io"
 	"path/filepath"
+	"strings"
 
 	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/policy"
@@ -61,6 +62,13 @@ type Request struct {
 	// "10.1.0.0/16:5432", "internet", "preset:pip". Empty is no network.
 	Allow []string
 
+	// Secrets are put into requests to their hosts on the way out; code has a
+	// placeholder. Their hosts must be in Allow.
+	Secrets []Secret
+	// UpstreamCA is a file with authorities, in PEM, that hosts which get secrets
+	// may be certified by, besides those that this host trusts.
+	UpstreamCA string
+
 	// Actor says who asks, for the audit record.
 	Actor string
 }
@@ -70,6 +78,17 @@ type Mount struct {
 	Source string         // host path, absolute or relative to the process
 	Target string         // absolute path inside; empty is the base name in the working directory
 	Access sandbox.Access // read-only unless said
+}
+
+// Secret is a secret and where it goes.
+type Secret struct {
+	Name   string   // of the variable that holds the placeholder inside
+	From   string   // "env:NAME" of this process, or "file:PATH"
+	Hosts  []string // "api.example.com", "*.example.com:8443"
+	Header string   // Authorization when empty
+	Format string   // of the header, with {} for the secret; empty keeps what code wrote around its placeholder
+	// OtherCredentials lets requests to Hosts have credentials of their own.
+	OtherCredentials bool
 }
 
 // Collect names files to be taken out.
@@ -91,6 +110,9 @@ func (r *Request) call() (*session.Call, session.IO, error) {
 	}
 	var err error
 	if c.Image, err = absoluteImage(r.Image); err != nil {
+		return nil, session.IO{}, err
+	}
+	if err := r.secrets(c); err != nil {
 		return nil, session.IO{}, err
 	}
 	for _, m := range r.Mounts {
@@ -115,6 +137,23 @@ func (r *Request) call() (*session.Call, session.IO, error) {
 		c.Collect = append(c.Collect, policy.CollectWish{Pattern: w.Pattern, Dest: dest})
 	}
 	return c, session.IO{Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr}, nil
+}
+
+// secrets says where they are from.
+func (r *Request) secrets(c *session.Call) (err error) {
+	for _, s := range r.Secrets {
+		if path, ok := strings.CutPrefix(s.From, "file:"); ok {
+			if path, err = absolute(path); err != nil {
+				return err
+			}
+			s.From = "file:" + path
+		}
+		c.Secrets = append(c.Secrets, policy.Secret{Name: s.Name, From: s.From, Hosts: s.Hosts, Header: s.Header, Format: s.Format, Others: s.OtherCredentials})
+	}
+	if r.UpstreamCA != "" {
+		c.UpstreamCA, err = absolute(r.UpstreamCA)
+	}
+	return err
 }
 
 func (m Mount) wish() (policy.MountWish, error) {

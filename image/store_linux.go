@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/image/erofs"
+	"github.com/caisson-run/caisson/image/fstree"
 	"github.com/caisson-run/caisson/image/layer"
 	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/image/source"
@@ -235,6 +237,37 @@ func (s *Store) Root(ctx context.Context, info *Stored, o RootOptions) (*Root, e
 		return nil, err
 	}
 	return r, nil
+}
+
+// ReadFile reads a regular file of an image, of at most most bytes, that no link
+// leads to. What is not there is os.ErrNotExist; so is all else that is no such
+// file.
+func (s *Store) ReadFile(info *Stored, path string, most int64) ([]byte, error) {
+	held, err := s.images().open(keyOf(info.Digest))
+	if err != nil {
+		return nil, err
+	}
+	if held == nil {
+		return nil, &sandbox.Error{Op: "image " + info.Digest, Kind: sandbox.ErrNotFound, Problem: "it was removed", Hint: "run it again"}
+	}
+	defer held.Close()
+	f, err := openIn(held, erofsName)
+	if err != nil {
+		return nil, cacheError("open image", err)
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, cacheError("read image", err)
+	}
+	n, err := erofs.Find(f, st.Size(), path)
+	switch {
+	case errors.Is(err, erofs.ErrDamaged):
+		return nil, damagedImage(err)
+	case err != nil || n.Kind != fstree.File || n.Size > most:
+		return nil, os.ErrNotExist
+	}
+	return io.ReadAll(io.NewSectionReader(f, n.Offset, n.Size))
 }
 
 // fill opens the tree in the form that the level takes.

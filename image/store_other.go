@@ -27,6 +27,9 @@ func (*Store) Get(context.Context, reference.Ref, PullOptions) (*Stored, error) 
 	return nil, noStore()
 }
 
+// ReadFile is not supported here.
+func (*Store) ReadFile(*Stored, string, int64) ([]byte, error) { return nil, noStore() }
+
 // Pull is not supported here.
 func (*Store) Pull(context.Context, reference.Ref, PullOptions) (*Stored, error) {
 	return nil, noStore()

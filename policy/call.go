@@ -65,6 +65,10 @@ type Call struct {
 	NetworkDeny []string
 	NoNetwork   bool
 
+	// Secrets and UpstreamCA (an absolute path) are the operator's to name.
+	Secrets    []Secret
+	UpstreamCA string
+
 	Root       bool // run as the sandbox's own root
 	BestEffort bool // run although a clause cannot be enforced
 	Override   bool // loosen the file's limits; recorded

@@ -40,7 +40,7 @@ func (p *Policy) Decide(call *Call) (v Verdict) {
 	d.plan = Plan{Env: map[string]string{}, From: map[string]string{}}
 	for _, step := range []func() *refusal{
 		d.request, d.hostPaths, func() *refusal { return p.conflict },
-		d.isolation, d.image, d.limits, d.switches, d.workspace, d.mounts, d.trees, d.writable, d.patterns, d.env, d.network, d.commands,
+		d.isolation, d.image, d.limits, d.switches, d.workspace, d.mounts, d.trees, d.writable, d.patterns, d.env, d.network, d.secrets, d.ended, d.commands,
 	} {
 		if r := step(); r != nil {
 			return r.verdict()

@@ -50,6 +50,7 @@ type File struct {
 
 	Network  Network
 	Commands Commands
+	Secrets  []Secret
 	Tests    []Trial // they decide nothing; see [Trial]
 }
 

@@ -19,6 +19,10 @@ type Network struct {
 	Allow  []Value[string] // see egress/rule; an empty list means nothing
 	Deny   []Value[string]
 	Budget Budget
+	Web    []WebRule
+	// UpstreamCA is a file with authorities that hosts may be certified by,
+	// besides those that this host trusts.
+	UpstreamCA Value[string]
 }
 
 // Budget bounds what goes through a network; 0 where nothing is said.
@@ -34,6 +38,11 @@ type PlanNetwork struct {
 	Allow  []PlanRule `json:"allow"`
 	Deny   []PlanRule `json:"deny,omitempty"`
 	Budget PlanBudget `json:"budget"`
+	// Web are the entries that say something of requests, by the file that they
+	// stand in: each file's count.
+	Web        [][]PlanWeb  `json:"web,omitempty"`
+	Secrets    []PlanSecret `json:"secrets,omitempty"`
+	UpstreamCA *PlanRule    `json:"upstream_ca,omitempty"`
 }
 
 // PlanRule is an entry of a list and where it stands.
@@ -74,22 +83,15 @@ func checkDenied(s string) error {
 func (d *decoder) network() []field {
 	n := &d.file.Network
 	return []field{
-		{"allow", func(list *yaml.Node) { n.Allow = d.rules(list, "network.allow", checkAllow) }},
+		{"allow", d.allowList},
 		{"deny", func(list *yaml.Node) { n.Deny = d.rules(list, "network.deny", checkDenied) }},
 		{"budget", func(b *yaml.Node) { d.mapping(b, "network.budget", d.budget()) }},
+		{"upstream_ca", func(v *yaml.Node) { n.UpstreamCA = d.text(v, "network.upstream_ca", checkHostPath) }},
 	}
 }
 
-// rules reads a list of entries. Rules about methods and paths are mappings,
-// which a later version enforces.
+// rules reads a list of entries.
 func (d *decoder) rules(n *yaml.Node, what string, check func(string) error) []Value[string] {
-	for _, item := range n.Content {
-		if n.Kind == yaml.SequenceNode && item.Kind == yaml.MappingNode {
-			d.fault(at(item), "write the host alone, or wait for a version that enforces it",
-				"%s: methods, paths and max_body are not yet enforceable in this version", what)
-			return nil
-		}
-	}
 	if len(n.Content) > mostRules {
 		d.fault(at(n), "", "%s has more than %d entries", what, mostRules)
 		return nil
@@ -191,7 +193,7 @@ func (d *decision) network() *refusal {
 		narrow(&n.Budget.Bandwidth, b.Bandwidth)
 	}
 	d.plan.Network = n
-	return nil
+	return d.web(n)
 }
 
 // narrow takes the smaller of two bounds.
@@ -237,7 +239,12 @@ func networkWithin(sys, f *File) *refusal {
 			return r.by(f, v.At)
 		}
 	}
-	return nil
+	if v := f.Network.UpstreamCA; v.Said() {
+		if r := sys.boundUpstreamCA(f.hostPath(v.V)); r != nil {
+			return r.by(f, v.At)
+		}
+	}
+	return secretsWithin(sys, f)
 }
 
 // network says what may be reached, entry by entry.
@@ -248,8 +255,11 @@ func (e *explainer) network() {
 		return
 	}
 	for _, r := range n.Allow {
-		e.onWire("network.allow", r.Text, r.From)
+		if !n.conditional(r) {
+			e.onWire("network.allow", r.Text, r.From)
+		}
 	}
+	e.web(n)
 	for _, r := range n.Deny {
 		e.onWire("network.deny", r.Text, r.From)
 	}
@@ -282,5 +292,5 @@ func (n *PlanNetwork) String() string {
 	for i, r := range n.Allow {
 		texts[i] = r.Text
 	}
-	return fmt.Sprintf("allow-list: %s", strings.Join(texts, " "))
+	return fmt.Sprintf("allow-list: %s%s", strings.Join(texts, " "), n.more())
 }

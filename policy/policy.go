@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"path/filepath"
+	"strings"
 
 	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/sandbox"
@@ -90,6 +91,14 @@ func (f *File) hostPaths() []string {
 	if r, err := reference.Parse(f.Image.V); err == nil && r.Local() {
 		out = append(out, r.Path)
 	}
+	if f.Network.UpstreamCA.Said() {
+		out = append(out, f.Network.UpstreamCA.V)
+	}
+	for _, s := range f.Secrets {
+		if path, ok := strings.CutPrefix(s.From, fromFile); ok {
+			out = append(out, path)
+		}
+	}
 	return out
 }
 
@@ -131,6 +140,9 @@ type canonical struct {
 	NetworkAllow, NetworkDeny                 []string
 	Egress, Queries, Connections, Bandwidth   int64
 	Commands                                  any `json:",omitempty"`
+	Web                                       []WebRule
+	Secrets                                   []Secret
+	UpstreamCA                                string
 }
 
 func (f *File) canonical() *canonical {
@@ -167,6 +179,17 @@ func (f *File) canonical() *canonical {
 		c.Image = f.image().String()
 	}
 	c.Images = texts(f.Images)
+	for _, w := range f.Network.Web {
+		w.At = Pos{}
+		c.Web = append(c.Web, w)
+	}
+	for _, s := range f.Secrets {
+		s.From, s.At = f.secretFrom(&s), Pos{}
+		c.Secrets = append(c.Secrets, s)
+	}
+	if f.Network.UpstreamCA.Said() {
+		c.UpstreamCA = f.hostPath(f.Network.UpstreamCA.V)
+	}
 	for name, v := range f.Env.Set {
 		c.Set[name] = v.V
 	}

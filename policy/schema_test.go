@@ -63,6 +63,7 @@ type schemaNode struct {
 	Description          string
 	Properties           map[string]*schemaNode
 	Items                *schemaNode
+	AnyOf                []*schemaNode
 	AdditionalProperties json.RawMessage
 	Enum                 []string
 	Minimum, Maximum     float64
@@ -107,6 +108,8 @@ func TestSchemaKeys(t *testing.T) {
 	same("env", p["env"], d.env())
 	same("network", p["network"], d.network())
 	same("commands", p["commands"], d.commands())
+	same("a rule", p["network"].Properties["allow"].Items.AnyOf[1], d.webFields(&WebRule{}))
+	same("secrets", p["secrets"].Items, d.secretFields(&Secret{}))
 	same("tests", p["tests"].Items, d.trialFields(&Trial{}))
 	same("budget", p["network"].Properties["budget"], d.budget())
 

@@ -73,6 +73,8 @@ type Connection struct {
 	Rule     string `json:"rule,omitempty"`   // the entry that decided, as it was written
 	From     string `json:"from,omitempty"`   // where it stands: file:line, or the flag
 	Reason   string `json:"reason,omitempty"` // why it was refused, or failed
+	Method   string `json:"method,omitempty"` // of a request that was refused
+	Path     string `json:"path,omitempty"`   // its path, cut when it is long
 
 	Sent       int64     `json:"sent,omitempty"`
 	Received   int64     `json:"received,omitempty"`
@@ -90,6 +92,10 @@ type Posture struct {
 	// where there is none.
 	Commands string                    `json:"commands,omitempty"`
 	Limits   map[LimitName]Enforcement `json:"limits"`
+	// Ended are the hosts, with those below each, whose TLS the router ended: it
+	// saw what was said there. Secrets are the names of secrets that it had.
+	Ended   []string `json:"tls_ended,omitempty"`
+	Secrets []string `json:"secrets,omitempty"`
 }
 
 // Usage is a sandbox's counters at one moment. A pointer that is nil was not

@@ -4,6 +4,7 @@ package session
 
 import (
 	"os"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,4 +19,14 @@ func openBelow(dir *os.File, rel string) (*os.File, error) {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), rel), nil
+}
+
+// readBelow opens a file below dir for reading, through no link.
+func readBelow(dir *os.File, rel string) (*os.File, error) {
+	f, err := openBelow(dir, rel)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return os.Open("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
 }

@@ -14,3 +14,6 @@ import (
 func openBelow(*os.File, string) (*os.File, error) {
 	return nil, sandbox.Errorf(sandbox.ErrUnsupported, "mount", "sandboxes run on Linux only")
 }
+
+// readBelow is not supported here.
+func readBelow(dir *os.File, rel string) (*os.File, error) { return openBelow(dir, rel) }

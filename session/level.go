@@ -32,6 +32,7 @@ func (r *run) level(ctx context.Context) (sandbox.Driver, sandbox.Posture, error
 	posture := sandbox.Posture{Isolation: r.plan.Isolation, Network: "none", Root: r.plan.Root, Limits: map[sandbox.LimitName]sandbox.Enforcement{}}
 	if r.plan.Network != nil {
 		posture.Network = "allow-list"
+		posture.Ended, posture.Secrets = r.plan.Network.Ended(), r.intent.Secrets
 	}
 	if r.plan.Commands != nil {
 		posture.Commands = "parsed only"
@@ -114,7 +115,7 @@ func Clause(caps sandbox.Capabilities, name sandbox.LimitName) sandbox.Clause {
 func (r *run) ruleOf(clause string) string { return ruleFrom(r.plan.From[clause]) }
 
 func ruleFrom(from string) string {
-	if from != "flag" && from != "default" && from != "--allow" {
+	if from != "flag" && from != "default" && from != "--allow" && from != "--secret" && from != "--upstream-ca" {
 		return from
 	}
 	return ""

@@ -63,9 +63,13 @@ func (r *run) connect(w *world) error {
 	if plan == nil {
 		return nil
 	}
+	rules, err := r.rules(plan)
+	if err != nil {
+		return err
+	}
 	n := &network{ended: make(chan error, 1)}
 	o := egress.Options{
-		Rules: wire.Rules{Allow: entries(plan.Allow), Deny: entries(plan.Deny)},
+		Rules: rules,
 		Budget: wire.Budget{
 			Egress: plan.Budget.Egress, Queries: plan.Budget.Queries, Connections: plan.Budget.Connections, Bandwidth: plan.Budget.Bandwidth,
 		},
@@ -150,7 +154,7 @@ func use(rep egress.Report) *sandbox.NetworkUse {
 
 func connection(r wire.Record) sandbox.Connection {
 	return sandbox.Connection{
-		Protocol: string(r.Protocol), Host: r.Host, Address: r.Address, Port: r.Port, Rule: r.Rule, From: r.From, Reason: r.Reason,
+		Protocol: string(r.Protocol), Host: r.Host, Address: r.Address, Port: r.Port, Rule: r.Rule, From: r.From, Reason: r.Reason, Method: r.Method, Path: r.Path,
 		Sent: r.Sent, Received: r.Received, Started: r.Started, DurationMS: r.Duration.Milliseconds(), Count: r.Count,
 	}
 }
@@ -169,6 +173,9 @@ func (r *run) hintFor(rec *wire.Record) string {
 		return ""
 	}
 	c := connection(*rec)
+	if rec.Method != "" {
+		return "add to the policy: network: {allow: [" + rec.Entry() + "]}"
+	}
 	if c.Address != "" {
 		c.Host = ""
 	}

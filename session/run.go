@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/egress/authority"
 	"github.com/caisson-run/caisson/image"
 	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/policy"
@@ -44,7 +45,11 @@ type run struct {
 	out    [2]*stream // stdout, stderr
 	over   context.Context
 	net    *network // nil without one
-	kept   []kept   // names that must stay what they are
+
+	authority    *authority.Authority // whom the sandbox trusts for hosts whose TLS is ended; nil when none is
+	trust        map[string]string    // variables that say so
+	placeholders map[string]string    // by the names of secrets
+	kept         []kept               // names that must stay what they are
 }
 
 // admitted is a call that was allowed, with the world that was built for it.
@@ -69,6 +74,11 @@ func (r *run) admit(ctx context.Context) (*admitted, *sandbox.Result, error) {
 	r.plan = verdict.Plan
 	r.intent.Isolation, r.intent.Network, r.intent.Limits, r.intent.Overrides = r.plan.Isolation, r.plan.Network.String(), r.plan.Limits, r.plan.Overridden
 	r.intent.Mounts = r.mountsForRecord()
+	if n := r.plan.Network; n != nil {
+		for _, s := range n.Secrets {
+			r.intent.Secrets = append(r.intent.Secrets, s.Name)
+		}
+	}
 	if p := r.plan.Image; p != nil {
 		r.intent.Image = p.Ref // with its digest, once it is known
 	}

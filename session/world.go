@@ -72,6 +72,9 @@ func (r *run) prepare(ctx context.Context, d sandbox.Driver) (*world, error) {
 	if err := r.nameServer(w); err != nil {
 		return nil, err
 	}
+	if err := r.showTrust(w); err != nil {
+		return nil, err
+	}
 	if err := r.addProgram(w); err != nil {
 		return nil, err
 	}
@@ -226,7 +229,9 @@ func (r *run) environment(u sandbox.User, search []string) []string {
 			env["TERM"] = t
 		}
 	}
+	maps.Copy(env, r.trust)
 	maps.Copy(env, r.plan.Env)
+	maps.Copy(env, r.placeholders)
 	out := make([]string, 0, len(env))
 	for _, k := range slices.Sorted(maps.Keys(env)) {
 		out = append(out, k+"="+env[k])

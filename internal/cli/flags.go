@@ -147,6 +147,27 @@ func readFiles(c *session.Call, f *runFlags) (err error) {
 	return err
 }
 
+// readSecrets reads where secrets are from, never what they are.
+func readSecrets(c *session.Call, f *runFlags) (err error) {
+	for _, text := range f.secrets {
+		s, err := policy.ParseSecret(text)
+		if err != nil {
+			return &sandbox.Error{Op: "--secret", Kind: sandbox.ErrInvalid, Problem: err.Error(), Hint: sandbox.Hint(err)}
+		}
+		if path, ok := strings.CutPrefix(s.From, "file:"); ok {
+			if path, err = absolute(path); err != nil {
+				return err
+			}
+			s.From = "file:" + path
+		}
+		c.Secrets = append(c.Secrets, s)
+	}
+	if f.upstreamCA != "" {
+		c.UpstreamCA, err = absolute(f.upstreamCA)
+	}
+	return err
+}
+
 func absolute(p string) (string, error) {
 	if p == "" {
 		return "", &sandbox.Error{Op: "path", Kind: sandbox.ErrInvalid, Problem: "it is empty", Hint: "name a file or directory of this host"}

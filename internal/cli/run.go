@@ -16,16 +16,17 @@ import (
 
 // runFlags are the flags of run.
 type runFlags struct {
-	isolation, policy, workspace, rootfs, workdir string
-	image, entrypoint                             string
-	entrypointGiven, insecure                     bool
-	lang, code                                    string
-	codeGiven                                     bool
-	mounts, toolchains, env, envFiles             []string
-	collect, writable, deny, watch, allow         []string
-	limits                                        limitFlags
-	override, bestEffort, root, dangerous         bool
-	interactive, tty, raw, json, stats            bool
+	isolation, policy, workspace, rootfs, workdir  string
+	image, entrypoint                              string
+	entrypointGiven, insecure                      bool
+	lang, code                                     string
+	codeGiven                                      bool
+	mounts, toolchains, env, envFiles              []string
+	collect, writable, deny, watch, allow, secrets []string
+	upstreamCA                                     string
+	limits                                         limitFlags
+	override, bestEffort, root, dangerous          bool
+	interactive, tty, raw, json, stats             bool
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -65,6 +66,7 @@ another limit ended it.`,
   caisson run --workspace . --collect 'out/*.png:./pictures' -- python3 plot.py
   caisson run --allow preset:pip -- pip download requests
   caisson run --allow api.example.com:443 client.py
+  caisson run --allow api.example.com --secret KEY=env:API_KEY@api.example.com client.py
   caisson run -it -- bash`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -94,6 +96,8 @@ another limit ended it.`,
 	fs.StringArrayVar(&f.writable, "writable", nil, "make a path inside writable: PATH")
 	fs.StringArrayVar(&f.deny, "deny", nil, "hide files of mounts: PATTERN, such as '**/.env'")
 	fs.StringArrayVar(&f.allow, "allow", nil, "let connections out: HOST[:PORT], '*.HOST', CIDR:PORT, internet, or preset:pip (npm, git, apt, go); without a port 443 and 80")
+	fs.StringArrayVar(&f.secrets, "secret", nil, "let the router put a secret into requests: NAME=env:VARIABLE@HOST or NAME=file:PATH@HOST; code has a placeholder in $NAME")
+	fs.StringVar(&f.upstreamCA, "upstream-ca", "", "trust the authorities in a PEM file, too, for hosts whose TLS the router ends: FILE")
 	fs.StringVar(&f.workdir, "workdir", "", "working directory inside")
 	fs.StringArrayVarP(&f.env, "env", "e", nil, "set a variable: NAME=VALUE, or NAME to pass yours on")
 	fs.StringArrayVar(&f.envFiles, "env-file", nil, "set the variables of a file of NAME=VALUE lines")
@@ -164,6 +168,7 @@ func (a *app) call(cmd *cobra.Command, f *runFlags, args []string) (*session.Cal
 		func() error { return readFiles(c, f) },
 		func() (err error) { c.Env, err = readEnv(f.env, f.envFiles); return err },
 		func() error { return readWatch(c, f.watch) },
+		func() error { return readSecrets(c, f) },
 	} {
 		if err := step(); err != nil {
 			return nil, nil, err

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/caisson-run/caisson/egress/credential"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Secret is an entry of the section secrets, or of --secret: what code has a
+// placeholder of, and where the router puts the real value in.
+type Secret struct {
+	At Pos
+
+	Name   string   // of the variable that holds the placeholder
+	From   string   // "env:NAME" or "file:PATH", on the host
+	Hosts  []string // host or *.host, with 443 or another port
+	Header string   // Authorization when empty
+	Format string   // of the header, with {} for the value; empty keeps what code wrote
+	Plain  bool     // over HTTP without TLS, too
+	Others bool     // requests to Hosts may have other credentials
+}
+
+// PlanSecret is a secret of a plan. Its value is nowhere but in the router.
+type PlanSecret struct {
+	Name   string   `json:"name"`
+	From   string   `json:"from"` // "env:NAME" or "file:/PATH"
+	Hosts  []string `json:"hosts"`
+	Header string   `json:"header,omitempty"`
+	Format string   `json:"format,omitempty"`
+	Plain  bool     `json:"plain_http,omitempty"`
+	Others bool     `json:"other_credentials,omitempty"`
+	Rule   string   `json:"rule"` // file:line or "--secret"
+}
+
+// The places that a secret is read from.
+const (
+	fromEnv  = "env:"
+	fromFile = "file:"
+)
+
+// mostSecrets bounds the secrets of a file or a call.
+const mostSecrets = 100
+
+const secretHint = "write KEY=env:API_KEY@api.example.com, or KEY=file:/run/key@api.example.com"
+
+// ParseSecret reads the command line's form: NAME=env:VARIABLE@HOST[,HOST], or
+// NAME=file:PATH@HOST[,HOST]. Errors are ErrInvalid with a hint.
+func ParseSecret(s string) (Secret, error) {
+	name, rest, ok := strings.Cut(s, "=")
+	at := strings.LastIndex(rest, "@")
+	if !ok || at < 0 {
+		return Secret{}, invalid(secretHint, "a secret says where it is from and where it goes")
+	}
+	out := Secret{Name: name, From: rest[:at], Hosts: strings.Split(rest[at+1:], ",")}
+	return out, out.check()
+}
+
+// check says whether s can be meant. No message has more of From than its kind:
+// who mistakes it for the value has written that there.
+func (s *Secret) check() error {
+	if err := checkEnvName(s.Name); err != nil {
+		return err
+	}
+	if err := checkSecretFrom(s.From); err != nil {
+		return err
+	}
+	if len(s.Hosts) == 0 {
+		return invalid("write hosts: [api.example.com]", "secret %s goes nowhere", s.Name)
+	}
+	for _, h := range s.Hosts {
+		if err := checkSecretHost(h); err != nil {
+			return err
+		}
+	}
+	if err := credential.CheckHeader(s.header(), s.Format); err != nil {
+		return invalid(`write header: Authorization and format: "Bearer {}"`, "secret %s: %v", s.Name, err)
+	}
+	return nil
+}
+
+func checkSecretFrom(s string) error {
+	if name, ok := strings.CutPrefix(s, fromEnv); ok {
+		return checkEnvName(name)
+	}
+	if path, ok := strings.CutPrefix(s, fromFile); ok {
+		return checkHostPath(path)
+	}
+	return invalid("write env:NAME or file:PATH; the value itself has no place here", "a secret is from env: or file:")
+}
+
+func checkSecretHost(h string) error {
+	if _, err := credential.ParseHost(h, ""); err != nil {
+		return invalid(`write api.example.com, or "*.example.com:8443"`, "a secret cannot go to %s: %v", quote(h), err)
+	}
+	return nil
+}
+
+// header is the header in a spelling that compares.
+func (s *Secret) header() string {
+	if s.Header == "" {
+		return "authorization"
+	}
+	return strings.ToLower(s.Header)
+}
+
+// secret reads an entry of secrets.
+func (d *decoder) secret(n *yaml.Node) {
+	s := Secret{At: at(n)}
+	before := len(d.faults)
+	d.mapping(n, "a secret", d.secretFields(&s))
+	if len(d.faults) > before || n.Kind != yaml.MappingNode {
+		return
+	}
+	switch err := s.check(); {
+	case !hasKey(n, "name"), !hasKey(n, "from"), !hasKey(n, "hosts"):
+		d.fault(at(n), `write {name: API_KEY, from: "env:API_KEY", hosts: [api.example.com]}`, "a secret needs name, from and hosts")
+	case err != nil:
+		d.fault(at(n), sandbox.Hint(err), "%v", err)
+	case slices.ContainsFunc(d.file.Secrets, func(o Secret) bool { return o.Name == s.Name }):
+		d.fault(at(n), "keep one of them", "there are two secrets %s", s.Name)
+	case len(d.file.Secrets) == mostSecrets:
+		d.fault(at(n), "", "there are more than %d secrets", mostSecrets)
+	default:
+		d.file.Secrets = append(d.file.Secrets, s)
+	}
+}
+
+func (d *decoder) secretFields(s *Secret) []field {
+	return []field{
+		{"name", func(n *yaml.Node) { s.Name = d.text(n, "name", checkEnvName).V }},
+		{"from", func(n *yaml.Node) { s.From = d.text(n, "from", checkSecretFrom).V }},
+		{"hosts", func(n *yaml.Node) { s.Hosts = texts(d.texts(n, "hosts", checkSecretHost)) }},
+		{"header", func(n *yaml.Node) {
+			s.Header = d.text(n, "header", func(h string) error { return credential.CheckHeader(h, "") }).V
+		}},
+		{"format", func(n *yaml.Node) {
+			s.Format = d.text(n, "format", func(f string) error { return credential.CheckHeader("Authorization", f) }).V
+		}},
+		{"only_our_credentials", func(n *yaml.Node) { v := d.boolean(n, "only_our_credentials"); s.Others = v.Said() && !v.V }},
+		{"plain_http", func(n *yaml.Node) { s.Plain = d.boolean(n, "plain_http").V }},
+	}
+}
+
+// plan is s as a part of a plan; rule is where it stands.
+func (s *Secret) plan(from, rule string) PlanSecret {
+	return PlanSecret{Name: s.Name, From: from, Hosts: s.Hosts, Header: s.Header, Format: s.Format, Plain: s.Plain, Others: s.Others, Rule: rule}
+}
+
+// secretFrom is where a secret of the file is from; a relative path starts from
+// the file's directory.
+func (f *File) secretFrom(s *Secret) string {
+	if path, ok := strings.CutPrefix(s.From, fromFile); ok {
+		return fromFile + f.hostPath(path)
+	}
+	return s.From
+}
+
+// secrets settles which secrets there are: the file's, as far as their hosts are
+// reached, and the operator's. It comes after network and env.
+func (d *decision) secrets() *refusal {
+	if len(d.call.Secrets) > 0 && !d.call.Operator {
+		return refuse("built-in: secrets", "ask the operator to name it in the policy", "only the operator names secrets of this host")
+	}
+	if len(d.call.Secrets) > mostSecrets {
+		return refuse("built-in: valid requests", "ask for less", "there are more than %d secrets", mostSecrets)
+	}
+	if f := d.file; f != nil {
+		for i := range f.Secrets {
+			s := &f.Secrets[i]
+			p := s.plan(f.secretFrom(s), f.rule(s.At))
+			p.Hosts = d.reached(s.Hosts)
+			if len(p.Hosts) < len(s.Hosts) && len(d.call.Network) == 0 && !d.call.NoNetwork {
+				return refuse(p.Rule, f.add("network: {allow: ["+strings.Join(s.Hosts, ", ")+"]}"), "secret %s goes where no connection is allowed", s.Name)
+			}
+			if len(p.Hosts) > 0 {
+				if r := d.addSecret(p); r != nil {
+					return r
+				}
+			}
+		}
+	}
+	for i := range d.call.Secrets {
+		s := &d.call.Secrets[i]
+		if err := s.check(); err != nil {
+			return refuseInvalid("--secret", err)
+		}
+		if path, ok := strings.CutPrefix(s.From, fromFile); ok {
+			if r := checkAbsolute(path); r != nil {
+				return r
+			}
+		}
+		p := s.plan(s.From, "--secret")
+		if r := d.each(func(f *File) *refusal { return f.boundSecret(p) }); r != nil {
+			return r
+		}
+		if len(d.reached(s.Hosts)) < len(s.Hosts) {
+			return refuse("built-in: valid requests", "add --allow "+s.Hosts[0]+":443", "secret %s goes where no connection is allowed", s.Name)
+		}
+		if r := d.addSecret(p); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// reached are those of hosts that the plan's network allows.
+func (d *decision) reached(hosts []string) (out []string) {
+	n := d.plan.Network
+	if n == nil {
+		return nil
+	}
+	f := &File{}
+	for _, r := range n.Allow {
+		f.Network.Allow = append(f.Network.Allow, Value[string]{V: r.Text})
+	}
+	for _, h := range hosts {
+		if r, err := credential.ParseHost(h, ""); err == nil && f.covers(r) {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// addSecret takes a secret into the plan, under a variable that nothing else
+// sets.
+func (d *decision) addSecret(p PlanSecret) *refusal {
+	if _, set := d.plan.Env[p.Name]; set {
+		return refuse(p.Rule, "give one of them another name", "the variable %s is set, and is a secret's", p.Name)
+	}
+	for _, have := range d.plan.Network.Secrets {
+		if have.Name == p.Name {
+			return refuse(p.Rule, "drop one of them", "secret %s is already in %s", p.Name, have.Rule)
+		}
+	}
+	d.plan.Network.Secrets = append(d.plan.Network.Secrets, p)
+	return nil
+}
+
+// boundSecret: a secret of the file is the same one, and goes as far.
+func (f *File) boundSecret(p PlanSecret) *refusal {
+	for i := range f.Secrets {
+		s := &f.Secrets[i]
+		if s.Name != p.Name {
+			continue
+		}
+		same := f.secretFrom(s) == p.From && s.header() == (&Secret{Header: p.Header}).header() && s.Format == p.Format && (s.Plain || !p.Plain) && (s.Others || !p.Others)
+		if same && !slices.ContainsFunc(p.Hosts, func(h string) bool { return !s.goesTo(h) }) {
+			return nil
+		}
+		return refuse(f.rule(s.At), "change it, or the wish", "secret %s is another one in the policy, or goes to other hosts", p.Name)
+	}
+	return refuse(f.Name, f.add("secrets: [{name: "+p.Name+", …}]"), "the policy has no secret %s", p.Name)
+}
+
+func (s *Secret) goesTo(host string) bool {
+	want, err := credential.ParseHost(host, "")
+	return err == nil && slices.ContainsFunc(s.Hosts, func(h string) bool {
+		r, err := credential.ParseHost(h, "")
+		return err == nil && r.Covers(want)
+	})
+}
+
+// secretsWithin holds a policy file to the system's.
+func secretsWithin(sys, f *File) *refusal {
+	for i := range f.Secrets {
+		s := &f.Secrets[i]
+		if r := sys.boundSecret(s.plan(f.secretFrom(s), "")); r != nil {
+			return r.by(f, s.At)
+		}
+	}
+	return nil
+}
+
+// String is a secret in one phrase, without its value.
+func (p PlanSecret) String() string {
+	s := p.Name + " from " + p.From + " to " + strings.Join(p.Hosts, ", ")
+	if p.Plain {
+		s += ", without TLS too"
+	}
+	if p.Others {
+		s += ", other credentials allowed"
+	}
+	return s
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"github.com/caisson-run/caisson/egress/authority"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// trustDir is where a sandbox finds whom to trust, when its router ends TLS.
+const trustDir = "/etc/caisson"
+
+// trustEnv are the variables by which programs are told where that is: OpenSSL and
+// Go, curl, Python's requests and pip, Node, git, cargo, Deno and the AWS tools,
+// each by its own documentation. Java reads no PEM.
+func trustEnv(bundle, store string) map[string]string {
+	env := map[string]string{
+		"JAVA_TOOL_OPTIONS": "-Djavax.net.ssl.trustStore=" + store + " -Djavax.net.ssl.trustStoreType=JKS -Djavax.net.ssl.trustStorePassword=" + authority.JavaPassword,
+	}
+	for _, name := range []string{
+		"SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO",
+		"PIP_CERT", "CARGO_HTTP_CAINFO", "DENO_CERT", "AWS_CA_BUNDLE",
+	} {
+		env[name] = bundle
+	}
+	return env
+}
+
+// showTrust shows the sandbox its root's certificates of authorities together
+// with this installation's, which signs for the hosts whose TLS is ended: as a
+// file that variables point at, and in the place of the root's own. It does
+// nothing where no TLS is ended.
+func (r *run) showTrust(w *world) error {
+	if r.authority == nil {
+		return nil
+	}
+	fail := func(problem string, err error) error {
+		return &sandbox.Error{Op: "prepare network", Kind: sandbox.ErrUnavailable, Problem: problem, Cause: err}
+	}
+	bundle, at, err := r.rootBundle()
+	if err != nil {
+		return fail("the certificates of authorities in the root cannot be read", err)
+	}
+	bundle = append(append(bundle, '\n'), r.authority.PEM()...)
+	store, err := authority.Java(bundle)
+	if err != nil {
+		return fail("the certificates of authorities in the root cannot be read", err)
+	}
+	dir := trustDir
+	if r.plan.Rootfs != nil && slices.Contains(r.plan.Writable, "/tmp") {
+		dir = "/tmp" // nothing is made in a tree of the operator's
+	}
+	places := map[string][]string{"trust.pem": {path.Join(dir, "caisson-trust.pem")}, "trust.jks": {path.Join(dir, "caisson-trust.jks")}}
+	if at != "" {
+		places["trust.pem"] = append(places["trust.pem"], at)
+	}
+	for name, content := range map[string][]byte{"trust.pem": bundle, "trust.jks": store} {
+		file := filepath.Join(w.spec.StateDir, name)
+		if err := os.WriteFile(file, content, 0o644); err != nil {
+			return fail("the state directory cannot be written", err)
+		}
+		for _, target := range places[name] {
+			f, err := os.Open(file)
+			if err != nil {
+				return fail("the state directory cannot be read", err)
+			}
+			r.undo.add(func(context.Context) error { return f.Close() })
+			w.spec.Mounts = append(w.spec.Mounts, sandbox.Mount{Source: f, Name: file, Target: target})
+		}
+	}
+	r.trust = trustEnv(places["trust.pem"][0], places["trust.jks"][0])
+	return nil
+}
+
+// rootBundle reads the certificates that the sandbox's root trusts, and says where
+// they are, when something can be mounted there. A root without any has none.
+func (r *run) rootBundle() (bundle []byte, at string, err error) {
+	read := func(p string) ([]byte, error) { return readBounded(os.Open(p)) }
+	switch {
+	case r.image != nil:
+		read = func(p string) ([]byte, error) { return r.store.ReadFile(r.image, p, authority.MostBundle) }
+	case r.plan.Rootfs != nil:
+		src, err := r.open(policy.PlanPath{Source: r.plan.Rootfs.Source, Beneath: r.plan.Rootfs.Beneath}, "rootfs", sandbox.ReadOnly)
+		if err != nil {
+			return nil, "", err
+		}
+		read = func(p string) ([]byte, error) { return readBounded(readBelow(src.File, p[1:])) }
+	}
+	bundle, at, err = authority.FirstBundle(authority.Bundles(), read)
+	if bundle == nil && at == "" {
+		return nil, "", nil // there is none
+	}
+	if r.image == nil && r.plan.Rootfs == nil {
+		// What is a link on the host is one in the sandbox's /etc.
+		if real, err := filepath.EvalSymlinks(at); err != nil || real != at {
+			return bundle, "", nil
+		}
+	}
+	return bundle, at, err
+}
+
+func readBounded(f *os.File, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, authority.MostBundle+1))
+}
