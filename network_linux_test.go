@@ -204,54 +204,58 @@ func certificate(t *testing.T) (tls.Certificate, string) {
 
 // The matrix of what a program reaches, with a real client and the real road.
 func TestNetworkRoad(t *testing.T) {
-	onInternet(t, func(t *testing.T) {
-		ca := plugIn(t)
-		const good, nothing, refused = "good host", "", "egress_denied"
-		for name, c := range map[string]struct {
-			allow []string
-			curl  string
-			want  string // a part of the output
-		}{
-			"no network":               {nil, "http://good.example.com/", nothing},
-			"allowed":                  {[]string{"good.example.com"}, "http://good.example.com/", good},
-			"allowed, TLS":             {[]string{"good.example.com"}, "https://good.example.com/", good},
-			"a wildcard":               {[]string{"*.example.com:443"}, "https://other.example.com/", good},
-			"a wildcard's other port":  {[]string{"*.example.com:443"}, "http://other.example.com/", nothing},
-			"another spelling":         {[]string{"good.example.com"}, "http://GOOD.Example.com./", good},
-			"another name":             {[]string{"good.example.com"}, "http://evil.example.com/", nothing},
-			"its address":              {[]string{"good.example.com"}, "http://" + goodAddr + "/", nothing},
-			"an address that is named": {[]string{goodAddr + ":80"}, "http://" + goodAddr + "/", good},
-			"a range that is named":    {[]string{"93.184.216.0/24"}, "http://" + goodAddr + "/", good},
-			"a redirect elsewhere":     {[]string{"good.example.com"}, "-L http://good.example.com/elsewhere", nothing},
-			"another Host":             {[]string{"good.example.com"}, "-H Host:evil.example.com http://good.example.com/", refused},
-			"another Host, other port": {[]string{"good.example.com:*"}, "-H Host:evil.example.com http://good.example.com:8080/", refused},
-			"another SNI":              {[]string{"good.example.com"}, "--connect-to evil.example.com:443:good.example.com:443 https://evil.example.com/", nothing},
-			"a tunnel":                 {[]string{"good.example.com"}, "-p -x http://good.example.com:80 http://evil.example.com/", nothing},
-			"the internet":             {[]string{"internet"}, "http://good.example.com:8080/", good},
-			"the internet by number":   {[]string{"internet"}, "http://" + goodAddr + "/", good},
-			"a private address":        {[]string{"internet"}, "http://private.example.com/", nothing},
-			"credentials":              {[]string{"internet"}, "http://metadata.example.com/", nothing},
-			"this host's loopback":     {[]string{"internet"}, "http://loopback.example.com:9999/", nothing},
-			"this host":                {[]string{"internet"}, "http://own.example.com:9999/", nothing},
-		} {
-			t.Run(name, func(t *testing.T) {
-				if strings.Contains(c.curl, ":9999") {
-					serveHere(t)
-				}
-				res, err := caisson.Run(t.Context(), caisson.Request{
-					Command: append([]string{"curl", "-sS", "-m", "10", "--cacert", "ca.pem"}, strings.Fields(c.curl)...),
-					Allow:   c.allow, Mounts: []caisson.Mount{{Source: ca}},
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got := string(res.Stdout); c.want == nothing && got != "" || !strings.Contains(got, c.want) {
-					t.Errorf("%q, %s; want %q", got, res.Stderr, c.want)
-				}
-				checkUse(t, res, c.allow, c.want == good)
+	for _, level := range []string{"gvisor", "process"} {
+		t.Run(level, func(t *testing.T) { onInternet(t, func(t *testing.T) { networkRoad(t, level) }) })
+	}
+}
+
+func networkRoad(t *testing.T, level string) {
+	ca := plugIn(t)
+	const good, nothing, refused = "good host", "", "egress_denied"
+	for name, c := range map[string]struct {
+		allow []string
+		curl  string
+		want  string // a part of the output
+	}{
+		"no network":               {nil, "http://good.example.com/", nothing},
+		"allowed":                  {[]string{"good.example.com"}, "http://good.example.com/", good},
+		"allowed, TLS":             {[]string{"good.example.com"}, "https://good.example.com/", good},
+		"a wildcard":               {[]string{"*.example.com:443"}, "https://other.example.com/", good},
+		"a wildcard's other port":  {[]string{"*.example.com:443"}, "http://other.example.com/", nothing},
+		"another spelling":         {[]string{"good.example.com"}, "http://GOOD.Example.com./", good},
+		"another name":             {[]string{"good.example.com"}, "http://evil.example.com/", nothing},
+		"its address":              {[]string{"good.example.com"}, "http://" + goodAddr + "/", nothing},
+		"an address that is named": {[]string{goodAddr + ":80"}, "http://" + goodAddr + "/", good},
+		"a range that is named":    {[]string{"93.184.216.0/24"}, "http://" + goodAddr + "/", good},
+		"a redirect elsewhere":     {[]string{"good.example.com"}, "-L http://good.example.com/elsewhere", nothing},
+		"another Host":             {[]string{"good.example.com"}, "-H Host:evil.example.com http://good.example.com/", refused},
+		"another Host, other port": {[]string{"good.example.com:*"}, "-H Host:evil.example.com http://good.example.com:8080/", refused},
+		"another SNI":              {[]string{"good.example.com"}, "--connect-to evil.example.com:443:good.example.com:443 https://evil.example.com/", nothing},
+		"a tunnel":                 {[]string{"good.example.com"}, "-p -x http://good.example.com:80 http://evil.example.com/", nothing},
+		"the internet":             {[]string{"internet"}, "http://good.example.com:8080/", good},
+		"the internet by number":   {[]string{"internet"}, "http://" + goodAddr + "/", good},
+		"a private address":        {[]string{"internet"}, "http://private.example.com/", nothing},
+		"credentials":              {[]string{"internet"}, "http://metadata.example.com/", nothing},
+		"this host's loopback":     {[]string{"internet"}, "http://loopback.example.com:9999/", nothing},
+		"this host":                {[]string{"internet"}, "http://own.example.com:9999/", nothing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if strings.Contains(c.curl, ":9999") {
+				serveHere(t)
+			}
+			res, err := caisson.Run(t.Context(), caisson.Request{
+				Command:   append([]string{"curl", "-sS", "-m", "10", "--cacert", "ca.pem"}, strings.Fields(c.curl)...),
+				Isolation: level, Allow: c.allow, Mounts: []caisson.Mount{{Source: ca}},
 			})
-		}
-	})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := string(res.Stdout); c.want == nothing && got != "" || !strings.Contains(got, c.want) {
+				t.Errorf("%q, %s; want %q", got, res.Stderr, c.want)
+			}
+			checkUse(t, res, c.allow, c.want == good)
+		})
+	}
 }
 
 // checkUse wants in the result what happened.

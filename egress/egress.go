@@ -17,6 +17,7 @@ import (
 	"net/netip"
 
 	"github.com/caisson-run/caisson/egress/wire"
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // The addresses at the two ends of every sandbox's wire. They are the same for
@@ -38,8 +39,8 @@ type Options struct {
 	// StateDir is the directory of the sandbox that this is the network of; the
 	// router's program may be kept beside it (internal/linux/engine).
 	StateDir string
-	// Trusted says that the level's end of the wire writes no checksums.
-	Trusted bool
+	// Wire is how the level takes the sandbox's end.
+	Wire sandbox.Wire
 	// Record is told each connection that ended and each sort of attempt that
 	// was refused, one after the other. It may be nil.
 	Record func(wire.Event)

@@ -54,6 +54,9 @@ const endGrace = 3 * time.Second
 // Start starts a router. It returns at once; Ready waits until packets are
 // read. The caller must Close it.
 func Start(o Options) (*Router, error) {
+	if o.Wire != sandbox.WirePackets && o.Wire != sandbox.WireDevice {
+		return nil, sandbox.Errorf(sandbox.ErrInvalid, "start router", "no level takes a wire of the kind %q", o.Wire)
+	}
 	wireFDs, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, cannot("no wire can be made", err)
@@ -79,7 +82,7 @@ func Start(o Options) (*Router, error) {
 	}
 	r := &Router{o: o, conn: conn, nic: nic, far: theirNIC, in: bufio.NewScanner(conn), out: json.NewEncoder(conn), ready: make(chan struct{}), over: make(chan struct{})}
 	r.in.Buffer(nil, wire.MostLine)
-	order := wire.Order{Rules: o.Rules, Budget: o.Budget, Guest: Guest.String(), Gateway: Gateway.String(), MTU: MTU, Trusted: o.Trusted}
+	order := wire.Order{Rules: o.Rules, Budget: o.Budget, Guest: Guest.String(), Gateway: Gateway.String(), MTU: MTU, Device: o.Wire == sandbox.WireDevice}
 	if err := r.start(&order, theirs); err != nil {
 		conn.Close()
 		nic.Close()
@@ -162,8 +165,7 @@ func (r *Router) kill() {
 	_ = r.cmd.Wait()
 }
 
-// NIC is the sandbox's end of the wire, until Close: a packet socket on which
-// each message is one IPv4 packet.
+// NIC is the sandbox's end of the wire, until Close, as Options.Wire says.
 func (r *Router) NIC() *os.File { return r.nic }
 
 // Ready waits until packets are read, or says why that will not be.

@@ -23,6 +23,7 @@ import (
 	"github.com/caisson-run/caisson/egress/confined"
 	"github.com/caisson-run/caisson/egress/guesttest"
 	"github.com/caisson-run/caisson/egress/wire"
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 func TestMain(m *testing.M) {
@@ -71,7 +72,7 @@ func eachUser(t *testing.T, test func(t *testing.T)) {
 // router starts one with a guest on its wire.
 func router(t *testing.T, o egress.Options) (*egress.Router, *guesttest.Guest) {
 	t.Helper()
-	o.Trusted = true
+	o.Wire = sandbox.WirePackets
 	r, err := egress.Start(o)
 	if err != nil {
 		t.Fatal(err)
@@ -189,7 +190,7 @@ func TestChange(t *testing.T) {
 }
 
 func TestOrderRefused(t *testing.T) {
-	r, err := egress.Start(egress.Options{Rules: allow("*")})
+	r, err := egress.Start(egress.Options{Wire: sandbox.WirePackets, Rules: allow("*")})
 	if err != nil {
 		t.Fatal(err)
 	}

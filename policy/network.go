@@ -279,7 +279,11 @@ func (e *explainer) network() {
 
 func (e *explainer) onWire(name, value, from string) {
 	e.add(name, value, from, func(c sandbox.Capabilities) sandbox.Clause {
-		return e.can(c.Network, "the level has no network with an allow-list yet")
+		why := c.NoNetwork.Detail
+		if why == "" {
+			why = "the level has no network with an allow-list"
+		}
+		return e.can(c.Network, why)
 	})
 }
 

@@ -159,6 +159,12 @@ type Capabilities struct {
 	InertSockets bool
 
 	Network bool // Spec.Network
+	// Wire is how the level takes the sandbox's end of a network; set where
+	// Network is true.
+	Wire Wire
+	// NoNetwork says why Network is false on this host, where the level has one
+	// elsewhere: Detail and Remedy.
+	NoNetwork Clause
 
 	// Images says that the root may be a container image (Root.Image), EROFS
 	// that the level takes it as one file: no tree is unpacked for it then.

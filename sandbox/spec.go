@@ -52,9 +52,8 @@ type Spec struct {
 // Network is a wire whose other end decides about every packet. It is the only
 // one that a sandbox gets beside its own loopback.
 type Network struct {
-	// NIC is the sandbox's end: a packet socket on which each message is one
-	// IPv4 packet without a header of a lower layer. Whoever made the Spec
-	// closes it.
+	// NIC is the sandbox's end, of the kind that the level asked for
+	// (Capabilities.Wire). Whoever made the Spec closes it.
 	NIC *os.File
 	// Address is the sandbox's own, Gateway is at the other end and answers
 	// DNS queries.
@@ -62,6 +61,20 @@ type Network struct {
 	// MTU is how long a packet may be, in bytes.
 	MTU int
 }
+
+// Wire is how a level takes the sandbox's end of a network.
+type Wire string
+
+const (
+	// WirePackets: NIC is a packet socket on which each message is one IPv4
+	// packet without a header of a lower layer. It is given to a kernel inside
+	// that writes no checksums.
+	WirePackets Wire = "packets"
+	// WireDevice: the level makes a TUN device of the host's kernel in the
+	// sandbox's network namespace (internal/linux/tun) and sends its descriptor
+	// over NIC, a socket that the router receives from. It keeps no copy.
+	WireDevice Wire = "device"
+)
 
 // Root is a read-only root filesystem: a directory, or an image as one file.
 type Root struct {

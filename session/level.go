@@ -73,9 +73,14 @@ func (r *run) features(caps sandbox.Capabilities) error {
 		return refuse("--root", "root of its own", "run as the user, or on a level whose root is not the host's")
 	}
 	if n := r.plan.Network; n != nil && !caps.Network {
-		return &sandbox.Error{Op: "network " + quoted(n.Allow[0].Text), Kind: sandbox.ErrUnsupported,
-			Problem: r.plan.Isolation + " has no network with an allow-list yet",
+		e := &sandbox.Error{Op: "network " + quoted(n.Allow[0].Text), Kind: sandbox.ErrUnsupported,
+			Problem: r.plan.Isolation + " has no network with an allow-list here",
 			Hint:    "run without a network, or on a level that has one: --isolation gvisor", Rule: ruleFrom(n.Allow[0].From)}
+		if why := caps.NoNetwork; why.Detail != "" {
+			e.Problem += ": " + why.Detail
+			e.Hint = hintOr(why.Remedy, e.Hint)
+		}
+		return e
 	}
 	if r.call.TTY != nil && !caps.Terminal {
 		return refuse("-t", "terminal", "run without -t")

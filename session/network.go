@@ -74,7 +74,7 @@ func (r *run) connect(w *world) error {
 			Egress: plan.Budget.Egress, Queries: plan.Budget.Queries, Connections: plan.Budget.Connections, Bandwidth: plan.Budget.Bandwidth,
 		},
 		StateDir: w.spec.StateDir,
-		Trusted:  true, // the only level that has such a network writes no checksums
+		Wire:     r.caps.Wire,
 		Record:   r.tellRefused,
 		Ended:    n.end,
 	}

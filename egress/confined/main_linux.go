@@ -95,8 +95,16 @@ func (p *process) run() error {
 	if err != nil {
 		return err
 	}
-	if o.Wire, err = takeWire(); err != nil {
+	f, err := takeWire()
+	if err != nil {
 		return err
+	}
+	o.Wire = f
+	if order.Device {
+		o.Headers = true
+		if o.Wire, err = router.NewDevice(f); err != nil {
+			return fmt.Errorf("the wire: %w", err)
+		}
 	}
 	o.Event = p.send
 	if err := confine(order.UID); err != nil {
@@ -160,7 +168,7 @@ func options(o *wire.Order) (router.Options, error) {
 	if err != nil {
 		return router.Options{}, err
 	}
-	return router.Options{MTU: o.MTU, Guest: guest, Gateway: gateway, Trusted: o.Trusted, Rules: l, Ends: ends, Budget: o.Budget}, nil
+	return router.Options{MTU: o.MTU, Guest: guest, Gateway: gateway, Rules: l, Ends: ends, Budget: o.Budget}, nil
 }
 
 // rules reads what an order or a change says. A fault anywhere gives nothing,

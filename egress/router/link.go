@@ -17,7 +17,7 @@ import (
 )
 
 // link is the sandbox's wire as the stack sees it: each read and write of wire
-// is one IP packet.
+// is one IP packet, with a header before it where the wire has headers.
 //
 // A write waits when the sandbox does not read, which holds back the one
 // sandbox that it is for.
@@ -25,7 +25,7 @@ type link struct {
 	wire    io.ReadWriteCloser
 	mtu     uint32
 	guest   netip.Addr
-	trusted bool // the other end writes no checksums
+	headers bool
 
 	mu         sync.RWMutex
 	dispatcher stack.NetworkDispatcher
@@ -38,7 +38,7 @@ type link struct {
 var _ stack.LinkEndpoint = (*link)(nil)
 
 func newLink(o *Options, odd func([]byte)) *link {
-	return &link{wire: o.Wire, mtu: uint32(o.MTU), guest: o.Guest, trusted: o.Trusted, gone: make(chan struct{}), odd: odd}
+	return &link{wire: o.Wire, mtu: uint32(o.MTU), guest: o.Guest, headers: o.Headers, gone: make(chan struct{}), odd: odd}
 }
 
 func (l *link) MTU() uint32                             { return l.mtu }
@@ -53,10 +53,7 @@ func (l *link) SetOnCloseAction(func())                 {}
 func (l *link) Wait()                                   { l.reading.Wait() }
 func (l *link) Close()                                  { l.wire.Close() }
 func (l *link) Capabilities() stack.LinkEndpointCapabilities {
-	if l.trusted {
-		return stack.CapabilityTXChecksumOffload | stack.CapabilityRXChecksumOffload
-	}
-	return 0
+	return stack.CapabilityTXChecksumOffload | stack.CapabilityRXChecksumOffload
 }
 
 // Attach begins reading; a nil dispatcher ends it.
@@ -81,7 +78,7 @@ func (l *link) attached() stack.NetworkDispatcher {
 // read hands the sandbox's packets to the stack.
 func (l *link) read() {
 	defer close(l.gone)
-	b := make([]byte, l.mtu+1) // one more, to see a packet that is too long
+	b := make([]byte, l.before()+int(l.mtu)+1) // one more, to see a packet that is too long
 	for {
 		n, err := l.wire.Read(b)
 		if err != nil || n == 0 {
@@ -91,11 +88,15 @@ func (l *link) read() {
 		if d == nil {
 			return
 		}
-		if n > int(l.mtu) || !l.passes(b[:n]) {
-			l.odd(b[:n])
+		if n < l.before() {
 			continue
 		}
-		pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(b[:n])})
+		p := b[l.before():n]
+		if len(p) > int(l.mtu) || !l.passes(p) {
+			l.odd(p)
+			continue
+		}
+		pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(p)})
 		d.DeliverNetworkPacket(header.IPv4ProtocolNumber, pkt)
 		pkt.DecRef()
 	}
@@ -121,20 +122,58 @@ func (l *link) passes(p []byte) bool {
 	return (p[9] == protocolTCP || p[9] == protocolUDP) && netip.AddrFrom4([4]byte(p[12:16])) == l.guest
 }
 
+// before is how long the header before a packet is, in bytes.
+func (l *link) before() int {
+	if l.headers {
+		return vnetHeader
+	}
+	return 0
+}
+
+// packets are buffers for what is written.
+var packets = sync.Pool{New: func() any { return new([]byte) }}
+
 // WritePackets gives packets to the sandbox.
 func (l *link) WritePackets(pkts stack.PacketBufferList) (int, tcpip.Error) {
-	sent := 0
-	for _, pkt := range pkts.AsSlice() {
-		v := pkt.ToView()
-		_, err := l.wire.Write(v.AsSlice())
-		v.Release()
-		if err != nil {
+	p := packets.Get().(*[]byte)
+	defer packets.Put(p)
+	for sent, pkt := range pkts.AsSlice() {
+		b := append((*p)[:0], make([]byte, l.before())...)
+		for _, part := range pkt.AsSlices() {
+			b = append(b, part...)
+		}
+		if l.headers {
+			describe(b[:vnetHeader], b[vnetHeader:])
+		}
+		*p = b
+		if _, err := l.wire.Write(b); err != nil {
 			if errors.Is(err, os.ErrClosed) {
 				return sent, &tcpip.ErrClosedForSend{}
 			}
 			return sent, &tcpip.ErrAborted{}
 		}
-		sent++
 	}
-	return sent, nil
+	return pkts.Len(), nil
+}
+
+// struct virtio_net_hdr (linux/virtio_net.h), in the byte order of the host.
+const (
+	vnetHeader     = 10
+	needsChecksum  = 1  // VIRTIO_NET_HDR_F_NEEDS_CSUM
+	checksumOfTCP  = 16 // where it stands in a header
+	checksumOfUDP  = 6
+	checksumStarts = 6 // the offsets of fields
+	checksumOffset = 8
+)
+
+// describe writes the header before a packet: its checksum is not written, and
+// who receives it need not look.
+func describe(h, p []byte) {
+	offset := checksumOfTCP
+	if p[9] == protocolUDP {
+		offset = checksumOfUDP
+	}
+	h[0] = needsChecksum
+	binary.NativeEndian.PutUint16(h[checksumStarts:], headerLength)
+	binary.NativeEndian.PutUint16(h[checksumOffset:], uint16(offset))
 }

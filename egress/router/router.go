@@ -47,8 +47,10 @@ type Options struct {
 	MTU int
 	// Guest and Gateway are the IPv4 addresses of the wire's ends.
 	Guest, Gateway netip.Addr
-	// Trusted says that the sandbox's end writes no checksums.
-	Trusted bool
+	// Headers says that struct virtio_net_hdr is before each packet, as on a TUN
+	// device with IFF_VNET_HDR. Checksums are not written, and not looked at, in
+	// either case: nothing between the two ends can change a packet.
+	Headers bool
 
 	// Rules decide. nil allows nothing.
 	Rules  *rule.List

@@ -108,7 +108,7 @@ func build(t testing.TB, o options) *house {
 		l.Ended = o.ends.Secrets.Hosts()
 	}
 	h.r, err = New(Options{
-		Wire: ours, MTU: 32768, Guest: guestAddr, Gateway: gatewayAddr, Trusted: true,
+		Wire: ours, MTU: 32768, Guest: guestAddr, Gateway: gatewayAddr,
 		Rules: l, Ends: o.ends, Budget: o.budget, Own: o.own,
 		Event: func(e wire.Event) {
 			h.mu.Lock()

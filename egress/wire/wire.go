@@ -19,7 +19,7 @@ const Argv0 = "caisson-router"
 // The descriptors that a router is started with.
 const (
 	FD  = 3 // the socket to its owner
-	NIC = 4 // the sandbox's wire: one packet per message
+	NIC = 4 // the sandbox's wire: one packet per message; or see Order.Device
 	// Program is the program itself, open; nothing between is.
 	Program = 255
 )
@@ -40,9 +40,9 @@ type Order struct {
 	Gateway string `json:"gateway"`
 	// MTU is how long a packet may be, in bytes.
 	MTU int `json:"mtu"`
-	// Trusted says that the other end writes no checksums, because nothing on
-	// the wire can change a packet.
-	Trusted bool `json:"trusted,omitempty"`
+	// Device says that NIC is a socket over which the descriptor of a TUN device
+	// comes, once, and that this is the wire.
+	Device bool `json:"device,omitempty"`
 	// UID, when not 0, is who the router becomes, as user and as group.
 	UID int `json:"uid,omitempty"`
 }

@@ -93,6 +93,10 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 		Engine: f.name(), Notes: f.notes(), Limits: f.limits(),
 		Terminal: true, Masks: true, ReadWrite: f.namespaces(), CopyOnWrite: f.inserts(os.Geteuid(), d.opts.Runtime), ScratchInMemory: true, Images: true,
 	}
+	c.Wire, c.NoNetwork = f.network(os.Geteuid(), d.opts.Runtime)
+	if c.Network = c.Wire != ""; !c.Network {
+		c.Notes = append(c.Notes, "No network with an allow-list: "+c.NoNetwork.Detail+" ("+c.NoNetwork.Remedy+").")
+	}
 	c.Unusable, c.Remedy = f.unusable(runtime.GOARCH, d.opts.Runtime)
 	return c, nil
 }

@@ -93,6 +93,9 @@ func (d *Driver) start(ctx context.Context, e *engine, f *facts, spec *sandbox.S
 	if err := p.insert(ctx, pid); err != nil {
 		return nil, err
 	}
+	if err := p.connect(ctx, pid); err != nil {
+		return nil, err
+	}
 	if err := p.verify(ctx, pid, i.stream); err != nil {
 		return nil, err
 	}

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/attack/attacktest"
+	"github.com/caisson-run/caisson/egress/confined"
+	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/guest/agent"
 	"github.com/caisson-run/caisson/guest/embedded"
 	"github.com/caisson-run/caisson/sandbox/docker/enginetest"
@@ -26,6 +28,8 @@ func TestMain(m *testing.M) {
 	switch os.Args[0] {
 	case embedded.Argv0:
 		agent.Main()
+	case wire.Argv0:
+		confined.Main()
 	case hello:
 		sayHello()
 		return

@@ -42,9 +42,8 @@ func (d *Driver) newPlan(s *sandbox.Spec, mark stream.Mark, f *facts) (_ *plan, 
 	if err := checkSpec(s); err != nil {
 		return nil, err
 	}
-	if s.Network != nil {
-		return nil, &sandbox.Error{Op: "network", Kind: sandbox.ErrUnsupported, Problem: "docker has no network with an allow-list yet",
-			Hint: "run without a network, or on a level that has one: --isolation gvisor"}
+	if err := f.checkNetwork(s, os.Geteuid(), d.opts.Runtime); err != nil {
+		return nil, err
 	}
 	if err := s.Limits.Check(f.limits()); err != nil {
 		return nil, err
@@ -132,10 +131,6 @@ var validID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`
 
 // checkSpec refuses what contradicts itself, and what this level never has.
 func checkSpec(s *sandbox.Spec) error {
-	if s.Network != nil {
-		return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: "docker has no network with an allow-list yet",
-			Hint: "run on a level that has: --isolation gvisor"}
-	}
 	if !validID().MatchString(s.ID) {
 		return sandbox.Errorf(sandbox.ErrInvalid, "start sandbox", "%q is no sandbox's ID", s.ID)
 	}

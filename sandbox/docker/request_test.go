@@ -272,7 +272,6 @@ func TestRefusals(t *testing.T) {
 		"a mount in a file": {func(s *sandbox.Spec) {
 			s.Mounts = []sandbox.Mount{{Source: open(t, t.TempDir()), Target: "/etc/passwd/x", Dir: true}}
 		}, sandbox.ErrInvalid},
-		"a network": {func(s *sandbox.Spec) { s.Network = &sandbox.Network{} }, sandbox.ErrUnsupported},
 		"a limit that is off": {func(s *sandbox.Spec) {
 			s.Limits.IO, s.Limits.Explicit = 1, map[sandbox.LimitName]bool{sandbox.LimitIO: true}
 		}, sandbox.ErrUnsupported},

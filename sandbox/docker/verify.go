@@ -81,8 +81,7 @@ func (p *plan) verify(ctx context.Context, pid int, stream *attached) error {
 	}
 	// The engine was told to leave the network alone, and none to be shared.
 	if own, err := objectAt(ownNetwork); err != nil || own == network {
-		return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: "the engine gave the container this host's network", Cause: err,
-			Hint: "use Docker 20.10 or newer, or Podman 4"}
+		return errSharedNetwork(err)
 	}
 	for i, m := range mounts {
 		info, err := m.Source.Stat()
@@ -95,6 +94,11 @@ func (p *plan) verify(ctx context.Context, pid int, stream *attached) error {
 		}
 	}
 	return nil
+}
+
+func errSharedNetwork(err error) error {
+	return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: "the engine gave the container this host's network", Cause: err,
+		Hint: "use Docker 20.10 or newer, or Podman 4"}
 }
 
 // looked is what the agent says it sees at n places.

@@ -6,7 +6,6 @@ package drivertest
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -170,58 +169,5 @@ getent hosts localhost >/dev/null && echo local
 `).ok(t)
 	if want := "HEllO\n1000\n42\nlocal\n"; o.out != want {
 		t.Errorf("%q, want %q", o.out, want)
-	}
-}
-
-var networkTests = []test{
-	{name: "there is none", run: testNoNetwork},
-}
-
-func testNoNetwork(t *testing.T, s *suite, r road) {
-	tcp, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tcp.Close()
-	any4, err := net.Listen("tcp", "0.0.0.0:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer any4.Close()
-	abstract, err := net.Listen("unix", fmt.Sprintf("@drivertest-%d", os.Getpid()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer abstract.Close()
-	port := func(l net.Listener) string { return fmt.Sprint(l.Addr().(*net.TCPAddr).Port) }
-
-	got := map[string]any{}
-	s.world(t).python(t, r, `
-def dial(family, addr, kind=socket.SOCK_STREAM):
-    def f():
-        k = socket.socket(family, kind); k.settimeout(3)
-        k.connect(addr)
-        if kind == socket.SOCK_DGRAM: k.send(b'x')
-    return f
-a, b, name = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-own = socket.create_server(('127.0.0.1', 0))
-tries = {
-  'loopback of the host': dial(socket.AF_INET, ('127.0.0.1', a)), 'any of the host': dial(socket.AF_INET, ('127.0.0.1', b)),
-  'abstract socket': dial(socket.AF_UNIX, '\0' + name), 'address': dial(socket.AF_INET, ('192.0.2.1', 80)),
-  'metadata': dial(socket.AF_INET, ('169.254.169.254', 80)), 'udp': dial(socket.AF_INET, ('192.0.2.1', 53), socket.SOCK_DGRAM),
-  'ipv6': dial(socket.AF_INET6, ('2001:db8::1', 80)), 'name': lambda: socket.getaddrinfo('example.com', 80),
-  'packet socket': lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW), 'raw socket': lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1),
-}
-reached = [k for k, f in tries.items() if attempt(f) is None]
-say({'reached': reached, 'interfaces': sorted(n for _, n in socket.if_nameindex()), 'own': attempt(dial(socket.AF_INET, own.getsockname()))})`,
-		&got, port(tcp), port(any4), strings.TrimPrefix(abstract.Addr().String(), "@"))
-	if list, _ := got["reached"].([]any); len(list) > 0 {
-		t.Errorf("reached: %v", list)
-	}
-	if list, _ := got["interfaces"].([]any); len(list) > 1 || len(list) == 1 && list[0] != "lo" {
-		t.Errorf("interfaces: %v", list)
-	}
-	if got["own"] != nil {
-		t.Errorf("its own loopback does not work: %v", got["own"])
 	}
 }

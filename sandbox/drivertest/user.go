@@ -6,15 +6,22 @@ package drivertest
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/internal/linux/tun"
 )
 
 // AsUser runs another test of this binary again as an ordinary user: no
@@ -48,7 +55,7 @@ func AsUser(t *testing.T, uid uint32, test string) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	err := cmd.Run()
+	err := withTUN(t.TempDir(), cmd.Run)
 	tally := map[string]int{}
 	for line := range strings.Lines(out.String()) {
 		line = strings.TrimSpace(line)
@@ -74,4 +81,32 @@ func AsUser(t *testing.T, uid uint32, test string) {
 	if testing.Verbose() {
 		t.Logf("%s\n%s", summary, &out)
 	}
+}
+
+// withTUN runs f on a thread on which everybody may open /dev/net/tun, as udev
+// has it, where only root may: in a mount namespace of its own, with a device
+// node in dir.
+func withTUN(dir string, f func() error) error {
+	info, err := os.Stat(tun.Path)
+	if err != nil || info.Mode().Perm()&0o006 == 0o006 {
+		return f()
+	}
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with this goroutine
+		done <- func() error {
+			if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+				return os.NewSyscallError("unshare", err)
+			}
+			node := filepath.Join(dir, "tun")
+			return errors.Join(
+				unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
+				unix.Mount("tmpfs", dir, "tmpfs", 0, ""),
+				unix.Mknod(node, unix.S_IFCHR, int(unix.Mkdev(10, 200))), unix.Chmod(node, 0o666),
+				unix.Mount(node, tun.Path, "", unix.MS_BIND, ""),
+				f(),
+			)
+		}()
+	}()
+	return <-done
 }

@@ -76,7 +76,11 @@ func (s *suite) makeWorld(ctx context.Context, state string, change ...func(*san
 	for _, m := range spec.Masks {
 		targets = append(targets, image.Target{Path: m.Target, Dir: m.Dir})
 	}
-	root, err := image.Host(ctx, image.HostOptions{Cache: s.cache, User: spec.User, Targets: targets})
+	o := image.HostOptions{Cache: s.cache, User: spec.User, Targets: targets}
+	if n := spec.Network; n != nil {
+		o.NameServer = n.Gateway
+	}
+	root, err := image.Host(ctx, o)
 	if err != nil {
 		return nil, nil, err
 	}

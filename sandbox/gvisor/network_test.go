@@ -27,7 +27,7 @@ import (
 // of the internet: the one name that every resolver knows.
 func connected(t *testing.T, allow ...string) (*sandbox.Spec, *egress.Router) {
 	t.Helper()
-	o := egress.Options{Trusted: true}
+	o := egress.Options{Wire: sandbox.WirePackets}
 	for _, a := range allow {
 		o.Rules.Allow = append(o.Rules.Allow, wire.Entry{Text: a})
 	}

@@ -21,6 +21,7 @@ func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) {
 		Limits: d.limits(),
 		Root:   true, Terminal: true, CopyOnWrite: true, ReadWrite: true, Masks: true, InertSockets: true, Network: true, Images: true, EROFS: true,
 	}
+	c.Wire = sandbox.WirePackets
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
 		c.Unusable = "gVisor runs on amd64 and arm64 only, this is " + runtime.GOARCH
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/attack/attacktest"
+	"github.com/caisson-run/caisson/egress/confined"
+	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/guest/agent"
 	"github.com/caisson-run/caisson/guest/embedded"
 	"github.com/caisson-run/caisson/sandbox"
@@ -17,8 +19,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Args[0] == embedded.Argv0 { // the binary is its own guest agent
+	switch os.Args[0] { // the binary is its own guest agent, and its own router
+	case embedded.Argv0:
 		agent.Main()
+	case wire.Argv0:
+		confined.Main()
 	}
 	attacktest.Init()
 	os.Exit(m.Run())

@@ -59,6 +59,9 @@ func (p *plan) write() (*launch, error) {
 		}
 		l.mapper = m
 	}
+	if err := p.connect(b); err != nil {
+		return nil, err
+	}
 	p.becomeRoot(b, l.mapper)
 	p.world.build(b)
 	p.ownNamespaces(b)

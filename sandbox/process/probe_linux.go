@@ -13,6 +13,7 @@ import (
 	"github.com/caisson-run/caisson/internal/linux/cgroup"
 	"github.com/caisson-run/caisson/internal/linux/landlock"
 	"github.com/caisson-run/caisson/internal/linux/seccomp"
+	"github.com/caisson-run/caisson/internal/linux/tun"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -34,6 +35,12 @@ func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) {
 		c.Notes = append(c.Notes, "the kernel has no Landlock that is of use here; everything else holds without it")
 	} else if missing := landlock.Missing(abi); len(missing) > 0 {
 		c.Notes = append(c.Notes, fmt.Sprintf("Landlock of this kernel (version %d) does not refuse %s; everything else holds", abi, strings.Join(missing, ", ")))
+	}
+	c.Network, c.Wire = true, sandbox.WireDevice
+	if why, remedy := tun.Usable(); why != "" {
+		c.Network, c.Wire = false, ""
+		c.NoNetwork = sandbox.Clause{Enforcement: sandbox.Off, Detail: why, Remedy: remedy}
+		c.Notes = append(c.Notes, "no network with an allow-list: "+why+" ("+remedy+")")
 	}
 	if euid != 0 {
 		c.Notes = append(c.Notes, "without root the code has this user's uid on the host and, in a living sandbox, the same as the agent in it")

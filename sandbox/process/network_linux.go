@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/internal/linux/tun"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// connect makes the sandbox's network device in its own network namespace and
+// gives the device's descriptor to the router, which holds the only one.
+//
+// It comes first: the builder is still who caisson is for the host's files, so
+// that root needs no rights of others on /dev/net/tun, and has every capability
+// in its user namespace. Nobody inside has CAP_NET_ADMIN later, so what is set
+// here stays.
+func (p *plan) connect(b *script) error {
+	n := p.spec.Network
+	if n == nil {
+		return nil
+	}
+	requests, err := tun.Config{Address: n.Address, Gateway: n.Gateway, MTU: n.MTU}.Requests()
+	if err != nil {
+		return &sandbox.Error{Op: "network", Kind: sandbox.ErrInvalid, Problem: "there is no such wire", Cause: err}
+	}
+	b.doing("open " + tun.Path)
+	device, sock := b.slot(), b.slot()
+	b.call(unix.SYS_OPENAT, unix.AT_FDCWD, tun.Path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0).save(device)
+	b.call(unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0).save(sock)
+	silenced := false
+	for i := range requests {
+		r := &requests[i]
+		if !r.Device && !silenced {
+			b.writeIfThere(tun.NoIPv6, "1")
+			silenced = true
+		}
+		on := sock
+		if r.Device {
+			on = device
+		}
+		b.doing("%s", r.What)
+		if r.Arg == nil {
+			b.call(unix.SYS_IOCTL, on, r.Op, r.Value)
+			continue
+		}
+		b.call(unix.SYS_IOCTL, on, r.Op, pointer{r.Arg, r.Arg})
+	}
+	b.close(sock)
+	b.doing("give its network device to the router")
+	b.keep = append(b.keep, n.NIC)
+	b.sendFile(int(n.NIC.Fd()), device)
+	b.close(device)
+	return nil
+}
+
+// writeIfThere writes a file of the kernel's that not every kernel has.
+func (s *script) writeIfThere(name, text string) {
+	fd := s.slot()
+	s.call(unix.SYS_OPENAT, unix.AT_FDCWD, name, unix.O_WRONLY|unix.O_CLOEXEC, 0).save(fd).or(passAll)
+	s.call(unix.SYS_WRITE, fd, text, len(text)).or(passAll)
+	s.call(unix.SYS_CLOSE, fd).or(passAll)
+	s.next--
+}
+
+// sendFile sends a descriptor over a socket (unix(7), SCM_RIGHTS).
+func (s *script) sendFile(over int, f slot) {
+	type rights struct {
+		header unix.Cmsghdr
+		fd     int32
+		_      int32
+	}
+	type message struct {
+		header unix.Msghdr
+		vector unix.Iovec
+		rights rights
+		text   byte
+	}
+	m := new(message)
+	m.rights.header = unix.Cmsghdr{Level: unix.SOL_SOCKET, Type: unix.SCM_RIGHTS}
+	m.rights.header.SetLen(unix.CmsgLen(4))
+	m.vector.Base = &m.text
+	m.vector.SetLen(1)
+	m.header.Iov = &m.vector
+	m.header.SetIovlen(1)
+	m.header.Control = (*byte)(unsafe.Pointer(&m.rights))
+	m.header.SetControllen(unix.CmsgSpace(4))
+	s.put(&m.rights.fd, f)
+	s.call(unix.SYS_SENDMSG, over, pointer{unsafe.Pointer(&m.header), m}, unix.MSG_NOSIGNAL)
+}
