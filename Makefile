@@ -127,12 +127,16 @@ conformance-v2: ## the conformance suite on an emulated cgroup v2 host, for a pe
 	@go run ./internal/tools/v2guest conformance
 
 .PHONY: test-all
-test-all: test test-docker-all test-e2b test-many test-v2 fuzz bench dist ## test, and all that is slow
+test-all: test test-docker-all test-e2b test-many test-soak test-v2 fuzz bench dist ## test, and all that is slow
 
 .PHONY: test-many
 test-many: # 200 sandboxes in a row on every level leave nothing; every chapter on every road
 	@go test -count=1 -timeout 20m -run '^TestConformance/Lifetime/many' $(CONFORMANCE) -many=200
 	@go test -count=1 -timeout 20m -run '^TestConformance/(Root|Image|Mounts|Masks|Refusals)' ./sandbox/process -all-roads
+
+.PHONY: test-soak
+test-soak: # a hundred thousand connections through one router, 500 at once, leave nothing
+	@go test -count=1 -timeout 15m -v -run '^TestManyConnections$$' ./egress/router -connections=100000 -at-once=500
 
 .PHONY: fuzz
 fuzz: ## every fuzz target, 10 s each

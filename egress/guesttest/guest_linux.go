@@ -54,6 +54,10 @@ func New(t testing.TB, nic *os.File, mtu int, guest, gateway netip.Addr) *Guest 
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol},
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol},
 	})
+	soon := tcpip.TCPTimeWaitTimeoutOption(time.Second) // tests make more connections than there are ports
+	if err := s.SetTransportProtocolOption(tcp.ProtocolNumber, &soon); err != nil {
+		t.Fatal(err)
+	}
 	if err := s.CreateNIC(1, ep); err != nil {
 		t.Fatal(err)
 	}

@@ -53,6 +53,7 @@ type house struct {
 	mu      sync.Mutex
 	hosts   map[string][]netip.Addr
 	events  []wire.Event
+	more    chan struct{} // closed when the next event comes
 	lookups []string
 }
 
@@ -88,7 +89,7 @@ func rules(t testing.TB, allow, deny []string) *rule.List {
 
 func build(t testing.TB, o options) *house {
 	t.Helper()
-	h := &house{t: t, hosts: map[string][]netip.Addr{}}
+	h := &house{t: t, hosts: map[string][]netip.Addr{}, more: make(chan struct{})}
 	for n, a := range o.hosts {
 		for _, s := range strings.Fields(a) {
 			h.hosts[n] = append(h.hosts[n], netip.MustParseAddr(s))
@@ -114,6 +115,8 @@ func build(t testing.TB, o options) *house {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.events = append(h.events, e)
+			close(h.more)
+			h.more = make(chan struct{})
 		},
 		Lookup: func(_ context.Context, n name.Name) ([]netip.Addr, error) {
 			h.mu.Lock()
@@ -173,18 +176,22 @@ func parsePort(s string) uint16 {
 // seen waits for an event that is wanted.
 func (h *house) seen(what string, want func(wire.Event) bool) wire.Event {
 	h.t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	late := time.After(guesttest.Wait)
+	for {
 		h.mu.Lock()
-		for _, e := range h.events {
+		known, more := h.events, h.more
+		h.mu.Unlock()
+		for _, e := range known {
 			if want(e) {
-				h.mu.Unlock()
 				return e
 			}
 		}
-		h.mu.Unlock()
+		select {
+		case <-more:
+		case <-late:
+			h.t.Fatalf("no event for %s in %s", what, h.told())
+		}
 	}
-	h.t.Fatalf("no event for %s in %s", what, h.told())
-	return wire.Event{}
 }
 
 func (h *house) told() string {
@@ -217,6 +224,13 @@ func server(t testing.TB, answer string) (host string, port int) {
 // raw is a host that hands each connection to serve.
 func raw(t testing.TB, serve func(net.Conn)) (port int) {
 	t.Helper()
+	port, _ = rawUntil(t, serve)
+	return port
+}
+
+// rawUntil is raw, until it is stopped: every connection has ended then.
+func rawUntil(t testing.TB, serve func(net.Conn)) (port int, stop func()) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -234,11 +248,14 @@ func raw(t testing.TB, serve func(net.Conn)) (port int) {
 			})
 		}
 	})
-	t.Cleanup(func() { l.Close(); wg.Wait() })
-	return l.Addr().(*net.TCPAddr).Port
+	stop = sync.OnceFunc(func() { l.Close(); wg.Wait() })
+	t.Cleanup(stop)
+	return l.Addr().(*net.TCPAddr).Port, stop
 }
 
-func echo(c net.Conn) { _, _ = io.Copy(c, c) }
+// echo moves bytes by itself: the pipes that the library would move them with
+// stay open for others.
+func echo(c net.Conn) { _, _ = io.Copy(onlyWriter{c}, onlyReader{c}) }
 
 // says reads one line.
 func says(c net.Conn) (string, error) {

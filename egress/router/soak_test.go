@@ -3,9 +3,11 @@
 package router
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,49 +17,64 @@ import (
 	"github.com/caisson-run/caisson/egress/wire"
 )
 
-// A thousand connections, 50 at once, half of them refused, leave nothing: no descriptor, and no goroutine, which TestMain looks after.
+// How many connections TestManyConnections makes, and how many at once.
+// make test-soak makes a hundred thousand, 500 at once.
+var (
+	soakConnections = flag.Int("connections", 1000, "connections that the soak makes")
+	soakAtOnce      = flag.Int("at-once", 50, "connections that the soak makes at once")
+)
+
+// Many connections, half of them refused, leave nothing: no descriptor, no
+// goroutine, which TestMain looks after, and no memory.
 func TestManyConnections(t *testing.T) {
-	const workers, each = 50, 20
-	port := raw(t, echo)
+	workers, each := *soakAtOnce, *soakConnections / *soakAtOnce
+	port, stop := rawUntil(t, echo)
 	h := build(t, options{allow: []string{"good.test:*", "127.0.0.1:*"}, hosts: map[string]string{"good.test": "127.0.0.1"}, close: true})
-	before := descriptors(t)
 	good, err := h.guest.DialName("good.test", port)
 	if err != nil {
 		t.Fatal(err)
 	}
 	to := strings.TrimSuffix(good.RemoteAddr().String(), fmt.Sprint(":", port))
 	good.Close()
+	before, began := descriptors(t), resident(t)
 	var wg sync.WaitGroup
 	var answered, refused atomic.Int64
-	for range workers {
+	for i := range workers {
+		host := to
+		if i%2 == 1 {
+			host = "93.184.216.34"
+		}
 		wg.Go(func() {
-			for i := range each {
-				host := to
-				if i%2 == 1 {
-					host = "93.184.216.34"
-				}
+			for range each {
 				c, err := h.guest.Dial(fmt.Sprintf("%s:%d", host, port))
 				if err != nil {
 					refused.Add(1)
+					if host == to {
+						t.Error(err)
+						return
+					}
 					continue
 				}
 				fmt.Fprintln(c, "hello")
 				b := make([]byte, 6)
 				_ = c.SetReadDeadline(time.Now().Add(time.Minute))
-				if _, err := io.ReadFull(c, b); err == nil && string(b) == "hello\n" {
-					answered.Add(1)
+				if _, err := io.ReadFull(c, b); err != nil {
+					t.Error(err)
+					return
 				}
+				answered.Add(1)
 				c.Close()
 			}
 		})
 	}
 	wg.Wait()
-	if answered.Load() != workers*each/2 || refused.Load() != workers*each/2 {
+	half := int64(workers * each / 2)
+	if answered.Load() != half || refused.Load() != half {
 		t.Errorf("%d were answered and %d refused of %d", answered.Load(), refused.Load(), workers*each)
 	}
 	h.close()
 	done := h.seen("the totals", func(e wire.Event) bool { return e.Kind == wire.Done })
-	if done.Totals.Connections != workers*each/2+1 || done.Totals.Refused < workers*each/2 { // a beginning may be sent twice
+	if done.Totals.Connections != half+1 || done.Totals.Refused < half { // a beginning may be sent twice
 		t.Errorf("%+v", done.Totals)
 	}
 	h.r.mu.Lock()
@@ -65,14 +82,36 @@ func TestManyConnections(t *testing.T) {
 		t.Errorf("%d connections are open", n)
 	}
 	h.r.mu.Unlock()
-	// The server that the test has hears of the end a moment later.
-	after := descriptors(t)
-	for end := time.Now().Add(20 * time.Second); after > before && time.Now().Before(end); after = descriptors(t) {
-		time.Sleep(time.Millisecond)
-	}
-	if after > before {
+	stop()
+	if after := descriptors(t); after > before {
 		t.Errorf("%d descriptors became %d", before, after)
 	}
+	ended := resident(t)
+	t.Logf("%d connections, %d at once: %d MiB became %d MiB", workers*each, workers, began>>20, ended>>20)
+	if ended > began+soakRoom {
+		t.Errorf("%d MiB became %d MiB", began>>20, ended>>20)
+	}
+}
+
+// soakRoom is what the memory of router, guest and server together may have
+// grown by in the end, in bytes: what the collector and the allocator hold
+// back, and no more for more connections.
+const soakRoom = 64 << 20
+
+// resident is this process's resident memory, in bytes, with what is free given
+// back.
+func resident(t *testing.T) int64 {
+	t.Helper()
+	debug.FreeOSMemory()
+	b, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var size, pages int64
+	if _, err := fmt.Sscan(string(b), &size, &pages); err != nil {
+		t.Fatal(err)
+	}
+	return pages * int64(os.Getpagesize())
 }
 
 func descriptors(t *testing.T) int {
