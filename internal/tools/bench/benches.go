@@ -43,10 +43,12 @@ func benches(s *stage) []bench {
 		s.beside(root, "≤ 2.00", "/bin/true"),
 		s.beside(root, "≤ 1.15", "/usr/bin/python3", "-c", "print(1)"),
 		bench{"whole run of \"/bin/true\" on Docker, beside docker run", s.docker},
+	)
+	list = append(list, s.networkRows()...)
+	return append(list,
 		bench{"caisson version", s.version},
 		bench{"size of the binary", s.size},
 	)
-	return list
 }
 
 // whole measures from the start of the process to its end.
