@@ -6,8 +6,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -70,7 +72,7 @@ func TestManyConnections(t *testing.T) {
 	wg.Wait()
 	half := int64(workers * each / 2)
 	if answered.Load() != half || refused.Load() != half {
-		t.Errorf("%d were answered and %d refused of %d", answered.Load(), refused.Load(), workers*each)
+		t.Errorf("%d were answered and %d refused of %d: %.2000s", answered.Load(), refused.Load(), workers*each, h.reasons())
 	}
 	h.close()
 	done := h.seen("the totals", func(e wire.Event) bool { return e.Kind == wire.Done })
@@ -91,6 +93,19 @@ func TestManyConnections(t *testing.T) {
 	if ended > began+soakRoom {
 		t.Errorf("%d MiB became %d MiB", began>>20, ended>>20)
 	}
+}
+
+// reasons are why something did not come about, each once.
+func (h *house) reasons() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	seen := map[string]bool{}
+	for _, e := range h.events {
+		if e.Record != nil && e.Record.Reason != "" {
+			seen[e.Record.Reason] = true
+		}
+	}
+	return fmt.Sprint(slices.Sorted(maps.Keys(seen)))
 }
 
 // soakRoom is what the memory of router, guest and server together may have

@@ -23,8 +23,10 @@ const nic tcpip.NICID = 1
 
 const (
 	// mostPending bounds the connections that are being made; the beginnings
-	// of more are dropped, and their senders try again.
-	mostPending = 256
+	// of more are dropped, and their senders try again. It is twice mostOpen:
+	// those that are refused take a place for a moment, too, and must not keep
+	// the others out.
+	mostPending = 2 * mostOpen
 	// mostOpen bounds the connections at one time.
 	mostOpen = 512
 	// mostBuffer bounds what the stack keeps for one connection and direction,
