@@ -86,6 +86,14 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
+// A program that closes its terminal lives on, and may open it again.
+func TestTerminalWithoutAHolder(t *testing.T) {
+	s := newTerminal(t, "/bin/bash", "-c", "exec <&- >&- 2>&-; /bin/sleep 0.2; echo again >/dev/tty; exit 3")
+	if got := <-s.done; got.Code == nil || *got.Code != 3 || !s.shows("again") {
+		t.Errorf("exit %+v", got.Exit)
+	}
+}
+
 // The end of the keyboard is ^D.
 func TestTerminalEndOfInput(t *testing.T) {
 	s := newTerminal(t, "cat")

@@ -54,9 +54,9 @@ func (a *Agent) follow(ctx context.Context, p *process, o output, out *frameWrit
 	defer alive.Stop()
 
 	var copying sync.WaitGroup
-	copying.Go(func() { drain(o.stdout, p.done, func(b []byte) error { return out.data(wire.Stdout, b) }) })
+	copying.Go(func() { drain(o.stdout, p.done, p.done, func(b []byte) error { return out.data(wire.Stdout, b) }) })
 	if o.stderr != nil {
-		copying.Go(func() { drain(o.stderr, p.done, func(b []byte) error { return out.data(wire.Stderr, b) }) })
+		copying.Go(func() { drain(o.stderr, p.done, p.done, func(b []byte) error { return out.data(wire.Stderr, b) }) })
 	}
 	copied := make(chan struct{})
 	go func() { copying.Wait(); close(copied) }()
@@ -117,11 +117,12 @@ func (p *process) endInput(meant bool) {
 	}
 }
 
-// drain hands what comes out of f to emit, and returns at its end, or when the
-// program has ended and all that it wrote was read. Something it left behind
-// may hold the other end for ever; what that writes is thrown away, and it is
-// not hurt. drain closes f.
-func drain(f *os.File, done <-chan struct{}, emit func([]byte) error) {
+// drain hands what comes out of f to emit, and returns at its end, or when done
+// is closed and all that was written until then was read. Something the program
+// left behind may hold the other end for ever; what that writes is thrown away,
+// and it is not hurt. drain closes f, but a terminal only when its program has
+// ended: that would be a hangup.
+func drain(f *os.File, done, ended <-chan struct{}, emit func([]byte) error) {
 	stopped := make(chan struct{})
 	interrupted := make(chan struct{})
 	go func() {
@@ -140,6 +141,15 @@ func drain(f *os.File, done <-chan struct{}, emit func([]byte) error) {
 			// After a failure the program is being killed, or outlives its
 			// host: keep it from waiting for a reader.
 			broken = emit(buf[:n]) != nil
+		}
+		if errors.Is(err, syscall.EIO) && !closed(ended) {
+			// Nobody holds the terminal, as at the very end, or until the program
+			// opens it again. Nothing tells when.
+			select {
+			case <-ended:
+			case <-time.After(reopenEvery):
+			}
+			continue
 		}
 		if err != nil {
 			break
@@ -170,6 +180,19 @@ func drain(f *os.File, done <-chan struct{}, emit func([]byte) error) {
 		}
 	}
 	go func() { io.Copy(io.Discard, f); f.Close() }()
+}
+
+// reopenEvery is how often a terminal is looked at that nobody holds while its
+// program lives.
+const reopenEvery = 50 * time.Millisecond
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // frameWriter writes frames.

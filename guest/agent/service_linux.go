@@ -106,9 +106,9 @@ func (s *service) follow(o output) {
 	copy := func(k wire.Kind) func([]byte) error {
 		return func(b []byte) error { s.deliver(k, b); return nil }
 	}
-	copying.Go(func() { drain(o.stdout, cut, copy(wire.Stdout)) })
+	copying.Go(func() { drain(o.stdout, cut, s.done, copy(wire.Stdout)) })
 	if o.stderr != nil {
-		copying.Go(func() { drain(o.stderr, cut, copy(wire.Stderr)) })
+		copying.Go(func() { drain(o.stderr, cut, s.done, copy(wire.Stderr)) })
 	}
 	copying.Wait()
 	<-s.done
