@@ -35,6 +35,11 @@ type Spec struct {
 	// User is who code runs as.
 	User User
 
+	// Sudo lets code become the sandbox's own root: a request may name root, and
+	// set-user-id programs work. Levels whose root would be the host's refuse it
+	// (Capabilities.Root). It is for living sandboxes; a Runner refuses it.
+	Sudo bool
+
 	// Network is the only way out; nil is none. A driver whose
 	// Capabilities.Network is false refuses it.
 	Network *Network

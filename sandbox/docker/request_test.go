@@ -265,6 +265,7 @@ func TestRefusals(t *testing.T) {
 		want   error
 	}{
 		"root":            {func(s *sandbox.Spec) { s.User = sandbox.RootUser() }, sandbox.ErrUnsupported},
+		"sudo":            {func(s *sandbox.Spec) { s.Sudo = true }, sandbox.ErrUnsupported},
 		"group root":      {func(s *sandbox.Spec) { s.User.GID = 0 }, sandbox.ErrUnsupported},
 		"on the agent":    {func(s *sandbox.Spec) { s.Scratch = append(s.Scratch, sandbox.Scratch{Target: agentDir}) }, sandbox.ErrInvalid},
 		"not opened":      {func(s *sandbox.Spec) { s.Mounts = []sandbox.Mount{{Target: "/mnt", Dir: true}} }, sandbox.ErrInvalid},

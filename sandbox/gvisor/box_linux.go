@@ -172,7 +172,7 @@ func (b *box) flags() map[string]string {
 		"file-access-mounts":      "exclusive",
 		"gofer-network-namespace": "new", // "null" leaves a mount behind on the host
 		"oci-seccomp":             "false",
-		"allow-suid":              "false",
+		"allow-suid":              strconv.FormatBool(b.spec.Sudo),
 		"net-raw":                 "false",
 		"host-settings":           "ignore", // advice for a log that nobody reads
 		// gVisor would rather find its halves as files on disk; we are them.

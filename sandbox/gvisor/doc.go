@@ -13,7 +13,9 @@
 // lives as long as they do. Package sentry is gVisor's halves. This package,
 // which links neither, plans the sandbox, starts the shim, and moves bytes.
 //
-// Code inside runs as uid 1000 without capabilities, on a read-only root. On
+// Code inside runs as uid 1000 without capabilities, on a read-only root, and
+// becomes the sandbox's own root only where Spec.Sudo lets it: that root has
+// Docker's capabilities, and all of them are gVisor's to give. On
 // the host, as root, sentry and gofer have a private uid pair, no
 // capabilities outside their user namespace, empty network, mount, pid, ipc
 // and uts namespaces, and gVisor's seccomp filter. As an ordinary user they

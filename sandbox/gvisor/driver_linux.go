@@ -60,6 +60,9 @@ func (d *Driver) Run(ctx context.Context, spec *sandbox.Spec, exec *sandbox.Exec
 	if exec.Terminal != nil {
 		return nil, sandbox.Errorf(sandbox.ErrUnsupported, "run", "a one-shot of gvisor has no terminal; start an instance")
 	}
+	if spec.Sudo {
+		return nil, sandbox.Errorf(sandbox.ErrUnsupported, "sudo", "a one-shot of gvisor cannot become root; start an instance")
+	}
 	b, err := d.newBox(spec, first{argv: exec.Argv, env: exec.Env, dir: exec.Dir, user: spec.User})
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -74,11 +75,23 @@ func (d *Driver) startInstance(ctx context.Context, spec *sandbox.Spec) (sandbox
 // agentProcess is the agent as the first process, as the sandbox's own root.
 func agentProcess(spec *sandbox.Spec, mark stream.Mark) first {
 	u := spec.User
-	return first{
+	f := first{
 		argv: []string{embedded.Argv0, "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)},
 		env:  []string{agent.MarkVariable + "=" + mark.String()},
 		dir:  "/", user: sandbox.RootUser(), caps: agentCapabilities,
 	}
+	if spec.Sudo {
+		f.argv = append(f.argv, "-sudo")
+		f.caps = slices.Concat(agentCapabilities, rootCapabilities)
+	}
+	return f
+}
+
+// rootCapabilities are what the sandbox's root has beside the agent's own where
+// code may become root: with these, Docker's but NET_RAW. None of them is more than gVisor's
+// kernel gives its own guest.
+var rootCapabilities = []string{
+	"CAP_AUDIT_WRITE", "CAP_MKNOD", "CAP_NET_BIND_SERVICE", "CAP_SETFCAP", "CAP_SYS_CHROOT",
 }
 
 // start hands the agent its stream on fd 0 and a log on fd 1 and 2.

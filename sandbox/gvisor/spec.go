@@ -49,7 +49,7 @@ func newPlan(s *sandbox.Spec, f first, ids identity) (*plan, error) {
 			Args:            f.argv,
 			Env:             f.env,
 			Cwd:             f.dir,
-			NoNewPrivileges: true,
+			NoNewPrivileges: !s.Sudo, // programs have it from the agent then, unless they may be root
 			Capabilities:    capabilities(f.caps),
 			Rlimits:         rlimits(&s.Limits),
 		},
@@ -113,7 +113,12 @@ func (p *plan) bind(m sandbox.Mount, options ...string) {
 // state directory that gVisor uses as the memory of a tmpfs, so that it does
 // not count as the program's memory and its size is held by gVisor's tmpfs.
 func (p *plan) scratch(s *sandbox.Spec, i int, sc sandbox.Scratch) {
-	options := []string{"rw", "nosuid", "nodev", "mode=" + scratchMode(sc)}
+	// No set-id bit on scratch reaches the host: it is gVisor's own tmpfs.
+	flags := []string{"rw", "nodev"}
+	if !s.Sudo {
+		flags = append(flags, "nosuid")
+	}
+	options := append(slices.Clone(flags), "mode="+scratchMode(sc))
 	if !sc.Sticky {
 		options = append(options, fmt.Sprintf("uid=%d", s.User.UID), fmt.Sprintf("gid=%d", s.User.GID))
 	}
@@ -129,7 +134,7 @@ func (p *plan) scratch(s *sandbox.Spec, i int, sc sandbox.Scratch) {
 	}
 	dir := filepath.Join(s.StateDir, "scratch"+strconv.Itoa(i))
 	p.scratchDirs = append(p.scratchDirs, dir)
-	p.oci.Mounts = append(p.oci.Mounts, specs.Mount{Destination: sc.Target, Type: "bind", Source: dir, Options: []string{"rw", "nosuid", "nodev"}})
+	p.oci.Mounts = append(p.oci.Mounts, specs.Mount{Destination: sc.Target, Type: "bind", Source: dir, Options: flags})
 	hint := "dev.gvisor.spec.mount.scratch" + strconv.Itoa(i) + "."
 	p.oci.Annotations[hint+"source"] = dir
 	p.oci.Annotations[hint+"type"] = "tmpfs"

@@ -57,6 +57,10 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first) (_ *box, err error) {
 		return nil, &sandbox.Error{Op: "--root", Kind: sandbox.ErrUnsupported, Problem: "the process level has no root of its own: code shares the host's kernel",
 			Hint: "run as the user, or on a level with a kernel of its own (gvisor)"}
 	}
+	if spec.Sudo {
+		return nil, &sandbox.Error{Op: "sudo", Kind: sandbox.ErrUnsupported, Problem: "the process level has no root of its own: code shares the host's kernel",
+			Hint: "do without, or run on a level with a kernel of its own (gvisor)"}
+	}
 	if f.late == nil {
 		if err := checkTexts(f); err != nil {
 			return nil, err

@@ -5,6 +5,7 @@
 package process_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -57,5 +58,17 @@ func TestProgramOfTheAgent(t *testing.T) {
 	_, err = client.Run(t.Context(), &sandbox.Exec{Argv: []string{"/bin/sh", "-c", "ls /proc/2/fd; cat /proc/2/environ; echo > /proc/2/mem"}, Dir: "/tmp", Stdout: &out})
 	if err != nil || strings.TrimSpace(out.String()) != "" {
 		t.Errorf("of the agent: %q, %v", out.String(), err)
+	}
+}
+
+// Nobody becomes root here: root inside would be talking to the host's kernel.
+func TestSudoIsRefused(t *testing.T) {
+	spec := world(t)
+	spec.Sudo = true
+	if inst, err := process.New(process.Options{}).Start(t.Context(), spec); !errors.Is(err, sandbox.ErrUnsupported) || !strings.Contains(err.Error(), "sudo") {
+		if err == nil {
+			inst.Destroy(t.Context())
+		}
+		t.Errorf("it is refused with %v", err)
 	}
 }
