@@ -78,7 +78,7 @@ func inflate(r *http.Request) (io.Reader, error) {
 type upload struct {
 	user     user
 	to       string // the path that the query names
-	named    bool   // it names one
+	named    bool   // it names one: an empty one is none
 	atomic   bool
 	mode     int // -1: as the umask has it
 	metadata map[string]string
@@ -91,7 +91,7 @@ func (a *Agent) upload(r *http.Request) (*upload, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &upload{user: u, to: q.Get("path"), named: q.Has("path"), atomic: q.Get("atomic") == "1", mode: -1, written: []wire.Written{}}
+	o := &upload{user: u, to: q.Get("path"), named: q.Get("path") != "", atomic: q.Get("atomic") == "1", mode: -1, written: []wire.Written{}}
 	if m := q.Get("mode"); m != "" {
 		v, err := strconv.ParseUint(m, 8, 32)
 		if err != nil || v > 0o7777 {
