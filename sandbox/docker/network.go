@@ -10,7 +10,8 @@ import (
 
 // As root on an engine of this machine caisson puts a network device into the
 // container's network namespace, as it does with mounts, while nothing runs
-// there but the agent. The engine knows nothing of it: it made no network.
+// there but the agent. The engine knows nothing of it: it made no network. An
+// ordinary user has no rights over that namespace.
 
 // network says how the level takes a wire; and where it does not, why.
 func (f *facts) network(euid int, ociRuntime string) (sandbox.Wire, sandbox.Clause) {
