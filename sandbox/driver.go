@@ -102,3 +102,35 @@ type Runner interface {
 	// "SIGKILL"; the caller, who knows why it ended ctx, sets the status.
 	Run(ctx context.Context, spec *Spec, exec *Exec) (*Result, error)
 }
+
+// Pauser is the optional ability of an Instance to stand still and go on later
+// (Capabilities.Pause). Its memory stays where it is, so it is lost with its
+// owner, and with the host's power.
+type Pauser interface {
+	// Pause stops everything inside at once. Resume lets it go on; a session that
+	// was begun before then goes on too, unless its other end gave it up. Both are
+	// idempotent. A sandbox that is paused can be destroyed.
+	Pause(ctx context.Context) error
+	Resume(ctx context.Context) error
+}
+
+// Snapshotter is the optional ability of an Instance to be written down with its
+// memory, its processes and its scratch (Capabilities.Snapshot).
+type Snapshotter interface {
+	// Snapshot writes the sandbox into dir, an empty directory of the caller's
+	// own, mode 0700. With end it does not run on from that moment, and the
+	// caller destroys it; without, it goes on, and so do its sessions. After an
+	// error dir is worthless, and the sandbox may have ended.
+	Snapshot(ctx context.Context, dir string, end bool) error
+}
+
+// Restorer is the ability of a Driver whose instances are Snapshotters to make
+// sandboxes of what they wrote. One snapshot makes any number, also at once.
+type Restorer interface {
+	// Restore is Start of a world that goes on where the one in dir was written
+	// down: same processes, memory and scratch. spec is that world's, but for ID,
+	// StateDir, Limits that are held from outside, and the wire of its Network.
+	// What is open beyond the sandbox is lost: connections are reset. dir is only
+	// read.
+	Restore(ctx context.Context, spec *Spec, dir string) (Instance, error)
+}

@@ -166,6 +166,11 @@ type Capabilities struct {
 	// elsewhere: Detail and Remedy.
 	NoNetwork Clause
 
+	// Pause says that instances are Pausers, Snapshot that they are Snapshotters
+	// and the driver a Restorer.
+	Pause    bool
+	Snapshot bool
+
 	// Images says that the root may be a container image (Root.Image), EROFS
 	// that the level takes it as one file: no tree is unpacked for it then.
 	Images bool

@@ -40,6 +40,10 @@ type Spec struct {
 	// (Capabilities.Root). It is for living sandboxes; a Runner refuses it.
 	Sudo bool
 
+	// Snapshots says that the sandbox may be asked for a snapshot, which a level
+	// may have to be prepared for (see Snapshotter). Any other level ignores it.
+	Snapshots bool
+
 	// Network is the only way out; nil is none. A driver whose
 	// Capabilities.Network is false refuses it.
 	Network *Network

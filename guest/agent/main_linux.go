@@ -25,6 +25,7 @@ import (
 //	-name ID                  nothing; by it a process is known from outside
 //	-filter                   programs get the system call filter for code that nobody trusts
 //	-map U0:U:G0:G            see enter
+//	-memory                   start again from a file in memory first
 //	-stay DURATION            wait this long for a new stream instead of ending with it
 func Main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -38,6 +39,9 @@ func run(args []string) error {
 	o, f, err := parseFlags(args)
 	if err != nil {
 		return err
+	}
+	if f.memory {
+		return intoMemory(args)
 	}
 	if list := os.Getenv(OwnVariable); list != "" {
 		uid, gid := int(o.UID), int(o.GID)
@@ -86,14 +90,16 @@ func run(args []string) error {
 
 // flags are what concerns the start alone.
 type flags struct {
-	pipes bool
-	inner bool // we are the child of enter
-	ids   *ids // we are to enter
+	pipes  bool
+	memory bool // we are to start again from memory
+	inner  bool // we are the child of enter
+	ids    *ids // we are to enter
 }
 
 func parseFlags(args []string) (o Options, start flags, err error) {
 	f := flag.NewFlagSet("caisson-guest", flag.ContinueOnError)
 	f.String("name", "", "")
+	f.BoolVar(&start.memory, memoryFlag, false, "")
 	f.BoolVar(&start.pipes, "stdio", false, "")
 	f.BoolVar(&start.inner, "inner", false, "")
 	f.BoolVar(&o.Sudo, "sudo", false, "")

@@ -37,6 +37,8 @@ type instance struct {
 	once  sync.Once
 }
 
+var _ sandbox.Pauser = (*instance)(nil)
+
 // Start makes a living sandbox with the guest agent as its first process, when
 // Agent says that the fake has one.
 func (d *Driver) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
@@ -130,6 +132,12 @@ func (i *instance) Limit() sandbox.LimitName {
 	defer i.meter.mu.Unlock()
 	return i.meter.limit
 }
+
+// Pause stops the agent; what it has started runs on, as nothing is isolated here.
+func (i *instance) Pause(context.Context) error { return i.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Resume lets the agent go on.
+func (i *instance) Resume(context.Context) error { return i.cmd.Process.Signal(syscall.SIGCONT) }
 
 // Destroy kills the first process, and with it everything in its namespace.
 func (i *instance) Destroy(context.Context) error {

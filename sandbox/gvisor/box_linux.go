@@ -30,14 +30,14 @@ type box struct {
 	debug  string
 }
 
-func (d *Driver) newBox(spec *sandbox.Spec, f first) (*box, error) {
+func (d *Driver) newBox(spec *sandbox.Spec, f first, base uint32) (*box, error) {
 	if builtWithCgo {
 		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: cgoProblem, Hint: cgoRemedy}
 	}
 	if err := spec.Limits.Check(d.limits()); err != nil {
 		return nil, err
 	}
-	ids, err := newIdentity(spec.User, euid, egid)
+	ids, err := newIdentity(spec.User, euid, egid, base)
 	if err != nil {
 		return nil, err
 	}

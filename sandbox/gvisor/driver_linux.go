@@ -63,7 +63,7 @@ func (d *Driver) Run(ctx context.Context, spec *sandbox.Spec, exec *sandbox.Exec
 	if spec.Sudo {
 		return nil, sandbox.Errorf(sandbox.ErrUnsupported, "sudo", "a one-shot of gvisor cannot become root; start an instance")
 	}
-	b, err := d.newBox(spec, first{argv: exec.Argv, env: exec.Env, dir: exec.Dir, user: spec.User})
+	b, err := d.newBox(spec, first{argv: exec.Argv, env: exec.Env, dir: exec.Dir, user: spec.User}, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (d *Driver) Run(ctx context.Context, spec *sandbox.Spec, exec *sandbox.Exec
 
 // Start makes a living sandbox with the guest agent as its first process.
 func (d *Driver) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
-	return d.startInstance(ctx, spec)
+	return d.startInstance(ctx, spec, "")
 }
 
 // Adopt has nothing to adopt: gVisor's sandboxes die with their owner. What a

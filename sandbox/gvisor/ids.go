@@ -35,7 +35,9 @@ type identity struct {
 // ordinary user only one id can be mapped without setuid helpers, the
 // caller's own: it becomes the user inside, so that the caller's files are
 // the user's.
-func newIdentity(u sandbox.User, euid, egid int) (identity, error) {
+//
+// base, when not 0, is the pair that it gets: that of a sandbox that goes on.
+func newIdentity(u sandbox.User, euid, egid int, base uint32) (identity, error) {
 	if euid != 0 {
 		return identity{
 			uids:    []specs.LinuxIDMapping{{ContainerID: uint32(u.UID), HostID: uint32(euid), Size: 1}},
@@ -43,9 +45,11 @@ func newIdentity(u sandbox.User, euid, egid int) (identity, error) {
 			hostUID: euid, hostGID: egid,
 		}, nil
 	}
-	base, err := privatePair()
-	if err != nil {
-		return identity{}, err
+	if base == 0 {
+		var err error
+		if base, err = privatePair(); err != nil {
+			return identity{}, err
+		}
 	}
 	id := identity{hostUID: int(base), hostGID: int(base), rootID: int(base)}
 	id.uids = []specs.LinuxIDMapping{{ContainerID: 0, HostID: base, Size: 1}}

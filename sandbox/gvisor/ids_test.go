@@ -21,7 +21,7 @@ func TestIdentity(t *testing.T) {
 		{"user runs root", sandbox.RootUser(), 4711, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			id, err := newIdentity(tc.user, tc.euid, tc.euid)
+			id, err := newIdentity(tc.user, tc.euid, tc.euid, 0)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -31,6 +31,7 @@ var agentCapabilities = []string{
 // instance is a living sandbox: a box whose first process is the agent.
 type instance struct {
 	box    *box
+	self   self
 	stream *os.File
 	opener *stream.Opener
 	log    sync.WaitGroup
@@ -41,19 +42,32 @@ type instance struct {
 	last  *wire.Event             // the end; set before ended is closed
 	err   error                   // why there was none
 	asked []chan<- *wire.Counters // who waits for a Usage event
+	saved chan error              // for Saved; nil while nobody waits
 }
 
 var _ sandbox.Instance = (*instance)(nil)
 
-// startInstance makes the sandbox and returns when the agent runs; whether it
-// answers is seen by Dial.
-func (d *Driver) startInstance(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
-	mark := stream.NewMark()
-	b, err := d.newBox(spec, agentProcess(spec, mark))
+// startInstance makes the sandbox, or has it go on from the snapshot in the
+// directory from, and returns when the agent runs; whether it answers is seen by
+// Dial.
+func (d *Driver) startInstance(ctx context.Context, spec *sandbox.Spec, from string) (sandbox.Instance, error) {
+	self := self{Mark: stream.NewMark().String()}
+	if from != "" {
+		if err := self.read(from); err != nil {
+			return nil, err
+		}
+	}
+	mark, err := stream.ParseMark(self.Mark)
 	if err != nil {
 		return nil, err
 	}
-	i := &instance{box: b, ended: make(chan struct{})}
+	b, err := d.newBox(spec, agentProcess(spec, mark), self.Base)
+	if err != nil {
+		return nil, err
+	}
+	self.Base = uint32(b.plan.ids.rootID)
+	b.order.Restore = from
+	i := &instance{box: b, self: self, ended: make(chan struct{})}
 	if err := i.start(mark); err != nil {
 		b.close()
 		return nil, err
@@ -75,8 +89,12 @@ func (d *Driver) startInstance(ctx context.Context, spec *sandbox.Spec) (sandbox
 // agentProcess is the agent as the first process, as the sandbox's own root.
 func agentProcess(spec *sandbox.Spec, mark stream.Mark) first {
 	u := spec.User
+	argv := []string{embedded.Argv0}
+	if spec.Snapshots {
+		argv = append(argv, "-memory", "-stay", agentStays.String())
+	}
 	f := first{
-		argv: []string{embedded.Argv0, "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)},
+		argv: append(argv, "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)),
 		env:  []string{agent.MarkVariable + "=" + mark.String()},
 		dir:  "/", user: sandbox.RootUser(), caps: agentCapabilities,
 	}
@@ -128,7 +146,9 @@ func (i *instance) start(mark stream.Mark) error {
 		_, _ = io.Copy(io.Discard, logRead)
 	})
 	i.opener = stream.NewOpener(i.stream, mark)
-	i.box.exec = program
+	if i.box.order.Restore == "" {
+		i.box.exec = program
+	}
 	return i.box.give(theirs, logWrite, logWrite)
 }
 
@@ -148,6 +168,10 @@ func (i *instance) follow(started chan<- struct{}) {
 			i.err = sandbox.Errorf(sandbox.ErrUnavailable, "sandbox "+i.box.spec.ID, "it has ended")
 		}
 		over := i.err != nil
+		if i.saved != nil && (over || ev.Kind == wire.Saved) {
+			i.saved <- saveError(ev, i.err)
+			i.saved = nil
+		}
 		if ev != nil && ev.Kind == wire.Usage || over {
 			for _, c := range i.asked {
 				if ev != nil {

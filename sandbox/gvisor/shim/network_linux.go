@@ -27,10 +27,11 @@ import (
 // is in an empty network namespace and its filter lets it make no socket.
 func (w *world) startConnected(*config.Config) error {
 	n := w.order.Network
-	if n.NIC < wire.FirstFile || n.NIC >= len(w.files) {
-		return errors.New("the wire did not come with the order")
+	nic, err := w.nic(n)
+	if err != nil {
+		return err
 	}
-	args, err := networkArgs(n, w.files[n.NIC])
+	args, err := networkArgs(n, nic)
 	if err != nil {
 		return fmt.Errorf("the wire: %w", err)
 	}
@@ -44,6 +45,14 @@ func (w *world) startConnected(*config.Config) error {
 		return fmt.Errorf("the wire: %w", err)
 	}
 	return conn.Call(boot.ContMgrRootContainerStart, &w.order.ID, nil)
+}
+
+// nic is the sandbox's end of the wire.
+func (w *world) nic(n *wire.Network) (*os.File, error) {
+	if n.NIC < wire.FirstFile || n.NIC >= len(w.files) {
+		return nil, errors.New("the wire did not come with the order")
+	}
+	return w.files[n.NIC], nil
 }
 
 // control connects to the kernel's socket. Its path may be longer than an

@@ -187,6 +187,12 @@ func (k *keeper) answer(w *world, asked <-chan wire.Command) {
 		case wire.Measure:
 			n := w.counters()
 			k.send(wire.Event{Kind: wire.Usage, Counters: &n})
+		case wire.Save:
+			e := wire.Event{Kind: wire.Saved}
+			if err := w.save(c.Dir, c.End); err != nil {
+				e.Error = err.Error()
+			}
+			k.send(e)
 		case wire.Signal:
 			w.signal(syscall.Signal(c.Signal))
 		}

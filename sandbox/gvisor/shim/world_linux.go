@@ -220,7 +220,10 @@ func (w *world) start() error {
 		return errors.New("the sandbox was ended before its program started")
 	}
 	begin := w.box.Start
-	if w.order.Network != nil {
+	switch {
+	case w.order.Restore != "":
+		begin = w.restore
+	case w.order.Network != nil:
 		begin = w.startConnected
 	}
 	if err := begin(w.conf); err != nil {

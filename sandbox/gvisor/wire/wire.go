@@ -47,6 +47,9 @@ type Order struct {
 	ExecFile int `json:"exec_file,omitempty"`
 	// Network, when not nil, is the sandbox's wire.
 	Network *Network `json:"network,omitempty"`
+	// Restore, when not empty, is the directory of a snapshot: the sandbox goes on
+	// from there instead of beginning.
+	Restore string `json:"restore,omitempty"`
 	// Flags are gVisor's own, name to value.
 	Flags map[string]string `json:"flags"`
 	// Memory, when not 0, is what programs inside may use, in bytes. The
@@ -82,6 +85,7 @@ type EventKind string
 const (
 	Started EventKind = "started" // the first process runs
 	Usage   EventKind = "usage"
+	Saved   EventKind = "saved"  // the snapshot is written, or Error says why not; answers Save
 	Exited  EventKind = "exited" // the first process ended; everything is gone
 	Failed  EventKind = "failed" // the sandbox could not be made; everything is gone
 )
@@ -118,10 +122,15 @@ const (
 	Measure CommandKind = "measure" // answer with a Usage event
 	Signal  CommandKind = "signal"  // deliver Signal to the first process's group
 	Kill    CommandKind = "kill"    // end everything
+	Save    CommandKind = "save"    // write a snapshot into Dir; answer with Saved
 )
 
 // Command is one line to the shim.
 type Command struct {
 	Kind   CommandKind `json:"kind"`
 	Signal int         `json:"signal,omitempty"`
+	// Dir is an empty directory for a snapshot; End says that the sandbox does not
+	// run on from there (Save).
+	Dir string `json:"dir,omitempty"`
+	End bool   `json:"end,omitempty"`
 }

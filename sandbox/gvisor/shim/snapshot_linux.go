@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shim
+
+import (
+	"errors"
+	"fmt"
+
+	"gvisor.dev/gvisor/runsc/boot"
+	"gvisor.dev/gvisor/runsc/config"
+	gvisor "gvisor.dev/gvisor/runsc/sandbox"
+)
+
+// save writes a snapshot into dir. With end the kernel inside ends with it.
+//
+// It asks the kernel's control socket itself: container.Checkpoint would look at
+// a state that a start through that socket has not changed.
+func (w *world) save(dir string, end bool) error {
+	k := w.runningKernel()
+	if k == nil {
+		return errors.New("the sandbox does not run")
+	}
+	return k.Checkpoint(w.conf, w.order.ID, dir, gvisor.CheckpointOpts{Resume: !end, ExcludeCommittedZeroPages: true})
+}
+
+// restore lets the sandbox go on from a snapshot, with a new wire where it has
+// one.
+func (w *world) restore(conf *config.Config) error {
+	var args *boot.CreateLinksAndRoutesArgs
+	if n := w.order.Network; n != nil {
+		nic, err := w.nic(n)
+		if err != nil {
+			return err
+		}
+		if args, err = networkArgs(n, nic); err != nil {
+			return fmt.Errorf("the wire: %w", err)
+		}
+		defer nic.Close()
+	}
+	return w.box.Restore(conf, w.order.Restore, false, false, args)
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gvisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+)
+
+var (
+	_ sandbox.Snapshotter = (*instance)(nil)
+	_ sandbox.Restorer    = (*Driver)(nil)
+)
+
+// agentStays is how long an agent inside waits for another stream when its own has
+// ended, as it has when the kernel goes on from a snapshot.
+const agentStays = time.Minute
+
+// selfFile holds self in a snapshot.
+const selfFile = "caisson.json"
+
+// self is what a sandbox must be again when it goes on.
+type self struct {
+	// Mark begins sessions with its agent.
+	Mark string `json:"mark"`
+	// Base is the first of its private host ids; 0 when it has none.
+	Base uint32 `json:"base,omitempty"`
+}
+
+func (s *self) read(dir string) error {
+	data, err := os.ReadFile(filepath.Join(dir, selfFile))
+	if err == nil {
+		err = json.Unmarshal(data, s)
+	}
+	if err == nil && (s.Base != 0) != (euid == 0) {
+		err = errors.New("it was written by another user")
+	}
+	if err != nil {
+		return &sandbox.Error{Op: "resume sandbox", Kind: sandbox.ErrInvalid, Problem: "its snapshot cannot be read", Cause: err}
+	}
+	return nil
+}
+
+// Snapshot has gVisor's kernel write itself down.
+func (i *instance) Snapshot(ctx context.Context, dir string, end bool) error {
+	if !i.box.spec.Snapshots {
+		return sandbox.Errorf(sandbox.ErrUnsupported, "snapshot of "+i.box.spec.ID, "it was not made for it")
+	}
+	data, err := json.Marshal(i.self)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, selfFile), data, 0o600)
+	}
+	if err != nil {
+		return stateError(err)
+	}
+	saved := make(chan error, 1)
+	i.mu.Lock()
+	if i.err != nil || i.saved != nil {
+		defer i.mu.Unlock()
+		if i.err != nil {
+			return i.err
+		}
+		return sandbox.Errorf(sandbox.ErrConflict, "snapshot of "+i.box.spec.ID, "another one is being written")
+	}
+	i.saved = saved
+	i.mu.Unlock()
+	i.box.shim.command(wire.Command{Kind: wire.Save, Dir: dir, End: end})
+	select {
+	case err := <-saved:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// saveError is what came of a snapshot: the shim's answer, or the sandbox's end
+// before it.
+func saveError(ev *wire.Event, end error) error {
+	if end != nil {
+		return end
+	}
+	if ev.Error == "" {
+		return nil
+	}
+	return &sandbox.Error{Op: "snapshot", Kind: sandbox.ErrUnavailable, Problem: "gVisor cannot write the sandbox down: " + ev.Error,
+		Hint: "see whether the disk of the state directory is full"}
+}
+
+// Restore makes a sandbox that goes on from a snapshot.
+func (d *Driver) Restore(ctx context.Context, spec *sandbox.Spec, dir string) (sandbox.Instance, error) {
+	if !spec.Snapshots {
+		return nil, sandbox.Errorf(sandbox.ErrInvalid, "resume sandbox", "its world is not one of a snapshot")
+	}
+	return d.startInstance(ctx, spec, dir)
+}
