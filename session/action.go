@@ -14,7 +14,6 @@ import (
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session/registry"
 )
 
 // Inside is a running sandbox for who asks something of its agent.
@@ -52,7 +51,7 @@ func (b *Sandboxes) enterBox(ctx context.Context, k *Key, id string) (l *living,
 		if err := l.lock(ctx); err != nil {
 			return nil, nil, err
 		}
-		err := b.wake(ctx, k, l)
+		err := b.wake(ctx, k, l, false)
 		l.unlock()
 		if err != nil {
 			return nil, nil, err
@@ -82,17 +81,6 @@ func (l *living) unuse() {
 	if idles {
 		l.arm()
 	}
-}
-
-// wake resumes a paused sandbox that wants to be. The caller holds change.
-func (b *Sandboxes) wake(_ context.Context, _ *Key, l *living) error {
-	switch l.state() {
-	case registry.Running:
-		return nil
-	case registry.Ended:
-		return l.gone()
-	}
-	return &sandbox.Error{Op: "sandbox " + l.id, Kind: sandbox.ErrConflict, Problem: "it is paused", Hint: "resume it first"}
 }
 
 // Agent gives the agent of a running sandbox for what runs nothing inside and

@@ -4,6 +4,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -95,13 +96,11 @@ func (c *Create) check() error {
 	return nil
 }
 
-// call is what is asked for, as the road has it.
-func (b *Sandboxes) call(k *Key, s *registry.Sandbox, limits sandbox.Limits, wish *NetworkWish) *Call {
+// worldOf is what is asked for with a sandbox, as the road has it.
+func worldOf(s *registry.Sandbox) *Call {
 	c := &Call{}
-	c.Actor, c.Env, c.Image, c.Limits, c.Isolation = k.Actor(), s.Env, s.Image, limits, s.Isolation
-	if wish != nil {
-		c.Network, c.NetworkDeny, c.NoNetwork = wish.Allow, wish.Deny, wish.None
-	}
+	c.Actor, c.Env, c.Image, c.Limits, c.Isolation = s.Actor, s.Env, s.Image, s.Asked, s.Isolation
+	c.Network, c.NetworkDeny, c.NoNetwork = s.Allow, s.Deny, s.NoNetwork
 	return c
 }
 
@@ -128,7 +127,10 @@ func (b *Sandboxes) create(ctx context.Context, k *Key, name string, c Create) (
 	}
 	rec := &registry.Sandbox{
 		ID: registry.NewID("i", 20), Owner: k.ID, Actor: k.Actor(), Name: name, Template: c.Template, Metadata: c.Metadata, Notes: c.Notes,
-		Lifetime: lifetime, Idle: c.Idle, OnTimeout: c.OnTimeout, AutoResume: c.AutoResume, Env: c.Env, Isolation: c.Isolation,
+		Lifetime: lifetime, Idle: c.Idle, OnTimeout: c.OnTimeout, AutoResume: c.AutoResume, Env: c.Env, Isolation: c.Isolation, Asked: c.Limits,
+	}
+	if w := c.Network; w != nil {
+		rec.Allow, rec.Deny, rec.NoNetwork = w.Allow, w.Deny, w.None
 	}
 	rec = rec.Clone() // the maps are the caller's
 	if rec.OnTimeout == "" {
@@ -142,14 +144,17 @@ func (b *Sandboxes) create(ctx context.Context, k *Key, name string, c Create) (
 		return nil, &sandbox.Error{Op: "template " + quoted(clip(rec.Template, mostName)), Kind: sandbox.ErrNotFound, Problem: "there is none", Hint: "take " + BaseTemplate}
 	}
 	rec.Image = t.Image
-	call := b.call(k, rec, c.Limits, c.Network)
+	call := worldOf(rec)
 	call.Door = c.Door
 	l, err := b.reserve(g, rec, call)
 	if err != nil {
 		return nil, err
 	}
 	defer l.unlock()
-	in, a, err := b.boot(ctx, l, g, call)
+	in, a, err := b.boot(ctx, l, g, call, "")
+	if err == nil && rec.OnTimeout == registry.Pause && !in.caps.Snapshot && !in.caps.Pause {
+		err = errors.Join(cannotPause(a.posture.Isolation), in.abandon(ctx))
+	}
 	if err != nil {
 		b.drop(l)
 		return nil, err
@@ -165,10 +170,8 @@ func (b *Sandboxes) create(ctx context.Context, k *Key, name string, c Create) (
 		}
 	})
 	if err != nil {
-		in.leave(errLeft)
-		_ = in.run.undo.run(ctx)
 		b.drop(l)
-		return nil, err
+		return nil, errors.Join(err, in.abandon(ctx))
 	}
 	b.begin(l, in)
 	rec = l.record()
@@ -180,6 +183,7 @@ func (b *Sandboxes) create(ctx context.Context, k *Key, name string, c Create) (
 func (b *Sandboxes) begin(l *living, in *inside) {
 	l.mu.Lock()
 	l.in, l.used = in, b.o.Clock.Now()
+	l.readSoon()
 	l.mu.Unlock()
 	b.work.Go(func() { b.watch(l, in) })
 	l.arm()
@@ -194,6 +198,9 @@ func (b *Sandboxes) reserve(g *grant, rec *registry.Sandbox, call *Call) (*livin
 	defer b.mu.Unlock()
 	if err := b.enter(); err != nil {
 		return nil, err
+	}
+	if rec.Name != "" && b.namedLocked(rec.Owner, rec.Name) != nil {
+		return nil, errNameTaken
 	}
 	if err := b.fits(g.profile.Quota, l, l.reserved, registry.Running); err != nil {
 		return nil, err

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -99,13 +98,9 @@ func (l *living) arm() {
 // expire does what is to happen when its time is over, if it is.
 func (l *living) expire() {
 	b := l.b
-	b.mu.Lock()
-	if b.closed { // Close ends it
-		b.mu.Unlock()
-		return
+	if !b.hold() {
+		return // Close ends it
 	}
-	b.work.Add(1)
-	b.mu.Unlock()
 	defer b.work.Done()
 	if l.lock(b.life) != nil {
 		return
@@ -138,9 +133,4 @@ func (l *living) expire() {
 	if err := b.end(ctx, l, reason); err != nil {
 		b.o.Notice("sandbox " + l.id + ": " + err.Error())
 	}
-}
-
-// pause is not carried out by any level of this version.
-func (b *Sandboxes) pause(context.Context, *living, string) error {
-	return sandbox.Errorf(sandbox.ErrUnsupported, "pause", "no level of this caisson pauses")
 }

@@ -5,6 +5,7 @@ package session
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,8 +17,8 @@ import (
 
 // living is one sandbox that lives on.
 type living struct {
-	b         *Sandboxes
-	id, owner string
+	b               *Sandboxes
+	id, owner, name string
 
 	// change holds an element while somebody changes what state it is in: makes
 	// it, ends it. It is taken with lock.
@@ -27,10 +28,13 @@ type living struct {
 	rec      *registry.Sandbox // its state is empty until it runs for the first time
 	reserved sandbox.Limits    // counts for the quota until then
 	in       *inside           // while it runs
+	frozen   *inside           // while it is paused and its memory stays where it is
 	alarm    func() bool       // stops the timer of its expiry
 	silent   bool              // no timer is set any more
 	busy     int               // actions under way
 	used     time.Time         // when the last one began or ended
+	readings series
+	reading  func() bool // stops the timer of the next reading
 }
 
 // inside is a sandbox that runs, from its start to its end or its pause.
@@ -39,6 +43,7 @@ type inside struct {
 	box    sandbox.Instance
 	client *guest.Client
 	world  *world
+	grant  *grant
 	caps   sandbox.Capabilities
 	// gone ends when it is left, and before that with the reason why it has to be.
 	gone  context.Context
@@ -46,7 +51,7 @@ type inside struct {
 }
 
 func newLiving(b *Sandboxes, rec *registry.Sandbox) *living {
-	return &living{b: b, id: rec.ID, owner: rec.Owner, rec: rec, change: make(chan struct{}, 1), used: b.o.Clock.Now()}
+	return &living{b: b, id: rec.ID, owner: rec.Owner, name: rec.Name, rec: rec, change: make(chan struct{}, 1), used: b.o.Clock.Now()}
 }
 
 // lock waits until nobody else changes the sandbox's state, or ctx ends.
@@ -94,9 +99,16 @@ func (l *living) silence() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.silent = true
-	if l.alarm != nil {
-		l.alarm()
-		l.alarm = nil
+	l.stopTimers()
+}
+
+// stopTimers stops what would happen by itself. The caller holds mu.
+func (l *living) stopTimers() {
+	for _, stop := range []*func() bool{&l.alarm, &l.reading} {
+		if *stop != nil {
+			(*stop)()
+			*stop = nil
+		}
 	}
 }
 
@@ -113,16 +125,17 @@ func (l *living) keep(ctx context.Context, change func(*registry.Sandbox)) error
 	return nil
 }
 
-// boot makes the sandbox's world and starts it. What it makes is undone when it
-// fails, and a refusal is an error of kind ErrDenied.
-func (b *Sandboxes) boot(ctx context.Context, l *living, g *grant, call *Call) (*inside, *admitted, error) {
+// boot makes the sandbox's world and starts it, or has it go on where it was
+// written down in the directory kept. What it makes is undone when it fails, and a
+// refusal is an error of kind ErrDenied.
+func (b *Sandboxes) boot(ctx context.Context, l *living, g *grant, call *Call, kept string) (*inside, *admitted, error) {
 	r := &run{s: g.session, call: call, id: newID(), kind: "start_sandbox", name: l.id}
-	in := &inside{run: r}
+	in := &inside{run: r, grant: g}
 	in.gone, in.leave = context.WithCancelCause(context.Background())
 	a, res, err := r.admit(ctx)
 	if a != nil {
 		in.world, in.caps = a.world, r.caps
-		err = in.start(ctx, a.driver)
+		err = in.start(ctx, a.driver, kept)
 		end := &sandbox.Result{Status: sandbox.StatusSuccess, Posture: a.posture}
 		if err != nil {
 			end = nil
@@ -133,10 +146,15 @@ func (b *Sandboxes) boot(ctx context.Context, l *living, g *grant, call *Call) (
 		err = denied("create sandbox", res)
 	}
 	if err != nil {
-		in.leave(err)
-		return nil, nil, errors.Join(err, r.undo.run(ctx))
+		return nil, nil, errors.Join(err, in.abandon(ctx))
 	}
 	return in, a, nil
+}
+
+// abandon undoes a sandbox of which nobody knows.
+func (in *inside) abandon(ctx context.Context) error {
+	in.leave(errLeft)
+	return in.run.undo.run(ctx)
 }
 
 // denied is a refusal as an error.
@@ -145,7 +163,7 @@ func denied(op string, res *sandbox.Result) error {
 }
 
 // start has the level make the sandbox, and waits until its agent answers.
-func (in *inside) start(ctx context.Context, d sandbox.Driver) error {
+func (in *inside) start(ctx context.Context, d sandbox.Driver, kept string) error {
 	r := in.run
 	ctx, cancel := context.WithTimeout(ctx, startAllowance)
 	defer cancel()
@@ -155,7 +173,17 @@ func (in *inside) start(ctx context.Context, d sandbox.Driver) error {
 		}
 		go r.net.watch(in.gone, in.leave)
 	}
-	box, err := d.Start(ctx, in.world.spec)
+	make := d.Start
+	if kept != "" {
+		restorer, ok := d.(sandbox.Restorer)
+		if !ok {
+			return cannotPause(d.Name())
+		}
+		make = func(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
+			return restorer.Restore(ctx, spec, kept)
+		}
+	}
+	box, err := make(ctx, in.world.spec)
 	if err != nil {
 		return err
 	}
@@ -171,11 +199,30 @@ func (in *inside) connect(ctx context.Context) error {
 		return err
 	}
 	spec := in.world.spec
-	if in.client, err = guest.NewClient(conn, guest.Options{User: spec.User, Limits: spec.Limits, Streams: 256}); err != nil {
+	if in.client, err = guest.NewClient(conn, guest.Options{User: spec.User, Limits: spec.Limits}); err != nil {
 		return err
 	}
-	in.run.undo.add(func(context.Context) error { in.client.Close(); return nil }) // the box goes next
-	return in.client.Health(ctx)
+	client := in.client
+	in.run.undo.add(func(context.Context) error { client.Close(); return nil }) // the box goes next
+	// It answers now, and knows what it is: also when it is a copy of another.
+	_, err = in.client.Resume(ctx, in.identity())
+	return err
+}
+
+// identity is what the agent is told about its sandbox. Whose home it is, and
+// what they are called, it knows of each user itself.
+func (in *inside) identity() guest.Resume {
+	env := map[string]string{}
+	for _, e := range in.world.exec.Env {
+		if name, value, _ := strings.Cut(e, "="); name != "HOME" && name != "USER" && name != "LOGNAME" {
+			env[name] = value
+		}
+	}
+	dir := in.world.cwd
+	if dir == in.world.spec.User.Home {
+		dir = ""
+	}
+	return guest.Resume{Env: env, Dir: &dir}
 }
 
 // watch ends the sandbox when it ends by itself, or something about it has to
@@ -194,7 +241,7 @@ func (b *Sandboxes) watch(l *living, in *inside) {
 	}
 	stop()
 	ctx := context.Background()
-	if err := l.lock(ctx); err != nil {
+	if context.Cause(in.gone) == errLeft || l.lock(ctx) != nil {
 		return
 	}
 	defer l.unlock()
@@ -219,7 +266,10 @@ func (b *Sandboxes) end(ctx context.Context, l *living, reason string) error {
 	l.silence()
 	l.mu.Lock()
 	in, was := l.in, l.rec
-	l.in = nil
+	if in == nil {
+		in = l.frozen
+	}
+	l.in, l.frozen = nil, nil
 	l.mu.Unlock()
 	// A full disk must not keep a sandbox alive: what cannot be recorded is told.
 	ticket, err := b.o.Journal.Begin(ctx, audit.Intent{Actor: was.Actor, Kind: "end_sandbox", Sandbox: l.id, Isolation: was.Isolation})
@@ -239,6 +289,7 @@ func (b *Sandboxes) end(ctx context.Context, l *living, reason string) error {
 		l.rec.State, l.rec.EndedAt, l.rec.Reason, l.rec.Env = registry.Ended, now, reason, nil
 		l.mu.Unlock()
 	}
+	errs = append(errs, b.dropKept(was.Kept))
 	b.mu.Lock()
 	delete(b.all, l.id)
 	b.mu.Unlock()

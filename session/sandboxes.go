@@ -135,7 +135,7 @@ func (b *Sandboxes) recover(ctx context.Context) error {
 		return err
 	}
 	for _, rec := range left {
-		if rec.State != registry.Paused {
+		if rec.State != registry.Paused || rec.Kept == "" {
 			rec.State, rec.EndedAt, rec.Env = registry.Ended, now, nil
 			rec.Reason = "caisson was ended while it ran, and " + rec.Isolation + " keeps no sandbox without its owner"
 			if err := b.o.Registry.Put(ctx, rec); err != nil {
@@ -144,10 +144,9 @@ func (b *Sandboxes) recover(ctx context.Context) error {
 			b.tell(rec, "ended")
 			continue
 		}
-		l := newLiving(b, rec)
-		b.all[rec.ID] = l
+		b.all[rec.ID] = newLiving(b, rec)
 	}
-	return nil
+	return b.sweepKept()
 }
 
 // Token is a secret of one sandbox for one purpose, 40 hex digits. It is the
@@ -197,8 +196,11 @@ func (b *Sandboxes) shutDown(ctx context.Context, l *living) error {
 		return err
 	}
 	defer l.unlock()
-	if l.state() != registry.Running {
-		return nil
+	l.mu.Lock()
+	here := l.in != nil || l.frozen != nil
+	l.mu.Unlock()
+	if !here {
+		return nil // it never ran, or is kept on the disk
 	}
 	return b.end(ctx, l, "caisson was stopped")
 }

@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -184,14 +186,37 @@ func (h *home) sh(t testing.TB, id, line string) string {
 	return string(res.Stdout)
 }
 
-func TestSandboxLives(t *testing.T) {
+// Making a state directory's first root takes longer than most tests.
+func TestSandboxes(t *testing.T) {
 	h := newHome(t, nil)
-	s := h.create(t, Create{Metadata: map[string]string{"a": "b"}, Env: map[string]string{"TOKEN": "secret-value"}})
+	for name, test := range map[string]func(*testing.T, *home){
+		"lives": testSandboxLives, "another key's": testAnotherKeysSandboxIsUnknown, "expiry": testExpiry, "ends by itself": testSandboxEndsByItself,
+		"actions": testActionsAreRecorded, "acquire": testAcquireMakesOne, "readings": testReadings, "pages": testPages, "keys": testKeys,
+	} {
+		t.Run(name, func(t *testing.T) {
+			mine := *h
+			mine.key = h.newKey(t, "tester of "+name)
+			test(t, &mine)
+			page, err := h.List(t.Context(), mine.key, Filter{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range page.Sandboxes {
+				if err := h.Kill(t.Context(), mine.key, s.ID); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+func testSandboxLives(t *testing.T, h *home) {
+	s := h.create(t, Create{Metadata: map[string]string{"a": "b"}, Env: map[string]string{"TOKEN": "shown"}})
 	if len(s.ID) != 21 || s.State != registry.Running || s.Ends.Sub(s.Started) != 5*time.Minute {
 		t.Errorf("made %+v", s)
 	}
 	h.sh(t, s.ID, "echo one > ~/file; (sleep 1000 & echo $! > ~/pid)")
-	if got := h.sh(t, s.ID, "cat ~/file; kill -0 $(cat ~/pid) && echo $TOKEN $HOME"); got != "one\nsecret-value /home/user\n" {
+	if got := h.sh(t, s.ID, "cat ~/file; kill -0 $(cat ~/pid) && echo $TOKEN $HOME"); got != "one\nshown /home/user\n" {
 		t.Errorf("a later command sees %q", got)
 	}
 	page, err := h.List(t.Context(), h.key, Filter{Metadata: map[string]string{"a": "b"}})
@@ -210,8 +235,7 @@ func TestSandboxLives(t *testing.T) {
 	}
 }
 
-func TestAnotherKeysSandboxIsUnknown(t *testing.T) {
-	h := newHome(t, nil)
+func testAnotherKeysSandboxIsUnknown(t *testing.T, h *home) {
 	s := h.create(t, Create{})
 	other := h.newKey(t, "other")
 	_, unknown := h.Get(t.Context(), other, "i00000000000000000000")
@@ -241,8 +265,7 @@ func TestAnotherKeysSandboxIsUnknown(t *testing.T) {
 	h.sh(t, s.ID, "true")
 }
 
-func TestExpiry(t *testing.T) {
-	h := newHome(t, nil)
+func testExpiry(t *testing.T, h *home) {
 	s := h.create(t, Create{Timeout: time.Minute})
 	idle := h.create(t, Create{Timeout: time.Hour, Idle: 10 * time.Second})
 	lives := func(id string, want bool) {
@@ -274,7 +297,7 @@ func TestExpiry(t *testing.T) {
 	if _, err := h.Get(t.Context(), h.key, s.ID); err == nil || !strings.Contains(err.Error(), "its time of 5s was over") {
 		t.Errorf("why: %v", err)
 	}
-	if len(h.clock.timers) != 0 {
+	if len(h.clock.timers) != 0 { // of readings neither
 		t.Errorf("%d timers are left", len(h.clock.timers))
 	}
 	if _, err := h.Create(t.Context(), h.key, Create{Timeout: 25 * time.Hour}); !errors.Is(err, sandbox.ErrInvalid) {
@@ -282,27 +305,7 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-func TestSandboxesRestart(t *testing.T) {
-	h := newHome(t, nil)
-	s := h.create(t, Create{})
-	if _, err := OpenSandboxes(t.Context(), h.o); !errors.Is(err, sandbox.ErrConflict) {
-		t.Fatalf("a second owner: %v", err)
-	}
-	token := h.Token(s, "access")
-	if err := h.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	h.open(t, nil)
-	if _, err := h.Get(t.Context(), h.key, s.ID); err == nil || !strings.Contains(err.Error(), "caisson was stopped") {
-		t.Errorf("after a restart: %v", err)
-	}
-	if h.Token(s, "access") != token || h.Token(s, "traffic") == token {
-		t.Error("tokens do not keep, or are not each their own")
-	}
-}
-
-func TestSandboxEndsByItself(t *testing.T) {
-	h := newHome(t, nil)
+func testSandboxEndsByItself(t *testing.T, h *home) {
 	s := h.create(t, Create{})
 	in, leave, err := h.Agent(t.Context(), h.key, s.ID)
 	if err != nil {
@@ -337,21 +340,17 @@ func TestQuota(t *testing.T) {
 	if _, err := h.Create(t.Context(), h.key, Create{Limits: small}); !errors.Is(err, sandbox.ErrExhausted) {
 		t.Errorf("a third: %v", err)
 	}
-	other := h.newKey(t, "other") // has its own
-	s, err := h.Create(t.Context(), other, Create{})
-	if err != nil {
-		t.Fatal(err)
+	if _, err := h.Create(t.Context(), h.newKey(t, "other"), Create{}); err != nil {
+		t.Errorf("another key has its own: %v", err)
 	}
 	if err := h.Kill(t.Context(), h.key, first.ID); err != nil {
 		t.Fatal(err)
 	}
 	h.create(t, Create{Limits: small})
-	_ = s
 }
 
 // What runs inside is decided and recorded, and variables are in no record.
-func TestActionsAreRecorded(t *testing.T) {
-	h := newHome(t, nil)
+func testActionsAreRecorded(t *testing.T, h *home) {
 	s := h.create(t, Create{Env: map[string]string{"TOKEN": "secret-value"}})
 	h.sh(t, s.ID, "echo $TOKEN | tr a-z A-Z")
 	bad := &Call{}
@@ -370,8 +369,11 @@ func TestActionsAreRecorded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Call.Sandbox != s.ID || r.Call.Actor != "key:tester" {
-			t.Errorf("record of %q by %q", r.Call.Sandbox, r.Call.Actor)
+		if r.Call.Sandbox != s.ID {
+			continue
+		}
+		if r.Call.Actor != h.key.Actor() {
+			t.Errorf("a record by %q", r.Call.Actor)
 		}
 		kinds = append(kinds, r.Call.Kind+" "+string(r.Ending.Status))
 	}
@@ -384,5 +386,299 @@ func TestActionsAreRecorded(t *testing.T) {
 		if data, err := os.ReadFile(h.dir.Path() + "/" + name); err == nil && strings.Contains(string(data), "secret-value") {
 			t.Errorf("%s holds a variable's value", name)
 		}
+	}
+}
+
+func TestPauseAndResume(t *testing.T) {
+	h := newHome(t, nil)
+	s := h.create(t, Create{Timeout: time.Minute, OnTimeout: registry.Pause})
+	h.sh(t, s.ID, "echo kept > ~/file")
+	in, leave, err := h.Agent(t.Context(), h.key, s.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	h.clock.move(time.Minute)
+	<-in.Gone
+	if got, err := h.Get(t.Context(), h.key, s.ID); err != nil || got.State != registry.Paused {
+		t.Fatalf("when its time was over: %v, %v", got, err)
+	}
+	if _, err := h.Pause(t.Context(), h.key, s.ID); !errors.Is(err, sandbox.ErrConflict) {
+		t.Errorf("paused twice: %v", err)
+	}
+	if _, _, err := h.Agent(t.Context(), h.key, s.ID); !errors.Is(err, sandbox.ErrConflict) {
+		t.Errorf("asked while it is paused: %v", err)
+	}
+	h.clock.move(time.Hour) // its time does not run
+	got, resumed, err := h.Connect(t.Context(), h.key, s.ID, 2*time.Minute)
+	if err != nil || !resumed || got.State != registry.Running || got.Ends.Sub(h.clock.Now()) != 2*time.Minute || got.Resumed != 1 {
+		t.Fatalf("resumed: %+v, %t, %v", got, resumed, err)
+	}
+	if got := h.sh(t, s.ID, "cat ~/file"); got != "kept\n" {
+		t.Errorf("its file has %q", got)
+	}
+	if _, err := h.Resume(t.Context(), h.key, s.ID, 0); !errors.Is(err, sandbox.ErrConflict) {
+		t.Errorf("resumed while it runs: %v", err)
+	}
+	if _, err := h.Pause(t.Context(), h.key, s.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Kill(t.Context(), h.key, s.ID); err != nil {
+		t.Errorf("killed while it is paused: %v", err)
+	}
+
+	// One that wants to is woken by who asks something of it.
+	s = h.create(t, Create{AutoResume: true})
+	if _, err := h.Pause(t.Context(), h.key, s.ID); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.sh(t, s.ID, "echo awake"); got != "awake\n" {
+		t.Errorf("woken it says %q", got)
+	}
+	// Its memory is caisson's: it ends with it, and is said to.
+	if _, err := h.Pause(t.Context(), h.key, s.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenSandboxes(t.Context(), h.o); !errors.Is(err, sandbox.ErrConflict) {
+		t.Fatalf("a second owner: %v", err)
+	}
+	token := h.Token(s, "access")
+	if err := h.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.open(t, nil)
+	if _, err := h.Get(t.Context(), h.key, s.ID); err == nil || !strings.Contains(err.Error(), "caisson was stopped") {
+		t.Errorf("after a restart: %v", err)
+	}
+	if h.Token(s, "access") != token || h.Token(s, "traffic") == token {
+		t.Error("tokens do not keep, or are not each their own")
+	}
+}
+
+func TestLevelThatCannotPauseSaysSo(t *testing.T) {
+	d := &faketest.Driver{Agent: true, Caps: func(c *sandbox.Capabilities) { c.Pause = false }}
+	h := newHome(t, func(o *SandboxesOptions) { o.Drivers = map[string]sandbox.Driver{"gvisor": d} })
+	if _, err := h.Create(t.Context(), h.key, Create{OnTimeout: registry.Pause}); !errors.Is(err, sandbox.ErrUnsupported) {
+		t.Errorf("made to be paused: %v", err)
+	}
+	s := h.create(t, Create{})
+	if _, err := h.Pause(t.Context(), h.key, s.ID); !errors.Is(err, sandbox.ErrUnsupported) {
+		t.Errorf("paused: %v", err)
+	}
+	h.sh(t, s.ID, "true") // it goes on
+	if err := h.Kill(t.Context(), h.key, s.ID); err != nil || d.Running() != 0 {
+		t.Errorf("killed: %v, %d are left", err, d.Running())
+	}
+}
+
+func testAcquireMakesOne(t *testing.T, h *home) {
+	var mu sync.Mutex
+	ids, made := map[string]int{}, 0
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			s, fresh, err := h.Acquire(t.Context(), h.key, "workbench", Create{})
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			ids[s.ID]++
+			if fresh {
+				made++
+			}
+		})
+	}
+	all.Wait()
+	if len(ids) != 1 || made != 1 {
+		t.Errorf("%d sandboxes, %d times new: %v", len(ids), made, ids)
+	}
+	other, fresh, err := h.Acquire(t.Context(), h.newKey(t, "other"), "workbench", Create{})
+	if err != nil || !fresh || ids[other.ID] != 0 {
+		t.Fatalf("another key's: %v, %t, %v", other, fresh, err)
+	}
+	if err := h.Kill(t.Context(), &Key{ID: other.Owner}, other.ID); err != nil {
+		t.Error(err)
+	}
+	for id := range ids {
+		if _, err := h.Pause(t.Context(), h.key, id); err != nil {
+			t.Fatal(err)
+		}
+		if s, fresh, err := h.Acquire(t.Context(), h.key, "workbench", Create{}); err != nil || fresh || s.ID != id || s.State != registry.Running {
+			t.Errorf("while it is paused: %v, %t, %v", s, fresh, err)
+		}
+		if err := h.Kill(t.Context(), h.key, id); err != nil {
+			t.Fatal(err)
+		}
+		if s, fresh, err := h.Acquire(t.Context(), h.key, "workbench", Create{}); err != nil || !fresh || s.ID == id {
+			t.Errorf("after its end: %v, %t, %v", s, fresh, err)
+		}
+	}
+}
+
+func testReadings(t *testing.T, h *home) {
+	s := h.create(t, Create{})
+	began := h.clock.Now()
+	h.clock.move(5 * time.Second)
+	h.clock.move(5 * time.Second)
+	got, err := h.Readings(t.Context(), h.key, s.ID, began.Add(6*time.Second))
+	if err != nil || len(got) != 1 || got[0].Memory == nil || got[0].CPUPercent == nil {
+		t.Errorf("readings %+v, %v", got, err)
+	}
+	var few series
+	for i := range mostReadings + 10 {
+		cpu := time.Duration(i) * time.Second
+		few.add(sandbox.Usage{At: began.Add(time.Duration(2*i) * time.Second), CPU: &cpu})
+	}
+	all := few.since(time.Time{})
+	if len(all) != mostReadings || *all[0].CPU != 10*time.Second || *all[0].CPUPercent != 50 {
+		t.Errorf("%d kept, from %v", len(all), all[0])
+	}
+}
+
+// What many ask for at once, in any order, leaves each sandbox running, paused or
+// gone, and nothing else.
+func TestSandboxesAtOnce(t *testing.T) {
+	p := DefaultProfile()
+	p.Quota = Quota{Sandboxes: 6}
+	h := newHome(t, func(o *SandboxesOptions) { o.Profiles = map[string]Profile{"": p} })
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			random := rand.New(rand.NewPCG(1, uint64(i)))
+			for range 12 {
+				page, err := h.List(t.Context(), h.key, Filter{})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if len(page.Sandboxes) == 0 || random.IntN(3) == 0 {
+					if _, err := h.Create(t.Context(), h.key, Create{Timeout: time.Minute}); err != nil && !errors.Is(err, sandbox.ErrExhausted) {
+						t.Error(err)
+					}
+					continue
+				}
+				id := page.Sandboxes[random.IntN(len(page.Sandboxes))].ID
+				switch random.IntN(5) {
+				case 0:
+					err = h.Kill(t.Context(), h.key, id)
+				case 1:
+					_, err = h.Pause(t.Context(), h.key, id)
+				case 2:
+					_, _, err = h.Connect(t.Context(), h.key, id, time.Minute)
+				case 3:
+					_, err = h.SetTimeout(t.Context(), h.key, id, time.Second)
+					h.clock.move(time.Second)
+				case 4:
+					c := &Call{}
+					c.Argv = []string{"true"}
+					_, err = h.Exec(t.Context(), h.key, id, c, IO{})
+				}
+				for _, fine := range []error{sandbox.ErrNotFound, sandbox.ErrConflict, sandbox.ErrExhausted, sandbox.ErrUnavailable} {
+					if errors.Is(err, fine) {
+						err = nil
+					}
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	page, err := h.List(t.Context(), h.key, Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := h.driver.(*faketest.Driver)
+	if d.Running() != len(page.Sandboxes) {
+		t.Errorf("%d sandboxes live, %d are listed", d.Running(), len(page.Sandboxes))
+	}
+	left, err := h.reg.Left(t.Context())
+	if err != nil || len(left) != len(page.Sandboxes) {
+		t.Errorf("%d are in the registry (%v), %d are listed", len(left), err, len(page.Sandboxes))
+	}
+	if page.Running > 6 {
+		t.Errorf("%d run, the quota is 6", page.Running)
+	}
+}
+
+func testPages(t *testing.T, h *home) {
+	now := h.clock.Now()
+	for i := range 25 { // rows are enough: nothing is asked of them
+		id := registry.NewID("i", 20)
+		state := registry.Running
+		if i%5 == 0 {
+			state = registry.Paused
+		}
+		l := newLiving(h.Sandboxes, &registry.Sandbox{ID: id, Owner: h.key.ID, State: state, Created: now.Add(time.Duration(i/2) * time.Second)})
+		h.all[id] = l
+		defer delete(h.all, id)
+	}
+	for _, oldest := range []bool{false, true} {
+		seen := map[string]bool{}
+		var last time.Time
+		for cursor, pages := "", 0; ; pages++ {
+			p, err := h.List(t.Context(), h.key, Filter{Limit: 7, Cursor: cursor, OldestFirst: oldest})
+			if err != nil || p.Running != 20 {
+				t.Fatalf("page %d: %v, %d running", pages, err, p.Running)
+			}
+			for _, s := range p.Sandboxes {
+				if seen[s.ID] {
+					t.Errorf("%s is on two pages", s.ID)
+				}
+				seen[s.ID] = true
+				if !last.IsZero() && (oldest && s.Created.Before(last) || !oldest && s.Created.After(last)) {
+					t.Errorf("out of order")
+				}
+				last = s.Created
+			}
+			if cursor = p.Next; cursor == "" {
+				break
+			}
+		}
+		if len(seen) != 25 {
+			t.Errorf("%d of 25 were on a page", len(seen))
+		}
+	}
+	if _, err := h.List(t.Context(), h.key, Filter{Cursor: "x"}); !errors.Is(err, sandbox.ErrInvalid) {
+		t.Errorf("an odd cursor: %v", err)
+	}
+}
+
+func testKeys(t *testing.T, h *home) {
+	k, token, err := h.keys.Create(t.Context(), "ci", "", "")
+	if err != nil || !regexp.MustCompile(`^e2b_[0-9a-f]{40}$`).MatchString(token) {
+		t.Fatalf("token %q, %v", token, err)
+	}
+	if got, err := h.keys.Authenticate(t.Context(), token); err != nil || got.ID != k.ID {
+		t.Errorf("the key itself: %v, %v", got, err)
+	}
+	for _, bad := range []string{"", "e2b_", token[:43], token + "0", strings.ToUpper(token), strings.TrimPrefix(token, "e2b_")} {
+		if _, err := h.keys.Authenticate(t.Context(), bad); !errors.Is(err, sandbox.ErrDenied) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	for _, name := range []string{"registry.db", "registry.db-wal"} {
+		if data, err := os.ReadFile(filepath.Join(h.dir.Path(), name)); err == nil && strings.Contains(string(data), token[4:]) {
+			t.Errorf("%s holds the key", name)
+		}
+	}
+	if _, err := h.keys.Revoke(t.Context(), "ci"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.keys.Authenticate(t.Context(), token); !errors.Is(err, sandbox.ErrDenied) {
+		t.Errorf("revoked: %v", err)
+	}
+	if _, err := OpenKeys(h.reg, "short"); !errors.Is(err, sandbox.ErrInvalid) {
+		t.Errorf("a short key from the environment: %v", err)
+	}
+	given, err := OpenKeys(h.reg, "an-operators-own-long-key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := given.Authenticate(t.Context(), "an-operators-own-long-key"); err != nil || got.ID != GivenKey {
+		t.Errorf("given: %v, %v", got, err)
 	}
 }

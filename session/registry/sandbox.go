@@ -79,6 +79,12 @@ type Sandbox struct {
 	// Image is the container image that was asked for; empty for the default
 	// root.
 	Image string `json:"image,omitempty"`
+	// Asked are the limits, and Allow, Deny and NoNetwork the network, that were
+	// asked for when it was made, as they are when it is resumed.
+	Asked     sandbox.Limits `json:"asked"`
+	Allow     []string       `json:"allow,omitempty"`
+	Deny      []string       `json:"deny,omitempty"`
+	NoNetwork bool           `json:"no_network,omitempty"`
 	// Kept is the directory that holds its memory and files while it is paused,
 	// relative to the state directory.
 	Kept string `json:"kept,omitempty"`
@@ -88,6 +94,7 @@ type Sandbox struct {
 func (s *Sandbox) Clone() *Sandbox {
 	c := *s
 	c.Metadata, c.Notes, c.Env, c.Network = maps.Clone(s.Metadata), maps.Clone(s.Notes), maps.Clone(s.Env), slices.Clone(s.Network)
+	c.Allow, c.Deny, c.Asked.Explicit = slices.Clone(s.Allow), slices.Clone(s.Deny), maps.Clone(s.Asked.Explicit)
 	c.Limits.Explicit, c.Posture.Limits = maps.Clone(s.Limits.Explicit), maps.Clone(s.Posture.Limits)
 	return &c
 }

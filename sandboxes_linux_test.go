@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package caisson_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson"
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/internal/store"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+// living are sandboxes that live on, on the real levels, in a state directory of
+// their own.
+type living struct {
+	*session.Sandboxes
+	key *session.Key
+	dir string
+}
+
+func openLiving(t *testing.T, dir string, isolation string) *living {
+	t.Helper()
+	state, err := store.Open(store.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := audit.Open(t.Context(), audit.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg, err := registry.Open(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := policy.Parse("test.yaml", []byte("version: 1\nisolation: "+isolation+"\nenv: {pass: [NAME]}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := session.OpenSandboxes(t.Context(), session.SandboxesOptions{
+		Drivers: caisson.Drivers(), Journal: log, State: session.DirState(state), Registry: reg,
+		Policies: map[string]*policy.File{"": file}, Notice: func(s string) { t.Log(s) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		reg.Close()
+		log.Close()
+		state.Close()
+		if left, _ := filepath.Glob(filepath.Join(dir, "run", "[a-z]*")); len(left) > 0 {
+			t.Errorf("left behind: %q", left)
+		}
+	})
+	return &living{b, &session.Key{ID: "kowner", Name: "owner"}, dir}
+}
+
+func (l *living) sh(t *testing.T, id, line string) string {
+	t.Helper()
+	c := &session.Call{}
+	c.Argv = []string{"sh", "-c", line}
+	res, err := l.Exec(t.Context(), l.key, id, c, session.IO{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Status != sandbox.StatusSuccess {
+		t.Fatalf("%s: %s %s %q %q", line, res.Status, res.Reason, res.Stdout, res.Stderr)
+	}
+	return strings.TrimSpace(string(res.Stdout))
+}
+
+// A sandbox goes on where it was: its files, its memory, its processes. So it
+// does in another caisson.
+func TestPauseOnGVisor(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	began := time.Now()
+	lap := func(what string) { t.Logf("%s: %s", what, time.Since(began).Round(time.Millisecond)); began = time.Now() }
+	var s *session.Sandbox
+	t.Run("first", func(t *testing.T) {
+		l := openLiving(t, dir, "gvisor")
+		var err error
+		if s, err = l.Create(t.Context(), l.key, session.Create{Env: map[string]string{"NAME": "value"}}); err != nil {
+			t.Fatal(err)
+		}
+		lap("create")
+		l.sh(t, s.ID, `echo one > ~/file; echo two > /tmp/file; x=0; (while sleep 0.05; do x=$((x+1)); echo $x > /tmp/count; done) >/dev/null 2>&1 &`)
+		lap("exec")
+		if _, err := l.Pause(t.Context(), l.key, s.ID); err != nil {
+			t.Fatal(err)
+		}
+		lap("pause")
+		if s, err = l.Resume(t.Context(), l.key, s.ID, 0); err != nil {
+			t.Fatal(err)
+		}
+		lap("resume")
+		check(t, l, s.ID)
+		lap("exec")
+		if s, err = l.Pause(t.Context(), l.key, s.ID); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if t.Failed() {
+		return
+	}
+	t.Run("second", func(t *testing.T) {
+		l := openLiving(t, dir, "gvisor")
+		got, err := l.Get(t.Context(), l.key, s.ID)
+		if err != nil || got.State != registry.Paused {
+			t.Fatalf("after a restart: %v, %v", got, err)
+		}
+		if _, err := l.Resume(t.Context(), l.key, s.ID, 0); err != nil {
+			t.Fatal(err)
+		}
+		check(t, l, s.ID)
+		if err := l.Kill(t.Context(), l.key, s.ID); err != nil {
+			t.Fatal(err)
+		}
+		if left, _ := os.ReadDir(filepath.Join(dir, "kept")); len(left) > 0 {
+			t.Errorf("%d snapshots are left", len(left))
+		}
+		if _, err := l.Get(t.Context(), l.key, s.ID); !errors.Is(err, sandbox.ErrNotFound) {
+			t.Errorf("killed: %v", err)
+		}
+	})
+}
+
+// check looks for what was there before the pause.
+func check(t *testing.T, l *living, id string) {
+	t.Helper()
+	if got := l.sh(t, id, "cat ~/file /tmp/file; echo $NAME"); got != "one\ntwo\nvalue" {
+		t.Errorf("after the pause there is %q", got)
+	}
+	l.sh(t, id, "was=$(cat /tmp/count); for i in $(seq 100); do sleep 0.05; [ $(cat /tmp/count) -gt $was ] && exit 0; done; exit 1")
+}

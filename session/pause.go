@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+// Pause stops a running sandbox, with its memory, until it is resumed or killed.
+// Its time does not run meanwhile. ErrConflict when it is paused already.
+//
+// Where the level writes snapshots it takes nothing but disk then, and outlives
+// caisson and the host's power. Where the level can only stand still it keeps its
+// memory, and ends with caisson; Sandbox.Kept is empty then. Any other level
+// refuses.
+func (b *Sandboxes) Pause(ctx context.Context, k *Key, id string) (*Sandbox, error) {
+	l, err := b.find(ctx, k, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer l.unlock()
+	switch l.state() {
+	case registry.Ended:
+		return nil, l.gone()
+	case registry.Paused:
+		return nil, sandbox.Errorf(sandbox.ErrConflict, "pause sandbox "+id, "it is paused already")
+	}
+	if err := b.pause(ctx, l, "its owner paused it"); err != nil {
+		return nil, err
+	}
+	return l.record(), nil
+}
+
+func cannotPause(level string) error {
+	return &sandbox.Error{Op: "pause", Kind: sandbox.ErrUnsupported, Problem: level + " cannot pause a sandbox with its memory", Hint: "take another level: --isolation gvisor"}
+}
+
+// pause stops a sandbox that runs. The caller holds change. After an error it
+// runs on, or has ended.
+func (b *Sandboxes) pause(ctx context.Context, l *living, reason string) error {
+	// Half a pause would be neither: it is not given up with its caller.
+	ctx = context.WithoutCancel(ctx)
+	l.mu.Lock()
+	in := l.in
+	l.mu.Unlock()
+	if in == nil {
+		return l.gone()
+	}
+	b.mu.Lock()
+	err := b.fits(in.grant.profile.Quota, l, l.record().Limits, registry.Paused)
+	b.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	ticket, err := b.o.Journal.Begin(ctx, audit.Intent{Actor: l.record().Actor, Kind: "pause_sandbox", Sandbox: l.id, Isolation: in.run.plan.Isolation})
+	if err != nil {
+		return err
+	}
+	err = b.stop(ctx, l, in)
+	out := audit.Outcome{Status: audit.Allowed, Result: &sandbox.Result{Status: sandbox.StatusSuccess, Reason: reason}}
+	if err != nil {
+		out = audit.Outcome{Status: audit.Failed, Error: err.Error()}
+	} else {
+		b.tell(l.record(), "paused")
+	}
+	return errors.Join(err, ticket.End(ctx, out))
+}
+
+// stop is the pause itself.
+func (b *Sandboxes) stop(ctx context.Context, l *living, in *inside) error {
+	snap, snaps := in.box.(sandbox.Snapshotter)
+	freeze, freezes := in.box.(sandbox.Pauser)
+	switch {
+	case in.caps.Snapshot && snaps:
+		return b.writeDown(ctx, l, in, snap)
+	case in.caps.Pause && freezes:
+		if err := freeze.Pause(ctx); err != nil {
+			return err
+		}
+		b.leave(l, in, true)
+		return l.keep(ctx, func(s *registry.Sandbox) { s.State = registry.Paused })
+	}
+	return cannotPause(in.run.plan.Isolation)
+}
+
+// leave lets nobody use a running sandbox any more.
+func (b *Sandboxes) leave(l *living, in *inside, frozen bool) {
+	l.mu.Lock()
+	l.in = nil
+	if frozen {
+		l.frozen = in
+	}
+	l.stopTimers()
+	l.mu.Unlock()
+	in.leave(errLeft)
+	in.client.Close()
+}
+
+// writeDown pauses a sandbox by a snapshot. The row that says so is written when
+// the snapshot is whole and before the sandbox is taken away, so that a daemon
+// that is killed has one or the other.
+func (b *Sandboxes) writeDown(ctx context.Context, l *living, in *inside, snap sandbox.Snapshotter) error {
+	kept, dir, err := b.newKept()
+	if err != nil {
+		return err
+	}
+	b.leave(l, in, true)
+	err = snap.Snapshot(ctx, dir, true)
+	if err == nil {
+		err = l.keep(ctx, func(s *registry.Sandbox) { s.State, s.Kept = registry.Paused, kept })
+	}
+	l.mu.Lock()
+	l.frozen = nil
+	l.mu.Unlock()
+	if err != nil {
+		// Whether it would go on is not known.
+		return errors.Join(err, b.dropKept(kept), in.run.undo.run(ctx), b.end(ctx, l, "it could not be paused: "+err.Error()))
+	}
+	return in.run.undo.run(ctx)
+}
+
+// Resume lets a paused sandbox go on, for timeout from now on; 0 is as long as it
+// last was given. Its files, memory and processes are as they were; connections
+// to the world outside are not. ErrConflict when it runs.
+func (b *Sandboxes) Resume(ctx context.Context, k *Key, id string, timeout time.Duration) (*Sandbox, error) {
+	l, err := b.find(ctx, k, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer l.unlock()
+	if l.state() == registry.Running {
+		return nil, sandbox.Errorf(sandbox.ErrConflict, "resume sandbox "+id, "it runs")
+	}
+	return b.resumeFor(ctx, k, l, timeout)
+}
+
+// Connect extends a sandbox that runs, as Extend does, and resumes one that is
+// paused; resumed says which.
+func (b *Sandboxes) Connect(ctx context.Context, k *Key, id string, timeout time.Duration) (s *Sandbox, resumed bool, err error) {
+	l, err := b.find(ctx, k, id)
+	if err != nil {
+		return nil, false, err
+	}
+	if err := l.lock(ctx); err != nil {
+		return nil, false, err
+	}
+	defer l.unlock()
+	if l.state() == registry.Paused {
+		s, err = b.resumeFor(ctx, k, l, timeout)
+		return s, err == nil, err
+	}
+	g, err := b.grant(k)
+	if err != nil {
+		return nil, false, err
+	}
+	d, err := g.profile.lifetime(timeout)
+	if err != nil {
+		return nil, false, err
+	}
+	s, err = b.prolong(ctx, l, d, true)
+	return s, false, err
+}
+
+// resumeFor resumes a sandbox with a new lifetime. The caller holds change.
+func (b *Sandboxes) resumeFor(ctx context.Context, k *Key, l *living, timeout time.Duration) (*Sandbox, error) {
+	g, err := b.grant(k)
+	if err != nil {
+		return nil, err
+	}
+	if timeout == 0 {
+		timeout = l.record().Lifetime
+	}
+	d, err := g.profile.lifetime(timeout)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	l.rec.Lifetime = d
+	l.mu.Unlock()
+	if err := b.wake(ctx, k, l, true); err != nil {
+		return nil, err
+	}
+	return l.record(), nil
+}
+
+// wake resumes a paused sandbox that wants to be, or that its owner wants to. The
+// caller holds change.
+func (b *Sandboxes) wake(ctx context.Context, k *Key, l *living, asked bool) error {
+	rec := l.record()
+	switch {
+	case rec.State == registry.Running:
+		return nil
+	case rec.State == registry.Ended:
+		return l.gone()
+	case !asked && !rec.AutoResume:
+		return &sandbox.Error{Op: "sandbox " + l.id, Kind: sandbox.ErrConflict, Problem: "it is paused", Hint: "resume it first"}
+	}
+	g, err := b.grant(k)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	if err = b.enter(); err == nil {
+		err = b.fits(g.profile.Quota, l, rec.Limits, registry.Running)
+	}
+	b.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	in, err := b.goOn(ctx, l, g, rec)
+	if err != nil {
+		return err
+	}
+	err = l.keep(ctx, func(s *registry.Sandbox) {
+		now := b.o.Clock.Now()
+		s.State, s.Started, s.Ends, s.Kept = registry.Running, now, now.Add(s.Lifetime), ""
+		s.Resumed++
+	})
+	if err != nil {
+		if rec.Kept == "" {
+			return errors.Join(err, b.end(ctx, l, "that it was resumed could not be written down"))
+		}
+		return errors.Join(err, in.abandon(ctx)) // what it was is still there
+	}
+	b.begin(l, in)
+	b.tell(l.record(), "resumed")
+	return b.dropKept(rec.Kept)
+}
+
+// goOn has the sandbox itself go on.
+func (b *Sandboxes) goOn(ctx context.Context, l *living, g *grant, rec *registry.Sandbox) (*inside, error) {
+	if rec.Kept != "" {
+		in, _, err := b.boot(ctx, l, g, worldOf(rec), b.keptPath(rec.Kept))
+		return in, err
+	}
+	l.mu.Lock()
+	was := l.frozen
+	l.mu.Unlock()
+	if was == nil {
+		return nil, l.gone()
+	}
+	in := *was
+	in.gone, in.leave = context.WithCancelCause(context.Background())
+	if n := in.run.net; n != nil {
+		go n.watch(in.gone, in.leave)
+	}
+	err := was.box.(sandbox.Pauser).Resume(ctx)
+	if err == nil {
+		err = in.connect(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, b.end(ctx, l, "it could not be resumed: "+err.Error()))
+	}
+	l.mu.Lock()
+	l.frozen = nil
+	l.mu.Unlock()
+	return &in, nil
+}
+
+// keptDir is where paused sandboxes and snapshots lie, in the state directory.
+const keptDir = "kept"
+
+func (b *Sandboxes) keptPath(name string) string {
+	return filepath.Join(b.o.State.Path(), keptDir, filepath.Base(name))
+}
+
+// newKept makes a directory for a snapshot.
+func (b *Sandboxes) newKept() (name, path string, err error) {
+	name = registry.NewID("m", 20)
+	path = b.keptPath(name)
+	if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
+		err = os.Mkdir(path, 0o700)
+	}
+	if err != nil {
+		return "", "", &sandbox.Error{Op: "pause", Kind: sandbox.ErrUnavailable, Problem: "the state directory cannot be written", Hint: "free some space there", Cause: err}
+	}
+	return name, path, nil
+}
+
+// dropKept removes a snapshot; "" is none.
+func (b *Sandboxes) dropKept(name string) error {
+	if name == "" {
+		return nil
+	}
+	return os.RemoveAll(b.keptPath(name))
+}
+
+// sweepKept removes snapshots that belong to nobody: those of a daemon that was
+// killed before it had written down whose they are.
+func (b *Sandboxes) sweepKept() error {
+	entries, err := os.ReadDir(filepath.Join(b.o.State.Path(), keptDir))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	used := map[string]bool{}
+	for _, l := range b.all {
+		used[l.rec.Kept] = true
+	}
+	for _, e := range entries {
+		if !used[e.Name()] {
+			err = errors.Join(err, b.dropKept(e.Name()))
+		}
+	}
+	return err
+}
