@@ -144,3 +144,52 @@ func check(t *testing.T, l *living, id string) {
 	}
 	l.sh(t, id, "was=$(cat /tmp/count); for i in $(seq 100); do sleep 0.05; [ $(cat /tmp/count) -gt $was ] && exit 0; done; exit 1")
 }
+
+// Copies go on where a sandbox was, each by itself, and so does the sandbox.
+func TestSnapshotOnGVisor(t *testing.T) {
+	l := openLiving(t, filepath.Join(t.TempDir(), "state"), "gvisor")
+	s, err := l.Create(t.Context(), l.key, session.Create{Env: map[string]string{"NAME": "value"}, Metadata: map[string]string{"a": "b"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.sh(t, s.ID, `echo one > ~/file; echo two > /tmp/file; x=0; (while sleep 0.05; do x=$((x+1)); echo $x > /tmp/count; done) >/dev/null 2>&1 &`)
+	snap, err := l.Snapshot(t.Context(), l.key, s.ID, "before")
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, l, s.ID)
+	l.sh(t, s.ID, "rm ~/file")
+	forks, err := l.Fork(t.Context(), l.key, s.ID, 2, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range forks {
+		if f.Err != nil {
+			t.Fatal(f.Err)
+		}
+		l.sh(t, f.Sandbox.ID, "[ ! -e ~/file ] && cat /tmp/file && echo "+f.Sandbox.ID+" > ~/mine")
+		if f.Sandbox.Metadata["a"] != "b" || f.Sandbox.ID == s.ID {
+			t.Errorf("copy %d: %+v", i, f.Sandbox)
+		}
+	}
+	l.sh(t, s.ID, "[ ! -e ~/mine ]")
+	back, err := l.Create(t.Context(), l.key, session.Create{Snapshot: snap.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, l, back.ID)
+	other := &session.Key{ID: "kother", Name: "other"}
+	if _, err := l.Create(t.Context(), other, session.Create{Snapshot: snap.ID}); !errors.Is(err, sandbox.ErrNotFound) {
+		t.Errorf("another key's snapshot: %v", err)
+	}
+	if err := l.DeleteSnapshot(t.Context(), other, snap.ID); !errors.Is(err, sandbox.ErrNotFound) {
+		t.Errorf("another key deletes it: %v", err)
+	}
+	if err := l.DeleteSnapshot(t.Context(), l.key, snap.ID); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := os.ReadDir(filepath.Join(l.dir, "kept")); len(left) > 0 {
+		t.Errorf("%d snapshots are left", len(left))
+	}
+	l.sh(t, back.ID, "true")
+}

@@ -3,6 +3,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,9 @@ type Create struct {
 
 	// Template names what it is made of; empty is "base".
 	Template string
+	// Snapshot, when not empty, is the ID of a snapshot that it goes on from, with
+	// that one's world; Env comes on top of its variables.
+	Snapshot string
 	// Metadata are the caller's own words. They decide nothing.
 	Metadata map[string]string
 	// Notes are the door's own, and come back with the sandbox.
@@ -114,6 +118,44 @@ func (b *Sandboxes) Create(ctx context.Context, k *Key, c Create) (*Sandbox, err
 }
 
 func (b *Sandboxes) create(ctx context.Context, k *Key, name string, c Create) (*Sandbox, error) {
+	if c.Snapshot == "" {
+		return b.createFrom(ctx, k, name, c, nil)
+	}
+	s, err := b.o.Registry.GetSnapshot(ctx, k.ID, c.Snapshot)
+	if err != nil {
+		return nil, err
+	}
+	return b.createFrom(ctx, k, name, c, s)
+}
+
+// wanted is a new sandbox's record.
+func (b *Sandboxes) wanted(k *Key, name string, c *Create, lifetime time.Duration, from *Snapshot) (*registry.Sandbox, error) {
+	rec := &registry.Sandbox{Template: c.Template, Env: c.Env, Isolation: c.Isolation, Asked: c.Limits}
+	if w := c.Network; w != nil {
+		rec.Allow, rec.Deny, rec.NoNetwork = w.Allow, w.Deny, w.None
+	}
+	if from != nil {
+		var err error
+		if rec, err = c.from(from); err != nil {
+			return nil, err
+		}
+	}
+	rec.ID, rec.Owner, rec.Actor, rec.Name, rec.Metadata = registry.NewID("i", 20), k.ID, k.Actor(), name, c.Metadata
+	rec.Notes, rec.Lifetime, rec.Idle, rec.AutoResume = c.Notes, lifetime, c.Idle, c.AutoResume
+	rec.OnTimeout = cmp.Or(c.OnTimeout, registry.Kill)
+	rec.Template = cmp.Or(rec.Template, BaseTemplate)
+	if from == nil {
+		t, ok := b.o.Templates[rec.Template]
+		if !ok && rec.Template != BaseTemplate {
+			return nil, &sandbox.Error{Op: "template " + quoted(clip(rec.Template, mostName)), Kind: sandbox.ErrNotFound, Problem: "there is none", Hint: "take " + BaseTemplate}
+		}
+		rec.Image = t.Image
+	}
+	return rec.Clone(), nil // the maps are the caller's
+}
+
+// createFrom makes a sandbox, of a snapshot where from is not nil.
+func (b *Sandboxes) createFrom(ctx context.Context, k *Key, name string, c Create, from *Snapshot) (*Sandbox, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
@@ -125,25 +167,14 @@ func (b *Sandboxes) create(ctx context.Context, k *Key, name string, c Create) (
 	if err != nil {
 		return nil, err
 	}
-	rec := &registry.Sandbox{
-		ID: registry.NewID("i", 20), Owner: k.ID, Actor: k.Actor(), Name: name, Template: c.Template, Metadata: c.Metadata, Notes: c.Notes,
-		Lifetime: lifetime, Idle: c.Idle, OnTimeout: c.OnTimeout, AutoResume: c.AutoResume, Env: c.Env, Isolation: c.Isolation, Asked: c.Limits,
+	rec, err := b.wanted(k, name, &c, lifetime, from)
+	if err != nil {
+		return nil, err
 	}
-	if w := c.Network; w != nil {
-		rec.Allow, rec.Deny, rec.NoNetwork = w.Allow, w.Deny, w.None
+	kept := ""
+	if from != nil {
+		kept = b.keptPath(from.Kept)
 	}
-	rec = rec.Clone() // the maps are the caller's
-	if rec.OnTimeout == "" {
-		rec.OnTimeout = registry.Kill
-	}
-	if rec.Template == "" {
-		rec.Template = BaseTemplate
-	}
-	t, ok := b.o.Templates[rec.Template]
-	if !ok && rec.Template != BaseTemplate {
-		return nil, &sandbox.Error{Op: "template " + quoted(clip(rec.Template, mostName)), Kind: sandbox.ErrNotFound, Problem: "there is none", Hint: "take " + BaseTemplate}
-	}
-	rec.Image = t.Image
 	call := worldOf(rec)
 	call.Door = c.Door
 	l, err := b.reserve(g, rec, call)
@@ -151,7 +182,7 @@ func (b *Sandboxes) create(ctx context.Context, k *Key, name string, c Create) (
 		return nil, err
 	}
 	defer l.unlock()
-	in, a, err := b.boot(ctx, l, g, call, "")
+	in, a, err := b.boot(ctx, l, g, call, kept)
 	if err == nil && rec.OnTimeout == registry.Pause && !in.caps.Snapshot && !in.caps.Pause {
 		err = errors.Join(cannotPause(a.posture.Isolation), in.abandon(ctx))
 	}

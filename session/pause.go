@@ -310,6 +310,13 @@ func (b *Sandboxes) sweepKept() error {
 	for _, l := range b.all {
 		used[l.rec.Kept] = true
 	}
+	snapshots, serr := b.o.Registry.Snapshots(context.Background(), "")
+	if serr != nil {
+		return serr
+	}
+	for _, s := range snapshots {
+		used[s.Kept] = true
+	}
 	for _, e := range entries {
 		if !used[e.Name()] {
 			err = errors.Join(err, b.dropKept(e.Name()))

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+// Snapshot is a sandbox as it was at one moment; see [Create.Snapshot].
+type Snapshot = registry.Snapshot
+
+// mostSnapshots is how many a key may have.
+const mostSnapshots = 100
+
+// Snapshot writes a running sandbox down, which goes on meanwhile but for a
+// moment. name is the caller's own. A level that writes none refuses.
+func (b *Sandboxes) Snapshot(ctx context.Context, k *Key, id, name string) (*Snapshot, error) {
+	if len(name) > mostName {
+		return nil, sandbox.Errorf(sandbox.ErrInvalid, "snapshot", "its name is longer than %d bytes", mostName)
+	}
+	if have, err := b.o.Registry.Snapshots(ctx, k.ID); err != nil {
+		return nil, err
+	} else if len(have) >= mostSnapshots {
+		return nil, &sandbox.Error{Op: "quota", Kind: sandbox.ErrExhausted, Problem: fmt.Sprintf("the key has %d snapshots", len(have)), Hint: "delete one", Rule: "built-in: quota"}
+	}
+	l, err := b.find(ctx, k, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer l.unlock()
+	s := &Snapshot{ID: registry.NewID("s", 20), Owner: k.ID, Name: name, Created: b.o.Clock.Now()}
+	if s.Kept, err = b.copyDown(ctx, l, "snapshot_sandbox"); err != nil {
+		return nil, err
+	}
+	s.Sandbox = l.record()
+	if err := b.o.Registry.PutSnapshot(context.WithoutCancel(ctx), s); err != nil {
+		return nil, errors.Join(err, b.dropKept(s.Kept))
+	}
+	b.tell(s.Sandbox, "snapshot")
+	return s, nil
+}
+
+// copyDown writes a running sandbox into a directory of its own. The caller holds
+// change, and has the directory.
+func (b *Sandboxes) copyDown(ctx context.Context, l *living, kind string) (kept string, err error) {
+	ctx = context.WithoutCancel(ctx)
+	l.mu.Lock()
+	in, rec := l.in, l.rec
+	l.mu.Unlock()
+	if in == nil {
+		if rec.State == registry.Ended {
+			return "", l.gone()
+		}
+		return "", &sandbox.Error{Op: "snapshot", Kind: sandbox.ErrConflict, Problem: "the sandbox is paused", Hint: "resume it first"}
+	}
+	snap, ok := in.box.(sandbox.Snapshotter)
+	if !ok || !in.caps.Snapshot {
+		return "", &sandbox.Error{Op: "snapshot", Kind: sandbox.ErrUnsupported, Problem: rec.Isolation + " cannot write a sandbox down", Hint: "take another level: --isolation gvisor"}
+	}
+	ticket, err := b.o.Journal.Begin(ctx, audit.Intent{Actor: rec.Actor, Kind: kind, Sandbox: l.id, Isolation: rec.Isolation})
+	if err != nil {
+		return "", err
+	}
+	kept, dir, err := b.newKept()
+	if err == nil {
+		err = snap.Snapshot(ctx, dir, false)
+	}
+	out := audit.Outcome{Status: audit.Allowed, Result: &sandbox.Result{Status: sandbox.StatusSuccess}}
+	if err != nil {
+		err = errors.Join(err, b.dropKept(kept))
+		out = audit.Outcome{Status: audit.Failed, Error: err.Error()}
+	}
+	if err = errors.Join(err, ticket.End(ctx, out)); err != nil {
+		return "", err
+	}
+	return kept, nil
+}
+
+// Snapshots lists a key's snapshots, newest first: those of one sandbox, unless
+// of is empty.
+func (b *Sandboxes) Snapshots(ctx context.Context, k *Key, of string) ([]*Snapshot, error) {
+	all, err := b.o.Registry.Snapshots(ctx, k.ID)
+	if err != nil || of == "" {
+		return all, err
+	}
+	var out []*Snapshot
+	for _, s := range all {
+		if s.Sandbox.ID == of {
+			out = append(out, s)
+		}
+	}
+	return out, nil
+}
+
+// DeleteSnapshot removes a snapshot. Sandboxes that go on from it already need it
+// no longer.
+func (b *Sandboxes) DeleteSnapshot(ctx context.Context, k *Key, id string) error {
+	s, err := b.o.Registry.GetSnapshot(ctx, k.ID, id)
+	if err != nil {
+		return err
+	}
+	if err := b.o.Registry.DropSnapshot(ctx, id); err != nil {
+		return err
+	}
+	return b.dropKept(s.Kept)
+}
+
+// from is c with the world of the sandbox that was written down in a snapshot: it
+// goes on as it was, so that only its network may be another.
+func (c *Create) from(s *Snapshot) (*registry.Sandbox, error) {
+	if len(c.Limits.Explicit) > 0 || c.Isolation != "" && c.Isolation != s.Sandbox.Isolation || c.Template != "" {
+		return nil, &sandbox.Error{Op: "create sandbox", Kind: sandbox.ErrInvalid, Problem: "a snapshot goes on with its own template, level and limits", Hint: "leave them out"}
+	}
+	rec := s.Sandbox.Clone()
+	if rec.Env == nil {
+		rec.Env = map[string]string{}
+	}
+	maps.Copy(rec.Env, c.Env)
+	if w := c.Network; w != nil {
+		rec.Allow, rec.Deny, rec.NoNetwork = w.Allow, w.Deny, w.None
+	}
+	return &registry.Sandbox{
+		Template: rec.Template, Image: rec.Image, Isolation: rec.Isolation, Asked: rec.Asked, Env: rec.Env,
+		Allow: rec.Allow, Deny: rec.Deny, NoNetwork: rec.NoNetwork,
+	}, nil
+}
+
+// Forked is one copy of a sandbox, or why there is none.
+type Forked struct {
+	Sandbox *Sandbox
+	Err     error
+}
+
+// mostForks is how many copies are made at once.
+const mostForks = 100
+
+// Fork makes count copies of a running sandbox, each with its files, memory and
+// processes as they were at one moment, and timeout to live; 0 is the profile's.
+// The sandbox itself goes on. Each copy is a sandbox of its own, which quotas and
+// policies may refuse by itself.
+func (b *Sandboxes) Fork(ctx context.Context, k *Key, id string, count int, timeout time.Duration) ([]Forked, error) {
+	if count < 1 || count > mostForks {
+		return nil, sandbox.Errorf(sandbox.ErrInvalid, "fork", "1 to %d copies can be made", mostForks)
+	}
+	l, err := b.find(ctx, k, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.lock(ctx); err != nil {
+		return nil, err
+	}
+	s := &Snapshot{Owner: k.ID}
+	s.Kept, err = b.copyDown(ctx, l, "fork_sandbox")
+	s.Sandbox = l.record()
+	l.unlock()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Forked, count)
+	var all sync.WaitGroup
+	slots := make(chan struct{}, 4)
+	for i := range out {
+		all.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			c := Create{Timeout: timeout, Metadata: s.Sandbox.Metadata, Notes: s.Sandbox.Notes, Idle: s.Sandbox.Idle, OnTimeout: s.Sandbox.OnTimeout, AutoResume: s.Sandbox.AutoResume}
+			out[i].Sandbox, out[i].Err = b.createFrom(ctx, k, "", c, s)
+		})
+	}
+	all.Wait()
+	return out, b.dropKept(s.Kept)
+}
