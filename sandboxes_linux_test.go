@@ -28,7 +28,7 @@ type living struct {
 	dir string
 }
 
-func openLiving(t *testing.T, dir string, isolation string) *living {
+func openLiving(t *testing.T, dir string, isolation string, change ...func(*session.SandboxesOptions)) *living {
 	t.Helper()
 	state, err := store.Open(store.Options{Dir: dir})
 	if err != nil {
@@ -46,10 +46,14 @@ func openLiving(t *testing.T, dir string, isolation string) *living {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := session.OpenSandboxes(t.Context(), session.SandboxesOptions{
+	o := session.SandboxesOptions{
 		Drivers: caisson.Drivers(), Journal: log, State: session.DirState(state), Registry: reg,
 		Policies: map[string]*policy.File{"": file}, Notice: func(s string) { t.Log(s) },
-	})
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	b, err := session.OpenSandboxes(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +68,7 @@ func openLiving(t *testing.T, dir string, isolation string) *living {
 			t.Errorf("left behind: %q", left)
 		}
 	})
-	return &living{b, &session.Key{ID: "kowner", Name: "owner"}, dir}
+	return &living{b, &session.Key{ID: session.GivenKey, Name: session.GivenKey}, dir}
 }
 
 func (l *living) sh(t *testing.T, id, line string) string {
@@ -82,7 +86,7 @@ func (l *living) sh(t *testing.T, id, line string) string {
 }
 
 // A sandbox goes on where it was: its files, its memory, its processes. So it
-// does in another caisson.
+// does in the next caisson, paused or not.
 func TestPauseOnGVisor(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	began := time.Now()
@@ -107,14 +111,28 @@ func TestPauseOnGVisor(t *testing.T) {
 		lap("resume")
 		check(t, l, s.ID)
 		lap("exec")
-		if s, err = l.Pause(t.Context(), l.key, s.ID); err != nil {
+	})
+	lap("stop caisson")
+	if t.Failed() {
+		return
+	}
+	t.Run("second", func(t *testing.T) {
+		l := openLiving(t, dir, "gvisor")
+		check(t, l, s.ID) // nobody has to resume it
+		got, err := l.Get(t.Context(), l.key, s.ID)
+		if err != nil || got.State != registry.Running || !got.Ends.Equal(s.Ends) || got.Resumed != 1 {
+			t.Errorf("after a restart: %+v, %v", got, err)
+		}
+		lap("start caisson")
+		// Paused it stays paused.
+		if _, err := l.Pause(t.Context(), l.key, s.ID); err != nil {
 			t.Fatal(err)
 		}
 	})
 	if t.Failed() {
 		return
 	}
-	t.Run("second", func(t *testing.T) {
+	t.Run("third", func(t *testing.T) {
 		l := openLiving(t, dir, "gvisor")
 		got, err := l.Get(t.Context(), l.key, s.ID)
 		if err != nil || got.State != registry.Paused {
@@ -147,7 +165,7 @@ func check(t *testing.T, l *living, id string) {
 
 // Copies go on where a sandbox was, each by itself, and so does the sandbox.
 func TestSnapshotOnGVisor(t *testing.T) {
-	l := openLiving(t, filepath.Join(t.TempDir(), "state"), "gvisor")
+	l := openLiving(t, filepath.Join(t.TempDir(), "state"), "gvisor", func(o *session.SandboxesOptions) { o.EndOnClose = true })
 	s, err := l.Create(t.Context(), l.key, session.Create{Env: map[string]string{"NAME": "value"}, Metadata: map[string]string{"a": "b"}})
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/caisson-run/caisson/audit"
@@ -57,11 +58,13 @@ func (b *Sandboxes) pause(ctx context.Context, l *living, reason string) error {
 	if in == nil {
 		return l.gone()
 	}
-	b.mu.Lock()
-	err := b.fits(in.grant.profile.Quota, l, l.record().Limits, registry.Paused)
-	b.mu.Unlock()
-	if err != nil {
-		return err
+	if rec := l.record(); !rec.Waits {
+		b.mu.Lock()
+		err := b.fits(in.grant.profile.Quota, l, rec.Limits, registry.Paused)
+		b.mu.Unlock()
+		if err != nil {
+			return err
+		}
 	}
 	ticket, err := b.o.Journal.Begin(ctx, audit.Intent{Actor: l.record().Actor, Kind: "pause_sandbox", Sandbox: l.id, Isolation: in.run.plan.Isolation})
 	if err != nil {
@@ -206,7 +209,7 @@ func (b *Sandboxes) wake(ctx context.Context, k *Key, l *living, asked bool) err
 		return nil
 	case rec.State == registry.Ended:
 		return l.gone()
-	case !asked && !rec.AutoResume:
+	case !asked && !rec.AutoResume && !rec.Waits:
 		return &sandbox.Error{Op: "sandbox " + l.id, Kind: sandbox.ErrConflict, Problem: "it is paused", Hint: "resume it first"}
 	}
 	g, err := b.grant(k)
@@ -227,8 +230,12 @@ func (b *Sandboxes) wake(ctx context.Context, k *Key, l *living, asked bool) err
 	}
 	err = l.keep(ctx, func(s *registry.Sandbox) {
 		now := b.o.Clock.Now()
-		s.State, s.Started, s.Ends, s.Kept = registry.Running, now, now.Add(s.Lifetime), ""
-		s.Resumed++
+		s.State, s.Kept = registry.Running, ""
+		if !s.Waits || asked {
+			s.Started, s.Ends = now, now.Add(s.Lifetime)
+			s.Resumed++
+		}
+		s.Waits = false
 	})
 	if err != nil {
 		if rec.Kept == "" {
@@ -269,6 +276,71 @@ func (b *Sandboxes) goOn(ctx context.Context, l *living, g *grant, rec *registry
 	l.frozen = nil
 	l.mu.Unlock()
 	return &in, nil
+}
+
+// suspends says whether a sandbox that runs outlives a caisson that is stopped.
+func (l *living) suspends() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.in == nil || l.b.o.EndOnClose {
+		return false
+	}
+	_, ok := l.in.box.(sandbox.Snapshotter)
+	return ok && l.in.caps.Snapshot
+}
+
+// suspend writes a running sandbox down for the next caisson. The caller holds
+// change.
+func (b *Sandboxes) suspend(ctx context.Context, l *living) error {
+	l.mu.Lock()
+	l.rec.Waits = true
+	l.mu.Unlock()
+	if err := b.pause(ctx, l, "caisson was stopped"); err != nil {
+		l.mu.Lock()
+		l.rec.Waits = false
+		l.mu.Unlock()
+		return err
+	}
+	return nil
+}
+
+// goOnAgain resumes the sandboxes that the last caisson wrote down when it was
+// stopped.
+func (b *Sandboxes) goOnAgain(waiting []*living) {
+	var all sync.WaitGroup
+	slots := make(chan struct{}, 4)
+	for _, l := range waiting {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			b.goOnWith(l)
+		})
+	}
+	all.Wait()
+}
+
+// goOnWith resumes one of them. One that cannot go on stays paused: whoever made
+// it decides.
+func (b *Sandboxes) goOnWith(l *living) {
+	ctx := b.life
+	if l.lock(ctx) != nil {
+		return
+	}
+	defer l.unlock()
+	if l.state() != registry.Paused {
+		return
+	}
+	k, err := b.ownerOf(ctx, l)
+	if err == nil {
+		err = b.wake(ctx, k, l, false)
+	}
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	b.o.Notice("sandbox " + l.id + " stays paused: " + err.Error())
+	if err := l.keep(ctx, func(s *registry.Sandbox) { s.Waits = false }); err != nil {
+		b.o.Notice("sandbox " + l.id + ": " + err.Error())
+	}
 }
 
 // keptDir is where paused sandboxes and snapshots lie, in the state directory.

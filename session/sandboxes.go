@@ -46,6 +46,8 @@ type SandboxesOptions struct {
 
 	// Clock is the time of expiry; the host's when nil.
 	Clock Clock
+	// EndOnClose has Close end the sandboxes that it could write down.
+	EndOnClose bool
 	// Notice, when set, is told what nobody waits for: a sandbox that could not
 	// be paused, say. It must not block.
 	Notice func(string)
@@ -58,9 +60,10 @@ type SandboxesOptions struct {
 // What runs inside goes the same road as everything else: [Sandboxes.Begin]
 // decides it by the key's policy and records the intent first.
 //
-// One process has the sandboxes of a state directory. When it ends, they end;
-// when it is killed, the level ends them, and the next Open says so of each.
-// Paused ones stay.
+// One process has the sandboxes of a state directory. When it is stopped, those
+// that run are written down, where the level can, and go on with the next one;
+// others end. When it is killed, the level ends them. The next Open says so of
+// each. Paused ones stay.
 //
 // It may be used from many goroutines. Lock order: a sandbox's change, then
 // Sandboxes.mu, then a sandbox's mu.
@@ -146,7 +149,19 @@ func (b *Sandboxes) recover(ctx context.Context) error {
 		}
 		b.all[rec.ID] = newLiving(b, rec)
 	}
-	return b.sweepKept()
+	if err := b.sweepKept(); err != nil {
+		return err
+	}
+	var waiting []*living
+	for _, l := range b.all {
+		if l.rec.Waits {
+			waiting = append(waiting, l)
+		}
+	}
+	if len(waiting) > 0 {
+		b.work.Go(func() { b.goOnAgain(waiting) })
+	}
+	return nil
 }
 
 // Token is a secret of one sandbox for one purpose, 40 hex digits. It is the
@@ -157,9 +172,9 @@ func (b *Sandboxes) Token(s *Sandbox, purpose string) string {
 	return hex.EncodeToString(m.Sum(nil)[:20])
 }
 
-// Close ends every running sandbox and everything that goes on by itself, and
-// lets another process have the paused ones. Calls that are under way end with
-// their sandboxes; none may follow.
+// Close writes every running sandbox down, or ends it where that cannot be, and
+// lets another process have them. Calls that are under way end with their
+// sandboxes; none may follow.
 func (b *Sandboxes) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true
@@ -201,6 +216,12 @@ func (b *Sandboxes) shutDown(ctx context.Context, l *living) error {
 	l.mu.Unlock()
 	if !here {
 		return nil // it never ran, or is kept on the disk
+	}
+	if l.suspends() {
+		err := b.suspend(ctx, l)
+		if err == nil || l.state() == registry.Ended {
+			return err
+		}
 	}
 	return b.end(ctx, l, "caisson was stopped")
 }

@@ -85,6 +85,9 @@ type Sandbox struct {
 	Allow     []string       `json:"allow,omitempty"`
 	Deny      []string       `json:"deny,omitempty"`
 	NoNetwork bool           `json:"no_network,omitempty"`
+	// Waits says that it ran when caisson was stopped, and goes on with the next
+	// one, its time running meanwhile.
+	Waits bool `json:"waits,omitempty"`
 	// Kept is the directory that holds its memory and files while it is paused,
 	// relative to the state directory.
 	Kept string `json:"kept,omitempty"`
