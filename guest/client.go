@@ -147,6 +147,15 @@ func (c *Client) Close() error {
 	return errors.Join(c.http.Close(), c.meter.Close())
 }
 
+// Lost says why the session cannot be used any more; nil while it can. Another one
+// is begun with Instance.Dial.
+func (c *Client) Lost() error {
+	if err := c.meter.fault(); err != nil {
+		return err
+	}
+	return c.http.Err()
+}
+
 // Health asks the agent whether it lives.
 func (c *Client) Health(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.options.CallTimeout)

@@ -31,44 +31,49 @@ type Inside struct {
 	Gone <-chan struct{}
 }
 
-func (in *inside) show() *Inside {
+func (in *inside) show(client *guest.Client) *Inside {
 	return &Inside{
-		Agent: in.client, User: in.world.spec.User, Dir: in.world.cwd, Env: slices.Clone(in.world.exec.Env), Gone: in.gone.Done(),
+		Agent: client, User: in.world.spec.User, Dir: in.world.cwd, Env: slices.Clone(in.world.exec.Env), Gone: in.gone.Done(),
 	}
 }
 
 // enterBox finds a key's sandbox, wakes it where it is to be woken, and counts
 // whoever called as its user until leave.
-func (b *Sandboxes) enterBox(ctx context.Context, k *Key, id string) (l *living, in *inside, err error) {
-	if l, err = b.find(ctx, k, id); err != nil {
-		return nil, nil, err
+func (b *Sandboxes) enterBox(ctx context.Context, k *Key, id string) (*living, *inside, *Inside, error) {
+	l, err := b.find(ctx, k, id)
+	if err != nil {
+		return nil, nil, nil, err
 	}
 	for range 2 {
-		if in = l.use(); in != nil {
-			return l, in, nil
+		if in, client := l.use(); client != nil {
+			return l, in, in.show(client), nil
 		}
-		// It is paused, or on its way to or from it.
+		// It is paused, or on its way to or from it, or its agent is lost.
 		if err := l.lock(ctx); err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
-		err := b.wake(ctx, k, l, false)
+		if err = b.wake(ctx, k, l, false); err == nil {
+			err = l.reconnect(ctx)
+		}
 		l.unlock()
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 	}
-	return nil, nil, sandbox.Errorf(sandbox.ErrConflict, "sandbox "+id, "it was paused again at once")
+	return nil, nil, nil, sandbox.Errorf(sandbox.ErrConflict, "sandbox "+id, "it was paused again at once, or its agent is lost again")
 }
 
-// use counts an action that begins; nil when the sandbox does not run.
-func (l *living) use() *inside {
+// use counts an action that begins; both are nil when the sandbox does not run, or
+// its agent is lost.
+func (l *living) use() (*inside, *guest.Client) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.in != nil {
-		l.busy++
-		l.used = l.b.o.Clock.Now()
+	if l.in == nil || l.in.client.Lost() != nil {
+		return nil, nil
 	}
-	return l.in
+	l.busy++
+	l.used = l.b.o.Clock.Now()
+	return l.in, l.in.client
 }
 
 // unuse counts one that ended.
@@ -87,11 +92,11 @@ func (l *living) unuse() {
 // changes nothing: whether it lives, what it lists, a stream to a port of it. The
 // caller calls leave when it is done; until then the sandbox is in use.
 func (b *Sandboxes) Agent(ctx context.Context, k *Key, id string) (_ *Inside, leave func(), _ error) {
-	l, in, err := b.enterBox(ctx, k, id)
+	l, _, in, err := b.enterBox(ctx, k, id)
 	if err != nil {
 		return nil, nil, err
 	}
-	return in.show(), sync.OnceFunc(l.unuse), nil
+	return in, sync.OnceFunc(l.unuse), nil
 }
 
 // Action is a call in a sandbox that was allowed and whose intent is recorded.
@@ -120,11 +125,11 @@ func (b *Sandboxes) Begin(ctx context.Context, k *Key, id string, call *Call) (*
 	if err != nil {
 		return nil, err
 	}
-	l, in, err := b.enterBox(ctx, k, id)
+	l, in, shown, err := b.enterBox(ctx, k, id)
 	if err != nil {
 		return nil, err
 	}
-	a, err := b.beginIn(ctx, k, g, in, id, call)
+	a, err := b.beginIn(ctx, k, g, in, shown, id, call)
 	if err != nil {
 		l.unuse()
 		return nil, err
@@ -133,7 +138,7 @@ func (b *Sandboxes) Begin(ctx context.Context, k *Key, id string, call *Call) (*
 	return a, nil
 }
 
-func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, id string, call *Call) (*Action, error) {
+func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, shown *Inside, id string, call *Call) (*Action, error) {
 	if err := worldless(call); err != nil {
 		return nil, err
 	}
@@ -153,7 +158,7 @@ func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, i
 	}
 	r.plan, r.caps = v.Plan, in.caps
 	r.intent.Env = append(r.intent.Env, slices.Sorted(maps.Keys(r.plan.Env))...)
-	a := &Action{Inside: *in.show(), Limits: r.plan.Limits, run: r}
+	a := &Action{Inside: *shown, Limits: r.plan.Limits, run: r}
 	if r.plan.Root && in.world.spec.User.UID != 0 {
 		_, err := r.fail(ctx, sandbox.Errorf(sandbox.ErrUnsupported, "user root", "programs of this sandbox run as its user"))
 		return nil, err

@@ -184,7 +184,7 @@ func (b *Sandboxes) createFrom(ctx context.Context, k *Key, name string, c Creat
 	defer l.unlock()
 	in, a, err := b.boot(ctx, l, g, call, kept)
 	if err == nil && rec.OnTimeout == registry.Pause && !in.caps.Snapshot && !in.caps.Pause {
-		err = errors.Join(cannotPause(a.posture.Isolation), in.abandon(ctx))
+		err = errors.Join(cannotPause(a.posture.Isolation), in.close(ctx))
 	}
 	if err != nil {
 		b.drop(l)
@@ -202,7 +202,7 @@ func (b *Sandboxes) createFrom(ctx context.Context, k *Key, name string, c Creat
 	})
 	if err != nil {
 		b.drop(l)
-		return nil, errors.Join(err, in.abandon(ctx))
+		return nil, errors.Join(err, in.close(ctx))
 	}
 	b.begin(l, in)
 	rec = l.record()

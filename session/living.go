@@ -41,7 +41,7 @@ type living struct {
 type inside struct {
 	run    *run // what undoes it
 	box    sandbox.Instance
-	client *guest.Client
+	client *guest.Client // the living's mu guards it, once that has it
 	world  *world
 	grant  *grant
 	caps   sandbox.Capabilities
@@ -146,14 +146,17 @@ func (b *Sandboxes) boot(ctx context.Context, l *living, g *grant, call *Call, k
 		err = denied("create sandbox", res)
 	}
 	if err != nil {
-		return nil, nil, errors.Join(err, in.abandon(ctx))
+		return nil, nil, errors.Join(err, in.close(ctx))
 	}
 	return in, a, nil
 }
 
-// abandon undoes a sandbox of which nobody knows.
-func (in *inside) abandon(ctx context.Context) error {
+// close ends it, and undoes what it was made of. Nobody uses it any more.
+func (in *inside) close(ctx context.Context) error {
 	in.leave(errLeft)
+	if in.client != nil {
+		in.client.Close()
+	}
 	return in.run.undo.run(ctx)
 }
 
@@ -189,24 +192,49 @@ func (in *inside) start(ctx context.Context, d sandbox.Driver, kept string) erro
 	}
 	in.box = box
 	r.undo.add(box.Destroy)
-	return in.connect(ctx)
+	in.client, err = in.connect(ctx)
+	return err
 }
 
 // connect begins a session with the agent.
-func (in *inside) connect(ctx context.Context) error {
+func (in *inside) connect(ctx context.Context) (*guest.Client, error) {
 	conn, err := in.box.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	spec := in.world.spec
+	client, err := guest.NewClient(conn, guest.Options{User: spec.User, Limits: spec.Limits})
+	if err != nil {
+		return nil, err
+	}
+	// It answers now, and knows what it is: also when it is a copy of another.
+	if _, err = client.Resume(ctx, in.identity()); err != nil {
+		client.Close()
+		return nil, err
+	}
+	return client, nil
+}
+
+// reconnect begins another session with the agent of a sandbox that runs, when
+// the one before was lost: it was cut because the agent flooded it, say. The
+// caller holds change.
+func (l *living) reconnect(ctx context.Context) error {
+	l.mu.Lock()
+	in := l.in
+	lost := in != nil && in.client.Lost() != nil
+	l.mu.Unlock()
+	if !lost {
+		return nil
+	}
+	client, err := in.connect(ctx)
 	if err != nil {
 		return err
 	}
-	spec := in.world.spec
-	if in.client, err = guest.NewClient(conn, guest.Options{User: spec.User, Limits: spec.Limits}); err != nil {
-		return err
-	}
-	client := in.client
-	in.run.undo.add(func(context.Context) error { client.Close(); return nil }) // the box goes next
-	// It answers now, and knows what it is: also when it is a copy of another.
-	_, err = in.client.Resume(ctx, in.identity())
-	return err
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	in.client.Close()
+	in.client = client
+	return nil
 }
 
 // identity is what the agent is told about its sandbox. Whose home it is, and
@@ -276,8 +304,7 @@ func (b *Sandboxes) end(ctx context.Context, l *living, reason string) error {
 	res := &sandbox.Result{Status: sandbox.StatusSuccess, Reason: reason, Posture: was.Posture}
 	errs := []error{err}
 	if in != nil {
-		in.leave(errLeft)
-		errs = append(errs, in.run.undo.run(ctx))
+		errs = append(errs, in.close(ctx))
 		res.Network = in.run.traffic()
 	}
 	now := b.o.Clock.Now()

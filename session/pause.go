@@ -241,7 +241,7 @@ func (b *Sandboxes) wake(ctx context.Context, k *Key, l *living, asked bool) err
 		if rec.Kept == "" {
 			return errors.Join(err, b.end(ctx, l, "that it was resumed could not be written down"))
 		}
-		return errors.Join(err, in.abandon(ctx)) // what it was is still there
+		return errors.Join(err, in.close(ctx)) // what it was is still there
 	}
 	b.begin(l, in)
 	b.tell(l.record(), "resumed")
@@ -267,7 +267,7 @@ func (b *Sandboxes) goOn(ctx context.Context, l *living, g *grant, rec *registry
 	}
 	err := was.box.(sandbox.Pauser).Resume(ctx)
 	if err == nil {
-		err = in.connect(ctx)
+		in.client, err = in.connect(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, b.end(ctx, l, "it could not be resumed: "+err.Error()))

@@ -191,7 +191,7 @@ func TestSandboxes(t *testing.T) {
 	h := newHome(t, nil)
 	for name, test := range map[string]func(*testing.T, *home){
 		"lives": testSandboxLives, "another key's": testAnotherKeysSandboxIsUnknown, "expiry": testExpiry, "ends by itself": testSandboxEndsByItself,
-		"actions": testActionsAreRecorded, "acquire": testAcquireMakesOne, "readings": testReadings, "pages": testPages, "keys": testKeys,
+		"actions": testActionsAreRecorded, "acquire": testAcquireMakesOne, "readings": testReadings, "pages": testPages, "keys": testKeys, "lost session": testLostSession,
 	} {
 		t.Run(name, func(t *testing.T) {
 			mine := *h
@@ -680,5 +680,24 @@ func testKeys(t *testing.T, h *home) {
 	}
 	if got, err := given.Authenticate(t.Context(), "an-operators-own-long-key"); err != nil || got.ID != GivenKey {
 		t.Errorf("given: %v, %v", got, err)
+	}
+}
+
+// A session that was lost is begun again: it is not the sandbox that ended.
+func testLostSession(t *testing.T, h *home) {
+	s := h.create(t, Create{})
+	in, leave, err := h.Agent(t.Context(), h.key, s.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leave()
+	in.Agent.Close() // as the client does when the agent floods it
+	if got := h.sh(t, s.ID, "echo back"); got != "back\n" {
+		t.Errorf("after its session was lost: %q", got)
+	}
+	select {
+	case <-in.Gone:
+		t.Error("the sandbox is said to be gone")
+	default:
 	}
 }
