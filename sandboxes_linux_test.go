@@ -90,7 +90,10 @@ func (l *living) sh(t *testing.T, id, line string) string {
 func TestPauseOnGVisor(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	began := time.Now()
-	lap := func(what string) { t.Logf("%s: %s", what, time.Since(began).Round(time.Millisecond)); began = time.Now() }
+	lap := func(what string) {
+		t.Logf("%s: %s", what, time.Since(began).Round(time.Millisecond))
+		began = time.Now()
+	}
 	var s *session.Sandbox
 	t.Run("first", func(t *testing.T) {
 		l := openLiving(t, dir, "gvisor")
