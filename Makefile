@@ -126,8 +126,12 @@ conformance-v2: ## the conformance suite on an emulated cgroup v2 host, for a pe
 	@.ci/need qemu-system-x86 erofs-utils mmdebstrap kmod xz-utils e2fsprogs zstd
 	@go run ./internal/tools/v2guest conformance
 
+.PHONY: test-kills
+test-kills: ## kill the owner of sandboxes that live on, 100 times
+	@if [ "$$(id -u)" = 0 ]; then CAISSON_TEST_KILLS=100 go test -count=1 -timeout 40m -run '^TestKilledOwner$$' .; fi
+
 .PHONY: test-all
-test-all: test test-docker-all test-e2b test-many test-soak test-v2 fuzz bench dist ## test, and all that is slow
+test-all: test test-docker-all test-kills test-e2b test-many test-soak test-v2 fuzz bench dist ## test, and all that is slow
 
 .PHONY: test-many
 test-many: # 200 sandboxes in a row on every level leave nothing; every chapter on every road
