@@ -43,12 +43,13 @@ func (s *Server) control() http.Handler {
 		"DELETE /sandboxes/{id}":         s.kill,
 		"POST /sandboxes/{id}/timeout":   s.setTimeout,
 		"POST /sandboxes/{id}/refreshes": s.refresh,
-		"POST /sandboxes/{id}/resume":    unsupported("resuming a sandbox"),
-		"POST /sandboxes/{id}/pause":     unsupported("pausing a sandbox"),
-		"POST /sandboxes/{id}/snapshots": unsupported("a snapshot"),
-		"POST /sandboxes/{id}/fork":      unsupported("a fork"),
+		"POST /sandboxes/{id}/resume":    s.resume,
+		"POST /sandboxes/{id}/pause":     s.pause,
+		"POST /sandboxes/{id}/snapshots": s.snapshot,
+		"POST /sandboxes/{id}/fork":      s.fork,
 		"PUT /sandboxes/{id}/network":    unsupported("another network for a running sandbox"),
-		"GET /snapshots":                 s.noSnapshots,
+		"GET /snapshots":                 s.listSnapshots,
+		"DELETE /templates/{id}":         s.deleteTemplate,
 		"GET /sandboxes/{id}/metrics":    s.metrics,
 	} {
 		mux.Handle(pattern, s.keyed(h))
@@ -176,6 +177,9 @@ func (q *createBody) wish() (*session.Create, error) {
 		Door: "e2b", Template: q.TemplateID, Timeout: life, Metadata: q.Metadata, Env: q.EnvVars,
 		AutoResume: q.AutoResume != nil && q.AutoResume.Enabled, Network: network, Notes: map[string]string{},
 	}
+	if id, ok := snapshotID(q.TemplateID); ok {
+		c.Template, c.Snapshot = "", id
+	}
 	if q.AutoPause {
 		c.OnTimeout = registry.Pause
 	}
@@ -218,14 +222,41 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request, k *session.Key)
 	if err != nil {
 		return err
 	}
-	b, err := s.o.Sandboxes.Get(r.Context(), k, pathID(r))
+	b, resumed, err := s.o.Sandboxes.Connect(r.Context(), k, pathID(r), life)
 	if err != nil {
 		return err
 	}
-	if b, err = s.o.Sandboxes.Extend(r.Context(), k, b.ID, life); err != nil {
+	status := http.StatusOK
+	if resumed {
+		status = http.StatusCreated
+	}
+	writeJSON(w, status, s.answer(b))
+	return nil
+}
+
+// resume is what older clients call instead of connect; it refuses a sandbox
+// that runs.
+func (s *Server) resume(w http.ResponseWriter, r *http.Request, k *session.Key) error {
+	var q struct {
+		Timeout   *int64 `json:"timeout"`
+		AutoPause bool   `json:"autoPause"`
+		Memory    *bool  `json:"memory"`
+	}
+	if err := readBody(w, r, &q, true); err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, s.answer(b))
+	if q.AutoPause || q.Memory != nil && !*q.Memory {
+		return notCarried("autoPause or memory: false")
+	}
+	life, err := lifetime(q.Timeout, defaultTimeout)
+	if err != nil {
+		return err
+	}
+	b, err := s.o.Sandboxes.Resume(r.Context(), k, pathID(r), life)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusCreated, s.answer(b))
 	return nil
 }
 
@@ -267,7 +298,22 @@ func (s *Server) refresh(w http.ResponseWriter, r *http.Request, k *session.Key)
 	return noContent(w, err)
 }
 
-// pause and the like are not carried by any level yet; a client hears so by name.
+// pause stops a sandbox with its memory; 409 says that it is paused already.
+func (s *Server) pause(w http.ResponseWriter, r *http.Request, k *session.Key) error {
+	var q struct {
+		Memory *bool `json:"memory"`
+	}
+	if err := readBody(w, r, &q, true); err != nil {
+		return err
+	}
+	if q.Memory != nil && !*q.Memory {
+		return notCarried("memory: false")
+	}
+	_, err := s.o.Sandboxes.Pause(r.Context(), k, pathID(r))
+	return noContent(w, err)
+}
+
+// unsupported is what this server does not carry; a client hears so by name.
 func unsupported(what string) keyed {
 	return func(http.ResponseWriter, *http.Request, *session.Key) error {
 		return &apiError{http.StatusNotImplemented, what + " is not supported by this server; see docs/e2b.md"}

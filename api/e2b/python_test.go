@@ -50,7 +50,11 @@ var python = []struct {
 	{"POST /filesystem.Filesystem/GetWatcherEvents", `{"watcherId":"$1"}`, 404, `"code":"not_found"`},
 	{"POST /filesystem.Filesystem/Remove", `{"path":"/home/user/py"}`, 200, `{}`},
 
-	{"POST /sandboxes/$ID/pause", "", 501, `"code":501`},
+	{"POST /sandboxes/$ID/resume", `{"timeout":30}`, 409, `"code":409`},
+	{"POST /sandboxes/$ID/fork", `{"count":0}`, 400, `"code":400`},
+	{"GET /snapshots?sandboxID=$ID", "", 200, `^\[\]$`},
+	{"DELETE /templates/team%2Fname%3Adefault", "", 404, `"code":404`},
+	{"PUT /sandboxes/$ID/network", `{"allowOut":[]}`, 501, `"code":501`},
 	{"DELETE /sandboxes/$ID", "", 204, ""},
 	{"DELETE /sandboxes/$ID", "", 404, `"code":404`},
 	{"GET /health", "", 502, `"code":502`},
@@ -64,7 +68,7 @@ func TestPython(t *testing.T) {
 		words := strings.Fields(c.call)
 		path := fill.Replace(words[1])
 		header := map[string]string{"User-Agent": "e2b-python-sdk/2.9.0", "Content-Type": "application/json"}
-		if strings.HasPrefix(path, "/sandboxes") || strings.HasPrefix(path, "/v2/") {
+		if strings.HasPrefix(path, "/sandboxes") || strings.HasPrefix(path, "/v2/") || strings.HasPrefix(path, "/snapshots") || strings.HasPrefix(path, "/templates") {
 			header["X-API-KEY"] = d.key
 		} else {
 			header["E2b-Sandbox-Id"], header["E2b-Sandbox-Port"], header["X-Access-Token"] = id, "49983", token

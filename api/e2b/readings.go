@@ -3,9 +3,14 @@
 package e2b
 
 import (
+	"context"
 	"net/http"
+	"net/url"
+	"strconv"
 	"strings"
+	"time"
 
+	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/session"
 )
 
@@ -22,15 +27,33 @@ type reading struct {
 	DiskTotal     uint64  `json:"diskTotal"`
 }
 
-// metrics answers with what a sandbox uses now: one reading, of the kernel
-// inside.
+// metrics answers with what a sandbox used: what the level counts of it, on the
+// host, and for what it does not count, what the kernel inside says now.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request, k *session.Key) error {
-	m, err := s.reading(r, k, pathID(r))
+	start, end, err := span(r.URL.Query())
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, []reading{m})
+	list, err := s.readings(r.Context(), k, pathID(r), start, end)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, list)
 	return nil
+}
+
+// span reads which time is asked for, in seconds since 1970.
+func span(q url.Values) (start, end time.Time, err error) {
+	for name, to := range map[string]*time.Time{"start": &start, "end": &end} {
+		if v := q.Get(name); v != "" {
+			n, err := strconv.ParseInt(v, 10, 40)
+			if err != nil || n < 0 {
+				return start, end, &apiError{http.StatusBadRequest, name + " is no number of seconds since 1970"}
+			}
+			*to = time.Unix(n, 0)
+		}
+	}
+	return start, end, nil
 }
 
 // metricsOfMany answers for several sandboxes; one that does not run is left out.
@@ -41,32 +64,51 @@ func (s *Server) metricsOfMany(w http.ResponseWriter, r *http.Request, k *sessio
 	}
 	all := map[string]reading{}
 	for _, id := range ids {
-		if m, err := s.reading(r, k, wireID(id)); err == nil {
-			all[wireID(id)] = m
+		if list, err := s.readings(r.Context(), k, wireID(id), time.Time{}, time.Time{}); err == nil && len(list) > 0 {
+			all[wireID(id)] = list[len(list)-1]
 		}
 	}
 	writeJSON(w, http.StatusOK, map[string]any{"sandboxes": all})
 	return nil
 }
 
-func (s *Server) reading(r *http.Request, k *session.Key, id string) (reading, error) {
-	b, err := s.o.Sandboxes.Get(r.Context(), k, id)
+func (s *Server) readings(ctx context.Context, k *session.Key, id string, start, end time.Time) ([]reading, error) {
+	b, err := s.o.Sandboxes.Get(ctx, k, id)
 	if err != nil {
-		return reading{}, err
+		return nil, err
 	}
-	in, leave, err := s.o.Sandboxes.Agent(r.Context(), k, id)
+	all, err := s.o.Sandboxes.Readings(ctx, k, id, start)
 	if err != nil {
-		return reading{}, err
+		return nil, err
 	}
-	defer leave()
-	m, err := in.Agent.Metrics(r.Context())
-	if err != nil {
-		return reading{}, err
+	inside := guest.Metrics{}
+	if running(b) {
+		if in, leave, err := s.o.Sandboxes.Agent(ctx, k, id); err == nil {
+			inside, _ = in.Agent.Metrics(ctx) // none is no reason to tell nothing
+			leave()
+		}
 	}
-	return reading{
-		Timestamp: m.Time.UTC().Format("2006-01-02T15:04:05Z07:00"), TimestampUnix: m.Time.Unix(), CPUCount: cpuCount(b), CPUUsedPct: m.CPUPercent,
-		MemUsed: m.MemUsed, MemTotal: m.MemTotal, MemCache: m.MemCache, DiskUsed: m.DiskUsed, DiskTotal: m.DiskTotal,
-	}, nil
+	list := make([]reading, 0, len(all))
+	for _, u := range all {
+		if !end.IsZero() && u.At.After(end) {
+			continue
+		}
+		r := reading{
+			Timestamp: u.At.UTC().Format(time.RFC3339), TimestampUnix: u.At.Unix(), CPUCount: cpuCount(b), CPUUsedPct: inside.CPUPercent,
+			MemUsed: inside.MemUsed, MemTotal: uint64(b.Limits.Memory), MemCache: inside.MemCache, DiskUsed: inside.DiskUsed, DiskTotal: uint64(b.Limits.Disk),
+		}
+		if u.CPUPercent != nil {
+			r.CPUUsedPct = *u.CPUPercent
+		}
+		if u.Memory != nil {
+			r.MemUsed = uint64(max(*u.Memory, 0))
+		}
+		if u.Disk != nil {
+			r.DiskUsed = uint64(max(*u.Disk, 0))
+		}
+		list = append(list, r)
+	}
+	return list, nil
 }
 
 // logs answers that there are none: what programs write goes to who listens,
@@ -77,10 +119,5 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request, k *session.Key) er
 	}
 	none := []struct{}{}
 	writeJSON(w, http.StatusOK, map[string]any{"logs": none, "logEntries": none})
-	return nil
-}
-
-func (s *Server) noSnapshots(w http.ResponseWriter, _ *http.Request, _ *session.Key) error {
-	writeJSON(w, http.StatusOK, []struct{}{})
 	return nil
 }

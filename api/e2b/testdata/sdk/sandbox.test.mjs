@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { box, key, newest, Sandbox, sdk, until, url, without } from './setup.mjs'
+import { box, key, newest, Sandbox, sdk, until, url } from './setup.mjs'
 
 const id = () => Math.random().toString(36).slice(2)
 
@@ -164,7 +164,7 @@ test('a port for those who have the token', { skip: newest ? false : 'the older 
   }
 })
 
-test('pause and resume', { skip: without('pause') }, async () => {
+test('pause and resume', async () => {
   const b = await Sandbox.create({ timeoutMs: 300_000 })
   try {
     await b.files.write('/home/user/kept', 'it')
@@ -178,5 +178,38 @@ test('pause and resume', { skip: without('pause') }, async () => {
     assert.equal((await again.commands.list()).some((p) => p.pid === h.pid), true)
   } finally {
     await Sandbox.kill(b.sandboxId)
+  }
+})
+
+test('a snapshot, and what begins with it', async () => {
+  const b = await Sandbox.create({ timeoutMs: 300_000 })
+  try {
+    await b.files.write('/home/user/then', 'as it was')
+    const snap = await b.createSnapshot()
+    await b.files.write('/home/user/then', 'later')
+    assert.ok((await all(Sandbox.listSnapshots({ sandboxId: b.sandboxId }))).some((s) => s.snapshotId === snap.snapshotId))
+    const copy = await Sandbox.create(snap.snapshotId)
+    assert.equal(await copy.files.read('/home/user/then'), 'as it was')
+    await copy.kill()
+    assert.equal(await b.files.read('/home/user/then'), 'later')
+    assert.equal(await Sandbox.deleteSnapshot(snap.snapshotId), true)
+    assert.equal(await Sandbox.deleteSnapshot(snap.snapshotId), false)
+    await assert.rejects(Sandbox.create(snap.snapshotId))
+  } finally {
+    await b.kill()
+  }
+})
+
+test('forks', { skip: Sandbox.fork ? false : 'the older client has none' }, async () => {
+  const b = await Sandbox.create({ timeoutMs: 300_000 })
+  const copies = []
+  try {
+    await b.files.write('/home/user/then', 'as it was')
+    copies.push(...(await b.fork({ count: 2 })))
+    assert.equal(copies.length, 2)
+    for (const c of copies) assert.equal(await c.files.read('/home/user/then'), 'as it was')
+    assert.equal(new Set([b.sandboxId, ...copies.map((c) => c.sandboxId)]).size, 3)
+  } finally {
+    await Promise.all([b, ...copies].map((c) => c.kill?.()))
   }
 })

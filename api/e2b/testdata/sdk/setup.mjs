@@ -7,10 +7,6 @@ export const sdk = await import(process.env.E2B_SDK ?? 'e2b')
 export const { Sandbox } = sdk
 export const newest = (process.env.E2B_SDK ?? 'e2b') === 'e2b'
 
-// What the server can beyond what it always can.
-const can = new Set((process.env.CAISSON_CAN ?? '').split(','))
-export const without = (ability) => (can.has(ability) ? false : `the server has no ${ability}`)
-
 // One sandbox that many tests share. They use names of their own in it.
 let shared
 export async function box() {
