@@ -45,7 +45,7 @@ func (w *webConn) judge(req *http.Request) (*http.Request, rule.Decision) {
 	no := func(format string, args ...any) (*http.Request, rule.Decision) {
 		return req, rule.Decision{Rule: c.rule.Rule, From: c.rule.From, Reason: fmt.Sprintf(format, args...)}
 	}
-	if req.URL.Opaque != "" || len(req.Header["Host"]) > 0 {
+	if len(req.Header["Host"]) > 0 {
 		return no("a request that names its host in two ways")
 	}
 	list, host, port := c.r.rules.Load(), c.t.name, c.t.addr.Port()

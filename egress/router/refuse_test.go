@@ -174,6 +174,8 @@ func TestRequests(t *testing.T) {
 		"after an empty line":     {"\r\nGET / HTTP/1.1\r\nHost: good.test\r\n\r\n", 400},
 		"another host":            {"GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n", 403},
 		"absolute elsewhere":      {"GET http://evil.test/ HTTP/1.1\r\nHost: good.test\r\n\r\n", 403},
+		"absolute in disguise":    {"GET x:http://evil.test/ HTTP/1.1\r\nHost: good.test\r\n\r\n", 403},
+		"without a slash":         {"GET x:evil.test HTTP/1.1\r\nHost: good.test\r\n\r\n", 403},
 		"another port":            {"GET / HTTP/1.1\r\nHost: good.test:1\r\n\r\n", 403},
 		"a NUL in the host":       {"GET / HTTP/1.1\r\nHost: evil.test\x00.good.test\r\n\r\n", 400},
 		"a suffix":                {"GET / HTTP/1.1\r\nHost: good.test.evil.test\r\n\r\n", 403},
@@ -238,6 +240,35 @@ func TestSecondRequest(t *testing.T) {
 		}
 	}
 	h.refused("evil.test")
+}
+
+// To an address that was dialled by number, a request names that address, or a
+// host that nothing is against, in a form that no server reads as another.
+func TestRequestsByNumber(t *testing.T) {
+	h := build(t, options{allow: []string{"10.1.0.0/16:*"}, deny: []string{"evil.test"}})
+	c := &conn{r: h.r, t: target{addr: netip.MustParseAddrPort("10.1.2.3:80")}}
+	for host, allow := range map[string]bool{
+		"10.1.2.3":        true,
+		"10.1.2.3:80":     true,
+		"good.test":       true,
+		"evil.test":       false,
+		"EVIL.test.":      false,
+		"evil.test:80":    false,
+		"evil.test:80:80": false,
+		"evil.test..":     false,
+		"[evil.test]":     false,
+		"evil.test:":      false,
+		"10.1.2.4":        false,
+		"0xa.1.2.3":       false,
+	} {
+		req, err := http.ReadRequest(bufio.NewReader(strings.NewReader("GET / HTTP/1.1\r\nHost: " + host + "\r\n\r\n")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, d := c.checkHost(req); d.Allow != allow {
+			t.Errorf("%q: %+v", host, d)
+		}
+	}
 }
 
 // A request that comes so slowly that its beginning was passed on as words gets

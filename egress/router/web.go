@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -179,6 +180,10 @@ func (c *conn) checkHost(req *http.Request) (host string, d rule.Decision) {
 	if req.Method == http.MethodConnect || req.Host == "" {
 		return no("a request that asks for a tunnel, or no host")
 	}
+	// "x:http://evil.test/" is one, whose end would be written as the target.
+	if req.URL.Opaque != "" {
+		return no("a request whose target is no path")
+	}
 	if up := req.Header.Get("Upgrade"); up != "" && !strings.EqualFold(up, "websocket") {
 		return no("an upgrade to " + strconv.QuoteToASCII(up))
 	}
@@ -196,7 +201,10 @@ func (c *conn) checkHost(req *http.Request) (host string, d rule.Decision) {
 	switch {
 	case c.t.name.IsZero():
 		if err != nil {
-			return "", rule.Decision{Allow: true} // by address, as it was allowed
+			if a, err := netip.ParseAddr(h); err == nil && a == c.t.addr.Addr() {
+				return "", rule.Decision{Allow: true} // by address, as it was allowed
+			}
+			return no("a request that names " + strconv.QuoteToASCII(req.Host) + " instead")
 		}
 		return n.String(), c.r.rules.Load().Denied(n, c.t.addr.Port())
 	case err != nil || n != c.t.name:
