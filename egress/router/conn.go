@@ -40,7 +40,8 @@ type conn struct {
 	sent, received atomic.Int64
 
 	mu   sync.Mutex
-	up   []net.Conn // HTTP may need one after the other
+	up   []*metered // those that are open; HTTP may need one after the other
+	to   netip.Addr // where the first went
 	gone bool
 }
 
@@ -105,15 +106,23 @@ func (r *Router) begin(c *conn) (net.Conn, error) {
 	}
 	r.open[c] = struct{}{}
 	r.mu.Unlock()
+	return c.dial()
+}
+
+// spend counts a connection of ours against the budget.
+func (r *Router) spend() error {
 	if most := r.o.Budget.Connections; r.connections.Add(1) > most && most > 0 {
 		r.exceed("connections")
-		return nil, errShut
+		return errShut
 	}
-	return c.dial()
+	return nil
 }
 
 // dial makes a connection on our side, which ends with c.
 func (c *conn) dial() (net.Conn, error) {
+	if err := c.r.spend(); err != nil {
+		return nil, err
+	}
 	up, err := c.r.dial(c.r.ctx, c.t)
 	if err != nil {
 		return nil, err
@@ -126,14 +135,17 @@ func (c *conn) dial() (net.Conn, error) {
 		return nil, errShut
 	}
 	c.up = append(c.up, m)
+	if a, err := netip.ParseAddrPort(up.RemoteAddr().String()); err == nil && !c.to.IsValid() {
+		c.to = a.Addr()
+	}
 	c.mu.Unlock()
 	// The rules may have changed while this was being made.
 	if d := c.still(); !d.Allow {
-		up.Close()
+		m.Close()
 		return nil, &refusal{Decision: d}
 	}
 	if c.r.judged(c.t) != c.judged {
-		up.Close()
+		m.Close()
 		return nil, errShut
 	}
 	return m, nil
@@ -161,14 +173,23 @@ func (c *conn) still() rule.Decision {
 
 // abort ends c from either side at once.
 func (c *conn) abort() {
+	c.closeUp()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.gone = true
-	for _, up := range c.up {
-		up.Close()
-	}
 	if c.endpoint != nil {
 		c.endpoint.Abort()
+	}
+}
+
+// closeUp closes our side, for good.
+func (c *conn) closeUp() {
+	c.mu.Lock()
+	c.gone = true
+	open := c.up
+	c.up = nil
+	c.mu.Unlock()
+	for _, up := range open {
+		up.Conn.Close()
 	}
 }
 
@@ -358,10 +379,8 @@ func (c *conn) finish(reason string) {
 		rec.Address = c.t.addr.Addr().String()
 	}
 	c.mu.Lock()
-	if len(c.up) > 0 {
-		if a, err := netip.ParseAddrPort(c.up[0].RemoteAddr().String()); err == nil {
-			rec.Address = a.Addr().String()
-		}
+	if c.to.IsValid() {
+		rec.Address = c.to.String()
 	}
 	c.mu.Unlock()
 	if reason != "" {
@@ -373,12 +392,7 @@ func (c *conn) finish(reason string) {
 
 // forget closes what is open and takes c out of the table.
 func (c *conn) forget() {
-	c.mu.Lock()
-	c.gone = true
-	for _, up := range c.up {
-		up.Close()
-	}
-	c.mu.Unlock()
+	c.closeUp()
 	if c.down != nil {
 		c.down.Close()
 	}

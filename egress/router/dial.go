@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,6 +30,14 @@ const (
 type target struct {
 	name name.Name
 	addr netip.AddrPort // as the sandbox dialled it
+}
+
+// String is the host and the port.
+func (t target) String() string {
+	if t.name.IsZero() {
+		return t.addr.String()
+	}
+	return net.JoinHostPort(t.name.String(), strconv.Itoa(int(t.addr.Port())))
 }
 
 // decide asks the rules whether the connection may be made at all. For a name

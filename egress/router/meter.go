@@ -4,6 +4,7 @@ package router
 
 import (
 	"net"
+	"slices"
 
 	"golang.org/x/time/rate"
 )
@@ -52,6 +53,15 @@ func (m *metered) Write(b []byte) (total int, err error) {
 		b = b[n:]
 	}
 	return total, nil
+}
+
+// Close ends it and takes it out of the list of what is open: a client's one
+// connection may need any number of ours.
+func (m *metered) Close() error {
+	m.c.mu.Lock()
+	m.c.up = slices.DeleteFunc(m.c.up, func(up *metered) bool { return up == m })
+	m.c.mu.Unlock()
+	return m.Conn.Close()
 }
 
 func (m *metered) pace(l *rate.Limiter, n int) error {

@@ -271,6 +271,44 @@ func TestRequestsByNumber(t *testing.T) {
 	}
 }
 
+// The connections that requests make are counted, each of them, however the
+// requests spell their host; and those that have ended are forgotten.
+func TestRequestsSpendTheBudget(t *testing.T) {
+	port := raw(t, func(c net.Conn) {
+		if _, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+			fmt.Fprint(c, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")
+		}
+	})
+	o := options{allow: []string{"good.test:*", "127.0.0.1:*"}, hosts: map[string]string{"good.test": "127.0.0.1"}, budget: wire.Budget{Connections: 5}}
+	h := build(t, o)
+	conn, err := h.guest.DialName("good.test", port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	r, answers := bufio.NewReader(conn), 0
+	for ; answers < 20; answers++ {
+		fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: good.test\r\n\r\n")
+		resp, err := http.ReadResponse(r, nil)
+		if err != nil || resp.StatusCode != 200 {
+			break
+		}
+		_, _ = io.ReadAll(resp.Body)
+		for _, c := range h.r.list() {
+			c.mu.Lock()
+			if len(c.up) > 2 {
+				t.Errorf("%d connections are kept after %d answers", len(c.up), answers+1)
+			}
+			c.mu.Unlock()
+		}
+	}
+	if answers > 5 {
+		t.Errorf("%d requests were answered over a connection each, where 5 connections are allowed", answers)
+	}
+	h.seen("connections", func(e wire.Event) bool { return e.Kind == wire.Exceeded && e.Budget == "connections" })
+}
+
 // A request that comes so slowly that its beginning was passed on as words gets
 // no further.
 func TestSlowRequest(t *testing.T) {

@@ -98,7 +98,8 @@ func (c *conn) newWeb() *webConn {
 	w.proxy = &httputil.ReverseProxy{
 		Transport: w.way, FlushInterval: -1, ErrorLog: c.r.web.ErrorLog,
 		Rewrite: func(p *httputil.ProxyRequest) {
-			p.Out.URL.Scheme, p.Out.URL.Host = "http", p.In.Host
+			// One host, however requests spell it: it is what connections are kept by.
+			p.Out.URL.Scheme, p.Out.URL.Host = "http", c.t.String()
 			if w.tls != nil {
 				p.Out.URL.Scheme = "https"
 			}
