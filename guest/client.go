@@ -65,8 +65,6 @@ const (
 	streamWindow = 256 << 10
 	connWindow   = 4<<20 - 1 // the most that net/http takes
 	maxHeader    = 16 << 10
-	// maxAnswer is the longest JSON answer, in bytes.
-	maxAnswer = 4 << 20
 )
 
 func (o Options) withDefaults() Options {
@@ -199,21 +197,6 @@ func (c *Client) urgent(ctx context.Context, op, path string, q, a any) error {
 		return answeredError(op, resp)
 	}
 	return c.decode(op, resp.Body, a)
-}
-
-// decode reads a JSON answer within its bound.
-func (c *Client) decode(op string, r io.Reader, a any) error {
-	b, err := io.ReadAll(io.LimitReader(r, maxAnswer+1))
-	switch {
-	case err != nil:
-		return c.lost(op, err)
-	case len(b) > maxAnswer:
-		return sandbox.Errorf(sandbox.ErrUnavailable, op, "the guest agent's answer is longer than %d bytes", maxAnswer)
-	}
-	if err := json.Unmarshal(b, a); err != nil {
-		return &sandbox.Error{Op: op, Kind: sandbox.ErrUnavailable, Problem: "the guest agent's answer is no JSON", Cause: err}
-	}
-	return nil
 }
 
 func (c *Client) acquire(ctx context.Context) error {

@@ -236,6 +236,7 @@ var (
 		return &sandbox.Error{Op: "tunnel", Kind: sandbox.ErrUnavailable, Problem: "it ended", Cause: err}
 	}
 	listeners = func(ctx context.Context, c *guest.Client) error { _, err := c.Processes(ctx); return err }
+	listing   = func(ctx context.Context, c *guest.Client) error { _, err := c.List(ctx, "/", 1); return err }
 	metrics   = func(ctx context.Context, c *guest.Client) error { _, err := c.Metrics(ctx); return err }
 	polled    = func(ctx context.Context, c *guest.Client) error { _, err := c.WatcherEvents(ctx, "w"); return err }
 	watcher   = func(ctx context.Context, c *guest.Client) error {
@@ -361,6 +362,7 @@ func TestHostileAgent(t *testing.T) {
 		}},
 		{name: "redirect", call: health, attack: func(e *evil, s uint32) { e.send(fHeaders, endHeaders|endStream, s, status302) }, says: "status 302"},
 		{name: "not JSON", call: stat, attack: frames([]byte("}{")), says: "no JSON"},
+		{name: "many entries of nothing", call: listing, attack: frames([]byte(`{"entries":[`), bytes.Repeat([]byte("{},"), 80_000), []byte("{}]}")), says: "objects"},
 		{name: "deep JSON", call: stat, attack: frames(bytes.Repeat([]byte(`{"entry":`), 20_000)), says: "no JSON"},
 		{name: "empty JSON", call: stat, attack: frames([]byte("{}")), says: "is empty"},
 		{name: "a frame of 4 GiB", call: execute, attack: frames([]byte{byte(wire.Stdout), 255, 255, 255, 255}), says: "longer than"},
