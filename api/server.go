@@ -25,6 +25,11 @@ const (
 	maxConnections = 4096
 	maxRequests    = 4096 // under way at once, streams included
 	maxStreams     = 250  // of one HTTP/2 connection
+
+	// tailPatience is how long what is left of a request may take to arrive, and
+	// of its answer to leave, when its handler is done with it. Handlers see to
+	// the time before that themselves.
+	tailPatience = 30 * time.Second
 )
 
 // Server serves one handler on one listener.
@@ -36,12 +41,16 @@ type Server struct {
 // New makes a Server. stats counts what it serves, and log takes what goes
 // wrong; neither may be nil.
 func New(h http.Handler, stats *Stats, log *slog.Logger) *Server {
+	return newServer(h, stats, log, tailPatience)
+}
+
+func newServer(h http.Handler, stats *Stats, log *slog.Logger, tail time.Duration) *Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &Server{stats: stats, http: &http.Server{
-		Handler:           bounded(counted(h, stats, log)),
+		Handler:           bounded(finished(counted(h, stats, log), tail)),
 		ReadHeaderTimeout: headerPatience,
 		IdleTimeout:       idlePatience,
 		MaxHeaderBytes:    maxHeader,
@@ -88,6 +97,21 @@ func bounded(h http.Handler) http.Handler {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			w.Write([]byte(`{"code":503,"message":"the server has as many requests under way as it takes"}`))
 		}
+	})
+}
+
+// finished bounds the time of what net/http does behind a handler: it reads the
+// rest of the request's body, and sends the rest of the answer, for as long as the
+// other side likes.
+func finished(h http.Handler, patience time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w)
+		control.SetWriteDeadline(time.Time{}) // of the request before
+		defer func() {
+			control.SetReadDeadline(time.Now().Add(patience))
+			control.SetWriteDeadline(time.Now().Add(patience))
+		}()
+		h.ServeHTTP(w, r)
 	})
 }
 

@@ -3,6 +3,7 @@
 package api
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -25,12 +27,16 @@ func TestMain(m *testing.M) {
 
 // started is a server of h on a port of its own.
 func started(t *testing.T, h http.Handler, stats *Stats) (addr string, s *Server) {
+	return patient(t, h, stats, tailPatience)
+}
+
+func patient(t *testing.T, h http.Handler, stats *Stats, tail time.Duration) (addr string, s *Server) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s = New(h, stats, slog.New(slog.DiscardHandler))
+	s = newServer(h, stats, slog.New(slog.DiscardHandler), tail)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ln, nil) }()
 	t.Cleanup(func() {
@@ -160,6 +166,81 @@ func TestHeads(t *testing.T) {
 	b, _ := io.ReadAll(c)
 	if !strings.HasPrefix(string(b), "HTTP/1.1 431 ") {
 		t.Errorf("%.100q", b)
+	}
+}
+
+// Who announces a body and does not send it, and who does not read answers,
+// holds a connection no longer than somebody who says nothing.
+func TestHalfRequests(t *testing.T) {
+	addr, _ := patient(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+		io.WriteString(w, strings.Repeat("no ", 300))
+	}), NewStats(), 100*time.Millisecond)
+	dial := func(t *testing.T) net.Conn {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		c.SetDeadline(time.Now().Add(20 * time.Second))
+		return c
+	}
+	for name, send := range map[string]string{
+		"half a body":  "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nx",
+		"half a chunk": "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n400\r\nx",
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := dial(t)
+			io.WriteString(c, send)
+			if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("the connection is held")
+			}
+		})
+	}
+	t.Run("answers that nobody reads", func(t *testing.T) {
+		c := dial(t)
+		many := strings.Repeat("GET / HTTP/1.1\r\nHost: x\r\n\r\n", 1000)
+		var err error
+		for err == nil {
+			_, err = io.WriteString(c, many)
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error("the connection is held")
+		}
+	})
+}
+
+// The next request of a connection has all the time that it had.
+func TestAfterADeadline(t *testing.T) {
+	const patience = 20 * time.Millisecond
+	wait := make(chan struct{})
+	addr, _ := patient(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			<-wait
+			if r.Context().Err() != nil {
+				t.Error("it was given up")
+			}
+		}
+		io.WriteString(w, "whole")
+	}), NewStats(), patience)
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	time.AfterFunc(5*patience, func() { close(wait) })
+	in := bufio.NewReader(c)
+	for _, path := range []string{"/", "/slow"} {
+		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
+		resp, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatal(path, err)
+		}
+		if b, err := io.ReadAll(resp.Body); string(b) != "whole" {
+			t.Error(path, string(b), err)
+		}
+		resp.Body.Close()
 	}
 }
 

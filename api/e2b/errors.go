@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/sandbox"
@@ -125,16 +126,21 @@ func sentence(err error) string {
 	return s
 }
 
-// writeJSON answers with v. It is for answers, never for streams.
+// writeJSON answers with v, if the client takes it. It is for answers, never for
+// streams.
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
 		status, b = http.StatusInternalServerError, []byte(`{"code":500,"message":"unwritable answer"}`)
 	}
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	w.Write(b)
 }
+
+// answerTime is how long a client may take to read an answer.
+const answerTime = time.Minute
 
 func writeAPIError(w http.ResponseWriter, err error) {
 	e := asAPI(err)
