@@ -49,13 +49,18 @@ func (r Redaction) stars(b []byte) {
 	}
 }
 
-// Header covers it in an answer's headers.
+// Text covers it in what is said of an answer.
+func (r Redaction) Text(s string) string {
+	b := []byte(s)
+	r.stars(b)
+	return string(b)
+}
+
+// Header covers it in an answer's headers, or in what comes after its body.
 func (r Redaction) Header(h http.Header) {
 	for _, values := range h {
 		for i, v := range values {
-			b := []byte(v)
-			r.stars(b)
-			values[i] = string(b)
+			values[i] = r.Text(v)
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"slices"
 	"strconv"
 	"strings"
@@ -116,6 +118,34 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// careful is a way to a host on which what comes before an answer shows no
+// secret that its request got.
+type careful struct{ http.RoundTripper }
+
+func (c careful) RoundTrip(req *http.Request) (*http.Response, error) {
+	if p := passageOf(req); p != nil && p.hidden != nil {
+		// It is asked before the proxy, which passes the headers on.
+		req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+			Got1xxResponse: func(_ int, h textproto.MIMEHeader) error { p.hidden.Header(http.Header(h)); return nil },
+		}))
+	}
+	return c.RoundTripper.RoundTrip(req)
+}
+
+// ending is a body at whose end something is done.
+type ending struct {
+	io.ReadCloser
+	do func()
+}
+
+func (e *ending) Read(b []byte) (int, error) {
+	n, err := e.ReadCloser.Read(b)
+	if err == io.EOF {
+		e.do()
+	}
+	return n, err
+}
+
 // hideSecrets covers, in an answer, the secrets that its request got.
 func hideSecrets(res *http.Response) error {
 	p := passageOf(res.Request)
@@ -124,7 +154,8 @@ func hideSecrets(res *http.Response) error {
 	}
 	p.hidden.Header(res.Header)
 	if res.StatusCode != http.StatusSwitchingProtocols { // a stream both ways is nobody's answer
-		res.Body = p.hidden.Body(res.Body)
+		// What comes after the body is known when it has been read.
+		res.Body = p.hidden.Body(&ending{res.Body, func() { p.hidden.Header(res.Trailer) }})
 	}
 	return nil
 }

@@ -13,6 +13,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
 	"strings"
 	"sync"
 	"testing"
@@ -391,6 +393,59 @@ func TestEchoedSecret(t *testing.T) {
 	stars := strings.Repeat("*", len(realValue))
 	if string(b) != `"identity": invalid key Bearer `+stars || res.Header.Get("X-Echo") != "Bearer "+stars {
 		t.Errorf("%s, %v", b, res.Header)
+	}
+}
+
+// Nor does it show in what comes before an answer and after it, and in what is
+// said of one that cannot be read.
+func TestEchoAround(t *testing.T) {
+	secret := wire.Secret{Name: "KEY", Placeholder: placeholder, Value: realValue, Hosts: []string{"api.good.test:*"}}
+	stars := strings.Repeat("*", len(realValue))
+	for _, two := range []bool{false, true} {
+		s := secured(t, secureOptions{http1: !two, secrets: []wire.Secret{secret}, handler: func(w http.ResponseWriter, r *http.Request) {
+			key := r.Header.Get("Authorization")
+			if r.URL.Path == "/broken" {
+				c, _, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				fmt.Fprintf(c, "%s\r\n\r\n", key)
+				c.Close()
+				return
+			}
+			w.Header().Set("Link", key)
+			w.WriteHeader(http.StatusEarlyHints)
+			w.Header().Del("Link")
+			w.Header().Set("Trailer", "Grpc-Message")
+			fmt.Fprint(w, "ok")
+			w.Header().Set("Grpc-Message", "no such key: "+key)
+		}})
+		var hint string
+		req := request(t, "GET", s.url("/"), nil)
+		req.Header.Set("Authorization", "Bearer "+placeholder)
+		req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+			Got1xxResponse: func(_ int, h textproto.MIMEHeader) error { hint = h.Get("Link"); return nil },
+		}))
+		res, err := s.web(two).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := io.ReadAll(res.Body); string(b) != "ok" || err != nil {
+			t.Errorf("%q, %v", b, err)
+		}
+		res.Body.Close()
+		if got := res.Trailer.Get("Grpc-Message"); hint != "Bearer "+stars || got != "no such key: Bearer "+stars {
+			t.Errorf("two %v: before the answer %q, after it %q", two, hint, got)
+		}
+		if two {
+			continue
+		}
+		req = request(t, "GET", s.url("/broken"), nil)
+		req.Header.Set("Authorization", "Bearer "+placeholder)
+		if status, body := ask(t, s.web(two), req); status != http.StatusBadGateway || !strings.Contains(body, stars) {
+			t.Errorf("%d %s", status, body)
+		}
 	}
 }
 

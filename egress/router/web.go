@@ -96,7 +96,7 @@ func (c *conn) newWeb() *webConn {
 		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return w.tls.dial(ctx) },
 	}
 	w.proxy = &httputil.ReverseProxy{
-		Transport: w.way, FlushInterval: -1, ErrorLog: c.r.web.ErrorLog,
+		Transport: careful{w.way}, FlushInterval: -1, ErrorLog: c.r.web.ErrorLog,
 		Rewrite: func(p *httputil.ProxyRequest) {
 			// One host, however requests spell it: it is what connections are kept by.
 			p.Out.URL.Scheme, p.Out.URL.Host = "http", c.t.String()
@@ -217,14 +217,19 @@ func (c *conn) checkHost(req *http.Request) (host string, d rule.Decision) {
 // failed answers a request that the host did not answer.
 func (w *webConn) failed(rw http.ResponseWriter, req *http.Request, err error) {
 	var refused *refusal
-	if p := passageOf(req); p != nil && p.body != nil && p.body.over.Load() {
+	p := passageOf(req)
+	if p != nil && p.body != nil && p.body.over.Load() {
 		refused = &refusal{Decision: p.body.why}
 	}
 	if refused != nil || errors.As(err, &refused) {
 		refuseRequest(rw, req, w.c, refused.Decision, w.c.t.name.String())
 		return
 	}
-	answer(rw, http.StatusBadGateway, Refusal{Error: "egress_failed", Host: w.c.t.name.String(), Port: int(w.c.t.addr.Port()), Reason: reason(err)})
+	why := reason(err)
+	if p != nil {
+		why = p.hidden.Text(why) // which may quote what came
+	}
+	answer(rw, http.StatusBadGateway, Refusal{Error: "egress_failed", Host: w.c.t.name.String(), Port: int(w.c.t.addr.Port()), Reason: why})
 }
 
 // webListener gives the server what serveHTTP has for it.
