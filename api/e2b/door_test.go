@@ -27,6 +27,7 @@ import (
 	"github.com/caisson-run/caisson/guest/agent"
 	"github.com/caisson-run/caisson/guest/embedded"
 	"github.com/caisson-run/caisson/internal/store"
+	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/faketest"
 	"github.com/caisson-run/caisson/session"
@@ -49,7 +50,10 @@ type door struct {
 	boxes      *session.Sandboxes
 }
 
-func newDoor(t *testing.T) *door {
+func newDoor(t *testing.T) *door { return newDoorUnder(t, nil) }
+
+// newDoorUnder is a door whose keys are bound to a policy.
+func newDoorUnder(t *testing.T, file *policy.File) *door {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("the fake level needs root")
@@ -78,8 +82,12 @@ func newDoor(t *testing.T) *door {
 		}
 	}
 	driver := &faketest.Driver{Agent: true}
+	var policies map[string]*policy.File
+	if file != nil {
+		policies = map[string]*policy.File{"": file}
+	}
 	d.boxes, err = session.OpenSandboxes(t.Context(), session.SandboxesOptions{
-		Drivers: map[string]sandbox.Driver{"gvisor": driver}, Journal: log, State: session.DirState(dir), Registry: reg,
+		Drivers: map[string]sandbox.Driver{"gvisor": driver}, Journal: log, State: session.DirState(dir), Registry: reg, Policies: policies,
 		Notice: func(s string) { t.Log("notice:", s) },
 	})
 	if err != nil {
@@ -237,6 +245,36 @@ func TestRights(t *testing.T) {
 	}
 	if status, _ := d.ask(t, "GET", "/health", b.to(49983), ""); status != 204 {
 		t.Errorf("health is %d after all that", status)
+	}
+}
+
+// A policy's commands hold for processes: a program by its path is another one in
+// another directory, however the client writes that.
+func TestCommands(t *testing.T) {
+	file, err := policy.Parse("/p.yaml", []byte("version: 1\ncommands: {allow: [./tool, ls]}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newDoorUnder(t, file)
+	b := d.create(t, "")
+	for _, c := range []struct {
+		process string
+		allowed bool
+	}{
+		{`{"cmd":"ls"}`, true},
+		{`{"cmd":"ls","cwd":"/tmp/"}`, true},
+		{`{"cmd":"id"}`, false},
+		{`{"cmd":"./tool"}`, true},
+		{`{"cmd":"./tool","cwd":"/tmp"}`, false},
+		{`{"cmd":"./tool","cwd":"/tmp/../tmp"}`, false},
+		{`{"cmd":"./tool","cwd":"x"}`, false},
+		{`{"cmd":"./tool","cwd":"~/x"}`, false},
+		{`{"cmd":"ls","envs":{"LD_PRELOAD":"/tmp/x.so"}}`, false},
+	} {
+		_, answer, _ := d.raw(t, "POST", "/process.Process/Start", with(b.to(49983), "Content-Type", "application/connect+json"), envelope(`{"process":`+c.process+`,"stdin":false}`))
+		if refused := bytes.Contains(answer, []byte("permission_denied")); refused == c.allowed {
+			t.Errorf("%s: %q", c.process, answer)
+		}
 	}
 }
 

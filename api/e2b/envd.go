@@ -33,6 +33,7 @@ type inside struct {
 	box           *session.Sandbox
 	owner         *session.Key
 	user          string // whom the request names; empty for the sandbox's own
+	home          string // of the sandbox's own user
 	gone          <-chan struct{}
 }
 
@@ -150,7 +151,7 @@ func (s *Server) within(w http.ResponseWriter, r *http.Request, b *session.Sandb
 	}
 	defer leave()
 	user := requestUser(r)
-	call(w, r, &inside{Client: a.Agent.As(user), box: b, owner: owner, user: user, gone: a.Gone})
+	call(w, r, &inside{Client: a.Agent.As(user), box: b, owner: owner, user: user, home: a.User.Home, gone: a.Gone})
 }
 
 func running(b *session.Sandbox) bool { return b.State == registry.Running }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"path"
 	"strconv"
 	"strings"
 	"syscall"
@@ -43,7 +44,7 @@ func (s *Server) serveStart(w http.ResponseWriter, r *http.Request, in *inside) 
 	}
 	call := &session.Call{Door: "e2b"}
 	call.Argv, call.Env = append([]string{cmd.Path}, cmd.Args...), q.Process.Envs
-	call.Root = in.user == "root"
+	call.Root, call.Cwd = in.user == "root", in.directory(q.Process.Cwd)
 	if q.PTY != nil {
 		size := q.PTY.Size16()
 		cmd.Terminal = &sandbox.WindowSize{Rows: size.Rows, Cols: size.Cols}
@@ -73,6 +74,32 @@ func (s *Server) serveStart(w http.ResponseWriter, r *http.Request, in *inside) 
 	}
 	out.detach()
 	return out, nil
+}
+
+// directory is where a process begins, as policies and records have it: absolute
+// and clean, or empty for the sandbox's own. A home that is not the sandbox's own
+// user's is where it usually is; policies ask whether it is another directory,
+// not which.
+func (in *inside) directory(wish string) string {
+	home := in.home
+	switch in.user {
+	case "":
+	case "root":
+		home = "/root"
+	default:
+		home = path.Join("/home", in.user)
+	}
+	switch {
+	case wish == "" || path.IsAbs(wish):
+	case wish == "~" || strings.HasPrefix(wish, "~/"):
+		wish = path.Join("/", home, wish[1:])
+	default:
+		wish = path.Join("/", home, wish)
+	}
+	if wish == "" {
+		return ""
+	}
+	return path.Clean(wish)
 }
 
 // environment is what a program gets on top of what the agent gives it: the
