@@ -59,7 +59,9 @@ func (a *app) keysCreate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Make a key and show it, once",
-		Args:  noArgs,
+		Example: `  caisson keys create
+  caisson keys create --name ci --policy ci --json`,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withKeys(contextOf(cmd), state, func(keys *session.Keys) error {
 				k, token, err := keys.Create(contextOf(cmd), name, policy, profile)
@@ -90,7 +92,9 @@ func (a *app) keysList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the keys",
-		Args:  noArgs,
+		Example: `  caisson keys ls
+  caisson keys ls --json`,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withKeys(contextOf(cmd), state, func(keys *session.Keys) error {
 				all, err := keys.List(contextOf(cmd))
@@ -126,9 +130,10 @@ func (a *app) keysList() *cobra.Command {
 func (a *app) keysRevoke() *cobra.Command {
 	var state string
 	cmd := &cobra.Command{
-		Use:   "revoke ID|NAME",
-		Short: "Make a key invalid at once; its sandboxes live until their time is over",
-		Args:  cobra.ExactArgs(1),
+		Use:     "revoke ID|NAME",
+		Short:   "Make a key invalid at once; its sandboxes live until their time is over",
+		Example: `  caisson keys revoke ci`,
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withKeys(contextOf(cmd), state, func(keys *session.Keys) error {
 				k, err := keys.Revoke(contextOf(cmd), args[0])
