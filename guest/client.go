@@ -55,7 +55,8 @@ type Options struct {
 	Streams int
 	// Listeners is how many streams that stay may be open at once (listeners to
 	// processes, watches, tunnels); others are refused. 160 when 0; the agent
-	// takes 256 streams of all kinds.
+	// takes 256 streams of all kinds. Three of four may be tunnels, which strangers
+	// open; the rest is for who has a right to the sandbox.
 	Listeners int
 }
 
@@ -94,6 +95,7 @@ type Client struct {
 	http    *http.ClientConn
 	streams chan struct{} // holds one element per call under way
 	long    chan struct{} // and per stream that stays
+	tunnels chan struct{} // and per tunnel, each of which is one of long, too
 	user    string        // whose rights calls have; empty: those of Options.User
 }
 
@@ -137,7 +139,8 @@ func NewClient(conn net.Conn, o Options) (*Client, error) {
 		conn.Close()
 		return nil, &sandbox.Error{Op: "guest agent", Kind: sandbox.ErrUnavailable, Problem: "no session", Cause: err}
 	}
-	return &Client{options: o, meter: m, http: cc, streams: make(chan struct{}, o.Streams), long: make(chan struct{}, o.Listeners)}, nil
+	return &Client{options: o, meter: m, http: cc, streams: make(chan struct{}, o.Streams), long: make(chan struct{}, o.Listeners),
+		tunnels: make(chan struct{}, max(o.Listeners*3/4, 1))}, nil
 }
 
 // Close ends the session, and with it what runs through it.

@@ -31,6 +31,14 @@ func (c *Client) DialPort(ctx context.Context, port uint16) (net.Conn, error) {
 	if port == 0 {
 		return nil, sandbox.Errorf(sandbox.ErrInvalid, op, "there is no such port")
 	}
+	select {
+	case c.tunnels <- struct{}{}:
+	default:
+		return nil, &sandbox.Error{
+			Op: op, Kind: sandbox.ErrUnavailable, Problem: "the sandbox has as many connections to its ports as it may have",
+			Hint: "close some that are no longer needed",
+		}
+	}
 	// The tunnel outlives the dialling.
 	tunnelCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
@@ -44,9 +52,10 @@ func (c *Client) DialPort(ctx context.Context, port uint16) (net.Conn, error) {
 	if err != nil {
 		cancel(errClosed)
 		body.Close()
+		<-c.tunnels
 		return nil, err
 	}
-	return &tunnel{long: l, input: input, port: number}, nil
+	return &tunnel{long: l, input: input, port: number, leave: sync.OnceFunc(func() { <-c.tunnels })}, nil
 }
 
 // tunnel is a connection to a port inside.
@@ -54,6 +63,7 @@ type tunnel struct {
 	*long
 	input *io.PipeWriter
 	port  string
+	leave func() // gives its place back
 
 	expired atomic.Bool
 
@@ -100,6 +110,7 @@ func (t *tunnel) Close() error {
 	}
 	t.mu.Unlock()
 	t.input.CloseWithError(errClosed)
+	defer t.leave()
 	return t.long.Close()
 }
 

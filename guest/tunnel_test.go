@@ -56,6 +56,40 @@ while True:
     threading.Thread(target=serve, args=(c,), daemon=True).start()
 `
 
+// Who reaches a port, which may be anybody, does not keep the owner out.
+func TestTunnelsAreBounded(t *testing.T) {
+	b := newBox(t)
+	output(t, b.dial(t, guest.Options{}), "/usr/sbin/ip link set lo up || /sbin/ip link set lo up")
+	o := user()
+	o.Listeners = 8
+	c := b.dial(t, o)
+	listener(t, c, fmt.Sprintf(echoServer, "", "127.0.0.1", 4000)) // which is listened to
+	var open []net.Conn
+	for range 6 {
+		conn, err := c.DialPort(t.Context(), 4000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		open = append(open, conn)
+	}
+	if _, err := c.DialPort(t.Context(), 4000); !errors.Is(err, sandbox.ErrUnavailable) {
+		t.Errorf("one tunnel more than there may be: %v", err)
+	}
+	p := start(t, c, guest.Command{Path: "/bin/true"})
+	p.Close()
+	open[0].Close()
+	open[0].Close() // one place, however often
+	conn, err := c.DialPort(t.Context(), 4000)
+	if err != nil {
+		t.Fatalf("after one was closed: %v", err)
+	}
+	defer conn.Close()
+	if _, err := c.DialPort(t.Context(), 4001); err == nil {
+		t.Error("a place was given back twice")
+	}
+}
+
 func TestDialPort(t *testing.T) {
 	c := withLoopback(t)
 	if _, err := c.DialPort(t.Context(), 4000); !errors.Is(err, sandbox.ErrNotFound) {
