@@ -31,7 +31,7 @@ func readBody(w http.ResponseWriter, r *http.Request, v any, mayBeEmpty bool) er
 	defer rc.SetReadDeadline(time.Time{})
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		if e := asAPI(err); e.Code == http.StatusRequestEntityTooLarge {
+		if e := asAPI(err); e.Code == http.StatusRequestEntityTooLarge || e.Code == http.StatusTooManyRequests {
 			return e
 		}
 		return &apiError{http.StatusBadRequest, "the request cannot be read"}

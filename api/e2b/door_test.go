@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -245,6 +246,63 @@ func TestRights(t *testing.T) {
 	}
 	if status, _ := d.ask(t, "GET", "/health", b.to(49983), ""); status != 204 {
 		t.Errorf("health is %d after all that", status)
+	}
+}
+
+// What a key's messages take of the server's memory is bounded, whatever it has
+// under way, and no other key's business.
+func TestMessagesAreBounded(t *testing.T) {
+	d := newDoor(t)
+	b := d.create(t, "")
+	text := bytes.Repeat([]byte(" "), 15<<20)
+	send := func(h map[string]string, body io.Reader) (int, []byte) {
+		req, err := http.NewRequestWithContext(t.Context(), "POST", d.url+"/process.Process/List", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k, v := range h {
+			req.Header.Set(k, v)
+		}
+		resp, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil {
+			t.Error(err)
+			return 0, nil
+		}
+		defer resp.Body.Close()
+		answer, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, answer
+	}
+	var held []*io.PipeWriter
+	var under sync.WaitGroup
+	for range 4 { // messages that are almost whole
+		r, w := io.Pipe()
+		held = append(held, w)
+		under.Go(func() {
+			if status, a := send(b.to(49983), r); status != 200 {
+				t.Errorf("one that was begun before: %d %s", status, a)
+			}
+		})
+		w.Write(text)
+	}
+	for end := time.Now().Add(20 * time.Second); ; { // until the last of it has arrived
+		status, a := send(b.to(49983), io.MultiReader(bytes.NewReader(text[:5<<20]), strings.NewReader("{}")))
+		if status == 429 && bytes.Contains(a, []byte("resource_exhausted")) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d %s", status, a)
+		}
+	}
+	if status, a := d.ask(t, "POST", "/v2/sandboxes", map[string]string{"X-API-Key": d.other}, `{"templateID":"base"}`+string(text[:1<<19])); status != 201 {
+		t.Errorf("another key's: %d %v", status, a)
+	}
+	for _, w := range held {
+		io.WriteString(w, "{}")
+		w.Close()
+	}
+	under.Wait()
+	if status, a := send(b.to(49983), io.MultiReader(bytes.NewReader(text), strings.NewReader("{}"))); status != 200 {
+		t.Errorf("afterwards: %d %s", status, a)
 	}
 }
 

@@ -150,6 +150,11 @@ func (s *Server) within(w http.ResponseWriter, r *http.Request, b *session.Sandb
 		return
 	}
 	defer leave()
+	if r.URL.Path != wire.PathFiles {
+		m := &message{ReadCloser: r.Body, memory: &s.memory, owner: owner.ID}
+		defer m.done()
+		r.Body = m
+	}
 	user := requestUser(r)
 	call(w, r, &inside{Client: a.Agent.As(user), box: b, owner: owner, user: user, home: a.User.Home, gone: a.Gone})
 }

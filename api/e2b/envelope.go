@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // The Connect protocol, as far as E2B's clients speak it: JSON, unary calls
@@ -45,6 +47,8 @@ func readUnary(w http.ResponseWriter, r *http.Request, v any) error {
 	switch {
 	case errors.As(err, &big):
 		return &connectError{codeExhausted, fmt.Sprintf("the message is longer than %d bytes", maxMessage)}
+	case errors.Is(err, sandbox.ErrExhausted):
+		return err
 	case err != nil:
 		return &connectError{codeInvalid, "the message cannot be read"}
 	}
@@ -92,6 +96,9 @@ func cutEnvelope(r io.Reader) ([]byte, error) {
 		return nil, &connectError{codeExhausted, fmt.Sprintf("the message has %d bytes, more than %d", n, maxMessage)}
 	}
 	b, err := io.ReadAll(io.LimitReader(r, int64(n)))
+	if errors.Is(err, sandbox.ErrExhausted) {
+		return nil, err
+	}
 	if err != nil || len(b) < int(n) {
 		return nil, &connectError{codeInvalid, "the message is cut short"}
 	}

@@ -3,6 +3,7 @@
 package e2b
 
 import (
+	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // Files go to and from the agent as streams. Nothing of them is kept here, and
@@ -66,7 +68,9 @@ func written(f guest.Written) wire.Written {
 // serveCompose makes one file of several.
 func (s *Server) serveCompose(w http.ResponseWriter, r *http.Request, in *inside) error {
 	var q wire.ComposeRequest
-	if err := readUnary(w, r, &q); err != nil {
+	if err := readUnary(w, r, &q); errors.Is(err, sandbox.ErrExhausted) {
+		return err
+	} else if err != nil {
 		return &apiError{http.StatusBadRequest, err.Error()}
 	}
 	f, err := in.Compose(r.Context(), q.Sources, q.Destination)

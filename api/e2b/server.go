@@ -49,6 +49,8 @@ type Server struct {
 	envd    map[string]agentCall
 	proxies *http.Transport
 
+	memory memory // of requests
+
 	followers sync.WaitGroup // who hear processes until their end
 }
 
