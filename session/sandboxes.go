@@ -81,6 +81,8 @@ type Sandboxes struct {
 	closed bool
 	all    map[string]*living
 	grants map[grantName]*grant
+	// writing counts snapshots that are being written, by their key.
+	writing map[string]int
 }
 
 // claimName is the run directory that one process at a time holds.
@@ -99,7 +101,7 @@ func OpenSandboxes(ctx context.Context, o SandboxesOptions) (*Sandboxes, error) 
 	if o.Notice == nil {
 		o.Notice = func(string) {}
 	}
-	b := &Sandboxes{o: o, all: map[string]*living{}, grants: map[grantName]*grant{}}
+	b := &Sandboxes{o: o, all: map[string]*living{}, grants: map[grantName]*grant{}, writing: map[string]int{}}
 	b.life, b.finish = context.WithCancel(context.Background())
 	if err := sweepState(ctx, o.State, o.Drivers); err != nil {
 		o.Notice("something that a dead caisson left could not be removed: " + err.Error())

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -452,6 +453,60 @@ func TestPauseAndResume(t *testing.T) {
 	}
 	if h.Token(s, "access") != token || h.Token(s, "traffic") == token {
 		t.Error("tokens do not keep, or are not each their own")
+	}
+}
+
+// writer is a level whose snapshots are empty files.
+type writer struct{ *faketest.Driver }
+
+func (w writer) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
+	box, err := w.Driver.Start(ctx, spec)
+	return written{box}, err
+}
+
+type written struct{ sandbox.Instance }
+
+func (written) Snapshot(context.Context, string, bool) error { return nil }
+
+// A key has so many snapshots and no more, also when it asks for all at once.
+func TestSnapshotsAtOnce(t *testing.T) {
+	d := &faketest.Driver{Agent: true, Caps: func(c *sandbox.Capabilities) { c.Snapshot = true }}
+	h := newHome(t, func(o *SandboxesOptions) { o.Drivers = map[string]sandbox.Driver{"gvisor": writer{d}} })
+	s := h.create(t, Create{})
+	var made, refused atomic.Int32
+	var all sync.WaitGroup
+	for range mostSnapshots + 20 {
+		all.Go(func() {
+			switch _, err := h.Snapshot(t.Context(), h.key, s.ID, ""); {
+			case err == nil:
+				made.Add(1)
+			case errors.Is(err, sandbox.ErrExhausted):
+				refused.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	have, err := h.Snapshots(t.Context(), h.key, "")
+	if err != nil || len(have) > mostSnapshots || len(have) != int(made.Load()) || refused.Load() < 20 {
+		t.Errorf("%d snapshots, %d made, %d refused, %v", len(have), made.Load(), refused.Load(), err)
+	}
+	for len(have) < mostSnapshots { // places that were not used are free
+		one, err := h.Snapshot(t.Context(), h.key, s.ID, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		have = append(have, one)
+	}
+	if _, err := h.Snapshot(t.Context(), h.key, s.ID, ""); !errors.Is(err, sandbox.ErrExhausted) {
+		t.Errorf("one too many: %v", err)
+	}
+	if err := h.DeleteSnapshot(t.Context(), h.key, have[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Snapshot(t.Context(), h.key, s.ID, ""); err != nil {
+		t.Errorf("after one was deleted: %v", err)
 	}
 }
 

@@ -27,11 +27,11 @@ func (b *Sandboxes) Snapshot(ctx context.Context, k *Key, id, name string) (*Sna
 	if len(name) > mostName {
 		return nil, sandbox.Errorf(sandbox.ErrInvalid, "snapshot", "its name is longer than %d bytes", mostName)
 	}
-	if have, err := b.o.Registry.Snapshots(ctx, k.ID); err != nil {
+	leave, err := b.snapshotPlace(ctx, k)
+	if err != nil {
 		return nil, err
-	} else if len(have) >= mostSnapshots {
-		return nil, &sandbox.Error{Op: "quota", Kind: sandbox.ErrExhausted, Problem: fmt.Sprintf("the key has %d snapshots", len(have)), Hint: "delete one", Rule: "built-in: quota"}
 	}
+	defer leave()
 	l, err := b.find(ctx, k, id)
 	if err != nil {
 		return nil, err
@@ -50,6 +50,32 @@ func (b *Sandboxes) Snapshot(ctx context.Context, k *Key, id, name string) (*Sna
 	}
 	b.tell(s.Sandbox, "snapshot")
 	return s, nil
+}
+
+// snapshotPlace takes a place for one more snapshot of a key, until leave. Those
+// that are being written count: a burst of calls gets no more than their sum.
+func (b *Sandboxes) snapshotPlace(ctx context.Context, k *Key) (leave func(), _ error) {
+	b.mu.Lock()
+	b.writing[k.ID]++
+	writing := b.writing[k.ID]
+	b.mu.Unlock()
+	leave = func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.writing[k.ID]--; b.writing[k.ID] == 0 {
+			delete(b.writing, k.ID)
+		}
+	}
+	have, err := b.o.Registry.Snapshots(ctx, k.ID)
+	if err == nil && len(have)+writing > mostSnapshots {
+		err = &sandbox.Error{Op: "quota", Kind: sandbox.ErrExhausted, Problem: fmt.Sprintf("the key has %d snapshots, and %d are being written", len(have), writing-1),
+			Hint: "delete one", Rule: "built-in: quota"}
+	}
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	return leave, nil
 }
 
 // copyDown writes a running sandbox into a directory of its own. The caller holds
