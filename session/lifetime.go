@@ -54,7 +54,9 @@ func (b *Sandboxes) prolong(ctx context.Context, l *living, d time.Duration, ext
 		return rec, nil
 	}
 	err := l.keep(ctx, func(s *registry.Sandbox) {
-		s.Lifetime = d
+		if d > 0 { // else it would be paused again as soon as it is woken
+			s.Lifetime = d
+		}
 		if s.State == registry.Running {
 			s.Ends = ends
 		}

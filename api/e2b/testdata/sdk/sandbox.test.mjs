@@ -181,6 +181,21 @@ test('pause and resume', async () => {
   }
 })
 
+test('a sandbox pauses by itself and wakes when it is used', async () => {
+  const b = await Sandbox.create({ timeoutMs: 300_000, lifecycle: { onTimeout: 'pause', autoResume: true } })
+  try {
+    const h = await b.commands.run('echo it > /tmp/kept; exec sleep 1000', { background: true })
+    assert.deepEqual((await b.getInfo()).lifecycle, { onTimeout: 'pause', autoResume: true })
+    await until(async () => (await b.files.exists('/tmp/kept')), 'the file')
+    await b.setTimeout(0)
+    await until(async () => (await b.getInfo()).state === 'paused', 'the pause')
+    assert.equal((await b.commands.run(`cat /tmp/kept; kill -0 ${h.pid} && echo lives`)).stdout, 'it\nlives\n')
+    assert.equal((await b.getInfo()).state, 'running')
+  } finally {
+    await b.kill()
+  }
+})
+
 test('a snapshot, and what begins with it', async () => {
   const b = await Sandbox.create({ timeoutMs: 300_000 })
   try {
