@@ -109,6 +109,14 @@ func (c *Client) As(user string) *Client {
 	return &other
 }
 
+// AsUser is the client with the rights of u, by number: for the host to choose,
+// who decided that u may be had. Closing one closes both.
+func (c *Client) AsUser(u sandbox.User) *Client {
+	other := *c
+	other.user, other.options.User = "", u
+	return &other
+}
+
 // NewClient speaks HTTP/2 on conn, which comes from Instance.Dial and is the
 // client's from now on, also when NewClient fails. Nothing is asked of the
 // agent yet; [Client.Health] does.

@@ -70,6 +70,7 @@ type Call struct {
 	UpstreamCA string
 
 	Root       bool // run as the sandbox's own root
+	Sudo       bool // the operator's template offers it to what runs; files bound that, the defaults do not
 	BestEffort bool // run although a clause cannot be enforced
 	Override   bool // loosen the file's limits; recorded
 

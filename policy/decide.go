@@ -176,10 +176,14 @@ func (d *decision) switches() *refusal {
 		d.from("user", f, f.User.At)
 		d.from("best_effort", f, f.BestEffort.At)
 	}
-	if d.call.Root && !d.plan.Root {
-		if r := d.each((*File).boundRoot); r != nil {
-			return r
+	if (d.call.Root || d.call.Sudo) && !d.plan.Root {
+		for _, f := range d.Policy.layers(d.call.Operator || d.call.Sudo) {
+			if r := f.boundRoot(); r != nil {
+				return r
+			}
 		}
+	}
+	if d.call.Root && !d.plan.Root {
 		d.plan.Root, d.plan.From["user"] = true, "flag"
 	}
 	if d.call.BestEffort && !d.plan.BestEffort {

@@ -73,6 +73,7 @@ func together(changes ...func(*Call)) func(*Call) {
 func override(c *Call)   { c.Override = true }
 func stranger(c *Call)   { c.Operator = false }
 func root(c *Call)       { c.Root = true }
+func sudo(c *Call)       { c.Sudo = true }
 func bestEffort(c *Call) { c.BestEffort = true }
 
 const gib = 1 << 30
@@ -199,6 +200,8 @@ func TestDenied(t *testing.T) {
 		{"root", "", "isolation: gvisor", root, "/w/p.yaml", "user: root"},
 		{"root where the user is named", "", "user: user", root, "/w/p.yaml:2", "user: root"},
 		{"root by another", "", "", together(stranger, root), "built-in: defaults", ""},
+		{"root by a template", "", "isolation: gvisor", together(stranger, sudo), "/w/p.yaml", "user: root"},
+		{"root by a template, under a silent system", "isolation: gvisor", "", together(stranger, sudo), "/etc/caisson/policy.yaml", "user: root"},
 		{"root by another, under the system's bound", "user: root", "", together(stranger, root), "built-in: defaults", "ask the operator"},
 		{"file's root", "user: user", "user: root", nil, "/etc/caisson/policy.yaml:2", "/w/p.yaml:2"},
 		{"best effort", "", "user: user", bestEffort, "/w/p.yaml", "best_effort: true"},
@@ -374,6 +377,8 @@ func TestAllowed(t *testing.T) {
 		{"no environment unasked", "", "", func(c *Call) { c.Lookup = lookup }, func(p Plan) any { return p.Env }, map[string]string{}},
 		{"root", "", "user: root", nil, func(p Plan) any { return p.Root }, true},
 		{"root by flag", "user: root", "", root, func(p Plan) any { return p.Root }, true},
+		{"root by a template", "", "", together(stranger, sudo), func(p Plan) any { return p.Root }, false},
+		{"root where a template has it", "", "", together(stranger, sudo, root), func(p Plan) any { return p.Root }, true},
 		{"system's root is a bound", "user: root", "", nil, func(p Plan) any { return p.Root }, false},
 		{"best effort", "", "best_effort: true", nil, func(p Plan) any { return p.BestEffort }, true},
 		{"watch of both", "watch: [{when: processes > 5}]", "watch: [{when: disk > 1MiB}]", nil, func(p Plan) any { return len(p.Watch) }, 2},

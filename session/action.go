@@ -142,7 +142,7 @@ func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, s
 	if err := worldless(call); err != nil {
 		return nil, err
 	}
-	call.Actor, call.Operator = k.Actor(), false
+	call.Actor, call.Operator, call.Sudo = k.Actor(), false, in.world.spec.Sudo
 	r := &run{s: g.session, call: call, id: in.run.id, name: id}
 	v, err := r.decide()
 	if err != nil {
@@ -159,9 +159,14 @@ func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, s
 	r.plan, r.caps = v.Plan, in.caps
 	r.intent.Env = append(r.intent.Env, slices.Sorted(maps.Keys(r.plan.Env))...)
 	a := &Action{Inside: *shown, Limits: r.plan.Limits, run: r}
-	if r.plan.Root && in.world.spec.User.UID != 0 {
-		_, err := r.fail(ctx, sandbox.Errorf(sandbox.ErrUnsupported, "user root", "programs of this sandbox run as its user"))
-		return nil, err
+	if u := in.world.spec; r.plan.Root && u.User.UID != 0 {
+		if !u.Sudo {
+			_, err := r.fail(ctx, sandbox.Errorf(sandbox.ErrUnsupported, "user root", "programs of this sandbox run as its user"))
+			return nil, err
+		}
+		root := sandbox.RootUser()
+		a.User, a.Agent = root, a.Agent.AsUser(root)
+		a.Env = overlay(a.Env, map[string]string{"HOME": root.Home, "USER": root.Name, "LOGNAME": root.Name})
 	}
 	if call.Cwd != "" {
 		a.Dir = call.Cwd

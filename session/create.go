@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/registry"
 )
@@ -63,6 +64,10 @@ type NetworkWish struct {
 type Template struct {
 	// Image is a container image; empty is the host's toolchain.
 	Image string
+	// Root lets programs become the sandbox's own root, where the key's policy
+	// allows root and the level has one that is not the host's. Elsewhere the
+	// sandbox is made without, and a program that is to be root is refused.
+	Root bool
 }
 
 // BaseTemplate is what a sandbox is made of that names no template.
@@ -105,6 +110,7 @@ func worldOf(s *registry.Sandbox) *Call {
 	c := &Call{}
 	c.Actor, c.Env, c.Image, c.Limits, c.Isolation = s.Actor, s.Env, s.Image, s.Asked, s.Isolation
 	c.Network, c.NetworkDeny, c.NoNetwork = s.Allow, s.Deny, s.NoNetwork
+	c.Sudo = s.Sudo
 	return c
 }
 
@@ -149,7 +155,7 @@ func (b *Sandboxes) wanted(k *Key, name string, c *Create, lifetime time.Duratio
 		if !ok && rec.Template != BaseTemplate {
 			return nil, &sandbox.Error{Op: "template " + quoted(clip(rec.Template, mostName)), Kind: sandbox.ErrNotFound, Problem: "there is none", Hint: "take " + BaseTemplate}
 		}
-		rec.Image = t.Image
+		rec.Image, rec.Sudo = t.Image, t.Root
 	}
 	return rec.Clone(), nil // the maps are the caller's
 }
@@ -177,6 +183,10 @@ func (b *Sandboxes) createFrom(ctx context.Context, k *Key, name string, c Creat
 	}
 	call := worldOf(rec)
 	call.Door = c.Door
+	if from == nil && call.Sudo {
+		// A template offers root; one that goes on with it already insists.
+		call.Sudo = g.policy.Decide(startCall(call)).Decision == policy.Allow
+	}
 	l, err := b.reserve(g, rec, call)
 	if err != nil {
 		return nil, err
@@ -194,6 +204,7 @@ func (b *Sandboxes) createFrom(ctx context.Context, k *Key, name string, c Creat
 		now := b.o.Clock.Now()
 		s.State, s.Created, s.Started, s.Ends = registry.Running, now, now, now.Add(s.Lifetime)
 		s.Isolation, s.Limits, s.Posture = a.posture.Isolation, in.run.plan.Limits, a.posture
+		s.Sudo = in.world.spec.Sudo
 		if p := in.run.plan.Network; p != nil {
 			for _, r := range p.Allow {
 				s.Network = append(s.Network, r.Text)

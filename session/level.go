@@ -29,7 +29,7 @@ func (r *run) level(ctx context.Context) (sandbox.Driver, sandbox.Posture, error
 	if err := r.features(caps); err != nil {
 		return nil, none, err
 	}
-	posture := sandbox.Posture{Isolation: r.plan.Isolation, Network: "none", Root: r.plan.Root, Limits: map[sandbox.LimitName]sandbox.Enforcement{}}
+	posture := sandbox.Posture{Isolation: r.plan.Isolation, Network: "none", Root: r.plan.Root || r.call.Sudo && caps.Root, Limits: map[sandbox.LimitName]sandbox.Enforcement{}}
 	if r.plan.Network != nil {
 		posture.Network = "allow-list"
 		posture.Ended, posture.Secrets = r.plan.Network.Ended(), r.intent.Secrets

@@ -159,7 +159,7 @@ func (c *Create) from(s *Snapshot) (*registry.Sandbox, error) {
 	}
 	return &registry.Sandbox{
 		Template: rec.Template, Image: rec.Image, Isolation: rec.Isolation, Asked: rec.Asked, Env: rec.Env,
-		Allow: rec.Allow, Deny: rec.Deny, NoNetwork: rec.NoNetwork,
+		Allow: rec.Allow, Deny: rec.Deny, NoNetwork: rec.NoNetwork, Sudo: rec.Sudo,
 	}, nil
 }
 

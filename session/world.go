@@ -54,6 +54,7 @@ func (r *run) prepare(ctx context.Context, d sandbox.Driver) (*world, error) {
 	if r.plan.Root {
 		w.spec.User = sandbox.RootUser()
 	}
+	w.spec.Sudo = r.call.Sudo && r.caps.Root
 	w.spec.Snapshots = r.kind == policy.StartSandbox && r.caps.Snapshot
 	if d, ok := d.(earlyDriver); ok {
 		// Nothing of the call's runs before it is recorded.

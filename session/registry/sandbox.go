@@ -85,6 +85,8 @@ type Sandbox struct {
 	Allow     []string       `json:"allow,omitempty"`
 	Deny      []string       `json:"deny,omitempty"`
 	NoNetwork bool           `json:"no_network,omitempty"`
+	// Sudo says that its programs may become its own root.
+	Sudo bool `json:"sudo,omitempty"`
 	// Waits says that it ran when caisson was stopped, and goes on with the next
 	// one, its time running meanwhile.
 	Waits bool `json:"waits,omitempty"`
