@@ -53,6 +53,13 @@ func (k *Keys) Authenticate(ctx context.Context, token string) (*Key, error) {
 	return k.registry.KeyOf(ctx, token)
 }
 
+// Resembles says whether token could be a key, by its form or as the operator's
+// own: what nobody else should be given. It asks no registry.
+func (k *Keys) Resembles(token string) bool {
+	sum := sha256.Sum256([]byte(token))
+	return strings.HasPrefix(token, registry.TokenPrefix) || k.hasGiven && subtle.ConstantTimeCompare(sum[:], k.given[:]) == 1
+}
+
 // Create makes a key and returns it with its token, which cannot be had again.
 func (k *Keys) Create(ctx context.Context, name, policy, profile string) (*Key, string, error) {
 	if len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,6 +38,7 @@ type port struct {
 	owner  *session.Key
 	number int
 	named  bool
+	keys   *session.Keys
 }
 
 // servePort hands a request to a port of a sandbox.
@@ -50,7 +52,7 @@ func (s *Server) servePort(w http.ResponseWriter, r *http.Request, t target) {
 		writeAPIError(w, &apiError{http.StatusForbidden, "this port is not public; send the sandbox's traffic access token as " + headerTraffic})
 		return
 	}
-	p := &port{box: b, owner: owner, number: t.Port, named: t.Named}
+	p := &port{box: b, owner: owner, number: t.Port, named: t.Named, keys: s.o.Keys}
 	_, leave, err := s.o.Sandboxes.Agent(r.Context(), owner, b.ID)
 	if err != nil {
 		writeGone(w, b.ID)
@@ -107,10 +109,15 @@ func (p *port) rewrite(r *httputil.ProxyRequest) {
 		r.Out.Header.Del(h)
 	}
 	for _, h := range []string{"X-Api-Key", "Authorization"} {
-		if strings.HasPrefix(strings.TrimPrefix(r.Out.Header.Get(h), "Bearer "), "e2b_") {
+		if slices.ContainsFunc(r.Out.Header.Values(h), p.hasKey) {
 			r.Out.Header.Del(h)
 		}
 	}
+}
+
+// hasKey says whether a word of a header's value may be a key of this server's.
+func (p *port) hasKey(value string) bool {
+	return slices.ContainsFunc(strings.FieldsFunc(value, func(r rune) bool { return r == ' ' || r == '\t' || r == ',' }), p.keys.Resembles)
 }
 
 // modify keeps an answer within its origin.
