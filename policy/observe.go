@@ -125,6 +125,19 @@ func (w *Watch) measure(metric string, u sandbox.Usage) (value float64, from tim
 	return 0, u.At, false
 }
 
+// Blind says why r can never fire in a sandbox under limits of which u is a
+// reading, and is empty otherwise. CPU time may only be missing yet.
+func (r WatchRule) Blind(u sandbox.Usage, limits sandbox.Limits) string {
+	w := Watch{memory: limits.Memory}
+	switch _, _, ok := w.measure(r.Metric, u); {
+	case ok || r.Metric == metricCPU:
+		return ""
+	case r.Metric == metricMemoryPercent && limits.Memory <= 0:
+		return "there is no limits.memory to be a part of"
+	}
+	return "the level does not measure it here"
+}
+
 func number[T int | int64](p *T, at time.Time) (float64, time.Time, bool) {
 	if p == nil {
 		return 0, at, false

@@ -103,12 +103,14 @@ func (b *Sandboxes) Agent(ctx context.Context, k *Key, id string) (_ *Inside, le
 // Who has one carries it out with Agent, and ends it.
 type Action struct {
 	Inside
-	// Limits are those of the policy for one program. Wall and Output are for
-	// who carries it out; the rest the sandbox has already.
+	// Limits are those of the policy for one program. Exec holds Wall and Output
+	// of each; all others are the sandbox's, which has them already, and whose
+	// time Wall bounds, too.
 	Limits sandbox.Limits
 
 	run    *run
 	ticket *audit.Entry
+	in     *inside
 	once   sync.Once
 	leave  func()
 	err    error
@@ -119,8 +121,14 @@ type Action struct {
 // ErrDenied with the rule. A paused sandbox is resumed first when it was made so.
 //
 // call names no host path, no level and no network: those are the sandbox's. Its
-// Env comes on top of the sandbox's own and is in the Action's.
+// Env comes on top of the sandbox's own and is in the Action's. A written output
+// limit is ErrUnsupported: only Exec counts output.
 func (b *Sandboxes) Begin(ctx context.Context, k *Key, id string, call *Call) (*Action, error) {
+	return b.beginAction(ctx, k, id, call, false)
+}
+
+// beginAction is Begin; counts says that the output limit is held.
+func (b *Sandboxes) beginAction(ctx context.Context, k *Key, id string, call *Call, counts bool) (*Action, error) {
 	g, err := b.grant(k)
 	if err != nil {
 		return nil, err
@@ -129,7 +137,7 @@ func (b *Sandboxes) Begin(ctx context.Context, k *Key, id string, call *Call) (*
 	if err != nil {
 		return nil, err
 	}
-	a, err := b.beginIn(ctx, k, g, in, shown, id, call)
+	a, err := b.beginIn(ctx, k, g, in, shown, id, call, counts)
 	if err != nil {
 		l.unuse()
 		return nil, err
@@ -138,7 +146,7 @@ func (b *Sandboxes) Begin(ctx context.Context, k *Key, id string, call *Call) (*
 	return a, nil
 }
 
-func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, shown *Inside, id string, call *Call) (*Action, error) {
+func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, shown *Inside, id string, call *Call, counts bool) (*Action, error) {
 	if err := worldless(call); err != nil {
 		return nil, err
 	}
@@ -158,7 +166,11 @@ func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, s
 	}
 	r.plan, r.caps = v.Plan, in.caps
 	r.intent.Env = append(r.intent.Env, slices.Sorted(maps.Keys(r.plan.Env))...)
-	a := &Action{Inside: *shown, Limits: r.plan.Limits, run: r}
+	a := &Action{Inside: *shown, Limits: r.plan.Limits, run: r, in: in}
+	if err := r.countable(counts); err != nil {
+		_, err := r.fail(ctx, err)
+		return nil, err
+	}
 	if u := in.world.spec; r.plan.Root && u.User.UID != 0 {
 		if !u.Sudo {
 			_, err := r.fail(ctx, sandbox.Errorf(sandbox.ErrUnsupported, "user root", "programs of this sandbox run as its user"))
@@ -174,6 +186,17 @@ func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, s
 	a.Env = overlay(a.Env, r.plan.Env)
 	a.ticket, err = b.o.Journal.Begin(ctx, r.intent)
 	return a, err
+}
+
+// countable refuses a written output limit that nobody would count: who carries a
+// program out by itself hands its output on as it comes.
+func (r *run) countable(counts bool) error {
+	if l := &r.plan.Limits; counts || !l.Explicit[sandbox.LimitOutput] || l.Output <= 0 || r.plan.BestEffort {
+		return nil
+	}
+	return &sandbox.Error{Op: "limit " + string(sandbox.LimitOutput), Kind: sandbox.ErrUnsupported,
+		Problem: "nothing counts the output of a program that is followed as it runs in a sandbox that lives on",
+		Hint:    "leave limits.output out of this key's policy", Rule: r.ruleOf("limits." + string(sandbox.LimitOutput))}
 }
 
 // worldless refuses what only a sandbox as a whole can have.
@@ -227,7 +250,7 @@ func (a *Action) End(ctx context.Context, res *sandbox.Result, err error, stdout
 // the program under the limits that are a program's, and End; see [Session.Do] for
 // what the Result and an error are.
 func (b *Sandboxes) Exec(ctx context.Context, k *Key, id string, call *Call, io IO) (*sandbox.Result, error) {
-	a, err := b.Begin(ctx, k, id, call)
+	a, err := b.beginAction(ctx, k, id, call, true)
 	if err != nil {
 		return nil, err
 	}
@@ -245,6 +268,10 @@ func (b *Sandboxes) Exec(ctx context.Context, k *Key, id string, call *Call, io 
 		res := &sandbox.Result{}
 		select {
 		case <-a.Gone:
+			if e := endingOf(a.in); e != nil {
+				res.Status, res.Resource, res.Rule, res.Reason, res.Signal = e.status, e.resource, e.rule, e.reason, "SIGKILL"
+				return res, nil
+			}
 			return nil, &sandbox.Error{Op: "exec", Kind: sandbox.ErrUnavailable, Problem: "the sandbox ended or was paused while the program ran", Cause: err}
 		default:
 		}

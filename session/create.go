@@ -33,7 +33,8 @@ type Create struct {
 	// list or log.
 	Env map[string]string
 
-	// Timeout is how long it lives, unless it is extended; 0 is the profile's.
+	// Timeout is how long it lives, unless it is extended; 0 is the profile's. A
+	// wall limit ends it earlier, however often it is extended.
 	Timeout time.Duration
 	// Idle, when not 0, ends it earlier when it goes unused for so long: when no
 	// action begins, ends or is under way.
@@ -202,9 +203,10 @@ func (b *Sandboxes) createFrom(ctx context.Context, k *Key, name string, c Creat
 	}
 	err = l.keep(ctx, func(s *registry.Sandbox) {
 		now := b.o.Clock.Now()
-		s.State, s.Created, s.Started, s.Ends = registry.Running, now, now, now.Add(s.Lifetime)
+		s.State, s.Created, s.Started, s.Began, s.Ends = registry.Running, now, now, now, now.Add(s.Lifetime)
 		s.Isolation, s.Limits, s.Posture = a.posture.Isolation, in.run.plan.Limits, a.posture
 		s.Sudo = in.world.spec.Sudo
+		bound(s, now)
 		if p := in.run.plan.Network; p != nil {
 			for _, r := range p.Allow {
 				s.Network = append(s.Network, r.Text)
@@ -226,6 +228,9 @@ func (b *Sandboxes) begin(l *living, in *inside) {
 	l.mu.Lock()
 	l.in, l.used = in, b.o.Clock.Now()
 	l.readSoon()
+	if s := newSampler(l, in); s != nil {
+		s.soon()
+	}
 	l.mu.Unlock()
 	b.work.Go(func() { b.watch(l, in) })
 	l.arm()

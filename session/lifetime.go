@@ -59,6 +59,7 @@ func (b *Sandboxes) prolong(ctx context.Context, l *living, d time.Duration, ext
 		}
 		if s.State == registry.Running {
 			s.Ends = ends
+			bound(s, b.o.Clock.Now())
 		}
 	})
 	if err != nil {
@@ -115,15 +116,22 @@ func (l *living) expire() {
 	if due.IsZero() {
 		return
 	}
-	if now := b.o.Clock.Now(); due.After(now) { // it was used or extended meanwhile
+	now := b.o.Clock.Now()
+	if due.After(now) { // it was used or extended meanwhile
 		l.arm()
+		return
+	}
+	ctx := context.Background()
+	if outlived(rec, now) { // it could never go on
+		if err := b.endFor(ctx, l, timedOut(rec.Limits)); err != nil {
+			b.o.Notice("sandbox " + l.id + ": " + err.Error())
+		}
 		return
 	}
 	reason := fmt.Sprintf("its time of %s was over", rec.Lifetime)
 	if idle {
 		reason = fmt.Sprintf("it went unused for %s", rec.Idle)
 	}
-	ctx := context.Background()
 	if rec.OnTimeout == registry.Pause {
 		err := b.pause(ctx, l, reason)
 		if err == nil {

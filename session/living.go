@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/caisson-run/caisson/audit"
@@ -35,6 +36,7 @@ type living struct {
 	used     time.Time         // when the last one began or ended
 	readings series
 	reading  func() bool // stops the timer of the next reading
+	sampling func() bool // stops the timer of the next sample; see sampler
 }
 
 // inside is a sandbox that runs, from its start to its end or its pause.
@@ -45,6 +47,8 @@ type inside struct {
 	world  *world
 	grant  *grant
 	caps   sandbox.Capabilities
+	before time.Duration // CPU time that it used in its life before this start
+	used   *atomic.Int64 // ns of CPU time in its whole life, when it was last read
 	// gone ends when it is left, and before that with the reason why it has to be.
 	gone  context.Context
 	leave context.CancelCauseFunc
@@ -104,7 +108,7 @@ func (l *living) silence() {
 
 // stopTimers stops what would happen by itself. The caller holds mu.
 func (l *living) stopTimers() {
-	for _, stop := range []*func() bool{&l.alarm, &l.reading} {
+	for _, stop := range []*func() bool{&l.alarm, &l.reading, &l.sampling} {
 		if *stop != nil {
 			(*stop)()
 			*stop = nil
@@ -130,7 +134,7 @@ func (l *living) keep(ctx context.Context, change func(*registry.Sandbox)) error
 // refusal is an error of kind ErrDenied.
 func (b *Sandboxes) boot(ctx context.Context, l *living, g *grant, call *Call, kept string) (*inside, *admitted, error) {
 	r := &run{s: g.session, call: call, id: newID(), kind: "start_sandbox", name: l.id}
-	in := &inside{run: r, grant: g}
+	in := &inside{run: r, grant: g, before: l.record().CPU, used: new(atomic.Int64)}
 	in.gone, in.leave = context.WithCancelCause(context.Background())
 	a, res, err := r.admit(ctx)
 	if a != nil {
@@ -192,8 +196,10 @@ func (in *inside) start(ctx context.Context, d sandbox.Driver, kept string) erro
 	}
 	in.box = box
 	r.undo.add(box.Destroy)
-	in.client, err = in.connect(ctx)
-	return err
+	if in.client, err = in.connect(ctx); err != nil {
+		return err
+	}
+	return in.watchable(ctx)
 }
 
 // connect begins a session with the agent.
@@ -257,15 +263,15 @@ func (in *inside) identity() guest.Resume {
 // end it.
 func (b *Sandboxes) watch(l *living, in *inside) {
 	stop := in.run.watchKept(in.leave)
-	var reason string
+	why := &ending{status: sandbox.StatusSuccess}
 	select {
 	case <-in.box.Ended():
-		reason = "its first process ended"
+		why.reason = "its first process ended"
 		if limit := in.box.Limit(); limit != "" {
-			reason = sentence(limit, in.world.spec.Limits)
+			why = exceeded(limit, sentence(limit, in.world.spec.Limits))
 		}
 	case <-in.gone.Done():
-		reason = context.Cause(in.gone).Error()
+		why.reason = context.Cause(in.gone).Error()
 	}
 	stop()
 	ctx := context.Background()
@@ -279,7 +285,7 @@ func (b *Sandboxes) watch(l *living, in *inside) {
 	if left {
 		return // whoever left it has seen to it
 	}
-	if err := b.end(ctx, l, reason); err != nil {
+	if err := b.endFor(ctx, l, why); err != nil {
 		b.o.Notice("sandbox " + l.id + ": " + err.Error())
 	}
 }
@@ -287,9 +293,15 @@ func (b *Sandboxes) watch(l *living, in *inside) {
 // errLeft is why a sandbox is gone that somebody ended or paused.
 var errLeft = errors.New("the sandbox was ended or paused")
 
-// end ends a sandbox and takes it from the list. The caller holds change. It is
-// gone and said to be, whatever the error is about.
+// end ends a sandbox for a reason that is no limit's; see endFor.
 func (b *Sandboxes) end(ctx context.Context, l *living, reason string) error {
+	return b.endFor(ctx, l, &ending{status: sandbox.StatusSuccess, reason: reason})
+}
+
+// endFor ends a sandbox and takes it from the list. The caller holds change. It is
+// gone and said to be, whatever the error is about. Where a limit or a rule had
+// ended it already, that is why, whoever comes first.
+func (b *Sandboxes) endFor(ctx context.Context, l *living, why *ending) error {
 	ctx = context.WithoutCancel(ctx)
 	l.silence()
 	l.mu.Lock()
@@ -299,9 +311,13 @@ func (b *Sandboxes) end(ctx context.Context, l *living, reason string) error {
 	}
 	l.in, l.frozen = nil, nil
 	l.mu.Unlock()
+	if e := endingOf(in); e != nil {
+		why = e
+	}
+	reason := why.reason
 	// A full disk must not keep a sandbox alive: what cannot be recorded is told.
 	ticket, err := b.o.Journal.Begin(ctx, audit.Intent{Actor: was.Actor, Kind: "end_sandbox", Sandbox: l.id, Isolation: was.Isolation})
-	res := &sandbox.Result{Status: sandbox.StatusSuccess, Reason: reason, Posture: was.Posture}
+	res := &sandbox.Result{Status: why.status, Resource: why.resource, Rule: why.rule, Reason: reason, Posture: was.Posture}
 	errs := []error{err}
 	if in != nil {
 		errs = append(errs, in.close(ctx))

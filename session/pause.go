@@ -58,6 +58,9 @@ func (b *Sandboxes) pause(ctx context.Context, l *living, reason string) error {
 	if in == nil {
 		return l.gone()
 	}
+	if e := endingOf(in); e != nil {
+		return sandbox.Errorf(sandbox.ErrConflict, "pause sandbox "+l.id, "it is being ended: %s", e.reason)
+	}
 	if rec := l.record(); !rec.Waits {
 		b.mu.Lock()
 		err := b.fits(in.grant.profile.Quota, l, rec.Limits, registry.Paused)
@@ -70,7 +73,11 @@ func (b *Sandboxes) pause(ctx context.Context, l *living, reason string) error {
 	if err != nil {
 		return err
 	}
-	err = b.stop(ctx, l, in)
+	// Before it stands still: afterwards the level may have nothing to ask.
+	cpu := in.spent(ctx)
+	err = b.stop(ctx, l, in, func(s *registry.Sandbox) {
+		s.State, s.CPU, s.Ran = registry.Paused, cpu, s.RanUntil(b.o.Clock.Now())
+	})
 	out := audit.Outcome{Status: audit.Allowed, Result: &sandbox.Result{Status: sandbox.StatusSuccess, Reason: reason}}
 	if err != nil {
 		out = audit.Outcome{Status: audit.Failed, Error: err.Error()}
@@ -80,19 +87,19 @@ func (b *Sandboxes) pause(ctx context.Context, l *living, reason string) error {
 	return errors.Join(err, ticket.End(ctx, out))
 }
 
-// stop is the pause itself.
-func (b *Sandboxes) stop(ctx context.Context, l *living, in *inside) error {
+// stop is the pause itself; paused changes the record to say so.
+func (b *Sandboxes) stop(ctx context.Context, l *living, in *inside, paused func(*registry.Sandbox)) error {
 	snap, snaps := in.box.(sandbox.Snapshotter)
 	freeze, freezes := in.box.(sandbox.Pauser)
 	switch {
 	case in.caps.Snapshot && snaps:
-		return b.writeDown(ctx, l, in, snap)
+		return b.writeDown(ctx, l, in, snap, paused)
 	case in.caps.Pause && freezes:
 		if err := freeze.Pause(ctx); err != nil {
 			return err
 		}
 		b.leave(l, in, true)
-		return l.keep(ctx, func(s *registry.Sandbox) { s.State = registry.Paused })
+		return l.keep(ctx, paused)
 	}
 	return cannotPause(in.run.plan.Isolation)
 }
@@ -113,7 +120,7 @@ func (b *Sandboxes) leave(l *living, in *inside, frozen bool) {
 // writeDown pauses a sandbox by a snapshot. The row that says so is written when
 // the snapshot is whole and before the sandbox is taken away, so that a daemon
 // that is killed has one or the other.
-func (b *Sandboxes) writeDown(ctx context.Context, l *living, in *inside, snap sandbox.Snapshotter) error {
+func (b *Sandboxes) writeDown(ctx context.Context, l *living, in *inside, snap sandbox.Snapshotter, paused func(*registry.Sandbox)) error {
 	kept, dir, err := b.newKept()
 	if err != nil {
 		return err
@@ -121,7 +128,7 @@ func (b *Sandboxes) writeDown(ctx context.Context, l *living, in *inside, snap s
 	b.leave(l, in, true)
 	err = snap.Snapshot(ctx, dir, true)
 	if err == nil {
-		err = l.keep(ctx, func(s *registry.Sandbox) { s.State, s.Kept = registry.Paused, kept })
+		err = l.keep(ctx, func(s *registry.Sandbox) { paused(s); s.Kept = kept })
 	}
 	l.mu.Lock()
 	l.frozen = nil
@@ -230,12 +237,14 @@ func (b *Sandboxes) wake(ctx context.Context, k *Key, l *living, asked bool) err
 	}
 	err = l.keep(ctx, func(s *registry.Sandbox) {
 		now := b.o.Clock.Now()
-		s.State, s.Kept = registry.Running, ""
+		s.State, s.Kept, s.Began = registry.Running, "", now
+		s.Limits = in.run.plan.Limits // decided anew where it was booted anew
 		if !s.Waits || asked {
 			s.Started, s.Ends = now, now.Add(s.Lifetime)
 			s.Resumed++
 		}
 		s.Waits = false
+		bound(s, now)
 	})
 	if err != nil {
 		if rec.Kept == "" {

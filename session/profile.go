@@ -34,9 +34,10 @@ type Quota struct {
 }
 
 // LivingLimits are the limits of a sandbox that lives on, where nobody says
-// anything: no wall clock and no output limit, since both are a program's; 1
-// CPU, 512 MiB, 512 processes, 8192 files open in each, 1 GiB of disk and 256
-// MiB of /tmp.
+// anything: no wall clock, since its timeout bounds it, and no output limit,
+// which is a program's; 1 CPU, 512 MiB, 512 processes, 8192 files open in each,
+// 1 GiB of disk and 256 MiB of /tmp. A wall limit that is written bounds the time
+// that it runs in all its life, beside the timeout.
 func LivingLimits() sandbox.Limits {
 	const mib = 1 << 20
 	return sandbox.Limits{

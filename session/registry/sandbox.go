@@ -57,6 +57,11 @@ type Sandbox struct {
 	Ends    time.Time `json:"ends"`    // when its time is over; zero is never
 	// Lifetime is how long it was given when it was made or its time last set.
 	Lifetime time.Duration `json:"lifetime,omitempty"`
+	// Began is when it last began to run, and Ran how long it had run before then:
+	// what the wall limit counts. CPU is what it had used when it was last paused.
+	Began time.Time     `json:"began,omitzero"`
+	Ran   time.Duration `json:"ran,omitempty"`
+	CPU   time.Duration `json:"cpu,omitempty"`
 	// Idle, when not 0, is how long it may go unused before its time is over.
 	Idle      time.Duration `json:"idle,omitempty"`
 	OnTimeout Action        `json:"on_timeout"`
@@ -94,6 +99,9 @@ type Sandbox struct {
 	// relative to the state directory.
 	Kept string `json:"kept,omitempty"`
 }
+
+// RanUntil is how long a sandbox that runs has run by now, pauses not counted.
+func (s *Sandbox) RanUntil(now time.Time) time.Duration { return s.Ran + now.Sub(s.Began) }
 
 // Clone is a copy that shares nothing.
 func (s *Sandbox) Clone() *Sandbox {
