@@ -5,6 +5,7 @@ package e2b_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -597,6 +598,18 @@ func TestSignedFiles(t *testing.T) {
 	} {
 		if status, text, h := d.raw(t, c.method, c.url, nil, ""); status != c.status || status == 200 && (string(text) != "content" || h.Get("Content-Disposition") != "attachment") {
 			t.Errorf("%s: %d %s %v", name, status, text, h)
+		}
+	}
+	// Whose rights it has was signed, too.
+	for _, user := range []string{"root", "nobody", "stranger"} {
+		basic := "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"))
+		for name, h := range map[string]map[string]string{
+			"alone":          {"Authorization": basic},
+			"to the sandbox": {"Authorization": basic, "E2b-Sandbox-Id": b.id, "E2b-Sandbox-Port": "49983"},
+		} {
+			if status, text, _ := d.raw(t, "GET", "/files?path=signed&signature="+e2b.Sign("signed", "read", "", b.token, ""), h, ""); status != 200 || string(text) != "content" {
+				t.Errorf("%s as %s: %d %s", name, user, status, text)
+			}
 		}
 	}
 }

@@ -84,11 +84,12 @@ func (s *Server) serveEnvd(w http.ResponseWriter, r *http.Request, t target) {
 		s.health(w, b)
 		return
 	}
-	if err := s.mayUse(r, b); err != nil {
+	user, err := s.mayUse(r, b)
+	if err != nil {
 		writeAPIError(w, err)
 		return
 	}
-	s.within(w, r, b, owner)
+	s.within(w, r, b, owner, user)
 }
 
 // health says whether a sandbox runs. Everybody who knows its name may ask.
@@ -101,19 +102,20 @@ func (s *Server) health(w http.ResponseWriter, b *session.Sandbox) {
 }
 
 // mayUse says whether a request has the right to b's agent: its token, or for
-// files a signature that was made with it.
-func (s *Server) mayUse(r *http.Request, b *session.Sandbox) error {
+// files a signature that was made with it. The user is whose rights it has: with
+// a signature those that were signed, whatever else the request says.
+func (s *Server) mayUse(r *http.Request, b *session.Sandbox) (user string, _ error) {
 	token := s.o.Sandboxes.Token(b, accessPurpose)
 	if same(r.Header.Get("X-Access-Token"), token) {
-		return nil
+		return requestUser(r), nil
 	}
 	if u, ok := signedURL(r.Method, r.URL.Query()); ok && r.URL.Path == wire.PathFiles {
 		if u.by(token) {
-			return u.expired(time.Now())
+			return u.user, u.expired(time.Now())
 		}
-		return &apiError{http.StatusUnauthorized, "invalid signature"}
+		return "", &apiError{http.StatusUnauthorized, "invalid signature"}
 	}
-	return &apiError{http.StatusUnauthorized, "the sandbox's access token is missing or wrong"}
+	return "", &apiError{http.StatusUnauthorized, "the sandbox's access token is missing or wrong"}
 }
 
 // signedFiles finds the sandbox of a signed URL that does not name one: the one
@@ -130,11 +132,12 @@ func (s *Server) signedFiles(w http.ResponseWriter, r *http.Request) {
 		writeAPIError(w, err)
 		return
 	}
-	s.within(w, r, b, owner)
+	s.within(w, r, b, owner, u.user)
 }
 
-// within hands a request to the agent of a sandbox that it has the right to.
-func (s *Server) within(w http.ResponseWriter, r *http.Request, b *session.Sandbox, owner *session.Key) {
+// within hands a request to the agent of a sandbox that it has the right to, as
+// a user of the sandbox's.
+func (s *Server) within(w http.ResponseWriter, r *http.Request, b *session.Sandbox, owner *session.Key, user string) {
 	call := s.envd[r.Method+" "+r.URL.Path]
 	if call == nil {
 		writeAPIError(w, &apiError{http.StatusNotFound, "the agent has nothing at " + r.Method + " " + quoted(r.URL.Path)})
@@ -155,7 +158,6 @@ func (s *Server) within(w http.ResponseWriter, r *http.Request, b *session.Sandb
 		defer m.done()
 		r.Body = m
 	}
-	user := requestUser(r)
 	call(w, r, &inside{Client: a.Agent.As(user), box: b, owner: owner, user: user, home: a.User.Home, gone: a.Gone})
 }
 
