@@ -50,19 +50,33 @@ func parseBody(b []byte, v any) error {
 	if err := json.Unmarshal(b, &all); err != nil || all == nil {
 		return &apiError{http.StatusBadRequest, "the request is no JSON object"}
 	}
-	known := fieldNames(reflect.TypeOf(v).Elem())
-	var refused []string
-	for name, value := range all {
-		// As encoding/json, which takes names in any case.
-		if !slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, name) }) && !asksNothing(value) {
-			refused = append(refused, name)
-		}
-	}
-	if len(refused) > 0 {
+	if refused := unknown(all, reflect.TypeOf(v).Elem(), ""); len(refused) > 0 {
 		slices.Sort(refused)
 		return notCarried(strings.Join(refused, ", "))
 	}
 	return nil
+}
+
+// unknown are the fields that ask for something and that t, or a struct in it,
+// does not have. Where two differ in case alone, each is looked at.
+func unknown(all map[string]json.RawMessage, t reflect.Type, prefix string) (refused []string) {
+	for name, value := range all {
+		field, ok := fieldOf(t, name)
+		if !ok {
+			if !asksNothing(value) {
+				refused = append(refused, prefix+name)
+			}
+			continue
+		}
+		if field.Kind() == reflect.Pointer {
+			field = field.Elem()
+		}
+		var inner map[string]json.RawMessage
+		if field.Kind() == reflect.Struct && json.Unmarshal(value, &inner) == nil {
+			refused = append(refused, unknown(inner, field, prefix+name+".")...)
+		}
+	}
+	return refused
 }
 
 func notCarried(field string) error {
@@ -99,11 +113,14 @@ func empty(v any) bool {
 	return false
 }
 
-// fieldNames are the JSON names of a struct's fields.
-func fieldNames(t reflect.Type) (names []string) {
+// fieldOf is the type of the field that encoding/json puts a name into, which
+// takes names in any case.
+func fieldOf(t reflect.Type, name string) (reflect.Type, bool) {
 	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		names = append(names, name)
+		tag, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		if strings.EqualFold(tag, name) {
+			return t.Field(i).Type, true
+		}
 	}
-	return names
+	return nil, false
 }
