@@ -14,6 +14,8 @@ func Cases() []Case {
 		inheritance = "report it; until then start caisson with a clean environment and no open descriptors (env -i, systemd-run)"
 		images      = "report it; until then unpack images elsewhere, and use --rootfs"
 		network     = "report it: a sandbox without a network reached something of the host"
+		allowList   = "report it; until then allow no network"
+		secrets     = "report it; until then give sandboxes no secrets"
 	)
 	return []Case{
 		{"F01", "open /proc/sys/kernel/core_pattern for writing", hostKernel},
@@ -60,10 +62,16 @@ func Cases() []Case {
 		{"S02", "find caisson's environment in /proc/*/environ", inheritance},
 		{"S03", "find caisson's open descriptors", inheritance},
 		{"S04", "find a secret of the sandbox in caisson's records", "report it; until then delete the record: caisson audit prune"},
+		{"S05", "have a secret sent without TLS, or to a host that is not its own", secrets},
+		{"S06", "use an allowed host with somebody else's credentials", secrets},
 		{"S08", "reach the metadata services of clouds", network},
 		{"N01", "connect to services on the host's loopback", network},
+		{"N02", "reach the host's loopback under other spellings where the internet is allowed", allowList},
 		{"N03", "connect to abstract sockets of the host", network},
 		{"N04", "connect to socket files of the host", network},
+		{"N06", "send datagrams around the resolver", allowList},
+		{"N11", "name another host in a request, or in TLS, than is connected to", allowList},
+		{"N15", "reach anything with an empty allow-list (CVE-2025-66479)", network},
 		{"L01", "make processes without end", limit},
 		{"L02", "take memory without end: anonymous, memfd, /dev/shm, local and internet sockets", limit},
 		{"L03", "fill the disk: bytes, holes, files", limit},

@@ -61,6 +61,12 @@ func scenes() map[string]func(*suite, context.Context) finding {
 		"L06": (*suite).daemon,
 		"L08": (*suite).killed,
 		"L09": (*suite).manyFiles,
+		"S05": (*suite).misplacedSecret,
+		"S06": (*suite).foreignCredential,
+		"N02": (*suite).oddAddresses,
+		"N06": (*suite).besideTCP,
+		"N11": (*suite).anotherHost,
+		"N15": (*suite).emptyList,
 	}
 }
 

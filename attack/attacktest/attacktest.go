@@ -83,6 +83,9 @@ func Run(t *testing.T, l Level, only ...string) *attack.Report {
 // that are known to need what some host lacks may be not applicable.
 func Holds(t *testing.T, l Level) {
 	needy := []string{"F06", "K14", "L01", "L02", "L03"}
+	if l.Driver.Name() != "gvisor" {
+		needy = append(needy, Network()...)
+	}
 	if l.Again == nil {
 		needy = append(needy, "L08")
 	}
@@ -106,10 +109,13 @@ func Red(r *attack.Report) (ids []string) {
 	return ids
 }
 
+// Network are the cases that need a sandbox with a network.
+func Network() []string { return []string{"S05", "S06", "N02", "N06", "N11"} }
+
 // OneSandbox are the cases that share one, and so are cheap together.
 func OneSandbox() (ids []string) {
 	for _, c := range attack.Cases() {
-		if !slices.Contains([]string{"F07", "F10", "F11", "K18"}, c.ID) && (c.ID[0] != 'L' || c.ID == "L07") {
+		if !slices.Contains(slices.Concat([]string{"F07", "F10", "F11", "K18", "N15"}, Network()), c.ID) && (c.ID[0] != 'L' || c.ID == "L07") {
 			ids = append(ids, c.ID)
 		}
 	}

@@ -30,6 +30,8 @@ const (
 	ModeAgent     = "agent"     // attacks the first process
 	ModeLinks     = "links"     // leaves links to be collected: TARGET
 
+	ModeNetwork = "network" // knocks at servers, with Knocks as JSON
+
 	modeChild = "child" // one attempt that needs a process of its own
 	modeSwap  = "swap"
 )
@@ -55,6 +57,29 @@ type Junk struct {
 	Number int
 	Name   string
 }
+
+// Knocks are what a probe says to servers.
+type Knocks struct {
+	Case     string
+	Resolver string // address and port
+	List     []Knock
+}
+
+// Knock is one connection or datagram.
+type Knock struct {
+	What  string
+	To    string // host and port; a name is asked for at the resolver
+	Bytes string // Placeholder stands for the value of SecretName
+	TLS   string // when not empty, the name in a ClientHello
+	UDP   bool
+}
+
+// SecretName is the variable that has a secret's placeholder, and Placeholder
+// what stands for that in Knock.Bytes.
+const (
+	SecretName  = "CAISSON_ATTACK_KEY"
+	Placeholder = "{placeholder}"
+)
 
 // Try is one line of the probe's output.
 type Try struct {

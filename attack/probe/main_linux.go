@@ -52,6 +52,8 @@ func Main(args []string) int {
 		return daemon(word(args, 1))
 	case modeSwap:
 		return swap(word(args, 1))
+	case ModeNetwork:
+		return network(word(args, 1))
 	case ModeAgent:
 		return agent()
 	case ModeLinks:

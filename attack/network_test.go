@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package attack_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson"
+	"github.com/caisson-run/caisson/attack"
+	"github.com/caisson-run/caisson/attack/attacktest"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+)
+
+// wider asks for more of the network than was asked of it.
+type wider struct {
+	attack.Doer
+	change func(*session.Call)
+}
+
+func (w wider) Do(ctx context.Context, call *session.Call, io session.IO) (*sandbox.Result, error) {
+	w.change(call)
+	return w.Doer.Do(ctx, call, io)
+}
+
+func secretsEverywhere(c *session.Call) {
+	for i := range c.Secrets {
+		c.Secrets[i].Plain = true
+	}
+}
+
+func anyCredentials(c *session.Call) {
+	for i := range c.Secrets {
+		c.Secrets[i].Others = true
+	}
+}
+
+func openLoopback(c *session.Call) {
+	if len(c.Network) > 0 {
+		c.Network = append(c.Network, "127.0.0.0/8:*")
+	}
+}
+
+// Rules that are too wide turn the cases red that are about them.
+func TestWithWiderNetwork(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*session.Call)
+		red    string
+	}{
+		"secrets over plain HTTP":   {secretsEverywhere, "S05"},
+		"anybody's credentials":     {anyCredentials, "S06"},
+		"an entry for the loopback": {openLoopback, "N02"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := attacktest.Level{Driver: caisson.Drivers()["gvisor"], Doer: func(d attack.Doer) attack.Doer { return wider{d, c.change} }}
+			wantRed(t, attacktest.Run(t, l, c.red), c.red)
+		})
+	}
+}
+
+// A level whose sandboxes have the host's network turns them red, too, in a
+// network of their own, which leads nowhere.
+func TestWithHostsNetwork(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("a network of its own needs root")
+	}
+	if os.Getenv(ownNetwork) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run", "^TestWithHostsNetwork$", "-test.v")
+		cmd.Env = append(os.Environ(), ownNetwork+"=1")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
+		out, err := cmd.CombinedOutput()
+		t.Logf("%s", out)
+		if err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	metadataService(t) // brings the loopback up
+	r := attacktest.Run(t, attacktest.Level{Driver: bare{caisson.Drivers()["gvisor"]}, Doer: func(d attack.Doer) attack.Doer { return d }}, "N02", "N06", "N11", "N15")
+	for _, f := range r.Cases {
+		t.Logf("%s %s: %s", f.ID, f.Verdict, f.Reason)
+	}
+	wantRed(t, r, "N02 N06 N11 N15")
+}
+
+func wantRed(t *testing.T, r *attack.Report, want string) {
+	t.Helper()
+	if got := attacktest.Red(r); !slices.Equal(got, strings.Fields(want)) {
+		t.Errorf("red are %q, want %s", got, want)
+	}
+	for _, f := range r.Cases {
+		if f.Verdict != attack.Pass {
+			t.Logf("%s %s: %s", f.ID, f.Verdict, f.Reason)
+		}
+		if f.Verdict == attack.Unclear {
+			t.Errorf("%s is unclear", f.ID)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+)
+
+// knockTime is how long one knock may take.
+const knockTime = 2 * time.Second
+
+// network knocks at what it is told to.
+func network(text string) int {
+	var plan Knocks
+	if err := json.Unmarshal([]byte(text), &plan); err != nil {
+		return 125
+	}
+	for _, k := range plan.List {
+		k.Bytes = strings.ReplaceAll(k.Bytes, Placeholder, os.Getenv(SecretName))
+		t := Try{Case: plan.Case, What: k.What}
+		if err := k.knock(plan.Resolver); err != nil {
+			t.Error = err.Error()
+		} else {
+			t.Got = true
+		}
+		say(t)
+	}
+	say(Try{Case: CaseReady, Count: int64(len(plan.List))})
+	return 0
+}
+
+// knock says something to a host, and waits for a word.
+func (k Knock) knock(resolver string) error {
+	host, port, err := net.SplitHostPort(k.To)
+	if err != nil {
+		return err
+	}
+	if _, err := netip.ParseAddr(host); err != nil {
+		if host, err = lookup(resolver, host); err != nil {
+			return err
+		}
+	}
+	way := "tcp"
+	if k.UDP {
+		way = "udp"
+	}
+	c, err := net.DialTimeout(way, net.JoinHostPort(host, port), knockTime)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(knockTime))
+	if k.UDP { // no answer is expected
+		_, err := c.Write([]byte(k.Bytes))
+		return err
+	}
+	if k.TLS != "" {
+		c = tls.Client(c, &tls.Config{ServerName: k.TLS, InsecureSkipVerify: true})
+	}
+	if _, err := c.Write([]byte(k.Bytes)); err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, io.LimitReader(c, 64<<10))
+	return err
+}
+
+// lookup asks the sandbox's resolver, and not /etc/hosts, for an address.
+func lookup(resolver, name string) (string, error) {
+	c, err := net.DialTimeout("udp", resolver, knockTime)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(knockTime))
+	query := make([]byte, 2, 512)
+	_, _ = rand.Read(query)
+	query = append(query, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0)
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || len(label) > 63 {
+			return "", errors.New("no name that a query could hold")
+		}
+		query = append(append(query, byte(len(label))), label...)
+	}
+	query = append(query, 0, 0, 1, 0, 1)
+	if _, err := c.Write(query); err != nil {
+		return "", err
+	}
+	answer := make([]byte, 1500)
+	n, err := c.Read(answer)
+	if err != nil {
+		return "", err
+	}
+	// The router answers with one address at most, at the end.
+	if n < len(query)+16 || answer[3]&0xf != 0 || answer[7] != 1 {
+		return "", errors.New("the resolver has no address for it")
+	}
+	return netip.AddrFrom4([4]byte(answer[n-4 : n])).String(), nil
+}
