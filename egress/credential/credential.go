@@ -234,6 +234,8 @@ func (s Set) Fill(n name.Name, port uint16, tls bool, h http.Header) (hidden Red
 	}
 	for key := range h {
 		switch {
+		case plainName(key) == "sec-websocket-protocol" && bearing(h[key]):
+			return nil, &ErrForeign{Header: key, Secret: only[0].name}
 		case ours[key] || !only.credential(key):
 		case plainName(key) == "cookie" || plainName(key) == "cookie2":
 			delete(h, key) // clients send back what they were given
@@ -242,6 +244,13 @@ func (s Set) Fill(n name.Name, port uint16, tls bool, h http.Header) (hidden Red
 		}
 	}
 	return hidden, nil
+}
+
+// bearing reports whether a protocol that a WebSocket asks for is a credential:
+// browsers can send no header of their own there, so some services take keys so.
+func bearing(values []string) bool {
+	all := strings.ToLower(strings.Join(values, ","))
+	return slices.ContainsFunc([]string{"openai-insecure-api-key.", "base64url.bearer."}, func(p string) bool { return strings.Contains(all, p) })
 }
 
 // plainName is a header's name as a lenient server reads it.

@@ -335,8 +335,12 @@ func TestSecrets(t *testing.T) {
 			"somebody's":          {client, s.url("/"), bearer("theirs"), "!"},
 			"somebody's in plain": {client, fmt.Sprintf("http://api.good.test:%d/", plainPort), bearer("theirs"), "!"},
 			"somebody's key":      {client, s.url("/"), func(r *http.Request) { r.Header.Set("X-Api-Key", "theirs") }, "!"},
-			"none":                {client, s.url("/"), nil, ""},
-			"a cookie":            {client, s.url("/"), func(r *http.Request) { r.Header.Set("Cookie", "a=theirs") }, ""},
+			"somebody's protocol": {client, s.url("/"), func(r *http.Request) {
+				r.Header.Set("Sec-WebSocket-Protocol", "realtime, openai-insecure-api-key.theirs")
+			}, "!"},
+			"a protocol": {client, s.url("/"), func(r *http.Request) { r.Header.Set("Sec-WebSocket-Protocol", "realtime") }, ""},
+			"none":       {client, s.url("/"), nil, ""},
+			"a cookie":   {client, s.url("/"), func(r *http.Request) { r.Header.Set("Cookie", "a=theirs") }, ""},
 			"after the body": {client, s.url("/"), func(r *http.Request) {
 				r.Trailer = http.Header{"X-Api-Key": {"theirs"}}
 				r.Body = io.NopCloser(strings.NewReader("a"))
