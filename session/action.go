@@ -122,9 +122,9 @@ type Action struct {
 //
 // call names no host path, no level and no network: those are the sandbox's. Its
 // Env comes on top of the sandbox's own and is in the Action's. A written output
-// limit is ErrUnsupported: only Exec counts output.
+// limit is ErrUnsupported where nobody counts output: see Call.CountsOutput.
 func (b *Sandboxes) Begin(ctx context.Context, k *Key, id string, call *Call) (*Action, error) {
-	return b.beginAction(ctx, k, id, call, false)
+	return b.beginAction(ctx, k, id, call, call.CountsOutput)
 }
 
 // beginAction is Begin; counts says that the output limit is held.

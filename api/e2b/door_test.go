@@ -613,3 +613,28 @@ func TestSignedFiles(t *testing.T) {
 		}
 	}
 }
+
+// A written output limit ends a process that has more, for everybody who listens.
+func TestOutputLimit(t *testing.T) {
+	file, err := policy.Parse("/p.yaml", []byte("version: 1\nlimits: {output: 4KiB}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newDoorUnder(t, file)
+	b := d.create(t, "")
+	for _, c := range []struct {
+		line, file  string
+		most, least int
+	}{
+		{"head -c 4096 /dev/zero | tr '\\0' x; echo y >&2; touch whole", "whole", 4098, 4098},
+		{"while :; do echo endless; done; touch out", "", 4096, 4096},
+		{"while :; do echo endless; done >&2; touch out", "", 4096, 4096},
+	} {
+		if n := len(d.sh(t, b, c.line)); n < c.least || n > c.most {
+			t.Errorf("%s: %d bytes came", c.line, n)
+		}
+		if got := strings.TrimSpace(d.sh(t, b, "ls out whole 2>/dev/null; rm -f whole")); got != c.file {
+			t.Errorf("%s: it left %q", c.line, got)
+		}
+	}
+}

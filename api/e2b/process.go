@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/guest"
@@ -42,7 +43,7 @@ func (s *Server) serveStart(w http.ResponseWriter, r *http.Request, in *inside) 
 		Path: q.Process.Cmd, Args: q.Process.Args, Dir: q.Process.Cwd, Tag: q.Tag,
 		Stdin: q.Stdin == nil || *q.Stdin, Timeout: timeout,
 	}
-	call := &session.Call{Door: "e2b"}
+	call := &session.Call{Door: "e2b", CountsOutput: true}
 	call.Argv, call.Env = append([]string{cmd.Path}, cmd.Args...), q.Process.Envs
 	call.Root, call.Cwd = in.user == "root", in.directory(q.Process.Cwd)
 	if q.PTY != nil {
@@ -60,7 +61,8 @@ func (s *Server) serveStart(w http.ResponseWriter, r *http.Request, in *inside) 
 	if err != nil {
 		return nil, errors.Join(err, action.End(r.Context(), nil, err, nil, nil))
 	}
-	f := &follower{process: p, action: action, done: make(chan struct{})}
+	f := &follower{process: p, action: action, done: make(chan struct{}), left: map[guest.Stream]int64{},
+		kill: func(ctx context.Context) error { return s.o.Sandboxes.Kill(ctx, in.owner, in.box.ID) }}
 	out := newStream(w)
 	f.listener = out
 	out.event(started(p.PID))
@@ -128,13 +130,21 @@ type follower struct {
 	listener *stream
 	done     chan struct{} // closed when err is set
 	err      error         // why there is no more
+
+	left map[guest.Stream]int64      // what each stream may still have; see within
+	over bool                        // a stream had more, and the process is ended
+	kill func(context.Context) error // ends the sandbox
 }
 
 func (f *follower) run() {
 	defer f.process.Close()
 	kept := map[guest.Stream]*audit.Capture{guest.Stdout: audit.NewCapture(), guest.Stderr: audit.NewCapture()}
 	kept[guest.Terminal] = kept[guest.Stdout]
-	err := follow(f.process, f.listener, func(o guest.Output) { kept[o.Stream].Write(o.Data) })
+	err := follow(f.process, f.listener, func(o guest.Output) []byte {
+		data := f.within(o)
+		kept[o.Stream].Write(data)
+		return data
+	})
 	f.err = err
 	close(f.done)
 	end, ended := f.process.End()
@@ -142,8 +152,42 @@ func (f *follower) run() {
 	if ended {
 		res, err = result(end), nil
 	}
+	if ended && f.over {
+		res.Status, res.Resource = sandbox.StatusResourceExceeded, sandbox.LimitOutput
+		res.Reason = "a stream had more than the output limit of " + session.Size(f.action.Limits.Output)
+	}
 	f.action.End(context.Background(), res, err, kept[guest.Stdout], kept[guest.Stderr])
 }
+
+// within is what of o the policy's output limit lets through. The process is
+// ended by more, and is not only cut: whoever connects to it later would see what
+// is thrown away here.
+func (f *follower) within(o guest.Output) []byte {
+	l := f.action.Limits
+	if !l.Explicit[sandbox.LimitOutput] || l.Output <= 0 {
+		return o.Data
+	}
+	left, known := f.left[o.Stream]
+	if !known {
+		left = l.Output
+	}
+	n := min(left, int64(len(o.Data)))
+	f.left[o.Stream] = left - n
+	if n < int64(len(o.Data)) && !f.over {
+		f.over = true
+		ctx, cancel := context.WithTimeout(context.Background(), killPatience)
+		defer cancel()
+		// An agent that does not do it loses its sandbox: nothing inside is trusted
+		// with a limit.
+		if err := f.action.Agent.Signal(ctx, guest.Selector{PID: f.process.PID}, syscall.SIGKILL); err != nil && !errors.Is(err, sandbox.ErrNotFound) {
+			_ = f.kill(context.Background()) // who listens hears that it has ended
+		}
+	}
+	return o.Data[:n]
+}
+
+// killPatience is how long an agent may take to end a process.
+const killPatience = 10 * time.Second
 
 // result is an end as records have it.
 func result(e guest.End) *sandbox.Result {
@@ -158,9 +202,9 @@ func result(e guest.End) *sandbox.Result {
 	return &sandbox.Result{Status: sandbox.StatusSuccess, ExitCode: &e.Code}
 }
 
-// follow writes what a process does to a stream, until its end. Nobody listens
+// follow writes what a process does, or some of it, to a stream, until its end. Nobody listens
 // to a stream that cannot be written to any more, which ends nothing.
-func follow(p *guest.Process, out *stream, also func(guest.Output)) error {
+func follow(p *guest.Process, out *stream, some func(guest.Output) []byte) error {
 	for {
 		o, err := p.Next()
 		if err == io.EOF {
@@ -169,8 +213,9 @@ func follow(p *guest.Process, out *stream, also func(guest.Output)) error {
 		if err != nil {
 			return err
 		}
-		also(o)
-		out.data(streamName[o.Stream], o.Data)
+		if data := some(o); len(data) > 0 {
+			out.data(streamName[o.Stream], data)
+		}
 	}
 	end, _ := p.End()
 	if end.Expired {
@@ -206,7 +251,7 @@ func (s *Server) serveConnect(w http.ResponseWriter, r *http.Request, in *inside
 	out := newStream(w)
 	out.event(started(p.PID))
 	defer out.keepAlive(keepaliveEvery(r), processAlive)()
-	return out, late(ctx, follow(p, out, func(guest.Output) {}))
+	return out, late(ctx, follow(p, out, func(o guest.Output) []byte { return o.Data }))
 }
 
 // late is the client's own timeout where that is why a call failed.
