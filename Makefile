@@ -112,9 +112,9 @@ CONFORMANCE = $(addprefix ./,$(patsubst %/,%,$(dir $(wildcard sandbox/*/conforma
 .PHONY: test-e2b
 test-e2b: build ## E2B's official clients against caisson serve, on gVisor
 	@echo '== E2B clients'
-	@.ci/need nodejs npm
-	@npm ci --prefix api/e2b/testdata/sdk --silent
-	@CAISSON_TEST_BINARY=$(CURDIR)/bin/caisson go test -count=1 -timeout 10m -run '^TestSDK$$' $(E2B_TESTS) ./api/e2b
+	@node=$$(.ci/node); export PATH="$$node:$$PATH"; \
+		npm ci --prefix api/e2b/testdata/sdk --silent; \
+		CAISSON_TEST_BINARY=$(CURDIR)/bin/caisson go test -count=1 -timeout 10m -run '^TestSDK$$' $(E2B_TESTS) ./api/e2b
 
 .PHONY: test-v2
 test-v2: $(if $(wildcard cmd/caisson),build) ## limits on a real cgroup v2 host: a small guest, plain and under systemd
