@@ -108,11 +108,6 @@ func (h *house) reasons() string {
 	return fmt.Sprint(slices.Sorted(maps.Keys(seen)))
 }
 
-// soakRoom is what the memory of router, guest and server together may have
-// grown by in the end, in bytes: what the collector and the allocator hold
-// back, and no more for more connections.
-const soakRoom = 64 << 20
-
 // resident is this process's resident memory, in bytes, with what is free given
 // back.
 func resident(t *testing.T) int64 {
