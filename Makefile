@@ -75,11 +75,12 @@ lint:
 .PHONY: test-race
 test-race: # unit tests with the race detector, the only thing built with cgo
 	@echo '== unit tests, race detector'
-	@CGO_ENABLED=1 go test -race -timeout 5m $(LIGHT_PACKAGES)
+	@CGO_ENABLED=1 go test -race -timeout 8m -skip '^TestScripts$$' $(LIGHT_PACKAGES)
 
 .PHONY: test-heavy
 test-heavy: # architecture, scripts of the CLI, conformance of the levels as root and as uid 65534
 	@echo '== architecture, command line, conformance'
+	@go test -count=1 -timeout 8m -run '^TestScripts$$' ./internal/cli # a process for each line: minutes with the race detector
 	@CAISSON=$(CURDIR)/bin/caisson go test -count=1 -timeout 8m $(HEAVY_PACKAGES)
 	@.ci/scripts
 
