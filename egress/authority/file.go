@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/caisson-run/caisson/sandbox"
@@ -53,7 +52,7 @@ func Open(dir string, now time.Time) (*Authority, error) {
 
 // read takes a file that is ours alone.
 func read(path string) (*Authority, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	f, err := os.OpenFile(path, os.O_RDONLY|asItIs, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -62,9 +61,8 @@ func read(path string) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	owner, ok := info.Sys().(*syscall.Stat_t)
 	switch {
-	case !info.Mode().IsRegular() || !ok || int64(owner.Uid) != int64(os.Geteuid()):
+	case !info.Mode().IsRegular() || !mine(info):
 		return nil, errors.New("it is not a file of this user")
 	case info.Mode().Perm()&0o077 != 0:
 		return nil, errors.New("others may read its key")

@@ -7,9 +7,7 @@ package docker
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
-	"syscall"
 
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -17,14 +15,6 @@ import (
 // errNotHere: an engine on another system runs in a virtual machine, where the
 // objects that we hold cannot be told from others.
 var errNotHere = errors.New("host files can be shown in a container on Linux only")
-
-func objectOf(info fs.FileInfo) object {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return object{}
-	}
-	return object{uint64(st.Dev), uint64(st.Ino)}
-}
 
 // isHere: an engine's containers never are.
 func isHere(context.Context, int, []string) bool { return false }
