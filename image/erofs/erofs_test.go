@@ -235,6 +235,7 @@ func TestRandomTrees(t *testing.T) {
 		text := map[*fstree.Node][]byte{}
 		root := tree(r, text, 3)
 		f := build(t, root, text)
+		defer f.Close() // shrinking a failure builds thousands
 		info, _ := f.Stat()
 		got, err := erofs.Read(f, info.Size())
 		if err != nil || !same(root, got) {
@@ -244,6 +245,33 @@ func TestRandomTrees(t *testing.T) {
 			r.Fatal(err)
 		}
 	})
+}
+
+// TestRootOfEverySize: a root directory whose tail just fits behind an inode of
+// its own block, or just does not, is found where it was put.
+func TestRootOfEverySize(t *testing.T) {
+	for size := 3900; size <= 4096; size++ {
+		root, left := fstree.NewDir(), size-27 // "." and ".." take 12 bytes each and their names
+		for n := 0; left > 0; n++ {
+			// No name so long that what is left holds no further one.
+			take := min(left, 200)
+			if rest := left - take; rest > 0 && rest < 16 {
+				take -= 16
+			}
+			root.Children[fmt.Sprintf("%03d", n)+strings.Repeat("n", take-12-3)] = fstree.NewDir()
+			left -= take
+		}
+		f := build(t, root, nil)
+		info, err := f.Stat()
+		must(t, err)
+		if got, err := erofs.Read(f, info.Size()); err != nil || !same(root, got) {
+			t.Errorf("a root of %d bytes: %v", size, err)
+		}
+		if _, err := other.Open(f); err != nil {
+			t.Errorf("a root of %d bytes: %v", size, err)
+		}
+		f.Close()
+	}
 }
 
 func tree(r *rapid.T, text map[*fstree.Node][]byte, depth int) *fstree.Node {

@@ -33,7 +33,7 @@ func Write(w io.WriterAt, root *fstree.Node, dataEnd int64, uuid [16]byte) (int6
 	s := super[superOffset:]
 	le.PutUint32(s[0:], magic)
 	s[12] = blockBits
-	le.PutUint16(s[14:], firstNID)
+	le.PutUint16(s[14:], uint16(p.order[0].nid())) // firstNID, or the next block's first
 	le.PutUint64(s[16:], uint64(len(p.order)))
 	le.PutUint32(s[36:], uint32(p.end/Block))
 	le.PutUint32(s[40:], uint32(p.metaAt/Block))
