@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -20,14 +21,16 @@ type terminal struct {
 	resize chan sandbox.WindowSize
 	done   chan outcome
 
-	mu     sync.Mutex
-	screen strings.Builder
+	mu      sync.Mutex
+	changed *sync.Cond
+	screen  strings.Builder
 }
 
 func newTerminal(t *testing.T, argv ...string) *terminal {
 	c := newClient(t)
 	r, w := io.Pipe()
 	term := &terminal{t: t, keys: w, resize: make(chan sandbox.WindowSize), done: make(chan outcome, 1)}
+	term.changed = sync.NewCond(&term.mu)
 	x := program(argv...)
 	x.Env = append(x.Env, "PS1=$ ", "TERM=dumb")
 	x.Stdin, x.Stdout = r, term
@@ -46,6 +49,7 @@ func newTerminal(t *testing.T, argv ...string) *terminal {
 func (s *terminal) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.changed.Broadcast()
 	return s.screen.Write(p)
 }
 
@@ -61,7 +65,28 @@ func (s *terminal) types(keys, text string) {
 	if _, err := io.WriteString(s.keys, keys); err != nil {
 		s.t.Fatal(err)
 	}
-	eventually(s.t, "the terminal shows "+text, func() bool { return s.shows(text) })
+	s.waits(text)
+}
+
+// waits returns when the screen shows text. It does not spin: the shell at the
+// other end needs the processor.
+func (s *terminal) waits(text string) {
+	s.t.Helper()
+	late := false
+	defer time.AfterFunc(time.Minute, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		late = true
+		s.changed.Broadcast()
+	}).Stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !strings.Contains(s.screen.String(), text) {
+		if late {
+			s.t.Fatalf("the terminal does not show %q but %q", text, s.screen.String())
+		}
+		s.changed.Wait()
+	}
 }
 
 func TestTerminal(t *testing.T) {
@@ -71,10 +96,14 @@ func TestTerminal(t *testing.T) {
 	s.resize <- sandbox.WindowSize{Rows: 40, Cols: 132}
 	s.types("until [ \"$(stty size)\" = '40 132' ]; do :; done; stty size\n", "40 132")
 	// Job control: stop, list, go on in the background, bring back, interrupt.
-	s.types("sh -c 'echo up; exec sleep 1000'\n", "\nup")
+	// The job asks for a line: that it gets one after fg shows that it has the
+	// terminal. bash says what it brings back before it hands the terminal over,
+	// and a ^C in between is bash's own.
+	s.types("sh -c 'echo up; read x; echo got-$x; exec sleep 1000'\n", "\nup")
 	s.types("\x1a", "Stopped")
 	s.types("bg\n", "1000' &")
 	s.types("fg\n", "$ fg\r\nsh -c")
+	s.types("line\n", "\ngot-line")
 	s.types("\x03", "^C\r\n$ ")
 	s.types("echo code=$?\n", "code=130")
 	s.types("echo $((6*7))\n", "42")
