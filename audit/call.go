@@ -26,7 +26,9 @@ const (
 // secrets have no place in it.
 type Intent struct {
 	Actor     string   // who: "uid:1000", "key:ci"
-	Kind      string   // "run", "command", "tool", "file", "connection", "decision"
+	Kind      string   // "run_command", "run_code", "call_tool", "start_sandbox", …
+	Tool      string   // name of the tool that was called, where one was
+	Params    []byte   // its arguments, JSON, without what is marked secret; kept as content
 	Sandbox   string   // the sandbox's id
 	Argv      []string // the command line; kept as content
 	Code      []byte   // source that was handed over; kept as content
@@ -68,6 +70,8 @@ type Outcome struct {
 type Call struct {
 	Actor     string            `json:"actor"`
 	Kind      string            `json:"kind"`
+	Tool      string            `json:"tool,omitempty"`
+	Params    *Content          `json:"params,omitempty"`
 	Sandbox   string            `json:"sandbox,omitempty"`
 	Argv      *Content          `json:"argv,omitempty"` // joined by NUL bytes
 	Code      *Content          `json:"code,omitempty"`
@@ -107,7 +111,7 @@ const (
 // call is in as it is recorded.
 func (in *Intent) call() (Call, []*Capture) {
 	c := Call{
-		Actor: clean(in.Actor, maxText), Kind: clean(in.Kind, maxText), Sandbox: clean(in.Sandbox, maxText),
+		Actor: clean(in.Actor, maxText), Kind: clean(in.Kind, maxText), Tool: clean(in.Tool, maxText), Sandbox: clean(in.Sandbox, maxText),
 		Dir: clean(in.Dir, maxText), Policy: clean(in.Policy, maxText), PolicySHA: clean(in.PolicySHA, maxText),
 		Isolation: clean(in.Isolation, maxText), Network: clean(in.Network, maxText), Image: clean(in.Image, maxText),
 		Secrets: cleanAll(in.Secrets), Overrides: cleanAll(in.Overrides), Limits: limitTexts(in.Limits),
@@ -127,6 +131,10 @@ func (in *Intent) call() (Call, []*Capture) {
 		}
 	}
 	var kept []*Capture
+	if len(in.Params) > 0 {
+		args := Captured(in.Params)
+		c.Params, kept = args.content(), append(kept, args)
+	}
 	if len(in.Argv) > 0 {
 		argv := Captured([]byte(strings.Join(in.Argv, "\x00")))
 		c.Argv, kept = argv.content(), append(kept, argv)

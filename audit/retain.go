@@ -75,7 +75,7 @@ func dropUnreferred(ctx context.Context, tx *sql.Tx) error {
 		if err != nil {
 			return damaged("a body cannot be read")
 		}
-		for _, content := range []*Content{c.Argv, c.Code, e.Stdout, e.Stderr} {
+		for _, content := range []*Content{c.Params, c.Argv, c.Code, e.Stdout, e.Stderr} {
 			referred[content.blob()] = true
 		}
 	}

@@ -213,7 +213,7 @@ func (v *verifier) body(r *record, bad func(kind, problem string)) {
 	case r.event == eventIntent:
 		var c Call
 		if err = decode(r.body, &c); err == nil {
-			v.refer(r.seq, c.Argv, c.Code)
+			v.refer(r.seq, c.Params, c.Argv, c.Code)
 		}
 	case r.event == eventOutcome:
 		var e Ending

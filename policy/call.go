@@ -14,6 +14,9 @@ const (
 	// StartSandbox makes a sandbox that lives on. What runs in it later is a
 	// call of its own.
 	StartSandbox Kind = "start_sandbox"
+	// CallTool is a tool that starts no program by itself: it reads a file of a
+	// sandbox, say. One that does is of the kinds above, with Tool.
+	CallTool Kind = "call_tool"
 )
 
 // Call is what one request asks for, in full: Decide looks at nothing else. A
@@ -22,6 +25,10 @@ type Call struct {
 	ID    string
 	Actor string // who asks: a key's name, or the user of the command line
 	Kind  Kind
+
+	// Tool is what was called, when it was a tool. All else in the call is what
+	// that tool would do.
+	Tool *ToolCall
 
 	Argv     []string // of RunCommand
 	Language string   // of RunCode
@@ -80,4 +87,13 @@ type Call struct {
 	// Lookup gives a variable of the caller's environment, for env.pass; nil
 	// has none. Only names that a policy file passes are asked for.
 	Lookup func(name string) (string, bool)
+}
+
+// ToolCall is a tool and its arguments.
+type ToolCall struct {
+	Name string
+	// Args are the arguments as params.Read gives them.
+	Args any
+	// Sandbox is the living sandbox that it is about; empty is none.
+	Sandbox string
 }

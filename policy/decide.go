@@ -38,10 +38,14 @@ func (p *Policy) Decide(call *Call) (v Verdict) {
 	}
 	d := &decision{Policy: p, call: call, layers: p.layers(call.Operator)}
 	d.plan = Plan{Env: map[string]string{}, From: map[string]string{}}
-	for _, step := range []func() *refusal{
-		d.request, d.hostPaths, func() *refusal { return p.conflict },
+	steps := []func() *refusal{
+		d.request, d.hostPaths, func() *refusal { return p.conflict }, d.tool,
 		d.isolation, d.image, d.limits, d.switches, d.workspace, d.mounts, d.trees, d.writable, d.patterns, d.env, d.network, d.secrets, d.ended, d.commands,
-	} {
+	}
+	if call.Kind == CallTool { // it has no world
+		steps = steps[:4]
+	}
+	for _, step := range steps {
 		if r := step(); r != nil {
 			return r.verdict()
 		}
@@ -73,12 +77,14 @@ func (d *decision) each(ask func(f *File) *refusal) *refusal {
 func (d *decision) request() *refusal {
 	c := d.call
 	switch {
-	case c.Kind != RunCommand && c.Kind != RunCode && c.Kind != StartSandbox:
-		return refuse("built-in: valid requests", "known are run_command, run_code and start_sandbox", "kind %s is not known", quote(string(c.Kind)))
+	case c.Kind != RunCommand && c.Kind != RunCode && c.Kind != StartSandbox && c.Kind != CallTool:
+		return refuse("built-in: valid requests", "known are run_command, run_code, start_sandbox and call_tool", "kind %s is not known", quote(string(c.Kind)))
 	case c.Kind == RunCommand && len(c.Argv) == 0 && c.Image == "": // an image says itself what it runs
 		return refuse("built-in: valid requests", "name a program", "there is no command")
 	case c.Kind == RunCode && c.Language == "":
 		return refuse("built-in: valid requests", "name the language of the code", "the code has no language")
+	case c.Kind == CallTool && c.Tool == nil:
+		return refuse("built-in: valid requests", "name a tool", "there is no tool")
 	case c.Cwd != "" && (path.Clean(c.Cwd) != c.Cwd || !path.IsAbs(c.Cwd) || strings.ContainsRune(c.Cwd, 0)):
 		return refuse("built-in: valid requests", "write an absolute path without ..", "working directory %s cannot be meant", quote(c.Cwd))
 	case c.Image != "" && c.Rootfs != "":

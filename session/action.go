@@ -3,9 +3,11 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -261,7 +263,11 @@ func (b *Sandboxes) Exec(ctx context.Context, k *Key, id string, call *Call, io 
 	l := r.plan.Limits
 	l.CPUTime = 0 // the agent's to hold, for each process
 	r.plan.Limits = l
-	w := &world{exec: &sandbox.Exec{Argv: call.Argv, Dir: a.Dir, Env: a.Env}}
+	argv, err := a.program(ctx)
+	if err != nil {
+		return nil, errors.Join(err, a.End(ctx, nil, err, nil, nil))
+	}
+	w := &world{exec: &sandbox.Exec{Argv: argv, Dir: a.Dir, Env: a.Env}}
 	res, err := r.carryOut(ctx, w, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) {
 		ex.Sample, ex.SampleEvery = nil, 0
 		exit, err := a.Agent.Run(ctx, ex)
@@ -295,4 +301,29 @@ func startCall(call *Call) *policy.Call {
 	c := call.Call
 	c.Kind = policy.StartSandbox
 	return &c
+}
+
+// program is what the action starts. Source is put into a file of the sandbox's
+// /tmp first, which is taken away again.
+func (a *Action) program(ctx context.Context) ([]string, error) {
+	r := a.run
+	if r.prog == nil {
+		return r.call.Argv, nil
+	}
+	dir := "/tmp/" + newID()
+	name := path.Join(dir, sourceName(r.call, *r.prog))
+	if err := a.Agent.WriteFile(ctx, name, bytes.NewReader(r.call.Source.Code), guest.WriteOptions{Mode: 0o600}); err != nil {
+		return nil, err
+	}
+	r.undo.add(func(ctx context.Context) error {
+		select {
+		case <-a.Gone: // and the file with it
+			return nil
+		default:
+		}
+		// What is left of it is the sandbox's own, and it may have removed it.
+		_ = a.Agent.Remove(ctx, dir)
+		return nil
+	})
+	return append(append(slices.Clone(r.prog.argv), name), r.call.Argv...), nil
 }

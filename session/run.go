@@ -143,6 +143,7 @@ func (r *run) decide() (policy.Verdict, error) {
 		Actor: c.Actor, Kind: string(c.Kind), Sandbox: cmp.Or(r.name, r.id), Argv: c.Argv, Dir: c.Cwd, Env: slices.Sorted(maps.Keys(c.Env)),
 		Policy: r.s.o.PolicyName, PolicySHA: r.s.o.Policy.Digest(), Isolation: c.Isolation,
 	}
+	toolIntent(&r.intent, c.Tool)
 	if c.File != "" {
 		r.intent.Argv = append([]string{c.File}, c.Argv...)
 	}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/tool"
+	"github.com/caisson-run/caisson/tool/params"
+)
+
+// ToolCall is one call of a tool, as it came.
+type ToolCall struct {
+	Name string
+	// Args are the arguments, a JSON object; empty is one without any.
+	Args []byte
+
+	// Door is where the request came in: "mcp".
+	Door string
+	// Actor is who asks, where that is no key: the user of the command line.
+	// Operator says that it is the owner of this host.
+	Actor    string
+	Operator bool
+
+	// Stdout and Stderr, when set, get what a program writes as it comes, besides
+	// the answer.
+	Stdout, Stderr io.Writer
+}
+
+// ToolAnswer is what came of a tool that was carried out.
+type ToolAnswer struct {
+	// Output fits the tool's output schema.
+	Output map[string]any
+	// Failed says that it was carried out and did not succeed: its program ended
+	// with another code than 0, or a limit ended it.
+	Failed bool
+	// Result is the program's, where one ran.
+	Result *sandbox.Result
+}
+
+// Tools are the tools that CallTool may be asked for. Those about living sandboxes
+// are not among them: see [Sandboxes.Tools].
+func (s *Session) Tools() []*tool.Tool {
+	var out []*tool.Tool
+	for _, t := range s.o.Policy.Tools().List() {
+		if c, ok := carriers()[t.Name]; t.Command != nil || ok && !c.living {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// CallTool carries a tool out in a sandbox of its own. It is decided, recorded and
+// bounded like every call. What the policy refuses, arguments that do not fit and
+// what could not be done are errors; what ran is an answer, however it ended.
+//
+// Errors: ErrDenied with the rule, ErrInvalid with all that does not fit,
+// ErrUnsupported for a tool about sandboxes that live on.
+func (s *Session) CallTool(ctx context.Context, c *ToolCall) (*ToolAnswer, error) {
+	return (&toolRun{call: c, session: s, actor: c.Actor}).do(ctx)
+}
+
+// Tools are the tools that a key may call.
+func (b *Sandboxes) Tools(k *Key) ([]*tool.Tool, error) {
+	g, err := b.grant(k)
+	if err != nil {
+		return nil, err
+	}
+	return g.policy.Tools().List(), nil
+}
+
+// CallTool carries a tool out for a key: in the sandbox that its argument
+// sandbox_id names, or in one of its own. See [Session.CallTool].
+func (b *Sandboxes) CallTool(ctx context.Context, k *Key, c *ToolCall) (*ToolAnswer, error) {
+	g, err := b.grant(k)
+	if err != nil {
+		return nil, err
+	}
+	t := &toolRun{call: c, session: g.session, boxes: b, key: k, actor: k.Actor()}
+	t.call.Operator = false
+	return t.do(ctx)
+}
+
+// toolRun is a tool's call on its way.
+type toolRun struct {
+	call    *ToolCall
+	session *Session
+	boxes   *Sandboxes // nil: there are none that live on
+	key     *Key
+	actor   string
+
+	use  *policy.ToolCall
+	args args
+}
+
+// do decides the tool, and hands what it does to the road.
+func (t *toolRun) do(ctx context.Context) (*ToolAnswer, error) {
+	carry, err := t.read()
+	if err != nil {
+		return nil, t.refuse(ctx, err)
+	}
+	// What the tool would do is decided once more with all of it, by who carries
+	// it out. This decision comes first because arguments mean nothing before.
+	if v := t.session.o.Policy.Decide(t.decided()); v.Decision == policy.Deny {
+		return nil, t.refuse(ctx, v.Err())
+	}
+	if carry.living && t.boxes == nil {
+		return nil, t.refuse(ctx, &sandbox.Error{Op: "tool " + t.use.Name, Kind: sandbox.ErrUnsupported, Problem: "there are no sandboxes that live on here", Hint: "ask caisson serve, or caisson mcp"})
+	}
+	return carry.do(t, ctx)
+}
+
+// read finds the tool and reads its arguments.
+func (t *toolRun) read() (carrier, error) {
+	t.use = &policy.ToolCall{Name: t.call.Name}
+	text := t.call.Args
+	if len(bytes.TrimSpace(text)) == 0 {
+		text = []byte("{}")
+	}
+	v, err := params.Read(text)
+	if err != nil {
+		return carrier{}, err
+	}
+	t.use.Args = v
+	t.args, _ = v.(map[string]any) // the schema wants one
+	t.use.Sandbox = t.args.text("sandbox_id")
+	known, ok := t.session.o.Policy.Tools().Lookup(t.call.Name)
+	switch {
+	case !ok:
+		return carrier{}, nil // the policy says so, and by which rule
+	case known.Command != nil:
+		return carrier{do: (*toolRun).declared}, nil
+	}
+	c, ok := carriers()[known.Name]
+	if !ok {
+		return carrier{}, sandbox.Errorf(sandbox.ErrUnsupported, "tool "+known.Name, "nothing here carries it out")
+	}
+	return c, nil
+}
+
+// decided is the call as the policy sees it, before what it does is known.
+func (t *toolRun) decided() *policy.Call {
+	return &policy.Call{Kind: policy.CallTool, Actor: t.actor, Operator: t.call.Operator, Tool: t.use}
+}
+
+// intent is the record's beginning.
+func (t *toolRun) intent() audit.Intent {
+	in := audit.Intent{
+		Actor: t.actor, Kind: string(policy.CallTool), Sandbox: t.use.Sandbox,
+		Policy: t.session.o.PolicyName, PolicySHA: t.session.o.Policy.Digest(),
+	}
+	toolIntent(&in, t.use)
+	return in
+}
+
+// toolIntent says in a record which tool was called.
+func toolIntent(in *audit.Intent, use *policy.ToolCall) {
+	if use == nil {
+		return
+	}
+	in.Tool = use.Name
+	if use.Args != nil {
+		in.Params, _ = json.Marshal(use.Args) // it was JSON
+	}
+}
+
+// refuse records a call that goes no further, and is why.
+func (t *toolRun) refuse(ctx context.Context, why error) error {
+	out := audit.Outcome{Status: audit.Refused, Error: why.Error(), Result: &sandbox.Result{Status: sandbox.StatusDenied, Reason: why.Error()}}
+	var e *sandbox.Error
+	if errors.As(why, &e) {
+		out.Result.Rule, out.Result.Hint = e.Rule, e.Hint
+	}
+	return errors.Join(why, t.session.o.Journal.Refuse(context.WithoutCancel(ctx), t.intent(), out))
+}
+
+// recorded carries out what starts no program: intent first, then do, then what
+// came of it.
+func (t *toolRun) recorded(ctx context.Context, do func(ctx context.Context) (map[string]any, error)) (*ToolAnswer, error) {
+	v := t.session.o.Policy.Decide(t.decided())
+	if v.Decision != policy.Allow {
+		return nil, t.refuse(ctx, v.Err())
+	}
+	ticket, err := t.session.o.Journal.Begin(ctx, t.intent())
+	if err != nil {
+		return nil, err
+	}
+	out, err := do(ctx)
+	o := audit.Outcome{Status: audit.Allowed}
+	if err != nil {
+		o.Status, o.Error = audit.Failed, err.Error()
+	}
+	if jerr := ticket.End(context.WithoutCancel(ctx), o); jerr != nil {
+		return nil, errors.Join(jerr, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &ToolAnswer{Output: out}, nil
+}
+
+// carrier is how a tool is carried out.
+type carrier struct {
+	living bool // it is about sandboxes that live on
+	do     func(*toolRun, context.Context) (*ToolAnswer, error)
+}
+
+// carriers are how those that are built in are carried out.
+var carriers = sync.OnceValue(func() map[string]carrier {
+	return map[string]carrier{
+		"run_code":       {do: (*toolRun).runCode},
+		"run_command":    {do: (*toolRun).runCommand},
+		"read_file":      {true, (*toolRun).readFile},
+		"write_file":     {true, (*toolRun).writeFile},
+		"list_files":     {true, (*toolRun).listFiles},
+		"create_sandbox": {true, (*toolRun).createSandbox},
+		"kill_sandbox":   {true, (*toolRun).killSandbox},
+		"list_sandboxes": {true, (*toolRun).listSandboxes},
+	}
+})

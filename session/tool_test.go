@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/tool"
+	"github.com/caisson-run/caisson/tool/params"
+)
+
+// tool calls a tool, and compares its answer with the tool's own schema.
+func (h *home) tool(t testing.TB, name, arguments string) (*ToolAnswer, error) {
+	t.Helper()
+	a, err := h.CallTool(t.Context(), h.key, &ToolCall{Name: name, Args: []byte(arguments), Door: "test"})
+	if err != nil {
+		return a, err
+	}
+	fits(t, name, a)
+	return a, nil
+}
+
+func fits(t testing.TB, name string, a *ToolAnswer) {
+	t.Helper()
+	def, _ := tool.Builtin(name)
+	schema, err := params.Compile(def.Output)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(a.Output)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := params.Read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if faults := schema.Check(v); faults != nil {
+		t.Errorf("%s answers %s: %+v", name, b, faults)
+	}
+}
+
+// mustTool is tool for calls that succeed.
+func (h *home) mustTool(t testing.TB, name, arguments string) map[string]any {
+	t.Helper()
+	a, err := h.tool(t, name, arguments)
+	if err != nil {
+		t.Fatalf("%s %s: %v", name, arguments, err)
+	}
+	return a.Output
+}
+
+func TestTools(t *testing.T) {
+	h := newHome(t, nil)
+	made := h.mustTool(t, "create_sandbox", `{"timeout": 60, "env": {"A": "b"}, "metadata": {"for": "tests"}, "network": []}`)
+	id := made["sandbox_id"].(string)
+	in := func(more string) string { return `{"sandbox_id":"` + id + `"` + more + `}` }
+
+	// In it, and again in it.
+	out := h.mustTool(t, "run_command", in(`,"command":"echo $A > f; cat f; echo no >&2; exit 3"`))
+	if out["stdout"] != "b\n" || out["stderr"] != "no\n" || out["exit_code"] != 3 || out["status"] != "error" || out["sandbox_id"] != id {
+		t.Errorf("run_command: %v", out)
+	}
+	if out := h.mustTool(t, "run_command", in(`,"command":"cat","args":["f"]`)); out["stdout"] != "b\n" {
+		t.Errorf("with arguments: %v", out)
+	}
+	if out := h.mustTool(t, "run_command", in(`,"command":"echo","args":["$(id)",";ls"]`)); out["stdout"] != "$(id) ;ls\n" {
+		t.Errorf("a shell read the arguments: %v", out)
+	}
+	if out := h.mustTool(t, "run_code", in(`,"language":"sh","code":"echo $1; cat; echo $C; ls /tmp","args":["x y"],"stdin":"in\n","env":{"C":"d"}`)); !strings.HasPrefix(out["stdout"].(string), "x y\nin\nd\nsbx_") {
+		t.Errorf("run_code: %v", out)
+	}
+	if out := h.mustTool(t, "run_command", in(`,"command":"ls /tmp; printf '\\377'"`)); out["stdout_encoding"] != "base64" || out["stdout"] != "/w==" {
+		t.Errorf("code is left, or bytes are text: %v", out)
+	}
+
+	// Files.
+	h.mustTool(t, "write_file", in(`,"path":"dir/text","content":"grüße"`))
+	h.mustTool(t, "write_file", in(`,"path":"/tmp/bytes","content":"/wA=","encoding":"base64"`))
+	if out := h.mustTool(t, "read_file", in(`,"path":"dir/text"`)); out["content"] != "grüße" || out["encoding"] != "text" || out["path"] != "/home/user/dir/text" {
+		t.Errorf("read_file: %v", out)
+	}
+	if out := h.mustTool(t, "read_file", in(`,"path":"dir/text","limit":3`)); out["content"] != "gr" || out["truncated"] != true {
+		t.Errorf("a part of it: %v", out)
+	}
+	if out := h.mustTool(t, "read_file", in(`,"path":"/tmp/bytes"`)); out["content"] != "/wA=" || out["encoding"] != "base64" {
+		t.Errorf("bytes: %v", out)
+	}
+	if out := h.mustTool(t, "list_files", in(`,"path":"dir"`)); len(out["entries"].([]any)) != 1 {
+		t.Errorf("list_files: %v", out)
+	}
+	if _, err := h.tool(t, "read_file", in(`,"path":"/nowhere"`)); !errors.Is(err, sandbox.ErrNotFound) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+
+	if out := h.mustTool(t, "list_sandboxes", `{"metadata":{"for":"tests"}}`); len(out["sandboxes"].([]any)) != 1 {
+		t.Errorf("list_sandboxes: %v", out)
+	}
+	// Another key's is as one that is not there.
+	other := *h
+	other.key = h.newKey(t, "other of tools")
+	for name, arguments := range map[string]string{
+		"run_command": `,"command":"id"`, "read_file": `,"path":"/x"`, "write_file": `,"path":"/x","content":""`, "list_files": ``, "kill_sandbox": ``,
+	} {
+		if _, err := other.tool(t, name, in(arguments)); !errors.Is(err, sandbox.ErrNotFound) {
+			t.Errorf("another key's %s: %v", name, err)
+		}
+	}
+	if out := other.mustTool(t, "list_sandboxes", ``); len(out["sandboxes"].([]any)) != 0 {
+		t.Errorf("another key lists: %v", out)
+	}
+
+	// Without one it runs in its own.
+	var live bytes.Buffer
+	a, err := h.CallTool(t.Context(), h.key, &ToolCall{Name: "run_command", Args: []byte(`{"command":"echo alone; test -e ~/f"}`), Stdout: &live})
+	if err != nil || a.Output["stdout"] != "alone\n" || live.String() != "alone\n" || !a.Failed || a.Output["sandbox_id"] != nil {
+		t.Errorf("alone: %+v, %v, %q", a, err, &live)
+	}
+	h.mustTool(t, "kill_sandbox", in(``))
+	if _, err := h.tool(t, "list_files", in(``)); !errors.Is(err, sandbox.ErrNotFound) {
+		t.Errorf("in one that was ended: %v", err)
+	}
+}
+
+// What does not fit goes nowhere, says all that does not fit, and is recorded.
+func TestToolsRefuse(t *testing.T) {
+	h := newHome(t, nil)
+	for _, c := range []struct{ name, arguments, want string }{
+		{"rm_rf", `{}`, "no tool"},
+		{"run_code", ``, "language"},
+		{"run_code", `{"code":1,"language":"cobol","unsandboxed":true}`, "/code: got number"},
+		{"run_code", `{"code":1,"language":"cobol","unsandboxed":true}`, "/language"},
+		{"run_code", `{"code":1,"language":"cobol","unsandboxed":true}`, "unsandboxed"},
+		{"run_command", `{"command":"id","command":"ls"}`, "twice"},
+		{"run_command", `[]`, "got array"},
+		{"run_command", `{"command":"id","timeout":1e400}`, "too large"},
+		{"run_command", `{"command":"id","mounts":["/"]}`, "mounts"},
+		{"create_sandbox", `{"network":["example.com"]}`, "example.com"},
+		{"create_sandbox", `{"template":"none"}`, "there is none"},
+	} {
+		if a, err := h.tool(t, c.name, c.arguments); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %s: %+v, %v; want %s", c.name, c.arguments, a, err, c.want)
+		}
+	}
+	n := 0
+	for r, err := range h.log.Query(t.Context(), audit.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Call != nil && r.Call.Tool != "" {
+			n++
+		}
+	}
+	if n < 11 {
+		t.Errorf("%d calls of tools are recorded", n)
+	}
+}
+
+// Without sandboxes that live on there are only tools that need none.
+func TestToolsOfASession(t *testing.T) {
+	s := newBench(t, &stub{}, nil)
+	for _, tool := range s.Tools() {
+		if tool.Name != "run_code" && tool.Name != "run_command" {
+			t.Errorf("%s is offered", tool.Name)
+		}
+	}
+	a, err := s.CallTool(t.Context(), &ToolCall{Name: "run_command", Args: []byte(`{"command":"true"}`), Actor: "tester"})
+	if err != nil || a.Failed {
+		t.Errorf("%+v, %v", a, err)
+	}
+	for name, arguments := range map[string]string{"list_sandboxes": ``, "run_command": `{"command":"true","sandbox_id":"i0"}`} {
+		if _, err := s.CallTool(t.Context(), &ToolCall{Name: name, Args: []byte(arguments)}); !errors.Is(err, sandbox.ErrUnsupported) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"encoding/json"
+	"math"
+	"time"
+)
+
+// args are arguments of a tool that fit its schema: what has another type than
+// asked for is not there.
+type args map[string]any
+
+func (a args) text(name string) string {
+	s, _ := a[name].(string)
+	return s
+}
+
+func (a args) given(name string) bool {
+	_, ok := a[name]
+	return ok
+}
+
+func (a args) texts(name string) []string {
+	list, _ := a[name].([]any)
+	out := make([]string, 0, len(list))
+	for _, v := range list {
+		if s, ok := v.(string); ok {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func (a args) table(name string) map[string]string {
+	m, _ := a[name].(map[string]any)
+	if len(m) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(m))
+	for k, v := range m {
+		out[k], _ = v.(string)
+	}
+	return out
+}
+
+// whole is a whole number, which may be written 2.0.
+func (a args) whole(name string, otherwise int64) int64 {
+	n, ok := a[name].(json.Number)
+	f, err := n.Float64()
+	if !ok || err != nil {
+		return otherwise
+	}
+	return int64(f)
+}
+
+// seconds is a time; 0 where none is given.
+func (a args) seconds(name string) time.Duration {
+	n, ok := a[name].(json.Number)
+	f, err := n.Float64()
+	if !ok || err != nil || f <= 0 || f > math.MaxInt32 {
+		return 0
+	}
+	return max(time.Duration(f*float64(time.Second)), time.Millisecond)
+}

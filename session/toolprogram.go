@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"io"
+	"maps"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// mostAnswered is how much of each stream an answer holds at most, whatever the
+// output limit says: it goes to a model.
+const mostAnswered = 1 << 20
+
+// runCode carries out run_code.
+func (t *toolRun) runCode(ctx context.Context) (*ToolAnswer, error) {
+	c := &Call{Source: &Source{Language: t.args.text("language"), Code: []byte(t.args.text("code"))}}
+	c.Argv = t.args.texts("args")
+	return t.program(ctx, c)
+}
+
+// runCommand carries out run_command.
+func (t *toolRun) runCommand(ctx context.Context) (*ToolAnswer, error) {
+	c := &Call{}
+	c.Argv = []string{"sh", "-c", t.args.text("command")}
+	if t.args.given("args") {
+		c.Argv = append([]string{t.args.text("command")}, t.args.texts("args")...)
+	}
+	return t.program(ctx, c)
+}
+
+// declared carries out a command that the policy declares.
+func (t *toolRun) declared(ctx context.Context) (*ToolAnswer, error) {
+	known, _ := t.session.o.Policy.Tools().Lookup(t.use.Name)
+	argv, err := known.Command.Argv(t.args)
+	if err != nil {
+		return nil, t.refuse(ctx, err)
+	}
+	c := &Call{}
+	c.Argv = argv
+	// Its arguments are its own: none of them is the sandbox's.
+	return t.start(ctx, c, "", nil)
+}
+
+// program fills in what run_code and run_command have in common.
+func (t *toolRun) program(ctx context.Context, c *Call) (*ToolAnswer, error) {
+	c.Env, c.Cwd = t.args.table("env"), t.args.text("cwd")
+	if d := t.args.seconds("timeout"); d > 0 {
+		c.Limits.Wall, c.Limits.Explicit = d, map[sandbox.LimitName]bool{sandbox.LimitWall: true}
+	}
+	var stdin io.Reader
+	if t.args.given("stdin") {
+		stdin = strings.NewReader(t.args.text("stdin"))
+	}
+	return t.start(ctx, c, t.use.Sandbox, stdin)
+}
+
+// start runs c in a sandbox, or in one of its own.
+func (t *toolRun) start(ctx context.Context, c *Call, id string, stdin io.Reader) (*ToolAnswer, error) {
+	c.Door, c.Actor, c.Operator, c.Tool = t.call.Door, t.actor, t.call.Operator, t.use
+	stdout, stderr := &tee{to: t.call.Stdout}, &tee{to: t.call.Stderr}
+	io := IO{Stdin: stdin, Stdout: stdout, Stderr: stderr}
+	var res *sandbox.Result
+	var err error
+	switch {
+	case id == "":
+		res, err = t.session.Do(ctx, c, io)
+	case t.boxes == nil:
+		return nil, t.refuse(ctx, &sandbox.Error{Op: "sandbox_id", Kind: sandbox.ErrUnsupported, Problem: "there are no sandboxes that live on here", Hint: "leave sandbox_id out"})
+	default:
+		res, err = t.boxes.Exec(ctx, t.key, id, c, io)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if res.Status == sandbox.StatusDenied {
+		return nil, denied("tool "+t.use.Name, res)
+	}
+	out := programOutput(res, stdout, stderr)
+	if id != "" {
+		out["sandbox_id"] = id
+	}
+	return &ToolAnswer{Output: out, Failed: res.Status != sandbox.StatusSuccess, Result: res}, nil
+}
+
+// programOutput is a Result in the words of the output schema.
+func programOutput(r *sandbox.Result, stdout, stderr *tee) map[string]any {
+	out := map[string]any{"status": string(r.Status), "wall_ms": r.WallMS}
+	if r.ExitCode != nil {
+		out["exit_code"] = *r.ExitCode
+	}
+	for name, s := range map[string]string{"signal": r.Signal, "reason": r.Reason, "resource": string(r.Resource), "rule": r.Rule, "hint": r.Hint} {
+		if s != "" {
+			out[name] = s
+		}
+	}
+	cut := maps.Clone(r.Truncated)
+	for name, s := range map[string]*tee{"stdout": stdout, "stderr": stderr} {
+		kept, more := s.kept()
+		if more > 0 {
+			if cut == nil {
+				cut = map[string]int64{}
+			}
+			cut[name] += more
+		}
+		if utf8.Valid(kept) {
+			out[name] = string(kept)
+		} else {
+			out[name], out[name+"_encoding"] = base64.StdEncoding.EncodeToString(kept), "base64"
+		}
+	}
+	if len(cut) > 0 {
+		out["truncated"] = cut
+	}
+	return out
+}
+
+// tee keeps the beginning of a stream, and passes all of it on.
+type tee struct {
+	to io.Writer
+
+	mu   sync.Mutex
+	buf  bytes.Buffer
+	more int64
+}
+
+func (t *tee) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	n := min(len(p), mostAnswered-t.buf.Len())
+	t.buf.Write(p[:n])
+	t.more += int64(len(p) - n)
+	t.mu.Unlock()
+	if t.to != nil {
+		return t.to.Write(p)
+	}
+	return len(p), nil
+}
+
+// kept is what the answer holds, and how many bytes it does not. A character that
+// the end cut apart is left out.
+func (t *tee) kept() ([]byte, int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b, more := t.buf.Bytes(), t.more
+	if more > 0 {
+		whole := wholeRunes(b)
+		more += int64(len(b) - len(whole))
+		b = whole
+	}
+	return b, more
+}
+
+// wholeRunes leaves out a character at the end that was cut apart.
+func wholeRunes(b []byte) []byte {
+	for i := 1; i < utf8.UTFMax && i < len(b); i++ {
+		if last := b[len(b)-i:]; utf8.RuneStart(last[0]) {
+			if !utf8.FullRune(last) {
+				return b[:len(b)-i]
+			}
+			break
+		}
+	}
+	return b
+}
