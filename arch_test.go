@@ -102,8 +102,10 @@ func checkImports(pkgs []pkg) (broken []string) {
 			case !firstParty(dep):
 			case under(path, doors...) && under(d, levels...):
 				breaks(p, dep, "a door never reaches a driver")
-			case under(path, levels...) && under(d, append(doors, "policy", "session", "audit")...):
+			case under(path, levels...) && under(d, append(doors, "policy", "session", "audit", "approval")...):
 				breaks(p, dep, "a driver carries out what others have decided")
+			case under(path, "approval") && under(d, append(slices.Concat(doors, levels), "session", "policy", "audit")...):
+				breaks(p, dep, "what is approved is for the session to say, and who approves for a door")
 			case under(path, levels...) && under(d, levels...) && level(path) != level(d):
 				breaks(p, dep, "a driver never reaches another")
 			}
@@ -148,6 +150,9 @@ func TestRulesBite(t *testing.T) {
 		"sandbox takes a third party":   {ImportPath: "./sandbox", Imports: []string{"golang.org/x/sys/unix"}},
 		"session names a driver":        {ImportPath: "./session", Imports: []string{"./sandbox/docker"}},
 		"session imports a tool":        {ImportPath: "./session", Imports: []string{"./internal/tools/bench"}},
+		"approval reaches a door":       {ImportPath: "./approval", Deps: []string{"./internal/cli"}},
+		"approval reaches the road":     {ImportPath: "./approval/x", Deps: []string{"./session"}},
+		"driver reaches approval":       {ImportPath: "./sandbox/gvisor", Deps: []string{"./approval"}},
 		"product imports a fake driver": {ImportPath: "./session", Imports: []string{"./sandbox/faketest"}},
 	} {
 		if len(checkImports([]pkg{p})) == 0 {
