@@ -21,6 +21,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,6 +31,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson"
+	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -362,4 +364,63 @@ func (k killRouter) Write(b []byte) (int, error) {
 		k.t.Errorf("%d routers were killed", killed)
 	}
 	return len(b), nil
+}
+
+// Every connection and every refused attempt is a record of its own in the audit
+// log, with the call that it belongs to.
+func TestNetworkRecords(t *testing.T) {
+	onInternet(t, func(t *testing.T) {
+		plugIn(t)
+		state := filepath.Join(t.TempDir(), "state")
+		c, err := caisson.Open(t.Context(), caisson.Options{State: state})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		script := "curl -sS http://good.example.com/; for i in 1 2 3; do curl -sS http://evil.example.com/; done; curl -sS http://" + evilAddr + ":8080/; " +
+			"curl -sS http://good.example.com:8080/ -H Host:evil.example.com"
+		res, err := c.Run(t.Context(), caisson.Request{Command: []string{"sh", "-c", script}, Isolation: "process", Allow: []string{"good.example.com:*"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		log, err := audit.Open(t.Context(), audit.Options{Dir: state, ReadOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer log.Close()
+		var got []string
+		call := ""
+		for r, err := range log.Query(t.Context(), audit.Filter{OldestFirst: true}) {
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case r.Call.Kind != audit.KindConnection:
+				call = r.ID
+				if n := r.Ending.Result.Network; n.Connected != 2 || n.Denied < 5 || n.Unrecorded != 0 || len(n.Connections) != 0 {
+					t.Errorf("of the call: %+v", n)
+				}
+				continue
+			case r.Call.Of != call || r.Call.Sandbox == "":
+				t.Errorf("%+v is nobody's", r.Call)
+			}
+			n := r.Call.Connection
+			if r.Status == audit.Allowed && n.Port == 80 && (n.Sent == 0 || n.Received == 0 || n.Address != goodAddr || n.Rule != "good.example.com:*" || n.From != "--allow") {
+				t.Errorf("%+v", n)
+			}
+			got = append(got, fmt.Sprintf("%s %s %s%s:%d x%d", r.Status, n.Protocol, n.Host, map[bool]string{true: n.Address}[n.Host == ""], n.Port, n.Count))
+		}
+		slices.Sort(got)
+		if n := len(res.Network.Refused); n != 3 {
+			t.Errorf("the result lists %d refusals: %+v", n, res.Network.Refused)
+		}
+		// libc asks for two kinds of addresses each time, which is one sort.
+		want := []string{
+			"allowed tcp good.example.com:80 x0", "allowed tcp good.example.com:8080 x0",
+			"refused dns evil.example.com:0 x0", "refused dns evil.example.com:0 x6",
+			"refused tcp " + evilAddr + ":8080 x0", "refused tcp good.example.com:8080 x0",
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("recorded: %q\nwant %q", got, want)
+		}
+	})
 }

@@ -188,20 +188,31 @@ func (l *Log) change(ctx context.Context, do func(tx *sql.Tx, head Checkpoint) (
 
 // append seals a record onto the chain and moves the head to it.
 func (l *Log) append(ctx context.Context, tx *sql.Tx, head Checkpoint, r *record) (Checkpoint, error) {
+	return l.appendAll(ctx, tx, head, []record{*r})
+}
+
+// appendAll is append for many: the head is signed once, for the last.
+func (l *Log) appendAll(ctx context.Context, tx *sql.Tx, head Checkpoint, list []record) (Checkpoint, error) {
 	prev, err := hex.DecodeString(head.Link)
 	if err != nil {
 		return head, err
 	}
-	r.seq, r.at, r.prev = head.Count+1, l.now().UnixNano(), prev
-	r.seal(l.key, l.inst)
-	_, err = tx.ExecContext(ctx, `INSERT INTO records (seq, at, entry, event, prev, body_digest, digest, signature, body)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, r.seq, r.at, r.entry, r.event, r.prev, r.bodyDigest, r.digest, r.signature, r.body)
-	if err != nil {
-		return head, err
+	seq, at := head.Count, int64(0)
+	for i := range list {
+		r := &list[i]
+		seq++
+		r.seq, r.at, r.prev = seq, l.now().UnixNano(), prev
+		r.seal(l.key, l.inst)
+		_, err = tx.ExecContext(ctx, `INSERT INTO records (seq, at, entry, event, prev, body_digest, digest, signature, body)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, r.seq, r.at, r.entry, r.event, r.prev, r.bodyDigest, r.digest, r.signature, r.body)
+		if err != nil {
+			return head, err
+		}
+		prev, at = r.link(), r.at
 	}
-	next := newCheckpoint(l.key, l.inst, r.seq, r.link(), r.at)
+	next := newCheckpoint(l.key, l.inst, seq, prev, at)
 	sig, _ := hex.DecodeString(next.Signature)
-	_, err = tx.ExecContext(ctx, "INSERT OR REPLACE INTO head (one, count, link, at, signature) VALUES (1, ?, ?, ?, ?)", next.Count, r.link(), r.at, sig)
+	_, err = tx.ExecContext(ctx, "INSERT OR REPLACE INTO head (one, count, link, at, signature) VALUES (1, ?, ?, ?, ?)", next.Count, prev, at, sig)
 	return next, err
 }
 

@@ -13,7 +13,8 @@ import (
 // Status is how a call stands in the record.
 type Status string
 
-// The statuses. Unfinished and Pruned are read, never written.
+// The statuses; those of a connection are Allowed, Refused and Failed, too.
+// Unfinished and Pruned are read, never written.
 const (
 	Allowed    Status = "allowed"    // it ran; Ending.Result says how it ended
 	Refused    Status = "refused"    // policy or a clause that cannot be enforced refused it; nothing ran
@@ -87,6 +88,10 @@ type Call struct {
 	Limits    map[string]string `json:"limits,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"`
 	Overrides []string          `json:"overrides,omitempty"`
+	// Of and Connection are those of a connection alone: the ID of the call whose
+	// sandbox made it, and what it was.
+	Of         string              `json:"of,omitempty"`
+	Connection *sandbox.Connection `json:"connection,omitempty"`
 }
 
 // Ending is an Outcome as it is recorded.

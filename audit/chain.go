@@ -16,8 +16,10 @@ const (
 	eventGenesis = "genesis"
 	eventIntent  = "intent"
 	eventOutcome = "outcome"
-	eventPrune   = "prune"
-	eventRedact  = "redact"
+	// eventConnection is a connection of a sandbox's: intent and outcome in one.
+	eventConnection = "connection"
+	eventPrune      = "prune"
+	eventRedact     = "redact"
 )
 
 // What each hash and signature is for comes first in what it is made of, so

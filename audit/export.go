@@ -3,11 +3,13 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -22,7 +24,7 @@ const (
 	CSV   = "csv"   // one line for each call, for people
 )
 
-// Export writes all calls, oldest first, without the content of code and
+// Export writes all calls and connections, oldest first, without the content of code and
 // streams. An unknown format is ErrInvalid.
 func (l *Log) Export(ctx context.Context, w io.Writer, format string) error {
 	switch format {
@@ -96,8 +98,13 @@ func csvRow(r *Record) []string {
 			exit = strconv.Itoa(*res.ExitCode)
 		}
 	}
+	command := strings.Join(r.Command, " ")
+	if n := c.Connection; n != nil {
+		command, res.Rule, reason = net.JoinHostPort(cmp.Or(n.Host, n.Address), strconv.Itoa(n.Port)), n.Rule, n.Reason
+		wall = strconv.FormatInt(n.DurationMS, 10)
+	}
 	row := []string{strconv.FormatInt(r.Seq, 10), r.ID, r.Time.Format(time.RFC3339Nano), ended, string(r.Status), string(res.Status),
-		c.Actor, c.Kind, c.Sandbox, c.Isolation, strings.Join(r.Command, " "), exit, res.Signal, string(res.Resource), res.Rule, reason,
+		c.Actor, c.Kind, c.Sandbox, c.Isolation, command, exit, res.Signal, string(res.Resource), res.Rule, reason,
 		wall, c.Policy, c.PolicySHA, r.Digest, r.EndDigest}
 	for i := range row {
 		row[i] = cell(row[i])

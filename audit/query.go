@@ -22,12 +22,14 @@ type Filter struct {
 	Actor        string
 	Kind         string
 	Sandbox      string
+	Of           string // connections of the call with this ID
 	Status       Status
 	Limit        int  // at most so many; 0 is all
 	OldestFirst  bool // otherwise the newest come first
 }
 
-// Record is one call as it is recorded: intent and outcome.
+// Record is one call as it is recorded, intent and outcome; or one connection of a
+// sandbox's, which is one record, and has no Ending (Call.Connection says all).
 type Record struct {
 	ID     string    `json:"id"`
 	Seq    int64     `json:"seq"` // of the intent
@@ -81,9 +83,9 @@ func (l *Log) Query(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 	}
 }
 
-const selectCalls = `SELECT i.entry, i.seq, i.at, i.body, i.digest, o.seq, o.at, o.body, o.digest
+const selectCalls = `SELECT i.entry, i.event, i.seq, i.at, i.body, i.digest, o.seq, o.at, o.body, o.digest
 	FROM records i LEFT JOIN records o ON o.entry = i.entry AND o.event = 'outcome'
-	WHERE i.event = 'intent'`
+	WHERE i.event IN ('intent', 'connection')`
 
 func (f *Filter) match(r *Record) bool {
 	var c Call
@@ -91,18 +93,22 @@ func (f *Filter) match(r *Record) bool {
 		c = *r.Call
 	}
 	return (f.Actor == "" || f.Actor == c.Actor) && (f.Kind == "" || f.Kind == c.Kind) &&
-		(f.Sandbox == "" || f.Sandbox == c.Sandbox) && (f.Status == "" || f.Status == r.Status)
+		(f.Sandbox == "" || f.Sandbox == c.Sandbox) && (f.Of == "" || f.Of == c.Of) && (f.Status == "" || f.Status == r.Status)
 }
 
 func (l *Log) scan(ctx context.Context, rows *sql.Rows) (Record, error) {
 	var r Record
+	var event string
 	var at int64
 	var endSeq, endAt sql.NullInt64
 	var body, endBody, digest, endDigest []byte
-	if err := rows.Scan(&r.ID, &r.Seq, &at, &body, &digest, &endSeq, &endAt, &endBody, &endDigest); err != nil {
+	if err := rows.Scan(&r.ID, &event, &r.Seq, &at, &body, &digest, &endSeq, &endAt, &endBody, &endDigest); err != nil {
 		return r, unavailable("audit", err)
 	}
 	r.Time, r.Digest, r.Status = unixTime(at), hex.EncodeToString(digest), Unfinished
+	if event == eventConnection {
+		return r, r.connected(body)
+	}
 	if body != nil {
 		r.Call = new(Call)
 		if err := decode(body, r.Call); err != nil {
@@ -133,6 +139,22 @@ func (l *Log) scan(ctx context.Context, rows *sql.Rows) (Record, error) {
 	return r, nil
 }
 
+// connected reads the body of a connection's record.
+func (r *Record) connected(body []byte) error {
+	if r.Status = Pruned; body == nil {
+		return nil
+	}
+	var b connectionBody
+	if err := decode(body, &b); err != nil {
+		return damaged("record " + r.ID + " cannot be read")
+	}
+	r.Call, r.Status = &b.Call, b.Status
+	if ended := b.ended(); !ended.IsZero() {
+		r.Ended = &ended
+	}
+	return nil
+}
+
 // content fetches what is kept of c; nil when nothing is, or it was redacted.
 func (l *Log) content(ctx context.Context, c *Content) ([]byte, error) {
 	if c.blob() == "" {
@@ -157,7 +179,14 @@ type Detail struct {
 	Code   []byte `json:"code,omitempty"`
 	Stdout []byte `json:"stdout,omitempty"`
 	Stderr []byte `json:"stderr,omitempty"`
+	// Connections are what its network did, oldest first; Query gives the rest
+	// where there are more.
+	Connections     []Record `json:"connections,omitempty"`
+	MoreConnections bool     `json:"more_connections,omitempty"`
 }
+
+// mostShown bounds the connections of a Detail.
+const mostShown = 1000
 
 // Show gives one call by its id, or by the beginning of an id that only one
 // call has. Errors: ErrNotFound, and ErrInvalid when several begin so.
@@ -182,7 +211,23 @@ func (l *Log) Show(ctx context.Context, id string) (*Detail, error) {
 			return nil, err
 		}
 	}
-	return d, nil
+	return d, l.addConnections(ctx, d)
+}
+
+func (l *Log) addConnections(ctx context.Context, d *Detail) error {
+	if d.Call != nil && d.Call.Network == "" {
+		return nil // it came to no sandbox
+	}
+	for r, err := range l.Query(ctx, Filter{Of: d.ID, Since: d.Time, OldestFirst: true}) {
+		if err != nil {
+			return err
+		}
+		if d.MoreConnections = len(d.Connections) == mostShown; d.MoreConnections {
+			return nil
+		}
+		d.Connections = append(d.Connections, r)
+	}
+	return nil
 }
 
 func (l *Log) find(ctx context.Context, op, id string) (*Detail, error) {

@@ -28,7 +28,7 @@ func (l *Log) Prune(ctx context.Context, before time.Time) (dropped int64, err e
 		if err != nil {
 			return head, err
 		}
-		res, err := tx.ExecContext(ctx, "UPDATE records SET body = NULL WHERE seq <= ? AND event IN ('intent', 'outcome') AND body IS NOT NULL", through)
+		res, err := tx.ExecContext(ctx, "UPDATE records SET body = NULL WHERE seq <= ? AND event IN ('intent', 'outcome', 'connection') AND body IS NOT NULL", through)
 		if err != nil {
 			return head, err
 		}

@@ -205,7 +205,7 @@ func (v *verifier) record(r *record) {
 func (v *verifier) body(r *record, bad func(kind, problem string)) {
 	var err error
 	switch {
-	case r.body == nil && (r.event == eventIntent || r.event == eventOutcome):
+	case r.body == nil && (r.event == eventIntent || r.event == eventOutcome || r.event == eventConnection):
 		v.rep.Pruned++
 		v.dropped = append(v.dropped, r.seq)
 	case r.body == nil:
@@ -220,6 +220,8 @@ func (v *verifier) body(r *record, bad func(kind, problem string)) {
 		if err = decode(r.body, &e); err == nil {
 			v.refer(r.seq, e.Stdout, e.Stderr)
 		}
+	case r.event == eventConnection:
+		err = decode(r.body, new(connectionBody)) // it refers to nothing
 	case r.event == eventPrune:
 		var p pruneBody
 		if err = decode(r.body, &p); err == nil {

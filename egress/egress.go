@@ -42,7 +42,8 @@ type Options struct {
 	// Wire is how the level takes the sandbox's end.
 	Wire sandbox.Wire
 	// Record is told each connection that ended and each sort of attempt that
-	// was refused, one after the other. It may be nil.
+	// was refused, one after the other, as far as wire.RecordsAtOnce and
+	// wire.RecordEvery go. It may be nil.
 	Record func(wire.Event)
 	// Ended is called once, when the router ends before Close, or a budget is
 	// used up: the network is closed then. It may be nil.
@@ -54,6 +55,8 @@ type Report struct {
 	Connections []wire.Record
 	Refused     []wire.Record // each sort once, with Count
 	Totals      wire.Totals
+	// Omitted is how many records are in neither list.
+	Omitted int64
 	// Incomplete says that the router ended without a last word.
 	Incomplete bool
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 
 	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/internal/linux/engine"
@@ -46,6 +47,9 @@ type Router struct {
 	failed  error
 	done    bool // the router has said its last word
 	closing bool
+	tell    *rate.Limiter
+	omitted int64 // records that are not in report
+	untold  int64 // those that Record was not told, either
 }
 
 // endGrace is how long a router may take to close everything.
@@ -82,6 +86,7 @@ func Start(o Options) (*Router, error) {
 	}
 	r := &Router{o: o, conn: conn, nic: nic, far: theirNIC, in: bufio.NewScanner(conn), out: json.NewEncoder(conn), ready: make(chan struct{}), over: make(chan struct{})}
 	r.in.Buffer(nil, wire.MostLine)
+	r.tell = rate.NewLimiter(rate.Every(wire.RecordEvery/2), toldAtOnce)
 	order := wire.Order{Rules: o.Rules, Budget: o.Budget, Guest: Guest.String(), Gateway: Gateway.String(), MTU: MTU, Device: o.Wire == sandbox.WireDevice}
 	if err := r.start(&order, theirs); err != nil {
 		conn.Close()
@@ -211,10 +216,12 @@ func (r *Router) follow() {
 	r.lost(err)
 }
 
-// Bounds of what is kept, whatever a router says; they are above its own.
+// Bounds of what is kept and told, whatever a router says; they are above its
+// own. Beyond them it is counted.
 const (
-	keptConnections = 5000
+	keptConnections = 1000
 	keptRefused     = 1000
+	toldAtOnce      = wire.RecordsAtOnce + keptRefused
 )
 
 // hear takes one event; false is the end.
@@ -247,20 +254,21 @@ func (r *Router) keep(e wire.Event) {
 		return
 	}
 	r.mu.Lock()
-	kept := false
-	switch list := &r.report.Refused; e.Kind {
-	case wire.Connection:
-		list = &r.report.Connections
-		if kept = len(*list) < keptConnections; kept {
-			*list = append(*list, *e.Record)
-		}
-	default:
-		if kept = len(*list) < keptRefused; kept {
-			*list = append(*list, *e.Record)
-		}
+	list, most := &r.report.Refused, keptRefused
+	if e.Kind == wire.Connection {
+		list, most = &r.report.Connections, keptConnections
+	}
+	if len(*list) < most {
+		*list = append(*list, *e.Record)
+	} else {
+		r.omitted++
+	}
+	tell := r.tell.Allow()
+	if !tell {
+		r.untold++
 	}
 	r.mu.Unlock()
-	if kept && r.o.Record != nil {
+	if tell && r.o.Record != nil {
 		r.o.Record(e)
 	}
 }
@@ -318,7 +326,10 @@ func (r *Router) Close() Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.report.Incomplete = !r.done
-	return r.report
+	rep := r.report
+	rep.Totals.Unrecorded += r.untold
+	rep.Omitted = rep.Totals.Unrecorded + r.omitted
+	return rep
 }
 
 // PID is the router's process, for tests and for who looks after processes.

@@ -58,9 +58,12 @@ type NetworkUse struct {
 	Received  int64 `json:"received"`    // bytes that came
 
 	Connections []Connection `json:"connections,omitempty"`
-	Refused     []Connection `json:"refused,omitempty"`    // each sort once, with Count
-	Omitted     int64        `json:"omitted,omitempty"`    // connections and attempts that are not listed
-	Incomplete  bool         `json:"incomplete,omitempty"` // the router ended without its last word
+	Refused     []Connection `json:"refused,omitempty"` // each sort once, with Count
+	Omitted     int64        `json:"omitted,omitempty"` // connections and attempts that are not listed
+	// Unrecorded is how many have no record of their own in the audit log, either:
+	// there are bounds.
+	Unrecorded int64 `json:"unrecorded,omitempty"`
+	Incomplete bool  `json:"incomplete,omitempty"` // the router ended without its last word
 }
 
 // Connection is one connection, or one sort of attempt that was refused. Names

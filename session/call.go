@@ -79,6 +79,9 @@ type Journal interface {
 	// Refuse commits a call that did not run: refused, or failed before it
 	// began.
 	Refuse(ctx context.Context, in audit.Intent, out audit.Outcome) error
+	// Connections commits what networks did. A network that cannot be recorded is
+	// closed.
+	Connections(ctx context.Context, list []audit.Connection) error
 }
 
 // State makes the directories of runs.

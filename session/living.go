@@ -337,7 +337,7 @@ func (b *Sandboxes) endFor(ctx context.Context, l *living, why *ending) error {
 	delete(b.all, l.id)
 	b.mu.Unlock()
 	if ticket != nil {
-		errs = append(errs, ticket.End(ctx, audit.Outcome{Status: audit.Allowed, Result: res}))
+		errs = append(errs, ticket.End(ctx, audit.Outcome{Status: audit.Allowed, Result: forRecord(res)}))
 	}
 	b.tell(l.record(), "ended")
 	return errors.Join(errs...)

@@ -46,15 +46,16 @@ func target(c sandbox.Connection) string {
 // network is the way out of one run.
 type network struct {
 	router *egress.Router
+	ledger ledger
 	ended  chan error // why it ended before the run did; holds one
 
 	once sync.Once
 	use  *sandbox.NetworkUse
 }
 
-// errNetworkLost is why a run is ended whose router died: the network is closed
-// then, and a program that waits for it would wait until its time is over.
-var errNetworkLost = errors.New("the network's router ended early")
+// errNetworkLost is why a run is ended whose network is closed: a program that
+// waits for it would wait until its time is over.
+var errNetworkLost = errors.New("the network was closed")
 
 // connect starts the router of a plan that has a network. It is ready by the
 // time the rest of the world is.
@@ -68,6 +69,7 @@ func (r *run) connect(w *world) error {
 		return err
 	}
 	n := &network{ended: make(chan error, 1)}
+	n.ledger = ledger{journal: r.s.o.Journal, lost: n.unrecorded}
 	o := egress.Options{
 		Rules: rules,
 		Budget: wire.Budget{
@@ -75,7 +77,7 @@ func (r *run) connect(w *world) error {
 		},
 		StateDir: w.spec.StateDir,
 		Wire:     r.caps.Wire,
-		Record:   r.tellRefused,
+		Record:   func(e wire.Event) { n.ledger.add(e); r.tellRefused(e) },
 		Ended:    n.end,
 	}
 	router, err := egress.Start(o)
@@ -83,7 +85,7 @@ func (r *run) connect(w *world) error {
 		return err
 	}
 	n.router, r.net = router, n
-	r.undo.add(func(context.Context) error { n.close(); return nil })
+	r.undo.add(func(context.Context) error { n.close(); return n.ledger.write() })
 	w.spec.Network = &sandbox.Network{NIC: router.NIC(), Address: egress.Guest, Gateway: egress.Gateway, MTU: egress.MTU}
 	return nil
 }
@@ -100,8 +102,17 @@ func entries(rules []policy.PlanRule) []wire.Entry {
 func (n *network) end(budget string, err error) {
 	why := error(exceeded(sandbox.LimitNetwork, "the network budget "+budget+" is used up"))
 	if budget == "" {
-		why = fmt.Errorf("%w: %v", errNetworkLost, err)
+		why = fmt.Errorf("%w: its router ended early: %v", errNetworkLost, err)
 	}
+	n.stop(why)
+}
+
+// unrecorded ends a network whose connections cannot be recorded.
+func (n *network) unrecorded(err error) {
+	n.stop(fmt.Errorf("%w: %w: %v", errNetworkLost, errUnrecorded, err))
+}
+
+func (n *network) stop(why error) {
 	select {
 	case n.ended <- why:
 	default:
@@ -118,8 +129,17 @@ func (n *network) watch(ctx context.Context, end func(error)) {
 }
 
 // close ends the router, once the sandbox is gone, and says what went through.
+// What came more than once is recorded with how often.
 func (n *network) close() *sandbox.NetworkUse {
-	n.once.Do(func() { n.use = use(n.router.Close()) })
+	n.once.Do(func() {
+		rep := n.router.Close()
+		for i := range rep.Refused {
+			if rep.Refused[i].Count > 1 {
+				n.ledger.add(wire.Event{Kind: wire.Refused, Record: &rep.Refused[i]})
+			}
+		}
+		n.use = use(rep)
+	})
 	return n.use
 }
 
@@ -131,7 +151,15 @@ func (r *run) traffic() *sandbox.NetworkUse {
 	return r.net.close()
 }
 
-// What is kept of one run in its result and record.
+// recorded writes down the last of what went through the run's network.
+func (r *run) recorded() error {
+	if r.net == nil {
+		return nil
+	}
+	return r.net.ledger.write()
+}
+
+// What is kept of one run in its result; each is a record of its own besides.
 const (
 	keptConnections = 500
 	keptRefused     = 200
@@ -140,7 +168,7 @@ const (
 func use(rep egress.Report) *sandbox.NetworkUse {
 	u := &sandbox.NetworkUse{
 		Sent: rep.Totals.Sent, Received: rep.Totals.Received, Queries: rep.Totals.Queries,
-		Connected: rep.Totals.Connections, Denied: rep.Totals.Refused, Incomplete: rep.Incomplete,
+		Connected: rep.Totals.Connections, Denied: rep.Totals.Refused, Incomplete: rep.Incomplete, Unrecorded: rep.Totals.Unrecorded,
 	}
 	for _, c := range rep.Connections[:min(len(rep.Connections), keptConnections)] {
 		u.Connections = append(u.Connections, connection(c))
@@ -148,8 +176,20 @@ func use(rep egress.Report) *sandbox.NetworkUse {
 	for _, c := range rep.Refused[:min(len(rep.Refused), keptRefused)] {
 		u.Refused = append(u.Refused, connection(c))
 	}
-	u.Omitted = rep.Totals.Unrecorded + int64(len(rep.Connections)-len(u.Connections)+len(rep.Refused)-len(u.Refused))
+	u.Omitted = rep.Omitted + int64(len(rep.Connections)-len(u.Connections)+len(rep.Refused)-len(u.Refused))
 	return u
+}
+
+// forRecord is a result as the record of its call has it: what went through its
+// network is not listed once more.
+func forRecord(res *sandbox.Result) *sandbox.Result {
+	if res == nil || res.Network == nil {
+		return res
+	}
+	short, n := *res, *res.Network
+	n.Connections, n.Refused, n.Omitted = nil, nil, 0
+	short.Network = &n
+	return &short
 }
 
 func connection(r wire.Record) sandbox.Connection {

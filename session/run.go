@@ -101,6 +101,9 @@ func (r *run) admit(ctx context.Context) (*admitted, *sandbox.Result, error) {
 	if a.ticket, err = r.s.o.Journal.Begin(ctx, r.intent); err != nil {
 		return nil, nil, err // nothing runs unrecorded, and there is nowhere to record that
 	}
+	if r.net != nil {
+		r.net.ledger.open(a.ticket, &r.intent)
+	}
 	return a, nil, nil
 }
 
@@ -121,7 +124,7 @@ func (r *run) do(ctx context.Context) (*sandbox.Result, error) {
 	outcome := r.outcome(res, err)
 	undone := make(chan error, 1)
 	go func() { undone <- r.undo.run(ctx) }()
-	jerr := a.ticket.End(context.WithoutCancel(ctx), outcome)
+	jerr := errors.Join(r.recorded(), a.ticket.End(context.WithoutCancel(ctx), outcome))
 	r.left = <-undone
 	if jerr != nil {
 		return res, errors.Join(jerr, err)
@@ -306,7 +309,7 @@ func (r *run) finish(res *sandbox.Result, posture sandbox.Posture) {
 
 // outcome is what the record says of the end.
 func (r *run) outcome(res *sandbox.Result, err error) audit.Outcome {
-	o := audit.Outcome{Status: audit.Allowed, Result: res}
+	o := audit.Outcome{Status: audit.Allowed, Result: forRecord(res)}
 	if res == nil {
 		o.Status = audit.Failed
 		if errors.Is(err, sandbox.ErrUnsupported) {

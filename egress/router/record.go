@@ -5,25 +5,27 @@ package router
 import (
 	"sync"
 
+	"golang.org/x/time/rate"
+
 	"github.com/caisson-run/caisson/egress/wire"
 )
 
-// What is recorded of one sandbox at most; code inside can make as many
-// attempts as it likes. Beyond it they are counted.
-const (
-	mostRefused     = 512  // sorts of refused attempts
-	mostConnections = 4096 // connections
-)
+// mostRefused bounds the sorts of refused attempts that are told of one sandbox.
+const mostRefused = 512
 
 // recorder tells each connection and each sort of refused attempt once.
 type recorder struct {
 	emit func(wire.Event)
+	pace *rate.Limiter // of connections
 
-	mu          sync.Mutex
-	refused     map[wire.Record]int64 // without Count
-	connections int
-	totals      wire.Totals
-	over        bool
+	mu      sync.Mutex
+	refused map[wire.Record]int64 // without Count
+	totals  wire.Totals
+	over    bool
+}
+
+func newRecorder(emit func(wire.Event)) *recorder {
+	return &recorder{emit: emit, pace: rate.NewLimiter(rate.Every(wire.RecordEvery), wire.RecordsAtOnce)}
 }
 
 // refuse records an attempt that was refused.
@@ -52,8 +54,7 @@ func (r *recorder) refuse(rec wire.Record) {
 // connection records one that has ended.
 func (r *recorder) connection(rec wire.Record) {
 	r.mu.Lock()
-	r.connections++
-	fresh := r.connections <= mostConnections && !r.over
+	fresh := !r.over && r.pace.Allow()
 	if !fresh {
 		r.totals.Unrecorded++
 	}

@@ -483,7 +483,7 @@ func TestBudgets(t *testing.T) {
 // Records are bounded, whatever code inside tries.
 func TestRecordsAreBounded(t *testing.T) {
 	var events int
-	r := recorder{emit: func(wire.Event) { events++ }}
+	r := newRecorder(func(wire.Event) { events++ })
 	for i := range 2 * mostRefused {
 		r.refuse(wire.Record{Port: i})
 		r.refuse(wire.Record{Port: 0})

@@ -81,7 +81,7 @@ type Router struct {
 	ctx    context.Context
 	end    context.CancelFunc
 	at     work
-	record recorder
+	record *recorder
 	pace   [2]*rate.Limiter // sent, received; nil without a bound
 
 	queries, connections atomic.Int64
@@ -132,8 +132,7 @@ func New(o Options) (*Router, error) {
 	if o.Own == nil {
 		o.Own = (&interfaces{}).own
 	}
-	r := &Router{o: o, open: map[*conn]struct{}{}, conns: make(chan net.Conn)}
-	r.record.emit = o.Event
+	r := &Router{o: o, record: newRecorder(o.Event), open: map[*conn]struct{}{}, conns: make(chan net.Conn)}
 	r.ctx, r.end = context.WithCancel(context.Background())
 	r.rules.Store(o.Rules)
 	r.ends.Store(o.Ends)

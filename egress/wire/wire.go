@@ -31,6 +31,14 @@ const (
 	MostOrder = 16 << 20
 )
 
+// A router tells so many connections at once, and then one more each time so
+// long has passed: code inside can make as many as it likes. Beyond that they are
+// counted.
+const (
+	RecordsAtOnce = 4096
+	RecordEvery   = 10 * time.Second
+)
+
 // Order tells the router what to let through.
 type Order struct {
 	Rules  Rules  `json:"rules"`

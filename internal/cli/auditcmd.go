@@ -7,7 +7,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
 )
 
 func (a *app) auditCommand() *cobra.Command {
@@ -56,9 +59,14 @@ func (a *app) auditList() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "ls [flags]",
-		Short: "List calls, the newest first",
+		Short: "List calls and connections, the newest first",
+		Long: `List calls, and what their networks did: each connection that a sandbox made
+when it has ended, with what went through and the rule that allowed it, and each
+sort of attempt that was refused. One that came again is listed once more at the
+end, with how often.`,
 		Example: `  caisson audit ls
   caisson audit ls --status failed --since 24h
+  caisson audit ls --kind connection --status refused
   caisson audit ls --actor ci --limit 10 --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -89,6 +97,8 @@ func (a *app) auditList() *cobra.Command {
 	fs.StringVar(&since, "since", "", "only calls since: 24h, 2026-11-21, 2026-11-21T10:00:00Z")
 	fs.StringVar(&f.Actor, "actor", "", "only calls of who")
 	fs.StringVar(&f.Sandbox, "sandbox", "", "only calls in a sandbox")
+	fs.StringVar(&f.Kind, "kind", "", "only calls of a kind: run_command, run_code, start_sandbox, connection, …")
+	fs.StringVar(&f.Of, "of", "", "only connections of the call with this id")
 	fs.IntVar(&f.Limit, "limit", 100, "at most so many; 0 is all")
 	fs.BoolVar(&asJSON, "json", false, "print one JSON object per line")
 	return cmd
@@ -137,15 +147,50 @@ func (a *app) printRecord(r audit.Record) {
 	if r.Call != nil {
 		actor = r.Call.Actor
 	}
+	what := strings.Join(r.Command, " ")
+	if r.Call != nil && r.Call.Connection != nil {
+		end, what = audit.KindConnection, passage(r.Call.Connection)
+	}
 	fmt.Fprintf(a.out, "%s  %s  %-10s %-18s %-12s %s\n", r.ID, r.Time.Local().Format("2006-01-02 15:04:05"), r.Status, end,
-		printable(actor), printable(strings.Join(r.Command, " ")))
+		printable(actor), printable(what))
+}
+
+// passage is a connection, or a refused attempt, on one line.
+func passage(c *sandbox.Connection) string {
+	to := c.Host
+	if to == "" {
+		to = c.Address
+	}
+	if c.Port != 0 {
+		to = net.JoinHostPort(to, strconv.Itoa(c.Port))
+	}
+	parts := []string{c.Protocol + " " + to}
+	if c.Method != "" {
+		parts[0] += " " + c.Method + " " + c.Path
+	}
+	if c.Host != "" && c.Address != "" {
+		parts[0] += " (" + c.Address + ")"
+	}
+	if c.Sent+c.Received > 0 {
+		parts = append(parts, "sent "+session.Size(c.Sent), "received "+session.Size(c.Received))
+	}
+	if c.Reason != "" {
+		parts = append(parts, c.Reason)
+	}
+	if c.Rule != "" {
+		parts = append(parts, "by "+c.Rule+" of "+c.From)
+	}
+	if c.Count > 1 {
+		parts = append(parts, fmt.Sprintf("%d times", c.Count))
+	}
+	return strings.Join(parts, ", ")
 }
 
 func (a *app) auditShow() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show ID",
-		Short: "Show one call with what is kept of its code and output",
+		Short: "Show one call with its connections and what is kept of its code and output",
 		Example: `  caisson audit show aud_abc
   caisson audit show --json aud_abc`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -179,6 +224,15 @@ func (a *app) printDetail(d *audit.Detail) error {
 		return err
 	}
 	fmt.Fprintf(a.out, "%s\n", text)
+	if len(d.Connections) > 0 {
+		fmt.Fprintln(a.out, "--- connections")
+	}
+	for _, c := range d.Connections {
+		fmt.Fprintf(a.out, "%-8s %s\n", c.Status, printable(passage(c.Call.Connection)))
+	}
+	if d.MoreConnections {
+		fmt.Fprintf(a.out, "and more: caisson audit ls --of %s --limit 0\n", d.ID)
+	}
 	for _, part := range []struct {
 		name string
 		text []byte

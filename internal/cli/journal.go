@@ -46,3 +46,10 @@ func (j *journal) Refuse(ctx context.Context, in audit.Intent, out audit.Outcome
 	}
 	return j.log.Refuse(ctx, in, out)
 }
+
+func (j *journal) Connections(ctx context.Context, list []audit.Connection) error {
+	if <-j.opened; j.err != nil {
+		return j.err
+	}
+	return j.log.Connections(ctx, list)
+}
