@@ -72,10 +72,11 @@ lint:
 	@echo '== staticcheck'
 	@go tool staticcheck ./...
 
+# What was built with the race detector waits a second before it ends, unless told not to.
 .PHONY: test-race
 test-race: # unit tests with the race detector, the only thing built with cgo
 	@echo '== unit tests, race detector'
-	@CGO_ENABLED=1 go test -race -timeout 8m -skip '^TestScripts$$' $(LIGHT_PACKAGES)
+	@CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 go test -race -timeout 8m -skip '^TestScripts$$' $(LIGHT_PACKAGES)
 
 .PHONY: test-heavy
 test-heavy: # architecture, scripts of the CLI, conformance of the levels as root and as uid 65534

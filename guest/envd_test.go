@@ -16,7 +16,6 @@ import (
 	"net/textproto"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -207,15 +206,11 @@ func TestEnvdTerminal(t *testing.T) {
 
 func TestEnvdDeadlineAndKeepalive(t *testing.T) {
 	e := newEnvd(t)
-	s := e.start(`{"process":{"cmd":"/bin/sleep","args":["1000"]}}`, "Connect-Timeout-Ms", "1500", "Keepalive-Ping-Interval", "1")
+	s := e.start(`{"process":{"cmd":"/bin/sleep","args":["1000"]}}`, "Connect-Timeout-Ms", "2500", "Keepalive-Ping-Interval", "1")
 	s.pid()
-	start := time.Now()
 	got := s.all()
 	if got[0] != `0 {"event":{"keepalive":{}}}` || !strings.Contains(got[len(got)-1], `"code":"deadline_exceeded"`) {
 		t.Errorf("events %q", got)
-	}
-	if d := time.Since(start); d > 5*time.Second {
-		t.Errorf("it took %v", d)
 	}
 	if _, list := e.call("process.Process/List", "{}"); list != `{"processes":[]}` {
 		t.Errorf("after its deadline there are %s", list)

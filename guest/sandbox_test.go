@@ -94,7 +94,8 @@ func newBox(t testing.TB, flags ...string) *box {
 	mark := stream.NewMark()
 	b.cmd = exec.Command("/proc/self/exe")
 	b.cmd.Args = append([]string{"caisson-guest", "-user", "1000:1000:user:/home/user"}, flags...)
-	b.cmd.Env = []string{asAgent + "=1", agent.MarkVariable + "=" + mark.String()}
+	// A binary with the race detector would wait a second before it ends.
+	b.cmd.Env = []string{asAgent + "=1", agent.MarkVariable + "=" + mark.String(), "GORACE=atexit_sleep_ms=0"}
 	b.cmd.Stdin, b.cmd.Stdout, b.cmd.Stderr = theirs, b.log, b.log
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS | syscall.CLONE_NEWNET,
@@ -115,7 +116,7 @@ func newBox(t testing.TB, flags ...string) *box {
 	b.opener = stream.NewOpener(b.host, mark)
 	t.Cleanup(func() {
 		b.host.Close()
-		late := time.AfterFunc(10*time.Second, func() {
+		late := time.AfterFunc(patience, func() {
 			t.Error("the agent did not end with its stream")
 			b.cmd.Process.Kill()
 		})
@@ -137,7 +138,7 @@ func user() guest.Options { return guest.Options{User: sandbox.DefaultUser()} }
 // dial begins a session with the box.
 func (b *box) dial(t testing.TB, o guest.Options) *guest.Client {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	conn, err := b.opener.Open(ctx)
 	if err != nil {
@@ -172,7 +173,7 @@ func shell(script string) *sandbox.Exec { return program("/bin/bash", "-c", scri
 // run runs x to its end.
 func run(t testing.TB, c *guest.Client, x *sandbox.Exec) (outcome, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var o, e bytes.Buffer
 	if x.Stdout == nil {
@@ -198,15 +199,47 @@ func output(t testing.TB, c *guest.Client, script string) string {
 	return strings.TrimSpace(o.out)
 }
 
-// eventually waits for a condition.
+// patience is how long anything may take that a test waits for, on a machine that
+// has other work.
+const patience = 2 * time.Minute
+
+// eventually waits for a condition that nothing tells of. Between two looks it
+// leaves the processor to what it waits for.
 func eventually(t testing.TB, what string, f func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(15 * time.Second)
+	late := time.After(patience)
 	for !f() {
-		if time.Now().After(deadline) {
+		select {
+		case <-late:
 			t.Fatal("it did not happen: " + what)
+		case <-time.After(5 * time.Millisecond):
 		}
 	}
+}
+
+// waitForEnd ends when no process inside has one of the names that are its
+// arguments. The kernel tells of each end.
+const waitForEnd = `
+import os, select, sys
+def living():
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/stat") as f: name, state = f.read().rsplit(")", 1)
+            if int(pid) != os.getpid() and name.split("(", 1)[1] in sys.argv[1:] and state.split()[0] != "Z":
+                yield os.pidfd_open(int(pid))
+        except (FileNotFoundError, ProcessLookupError): pass
+while ends := list(living()):
+    for end in ends: select.select([end], [], []); os.close(end)`
+
+// gone waits until no process has one of the names, and the agent has reaped them.
+func gone(t testing.TB, c *guest.Client, names ...string) {
+	t.Helper()
+	if o, err := run(t, c, program(append([]string{"python3", "-c", waitForEnd}, names...)...)); err != nil || *o.Code != 0 {
+		t.Fatalf("waiting for the end of %q: %v %+v", names, err, o)
+	}
+	eventually(t, "no zombies", func() bool {
+		return output(t, c, `ps -eo stat= | grep -c ^Z || true`) == "0"
+	})
 }
 
 type logBuffer struct {

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -82,7 +81,7 @@ func TestWatch(t *testing.T) {
 func TestWatchMissesNothing(t *testing.T) {
 	c := newClient(t)
 	output(t, c, "mkdir w")
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // when one is missed
+	ctx, cancel := context.WithTimeout(t.Context(), patience) // when one is missed
 	defer cancel()
 	w, err := c.Watch(ctx, "w", guest.WatchOptions{Recursive: true})
 	if err != nil {
