@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,6 +51,7 @@ type door struct {
 	url        string
 	key, other string
 	boxes      *session.Sandboxes
+	bodies     atomic.Pointer[func(io.ReadCloser) io.ReadCloser] // what becomes of a request's body; nil is nothing
 }
 
 func newDoor(t *testing.T) *door { return newDoorUnder(t, nil) }
@@ -101,7 +103,12 @@ func newDoorUnder(t *testing.T, file *policy.File) *door {
 	}
 	d.url = "http://" + ln.Addr().String()
 	handler := e2b.New(e2b.Options{Sandboxes: d.boxes, Keys: keys, Domain: "localhost:1"})
-	server := api.New(handler, api.NewStats(), slog.New(slog.DiscardHandler))
+	server := api.New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if around := d.bodies.Load(); around != nil {
+			r.Body = (*around)(r.Body)
+		}
+		handler.ServeHTTP(w, r)
+	}), api.NewStats(), slog.New(slog.DiscardHandler))
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln, nil) }()
 	t.Cleanup(func() {
@@ -250,6 +257,24 @@ func TestRights(t *testing.T) {
 	}
 }
 
+// counted is a body that tells when its reader has dealt with the first so many
+// bytes and wants more.
+type counted struct {
+	io.ReadCloser
+	left int
+	then func()
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	if c.left <= 0 && c.then != nil {
+		c.then()
+		c.then = nil
+	}
+	n, err := c.ReadCloser.Read(p)
+	c.left -= n
+	return n, err
+}
+
 // What a key's messages take of the server's memory is bounded, whatever it has
 // under way, and no other key's business.
 func TestMessagesAreBounded(t *testing.T) {
@@ -275,6 +300,11 @@ func TestMessagesAreBounded(t *testing.T) {
 	}
 	var held []*io.PipeWriter
 	var under sync.WaitGroup
+	arrived := make(chan struct{}, 8)
+	bodies := func(r io.ReadCloser) io.ReadCloser {
+		return &counted{r, len(text), func() { arrived <- struct{}{} }}
+	}
+	d.bodies.Store(&bodies)
 	for range 4 { // messages that are almost whole
 		r, w := io.Pipe()
 		held = append(held, w)
@@ -285,14 +315,11 @@ func TestMessagesAreBounded(t *testing.T) {
 		})
 		w.Write(text)
 	}
-	for end := time.Now().Add(20 * time.Second); ; { // until the last of it has arrived
-		status, a := send(b.to(49983), io.MultiReader(bytes.NewReader(text[:5<<20]), strings.NewReader("{}")))
-		if status == 429 && bytes.Contains(a, []byte("resource_exhausted")) {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%d %s", status, a)
-		}
+	for range held {
+		<-arrived
+	}
+	if status, a := send(b.to(49983), io.MultiReader(bytes.NewReader(text[:5<<20]), strings.NewReader("{}"))); status != 429 || !bytes.Contains(a, []byte("resource_exhausted")) {
+		t.Errorf("one more: %d %s", status, a)
 	}
 	if status, a := d.ask(t, "POST", "/v2/sandboxes", map[string]string{"X-API-Key": d.other}, `{"templateID":"base"}`+string(text[:1<<19])); status != 201 {
 		t.Errorf("another key's: %d %v", status, a)
@@ -483,7 +510,9 @@ class H(http.server.BaseHTTPRequestHandler):
         self.send_response(200); self.send_header("Set-Cookie", "a=b; Domain=localhost; Path=/"); self.send_header("Content-Length", str(len(text))); self.end_headers()
         self.wfile.write(text)
     def log_message(self, *a): pass
-http.server.ThreadingHTTPServer(("127.0.0.1", 8099), H).serve_forever()
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 8099), H)
+print("listening", flush=True)
+server.serve_forever()
 `
 	q, _ := json.Marshal(map[string]any{"process": map[string]any{"cmd": "python3", "args": []string{"-c", program}}})
 	ctx, stop := context.WithCancel(t.Context())
@@ -502,13 +531,9 @@ http.server.ThreadingHTTPServer(("127.0.0.1", 8099), H).serve_forever()
 		status, text, header := d.raw(t, "GET", "/", h, "")
 		return status, string(text), header
 	}
-	for end := time.Now().Add(20 * time.Second); ; {
-		if status, text, _ := get(map[string]string{"Host": name}); status == 200 {
-			break
-		} else if status != 502 || time.Now().After(end) {
-			t.Fatalf("%d %s", status, text)
-		}
-		time.Sleep(10 * time.Millisecond)
+	untilOutput(t, resp.Body)
+	if status, text, _ := get(map[string]string{"Host": name}); status != 200 {
+		t.Fatalf("%d %s", status, text)
 	}
 	status, text, h := get(map[string]string{"Host": name, "X-API-Key": d.key, "Authorization": "Bearer " + d.key, "X-Own": "kept"})
 	if status != 200 || strings.Contains(text, "e2b_") || !strings.Contains(text, "X-Own: kept") || !strings.Contains(text, "Host: "+name) {
@@ -527,6 +552,24 @@ http.server.ThreadingHTTPServer(("127.0.0.1", 8099), H).serve_forever()
 		t.Errorf("no sandbox: %d", status)
 	}
 	upgrade(t, d.url, name)
+}
+
+// untilOutput reads a process's stream until it has written something.
+func untilOutput(t *testing.T, r io.Reader) {
+	t.Helper()
+	for {
+		var head [5]byte
+		if _, err := io.ReadFull(r, head[:]); err != nil {
+			t.Fatalf("the process has written nothing: %v", err)
+		}
+		message := make([]byte, binary.BigEndian.Uint32(head[1:]))
+		if _, err := io.ReadFull(r, message); err != nil || head[0] != 0 {
+			t.Fatalf("the process has written nothing: %q, %v", message, err)
+		}
+		if bytes.Contains(message, []byte(`"data"`)) {
+			return
+		}
+	}
 }
 
 // upgrade speaks in both directions over an upgraded connection.

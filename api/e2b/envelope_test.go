@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -116,19 +117,22 @@ func TestStreamEndsWithError(t *testing.T) {
 	}
 }
 
+// flushing tells of the first flush of an answer.
+type flushing struct {
+	*httptest.ResponseRecorder
+	once    sync.Once
+	flushed chan struct{}
+}
+
+func (f *flushing) Flush() {
+	f.ResponseRecorder.Flush()
+	f.once.Do(func() { close(f.flushed) })
+}
+
 func TestKeepalive(t *testing.T) {
-	w := httptest.NewRecorder()
-	s := newStream(w)
-	stop := s.keepAlive(time.Millisecond, processAlive)
-	for {
-		s.mu.Lock()
-		n := w.Body.Len()
-		s.mu.Unlock()
-		if n > 0 {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+	w := &flushing{ResponseRecorder: httptest.NewRecorder(), flushed: make(chan struct{})}
+	stop := newStream(w).keepAlive(time.Millisecond, processAlive)
+	<-w.flushed
 	stop()
 	if got := events(t, w.Body)[0]; got != `0{"event":{"keepalive":{}}}` {
 		t.Error(got)
