@@ -126,11 +126,12 @@ type Action struct {
 // Env comes on top of the sandbox's own and is in the Action's. A written output
 // limit is ErrUnsupported where nobody counts output: see Call.CountsOutput.
 func (b *Sandboxes) Begin(ctx context.Context, k *Key, id string, call *Call) (*Action, error) {
-	return b.beginAction(ctx, k, id, call, call.CountsOutput)
+	return b.beginAction(ctx, k, id, call, IO{}, call.CountsOutput)
 }
 
-// beginAction is Begin; counts says that the output limit is held.
-func (b *Sandboxes) beginAction(ctx context.Context, k *Key, id string, call *Call, counts bool) (*Action, error) {
+// beginAction is Begin; io is what the program gets of the road, and counts says
+// that the output limit is held.
+func (b *Sandboxes) beginAction(ctx context.Context, k *Key, id string, call *Call, io IO, counts bool) (*Action, error) {
 	g, err := b.grant(k)
 	if err != nil {
 		return nil, err
@@ -139,7 +140,7 @@ func (b *Sandboxes) beginAction(ctx context.Context, k *Key, id string, call *Ca
 	if err != nil {
 		return nil, err
 	}
-	a, err := b.beginIn(ctx, k, g, in, shown, id, call, counts)
+	a, err := b.beginIn(ctx, k, g, in, shown, id, call, io, counts)
 	if err != nil {
 		l.unuse()
 		return nil, err
@@ -148,12 +149,12 @@ func (b *Sandboxes) beginAction(ctx context.Context, k *Key, id string, call *Ca
 	return a, nil
 }
 
-func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, shown *Inside, id string, call *Call, counts bool) (*Action, error) {
+func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, shown *Inside, id string, call *Call, io IO, counts bool) (*Action, error) {
 	if err := worldless(call); err != nil {
 		return nil, err
 	}
 	call.Actor, call.Operator, call.Sudo = k.Actor(), false, in.world.spec.Sudo
-	r := &run{s: g.session, call: call, id: in.run.id, name: id}
+	r := &run{s: g.session, call: call, io: io, id: in.run.id, name: id}
 	v, err := r.decide()
 	if err != nil {
 		_, err = r.fail(ctx, err)
@@ -252,12 +253,11 @@ func (a *Action) End(ctx context.Context, res *sandbox.Result, err error, stdout
 // the program under the limits that are a program's, and End; see [Session.Do] for
 // what the Result and an error are.
 func (b *Sandboxes) Exec(ctx context.Context, k *Key, id string, call *Call, io IO) (*sandbox.Result, error) {
-	a, err := b.beginAction(ctx, k, id, call, true)
+	a, err := b.beginAction(ctx, k, id, call, io, true)
 	if err != nil {
 		return nil, err
 	}
 	r := a.run
-	r.io = io
 	defer r.drain(ctx)
 	defer r.undo.run(ctx)
 	l := r.plan.Limits
@@ -268,6 +268,9 @@ func (b *Sandboxes) Exec(ctx context.Context, k *Key, id string, call *Call, io 
 		return nil, errors.Join(err, a.End(ctx, nil, err, nil, nil))
 	}
 	w := &world{exec: &sandbox.Exec{Argv: argv, Dir: a.Dir, Env: a.Env}}
+	if _, own := r.plan.Env["TERM"]; call.TTY != nil && !own {
+		w.exec.Env = overlay(w.exec.Env, map[string]string{"TERM": call.term()})
+	}
 	res, err := r.carryOut(ctx, w, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) {
 		ex.Sample, ex.SampleEvery = nil, 0
 		exit, err := a.Agent.Run(ctx, ex)

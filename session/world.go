@@ -226,10 +226,7 @@ func (r *run) environment(u sandbox.User, search []string) []string {
 	}
 	maps.Copy(env, map[string]string{"PATH": strings.Join(search, ":"), "HOME": u.Home, "USER": u.Name, "LOGNAME": u.Name})
 	if r.call.TTY != nil {
-		env["TERM"] = "xterm-256color"
-		if t := r.call.Term; plainTerm(t) {
-			env["TERM"] = t
-		}
+		env["TERM"] = r.call.term()
 	}
 	maps.Copy(env, r.trust)
 	maps.Copy(env, r.plan.Env)
@@ -239,6 +236,14 @@ func (r *run) environment(u sandbox.User, search []string) []string {
 		out = append(out, k+"="+env[k])
 	}
 	return out
+}
+
+// term is the name of the kind of terminal that the program has.
+func (c *Call) term() string {
+	if plainTerm(c.Term) {
+		return c.Term
+	}
+	return "xterm-256color"
 }
 
 // plainTerm says whether s can be a terminal's name: it ends up in paths.

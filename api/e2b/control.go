@@ -66,9 +66,9 @@ func (s *Server) keyed(h keyed) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		k, err := s.key(r)
 		if err == nil {
-			m := &message{ReadCloser: r.Body, memory: &s.memory, owner: k.ID}
-			defer m.done()
-			r.Body = m
+			held := s.o.Memory.Hold(k.ID)
+			defer held.Done()
+			r.Body = held.Body(r.Body)
 			err = h(w, r, k)
 		}
 		if err != nil {

@@ -154,9 +154,9 @@ func (s *Server) within(w http.ResponseWriter, r *http.Request, b *session.Sandb
 	}
 	defer leave()
 	if r.URL.Path != wire.PathFiles {
-		m := &message{ReadCloser: r.Body, memory: &s.memory, owner: owner.ID}
-		defer m.done()
-		r.Body = m
+		held := s.o.Memory.Hold(owner.ID)
+		defer held.Done()
+		r.Body = held.Body(r.Body)
 	}
 	call(w, r, &inside{Client: a.Agent.As(user), box: b, owner: owner, user: user, home: a.User.Home, gone: a.Gone})
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/sandbox"
@@ -16,10 +17,6 @@ import (
 
 // Files go to and from the agent as streams. Nothing of them is kept here, and
 // no name in them is a name of the host.
-
-// uploadPatience is how long an upload, and a client that downloads, may stand
-// still.
-const uploadPatience = time.Minute
 
 func (s *Server) serveDownload(w http.ResponseWriter, r *http.Request, in *inside) error {
 	d, err := in.Download(r.Context(), r.URL.Query().Get("path"), r.Header)
@@ -34,9 +31,7 @@ func (s *Server) serveDownload(w http.ResponseWriter, r *http.Request, in *insid
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	control := http.NewResponseController(w)
-	defer control.SetWriteDeadline(time.Time{})
-	if _, err := io.Copy(patientWriter{w, control}, d.Body); err != nil {
+	if _, err := io.Copy(bounds.Patient(w), d.Body); err != nil {
 		panic(http.ErrAbortHandler) // it has begun: only a break says that it is not whole
 	}
 	return nil
@@ -48,7 +43,7 @@ func (s *Server) serveUpload(w http.ResponseWriter, r *http.Request, in *inside)
 	defer control.SetReadDeadline(time.Time{})
 	all, err := in.Upload(r.Context(), guest.Upload{
 		Path: r.URL.Query().Get("path"), ContentType: r.Header.Get("Content-Type"), ContentEncoding: r.Header.Get("Content-Encoding"),
-		Metadata: r.Header, Body: patientReader{r.Body, control},
+		Metadata: r.Header, Body: bounds.Reader{Reader: r.Body, Control: control},
 	})
 	if err != nil {
 		return err
@@ -79,28 +74,4 @@ func (s *Server) serveCompose(w http.ResponseWriter, r *http.Request, in *inside
 	}
 	writeJSON(w, http.StatusOK, written(f))
 	return nil
-}
-
-// patientReader lets a body come slowly, but not stop.
-type patientReader struct {
-	io.Reader
-	control *http.ResponseController
-}
-
-// Read implements io.Reader.
-func (p patientReader) Read(b []byte) (int, error) {
-	p.control.SetReadDeadline(time.Now().Add(uploadPatience))
-	return p.Reader.Read(b)
-}
-
-// patientWriter lets a client take its time, but not stop.
-type patientWriter struct {
-	http.ResponseWriter
-	control *http.ResponseController
-}
-
-// Write implements io.Writer.
-func (p patientWriter) Write(b []byte) (int, error) {
-	p.control.SetWriteDeadline(time.Now().Add(uploadPatience))
-	return p.ResponseWriter.Write(b)
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
@@ -66,33 +67,10 @@ func (s *Server) servePort(w http.ResponseWriter, r *http.Request, t target) {
 		ModifyResponse: p.modify,
 		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { s.portError(w, r, p, err) },
 	}
-	proxy.ServeHTTP(portWriter{w, http.NewResponseController(w)}, r.WithContext(context.WithValue(r.Context(), portKey{}, p)))
+	// What waits for a client that does not read is in the way of all else that the
+	// agent sends.
+	proxy.ServeHTTP(bounds.Patient(w), r.WithContext(context.WithValue(r.Context(), portKey{}, p)))
 }
-
-// portWriter breaks an answer off that its client has stopped to read: what waits
-// for it is in the way of all else that the agent sends. It sets no deadline
-// between two writes, which a program may leave as far apart as it likes.
-type portWriter struct {
-	http.ResponseWriter
-	control *http.ResponseController
-}
-
-// Write implements io.Writer.
-func (p portWriter) Write(b []byte) (int, error) {
-	p.control.SetWriteDeadline(time.Now().Add(uploadPatience))
-	defer p.control.SetWriteDeadline(time.Time{})
-	return p.ResponseWriter.Write(b)
-}
-
-// FlushError is what http.ResponseController looks for.
-func (p portWriter) FlushError() error {
-	p.control.SetWriteDeadline(time.Now().Add(uploadPatience))
-	defer p.control.SetWriteDeadline(time.Time{})
-	return p.control.Flush()
-}
-
-// Unwrap lets http.ResponseController reach what is below.
-func (p portWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // rewrite makes the request that the program inside gets.
 func (p *port) rewrite(r *httputil.ProxyRequest) {

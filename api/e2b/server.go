@@ -22,6 +22,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/session"
 )
 
@@ -34,6 +35,8 @@ type Options struct {
 	// clients use if it is not the usual one: "localhost:7420". Clients build
 	// <port>-<id>.<domain> of it.
 	Domain string
+	// Memory bounds what requests hold; nil makes one for this door alone.
+	Memory *bounds.Memory
 	// Rest serves paths of this server that are not E2B's; they are not found
 	// when nil. It is asked after the host was looked at, and sees to rights
 	// itself.
@@ -49,8 +52,6 @@ type Server struct {
 	envd    map[string]agentCall
 	proxies *http.Transport
 
-	memory memory // of requests
-
 	followers sync.WaitGroup // who hear processes until their end
 }
 
@@ -60,6 +61,9 @@ func New(o Options) *Server {
 		o.Rest = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			writeAPIError(w, &apiError{http.StatusNotFound, "there is nothing at " + r.Method + " " + quoted(r.URL.Path)})
 		})
+	}
+	if o.Memory == nil {
+		o.Memory = new(bounds.Memory)
 	}
 	s := &Server{o: o, domain: hostName(o.Domain)}
 	s.api = s.control()

@@ -18,7 +18,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/api"
+	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/api/e2b"
+	v1 "github.com/caisson-run/caisson/api/v1"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
@@ -101,10 +103,12 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 	}
 	stats := api.NewStats()
 	stats.Sandboxes = h.boxes.Counts
-	door := e2b.New(e2b.Options{
-		Sandboxes: h.boxes, Keys: h.keys, Domain: f.domainAt(ln.Addr()),
+	memory := new(bounds.Memory)
+	own := v1.New(v1.Options{
+		Sandboxes: h.boxes, Keys: h.keys, Domain: f.domainAt(ln.Addr()), Secure: certificate != nil || f.behindProxy, Memory: memory, Version: versions(time.Now()).Caisson,
 		Rest: api.Operator(stats, func(ctx context.Context, token string) error { _, err := h.keys.Authenticate(ctx, token); return err }),
 	})
+	door := e2b.New(e2b.Options{Sandboxes: h.boxes, Keys: h.keys, Domain: f.domainAt(ln.Addr()), Memory: memory, Rest: own})
 	server := api.New(door, stats, log)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln, certificate) }()
@@ -118,7 +122,7 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 		stop() // a second signal ends it at once
 		log.Info("ending")
 	}
-	return errors.Join(err, h.end(server, door))
+	return errors.Join(err, h.end(server, door, own))
 }
 
 // shutdownPatience is how long sandboxes may take to end, and after that
@@ -130,13 +134,14 @@ const (
 
 // end ends what was served: sandboxes first, which breaks their streams off,
 // then what else is under way.
-func (h *house) end(server *api.Server, door *e2b.Server) error {
+func (h *house) end(server *api.Server, door *e2b.Server, own *v1.Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownPatience)
 	defer cancel()
 	err := h.endSandboxes(ctx)
 	drain, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
 	server.Shutdown(drain)
+	own.Close()
 	door.Close()
 	return err
 }

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bounds
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// timed is an answer that looks at its deadline.
+type timed struct {
+	*httptest.ResponseRecorder
+	at   time.Time
+	seen []bool
+}
+
+func (t *timed) SetWriteDeadline(at time.Time) error { t.at = at; return nil }
+func (t *timed) Write(b []byte) (int, error) {
+	t.seen = append(t.seen, !t.at.IsZero())
+	return t.ResponseRecorder.Write(b)
+}
+func (t *timed) Flush() { t.seen = append(t.seen, !t.at.IsZero()) }
+
+// What goes to a client goes within a time; between that there is none.
+func TestPatient(t *testing.T) {
+	w := &timed{ResponseRecorder: httptest.NewRecorder()}
+	p := Patient(w)
+	p.Write([]byte("x"))
+	if !w.at.IsZero() {
+		t.Error("a deadline stays behind a write")
+	}
+	http.NewResponseController(p).Flush()
+	if !w.at.IsZero() || len(w.seen) != 2 || !w.seen[0] || !w.seen[1] {
+		t.Errorf("deadlines: %v, %v behind them", w.seen, w.at)
+	}
+}
+
+// What a key's calls hold is bounded together, is given back, and is no other key's
+// business.
+func TestMemory(t *testing.T) {
+	var m Memory
+	one, two, other := m.Hold("k"), m.Hold("k"), m.Hold("l")
+	if err := one.Add(MostMessages); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, two.Body(io.NopCloser(strings.NewReader("x")))); !errors.Is(err, sandbox.ErrExhausted) {
+		t.Errorf("more than there is room for: %v", err)
+	}
+	if err := other.Add(1); err != nil {
+		t.Error(err)
+	}
+	one.Done()
+	if err := two.Add(MostMessages); err != nil {
+		t.Error("what was held is not given back:", err)
+	}
+	two.Done()
+	other.Done()
+	if len(m.used) != 0 {
+		t.Error(m.used)
+	}
+}
+
+// late is a request's deadline.
+type late struct {
+	*httptest.ResponseRecorder
+	at time.Time
+}
+
+func (l *late) SetReadDeadline(at time.Time) error { l.at = at; return nil }
+
+// A body has a time to arrive in, and its call none from then on.
+func TestMessage(t *testing.T) {
+	w := &late{ResponseRecorder: httptest.NewRecorder()}
+	m := &Message{ReadCloser: io.NopCloser(strings.NewReader("xy")), Control: http.NewResponseController(w), Patience: time.Hour}
+	if m.Read(make([]byte, 1)); w.at.IsZero() {
+		t.Error("it may take for ever")
+	}
+	if io.ReadAll(m); !w.at.IsZero() {
+		t.Error("the deadline stays")
+	}
+}

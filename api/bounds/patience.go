@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bounds
+
+import (
+	"io"
+	"net/http"
+	"time"
+)
+
+// Patience is how long an upload, and a client that is answered, may stand still.
+const Patience = time.Minute
+
+// Reader lets a body come slowly, but not stop.
+type Reader struct {
+	io.Reader
+	Control *http.ResponseController
+}
+
+// Read implements io.Reader.
+func (p Reader) Read(b []byte) (int, error) {
+	p.Control.SetReadDeadline(time.Now().Add(Patience))
+	return p.Reader.Read(b)
+}
+
+// Writer lets a client take its time, but not stop: an answer that it has stopped
+// to read is broken off. There is no deadline between two writes, which may be as
+// far apart as they like.
+type Writer struct {
+	http.ResponseWriter
+	Control *http.ResponseController
+}
+
+// Patient is a Writer on w.
+func Patient(w http.ResponseWriter) Writer { return Writer{w, http.NewResponseController(w)} }
+
+// Write implements io.Writer.
+func (p Writer) Write(b []byte) (int, error) {
+	p.Control.SetWriteDeadline(time.Now().Add(Patience))
+	defer p.Control.SetWriteDeadline(time.Time{})
+	return p.ResponseWriter.Write(b)
+}
+
+// FlushError is what http.ResponseController looks for.
+func (p Writer) FlushError() error {
+	p.Control.SetWriteDeadline(time.Now().Add(Patience))
+	defer p.Control.SetWriteDeadline(time.Time{})
+	return p.Control.Flush()
+}
+
+// Unwrap lets http.ResponseController reach what is below.
+func (p Writer) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// Message is a body that arrives within patience, as a whole. It clears the
+// deadline when it has: a request that is under way has none.
+type Message struct {
+	io.ReadCloser
+	Control  *http.ResponseController
+	Patience time.Duration
+	begun    bool
+}
+
+// Read implements io.Reader.
+func (m *Message) Read(b []byte) (int, error) {
+	if !m.begun {
+		m.begun = true
+		m.Control.SetReadDeadline(time.Now().Add(m.Patience))
+	}
+	n, err := m.ReadCloser.Read(b)
+	if err != nil {
+		m.Control.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}

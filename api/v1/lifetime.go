@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/caisson-run/caisson/session"
+)
+
+// Lifetime is how long something lives from now on.
+type Lifetime struct {
+	Timeout float64 `json:"timeout,omitempty" minimum:"0" maximum:"31536000" doc:"Seconds from now on; 0 is the default: the key's, or what it had before"`
+}
+
+type lifetimeWish struct {
+	SandboxID
+	Body *Lifetime
+}
+
+func (l *lifetimeWish) timeout() time.Duration {
+	if l.Body == nil {
+		return 0
+	}
+	return seconds(l.Body.Timeout)
+}
+
+// lifetimes registers what prolongs, pauses and resumes sandboxes.
+func (s *Server) lifetimes() {
+	type change = func(context.Context, *session.Key, *lifetimeWish) (*session.Sandbox, error)
+	for _, c := range []struct {
+		verb, id, summary string
+		do                change
+	}{
+		{"extend", "extendSandbox", "Let a sandbox live for at least so long from now on; its time is never shortened", func(ctx context.Context, k *session.Key, in *lifetimeWish) (*session.Sandbox, error) {
+			return s.o.Sandboxes.Extend(ctx, k, in.id(), in.timeout())
+		}},
+		{"resume", "resumeSandbox", "Let a paused sandbox go on, with its files, memory and processes as they were", func(ctx context.Context, k *session.Key, in *lifetimeWish) (*session.Sandbox, error) {
+			return s.o.Sandboxes.Resume(ctx, k, in.id(), in.timeout())
+		}},
+		{"connect", "connectSandbox", "Resume a sandbox if it is paused, and else extend it", func(ctx context.Context, k *session.Key, in *lifetimeWish) (*session.Sandbox, error) {
+			b, _, err := s.o.Sandboxes.Connect(ctx, k, in.id(), in.timeout())
+			return b, err
+		}},
+	} {
+		op := operation("POST", "/sandboxes/{id}/"+c.verb, c.id, c.summary, http.StatusOK)
+		register(s, op, func(ctx context.Context, k *session.Key, in *lifetimeWish) (*sandboxAnswer, error) {
+			b, err := c.do(ctx, k, in)
+			return answer(http.StatusOK, b, err)
+		})
+	}
+	op := operation("POST", "/sandboxes/{id}/pause", "pauseSandbox", "Stop a sandbox, with its memory, until it is resumed or killed", http.StatusOK)
+	register(s, op, func(ctx context.Context, k *session.Key, in *SandboxID) (*sandboxAnswer, error) {
+		b, err := s.o.Sandboxes.Pause(ctx, k, in.id())
+		return answer(http.StatusOK, b, err)
+	})
+}

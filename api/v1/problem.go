@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/caisson-run/caisson/guest"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Problem is an error as RFC 9457 writes it, with the rule that refused and what
+// would help.
+type Problem struct {
+	Status int    `json:"status" doc:"HTTP status"`
+	Title  string `json:"title" doc:"The status in words"`
+	Kind   string `json:"kind,omitempty" enum:"invalid,not_found,unsupported,denied,conflict,unavailable,exhausted" doc:"What sort of error it is; absent for those of HTTP itself"`
+	Detail string `json:"detail,omitempty" doc:"What was tried and what is wrong, for people"`
+	Hint   string `json:"hint,omitempty" doc:"What would help"`
+	Rule   string `json:"rule,omitempty" doc:"Which rule refused it: file and line of a policy, or built-in"`
+	Faults []Flaw `json:"faults,omitempty" doc:"What is wrong with which part of the request"`
+}
+
+// Flaw is what is wrong with a part of a request.
+type Flaw struct {
+	At      string `json:"at" doc:"body.limits.memory, query.limit, …"`
+	Problem string `json:"problem"`
+}
+
+// Error is the detail.
+func (p *Problem) Error() string { return p.Detail }
+
+// GetStatus is what huma asks for.
+func (p *Problem) GetStatus() int { return p.Status }
+
+// ContentType is RFC 9457's.
+func (p *Problem) ContentType(string) string { return "application/problem+json" }
+
+// huma makes its own errors, of requests that do not fit their description, by
+// this function; and it takes fields of another case unless it is told. The description of errors comes of what it returns.
+func init() {
+	huma.ValidateStrictCasing = true
+	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
+		for _, err := range errs { // a body that could not be read
+			var e *sandbox.Error
+			if errors.As(err, &e) {
+				return asProblem(e)
+			}
+		}
+		p := &Problem{Status: status, Title: http.StatusText(status), Detail: message}
+		if status >= 500 {
+			p.Detail = "internal error" // it may name things of the host
+			return p
+		}
+		for _, err := range errs {
+			var d huma.ErrorDetailer
+			if errors.As(err, &d) && len(p.Faults) < mostFlaws {
+				// What was sent is not sent back.
+				p.Faults = append(p.Faults, Flaw{At: d.ErrorDetail().Location, Problem: clip(d.ErrorDetail().Message, 300)})
+			}
+		}
+		if len(p.Faults) > 0 {
+			p.Kind, p.Detail = "invalid", fmt.Sprintf("the request is not one that is taken here: %s: %s", p.Faults[0].At, p.Faults[0].Problem)
+			p.Hint = "/openapi.json says what is"
+		}
+		return p
+	}
+}
+
+const mostFlaws = 20
+
+// kinds says what each kind of error is called here, and its status.
+var kinds = []struct {
+	kind   error
+	name   string
+	status int
+}{
+	{sandbox.ErrInvalid, "invalid", http.StatusBadRequest},
+	{sandbox.ErrNotFound, "not_found", http.StatusNotFound},
+	{sandbox.ErrConflict, "conflict", http.StatusConflict},
+	{sandbox.ErrDenied, "denied", http.StatusForbidden},
+	{sandbox.ErrUnsupported, "unsupported", http.StatusNotImplemented},
+	{sandbox.ErrExhausted, "exhausted", http.StatusTooManyRequests},
+	{sandbox.ErrUnavailable, "unavailable", http.StatusServiceUnavailable},
+}
+
+// Fault is err as this API says it: what a handler below /v1 returns. What is no
+// error for people is not shown, since it may name things of the host.
+func Fault(err error) error { return asProblem(err) }
+
+func asProblem(err error) *Problem {
+	var own *Problem
+	if errors.As(err, &own) {
+		if own.Title == "" {
+			own.Title = http.StatusText(own.Status)
+		}
+		return own
+	}
+	p := &Problem{Status: http.StatusInternalServerError, Detail: "internal error"}
+	for _, k := range kinds {
+		if errors.Is(err, k.kind) {
+			p.Status, p.Kind = k.status, k.name
+			break
+		}
+	}
+	var e *sandbox.Error
+	var inside *guest.Refusal
+	var big *http.MaxBytesError
+	switch {
+	case errors.As(err, &inside):
+		p.Status, p.Detail = inside.Status, inside.Message
+	case errors.As(err, &big):
+		p.Status, p.Detail = http.StatusRequestEntityTooLarge, "the request is too long"
+	case p.Kind == "":
+	case errors.As(err, &e): // its cause stays here
+		p.Detail, p.Hint, p.Rule = e.Problem, sandbox.Hint(err), e.Rule
+		if e.Op != "" {
+			p.Detail = e.Op + ": " + e.Problem
+		}
+	default:
+		p.Detail = err.Error()
+	}
+	p.Title = http.StatusText(p.Status)
+	return p
+}
+
+// writeProblem answers with err, if the client takes it.
+func writeProblem(w http.ResponseWriter, err error) {
+	p := asProblem(err)
+	b, merr := json.Marshal(p)
+	if merr != nil {
+		b = []byte(`{"status":500}`)
+	}
+	if p.Status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	w.Header().Set("Content-Type", p.ContentType(""))
+	w.WriteHeader(p.Status)
+	w.Write(append(b, '\n'))
+}
+
+// quoted shows what a client sent.
+func quoted(s string) string { return strconv.Quote(clip(s, 200)) }
+
+func clip(s string, most int) string {
+	if len(s) > most {
+		return s[:most]
+	}
+	return s
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package v1 serves caisson's own HTTP API, below /v1: sandboxes that live on, what
+// runs in them, their files, readings and events; and what describes it, the
+// OpenAPI 3.1 document at /openapi.json and /openapi.yaml. docs/api.md says how it
+// is used.
+//
+// It is a door: it reads requests, calls package session, and says what comes back.
+// Every request below /v1 has a key in a header, which no browser adds by itself,
+// so a web page that has none does nothing. A sandbox of another key answers as
+// one that does not exist. No request names a path of the host.
+//
+// Whoever serves more below /v1 registers it at [Server.API] before the first
+// request: its handlers find the key by [KeyOf], and hand errors of the road to
+// [Fault].
+package v1
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/session"
+)
+
+// Options are the parts of a Server.
+type Options struct {
+	// Sandboxes is where requests go, Keys are who may make them. Required.
+	Sandboxes *session.Sandboxes
+	Keys      *session.Keys
+	// Domain is below what ports of sandboxes have their host names, with the port
+	// that clients use if it is not the usual one; Secure says that they use https.
+	Domain string
+	Secure bool
+	// Memory bounds what requests hold; nil makes one for this door alone.
+	Memory *bounds.Memory
+	// Version is caisson's, for the document.
+	Version string
+	// Rest serves paths that are not this door's; they are not found when nil.
+	Rest http.Handler
+}
+
+// Server is the door. It is an http.Handler for /v1, /openapi.json, /openapi.yaml
+// and, through Options.Rest, all else. Who has looked at the request's host calls
+// it: e2b.Server does.
+type Server struct {
+	o    Options
+	mux  *http.ServeMux
+	api  huma.API
+	live sync.WaitGroup // calls under way, which outlive their connections
+}
+
+// New makes a Server.
+func New(o Options) *Server {
+	if o.Memory == nil {
+		o.Memory = new(bounds.Memory)
+	}
+	if o.Rest == nil {
+		o.Rest = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { writeProblem(w, nowhere(r)) })
+	}
+	s := &Server{o: o, mux: http.NewServeMux()}
+	s.api = humago.New(s.mux, config(o.Version))
+	s.sandboxes()
+	s.lifetimes()
+	s.snapshots()
+	s.observations()
+	s.programs()
+	return s
+}
+
+// API takes further operations, below /v1. They want a key, like all others.
+func (s *Server) API() huma.API { return s.api }
+
+// Close waits for what is under way. Sandboxes must have ended.
+func (s *Server) Close() { s.live.Wait() }
+
+// config is the document's head, and how bodies are read and written: JSON alone.
+func config(version string) huma.Config {
+	c := huma.DefaultConfig("caisson", version)
+	c.Info.Description = "Sandboxes for code that nobody trusts."
+	c.Info.License = &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"}
+	c.CreateHooks, c.SchemasPath, c.DocsPath = nil, "", "" // no links in answers, no pages
+	c.RejectUnknownQueryParameters = true
+	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"key":    {Type: "apiKey", In: "header", Name: "X-API-Key", Description: "A key that caisson keys create made."},
+		"bearer": {Type: "http", Scheme: "bearer", Description: "The same key."},
+	}
+	c.Security = []map[string][]string{{"key": {}}, {"bearer": {}}}
+	return c
+}
+
+// ServeHTTP finds whose request it is, and answers it.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch p := r.URL.Path; {
+	case p == "/openapi.json" || p == "/openapi.yaml":
+		s.mux.ServeHTTP(w, r)
+		return
+	case p != "/v1" && !strings.HasPrefix(p, "/v1/"):
+		s.o.Rest.ServeHTTP(w, r)
+		return
+	}
+	k, err := s.key(r)
+	if err != nil {
+		writeProblem(bounds.Patient(w), err)
+		return
+	}
+	s.live.Add(1)
+	defer s.live.Done()
+	held := s.o.Memory.Hold(k.ID)
+	defer held.Done()
+	body := r.Body
+	w = bounds.Patient(w)
+	r = r.WithContext(context.WithValue(r.Context(), callKey{}, &call{key: k, held: held, body: body}))
+	r.Body = &bounds.Message{ReadCloser: held.Body(body), Control: http.NewResponseController(w), Patience: bodyPatience}
+	if _, pattern := s.mux.Handler(r); pattern == "" || path.Clean(r.URL.Path) != r.URL.Path {
+		writeProblem(w, s.otherMethod(r))
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
+
+// callKey is where a request's call is in its context.
+type callKey struct{}
+
+// call is a request whose key was found.
+type call struct {
+	key  *session.Key
+	held *bounds.Held
+	body io.ReadCloser // of a request whose body is a file, which is not held
+}
+
+func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
+
+// KeyOf is whose request it is, in a handler below /v1.
+func KeyOf(ctx context.Context) *session.Key { return callOf(ctx).key }
+
+// key finds whose request it is. What is wrong with a key is nobody's business, a
+// registry that cannot be read is.
+func (s *Server) key(r *http.Request) (*session.Key, error) {
+	token := r.Header.Get("X-Api-Key")
+	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && token == "" {
+		token = bearer
+	}
+	if token == "" {
+		return nil, &Problem{Status: http.StatusUnauthorized, Detail: "the request has no key", Hint: "send one that caisson keys create made as X-API-Key"}
+	}
+	k, err := s.o.Keys.Authenticate(r.Context(), token)
+	if err == nil {
+		return k, nil
+	}
+	if p := asProblem(err); p.Status >= 500 {
+		return nil, p
+	}
+	return nil, &Problem{Status: http.StatusUnauthorized, Detail: "the key is not known", Hint: "caisson keys create makes one"}
+}
+
+// otherMethod says that there is nothing at a path, or not by this method.
+func (s *Server) otherMethod(r *http.Request) error {
+	var can []string
+	for _, m := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"} {
+		q := r.Clone(r.Context())
+		q.Method = m
+		if _, pattern := s.mux.Handler(q); pattern != "" && path.Clean(r.URL.Path) == r.URL.Path {
+			can = append(can, m)
+		}
+	}
+	if can == nil {
+		return nowhere(r)
+	}
+	return &Problem{Status: http.StatusMethodNotAllowed, Detail: "there is no " + quoted(r.Method) + " here", Hint: "it takes " + strings.Join(can, ", ")}
+}
+
+func nowhere(r *http.Request) error {
+	return &Problem{Status: http.StatusNotFound, Detail: "there is nothing at " + quoted(r.URL.Path), Hint: "/openapi.json says what there is"}
+}
+
+const (
+	// maxBody bounds a request's body, in bytes, but for files.
+	maxBody = 4 << 20
+	// bodyPatience is how long it may take to arrive.
+	bodyPatience = 30 * time.Second
+)
+
+// operation is what all operations have in common.
+func operation(method, p, id, summary string, status int) huma.Operation {
+	return huma.Operation{
+		Method: method, Path: "/v1" + p, OperationID: id, Summary: summary, DefaultStatus: status,
+		MaxBodyBytes: maxBody, BodyReadTimeout: bodyPatience,
+		Errors: []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound},
+	}
+}
+
+// register adds an operation. Its handler's errors become problems.
+func register[I, O any](s *Server, op huma.Operation, f func(context.Context, *session.Key, *I) (*O, error)) {
+	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
+		out, err := f(ctx, KeyOf(ctx), in)
+		if err != nil {
+			return nil, Fault(err)
+		}
+		return out, nil
+	})
+}
