@@ -17,7 +17,7 @@ type Commands struct {
 	At    Pos
 	Allow Value[[]AllowedCommand] // not said: every program; an empty list: none
 	Deny  []Value[string]
-	Ask   []Value[string]
+	Ask   []AskedCommand
 	Env   []Value[string] // variables that a line may set
 }
 
@@ -26,6 +26,13 @@ type AllowedCommand struct {
 	Name string // a name, a path, or *
 	Args []Value[string]
 	At   Pos
+}
+
+// AskedCommand is a command that somebody has to say yes to.
+type AskedCommand struct {
+	Pattern  string
+	Channels []string // that may answer; nil is those of approvals
+	At       Pos
 }
 
 // anything as an argument means all arguments, whatever they make the program
@@ -52,8 +59,31 @@ func (d *decoder) commands() []field {
 			})
 		}},
 		{"deny", func(n *yaml.Node) { c.Deny = d.texts(n, "commands.deny", checkCommand) }},
-		{"ask", func(n *yaml.Node) { c.Ask = d.texts(n, "commands.ask", checkCommand) }},
+		{"ask", func(n *yaml.Node) { d.list(n, "commands.ask", d.askedCommand) }},
 		{"env", func(n *yaml.Node) { c.Env = d.texts(n, "commands.env", checkEnvName) }},
+	}
+}
+
+// askedCommand reads a pattern, or one with the channels that may answer.
+func (d *decoder) askedCommand(n *yaml.Node) {
+	a := AskedCommand{At: at(n)}
+	if n.Kind == yaml.MappingNode {
+		d.mapping(n, "an asked command", d.askedFields(&a))
+		if !hasKey(n, "command") {
+			d.fault(at(n), `write command: "git push *"`, "an asked command has no command")
+		}
+	} else {
+		a.Pattern = d.text(n, "commands.ask", checkCommand).V
+	}
+	if a.Pattern != "" {
+		d.file.Commands.Ask = append(d.file.Commands.Ask, a)
+	}
+}
+
+func (d *decoder) askedFields(a *AskedCommand) []field {
+	return []field{
+		{"command", func(n *yaml.Node) { a.Pattern = d.text(n, "command", checkCommand).V }},
+		{"channels", func(n *yaml.Node) { a.Channels = texts(d.texts(n, "channels", oneOf(Channels()...))) }},
 	}
 }
 
@@ -134,7 +164,7 @@ func planCommands(layers []*File) *PlanCommands {
 			out.Deny = append(out.Deny, PlanRule{v.V, f.rule(v.At)})
 		}
 		for _, v := range c.Ask {
-			out.Ask = append(out.Ask, PlanRule{v.V, f.rule(v.At)})
+			out.Ask = append(out.Ask, PlanRule{v.Pattern, f.rule(v.At)})
 		}
 	}
 	return out
@@ -172,9 +202,13 @@ func (c *Commands) sum() any {
 		allow = append(allow, a.Name+"\x00"+strings.Join(texts(a.Args), "\x00"))
 	}
 	slices.Sort(allow)
+	var ask []string
+	for _, a := range c.Ask {
+		ask = append(ask, a.Pattern+"\x00"+strings.Join(a.Channels, "\x00"))
+	}
 	return struct {
 		Listed           bool
 		Allow            []string
 		Deny, Ask, Names []string
-	}{c.Allow.Said(), allow, texts(c.Deny), texts(c.Ask), texts(c.Env)}
+	}{c.Allow.Said(), allow, texts(c.Deny), ask, texts(c.Env)}
 }

@@ -91,8 +91,8 @@ func TestCommands(t *testing.T) {
 		{"not denied", argv("rm", "-r", "x"), "", ""},
 		{"denied first", argv("git", "push", "--force", "origin"), "/w/p.yaml:15", "denied"},
 		{"denied equals", argv("git", "push", "origin", "--force=x"), "/w/p.yaml:16", "approval"},
-		{"asks", argv("git", "push", "origin", "main"), "/w/p.yaml:16", "nobody can be asked"},
-		{"asks behind options", argv("git", "-C", "x", "push"), "/w/p.yaml:16", "nobody can be asked"},
+		{"asks", argv("git", "push", "origin", "main"), "/w/p.yaml:16", "needs approval"},
+		{"asks behind options", argv("git", "-C", "x", "push"), "/w/p.yaml:16", "needs approval"},
 
 		{"code of bash", bashCode("set -e\ncd x\ngit diff | cat > out\n"), "", ""},
 		{"code with a place", bashCode("ls\n  git status && curl x"), "/w/p.yaml:4", `"curl" at 2:17`},

@@ -23,6 +23,8 @@ type decision struct {
 	call   *Call
 	layers []*File
 	plan   Plan
+
+	askings []Asking // rules that ask
 }
 
 // Decide gives the verdict on call. It changes nothing, and a fault in it is a
@@ -49,6 +51,14 @@ func (p *Policy) Decide(call *Call) (v Verdict) {
 		if r := step(); r != nil {
 			return r.verdict()
 		}
+	}
+	d.planApprovals()
+	q, r := d.question()
+	switch {
+	case r != nil:
+		return r.verdict()
+	case q != nil:
+		return q.verdict(d.plan)
 	}
 	return Verdict{Decision: Allow, Reason: d.reason(), Plan: d.plan}
 }

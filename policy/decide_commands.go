@@ -26,7 +26,7 @@ func (d *decision) commands() *refusal {
 
 // Starts judges argv, which is what call turned out to start: an image says so
 // only when it is there. It is nil when nothing speaks against it, and a Verdict
-// that denies otherwise.
+// that denies or asks otherwise.
 func (p *Policy) Starts(call *Call, argv []string) (v *Verdict) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -38,7 +38,15 @@ func (p *Policy) Starts(call *Call, argv []string) (v *Verdict) {
 	if planCommands(d.layers) == nil {
 		return nil
 	}
-	if r := d.starts(judged{Script: shell.Argv(argv)}); r != nil {
+	r := d.starts(judged{Script: shell.Argv(argv)})
+	if r == nil {
+		var q *Question
+		if q, r = d.question(); q != nil {
+			asks := q.verdict(Plan{})
+			return &asks
+		}
+	}
+	if r != nil {
 		denied := r.verdict()
 		return &denied
 	}
@@ -98,7 +106,9 @@ func (d *decision) starts(s judged) *refusal {
 			}
 		}
 		for i := range s.Commands {
-			if r := f.boundCommand(&s.Commands[i], s, d.call.Terminal, moved); r != nil {
+			c := &s.Commands[i]
+			asked := d.asks(f, c, s, moved)
+			if r := f.boundCommand(c, s, d.call.Terminal, moved, asked); r != nil {
 				return r
 			}
 		}
@@ -121,20 +131,36 @@ var startFiles = []string{
 	".npmrc", ".envrc", ".vimrc", ".pythonrc", ".gdbinit", ".lldbinit", ".curlrc", ".wgetrc", "sitecustomize.py", "usercustomize.py",
 }
 
-// boundCommand judges one command: deny first, then ask, then the allow-list.
-func (f *File) boundCommand(c *shell.Command, s judged, terminal, moved bool) *refusal {
+// asks notes the rules of f that ask about a command. It is certain when one of
+// them surely means it: then the command needs no entry of the allow-list,
+// because the yes is for that very command.
+func (d *decision) asks(f *File, c *shell.Command, s judged, moved bool) (certain bool) {
+	for _, a := range f.Commands.Ask {
+		if !mayBe(a.Pattern, c) {
+			continue
+		}
+		what := fmt.Sprintf("%s %s needs approval by %s", shown(c), s.place(c.At), quote(a.Pattern))
+		for i := range c.Needs {
+			what += ", and " + c.Needs[i].What
+		}
+		d.ask(f, a.At, a.Channels, "%s", what)
+		words := strings.Fields(a.Pattern)
+		_, matches := matchAllowed(words[1:], c)
+		certain = certain || matches && sameProgram(words[0], c.Name(), moved)
+	}
+	return certain
+}
+
+// boundCommand judges one command: deny first, then the allow-list, unless it is
+// asked for certain.
+func (f *File) boundCommand(c *shell.Command, s judged, terminal, moved, asked bool) *refusal {
 	list := &f.Commands
 	for _, v := range list.Deny {
 		if mayBe(v.V, c) {
 			return refuse(f.rule(v.At), "leave it out; the policy denies it", "%s %s is denied by %s", shown(c), s.place(c.At), quote(v.V))
 		}
 	}
-	for _, v := range list.Ask {
-		if mayBe(v.V, c) {
-			return refuse(f.rule(v.At), "leave it out, or have the operator run it", "%s %s needs approval by %s, and nobody can be asked here", shown(c), s.place(c.At), quote(v.V))
-		}
-	}
-	if !list.Allow.Said() {
+	if !list.Allow.Said() || asked {
 		return nil
 	}
 	if c.Kind != shell.Program || harmless(c) {

@@ -50,8 +50,11 @@ type File struct {
 
 	Network  Network
 	Commands Commands
-	Secrets  []Secret
-	Tests    []Trial // they decide nothing; see [Trial]
+
+	Approvals Approvals
+
+	Secrets []Secret
+	Tests   []Trial // they decide nothing; see [Trial]
 }
 
 // Files is the section files.

@@ -99,6 +99,11 @@ func (f *File) hostPaths() []string {
 			out = append(out, path)
 		}
 	}
+	if w := f.Approvals.Webhook; w != nil {
+		if path, ok := strings.CutPrefix(w.Secret, fromFile); ok {
+			out = append(out, path)
+		}
+	}
 	return out
 }
 
@@ -140,6 +145,7 @@ type canonical struct {
 	NetworkAllow, NetworkDeny                 []string
 	Egress, Queries, Connections, Bandwidth   int64
 	Commands                                  any `json:",omitempty"`
+	Approvals                                 any `json:",omitempty"`
 	Web                                       []WebRule
 	Secrets                                   []Secret
 	UpstreamCA                                string
@@ -150,7 +156,7 @@ func (f *File) canonical() *canonical {
 		return nil
 	}
 	c := &canonical{
-		Commands:  f.Commands.sum(),
+		Commands: f.Commands.sum(), Approvals: f.Approvals.sum(f),
 		Isolation: f.Isolation.V, User: f.User.V, BestEffort: f.BestEffort.V, Limits: f.Limits,
 		WritableSaid: f.Files.Writable.Said(), Writable: texts(f.Files.Writable.V), Deny: texts(f.Files.Deny),
 		Collect: texts(f.Files.Collect), Pass: texts(f.Env.Pass), Set: map[string]string{},

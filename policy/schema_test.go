@@ -108,6 +108,12 @@ func TestSchemaKeys(t *testing.T) {
 	same("env", p["env"], d.env())
 	same("network", p["network"], d.network())
 	same("commands", p["commands"], d.commands())
+	same("an asked command", p["commands"].Properties["ask"].Items.AnyOf[1], d.askedFields(&AskedCommand{}))
+	same("approvals", p["approvals"], d.approvals())
+	same("webhook", p["approvals"].Properties["webhook"], d.webhookFields(&Webhook{}))
+	if diff := cmp.Diff(Channels(), p["approvals"].Properties["channels"].Items.Enum); diff != "" {
+		t.Errorf("channels: %s", diff)
+	}
 	same("a rule", p["network"].Properties["allow"].Items.AnyOf[1], d.webFields(&WebRule{}))
 	same("secrets", p["secrets"].Items, d.secretFields(&Secret{}))
 	same("tests", p["tests"].Items, d.trialFields(&Trial{}))

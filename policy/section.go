@@ -13,7 +13,7 @@ import (
 // later are the sections that later versions carry out. They are refused, not
 // ignored: a file that forbids imports must not seem to.
 func later() []string {
-	return []string{"code", "risk", "tools", "servers", "approvals"}
+	return []string{"code", "risk", "tools", "servers"}
 }
 
 // top are the keys of a policy file.
@@ -31,6 +31,7 @@ func (d *decoder) top() []field {
 		{"files", func(n *yaml.Node) { f.Files.At = d.key; d.mapping(n, "files", d.files()) }},
 		{"env", func(n *yaml.Node) { f.Env.At = d.key; d.mapping(n, "env", d.env()) }},
 		{"commands", func(n *yaml.Node) { f.Commands.At = d.key; d.mapping(n, "commands", d.commands()) }},
+		{"approvals", func(n *yaml.Node) { f.Approvals.At = d.key; d.mapping(n, "approvals", d.approvals()) }},
 		{"tests", d.trials},
 		{"network", func(n *yaml.Node) { f.Network.At = d.key; d.mapping(n, "network", d.network()) }},
 		{"secrets", func(n *yaml.Node) { d.list(n, "secrets", d.secret) }},
@@ -44,7 +45,7 @@ func (d *decoder) top() []field {
 // sectionKeys are the keys within a section of the top level.
 func sectionKeys(section string) []string {
 	d := &decoder{file: &File{}}
-	fields := map[string]func() []field{"limits": d.limits, "files": d.files, "env": d.env, "network": d.network, "commands": d.commands}[section]
+	fields := map[string]func() []field{"limits": d.limits, "files": d.files, "env": d.env, "network": d.network, "commands": d.commands, "approvals": d.approvals}[section]
 	if fields == nil {
 		return nil
 	}

@@ -65,8 +65,11 @@ func (d *decoder) trialFields(t *Trial) []field {
 		{"name", func(n *yaml.Node) { t.Name = d.text(n, "name", func(string) error { return nil }).V }},
 		{"call", func(n *yaml.Node) { t.Wish = d.wish(n) }},
 		{"want", func(n *yaml.Node) {
-			if d.text(n, "want", oneOf("allow", "deny")).V == "allow" {
+			switch d.text(n, "want", oneOf("allow", "deny", "ask")).V {
+			case "allow":
 				t.Want = Allow
+			case "ask":
+				t.Want = Ask
 			}
 		}},
 	}

@@ -16,7 +16,7 @@ type Decision int
 const (
 	Deny  Decision = iota // it does not run
 	Allow                 // it runs under Verdict.Plan
-	Ask                   // a person decides (no rule of this version asks)
+	Ask                   // it runs under Verdict.Plan if somebody says yes to it
 )
 
 // String is the word of records and JSON: deny, allow or ask.
@@ -36,13 +36,19 @@ type Verdict struct {
 	Rule     string // what refused it: file:line, or "built-in: …"; empty on Allow
 	Reason   string // a sentence for people
 	Hint     string // what would allow it: the line of YAML, the flag to drop
-	Plan     Plan   // what is in force; zero unless Allow
+	Plan     Plan   // what is in force; zero on Deny
+
+	Question *Question // of Ask: whom to ask what; nil otherwise
 }
 
-// Err is nil on Allow and an ErrDenied for people otherwise.
+// Err is nil on Allow and an ErrDenied for people otherwise: of Ask it says that
+// nobody was asked.
 func (v Verdict) Err() error {
-	if v.Decision == Allow {
+	switch v.Decision {
+	case Allow:
 		return nil
+	case Ask:
+		return v.needsApproval()
 	}
 	return &sandbox.Error{Op: "policy", Kind: sandbox.ErrDenied, Problem: v.Reason, Hint: v.Hint, Rule: v.Rule}
 }
@@ -70,6 +76,8 @@ type Plan struct {
 	Network *PlanNetwork `json:"network,omitempty"` // nil is none
 
 	Commands *PlanCommands `json:"commands,omitempty"` // nil: any
+
+	Approvals *PlanApprovals `json:"approvals,omitempty"` // nil: no file says who is asked
 
 	Root       bool `json:"root,omitempty"`
 	BestEffort bool `json:"best_effort,omitempty"`
