@@ -41,6 +41,9 @@ type Router struct {
 	ready chan struct{} // closed when packets are read
 	over  chan struct{} // closed when nothing more is told
 
+	changing sync.Mutex    // held while rules are changed
+	changed  chan struct{} // has an element for each change that is in force
+
 	mu      sync.Mutex
 	out     *json.Encoder
 	report  Report
@@ -52,8 +55,12 @@ type Router struct {
 	untold  int64 // those that Record was not told, either
 }
 
-// endGrace is how long a router may take to close everything.
-const endGrace = 3 * time.Second
+// endGrace is how long a router may take to close everything, and changeGrace how
+// long to put other rules in force.
+const (
+	endGrace    = 3 * time.Second
+	changeGrace = 10 * time.Second
+)
 
 // Start starts a router. It returns at once; Ready waits until packets are
 // read. The caller must Close it.
@@ -84,7 +91,7 @@ func Start(o Options) (*Router, error) {
 		theirNIC.Close()
 		return nil, cannot("no socket can be made", err)
 	}
-	r := &Router{o: o, conn: conn, nic: nic, far: theirNIC, in: bufio.NewScanner(conn), out: json.NewEncoder(conn), ready: make(chan struct{}), over: make(chan struct{})}
+	r := &Router{o: o, conn: conn, nic: nic, far: theirNIC, in: bufio.NewScanner(conn), out: json.NewEncoder(conn), ready: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{}, 1)}
 	r.in.Buffer(nil, wire.MostLine)
 	r.tell = rate.NewLimiter(rate.Every(wire.RecordEvery/2), toldAtOnce)
 	order := wire.Order{Rules: o.Rules, Budget: o.Budget, Guest: Guest.String(), Gateway: Gateway.String(), MTU: MTU, Device: o.Wire == sandbox.WireDevice}
@@ -187,13 +194,33 @@ func (r *Router) Ready(ctx context.Context) error {
 	}
 }
 
-// Change puts other rules in force; connections that they do not allow are
-// closed.
-func (r *Router) Change(rules wire.Rules) error {
+// Change puts other rules in force; when it returns, connections that they do not
+// allow are closed. After an error nobody knows which rules are in force, and the
+// router is to be closed.
+func (r *Router) Change(ctx context.Context, rules wire.Rules) error {
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	select {
+	case <-r.changed: // of nothing that was asked for
+	default:
+	}
 	if err := r.send(wire.Command{Kind: wire.Change, Rules: &rules}); err != nil {
 		return cannot("the router does not hear", err)
 	}
-	return nil
+	late := time.NewTimer(changeGrace)
+	defer late.Stop()
+	select {
+	case <-r.changed:
+		return nil
+	case <-r.over:
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return cannot("the router ended instead of changing its rules", r.failed)
+	case <-ctx.Done():
+		return cannot("nobody waited for the change", context.Cause(ctx))
+	case <-late.C:
+		return cannot("the router does not change its rules", nil)
+	}
 }
 
 // follow reads what the router tells until it ends.
@@ -235,6 +262,11 @@ func (r *Router) hear(e wire.Event) bool {
 		}
 	case wire.Connection, wire.Refused:
 		r.keep(e)
+	case wire.Changed:
+		select {
+		case r.changed <- struct{}{}:
+		default: // nobody asked
+		}
 	case wire.Exceeded:
 		if r.o.Ended != nil {
 			r.o.Ended(e.Budget, nil)

@@ -27,7 +27,7 @@ func (r *Router) NIC() *os.File { return nil }
 func (r *Router) Ready(context.Context) error { return nil }
 
 // Change does nothing here.
-func (r *Router) Change(wire.Rules) error { return nil }
+func (r *Router) Change(context.Context, wire.Rules) error { return nil }
 
 // Close does nothing here.
 func (r *Router) Close() Report { return Report{} }

@@ -287,14 +287,21 @@ func (e *explainer) onWire(name, value, from string) {
 	})
 }
 
+// Hosts are the entries of the allow-list.
+func (n *PlanNetwork) Hosts() (texts []string) {
+	if n == nil {
+		return nil
+	}
+	for _, r := range n.Allow {
+		texts = append(texts, r.Text)
+	}
+	return texts
+}
+
 // String is "none", or what is allowed.
 func (n *PlanNetwork) String() string {
 	if n == nil {
 		return "none"
 	}
-	texts := make([]string, len(n.Allow))
-	for i, r := range n.Allow {
-		texts[i] = r.Text
-	}
-	return fmt.Sprintf("allow-list: %s%s", strings.Join(texts, " "), n.more())
+	return fmt.Sprintf("allow-list: %s%s", strings.Join(n.Hosts(), " "), n.more())
 }

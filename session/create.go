@@ -207,11 +207,7 @@ func (b *Sandboxes) createFrom(ctx context.Context, k *Key, name string, c Creat
 		s.Isolation, s.Limits, s.Posture = a.posture.Isolation, in.run.plan.Limits, a.posture
 		s.Sudo = in.world.spec.Sudo
 		bound(s, now)
-		if p := in.run.plan.Network; p != nil {
-			for _, r := range p.Allow {
-				s.Network = append(s.Network, r.Text)
-			}
-		}
+		s.Wired, s.Network = in.run.net != nil, in.run.hosts
 	})
 	if err != nil {
 		b.drop(l)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/guest"
+	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/registry"
 )
@@ -133,7 +134,7 @@ func (l *living) keep(ctx context.Context, change func(*registry.Sandbox)) error
 // written down in the directory kept. What it makes is undone when it fails, and a
 // refusal is an error of kind ErrDenied.
 func (b *Sandboxes) boot(ctx context.Context, l *living, g *grant, call *Call, kept string) (*inside, *admitted, error) {
-	r := &run{s: g.session, call: call, id: newID(), kind: "start_sandbox", name: l.id}
+	r := &run{s: g.session, call: call, id: newID(), kind: policy.StartSandbox, name: l.id, reach: l.record().Reach}
 	in := &inside{run: r, grant: g, before: l.record().CPU, used: new(atomic.Int64)}
 	in.gone, in.leave = context.WithCancelCause(context.Background())
 	a, res, err := r.admit(ctx)

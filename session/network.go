@@ -68,12 +68,25 @@ func (r *run) connect(w *world) error {
 	if err != nil {
 		return err
 	}
+	if r.reach != nil { // the world is made for plan, all the same
+		if plan, err = r.inForce(); err != nil {
+			return err
+		}
+		if rules = (wire.Rules{}); plan != nil {
+			if rules, err = r.rules(plan); err != nil {
+				return err
+			}
+		}
+		r.intent.Network = plan.String()
+	}
+	budget := r.plan.Network.Budget
+	r.hosts = plan.Hosts()
 	n := &network{ended: make(chan error, 1)}
 	n.ledger = ledger{journal: r.s.o.Journal, lost: n.unrecorded}
 	o := egress.Options{
 		Rules: rules,
 		Budget: wire.Budget{
-			Egress: plan.Budget.Egress, Queries: plan.Budget.Queries, Connections: plan.Budget.Connections, Bandwidth: plan.Budget.Bandwidth,
+			Egress: budget.Egress, Queries: budget.Queries, Connections: budget.Connections, Bandwidth: budget.Bandwidth,
 		},
 		StateDir: w.spec.StateDir,
 		Wire:     r.caps.Wire,

@@ -18,6 +18,7 @@ import (
 	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/registry"
 )
 
 // run is one call on its way.
@@ -44,7 +45,9 @@ type run struct {
 	left   error      // what could not be undone
 	out    [2]*stream // stdout, stderr
 	over   context.Context
-	net    *network // nil without one
+	net    *network        // nil without one
+	reach  *registry.Reach // what the network was changed to; nil is the plan's
+	hosts  []string        // what it lets through
 
 	authority    *authority.Authority // whom the sandbox trusts for hosts whose TLS is ended; nil when none is
 	trust        map[string]string    // variables that say so

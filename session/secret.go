@@ -35,8 +35,12 @@ func (r *run) secretFor(p policy.PlanSecret) (wire.Secret, error) {
 		return wire.Secret{}, &sandbox.Error{Op: "secret " + p.Name, Kind: sandbox.ErrUnavailable, Problem: err.Error(), Rule: ruleFrom(p.Rule),
 			Hint: "look at what it is from: " + p.From}
 	}
+	placeholder := r.placeholders[p.Name] // of a network that is changed
+	if placeholder == "" {
+		placeholder = "caisson-secret-" + strings.ToLower(rand.Text())
+	}
 	return wire.Secret{
-		Name: p.Name, From: p.Rule, Placeholder: "caisson-secret-" + strings.ToLower(rand.Text()), Value: wire.Value(value),
+		Name: p.Name, From: p.Rule, Placeholder: placeholder, Value: wire.Value(value),
 		Hosts: p.Hosts, Header: p.Header, Format: p.Format, Plain: p.Plain, Others: p.Others,
 	}, nil
 }

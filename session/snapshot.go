@@ -154,12 +154,16 @@ func (c *Create) from(s *Snapshot) (*registry.Sandbox, error) {
 		rec.Env = map[string]string{}
 	}
 	maps.Copy(rec.Env, c.Env)
-	if w := c.Network; w != nil {
+	switch w := c.Network; {
+	case w == nil:
+	case rec.Wired: // its world keeps the wire
+		rec.Reach = &registry.Reach{Allow: w.Allow, Deny: w.Deny, None: w.None}
+	default:
 		rec.Allow, rec.Deny, rec.NoNetwork = w.Allow, w.Deny, w.None
 	}
 	return &registry.Sandbox{
 		Template: rec.Template, Image: rec.Image, Isolation: rec.Isolation, Asked: rec.Asked, Env: rec.Env,
-		Allow: rec.Allow, Deny: rec.Deny, NoNetwork: rec.NoNetwork, Sudo: rec.Sudo,
+		Allow: rec.Allow, Deny: rec.Deny, NoNetwork: rec.NoNetwork, Reach: rec.Reach, Sudo: rec.Sudo,
 	}, nil
 }
 

@@ -47,7 +47,7 @@ func (s *Server) control() http.Handler {
 		"POST /sandboxes/{id}/pause":     s.pause,
 		"POST /sandboxes/{id}/snapshots": s.snapshot,
 		"POST /sandboxes/{id}/fork":      s.fork,
-		"PUT /sandboxes/{id}/network":    unsupported("another network for a running sandbox"),
+		"PUT /sandboxes/{id}/network":    s.setNetwork,
 		"GET /snapshots":                 s.listSnapshots,
 		"DELETE /templates/{id}":         s.deleteTemplate,
 		"GET /sandboxes/{id}/metrics":    s.metrics,
@@ -314,13 +314,6 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request, k *session.Key) e
 	}
 	_, err := s.o.Sandboxes.Pause(r.Context(), k, pathID(r))
 	return noContent(w, err)
-}
-
-// unsupported is what this server does not carry; a client hears so by name.
-func unsupported(what string) keyed {
-	return func(http.ResponseWriter, *http.Request, *session.Key) error {
-		return &apiError{http.StatusNotImplemented, what + " is not supported by this server; see docs/e2b.md"}
-	}
 }
 
 func noContent(w http.ResponseWriter, err error) error {

@@ -80,6 +80,32 @@ func (n *networkBody) wish() (*session.NetworkWish, error) {
 	return w, nil
 }
 
+// setNetwork changes what a sandbox may reach while it lives. The whole of it is
+// said anew: what is left out is as if nothing had ever been said of it.
+func (s *Server) setNetwork(w http.ResponseWriter, r *http.Request, k *session.Key) error {
+	var q struct {
+		AllowOut    []string        `json:"allowOut"`
+		DenyOut     []string        `json:"denyOut"`
+		Rules       json.RawMessage `json:"rules"`
+		EgressProxy json.RawMessage `json:"egressProxy"`
+		Internet    *bool           `json:"allow_internet_access"`
+		Public      *bool           `json:"allowPublicTraffic"`
+	}
+	if err := readBody(w, r, &q, false); err != nil {
+		return err
+	}
+	if q.Public != nil && !*q.Public {
+		return notCarried("allowPublicTraffic: false") // who comes in is settled when it is made
+	}
+	n := networkBody{AllowOut: q.AllowOut, DenyOut: q.DenyOut, Rules: q.Rules, EgressProxy: q.EgressProxy, Internet: q.Internet}
+	wish, err := n.wish()
+	if err != nil {
+		return err
+	}
+	_, err = s.o.Sandboxes.SetNetwork(r.Context(), k, pathID(r), *wish)
+	return noContent(w, err)
+}
+
 // prefix reads an address or a range of addresses.
 func prefix(s string) (netip.Prefix, error) {
 	if a, err := netip.ParseAddr(s); err == nil {

@@ -135,6 +135,7 @@ func (p *process) serve(r *router.Router) error {
 			if err != nil {
 				return err
 			}
+			p.send(wire.Event{Kind: wire.Changed})
 		case wire.End:
 			r.Close()
 			return nil

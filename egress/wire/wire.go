@@ -139,6 +139,7 @@ const (
 	Failed     EventKind = "failed"     // the router cannot work; it ends
 	Connection EventKind = "connection" // a connection has ended
 	Refused    EventKind = "refused"    // an attempt was refused, the first of its sort
+	Changed    EventKind = "changed"    // a change is in force; what it does not allow is closed
 	Exceeded   EventKind = "exceeded"   // a budget is used up; nothing goes through any more
 	Done       EventKind = "done"       // the last event: Totals
 )

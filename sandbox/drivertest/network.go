@@ -236,7 +236,7 @@ print(attempt(dial, to))`, port)
 		var all []string
 		for lines.Scan() {
 			if all = append(all, lines.Text()); len(all) == 1 {
-				if err := router.Change(wire.Rules{}); err != nil {
+				if err := router.Change(t.Context(), wire.Rules{}); err != nil {
 					all = append(all, err.Error())
 				}
 			}

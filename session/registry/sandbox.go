@@ -90,6 +90,10 @@ type Sandbox struct {
 	Allow     []string       `json:"allow,omitempty"`
 	Deny      []string       `json:"deny,omitempty"`
 	NoNetwork bool           `json:"no_network,omitempty"`
+	// Wired says that it was made with a network, and Reach what that was changed to
+	// since; nil is as it was made.
+	Wired bool   `json:"wired,omitempty"`
+	Reach *Reach `json:"reach,omitempty"`
 	// Sudo says that its programs may become its own root.
 	Sudo bool `json:"sudo,omitempty"`
 	// Waits says that it ran when caisson was stopped, and goes on with the next
@@ -100,6 +104,14 @@ type Sandbox struct {
 	Kept string `json:"kept,omitempty"`
 }
 
+// Reach is a part of what a key's policy lets a sandbox reach: Allow, or all of it
+// where that is empty, without Deny; or nothing.
+type Reach struct {
+	Allow []string `json:"allow,omitempty"`
+	Deny  []string `json:"deny,omitempty"`
+	None  bool     `json:"none,omitempty"`
+}
+
 // RanUntil is how long a sandbox that runs has run by now, pauses not counted.
 func (s *Sandbox) RanUntil(now time.Time) time.Duration { return s.Ran + now.Sub(s.Began) }
 
@@ -108,6 +120,9 @@ func (s *Sandbox) Clone() *Sandbox {
 	c := *s
 	c.Metadata, c.Notes, c.Env, c.Network = maps.Clone(s.Metadata), maps.Clone(s.Notes), maps.Clone(s.Env), slices.Clone(s.Network)
 	c.Allow, c.Deny, c.Asked.Explicit = slices.Clone(s.Allow), slices.Clone(s.Deny), maps.Clone(s.Asked.Explicit)
+	if r := s.Reach; r != nil {
+		c.Reach = &Reach{Allow: slices.Clone(r.Allow), Deny: slices.Clone(r.Deny), None: r.None}
+	}
 	c.Limits.Explicit, c.Posture.Limits = maps.Clone(s.Limits.Explicit), maps.Clone(s.Posture.Limits)
 	return &c
 }

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package caisson_test
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+)
+
+// What a living sandbox may reach is changed: connections that are no longer
+// allowed are closed, others stay, nothing goes beyond the key's policy, and a
+// pause, a snapshot or a fork does not bring back what was taken away.
+func TestSetNetwork(t *testing.T) {
+	onInternet(t, func(t *testing.T) {
+		plugIn(t)
+		file, err := policy.Parse("key.yaml", []byte("version: 1\nnetwork: {allow: [good.example.com, other.example.com], budget: {connections: 100}}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := openLiving(t, filepath.Join(t.TempDir(), "state"), "gvisor", func(o *session.SandboxesOptions) { o.Policies[""] = file })
+		s, err := l.Create(t.Context(), l.key, session.Create{Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reaches := func(id, host string) bool {
+			return strings.Contains(l.sh(t, id, "curl -sS -m 20 http://"+host+"/ || true"), "good host")
+		}
+		set := func(w session.NetworkWish) {
+			t.Helper()
+			got, err := l.SetNetwork(t.Context(), l.key, s.ID, w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := 2 - len(w.Deny); !w.None && len(w.Allow) == 0 && len(got.Network) != 2 || len(w.Allow) > 0 && len(got.Network) != len(w.Allow) || w.None && len(got.Network) != 0 {
+				t.Errorf("it says that it may reach %q, want %d", got.Network, want)
+			}
+		}
+		if !reaches(s.ID, "good.example.com") || !reaches(s.ID, "other.example.com") {
+			t.Fatal("nothing is reached")
+		}
+		// Two connections stand and wait; one stays allowed.
+		l.sh(t, s.ID, `cat > /tmp/wait.py <<'end'
+import socket, sys
+c = socket.create_connection((sys.argv[1], 80), 20)
+c.sendall(b"GET / HTTP/1.1\r\nHost: " + sys.argv[1].encode() + b"\r\n\r\n")
+c.recv(4096)
+open("/tmp/open." + sys.argv[1], "w").close()
+c.settimeout(20)
+try: end = "data" if c.recv(1) else "end"
+except ConnectionResetError: end = "reset"
+except TimeoutError: end = "open"
+open("/tmp/end." + sys.argv[1], "w").write(end)
+end
+for h in good other; do python3 /tmp/wait.py $h.example.com >/dev/null 2>&1 & done
+while ! test -e /tmp/open.good.example.com -a -e /tmp/open.other.example.com; do sleep 0.05; done`)
+		set(session.NetworkWish{Allow: []string{"good.example.com"}})
+		if got := l.sh(t, s.ID, `while ! test -s /tmp/end.other.example.com; do sleep 0.05; done; cat /tmp/end.other.example.com; test ! -e /tmp/end.good.example.com && echo " and one open"`); got != "reset and one open" {
+			t.Errorf("the connections: %s", got)
+		}
+		if !reaches(s.ID, "good.example.com") || reaches(s.ID, "other.example.com") {
+			t.Error("it does not reach what it may alone")
+		}
+		// Not beyond the policy, and what is refused changes nothing.
+		for _, w := range []session.NetworkWish{{Allow: []string{"evil.example.com"}}, {Allow: []string{"internet"}}, {Allow: []string{"good.example.com:*"}}} {
+			if _, err := l.SetNetwork(t.Context(), l.key, s.ID, w); !errors.Is(err, sandbox.ErrDenied) {
+				t.Errorf("%q: %v", w.Allow, err)
+			}
+		}
+		if !reaches(s.ID, "good.example.com") || reaches(s.ID, "evil.example.com") || reaches(s.ID, "other.example.com") {
+			t.Error("what was refused is in force")
+		}
+		if _, err := l.SetNetwork(t.Context(), &session.Key{ID: "another"}, s.ID, session.NetworkWish{}); !errors.Is(err, sandbox.ErrNotFound) {
+			t.Errorf("another key: %v", err)
+		}
+		forked, err := l.Fork(t.Context(), l.key, s.ID, 1, time.Minute)
+		if err != nil || forked[0].Err != nil {
+			t.Fatal(err, forked[0].Err)
+		}
+		if id := forked[0].Sandbox.ID; !reaches(id, "good.example.com") || reaches(id, "other.example.com") {
+			t.Error("a fork reaches something else")
+		}
+		// Nothing at all, and through a pause, in which it is given back in part.
+		set(session.NetworkWish{None: true})
+		pause := func() {
+			t.Helper()
+			if _, err := l.Pause(t.Context(), l.key, s.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		resume := func() {
+			t.Helper()
+			if _, err := l.Resume(t.Context(), l.key, s.ID, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pause()
+		resume()
+		if reaches(s.ID, "good.example.com") || reaches(s.ID, "other.example.com") {
+			t.Error("a pause brings the network back")
+		}
+		pause()
+		set(session.NetworkWish{Deny: []string{"good.example.com"}})
+		resume()
+		if reaches(s.ID, "good.example.com") || !reaches(s.ID, "other.example.com") {
+			t.Error("what was changed in a pause is not in force")
+		}
+		set(session.NetworkWish{})
+		if !reaches(s.ID, "good.example.com") {
+			t.Error("what the policy grants does not come back")
+		}
+		none, err := l.Create(t.Context(), l.key, session.Create{Timeout: time.Minute, Network: &session.NetworkWish{None: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.SetNetwork(t.Context(), l.key, none.ID, session.NetworkWish{}); !errors.Is(err, sandbox.ErrUnsupported) {
+			t.Errorf("a sandbox without a wire: %v", err)
+		}
+	})
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/egress/wire"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+// What a sandbox that lives on may reach can be changed. Its world (the wire, whom
+// it trusts, its placeholders) stays as the network that it was made with wants
+// it; what the router lets through is decided by what was asked for last.
+
+// SetNetwork changes what a key's sandbox may reach, while it runs or for when it
+// goes on, to any part of what the key's policy grants. The zero wish is all of
+// that. When it returns, what is no longer allowed is closed; other connections
+// stay.
+//
+// Errors: ErrDenied with the rule for a wish beyond the policy, ErrUnsupported for
+// a sandbox that was made without a network, ErrNotFound.
+func (b *Sandboxes) SetNetwork(ctx context.Context, k *Key, id string, w NetworkWish) (*Sandbox, error) {
+	l, err := b.find(ctx, k, id)
+	if err != nil {
+		return nil, err
+	}
+	g, err := b.grant(k)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer l.unlock()
+	if l.state() == registry.Ended {
+		return nil, l.gone()
+	}
+	// Half a change would be neither: it is not given up with its caller.
+	if err := b.setNetwork(context.WithoutCancel(ctx), l, g, &registry.Reach{Allow: w.Allow, Deny: w.Deny, None: w.None}); err != nil {
+		return nil, err
+	}
+	b.tell(l.record(), "network")
+	return l.record(), nil
+}
+
+// setNetwork decides, records and carries out one change. The caller holds change.
+func (b *Sandboxes) setNetwork(ctx context.Context, l *living, g *grant, reach *registry.Reach) error {
+	rec := l.record()
+	r := &run{s: g.session, call: reaching(worldOf(rec), reach), id: l.id, kind: policy.StartSandbox}
+	v, err := r.decide()
+	if err != nil {
+		return err
+	}
+	r.intent.Kind, r.intent.Isolation = "change_network", rec.Isolation
+	if v.Decision != policy.Allow {
+		if _, err := r.refuse(ctx, v.Err()); err != nil {
+			return err
+		}
+		return v.Err()
+	}
+	plan := v.Plan.Network
+	if !rec.Wired && plan != nil {
+		_, err := r.fail(ctx, &sandbox.Error{Op: "sandbox " + l.id, Kind: sandbox.ErrUnsupported, Problem: "it was made without a network, and gets none while it lives",
+			Hint: "make it with the network that it may need, and take that away until then"})
+		return err
+	}
+	r.intent.Network = plan.String()
+	ticket, err := b.o.Journal.Begin(ctx, r.intent)
+	if err != nil {
+		return err
+	}
+	err = b.carryNetwork(ctx, l, plan, reach)
+	out := audit.Outcome{Status: audit.Allowed, Result: &sandbox.Result{Status: sandbox.StatusSuccess}}
+	if err != nil {
+		out = audit.Outcome{Status: audit.Failed, Error: err.Error()}
+	}
+	return errors.Join(err, ticket.End(ctx, out))
+}
+
+// carryNetwork writes the change down, so that nothing else is in force when the
+// sandbox goes on, and tells the router.
+func (b *Sandboxes) carryNetwork(ctx context.Context, l *living, plan *policy.PlanNetwork, reach *registry.Reach) error {
+	l.mu.Lock()
+	in := l.in
+	if in == nil {
+		in = l.frozen
+	}
+	l.mu.Unlock()
+	var rules wire.Rules
+	var err error
+	live := in != nil && in.run.net != nil
+	if live && plan != nil {
+		if rules, err = in.run.rules(plan); err != nil {
+			return err
+		}
+	}
+	err = l.keep(ctx, func(s *registry.Sandbox) { s.Reach, s.Network = reach, plan.Hosts() })
+	if err != nil || !live {
+		return err
+	}
+	if err := in.run.net.router.Change(ctx, rules); err != nil {
+		in.run.net.end("", err) // nobody knows what is in force
+		return err
+	}
+	return nil
+}
+
+// reaching is a call that asks for another network.
+func reaching(c *Call, reach *registry.Reach) *Call {
+	if reach == nil {
+		return c
+	}
+	other := *c
+	other.Network, other.NetworkDeny, other.NoNetwork = slices.Clone(reach.Allow), slices.Clone(reach.Deny), reach.None
+	return &other
+}
+
+// inForce is what the network of the run lets through: its plan's, unless it was
+// changed since the sandbox was first made.
+func (r *run) inForce() (*policy.PlanNetwork, error) {
+	if r.reach == nil {
+		return r.plan.Network, nil
+	}
+	v := r.s.o.Policy.Decide(&reaching(r.call, r.reach).Call)
+	if v.Decision != policy.Allow {
+		return nil, v.Err()
+	}
+	return v.Plan.Network, nil
+}
