@@ -68,8 +68,8 @@ func TestPosture(t *testing.T) {
 	// The first five, and sys_ptrace for the processes that run guest code.
 	sentry := posture{Caps: "000000000008001f 000000000008001f", Sets: []string{"0000000000000000 000000000008001f"}, Ambient: "0000000000000000"}
 	if os.Geteuid() != 0 {
-		// It has executed itself again, with none, to be rid of them all.
-		sentry.Caps, sentry.Sets = "0000000000000000 0000000000000000", []string{"0000000000000000 000000000000001f"}
+		// It began with what makes its root, and gave that up with all else.
+		sentry.Caps, sentry.Sets = "0000000000000000 0000000000000000", []string{"0000000000000000 0000000000000000"}
 	}
 	for name, want := range map[string]posture{"runsc-gofer": gofer, "runsc-sandbox": sentry} {
 		want.NoNewPrivs, want.Seccomp, want.Filters, want.Private, want.Cores = "1", "2", true, true, "0 0"

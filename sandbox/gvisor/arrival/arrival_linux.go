@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package arrival has gVisor's file server become who it will be in a user
-// namespace, where root does not run caisson, before gVisor begins.
+// Package arrival has gVisor's file server and kernel become who they will be
+// in a user namespace, where root does not run caisson, before gVisor begins.
 //
-// gVisor's file server is born there as nobody. It waits until its namespace is
-// ready, becomes its user, in one thread, and must then execute itself again,
-// because all its threads should. When it has done all that with its packages
-// initialised and the spec read, it does both once more, and needs a third
-// process that unmounts its /proc. Here the first three steps are done in
-// package init, and the file server then finds them done and goes on to the end
-// in one process, as it does for root.
+// Both are born there as nobody. They wait until their namespace is ready,
+// become their user, in one thread, and must then execute themselves again,
+// because all their threads should. gVisor does so when it has initialised its
+// packages, read the spec and made the kernel's empty root; the file server does
+// most of it once more, and needs a third process that unmounts its /proc. Here
+// the first three steps are done in package init. Both then find them done and
+// go on to the end in one process, as they do for root.
 //
 // As in package umounter, which says why that is early enough, next to nothing
-// is imported. The bounding set of capabilities is narrowed on the way, see
-// [github.com/caisson-run/caisson/sandbox/gvisor/starter.Bounds].
+// is imported. Capabilities are narrowed on the way. The kernel is executed with
+// the two that making its root takes: gVisor then gives up all that it does not
+// want, and what it wants is not there, so that it is left with none.
 package arrival
 
 import (
@@ -32,23 +33,27 @@ func init() {
 	}
 }
 
-// stranger is a file server that has not arrived.
+// stranger is a half that has not arrived.
 type stranger struct {
-	ready    int // the descriptor that ends when the namespace is ready
+	kernel   bool // the file server otherwise
+	ready    int  // the descriptor that ends when the namespace is ready
 	uid, gid int
 	argv     []string // of itself, arrived
 }
 
 const readyFlag = "--sync-userns-fd="
 
-// wanted recognises the command line that gVisor gives its file server:
-// "runsc-gofer FLAGS gofer FLAGS --sync-userns-fd=9 --uid=1000 --gid=1000 ID".
-// A user who is root there has no --uid.
+// wanted recognises the command lines that gVisor gives its halves:
+// "runsc-gofer FLAGS gofer FLAGS --sync-userns-fd=9 --uid=1000 --gid=1000 ID",
+// and "runsc-sandbox FLAGS boot FLAGS --apply-caps=true --setup-root …" with the
+// same. A user who is root there has no --uid; that kernel is left to gVisor,
+// which lets it keep capabilities.
 func wanted(argv []string) (stranger, bool) {
-	if len(argv) == 0 || argv[0] != "runsc-gofer" {
+	if len(argv) == 0 || (argv[0] != "runsc-gofer" && argv[0] != "runsc-sandbox") {
 		return stranger{}, false
 	}
-	s := stranger{ready: -1, argv: make([]string, 0, len(argv))}
+	s := stranger{kernel: argv[0] == "runsc-sandbox", ready: -1, argv: make([]string, 0, len(argv))}
+	caps, root := false, false
 	for _, arg := range argv {
 		var err error
 		if n, ok := strings.CutPrefix(arg, readyFlag); ok {
@@ -63,15 +68,19 @@ func wanted(argv []string) (stranger, bool) {
 		if err != nil {
 			return stranger{}, false
 		}
+		caps, root = caps || arg == "--apply-caps=true", root || arg == "--setup-root"
 		s.argv = append(s.argv, arg)
+	}
+	if s.kernel && (!caps || !root || s.uid == 0) {
+		return stranger{}, false
 	}
 	return s, s.ready >= 0 && s.uid >= 0 && s.gid >= 0
 }
 
-// arrive executes the file server anew, or says with what code this process
+// arrive executes the half anew, or says with what code this process
 // ends.
 func (s *stranger) arrive() int {
-	if err := errors.Join(s.wait(), s.become(), narrow()); err != nil {
+	if err := errors.Join(s.wait(), s.become(), s.narrow()); err != nil {
 		return 125
 	}
 	if err := syscall.Exec("/proc/self/exe", s.argv, os.Environ()); err != nil {
@@ -112,12 +121,19 @@ func (s *stranger) become() error {
 // is about what is executed later, and it executes nothing.
 const Kept = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID | 1<<unix.CAP_SYS_CHROOT
 
-// narrow takes all else out of this thread's bounding set, and CAP_SETPCAP out
-// of what the file server is executed with, which tells gVisor that nothing is
-// left to be taken out of 40 sets in each of its threads.
-func narrow() error {
+// making is what the kernel makes its empty root with: mount and pivot_root.
+const making = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_SYS_CHROOT
+
+// narrow takes everything that is not kept out of this thread's bounding set,
+// and CAP_SETPCAP out of what the half is executed with, which tells gVisor
+// that nothing is left to be taken out of 40 sets in each of its threads.
+func (s *stranger) narrow() error {
+	keep := uintptr(Kept)
+	if s.kernel {
+		keep = 0 // it executes nothing
+	}
 	for c := range uintptr(64) {
-		if Kept&(1<<c) != 0 {
+		if keep&(1<<c) != 0 {
 			continue
 		}
 		if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_CAPBSET_DROP, c, 0); errno == syscall.EINVAL {
@@ -126,9 +142,24 @@ func narrow() error {
 			return errno
 		}
 	}
+	if s.kernel {
+		return only(making)
+	}
 	_, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_LOWER, unix.CAP_SETPCAP, 0, 0, 0)
 	if errno != 0 {
 		return errno
 	}
 	return nil
+}
+
+// only gives up all but some capabilities. What is executed has the ambient
+// ones, and those are never more than what is permitted and inheritable.
+func only(caps uint64) error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	for i := range data {
+		half := uint32(caps >> (32 * i))
+		data[i] = unix.CapUserData{Effective: half, Permitted: half, Inheritable: half}
+	}
+	return unix.Capset(&header, &data[0])
 }

@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A file server that has arrived says who it is.
+// A half that has arrived says who it is.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 0 && os.Args[0] == "runsc-gofer" {
+	if len(os.Args) > 0 && strings.HasPrefix(os.Args[0], "runsc-") {
 		status, err := os.ReadFile("/proc/thread-self/status")
 		if err != nil {
 			os.Exit(1)
@@ -39,7 +39,14 @@ func TestWanted(t *testing.T) {
 	if got, ok := wanted([]string{"runsc-gofer", "gofer", "--sync-userns-fd=9", "sbx"}); !ok || got.uid != 0 || got.gid != 0 {
 		t.Errorf("root there: %+v, %v", got, ok)
 	}
+	if got, ok := wanted(strings.Fields(kernelLine + " --uid=1000 --gid=1001 sbx")); !ok || !got.kernel || got.ready != 3 || got.uid != 1000 || got.gid != 1001 {
+		t.Errorf("the kernel: %+v, %v", got, ok)
+	}
 	for _, argv := range []string{
+		kernelLine + " --gid=1000 sbx", // root there
+		"runsc-sandbox boot --apply-caps=false --setup-root --sync-userns-fd=9 --uid=1000 sbx",
+		"runsc-sandbox boot --apply-caps=true --sync-userns-fd=9 --uid=1000 sbx",
+		"runsc-sandbox boot --apply-caps=true --setup-root --sync-userns-fd=-1 --uid=1000 sbx",
 		"runsc-gofer gofer --spec-fd=5 sbx",
 		"runsc-gofer gofer --sync-userns-fd=-1 --uid=1000 sbx",
 		"runsc-gofer gofer --sync-userns-fd=x --uid=1000 sbx",
@@ -55,9 +62,15 @@ func TestWanted(t *testing.T) {
 	}
 }
 
-// arrived starts this program as gVisor starts its file server, and ends the
-// wait with data.
-func arrived(t *testing.T, data string, args ...string) (string, error) {
+// Command lines of gVisor's halves, up to who they will be.
+const (
+	goferLine  = "runsc-gofer gofer --sync-userns-fd=3"
+	kernelLine = "runsc-sandbox boot --apply-caps=true --setup-root --sync-userns-fd=3"
+)
+
+// arrived starts this program as gVisor starts its halves, and ends the wait
+// with data.
+func arrived(t *testing.T, line, data string, args ...string) (string, error) {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -65,13 +78,13 @@ func arrived(t *testing.T, data string, args ...string) (string, error) {
 	}
 	var out strings.Builder
 	cmd := &exec.Cmd{
-		Path: "/proc/self/exe", Args: append([]string{"runsc-gofer", "gofer", "--sync-userns-fd=3"}, args...),
+		Path: "/proc/self/exe", Args: append(strings.Fields(line), args...),
 		ExtraFiles: []*os.File{r}, Stdout: &out, Stderr: os.Stderr,
 		SysProcAttr: &syscall.SysProcAttr{
 			Cloneflags:  unix.CLONE_NEWUSER,
 			UidMappings: []syscall.SysProcIDMap{{ContainerID: 1000, HostID: os.Geteuid(), Size: 1}},
 			GidMappings: []syscall.SysProcIDMap{{ContainerID: 1000, HostID: os.Getegid(), Size: 1}},
-			AmbientCaps: []uintptr{unix.CAP_CHOWN, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP},
+			AmbientCaps: []uintptr{unix.CAP_CHOWN, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_SYS_CHROOT, unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP},
 		},
 	}
 	if err := cmd.Start(); err != nil {
@@ -87,28 +100,37 @@ func arrived(t *testing.T, data string, args ...string) (string, error) {
 }
 
 func TestArrives(t *testing.T) {
-	out, err := arrived(t, "", "--uid=1000", "--gid=1000", "sbx")
-	if err != nil {
-		t.Fatal(err)
-	}
-	field := func(name string) string {
-		m := regexp.MustCompile(`(?m)^` + name + `:\s*(.*)$`).FindStringSubmatch(out)
-		if m == nil {
-			t.Fatalf("no %s in %q", name, out)
-		}
-		return m[1]
-	}
-	if got := strings.Fields(field("Argv")); !slices.Equal(got, []string{"runsc-gofer", "gofer", "--sync-userns-fd=-1", "--uid=1000", "--gid=1000", "sbx"}) {
-		t.Errorf("it was executed as %q", got)
-	}
-	// What it keeps, and what gVisor will drop: chown, setuid, setgid, sys_admin.
-	for name, want := range map[string]string{
-		"Uid": "1000\t1000\t1000\t1000", "Gid": "1000\t1000\t1000\t1000",
-		"CapBnd": "000000000004001f", "CapEff": "00000000002000c1", "CapPrm": "00000000002000c1", "CapAmb": "00000000002000c1",
+	for name, tc := range map[string]struct{ line, bounding, others string }{
+		// What it keeps, and what gVisor will drop: chown, setuid, setgid, sys_chroot, sys_admin.
+		"file server": {goferLine, "000000000004001f", "00000000002400c1"},
+		// What makes its root: sys_chroot, sys_admin.
+		"kernel": {kernelLine, "0000000000000000", "0000000000240000"},
 	} {
-		if got := field(name); got != want {
-			t.Errorf("%s is %q, want %q", name, got, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			out, err := arrived(t, tc.line, "", "--uid=1000", "--gid=1000", "sbx")
+			if err != nil {
+				t.Fatal(err)
+			}
+			field := func(name string) string {
+				m := regexp.MustCompile(`(?m)^` + name + `:\s*(.*)$`).FindStringSubmatch(out)
+				if m == nil {
+					t.Fatalf("no %s in %q", name, out)
+				}
+				return m[1]
+			}
+			want := strings.Fields(strings.Replace(tc.line, "=3", "=-1", 1) + " --uid=1000 --gid=1000 sbx")
+			if got := strings.Fields(field("Argv")); !slices.Equal(got, want) {
+				t.Errorf("it was executed as %q", got)
+			}
+			for name, want := range map[string]string{
+				"Uid": "1000\t1000\t1000\t1000", "Gid": "1000\t1000\t1000\t1000",
+				"CapBnd": tc.bounding, "CapEff": tc.others, "CapPrm": tc.others, "CapAmb": tc.others,
+			} {
+				if got := field(name); got != want {
+					t.Errorf("%s is %q, want %q", name, got, want)
+				}
+			}
+		})
 	}
 }
 
@@ -121,10 +143,12 @@ func TestDoesNotArrive(t *testing.T) {
 		"nobody has that number":   {"", []string{"--uid=1001", "--gid=1000"}},
 		"no group has that number": {"", []string{"--uid=1000", "--gid=1001"}},
 	} {
-		out, err := arrived(t, tc.data, tc.args...)
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) || exit.ExitCode() != 125 || out != "" {
-			t.Errorf("%s: %v, %q", name, err, out)
+		for _, line := range []string{goferLine, kernelLine} {
+			out, err := arrived(t, line, tc.data, tc.args...)
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != 125 || out != "" {
+				t.Errorf("%s: %v, %q", name, err, out)
+			}
 		}
 	}
 }
