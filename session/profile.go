@@ -86,6 +86,7 @@ type grant struct {
 	session *Session
 	policy  *policy.Policy
 	profile Profile
+	once    *grant // for sandboxes of one call; nil until the first, b.mu guards it
 }
 
 // grant finds what a key may have.

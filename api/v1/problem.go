@@ -114,7 +114,9 @@ func asProblem(err error) *Problem {
 	var big *http.MaxBytesError
 	switch {
 	case errors.As(err, &inside):
-		p.Status, p.Detail = inside.Status, inside.Message
+		if p.Detail = inside.Message; inside.Status != http.StatusInternalServerError {
+			p.Status = inside.Status // else its kind says more
+		}
 	case errors.As(err, &big):
 		p.Status, p.Detail = http.StatusRequestEntityTooLarge, "the request is too long"
 	case p.Kind == "":

@@ -73,6 +73,9 @@ func New(o Options) *Server {
 	s.snapshots()
 	s.observations()
 	s.programs()
+	s.runs()
+	s.sockets()
+	s.files()
 	return s
 }
 
@@ -118,7 +121,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer held.Done()
 	body := r.Body
 	w = bounds.Patient(w)
-	r = r.WithContext(context.WithValue(r.Context(), callKey{}, &call{key: k, held: held, body: body}))
+	r = r.WithContext(context.WithValue(r.Context(), callKey{}, &call{k, held, body, r.Header, http.NewResponseController(w)}))
 	r.Body = &bounds.Message{ReadCloser: held.Body(body), Control: http.NewResponseController(w), Patience: bodyPatience}
 	if _, pattern := s.mux.Handler(r); pattern == "" || path.Clean(r.URL.Path) != r.URL.Path {
 		writeProblem(w, s.otherMethod(r))
@@ -134,7 +137,10 @@ type callKey struct{}
 type call struct {
 	key  *session.Key
 	held *bounds.Held
-	body io.ReadCloser // of a request whose body is a file, which is not held
+	// What a request has whose body is a file, which is not held.
+	body    io.Reader
+	header  http.Header
+	control *http.ResponseController
 }
 
 func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }

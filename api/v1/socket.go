@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+)
+
+// A program that is spoken with while it runs, over a WebSocket. The first message
+// is an Exec, as text. From then on binary messages of the client are the program's
+// input, and text ones a control each; binary messages of the server are output,
+// with the stream's number in front (1 and 2), and the last one, as text, is how it
+// ended.
+
+// control is what a client says beside input; one of its fields.
+type control struct {
+	Resize *Terminal `json:"resize,omitempty"` // the terminal's new size
+	Signal string    `json:"signal,omitempty"` // SIGTERM, …
+	EOF    bool      `json:"eof,omitempty"`    // there is no more input
+}
+
+// last is the server's last word; one of its fields.
+type last struct {
+	End     *Result  `json:"end,omitempty"`
+	Problem *Problem `json:"problem,omitempty"`
+}
+
+const (
+	// mostInput bounds one message of input, in bytes.
+	mostInput = 1 << 20
+	// firstPatience is how long the first message may take.
+	firstPatience = 30 * time.Second
+)
+
+// sockets registers the programs that are spoken with.
+func (s *Server) sockets() {
+	s.mux.HandleFunc("GET /v1/sandboxes/{id}/exec", s.socket)
+	s.api.OpenAPI().AddOperation(&huma.Operation{
+		Method: "GET", Path: "/v1/sandboxes/{id}/exec", OperationID: "execSocket", Summary: "Run a program and speak with it while it runs: a WebSocket",
+		Description: "docs/api.md says what its messages are.",
+		Parameters:  []*huma.Param{{Name: "id", In: "path", Required: true, Schema: &huma.Schema{Type: "string"}}},
+		Responses: map[string]*huma.Response{
+			"101": {Description: "The WebSocket"},
+			"426": {Description: "The request is for no WebSocket"},
+		},
+	})
+}
+
+func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
+	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		writeProblem(w, &Problem{Status: http.StatusUpgradeRequired, Detail: "this is a WebSocket", Hint: "POST runs a program without one"})
+		return
+	}
+	c := callOf(r.Context())
+	id := (&SandboxID{r.PathValue("id")}).id()
+	if _, err := s.o.Sandboxes.Get(r.Context(), c.key, id); err != nil {
+		writeProblem(w, err)
+		return
+	}
+	// A page of another origin is refused, whatever it has.
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+	if err != nil {
+		return // it has answered
+	}
+	conn.SetReadLimit(maxBody)
+	t := &talk{conn: conn, held: c.held, resize: make(chan sandbox.WindowSize, 1), signals: make(chan syscall.Signal, 8)}
+	defer t.listening.Wait()
+	defer conn.CloseNow()
+	t.send(t.carry(r.Context(), s.in(c.key, id)))
+	conn.Close(websocket.StatusNormalClosure, "")
+}
+
+// talk is one program and who speaks with it.
+type talk struct {
+	conn    *websocket.Conn
+	held    *bounds.Held
+	resize  chan sandbox.WindowSize
+	signals chan syscall.Signal
+
+	listening sync.WaitGroup
+}
+
+// carry reads what is to run, runs it, and says how it ended.
+func (t *talk) carry(ctx context.Context, do carrier) last {
+	e, err := t.first(ctx)
+	if err != nil {
+		return last{Problem: asProblem(err)}
+	}
+	c, err := e.call()
+	if err != nil {
+		return last{Problem: asProblem(err)}
+	}
+	c.Signals = t.signals
+	if c.TTY != nil {
+		c.TTY.Resize = t.resize
+	}
+	t.conn.SetReadLimit(mostInput)
+	ctx, gone := context.WithCancel(ctx)
+	defer gone()
+	in, input := io.Pipe()
+	defer in.Close()
+	t.listening.Go(func() {
+		defer gone()
+		input.CloseWithError(t.listen(input))
+	})
+	go t.keepAlive(ctx)
+	var stdin io.Reader = in
+	if first := e.stdin(); first != nil {
+		stdin = io.MultiReader(first, in)
+	}
+	res, err := do(ctx, c, session.IO{Stdin: stdin, Stdout: numbered{t, 1}, Stderr: numbered{t, 2}})
+	if err == nil {
+		err = denied(res)
+	}
+	if err != nil {
+		return last{Problem: asProblem(err)}
+	}
+	return last{End: result(res)}
+}
+
+// first reads the first message.
+func (t *talk) first(ctx context.Context) (*Exec, error) {
+	ctx, cancel := context.WithTimeout(ctx, firstPatience)
+	defer cancel()
+	kind, b, err := t.conn.Read(ctx)
+	if err != nil || kind != websocket.MessageText {
+		return nil, sandbox.Errorf(sandbox.ErrInvalid, "exec", "the first message is to say what runs, as text")
+	}
+	if err := t.held.Add(int64(len(b))); err != nil {
+		return nil, err
+	}
+	e := &Exec{}
+	if err := strict(b, e); err != nil {
+		return nil, sandbox.Errorf(sandbox.ErrInvalid, "exec", "the first message is not one that is taken here: %v", err)
+	}
+	if x := e.Terminal; x != nil && (x.Rows == 0 || x.Cols == 0) {
+		return nil, sandbox.Errorf(sandbox.ErrInvalid, "terminal", "it has neither rows nor columns")
+	}
+	if e.User != "" && e.User != "root" {
+		return nil, sandbox.Errorf(sandbox.ErrInvalid, "user", "%s is not root", quoted(e.User))
+	}
+	return e, nil
+}
+
+func strict(b []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if d.More() {
+		return errors.New("there is more behind it")
+	}
+	return nil
+}
+
+// listen passes on what the client says, until it goes or says something that
+// cannot be meant. Who sends more input than the program reads is not listened to
+// until it has read it.
+func (t *talk) listen(input *io.PipeWriter) error {
+	for {
+		kind, b, err := t.conn.Read(context.Background()) // until the connection is closed
+		if err != nil {
+			return io.ErrUnexpectedEOF
+		}
+		if kind == websocket.MessageBinary {
+			// The program may have closed its input; it runs on.
+			_, _ = input.Write(b)
+			continue
+		}
+		var c control
+		if err := strict(b, &c); err != nil {
+			return err
+		}
+		if c.EOF {
+			input.Close()
+		}
+		if z := c.Resize; z != nil && z.Rows > 0 && z.Cols > 0 {
+			select { // the latest counts
+			case <-t.resize:
+			default:
+			}
+			t.resize <- sandbox.WindowSize{Rows: z.Rows, Cols: z.Cols}
+		}
+		if n := signalNumber(c.Signal); n != 0 {
+			select {
+			case t.signals <- n:
+			default: // it has not taken those before
+			}
+		}
+	}
+}
+
+// keepAlive lets nobody between give the connection up.
+func (t *talk) keepAlive(ctx context.Context) {
+	tick := time.NewTicker(aliveEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		one, cancel := context.WithTimeout(context.Background(), aliveEvery)
+		t.conn.Ping(one) // it is answered when somebody listens
+		cancel()
+	}
+}
+
+func (t *talk) send(l last) {
+	b, err := json.Marshal(l)
+	if err == nil {
+		t.write(websocket.MessageText, b)
+	}
+}
+
+func (t *talk) write(kind websocket.MessageType, b []byte) error {
+	ctx, cancel := context.WithTimeout(context.Background(), bounds.Patience)
+	defer cancel()
+	return t.conn.Write(ctx, kind, b)
+}
+
+// numbered writes a stream's output.
+type numbered struct {
+	t      *talk
+	stream byte
+}
+
+// Write implements io.Writer.
+func (n numbered) Write(p []byte) (int, error) {
+	if err := n.t.write(websocket.MessageBinary, append([]byte{n.stream}, p...)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// signalNumber is a signal's number on Linux, where programs run; 0 for any but
+// those that a client may send.
+func signalNumber(name string) syscall.Signal {
+	names := []string{1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 9: "SIGKILL", 10: "SIGUSR1", 12: "SIGUSR2", 15: "SIGTERM", 18: "SIGCONT", 19: "SIGSTOP", 20: "SIGTSTP", 28: "SIGWINCH"}
+	if name == "" {
+		return 0
+	}
+	return syscall.Signal(max(slices.Index(names, name), 0))
+}
