@@ -102,6 +102,8 @@ func checkImports(pkgs []pkg) (broken []string) {
 			case !firstParty(dep):
 			case under(path, doors...) && under(d, levels...):
 				breaks(p, dep, "a door never reaches a driver")
+			case under(path, "client") && d != "client" && d != "sandbox":
+				breaks(p, dep, "the client runs anywhere, and knows package sandbox alone")
 			case under(path, levels...) && under(d, append(doors, "policy", "session", "audit", "approval")...):
 				breaks(p, dep, "a driver carries out what others have decided")
 			case under(path, "approval") && under(d, append(slices.Concat(doors, levels), "session", "policy", "audit")...):
@@ -148,6 +150,7 @@ func TestRulesBite(t *testing.T) {
 		"tool reads files":              {ImportPath: "./tool/params", Imports: []string{"os"}},
 		"policy starts programs":        {ImportPath: "./policy", Imports: []string{"os/exec"}},
 		"sandbox takes a third party":   {ImportPath: "./sandbox", Imports: []string{"golang.org/x/sys/unix"}},
+		"client reaches the road":       {ImportPath: "./client", Imports: []string{"./x"}, Deps: []string{"./x", "./session"}},
 		"session names a driver":        {ImportPath: "./session", Imports: []string{"./sandbox/docker"}},
 		"session imports a tool":        {ImportPath: "./session", Imports: []string{"./internal/tools/bench"}},
 		"approval reaches a door":       {ImportPath: "./approval", Deps: []string{"./internal/cli"}},

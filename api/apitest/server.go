@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package apitest is a server of caisson's for tests: all its doors over HTTP, on a
+// port of its own, with two keys, on the fake level with the real agent. Only tests
+// import it. A test binary calls [Init] first in TestMain.
+package apitest
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/caisson-run/caisson/api"
+	"github.com/caisson-run/caisson/api/e2b"
+	"github.com/caisson-run/caisson/api/v1"
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/guest/agent"
+	"github.com/caisson-run/caisson/guest/embedded"
+	"github.com/caisson-run/caisson/internal/store"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/faketest"
+	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+// Init becomes what the fake level starts, where it is that.
+func Init() {
+	if os.Args[0] == embedded.Argv0 {
+		agent.Main()
+	}
+	faketest.Init()
+}
+
+// Server is one that serves.
+type Server struct {
+	URL        string
+	Key, Other string // two keys
+	Sandboxes  *session.Sandboxes
+}
+
+// Start starts a server whose keys are bound to a policy, in YAML; "" is none. It
+// ends with the test.
+func Start(t *testing.T, text string) *Server {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("the fake level needs root")
+	}
+	dir, err := store.Open(store.Options{Dir: filepath.Join(t.TempDir(), "state")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Server{}
+	journal, err := audit.Open(t.Context(), audit.Options{Dir: dir.Path()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg, err := registry.Open(t.Context(), dir.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { reg.Close(); journal.Close(); dir.Close() })
+	keys, err := session.OpenKeys(reg, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, token := range []*string{&d.Key, &d.Other} {
+		if _, *token, err = keys.Create(t.Context(), "", "", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var policies map[string]*policy.File
+	if text != "" {
+		file, err := policy.Parse("/p.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		file.Dir = "/"
+		policies = map[string]*policy.File{"": file}
+	}
+	d.Sandboxes, err = session.OpenSandboxes(t.Context(), session.SandboxesOptions{
+		Drivers: map[string]sandbox.Driver{"gvisor": &faketest.Driver{Agent: true}}, Journal: journal, State: session.DirState(dir), Registry: reg,
+		Policies: policies, Notice: func(s string) { t.Log("notice:", s) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.URL = "http://" + ln.Addr().String()
+	own := v1.New(v1.Options{Sandboxes: d.Sandboxes, Keys: keys, Domain: "localhost:1", Version: "test"})
+	handler := e2b.New(e2b.Options{Sandboxes: d.Sandboxes, Keys: keys, Domain: "localhost:1", Rest: own})
+	server := api.New(handler, api.NewStats(), slog.New(slog.DiscardHandler))
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ln, nil) }()
+	t.Cleanup(func() {
+		if err := d.Sandboxes.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		http.DefaultClient.CloseIdleConnections()
+		server.Shutdown(context.Background())
+		own.Close()
+		handler.Close()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
