@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/registry"
@@ -146,25 +148,51 @@ func killOwner(t *testing.T, dir string) (made []string, paused string) {
 	return made, paused
 }
 
-// nobodyHas waits until no process but this one has a file below dir.
+// nobodyHas waits until no process but this one has a file below dir. Nothing
+// tells of another process's files, but the kernel tells of its end.
 func nobodyHas(t *testing.T, dir string) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
 	for {
-		var who []string
+		who := map[int]string{}
 		links, _ := filepath.Glob("/proc/[0-9]*/fd/*")
 		for _, link := range links {
 			name, err := os.Readlink(link)
 			if err == nil && strings.HasPrefix(name, dir) && !strings.HasPrefix(link, "/proc/"+strconv.Itoa(os.Getpid())+"/") {
-				who = append(who, link+" "+name)
+				who[processOf(link)] = name
 			}
 		}
 		if len(who) == 0 {
 			return
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("still open after the owner was killed: %q", who)
+		for pid, name := range who {
+			if !ends(t, pid, time.Minute) {
+				t.Fatalf("still open after the owner was killed: %s, by process %d", name, pid)
+			}
 		}
-		time.Sleep(50 * time.Millisecond) // nothing tells of another process's files
+	}
+}
+
+// processOf is the process that a path in /proc is of.
+func processOf(link string) int {
+	pid, _ := strconv.Atoi(strings.Split(link, "/")[2])
+	return pid
+}
+
+// ends waits until a process has ended.
+func ends(t *testing.T, pid int, patience time.Duration) bool {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return true
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(patience.Milliseconds()))
+		if err != unix.EINTR {
+			return n > 0
+		}
 	}
 }

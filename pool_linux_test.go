@@ -48,7 +48,7 @@ func TestPool(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 4 {
-		for end := time.After(15 * time.Second); c.Pools()[0].Waiting < 2; {
+		for end := time.After(2 * time.Minute); c.Pools()[0].Waiting < 2; {
 			select {
 			case <-end:
 				t.Fatalf("%+v", c.Pools())

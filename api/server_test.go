@@ -161,7 +161,7 @@ func TestHeads(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(2 * time.Minute))
 	fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: x\r\nX: %s\r\n\r\n", strings.Repeat("x", maxHeader+8<<10))
 	b, _ := io.ReadAll(c)
 	if !strings.HasPrefix(string(b), "HTTP/1.1 431 ") {
@@ -182,7 +182,7 @@ func TestHalfRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
-		c.SetDeadline(time.Now().Add(20 * time.Second))
+		c.SetDeadline(time.Now().Add(2 * time.Minute))
 		return c
 	}
 	for name, send := range map[string]string{
@@ -212,7 +212,7 @@ func TestHalfRequests(t *testing.T) {
 
 // The next request of a connection has all the time that it had.
 func TestAfterADeadline(t *testing.T) {
-	const patience = 20 * time.Millisecond
+	const patience = 300 * time.Millisecond
 	wait := make(chan struct{})
 	addr, _ := patient(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
@@ -228,8 +228,8 @@ func TestAfterADeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(20 * time.Second))
-	time.AfterFunc(5*patience, func() { close(wait) })
+	c.SetDeadline(time.Now().Add(2 * time.Minute))
+	time.AfterFunc(2*patience, func() { close(wait) })
 	in := bufio.NewReader(c)
 	for _, path := range []string{"/", "/slow"} {
 		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)

@@ -122,7 +122,7 @@ func pooled(t *testing.T, n int, change func(*PoolOptions), and func(*Options)) 
 // waiting waits until so many wait.
 func waiting(t *testing.T, p *Pool, n int) {
 	t.Helper()
-	for end := time.After(10 * time.Second); p.State().Waiting != n; {
+	for end := time.After(time.Minute); p.State().Waiting != n; {
 		select {
 		case <-end:
 			t.Fatalf("%+v, want %d waiting", p.State(), n)
@@ -335,7 +335,7 @@ func TestPoolThatCannotFill(t *testing.T) {
 		}
 	}
 	<-d.begun
-	for end := time.After(10 * time.Second); p.State().Err == nil; {
+	for end := time.After(time.Minute); p.State().Err == nil; {
 		select {
 		case <-end:
 			t.Fatal("it does not say why")

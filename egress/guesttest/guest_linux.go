@@ -24,7 +24,7 @@ import (
 )
 
 // Wait is how long anything may take that a test waits for.
-const Wait = 20 * time.Second
+const Wait = 2 * time.Minute
 
 // Guest is a sandbox without a sandbox.
 type Guest struct {

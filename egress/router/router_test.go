@@ -259,7 +259,7 @@ func echo(c net.Conn) { _, _ = io.Copy(onlyWriter{c}, onlyReader{c}) }
 
 // says reads one line.
 func says(c net.Conn) (string, error) {
-	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(guesttest.Wait))
 	s, err := bufio.NewReader(c).ReadString('\n')
 	return strings.TrimSpace(s), err
 }

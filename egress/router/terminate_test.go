@@ -543,7 +543,7 @@ func (s *secure) dialTLS(t testing.TB) *tls.Conn {
 	t.Cleanup(func() { c.Close() })
 	config := trust(s.ours)
 	config.ServerName = "api.good.test"
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
 	conn := tls.Client(c, config)
 	if err := conn.Handshake(); err != nil {
 		t.Fatal(err)
@@ -685,7 +685,7 @@ func TestChangeJudgement(t *testing.T) {
 	l := *s.r.rules.Load()
 	l.Web = s.layers(t, secureOptions{web: rule.Web{Methods: []string{"GET"}}})
 	s.r.Change(&l, s.ends(t, nil))
-	_ = open.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_ = open.SetReadDeadline(time.Now().Add(2 * time.Minute))
 	if _, err := conn.Read(make([]byte, 1)); err == nil || isTimeout(err) {
 		t.Errorf("it is open still: %v", err)
 	}

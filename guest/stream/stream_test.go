@@ -78,7 +78,7 @@ func start(t testing.TB, a, b Stream) *Opener {
 
 func open(t testing.TB, o *Opener) net.Conn {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	c, err := o.Open(ctx)
 	if err != nil {

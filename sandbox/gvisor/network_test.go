@@ -36,7 +36,7 @@ func connected(t *testing.T, allow ...string) (*sandbox.Spec, *egress.Router) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if err := r.Ready(ctx); err != nil {
 		t.Fatal(err)
