@@ -54,6 +54,7 @@ type File struct {
 	Approvals Approvals
 
 	Secrets []Secret
+	Servers []*Server
 	Tests   []Trial // they decide nothing; see [Trial]
 }
 

@@ -147,6 +147,7 @@ type canonical struct {
 	Commands                                  any `json:",omitempty"`
 	Approvals                                 any `json:",omitempty"`
 	Web                                       []WebRule
+	Servers                                   []any `json:",omitempty"`
 	Secrets                                   []Secret
 	UpstreamCA                                string
 }
@@ -198,6 +199,9 @@ func (f *File) canonical() *canonical {
 	}
 	for name, v := range f.Env.Set {
 		c.Set[name] = v.V
+	}
+	for _, s := range f.Servers {
+		c.Servers = append(c.Servers, s.sum(f))
 	}
 	return c
 }

@@ -117,6 +117,9 @@ func TestSchemaKeys(t *testing.T) {
 	same("a rule", p["network"].Properties["allow"].Items.AnyOf[1], d.webFields(&WebRule{}))
 	same("secrets", p["secrets"].Items, d.secretFields(&Secret{}))
 	same("tests", p["tests"].Items, d.trialFields(&Trial{}))
+	same("a server", p["servers"].Items, d.serverFields(&Server{}))
+	same("a tool", p["servers"].Items.Properties["tools"].Items.AnyOf[1], d.serverToolFields(&ServerTool{}))
+	same("calls", p["servers"].Items.Properties["calls"], d.serverCalls(&ServerCalls{}))
 	same("budget", p["network"].Properties["budget"], d.budget())
 
 	if diff := cmp.Diff(Isolations(), p["isolation"].Enum); diff != "" {

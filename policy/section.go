@@ -13,7 +13,7 @@ import (
 // later are the sections that later versions carry out. They are refused, not
 // ignored: a file that forbids imports must not seem to.
 func later() []string {
-	return []string{"code", "risk", "tools", "servers"}
+	return []string{"code", "risk", "tools"}
 }
 
 // top are the keys of a policy file.
@@ -35,6 +35,7 @@ func (d *decoder) top() []field {
 		{"tests", d.trials},
 		{"network", func(n *yaml.Node) { f.Network.At = d.key; d.mapping(n, "network", d.network()) }},
 		{"secrets", func(n *yaml.Node) { d.list(n, "secrets", d.secret) }},
+		{"servers", func(n *yaml.Node) { d.list(n, "servers", d.server) }},
 	}
 	for _, name := range later() {
 		fields = append(fields, field{name, func(*yaml.Node) { d.notYet(name) }})

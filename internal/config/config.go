@@ -55,7 +55,12 @@ func System(path string) (*policy.File, error) {
 	if err := trusted(f, path); err != nil {
 		return nil, err
 	}
-	return parse(f, path)
+	p, err := parse(f, path)
+	if err == nil && len(p.Servers) > 0 {
+		return nil, &sandbox.Error{Op: path, Kind: sandbox.ErrDenied, Problem: "it has servers, which bound nothing, and this file does nothing else",
+			Hint: "move servers to a file that is named with --policy", Rule: p.Place(p.Servers[0].At)}
+	}
+	return p, err
 }
 
 // File reads the policy file that the operator named.

@@ -51,6 +51,9 @@ func TestSystemIsRootsAlone(t *testing.T) {
 			must(t, os.Remove(f))
 			must(t, os.Symlink(other, f))
 		}, "can be written by others"},
+		"with servers": {func(t *testing.T, _, f string) {
+			must(t, os.WriteFile(f, []byte("version: 1\nservers: [{name: a, command: [s]}]\n"), 0o644))
+		}, "bound nothing"},
 		"directory in its place": {func(t *testing.T, _, f string) { must(t, os.Remove(f)); must(t, os.Mkdir(f, 0o755)) }, "not a regular file"},
 	} {
 		t.Run(name, func(t *testing.T) {
