@@ -331,3 +331,33 @@ func (s *Server) sum(f *File) any {
 	}
 	return out
 }
+
+// ServerOf is an entry as a command line says it.
+func ServerOf(name, prefix string, tools, deny []string) (*Server, error) {
+	s := &Server{Name: Value[string]{V: name}, Prefix: Value[string]{V: prefix}}
+	check := func(flag, value string, check func(string) error) error {
+		err := check(value)
+		if err == nil {
+			return nil
+		}
+		return &sandbox.Error{Op: flag, Kind: sandbox.ErrInvalid, Problem: err.Error(), Hint: sandbox.Hint(err)}
+	}
+	if prefix != "" {
+		if err := check("--prefix", prefix, checkToolName); err != nil {
+			return nil, err
+		}
+	}
+	for _, t := range tools {
+		if err := check("--tool", t, checkToolPattern); err != nil {
+			return nil, err
+		}
+		s.Tools = append(s.Tools, ServerTool{Name: t})
+	}
+	for _, t := range deny {
+		if err := check("--deny-tool", t, checkToolPattern); err != nil {
+			return nil, err
+		}
+		s.Deny = append(s.Deny, Value[string]{V: t})
+	}
+	return s, nil
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/internal/config"
+	"github.com/caisson-run/caisson/internal/linux/scope"
+	"github.com/caisson-run/caisson/internal/store"
+	"github.com/caisson-run/caisson/mcp"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+)
+
+func (a *app) mcpCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "mcp",
+		Short: "Run MCP servers of others in sandboxes",
+		Long: `Speak the Model Context Protocol with an agent.
+
+caisson mcp gateway stands in an agent's configuration in the place of a
+third-party MCP server, which then runs in a sandbox.`,
+		Example: `  caisson mcp gateway --tool '*' -- npx -y @modelcontextprotocol/server-everything
+  caisson mcp approve --policy servers.yaml files`,
+		Args: a.unknownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.mcpGatewayCommand(), a.mcpApproveCommand())
+	return cmd
+}
+
+// gatewayFlags are the flags of the gateway's commands: those of run that say
+// what a sandbox is like, and which tools may be called.
+type gatewayFlags struct {
+	runFlags
+	name, prefix string
+	tools, deny  []string
+	yes          bool
+}
+
+func (a *app) mcpGatewayCommand() *cobra.Command {
+	f := &gatewayFlags{}
+	cmd := &cobra.Command{
+		Use:   "gateway [--policy FILE] [SERVER...] | gateway [flags] --tool PATTERN -- COMMAND [ARG...]",
+		Short: "Run MCP servers of others in sandboxes, for one client",
+		Long: `Stand between an MCP client, which starts this command and speaks with it over
+standard input and output, and MCP servers of others, each in a sandbox of its
+own that lives as long as the client.
+
+The servers are those of the section servers of a policy file, all or the named
+ones, or one command after --, with flags as caisson run has them. A server has
+no network and none of your files but what is named there. Of its tools callers
+see those that are listed; '*' lists all. Arguments are checked by the tool's
+schema, and by the policy's own; results, time and number of calls are bounded;
+every call is recorded.
+
+What a server says of its tools when it is first seen is kept. A tool that is
+new or says something else later is hidden until caisson mcp approve shows it to
+somebody who approves it. A server that crashes is started again, later each
+time.`,
+		Example: `  caisson mcp gateway --policy servers.yaml
+  caisson mcp gateway --policy servers.yaml files search
+  caisson mcp gateway --tool '*' --mount ./notes:/notes:rw -- node server.js /notes
+  caisson mcp gateway --tool 'read_*' --tool 'list_*' --image node:22 --allow preset:npm -- npx -y some-server`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := signal.NotifyContext(contextOf(cmd), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+			defer stop()
+			g, end, err := a.gateway(ctx, cmd, f, args)
+			if err != nil {
+				return err
+			}
+			return errors.Join(g.Serve(ctx, a.in, a.out), end())
+		},
+		SilenceErrors: true, SilenceUsage: true, DisableFlagsInUseLine: true,
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func (f *gatewayFlags) add(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.SetInterspersed(false)
+	fs.SortFlags = false
+	fs.StringVar(&f.policy, "policy", "", "policy `FILE` with servers, or that bounds the command after --")
+	fs.StringArrayVar(&f.tools, "tool", nil, "let tools of the command's be called: `PATTERN`, such as 'read_*', or '*'")
+	fs.StringArrayVar(&f.deny, "deny-tool", nil, "hide tools, whatever --tool says: `PATTERN`")
+	fs.StringVar(&f.name, "name", "", "call the server `NAME` (the command's)")
+	fs.StringVar(&f.prefix, "prefix", "", "put `TEXT` before the names of its tools")
+	fs.StringArrayVar(&f.mounts, "mount", nil, "show a file or directory: SRC[:TARGET][:ro|rw|cow] (ro)")
+	fs.StringVar(&f.workspace, "workspace", "", "work in a directory of yours: DIR[:cow|ro|rw] (cow)")
+	fs.StringVar(&f.workdir, "workdir", "", "working directory inside")
+	fs.StringArrayVar(&f.writable, "writable", nil, "make a path inside writable: PATH")
+	fs.StringArrayVar(&f.toolchains, "toolchain", nil, "show a toolchain from elsewhere, with its bin in PATH: DIR")
+	fs.StringVar(&f.image, "image", "", "run on a container image: node:22, ./image.tar, oci:DIR")
+	fs.StringArrayVar(&f.allow, "allow", nil, "let connections out: HOST[:PORT], '*.HOST', or preset:npm, as for run")
+	fs.StringArrayVar(&f.secrets, "secret", nil, "let the router put a secret into requests: NAME=env:VARIABLE@HOST")
+	fs.StringArrayVarP(&f.env, "env", "e", nil, "set a variable: NAME=VALUE, or NAME to pass yours on")
+	fs.StringArrayVar(&f.envFiles, "env-file", nil, "set the variables of a file of NAME=VALUE lines")
+	fs.StringVar(&f.isolation, "isolation", "", "level of isolation (gvisor)")
+	f.limits.add(fs)
+	fs.BoolVar(&f.bestEffort, "best-effort", false, "run even if a limit cannot be enforced here")
+}
+
+// gateway makes the gateway of a command line.
+func (a *app) gateway(ctx context.Context, cmd *cobra.Command, f *gatewayFlags, args []string) (_ *mcp.Gateway, end func() error, err error) {
+	system, err := config.System(config.SystemPath)
+	if err != nil {
+		return nil, nil, err
+	}
+	var file *policy.File
+	if f.policy != "" {
+		if file, err = config.File(f.policy); err != nil {
+			return nil, nil, err
+		}
+	}
+	servers, err := a.upstreams(cmd, f, file, args)
+	if err != nil {
+		return nil, nil, err
+	}
+	_, _ = scope.Enter(ctx) // before the levels are made; see open
+	dir, err := store.Open(store.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	end = dir.Close
+	defer func() {
+		if err != nil {
+			end()
+		}
+	}()
+	if note := dir.Note(); note != "" {
+		a.note("%s", note)
+	}
+	record := openJournal(ctx, dir)
+	for i := range servers {
+		s := &servers[i]
+		p, err := policy.New(policy.Options{System: system, File: s.file, Defaults: session.LivingLimits()})
+		if err != nil {
+			return nil, nil, err
+		}
+		s.Policy, s.PolicySHA = f.policy, p.Digest()
+		if s.Session, err = session.New(session.Options{Drivers: a.drivers(), Policy: p, PolicyName: f.policy, Journal: record, State: session.DirState(dir)}); err != nil {
+			return nil, nil, err
+		}
+	}
+	o := mcp.GatewayOptions{Pins: &mcp.Pins{Dir: filepath.Join(dir.Path(), "mcp")}, Journal: record, Actor: actor(), Version: version,
+		Notice: func(s string) { a.note("%s", s) }, Complaint: func(s string) { a.note("%s", s) }}
+	for _, s := range servers {
+		o.Servers = append(o.Servers, s.Upstream)
+	}
+	g, err := mcp.NewGateway(o)
+	return g, end, err
+}
+
+// upstreamOf is a server and the policy of its sandbox.
+type upstreamOf struct {
+	mcp.Upstream
+	file *policy.File
+}
+
+// upstreams are the servers of a command line: the policy's, or a command.
+func (a *app) upstreams(cmd *cobra.Command, f *gatewayFlags, file *policy.File, args []string) ([]upstreamOf, error) {
+	if cmd.ArgsLenAtDash() == 0 && len(args) > 0 {
+		u, err := a.commandUpstream(cmd, f, file, args)
+		return []upstreamOf{u}, err
+	}
+	if file == nil || len(file.Servers) == 0 {
+		return nil, usage(cmd, "there is no server to run", "name a policy file with servers, or a command after --: "+cmd.CommandPath()+" --tool '*' -- node server.js")
+	}
+	for _, name := range worldFlags {
+		if cmd.Flags().Changed(name) {
+			return nil, usage(cmd, "--"+name+" goes with a command after --", "write it into the server's entry in "+f.policy)
+		}
+	}
+	for _, l := range limitTable() {
+		if cmd.Flags().Changed(l.flag) {
+			return nil, usage(cmd, "--"+l.flag+" goes with a command after --", "write it into the server's entry in "+f.policy)
+		}
+	}
+	wanted := file.Servers
+	if len(args) > 0 {
+		wanted = nil
+		for _, name := range args {
+			s := file.Server(name)
+			if s == nil {
+				return nil, &sandbox.Error{Op: cmd.CommandPath(), Kind: sandbox.ErrNotFound, Problem: f.policy + " has no server " + quoted(name),
+					Hint: "name one of its servers, or a command after --"}
+			}
+			wanted = append(wanted, s)
+		}
+	}
+	var out []upstreamOf
+	for _, s := range wanted {
+		world := file.ServerFile(s)
+		c := session.Call{Door: "mcp"}
+		c.Actor, c.Operator, c.Lookup = actor(), true, os.LookupEnv
+		for _, word := range s.Command {
+			c.Argv = append(c.Argv, word.V)
+		}
+		out = append(out, upstreamOf{mcp.Upstream{Name: s.Name.V, Server: s, Place: file.Place, Call: c, Image: world.Image.V}, world})
+	}
+	return out, nil
+}
+
+// worldFlags say what the sandbox of a command is like, and what of it may be
+// used.
+var worldFlags = []string{"tool", "deny-tool", "name", "prefix", "mount", "workspace", "workdir", "writable", "toolchain", "image", "allow", "secret",
+	"env", "env-file", "isolation", "best-effort", "output-kill"}
+
+// commandUpstream is the server of a command after --.
+func (a *app) commandUpstream(cmd *cobra.Command, f *gatewayFlags, file *policy.File, args []string) (none upstreamOf, _ error) {
+	if len(f.tools) == 0 {
+		return none, usage(cmd, "none of the server's tools may be called", "list them: --tool read_file --tool 'list_*', or --tool '*' for all")
+	}
+	call, _, err := a.call(cmd, &f.runFlags, args)
+	if err != nil {
+		return none, err
+	}
+	call.Door = "mcp"
+	name := f.name
+	if name == "" {
+		name = filepath.Base(args[0])
+	}
+	s, err := policy.ServerOf(name, f.prefix, f.tools, f.deny)
+	if err != nil {
+		return none, err
+	}
+	return upstreamOf{mcp.Upstream{Name: name, Server: s, Place: func(policy.Pos) string { return "--tool" }, Call: *call, Image: f.image}, file}, nil
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package mcp speaks the Model Context Protocol: one of the doors. Gateway runs
+// third-party servers in sandboxes and lets callers use what a policy lists of
+// them.
+//
+// Nothing that a server, a client or a model says is trusted. What a server says
+// of its tools is shown as plain text, as it was when it was approved, and checked
+// before it is used; what it answers is bounded, and no address in it is visited.
+// What a client asks for is decided by the policy and recorded before it is done.
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/tool/params"
+)
+
+// GatewayOptions are the parts of a Gateway.
+type GatewayOptions struct {
+	// Servers are those behind it. Required.
+	Servers []Upstream
+	// Pins keep what was approved of them, Journal takes the records of calls.
+	// Required: nothing is called unrecorded.
+	Pins    *Pins
+	Journal session.Journal
+	// Actor is who calls, for the record.
+	Actor string
+	// Version is caisson's.
+	Version string
+	// Notice is told what an operator should know, Complaint each line that a
+	// server writes to its standard error. They must not block.
+	Notice, Complaint func(string)
+	// Backoff is how long a server is left alone after its nth crash in a row: 1 s
+	// at first, doubling up to a minute, when nil.
+	Backoff func(n int) time.Duration
+}
+
+// Gateway stands between one client and third-party servers, each in a sandbox
+// of its own that lives as long as the gateway is served.
+type Gateway struct {
+	o         GatewayOptions
+	upstreams []*upstream
+	face      *sdk.Server
+	progress  relay
+	ready     chan struct{} // closed once every server was tried
+
+	mu    sync.Mutex
+	shown map[string]string // what the tools of face are, by name
+}
+
+// NewGateway makes a gateway; Serve starts its servers.
+func NewGateway(o GatewayOptions) (*Gateway, error) {
+	if len(o.Servers) == 0 || o.Pins == nil || o.Journal == nil {
+		return nil, sandbox.Errorf(sandbox.ErrInvalid, "gateway", "it needs servers, pins and a journal")
+	}
+	if o.Notice == nil {
+		o.Notice = func(string) {}
+	}
+	g := &Gateway{o: o, ready: make(chan struct{}), shown: map[string]string{}}
+	for _, s := range o.Servers {
+		if len(s.Server.Tools) == 0 {
+			return nil, &sandbox.Error{Op: "server " + s.Name, Kind: sandbox.ErrInvalid, Problem: "none of its tools may be called",
+				Hint: `list them: tools: [read_file, "list_*"], or "*" for all`, Rule: s.place(s.Server.At)}
+		}
+		g.upstreams = append(g.upstreams, newUpstream(g, s))
+	}
+	g.face = sdk.NewServer(&sdk.Implementation{Name: "caisson-gateway", Title: "caisson gateway", Version: o.Version}, &sdk.ServerOptions{
+		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: true}},
+		Logger:       slog.New(slog.DiscardHandler),
+	})
+	g.face.AddReceivingMiddleware(g.await)
+	return g, nil
+}
+
+func (g *Gateway) backoff(n int) time.Duration {
+	if g.o.Backoff != nil {
+		return g.o.Backoff(n)
+	}
+	return backoff(n)
+}
+
+// await lets nobody ask for tools before every server was tried once.
+func (g *Gateway) await(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+		if method == "tools/list" || method == "tools/call" {
+			select {
+			case <-g.ready:
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}
+		return next(ctx, method, req)
+	}
+}
+
+// Serve starts the servers and serves one client on a stream of lines until it
+// leaves or ctx ends. No sandbox is left when it returns.
+func (g *Gateway) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
+	return g.Run(ctx, func(ctx context.Context, face *sdk.Server) error {
+		return g.face.Run(ctx, &sdk.IOTransport{Reader: in, Writer: out, MaxLineLength: maxFrame})
+	})
+}
+
+// Run keeps the servers running while serve serves their tools.
+func (g *Gateway) Run(ctx context.Context, serve func(context.Context, *sdk.Server) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	var over, first sync.WaitGroup
+	for _, u := range g.upstreams {
+		first.Add(1)
+		over.Go(func() { u.keep(ctx, sync.OnceFunc(first.Done)) })
+	}
+	over.Go(func() { first.Wait(); close(g.ready) })
+	err := serve(ctx, g.face)
+	stop()
+	over.Wait()
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// publish shows what all servers offer now.
+func (g *Gateway) publish() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := map[string]string{}
+	for _, u := range g.upstreams {
+		u.mu.Lock()
+		tools := u.tools
+		u.mu.Unlock()
+		for _, t := range tools {
+			name := t.def.Name
+			if _, taken := now[name]; taken {
+				g.o.Notice(fmt.Sprintf("server %s: the tool %s is not offered: another server has one of that name; give one of them a prefix", u.o.Name, name))
+				continue
+			}
+			is := u.o.Name + " " + t.digest + " " + t.theirs
+			if g.shown[name] != is {
+				if err := g.show(u, t); err != nil {
+					g.o.Notice(fmt.Sprintf("server %s: the tool %s is not offered: %v", u.o.Name, name, err))
+					continue
+				}
+			}
+			now[name] = is
+		}
+	}
+	for name := range g.shown {
+		if _, ok := now[name]; !ok {
+			g.face.RemoveTools(name)
+		}
+	}
+	g.shown = now
+}
+
+// show offers one tool. The library panics over definitions that it cannot take.
+func (g *Gateway) show(u *upstream, t *offered) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = errors.New(line(fmt.Sprint(p), 300))
+		}
+	}()
+	g.face.AddTool(t.def, func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		return g.call(ctx, u, t, req)
+	})
+	return nil
+}
+
+// call decides one call, records it, and carries it out.
+func (g *Gateway) call(ctx context.Context, u *upstream, t *offered, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+	args := req.Params.Arguments
+	if len(args) == 0 {
+		args = json.RawMessage("{}")
+	}
+	intent := audit.Intent{Actor: g.o.Actor, Kind: "call_tool", Argv: []string{u.o.Name, t.theirs}, Code: args,
+		Policy: u.o.Policy, PolicySHA: u.o.PolicySHA}
+	if v := t.judge(u, args); v != nil {
+		err := g.o.Journal.Refuse(context.WithoutCancel(ctx), intent, audit.Outcome{Status: audit.Refused, Result: v.outcome(), Error: v.Reason})
+		return v.result(), err
+	}
+	entry, err := g.o.Journal.Begin(ctx, intent)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	res, v := u.carryOut(ctx, t, req, args)
+	out := audit.Outcome{Status: audit.Allowed, Result: &sandbox.Result{Status: sandbox.StatusSuccess, WallMS: time.Since(began).Milliseconds()}}
+	if v != nil {
+		res = v.result()
+		out.Status, out.Error = audit.Failed, v.Reason
+	}
+	if res.IsError {
+		out.Result.Status = sandbox.StatusError
+	}
+	b, _ := json.Marshal(res.Content)
+	out.Result.Stdout = b
+	return res, entry.End(context.WithoutCancel(ctx), out)
+}
+
+// judge says why a call is refused; nil allows it, and counts it.
+func (t *offered) judge(u *upstream, args json.RawMessage) *verdict {
+	value, err := params.Read(args)
+	if err != nil {
+		return &verdict{Status: "invalid", Reason: line(err.Error(), 1000)}
+	}
+	if faults := t.schema.Check(value); len(faults) > 0 {
+		return &verdict{Status: "invalid", Reason: "the arguments do not fit the tool's schema", Faults: faults}
+	}
+	if t.narrow != nil {
+		if faults := t.narrow.Check(value); len(faults) > 0 {
+			return &verdict{Status: "denied", Reason: "the policy does not allow these arguments", Rule: t.rule, Faults: faults}
+		}
+	}
+	for _, w := range []*window{t.rate, u.all} {
+		if wait, ok := w.take(); !ok {
+			return &verdict{Status: "exhausted", Reason: "it was called " + w.rate.String() + " already", Rule: t.rule,
+				Hint: "try again in " + wait.Round(time.Second/10).String()}
+		}
+	}
+	return nil
+}
+
+// carryOut has the server do it.
+func (u *upstream) carryOut(ctx context.Context, t *offered, req *sdk.CallToolRequest, args json.RawMessage) (*sdk.CallToolResult, *verdict) {
+	timeout, most := time.Duration(callTimeout), int64(callOutput)
+	if c := u.o.Server.Calls; c.Timeout.Said() {
+		timeout = c.Timeout.V
+	}
+	if c := u.o.Server.Calls; c.Output.Said() {
+		most = c.Output.V
+	}
+	late := fmt.Errorf("it took longer than %v", timeout)
+	ctx, stop := context.WithTimeoutCause(ctx, timeout, late)
+	defer stop()
+	select {
+	case u.slots <- struct{}{}:
+		defer func() { <-u.slots }()
+	case <-ctx.Done():
+		return nil, &verdict{Status: "exhausted", Reason: fmt.Sprintf("%d calls of server %s are under way already", cap(u.slots), u.o.Name), Hint: "try again later"}
+	}
+	cs, v := u.running()
+	if v != nil {
+		return nil, v
+	}
+	p := &sdk.CallToolParams{Name: t.theirs, Arguments: args}
+	if callers := req.Params.GetProgressToken(); callers != nil {
+		token, done := u.g.progress.open(ctx, req.Session, callers)
+		defer done()
+		p.SetProgressToken(token)
+	}
+	res, err := cs.CallTool(ctx, p)
+	switch {
+	case err == nil && res.NeedsInput():
+		return nil, &verdict{Status: "unavailable", Reason: "server " + u.o.Name + " wants to ask its user something, which it may not"}
+	case err == nil:
+		bounded(res, most)
+		return res, nil
+	case context.Cause(ctx) == late:
+		return nil, &verdict{Status: "unavailable", Reason: "server " + u.o.Name + ": " + late.Error()}
+	case errors.Is(err, sdk.ErrConnectionClosed), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.ErrClosedPipe):
+		return nil, &verdict{Status: "unavailable", Reason: "server " + u.o.Name + " ended during the call", Hint: "it is started again; whether the call was carried out is not known"}
+	}
+	return nil, &verdict{Status: "unavailable", Reason: "server " + u.o.Name + ": " + line(err.Error(), 2000)}
+}

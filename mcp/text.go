@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mcp
+
+import (
+	"strings"
+	"unicode"
+)
+
+// plain is text of a server's as it may be shown to people and models: without
+// control characters but line breaks and tabs, without characters that turn its
+// direction around or cannot be seen, and at most most bytes long.
+func plain(s string, most int) string {
+	if len(s) > most {
+		s = s[:most] + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return r
+		case unicode.IsControl(r), unicode.Is(unicode.Cf, r), unicode.Is(unicode.Co, r), unicode.Is(unicode.Variation_Selector, r), r == '\u2028', r == '\u2029':
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+}
+
+// line is plain text in one line.
+func line(s string, most int) string {
+	return strings.Join(strings.Fields(plain(s, most)), " ")
+}
+
+// plainValue is v, which was JSON, with plain texts; its names are left alone.
+func plainValue(v any, most int) any {
+	switch v := v.(type) {
+	case string:
+		return plain(v, most)
+	case []any:
+		for i := range v {
+			v[i] = plainValue(v[i], most)
+		}
+	case map[string]any:
+		for k := range v {
+			v[k] = plainValue(v[k], most)
+		}
+	}
+	return v
+}

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/time/rate"
+
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+)
+
+// Upstream is a third-party server of a gateway.
+type Upstream struct {
+	Name string
+	// Server is its entry in the policy, or what the command line said of it.
+	Server *policy.Server
+	// Place writes where something of Server stands, for messages.
+	Place func(policy.Pos) string
+	// Session decides and runs it, by a policy of its own. Call is what runs.
+	Session *session.Session
+	Call    session.Call
+	// Image is the image it runs on, and PolicySHA the digest of its policy, for
+	// pins and records.
+	Image, Policy, PolicySHA string
+}
+
+// Bounds of a server's life.
+const (
+	startPatience = 60 * time.Second // from its start to its list of tools
+	listPatience  = 30 * time.Second
+	endPatience   = 2 * time.Second // from the end of its input to its own end
+	steady        = time.Minute     // after which a crash is the first again
+	maxFrame      = 16 << 20        // bytes of one message of its
+	callTimeout   = 5 * time.Minute // of one call, unless the policy says
+	callOutput    = 1 << 20         // bytes of one result, unless the policy says
+	callParallel  = 16              // calls under way, unless the policy says
+)
+
+// upstream is a server that is kept running.
+type upstream struct {
+	o      Upstream
+	g      *Gateway
+	rates  map[*policy.ServerTool]*window
+	all    *window
+	slots  chan struct{}
+	relist chan struct{} // holds one when the server said that its tools changed
+
+	mu      sync.Mutex
+	session *sdk.ClientSession // nil while it does not run
+	down    string             // why
+	again   time.Time          // when it is started again
+	tools   []*offered
+	hidden  []hidden
+}
+
+func newUpstream(g *Gateway, o Upstream) *upstream {
+	n := o.Server.Calls.Parallel.V
+	if n == 0 {
+		n = callParallel
+	}
+	u := &upstream{o: o, g: g, rates: map[*policy.ServerTool]*window{}, all: newWindow(o.Server.Calls.Rate.V), slots: make(chan struct{}, n),
+		relist: make(chan struct{}, 1), down: "it has not started yet"}
+	for i := range o.Server.Tools {
+		t := &o.Server.Tools[i]
+		u.rates[t] = newWindow(t.Rate.V)
+	}
+	return u
+}
+
+// keep runs the server until ctx ends, and again after each crash, later each
+// time. tried is called when the first start has come to something.
+func (u *upstream) keep(ctx context.Context, tried func()) {
+	defer tried()
+	for crashes := 1; ; crashes++ {
+		began := time.Now()
+		err := u.live(ctx, u.offerTools(ctx, tried))
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > steady {
+			crashes = 1
+		}
+		wait := u.g.backoff(crashes)
+		u.mu.Lock()
+		u.session, u.down, u.again = nil, line(err.Error(), 500), time.Now().Add(wait)
+		u.mu.Unlock()
+		said := fmt.Sprintf("server %s: %v; it is started again in %v", u.o.Name, err, wait)
+		if hint := sandbox.Hint(err); hint != "" {
+			said += "; " + hint
+		}
+		u.g.o.Notice(said)
+		tried()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// backoff is how long a server is left alone after its nth crash in a row.
+func backoff(n int) time.Duration { return min(time.Second<<min(n-1, 6), time.Minute) }
+
+// live runs the server once, as long as use uses it, and says why it ended.
+func (u *upstream) live(ctx context.Context, use func(start context.Context, cs *sdk.ClientSession) error) (err error) {
+	// What it still does is ended last, so that it can end by itself before.
+	run, kill := context.WithCancel(context.WithoutCancel(ctx))
+	defer kill()
+	stdin, toServer := io.Pipe()
+	fromServer, stdout := io.Pipe()
+	complaints := &complaints{name: u.o.Name, to: u.g.o.Complaint}
+	ended := make(chan error, 1)
+	go func() {
+		call := u.o.Call
+		res, err := u.o.Session.Do(run, &call, session.IO{Stdin: stdin, Stdout: stdout, Stderr: complaints})
+		stdin.Close()
+		stdout.Close()
+		ended <- whyEnded(res, err)
+	}()
+	defer func() {
+		toServer.Close() // the sign to end
+		select {
+		case <-time.After(endPatience):
+			kill()
+			<-ended
+		case why := <-ended:
+			err = both(err, why)
+		}
+		fromServer.Close()
+	}()
+
+	client := sdk.NewClient(&sdk.Implementation{Name: "caisson", Version: u.g.o.Version}, u.clientOptions())
+	start, stop := context.WithTimeout(ctx, startPatience)
+	defer stop()
+	// Where it ends before it answers, that is the reason.
+	cs, err := client.Connect(start, &sdk.IOTransport{Reader: newMeter(fromServer), Writer: toServer, MaxLineLength: maxFrame}, nil)
+	if err != nil {
+		return fmt.Errorf("it did not become ready: %w", err)
+	}
+	defer cs.Close()
+	return use(start, cs)
+}
+
+// offerTools offers what a server that runs has, until it ends.
+func (u *upstream) offerTools(ctx context.Context, up func()) func(context.Context, *sdk.ClientSession) error {
+	return func(start context.Context, cs *sdk.ClientSession) error {
+		gone := make(chan struct{})
+		go func() { cs.Wait(); close(gone) }()
+		if err := u.list(start, cs); err != nil {
+			return err
+		}
+		u.mu.Lock()
+		u.session, u.down = cs, ""
+		u.mu.Unlock()
+		up()
+		pace := rate.NewLimiter(1, 3)
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-gone:
+				return errors.New("it left")
+			case <-u.relist:
+			}
+			again, stop := context.WithTimeout(ctx, listPatience)
+			err := pace.Wait(again)
+			if err == nil {
+				err = u.list(again, cs)
+			}
+			stop()
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// both is what went wrong in our eyes, and how the program ended.
+func both(ours, theirs error) error {
+	if ours == nil {
+		return theirs
+	}
+	return fmt.Errorf("%w (%w)", ours, theirs)
+}
+
+// whyEnded says how a server's program ended.
+func whyEnded(res *sandbox.Result, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case res.Status == sandbox.StatusDenied:
+		return &sandbox.Error{Op: "run", Kind: sandbox.ErrDenied, Problem: res.Reason, Hint: res.Hint, Rule: res.Rule}
+	case res.Resource != "":
+		return fmt.Errorf("its limit %s ended it", res.Resource)
+	case res.Signal != "":
+		return fmt.Errorf("it was ended by %s", res.Signal)
+	case res.ExitCode != nil && res.Reason != "":
+		return fmt.Errorf("it ended with exit code %d: %s", *res.ExitCode, res.Reason)
+	case res.ExitCode != nil:
+		return fmt.Errorf("it ended with exit code %d", *res.ExitCode)
+	}
+	return errors.New("it ended")
+}
+
+// clientOptions say what the server may ask of us: nothing. It gets an empty
+// answer when it asks for roots, since the client's mean nothing in there, and
+// it reaches neither the client's model nor its user.
+func (u *upstream) clientOptions() *sdk.ClientOptions {
+	return &sdk.ClientOptions{
+		Capabilities:   &sdk.ClientCapabilities{},
+		MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true},
+		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) {
+			select {
+			case u.relist <- struct{}{}:
+			default:
+			}
+		},
+		ProgressNotificationHandler: func(_ context.Context, req *sdk.ProgressNotificationClientRequest) { u.g.progress.pass(req.Params) },
+	}
+}
+
+// list asks for the tools and offers those that are allowed and pinned.
+func (u *upstream) list(ctx context.Context, cs *sdk.ClientSession) error {
+	tools, err := listTools(ctx, cs)
+	if err != nil {
+		return err
+	}
+	pin, err := u.g.o.Pins.Read(u.o.Name, u.o.Image, u.o.Call.Argv)
+	if err != nil {
+		return err
+	}
+	if pin == nil {
+		if pin, err = u.pinOf(tools, time.Now()); err == nil {
+			pin, err = u.g.o.Pins.First(pin)
+		}
+		if err != nil {
+			return err
+		}
+		u.g.o.Notice(fmt.Sprintf("server %s: seen for the first time; %d tools are approved as they are now", u.o.Name, len(tools)))
+	}
+	shown, not := u.catalog(tools, pin)
+	for _, h := range not {
+		if h.Changed && !slices.Contains(u.hidden, h) {
+			u.g.o.Notice(fmt.Sprintf("server %s: the tool %s is not offered: %s; caisson mcp approve shows it", u.o.Name, h.Name, h.Why))
+		}
+	}
+	u.mu.Lock()
+	u.tools, u.hidden = shown, not
+	u.mu.Unlock()
+	u.g.publish()
+	return nil
+}
+
+func listTools(ctx context.Context, cs *sdk.ClientSession) ([]*sdk.Tool, error) {
+	var tools []*sdk.Tool
+	for t, err := range cs.Tools(ctx, nil) {
+		if err != nil {
+			return nil, fmt.Errorf("it does not list its tools: %w", err)
+		}
+		if len(tools) == maxTools {
+			return nil, fmt.Errorf("it has more than %d tools", maxTools)
+		}
+		if t != nil {
+			tools = append(tools, t)
+		}
+	}
+	return tools, nil
+}
+
+// running is the session with the server, or why there is none.
+func (u *upstream) running() (*sdk.ClientSession, *verdict) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.session != nil {
+		return u.session, nil
+	}
+	v := &verdict{Status: "unavailable", Reason: "server " + u.o.Name + " does not run: " + u.down}
+	if !u.again.IsZero() {
+		v.Hint = "it is started again in " + max(time.Until(u.again), 0).Round(time.Second/10).String()
+	}
+	return nil, v
+}
+
+func (o *Upstream) place(p policy.Pos) string {
+	if o.Place == nil {
+		return ""
+	}
+	return o.Place(p)
+}
