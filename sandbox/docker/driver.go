@@ -91,7 +91,7 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 	}
 	c := sandbox.Capabilities{
 		Engine: f.name(), Notes: f.notes(), Limits: f.limits(),
-		Terminal: true, Masks: true, ReadWrite: f.namespaces(), CopyOnWrite: f.inserts(os.Geteuid(), d.opts.Runtime), ScratchInMemory: true, Images: true,
+		Terminal: true, Masks: true, ReadWrite: f.namespaces(), CopyOnWrite: f.inserts(os.Geteuid(), d.opts.Runtime), ScratchInMemory: true, Images: true, Pause: f.pauses(),
 	}
 	c.Wire, c.NoNetwork = f.network(os.Geteuid(), d.opts.Runtime)
 	if c.Network = c.Wire != ""; !c.Network {

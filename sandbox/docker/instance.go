@@ -50,6 +50,7 @@ type instance struct {
 	last   sandbox.Usage
 	killed bool // by us
 
+	pause   pause
 	destroy sync.Mutex // held by the one who destroys
 }
 
@@ -319,7 +320,7 @@ func (i *instance) Usage(ctx context.Context) (sandbox.Usage, error) {
 // end, everything inside with it, and the engine to remove the container: that
 // takes it a third less than to kill it.
 func (i *instance) endByItself() error {
-	if i.stream == nil {
+	if i.stream == nil || i.standsStill() {
 		return errStillThere
 	}
 	i.stream.Close()

@@ -92,6 +92,7 @@ func themes() []theme {
 		{name: "Signals", tests: signalTests},
 		{name: "Terminal", tests: terminalTests},
 		{name: "Lifetime", tests: lifetimeTests},
+		{name: "Pause", tests: pauseTests},
 		{name: "Refusals", tests: refusalTests, made: true},
 	}
 }

@@ -5,11 +5,15 @@ package faketest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -133,11 +137,48 @@ func (i *instance) Limit() sandbox.LimitName {
 	return i.meter.limit
 }
 
-// Pause stops the agent; what it has started runs on, as nothing is isolated here.
-func (i *instance) Pause(context.Context) error { return i.cmd.Process.Signal(syscall.SIGSTOP) }
+// Pause stops the agent and all that descends from it, which has no reason to run
+// away from a fake.
+func (i *instance) Pause(context.Context) error { return i.signalAll(syscall.SIGSTOP) }
 
-// Resume lets the agent go on.
-func (i *instance) Resume(context.Context) error { return i.cmd.Process.Signal(syscall.SIGCONT) }
+// Resume lets all of them go on.
+func (i *instance) Resume(context.Context) error { return i.signalAll(syscall.SIGCONT) }
+
+// signalAll signals the agent and all that descends from it until nobody new is
+// there. Orphans are the agent's: it is the first process of its namespace.
+func (i *instance) signalAll(s syscall.Signal) error {
+	told := map[int]bool{}
+	for {
+		n := len(told)
+		if err := signalTree(i.cmd.Process.Pid, s, told); err != nil || len(told) == n {
+			return err
+		}
+	}
+}
+
+// signalTree signals pid and what descends from it, but those who were told.
+func signalTree(pid int, s syscall.Signal, told map[int]bool) error {
+	if !told[pid] {
+		told[pid] = true
+		if err := syscall.Kill(pid, s); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return err
+		}
+	}
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, task := range tasks {
+		text, _ := os.ReadFile(task) // it may have ended
+		for child := range strings.FieldsSeq(string(text)) {
+			n, err := strconv.Atoi(child)
+			if err == nil {
+				err = signalTree(n, s, told)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
 
 // Destroy kills the first process, and with it everything in its namespace.
 func (i *instance) Destroy(context.Context) error {

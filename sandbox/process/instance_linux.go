@@ -16,6 +16,7 @@ import (
 	"github.com/caisson-run/caisson/guest/agent"
 	"github.com/caisson-run/caisson/guest/embedded"
 	"github.com/caisson-run/caisson/guest/stream"
+	"github.com/caisson-run/caisson/internal/linux/cgroup"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -25,6 +26,8 @@ type instance struct {
 	stream *os.File
 	opener *stream.Opener
 	log    sync.WaitGroup
+	host   *cgroup.Host // nil without control groups
+	pause  pause
 
 	ended chan struct{}
 	last  ending // set before ended is closed
@@ -38,7 +41,7 @@ func (d *Driver) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instanc
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	i := &instance{ended: make(chan struct{})}
+	i := &instance{host: d.host(), ended: make(chan struct{})}
 	if err := i.start(d, spec); err != nil {
 		if i.stream != nil {
 			i.stream.Close()
@@ -150,6 +153,7 @@ func (i *instance) Usage(context.Context) (sandbox.Usage, error) {
 // Destroy ends the sandbox and waits until nothing of it is left.
 func (i *instance) Destroy(context.Context) error {
 	i.box.kill()
+	i.endPause()
 	<-i.ended
 	i.box.close()
 	i.stream.Close()

@@ -46,6 +46,7 @@ func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) {
 		c.Notes = append(c.Notes, "without root the code has this user's uid on the host and, in a living sandbox, the same as the agent in it")
 	}
 	if h := d.host(); h != nil {
+		c.Pause, _ = h.CanFreeze()
 		c.Notes = append(c.Notes, h.Notes...)
 	}
 	return c, nil

@@ -25,13 +25,14 @@ const patience = 5 * time.Second
 // nothing is left, or when ctx (5 seconds where it has no deadline) ends. The
 // group is of no further use: nothing may be able to fork in it.
 func (g *Group) Kill(ctx context.Context) error {
-	return g.wait(ctx, "kill", func() (bool, error) {
+	return g.wait(ctx, "kill", "still has processes in it", func() (bool, error) {
 		if g.version == 2 && g.kill2() == nil {
 			pids, err := g.Pids()
 			return len(pids) == 0, err
 		}
 		thaw := g.stopForks()
-		defer thaw() // a frozen process dies only when it thaws
+		defer g.thawToDie() // a frozen process dies only when it thaws
+		defer thaw()
 		pids, err := g.Pids()
 		for _, pid := range pids {
 			g.kill1(pid)
@@ -82,7 +83,7 @@ func (g *Group) kill1(pid int) {
 // (5 seconds where it has no deadline) ends. A group that is gone is removed.
 func (g *Group) Remove(ctx context.Context) error {
 	dirs := g.Dirs()
-	err := g.wait(ctx, "remove", func() (bool, error) {
+	err := g.wait(ctx, "remove", "still has processes in it", func() (bool, error) {
 		for _, dir := range dirs {
 			for _, d := range tree(dir) {
 				switch err := g.k.rmdir(d); {
@@ -105,8 +106,9 @@ func (g *Group) Remove(ctx context.Context) error {
 	return nil
 }
 
-// wait repeats step, ever more slowly, until it is done, fails, or time is up.
-func (g *Group) wait(ctx context.Context, op string, step func() (bool, error)) error {
+// wait repeats step, ever more slowly, until it is done, fails, or time is up:
+// the group is then what late says.
+func (g *Group) wait(ctx context.Context, op, late string, step func() (bool, error)) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, patience)
@@ -123,7 +125,7 @@ func (g *Group) wait(ctx context.Context, op string, step func() (bool, error)) 
 		select {
 		case <-ctx.Done():
 			pids, _ := g.Pids()
-			return &sandbox.Error{Op: op + " cgroup " + g.name, Kind: sandbox.ErrUnavailable, Problem: fmt.Sprintf("processes are still in it: %v", pids), Cause: context.Cause(ctx)}
+			return &sandbox.Error{Op: op + " cgroup " + g.name, Kind: sandbox.ErrUnavailable, Problem: fmt.Sprintf("it %s: %v", late, pids), Cause: context.Cause(ctx)}
 		case <-time.After(pause):
 		}
 	}

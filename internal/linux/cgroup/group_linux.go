@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -21,6 +22,9 @@ type Group struct {
 	version int
 	dirs    map[string]string // controller → directory; version 2 has one, under ""
 	k       *kernel
+
+	mu      sync.Mutex
+	freezer string // version 1: the directory that Freeze made, if it did
 }
 
 // Name is what Create was given.
@@ -33,6 +37,9 @@ func (g *Group) Dirs() []string {
 	for _, dir := range g.dirs {
 		dirs = append(dirs, dir)
 	}
+	if dir := g.dir("freezer"); dir != "" {
+		dirs = append(dirs, dir)
+	}
 	slices.Sort(dirs)
 	return slices.Compact(dirs) // version 1 may mount several controllers together
 }
@@ -40,9 +47,17 @@ func (g *Group) Dirs() []string {
 // dir is the group's directory for a controller, or "".
 func (g *Group) dir(controller string) string {
 	if g.version == 2 {
+		if controller == "freezer" {
+			return ""
+		}
 		controller = ""
 	}
-	return g.dirs[controller]
+	if dir := g.dirs[controller]; dir != "" || controller != "freezer" {
+		return dir
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.freezer
 }
 
 // fail is an error about the group with its cause.
@@ -85,7 +100,11 @@ func (h *Host) Open(name string) (*Group, error) {
 		return nil, err
 	}
 	g := &Group{name: name, version: h.Version, dirs: make(map[string]string), k: h.k}
-	for c, base := range h.bases(Limits{IO: 1}) {
+	bases := h.bases(Limits{IO: 1})
+	if freezer := h.extra["freezer"]; freezer != "" {
+		bases["freezer"] = freezer // one that was frozen
+	}
+	for c, base := range bases {
 		if dir := filepath.Join(base, parentName, name); exists(dir) {
 			g.dirs[c] = dir
 		}

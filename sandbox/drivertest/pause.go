@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/guest"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+var pauseTests = []test{
+	{name: "stands still and goes on", run: testPause, only: living},
+	{name: "destroyed while it stands still", run: testPausedDies, only: living},
+	{name: "written down, and gone on with", run: testRestore, only: living},
+	{name: "two of one snapshot", run: testFork, only: living},
+}
+
+// pauser starts a sandbox that beats, and has it as a Pauser. What cannot pause
+// says so when it is asked, by name.
+func (s *suite) pauser(t *testing.T, ctx context.Context) (inst sandbox.Instance, c *guest.Client, box sandbox.Pauser, files []string) {
+	t.Helper()
+	dir, inside, files := s.hearts(t)
+	w := s.world(t, mount(t, dir, "/data", sandbox.ReadWrite))
+	inst, c = s.live(t, ctx, w)
+	box, ok := inst.(sandbox.Pauser)
+	if s.caps.Pause && !ok {
+		t.Fatal("Probe says that it can pause, and it has no way to")
+	}
+	if !s.caps.Pause {
+		if ok && !errors.Is(box.Pause(ctx), sandbox.ErrUnsupported) {
+			t.Error("Probe says that it cannot pause, and it does")
+		}
+		s.lacks(t, "no pause")
+	}
+	x := w.exec(append([]string{"python3", "-I", "-S", "-c", prelude + beat}, inside...)...)
+	if exit, err := c.Run(ctx, x); err != nil || exit.Code == nil || *exit.Code != 0 {
+		t.Fatalf("it does not beat: %+v, %v", exit, err)
+	}
+	return inst, c, box, files
+}
+
+// live starts a sandbox and speaks with its agent, until the test ends.
+func (s *suite) live(t *testing.T, ctx context.Context, w *world) (sandbox.Instance, *guest.Client) {
+	t.Helper()
+	inst, err := s.driver.Start(ctx, w.spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inst, s.speak(t, ctx, inst, w)
+}
+
+func (s *suite) speak(t *testing.T, ctx context.Context, inst sandbox.Instance, w *world) *guest.Client {
+	t.Helper()
+	// Not t.Cleanup: what is left is looked at before that.
+	c, err := dial(ctx, inst, w.spec)
+	if err == nil {
+		_, err = c.Resume(ctx, guest.Resume{})
+	}
+	if err != nil {
+		inst.Destroy(context.WithoutCancel(ctx))
+		t.Fatal(err)
+	}
+	return c
+}
+
+func testPause(t *testing.T, s *suite, _ road) {
+	ctx := timeout(t)
+	inst, c, box, files := s.pauser(t, ctx)
+	defer inst.Destroy(context.WithoutCancel(ctx))
+	defer c.Close()
+	for range 2 { // again after it went on
+		for range 2 { // idempotent
+			if err := box.Pause(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stopped(t, files)
+		select {
+		case <-inst.Ended():
+			t.Fatal("it has ended")
+		default:
+		}
+		for range 2 {
+			if err := box.Resume(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// The session from before goes on, and so does what ran.
+		if err := c.Health(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for before := beats(files); beats(files) == before; {
+			if ctx.Err() != nil {
+				t.Fatal("what ran does not go on")
+			}
+			<-time.After(10 * time.Millisecond)
+		}
+	}
+}
+
+func testPausedDies(t *testing.T, s *suite, _ road) {
+	ctx := timeout(t)
+	inst, c, box, files := s.pauser(t, ctx)
+	defer c.Close()
+	if err := box.Pause(ctx); err != nil {
+		inst.Destroy(ctx)
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := inst.Destroy(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stopped(t, files)
+}
+
+// counting is a process that counts in its memory and shows it in a file.
+const counting = `echo kept > ~/file; (n=0; while :; do n=$((n+1)); echo $n > ~/.n && mv ~/.n ~/n; sleep 0.02; done) > /dev/null 2>&1 &`
+
+// counted is how far the process inside has come.
+func counted(t *testing.T, ctx context.Context, w *world, c *guest.Client, least int) int {
+	t.Helper()
+	for {
+		n, err := strconv.Atoi(says(t, ctx, w, c, "cat ~/n || echo 0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n >= least {
+			return n
+		}
+	}
+}
+
+// says is what a line of shell prints inside.
+func says(t *testing.T, ctx context.Context, w *world, c *guest.Client, line string) string {
+	t.Helper()
+	var out strings.Builder
+	x := w.exec("sh", "-c", line)
+	x.Stdout = &out
+	if exit, err := c.Run(ctx, x); err != nil || exit.Code == nil {
+		t.Fatalf("%s: %+v, %v", line, exit, err)
+	}
+	return strings.TrimSpace(out.String())
+}
+
+// writtenDown is a snapshot of a sandbox that counts, and how far it had come.
+func (s *suite) writtenDown(t *testing.T, ctx context.Context) (dir string, n int) {
+	t.Helper()
+	_, can := s.driver.(sandbox.Restorer)
+	if s.caps.Snapshot && !can {
+		t.Fatal("Probe says that it writes snapshots, and it restores none")
+	}
+	if !s.caps.Snapshot {
+		s.lacks(t, "no snapshots")
+	}
+	w := s.world(t, snapshots)
+	inst, c := s.live(t, ctx, w)
+	defer inst.Destroy(context.WithoutCancel(ctx))
+	defer c.Close()
+	snap := inst.(sandbox.Snapshotter)
+	says(t, ctx, w, c, counting)
+	n = counted(t, ctx, w, c, 3)
+	// Without end it goes on, with it not.
+	first := s.empty(t, "first")
+	if err := snap.Snapshot(ctx, first, false); err != nil {
+		t.Fatal(err)
+	}
+	n = counted(t, ctx, w, c, n+3)
+	last := s.empty(t, "last")
+	if err := snap.Snapshot(ctx, last, true); err != nil {
+		t.Fatal(err)
+	}
+	return last, n
+}
+
+func snapshots(spec *sandbox.Spec) { spec.Snapshots = true }
+
+// empty is an empty private directory.
+func (s *suite) empty(t *testing.T, name string) string {
+	t.Helper()
+	dir := filepath.Join(s.path(t), name)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func (s *suite) restore(t *testing.T, ctx context.Context, dir string) (*world, sandbox.Instance, *guest.Client) {
+	t.Helper()
+	w := s.world(t, snapshots)
+	inst, err := s.driver.(sandbox.Restorer).Restore(ctx, w.spec, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w, inst, s.speak(t, ctx, inst, w)
+}
+
+func testRestore(t *testing.T, s *suite, _ road) {
+	ctx := timeout(t)
+	dir, n := s.writtenDown(t, ctx)
+	w, inst, c := s.restore(t, ctx, dir)
+	defer inst.Destroy(context.WithoutCancel(ctx))
+	defer c.Close()
+	if inst.ID() != w.spec.ID {
+		t.Errorf("ID %q, want %q", inst.ID(), w.spec.ID)
+	}
+	if got := says(t, ctx, w, c, "cat ~/file"); got != "kept" {
+		t.Errorf("the file holds %q", got)
+	}
+	// It counts on from where it was: the same process with its memory.
+	counted(t, ctx, w, c, counted(t, ctx, w, c, n)+3)
+}
+
+func testFork(t *testing.T, s *suite, _ road) {
+	ctx := timeout(t)
+	dir, n := s.writtenDown(t, ctx)
+	wa, a, ca := s.restore(t, ctx, dir)
+	defer a.Destroy(context.WithoutCancel(ctx))
+	defer ca.Close()
+	says(t, ctx, wa, ca, "echo a > ~/file")
+	wb, b, cb := s.restore(t, ctx, dir)
+	defer b.Destroy(context.WithoutCancel(ctx))
+	defer cb.Close()
+	if got := says(t, ctx, wb, cb, "cat ~/file; echo b > ~/file"); got != "kept" {
+		t.Errorf("one sees what the other wrote: %q", got)
+	}
+	if got := says(t, ctx, wa, ca, "cat ~/file"); got != "a" {
+		t.Errorf("one sees what the other wrote: %q", got)
+	}
+	counted(t, ctx, wa, ca, n+1)
+	counted(t, ctx, wb, cb, n+1)
+	// Copies of one kernel do not make the same numbers.
+	const random = "head -c 16 /dev/urandom | od -An -tx1"
+	if x, y := says(t, ctx, wa, ca, random), says(t, ctx, wb, cb, random); x == y || x == "" {
+		t.Errorf("both draw %q", x)
+	}
+}
