@@ -33,6 +33,7 @@ type living struct {
 	frozen   *inside           // while it is paused and its memory stays where it is
 	alarm    func() bool       // stops the timer of its expiry
 	silent   bool              // no timer is set any more
+	pausing  bool              // it has a place among the paused ones
 	busy     int               // actions under way
 	used     time.Time         // when the last one began or ended
 	readings series
@@ -84,14 +85,21 @@ func (l *living) record() *Sandbox {
 	return l.rec.Clone()
 }
 
-// counted is what it counts for in a quota.
-func (l *living) counted() (registry.State, sandbox.Limits) {
+// stake is what a sandbox counts for in a quota.
+type stake struct {
+	state   registry.State
+	pausing bool // counts as paused already: a burst of pauses gets no more than one would
+	holds   bool // paused, with its memory where it is
+	limits  sandbox.Limits
+}
+
+func (l *living) stake() stake {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.rec.State == "" {
-		return registry.Running, l.reserved
+		return stake{state: registry.Running, limits: l.reserved}
 	}
-	return l.rec.State, l.rec.Limits
+	return stake{l.rec.State, l.pausing, l.frozen != nil, l.rec.Limits}
 }
 
 // gone is the error for a sandbox that ended while somebody waited for it.

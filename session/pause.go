@@ -62,12 +62,11 @@ func (b *Sandboxes) pause(ctx context.Context, l *living, reason string) error {
 		return sandbox.Errorf(sandbox.ErrConflict, "pause sandbox "+l.id, "it is being ended: %s", e.reason)
 	}
 	if rec := l.record(); !rec.Waits {
-		b.mu.Lock()
-		err := b.fits(in.grant.profile.Quota, l, rec.Limits, registry.Paused)
-		b.mu.Unlock()
+		leave, err := b.placeAmongPaused(in.grant.profile.Quota, l)
 		if err != nil {
 			return err
 		}
+		defer leave()
 	}
 	ticket, err := b.o.Journal.Begin(ctx, audit.Intent{Actor: l.record().Actor, Kind: "pause_sandbox", Sandbox: l.id, Isolation: in.run.plan.Isolation})
 	if err != nil {
@@ -85,6 +84,23 @@ func (b *Sandboxes) pause(ctx context.Context, l *living, reason string) error {
 		b.tell(l.record(), "paused")
 	}
 	return errors.Join(err, ticket.End(ctx, out))
+}
+
+// placeAmongPaused takes a place of the quota for a sandbox that is about to be
+// paused, until leave: by then its state says so, or it is not.
+func (b *Sandboxes) placeAmongPaused(q Quota, l *living) (leave func(), _ error) {
+	mark := func(pausing bool) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.pausing = pausing
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.fits(q, l, l.record().Limits, registry.Paused); err != nil {
+		return nil, err
+	}
+	mark(true)
+	return func() { mark(false) }, nil
 }
 
 // stop is the pause itself; paused changes the record to say so.

@@ -130,7 +130,7 @@ func (b *Sandboxes) grant(k *Key) (*grant, error) {
 	return g, nil
 }
 
-// admit adds l to the sandboxes if its owner's quota has room for it in state,
+// fits says whether the quota of its owner has room for l in state with limits,
 // in one step with the count. The caller holds b.mu.
 func (b *Sandboxes) fits(q Quota, l *living, limits sandbox.Limits, state registry.State) error {
 	running, paused, cpus, memory, disk := 0, 0, limits.CPUs, limits.Memory, limits.Disk+limits.Tmp
@@ -138,18 +138,21 @@ func (b *Sandboxes) fits(q Quota, l *living, limits sandbox.Limits, state regist
 		if other == l || other.owner != l.owner {
 			continue
 		}
-		s, have := other.counted()
-		switch s {
-		case registry.Ended:
+		have := other.stake()
+		if have.state == registry.Ended {
 			continue
-		case registry.Paused:
-			paused++
-		default:
-			running++
-			cpus += have.CPUs
-			memory += have.Memory
 		}
-		disk += have.Disk + have.Tmp
+		if have.pausing || have.state == registry.Paused {
+			paused++
+		}
+		if have.state != registry.Paused {
+			running++
+			cpus += have.limits.CPUs
+		}
+		if have.state != registry.Paused || have.holds {
+			memory += have.limits.Memory
+		}
+		disk += have.limits.Disk + have.limits.Tmp
 	}
 	full := func(what string) error {
 		return &sandbox.Error{Op: "quota", Kind: sandbox.ErrExhausted, Problem: "the key's sandboxes have all " + what + " that it may have",
