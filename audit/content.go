@@ -60,6 +60,15 @@ func (c *Capture) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// Kept is the beginning of it, as much as a record keeps; nil for a Capture that is
+// nil.
+func (c *Capture) Kept() []byte {
+	if c == nil {
+		return nil
+	}
+	return c.kept
+}
+
 // content is what the record holds; nil for a Capture that is nil.
 func (c *Capture) content() *Content {
 	if c == nil {

@@ -70,6 +70,9 @@ func TestClient(t *testing.T) {
 	if err != nil || string(r.Stdout) != "1\n" || string(r.Stderr) != "\xff" || r.ExitCode == nil || *r.ExitCode != 3 || r.Status != "error" {
 		t.Error(r, err)
 	}
+	if all, next, err := c.Logs(ctx, b.ID, 0, time.Second); err != nil || len(all) != 1 || all[0].Stdout != "1\n" || all[0].Stderr != "\uFFFD" || *all[0].ExitCode != 3 || next != 1 {
+		t.Error(all, next, err)
+	}
 	if x, err := c.Extend(ctx, b.ID, time.Hour); err != nil || time.Until(x.Ends) < 59*time.Minute {
 		t.Error(x, err)
 	}
@@ -294,6 +297,7 @@ func TestSameWords(t *testing.T) {
 		{reflect.TypeFor[v1.Terminal](), reflect.TypeFor[client.Terminal]()}, {reflect.TypeFor[v1.Reading](), reflect.TypeFor[client.Reading]()},
 		{reflect.TypeFor[v1.Event](), reflect.TypeFor[client.Event]()}, {reflect.TypeFor[v1.Snapshot](), reflect.TypeFor[client.Snapshot]()},
 		{reflect.TypeFor[v1.File](), reflect.TypeFor[client.File]()}, {reflect.TypeFor[v1.Port](), reflect.TypeFor[client.Port]()},
+		{reflect.TypeFor[v1.Log](), reflect.TypeFor[client.Log]()},
 		{reflect.TypeFor[v1.Posture](), reflect.TypeFor[client.Posture]()}, {reflect.TypeFor[v1.Traffic](), reflect.TypeFor[client.Traffic]()},
 	} {
 		if a, b := words(pair[0]), words(pair[1]); a != b {

@@ -314,6 +314,35 @@ func (c *Client) Events(ctx context.Context, of string, since int64, wait time.D
 	return a.Events, a.Next, err
 }
 
+// Log is a program that has ended, and the beginning of what it wrote.
+type Log struct {
+	Seq      int64     `json:"seq"`
+	At       time.Time `json:"at"` // when it ended
+	Command  []string  `json:"command"`
+	Status   string    `json:"status"` // as a Result's, or failed
+	ExitCode *int      `json:"exit_code,omitempty"`
+	Signal   string    `json:"signal,omitempty"`
+	Reason   string    `json:"reason,omitempty"`
+	Stdout   string    `json:"stdout,omitempty"`
+	Stderr   string    `json:"stderr,omitempty"`
+}
+
+// Logs shows the programs of a sandbox that ended after the one with the number
+// since, as far as the daemon keeps them. Where there is none, it waits for up to
+// wait. next is what since is to be the next time.
+func (c *Client) Logs(ctx context.Context, id string, since int64, wait time.Duration) (logs []Log, next int64, err error) {
+	q := url.Values{"since": {strconv.FormatInt(since, 10)}}
+	if wait > 0 {
+		q.Set("wait", strconv.FormatFloat(wait.Seconds(), 'f', -1, 64))
+	}
+	var a struct {
+		Logs []Log
+		Next int64
+	}
+	err = c.boxCall(ctx, http.MethodGet, id, "/logs", q, nil, &a)
+	return a.Logs, a.Next, err
+}
+
 // Port is where a port of a sandbox is reached: at URL, or at the daemon's own
 // address with Headers.
 type Port struct {

@@ -113,6 +113,7 @@ type Action struct {
 	run    *run
 	ticket *audit.Entry
 	in     *inside
+	log    *logbook
 	once   sync.Once
 	leave  func()
 	err    error
@@ -145,7 +146,7 @@ func (b *Sandboxes) beginAction(ctx context.Context, k *Key, id string, call *Ca
 		l.unuse()
 		return nil, err
 	}
-	a.leave = l.unuse
+	a.leave, a.log = l.unuse, &l.log
 	return a, nil
 }
 
@@ -244,6 +245,7 @@ func (a *Action) End(ctx context.Context, res *sandbox.Result, err error, stdout
 		if err != nil {
 			o.Error = err.Error()
 		}
+		a.log.add(a.run.s.o.Now(), a.run.call, &o)
 		a.err = a.ticket.End(context.WithoutCancel(ctx), o)
 	})
 	return a.err

@@ -37,6 +37,7 @@ type living struct {
 	busy     int               // actions under way
 	used     time.Time         // when the last one began or ended
 	readings series
+	log      logbook     // has a lock of its own
 	reading  func() bool // stops the timer of the next reading
 	sampling func() bool // stops the timer of the next sample; see sampler
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/caisson-run/caisson/session"
@@ -67,6 +68,41 @@ type eventsAnswer struct {
 	}
 }
 
+// Log is a program that has ended, and the beginning of what it wrote.
+type Log struct {
+	Seq      int64     `json:"seq" doc:"Its number, which grows"`
+	At       time.Time `json:"at" doc:"When it ended"`
+	Command  []string  `json:"command"`
+	Status   string    `json:"status" doc:"success, error, timeout, resource_exceeded; failed where it could not be run"`
+	ExitCode *int      `json:"exit_code,omitempty"`
+	Signal   string    `json:"signal,omitempty"`
+	Reason   string    `json:"reason,omitempty"`
+	Stdout   string    `json:"stdout,omitempty" doc:"What is not UTF-8 is replaced"`
+	Stderr   string    `json:"stderr,omitempty"`
+}
+
+func logView(l *session.Log) Log {
+	v := Log{Seq: l.Seq, At: l.At.UTC(), Command: l.Argv, Status: string(l.Status), ExitCode: l.ExitCode, Signal: l.Signal, Reason: l.Reason,
+		Stdout: strings.ToValidUTF8(string(l.Stdout), "\uFFFD"), Stderr: strings.ToValidUTF8(string(l.Stderr), "\uFFFD")}
+	if v.Status == "" {
+		v.Status = "failed"
+	}
+	return v
+}
+
+type logsWish struct {
+	SandboxID
+	Since int64   `query:"since" minimum:"0" doc:"The number of the last one that is known; 0 is none"`
+	Wait  float64 `query:"wait" minimum:"0" maximum:"60" doc:"Seconds to wait for one where there is none"`
+}
+
+type logsAnswer struct {
+	Body struct {
+		Logs []Log `json:"logs" doc:"Oldest first, as far as they are kept"`
+		Next int64 `json:"next" doc:"What since is to be the next time"`
+	}
+}
+
 // Port is where a port of a sandbox is reached.
 type Port struct {
 	URL     string            `json:"url" doc:"By the sandbox's own name, which browsers can use"`
@@ -94,6 +130,9 @@ func (s *Server) observations() {
 	op = operation("GET", "/events", "listEvents", "Tell what happened to the key's sandboxes", http.StatusOK)
 	op.Description = "Events are kept in memory, the last 4096 of all keys; their numbers begin anew when caisson is started."
 	register(s, op, s.events)
+	op = operation("GET", "/sandboxes/{id}/logs", "sandboxLogs", "Show the programs of a sandbox that have ended, and what they wrote", http.StatusOK)
+	op.Description = "As much of the last ones as is kept: some 256 KiB in memory, 16 KiB of a stream, for as long as the sandbox lives and caisson runs."
+	register(s, op, s.logs)
 	op = operation("GET", "/sandboxes/{id}/ports/{port}", "sandboxPort", "Say where a port of a sandbox is reached", http.StatusOK)
 	register(s, op, func(ctx context.Context, k *session.Key, in *struct {
 		SandboxID
@@ -133,6 +172,30 @@ func (s *Server) events(ctx context.Context, k *session.Key, in *eventsWish) (*e
 		select {
 		case <-fresh:
 		case <-ctx.Done():
+			return a, nil
+		}
+	}
+}
+
+func (s *Server) logs(ctx context.Context, k *session.Key, in *logsWish) (*logsAnswer, error) {
+	late, cancel := context.WithTimeout(ctx, seconds(in.Wait))
+	defer cancel()
+	a := &logsAnswer{}
+	a.Body.Logs, a.Body.Next = []Log{}, in.Since
+	for {
+		all, fresh, err := s.o.Sandboxes.Logs(ctx, k, in.id(), in.Since)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range all {
+			a.Body.Logs, a.Body.Next = append(a.Body.Logs, logView(&l)), l.Seq
+		}
+		if len(all) > 0 || in.Wait == 0 {
+			return a, nil
+		}
+		select {
+		case <-fresh:
+		case <-late.Done():
 			return a, nil
 		}
 	}

@@ -46,6 +46,7 @@ func TestRefused(t *testing.T) {
 		{"snapshot another key's", "POST", "/v1/sandboxes/" + other + "/snapshots", "", nil, 404, "there is none"},
 		{"fork another key's", "POST", "/v1/sandboxes/" + other + "/fork", "", nil, 404, "there is none"},
 		{"usage of another key's", "GET", "/v1/sandboxes/" + other + "/usage", "", nil, 404, "there is none"},
+		{"logs of another key's", "GET", "/v1/sandboxes/" + other + "/logs", "", nil, 404, "there is none"},
 		{"a port of another key's", "GET", "/v1/sandboxes/" + other + "/ports/80", "", nil, 404, "there is none"},
 
 		{"an id that is none", "GET", "/v1/sandboxes/nothing", "", nil, 404, "there is none"},

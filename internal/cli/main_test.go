@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -39,6 +40,7 @@ func fake() map[string]sandbox.Driver {
 	if why := os.Getenv("CAISSON_FAKE_UNUSABLE"); why != "" {
 		d.Caps = func(c *sandbox.Capabilities) { c.Unusable, c.Remedy = why, "sysctl something" }
 	}
+	d.Agent = os.Getenv("CAISSON_FAKE_AGENT") != ""
 	return map[string]sandbox.Driver{"gvisor": d}
 }
 
@@ -71,7 +73,11 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"mkfifo":   mkfifo,
 			"registry": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Setenv("REGISTRY", imagetest.Registry(t)) },
-			"mkimage":  func(ts *testscript.TestScript, _ bool, args []string) { mkimage(t, ts, args) },
+			"daemon":   startDaemon,
+			"setid": func(ts *testscript.TestScript, _ bool, _ []string) {
+				ts.Setenv("ID", strings.TrimSpace(ts.ReadFile("id")))
+			},
+			"mkimage": func(ts *testscript.TestScript, _ bool, args []string) { mkimage(t, ts, args) },
 		},
 		Setup: func(env *testscript.Env) error {
 			// Not below the working directory, which scripts mount.
