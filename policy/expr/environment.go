@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package expr
+
+import (
+	"sync"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+)
+
+// baseEnvironment has all but params.
+var baseEnvironment = sync.OnceValues(func() (*cel.Env, error) {
+	toolType := &shape{cel: objectType("tool"), fields: map[string]*shape{"name": {cel: types.StringType}}}
+	callType := &shape{cel: objectType("call"), fields: map[string]*shape{
+		"actor": {cel: types.StringType}, "sandbox": {cel: types.StringType}, "operator": {cel: types.BoolType},
+	}}
+	urlType := &shape{cel: objectType("url"), fields: map[string]*shape{
+		"scheme": {cel: types.StringType}, "host": {cel: types.StringType}, "port": {cel: types.IntType},
+		"path": {cel: types.StringType}, "query": {cel: types.StringType},
+	}}
+	registry, err := types.NewRegistry()
+	if err != nil {
+		return nil, err
+	}
+	p := &provider{Provider: registry, objects: map[string]*shape{}}
+	for _, s := range []*shape{toolType, callType, urlType} {
+		p.add(s)
+	}
+	options := []cel.EnvOption{
+		cel.CustomTypeAdapter(registry), cel.CustomTypeProvider(p),
+		cel.Variable("tool", toolType.cel), cel.Variable("call", callType.cel),
+		cel.CrossTypeNumericComparisons(true), cel.ParserExpressionSizeLimit(maxText), cel.ParserRecursionLimit(maxNested),
+		one("email.domain", types.StringType, emailDomain), one("email.local", types.StringType, emailLocal),
+		one("host", types.StringType, hostOf), two("host.under", hostUnder),
+		one("path.clean", types.StringType, pathClean), one("path.base", types.StringType, pathBase), one("path.ext", types.StringType, pathExt),
+		two("path.under", pathUnder), two("glob", globMatches),
+		cel.Function("url", cel.Overload("url_string", []*cel.Type{types.StringType}, urlType.cel, cel.UnaryBinding(func(v ref.Val) ref.Val {
+			fields, err := urlOf(string(v.(types.String)))
+			if err != nil {
+				return types.NewErr("%v", err)
+			}
+			return registry.NativeToValue(fields)
+		}))),
+	}
+	return cel.NewEnv(options...)
+})
+
+var openEnvironment = sync.OnceValues(func() (*cel.Env, error) {
+	base, err := baseEnvironment()
+	if err != nil {
+		return nil, err
+	}
+	return base.Extend(cel.Variable("params", types.DynType))
+})
+
+// one declares a helper that makes a text of a text.
+func one(name string, gives *types.Type, do func(string) (string, error)) cel.EnvOption {
+	return cel.Function(name, cel.Overload(name+"_string", []*cel.Type{types.StringType}, gives, cel.UnaryBinding(func(v ref.Val) ref.Val {
+		s, ok := v.(types.String)
+		if !ok {
+			return types.MaybeNoSuchOverloadErr(v)
+		}
+		out, err := do(string(s))
+		if err != nil {
+			return types.NewErr("%v", err)
+		}
+		return types.String(out)
+	})))
+}
+
+// two declares a helper that compares two texts.
+func two(name string, do func(a, b string) (bool, error)) cel.EnvOption {
+	return cel.Function(name, cel.Overload(name+"_string_string", []*cel.Type{types.StringType, types.StringType}, types.BoolType, cel.BinaryBinding(func(x, y ref.Val) ref.Val {
+		a, ok1 := x.(types.String)
+		b, ok2 := y.(types.String)
+		if !ok1 || !ok2 {
+			return types.MaybeNoSuchOverloadErr(x)
+		}
+		out, err := do(string(a), string(b))
+		if err != nil {
+			return types.NewErr("%v", err)
+		}
+		return types.Bool(out)
+	})))
+}
+
+// costs counts the helpers by what they read; CEL counts its own functions.
+type costs struct{}
+
+func (costs) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 {
+	switch function {
+	case "email.domain", "email.local", "host", "host.under", "path.clean", "path.base", "path.ext", "path.under", "url", "glob":
+	default:
+		return nil
+	}
+	n, product := uint64(1), uint64(1)
+	for _, a := range args {
+		if s, ok := a.(traits.Sizer); ok {
+			if size, ok := s.Size().(types.Int); ok {
+				n += uint64(size) / 10
+				product *= uint64(size)
+			}
+		}
+	}
+	if function == "glob" {
+		n += product / 100
+	}
+	return &n
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package expr compiles and evaluates the conditions of a policy file: CEL, over
+// one call of a tool.
+//
+// A condition is checked against the tool's own schema when it is read, so that a
+// name that is written wrong is a fault of the file and not a rule that never
+// holds. What it costs is bounded; a condition that fails is an error, which is
+// never a yes. Strings are compared by helpers that parse them first, because an
+// address that ends in "company.com" need not be one of company.com.
+//
+// Nothing here does I/O. Environments are made when the first condition is
+// compiled: most runs have none.
+package expr
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+)
+
+// Bounds of a condition and of one evaluation.
+const (
+	maxText   = 4096      // characters of a condition
+	maxNested = 40        // parentheses and their like
+	maxCost   = 300_000   // steps, as CEL counts them; some ten milliseconds
+	maxMemory = 128 << 20 // bytes, as CEL estimates them
+)
+
+// Fault is what is wrong with a condition, and where in its text.
+type Fault struct {
+	Line, Column int // from 1, in characters
+	Problem      string
+}
+
+// Faults are all that was found.
+type Faults []Fault
+
+func (f Faults) Error() string {
+	var all []string
+	for _, one := range f {
+		all = append(all, fmt.Sprintf("%d:%d: %s", one.Line, one.Column, one.Problem))
+	}
+	return strings.Join(all, "; ")
+}
+
+// Expr is a condition. It does not change and may be used from many goroutines.
+type Expr struct {
+	text    string
+	program cel.Program
+}
+
+// String is the condition as it was written.
+func (e *Expr) String() string { return e.text }
+
+// Input is the call that a condition is about.
+type Input struct {
+	Tool string
+	// Params are the arguments as [Params.Value] gives them.
+	Params any
+	// Actor is who asks; Operator says that it is the owner of the host. Sandbox is
+	// the living sandbox that it is about.
+	Actor, Sandbox string
+	Operator       bool
+}
+
+// Compile reads a condition about calls whose arguments are of params; nil is any
+// arguments. Errors are Faults.
+func Compile(text string, params *Params) (*Expr, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, Faults{{1, 1, "it is empty"}}
+	}
+	env, err := params.environment()
+	if err != nil {
+		return nil, Faults{{1, 1, err.Error()}}
+	}
+	ast, issues := env.Compile(text)
+	if issues != nil && issues.Err() != nil {
+		var all Faults
+		for _, i := range issues.Errors() {
+			all = append(all, Fault{max(i.Location.Line(), 1), max(i.Location.Column(), 0) + 1, problem(i.Message)})
+		}
+		return nil, all
+	}
+	if t := ast.OutputType(); !t.IsExactType(types.BoolType) {
+		return nil, Faults{{1, 1, "it is " + t.String() + ", and must be true or false"}}
+	}
+	program, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost), cel.MemoryLimit(maxMemory), cel.CostTracking(costs{}))
+	if err != nil {
+		return nil, Faults{{1, 1, problem(err.Error())}}
+	}
+	return &Expr{text, program}, nil
+}
+
+// problem is CEL's message without what is of no use to a reader.
+func problem(s string) string {
+	s = strings.TrimPrefix(s, "Syntax error: ")
+	s, _, _ = strings.Cut(s, " (in container '')")
+	if len(s) > 200 {
+		s = strings.ToValidUTF8(s[:200], "") + "…"
+	}
+	return s
+}
+
+// Prepared is a call, ready for conditions. It is for one goroutine.
+type Prepared struct{ vars map[string]any }
+
+// Prepare makes a call ready.
+func Prepare(in Input) *Prepared {
+	return &Prepared{map[string]any{
+		"params": in.Params,
+		"tool":   map[string]any{"name": in.Tool},
+		"call":   map[string]any{"actor": in.Actor, "sandbox": in.Sandbox, "operator": in.Operator},
+	}}
+}
+
+// ErrMissing is why a condition fails that asks for an argument that is not there.
+var ErrMissing = errors.New("is not given (a condition that works without begins with has(…))")
+
+// Holds says whether the condition holds. An error is why that cannot be said.
+func (e *Expr) Holds(p *Prepared) (holds bool, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			holds, err = false, fmt.Errorf("it failed: %v", r)
+		}
+	}()
+	out, _, err := e.program.Eval(p.vars)
+	if err != nil {
+		if s := err.Error(); strings.Contains(s, "cost limit") || strings.Contains(s, "memory limit") {
+			return false, errors.New("it takes too long with these arguments")
+		}
+		if name, ok := strings.CutPrefix(err.Error(), "no such key: "); ok {
+			return false, fmt.Errorf("%s %w", name, ErrMissing)
+		}
+		return false, errors.New(problem(err.Error()))
+	}
+	return out == types.True, nil
+}
