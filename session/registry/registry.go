@@ -38,7 +38,7 @@ const file = "registry.db"
 var migrationFiles embed.FS
 
 // migrations are applied in order; PRAGMA user_version says how many were.
-var migrations = []string{"migrations/0001_sandboxes.sql", "migrations/0002_snapshots.sql"}
+var migrations = []string{"migrations/0001_sandboxes.sql", "migrations/0002_snapshots.sql", "migrations/0003_rates.sql"}
 
 // DB is an open registry. It may be used from many goroutines.
 type DB struct {
