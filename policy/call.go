@@ -92,6 +92,9 @@ type Call struct {
 // ToolCall is a tool and its arguments.
 type ToolCall struct {
 	Name string
+	// Server is the entry of servers that it is of, which lists it; empty for what
+	// is built in or declared in tools.
+	Server string
 	// Args are the arguments as params.Read gives them.
 	Args any
 	// Sandbox is the living sandbox that it is about; empty is none.

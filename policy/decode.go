@@ -17,6 +17,7 @@ type decoder struct {
 	version Value[string]
 	key     Pos // of the value being read: where its section begins
 	faults  []fault
+	quoted  map[Pos]bool // where texts begin with a quotation mark
 }
 
 type fault struct {
@@ -224,6 +225,12 @@ func (d *decoder) parse(n *yaml.Node, what string, parse func(string) error) boo
 // text reads a text that check accepts.
 func (d *decoder) text(n *yaml.Node, what string, check func(string) error) Value[string] {
 	if p := d.value(n, what, scalarText, check); p.Said() {
+		if n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0 {
+			if d.quoted == nil {
+				d.quoted = map[Pos]bool{}
+			}
+			d.quoted[p] = true
+		}
 		return Value[string]{n.Value, p}
 	}
 	return Value[string]{}

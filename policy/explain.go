@@ -32,7 +32,9 @@ func Explain(p *Policy, levels map[string]sandbox.Capabilities) []Clause {
 		refused := sandbox.Clause{Enforcement: Refused, Detail: v.Hint}
 		return []Clause{{Name: "policy", Value: v.Reason, From: v.Rule, Levels: every(levels, refused)}}
 	}
-	return ExplainPlan(&v.Plan, levels)
+	e := &explainer{plan: &v.Plan, levels: levels}
+	e.tools(p)
+	return append(ExplainPlan(&v.Plan, levels), e.clauses...)
 }
 
 // ExplainPlan is Explain for the plan of one call, flags included.

@@ -52,6 +52,7 @@ type File struct {
 	Commands Commands
 
 	Approvals Approvals
+	Tools     Tools
 
 	Secrets []Secret
 	Servers []*Server

@@ -8,9 +8,11 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/tool"
 )
 
 // Options are the layers of a Policy. Each may be missing.
@@ -32,6 +34,7 @@ type Policy struct {
 	defaults     sandbox.Limits
 	conflict     *refusal // the file asks for more than the system file allows: no call passes
 	digest       string
+	tools        func() *tool.Registry // made when it is first needed: most runs call none
 }
 
 // New puts the layers together. A file with relative host paths and a relative
@@ -56,6 +59,7 @@ func New(o Options) (*Policy, error) {
 		p.conflict = p.fileWithinSystem()
 	}
 	var err error
+	p.tools = sync.OnceValue(p.offered)
 	p.digest, err = p.sum()
 	return p, err
 }
@@ -146,6 +150,7 @@ type canonical struct {
 	Egress, Queries, Connections, Bandwidth   int64
 	Commands                                  any `json:",omitempty"`
 	Approvals                                 any `json:",omitempty"`
+	Tools                                     any `json:",omitempty"`
 	Web                                       []WebRule
 	Servers                                   []any `json:",omitempty"`
 	Secrets                                   []Secret
@@ -157,7 +162,7 @@ func (f *File) canonical() *canonical {
 		return nil
 	}
 	c := &canonical{
-		Commands: f.Commands.sum(), Approvals: f.Approvals.sum(f),
+		Commands: f.Commands.sum(), Approvals: f.Approvals.sum(f), Tools: f.Tools.sum(),
 		Isolation: f.Isolation.V, User: f.User.V, BestEffort: f.BestEffort.V, Limits: f.Limits,
 		WritableSaid: f.Files.Writable.Said(), Writable: texts(f.Files.Writable.V), Deny: texts(f.Files.Deny),
 		Collect: texts(f.Files.Collect), Pass: texts(f.Env.Pass), Set: map[string]string{},

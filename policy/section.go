@@ -13,7 +13,7 @@ import (
 // later are the sections that later versions carry out. They are refused, not
 // ignored: a file that forbids imports must not seem to.
 func later() []string {
-	return []string{"code", "risk", "tools"}
+	return []string{"code", "risk"}
 }
 
 // top are the keys of a policy file.
@@ -32,6 +32,7 @@ func (d *decoder) top() []field {
 		{"env", func(n *yaml.Node) { f.Env.At = d.key; d.mapping(n, "env", d.env()) }},
 		{"commands", func(n *yaml.Node) { f.Commands.At = d.key; d.mapping(n, "commands", d.commands()) }},
 		{"approvals", func(n *yaml.Node) { f.Approvals.At = d.key; d.mapping(n, "approvals", d.approvals()) }},
+		{"tools", d.tools},
 		{"tests", d.trials},
 		{"network", func(n *yaml.Node) { f.Network.At = d.key; d.mapping(n, "network", d.network()) }},
 		{"secrets", func(n *yaml.Node) { d.list(n, "secrets", d.secret) }},

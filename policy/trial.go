@@ -3,11 +3,13 @@
 package policy
 
 import (
+	"encoding/json"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
 
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/tool/params"
 )
 
 // Trial is a case of the section tests: a call, and what is to become of it.
@@ -86,6 +88,16 @@ func (d *decoder) wish(n *yaml.Node) Wish {
 	case n.Kind != yaml.MappingNode:
 	case hasKey(n, "code") != hasKey(n, "language"):
 		sub.fault(at(n), "write language: bash, code: …", "code and language go together")
+	case hasKey(n, "params") && !hasKey(n, "tool"):
+		sub.fault(at(n), "write tool: NAME, params: {…}", "params are of a tool")
+	case hasKey(n, "tool"):
+		w.Call.Kind = CallTool
+		if w.Call.Tool != nil && w.Call.Tool.Args == nil {
+			w.Call.Tool.Args = map[string]any{}
+		}
+		if hasKey(n, "argv") || hasKey(n, "code") {
+			sub.fault(at(n), "write the tool and its params alone", "a call of a tool says nothing else that runs")
+		}
 	case hasKey(n, "code"):
 		w.Call.Kind = RunCode
 	default:
@@ -114,7 +126,16 @@ func (d *decoder) wishFields(w *Wish) []field {
 	flag := func(name string, to *bool) field {
 		return field{name, func(n *yaml.Node) { *to = d.boolean(n, name).V }}
 	}
+	called := func() *ToolCall {
+		if c.Tool == nil {
+			c.Tool = &ToolCall{}
+		}
+		return c.Tool
+	}
 	return []field{
+		{"tool", func(n *yaml.Node) { called().Name = d.text(n, "tool", some("tool")).V }},
+		{"params", func(n *yaml.Node) { called().Args = d.arguments(n) }},
+		{"actor", func(n *yaml.Node) { c.Actor = d.text(n, "actor", some("actor")).V }},
 		list("argv", &c.Argv, some("argv")), text("language", &c.Language, some("language")), text("code", &w.Source, some("code")),
 		text("file", &w.File, some("file")), text("cwd", &c.Cwd, some("cwd")),
 		{"env", func(n *yaml.Node) {
@@ -128,4 +149,25 @@ func (d *decoder) wishFields(w *Wish) []field {
 		{"limits", func(n *yaml.Node) { d.mapping(n, "limits", d.limits()) }},
 		flag("terminal", &c.Terminal), flag("root", &c.Root), flag("best_effort", &c.BestEffort), flag("operator", &c.Operator),
 	}
+}
+
+// arguments reads the arguments of a tool, as strictly as a door does.
+func (d *decoder) arguments(n *yaml.Node) any {
+	var v any
+	if !d.allPlain(n) {
+		return nil
+	}
+	err := n.Decode(&v)
+	var b []byte
+	if err == nil {
+		b, err = json.Marshal(v)
+	}
+	if err == nil {
+		v, err = params.Read(b)
+	}
+	if err != nil {
+		d.fault(at(n), "", "params: %v", err)
+		return nil
+	}
+	return v
 }

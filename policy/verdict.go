@@ -78,6 +78,7 @@ type Plan struct {
 	Commands *PlanCommands `json:"commands,omitempty"` // nil: any
 
 	Approvals *PlanApprovals `json:"approvals,omitempty"` // nil: no file says who is asked
+	Rates     []PlanRate     `json:"rates,omitempty"`     // of the tool that was called
 
 	Root       bool `json:"root,omitempty"`
 	BestEffort bool `json:"best_effort,omitempty"`

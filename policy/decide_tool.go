@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/caisson-run/caisson/policy/expr"
+	"github.com/caisson-run/caisson/tool"
+	"github.com/caisson-run/caisson/tool/params"
+)
+
+// PlanRate is how often a tool may be called, as a plan has it. Who carries the
+// call out takes one from each before it does: the policy has no memory.
+type PlanRate struct {
+	Tool string   `json:"tool"`
+	Rate CallRate `json:"rate"`
+	From string   `json:"from"`
+}
+
+// Exceeded is the verdict on a call that came too soon.
+func (r PlanRate) Exceeded(wait string) Verdict {
+	return refuse(r.From, "try again in "+wait, "%s may be called %s times, and was", r.Tool, r.Rate).verdict()
+}
+
+// offered are the tools that the layers declare or list.
+func (p *Policy) offered() *tool.Registry {
+	var all []*tool.Tool
+	for _, t := range tool.Builtins() {
+		if p.lists(t.Name, true) {
+			all = append(all, t)
+		}
+	}
+	for _, f := range []*File{p.system, p.file} {
+		if f == nil {
+			continue
+		}
+		for _, r := range f.Tools.List {
+			if _, isBuiltin := tool.Builtin(r.Name); isBuiltin || r.schema == nil || r.Name == "*" || tool.CheckName(r.Name) != nil || !p.lists(r.Name, false) {
+				continue
+			}
+			t, err := tool.New(tool.Definition{Name: r.Name, Title: r.Title.V, Description: r.Description.V, Params: r.Params.V, Destructive: true, OpenWorld: true})
+			if err != nil { // Parse found it well-formed
+				continue
+			}
+			t.Command = r.command
+			// The system's declaration is the first, and stands.
+			if !slices.ContainsFunc(all, func(have *tool.Tool) bool { return have.Name == t.Name }) {
+				all = append(all, t)
+			}
+		}
+	}
+	r, err := tool.NewRegistry(all...)
+	if err != nil {
+		return &tool.Registry{}
+	}
+	return r
+}
+
+// lists says whether every layer that has a list has the tool in it.
+func (p *Policy) lists(name string, builtIn bool) bool {
+	said := false
+	for _, f := range []*File{p.system, p.file} {
+		if f == nil || !f.Tools.At.Said() {
+			continue
+		}
+		said = true
+		if f.Tools.rule(name, builtIn) == nil {
+			return false
+		}
+	}
+	return said || builtIn
+}
+
+// Tools are the tools that may be offered, by name. Some of them may be for others
+// to carry out: they have neither a carrier nor a Command.
+func (p *Policy) Tools() *tool.Registry { return p.tools() }
+
+// tool judges the tool of the call, if there is one: whether it is listed, its
+// arguments by every schema, and then by every rule.
+func (d *decision) tool() *refusal {
+	c := d.call.Tool
+	if c == nil {
+		return nil
+	}
+	_, builtIn := tool.Builtin(c.Name)
+	builtIn = builtIn && c.Server == ""
+	entries, r := d.listed(c, builtIn)
+	if r != nil {
+		return r
+	}
+	var faults []params.Fault
+	rule := "built-in: arguments of " + c.Name
+	if t, ok := d.Tools().Lookup(c.Name); ok && c.Server == "" {
+		faults = t.Check(c.Args)
+	}
+	for _, e := range entries {
+		if e.schema == nil {
+			continue
+		}
+		if more := e.schema.Check(c.Args); len(more) > 0 {
+			rule = e.file.rule(e.Params.At)
+			faults = append(faults, more...)
+		}
+	}
+	if len(faults) > 0 {
+		return refuse(rule, "mend them all, and call again", "%s: %s", c.Name, faultText(faults, secretPaths(c, entries)))
+	}
+	for _, e := range entries {
+		if r := d.conditions(c, e); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// entry is what one layer says of a tool.
+type entry struct {
+	*ToolRule
+	file *File
+}
+
+// listed finds what the layers say of a tool; one that has a list without it
+// refuses.
+func (d *decision) listed(c *ToolCall, builtIn bool) (entries []entry, _ *refusal) {
+	said := false
+	for _, f := range d.layers {
+		if !f.Tools.At.Said() {
+			continue
+		}
+		said = true
+		switch r := f.Tools.rule(c.Name, builtIn); {
+		case r != nil:
+			entries = append(entries, entry{r, f})
+		case c.Server == "": // else servers lists it
+			return nil, refuse(f.rule(f.Tools.At), f.add("tools: ["+shownName(c.Name)+"]"), "tool %s is not listed", quote(shownName(c.Name)))
+		}
+	}
+	if !said && !builtIn && c.Server == "" {
+		return nil, refuse("built-in: listed tools", "see caisson tools ls; others are declared in a policy's tools", "tool %s is not listed", quote(shownName(c.Name)))
+	}
+	if c.Server == "" && !builtIn && !slices.ContainsFunc(entries, func(e entry) bool { return e.schema != nil }) {
+		return nil, refuse("built-in: listed tools", "declare it with params", "nobody says what the arguments of tool %s are", quote(shownName(c.Name)))
+	}
+	return entries, nil
+}
+
+func shownName(s string) string { return short(strings.ToValidUTF8(s, "\uFFFD")) }
+
+// conditions asks the rules of one entry, and notes what else it wants.
+func (d *decision) conditions(c *ToolCall, e entry) *refusal {
+	var call *expr.Prepared
+	holds := func(cond *Condition) (bool, error) {
+		if call == nil {
+			call = expr.Prepare(expr.Input{Tool: c.Name, Params: e.shape.Value(c.Args), Actor: d.call.Actor, Sandbox: c.Sandbox, Operator: d.call.Operator})
+		}
+		return cond.expr.Holds(call)
+	}
+	for i := range e.Rules {
+		cond := &e.Rules[i]
+		switch ok, err := holds(cond); {
+		case err != nil:
+			return refuse(e.file.rule(cond.At), "change the arguments", "%s: %s: %v", c.Name, cond.said(), hidden(e, cond, err))
+		case !ok:
+			return refuse(e.file.rule(cond.At), "change the arguments so that it holds", "%s: %s does not hold", c.Name, cond.said())
+		}
+	}
+	for _, r := range e.Rates {
+		d.plan.Rates = append(d.plan.Rates, PlanRate{c.Name, r.V, e.file.rule(r.At)})
+	}
+	if e.Approve.V == approveAlways {
+		d.ask(e.file, e.Approve.At, e.Channels, "tool %s needs approval", c.Name)
+	}
+	if e.When != nil {
+		// What cannot be told is asked, too: a person sees the whole call.
+		if ok, err := holds(e.When); ok || err != nil {
+			d.ask(e.file, e.When.At, e.Channels, "tool %s needs approval: %s", c.Name, e.When.said())
+		}
+	}
+	return nil
+}
+
+// said is a condition as people read it.
+func (c *Condition) said() string {
+	if c.Message != "" {
+		return c.Message
+	}
+	return c.V
+}
+
+// hidden is an error without values where one of them may be marked.
+func hidden(e entry, c *Condition, err error) string {
+	if errors.Is(err, expr.ErrMissing) || len(e.Redact) == 0 && !strings.Contains(c.V, "env") {
+		return err.Error()
+	}
+	return "it cannot be told"
+}
+
+// faultText is all faults as one sentence. Of what is marked it is not said what
+// it was.
+func faultText(faults []params.Fault, secret [][]string) string {
+	var all []string
+	for _, f := range faults {
+		path := splitPath(strings.TrimPrefix(f.Path, "/"))
+		if slices.ContainsFunc(secret, func(s []string) bool { return beginsWith(path, s) }) {
+			f.Problem = "it does not fit"
+		}
+		if f.Path == "" {
+			f.Path = "/"
+		}
+		if text := f.Path + ": " + f.Problem; !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	return fmt.Sprintf("the arguments do not fit: %s", strings.Join(all, "; "))
+}
+
+func splitPath(s string) []string { return strings.Split(s, "/") }
+
+func beginsWith(path, prefix []string) bool {
+	return len(path) >= len(prefix) && slices.Equal(path[:len(prefix)], prefix)
+}
+
+// secretPaths are the arguments that records do not have: variables, and what
+// entries mark.
+func secretPaths(c *ToolCall, entries []entry) (out [][]string) {
+	if _, ok := tool.Builtin(c.Name); ok && c.Server == "" {
+		out = append(out, []string{"env"})
+	}
+	for _, e := range entries {
+		for _, r := range e.Redact {
+			out = append(out, splitPath(r.V))
+		}
+	}
+	return out
+}
+
+// Redacted is what is left in the place of an argument that is marked.
+const Redacted = "[redacted]"
+
+// ToolRecord is the arguments of a tool as records have them: without variables,
+// and without what the layers mark.
+func (p *Policy) ToolRecord(c *ToolCall) any {
+	var entries []entry
+	for _, f := range []*File{p.system, p.file} {
+		if f == nil {
+			continue
+		}
+		if r := f.Tools.rule(c.Name, false); r != nil {
+			entries = append(entries, entry{r, f})
+		}
+		if r := f.Tools.rule("*", false); r != nil {
+			entries = append(entries, entry{r, f})
+		}
+	}
+	args := c.Args
+	for _, path := range secretPaths(c, entries) {
+		args = without(args, path)
+	}
+	return args
+}
+
+// without is v with what is at path redacted; v is not changed.
+func without(v any, path []string) any {
+	switch v := v.(type) {
+	case map[string]any:
+		sub, ok := v[path[0]]
+		if !ok {
+			return v
+		}
+		out := make(map[string]any, len(v))
+		for k, have := range v {
+			out[k] = have
+		}
+		if len(path) == 1 {
+			out[path[0]] = redactedValue(sub)
+		} else {
+			out[path[0]] = without(sub, path[1:])
+		}
+		return out
+	case []any: // the path goes on in each
+		out := make([]any, len(v))
+		for i, sub := range v {
+			out[i] = without(sub, path)
+		}
+		return out
+	}
+	return v
+}
+
+// redactedValue keeps the names of an object: those of variables are recorded.
+func redactedValue(v any) any {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return Redacted
+	}
+	out := map[string]any{}
+	for k := range m {
+		out[k] = Redacted
+	}
+	return out
+}
+
+// tools lists what may be called.
+func (e *explainer) tools(p *Policy) {
+	for _, f := range []*File{p.system, p.file} {
+		if f == nil {
+			continue
+		}
+		if f.Tools.At.Said() && len(f.Tools.List) == 0 {
+			e.add("tools", "none", f.rule(f.Tools.At), e.always)
+		}
+		for _, r := range f.Tools.List {
+			e.add("tools", r.String(), f.rule(r.At), e.always)
+		}
+	}
+}
+
+// String is an entry in a line.
+func (r *ToolRule) String() string {
+	parts := []string{r.Name}
+	if r.command != nil {
+		b, _ := json.Marshal(r.command.Template())
+		parts = append(parts, "runs "+string(b))
+	}
+	if n := len(r.Rules); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d rules", n))
+	}
+	for _, v := range r.Rates {
+		parts = append(parts, v.V.String())
+	}
+	switch {
+	case r.Approve.V == approveAlways:
+		parts = append(parts, "asks")
+	case r.When != nil:
+		parts = append(parts, "asks when "+r.When.V)
+	}
+	return strings.Join(parts, ", ")
+}

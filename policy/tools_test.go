@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/caisson-run/caisson/tool/params"
+)
+
+const mailTools = `tools:
+  - run_code
+  - name: send_email
+    params: {type: object, properties: {to: {type: string, format: email}, key: {type: string, maxLength: 3}, n: {type: integer}}, required: [to], additionalProperties: false}
+    rules:
+      - email.domain(params.to) == "company.com"
+      - {check: '!has(params.n) || params.n < 10', message: at most ten}
+    rate: [10/min, 100/h]
+    approve: {when: has(params.n) && params.n > 5}
+    redact: [key]`
+
+// toolCall is a call of a tool whose arguments came as JSON.
+func toolCall(t testing.TB, name, args string) *Call {
+	t.Helper()
+	v, err := params.Read([]byte(args))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Call{Kind: CallTool, Actor: "key:ci", Tool: &ToolCall{Name: name, Args: v}}
+}
+
+func TestDecideTool(t *testing.T) {
+	for _, c := range []struct {
+		system, file string
+		tool, args   string
+		want         Decision
+		says         string // in reason, rule or hint
+	}{
+		// Nobody lists: those that are built in.
+		{"", "", "run_code", `{"code":"1","language":"python"}`, Allow, ""},
+		{"", "", "run_code", `{"code":"1"}`, Deny, "language"},
+		{"", "", "send_email", `{}`, Deny, "not listed"},
+		{"", "", "", `{}`, Deny, "not listed"},
+		{"", "limits: {wall: 1s}", "run_code", `{"code":"1","language":"python"}`, Allow, ""},
+		// A list is all there is; * is every tool that is built in.
+		{"", mailTools, "run_code", `{"code":"1","language":"python"}`, Allow, ""},
+		{"", mailTools, "run_command", `{"command":"id"}`, Deny, "p.yaml:2"},
+		{"", mailTools, "run_command", `{"command":"id"}`, Deny, "tools: [run_command]"},
+		{"", `tools: []`, "run_command", `{"command":"id"}`, Deny, "not listed"},
+		{"", `tools: ["*"]`, "run_command", `{"command":"id"}`, Allow, ""},
+		{"", `tools: ["*"]`, "send_email", `{}`, Deny, "not listed"},
+		{"", `tools: [{name: "*", approve: always}, run_code]`, "run_command", `{"command":"id"}`, Ask, "needs approval"},
+		{"", `tools: [{name: "*", approve: always}, run_code]`, "run_code", `{"code":"1","language":"sh"}`, Allow, ""},
+		// Every layer that lists has to.
+		{`tools: [run_code]`, `tools: ["*"]`, "run_command", `{"command":"id"}`, Deny, "caisson/policy.yaml:2"},
+		{`tools: [run_code]`, mailTools, "send_email", `{"to":"a@company.com"}`, Deny, "caisson/policy.yaml:2"},
+		{`tools: ["*"]`, ``, "run_command", `{"command":"id"}`, Allow, ""},
+		{`tools: [{name: run_command, rules: ["!has(params.env)"]}]`, `tools: [run_command]`, "run_command", `{"command":"id","env":{"A":"b"}}`, Deny, "caisson/policy.yaml:2"},
+		{`tools: [{name: run_command, approve: always}]`, `tools: [{name: run_command, approve: never}]`, "run_command", `{"command":"id"}`, Ask, "caisson/policy.yaml:2"},
+		// Arguments: the tool's own schema, the entry's, and rules.
+		{"", mailTools, "send_email", `{"to":"a@company.com"}`, Allow, ""},
+		{"", mailTools, "send_email", `{"to":"a@evil.com"}`, Deny, "p.yaml:7"},
+		{"", mailTools, "send_email", `{"to":"a@company.com","n":11}`, Deny, "at most ten does not hold"},
+		{"", mailTools, "send_email", `{"to":"a@company.com","n":6}`, Ask, "p.yaml:10"},
+		{"", mailTools, "send_email", `{"to":"nobody","cc":"x"}`, Deny, "/to"},
+		{"", mailTools, "send_email", `{"to":"nobody","cc":"x"}`, Deny, "cc"},
+		{"", `tools: [{name: run_code, params: {properties: {language: {const: python}}, type: object}}]`, "run_code", `{"code":"1","language":"sh"}`, Deny, "/language"},
+		{"", `tools: [{name: run_code, params: {type: object}}]`, "run_code", `{"code":"1"}`, Deny, "language"}, // its own holds still
+		{"", `tools: [{name: run_code, rules: ["params.cwd == '/x'"]}]`, "run_code", `{"code":"1","language":"sh"}`, Deny, "cwd is not given"},
+		// What cannot be told asks.
+		{"", `tools: [{name: run_code, approve: {when: "params.cwd == '/x'"}}]`, "run_code", `{"code":"1","language":"sh"}`, Ask, ""},
+	} {
+		v := policyOf(t, c.system, c.file).Decide(toolCall(t, c.tool, c.args))
+		if all := v.Rule + " " + v.Reason + " " + v.Hint; v.Decision != c.want || !strings.Contains(all, c.says) {
+			t.Errorf("%s | %s: %s %s: %v: %s; want %v, %q", c.system, c.file, c.tool, c.args, v.Decision, all, c.want, c.says)
+		}
+	}
+}
+
+// A tool of a server is listed there; what tools says of it holds all the same.
+func TestDecideServersTool(t *testing.T) {
+	p := policyOf(t, "", `tools: [{name: read_file, params: {type: object, properties: {path: {type: string}}}, rules: ['path.under(params.path, "/data")'], rate: 1/s}]`)
+	for args, want := range map[string]Decision{`{"path":"/data/x"}`: Allow, `{"path":"/etc/passwd"}`: Deny, `{"path":1}`: Deny} {
+		c := toolCall(t, "read_file", args)
+		c.Tool.Server = "files"
+		if v := p.Decide(c); v.Decision != want || want == Allow && len(v.Plan.Rates) != 1 {
+			t.Errorf("%s: %+v", args, v)
+		}
+	}
+	c := toolCall(t, "other", `{}`)
+	c.Tool.Server = "files"
+	if v := p.Decide(c); v.Decision != Allow {
+		t.Errorf("one that only servers lists: %+v", v)
+	}
+}
+
+// The decision about what a tool does has the tool in it.
+func TestDecideToolWithEffect(t *testing.T) {
+	p := policyOf(t, "", "tools: [{name: run_command, approve: always, rate: 5/min}]\ncommands: {allow: [ls]}")
+	c := toolCall(t, "run_command", `{"command":"ls"}`)
+	c.Kind, c.Argv = RunCommand, []string{"sh", "-c", "ls"}
+	if v := p.Decide(c); v.Decision != Ask || v.Plan.Isolation != "gvisor" || len(v.Plan.Rates) != 1 || v.Err() == nil || !strings.Contains(v.Err().Error(), "approval") {
+		t.Errorf("%+v", v)
+	}
+	c.Argv = []string{"sh", "-c", "rm x"}
+	if v := p.Decide(c); v.Decision != Deny || !strings.Contains(v.Reason, "rm") {
+		t.Errorf("what it does is not judged: %+v", v)
+	}
+	c.Tool.Name = "run_code"
+	c.Argv = []string{"ls"}
+	if v := p.Decide(c); v.Decision != Deny {
+		t.Errorf("the tool is not judged: %+v", v)
+	}
+}
+
+func TestToolsOffered(t *testing.T) {
+	names := func(p *Policy) (out []string) {
+		for _, t := range p.Tools().List() {
+			out = append(out, t.Name)
+		}
+		return out
+	}
+	if got := names(policyOf(t, "", "")); len(got) != 8 {
+		t.Errorf("%q", got)
+	}
+	if diff := cmp.Diff([]string{"run_code", "send_email"}, names(policyOf(t, "", mailTools))); diff != "" {
+		t.Error(diff)
+	}
+	if got := names(policyOf(t, "tools: []", mailTools)); len(got) != 0 {
+		t.Errorf("%q", got)
+	}
+	p := policyOf(t, "", `tools: [{name: count, command: [wc, -l, --, "{file}"], params: {type: object, properties: {file: {type: string}}, required: [file], additionalProperties: false}}]`)
+	tool, ok := p.Tools().Lookup("count")
+	if !ok || tool.Command == nil {
+		t.Fatal("a command is not offered")
+	}
+	if argv, err := tool.Command.Argv(map[string]any{"file": "-x"}); err != nil || !slices.Equal(argv, []string{"wc", "-l", "--", "-x"}) {
+		t.Errorf("%q, %v", argv, err)
+	}
+}
+
+// What is marked stands in no record and in no verdict.
+func TestToolRedaction(t *testing.T) {
+	p := policyOf(t, `tools: ["*", {name: send_email, redact: [headers/auth], params: {type: object}}]`, mailTools)
+	c := toolCall(t, "send_email", `{"to":"a@company.com","key":"hunter2","headers":[{"auth":"hunter2","x":"y"}]}`)
+	b, _ := json.Marshal(p.ToolRecord(c.Tool))
+	if got := string(b); strings.Contains(got, "hunter2") || !strings.Contains(got, `"x":"y"`) || strings.Count(got, Redacted) != 2 {
+		t.Errorf("recorded: %s", got)
+	}
+	if v := p.Decide(c); strings.Contains(v.Reason, "hunter2") || !strings.Contains(v.Reason, "/key") {
+		t.Errorf("%+v", v)
+	}
+	c = toolCall(t, "run_command", `{"command":"x","env":{"TOKEN":"hunter2"}}`)
+	b, _ = json.Marshal(p.ToolRecord(c.Tool))
+	if got := string(b); strings.Contains(got, "hunter2") || !strings.Contains(got, "TOKEN") {
+		t.Errorf("variables are recorded: %s", got)
+	}
+	if c.Tool.Args.(map[string]any)["env"].(map[string]any)["TOKEN"] != "hunter2" {
+		t.Error("the call itself was changed")
+	}
+}
+
+// TestToolsInDigest: whatever an entry says is in the policy's digest.
+func TestToolsInDigest(t *testing.T) {
+	seen := map[string]string{}
+	for _, s := range []string{
+		"", "tools: []", `tools: ["*"]`, "tools: [run_code]", "tools: [{name: run_code, rate: 1/s}]", "tools: [{name: run_code, rate: 2/s}]", "tools: [{name: run_code, approve: always}]",
+		"tools: [{name: run_code, approve: never}]", "tools: [{name: run_code, approve: {when: 'true'}}]", "tools: [{name: run_code, rules: ['true']}]", "tools: [{name: run_code, redact: [code]}]",
+		"tools: [{name: run_code, params: {type: object}}]", "tools: [{name: x, params: {type: object}}]", "tools: [{name: x, params: {type: object}, command: [ls]}]",
+		"tools: [{name: x, params: {type: object}, title: T}]", "tools: [{name: x, params: {type: object}, description: T}]", "tools: [{name: run_code, rules: [{check: 'true', message: x}]}]",
+	} {
+		d := policyOf(t, "", s).Digest()
+		if other, twice := seen[d]; twice {
+			t.Errorf("%q and %q have one digest", s, other)
+		}
+		seen[d] = s
+	}
+}
+
+// TestToolsAreBounded is attack case P07: arguments that take long elsewhere.
+func TestToolsAreBounded(t *testing.T) {
+	p := policyOf(t, "", `tools: [{name: t, params: {type: object, properties: {l: {type: array, items: {type: string}}}}, rules: ["params.l.all(a, params.l.all(b, a == b))"]}]`)
+	args := fmt.Sprintf(`{"l":[%s"x"]}`, strings.Repeat(`"x",`, 19_000))
+	begin := time.Now()
+	if v := p.Decide(toolCall(t, "t", args)); v.Decision != Deny || !strings.Contains(v.Reason, "too long") {
+		t.Errorf("%+v", v)
+	}
+	if took := time.Since(begin); took > 20*time.Second { // some ten milliseconds
+		t.Errorf("it took %v", took)
+	}
+}
+
+func BenchmarkDecideTool(b *testing.B) {
+	p := policyOf(b, "", `tools:
+  - name: send_email
+    params: {type: object, properties: {to: {type: string, format: email}, body: {type: string}, n: {type: integer}}, required: [to], additionalProperties: false}
+    rules: ['email.domain(params.to) == "company.com"', "!has(params.n) || params.n < 10", "params.body.size() < 10000"]
+    rate: 10/min`)
+	benchDecide(b, p, `{"to":"a@company.com","body":"Hello there","n":3}`)
+}
+
+func BenchmarkDecideTool1000Rules(b *testing.B) {
+	b.Run("of one tool", func(b *testing.B) {
+		var rules strings.Builder
+		for i := range 1000 {
+			fmt.Fprintf(&rules, "      - params.n != %d\n", i+10)
+		}
+		p := policyOf(b, "", "tools:\n  - name: send_email\n    params: {type: object, properties: {to: {type: string}, n: {type: integer}}, additionalProperties: false}\n    rules:\n"+rules.String())
+		benchDecide(b, p, `{"to":"a@company.com","n":3}`)
+	})
+	b.Run("of 1000 tools", func(b *testing.B) {
+		var tools strings.Builder
+		tools.WriteString("tools:\n")
+		for i := range 999 {
+			fmt.Fprintf(&tools, "  - {name: t%d, params: {type: object, properties: {n: {type: integer}}}, rules: [params.n < 10]}\n", i)
+		}
+		tools.WriteString("  - {name: send_email, params: {type: object, properties: {n: {type: integer}}, additionalProperties: false}, rules: [params.n < 10], rate: 10/min}\n")
+		benchDecide(b, policyOf(b, "", tools.String()), `{"n":3}`)
+	})
+}
+
+func benchDecide(b *testing.B, p *Policy, args string) {
+	src := []byte(args)
+	p.Tools()
+	for b.Loop() {
+		v, err := params.Read(src)
+		if err != nil {
+			b.Fatal(err)
+		}
+		c := &Call{Kind: CallTool, Actor: "key:ci", Tool: &ToolCall{Name: "send_email", Args: v}}
+		if v := p.Decide(c); v.Decision != Allow {
+			b.Fatal(v)
+		}
+	}
+}
