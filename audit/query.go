@@ -176,6 +176,7 @@ func (l *Log) content(ctx context.Context, c *Content) ([]byte, error) {
 // each; nil when there was none, or it was redacted or dropped.
 type Detail struct {
 	Record
+	Params []byte `json:"params,omitempty"` // of a tool, JSON
 	Code   []byte `json:"code,omitempty"`
 	Stdout []byte `json:"stdout,omitempty"`
 	Stderr []byte `json:"stderr,omitempty"`
@@ -196,9 +197,9 @@ func (l *Log) Show(ctx context.Context, id string) (*Detail, error) {
 	if err != nil {
 		return nil, err
 	}
-	var code, stdout, stderr *Content
+	var params, code, stdout, stderr *Content
 	if d.Call != nil {
-		code = d.Call.Code
+		params, code = d.Call.Params, d.Call.Code
 	}
 	if d.Ending != nil {
 		stdout, stderr = d.Ending.Stdout, d.Ending.Stderr
@@ -206,7 +207,7 @@ func (l *Log) Show(ctx context.Context, id string) (*Detail, error) {
 	for _, part := range []struct {
 		from *Content
 		to   *[]byte
-	}{{code, &d.Code}, {stdout, &d.Stdout}, {stderr, &d.Stderr}} {
+	}{{params, &d.Params}, {code, &d.Code}, {stdout, &d.Stdout}, {stderr, &d.Stderr}} {
 		if *part.to, err = l.content(ctx, part.from); err != nil {
 			return nil, err
 		}

@@ -18,7 +18,7 @@ import (
 const mailTools = `tools:
   - run_code
   - name: send_email
-    params: {type: object, properties: {to: {type: string, format: email}, key: {type: string, maxLength: 3}, n: {type: integer}}, required: [to], additionalProperties: false}
+    params: {type: object, properties: {to: {type: string, format: email}, key: {type: string, pattern: "^[a-c]*$"}, n: {type: integer}}, required: [to], additionalProperties: false}
     rules:
       - email.domain(params.to) == "company.com"
       - {check: '!has(params.n) || params.n < 10', message: at most ten}

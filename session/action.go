@@ -4,6 +4,7 @@ package session
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -169,6 +170,10 @@ func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, s
 		return nil, v.Err()
 	}
 	r.plan, r.caps = v.Plan, in.caps
+	if err := g.session.takeRates(ctx, cmp.Or(call.account, k.ID), r.plan.Rates); err != nil {
+		_, ferr := r.fail(ctx, err)
+		return nil, cmp.Or(ferr, err)
+	}
 	r.intent.Env = append(r.intent.Env, slices.Sorted(maps.Keys(r.plan.Env))...)
 	a := &Action{Inside: *shown, Limits: r.plan.Limits, run: r, in: in}
 	if err := r.countable(counts); err != nil {

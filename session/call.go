@@ -22,6 +22,12 @@ import (
 type Call struct {
 	policy.Call
 
+	// account is whose rates it counts for: a key's ID, which is nobody else's. The
+	// actor's when empty.
+	account string
+	// argv is Argv as records have it, when that is not the same.
+	argv []string
+
 	// Door is where the request came in: "cli".
 	Door string
 

@@ -75,6 +75,9 @@ func (r *run) admit(ctx context.Context) (*admitted, *sandbox.Result, error) {
 		return stop(r.refuse(ctx, verdict.Err()))
 	}
 	r.plan = verdict.Plan
+	if err := r.s.takeRates(ctx, cmp.Or(r.call.account, r.call.Actor), r.plan.Rates); err != nil {
+		return stop(r.fail(ctx, err))
+	}
 	r.intent.Isolation, r.intent.Network, r.intent.Limits, r.intent.Overrides = r.plan.Isolation, r.plan.Network.String(), r.plan.Limits, r.plan.Overridden
 	r.intent.Mounts = r.mountsForRecord()
 	if n := r.plan.Network; n != nil {
@@ -149,7 +152,10 @@ func (r *run) decide() (policy.Verdict, error) {
 		Actor: c.Actor, Kind: string(c.Kind), Sandbox: cmp.Or(r.name, r.id), Argv: c.Argv, Dir: c.Cwd, Env: slices.Sorted(maps.Keys(c.Env)),
 		Policy: r.s.o.PolicyName, PolicySHA: r.s.o.Policy.Digest(), Isolation: c.Isolation,
 	}
-	toolIntent(&r.intent, c.Tool)
+	toolIntent(&r.intent, r.s.o.Policy, c.Tool)
+	if c.argv != nil {
+		r.intent.Argv = c.argv
+	}
 	if c.File != "" {
 		r.intent.Argv = append([]string{c.File}, c.Argv...)
 	}

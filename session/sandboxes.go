@@ -46,6 +46,8 @@ type SandboxesOptions struct {
 
 	// Clock is the time of expiry; the host's when nil.
 	Clock Clock
+	// Boot is the time that rates go by, the host's since its boot when nil.
+	Boot func() registry.Instant
 	// EndOnClose has Close end the sandboxes that it could write down.
 	EndOnClose bool
 	// Notice, when set, is told what nobody waits for: a sandbox that could not

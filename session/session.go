@@ -33,6 +33,7 @@ import (
 	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/registry"
 )
 
 // Options are the parts of a Session.
@@ -46,6 +47,10 @@ type Options struct {
 	Journal Journal
 	// State makes run directories. Required.
 	State State
+	// Rates counts how often tools are called; nil refuses calls of tools that have
+	// a rate. Boot is the time that it goes by, the host's since its boot when nil.
+	Rates Rates
+	Boot  func() registry.Instant
 	// Now is the clock of records; time.Now when nil.
 	Now func() time.Time
 }

@@ -68,13 +68,19 @@ func (s *Session) CallTool(ctx context.Context, c *ToolCall) (*ToolAnswer, error
 	return (&toolRun{call: c, session: s, actor: c.Actor}).do(ctx)
 }
 
-// Tools are the tools that a key may call.
+// Tools are the tools that a key may call here.
 func (b *Sandboxes) Tools(k *Key) ([]*tool.Tool, error) {
 	g, err := b.grant(k)
 	if err != nil {
 		return nil, err
 	}
-	return g.policy.Tools().List(), nil
+	var out []*tool.Tool
+	for _, t := range g.policy.Tools().List() {
+		if _, ok := carriers()[t.Name]; ok || t.Command != nil {
+			out = append(out, t)
+		}
+	}
+	return out, nil
 }
 
 // CallTool carries a tool out for a key: in the sandbox that its argument
@@ -112,10 +118,21 @@ func (t *toolRun) do(ctx context.Context) (*ToolAnswer, error) {
 	if v := t.session.o.Policy.Decide(t.decided()); v.Decision == policy.Deny {
 		return nil, t.refuse(ctx, v.Err())
 	}
+	if carry.do == nil { // the policy knows no such tool, and has refused it
+		return nil, t.refuse(ctx, sandbox.Errorf(sandbox.ErrUnsupported, "tool "+t.use.Name, "nothing here carries it out"))
+	}
 	if carry.living && t.boxes == nil {
 		return nil, t.refuse(ctx, &sandbox.Error{Op: "tool " + t.use.Name, Kind: sandbox.ErrUnsupported, Problem: "there are no sandboxes that live on here", Hint: "ask caisson serve, or caisson mcp"})
 	}
 	return carry.do(t, ctx)
+}
+
+// account is whose rates it counts for.
+func (t *toolRun) account() string {
+	if t.key != nil {
+		return t.key.ID
+	}
+	return t.actor
 }
 
 // read finds the tool and reads its arguments.
@@ -139,11 +156,7 @@ func (t *toolRun) read() (carrier, error) {
 	case known.Command != nil:
 		return carrier{do: (*toolRun).declared}, nil
 	}
-	c, ok := carriers()[known.Name]
-	if !ok {
-		return carrier{}, sandbox.Errorf(sandbox.ErrUnsupported, "tool "+known.Name, "nothing here carries it out")
-	}
-	return c, nil
+	return carriers()[known.Name], nil // none for what others carry out
 }
 
 // decided is the call as the policy sees it, before what it does is known.
@@ -157,18 +170,19 @@ func (t *toolRun) intent() audit.Intent {
 		Actor: t.actor, Kind: string(policy.CallTool), Sandbox: t.use.Sandbox,
 		Policy: t.session.o.PolicyName, PolicySHA: t.session.o.Policy.Digest(),
 	}
-	toolIntent(&in, t.use)
+	toolIntent(&in, t.session.o.Policy, t.use)
 	return in
 }
 
-// toolIntent says in a record which tool was called.
-func toolIntent(in *audit.Intent, use *policy.ToolCall) {
+// toolIntent says in a record which tool was called, and with what but for what no
+// record has.
+func toolIntent(in *audit.Intent, p *policy.Policy, use *policy.ToolCall) {
 	if use == nil {
 		return
 	}
 	in.Tool = use.Name
 	if use.Args != nil {
-		in.Params, _ = json.Marshal(use.Args) // it was JSON
+		in.Params, _ = json.Marshal(p.ToolRecord(use)) // it was JSON
 	}
 }
 
@@ -188,6 +202,9 @@ func (t *toolRun) recorded(ctx context.Context, do func(ctx context.Context) (ma
 	v := t.session.o.Policy.Decide(t.decided())
 	if v.Decision != policy.Allow {
 		return nil, t.refuse(ctx, v.Err())
+	}
+	if err := t.session.takeRates(ctx, t.account(), v.Plan.Rates); err != nil {
+		return nil, t.refuse(ctx, err)
 	}
 	ticket, err := t.session.o.Journal.Begin(ctx, t.intent())
 	if err != nil {

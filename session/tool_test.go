@@ -6,11 +6,17 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/registry"
 	"github.com/caisson-run/caisson/tool"
 	"github.com/caisson-run/caisson/tool/params"
 )
@@ -132,7 +138,7 @@ func TestTools(t *testing.T) {
 func TestToolsRefuse(t *testing.T) {
 	h := newHome(t, nil)
 	for _, c := range []struct{ name, arguments, want string }{
-		{"rm_rf", `{}`, "no tool"},
+		{"rm_rf", `{}`, "not listed"},
 		{"run_code", ``, "language"},
 		{"run_code", `{"code":1,"language":"cobol","unsandboxed":true}`, "/code: got number"},
 		{"run_code", `{"code":1,"language":"cobol","unsandboxed":true}`, "/language"},
@@ -178,5 +184,140 @@ func TestToolsOfASession(t *testing.T) {
 		if _, err := s.CallTool(t.Context(), &ToolCall{Name: name, Args: []byte(arguments)}); !errors.Is(err, sandbox.ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+const toolPolicy = `version: 1
+tools:
+  - list_sandboxes
+  - {name: run_command, rate: 2/min}
+  - {name: run_code, approve: always}
+  - name: greet
+    description: Greets.
+    params: {type: object, properties: {whom: {type: string}, password: {type: string}, loud: {type: boolean}}, required: [whom], additionalProperties: false}
+    rules: ['params.whom.size() < 20']
+    command: [echo, "hello {whom}", "{password}", --, "{loud}"]
+    redact: [password]
+  - name: elsewhere
+    params: {type: object}
+`
+
+// A policy's tools: what it declares runs, what it marks is in no record, what it
+// bounds is bounded for each key, and what it asks about runs for nobody.
+func TestToolsOfAPolicy(t *testing.T) {
+	clock := registry.Instant{Boot: "boot", Since: time.Hour}
+	h := newHome(t, func(o *SandboxesOptions) {
+		f, err := policy.Parse("/p.yaml", []byte(toolPolicy))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Policies = map[string]*policy.File{"": f}
+		o.Boot = func() registry.Instant { return clock }
+	})
+	var names []string
+	offered, err := h.Sandboxes.Tools(h.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range offered {
+		names = append(names, o.Name)
+	}
+	if diff := cmp.Diff([]string{"greet", "list_sandboxes", "run_code", "run_command"}, names); diff != "" {
+		t.Error(diff)
+	}
+	call := func(name, arguments string) (*ToolAnswer, error) {
+		return h.CallTool(t.Context(), h.key, &ToolCall{Name: name, Args: []byte(arguments)})
+	}
+	a, err := call("greet", `{"whom":"you; id","password":"hunter2"}`)
+	if err != nil || a.Output["stdout"] != "hello you; id hunter2 --\n" {
+		t.Errorf("%+v, %v", a, err)
+	}
+	for arguments, want := range map[string]string{
+		`{"whom":"you","password":"-n"}`: "option", `{"whom":"aaaaaaaaaaaaaaaaaaaaaaaaaaa"}`: "does not hold", `{"whom":3,"password":4}`: "/whom",
+	} {
+		if a, err := call("greet", arguments); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %+v, %v", arguments, a, err)
+		}
+	}
+	for name, want := range map[string]string{"run_code": "approv", "kill_sandbox": "not listed", "elsewhere": "nothing here carries it out"} {
+		arguments := map[string]string{"run_code": `{"code":"1","language":"sh"}`}[name]
+		if a, err := call(name, arguments); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %+v, %v", name, a, err)
+		}
+	}
+	testToolRates(t, h, call, &clock)
+	testToolRecords(t, h)
+}
+
+func testToolRates(t *testing.T, h *home, call func(name, arguments string) (*ToolAnswer, error), clock *registry.Instant) {
+	run := func() error { _, err := call("run_command", `{"command":"true"}`); return err }
+	if err := errors.Join(run(), run()); err != nil {
+		t.Fatal(err)
+	}
+	var e *sandbox.Error
+	if err := run(); !errors.Is(err, sandbox.ErrDenied) || !errors.As(err, &e) || e.Rule != "/p.yaml:4" || !strings.Contains(e.Hint, "1m0s") {
+		t.Errorf("the third: %v", err)
+	}
+	if _, err := call("list_sandboxes", ``); err != nil {
+		t.Errorf("another tool: %v", err)
+	}
+	other := *h
+	other.key = h.newKey(t, h.key.Name) // of the same name, and somebody else
+	if _, err := other.tool(t, "run_command", `{"command":"true"}`); err != nil {
+		t.Errorf("another key: %v", err)
+	}
+	clock.Since += time.Minute
+	if err := run(); err != nil {
+		t.Errorf("a minute later: %v", err)
+	}
+}
+
+func testToolRecords(t *testing.T, h *home) {
+	status := map[string]int{}
+	for r, err := range h.log.Query(t.Context(), audit.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Call == nil || r.Call.Tool == "" {
+			continue
+		}
+		status[r.Call.Tool+" "+string(r.Status)]++
+		if r.Call.Params == nil {
+			t.Errorf("%s: its arguments are not recorded", r.Call.Tool)
+		}
+		d, err := h.log.Show(t.Context(), r.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// What the program wrote is its own affair.
+		if all := fmt.Sprintf("%s %q %+v", d.Params, r.Command, r.Ending); strings.Contains(all, "hunter2") || len(d.Params) == 0 {
+			t.Errorf("what is marked is recorded: %s", all)
+		}
+	}
+	want := map[string]int{
+		"greet allowed": 1, "greet refused": 3, "run_code refused": 1, "kill_sandbox refused": 1, "elsewhere refused": 1,
+		"run_command allowed": 4, "run_command refused": 1, "list_sandboxes allowed": 1,
+	}
+	if diff := cmp.Diff(want, status); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A session that counts nothing does not pass a rate over.
+func TestRatesNeedAStore(t *testing.T) {
+	f, err := policy.Parse("/p.yaml", []byte(toolPolicy))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := policy.New(policy.Options{File: f})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, &stub{}, func(o *Options) { o.Policy = p })
+	if _, err := b.CallTool(t.Context(), &ToolCall{Name: "run_command", Args: []byte(`{"command":"true"}`)}); !errors.Is(err, sandbox.ErrUnsupported) || !strings.Contains(err.Error(), "2/min") {
+		t.Error(err)
+	}
+	if a, b := sinceBoot(), sinceBoot(); a.Boot != b.Boot || a.Boot == "" || b.Since < a.Since {
+		t.Errorf("%v, %v", a, b)
 	}
 }

@@ -45,6 +45,11 @@ func (t *toolRun) declared(ctx context.Context) (*ToolAnswer, error) {
 	}
 	c := &Call{}
 	c.Argv = argv
+	if shown, ok := t.session.o.Policy.ToolRecord(t.use).(map[string]any); ok {
+		if c.argv, err = known.Command.Argv(shown); err != nil { // what is redacted is no longer of its type
+			c.argv = known.Command.Template()
+		}
+	}
 	// Its arguments are its own: none of them is the sandbox's.
 	return t.start(ctx, c, "", nil)
 }
@@ -64,7 +69,7 @@ func (t *toolRun) program(ctx context.Context, c *Call) (*ToolAnswer, error) {
 
 // start runs c in a sandbox, or in one of its own.
 func (t *toolRun) start(ctx context.Context, c *Call, id string, stdin io.Reader) (*ToolAnswer, error) {
-	c.Door, c.Actor, c.Operator, c.Tool = t.call.Door, t.actor, t.call.Operator, t.use
+	c.Door, c.Actor, c.Operator, c.Tool, c.account = t.call.Door, t.actor, t.call.Operator, t.use, t.account()
 	stdout, stderr := &tee{to: t.call.Stdout}, &tee{to: t.call.Stderr}
 	io := IO{Stdin: stdin, Stdout: stdout, Stderr: stderr}
 	var res *sandbox.Result

@@ -236,7 +236,7 @@ func (a *app) printDetail(d *audit.Detail) error {
 	for _, part := range []struct {
 		name string
 		text []byte
-	}{{"code", d.Code}, {"stdout", d.Stdout}, {"stderr", d.Stderr}} {
+	}{{"params", d.Params}, {"code", d.Code}, {"stdout", d.Stdout}, {"stderr", d.Stderr}} {
 		if len(part.text) == 0 {
 			continue
 		}

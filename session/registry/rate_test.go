@@ -99,6 +99,9 @@ func TestRatesAndClocks(t *testing.T) {
 	if !allowed(t, db, at(time.Hour), rate) || allowed(t, db, at(time.Second), rate) {
 		t.Error("a clock that is behind lets through")
 	}
+	if _, wait, err := db.Take(t.Context(), at(time.Second), []Rate{rate}); err != nil || wait != time.Minute {
+		t.Errorf("a clock that is behind waits %v, %v", wait, err)
+	}
 	if allowed(t, db, Instant{"next", 59 * time.Second}, rate) {
 		t.Error("a boot lets through")
 	}

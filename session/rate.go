@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+// Rates counts how often something was done; *registry.DB does.
+type Rates interface {
+	// Take counts one time against each of rates, or against none when one of them
+	// is used up: full is its index then, and -1 otherwise; see registry.DB.Take.
+	Take(ctx context.Context, now registry.Instant, rates []registry.Rate) (full int, wait time.Duration, err error)
+}
+
+// takeRates counts the call against the rates of its plan, for whose it is. A rate
+// that nobody can count is not passed over.
+func (s *Session) takeRates(ctx context.Context, account string, rates []policy.PlanRate) error {
+	if len(rates) == 0 {
+		return nil
+	}
+	if s.o.Rates == nil {
+		return &sandbox.Error{Op: "rate " + rates[0].Rate.String(), Kind: sandbox.ErrUnsupported, Problem: "nothing counts calls here", Hint: "drop the rate, or ask another way", Rule: rates[0].From}
+	}
+	now := s.o.Boot
+	if now == nil {
+		now = sinceBoot
+	}
+	list := make([]registry.Rate, len(rates))
+	for i, r := range rates {
+		// JSON, so that no name can be written that is two others.
+		bucket, err := json.Marshal([]any{account, r.Tool, r.Rate.N, r.Rate.Per})
+		if err != nil {
+			return err
+		}
+		list[i] = registry.Rate{Bucket: string(bucket), Most: r.Rate.N, Per: r.Rate.Per}
+	}
+	full, wait, err := s.o.Rates.Take(ctx, now(), list)
+	if err != nil || full < 0 {
+		return err
+	}
+	return rates[full].Exceeded(wait.Round(max(wait/100, time.Millisecond)).String()).Err()
+}
