@@ -45,6 +45,20 @@ type Intent struct {
 	Limits    sandbox.Limits
 	Labels    map[string]string // the agent's own words
 	Overrides []string          // what --override loosened
+	// Approval is what the record is about, or by what the call may run.
+	Approval *Approval
+}
+
+// Approval is a question to a person, and what became of it.
+type Approval struct {
+	ID     string   `json:"id"`
+	Digest string   `json:"digest"` // of everything that decides what the call does
+	State  string   `json:"state"`
+	Rules  []string `json:"rules,omitempty"` // that ask
+	// Approver, Channel and Note are the answer's.
+	Approver string `json:"approver,omitempty"`
+	Channel  string `json:"channel,omitempty"`
+	Note     string `json:"note,omitempty"`
 }
 
 // Mount is one host path that a call was given, by name.
@@ -88,6 +102,7 @@ type Call struct {
 	Limits    map[string]string `json:"limits,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"`
 	Overrides []string          `json:"overrides,omitempty"`
+	Approval  *Approval         `json:"approval,omitempty"`
 	// Of and Connection are those of a connection alone: the ID of the call whose
 	// sandbox made it, and what it was.
 	Of         string              `json:"of,omitempty"`
@@ -119,7 +134,11 @@ func (in *Intent) call() (Call, []*Capture) {
 		Actor: clean(in.Actor, maxText), Kind: clean(in.Kind, maxText), Tool: clean(in.Tool, maxText), Sandbox: clean(in.Sandbox, maxText),
 		Dir: clean(in.Dir, maxText), Policy: clean(in.Policy, maxText), PolicySHA: clean(in.PolicySHA, maxText),
 		Isolation: clean(in.Isolation, maxText), Network: clean(in.Network, maxText), Image: clean(in.Image, maxText),
-		Secrets: cleanAll(in.Secrets), Overrides: cleanAll(in.Overrides), Limits: limitTexts(in.Limits),
+		Secrets: cleanAll(in.Secrets), Overrides: cleanAll(in.Overrides), Limits: LimitTexts(in.Limits),
+	}
+	if a := in.Approval; a != nil {
+		c.Approval = &Approval{ID: clean(a.ID, maxText), Digest: clean(a.Digest, maxText), State: clean(a.State, maxText), Rules: cleanAll(a.Rules),
+			Approver: clean(a.Approver, maxText), Channel: clean(a.Channel, maxText), Note: clean(a.Note, maxText)}
 	}
 	names := make([]string, len(in.Env))
 	for i, e := range in.Env {
@@ -189,9 +208,9 @@ func cleanAll(list []string) []string {
 	return out
 }
 
-// limitTexts are the limits that are set: durations as Go writes them, bytes
+// LimitTexts are the limits that are set: durations as Go writes them, bytes
 // and counts as whole numbers.
-func limitTexts(l sandbox.Limits) map[string]string {
+func LimitTexts(l sandbox.Limits) map[string]string {
 	m := map[string]string{}
 	for name, d := range map[sandbox.LimitName]time.Duration{sandbox.LimitWall: l.Wall, sandbox.LimitCPUTime: l.CPUTime} {
 		if d != 0 {

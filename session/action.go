@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/policy"
@@ -163,13 +164,13 @@ func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, s
 		return nil, err
 	}
 	r.intent.Isolation = in.run.plan.Isolation
-	if v.Decision != policy.Allow {
+	if v.Decision == policy.Deny {
 		if _, err := r.refuse(ctx, v.Err()); err != nil {
 			return nil, err
 		}
 		return nil, v.Err()
 	}
-	r.plan, r.caps = v.Plan, in.caps
+	r.plan, r.caps, r.question = v.Plan, in.caps, v.Question
 	if err := g.session.takeRates(ctx, cmp.Or(call.account, k.ID), r.plan.Rates); err != nil {
 		_, ferr := r.fail(ctx, err)
 		return nil, cmp.Or(ferr, err)
@@ -193,8 +194,74 @@ func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, s
 		a.Dir = call.Cwd
 	}
 	a.Env = overlay(a.Env, r.plan.Env)
+	if err := b.approve(ctx, a); err != nil {
+		if p := (*Pending)(nil); errors.As(err, &p) {
+			return nil, p // that it waits is recorded
+		}
+		if _, err := r.refuse(ctx, err); err != nil {
+			return nil, err
+		}
+		return nil, err
+	}
 	a.ticket, err = b.o.Journal.Begin(ctx, r.intent)
 	return a, err
+}
+
+// reached is what a sandbox may reach now.
+func (b *Sandboxes) reached(id string) string {
+	b.mu.Lock()
+	l := b.all[id]
+	b.mu.Unlock()
+	if l == nil {
+		return "none"
+	}
+	if hosts := l.record().Network; len(hosts) > 0 {
+		return strings.Join(hosts, " ")
+	}
+	return "none"
+}
+
+// approve has the action approved where the policy asks. It covers which sandbox
+// it is, and since when: one that was restored from a snapshot is another.
+func (b *Sandboxes) approve(ctx context.Context, a *Action) error {
+	r := a.run
+	if r.question == nil {
+		return nil
+	}
+	if r.call.WritesInput {
+		return &sandbox.Error{Op: "policy", Kind: sandbox.ErrDenied, Rule: r.question.Askings[0].Rule, Hint: "start it without, or hand the input over with the call",
+			Problem: r.question.Askings[0].What + ", and what is written to it later cannot be looked at beforehand"}
+	}
+	if err := r.readInput(); err != nil {
+		return err
+	}
+	asking := r.asking()
+	asking.gone = a.Gone
+	approved, err := asking.settle(ctx, func(ctx context.Context) (*approval.Subject, error) {
+		s, err := r.about(ctx, r.call.Argv, a.Dir, a.Env)
+		if err != nil {
+			return nil, err
+		}
+		s.User, s.Sandbox, s.Generation, s.Network = a.User.Name, r.name, a.in.run.id, b.reached(r.name)
+		argv := r.call.Argv
+		if r.prog != nil {
+			argv = append(slices.Clone(r.call.Program), r.call.Argv...)
+		}
+		s.Files, err = r.contents(argv, a.Dir, searchOf(a.Env), contentsOf(ctx, a.Agent))
+		return s, err
+	}, func(context.Context) error { return nil })
+	r.intent.Approval = approved
+	return err
+}
+
+// searchOf is where programs are looked for.
+func searchOf(env []string) []string {
+	for _, e := range env {
+		if path, ok := strings.CutPrefix(e, "PATH="); ok {
+			return strings.Split(path, ":")
+		}
+	}
+	return nil
 }
 
 // countable refuses a written output limit that nobody would count: who carries a

@@ -66,8 +66,8 @@ func (r *run) lasting() error {
 // takeReady finds a sandbox that was made ahead for calls like this one; nil
 // when there is none.
 func (r *run) takeReady() *made {
-	if r.kind != "" || r.name != "" {
-		return nil // it lives on
+	if r.kind != "" || r.name != "" || r.question != nil {
+		return nil // it lives on, or what it sees is looked at first
 	}
 	r.s.mu.Lock()
 	pools := r.s.pools

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openBelow opens what is at rel below dir, through no link and no mount.
+// openBelow opens what is at rel below dir, through no link and no mount. A link
+// at its end is opened itself.
 func openBelow(dir *os.File, rel string) (*os.File, error) {
 	fd, err := unix.Openat2(int(dir.Fd()), rel, &unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW,
@@ -19,6 +20,21 @@ func openBelow(dir *os.File, rel string) (*os.File, error) {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), rel), nil
+}
+
+// readLink says where a link leads that openBelow opened.
+func readLink(f *os.File) (string, error) {
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(int(f.Fd()), "", buf)
+	if err != nil {
+		return "", err
+	}
+	return string(buf[:n]), nil
+}
+
+// readAgain opens what openBelow opened for reading.
+func readAgain(f *os.File) (*os.File, error) {
+	return os.Open("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
 }
 
 // readBelow opens a file below dir for reading, through no link.

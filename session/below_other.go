@@ -15,5 +15,13 @@ func openBelow(*os.File, string) (*os.File, error) {
 	return nil, sandbox.Errorf(sandbox.ErrUnsupported, "mount", "sandboxes run on Linux only")
 }
 
+// readLink is not supported here.
+func readLink(*os.File) (string, error) {
+	return "", sandbox.Errorf(sandbox.ErrUnsupported, "mount", "sandboxes run on Linux only")
+}
+
+// readAgain is not supported here.
+func readAgain(f *os.File) (*os.File, error) { return openBelow(f, "") }
+
 // readBelow is not supported here.
 func readBelow(dir *os.File, rel string) (*os.File, error) { return openBelow(dir, rel) }

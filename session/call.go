@@ -8,6 +8,7 @@ import (
 	"io"
 	"syscall"
 
+	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/policy"
@@ -50,6 +51,21 @@ type Call struct {
 	TTY     *sandbox.Terminal
 	Term    string
 	Signals <-chan syscall.Signal
+
+	// Ask puts a question of the policy's before somebody, besides the other
+	// channels; nil is not at all. Reach are channels by which the door itself
+	// asks when it gets a *Pending.
+	Ask   Asker
+	Reach []approval.Channel
+	// Resumable has a call that has to be asked about end with a *Pending in place
+	// of waiting. Made again with its Token as Approval, it runs if somebody has
+	// said yes, and if nothing about it is another.
+	Resumable bool
+	Approval  string
+
+	// WritesInput says that who carries the call out in a sandbox that lives on
+	// writes to the program while it runs. Nobody can approve that beforehand.
+	WritesInput bool
 
 	// CountsOutput says that who carries the call out in a sandbox that lives on
 	// counts the program's output itself, and ends it when a stream has more than

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caisson-run/caisson/image"
 	"github.com/caisson-run/caisson/image/reference"
+	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -70,7 +71,12 @@ func (r *run) imageCommand(w *world) error {
 		return &sandbox.Error{Op: "run", Kind: sandbox.ErrInvalid, Problem: "there is no command, and the image names none", Hint: "write one after --"}
 	}
 	if v := r.s.o.Policy.Starts(&r.call.Call, w.exec.Argv); v != nil {
-		return v.Err()
+		if v.Decision != policy.Ask {
+			return v.Err()
+		}
+		if r.question = merge(r.question, v.Question); len(r.question.Channels) == 0 {
+			return v.Err()
+		}
 	}
 	r.intent.Argv = w.exec.Argv
 	return nil

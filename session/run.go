@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/egress/authority"
 	"github.com/caisson-run/caisson/image"
@@ -41,13 +42,17 @@ type run struct {
 	caps   sandbox.Capabilities
 	plan   policy.Plan
 	intent audit.Intent
-	undo   cleanup
-	left   error      // what could not be undone
-	out    [2]*stream // stdout, stderr
-	over   context.Context
-	net    *network        // nil without one
-	reach  *registry.Reach // what the network was changed to; nil is the plan's
-	hosts  []string        // what it lets through
+
+	question *policy.Question // somebody has to say yes first; nil: nobody
+	input    []byte           // with a question: all of standard input
+
+	undo  cleanup
+	left  error      // what could not be undone
+	out   [2]*stream // stdout, stderr
+	over  context.Context
+	net   *network        // nil without one
+	reach *registry.Reach // what the network was changed to; nil is the plan's
+	hosts []string        // what it lets through
 
 	authority    *authority.Authority // whom the sandbox trusts for hosts whose TLS is ended; nil when none is
 	trust        map[string]string    // variables that say so
@@ -71,11 +76,14 @@ func (r *run) admit(ctx context.Context) (*admitted, *sandbox.Result, error) {
 	if err != nil {
 		return stop(r.fail(ctx, err))
 	}
-	if verdict.Decision != policy.Allow {
+	if verdict.Decision == policy.Deny {
 		return stop(r.refuse(ctx, verdict.Err()))
 	}
-	r.plan = verdict.Plan
+	r.plan, r.question = verdict.Plan, verdict.Question
 	if err := r.s.takeRates(ctx, cmp.Or(r.call.account, r.call.Actor), r.plan.Rates); err != nil {
+		return stop(r.fail(ctx, err))
+	}
+	if err := r.readInput(); err != nil {
 		return stop(r.fail(ctx, err))
 	}
 	r.intent.Isolation, r.intent.Network, r.intent.Limits, r.intent.Overrides = r.plan.Isolation, r.plan.Network.String(), r.plan.Limits, r.plan.Overridden
@@ -96,12 +104,10 @@ func (r *run) admit(ctx context.Context) (*admitted, *sandbox.Result, error) {
 	if a.driver, a.posture, err = r.level(ctx); err != nil {
 		return stop(r.fail(ctx, err))
 	}
-	if m := r.takeReady(); m != nil {
-		a.world, err = r.adopt(m)
-	} else {
-		a.world, err = r.prepare(ctx, a.driver)
-	}
-	if err != nil {
+	if err := r.build(ctx, a); err != nil {
+		if p := (*Pending)(nil); errors.As(err, &p) {
+			return nil, nil, p // that it waits is recorded
+		}
 		return stop(r.fail(ctx, err))
 	}
 	if a.ticket, err = r.s.o.Journal.Begin(ctx, r.intent); err != nil {
@@ -111,6 +117,43 @@ func (r *run) admit(ctx context.Context) (*admitted, *sandbox.Result, error) {
 		r.net.ledger.open(a.ticket, &r.intent)
 	}
 	return a, nil, nil
+}
+
+// build makes the world of an allowed call, and has it approved where the policy
+// asks.
+func (r *run) build(ctx context.Context, a *admitted) (err error) {
+	if m := r.takeReady(); m != nil {
+		a.world, err = r.adopt(m)
+		return err
+	}
+	mark, question, intent := r.undo.mark(), r.question, r.intent
+	if a.world, err = r.prepare(ctx, a.driver); err != nil || r.question == nil {
+		return err
+	}
+	// Nothing is held while people think: the world is made anew when they have
+	// answered, and is compared with the one that they were asked about.
+	approved, err := r.asking().settle(ctx, func(ctx context.Context) (*approval.Subject, error) {
+		if a.world == nil {
+			r.question, r.intent = question, intent
+			if a.world, err = r.prepare(ctx, a.driver); err != nil {
+				return nil, err
+			}
+		}
+		return r.subject(ctx, a.world)
+	}, func(ctx context.Context) error {
+		a.world = nil
+		return r.forget(ctx, mark)
+	})
+	r.intent.Approval = approved
+	return err
+}
+
+// forget undoes a world that was made, back to a mark of r.undo.
+func (r *run) forget(ctx context.Context, mark int) error {
+	err := r.undo.back(ctx, mark)
+	r.image, r.store, r.net, r.hosts, r.kept = nil, nil, nil, nil, nil
+	r.authority, r.trust, r.placeholders = nil, nil, nil
+	return err
 }
 
 // do is the road itself.

@@ -44,6 +44,9 @@ type SandboxesOptions struct {
 	// and is the host's toolchain then.
 	Templates map[string]Template
 
+	// Approvals is where people are asked; nil refuses what a policy asks about.
+	Approvals *Approvals
+
 	// Clock is the time of expiry; the host's when nil.
 	Clock Clock
 	// Boot is the time that rates go by, the host's since its boot when nil.

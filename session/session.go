@@ -51,6 +51,9 @@ type Options struct {
 	// a rate. Boot is the time that it goes by, the host's since its boot when nil.
 	Rates Rates
 	Boot  func() registry.Instant
+	// Approvals is where people are asked what the policy asks about; nil refuses
+	// such calls.
+	Approvals *Approvals
 	// Now is the clock of records; time.Now when nil.
 	Now func() time.Time
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"sync"
 
+	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
@@ -29,6 +30,13 @@ type ToolCall struct {
 	// Operator says that it is the owner of this host.
 	Actor    string
 	Operator bool
+
+	// Ask, Reach, Resumable and Approval are those of [Call]: who is asked what the
+	// policy asks about, and by what it was approved.
+	Ask       Asker
+	Reach     []approval.Channel
+	Resumable bool
+	Approval  string
 
 	// Stdout and Stderr, when set, get what a program writes as it comes, besides
 	// the answer.
@@ -62,7 +70,8 @@ func (s *Session) Tools() []*tool.Tool {
 // bounded like every call. What the policy refuses, arguments that do not fit and
 // what could not be done are errors; what ran is an answer, however it ended.
 //
-// Errors: ErrDenied with the rule, ErrInvalid with all that does not fit,
+// Errors: ErrDenied with the rule, a *Pending where the caller does not wait for
+// approval, ErrInvalid with all that does not fit,
 // ErrUnsupported for a tool about sandboxes that live on.
 func (s *Session) CallTool(ctx context.Context, c *ToolCall) (*ToolAnswer, error) {
 	return (&toolRun{call: c, session: s, actor: c.Actor}).do(ctx)
@@ -200,13 +209,21 @@ func (t *toolRun) refuse(ctx context.Context, why error) error {
 // came of it.
 func (t *toolRun) recorded(ctx context.Context, do func(ctx context.Context) (map[string]any, error)) (*ToolAnswer, error) {
 	v := t.session.o.Policy.Decide(t.decided())
-	if v.Decision != policy.Allow {
+	if v.Decision == policy.Deny {
 		return nil, t.refuse(ctx, v.Err())
 	}
 	if err := t.session.takeRates(ctx, t.account(), v.Plan.Rates); err != nil {
 		return nil, t.refuse(ctx, err)
 	}
-	ticket, err := t.session.o.Journal.Begin(ctx, t.intent())
+	in := t.intent()
+	var err error
+	if in.Approval, err = t.approve(ctx, v); err != nil {
+		if p := (*Pending)(nil); errors.As(err, &p) {
+			return nil, p // that it waits is recorded
+		}
+		return nil, t.refuse(ctx, err)
+	}
+	ticket, err := t.session.o.Journal.Begin(ctx, in)
 	if err != nil {
 		return nil, err
 	}
@@ -222,6 +239,27 @@ func (t *toolRun) recorded(ctx context.Context, do func(ctx context.Context) (ma
 		return nil, err
 	}
 	return &ToolAnswer{Output: out}, nil
+}
+
+// approve has a tool that starts no program approved where the policy asks.
+func (t *toolRun) approve(ctx context.Context, v policy.Verdict) (*audit.Approval, error) {
+	if v.Decision != policy.Ask {
+		return nil, nil
+	}
+	r := &run{s: t.session, call: t.asked(&Call{Call: *t.decided()}), plan: v.Plan, question: v.Question, intent: t.intent()}
+	return r.asking().settle(ctx, func(ctx context.Context) (*approval.Subject, error) {
+		s, err := r.about(ctx, nil, "", nil)
+		if err == nil {
+			s.Sandbox = t.use.Sandbox
+		}
+		return s, err
+	}, func(context.Context) error { return nil })
+}
+
+// asked gives c the door's ways to ask.
+func (t *toolRun) asked(c *Call) *Call {
+	c.Ask, c.Reach, c.Resumable, c.Approval = t.call.Ask, t.call.Reach, t.call.Resumable, t.call.Approval
+	return c
 }
 
 // carrier is how a tool is carried out.

@@ -70,6 +70,7 @@ func (t *toolRun) program(ctx context.Context, c *Call) (*ToolAnswer, error) {
 // start runs c in a sandbox, or in one of its own.
 func (t *toolRun) start(ctx context.Context, c *Call, id string, stdin io.Reader) (*ToolAnswer, error) {
 	c.Door, c.Actor, c.Operator, c.Tool, c.account = t.call.Door, t.actor, t.call.Operator, t.use, t.account()
+	t.asked(c)
 	stdout, stderr := &tee{to: t.call.Stdout}, &tee{to: t.call.Stderr}
 	io := IO{Stdin: stdin, Stdout: stdout, Stderr: stderr}
 	var res *sandbox.Result

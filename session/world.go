@@ -20,6 +20,9 @@ type world struct {
 	spec *sandbox.Spec
 	exec *sandbox.Exec
 	cwd  string
+	// named are the mounts that the plan names, without those of the root and of
+	// the program.
+	named []sandbox.Mount
 	// search is PATH.
 	search []string
 }
@@ -56,7 +59,7 @@ func (r *run) prepare(ctx context.Context, d sandbox.Driver) (*world, error) {
 	}
 	w.spec.Sudo = r.call.Sudo && r.caps.Root
 	w.spec.Snapshots = r.kind == policy.StartSandbox && r.caps.Snapshot
-	if d, ok := d.(earlyDriver); ok {
+	if d, ok := d.(earlyDriver); ok && r.question == nil {
 		// Nothing of the call's runs before it is recorded.
 		release := d.Early(r.id, dir.Path(), w.spec.Limits)
 		r.undo.add(func(context.Context) error { release(); return nil })
@@ -71,6 +74,7 @@ func (r *run) prepare(ctx context.Context, d sandbox.Driver) (*world, error) {
 	if err := r.addMounts(ctx, w); err != nil {
 		return nil, err
 	}
+	w.named = slices.Clone(w.spec.Mounts)
 	if err := r.nameServer(w); err != nil {
 		return nil, err
 	}

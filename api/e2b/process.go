@@ -43,7 +43,7 @@ func (s *Server) serveStart(w http.ResponseWriter, r *http.Request, in *inside) 
 		Path: q.Process.Cmd, Args: q.Process.Args, Dir: q.Process.Cwd, Tag: q.Tag,
 		Stdin: q.Stdin == nil || *q.Stdin, Timeout: timeout,
 	}
-	call := &session.Call{Door: "e2b", CountsOutput: true}
+	call := &session.Call{Door: "e2b", CountsOutput: true, WritesInput: cmd.Stdin}
 	call.Argv, call.Env = append([]string{cmd.Path}, cmd.Args...), q.Process.Envs
 	call.Root, call.Cwd = in.user == "root", in.directory(q.Process.Cwd)
 	if q.PTY != nil {

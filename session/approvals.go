@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/caisson-run/caisson/approval"
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Approvals is where people are asked about calls, and answer. What is asked
+// about is settled by the road ([Session.Do], [Sandboxes.Begin]); doors put the
+// questions before people, and bring answers here. It may be used from many
+// goroutines.
+type Approvals struct {
+	o ApprovalsOptions
+
+	mu    sync.Mutex
+	store *approval.Store
+}
+
+// ApprovalsOptions are the parts of Approvals.
+type ApprovalsOptions struct {
+	// Dir is the state directory. Required; nothing in it is opened before
+	// somebody is asked.
+	Dir string
+	// Journal takes the records. Required.
+	Journal Journal
+	// Tell, when set, tells a webhook of a question. It must not block.
+	Tell func(policy.Webhook, *approval.Request)
+	// Now is the clock; time.Now when nil.
+	Now func() time.Time
+}
+
+// NewApprovals makes Approvals.
+func NewApprovals(o ApprovalsOptions) *Approvals { return &Approvals{o: o} }
+
+// Store is where requests and approvers are kept. It is closed by Close.
+func (a *Approvals) Store(ctx context.Context) (*approval.Store, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.store == nil {
+		s, err := approval.Open(ctx, approval.Options{Dir: a.o.Dir, Now: a.o.Now})
+		if err != nil {
+			return nil, err
+		}
+		a.store = s
+	}
+	return a.store, nil
+}
+
+// Close closes what was opened.
+func (a *Approvals) Close() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.store == nil {
+		return nil
+	}
+	s := a.store
+	a.store = nil
+	return s.Close()
+}
+
+// Answer is what somebody said.
+type Answer struct {
+	Yes bool
+	// Digest is of a yes: what was shown, or the first 12 digits of it and more.
+	Digest string
+	Note   string // of a no: why
+}
+
+// The kinds of records about approvals.
+const (
+	KindAsk    = "ask_approval"    // a question was put
+	KindAnswer = "answer_approval" // somebody answered; the actor is the approver
+)
+
+// Answer records an answer and gives it to the request with an ID. A yes counts
+// only when it is recorded.
+func (a *Approvals) Answer(ctx context.Context, who approval.Who, id string, answer Answer) (*approval.Request, error) {
+	s, err := a.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	req, err := s.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	said := approval.Denied
+	if answer.Yes {
+		said = approval.Approved
+	}
+	note := noteOf(req)
+	note.State, note.Approver, note.Channel, note.Note = string(said), who.Name(), string(who.Channel()), answer.Note
+	ticket, err := a.o.Journal.Begin(ctx, audit.Intent{Actor: who.Name(), Kind: KindAnswer, Approval: note})
+	if err != nil {
+		return nil, err
+	}
+	if answer.Yes {
+		req, err = s.Approve(ctx, who, req.ID, answer.Digest)
+	} else {
+		req, err = s.Deny(ctx, who, req.ID, answer.Note)
+	}
+	out := audit.Outcome{Status: audit.Allowed}
+	if err != nil {
+		out.Status, out.Error = audit.Failed, err.Error()
+		if errors.Is(err, sandbox.ErrDenied) {
+			out.Status = audit.Refused
+		}
+	}
+	if jerr := ticket.End(context.WithoutCancel(ctx), out); jerr != nil {
+		return req, errors.Join(jerr, err)
+	}
+	return req, err
+}
+
+// noteOf is a request in a record.
+func noteOf(r *approval.Request) *audit.Approval {
+	return &audit.Approval{ID: r.ID, Digest: r.Digest, State: string(r.State), Approver: r.Approver, Channel: string(r.Channel), Note: r.Note}
+}
+
+// Asker puts a question to somebody by a way that a door has at hand: its
+// terminal, or the client at its other end.
+type Asker interface {
+	// Ask shows the request and returns what was said, and by whom. When ctx ends,
+	// it returns at once: somebody else has answered, or nobody will.
+	Ask(ctx context.Context, r *approval.Request) (approval.Who, Answer, error)
+	// Channel is the way that it is.
+	Channel() approval.Channel
+}
+
+// Pending is the error of a call that waits for a yes, where the door does not:
+// it makes the same call again, with the token, when there is an answer.
+type Pending struct {
+	Request *approval.Request
+	// Token is the caller's, and for this call alone.
+	Token string
+}
+
+// Error is a sentence.
+func (p *Pending) Error() string { return p.Unwrap().Error() }
+
+// Unwrap is an ErrDenied: the call has not run.
+func (p *Pending) Unwrap() error {
+	return &sandbox.Error{Op: "policy", Kind: sandbox.ErrDenied, Problem: "it waits for approval: " + p.Request.ID,
+		Hint: "an approver answers with caisson approvals approve " + p.Request.ID, Rule: "built-in: approvals"}
+}

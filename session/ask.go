@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/caisson-run/caisson/approval"
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// asking is one call on its way through approval: what it is, and how its door
+// wants it asked.
+type asking struct {
+	approvals *Approvals // nil: nobody can be asked
+	journal   Journal
+	question  *policy.Question
+	call      *Call
+	intent    audit.Intent // of the call
+	// gone ends when the call can no longer run, whatever is answered; nil is never.
+	gone <-chan struct{}
+}
+
+// settle has a call approved, and says by what, for its record. When it returns
+// without an error, an approval for exactly this call was used up.
+//
+// subject makes everything that decides what the call does: before it is asked,
+// and again when it is about to run. release is called in between, where there
+// is a time in between. Errors are ErrDenied with the rule that asked, and a
+// *Pending where the door does not wait.
+func (a *asking) settle(ctx context.Context, subject func(context.Context) (*approval.Subject, error), release func(context.Context) error) (*audit.Approval, error) {
+	if a.approvals == nil {
+		return nil, a.refusal("nobody can be asked here", nil)
+	}
+	store, err := a.approvals.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	token := a.call.Approval
+	if token == "" {
+		if token, err = a.ask(ctx, store, subject, release); err != nil {
+			return nil, err
+		}
+	}
+	now, err := subject(ctx)
+	if err != nil {
+		return nil, err
+	}
+	req, err := store.Use(ctx, token, now)
+	switch {
+	case approval.NotYet(err):
+		return nil, &Pending{Request: req, Token: token}
+	case err != nil:
+		return nil, a.refusal("", err)
+	}
+	return noteOf(req), nil
+}
+
+// ask puts the question, and waits for the answer where the door waits. The
+// token it returns is of a request that was approved.
+func (a *asking) ask(ctx context.Context, store *approval.Store, subject func(context.Context) (*approval.Subject, error), release func(context.Context) error) (string, error) {
+	channels := make([]approval.Channel, len(a.question.Channels))
+	for i, c := range a.question.Channels {
+		channels[i] = approval.Channel(c)
+	}
+	asker := a.call.Ask
+	if asker != nil && !slices.Contains(channels, asker.Channel()) {
+		asker = nil
+	}
+	reachable, err := store.Reachable(ctx, channels)
+	if err != nil {
+		return "", err
+	}
+	reach := func(c approval.Channel) bool { return slices.Contains(channels, c) }
+	if asker == nil && !reachable && !(a.call.Resumable && slices.ContainsFunc(a.call.Reach, reach)) {
+		return "", a.refusal("nobody can be asked: there is no terminal that the policy takes an answer from, and no approver is enrolled", nil)
+	}
+	about, err := subject(ctx)
+	if err != nil {
+		return "", err
+	}
+	req, token, err := store.Ask(ctx, approval.Wish{
+		Subject: about, Channels: channels, Timeout: a.question.Timeout, Again: asker != nil && asker.Channel() == approval.Terminal,
+	})
+	if err != nil {
+		return "", a.refusal("", err)
+	}
+	if err := a.recordAsked(ctx, req); err != nil {
+		return "", errors.Join(err, store.Cancel(context.WithoutCancel(ctx), req.ID, "it could not be recorded"))
+	}
+	if tell := a.approvals.o.Tell; tell != nil {
+		for _, w := range a.question.Webhooks {
+			tell(w, req)
+		}
+	}
+	if a.call.Resumable {
+		return "", &Pending{Request: req, Token: token}
+	}
+	if err := release(ctx); err != nil {
+		return "", errors.Join(err, store.Cancel(context.WithoutCancel(ctx), req.ID, "caisson could not go on"))
+	}
+	if a.call.OnNotice != nil && reachable {
+		a.call.OnNotice("waiting until " + req.Expires.Local().Format(time.TimeOnly) + " for approval: caisson approvals show " + req.ID)
+	}
+	return token, a.wait(ctx, store, req, asker)
+}
+
+// recordAsked records that the question was put, before anybody sees it.
+func (a *asking) recordAsked(ctx context.Context, req *approval.Request) error {
+	in := a.intent
+	in.Kind, in.Approval = KindAsk, noteOf(req)
+	for _, q := range a.question.Askings {
+		in.Approval.Rules = append(in.Approval.Rules, q.Rule)
+	}
+	ticket, err := a.journal.Begin(ctx, in)
+	if err != nil {
+		return err
+	}
+	return ticket.End(context.WithoutCancel(ctx), audit.Outcome{Status: audit.Allowed})
+}
+
+// wait waits until the request has an answer, by whatever way it comes first.
+// Who asked and went away takes the question along.
+func (a *asking) wait(parent context.Context, store *approval.Store, req *approval.Request, asker Asker) error {
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	if a.gone != nil {
+		go func() {
+			select {
+			case <-a.gone:
+				cancel(errors.New("the sandbox is gone"))
+			case <-ctx.Done():
+			}
+		}()
+	}
+	asked := make(chan error, 1)
+	if asker == nil {
+		asked <- nil
+	} else {
+		go func() { asked <- a.askThere(ctx, asker, req) }()
+	}
+	r, err := store.Wait(ctx, req.ID)
+	why := context.Cause(ctx)
+	cancel(nil)
+	aerr := <-asked
+	if err != nil {
+		if why == nil {
+			why = err
+		}
+		cerr := store.Cancel(context.WithoutCancel(parent), req.ID, why.Error())
+		return a.refusal("nobody had answered when the call was given up", errors.Join(why, cerr))
+	}
+	if err := r.Refusal(); err != nil {
+		return a.refusal("", errors.Join(err, aerr))
+	}
+	return nil
+}
+
+// askThere asks by the door's own way. What goes wrong there ends the question:
+// nobody has said yes.
+func (a *asking) askThere(ctx context.Context, asker Asker, req *approval.Request) error {
+	who, answer, err := asker.Ask(ctx, req)
+	if ctx.Err() != nil {
+		return nil // somebody else has answered, or nobody will
+	}
+	if err == nil {
+		_, err = a.approvals.Answer(context.WithoutCancel(ctx), who, req.ID, answer)
+	}
+	if err == nil {
+		return nil
+	}
+	ctx = context.WithoutCancel(ctx)
+	store, serr := a.approvals.Store(ctx)
+	if serr != nil {
+		return errors.Join(err, serr)
+	}
+	if now, serr := store.Get(ctx, req.ID); serr == nil && now.State != approval.Pending {
+		return nil // somebody else was faster
+	}
+	return errors.Join(err, store.Cancel(ctx, req.ID, err.Error()))
+}
+
+// refusal is a no, by the rule that asked.
+func (a *asking) refusal(problem string, cause error) error {
+	first := a.question.Askings[0]
+	e := &sandbox.Error{Op: "policy", Kind: sandbox.ErrDenied, Rule: first.Rule, Problem: first.What,
+		Hint: "let an approver answer: caisson approvals ls; see caisson approvals --help"}
+	if cause != nil && problem == "" {
+		problem = causeOf(cause)
+		if hint := sandbox.Hint(cause); hint != "" {
+			e.Hint = hint
+		}
+	}
+	if errors.Is(cause, sandbox.ErrUnavailable) {
+		e.Cause = cause
+	}
+	e.Problem += ", and " + problem
+	return e
+}
+
+// causeOf is an error without what it was about.
+func causeOf(err error) string {
+	var e *sandbox.Error
+	if errors.As(err, &e) && e.Problem != "" {
+		return e.Problem
+	}
+	return err.Error()
+}
+
+// merge adds what an image turned out to ask about.
+func merge(q, more *policy.Question) *policy.Question {
+	if q == nil {
+		return more
+	}
+	out := *q
+	out.Askings = slices.Concat(q.Askings, more.Askings)
+	out.Channels = slices.DeleteFunc(slices.Clone(q.Channels), func(c string) bool { return !slices.Contains(more.Channels, c) })
+	out.Timeout = min(q.Timeout, more.Timeout)
+	return &out
+}

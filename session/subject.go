@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/caisson-run/caisson/approval"
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/tool"
+)
+
+// mostInput is how much of standard input somebody can be asked about.
+const mostInput = 128 << 10
+
+// readInput reads all of standard input where somebody is to be asked: what a
+// program reads decides what it does.
+func (r *run) readInput() error {
+	if r.question == nil || r.io.Stdin == nil {
+		return nil
+	}
+	b, err := io.ReadAll(io.LimitReader(r.io.Stdin, mostInput+1))
+	e := &sandbox.Error{Op: "standard input", Kind: sandbox.ErrInvalid, Cause: err, Hint: "leave it out, or put it into a file"}
+	switch {
+	case err != nil:
+		e.Problem = "it cannot be read"
+		return e
+	case len(b) > mostInput:
+		e.Problem = fmt.Sprintf("it is longer than %d KiB, and somebody would have to approve all of it", mostInput>>10)
+		return e
+	}
+	r.input, r.io.Stdin = b, bytes.NewReader(b)
+	return nil
+}
+
+// asking is the question of a call that gets a sandbox of its own.
+func (r *run) asking() *asking {
+	return &asking{approvals: r.s.o.Approvals, journal: r.s.o.Journal, question: r.question, call: r.call, intent: r.intent}
+}
+
+// subject is everything that decides what the call does, out of the world that
+// was made for it.
+func (r *run) subject(ctx context.Context, w *world) (*approval.Subject, error) {
+	s, err := r.about(ctx, w.exec.Argv, w.cwd, w.exec.Env)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range w.named {
+		info, err := m.Source.Stat()
+		if err != nil {
+			return nil, sandbox.Errorf(sandbox.ErrUnavailable, "mount "+quoted(m.Name), "it cannot be examined: %v", err)
+		}
+		s.Mounts = append(s.Mounts, approval.Mount{Source: m.Name, Target: m.Target, Access: m.Access.String(), Object: objectOf(info)})
+	}
+	s.User, s.Image = w.spec.User.Name, r.intent.Image
+	inside := &contents{spec: w.spec, image: r.intent.Image}
+	s.Files, err = r.contents(w.exec.Argv, w.cwd, w.search, inside.read)
+	if err != nil {
+		return nil, err
+	}
+	if r.binary != nil {
+		f, err := contentOf(r.binary.File, r.binary.Name, r.binary.Real)
+		if err != nil {
+			return nil, err
+		}
+		s.Files = append(s.Files, f)
+	}
+	return s, nil
+}
+
+// about is what a call says of itself: the part that is the same in a sandbox of
+// its own and in one that lives on.
+func (r *run) about(ctx context.Context, argv []string, dir string, env []string) (*approval.Subject, error) {
+	c, p := r.call, &r.plan
+	s := &approval.Subject{
+		Actor: c.Actor, Kind: string(c.Kind), Dir: dir, HasStdin: r.io.Stdin != nil, Stdin: r.input, Argv: argv,
+		Isolation: r.intent.Isolation, Network: p.Network.String(), Limits: audit.LimitTexts(p.Limits), Policy: r.s.o.Policy.Digest(),
+	}
+	if r.prog != nil {
+		// The path of source inside is made up for each run.
+		s.Argv, s.Program, s.Language = c.Argv, c.Program, c.Call.Language
+		if s.Code = c.Source.Code; r.prog.direct {
+			s.Code = nil // it is among the files, with all of it
+		}
+	}
+	if err := r.aboutTool(s); err != nil {
+		return nil, err
+	}
+	store, err := r.s.o.Approvals.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	key, err := store.SealKey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range env {
+		name, value, _ := strings.Cut(e, "=")
+		if _, placeholder := r.placeholders[name]; placeholder {
+			value = "" // it is another each time, and stands for one of Secrets
+		}
+		s.Env = append(s.Env, approval.Variable{Name: name, Seal: approval.Seal(key, value)})
+	}
+	if n := p.Network; n != nil {
+		for _, secret := range n.Secrets {
+			s.Secrets = append(s.Secrets, secret.String())
+		}
+	}
+	s.Options = r.options()
+	for _, q := range r.question.Askings {
+		s.Reasons = append(s.Reasons, approval.Reason{Rule: q.Rule, What: q.What})
+	}
+	return s, nil
+}
+
+// aboutTool says which tool was called, and what that says of itself.
+func (r *run) aboutTool(s *approval.Subject) error {
+	t := r.call.Tool
+	if t == nil {
+		return nil
+	}
+	args, err := json.Marshal(t.Args) // keys sorted: one text for one meaning
+	if err != nil {
+		return sandbox.Errorf(sandbox.ErrInvalid, "tool "+quoted(t.Name), "its arguments cannot be written: %v", err)
+	}
+	s.Tool, s.Params = t.Name, string(args)
+	if known, ok := r.s.o.Policy.Tools().Lookup(t.Name); ok {
+		s.Definition = definitionOf(known)
+	}
+	return nil
+}
+
+// definitionOf names all that a tool says of itself: one that says something else
+// is another tool.
+func definitionOf(t *tool.Tool) string {
+	var template []string
+	if t.Command != nil {
+		template = t.Command.Template()
+	}
+	b, err := json.Marshal(struct {
+		tool.Definition
+		Template []string
+	}{t.Definition, template})
+	if err != nil {
+		return "?" // as good as any other text: no definition has it
+	}
+	sum := sha256.Sum256(b)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// options are what else a call asks for, and was allowed.
+func (r *run) options() []string {
+	c, p := r.call, &r.plan
+	var out []string
+	add := func(on bool, format string, args ...any) {
+		if on {
+			out = append(out, fmt.Sprintf(format, args...))
+		}
+	}
+	add(p.Root, "runs as the sandbox's root")
+	add(p.BestEffort, "best effort")
+	add(c.AllowDangerousMounts, "dangerous mounts allowed")
+	add(c.InsecureRegistry, "the image's registry is asked without TLS")
+	for _, o := range p.Overridden {
+		add(true, "override: %s", o)
+	}
+	for _, w := range p.Writable {
+		add(true, "may write to %s", w)
+	}
+	for _, g := range p.Deny {
+		add(true, "does not see %s", g)
+	}
+	for _, w := range p.Collect {
+		add(true, "files come out: %s to %s", w.Pattern, w.Dest)
+	}
+	for _, rule := range slices.Concat(p.Watch, c.Watch) {
+		add(true, "watch: %s for %v, %s", rule.When, rule.For, rule.Do)
+	}
+	if p.Rootfs != nil {
+		add(true, "root: %s", p.Rootfs.Source)
+	}
+	for _, t := range p.Toolchains {
+		add(true, "toolchain: %s", t.Source)
+	}
+	if n := p.Network; n != nil {
+		for _, d := range n.Deny {
+			add(true, "not reached: %s", d.Text)
+		}
+		add(n.UpstreamCA != nil, "more authorities are trusted")
+		b, _ := json.Marshal(struct {
+			Web    [][]policy.PlanWeb
+			Budget policy.PlanBudget
+		}{n.Web, n.Budget})
+		add(len(n.Web) > 0 || n.Budget != policy.PlanBudget{}, "network: %s", b)
+	}
+	return out
+}
