@@ -43,7 +43,11 @@ func Host(ctx context.Context, opts HostOptions) (*Root, error) {
 		return nil, err
 	}
 	sum := sha256.New()
-	h, err := surveyHost(o.root, sum)
+	notes := c.notesFile(o.root)
+	if slices.ContainsFunc(o.Targets, func(t Target) bool { return within(t.Path, "/etc") }) {
+		notes = "" // what there is must be known
+	}
+	h, err := surveyHost(o.root, sum, notes)
 	if err != nil {
 		return nil, err
 	}

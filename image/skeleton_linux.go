@@ -85,6 +85,9 @@ func (s *skeleton) write(ctx context.Context, c cache, etc, dir string) error {
 // does while packages are installed, is left out; the digest of the next run
 // differs then.
 func (s *skeleton) copyEtc(ctx context.Context, dir string) error {
+	if err := s.host.complete(); err != nil {
+		return err
+	}
 	if err := makeDirs(dir, "/etc"); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@
 package image
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -44,7 +46,8 @@ type hostTree struct {
 	root  int // O_PATH handle of the host's root
 	binds []sandbox.Mount
 	links map[string]string // "/bin" → "usr/bin"
-	etc   []found
+	etc   []found           // once it was surveyed, see complete
+	looks []look            // what the survey looked at
 
 	sum   hash.Hash // gets everything that decides what the skeleton holds
 	files []*os.File
@@ -62,8 +65,8 @@ func (h *hostTree) close() {
 }
 
 // surveyHost opens the host's directories and looks at its /etc without
-// reading it.
-func surveyHost(root string, sum hash.Hash) (*hostTree, error) {
+// reading it. Where notes of an earlier look are still right, etc stays empty.
+func surveyHost(root string, sum hash.Hash, notes string) (*hostTree, error) {
 	fd, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, hostError("open "+root, err)
@@ -75,11 +78,21 @@ func surveyHost(root string, sum hash.Hash) (*hostTree, error) {
 			return nil, err
 		}
 	}
-	if err := h.surveyEtc(); err != nil {
+	if err := h.surveyEtc(notes); err != nil {
 		h.close()
 		return nil, err
 	}
 	return h, nil
+}
+
+// complete makes a survey where notes had stood for it: somebody wants to know
+// what there is. It says nothing new to the digest.
+func (h *hostTree) complete() error {
+	if h.etc != nil {
+		return nil
+	}
+	h.sum = sha256.New()
+	return h.surveyEtc("")
 }
 
 // topLevel takes one of hostDirs: a bind where it is a directory, a link where
@@ -122,8 +135,9 @@ func (h *hostTree) topLevel(name string) error {
 	return nil
 }
 
-// surveyEtc finds everything of the host's /etc that etcTable allows.
-func (h *hostTree) surveyEtc() error {
+// surveyEtc finds everything of the host's /etc that etcTable allows, and keeps
+// notes in the file of that name, if there is one.
+func (h *hostTree) surveyEtc(notes string) error {
 	fd, err := unix.Openat2(h.root, "etc", &unix.OpenHow{
 		Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
 	})
@@ -135,6 +149,15 @@ func (h *hostTree) surveyEtc() error {
 	}
 	dir := os.NewFile(uintptr(fd), "/etc")
 	defer dir.Close()
+	if notes != "" && h.recall(fd, readNotes(notes)) {
+		return nil
+	}
+	h.etc = []found{}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return hostError("look at /etc", err)
+	}
+	h.looks = []look{{name: ".", kind: kindOf(&st), read: true, was: identity(&st)}}
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
 		return hostError("read /etc", err)
@@ -148,6 +171,9 @@ func (h *hostTree) surveyEtc() error {
 				return err
 			}
 		}
+	}
+	if notes != "" {
+		writeNotes(notes, h.looks, time.Now())
 	}
 	return nil
 }
@@ -184,6 +210,7 @@ func (h *hostTree) surveyEntry(fd int, name, rest string, seen map[string]bool) 
 		if !seen[at] {
 			seen[at] = true
 			h.add(at, kindDir, &st)
+			h.looks = append(h.looks, look{name: strings.TrimPrefix(at, "/etc/"), kind: kindOf(&st), read: true, was: identity(&st), in: true})
 		}
 		name, rest, _ = strings.Cut(rest, "/")
 		at += "/" + name
@@ -204,20 +231,33 @@ func (h *hostTree) survey(fd int, name, at string, depth int) error {
 	if len(h.etc) >= maxEntries || depth > maxDepth {
 		return noToolchain(fmt.Sprintf("the host's /etc holds more than %d files, or directories more than %d deep, that sandboxes should see (at %s)", maxEntries, maxDepth, at))
 	}
+	kind := kindOf(&st)
+	h.looks = append(h.looks, look{name: strings.TrimPrefix(at, "/etc/"), kind: kind, read: kind == kindDir, was: identity(&st), in: kind != kindNone})
+	if kind != kindNone {
+		h.add(at, kind, &st)
+	}
+	if kind == kindDir {
+		return h.surveyDir(fd, name, at, depth)
+	}
+	return nil
+}
+
+// kindOf is what a thing is taken as: files and directories that not everybody
+// may read are not.
+func kindOf(st *unix.Stat_t) byte {
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFLNK:
-		h.add(at, kindLink, &st)
+		return kindLink
 	case unix.S_IFREG:
 		if st.Mode&0o004 != 0 && st.Size <= maxFile {
-			h.add(at, kindFile, &st)
+			return kindFile
 		}
 	case unix.S_IFDIR:
 		if st.Mode&0o005 == 0o005 {
-			h.add(at, kindDir, &st)
-			return h.surveyDir(fd, name, at, depth)
+			return kindDir
 		}
 	}
-	return nil
+	return kindNone
 }
 
 // surveyDir takes what a directory holds. A link there is not looked at more
@@ -247,9 +287,14 @@ func (h *hostTree) surveyDir(fd int, name, at string, depth int) error {
 	return nil
 }
 
-// add notes a thing and mixes into the digest what changes when it changes.
+// add notes a thing that will be in the skeleton.
 func (h *hostTree) add(at string, kind byte, st *unix.Stat_t) {
 	h.etc = append(h.etc, found{at, kind})
+	h.mix(at, kind, st)
+}
+
+// mix puts into the digest what changes with a thing.
+func (h *hostTree) mix(at string, kind byte, st *unix.Stat_t) {
 	b := make([]byte, 0, 128)
 	b = append(b, at...)
 	b = append(b, 0, kind)
