@@ -234,7 +234,7 @@ func (l *Log) checkHead(ctx context.Context, q querier) (Checkpoint, error) {
 	if err := checkSchema(ctx, q); err != nil {
 		return Checkpoint{}, damaged(err.Error())
 	}
-	head, err := storedHead(ctx, q, l.inst)
+	head, last, named, err := headAndLast(ctx, q, l.inst)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return head, damaged("the database holds no head")
@@ -242,16 +242,10 @@ func (l *Log) checkHead(ctx context.Context, q querier) (Checkpoint, error) {
 		return head, err
 	case !l.valid(head):
 		return head, damaged("the head in the database is not signed with this key")
-	}
-	var last int64
-	if err := q.QueryRowContext(ctx, "SELECT max(seq) FROM records").Scan(&last); err != nil {
-		return head, err
-	}
-	if last != head.Count {
+	case last != head.Count:
 		return head, damaged(fmt.Sprintf("there are %d records where the head says %d", last, head.Count))
-	}
-	if err := onChain(ctx, q, head); err != nil {
-		return head, err
+	case !named.is(head):
+		return head, notTheSigned(head)
 	}
 	copied, err := l.readHead()
 	if errors.Is(err, os.ErrNotExist) && head.Count == 1 {
@@ -268,7 +262,33 @@ func (l *Log) checkHead(ctx context.Context, q querier) (Checkpoint, error) {
 	case copied.Count > head.Count:
 		return head, damaged(fmt.Sprintf("audit.head has seen %d records, the database holds %d", copied.Count, head.Count))
 	}
+	if copied.Count == head.Count && copied.Link == head.Link {
+		return head, nil // the usual case
+	}
 	return head, onChain(ctx, q, copied)
+}
+
+// headAndLast is what a commit builds on, in one question, since preparing it is
+// most of what one costs: the head in the database, not yet checked, the number
+// of the last record, and of the one that the head names what its link is made
+// of.
+func headAndLast(ctx context.Context, q querier, installation string) (head Checkpoint, last int64, named record, err error) {
+	var count, at int64
+	var most sql.NullInt64
+	var link, sig []byte
+	err = q.QueryRowContext(ctx, `SELECT h.count, h.link, h.at, h.signature, (SELECT max(seq) FROM records), r.digest, r.signature
+		FROM head AS h LEFT JOIN records AS r ON r.seq = h.count WHERE h.one = 1`).Scan(&count, &link, &at, &sig, &most, &named.digest, &named.signature)
+	return newHead(installation, count, link, at, sig), most.Int64, named, err
+}
+
+// is says whether c names this record.
+func (r *record) is(c Checkpoint) bool {
+	link, _ := hex.DecodeString(c.Link)
+	return bytes.Equal(r.link(), link)
+}
+
+func notTheSigned(c Checkpoint) error {
+	return damaged(fmt.Sprintf("record %d is not the one that was signed", c.Count))
 }
 
 // onChain says whether record number c.Count has the link that c names.
@@ -278,9 +298,8 @@ func onChain(ctx context.Context, q querier, c Checkpoint) error {
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	link, _ := hex.DecodeString(c.Link)
-	if err != nil || !bytes.Equal(r.link(), link) {
-		return damaged(fmt.Sprintf("record %d is not the one that was signed", c.Count))
+	if err != nil || !r.is(c) {
+		return notTheSigned(c)
 	}
 	return nil
 }
@@ -293,5 +312,10 @@ func storedHead(ctx context.Context, q querier, installation string) (Checkpoint
 	if err != nil {
 		return Checkpoint{}, err
 	}
-	return Checkpoint{Installation: installation, Count: count, Link: hex.EncodeToString(link), Time: unixTime(at), Signature: hex.EncodeToString(sig)}, nil
+	return newHead(installation, count, link, at, sig), nil
+}
+
+// newHead is a head out of its columns.
+func newHead(installation string, count int64, link []byte, at int64, sig []byte) Checkpoint {
+	return Checkpoint{Installation: installation, Count: count, Link: hex.EncodeToString(link), Time: unixTime(at), Signature: hex.EncodeToString(sig)}
 }

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/caisson-run/caisson/sandbox"
@@ -153,20 +154,33 @@ func (l *Log) version(ctx context.Context, q querier) (int, error) {
 	return v, nil
 }
 
-// checkSchema says whether the database was made by the migrations and nothing
-// else: a trigger or a view of somebody else's would act with our hands.
-func checkSchema(ctx context.Context, q querier) error {
-	want := map[string]bool{}
+// schema are the statements of the migrations.
+var schema = sync.OnceValues(func() ([]string, error) {
+	var list []string
 	for _, name := range migrations {
 		text, err := migrationFiles.ReadFile(name)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for statement := range strings.SplitSeq(string(text), ";") {
 			if i := strings.Index(statement, "CREATE "); i >= 0 {
-				want[statement[i:]] = true
+				list = append(list, statement[i:])
 			}
 		}
+	}
+	return list, nil
+})
+
+// checkSchema says whether the database was made by the migrations and nothing
+// else: a trigger or a view of somebody else's would act with our hands.
+func checkSchema(ctx context.Context, q querier) error {
+	statements, err := schema()
+	if err != nil {
+		return err
+	}
+	want := map[string]bool{}
+	for _, s := range statements {
+		want[s] = true
 	}
 	rows, err := q.QueryContext(ctx, "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL")
 	if err != nil {
