@@ -24,7 +24,7 @@ type PlanRate struct {
 
 // Exceeded is the verdict on a call that came too soon.
 func (r PlanRate) Exceeded(wait string) Verdict {
-	return refuse(r.From, "try again in "+wait, "%s may be called %s times, and was", r.Tool, r.Rate).verdict()
+	return refuse(r.From, "try again in "+wait, "%s may be called %s, and has been", r.Tool, r.Rate).verdict()
 }
 
 // offered are the tools that the layers declare or list.
@@ -327,7 +327,11 @@ func (r *ToolRule) String() string {
 		b, _ := json.Marshal(r.command.Template())
 		parts = append(parts, "runs "+string(b))
 	}
-	if n := len(r.Rules); n > 0 {
+	switch n := len(r.Rules); n {
+	case 0:
+	case 1:
+		parts = append(parts, "1 rule")
+	default:
 		parts = append(parts, fmt.Sprintf("%d rules", n))
 	}
 	for _, v := range r.Rates {

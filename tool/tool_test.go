@@ -184,3 +184,48 @@ func FuzzCommand(f *testing.F) {
 		}
 	})
 }
+
+// Each format has every tool, with the schema that is checked.
+func TestExport(t *testing.T) {
+	tools := Builtins()
+	for _, format := range Formats() {
+		text, err := Export(tools, format)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var v any
+		if err := json.Unmarshal(text, &v); err != nil {
+			t.Fatal(err)
+		}
+		if m, ok := v.(map[string]any); ok {
+			v = m["tools"]
+		}
+		list, _ := v.([]any)
+		if len(list) != len(tools) {
+			t.Errorf("%s has %d tools", format, len(list))
+		}
+		for i, one := range list {
+			m := one.(map[string]any)
+			if f, ok := m["function"].(map[string]any); ok {
+				m = f
+			}
+			var want any
+			json.Unmarshal(tools[i].Params, &want)
+			var got any
+			for _, key := range []string{"parameters", "input_schema", "inputSchema"} {
+				if s, ok := m[key]; ok {
+					got = s
+				}
+			}
+			if m["name"] != tools[i].Name || m["description"] != tools[i].Description || !cmp.Equal(got, want) {
+				t.Errorf("%s: %v", format, m)
+			}
+		}
+	}
+	if text, err := Export(nil, "mcp"); err != nil || !strings.Contains(string(text), `"tools": []`) {
+		t.Errorf("none: %s, %v", text, err)
+	}
+	if _, err := Export(nil, "x"); !errors.Is(err, sandbox.ErrInvalid) {
+		t.Error(err)
+	}
+}

@@ -52,6 +52,8 @@ func (a *app) open(ctx context.Context, policyFile string) (_ *opened, err error
 	if note := dir.Note(); note != "" {
 		a.note("%s", note)
 	}
-	o.Session, err = session.New(session.Options{Drivers: a.drivers(), Policy: p, PolicyName: policyFile, Journal: openJournal(ctx, dir), State: session.DirState(dir)})
+	rates := &counting{dir: dir.Path()}
+	o.closers = append(o.closers, rates.close)
+	o.Session, err = session.New(session.Options{Drivers: a.drivers(), Policy: p, PolicyName: policyFile, Journal: openJournal(ctx, dir), State: session.DirState(dir), Rates: rates})
 	return o, err
 }

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/internal/config"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/registry"
+	"github.com/caisson-run/caisson/tool"
+	"github.com/caisson-run/caisson/tool/params"
+)
+
+func (a *app) toolsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "tools",
+		Short: "List, export and call the tools that agents are offered",
+		Long: `List, export and call the tools that agents are offered.
+
+Those that are built in may be called where no policy has a section tools; where
+one has it, those that it lists, and no other. See docs/tools.md.`,
+		Example: `  caisson tools ls
+  caisson tools export --format anthropic
+  caisson tools call run_code --params '{"language": "python", "code": "print(6*7)"}'`,
+		Args:          a.unknownCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	cmd.AddCommand(a.toolsList(), a.toolsExport(), a.toolsCall())
+	return cmd
+}
+
+// offered are the tools under a policy file.
+func offered(file string) ([]*tool.Tool, error) {
+	p, err := config.Policy(file)
+	if err != nil {
+		return nil, err
+	}
+	return p.Tools().List(), nil
+}
+
+func (a *app) toolsList() *cobra.Command {
+	var file string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List the tools that may be called",
+		Example: `  caisson tools ls
+  caisson tools ls --policy agents.yaml --json`,
+		Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			tools, err := offered(file)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				text, err := tool.Export(tools, "mcp")
+				if err == nil {
+					_, err = a.out.Write(text)
+				}
+				return err
+			}
+			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "NAME\tKIND\tDESCRIPTION")
+			for _, t := range tools {
+				kind := "built in"
+				if _, ok := tool.Builtin(t.Name); !ok {
+					kind = "declared"
+					if t.Command != nil {
+						kind = "command"
+					}
+				}
+				first, _, _ := strings.Cut(t.Description, ". ")
+				fmt.Fprintf(w, "%s\t%s\t%s\n", t.Name, kind, dash(strings.TrimSuffix(first, ".")))
+			}
+			return w.Flush()
+		},
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	cmd.Flags().StringVar(&file, "policy", "", "those that a policy `FILE` lists")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as tools export --format mcp does")
+	return cmd
+}
+
+func (a *app) toolsExport() *cobra.Command {
+	var file, format string
+	cmd := &cobra.Command{
+		Use:   "export --format FORMAT",
+		Short: "Write the tools as a model's API takes them",
+		Long: `Write the definitions of the tools that may be called as a model's API takes
+them: openai (the Responses API), openai-chat (Chat Completions), anthropic (the
+Messages API), or mcp (the answer to tools/list).`,
+		Example: `  caisson tools export --format openai > tools.json
+  caisson tools export --format anthropic --policy agents.yaml`,
+		Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			tools, err := offered(file)
+			if err != nil {
+				return err
+			}
+			text, err := tool.Export(tools, format)
+			if err != nil {
+				return err
+			}
+			_, err = a.out.Write(text)
+			return err
+		},
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	cmd.Flags().StringVar(&format, "format", "mcp", strings.Join(tool.Formats(), ", "))
+	cmd.Flags().StringVar(&file, "policy", "", "those that a policy `FILE` lists")
+	return cmd
+}
+
+func (a *app) toolsCall() *cobra.Command {
+	var file, arguments string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "call NAME [--params JSON]",
+		Short: "Call a tool as an agent does, in a sandbox of its own",
+		Long: `Call a tool as an agent does: its arguments are checked, the policy decides, and
+what it runs is run in a fresh sandbox and recorded. Tools about sandboxes that
+live on need caisson serve or caisson mcp.
+
+--params - reads the arguments from standard input, --params @FILE from a file.
+
+The exit code is the program's own, as with caisson run; 126 when the call was
+refused.`,
+		Example: `  caisson tools call run_command --params '{"command": "uname -a"}'
+  caisson tools call resize --policy agents.yaml --params '{"in": "a.png", "size": 64}' --json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage(cmd, "it takes the name of one tool", "caisson tools ls lists them")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := a.toolArguments(arguments)
+			if err != nil {
+				return err
+			}
+			ctx, stop := signal.NotifyContext(contextOf(cmd), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			return a.callTool(ctx, cmd, file, &session.ToolCall{Name: args[0], Args: text, Door: "cli", Actor: actor(), Operator: true}, asJSON)
+		},
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	cmd.Flags().StringVar(&arguments, "params", "{}", "the arguments: `JSON`, @FILE or -")
+	cmd.Flags().StringVar(&file, "policy", "", "policy `FILE` that bounds the call")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer, as an agent gets it, or the error, as one JSON object")
+	return cmd
+}
+
+// toolArguments reads what --params says.
+func (a *app) toolArguments(s string) ([]byte, error) {
+	var from io.Reader = a.in
+	name, isFile := strings.CutPrefix(s, "@")
+	switch {
+	case isFile:
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, &sandbox.Error{Op: "--params @" + printable(name), Kind: sandbox.ErrNotFound, Problem: "the file cannot be read", Cause: err}
+		}
+		defer f.Close()
+		from = f
+	case s != "-":
+		return []byte(s), nil
+	}
+	text, err := io.ReadAll(io.LimitReader(from, params.MaxText+1))
+	if err != nil {
+		return nil, &sandbox.Error{Op: "--params", Kind: sandbox.ErrInvalid, Problem: "they cannot be read", Cause: err}
+	}
+	return text, nil
+}
+
+// callTool calls a tool and shows what came of it.
+func (a *app) callTool(ctx context.Context, cmd *cobra.Command, file string, call *session.ToolCall, asJSON bool) error {
+	opened, err := a.open(ctx, file)
+	if err != nil {
+		return err
+	}
+	defer opened.close()
+	if !asJSON {
+		stdout, finish := a.output(a.out, &runFlags{})
+		defer finish()
+		stderr, finishErr := a.output(a.err, &runFlags{})
+		defer finishErr()
+		call.Stdout, call.Stderr = stdout, stderr
+	}
+	answer, err := opened.CallTool(ctx, call)
+	if err != nil {
+		a.fail(cmd, err)
+		a.code = exitCannot
+		if errors.Is(err, sandbox.ErrDenied) {
+			a.code = exitDenied
+		}
+		return nil
+	}
+	if answer.Result != nil {
+		a.code = exitCode(answer.Result)
+	}
+	if asJSON {
+		a.printJSON(answer.Output)
+	} else if answer.Result != nil {
+		a.show(&runFlags{}, answer.Result, nil)
+	}
+	return nil
+}
+
+// counting opens the store of rates when something is to be counted: most runs
+// count nothing.
+type counting struct {
+	dir string
+
+	mu sync.Mutex
+	db *registry.DB
+}
+
+// Take is registry.DB's.
+func (c *counting) Take(ctx context.Context, now registry.Instant, rates []registry.Rate) (int, time.Duration, error) {
+	c.mu.Lock()
+	if c.db == nil {
+		var err error
+		if c.db, err = registry.Open(ctx, c.dir); err != nil {
+			c.mu.Unlock()
+			return -1, 0, err
+		}
+	}
+	c.mu.Unlock()
+	return c.db.Take(ctx, now, rates)
+}
+
+func (c *counting) close() error {
+	if c.db == nil {
+		return nil
+	}
+	return c.db.Close()
+}
