@@ -71,6 +71,7 @@ func adaptKernel() {
 	readProcessor()
 	lightenUnmount(os.Args)
 	takeScratch(os.Args)
+	os.Args = takeStatus(os.Args)
 	if n := memoryFromSpec(os.Args); n > 0 {
 		showMemory(os.Args, n)
 	}

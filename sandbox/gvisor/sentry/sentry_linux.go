@@ -48,7 +48,7 @@ func Main() {
 	tune()
 	adapt()
 	cli.Run(nil, map[util.SubCommand]string{
-		new(sentrycmd.Boot):   "internal",
+		new(boot):             "internal",
 		new(sentrycmd.Umount): "internal",
 		new(cmd.Gofer):        "internal",
 	}, nil)

@@ -124,7 +124,12 @@ func (w *world) writeBundle() error {
 
 // runToEnd makes the sandbox, starts it, and waits for its first process.
 func (w *world) runToEnd() (*wire.Event, error) {
-	if err := w.create(); err != nil {
+	status, err := newStatusPipe()
+	if err != nil {
+		return nil, err
+	}
+	defer status.close()
+	if err := w.create(status); err != nil {
 		return nil, err
 	}
 	base := w.read()
@@ -147,6 +152,9 @@ func (w *world) runToEnd() (*wire.Event, error) {
 		// by somebody else. All of them are a SIGKILL.
 		ws = unix.WaitStatus(unix.SIGKILL)
 	}
+	if said, ok := status.said(); ok {
+		ws = said
+	}
 	return &wire.Event{
 		Kind: wire.Exited, WaitStatus: uint32(ws), Limit: w.endedBy(), Counters: &n, Wall: wall,
 	}, nil
@@ -154,7 +162,7 @@ func (w *world) runToEnd() (*wire.Event, error) {
 
 // create forks gofer and kernel; they are in the control group as this process
 // is.
-func (w *world) create() error {
+func (w *world) create(status *statusPipe) error {
 	args := container.Args{ID: w.order.ID, Spec: w.spec, BundleDir: w.bundleDir(), Attached: true}
 	if n := w.order.ExecFile; n != 0 {
 		if n >= len(w.files) {
@@ -170,6 +178,7 @@ func (w *world) create() error {
 		defer closeAll(files)
 		args.PassFiles = files
 	}
+	args.PassFiles = status.passTo(args.PassFiles)
 	box, err := container.New(w.conf, args)
 	if err != nil {
 		return err
