@@ -39,6 +39,8 @@ type conn struct {
 
 	sent, received atomic.Int64
 
+	placed bool // it has taken one of the router's places
+
 	mu   sync.Mutex
 	up   []*metered // those that are open; HTTP may need one after the other
 	to   netip.Addr // where the first went
@@ -49,7 +51,7 @@ type conn struct {
 // connection on our side stands, so that the sandbox sees what became of it.
 func (r *Router) accept(req *tcp.ForwarderRequest) {
 	if !r.at.do(func() { r.connect(req) }) {
-		req.Complete(true)
+		r.link.refuse(req)
 	}
 }
 
@@ -60,18 +62,19 @@ func (r *Router) connect(req *tcp.ForwarderRequest) {
 	c.rule, c.judged = r.decide(c.t), r.judged(c.t)
 	up, err := r.begin(c)
 	if err != nil {
-		req.Complete(true)
+		r.link.refuse(req)
 		c.failed(err)
 		return
 	}
 	queue := new(waiter.Queue)
 	ep, terr := req.CreateEndpoint(queue)
-	req.Complete(terr != nil)
 	if terr != nil {
+		r.link.refuse(req)
 		up.Close()
 		c.finish("the sandbox gave up")
 		return
 	}
+	req.Complete(false)
 	c.down = gonet.NewTCPConn(queue, ep)
 	c.in = bufio.NewReaderSize(c.down, peek.BufferSize)
 	c.mu.Lock()
@@ -95,18 +98,33 @@ func (r *Router) begin(c *conn) (net.Conn, error) {
 	if d := r.decide(c.t); !d.Allow {
 		return nil, &refusal{Decision: d}
 	}
+	if err := r.place(c); err != nil {
+		return nil, err
+	}
 	r.mu.Lock()
-	switch {
-	case r.closed:
+	if r.closed {
 		r.mu.Unlock()
 		return nil, errShut
-	case len(r.open) >= mostOpen:
-		r.mu.Unlock()
-		return nil, errCrowded
 	}
 	r.open[c] = struct{}{}
 	r.mu.Unlock()
 	return c.dial()
+}
+
+// place takes one of the router's places. One who has closed as many as there
+// are and opens others at once is ahead of us: for that we wait.
+func (r *Router) place(c *conn) error {
+	late := time.NewTimer(placeTime)
+	defer late.Stop()
+	select {
+	case r.places <- struct{}{}:
+		c.placed = true
+		return nil
+	case <-r.ctx.Done():
+		return errShut
+	case <-late.C:
+		return errCrowded
+	}
 }
 
 // spend counts a connection of ours against the budget.
@@ -395,10 +413,15 @@ func (c *conn) forget() {
 	c.closeUp()
 	if c.down != nil {
 		c.down.Close()
+		_ = c.down.SetDeadline(time.Time{}) // its timers would stay until they are due
 	}
 	c.r.mu.Lock()
 	delete(c.r.open, c)
 	c.r.mu.Unlock()
+	if c.placed {
+		c.placed = false
+		<-c.r.places
+	}
 }
 
 // onlyReader and onlyWriter keep io.Copy from finding a way of its own.

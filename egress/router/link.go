@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"gvisor.dev/gvisor/pkg/buffer"
 	"gvisor.dev/gvisor/pkg/tcpip"
@@ -22,10 +24,12 @@ import (
 // A write waits when the sandbox does not read, which holds back the one
 // sandbox that it is for.
 type link struct {
-	wire    io.ReadWriteCloser
-	mtu     uint32
-	guest   netip.Addr
-	headers bool
+	wire       io.ReadWriteCloser
+	mtu        uint32
+	guest      netip.Addr
+	headers    bool
+	resets     resets
+	suppressed atomic.Int64 // resets that did not reach the sandbox
 
 	mu         sync.RWMutex
 	dispatcher stack.NetworkDispatcher
@@ -54,6 +58,18 @@ func (l *link) Wait()                                   { l.reading.Wait() }
 func (l *link) Close()                                  { l.wire.Close() }
 func (l *link) Capabilities() stack.LinkEndpointCapabilities {
 	return stack.CapabilityTXChecksumOffload | stack.CapabilityRXChecksumOffload
+}
+
+// lastWrites is how long a sandbox has to read the last words of a router that
+// ends: a sandbox that is gone, or stands still, reads none.
+const lastWrites = 200 * time.Millisecond
+
+// hasten has writes fail soon that wait for the sandbox to read. A TUN device
+// keeps nobody waiting.
+func (l *link) hasten() {
+	if w, ok := l.wire.(interface{ SetWriteDeadline(time.Time) error }); ok {
+		_ = w.SetWriteDeadline(time.Now().Add(lastWrites))
+	}
 }
 
 // Attach begins reading; a nil dispatcher ends it.
@@ -146,6 +162,10 @@ func (l *link) WritePackets(pkts stack.PacketBufferList) (int, tcpip.Error) {
 			describe(b[:vnetHeader], b[vnetHeader:])
 		}
 		*p = b
+		if l.resets.accident(b[l.before():]) {
+			l.suppressed.Add(1)
+			continue
+		}
 		if _, err := l.wire.Write(b); err != nil {
 			if errors.Is(err, os.ErrClosed) {
 				return sent, &tcpip.ErrClosedForSend{}

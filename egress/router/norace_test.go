@@ -4,7 +4,6 @@
 
 package router
 
-// soakRoom is what the memory of router, guest and server together may have
-// grown by in the end, in bytes: what the collector and the allocator hold
-// back, and no more for more connections.
-const soakRoom = 64 << 20
+// soakRoom is what the process may have grown by in the end, in bytes: what the
+// allocator has spread over pages.
+const soakRoom = 16 << 20

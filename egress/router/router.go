@@ -87,6 +87,8 @@ type Router struct {
 	queries, connections atomic.Int64
 	sent, received       atomic.Int64
 
+	places chan struct{} // has an element for each connection
+
 	mu     sync.Mutex
 	open   map[*conn]struct{}
 	closed bool // nothing goes through any more
@@ -132,7 +134,7 @@ func New(o Options) (*Router, error) {
 	if o.Own == nil {
 		o.Own = (&interfaces{}).own
 	}
-	r := &Router{o: o, record: newRecorder(o.Event), open: map[*conn]struct{}{}, conns: make(chan net.Conn)}
+	r := &Router{o: o, record: newRecorder(o.Event), open: map[*conn]struct{}{}, conns: make(chan net.Conn), places: make(chan struct{}, mostOpen)}
 	r.ctx, r.end = context.WithCancel(context.Background())
 	r.rules.Store(o.Rules)
 	r.ends.Store(o.Ends)
@@ -206,6 +208,7 @@ func (r *Router) exceed(budget string) {
 // Close ends every connection, tells Done, and waits until nothing of the
 // router is left.
 func (r *Router) Close() {
+	r.link.hasten()
 	r.shut()
 	r.dns.Close()
 	r.web.Close()

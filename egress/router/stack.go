@@ -27,8 +27,10 @@ const (
 	// those that are refused take a place for a moment, too, and must not keep
 	// the others out.
 	mostPending = 2 * mostOpen
-	// mostOpen bounds the connections at one time.
-	mostOpen = 512
+	// mostOpen bounds the connections at one time, and placeTime is how long one
+	// more waits for another's end before it is refused.
+	mostOpen  = 512
+	placeTime = 3 * time.Second
 	// mostBuffer bounds what the stack keeps for one connection and direction,
 	// in bytes.
 	mostBuffer  = 1 << 20
