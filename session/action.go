@@ -52,19 +52,39 @@ func (b *Sandboxes) enterBox(ctx context.Context, k *Key, id string) (*living, *
 		if in, client := l.use(); client != nil {
 			return l, in, in.show(client), nil
 		}
-		// It is paused, or on its way to or from it, or its agent is lost.
-		if err := l.lock(ctx); err != nil {
-			return nil, nil, nil, err
-		}
-		if err = b.wake(ctx, k, l, false); err == nil {
-			err = l.reconnect(ctx)
-		}
-		l.unlock()
-		if err != nil {
+		if err := b.ready(ctx, k, l); err != nil {
 			return nil, nil, nil, err
 		}
 	}
 	return nil, nil, nil, sandbox.Errorf(sandbox.ErrConflict, "sandbox "+id, "it was paused again at once, or its agent is lost again")
+}
+
+// ready makes a sandbox ready that is paused, or on its way to or from it, or whose
+// agent is lost. Where that fails, it has failed for all who wait by then: each try
+// may take its time, and who wants to end the sandbox waits in the same row.
+func (b *Sandboxes) ready(ctx context.Context, k *Key, l *living) error {
+	l.mu.Lock()
+	tries := l.tries
+	l.mu.Unlock()
+	if err := l.lock(ctx); err != nil {
+		return err
+	}
+	defer l.unlock()
+	l.mu.Lock()
+	now, err := l.tries, l.tried
+	l.mu.Unlock()
+	if now != tries {
+		return err
+	}
+	if err = b.wake(ctx, k, l, false); err == nil {
+		err = l.reconnect(ctx)
+	}
+	if err != nil {
+		l.mu.Lock()
+		l.tries, l.tried = l.tries+1, err
+		l.mu.Unlock()
+	}
+	return err
 }
 
 // use counts an action that begins; both are nil when the sandbox does not run, or

@@ -34,6 +34,9 @@ type living struct {
 	alarm    func() bool       // stops the timer of its expiry
 	silent   bool              // no timer is set any more
 	pausing  bool              // it has a place among the paused ones
+	waking   bool              // it has a place among those that run
+	tries    int               // how often it could not be woken or reached
+	tried    error             // why not, the last time
 	busy     int               // actions under way
 	used     time.Time         // when the last one began or ended
 	readings series
@@ -100,7 +103,11 @@ func (l *living) stake() stake {
 	if l.rec.State == "" {
 		return stake{state: registry.Running, limits: l.reserved}
 	}
-	return stake{l.rec.State, l.pausing, l.frozen != nil, l.rec.Limits}
+	state := l.rec.State
+	if l.waking {
+		state = registry.Running
+	}
+	return stake{state, l.pausing, l.frozen != nil || l.in != nil, l.rec.Limits}
 }
 
 // gone is the error for a sandbox that ended while somebody waited for it.
@@ -212,8 +219,11 @@ func (in *inside) start(ctx context.Context, d sandbox.Driver, kept string) erro
 	return in.watchable(ctx)
 }
 
-// connect begins a session with the agent.
+// connect begins a session with the agent. Whoever has the agent's place inside
+// may never answer, and the caller may hold the sandbox's change: it has a time.
 func (in *inside) connect(ctx context.Context) (*guest.Client, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startAllowance)
+	defer cancel()
 	conn, err := in.box.Dial(ctx)
 	if err != nil {
 		return nil, err

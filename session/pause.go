@@ -114,8 +114,14 @@ func (b *Sandboxes) stop(ctx context.Context, l *living, in *inside, paused func
 		if err := freeze.Pause(ctx); err != nil {
 			return err
 		}
+		if err := l.keep(ctx, paused); err != nil {
+			if undo := freeze.Resume(ctx); undo != nil {
+				return errors.Join(err, undo, b.end(ctx, l, "it could neither be paused nor go on"))
+			}
+			return err
+		}
 		b.leave(l, in, true)
-		return l.keep(ctx, paused)
+		return nil
 	}
 	return cannotPause(in.run.plan.Isolation)
 }
@@ -226,6 +232,9 @@ func (b *Sandboxes) resumeFor(ctx context.Context, k *Key, l *living, timeout ti
 // wake resumes a paused sandbox that wants to be, or that its owner wants to. The
 // caller holds change.
 func (b *Sandboxes) wake(ctx context.Context, k *Key, l *living, asked bool) error {
+	// Who asked may be anybody who knows a public port. That they go away is no
+	// reason for a sandbox that is half awake to end.
+	ctx = context.WithoutCancel(ctx)
 	rec := l.record()
 	switch {
 	case rec.State == registry.Running:
@@ -243,10 +252,14 @@ func (b *Sandboxes) wake(ctx context.Context, k *Key, l *living, asked bool) err
 	if err = b.enter(); err == nil {
 		err = b.fits(g.profile.Quota, l, rec.Limits, registry.Running)
 	}
+	if err == nil {
+		l.markWaking(true) // in one step with the count, as for pausing
+	}
 	b.mu.Unlock()
 	if err != nil {
 		return err
 	}
+	defer l.markWaking(false)
 	in, err := b.goOn(ctx, l, g, rec)
 	if err != nil {
 		return err
@@ -271,6 +284,12 @@ func (b *Sandboxes) wake(ctx context.Context, k *Key, l *living, asked bool) err
 	b.begin(l, in)
 	b.tell(l.record(), "resumed")
 	return b.dropKept(rec.Kept)
+}
+
+func (l *living) markWaking(waking bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waking = waking
 }
 
 // goOn has the sandbox itself go on.
