@@ -85,14 +85,8 @@ func (g *Group) Remove(ctx context.Context) error {
 	dirs := g.Dirs()
 	err := g.wait(ctx, "remove", "still has processes in it", func() (bool, error) {
 		for _, dir := range dirs {
-			for _, d := range tree(dir) {
-				switch err := g.k.rmdir(d); {
-				case err == nil, errors.Is(err, fs.ErrNotExist):
-				case errors.Is(err, unix.EBUSY), errors.Is(err, unix.ENOTEMPTY):
-					return false, nil
-				default:
-					return false, err
-				}
+			if gone, err := g.removeTree(dir); !gone {
+				return false, err
 			}
 		}
 		return true, nil
@@ -104,6 +98,33 @@ func (g *Group) Remove(ctx context.Context) error {
 		_ = g.k.rmdir(filepath.Dir(dir)) // fails where a neighbour is in it
 	}
 	return nil
+}
+
+// removeTree removes dir, and what is below it where that is what keeps it: few
+// groups have anything, and looking costs more than trying. It is not gone
+// while processes are in it.
+func (g *Group) removeTree(dir string) (gone bool, err error) {
+	if gone, err := g.remove(dir); gone || err != nil {
+		return gone, err
+	}
+	for _, d := range tree(dir) {
+		if gone, err := g.remove(d); !gone {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// remove removes one group, unless something is in it.
+func (g *Group) remove(dir string) (gone bool, err error) {
+	switch err := g.k.rmdir(dir); {
+	case err == nil, errors.Is(err, fs.ErrNotExist):
+		return true, nil
+	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.ENOTEMPTY):
+		return false, nil
+	default:
+		return false, err
+	}
 }
 
 // wait repeats step, ever more slowly, until it is done, fails, or time is up:
