@@ -20,7 +20,9 @@ export CGO_ENABLED := 0
 # with cgo finds no dynamic linker, or a router, which confines all its threads, as
 # only a binary without cgo can. They are tested without it.
 HEAVY := $(wildcard *.go) $(wildcard cmd/*/*.go) $(wildcard sandbox/process/*.go) $(wildcard sandbox/gvisor/*.go) $(wildcard sandbox/gvisor/*/*.go) $(wildcard sandbox/gvisor/*/*/*.go) $(wildcard internal/tools/bench/*.go) $(wildcard attack/*.go) $(wildcard egress/*.go) $(wildcard egress/confined/*.go)
-HEAVY_PACKAGES = $(addprefix ./,$(sort $(patsubst %/,%,$(dir $(HEAVY)))))
+# The two that take longest are begun first.
+LONGEST := ./sandbox/gvisor ./sandbox/process
+HEAVY_PACKAGES = $(LONGEST) $(filter-out $(LONGEST),$(addprefix ./,$(sort $(patsubst %/,%,$(dir $(HEAVY))))))
 LIGHT_PACKAGES = $(filter-out $(HEAVY_PACKAGES:./%=$(MODULE)/%) $(MODULE),$(shell go list ./...))
 
 .PHONY: help
@@ -57,11 +59,15 @@ run: build ## build, then run real code on real data behind gVisor
 
 TEST_PACKAGES := python3 curl e2fsprogs iproute2 util-linux procps
 
+# Two suites at a time: each of them waits a lot, for limits, for sandboxes to end,
+# for an engine. The limits of go test's own time are for what hangs: they are no
+# measure of a busy machine.
 .PHONY: test
 test: ## everything that must pass before a change lands
-	@.ci/need $(TEST_PACKAGES)
-	@$(MAKE) --no-print-directory lint build test-race test-heavy test-docker
-	@$(MAKE) --no-print-directory test-e2b E2B_TESTS=-short
+	@.ci/need $(TEST_PACKAGES) $(if $(filter 0,$(shell id -u)),docker.io)
+	@.ci/node >/dev/null
+	@$(MAKE) --no-print-directory lint build
+	@$(MAKE) --no-print-directory -j2 test-heavy test-race test-docker test-e2b E2B_TESTS=-short
 
 .PHONY: lint
 lint:
@@ -76,13 +82,13 @@ lint:
 .PHONY: test-race
 test-race: # unit tests with the race detector, the only thing built with cgo
 	@echo '== unit tests, race detector'
-	@CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 go test -race -timeout 8m -skip '^TestScripts$$' $(LIGHT_PACKAGES)
+	@CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 go test -race -timeout 20m -skip '^TestScripts$$' $(LIGHT_PACKAGES)
 
 .PHONY: test-heavy
-test-heavy: # architecture, scripts of the CLI, conformance of the levels as root and as uid 65534
+test-heavy: build # architecture, scripts of the CLI, conformance of the levels as root and as uid 65534
 	@echo '== architecture, command line, conformance'
-	@go test -count=1 -timeout 8m -run '^TestScripts$$' ./internal/cli # a process for each line: minutes with the race detector
-	@CAISSON=$(CURDIR)/bin/caisson go test -count=1 -timeout 8m $(HEAVY_PACKAGES)
+	@go test -count=1 -timeout 20m -run '^TestScripts$$' ./internal/cli # a process for each line: minutes with the race detector
+	@CAISSON=$(CURDIR)/bin/caisson go test -count=1 -timeout 20m $(HEAVY_PACKAGES)
 	@.ci/scripts
 
 # What `make test` leaves out of the Docker level: a container takes a third of a
@@ -96,7 +102,7 @@ test-docker: build # the Docker level against a real engine, which needs root
 	@echo '== Docker level'
 	@if [ "$$(id -u)" = 0 ]; then .ci/need docker.io && \
 		CAISSON_TEST_BINARY=$(CURDIR)/bin/caisson CAISSON_TEST_ENGINE=yes go test -count=1 -run '^TestScripts$$/^docker$$' ./internal/cli; fi
-	@go test -count=1 -timeout 8m $(if $(DOCKER_LATER),-skip '$(DOCKER_LATER)') ./sandbox/docker
+	@go test -count=1 -timeout 20m $(if $(DOCKER_LATER),-skip '$(DOCKER_LATER)') ./sandbox/docker
 
 .PHONY: test-docker-all
 test-docker-all: ## the Docker level's whole suite, as root and as an ordinary user
@@ -115,8 +121,8 @@ CONFORMANCE = $(addprefix ./,$(patsubst %/,%,$(dir $(wildcard sandbox/*/conforma
 test-e2b: build ## E2B's official clients against caisson serve, on gVisor
 	@echo '== E2B clients'
 	@node=$$(.ci/node); export PATH="$$node:$$PATH"; \
-		npm ci --prefix api/e2b/testdata/sdk --silent; \
-		CAISSON_TEST_BINARY=$(CURDIR)/bin/caisson go test -count=1 -timeout 10m -run '^TestSDK$$' $(E2B_TESTS) ./api/e2b
+		.ci/again npm ci --prefix api/e2b/testdata/sdk --silent; \
+		CAISSON_TEST_BINARY=$(CURDIR)/bin/caisson go test -count=1 -timeout 20m -run '^TestSDK$$' $(E2B_TESTS) ./api/e2b
 
 .PHONY: test-v2
 test-v2: $(if $(wildcard cmd/caisson),build) ## limits on a real cgroup v2 host: a small guest, plain and under systemd
