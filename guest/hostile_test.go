@@ -136,7 +136,7 @@ func (e *evil) serve(attack func(e *evil, stream uint32)) {
 // little where its time is to be over, and else the usual, which a busy machine
 // does not use up before the answer is there.
 func bounds(says string) guest.Options {
-	const soon = 500 * time.Millisecond
+	const soon = 200 * time.Millisecond
 	o := guest.Options{User: sandbox.DefaultUser()}
 	switch says {
 	case "nothing arrived":
@@ -144,8 +144,8 @@ func bounds(says string) guest.Options {
 	case "start in time", "begin in time":
 		o.CallTimeout = soon
 	case "":
-		o.CallTimeout, o.IdleTimeout, o.TransferTimeout = time.Second, soon, 2*time.Second
-		o.PingAfter, o.PingTimeout = 200*time.Millisecond, 300*time.Millisecond
+		o.CallTimeout, o.IdleTimeout, o.TransferTimeout = 2*soon, soon, 3*soon
+		o.PingAfter, o.PingTimeout = soon/2, soon/2
 	}
 	return o
 }
@@ -246,7 +246,7 @@ var (
 			return err
 		}
 		defer conn.Close()
-		conn.SetDeadline(time.Now().Add(2 * time.Second))
+		conn.SetDeadline(time.Now().Add(time.Second))
 		_, err = io.Copy(conn, zeros{})
 		return &sandbox.Error{Op: "tunnel", Kind: sandbox.ErrUnavailable, Problem: "it ended", Cause: err}
 	}
