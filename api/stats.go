@@ -41,8 +41,8 @@ func (s *Stats) writeTo(w io.Writer) {
 	metric("caisson_http_connections", "gauge", "Open connections.")
 	fmt.Fprintf(w, "caisson_http_connections %d\n", s.connections.Load())
 	if s.Sandboxes != nil {
-		metric("caisson_sandboxes", "gauge", "Sandboxes, by state.")
-		for _, state := range []string{"running", "paused"} {
+		metric("caisson_sandboxes", "gauge", "Sandboxes, by state; ready are those that wait for who asks next.")
+		for _, state := range []string{"running", "paused", "ready"} {
 			fmt.Fprintf(w, "caisson_sandboxes{state=%q} %d\n", state, s.Sandboxes()[state])
 		}
 	}

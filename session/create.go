@@ -184,9 +184,11 @@ func (b *Sandboxes) createFrom(ctx context.Context, k *Key, name string, c Creat
 	}
 	call := worldOf(rec)
 	call.Door = c.Door
-	if from == nil && call.Sudo {
-		// A template offers root; one that goes on with it already insists.
-		call.Sudo = g.policy.Decide(startCall(call)).Decision == policy.Allow
+	if from == nil {
+		g.offer(call)
+		if len(c.Limits.Explicit) == 0 && c.Isolation == "" {
+			b.stock.want(g, rec.Template)
+		}
 	}
 	l, err := b.reserve(g, rec, call)
 	if err != nil {
@@ -217,6 +219,12 @@ func (b *Sandboxes) createFrom(ctx context.Context, k *Key, name string, c Creat
 	rec = l.record()
 	b.tell(rec, "created")
 	return rec, nil
+}
+
+// offer takes the root that a template offers off a call whose policy has none: one
+// that goes on with it already insists.
+func (g *grant) offer(call *Call) {
+	call.Sudo = call.Sudo && g.policy.Decide(startCall(call)).Decision == policy.Allow
 }
 
 // begin lets a sandbox that was started go on by itself. The caller holds change.

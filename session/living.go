@@ -151,6 +151,9 @@ func (l *living) keep(ctx context.Context, change func(*registry.Sandbox)) error
 // refusal is an error of kind ErrDenied.
 func (b *Sandboxes) boot(ctx context.Context, l *living, g *grant, call *Call, kept string) (*inside, *admitted, error) {
 	r := &run{s: g.session, call: call, id: newID(), kind: policy.StartSandbox, name: l.id, reach: l.record().Reach}
+	if kept == "" {
+		r.stock = b.stock
+	}
 	in := &inside{run: r, grant: g, before: l.record().CPU, used: new(atomic.Int64)}
 	in.gone, in.leave = context.WithCancelCause(context.Background())
 	a, res, err := r.admit(ctx)
@@ -196,6 +199,13 @@ func (in *inside) start(ctx context.Context, d sandbox.Driver, kept string) erro
 			return err
 		}
 		go r.net.watch(in.gone, in.leave)
+	}
+	if m := r.stocked; m != nil { // it runs, and its agent answers
+		in.box, in.client = m.box, m.client
+		if _, err := in.client.Resume(ctx, in.identity()); err != nil {
+			return err
+		}
+		return in.watchable(ctx)
 	}
 	make := d.Start
 	if kept != "" {

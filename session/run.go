@@ -31,9 +31,11 @@ type run struct {
 	kind policy.Kind // what the call is, where Source does not say; empty is RunCommand
 	name string      // what records call the sandbox; empty is id
 
-	ahead  bool     // there is no call yet: its sandbox is made for a pool
-	ready  *made    // the sandbox that was made ahead; nil without
-	source *os.File // ahead: the file that code is written to
+	ahead   bool     // there is no call yet: its sandbox is made for a pool
+	ready   *made    // the sandbox that was made ahead; nil without
+	stock   *stock   // where living ones are that were; nil without
+	stocked *stocked // the living one that was made ahead; nil without
+	source  *os.File // ahead: the file that code is written to
 
 	prog   *program         // nil: the call's own argv
 	binary *hostpath.Source // the call's file, when it is a compiled program
@@ -125,6 +127,10 @@ func (r *run) build(ctx context.Context, a *admitted) (err error) {
 	if m := r.takeReady(); m != nil {
 		a.world, err = r.adopt(m)
 		return err
+	}
+	if m := r.stock.take(r); m != nil {
+		a.world = r.settle(m)
+		return nil
 	}
 	mark, question, intent := r.undo.mark(), r.question, r.intent
 	if a.world, err = r.prepare(ctx, a.driver); err != nil || r.question == nil {

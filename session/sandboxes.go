@@ -47,6 +47,10 @@ type SandboxesOptions struct {
 	// Approvals is where people are asked; nil refuses what a policy asks about.
 	Approvals *Approvals
 
+	// Ready is how many sandboxes of a kind are kept ready, made before they are
+	// asked for; 0 is none. See [Sandboxes.Stock].
+	Ready int
+
 	// Clock is the time of expiry; the host's when nil.
 	Clock Clock
 	// Boot is the time that rates go by, the host's since its boot when nil.
@@ -81,6 +85,7 @@ type Sandboxes struct {
 	finish context.CancelFunc
 	work   sync.WaitGroup
 	events ring
+	stock  *stock // nil where none is kept
 
 	mu     sync.Mutex
 	closed bool
@@ -123,6 +128,12 @@ func OpenSandboxes(ctx context.Context, o SandboxesOptions) (*Sandboxes, error) 
 	if err := b.recover(ctx); err != nil {
 		b.finish()
 		return nil, errors.Join(err, b.claim.Remove())
+	}
+	if o.Ready > 0 {
+		b.stock = newStock(b, min(o.Ready, mostReady))
+		if g, err := b.grant(&Key{}); err == nil {
+			b.stock.want(g, BaseTemplate)
+		}
 	}
 	return b, nil
 }
@@ -208,6 +219,7 @@ func (b *Sandboxes) Close(ctx context.Context) error {
 		})
 	}
 	ending.Wait()
+	b.stock.close()
 	b.work.Wait()
 	return errors.Join(append(errs, b.claim.Remove())...)
 }

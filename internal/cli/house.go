@@ -69,6 +69,7 @@ func (a *app) house(ctx context.Context, f *serveFlags, log *slog.Logger) (_ *ho
 	if h.keys, err = session.OpenKeys(db, os.Getenv("CAISSON_API_KEY")); err != nil {
 		return nil, err
 	}
+	o.Ready = f.pool
 	o.Drivers, o.Journal, o.State, o.Registry = a.drivers(), record, session.DirState(dir), db
 	if h.boxes, err = session.OpenSandboxes(ctx, o); err != nil {
 		return nil, err

@@ -28,6 +28,10 @@ import (
 // defaultListen is where caisson serves when nobody says: this machine alone.
 const defaultListen = "127.0.0.1:7420"
 
+// defaultPool is how many sandboxes of a kind wait for who asks next. Each holds
+// what an idle sandbox does.
+const defaultPool = 4
+
 // serveFlags are the flags of caisson serve.
 type serveFlags struct {
 	listen, domain    string
@@ -35,6 +39,7 @@ type serveFlags struct {
 	behindProxy       bool
 	policies          []string
 	state             string
+	pool              int
 	verbose, quiet    bool
 }
 
@@ -67,6 +72,7 @@ Ctrl-C, or SIGTERM, ends it, and the sandboxes that run.`,
 	p.BoolVar(&f.behindProxy, "behind-proxy", false, "serve plain HTTP to other machines: something in front speaks TLS and passes Host on")
 	p.StringArrayVar(&f.policies, "policy", nil, "`[NAME=]FILE`: the policy of keys that are bound to NAME, or to none")
 	p.StringVar(&f.state, "state", "", "keep state in `DIR`")
+	p.IntVar(&f.pool, "pool", defaultPool, "keep `N` sandboxes of a kind ready, made before they are asked for; 0 keeps none")
 	p.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing for newcomers, and make no first key: for a service, whose output is kept")
 	p.BoolVarP(&f.verbose, "verbose", "v", false, "log every request")
 	return cmd
@@ -76,6 +82,9 @@ Ctrl-C, or SIGTERM, ends it, and the sandboxes that run.`,
 func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if f.pool < 0 || f.pool > 64 {
+		return &sandbox.Error{Op: "--pool", Kind: sandbox.ErrInvalid, Problem: "it is not from 0 to 64"}
+	}
 	certificate, err := f.certificate()
 	if err != nil {
 		return err
@@ -102,7 +111,11 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 		}
 	}
 	stats := api.NewStats()
-	stats.Sandboxes = h.boxes.Counts
+	stats.Sandboxes = func() map[string]int {
+		n := h.boxes.Counts()
+		n["ready"] = h.boxes.Stock().Waiting
+		return n
+	}
 	memory := new(bounds.Memory)
 	own := v1.New(v1.Options{
 		Sandboxes: h.boxes, Keys: h.keys, Domain: f.domainAt(ln.Addr()), Secure: certificate != nil || f.behindProxy, Memory: memory, Version: versions(time.Now()).Caisson,

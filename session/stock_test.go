@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/faketest"
+)
+
+// stocked waits until n sandboxes wait.
+func (h *home) stocked(t *testing.T, n int) {
+	t.Helper()
+	late := time.After(30 * time.Second)
+	for {
+		now := h.Stock()
+		if now.Waiting == n {
+			return
+		}
+		select {
+		case <-now.Grown:
+		case <-late:
+			t.Fatalf("%+v, not %d", now, n)
+		}
+	}
+}
+
+// whereIs is the state directory's name of what a sandbox really is.
+func (h *home) whereIs(s *Sandbox) string {
+	h.mu.Lock()
+	l := h.all[s.ID]
+	h.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.in.run.id
+}
+
+// A sandbox that was made ahead becomes that of the one who asks: its variables,
+// limits and record are as if it had been made then, and nobody gets it again.
+func TestStock(t *testing.T) {
+	var mu sync.Mutex
+	begun := 0
+	h := newHome(t, func(o *SandboxesOptions) {
+		o.Ready = 2
+		o.Drivers["gvisor"].(*faketest.Driver).Begun = func(*sandbox.Spec, *sandbox.Exec) { mu.Lock(); begun++; mu.Unlock() }
+	})
+	h.stocked(t, 2)
+	other := h.newKey(t, "other")
+	var places []string
+	for i, k := range []*Key{h.key, other, h.key} {
+		s, err := h.Create(t.Context(), k, Create{Env: map[string]string{"WHOSE": k.Name}, Metadata: map[string]string{"a": "b"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := h.Stock(); got.Taken != int64(i+1) || got.Missed != 0 {
+			t.Errorf("%+v", got)
+		}
+		places = append(places, h.whereIs(s))
+		call := &Call{}
+		call.Argv = []string{"sh", "-c", "echo $WHOSE; ls /home/user; echo mine > /home/user/mine"}
+		r, err := h.Exec(t.Context(), k, s.ID, call, IO{})
+		if err != nil || string(r.Stdout) != k.Name+"\n" {
+			t.Error(r, err)
+		}
+		if got, err := h.Get(t.Context(), k, s.ID); err != nil || got.Isolation != "gvisor" || got.Limits.Memory != LivingLimits().Memory || got.Posture.Limits[sandbox.LimitMemory] == "" {
+			t.Errorf("%+v %v", got, err)
+		}
+		if err := h.Kill(t.Context(), k, s.ID); err != nil {
+			t.Fatal(err)
+		}
+		h.stocked(t, 2)
+	}
+	slices.Sort(places)
+	if len(slices.Compact(places)) != 3 {
+		t.Error("one was handed out twice:", places)
+	}
+	if err := h.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if n := h.driver.(*faketest.Driver).Running(); n != 0 {
+		t.Errorf("%d are left", n)
+	}
+}
+
+// Who asks for anything else than the template's defaults gets one of its own, and
+// it is what was asked for.
+func TestStockIsForDefaults(t *testing.T) {
+	h := newHome(t, func(o *SandboxesOptions) {
+		o.Ready = 1
+		file, err := policy.Parse("/tight.yaml", []byte("version: 1\nlimits: {memory: 64MiB}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		file.Dir = "/"
+		o.Policies = map[string]*policy.File{"tight": file}
+	})
+	h.stocked(t, 1)
+	tight, _, err := h.keys.Create(t.Context(), "tight", "tight", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := sandbox.Limits{Memory: 128 << 20, Explicit: map[sandbox.LimitName]bool{sandbox.LimitMemory: true}}
+	for name, c := range map[string]struct {
+		key    *Key
+		wish   Create
+		memory int64
+	}{
+		"limits":         {h.key, Create{Limits: limits}, 128 << 20},
+		"another policy": {tight, Create{}, 64 << 20},
+	} {
+		s, err := h.Create(t.Context(), c.key, c.wish)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if s.Limits.Memory != c.memory || h.Stock().Taken != 0 {
+			t.Errorf("%s: %d bytes, %+v", name, s.Limits.Memory, h.Stock())
+		}
+	}
+	h.stocked(t, 2) // one of each kind from now on
+	s, err := h.Create(t.Context(), tight, Create{})
+	if err != nil || s.Limits.Memory != 64<<20 || h.Stock().Taken != 1 {
+		t.Error(s, err, h.Stock())
+	}
+}
+
+// One that has died while it waited is given to nobody.
+func TestStockOfTheDead(t *testing.T) {
+	h := newHome(t, func(o *SandboxesOptions) { o.Ready = 1 })
+	h.stocked(t, 1)
+	h.stock.mu.Lock()
+	m := h.stock.kinds[0].ready[0]
+	h.stock.mu.Unlock()
+	if err := m.box.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-m.box.Ended()
+	s, err := h.Create(t.Context(), h.key, Create{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.whereIs(s) == m.run.id {
+		t.Error("a dead one was handed out")
+	}
+	call := &Call{}
+	call.Argv = []string{"true"}
+	if r, err := h.Exec(t.Context(), h.key, s.ID, call, IO{}); err != nil || r.Status != sandbox.StatusSuccess {
+		t.Error(r, err)
+	}
+}
+
+// Many who ask at once get one each.
+func TestStockAtOnce(t *testing.T) {
+	h := newHome(t, func(o *SandboxesOptions) { o.Ready = 3 })
+	h.stocked(t, 3)
+	var mu sync.Mutex
+	places := map[string]bool{}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			s, err := h.Create(t.Context(), h.key, Create{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if at := h.whereIs(s); places[at] {
+				t.Error("two have one:", at)
+			} else {
+				places[at] = true
+			}
+		})
+	}
+	all.Wait()
+}
