@@ -191,7 +191,7 @@ func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, s
 		return nil, v.Err()
 	}
 	r.plan, r.caps, r.question = v.Plan, in.caps, v.Question
-	if err := g.session.takeRates(ctx, cmp.Or(call.account, k.ID), r.plan.Rates); err != nil {
+	if err := g.session.takeRates(ctx, cmp.Or(call.account, k.ID), &v, call.Approval); err != nil {
 		_, ferr := r.fail(ctx, err)
 		return nil, cmp.Or(ferr, err)
 	}

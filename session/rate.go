@@ -19,10 +19,13 @@ type Rates interface {
 	Take(ctx context.Context, now registry.Instant, rates []registry.Rate) (full int, wait time.Duration, err error)
 }
 
-// takeRates counts the call against the rates of its plan, for whose it is. A rate
-// that nobody can count is not passed over.
-func (s *Session) takeRates(ctx context.Context, account string, rates []policy.PlanRate) error {
-	if len(rates) == 0 {
+// takeRates counts a call that v is about against its rates, for whose it is. A rate
+// that nobody can count is not passed over. A call that is asked about counts when
+// it is asked, so that nobody is asked too often; made again with the token of that
+// question, which is good for that call alone, it does not count again.
+func (s *Session) takeRates(ctx context.Context, account string, v *policy.Verdict, token string) error {
+	rates := v.Plan.Rates
+	if len(rates) == 0 || v.Decision == policy.Ask && token != "" {
 		return nil
 	}
 	if s.o.Rates == nil {

@@ -212,7 +212,7 @@ func (t *toolRun) recorded(ctx context.Context, do func(ctx context.Context) (ma
 	if v.Decision == policy.Deny {
 		return nil, t.refuse(ctx, v.Err())
 	}
-	if err := t.session.takeRates(ctx, t.account(), v.Plan.Rates); err != nil {
+	if err := t.session.takeRates(ctx, t.account(), &v, t.call.Approval); err != nil {
 		return nil, t.refuse(ctx, err)
 	}
 	in := t.intent()

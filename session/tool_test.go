@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
@@ -319,5 +320,61 @@ func TestRatesNeedAStore(t *testing.T) {
 	}
 	if a, b := sinceBoot(), sinceBoot(); a.Boot != b.Boot || a.Boot == "" || b.Since < a.Since {
 		t.Errorf("%v, %v", a, b)
+	}
+}
+
+// A call that somebody has to approve counts once: when it is asked about. A token
+// is no way round a rate where nobody is asked.
+func TestRateOfWhatIsApproved(t *testing.T) {
+	f, err := policy.Parse("/p.yaml", []byte(`version: 1
+tools:
+  - {name: run_command, rate: 1/h, approve: {when: params.command == "asked"}}
+  - {name: list_sandboxes, rate: 1/h, approve: always}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var approvals *Approvals
+	h := newHome(t, func(o *SandboxesOptions) {
+		approvals = NewApprovals(ApprovalsOptions{Dir: o.State.Path(), Journal: o.Journal})
+		o.Policies, o.Approvals = map[string]*policy.File{"": f}, approvals
+	})
+	t.Cleanup(func() { approvals.Close() })
+	store, err := approvals.Store(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, credential, err := store.Enroll(t.Context(), approval.Who{}, "ada")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ada, err := store.Authenticate(t.Context(), credential, approval.Web)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func(name, arguments, token string) error {
+		_, err := h.CallTool(t.Context(), h.key, &ToolCall{Name: name, Args: []byte(arguments), Resumable: true, Approval: token})
+		return err
+	}
+	for name, arguments := range map[string]string{"run_command": `{"command":"asked"}`, "list_sandboxes": `{}`} {
+		var p *Pending
+		if err := call(name, arguments, ""); !errors.As(err, &p) {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if err := call(name, arguments, ""); !errors.Is(err, sandbox.ErrDenied) || !strings.Contains(err.Error(), "1/h") {
+			t.Errorf("%s is asked about again: %v", name, err)
+		}
+		if _, err := approvals.Answer(t.Context(), ada, p.Request.ID, Answer{Yes: true, Digest: p.Request.Digest}); err != nil {
+			t.Fatal(err)
+		}
+		if err := call(name, arguments, p.Token); err != nil {
+			t.Errorf("%s, approved: %v", name, err)
+		}
+		if err := call(name, arguments, p.Token); !errors.Is(err, sandbox.ErrDenied) {
+			t.Errorf("%s, again: %v", name, err)
+		}
+	}
+	if err := call("run_command", `{"command":"true"}`, "made up"); !errors.Is(err, sandbox.ErrDenied) || !strings.Contains(err.Error(), "1/h") {
+		t.Errorf("a token where nobody is asked: %v", err)
 	}
 }
