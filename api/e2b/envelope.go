@@ -79,6 +79,14 @@ func readEnvelope(w http.ResponseWriter, r *http.Request, v any) error {
 	return nil
 }
 
+// readCall reads a streaming call's message, and how long its client gives the call.
+func readCall(w http.ResponseWriter, r *http.Request, v any) (time.Duration, error) {
+	if err := readEnvelope(w, r, v); err != nil {
+		return 0, err
+	}
+	return callTimeout(r)
+}
+
 // cutEnvelope reads flags, the length in big endian, and so many bytes. Memory
 // grows with what arrives, not with what is claimed.
 func cutEnvelope(r io.Reader) ([]byte, error) {

@@ -29,10 +29,7 @@ import (
 // recorded with its end, whoever listens by then.
 func (s *Server) serveStart(w http.ResponseWriter, r *http.Request, in *inside) (*stream, error) {
 	var q wire.ProcessStart
-	if err := readEnvelope(w, r, &q); err != nil {
-		return nil, err
-	}
-	timeout, err := callTimeout(r)
+	timeout, err := readCall(w, r, &q)
 	if err != nil {
 		return nil, err
 	}
@@ -230,19 +227,12 @@ var streamName = map[guest.Stream]string{guest.Stdout: "stdout", guest.Stderr: "
 // serveConnect streams what becomes of a process that runs already.
 func (s *Server) serveConnect(w http.ResponseWriter, r *http.Request, in *inside) (*stream, error) {
 	var q wire.ProcessConnect
-	if err := readEnvelope(w, r, &q); err != nil {
-		return nil, err
-	}
-	timeout, err := callTimeout(r)
+	timeout, err := readCall(w, r, &q)
 	if err != nil {
 		return nil, err
 	}
-	ctx := r.Context()
-	if timeout > 0 {
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, timeout, errLate)
-		defer stop()
-	}
+	ctx, stop := lasting(r.Context(), timeout)
+	defer stop()
 	p, err := in.Connect(ctx, selector(q.Process))
 	if err != nil {
 		return nil, late(ctx, err)
@@ -252,6 +242,14 @@ func (s *Server) serveConnect(w http.ResponseWriter, r *http.Request, in *inside
 	out.event(started(p.PID))
 	defer out.keepAlive(keepaliveEvery(r), processAlive)()
 	return out, late(ctx, follow(p, out, func(o guest.Output) []byte { return o.Data }))
+}
+
+// lasting is the context of a stream that its client gives so long; 0 is for ever.
+func lasting(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	if timeout == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, timeout, errLate)
 }
 
 // late is the client's own timeout where that is why a call failed.

@@ -3,7 +3,6 @@
 package e2b
 
 import (
-	"context"
 	"net/http"
 
 	"github.com/caisson-run/caisson/guest"
@@ -16,19 +15,12 @@ import (
 // serveWatchDir streams what changes in a directory.
 func (s *Server) serveWatchDir(w http.ResponseWriter, r *http.Request, in *inside) (*stream, error) {
 	var q wire.WatchRequest
-	if err := readEnvelope(w, r, &q); err != nil {
-		return nil, err
-	}
-	timeout, err := callTimeout(r)
+	timeout, err := readCall(w, r, &q)
 	if err != nil {
 		return nil, err
 	}
-	ctx := r.Context()
-	if timeout > 0 {
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, timeout, errLate)
-		defer stop()
-	}
+	ctx, stop := lasting(r.Context(), timeout)
+	defer stop()
 	watch, err := in.Watch(ctx, q.Path, guest.WatchOptions{Recursive: q.Recursive, Entries: q.IncludeEntry})
 	if err != nil {
 		return nil, late(ctx, err)

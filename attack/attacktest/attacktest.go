@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/caisson-run/caisson/attack"
@@ -107,6 +108,31 @@ func Red(r *attack.Report) (ids []string) {
 		}
 	}
 	return ids
+}
+
+// HasRed attacks one sandbox of a level that has a protection out, as root, and
+// demands that exactly the cases in want, by their IDs, are breached, and that
+// none is unclear.
+func HasRed(t *testing.T, d sandbox.Driver, want string) {
+	t.Helper()
+	// They are red where this kernel has the thing at all.
+	mayBe := []string{"K01", "K02", "K03", "K06"}
+	// S08 would knock at the metadata service of the machine's cloud.
+	only := slices.DeleteFunc(OneSandbox(), func(id string) bool { return id == "S08" })
+	r := Run(t, Level{Driver: d}, only...)
+	ids := strings.Fields(want)
+	got := slices.DeleteFunc(Red(r), func(id string) bool { return len(ids) > 2 && slices.Contains(mayBe, id) })
+	if !slices.Equal(got, ids) {
+		t.Errorf("red are %q, want %q", got, ids)
+	}
+	for _, f := range r.Cases {
+		switch f.Verdict {
+		case attack.Breach:
+			t.Logf("%s: %s", f.ID, f.Reason)
+		case attack.Unclear:
+			t.Errorf("%s is unclear: %s", f.ID, f.Reason)
+		}
+	}
 }
 
 // Network are the cases that need a sandbox with a network.
