@@ -23,6 +23,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/tool/params"
@@ -56,6 +57,7 @@ type Gateway struct {
 	face      *sdk.Server
 	progress  relay
 	ready     chan struct{} // closed once every server was tried
+	life      context.Context
 
 	mu    sync.Mutex
 	shown map[string]string // what the tools of face are, by name
@@ -109,26 +111,18 @@ func (g *Gateway) await(next sdk.MethodHandler) sdk.MethodHandler {
 // Serve starts the servers and serves one client on a stream of lines until it
 // leaves or ctx ends. No sandbox is left when it returns.
 func (g *Gateway) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
-	return g.Run(ctx, func(ctx context.Context, face *sdk.Server) error {
-		return g.face.Run(ctx, &sdk.IOTransport{Reader: in, Writer: out, MaxLineLength: maxFrame})
-	})
-}
-
-// Run keeps the servers running while serve serves their tools.
-func (g *Gateway) Run(ctx context.Context, serve func(context.Context, *sdk.Server) error) error {
-	ctx, stop := context.WithCancel(ctx)
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
+	g.life = ctx
 	var over, first sync.WaitGroup
 	for _, u := range g.upstreams {
 		first.Add(1)
 		over.Go(func() { u.keep(ctx, sync.OnceFunc(first.Done)) })
 	}
 	over.Go(func() { first.Wait(); close(g.ready) })
-	err := serve(ctx, g.face)
-	stop()
+	err := serveLines(ctx, g.face, in, out, leave)
+	leave()
 	over.Wait()
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
 	return err
 }
 
@@ -180,11 +174,13 @@ func (g *Gateway) show(u *upstream, t *offered) (err error) {
 
 // call decides one call, records it, and carries it out.
 func (g *Gateway) call(ctx context.Context, u *upstream, t *offered, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+	ctx, stop := within(ctx, g.life)
+	defer stop()
 	args := req.Params.Arguments
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
 	}
-	intent := audit.Intent{Actor: g.o.Actor, Kind: "call_tool", Argv: []string{u.o.Name, t.theirs}, Code: args,
+	intent := audit.Intent{Actor: g.o.Actor, Kind: string(policy.CallTool), Argv: []string{u.o.Name, t.theirs}, Tool: u.o.Name + "/" + t.theirs, Params: args,
 		Policy: u.o.Policy, PolicySHA: u.o.PolicySHA}
 	if v := t.judge(u, args); v != nil {
 		err := g.o.Journal.Refuse(context.WithoutCancel(ctx), intent, audit.Outcome{Status: audit.Refused, Result: v.outcome(), Error: v.Reason})

@@ -101,8 +101,8 @@ type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }
 
-// tool adds a tool that takes any arguments.
-func tool(s *sdk.Server, name, description string, h sdk.ToolHandler) {
+// addTool adds a tool that takes any arguments.
+func addTool(s *sdk.Server, name, description string, h sdk.ToolHandler) {
 	s.AddTool(&sdk.Tool{Name: name, Description: description, InputSchema: map[string]any{"type": "object"}}, h)
 }
 

@@ -57,6 +57,10 @@ type SandboxesOptions struct {
 	Boot func() registry.Instant
 	// EndOnClose has Close end the sandboxes that it could write down.
 	EndOnClose bool
+	// Private sandboxes are this process's alone: it takes no other's over, another
+	// process may have its own in the same state directory, and all end with Close.
+	// The registry is this process's alone, too.
+	Private bool
 	// Notice, when set, is told what nobody waits for: a sandbox that could not
 	// be paused, say. It must not block.
 	Notice func(string)
@@ -116,8 +120,12 @@ func OpenSandboxes(ctx context.Context, o SandboxesOptions) (*Sandboxes, error) 
 	if err := sweepState(ctx, o.State, o.Drivers); err != nil {
 		o.Notice("something that a dead caisson left could not be removed: " + err.Error())
 	}
+	claim := claimName
+	if o.Private {
+		claim, b.o.EndOnClose = registry.NewID(claimName+"_", 20), true
+	}
 	var err error
-	if b.claim, err = o.State.Run(claimName); err != nil {
+	if b.claim, err = o.State.Run(claim); err != nil {
 		if errors.Is(err, sandbox.ErrConflict) {
 			err = &sandbox.Error{Op: "sandboxes in " + o.State.Path(), Kind: sandbox.ErrConflict, Problem: "another caisson serve has them",
 				Hint: "stop it, or give this one a state directory of its own: --state DIR"}
@@ -166,6 +174,9 @@ func (b *Sandboxes) recover(ctx context.Context) error {
 			continue
 		}
 		b.all[rec.ID] = newLiving(b, rec)
+	}
+	if b.o.Private {
+		return nil // what is kept there is others'
 	}
 	if err := b.sweepKept(); err != nil {
 		return err

@@ -76,6 +76,8 @@ func (t *toolRun) start(ctx context.Context, c *Call, id string, stdin io.Reader
 	var res *sandbox.Result
 	var err error
 	switch {
+	case id == "" && t.boxes != nil:
+		res, err = t.boxes.Run(ctx, t.key, "", c, io) // with the limits of a run, and in the key's quota
 	case id == "":
 		res, err = t.session.Do(ctx, c, io)
 	case t.boxes == nil:

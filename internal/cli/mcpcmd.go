@@ -22,18 +22,33 @@ import (
 )
 
 func (a *app) mcpCommand() *cobra.Command {
+	var policyFile string
 	cmd := &cobra.Command{
 		Use:   "mcp",
-		Short: "Run MCP servers of others in sandboxes",
-		Long: `Speak the Model Context Protocol with an agent.
+		Short: "Give an agent tools that run in sandboxes, over MCP",
+		Long: `Serve tools over the Model Context Protocol to the client that starts this
+command, on standard input and output: run_code and run_command in a fresh sandbox
+or in one that lives on, files in it, and sandboxes themselves.
+
+Sandboxes that live on are this client's alone, and end when it leaves. What
+they and each run may do is what the policy file says; without one they have no
+network and none of your files. The same tools are at /mcp of caisson serve, for
+who has a key.
 
 caisson mcp gateway stands in an agent's configuration in the place of a
 third-party MCP server, which then runs in a sandbox.`,
-		Example: `  caisson mcp gateway --tool '*' -- npx -y @modelcontextprotocol/server-everything
+		Example: `  caisson mcp --policy agents.yaml
+  claude mcp add caisson -- caisson mcp
+  caisson mcp gateway --tool '*' -- npx -y @modelcontextprotocol/server-everything
   caisson mcp approve --policy servers.yaml files`,
 		Args: a.unknownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(contextOf(cmd), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+			defer stop()
+			return a.serveMCP(ctx, policyFile)
+		},
 	}
+	cmd.Flags().StringVar(&policyFile, "policy", "", "policy `FILE` that says what may be run, and how")
 	cmd.AddCommand(a.mcpGatewayCommand(), a.mcpApproveCommand())
 	return cmd
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/api/e2b"
 	v1 "github.com/caisson-run/caisson/api/v1"
+	"github.com/caisson-run/caisson/mcp"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
@@ -117,9 +118,10 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 		return n
 	}
 	memory := new(bounds.Memory)
+	models := mcpDoor(h)
 	own := v1.New(v1.Options{
 		Sandboxes: h.boxes, Keys: h.keys, Domain: f.domainAt(ln.Addr()), Secure: certificate != nil || f.behindProxy, Memory: memory, Version: versions(time.Now()).Caisson,
-		Rest: api.Operator(stats, func(ctx context.Context, token string) error { _, err := h.keys.Authenticate(ctx, token); return err }),
+		Rest: withMCP(models, api.Operator(stats, func(ctx context.Context, token string) error { _, err := h.keys.Authenticate(ctx, token); return err })),
 	})
 	door := e2b.New(e2b.Options{Sandboxes: h.boxes, Keys: h.keys, Domain: f.domainAt(ln.Addr()), Memory: memory, Rest: own})
 	server := api.New(door, stats, log)
@@ -135,7 +137,7 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 		stop() // a second signal ends it at once
 		log.Info("ending")
 	}
-	return errors.Join(err, h.end(server, door, own))
+	return errors.Join(err, h.end(server, models, door, own))
 }
 
 // shutdownPatience is how long sandboxes may take to end, and after that
@@ -147,9 +149,10 @@ const (
 
 // end ends what was served: sandboxes first, which breaks their streams off,
 // then what else is under way.
-func (h *house) end(server *api.Server, door *e2b.Server, own *v1.Server) error {
+func (h *house) end(server *api.Server, models *mcp.Handler, door *e2b.Server, own *v1.Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownPatience)
 	defer cancel()
+	models.Close()
 	err := h.endSandboxes(ctx)
 	drain, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()

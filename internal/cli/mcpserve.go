@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/caisson-run/caisson/internal/config"
+	"github.com/caisson-run/caisson/internal/linux/scope"
+	"github.com/caisson-run/caisson/internal/store"
+	"github.com/caisson-run/caisson/mcp"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+// withMCP serves MCP at /mcp, and all else by rest. Who looked at the request's
+// host calls it.
+func withMCP(door *mcp.Handler, rest http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", door)
+	mux.Handle("/", rest)
+	return mux
+}
+
+// mcpDoor is MCP for the keys of a daemon.
+func mcpDoor(h *house) *mcp.Handler {
+	return mcp.NewHandler(mcp.HandlerOptions{Authenticate: h.keys.Authenticate, HostIsKnown: true, Version: version,
+		Tools: func(k *session.Key) mcp.Toolbox { return mcp.KeyTools(h.boxes, k) }})
+}
+
+// serveMCP serves one client on standard input and output.
+func (a *app) serveMCP(ctx context.Context, policyFile string) (err error) {
+	h, key, err := a.privateHouse(ctx, policyFile)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, h.close()) }()
+	return mcp.Serve(ctx, mcp.KeyTools(h.boxes, key), version, a.in, a.out)
+}
+
+// privateHouse is what one client's sandboxes stand on, which are nobody else's and
+// end with it.
+func (a *app) privateHouse(ctx context.Context, policyFile string) (_ *house, _ *session.Key, err error) {
+	h := &house{}
+	defer func() {
+		if err != nil {
+			h.close()
+		}
+	}()
+	o := session.SandboxesOptions{Private: true, Policies: map[string]*policy.File{}, Notice: func(s string) { a.note("%s", s) }}
+	if o.System, err = config.System(config.SystemPath); err != nil {
+		return nil, nil, err
+	}
+	if policyFile != "" {
+		if o.Policies[""], err = config.File(policyFile); err != nil {
+			return nil, nil, err
+		}
+	}
+	_, _ = scope.Enter(ctx) // before the levels are made; see open
+	dir, err := store.Open(store.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	h.closers = append(h.closers, dir.Close)
+	if note := dir.Note(); note != "" {
+		a.note("%s", note)
+	}
+	// Who is registered here is gone with this process, and with it the registry.
+	id := registry.NewID("mcp_", 20)
+	place, err := dir.Run(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	h.closers = append(h.closers, place.Remove)
+	db, err := registry.Open(ctx, place.Path())
+	if err != nil {
+		return nil, nil, err
+	}
+	h.closers = append(h.closers, db.Close)
+	o.Drivers, o.Journal, o.State, o.Registry = a.drivers(), openJournal(ctx, dir), session.DirState(dir), db
+	if h.boxes, err = session.OpenSandboxes(ctx, o); err != nil {
+		return nil, nil, err
+	}
+	h.closers = append(h.closers, func() error { return h.endSandboxes(context.WithoutCancel(ctx)) })
+	return h, &session.Key{ID: id, Name: actor()}, nil
+}

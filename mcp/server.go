@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/tool"
+)
+
+// Toolbox is what a server offers: tools, and the road that carries them out.
+type Toolbox interface {
+	Tools() ([]*tool.Tool, error)
+	CallTool(ctx context.Context, c *session.ToolCall) (*session.ToolAnswer, error)
+}
+
+// KeyTools are the tools of a key.
+func KeyTools(b *session.Sandboxes, k *session.Key) Toolbox { return keyTools{b, k} }
+
+type keyTools struct {
+	b *session.Sandboxes
+	k *session.Key
+}
+
+func (t keyTools) Tools() ([]*tool.Tool, error) { return t.b.Tools(t.k) }
+
+func (t keyTools) CallTool(ctx context.Context, c *session.ToolCall) (*session.ToolAnswer, error) {
+	return t.b.CallTool(ctx, t.k, c)
+}
+
+// instructions are what clients may tell their model about all of it.
+const instructions = "Code and commands run in isolated Linux sandboxes, never on the user's machine. " +
+	"run_code and run_command without sandbox_id use a fresh sandbox each time, of which nothing is left. " +
+	"To keep files and processes from call to call, make one with create_sandbox and pass its sandbox_id. " +
+	"A refusal names the rule and what would be allowed; asking again in other words changes nothing."
+
+// callsAtOnce is how many calls of one caller are under way at once.
+const callsAtOnce = 32
+
+// NewServer makes the server of one caller's tools. It keeps nothing between calls:
+// a sandbox that lives on is named by an argument.
+func NewServer(box Toolbox, version string) (*sdk.Server, error) {
+	tools, err := box.Tools()
+	if err != nil {
+		return nil, err
+	}
+	s := sdk.NewServer(&sdk.Implementation{Name: "caisson", Title: "caisson", Version: version}, &sdk.ServerOptions{
+		Instructions: instructions, Logger: slog.New(slog.DiscardHandler),
+		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
+	})
+	slots := make(chan struct{}, callsAtOnce)
+	for _, t := range tools {
+		def := &sdk.Tool{Name: t.Name, Title: t.Title, Description: t.Description, InputSchema: t.Params,
+			Annotations: &sdk.ToolAnnotations{Title: t.Title, ReadOnlyHint: t.ReadOnly, DestructiveHint: &t.Destructive, IdempotentHint: t.Idempotent, OpenWorldHint: &t.OpenWorld}}
+		if len(t.Output) > 0 {
+			def.OutputSchema = t.Output
+		}
+		s.AddTool(def, func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			select {
+			case slots <- struct{}{}:
+				defer func() { <-slots }()
+				return serveCall(ctx, box, t.Name, req), nil
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		})
+	}
+	return s, nil
+}
+
+// serveCall carries a call out. When ctx ends, what it runs is killed.
+func serveCall(ctx context.Context, box Toolbox, name string, req *sdk.CallToolRequest) *sdk.CallToolResult {
+	c := &session.ToolCall{Name: name, Args: req.Params.Arguments, Door: "mcp"}
+	if token := req.Params.GetProgressToken(); token != nil {
+		p := &pulse{}
+		c.Stdout, c.Stderr = p, p
+		defer p.beat(ctx, req.Session, token)()
+	}
+	answer, err := box.CallTool(ctx, c)
+	if err != nil {
+		return refusal(err).result()
+	}
+	text, picture := shown(answer)
+	res := &sdk.CallToolResult{StructuredContent: answer.Output, IsError: answer.Failed, Content: []sdk.Content{&sdk.TextContent{Text: text}}}
+	if picture != nil {
+		res.Content = append(res.Content, picture)
+	}
+	return res
+}
+
+// refusal is an error of the road as a model gets it.
+func refusal(err error) *verdict {
+	v := &verdict{Status: "unavailable", Reason: line(err.Error(), 4000)}
+	var e *sandbox.Error
+	if errors.As(err, &e) {
+		v.Rule, v.Hint = e.Rule, e.Hint
+	}
+	for kind, status := range map[error]string{sandbox.ErrDenied: "denied", sandbox.ErrInvalid: "invalid", sandbox.ErrNotFound: "not_found",
+		sandbox.ErrUnsupported: "unsupported", sandbox.ErrConflict: "conflict", sandbox.ErrExhausted: "exhausted"} {
+		if errors.Is(err, kind) {
+			v.Status = status
+		}
+	}
+	return v
+}
+
+// maxPicture is the largest picture that is shown as one.
+const maxPicture = 4 << 20
+
+// shown is an answer as text, and the picture that it is.
+func shown(a *session.ToolAnswer) (text string, picture sdk.Content) {
+	out := a.Output
+	if a.Result == nil {
+		content, _ := out["content"].(string)
+		if out["encoding"] == "base64" {
+			if picture = pictureOf(content); picture != nil {
+				return fmt.Sprintf("%v, %v bytes", out["path"], out["size"]), picture
+			}
+		}
+		if out["encoding"] == "text" {
+			return content, nil
+		}
+		b, _ := json.Marshal(out) // it was made of JSON's types
+		return string(b), nil
+	}
+	var b strings.Builder
+	for _, stream := range []string{"stdout", "stderr"} {
+		s, _ := out[stream].(string)
+		if out[stream+"_encoding"] == "base64" {
+			if p := pictureOf(s); p != nil {
+				picture, s = p, "(a picture)"
+			} else {
+				s = fmt.Sprintf("(%d bytes that are no text)", base64.StdEncoding.DecodedLen(len(s)))
+			}
+		}
+		if s == "" {
+			continue
+		}
+		if stream == "stderr" {
+			fmt.Fprintf(&b, "[stderr]\n")
+		}
+		b.WriteString(s)
+		if !strings.HasSuffix(s, "\n") {
+			b.WriteByte('\n')
+		}
+	}
+	b.WriteString("[" + ending(out) + "]")
+	return b.String(), picture
+}
+
+// ending says in a few words how a program ended.
+func ending(out map[string]any) string {
+	parts := []string{fmt.Sprint(out["status"])}
+	for _, key := range []string{"exit_code", "signal", "resource", "reason", "hint"} {
+		if v, ok := out[key]; ok {
+			parts = append(parts, fmt.Sprintf("%s: %v", strings.ReplaceAll(key, "_", " "), v))
+		}
+	}
+	if cut, ok := out["truncated"]; ok {
+		parts = append(parts, fmt.Sprintf("cut: %v", cut))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// pictureOf is base64 as a picture, if it is one of those that models take.
+func pictureOf(content string) sdk.Content {
+	b, err := base64.StdEncoding.DecodeString(content)
+	if err != nil || len(b) > maxPicture {
+		return nil
+	}
+	switch kind := http.DetectContentType(b); kind {
+	case "image/png", "image/jpeg", "image/gif", "image/webp":
+		return &sdk.ImageContent{Data: b, MIMEType: kind}
+	}
+	return nil
+}
+
+// pulse tells of a program that runs: once a second how long it has, and the last
+// line that it wrote.
+type pulse struct {
+	mu   sync.Mutex
+	last []byte
+}
+
+const (
+	maxPulse   = 256 // bytes of a line
+	pulseEvery = time.Second
+)
+
+func (p *pulse) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	tail := bytes.TrimRight(b, "\r\n")
+	if i := bytes.LastIndexByte(tail, '\n'); i >= 0 {
+		tail = tail[i+1:]
+	}
+	if len(tail) > 0 {
+		p.last = append(p.last[:0], tail[:min(len(tail), maxPulse)]...)
+	}
+	return len(b), nil
+}
+
+func (p *pulse) line() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return line(string(p.last), maxPulse)
+}
+
+// beat begins to tell, until stop.
+func (p *pulse) beat(ctx context.Context, to *sdk.ServerSession, token any) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var over sync.WaitGroup
+	over.Go(func() {
+		began, tick := time.Now(), time.NewTicker(pulseEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			_ = to.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: time.Since(began).Seconds(), Message: p.line()})
+		}
+	})
+	return func() { cancel(); over.Wait() }
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mcp
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/caisson-run/caisson/session"
+)
+
+// Serve serves a toolbox to one client on a stream of lines, until it leaves or
+// ctx ends. What its calls still do is ended then.
+func Serve(ctx context.Context, box Toolbox, version string, in io.ReadCloser, out io.WriteCloser) error {
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
+	s, err := NewServer(bounding{box, ctx}, version)
+	if err != nil {
+		return err
+	}
+	return serveLines(ctx, s, in, out, leave)
+}
+
+// serveLines serves one client; leave is called when it has left, which the
+// library tells no call of.
+func serveLines(ctx context.Context, s *sdk.Server, in io.ReadCloser, out io.WriteCloser, leave func()) error {
+	err := s.Run(ctx, &sdk.IOTransport{Reader: &departure{in, leave}, Writer: out, MaxLineLength: maxFrame})
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// departure says when nothing more comes.
+type departure struct {
+	io.ReadCloser
+	leave func()
+}
+
+func (d *departure) Read(p []byte) (int, error) {
+	n, err := d.ReadCloser.Read(p)
+	if err != nil {
+		d.leave()
+	}
+	return n, err
+}
+
+// bounding is a toolbox whose calls end with a life.
+type bounding struct {
+	Toolbox
+	life context.Context
+}
+
+func (b bounding) CallTool(ctx context.Context, c *session.ToolCall) (*session.ToolAnswer, error) {
+	ctx, stop := within(ctx, b.life)
+	defer stop()
+	return b.Toolbox.CallTool(ctx, c)
+}
+
+// within is ctx, which ends with life at the latest.
+func within(ctx, life context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(life, func() { cancel(context.Cause(life)) })
+	return ctx, func() { stop(); cancel(nil) }
+}
