@@ -57,7 +57,7 @@ run: build ## build, then run real code on real data behind gVisor
 
 ## Tests
 
-TEST_PACKAGES := python3 curl e2fsprogs iproute2 util-linux procps
+TEST_PACKAGES := python3 python3-pip curl e2fsprogs iproute2 util-linux procps
 
 # Two suites at a time: each of them waits a lot, for limits, for sandboxes to end,
 # for an engine. The limits of go test's own time are for what hangs: they are no

@@ -164,6 +164,9 @@ func serve(t *testing.T, name, addr string, cert *tls.Certificate) {
 				fmt.Fprintf(w, "%s %s\n%s", r.Proto, r.Header.Get("Authorization"), "X-Note: "+r.Header.Get("X-Note"))
 				return
 			}
+			if servePackages(w, r) {
+				return
+			}
 			if rest, ok := strings.CutPrefix(r.URL.Path, "/repo/"); ok {
 				if _, password, _ := r.BasicAuth(); password != apiKey {
 					w.Header().Set("WWW-Authenticate", "Basic")
@@ -187,21 +190,29 @@ func repository(t *testing.T) {
 		"git -c user.name=a -c user.email=a@example.com commit -q -m a && git clone -q --bare . ../r.git && cd ../r.git && git update-server-info", dir)
 }
 
-// certificate is one for every name there is, and its text.
+// certificate is one for every name there is, and the text of its authority's.
 func certificate(t *testing.T) (tls.Certificate, string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
+	make := func(c, by *x509.Certificate, signer *ecdsa.PrivateKey) ([]byte, *ecdsa.PrivateKey) {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if signer == nil {
+			signer = key
+		}
+		c.NotBefore, c.NotAfter, c.BasicConstraintsValid = time.Now().Add(-time.Hour), time.Now().Add(time.Hour), true
+		der, err := x509.CreateCertificate(rand.Reader, c, by, key.Public(), signer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return der, key
 	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "caisson test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, DNSNames: []string{"*.example.com"}, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, string(text)
+	authority := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "caisson test authority"}, IsCA: true, KeyUsage: x509.KeyUsageCertSign}
+	root, signer := make(authority, authority, nil)
+	leaf, key := make(&x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "caisson test"}, DNSNames: []string{"*.example.com"},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, authority, signer)
+	return tls.Certificate{Certificate: [][]byte{leaf}, PrivateKey: key}, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root}))
 }
 
 // The matrix of what a program reaches, with a real client and the real road.

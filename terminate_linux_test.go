@@ -50,61 +50,73 @@ const apiKey = "sk-test-the-real-value"
 // Real clients inside gVisor trust the router, each by its own rules, and the
 // host gets the secret that they do not have.
 func TestTerminatedClients(t *testing.T) {
-	onInternet(t, func(t *testing.T) {
-		ca := plugIn(t)
-		t.Setenv("API_KEY", apiKey)
-		script := filepath.Join(t.TempDir(), "ask.py")
-		if err := os.WriteFile(script, []byte(`import os, sys, urllib.request
+	onInternet(t, func(t *testing.T) { terminatedClients(t, plugIn(t)) })
+}
+
+func terminatedClients(t *testing.T, ca string) {
+	t.Setenv("API_KEY", apiKey)
+	script := filepath.Join(t.TempDir(), "ask.py")
+	if err := os.WriteFile(script, []byte(`import os, sys, urllib.request
 r = urllib.request.Request("https://good.example.com/key", headers={"Authorization": "Bearer " + os.environ["KEY"]})
 print(urllib.request.urlopen(r, timeout=20).read().decode())
 `), 0o644); err != nil {
-			t.Fatal(err)
+		t.Fatal(err)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const bearer = `-H "Authorization: Bearer $KEY"`
+	clients := map[string]struct{ command, want string }{
+		"curl, HTTP/2":        {"curl -sS -m 20 " + bearer + " https://good.example.com/key", "HTTP/2.0 Bearer"},
+		"curl, HTTP/1.1":      {"curl -sS -m 20 --http1.1 " + bearer + " https://good.example.com/key", "HTTP/1.1 Bearer"},
+		"curl, the usual one": {"unset CURL_CA_BUNDLE SSL_CERT_FILE; curl -sS -m 20 " + bearer + " https://good.example.com/key", "HTTP/2.0 Bearer"},
+		"python":              {"python3 ask.py", "HTTP/1.1 Bearer"},
+		"go":                  {goClient + "=https://good.example.com/key ./client", "HTTP/2.0 Bearer"},
+		"git":                 {"git clone -q https://x:$KEY@good.example.com/repo r && cat r/hello", "hello from git"},
+	}
+	for program, command := range map[string]string{ // where there are
+		"node": `node -e 'fetch("https://good.example.com/key", {headers: {Authorization: "Bearer " + process.env.KEY}}).then(r => r.text()).then(console.log)'`,
+		"wget": "unset SSL_CERT_FILE; wget -q -O - --header \"Authorization: Bearer $KEY\" https://good.example.com/key",
+	} {
+		if _, err := exec.LookPath(program); err == nil {
+			clients[program] = struct{ command, want string }{command, "HTTP/1.1 Bearer"}
 		}
-		exe, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		const bearer = `-H "Authorization: Bearer $KEY"`
-		clients := map[string]struct{ command, want string }{
-			"curl, HTTP/2":        {"curl -sS -m 20 " + bearer + " https://good.example.com/key", "HTTP/2.0 Bearer"},
-			"curl, HTTP/1.1":      {"curl -sS -m 20 --http1.1 " + bearer + " https://good.example.com/key", "HTTP/1.1 Bearer"},
-			"curl, the usual one": {"unset CURL_CA_BUNDLE SSL_CERT_FILE; curl -sS -m 20 " + bearer + " https://good.example.com/key", "HTTP/2.0 Bearer"},
-			"python":              {"python3 ask.py", "HTTP/1.1 Bearer"},
-			"go":                  {goClient + "=https://good.example.com/key ./client", "HTTP/2.0 Bearer"},
-			"git":                 {"git clone -q https://x:$KEY@good.example.com/repo r && cat r/hello", "hello from git"},
-		}
-		for program, command := range map[string]string{ // where there are
-			"node": `node -e 'fetch("https://good.example.com/key", {headers: {Authorization: "Bearer " + process.env.KEY}}).then(r => r.text()).then(console.log)'`,
-			"wget": "unset SSL_CERT_FILE; wget -q -O - --header \"Authorization: Bearer $KEY\" https://good.example.com/key",
-		} {
-			if _, err := exec.LookPath(program); err == nil {
-				clients[program] = struct{ command, want string }{command, "HTTP/1.1 Bearer"}
-			}
-		}
-		commands := map[string]string{}
-		for name, c := range clients {
-			commands[name] = c.command
-		}
-		res, err := caisson.Run(t.Context(), caisson.Request{
-			Command: all(commands), Allow: []string{"good.example.com"}, UpstreamCA: ca,
-			Secrets: []caisson.Secret{{Name: "KEY", From: "env:API_KEY", Hosts: []string{"good.example.com"}}},
-			Mounts:  []caisson.Mount{{Source: script}, {Source: exe, Target: "/home/user/client"}},
-			Limits:  caisson.Limits{Wall: time.Minute, Memory: 1 << 30},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := outputs(t, res)
-		for name, c := range clients {
-			if !strings.Contains(got[name], c.want) {
-				t.Errorf("%s: %q; want %q", name, got[name], c.want)
-			}
-		}
-		if p := res.Posture; !slices.Equal(p.Ended, []string{"good.example.com"}) || !slices.Equal(p.Secrets, []string{"KEY"}) {
-			t.Errorf("%+v", p)
-		}
-		nowhere(t, apiKey)
+	}
+	mounts := []caisson.Mount{{Source: script}, {Source: exe, Target: "/home/user/client"}}
+	if f, err := os.Open(exe); err != nil { // where an ordinary user has no way
+		delete(clients, "go")
+		mounts = mounts[:1]
+	} else {
+		f.Close()
+	}
+	memory := int64(1 << 30)
+	if os.Geteuid() != 0 {
+		memory = 0 // where nobody may make a control group
+	}
+	commands := map[string]string{}
+	for name, c := range clients {
+		commands[name] = c.command
+	}
+	res, err := caisson.Run(t.Context(), caisson.Request{
+		Command: all(commands), Allow: []string{"good.example.com"}, UpstreamCA: ca,
+		Secrets: []caisson.Secret{{Name: "KEY", From: "env:API_KEY", Hosts: []string{"good.example.com"}}},
+		Mounts:  mounts,
+		Limits:  caisson.Limits{Wall: time.Minute, Memory: memory},
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := outputs(t, res)
+	for name, c := range clients {
+		if !strings.Contains(got[name], c.want) {
+			t.Errorf("%s: %q; want %q", name, got[name], c.want)
+		}
+	}
+	if p := res.Posture; !slices.Equal(p.Ended, []string{"good.example.com"}) || !slices.Equal(p.Secrets, []string{"KEY"}) {
+		t.Errorf("%+v", p)
+	}
+	nowhere(t, apiKey)
 }
 
 // all is one command that runs many, so that they share a sandbox.
@@ -122,6 +134,9 @@ func outputs(t *testing.T, res *caisson.Result) map[string]string {
 	text, err := json.Marshal(res)
 	if err != nil || strings.Contains(string(text), apiKey) || strings.Contains(string(res.Stdout)+string(res.Stderr), apiKey) {
 		t.Errorf("the result shows the secret: %s %s, %v", res.Stdout, text, err)
+	}
+	if res.Status == sandbox.StatusDenied {
+		t.Fatalf("%s (%s)", res.Reason, res.Rule)
 	}
 	got := map[string]string{}
 	for part := range strings.SplitSeq("\n"+string(res.Stdout), "\n== ") {
