@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/api"
+	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/api/e2b"
 	"github.com/caisson-run/caisson/api/v1"
 	"github.com/caisson-run/caisson/audit"
@@ -41,6 +42,7 @@ type Server struct {
 	URL        string
 	Key, Other string // two keys
 	Sandboxes  *session.Sandboxes
+	Memory     bounds.Memory
 }
 
 // Start starts a server whose keys are bound to a policy, in YAML; "" is none. It
@@ -94,8 +96,8 @@ func Start(t *testing.T, text string) *Server {
 		t.Fatal(err)
 	}
 	d.URL = "http://" + ln.Addr().String()
-	own := v1.New(v1.Options{Sandboxes: d.Sandboxes, Keys: keys, Domain: "localhost:1", Version: "test"})
-	handler := e2b.New(e2b.Options{Sandboxes: d.Sandboxes, Keys: keys, Domain: "localhost:1", Rest: own})
+	own := v1.New(v1.Options{Sandboxes: d.Sandboxes, Keys: keys, Domain: "localhost:1", Version: "test", Memory: &d.Memory})
+	handler := e2b.New(e2b.Options{Sandboxes: d.Sandboxes, Keys: keys, Domain: "localhost:1", Rest: own, Memory: &d.Memory})
 	server := api.New(handler, api.NewStats(), slog.New(slog.DiscardHandler))
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln, nil) }()

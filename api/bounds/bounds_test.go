@@ -46,7 +46,14 @@ func TestPatient(t *testing.T) {
 // business.
 func TestMemory(t *testing.T) {
 	var m Memory
-	one, two, other := m.Hold("k"), m.Hold("k"), m.Hold("l")
+	hold := func(k string) *Held {
+		h, err := m.Hold(k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	one, two, other := hold("k"), hold("k"), hold("l")
 	if err := one.Add(MostMessages); err != nil {
 		t.Fatal(err)
 	}
@@ -62,8 +69,42 @@ func TestMemory(t *testing.T) {
 	}
 	two.Done()
 	other.Done()
-	if len(m.used) != 0 {
-		t.Error(m.used)
+	if len(m.used)+len(m.calls) != 0 {
+		t.Error(m.used, m.calls)
+	}
+}
+
+// So many calls of a key are under way and no more; visitors have places of their
+// own, and so has every other key. A place is given back once.
+func TestCalls(t *testing.T) {
+	var m Memory
+	var all []*Held
+	for _, c := range []struct {
+		enter func(string) (*Held, error)
+		most  int
+	}{{m.Hold, MostCalls}, {m.Visit, MostVisits}} {
+		for range c.most {
+			h, err := c.enter("k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, h)
+		}
+		if _, err := c.enter("k"); !errors.Is(err, sandbox.ErrExhausted) {
+			t.Errorf("one more than %d: %v", c.most, err)
+		}
+		h, err := c.enter("l")
+		if err != nil {
+			t.Fatal("another key's:", err)
+		}
+		all = append(all, h)
+	}
+	for _, h := range all {
+		h.Done()
+		h.Done()
+	}
+	if len(m.calls) != 0 {
+		t.Error(m.calls)
 	}
 }
 

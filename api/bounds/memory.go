@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bounds has what every door over HTTP holds requests to: how much
-// memory the messages of one key take, and how long a transfer may stand still.
+// Package bounds has what every door over HTTP holds requests to: how many of one
+// key's are under way, how much memory their messages take, and how long a transfer
+// may stand still.
 package bounds
 
 import (
+	"fmt"
 	"io"
 	"sync"
 
@@ -16,10 +18,22 @@ import (
 // them, since they go through.
 const MostMessages = 64 << 20
 
-// Memory counts what messages of each key are held. The zero value is ready.
+const (
+	// MostCalls is how many calls of one key may be under way, streams included.
+	// The server has a bound for all of them together; with this one nobody uses it
+	// up alone.
+	MostCalls = 1024
+	// MostVisits is how many requests may be under way of people who have no key:
+	// to ports of one key's sandboxes, with signatures that it made, or of nobody.
+	MostVisits = 512
+)
+
+// Memory counts the calls of each key and what messages of theirs are held. The
+// zero value is ready.
 type Memory struct {
-	mu   sync.Mutex
-	used map[string]int64 // bytes, by a key's ID; no zeros
+	mu    sync.Mutex
+	used  map[string]int64 // bytes, by a key's ID; no zeros
+	calls map[string]int   // by a key's ID, and behind "to " visits; no zeros
 }
 
 // Take counts n bytes more, or fewer, of owner's; false is too many.
@@ -44,14 +58,44 @@ func (m *Memory) Take(owner string, n int64) bool {
 // request says, and what its answer will.
 type Held struct {
 	memory *Memory
-	owner  string
+	owner  string // whose memory
+	who    string // whose place
 
-	mu sync.Mutex
-	n  int64
+	mu   sync.Mutex
+	n    int64
+	done bool
 }
 
-// Hold begins to count a call of owner's. The caller calls Done at its end.
-func (m *Memory) Hold(owner string) *Held { return &Held{memory: m, owner: owner} }
+// Hold begins to count a call of owner's. The caller calls Done at its end. It is
+// ErrExhausted where as many are under way as may be.
+func (m *Memory) Hold(owner string) (*Held, error) { return m.enter(owner, owner, MostCalls) }
+
+// Visit is Hold for who has no key and comes to something of owner's, or with an
+// empty owner, to something that is everybody's. Visits take no place of the calls
+// that owner itself makes.
+func (m *Memory) Visit(owner string) (*Held, error) { return m.enter(owner, "to "+owner, MostVisits) }
+
+func (m *Memory) enter(owner, who string, most int) (*Held, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.calls[who] >= most {
+		return nil, &sandbox.Error{Op: "request", Kind: sandbox.ErrExhausted, Problem: fmt.Sprintf("%d are under way already", most),
+			Hint: "wait until one has ended", Rule: "built-in: requests"}
+	}
+	if m.calls == nil {
+		m.calls = map[string]int{}
+	}
+	m.calls[who]++
+	return &Held{memory: m, owner: owner, who: who}, nil
+}
+
+func (m *Memory) leave(who string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.calls[who]--; m.calls[who] == 0 {
+		delete(m.calls, who)
+	}
+}
 
 // Add counts n bytes more. What there is no room for is ErrExhausted.
 func (h *Held) Add(n int64) error {
@@ -71,6 +115,10 @@ func (h *Held) Done() {
 	defer h.mu.Unlock()
 	h.memory.Take(h.owner, -h.n)
 	h.n = 0
+	if !h.done {
+		h.done = true
+		h.memory.leave(h.who)
+	}
 }
 
 // Body is a request's body, counted as it arrives.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/registry"
 )
@@ -65,8 +66,11 @@ type keyed func(w http.ResponseWriter, r *http.Request, k *session.Key) error
 func (s *Server) keyed(h keyed) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		k, err := s.key(r)
+		var held *bounds.Held
 		if err == nil {
-			held := s.o.Memory.Hold(k.ID)
+			held, err = s.o.Memory.Hold(k.ID)
+		}
+		if err == nil {
 			defer held.Done()
 			r.Body = held.Body(r.Body)
 			err = h(w, r, k)

@@ -53,6 +53,12 @@ func (s *Server) servePort(w http.ResponseWriter, r *http.Request, t target) {
 		writeAPIError(w, &apiError{http.StatusForbidden, "this port is not public; send the sandbox's traffic access token as " + headerTraffic})
 		return
 	}
+	held, err := s.o.Memory.Visit(owner.ID)
+	if err != nil {
+		writeAPIError(w, err)
+		return
+	}
+	defer held.Done()
 	p := &port{box: b, owner: owner, number: t.Port, named: t.Named, keys: s.o.Keys}
 	_, leave, err := s.o.Sandboxes.Agent(r.Context(), owner, b.ID)
 	if err != nil {

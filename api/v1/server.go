@@ -104,10 +104,18 @@ func config(version string) huma.Config {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch p := r.URL.Path; {
 	case p == "/openapi.json" || p == "/openapi.yaml":
+		// They are for everybody, and long.
+		w = bounds.Patient(w)
+		held, err := s.o.Memory.Visit("")
+		if err != nil {
+			writeProblem(w, err)
+			return
+		}
+		defer held.Done()
 		s.mux.ServeHTTP(w, r)
 		return
 	case p != "/v1" && !strings.HasPrefix(p, "/v1/"):
-		s.o.Rest.ServeHTTP(w, r)
+		s.o.Rest.ServeHTTP(bounds.Patient(w), r)
 		return
 	}
 	k, err := s.key(r)
@@ -117,10 +125,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.live.Add(1)
 	defer s.live.Done()
-	held := s.o.Memory.Hold(k.ID)
+	w = bounds.Patient(w)
+	held, err := s.o.Memory.Hold(k.ID)
+	if err != nil {
+		writeProblem(w, err)
+		return
+	}
 	defer held.Done()
 	body := r.Body
-	w = bounds.Patient(w)
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, &call{k, held, body, r.Header, http.NewResponseController(w)}))
 	r.Body = &bounds.Message{ReadCloser: held.Body(body), Control: http.NewResponseController(w), Patience: bodyPatience}
 	if _, pattern := s.mux.Handler(r); pattern == "" || path.Clean(r.URL.Path) != r.URL.Path {

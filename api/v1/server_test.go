@@ -6,12 +6,16 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/api/apitest"
+	"github.com/caisson-run/caisson/api/v1"
 )
 
 func TestMain(m *testing.M) {
@@ -85,4 +89,30 @@ func (d *door) exec(t *testing.T, id, line string) map[string]any {
 		t.Fatalf("%d %v", status, a)
 	}
 	return a
+}
+
+// slow is an answer that notices whether writes to it have a time.
+type slow struct {
+	*httptest.ResponseRecorder
+	timed bool
+	ever  bool
+}
+
+func (s *slow) SetWriteDeadline(at time.Time) error { s.timed = !at.IsZero(); return nil }
+
+func (s *slow) Write(b []byte) (int, error) {
+	s.ever = s.ever || !s.timed
+	return s.ResponseRecorder.Write(b)
+}
+
+// Who has no key, and does not read an answer, is not waited for.
+func TestAnswersForEverybodyHaveATime(t *testing.T) {
+	s := v1.New(v1.Options{Rest: api.Operator(api.NewStats(), nil)})
+	for _, path := range []string{"/openapi.json", "/openapi.yaml", "/v1/sandboxes", "/healthz", "/metrics", "/nothing"} {
+		w := &slow{ResponseRecorder: httptest.NewRecorder()}
+		s.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		if w.ever || w.Body.Len() == 0 {
+			t.Errorf("%s: %d bytes, written for as long as it takes: %t", path, w.Body.Len(), w.ever)
+		}
+	}
 }
