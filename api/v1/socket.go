@@ -45,6 +45,8 @@ type last struct {
 const (
 	// mostInput bounds one message of input, in bytes.
 	mostInput = 1 << 20
+	// mostControl bounds a message of the client's that is none, in bytes.
+	mostControl = 4 << 10
 	// firstPatience is how long the first message may take.
 	firstPatience = 30 * time.Second
 )
@@ -80,7 +82,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 		return // it has answered
 	}
 	conn.SetReadLimit(maxBody)
-	t := &talk{conn: conn, held: c.held, resize: make(chan sandbox.WindowSize, 1), signals: make(chan syscall.Signal, 8)}
+	t := &talk{conn: conn, held: c.held, resize: make(chan sandbox.WindowSize, 1), signals: make(chan syscall.Signal, 8), alive: aliveEvery}
 	defer t.listening.Wait()
 	defer conn.CloseNow()
 	t.send(t.carry(r.Context(), s.in(c.key, id)))
@@ -94,6 +96,7 @@ type talk struct {
 	resize  chan sandbox.WindowSize
 	signals chan syscall.Signal
 
+	alive     time.Duration // how often it is seen whether the client is there
 	listening sync.WaitGroup
 }
 
@@ -120,7 +123,7 @@ func (t *talk) carry(ctx context.Context, do carrier) last {
 		defer gone()
 		input.CloseWithError(t.listen(input))
 	})
-	go t.keepAlive(ctx)
+	t.listening.Go(func() { t.keepAlive(ctx, gone) })
 	var stdin io.Reader = in
 	if first := e.stdin(); first != nil {
 		stdin = io.MultiReader(first, in)
@@ -139,12 +142,16 @@ func (t *talk) carry(ctx context.Context, do carrier) last {
 func (t *talk) first(ctx context.Context) (*Exec, error) {
 	ctx, cancel := context.WithTimeout(ctx, firstPatience)
 	defer cancel()
-	kind, b, err := t.conn.Read(ctx)
+	kind, r, err := t.conn.Reader(ctx)
 	if err != nil || kind != websocket.MessageText {
 		return nil, sandbox.Errorf(sandbox.ErrInvalid, "exec", "the first message is to say what runs, as text")
 	}
-	if err := t.held.Add(int64(len(b))); err != nil {
+	b, err := io.ReadAll(t.held.Body(io.NopCloser(r)))
+	switch {
+	case errors.Is(err, sandbox.ErrExhausted):
 		return nil, err
+	case err != nil:
+		return nil, sandbox.Errorf(sandbox.ErrInvalid, "exec", "the first message cannot be read")
 	}
 	e := &Exec{}
 	if err := strict(b, e); err != nil {
@@ -173,17 +180,27 @@ func strict(b []byte, v any) error {
 
 // listen passes on what the client says, until it goes or says something that
 // cannot be meant. Who sends more input than the program reads is not listened to
-// until it has read it.
+// until it has read it; input goes through as it comes.
 func (t *talk) listen(input *io.PipeWriter) error {
+	buf := make([]byte, 32<<10)
 	for {
-		kind, b, err := t.conn.Read(context.Background()) // until the connection is closed
+		kind, r, err := t.conn.Reader(context.Background()) // until the connection is closed
 		if err != nil {
 			return io.ErrUnexpectedEOF
 		}
 		if kind == websocket.MessageBinary {
-			// The program may have closed its input; it runs on.
-			_, _ = input.Write(b)
+			_, err = io.CopyBuffer(input, struct{ io.Reader }{r}, buf)
+			if errors.Is(err, io.ErrClosedPipe) { // the program closed its input; it runs on
+				_, err = io.CopyBuffer(struct{ io.Writer }{io.Discard}, r, buf)
+			}
+			if err != nil {
+				return io.ErrUnexpectedEOF
+			}
 			continue
+		}
+		b, err := io.ReadAll(io.LimitReader(r, mostControl+1))
+		if err != nil || len(b) > mostControl {
+			return io.ErrUnexpectedEOF
 		}
 		var c control
 		if err := strict(b, &c); err != nil {
@@ -208,9 +225,10 @@ func (t *talk) listen(input *io.PipeWriter) error {
 	}
 }
 
-// keepAlive lets nobody between give the connection up.
-func (t *talk) keepAlive(ctx context.Context) {
-	tick := time.NewTicker(aliveEvery)
+// keepAlive lets nobody between give the connection up, and sees that it is broken
+// while nobody listens, since the program does not read its input.
+func (t *talk) keepAlive(ctx context.Context, gone func()) {
+	tick := time.NewTicker(t.alive)
 	defer tick.Stop()
 	for {
 		select {
@@ -218,8 +236,11 @@ func (t *talk) keepAlive(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		one, cancel := context.WithTimeout(context.Background(), aliveEvery)
-		t.conn.Ping(one) // it is answered when somebody listens
+		one, cancel := context.WithTimeout(ctx, t.alive)
+		err := t.conn.Ping(one) // it is answered when somebody listens
+		if err != nil && one.Err() == nil {
+			gone()
+		}
 		cancel()
 	}
 }

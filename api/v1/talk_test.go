@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+)
+
+// spoken lets do be spoken with and returns the client's end.
+func spoken(t *testing.T, do carrier, memory *bounds.Memory) *websocket.Conn {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		held, err := memory.Hold("k")
+		if err != nil {
+			t.Error(err)
+		}
+		defer held.Done()
+		conn.SetReadLimit(maxBody)
+		k := &talk{conn: conn, held: held, alive: 10 * time.Millisecond}
+		defer k.listening.Wait()
+		defer conn.CloseNow()
+		k.send(k.carry(r.Context(), do))
+	}))
+	t.Cleanup(s.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // or it hangs
+	t.Cleanup(cancel)
+	c, _, err := websocket.Dial(ctx, strings.Replace(s.URL, "http", "ws", 1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.CloseNow() })
+	return c
+}
+
+const anything = `{"command":["x"]}`
+
+// A program that does not read its input ends with its caller, too.
+func TestCallerGoesWhileNobodyReads(t *testing.T) {
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	c := spoken(t, func(ctx context.Context, _ *session.Call, in session.IO) (*sandbox.Result, error) {
+		in.Stdin.Read(make([]byte, 1)) // and no more
+		close(begun)
+		select {
+		case <-ctx.Done():
+			ended <- nil
+		case <-time.After(time.Minute):
+			ended <- errors.New("it runs on without its caller")
+		}
+		return &sandbox.Result{}, nil
+	}, new(bounds.Memory))
+	for _, m := range []string{anything, strings.Repeat("x", 1<<19)} {
+		kind := websocket.MessageBinary
+		if m == anything {
+			kind = websocket.MessageText
+		}
+		if err := c.Write(t.Context(), kind, []byte(m)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-begun
+	c.CloseNow()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// Input goes through as it comes: no message of it is held here.
+func TestInputGoesThrough(t *testing.T) {
+	some := make(chan struct{})
+	c := spoken(t, func(_ context.Context, _ *session.Call, in session.IO) (*sandbox.Result, error) {
+		if _, err := io.ReadFull(in.Stdin, make([]byte, 64<<10)); err == nil {
+			close(some)
+		}
+		io.Copy(io.Discard, in.Stdin)
+		return &sandbox.Result{}, nil
+	}, new(bounds.Memory))
+	if err := c.Write(t.Context(), websocket.MessageText, []byte(anything)); err != nil {
+		t.Fatal(err)
+	}
+	w, err := c.Writer(t.Context(), websocket.MessageBinary)
+	if err == nil {
+		_, err = w.Write(make([]byte, 128<<10)) // and the rest of the message later
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-some:
+	case <-time.After(30 * time.Second):
+		t.Error("the server holds a message until it is whole")
+	}
+}
+
+// A first message counts for the key as it comes, not when it is whole.
+func TestFirstMessageCounts(t *testing.T) {
+	memory := new(bounds.Memory)
+	other, err := memory.Hold("k")
+	if err == nil {
+		err = other.Add(bounds.MostMessages - 100<<10)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Done()
+	c := spoken(t, nil, memory)
+	w, err := c.Writer(t.Context(), websocket.MessageText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go io.WriteString(w, `{"shell":"`+strings.Repeat("x", 256<<10)) // and no more
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		c.Read(t.Context()) // why, or that the connection is closed
+	}()
+	select {
+	case <-over:
+	case <-time.After(20 * time.Second):
+		t.Error("it is held, and nobody counts it")
+	}
+}
