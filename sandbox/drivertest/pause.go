@@ -34,9 +34,11 @@ func (s *suite) pauser(t *testing.T, ctx context.Context) (inst sandbox.Instance
 	inst, c = s.live(t, ctx, w)
 	box, ok := inst.(sandbox.Pauser)
 	if s.caps.Pause && !ok {
+		inst.Destroy(context.WithoutCancel(ctx))
 		t.Fatal("Probe says that it can pause, and it has no way to")
 	}
 	if !s.caps.Pause {
+		defer inst.Destroy(context.WithoutCancel(ctx))
 		if ok && !errors.Is(box.Pause(ctx), sandbox.ErrUnsupported) {
 			t.Error("Probe says that it cannot pause, and it does")
 		}
@@ -44,6 +46,7 @@ func (s *suite) pauser(t *testing.T, ctx context.Context) (inst sandbox.Instance
 	}
 	x := w.exec(append([]string{"python3", "-I", "-S", "-c", prelude + beat}, inside...)...)
 	if exit, err := c.Run(ctx, x); err != nil || exit.Code == nil || *exit.Code != 0 {
+		inst.Destroy(context.WithoutCancel(ctx))
 		t.Fatalf("it does not beat: %+v, %v", exit, err)
 	}
 	return inst, c, box, files

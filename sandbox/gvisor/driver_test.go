@@ -6,6 +6,7 @@ package gvisor_test
 
 import (
 	"bytes"
+	"crypto/rand"
 	"os"
 	"path/filepath"
 	"testing"
@@ -41,7 +42,7 @@ func world(t *testing.T) *sandbox.Spec {
 	}
 	limits := sandbox.DefaultLimits()
 	return &sandbox.Spec{
-		ID: "sbx_" + filepath.Base(dir) + "0123456789abcdef",
+		ID: "sbx_" + rand.Text(), // others may run this test at the same time
 		Root: sandbox.Root{
 			Dir:   open(t, filepath.Join(dir, "root")),
 			Binds: []sandbox.Mount{{Source: open(t, "/usr"), Name: "/usr", Target: "/usr", Dir: true}},
