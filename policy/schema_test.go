@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/tool/params/drafts"
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v4"
@@ -26,6 +27,7 @@ func compiled(t testing.TB) *jsonschema.Schema {
 	if err != nil {
 		t.Fatal(err)
 	}
+	drafts.Ready()
 	c := jsonschema.NewCompiler()
 	if err := c.AddResource("policy.json", doc); err != nil {
 		t.Fatal(err)

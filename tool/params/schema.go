@@ -12,6 +12,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/tool/params/drafts"
 )
 
 // Bounds of a schema. It may come from a server that nobody trusts.
@@ -54,6 +55,7 @@ func Compile(src []byte) (*Schema, error) {
 	if err != nil {
 		return refuse("it is not JSON")
 	}
+	drafts.Ready()
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.UseLoader(nowhere{})
