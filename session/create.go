@@ -182,6 +182,7 @@ func (b *Sandboxes) createFrom(ctx context.Context, k *Key, name string, c Creat
 	if from != nil {
 		kept = b.keptPath(from.Kept)
 	}
+	defer b.stock.create()()
 	call := worldOf(rec)
 	call.Door = c.Door
 	if from == nil {

@@ -5,6 +5,7 @@ package session
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -202,8 +203,10 @@ func (in *inside) start(ctx context.Context, d sandbox.Driver, kept string) erro
 	}
 	if m := r.stocked; m != nil { // it runs, and its agent answers
 		in.box, in.client = m.box, m.client
-		if _, err := in.client.Resume(ctx, in.identity()); err != nil {
-			return err
+		if id := in.identity(); !maps.Equal(id.Env, m.env) {
+			if _, err := in.client.Resume(ctx, id); err != nil {
+				return err
+			}
 		}
 		return in.watchable(ctx)
 	}

@@ -33,6 +33,7 @@ type stock struct {
 
 	mu     sync.Mutex
 	closed bool
+	busy   int           // Creates under way, which have the processors first
 	kinds  []*stockKind  // by last use, latest first
 	grown  chan struct{} // closed when another one waits; nil while nobody looks
 	state  StockState
@@ -64,6 +65,7 @@ type stocked struct {
 	shape  shape
 	box    sandbox.Instance
 	client *guest.Client
+	env    map[string]string // what its agent was told
 	born   time.Time
 }
 
@@ -101,6 +103,23 @@ func (s *stock) want(g *grant, template string) {
 	s.poke()
 }
 
+// create notes that somebody waits for a sandbox, until done.
+func (s *stock) create() (done func()) {
+	if s == nil {
+		return func() {}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.busy++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.busy--; s.busy == 0 {
+			s.poke()
+		}
+	}
+}
+
 func (s *stock) poke() {
 	select {
 	case s.wake <- struct{}{}:
@@ -122,7 +141,6 @@ func (s *stock) take(r *run) *stocked {
 			if m.alive() && m.run.s == r.s && reflect.DeepEqual(m.shape, mine) {
 				k.ready = slices.Delete(k.ready, i, i+1)
 				s.state.Taken++
-				s.poke()
 				return m
 			}
 		}
@@ -148,8 +166,7 @@ func (m *stocked) alive() bool {
 	}
 }
 
-// refill makes what is missing, one at a time: who waits for a sandbox now has the
-// processors.
+// refill makes what is missing, one at a time and while nobody waits for a sandbox.
 func (s *stock) refill() {
 	ctx := s.b.life
 	for ctx.Err() == nil {
@@ -173,6 +190,9 @@ func (s *stock) next() (*stockKind, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	again := lookEvery
+	if s.busy > 0 {
+		return nil, again // the last of them says when it is done
+	}
 	for _, k := range s.kinds {
 		if len(k.ready) >= s.ready {
 			continue
@@ -280,7 +300,7 @@ func (s *stock) make(ctx context.Context, k *stockKind) (_ *stocked, err error) 
 		return nil, err
 	}
 	r.undo.add(func(context.Context) error { client.Close(); return nil }) // the box goes next
-	return &stocked{run: r, world: w, shape: livingShape(r), box: box, client: client, born: time.Now()}, nil
+	return &stocked{run: r, world: w, shape: livingShape(r), box: box, client: client, env: in.identity().Env, born: time.Now()}, nil
 }
 
 func (s *stock) destroy(m *stocked) {
