@@ -29,7 +29,13 @@ type decision struct {
 
 // Decide gives the verdict on call. It changes nothing, and a fault in it is a
 // Deny: no input makes it panic or allow by accident.
-func (p *Policy) Decide(call *Call) (v Verdict) {
+func (p *Policy) Decide(call *Call) Verdict { return p.decide(call, false) }
+
+// DecideTool judges the tool of a call alone, for who has to know that its arguments
+// fit before it is known what the call would do. What that is has to be decided then.
+func (p *Policy) DecideTool(call *Call) Verdict { return p.decide(call, true) }
+
+func (p *Policy) decide(call *Call, toolAlone bool) (v Verdict) {
 	defer func() {
 		if r := recover(); r != nil {
 			v = refuse("built-in: internal fault", "report this", "the decision failed: %v", r).verdict()
@@ -44,8 +50,11 @@ func (p *Policy) Decide(call *Call) (v Verdict) {
 		d.request, d.hostPaths, func() *refusal { return p.conflict }, d.tool,
 		d.isolation, d.image, d.limits, d.switches, d.workspace, d.mounts, d.trees, d.writable, d.patterns, d.env, d.network, d.secrets, d.ended, d.commands,
 	}
-	if call.Kind == CallTool { // it has no world
+	if toolAlone || call.Kind == CallTool { // it has no world
 		steps = steps[:4]
+	}
+	if !toolAlone {
+		steps = append(steps, d.risk)
 	}
 	for _, step := range steps {
 		if r := step(); r != nil {

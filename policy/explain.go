@@ -28,12 +28,13 @@ type Clause struct {
 // that goes beyond the system's is one clause that is refused everywhere.
 func Explain(p *Policy, levels map[string]sandbox.Capabilities) []Clause {
 	v := p.Decide(&Call{Kind: RunCommand, Argv: []string{"true"}, Operator: true})
-	if v.Decision != Allow {
+	if v.Decision == Deny {
 		refused := sandbox.Clause{Enforcement: Refused, Detail: v.Hint}
 		return []Clause{{Name: "policy", Value: v.Reason, From: v.Rule, Levels: every(levels, refused)}}
 	}
 	e := &explainer{plan: &v.Plan, levels: levels}
 	e.tools(p)
+	e.risk(p)
 	return append(ExplainPlan(&v.Plan, levels), e.clauses...)
 }
 

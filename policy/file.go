@@ -53,6 +53,7 @@ type File struct {
 
 	Approvals Approvals
 	Tools     Tools
+	Risk      Risk
 
 	Secrets []Secret
 	Servers []*Server

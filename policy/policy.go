@@ -150,7 +150,7 @@ type canonical struct {
 	Egress, Queries, Connections, Bandwidth   int64
 	Commands                                  any `json:",omitempty"`
 	Approvals                                 any `json:",omitempty"`
-	Tools                                     any `json:",omitempty"`
+	Tools, Risk                               any `json:",omitempty"`
 	Web                                       []WebRule
 	Servers                                   []any `json:",omitempty"`
 	Secrets                                   []Secret
@@ -162,7 +162,7 @@ func (f *File) canonical() *canonical {
 		return nil
 	}
 	c := &canonical{
-		Commands: f.Commands.sum(), Approvals: f.Approvals.sum(f), Tools: f.Tools.sum(),
+		Commands: f.Commands.sum(), Approvals: f.Approvals.sum(f), Tools: f.Tools.sum(), Risk: f.Risk.sum(),
 		Isolation: f.Isolation.V, User: f.User.V, BestEffort: f.BestEffort.V, Limits: f.Limits,
 		WritableSaid: f.Files.Writable.Said(), Writable: texts(f.Files.Writable.V), Deny: texts(f.Files.Deny),
 		Collect: texts(f.Files.Collect), Pass: texts(f.Env.Pass), Set: map[string]string{},

@@ -119,6 +119,7 @@ func TestSchemaKeys(t *testing.T) {
 	same("a rule", p["network"].Properties["allow"].Items.AnyOf[1], d.webFields(&WebRule{}))
 	same("secrets", p["secrets"].Items, d.secretFields(&Secret{}))
 	same("tests", p["tests"].Items, d.trialFields(&Trial{}))
+	same("risk", p["risk"], d.risk())
 	same("an entry of tools", p["tools"].Items.AnyOf[1], d.toolFields(&ToolRule{}), "http")
 	same("approve", p["tools"].Items.AnyOf[1].Properties["approve"].AnyOf[1], d.approveFields(&ToolRule{}))
 	same("a server", p["servers"].Items, d.serverFields(&Server{}))

@@ -13,7 +13,7 @@ import (
 // later are the sections that later versions carry out. They are refused, not
 // ignored: a file that forbids imports must not seem to.
 func later() []string {
-	return []string{"code", "risk"}
+	return []string{"code"}
 }
 
 // top are the keys of a policy file.
@@ -32,6 +32,7 @@ func (d *decoder) top() []field {
 		{"env", func(n *yaml.Node) { f.Env.At = d.key; d.mapping(n, "env", d.env()) }},
 		{"commands", func(n *yaml.Node) { f.Commands.At = d.key; d.mapping(n, "commands", d.commands()) }},
 		{"approvals", func(n *yaml.Node) { f.Approvals.At = d.key; d.mapping(n, "approvals", d.approvals()) }},
+		{"risk", func(n *yaml.Node) { f.Risk.At = d.key; d.mapping(n, "risk", d.risk()) }},
 		{"tools", d.tools},
 		{"tests", d.trials},
 		{"network", func(n *yaml.Node) { f.Network.At = d.key; d.mapping(n, "network", d.network()) }},
@@ -47,7 +48,7 @@ func (d *decoder) top() []field {
 // sectionKeys are the keys within a section of the top level.
 func sectionKeys(section string) []string {
 	d := &decoder{file: &File{}}
-	fields := map[string]func() []field{"limits": d.limits, "files": d.files, "env": d.env, "network": d.network, "commands": d.commands, "approvals": d.approvals}[section]
+	fields := map[string]func() []field{"limits": d.limits, "files": d.files, "env": d.env, "network": d.network, "commands": d.commands, "risk": d.risk, "approvals": d.approvals}[section]
 	if fields == nil {
 		return nil
 	}

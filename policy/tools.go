@@ -257,7 +257,13 @@ func (d *decoder) compile(c *Condition, shape *expr.Params) {
 		return
 	}
 	var err error
-	if c.expr, err = expr.Compile(c.V, shape); err == nil {
+	c.expr, err = expr.Compile(c.V, shape)
+	d.conditionFaults(c, err)
+}
+
+// conditionFaults notes what is wrong with a condition, where it stands.
+func (d *decoder) conditionFaults(c *Condition, err error) {
+	if err == nil {
 		return
 	}
 	faults, ok := err.(expr.Faults)

@@ -240,3 +240,41 @@ func benchDecide(b *testing.B, p *Policy, args string) {
 		}
 	}
 }
+
+func TestDecideRisk(t *testing.T) {
+	const risky = "network: {allow: [pypi.org]}\nrisk: {high: [call.network]}"
+	tool := func(name, args string) *Call { return toolCall(t, name, args) }
+	for _, c := range []struct {
+		system, file string
+		call         *Call
+		want         Decision
+		says         string
+	}{
+		{"", risky, command(nil), Ask, "p.yaml:3 it is risky: call.network"},
+		{"", risky, command(func(c *Call) { c.NoNetwork = true }), Allow, ""},
+		{"", "risk: {high: [call.network], on_high: deny}", command(nil), Allow, ""},
+		{"", "network: {allow: [pypi.org]}\nrisk: {high: [{check: call.network, message: it has a network}], on_high: deny}", command(nil), Deny, "it has a network"},
+		{"", `risk: {high: ["tool.name == 'kill_sandbox'"]}`, tool("kill_sandbox", `{"sandbox_id":"x"}`), Ask, "kill_sandbox"},
+		{"", `risk: {high: ["tool.name == 'kill_sandbox'"]}`, tool("list_sandboxes", `{}`), Allow, ""},
+		{"", `risk: {high: ["has(params.cwd) && params.cwd == '/x'"]}`, tool("run_command", `{"command":"ls","cwd":"/x"}`), Ask, ""},
+		{"", `risk: {high: ["has(params.cwd) && params.cwd == '/x'"]}`, command(nil), Allow, ""},
+		{"", `risk: {high: ["call.argv[0] == 'rm'"]}`, command(func(c *Call) { c.Argv = []string{"rm"} }), Ask, ""},
+		{"", `risk: {high: ["call.argv[5] == 'rm'"]}`, command(nil), Ask, ""}, // it cannot be told
+		// The layer that refuses wins, whichever asks.
+		{`risk: {high: ["true"], on_high: deny}`, `risk: {high: ["true"]}`, command(nil), Deny, "caisson/policy.yaml:2"},
+		{`risk: {high: ["true"]}`, `risk: {high: ["true"], on_high: deny}`, command(nil), Deny, "/w/p.yaml:2"},
+		{`risk: {high: ["true"]}`, ``, command(nil), Ask, "caisson/policy.yaml:2"},
+	} {
+		v := policyOf(t, c.system, c.file).Decide(c.call)
+		if all := v.Rule + " " + v.Reason; v.Decision != c.want || !strings.Contains(all, c.says) {
+			t.Errorf("%s | %s: %v: %s; want %v, %q", c.system, c.file, v.Decision, all, c.want, c.says)
+		}
+	}
+	p := policyOf(t, "", `risk: {high: ["true"], on_high: deny}`)
+	if v := p.DecideTool(tool("list_sandboxes", `{}`)); v.Decision != Allow {
+		t.Errorf("the tool alone: %+v", v)
+	}
+	if a, b := policyOf(t, "", `risk: {high: ["true"]}`).Digest(), p.Digest(); a == b || a == policyOf(t, "", "").Digest() {
+		t.Error("risk is not in the digest")
+	}
+}

@@ -124,7 +124,7 @@ func (t *toolRun) do(ctx context.Context) (*ToolAnswer, error) {
 	}
 	// What the tool would do is decided once more with all of it, by who carries
 	// it out. This decision comes first because arguments mean nothing before.
-	if v := t.session.o.Policy.Decide(t.decided()); v.Decision == policy.Deny {
+	if v := t.session.o.Policy.DecideTool(t.decided()); v.Decision == policy.Deny {
 		return nil, t.refuse(ctx, v.Err())
 	}
 	if carry.do == nil { // the policy knows no such tool, and has refused it

@@ -3,6 +3,7 @@
 package expr
 
 import (
+	"maps"
 	"sync"
 
 	"cel.dev/cel-go/cel"
@@ -12,11 +13,28 @@ import (
 )
 
 // baseEnvironment has all but params.
-var baseEnvironment = sync.OnceValues(func() (*cel.Env, error) {
+var baseEnvironment = sync.OnceValues(func() (*cel.Env, error) { return newEnvironment(nil) })
+
+// effectEnvironment is for conditions about what a call would do: any call, with
+// or without a tool.
+var effectEnvironment = sync.OnceValues(func() (*cel.Env, error) {
+	base, err := newEnvironment(map[string]*shape{
+		"kind": {cel: types.StringType}, "network": {cel: types.BoolType}, "root": {cel: types.BoolType}, "terminal": {cel: types.BoolType},
+		"argv": {cel: types.NewListType(types.StringType)}, "language": {cel: types.StringType}, "isolation": {cel: types.StringType},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return base.Extend(cel.Variable("params", types.NewMapType(types.StringType, types.DynType)))
+})
+
+// newEnvironment makes one whose call has more to ask for.
+func newEnvironment(more map[string]*shape) (*cel.Env, error) {
 	toolType := &shape{cel: objectType("tool"), fields: map[string]*shape{"name": {cel: types.StringType}}}
 	callType := &shape{cel: objectType("call"), fields: map[string]*shape{
 		"actor": {cel: types.StringType}, "sandbox": {cel: types.StringType}, "operator": {cel: types.BoolType},
 	}}
+	maps.Copy(callType.fields, more)
 	urlType := &shape{cel: objectType("url"), fields: map[string]*shape{
 		"scheme": {cel: types.StringType}, "host": {cel: types.StringType}, "port": {cel: types.IntType},
 		"path": {cel: types.StringType}, "query": {cel: types.StringType},
@@ -46,7 +64,7 @@ var baseEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 		}))),
 	}
 	return cel.NewEnv(options...)
-})
+}
 
 var openEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	base, err := baseEnvironment()

@@ -73,7 +73,20 @@ func Compile(text string, params *Params) (*Expr, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, Faults{{1, 1, "it is empty"}}
 	}
-	env, err := params.environment()
+	return compile(text, params.environment)
+}
+
+// CompileEffect reads a condition about what a call would do; see [PrepareEffect].
+// Its params are of any tool, and none where there is no tool.
+func CompileEffect(text string) (*Expr, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, Faults{{1, 1, "it is empty"}}
+	}
+	return compile(text, effectEnvironment)
+}
+
+func compile(text string, environment func() (*cel.Env, error)) (*Expr, error) {
+	env, err := environment()
 	if err != nil {
 		return nil, Faults{{1, 1, err.Error()}}
 	}
@@ -115,6 +128,25 @@ func Prepare(in Input) *Prepared {
 		"tool":   map[string]any{"name": in.Tool},
 		"call":   map[string]any{"actor": in.Actor, "sandbox": in.Sandbox, "operator": in.Operator},
 	}}
+}
+
+// Effect is what a call would do.
+type Effect struct {
+	Kind, Language, Isolation string
+	Argv                      []string
+	Network, Root, Terminal   bool
+}
+
+// PrepareEffect makes a call ready for conditions about what it would do.
+func PrepareEffect(in Input, e Effect) *Prepared {
+	p := Prepare(in)
+	if p.vars["params"] == nil {
+		p.vars["params"] = map[string]any{}
+	}
+	call := p.vars["call"].(map[string]any)
+	call["kind"], call["language"], call["isolation"], call["argv"] = e.Kind, e.Language, e.Isolation, append([]string{}, e.Argv...)
+	call["network"], call["root"], call["terminal"] = e.Network, e.Root, e.Terminal
+	return p
 }
 
 // ErrMissing is why a condition fails that asks for an argument that is not there.
