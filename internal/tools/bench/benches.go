@@ -45,6 +45,7 @@ func benches(s *stage) []bench {
 		bench{"whole run of \"/bin/true\" on Docker, beside docker run", s.docker},
 	)
 	list = append(list, s.networkRows()...)
+	list = append(list, s.daemonRows()...)
 	return append(list,
 		bench{"caisson version", s.version},
 		bench{"size of the binary", s.size},
