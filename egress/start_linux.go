@@ -38,6 +38,7 @@ type Router struct {
 	// must be a silence, not a busy loop.
 	far *os.File
 
+	begun chan struct{} // closed when the process was started, or could not be
 	ready chan struct{} // closed when packets are read
 	over  chan struct{} // closed when nothing more is told
 
@@ -49,7 +50,9 @@ type Router struct {
 	report  Report
 	failed  error
 	done    bool // the router has said its last word
+	runs    bool // there is a process, which is to be waited for
 	closing bool
+	reaped  sync.Once
 	tell    *rate.Limiter
 	omitted int64 // records that are not in report
 	untold  int64 // those that Record was not told, either
@@ -62,8 +65,9 @@ const (
 	changeGrace = 10 * time.Second
 )
 
-// Start starts a router. It returns at once; Ready waits until packets are
-// read. The caller must Close it.
+// Start starts a router. It returns before there is one, so that its owner makes
+// the sandbox meanwhile; Ready waits until packets are read, and says what went
+// wrong. The caller must Close it.
 func Start(o Options) (*Router, error) {
 	if o.Wire != sandbox.WirePackets && o.Wire != sandbox.WireDevice {
 		return nil, sandbox.Errorf(sandbox.ErrInvalid, "start router", "no level takes a wire of the kind %q", o.Wire)
@@ -83,24 +87,30 @@ func Start(o Options) (*Router, error) {
 		return nil, cannot("no socket can be made", err)
 	}
 	ours, theirs := os.NewFile(uintptr(fds[0]), "router"), os.NewFile(uintptr(fds[1]), "owner")
-	defer theirs.Close()
 	conn, err := net.FileConn(ours)
 	ours.Close()
 	if err != nil {
+		theirs.Close()
 		nic.Close()
 		theirNIC.Close()
 		return nil, cannot("no socket can be made", err)
 	}
-	r := &Router{o: o, conn: conn, nic: nic, far: theirNIC, in: bufio.NewScanner(conn), out: json.NewEncoder(conn), ready: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{}, 1)}
+	r := &Router{o: o, conn: conn, nic: nic, far: theirNIC, in: bufio.NewScanner(conn), out: json.NewEncoder(conn), begun: make(chan struct{}), ready: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{}, 1)}
 	r.in.Buffer(nil, wire.MostLine)
 	r.tell = rate.NewLimiter(rate.Every(wire.RecordEvery/2), toldAtOnce)
 	order := wire.Order{Rules: o.Rules, Budget: o.Budget, Guest: Guest.String(), Gateway: Gateway.String(), MTU: MTU, Device: o.Wire == sandbox.WireDevice}
-	if err := r.start(&order, theirs); err != nil {
-		conn.Close()
-		nic.Close()
-		theirNIC.Close()
-		return nil, err
-	}
+	go func() {
+		defer close(r.begun)
+		defer theirs.Close()
+		if err := r.start(&order, theirs); err != nil {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.failed = err
+			if !r.runs {
+				close(r.over)
+			}
+		}
+	}()
 	return r, nil
 }
 
@@ -141,9 +151,12 @@ func (r *Router) start(order *wire.Order, owner *os.File) error {
 	if err := r.cmd.Start(); err != nil {
 		return cannot("its program cannot be started", err)
 	}
+	r.mu.Lock()
+	r.runs = true
+	r.mu.Unlock()
 	go r.follow()
 	if err := r.send(order); err != nil {
-		r.kill()
+		_ = r.cmd.Process.Kill()
 		return cannot("the router takes no order", err)
 	}
 	return nil
@@ -170,13 +183,6 @@ func (r *Router) send(v any) error {
 	return r.out.Encode(v)
 }
 
-// kill ends the process at once.
-func (r *Router) kill() {
-	_ = r.cmd.Process.Kill()
-	<-r.over
-	_ = r.cmd.Wait()
-}
-
 // NIC is the sandbox's end of the wire, until Close, as Options.Wire says.
 func (r *Router) NIC() *os.File { return r.nic }
 
@@ -188,6 +194,10 @@ func (r *Router) Ready(ctx context.Context) error {
 	case <-r.over:
 		r.mu.Lock()
 		defer r.mu.Unlock()
+		var known *sandbox.Error
+		if errors.As(r.failed, &known) {
+			return known
+		}
 		return cannot("the router ended early", r.failed)
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -198,6 +208,7 @@ func (r *Router) Ready(ctx context.Context) error {
 // allow are closed. After an error nobody knows which rules are in force, and the
 // router is to be closed.
 func (r *Router) Change(ctx context.Context, rules wire.Rules) error {
+	<-r.begun
 	r.changing.Lock()
 	defer r.changing.Unlock()
 	select {
@@ -337,22 +348,35 @@ func (r *Router) lost(err error) {
 	}
 }
 
-// Close ends the router and says what went through. It may be called twice; the
-// second time it says the same.
+// Close ends the router, waits until nothing of it is left, and says what went
+// through. It may be called twice; the second time it says the same.
 func (r *Router) Close() Report {
+	rep := r.Stop()
+	r.reaped.Do(func() {
+		if r.runs {
+			late := time.AfterFunc(endGrace, func() { _ = r.cmd.Process.Kill() })
+			_ = r.cmd.Wait()
+			late.Stop()
+		}
+		r.conn.Close()
+		r.nic.Close()
+		r.far.Close()
+	})
+	return rep
+}
+
+// Stop closes the network and says what went through. The router's process may
+// still be ending, which takes a while where the kernel has a device to take away.
+func (r *Router) Stop() Report {
+	<-r.begun
 	r.mu.Lock()
-	first := !r.closing
+	first := !r.closing && r.runs
 	r.closing = true
 	r.mu.Unlock()
 	if first {
 		_ = r.send(wire.Command{Kind: wire.End})
 		late := time.AfterFunc(endGrace, func() { _ = r.cmd.Process.Kill() })
-		<-r.over
-		r.conn.Close()
-		_ = r.cmd.Wait()
-		late.Stop()
-		r.nic.Close()
-		r.far.Close()
+		defer late.Stop()
 	}
 	<-r.over
 	r.mu.Lock()
@@ -365,4 +389,7 @@ func (r *Router) Close() Report {
 }
 
 // PID is the router's process, for tests and for who looks after processes.
-func (r *Router) PID() int { return r.cmd.Process.Pid }
+func (r *Router) PID() int {
+	<-r.begun
+	return r.cmd.Process.Pid
+}

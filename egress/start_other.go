@@ -29,6 +29,9 @@ func (r *Router) Ready(context.Context) error { return nil }
 // Change does nothing here.
 func (r *Router) Change(context.Context, wire.Rules) error { return nil }
 
+// Stop does nothing here.
+func (r *Router) Stop() Report { return Report{} }
+
 // Close does nothing here.
 func (r *Router) Close() Report { return Report{} }
 

@@ -98,7 +98,11 @@ func (r *run) connect(w *world) error {
 		return err
 	}
 	n.router, r.net = router, n
-	r.undo.add(func(context.Context) error { n.close(); return n.ledger.write() })
+	r.undo.add(func(context.Context) error {
+		n.close()
+		n.router.Close()
+		return n.ledger.write()
+	})
 	w.spec.Network = &sandbox.Network{NIC: router.NIC(), Address: egress.Guest, Gateway: egress.Gateway, MTU: egress.MTU}
 	return nil
 }
@@ -141,11 +145,11 @@ func (n *network) watch(ctx context.Context, end func(error)) {
 	}
 }
 
-// close ends the router, once the sandbox is gone, and says what went through.
+// close ends the network, once the sandbox is gone, and says what went through.
 // What came more than once is recorded with how often.
 func (n *network) close() *sandbox.NetworkUse {
 	n.once.Do(func() {
-		rep := n.router.Close()
+		rep := n.router.Stop()
 		for i := range rep.Refused {
 			if rep.Refused[i].Count > 1 {
 				n.ledger.add(wire.Event{Kind: wire.Refused, Record: &rep.Refused[i]})

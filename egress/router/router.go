@@ -206,22 +206,23 @@ func (r *Router) exceed(budget string) {
 }
 
 // Close ends every connection, tells Done, and waits until nothing of the
-// router is left.
+// router is left. Closing a device takes the kernel a while, which the owner need
+// not wait for.
 func (r *Router) Close() {
 	r.link.hasten()
 	r.shut()
 	r.dns.Close()
 	r.web.Close()
+	r.at.wait()
+	r.record.finish(wire.Totals{
+		Connections: r.connections.Load(), Queries: r.queries.Load(), Sent: r.sent.Load(), Received: r.received.Load(),
+	})
 	r.link.wire.Close()
 	// Before the stack waits for it: the stack holds its lock while it does, and
 	// a packet that is being delivered wants that lock.
 	r.link.Wait()
 	r.stack.Close()
-	r.at.wait()
 	r.stack.Wait()
-	r.record.finish(wire.Totals{
-		Connections: r.connections.Load(), Queries: r.queries.Load(), Sent: r.sent.Load(), Received: r.received.Load(),
-	})
 }
 
 // addr is an address as the stack has it.
