@@ -43,7 +43,11 @@ func (p *Policy) offered() *tool.Registry {
 			if _, isBuiltin := tool.Builtin(r.Name); isBuiltin || r.schema == nil || r.Name == "*" || tool.CheckName(r.Name) != nil || !p.lists(r.Name, false) {
 				continue
 			}
-			t, err := tool.New(tool.Definition{Name: r.Name, Title: r.Title.V, Description: r.Description.V, Params: r.Params.V, Destructive: true, OpenWorld: true})
+			def := tool.Definition{Name: r.Name, Title: r.Title.V, Description: r.Description.V, Params: r.Params.V, Destructive: true, OpenWorld: true}
+			if program, ok := tool.Builtin("run_command"); ok && r.command != nil {
+				def.Output = program.Output // a program answers as a program does
+			}
+			t, err := tool.New(def)
 			if err != nil { // Parse found it well-formed
 				continue
 			}

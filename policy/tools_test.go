@@ -138,7 +138,7 @@ func TestToolsOffered(t *testing.T) {
 	}
 	p := policyOf(t, "", `tools: [{name: count, command: [wc, -l, --, "{file}"], params: {type: object, properties: {file: {type: string}}, required: [file], additionalProperties: false}}]`)
 	tool, ok := p.Tools().Lookup("count")
-	if !ok || tool.Command == nil {
+	if !ok || tool.Command == nil || len(tool.Output) == 0 {
 		t.Fatal("a command is not offered")
 	}
 	if argv, err := tool.Command.Argv(map[string]any{"file": "-x"}); err != nil || !slices.Equal(argv, []string{"wc", "-l", "--", "-x"}) {

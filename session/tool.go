@@ -157,7 +157,6 @@ func (t *toolRun) read() (carrier, error) {
 	}
 	t.use.Args = v
 	t.args, _ = v.(map[string]any) // the schema wants one
-	t.use.Sandbox = t.args.text("sandbox_id")
 	known, ok := t.session.o.Policy.Tools().Lookup(t.call.Name)
 	switch {
 	case !ok:
@@ -165,6 +164,8 @@ func (t *toolRun) read() (carrier, error) {
 	case known.Command != nil:
 		return carrier{do: (*toolRun).declared}, nil
 	}
+	// Of what is built in; a declared command may have an argument of that name.
+	t.use.Sandbox = t.args.text("sandbox_id")
 	return carriers()[known.Name], nil // none for what others carry out
 }
 

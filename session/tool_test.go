@@ -146,6 +146,12 @@ func TestToolsRefuse(t *testing.T) {
 		{"run_code", `{"code":1,"language":"cobol","unsandboxed":true}`, "unsandboxed"},
 		{"run_command", `{"command":"id","command":"ls"}`, "twice"},
 		{"run_command", `[]`, "got array"},
+		{"run_command", `{"command":NaN}`, "not JSON"},
+		{"run_command", `{"command":"id","__proto__":{"sandbox_id":"x"}}`, "more than a name"},
+		{"run_command", `{"сommand":"id"}`, "not plain ASCII"},
+		{"run_command", `{"command":"id\u0000"}`, "U+0000"},
+		{"run_command", `{"command":"id","args":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}`, "not JSON"},
+		{"run_command", `{"command":"id","timeout":99999999999999999999}`, "write it as text"},
 		{"run_command", `{"command":"id","timeout":1e400}`, "too large"},
 		{"run_command", `{"command":"id","mounts":["/"]}`, "mounts"},
 		{"create_sandbox", `{"network":["example.com"]}`, "example.com"},
@@ -164,7 +170,7 @@ func TestToolsRefuse(t *testing.T) {
 			n++
 		}
 	}
-	if n < 11 {
+	if n < 17 {
 		t.Errorf("%d calls of tools are recorded", n)
 	}
 }
@@ -195,8 +201,8 @@ tools:
   - {name: run_code, approve: always}
   - name: greet
     description: Greets.
-    params: {type: object, properties: {whom: {type: string}, password: {type: string}, loud: {type: boolean}}, required: [whom], additionalProperties: false}
-    rules: ['params.whom.size() < 20']
+    params: {type: object, properties: {whom: {type: string}, password: {type: string}, loud: {type: boolean}, sandbox_id: {type: string}}, required: [whom], additionalProperties: false}
+    rules: ['params.whom.size() < 20', 'call.sandbox == ""']
     command: [echo, "hello {whom}", "{password}", --, "{loud}"]
     redact: [password]
   - name: elsewhere
@@ -229,7 +235,7 @@ func TestToolsOfAPolicy(t *testing.T) {
 	call := func(name, arguments string) (*ToolAnswer, error) {
 		return h.CallTool(t.Context(), h.key, &ToolCall{Name: name, Args: []byte(arguments)})
 	}
-	a, err := call("greet", `{"whom":"you; id","password":"hunter2"}`)
+	a, err := call("greet", `{"whom":"you; id","password":"hunter2","sandbox_id":"x"}`)
 	if err != nil || a.Output["stdout"] != "hello you; id hunter2 --\n" {
 		t.Errorf("%+v, %v", a, err)
 	}
