@@ -61,7 +61,8 @@ func TestTemplateRootOnGVisor(t *testing.T) {
 		if err != nil || string(res.Stdout) != "0\n/root\n1\nclosed\n" {
 			t.Fatalf("root: %+v, %v", res, err)
 		}
-		if got := l.sh(t, id, "id -u; echo $HOME"); got != "1000\n/home/user" {
+		// By both ways to a program: set-user-id programs work.
+		if got := l.sh(t, id, "id -u; echo $HOME; grep NoNewPrivs /proc/self/status"); got != "1000\n/home/user\nNoNewPrivs:\t0" {
 			t.Errorf("the user says %q", got)
 		}
 	}

@@ -242,7 +242,7 @@ func (in *inside) connect(ctx context.Context) (*guest.Client, error) {
 		return nil, err
 	}
 	spec := in.world.spec
-	client, err := guest.NewClient(conn, guest.Options{User: spec.User, Limits: spec.Limits})
+	client, err := guest.NewClient(conn, guest.Options{User: spec.User, Limits: spec.Limits, NewPrivileges: spec.Sudo})
 	if err != nil {
 		return nil, err
 	}
