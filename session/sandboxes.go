@@ -88,7 +88,7 @@ type Sandboxes struct {
 	life   context.Context // of everything that nobody waits for
 	finish context.CancelFunc
 	work   sync.WaitGroup
-	events ring
+	events rings
 	stock  *stock // nil where none is kept
 
 	mu     sync.Mutex

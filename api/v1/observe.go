@@ -128,7 +128,7 @@ func (s *Server) observations() {
 		return a, err
 	})
 	op = operation("GET", "/events", "listEvents", "Tell what happened to the key's sandboxes", http.StatusOK)
-	op.Description = "Events are kept in memory, the last 4096 of all keys; their numbers begin anew when caisson is started."
+	op.Description = "Events are kept in memory, the last 4096 of each key; their numbers begin anew when caisson is started."
 	register(s, op, s.events)
 	op = operation("GET", "/sandboxes/{id}/logs", "sandboxLogs", "Show the programs of a sandbox that have ended, and what they wrote", http.StatusOK)
 	op.Description = "As much of the last ones as is kept: some 256 KiB in memory, 16 KiB of a stream, for as long as the sandbox lives and caisson runs."
