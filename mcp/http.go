@@ -39,6 +39,9 @@ type HandlerOptions struct {
 	// HostIsKnown says that somebody has looked at the request's host already.
 	// Otherwise one that reaches this machine by loopback must name that.
 	HostIsKnown bool
+	// Bounded serves a request of a key's by next, within what the key may have
+	// under way; nil bounds nothing.
+	Bounded func(k *session.Key, w http.ResponseWriter, r *http.Request, next http.Handler)
 }
 
 // Handler serves streamable HTTP, clients of all versions of the protocol at one
@@ -68,7 +71,7 @@ func NewHandler(o HandlerOptions) *Handler {
 	modern := options
 	modern.Stateless, modern.SessionTimeout, modern.PropagateRequestCancellation = true, 0, true
 	newer := sdk.NewStreamableHTTPHandler(h.server, &modern)
-	h.h = auth.RequireBearerToken(h.verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h.h = auth.RequireBearerToken(h.verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(h.bounded(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Mcp-Protocol-Version") >= firstStateless {
 			newer.ServeHTTP(w, r)
 			return
@@ -90,6 +93,34 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r.Header.Set("Authorization", "Bearer "+key)
 	}
 	h.h.ServeHTTP(w, r)
+}
+
+// bounded is next for requests whose key is known.
+func (h *Handler) bounded(next http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		k, err := keyOf(r)
+		switch {
+		case err != nil:
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+		case h.o.Bounded != nil:
+			h.o.Bounded(k, w, r, next)
+		default:
+			next(w, r)
+		}
+	})
+}
+
+// keyOf is whose request it is.
+func keyOf(r *http.Request) (*session.Key, error) {
+	info := auth.TokenInfoFromContext(r.Context())
+	if info == nil {
+		return nil, errors.New("there is no key")
+	}
+	k, ok := info.Extra["key"].(*session.Key)
+	if !ok {
+		return nil, errors.New("there is no key")
+	}
+	return k, nil
 }
 
 // Close ends all calls that are under way, and forgets all sessions. No request may
@@ -131,13 +162,9 @@ func (h *Handler) server(r *http.Request) *sdk.Server {
 }
 
 func (h *Handler) find(r *http.Request) (*sdk.Server, error) {
-	info := auth.TokenInfoFromContext(r.Context())
-	if info == nil {
-		return nil, errors.New("there is no key")
-	}
-	k, ok := info.Extra["key"].(*session.Key)
-	if !ok {
-		return nil, errors.New("there is no key")
+	k, err := keyOf(r)
+	if err != nil {
+		return nil, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

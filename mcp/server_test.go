@@ -246,3 +246,34 @@ func TestEndpointSessions(t *testing.T) {
 		t.Error("another key", status)
 	}
 }
+
+// TestBounded: what bounds a key's requests sees all of them, of both eras, whose
+// key is known, and no other.
+func TestBounded(t *testing.T) {
+	var seen []string
+	h := NewHandler(HandlerOptions{Version: "v0", Tools: func(*session.Key) Toolbox { return nil },
+		Authenticate: func(_ context.Context, token string) (*session.Key, error) {
+			if token == "mine" {
+				return &session.Key{ID: "k"}, nil
+			}
+			return nil, sandbox.ErrDenied
+		},
+		Bounded: func(k *session.Key, w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+			seen = append(seen, k.ID)
+			w.WriteHeader(http.StatusTooManyRequests)
+		}})
+	s := httptest.NewServer(h)
+	t.Cleanup(func() { s.Close(); h.Close(); http.DefaultClient.CloseIdleConnections() })
+	for _, c := range []struct {
+		key    string
+		status int
+		header []string
+	}{{"mine", 429, nil}, {"mine", 429, []string{"Mcp-Protocol-Version", firstStateless}}, {"", 401, nil}, {"bad", 401, nil}} {
+		if status, _, b := post(t, s.URL, c.key, list, c.header...); status != c.status {
+			t.Errorf("%q: %d %s", c.key, status, b)
+		}
+	}
+	if len(seen) != 2 {
+		t.Error(seen)
+	}
+}

@@ -127,3 +127,38 @@ func TestMessage(t *testing.T) {
 		t.Error("the deadline stays")
 	}
 }
+
+// What is served for a key is one of its calls, its body counts and has a time to
+// arrive in, and so has who reads the answer.
+func TestServe(t *testing.T) {
+	var m Memory
+	w := &timed{ResponseRecorder: httptest.NewRecorder()}
+	in := &late{ResponseRecorder: httptest.NewRecorder()}
+	both := struct {
+		*timed
+		readDeadline
+	}{w, in}
+	r := httptest.NewRequest("POST", "/", strings.NewReader("xyz"))
+	m.Serve("k", both, r, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body.Read(make([]byte, 2))
+		if m.calls["k"] != 1 || m.used["k"] != 2 || in.at.IsZero() {
+			t.Errorf("%v calls, %v bytes, until %v", m.calls, m.used, in.at)
+		}
+		io.WriteString(w, "yes")
+	}))
+	if len(m.calls)+len(m.used) != 0 || len(w.seen) != 1 || !w.seen[0] {
+		t.Errorf("%v %v %v", m.calls, m.used, w.seen)
+	}
+	for range MostCalls {
+		if _, err := m.Hold("k"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.ResponseRecorder = httptest.NewRecorder()
+	m.Serve("k", both, r, nil)
+	if w.Code != http.StatusTooManyRequests {
+		t.Error(w.Code)
+	}
+}
+
+type readDeadline interface{ SetReadDeadline(time.Time) error }

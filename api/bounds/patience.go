@@ -51,6 +51,21 @@ func (p Writer) FlushError() error {
 // Unwrap lets http.ResponseController reach what is below.
 func (p Writer) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
+// Serve has next answer a request of owner's whose body is a message, within what
+// owner may have under way.
+func (m *Memory) Serve(owner string, w http.ResponseWriter, r *http.Request, next http.Handler) {
+	w = Patient(w)
+	held, err := m.Hold(owner)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusTooManyRequests)
+		return
+	}
+	defer held.Done()
+	control := http.NewResponseController(w)
+	r.Body = &Message{ReadCloser: held.Body(r.Body), Control: control, Patience: Patience}
+	next.ServeHTTP(w, r)
+}
+
 // Message is a body that arrives within patience, as a whole. It clears the
 // deadline when it has: a request that is under way has none.
 type Message struct {

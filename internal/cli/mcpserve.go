@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/internal/config"
 	"github.com/caisson-run/caisson/internal/linux/scope"
 	"github.com/caisson-run/caisson/internal/store"
@@ -25,9 +26,13 @@ func withMCP(door *mcp.Handler, rest http.Handler) http.Handler {
 	return mux
 }
 
-// mcpDoor is MCP for the keys of a daemon.
-func mcpDoor(h *house) *mcp.Handler {
+// mcpDoor is MCP for the keys of a daemon. What its requests hold counts with those
+// of the other doors.
+func mcpDoor(h *house, memory *bounds.Memory) *mcp.Handler {
 	return mcp.NewHandler(mcp.HandlerOptions{Authenticate: h.keys.Authenticate, HostIsKnown: true, Version: version,
+		Bounded: func(k *session.Key, w http.ResponseWriter, r *http.Request, next http.Handler) {
+			memory.Serve(k.ID, w, r, next)
+		},
 		Tools: func(k *session.Key) mcp.Toolbox { return mcp.KeyTools(h.boxes, k) }})
 }
 

@@ -118,7 +118,7 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 		return n
 	}
 	memory := new(bounds.Memory)
-	models := mcpDoor(h)
+	models := mcpDoor(h, memory)
 	own := v1.New(v1.Options{
 		Sandboxes: h.boxes, Keys: h.keys, Domain: f.domainAt(ln.Addr()), Secure: certificate != nil || f.behindProxy, Memory: memory, Version: versions(time.Now()).Caisson,
 		Rest: withMCP(models, api.Operator(stats, func(ctx context.Context, token string) error { _, err := h.keys.Authenticate(ctx, token); return err })),
