@@ -17,7 +17,7 @@ import (
 // stocked waits until n sandboxes wait.
 func (h *home) stocked(t *testing.T, n int) {
 	t.Helper()
-	late := time.After(30 * time.Second)
+	late := time.After(2 * time.Minute)
 	for {
 		now := h.Stock()
 		if now.Waiting == n {

@@ -109,7 +109,7 @@ func testMemoryShm(t *testing.T, s *suite, r road) {
 // memory limit is what a large file meets.
 func testDiskIsNoMemory(t *testing.T, s *suite, r road) {
 	w := s.world(t, limit(func(l *sandbox.Limits) { l.Memory = 96 * mib; l.Disk = 512 * mib }))
-	o := w.run(t, r, "sh", "-c", "head -c 300M /dev/zero > big && stat -c %s big")
+	o := w.run(t, r, "sh", "-c", "head -c 160M /dev/zero > big && stat -c %s big")
 	if s.caps.ScratchInMemory {
 		if s.caps.Limits[sandbox.LimitMemory].Enforcement == sandbox.Enforced {
 			o.exceeded(t, sandbox.LimitMemory)
@@ -120,7 +120,7 @@ func testDiskIsNoMemory(t *testing.T, s *suite, r road) {
 		s.lacks(t, "scratch is memory and counts as such")
 	}
 	o.ok(t)
-	if strings.TrimSpace(o.out) != itoa(300*mib) {
+	if strings.TrimSpace(o.out) != itoa(160*mib) {
 		t.Errorf("wrote %q", o.out)
 	}
 }

@@ -160,13 +160,13 @@ func testFailedWrite(t *testing.T, s *suite, r road) {
 
 func testFlatMemory(t *testing.T, s *suite, r road) {
 	w := s.world(t)
-	x := w.exec("head", "-c", "300000000", "/dev/zero")
+	x := w.exec("head", "-c", "100000000", "/dev/zero")
 	var n int64
 	x.Stdout = writer(func(b []byte) (int, error) { n += int64(len(b)); return len(b), nil })
 	before := rss(t)
 	w.start(t, timeout(t), r, x).ok(t)
-	if n != 300_000_000 {
-		t.Errorf("%d bytes came out, want 300 million", n)
+	if n != 100_000_000 {
+		t.Errorf("%d bytes came out, want 100 million", n)
 	}
 	if grown := rss(t) - before; grown > 32<<20 {
 		t.Errorf("our memory grew by %d MiB", grown>>20)
