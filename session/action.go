@@ -252,7 +252,7 @@ func (b *Sandboxes) approve(ctx context.Context, a *Action) error {
 		return &sandbox.Error{Op: "policy", Kind: sandbox.ErrDenied, Rule: r.question.Askings[0].Rule, Hint: "start it without, or hand the input over with the call",
 			Problem: r.question.Askings[0].What + ", and what is written to it later cannot be looked at beforehand"}
 	}
-	if err := r.readInput(); err != nil {
+	if err := r.readInput(ctx); err != nil {
 		return err
 	}
 	asking := r.asking()

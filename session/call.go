@@ -67,6 +67,9 @@ type Call struct {
 	// writes to the program while it runs. Nobody can approve that beforehand.
 	WritesInput bool
 
+	// TypedInput says that standard input is what somebody types.
+	TypedInput bool
+
 	// CountsOutput says that who carries the call out in a sandbox that lives on
 	// counts the program's output itself, and ends it when a stream has more than
 	// Action.Limits.Output. See Sandboxes.Begin.

@@ -85,7 +85,7 @@ func (r *run) admit(ctx context.Context) (*admitted, *sandbox.Result, error) {
 	if err := r.s.takeRates(ctx, cmp.Or(r.call.account, r.call.Actor), &verdict, r.call.Approval); err != nil {
 		return stop(r.fail(ctx, err))
 	}
-	if err := r.readInput(); err != nil {
+	if err := r.readInput(ctx); err != nil {
 		return stop(r.fail(ctx, err))
 	}
 	r.intent.Isolation, r.intent.Network, r.intent.Limits, r.intent.Overrides = r.plan.Isolation, r.plan.Network.String(), r.plan.Limits, r.plan.Overridden

@@ -24,15 +24,36 @@ import (
 const mostInput = 128 << 10
 
 // readInput reads all of standard input where somebody is to be asked: what a
-// program reads decides what it does.
-func (r *run) readInput() error {
+// program reads decides what it does. What somebody types is left out, because
+// nobody knows it yet.
+func (r *run) readInput(ctx context.Context) error {
 	if r.question == nil || r.io.Stdin == nil {
 		return nil
 	}
-	b, err := io.ReadAll(io.LimitReader(r.io.Stdin, mostInput+1))
-	e := &sandbox.Error{Op: "standard input", Kind: sandbox.ErrInvalid, Cause: err, Hint: "leave it out, or put it into a file"}
+	if r.call.TypedInput {
+		r.io.Stdin = nil
+		if r.call.OnNotice != nil {
+			r.call.OnNotice("the program gets no standard input: nobody can approve what is typed later")
+		}
+		return nil
+	}
+	e := &sandbox.Error{Op: "standard input", Kind: sandbox.ErrInvalid, Hint: "leave it out, or put it into a file"}
+	ctx, stop := context.WithTimeout(ctx, r.question.Timeout)
+	defer stop()
+	read := make(chan struct{})
+	var b []byte
+	from := r.io.Stdin
+	go func() {
+		defer close(read)
+		b, e.Cause = io.ReadAll(io.LimitReader(from, mostInput+1))
+	}()
+	select {
+	case <-ctx.Done(): // whoever reads goes on until there is something
+		return &sandbox.Error{Op: e.Op, Kind: sandbox.ErrInvalid, Problem: "it has not ended, and somebody would have to approve all of it", Hint: e.Hint}
+	case <-read:
+	}
 	switch {
-	case err != nil:
+	case e.Cause != nil:
 		e.Problem = "it cannot be read"
 		return e
 	case len(b) > mostInput:

@@ -20,8 +20,8 @@ type world struct {
 	spec *sandbox.Spec
 	exec *sandbox.Exec
 	cwd  string
-	// named are the mounts that the plan names, without those of the root and of
-	// the program.
+	// named are the mounts that the plan names, without those of the root, of the
+	// program, and over parts of them.
 	named []sandbox.Mount
 	// search is PATH.
 	search []string
@@ -74,7 +74,6 @@ func (r *run) prepare(ctx context.Context, d sandbox.Driver) (*world, error) {
 	if err := r.addMounts(ctx, w); err != nil {
 		return nil, err
 	}
-	w.named = slices.Clone(w.spec.Mounts)
 	if err := r.nameServer(w); err != nil {
 		return nil, err
 	}
@@ -158,6 +157,7 @@ func (r *run) mount(ctx context.Context, w *world, m policy.PlanMount, workspace
 		}
 	}
 	w.spec.Mounts = append(w.spec.Mounts, sandbox.Mount{Source: src.File, Name: src.Name, Target: m.Target, Access: m.Access, Dir: src.Dir})
+	w.named = append(w.named, w.spec.Mounts[len(w.spec.Mounts)-1])
 	return r.guardMount(ctx, w, src, m)
 }
 

@@ -25,6 +25,7 @@ func (a *app) carryOut(ctx context.Context, f *runFlags, s *opened, call *sessio
 	sig := listen(end)
 	defer sig.stop()
 	call.Signals = sig.forward
+	call.Ask, call.TypedInput = a.terminalAsker(sig.forward), isTerminal(stdin)
 
 	var reports []string
 	call.OnNotice = func(s string) { a.note("%s", s) }

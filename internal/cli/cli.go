@@ -82,7 +82,7 @@ you did not name, and a limit on everything.`,
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(a.runCommand(), a.doctorCommand(), a.imageCommand(), a.policyCommand(), a.auditCommand(), a.attackCommand(), a.serveCommand(), a.mcpCommand(), a.keysCommand(), a.toolsCommand(), a.sandboxCommand(), a.versionCommand(), a.completionCommand(), a.manCommand())
+	root.AddCommand(a.runCommand(), a.doctorCommand(), a.imageCommand(), a.policyCommand(), a.auditCommand(), a.attackCommand(), a.serveCommand(), a.mcpCommand(), a.keysCommand(), a.approvalsCommand(), a.toolsCommand(), a.sandboxCommand(), a.versionCommand(), a.completionCommand(), a.manCommand())
 	root.SetHelpCommand(&cobra.Command{Use: "help [COMMAND]", Short: "Help on a command", RunE: func(_ *cobra.Command, args []string) error {
 		cmd, rest, err := root.Find(args)
 		if err != nil || len(rest) > 0 {

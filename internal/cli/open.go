@@ -53,7 +53,9 @@ func (a *app) open(ctx context.Context, policyFile string) (_ *opened, err error
 		a.note("%s", note)
 	}
 	rates := &counting{dir: dir.Path()}
-	o.closers = append(o.closers, rates.close)
-	o.Session, err = session.New(session.Options{Drivers: a.drivers(), Policy: p, PolicyName: policyFile, Journal: openJournal(ctx, dir), State: session.DirState(dir), Rates: rates})
+	record := openJournal(ctx, dir)
+	approvals := session.NewApprovals(session.ApprovalsOptions{Dir: dir.Path(), Journal: record})
+	o.closers = append(o.closers, rates.close, approvals.Close)
+	o.Session, err = session.New(session.Options{Drivers: a.drivers(), Policy: p, PolicyName: policyFile, Journal: record, State: session.DirState(dir), Rates: rates, Approvals: approvals})
 	return o, err
 }

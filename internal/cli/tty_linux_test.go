@@ -17,7 +17,8 @@ import (
 )
 
 // onTerminal runs caisson with a terminal for its three streams and returns
-// what the terminal was sent. typed is what the user types once want showed up.
+// what the terminal was sent. typed is what the user types once want showed up;
+// before anything is shown where want is empty.
 func onTerminal(t *testing.T, want, typed string, args ...string) (screen string, before, after *unix.Termios) {
 	t.Helper()
 	if os.Geteuid() != 0 && os.Getenv("CAISSON_TEST_BINARY") == "" {
@@ -34,6 +35,10 @@ func onTerminal(t *testing.T, want, typed string, args ...string) (screen string
 	before, err = unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if want == "" {
+		io.WriteString(master, typed)
+		typed = ""
 	}
 	cmd := exec.Command("caisson", args...)
 	cmd.Env = append(os.Environ(), "CAISSON_STATE="+filepath.Join(t.TempDir(), "state"), "TERM=xterm")
@@ -110,5 +115,43 @@ func TestCtrlCWithoutATerminalInside(t *testing.T) {
 	screen, _, _ := onTerminal(t, "ready", "\x03", "run", "--timeout", "60s", "--", "sh", "-c", "echo ready; exec sleep 50")
 	if !strings.Contains(screen, "ended by SIGINT") {
 		t.Errorf("the screen shows %q", screen)
+	}
+}
+
+// The operator is asked at the terminal that caisson was started from. Only the
+// word yes is one, and keys that were pressed before the question are no answer.
+func TestApprovalAtTheTerminal(t *testing.T) {
+	policy := filepath.Join(t.TempDir(), "p.yaml")
+	src := "version: 1\ncommands: {ask: [\"echo *\"]}\napprovals: {timeout: 2s}\n"
+	if err := os.WriteFile(policy, []byte(src), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := []string{"run", "--policy", policy, "--", "echo", "r\u202ean", "for\x1b[2J real", "=done="}
+	for name, c := range map[string]struct {
+		want, typed string
+		ran         bool
+	}{
+		"yes":                 {"Let it run", "yes\r", true},
+		"no":                  {"Let it run", "no\r", false},
+		"Enter":               {"Let it run", "\r", false},
+		"y":                   {"Let it run", "y\r", false},
+		"Ctrl-C":              {"Let it run", "\x03", false},
+		"Ctrl-D":              {"Let it run", "\x04", false},
+		"nothing":             {"never shown", "", false},
+		"before it was asked": {"", "yes\r", false},
+	} {
+		screen, before, after := onTerminal(t, c.want, c.typed, run...)
+		if ran := strings.Contains(screen, "real =done=\r\n"); ran != c.ran {
+			t.Errorf("%s: the screen shows\n%s", name, screen)
+		}
+		if !strings.Contains(screen, "r⟨U+202E⟩an") || !strings.Contains(screen, "for⟨ESC⟩[2J real") || strings.Contains(screen, "\x1b[2J") {
+			t.Errorf("%s: shown as\n%q", name, screen)
+		}
+		if !c.ran && !strings.Contains(screen, "denied: ") && name != "Ctrl-C" {
+			t.Errorf("%s: it does not say that it was denied:\n%s", name, screen)
+		}
+		if *before != *after {
+			t.Errorf("%s: the terminal was left in another mode", name)
+		}
 	}
 }

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/caisson-run/caisson/approval"
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/internal/store"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+)
+
+// approverEnv is the variable that holds an approver's credential.
+const approverEnv = "CAISSON_APPROVER"
+
+// approvalFlags are what the commands of approvals have in common.
+type approvalFlags struct {
+	state, credential, note string
+	json, all, wait, quiet  bool
+}
+
+func (a *app) approvalsCommand() *cobra.Command {
+	f := &approvalFlags{}
+	cmd := &cobra.Command{
+		Use:   "approvals",
+		Short: "See what waits for a person's yes, and answer",
+		Long: `Answer for calls that a policy asks about.
+
+Who approves is not who asks: it takes an approver's credential, which is made by
+enroll, shown once and kept as a hash. Keys of caisson serve are none. Give it in
+the variable ` + approverEnv + `, in a file (--credential), or type it when asked.
+
+A yes is for what was shown, once, and for a time. approve shows it and wants the
+word yes at the terminal; elsewhere it wants the digest that show printed.`,
+		Example: `  caisson approvals enroll ada
+  caisson approvals ls
+  caisson approvals show apv_2xk7
+  caisson approvals approve apv_2xk7
+  caisson approvals deny apv_2xk7 --note 'not on a Friday'`,
+		Args:          a.unknownCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	cmd.PersistentFlags().StringVar(&f.state, "state", "", "the state is in `DIR`")
+	cmd.AddCommand(a.approvalsList(f), a.approvalsShow(f), a.approvalsApprove(f), a.approvalsDeny(f), a.approvalsEnroll(f), a.approvalsApprovers(f), a.approvalsRevoke(f))
+	return cmd
+}
+
+// withApprovals opens what a command needs.
+func (a *app) withApprovals(ctx context.Context, f *approvalFlags, do func(*session.Approvals, *approval.Store) error) error {
+	dir, err := store.Open(store.Options{Dir: f.state})
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	record, err := audit.Open(ctx, audit.Options{Dir: dir.Path()})
+	if err != nil {
+		return err
+	}
+	defer record.Close()
+	approvals := session.NewApprovals(session.ApprovalsOptions{Dir: dir.Path(), Journal: record})
+	defer approvals.Close()
+	s, err := approvals.Store(ctx)
+	if err != nil {
+		return err
+	}
+	return do(approvals, s)
+}
+
+// approver finds out who answers.
+func (a *app) approver(ctx context.Context, f *approvalFlags, s *approval.Store) (approval.Who, error) {
+	credential := os.Getenv(approverEnv)
+	switch {
+	case f.credential != "":
+		b, err := os.ReadFile(f.credential)
+		if err != nil {
+			return approval.Who{}, &sandbox.Error{Op: "--credential", Kind: sandbox.ErrInvalid, Problem: "the file cannot be read", Cause: err}
+		}
+		credential = string(b)
+	case credential == "":
+		tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+		if err != nil {
+			return approval.Who{}, &sandbox.Error{Op: "approvals", Kind: sandbox.ErrDenied, Problem: "nobody says who answers", Rule: "built-in: approvals",
+				Hint: "give your credential in " + approverEnv + ", or --credential FILE"}
+		}
+		defer tty.Close()
+		fmt.Fprint(tty, "Credential: ")
+		b, err := term.ReadPassword(int(tty.Fd()))
+		fmt.Fprintln(tty)
+		if err != nil {
+			return approval.Who{}, &sandbox.Error{Op: "credential", Kind: sandbox.ErrInvalid, Problem: "it could not be read", Cause: err}
+		}
+		credential = string(b)
+	}
+	return s.Authenticate(ctx, strings.TrimSpace(credential), approval.CLI)
+}
+
+func (a *app) approvalsList(f *approvalFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List what waits for an answer",
+		Example: `  caisson approvals ls
+  caisson approvals ls --all --json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withApprovals(contextOf(cmd), f, func(_ *session.Approvals, s *approval.Store) error {
+				states := []approval.State{approval.Pending}
+				if f.all {
+					states = nil
+				}
+				list, err := s.List(contextOf(cmd), states...)
+				for f.wait && err == nil && len(list) == 0 {
+					time.Sleep(200 * time.Millisecond) // another process will ask
+					list, err = s.List(contextOf(cmd), states...)
+				}
+				if err != nil {
+					return err
+				}
+				return a.printRequests(f, list)
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&f.all, "all", "a", false, "also what was answered in the last week")
+	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print IDs alone")
+	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait until there is something")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON")
+	return cmd
+}
+
+func (a *app) printRequests(f *approvalFlags, list []*approval.Request) error {
+	if f.json {
+		if list == nil {
+			list = []*approval.Request{}
+		}
+		a.printJSON(list)
+		return nil
+	}
+	if f.quiet {
+		for _, r := range list {
+			fmt.Fprintln(a.out, r.ID)
+		}
+		return nil
+	}
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ID\tSTATE\tASKED BY\tUNTIL\tWHAT")
+	for _, r := range list {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.ID, r.State, approval.Text(r.Actor), r.Expires.Local().Format(time.TimeOnly), whatOf(r))
+	}
+	return w.Flush()
+}
+
+// whatOf is what a request is about, on one line.
+func whatOf(r *approval.Request) string {
+	for _, f := range r.View.Fields {
+		if strings.HasPrefix(f.Name, "asked because") && len(f.Lines) > 0 {
+			return strings.TrimPrefix(f.Lines[0], "│ ")
+		}
+	}
+	return "-"
+}
+
+func (a *app) approvalsShow(f *approvalFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "show ID",
+		Short:   "Show everything that a call would do, and its digest",
+		Example: `  caisson approvals show apv_2xk7`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withApprovals(contextOf(cmd), f, func(_ *session.Approvals, s *approval.Store) error {
+				r, err := s.Get(contextOf(cmd), args[0])
+				if err != nil {
+					return err
+				}
+				if f.json {
+					a.printJSON(r)
+					return nil
+				}
+				fmt.Fprintf(a.out, "%s is %s", r.ID, r.State)
+				if r.Approver != "" {
+					fmt.Fprintf(a.out, ", by %s (%s)", approval.Text(r.Approver), r.Channel)
+				}
+				fmt.Fprintf(a.out, "\n%sdigest: %s\n", r.View.String(), r.Seal())
+				return nil
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON")
+	return cmd
+}
+
+// addCredential adds the flag for who answers.
+func (f *approvalFlags) addCredential(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().StringVar(&f.credential, "credential", "", "your credential is in `FILE`; else in "+approverEnv+", or typed")
+	return cmd
+}
+
+func (a *app) approvalsApprove(f *approvalFlags) *cobra.Command {
+	return f.addCredential(&cobra.Command{
+		Use:   "approve ID [DIGEST]",
+		Short: "Say yes, after looking at it",
+		Example: `  caisson approvals approve apv_2xk7
+  CAISSON_APPROVER=approver_… caisson approvals approve apv_2xk7 0b7c1f6f4f0a91de`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := contextOf(cmd)
+			return a.withApprovals(ctx, f, func(approvals *session.Approvals, s *approval.Store) error {
+				who, err := a.approver(ctx, f, s)
+				if err != nil {
+					return err
+				}
+				r, err := s.Get(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				digest := r.Digest
+				if len(args) > 1 {
+					digest = args[1]
+				} else if yes, err := a.confirm(ctx, r); err != nil {
+					return err
+				} else if !yes {
+					fmt.Fprintf(a.out, "%s is as it was\n", r.ID)
+					a.code = exitDenied
+					return nil
+				}
+				if r, err = approvals.Answer(ctx, who, r.ID, session.Answer{Yes: true, Digest: digest}); err == nil {
+					fmt.Fprintf(a.out, "approved %s\n", r.ID)
+				}
+				return err
+			})
+		},
+	})
+}
+
+func (a *app) approvalsDeny(f *approvalFlags) *cobra.Command {
+	cmd := f.addCredential(&cobra.Command{
+		Use:     "deny ID",
+		Short:   "Say no; that is final",
+		Example: `  caisson approvals deny apv_2xk7 --note 'not on a Friday'`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := contextOf(cmd)
+			return a.withApprovals(ctx, f, func(approvals *session.Approvals, s *approval.Store) error {
+				who, err := a.approver(ctx, f, s)
+				if err != nil {
+					return err
+				}
+				r, err := approvals.Answer(ctx, who, args[0], session.Answer{Note: f.note})
+				if err == nil {
+					fmt.Fprintf(a.out, "denied %s\n", r.ID)
+				}
+				return err
+			})
+		},
+	})
+	cmd.Flags().StringVar(&f.note, "note", "", "say why; who asked sees it")
+	return cmd
+}
+
+func (a *app) approvalsEnroll(f *approvalFlags) *cobra.Command {
+	return f.addCredential(&cobra.Command{
+		Use:   "enroll NAME",
+		Short: "Make an approver's credential and show it, once",
+		Long: `Make an approver's credential and show it, once. The first approver of a state
+directory needs nobody's word; every other one needs the credential of one who is
+enrolled.`,
+		Example: `  caisson approvals enroll ada`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := contextOf(cmd)
+			return a.withApprovals(ctx, f, func(_ *session.Approvals, s *approval.Store) error {
+				var by approval.Who
+				there, err := s.Reachable(ctx, []approval.Channel{approval.CLI})
+				if err == nil && there {
+					by, err = a.approver(ctx, f, s)
+				}
+				if err != nil {
+					return err
+				}
+				_, credential, err := s.Enroll(ctx, by, args[0])
+				if err == nil {
+					fmt.Fprintln(a.out, credential)
+				}
+				return err
+			})
+		},
+	})
+}
+
+func (a *app) approvalsApprovers(f *approvalFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "approvers",
+		Short:   "List who may approve",
+		Example: `  caisson approvals approvers`,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withApprovals(contextOf(cmd), f, func(_ *session.Approvals, s *approval.Store) error {
+				list, err := s.Approvers(contextOf(cmd))
+				if err != nil {
+					return err
+				}
+				if f.json {
+					a.printJSON(append([]*approval.Approver{}, list...))
+					return nil
+				}
+				w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+				fmt.Fprintln(w, "ID\tNAME\tENROLLED\tREVOKED")
+				for _, one := range list {
+					revoked := "-"
+					if !one.Revoked.IsZero() {
+						revoked = one.Revoked.Format(time.DateTime)
+					}
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", one.ID, one.Name, one.Created.Format(time.DateTime), revoked)
+				}
+				return w.Flush()
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON")
+	return cmd
+}
+
+func (a *app) approvalsRevoke(f *approvalFlags) *cobra.Command {
+	return f.addCredential(&cobra.Command{
+		Use:     "revoke NAME|ID",
+		Short:   "Make an approver's credential invalid at once",
+		Example: `  caisson approvals revoke ada`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := contextOf(cmd)
+			return a.withApprovals(ctx, f, func(_ *session.Approvals, s *approval.Store) error {
+				by, err := a.approver(ctx, f, s)
+				if err == nil {
+					err = s.Revoke(ctx, by, args[0])
+				}
+				if err == nil {
+					fmt.Fprintf(a.out, "revoked %s\n", printable(args[0]))
+				}
+				return err
+			})
+		},
+	})
+}
