@@ -5,6 +5,7 @@ package sentry
 import (
 	"encoding/json"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,6 +52,9 @@ func adapt() {
 	case slices.Contains(os.Args, "boot"):
 		adaptKernel()
 	case slices.Contains(os.Args, "gofer"):
+		// The kernel opens mounted files by itself: there is little to do at
+		// once, and threads that look for work cost more than they find.
+		runtime.GOMAXPROCS(1)
 		gofer.GetPrecompiled("") // makes the table, once
 		for _, p := range goferFilters() {
 			goferPrograms[p.Name] = p
