@@ -48,5 +48,10 @@ func (s *Session) takeRates(ctx context.Context, account string, v *policy.Verdi
 	if err != nil || full < 0 {
 		return err
 	}
-	return rates[full].Exceeded(wait.Round(max(wait/100, time.Millisecond)).String()).Err()
+	// Up, so that who waits so long does not come too soon.
+	unit := time.Millisecond
+	if wait > 10*time.Second {
+		unit = time.Second
+	}
+	return rates[full].Exceeded((wait + unit - 1).Truncate(unit).String()).Err()
 }

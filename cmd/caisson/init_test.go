@@ -15,10 +15,9 @@ import (
 )
 
 // What all package initialisers of a program together may take, in ms. Each run
-// pays the engine's three times and the binary's once, of which the JSON Schema
-// library alone takes 3 to 7 (it compiles every draft), and CEL 1.
+// pays the engine's three times and the binary's once. Of the latter CEL takes 1.
 const (
-	initBudget   = 15.0
+	initBudget   = 8.0
 	engineBudget = 5.0
 )
 
