@@ -65,7 +65,12 @@ func scenes() map[string]func(*suite, context.Context) finding {
 		"S06": (*suite).foreignCredential,
 		"N02": (*suite).oddAddresses,
 		"N06": (*suite).besideTCP,
+		"N08": (*suite).rebinding,
+		"N09": (*suite).oddNames,
+		"N10": (*suite).likeNames,
 		"N11": (*suite).anotherHost,
+		"N13": (*suite).onwards,
+		"N14": (*suite).withoutProxy,
 		"N15": (*suite).emptyList,
 	}
 }

@@ -51,6 +51,12 @@ func openLoopback(c *session.Call) {
 	}
 }
 
+func everyPort(c *session.Call) {
+	if len(c.Network) > 0 {
+		c.Network = append(c.Network, "localhost:*", "127.0.0.0/8:*")
+	}
+}
+
 // Rules that are too wide turn the cases red that are about them.
 func TestWithWiderNetwork(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -59,11 +65,12 @@ func TestWithWiderNetwork(t *testing.T) {
 	}{
 		"secrets over plain HTTP":   {secretsEverywhere, "S05"},
 		"anybody's credentials":     {anyCredentials, "S06"},
-		"an entry for the loopback": {openLoopback, "N02"},
+		"an entry for the loopback": {openLoopback, "N02 N08"},
+		"every port of a host":      {everyPort, "N13 N14"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := attacktest.Level{Driver: caisson.Drivers()["gvisor"], Doer: func(d attack.Doer) attack.Doer { return wider{d, c.change} }}
-			wantRed(t, attacktest.Run(t, l, c.red), c.red)
+			wantRed(t, attacktest.Run(t, l, strings.Fields(c.red)...), c.red)
 		})
 	}
 }
@@ -86,11 +93,11 @@ func TestWithHostsNetwork(t *testing.T) {
 		return
 	}
 	metadataService(t) // brings the loopback up
-	r := attacktest.Run(t, attacktest.Level{Driver: bare{caisson.Drivers()["gvisor"]}, Doer: func(d attack.Doer) attack.Doer { return d }}, "N02", "N06", "N11", "N15")
+	r := attacktest.Run(t, attacktest.Level{Driver: bare{caisson.Drivers()["gvisor"]}, Doer: func(d attack.Doer) attack.Doer { return d }}, "N02", "N06", "N09", "N10", "N11", "N13", "N14", "N15")
 	for _, f := range r.Cases {
 		t.Logf("%s %s: %s", f.ID, f.Verdict, f.Reason)
 	}
-	wantRed(t, r, "N02 N06 N11 N15")
+	wantRed(t, r, "N02 N06 N09 N10 N11 N13 N14 N15")
 }
 
 func wantRed(t *testing.T, r *attack.Report, want string) {
