@@ -21,6 +21,8 @@ import (
 type Approvals struct {
 	o ApprovalsOptions
 
+	telling sync.WaitGroup // webhooks
+
 	mu    sync.Mutex
 	store *approval.Store
 }
@@ -32,8 +34,8 @@ type ApprovalsOptions struct {
 	Dir string
 	// Journal takes the records. Required.
 	Journal Journal
-	// Tell, when set, tells a webhook of a question. It must not block.
-	Tell func(policy.Webhook, *approval.Request)
+	// Complain, when set, hears that a webhook could not be told. It must not block.
+	Complain func(error)
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 }
@@ -55,8 +57,20 @@ func (a *Approvals) Store(ctx context.Context) (*approval.Store, error) {
 	return a.store, nil
 }
 
-// Close closes what was opened.
+// tell tells a webhook of a question, beside the caller. What becomes of it
+// changes nothing: it answers nothing.
+func (a *Approvals) tell(ctx context.Context, w policy.Webhook, r *approval.Request) {
+	a.telling.Go(func() {
+		err := tellWebhook(context.WithoutCancel(ctx), w, r, time.Now())
+		if err != nil && a.o.Complain != nil {
+			a.o.Complain(err)
+		}
+	})
+}
+
+// Close closes what was opened, when all webhooks have been told.
 func (a *Approvals) Close() error {
+	a.telling.Wait()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.store == nil {

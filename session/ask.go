@@ -93,10 +93,8 @@ func (a *asking) ask(ctx context.Context, store *approval.Store, subject func(co
 	if err := a.recordAsked(ctx, req); err != nil {
 		return "", errors.Join(err, store.Cancel(context.WithoutCancel(ctx), req.ID, "it could not be recorded"))
 	}
-	if tell := a.approvals.o.Tell; tell != nil {
-		for _, w := range a.question.Webhooks {
-			tell(w, req)
-		}
+	for _, w := range a.question.Webhooks {
+		a.approvals.tell(ctx, w, req)
 	}
 	if a.call.Resumable {
 		return "", &Pending{Request: req, Token: token}

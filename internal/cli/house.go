@@ -70,7 +70,7 @@ func (a *app) house(ctx context.Context, f *serveFlags, log *slog.Logger) (_ *ho
 		return nil, err
 	}
 	o.Ready = f.pool
-	o.Approvals = session.NewApprovals(session.ApprovalsOptions{Dir: dir.Path(), Journal: record})
+	o.Approvals = session.NewApprovals(session.ApprovalsOptions{Dir: dir.Path(), Journal: record, Complain: func(err error) { log.Warn(err.Error()) }})
 	h.closers = append(h.closers, o.Approvals.Close)
 	o.Drivers, o.Journal, o.State, o.Registry = a.drivers(), record, session.DirState(dir), db
 	if h.boxes, err = session.OpenSandboxes(ctx, o); err != nil {

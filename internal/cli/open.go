@@ -54,7 +54,7 @@ func (a *app) open(ctx context.Context, policyFile string) (_ *opened, err error
 	}
 	rates := &counting{dir: dir.Path()}
 	record := openJournal(ctx, dir)
-	approvals := session.NewApprovals(session.ApprovalsOptions{Dir: dir.Path(), Journal: record})
+	approvals := session.NewApprovals(session.ApprovalsOptions{Dir: dir.Path(), Journal: record, Complain: func(err error) { a.note("%v", err) }})
 	o.closers = append(o.closers, rates.close, approvals.Close)
 	o.Session, err = session.New(session.Options{Drivers: a.drivers(), Policy: p, PolicyName: policyFile, Journal: record, State: session.DirState(dir), Rates: rates, Approvals: approvals})
 	return o, err
