@@ -110,8 +110,14 @@ func (c *Client) Close() {
 type Error struct {
 	Status int    // HTTP status
 	Faults []Flaw // what is wrong with which part of the request
-	err    *sandbox.Error
+	// Approval is there when people are asked about the call; see Exec.Resumable.
+	Approval *Approval
+	err      *sandbox.Error
 }
+
+// Approval is a call that waits for a yes: what approvers call it, and the caller's
+// token.
+type Approval struct{ ID, Token string }
 
 // Flaw is what is wrong with a part of a request.
 type Flaw struct{ At, Problem string }
@@ -132,6 +138,7 @@ type problem struct {
 	Status                          int
 	Title, Kind, Detail, Hint, Rule string
 	Faults                          []Flaw
+	Approval                        *Approval
 }
 
 func (p *problem) err() *Error {
@@ -148,7 +155,7 @@ func (p *problem) err() *Error {
 	if e.Problem == "" {
 		e.Problem = "the daemon answered with status " + http.StatusText(p.Status)
 	}
-	return &Error{Status: p.Status, Faults: p.Faults, err: e}
+	return &Error{Status: p.Status, Faults: p.Faults, Approval: p.Approval, err: e}
 }
 
 // mostAnswer bounds an answer that is no file, in bytes.

@@ -26,7 +26,12 @@ type Exec struct {
 	StdinBase64 []byte            `json:"stdin_base64,omitempty"`
 	Timeout     Seconds           `json:"timeout,omitempty"`
 	Terminal    *Terminal         `json:"terminal,omitempty"`
-	Keep        int64             `json:"keep,omitempty"` // bytes of each stream in a Result; 0 is 1 MiB
+	// Resumable has a program that people are asked about end with an Error that has
+	// an Approval, instead of waiting for them. Its Token as Approval, in the same
+	// request, runs it if somebody has said yes.
+	Resumable bool   `json:"resumable,omitempty"`
+	Approval  string `json:"approval,omitempty"`
+	Keep      int64  `json:"keep,omitempty"` // bytes of each stream in a Result; 0 is 1 MiB
 }
 
 // Terminal is a terminal's size and kind.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
 )
 
 // Problem is an error as RFC 9457 writes it, with the rule that refused and what
@@ -24,7 +25,15 @@ type Problem struct {
 	Detail string `json:"detail,omitempty" doc:"What was tried and what is wrong, for people"`
 	Hint   string `json:"hint,omitempty" doc:"What would help"`
 	Rule   string `json:"rule,omitempty" doc:"Which rule refused it: file and line of a policy, or built-in"`
-	Faults []Flaw `json:"faults,omitempty" doc:"What is wrong with which part of the request"`
+	// Approval is there when the call waits for a yes.
+	Approval *Waiting `json:"approval,omitempty"`
+	Faults   []Flaw   `json:"faults,omitempty" doc:"What is wrong with which part of the request"`
+}
+
+// Waiting is a call that people are asked about.
+type Waiting struct {
+	ID    string `json:"id" doc:"What approvers call it"`
+	Token string `json:"token" doc:"The caller's, for this call alone: the approval of the same request"`
 }
 
 // Flaw is what is wrong with a part of a request.
@@ -108,6 +117,10 @@ func asProblem(err error) *Problem {
 			p.Status, p.Kind = k.status, k.name
 			break
 		}
+	}
+	var waits *session.Pending
+	if errors.As(err, &waits) {
+		p.Approval = &Waiting{ID: waits.Request.ID, Token: waits.Token}
 	}
 	var e *sandbox.Error
 	var inside *guest.Refusal

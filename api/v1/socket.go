@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -98,6 +99,8 @@ type talk struct {
 
 	alive     time.Duration // how often it is seen whether the client is there
 	listening sync.WaitGroup
+	writing   atomic.Int32 // messages on their way to the client
+	wrote     atomic.Bool  // since it was last looked at
 }
 
 // carry reads what is to run, runs it, and says how it ended.
@@ -110,7 +113,7 @@ func (t *talk) carry(ctx context.Context, do carrier) last {
 	if err != nil {
 		return last{Problem: asProblem(err)}
 	}
-	c.Signals = t.signals
+	c.Signals, c.WritesInput = t.signals, true
 	if c.TTY != nil {
 		c.TTY.Resize = t.resize
 	}
@@ -236,6 +239,9 @@ func (t *talk) keepAlive(ctx context.Context, gone func()) {
 			return
 		case <-tick.C:
 		}
+		if t.wrote.Swap(false) || t.writing.Load() > 0 {
+			continue
+		}
 		one, cancel := context.WithTimeout(ctx, t.alive)
 		err := t.conn.Ping(one) // it is answered when somebody listens
 		if err != nil && one.Err() == nil {
@@ -255,6 +261,9 @@ func (t *talk) send(l last) {
 func (t *talk) write(kind websocket.MessageType, b []byte) error {
 	ctx, cancel := context.WithTimeout(context.Background(), bounds.Patience)
 	defer cancel()
+	t.writing.Add(1)
+	defer t.writing.Add(-1)
+	t.wrote.Store(true)
 	return t.conn.Write(ctx, kind, b)
 }
 

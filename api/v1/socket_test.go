@@ -36,6 +36,7 @@ func talk(t *testing.T, c *websocket.Conn, first string, heard func(all string))
 	if err := c.Write(t.Context(), websocket.MessageText, []byte(first)); err != nil {
 		t.Fatal(err)
 	}
+	var all [3]strings.Builder
 	for {
 		kind, b, err := c.Read(t.Context())
 		if err != nil {
@@ -52,14 +53,17 @@ func talk(t *testing.T, c *websocket.Conn, first string, heard func(all string))
 			if l.End != nil {
 				end = *l.End
 			}
+			for i := range all {
+				out[i] = all[i].String()
+			}
 			if _, _, err := c.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusNormalClosure {
 				t.Error(err)
 			}
 			return out, end, l.Problem
 		}
-		out[b[0]] += string(b[1:])
+		all[b[0]].Write(b[1:])
 		if heard != nil {
-			heard(out[1])
+			heard(all[1].String())
 		}
 	}
 }

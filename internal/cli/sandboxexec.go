@@ -44,7 +44,7 @@ limit ended it, 125 that it could not be run.`,
 			p.StringVar(&f.dir, "workdir", "", "begin in `DIR`, inside")
 			p.StringVar(&f.user, "user", "", "with the rights of `USER`: root, where the template has it")
 			p.DurationVar(&f.timeout, "timeout", 0, "end it after so long")
-			p.BoolVarP(&f.interactive, "interactive", "i", true, "pass standard input on")
+			p.BoolVarP(&f.interactive, "interactive", "i", true, "pass standard input on; =false for programs that a policy asks people about")
 			p.BoolVarP(&f.tty, "tty", "t", false, "give it a terminal")
 			p.BoolVar(&f.raw, "raw", false, "pass its output to a terminal unfiltered")
 		},
@@ -121,7 +121,7 @@ func (a *app) speak(ctx context.Context, cmd *cobra.Command, d *daemon, c *clien
 		streams.Stderr, stop2 = a.output(a.err, as)
 		finish = func() { stop1(); stop2() }
 	}
-	r, err := c.Attach(ctx, id, e, streams)
+	r, err := carried(ctx, c, id, e, streams)
 	finish()
 	tty.restore()
 	if got := sig.got(); got != 0 && r == nil {
@@ -142,6 +142,26 @@ func (a *app) speak(ctx context.Context, cmd *cobra.Command, d *daemon, c *clien
 	a.code = exitCode(res)
 	a.show(&runFlags{json: d.json}, res, nil)
 	return nil
+}
+
+// mostKept is how many bytes of each stream the daemon keeps of a program that is
+// not spoken with.
+const mostKept = 16 << 20
+
+// carried runs a program. One without input or a terminal is handed over whole,
+// which people can be asked about.
+func carried(ctx context.Context, c *client.Client, id string, e client.Exec, io client.IO) (*client.Result, error) {
+	if io.Stdin != nil || e.Terminal != nil {
+		return c.Attach(ctx, id, e, io)
+	}
+	e.Keep = mostKept
+	r, err := c.Exec(ctx, id, e)
+	if err != nil {
+		return nil, err
+	}
+	_, err = io.Stdout.Write(r.Stdout)
+	_, errs := io.Stderr.Write(r.Stderr)
+	return r, errors.Join(err, errs)
 }
 
 // resultOf is what came of a program in the words of this side.
