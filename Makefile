@@ -124,6 +124,14 @@ test-e2b: build ## E2B's official clients against caisson serve, on gVisor
 		.ci/again npm ci --prefix api/e2b/testdata/sdk --silent; \
 		CAISSON_TEST_BINARY=$(CURDIR)/bin/caisson go test -count=1 -timeout 20m -run '^TestSDK$$' $(E2B_TESTS) ./api/e2b
 
+# MCP_TESTS=-short is what make test runs.
+.PHONY: test-mcp
+test-mcp: build ## official MCP clients, servers and the conformance suite, with caisson mcp and its gateway
+	@echo '== MCP clients and servers'
+	@node=$$(CAISSON_TEST_NODE=22 .ci/node); export PATH="$$node:$$PATH"; \
+		npm ci --prefix mcp/testdata/clients --silent --no-audit --no-fund; \
+		CAISSON_TEST_BINARY=$(CURDIR)/bin/caisson go test -count=1 -timeout 10m -run '^Test(Clients|Conformance)$$' $(MCP_TESTS) ./mcp
+
 .PHONY: test-v2
 test-v2: $(if $(wildcard cmd/caisson),build) ## limits on a real cgroup v2 host: a small guest, plain and under systemd
 	@.ci/need qemu-system-x86 erofs-utils mmdebstrap kmod xz-utils e2fsprogs zstd
@@ -139,7 +147,7 @@ test-kills: ## kill the owner of sandboxes that live on, 100 times
 	@if [ "$$(id -u)" = 0 ]; then CAISSON_TEST_KILLS=100 go test -count=1 -timeout 40m -run '^TestKilledOwner$$' .; fi
 
 .PHONY: test-all
-test-all: test test-docker-all test-kills test-e2b test-many test-soak test-v2 fuzz bench dist ## test, and all that is slow
+test-all: test test-docker-all test-kills test-e2b test-mcp test-many test-soak test-v2 fuzz bench dist ## test, and all that is slow
 
 .PHONY: test-many
 test-many: # 200 sandboxes in a row on every level leave nothing; every chapter on every road

@@ -83,7 +83,7 @@ func NewGateway(o GatewayOptions) (*Gateway, error) {
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: true}},
 		Logger:       slog.New(slog.DiscardHandler),
 	})
-	g.face.AddReceivingMiddleware(g.await)
+	g.face.AddReceivingMiddleware(toolsOnly, g.await)
 	return g, nil
 }
 
@@ -111,6 +111,11 @@ func (g *Gateway) await(next sdk.MethodHandler) sdk.MethodHandler {
 // Serve starts the servers and serves one client on a stream of lines until it
 // leaves or ctx ends. No sandbox is left when it returns.
 func (g *Gateway) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
+	return g.run(ctx, func(ctx context.Context, leave func()) error { return serveLines(ctx, g.face, in, out, leave) })
+}
+
+// run keeps the servers running while serve serves their tools.
+func (g *Gateway) run(ctx context.Context, serve func(ctx context.Context, leave func()) error) error {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
 	g.life = ctx
@@ -120,7 +125,7 @@ func (g *Gateway) Serve(ctx context.Context, in io.ReadCloser, out io.WriteClose
 		over.Go(func() { u.keep(ctx, sync.OnceFunc(first.Done)) })
 	}
 	over.Go(func() { first.Wait(); close(g.ready) })
-	err := serveLines(ctx, g.face, in, out, leave)
+	err := serve(ctx, leave)
 	leave()
 	over.Wait()
 	return err

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/caisson-run/caisson/sandbox"
@@ -62,6 +63,7 @@ func NewServer(box Toolbox, version string) (*sdk.Server, error) {
 		Instructions: instructions, Logger: slog.New(slog.DiscardHandler),
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
 	})
+	s.AddReceivingMiddleware(toolsOnly)
 	slots := make(chan struct{}, callsAtOnce)
 	for _, t := range tools {
 		def := &sdk.Tool{Name: t.Name, Title: t.Title, Description: t.Description, InputSchema: t.Params,
@@ -80,6 +82,19 @@ func NewServer(box Toolbox, version string) (*sdk.Server, error) {
 		})
 	}
 	return s, nil
+}
+
+// toolsOnly refuses what a server of tools has not. The library answers some of it
+// with empty lists, without saying beforehand that it would.
+func toolsOnly(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+		for _, other := range []string{"prompts/", "resources/", "completion/", "logging/"} {
+			if strings.HasPrefix(method, other) {
+				return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: " + method}
+			}
+		}
+		return next(ctx, method, req)
+	}
 }
 
 // serveCall carries a call out. When ctx ends, what it runs is killed.

@@ -277,3 +277,14 @@ func TestBounded(t *testing.T) {
 		t.Error(seen)
 	}
 }
+
+// TestToolsOnly: what is not declared is not answered.
+func TestToolsOnly(t *testing.T) {
+	cs, _ := box{}.stdio(t, nil)
+	if _, err := cs.ListPrompts(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "method not found") {
+		t.Error(err)
+	}
+	if _, err := cs.ListResources(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "method not found") {
+		t.Error(err)
+	}
+}

@@ -24,8 +24,8 @@ func Serve(ctx context.Context, box Toolbox, version string, in io.ReadCloser, o
 	return serveLines(ctx, s, in, out, leave)
 }
 
-// serveLines serves one client; leave is called when it has left, which the
-// library tells no call of.
+// serveLines serves one client; leave is called as soon as it has left. The library
+// ends the calls that it knows of, then; leave ends the rest: servers that start.
 func serveLines(ctx context.Context, s *sdk.Server, in io.ReadCloser, out io.WriteCloser, leave func()) error {
 	err := s.Run(ctx, &sdk.IOTransport{Reader: &departure{in, leave}, Writer: out, MaxLineLength: maxFrame})
 	if errors.Is(err, context.Canceled) {
