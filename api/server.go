@@ -50,6 +50,7 @@ func newServer(h http.Handler, stats *Stats, log *slog.Logger, tail time.Duratio
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &Server{stats: stats, http: &http.Server{
+		ConnState:         noteState,
 		Handler:           bounded(finished(counted(h, stats, log), tail)),
 		ReadHeaderTimeout: headerPatience,
 		IdleTimeout:       idlePatience,
@@ -63,7 +64,7 @@ func newServer(h http.Handler, stats *Stats, log *slog.Logger, tail time.Duratio
 // Serve serves until Shutdown; its error is nil then. certificate is nil for
 // plain HTTP.
 func (s *Server) Serve(ln net.Listener, certificate *tls.Certificate) error {
-	ln = &limitedListener{Listener: ln, slots: make(chan struct{}, maxConnections), stats: s.stats}
+	ln = limited(ln, maxConnections, s.stats)
 	if certificate != nil {
 		ln = tls.NewListener(ln, &tls.Config{
 			Certificates: []tls.Certificate{*certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
@@ -113,24 +114,4 @@ func finished(h http.Handler, patience time.Duration) http.Handler {
 		}()
 		h.ServeHTTP(w, r)
 	})
-}
-
-// limitedListener accepts no more connections than it has slots; further ones
-// wait in the kernel's queue.
-type limitedListener struct {
-	net.Listener
-	slots chan struct{}
-	stats *Stats
-}
-
-// Accept implements net.Listener.
-func (l *limitedListener) Accept() (net.Conn, error) {
-	l.slots <- struct{}{}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.slots
-		return nil, err
-	}
-	l.stats.connections.Add(1)
-	return &limitedConn{Conn: c, l: l}, nil
 }

@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -130,7 +131,7 @@ func TestLimitedListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	stats := NewStats()
-	l := &limitedListener{Listener: ln, slots: make(chan struct{}, 1), stats: stats}
+	l := limited(ln, 1, stats)
 	for range 3 {
 		c, err := net.Dial("tcp", ln.Addr().String())
 		if err != nil {
@@ -150,6 +151,74 @@ func TestLimitedListener(t *testing.T) {
 	ln.Close()
 	if _, err := l.Accept(); err == nil || len(l.slots) != 0 {
 		t.Errorf("%v, %d slots are taken", err, len(l.slots))
+	}
+}
+
+// Connections on which nothing is under way, which everybody can open, keep nobody
+// out; one with a request is left alone.
+func TestIdleConnectionsMakeRoom(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most = 4
+	l := limited(ln, most, NewStats())
+	begun, end := make(chan struct{}), make(chan struct{})
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/long" {
+			close(begun)
+			<-end
+		}
+		io.WriteString(w, "whole")
+	})
+	s := newServer(h, l.stats, slog.New(slog.DiscardHandler), tailPatience)
+	var served sync.WaitGroup
+	served.Go(func() { s.http.Serve(l) })
+	defer served.Wait()
+	defer s.http.Close()
+	ask := func(path string) (net.Conn, *bufio.Reader) {
+		c, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		c.SetDeadline(time.Now().Add(20 * time.Second)) // or it hangs
+		if path != "" {
+			fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
+		}
+		return c, bufio.NewReader(c)
+	}
+	answer := func(r *bufio.Reader) error {
+		resp, err := http.ReadResponse(r, nil)
+		if err != nil {
+			return err
+		}
+		b, err := io.ReadAll(resp.Body)
+		if string(b) != "whole" {
+			return fmt.Errorf("%q, %w", b, err)
+		}
+		return nil
+	}
+	_, long := ask("/long")
+	<-begun
+	for range most - 2 { // kept alive by who has asked once, and by who has not
+		_, r := ask("/")
+		if err := answer(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range most {
+		ask("")
+	}
+	for range 3 * most {
+		_, r := ask("/")
+		if err := answer(r); err != nil {
+			t.Fatal("kept out:", err)
+		}
+	}
+	close(end)
+	if err := answer(long); err != nil {
+		t.Error("a request under way was broken off:", err)
 	}
 }
 
