@@ -167,8 +167,8 @@ func TestAttach(t *testing.T) {
 	}
 	sizes, signals := make(chan client.Terminal, 1), make(chan string, 1)
 	seen := &watch{on: map[string]func(){
-		"5 50":    func() { sizes <- client.Terminal{Rows: 6, Cols: 60} },
-		"resized": func() { signals <- "SIGTERM" },
+		"5 50": func() { sizes <- client.Terminal{Rows: 6, Cols: 60} },
+		"6 60": func() { signals <- "SIGTERM" },
 	}}
 	r, err = c.Attach(t.Context(), b.ID, client.Exec{Command: []string{"sh", "-c", "trap 'echo resized; stty size' WINCH; trap 'exit 8' TERM; stty size; while :; do sleep 0.05; done"},
 		Terminal: &client.Terminal{Rows: 5, Cols: 50}}, client.IO{Stdout: seen, Resize: sizes, Signals: signals})
