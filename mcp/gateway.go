@@ -37,6 +37,9 @@ type GatewayOptions struct {
 	// Required: nothing is called unrecorded.
 	Pins    *Pins
 	Journal session.Journal
+	// Judge decides calls by what the whole policy says of tools and of risk, beside
+	// what its servers say. Required.
+	Judge *session.Session
 	// Actor is who calls, for the record.
 	Actor string
 	// Version is caisson's.
@@ -65,8 +68,8 @@ type Gateway struct {
 
 // NewGateway makes a gateway; Serve starts its servers.
 func NewGateway(o GatewayOptions) (*Gateway, error) {
-	if len(o.Servers) == 0 || o.Pins == nil || o.Journal == nil {
-		return nil, sandbox.Errorf(sandbox.ErrInvalid, "gateway", "it needs servers, pins and a journal")
+	if len(o.Servers) == 0 || o.Pins == nil || o.Journal == nil || o.Judge == nil {
+		return nil, sandbox.Errorf(sandbox.ErrInvalid, "gateway", "it needs servers, pins, a journal and a judge")
 	}
 	if o.Notice == nil {
 		o.Notice = func(string) {}
@@ -187,10 +190,20 @@ func (g *Gateway) call(ctx context.Context, u *upstream, t *offered, req *sdk.Ca
 	}
 	intent := audit.Intent{Actor: g.o.Actor, Kind: string(policy.CallTool), Argv: []string{u.o.Name, t.theirs}, Tool: u.o.Name + "/" + t.theirs, Params: args,
 		Policy: u.o.Policy, PolicySHA: u.o.PolicySHA}
-	if v := t.judge(u, args); v != nil {
+	value, v := t.judge(u, args)
+	if v != nil {
 		err := g.o.Journal.Refuse(context.WithoutCancel(ctx), intent, audit.Outcome{Status: audit.Refused, Result: v.outcome(), Error: v.Reason})
 		return v.result(), err
 	}
+	names := []string{t.theirs}
+	if t.def.Name != t.theirs {
+		names = append(names, t.def.Name)
+	}
+	admitted, err := g.o.Judge.AdmitServerTool(ctx, &session.ServerTool{Server: u.o.Name, Names: names, Definition: t.digest, Args: value, Actor: g.o.Actor})
+	if err != nil { // it is recorded
+		return refusal(err).result(), nil
+	}
+	intent.Params, intent.Approval = admitted.Params, admitted.Approval
 	entry, err := g.o.Journal.Begin(ctx, intent)
 	if err != nil {
 		return nil, err
@@ -210,27 +223,28 @@ func (g *Gateway) call(ctx context.Context, u *upstream, t *offered, req *sdk.Ca
 	return res, entry.End(context.WithoutCancel(ctx), out)
 }
 
-// judge says why a call is refused; nil allows it, and counts it.
-func (t *offered) judge(u *upstream, args json.RawMessage) *verdict {
+// judge reads the arguments, and says why a call is refused by what its server's
+// entry says; a nil verdict allows it, and counts it.
+func (t *offered) judge(u *upstream, args json.RawMessage) (value any, _ *verdict) {
 	value, err := params.Read(args)
 	if err != nil {
-		return &verdict{Status: "invalid", Reason: line(err.Error(), 1000)}
+		return nil, &verdict{Status: "invalid", Reason: line(err.Error(), 1000)}
 	}
 	if faults := t.schema.Check(value); len(faults) > 0 {
-		return &verdict{Status: "invalid", Reason: "the arguments do not fit the tool's schema", Faults: faults}
+		return nil, &verdict{Status: "invalid", Reason: "the arguments do not fit the tool's schema", Faults: faults}
 	}
 	if t.narrow != nil {
 		if faults := t.narrow.Check(value); len(faults) > 0 {
-			return &verdict{Status: "denied", Reason: "the policy does not allow these arguments", Rule: t.rule, Faults: faults}
+			return nil, &verdict{Status: "denied", Reason: "the policy does not allow these arguments", Rule: t.rule, Faults: faults}
 		}
 	}
 	for _, w := range []*window{t.rate, u.all} {
 		if wait, ok := w.take(); !ok {
-			return &verdict{Status: "exhausted", Reason: "it was called " + w.rate.String() + " already", Rule: t.rule,
+			return nil, &verdict{Status: "exhausted", Reason: "it was called " + w.rate.String() + " already", Rule: t.rule,
 				Hint: "try again in " + wait.Round(time.Second/10).String()}
 		}
 	}
-	return nil
+	return value, nil
 }
 
 // carryOut has the server do it.

@@ -4,11 +4,15 @@ package mcp
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +20,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/policy"
 )
 
 func TestTools(t *testing.T) {
@@ -51,13 +58,13 @@ func TestNoTools(t *testing.T) {
 			t.Error(r)
 		}
 	}()
-	_, err := NewGateway(GatewayOptions{Servers: []Upstream{{Name: "s", Server: b.make().upstreams[0].o.Server}}, Pins: &Pins{}, Journal: b.log})
+	_, err := NewGateway(GatewayOptions{Servers: []Upstream{{Name: "s", Server: b.make().upstreams[0].o.Server}}, Pins: &Pins{}, Journal: b.log, Judge: b.make().o.Judge})
 	if err != nil {
 		t.Error(err)
 	}
 	s := *b.make().upstreams[0].o.Server
 	s.Tools = nil
-	if _, err := NewGateway(GatewayOptions{Servers: []Upstream{{Name: "s", Server: &s}}, Pins: &Pins{}, Journal: b.log}); err == nil || !strings.Contains(err.Error(), "none of its tools") {
+	if _, err := NewGateway(GatewayOptions{Servers: []Upstream{{Name: "s", Server: &s}}, Pins: &Pins{}, Journal: b.log, Judge: b.make().o.Judge}); err == nil || !strings.Contains(err.Error(), "none of its tools") {
 		t.Error(err)
 	}
 }
@@ -98,6 +105,61 @@ func TestArguments(t *testing.T) {
 	records := b.records()
 	if len(records) != 9 || slices.Contains(records[:8], "allowed") || records[8] != "allowed" {
 		t.Error(records)
+	}
+}
+
+// TestWholePolicy: what tools, risk and approval of the policy say holds for the
+// tools of servers, by the server's name for them and by ours.
+func TestWholePolicy(t *testing.T) {
+	b := newBench(t, sdkServer(func(s *sdk.Server) {
+		for _, name := range []string{"read", "delete", "send", "other"} {
+			s.AddTool(&sdk.Tool{Name: name, InputSchema: rawJSON(`{"type":"object"}`)}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+				return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "done"}}}, nil
+			})
+		}
+	}))
+	b.more = `
+tools:
+  - {name: read, params: {type: object, properties: {path: {type: string}, token: {type: string}}}, rules: ['path.under(params.path, "/data")'], redact: [token]}
+  - {name: fs_send, params: {type: object}, approve: always}
+risk: {high: ["tool.name == 'delete'"], on_high: deny}
+`
+	b.serve(`{name: s, command: [server], prefix: fs_, tools: ["*"]}`)
+	for _, c := range []struct{ name, args, want string }{
+		{"fs_read", `{"path":"/data/x","token":"hunter2"}`, "done"},
+		{"fs_read", `{"path":"/etc/passwd"}`, "/p.yaml:6"},
+		{"fs_read", `{"path":1}`, "denied: "},
+		{"fs_delete", `{}`, "risky"},
+		{"fs_send", `{}`, "needs approval"},
+		{"fs_other", `{}`, "done"},
+	} {
+		if text, res := b.call(c.name, c.args); !strings.Contains(text, c.want) || res.IsError != (c.want != "done") {
+			t.Errorf("%s %s: %q", c.name, c.args, text)
+		}
+	}
+	if diff := cmp.Diff([]string{"allowed", "refused", "refused", "refused", "refused", "allowed"}, b.records()); diff != "" {
+		t.Error(diff)
+	}
+	for r, err := range b.log.Query(t.Context(), audit.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Call.Kind == string(policy.CallTool) && !strings.HasPrefix(r.Call.Tool, "s/") {
+			t.Errorf("recorded as %s", r.Call.Tool)
+		}
+	}
+	err := filepath.WalkDir(b.dir.Path(), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if bytes.Contains(text, []byte("hunter2")) {
+			t.Errorf("%s has what is marked", d.Name())
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 

@@ -125,6 +125,7 @@ type bench struct {
 
 	mu      sync.Mutex
 	notices []string
+	more    string // of the policy file, beside servers
 }
 
 func newBench(t *testing.T, prog func(context.Context, io.Reader, io.Writer, io.Writer) int) *bench {
@@ -159,12 +160,19 @@ func (b *bench) make(entries ...string) *Gateway {
 	if len(entries) == 0 {
 		entries = []string{b.entry}
 	}
-	f, err := policy.Parse("/p.yaml", []byte("version: 1\nservers:\n  - "+strings.Join(entries, "\n  - ")+"\n"))
+	f, err := policy.Parse("/p.yaml", []byte("version: 1\nservers:\n  - "+strings.Join(entries, "\n  - ")+"\n"+b.more))
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	o := GatewayOptions{Pins: &Pins{Dir: filepath.Join(b.dir.Path(), "mcp")}, Journal: b.log, Actor: "me", Version: "v0", Notice: b.notice, Complaint: b.notice,
 		Backoff: func(int) time.Duration { return time.Millisecond }}
+	whole, err := policy.New(policy.Options{File: f, Defaults: session.LivingLimits()})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if o.Judge, err = session.New(session.Options{Drivers: map[string]sandbox.Driver{"gvisor": b.level}, Policy: whole, Journal: b.log, State: session.DirState(b.dir)}); err != nil {
+		b.t.Fatal(err)
+	}
 	for _, s := range f.Servers {
 		p, err := policy.New(policy.Options{File: f.ServerFile(s), Defaults: session.LivingLimits()})
 		if err != nil {

@@ -112,8 +112,9 @@ type toolRun struct {
 	key     *Key
 	actor   string
 
-	use  *policy.ToolCall
-	args args
+	use        *policy.ToolCall
+	args       args
+	definition string // of a server's tool
 }
 
 // do decides the tool, and hands what it does to the road.
@@ -191,6 +192,9 @@ func toolIntent(in *audit.Intent, p *policy.Policy, use *policy.ToolCall) {
 		return
 	}
 	in.Tool = use.Name
+	if use.Server != "" {
+		in.Tool = use.Server + "/" + use.Name
+	}
 	if use.Args != nil {
 		in.Params, _ = json.Marshal(p.ToolRecord(use)) // it was JSON
 	}
@@ -209,21 +213,12 @@ func (t *toolRun) refuse(ctx context.Context, why error) error {
 // recorded carries out what starts no program: intent first, then do, then what
 // came of it.
 func (t *toolRun) recorded(ctx context.Context, do func(ctx context.Context) (map[string]any, error)) (*ToolAnswer, error) {
-	v := t.session.o.Policy.Decide(t.decided())
-	if v.Decision == policy.Deny {
-		return nil, t.refuse(ctx, v.Err())
-	}
-	if err := t.session.takeRates(ctx, t.account(), &v, t.call.Approval); err != nil {
-		return nil, t.refuse(ctx, err)
+	note, err := t.admit(ctx)
+	if err != nil {
+		return nil, err
 	}
 	in := t.intent()
-	var err error
-	if in.Approval, err = t.approve(ctx, v); err != nil {
-		if p := (*Pending)(nil); errors.As(err, &p) {
-			return nil, p // that it waits is recorded
-		}
-		return nil, t.refuse(ctx, err)
-	}
+	in.Approval = note
 	ticket, err := t.session.o.Journal.Begin(ctx, in)
 	if err != nil {
 		return nil, err
@@ -252,6 +247,9 @@ func (t *toolRun) approve(ctx context.Context, v policy.Verdict) (*audit.Approva
 		s, err := r.about(ctx, nil, "", nil)
 		if err == nil {
 			s.Sandbox = t.use.Sandbox
+		}
+		if err == nil && t.use.Server != "" {
+			s.Tool, s.Definition = t.use.Server+"/"+t.use.Name, t.definition
 		}
 		return s, err
 	}, func(context.Context) error { return nil })

@@ -157,6 +157,15 @@ func (a *app) gateway(ctx context.Context, cmd *cobra.Command, f *gatewayFlags, 
 		a.note("%s", note)
 	}
 	record := openJournal(ctx, dir)
+	// What the whole file says of tools, of risk and of approval holds for every
+	// server's tools, too; each server's own policy is about its sandbox.
+	judged, err := policy.New(policy.Options{System: system, File: file, Defaults: session.LivingLimits()})
+	if err != nil {
+		return nil, nil, err
+	}
+	rates := &counting{dir: dir.Path()}
+	approvals := session.NewApprovals(session.ApprovalsOptions{Dir: dir.Path(), Journal: record, Complain: func(err error) { a.note("%v", err) }})
+	end = func() error { return errors.Join(rates.close(), approvals.Close(), dir.Close()) }
 	for i := range servers {
 		s := &servers[i]
 		p, err := policy.New(policy.Options{System: system, File: s.file, Defaults: session.LivingLimits()})
@@ -170,6 +179,9 @@ func (a *app) gateway(ctx context.Context, cmd *cobra.Command, f *gatewayFlags, 
 	}
 	o := mcp.GatewayOptions{Pins: &mcp.Pins{Dir: filepath.Join(dir.Path(), "mcp")}, Journal: record, Actor: actor(), Version: version,
 		Notice: func(s string) { a.note("%s", s) }, Complaint: func(s string) { a.note("%s", s) }}
+	if o.Judge, err = session.New(session.Options{Drivers: a.drivers(), Policy: judged, PolicyName: f.policy, Journal: record, State: session.DirState(dir), Rates: rates, Approvals: approvals}); err != nil {
+		return nil, nil, err
+	}
 	for _, s := range servers {
 		o.Servers = append(o.Servers, s.Upstream)
 	}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/policy"
+)
+
+// ServerTool is a call of a tool that somebody else's server carries out, behind a
+// door that speaks with it.
+type ServerTool struct {
+	Server string
+	// Names are what the tool is called: by its server, and as it is offered. What
+	// the policy says of any of them holds.
+	Names []string
+	// Definition is the digest of what the server says of it.
+	Definition string
+	Args       any // as params.Read gave them
+	Actor      string
+}
+
+// Admitted is what the record of an admitted call has of it.
+type Admitted struct {
+	Params   []byte // without what the policy keeps out of records
+	Approval *audit.Approval
+}
+
+// AdmitServerTool decides a call by what the policy's tools and risk say of it, which
+// is beside what its servers say, counts it against their rates, and has it approved
+// where they ask. A call that is refused is recorded; one that is admitted the door
+// records, carries out and records again. The caller may not be a program inside.
+func (s *Session) AdmitServerTool(ctx context.Context, c *ServerTool) (*Admitted, error) {
+	a, shown := &Admitted{}, c.Args
+	for _, name := range c.Names {
+		shown = s.o.Policy.ToolRecord(&policy.ToolCall{Name: name, Server: c.Server, Args: shown})
+		t := &toolRun{
+			call: &ToolCall{Name: name, Door: "mcp", Actor: c.Actor, Operator: true}, session: s, actor: c.Actor,
+			use: &policy.ToolCall{Name: name, Server: c.Server, Args: c.Args}, definition: c.Definition,
+		}
+		note, err := t.admit(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if note != nil {
+			a.Approval = note
+		}
+	}
+	var err error
+	a.Params, err = json.Marshal(shown)
+	return a, err
+}
+
+// admit decides a call, counts it, and has it approved.
+func (t *toolRun) admit(ctx context.Context) (*audit.Approval, error) {
+	v := t.session.o.Policy.Decide(t.decided())
+	if v.Decision == policy.Deny {
+		return nil, t.refuse(ctx, v.Err())
+	}
+	if err := t.session.takeRates(ctx, t.account(), &v, t.call.Approval); err != nil {
+		return nil, t.refuse(ctx, err)
+	}
+	note, err := t.approve(ctx, v)
+	if p := (*Pending)(nil); errors.As(err, &p) {
+		return nil, p // that it waits is recorded
+	} else if err != nil {
+		return nil, t.refuse(ctx, err)
+	}
+	return note, nil
+}
