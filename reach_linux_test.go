@@ -47,10 +47,11 @@ func TestSetNetwork(t *testing.T) {
 		}
 		// Two connections stand and wait; one stays allowed.
 		l.sh(t, s.ID, `cat > /tmp/wait.py <<'end'
-import socket, sys
-c = socket.create_connection((sys.argv[1], 80), 20)
-c.sendall(b"GET / HTTP/1.1\r\nHost: " + sys.argv[1].encode() + b"\r\n\r\n")
-c.recv(4096)
+import http.client, sys
+h = http.client.HTTPConnection(sys.argv[1], 80, timeout=20)
+h.request("GET", "/")
+h.getresponse().read()
+c = h.sock
 open("/tmp/open." + sys.argv[1], "w").close()
 c.settimeout(20)
 try: end = "data" if c.recv(1) else "end"
