@@ -72,7 +72,10 @@ func (d *level) Run(ctx context.Context, s *sandbox.Spec, x *sandbox.Exec) (*san
 		x.Started()
 	}
 	done := make(chan int, 1)
-	go func() { done <- d.prog(ctx, x.Stdin, x.Stdout, x.Stderr) }()
+	out, errs := &gate{w: x.Stdout}, &gate{w: x.Stderr}
+	defer out.shut()
+	defer errs.shut()
+	go func() { done <- d.prog(ctx, x.Stdin, out, errs) }()
 	select {
 	case code := <-done:
 		r := &sandbox.Result{Status: sandbox.StatusSuccess, ExitCode: &code}
@@ -83,6 +86,27 @@ func (d *level) Run(ctx context.Context, s *sandbox.Spec, x *sandbox.Exec) (*san
 	case <-ctx.Done():
 		return &sandbox.Result{Status: sandbox.StatusError, Signal: "SIGKILL"}, nil
 	}
+}
+
+// gate lets nothing through once it is shut: who has ended writes no more.
+type gate struct {
+	mu sync.Mutex
+	w  io.Writer // nil once it is shut
+}
+
+func (g *gate) Write(p []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.w == nil {
+		return 0, io.ErrClosedPipe
+	}
+	return g.w.Write(p)
+}
+
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.w = nil
 }
 
 // sdkServer is a program that is an ordinary server.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"syscall"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -28,7 +29,8 @@ func Serve(ctx context.Context, box Toolbox, version string, in io.ReadCloser, o
 // ends the calls that it knows of, then; leave ends the rest: servers that start.
 func serveLines(ctx context.Context, s *sdk.Server, in io.ReadCloser, out io.WriteCloser, leave func()) error {
 	err := s.Run(ctx, &sdk.IOTransport{Reader: &departure{in, leave}, Writer: out, MaxLineLength: maxFrame})
-	if errors.Is(err, context.Canceled) {
+	// Who leaves while an answer is on its way has left all the same.
+	if errors.Is(err, context.Canceled) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, syscall.EPIPE) {
 		return nil
 	}
 	return err

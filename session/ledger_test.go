@@ -41,6 +41,7 @@ func TestLedger(t *testing.T) {
 		l := &ledger{journal: j, lost: func(err error) { t.Error(err) }}
 		l.add(seen(wire.Connection, 1, ""))
 		time.Sleep(2 * ledgerDelay)
+		synctest.Wait() // and what it woke is done
 		if len(j.batches) != 0 {
 			t.Fatal("something was written of a call that nobody knows")
 		}
@@ -49,6 +50,7 @@ func TestLedger(t *testing.T) {
 		l.add(seen(wire.Refused, 3, "no"))
 		l.add(wire.Event{Kind: wire.Connection})
 		time.Sleep(2 * ledgerDelay)
+		synctest.Wait() // and what it woke is done
 		if len(j.batches) != 1 || len(j.batches[0]) != 3 {
 			t.Fatalf("%+v", j.batches)
 		}

@@ -85,12 +85,14 @@ func TestSocket(t *testing.T) {
 		}
 	}
 	t.Run("input", func(t *testing.T) {
-		c, said := open(t), 0
+		c, sent := open(t), 0
 		out, end, _ := talk(t, c, `{"command":["sh","-c","echo ready; cat; echo end >&2; exit 4"],"stdin":"first "}`, func(all string) {
-			switch said++; {
-			case strings.HasSuffix(all, "ready\n"):
+			switch {
+			case sent == 0 && strings.Contains(all, "first "):
+				sent++
 				send(t, c, websocket.MessageBinary, "one ")
-			case strings.HasSuffix(all, "one "):
+			case sent == 1 && strings.Contains(all, "one "):
+				sent++
 				send(t, c, websocket.MessageBinary, "two")
 				send(t, c, websocket.MessageText, `{"eof":true}`)
 			}

