@@ -21,8 +21,8 @@ func TestFreezeStopsEverything(t *testing.T) {
 	g := group(t, h, Limits{Pids: 200})
 	start(t, g, "exec", "sh", "-c", busy)
 	used := func() time.Duration { return *g.CPU() }
-	until(t, "enough processes", func() bool { n := g.Usage().Processes; return n != nil && *n >= 4 })
-	for range 3 { // and again after a thaw
+	until(t, "enough processes", func() bool { pids, _ := g.Pids(); return len(pids) >= 4 }) // not pids.current: that counts threads
+	for range 3 {                                                                            // and again after a thaw
 		for range 2 { // idempotent
 			if err := h.Freeze(t.Context(), g); err != nil {
 				t.Fatal(err)
@@ -60,7 +60,7 @@ func TestKillTakesFrozen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := group(t, h, Limits{Pids: 200})
 			p := start(t, g, "exec", "sh", "-c", busy)
-			until(t, "enough processes", func() bool { n := g.Usage().Processes; return n != nil && *n >= 4 })
+			until(t, "enough processes", func() bool { pids, _ := g.Pids(); return len(pids) >= 4 }) // not pids.current: that counts threads
 			must(t, h.Freeze(t.Context(), g))
 			dirs := g.Dirs()
 			taken := by(g)
