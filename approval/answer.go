@@ -55,7 +55,7 @@ func (s *Store) Deny(ctx context.Context, who Who, id, note string) (*Request, e
 
 func (s *Store) answer(ctx context.Context, who Who, id string, decide func(*Request) (State, string, error)) (*Request, error) {
 	var r *Request
-	err := s.update(ctx, func(tx *sql.Tx) (err error) {
+	err := s.db.Update(ctx, func(tx *sql.Tx) (err error) {
 		now := s.now()
 		if err := s.expire(ctx, tx, now); err != nil {
 			return err
@@ -89,7 +89,7 @@ func (s *Store) answer(ctx context.Context, who Who, id string, decide func(*Req
 		return err
 	})
 	if err != nil {
-		return nil, s.failed("write", err)
+		return nil, s.db.Failed("write", err)
 	}
 	s.ring()
 	return r, nil
@@ -108,13 +108,13 @@ func sameDigest(whole, given string) bool {
 // Cancel takes a question back: who asked went away. It is as final as a no,
 // and takes back a yes that was not used.
 func (s *Store) Cancel(ctx context.Context, id, why string) error {
-	err := s.update(ctx, func(tx *sql.Tx) error {
+	err := s.db.Update(ctx, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE requests SET state = 'cancelled', note = ?, ended = ? WHERE id = ? AND state IN ('pending', 'approved')`,
 			clip(why, maxNote), s.now().UnixMilli(), id)
 		return err
 	})
 	s.ring()
-	return s.failed("write", err)
+	return s.db.Failed("write", err)
 }
 
 // errNotYet says that Use came before the answer.
@@ -131,7 +131,7 @@ func (s *Store) Use(ctx context.Context, token string, subject *Subject) (*Reque
 	digest := subject.Digest()
 	var r *Request
 	var refusal error
-	err := s.update(ctx, func(tx *sql.Tx) (err error) {
+	err := s.db.Update(ctx, func(tx *sql.Tx) (err error) {
 		now := s.now()
 		if err := s.expire(ctx, tx, now); err != nil {
 			return err
@@ -163,7 +163,7 @@ func (s *Store) Use(ctx context.Context, token string, subject *Subject) (*Reque
 		return err
 	})
 	if err != nil {
-		return nil, s.failed("write", err)
+		return nil, s.db.Failed("write", err)
 	}
 	s.ring()
 	if refusal != nil {

@@ -37,7 +37,7 @@ func (s *Store) Enroll(ctx context.Context, by Who, name string) (*Approver, str
 	rand.Read(b)
 	credential := CredentialPrefix + hex.EncodeToString(b)
 	a := &Approver{ID: strings.ToLower("ap" + rand.Text()[:8]), Name: name, Created: s.now().UTC().Truncate(time.Millisecond)}
-	err := s.update(ctx, func(tx *sql.Tx) error {
+	err := s.db.Update(ctx, func(tx *sql.Tx) error {
 		var others, same int
 		err := tx.QueryRowContext(ctx, "SELECT count(*), count(*) FILTER (WHERE name = ?) FROM approvers WHERE revoked = 0", name).Scan(&others, &same)
 		switch {
@@ -52,7 +52,7 @@ func (s *Store) Enroll(ctx context.Context, by Who, name string) (*Approver, str
 		return err
 	})
 	if err != nil {
-		return nil, "", s.failed("write", err)
+		return nil, "", s.db.Failed("write", err)
 	}
 	return a, credential, nil
 }
@@ -68,7 +68,7 @@ func (s *Store) Authenticate(ctx context.Context, credential string, channel Cha
 	case errors.Is(err, sql.ErrNoRows):
 		return Who{}, refused("it is not the credential of an approver", "a key of caisson keys is none; caisson approvals enroll makes one")
 	case err != nil:
-		return Who{}, s.failed("read", err)
+		return Who{}, s.db.Failed("read", err)
 	case subtle.ConstantTimeCompare(want, have) != 1 || !strings.HasPrefix(credential, CredentialPrefix):
 		return Who{}, refused("it is not the credential of an approver", "")
 	}
@@ -79,7 +79,7 @@ func (s *Store) Authenticate(ctx context.Context, credential string, channel Cha
 func (s *Store) Approvers(ctx context.Context) ([]*Approver, error) {
 	rows, err := s.db.QueryContext(ctx, "SELECT id, name, created, revoked FROM approvers ORDER BY created, id")
 	if err != nil {
-		return nil, s.failed("read", err)
+		return nil, s.db.Failed("read", err)
 	}
 	defer rows.Close()
 	var out []*Approver
@@ -87,7 +87,7 @@ func (s *Store) Approvers(ctx context.Context) ([]*Approver, error) {
 		var a Approver
 		var created, revoked int64
 		if err := rows.Scan(&a.ID, &a.Name, &created, &revoked); err != nil {
-			return nil, s.failed("read", err)
+			return nil, s.db.Failed("read", err)
 		}
 		a.Created = time.UnixMilli(created).UTC()
 		if revoked != 0 {
@@ -95,7 +95,7 @@ func (s *Store) Approvers(ctx context.Context) ([]*Approver, error) {
 		}
 		out = append(out, &a)
 	}
-	return out, s.failed("read", rows.Err())
+	return out, s.db.Failed("read", rows.Err())
 }
 
 // Revoke makes a credential invalid, named by the approver's name or ID. It
@@ -106,7 +106,7 @@ func (s *Store) Revoke(ctx context.Context, by Who, which string) error {
 	}
 	res, err := s.db.ExecContext(ctx, "UPDATE approvers SET revoked = ? WHERE revoked = 0 AND (name = ? OR id = ?)", s.now().UnixMilli(), which, which)
 	if err != nil {
-		return s.failed("write", err)
+		return s.db.Failed("write", err)
 	}
 	if n, err := res.RowsAffected(); err != nil || n == 0 {
 		return &sandbox.Error{Op: "approver " + clip(which, 64), Kind: sandbox.ErrNotFound, Problem: "there is none, or they are revoked", Hint: "see caisson approvals approvers"}
@@ -121,7 +121,7 @@ func (s *Store) Reachable(ctx context.Context, channels []Channel) (bool, error)
 		if c == CLI || c == Web {
 			var n int
 			err := s.db.QueryRowContext(ctx, "SELECT count(*) FROM approvers WHERE revoked = 0").Scan(&n)
-			return n > 0, s.failed("read", err)
+			return n > 0, s.db.Failed("read", err)
 		}
 	}
 	return false, nil

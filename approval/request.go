@@ -107,7 +107,7 @@ func (s *Store) Ask(ctx context.Context, w Wish) (*Request, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	err = s.update(ctx, func(tx *sql.Tx) error {
+	err = s.db.Update(ctx, func(tx *sql.Tx) error {
 		if err := s.expire(ctx, tx, now); err != nil {
 			return err
 		}
@@ -120,7 +120,7 @@ func (s *Store) Ask(ctx context.Context, w Wish) (*Request, string, error) {
 		return err
 	})
 	if err != nil {
-		return nil, "", s.failed("write", err)
+		return nil, "", s.db.Failed("write", err)
 	}
 	s.ring()
 	return r, token, nil
@@ -178,14 +178,14 @@ func scanRequest(row interface{ Scan(...any) error }) (*Request, error) {
 // that.
 func (s *Store) Get(ctx context.Context, id string) (*Request, error) {
 	var r *Request
-	err := s.update(ctx, func(tx *sql.Tx) (err error) {
+	err := s.db.Update(ctx, func(tx *sql.Tx) (err error) {
 		if err := s.expire(ctx, tx, s.now()); err != nil {
 			return err
 		}
 		r, err = get(ctx, tx, id)
 		return err
 	})
-	return r, s.failed("read", err)
+	return r, s.db.Failed("read", err)
 }
 
 func get(ctx context.Context, tx *sql.Tx, id string) (*Request, error) {
@@ -220,7 +220,7 @@ func get(ctx context.Context, tx *sql.Tx, id string) (*Request, error) {
 // List lists requests, newest first: all, or those in one of some states.
 func (s *Store) List(ctx context.Context, states ...State) ([]*Request, error) {
 	var out []*Request
-	err := s.update(ctx, func(tx *sql.Tx) error {
+	err := s.db.Update(ctx, func(tx *sql.Tx) error {
 		if err := s.expire(ctx, tx, s.now()); err != nil {
 			return err
 		}
@@ -240,7 +240,7 @@ func (s *Store) List(ctx context.Context, states ...State) ([]*Request, error) {
 		}
 		return rows.Err()
 	})
-	return out, s.failed("read", err)
+	return out, s.db.Failed("read", err)
 }
 
 func unknown(id string) error {

@@ -58,7 +58,7 @@ func hash(token string) []byte {
 func (r *DB) AddKey(ctx context.Context, k Key, token string) error {
 	_, err := r.db.ExecContext(ctx, "INSERT INTO keys (id, hash, name, policy, profile, created) VALUES (?, ?, ?, ?, ?, ?)",
 		k.ID, hash(token), k.Name, k.Policy, k.Profile, k.Created.UnixMilli())
-	return r.failed("write", err)
+	return r.db.Failed("write", err)
 }
 
 const keyColumns = "id, name, policy, profile, created, coalesce(revoked, 0)"
@@ -86,7 +86,7 @@ func (r *DB) KeyOf(ctx context.Context, token string) (*Key, error) {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, errUnknownKey()
 	case err != nil:
-		return nil, r.failed("read", err)
+		return nil, r.db.Failed("read", err)
 	}
 	// The look-up was by hash, so its time tells nothing about a token. This
 	// holds whatever the database does with collations and indexes.
@@ -102,7 +102,7 @@ func (r *DB) KeyByID(ctx context.Context, id string) (*Key, error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, errUnknownKey()
 	}
-	return k, r.failed("read", err)
+	return k, r.db.Failed("read", err)
 }
 
 func errUnknownKey() error {
@@ -113,18 +113,18 @@ func errUnknownKey() error {
 func (r *DB) Keys(ctx context.Context) ([]*Key, error) {
 	rows, err := r.db.QueryContext(ctx, "SELECT "+keyColumns+" FROM keys ORDER BY created, id")
 	if err != nil {
-		return nil, r.failed("read", err)
+		return nil, r.db.Failed("read", err)
 	}
 	defer rows.Close()
 	var out []*Key
 	for rows.Next() {
 		k, err := scanKey(rows)
 		if err != nil {
-			return nil, r.failed("read", err)
+			return nil, r.db.Failed("read", err)
 		}
 		out = append(out, k)
 	}
-	return out, r.failed("read", rows.Err())
+	return out, r.db.Failed("read", rows.Err())
 }
 
 // RevokeKey makes a key invalid, named by its ID or by its name where only one
@@ -150,7 +150,7 @@ func (r *DB) RevokeKey(ctx context.Context, which string, now time.Time) (*Key, 
 	k := found[0]
 	k.Revoked = now.UTC()
 	_, err = r.db.ExecContext(ctx, "UPDATE keys SET revoked = ? WHERE id = ?", now.UnixMilli(), k.ID)
-	return k, r.failed("write", err)
+	return k, r.db.Failed("write", err)
 }
 
 // NewID is letter and n digits of base 36 that nobody can guess.

@@ -35,7 +35,7 @@ type Rate struct {
 // as if it had been in the moment of the boot.
 func (r *DB) Take(ctx context.Context, now Instant, rates []Rate) (full int, wait time.Duration, err error) {
 	full = -1
-	err = r.update(ctx, func(tx *sql.Tx) error {
+	err = r.db.Update(ctx, func(tx *sql.Tx) error {
 		for i, rate := range rates {
 			if rate.Most <= 0 || rate.Per <= 0 {
 				return sandbox.Errorf(sandbox.ErrInvalid, "rate", "it allows nothing")
@@ -59,7 +59,7 @@ func (r *DB) Take(ctx context.Context, now Instant, rates []Rate) (full int, wai
 	if errors.Is(err, errFull) {
 		return full, wait, nil
 	}
-	return full, wait, r.failed("count", err)
+	return full, wait, r.db.Failed("count", err)
 }
 
 // errFull takes the transaction back.

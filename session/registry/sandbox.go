@@ -140,7 +140,7 @@ func (r *DB) Put(ctx context.Context, s *Sandbox) error {
 	_, err = r.db.ExecContext(ctx, `INSERT INTO sandboxes (id, owner, state, ended, body) VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET state = excluded.state, ended = excluded.ended, body = excluded.body`,
 		s.ID, s.Owner, string(s.State), ended, body)
-	return r.failed("write", err)
+	return r.db.Failed("write", err)
 }
 
 // Get reads one sandbox; ErrNotFound when there is none.
@@ -151,7 +151,7 @@ func (r *DB) Get(ctx context.Context, id string) (*Sandbox, error) {
 		return nil, sandbox.Errorf(sandbox.ErrNotFound, "sandbox "+id, "there is none")
 	}
 	if err != nil {
-		return nil, r.failed("read", err)
+		return nil, r.db.Failed("read", err)
 	}
 	return decode(body)
 }
@@ -160,28 +160,28 @@ func (r *DB) Get(ctx context.Context, id string) (*Sandbox, error) {
 func (r *DB) Left(ctx context.Context) ([]*Sandbox, error) {
 	rows, err := r.db.QueryContext(ctx, "SELECT body FROM sandboxes WHERE ended IS NULL ORDER BY id")
 	if err != nil {
-		return nil, r.failed("read", err)
+		return nil, r.db.Failed("read", err)
 	}
 	defer rows.Close()
 	var out []*Sandbox
 	for rows.Next() {
 		var body []byte
 		if err := rows.Scan(&body); err != nil {
-			return nil, r.failed("read", err)
+			return nil, r.db.Failed("read", err)
 		}
 		s, err := decode(body)
 		if err != nil {
-			return nil, r.failed("read", err)
+			return nil, r.db.Failed("read", err)
 		}
 		out = append(out, s)
 	}
-	return out, r.failed("read", rows.Err())
+	return out, r.db.Failed("read", rows.Err())
 }
 
 // Forget drops sandboxes that ended before t.
 func (r *DB) Forget(ctx context.Context, t time.Time) error {
 	_, err := r.db.ExecContext(ctx, "DELETE FROM sandboxes WHERE ended < ?", t.UnixMilli())
-	return r.failed("write", err)
+	return r.db.Failed("write", err)
 }
 
 func decode(body []byte) (*Sandbox, error) {

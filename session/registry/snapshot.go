@@ -33,7 +33,7 @@ func (r *DB) PutSnapshot(ctx context.Context, s *Snapshot) error {
 	}
 	_, err = r.db.ExecContext(ctx, "INSERT INTO snapshots (id, owner, created, body) VALUES (?, ?, ?, ?)",
 		s.ID, s.Owner, s.Created.UnixMilli(), body)
-	return r.failed("write", err)
+	return r.db.Failed("write", err)
 }
 
 // GetSnapshot reads an owner's snapshot; ErrNotFound when it has none with the ID.
@@ -44,7 +44,7 @@ func (r *DB) GetSnapshot(ctx context.Context, owner, id string) (*Snapshot, erro
 		return nil, sandbox.Errorf(sandbox.ErrNotFound, "snapshot", "there is none with this ID")
 	}
 	if err != nil {
-		return nil, r.failed("read", err)
+		return nil, r.db.Failed("read", err)
 	}
 	s := &Snapshot{}
 	return s, json.Unmarshal(body, s)
@@ -54,26 +54,26 @@ func (r *DB) GetSnapshot(ctx context.Context, owner, id string) (*Snapshot, erro
 func (r *DB) Snapshots(ctx context.Context, owner string) ([]*Snapshot, error) {
 	rows, err := r.db.QueryContext(ctx, "SELECT body FROM snapshots WHERE ? IN ('', owner) ORDER BY created DESC, id DESC", owner)
 	if err != nil {
-		return nil, r.failed("read", err)
+		return nil, r.db.Failed("read", err)
 	}
 	defer rows.Close()
 	var out []*Snapshot
 	for rows.Next() {
 		var body []byte
 		if err := rows.Scan(&body); err != nil {
-			return nil, r.failed("read", err)
+			return nil, r.db.Failed("read", err)
 		}
 		s := &Snapshot{}
 		if err := json.Unmarshal(body, s); err != nil {
-			return nil, r.failed("read", err)
+			return nil, r.db.Failed("read", err)
 		}
 		out = append(out, s)
 	}
-	return out, r.failed("read", rows.Err())
+	return out, r.db.Failed("read", rows.Err())
 }
 
 // DropSnapshot forgets a snapshot.
 func (r *DB) DropSnapshot(ctx context.Context, id string) error {
 	_, err := r.db.ExecContext(ctx, "DELETE FROM snapshots WHERE id = ?", id)
-	return r.failed("write", err)
+	return r.db.Failed("write", err)
 }
