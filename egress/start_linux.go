@@ -366,7 +366,7 @@ func (r *Router) Close() Report {
 }
 
 // Stop closes the network and says what went through. The router's process may
-// still be ending, which takes a while where the kernel has a device to take away.
+// still be ending.
 func (r *Router) Stop() Report {
 	<-r.begun
 	r.mu.Lock()

@@ -4,7 +4,10 @@
 // TUN device (Documentation/networking/tuntap.rst) in a network namespace that
 // has nothing else but its loopback. What code inside sends is read from the
 // descriptor that made the device, by a router; when that descriptor is closed
-// for the last time the device is gone.
+// for the last time the device carries nothing any more, and goes with its
+// namespace. It could go with the descriptor, but taking a device away waits for
+// two grace periods of RCU, 20 ms, which a run would have to wait for; a
+// namespace is taken down by the kernel itself when its last process has ended.
 //
 // The device carries IPv4 packets alone, without a header of a lower layer, so
 // there is nobody to ask for addresses and nothing to learn. Each packet has a
@@ -73,6 +76,7 @@ func (c Config) Requests() ([]Request, error) {
 	all := []Request{
 		{What: what, Device: true, Op: unix.TUNSETIFF, Arg: flags(unix.IFF_TUN | unix.IFF_NO_PI | unix.IFF_VNET_HDR)},
 		{What: what, Device: true, Op: unix.TUNSETOFFLOAD, Value: offloadChecksums},
+		{What: what, Device: true, Op: unix.TUNSETPERSIST, Value: 1},
 	}
 	for _, r := range []Request{
 		{Op: unix.SIOCSIFMTU, Arg: number(uint32(c.MTU))},
@@ -141,7 +145,7 @@ func defaultRoute(via netip.Addr) unsafe.Pointer {
 }
 
 // Make makes the device in the network namespace of the calling thread. The
-// file is the router's; the device lives as long as it does.
+// file is the router's; without it the device carries nothing.
 func (c Config) Make() (*os.File, error) {
 	requests, err := c.Requests()
 	if err != nil {

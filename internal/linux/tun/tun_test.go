@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package tun
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestLifetime: a router that ends leaves a device behind that carries nothing,
+// and the namespace takes that along. Another namespace has one end of a cable
+// whose other end is in there: when the cable is gone, all of it is.
+func TestLifetime(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("namespaces of the network are made by root here; an ordinary user's are in the tests of the process level")
+	}
+	outside := make(chan int)     // the thread whose namespace has the cable's other end
+	inside := make(chan error, 1) // the namespace was made, and everybody has left it
+	result := make(chan error, 1) // what outside saw
+	go onThreadOf(func() error {
+		outside <- unix.Gettid()
+		if err := <-inside; err != nil {
+			return err
+		}
+		for {
+			if _, err := net.InterfaceByName("there"); err != nil {
+				return nil
+			}
+			select {
+			case <-t.Context().Done():
+				return t.Context().Err()
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	}, result)
+	other := <-outside
+	go onThreadOf(func() error {
+		if out, err := exec.Command("ip", "link", "add", "here", "type", "veth", "peer", "name", "there", "netns", fmt.Sprint(other)).CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		device, err := Config{Address: netip.MustParseAddr("198.18.0.2"), Gateway: netip.MustParseAddr("198.18.0.1"), MTU: 1500}.Make()
+		if err != nil {
+			return err
+		}
+		if err := send(); err != nil {
+			return err
+		}
+		if n, err := device.Read(make([]byte, 2000)); err != nil || n <= HeaderLength {
+			return fmt.Errorf("its router reads %d bytes, %w", n, err)
+		}
+		device.Close()
+		if err := send(); err != nil {
+			return fmt.Errorf("without a router: %w", err) // there is no route when there is no device
+		}
+		return nil
+	}, inside)
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+}
+
+// onThreadOf runs f on a thread in a network namespace of its own, which ends
+// with it.
+func onThreadOf(f func() error, result chan<- error) {
+	runtime.LockOSThread() // and never unlocks: the thread ends with its goroutine
+	err := unix.Unshare(unix.CLONE_NEWNET)
+	if err == nil {
+		err = f()
+	}
+	result <- err
+}
+
+// send sends a packet. One that is dropped is no error of the sender's.
+func send() error {
+	c, err := net.Dial("udp4", "192.0.2.1:9")
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if _, err := c.Write([]byte("x")); !errors.Is(err, unix.ENOBUFS) {
+		return err
+	}
+	return nil
+}
