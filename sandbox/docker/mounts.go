@@ -149,8 +149,9 @@ func newBind(m sandbox.Mount, f *facts) (bindMount, error) {
 		return bindMount{}, &sandbox.Error{Op: "mount " + m.Name, Kind: sandbox.ErrInvalid, Problem: "it has no name any more that could be given to the engine", Cause: err,
 			Hint: "mount what is there now"}
 	}
-	if f.podman && strings.Contains(name+m.Target, ",") {
-		return bindMount{}, &sandbox.Error{Op: "mount " + m.Name, Kind: sandbox.ErrUnsupported, Problem: "Podman takes no path with a comma", Hint: "mount it under another name: --mount SRC:TARGET:ro"}
+	// Podman writes a mount down as a line of CSV, and reads it again.
+	if f.podman && strings.ContainsAny(name+m.Target, ",\"\r\n") {
+		return bindMount{}, &sandbox.Error{Op: "mount " + m.Name, Kind: sandbox.ErrUnsupported, Problem: "Podman takes no path with a comma, a quote or a line break", Hint: "mount it under another name: --mount SRC:TARGET:ro"}
 	}
 	b := bindMount{Type: "bind", Source: name, Target: m.Target, ReadOnly: m.Access == sandbox.ReadOnly, BindOptions: bindOptions{Propagation: "rprivate"}}
 	if b.ReadOnly && !older(f.api, recursiveROFrom) && !f.podman {

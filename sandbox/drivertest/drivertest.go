@@ -24,6 +24,7 @@
 package drivertest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"flag"
@@ -40,6 +41,11 @@ import (
 type Harness struct {
 	// New makes the driver under test. It is called once.
 	New func(testing.TB) sandbox.Driver
+	// Level is what the level is called in docs/levels.md where its own name does
+	// not tell it apart from another; the driver's name when empty.
+	Level string
+	// Refuses says which file names it refuses to mount, by name; nil is none.
+	Refuses func(name string) bool
 }
 
 // runLimit is how long any one run of a test may take.
@@ -49,9 +55,10 @@ const runLimit = 2 * time.Minute
 type suite struct {
 	driver sandbox.Driver
 	caps   sandbox.Capabilities
-	cache  string // image.Host's
-	dir    string // for what tests need on the host; reachable by the sandbox's uids
-	tag    string // in the ID of every sandbox of ours: others may be running too
+	odd    func(name string) bool // file names that the level refuses
+	cache  string                 // image.Host's
+	dir    string                 // for what tests need on the host; reachable by the sandbox's uids
+	tag    string                 // in the ID of every sandbox of ours: others may be running too
 	roads  []road
 	lack   string // why the test that runs now cannot be kept here
 }
@@ -106,7 +113,7 @@ func count(themes []theme) (n int) {
 
 // Run runs the whole suite on one level.
 func Run(t *testing.T, h Harness) {
-	s := &suite{driver: h.New(t), tag: rand.Text()[:10]}
+	s := &suite{driver: h.New(t), odd: h.Refuses, tag: rand.Text()[:10]}
 	if dir := os.Getenv(ownerEnv); dir != "" {
 		s.cache, s.dir = filepath.Join(dir, "cache"), dir
 		s.beOwner(t, dir)
@@ -141,7 +148,7 @@ func Run(t *testing.T, h Harness) {
 	s.cache = filepath.Join(s.dir, "cache")
 	s.plantCanaries(t)
 	s.roads = roadsOf(s.driver)
-	column, whole := newColumn(s.driver.Name(), s.caps), true
+	column, whole := newColumn(cmp.Or(h.Level, s.driver.Name()), s.caps), true
 	for _, theme := range themes() {
 		t.Run(theme.name, func(t *testing.T) {
 			for _, test := range theme.tests {

@@ -2,9 +2,9 @@
 
 //go:build linux
 
-// Package enginetest runs a real Docker Engine for tests: Debian's, on a socket
-// of its own, with everything it keeps in one directory and everything it
-// starts below one control group. Only tests and the benchmarks import it.
+// Package enginetest runs a real engine for tests: Debian's Docker or Podman, on
+// a socket of its own, with everything it keeps in one directory and everything
+// it starts below one control group. Only tests and the benchmarks import it.
 //
 // The engine is no child of the tests: they look at what descends from them.
 // A shell beside it waits for the end of a pipe that only the tests hold, so
@@ -42,15 +42,15 @@ const (
 )
 
 // keeper starts the engine, waits for the end of its input, and clears up:
-// $1 is the directory, $2 the control group.
+// $1 is the directory, $2 the control group, $3 what starts the engine. What is
+// left in directories that engines share with others is removed if it was not
+// there before.
 const keeper = `
 dir=$1 group=$2
-[ -e /var/run/docker ] || fresh=yes
-[ -e /etc/docker ] || freshetc=yes
-[ -e /etc/docker/key.json ] || freshkey=yes
-dockerd --data-root "$dir/data" --exec-root "$dir/exec" --pidfile "$dir/pid" --host "unix://$dir/engine.sock" \
-	--storage-driver "$3" --cgroup-parent "/$group" --bridge=none --iptables=false --ip6tables=false \
-	--ip-forward=false --ip-masq=false --userland-proxy=false >"$dir/log" 2>&1 </dev/null &
+shared="/var/run/docker /etc/docker /etc/docker/key.json /var/lib/containers /etc/cni /etc/cni/net.d"
+for d in $shared; do [ -e "$d" ] || fresh="$d $fresh"; done
+for d in /sys/fs/cgroup/*/libpod_parent /sys/fs/cgroup/libpod_parent; do [ ! -e "$d" ] || kept=yes; done
+eval "$3" >"$dir/log" 2>&1 </dev/null &
 engine=$!
 ( while kill -0 $engine 2>/dev/null; do sleep 0.2; done; : >"$dir/ended" ) </dev/null &
 cat >/dev/null
@@ -58,19 +58,49 @@ kill $engine 2>/dev/null
 wait
 cut -d' ' -f5 /proc/self/mountinfo | grep "^$dir/" | sort -r | while read -r m; do umount -l "$m"; done
 find /sys/fs/cgroup -depth -type d -path "*/$group*" -exec rmdir {} + 2>/dev/null
-[ -z "$fresh" ] || find /var/run/docker -depth -type d -empty -delete 2>/dev/null
-[ -z "$freshkey" ] || rm -f /etc/docker/key.json
-[ -z "$freshetc" ] || rmdir /etc/docker
+[ -n "$kept" ] || find /sys/fs/cgroup -depth -type d -path '*/libpod_parent*' -exec rmdir {} + 2>/dev/null
+for d in $fresh; do # an inner one comes before what it is in
+	case $d in
+	*.json | /var/lib/containers) rm -rf "$d" ;;
+	*) [ ! -e "$d" ] || find "$d" -depth -type d -empty -delete ;;
+	esac
+done
 rm -rf "$dir"
 `
 
-// Start starts an engine and returns when it answers. Stop ends it.
+// docker starts Docker's engine.
+const docker = `dockerd --data-root "$dir/data" --exec-root "$dir/exec" --pidfile "$dir/pid" --host "unix://$dir/engine.sock" \
+	--storage-driver overlay2 --cgroup-parent "/$group" --bridge=none --iptables=false --ip6tables=false \
+	--ip-forward=false --ip-masq=false --userland-proxy=false`
+
+// podman starts Podman's, which answers Docker's API. It is told by files where to
+// keep what, and asked not to end by itself.
+const podman = `
+printf '[storage]\ndriver = "overlay"\ngraphroot = "%s"\nrunroot = "%s"\n' "$dir/data" "$dir/run" >"$dir/storage.conf"
+printf '[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "none"\ntmp_dir = "%s"\n[network]\nnetwork_config_dir = "%s"\n' \
+	"$dir/tmp" "$dir/net" >"$dir/containers.conf"
+mkdir "$dir/scratch"
+TMPDIR=$dir/scratch CONTAINERS_STORAGE_CONF=$dir/storage.conf CONTAINERS_CONF=$dir/containers.conf \
+	podman --log-level=warn system service --time 0 "unix://$dir/engine.sock"`
+
+// Start starts Docker's engine and returns when it answers. Stop ends it.
 func Start(ctx context.Context) (*Engine, error) {
+	return start(ctx, "dockerd", docker, "docker.io")
+}
+
+// StartPodman is Start for Podman.
+func StartPodman(ctx context.Context) (*Engine, error) {
+	return start(ctx, "podman", podman, "podman")
+}
+
+// start starts an engine by a line of shell; program and its Debian package are
+// for whoever lacks it.
+func start(ctx context.Context, program, line, debian string) (*Engine, error) {
 	if os.Geteuid() != 0 {
 		return nil, ErrNotRoot
 	}
-	if _, err := exec.LookPath("dockerd"); err != nil {
-		return nil, fmt.Errorf("%w: apt-get install --no-install-recommends docker.io", err)
+	if _, err := exec.LookPath(program); err != nil {
+		return nil, fmt.Errorf("%w: apt-get install --no-install-recommends %s", err, debian)
 	}
 	dir, err := os.MkdirTemp("", "caisson-engine-")
 	if err != nil {
@@ -80,7 +110,7 @@ func Start(ctx context.Context) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{Host: "unix://" + filepath.Join(dir, "engine.sock"), dir: dir}
-	if err := e.run("overlay2"); err != nil {
+	if err := e.run(line); err != nil {
 		return nil, err
 	}
 	if err := e.ready(ctx); err != nil {
@@ -89,13 +119,13 @@ func Start(ctx context.Context) (*Engine, error) {
 	return e, nil
 }
 
-func (e *Engine) run(storage string) error {
+func (e *Engine) run(line string) error {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	cmd := exec.Command("setsid", "--fork", "sh", "-c", keeper, "engine-keeper", e.dir, filepath.Base(e.dir), storage)
+	cmd := exec.Command("setsid", "--fork", "sh", "-c", keeper, "engine-keeper", e.dir, filepath.Base(e.dir), line)
 	cmd.Stdin = r
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin", "LC_ALL=C"}
