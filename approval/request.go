@@ -29,6 +29,11 @@ const (
 	Void      State = "void"      // approved, and then presented with another call
 )
 
+// States are all there are.
+func States() []State {
+	return []State{Pending, Approved, Used, Denied, Expired, Cancelled, Void}
+}
+
 // Channel is a way by which somebody is asked and answers.
 type Channel string
 
@@ -59,6 +64,8 @@ type Request struct {
 	Note     string    `json:"note,omitempty"`     // why not
 	Channels []Channel `json:"channels"`           // that may answer
 	View     View      `json:"view"`
+
+	summary string // what it is about, of one that comes without View
 }
 
 // Wish is a request to be made.

@@ -157,4 +157,7 @@ func Text(s string) string {
 }
 
 // Seal is how much of a digest an approver is shown and repeats.
-func (r *Request) Seal() string { return strings.TrimPrefix(r.Digest, "sha256:")[:16] }
+func (r *Request) Seal() string {
+	seal := strings.TrimPrefix(r.Digest, "sha256:")
+	return seal[:min(len(seal), 16)]
+}

@@ -37,7 +37,9 @@ type Options struct {
 	// something else keeps the key from being read on the way.
 	URL   string
 	Plain bool
-	// Key is one that caisson keys create made. Required.
+	// Key is one that caisson keys create made. Required. With the credential of an
+	// approver in its place, which opens nothing else, a client has Questions,
+	// Question, Approve and Deny.
 	Key string
 	// Transport carries requests; nil is one of the client's own. A clone of it is
 	// used for WebSockets.
@@ -115,9 +117,9 @@ type Error struct {
 	err      *sandbox.Error
 }
 
-// Approval is a call that waits for a yes: what approvers call it, and the caller's
-// token.
-type Approval struct{ ID, Token string }
+// Approval is a call that waits for a yes: what approvers call it, where they may
+// answer in a browser, and the caller's token.
+type Approval struct{ ID, Token, URL string }
 
 // Flaw is what is wrong with a part of a request.
 type Flaw struct{ At, Problem string }

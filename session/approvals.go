@@ -34,6 +34,9 @@ type ApprovalsOptions struct {
 	Dir string
 	// Journal takes the records. Required.
 	Journal Journal
+	// Link, when set, is where an approver answers a request in a browser: an
+	// address without anything that would open it.
+	Link func(id string) string
 	// Complain, when set, hears that a webhook could not be told. It must not block.
 	Complain func(error)
 	// Now is the clock; time.Now when nil.
@@ -57,11 +60,19 @@ func (a *Approvals) Store(ctx context.Context) (*approval.Store, error) {
 	return a.store, nil
 }
 
+// link is where a request is answered over HTTP; empty where that is nowhere.
+func (a *Approvals) link(r *approval.Request) string {
+	if a.o.Link == nil {
+		return ""
+	}
+	return a.o.Link(r.ID)
+}
+
 // tell tells a webhook of a question, beside the caller. What becomes of it
 // changes nothing: it answers nothing.
 func (a *Approvals) tell(ctx context.Context, w policy.Webhook, r *approval.Request) {
 	a.telling.Go(func() {
-		err := tellWebhook(context.WithoutCancel(ctx), w, r, time.Now())
+		err := tellWebhook(context.WithoutCancel(ctx), w, r, a.link(r), time.Now())
 		if err != nil && a.o.Complain != nil {
 			a.o.Complain(err)
 		}
@@ -143,11 +154,16 @@ func noteOf(r *approval.Request) *audit.Approval {
 // terminal, or the client at its other end.
 type Asker interface {
 	// Ask shows the request and returns what was said, and by whom. When ctx ends,
-	// it returns at once: somebody else has answered, or nobody will.
+	// it returns at once: somebody else has answered, or nobody will. ErrElsewhere
+	// says that who was asked answers by another channel.
 	Ask(ctx context.Context, r *approval.Request) (approval.Who, Answer, error)
 	// Channel is the way that it is.
 	Channel() approval.Channel
 }
+
+// ErrElsewhere is what an Asker returns that has only told somebody where to
+// answer.
+var ErrElsewhere = errors.New("the answer comes by another channel")
 
 // Pending is the error of a call that waits for a yes, where the door does not:
 // it makes the same call again, with the token, when there is an answer.
@@ -155,6 +171,8 @@ type Pending struct {
 	Request *approval.Request
 	// Token is the caller's, and for this call alone.
 	Token string
+	// Link is where an approver answers in a browser; empty where that is nowhere.
+	Link string
 }
 
 // Error is a sentence.

@@ -54,7 +54,7 @@ func (a *asking) settle(ctx context.Context, subject func(context.Context) (*app
 	req, err := store.Use(ctx, token, now)
 	switch {
 	case approval.NotYet(err):
-		return nil, &Pending{Request: req, Token: token}
+		return nil, &Pending{Request: req, Token: token, Link: a.approvals.link(req)}
 	case err != nil:
 		return nil, a.refusal("", err)
 	}
@@ -97,7 +97,7 @@ func (a *asking) ask(ctx context.Context, store *approval.Store, subject func(co
 		a.approvals.tell(ctx, w, req)
 	}
 	if a.call.Resumable {
-		return "", &Pending{Request: req, Token: token}
+		return "", &Pending{Request: req, Token: token, Link: a.approvals.link(req)}
 	}
 	if err := release(ctx); err != nil {
 		return "", errors.Join(err, store.Cancel(context.WithoutCancel(ctx), req.ID, "caisson could not go on"))
@@ -105,7 +105,11 @@ func (a *asking) ask(ctx context.Context, store *approval.Store, subject func(co
 	if a.call.OnNotice != nil && reachable {
 		a.call.OnNotice("waiting until " + req.Expires.Local().Format(time.TimeOnly) + " for approval: caisson approvals show " + req.ID)
 	}
-	return token, a.wait(ctx, store, req, asker)
+	err = a.wait(ctx, store, req, asker)
+	if errors.Is(err, errImpatient) {
+		return "", &Pending{Request: req, Token: token, Link: a.approvals.link(req)}
+	}
+	return token, err
 }
 
 // recordAsked records that the question was put, before anybody sees it.
@@ -136,16 +140,33 @@ func (a *asking) wait(parent context.Context, store *approval.Store, req *approv
 			}
 		}()
 	}
+	patience := func() {
+		if a.call.Patience > 0 {
+			stop := time.AfterFunc(a.call.Patience, func() { cancel(errImpatient) })
+			context.AfterFunc(ctx, func() { stop.Stop() })
+		}
+	}
 	asked := make(chan error, 1)
 	if asker == nil {
+		patience()
 		asked <- nil
 	} else {
-		go func() { asked <- a.askThere(ctx, asker, req) }()
+		go func() {
+			err := a.askThere(ctx, asker, req)
+			if errors.Is(err, ErrElsewhere) {
+				patience()
+				err = nil
+			}
+			asked <- err
+		}()
 	}
 	r, err := store.Wait(ctx, req.ID)
 	why := context.Cause(ctx)
 	cancel(nil)
 	aerr := <-asked
+	if err != nil && errors.Is(why, errImpatient) {
+		return errImpatient // the question stands
+	}
 	if err != nil {
 		if why == nil {
 			why = err
@@ -159,12 +180,18 @@ func (a *asking) wait(parent context.Context, store *approval.Store, req *approv
 	return nil
 }
 
+// errImpatient is the end of a call's patience.
+var errImpatient = errors.New("nobody has answered yet")
+
 // askThere asks by the door's own way. What goes wrong there ends the question:
 // nobody has said yes.
 func (a *asking) askThere(ctx context.Context, asker Asker, req *approval.Request) error {
 	who, answer, err := asker.Ask(ctx, req)
 	if ctx.Err() != nil {
 		return nil // somebody else has answered, or nobody will
+	}
+	if errors.Is(err, ErrElsewhere) {
+		return err
 	}
 	if err == nil {
 		_, err = a.approvals.Answer(context.WithoutCancel(ctx), who, req.ID, answer)

@@ -511,3 +511,32 @@ func TestAskInASandbox(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A call whose patience ends is told what it waits for, and the question stands: a
+// yes that comes later is for the same call, once.
+func TestPatience(t *testing.T) {
+	b := newAskBench(t, asksProg)
+	who := b.enroll(t)
+	elsewhere := person(func(context.Context, *approval.Request) (approval.Who, Answer, error) {
+		return approval.Who{}, Answer{}, ErrElsewhere
+	})
+	for name, ask := range map[string]Asker{"nobody here": nil, "somebody who answers elsewhere": elsewhere} {
+		c := asked(t, func(c *Call) { c.Ask, c.Patience = ask, time.Millisecond })
+		var p *Pending
+		if res, err := b.Do(t.Context(), c, IO{}); !errors.As(err, &p) || res != nil || b.d.ran != 0 {
+			t.Fatalf("%s: %+v, %v, ran %d times", name, res, err, b.d.ran)
+		}
+		if r, err := b.store.Get(t.Context(), p.Request.ID); err != nil || r.State != approval.Pending {
+			t.Fatalf("%s: %+v, %v", name, r, err)
+		}
+		if _, err := b.approvals.Answer(t.Context(), who, p.Request.ID, Answer{Yes: true, Digest: p.Request.Digest}); err != nil {
+			t.Fatal(err)
+		}
+		again := *c
+		again.Approval = p.Token
+		if res, err := b.Do(t.Context(), &again, IO{}); err != nil || res.Status != sandbox.StatusSuccess || b.d.ran != 1 {
+			t.Errorf("%s: %+v, %v, ran %d times", name, res, err, b.d.ran)
+		}
+		b.d.ran = 0
+	}
+}

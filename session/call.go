@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"io"
 	"syscall"
+	"time"
 
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/audit"
@@ -62,6 +63,10 @@ type Call struct {
 	// said yes, and if nothing about it is another.
 	Resumable bool
 	Approval  string
+	// Patience is how long such a call waits for an answer before it ends with a
+	// *Pending, too; 0 is as long as the question stands. Somebody whom Ask asks is
+	// given their own time.
+	Patience time.Duration
 
 	// WritesInput says that who carries the call out in a sandbox that lives on
 	// writes to the program while it runs. Nobody can approve that beforehand.

@@ -35,9 +35,10 @@ func TestWebhook(t *testing.T) {
 		}
 		var got struct {
 			Event   string
+			URL     string
 			Request approval.Request
 		}
-		if err := json.Unmarshal(body, &got); err != nil || got.Event != "approval.asked" || got.Request.State != approval.Pending {
+		if err := json.Unmarshal(body, &got); err != nil || got.Event != "approval.asked" || got.Request.State != approval.Pending || got.URL != "https://here/"+got.Request.ID {
 			t.Errorf("%v: %s", err, body)
 		}
 		if strings.Contains(string(body), "apt_") || strings.Contains(string(body), secret) {
@@ -52,6 +53,7 @@ func TestWebhook(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := newAskBench(t, strings.Replace(asksProg, "channels: [terminal, cli]", "channels: [cli], webhook: {url: \""+hook.URL+"\", secret: \"file:"+key+"\"}", 1))
+	b.approvals.o.Link = func(id string) string { return "https://here/" + id }
 	who := b.enroll(t)
 	done := make(chan *sandbox.Result, 1)
 	go func() {
@@ -82,7 +84,7 @@ func TestWebhookFails(t *testing.T) {
 		"no secret": {URL: hook.URL, Secret: "env:HOOK_NONE"}, "short": {URL: hook.URL, Secret: "env:HOOK_SHORT"},
 		"redirect": {URL: hook.URL, Secret: "env:HOOK_KEY"}, "nobody": {URL: "http://127.0.0.1:1/", Secret: "env:HOOK_KEY"},
 	} {
-		err := tellWebhook(t.Context(), w, &approval.Request{}, time.Now())
+		err := tellWebhook(t.Context(), w, &approval.Request{}, "", time.Now())
 		if err == nil || strings.Contains(err.Error(), "0123456789abcdef") {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -42,6 +42,7 @@ type Server struct {
 	URL        string
 	Key, Other string // two keys
 	Sandboxes  *session.Sandboxes
+	Approvals  *session.Approvals
 	Memory     bounds.Memory
 }
 
@@ -84,9 +85,12 @@ func Start(t *testing.T, text string) *Server {
 		file.Dir = "/"
 		policies = map[string]*policy.File{"": file}
 	}
+	d.Approvals = session.NewApprovals(session.ApprovalsOptions{Dir: dir.Path(), Journal: journal, Link: func(id string) string { return d.URL + v1.PagePath + id }})
+	t.Cleanup(func() { d.Approvals.Close() })
 	d.Sandboxes, err = session.OpenSandboxes(t.Context(), session.SandboxesOptions{
 		Drivers: map[string]sandbox.Driver{"gvisor": &faketest.Driver{Agent: true}}, Journal: journal, State: session.DirState(dir), Registry: reg,
 		Policies: policies, Notice: func(s string) { t.Log("notice:", s) },
+		Approvals: d.Approvals,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +100,7 @@ func Start(t *testing.T, text string) *Server {
 		t.Fatal(err)
 	}
 	d.URL = "http://" + ln.Addr().String()
-	own := v1.New(v1.Options{Sandboxes: d.Sandboxes, Keys: keys, Domain: "localhost:1", Version: "test", Memory: &d.Memory})
+	own := v1.New(v1.Options{Sandboxes: d.Sandboxes, Keys: keys, Approvals: d.Approvals, Domain: "localhost:1", Version: "test", Memory: &d.Memory})
 	handler := e2b.New(e2b.Options{Sandboxes: d.Sandboxes, Keys: keys, Domain: "localhost:1", Rest: own, Memory: &d.Memory})
 	server := api.New(handler, api.NewStats(), slog.New(slog.DiscardHandler))
 	served := make(chan error, 1)

@@ -10,6 +10,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -30,7 +31,7 @@ type Exec struct {
 	StdinBase64 []byte            `json:"stdin_base64,omitempty" doc:"Its input, as base64"`
 	Timeout     float64           `json:"timeout,omitempty" minimum:"0" maximum:"31536000" doc:"Seconds until it is ended; 0 is as long as the policy lets it"`
 	Terminal    *Terminal         `json:"terminal,omitempty" doc:"Give it a terminal; all its output is stdout then"`
-	Resumable   bool              `json:"resumable,omitempty" doc:"Where people are asked about it, answer at once with a problem that has an approval, instead of waiting for them"`
+	Resumable   bool              `json:"resumable,omitempty" doc:"Where people are asked about it, answer at once with a problem that has an approval, instead of waiting a minute for them"`
 	Approval    string            `json:"approval,omitempty" maxLength:"256" doc:"The token of such a problem: the same request again, to run if somebody has said yes"`
 	Keep        int64             `json:"keep,omitempty" minimum:"0" maximum:"16777216" doc:"Bytes of each stream in an answer as a whole; 1 MiB when it is left out"`
 }
@@ -81,6 +82,10 @@ func result(r *sandbox.Result) *Result {
 	return v
 }
 
+// askPatience is how long a request waits for people before it is answered with
+// what it waits for.
+const askPatience = time.Minute
+
 // call is what e asks of the road.
 func (e *Exec) call() (*session.Call, error) {
 	invalid := func(problem, hint string) error {
@@ -104,7 +109,7 @@ func (e *Exec) call() (*session.Call, error) {
 		return nil, invalid("it has stdin twice", "leave one of them out")
 	}
 	c.Env, c.Cwd, c.Root = e.Env, e.Cwd, e.User == "root"
-	c.Resumable, c.Approval = e.Resumable, e.Approval
+	c.Resumable, c.Approval, c.Patience = e.Resumable, e.Approval, askPatience
 	if e.Timeout > 0 {
 		c.Limits.Wall, c.Limits.Explicit = seconds(e.Timeout), map[sandbox.LimitName]bool{sandbox.LimitWall: true}
 	}

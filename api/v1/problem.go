@@ -34,6 +34,7 @@ type Problem struct {
 type Waiting struct {
 	ID    string `json:"id" doc:"What approvers call it"`
 	Token string `json:"token" doc:"The caller's, for this call alone: the approval of the same request"`
+	URL   string `json:"url,omitempty" doc:"Where an approver answers in a browser"`
 }
 
 // Flaw is what is wrong with a part of a request.
@@ -120,7 +121,7 @@ func asProblem(err error) *Problem {
 	}
 	var waits *session.Pending
 	if errors.As(err, &waits) {
-		p.Approval = &Waiting{ID: waits.Request.ID, Token: waits.Token}
+		p.Approval = &Waiting{ID: waits.Request.ID, Token: waits.Token, URL: waits.Link}
 	}
 	var e *sandbox.Error
 	var inside *guest.Refusal

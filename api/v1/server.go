@@ -28,6 +28,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/session"
 )
 
@@ -36,6 +37,8 @@ type Options struct {
 	// Sandboxes is where requests go, Keys are who may make them. Required.
 	Sandboxes *session.Sandboxes
 	Keys      *session.Keys
+	// Approvals is where approvers answer; nil is nowhere.
+	Approvals *session.Approvals
 	// Domain is below what ports of sandboxes have their host names, with the port
 	// that clients use if it is not the usual one; Secure says that they use https.
 	Domain string
@@ -76,6 +79,7 @@ func New(o Options) *Server {
 	s.runs()
 	s.sockets()
 	s.files()
+	s.approvals()
 	return s
 }
 
@@ -95,6 +99,8 @@ func config(version string) huma.Config {
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"key":    {Type: "apiKey", In: "header", Name: "X-API-Key", Description: "A key that caisson keys create made."},
 		"bearer": {Type: "http", Scheme: "bearer", Description: "The same key."},
+
+		"approver": {Type: "http", Scheme: "bearer", Description: "The credential of an approver, which caisson approvals enroll made. It is no key, and no key is one."},
 	}
 	c.Security = []map[string][]string{{"key": {}}, {"bearer": {}}}
 	return c
@@ -114,11 +120,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer held.Done()
 		s.mux.ServeHTTP(w, r)
 		return
+	case strings.HasPrefix(p, PagePath):
+		page(w, r)
+		return
 	case p != "/v1" && !strings.HasPrefix(p, "/v1/"):
 		s.o.Rest.ServeHTTP(bounds.Patient(w), r)
 		return
 	}
-	k, err := s.key(r)
+	c, owner, err := s.caller(r)
 	if err != nil {
 		writeProblem(bounds.Patient(w), err)
 		return
@@ -126,14 +135,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.live.Add(1)
 	defer s.live.Done()
 	w = bounds.Patient(w)
-	held, err := s.o.Memory.Hold(k.ID)
+	held, err := s.o.Memory.Hold(owner)
 	if err != nil {
 		writeProblem(w, err)
 		return
 	}
 	defer held.Done()
 	body := r.Body
-	r = r.WithContext(context.WithValue(r.Context(), callKey{}, &call{k, held, body, r.Header, http.NewResponseController(w)}))
+	c.held, c.body, c.header, c.control = held, body, r.Header, http.NewResponseController(w)
+	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	r.Body = &bounds.Message{ReadCloser: held.Body(body), Control: http.NewResponseController(w), Patience: bodyPatience}
 	if _, pattern := s.mux.Handler(r); pattern == "" || path.Clean(r.URL.Path) != r.URL.Path {
 		writeProblem(w, s.otherMethod(r))
@@ -145,9 +155,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // callKey is where a request's call is in its context.
 type callKey struct{}
 
-// call is a request whose key was found.
+// call is a request of which is known whose it is: a key's, or an approver's.
 type call struct {
 	key  *session.Key
+	who  approval.Who
 	held *bounds.Held
 	// What a request has whose body is a file, which is not held.
 	body    io.Reader
@@ -156,6 +167,19 @@ type call struct {
 }
 
 func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
+
+// caller finds whose request it is, and whom to count it for.
+func (s *Server) caller(r *http.Request) (c *call, owner string, err error) {
+	if p := r.URL.Path; p == approvalsPath || strings.HasPrefix(p, approvalsPath+"/") {
+		who, err := s.approver(r)
+		return &call{who: who}, who.Name(), err
+	}
+	k, err := s.key(r)
+	if err != nil {
+		return nil, "", err
+	}
+	return &call{key: k}, k.ID, nil
+}
 
 // KeyOf is whose request it is, in a handler below /v1.
 func KeyOf(ctx context.Context) *session.Key { return callOf(ctx).key }
@@ -219,7 +243,11 @@ func operation(method, p, id, summary string, status int) huma.Operation {
 // register adds an operation. Its handler's errors become problems.
 func register[I, O any](s *Server, op huma.Operation, f func(context.Context, *session.Key, *I) (*O, error)) {
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
-		out, err := f(ctx, KeyOf(ctx), in)
+		k := KeyOf(ctx)
+		if k == nil {
+			return nil, Fault(&Problem{Status: http.StatusUnauthorized, Detail: "the request has no key"})
+		}
+		out, err := f(ctx, k, in)
 		if err != nil {
 			return nil, Fault(err)
 		}

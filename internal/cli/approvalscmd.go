@@ -25,8 +25,8 @@ const approverEnv = "CAISSON_APPROVER"
 
 // approvalFlags are what the commands of approvals have in common.
 type approvalFlags struct {
-	state, credential, note string
-	json, all, wait, quiet  bool
+	state, credential, note, url string
+	json, all, wait, quiet       bool
 }
 
 func (a *app) approvalsCommand() *cobra.Command {
@@ -41,23 +41,32 @@ enroll, shown once and kept as a hash. Keys of caisson serve are none. Give it i
 the variable ` + approverEnv + `, in a file (--credential), or type it when asked.
 
 A yes is for what was shown, once, and for a time. approve shows it and wants the
-word yes at the terminal; elsewhere it wants the digest that show printed.`,
+word yes at the terminal; elsewhere it wants the digest that show printed.
+
+With --url they are those of a caisson serve, here or elsewhere, which wants the
+credential for everything. Such an answer comes by the channel web. Approvers
+themselves are made and revoked where the state is.`,
 		Example: `  caisson approvals enroll ada
   caisson approvals ls
   caisson approvals show apv_2xk7
   caisson approvals approve apv_2xk7
-  caisson approvals deny apv_2xk7 --note 'not on a Friday'`,
+  caisson approvals deny apv_2xk7 --note 'not on a Friday'
+  caisson approvals ls --url https://api.sandboxes.example.com`,
 		Args:          a.unknownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	cmd.PersistentFlags().StringVar(&f.state, "state", "", "the state is in `DIR`")
+	cmd.PersistentFlags().StringVar(&f.url, "url", "", "ask the caisson serve at `URL`, not the state directory")
 	cmd.AddCommand(a.approvalsList(f), a.approvalsShow(f), a.approvalsApprove(f), a.approvalsDeny(f), a.approvalsEnroll(f), a.approvalsApprovers(f), a.approvalsRevoke(f))
 	return cmd
 }
 
 // withApprovals opens what a command needs.
 func (a *app) withApprovals(ctx context.Context, f *approvalFlags, do func(*session.Approvals, *approval.Store) error) error {
+	if f.url != "" {
+		return &sandbox.Error{Op: "--url", Kind: sandbox.ErrUnsupported, Problem: "approvers are not made, listed or revoked over HTTP", Hint: "do it where the state directory is"}
+	}
 	dir, err := store.Open(store.Options{Dir: f.state})
 	if err != nil {
 		return err
@@ -79,18 +88,27 @@ func (a *app) withApprovals(ctx context.Context, f *approvalFlags, do func(*sess
 
 // approver finds out who answers.
 func (a *app) approver(ctx context.Context, f *approvalFlags, s *approval.Store) (approval.Who, error) {
-	credential := os.Getenv(approverEnv)
+	text, err := a.credential(f)
+	if err != nil {
+		return approval.Who{}, err
+	}
+	return s.Authenticate(ctx, text, approval.CLI)
+}
+
+// credential is what who answers shows for it.
+func (a *app) credential(f *approvalFlags) (string, error) {
+	text := os.Getenv(approverEnv)
 	switch {
 	case f.credential != "":
 		b, err := os.ReadFile(f.credential)
 		if err != nil {
-			return approval.Who{}, &sandbox.Error{Op: "--credential", Kind: sandbox.ErrInvalid, Problem: "the file cannot be read", Cause: err}
+			return "", &sandbox.Error{Op: "--credential", Kind: sandbox.ErrInvalid, Problem: "the file cannot be read", Cause: err}
 		}
-		credential = string(b)
-	case credential == "":
+		text = string(b)
+	case text == "":
 		tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 		if err != nil {
-			return approval.Who{}, &sandbox.Error{Op: "approvals", Kind: sandbox.ErrDenied, Problem: "nobody says who answers", Rule: "built-in: approvals",
+			return "", &sandbox.Error{Op: "approvals", Kind: sandbox.ErrDenied, Problem: "nobody says who answers", Rule: "built-in: approvals",
 				Hint: "give your credential in " + approverEnv + ", or --credential FILE"}
 		}
 		defer tty.Close()
@@ -98,11 +116,11 @@ func (a *app) approver(ctx context.Context, f *approvalFlags, s *approval.Store)
 		b, err := term.ReadPassword(int(tty.Fd()))
 		fmt.Fprintln(tty)
 		if err != nil {
-			return approval.Who{}, &sandbox.Error{Op: "credential", Kind: sandbox.ErrInvalid, Problem: "it could not be read", Cause: err}
+			return "", &sandbox.Error{Op: "credential", Kind: sandbox.ErrInvalid, Problem: "it could not be read", Cause: err}
 		}
-		credential = string(b)
+		text = string(b)
 	}
-	return s.Authenticate(ctx, strings.TrimSpace(credential), approval.CLI)
+	return strings.TrimSpace(text), nil
 }
 
 func (a *app) approvalsList(f *approvalFlags) *cobra.Command {
@@ -113,16 +131,8 @@ func (a *app) approvalsList(f *approvalFlags) *cobra.Command {
   caisson approvals ls --all --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withApprovals(contextOf(cmd), f, func(_ *session.Approvals, s *approval.Store) error {
-				states := []approval.State{approval.Pending}
-				if f.all {
-					states = nil
-				}
-				list, err := s.List(contextOf(cmd), states...)
-				for f.wait && err == nil && len(list) == 0 {
-					time.Sleep(200 * time.Millisecond) // another process will ask
-					list, err = s.List(contextOf(cmd), states...)
-				}
+			return a.withDesk(contextOf(cmd), f, func(d desk) error {
+				list, err := d.list(contextOf(cmd), f)
 				if err != nil {
 					return err
 				}
@@ -130,6 +140,7 @@ func (a *app) approvalsList(f *approvalFlags) *cobra.Command {
 			})
 		},
 	}
+	f.addCredential(cmd)
 	cmd.Flags().BoolVarP(&f.all, "all", "a", false, "also what was answered in the last week")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print IDs alone")
 	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait until there is something")
@@ -154,19 +165,9 @@ func (a *app) printRequests(f *approvalFlags, list []*approval.Request) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ID\tSTATE\tASKED BY\tUNTIL\tWHAT")
 	for _, r := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.ID, r.State, approval.Text(r.Actor), r.Expires.Local().Format(time.TimeOnly), whatOf(r))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.ID, r.State, approval.Text(r.Actor), r.Expires.Local().Format(time.TimeOnly), printable(r.About()))
 	}
 	return w.Flush()
-}
-
-// whatOf is what a request is about, on one line.
-func whatOf(r *approval.Request) string {
-	for _, f := range r.View.Fields {
-		if strings.HasPrefix(f.Name, "asked because") && len(f.Lines) > 0 {
-			return strings.TrimPrefix(f.Lines[0], "│ ")
-		}
-	}
-	return "-"
 }
 
 func (a *app) approvalsShow(f *approvalFlags) *cobra.Command {
@@ -176,8 +177,8 @@ func (a *app) approvalsShow(f *approvalFlags) *cobra.Command {
 		Example: `  caisson approvals show apv_2xk7`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withApprovals(contextOf(cmd), f, func(_ *session.Approvals, s *approval.Store) error {
-				r, err := s.Get(contextOf(cmd), args[0])
+			return a.withDesk(contextOf(cmd), f, func(d desk) error {
+				r, err := d.get(contextOf(cmd), args[0])
 				if err != nil {
 					return err
 				}
@@ -194,6 +195,7 @@ func (a *app) approvalsShow(f *approvalFlags) *cobra.Command {
 			})
 		},
 	}
+	f.addCredential(cmd)
 	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	return cmd
 }
@@ -213,12 +215,11 @@ func (a *app) approvalsApprove(f *approvalFlags) *cobra.Command {
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := contextOf(cmd)
-			return a.withApprovals(ctx, f, func(approvals *session.Approvals, s *approval.Store) error {
-				who, err := a.approver(ctx, f, s)
-				if err != nil {
+			return a.withDesk(ctx, f, func(d desk) error {
+				if err := d.enter(ctx); err != nil {
 					return err
 				}
-				r, err := s.Get(ctx, args[0])
+				r, err := d.get(ctx, args[0])
 				if err != nil {
 					return err
 				}
@@ -232,7 +233,7 @@ func (a *app) approvalsApprove(f *approvalFlags) *cobra.Command {
 					a.code = exitDenied
 					return nil
 				}
-				if r, err = approvals.Answer(ctx, who, r.ID, session.Answer{Yes: true, Digest: digest}); err == nil {
+				if r, err = d.answer(ctx, r.ID, session.Answer{Yes: true, Digest: digest}); err == nil {
 					fmt.Fprintf(a.out, "approved %s\n", r.ID)
 				}
 				return err
@@ -249,12 +250,11 @@ func (a *app) approvalsDeny(f *approvalFlags) *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := contextOf(cmd)
-			return a.withApprovals(ctx, f, func(approvals *session.Approvals, s *approval.Store) error {
-				who, err := a.approver(ctx, f, s)
-				if err != nil {
+			return a.withDesk(ctx, f, func(d desk) error {
+				if err := d.enter(ctx); err != nil {
 					return err
 				}
-				r, err := approvals.Answer(ctx, who, args[0], session.Answer{Note: f.note})
+				r, err := d.answer(ctx, args[0], session.Answer{Note: f.note})
 				if err == nil {
 					fmt.Fprintf(a.out, "denied %s\n", r.ID)
 				}

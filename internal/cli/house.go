@@ -19,8 +19,8 @@ import (
 )
 
 // house opens the state directory, the policies, the record, the keys and the
-// sandboxes of a daemon.
-func (a *app) house(ctx context.Context, f *serveFlags, log *slog.Logger) (_ *house, err error) {
+// sandboxes of a daemon. link is where an approval is answered in a browser.
+func (a *app) house(ctx context.Context, f *serveFlags, log *slog.Logger, link func(id string) string) (_ *house, err error) {
 	h := &house{}
 	defer func() {
 		if err != nil {
@@ -70,8 +70,9 @@ func (a *app) house(ctx context.Context, f *serveFlags, log *slog.Logger) (_ *ho
 		return nil, err
 	}
 	o.Ready = f.pool
-	o.Approvals = session.NewApprovals(session.ApprovalsOptions{Dir: dir.Path(), Journal: record, Complain: func(err error) { log.Warn(err.Error()) }})
-	h.closers = append(h.closers, o.Approvals.Close)
+	h.approvals = session.NewApprovals(session.ApprovalsOptions{Dir: dir.Path(), Journal: record, Link: link, Complain: func(err error) { log.Warn(err.Error()) }})
+	o.Approvals = h.approvals
+	h.closers = append(h.closers, h.approvals.Close)
 	o.Drivers, o.Journal, o.State, o.Registry = a.drivers(), record, session.DirState(dir), db
 	if h.boxes, err = session.OpenSandboxes(ctx, o); err != nil {
 		return nil, err

@@ -100,7 +100,13 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 		level = slog.LevelDebug
 	}
 	log := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: level}))
-	h, err := a.house(ctx, f, log)
+	public := f.publicURL(ln.Addr(), certificate != nil)
+	h, err := a.house(ctx, f, log, func(id string) string {
+		if f.behindProxy && f.domain == "" {
+			return "" // nobody has said where it is reached
+		}
+		return public + v1.PagePath + id
+	})
 	if err != nil {
 		return err
 	}
@@ -120,7 +126,7 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 	memory := new(bounds.Memory)
 	models := mcpDoor(h, memory)
 	own := v1.New(v1.Options{
-		Sandboxes: h.boxes, Keys: h.keys, Domain: f.domainAt(ln.Addr()), Secure: certificate != nil || f.behindProxy, Memory: memory, Version: versions(time.Now()).Caisson,
+		Sandboxes: h.boxes, Keys: h.keys, Approvals: h.approvals, Domain: f.domainAt(ln.Addr()), Secure: certificate != nil || f.behindProxy, Memory: memory, Version: versions(time.Now()).Caisson,
 		Rest: withMCP(models, api.Operator(stats, func(ctx context.Context, token string) error { _, err := h.keys.Authenticate(ctx, token); return err })),
 	})
 	door := e2b.New(e2b.Options{Sandboxes: h.boxes, Keys: h.keys, Domain: f.domainAt(ln.Addr()), Memory: memory, Rest: own})
@@ -128,7 +134,7 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln, certificate) }()
 	if !f.quiet {
-		a.greet(f, ln.Addr(), certificate != nil, token)
+		a.greet(public, token)
 	}
 	log.Info("ready", "listen", ln.Addr().String())
 	select {
@@ -208,15 +214,19 @@ func (f *serveFlags) domainAt(at net.Addr) string {
 	return net.JoinHostPort(name, port)
 }
 
-// greet says what a newcomer needs.
-func (a *app) greet(f *serveFlags, at net.Addr, secure bool, token string) {
-	url := "http://" + at.String()
+// publicURL is where clients find it, as far as that is known here.
+func (f *serveFlags) publicURL(at net.Addr, secure bool) string {
 	switch {
-	case secure && f.domain != "":
-		url = "https://api." + f.domainAt(at)
+	case (secure || f.behindProxy) && f.domain != "":
+		return "https://api." + f.domainAt(at)
 	case secure:
-		url = "https://" + at.String()
+		return "https://" + at.String()
 	}
+	return "http://" + at.String()
+}
+
+// greet says what a newcomer needs.
+func (a *app) greet(url, token string) {
 	shown := token
 	if shown == "" {
 		shown = "…    # shown when it was made; caisson keys create makes another"
@@ -246,10 +256,11 @@ curl:
 
 // house is what a daemon stands on.
 type house struct {
-	boxes   *session.Sandboxes
-	keys    *session.Keys
-	ended   bool
-	closers []func() error
+	boxes     *session.Sandboxes
+	keys      *session.Keys
+	approvals *session.Approvals
+	ended     bool
+	closers   []func() error
 }
 
 // endSandboxes ends them once.
