@@ -39,7 +39,7 @@ type Router struct {
 	far *os.File
 
 	begun chan struct{} // closed when the process was started, or could not be
-	ready chan struct{} // closed when packets are read
+	ready chan struct{} // closed when the router was told to read packets
 	over  chan struct{} // closed when nothing more is told
 
 	changing sync.Mutex    // held while rules are changed
@@ -49,8 +49,9 @@ type Router struct {
 	out     *json.Encoder
 	report  Report
 	failed  error
-	done    bool // the router has said its last word
+	done    bool // the router has said its last word, or has nothing to say
 	runs    bool // there is a process, which is to be waited for
+	reads   bool // it was told to read packets
 	closing bool
 	reaped  sync.Once
 	tell    *rate.Limiter
@@ -102,13 +103,19 @@ func Start(o Options) (*Router, error) {
 	go func() {
 		defer close(r.begun)
 		defer theirs.Close()
-		if err := r.start(&order, theirs); err != nil {
-			r.mu.Lock()
-			defer r.mu.Unlock()
+		err := r.start(&order, theirs)
+		if err == nil {
+			return
+		}
+		r.mu.Lock()
+		runs := r.runs
+		if !runs {
 			r.failed = err
-			if !r.runs {
-				close(r.over)
-			}
+			close(r.over)
+		}
+		r.mu.Unlock()
+		if runs {
+			r.lost(err)
 		}
 	}()
 	return r, nil
@@ -179,12 +186,29 @@ func privateUID() (int, error) {
 func (r *Router) send(v any) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.write(v)
+}
+
+// write is called with r.mu held.
+func (r *Router) write(v any) error {
 	_ = r.conn.SetWriteDeadline(time.Now().Add(endGrace))
 	return r.out.Encode(v)
 }
 
 // NIC is the sandbox's end of the wire, until Close, as Options.Wire says.
 func (r *Router) NIC() *os.File { return r.nic }
+
+// Started waits until the router's process was started, or says why it could not
+// be. What is sent over the wire from then on waits for the router.
+func (r *Router) Started() error {
+	<-r.begun
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.runs {
+		return nil
+	}
+	return r.failed
+}
 
 // Ready waits until packets are read, or says why that will not be.
 func (r *Router) Ready(ctx context.Context) error {
@@ -208,7 +232,9 @@ func (r *Router) Ready(ctx context.Context) error {
 // allow are closed. After an error nobody knows which rules are in force, and the
 // router is to be closed.
 func (r *Router) Change(ctx context.Context, rules wire.Rules) error {
-	<-r.begun
+	if err := r.Ready(ctx); err != nil {
+		return err
+	}
 	r.changing.Lock()
 	defer r.changing.Unlock()
 	select {
@@ -266,10 +292,9 @@ const (
 func (r *Router) hear(e wire.Event) bool {
 	switch e.Kind {
 	case wire.Ready:
-		select {
-		case <-r.ready:
-		default:
-			close(r.ready)
+		if err := r.begin(); err != nil {
+			r.lost(err)
+			return false
 		}
 	case wire.Connection, wire.Refused:
 		r.keep(e)
@@ -290,6 +315,18 @@ func (r *Router) hear(e wire.Event) bool {
 		return false
 	}
 	return true
+}
+
+// begin has the router read packets, once, and unless it is being ended.
+func (r *Router) begin() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.reads || r.closing {
+		return nil
+	}
+	r.reads = true
+	close(r.ready)
+	return r.write(wire.Command{Kind: wire.Begin})
 }
 
 func (r *Router) keep(e wire.Event) {
@@ -366,14 +403,20 @@ func (r *Router) Close() Report {
 }
 
 // Stop closes the network and says what went through. The router's process may
-// still be ending.
+// still be ending. One that has not begun to read packets is not waited for: it
+// has nothing to say.
 func (r *Router) Stop() Report {
 	<-r.begun
 	r.mu.Lock()
-	first := !r.closing && r.runs
+	first, unread := !r.closing && r.runs, !r.reads
 	r.closing = true
+	if unread {
+		r.done = r.runs // nothing went through
+	}
 	r.mu.Unlock()
-	if first {
+	if first && unread {
+		_ = r.cmd.Process.Kill()
+	} else if first {
 		_ = r.send(wire.Command{Kind: wire.End})
 		late := time.AfterFunc(endGrace, func() { _ = r.cmd.Process.Kill() })
 		defer late.Stop()

@@ -272,7 +272,9 @@ func (r *run) carryOut(parent context.Context, w *world, start func(context.Cont
 	r.over = ctx
 	r.undo.add(func(context.Context) error { end(nil); return nil })
 	if r.net != nil {
-		if err := r.net.router.Ready(parent); err != nil {
+		// It is not waited for until packets are read: they wait, and a program
+		// has other things to do first.
+		if err := r.net.router.Started(); err != nil {
 			return nil, err
 		}
 		go r.net.watch(ctx, end)
@@ -313,13 +315,16 @@ func (r *run) carryOut(parent context.Context, w *world, start func(context.Cont
 	return res, nil
 }
 
-// whyNot names the limit behind an error of a driver that was cancelled before
+// whyNot names what is behind an error of a driver that was cancelled before
 // its program ran.
 func (r *run) whyNot(ctx context.Context, err error) error {
 	var e *ending
 	if errors.As(context.Cause(ctx), &e) {
 		return &sandbox.Error{Op: "run", Kind: sandbox.ErrUnavailable, Problem: e.reason + " before the program had started",
 			Hint: "raise the limit", Cause: err}
+	}
+	if lost := context.Cause(ctx); errors.Is(lost, errNetworkLost) {
+		return &sandbox.Error{Op: "run", Kind: sandbox.ErrUnavailable, Problem: lost.Error(), Cause: err}
 	}
 	return err
 }

@@ -16,11 +16,16 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/egress/wire"
 )
 
 const inside = "CAISSON_TEST_CONFINED"
 
 func TestMain(m *testing.M) {
+	if os.Args[0] == wire.Argv0 {
+		Main()
+	}
 	if os.Getenv(inside) != "" {
 		try(os.Getenv(inside) == "yes")
 		os.Exit(0)

@@ -110,12 +110,32 @@ func (p *process) run() error {
 	if err := confine(order.UID); err != nil {
 		return err
 	}
+	p.send(wire.Event{Kind: wire.Ready})
+	if begin, err := p.told(); err != nil || !begin {
+		return err
+	}
 	r, err := router.New(o)
 	if err != nil {
 		return err
 	}
-	p.send(wire.Event{Kind: wire.Ready})
 	return p.serve(r)
+}
+
+// told waits for the owner's word that packets are to be read.
+func (p *process) told() (begin bool, err error) {
+	var c wire.Command
+	if err := p.read(&c); errors.Is(err, io.EOF) {
+		return false, nil // the owner is gone
+	} else if err != nil {
+		return false, fmt.Errorf("reading the first command: %w", err)
+	}
+	switch c.Kind {
+	case wire.Begin:
+		return true, nil
+	case wire.End:
+		return false, nil
+	}
+	return false, fmt.Errorf("the first command is %q", c.Kind)
 }
 
 // serve carries out the owner's commands until it hangs up.

@@ -135,7 +135,7 @@ type EventKind string
 
 // The events.
 const (
-	Ready      EventKind = "ready"      // packets are being read
+	Ready      EventKind = "ready"      // packets are read as soon as Begin comes
 	Failed     EventKind = "failed"     // the router cannot work; it ends
 	Connection EventKind = "connection" // a connection has ended
 	Refused    EventKind = "refused"    // an attempt was refused, the first of its sort
@@ -209,6 +209,9 @@ type CommandKind string
 
 // The commands. EOF on the socket ends the router at once.
 const (
+	// Begin has the router read packets. Its owner knows by that whether
+	// anything can have gone through a router that it ends.
+	Begin  CommandKind = "begin"
 	Change CommandKind = "change" // other rules: what they do not allow is closed
 	End    CommandKind = "end"    // close everything, say Done
 )
