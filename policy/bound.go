@@ -234,6 +234,10 @@ func (f *File) boundRootfs(p string) (string, *refusal) {
 // says any.
 func DefaultWritable() []string { return []string{"/home/user", "/tmp", "/dev/shm"} }
 
+// DataDir is a directory that a call may have besides DefaultWritable where no
+// policy file says any, as private as they are: where models look for their files.
+const DataDir = "/mnt/data"
+
 // writable are the paths that f allows to be written.
 func (f *File) writable() []string {
 	if f.Files.Writable.Said() {
@@ -247,6 +251,9 @@ func (f *File) boundWritable(p string) *refusal {
 		if beneath(w, p) {
 			return nil
 		}
+	}
+	if p == DataDir && !f.Files.Writable.Said() {
+		return nil
 	}
 	at := f.Files.Writable.At
 	if !at.Said() {

@@ -33,8 +33,8 @@ type Create struct {
 	// list or log.
 	Env map[string]string
 
-	// Timeout is how long it lives, unless it is extended; 0 is the profile's. A
-	// wall limit ends it earlier, however often it is extended.
+	// Timeout is how long it lives, unless it is extended; 0 is the profile's, and
+	// Longest the longest that its key may have. A wall limit ends it earlier, however often it is extended.
 	Timeout time.Duration
 	// Idle, when not 0, ends it earlier when it goes unused for so long: when no
 	// action begins, ends or is under way.
@@ -46,6 +46,9 @@ type Create struct {
 
 	// Network changes what the key's policy grants; nil takes that.
 	Network *NetworkWish
+	// Writable are directories, absolute and inside, that it has besides those of
+	// the policy, where that lets it: private, empty at first.
+	Writable []string
 	// Limits tighten those of the key; a field counts when Explicit names it.
 	Limits sandbox.Limits
 	// Isolation names the level; empty is the policy's.
@@ -110,7 +113,7 @@ func (c *Create) check() error {
 func worldOf(s *registry.Sandbox) *Call {
 	c := &Call{}
 	c.Actor, c.Env, c.Image, c.Limits, c.Isolation = s.Actor, s.Env, s.Image, s.Asked, s.Isolation
-	c.Network, c.NetworkDeny, c.NoNetwork = s.Allow, s.Deny, s.NoNetwork
+	c.Network, c.NetworkDeny, c.NoNetwork, c.Writable = s.Allow, s.Deny, s.NoNetwork, s.Writable
 	c.Sudo = s.Sudo
 	return c
 }
@@ -137,7 +140,7 @@ func (b *Sandboxes) create(ctx context.Context, k *Key, name string, c Create) (
 
 // wanted is a new sandbox's record.
 func (b *Sandboxes) wanted(k *Key, name string, c *Create, lifetime time.Duration, from *Snapshot) (*registry.Sandbox, error) {
-	rec := &registry.Sandbox{Template: c.Template, Env: c.Env, Isolation: c.Isolation, Asked: c.Limits}
+	rec := &registry.Sandbox{Template: c.Template, Env: c.Env, Isolation: c.Isolation, Asked: c.Limits, Writable: c.Writable}
 	if w := c.Network; w != nil {
 		rec.Allow, rec.Deny, rec.NoNetwork = w.Allow, w.Deny, w.None
 	}
@@ -187,7 +190,7 @@ func (b *Sandboxes) createFrom(ctx context.Context, k *Key, name string, c Creat
 	call.Door = c.Door
 	if from == nil {
 		g.offer(call)
-		if len(c.Limits.Explicit) == 0 && c.Isolation == "" {
+		if len(c.Limits.Explicit) == 0 && c.Isolation == "" && len(c.Writable) == 0 {
 			b.stock.want(g, rec.Template)
 		}
 	}

@@ -87,7 +87,9 @@ func (l *living) state() registry.State {
 func (l *living) record() *Sandbox {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.rec.Clone()
+	rec := l.rec.Clone()
+	rec.Used = l.used
+	return rec
 }
 
 // stake is what a sandbox counts for in a quota.

@@ -4,6 +4,7 @@ package session
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/caisson-run/caisson/policy"
@@ -64,6 +65,9 @@ func (p Profile) withDefaults() Profile {
 	return p
 }
 
+// Longest, as the time of a sandbox, is the longest that its key may have.
+const Longest = time.Duration(math.MaxInt64)
+
 // lifetime is how long a sandbox gets that asks for want.
 func (p Profile) lifetime(want time.Duration) (time.Duration, error) {
 	switch {
@@ -71,6 +75,8 @@ func (p Profile) lifetime(want time.Duration) (time.Duration, error) {
 		return 0, sandbox.Errorf(sandbox.ErrInvalid, "timeout", "it is negative")
 	case want == 0:
 		return min(p.Timeout, p.MaxTimeout), nil
+	case want == Longest:
+		return p.MaxTimeout, nil
 	case want > p.MaxTimeout:
 		return 0, &sandbox.Error{Op: "timeout", Kind: sandbox.ErrInvalid, Problem: fmt.Sprintf("%s is more than the %s that this key may have", want, p.MaxTimeout),
 			Hint: "ask for less, and extend it while it runs"}

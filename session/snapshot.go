@@ -146,8 +146,8 @@ func (b *Sandboxes) DeleteSnapshot(ctx context.Context, k *Key, id string) error
 // from is c with the world of the sandbox that was written down in a snapshot: it
 // goes on as it was, so that only its network may be another.
 func (c *Create) from(s *Snapshot) (*registry.Sandbox, error) {
-	if len(c.Limits.Explicit) > 0 || c.Isolation != "" && c.Isolation != s.Sandbox.Isolation || c.Template != "" {
-		return nil, &sandbox.Error{Op: "create sandbox", Kind: sandbox.ErrInvalid, Problem: "a snapshot goes on with its own template, level and limits", Hint: "leave them out"}
+	if len(c.Limits.Explicit) > 0 || len(c.Writable) > 0 || c.Isolation != "" && c.Isolation != s.Sandbox.Isolation || c.Template != "" {
+		return nil, &sandbox.Error{Op: "create sandbox", Kind: sandbox.ErrInvalid, Problem: "a snapshot goes on with its own template, level, limits and directories", Hint: "leave them out"}
 	}
 	rec := s.Sandbox.Clone()
 	if rec.Env == nil {
@@ -163,7 +163,7 @@ func (c *Create) from(s *Snapshot) (*registry.Sandbox, error) {
 	}
 	return &registry.Sandbox{
 		Template: rec.Template, Image: rec.Image, Isolation: rec.Isolation, Asked: rec.Asked, Env: rec.Env,
-		Allow: rec.Allow, Deny: rec.Deny, NoNetwork: rec.NoNetwork, Reach: rec.Reach, Sudo: rec.Sudo,
+		Allow: rec.Allow, Deny: rec.Deny, NoNetwork: rec.NoNetwork, Reach: rec.Reach, Sudo: rec.Sudo, Writable: rec.Writable,
 	}, nil
 }
 

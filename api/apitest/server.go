@@ -17,6 +17,7 @@ import (
 	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/api/e2b"
+	"github.com/caisson-run/caisson/api/openai"
 	"github.com/caisson-run/caisson/api/v1"
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/guest/agent"
@@ -101,7 +102,8 @@ func Start(t *testing.T, text string) *Server {
 	}
 	d.URL = "http://" + ln.Addr().String()
 	own := v1.New(v1.Options{Sandboxes: d.Sandboxes, Keys: keys, Approvals: d.Approvals, Domain: "localhost:1", Version: "test", Memory: &d.Memory})
-	handler := e2b.New(e2b.Options{Sandboxes: d.Sandboxes, Keys: keys, Domain: "localhost:1", Rest: own, Memory: &d.Memory})
+	containers := openai.New(openai.Options{Sandboxes: d.Sandboxes, Keys: keys, Rest: own, Memory: &d.Memory})
+	handler := e2b.New(e2b.Options{Sandboxes: d.Sandboxes, Keys: keys, Domain: "localhost:1", Rest: containers, Memory: &d.Memory})
 	server := api.New(handler, api.NewStats(), slog.New(slog.DiscardHandler))
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln, nil) }()
@@ -111,6 +113,7 @@ func Start(t *testing.T, text string) *Server {
 		}
 		http.DefaultClient.CloseIdleConnections()
 		server.Shutdown(context.Background())
+		containers.Close()
 		own.Close()
 		handler.Close()
 		if err := <-served; err != nil {

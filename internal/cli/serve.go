@@ -20,6 +20,7 @@ import (
 	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/api/e2b"
+	"github.com/caisson-run/caisson/api/openai"
 	v1 "github.com/caisson-run/caisson/api/v1"
 	"github.com/caisson-run/caisson/mcp"
 	"github.com/caisson-run/caisson/sandbox"
@@ -129,7 +130,8 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 		Sandboxes: h.boxes, Keys: h.keys, Approvals: h.approvals, Domain: f.domainAt(ln.Addr()), Secure: certificate != nil || f.behindProxy, Memory: memory, Version: versions(time.Now()).Caisson,
 		Rest: withMCP(models, api.Operator(stats, func(ctx context.Context, token string) error { _, err := h.keys.Authenticate(ctx, token); return err })),
 	})
-	door := e2b.New(e2b.Options{Sandboxes: h.boxes, Keys: h.keys, Domain: f.domainAt(ln.Addr()), Memory: memory, Rest: own})
+	containers := openai.New(openai.Options{Sandboxes: h.boxes, Keys: h.keys, Memory: memory, Rest: own})
+	door := e2b.New(e2b.Options{Sandboxes: h.boxes, Keys: h.keys, Domain: f.domainAt(ln.Addr()), Memory: memory, Rest: containers})
 	server := api.New(door, stats, log)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln, certificate) }()
@@ -143,7 +145,7 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 		stop() // a second signal ends it at once
 		log.Info("ending")
 	}
-	return errors.Join(err, h.end(server, models, door, own))
+	return errors.Join(err, h.end(server, models, door, containers, own))
 }
 
 // shutdownPatience is how long sandboxes may take to end, and after that
@@ -155,7 +157,7 @@ const (
 
 // end ends what was served: sandboxes first, which breaks their streams off,
 // then what else is under way.
-func (h *house) end(server *api.Server, models *mcp.Handler, door *e2b.Server, own *v1.Server) error {
+func (h *house) end(server *api.Server, models *mcp.Handler, doors ...interface{ Close() }) error {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownPatience)
 	defer cancel()
 	models.Close()
@@ -163,8 +165,9 @@ func (h *house) end(server *api.Server, models *mcp.Handler, door *e2b.Server, o
 	drain, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
 	server.Shutdown(drain)
-	own.Close()
-	door.Close()
+	for _, d := range doors {
+		d.Close()
+	}
 	return err
 }
 

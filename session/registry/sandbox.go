@@ -75,6 +75,10 @@ type Sandbox struct {
 	// Resumed counts how often it was resumed.
 	Resumed int `json:"resumed,omitempty"`
 
+	// Used is when an action in it last began or ended, as the process knows that
+	// runs it; it is not kept.
+	Used time.Time `json:"-"`
+
 	// EndedAt and Reason say when and why it ended.
 	EndedAt time.Time `json:"ended_at,omitzero"`
 	Reason  string    `json:"reason,omitempty"`
@@ -90,6 +94,9 @@ type Sandbox struct {
 	Allow     []string       `json:"allow,omitempty"`
 	Deny      []string       `json:"deny,omitempty"`
 	NoNetwork bool           `json:"no_network,omitempty"`
+	// Writable are the directories that it was made with besides those of its
+	// policy.
+	Writable []string `json:"writable,omitempty"`
 	// Wired says that it was made with a network, and Reach what that was changed to
 	// since; nil is as it was made.
 	Wired bool   `json:"wired,omitempty"`
@@ -119,6 +126,7 @@ func (s *Sandbox) RanUntil(now time.Time) time.Duration { return s.Ran + now.Sub
 func (s *Sandbox) Clone() *Sandbox {
 	c := *s
 	c.Metadata, c.Notes, c.Env, c.Network = maps.Clone(s.Metadata), maps.Clone(s.Notes), maps.Clone(s.Env), slices.Clone(s.Network)
+	c.Writable = slices.Clone(s.Writable)
 	c.Allow, c.Deny, c.Asked.Explicit = slices.Clone(s.Allow), slices.Clone(s.Deny), maps.Clone(s.Asked.Explicit)
 	if r := s.Reach; r != nil {
 		c.Reach = &Reach{Allow: slices.Clone(r.Allow), Deny: slices.Clone(r.Deny), None: r.None}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package openai serves containers and their files as OpenAI's API has them, at
+// /v1/containers: OpenAI's own clients work with it once their base URL is
+// caisson's, with /v1 behind it. docs/openai.md says what is carried.
+//
+// It is a door. A container is a sandbox that lives on, made here, with a private
+// directory /mnt/data; its files are what is in there, and nothing of them is kept
+// outside. A key sees its own containers alone: others answer as ones that do not
+// exist. A field that is not carried is refused by its name.
+package openai
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"net/http"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/session"
+)
+
+// Options are the parts of a Server.
+type Options struct {
+	// Sandboxes is where requests go, Keys are who may make them. Required.
+	Sandboxes *session.Sandboxes
+	Keys      *session.Keys
+	// Memory bounds what requests hold; nil makes one for this door alone.
+	Memory *bounds.Memory
+	// Rest serves paths that are not this door's; they are not found when nil.
+	Rest http.Handler
+}
+
+// Server is the door, an http.Handler. Who has looked at the request's host calls
+// it: e2b.Server does.
+type Server struct {
+	o     Options
+	mux   *http.ServeMux
+	files removed
+	live  sync.WaitGroup // requests under way, which may outlive their connections
+}
+
+// New makes a Server.
+func New(o Options) *Server {
+	if o.Memory == nil {
+		o.Memory = new(bounds.Memory)
+	}
+	if o.Rest == nil {
+		o.Rest = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { writeFault(w, nowhere(r)) })
+	}
+	s := &Server{o: o, mux: http.NewServeMux()}
+	for pattern, h := range map[string]handler{
+		"POST /v1/containers":                          s.create,
+		"GET /v1/containers":                           s.list,
+		"GET /v1/containers/{id}":                      s.retrieve,
+		"DELETE /v1/containers/{id}":                   s.remove,
+		"POST /v1/containers/{id}/files":               s.createFile,
+		"GET /v1/containers/{id}/files":                s.listFiles,
+		"GET /v1/containers/{id}/files/{file}":         s.retrieveFile,
+		"DELETE /v1/containers/{id}/files/{file}":      s.removeFile,
+		"GET /v1/containers/{id}/files/{file}/content": s.fileContent,
+	} {
+		s.mux.Handle(pattern, s.door(h))
+	}
+	return s
+}
+
+// Close waits for what is under way. Sandboxes must have ended.
+func (s *Server) Close() { s.live.Wait() }
+
+// ServeHTTP answers below /v1/containers, and has Rest answer elsewhere.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	const root = "/v1/containers"
+	if r.URL.Path != root && !strings.HasPrefix(r.URL.Path, root+"/") {
+		s.o.Rest.ServeHTTP(w, r)
+		return
+	}
+	w.Header().Set("X-Request-Id", "req_"+rand.Text())
+	if _, pattern := s.mux.Handler(r); pattern == "" || path.Clean(r.URL.Path) != r.URL.Path {
+		// Only who has a key is told what there is.
+		s.door(func(c *call) error { return s.otherMethod(r) }).ServeHTTP(w, r)
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
+
+// call is a request whose key was found.
+type call struct {
+	w       http.ResponseWriter
+	r       *http.Request
+	ctx     context.Context
+	key     *session.Key
+	held    *bounds.Held
+	control *http.ResponseController
+}
+
+// handler answers a call, or says why not.
+type handler func(c *call) error
+
+// door finds whose request it is, and bounds what it holds.
+func (s *Server) door(h handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		patient := bounds.Patient(w)
+		k, err := s.key(r)
+		if err != nil {
+			writeFault(patient, err)
+			return
+		}
+		s.live.Add(1)
+		defer s.live.Done()
+		held, err := s.o.Memory.Hold(k.ID)
+		if err != nil {
+			writeFault(patient, err)
+			return
+		}
+		defer held.Done()
+		control := http.NewResponseController(w)
+		if err := h(&call{patient, r, r.Context(), k, held, control}); err != nil {
+			writeFault(patient, err)
+		}
+	})
+}
+
+// key finds whose request it is. What is wrong with a key is nobody's business, a
+// registry that cannot be read is.
+func (s *Server) key(r *http.Request) (*session.Key, error) {
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !ok {
+		token = r.Header.Get("X-Api-Key")
+	}
+	if token == "" {
+		return nil, &fault{Status: http.StatusUnauthorized, Kind: kindRequest, Code: "invalid_api_key",
+			Message: "the request has no key; send one that caisson keys create made: Authorization: Bearer KEY"}
+	}
+	k, err := s.o.Keys.Authenticate(r.Context(), token)
+	if err == nil {
+		return k, nil
+	}
+	if f := asFault(err); f.Status >= 500 {
+		return nil, f
+	}
+	return nil, &fault{Status: http.StatusUnauthorized, Kind: kindRequest, Code: "invalid_api_key", Message: "the key is not known; caisson keys create makes one"}
+}
+
+// otherMethod says that there is nothing at a path, or not by this method.
+func (s *Server) otherMethod(r *http.Request) error {
+	var can []string
+	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+		q := r.Clone(r.Context())
+		q.Method = m
+		if _, pattern := s.mux.Handler(q); pattern != "" && path.Clean(r.URL.Path) == r.URL.Path {
+			can = append(can, m)
+		}
+	}
+	if can == nil {
+		return nowhere(r)
+	}
+	return &fault{Status: http.StatusMethodNotAllowed, Kind: kindRequest, Message: "there is no " + quoted(r.Method) + " here; it takes " + strings.Join(can, ", ")}
+}
+
+func nowhere(r *http.Request) error {
+	return &fault{Status: http.StatusNotFound, Kind: kindRequest, Message: "there is nothing at " + r.Method + " " + quoted(r.URL.Path) + "; docs/openai.md says what there is"}
+}
+
+// answer writes v.
+func (c *call) answer(v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	c.w.Header().Set("Content-Type", "application/json")
+	c.w.Write(append(b, '\n'))
+	return nil
+}
+
+// deleted is what the end of something is answered with.
+type deleted struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Deleted bool   `json:"deleted"`
+}
+
+// unix is a point in time as this API has it.
+func unix(t time.Time) int64 { return t.Unix() }
