@@ -49,7 +49,9 @@ func (d *level) Start(context.Context, *sandbox.Spec) (sandbox.Instance, error) 
 	return nil, sandbox.ErrUnsupported
 }
 
-func (d *level) Adopt(context.Context, string) ([]sandbox.Instance, error) { return nil, nil }
+func (d *level) Adopt(context.Context, *sandbox.Spec) (*sandbox.Adopted, error) {
+	return nil, sandbox.Errorf(sandbox.ErrUnsupported, "adopt sandbox", "it dies with its owner")
+}
 
 func (d *level) count(n int) {
 	d.mu.Lock()

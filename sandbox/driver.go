@@ -5,6 +5,8 @@ package sandbox
 import (
 	"context"
 	"net"
+	"os"
+	"time"
 )
 
 // Driver is one level of isolation on this host.
@@ -12,7 +14,7 @@ import (
 // A driver is made once and used from many goroutines. It keeps no policy: it
 // is told what to build and says what it can build. It holds a sandbox for as
 // long as its owner lives; an owner that dies, by SIGKILL too, takes its
-// sandboxes with it unless the driver says Capabilities.Survives.
+// sandboxes with it, but for those that it let live on (Survivor).
 type Driver interface {
 	// Name is what --isolation takes: "gvisor", "process", "docker".
 	Name() string
@@ -29,11 +31,12 @@ type Driver interface {
 	// ErrInvalid when spec contradicts itself; nothing is left behind then.
 	Start(ctx context.Context, spec *Spec) (Instance, error)
 
-	// Adopt sweeps what dead owners left behind and returns what of it still
-	// lives. A sandbox belongs to whoever holds its owner's file lock; a live
-	// neighbour's sandboxes are never touched. Levels whose sandboxes die
-	// with their owner return none.
-	Adopt(ctx context.Context, owner string) ([]Instance, error)
+	// Adopt takes over a sandbox that its owner let live on (Survivor) before it
+	// died or left. spec is the world that it was made with, by ID and StateDir;
+	// Root, Mounts and the wire of its Network are not looked at. It has one owner
+	// at a time: ErrConflict while the one before lives. ErrNotFound when nothing
+	// of it lives, ErrUnsupported on a level whose sandboxes die with their owner.
+	Adopt(ctx context.Context, spec *Spec) (*Adopted, error)
 }
 
 // Instance is a living sandbox.
@@ -57,6 +60,27 @@ type Instance interface {
 	// Destroy kills everything inside and leaves nothing: no process, mount,
 	// cgroup or file. It is idempotent and works on a half-dead sandbox.
 	Destroy(ctx context.Context) error
+}
+
+// Adopted is a sandbox with a new owner, who closes the files.
+type Adopted struct {
+	Instance
+	// Hold is what Spec.Hold was, and Far what Network.Far was: nil without.
+	Hold, Far *os.File
+}
+
+// Survivor is the optional ability of an Instance to live on when its owner dies
+// (Capabilities.Survives, Spec.Outlives). Before Outlive it dies with its owner.
+type Survivor interface {
+	// Outlive lets it live on. When its owner is gone it waits for the next one
+	// (Driver.Adopt) for grace, or until that time when it is sooner and not zero,
+	// and then ends, leaving nothing. A grace of 0 takes that back. It may be
+	// called any number of times; the last counts.
+	Outlive(grace time.Duration, until time.Time) error
+
+	// Leave lets go of it, as the owner's death would: it ends when it may not
+	// live on. The instance is of no use afterwards, and is not destroyed.
+	Leave() error
 }
 
 // Preparer is the optional ability to make sandboxes before it is known what

@@ -171,6 +171,10 @@ type Capabilities struct {
 	Pause    bool
 	Snapshot bool
 
+	// Survives says that instances are Survivors; NoSurvival why not: Detail.
+	Survives   bool
+	NoSurvival Clause
+
 	// Images says that the root may be a container image (Root.Image), EROFS
 	// that the level takes it as one file: no tree is unpacked for it then.
 	Images bool

@@ -44,6 +44,15 @@ type Spec struct {
 	// may have to be prepared for (see Snapshotter). Any other level ignores it.
 	Snapshots bool
 
+	// Outlives says that the sandbox may be let live on without its owner, which a
+	// level has to be prepared for (see Survivor). Any other level ignores it.
+	Outlives bool
+
+	// Hold is the lock that makes StateDir its owner's, where Outlives is set: a
+	// copy of it is held for as long as the sandbox lives, so that nobody sweeps
+	// it meanwhile. Whoever made the Spec closes it.
+	Hold *os.File
+
 	// Network is the only way out; nil is none. A driver whose
 	// Capabilities.Network is false refuses it.
 	Network *Network
@@ -64,6 +73,10 @@ type Network struct {
 	// NIC is the sandbox's end, of the kind that the level asked for
 	// (Capabilities.Wire). Whoever made the Spec closes it.
 	NIC *os.File
+	// Far is the other end, for a sandbox that Outlives: it is kept with it, so
+	// that the next owner can put a router there. No packet is read until then.
+	// nil where the level makes the wire itself (WireDevice).
+	Far *os.File
 	// Address is the sandbox's own, Gateway is at the other end and answers
 	// DNS queries.
 	Address, Gateway netip.Addr

@@ -52,7 +52,9 @@ func (d *stub) Start(context.Context, *sandbox.Spec) (sandbox.Instance, error) {
 	return nil, sandbox.ErrUnsupported
 }
 
-func (d *stub) Adopt(context.Context, string) ([]sandbox.Instance, error) { return nil, nil }
+func (d *stub) Adopt(context.Context, *sandbox.Spec) (*sandbox.Adopted, error) {
+	return nil, sandbox.Errorf(sandbox.ErrUnsupported, "adopt sandbox", "it dies with its owner")
+}
 
 func (d *stub) Run(ctx context.Context, s *sandbox.Spec, x *sandbox.Exec) (*sandbox.Result, error) {
 	d.ran++

@@ -93,6 +93,7 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 		Engine: f.name(), Notes: f.notes(), Limits: f.limits(),
 		Terminal: true, Masks: true, ReadWrite: f.namespaces(), CopyOnWrite: f.inserts(os.Geteuid(), d.opts.Runtime), ScratchInMemory: true, Images: true, Pause: f.pauses(),
 	}
+	c.NoSurvival = sandbox.Clause{Enforcement: sandbox.Off, Detail: noSurvival}
 	c.Wire, c.NoNetwork = f.network(os.Geteuid(), d.opts.Runtime)
 	if c.Network = c.Wire != ""; !c.Network {
 		c.Notes = append(c.Notes, "No network with an allow-list: "+c.NoNetwork.Detail+" ("+c.NoNetwork.Remedy+").")
@@ -113,11 +114,14 @@ func (d *Driver) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instanc
 	return d.start(ctx, e, f, spec)
 }
 
-// Adopt removes what a dead owner's sandbox left: containers end with their
-// owner, so none is given back.
-func (d *Driver) Adopt(ctx context.Context, owner string) ([]sandbox.Instance, error) {
-	return nil, d.Sweep(ctx, owner)
+// Adopt has nothing to adopt: an agent without its owner's stream ends, and its
+// container with it.
+func (d *Driver) Adopt(context.Context, *sandbox.Spec) (*sandbox.Adopted, error) {
+	return nil, sandbox.Errorf(sandbox.ErrUnsupported, "adopt sandbox", "%s", noSurvival)
 }
+
+// noSurvival is why.
+const noSurvival = "a container ends with the stream to its agent, which is its owner's"
 
 // sweepLimit bounds Sweep: somebody who wants another level does not wait for
 // an engine that hangs, and not once for each sandbox.

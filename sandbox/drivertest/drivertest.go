@@ -100,6 +100,7 @@ func themes() []theme {
 		{name: "Terminal", tests: terminalTests},
 		{name: "Lifetime", tests: lifetimeTests},
 		{name: "Pause", tests: pauseTests},
+		{name: "Adopt", tests: adoptTests},
 		{name: "Refusals", tests: refusalTests, made: true},
 	}
 }

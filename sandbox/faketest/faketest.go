@@ -61,8 +61,9 @@ func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) {
 			sandbox.LimitIOPS: {Enforcement: sandbox.Off, Detail: "the fake level has no block device", Remedy: "use a real level"},
 		},
 		Root: true, Pause: d.Agent, Terminal: true, CopyOnWrite: true, ReadWrite: true, Masks: true, Images: true,
-		Engine: "fake, for tests",
-		Notes:  []string{"This level isolates nothing."},
+		NoSurvival: sandbox.Clause{Enforcement: sandbox.Off, Detail: noSurvival},
+		Engine:     "fake, for tests",
+		Notes:      []string{"This level isolates nothing."},
 	}
 	if d.Caps != nil {
 		d.Caps(&caps)
@@ -71,7 +72,11 @@ func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) {
 }
 
 // Adopt finds nothing: a fake sandbox dies with its owner.
-func (d *Driver) Adopt(context.Context, string) ([]sandbox.Instance, error) { return nil, nil }
+func (d *Driver) Adopt(context.Context, *sandbox.Spec) (*sandbox.Adopted, error) {
+	return nil, sandbox.Errorf(sandbox.ErrUnsupported, "adopt sandbox", "%s", noSurvival)
+}
+
+const noSurvival = "on the fake level a sandbox dies with its owner"
 
 // Running is how many programs and living sandboxes there are now.
 func (d *Driver) Running() int {

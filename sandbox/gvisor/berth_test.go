@@ -58,7 +58,7 @@ func TestEarlyIsWhatIsAskedForLater(t *testing.T) {
 	d, l := New(Options{}), sandbox.DefaultLimits()
 	const id = "sbx_EARLYASKEDFOR0123456789"
 	dir, b, release := begun(t, d, id, l)
-	pid := b.shim.cmd.Process.Pid
+	pid := b.shim.pid()
 	got, err := d.berth(id, dir, &l)
 	if err != nil || got != b {
 		t.Fatalf("asked for with the same limits it is another one (%v)", err)
@@ -75,7 +75,7 @@ func TestEarlyIsTakenBack(t *testing.T) {
 	d := New(Options{})
 	const id = "sbx_EARLYTAKENBACK0123456789"
 	_, b, release := begun(t, d, id, sandbox.DefaultLimits())
-	pid := b.shim.cmd.Process.Pid
+	pid := b.shim.pid()
 	release()
 	gone(t, d, id, pid)
 	release()
@@ -89,7 +89,7 @@ func TestEarlyWithOtherLimits(t *testing.T) {
 	other.Memory *= 2
 	dir, b, release := begun(t, d, id, other)
 	defer release()
-	first := b.shim.cmd.Process.Pid
+	first := b.shim.pid()
 	got, err := d.berth(id, dir, &l)
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestEarlyWithOtherLimits(t *testing.T) {
 	if err := unix.Kill(first, 0); !errors.Is(err, unix.ESRCH) {
 		t.Errorf("the first shim is still there: %v", err)
 	}
-	pid := got.shim.cmd.Process.Pid
+	pid := got.shim.pid()
 	if got.group != nil {
 		if have, want := memoryLimit(t, got.group), l.Memory+kernelShare(l.Memory); have != want {
 			t.Errorf("the group's limit is %d, want %d", have, want)
@@ -140,7 +140,7 @@ func TestEarlyOwnerIsKilled(t *testing.T) {
 		if e.err != nil {
 			t.Fatal(e.err)
 		}
-		fmt.Println("shim", e.berth.shim.cmd.Process.Pid)
+		fmt.Println("shim", e.berth.shim.pid())
 		_, _ = os.Stdin.Read(make([]byte, 1))
 		return
 	}

@@ -26,6 +26,8 @@ type box struct {
 	began time.Time // when the shim got it
 	exec  *os.File  // the first process's program, when it is not a file inside
 
+	bequest *bequest // what the next owner would get; nil without
+
 	opened []*os.File // closed by close
 	debug  string
 }

@@ -76,11 +76,6 @@ func (d *Driver) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instanc
 	return d.startInstance(ctx, spec, "")
 }
 
-// Adopt has nothing to adopt: gVisor's sandboxes die with their owner. What a
-// dead owner left on disk lies in its state directory, which the store sweeps
-// with Sweep.
-func (d *Driver) Adopt(context.Context, string) ([]sandbox.Instance, error) { return nil, nil }
-
 // Sweep removes what the sandbox with the given id may have left outside its
 // state directory: its control group. The caller holds the dead owner's lock.
 func (d *Driver) Sweep(ctx context.Context, id string) error {

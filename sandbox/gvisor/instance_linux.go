@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -35,6 +36,7 @@ type instance struct {
 	stream *os.File
 	opener *stream.Opener
 	log    sync.WaitGroup
+	left   atomic.Bool // its owner let go of it
 
 	ended chan struct{}
 
@@ -123,12 +125,8 @@ func (i *instance) start(mark stream.Mark) error {
 	if err != nil {
 		return fmt.Errorf("start sandbox: %w", err)
 	}
-	theirs := os.NewFile(uintptr(fds[1]), "agent")
+	ours, theirs := os.NewFile(uintptr(fds[0]), "agent"), os.NewFile(uintptr(fds[1]), "agent")
 	defer theirs.Close()
-	if err := unix.SetNonblock(fds[0], true); err != nil { // deadlines need it
-		return fmt.Errorf("start sandbox: %w", err)
-	}
-	i.stream = os.NewFile(uintptr(fds[0]), "agent")
 	for _, fd := range fds {
 		// Best effort: the kernel's default only costs speed.
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<20)
@@ -136,20 +134,56 @@ func (i *instance) start(mark stream.Mark) error {
 	}
 	logRead, logWrite, err := os.Pipe()
 	if err != nil {
+		ours.Close()
 		return fmt.Errorf("start sandbox: %w", err)
 	}
 	defer logWrite.Close()
+	if i.box.order.Restore == "" {
+		i.box.exec = program
+	}
+	if i.box.spec.Outlives {
+		if err := i.bequeath(ours, logRead); err != nil {
+			ours.Close()
+			logRead.Close()
+			return err
+		}
+	}
+	err = i.box.give(theirs, logWrite, logWrite)
+	if err == nil {
+		err = i.take(ours, mark)
+	}
+	if err != nil {
+		ours.Close()
+		logRead.Close()
+		return err
+	}
+	if i.box.spec.Outlives {
+		logRead.Close() // the shim reads it
+		return nil
+	}
 	// What the agent complains about is written by the sandbox: nobody's
 	// business but a debugger's. It is read so that it cannot block.
 	i.log.Go(func() {
 		defer logRead.Close()
 		_, _ = io.Copy(io.Discard, logRead)
 	})
-	i.opener = stream.NewOpener(i.stream, mark)
-	if i.box.order.Restore == "" {
-		i.box.exec = program
+	return nil
+}
+
+// take makes ours the stream to the agent. It has been handed to others before:
+// asking a file for its number undoes what deadlines need.
+func (i *instance) take(ours *os.File, mark stream.Mark) error {
+	fd, err := unix.FcntlInt(ours.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err == nil {
+		err = unix.SetNonblock(fd, true)
 	}
-	return i.box.give(theirs, logWrite, logWrite)
+	if err != nil {
+		return fmt.Errorf("the stream to the agent: %w", err)
+	}
+	ours.Close()
+	i.stream = os.NewFile(uintptr(fd), "agent")
+	i.opener = stream.NewOpener(i.stream, mark)
+	return nil
 }
 
 // follow reads the shim's events until the sandbox is gone.
@@ -221,7 +255,7 @@ func (i *instance) Usage(ctx context.Context) (sandbox.Usage, error) {
 	}
 	i.asked = append(i.asked, answer)
 	i.mu.Unlock()
-	i.box.shim.command(wire.Command{Kind: wire.Measure})
+	_ = i.box.shim.command(wire.Command{Kind: wire.Measure})
 	select {
 	case n, ok := <-answer:
 		if !ok || n == nil {
@@ -233,8 +267,12 @@ func (i *instance) Usage(ctx context.Context) (sandbox.Usage, error) {
 	}
 }
 
-// Destroy ends the sandbox and waits until nothing of it is left.
+// Destroy ends the sandbox and waits until nothing of it is left. One that was let
+// go of is not its owner's to destroy.
 func (i *instance) Destroy(context.Context) error {
+	if i.left.Load() {
+		return nil
+	}
 	i.box.shim.kill()
 	<-i.ended
 	i.box.close()

@@ -67,9 +67,9 @@ func (b *box) control(ctx context.Context, exec *sandbox.Exec, broken <-chan str
 				signals = nil
 				continue
 			}
-			b.shim.command(wire.Command{Kind: wire.Signal, Signal: int(s)})
+			_ = b.shim.command(wire.Command{Kind: wire.Signal, Signal: int(s)})
 		case <-tick:
-			b.shim.command(wire.Command{Kind: wire.Measure})
+			_ = b.shim.command(wire.Command{Kind: wire.Measure})
 		}
 	}
 }

@@ -5,9 +5,7 @@ package gvisor
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -26,7 +24,7 @@ import (
 
 // shimProcess is the owner's end of a shim.
 type shimProcess struct {
-	cmd     *exec.Cmd
+	process // itself
 	conn    *net.UnixConn
 	in      *json.Decoder
 	ordered bool // it has its order; set before anybody else knows the shim
@@ -80,7 +78,7 @@ func bear(stateDir string, group *cgroup.Group) (*shimProcess, error) {
 		conn.Close()
 		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the program around it cannot be started", Cause: err}
 	}
-	return &shimProcess{cmd: cmd, conn: conn, in: json.NewDecoder(bufio.NewReader(conn)), out: json.NewEncoder(conn)}, nil
+	return &shimProcess{process: (*child)(cmd), conn: conn, in: json.NewDecoder(bufio.NewReader(conn)), out: json.NewEncoder(conn)}, nil
 }
 
 // socketPair is what owner and shim talk over.
@@ -117,6 +115,9 @@ func (b *box) give(stdin, stdout, stderr *os.File) error {
 		b.order.Network = &wire.Network{NIC: len(files), Address: n.Address.String(), Gateway: n.Gateway.String(), MTU: n.MTU}
 		files = append(files, n.NIC)
 	}
+	if b.bequest != nil {
+		files = b.bequest.handOver(b.order, files)
+	}
 	b.began, b.shim.ordered = time.Now(), true
 	if err := wire.Send(b.shim.conn, b.order, files); err != nil {
 		return b.shim.lost(err)
@@ -138,10 +139,10 @@ func fill(socket, program *os.File) []*os.File {
 }
 
 // command sends one command; a shim that is gone is noticed by next.
-func (s *shimProcess) command(c wire.Command) {
+func (s *shimProcess) command(c wire.Command) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_ = s.out.Encode(c)
+	return s.out.Encode(c)
 }
 
 // next waits for the next event.
@@ -156,12 +157,12 @@ func (s *shimProcess) next() (*wire.Event, error) {
 // lost explains a shim that is gone.
 func (s *shimProcess) lost(err error) error {
 	s.end()
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+	if hungUp(err) {
 		err = nil
 	}
 	return &sandbox.Error{
 		Op: "run sandbox", Kind: sandbox.ErrUnavailable, Cause: err,
-		Problem: "its keeper process ended early (" + s.cmd.ProcessState.String() + ")",
+		Problem: "its keeper process ended early (" + s.how() + ")",
 		Hint:    "somebody killed it, or the host is out of memory; try again",
 	}
 }
@@ -173,9 +174,8 @@ var endGrace = 10 * time.Second
 // kill makes the shim end everything. A shim that does not (somebody has
 // stopped it) is killed, and the kernel kills the sandbox with it.
 func (s *shimProcess) kill() {
-	s.command(wire.Command{Kind: wire.Kill})
-	// A process that has been waited for is not signalled (os.ErrProcessDone).
-	s.lateOnce.Do(func() { time.AfterFunc(endGrace, func() { _ = s.cmd.Process.Kill() }) })
+	_ = s.command(wire.Command{Kind: wire.Kill})
+	s.lateOnce.Do(func() { time.AfterFunc(endGrace, s.slay) })
 }
 
 // end hangs up, which makes the shim end everything, and waits for it, as long
@@ -183,11 +183,11 @@ func (s *shimProcess) kill() {
 func (s *shimProcess) end() {
 	s.stopOnce.Do(func() {
 		if !s.ordered {
-			_ = s.cmd.Process.Kill()
+			s.slay()
 		}
 		s.conn.Close()
-		late := time.AfterFunc(endGrace, func() { _ = s.cmd.Process.Kill() })
+		late := time.AfterFunc(endGrace, s.slay)
 		defer late.Stop()
-		_ = s.cmd.Wait()
+		s.wait()
 	})
 }

@@ -71,7 +71,7 @@ func (i *instance) Snapshot(ctx context.Context, dir string, end bool) error {
 	}
 	i.saved = saved
 	i.mu.Unlock()
-	i.box.shim.command(wire.Command{Kind: wire.Save, Dir: dir, End: end})
+	_ = i.box.shim.command(wire.Command{Kind: wire.Save, Dir: dir, End: end})
 	select {
 	case err := <-saved:
 		return err

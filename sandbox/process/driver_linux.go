@@ -68,8 +68,14 @@ func runnable(exec *sandbox.Exec) error {
 	return nil
 }
 
-// Adopt has nothing to adopt: sandboxes die with their owner.
-func (d *Driver) Adopt(context.Context, string) ([]sandbox.Instance, error) { return nil, nil }
+// Adopt has nothing to adopt: the processes of a sandbox are its owner's children
+// and die with it, by the kernel's word.
+func (d *Driver) Adopt(context.Context, *sandbox.Spec) (*sandbox.Adopted, error) {
+	return nil, sandbox.Errorf(sandbox.ErrUnsupported, "adopt sandbox", "%s", noSurvival)
+}
+
+// noSurvival is why.
+const noSurvival = "on the process level a sandbox dies with its owner"
 
 // Sweep removes what the sandbox with the given id may have left outside its
 // state directory: its control group. The caller holds the dead owner's lock.

@@ -9,14 +9,14 @@
 // close-on-exec, and sandboxes are tied to the thread that forked them. All
 // of that is harmless in a process that makes one sandbox and ends with it.
 //
-// The shim outlives nobody: when the socket to its owner closes (the owner
-// ended, by SIGKILL too) it kills the sandbox, removes its control group and
-// directory, and exits. When the shim itself is killed, the kernel kills the
+// When the socket to its owner closes (the owner ended, by SIGKILL too) the shim
+// kills the sandbox, removes its control group and directory, and exits. Where the
+// owner of a sandbox that lives on has said so, it waits for the next owner before
+// that, for as long as it was told (survive_linux.go). When the shim itself is killed, the kernel kills the
 // sandbox (PDEATHSIG) and the next start of caisson sweeps the rest.
 package shim
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +25,6 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
-	"sync"
 	"syscall"
 	"unsafe"
 
@@ -65,7 +64,7 @@ func Main() {
 		fmt.Fprintln(os.Stderr, "caisson-shim is started by caisson, not by hand:", err)
 		os.Exit(125)
 	}
-	k := &keeper{conn: conn, out: json.NewEncoder(conn)}
+	k := newKeeper(conn)
 	if err := k.run(); err != nil {
 		k.send(wire.Event{Kind: wire.Failed, Error: err.Error()})
 		os.Exit(1)
@@ -100,25 +99,10 @@ func letGoOfProgram() error {
 	return unix.Dup3(null, wire.LastFile, unix.O_CLOEXEC)
 }
 
-// keeper makes one sandbox, serves its owner and cleans up.
-type keeper struct {
-	conn *net.UnixConn
-
-	mu  sync.Mutex
-	out *json.Encoder // guarded by mu
-}
-
-func (k *keeper) send(e wire.Event) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	// An owner that is gone is noticed by reading; there is nobody to tell.
-	_ = k.out.Encode(e)
-}
-
 // run does everything between birth and the end of the sandbox.
 func (k *keeper) run() error {
 	var birth wire.Birth
-	if _, err := wire.Receive(k.conn, &birth); err != nil {
+	if _, err := wire.Receive(k.owner, &birth); err != nil {
 		return fmt.Errorf("reading who is to be born: %w", err)
 	}
 	e, err := openEstate(&birth)
@@ -126,78 +110,29 @@ func (k *keeper) run() error {
 		return err
 	}
 	var order wire.Order
-	files, err := wire.Receive(k.conn, &order)
+	files, err := wire.Receive(k.owner, &order)
 	if err != nil {
 		e.bury() // an owner that has thought better of it kills this process
 		return fmt.Errorf("reading the order: %w", err)
 	}
-	w, err := newWorld(&order, files, e.group, k.started)
-	if err != nil {
+	if k.will, err = newWill(&order, files, &birth); err != nil {
+		return err
+	}
+	if k.w, err = newWorld(&order, files, e.group, k.started); err != nil {
 		return err
 	}
 	// From here on the owner may hang up or ask at any time.
-	ownerGone := make(chan struct{})
-	go k.serve(w, ownerGone)
-
-	ev, err := w.runToEnd()
-	w.cleanUp()
-	select {
-	case <-ownerGone:
-		e.bury()
-	default:
+	go k.serve(k.owner)
+	if k.will != nil {
+		go k.await()
 	}
+	ev, err := k.w.runToEnd()
+	k.w.cleanUp()
 	if err != nil {
-		return err
+		ev = &wire.Event{Kind: wire.Failed, Error: err.Error()}
 	}
-	k.send(*ev)
+	if !k.last(*ev) {
+		e.bury()
+	}
 	return nil
 }
-
-// serve carries out the owner's commands until it hangs up.
-func (k *keeper) serve(w *world, gone chan<- struct{}) {
-	asked := make(chan wire.Command, 16)
-	defer close(asked)
-	go k.answer(w, asked)
-	for in := json.NewDecoder(k.conn); ; {
-		var c wire.Command
-		if err := in.Decode(&c); err != nil {
-			if !errors.Is(err, net.ErrClosed) {
-				close(gone)
-				w.kill("")
-			}
-			return
-		}
-		if c.Kind == wire.Kill {
-			w.kill("")
-			continue
-		}
-		select {
-		case asked <- c:
-		default: // sixteen are waiting for a kernel that does not answer
-		}
-	}
-}
-
-// answer carries out the commands that need the kernel inside, which may take
-// its time or, when something is wrong with it, never answer: that must not
-// keep it from being killed.
-func (k *keeper) answer(w *world, asked <-chan wire.Command) {
-	for c := range asked {
-		switch c.Kind {
-		case wire.Measure:
-			n := w.counters()
-			k.send(wire.Event{Kind: wire.Usage, Counters: &n})
-		case wire.Save:
-			e := wire.Event{Kind: wire.Saved}
-			if err := w.save(c.Dir, c.End); err != nil {
-				e.Error = err.Error()
-			}
-			k.send(e)
-		case wire.Signal:
-			w.signal(syscall.Signal(c.Signal))
-		}
-	}
-}
-
-// started tells the owner that the first process runs.
-func (k *keeper) started() { k.send(wire.Event{Kind: wire.Started}) }

@@ -2,7 +2,8 @@
 
 // Package wire is what the gVisor driver and its shim say to each other: a
 // Birth and an Order down, then Events up and Commands down, on a socket that
-// only these two processes hold.
+// only these two processes hold. The next owner of a sandbox that lives on says
+// a Claim on a connection of its own, gets a Legacy, and goes on as the one before.
 package wire
 
 import "time"
@@ -50,6 +51,8 @@ type Order struct {
 	// Restore, when not empty, is the directory of a snapshot: the sandbox goes on
 	// from there instead of beginning.
 	Restore string `json:"restore,omitempty"`
+	// Will, when not nil, is what the sandbox needs to live on without its owner.
+	Will *Will `json:"will,omitempty"`
 	// Flags are gVisor's own, name to value.
 	Flags map[string]string `json:"flags"`
 	// Memory, when not 0, is what programs inside may use, in bytes. The
@@ -60,6 +63,56 @@ type Order struct {
 	// many bytes the kernel inside may hold on top of Memory.
 	KernelShare int64 `json:"kernel_share,omitempty"`
 }
+
+// Will is what an owner leaves to the next one, by indexes of files that come
+// with the order. The shim holds them for as long as the sandbox lives.
+type Will struct {
+	// Socket listens for claims: ClaimName in StateDir.
+	Socket int `json:"socket"`
+	// Stream is the owner's end of the stream to the agent, Log of its output,
+	// which the shim reads and throws away.
+	Stream int `json:"stream"`
+	Log    int `json:"log"`
+	// Hold, when not 0, is the lock of StateDir, and Far the router's end of the
+	// wire.
+	Hold int `json:"hold,omitempty"`
+	Far  int `json:"far,omitempty"`
+	// Self is for the next owner alone.
+	Self []byte `json:"self"`
+}
+
+// ClaimName is the socket, in StateDir, on which a sandbox without an owner is
+// claimed.
+const ClaimName = "claim"
+
+// Claim is what the next owner says first.
+type Claim struct {
+	ID string `json:"id"`
+}
+
+// Legacy is the answer. With it come the files of the Will that are named here, by
+// their index plus 1; 0 is none.
+type Legacy struct {
+	// Refused says why there is none: it has an owner, or has ended.
+	Refused Refusal `json:"refused,omitempty"`
+	Self    []byte  `json:"self,omitempty"`
+	Stream  int     `json:"stream,omitempty"`
+	Hold    int     `json:"hold,omitempty"`
+	Far     int     `json:"far,omitempty"`
+	// PID is the shim, Cgroup where it is.
+	PID    int     `json:"pid,omitempty"`
+	Cgroup *Cgroup `json:"cgroup,omitempty"`
+}
+
+// Refusal is why a claim is refused.
+type Refusal string
+
+// The refusals.
+const (
+	Owned Refusal = "owned" // it has an owner, who lives
+	Over  Refusal = "over"  // it has ended
+	Wrong Refusal = "wrong" // it is another sandbox
+)
 
 // Network is the wire that the kernel inside gets beside its loopback.
 type Network struct {
@@ -117,12 +170,13 @@ type Counters struct {
 // CommandKind says what a Command wants.
 type CommandKind string
 
-// The commands. EOF on the socket is Kill.
+// The commands. EOF on the socket is Kill, unless the last Outlive says otherwise.
 const (
 	Measure CommandKind = "measure" // answer with a Usage event
 	Signal  CommandKind = "signal"  // deliver Signal to the first process's group
 	Kill    CommandKind = "kill"    // end everything
 	Save    CommandKind = "save"    // write a snapshot into Dir; answer with Saved
+	Outlive CommandKind = "outlive" // live on without an owner for Grace, at most until Until
 )
 
 // Command is one line to the shim.
@@ -133,4 +187,8 @@ type Command struct {
 	// run on from there (Save).
 	Dir string `json:"dir,omitempty"`
 	End bool   `json:"end,omitempty"`
+	// Grace is 0 for a sandbox that dies with its owner; Until is zero for no
+	// bound but that (Outlive).
+	Grace time.Duration `json:"grace,omitempty"`
+	Until time.Time     `json:"until,omitzero"`
 }

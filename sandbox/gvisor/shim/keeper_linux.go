@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shim
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+)
+
+// keeper makes one sandbox, serves its owner and cleans up.
+type keeper struct {
+	w    *world
+	will *will // nil: the sandbox dies with its owner
+
+	mu    sync.Mutex
+	owner *net.UnixConn // nil while there is none
+	out   *json.Encoder // to owner
+	over  bool          // the sandbox has ended, or is being ended because nobody wants it
+	grace time.Duration // how long it may live without an owner; 0 is not at all
+	until time.Time     // and at most until then, when not zero
+	late  *time.Timer   // ends it, while there is no owner
+	alone chan struct{} // closed while there is no owner
+}
+
+func newKeeper(conn *net.UnixConn) *keeper {
+	return &keeper{owner: conn, out: json.NewEncoder(conn), alone: make(chan struct{})}
+}
+
+// send tells the owner. One that is gone is noticed by reading.
+func (k *keeper) send(e wire.Event) { k.answerTo(nil, e) }
+
+// answerTo tells the owner, if it still is the one who asked; nil is any.
+func (k *keeper) answerTo(asked *net.UnixConn, e wire.Event) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.owner != nil && (asked == nil || asked == k.owner) {
+		_ = k.out.Encode(e)
+	}
+}
+
+// last is the last event, which the owner takes away what is left after; false
+// when there is nobody who would.
+func (k *keeper) last(e wire.Event) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.over = true
+	return k.owner != nil && k.out.Encode(e) == nil
+}
+
+// serve carries out an owner's commands until it hangs up.
+func (k *keeper) serve(owner *net.UnixConn) {
+	asked := make(chan wire.Command, 16)
+	defer close(asked)
+	go k.answer(owner, asked)
+	for in := json.NewDecoder(owner); ; {
+		var c wire.Command
+		if err := in.Decode(&c); err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				k.lost(owner)
+			}
+			return
+		}
+		switch c.Kind {
+		case wire.Kill:
+			k.w.kill("")
+			k.outlive(0, time.Time{}) // it is no owner's any more
+			continue
+		case wire.Outlive:
+			k.outlive(c.Grace, c.Until)
+			continue
+		}
+		select {
+		case asked <- c:
+		default: // sixteen are waiting for a kernel that does not answer
+		}
+	}
+}
+
+// answer carries out the commands that need the kernel inside, which may take
+// its time or, when something is wrong with it, never answer: that must not
+// keep it from being killed.
+func (k *keeper) answer(owner *net.UnixConn, asked <-chan wire.Command) {
+	for c := range asked {
+		switch c.Kind {
+		case wire.Measure:
+			n := k.w.counters()
+			k.answerTo(owner, wire.Event{Kind: wire.Usage, Counters: &n})
+		case wire.Save:
+			e := wire.Event{Kind: wire.Saved}
+			if err := k.w.save(c.Dir, c.End); err != nil {
+				e.Error = err.Error()
+			}
+			k.answerTo(owner, e)
+		case wire.Signal:
+			k.w.signal(syscall.Signal(c.Signal))
+		}
+	}
+}
+
+// started tells the owner that the first process runs.
+func (k *keeper) started() { k.send(wire.Event{Kind: wire.Started}) }

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shim
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+)
+
+// A sandbox whose owner said so (wire.Outlive) lives on when the owner is gone,
+// until the next one claims it or its grace is over. It is claimed on a socket in
+// its own directory, which nobody but this user can reach; who connects is judged
+// by the kernel's word besides. There is one owner at a time: the agent's stream
+// cannot be taken out of the hands of a process that lives, and two who read it
+// would each have half of what it says.
+
+// will is what the shim holds for the next owner.
+type will struct {
+	*wire.Will
+	id     string
+	files  []*os.File // that came with the order
+	socket *net.UnixListener
+	birth  *wire.Birth
+}
+
+// newWill takes what the order leaves to the next owner; nil when it leaves
+// nothing.
+func newWill(o *wire.Order, files []*os.File, birth *wire.Birth) (*will, error) {
+	if o.Will == nil {
+		return nil, nil
+	}
+	t := &will{Will: o.Will, id: o.ID, files: files, birth: birth}
+	for _, n := range []int{t.Socket, t.Stream, t.Log, t.Hold, t.Far} {
+		if n >= len(files) || n != 0 && n < wire.FirstFile {
+			return nil, errors.New("what is left to the next owner did not come with the order")
+		}
+	}
+	l, err := net.FileListener(files[t.Socket])
+	if err != nil {
+		return nil, err
+	}
+	socket, ok := l.(*net.UnixListener)
+	if !ok {
+		l.Close()
+		return nil, errors.New("claims are not made on that socket")
+	}
+	t.socket = socket
+	go func() { _, _ = io.Copy(io.Discard, files[t.Log]) }() // a full pipe would hold the agent up
+	return t, nil
+}
+
+// outlive says how long the sandbox may live without its owner.
+func (k *keeper) outlive(grace time.Duration, until time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.grace, k.until = grace, until
+}
+
+// lost takes note of an owner who is gone. The sandbox ends with it unless it may
+// live on.
+func (k *keeper) lost(owner *net.UnixConn) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	owner.Close()
+	if k.owner != owner {
+		return
+	}
+	k.owner, k.out = nil, nil
+	close(k.alone)
+	grace := k.grace
+	if k.will == nil {
+		grace = 0
+	}
+	if !k.until.IsZero() {
+		grace = min(grace, time.Until(k.until))
+	}
+	if grace <= 0 {
+		k.over = true
+		k.w.kill("")
+		return
+	}
+	alone := k.alone
+	k.late = time.AfterFunc(grace, func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.alone == alone && k.owner == nil {
+			k.over = true
+			k.w.kill("")
+		}
+	})
+}
+
+// claimPatience is how long a claim waits for the owner before to be gone: a
+// process that is killed lets go of one file after the other.
+const claimPatience = 2 * time.Second
+
+// await takes claims for as long as this process lives.
+func (k *keeper) await() {
+	for {
+		conn, err := k.will.socket.AcceptUnix()
+		if err != nil {
+			return
+		}
+		go func() {
+			if !k.claimed(conn) {
+				conn.Close()
+			}
+		}()
+	}
+}
+
+// claimed makes who connected the owner, or does not.
+func (k *keeper) claimed(conn *net.UnixConn) bool {
+	if !sameUser(conn) {
+		return false
+	}
+	_ = conn.SetDeadline(time.Now().Add(claimPatience))
+	var c wire.Claim
+	files, err := wire.Receive(conn, &c)
+	for _, f := range files {
+		f.Close()
+	}
+	if err != nil {
+		return false
+	}
+	refuse := func(why wire.Refusal) bool {
+		_ = conn.SetDeadline(time.Now().Add(claimPatience))
+		_ = wire.Send(conn, &wire.Legacy{Refused: why}, nil)
+		return false
+	}
+	if c.ID != k.will.id {
+		return refuse(wire.Wrong)
+	}
+	for late := time.After(claimPatience); ; {
+		k.mu.Lock()
+		if k.owner == nil || k.over {
+			break
+		}
+		alone := k.alone
+		k.mu.Unlock()
+		select {
+		case <-alone:
+		case <-late:
+			return refuse(wire.Owned)
+		}
+	}
+	defer k.mu.Unlock()
+	if k.over {
+		return refuse(wire.Over)
+	}
+	return k.inherit(conn)
+}
+
+// inherit hands the sandbox to its next owner. The caller holds mu.
+func (k *keeper) inherit(conn *net.UnixConn) bool {
+	l := wire.Legacy{Self: k.will.Self, PID: os.Getpid(), Cgroup: k.will.birth.Cgroup}
+	var files []*os.File
+	for _, f := range []struct {
+		from int
+		to   *int
+	}{{k.will.Stream, &l.Stream}, {k.will.Hold, &l.Hold}, {k.will.Far, &l.Far}} {
+		if f.from != 0 {
+			files = append(files, k.will.files[f.from])
+			*f.to = len(files)
+		}
+	}
+	_ = conn.SetDeadline(time.Now().Add(claimPatience))
+	if wire.Send(conn, &l, files) != nil || conn.SetDeadline(time.Time{}) != nil {
+		return false // it is gone again
+	}
+	if k.late != nil {
+		k.late.Stop()
+	}
+	k.owner, k.out, k.alone = conn, json.NewEncoder(conn), make(chan struct{})
+	go k.serve(conn)
+	return true
+}
+
+// sameUser says whether a process of this user is at the other end, by what the
+// kernel knew of it when it connected.
+func sameUser(conn *net.UnixConn) bool {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var peer *unix.Ucred
+	cerr := raw.Control(func(fd uintptr) { peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	return cerr == nil && err == nil && int(peer.Uid) == os.Geteuid()
+}
