@@ -52,6 +52,9 @@ func Host(ctx context.Context, opts HostOptions) (*Root, error) {
 		return nil, err
 	}
 	s := &skeleton{host: h, opts: &o, shell: h.shell()}
+	if o.Programs {
+		s.programs = h.programs()
+	}
 	r, err := s.root(ctx, c, sum)
 	if err != nil {
 		h.close()
@@ -115,6 +118,9 @@ func (s *skeleton) etcDigest(sum hash.Hash) string {
 func (s *skeleton) digest(sum hash.Hash) string {
 	fmt.Fprintf(sum, "home %q layout %q links %q\n", s.opts.User.Home, layout, layoutLinks)
 	fmt.Fprintf(sum, "files %q\n", s.opts.files(s.shell))
+	if s.opts.Programs {
+		fmt.Fprintf(sum, "programs %q\n", s.programs)
+	}
 	for _, t := range s.extra {
 		fmt.Fprintf(sum, "target %q %t\n", t.Path, t.Dir)
 	}
@@ -124,18 +130,31 @@ func (s *skeleton) digest(sum hash.Hash) string {
 // shell is the shell of the accounts inside: bash where the host has it.
 func (h *hostTree) shell() string {
 	for _, p := range []string{"bin/bash", "usr/bin/bash"} {
-		var st unix.Stat_t
-		fd, err := unix.Openat2(h.root, p, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
-		if err != nil {
-			continue
-		}
-		err = unix.Fstat(fd, &st)
-		unix.Close(fd)
-		if err == nil && st.Mode&0o111 != 0 {
+		if h.executes(p) {
 			return "/" + p
 		}
 	}
 	return "/bin/sh"
+}
+
+// programs are links in sandbox.ProgramDir, and where they lead.
+func (h *hostTree) programs() map[string]string {
+	links := map[string]string{}
+	if h.executes("usr/bin/python3") && !h.executes("usr/bin/python") && !h.executes("usr/local/bin/python") {
+		links["python"] = "/usr/bin/python3"
+	}
+	return links
+}
+
+// executes says whether p, below the host's root, is a program.
+func (h *hostTree) executes(p string) bool {
+	fd, err := unix.Openat2(h.root, p, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && st.Mode&0o111 != 0
 }
 
 // checkToolchain refuses what cannot be shown at its own path.

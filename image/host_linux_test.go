@@ -165,6 +165,39 @@ func TestHostShowsTheToolchainAndNoSecret(t *testing.T) {
 	}
 }
 
+// What agents' programs expect is there where the host does not have it.
+func TestHostPrograms(t *testing.T) {
+	for _, c := range []struct {
+		name, link string
+		lines      []string
+	}{
+		{"python3 alone", "/usr/bin/python3", []string{"usr/bin/python3.11=#!", "usr/bin/python3->python3.11"}},
+		{"python, too", "", []string{"usr/bin/python3=#!", "usr/bin/python=#!"}},
+		{"an administrator's", "", []string{"usr/bin/python3=#!", "usr/local/bin/python=#!"}},
+		{"none", "", []string{"usr/bin/"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			host := fakeHost(t, c.lines...)
+			for _, p := range []string{"usr/bin/python3.11", "usr/bin/python3", "usr/bin/python", "usr/local/bin/python"} {
+				_ = os.Chmod(filepath.Join(host, p), 0o755) // those that are there
+			}
+			r, err := build(t, host, HostOptions{Programs: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := filepath.Join(r.Sandbox().Dir.Name(), sandbox.ProgramDir)
+			if to, _ := os.Readlink(filepath.Join(at, "python")); to != c.link {
+				t.Errorf("python leads to %q, want %q", to, c.link)
+			}
+			if plain, err := build(t, host, HostOptions{}); err != nil {
+				t.Error(err)
+			} else if _, err := os.Lstat(filepath.Join(plain.Sandbox().Dir.Name(), sandbox.ProgramDir)); err == nil {
+				t.Error("it is there unasked")
+			}
+		})
+	}
+}
+
 // TestHostLayouts holds the ways in which distributions lay out their roots.
 func TestHostLayouts(t *testing.T) {
 	tests := []struct {

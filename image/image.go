@@ -72,6 +72,10 @@ type HostOptions struct {
 	// is not valid.
 	NameServer netip.Addr
 
+	// Programs adds what agents' programs expect beside the host's own, in
+	// sandbox.ProgramDir: python, where the host has python3 alone.
+	Programs bool
+
 	// Targets are the paths of all mounts, scratch directories and masks.
 	Targets []Target
 

@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // skeleton is everything that is in a tree of the cache.
@@ -22,7 +24,10 @@ type skeleton struct {
 	opts  *HostOptions
 	extra []Target // mountpoints beyond the usual ones
 	shell string
-	seen  []string // directories that are shown inside: links may lead there
+	// programs are links in sandbox.ProgramDir, which is made when they are not
+	// nil.
+	programs map[string]string
+	seen     []string // directories that are shown inside: links may lead there
 }
 
 // write makes the tree in dir, which is empty and ours alone. The copy of /etc
@@ -58,6 +63,16 @@ func (s *skeleton) write(ctx context.Context, c cache, etc, dir string) error {
 	for _, links := range []map[string]string{layoutLinks, s.host.links} {
 		for at, to := range links {
 			if err := os.Symlink(to, filepath.Join(dir, at)); err != nil {
+				return err
+			}
+		}
+	}
+	if s.programs != nil {
+		if err := makeDirs(dir, sandbox.ProgramDir); err != nil {
+			return err
+		}
+		for name, to := range s.programs {
+			if err := os.Symlink(to, filepath.Join(dir, sandbox.ProgramDir, name)); err != nil {
 				return err
 			}
 		}

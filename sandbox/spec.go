@@ -36,9 +36,13 @@ type Spec struct {
 	User User
 
 	// Sudo lets code become the sandbox's own root: a request may name root, and
-	// set-user-id programs work. Levels whose root would be the host's refuse it
+	// set-user-id programs work. Its root file system has a private layer that takes
+	// what root changes, and a sudo in ProgramDir. Levels whose root would be the host's refuse it
 	// (Capabilities.Root). It is for living sandboxes; a Runner refuses it.
 	Sudo bool
+
+	// RootSize is how many bytes that layer takes; 0 is no bound.
+	RootSize int64
 
 	// Snapshots says that the sandbox may be asked for a snapshot, which a level
 	// may have to be prepared for (see Snapshotter). Any other level ignores it.
@@ -198,3 +202,7 @@ func DefaultUser() User { return User{UID: 1000, GID: 1000, Name: "user", Home: 
 // RootUser is the sandbox's own root, which levels refuse where it would be
 // the host's (Capabilities.Root).
 func RootUser() User { return User{Name: "root", Home: "/root"} }
+
+// ProgramDir is a directory for programs that sandboxes which live on have beside
+// those of their image or host. It comes first in PATH.
+const ProgramDir = "/opt/caisson/bin"

@@ -114,6 +114,7 @@ func (r *run) root(ctx context.Context, w *world, chains []*hostpath.Source) (*i
 	o := image.HostOptions{
 		Cache: filepath.Join(r.s.o.State.Path(), "cache"), Toolchains: chains, User: w.spec.User, Targets: targets(w.spec),
 	}
+	o.Programs = r.kind == policy.StartSandbox
 	if n := w.spec.Network; n != nil {
 		o.NameServer = n.Gateway
 	}

@@ -90,6 +90,9 @@ func (r *run) prepare(ctx context.Context, d sandbox.Driver) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
+	if r.kind == policy.StartSandbox {
+		search = append([]string{sandbox.ProgramDir}, search...)
+	}
 	w.exec.Dir, w.search = w.cwd, search
 	w.exec.Env = r.environment(w.spec.User, search)
 	return w, nil
@@ -195,6 +198,11 @@ func (r *run) addScratch(w *world) error {
 // that all of them together hold them. Most runs have one such directory, and
 // /tmp, which has a size of its own but takes part in the number of files.
 func share(s *sandbox.Spec) {
+	disk := s.Limits.Disk
+	if s.Sudo { // what root changes of the root file system takes a quarter
+		s.RootSize = disk / 4
+		disk -= s.RootSize
+	}
 	var sizes, files int64
 	for _, d := range s.Scratch {
 		if !d.Memory {
@@ -209,8 +217,8 @@ func share(s *sandbox.Spec) {
 		if d.Memory {
 			continue
 		}
-		if d.Size == 0 && s.Limits.Disk > 0 {
-			d.Size = max(s.Limits.Disk/sizes, 1)
+		if d.Size == 0 && disk > 0 {
+			d.Size = max(disk/sizes, 1)
 		}
 		if s.Limits.Inodes > 0 {
 			d.Inodes = max(s.Limits.Inodes/files, 1)

@@ -26,6 +26,9 @@ type Options struct {
 	// Sudo lets a request name root and lets set-user-id programs work; otherwise
 	// both are refused by name.
 	Sudo bool
+	// Programs is a directory in everybody's PATH that takes the sudo; empty is
+	// none.
+	Programs string
 	// Filter gives every program the system call filter for code that nobody
 	// trusts: on levels where it talks to the host's kernel itself.
 	Filter bool

@@ -21,7 +21,8 @@ import (
 //
 //	-stdio                    fd 0 and 1 are the stream, as two pipes; fd 2 is the log
 //	-user UID:GID:NAME:HOME   whom envd's services mean when a request names nobody
-//	-sudo                     requests may name root, and set-user-id programs work
+//	-sudo                     requests may name root, set-user-id programs work, and there is a sudo
+//	-programs DIR             a directory in PATH for that
 //	-name ID                  nothing; by it a process is known from outside
 //	-filter                   programs get the system call filter for code that nobody trusts
 //	-map U0:U:G0:G            see enter
@@ -85,7 +86,11 @@ func run(args []string) error {
 		return err
 	}
 	defer s.Close()
-	return New(o).Serve(s, mark)
+	a := New(o)
+	if o.Sudo {
+		a.furnish()
+	}
+	return a.Serve(s, mark)
 }
 
 // flags are what concerns the start alone.
@@ -103,6 +108,7 @@ func parseFlags(args []string) (o Options, start flags, err error) {
 	f.BoolVar(&start.pipes, "stdio", false, "")
 	f.BoolVar(&start.inner, "inner", false, "")
 	f.BoolVar(&o.Sudo, "sudo", false, "")
+	f.StringVar(&o.Programs, "programs", "", "")
 	f.BoolVar(&o.Filter, "filter", false, "")
 	f.DurationVar(&o.Stay, "stay", 0, "")
 	f.Func("map", "", func(s string) (err error) {

@@ -101,7 +101,7 @@ func agentProcess(spec *sandbox.Spec, mark stream.Mark) first {
 		dir:  "/", user: sandbox.RootUser(), caps: agentCapabilities,
 	}
 	if spec.Sudo {
-		f.argv = append(f.argv, "-sudo")
+		f.argv = append(f.argv, "-sudo", "-programs", sandbox.ProgramDir)
 		f.caps = slices.Concat(agentCapabilities, rootCapabilities)
 	}
 	return f

@@ -80,6 +80,9 @@ func newPlan(s *sandbox.Spec, f first, ids identity) (*plan, error) {
 		}
 		p.bind(b, "ro", "nosuid", "nodev")
 	}
+	if s.Sudo {
+		p.oci.Root.Readonly, p.overlay = false, overlay("root", s.StateDir, s.RootSize)
+	}
 	scratch, cow := s.Shares()
 	for i, sc := range scratch {
 		p.scratch(s, i, sc)
@@ -174,12 +177,23 @@ func (p *plan) mounts(s *sandbox.Spec, share int64) error {
 		}
 	}
 	if cow != "" {
-		p.overlay = "all:dir=" + s.StateDir
-		if share > 0 {
-			p.overlay += fmt.Sprintf(",size=%d", share)
+		if s.Sudo && s.RootSize > 0 {
+			share = min(share, s.RootSize) // there is one size for all of them
 		}
+		p.overlay = overlay("all", s.StateDir, share)
 	}
 	return nil
+}
+
+// overlay has gVisor lay a layer of its own over which mounts, in a file in the
+// state directory; their own files are opened read-only then. Each layer takes
+// at most size bytes, where that is more than 0.
+func overlay(which, stateDir string, size int64) string {
+	o := which + ":dir=" + stateDir
+	if size > 0 {
+		o += fmt.Sprintf(",size=%d", size)
+	}
+	return o
 }
 
 // maxMasks bounds how many paths one sandbox may hide: each is a mount.

@@ -7,6 +7,8 @@ package gvisor_test
 import (
 	"errors"
 	"io"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -42,7 +44,8 @@ func living(t *testing.T, spec *sandbox.Spec, o guest.Options) (*guest.Client, s
 // says runs a script as a process and returns what it writes to either stream.
 func says(t *testing.T, c *guest.Client, script string) string {
 	t.Helper()
-	p, err := c.Start(t.Context(), guest.Command{Path: "/bin/sh", Args: []string{"-c", script}, Dir: "/"})
+	env := map[string]string{"PATH": sandbox.ProgramDir + ":/usr/bin:/bin"}
+	p, err := c.Start(t.Context(), guest.Command{Path: "/bin/sh", Args: []string{"-c", script}, Dir: "/", Env: env})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,13 +70,21 @@ func TestSudo(t *testing.T) {
 	const facts = "id -u; grep -E 'CapEff|NoNewPrivs' /proc/self/status; /tmp/id -u"
 
 	spec := world(t)
-	spec.Sudo = true
+	spec.Sudo, spec.RootSize = true, 100<<20
 	c, _ := living(t, spec, guest.Options{User: spec.User})
 	if got := says(t, c.As("root"), plant+"; id -u; grep CapEff /proc/self/status; echo x > /tmp/of-root"); got != "0\nCapEff:\t00000000a80405ff\n" {
 		t.Errorf("root says %q", got)
 	}
 	if got, want := says(t, c, facts), "1000\nCapEff:\t0000000000000000\nNoNewPrivs:\t0\n0\n"; got != want {
 		t.Errorf("the user says %q, want %q", got, want)
+	}
+
+	const can = `umask 022; mkdir /own && cd /own && sudo sh -c 'id -u; pwd; echo changed >/etc/motd; cat /etc/motd'; sudo ls -ld /root | cut -c1-10; sudo sh -c 'head -c 200000000 /dev/zero >/root/big' 2>&1 | grep -o "No space left.*"`
+	if got, want := says(t, c, can), "0\n/own\nchanged\ndrwx------\nNo space left on device\n"; got != want {
+		t.Errorf("by sudo: %q, want %q", got, want)
+	}
+	if left, err := os.ReadFile("/proc/self/fd/" + strconv.Itoa(int(spec.Root.Dir.Fd())) + "/etc/motd"); err == nil {
+		t.Errorf("root inside changed the root file system that all share: %q", left)
 	}
 
 	// The same program, planted by the host's agent as root, and nobody may use it.

@@ -123,6 +123,16 @@ test('root', async () => {
   assert.equal((await b.commands.run('id -u; echo $HOME; cat /tmp/of-root 2>/dev/null || echo closed')).stdout, '1000\n/home/user\nclosed\n')
 })
 
+test('sudo, python, and directories below /', async () => {
+  const b = await box()
+  const r = await b.commands.run('sudo echo "<$FOO>"; sudo -E sh -c \'echo "<$FOO> $(id -u) $SUDO_USER"\'; python -c "print(6*7)"; echo hi | sudo tee -a /etc/motd', { envs: { FOO: 'bar' } })
+  assert.equal(r.stdout, '<bar>\n<bar> 0 user\n42\nhi\n')
+  const w = await b.files.write([{ path: '/0/one.txt', data: '1' }, { path: '/workspace/two.txt', data: '2' }])
+  assert.deepEqual(w.map((f) => f.path), ['/0/one.txt', '/workspace/two.txt'])
+  assert.equal((await b.files.write('note.txt', 'x', { user: 'root' })).path, '/root/note.txt')
+  assert.equal((await b.commands.run('stat -c %U /0/one.txt; sudo cat /root/note.txt')).stdout, 'user\nx')
+})
+
 test('a user who is not there', async () => {
   await assert.rejects((await box()).commands.run('id', { user: 'nobody-at-all' }), sdk.AuthenticationError)
 })
