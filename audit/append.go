@@ -135,24 +135,6 @@ func newAddition(id, event string, v any, kept []*Capture) (*addition, error) {
 	return &addition{record: record{entry: id, event: event, body: body}, kept: kept}, nil
 }
 
-// commit appends records in one transaction: one sync.
-func (l *Log) commit(ctx context.Context, list ...*addition) error {
-	return l.change(ctx, func(tx *sql.Tx, head Checkpoint) (Checkpoint, error) {
-		var err error
-		for _, a := range list {
-			if head, err = l.append(ctx, tx, head, &a.record); err != nil {
-				return head, err
-			}
-			for _, c := range a.kept {
-				if err := keep(ctx, tx, c); err != nil {
-					return head, err
-				}
-			}
-		}
-		return head, nil
-	})
-}
-
 // change runs do in a transaction that holds the write lock, from a head that
 // was checked, and makes the new head known in both places.
 func (l *Log) change(ctx context.Context, do func(tx *sql.Tx, head Checkpoint) (Checkpoint, error)) error {
@@ -183,28 +165,34 @@ func (l *Log) change(ctx context.Context, do func(tx *sql.Tx, head Checkpoint) (
 	if err := tx.Commit(); err != nil {
 		return unavailable(op, err)
 	}
+	if l.onCommit != nil {
+		l.onCommit()
+	}
 	return unavailable(op, l.writeHead(head))
 }
 
 // append seals a record onto the chain and moves the head to it.
 func (l *Log) append(ctx context.Context, tx *sql.Tx, head Checkpoint, r *record) (Checkpoint, error) {
-	return l.appendAll(ctx, tx, head, []record{*r})
+	return l.appendAll(ctx, tx, head, []*record{r})
 }
 
 // appendAll is append for many: the head is signed once, for the last.
-func (l *Log) appendAll(ctx context.Context, tx *sql.Tx, head Checkpoint, list []record) (Checkpoint, error) {
+func (l *Log) appendAll(ctx context.Context, tx *sql.Tx, head Checkpoint, list []*record) (Checkpoint, error) {
 	prev, err := hex.DecodeString(head.Link)
 	if err != nil {
 		return head, err
 	}
+	insert, err := tx.PrepareContext(ctx, "INSERT INTO records (seq, at, entry, event, prev, body_digest, digest, signature, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")
+	if err != nil {
+		return head, err
+	}
+	defer insert.Close()
 	seq, at := head.Count, int64(0)
-	for i := range list {
-		r := &list[i]
+	for _, r := range list {
 		seq++
 		r.seq, r.at, r.prev = seq, l.now().UnixNano(), prev
 		r.seal(l.key, l.inst)
-		_, err = tx.ExecContext(ctx, `INSERT INTO records (seq, at, entry, event, prev, body_digest, digest, signature, body)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, r.seq, r.at, r.entry, r.event, r.prev, r.bodyDigest, r.digest, r.signature, r.body)
+		_, err = insert.ExecContext(ctx, r.seq, r.at, r.entry, r.event, r.prev, r.bodyDigest, r.digest, r.signature, r.body)
 		if err != nil {
 			return head, err
 		}
@@ -216,15 +204,28 @@ func (l *Log) appendAll(ctx context.Context, tx *sql.Tx, head Checkpoint, list [
 	return next, err
 }
 
-// keep stores content, unless it was redacted once.
-func keep(ctx context.Context, tx *sql.Tx, c *Capture) error {
-	if c == nil || len(c.kept) == 0 {
-		return nil
+// keep stores contents, but for those that were redacted once.
+func keep(ctx context.Context, tx *sql.Tx, list []*Capture) error {
+	var insert *sql.Stmt
+	for _, c := range list {
+		if c == nil || len(c.kept) == 0 {
+			continue
+		}
+		if insert == nil {
+			var err error
+			insert, err = tx.PrepareContext(ctx, `INSERT OR IGNORE INTO blobs (digest, content) SELECT ?, ?
+				WHERE NOT EXISTS (SELECT 1 FROM records WHERE entry = ? AND event = 'redact')`)
+			if err != nil {
+				return err
+			}
+			defer insert.Close()
+		}
+		digest := sum(c.kept)
+		if _, err := insert.ExecContext(ctx, digest, c.kept, hex.EncodeToString(digest)); err != nil {
+			return err
+		}
 	}
-	digest := sum(c.kept)
-	_, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO blobs (digest, content) SELECT ?, ?
-		WHERE NOT EXISTS (SELECT 1 FROM records WHERE entry = ? AND event = 'redact')`, digest, c.kept, hex.EncodeToString(digest))
-	return err
+	return nil
 }
 
 // checkHead is the part of Verify that each commit can afford: the signed head

@@ -4,6 +4,8 @@ package audit
 
 import (
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -43,6 +45,30 @@ func BenchmarkEntry(b *testing.B) {
 	l := open(b, b.TempDir())
 	for b.Loop() {
 		call(b, l, "a")
+	}
+}
+
+// BenchmarkGrouped is how many records a second are on disk where calls come in
+// parallel, as a daemon has them: intent and outcome of each, with a sync that many
+// share.
+func BenchmarkGrouped(b *testing.B) {
+	for _, callers := range []int{1, 8, 64} {
+		b.Run(fmt.Sprint(callers, "-callers"), func(b *testing.B) {
+			l := open(b, b.TempDir())
+			call(b, l, "warm")
+			var wg sync.WaitGroup
+			var next atomic.Int64
+			b.ResetTimer()
+			for range callers {
+				wg.Go(func() {
+					for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
+						call(b, l, fmt.Sprint(n))
+					}
+				})
+			}
+			wg.Wait()
+			b.ReportMetric(2*float64(b.N)/b.Elapsed().Seconds(), "records/s")
+		})
 	}
 }
 

@@ -60,7 +60,7 @@ func (l *Log) Connections(ctx context.Context, list []Connection) error {
 	if len(list) == 0 {
 		return nil
 	}
-	var records []record
+	var records []*record
 	for i := range list {
 		switch list[i].Status {
 		case Allowed, Refused, Failed:
@@ -75,7 +75,7 @@ func (l *Log) Connections(ctx context.Context, list []Connection) error {
 		if err != nil {
 			return unavailable("audit", err)
 		}
-		records = append(records, record{entry: id, event: eventConnection, body: body})
+		records = append(records, &record{entry: id, event: eventConnection, body: body})
 	}
 	return l.change(context.WithoutCancel(ctx), func(tx *sql.Tx, head Checkpoint) (Checkpoint, error) {
 		return l.appendAll(ctx, tx, head, records)

@@ -47,6 +47,7 @@ func benches(s *stage) []bench {
 	list = append(list, s.networkRows()...)
 	list = append(list, s.daemonRows()...)
 	return append(list,
+		bench{fmt.Sprintf("audit records on the disk, %d calls at once", recorders), s.record},
 		bench{"caisson version", s.version},
 		bench{"size of the binary", s.size},
 	)

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// group has those who want to append at one time share a transaction, and with it
+// the sync that makes it durable and the signature of the head: a sync takes as long
+// for a hundred records as for one. Nobody waits for company: whoever comes first
+// commits at once, and what comes meanwhile is the next transaction, which one of
+// those who wait carries out.
+type group struct {
+	mu      sync.Mutex
+	busy    bool // somebody commits
+	waiting []*waiter
+}
+
+// waiter is one who wants to append.
+type waiter struct {
+	list []*addition
+	done chan error    // has an element when it is committed, or failed
+	lead chan struct{} // is closed when it is its turn to commit
+}
+
+// mostGrouped bounds how many calls one transaction carries.
+const mostGrouped = 256
+
+// commit appends records in one transaction, others' perhaps in the same one. When
+// it returns without an error they are on disk.
+//
+// A ctx that ends takes back what is not being committed yet; what is, is waited
+// for, since it may be on disk.
+func (l *Log) commit(ctx context.Context, list ...*addition) error {
+	g, w := &l.group, &waiter{list: list, done: make(chan error, 1), lead: make(chan struct{})}
+	g.mu.Lock()
+	g.waiting = append(g.waiting, w)
+	if !g.busy {
+		g.busy = true
+		g.pass()
+	}
+	g.mu.Unlock()
+	select {
+	case err := <-w.done:
+		return err
+	case <-w.lead:
+		l.carry(ctx, w)
+		return <-w.done
+	case <-ctx.Done():
+	}
+	g.mu.Lock()
+	i := slices.Index(g.waiting, w)
+	if i < 0 { // another one commits it
+		g.mu.Unlock()
+		return <-w.done
+	}
+	g.waiting = slices.Delete(g.waiting, i, i+1)
+	select {
+	case <-w.lead: // its turn came at the same time, and is the next one's now
+		g.pass()
+	default:
+	}
+	g.mu.Unlock()
+	return unavailable("audit", context.Cause(ctx))
+}
+
+// pass makes it the turn of the first who waits. The caller holds mu.
+func (g *group) pass() {
+	if g.busy = len(g.waiting) > 0; g.busy {
+		close(g.waiting[0].lead)
+	}
+}
+
+// take is what the next transaction carries; the first is who asks.
+func (g *group) take() []*waiter {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := min(len(g.waiting), mostGrouped)
+	batch := slices.Clone(g.waiting[:n])
+	g.waiting = slices.Delete(g.waiting, 0, n)
+	return batch
+}
+
+// carry commits what waits, w's among it, and passes the turn on.
+func (l *Log) carry(ctx context.Context, w *waiter) {
+	batch := l.group.take()
+	defer func() {
+		l.group.mu.Lock()
+		defer l.group.mu.Unlock()
+		l.group.pass()
+	}()
+	if len(batch) > 1 {
+		ctx = context.WithoutCancel(ctx) // it is others' affair, too
+	}
+	err := l.write(ctx, batch)
+	for _, one := range batch {
+		if len(batch) > 1 && errors.Is(err, sandbox.ErrConflict) {
+			// One of them is at fault, and is to have the error alone.
+			one.done <- l.write(ctx, []*waiter{one})
+			continue
+		}
+		one.done <- err
+	}
+}
+
+// write appends what a batch brings in one transaction.
+func (l *Log) write(ctx context.Context, batch []*waiter) error {
+	return l.change(ctx, func(tx *sql.Tx, head Checkpoint) (Checkpoint, error) {
+		var records []*record
+		var kept []*Capture
+		for _, w := range batch {
+			for _, a := range w.list {
+				records, kept = append(records, &a.record), append(kept, a.kept...)
+			}
+		}
+		head, err := l.appendAll(ctx, tx, head, records)
+		if err != nil {
+			return head, err
+		}
+		return head, keep(ctx, tx, kept)
+	})
+}
