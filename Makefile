@@ -36,15 +36,19 @@ build: ## bin/caisson, static and stripped
 	@mkdir -p bin
 	$(call build_caisson,$(shell go env GOARCH),bin/caisson)
 
-# build_caisson ARCH OUTPUT: what runs inside (the agent) and around a gVisor
-# sandbox (the engine) is built first, slim, and embedded; a plain `go install`
-# does without and is its own agent and engine. No time or commit is stamped on
-# them: another commit of the same code has the same engine.
+# build_caisson ARCH OUTPUT: what runs inside (the agent), around a gVisor sandbox
+# (the engine) and at the other end of a network (the router) is built first,
+# slim, and embedded; a plain `go install` does without and is all of them itself.
+# No time or commit is stamped on them: another commit of the same code has the
+# same engine.
 ENGINE := internal/linux/engine/caisson-engine
+ROUTER := internal/linux/engine/caisson-router
 define build_caisson
 	GOOS=linux GOARCH=$(1) go build -trimpath -ldflags '-s -w' -o guest/embedded/caisson-guest ./cmd/caisson-guest
 	GOOS=linux GOARCH=$(1) go build -trimpath -buildvcs=false -ldflags '-s -w' -o .cache/engine/$(1) ./cmd/caisson-engine
+	GOOS=linux GOARCH=$(1) go build -trimpath -buildvcs=false -ldflags '-s -w' -o .cache/engine/$(1)-router ./cmd/caisson-router
 	go run ./internal/tools/packengine .cache/engine/$(1) $(ENGINE)
+	go run ./internal/tools/packengine .cache/engine/$(1)-router $(ROUTER)
 	GOOS=linux GOARCH=$(1) go build $(3) -tags embedguest,embedengine -ldflags '$(LDFLAGS)' -o $(2) ./cmd/caisson
 endef
 
@@ -203,4 +207,4 @@ SOURCE_DATE = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 
 .PHONY: clean
 clean: ## remove what was built; caches of the test guest stay in .cache
-	rm -rf bin dist .cache/engine guest/embedded/caisson-guest $(ENGINE).zst $(ENGINE).txt
+	rm -rf bin dist .cache/engine guest/embedded/caisson-guest $(ENGINE).zst $(ENGINE).txt $(ROUTER).zst $(ROUTER).txt

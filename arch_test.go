@@ -220,7 +220,7 @@ func TestEngineIsApart(t *testing.T) {
 		}
 		return strings.Fields(string(out))
 	}
-	binary, engine := deps("./cmd/caisson"), deps("./cmd/caisson-engine")
+	binary, engine, router := deps("./cmd/caisson"), deps("./cmd/caisson-engine"), deps("./cmd/caisson-router")
 	for _, dep := range binary {
 		if under(dep, "gvisor.dev/gvisor") {
 			t.Errorf("cmd/caisson links %s", dep)
@@ -230,6 +230,14 @@ func TestEngineIsApart(t *testing.T) {
 		if d := rel(dep); under(d, "./session", "./policy", "./audit", "./internal/cli", "./image", "database/sql", "github.com/spf13") {
 			t.Errorf("cmd/caisson-engine links %s", dep)
 		}
+	}
+	for _, dep := range router {
+		if d := rel(dep); under(d, "./session", "./policy", "./audit", "./internal/cli", "./image", "./sandbox/gvisor", "gvisor.dev/gvisor/pkg/sentry", "gvisor.dev/gvisor/runsc", "google.golang.org/protobuf") {
+			t.Errorf("cmd/caisson-router links %s", dep)
+		}
+	}
+	if slices.Contains(engine, module+"/egress/confined") || slices.Contains(binary, module+"/egress/confined") || !slices.Contains(router, module+"/egress/confined") {
+		t.Error("the router is not a program of its own, or not only that")
 	}
 	if !slices.Contains(engine, "gvisor.dev/gvisor/runsc/boot") || !slices.Contains(binary, module+"/session") {
 		t.Error("the lists are not those of the two programs")

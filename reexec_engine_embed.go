@@ -4,6 +4,6 @@
 
 package caisson
 
-// reexecEngine has nothing to take over: gVisor's halves are another program,
-// which this one carries (internal/linux/engine).
+// reexecEngine has nothing to take over: gVisor's halves and the router are other
+// programs, which this one carries (internal/linux/engine).
 func reexecEngine() {}

@@ -4,6 +4,17 @@
 
 package caisson
 
-import "github.com/caisson-run/caisson/sandbox/gvisor/halves"
+import (
+	"os"
 
-func reexecEngine() { halves.Reexec() }
+	"github.com/caisson-run/caisson/egress/confined"
+	"github.com/caisson-run/caisson/egress/wire"
+	"github.com/caisson-run/caisson/sandbox/gvisor/halves"
+)
+
+func reexecEngine() {
+	halves.Reexec()
+	if len(os.Args) > 0 && os.Args[0] == wire.Argv0 {
+		confined.Main()
+	}
+}

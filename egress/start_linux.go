@@ -134,7 +134,7 @@ func widen(fd int) {
 // wire's and its program's are closed in it: what the caller of this process may
 // have left open for everybody.
 func (r *Router) start(order *wire.Order, owner *os.File) error {
-	program, err := engine.Open(r.o.StateDir)
+	program, err := engine.OpenRouter(r.o.StateDir)
 	if err != nil {
 		return cannot("its program cannot be opened", err)
 	}

@@ -11,22 +11,41 @@ import (
 )
 
 //go:embed caisson-engine.zst
-var packed []byte
+var packedEngine []byte
 
 //go:embed caisson-engine.txt
-var label string
+var engineLabel string
 
-var carried = sync.OnceValues(func() (*Program, error) {
-	l, err := ParseLabel(label)
-	if err != nil {
-		return nil, err
-	}
-	return &Program{Label: l, Packed: packed}, nil
-})
+//go:embed caisson-router.zst
+var packedRouter []byte
+
+//go:embed caisson-router.txt
+var routerLabel string
+
+var (
+	carried       = carrying(&packedEngine, &engineLabel)
+	carriedRouter = carrying(&packedRouter, &routerLabel)
+)
+
+// carrying is a program that this binary carries, once somebody asks for it.
+func carrying(packed *[]byte, label *string) func() (*Program, error) {
+	return sync.OnceValues(func() (*Program, error) {
+		l, err := ParseLabel(*label)
+		if err != nil {
+			return nil, err
+		}
+		return &Program{Label: l, Packed: *packed}, nil
+	})
+}
 
 // Open returns the engine, to be executed through /proc/self/fd: see
 // [Program.Open]. The caller closes it.
-func Open(stateDir string) (*os.File, error) {
+func Open(stateDir string) (*os.File, error) { return open(carried, stateDir) }
+
+// OpenRouter returns the router's program in the same way.
+func OpenRouter(stateDir string) (*os.File, error) { return open(carriedRouter, stateDir) }
+
+func open(carried func() (*Program, error), stateDir string) (*os.File, error) {
 	p, err := carried()
 	if err != nil {
 		return nil, err

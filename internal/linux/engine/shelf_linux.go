@@ -22,9 +22,9 @@ const (
 	lockName = ".engine.lock"
 )
 
-// keptOthers is how many programs of other versions stay: whoever goes back and
-// forth between two versions finds both.
-const keptOthers = 2
+// keptOthers is how many other programs stay: whoever goes back and forth between
+// three versions finds the engine and the router of each.
+const keptOthers = 5
 
 // freshFor is how long a program counts as just used, so that not each run
 // writes to the disk.

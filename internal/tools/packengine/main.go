@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command packengine packs a built cmd/caisson-engine for embedding: the same
-// program gives the same bytes.
+// Command packengine packs a built cmd/caisson-engine or cmd/caisson-router for
+// embedding: the same program gives the same bytes.
 package main
 
 import (

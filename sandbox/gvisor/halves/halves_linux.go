@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package halves is all that runs in processes of their own around a gVisor
-// sandbox: its keeper, gVisor's kernel and file server, its umounter, and the
-// router of a network. A program that links it can be each of them; cmd/caisson-engine
-// is nothing else.
+// sandbox: its keeper, gVisor's kernel and file server, and its umounter. A
+// program that links it can be each of them; cmd/caisson-engine is nothing else.
 package halves
 
 import (
 	"os"
 
-	"github.com/caisson-run/caisson/egress/confined"
-	egress "github.com/caisson-run/caisson/egress/wire"
 	_ "github.com/caisson-run/caisson/sandbox/gvisor/arrival" // takes over before main
 	"github.com/caisson-run/caisson/sandbox/gvisor/sentry"
 	"github.com/caisson-run/caisson/sandbox/gvisor/shim"
@@ -26,7 +23,5 @@ func Reexec() {
 		sentry.Main()
 	case len(os.Args) > 0 && os.Args[0] == wire.Argv0:
 		shim.Main()
-	case len(os.Args) > 0 && os.Args[0] == egress.Argv0:
-		confined.Main()
 	}
 }

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command caisson-router is the router of a sandbox's network, without the rest
+// of caisson: see internal/linux/engine.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/caisson-run/caisson/egress/confined"
+	"github.com/caisson-run/caisson/egress/wire"
+)
+
+func main() {
+	if len(os.Args) > 0 && os.Args[0] == wire.Argv0 {
+		confined.Main()
+	}
+	fmt.Fprintln(os.Stderr, "caisson-router is started by caisson, not by hand")
+	os.Exit(125)
+}
