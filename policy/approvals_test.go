@@ -12,7 +12,7 @@ import (
 // What asks runs when somebody says yes to it; what is denied, or not allowed
 // besides, is refused.
 func TestAsk(t *testing.T) {
-	const file = `commands: {allow: [ls, cat, rm, {name: git, args: [status]}], deny: ["git push --force *"], ask: ["git push *", "rm *", "./deploy *", "hg push *"]}`
+	const file = `commands: {allow: [ls, cat, rm, {name: git, args: [status]}], deny: ["git push --force *"], ask: ["git push *", "rm *", "./deploy *", "fossil push *"]}`
 	p := policyOf(t, "", file)
 	for _, c := range []struct {
 		name string
@@ -31,8 +31,8 @@ func TestAsk(t *testing.T) {
 		{"what it is cannot be told", bashCode("git $x"), Deny, "denied by"},
 		{"a variable that steers", bashCode("GIT_SSH_COMMAND=x git push"), Deny, "GIT_SSH_COMMAND"},
 		{"perhaps, and allowed", bashCode("rm $x"), Ask, "rm"},
-		{"perhaps, and not allowed", bashCode("hg $x"), Deny, "not among"},
-		{"certainly", bashCode("hg push $x"), Ask, "hg push"},
+		{"perhaps, and not allowed", bashCode("fossil $x"), Deny, "not among"},
+		{"certainly", bashCode("fossil push $x"), Ask, "fossil push"},
 		{"option that starts something", argv("git", "push", "--receive-pack=x"), Ask, "receive-pack"},
 		{"terminal", together(argv("git", "push"), func(c *Call) { c.Terminal = true }), Deny, "what is typed at a terminal"},
 		{"not asked", argv("ls"), Allow, ""},

@@ -53,6 +53,13 @@ func numeric(f *syntax.File) map[string]bool {
 			if n.N != nil {
 				bad[strings.Trim(n.N.Value, "{}")] = true
 			}
+		case *syntax.DeclClause:
+			for _, a := range n.Args {
+				// local 'i=…': the name is in the value. Options are judged elsewhere.
+				if a.Name == nil && a.Value != nil && !strings.HasPrefix(a.Value.Lit(), "-") {
+					shared = true
+				}
+			}
 		case *syntax.CallExpr:
 			if len(n.Args) == 0 {
 				break
@@ -60,18 +67,14 @@ func numeric(f *syntax.File) map[string]bool {
 			switch first := n.Args[0].Lit(); first {
 			case "eval", ".", "source", "trap", "", "builtin", "command":
 				shared = true
-			case "read", "mapfile", "readarray", "getopts", "printf", "wait", "export", "readonly", "local", "declare", "typeset":
-				quoted := false // a name in quotes is not looked for
-				for _, a := range n.Args[1:] {
-					if lit, ok := a.Parts[0].(*syntax.Lit); ok && !strings.Contains(lit.Value, `\`) {
-						name, _, _ := strings.Cut(strings.TrimPrefix(lit.Value, "-v"), "=")
+			case "unset": // some names mean something until they are
+				shared = shared || !namesIn(first, n.Args[1:], func(name string) {
+					if name != strings.ToLower(name) {
 						bad[name] = true
-					} else {
-						quoted = true
 					}
-				}
-				// printf's text is in quotes most times, and names one with -v alone.
-				shared = shared || quoted && (first != "printf" || strings.HasPrefix(n.Args[1].Lit(), "-"))
+				})
+			case "read", "mapfile", "readarray", "getopts", "printf", "wait", "export", "readonly", "local", "declare", "typeset":
+				shared = shared || !namesIn(first, n.Args[1:], func(name string) { bad[name] = true })
 			default:
 				shared = shared || strings.Contains(first, `\`)
 			}
@@ -85,6 +88,36 @@ func numeric(f *syntax.File) map[string]bool {
 		good[name] = false
 	}
 	return good
+}
+
+// namesIn tells of every name that the words of a builtin may give a value to, an
+// option with a name behind it (printf -vNAME) among them. It is false where one of
+// them cannot be read off: quotes or several parts make a name that nobody sees.
+func namesIn(builtin string, words []*syntax.Word, tell func(string)) bool {
+	for i, w := range words {
+		lit := w.Lit()
+		if lit == "" || strings.Contains(lit, `\`) {
+			// printf's text is in quotes most times, and nothing behind it is a name.
+			return builtin == "printf" && noOption(w) && (i == 0 || words[i-1].Lit() != "-v")
+		}
+		name, _, _ := strings.Cut(lit, "=")
+		tell(name)
+		for j := 1; j < len(name) && name[0] == '-'; j++ {
+			tell(name[j:])
+		}
+	}
+	return true
+}
+
+// noOption says that a word with quotes certainly does not begin as an option.
+func noOption(w *syntax.Word) bool {
+	part := w.Parts[0]
+	if q, ok := part.(*syntax.DblQuoted); ok && len(q.Parts) > 0 && !q.Dollar {
+		l, isText := q.Parts[0].(*syntax.Lit)
+		return isText && l.Value != "" && l.Value[0] != '-' && !strings.HasPrefix(l.Value, "\\\n")
+	}
+	q, ok := part.(*syntax.SglQuoted)
+	return ok && !q.Dollar && q.Value != "" && q.Value[0] != '-'
 }
 
 // isNumber: a decimal number, an arithmetic expansion, or a length.
@@ -118,10 +151,24 @@ func isRange(w *syntax.Word) bool {
 // number says that a variable holds a number whatever happens.
 func (s *scope) number(name string) bool {
 	switch name {
-	case "#", "?", "$", "!", "RANDOM", "SECONDS", "LINENO", "UID", "EUID", "PPID", "BASHPID", "EPOCHSECONDS", "SHLVL", "BASH_SUBSHELL":
+	case "#", "?", "$", "!", "UID", "EUID", "PPID":
+		return true
+	case "RANDOM", "SECONDS", "LINENO", "BASHPID", "EPOCHSECONDS", "SHLVL", "BASH_SUBSHELL":
+		// Plain variables once they were unset, and some of them before.
+		given, said := s.numbers[name]
+		return s.numbers != nil && (given || !said)
+	}
+	return s.numbers[name] && !steers(name) && !shellSets(name)
+}
+
+// shellSets: variables that bash gives values to by itself, which a text that gives
+// them a number does not know.
+func shellSets(name string) bool {
+	switch name {
+	case "_", "REPLY", "MAPFILE", "OPTARG", "COPROC", "PWD", "OLDPWD", "DIRSTACK", "FUNCNAME", "PIPESTATUS", "GROUPS", "HOSTNAME", "HOSTTYPE", "MACHTYPE", "OSTYPE":
 		return true
 	}
-	return s.numbers[name] && !steers(name)
+	return strings.HasPrefix(name, "BASH") || strings.HasPrefix(name, "COMP_") || strings.HasPrefix(name, "READLINE_")
 }
 
 // arith judges an expression.
@@ -173,12 +220,14 @@ func (s *scope) operand(p syntax.WordPart) {
 }
 
 // subscript judges an index of a list. A word in it is a key or the name of a
-// variable, which only the shell knows.
+// variable, which only the shell knows. One that the text gives no value has none,
+// unless the shell does: $_ is the last argument, REPLY what was read. Those are in
+// capitals, or begin with _.
 func (s *scope) subscript(x syntax.ArithmExpr) {
 	if w, ok := x.(*syntax.Word); ok && s.numbers != nil {
 		key := s.word(w)
 		given, said := s.numbers[key.Text]
-		if key.Static && syntax.ValidName(key.Text) && (given || !said) {
+		if key.Static && syntax.ValidName(key.Text) && (given && !shellSets(key.Text) || !said && key.Text[0] >= 'a') {
 			return
 		}
 	}

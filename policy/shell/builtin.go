@@ -24,8 +24,10 @@ func (s *scope) builtin(words []Word, env []Variable, in stdin) bool {
 		return false
 	}
 	switch name {
-	case "cd", "chdir", ":", "true", "false", "pwd", "echo", "exit", "return", "break", "continue", "shift", "times", "umask", "ulimit", "jobs", "bg", "fg",
+	case "cd", "chdir", ":", "true", "false", "pwd", "echo", "exit", "return", "break", "continue", "shift", "times", "umask", "ulimit", "bg", "fg",
 		"disown", "dirs", "pushd", "popd", "type", "caller", "help", "logout", "suspend":
+	case "jobs":
+		s.noFlags(words, "x", "it starts a program")
 	case "printf":
 		s.names(words, "v", "")
 	case "wait":
@@ -166,7 +168,9 @@ func (s *scope) declare(c *syntax.DeclClause) {
 			if as.Index != nil {
 				s.subscript(as.Index)
 			}
-			s.assigned(as.Name.Value, Word{}, s.at(as.Pos()), exported)
+			if !integer(as.Name.Value) { // it gets no value here
+				s.assigned(as.Name.Value, Word{}, s.at(as.Pos()), exported)
+			}
 			continue
 		}
 		s.assign(as, exported)
@@ -197,7 +201,9 @@ func (s *scope) declared(variant string, w Word) {
 		s.refuse(w.At, "name a variable", "%s is no variable's name", name)
 		return
 	}
-	s.assigned(name, Word{Text: value, Static: has}, w.At, variant != "local" && variant != "readonly")
+	if has || !integer(name) {
+		s.assigned(name, Word{Text: value, Static: has}, w.At, variant != "local" && variant != "readonly")
+	}
 }
 
 // testWords judges what follows [: with -v it takes a name, which may hold a
@@ -213,7 +219,7 @@ func (s *scope) testWords(words []Word) {
 		}
 		next := words[i+1]
 		mayBeV := !w.known() || w.Static && (w.Text == "-v" || w.Text == "-R")
-		mayHold := !next.Static || strings.Contains(next.Text, "[") && strings.ContainsAny(next.Text, "$`")
+		mayHold := !next.Static || strings.Contains(next.Text, "[") // in x[y], what y holds is evaluated
 		if mayBeV && mayHold {
 			s.refuse(w.At, "", "%s %s may be -v with a command in the name", w.Text, next.Text)
 		}

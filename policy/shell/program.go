@@ -141,6 +141,22 @@ func golang(_ *scope, c *Command, _ stdin) {
 	}
 }
 
+// cmake: -E is a set of tools, some of which start others; -P is a script. What its
+// build files start is its own affair, as a Makefile's is make's.
+func cmake(_ *scope, c *Command, _ stdin) {
+	for i := 1; i < len(c.Words); i++ {
+		w := c.Words[i]
+		switch {
+		case !w.known():
+			c.need(i, i+1, "may be an option that starts a program")
+		case w.Text == "-E" && i+1 < len(c.Words) && c.Words[i+1].Static && has("copy copy_directory copy_if_different echo cat compare_files make_directory md5sum sha256sum rm sleep touch true", c.Words[i+1].Text):
+			return
+		case w.Text == "-E" || strings.HasPrefix(w.Text, "-P") || strings.HasPrefix(w.Text, "-C"):
+			c.need(i, min(i+2, len(c.Words)), "starts a program, or runs a script")
+		}
+	}
+}
+
 // awk: the program text must not start anything.
 func awk(_ *scope, c *Command, _ stdin) {
 	seen := false

@@ -40,7 +40,7 @@ func rules() map[string]rule {
 
 func makeRules() map[string]rule {
 	m := map[string]rule{
-		"xargs": xargs, "find": find, "watch": watch, "git": git, "tar": tar, "sed": sed, "awk": awk, "make": makeRule, "go": golang,
+		"xargs": xargs, "find": find, "watch": watch, "cmake": cmake, "git": git, "tar": tar, "sed": sed, "awk": awk, "make": makeRule, "go": golang,
 		"bash": shells(Bash), "sh": shells(POSIX), "dash": shells(POSIX), "ash": shells(POSIX),
 		"gawk": awk, "mawk": awk, "nawk": awk, "gsed": sed, "gtar": tar, "bsdtar": tar, "gmake": makeRule, "gfind": find, "gxargs": xargs,
 		"less": pager, "more": pager, "most": pager,
@@ -74,11 +74,15 @@ const starters = "zsh ksh mksh pdksh fish csh tcsh rbash rc es elvish nu xonsh s
 	"start-stop-daemon systemd-run at batch crontab screen tmux byobu vim vi nvim view ex ed red emacs nano pico joe micro code dbus-run-session xvfb-run " +
 	"proot bwrap bubblewrap firejail faketime unbuffer ionotify inotifywait lxc-attach machinectl docker-compose xdg-open open launchctl " +
 	"direnv mise asdf nix nix-shell guix rlwrap cpulimit numactl catchsegv xterm x-terminal-emulator ctags gpg-agent ssh-agent " +
-	"chpst softlimit runcon choom coproc dtach abduco reptyr catchpoint hyperfine perf-stat ts-run sg newgrp pkexec"
+	"chpst softlimit runcon choom coproc dtach abduco reptyr catchpoint hyperfine perf-stat ts-run sg newgrp pkexec rename prename file-rename " +
+	"gosu su-exec tini dumb-init catatonit setuidgid envdir s6-setuidgid cross-env env-cmd dotenv doppler aws-vault chamber wait-for-it watchexec nodemon " +
+	"chokidar reflex fzf sk peco tig lazygit ranger nnn lf vifm mc tshark buildah rpm rpmbuild pandoc latexmk xelatex lualatex pdflatex " +
+	"convert magick mogrify gs gpg ssh-keygen openssl service initctl rc-service update-alternatives chronic ifne vipe vidir unshadow pexec logsave"
 
 // subcommands are programs with subcommands that start others: the subcommand
 // is to be named.
 const subcommands = "docker podman nerdctl kubectl helm gh systemctl npm yarn pnpm poetry pipenv uv conda mamba tox nox hatch pdm rye cargo rustup " +
+	"pip pip3 cpan cpanm luarocks opam stack cabal mix rebar3 lein sbt bazel pyenv rbenv asdf coverage pre-commit corepack " +
 	"npx bunx pnpx uvx pipx bundle composer gem mvn gradle dotnet apt apt-get dnf yum apk brew snap flatpak ansible ansible-playbook terraform vagrant just task rake invoke fab"
 
 // opaque: whatever the arguments are, they have to be named as a whole.
@@ -178,6 +182,7 @@ type dangerous struct {
 	long  string // names; an abbreviation is the name, as getopt_long has it
 	exact bool   // names are not abbreviated, and one dash is enough: go, java
 	words string // operands that are subcommands of that kind
+	file  bool   // @FILE is read as options
 }
 
 func flagged() map[string]*dangerous {
@@ -186,7 +191,7 @@ func flagged() map[string]*dangerous {
 		"man":     {short: "PHCp", long: "pager html config-file preprocessor", args: "LmMsSreERE"},
 		"sort":    {long: "compress-program files0-from", args: "kotSTk"},
 		"split":   {long: "filter", args: "abnlCt"},
-		"rsync":   {short: "eM", long: "rsh rsync-path remote-option", args: "fBT"},
+		"rsync":   {short: "eM", long: "config daemon dparam rsh rsync-path remote-option", args: "fBT"},
 		"scp":     {short: "SoFDJ", args: "cilPX"},
 		"sftp":    {short: "SoFDJbs", args: "BcilPRX"},
 		"wget":    {short: "e", long: "execute config use-askpass input-file", args: "oaitOTwQPUlARDIXBn"},
@@ -196,14 +201,26 @@ func flagged() map[string]*dangerous {
 		"fd":      {short: "xX", long: "exec exec-batch", args: "edEtSocjg"},
 		"fdfind":  {short: "xX", long: "exec exec-batch", args: "edEtSocjg"},
 		"bat":     {long: "pager diff", args: "lHrmA"},
-		"gcc":     {short: "B", long: "wrapper fplugin specs", exact: true},
-		"g++":     {long: "wrapper fplugin specs B", exact: true},
-		"clang":   {long: "fplugin load B fuse-ld", exact: true},
+		"gcc":     {long: "wrapper fplugin specs B", exact: true, file: true},
+		"g++":     {long: "wrapper fplugin specs B", exact: true, file: true},
+		"cc":      {long: "wrapper fplugin specs B load fuse-ld", exact: true, file: true},
+		"c++":     {long: "wrapper fplugin specs B load fuse-ld", exact: true, file: true},
+		"clang":   {long: "fplugin load B fuse-ld", exact: true, file: true},
+		"clang++": {long: "fplugin load B fuse-ld", exact: true, file: true},
+		"ld":      {long: "plugin", exact: true, file: true},
+		"ar":      {long: "plugin", exact: true, file: true},
+		"nm":      {long: "plugin", exact: true, file: true},
+		"protoc":  {long: "plugin", exact: true, file: true},
+		"hg":      {long: "config"},
+		"svn":     {long: "diff-cmd diff3-cmd merge-cmd editor-cmd config-option config-dir"},
+		"ack":     {long: "pager ackrc", args: "ABCmg"},
+		"ag":      {long: "pager", args: "ABCGmp"},
+		"patch":   {short: "e", long: "ed", args: "BdDFgioprVxYz"},
 		"install": {long: "strip-program", args: "gmotS"},
 		"nmap":    {long: "script", exact: true},
 		"tcpdump": {short: "z", args: "BcCFGijmMrsTVwWyQ"},
 		"ip":      {short: "b", long: "batch", words: "netns vrf", args: "f"},
-		"dpkg":    {long: "root pre-invoke post-invoke status-logger", args: "D"},
+		"dpkg":    {short: "ir", long: "install unpack configure remove purge triggers-only root pre-invoke post-invoke status-logger", args: "D"},
 		"column":  {args: "tnNsoc"},
 		"xz":      {args: "STMFC"},
 		"date":    {long: "file set", short: "fs", args: "drI"},
@@ -223,6 +240,9 @@ func (d *dangerous) judge(_ *scope, c *Command, _ stdin) {
 		case !w.Static || len(w.Text) < 2 || w.Text[0] != '-':
 			if w.Static && first && has(d.words, w.Text) {
 				c.need(i, i+1, "starts other programs")
+			}
+			if begins := w.Text + w.Prefix; d.file && (begins == "" || begins[0] == '@') {
+				c.need(i, i+1, "reads options from a file")
 			}
 			first = false
 		case w.Text == "--":

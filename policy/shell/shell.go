@@ -240,7 +240,11 @@ func (a *analyser) line(text string, d Dialect, base *Pos, shared bool) {
 		return
 	}
 	defer func() { a.depth-- }()
-	if p, why := unreadable(text); why != "" {
+	p, why := unreadable(text)
+	if why == "" && d == POSIX {
+		p, why = disputed(text)
+	}
+	if why != "" {
 		if base != nil {
 			p = *base
 		}
@@ -287,6 +291,16 @@ func errorPlace(err error) (Pos, string) {
 	return Pos{1, 1}, err.Error()
 }
 
+// disputed finds what bash executes under the name of sh and others do not.
+func disputed(text string) (Pos, string) {
+	for _, mark := range []string{"$[", "<(", ">("} {
+		if i := strings.Index(text, mark); i >= 0 {
+			return Pos{1 + strings.Count(text[:i], "\n"), i - strings.LastIndexByte(text[:i], '\n')}, "what " + mark + " begins is executed by some shells only"
+		}
+	}
+	return Pos{}, ""
+}
+
 // unreadable finds what shells, this parser or a person would see differently.
 func unreadable(text string) (Pos, string) {
 	if len(text) > MaxLine {
@@ -318,6 +332,8 @@ func unreadable(text string) (Pos, string) {
 			return at, "it is not UTF-8 text"
 		case r == '\n' && comment && text[i-1] == '\\':
 			return at, "a comment ends with a backslash"
+		case r == '\n' && strings.HasSuffix(text[:i], "$\\"): // a shell reads on: $( and $[ begin there
+			return at, "a line is broken behind a $"
 		case r == '\n':
 			line, start, comment = line+1, i+1, false
 		case r == '\t':

@@ -19,7 +19,7 @@ var usual = map[string][]string{
 	"touch": nil, "rm": nil, "chmod": nil, "tar": nil, "rg": nil, "jq": nil, "tee": nil, "which": nil, "date": nil, "sleep": nil, "pytest": nil, "file": nil, "stat": nil,
 	"du": nil, "df": nil, "basename": nil, "dirname": nil, "realpath": nil, "seq": nil, "tree": nil, "ps": nil, "uname": nil, "whoami": nil, "ruff": nil, "black": nil, "gofmt": nil,
 	"yarn": {"test", "build", "lint"}, "npx": {"tsc", "eslint", "jest", "prettier"}, "node": {"--test"}, "nl": nil, "xxd": nil, "md5sum": nil, "sha256sum": nil,
-	"comm": nil, "paste": nil, "column": nil, "id": nil, "hostname": nil, "test": nil, "ln": nil, "patch": nil, "unzip": nil, "gzip": nil, "mktemp": nil, "pip": nil,
+	"comm": nil, "paste": nil, "column": nil, "id": nil, "hostname": nil, "test": nil, "ln": nil, "patch": nil, "unzip": nil, "gzip": nil, "mktemp": nil, "pip": {"install", "list", "show", "freeze"},
 	"staticcheck": nil, "golangci-lint": nil, "mypy": nil, "tsc": nil, "eslint": nil, "od": nil, "cmp": nil, "fold": nil, "rev": nil, "tac": nil, "split": nil, "join": nil, "bc": nil,
 	"gcc": nil, "cmake": nil, "less": nil, "fd": nil, "wget": nil, "curl": nil,
 }

@@ -135,7 +135,7 @@ func (s *scope) function(c *syntax.FuncDecl) {
 // redirect judges one redirect and says what the command reads then.
 func (s *scope) redirect(r *syntax.Redirect, in stdin) stdin {
 	if r.N != nil && strings.HasPrefix(r.N.Value, "{") {
-		s.assigned(strings.Trim(r.N.Value, "{}"), Word{}, s.at(r.Pos()), false)
+		s.name(Word{Text: strings.Trim(r.N.Value, "{}"), Static: true, At: s.at(r.Pos())})
 	}
 	first := r.N == nil || r.N.Value == "0"
 	switch r.Op {
@@ -269,8 +269,12 @@ func (s *scope) look(words []Word, env []Variable, in stdin) {
 		s.refuse(name.At, "write the program's name out", "which program %s is cannot be told from the text", name.Text)
 		return
 	}
-	if name.Text == "" {
+	if name.Text == "" || name.Text[0] == '-' || has("! { } [[ if for while until case select function coproc", name.Text) { // time -p -- NAME
 		s.refuse(name.At, "", "a program has no name")
+		return
+	}
+	if before, _, set := strings.Cut(name.Text, "="); set && s.dialect == POSIX && before != "" && (before[len(before)-1] == '+' || before[len(before)-1] == ']') {
+		s.refuse(name.At, "write name=value", "shells differ in whether %s is an assignment", name.Text)
 		return
 	}
 	c := Command{Words: words, Env: env}

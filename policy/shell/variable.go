@@ -42,6 +42,10 @@ func (s *scope) assign(as *syntax.Assign, exported bool) Variable {
 // see it. One that is not exported may be in the environment already, so what
 // steers programs is refused either way.
 func (s *scope) assigned(name string, value Word, at Pos, exported bool) {
+	if integer(name) && !(value.Static && digits(value.Text)) {
+		s.refuse(at, "give it a number", "%s holds a number, and what is to become one may hold a command: x[$(…)]", name)
+		return
+	}
 	if name == "" || harmlessVariable(name) || harmlessValue(name, value) {
 		return
 	}
@@ -52,6 +56,16 @@ func (s *scope) assigned(name string, value Word, at Pos, exported bool) {
 		}
 		s.script.Variables = append(s.script.Variables, SetVariable{Name: name, At: at, Never: neverSet(name), Hint: hint})
 	}
+}
+
+// integer: variables of bash's own whose new value it reads as a sum.
+func integer(name string) bool {
+	switch name {
+	case "RANDOM", "SRANDOM", "OPTIND", "HISTCMD", "SECONDS", "LINENO", "BASHPID", "BASH_SUBSHELL", "EPOCHSECONDS", "EPOCHREALTIME", "SHLVL", "FUNCNEST",
+		"HISTSIZE", "HISTFILESIZE", "BASH_ARGV0", "DIRSTACK", "GROUPS", "UID", "EUID", "PPID":
+		return true
+	}
+	return false
 }
 
 // SetVariable is a variable that a line sets and that may steer what programs

@@ -129,11 +129,39 @@ func (b *builder) quoted(p syntax.WordPart) {
 			return
 		}
 		b.unknown(severalWords(p))
+		b.innerQuotes(p)
 		b.expansion(p)
 	default:
 		b.unknown(false)
 		b.expansion(p)
 	}
+}
+
+// innerQuotes refuses '…' within "${x:-…}" where it matters whether it quotes: to
+// shells it does not, and what stands in it is expanded, to the parser it does. Where
+// a pattern is cut off, all agree that it does.
+func (s *scope) innerQuotes(p *syntax.ParamExp) {
+	agreed := map[syntax.Node]bool{}
+	syntax.Walk(p, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.ParamExp:
+			if e := n.Exp; e != nil && e.Word != nil {
+				switch e.Op {
+				case syntax.RemSmallPrefix, syntax.RemLargePrefix, syntax.RemSmallSuffix, syntax.RemLargeSuffix:
+					for _, part := range e.Word.Parts {
+						agreed[part] = true
+					}
+				}
+			}
+		case *syntax.CmdSubst, *syntax.ProcSubst:
+			return false
+		case *syntax.SglQuoted:
+			if !agreed[n] && (n.Dollar || strings.ContainsAny(n.Value, "$`\\\"}\n")) {
+				s.refuse(s.at(n.Pos()), "write it in double quotes", "%s within double quotes quotes nothing", s.source(n))
+			}
+		}
+		return true
+	})
 }
 
 // severalWords: "$@", "${a[@]}", "${!x@}" are several words in quotes too.
@@ -173,6 +201,17 @@ func (s *scope) param(p *syntax.ParamExp) {
 		s.refuse(at, "", "%s is not of this shell", s.source(p))
 		return
 	}
+	syntax.Walk(p, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.CmdSubst, *syntax.ProcSubst:
+			return false
+		case *syntax.Lit: // the parser takes it for text, within ${ }
+			if t := strings.ReplaceAll(n.Value, "\\\n", ""); strings.Contains(t, "<(") || strings.Contains(t, ">(") {
+				s.refuse(at, "write it outside of ${…}", "%s may execute what is in <( )", s.source(p))
+			}
+		}
+		return true
+	})
 	whole := false
 	if w, ok := p.Index.(*syntax.Word); ok {
 		whole = w.Lit() == "@" || w.Lit() == "*"
