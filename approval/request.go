@@ -64,6 +64,9 @@ type Request struct {
 	Note     string    `json:"note,omitempty"`     // why not
 	Channels []Channel `json:"channels"`           // that may answer
 	View     View      `json:"view"`
+	// URL is where an approver answers in a browser, where whoever asked knows one.
+	// It is not kept, and opens nothing.
+	URL string `json:"url,omitempty"`
 
 	summary string // what it is about, of one that comes without View
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -356,5 +357,52 @@ func TestWait(t *testing.T) {
 	cancel()
 	if r, err := one.Wait(ctx, r.ID); err == nil || r != nil && r.State != Pending {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// A token shows its own question, to the one who asked it.
+func TestPresented(t *testing.T) {
+	s, _ := newStore(t)
+	r, token := ask(t, s, &Subject{Actor: "key:a", Kind: "run_command", Argv: []string{"x"}})
+	if got, err := s.Presented(t.Context(), "key:a", token); err != nil || got.ID != r.ID {
+		t.Error(got, err)
+	}
+	for _, c := range [][2]string{{"key:b", token}, {"key:a", r.ID}, {"key:a", ""}, {"", token}} {
+		if got, err := s.Presented(t.Context(), c[0], c[1]); !errors.Is(err, sandbox.ErrDenied) {
+			t.Error(c, got, err)
+		}
+	}
+}
+
+// Lists have pages, which come without what is long.
+func TestPages(t *testing.T) {
+	s, _ := newStore(t)
+	var want []string
+	for i := range 5 {
+		r, _ := ask(t, s, &Subject{Actor: "key:" + string(rune('a'+i)), Kind: "run_command", Argv: []string{"x"}, Reasons: []Reason{{"p:1", "why"}}})
+		want = append(want, r.Actor)
+	}
+	var got []string
+	f := Filter{States: []State{Pending}, Limit: 2}
+	for {
+		list, next, err := s.Page(t.Context(), f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range list {
+			if got = append(got, r.Actor); len(r.View.Fields) > 0 || r.About() != "why (p:1)" {
+				t.Errorf("%+v", r)
+			}
+		}
+		if f.After = next; next == "" {
+			break
+		}
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if _, _, err := s.Page(t.Context(), Filter{After: "x'"}); !errors.Is(err, sandbox.ErrInvalid) {
+		t.Error(err)
 	}
 }

@@ -5,6 +5,7 @@ package mcp
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -55,7 +56,12 @@ const callsAtOnce = 32
 // NewServer makes the server of one caller's tools. It keeps nothing between calls:
 // a sandbox that lives on is named by an argument.
 func NewServer(box Toolbox, version string) (*sdk.Server, error) {
-	tools, err := box.Tools()
+	return newServer(&serving{box: box, patience: askPatience, bound: elicitBound}, version)
+}
+
+func newServer(own *serving, version string) (*sdk.Server, error) {
+	own.waits = map[[sha256.Size]byte]waiting{}
+	tools, err := own.box.Tools()
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +81,7 @@ func NewServer(box Toolbox, version string) (*sdk.Server, error) {
 			select {
 			case slots <- struct{}{}:
 				defer func() { <-slots }()
-				return serveCall(ctx, box, t.Name, req), nil
+				return own.call(ctx, t.Name, req), nil
 			case <-ctx.Done():
 				return nil, context.Cause(ctx)
 			}
@@ -97,17 +103,20 @@ func toolsOnly(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
-// serveCall carries a call out. When ctx ends, what it runs is killed.
-func serveCall(ctx context.Context, box Toolbox, name string, req *sdk.CallToolRequest) *sdk.CallToolResult {
+// call carries a call out. When ctx ends, what it runs is killed.
+func (s *serving) call(ctx context.Context, name string, req *sdk.CallToolRequest) *sdk.CallToolResult {
 	c := &session.ToolCall{Name: name, Args: req.Params.Arguments, Door: "mcp"}
 	if token := req.Params.GetProgressToken(); token != nil {
 		p := &pulse{}
 		c.Stdout, c.Stderr = p, p
 		defer p.beat(ctx, req.Session, token)()
 	}
-	answer, err := box.CallTool(ctx, c)
-	if err != nil {
+	answer, other, err := s.carry(ctx, req, c)
+	switch {
+	case err != nil:
 		return refusal(err).result()
+	case other != nil:
+		return other
 	}
 	text, picture := shown(answer)
 	res := &sdk.CallToolResult{StructuredContent: answer.Output, IsError: answer.Failed, Content: []sdk.Content{&sdk.TextContent{Text: text}}}

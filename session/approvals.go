@@ -60,19 +60,11 @@ func (a *Approvals) Store(ctx context.Context) (*approval.Store, error) {
 	return a.store, nil
 }
 
-// link is where a request is answered over HTTP; empty where that is nowhere.
-func (a *Approvals) link(r *approval.Request) string {
-	if a.o.Link == nil {
-		return ""
-	}
-	return a.o.Link(r.ID)
-}
-
 // tell tells a webhook of a question, beside the caller. What becomes of it
 // changes nothing: it answers nothing.
 func (a *Approvals) tell(ctx context.Context, w policy.Webhook, r *approval.Request) {
 	a.telling.Go(func() {
-		err := tellWebhook(context.WithoutCancel(ctx), w, r, a.link(r), time.Now())
+		err := tellWebhook(context.WithoutCancel(ctx), w, r, time.Now())
 		if err != nil && a.o.Complain != nil {
 			a.o.Complain(err)
 		}
@@ -161,18 +153,25 @@ type Asker interface {
 	Channel() approval.Channel
 }
 
+// Reply is an answer to a request whose token a call is made again with, of
+// somebody whom the door has asked meanwhile.
+type Reply struct {
+	Who  approval.Who
+	Yes  bool
+	Note string // of a no: why
+}
+
 // ErrElsewhere is what an Asker returns that has only told somebody where to
 // answer.
 var ErrElsewhere = errors.New("the answer comes by another channel")
 
 // Pending is the error of a call that waits for a yes, where the door does not:
-// it makes the same call again, with the token, when there is an answer.
+// it makes the same call again, with the token, when there is an answer. Its
+// Request has the URL where an approver answers, where there is one.
 type Pending struct {
 	Request *approval.Request
 	// Token is the caller's, and for this call alone.
 	Token string
-	// Link is where an approver answers in a browser; empty where that is nowhere.
-	Link string
 }
 
 // Error is a sentence.

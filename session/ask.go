@@ -42,10 +42,13 @@ func (a *asking) settle(ctx context.Context, subject func(context.Context) (*app
 		return nil, err
 	}
 	token := a.call.Approval
-	if token == "" {
-		if token, err = a.ask(ctx, store, subject, release); err != nil {
-			return nil, err
-		}
+	if token != "" {
+		err = a.again(ctx, store, release)
+	} else {
+		token, err = a.ask(ctx, store, subject, release)
+	}
+	if err != nil {
+		return nil, err
 	}
 	now, err := subject(ctx)
 	if err != nil {
@@ -54,7 +57,8 @@ func (a *asking) settle(ctx context.Context, subject func(context.Context) (*app
 	req, err := store.Use(ctx, token, now)
 	switch {
 	case approval.NotYet(err):
-		return nil, &Pending{Request: req, Token: token, Link: a.approvals.link(req)}
+		a.locate(ctx, store, req)
+		return nil, &Pending{Request: req, Token: token}
 	case err != nil:
 		return nil, a.refusal("", err)
 	}
@@ -93,11 +97,12 @@ func (a *asking) ask(ctx context.Context, store *approval.Store, subject func(co
 	if err := a.recordAsked(ctx, req); err != nil {
 		return "", errors.Join(err, store.Cancel(context.WithoutCancel(ctx), req.ID, "it could not be recorded"))
 	}
+	a.locate(ctx, store, req)
 	for _, w := range a.question.Webhooks {
 		a.approvals.tell(ctx, w, req)
 	}
 	if a.call.Resumable {
-		return "", &Pending{Request: req, Token: token, Link: a.approvals.link(req)}
+		return "", &Pending{Request: req, Token: token}
 	}
 	if err := release(ctx); err != nil {
 		return "", errors.Join(err, store.Cancel(context.WithoutCancel(ctx), req.ID, "caisson could not go on"))
@@ -107,9 +112,47 @@ func (a *asking) ask(ctx context.Context, store *approval.Store, subject func(co
 	}
 	err = a.wait(ctx, store, req, asker)
 	if errors.Is(err, errImpatient) {
-		return "", &Pending{Request: req, Token: token, Link: a.approvals.link(req)}
+		return "", &Pending{Request: req, Token: token}
 	}
 	return token, err
+}
+
+// locate says where a request is answered in a browser, where somebody could.
+func (a *asking) locate(ctx context.Context, store *approval.Store, req *approval.Request) {
+	if a.approvals.o.Link == nil || !slices.Contains(req.Channels, approval.Web) {
+		return
+	}
+	if some, err := store.Reachable(ctx, []approval.Channel{approval.Web}); err == nil && some {
+		req.URL = a.approvals.o.Link(req.ID)
+	}
+}
+
+// again is a call that is made again with a token: somebody may have answered the
+// door meanwhile, and the call may wait for others.
+func (a *asking) again(ctx context.Context, store *approval.Store, release func(context.Context) error) error {
+	req, err := store.Presented(ctx, a.call.Actor, a.call.Approval)
+	if err != nil {
+		return a.refusal("", err)
+	}
+	if r := a.call.Reply; r != nil {
+		_, err := a.approvals.Answer(ctx, r.Who, req.ID, Answer{Yes: r.Yes, Digest: req.Digest, Note: r.Note})
+		if err != nil && !errors.Is(err, sandbox.ErrConflict) { // somebody else was faster
+			return a.refusal("", err)
+		}
+		return nil
+	}
+	if req.State != approval.Pending || a.call.Patience <= 0 || a.call.Resumable {
+		return nil
+	}
+	if err := release(ctx); err != nil {
+		return err
+	}
+	late, stop := context.WithTimeout(ctx, a.call.Patience)
+	defer stop()
+	if _, err = store.Wait(late, req.ID); late.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return err
 }
 
 // recordAsked records that the question was put, before anybody sees it.

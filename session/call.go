@@ -63,6 +63,8 @@ type Call struct {
 	// said yes, and if nothing about it is another.
 	Resumable bool
 	Approval  string
+	// Reply is, with an Approval, what somebody has said about it whom the door asked.
+	Reply *Reply
 	// Patience is how long such a call waits for an answer before it ends with a
 	// *Pending, too; 0 is as long as the question stands. Somebody whom Ask asks is
 	// given their own time.

@@ -32,12 +32,13 @@ type ToolCall struct {
 	Actor    string
 	Operator bool
 
-	// Ask, Reach, Resumable, Approval and Patience are those of [Call]: who is asked
+	// Ask, Reach, Resumable, Approval, Reply and Patience are those of [Call]: who is asked
 	// what the policy asks about, for how long, and by what it was approved.
 	Ask       Asker
 	Reach     []approval.Channel
 	Resumable bool
 	Approval  string
+	Reply     *Reply
 	Patience  time.Duration
 
 	// Stdout and Stderr, when set, get what a program writes as it comes, besides
@@ -259,7 +260,7 @@ func (t *toolRun) approve(ctx context.Context, v policy.Verdict) (*audit.Approva
 
 // asked gives c the door's ways to ask.
 func (t *toolRun) asked(c *Call) *Call {
-	c.Ask, c.Reach, c.Resumable, c.Approval, c.Patience = t.call.Ask, t.call.Reach, t.call.Resumable, t.call.Approval, t.call.Patience
+	c.Ask, c.Reach, c.Resumable, c.Approval, c.Reply, c.Patience = t.call.Ask, t.call.Reach, t.call.Resumable, t.call.Approval, t.call.Reply, t.call.Patience
 	return c
 }
 

@@ -35,7 +35,7 @@ const shortestWebhookSecret = 16
 
 // tellWebhook tells a webhook of a question, once. It follows no redirect, takes
 // no proxy, and what it is answered with is not looked at but for the status.
-func tellWebhook(ctx context.Context, w policy.Webhook, r *approval.Request, link string, now time.Time) error {
+func tellWebhook(ctx context.Context, w policy.Webhook, r *approval.Request, now time.Time) error {
 	failed := func(problem string, cause error) error {
 		return &sandbox.Error{Op: "webhook " + w.URL, Kind: sandbox.ErrUnavailable, Problem: problem, Cause: cause, Hint: "approvers see it with caisson approvals ls"}
 	}
@@ -46,11 +46,7 @@ func tellWebhook(ctx context.Context, w policy.Webhook, r *approval.Request, lin
 	if err != nil {
 		return failed("its secret cannot be used", err)
 	}
-	message := map[string]any{"event": "approval.asked", "request": r}
-	if link != "" {
-		message["url"] = link
-	}
-	body, err := json.Marshal(message)
+	body, err := json.Marshal(map[string]any{"event": "approval.asked", "request": r})
 	if err != nil {
 		return failed("the message cannot be written", err)
 	}

@@ -121,7 +121,7 @@ func asProblem(err error) *Problem {
 	}
 	var waits *session.Pending
 	if errors.As(err, &waits) {
-		p.Approval = &Waiting{ID: waits.Request.ID, Token: waits.Token, URL: waits.Link}
+		p.Approval = &Waiting{ID: waits.Request.ID, Token: waits.Token, URL: waits.Request.URL}
 	}
 	var e *sandbox.Error
 	var inside *guest.Refusal
