@@ -260,7 +260,7 @@ func TestHostileText(t *testing.T) {
 	wantOK(t, verify(t, dir))
 
 	var b bytes.Buffer
-	must(t, l.Export(ctx, &b, CSV))
+	must(t, l.Export(ctx, &b, CSV, Filter{}))
 	rows, err := csv.NewReader(&b).ReadAll()
 	must(t, err)
 	command := rows[1][10]
@@ -282,7 +282,7 @@ func TestExportJSON(t *testing.T) {
 	l := open(t, dir)
 	a, b := call(t, l, "a"), call(t, l, "b")
 	var buf bytes.Buffer
-	must(t, l.Export(ctx, &buf, JSONL))
+	must(t, l.Export(ctx, &buf, JSONL, Filter{}))
 	d := json.NewDecoder(&buf)
 	for _, id := range []string{a, b} {
 		var r Record
@@ -298,7 +298,7 @@ func TestExportJSON(t *testing.T) {
 	}
 	call(t, l, "c")
 	wantOK(t, verify(t, dir, last.Checkpoint)) // it holds for a longer chain
-	if err := l.Export(ctx, &buf, "xml"); !errors.Is(err, sandbox.ErrInvalid) {
+	if err := l.Export(ctx, &buf, "xml", Filter{}); !errors.Is(err, sandbox.ErrInvalid) {
 		t.Errorf("Export as xml = %v, want ErrInvalid", err)
 	}
 }

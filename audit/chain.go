@@ -8,7 +8,11 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"strconv"
+	"strings"
 	"time"
+
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // The events of a record.
@@ -119,6 +123,23 @@ type Checkpoint struct {
 	Link         string    `json:"link"`  // of record number Count, hex
 	Time         time.Time `json:"time"`
 	Signature    string    `json:"signature"` // Ed25519, hex
+
+	// bare says that whoever kept it vouches for it, since it has no signature.
+	bare bool
+}
+
+// Head is the part of a checkpoint that a person keeps: COUNT:LINK.
+func (c Checkpoint) Head() string { return strconv.FormatInt(c.Count, 10) + ":" + c.Link }
+
+// ParseHead reads what Head gave, for a Verify. Errors are ErrInvalid.
+func ParseHead(s string) (Checkpoint, error) {
+	count, link, _ := strings.Cut(strings.TrimSpace(s), ":")
+	n, err := strconv.ParseInt(count, 10, 64)
+	raw, herr := hex.DecodeString(link)
+	if err != nil || herr != nil || n < 1 || len(raw) != sha256.Size || hex.EncodeToString(raw) != link {
+		return Checkpoint{}, &sandbox.Error{Op: "head " + clean(s, 100), Kind: sandbox.ErrInvalid, Problem: "it is not COUNT:LINK", Hint: "caisson audit head prints one"}
+	}
+	return Checkpoint{Count: n, Link: link, bare: true}, nil
 }
 
 // unixTime is the time of a record.

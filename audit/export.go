@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -22,28 +23,32 @@ import (
 const (
 	JSONL = "jsonl" // one Record each line, and last {"checkpoint": …}
 	CSV   = "csv"   // one line for each call, for people
+	OCSF  = "ocsf"  // one event of the Open Cybersecurity Schema Framework each line
 )
 
-// Export writes all calls and connections, oldest first, without the content of code and
-// streams. An unknown format is ErrInvalid.
-func (l *Log) Export(ctx context.Context, w io.Writer, format string) error {
+// Export writes the calls and connections that a filter lets through, oldest first,
+// without the content of code and streams. An unknown format is ErrInvalid.
+func (l *Log) Export(ctx context.Context, w io.Writer, format string, f Filter) error {
+	f.OldestFirst = true
 	switch format {
 	case JSONL:
-		return l.exportJSON(ctx, w)
+		return l.exportJSON(ctx, w, f)
 	case CSV:
-		return l.exportCSV(ctx, w)
+		return l.exportCSV(ctx, w, f)
+	case OCSF:
+		return l.exportOCSF(ctx, w, f)
 	}
-	return &sandbox.Error{Op: "audit export", Kind: sandbox.ErrInvalid, Problem: fmt.Sprintf("there is no format %q", clean(format, 64)), Hint: "use jsonl or csv"}
+	return &sandbox.Error{Op: "audit export", Kind: sandbox.ErrInvalid, Problem: fmt.Sprintf("there is no format %q", clean(format, 64)), Hint: "use jsonl, csv or ocsf"}
 }
 
-func (l *Log) exportJSON(ctx context.Context, w io.Writer) error {
+func (l *Log) exportJSON(ctx context.Context, w io.Writer, f Filter) error {
 	// Before the records, so that all it covers is among them.
 	c, err := l.Checkpoint(ctx)
 	if err != nil {
 		return err
 	}
 	e := json.NewEncoder(w)
-	for r, err := range l.Query(ctx, Filter{OldestFirst: true}) {
+	for r, err := range l.Query(ctx, f) {
 		if err != nil {
 			return err
 		}
@@ -57,12 +62,12 @@ func (l *Log) exportJSON(ctx context.Context, w io.Writer) error {
 var csvHeader = []string{"seq", "id", "time", "ended", "status", "result", "actor", "kind", "sandbox", "isolation", "command",
 	"exit_code", "signal", "resource", "rule", "reason", "wall_ms", "policy", "policy_sha256", "digest", "end_digest"}
 
-func (l *Log) exportCSV(ctx context.Context, w io.Writer) error {
+func (l *Log) exportCSV(ctx context.Context, w io.Writer, f Filter) error {
 	out := csv.NewWriter(w)
 	if err := out.Write(csvHeader); err != nil {
 		return err
 	}
-	for r, err := range l.Query(ctx, Filter{OldestFirst: true}) {
+	for r, err := range l.Query(ctx, f) {
 		if err != nil {
 			return err
 		}
@@ -112,8 +117,12 @@ func csvRow(r *Record) []string {
 	return row
 }
 
+// blank is what a spreadsheet may take off, or what cannot be seen.
+func blank(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) }
+
 // cell makes text from a sandbox harmless for a spreadsheet, which would
-// compute what begins with one of =+-@, and for a terminal.
+// compute what begins with one of =+-@, in their full width too, also behind blanks,
+// and for a terminal.
 func cell(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -121,7 +130,7 @@ func cell(s string) string {
 		}
 		return r
 	}, clean(s, maxText))
-	if s != "" && strings.ContainsRune("=+-@", rune(s[0])) {
+	if first, _ := utf8.DecodeRuneInString(strings.TrimLeftFunc(s, blank)); strings.ContainsRune("=+-@＝＋－＠", first) {
 		if _, err := strconv.Atoi(s); err != nil { // a number stays one
 			s = "'" + s
 		}

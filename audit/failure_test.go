@@ -193,7 +193,7 @@ func TestCSV(t *testing.T) {
 	must(t, err)
 	must(t, l.Refuse(ctx, intent("c"), Outcome{Status: Failed, Error: "@SUM(1)"}))
 	var b bytes.Buffer
-	must(t, l.Export(ctx, &b, CSV))
+	must(t, l.Export(ctx, &b, CSV, Filter{}))
 	rows, err := csv.NewReader(&b).ReadAll()
 	must(t, err)
 	var got [][]string
@@ -221,17 +221,17 @@ func TestExportFails(t *testing.T) {
 	stopped, cancel := context.WithCancel(ctx)
 	cancel()
 	for _, format := range []string{JSONL, CSV} {
-		if err := l.Export(ctx, failing{full}, format); !errors.Is(err, full) {
+		if err := l.Export(ctx, failing{full}, format, Filter{}); !errors.Is(err, full) {
 			t.Errorf("%s to a full disk = %v", format, err)
 		}
-		if err := l.Export(stopped, io.Discard, format); !errors.Is(err, context.Canceled) {
+		if err := l.Export(stopped, io.Discard, format, Filter{}); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s when cancelled = %v", format, err)
 		}
 	}
 	_, err := l.w.Exec("UPDATE records SET body = x'7b' WHERE seq = 3; UPDATE head SET at = 0")
 	must(t, err)
 	for _, format := range []string{JSONL, CSV} {
-		if err := l.Export(ctx, io.Discard, format); !errors.Is(err, sandbox.ErrUnavailable) {
+		if err := l.Export(ctx, io.Discard, format, Filter{}); !errors.Is(err, sandbox.ErrUnavailable) {
 			t.Errorf("%s of a damaged record = %v, want ErrUnavailable", format, err)
 		}
 	}

@@ -22,10 +22,47 @@ type Filter struct {
 	Actor        string
 	Kind         string
 	Sandbox      string
+	Tool         string
 	Of           string // connections of the call with this ID
 	Status       Status
-	Limit        int  // at most so many; 0 is all
-	OldestFirst  bool // otherwise the newest come first
+	Verdict      Verdict
+	Rule         string // in what decided it: a part of its name or place
+	Limit        int    // at most so many; 0 is all
+	OldestFirst  bool   // otherwise the newest come first
+}
+
+// Verdict is what was decided about a call, whatever came of it.
+type Verdict string
+
+// The verdicts. A call that somebody was asked about counts as that alone.
+const (
+	Allow Verdict = "allow"
+	Deny  Verdict = "deny"
+	Ask   Verdict = "ask"
+)
+
+// Verdict is what was decided; empty when that is not known any more.
+func (r *Record) Verdict() Verdict {
+	switch {
+	case r.Status == Pruned || r.Call == nil:
+		return ""
+	case r.Call.Approval != nil:
+		return Ask
+	case r.Status == Refused:
+		return Deny
+	}
+	return Allow
+}
+
+// rule is what is recorded of what decided it.
+func (r *Record) rule() string {
+	switch {
+	case r.Call != nil && r.Call.Connection != nil:
+		return r.Call.Connection.Rule + " " + r.Call.Connection.From
+	case r.Ending != nil && r.Ending.Result != nil:
+		return r.Ending.Result.Rule
+	}
+	return ""
 }
 
 // Record is one call as it is recorded, intent and outcome; or one connection of a
@@ -93,7 +130,8 @@ func (f *Filter) match(r *Record) bool {
 		c = *r.Call
 	}
 	return (f.Actor == "" || f.Actor == c.Actor) && (f.Kind == "" || f.Kind == c.Kind) &&
-		(f.Sandbox == "" || f.Sandbox == c.Sandbox) && (f.Of == "" || f.Of == c.Of) && (f.Status == "" || f.Status == r.Status)
+		(f.Sandbox == "" || f.Sandbox == c.Sandbox) && (f.Tool == "" || f.Tool == c.Tool) && (f.Verdict == "" || f.Verdict == r.Verdict()) &&
+		(f.Rule == "" || strings.Contains(r.rule(), f.Rule)) && (f.Of == "" || f.Of == c.Of) && (f.Status == "" || f.Status == r.Status)
 }
 
 func (l *Log) scan(ctx context.Context, rows *sql.Rows) (Record, error) {

@@ -6,6 +6,8 @@ import (
 	"context"
 	"database/sql"
 	"encoding/hex"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/caisson-run/caisson/sandbox"
@@ -151,6 +153,39 @@ func (l *Log) Redact(ctx context.Context, digest, reason string) error {
 		return err
 	}
 	return l.shred(ctx)
+}
+
+// Digests are those of a call's content, to be redacted: of the parts that are
+// named, command, params, code, stdout, stderr, or of all. ErrInvalid for another
+// part, ErrNotFound when nothing of them is kept.
+func (d *Detail) Digests(parts ...string) ([]string, error) {
+	op := "audit redact " + d.ID
+	var c Call
+	var e Ending
+	if d.Call != nil {
+		c = *d.Call
+	}
+	if d.Ending != nil {
+		e = *d.Ending
+	}
+	all := map[string]*Content{"command": c.Argv, "params": c.Params, "code": c.Code, "stdout": e.Stdout, "stderr": e.Stderr}
+	if len(parts) == 0 {
+		parts = slices.Sorted(maps.Keys(all))
+	}
+	var out []string
+	for _, name := range parts {
+		content, ok := all[name]
+		if !ok {
+			return nil, &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: "it has no part " + clean(name, 64), Hint: "parts are command, params, code, stdout and stderr"}
+		}
+		if digest := content.blob(); digest != "" && !slices.Contains(out, digest) {
+			out = append(out, digest)
+		}
+	}
+	if len(out) == 0 {
+		return nil, &sandbox.Error{Op: op, Kind: sandbox.ErrNotFound, Problem: "nothing of it is kept", Hint: "caisson audit show prints what is"}
+	}
+	return out, nil
 }
 
 // shred empties SQLite's write-ahead log, which still holds the pages as they

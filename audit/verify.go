@@ -293,6 +293,10 @@ func (v *verifier) copy(c Checkpoint, err error) {
 
 // kept holds the chain against a checkpoint from elsewhere.
 func (v *verifier) kept(c Checkpoint) {
+	if c.bare {
+		v.checkpoint(c, "the head that was kept")
+		return
+	}
 	if !c.valid(v.log.pub, v.log.inst) {
 		v.rep.add(0, "head", "the checkpoint of %d records was not signed for this record", c.Count)
 		return

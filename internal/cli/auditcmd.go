@@ -28,13 +28,14 @@ func (a *app) auditCommand() *cobra.Command {
 		Short: "Read and check the record of every call",
 		Example: `  caisson audit ls --status refused
   caisson audit show aud_abc
+  caisson audit tail -f
   caisson audit verify
   caisson audit export > calls.jsonl`,
 		Args:          a.unknownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	cmd.AddCommand(a.auditList(), a.auditShow(), a.auditVerify(), a.auditExport(), a.auditPrune())
+	cmd.AddCommand(a.auditList(), a.auditTail(), a.auditShow(), a.auditHead(), a.auditVerify(), a.auditExport(), a.auditRedact(), a.auditPrune())
 	return cmd
 }
 
@@ -54,8 +55,7 @@ func withLog(ctx context.Context, write bool, do func(*audit.Log) error) error {
 }
 
 func (a *app) auditList() *cobra.Command {
-	var f audit.Filter
-	var status, since string
+	var f auditFilter
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "ls [flags]",
@@ -67,24 +67,22 @@ end, with how often.`,
 		Example: `  caisson audit ls
   caisson audit ls --status failed --since 24h
   caisson audit ls --kind connection --status refused
-  caisson audit ls --actor ci --limit 10 --json`,
+  caisson audit ls --verdict deny --since 2026-11-21 --until 2026-11-22
+  caisson audit ls --key ci --tool run_code --limit 10 --json`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if f.Status, err = readStatus(status); err != nil {
-				return err
-			}
-			if f.Since, err = readTime("--since", since, time.Now()); err != nil {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.read(time.Now()); err != nil {
 				return err
 			}
 			return withLog(contextOf(cmd), false, func(log *audit.Log) error {
-				for r, err := range log.Query(contextOf(cmd), f) {
+				for r, err := range log.Query(contextOf(cmd), f.Filter) {
 					if err != nil {
 						return err
 					}
 					if asJSON {
 						a.printJSON(r)
-					} else {
-						a.printRecord(r)
+					} else if err := a.printRecord(r); err != nil {
+						return err
 					}
 				}
 				return nil
@@ -93,12 +91,7 @@ end, with how often.`,
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&status, "status", "", "only calls that stand so: allowed, refused, failed, unfinished, pruned")
-	fs.StringVar(&since, "since", "", "only calls since: 24h, 2026-11-21, 2026-11-21T10:00:00Z")
-	fs.StringVar(&f.Actor, "actor", "", "only calls of who")
-	fs.StringVar(&f.Sandbox, "sandbox", "", "only calls in a sandbox")
-	fs.StringVar(&f.Kind, "kind", "", "only calls of a kind: run_command, run_code, start_sandbox, connection, …")
-	fs.StringVar(&f.Of, "of", "", "only connections of the call with this id")
+	f.add(fs, true)
 	fs.IntVar(&f.Limit, "limit", 100, "at most so many; 0 is all")
 	fs.BoolVar(&asJSON, "json", false, "print one JSON object per line")
 	return cmd
@@ -135,7 +128,7 @@ func readTime(flag, s string, now time.Time) (time.Time, error) {
 	return now.Add(-d), nil
 }
 
-func (a *app) printRecord(r audit.Record) {
+func (a *app) printRecord(r audit.Record) error {
 	end := ""
 	if r.Ending != nil && r.Ending.Result != nil {
 		end = string(r.Ending.Result.Status)
@@ -148,11 +141,15 @@ func (a *app) printRecord(r audit.Record) {
 		actor = r.Call.Actor
 	}
 	what := strings.Join(r.Command, " ")
+	if what == "" && r.Call != nil { // a tool, or something that was done to a sandbox
+		what = strings.TrimSpace(r.Call.Kind + " " + r.Call.Tool)
+	}
 	if r.Call != nil && r.Call.Connection != nil {
 		end, what = audit.KindConnection, passage(r.Call.Connection)
 	}
-	fmt.Fprintf(a.out, "%s  %s  %-10s %-18s %-12s %s\n", r.ID, r.Time.Local().Format("2006-01-02 15:04:05"), r.Status, end,
+	_, err := fmt.Fprintf(a.out, "%s  %s  %-10s %-18s %-12s %s\n", r.ID, r.Time.Local().Format("2006-01-02 15:04:05"), r.Status, end,
 		printable(actor), printable(what))
+	return err
 }
 
 // passage is a connection, or a refused attempt, on one line.
@@ -254,21 +251,29 @@ func (a *app) printDetail(d *audit.Detail) error {
 
 func (a *app) auditVerify() *cobra.Command {
 	var asJSON bool
-	var kept []string
+	var kept, heads []string
 	cmd := &cobra.Command{
 		Use:   "verify [flags]",
 		Short: "Find out whether the record was edited, cut off or reordered",
 		Long: `Read the whole record and say what was edited, removed, inserted, reordered or cut
-off, and where. A checkpoint that was kept elsewhere (the last line of an export)
-also finds an older copy that was put back. The exit code is 1 when something is
-wrong.`,
+off, and where. A head or checkpoint that was kept elsewhere (caisson audit head, the
+last line of an export) also finds an older copy that was put back, and a record
+that was begun anew. The exit code is 1 when something is wrong.`,
 		Example: `  caisson audit verify
+  caisson audit verify --head 812:5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef
   caisson audit verify --checkpoint kept.json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			points, err := readCheckpoints(kept)
 			if err != nil {
 				return err
+			}
+			for _, text := range heads {
+				c, err := audit.ParseHead(text)
+				if err != nil {
+					return err
+				}
+				points = append(points, c)
 			}
 			return withLog(contextOf(cmd), false, func(log *audit.Log) error {
 				r, err := log.Verify(contextOf(cmd), points...)
@@ -294,6 +299,7 @@ wrong.`,
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	cmd.Flags().StringArrayVar(&kept, "checkpoint", nil, "hold the record against a checkpoint kept elsewhere: FILE")
+	cmd.Flags().StringArrayVar(&heads, "head", nil, "hold the record against a `HEAD` kept elsewhere, as caisson audit head prints it")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
@@ -322,21 +328,35 @@ func readCheckpoints(files []string) ([]audit.Checkpoint, error) {
 }
 
 func (a *app) auditExport() *cobra.Command {
+	var f auditFilter
 	var format string
 	cmd := &cobra.Command{
 		Use:   "export [flags]",
-		Short: "Write all calls, without the content of code and streams",
+		Short: "Write calls, without the content of code and streams",
+		Long: `Write all calls, oldest first, or those that the flags choose, without the content
+of code and streams.
+
+jsonl is a record each line, and last a checkpoint, which is worth keeping
+elsewhere. csv is for people and spreadsheets: what a spreadsheet would compute has
+a ' before it. ocsf is an event each line as the Open Cybersecurity Schema Framework
+has it: programs are Process Activity, connections Network Activity, and all else
+that was asked for API Activity.`,
 		Example: `  caisson audit export > calls.jsonl
-  caisson audit export --format csv > calls.csv`,
+  caisson audit export --format csv --verdict deny > refused.csv
+  caisson audit export --format ocsf --since 24h | your-siem`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.read(time.Now()); err != nil {
+				return err
+			}
 			return withLog(contextOf(cmd), false, func(log *audit.Log) error {
-				return log.Export(contextOf(cmd), a.out, format)
+				return log.Export(contextOf(cmd), a.out, format, f.Filter)
 			})
 		},
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	cmd.Flags().StringVar(&format, "format", audit.JSONL, "jsonl or csv")
+	f.add(cmd.Flags(), true)
+	cmd.Flags().StringVar(&format, "format", audit.JSONL, "jsonl, csv or ocsf")
 	return cmd
 }
 

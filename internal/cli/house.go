@@ -61,6 +61,9 @@ func (a *app) house(ctx context.Context, f *serveFlags, log *slog.Logger, link f
 		return nil, err
 	}
 	h.closers = append(h.closers, record.Close)
+	if f.keep > 0 {
+		h.closers = append(h.closers, retain(record, f.keep, log))
+	}
 	db, err := registry.Open(ctx, dir.Path())
 	if err != nil {
 		return nil, err

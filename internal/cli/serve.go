@@ -42,6 +42,8 @@ type serveFlags struct {
 	policies          []string
 	state             string
 	pool              int
+	keepRecords       string
+	keep              time.Duration // what it says
 	verbose, quiet    bool
 }
 
@@ -75,6 +77,7 @@ Ctrl-C, or SIGTERM, ends it, and the sandboxes that run.`,
 	p.StringArrayVar(&f.policies, "policy", nil, "`[NAME=]FILE`: the policy of keys that are bound to NAME, or to none")
 	p.StringVar(&f.state, "state", "", "keep state in `DIR`")
 	p.IntVar(&f.pool, "pool", defaultPool, "keep `N` sandboxes of a kind ready, made before they are asked for; 0 keeps none")
+	p.StringVar(&f.keepRecords, "keep-records", "", "drop what is known of calls after `TIME`, 90d; the chain stays whole (default for ever)")
 	p.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing for newcomers, and make no first key: for a service, whose output is kept")
 	p.BoolVarP(&f.verbose, "verbose", "v", false, "log every request")
 	return cmd
@@ -86,6 +89,9 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 	defer stop()
 	if f.pool < 0 || f.pool > 64 {
 		return &sandbox.Error{Op: "--pool", Kind: sandbox.ErrInvalid, Problem: "it is not from 0 to 64"}
+	}
+	if f.keep, err = keepRecords(f.keepRecords); err != nil {
+		return err
 	}
 	certificate, err := f.certificate()
 	if err != nil {

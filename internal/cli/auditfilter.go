@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// auditFilter says which calls are wanted, as flags do.
+type auditFilter struct {
+	audit.Filter
+	status, verdict, since, until, key string
+}
+
+// add adds the flags; without dates where those make no sense.
+func (f *auditFilter) add(fs *pflag.FlagSet, dates bool) {
+	fs.StringVar(&f.status, "status", "", "only calls that stand so: allowed, refused, failed, unfinished, pruned")
+	fs.StringVar(&f.verdict, "verdict", "", "only calls of which this was decided: allow, deny, ask")
+	fs.StringVar(&f.Actor, "actor", "", "only calls of who: uid:1000, key:ci")
+	fs.StringVar(&f.key, "key", "", "only calls of the key with this name, or id where it has none")
+	fs.StringVar(&f.Tool, "tool", "", "only calls of a tool")
+	fs.StringVar(&f.Sandbox, "sandbox", "", "only calls in a sandbox")
+	fs.StringVar(&f.Kind, "kind", "", "only calls of a kind: run_command, run_code, start_sandbox, call_tool, connection, …")
+	fs.StringVar(&f.Rule, "rule", "", "only calls that a rule decided whose name or place has this in it: ci.yaml:12")
+	fs.StringVar(&f.Of, "of", "", "only connections of the call with this id")
+	if dates {
+		fs.StringVar(&f.since, "since", "", "only calls since: 24h, 2026-11-21, 2026-11-21T10:00:00Z")
+		fs.StringVar(&f.until, "until", "", "only calls before: the same")
+	}
+}
+
+// read reads what the flags say.
+func (f *auditFilter) read(now time.Time) (err error) {
+	if f.Status, err = readStatus(f.status); err != nil {
+		return err
+	}
+	switch f.Verdict = audit.Verdict(f.verdict); f.Verdict {
+	case "", audit.Allow, audit.Deny, audit.Ask:
+	default:
+		return &sandbox.Error{Op: "--verdict " + quoted(f.verdict), Kind: sandbox.ErrInvalid, Problem: "there is no such verdict", Hint: "known are allow, deny, ask"}
+	}
+	if f.key != "" {
+		if f.Actor != "" {
+			return &sandbox.Error{Op: "--key", Kind: sandbox.ErrInvalid, Problem: "--actor is there, too", Hint: "leave one of them out"}
+		}
+		f.Actor = "key:" + f.key
+	}
+	if f.Since, err = readTime("--since", f.since, now); err != nil {
+		return err
+	}
+	f.Until, err = readTime("--until", f.until, now)
+	return err
+}
