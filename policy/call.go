@@ -31,6 +31,7 @@ type Call struct {
 	Tool *ToolCall
 
 	Argv     []string // of RunCommand
+	Path     string   // of ReadFile and its like: inside, absolute and clean
 	Language string   // of RunCode
 	Code     string   // sha256 of the source, "sha256:…"
 	// Program is what the source is run with, and its file last; Script is its

@@ -53,6 +53,9 @@ func (p *Policy) decide(call *Call, toolAlone bool) (v Verdict) {
 	if toolAlone || call.Kind == CallTool { // it has no world
 		steps = steps[:4]
 	}
+	if call.Kind.touchesFile() {
+		steps = []func() *refusal{d.request, d.checkPath, steps[2], d.path}
+	}
 	if !toolAlone {
 		steps = append(steps, d.risk)
 	}
@@ -96,8 +99,8 @@ func (d *decision) each(ask func(f *File) *refusal) *refusal {
 func (d *decision) request() *refusal {
 	c := d.call
 	switch {
-	case c.Kind != RunCommand && c.Kind != RunCode && c.Kind != StartSandbox && c.Kind != CallTool:
-		return refuse("built-in: valid requests", "known are run_command, run_code, start_sandbox and call_tool", "kind %s is not known", quote(string(c.Kind)))
+	case c.Kind != RunCommand && c.Kind != RunCode && c.Kind != StartSandbox && c.Kind != CallTool && !c.Kind.touchesFile():
+		return refuse("built-in: valid requests", "known are run_command, run_code, start_sandbox, call_tool, and read_file, write_file, remove_file, move_file and make_directory", "kind %s is not known", quote(string(c.Kind)))
 	case c.Kind == RunCommand && len(c.Argv) == 0 && c.Image == "": // an image says itself what it runs
 		return refuse("built-in: valid requests", "name a program", "there is no command")
 	case c.Kind == RunCode && c.Language == "":

@@ -384,3 +384,27 @@ tools:
 		t.Errorf("a token where nobody is asked: %v", err)
 	}
 }
+
+// What files.deny names no tool reads, writes or lists.
+func TestToolsHoldDeniedFiles(t *testing.T) {
+	h := newHome(t, func(o *SandboxesOptions) {
+		f, err := policy.Parse("/p.yaml", []byte("version: 1\nfiles: {deny: [\"**/.env\", \"/srv/**\"]}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Policies = map[string]*policy.File{"": f}
+	})
+	id := h.mustTool(t, "create_sandbox", `{"timeout": 60}`)["sandbox_id"].(string)
+	in := func(more string) string { return `{"sandbox_id":"` + id + `",` + more + `}` }
+	h.mustTool(t, "write_file", in(`"path":"env","content":"x"`))
+	for _, c := range []struct{ tool, args string }{
+		{"read_file", `"path":".env"`}, {"read_file", `"path":"/home/user/x/../.env"`}, {"write_file", `"path":".env","content":"x"`}, {"list_files", `"path":"/srv/a"`},
+	} {
+		if _, err := h.tool(t, c.tool, in(c.args)); !errors.Is(err, sandbox.ErrDenied) || !strings.Contains(err.Error(), "files.deny") {
+			t.Errorf("%s %s: %v", c.tool, c.args, err)
+		}
+	}
+	if out := h.mustTool(t, "read_file", in(`"path":"env"`)); out["content"] != "x" {
+		t.Errorf("read_file: %v", out)
+	}
+}

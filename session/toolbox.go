@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/caisson-run/caisson/guest"
+	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -86,6 +87,14 @@ func (t *toolRun) inside(ctx context.Context, do func(ctx context.Context, in *I
 			return nil, err
 		}
 		defer leave()
+		kind := policy.ReadFile
+		if t.use.Name == string(policy.WriteFile) {
+			kind = policy.WriteFile
+		}
+		// What else the policy says of the tool was decided.
+		if v := t.session.o.Policy.DecideTool(&policy.Call{Kind: kind, Actor: t.actor, Path: t.pathIn(in), Cwd: in.Dir}); v.Decision == policy.Deny {
+			return nil, v.Err()
+		}
 		return do(ctx, in)
 	})
 }

@@ -51,6 +51,7 @@ type door struct {
 	url        string
 	key, other string
 	boxes      *session.Sandboxes
+	log        *audit.Log
 	bodies     atomic.Pointer[func(io.ReadCloser) io.ReadCloser] // what becomes of a request's body; nil is nothing
 }
 
@@ -79,7 +80,7 @@ func newDoorUnder(t *testing.T, file *policy.File) *door {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &door{}
+	d := &door{log: log}
 	for _, token := range []*string{&d.key, &d.other} {
 		if _, *token, err = keys.Create(t.Context(), "", "", ""); err != nil {
 			t.Fatal(err)

@@ -6,45 +6,65 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"mime/multipart"
 	"net/http"
 	"time"
 
 	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
 )
 
 // Files go to and from the agent as streams. Nothing of them is kept here, and
 // no name in them is a name of the host.
 
 func (s *Server) serveDownload(w http.ResponseWriter, r *http.Request, in *inside) error {
-	d, err := in.Download(r.Context(), r.URL.Query().Get("path"), r.Header)
-	if err != nil {
-		return err
+	begun := false
+	err := s.touch(r.Context(), in, policy.ReadFile, []string{r.URL.Query().Get("path")}, func(paths []string) ([]sandbox.File, error) {
+		d, err := in.Download(r.Context(), paths[0], r.Header)
+		if err != nil {
+			return nil, err
+		}
+		defer d.Body.Close()
+		maps.Copy(w.Header(), d.Header)
+		// Whatever it is, it is not shown as a page here.
+		w.Header().Set("Content-Disposition", "attachment")
+		w.WriteHeader(d.Status)
+		begun = true
+		t := session.NewTally()
+		if r.Method != http.MethodHead {
+			_, err = io.Copy(bounds.Patient(w), io.TeeReader(d.Body, t))
+		}
+		return []sandbox.File{t.File(paths[0], d.Status != http.StatusOK || d.Header.Get("Content-Encoding") != "" || r.Method == http.MethodHead)}, err
+	})
+	if err != nil && begun {
+		panic(http.ErrAbortHandler) // only a break says that it is not whole
 	}
-	defer d.Body.Close()
-	maps.Copy(w.Header(), d.Header)
-	// Whatever it is, it is not shown as a page here.
-	w.Header().Set("Content-Disposition", "attachment")
-	w.WriteHeader(d.Status)
-	if r.Method == http.MethodHead {
-		return nil
-	}
-	if _, err := io.Copy(bounds.Patient(w), d.Body); err != nil {
-		panic(http.ErrAbortHandler) // it has begun: only a break says that it is not whole
-	}
-	return nil
+	return err
 }
 
 // serveUpload answers with the files that were written, in E2B's words.
 func (s *Server) serveUpload(w http.ResponseWriter, r *http.Request, in *inside) error {
 	control := http.NewResponseController(w)
 	defer control.SetReadDeadline(time.Time{})
-	all, err := in.Upload(r.Context(), guest.Upload{
+	up := guest.Upload{
 		Path: r.URL.Query().Get("path"), ContentType: r.Header.Get("Content-Type"), ContentEncoding: r.Header.Get("Content-Encoding"),
 		Metadata: r.Header, Body: bounds.Reader{Reader: r.Body, Control: control},
-	})
+	}
+	send := s.uploadOne
+	form, err := openForm(r, up.Body)
+	if err == nil && up.Path == "" && form != nil {
+		send = func(r *http.Request, in *inside, up guest.Upload) ([]guest.Written, error) {
+			return s.uploadForm(r, in, up, form)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	all, err := send(r, in, up)
 	if err != nil {
 		return err
 	}
@@ -54,6 +74,45 @@ func (s *Server) serveUpload(w http.ResponseWriter, r *http.Request, in *inside)
 	}
 	writeJSON(w, http.StatusOK, answer)
 	return nil
+}
+
+// uploadOne writes the file that the request's path names.
+func (s *Server) uploadOne(r *http.Request, in *inside, up guest.Upload) (all []guest.Written, err error) {
+	err = s.touch(r.Context(), in, policy.WriteFile, []string{up.Path}, func(paths []string) ([]sandbox.File, error) {
+		t := session.NewTally()
+		up.Path, up.Body = paths[0], io.TeeReader(up.Body, t)
+		all, err = in.Upload(r.Context(), up)
+		// A form's bytes are more than the file's.
+		return []sandbox.File{t.File(paths[0], up.ContentType != octets || up.ContentEncoding != "")}, err
+	})
+	return all, err
+}
+
+const octets = "application/octet-stream"
+
+// uploadForm writes the files of a form that names them itself.
+func (s *Server) uploadForm(r *http.Request, in *inside, up guest.Upload, form *multipart.Reader) ([]guest.Written, error) {
+	ctx := r.Context()
+	a, err := s.o.Sandboxes.BeginFiles(ctx, in.owner, in.box.ID, session.FileCall{Door: "e2b", Kind: policy.WriteFile, Home: in.homeOf()})
+	if err != nil {
+		return nil, err
+	}
+	u := &formUpload{ctx: ctx, action: a}
+	reader, writer := io.Pipe()
+	out := multipart.NewWriter(writer)
+	passed := make(chan struct{})
+	go func() {
+		defer close(passed)
+		writer.CloseWithError(u.pass(form, out))
+	}()
+	up.ContentType, up.ContentEncoding, up.Body = out.FormDataContentType(), "", reader
+	all, err := in.Upload(ctx, up)
+	reader.CloseWithError(errors.Join(err, io.ErrClosedPipe))
+	<-passed
+	if u.refused != nil {
+		err = u.refused
+	}
+	return all, errors.Join(err, a.End(ctx, u.files, err))
 }
 
 func written(f guest.Written) wire.Written {
@@ -68,7 +127,11 @@ func (s *Server) serveCompose(w http.ResponseWriter, r *http.Request, in *inside
 	} else if err != nil {
 		return &apiError{http.StatusBadRequest, err.Error()}
 	}
-	f, err := in.Compose(r.Context(), q.Sources, q.Destination)
+	var f guest.Written
+	err := s.touch(r.Context(), in, policy.WriteFile, append([]string{q.Destination}, q.Sources...), func(paths []string) (_ []sandbox.File, err error) {
+		f, err = in.Compose(r.Context(), paths[1:], paths[0])
+		return nil, err
+	})
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // envd's filesystem.Filesystem. Paths are the agent's to resolve, inside; no
@@ -19,13 +21,13 @@ func (s *Server) serveStat(r *http.Request, in *inside, q *wire.PathRequest) (an
 }
 
 func (s *Server) serveMakeDir(r *http.Request, in *inside, q *wire.PathRequest) (any, error) {
-	e, err := in.MakeDir(r.Context(), q.Path)
-	return wire.EntryAnswer{Entry: entry(e)}, err
+	return s.change(r, in, policy.MakeDirectory, []string{q.Path}, func(paths []string) (guest.Entry, error) { return in.MakeDir(r.Context(), paths[0]) })
 }
 
 func (s *Server) serveMove(r *http.Request, in *inside, q *wire.MoveRequest) (any, error) {
-	e, err := in.MoveTo(r.Context(), q.Source, q.Destination)
-	return wire.EntryAnswer{Entry: entry(e)}, err
+	return s.change(r, in, policy.MoveFile, []string{q.Source, q.Destination}, func(paths []string) (guest.Entry, error) {
+		return in.MoveTo(r.Context(), paths[0], paths[1])
+	})
 }
 
 func (s *Server) serveListDir(r *http.Request, in *inside, q *wire.ListRequest) (any, error) {
@@ -38,7 +40,19 @@ func (s *Server) serveListDir(r *http.Request, in *inside, q *wire.ListRequest) 
 }
 
 func (s *Server) serveRemove(r *http.Request, in *inside, q *wire.PathRequest) (any, error) {
-	return struct{}{}, in.Remove(r.Context(), q.Path)
+	return struct{}{}, s.touch(r.Context(), in, policy.RemoveFile, []string{q.Path}, func(paths []string) ([]sandbox.File, error) {
+		return nil, in.Remove(r.Context(), paths[0])
+	})
+}
+
+// change is a call about files that answers with what there is now.
+func (s *Server) change(r *http.Request, in *inside, kind policy.Kind, paths []string, do func(paths []string) (guest.Entry, error)) (any, error) {
+	var e guest.Entry
+	err := s.touch(r.Context(), in, kind, paths, func(paths []string) (_ []sandbox.File, err error) {
+		e, err = do(paths)
+		return nil, err
+	})
+	return wire.EntryAnswer{Entry: entry(e)}, err
 }
 
 // entry is a file in envd's words.

@@ -80,14 +80,7 @@ func (s *Server) serveStart(w http.ResponseWriter, r *http.Request, in *inside) 
 // user's is where it usually is; policies ask whether it is another directory,
 // not which.
 func (in *inside) directory(wish string) string {
-	home := in.home
-	switch in.user {
-	case "":
-	case "root":
-		home = "/root"
-	default:
-		home = path.Join("/home", in.user)
-	}
+	home := in.homeOf()
 	switch {
 	case wish == "" || path.IsAbs(wish):
 	case wish == "~" || strings.HasPrefix(wish, "~/"):
@@ -99,6 +92,17 @@ func (in *inside) directory(wish string) string {
 		return ""
 	}
 	return path.Clean(wish)
+}
+
+// homeOf is the home of the user whom the request names.
+func (in *inside) homeOf() string {
+	switch in.user {
+	case "":
+		return in.home
+	case "root":
+		return "/root"
+	}
+	return path.Join("/home", in.user)
 }
 
 // environment is what a program gets on top of what the agent gives it: the

@@ -21,6 +21,8 @@ import (
 	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
 
@@ -139,7 +141,8 @@ func (s *Server) removeFile(c *call) error {
 	if err != nil {
 		return err
 	}
-	if err := in.Agent.Remove(c.ctx, p.path()); err != nil {
+	err = s.touch(c, p, policy.RemoveFile, func(in *session.FileAction) ([]sandbox.File, error) { return nil, in.Agent.Remove(c.ctx, in.Paths[0]) })
+	if err != nil {
 		return err
 	}
 	s.files.add(f)
@@ -160,19 +163,40 @@ func (s *Server) fileContent(c *call) error {
 	if _, err := s.stat(c, b, in, p); err != nil {
 		return err
 	}
-	d, err := in.Agent.Download(c.ctx, p.path(), c.r.Header)
+	begun := false
+	err = s.touch(c, p, policy.ReadFile, func(in *session.FileAction) ([]sandbox.File, error) {
+		d, err := in.Agent.Download(c.ctx, in.Paths[0], c.r.Header)
+		if err != nil {
+			return nil, err
+		}
+		defer d.Body.Close()
+		maps.Copy(c.w.Header(), d.Header)
+		// Whatever it is, it is not shown as a page here.
+		c.w.Header().Set("Content-Disposition", "attachment")
+		c.w.WriteHeader(d.Status)
+		begun = true
+		t := session.NewTally()
+		_, err = io.Copy(c.w, io.TeeReader(d.Body, t))
+		return []sandbox.File{t.File(in.Paths[0], d.Status != http.StatusOK || d.Header.Get("Content-Encoding") != "")}, err
+	})
+	if err != nil && begun {
+		panic(http.ErrAbortHandler) // only a break says that it is not whole
+	}
+	return err
+}
+
+// touch has do carry out what moves or changes a file, once it is decided and its
+// intent recorded.
+func (s *Server) touch(c *call, p place, kind policy.Kind, do func(*session.FileAction) ([]sandbox.File, error)) error {
+	a, err := s.o.Sandboxes.BeginFiles(c.ctx, c.key, p.box, session.FileCall{Door: "openai", Kind: kind, Paths: []string{p.path()}})
 	if err != nil {
 		return err
 	}
-	defer d.Body.Close()
-	maps.Copy(c.w.Header(), d.Header)
-	// Whatever it is, it is not shown as a page here.
-	c.w.Header().Set("Content-Disposition", "attachment")
-	c.w.WriteHeader(d.Status)
-	if _, err := io.Copy(c.w, d.Body); err != nil {
-		panic(http.ErrAbortHandler) // it has begun: only a break says that it is not whole
+	files, err := do(a)
+	if jerr := a.End(c.ctx, files, err); err == nil {
+		err = jerr
 	}
-	return nil
+	return err
 }
 
 // createFile takes a file as a form, or copies one of another container.
@@ -256,28 +280,25 @@ const partial = ".caisson-part-"
 
 // write writes a file, which is in its place only when it is whole and checked.
 func (s *Server) write(c *call, p place, from io.Reader, check func() error) error {
-	in, leave, err := s.o.Sandboxes.Agent(c.ctx, c.key, p.box)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	part := place{p.box, partial + rand.Text()}
-	_, err = in.Agent.Upload(c.ctx, guest.Upload{
-		Path: part.path(), ContentType: "application/octet-stream", Metadata: http.Header{sourceHeader: {"user"}}, Body: from,
+	return s.touch(c, p, policy.WriteFile, func(in *session.FileAction) ([]sandbox.File, error) {
+		part, t := place{p.box, partial + rand.Text()}, session.NewTally()
+		_, err := in.Agent.Upload(c.ctx, guest.Upload{
+			Path: part.path(), ContentType: "application/octet-stream", Metadata: http.Header{sourceHeader: {"user"}}, Body: io.TeeReader(from, t),
+		})
+		if err == nil {
+			err = check()
+		}
+		if err == nil {
+			_, err = in.Agent.MoveTo(c.ctx, part.path(), in.Paths[0])
+		}
+		if err != nil {
+			// Who went away has left what there was of it.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), cleanupPatience)
+			defer cancel()
+			in.Agent.Remove(ctx, part.path()) // the error that counts is the first
+		}
+		return []sandbox.File{t.File(in.Paths[0], false)}, err
 	})
-	if err == nil {
-		err = check()
-	}
-	if err == nil {
-		_, err = in.Agent.MoveTo(c.ctx, part.path(), p.path())
-	}
-	if err != nil {
-		// Who went away has left what there was of it.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), cleanupPatience)
-		defer cancel()
-		in.Agent.Remove(ctx, part.path()) // the error that counts is the first
-	}
-	return err
 }
 
 // cleanupPatience is how long a part of a file may take to go.
@@ -328,20 +349,19 @@ func (s *Server) sources(c *call, ids []string) ([]place, error) {
 
 // copyFile copies a file to another container of the same key's, by its last name.
 func (s *Server) copyFile(c *call, from place, to *session.Sandbox) error {
-	in, leave, err := s.o.Sandboxes.Agent(c.ctx, c.key, from.box)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	if e, err := in.Agent.Stat(c.ctx, from.path()); err != nil || !plain(e) {
-		return notFound("file", fileID(from.box, from.rel), err)
-	}
-	d, err := in.Agent.Download(c.ctx, from.path(), nil)
-	if err != nil {
-		return err
-	}
-	defer d.Body.Close()
-	return s.write(c, place{to.ID, path.Base(from.rel)}, d.Body, func() error { return nil })
+	return s.touch(c, from, policy.ReadFile, func(in *session.FileAction) ([]sandbox.File, error) {
+		if e, err := in.Agent.Stat(c.ctx, in.Paths[0]); err != nil || !plain(e) {
+			return nil, notFound("file", fileID(from.box, from.rel), err)
+		}
+		d, err := in.Agent.Download(c.ctx, in.Paths[0], nil)
+		if err != nil {
+			return nil, err
+		}
+		defer d.Body.Close()
+		t := session.NewTally()
+		err = s.write(c, place{to.ID, path.Base(from.rel)}, io.TeeReader(d.Body, t), func() error { return nil })
+		return []sandbox.File{t.File(in.Paths[0], false)}, err
+	})
 }
 
 // listFiles lists what is below /mnt/data, by when it was written.

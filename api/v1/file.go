@@ -8,9 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"net/http"
-	"path"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -18,6 +16,8 @@ import (
 
 	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/guest"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
 
@@ -85,7 +85,9 @@ func (s *Server) files() {
 	register(s, op, s.writeFile)
 	op = operation("DELETE", "/sandboxes/{id}/files", "removeFile", "Remove a file, or a directory with all that is in it", http.StatusNoContent)
 	register(s, op, func(ctx context.Context, k *session.Key, in *FilePath) (*struct{}, error) {
-		return nil, s.agent(ctx, k, in.id(), func(a *guest.Client) error { return a.Remove(ctx, in.Path) })
+		return nil, s.touch(ctx, k, in.id(), policy.RemoveFile, []string{in.Path}, func(a *guest.Client, paths []string) ([]sandbox.File, error) {
+			return nil, a.Remove(ctx, paths[0])
+		})
 	})
 	op = operation("GET", "/sandboxes/{id}/files/info", "statFile", "Describe a file or directory", http.StatusOK)
 	register(s, op, func(ctx context.Context, k *session.Key, in *FilePath) (*fileAnswer, error) {
@@ -108,14 +110,16 @@ func (s *Server) files() {
 	})
 	op = operation("POST", "/sandboxes/{id}/files/directory", "makeDirectory", "Make a directory and those above it", http.StatusCreated)
 	register(s, op, func(ctx context.Context, k *session.Key, in *FilePath) (*fileAnswer, error) {
-		return s.entry(ctx, k, in.id(), func(a *guest.Client) (guest.Entry, error) { return a.MakeDir(ctx, in.Path) })
+		return s.change(ctx, k, in.id(), policy.MakeDirectory, []string{in.Path}, func(a *guest.Client, paths []string) (guest.Entry, error) { return a.MakeDir(ctx, paths[0]) })
 	})
 	op = operation("POST", "/sandboxes/{id}/files/move", "moveFile", "Rename a file or directory, and make the directories above its new place", http.StatusOK)
 	register(s, op, func(ctx context.Context, k *session.Key, in *struct {
 		FilePath
 		To string `query:"to" required:"true" minLength:"1" maxLength:"4096"`
 	}) (*fileAnswer, error) {
-		return s.entry(ctx, k, in.id(), func(a *guest.Client) (guest.Entry, error) { return a.MoveTo(ctx, in.Path, in.To) })
+		return s.change(ctx, k, in.id(), policy.MoveFile, []string{in.Path, in.To}, func(a *guest.Client, paths []string) (guest.Entry, error) {
+			return a.MoveTo(ctx, paths[0], paths[1])
+		})
 	})
 }
 
@@ -128,25 +132,57 @@ func (s *Server) entry(ctx context.Context, k *session.Key, id string, do func(*
 	})
 }
 
+// begin has a call about files decided and recorded.
+func (s *Server) begin(ctx context.Context, k *session.Key, id string, kind policy.Kind, paths []string) (*session.FileAction, error) {
+	return s.o.Sandboxes.BeginFiles(ctx, k, id, session.FileCall{Door: "api", Kind: kind, Paths: paths})
+}
+
+// touch has do carry out such a call, by the paths that were decided.
+func (s *Server) touch(ctx context.Context, k *session.Key, id string, kind policy.Kind, paths []string, do func(*guest.Client, []string) ([]sandbox.File, error)) error {
+	a, err := s.begin(ctx, k, id, kind, paths)
+	if err != nil {
+		return err
+	}
+	files, err := do(a.Agent, a.Paths)
+	if jerr := a.End(ctx, files, err); err == nil {
+		err = jerr
+	}
+	return err
+}
+
+// change is one that answers with what there is now.
+func (s *Server) change(ctx context.Context, k *session.Key, id string, kind policy.Kind, paths []string, do func(*guest.Client, []string) (guest.Entry, error)) (*fileAnswer, error) {
+	a := &fileAnswer{}
+	return a, s.touch(ctx, k, id, kind, paths, func(agent *guest.Client, paths []string) ([]sandbox.File, error) {
+		e, err := do(agent, paths)
+		a.Body = fileView(e)
+		return nil, err
+	})
+}
+
 func (s *Server) readFile(ctx context.Context, k *session.Key, in *FilePath) (*streamed, error) {
-	box, leave, err := s.o.Sandboxes.Agent(ctx, k, in.id())
+	a, err := s.begin(ctx, k, in.id(), policy.ReadFile, []string{in.Path})
 	if err != nil {
 		return nil, err
 	}
-	d, err := box.Agent.Download(ctx, in.Path, callOf(ctx).header)
+	d, err := a.Agent.Download(ctx, a.Paths[0], callOf(ctx).header)
 	if err != nil {
-		leave()
+		a.End(ctx, nil, err)
 		return nil, err
 	}
+	t := session.NewTally()
 	return &streamed{func(ctx huma.Context) {
-		defer leave()
+		var err error
+		defer func() {
+			a.End(ctx.Context(), []sandbox.File{t.File(a.Paths[0], d.Status != http.StatusOK || d.Header.Get("Content-Encoding") != "")}, err)
+		}()
 		defer d.Body.Close()
 		_, w := humago.Unwrap(ctx)
 		maps.Copy(w.Header(), d.Header)
 		// Whatever it is, it is not shown as a page here.
 		w.Header().Set("Content-Disposition", "attachment")
 		w.WriteHeader(d.Status)
-		if _, err := io.Copy(w, d.Body); err != nil {
+		if _, err = io.Copy(w, io.TeeReader(d.Body, t)); err != nil {
 			panic(http.ErrAbortHandler) // it has begun: only a break says that it is not whole
 		}
 	}}, nil
@@ -160,19 +196,16 @@ func (s *Server) writeFile(ctx context.Context, k *session.Key, in *struct {
 	mode, _ := strconv.ParseUint(in.Mode, 8, 12) // the pattern says that it is one
 	c := callOf(ctx)
 	defer c.control.SetReadDeadline(time.Time{})
-	box, leave, err := s.o.Sandboxes.Agent(ctx, k, in.id())
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	to := in.Path
-	if !path.IsAbs(to) {
-		to = path.Join(box.User.Home, strings.TrimPrefix(to, "~/"))
-	}
-	err = box.Agent.WriteFile(ctx, to, bounds.Reader{Reader: c.body, Control: c.control}, guest.WriteOptions{Mode: fs.FileMode(mode).Perm(), Atomic: in.Atomic})
-	if err != nil {
-		return nil, err
-	}
-	e, err := box.Agent.Stat(ctx, to)
-	return &fileAnswer{fileView(e)}, err
+	a := &fileAnswer{}
+	return a, s.touch(ctx, k, in.id(), policy.WriteFile, []string{in.Path}, func(agent *guest.Client, paths []string) ([]sandbox.File, error) {
+		t := session.NewTally()
+		from := io.TeeReader(bounds.Reader{Reader: c.body, Control: c.control}, t)
+		err := agent.WriteFile(ctx, paths[0], from, guest.WriteOptions{Mode: fs.FileMode(mode).Perm(), Atomic: in.Atomic})
+		if err == nil {
+			var e guest.Entry
+			e, err = agent.Stat(ctx, paths[0])
+			a.Body = fileView(e)
+		}
+		return []sandbox.File{t.File(paths[0], false)}, err
+	})
 }
