@@ -15,6 +15,7 @@ package egress
 
 import (
 	"net/netip"
+	"os"
 
 	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/sandbox"
@@ -41,6 +42,10 @@ type Options struct {
 	StateDir string
 	// Wire is how the level takes the sandbox's end.
 	Wire sandbox.Wire
+	// Far, when not nil, is the router's end of a wire whose other end a sandbox has
+	// already (Router.Far of the router before). It is the router's from then on, and
+	// NIC is nil.
+	Far *os.File
 	// Record is told each connection that ended and each sort of attempt that
 	// was refused, one after the other, as far as wire.RecordsAtOnce and
 	// wire.RecordEvery go. It may be nil.

@@ -73,13 +73,9 @@ func Start(o Options) (*Router, error) {
 	if o.Wire != sandbox.WirePackets && o.Wire != sandbox.WireDevice {
 		return nil, sandbox.Errorf(sandbox.ErrInvalid, "start router", "no level takes a wire of the kind %q", o.Wire)
 	}
-	wireFDs, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	nic, theirNIC, err := o.ends()
 	if err != nil {
 		return nil, cannot("no wire can be made", err)
-	}
-	nic, theirNIC := os.NewFile(uintptr(wireFDs[0]), "nic"), os.NewFile(uintptr(wireFDs[1]), "nic")
-	for _, fd := range wireFDs {
-		widen(fd)
 	}
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -119,6 +115,22 @@ func Start(o Options) (*Router, error) {
 		}
 	}()
 	return r, nil
+}
+
+// ends are the sandbox's end of the wire, which is nil when it has it already, and
+// the router's.
+func (o *Options) ends() (nic, far *os.File, err error) {
+	if o.Far != nil {
+		return nil, o.Far, nil
+	}
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, fd := range fds {
+		widen(fd)
+	}
+	return os.NewFile(uintptr(fds[0]), "nic"), os.NewFile(uintptr(fds[1]), "nic"), nil
 }
 
 // widen lets the wire hold more than one long packet. The kernel's default of
@@ -209,6 +221,10 @@ func (r *Router) Started() error {
 	}
 	return r.failed
 }
+
+// Far is the router's own end of the wire, until Close: for who keeps a copy of it,
+// so that another router can take this one's place.
+func (r *Router) Far() *os.File { return r.far }
 
 // Ready waits until packets are read, or says why that will not be.
 func (r *Router) Ready(ctx context.Context) error {

@@ -23,6 +23,9 @@ func Start(Options) (*Router, error) {
 // NIC is nothing here.
 func (r *Router) NIC() *os.File { return nil }
 
+// Far is nothing here.
+func (r *Router) Far() *os.File { return nil }
+
 // Ready never is.
 func (r *Router) Ready(context.Context) error { return nil }
 

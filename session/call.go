@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"io"
+	"os"
 	"syscall"
 	"time"
 
@@ -121,6 +122,10 @@ type State interface {
 	// Run makes a directory, mode 0700, for sandbox id, held by this process
 	// until it is removed.
 	Run(id string) (RunDir, error)
+	// RunPath is where that directory is, and Adopt takes it over from an owner who
+	// is gone, by a copy of its Hold.
+	RunPath(id string) (string, error)
+	Adopt(id string, hold *os.File) (RunDir, error)
 	// Sweep removes the directories of dead owners; clean takes away what else
 	// is left of each.
 	Sweep(ctx context.Context, clean func(ctx context.Context, path string) error) (swept []string, err error)
@@ -132,6 +137,10 @@ type State interface {
 type RunDir interface {
 	Path() string
 	Remove() error
+	// Hold is the lock that makes the directory this process's, to be copied for
+	// who holds it on. Release lets go of it; Remove does nothing afterwards.
+	Hold() *os.File
+	Release()
 }
 
 // DirState is the State of a state directory.
@@ -143,6 +152,14 @@ func (d dirState) Run(id string) (RunDir, error) {
 	r, err := d.Dir.Run(id)
 	if err != nil {
 		return nil, err // not r: a nil pointer in an interface is not nil
+	}
+	return r, nil
+}
+
+func (d dirState) Adopt(id string, hold *os.File) (RunDir, error) {
+	r, err := d.Dir.Adopt(id, hold)
+	if err != nil {
+		return nil, err
 	}
 	return r, nil
 }

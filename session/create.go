@@ -213,7 +213,7 @@ func (b *Sandboxes) createFrom(ctx context.Context, k *Key, name string, c Creat
 		s.Isolation, s.Limits, s.Posture = a.posture.Isolation, in.run.plan.Limits, a.posture
 		s.Sudo = in.world.spec.Sudo
 		bound(s, now)
-		s.Wired, s.Network = in.run.net != nil, in.run.hosts
+		s.Wired, s.Network, s.Life = in.run.net != nil, in.run.hosts, in.life()
 	})
 	if err != nil {
 		b.drop(l)
@@ -241,6 +241,7 @@ func (b *Sandboxes) begin(l *living, in *inside) {
 	}
 	l.mu.Unlock()
 	b.work.Go(func() { b.watch(l, in) })
+	l.survive()
 	l.arm()
 }
 

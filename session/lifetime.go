@@ -65,6 +65,7 @@ func (b *Sandboxes) prolong(ctx context.Context, l *living, d time.Duration, ext
 	if err != nil {
 		return nil, err
 	}
+	l.survive()
 	l.arm()
 	return l.record(), nil
 }

@@ -360,7 +360,7 @@ func (b *Sandboxes) endFor(ctx context.Context, l *living, why *ending) error {
 	}
 	now := b.o.Clock.Now()
 	errs = append(errs, l.keep(ctx, func(s *registry.Sandbox) {
-		s.State, s.EndedAt, s.Reason, s.Env = registry.Ended, now, reason, nil
+		s.State, s.EndedAt, s.Reason, s.Env, s.Life = registry.Ended, now, reason, nil, nil
 	}))
 	if l.state() != registry.Ended { // the registry could not be written
 		l.mu.Lock()

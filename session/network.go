@@ -68,19 +68,36 @@ func (r *run) connect(w *world) error {
 	if err != nil {
 		return err
 	}
+	r.hosts = plan.Hosts()
 	if r.reach != nil { // the world is made for plan, all the same
-		if plan, err = r.inForce(); err != nil {
+		if rules, err = r.rulesInForce(); err != nil {
 			return err
 		}
-		if rules = (wire.Rules{}); plan != nil {
-			if rules, err = r.rules(plan); err != nil {
-				return err
-			}
-		}
-		r.intent.Network = plan.String()
 	}
-	budget := r.plan.Network.Budget
-	r.hosts = plan.Hosts()
+	return r.startRouter(w, rules, nil)
+}
+
+// rulesInForce are those of what the network was changed to since the sandbox was
+// made, if it was.
+func (r *run) rulesInForce() (wire.Rules, error) {
+	plan, err := r.inForce()
+	if err != nil {
+		return wire.Rules{}, err
+	}
+	r.intent.Network, r.hosts = plan.String(), plan.Hosts()
+	if plan == nil {
+		return wire.Rules{}, nil
+	}
+	return r.rules(plan)
+}
+
+// startRouter starts a router at the end of a wire: far where the sandbox has the
+// other end already.
+func (r *run) startRouter(w *world, rules wire.Rules, far *os.File) error {
+	var budget policy.PlanBudget
+	if r.plan.Network != nil {
+		budget = r.plan.Network.Budget
+	}
 	n := &network{ended: make(chan error, 1)}
 	n.ledger = ledger{journal: r.s.o.Journal, lost: n.unrecorded}
 	o := egress.Options{
@@ -90,6 +107,7 @@ func (r *run) connect(w *world) error {
 		},
 		StateDir: w.spec.StateDir,
 		Wire:     r.caps.Wire,
+		Far:      far,
 		Record:   func(e wire.Event) { n.ledger.add(e); r.tellRefused(e) },
 		Ended:    n.end,
 	}
@@ -104,6 +122,9 @@ func (r *run) connect(w *world) error {
 		return n.ledger.write()
 	})
 	w.spec.Network = &sandbox.Network{NIC: router.NIC(), Address: egress.Guest, Gateway: egress.Gateway, MTU: egress.MTU}
+	if r.caps.Survives {
+		w.spec.Network.Far = router.Far()
+	}
 	return nil
 }
 

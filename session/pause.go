@@ -75,7 +75,7 @@ func (b *Sandboxes) pause(ctx context.Context, l *living, reason string) error {
 	// Before it stands still: afterwards the level may have nothing to ask.
 	cpu := in.spent(ctx)
 	err = b.stop(ctx, l, in, func(s *registry.Sandbox) {
-		s.State, s.CPU, s.Ran = registry.Paused, cpu, s.RanUntil(b.o.Clock.Now())
+		s.State, s.CPU, s.Ran, s.Life = registry.Paused, cpu, s.RanUntil(b.o.Clock.Now()), nil
 	})
 	out := audit.Outcome{Status: audit.Allowed, Result: &sandbox.Result{Status: sandbox.StatusSuccess, Reason: reason}}
 	if err != nil {
@@ -266,7 +266,7 @@ func (b *Sandboxes) wake(ctx context.Context, k *Key, l *living, asked bool) err
 	}
 	err = l.keep(ctx, func(s *registry.Sandbox) {
 		now := b.o.Clock.Now()
-		s.State, s.Kept, s.Began = registry.Running, "", now
+		s.State, s.Kept, s.Began, s.Life = registry.Running, "", now, in.life()
 		s.Limits = in.run.plan.Limits // decided anew where it was booted anew
 		if !s.Waits || asked {
 			s.Started, s.Ends = now, now.Add(s.Lifetime)

@@ -126,7 +126,7 @@ func (b *Sandboxes) grant(k *Key) (*grant, error) {
 	if file != nil {
 		policyName = file.Name
 	}
-	s, err := New(Options{Drivers: b.o.Drivers, Policy: p, PolicyName: policyName, Journal: b.o.Journal, State: b.o.State, Rates: b.o.Registry, Boot: b.o.Boot, Approvals: b.o.Approvals})
+	s, err := New(Options{Drivers: b.o.Drivers, Policy: p, PolicyName: policyName, Journal: b.o.Journal, State: b.o.State, Rates: b.o.Registry, Boot: b.o.Boot, Approvals: b.o.Approvals, Outlive: b.o.Grace > 0})
 	if err != nil {
 		return nil, err
 	}

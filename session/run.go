@@ -48,6 +48,9 @@ type run struct {
 	question *policy.Question // somebody has to say yes first; nil: nobody
 	input    []byte           // with a question: all of standard input
 
+	dir   RunDir         // what it has on the disk
+	life  *registry.Life // of a sandbox that was taken over; nil for any other
+	made  string         // digest of what its world is made of
 	undo  cleanup
 	left  error      // what could not be undone
 	out   [2]*stream // stdout, stderr
@@ -106,6 +109,7 @@ func (r *run) admit(ctx context.Context) (*admitted, *sandbox.Result, error) {
 	if a.driver, a.posture, err = r.level(ctx); err != nil {
 		return stop(r.fail(ctx, err))
 	}
+	r.made = r.worldDigest()
 	if err := r.build(ctx, a); err != nil {
 		if p := (*Pending)(nil); errors.As(err, &p) {
 			return nil, nil, p // that it waits is recorded

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/registry"
@@ -51,6 +52,13 @@ type SandboxesOptions struct {
 	// asked for; 0 is none. See [Sandboxes.Stock].
 	Ready int
 
+	// Grace is how long sandboxes live on when this process is killed, on levels that
+	// can, until the next one takes them over: at most; 0 has them end with it.
+	Grace time.Duration
+	// Leave has Close let go of such sandboxes instead of writing them down: they run
+	// on meanwhile, and end when no other process comes within Grace.
+	Leave bool
+
 	// Clock is the time of expiry; the host's when nil.
 	Clock Clock
 	// Boot is the time that rates go by, the host's since its boot when nil.
@@ -75,8 +83,9 @@ type SandboxesOptions struct {
 //
 // One process has the sandboxes of a state directory. When it is stopped, those
 // that run are written down, where the level can, and go on with the next one;
-// others end. When it is killed, the level ends them. The next Open says so of
-// each. Paused ones stay.
+// others end. When it is killed, those that may (see SandboxesOptions.Grace) run on
+// until the next one takes them over, and the level ends the others. The next Open
+// says so of each. Paused ones stay.
 //
 // It may be used from many goroutines. Lock order: a sandbox's change, then
 // Sandboxes.mu, then a sandbox's mu.
@@ -122,7 +131,7 @@ func OpenSandboxes(ctx context.Context, o SandboxesOptions) (*Sandboxes, error) 
 	}
 	claim := claimName
 	if o.Private {
-		claim, b.o.EndOnClose = registry.NewID(claimName+"_", 20), true
+		claim, b.o.EndOnClose, b.o.Grace = registry.NewID(claimName+"_", 20), true, 0
 	}
 	var err error
 	if b.claim, err = o.State.Run(claim); err != nil {
@@ -163,20 +172,27 @@ func (b *Sandboxes) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var orphans []*living
 	for _, rec := range left {
-		if rec.State != registry.Paused || rec.Kept == "" {
-			rec.State, rec.EndedAt, rec.Env = registry.Ended, now, nil
-			rec.Reason = "caisson was ended while it ran, and " + rec.Isolation + " keeps no sandbox without its owner"
-			if err := b.o.Registry.Put(ctx, rec); err != nil {
+		l := newLiving(b, rec)
+		switch {
+		case rec.State == registry.Paused && rec.Kept != "":
+		case rec.State == registry.Running && rec.Life != nil && !b.o.Private:
+			l.change <- struct{}{} // until it is known whether it lives
+			orphans = append(orphans, l)
+		default:
+			if err := b.lost(ctx, rec, now); err != nil {
 				return err
 			}
-			b.tell(rec, "ended")
 			continue
 		}
-		b.all[rec.ID] = newLiving(b, rec)
+		b.all[rec.ID] = l
 	}
 	if b.o.Private {
 		return nil // what is kept there is others'
+	}
+	if len(orphans) > 0 {
+		b.work.Go(func() { b.adoptAll(orphans) })
 	}
 	if err := b.sweepKept(); err != nil {
 		return err
@@ -191,6 +207,19 @@ func (b *Sandboxes) recover(ctx context.Context) error {
 		b.work.Go(func() { b.goOnAgain(waiting) })
 	}
 	return nil
+}
+
+// lost says of a sandbox that ran that it is gone: in its row, in the record, and to
+// who looks at events.
+func (b *Sandboxes) lost(ctx context.Context, rec *registry.Sandbox, now time.Time) error {
+	rec.State, rec.EndedAt, rec.Env, rec.Life = registry.Ended, now, nil, nil
+	rec.Reason = "caisson was ended while it ran, and it could not live on without it"
+	err := b.note(audit.Intent{Actor: rec.Actor, Kind: "end_sandbox", Sandbox: rec.ID, Isolation: rec.Isolation},
+		&sandbox.Result{Status: sandbox.StatusSuccess, Reason: rec.Reason, Posture: rec.Posture})
+	if err = errors.Join(err, b.o.Registry.Put(ctx, rec)); err == nil {
+		b.tell(rec, "ended")
+	}
+	return err
 }
 
 // Token is a secret of one sandbox for one purpose, 40 hex digits. It is the
@@ -246,6 +275,9 @@ func (b *Sandboxes) shutDown(ctx context.Context, l *living) error {
 	l.mu.Unlock()
 	if !here {
 		return nil // it never ran, or is kept on the disk
+	}
+	if l.stays() {
+		return b.letGo(ctx, l)
 	}
 	if l.suspends() {
 		err := b.suspend(ctx, l)

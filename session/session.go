@@ -54,6 +54,9 @@ type Options struct {
 	// Approvals is where people are asked what the policy asks about; nil refuses
 	// such calls.
 	Approvals *Approvals
+	// Outlive has sandboxes that live on made so that they may be let live on when
+	// this process is gone, where the level can.
+	Outlive bool
 	// Now is the clock of records; time.Now when nil.
 	Now func() time.Time
 }

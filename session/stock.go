@@ -354,7 +354,7 @@ func (b *Sandboxes) Stock() StockState {
 func (r *run) settle(m *stocked) *world {
 	r.undo.add(m.run.undo.run)
 	r.stocked = m
-	r.id, r.call.ID = m.run.id, m.run.id
+	r.id, r.call.ID, r.dir = m.run.id, m.run.id, m.run.dir
 	w := *m.world
 	w.exec = &sandbox.Exec{Dir: w.cwd, Env: r.environment(w.spec.User, w.search)}
 	return &w

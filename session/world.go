@@ -48,6 +48,7 @@ func (r *run) prepare(ctx context.Context, d sandbox.Driver) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.dir = dir
 	r.undo.add(func(context.Context) error { return dir.Remove() })
 
 	w := &world{spec: &sandbox.Spec{ID: r.id, User: sandbox.DefaultUser(), Limits: r.plan.Limits, StateDir: dir.Path()}, exec: &sandbox.Exec{}}
@@ -74,6 +75,7 @@ func (r *run) prepare(ctx context.Context, d sandbox.Driver) (*world, error) {
 	if err := r.addMounts(ctx, w); err != nil {
 		return nil, err
 	}
+	r.mayOutlive(w)
 	if err := r.nameServer(w); err != nil {
 		return nil, err
 	}
@@ -230,11 +232,9 @@ func share(s *sandbox.Spec) {
 // what the plan passes on.
 func (r *run) environment(u sandbox.User, search []string) []string {
 	env := map[string]string{"LANG": "C.UTF-8"}
-	if r.image != nil {
-		for _, e := range r.image.Config.Env {
-			name, value, _ := strings.Cut(e, "=")
-			env[name] = value
-		}
+	for _, e := range r.imageEnv() {
+		name, value, _ := strings.Cut(e, "=")
+		env[name] = value
 	}
 	maps.Copy(env, map[string]string{"PATH": strings.Join(search, ":"), "HOME": u.Home, "USER": u.Name, "LOGNAME": u.Name})
 	if r.call.TTY != nil {
@@ -248,6 +248,17 @@ func (r *run) environment(u sandbox.User, search []string) []string {
 		out = append(out, k+"="+env[k])
 	}
 	return out
+}
+
+// imageEnv are the variables that the sandbox's image has.
+func (r *run) imageEnv() []string {
+	switch {
+	case r.life != nil:
+		return r.life.Env
+	case r.image != nil:
+		return r.image.Config.Env
+	}
+	return nil
 }
 
 // term is the name of the kind of terminal that the program has.

@@ -182,3 +182,69 @@ func (r *RunDir) Remove() error {
 	r.lock = nil
 	return nil
 }
+
+// Hold is the lock, for who keeps a copy of it so that the directory stays held when
+// this process ends; nil once it is removed or released.
+func (r *RunDir) Hold() *os.File {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lock
+}
+
+// Release lets go of the directory without removing it. It is held on if somebody
+// has a copy of Hold, and swept if nobody has. Remove does nothing afterwards.
+func (r *RunDir) Release() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lock == nil {
+		return
+	}
+	r.lock.Close()
+	r.runs.Close()
+	r.lock = nil
+}
+
+// RunPath is where the directory of sandbox id is, or would be; ErrInvalid for what
+// is no id.
+func (d *Dir) RunPath(id string) (string, error) {
+	if !validID(id) {
+		return "", sandbox.Errorf(sandbox.ErrInvalid, "run directory", "the sandbox's id is not made of letters, digits, _ and -")
+	}
+	return filepath.Join(d.path, runs, id), nil
+}
+
+// Adopt takes over the directory of sandbox id from an owner that is gone, by a copy
+// of its Hold, which is the RunDir's from then on. ErrConflict when lock is not the
+// lock of that directory, or somebody else holds it.
+func (d *Dir) Adopt(id string, lock *os.File) (*RunDir, error) {
+	path, err := d.RunPath(id)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := d.openRuns()
+	if err == nil {
+		if err = sameLock(dir, id, lock); err == nil {
+			return &RunDir{id: id, path: path, runs: dir, lock: lock}, nil
+		}
+		dir.Close()
+	}
+	return nil, &sandbox.Error{Op: "run directory " + id, Kind: sandbox.ErrConflict, Problem: "it cannot be taken over with what came for it", Cause: err}
+}
+
+// sameLock says whether lock is dir/id's, and this process has it: a copy of the
+// description that holds it may lock it again.
+func sameLock(dir *os.File, id string, lock *os.File) error {
+	fd, err := unix.Openat2(int(dir.Fd()), id+"/"+ownerLck, &unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS})
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	var want, got unix.Stat_t
+	if err := errors.Join(unix.Fstat(fd, &want), unix.Fstat(int(lock.Fd()), &got)); err != nil {
+		return err
+	}
+	if want.Dev != got.Dev || want.Ino != got.Ino {
+		return errors.New("the lock is another directory's")
+	}
+	return unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+}

@@ -352,3 +352,69 @@ func TestMakersAndSweepers(t *testing.T) {
 		t.Errorf("left: %v, %v", left, err)
 	}
 }
+
+// A directory is taken over by a copy of its own lock alone; it is held for as long as
+// anybody has one, whoever made it.
+func TestAdoptOfARunDirectory(t *testing.T) {
+	d := mustOpen(t, filepath.Join(t.TempDir(), "state"))
+	first, err := d.Run("sbx_first")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := d.Run("sbx_other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hold := func(r *RunDir) *os.File {
+		t.Helper()
+		fd, err := unix.FcntlInt(r.Hold().Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return os.NewFile(uintptr(fd), "hold")
+	}
+	kept, wrong := hold(first), hold(other)
+	defer wrong.Close()
+	first.Release()
+	if err := first.Remove(); err != nil {
+		t.Errorf("removing what was released: %v", err)
+	}
+	swept, err := d.Sweep(t.Context(), nil)
+	if err != nil || len(swept) != 0 {
+		t.Fatalf("swept %q, which are held: %v", swept, err)
+	}
+	path, err := d.RunPath("sbx_first")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fake, err := os.Create(filepath.Join(t.TempDir(), "owner.lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fake.Close()
+	again, err := os.OpenFile(filepath.Join(path, "owner.lock"), os.O_RDWR, 0) // the right file, and nobody's hold
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	for what, f := range map[string]*os.File{"another directory's lock": wrong, "a file of the same name": fake, "the file without its lock": again} {
+		if _, err := d.Adopt("sbx_first", f); !errors.Is(err, sandbox.ErrConflict) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for _, id := range []string{"", "..", "sbx_other/../sbx_first", ".making"} {
+		if _, err := d.Adopt(id, kept); !errors.Is(err, sandbox.ErrInvalid) {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+	r, err := d.Adopt("sbx_first", kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(r.Remove(), other.Remove()); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
+	}
+}

@@ -6,6 +6,7 @@ package store
 
 import (
 	"context"
+	"os"
 
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -54,3 +55,15 @@ func (*RunDir) Path() string { return "" }
 
 // Remove does nothing.
 func (*RunDir) Remove() error { return nil }
+
+// Hold is nil.
+func (*RunDir) Hold() *os.File { return nil }
+
+// Release does nothing.
+func (*RunDir) Release() {}
+
+// RunPath returns ErrUnsupported.
+func (*Dir) RunPath(string) (string, error) { return "", unsupported() }
+
+// Adopt returns ErrUnsupported.
+func (*Dir) Adopt(string, *os.File) (*RunDir, error) { return nil, unsupported() }

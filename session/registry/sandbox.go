@@ -106,9 +106,30 @@ type Sandbox struct {
 	// Waits says that it ran when caisson was stopped, and goes on with the next
 	// one, its time running meanwhile.
 	Waits bool `json:"waits,omitempty"`
+	// Life is what the next caisson needs to take it over while it runs; nil when it
+	// dies with this one.
+	Life *Life `json:"life,omitempty"`
 	// Kept is the directory that holds its memory and files while it is paused,
 	// relative to the state directory.
 	Kept string `json:"kept,omitempty"`
+}
+
+// Life is what a sandbox that may live on without its caisson was made of, as far as
+// that cannot be decided anew.
+type Life struct {
+	// Run names its run directory.
+	Run string `json:"run"`
+	// World is a digest of what the policy had its world made of.
+	World string `json:"world"`
+	// User, Dir and Search are its programs' user, directory and PATH.
+	User   sandbox.User `json:"user"`
+	Dir    string       `json:"dir"`
+	Search []string     `json:"search,omitempty"`
+	// Env are the variables of its image, Trust those that say whom to trust, and
+	// Placeholders those of its secrets by their names. None of them is a secret.
+	Env          []string          `json:"env,omitempty"`
+	Trust        map[string]string `json:"trust,omitempty"`
+	Placeholders map[string]string `json:"placeholders,omitempty"`
 }
 
 // Reach is a part of what a key's policy lets a sandbox reach: Allow, or all of it
@@ -130,6 +151,11 @@ func (s *Sandbox) Clone() *Sandbox {
 	c.Allow, c.Deny, c.Asked.Explicit = slices.Clone(s.Allow), slices.Clone(s.Deny), maps.Clone(s.Asked.Explicit)
 	if r := s.Reach; r != nil {
 		c.Reach = &Reach{Allow: slices.Clone(r.Allow), Deny: slices.Clone(r.Deny), None: r.None}
+	}
+	if l := s.Life; l != nil {
+		life := *l
+		life.Search, life.Env, life.Trust, life.Placeholders = slices.Clone(l.Search), slices.Clone(l.Env), maps.Clone(l.Trust), maps.Clone(l.Placeholders)
+		c.Life = &life
 	}
 	c.Limits.Explicit, c.Posture.Limits = maps.Clone(s.Limits.Explicit), maps.Clone(s.Posture.Limits)
 	return &c

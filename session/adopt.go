@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/egress/wire"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+// adoptAtOnce is how many sandboxes are taken over at once.
+const adoptAtOnce = 8
+
+// adoptAll takes over the sandboxes that ran when the last caisson ended. The change
+// of each is held, so that who asks for one waits.
+func (b *Sandboxes) adoptAll(orphans []*living) {
+	var all sync.WaitGroup
+	slots := make(chan struct{}, adoptAtOnce)
+	for _, l := range orphans {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			defer l.unlock()
+			b.adopt(l)
+		})
+	}
+	all.Wait()
+}
+
+// adopt takes over one, or says why it is gone.
+func (b *Sandboxes) adopt(l *living) {
+	in, err := b.takeOver(b.life, l)
+	switch {
+	case err == nil:
+		b.begin(l, in)
+		b.tell(l.record(), "adopted")
+		return
+	case b.life.Err() != nil:
+		return // the next caisson's
+	}
+	reason := "caisson was ended while it ran, and it could not be taken over: " + err.Error()
+	if errors.Is(err, sandbox.ErrNotFound) {
+		reason = "caisson was ended while it ran, and it ended before the next one came: by itself, or because nobody came in time"
+	}
+	if err := b.end(context.Background(), l, reason); err != nil {
+		b.o.Notice("sandbox " + l.id + ": " + err.Error())
+	}
+}
+
+// takeOver makes a sandbox that runs this process's. Whose it is, what it may do and
+// what it is made of is what the registry and the policy say; nothing of that is
+// asked of the sandbox. It is gone after an error, unless ctx has ended.
+func (b *Sandboxes) takeOver(ctx context.Context, l *living) (_ *inside, err error) {
+	rec := l.record()
+	r := &run{call: worldOf(rec), id: rec.Life.Run, kind: policy.StartSandbox, name: l.id, reach: rec.Reach, life: rec.Life}
+	r.trust, r.placeholders = maps.Clone(rec.Life.Trust), maps.Clone(rec.Life.Placeholders)
+	in := &inside{run: r, before: rec.CPU, used: new(atomic.Int64)}
+	in.gone, in.leave = context.WithCancelCause(context.Background())
+	in.world = &world{cwd: rec.Life.Dir, search: rec.Life.Search, exec: &sandbox.Exec{Dir: rec.Life.Dir}}
+	in.world.spec = &sandbox.Spec{ID: r.id, User: rec.Life.User, Limits: rec.Limits, Sudo: rec.Sudo, Outlives: true}
+	in.world.spec.Limits.Explicit = nil
+	far, err := b.claimed(ctx, in, rec.Isolation)
+	if err != nil {
+		return nil, errors.Join(err, in.close(ctx))
+	}
+	if err = b.settleIn(ctx, l, in, far); err == nil {
+		return in, nil
+	}
+	if ctx.Err() != nil { // nobody has decided against it
+		err = errors.Join(err, in.survivor().Leave())
+		r.dir.Release()
+	}
+	return nil, errors.Join(err, in.close(ctx))
+}
+
+// claimed takes over the sandbox itself, with what it has on the disk, and returns
+// the far end of its wire, if it has one.
+func (b *Sandboxes) claimed(ctx context.Context, in *inside, level string) (*os.File, error) {
+	r := in.run
+	d, ok := b.o.Drivers[level]
+	if !ok {
+		return nil, sandbox.Errorf(sandbox.ErrUnsupported, "isolation "+level, "this build has no such level")
+	}
+	caps, err := d.Probe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if in.world.spec.StateDir, err = b.o.State.RunPath(r.id); err != nil {
+		return nil, err
+	}
+	in.world.spec.Snapshots = caps.Snapshot
+	ctx, cancel := context.WithTimeout(ctx, startAllowance)
+	defer cancel()
+	box, err := d.Adopt(ctx, in.world.spec)
+	if err != nil {
+		return nil, err
+	}
+	in.box = box.Instance
+	if box.Hold != nil {
+		if r.dir, err = b.o.State.Adopt(r.id, box.Hold); err != nil {
+			box.Hold.Close()
+		} else {
+			r.undo.add(func(context.Context) error { return r.dir.Remove() })
+		}
+	} else {
+		err = sandbox.Errorf(sandbox.ErrUnavailable, "adopt sandbox", "nobody held its directory")
+	}
+	r.undo.add(box.Destroy)
+	if err != nil && box.Far != nil {
+		box.Far.Close()
+	}
+	return box.Far, err
+}
+
+// settleIn decides what a sandbox that was taken over is, records it, and gives it
+// back what went with its last owner. far is its to close.
+func (b *Sandboxes) settleIn(ctx context.Context, l *living, in *inside, far *os.File) error {
+	r := in.run
+	posture, err := b.redecide(ctx, l, in)
+	ticket, jerr := b.o.Journal.Begin(context.WithoutCancel(ctx), r.intent)
+	if err = errors.Join(err, jerr); err != nil {
+		if far != nil {
+			far.Close()
+		}
+	} else if err = b.rewire(ctx, l, in, far, ticket); err == nil {
+		in.world.exec.Env = r.environment(in.world.spec.User, in.world.search)
+		if in.client, err = in.connect(ctx); err == nil {
+			err = in.watchable(ctx)
+		}
+	}
+	if ticket != nil {
+		end := &sandbox.Result{Status: sandbox.StatusSuccess, Posture: posture}
+		if err != nil {
+			end = nil
+		}
+		err = errors.Join(err, ticket.End(context.WithoutCancel(ctx), r.outcome(end, err)))
+	}
+	return err
+}
+
+// redecide asks the policy, as it is now, for what the sandbox was made by. What
+// would be made of something else today cannot go on as it is.
+func (b *Sandboxes) redecide(ctx context.Context, l *living, in *inside) (sandbox.Posture, error) {
+	r, rec := in.run, l.record()
+	none := rec.Posture
+	r.intent = audit.Intent{Actor: rec.Actor, Kind: "adopt_sandbox", Sandbox: l.id, Isolation: rec.Isolation}
+	k, err := b.ownerOf(ctx, l)
+	if err != nil {
+		return none, err
+	}
+	g, err := b.grant(k)
+	if err != nil {
+		return none, err
+	}
+	in.grant, r.s = g, g.session
+	v, err := r.decide()
+	r.intent.Kind, r.intent.Isolation = "adopt_sandbox", rec.Isolation
+	switch {
+	case err != nil:
+		return none, err
+	case v.Decision == policy.Deny:
+		return none, v.Err()
+	}
+	r.plan = v.Plan // what people were asked about, they were asked when it was made
+	_, posture, err := r.level(ctx)
+	if err != nil {
+		return none, err
+	}
+	in.caps = r.caps
+	r.intent.Limits, r.intent.Network = r.plan.Limits, r.plan.Network.String()
+	if r.made = r.worldDigest(); r.made == "" || r.made != r.life.World {
+		return none, &sandbox.Error{Op: "sandbox " + l.id, Kind: sandbox.ErrDenied, Rule: "built-in: a sandbox is what its policy makes",
+			Problem: "its policy, or the limits of its key, would make another one now", Hint: "make it anew"}
+	}
+	in.world.spec.Limits = r.plan.Limits
+	if r.plan.BestEffort {
+		in.world.spec.Limits.Explicit = nil
+	}
+	return posture, nil
+}
+
+// rewire puts a router at the far end of the sandbox's wire, which lets through what
+// the policy says now. Where that cannot be had (a secret that is not there any more,
+// say) the network stays closed, and that is said.
+func (b *Sandboxes) rewire(ctx context.Context, l *living, in *inside, far *os.File, ticket *audit.Entry) error {
+	r, wired := in.run, l.record().Wired
+	if wired != (far != nil) {
+		if far != nil {
+			far.Close()
+		}
+		return sandbox.Errorf(sandbox.ErrUnavailable, "adopt sandbox", "its network does not fit what is known of it")
+	}
+	if !wired {
+		return nil
+	}
+	rules, why := r.rulesInForce()
+	if why != nil {
+		rules, r.hosts = wire.Rules{}, nil
+	}
+	if err := r.startRouter(in.world, rules, far); err != nil {
+		far.Close()
+		return err
+	}
+	r.net.ledger.open(ticket, &r.intent)
+	if err := r.net.router.Ready(ctx); err != nil {
+		return err
+	}
+	go r.net.watch(in.gone, in.leave)
+	if why != nil {
+		rec := l.record()
+		rec.Reason = fmt.Sprintf("its network is closed, since caisson was ended: %v", why)
+		b.tell(rec, "network")
+		b.o.Notice("sandbox " + l.id + ": " + rec.Reason)
+	}
+	return l.keep(ctx, func(s *registry.Sandbox) { s.Network = r.hosts })
+}

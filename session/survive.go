@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+// A sandbox that lives on runs on when this process is killed, where the level can
+// and the operator wants it: until the next process takes it over, or its grace is
+// over. That is so from when its row says that it runs, and no sooner, so that a
+// sandbox that nobody has heard of ends with who made it.
+
+// mayOutlive prepares a sandbox for it. One with a name of the host's that has to
+// stay what it is does not outlive who looks after that (kept.go).
+func (r *run) mayOutlive(w *world) {
+	if r.s.o.Outlive && r.kind == policy.StartSandbox && r.caps.Survives && len(r.kept) == 0 {
+		w.spec.Outlives, w.spec.Hold = true, r.dir.Hold()
+	}
+}
+
+// survivor is the sandbox as one that may be let live on; nil when it may not.
+func (in *inside) survivor() sandbox.Survivor {
+	if s, ok := in.box.(sandbox.Survivor); ok && in.world.spec.Outlives {
+		return s
+	}
+	return nil
+}
+
+// life is what the next caisson will need; nil when the sandbox dies with this one.
+func (in *inside) life() *registry.Life {
+	if in.survivor() == nil {
+		return nil
+	}
+	r := in.run
+	return &registry.Life{
+		Run: r.id, World: r.made, User: in.world.spec.User, Dir: in.world.cwd, Search: slices.Clone(in.world.search),
+		Env: slices.Clone(r.imageEnv()), Trust: maps.Clone(r.trust), Placeholders: maps.Clone(r.placeholders),
+	}
+}
+
+// worldDigest is of what the policy has a sandbox's world made of, which no change
+// of the policy reaches once it is made. Its network, variables, commands and rules
+// are not among it: those are decided as it goes.
+func (r *run) worldDigest() string {
+	if !r.s.o.Outlive && r.life == nil {
+		return "" // nobody will ask
+	}
+	p := &r.plan
+	b, err := json.Marshal([]any{
+		p.Isolation, p.Limits, p.Limits.Explicit, p.Workspace, p.Mounts, p.Toolchains, p.Rootfs, p.Image, p.Writable, p.Deny, p.Root, p.BestEffort, r.call.Sudo && r.caps.Root,
+	})
+	if err != nil {
+		return "" // which is no world's
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// survive tells the level how long a sandbox that runs may live on without this
+// process: for the grace, and no longer than its time. What is to be paused then is
+// not ended instead; the next owner sees to it.
+func (l *living) survive() {
+	l.mu.Lock()
+	in, rec := l.in, l.rec
+	l.mu.Unlock()
+	if in == nil {
+		return
+	}
+	s := in.survivor()
+	if s == nil {
+		return
+	}
+	now := l.b.o.Clock.Now()
+	var until time.Time
+	switch { // by the host's clock, which the level has
+	case rec.OnTimeout != registry.Pause && !rec.Ends.IsZero():
+		until = time.Now().Add(rec.Ends.Sub(now))
+	case rec.Limits.Wall > 0:
+		until = time.Now().Add(rec.Limits.Wall - rec.RanUntil(now))
+	}
+	if err := s.Outlive(l.b.o.Grace, until); err != nil && in.gone.Err() == nil {
+		l.b.o.Notice("sandbox " + l.id + " would end with caisson: " + err.Error())
+	}
+}
+
+// stays says whether Close lets go of a sandbox that runs.
+func (l *living) stays() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.o.Leave && l.b.o.Grace > 0 && !l.b.o.EndOnClose && l.in != nil && l.in.survivor() != nil && l.rec.Life != nil
+}
+
+// letGo lets go of a sandbox that runs, and of what this process has of it: its
+// network is closed until somebody takes it over. The caller holds change.
+func (b *Sandboxes) letGo(ctx context.Context, l *living) error {
+	l.mu.Lock()
+	in := l.in
+	l.mu.Unlock()
+	b.leave(l, in, false)
+	err := in.survivor().Leave()
+	in.run.dir.Release()
+	// The sandbox and its directory are not this process's any more, so that
+	// undoing what was made leaves them alone.
+	return errors.Join(err, in.close(ctx))
+}
