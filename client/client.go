@@ -114,7 +114,10 @@ type Error struct {
 	Faults []Flaw // what is wrong with which part of the request
 	// Approval is there when people are asked about the call; see Exec.Resumable.
 	Approval *Approval
-	err      *sandbox.Error
+	// Result is there when a tool call of a model's was refused: what its API takes
+	// back.
+	Result json.RawMessage
+	err    *sandbox.Error
 }
 
 // Approval is a call that waits for a yes: what approvers call it, where they may
@@ -141,6 +144,7 @@ type problem struct {
 	Title, Kind, Detail, Hint, Rule string
 	Faults                          []Flaw
 	Approval                        *Approval
+	Result                          json.RawMessage
 }
 
 func (p *problem) err() *Error {
@@ -157,7 +161,7 @@ func (p *problem) err() *Error {
 	if e.Problem == "" {
 		e.Problem = "the daemon answered with status " + http.StatusText(p.Status)
 	}
-	return &Error{Status: p.Status, Faults: p.Faults, Approval: p.Approval, err: e}
+	return &Error{Status: p.Status, Faults: p.Faults, Approval: p.Approval, Result: p.Result, err: e}
 }
 
 // mostAnswer bounds an answer that is no file, in bytes.

@@ -6,12 +6,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -142,75 +138,13 @@ func refusal(err error) *verdict {
 	return v
 }
 
-// maxPicture is the largest picture that is shown as one.
-const maxPicture = 4 << 20
-
 // shown is an answer as text, and the picture that it is.
 func shown(a *session.ToolAnswer) (text string, picture sdk.Content) {
-	out := a.Output
-	if a.Result == nil {
-		content, _ := out["content"].(string)
-		if out["encoding"] == "base64" {
-			if picture = pictureOf(content); picture != nil {
-				return fmt.Sprintf("%v, %v bytes", out["path"], out["size"]), picture
-			}
-		}
-		if out["encoding"] == "text" {
-			return content, nil
-		}
-		b, _ := json.Marshal(out) // it was made of JSON's types
-		return string(b), nil
+	text, p := a.Shown()
+	if p != nil {
+		picture = &sdk.ImageContent{Data: p.Data, MIMEType: p.Kind}
 	}
-	var b strings.Builder
-	for _, stream := range []string{"stdout", "stderr"} {
-		s, _ := out[stream].(string)
-		if out[stream+"_encoding"] == "base64" {
-			if p := pictureOf(s); p != nil {
-				picture, s = p, "(a picture)"
-			} else {
-				s = fmt.Sprintf("(%d bytes that are no text)", base64.StdEncoding.DecodedLen(len(s)))
-			}
-		}
-		if s == "" {
-			continue
-		}
-		if stream == "stderr" {
-			fmt.Fprintf(&b, "[stderr]\n")
-		}
-		b.WriteString(s)
-		if !strings.HasSuffix(s, "\n") {
-			b.WriteByte('\n')
-		}
-	}
-	b.WriteString("[" + ending(out) + "]")
-	return b.String(), picture
-}
-
-// ending says in a few words how a program ended.
-func ending(out map[string]any) string {
-	parts := []string{fmt.Sprint(out["status"])}
-	for _, key := range []string{"exit_code", "signal", "resource", "reason", "hint"} {
-		if v, ok := out[key]; ok {
-			parts = append(parts, fmt.Sprintf("%s: %v", strings.ReplaceAll(key, "_", " "), v))
-		}
-	}
-	if cut, ok := out["truncated"]; ok {
-		parts = append(parts, fmt.Sprintf("cut: %v", cut))
-	}
-	return strings.Join(parts, "; ")
-}
-
-// pictureOf is base64 as a picture, if it is one of those that models take.
-func pictureOf(content string) sdk.Content {
-	b, err := base64.StdEncoding.DecodeString(content)
-	if err != nil || len(b) > maxPicture {
-		return nil
-	}
-	switch kind := http.DetectContentType(b); kind {
-	case "image/png", "image/jpeg", "image/gif", "image/webp":
-		return &sdk.ImageContent{Data: b, MIMEType: kind}
-	}
-	return nil
+	return text, picture
 }
 
 // pulse tells of a program that runs: once a second how long it has, and the last

@@ -28,6 +28,7 @@ type Problem struct {
 	// Approval is there when the call waits for a yes.
 	Approval *Waiting `json:"approval,omitempty"`
 	Faults   []Flaw   `json:"faults,omitempty" doc:"What is wrong with which part of the request"`
+	Result   any      `json:"result,omitempty" doc:"In answer to a tool call of a model's: what its API takes back"`
 }
 
 // Waiting is a call that people are asked about.

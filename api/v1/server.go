@@ -80,6 +80,7 @@ func New(o Options) *Server {
 	s.sockets()
 	s.files()
 	s.approvals()
+	s.tools()
 	return s
 }
 

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// maxPicture is the largest picture that is shown as one.
+const maxPicture = 4 << 20
+
+// Picture is a picture of a kind that models take.
+type Picture struct {
+	Data []byte
+	Kind string // media type
+}
+
+// Shown is an answer as a model reads it: as text, and the picture that it is.
+func (a *ToolAnswer) Shown() (text string, picture *Picture) {
+	out := a.Output
+	if a.Result == nil {
+		content, _ := out["content"].(string)
+		if out["encoding"] == "base64" {
+			if picture = pictureOf(content); picture != nil {
+				return fmt.Sprintf("%v, %v bytes", out["path"], out["size"]), picture
+			}
+		}
+		if out["encoding"] == "text" {
+			return content, nil
+		}
+		b, _ := json.Marshal(out) // it was made of JSON's types
+		return string(b), nil
+	}
+	var b strings.Builder
+	for _, stream := range []string{"stdout", "stderr"} {
+		s, _ := out[stream].(string)
+		if out[stream+"_encoding"] == "base64" {
+			if p := pictureOf(s); p != nil {
+				picture, s = p, "(a picture)"
+			} else {
+				s = fmt.Sprintf("(%d bytes that are no text)", base64.StdEncoding.DecodedLen(len(s)))
+			}
+		}
+		if s == "" {
+			continue
+		}
+		if stream == "stderr" {
+			fmt.Fprintf(&b, "[stderr]\n")
+		}
+		b.WriteString(s)
+		if !strings.HasSuffix(s, "\n") {
+			b.WriteByte('\n')
+		}
+	}
+	b.WriteString("[" + howEnded(out) + "]")
+	return b.String(), picture
+}
+
+// howEnded says in a few words how a program ended.
+func howEnded(out map[string]any) string {
+	parts := []string{fmt.Sprint(out["status"])}
+	for _, key := range []string{"exit_code", "signal", "resource", "reason", "hint"} {
+		if v, ok := out[key]; ok {
+			parts = append(parts, fmt.Sprintf("%s: %v", strings.ReplaceAll(key, "_", " "), v))
+		}
+	}
+	if cut, ok := out["truncated"]; ok {
+		parts = append(parts, fmt.Sprintf("cut: %v", cut))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// pictureOf is base64 as a picture, if it is one of those that models take.
+func pictureOf(content string) *Picture {
+	b, err := base64.StdEncoding.DecodeString(content)
+	if err != nil || len(b) > maxPicture {
+		return nil
+	}
+	switch kind := http.DetectContentType(b); kind {
+	case "image/png", "image/jpeg", "image/gif", "image/webp":
+		return &Picture{b, kind}
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dialect
+
+import "encoding/base64"
+
+// Answer is what came of a call of a tool.
+type Answer struct {
+	Text   string
+	Failed bool
+	// Picture is there when it is one, and Kind its media type.
+	Picture []byte
+	Kind    string
+}
+
+type text struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+type picture struct {
+	Type   string `json:"type"`
+	Source source `json:"source"`
+}
+
+type source struct {
+	Type string `json:"type"`
+	Kind string `json:"media_type"`
+	Data string `json:"data"`
+}
+
+// Result is the answer as the call's API takes it.
+func (c *Call) Result(a Answer) any {
+	switch c.form {
+	case "tool_use":
+		content := []any{text{"text", a.Text}}
+		if a.Text == "" {
+			content = []any{} // an empty text is refused there
+		}
+		if a.Picture != nil {
+			content = append(content, picture{"image", source{"base64", a.Kind, base64.StdEncoding.EncodeToString(a.Picture)}})
+		}
+		return struct {
+			Type    string `json:"type"`
+			ID      string `json:"tool_use_id"`
+			Content []any  `json:"content"`
+			Failed  bool   `json:"is_error,omitempty"`
+		}{"tool_result", c.ID, content, a.Failed}
+	case "function":
+		return struct {
+			Role    string `json:"role"`
+			ID      string `json:"tool_call_id"`
+			Content string `json:"content"`
+		}{"tool", c.ID, a.Text}
+	case "shell_call":
+		return c.ShellResult([]Ended{{Stderr: a.Text, ExitCode: 1}})
+	}
+	return struct {
+		Type   string `json:"type"`
+		ID     string `json:"call_id"`
+		Output string `json:"output"`
+	}{"function_call_output", c.ID, a.Text}
+}
+
+// Ended is how one command of a shell call ended.
+type Ended struct {
+	Stdout, Stderr string
+	ExitCode       int
+	Timeout        bool
+}
+
+type outcome struct {
+	Type     string `json:"type"`
+	ExitCode *int   `json:"exit_code,omitempty"`
+}
+
+type shellOutput struct {
+	Stdout  string  `json:"stdout"`
+	Stderr  string  `json:"stderr"`
+	Outcome outcome `json:"outcome"`
+}
+
+// ShellResult is the answer to a shell call, cut to as many characters as the call
+// wants, of all its streams in turn.
+func (c *Call) ShellResult(list []Ended) any {
+	left := int64(-1)
+	if c.Shell != nil && c.Shell.MaxOutput != nil {
+		left = max(*c.Shell.MaxOutput, 0)
+	}
+	cut := func(s string) string {
+		if left < 0 {
+			return s
+		}
+		for i := range s {
+			if left == 0 {
+				return s[:i]
+			}
+			left--
+		}
+		return s
+	}
+	out := []shellOutput{}
+	for _, e := range list {
+		o := shellOutput{Stdout: cut(e.Stdout), Stderr: cut(e.Stderr), Outcome: outcome{Type: "timeout"}}
+		if !e.Timeout {
+			code := e.ExitCode
+			o.Outcome = outcome{"exit", &code}
+		}
+		out = append(out, o)
+	}
+	v := struct {
+		Type   string        `json:"type"`
+		ID     string        `json:"call_id"`
+		Most   *int64        `json:"max_output_length,omitempty"`
+		Output []shellOutput `json:"output"`
+	}{Type: "shell_call_output", ID: c.ID, Output: out}
+	if c.Shell != nil {
+		v.Most = c.Shell.MaxOutput
+	}
+	return v
+}
