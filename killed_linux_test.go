@@ -116,7 +116,7 @@ func TestKilledOwner(t *testing.T) {
 func killOwner(t *testing.T, dir string) (made []string, paused string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestOwner$")
-	cmd.Env = append(os.Environ(), ownerDir+"="+dir)
+	cmd.Env = append(os.Environ(), ownerDir+"="+dir, "TMPDIR="+t.TempDir()) // where it leaves what it cannot remove
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
