@@ -145,6 +145,14 @@ test-openai: build ## OpenAI's official client against caisson serve, on gVisor
 		.ci/again npm ci --prefix api/openai/testdata/sdk --silent --no-audit --no-fund; \
 		CAISSON_TEST_BINARY=$(CURDIR)/bin/caisson go test -count=1 -timeout 10m -run '^TestClient$$' ./api/openai
 
+# 770 MB of agents: not in make test.
+.PHONY: test-agents
+test-agents: build ## Claude Code and Codex with a scripted model, calling tools of caisson mcp
+	@echo '== Agents'
+	@node=$$(CAISSON_TEST_NODE=22 .ci/node); export PATH="$$node:$$PATH"; \
+		.ci/again npm ci --prefix mcp/testdata/agents --silent --no-audit --no-fund; \
+		CAISSON_TEST_AGENTS=yes CAISSON_TEST_BINARY=$(CURDIR)/bin/caisson go test -count=1 -timeout 10m -run '^TestAgents$$' ./mcp
+
 .PHONY: test-v2
 test-v2: $(if $(wildcard cmd/caisson),build) ## limits on a real cgroup v2 host: a small guest, plain and under systemd
 	@.ci/need qemu-system-x86 erofs-utils mmdebstrap kmod xz-utils e2fsprogs zstd
@@ -160,7 +168,7 @@ test-kills: ## kill the owner of sandboxes that live on, 100 times
 	@if [ "$$(id -u)" = 0 ]; then CAISSON_TEST_KILLS=100 go test -count=1 -timeout 40m -run '^TestKilledOwner$$' .; fi
 
 .PHONY: test-all
-test-all: test test-docker-all test-kills test-e2b test-openai test-mcp test-many test-soak test-v2 fuzz bench dist ## test, and all that is slow
+test-all: test test-docker-all test-kills test-e2b test-openai test-mcp test-agents test-many test-soak test-v2 fuzz bench dist ## test, and all that is slow
 
 .PHONY: test-many
 test-many: # 200 sandboxes in a row on every level leave nothing; every chapter on every road
