@@ -68,8 +68,23 @@ type Result struct {
 	WallMS     int64            `json:"wall_ms"`
 	CPUMS      *int64           `json:"cpu_ms,omitempty"`
 	MemoryPeak *int64           `json:"memory_peak_bytes,omitempty"`
+	Findings   []Finding        `json:"findings,omitempty"` // of the policy's rules about code
 	Network    *Traffic         `json:"network,omitempty"`
 	Posture    *Posture         `json:"posture,omitempty"` // of a run
+}
+
+// Finding is something that a program's text says and a rule speaks against.
+type Finding struct {
+	Kind     string `json:"kind"`
+	Name     string `json:"name,omitempty"`
+	Language string `json:"language"`
+	Text     string `json:"text"`
+	Line     int    `json:"line"`
+	Column   int    `json:"column"`
+	Problem  string `json:"problem"`
+	Rule     string `json:"rule,omitempty"`
+	Hint     string `json:"hint,omitempty"`
+	Action   string `json:"action"`
 }
 
 // Traffic is what went through a network.

@@ -40,6 +40,7 @@ type Posture struct {
 	Network   string            `json:"network"` // none, or allow-list
 	Root      bool              `json:"root,omitempty"`
 	Commands  string            `json:"commands,omitempty"`
+	Code      string            `json:"code,omitempty"`
 	Limits    map[string]string `json:"limits"` // enforced, emulated or off
 }
 

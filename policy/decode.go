@@ -4,7 +4,6 @@ package policy
 
 import (
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/caisson-run/caisson/sandbox"
@@ -159,9 +158,6 @@ func (d *decoder) keyHint(got, what string, names []string) string {
 	}
 	if own != "" {
 		return "did you mean " + own + "?"
-	}
-	if what == "the policy" {
-		names = slices.DeleteFunc(slices.Clone(names), func(s string) bool { return slices.Contains(later(), s) })
 	}
 	return "known are " + strings.Join(names, ", ")
 }

@@ -48,6 +48,7 @@ func ExplainPlan(plan *Plan, levels map[string]sandbox.Capabilities) []Clause {
 	e.add("best_effort", fmt.Sprint(plan.BestEffort), e.from("best_effort"), e.always)
 	e.network()
 	e.commands()
+	e.code()
 	e.approvals()
 	for _, l := range limits() {
 		e.limit(l)

@@ -50,6 +50,7 @@ type File struct {
 
 	Network  Network
 	Commands Commands
+	Code     Code
 
 	Approvals Approvals
 	Tools     Tools

@@ -148,7 +148,7 @@ type canonical struct {
 	Set                                       map[string]string
 	NetworkAllow, NetworkDeny                 []string
 	Egress, Queries, Connections, Bandwidth   int64
-	Commands                                  any `json:",omitempty"`
+	Commands, Code                            any `json:",omitempty"`
 	Approvals                                 any `json:",omitempty"`
 	Tools, Risk                               any `json:",omitempty"`
 	Web                                       []WebRule
@@ -162,7 +162,7 @@ func (f *File) canonical() *canonical {
 		return nil
 	}
 	c := &canonical{
-		Commands: f.Commands.sum(), Approvals: f.Approvals.sum(f), Tools: f.Tools.sum(), Risk: f.Risk.sum(),
+		Commands: f.Commands.sum(), Code: f.Code.sum(), Approvals: f.Approvals.sum(f), Tools: f.Tools.sum(), Risk: f.Risk.sum(),
 		Isolation: f.Isolation.V, User: f.User.V, BestEffort: f.BestEffort.V, Limits: f.Limits,
 		WritableSaid: f.Files.Writable.Said(), Writable: texts(f.Files.Writable.V), Deny: texts(f.Files.Deny),
 		Collect: texts(f.Files.Collect), Pass: texts(f.Env.Pass), Set: map[string]string{},

@@ -10,16 +10,10 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// later are the sections that later versions carry out. They are refused, not
-// ignored: a file that forbids imports must not seem to.
-func later() []string {
-	return []string{"code"}
-}
-
 // top are the keys of a policy file.
 func (d *decoder) top() []field {
 	f := d.file
-	fields := []field{
+	return []field{
 		{"version", func(n *yaml.Node) { d.readVersion(n) }},
 		{"isolation", func(n *yaml.Node) { f.Isolation = d.text(n, "isolation", oneOf(Isolations()...)) }},
 		{"image", func(n *yaml.Node) { f.Image = d.text(n, "image", checkImage) }},
@@ -31,6 +25,7 @@ func (d *decoder) top() []field {
 		{"files", func(n *yaml.Node) { f.Files.At = d.key; d.mapping(n, "files", d.files()) }},
 		{"env", func(n *yaml.Node) { f.Env.At = d.key; d.mapping(n, "env", d.env()) }},
 		{"commands", func(n *yaml.Node) { f.Commands.At = d.key; d.mapping(n, "commands", d.commands()) }},
+		{"code", func(n *yaml.Node) { f.Code.At = d.key; d.mapping(n, "code", d.code()) }},
 		{"approvals", func(n *yaml.Node) { f.Approvals.At = d.key; d.mapping(n, "approvals", d.approvals()) }},
 		{"risk", func(n *yaml.Node) { f.Risk.At = d.key; d.mapping(n, "risk", d.risk()) }},
 		{"tools", d.tools},
@@ -39,16 +34,12 @@ func (d *decoder) top() []field {
 		{"secrets", func(n *yaml.Node) { d.list(n, "secrets", d.secret) }},
 		{"servers", func(n *yaml.Node) { d.list(n, "servers", d.server) }},
 	}
-	for _, name := range later() {
-		fields = append(fields, field{name, func(*yaml.Node) { d.notYet(name) }})
-	}
-	return fields
 }
 
 // sectionKeys are the keys within a section of the top level.
 func sectionKeys(section string) []string {
 	d := &decoder{file: &File{}}
-	fields := map[string]func() []field{"limits": d.limits, "files": d.files, "env": d.env, "network": d.network, "commands": d.commands, "risk": d.risk, "approvals": d.approvals}[section]
+	fields := map[string]func() []field{"limits": d.limits, "files": d.files, "env": d.env, "network": d.network, "commands": d.commands, "code": d.code, "risk": d.risk, "approvals": d.approvals}[section]
 	if fields == nil {
 		return nil
 	}
@@ -57,10 +48,6 @@ func sectionKeys(section string) []string {
 		names = append(names, f.name)
 	}
 	return names
-}
-
-func (d *decoder) notYet(what string) {
-	d.fault(d.key, "drop "+what+" until a version that enforces it", "%s is not yet enforceable in this version", what)
 }
 
 func (d *decoder) readVersion(n *yaml.Node) {

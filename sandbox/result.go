@@ -36,9 +36,28 @@ type Result struct {
 	CPUMS           *int64 `json:"cpu_ms,omitempty"`
 	MemoryPeakBytes *int64 `json:"memory_peak_bytes,omitempty"`
 
+	// Findings are what the policy's rules about code have to say of what ran, or was
+	// refused.
+	Findings []Finding `json:"findings,omitempty"`
+
 	Files   []File      `json:"files,omitempty"`   // what was collected
 	Network *NetworkUse `json:"network,omitempty"` // what went through; absent without a network
 	Posture Posture     `json:"posture"`
+}
+
+// Finding is something that a program's text says and a rule speaks against. It is
+// advice: a text that has none can do as much.
+type Finding struct {
+	Kind     string `json:"kind"`           // import, call, dynamic_code, dynamic_import, endless_loop, unread
+	Name     string `json:"name,omitempty"` // the module, or what is called
+	Language string `json:"language"`
+	Text     string `json:"text"` // which text: a file's name, or which argument
+	Line     int    `json:"line"`
+	Column   int    `json:"column"` // in bytes
+	Problem  string `json:"problem"`
+	Rule     string `json:"rule,omitempty"` // file:line
+	Hint     string `json:"hint,omitempty"` // what would allow it
+	Action   string `json:"action"`         // deny or warn
 }
 
 // File is one file that was collected.
@@ -93,8 +112,11 @@ type Posture struct {
 	Root      bool   `json:"root,omitempty"`
 	// Commands is how a policy's list of commands holds: "parsed only". Empty
 	// where there is none.
-	Commands string                    `json:"commands,omitempty"`
-	Limits   map[LimitName]Enforcement `json:"limits"`
+	Commands string `json:"commands,omitempty"`
+	// Code is how a policy's rules about code hold: "advice". Empty where there are
+	// none.
+	Code   string                    `json:"code,omitempty"`
+	Limits map[LimitName]Enforcement `json:"limits"`
 	// Ended are the hosts, with those below each, whose TLS the router ended: it
 	// saw what was said there. Secrets are the names of secrets that it had.
 	Ended   []string `json:"tls_ended,omitempty"`

@@ -196,6 +196,12 @@ func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, s
 		return nil, cmp.Or(ferr, err)
 	}
 	r.intent.Env = append(r.intent.Env, slices.Sorted(maps.Keys(r.plan.Env))...)
+	if err := r.readCode(ctx, call.Argv, in.run); err != nil {
+		if _, ferr := r.fail(ctx, err); ferr != nil {
+			return nil, ferr
+		}
+		return nil, err
+	}
 	a := &Action{Inside: *shown, Limits: r.plan.Limits, run: r, in: in}
 	if err := r.countable(counts); err != nil {
 		_, err := r.fail(ctx, err)
@@ -330,6 +336,9 @@ func overlay(env []string, set map[string]string) []string {
 func (a *Action) End(ctx context.Context, res *sandbox.Result, err error, stdout, stderr *audit.Capture) error {
 	a.once.Do(func() {
 		defer a.leave()
+		if res != nil && res.Findings == nil {
+			res.Findings = a.run.findings
+		}
 		o := audit.Outcome{Status: audit.Allowed, Result: res, Stdout: stdout, Stderr: stderr}
 		if res == nil && err != nil {
 			o.Status = audit.Failed

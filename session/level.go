@@ -37,6 +37,9 @@ func (r *run) level(ctx context.Context) (sandbox.Driver, sandbox.Posture, error
 	if r.plan.Commands != nil {
 		posture.Commands = "parsed only"
 	}
+	if r.plan.Code != nil {
+		posture.Code = "advice"
+	}
 	for _, name := range sandbox.LimitNames() {
 		if !r.plan.Limits.InForce(name) {
 			continue

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/policy/code"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -39,6 +40,8 @@ type Pool struct {
 	s     *Session
 	o     PoolOptions
 	shape shape
+	of    *run  // the run whose texts its sandboxes read; nil: they are for calls
+	reads *Pool // of those that read the texts of p's calls; nil without
 
 	ctx    context.Context
 	end    context.CancelFunc
@@ -96,10 +99,21 @@ func (s *Session) Keep(ctx context.Context, o PoolOptions) (*Pool, error) {
 			Hint: fmt.Sprintf("from 1 to %d sandboxes, for a second to a day", mostReady)}
 	}
 	o.Like = withoutHooks(o.Like)
-	p := &Pool{s: s, o: o, wake: make(chan struct{}, 1), ending: make(chan struct{}, o.Ready)}
+	p, first, err := s.keep(ctx, o, nil)
+	if err == nil && first.plan.Code.For(code.PythonLanguage) {
+		if p.reads, _, err = s.keep(ctx, o, first); err != nil {
+			return nil, errors.Join(err, p.Close())
+		}
+	}
+	return p, err
+}
+
+// keep begins a pool, and gives the run of its first sandbox.
+func (s *Session) keep(ctx context.Context, o PoolOptions, of *run) (*Pool, *run, error) {
+	p := &Pool{s: s, o: o, of: of, wake: make(chan struct{}, 1), ending: make(chan struct{}, o.Ready)}
 	m, err := p.make(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	p.shape = m.run.shape()
 	p.ready = append(p.ready, m)
@@ -110,26 +124,32 @@ func (s *Session) Keep(ctx context.Context, o PoolOptions) (*Pool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pools = append(s.pools, p)
-	return p, nil
+	return p, m.run, nil
 }
 
 // make makes one sandbox, the way a call's is made.
 func (p *Pool) make(ctx context.Context) (_ *made, err error) {
 	call := p.o.Like
 	r := &run{s: p.s, call: &call, id: newID(), ahead: true}
+	if p.of != nil {
+		r = p.of.reader(code.Python(true), nil, p.of)
+		r.ahead = true
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.undo.run(ctx))
 		}
 	}()
-	verdict, err := r.decide()
-	if err != nil {
-		return nil, err
+	if p.of == nil {
+		verdict, err := r.decide()
+		if err != nil {
+			return nil, err
+		}
+		if verdict.Decision != policy.Allow {
+			return nil, verdict.Err()
+		}
+		r.plan = verdict.Plan
 	}
-	if verdict.Decision != policy.Allow {
-		return nil, verdict.Err()
-	}
-	r.plan = verdict.Plan
 	d, _, err := r.level(ctx)
 	if err != nil {
 		return nil, err
@@ -321,5 +341,8 @@ func (p *Pool) Close() error {
 	p.ends.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.reads != nil {
+		return errors.Join(p.left, p.reads.Close())
+	}
 	return p.left
 }

@@ -87,7 +87,7 @@ func (r *run) addProgram(w *world) error {
 	}
 	if r.prog == nil {
 		w.exec.Argv = r.call.Argv
-		if r.image != nil {
+		if r.image != nil && !r.own {
 			return r.imageCommand(w)
 		}
 		return nil

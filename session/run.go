@@ -45,6 +45,9 @@ type run struct {
 	plan   policy.Plan
 	intent audit.Intent
 
+	own      bool              // it runs a script of caisson's, not what a caller asks for
+	findings []sandbox.Finding // what the texts of what would run say
+
 	question *policy.Question // somebody has to say yes first; nil: nobody
 	input    []byte           // with a question: all of standard input
 
@@ -110,6 +113,11 @@ func (r *run) admit(ctx context.Context) (*admitted, *sandbox.Result, error) {
 		return stop(r.fail(ctx, err))
 	}
 	r.made = r.worldDigest()
+	if r.plan.Image == nil || r.prog != nil { // what an image starts is known when it is there
+		if err := r.readCode(ctx, r.call.Argv, r); err != nil {
+			return stop(r.fail(ctx, err))
+		}
+	}
 	if err := r.build(ctx, a); err != nil {
 		if p := (*Pending)(nil); errors.As(err, &p) {
 			return nil, nil, p // that it waits is recorded
@@ -245,7 +253,7 @@ func (r *run) mountsForRecord() []audit.Mount {
 // refuse records a refusal, by policy or by a rule that is built in. It is a
 // Result: the caller's question was answered.
 func (r *run) refuse(ctx context.Context, why error) (*sandbox.Result, error) {
-	res := &sandbox.Result{Status: sandbox.StatusDenied, Reason: why.Error()}
+	res := &sandbox.Result{Status: sandbox.StatusDenied, Reason: why.Error(), Findings: r.findings}
 	var e *sandbox.Error
 	if errors.As(why, &e) {
 		res.Rule, res.Hint = e.Rule, e.Hint
@@ -353,7 +361,7 @@ func (r *run) start(ctx context.Context, d sandbox.Driver, w *world, ex *sandbox
 
 // finish fills in what the road counted.
 func (r *run) finish(res *sandbox.Result, posture sandbox.Posture) {
-	res.Posture = posture
+	res.Posture, res.Findings = posture, r.findings
 	res.Network = r.traffic()
 	for _, s := range r.out {
 		if cut := s.cut(); cut > 0 {

@@ -12,6 +12,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/audit"
@@ -27,7 +28,7 @@ const mostInput = 128 << 10
 // program reads decides what it does. What somebody types is left out, because
 // nobody knows it yet.
 func (r *run) readInput(ctx context.Context) error {
-	if r.question == nil || r.io.Stdin == nil {
+	if r.question == nil || r.io.Stdin == nil || r.input != nil {
 		return nil
 	}
 	if r.call.TypedInput {
@@ -37,8 +38,16 @@ func (r *run) readInput(ctx context.Context) error {
 		}
 		return nil
 	}
+	return r.captureInput(ctx, r.question.Timeout, "somebody would have to approve all of it")
+}
+
+// captureInput reads all of standard input within a time; why says what for.
+func (r *run) captureInput(ctx context.Context, within time.Duration, why string) error {
+	if r.input != nil {
+		return nil
+	}
 	e := &sandbox.Error{Op: "standard input", Kind: sandbox.ErrInvalid, Hint: "leave it out, or put it into a file"}
-	ctx, stop := context.WithTimeout(ctx, r.question.Timeout)
+	ctx, stop := context.WithTimeout(ctx, within)
 	defer stop()
 	read := make(chan struct{})
 	var b []byte
@@ -49,7 +58,7 @@ func (r *run) readInput(ctx context.Context) error {
 	}()
 	select {
 	case <-ctx.Done(): // whoever reads goes on until there is something
-		return &sandbox.Error{Op: e.Op, Kind: sandbox.ErrInvalid, Problem: "it has not ended, and somebody would have to approve all of it", Hint: e.Hint}
+		return &sandbox.Error{Op: e.Op, Kind: sandbox.ErrInvalid, Problem: "it has not ended, and " + why, Hint: e.Hint}
 	case <-read:
 	}
 	switch {
@@ -57,7 +66,7 @@ func (r *run) readInput(ctx context.Context) error {
 		e.Problem = "it cannot be read"
 		return e
 	case len(b) > mostInput:
-		e.Problem = fmt.Sprintf("it is longer than %d KiB, and somebody would have to approve all of it", mostInput>>10)
+		e.Problem = fmt.Sprintf("it is longer than %d KiB, and %s", mostInput>>10, why)
 		return e
 	}
 	r.input, r.io.Stdin = b, bytes.NewReader(b)

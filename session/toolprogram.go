@@ -109,6 +109,9 @@ func programOutput(r *sandbox.Result, stdout, stderr *tee) map[string]any {
 			out[name] = s
 		}
 	}
+	if len(r.Findings) > 0 {
+		out["findings"] = r.Findings
+	}
 	cut := maps.Clone(r.Truncated)
 	for name, s := range map[string]*tee{"stdout": stdout, "stderr": stderr} {
 		kept, more := s.kept()

@@ -85,6 +85,11 @@ func (r *run) prepare(ctx context.Context, d sandbox.Driver) (*world, error) {
 	if err := r.addProgram(w); err != nil {
 		return nil, err
 	}
+	if r.plan.Image != nil && r.prog == nil && r.kind == "" {
+		if err := r.readCode(ctx, w.exec.Argv, r); err != nil {
+			return nil, err
+		}
+	}
 	if err := r.addScratch(w); err != nil {
 		return nil, err
 	}

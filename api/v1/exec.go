@@ -60,14 +60,32 @@ type Result struct {
 	WallMS       int64            `json:"wall_ms"`
 	CPUMS        *int64           `json:"cpu_ms,omitempty"`
 	MemoryPeak   *int64           `json:"memory_peak_bytes,omitempty"`
+	Findings     []Finding        `json:"findings,omitempty" doc:"What the policy's rules about code say of its text. Advice"`
 	Network      *Traffic         `json:"network,omitempty"`
 	Posture      *Posture         `json:"posture,omitempty" doc:"What held, where it had a sandbox of its own"`
+}
+
+// Finding is something that a program's text says and a rule speaks against.
+type Finding struct {
+	Kind     string `json:"kind" enum:"import,call,dynamic_code,dynamic_import,endless_loop,unread"`
+	Name     string `json:"name,omitempty" doc:"The module, or what is called"`
+	Language string `json:"language"`
+	Text     string `json:"text" doc:"Which text"`
+	Line     int    `json:"line"`
+	Column   int    `json:"column"`
+	Problem  string `json:"problem"`
+	Rule     string `json:"rule,omitempty"`
+	Hint     string `json:"hint,omitempty" doc:"What would allow it"`
+	Action   string `json:"action" enum:"deny,warn"`
 }
 
 func result(r *sandbox.Result) *Result {
 	v := &Result{
 		Status: string(r.Status), ExitCode: r.ExitCode, Signal: r.Signal, Reason: r.Reason, Rule: r.Rule, Resource: string(r.Resource),
 		Truncated: r.Truncated, WallMS: r.WallMS, CPUMS: r.CPUMS, MemoryPeak: r.MemoryPeakBytes,
+	}
+	for _, f := range r.Findings {
+		v.Findings = append(v.Findings, Finding(f))
 	}
 	for _, l := range r.LimitsHit {
 		v.LimitsHit = append(v.LimitsHit, string(l))

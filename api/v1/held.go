@@ -10,11 +10,12 @@ type Posture struct {
 	Network   string            `json:"network" doc:"none, or allow-list"`
 	Root      bool              `json:"root,omitempty" doc:"Its programs are the sandbox's own root"`
 	Commands  string            `json:"commands,omitempty" doc:"How a policy's list of commands holds"`
+	Code      string            `json:"code,omitempty" doc:"How a policy's rules about code hold"`
 	Limits    map[string]string `json:"limits" doc:"By limit: enforced, emulated or off"`
 }
 
 func posture(p sandbox.Posture) Posture {
-	v := Posture{Isolation: p.Isolation, Network: p.Network, Root: p.Root, Commands: p.Commands, Limits: map[string]string{}}
+	v := Posture{Isolation: p.Isolation, Network: p.Network, Root: p.Root, Commands: p.Commands, Code: p.Code, Limits: map[string]string{}}
 	for name, how := range p.Limits {
 		v.Limits[string(name)] = string(how)
 	}

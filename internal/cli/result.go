@@ -63,6 +63,7 @@ func (a *app) show(f *runFlags, r *sandbox.Result, reports []string) {
 			a.say("the program was ended by %s", r.Signal)
 		}
 	}
+	a.showFindings(r)
 	for _, name := range slices.Sorted(maps.Keys(r.Truncated)) {
 		a.note("%s: %s cut (keep more with --output)", name, session.Size(r.Truncated[name]))
 	}
@@ -73,6 +74,26 @@ func (a *app) show(f *runFlags, r *sandbox.Result, reports []string) {
 	}
 	for _, file := range r.Files {
 		a.note("saved %s (%s)", file.SavedAs, session.Size(file.Size))
+	}
+}
+
+// mostShown is how many findings people see.
+const mostShown = 10
+
+// showFindings lists what the rules about code say. The one that a refusal names
+// is not said again.
+func (a *app) showFindings(r *sandbox.Result) {
+	named := r.Status != sandbox.StatusDenied
+	for i, f := range r.Findings {
+		switch {
+		case i == mostShown:
+			a.note("%d more findings (--json shows all)", len(r.Findings)-i)
+			return
+		case !named && f.Action == "deny":
+			named = true
+		default:
+			a.note("%s: %s (%s)", f.Action, f.Problem, f.Rule)
+		}
 	}
 }
 

@@ -170,6 +170,9 @@ func resultOf(r *client.Result) *sandbox.Result {
 		Status: sandbox.Status(r.Status), ExitCode: r.ExitCode, Signal: r.Signal, Reason: r.Reason, Rule: r.Rule, Resource: sandbox.LimitName(r.Resource),
 		Truncated: r.Truncated, WallMS: r.WallMS, CPUMS: r.CPUMS, MemoryPeakBytes: r.MemoryPeak,
 	}
+	for _, f := range r.Findings {
+		res.Findings = append(res.Findings, sandbox.Finding(f))
+	}
 	for _, l := range r.LimitsHit {
 		res.LimitsHit = append(res.LimitsHit, sandbox.LimitName(l))
 	}

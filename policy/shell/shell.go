@@ -78,9 +78,19 @@ type Command struct {
 	// Needs are words that let it run what is not among the commands: a policy
 	// that does not name them refuses.
 	Needs []Need
+	// Input is what it reads on its standard input.
+	Input Input
 	// Sub is the index of the subcommand, where options stand before it; 0 where
 	// that is not known.
 	Sub int
+}
+
+// Input is what a command reads on its standard input.
+type Input struct {
+	// Outside says that it is what the whole line reads.
+	Outside bool
+	// Text is all of it, where the line says it; nil is not known.
+	Text *string
 }
 
 // Kind is who carries a command out.

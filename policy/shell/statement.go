@@ -277,7 +277,7 @@ func (s *scope) look(words []Word, env []Variable, in stdin) {
 		s.refuse(name.At, "write name=value", "shells differ in whether %s is an assignment", name.Text)
 		return
 	}
-	c := Command{Words: words, Env: env}
+	c := Command{Words: words, Env: env, Input: Input{Outside: in.outside, Text: in.text}}
 	if rule := ruleOf(Base(name.Text)); rule != nil {
 		rule(s, &c, in)
 	}

@@ -1,0 +1,11 @@
+const express = require('express');
+const path = require('path');
+const app = express();
+app.use(express.json({ limit: '1mb' }));
+app.use('/static', express.static(path.join(__dirname, 'public')));
+const items = [];
+app.get('/items', (req, res) => res.json(items.filter((i) => !req.query.q || i.name.includes(req.query.q))));
+app.post('/items', (req, res) => { items.push({ id: items.length, ...req.body }); res.status(201).end(); });
+app.use((err, req, res, next) => { res.status(500).send(err.message); });
+if (require.main === module) app.listen(3000);
+module.exports = app;
