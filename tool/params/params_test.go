@@ -157,6 +157,11 @@ func TestCompileRefuses(t *testing.T) {
 		{"long", `{"description":"` + strings.Repeat("a", MaxSchema) + `"}`, "bytes"},
 		{"regexp", `{"pattern":"("}`, ""},
 		{"backreference", `{"pattern":"(a)\\1"}`, ""},
+		{"long program", `{"pattern":"` + strings.Repeat("x{1000}", 500) + `"}`, "more than 5000 steps"},
+		{"program in programs", `{"pattern":"((x{10}){10}){10}y{1000}z{1000}.{900}.{900}[^a]{900}"}`, "more than 5000 steps"},
+		{"long pattern", `{"pattern":"` + strings.Repeat("x", 5000) + `"}`, "the most is 4096"},
+		{"many programs", `{"allOf":[` + strings.Repeat(`{"pattern":"x{1000}"},`, 60) + `{}]}`, "all patterns of the schema"},
+		{"patterns for names", `{"patternProperties":{"x{1000}y{1000}z{1000}.{999}.{999}.{999}":{}}}`, "more than 5000 steps"},
 		{"hidden text", `{"description":"\u202e"}`, "cannot be seen"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -196,6 +201,46 @@ func TestCheckIsBounded(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Fatalf("%.60s takes for ever", c.schema)
 		}
+	}
+}
+
+// TestPatternsAreBounded: what a pattern would take too long to say, it says neither
+// yes nor no to, because under not both would let something through.
+func TestPatternsAreBounded(t *testing.T) {
+	long := `{"a":"` + strings.Repeat("x", 200_000) + `"}`
+	for _, schema := range []string{
+		`{"properties":{"a":{"pattern":".{0,900}.{0,900}y$"}}}`,
+		`{"properties":{"a":{"not":{"pattern":".{0,900}.{0,900}y$"}}}}`,
+		`{"anyOf":[{"properties":{"a":{"pattern":".{0,900}.{0,900}y$"}}},{}]}`,
+		`{"properties":{"a":{"format":"regex"}},"patternProperties":{".{0,900}.{0,900}y$":{}}}`,
+	} {
+		v, err := Read([]byte(long))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := compile(t, schema)
+		faults := s.Check(v)
+		if len(faults) != 1 || !strings.Contains(faults[0].Problem, "too long") && !strings.Contains(faults[0].Problem, "the most is") {
+			t.Errorf("%s: %.300v", schema, faults)
+		}
+		small, err := Read([]byte(`{"a":"xy"}`)) // the next check begins anew
+		if err != nil {
+			t.Fatal(err)
+		}
+		if faults := s.Check(small); len(faults) > 0 && !strings.Contains(schema, "not") {
+			t.Errorf("%s: %v", schema, faults)
+		}
+	}
+	v, err := Read([]byte(`["` + strings.Repeat(`x{1000}","`, 20_000-10) + `"]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := compile(t, `{"items":{"format":"regex"}}`).Check(v); len(f) != 0 { // parsed, not compiled
+		t.Errorf("%.300v", f)
+	}
+	b := strings.Repeat("b", 100_000)
+	if f := check(t, compile(t, `{"items":{"pattern":"a","enum":["`+strings.Repeat("c", 5000)+`"]}}`), `["`+b+`"]`); len(f) == 0 || len(f[0].Problem) > 2000 {
+		t.Errorf("a fault of %d bytes", len(fmt.Sprint(f)))
 	}
 }
 

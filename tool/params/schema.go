@@ -19,6 +19,7 @@ import (
 const (
 	MaxSchema   = 64 << 10 // bytes
 	maxFaults   = 50       // reported
+	maxProblem  = 1000     // bytes of what one says
 	maxSchemas  = 5_000    // schemas within a schema
 	maxWorth    = 10_000   // checks that one value may cost; see cost.go
 	schemaPlace = "mem:///schema.json"
@@ -26,7 +27,10 @@ const (
 
 // Schema is a JSON Schema of draft 2020-12. It does not change and may be used
 // from many goroutines.
-type Schema struct{ compiled *jsonschema.Schema }
+type Schema struct {
+	compiled *jsonschema.Schema
+	patterns *patterns
+}
 
 // Fault is something that does not fit the schema.
 type Fault struct {
@@ -60,12 +64,14 @@ func Compile(src []byte) (*Schema, error) {
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.UseLoader(nowhere{})
 	c.AssertFormat()
+	p := &patterns{}
+	c.UseRegexpEngine(p.engine)
 	if err := c.AddResource(schemaPlace, doc); err != nil {
 		return refuse("%v", err)
 	}
 	compiled, err := c.Compile(schemaPlace)
 	if err != nil {
-		return refuse("%s", strings.ReplaceAll(err.Error(), schemaPlace, ""))
+		return refuse("%s", clip(strings.ReplaceAll(err.Error(), schemaPlace, "")))
 	}
 	if compiled.DraftVersion != 2020 {
 		return refuse("it is not of draft 2020-12")
@@ -73,7 +79,8 @@ func Compile(src []byte) (*Schema, error) {
 	if err := affordable(compiled); err != nil {
 		return refuse("%v", err)
 	}
-	return &Schema{compiled}, nil
+	p.done = true
+	return &Schema{compiled, p}, nil
 }
 
 // nowhere loads nothing: the draft's own schemas are in the library.
@@ -86,19 +93,19 @@ func (nowhere) Load(url string) (any, error) {
 // Check returns what in v, which [Read] gave, does not fit; nil when all does.
 // Faults are sorted by path; of very many the first 50 are kept.
 func (s *Schema) Check(v any) []Fault {
-	err := s.compiled.Validate(v)
+	err := s.validate(v)
 	if err == nil {
 		return nil
 	}
 	var ve *jsonschema.ValidationError
 	if !errors.As(err, &ve) {
-		return []Fault{{"", err.Error()}}
+		return []Fault{{"", clip(err.Error())}}
 	}
 	var out []Fault
 	var walk func(o *jsonschema.OutputUnit)
 	walk = func(o *jsonschema.OutputUnit) {
 		if len(o.Errors) == 0 && o.Error != nil {
-			out = append(out, Fault{o.InstanceLocation, o.Error.String()})
+			out = append(out, Fault{o.InstanceLocation, clip(o.Error.String())})
 		}
 		for i := range o.Errors {
 			walk(&o.Errors[i])
@@ -108,4 +115,28 @@ func (s *Schema) Check(v any) []Fault {
 	slices.SortStableFunc(out, func(a, b Fault) int { return strings.Compare(a.Path, b.Path) })
 	out = slices.Compact(out)
 	return out[:min(len(out), maxFaults)]
+}
+
+// validate is one check at a time: what its patterns take together is counted.
+func (s *Schema) validate(v any) (err error) {
+	s.patterns.mu.Lock()
+	defer s.patterns.mu.Unlock()
+	s.patterns.left = maxSteps
+	defer func() {
+		if p := recover(); p == errSteps {
+			err = errSteps
+		} else if p != nil {
+			panic(p)
+		}
+	}()
+	return s.compiled.Validate(v)
+}
+
+// clip shortens what a fault says, which may repeat the value or the schema: what is
+// wrong with it stands before or behind that.
+func clip(s string) string {
+	if len(s) <= maxProblem {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxProblem/2]+"…"+s[len(s)-maxProblem/2:], "")
 }
