@@ -21,6 +21,9 @@ type Subject struct {
 	// Tool is the name of a tool, Params its arguments in their canonical form,
 	// and Definition the digest of what the tool says of itself.
 	Tool, Params, Definition string
+	// Marked is the seal of what Params and Argv leave out because it is to be in no
+	// record; see Seal.
+	Marked string
 
 	Argv     []string
 	Language string
@@ -93,7 +96,7 @@ func Seal(key []byte, value string) string {
 // Subjects are written the same.
 func (s *Subject) Digest() string {
 	w := writer{sha256.New()}
-	w.text("caisson approval 1", s.Actor, s.Kind, s.Tool, s.Params, s.Definition)
+	w.text("caisson approval 2", s.Actor, s.Kind, s.Tool, s.Params, s.Definition, s.Marked)
 	w.list(s.Argv)
 	w.text(s.Language, string(s.Code))
 	w.list(s.Program)

@@ -21,7 +21,22 @@ func (d *decision) commands() *refusal {
 	if d.call.Kind == RunCommand && len(d.call.Argv) == 0 {
 		return nil // what an image runs is judged when it is known: Policy.Starts
 	}
-	return d.starts(d.script())
+	s := d.script()
+	s.marked = d.marked()
+	return d.starts(s)
+}
+
+// marked says that arguments of the tool that is called are kept out of records.
+func (d *decision) marked() bool {
+	if d.call.Tool == nil {
+		return false
+	}
+	return d.each(func(f *File) *refusal {
+		if r := f.Tools.rule(d.call.Tool.Name, true); r != nil && len(r.Redact) > 0 {
+			return &refusal{}
+		}
+		return nil
+	}) != nil
 }
 
 // Starts judges argv, which is what call turned out to start: an image says so
@@ -56,7 +71,8 @@ func (p *Policy) Starts(call *Call, argv []string) (v *Verdict) {
 // judged is a script, and how places in it are written.
 type judged struct {
 	*shell.Script
-	line bool // it is a text with lines; else places are arguments
+	line   bool // it is a text with lines; else places are arguments
+	marked bool // of its words only programs are named: some are in no record
 }
 
 func (j judged) place(at shell.Pos) string {
@@ -74,9 +90,9 @@ func (d *decision) script() judged {
 	}
 	switch {
 	case len(c.Program) == 2 && c.Language == "bash":
-		return judged{shell.Line(c.Script, shell.Bash), true}
+		return judged{Script: shell.Line(c.Script, shell.Bash), line: true}
 	case len(c.Program) == 2 && c.Language == "sh":
-		return judged{shell.Line(c.Script, shell.POSIX), true}
+		return judged{Script: shell.Line(c.Script, shell.POSIX), line: true}
 	case len(c.Program) == 0:
 		return judged{Script: shell.Argv([]string{c.Language, "source"})}
 	}
@@ -93,6 +109,9 @@ func (d *decision) starts(s judged) *refusal {
 			return nil
 		}
 		for _, r := range s.Refusals {
+			if s.marked {
+				r.Why, r.Hint = "an argument that is in no record is part of it", ""
+			}
 			return refuse(f.rule(c.At), r.Hint, "what would run cannot be told, %s: %s", s.place(r.At), r.Why)
 		}
 		for _, v := range s.Variables {
@@ -139,9 +158,9 @@ func (d *decision) asks(f *File, c *shell.Command, s judged, moved bool) (certai
 		if !mayBe(a.Pattern, c) {
 			continue
 		}
-		what := fmt.Sprintf("%s %s needs approval by %s", shown(c), s.place(c.At), quote(a.Pattern))
+		what := fmt.Sprintf("%s %s needs approval by %s", s.shown(c), s.place(c.At), quote(a.Pattern))
 		for i := range c.Needs {
-			what += ", and " + c.Needs[i].What
+			what += ", and " + s.need(&c.Needs[i])
 		}
 		d.ask(f, a.At, a.Channels, "%s", what)
 		words := strings.Fields(a.Pattern)
@@ -157,7 +176,7 @@ func (f *File) boundCommand(c *shell.Command, s judged, terminal, moved, asked b
 	list := &f.Commands
 	for _, v := range list.Deny {
 		if mayBe(v.V, c) {
-			return refuse(f.rule(v.At), "leave it out; the policy denies it", "%s %s is denied by %s", shown(c), s.place(c.At), quote(v.V))
+			return refuse(f.rule(v.At), "leave it out; the policy denies it", "%s %s is denied by %s", s.shown(c), s.place(c.At), quote(v.V))
 		}
 	}
 	if !list.Allow.Said() || asked {
@@ -165,7 +184,7 @@ func (f *File) boundCommand(c *shell.Command, s judged, terminal, moved, asked b
 	}
 	if c.Kind != shell.Program || harmless(c) {
 		if len(c.Needs) > 0 {
-			return refuse(f.rule(list.Allow.At), "write the commands themselves", "%s %s %s", shown(c), s.place(c.At), c.Needs[0].What)
+			return refuse(f.rule(list.Allow.At), "write the commands themselves", "%s %s %s", s.shown(c), s.place(c.At), s.need(&c.Needs[0]))
 		}
 		return nil
 	}
@@ -193,6 +212,9 @@ func (f *File) boundCommand(c *shell.Command, s judged, terminal, moved, asked b
 // notAllowed says why the allow-list refuses c.
 func (f *File) notAllowed(c *shell.Command, s judged, named bool, missing *shell.Need) *refusal {
 	rule, name := f.rule(f.Commands.Allow.At), shell.Common(c.Name())
+	if s.marked && (missing != nil || named || len(c.Needs) > 0) {
+		return refuse(rule, f.add(fmt.Sprintf("commands: {allow: [{name: %s, args: [%s]}]}", name, quote(anything))), "%s %s is not allowed with its arguments", quote(name), s.place(c.At))
+	}
 	if !named && len(c.Needs) > 0 {
 		missing = &c.Needs[0]
 	}
@@ -205,11 +227,11 @@ func (f *File) notAllowed(c *shell.Command, s judged, named bool, missing *shell
 			}
 		}
 		return refuse(rule, f.add(fmt.Sprintf("commands: {allow: [{name: %s, args: [%s]}]}", name, quote(strings.Join(words, " ")))),
-			"%s %s %s, which the policy does not name", shown(c), s.place(c.At), missing.What)
+			"%s %s %s, which the policy does not name", s.shown(c), s.place(c.At), missing.What)
 	}
 	if named {
 		return refuse(rule, f.add(fmt.Sprintf("commands: {allow: [{name: %s, args: [%s]}]}", name, quote(arguments(c)))),
-			"%s is allowed, and not with these arguments: %s %s", quote(name), shown(c), s.place(c.At))
+			"%s is allowed, and not with these arguments: %s %s", quote(name), s.shown(c), s.place(c.At))
 	}
 	why := ""
 	if strings.IndexFunc(name, func(r rune) bool { return r > 0x7f }) >= 0 {
@@ -220,8 +242,19 @@ func (f *File) notAllowed(c *shell.Command, s judged, named bool, missing *shell
 	return refuse(rule, f.add("commands: {allow: ["+name+"]}"), "%s %s is not among the commands that are allowed%s", quote(name), s.place(c.At), why)
 }
 
+// need is what a part of a command does; it may repeat the part.
+func (j judged) need(n *shell.Need) string {
+	if j.marked {
+		return "does more than its name says"
+	}
+	return n.What
+}
+
 // shown is a command as people see it, shortened.
-func shown(c *shell.Command) string {
+func (j judged) shown(c *shell.Command) string {
+	if j.marked {
+		return quote(c.Name())
+	}
 	var b strings.Builder
 	for i, w := range c.Words {
 		if i > 0 {

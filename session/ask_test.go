@@ -71,7 +71,9 @@ func parsePolicy(t *testing.T, src string) *policy.Policy {
 		t.Fatal(err)
 	}
 	// Roots of these tests are temporary directories.
-	f.Files.Rootfs = policy.Value[string]{V: "/", At: policy.Pos{Line: 1, Column: 1}}
+	if !f.Files.Rootfs.Said() {
+		f.Files.Rootfs = policy.Value[string]{V: "/", At: policy.Pos{Line: 1, Column: 1}}
+	}
 	p, err := policy.New(policy.Options{File: f})
 	if err != nil {
 		t.Fatal(err)

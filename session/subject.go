@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -123,15 +124,15 @@ func (r *run) about(ctx context.Context, argv []string, dir string, env []string
 			s.Code = nil // it is among the files, with all of it
 		}
 	}
-	if err := r.aboutTool(s); err != nil {
-		return nil, err
-	}
 	store, err := r.s.o.Approvals.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
 	key, err := store.SealKey(ctx)
 	if err != nil {
+		return nil, err
+	}
+	if err := r.aboutTool(s, key); err != nil {
 		return nil, err
 	}
 	for _, e := range env {
@@ -153,17 +154,27 @@ func (r *run) about(ctx context.Context, argv []string, dir string, env []string
 	return s, nil
 }
 
-// aboutTool says which tool was called, and what that says of itself.
-func (r *run) aboutTool(s *approval.Subject) error {
+// aboutTool says which tool was called, and what that says of itself. A question is kept, shown and sent to webhooks: what no
+// record has is sealed, as variables are.
+func (r *run) aboutTool(s *approval.Subject, key []byte) error {
 	t := r.call.Tool
 	if t == nil {
 		return nil
 	}
 	args, err := json.Marshal(t.Args) // keys sorted: one text for one meaning
-	if err != nil {
+	shown, serr := json.Marshal(r.s.o.Policy.ToolRecord(t))
+	all, aerr := json.Marshal([]any{string(args), s.Argv})
+	if err := errors.Join(err, serr, aerr); err != nil {
 		return sandbox.Errorf(sandbox.ErrInvalid, "tool "+quoted(t.Name), "its arguments cannot be written: %v", err)
 	}
-	s.Tool, s.Params = t.Name, string(args)
+	s.Tool, s.Params = t.Name, string(shown)
+	differs := r.call.argv != nil && !slices.Equal(r.call.argv, r.call.Argv)
+	if differs {
+		s.Argv = r.call.argv
+	}
+	if differs || s.Params != string(args) {
+		s.Marked = approval.Seal(key, string(all))
+	}
 	if known, ok := r.s.o.Policy.Tools().Lookup(t.Name); ok {
 		s.Definition = definitionOf(known)
 	}
