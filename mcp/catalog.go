@@ -20,6 +20,7 @@ import (
 // Bounds of what a server says of itself.
 const (
 	maxTools       = 500
+	maxList        = 4 << 20  // bytes of all definitions together
 	maxDescription = 16 << 10 // bytes
 	maxTitle       = 256
 )

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -188,28 +189,32 @@ func (g *Gateway) call(ctx context.Context, u *upstream, t *offered, req *sdk.Ca
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
 	}
-	intent := audit.Intent{Actor: g.o.Actor, Kind: string(policy.CallTool), Argv: []string{u.o.Name, t.theirs}, Tool: u.o.Name + "/" + t.theirs, Params: args,
+	intent := audit.Intent{Actor: g.o.Actor, Kind: string(policy.CallTool), Argv: []string{u.o.Name, t.theirs}, Tool: u.o.Name + "/" + t.theirs,
 		Policy: u.o.Policy, PolicySHA: u.o.PolicySHA}
-	value, v := t.judge(u, args)
-	if v != nil {
-		err := g.o.Journal.Refuse(context.WithoutCancel(ctx), intent, audit.Outcome{Status: audit.Refused, Result: v.outcome(), Error: v.Reason})
-		return v.result(), err
-	}
 	names := []string{t.theirs}
 	if t.def.Name != t.theirs {
 		names = append(names, t.def.Name)
+	}
+	value, v := t.judge(u, args)
+	intent.Params = g.o.Judge.ServerToolRecord(u.o.Name, names, value)
+	if v != nil {
+		err := g.o.Journal.Refuse(context.WithoutCancel(ctx), intent, audit.Outcome{Status: audit.Refused, Result: v.outcome(), Error: v.Reason})
+		return v.result(), err
 	}
 	admitted, err := g.o.Judge.AdmitServerTool(ctx, &session.ServerTool{Server: u.o.Name, Names: names, Definition: t.digest, Args: value, Actor: g.o.Actor})
 	if err != nil { // it is recorded
 		return refusal(err).result(), nil
 	}
-	intent.Params, intent.Approval = admitted.Params, admitted.Approval
+	intent.Approval = admitted.Approval
 	entry, err := g.o.Journal.Begin(ctx, intent)
 	if err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	res, v := u.carryOut(ctx, t, req, args)
+	var res *sdk.CallToolResult
+	if v = u.still(t); v == nil {
+		res, v = u.carryOut(ctx, t, req, args)
+	}
 	out := audit.Outcome{Status: audit.Allowed, Result: &sandbox.Result{Status: sandbox.StatusSuccess, WallMS: time.Since(began).Milliseconds()}}
 	if v != nil {
 		res = v.result()
@@ -221,6 +226,17 @@ func (g *Gateway) call(ctx context.Context, u *upstream, t *offered, req *sdk.Ca
 	b, _ := json.Marshal(res.Content)
 	out.Result.Stdout = b
 	return res, entry.End(context.WithoutCancel(ctx), out)
+}
+
+// still says whether t is what its server offers now: a person may have thought for
+// minutes about a call of it.
+func (u *upstream) still(t *offered) *verdict {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if slices.ContainsFunc(u.tools, func(now *offered) bool { return now.theirs == t.theirs && now.digest == t.digest }) {
+		return nil
+	}
+	return &verdict{Status: "denied", Reason: "what server " + u.o.Name + " says of this tool has changed since it was called", Hint: "list the tools again"}
 }
 
 // judge reads the arguments, and says why a call is refused by what its server's

@@ -149,6 +149,8 @@ type bench struct {
 	client  *sdk.ClientSession
 	options sdk.ClientOptions
 
+	approvals *session.Approvals // nil: nobody is asked
+
 	mu      sync.Mutex
 	notices []string
 	more    string // of the policy file, beside servers
@@ -196,7 +198,7 @@ func (b *bench) make(entries ...string) *Gateway {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if o.Judge, err = session.New(session.Options{Drivers: map[string]sandbox.Driver{"gvisor": b.level}, Policy: whole, Journal: b.log, State: session.DirState(b.dir)}); err != nil {
+	if o.Judge, err = session.New(session.Options{Drivers: map[string]sandbox.Driver{"gvisor": b.level}, Policy: whole, Journal: b.log, State: session.DirState(b.dir), Approvals: b.approvals}); err != nil {
 		b.t.Fatal(err)
 	}
 	for _, s := range f.Servers {

@@ -263,6 +263,7 @@ func (u *upstream) list(ctx context.Context, cs *sdk.ClientSession) error {
 
 func listTools(ctx context.Context, cs *sdk.ClientSession) ([]*sdk.Tool, error) {
 	var tools []*sdk.Tool
+	left := int64(maxList)
 	for t, err := range cs.Tools(ctx, nil) {
 		if err != nil {
 			return nil, fmt.Errorf("it does not list its tools: %w", err)
@@ -270,9 +271,14 @@ func listTools(ctx context.Context, cs *sdk.ClientSession) ([]*sdk.Tool, error) 
 		if len(tools) == maxTools {
 			return nil, fmt.Errorf("it has more than %d tools", maxTools)
 		}
-		if t != nil {
-			tools = append(tools, t)
+		if t == nil {
+			continue
 		}
+		// Page by page: there is no end to what a server can say of itself.
+		if left -= size(t); left < 0 {
+			return nil, fmt.Errorf("it says more than %d MiB of its tools", maxList>>20)
+		}
+		tools = append(tools, t)
 	}
 	return tools, nil
 }

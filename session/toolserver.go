@@ -26,8 +26,21 @@ type ServerTool struct {
 
 // Admitted is what the record of an admitted call has of it.
 type Admitted struct {
-	Params   []byte // without what the policy keeps out of records
 	Approval *audit.Approval
+}
+
+// ServerToolRecord is the arguments of a call as records have them: without what the
+// policy keeps out of them under any of the tool's names. Nil are arguments that
+// could not be read; nobody knows what in those is to be kept out.
+func (s *Session) ServerToolRecord(server string, names []string, args any) []byte {
+	if args == nil {
+		return nil
+	}
+	for _, name := range names {
+		args = s.o.Policy.ToolRecord(&policy.ToolCall{Name: name, Server: server, Args: args})
+	}
+	b, _ := json.Marshal(args) // it was JSON
+	return b
 }
 
 // AdmitServerTool decides a call by what the policy's tools and risk say of it, which
@@ -35,9 +48,8 @@ type Admitted struct {
 // where they ask. A call that is refused is recorded; one that is admitted the door
 // records, carries out and records again. The caller may not be a program inside.
 func (s *Session) AdmitServerTool(ctx context.Context, c *ServerTool) (*Admitted, error) {
-	a, shown := &Admitted{}, c.Args
+	a := &Admitted{}
 	for _, name := range c.Names {
-		shown = s.o.Policy.ToolRecord(&policy.ToolCall{Name: name, Server: c.Server, Args: shown})
 		t := &toolRun{
 			call: &ToolCall{Name: name, Door: "mcp", Actor: c.Actor, Operator: true}, session: s, actor: c.Actor,
 			use: &policy.ToolCall{Name: name, Server: c.Server, Args: c.Args}, definition: c.Definition,
@@ -50,9 +62,7 @@ func (s *Session) AdmitServerTool(ctx context.Context, c *ServerTool) (*Admitted
 			a.Approval = note
 		}
 	}
-	var err error
-	a.Params, err = json.Marshal(shown)
-	return a, err
+	return a, nil
 }
 
 // admit decides a call, counts it, and has it approved.
