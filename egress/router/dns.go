@@ -21,6 +21,7 @@ func (r *Router) serveDNS() {
 			return
 		}
 		if most := r.o.Budget.Queries; r.queries.Add(1) > most && most > 0 {
+			r.queries.Add(-1)
 			r.at.do(func() { r.exceed("dns_queries") })
 			return
 		}

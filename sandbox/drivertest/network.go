@@ -24,6 +24,9 @@ import (
 var networkTests = []test{
 	{name: "there is none", run: testNoNetwork},
 	{name: "one that an allow-list closes", run: testNetwork},
+	{name: "names below one, and every port of one", run: testNetworkNames},
+	{name: "a budget that is used up closes it", run: testNetworkBudgets},
+	{name: "no more bytes than the bandwidth has time for", run: testNetworkBandwidth},
 	{name: "rules that change close connections", run: testNetworkChange},
 	{name: "the router's death closes it", run: testNetworkLost},
 }
@@ -79,17 +82,26 @@ say({'reached': reached, 'interfaces': sorted(n for _, n in socket.if_nameindex(
 
 // connected is a world with a network that leads to port of this host's
 // loopback by the name localhost, and by allowed.example.com to nobody. The
-// // router may be closed when the sandbox is gone; lost is closed when it ends
+// router may be closed when the sandbox is gone; lost is closed when it ends
 // before that.
 func (s *suite) connected(t *testing.T, port string) (_ *world, _ *egress.Router, lost <-chan struct{}) {
+	t.Helper()
+	ended := make(chan struct{})
+	w, router := s.routed(t, egress.Options{Ended: func(string, error) { close(ended) }}, "localhost:"+port, "127.0.0.1:"+port, "allowed.example.com")
+	return w, router, ended
+}
+
+// routed is a world with a network by these options and this allow-list.
+func (s *suite) routed(t *testing.T, o egress.Options, allow ...string) (*world, *egress.Router) {
 	t.Helper()
 	if !s.caps.Network {
 		s.lacks(t, s.caps.NoNetwork.Detail)
 	}
-	ended := make(chan struct{})
-	router, err := egress.Start(egress.Options{
-		Wire: s.caps.Wire, Ended: func(string, error) { close(ended) }, Rules: wire.Rules{Allow: []wire.Entry{{Text: "localhost:" + port}, {Text: "127.0.0.1:" + port}, {Text: "allowed.example.com"}}},
-	})
+	o.Wire = s.caps.Wire
+	for _, entry := range allow {
+		o.Rules.Allow = append(o.Rules.Allow, wire.Entry{Text: entry})
+	}
+	router, err := egress.Start(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +111,7 @@ func (s *suite) connected(t *testing.T, port string) (_ *world, _ *egress.Router
 	}
 	return s.world(t, func(spec *sandbox.Spec) {
 		spec.Network = &sandbox.Network{NIC: router.NIC(), Address: egress.Guest, Gateway: egress.Gateway, MTU: egress.MTU}
-	}), router, ended
+	}), router
 }
 
 // greeter is a server of this host that says host to everybody, and then waits.
