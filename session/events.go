@@ -13,7 +13,7 @@ import (
 type Event struct {
 	Seq      int64     `json:"seq"` // grows by 1; of this process and one key alone
 	At       time.Time `json:"at"`
-	Kind     string    `json:"kind"` // created, paused, resumed, ended, …
+	Kind     string    `json:"kind"` // created, adopted, paused, resumed, ended, …
 	Sandbox  string    `json:"sandbox"`
 	Template string    `json:"template,omitempty"`
 	Reason   string    `json:"reason,omitempty"`

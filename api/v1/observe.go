@@ -55,7 +55,7 @@ type eventsWish struct {
 type Event struct {
 	Seq      int64     `json:"seq" doc:"Its number, which grows"`
 	At       time.Time `json:"at"`
-	Kind     string    `json:"kind" doc:"created, paused, resumed, snapshot, ended, …"`
+	Kind     string    `json:"kind" doc:"created, adopted, paused, resumed, snapshot, ended, …"`
 	Sandbox  string    `json:"sandbox"`
 	Template string    `json:"template,omitempty"`
 	Reason   string    `json:"reason,omitempty"`

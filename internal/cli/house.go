@@ -72,7 +72,7 @@ func (a *app) house(ctx context.Context, f *serveFlags, log *slog.Logger, link f
 	if h.keys, err = session.OpenKeys(db, os.Getenv("CAISSON_API_KEY")); err != nil {
 		return nil, err
 	}
-	o.Ready = f.pool
+	o.Ready, o.Grace, o.Leave = f.pool, f.grace, f.keepRunning
 	h.approvals = session.NewApprovals(session.ApprovalsOptions{Dir: dir.Path(), Journal: record, Link: link, Complain: func(err error) { log.Warn(err.Error()) }})
 	o.Approvals = h.approvals
 	h.closers = append(h.closers, h.approvals.Close)

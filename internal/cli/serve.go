@@ -34,6 +34,13 @@ const defaultListen = "127.0.0.1:7420"
 // what an idle sandbox does.
 const defaultPool = 4
 
+// defaultGrace is how long sandboxes wait for the next daemon when one was killed;
+// mostGrace how long they may be told to.
+const (
+	defaultGrace = 5 * time.Minute
+	mostGrace    = 24 * time.Hour
+)
+
 // serveFlags are the flags of caisson serve.
 type serveFlags struct {
 	listen, domain    string
@@ -44,6 +51,8 @@ type serveFlags struct {
 	pool              int
 	keepRecords       string
 	keep              time.Duration // what it says
+	grace             time.Duration
+	keepRunning       bool
 	verbose, quiet    bool
 }
 
@@ -61,7 +70,10 @@ Only this machine reaches it, unless --listen says otherwise; then it wants TLS,
 or your word that something in front of it sees to that. A sandbox has no network
 and none of your files, unless the policy that its key is bound to grants them.
 
-Ctrl-C, or SIGTERM, ends it, and the sandboxes that run.`,
+Ctrl-C, or SIGTERM, stops it: sandboxes that run are written down where the level
+can, and go on with the next caisson serve of the same state directory; others end.
+When it is killed, or stopped with --keep-running, they run on, on gVisor, without a
+network, until the next one takes them over, for as long as --grace says.`,
 		Example: `  caisson serve
   caisson serve --policy ./agents.yaml --policy ci=./ci.yaml
   caisson serve --listen 0.0.0.0:443 --domain sandboxes.example.com --tls-cert cert.pem --tls-key key.pem`,
@@ -77,6 +89,8 @@ Ctrl-C, or SIGTERM, ends it, and the sandboxes that run.`,
 	p.StringArrayVar(&f.policies, "policy", nil, "`[NAME=]FILE`: the policy of keys that are bound to NAME, or to none")
 	p.StringVar(&f.state, "state", "", "keep state in `DIR`")
 	p.IntVar(&f.pool, "pool", defaultPool, "keep `N` sandboxes of a kind ready, made before they are asked for; 0 keeps none")
+	p.DurationVar(&f.grace, "grace", defaultGrace, "sandboxes live on for `TIME` when this process is killed, until the next one takes them over; 0 ends them with it")
+	p.BoolVar(&f.keepRunning, "keep-running", false, "when it is stopped, leave sandboxes running for the next one, for --grace, instead of writing them down")
 	p.StringVar(&f.keepRecords, "keep-records", "", "drop what is known of calls after `TIME`, 90d; the chain stays whole (default for ever)")
 	p.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing for newcomers, and make no first key: for a service, whose output is kept")
 	p.BoolVarP(&f.verbose, "verbose", "v", false, "log every request")
@@ -89,6 +103,12 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 	defer stop()
 	if f.pool < 0 || f.pool > 64 {
 		return &sandbox.Error{Op: "--pool", Kind: sandbox.ErrInvalid, Problem: "it is not from 0 to 64"}
+	}
+	if f.grace < 0 || f.grace > mostGrace {
+		return &sandbox.Error{Op: "--grace", Kind: sandbox.ErrInvalid, Problem: "it is not from 0 to 24h"}
+	}
+	if f.keepRunning && f.grace == 0 {
+		return &sandbox.Error{Op: "--keep-running", Kind: sandbox.ErrInvalid, Problem: "with --grace 0 sandboxes end with this process", Hint: "leave one of them out"}
 	}
 	if f.keep, err = keepRecords(f.keepRecords); err != nil {
 		return err

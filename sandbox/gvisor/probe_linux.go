@@ -29,6 +29,10 @@ func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) {
 		c.Unusable, c.Remedy = cgoProblem, cgoRemedy
 	}
 	if h := d.host(); h != nil {
+		if why, remedy := h.Returns(); why != "" {
+			c.Survives, c.NoSurvival = false, sandbox.Clause{Enforcement: sandbox.Off, Detail: why, Remedy: remedy}
+			c.Notes = append(c.Notes, "sandboxes end with a daemon that is killed: "+why+" ("+remedy+")")
+		}
 		c.Notes = append(c.Notes, h.Notes...)
 	}
 	return c, nil

@@ -60,7 +60,7 @@ type refusal struct{ why, remedy string }
 
 // take makes dir the base, with whatever controllers it offers.
 func (h *Host) take(dir string, evict bool) {
-	h.evict = evict
+	h.evict, h.inBase = evict, evict
 	offered := strings.Fields(read(filepath.Join(dir, "cgroup.controllers")))
 	for _, c := range []string{Memory, CPU, Pids, IO} {
 		if slices.Contains(offered, c) {

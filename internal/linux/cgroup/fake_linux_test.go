@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -224,6 +225,34 @@ func TestDetectV2(t *testing.T) {
 			}
 			if len(f.wrote) > 0 {
 				t.Errorf("Detect wrote %v", f.wrote)
+			}
+		})
+	}
+}
+
+// A service whose process was put where its groups are cannot be started beside
+// them; one that was put into a group below can, and so can a scope, which is made
+// anew. Making a group changes nothing about it.
+func TestReturns(t *testing.T) {
+	const unit, scope = "/system.slice/caisson.service", "/user.slice/caisson-9.scope"
+	for own, want := range map[string]bool{unit: false, unit + "/caisson-self": true, scope: true} {
+		t.Run(own, func(t *testing.T) {
+			const all = "cpu io memory pids"
+			f := newFake(t, 1000, own, map[string]string{"/": all, unit: all, scope: all})
+			f.group(own, all, "4242")
+			f.delegate[unit] = true
+			f.readOnly, f.writable = []string{"/"}, []string{unit, scope}
+			h := detect(f.kernel)
+			if h.Why != "" {
+				t.Fatal(h.Why)
+			}
+			for i := range 2 {
+				if why, remedy := h.Returns(); (why == "") != want || (remedy == "") != want {
+					t.Errorf("it can return: %v, want %v (%s, %s)", why == "", want, why, remedy)
+				}
+				if _, err := h.Create("caisson-test"+strconv.Itoa(i), Limits{Memory: 1 << 20}); err != nil {
+					t.Fatal(err)
+				}
 			}
 		})
 	}

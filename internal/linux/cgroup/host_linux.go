@@ -46,6 +46,7 @@ type Host struct {
 	controllers map[string]string // controller, by v2's name → base directory
 	extra       map[string]string // version 1: cpuacct, freezer → base directory
 	evict       bool              // version 2: our process must leave the base for a leaf first
+	inBase      bool              // version 2: that is where it was when it was looked
 	k           *kernel
 
 	mu sync.Mutex // held while the base is being prepared
@@ -196,4 +197,22 @@ func isUnit(dir string) bool {
 
 func hasUnitSuffix(name string) bool {
 	return strings.HasSuffix(name, ".slice") || strings.HasSuffix(name, ".scope") || strings.HasSuffix(name, ".service")
+}
+
+// Returns says why a service could not be started again while groups that it made
+// are still there, and what mends that; empty where it can. On version 2 a group that
+// hands controllers down takes no process (cgroup-v2(7), no internal processes), and
+// that is where the service manager would put the next one, unless it has been told to
+// put it into a group below (DelegateSubgroup=, systemd 254).
+func (h *Host) Returns() (why, remedy string) {
+	if h.Version != 2 || !h.inBase {
+		return "", ""
+	}
+	for _, base := range h.controllers {
+		if filepath.Ext(base) == ".service" {
+			return "systemd could not start " + filepath.Base(base) + " again while sandboxes of it run",
+				"say DelegateSubgroup=" + leafName + " in its unit, which takes systemd 254"
+		}
+	}
+	return "", ""
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -102,7 +103,10 @@ func TestUnit(t *testing.T) {
 	if err := os.WriteFile(file, text, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(analyze, "verify", "--man=no", file).CombinedOutput(); err != nil || len(out) > 0 {
-		t.Errorf("%v\n%s", err, out)
+	out, err := exec.Command(analyze, "verify", "--man=no", file).CombinedOutput()
+	// What is newer than the oldest systemd that it runs on, and may be missing there.
+	newer := regexp.MustCompile(`(?m)^.*Unknown key( name)? 'DelegateSubgroup' in section .?Service.?, ignoring\.\n`)
+	if said := newer.ReplaceAll(out, nil); err != nil || len(said) > 0 {
+		t.Errorf("%v\n%s", err, said)
 	}
 }
