@@ -3,13 +3,15 @@
 package agent
 
 import (
+	"encoding/binary"
+	"runtime"
 	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// The runtime's side of a fork. syscall.forkExec uses the same three; the
+// The runtime's side of a fork. syscall.forkExec uses the same two; the
 // linker lets others have them because gVisor does (runtime/proc.go).
 //
 //go:linkname beforeFork syscall.runtime_BeforeFork
@@ -17,9 +19,6 @@ func beforeFork()
 
 //go:linkname afterFork syscall.runtime_AfterFork
 func afterFork()
-
-//go:linkname afterForkInChild syscall.runtime_AfterForkInChild
-func afterForkInChild()
 
 // stage is how far a child got.
 type stage int32
@@ -30,11 +29,12 @@ const (
 	stageExec
 )
 
-// child is everything that a child needs between fork and exec, where it may
-// neither allocate nor grow its stack.
+// child is a program that is to be started.
 //
 // os/exec cannot be used: it sets neither rlimits nor no_new_privs, and a
-// second exec of the agent to set them costs 15-20 ms inside gVisor.
+// second exec of the agent to set them costs 15-20 ms inside gVisor. Nor is it
+// forked: a copy of the agent's memory, which nobody needs, is 9 of 28 ms of
+// processor time that starting /bin/true took there.
 type child struct {
 	paths []*byte // what to try, in order
 	argv  []*byte // ends with nil
@@ -52,14 +52,42 @@ type child struct {
 	rlimits       []rlimit
 	filter        *unix.SockFprog // nil: none
 
-	failure [2]int32 // stage, errno
-	noAct   [4]uint64
-	noMask  uint64
+	// What the new process works on until it executes the program; it shares the
+	// agent's memory, so none of it may go before.
+	steps  []step
+	stages []stage // of each step
+	record record
+	over   record // the last that it says when nothing could be executed
+	stack  []byte
+	pin    runtime.Pinner // of the child itself, which must be no part of a stack
+	noAct  [4]uint64
+	noMask uint64
 }
 
 type rlimit struct {
 	resource uintptr
 	value    syscall.Rlimit
+}
+
+// step is one system call of the new process. The assembly knows its layout.
+type step struct {
+	trap uintptr
+	args [4]uintptr
+	mode uintptr
+}
+
+// What a step's failure means.
+const (
+	must uintptr = iota // the program cannot be started
+	may                 // nothing
+	try                 // that the next is tried, for some errors; all are told
+)
+
+// record is what the new process tells of a failure, by fd.
+type record struct {
+	fd    uintptr
+	step  uintptr // its address
+	errno uintptr
 }
 
 const (
@@ -75,113 +103,121 @@ const (
 	maxFD             = ^uint32(0)
 	sigSetmask        = 2
 	sizeofSigset      = 8
+	toldBytes         = 16 // of a record, without fd
 )
 
-// fork starts the child and returns its process id. The child reports a
-// failure to c.report, which closes when it executes the program.
+// startSteps makes a process that shares this one's memory and nothing else, and
+// carries out the steps on its own; its end is told by SIGCHLD. It returns the
+// process id, or a negative error number.
 //
-// The child is a copy of a process with many threads of which only this one
-// goes on: until exec it makes raw system calls and nothing else, like
-// syscall.forkAndExecInChild, whose rules these are.
-//
-//go:noinline
-//go:norace
-//go:nocheckptr
-func (c *child) fork() (pid int, errno syscall.Errno) {
-	beforeFork()
-	r, _, e := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
-	if e != 0 || r != 0 {
-		afterFork()
-		return int(r), e
-	}
-	afterForkInChild()
+//go:noescape
+func startSteps(flags, stack uintptr, r *record, s *step) uintptr
 
+func pointer[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }
+
+// plan writes down what the new process does, in order.
+func (c *child) plan() {
 	at := stageSetup
+	add := func(mode, trap uintptr, args ...uintptr) {
+		s := step{trap: trap, mode: mode}
+		copy(s.args[:], args)
+		c.steps, c.stages = append(c.steps, s), append(c.stages, at)
+	}
 	// A program starts with every signal at its default and none blocked,
-	// whoever started the agent.
+	// whoever started the agent. Until here all are blocked, and none of the
+	// agent's handlers ever runs in the new process.
 	for s := uintptr(1); s <= lastSignal; s++ {
-		syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, s, uintptr(unsafe.Pointer(&c.noAct)), 0, sizeofSigset, 0, 0)
+		add(may, syscall.SYS_RT_SIGACTION, s, pointer(&c.noAct), 0, sizeofSigset)
 	}
-	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, sigSetmask, uintptr(unsafe.Pointer(&c.noMask)), 0, sizeofSigset, 0, 0)
-	syscall.RawSyscall(syscall.SYS_UMASK, 0o022, 0, 0)
-
-	var err syscall.Errno
-	if _, _, err = syscall.RawSyscall(syscall.SYS_SETSID, 0, 0, 0); err != 0 {
-		goto failed
-	}
-	for fd := 0; fd < 3; fd++ {
-		if _, _, err = syscall.RawSyscall(syscall.SYS_DUP3, uintptr(c.stdio[fd]), uintptr(fd), 0); err != 0 {
-			goto failed
-		}
+	add(may, syscall.SYS_RT_SIGPROCMASK, sigSetmask, pointer(&c.noMask), 0, sizeofSigset)
+	add(may, syscall.SYS_UMASK, 0o022)
+	add(must, syscall.SYS_SETSID)
+	for fd := range c.stdio {
+		add(must, syscall.SYS_DUP3, uintptr(c.stdio[fd]), uintptr(fd))
 	}
 	if c.terminal {
-		if _, _, err = syscall.RawSyscall(syscall.SYS_IOCTL, 0, syscall.TIOCSCTTY, 0); err != 0 {
-			goto failed
-		}
+		add(must, syscall.SYS_IOCTL, 0, syscall.TIOCSCTTY)
 	}
 	// Everything the agent opens closes on exec as it is. This is for what it
 	// was started with; a kernel without the call has only the former.
-	syscall.RawSyscall(sysCloseRange, 3, uintptr(maxFD), closeRangeCloexec)
-
+	add(may, sysCloseRange, 3, uintptr(maxFD), closeRangeCloexec)
 	for i := range c.rlimits {
 		l := &c.rlimits[i]
-		if _, _, err = syscall.RawSyscall6(syscall.SYS_PRLIMIT64, 0, l.resource, uintptr(unsafe.Pointer(&l.value)), 0, 0, 0); err != 0 {
-			goto failed
-		}
+		add(must, syscall.SYS_PRLIMIT64, 0, l.resource, pointer(&l.value))
 	}
 	// Best effort: whoever lacks CAP_SETPCAP keeps a set that is of no use
 	// without privileges.
 	for _, capability := range c.bounding {
-		syscall.RawSyscall6(syscall.SYS_PRCTL, prCapbsetDrop, capability, 0, 0, 0, 0)
+		add(may, syscall.SYS_PRCTL, prCapbsetDrop, capability)
 	}
 	if c.switchUser {
-		if _, _, err = syscall.RawSyscall(syscall.SYS_SETGROUPS, 0, 0, 0); err != 0 {
-			goto failed
-		}
-		if _, _, err = syscall.RawSyscall(syscall.SYS_SETRESGID, c.gid, c.gid, c.gid); err != 0 {
-			goto failed
-		}
-		if _, _, err = syscall.RawSyscall(syscall.SYS_SETRESUID, c.uid, c.uid, c.uid); err != 0 {
-			goto failed
-		}
+		add(must, syscall.SYS_SETGROUPS)
+		add(must, syscall.SYS_SETRESGID, c.gid, c.gid, c.gid)
+		add(must, syscall.SYS_SETRESUID, c.uid, c.uid, c.uid)
 	}
 	if !c.newPrivileges {
-		if _, _, err = syscall.RawSyscall6(syscall.SYS_PRCTL, prSetNoNewPrivs, 1, 0, 0, 0, 0); err != 0 {
-			goto failed
-		}
+		add(must, syscall.SYS_PRCTL, prSetNoNewPrivs, 1)
 	}
-
 	if c.filter != nil {
-		if _, _, err = syscall.RawSyscall6(syscall.SYS_PRCTL, prSetSeccomp, seccompFilter, uintptr(unsafe.Pointer(c.filter)), 0, 0, 0); err != 0 {
-			goto failed
-		}
+		add(must, syscall.SYS_PRCTL, prSetSeccomp, seccompFilter, pointer(c.filter))
 	}
-
 	// As the user, who may not be able to enter it.
 	at = stageDir
-	if _, _, err = syscall.RawSyscall(syscall.SYS_CHDIR, uintptr(unsafe.Pointer(c.dir)), 0, 0); err != 0 {
-		goto failed
-	}
-
+	add(must, syscall.SYS_CHDIR, pointer(c.dir))
 	at = stageExec
-	err = syscall.ENOENT
-	for i := range c.paths {
-		_, _, e := syscall.RawSyscall(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(c.paths[i])),
-			uintptr(unsafe.Pointer(&c.argv[0])), uintptr(unsafe.Pointer(&c.envv[0])))
-		if e == syscall.ENOENT || e == syscall.ENOTDIR {
-			continue
-		}
-		// Like a shell: go on after a file that may not be run, but remember it.
-		err = e
-		if e != syscall.EACCES {
-			break
-		}
+	for _, p := range c.paths {
+		add(try, syscall.SYS_EXECVE, pointer(p), pointer(&c.argv[0]), pointer(&c.envv[0]))
 	}
+	add(may, syscall.SYS_WRITE, uintptr(c.report), pointer(&c.over)+unsafe.Offsetof(c.over.step), toldBytes)
+	add(may, syscall.SYS_EXIT, 253)
+	c.record.fd = uintptr(c.report)
+	const small = 4096
+	c.stack = make([]byte, small)
+}
 
-failed:
-	c.failure = [2]int32{int32(at), int32(err)}
-	syscall.RawSyscall(syscall.SYS_WRITE, uintptr(c.report), uintptr(unsafe.Pointer(&c.failure)), unsafe.Sizeof(c.failure))
-	for {
-		syscall.RawSyscall(syscall.SYS_EXIT, 253, 0, 0)
+// start makes the process. Until it has executed the program or ended, which is
+// when nobody has its end of c.report any more, c must stay; failure lets it go.
+//
+// It runs beside the agent and in its memory, as code inside runs: what it is
+// told is all it looks at. The agent's memory is closed to those who have its user
+// id, by then the program's, because the agent cannot be dumped (see hide).
+func (c *child) start() (pid int, errno syscall.Errno) {
+	c.pin.Pin(c)
+	c.plan()
+	top := (pointer(&c.stack[0]) + uintptr(len(c.stack))) &^ 15
+	beforeFork()
+	r := startSteps(uintptr(syscall.SIGCHLD)|syscall.CLONE_VM, top, &c.record, &c.steps[0])
+	afterFork()
+	if int(r) < 0 {
+		c.pin.Unpin()
+		return 0, syscall.Errno(-int(r))
 	}
+	return int(r), 0
+}
+
+// failure reads what the new process told: at which stage it gave up, and why. A
+// program was executed when at is 0.
+func (c *child) failure(told []byte) (at stage, errno syscall.Errno) {
+	defer c.pin.Unpin()
+	errno = syscall.ENOENT
+	for ; len(told) >= toldBytes; told = told[toldBytes:] {
+		address, e := uintptr(binary.NativeEndian.Uint64(told)), syscall.Errno(binary.NativeEndian.Uint64(told[8:]))
+		if address == 0 {
+			return stageExec, errno
+		}
+		i := (address - pointer(&c.steps[0])) / unsafe.Sizeof(step{})
+		if i >= uintptr(len(c.stages)) {
+			return stageSetup, syscall.EPROTO
+		}
+		switch {
+		case c.steps[i].mode == must:
+			return c.stages[i], e
+		// Like a shell: go on after a file that may not be run, but remember it.
+		case e != syscall.ENOENT && e != syscall.ENOTDIR:
+			if errno = e; e != syscall.EACCES {
+				return stageExec, errno
+			}
+		}
+	}
+	return 0, 0
 }

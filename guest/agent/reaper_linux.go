@@ -50,7 +50,7 @@ func (t *table) start(c *child, p *process) error {
 		}
 	}
 	syscall.ForkLock.Lock()
-	pid, errno := c.fork()
+	pid, errno := c.start()
 	syscall.ForkLock.Unlock()
 	if errno != 0 {
 		return errno

@@ -3,7 +3,6 @@
 package agent
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -115,14 +114,18 @@ func (a *Agent) launch(c *child, p *process, stdio [3]*os.File) error {
 	}
 	f := os.NewFile(uintptr(report[0]), "report")
 	defer f.Close()
-	var b [8]byte
-	if _, err := io.ReadFull(f, b[:]); err == io.EOF {
-		return nil // executed
-	} else if err != nil {
+	told, err := io.ReadAll(f)
+	if err != nil { // it does not happen, and c must stay all the same
+		<-p.done
+	}
+	at, errno := c.failure(told)
+	if err != nil {
 		return failed(err)
 	}
+	if at == 0 {
+		return nil // executed
+	}
 	<-p.done // reap it before anybody sees it
-	at, errno := stage(binary.NativeEndian.Uint32(b[:])), syscall.Errno(binary.NativeEndian.Uint32(b[4:]))
 	return explain(c, at, errno)
 }
 
