@@ -88,6 +88,7 @@ type left struct {
 	StateDir string
 	User     sandbox.User
 	Limits   sandbox.Limits
+	Root     string // of its tree, in a cache that is cleared away now and then
 }
 
 // beGenerous starts a sandbox, lets it live on, and waits to be killed.
@@ -113,7 +114,7 @@ func (s *suite) beGenerous(t *testing.T, dir string) {
 	x.Stdout = newWatcher()
 	go c.Run(ctx, x)
 	x.Stdout.(*watcher).wait(t, "under way")
-	b, err := json.Marshal(left{w.spec.ID, w.spec.StateDir, w.spec.User, w.spec.Limits})
+	b, err := json.Marshal(left{w.spec.ID, w.spec.StateDir, w.spec.User, w.spec.Limits, w.spec.Root.Dir.Name()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +124,7 @@ func (s *suite) beGenerous(t *testing.T, dir string) {
 }
 
 // bereaved runs an owner, kills it, and says what it left.
-func (s *suite) bereaved(t *testing.T, dir string) *sandbox.Spec {
+func (s *suite) bereaved(t *testing.T, dir string) (spec *sandbox.Spec, root string) {
 	t.Helper()
 	owner := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+strings.Split(t.Name(), "/")[0]+"$")
 	owner.Env = append(os.Environ(), ownerEnv+"="+dir, ownerEnv+"_ROAD="+adoptRoad)
@@ -154,7 +155,7 @@ func (s *suite) bereaved(t *testing.T, dir string) *sandbox.Spec {
 	if l.ID == "" {
 		t.Fatal("the owner never began")
 	}
-	return &sandbox.Spec{ID: l.ID, StateDir: l.StateDir, User: l.User, Limits: l.Limits, Outlives: true}
+	return &sandbox.Spec{ID: l.ID, StateDir: l.StateDir, User: l.User, Limits: l.Limits, Outlives: true}, l.Root
 }
 
 func testAdopt(t *testing.T, s *suite, _ road) {
@@ -164,10 +165,13 @@ func testAdopt(t *testing.T, s *suite, _ road) {
 		t.Fatal(err)
 	}
 	ctx := timeout(t)
-	spec := s.bereaved(t, dir)
+	spec, root := s.bereaved(t, dir)
 	lock, files := filepath.Join(dir, "lock"), []string{filepath.Join(dir, "a"), filepath.Join(dir, "b")}
 	if !held(t, lock) {
 		t.Error("nobody holds the lock of a sandbox that lives on")
+	}
+	if !held(t, root) {
+		t.Error("its root may be cleared away while it runs")
 	}
 	for range 2 { // the second owner leaves it, too
 		inst, err := s.driver.Adopt(ctx, spec)

@@ -38,6 +38,8 @@ type instance struct {
 	log    sync.WaitGroup
 	left   atomic.Bool // its owner let go of it
 
+	survives bool // it may be told to live on without its owner
+
 	ended chan struct{}
 
 	mu    sync.Mutex
@@ -157,7 +159,7 @@ func (i *instance) start(mark stream.Mark) error {
 		logRead.Close()
 		return err
 	}
-	if i.box.spec.Outlives {
+	if i.survives {
 		logRead.Close() // the shim reads it
 		return nil
 	}

@@ -29,16 +29,19 @@ var _ sandbox.Survivor = (*instance)(nil)
 type bequest struct {
 	socket, stream, log *os.File
 	hold, far           *os.File // nil without
+	root                *os.File // whose lock keeps the tree from being cleared away; nil for an image in one file
 	self                []byte
 }
 
-// bequeath makes it. The files but the socket are the caller's.
+// bequeath makes it, where the state directory's file system has sockets. Elsewhere
+// there is none, and the sandbox cannot live on. The files but the socket are the
+// caller's.
 func (i *instance) bequeath(ours, log *os.File) error {
 	self, err := json.Marshal(i.self)
 	if err != nil {
 		return err
 	}
-	b := &bequest{stream: ours, log: log, hold: i.box.spec.Hold, self: self}
+	b := &bequest{stream: ours, log: log, hold: i.box.spec.Hold, root: i.box.spec.Root.Dir, self: self}
 	if n := i.box.spec.Network; n != nil {
 		b.far = n.Far
 	}
@@ -48,6 +51,9 @@ func (i *instance) bequeath(ours, log *os.File) error {
 	}
 	defer dir.Close()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: inside(dir, wire.ClaimName)})
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
+		return nil
+	}
 	if err != nil {
 		return stateError(err)
 	}
@@ -58,7 +64,7 @@ func (i *instance) bequeath(ours, log *os.File) error {
 		return stateError(err)
 	}
 	i.box.opened = append(i.box.opened, b.socket)
-	i.box.bequest = b
+	i.box.bequest, i.survives = b, true
 	return nil
 }
 
@@ -71,6 +77,7 @@ func (b *bequest) handOver(o *wire.Order, files []*os.File) []*os.File {
 		files = append(files, f)
 		return len(files) - 1
 	}
+	add(b.root) // the shim holds all that comes
 	o.Will = &wire.Will{Socket: add(b.socket), Stream: add(b.stream), Log: add(b.log), Hold: add(b.hold), Far: add(b.far), Self: b.self}
 	return files
 }
@@ -78,8 +85,8 @@ func (b *bequest) handOver(o *wire.Order, files []*os.File) []*os.File {
 // Outlive lets the sandbox live on without its owner. What is written here reaches
 // the shim also when this process is killed the moment after.
 func (i *instance) Outlive(grace time.Duration, until time.Time) error {
-	if !i.box.spec.Outlives {
-		return sandbox.Errorf(sandbox.ErrUnsupported, "sandbox "+i.box.spec.ID, "it was made to die with its owner")
+	if !i.survives {
+		return sandbox.Errorf(sandbox.ErrUnsupported, "sandbox "+i.box.spec.ID, "it was made to end with its owner, or its state directory has no sockets")
 	}
 	return i.box.shim.command(wire.Command{Kind: wire.Outlive, Grace: max(grace, 0), Until: until})
 }
@@ -154,7 +161,7 @@ func (d *Driver) Adopt(ctx context.Context, spec *sandbox.Spec) (_ *sandbox.Adop
 
 // heir is the sandbox as its new owner has it, but for its stream.
 func heir(spec *sandbox.Spec, conn *net.UnixConn, l *wire.Legacy) (*instance, error) {
-	i := &instance{ended: make(chan struct{})}
+	i := &instance{ended: make(chan struct{}), survives: true}
 	if err := json.Unmarshal(l.Self, &i.self); err != nil {
 		return nil, err
 	}

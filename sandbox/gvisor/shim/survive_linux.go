@@ -26,7 +26,7 @@ import (
 type will struct {
 	*wire.Will
 	id     string
-	files  []*os.File // that came with the order
+	files  []*os.File // that came with the order, and stay open: locks are among them
 	socket *net.UnixListener
 	birth  *wire.Birth
 }
