@@ -73,11 +73,15 @@ type judged struct {
 	*shell.Script
 	line   bool // it is a text with lines; else places are arguments
 	marked bool // of its words only programs are named: some are in no record
+	more   int  // words behind the first that the call has not; see Plan.Argv
 }
 
 func (j judged) place(at shell.Pos) string {
 	if j.line {
 		return "at " + at.String()
+	}
+	if at.Col > 1 {
+		at.Col -= j.more
 	}
 	return fmt.Sprintf("in argument %d", at.Col)
 }
@@ -86,7 +90,11 @@ func (j judged) place(at shell.Pos) string {
 func (d *decision) script() judged {
 	c := d.call
 	if c.Kind == RunCommand {
-		return judged{Script: shell.Argv(c.Argv)}
+		argv := shell.WithoutProfile(c.Argv)
+		if len(argv) != len(c.Argv) {
+			d.plan.Argv = argv
+		}
+		return judged{Script: shell.Argv(argv), more: len(argv) - len(c.Argv)}
 	}
 	switch {
 	case len(c.Program) == 2 && c.Language == "bash":

@@ -76,7 +76,10 @@ type Plan struct {
 	Network *PlanNetwork `json:"network,omitempty"` // nil is none
 
 	Commands *PlanCommands `json:"commands,omitempty"` // nil: any
-	Code     *PlanCode     `json:"code,omitempty"`     // nil: no text is read
+	// Argv is what is to be started in the place of the call's, which would first
+	// read what nobody judged; nil is the call's.
+	Argv []string  `json:"-"`
+	Code *PlanCode `json:"code,omitempty"` // nil: no text is read
 
 	Approvals *PlanApprovals `json:"approvals,omitempty"` // nil: no file says who is asked
 	Rates     []PlanRate     `json:"rates,omitempty"`     // of the tool that was called

@@ -226,7 +226,11 @@ func (r *run) decide() (policy.Verdict, error) {
 	if c.Source != nil {
 		r.intent.Kind, r.intent.Code = string(c.Kind), c.Source.Code
 	}
-	return r.s.o.Policy.Decide(&c.Call), nil
+	v := r.s.o.Policy.Decide(&c.Call)
+	if v.Plan.Argv != nil {
+		c.Argv, c.argv, r.intent.Argv = v.Plan.Argv, nil, v.Plan.Argv
+	}
+	return v, nil
 }
 
 // mountsForRecord names the host paths that the call is given.

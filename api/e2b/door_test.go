@@ -365,6 +365,33 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// The SDKs start everything by a login shell. Under a policy's commands it reads no
+// file first that the agent has written.
+func TestLoginShell(t *testing.T) {
+	if _, err := os.Stat("/bin/bash"); err != nil {
+		t.Fatal(err)
+	}
+	for text, runs := range map[string]bool{"version: 1\ncommands: {allow: [ls]}\n": false, "version: 1\n": true} {
+		file, err := policy.Parse("/p.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := newDoorUnder(t, file)
+		b := d.create(t, "")
+		if status, a, _ := d.raw(t, "POST", "/files?path=.bash_profile", with(b.to(49983), "Content-Type", "application/octet-stream"), "echo stolen\n"); status != 200 {
+			t.Fatalf("%d %s", status, a)
+		}
+		_, answer, _ := d.raw(t, "POST", "/process.Process/Start", with(b.to(49983), "Content-Type", "application/connect+json"),
+			envelope(`{"process":{"cmd":"/bin/bash","args":["-l","-c","ls -d /"]},"stdin":false}`))
+		if !bytes.Contains(answer, []byte(base64.StdEncoding.EncodeToString([]byte("/\n")))) && !runs {
+			t.Errorf("it did not run: %q", answer)
+		}
+		if ran := bytes.Contains(answer, []byte(base64.StdEncoding.EncodeToString([]byte("stolen\n")))) || bytes.Contains(answer, []byte(base64.StdEncoding.EncodeToString([]byte("stolen\n/\n")))); ran != runs {
+			t.Errorf("%q: the profile ran: %v\n%q", text, ran, answer)
+		}
+	}
+}
+
 // What a sandbox's life is told by.
 func TestGone(t *testing.T) {
 	d := newDoor(t)

@@ -52,6 +52,7 @@ func (s *Server) serveStart(w http.ResponseWriter, r *http.Request, in *inside) 
 	if err != nil {
 		return nil, err
 	}
+	cmd.Path, cmd.Args = call.Argv[0], call.Argv[1:] // as it was decided
 	cmd.Env = in.environment(action, q.Process.Envs)
 	// It is listened to until its end, for the record.
 	p, err := action.Agent.As(in.user).Start(context.WithoutCancel(r.Context()), cmd)

@@ -297,8 +297,8 @@ func (s *scope) exec(c *Command, in stdin) {
 	for len(rest) > 0 && rest[0].Static && strings.HasPrefix(rest[0].Text, "-") {
 		switch flag := rest[0].Text; {
 		case flag == "--":
-		case strings.Trim(flag, "-cl") == "":
-		case flag == "-a" && len(rest) > 1:
+		case strings.Trim(flag, "-c") == "":
+		case flag == "-a" && len(rest) > 1 && rest[1].plain() && rest[1].Static: // -sh is a login shell
 			rest = rest[1:]
 		default:
 			s.refuse(rest[0].At, "", "exec %s is not judged", flag)

@@ -128,8 +128,34 @@ func TestArgv(t *testing.T) {
 	for _, argv := range [][]string{
 		{"bash", "-l", "-c", "cd x && ls | head"}, {"ls", "$(evil)"}, {"sh", "-c", "git status"}, {"env", "CI=1", "make"}, {"timeout", "5", "make"}, {"git", "log"},
 	} {
-		if why := denied(Argv(argv)); why != "" {
+		if why := denied(Argv(WithoutProfile(argv))); why != "" {
 			t.Errorf("refused %q: %s", argv, why)
+		}
+	}
+}
+
+// TestLoginShells: a login shell is judged by its line where it reads nothing else.
+func TestLoginShells(t *testing.T) {
+	for _, c := range []struct {
+		argv []string
+		as   string
+	}{
+		{[]string{"bash", "-l", "-c", "ls"}, "bash --noprofile -l -c ls"},
+		{[]string{"/bin/bash", "-lc", "ls"}, "/bin/bash --noprofile -lc ls"},
+		{[]string{"bash", "--login", "-e", "-c", "ls"}, "bash --noprofile --login -e -c ls"},
+		{[]string{"bash", "-c", "ls", "-l"}, ""}, {[]string{"bash", "-c", "ls -l"}, ""}, {[]string{"bash", "--noprofile", "-lc", "ls"}, ""}, {[]string{"bash"}, ""},
+		{[]string{"sh", "-lc", "ls"}, ""}, {[]string{"ls", "-l"}, ""}, {nil, ""},
+	} {
+		if c.as == "" {
+			c.as = strings.Join(c.argv, " ")
+		}
+		if got := strings.Join(WithoutProfile(c.argv), " "); got != c.as {
+			t.Errorf("%q becomes %q", c.argv, got)
+		}
+	}
+	for _, argv := range [][]string{{"bash", "-lc", "ls"}, {"bash", "-l", "-c", "ls"}, {"bash", "--login", "-c", "ls"}, {"sh", "-l", "-c", "ls"}, {"dash", "-lc", "ls"}, {"env", "bash", "-lc", "ls"}} {
+		if denied(Argv(argv)) == "" {
+			t.Errorf("let through: %q", argv)
 		}
 	}
 }

@@ -294,6 +294,9 @@ func shells(d Dialect) rule {
 			c.need(strange, strange+1, "may run more than the line that it is given")
 			s.refuseUnknown(w)
 		}
+		if at := login(c.Words[:min(i, len(c.Words))]); at > 0 {
+			c.need(at, at+1, "reads the start-up files of its user, which bash does not with --noprofile")
+		}
 		isLine, isInput := false, false
 		for j, w := range c.Words[1:min(i, len(c.Words))] {
 			if !strings.HasPrefix(w.Text, "-") || strings.HasPrefix(w.Text, "--") {
@@ -318,6 +321,39 @@ func shells(d Dialect) rule {
 			c.need(0, 0, "reads commands from %s", in)
 		}
 	}
+}
+
+// login is the option among a shell's that makes it read start-up files; 0 is none.
+func login(words []Word) (at int) {
+	for i := 1; i < len(words); i++ {
+		switch w := words[i]; {
+		case w.Text == "--noprofile":
+			return 0
+		case w.Text == "--login" || strings.HasPrefix(w.Text, "-") && !strings.HasPrefix(w.Text, "--") && strings.Contains(w.Text, "l"):
+			at = i
+		}
+	}
+	return at
+}
+
+// WithoutProfile is argv so that what it starts is what its words say: a login bash
+// reads files in its user's home first, which whoever may write there has written.
+// Others than bash have no such option.
+func WithoutProfile(argv []string) []string {
+	if len(argv) < 2 || Base(argv[0]) != "bash" {
+		return argv
+	}
+	words := make([]Word, 0, len(argv))
+	for i, s := range argv {
+		if i > 0 && (len(s) < 2 || s[0] != '-' || s == "--") {
+			break
+		}
+		words = append(words, Word{Text: s, Static: true})
+	}
+	if login(words) == 0 {
+		return argv
+	}
+	return slices.Concat(argv[:1], []string{"--noprofile"}, argv[1:])
 }
 
 func (in stdin) String() string {
