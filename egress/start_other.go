@@ -26,6 +26,9 @@ func (r *Router) NIC() *os.File { return nil }
 // Far is nothing here.
 func (r *Router) Far() *os.File { return nil }
 
+// Started never is.
+func (r *Router) Started() error { return nil }
+
 // Ready never is.
 func (r *Router) Ready(context.Context) error { return nil }
 

@@ -116,7 +116,8 @@ func (d *decision) starts(s judged) *refusal {
 		if !c.At.Said() {
 			return nil
 		}
-		for _, r := range s.Refusals {
+		if len(s.Refusals) > 0 {
+			r := s.Refusals[0]
 			if s.marked {
 				r.Why, r.Hint = "an argument that is in no record is part of it", ""
 			}
