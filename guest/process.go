@@ -134,7 +134,7 @@ func (c *Client) listen(ctx context.Context, op, path string, header http.Header
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{stream: l, frames: wire.NewReader(l.answer), buf: make([]byte, chunk)}
+	p := &Process{stream: l, frames: wire.NewReader(l.answer), buf: make([]byte, wire.MaxData)}
 	if err := p.started(); err != nil {
 		err = l.lost(err)
 		l.Close()

@@ -133,7 +133,7 @@ func drain(f *os.File, done, ended <-chan struct{}, emit func([]byte) error) {
 		case <-stopped:
 		}
 	}()
-	buf := make([]byte, 32<<10)
+	buf := make([]byte, leastRead)
 	broken := false
 	for {
 		n, err := f.Read(buf)
@@ -141,6 +141,9 @@ func drain(f *os.File, done, ended <-chan struct{}, emit func([]byte) error) {
 			// After a failure the program is being killed, or outlives its
 			// host: keep it from waiting for a reader.
 			broken = emit(buf[:n]) != nil
+		}
+		if n == len(buf) && n < pipeSize {
+			buf = make([]byte, 2*n)
 		}
 		if errors.Is(err, syscall.EIO) && !closed(ended) {
 			// Nobody holds the terminal, as at the very end, or until the program
@@ -182,6 +185,14 @@ func drain(f *os.File, done, ended <-chan struct{}, emit func([]byte) error) {
 	go func() { io.Copy(io.Discard, f); f.Close() }()
 }
 
+// A pipe holds pipeSize bytes where the kernel lets it, and who reads it takes
+// more at a time the more there is, from leastRead on: each piece costs several
+// turns of scheduling, which inside gVisor are most of what output costs.
+const (
+	leastRead = 32 << 10
+	pipeSize  = 256 << 10
+)
+
 // reopenEvery is how often a terminal is looked at that nobody holds while its
 // program lives.
 const reopenEvery = 50 * time.Millisecond
@@ -208,8 +219,14 @@ func newFrameWriter(w http.ResponseWriter) *frameWriter {
 func (f *frameWriter) data(k wire.Kind, b []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.buf = wire.AppendFrame(f.buf[:0], k, b)
-	return f.send(f.buf)
+	f.buf = f.buf[:0]
+	for {
+		n := min(len(b), wire.MaxData)
+		f.buf = wire.AppendFrame(f.buf, k, b[:n])
+		if b = b[n:]; len(b) == 0 {
+			return f.send(f.buf)
+		}
+	}
 }
 
 func (f *frameWriter) json(k wire.Kind, v any) error {

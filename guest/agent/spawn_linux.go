@@ -296,6 +296,7 @@ func pipe(weRead bool) (r, w *os.File, err error) {
 	ours := fd[1]
 	if weRead {
 		ours = fd[0]
+		_, _, _ = syscall.Syscall(syscall.SYS_FCNTL, uintptr(ours), syscall.F_SETPIPE_SZ, pipeSize) // best effort
 	}
 	if err := syscall.SetNonblock(ours, true); err != nil {
 		syscall.Close(fd[0])
