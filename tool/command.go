@@ -132,13 +132,17 @@ func (c *Command) Template() []string { return slices.Clone(c.text) }
 // Argv puts arguments in their places. An element that is nothing but an argument
 // that is not given falls away. A value that would make its element begin with -
 // is refused, since programs read such an element as an option, unless -- stands
-// before it in the template. Errors are ErrInvalid.
+// before it in the template: one that an option cannot take for its value, because
+// the value that was meant for that has fallen away. Errors are ErrInvalid.
 func (c *Command) Argv(args map[string]any) ([]string, error) {
 	var out []string
 	options := true // still being read
+	open := false   // an option may miss its value
 	for i, e := range c.argv {
 		if len(e) == 1 && e[0].name != "" {
-			if _, given := args[e[0].name]; !given {
+			list, isList := args[e[0].name].([]any)
+			if _, given := args[e[0].name]; !given || isList && e[0].each && len(list) == 0 {
+				open = open || len(out) > 0 && strings.HasPrefix(out[len(out)-1], "-")
 				continue
 			}
 		}
@@ -168,9 +172,10 @@ func (c *Command) Argv(args map[string]any) ([]string, error) {
 			}
 			out = append(out, s)
 		}
-		if len(e) == 1 && e[0].text == "--" {
+		if len(e) == 1 && e[0].text == "--" && !open {
 			options = false
 		}
+		open = false
 	}
 	return out, nil
 }

@@ -111,6 +111,12 @@ func TestCommand(t *testing.T) {
 		{[]string{"x", "{a}{b}"}, `{"a":"","b":"-rf"}`, nil, "option"},
 		{[]string{"x", "{n}"}, `{"n":-1}`, nil, "option"},
 		{[]string{"cat", "{files...}"}, `{"files":["a","-n"]}`, nil, "option"},
+		// -o would take the -- that is to end the options.
+		{[]string{"x", "-o", "{out}", "--", "{in}"}, `{"in":"-rf"}`, nil, "option"},
+		{[]string{"x", "-o", "{out...}", "--", "{in}"}, `{"out":[],"in":"-rf"}`, nil, "option"},
+		{[]string{"x", "-o", "{out}", "--", "{in}"}, `{"in":"a"}`, []string{"x", "-o", "--", "a"}, ""},
+		{[]string{"x", "-o", "{out}", "--", "{in}"}, `{"out":"o","in":"-rf"}`, []string{"x", "-o", "o", "--", "-rf"}, ""},
+		{[]string{"x", "{out}", "--", "{in}"}, `{"in":"-rf"}`, []string{"x", "--", "-rf"}, ""},
 		{[]string{"x", "a{b}"}, `{}`, nil, "not given"},
 		{[]string{"x", "{b}"}, `{"b":{"c":1}}`, nil, "neither"},
 		{[]string{"x", "{b}"}, `{"b":null}`, nil, "neither"},

@@ -72,6 +72,7 @@ func TestHolds(t *testing.T) {
 		{`url(params.url).path == "/a" && url(params.url).port == 443 && url(params.url).scheme == "https"`, `{"to":"","url":"https://x.com/b/../a"}`, true, ""},
 		{`path.under(url(params.url).path, "/v1")`, `{"to":"","url":"https://x.com/v1/%2e%2e/admin"}`, false, ""},
 		{`path.under(url(params.url).path, "/v1")`, `{"to":"","url":"https://x.com/v1/..%2fadmin"}`, false, "hides"},
+		{`path.under(url(params.url).path, "/v1")`, `{"to":"","url":"https://x.com/v1/%252e%252e/admin"}`, false, "hides"},
 		{`host(params.url) == "127.0.0.1"`, `{"to":"","url":"::ffff:127.0.0.1"}`, true, ""},
 		{`host(params.url) == "127.0.0.1"`, `{"to":"","url":"0x7f000001"}`, false, "not a host"},
 		{`host.under(params.url, "example.com")`, `{"to":"","url":"a.Example.com"}`, true, ""},

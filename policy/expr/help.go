@@ -93,7 +93,7 @@ func urlOf(s string) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if raw := strings.ToLower(u.EscapedPath()); strings.Contains(raw, "%2f") || strings.Contains(raw, "%5c") || strings.Contains(raw, "%00") {
+	if raw := strings.ToLower(u.EscapedPath()); strings.Contains(raw, "%2f") || strings.Contains(raw, "%5c") || strings.Contains(raw, "%00") || strings.Contains(raw, "%25") {
 		return nil, fmt.Errorf("%s hides a part of its path", shown(s))
 	}
 	return map[string]any{"scheme": u.Scheme, "host": host, "port": int64(port), "path": path.Clean("/" + u.Path), "query": u.RawQuery}, nil
