@@ -69,6 +69,7 @@ func Cases() []Case {
 		{"N02", "reach the host's loopback under other spellings where the internet is allowed", allowList},
 		{"N03", "connect to abstract sockets of the host", network},
 		{"N04", "connect to socket files of the host", network},
+		{"N05", "reach the host at its own addresses, where engines listen (CVE-2025-9074)", allowList},
 		{"N06", "send datagrams around the resolver", allowList},
 		{"N08", "reach the host's loopback by an allowed name that leads there", allowList},
 		{"N09", "name another host in odd spellings: NUL, %00, userinfo, fragments, zones", allowList},

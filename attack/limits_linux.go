@@ -64,6 +64,7 @@ func scenes() map[string]func(*suite, context.Context) finding {
 		"S05": (*suite).misplacedSecret,
 		"S06": (*suite).foreignCredential,
 		"N02": (*suite).oddAddresses,
+		"N05": (*suite).ownAddresses,
 		"N06": (*suite).besideTCP,
 		"N08": (*suite).rebinding,
 		"N09": (*suite).oddNames,

@@ -50,16 +50,16 @@ const (
 	mostOfEar   = 4 << 20
 )
 
-// listen starts a server on the host's loopback, of TCP and UDP on one port.
-func listen() (*ear, error) {
+// listen starts a server at an address of the host's, of TCP and UDP on one port.
+func listen(address string) (*ear, error) {
 	var err error
 	for range 16 { // the port may be taken for the other
 		e := &ear{}
-		if e.tcp, err = net.Listen("tcp4", "127.0.0.1:0"); err != nil {
+		if e.tcp, err = net.Listen("tcp4", address+":0"); err != nil {
 			return nil, err
 		}
 		e.port = e.tcp.Addr().(*net.TCPAddr).Port
-		if e.udp, err = net.ListenPacket("udp4", e.at("127.0.0.1")); err != nil {
+		if e.udp, err = net.ListenPacket("udp4", e.at(address)); err != nil {
 			e.tcp.Close()
 			continue
 		}
@@ -181,7 +181,7 @@ func (s *suite) outside(ctx context.Context, id string, open *ear, change func(*
 	return pass()
 }
 
-// ears starts servers.
+// ears starts servers on the host's loopback.
 func ears(n int) (all []*ear, end func(), err error) {
 	end = func() {
 		for _, e := range all {
@@ -189,7 +189,7 @@ func ears(n int) (all []*ear, end func(), err error) {
 		}
 	}
 	for range n {
-		e, err := listen()
+		e, err := listen("127.0.0.1")
 		if err != nil {
 			end()
 			return nil, nil, err
@@ -299,6 +299,49 @@ func (s *suite) oddAddresses(ctx context.Context) finding {
 	}, func() string {
 		if n := shut.count(); n > 0 {
 			return fmt.Sprintf("the host's loopback was reached %d times where public addresses alone are allowed", n)
+		}
+		return ""
+	}, knocks...)
+}
+
+// ownAddresses asks for a server of this host at the addresses that it has beside its
+// loopback, and at those that engines give it, where every public address is allowed.
+func (s *suite) ownAddresses(ctx context.Context) finding {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return unable(err)
+	}
+	hosts := []string{"172.17.0.1", "10.88.0.1", "192.168.65.7", "192.168.122.1"}
+	own := 0
+	for _, a := range addresses {
+		if n, ok := a.(*net.IPNet); ok && !n.IP.IsLoopback() && n.IP.To4() != nil {
+			hosts = append(hosts, n.IP.String(), "::ffff:"+n.IP.String())
+			own++
+		}
+	}
+	if own == 0 {
+		return finding{verdict: NotApplicable, reason: "this host has no address but its loopback"}
+	}
+	all, end, err := ears(1)
+	if err != nil {
+		return unable(err)
+	}
+	defer end()
+	shut, err := listen("0.0.0.0")
+	if err != nil {
+		return unable(err)
+	}
+	defer shut.close()
+	var knocks []probe.Knock
+	for _, host := range hosts {
+		knocks = append(knocks, probe.Knock{What: "ask for " + host, To: shut.at(host), Bytes: request("/_ping-"+s.nonce, shut.at(host))})
+	}
+	return s.outside(ctx, "N05", all[0], func(c *session.Call) {
+		allowing(c, all[0])
+		c.Network = append(c.Network, "internet")
+	}, func() string {
+		if shut.has("_ping-" + s.nonce) { // others may knock at an open port, too
+			return "a server of the host was reached at an address of its own, where public ones of others are allowed"
 		}
 		return ""
 	}, knocks...)

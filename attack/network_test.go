@@ -6,6 +6,7 @@ package attack_test
 
 import (
 	"context"
+	"net"
 	"os"
 	"os/exec"
 	"slices"
@@ -57,6 +58,19 @@ func everyPort(c *session.Call) {
 	}
 }
 
+// openHost allows what the host itself has for addresses.
+func openHost(c *session.Call) {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil || len(c.Network) == 0 {
+		return
+	}
+	for _, a := range addresses {
+		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && !n.IP.IsLoopback() {
+			c.Network = append(c.Network, n.IP.String()+":*")
+		}
+	}
+}
+
 // Rules that are too wide turn the cases red that are about them.
 func TestWithWiderNetwork(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -67,6 +81,7 @@ func TestWithWiderNetwork(t *testing.T) {
 		"anybody's credentials":     {anyCredentials, "S06"},
 		"an entry for the loopback": {openLoopback, "N02 N08"},
 		"every port of a host":      {everyPort, "N13 N14"},
+		"an entry for the host":     {openHost, "N05"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := attacktest.Level{Driver: caisson.Drivers()["gvisor"], Doer: func(d attack.Doer) attack.Doer { return wider{d, c.change} }}
@@ -93,11 +108,11 @@ func TestWithHostsNetwork(t *testing.T) {
 		return
 	}
 	metadataService(t) // brings the loopback up
-	r := attacktest.Run(t, attacktest.Level{Driver: bare{caisson.Drivers()["gvisor"]}, Doer: func(d attack.Doer) attack.Doer { return d }}, "N02", "N06", "N09", "N10", "N11", "N13", "N14", "N15")
+	r := attacktest.Run(t, attacktest.Level{Driver: bare{caisson.Drivers()["gvisor"]}, Doer: func(d attack.Doer) attack.Doer { return d }}, "N02", "N05", "N06", "N09", "N10", "N11", "N13", "N14", "N15")
 	for _, f := range r.Cases {
 		t.Logf("%s %s: %s", f.ID, f.Verdict, f.Reason)
 	}
-	wantRed(t, r, "N02 N06 N09 N10 N11 N13 N14 N15")
+	wantRed(t, r, "N02 N05 N06 N09 N10 N11 N13 N14 N15")
 }
 
 func wantRed(t *testing.T, r *attack.Report, want string) {
