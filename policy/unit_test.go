@@ -209,7 +209,7 @@ func TestNearest(t *testing.T) {
 func TestStrength(t *testing.T) {
 	stronger := map[string]string{
 		"process": "process docker gvisor microvm vm", "docker": "docker gvisor microvm vm", "gvisor": "gvisor microvm vm",
-		"microvm": "microvm vm", "vm": "vm", "kubernetes": "kubernetes", "e2b": "e2b", "modal": "modal",
+		"microvm": "microvm vm", "vm": "vm", "docker:runsc": "docker:runsc", "docker:kata": "docker:kata", "kubernetes": "kubernetes", "e2b": "e2b", "modal": "modal",
 	}
 	for _, b := range Isolations() {
 		for _, a := range Isolations() {

@@ -127,6 +127,14 @@ type Runner interface {
 	Run(ctx context.Context, spec *Spec, exec *Exec) (*Result, error)
 }
 
+// Varied is the optional ability of a Driver to be had in variants, whose levels
+// are called by both names: "docker:runsc".
+type Varied interface {
+	// Variant is the driver of one, whose Name is the whole; nil when there is
+	// none of that name. Whether this host has it says its Probe.
+	Variant(name string) Driver
+}
+
 // Pauser is the optional ability of an Instance to stand still and go on later
 // (Capabilities.Pause). Its memory stays where it is, so it is lost with its
 // owner, and with the host's power.

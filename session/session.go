@@ -86,12 +86,24 @@ func New(o Options) (*Session, error) {
 
 // driver finds a level by name.
 func (s *Session) driver(name string) (sandbox.Driver, error) {
-	if d, ok := s.o.Drivers[name]; ok {
+	if d := findDriver(s.o.Drivers, name); d != nil {
 		return d, nil
 	}
 	names := slices.Sorted(maps.Keys(s.o.Drivers))
 	return nil, &sandbox.Error{Op: "isolation " + name, Kind: sandbox.ErrUnsupported, Problem: "this build has no such level",
 		Hint: "it has " + strings.Join(names, ", ")}
+}
+
+// findDriver is a level, or a variant of one; nil when there is none.
+func findDriver(drivers map[string]sandbox.Driver, name string) sandbox.Driver {
+	if d, ok := drivers[name]; ok {
+		return d
+	}
+	level, variant, _ := strings.Cut(name, ":")
+	if d, ok := drivers[level].(sandbox.Varied); ok {
+		return d.Variant(variant)
+	}
+	return nil
 }
 
 // Do carries call out. What ran is a Result, however it ended, and so is what

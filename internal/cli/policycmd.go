@@ -253,8 +253,31 @@ func (a *app) capabilities(ctx context.Context) (map[string]sandbox.Capabilities
 			return nil, err
 		}
 		levels[name] = caps
+		if v, ok := d.(sandbox.Varied); ok && caps.Unusable == "" {
+			if err := variants(ctx, name, v, levels); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return levels, nil
+}
+
+// variants adds those of a level that this host has.
+func variants(ctx context.Context, level string, d sandbox.Varied, levels map[string]sandbox.Capabilities) error {
+	for _, name := range policy.Isolations() {
+		variant, ok := strings.CutPrefix(name, level+":")
+		if !ok {
+			continue
+		}
+		caps, err := d.Variant(variant).Probe(ctx)
+		if err != nil {
+			return err
+		}
+		if caps.Unusable == "" {
+			levels[name] = caps
+		}
+	}
+	return nil
 }
 
 func (a *app) printClauses(clauses []policy.Clause) {

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,6 +41,8 @@ type Driver struct {
 	known  *facts  // of engine
 	since  time.Time
 	deaf   bool // the engine did not answer a sweep: it is not asked again
+
+	variants map[string]*Driver // by runtime, made when they are asked for
 }
 
 // factsFor is how long an engine's facts are taken to be true.
@@ -48,10 +51,43 @@ const factsFor = time.Minute
 // New makes the driver. It does nothing until it is used.
 func New(opts Options) *Driver { return &Driver{opts: opts} }
 
-var _ sandbox.Driver = (*Driver)(nil)
+var (
+	_ sandbox.Driver = (*Driver)(nil)
+	_ sandbox.Varied = (*Driver)(nil)
+)
 
-// Name is "docker".
-func (d *Driver) Name() string { return Name }
+// Name is "docker", or "docker:runsc" with that runtime.
+func (d *Driver) Name() string {
+	if d.opts.Runtime != "" {
+		return Name + ":" + d.opts.Runtime
+	}
+	return Name
+}
+
+// Runtimes are the OCI runtimes that a level may be named after, as engines
+// usually call them. What an engine runs by such a name is for its operator to
+// say.
+func Runtimes() []string { return []string{"runsc", "kata"} }
+
+// Variant is the driver that has the same engine use another OCI runtime.
+func (d *Driver) Variant(name string) sandbox.Driver {
+	if d.opts.Runtime != "" || !slices.Contains(Runtimes(), name) {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	v := d.variants[name]
+	if v == nil {
+		if d.variants == nil {
+			d.variants = map[string]*Driver{}
+		}
+		o := d.opts
+		o.Runtime = name
+		v = &Driver{opts: o, amend: d.amend}
+		d.variants[name] = v
+	}
+	return v
+}
 
 // find returns the engine and what it says of itself.
 func (d *Driver) find(ctx context.Context) (*engine, *facts, error) {
@@ -91,7 +127,7 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 	}
 	c := sandbox.Capabilities{
 		Engine: f.name(), Notes: f.notes(), Limits: f.limits(),
-		Terminal: true, Masks: true, ReadWrite: f.namespaces(), CopyOnWrite: f.inserts(os.Geteuid(), d.opts.Runtime), ScratchInMemory: true, Images: true, Pause: f.pauses(),
+		Terminal: true, Masks: d.opts.Runtime == "", ReadWrite: f.namespaces() && d.opts.Runtime == "", CopyOnWrite: f.inserts(os.Geteuid(), d.opts.Runtime), ScratchInMemory: true, Images: true, Pause: f.pauses(),
 	}
 	c.NoSurvival = sandbox.Clause{Enforcement: sandbox.Off, Detail: noSurvival}
 	c.Wire, c.NoNetwork = f.network(os.Geteuid(), d.opts.Runtime)

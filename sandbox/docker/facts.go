@@ -64,6 +64,12 @@ func (f *facts) has(option string) bool {
 	})
 }
 
+// shared says whether containers' processes are this machine's, on the kernel that
+// caisson runs on. A runtime that somebody named may give them one of their own.
+func (f *facts) shared(ociRuntime string) bool {
+	return f.at.local() && runtime.GOOS == "linux" && ociRuntime == ""
+}
+
 // namespaces says that the agent is to make a user namespace: the engine makes
 // none, and is on this machine, whose ids are ours to choose from.
 func (f *facts) namespaces() bool { return !f.mapped && f.at.local() && runtime.GOOS == "linux" }

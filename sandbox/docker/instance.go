@@ -87,7 +87,7 @@ func (d *Driver) start(ctx context.Context, e *engine, f *facts, spec *sandbox.S
 	if err != nil {
 		return nil, err
 	}
-	here := e.at.local() && isHere(ctx, pid, p.request.Entrypoint)
+	here := p.here && isHere(ctx, pid, p.request.Entrypoint)
 	if !here && p.looks && !p.asks {
 		return nil, errElsewhere
 	}

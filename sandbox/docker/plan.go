@@ -8,7 +8,6 @@ import (
 	"os"
 	"path"
 	"regexp"
-	"runtime"
 	"strings"
 	"sync"
 
@@ -27,6 +26,7 @@ type plan struct {
 	binds   []sandbox.Mount // what is bound, in the order of request.HostConfig.Mounts
 	// inserted is what caisson mounts itself, parents before what lies in them.
 	inserted []sandbox.Mount
+	here     bool                // its processes are this machine's; see shared
 	looks    bool                // what the container shows is compared; see verify
 	asks     bool                // the agent says what it sees: we may not look ourselves
 	opened   []*os.File          // closed by close
@@ -56,7 +56,7 @@ func (d *Driver) newPlan(s *sandbox.Spec, mark stream.Mark, f *facts) (_ *plan, 
 	if err != nil {
 		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: "there is no system call filter for this machine", Cause: err}
 	}
-	p := &plan{spec: s, ids: ids}
+	p := &plan{spec: s, ids: ids, here: f.shared(d.opts.Runtime)}
 	defer func() {
 		if err != nil {
 			p.close()
@@ -70,7 +70,7 @@ func (d *Driver) newPlan(s *sandbox.Spec, mark stream.Mark, f *facts) (_ *plan, 
 		Entrypoint:      append([]string{embedded.Argv0, "-name", s.ID, "-stdio", "-filter", "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)}, ids.arguments()...),
 		WorkingDir:      "/",
 		Labels:          map[string]string{labelSandbox: s.ID},
-		NetworkDisabled: f.at.local() && runtime.GOOS == "linux", // a third of the engine's time
+		NetworkDisabled: p.here, // a third of the engine's time
 		HostConfig: hostConfig{
 			AutoRemove: true, ReadonlyRootfs: true,
 			CapDrop: []string{"ALL"}, CapAdd: ids.capabilities(f.podman),
@@ -111,7 +111,12 @@ func (d *Driver) newPlan(s *sandbox.Spec, mark stream.Mark, f *facts) (_ *plan, 
 	if err := p.planMounts(f, f.inserts(os.Geteuid(), d.opts.Runtime)); err != nil {
 		return nil, err
 	}
-	p.looks = f.at.local() && runtime.GOOS == "linux" || len(p.binds) > 0
+	if len(p.binds) > 0 && d.opts.Runtime != "" {
+		return nil, &sandbox.Error{Op: "mount " + p.binds[0].Name, Kind: sandbox.ErrUnsupported,
+			Problem: "the runtime " + d.opts.Runtime + " shows files through a kernel of its own, so that it cannot be seen which they are",
+			Hint:    "use an image as the root (--image) and no mounts, or --isolation docker"}
+	}
+	p.looks = p.here || len(p.binds) > 0
 	if p.asks = p.looks && os.Geteuid() != 0; p.asks {
 		_, targets := p.shows()
 		b, err := json.Marshal(append(targets, ownNetwork))

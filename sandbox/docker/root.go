@@ -37,7 +37,7 @@ func (p *plan) planRoot(f *facts) error {
 			return sandbox.Errorf(sandbox.ErrInvalid, "root filesystem", "%q is no image's digest", root.Image.Digest)
 		}
 		p.root.tree, p.root.digest = root.Dir, root.Image.Digest
-		if f.at.local() { // the image's own instead of the engine's, which tell of its host
+		if p.here { // the image's own instead of the engine's, which tell of its host
 			if err := p.bindParts(filesIn(root.Dir, podmanFiles), f); err != nil {
 				return err
 			}
