@@ -7,6 +7,7 @@ import (
 
 	"github.com/caisson-run/caisson/guest/agent"
 	"github.com/caisson-run/caisson/guest/embedded"
+	"github.com/caisson-run/caisson/guest/fetch"
 )
 
 // Reexec must be the first statement of main in every program that runs
@@ -21,6 +22,7 @@ import (
 // where it is started again. One that is not is refused by that name.
 func Reexec() {
 	reexecEngine()
+	fetch.Init()
 	if len(os.Args) > 0 && os.Args[0] == embedded.Argv0 {
 		agent.Main()
 	}

@@ -14,6 +14,9 @@ const (
 	// StartSandbox makes a sandbox that lives on. What runs in it later is a
 	// call of its own.
 	StartSandbox Kind = "start_sandbox"
+	// CallHTTP is a declared request, made from a sandbox that has nothing but a
+	// network: no file, no program and no variable of the caller's.
+	CallHTTP Kind = "call_http"
 	// CallTool is a tool that starts no program by itself: it reads a file of a
 	// sandbox, say. One that does is of the kinds above, with Tool.
 	CallTool Kind = "call_tool"

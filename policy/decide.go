@@ -53,6 +53,9 @@ func (p *Policy) decide(call *Call, toolAlone bool) (v Verdict) {
 	if toolAlone || call.Kind == CallTool { // it has no world
 		steps = steps[:4]
 	}
+	if call.Kind == CallHTTP && !toolAlone {
+		steps = []func() *refusal{d.request, d.checkHTTP, steps[2], d.tool, d.isolation, d.limits, d.switches, d.network, d.secrets, d.sayHTTP, d.ended}
+	}
 	if call.Kind.touchesFile() {
 		steps = []func() *refusal{d.request, d.checkPath, steps[2], d.path}
 	}
@@ -99,13 +102,13 @@ func (d *decision) each(ask func(f *File) *refusal) *refusal {
 func (d *decision) request() *refusal {
 	c := d.call
 	switch {
-	case c.Kind != RunCommand && c.Kind != RunCode && c.Kind != StartSandbox && c.Kind != CallTool && !c.Kind.touchesFile():
-		return refuse("built-in: valid requests", "known are run_command, run_code, start_sandbox, call_tool, and read_file, write_file, remove_file, move_file and make_directory", "kind %s is not known", quote(string(c.Kind)))
+	case c.Kind != RunCommand && c.Kind != RunCode && c.Kind != StartSandbox && c.Kind != CallTool && c.Kind != CallHTTP && !c.Kind.touchesFile():
+		return refuse("built-in: valid requests", "known are run_command, run_code, start_sandbox, call_tool, call_http, and read_file, write_file, remove_file, move_file and make_directory", "kind %s is not known", quote(string(c.Kind)))
 	case c.Kind == RunCommand && len(c.Argv) == 0 && c.Image == "": // an image says itself what it runs
 		return refuse("built-in: valid requests", "name a program", "there is no command")
 	case c.Kind == RunCode && c.Language == "":
 		return refuse("built-in: valid requests", "name the language of the code", "the code has no language")
-	case c.Kind == CallTool && c.Tool == nil:
+	case (c.Kind == CallTool || c.Kind == CallHTTP) && c.Tool == nil:
 		return refuse("built-in: valid requests", "name a tool", "there is no tool")
 	case c.Cwd != "" && (path.Clean(c.Cwd) != c.Cwd || !path.IsAbs(c.Cwd) || strings.ContainsRune(c.Cwd, 0)):
 		return refuse("built-in: valid requests", "write an absolute path without ..", "working directory %s cannot be meant", quote(c.Cwd))

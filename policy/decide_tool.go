@@ -47,11 +47,14 @@ func (p *Policy) offered() *tool.Registry {
 			if program, ok := tool.Builtin("run_command"); ok && r.command != nil {
 				def.Output = program.Output // a program answers as a program does
 			}
+			if r.http != nil {
+				def.Output = tool.HTTPOutput()
+			}
 			t, err := tool.New(def)
 			if err != nil { // Parse found it well-formed
 				continue
 			}
-			t.Command = r.command
+			t.Command, t.HTTP = r.command, r.http
 			// The system's declaration is the first, and stands.
 			if !slices.ContainsFunc(all, func(have *tool.Tool) bool { return have.Name == t.Name }) {
 				all = append(all, t)
@@ -330,6 +333,9 @@ func (r *ToolRule) String() string {
 	if r.command != nil {
 		b, _ := json.Marshal(r.command.Template())
 		parts = append(parts, "runs "+string(b))
+	}
+	if r.http != nil {
+		parts = append(parts, "asks "+r.http.Spec().Method+" "+r.http.Spec().URL)
 	}
 	switch n := len(r.Rules); n {
 	case 0:

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/tool"
 	"github.com/caisson-run/caisson/tool/params/drafts"
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -124,7 +125,8 @@ func TestSchemaKeys(t *testing.T) {
 	same("secrets", p["secrets"].Items, d.secretFields(&Secret{}))
 	same("tests", p["tests"].Items, d.trialFields(&Trial{}))
 	same("risk", p["risk"], d.risk())
-	same("an entry of tools", p["tools"].Items.AnyOf[1], d.toolFields(&ToolRule{}), "http")
+	same("an entry of tools", p["tools"].Items.AnyOf[1], d.toolFields(&ToolRule{}))
+	same("http", p["tools"].Items.AnyOf[1].Properties["http"], d.httpFields(&tool.HTTPSpec{}))
 	same("approve", p["tools"].Items.AnyOf[1].Properties["approve"].AnyOf[1], d.approveFields(&ToolRule{}))
 	same("a server", p["servers"].Items, d.serverFields(&Server{}))
 	same("a tool", p["servers"].Items.Properties["tools"].Items.AnyOf[1], d.serverToolFields(&ServerTool{}))

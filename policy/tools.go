@@ -4,11 +4,14 @@ package policy
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
+	"strconv"
 
 	"go.yaml.in/yaml/v4"
 
 	"github.com/caisson-run/caisson/policy/expr"
+	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/tool"
 	"github.com/caisson-run/caisson/tool/params"
 )
@@ -33,6 +36,8 @@ type ToolRule struct {
 	Params             Value[json.RawMessage]
 	// Command makes it a tool that runs a program in a sandbox.
 	Command Value[[]Value[string]]
+	// HTTP makes it one that makes a request, from a sandbox of its own.
+	HTTP Value[tool.HTTPSpec]
 
 	Rules   []Condition
 	Rates   []Value[CallRate]
@@ -44,6 +49,7 @@ type ToolRule struct {
 
 	schema  *params.Schema // of Params
 	command *tool.Command
+	http    *tool.HTTP
 	shape   *expr.Params // what conditions see
 }
 
@@ -121,7 +127,19 @@ func (d *decoder) toolFields(r *ToolRule) []field {
 			}
 		}},
 		{"http", func(n *yaml.Node) {
-			d.fault(d.key, "drop http until a version that carries it out; a command with a network does as well", "http is not yet enforceable in this version")
+			before := len(d.faults)
+			r.HTTP.At = at(n)
+			d.mapping(n, "http", d.httpFields(&r.HTTP.V))
+			if n.Kind != yaml.MappingNode || len(d.faults) > before {
+				return
+			}
+			var err error
+			if r.http, err = tool.ParseHTTP(r.HTTP.V); err == nil {
+				err = checkAllow(r.http.Endpoint())
+			}
+			if err != nil {
+				d.fault(at(n), sandbox.Hint(err), "%s", problemOf(err))
+			}
 		}},
 		{"rules", func(n *yaml.Node) {
 			d.list(n, "rules", func(n *yaml.Node) {
@@ -153,6 +171,50 @@ func (d *decoder) toolFields(r *ToolRule) []field {
 	}
 }
 
+// httpFields are the keys of a declared request.
+func (d *decoder) httpFields(s *tool.HTTPSpec) []field {
+	some := func(string) error { return nil }
+	return []field{
+		{"method", func(n *yaml.Node) { s.Method = d.text(n, "method", some).V }},
+		{"url", func(n *yaml.Node) { s.URL = d.text(n, "url", some).V }},
+		{"headers", func(n *yaml.Node) {
+			s.Headers = map[string]string{}
+			var fields []field
+			if n.Kind == yaml.MappingNode {
+				for i := 0; i+1 < len(n.Content); i += 2 {
+					name := n.Content[i].Value
+					fields = append(fields, field{name, func(n *yaml.Node) { s.Headers[name] = d.text(n, "headers", some).V }})
+				}
+			}
+			d.mapping(n, "headers", fields)
+		}},
+		{"body", func(n *yaml.Node) { s.Body = d.text(n, "body", oneOf("json", "form")).V }},
+		{"response", func(n *yaml.Node) {
+			d.value(n, "response", scalarTextOrInt, func(t string) (err error) { s.Response, err = ParseSize(t); return err })
+		}},
+		{"timeout", func(n *yaml.Node) {
+			d.value(n, "timeout", scalarText, func(t string) (err error) { s.Timeout, err = ParseDuration(t); return err })
+		}},
+		{"redirects", func(n *yaml.Node) {
+			d.value(n, "redirects", scalarInt, func(t string) (err error) {
+				if s.Redirects, err = strconv.Atoi(t); err != nil {
+					err = invalid("write a number up to 10", "%s is no number", quote(t))
+				}
+				return err
+			})
+		}},
+	}
+}
+
+// problemOf is an error without what it was about.
+func problemOf(err error) string {
+	var e *sandbox.Error
+	if errors.As(err, &e) {
+		return e.Problem
+	}
+	return err.Error()
+}
+
 func (d *decoder) approveFields(r *ToolRule) []field {
 	return []field{
 		{"when", func(n *yaml.Node) { c := d.condition(n, "when"); r.When = &c }},
@@ -182,7 +244,7 @@ func (d *decoder) condition(n *yaml.Node, what string) (c Condition) {
 // of a tool: one that is built in, or one that somebody else carries out, who then
 // says what its arguments are.
 func (d *decoder) known(n *yaml.Node, r *ToolRule) {
-	if r.Name == "" || r.Name == "*" || r.Params.Said() || r.Command.Said() {
+	if r.Name == "" || r.Name == "*" || r.Params.Said() || r.Command.Said() || r.HTTP.Said() {
 		return
 	}
 	if _, ok := tool.Builtin(r.Name); ok {
@@ -204,12 +266,20 @@ func (d *decoder) completeTool(n *yaml.Node, r *ToolRule) {
 	d.known(n, r)
 	builtIn, isBuiltin := tool.Builtin(r.Name)
 	switch {
-	case r.Name == "*" && (r.Params.Said() || r.Command.Said() || r.Title.Said() || r.Description.Said()):
+	case r.Name == "*" && (r.Params.Said() || r.Command.Said() || r.HTTP.Said() || r.Title.Said() || r.Description.Said()):
 		d.fault(at(n), "give the tool an entry of its own", "an entry for every tool describes none")
 	case isBuiltin && r.Command.Said():
 		d.fault(r.Command.At, "choose another name", "tool %s is built in, and runs what it runs", quote(r.Name))
 	case r.Command.Said() && tool.CheckName(r.Name) != nil:
 		d.fault(at(n), "use letters, digits, _ and -", "models cannot call a tool of the name %s", quote(r.Name))
+	case isBuiltin && r.HTTP.Said():
+		d.fault(r.HTTP.At, "choose another name", "tool %s is built in, and does what it does", quote(r.Name))
+	case r.HTTP.Said() && r.Command.Said():
+		d.fault(r.HTTP.At, "declare a tool for each", "tool %s runs a command and makes a request", quote(r.Name))
+	case r.HTTP.Said() && tool.CheckName(r.Name) != nil:
+		d.fault(r.HTTP.At, "use letters, digits, _ and -", "models cannot call a tool of the name %s", quote(r.Name))
+	case r.http != nil && !r.Params.Said():
+		d.fault(r.HTTP.At, "write params: {type: object, additionalProperties: false, properties: {…}}", "a request needs the schema of its arguments")
 	case r.command != nil && !r.Params.Said():
 		d.fault(r.Command.At, "write params: {type: object, additionalProperties: false, properties: {…}}", "a command needs the schema of its arguments")
 	}
@@ -239,14 +309,20 @@ func objects(schema []byte) bool {
 
 // commandArguments: each place of a template is an argument that the schema knows.
 func (d *decoder) commandArguments(r *ToolRule) {
-	if r.command == nil || !r.Params.Said() {
-		return
+	var names []string
+	what, pos := "command", r.Command.At
+	switch {
+	case !r.Params.Said():
+	case r.command != nil:
+		names = r.command.Arguments()
+	case r.http != nil:
+		names, what, pos = r.http.Arguments(), "request", r.HTTP.At
 	}
 	var s struct{ Properties map[string]json.RawMessage }
 	_ = json.Unmarshal(r.Params.V, &s) // it was compiled
-	for _, name := range r.command.Arguments() {
+	for _, name := range names {
 		if _, ok := s.Properties[name]; !ok {
-			d.fault(r.Command.At, "add it to the properties of params", "the command has a place for %s, which is no argument", quote(name))
+			d.fault(pos, "add it to the properties of params", "the %s has a place for %s, which is no argument", what, quote(name))
 		}
 	}
 }
@@ -329,6 +405,7 @@ func (t *Tools) sum() any {
 		Name, Title, Description string
 		Params                   json.RawMessage `json:",omitempty"`
 		Command                  []string
+		HTTP                     *tool.HTTPSpec `json:",omitempty"`
 		Rules                    []condition
 		Rates                    []CallRate
 		Approve                  string
@@ -337,7 +414,11 @@ func (t *Tools) sum() any {
 	}
 	out := []entry{}
 	for _, r := range t.List {
-		e := entry{r.Name, r.Title.V, r.Description.V, r.Params.V, texts(r.Command.V), nil, nil, r.Approve.V, nil, texts(r.Redact), r.Channels}
+		e := entry{r.Name, r.Title.V, r.Description.V, r.Params.V, texts(r.Command.V), nil, nil, nil, r.Approve.V, nil, texts(r.Redact), r.Channels}
+		if r.http != nil {
+			spec := r.http.Spec()
+			e.HTTP = &spec
+		}
 		for _, c := range r.Rules {
 			e.Rules = append(e.Rules, condition{c.V, c.Message})
 		}

@@ -30,6 +30,8 @@ type Call struct {
 	account string
 	// argv is Argv as records have it, when that is not the same.
 	argv []string
+	// fetches says that it is a declared request, with a program of ours.
+	fetches bool
 
 	// Door is where the request came in: "cli".
 	Door string

@@ -33,7 +33,10 @@ func (b *Sandboxes) Run(ctx context.Context, k *Key, template string, call *Call
 	if err != nil {
 		return nil, err
 	}
-	call.Actor, call.Operator, call.Image = k.Actor(), false, t.Image
+	call.Actor, call.Operator = k.Actor(), false
+	if !call.fetches { // its program is ours
+		call.Image = t.Image
+	}
 	l, err := b.reserve(g, &registry.Sandbox{ID: registry.NewID("i", 20), Owner: k.ID}, call)
 	if err != nil {
 		return nil, err

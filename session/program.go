@@ -85,6 +85,9 @@ func (r *run) addProgram(w *world) error {
 	if r.kind == policy.StartSandbox {
 		return nil // the agent is first
 	}
+	if r.call.fetches {
+		return r.addFetch(w)
+	}
 	if r.prog == nil {
 		w.exec.Argv = r.call.Argv
 		if r.image != nil && !r.own {

@@ -204,6 +204,9 @@ func (r *run) decide() (policy.Verdict, error) {
 	c := r.call
 	c.ID = r.id
 	c.Kind = policy.RunCommand
+	if c.fetches {
+		c.Kind = policy.CallHTTP
+	}
 	if r.kind != "" {
 		c.Kind = r.kind
 	}

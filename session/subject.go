@@ -135,6 +135,9 @@ func (r *run) about(ctx context.Context, argv []string, dir string, env []string
 	if err := r.aboutTool(s, key); err != nil {
 		return nil, err
 	}
+	if c.fetches { // it is made of the arguments and the definition, and may have what is marked
+		s.Stdin, s.HasStdin = nil, false
+	}
 	for _, e := range env {
 		name, value, _ := strings.Cut(e, "=")
 		if _, placeholder := r.placeholders[name]; placeholder {
@@ -188,10 +191,16 @@ func definitionOf(t *tool.Tool) string {
 	if t.Command != nil {
 		template = t.Command.Template()
 	}
+	var spec *tool.HTTPSpec
+	if t.HTTP != nil {
+		s := t.HTTP.Spec()
+		spec = &s
+	}
 	b, err := json.Marshal(struct {
 		tool.Definition
 		Template []string
-	}{t.Definition, template})
+		HTTP     *tool.HTTPSpec `json:",omitempty"`
+	}{t.Definition, template, spec})
 	if err != nil {
 		return "?" // as good as any other text: no definition has it
 	}

@@ -62,7 +62,7 @@ type ToolAnswer struct {
 func (s *Session) Tools() []*tool.Tool {
 	var out []*tool.Tool
 	for _, t := range s.o.Policy.Tools().List() {
-		if c, ok := carriers()[t.Name]; t.Command != nil || ok && !c.living {
+		if c, ok := carriers()[t.Name]; t.Command != nil || t.HTTP != nil || ok && !c.living {
 			out = append(out, t)
 		}
 	}
@@ -88,7 +88,7 @@ func (b *Sandboxes) Tools(k *Key) ([]*tool.Tool, error) {
 	}
 	var out []*tool.Tool
 	for _, t := range g.policy.Tools().List() {
-		if _, ok := carriers()[t.Name]; ok || t.Command != nil {
+		if _, ok := carriers()[t.Name]; ok || t.Command != nil || t.HTTP != nil {
 			out = append(out, t)
 		}
 	}
@@ -167,6 +167,8 @@ func (t *toolRun) read() (carrier, error) {
 		return carrier{}, nil // the policy says so, and by which rule
 	case known.Command != nil:
 		return carrier{do: (*toolRun).declared}, nil
+	case known.HTTP != nil:
+		return carrier{do: (*toolRun).declaredHTTP}, nil
 	}
 	// Of what is built in; a declared command may have an argument of that name.
 	t.use.Sandbox = t.args.text("sandbox_id")

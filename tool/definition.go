@@ -38,8 +38,10 @@ type Definition struct {
 // change and may be used from many goroutines.
 type Tool struct {
 	Definition
-	// Command is what a declared command runs; nil for every other tool.
+	// Command is what a declared command runs, HTTP what a declared request asks; nil
+	// for every other tool.
 	Command *Command
+	HTTP    *HTTP
 
 	params func() (*params.Schema, error)
 }

@@ -80,8 +80,11 @@ func (a *app) toolsList() *cobra.Command {
 				kind := "built in"
 				if _, ok := tool.Builtin(t.Name); !ok {
 					kind = "declared"
-					if t.Command != nil {
+					switch {
+					case t.Command != nil:
 						kind = "command"
+					case t.HTTP != nil:
+						kind = "request"
 					}
 				}
 				first, _, _ := strings.Cut(t.Description, ". ")

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"unicode/utf8"
+
+	"github.com/caisson-run/caisson/guest/embedded"
+	"github.com/caisson-run/caisson/guest/fetch"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/tool"
+)
+
+// A declared request is made from a sandbox of its own: by a program of ours, which
+// reads what was asked and whatever comes back, through a router that lets it reach
+// the one host that the declaration names, as far as the policy does. This process
+// opens no connection, and reads of the answer what the program tells.
+
+// fetchTarget is where that program is inside.
+const fetchTarget = "/tmp/caisson-fetch"
+
+// mostTold is how much of the program's own words is read, in bytes.
+const mostTold = 2*tool.MostResponse + 64<<10
+
+// declaredHTTP carries out a request that the policy declares.
+func (t *toolRun) declaredHTTP(ctx context.Context) (*ToolAnswer, error) {
+	known, _ := t.session.o.Policy.Tools().Lookup(t.use.Name)
+	req, err := known.HTTP.Request(t.args)
+	if err != nil {
+		return nil, t.refuse(ctx, err)
+	}
+	spec := known.HTTP.Spec()
+	wire := &fetch.Request{Method: req.Method, URL: req.URL, Body: req.Body, Most: spec.Response, Timeout: spec.Timeout.Seconds(), Redirects: spec.Redirects}
+	for _, h := range req.Headers {
+		one := fetch.Header{Name: h.Name}
+		for _, p := range h.Parts {
+			one.Parts = append(one.Parts, fetch.Part{Text: p.Text, Variable: p.Secret})
+		}
+		wire.Headers = append(wire.Headers, one)
+	}
+	text, err := json.Marshal(wire)
+	if err != nil {
+		return nil, err
+	}
+	c := &Call{fetches: true}
+	c.Kind, c.Network, c.Cwd = policy.CallHTTP, []string{known.HTTP.Endpoint()}, "/"
+	c.argv = []string{req.Method, req.URL}
+	if shown, ok := t.session.o.Policy.ToolRecord(t.use).(map[string]any); ok {
+		if r, err := known.HTTP.Request(shown); err == nil {
+			c.argv[1] = r.URL
+		} else { // what is redacted no longer fits
+			c.argv[1] = spec.URL
+		}
+	}
+	c.Door, c.Actor, c.Operator, c.Tool, c.account = t.call.Door, t.actor, t.call.Operator, t.use, t.account()
+	t.asked(c)
+	out, errs := &told{most: mostTold}, &told{most: 4 << 10}
+	io := IO{Stdin: bytes.NewReader(text), Stdout: out, Stderr: errs}
+	var res *sandbox.Result
+	if t.boxes != nil {
+		res, err = t.boxes.Run(ctx, t.key, "", c, io)
+	} else {
+		res, err = t.session.Do(ctx, c, io)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case res.Status == sandbox.StatusDenied:
+		return nil, denied("tool "+t.use.Name, res)
+	}
+	return t.fetched(res, out, spec)
+}
+
+// told keeps the beginning of what the program says.
+type told struct {
+	most int
+	buf  bytes.Buffer
+}
+
+func (t *told) Write(p []byte) (int, error) {
+	t.buf.Write(p[:min(len(p), t.most-t.buf.Len())])
+	return len(p), nil
+}
+
+// fetched is what the program told. It is looked at as what code in a sandbox says.
+func (t *toolRun) fetched(res *sandbox.Result, out *told, spec tool.HTTPSpec) (*ToolAnswer, error) {
+	failed := func(problem, hint string) error {
+		return &sandbox.Error{Op: "tool " + t.use.Name, Kind: sandbox.ErrUnavailable, Problem: problem, Hint: hint}
+	}
+	if res.Status != sandbox.StatusSuccess {
+		problem := "the request was not made"
+		if res.Reason != "" {
+			problem += ": " + res.Reason
+		}
+		return nil, failed(problem, res.Hint)
+	}
+	var a fetch.Answer
+	if err := json.Unmarshal(out.buf.Bytes(), &a); err != nil || a.Problem == "" && (a.Status < 100 || a.Status > 999) {
+		return nil, failed("what came back cannot be read", "raise limits.output where the policy lowers it")
+	}
+	if a.Problem != "" {
+		if n := res.Network; n != nil && n.Denied > 0 {
+			return nil, failed("its network let it go no further: "+clip(a.Problem, 500), "caisson audit show has what was refused, and by which rule")
+		}
+		return nil, failed(clip(a.Problem, 500), "")
+	}
+	body := a.Body[:min(int64(len(a.Body)), spec.Response)]
+	if a.Cut {
+		body = wholeRunes(body)
+	}
+	o := map[string]any{"status": a.Status, "body": string(body), "encoding": "text"}
+	if !utf8.Valid(body) {
+		o["body"], o["encoding"] = base64.StdEncoding.EncodeToString(a.Body), "base64"
+	}
+	if a.Cut {
+		o["truncated"] = true
+	}
+	if len(a.Headers) > 0 && len(a.Headers) <= 32 {
+		headers := map[string]any{}
+		for name, v := range a.Headers {
+			headers[clip(name, 64)] = clip(v, 1<<10)
+		}
+		o["headers"] = headers
+	}
+	return &ToolAnswer{Output: o, Failed: a.Status >= 400}, nil
+}
+
+// addFetch puts the program in, which is the agent's, as a file that nothing of the
+// call's has made.
+func (r *run) addFetch(w *world) error {
+	failed := func(err error) error {
+		return &sandbox.Error{Op: "declared request", Kind: sandbox.ErrUnavailable, Problem: "its program cannot be put into the state directory", Hint: "free some space there", Cause: err}
+	}
+	from, err := embedded.Open()
+	if err != nil {
+		return failed(err)
+	}
+	defer from.Close()
+	name := filepath.Join(w.spec.StateDir, "fetch")
+	to, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return failed(err)
+	}
+	_, err = io.Copy(to, from)
+	if err = errors.Join(err, to.Chmod(0o555), to.Close()); err != nil {
+		return failed(err)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return failed(err)
+	}
+	r.undo.add(func(context.Context) error { return f.Close() })
+	w.spec.Mounts = append(w.spec.Mounts, sandbox.Mount{Source: f, Name: "caisson", Target: fetchTarget})
+	w.exec.Argv = []string{fetchTarget, fetch.Word}
+	return nil
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package caisson_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caisson-run/caisson"
+	"github.com/caisson-run/caisson/approval"
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/internal/store"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/session"
+)
+
+// Requests that a policy declares are made from sandboxes, by real routers.
+func TestDeclaredRequests(t *testing.T) {
+	for _, level := range []string{"process", "gvisor"} {
+		t.Run(level, func(t *testing.T) { onInternet(t, func(t *testing.T) { declaredRequests(t, level) }) })
+	}
+}
+
+const requestPolicy = `version: 1
+isolation: LEVEL
+commands: {allow: [ls]}
+network: {allow: ["good.example.com:*"], upstream_ca: CA}
+secrets: [{name: KEY, from: "env:API_KEY", hosts: [good.example.com], header: Authorization}]
+tools:
+  - {name: get, params: {type: object, properties: {page: {type: string}, note: {type: string}}}, redact: [note],
+     http: {url: "http://good.example.com/{page}?note={note}", headers: {X-Note: "{note}"}, redirects: 3}}
+  - {name: key, params: {type: object, properties: {note: {type: string}}}, http: {url: "https://good.example.com/key", headers: {Authorization: "Bearer {$KEY}", X-Note: "{note}"}}}
+  - {name: evil, params: {type: object}, http: {url: "http://evil.example.com/"}}
+  - {name: loopback, params: {type: object}, http: {url: "http://loopback.example.com:9999/"}}
+  - {name: none, params: {type: object}, http: {url: "http://good.example.com:8081/"}}
+  - {name: send, params: {type: object}, rate: 1/day, http: {method: POST, url: "http://good.example.com/key", body: json}}
+  - {name: asked, approve: always, params: {type: object, properties: {page: {type: string}, note: {type: string}}}, redact: [note],
+     http: {url: "http://good.example.com/{page}", headers: {X-Note: "{note}"}}}
+  - {name: wrongkey, params: {type: object}, http: {url: "http://good.example.com:8080/", headers: {X-Key: "{$OTHER}"}}}
+`
+
+func declaredRequests(t *testing.T, level string) {
+	ca := plugIn(t)
+	serveHere(t)
+	t.Setenv("API_KEY", apiKey)
+	dir, err := store.Open(store.Options{Dir: filepath.Join(t.TempDir(), "state")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := audit.Open(t.Context(), audit.Options{Dir: dir.Path()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { log.Close(); dir.Close() })
+	f, err := policy.Parse("/p.yaml", []byte(strings.NewReplacer("LEVEL", level, "CA", ca).Replace(requestPolicy)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Dir = "/"
+	p, err := policy.New(policy.Options{File: f})
+	if err != nil {
+		t.Fatal(err)
+	}
+	approvals := session.NewApprovals(session.ApprovalsOptions{Dir: dir.Path(), Journal: log})
+	t.Cleanup(func() { approvals.Close() })
+	s, err := session.New(session.Options{Drivers: caisson.Drivers(), Policy: p, Journal: log, State: session.DirState(dir), Approvals: approvals})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, tool, args string
+		want             string // of the answer, or of the error
+		fails            bool
+	}{
+		{"a page", "get", `{"page":"x","note":"n"}`, `"body":"good host"`, false},
+		{"it climbs", "get", `{"page":".."}`, "the path another one", true},
+		{"a line in a header", "get", `{"page":"x","note":"a\r\nHost: evil.example.com"}`, "line break", true},
+		{"a redirect elsewhere", "get", `{"page":"elsewhere","note":"marked-note"}`, "no further", true},
+		{"a secret", "key", `{"note":"n"}`, "Bearer " + strings.Repeat("*", len(apiKey)), false}, // the router hides it in what comes back,
+		{"a host that is not allowed", "evil", `{}`, "does not allow connections", true},
+		{"this host", "loopback", `{}`, "does not allow connections", true},
+		{"nobody there", "none", `{}`, "", true},
+		{"a secret that is none", "wrongkey", `{}`, "OTHER", true},
+		{"no rate without a count", "send", `{}`, "nothing counts calls here", true},
+	} {
+		a, err := s.CallTool(t.Context(), &session.ToolCall{Name: c.tool, Args: []byte(c.args), Door: "test", Actor: "me", Operator: true})
+		got := fmt.Sprint(err)
+		if err == nil {
+			b, _ := json.Marshal(a.Output)
+			got = string(b)
+		}
+		if (err != nil) != c.fails || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %s", c.name, got)
+		}
+	}
+	askedRequest(t, s, approvals)
+	// Records have the request, the connection, and nothing that is to be kept out.
+	text := ""
+	for r, err := range log.Query(t.Context(), audit.Filter{OldestFirst: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, _ := json.Marshal(r)
+		text += string(b) + "\n"
+	}
+	if !strings.Contains(text, `"call_http"`) || !strings.Contains(text, "good.example.com/x?note=") || strings.Contains(text, "note=n") || strings.Contains(text, "marked-note") || strings.Contains(text, apiKey) {
+		t.Errorf("%s", text)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir.Path(), "run", "sbx_*")); err != nil || len(left) > 0 {
+		t.Errorf("%q is left, %v", left, err)
+	}
+}
+
+// A request that is asked about is made when somebody has said yes to it, once, and
+// to no other.
+func askedRequest(t *testing.T, s *session.Session, approvals *session.Approvals) {
+	store, err := approvals.Store(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, credential, err := store.Enroll(t.Context(), approval.Who{}, "ada")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ada, err := store.Authenticate(t.Context(), credential, approval.CLI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func(args, token string) (*session.ToolAnswer, error) {
+		return s.CallTool(t.Context(), &session.ToolCall{Name: "asked", Args: []byte(args), Door: "test", Actor: "me", Operator: true, Resumable: true, Approval: token})
+	}
+	for _, again := range []string{`{"page":"x","note":"marked-note"}`, `{"page":"y","note":"marked-note"}`, `{"page":"x","note":"another"}`} {
+		_, err = call(`{"page":"x","note":"marked-note"}`, "")
+		var p *session.Pending
+		if !errors.As(err, &p) {
+			t.Fatal(err)
+		}
+		if view := p.Request.View.String(); !strings.Contains(view, "http://good.example.com/x") || !strings.Contains(view, "call_http") || strings.Contains(view, "marked-note") {
+			t.Errorf("%s", view)
+		}
+		if _, err := approvals.Answer(t.Context(), ada, p.Request.ID, session.Answer{Yes: true, Digest: p.Request.Digest}); err != nil {
+			t.Fatal(err)
+		}
+		a, err := call(again, p.Token)
+		if same := again == `{"page":"x","note":"marked-note"}`; same && (err != nil || a.Output["body"] != "good host") || !same && err == nil {
+			t.Errorf("%s: %+v, %v", again, a, err)
+		}
+	}
+}
