@@ -91,6 +91,16 @@ func TestSameInputSameBytes(t *testing.T) {
 	}
 }
 
+// A service in which caisson works: with openat2(2), which these take, and without
+// whatever else a filter of calls would miss.
+func TestUnitTakesNoCalls(t *testing.T) {
+	for _, option := range []string{"RestrictSUIDSGID=yes", "SystemCallFilter", "RestrictNamespaces", "MemoryDenyWriteExecute"} {
+		if bytes.Contains(unit, []byte("\n"+option)) {
+			t.Errorf("the unit has %s", option)
+		}
+	}
+}
+
 // systemd itself reads the unit.
 func TestUnit(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
