@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/caisson-run/caisson/policy"
@@ -76,6 +78,15 @@ type Template struct {
 
 // BaseTemplate is what a sandbox is made of that names no template.
 const BaseTemplate = "base"
+
+// Templates are the names of those that there are, sorted.
+func (b *Sandboxes) Templates() []string {
+	names := slices.Sorted(maps.Keys(b.o.Templates))
+	if at, found := slices.BinarySearch(names, BaseTemplate); !found {
+		names = slices.Insert(names, at, BaseTemplate)
+	}
+	return names
+}
 
 // Bounds of what a caller may have kept.
 const (

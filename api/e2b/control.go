@@ -37,7 +37,9 @@ func (s *Server) control() http.Handler {
 	both("POST", "/sandboxes/{id}/connect", s.connect)
 	mux.Handle("GET /sandboxes", s.keyed(s.listV1))
 	mux.Handle("GET /v2/sandboxes", s.keyed(s.listV2))
-	both("GET", "/sandboxes/{id}/logs", s.logs)
+	mux.Handle("GET /sandboxes/{id}/logs", s.keyed(s.logs))
+	mux.Handle("GET /v2/sandboxes/{id}/logs", s.keyed(s.logsV2))
+	both("GET", "/templates", s.listTemplates)
 	for pattern, h := range map[string]keyed{
 		"GET /sandboxes/metrics":         s.metricsOfMany,
 		"GET /sandboxes/{id}":            s.get,
@@ -50,6 +52,8 @@ func (s *Server) control() http.Handler {
 		"POST /sandboxes/{id}/fork":      s.fork,
 		"PUT /sandboxes/{id}/network":    s.setNetwork,
 		"GET /snapshots":                 s.listSnapshots,
+		"GET /templates/{id}":            s.getTemplate,
+		"GET /templates/aliases/{alias}": s.templateAlias,
 		"DELETE /templates/{id}":         s.deleteTemplate,
 		"GET /sandboxes/{id}/metrics":    s.metrics,
 	} {

@@ -110,14 +110,3 @@ func (s *Server) readings(ctx context.Context, k *session.Key, id string, start,
 	}
 	return list, nil
 }
-
-// logs answers that there are none: what programs write goes to who listens,
-// and to the audit record.
-func (s *Server) logs(w http.ResponseWriter, r *http.Request, k *session.Key) error {
-	if _, err := s.o.Sandboxes.Get(r.Context(), k, pathID(r)); err != nil {
-		return err
-	}
-	none := []struct{}{}
-	writeJSON(w, http.StatusOK, map[string]any{"logs": none, "logEntries": none})
-	return nil
-}

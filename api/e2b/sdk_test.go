@@ -45,6 +45,10 @@ func TestSDK(t *testing.T) {
 	}
 	mine, other := key("mine"), key("other")
 	cert, certKey := certificate(t)
+	policy := filepath.Join(t.TempDir(), "process.yaml")
+	if err := os.WriteFile(policy, []byte("version: 1\nisolation: process\nenv: {pass: [FOO, BAR, MARK, LANG, LC_ALL, TERM]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	const some = "create, use, kill|a command|write and read|a terminal$|another key"
 	for _, c := range []struct {
 		name, sdk, only string
@@ -55,6 +59,7 @@ func TestSDK(t *testing.T) {
 		{"older", "e2b-older", "", false, nil},
 		// Over TLS the client speaks HTTP/2.
 		{"TLS", "e2b", some + "|signed|watched|output|port", false, []string{"--tls-cert", cert, "--tls-key", certKey}},
+		{"process level", "e2b", "", false, []string{"--policy", policy}},
 	} {
 		if testing.Short() {
 			if c.only = some; !c.short {
@@ -69,7 +74,11 @@ func TestSDK(t *testing.T) {
 			}
 			cmd := exec.CommandContext(t.Context(), "node", args...)
 			cmd.Dir = "testdata/sdk"
-			cmd.Env = append(os.Environ(), "E2B_SDK="+c.sdk, "E2B_API_URL="+url, "E2B_SANDBOX_URL="+url, "E2B_API_KEY="+mine,
+			lacking := "no"
+			if c.name == "process level" {
+				lacking = "yes"
+			}
+			cmd.Env = append(os.Environ(), "CAISSON_TEST_LACKING="+lacking, "E2B_SDK="+c.sdk, "E2B_API_URL="+url, "E2B_SANDBOX_URL="+url, "E2B_API_KEY="+mine,
 				"CAISSON_OTHER_KEY="+other, "NODE_EXTRA_CA_CERTS="+cert)
 			out, err := cmd.CombinedOutput()
 			if err != nil {

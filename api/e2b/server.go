@@ -51,6 +51,7 @@ type Server struct {
 	api     http.Handler
 	envd    map[string]agentCall
 	proxies *http.Transport
+	began   string // when, as clients read times
 
 	followers sync.WaitGroup // who hear processes until their end
 }
@@ -68,7 +69,7 @@ func New(o Options) *Server {
 	s := &Server{o: o, domain: hostName(o.Domain)}
 	s.api = s.control()
 	s.envd = s.agent()
-	s.proxies = s.transport()
+	s.proxies, s.began = s.transport(), now()
 	return s
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { box, newest, sdk, until } from './setup.mjs'
+import { box, lacking, newest, sdk, until } from './setup.mjs'
 
 test('a command ends with 0', async () => {
   const r = await (await box()).commands.run('echo hi; echo oops >&2')
@@ -113,7 +113,7 @@ test('commands run beside each other', async () => {
   assert.deepEqual(all.map((r) => r.stdout.trim()), Array.from({ length: 12 }, (_, i) => String(i)))
 })
 
-test('root', async () => {
+test('root', { skip: lacking }, async () => {
   const b = await box()
   assert.equal((await b.commands.run('id -u; echo $HOME', { user: 'root' })).stdout, '0\n/root\n')
   await b.files.write('/tmp/of-root', "root's", { user: 'root' })
@@ -123,7 +123,7 @@ test('root', async () => {
   assert.equal((await b.commands.run('id -u; echo $HOME; cat /tmp/of-root 2>/dev/null || echo closed')).stdout, '1000\n/home/user\nclosed\n')
 })
 
-test('sudo, python, and directories below /', async () => {
+test('sudo, python, and directories below /', { skip: lacking }, async () => {
   const b = await box()
   const r = await b.commands.run('sudo echo "<$FOO>"; sudo -E sh -c \'echo "<$FOO> $(id -u) $SUDO_USER"\'; python -c "print(6*7)"; echo hi | sudo tee -a /etc/motd', { envs: { FOO: 'bar' } })
   assert.equal(r.stdout, '<bar>\n<bar> 0 user\n42\nhi\n')

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { box, key, newest, Sandbox, sdk, until, url } from './setup.mjs'
+import { Sandbox, box, key, lacking, newest, sdk, until, url } from './setup.mjs'
 
 const id = () => Math.random().toString(36).slice(2)
 
@@ -196,7 +196,7 @@ test('a sandbox pauses by itself and wakes when it is used', async () => {
   }
 })
 
-test('a snapshot, and what begins with it', async () => {
+test('a snapshot, and what begins with it', { skip: lacking }, async () => {
   const b = await Sandbox.create({ timeoutMs: 300_000 })
   try {
     await b.files.write('/home/user/then', 'as it was')
@@ -215,7 +215,7 @@ test('a snapshot, and what begins with it', async () => {
   }
 })
 
-test('forks', { skip: Sandbox.fork ? false : 'the older client has none' }, async () => {
+test('forks', { skip: Sandbox.fork ? lacking : 'the older client has none' }, async () => {
   const b = await Sandbox.create({ timeoutMs: 300_000 })
   const copies = []
   try {

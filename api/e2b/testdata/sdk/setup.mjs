@@ -5,6 +5,8 @@ import { after } from 'node:test'
 
 export const sdk = await import(process.env.E2B_SDK ?? 'e2b')
 export const { Sandbox } = sdk
+// Levels without a root of their own or a kernel that can be written down.
+export const lacking = process.env.CAISSON_TEST_LACKING === 'yes' ? 'the level has none' : false
 export const newest = (process.env.E2B_SDK ?? 'e2b') === 'e2b'
 
 // One sandbox that many tests share. They use names of their own in it.
