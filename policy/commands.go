@@ -4,6 +4,7 @@ package policy
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -19,6 +20,9 @@ type Commands struct {
 	Deny  []Value[string]
 	Ask   []AskedCommand
 	Env   []Value[string] // variables that a line may set
+	// Enforce says whether nothing but the list may be executed, whatever arguments
+	// it lets programs have. Not said: where the level can, and the list says all.
+	Enforce Value[bool]
 }
 
 // AllowedCommand is a program that may be started.
@@ -60,6 +64,7 @@ func (d *decoder) commands() []field {
 		}},
 		{"deny", func(n *yaml.Node) { c.Deny = d.texts(n, "commands.deny", checkCommand) }},
 		{"ask", func(n *yaml.Node) { d.list(n, "commands.ask", d.askedCommand) }},
+		{"enforce", func(n *yaml.Node) { c.Enforce = d.boolean(n, "commands.enforce") }},
 		{"env", func(n *yaml.Node) { c.Env = d.texts(n, "commands.env", checkEnvName) }},
 	}
 }
@@ -134,6 +139,64 @@ type PlanCommands struct {
 	Allow []PlanRule `json:"allow,omitempty"`
 	Deny  []PlanRule `json:"deny,omitempty"`
 	Ask   []PlanRule `json:"ask,omitempty"`
+	// Programs are all that may be started, by name, besides Carriers; nil where
+	// a layer lets a program start anything (*, or ** as its arguments), or none has
+	// a list.
+	Programs []string `json:"programs,omitempty"`
+	// Enforce is the line that wants nothing else executed, or no call; empty is none.
+	Enforce string `json:"enforce,omitempty"`
+}
+
+// Carriers are programs that every list lets start, because what they are for is
+// to start others, which are judged themselves, or to print.
+const Carriers = "sh bash dash env nice nohup timeout setsid stdbuf ionice xargs find true false echo printf pwd test ["
+
+// programs are the names of the section's list, and those that somebody may say
+// yes to; bounded is false where they do not say all that may be started.
+func (c *Commands) programs(asked bool) (names []string, bounded bool) {
+	if !c.Allow.Said() || c.Enforce.Said() && !c.Enforce.V {
+		return nil, false
+	}
+	for _, a := range c.Allow.V {
+		if a.any() && !c.Enforce.V || a.Name == "*" {
+			return nil, false
+		}
+		names = append(names, a.Name)
+	}
+	if asked {
+		for _, a := range c.Ask {
+			if name := strings.Fields(a.Pattern)[0]; !strings.Contains(name, "*") {
+				names = append(names, name)
+			}
+		}
+	}
+	return names, true
+}
+
+// allPrograms is what all layers together let start. Programs that one of them
+// names by path and another by name count as the same.
+func allPrograms(layers []*File, asked bool) []string {
+	var all []string
+	first := true
+	for _, f := range layers {
+		names, bounded := f.Commands.programs(asked)
+		switch {
+		case !bounded:
+		case first:
+			all, first = names, false
+		default:
+			all = slices.DeleteFunc(all, func(n string) bool {
+				return !slices.ContainsFunc(names, func(m string) bool { return sameProgram(m, n, false) || sameProgram(n, m, false) })
+			})
+		}
+	}
+	if first {
+		return nil
+	}
+	if len(all) == 0 {
+		return []string{"true"} // nothing but the carriers
+	}
+	return all
 }
 
 func (a AllowedCommand) String() string {
@@ -154,6 +217,9 @@ func planCommands(layers []*File) *PlanCommands {
 		if out == nil {
 			out = &PlanCommands{}
 		}
+		if c.Enforce.V {
+			out.Enforce = f.rule(c.Enforce.At)
+		}
 		for _, a := range c.Allow.V {
 			out.Allow = append(out.Allow, PlanRule{a.String(), f.rule(a.At)})
 		}
@@ -170,8 +236,12 @@ func planCommands(layers []*File) *PlanCommands {
 	return out
 }
 
-// commandsDetail is how the section holds on every level today.
-const commandsDetail = "parsed only: what a program starts once it runs is not looked at"
+// How the section holds.
+const (
+	commandsDetail   = "parsed only: what a program starts once it runs is not looked at"
+	commandsAnything = "parsed only: the list lets a program start anything"
+	commandsHeld     = "parsed, and nothing else is executed (where a root has each program in a file of its own)"
+)
 
 // commands says what may be started.
 func (e *explainer) commands() {
@@ -179,7 +249,15 @@ func (e *explainer) commands() {
 	if c == nil {
 		return
 	}
-	state := func(sandbox.Capabilities) sandbox.Clause {
+	state := func(can sandbox.Capabilities) sandbox.Clause {
+		switch {
+		case can.Executables && len(c.Programs) > 0:
+			return sandbox.Clause{Enforcement: sandbox.Enforced, Detail: commandsHeld}
+		case c.Enforce != "":
+			return e.can(e.plan.BestEffort, "commands.enforce: it does not look at what is executed, or the list says not all that may be")
+		case can.Executables:
+			return sandbox.Clause{Enforcement: sandbox.Emulated, Detail: commandsAnything}
+		}
 		return sandbox.Clause{Enforcement: sandbox.Emulated, Detail: commandsDetail}
 	}
 	for _, l := range []struct {
@@ -210,5 +288,14 @@ func (c *Commands) sum() any {
 		Listed           bool
 		Allow            []string
 		Deny, Ask, Names []string
-	}{c.Allow.Said(), allow, texts(c.Deny), ask, texts(c.Env)}
+		Enforce          string `json:",omitempty"`
+	}{c.Allow.Said(), allow, texts(c.Deny), ask, texts(c.Env), c.enforces()}
+}
+
+// enforces is what Enforce says, for the digest.
+func (c *Commands) enforces() string {
+	if !c.Enforce.Said() {
+		return ""
+	}
+	return strconv.FormatBool(c.Enforce.V)
 }

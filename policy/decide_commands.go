@@ -15,6 +15,9 @@ import (
 // say about it.
 func (d *decision) commands() *refusal {
 	d.plan.Commands = planCommands(d.layers)
+	if d.plan.Commands != nil {
+		d.plan.Commands.Programs = allPrograms(d.layers, d.call.Kind == StartSandbox)
+	}
 	if d.plan.Commands == nil || d.call.Kind == StartSandbox {
 		return nil
 	}

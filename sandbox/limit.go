@@ -152,6 +152,9 @@ type Capabilities struct {
 	ReadWrite   bool
 	Masks       bool
 
+	// Executables says that the level holds Spec.Executables.
+	Executables bool
+
 	// InertSockets says that a socket or named pipe of the host in a mounted
 	// directory leads to nobody, as in a kernel of the sandbox's own. On other
 	// levels a read-only mount does not keep code from whoever listens there, so

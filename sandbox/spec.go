@@ -57,6 +57,10 @@ type Spec struct {
 	// it meanwhile. Whoever made the Spec closes it.
 	Hold *os.File
 
+	// Executables, when not nil, are all that code may execute. A driver whose
+	// Capabilities.Executables is false refuses it.
+	Executables *Executables
+
 	// Network is the only way out; nil is none. A driver whose
 	// Capabilities.Network is false refuses it.
 	Network *Network
@@ -69,6 +73,22 @@ type Spec struct {
 	// scratch there. It lies in another private directory, where a driver may
 	// keep what outlives a sandbox, under names that begin with a dot.
 	StateDir string
+}
+
+// Executables are the files that code may execute. Nothing else is executed, by
+// whatever name it is reached; nothing in Scratch, and in Mounts nothing but what is
+// named here, is mapped as a program or a library either; and no program comes out
+// of memory (memfd_create). What runs already, or a program that is named does with
+// its own memory, is not bounded by it.
+type Executables struct {
+	// Files are regular files by their absolute paths inside, with no link in them;
+	// what they need to start (a loader, a script's interpreter) is among them.
+	Files []string
+	// Trees are directories of which every file may be executed.
+	Trees []string
+	// Closed are directories of the root of which other files cannot be read, so
+	// that no loader that may be executed takes them for its program.
+	Closed []string
 }
 
 // Network is a wire whose other end decides about every packet. It is the only

@@ -129,11 +129,33 @@ const mostLinks = 40
 
 // read finds name as a program inside would, and says what is in it.
 func (c *contents) read(name string) (approval.File, error) {
+	real, f, err := c.find(name)
+	if err != nil {
+		return approval.File{}, err
+	}
+	if f == nil { // it is in the image
+		return approval.File{Real: real, Digest: c.image}, nil
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return approval.File{}, err
+	case !info.Mode().IsRegular():
+		return approval.File{}, fs.ErrNotExist
+	}
+	file, err := contentOf(f, real, real)
+	if errors.Is(err, fs.ErrPermission) {
+		return approval.File{Real: real, Digest: fmt.Sprintf("may not be read: %s of %s", objectOf(info), info.ModTime()), Size: info.Size()}, nil
+	}
+	return file, err
+}
+
+// find finds name as a program inside would: its path without links, and the file
+// or directory, opened without reading; nil where a root that is one file has it.
+func (c *contents) find(name string) (string, *os.File, error) {
 	at, rest := "/", strings.Split(strings.Trim(name, "/"), "/")
 	for links := 0; ; {
-		if len(rest) == 0 {
-			return approval.File{}, fs.ErrNotExist // a directory
-		}
 		next := path.Join(at, rest[0])
 		rest = rest[1:]
 		f, err := c.open(next)
@@ -141,10 +163,10 @@ func (c *contents) read(name string) (approval.File, error) {
 			err = fs.ErrNotExist // no program opens it either
 		}
 		if err != nil {
-			return approval.File{}, err
+			return "", nil, err
 		}
-		if f == nil { // it is in the image
-			return approval.File{Real: path.Join(append([]string{next}, rest...)...), Digest: c.image}, nil
+		if f == nil {
+			return path.Join(append([]string{next}, rest...)...), nil, nil
 		}
 		info, err := f.Stat()
 		switch {
@@ -158,21 +180,16 @@ func (c *contents) read(name string) (approval.File, error) {
 				rest = append(strings.Split(strings.Trim(path.Join("/", absoluteIn(at, to)), "/"), "/"), rest...)
 				at = "/"
 			}
+		case len(rest) == 0:
+			return next, f, nil
 		case info.IsDir():
 			at = next
-		case len(rest) > 0 || !info.Mode().IsRegular():
-			err = fs.ErrNotExist
 		default:
-			file, err := contentOf(f, next, next)
-			if errors.Is(err, fs.ErrPermission) {
-				file, err = approval.File{Real: next, Digest: fmt.Sprintf("may not be read: %s of %s", objectOf(info), info.ModTime()), Size: info.Size()}, nil
-			}
-			f.Close()
-			return file, err
+			err = fs.ErrNotExist
 		}
 		f.Close()
 		if err != nil {
-			return approval.File{}, err
+			return "", nil, err
 		}
 	}
 }

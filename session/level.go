@@ -35,7 +35,17 @@ func (r *run) level(ctx context.Context) (sandbox.Driver, sandbox.Posture, error
 		posture.Ended, posture.Secrets = r.plan.Network.Ended(), r.intent.Secrets
 	}
 	if r.plan.Commands != nil {
-		posture.Commands = "parsed only"
+		posture.Commands = commandsParsed // until its world is made: enforceCommands
+	}
+	if c := r.plan.Commands; c != nil && c.Enforce != "" && !r.plan.BestEffort {
+		switch {
+		case !caps.Executables:
+			return nil, none, &sandbox.Error{Op: "commands.enforce", Kind: sandbox.ErrUnsupported, Problem: r.plan.Isolation + " does not look at what is executed here",
+				Hint: "take a level that does (process), or leave enforce out and have commands parsed only", Rule: c.Enforce}
+		case len(c.Programs) == 0:
+			return nil, none, &sandbox.Error{Op: "commands.enforce", Kind: sandbox.ErrInvalid, Problem: "the list does not say what may be executed",
+				Hint: "name the programs in commands.allow, without *", Rule: c.Enforce}
+		}
 	}
 	if r.plan.Code != nil {
 		posture.Code = "advice"

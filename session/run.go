@@ -124,6 +124,9 @@ func (r *run) admit(ctx context.Context) (*admitted, *sandbox.Result, error) {
 		}
 		return stop(r.fail(ctx, err))
 	}
+	if a.world.spec.Executables != nil {
+		a.posture.Commands = commandsEnforced
+	}
 	if a.ticket, err = r.s.o.Journal.Begin(ctx, r.intent); err != nil {
 		return nil, nil, err // nothing runs unrecorded, and there is nowhere to record that
 	}

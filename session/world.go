@@ -101,6 +101,9 @@ func (r *run) prepare(ctx context.Context, d sandbox.Driver) (*world, error) {
 		search = append([]string{sandbox.ProgramDir}, search...)
 	}
 	w.exec.Dir, w.search = w.cwd, search
+	if err := r.enforceCommands(w); err != nil {
+		return nil, err
+	}
 	w.exec.Env = r.environment(w.spec.User, search)
 	return w, nil
 }

@@ -147,6 +147,10 @@ func checkSpec(s *sandbox.Spec) error {
 		return &sandbox.Error{Op: "sudo", Kind: sandbox.ErrUnsupported, Problem: "a container's root is too much of the host's to run code as",
 			Hint: "do without, or run on a level that has a root of its own: --isolation gvisor"}
 	}
+	if s.Executables != nil {
+		return &sandbox.Error{Op: "executables", Kind: sandbox.ErrUnsupported, Problem: "this level does not look at what is executed",
+			Hint: "run without the list, or on a level that holds it (process)"}
+	}
 	if strings.ContainsAny(s.User.Name+s.User.Home, "\x00\n") || strings.Contains(s.User.Name, ":") {
 		return sandbox.Errorf(sandbox.ErrInvalid, "start sandbox", "%q is no user's name", s.User.Name)
 	}

@@ -96,6 +96,7 @@ func themes() []theme {
 		{name: "Limits", tests: limitTests},
 		{name: "Mounts", tests: mountTests, made: true},
 		{name: "Masks", tests: maskTests, made: true},
+		{name: "Programs", tests: programTests, made: true},
 		{name: "Signals", tests: signalTests},
 		{name: "Terminal", tests: terminalTests},
 		{name: "Lifetime", tests: lifetimeTests},

@@ -93,6 +93,15 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first) (_ *box, err error) {
 	if p.world, err = newWorld(spec); err != nil {
 		return nil, err
 	}
+	if x := spec.Executables; x != nil {
+		if p.rules == nil {
+			return nil, &sandbox.Error{Op: "executables", Kind: sandbox.ErrUnsupported, Problem: "this kernel has no Landlock that would refuse other programs",
+				Hint: "boot with lsm=landlock,…, or run without the list"}
+		}
+		if p.readable, err = p.world.readable(x.Closed); err != nil {
+			return nil, err
+		}
+	}
 	err = p.world.openDevices()
 	for _, s := range p.world.devices {
 		b.opened = append(b.opened, s.mount.Source)

@@ -46,7 +46,7 @@ func (w *world) build(s *script) {
 	for _, sc := range w.scratch {
 		s.doing("make the scratch directory %s", sc.Target)
 		w.makePlace(s, sc.Target, true)
-		attr := uint64(readWrite)
+		attr := readWrite | w.unexecutable(sandbox.Mount{Target: sc.Target, Dir: true})
 		s.attach(s.filesystem("tmpfs", attr, scratchOptions(sc, w.spec.User)...), sc.Target)
 	}
 	for i := binds; i < len(w.sources); i++ {
@@ -158,7 +158,7 @@ func (w *world) buildCopy(s *script, m sandbox.Mount, mode uint32) {
 	s.call(unix.SYS_FCHOWNAT, unix.AT_FDCWD, staging+"/upper", w.spec.User.UID, w.spec.User.GID, 0)
 	s.call(unix.SYS_FCHMODAT, unix.AT_FDCWD, staging+"/upper", mode)
 	s.call(unix.SYS_MKDIRAT, unix.AT_FDCWD, staging+"/work", 0o700)
-	s.attach(s.filesystem("overlay", readWrite, "lowerdir", m.Target, "upperdir", staging+"/upper", "workdir", staging+"/work", "userxattr", ""), m.Target)
+	s.attach(s.filesystem("overlay", readWrite|w.unexecutable(m), "lowerdir", m.Target, "upperdir", staging+"/upper", "workdir", staging+"/work", "userxattr", ""), m.Target)
 	// The overlay keeps its layers.
 	s.call(unix.SYS_UMOUNT2, staging, unix.MNT_DETACH)
 }

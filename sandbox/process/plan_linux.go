@@ -37,7 +37,9 @@ type plan struct {
 	first  first
 	filter []unix.SockFilter
 	rules  *landlock.Ruleset
-	group  groupDoor
+	// readable is what may be read where only listed programs may be executed.
+	readable []sandbox.Mask
+	group    groupDoor
 }
 
 // groupDoor is the way into a control group: the builder takes it, with all that
@@ -229,6 +231,9 @@ func (p *plan) writeProgram(b *script, l *launch) *script {
 	s.call(callDefaults)
 	none := new(uint64)
 	s.doing("install the system call filter")
+	if p.spec.Executables != nil {
+		s.filter(memoryFilter())
+	}
 	s.filter(p.filter)
 	if p.first.late != nil {
 		p.first.late.park(s)

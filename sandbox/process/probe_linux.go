@@ -36,6 +36,7 @@ func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) {
 	} else if missing := landlock.Missing(abi); len(missing) > 0 {
 		c.Notes = append(c.Notes, fmt.Sprintf("Landlock of this kernel (version %d) does not refuse %s; everything else holds", abi, strings.Join(missing, ", ")))
 	}
+	c.Executables = landlock.ABI() >= 2
 	c.NoSurvival = sandbox.Clause{Enforcement: sandbox.Off, Detail: noSurvival}
 	c.Network, c.Wire = true, sandbox.WireDevice
 	if why, remedy := tun.Usable(); why != "" {

@@ -138,15 +138,21 @@ func (p *plan) restrict(b *script) {
 	b.doing("write down what may be written")
 	// What a program may write in /proc is the kernel's to say: its name, its
 	// readiness to be killed.
-	b.allow(p.rules, landlock.Read, "/", true)
+	write := landlock.Write
+	if p.spec.Executables == nil {
+		b.allow(p.rules, landlock.Read, "/", true)
+	} else {
+		write = landlock.Change
+		p.restrictPrograms(b)
+	}
 	b.allow(p.rules, landlock.Device, "/proc", true)
 	b.allow(p.rules, landlock.Device, "/dev", true)
 	for _, sc := range p.world.scratch {
-		b.allow(p.rules, landlock.Write, sc.Target, true)
+		b.allow(p.rules, write, sc.Target, true)
 	}
 	for _, m := range p.spec.Mounts {
 		if m.Access != sandbox.ReadOnly {
-			b.allow(p.rules, landlock.Write, m.Target, m.Dir)
+			b.allow(p.rules, write, m.Target, m.Dir)
 		}
 	}
 }

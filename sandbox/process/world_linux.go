@@ -76,6 +76,7 @@ func newWorld(spec *sandbox.Spec) (*world, error) {
 		if m.Access == sandbox.ReadWrite {
 			attr = readWrite
 		}
+		attr |= w.unexecutable(m)
 		if err := add(m, attr); err != nil {
 			return nil, err
 		}

@@ -22,6 +22,12 @@ const (
 	Write
 	// Device reads, writes and controls (ioctl) devices that are there.
 	Device
+	// List lists directories, and reads no file in them.
+	List
+	// Inspect is Read without executing.
+	Inspect
+	// Change is Write without executing.
+	Change
 )
 
 // Path is a file or directory that stays within reach.
@@ -136,6 +142,12 @@ func (r *Ruleset) Rule(a Access, dir bool) unix.LandlockPathBeneathAttr {
 		allowed = r.files &^ noDevices
 	case Device:
 		allowed = deviceAccess
+	case List:
+		allowed = unix.LANDLOCK_ACCESS_FS_READ_DIR
+	case Inspect:
+		allowed &^= unix.LANDLOCK_ACCESS_FS_EXECUTE
+	case Change:
+		allowed = r.files &^ (noDevices | unix.LANDLOCK_ACCESS_FS_EXECUTE)
 	}
 	if !dir {
 		allowed &= ofFiles
