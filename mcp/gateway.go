@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//lint:file-ignore SA1019 what is deprecated is what older servers and clients use
+
 // Package mcp speaks the Model Context Protocol: one of the doors. Gateway runs
 // third-party servers in sandboxes and lets callers use what a policy lists of
 // them.
@@ -11,6 +13,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +21,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -65,6 +69,12 @@ type Gateway struct {
 
 	mu    sync.Mutex
 	shown map[string]string // what the tools of face are, by name
+	// others is the same of prompts, resources and templates of resources.
+	others [3]map[string]string
+
+	spoken  chan struct{} // closed when the client has said something
+	version string        // then: of the protocol that servers are spoken to in
+	first   sync.Once
 }
 
 // NewGateway makes a gateway; Serve starts its servers.
@@ -75,19 +85,32 @@ func NewGateway(o GatewayOptions) (*Gateway, error) {
 	if o.Notice == nil {
 		o.Notice = func(string) {}
 	}
-	g := &Gateway{o: o, ready: make(chan struct{}), shown: map[string]string{}}
+	g := &Gateway{o: o, ready: make(chan struct{}), spoken: make(chan struct{}), shown: map[string]string{}}
 	for _, s := range o.Servers {
-		if len(s.Server.Tools) == 0 {
+		if len(s.Server.Tools)+len(s.Server.Prompts)+len(s.Server.Resources) == 0 {
 			return nil, &sandbox.Error{Op: "server " + s.Name, Kind: sandbox.ErrInvalid, Problem: "none of its tools may be called",
 				Hint: `list them: tools: [read_file, "list_*"], or "*" for all`, Rule: s.place(s.Server.At)}
 		}
 		g.upstreams = append(g.upstreams, newUpstream(g, s))
 	}
-	g.face = sdk.NewServer(&sdk.Implementation{Name: "caisson-gateway", Title: "caisson gateway", Version: o.Version}, &sdk.ServerOptions{
-		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: true}},
-		Logger:       slog.New(slog.DiscardHandler),
-	})
-	g.face.AddReceivingMiddleware(toolsOnly, g.await)
+	options := &sdk.ServerOptions{Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: true}}, Logger: slog.New(slog.DiscardHandler)}
+	for _, u := range g.upstreams {
+		if len(u.o.Server.Prompts) > 0 {
+			options.Capabilities.Prompts, options.CompletionHandler = &sdk.PromptCapabilities{ListChanged: true}, g.complete
+		}
+		if len(u.o.Server.Resources) > 0 {
+			options.Capabilities.Resources, options.CompletionHandler = &sdk.ResourceCapabilities{ListChanged: true, Subscribe: true}, g.complete
+			options.SubscribeHandler, options.UnsubscribeHandler = g.subscribe, g.unsubscribe
+		}
+		if u.uses("logging") {
+			options.Capabilities.Logging = &sdk.LoggingCapabilities{}
+		}
+	}
+	if options.CompletionHandler != nil {
+		options.Capabilities.Completions = &sdk.CompletionCapabilities{}
+	}
+	g.face = sdk.NewServer(&sdk.Implementation{Name: "caisson-gateway", Title: "caisson gateway", Version: o.Version}, options)
+	g.face.AddReceivingMiddleware(only(options.Capabilities), g.await)
 	return g, nil
 }
 
@@ -98,17 +121,55 @@ func (g *Gateway) backoff(n int) time.Duration {
 	return backoff(n)
 }
 
-// await lets nobody ask for tools before every server was tried once.
+// await lets nobody ask for anything of a server's before every server was tried
+// once, and has them started in the era of the client's first words.
 func (g *Gateway) await(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
-		if method == "tools/list" || method == "tools/call" {
-			select {
-			case <-g.ready:
-			case <-ctx.Done():
-				return nil, context.Cause(ctx)
+		g.first.Do(func() {
+			if method == "initialize" {
+				g.version = lastWithSessions
 			}
+			close(g.spoken)
+		})
+		switch method {
+		case "initialize", "server/discover", "ping", "subscriptions/listen":
+			return next(ctx, method, req)
+		}
+		if strings.HasPrefix(method, "notifications/") {
+			return next(ctx, method, req)
+		}
+		select {
+		case <-g.ready:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		if p, ok := req.GetParams().(*sdk.SetLoggingLevelParams); ok && method == "logging/setLevel" {
+			g.setLevel(ctx, p.Level)
 		}
 		return next(ctx, method, req)
+	}
+}
+
+// lastWithSessions is the last version of the protocol with a handshake.
+const lastWithSessions = "2025-11-25"
+
+// era says in which version servers are spoken to: the client's, since what a server
+// may ask, and how, is another thing in each.
+func (g *Gateway) era() *sdk.ClientSessionOptions {
+	select {
+	case <-g.spoken:
+		return &sdk.ClientSessionOptions{ProtocolVersion: g.version}
+	default: // nobody has asked: they are looked at
+		return nil
+	}
+}
+
+// setLevel passes on how much the client wants to be told.
+func (g *Gateway) setLevel(ctx context.Context, level sdk.LoggingLevel) {
+	for _, u := range g.upstreams {
+		if cs, v := u.running(); v == nil && u.uses("logging") {
+			_ = cs.SetLoggingLevel(ctx, &sdk.SetLoggingLevelParams{Level: level}) // one that has no levels says what it likes
+		}
 	}
 }
 
@@ -126,7 +187,15 @@ func (g *Gateway) run(ctx context.Context, serve func(ctx context.Context, leave
 	var over, first sync.WaitGroup
 	for _, u := range g.upstreams {
 		first.Add(1)
-		over.Go(func() { u.keep(ctx, sync.OnceFunc(first.Done)) })
+		over.Go(func() {
+			tried := sync.OnceFunc(first.Done)
+			select {
+			case <-g.spoken:
+				u.keep(ctx, tried)
+			case <-ctx.Done():
+				tried()
+			}
+		})
 	}
 	over.Go(func() { first.Wait(); close(g.ready) })
 	err := serve(ctx, leave)
@@ -166,6 +235,26 @@ func (g *Gateway) publish() {
 		}
 	}
 	g.shown = now
+	g.publishOthers()
+}
+
+// stir tells clients that lists may have changed, because a server said so of its own:
+// what it has that is not approved does not show, and they may have asked in between.
+func (g *Gateway) stir(u *upstream) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	u.mu.Lock()
+	tools, has, theirs := u.tools, u.has, u.prompts
+	u.mu.Unlock()
+	for _, t := range tools[:min(len(tools), 1)] {
+		_ = g.show(u, t) // it was shown before
+	}
+	for _, p := range has.prompts[:min(len(has.prompts), 1)] {
+		g.face.AddPrompt(p, g.prompt(u, theirs[p.Name]))
+	}
+	for _, r := range has.resources[:min(len(has.resources), 1)] {
+		g.face.AddResource(r, g.resource(u))
+	}
 }
 
 // show offers one tool. The library panics over definitions that it cannot take.
@@ -215,9 +304,10 @@ func (g *Gateway) call(ctx context.Context, u *upstream, t *offered, req *sdk.Ca
 	if v = u.still(t); v == nil {
 		res, v = u.carryOut(ctx, t, req, args)
 	}
+	var protocol error
 	out := audit.Outcome{Status: audit.Allowed, Result: &sandbox.Result{Status: sandbox.StatusSuccess, WallMS: time.Since(began).Milliseconds()}}
 	if v != nil {
-		res = v.result()
+		res, protocol = v.result(), v.protocol
 		out.Status, out.Error = audit.Failed, v.Reason
 	}
 	if res.IsError {
@@ -225,7 +315,10 @@ func (g *Gateway) call(ctx context.Context, u *upstream, t *offered, req *sdk.Ca
 	}
 	b, _ := json.Marshal(res.Content)
 	out.Result.Stdout = b
-	return res, entry.End(context.WithoutCancel(ctx), out)
+	if err := entry.End(context.WithoutCancel(ctx), out); err != nil || protocol != nil {
+		return nil, cmp.Or(err, protocol)
+	}
+	return res, nil
 }
 
 // still says whether t is what its server offers now: a person may have thought for
@@ -265,13 +358,7 @@ func (t *offered) judge(u *upstream, args json.RawMessage) (value any, _ *verdic
 
 // carryOut has the server do it.
 func (u *upstream) carryOut(ctx context.Context, t *offered, req *sdk.CallToolRequest, args json.RawMessage) (*sdk.CallToolResult, *verdict) {
-	timeout, most := time.Duration(callTimeout), int64(callOutput)
-	if c := u.o.Server.Calls; c.Timeout.Said() {
-		timeout = c.Timeout.V
-	}
-	if c := u.o.Server.Calls; c.Output.Said() {
-		most = c.Output.V
-	}
+	timeout, most := u.timeout(), u.mostOutput()
 	late := fmt.Errorf("it took longer than %v", timeout)
 	ctx, stop := context.WithTimeoutCause(ctx, timeout, late)
 	defer stop()
@@ -285,7 +372,10 @@ func (u *upstream) carryOut(ctx context.Context, t *offered, req *sdk.CallToolRe
 	if v != nil {
 		return nil, v
 	}
-	p := &sdk.CallToolParams{Name: t.theirs, Arguments: args}
+	can := req.ClientCapabilities()
+	defer u.attend(&caller{ctx: ctx, session: req.Session, can: can})()
+	p := &sdk.CallToolParams{Name: t.theirs, Arguments: args, InputResponses: req.Params.InputResponses, RequestState: req.Params.RequestState}
+	p.Meta = u.meta(cs, can, req.Params.Meta)
 	if callers := req.Params.GetProgressToken(); callers != nil {
 		token, done := u.g.progress.open(ctx, req.Session, callers)
 		defer done()
@@ -293,8 +383,14 @@ func (u *upstream) carryOut(ctx context.Context, t *offered, req *sdk.CallToolRe
 	}
 	res, err := cs.CallTool(ctx, p)
 	switch {
-	case err == nil && res.NeedsInput():
-		return nil, &verdict{Status: "unavailable", Reason: "server " + u.o.Name + " wants to ask its user something, which it may not"}
+	case err == nil && res.InputRequests != nil:
+		asks, v := u.wants(res.InputRequests, res.RequestState, can)
+		if v != nil {
+			return nil, v
+		}
+		return &sdk.CallToolResult{InputRequests: asks, RequestState: res.RequestState}, nil
+	case protocolError(err, req.Params.RequestState != "" || req.Params.InputResponses != nil) != nil:
+		return nil, &verdict{Status: "invalid", Reason: "server " + u.o.Name + ": " + line(err.Error(), 2000), protocol: protocolError(err, true)}
 	case err == nil:
 		bounded(res, most)
 		return res, nil

@@ -148,6 +148,7 @@ type bench struct {
 	gateway *Gateway
 	client  *sdk.ClientSession
 	options sdk.ClientOptions
+	version string // of the protocol that the client speaks; the newest when empty
 
 	approvals *session.Approvals // nil: nobody is asked
 
@@ -232,7 +233,7 @@ func (b *bench) serve(entries ...string) (stop func()) {
 	go func() { done <- b.gateway.Serve(ctx, in, fromGateway) }()
 	client := sdk.NewClient(&sdk.Implementation{Name: "ours", Version: "1"}, &b.options)
 	var err error
-	if b.client, err = client.Connect(b.t.Context(), &sdk.IOTransport{Reader: toGateway, Writer: out}, nil); err != nil {
+	if b.client, err = client.Connect(b.t.Context(), &sdk.IOTransport{Reader: toGateway, Writer: out}, &sdk.ClientSessionOptions{ProtocolVersion: b.version}); err != nil {
 		b.t.Fatal(err)
 	}
 	stop = sync.OnceFunc(func() {

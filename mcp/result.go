@@ -22,6 +22,10 @@ type verdict struct {
 	Rule   string         `json:"rule,omitempty"`
 	Hint   string         `json:"hint,omitempty"`
 	Faults []params.Fault `json:"faults,omitempty"`
+
+	// protocol is what the client is to get in its place, where it is the client that
+	// has to act, and no model.
+	protocol error
 }
 
 func (v *verdict) Error() string { return v.Reason }

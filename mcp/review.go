@@ -50,15 +50,19 @@ func (u *upstream) review(ctx context.Context) (*Review, error) {
 	r := &Review{Server: u.o.Name}
 	listed := false
 	err := u.live(ctx, func(ctx context.Context, cs *sdk.ClientSession) error {
-		tools, err := listTools(ctx, cs)
+		said, err := u.survey(ctx, cs)
+		var pinned []*sdk.Tool
 		if err == nil {
-			r.Now, err = u.pinOf(tools, time.Now())
+			pinned, err = said.pinned()
+		}
+		if err == nil {
+			r.Now, err = u.pinOf(pinned, time.Now())
 		}
 		if err == nil {
 			r.Was, err = u.g.o.Pins.Read(u.o.Name, u.o.Image, u.o.Call.Argv)
 		}
 		if err == nil {
-			_, not := u.catalog(tools, r.Now)
+			_, not := u.catalog(said.tools, r.Now)
 			r.compare(not)
 			listed = true
 		}

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//lint:file-ignore SA1019 what is deprecated is what older servers and clients use
+
 package mcp
 
 import (
@@ -89,13 +91,21 @@ func newServer(own *serving, version string) (*sdk.Server, error) {
 // toolsOnly refuses what a server of tools has not. The library answers some of it
 // with empty lists, without saying beforehand that it would.
 func toolsOnly(next sdk.MethodHandler) sdk.MethodHandler {
-	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
-		for _, other := range []string{"prompts/", "resources/", "completion/", "logging/"} {
-			if strings.HasPrefix(method, other) {
-				return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: " + method}
+	return only(&sdk.ServerCapabilities{})(next)
+}
+
+// only refuses what is beside tools and is not among capabilities.
+func only(can *sdk.ServerCapabilities) sdk.Middleware {
+	has := map[string]bool{"prompts/": can.Prompts != nil, "resources/": can.Resources != nil, "completion/": can.Completions != nil, "logging/": can.Logging != nil}
+	return func(next sdk.MethodHandler) sdk.MethodHandler {
+		return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+			for prefix, ok := range has {
+				if !ok && strings.HasPrefix(method, prefix) {
+					return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: " + method}
+				}
 			}
+			return next(ctx, method, req)
 		}
-		return next(ctx, method, req)
 	}
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//lint:file-ignore SA1019 what is deprecated is what older servers and clients use
+
 package mcp
 
 import (
@@ -8,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -61,6 +64,10 @@ type upstream struct {
 	again   time.Time          // when it is started again
 	tools   []*offered
 	hidden  []hidden
+	has     survey            // of the rest, as callers see it
+	prompts map[string]string // its names of those, by callers'
+	callers map[*caller]bool  // whose calls are under way
+	news    *rate.Limiter     // of resources that have changed
 }
 
 func newUpstream(g *Gateway, o Upstream) *upstream {
@@ -69,7 +76,7 @@ func newUpstream(g *Gateway, o Upstream) *upstream {
 		n = callParallel
 	}
 	u := &upstream{o: o, g: g, rates: map[*policy.ServerTool]*window{}, all: newWindow(o.Server.Calls.Rate.V), slots: make(chan struct{}, n),
-		relist: make(chan struct{}, 1), down: "it has not started yet"}
+		relist: make(chan struct{}, 1), down: "it has not started yet", news: rate.NewLimiter(10, 50)}
 	for i := range o.Server.Tools {
 		t := &o.Server.Tools[i]
 		u.rates[t] = newWindow(t.Rate.V)
@@ -140,10 +147,11 @@ func (u *upstream) live(ctx context.Context, use func(start context.Context, cs 
 	}()
 
 	client := sdk.NewClient(&sdk.Implementation{Name: "caisson", Version: u.g.o.Version}, u.clientOptions())
+	client.AddReceivingMiddleware(u.elicits)
 	start, stop := context.WithTimeout(ctx, startPatience)
 	defer stop()
 	// Where it ends before it answers, that is the reason.
-	cs, err := client.Connect(start, &sdk.IOTransport{Reader: newMeter(fromServer), Writer: toServer, MaxLineLength: maxFrame}, nil)
+	cs, err := client.Connect(start, &sdk.IOTransport{Reader: newMeter(fromServer), Writer: toServer, MaxLineLength: maxFrame}, u.g.era())
 	if err != nil {
 		return fmt.Errorf("it did not become ready: %w", err)
 	}
@@ -176,6 +184,9 @@ func (u *upstream) offerTools(ctx context.Context, up func()) func(context.Conte
 			err := pace.Wait(again)
 			if err == nil {
 				err = u.list(again, cs)
+			}
+			if err == nil {
+				u.g.stir(u)
 			}
 			stop()
 			if err != nil {
@@ -212,26 +223,47 @@ func whyEnded(res *sandbox.Result, err error) error {
 	return errors.New("it ended")
 }
 
-// clientOptions say what the server may ask of us: nothing. It gets an empty
-// answer when it asks for roots, since the client's mean nothing in there, and
-// it reaches neither the client's model nor its user.
+// clientOptions say what the server may ask of us: what its entry lets it. It gets an
+// empty answer when it asks for roots, since the client's mean nothing in there.
 func (u *upstream) clientOptions() *sdk.ClientOptions {
-	return &sdk.ClientOptions{
-		Capabilities:   &sdk.ClientCapabilities{},
-		MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true},
-		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) {
-			select {
-			case u.relist <- struct{}{}:
-			default:
-			}
-		},
+	changed := func() {
+		select {
+		case u.relist <- struct{}{}:
+		default:
+		}
+	}
+	o := &sdk.ClientOptions{
+		Capabilities:                &sdk.ClientCapabilities{},
+		MultiRoundTrip:              &sdk.MultiRoundTripOptions{Disabled: true},
+		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { changed() },
 		ProgressNotificationHandler: func(_ context.Context, req *sdk.ProgressNotificationClientRequest) { u.g.progress.pass(req.Params) },
 	}
+	if len(u.o.Server.Prompts) > 0 {
+		o.PromptListChangedHandler = func(context.Context, *sdk.PromptListChangedRequest) { changed() }
+	}
+	if len(u.o.Server.Resources) > 0 {
+		o.ResourceListChangedHandler = func(context.Context, *sdk.ResourceListChangedRequest) { changed() }
+		o.ResourceUpdatedHandler = u.updated
+	}
+	if u.uses("elicitation") {
+		o.ElicitationHandler = u.elicit
+	}
+	if u.uses("sampling") {
+		o.CreateMessageHandler = u.sample
+	}
+	if u.uses("logging") {
+		o.LoggingMessageHandler = u.told
+	}
+	return o
 }
 
 // list asks for the tools and offers those that are allowed and pinned.
 func (u *upstream) list(ctx context.Context, cs *sdk.ClientSession) error {
-	tools, err := listTools(ctx, cs)
+	said, err := u.survey(ctx, cs)
+	if err != nil {
+		return err
+	}
+	pinned, err := said.pinned()
 	if err != nil {
 		return err
 	}
@@ -240,47 +272,35 @@ func (u *upstream) list(ctx context.Context, cs *sdk.ClientSession) error {
 		return err
 	}
 	if pin == nil {
-		if pin, err = u.pinOf(tools, time.Now()); err == nil {
+		if pin, err = u.pinOf(pinned, time.Now()); err == nil {
 			pin, err = u.g.o.Pins.First(pin)
 		}
 		if err != nil {
 			return err
 		}
-		u.g.o.Notice(fmt.Sprintf("server %s: seen for the first time; %d tools are approved as they are now", u.o.Name, len(tools)))
+		u.g.o.Notice(fmt.Sprintf("server %s: seen for the first time; %d tools are approved as they are now", u.o.Name, len(said.tools)))
 	}
-	shown, not := u.catalog(tools, pin)
+	shown, not := u.catalog(said.tools, pin)
+	has, prompts, more := u.others(said, pin)
+	not = append(not, more...)
 	for _, h := range not {
 		if h.Changed && !slices.Contains(u.hidden, h) {
-			u.g.o.Notice(fmt.Sprintf("server %s: the tool %s is not offered: %s; caisson mcp approve shows it", u.o.Name, h.Name, h.Why))
+			u.g.o.Notice(fmt.Sprintf("server %s: %s is not offered: %s; caisson mcp approve shows it", u.o.Name, called(h.Name), h.Why))
 		}
 	}
 	u.mu.Lock()
-	u.tools, u.hidden = shown, not
+	u.tools, u.hidden, u.has, u.prompts = shown, not, has, prompts
 	u.mu.Unlock()
 	u.g.publish()
 	return nil
 }
 
-func listTools(ctx context.Context, cs *sdk.ClientSession) ([]*sdk.Tool, error) {
-	var tools []*sdk.Tool
-	left := int64(maxList)
-	for t, err := range cs.Tools(ctx, nil) {
-		if err != nil {
-			return nil, fmt.Errorf("it does not list its tools: %w", err)
-		}
-		if len(tools) == maxTools {
-			return nil, fmt.Errorf("it has more than %d tools", maxTools)
-		}
-		if t == nil {
-			continue
-		}
-		// Page by page: there is no end to what a server can say of itself.
-		if left -= size(t); left < 0 {
-			return nil, fmt.Errorf("it says more than %d MiB of its tools", maxList>>20)
-		}
-		tools = append(tools, t)
+// called is the name of something that is hidden, for people.
+func called(name string) string {
+	if strings.Contains(name, " ") { // a prompt, or a template
+		return "the " + name
 	}
-	return tools, nil
+	return "the tool " + name
 }
 
 // running is the session with the server, or why there is none.

@@ -27,7 +27,12 @@ type Server struct {
 	// counts; none where there are none. Deny are patterns that win over them.
 	Tools []ServerTool
 	Deny  []Value[string]
-	Calls ServerCalls
+	// Resources and Prompts are patterns of the URIs of resources that may be read
+	// and of the names of prompts that may be asked for; none where there are none.
+	Resources, Prompts []Value[string]
+	// Client is what the server may use of its client: ServerUses.
+	Client []Value[string]
+	Calls  ServerCalls
 
 	// world is the sandbox: a policy of its own. Of the rest of the file the
 	// level and best_effort hold where the entry says none, and nothing else.
@@ -185,6 +190,9 @@ func (d *decoder) serverFields(s *Server) []field {
 		{"prefix", func(n *yaml.Node) { s.Prefix = d.text(n, "prefix", checkToolName) }},
 		{"tools", func(n *yaml.Node) { d.list(n, "tools", func(n *yaml.Node) { d.serverTool(n, s) }) }},
 		{"deny_tools", func(n *yaml.Node) { s.Deny = d.texts(n, "deny_tools", checkToolPattern) }},
+		{"resources", func(n *yaml.Node) { s.Resources = d.texts(n, "resources", checkURIPattern) }},
+		{"prompts", func(n *yaml.Node) { s.Prompts = d.texts(n, "prompts", checkToolPattern) }},
+		{"client", func(n *yaml.Node) { s.Client = d.texts(n, "client", checkUse) }},
 		{"calls", func(n *yaml.Node) { d.mapping(n, "calls", d.serverCalls(&s.Calls)) }},
 	}
 	for _, f := range d.top() {
@@ -287,6 +295,24 @@ func checkToolPattern(s string) error {
 	return nil
 }
 
+// ServerUses are what a server may be let use of its client: ask its model, ask its
+// user, learn the names of its directories, and tell it what goes on.
+func ServerUses() []string { return []string{"sampling", "elicitation", "roots", "logging"} }
+
+func checkUse(s string) error {
+	if !slices.Contains(ServerUses(), s) {
+		return invalid("write "+strings.Join(ServerUses(), ", "), "%s is nothing that a server may use of its client", quote(s))
+	}
+	return nil
+}
+
+func checkURIPattern(s string) error {
+	if s == "" || len(s) > 1024 || strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) >= 0 {
+		return invalid("write a URI, in which * stands for any text: file:///notes/*", "%s is no URI of a resource", quote(s))
+	}
+	return nil
+}
+
 func checkServerName(s string) error {
 	if !nameLike(s, "") || strings.Contains(s, ".") {
 		return invalid("a name has letters, digits, _ and -", "%s is not the name of a server", quote(s))
@@ -319,12 +345,16 @@ func (s *Server) sum(f *File) any {
 		Command      []string
 		Tools        []tool
 		Deny         []string
+		Resources    []string `json:",omitempty"`
+		Prompts      []string `json:",omitempty"`
+		Client       []string `json:",omitempty"`
 		Timeout      time.Duration
 		Output       int64
 		Rate         CallRate
 		Parallel     int64
 		World        *canonical
-	}{Name: s.Name.V, Prefix: s.Prefix.V, Command: texts(s.Command), Deny: texts(s.Deny), Timeout: s.Calls.Timeout.V, Output: s.Calls.Output.V,
+	}{Name: s.Name.V, Prefix: s.Prefix.V, Command: texts(s.Command), Deny: texts(s.Deny),
+		Resources: texts(s.Resources), Prompts: texts(s.Prompts), Client: texts(s.Client), Timeout: s.Calls.Timeout.V, Output: s.Calls.Output.V,
 		Rate: s.Calls.Rate.V, Parallel: s.Calls.Parallel.V, World: f.ServerFile(s).canonical()}
 	for _, t := range s.Tools {
 		out.Tools = append(out.Tools, tool{t.Name, t.As, t.Params.V, t.Rate.V})
@@ -332,8 +362,14 @@ func (s *Server) sum(f *File) any {
 	return out
 }
 
+// ServerWish is what of a server may be used, as a command line says it.
+type ServerWish struct {
+	Tools, Deny, Resources, Prompts, Client []string
+}
+
 // ServerOf is an entry as a command line says it.
-func ServerOf(name, prefix string, tools, deny []string) (*Server, error) {
+func ServerOf(name, prefix string, w ServerWish) (*Server, error) {
+	tools, deny := w.Tools, w.Deny
 	s := &Server{Name: Value[string]{V: name}, Prefix: Value[string]{V: prefix}}
 	check := func(flag, value string, check func(string) error) error {
 		err := check(value)
@@ -358,6 +394,19 @@ func ServerOf(name, prefix string, tools, deny []string) (*Server, error) {
 			return nil, err
 		}
 		s.Deny = append(s.Deny, Value[string]{V: t})
+	}
+	for _, more := range []struct {
+		flag  string
+		list  []string
+		check func(string) error
+		to    *[]Value[string]
+	}{{"--resource", w.Resources, checkURIPattern, &s.Resources}, {"--prompt", w.Prompts, checkToolPattern, &s.Prompts}, {"--client", w.Client, checkUse, &s.Client}} {
+		for _, t := range more.list {
+			if err := check(more.flag, t, more.check); err != nil {
+				return nil, err
+			}
+			*more.to = append(*more.to, Value[string]{V: t})
+		}
 	}
 	return s, nil
 }

@@ -57,9 +57,10 @@ third-party MCP server, which then runs in a sandbox.`,
 // what a sandbox is like, and which tools may be called.
 type gatewayFlags struct {
 	runFlags
-	name, prefix string
-	tools, deny  []string
-	yes          bool
+	name, prefix               string
+	tools, deny                []string
+	resources, prompts, client []string
+	yes                        bool
 }
 
 func (a *app) mcpGatewayCommand() *cobra.Command {
@@ -109,6 +110,9 @@ func (f *gatewayFlags) add(cmd *cobra.Command) {
 	fs.StringVar(&f.policy, "policy", "", "policy `FILE` with servers, or that bounds the command after --")
 	fs.StringArrayVar(&f.tools, "tool", nil, "let tools of the command's be called: `PATTERN`, such as 'read_*', or '*'")
 	fs.StringArrayVar(&f.deny, "deny-tool", nil, "hide tools, whatever --tool says: `PATTERN`")
+	fs.StringArrayVar(&f.resources, "resource", nil, "let resources be read: `PATTERN` of URIs, such as 'file:///notes/*'")
+	fs.StringArrayVar(&f.prompts, "prompt", nil, "let prompts be asked for: `PATTERN`")
+	fs.StringArrayVar(&f.client, "client", nil, "let the server use of its client: `WHAT`, sampling, elicitation, roots or logging")
 	fs.StringVar(&f.name, "name", "", "call the server `NAME` (the command's)")
 	fs.StringVar(&f.prefix, "prefix", "", "put `TEXT` before the names of its tools")
 	fs.StringArrayVar(&f.mounts, "mount", nil, "show a file or directory: SRC[:TARGET][:ro|rw|cow] (ro)")
@@ -241,12 +245,12 @@ func (a *app) upstreams(cmd *cobra.Command, f *gatewayFlags, file *policy.File, 
 
 // worldFlags say what the sandbox of a command is like, and what of it may be
 // used.
-var worldFlags = []string{"tool", "deny-tool", "name", "prefix", "mount", "workspace", "workdir", "writable", "toolchain", "image", "allow", "secret",
+var worldFlags = []string{"tool", "deny-tool", "resource", "prompt", "client", "name", "prefix", "mount", "workspace", "workdir", "writable", "toolchain", "image", "allow", "secret",
 	"env", "env-file", "isolation", "best-effort", "output-kill"}
 
 // commandUpstream is the server of a command after --.
 func (a *app) commandUpstream(cmd *cobra.Command, f *gatewayFlags, file *policy.File, args []string) (none upstreamOf, _ error) {
-	if len(f.tools) == 0 {
+	if len(f.tools)+len(f.resources)+len(f.prompts) == 0 {
 		return none, usage(cmd, "none of the server's tools may be called", "list them: --tool read_file --tool 'list_*', or --tool '*' for all")
 	}
 	call, _, err := a.call(cmd, &f.runFlags, args)
@@ -258,7 +262,7 @@ func (a *app) commandUpstream(cmd *cobra.Command, f *gatewayFlags, file *policy.
 	if name == "" {
 		name = filepath.Base(args[0])
 	}
-	s, err := policy.ServerOf(name, f.prefix, f.tools, f.deny)
+	s, err := policy.ServerOf(name, f.prefix, policy.ServerWish{Tools: f.tools, Deny: f.deny, Resources: f.resources, Prompts: f.prompts, Client: f.client})
 	if err != nil {
 		return none, err
 	}

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Prompts and resources of servers: each that is asked for is recorded, bounded like
+// a call of a tool, and counts for the server's rate.
+
+// jsonOf is v as plain JSON has it.
+func jsonOf(v any) (out any) {
+	b, err := json.Marshal(v)
+	if err != nil || json.Unmarshal(b, &out) != nil {
+		return nil
+	}
+	return out
+}
+
+// other is one thing that is asked of a server beside its tools.
+type other struct {
+	kind, name string // of the record
+	params     any
+	session    *sdk.ServerSession
+	can        *sdk.ClientCapabilities
+}
+
+// fetch records it, and does it within the bounds of calls. What do gives has at most
+// as many bytes as a result of a call.
+func (g *Gateway) fetch(ctx context.Context, u *upstream, o other, do func(context.Context, *sdk.ClientSession) (any, error)) error {
+	ctx, stop := within(ctx, g.life)
+	defer stop()
+	intent := audit.Intent{Actor: g.o.Actor, Kind: o.kind, Argv: []string{u.o.Name, o.name}, Tool: u.o.Name + "/" + o.name, Policy: u.o.Policy, PolicySHA: u.o.PolicySHA}
+	intent.Params, _ = json.Marshal(o.params) // of JSON's types
+	refuse := func(v *verdict) error {
+		err := g.o.Journal.Refuse(context.WithoutCancel(ctx), intent, audit.Outcome{Status: audit.Refused, Result: v.outcome(), Error: v.Reason})
+		return errors.Join(&jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: v.Status + ": " + v.Reason}, err)
+	}
+	if wait, ok := u.all.take(); !ok {
+		return refuse(&verdict{Status: "exhausted", Reason: "it was called " + u.all.rate.String() + " already; try again in " + wait.Round(time.Second/10).String()})
+	}
+	if size(o.params) > maxState {
+		return refuse(&verdict{Status: "invalid", Reason: "it is too long"})
+	}
+	entry, err := g.o.Journal.Begin(ctx, intent)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	v, err := u.guarded(ctx, &caller{session: o.session, can: o.can}, do)
+	out := audit.Outcome{Status: audit.Allowed, Result: &sandbox.Result{Status: sandbox.StatusSuccess, WallMS: time.Since(began).Milliseconds()}}
+	if most := u.mostOutput(); err == nil && size(v) > most {
+		err = fmt.Errorf("server %s: the answer has more than %d bytes", u.o.Name, most)
+	}
+	if err != nil {
+		out.Status, out.Error, out.Result = audit.Failed, line(err.Error(), 2000), nil
+	} else {
+		out.Result.Stdout, _ = json.Marshal(v)
+	}
+	return errors.Join(err, entry.End(context.WithoutCancel(ctx), out))
+}
+
+// guarded does something with a server that runs, within the time and the number of
+// its calls.
+func (u *upstream) guarded(ctx context.Context, c *caller, do func(context.Context, *sdk.ClientSession) (any, error)) (any, error) {
+	timeout := u.timeout()
+	ctx, stop := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("server %s: it took longer than %v", u.o.Name, timeout))
+	defer stop()
+	select {
+	case u.slots <- struct{}{}:
+		defer func() { <-u.slots }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%d calls of server %s are under way already", cap(u.slots), u.o.Name)
+	}
+	cs, v := u.running()
+	if v != nil {
+		return nil, v
+	}
+	c.ctx = ctx
+	defer u.attend(c)()
+	return do(ctx, cs)
+}
+
+func (u *upstream) timeout() time.Duration {
+	if c := u.o.Server.Calls; c.Timeout.Said() {
+		return c.Timeout.V
+	}
+	return callTimeout
+}
+
+func (u *upstream) mostOutput() int64 {
+	if c := u.o.Server.Calls; c.Output.Said() {
+		return c.Output.V
+	}
+	return callOutput
+}
+
+// prompt gets one.
+func (g *Gateway) prompt(u *upstream, theirs string) sdk.PromptHandler {
+	return func(ctx context.Context, req *sdk.GetPromptRequest) (res *sdk.GetPromptResult, err error) {
+		can := req.ClientCapabilities()
+		err = g.fetch(ctx, u, other{"get_prompt", theirs, req.Params.Arguments, req.Session, can}, func(ctx context.Context, cs *sdk.ClientSession) (any, error) {
+			res, err = cs.GetPrompt(ctx, &sdk.GetPromptParams{Meta: u.meta(cs, can, req.Params.Meta), Name: theirs, Arguments: req.Params.Arguments, InputResponses: req.Params.InputResponses, RequestState: req.Params.RequestState})
+			if err != nil {
+				return nil, err
+			}
+			if len(res.Messages) > maxContents {
+				return nil, fmt.Errorf("it has more than %d messages", maxContents)
+			}
+			if res.InputRequests != nil {
+				asks, v := u.wants(res.InputRequests, res.RequestState, can)
+				if v != nil {
+					return nil, v
+				}
+				res = &sdk.GetPromptResult{InputRequests: asks, RequestState: res.RequestState}
+				return res, nil
+			}
+			res = &sdk.GetPromptResult{Description: plain(res.Description, maxDescription), Messages: res.Messages}
+			return res, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		return res, nil
+	}
+}
+
+// resource reads one. What is not allowed is said to be not there.
+func (g *Gateway) resource(u *upstream) sdk.ResourceHandler {
+	return func(ctx context.Context, req *sdk.ReadResourceRequest) (res *sdk.ReadResourceResult, err error) {
+		uri, can := req.Params.URI, req.ClientCapabilities()
+		if why := u.readable(uri); why != "" {
+			intent := audit.Intent{Actor: g.o.Actor, Kind: "read_resource", Argv: []string{u.o.Name, line(uri, maxURI)}, Tool: u.o.Name + "/" + line(uri, maxURI), Policy: u.o.Policy, PolicySHA: u.o.PolicySHA}
+			v := &verdict{Status: "denied", Reason: why, Rule: u.o.place(u.o.Server.At)}
+			return nil, errors.Join(sdk.ResourceNotFoundError(uri), g.o.Journal.Refuse(context.WithoutCancel(ctx), intent, audit.Outcome{Status: audit.Refused, Result: v.outcome(), Error: why}))
+		}
+		err = g.fetch(ctx, u, other{"read_resource", uri, map[string]string{"uri": uri}, req.Session, can}, func(ctx context.Context, cs *sdk.ClientSession) (any, error) {
+			res, err = cs.ReadResource(ctx, &sdk.ReadResourceParams{Meta: u.meta(cs, can, req.Params.Meta), URI: uri, InputResponses: req.Params.InputResponses, RequestState: req.Params.RequestState})
+			if err != nil {
+				return nil, err
+			}
+			if len(res.Contents) > maxContents {
+				return nil, fmt.Errorf("it has more than %d contents", maxContents)
+			}
+			if res.InputRequests != nil {
+				asks, v := u.wants(res.InputRequests, res.RequestState, can)
+				if v != nil {
+					return nil, v
+				}
+				res = &sdk.ReadResourceResult{InputRequests: asks, RequestState: res.RequestState}
+				return res, nil
+			}
+			res = &sdk.ReadResourceResult{Contents: res.Contents}
+			return res, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		return res, nil
+	}
+}
+
+// complete passes a completion on, of what is offered.
+func (g *Gateway) complete(ctx context.Context, req *sdk.CompleteRequest) (*sdk.CompleteResult, error) {
+	p := *req.Params
+	var of *upstream
+	if p.Ref != nil && p.Ref.Type == "ref/prompt" {
+		if u, theirs := g.promptOf(p.Ref.Name); u != nil {
+			of, p.Ref = u, &sdk.CompleteReference{Type: p.Ref.Type, Name: theirs}
+		}
+	} else if p.Ref != nil {
+		of = g.resourceOf(p.Ref.URI)
+	}
+	if of == nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is nothing of this name to complete"}
+	}
+	p.Meta = nil
+	var res *sdk.CompleteResult
+	err := g.fetch(ctx, of, other{"complete", line(p.Ref.Name+p.Ref.URI, maxURI), p, req.Session, nil}, func(ctx context.Context, cs *sdk.ClientSession) (_ any, err error) {
+		res, err = cs.Complete(ctx, &p)
+		return res, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &sdk.CompleteResult{Completion: sdk.CompletionResultDetails{Values: []string{}, Total: res.Completion.Total, HasMore: res.Completion.HasMore}}
+	for _, s := range res.Completion.Values[:min(len(res.Completion.Values), 100)] {
+		out.Completion.Values = append(out.Completion.Values, line(s, 1024))
+	}
+	return out, nil
+}
+
+// subscribe asks a server to say when a resource changes.
+func (g *Gateway) subscribe(ctx context.Context, req *sdk.SubscribeRequest) error {
+	uri := req.Params.URI
+	u := g.resourceOf(uri)
+	if u == nil || u.readable(uri) != "" {
+		return sdk.ResourceNotFoundError(uri)
+	}
+	return g.fetch(ctx, u, other{"subscribe_resource", uri, map[string]string{"uri": uri}, req.Session, nil}, func(_ context.Context, cs *sdk.ClientSession) (any, error) {
+		return nil, cs.Subscribe(g.life, &sdk.SubscribeParams{URI: uri})
+	})
+}
+
+// unsubscribe leaves the server's subscription: another client may have it, too.
+func (g *Gateway) unsubscribe(context.Context, *sdk.UnsubscribeRequest) error { return nil }
+
+// updated passes on that a resource has changed, no more often than somebody reads.
+func (u *upstream) updated(ctx context.Context, req *sdk.ResourceUpdatedNotificationRequest) {
+	if u.readable(req.Params.URI) == "" && u.news.Allow() {
+		_ = u.g.face.ResourceUpdated(ctx, &sdk.ResourceUpdatedNotificationParams{URI: req.Params.URI})
+	}
+}
+
+// promptOf finds whose prompt it is, and its server's name for it.
+func (g *Gateway) promptOf(name string) (*upstream, string) {
+	for _, u := range g.upstreams {
+		u.mu.Lock()
+		theirs := u.prompts[name]
+		u.mu.Unlock()
+		if theirs != "" {
+			return u, theirs
+		}
+	}
+	return nil, ""
+}
+
+// resourceOf finds whose resource a URI, or a template's text, is: of the first
+// server that may be asked.
+func (g *Gateway) resourceOf(uri string) *upstream {
+	for _, u := range g.upstreams {
+		if len(u.o.Server.Resources) > 0 && matches(u.o.Server.Resources, uri) {
+			return u
+		}
+	}
+	return nil
+}
+
+// publishOthers shows what all servers have beside tools. again says that one of them
+// said that it changed.
+func (g *Gateway) publishOthers() {
+	prompts, resources, templates := map[string]string{}, map[string]string{}, map[string]string{}
+	show := func(u *upstream, now, was map[string]string, key string, def any, add func()) {
+		b, _ := json.Marshal(def)
+		if _, taken := now[key]; taken {
+			g.o.Notice(fmt.Sprintf("server %s: %s is not offered: another server has one of that name", u.o.Name, line(key, 128)))
+			return
+		}
+		if now[key] = u.o.Name + " " + string(b); was[key] == now[key] {
+			return
+		}
+		defer func() {
+			if recover() != nil { // the library panics over what it cannot take
+				delete(now, key)
+			}
+		}()
+		add()
+	}
+	for _, u := range g.upstreams {
+		u.mu.Lock()
+		has, theirs := u.has, u.prompts
+		u.mu.Unlock()
+		for _, p := range has.prompts {
+			show(u, prompts, g.others[0], p.Name, p, func() { g.face.AddPrompt(p, g.prompt(u, theirs[p.Name])) })
+		}
+		for _, r := range has.resources {
+			show(u, resources, g.others[1], r.URI, r, func() { g.face.AddResource(r, g.resource(u)) })
+		}
+		for _, r := range has.templates {
+			show(u, templates, g.others[2], r.URITemplate, r, func() { g.face.AddResourceTemplate(r, g.resource(u)) })
+		}
+	}
+	for i, remove := range []func(...string){g.face.RemovePrompts, g.face.RemoveResources, g.face.RemoveResourceTemplates} {
+		now := []map[string]string{prompts, resources, templates}[i]
+		for key := range g.others[i] {
+			if _, ok := now[key]; !ok {
+				remove(key)
+			}
+		}
+		g.others[i] = now
+	}
+}

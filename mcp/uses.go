@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//lint:file-ignore SA1019 what is deprecated is what older servers and clients use
+
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/time/rate"
+
+	"github.com/caisson-run/caisson/policy"
+)
+
+// What a server may use of its client is nothing, unless its entry lists it: the
+// client's model (sampling), its user (elicitation), and its log. What it says there
+// is bounded and plain, and names the server, so that nobody takes it for somebody
+// else's words.
+//
+// A server of the newer protocol says in the result of a call what it needs, and
+// gets it with the same call made again. An older one asks while a call is under way,
+// without saying which: it is heard only where there is one.
+
+const (
+	maxQuestion  = 8 << 10         // bytes of a message to a user
+	maxSample    = 1 << 20         // bytes of a request to a model
+	maxState     = 64 << 10        // bytes that a server gives for the next round
+	maxInputs    = 8               // questions of one result
+	userPatience = 2 * time.Minute // of a user or model that an older server asks
+)
+
+// uses says whether the server may use something of its client.
+func (u *upstream) uses(what string) bool {
+	return slices.ContainsFunc(u.o.Server.Client, func(v policy.Value[string]) bool { return v.V == what })
+}
+
+// caller is who called a server, for as long as that takes.
+type caller struct {
+	ctx     context.Context
+	session *sdk.ServerSession
+	can     *sdk.ClientCapabilities
+	words   *rate.Limiter // of the server's log
+}
+
+// attend makes c the caller of one more call.
+func (u *upstream) attend(c *caller) (leave func()) {
+	c.words = rate.NewLimiter(20, 50)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.callers == nil {
+		u.callers = map[*caller]bool{}
+	}
+	u.callers[c] = true
+	return func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		delete(u.callers, c)
+	}
+}
+
+// only is the one who calls; nil where there are others, or none.
+func (u *upstream) only() *caller {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.callers) != 1 {
+		return nil
+	}
+	for c := range u.callers {
+		return c
+	}
+	return nil
+}
+
+var errNotOne = errors.New("caisson passes a question on while one call is under way, so that it is known whose it is")
+
+// heard is on whose behalf an older server asks for something, whatever it was told
+// that it may.
+func (u *upstream) heard(use string) (*caller, error) {
+	if !u.uses(use) {
+		return nil, errors.New("the policy does not let it use " + use + " of its client")
+	}
+	if c := u.only(); c != nil {
+		return c, nil
+	}
+	return nil, errNotOne
+}
+
+// elicits passes an older server's question to the user on before the library looks at
+// its form, of which it takes less than clients do.
+func (u *upstream) elicits(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+		if r, ok := req.(*sdk.ElicitRequest); ok {
+			return u.elicit(ctx, r)
+		}
+		return next(ctx, method, req)
+	}
+}
+
+// elicit passes an older server's question to the user on.
+func (u *upstream) elicit(_ context.Context, req *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+	c, err := u.heard("elicitation")
+	if err != nil {
+		return nil, err
+	}
+	p, err := u.question(req.Params, c.can)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithTimeout(c.ctx, userPatience)
+	defer stop()
+	return c.session.Elicit(ctx, p)
+}
+
+// sample passes an older server's question to the model on.
+func (u *upstream) sample(_ context.Context, req *sdk.CreateMessageRequest) (*sdk.CreateMessageResult, error) {
+	c, err := u.heard("sampling")
+	if err != nil {
+		return nil, err
+	}
+	if err := sampled(req.Params, c.can); err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithTimeout(c.ctx, userPatience)
+	defer stop()
+	return c.session.CreateMessage(ctx, req.Params)
+}
+
+// told passes what a server tells of a call on.
+func (u *upstream) told(_ context.Context, req *sdk.LoggingMessageRequest) {
+	c := u.only()
+	if c == nil || !c.words.Allow() || size(req.Params.Data) > maxQuestion {
+		return
+	}
+	_ = c.session.Log(c.ctx, &sdk.LoggingMessageParams{Level: req.Params.Level, Logger: line(u.o.Name+" "+req.Params.Logger, maxTitle), Data: plainValue(req.Params.Data, maxQuestion)})
+}
+
+// question is what a client is asked on behalf of a server: a form, never an
+// address.
+func (u *upstream) question(p *sdk.ElicitParams, can *sdk.ClientCapabilities) (*sdk.ElicitParams, error) {
+	switch {
+	case p == nil || p.Mode != "" && p.Mode != "form" || p.URL != "":
+		return nil, errors.New("a server may ask the user by a form alone")
+	case can == nil || can.Elicitation == nil || can.Elicitation.Form == nil && can.Elicitation.URL != nil:
+		return nil, errors.New("the client has no forms")
+	case len(p.Message) > maxQuestion || size(p.RequestedSchema) > maxQuestion:
+		return nil, fmt.Errorf("a question has at most %d bytes, and so has its form", maxQuestion)
+	}
+	return &sdk.ElicitParams{Mode: p.Mode, Message: "MCP server " + u.o.Name + " asks: " + plain(p.Message, maxQuestion), RequestedSchema: plainValue(jsonOf(p.RequestedSchema), maxQuestion)}, nil
+}
+
+func sampled(p any, can *sdk.ClientCapabilities) error {
+	if can == nil || can.Sampling == nil {
+		return errors.New("the client lends its model to nobody")
+	}
+	if size(p) > maxSample {
+		return fmt.Errorf("a request to the model has at most %d bytes", maxSample)
+	}
+	return nil
+}
+
+// wants is what a server of the newer protocol needs before it can answer, as its
+// client is asked; v says why it is not.
+func (u *upstream) wants(requests sdk.InputRequestMap, state string, can *sdk.ClientCapabilities) (sdk.InputRequestMap, *verdict) {
+	refused := func(why string) *verdict {
+		return &verdict{Status: "unavailable", Reason: "server " + u.o.Name + " wants to ask its client something: " + why}
+	}
+	if len(requests) > maxInputs || len(state) > maxState {
+		return nil, refused("it is too much at once")
+	}
+	out := sdk.InputRequestMap{}
+	for id, r := range requests {
+		use, err := "", error(nil)
+		switch p := r.(type) {
+		case *sdk.ElicitParams:
+			use = "elicitation"
+			out[id], err = u.question(p, can)
+		case *sdk.CreateMessageParams, *sdk.CreateMessageWithToolsParams:
+			use = "sampling"
+			out[id], err = r, sampled(p, can)
+		case *sdk.ListRootsParams:
+			use = "roots"
+			if out[id] = (*sdk.ListRootsParams)(&sdk.ListRootsParams{}); can == nil || can.RootsV2 == nil {
+				err = errors.New("the client has no roots")
+			}
+		default:
+			return nil, refused("that is not passed on")
+		}
+		if !u.uses(use) {
+			return nil, &verdict{Status: "denied", Reason: "server " + u.o.Name + " wants to ask its client something, which it may not", Rule: u.o.place(u.o.Server.At),
+				Hint: "client: [" + use + "] in its entry lets it"}
+		}
+		if err != nil {
+			return nil, refused(err.Error())
+		}
+	}
+	return out, nil
+}
+
+// meta is what a server is told of its caller with a call: what of the client it may
+// use, and how much the client wants to be told. An older server knows from the
+// handshake.
+func (u *upstream) meta(cs *sdk.ClientSession, can *sdk.ClientCapabilities, theirs sdk.Meta) sdk.Meta {
+	r := cs.InitializeResult()
+	if r == nil || r.ProtocolVersion < firstStateless {
+		return nil
+	}
+	has := map[string]any{}
+	if can == nil {
+		can = &sdk.ClientCapabilities{}
+	}
+	if u.uses("elicitation") && can.Elicitation != nil {
+		has["elicitation"] = map[string]any{"form": map[string]any{}}
+	}
+	if u.uses("sampling") && can.Sampling != nil {
+		has["sampling"] = map[string]any{}
+	}
+	if u.uses("roots") && can.RootsV2 != nil {
+		has["roots"] = map[string]any{}
+	}
+	m := sdk.Meta{sdk.MetaKeyClientCapabilities: has}
+	if level, ok := theirs[sdk.MetaKeyLogLevel].(string); ok && u.uses("logging") {
+		m[sdk.MetaKeyLogLevel] = line(level, 32)
+	}
+	return m
+}
+
+// protocolError is an error that tells the client what to do: that it lacks what the
+// server needs, and, where round says that it has answered something, that its answer
+// is not one.
+func protocolError(err error, round bool) error {
+	var e *jsonrpc.Error
+	if !errors.As(err, &e) {
+		return nil
+	}
+	switch {
+	case e.Code == sdk.CodeMissingRequiredClientCapabilities:
+		return &jsonrpc.Error{Code: e.Code, Message: line(e.Message, 1000), Data: e.Data[:min(len(e.Data), maxState)]}
+	case round && e.Code == jsonrpc.CodeInvalidParams:
+		return &jsonrpc.Error{Code: e.Code, Message: line(e.Message, 1000)}
+	}
+	return nil
+}
