@@ -92,6 +92,9 @@ func declaredRequests(t *testing.T, level string) {
 		if err == nil {
 			b, _ := json.Marshal(a.Output)
 			got = string(b)
+			if text, _ := a.Shown(); !strings.HasPrefix(text, "[HTTP status 200; content-type: text/plain; charset=utf-8]\n") || !strings.Contains(got, text[len(text)-4:]) {
+				t.Errorf("%s: a model reads %q", c.name, text)
+			}
 		}
 		if (err != nil) != c.fails || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %s", c.name, got)

@@ -113,13 +113,14 @@ func (t *toolRun) fetched(res *sandbox.Result, out *told, spec tool.HTTPSpec) (*
 		}
 		return nil, failed(clip(a.Problem, 500), "")
 	}
-	body := a.Body[:min(int64(len(a.Body)), spec.Response)]
+	all := a.Body[:min(int64(len(a.Body)), spec.Response)]
+	body := all
 	if a.Cut {
-		body = wholeRunes(body)
+		body = wholeRunes(all)
 	}
 	o := map[string]any{"status": a.Status, "body": string(body), "encoding": "text"}
 	if !utf8.Valid(body) {
-		o["body"], o["encoding"] = base64.StdEncoding.EncodeToString(a.Body), "base64"
+		o["body"], o["encoding"] = base64.StdEncoding.EncodeToString(all), "base64"
 	}
 	if a.Cut {
 		o["truncated"] = true

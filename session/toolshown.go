@@ -22,6 +22,9 @@ type Picture struct {
 // Shown is an answer as a model reads it: as text, and the picture that it is.
 func (a *ToolAnswer) Shown() (text string, picture *Picture) {
 	out := a.Output
+	if status, ok := out["status"].(int); ok && a.Result == nil {
+		return shownHTTP(status, out)
+	}
 	if a.Result == nil {
 		content, _ := out["content"].(string)
 		if out["encoding"] == "base64" {
@@ -58,6 +61,28 @@ func (a *ToolAnswer) Shown() (text string, picture *Picture) {
 	}
 	b.WriteString("[" + howEnded(out) + "]")
 	return b.String(), picture
+}
+
+// shownHTTP is the answer to a declared request.
+func shownHTTP(status int, out map[string]any) (text string, picture *Picture) {
+	text = fmt.Sprintf("[HTTP status %d", status)
+	headers, _ := out["headers"].(map[string]any)
+	for _, name := range []string{"content-type", "location", "retry-after"} {
+		if v, ok := headers[name]; ok {
+			text += fmt.Sprintf("; %s: %v", name, v)
+		}
+	}
+	if out["truncated"] == true {
+		text += "; the body is longer"
+	}
+	body, _ := out["body"].(string)
+	if out["encoding"] == "base64" {
+		if picture = pictureOf(body); picture != nil {
+			return text + "; a picture]", picture
+		}
+		return fmt.Sprintf("%s; %d bytes that are no text]", text, base64.StdEncoding.DecodedLen(len(body))), nil
+	}
+	return text + "]\n" + body, nil
 }
 
 // howEnded says in a few words how a program ended.

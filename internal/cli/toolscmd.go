@@ -216,10 +216,17 @@ func (a *app) callTool(ctx context.Context, cmd *cobra.Command, file string, cal
 	if answer.Result != nil {
 		a.code = exitCode(answer.Result)
 	}
-	if asJSON {
+	switch {
+	case asJSON:
 		a.printJSON(answer.Output)
-	} else if answer.Result != nil {
+	case answer.Result != nil:
 		a.show(&runFlags{}, answer.Result, nil)
+	default:
+		text, _ := answer.Shown()
+		fmt.Fprintln(call.Stdout, text) // as plain as what programs write
+	}
+	if answer.Result == nil && answer.Failed {
+		a.code = exitFault
 	}
 	return nil
 }
