@@ -38,6 +38,11 @@ type asked struct {
 
 func (a *asked) Tools() ([]*tool.Tool, error) { return a.session.Tools(), nil }
 
+func (a *asked) RefuseTool(ctx context.Context, c *session.ToolCall) error {
+	c.Actor = "key:test"
+	return a.session.RefuseTool(ctx, c)
+}
+
 func (a *asked) CallTool(ctx context.Context, c *session.ToolCall) (*session.ToolAnswer, error) {
 	c.Actor = "key:test"
 	return a.session.CallTool(ctx, c)

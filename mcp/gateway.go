@@ -110,7 +110,9 @@ func NewGateway(o GatewayOptions) (*Gateway, error) {
 		options.Capabilities.Completions = &sdk.CompletionCapabilities{}
 	}
 	g.face = sdk.NewServer(&sdk.Implementation{Name: "caisson-gateway", Title: "caisson gateway", Version: o.Version}, options)
-	g.face.AddReceivingMiddleware(only(options.Capabilities), g.await)
+	g.face.AddReceivingMiddleware(only(options.Capabilities), g.await, recordUnknown(g.offers, func(ctx context.Context, name string) error {
+		return g.o.Judge.RefuseTool(ctx, &session.ToolCall{Name: name, Door: "mcp", Actor: g.o.Actor, Operator: true})
+	}))
 	return g, nil
 }
 
@@ -202,6 +204,14 @@ func (g *Gateway) run(ctx context.Context, serve func(ctx context.Context, leave
 	leave()
 	over.Wait()
 	return err
+}
+
+// offers says whether a tool is offered now.
+func (g *Gateway) offers(name string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, ok := g.shown[name]
+	return ok
 }
 
 // publish shows what all servers offer now.

@@ -26,6 +26,8 @@ import (
 type Toolbox interface {
 	Tools() ([]*tool.Tool, error)
 	CallTool(ctx context.Context, c *session.ToolCall) (*session.ToolAnswer, error)
+	// RefuseTool records a call of a tool that is not among Tools.
+	RefuseTool(ctx context.Context, c *session.ToolCall) error
 }
 
 // KeyTools are the tools of a key.
@@ -40,6 +42,10 @@ func (t keyTools) Tools() ([]*tool.Tool, error) { return t.b.Tools(t.k) }
 
 func (t keyTools) CallTool(ctx context.Context, c *session.ToolCall) (*session.ToolAnswer, error) {
 	return t.b.CallTool(ctx, t.k, c)
+}
+
+func (t keyTools) RefuseTool(ctx context.Context, c *session.ToolCall) error {
+	return t.b.RefuseTool(ctx, t.k, c)
 }
 
 // instructions are what clients may tell their model about all of it.
@@ -67,7 +73,13 @@ func newServer(own *serving, version string) (*sdk.Server, error) {
 		Instructions: instructions, Logger: slog.New(slog.DiscardHandler),
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
 	})
-	s.AddReceivingMiddleware(toolsOnly)
+	known := map[string]bool{}
+	for _, t := range tools {
+		known[t.Name] = true
+	}
+	s.AddReceivingMiddleware(toolsOnly, recordUnknown(func(name string) bool { return known[name] }, func(ctx context.Context, name string) error {
+		return own.box.RefuseTool(ctx, &session.ToolCall{Name: name, Door: "mcp"})
+	}))
 	slots := make(chan struct{}, callsAtOnce)
 	for _, t := range tools {
 		def := &sdk.Tool{Name: t.Name, Title: t.Title, Description: t.Description, InputSchema: t.Params,
@@ -102,6 +114,21 @@ func only(can *sdk.ServerCapabilities) sdk.Middleware {
 			for prefix, ok := range has {
 				if !ok && strings.HasPrefix(method, prefix) {
 					return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: " + method}
+				}
+			}
+			return next(ctx, method, req)
+		}
+	}
+}
+
+// recordUnknown has calls recorded that the library answers by itself, since no tool
+// has their name.
+func recordUnknown(known func(name string) bool, record func(ctx context.Context, name string) error) sdk.Middleware {
+	return func(next sdk.MethodHandler) sdk.MethodHandler {
+		return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+			if call, ok := req.(*sdk.CallToolRequest); ok && !known(call.Params.Name) {
+				if err := record(ctx, line(call.Params.Name, 128)); err != nil {
+					return nil, err
 				}
 			}
 			return next(ctx, method, req)

@@ -33,6 +33,8 @@ func (b box) CallTool(ctx context.Context, c *session.ToolCall) (*session.ToolAn
 	return b.call(ctx, c)
 }
 
+func (box) RefuseTool(context.Context, *session.ToolCall) error { return nil }
+
 // stdio connects a client to a server of b.
 func (b box) stdio(t *testing.T, o *sdk.ClientOptions) (_ *sdk.ClientSession, hangUp func() error) {
 	t.Helper()

@@ -107,6 +107,29 @@ func (b *Sandboxes) CallTool(ctx context.Context, k *Key, c *ToolCall) (*ToolAns
 	return t.do(ctx)
 }
 
+// RefuseTool records a call of a tool that its door does not offer: who looks for
+// tools leaves a trace, too. Its arguments are not recorded; nobody has said which of
+// them are to be in no record.
+func (s *Session) RefuseTool(ctx context.Context, c *ToolCall) error {
+	return (&toolRun{call: c, session: s, actor: c.Actor}).notOffered(ctx)
+}
+
+// RefuseTool is the same, for a key.
+func (b *Sandboxes) RefuseTool(ctx context.Context, k *Key, c *ToolCall) error {
+	g, err := b.grant(k)
+	if err != nil {
+		return err
+	}
+	return (&toolRun{call: c, session: g.session, boxes: b, key: k, actor: k.Actor()}).notOffered(ctx)
+}
+
+func (t *toolRun) notOffered(ctx context.Context) error {
+	t.use = &policy.ToolCall{Name: t.call.Name}
+	why := sandbox.Errorf(sandbox.ErrNotFound, "tool "+t.call.Name, "it is not offered")
+	out := audit.Outcome{Status: audit.Refused, Error: why.Error(), Result: &sandbox.Result{Status: sandbox.StatusDenied, Reason: why.Error()}}
+	return t.session.o.Journal.Refuse(context.WithoutCancel(ctx), t.intent(), out)
+}
+
 // toolRun is a tool's call on its way.
 type toolRun struct {
 	call    *ToolCall

@@ -194,6 +194,24 @@ func TestToolsOfASession(t *testing.T) {
 	}
 }
 
+// Who calls what a door does not offer leaves a record, without arguments.
+func TestRefuseTool(t *testing.T) {
+	h := newHome(t, nil)
+	if err := h.RefuseTool(t.Context(), h.key, &ToolCall{Name: "nothing", Args: []byte(`{"password":"hunter2"}`), Door: "mcp"}); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for r, err := range h.log.Query(t.Context(), audit.Filter{Kind: "call_tool"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, fmt.Sprintf("%s %s %s %v", r.Call.Tool, r.Status, r.Call.Actor, r.Call.Params != nil))
+	}
+	if diff := cmp.Diff([]string{"nothing refused " + h.key.Actor() + " false"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 const toolPolicy = `version: 1
 tools:
   - list_sandboxes
