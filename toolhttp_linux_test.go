@@ -16,6 +16,7 @@ import (
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/registry"
 )
 
 // Requests that a policy declares are made from sandboxes, by real routers.
@@ -101,6 +102,7 @@ func declaredRequests(t *testing.T, level string) {
 		}
 	}
 	askedRequest(t, s, approvals)
+	keyedRequest(t, f, log, dir)
 	// Records have the request, the connection, and nothing that is to be kept out.
 	text := ""
 	for r, err := range log.Query(t.Context(), audit.Filter{OldestFirst: true}) {
@@ -151,6 +153,27 @@ func askedRequest(t *testing.T, s *session.Session, approvals *session.Approvals
 		a, err := call(again, p.Token)
 		if same := again == `{"page":"x","note":"marked-note"}`; same && (err != nil || a.Output["body"] != "good host") || !same && err == nil {
 			t.Errorf("%s: %+v, %v", again, a, err)
+		}
+	}
+}
+
+// A key's request counts for its rates, and is made in a sandbox that is its own.
+func keyedRequest(t *testing.T, f *policy.File, log *audit.Log, dir *store.Dir) {
+	reg, err := registry.Open(t.Context(), dir.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reg.Close()
+	b, err := session.OpenSandboxes(t.Context(), session.SandboxesOptions{Drivers: caisson.Drivers(), Journal: log, State: session.DirState(dir), Registry: reg,
+		Policies: map[string]*policy.File{"": f}, Templates: map[string]session.Template{session.BaseTemplate: {Root: true}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close(t.Context())
+	for i, fails := range []bool{false, true} {
+		a, err := b.CallTool(t.Context(), &session.Key{ID: "k1", Name: "k"}, &session.ToolCall{Name: "send", Args: []byte(`{"a":1}`), Door: "test"})
+		if (err != nil) != fails || !fails && a.Output["status"] != 200 {
+			t.Errorf("%d: %+v, %v", i, a, err)
 		}
 	}
 }
