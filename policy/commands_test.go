@@ -202,3 +202,32 @@ func BenchmarkDecideCommand(b *testing.B) {
 		p.Decide(c)
 	}
 }
+
+// TestCommandHintsHelp: what a refusal says would allow the command does.
+func TestCommandHintsHelp(t *testing.T) {
+	decide := func(commands string, argv []string) Verdict {
+		f, err := Parse("/w/p.yaml", []byte("version: 1\n"+commands+"\n"))
+		if err != nil {
+			t.Fatalf("%s: %v", commands, err)
+		}
+		p, err := New(Options{File: f})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Decide(&Call{Kind: RunCommand, Argv: argv, Operator: true})
+	}
+	for _, argv := range [][]string{
+		{"curl", "x"}, {"python3", "-c", "print(1)"}, {"python3", "x.py"}, {"python3", "-m", "pytest"}, {"node", "-e", "1"}, {"perl", "-e", "1"},
+		{"git", "-c", "core.pager=x", "log"}, {"tar", "--to-command=x", "-xf", "y"}, {"sh", "x.sh"},
+	} {
+		v := decide("commands: {allow: [ls]}", argv)
+		_, hint, ok := strings.Cut(v.Hint, "add to /w/p.yaml: ")
+		if v.Decision != Deny || !ok {
+			t.Errorf("%q: %v, %q", argv, v.Decision, v.Hint)
+			continue
+		}
+		if again := decide(hint, argv); again.Decision != Allow {
+			t.Errorf("%q: with %s: %s", argv, hint, again.Reason)
+		}
+	}
+}

@@ -233,10 +233,7 @@ func (f *File) notAllowed(c *shell.Command, s judged, named bool, missing *shell
 	if missing != nil {
 		words := []string{anything}
 		if missing.To > 0 {
-			words = nil
-			for _, w := range c.Words[missing.From:missing.To] {
-				words = append(words, w.Text)
-			}
+			words = needed(c)
 		}
 		return refuse(rule, f.add(fmt.Sprintf("commands: {allow: [{name: %s, args: [%s]}]}", name, quote(strings.Join(words, " ")))),
 			"%s %s %s, which the policy does not name", s.shown(c), s.place(c.At), missing.What)
@@ -260,6 +257,21 @@ func (j judged) need(n *shell.Need) string {
 		return "does more than its name says"
 	}
 	return n.What
+}
+
+// needed are the words that an entry has to have so that all needs of c are named:
+// an option that brings code takes whatever the code is.
+func needed(c *shell.Command) (words []string) {
+	for i, n := range c.Needs {
+		for _, w := range c.Words[n.From:n.To] {
+			if option := w.Static && isOption(w.Text); i > 0 && !option {
+				words = append(words, anything)
+			} else {
+				words = append(words, w.Text)
+			}
+		}
+	}
+	return words
 }
 
 // shown is a command as people see it, shortened.
