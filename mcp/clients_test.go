@@ -14,10 +14,11 @@ import (
 // returns what it printed.
 func inspect(t *testing.T, dir, state string, server []string, args ...string) (string, error) {
 	t.Helper()
+	// The Inspector hands little of its environment on.
+	server = append([]string{"env", "CAISSON_STATE=" + state}, server...)
 	args = append(append([]string{"node_modules/.bin/mcp-inspector", "--cli"}, server...), args...)
 	cmd := exec.CommandContext(t.Context(), "node", args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "CAISSON_STATE="+state)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -49,6 +50,8 @@ servers:
     command: [node, /srv/node_modules/@modelcontextprotocol/server-everything/dist/index.js, stdio]
     tools: ["*"]
     deny_tools: [get-env]
+    resources: ["demo://*"]
+    prompts: ["simple*"]
 `+world); err != nil {
 		t.Fatal(err)
 	}
@@ -70,6 +73,9 @@ servers:
 		{"files: outside", false, files, []string{"--method", "tools/call", "--tool-name", "read_text_file", "--tool-args-json", `{"path":"/etc/passwd"}`}, "denied", "root:"},
 		{"files: a mount is read-only", false, files, []string{"--method", "tools/call", "--tool-name", "write_file", "--tool-args-json", `{"path":"/notes/new","content":"x"}`}, "EROFS", ""},
 		{"everything: tools", false, everything, []string{"--method", "tools/list"}, "echo", "get-env"},
+		{"everything: resources", false, everything, []string{"--method", "resources/list"}, "demo://", ""},
+		{"everything: prompts", false, everything, []string{"--method", "prompts/list"}, "simple", "args-prompt"},
+		{"everything: a prompt", false, everything, []string{"--method", "prompts/get", "--prompt-name", "simple-prompt"}, "messages", ""},
 		{"everything: a call", false, everything, []string{"--method", "tools/call", "--tool-name", "echo", "--tool-args-json", `{"message":"ahoy"}`}, "ahoy", ""},
 	} {
 		if testing.Short() && !c.short {
