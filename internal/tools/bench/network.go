@@ -6,7 +6,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -27,6 +26,8 @@ func (s *stage) networkRows() (list []bench) {
 			s.client(level, "download", "≥ 150 MB/s", "MB/s"),
 			s.client(level, "connect", "≤ 2 ms over direct", "ms"),
 			s.client(level, "dns", "≤ 1 ms", "ms"),
+			s.terminated(level, "connection"),
+			s.terminated(level, "kept"),
 			s.connected(level))
 	}
 	return list
@@ -77,25 +78,16 @@ func (s *stage) client(level, what, goal, unit string) bench {
 		}
 		defer stop()
 		var ours, theirs []float64
-		measured := func(cmd *exec.Cmd) (float64, error) {
-			var stderr bytes.Buffer
-			cmd.Stderr = &stderr
-			out, err := cmd.Output()
-			if err != nil {
-				return 0, failure(cmd, err, stderr.String())
-			}
-			return strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
-		}
 		argv := func(where string) []string {
 			return []string{"/usr/bin/python3", "-I", "-S", "-c", client, what, port, where, fmt.Sprint(downloadSize)}
 		}
 		for range s.o.rounds {
-			a, err := measured(s.caisson(ctx, u, append([]string{"run", "--isolation", level,
+			a, err := figure(s.caisson(ctx, u, append([]string{"run", "--isolation", level,
 				"--allow", "localhost:" + port, "--allow", "127.0.0.1:" + port, "--"}, argv("inside")...)...))
 			if err == nil {
 				var b float64
 				direct := argv("outside")
-				b, err = measured(exec.CommandContext(ctx, direct[0], direct[1:]...))
+				b, err = figure(exec.CommandContext(ctx, direct[0], direct[1:]...))
 				theirs = append(theirs, b)
 			}
 			if err != nil {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -137,6 +138,59 @@ func (s *stage) rate(goal string, argv ...string) bench {
 		}
 		return r
 	}}
+}
+
+// pooledRate is rate with sandboxes that others make meanwhile, and take away.
+// The processors do all of it, so that it cannot be far above rate.
+func (s *stage) pooledRate(goal string, argv ...string) bench {
+	return bench{fmt.Sprintf("process level, made ahead, %q, runs per second of %d clients, beside the bare program", argv, clients), func(ctx context.Context) row {
+		l, end, err := s.level(ctx, argv)
+		if err != nil {
+			return row{notes: []string{err.Error()}}
+		}
+		defer end()
+		p := interleave(ctx, s.o.rounds, clocked(l.supplied), clocked(atOnceOf(l.bare)))
+		r := p.row(goal)
+		r.who = s.users[0].name
+		if len(p.ours) > 0 {
+			perSecond := func(t []took) string { return fmt.Sprintf("%.0f/s", clients*each/median(walls(t)).Seconds()) }
+			r.ours, r.theirs = perSecond(p.ours), perSecond(p.theirs)
+			r.ratio, r.cpu = fmt.Sprintf("%.2f (%.2f)", 1/p.ratio(), 1/p.paired()), p.cpu(clients*each)
+		}
+		return r
+	}}
+}
+
+// supplied has every client run its times in sandboxes that two makers have made,
+// and waits until the last is gone.
+func (l *level) supplied(ctx context.Context) (took, error) {
+	ready, makers := make(chan sandbox.Prepared, clients), 2
+	failed := make(chan error, 2*clients*each)
+	var all sync.WaitGroup
+	for range makers {
+		all.Go(func() {
+			for range clients * each / makers {
+				p, err := l.driver.Prepare(ctx, l.spec())
+				failed <- err
+				ready <- p
+			}
+		})
+	}
+	_, err := atOnceOf(func(ctx context.Context) (took, error) {
+		p := <-ready
+		if p == nil {
+			return took{}, errors.New("there is no sandbox")
+		}
+		err := l.ended(p.Run(ctx, l.exec()))
+		all.Go(func() { failed <- p.Destroy(ctx) })
+		return took{}, err
+	})(ctx)
+	all.Wait()
+	close(failed)
+	for e := range failed {
+		err = errors.Join(err, e)
+	}
+	return took{}, err
 }
 
 // atOnceOf has every client run one its times.
