@@ -60,7 +60,7 @@ func (a *app) serveCommand() *cobra.Command {
 	f := &serveFlags{}
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve sandboxes that live on, to E2B's official clients",
+		Short: "Serve sandboxes that live on, and tools, over HTTP and to E2B's official clients",
 		Long: `Serve sandboxes that live on, over HTTP, to those who have a key.
 
 The official E2B SDKs work with it as they are; what it prints at its start is
