@@ -12,6 +12,7 @@
 package enginetest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,8 @@ const (
 )
 
 // keeper starts the engine, waits for the end of its input, and clears up:
-// $1 is the directory, $2 the control group, $3 what starts the engine. What is
+// $1 is the directory, $2 the control group, $3 what becomes the engine, by exec, so
+// that it is the engine that is killed. What is
 // left in directories that engines share with others is removed if it was not
 // there before.
 const keeper = `
@@ -69,7 +71,7 @@ rm -rf "$dir"
 `
 
 // docker starts Docker's engine.
-const docker = `dockerd --data-root "$dir/data" --exec-root "$dir/exec" --pidfile "$dir/pid" --host "unix://$dir/engine.sock" \
+const docker = `exec dockerd --data-root "$dir/data" --exec-root "$dir/exec" --pidfile "$dir/pid" --host "unix://$dir/engine.sock" \
 	--storage-driver overlay2 --cgroup-parent "/$group" --bridge=none --iptables=false --ip6tables=false \
 	--ip-forward=false --ip-masq=false --userland-proxy=false`
 
@@ -80,7 +82,7 @@ printf '[storage]\ndriver = "overlay"\ngraphroot = "%s"\nrunroot = "%s"\n' "$dir
 printf '[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "none"\ntmp_dir = "%s"\n[network]\nnetwork_config_dir = "%s"\n' \
 	"$dir/tmp" "$dir/net" >"$dir/containers.conf"
 mkdir "$dir/scratch"
-TMPDIR=$dir/scratch CONTAINERS_STORAGE_CONF=$dir/storage.conf CONTAINERS_CONF=$dir/containers.conf \
+exec env TMPDIR="$dir/scratch" CONTAINERS_STORAGE_CONF="$dir/storage.conf" CONTAINERS_CONF="$dir/containers.conf" \
 	podman --log-level=warn system service --time 0 "unix://$dir/engine.sock"`
 
 // Start starts Docker's engine and returns when it answers. Stop ends it.
@@ -178,15 +180,35 @@ func (e *Engine) Log() string {
 	return string(b[max(0, len(b)-4<<10):])
 }
 
-// Stop stops the engine and returns when nothing of it is left.
+// Stop stops the engine and returns when nothing of it is left: no file, and no
+// process that names its directory.
 func (e *Engine) Stop() error {
 	err := e.hold.Close()
 	for end := time.Now().Add(stopLimit); ; <-time.After(20 * time.Millisecond) {
-		if _, serr := os.Stat(e.dir); os.IsNotExist(serr) {
+		left, perr := processes(e.dir)
+		if perr != nil {
+			return errors.Join(err, perr)
+		}
+		if _, serr := os.Stat(e.dir); os.IsNotExist(serr) && len(left) == 0 {
 			return err
 		}
 		if time.Now().After(end) {
-			return errors.Join(err, fmt.Errorf("%s is still there: %s", e.dir, e.Log()))
+			return errors.Join(err, fmt.Errorf("%s is still there, with %q: %s", e.dir, left, e.Log()))
 		}
 	}
+}
+
+// processes are the command lines that name dir.
+func processes(dir string) (found []string, err error) {
+	list, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range list {
+		line, err := os.ReadFile(file) // one that has ended meanwhile is none
+		if err == nil && bytes.Contains(line, []byte(dir)) {
+			found = append(found, string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
+		}
+	}
+	return found, nil
 }
