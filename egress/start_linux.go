@@ -9,7 +9,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -273,131 +272,6 @@ func (r *Router) Change(ctx context.Context, rules wire.Rules) error {
 		return cannot("nobody waited for the change", context.Cause(ctx))
 	case <-late.C:
 		return cannot("the router does not change its rules", nil)
-	}
-}
-
-// follow reads what the router tells until it ends.
-func (r *Router) follow() {
-	defer close(r.over)
-	for r.in.Scan() {
-		var e wire.Event
-		if err := json.Unmarshal(r.in.Bytes(), &e); err != nil {
-			r.lost(fmt.Errorf("what it tells cannot be read: %w", err))
-			return
-		}
-		if !r.hear(e) {
-			return
-		}
-	}
-	err := r.in.Err()
-	if err == nil {
-		err = errors.New("its process ended")
-	}
-	r.lost(err)
-}
-
-// Bounds of what is kept and told, whatever a router says; they are above its
-// own. Beyond them it is counted.
-const (
-	keptConnections = 1000
-	keptRefused     = 1000
-	toldAtOnce      = wire.RecordsAtOnce + keptRefused
-)
-
-// hear takes one event; false is the end.
-func (r *Router) hear(e wire.Event) bool {
-	switch e.Kind {
-	case wire.Ready:
-		if err := r.begin(); err != nil {
-			r.lost(err)
-			return false
-		}
-	case wire.Connection, wire.Refused:
-		r.keep(e)
-	case wire.Changed:
-		select {
-		case r.changed <- struct{}{}:
-		default: // nobody asked
-		}
-	case wire.Exceeded:
-		if r.o.Ended != nil {
-			r.o.Ended(e.Budget, nil)
-		}
-	case wire.Failed:
-		r.lost(errors.New(e.Error))
-		return false
-	case wire.Done:
-		r.finish(e)
-		return false
-	}
-	return true
-}
-
-// begin has the router read packets, once, and unless it is being ended.
-func (r *Router) begin() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.reads || r.closing {
-		return nil
-	}
-	r.reads = true
-	close(r.ready)
-	return r.write(wire.Command{Kind: wire.Begin})
-}
-
-func (r *Router) keep(e wire.Event) {
-	if e.Record == nil {
-		return
-	}
-	r.mu.Lock()
-	list, most := &r.report.Refused, keptRefused
-	if e.Kind == wire.Connection {
-		list, most = &r.report.Connections, keptConnections
-	}
-	if len(*list) < most {
-		*list = append(*list, *e.Record)
-	} else {
-		r.omitted++
-	}
-	tell := r.tell.Allow()
-	if !tell {
-		r.untold++
-	}
-	r.mu.Unlock()
-	if tell && r.o.Record != nil {
-		r.o.Record(e)
-	}
-}
-
-// finish takes the router's last word.
-func (r *Router) finish(e wire.Event) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.done = true
-	if e.Totals != nil {
-		r.report.Totals = *e.Totals
-	}
-	for _, again := range e.Repeats {
-		n := again.Count
-		again.Count = 0
-		for i := range r.report.Refused {
-			if r.report.Refused[i] == again {
-				r.report.Refused[i].Count = n
-			}
-		}
-	}
-}
-
-// lost takes note of a router that ended by itself.
-func (r *Router) lost(err error) {
-	r.mu.Lock()
-	first := r.failed == nil && !r.closing
-	if r.failed == nil {
-		r.failed = err
-	}
-	r.mu.Unlock()
-	if first && r.o.Ended != nil {
-		r.o.Ended("", err)
 	}
 }
 

@@ -49,7 +49,7 @@ const (
 // there before.
 const keeper = `
 dir=$1 group=$2
-shared="/var/run/docker /etc/docker /etc/docker/key.json /var/lib/containers /etc/cni /etc/cni/net.d"
+shared="/var/run/docker /etc/docker /etc/docker/key.json /var/lib/containers /etc/cni /etc/cni/net.d /dev/shm/libpod_lock"
 for d in $shared; do [ -e "$d" ] || fresh="$d $fresh"; done
 for d in /sys/fs/cgroup/*/libpod_parent /sys/fs/cgroup/libpod_parent; do [ ! -e "$d" ] || kept=yes; done
 eval "$3" >"$dir/log" 2>&1 </dev/null &
@@ -63,7 +63,7 @@ find /sys/fs/cgroup -depth -type d -path "*/$group*" -exec rmdir {} + 2>/dev/nul
 [ -n "$kept" ] || find /sys/fs/cgroup -depth -type d -path '*/libpod_parent*' -exec rmdir {} + 2>/dev/null
 for d in $fresh; do # an inner one comes before what it is in
 	case $d in
-	*.json | /var/lib/containers) rm -rf "$d" ;;
+	*.json | /dev/shm/* | /var/lib/containers) rm -rf "$d" ;;
 	*) [ ! -e "$d" ] || find "$d" -depth -type d -empty -delete ;;
 	esac
 done
