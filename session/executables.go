@@ -35,9 +35,7 @@ func (r *run) enforceCommands(w *world) error {
 	names := append(strings.Fields(policy.Carriers), r.plan.Commands.Programs...)
 	if len(w.exec.Argv) > 0 {
 		names = append(names, w.exec.Argv[0])
-		for _, c := range r.startedBy(w.exec.Argv) { // what was asked about is on no list
-			names = append(names, c)
-		}
+		names = append(names, r.startedBy(w.exec.Argv)...) // what was asked about is on no list
 	}
 	for _, name := range names {
 		if err := e.add(name); err != nil {

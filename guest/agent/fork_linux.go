@@ -85,8 +85,9 @@ const (
 
 // record is what the new process tells of a failure, by fd.
 type record struct {
-	fd    uintptr
-	step  uintptr // its address
+	fd   uintptr
+	step uintptr // its address
+	//lint:ignore U1000 the assembly writes it, and the other end of the pipe reads it
 	errno uintptr
 }
 
