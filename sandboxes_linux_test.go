@@ -163,7 +163,7 @@ func check(t *testing.T, l *living, id string) {
 	if got := l.sh(t, id, "cat ~/file /tmp/file; echo $NAME"); got != "one\ntwo\nvalue" {
 		t.Errorf("after the pause there is %q", got)
 	}
-	l.sh(t, id, "was=$(cat /tmp/count); for i in $(seq 100); do sleep 0.05; [ $(cat /tmp/count) -gt $was ] && exit 0; done; exit 1")
+	l.sh(t, id, "until was=$(cat /tmp/count); [ -n \"$was\" ]; do :; done; for i in $(seq 100); do sleep 0.05; [ $(cat /tmp/count) -gt $was ] && exit 0; done; exit 1")
 }
 
 // Copies go on where a sandbox was, each by itself, and so does the sandbox.
