@@ -132,11 +132,15 @@ func TestSocket(t *testing.T) {
 	})
 	t.Run("input that nobody reads", func(t *testing.T) {
 		c := open(t)
-		go func() {
-			for c.Write(context.Background(), websocket.MessageBinary, bytes.Repeat([]byte("x"), 1<<19)) == nil {
+		_, end, _ := talk(t, c, `{"command":["sh","-c","echo ready; exec sleep 0.3"]}`, func(all string) {
+			if all != "ready\n" { // the command comes first
+				return
 			}
-		}()
-		_, end, _ := talk(t, c, `{"command":["sleep","0.3"]}`, nil)
+			go func() {
+				for c.Write(context.Background(), websocket.MessageBinary, bytes.Repeat([]byte("x"), 1<<19)) == nil {
+				}
+			}()
+		})
 		if end.Status != "success" {
 			t.Errorf("%+v", end)
 		}
