@@ -770,6 +770,17 @@ func testKeys(t *testing.T, h *home) {
 	if got, err := given.Authenticate(t.Context(), "an-operators-own-long-key"); err != nil || got.ID != GivenKey {
 		t.Errorf("given: %v, %v", got, err)
 	}
+	// A key of the registry stays itself, with its policy, where it is exported.
+	bound, secret, err := h.keys.Create(t.Context(), "bound", "ci", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if given, err = OpenKeys(h.reg, secret); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := given.Authenticate(t.Context(), secret); err != nil || got.ID != bound.ID || got.Policy != "ci" {
+		t.Errorf("given, and in the registry: %+v, %v", got, err)
+	}
 }
 
 // A session that was lost is begun again: it is not the sandbox that ended.
