@@ -38,7 +38,11 @@ func (m *metered) Write(b []byte) (total int, err error) {
 		part := b[:min(len(b), copySize)]
 		if most := m.c.r.o.Budget.Egress; m.c.r.sent.Add(int64(len(part))) > most && most > 0 {
 			m.c.r.sent.Add(-int64(len(part)))
-			m.c.r.at.do(func() { m.c.r.exceed("egress") })
+			// At once: who sees this connection end must not get another. What is
+			// open is ended by somebody who holds none of it.
+			if m.c.r.bar() {
+				m.c.r.at.do(func() { m.c.r.ended("egress"); m.c.r.shut() })
+			}
 			return total, errShut
 		}
 		if err := m.pace(m.c.r.pace[0], len(part)); err != nil {

@@ -184,9 +184,7 @@ func (r *Router) Gone() <-chan struct{} { return r.link.gone }
 
 // shut lets nothing through any more.
 func (r *Router) shut() {
-	r.mu.Lock()
-	r.closed = true
-	r.mu.Unlock()
+	r.bar()
 	r.end()
 	for _, c := range r.list() {
 		c.abort()
@@ -195,15 +193,23 @@ func (r *Router) shut() {
 
 // exceed ends everything because a budget is used up.
 func (r *Router) exceed(budget string) {
-	r.mu.Lock()
-	first := !r.closed
-	r.closed = true
-	r.mu.Unlock()
-	if first {
-		r.o.Event(wire.Event{Kind: wire.Exceeded, Budget: budget})
+	if r.bar() {
+		r.ended(budget)
 	}
 	r.shut()
 }
+
+// bar lets nothing begin any more; true for the first who asks.
+func (r *Router) bar() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first := !r.closed
+	r.closed = true
+	return first
+}
+
+// ended tells that a budget is used up.
+func (r *Router) ended(budget string) { r.o.Event(wire.Event{Kind: wire.Exceeded, Budget: budget}) }
 
 // Close ends every connection, tells Done, and waits until nothing of the
 // router is left. Closing a device takes the kernel a while, which the owner need
