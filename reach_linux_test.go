@@ -125,3 +125,58 @@ while ! test -e /tmp/open.good.example.com -a -e /tmp/open.other.example.com; do
 		}
 	})
 }
+
+// A secret that is reached only later: programs have its placeholder from the start,
+// those that ran before, too, and keep it through a pause.
+func TestSetNetworkSecret(t *testing.T) {
+	onInternet(t, func(t *testing.T) {
+		t.Setenv("API_KEY", apiKey)
+		with := func(o *session.SandboxesOptions, text string) {
+			file, err := policy.Parse("key.yaml", []byte("version: 1\nnetwork: {allow: [good.example.com, other.example.com], upstream_ca: "+plugIn(t)+"}\n"+text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Policies[""] = file
+		}
+		const secret = "secrets: [{name: KEY, from: \"env:API_KEY\", hosts: [other.example.com]}]\n"
+		l := openLiving(t, filepath.Join(t.TempDir(), "state"), "gvisor", func(o *session.SandboxesOptions) { with(o, secret) })
+		s, err := l.Create(t.Context(), l.key, session.Create{Timeout: time.Minute, Network: &session.NetworkWish{Allow: []string{"good.example.com"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const ask = `curl -sS -m 20 -H "Authorization: Bearer $KEY" https://other.example.com/key 2>&1 || true`
+		l.sh(t, s.ID, `for n in 1 2; do (while ! test -e /tmp/go.$n; do sleep 0.05; done; `+ask+`) > /tmp/out.$n 2>&1 & done`)
+		before := func(n string) string {
+			return l.sh(t, s.ID, "touch /tmp/go."+n+"; while ! test -s /tmp/out."+n+"; do sleep 0.05; done; cat /tmp/out."+n)
+		}
+		if got := l.sh(t, s.ID, ask+"; echo $KEY"); !strings.Contains(got, "Could not resolve") || !strings.Contains(got, "caisson-secret-") {
+			t.Errorf("before: %s", got)
+		}
+		if _, err := l.SetNetwork(t.Context(), l.key, s.ID, session.NetworkWish{Allow: []string{"other.example.com"}}); err != nil {
+			t.Fatal(err)
+		}
+		const want = "HTTP/2.0 Bearer ***"
+		if got := l.sh(t, s.ID, ask); !strings.Contains(got, want) {
+			t.Errorf("a later program: %s", got)
+		}
+		if got := before("1"); !strings.Contains(got, want) {
+			t.Errorf("an earlier program: %s", got)
+		}
+		if _, err := l.Pause(t.Context(), l.key, s.ID); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Resume(t.Context(), l.key, s.ID, 0); err != nil {
+			t.Fatal(err)
+		}
+		if got := before("2"); !strings.Contains(got, want) {
+			t.Errorf("an earlier program, after a pause: %s", got)
+		}
+		forked, err := l.Fork(t.Context(), l.key, s.ID, 1, time.Minute)
+		if err != nil || forked[0].Err != nil {
+			t.Fatal(err, forked[0].Err)
+		}
+		if got := l.sh(t, forked[0].Sandbox.ID, ask); !strings.Contains(got, want) {
+			t.Errorf("a copy: %s", got)
+		}
+	})
+}

@@ -63,7 +63,7 @@ func (b *Sandboxes) adopt(l *living) {
 func (b *Sandboxes) takeOver(ctx context.Context, l *living) (_ *inside, err error) {
 	rec := l.record()
 	r := &run{call: worldOf(rec), id: rec.Life.Run, kind: policy.StartSandbox, name: l.id, reach: rec.Reach, life: rec.Life}
-	r.trust, r.placeholders = maps.Clone(rec.Life.Trust), maps.Clone(rec.Life.Placeholders)
+	r.trust, r.placeholders = maps.Clone(rec.Life.Trust), maps.Clone(rec.Placeholders)
 	in := &inside{run: r, before: rec.CPU, used: new(atomic.Int64)}
 	in.gone, in.leave = context.WithCancelCause(context.Background())
 	in.world = &world{cwd: rec.Life.Dir, search: rec.Life.Search, exec: &sandbox.Exec{Dir: rec.Life.Dir}}

@@ -225,6 +225,7 @@ func (b *Sandboxes) createFrom(ctx context.Context, k *Key, name string, c Creat
 		s.Sudo = in.world.spec.Sudo
 		bound(s, now)
 		s.Wired, s.Network, s.Life = in.run.net != nil, in.run.hosts, in.life()
+		s.Placeholders = maps.Clone(in.run.placeholders)
 	})
 	if err != nil {
 		b.drop(l)

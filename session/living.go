@@ -153,7 +153,8 @@ func (l *living) keep(ctx context.Context, change func(*registry.Sandbox)) error
 // written down in the directory kept. What it makes is undone when it fails, and a
 // refusal is an error of kind ErrDenied.
 func (b *Sandboxes) boot(ctx context.Context, l *living, g *grant, call *Call, kept string) (*inside, *admitted, error) {
-	r := &run{s: g.session, call: call, id: newID(), kind: policy.StartSandbox, name: l.id, reach: l.record().Reach}
+	r := &run{s: g.session, call: call, id: newID(), kind: policy.StartSandbox, name: l.id, reach: l.record().Reach, shown: l.record().Placeholders}
+	r.placeholders = maps.Clone(r.shown)
 	if kept == "" {
 		r.stock = b.stock
 	}

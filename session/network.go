@@ -68,6 +68,9 @@ func (r *run) connect(w *world) error {
 	if err != nil {
 		return err
 	}
+	if err := r.foresee(); err != nil {
+		return err
+	}
 	r.hosts = plan.Hosts()
 	if r.reach != nil { // the world is made for plan, all the same
 		if rules, err = r.rulesInForce(); err != nil {

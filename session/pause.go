@@ -5,6 +5,7 @@ package session
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -266,6 +267,7 @@ func (b *Sandboxes) wake(ctx context.Context, k *Key, l *living, asked bool) err
 	err = l.keep(ctx, func(s *registry.Sandbox) {
 		now := b.o.Clock.Now()
 		s.State, s.Kept, s.Began, s.Life = registry.Running, "", now, in.life()
+		s.Placeholders = maps.Clone(in.run.placeholders)
 		s.Limits = in.run.plan.Limits // decided anew where it was booted anew
 		if !s.Waits || asked {
 			s.Started, s.Ends = now, now.Add(s.Lifetime)

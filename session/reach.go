@@ -70,6 +70,15 @@ func (b *Sandboxes) setNetwork(ctx context.Context, l *living, g *grant, reach *
 			Hint: "make it with the network that it may need, and take that away until then"})
 		return err
 	}
+	if plan != nil {
+		for _, s := range plan.Secrets {
+			r.intent.Secrets = append(r.intent.Secrets, s.Name)
+		}
+		if err := l.fits(plan); err != nil {
+			_, err := r.fail(ctx, err)
+			return err
+		}
+	}
 	r.intent.Network = plan.String()
 	ticket, err := b.o.Journal.Begin(ctx, r.intent)
 	if err != nil {
@@ -81,6 +90,34 @@ func (b *Sandboxes) setNetwork(ctx context.Context, l *living, g *grant, reach *
 		out = audit.Outcome{Status: audit.Failed, Error: err.Error()}
 	}
 	return errors.Join(err, ticket.End(ctx, out))
+}
+
+// fits refuses a network whose secrets, or whose ended TLS, have no place in the
+// world of a sandbox: its policy had none of them when it was made.
+func (l *living) fits(plan *policy.PlanNetwork) error {
+	l.mu.Lock()
+	in, have := l.in, l.rec.Placeholders
+	if in == nil {
+		in = l.frozen
+	}
+	l.mu.Unlock()
+	if in != nil {
+		have = in.run.placeholders
+	}
+	no := func(rule, problem string) error {
+		return &sandbox.Error{Op: "sandbox " + l.id, Kind: sandbox.ErrUnsupported, Problem: problem, Rule: rule,
+			Hint: "make another one: this one is older than what its policy says of that"}
+	}
+	for _, s := range plan.Secrets {
+		if have[s.Name] == "" {
+			return no(ruleFrom(s.Rule), "its programs have no placeholder of the secret "+s.Name)
+		}
+	}
+	// One that is paused is made anew.
+	if ended := plan.Ended(); in != nil && len(ended) > 0 && len(in.run.trust) == 0 {
+		return no("", "its programs do not trust who would end the TLS of "+ended[0])
+	}
+	return nil
 }
 
 // carryNetwork writes the change down, so that nothing else is in force when the

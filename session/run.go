@@ -65,6 +65,7 @@ type run struct {
 	authority    *authority.Authority // whom the sandbox trusts for hosts whose TLS is ended; nil when none is
 	trust        map[string]string    // variables that say so
 	placeholders map[string]string    // by the names of secrets
+	shown        map[string]string    // those that a sandbox that goes on has already
 	kept         []kept               // names that must stay what they are
 }
 
@@ -173,7 +174,7 @@ func (r *run) build(ctx context.Context, a *admitted) (err error) {
 func (r *run) forget(ctx context.Context, mark int) error {
 	err := r.undo.back(ctx, mark)
 	r.image, r.store, r.net, r.hosts, r.kept = nil, nil, nil, nil, nil
-	r.authority, r.trust, r.placeholders = nil, nil, nil
+	r.authority, r.trust, r.placeholders = nil, nil, maps.Clone(r.shown)
 	return err
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/registry"
 )
 
 // A secret is read once, when its run's router is started, goes there over a
@@ -35,14 +36,54 @@ func (r *run) secretFor(p policy.PlanSecret) (wire.Secret, error) {
 		return wire.Secret{}, &sandbox.Error{Op: "secret " + p.Name, Kind: sandbox.ErrUnavailable, Problem: err.Error(), Rule: ruleFrom(p.Rule),
 			Hint: "look at what it is from: " + p.From}
 	}
-	placeholder := r.placeholders[p.Name] // of a network that is changed
-	if placeholder == "" {
-		placeholder = "caisson-secret-" + strings.ToLower(rand.Text())
-	}
 	return wire.Secret{
-		Name: p.Name, From: p.Rule, Placeholder: placeholder, Value: wire.Value(value),
+		Name: p.Name, From: p.Rule, Placeholder: r.placeholder(p.Name), Value: wire.Value(value),
 		Hosts: p.Hosts, Header: p.Header, Format: p.Format, Plain: p.Plain, Others: p.Others,
 	}, nil
+}
+
+// placeholder is a secret's, the same for as long as the sandbox lives.
+func (r *run) placeholder(name string) string {
+	if p := r.placeholders[name]; p != "" {
+		return p
+	}
+	if r.placeholders == nil {
+		r.placeholders = map[string]string{}
+	}
+	r.placeholders[name] = "caisson-secret-" + strings.ToLower(rand.Text())
+	return r.placeholders[name]
+}
+
+// foresee gives what the network of a sandbox that lives on may be changed to (see
+// Sandboxes.SetNetwork) its place in the world: nothing of that can be put there
+// later. A placeholder is worth nothing, and an authority signs for nobody, until
+// the router is told of them.
+func (r *run) foresee() error {
+	if r.kind != policy.StartSandbox {
+		return nil
+	}
+	v := r.s.o.Policy.Decide(&reaching(r.call, &registry.Reach{}).Call)
+	n := v.Plan.Network
+	if v.Decision == policy.Deny || n == nil {
+		return nil // there is nothing more to have
+	}
+	for _, s := range n.Secrets {
+		r.placeholder(s.Name)
+	}
+	if len(n.Ended()) == 0 {
+		return nil
+	}
+	_, err := r.installation(time.Now())
+	return err
+}
+
+// installation is the authority that the sandbox is to trust from now on.
+func (r *run) installation(now time.Time) (*authority.Authority, error) {
+	a, err := authority.Open(r.s.o.State.Path(), now)
+	if err == nil {
+		r.authority = a
+	}
+	return a, err
 }
 
 // mostSecret is how much of a file is read, in bytes; a secret has less.
@@ -107,10 +148,6 @@ func (r *run) rules(plan *policy.PlanNetwork) (wire.Rules, error) {
 			return rules, err
 		}
 		rules.Secrets = append(rules.Secrets, s)
-		if r.placeholders == nil {
-			r.placeholders = map[string]string{}
-		}
-		r.placeholders[s.Name] = s.Placeholder
 	}
 	ended := plan.Ended()
 	if len(ended) == 0 {
@@ -132,7 +169,7 @@ func (r *run) endTLS(plan *policy.PlanNetwork, ended []string) (*wire.TLS, error
 		hosts = append(hosts, n)
 	}
 	now := time.Now() // not the records' clock: clients have this one
-	a, err := authority.Open(r.s.o.State.Path(), now)
+	a, err := r.installation(now)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +181,6 @@ func (r *run) endTLS(plan *policy.PlanNetwork, ended []string) (*wire.TLS, error
 	if err != nil {
 		return nil, err
 	}
-	r.authority = a
 	return &wire.TLS{Issuer: issuer, Roots: roots}, nil
 }
 

@@ -163,7 +163,7 @@ func (c *Create) from(s *Snapshot) (*registry.Sandbox, error) {
 	}
 	return &registry.Sandbox{
 		Template: rec.Template, Image: rec.Image, Isolation: rec.Isolation, Asked: rec.Asked, Env: rec.Env,
-		Allow: rec.Allow, Deny: rec.Deny, NoNetwork: rec.NoNetwork, Reach: rec.Reach, Sudo: rec.Sudo, Writable: rec.Writable,
+		Allow: rec.Allow, Deny: rec.Deny, NoNetwork: rec.NoNetwork, Reach: rec.Reach, Placeholders: rec.Placeholders, Sudo: rec.Sudo, Writable: rec.Writable,
 	}, nil
 }
 

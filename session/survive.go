@@ -46,7 +46,7 @@ func (in *inside) life() *registry.Life {
 	r := in.run
 	return &registry.Life{
 		Run: r.id, World: r.made, User: in.world.spec.User, Dir: in.world.cwd, Search: slices.Clone(in.world.search),
-		Env: slices.Clone(r.imageEnv()), Trust: maps.Clone(r.trust), Placeholders: maps.Clone(r.placeholders),
+		Env: slices.Clone(r.imageEnv()), Trust: maps.Clone(r.trust),
 	}
 }
 

@@ -101,6 +101,9 @@ type Sandbox struct {
 	// since; nil is as it was made.
 	Wired bool   `json:"wired,omitempty"`
 	Reach *Reach `json:"reach,omitempty"`
+	// Placeholders are those of its secrets, by their names: its programs have them
+	// as long as it lives, and those of its copies. None of them is a secret.
+	Placeholders map[string]string `json:"placeholders,omitempty"`
 	// Sudo says that its programs may become its own root.
 	Sudo bool `json:"sudo,omitempty"`
 	// Waits says that it ran when caisson was stopped, and goes on with the next
@@ -125,11 +128,9 @@ type Life struct {
 	User   sandbox.User `json:"user"`
 	Dir    string       `json:"dir"`
 	Search []string     `json:"search,omitempty"`
-	// Env are the variables of its image, Trust those that say whom to trust, and
-	// Placeholders those of its secrets by their names. None of them is a secret.
-	Env          []string          `json:"env,omitempty"`
-	Trust        map[string]string `json:"trust,omitempty"`
-	Placeholders map[string]string `json:"placeholders,omitempty"`
+	// Env are the variables of its image, and Trust those that say whom to trust.
+	Env   []string          `json:"env,omitempty"`
+	Trust map[string]string `json:"trust,omitempty"`
 }
 
 // Reach is a part of what a key's policy lets a sandbox reach: Allow, or all of it
@@ -147,14 +148,14 @@ func (s *Sandbox) RanUntil(now time.Time) time.Duration { return s.Ran + now.Sub
 func (s *Sandbox) Clone() *Sandbox {
 	c := *s
 	c.Metadata, c.Notes, c.Env, c.Network = maps.Clone(s.Metadata), maps.Clone(s.Notes), maps.Clone(s.Env), slices.Clone(s.Network)
-	c.Writable = slices.Clone(s.Writable)
+	c.Writable, c.Placeholders = slices.Clone(s.Writable), maps.Clone(s.Placeholders)
 	c.Allow, c.Deny, c.Asked.Explicit = slices.Clone(s.Allow), slices.Clone(s.Deny), maps.Clone(s.Asked.Explicit)
 	if r := s.Reach; r != nil {
 		c.Reach = &Reach{Allow: slices.Clone(r.Allow), Deny: slices.Clone(r.Deny), None: r.None}
 	}
 	if l := s.Life; l != nil {
 		life := *l
-		life.Search, life.Env, life.Trust, life.Placeholders = slices.Clone(l.Search), slices.Clone(l.Env), maps.Clone(l.Trust), maps.Clone(l.Placeholders)
+		life.Search, life.Env, life.Trust = slices.Clone(l.Search), slices.Clone(l.Env), maps.Clone(l.Trust)
 		c.Life = &life
 	}
 	c.Limits.Explicit, c.Posture.Limits = maps.Clone(s.Limits.Explicit), maps.Clone(s.Posture.Limits)
