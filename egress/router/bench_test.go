@@ -3,9 +3,14 @@
 package router
 
 import (
+	"bufio"
+	"crypto/tls"
 	"io"
 	"net"
+	"net/http"
 	"testing"
+
+	"github.com/caisson-run/caisson/egress/rule"
 )
 
 // BenchmarkDownload moves 64 MiB from a server through the router into a guest's
@@ -51,5 +56,31 @@ func BenchmarkConnect(b *testing.B) {
 			b.Fatal(err)
 		}
 		c.Close()
+	}
+}
+
+// BenchmarkTerminated makes a connection whose TLS is ended, for one request, and
+// BenchmarkWhole the same one where it is not.
+func BenchmarkTerminated(b *testing.B) { benchmarkTLS(b, "api.good.test") }
+
+func BenchmarkWhole(b *testing.B) { benchmarkTLS(b, "plain.good.test") }
+
+func benchmarkTLS(b *testing.B, host string) {
+	s := secured(b, secureOptions{http1: true, web: rule.Web{Methods: []string{"GET"}}, handler: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }})
+	for b.Loop() {
+		c, err := s.guest.DialName(host, s.port)
+		if err != nil {
+			b.Fatal(err)
+		}
+		t := tls.Client(c, &tls.Config{ServerName: host, InsecureSkipVerify: true})
+		if _, err := io.WriteString(t, "GET / HTTP/1.1\r\nHost: "+host+"\r\n\r\n"); err != nil {
+			b.Fatal(err)
+		}
+		res, err := http.ReadResponse(bufio.NewReader(t), nil)
+		if err != nil || res.StatusCode != http.StatusOK && host == "api.good.test" {
+			b.Fatal(res, err)
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		t.Close()
 	}
 }
