@@ -136,7 +136,7 @@ test-mcp: build ## official MCP clients, servers and the conformance suite, with
 	@echo '== MCP clients and servers'
 	@node=$$(CAISSON_TEST_NODE=22 .ci/node); export PATH="$$node:$$PATH"; \
 		.ci/again npm ci --prefix mcp/testdata/clients --silent --no-audit --no-fund; \
-		CAISSON_TEST_BINARY=$(CURDIR)/bin/caisson go test -count=1 -timeout 10m -run '^Test(Clients|Conformance)$$' $(MCP_TESTS) ./mcp
+		CAISSON_TEST_BINARY=$(CURDIR)/bin/caisson go test -count=1 -timeout 10m -run '^Test(Clients|Conformance|ConformanceOfServer)$$' $(MCP_TESTS) ./mcp
 
 .PHONY: test-openai
 test-openai: build ## OpenAI's official client against caisson serve, on gVisor

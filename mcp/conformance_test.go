@@ -3,8 +3,10 @@
 package mcp
 
 import (
+	"bufio"
 	"context"
-	"fmt"
+	"encoding/json"
+
 	"io"
 	"net"
 	"net/http"
@@ -42,7 +44,8 @@ func clients(t *testing.T) string {
 // against the fixture alone. Every scenario has to have the same scores: 40 of 40 of
 // the stable suite, 81 of 81 of what 2025-11-25 requires, and of 2026-07-28 all that
 // count. One that no revision scores is left out, server-sse-polling: there a server
-// closes its own HTTP stream, and behind a gateway it has none.
+// closes its own HTTP stream, and behind a gateway it has none. TestConformanceOfServer
+// has it, and so 82.
 func TestConformance(t *testing.T) {
 	dir := clients(t)
 	fixture := filepath.Join(t.TempDir(), "everything")
@@ -63,20 +66,114 @@ func TestConformance(t *testing.T) {
 			want := scores(t, dir, c.suite, c.revision, alone)
 			var got map[string]string
 			behindGateway(t, fixture, func(url string) { got = scores(t, dir, c.suite, c.revision, url) })
+			delete(want, "server-sse-polling")
+			delete(got, "server-sse-polling")
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("alone (-), behind the gateway (+)\n%s", diff)
 			}
-			n := 0
-			for _, score := range got {
-				var passed, failed int
-				fmt.Sscanf(score, "%d passed, %d failed", &passed, &failed)
-				n += passed
-			}
-			if n != c.passed {
+			if n := passed(got); n != c.passed {
 				t.Errorf("%d checks passed, want %d", n, c.passed)
 			}
 		})
 	}
+}
+
+// TestConformanceOfServer runs the same suites against the server that agents get: a
+// daemon's endpoint, in a build that has the fixture's tools besides its own.
+func TestConformanceOfServer(t *testing.T) {
+	dir := clients(t)
+	url := serveOwn(t, buildFixture(t))
+	for _, c := range []struct {
+		suite, revision string
+		passed          int
+	}{{"conformance", "", 40}, {"conformance-next", "2025-11-25", 82}, {"conformance-next", "2026-07-28", 165}} {
+		t.Run(strings.TrimSpace(c.suite+" "+c.revision), func(t *testing.T) {
+			got := scores(t, dir, c.suite, c.revision, url)
+			if n := passed(got); n != c.passed {
+				t.Errorf("%d checks passed, want %d", n, c.passed)
+			}
+			for name, score := range got {
+				// An extension that no server of the library has, and that does not count.
+				if !strings.HasSuffix(score, " 0 failed") && !strings.HasPrefix(name, "tasks-") {
+					t.Errorf("%s: %s", name, score)
+				}
+			}
+		})
+	}
+}
+
+// buildFixture builds this package's tests with the source of the official fixture
+// in it, which is a program: Go lets nobody import one.
+func buildFixture(t *testing.T) (program string) {
+	t.Helper()
+	source, err := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/modelcontextprotocol/go-sdk/conformance/everything-server").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(source)), "main.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := strings.NewReplacer("\npackage main\n", "\npackage mcp\n", "\nfunc main() {", "\nfunc fixtureMain() {").Replace(string(text))
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmp := t.TempDir()
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(here, "everything_test.go"): filepath.Join(tmp, "everything.go")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"everything.go": ours, "overlay.json": string(overlay)} {
+		if err := writeFile(filepath.Join(tmp, name), text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program = filepath.Join(tmp, "fixture")
+	if out, err := exec.Command("go", "test", "-c", "-tags", "conformance", "-overlay", filepath.Join(tmp, "overlay.json"), "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return program
+}
+
+// serveOwn starts what buildFixture built, and returns the address that it serves at.
+func serveOwn(t *testing.T, program string) (url string) {
+	t.Helper()
+	cmd := exec.Command(program, "-test.run", "^TestFixtureServer$")
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for url == "" && lines.Scan() {
+		_, url, _ = strings.Cut(lines.Text(), "serves at ")
+	}
+	t.Cleanup(func() {
+		in.Close()
+		rest, _ := io.ReadAll(out)
+		if err := cmd.Wait(); err != nil || url == "" {
+			t.Errorf("%v\n%s", err, rest)
+		}
+	})
+	return url
+}
+
+// passed is how many checks passed.
+func passed(scores map[string]string) (n int) {
+	for _, score := range scores {
+		one, _, _ := strings.Cut(score, " ")
+		k, _ := strconv.Atoi(one)
+		n += k
+	}
+	return n
 }
 
 // scores runs a suite and returns the score of each scenario.
@@ -97,7 +194,6 @@ func scores(t *testing.T, dir, suite, revision, url string) map[string]string {
 	for _, f := range found {
 		all[f[1]] = f[2]
 	}
-	delete(all, "server-sse-polling")
 	if err != nil || testing.Verbose() {
 		t.Logf("%s: %v\n%s", url, err, out)
 	}

@@ -64,20 +64,25 @@ func NewServer(box Toolbox, version string) (*sdk.Server, error) {
 }
 
 func newServer(own *serving, version string) (*sdk.Server, error) {
+	return makeServer(own, sdk.ServerOptions{Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}}, version)
+}
+
+// makeServer makes the server of a toolbox, which has no more than o's capabilities.
+func makeServer(own *serving, o sdk.ServerOptions, version string) (*sdk.Server, error) {
 	own.waits = map[[sha256.Size]byte]waiting{}
 	tools, err := own.box.Tools()
 	if err != nil {
 		return nil, err
 	}
-	s := sdk.NewServer(&sdk.Implementation{Name: "caisson", Title: "caisson", Version: version}, &sdk.ServerOptions{
-		Instructions: instructions, Logger: slog.New(slog.DiscardHandler),
-		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
-	})
+	o.Instructions, o.Logger = instructions, slog.New(slog.DiscardHandler)
+	s := sdk.NewServer(&sdk.Implementation{Name: "caisson", Title: "caisson", Version: version}, &o)
 	known := map[string]bool{}
 	for _, t := range tools {
 		known[t.Name] = true
 	}
-	s.AddReceivingMiddleware(toolsOnly, recordUnknown(func(name string) bool { return known[name] }, func(ctx context.Context, name string) error {
+	// The library answers some of what a server has not with empty lists, without saying
+	// beforehand that it would.
+	s.AddReceivingMiddleware(only(o.Capabilities), recordUnknown(func(name string) bool { return known[name] }, func(ctx context.Context, name string) error {
 		return own.box.RefuseTool(ctx, &session.ToolCall{Name: name, Door: "mcp"})
 	}))
 	slots := make(chan struct{}, callsAtOnce)
@@ -98,12 +103,6 @@ func newServer(own *serving, version string) (*sdk.Server, error) {
 		})
 	}
 	return s, nil
-}
-
-// toolsOnly refuses what a server of tools has not. The library answers some of it
-// with empty lists, without saying beforehand that it would.
-func toolsOnly(next sdk.MethodHandler) sdk.MethodHandler {
-	return only(&sdk.ServerCapabilities{})(next)
 }
 
 // only refuses what is beside tools and is not among capabilities.
