@@ -148,6 +148,15 @@ func isRange(w *syntax.Word) bool {
 	return strings.HasPrefix(s, "{") && strings.HasSuffix(s, "}") && strings.Contains(s, "..") && strings.Trim(s, "{}.-0123456789") == ""
 }
 
+// given says of the variables that the text gives values to whether these are all
+// numbers; nil where that cannot be told.
+func (s *scope) given() map[string]bool {
+	if s.unasked != nil {
+		s.numbers, s.unasked = numeric(s.unasked), nil
+	}
+	return s.numbers
+}
+
 // number says that a variable holds a number whatever happens.
 func (s *scope) number(name string) bool {
 	switch name {
@@ -155,10 +164,10 @@ func (s *scope) number(name string) bool {
 		return true
 	case "RANDOM", "SECONDS", "LINENO", "BASHPID", "EPOCHSECONDS", "SHLVL", "BASH_SUBSHELL":
 		// Plain variables once they were unset, and some of them before.
-		given, said := s.numbers[name]
+		given, said := s.given()[name]
 		return s.numbers != nil && (given || !said)
 	}
-	return s.numbers[name] && !steers(name) && !shellSets(name)
+	return s.given()[name] && !steers(name) && !shellSets(name)
 }
 
 // shellSets: variables that bash gives values to by itself, which a text that gives
@@ -224,7 +233,7 @@ func (s *scope) operand(p syntax.WordPart) {
 // unless the shell does: $_ is the last argument, REPLY what was read. Those are in
 // capitals, or begin with _.
 func (s *scope) subscript(x syntax.ArithmExpr) {
-	if w, ok := x.(*syntax.Word); ok && s.numbers != nil {
+	if w, ok := x.(*syntax.Word); ok && s.given() != nil {
 		key := s.word(w)
 		given, said := s.numbers[key.Text]
 		if key.Static && syntax.ValidName(key.Text) && (given && !shellSets(key.Text) || !said && key.Text[0] >= 'a') {

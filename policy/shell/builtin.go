@@ -9,20 +9,26 @@ import (
 )
 
 // isBuiltin says that a shell has name inside.
-func isBuiltin(name string) bool { return strings.Contains(builtins, " "+name+" ") }
-
-const builtins = " . : [ alias bg bind break builtin caller cd command compgen complete compopt continue declare dirs disown echo enable eval " +
-	"exec exit export false fc fg getopts hash help history jobs kill let local logout mapfile popd printf pushd pwd read readarray " +
-	"readonly return set shift shopt source suspend test times trap true type typeset ulimit umask unalias unset wait chdir "
+func isBuiltin(name string) bool {
+	switch name {
+	case ".", ":", "[", "alias", "bg", "bind", "break", "builtin", "caller", "cd", "command", "compgen", "complete", "compopt", "continue",
+		"declare", "dirs", "disown", "echo", "enable", "eval", "exec", "exit", "export", "false", "fc", "fg", "getopts", "hash", "help",
+		"history", "jobs", "kill", "let", "local", "logout", "mapfile", "popd", "printf", "pushd", "pwd", "read", "readarray", "readonly",
+		"return", "set", "shift", "shopt", "source", "suspend", "test", "times", "trap", "true", "type", "typeset", "ulimit", "umask",
+		"unalias", "unset", "wait", "chdir":
+		return true
+	}
+	return false
+}
 
 // builtin judges a command that the shell may carry out itself; false says
 // that it is a program's name.
 func (s *scope) builtin(words []Word, env []Variable, in stdin) bool {
-	c := Command{Words: words, Kind: Builtin, Env: env}
 	name := words[0].Text
 	if !isBuiltin(name) {
 		return false
 	}
+	c := Command{Words: words, Kind: Builtin, Env: env}
 	switch name {
 	case "cd", "chdir", ":", "true", "false", "pwd", "echo", "exit", "return", "break", "continue", "shift", "times", "umask", "ulimit", "bg", "fg",
 		"disown", "dirs", "pushd", "popd", "type", "caller", "help", "logout", "suspend":

@@ -65,8 +65,11 @@ func git(_ *scope, c *Command, _ stdin) {
 	for _, n := range part.Needs {
 		c.Needs = append(c.Needs, Need{From: n.From + i, To: n.To + i, What: n.What})
 	}
-	for j, w := range c.Words[i:] {
-		if t := w.Text; strings.Contains(t, "::") && !strings.Contains(t, "://") && has("clone fetch pull push ls-remote remote submodule archive", sub.Text) {
+	if !has("clone fetch pull push ls-remote remote submodule archive", sub.Text) {
+		return
+	}
+	for j := range c.Words[i:] {
+		if t := c.Words[i+j].Text; strings.Contains(t, "::") && !strings.Contains(t, "://") {
 			c.need(i+j, i+j+1, "names a program as the way to a repository")
 		}
 	}

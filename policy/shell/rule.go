@@ -231,7 +231,7 @@ func (d *dangerous) judge(_ *scope, c *Command, _ stdin) {
 	first := true
 	value := false // the word is the value of the option before it
 	for i := 1; i < len(c.Words); i++ {
-		w, isValue := c.Words[i], value
+		w, isValue := &c.Words[i], value
 		value = false
 		switch {
 		case isValue && !w.Split:
@@ -269,7 +269,7 @@ func (d *dangerous) isLong(w string) bool {
 		return false
 	}
 	name, _, _ = strings.Cut(name, "=")
-	for _, l := range strings.Fields(d.long) {
+	for l := range strings.FieldsSeq(d.long) {
 		if l == name || !d.exact && len(name) > 0 && strings.HasPrefix(l, name) || d.exact && strings.HasPrefix(name, l) {
 			return true
 		}

@@ -25,6 +25,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -118,12 +119,12 @@ type Need struct {
 // Word is one word of a command, quotes removed.
 type Word struct {
 	Text   string // its value when Static, else about as it was written
-	Static bool   // the value is known
 	Prefix string // how the value begins, where it is not Static
+	At     Pos
+	Static bool // the value is known
 	// Split: it may become several words, or none, of which only the first
 	// begins with Prefix.
 	Split bool
-	At    Pos
 
 	noOption bool // not Static, and yet it does not begin as an option does
 }
@@ -159,7 +160,7 @@ type Refusal struct {
 
 // Line reads a line of a shell.
 func Line(text string, d Dialect) *Script {
-	a := &analyser{script: &Script{}}
+	a := &analyser{script: &Script{}, room: len(text)/5 + 1} // what lines have: a word for each five bytes
 	a.line(text, d, nil, false)
 	return a.done()
 }
@@ -184,6 +185,9 @@ type analyser struct {
 	depth  int
 	read   int // bytes so far
 
+	spare []Word // has room for the words of the next commands
+	room  int    // words that the text may have, about
+
 	called  []Word          // functions that were called
 	removed map[string]bool // names that unset takes away, which may be functions
 }
@@ -199,6 +203,16 @@ func (a *analyser) done() *Script {
 	return a.script
 }
 
+// words is room for n words, cut from what was allocated for many.
+func (a *analyser) words(n int) []Word {
+	if n > len(a.spare) {
+		a.spare = make([]Word, max(n, min(a.room, 64)))
+	}
+	out := a.spare[:n:n]
+	a.spare = a.spare[n:]
+	return out
+}
+
 func (a *analyser) refuse(at Pos, hint, format string, args ...any) {
 	if len(a.script.Refusals) < maxRefusals {
 		a.script.Refusals = append(a.script.Refusals, Refusal{At: at, Why: fmt.Sprintf(format, args...), Hint: hint})
@@ -212,7 +226,8 @@ type scope struct {
 	dialect Dialect
 	base    *Pos            // of the word that the text is, when it is within another
 	funcs   map[string]uint // functions that certainly exist from an offset on
-	numbers map[string]bool // variables that hold numbers only
+	numbers map[string]bool // variables that hold numbers only, see given
+	unasked *syntax.File    // what numbers is to be made of, when it is first asked for
 }
 
 // at is a parser's place as ours.
@@ -261,12 +276,8 @@ func (a *analyser) line(text string, d Dialect, base *Pos, shared bool) {
 		a.refuse(p, "write plain text", "%s", why)
 		return
 	}
-	lang := syntax.LangBash
-	if d == POSIX {
-		lang = syntax.LangPOSIX
-	}
-	f, err := syntax.NewParser(syntax.Variant(lang)).Parse(strings.NewReader(text), "")
-	s := &scope{analyser: a, text: text, dialect: d, base: base, funcs: map[string]uint{}}
+	f, err := parse(text, d)
+	s := &scope{analyser: a, text: text, dialect: d, base: base}
 	if err != nil {
 		p, why := errorPlace(err)
 		if base != nil {
@@ -276,17 +287,47 @@ func (a *analyser) line(text string, d Dialect, base *Pos, shared bool) {
 		return
 	}
 	if !shared {
-		s.numbers = numeric(f)
+		s.unasked = f
 	}
 	for _, st := range f.Stmts {
 		if fn, ok := st.Cmd.(*syntax.FuncDecl); ok && !st.Background && fn.Name != nil {
 			// A name with a / is a path, to some shells and not to others.
 			if _, had := s.funcs[fn.Name.Value]; !had && !strings.Contains(fn.Name.Value, "/") {
+				if s.funcs == nil {
+					s.funcs = map[string]uint{}
+				}
 				s.funcs[fn.Name.Value] = fn.Pos().Offset()
 			}
 		}
 	}
 	s.stmts(f.Stmts, stdin{outside: true})
+}
+
+// parsers has a parser as it is before it has read anything, and others that have, for
+// each dialect.
+var parsers [POSIX + 1]struct {
+	once  sync.Once
+	fresh *syntax.Parser
+	used  sync.Pool
+}
+
+// parse parses text. A parser is some 3 KiB, which would be most of what a short line
+// takes. One that has read is made as new by a copy, so that nothing of one text comes
+// to another.
+func parse(text string, d Dialect) (*syntax.File, error) {
+	kept := &parsers[d]
+	kept.once.Do(func() {
+		kept.fresh = syntax.NewParser(syntax.Variant([...]syntax.LangVariant{Bash: syntax.LangBash, POSIX: syntax.LangPOSIX}[d]))
+	})
+	p, ok := kept.used.Get().(*syntax.Parser)
+	if !ok {
+		p = new(syntax.Parser)
+	}
+	*p = *kept.fresh
+	f, err := p.Parse(strings.NewReader(text), "")
+	*p = syntax.Parser{} // it would keep the text
+	kept.used.Put(p)
+	return f, err
 }
 
 func errorPlace(err error) (Pos, string) {

@@ -229,7 +229,7 @@ func (s *scope) call(c *syntax.CallExpr, in stdin) {
 	if len(c.Args) == 0 {
 		return
 	}
-	words := make([]Word, len(c.Args))
+	words := s.words(len(c.Args))
 	for i, w := range c.Args {
 		words[i] = s.word(w)
 	}
@@ -249,6 +249,9 @@ func (s *scope) call(c *syntax.CallExpr, in stdin) {
 // emit adds a command.
 func (s *scope) emit(c Command) {
 	c.At = c.Words[0].At
+	if s.script.Commands == nil {
+		s.script.Commands = make([]Command, 0, min(s.room/3, 1024)+1)
+	}
 	s.script.Commands = append(s.script.Commands, c)
 }
 
@@ -269,7 +272,7 @@ func (s *scope) look(words []Word, env []Variable, in stdin) {
 		s.refuse(name.At, "write the program's name out", "which program %s is cannot be told from the text", name.Text)
 		return
 	}
-	if name.Text == "" || name.Text[0] == '-' || has("! { } [[ if for while until case select function coproc", name.Text) { // time -p -- NAME
+	if name.Text == "" || name.Text[0] == '-' || reserved(name.Text) { // time -p -- NAME
 		s.refuse(name.At, "", "a program has no name")
 		return
 	}
@@ -277,14 +280,25 @@ func (s *scope) look(words []Word, env []Variable, in stdin) {
 		s.refuse(name.At, "write name=value", "shells differ in whether %s is an assignment", name.Text)
 		return
 	}
-	c := Command{Words: words, Env: env, Input: Input{Outside: in.outside, Text: in.text}}
-	if rule := ruleOf(Base(name.Text)); rule != nil {
-		rule(s, &c, in)
+	rule := ruleOf(Base(name.Text))
+	if rule == nil {
+		s.emit(Command{Words: words, Env: env, Input: Input{Outside: in.outside, Text: in.text}})
+		return
 	}
+	c := Command{Words: words, Env: env, Input: Input{Outside: in.outside, Text: in.text}}
+	rule(s, &c, in)
 	if c.Kind == Carrier && Common(name.Text) != Base(name.Text) {
 		c.Kind = Program // somebody's own env is no env
 	}
 	s.emit(c)
+}
+
+func reserved(word string) bool {
+	switch word {
+	case "!", "{", "}", "[[", "if", "for", "while", "until", "case", "select", "function", "coproc":
+		return true
+	}
+	return false
 }
 
 // Common is the last component of a program in a system's directory, and name

@@ -14,10 +14,10 @@ func (s *scope) word(w *syntax.Word) Word {
 	if w == nil {
 		return Word{}
 	}
-	b := &builder{scope: s, static: true}
-	if w.Lit() == "[" {
-		return Word{Text: "[", Static: true, At: s.at(w.Pos())} // the program, no pattern
+	if text, ok := asWritten(w); ok {
+		return Word{Text: text, Static: true, At: s.at(w.Pos())}
 	}
+	b := &builder{scope: s, static: true}
 	for i, part := range w.Parts {
 		b.part(part, i == 0)
 	}
@@ -28,6 +28,40 @@ func (s *scope) word(w *syntax.Word) Word {
 		out.Text, out.Prefix, out.noOption = s.source(w), b.prefix, b.noOption
 	}
 	return out
+}
+
+// asWritten is the text of a word that has no character with a meaning but the quotes
+// around it: what builder comes to for most words, at a tenth of the cost.
+func asWritten(w *syntax.Word) (string, bool) {
+	if len(w.Parts) != 1 {
+		return "", false
+	}
+	switch p := w.Parts[0].(type) {
+	case *syntax.Lit:
+		return p.Value, !isExpanded(p.Value) || p.Value == "[" // the program, no pattern
+	case *syntax.SglQuoted:
+		return p.Value, !p.Dollar
+	case *syntax.DblQuoted:
+		if len(p.Parts) != 1 || p.Dollar {
+			return "", false
+		}
+		if l, ok := p.Parts[0].(*syntax.Lit); ok {
+			return l.Value, !strings.Contains(l.Value, `\`)
+		}
+	}
+	return "", false
+}
+
+// isExpanded says that a word without quotes has a character that a shell gives a
+// meaning.
+func isExpanded(word string) bool {
+	for i := range len(word) {
+		switch word[i] {
+		case '\\', '*', '?', '[', '{', '~', '$':
+			return true
+		}
+	}
+	return false
 }
 
 // builder puts a word together.
@@ -248,7 +282,7 @@ func (s *scope) param(p *syntax.ParamExp) {
 // literal takes unquoted text: escapes go, and what the shell would expand
 // makes the word unknown.
 func (b *builder) literal(v string, first bool) {
-	if !strings.ContainsAny(v, "\\*?[{~$") {
+	if !isExpanded(v) {
 		b.add(v)
 		return
 	}
