@@ -3,7 +3,6 @@
 package mcp
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,9 +13,10 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/caisson-run/caisson/internal/daemontest"
 )
 
 // model is a scripted one, behind the APIs of Anthropic's and OpenAI's: asked with
@@ -251,8 +251,7 @@ default_tools_approval_mode = "approve"
 // asks whoever sits at the client, nobody does: their cancelling and declining are a
 // final no. CAISSON_TEST_AGENTS says that they are there; make test-agents sees to it.
 func TestAgents(t *testing.T) {
-	binary := os.Getenv("CAISSON_TEST_BINARY")
-	if os.Getenv("CAISSON_TEST_AGENTS") == "" || binary == "" {
+	if os.Getenv("CAISSON_TEST_AGENTS") == "" {
 		t.Skip("make test-agents runs it")
 	}
 	dir, err := filepath.Abs("testdata/agents")
@@ -270,16 +269,17 @@ func TestAgents(t *testing.T) {
 		}{
 			{"a call", "4242", "", []string{"mcp"}},
 			{"approval", "that is final", "4242", []string{"mcp", "--policy", asks}},
-			{"a call over HTTP", "4242", "", []string{"serve", "--listen", "127.0.0.1:0", "--pool", "0"}},
-			{"approval over HTTP", "that is final", "4242", []string{"serve", "--listen", "127.0.0.1:0", "--pool", "0", "--policy", asks}},
+			{"a call over HTTP", "4242", "", []string{"serve", "--pool", "0"}},
+			{"approval over HTTP", "that is final", "4242", []string{"serve", "--pool", "0", "--policy", asks}},
 		} {
 			t.Run(a.name+"/"+c.name, func(t *testing.T) {
 				m := &model{code: `{"language":"python","code":"print(str(42)*2)"}`}
 				s := httptest.NewServer(m)
 				defer s.Close()
-				home, server := t.TempDir(), tools{command: append([]string{binary}, c.args...), state: filepath.Join(t.TempDir(), "state")}
+				caisson := daemontest.Built(t, "test-agents")
+				home, server := t.TempDir(), tools{command: append([]string{caisson.Binary}, c.args...), state: caisson.State}
 				if c.args[0] == "serve" {
-					server.serve(t)
+					server.key, server.url = caisson.Key(t, "agent"), caisson.Serve(t, c.args[1:]...)+"/mcp"
 				}
 				cmd := a.command(t, dir, home, s.URL, server)
 				cmd.Dir = t.TempDir()
@@ -291,46 +291,11 @@ func TestAgents(t *testing.T) {
 				if err != nil || m.calls != 1 || !strings.Contains(said, c.want) || c.not != "" && strings.Contains(said, c.not) || !strings.Contains(string(out), "it said: ") {
 					t.Errorf("%v, %d calls\n%.4000s\nthe model heard: %.2000s\nand was asked: %.6000s", err, m.calls, out, said, strings.Join(m.asked, "\n"))
 				}
-				show := exec.Command(binary, "audit", "ls", "--kind", "run_code", "--status", "allowed")
-				show.Env = append(os.Environ(), "CAISSON_STATE="+server.state)
-				ran, err := show.CombinedOutput()
+				ran, err := caisson.Command("audit", "ls", "--kind", "run_code", "--status", "allowed").Output()
 				if err != nil || strings.Contains(string(ran), "run_code") != (c.not == "") {
 					t.Errorf("what ran by the record: %v\n%s", err, ran)
 				}
 			})
 		}
 	}
-}
-
-// serve starts a daemon, which has to end well at the end of the test.
-func (s *tools) serve(t *testing.T) {
-	t.Helper()
-	cmd := exec.Command(s.command[0], s.command[1:]...)
-	cmd.Env, cmd.Stderr = append(os.Environ(), "CAISSON_STATE="+s.state), os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	t.Cleanup(func() {
-		cmd.Process.Signal(syscall.SIGTERM)
-		for lines.Scan() {
-		}
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("serve: %v", err)
-		}
-	})
-	for lines.Scan() {
-		if _, url, ok := strings.Cut(lines.Text(), "E2B_API_URL="); ok {
-			s.url = url + "/mcp"
-		}
-		if _, key, ok := strings.Cut(lines.Text(), "E2B_API_KEY="); ok {
-			s.key = key
-			return
-		}
-	}
-	t.Fatal("it says no URL")
 }
