@@ -3,7 +3,6 @@
 package e2b_test
 
 import (
-	"bufio"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -12,54 +11,33 @@ import (
 	"math/big"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/caisson-run/caisson/internal/daemontest"
 )
 
 // TestSDK runs the tests in testdata/sdk: E2B's official clients, unmodified,
-// against a built caisson serve and its default level. CAISSON_TEST_BINARY names
-// the binary, make test-e2b sees to the clients.
+// against a built caisson serve and its default level. make test-e2b sees to the
+// clients.
 func TestSDK(t *testing.T) {
-	binary := os.Getenv("CAISSON_TEST_BINARY")
-	if binary == "" {
-		t.Skip("make test-e2b runs it")
-	}
-	state := filepath.Join(t.TempDir(), "state")
-	caisson := func(args ...string) *exec.Cmd {
-		cmd := exec.Command(binary, args...)
-		cmd.Env = append(os.Environ(), "CAISSON_STATE="+state)
-		cmd.Stderr = os.Stderr
-		return cmd
-	}
-	key := func(name string) string {
-		out, err := caisson("keys", "create", "--name", name).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strings.TrimSpace(string(out))
-	}
-	mine, other := key("mine"), key("other")
+	caisson := daemontest.Built(t, "test-e2b")
+	mine, other := caisson.Key(t, "mine"), caisson.Key(t, "other")
 	cert, certKey := certificate(t)
-	policy := filepath.Join(t.TempDir(), "process.yaml")
-	if err := os.WriteFile(policy, []byte("version: 1\nisolation: process\nenv: {pass: [FOO, BAR, MARK, LANG, LC_ALL, TERM]}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	process := policyFile(t, "process")
 	const some = "create, use, kill|a command|write and read|a terminal$|another key"
 	for _, c := range []struct {
 		name, sdk, only string
 		short           bool
+		lacking         bool
 		flags           []string
 	}{
-		{"newest", "e2b", "", true, nil},
-		{"older", "e2b-older", "", false, nil},
+		{"newest", "e2b", "", true, false, nil},
+		{"older", "e2b-older", "", false, false, nil},
 		// Over TLS the client speaks HTTP/2.
-		{"TLS", "e2b", some + "|signed|watched|output|port", false, []string{"--tls-cert", cert, "--tls-key", certKey}},
-		{"process level", "e2b", "", false, []string{"--policy", policy}},
+		{"TLS", "e2b", some + "|signed|watched|output|port", false, false, []string{"--tls-cert", cert, "--tls-key", certKey}},
+		{"process level", "e2b", "", false, true, []string{"--policy", process}},
 	} {
 		if testing.Short() {
 			if c.only = some; !c.short {
@@ -67,28 +45,52 @@ func TestSDK(t *testing.T) {
 			}
 		}
 		t.Run(c.name, func(t *testing.T) {
-			url := serve(t, caisson(append([]string{"serve", "--listen", "127.0.0.1:0"}, c.flags...)...))
-			args := []string{"--test", "--test-concurrency=1"}
+			url := caisson.Serve(t, c.flags...)
+			var args []string
 			if c.only != "" {
 				args = append(args, "--test-name-pattern="+c.only)
 			}
-			cmd := exec.CommandContext(t.Context(), "node", args...)
-			cmd.Dir = "testdata/sdk"
-			lacking := "no"
-			if c.name == "process level" {
-				lacking = "yes"
-			}
-			cmd.Env = append(os.Environ(), "CAISSON_TEST_LACKING="+lacking, "E2B_SDK="+c.sdk, "E2B_API_URL="+url, "E2B_SANDBOX_URL="+url, "E2B_API_KEY="+mine,
-				"CAISSON_OTHER_KEY="+other, "NODE_EXTRA_CA_CERTS="+cert)
-			out, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Errorf("%v\n%s", err, out)
-			}
-			if !regexp.MustCompile(`(?m)^# pass [1-9]`).Match(out) {
-				t.Errorf("nothing passed:\n%s", out)
-			}
+			env := clientEnv(url, mine, c.lacking)
+			daemontest.Node(t, "testdata/sdk", append(env, "E2B_SDK="+c.sdk, "CAISSON_OTHER_KEY="+other, "NODE_EXTRA_CA_CERTS="+cert), args...)
 		})
 	}
+}
+
+// TestFrameworks runs the tests in testdata/frameworks: what others have built on
+// E2B's client, ComputeSDK and OpenAI's Agents SDK, which is given a scripted model.
+func TestFrameworks(t *testing.T) {
+	caisson := daemontest.Built(t, "test-e2b")
+	if testing.Short() {
+		t.Skip("make test-e2b runs it; make test brings E2B's client alone")
+	}
+	key := caisson.Key(t, "mine")
+	t.Run("gvisor", func(t *testing.T) {
+		daemontest.Node(t, "testdata/frameworks", clientEnv(caisson.Serve(t), key, false))
+	})
+	t.Run("process", func(t *testing.T) {
+		daemontest.Node(t, "testdata/frameworks", clientEnv(caisson.Serve(t, "--policy", policyFile(t, "process")), key, true))
+	})
+}
+
+// clientEnv is the environment of E2B's client. lacking says that the level has no
+// root of its own and no kernel that can be written down: it refuses both by name.
+func clientEnv(url, key string, lacking bool) []string {
+	env := []string{"E2B_API_URL=" + url, "E2B_SANDBOX_URL=" + url, "E2B_API_KEY=" + key}
+	if lacking {
+		env = append(env, "CAISSON_TEST_LACKING=yes")
+	}
+	return env
+}
+
+// policyFile is a policy for a level on which the clients may set the variables that
+// the tests want.
+func policyFile(t *testing.T, level string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), level+".yaml")
+	if err := os.WriteFile(name, []byte("version: 1\nisolation: "+level+"\nenv: {pass: [FOO, BAR, MARK, LANG, LC_ALL, TERM, WATCH]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
 }
 
 // certificate makes a certificate for 127.0.0.1 that is its own authority.
@@ -119,33 +121,4 @@ func certificate(t *testing.T) (certFile, keyFile string) {
 		return file
 	}
 	return write("cert.pem", "CERTIFICATE", cert), write("key.pem", "PRIVATE KEY", private)
-}
-
-// serve starts a daemon and returns its URL. At the end of the test it has to
-// end well.
-func serve(t *testing.T, cmd *exec.Cmd) string {
-	t.Helper()
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	t.Cleanup(func() {
-		cmd.Process.Signal(syscall.SIGTERM)
-		for lines.Scan() {
-		}
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("serve: %v", err)
-		}
-	})
-	for lines.Scan() {
-		if _, url, ok := strings.Cut(lines.Text(), "E2B_API_URL="); ok {
-			return url
-		}
-	}
-	t.Fatal("it says no URL")
-	return ""
 }
