@@ -72,16 +72,17 @@ func (l *link) hasten() {
 	}
 }
 
-// Attach begins reading; a nil dispatcher ends it.
+// Attach says who takes the sandbox's packets; nobody is the end of reading.
 func (l *link) Attach(d stack.NetworkDispatcher) {
 	l.mu.Lock()
-	begin := l.dispatcher == nil && d != nil
+	defer l.mu.Unlock()
 	l.dispatcher = d
-	l.mu.Unlock()
-	if begin {
-		l.reading.Go(l.read)
-	}
 }
+
+// begin reads what the sandbox sends, which may have waited here since before
+// there was a stack. It is for a stack that is whole: one that has no resolver yet
+// drops a query, and the program that asked asks again after five seconds.
+func (l *link) begin() { l.reading.Go(l.read) }
 
 func (l *link) IsAttached() bool { return l.attached() != nil }
 

@@ -150,6 +150,7 @@ func New(o Options) (*Router, error) {
 	}
 	r.newWeb()
 	r.at.do(r.serveDNS)
+	r.link.begin()
 	return r, nil
 }
 
