@@ -170,7 +170,7 @@ func TestAttach(t *testing.T) {
 		"5 50": func() { sizes <- client.Terminal{Rows: 6, Cols: 60} },
 		"6 60": func() { signals <- "SIGTERM" },
 	}}
-	r, err = c.Attach(t.Context(), b.ID, client.Exec{Command: []string{"sh", "-c", "trap 'echo resized; stty size' WINCH; trap 'exit 8' TERM; stty size; while :; do sleep 0.05; done"},
+	r, err = c.Attach(t.Context(), b.ID, client.Exec{Command: []string{"sh", "-c", "trap 'echo resized; stty size' WINCH; trap 'exit 8' TERM; stty size; while :; do :; done"},
 		Terminal: &client.Terminal{Rows: 5, Cols: 50}}, client.IO{Stdout: seen, Resize: sizes, Signals: signals})
 	if err != nil || r.ExitCode == nil || *r.ExitCode != 8 || !strings.Contains(seen.all, "6 60") {
 		t.Error(r, err, seen.all)

@@ -103,7 +103,7 @@ func TestSocket(t *testing.T) {
 	})
 	t.Run("terminal", func(t *testing.T) {
 		c, sized := open(t), false
-		out, end, _ := talk(t, c, `{"command":["sh","-c","trap 'stty size; exit 0' WINCH; stty size; while :; do sleep 0.05; done"],"terminal":{"rows":5,"cols":50}}`, func(all string) {
+		out, end, _ := talk(t, c, `{"command":["sh","-c","trap 'stty size; exit 0' WINCH; stty size; while :; do :; done"],"terminal":{"rows":5,"cols":50}}`, func(all string) {
 			if strings.Contains(all, "5 50") && !sized {
 				sized = true
 				send(t, c, websocket.MessageText, `{"resize":{"rows":6,"cols":60}}`)
@@ -115,7 +115,7 @@ func TestSocket(t *testing.T) {
 	})
 	t.Run("signal", func(t *testing.T) {
 		c := open(t)
-		out, end, _ := talk(t, c, `{"command":["sh","-c","trap 'echo got; exit 9' TERM; echo ready; while :; do sleep 0.05; done"]}`, func(all string) {
+		out, end, _ := talk(t, c, `{"command":["sh","-c","trap 'echo got; exit 9' TERM; echo ready; while :; do :; done"]}`, func(all string) {
 			if all == "ready\n" {
 				send(t, c, websocket.MessageText, `{"signal":"SIGTERM"}`)
 			}

@@ -97,8 +97,8 @@ func TestErrorsAreColouredOnATerminalOnly(t *testing.T) {
 // With -it keys go to the program, Ctrl-C among them; the size is the
 // terminal's; and whatever happened, the terminal is as it was.
 func TestInteractive(t *testing.T) {
-	screen, before, after := onTerminal(t, "ready", "\x03", "run", "-it", "--timeout", "30s", "--",
-		"sh", "-c", `trap 'echo caught; exit 0' INT; stty size; echo ready; while :; do sleep 0.1; done`)
+	screen, before, after := onTerminal(t, "ready", "\x03", "run", "-it", "--timeout", "5m", "--",
+		"sh", "-c", `trap 'echo caught; exit 0' INT; stty size; echo ready; while :; do :; done`)
 	if !strings.Contains(screen, "33 99") || !strings.Contains(screen, "caught") {
 		t.Errorf("the screen shows %q", screen)
 	}

@@ -150,7 +150,7 @@ func TestRunWithoutBinary(t *testing.T) {
 
 // An interrupt ends what runs, with a signal that lets it clean up.
 func TestCommandEndsWithItsContext(t *testing.T) {
-	s := actors(t, `trap 'echo cleaned up >&2; exit 9' TERM; echo ready; while :; do sleep 0.01; done`, "")
+	s := actors(t, `trap 'echo cleaned up >&2; exit 9' TERM; echo ready; while :; do :; done`, "")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	cmd := s.caissonRun(ctx, s.users[0], "x")
