@@ -3,6 +3,7 @@
 package router
 
 import (
+	"io"
 	"net/netip"
 	"os"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
 
 	"github.com/caisson-run/caisson/egress/guesttest"
 	"github.com/caisson-run/caisson/egress/wire"
@@ -75,5 +77,28 @@ func TestEarly(t *testing.T) {
 		if t.Failed() {
 			return
 		}
+	}
+}
+
+// ended is a wire that has ended, and whether anybody looked.
+type ended struct{ read bool }
+
+func (e *ended) Read([]byte) (int, error)    { e.read = true; return 0, io.EOF }
+func (e *ended) Write(b []byte) (int, error) { return len(b), nil }
+func (e *ended) Close() error                { return nil }
+
+// A stack attaches itself as its interface is made, which is before it is whole.
+func TestAttachDoesNotRead(t *testing.T) {
+	var w ended
+	l := newLink(&Options{Wire: &w, MTU: 1500, Guest: guestAddr}, func([]byte) {})
+	l.Attach(struct{ stack.NetworkDispatcher }{})
+	l.reading.Wait()
+	if w.read {
+		t.Error("the wire is read as soon as there is somebody to take packets")
+	}
+	l.begin()
+	l.reading.Wait()
+	if !w.read {
+		t.Error("nobody reads")
 	}
 }
