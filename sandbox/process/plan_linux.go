@@ -175,8 +175,7 @@ func (p *plan) writeInit(b *script) (*script, error) {
 	s.doing("shut in its first process")
 	ignore := &[4]uint64{1} // SIG_IGN: the kernel reaps what falls to it
 	s.call(unix.SYS_RT_SIGACTION, syscall.SIGCHLD, to(ignore), nil, sizeofSigset)
-	s.keep = append(s.keep, program)
-	s.call(unix.SYS_DUP3, int(program.Fd()), programFD, unix.O_CLOEXEC)
+	s.call(unix.SYS_DUP3, s.aside(program), programFD, unix.O_CLOEXEC)
 	s.call(unix.SYS_CLOSE_RANGE, programFD+1, uintptr(^uint32(0)), 0)
 	s.call(unix.SYS_CLOSE_RANGE, 0, programFD-1, 0)
 	s.limit(unix.RLIMIT_CORE, 1)
@@ -198,9 +197,19 @@ func (p *plan) writeProgram(b *script, l *launch) *script {
 	s := &script{next: b.next}
 	s.doing("start the program")
 	s.call(unix.SYS_SETSID)
-	for i, f := range p.first.stdio {
-		s.keep = append(s.keep, f)
-		s.call(unix.SYS_DUP3, int(f.Fd()), i, 0)
+	var files []any // before the first of them is where another one was
+	for _, f := range p.first.stdio {
+		files = append(files, s.aside(f))
+	}
+	own := -1
+	for _, f := range []*os.File{p.first.agent, p.first.late.file()} { // one of them at most
+		if f != nil {
+			own = len(files)
+			files = append(files, s.aside(f))
+		}
+	}
+	for i := range p.first.stdio {
+		s.call(unix.SYS_DUP3, files[i], i, 0)
 	}
 	s.doing("limit the program")
 	p.rlimits(s)
@@ -219,13 +228,10 @@ func (p *plan) writeProgram(b *script, l *launch) *script {
 		s.call(unix.SYS_LANDLOCK_RESTRICT_SELF, p.rules.FD(), p.rules.Flags())
 	}
 	s.doing("start the program")
-	last := 3
-	for _, f := range []*os.File{p.first.agent, p.first.late.file()} { // one of them at most
-		if f != nil {
-			s.keep = append(s.keep, f)
-			s.call(unix.SYS_DUP3, int(f.Fd()), programFD, unix.O_CLOEXEC)
-			last = programFD + 1
-		}
+	last := programFD
+	if own >= 0 {
+		s.call(unix.SYS_DUP3, files[own], programFD, unix.O_CLOEXEC)
+		last = programFD + 1
 	}
 	s.call(unix.SYS_CLOSE_RANGE, last, uintptr(^uint32(0)), 0)
 	s.call(callDefaults)

@@ -4,8 +4,11 @@ package process
 
 import (
 	"fmt"
+	"os"
 	"syscall"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // slot is where a child keeps the result of a system call, a descriptor as a
@@ -132,6 +135,20 @@ func (s *script) close(f slot) {
 	if f == s.next {
 		s.next--
 	}
+}
+
+// aside is the descriptor by which a child has a file of ours, above those that its
+// program finds: there it could be written over, and dup3(2) refuses to put it where
+// it is. A caisson that has few files open has one there.
+func (s *script) aside(f *os.File) any {
+	s.keep = append(s.keep, f)
+	fd := int(f.Fd())
+	if fd > programFD {
+		return fd
+	}
+	to := s.slot()
+	s.call(unix.SYS_FCNTL, fd, unix.F_DUPFD_CLOEXEC, programFD+1).save(to)
+	return to
 }
 
 // same fails with ESTALE where the value at p is not want.
