@@ -49,6 +49,10 @@ func initrdMain() error {
 	if err := loadModules(); err != nil {
 		return err
 	}
+	// Everybody's, as udev's rules have it, and there is no udev here.
+	if err := os.Chmod("/dev/net/tun", 0o666); err != nil {
+		return err
+	}
 	if err := waitFor("/dev/vda", time.Minute); err != nil {
 		return err
 	}
@@ -67,6 +71,10 @@ func initrdMain() error {
 		return err
 	}
 	if err := os.WriteFile("/root"+agentPath, self, 0o755); err != nil {
+		return err
+	}
+	// What an installer writes; names are looked up there, and nowhere else here.
+	if err := os.WriteFile("/root/etc/hosts", []byte("127.0.0.1\tlocalhost\n::1\tlocalhost\n"), 0o644); err != nil {
 		return err
 	}
 	cmdline, err := os.ReadFile("/proc/cmdline")

@@ -31,16 +31,17 @@ var packages = []string{
 	"python3", "util-linux", "procps", "iproute2", "uidmap", "kmod",
 }
 
-// modules are what the guest needs to find its disks and its port; the rest is
-// built into Debian's cloud kernel.
-var modules = []string{"virtio_mmio", "virtio_pci", "virtio_blk", "virtio_console", "erofs", "overlay", "ext4"}
+// modules are what the guest needs to find its disks and its port, and what the
+// networks of sandboxes are made of; the rest is built into Debian's cloud kernel.
+var modules = []string{"virtio_mmio", "virtio_pci", "virtio_blk", "virtio_console", "erofs", "overlay", "ext4", "tun"}
 
 // makeImage returns the image from the cache, or makes it: about a minute, and
 // root, for mmdebstrap. Nothing of the host but its packages' tools goes in.
 //
-// The initial ramdisk holds this very program, so it is written each time.
+// The initial ramdisk holds this very program and the modules to load, so it is
+// written each time.
 func makeImage(ctx context.Context) (image, error) {
-	key := sha256.Sum256([]byte(suite + "\n" + strings.Join(packages, " ") + "\n" + strings.Join(modules, " ") + "\n" + recipe))
+	key := sha256.Sum256([]byte(suite + "\n" + strings.Join(packages, " ") + "\n" + recipe))
 	img := image{dir: filepath.Join(".cache", "v2guest", fmt.Sprintf("%s-%x", suite, key[:6]))}
 	if _, err := os.Stat(img.root()); errors.Is(err, os.ErrNotExist) {
 		if os.Geteuid() != 0 {
