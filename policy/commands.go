@@ -240,7 +240,7 @@ func planCommands(layers []*File) *PlanCommands {
 const (
 	commandsDetail   = "parsed only: what a program starts once it runs is not looked at"
 	commandsAnything = "parsed only: the list lets a program start anything"
-	commandsHeld     = "parsed, and nothing else is executed (where a root has each program in a file of its own)"
+	commandsHeld     = "parsed, and nothing else is executed (where each program has a file of its own, which code inside cannot change)"
 )
 
 // commands says what may be started.

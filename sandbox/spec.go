@@ -76,18 +76,26 @@ type Spec struct {
 }
 
 // Executables are the files that code may execute. Nothing else is executed, by
-// whatever name it is reached; nothing in Scratch, and in Mounts nothing but what is
-// named here, is mapped as a program or a library either; and no program comes out
-// of memory (memfd_create). What runs already, or a program that is named does with
-// its own memory, is not bounded by it.
+// whatever name it is reached; nothing in Scratch, and in Mounts nothing where none
+// is named below them, is mapped as a program or a library either; and no program
+// comes out of memory (memfd_create). What runs already, or a program that is named
+// does with its own memory, is not bounded by it. Of what can be changed inside a
+// level may execute scripts only, by interpreters that are named. A driver refuses
+// them together with Spec.Sudo.
+//
+// The program that a Runner is told to run is its caller's, who names it too.
 type Executables struct {
 	// Files are regular files by their absolute paths inside, with no link in them;
 	// what they need to start (a loader, a script's interpreter) is among them.
 	Files []string
+	// Loaders are those of Files that are there to load others. A level that can tell
+	// does not execute them by themselves: they take any file for their program.
+	Loaders []string
 	// Trees are directories of which every file may be executed.
 	Trees []string
-	// Closed are directories of the root of which other files cannot be read, so
-	// that no loader that may be executed takes them for its program.
+	// Closed are directories of the root of which other files are not mapped as
+	// code, so that no loader that may be executed takes them for its program;
+	// where a level cannot tell they cannot be read.
 	Closed []string
 }
 

@@ -182,6 +182,9 @@ func (b *Sandboxes) redecide(ctx context.Context, l *living, in *inside) (sandbo
 		return none, &sandbox.Error{Op: "sandbox " + l.id, Kind: sandbox.ErrDenied, Rule: "built-in: a sandbox is what its policy makes",
 			Problem: "its policy, or the limits of its key, would make another one now", Hint: "make it anew"}
 	}
+	if posture.Commands != "" {
+		posture.Commands = rec.Posture.Commands // the same list, of the same world
+	}
 	in.world.spec.Limits = r.plan.Limits
 	if r.plan.BestEffort {
 		in.world.spec.Limits.Explicit = nil

@@ -18,6 +18,8 @@ import (
 
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/guest"
+	"github.com/caisson-run/caisson/image/erofs"
+	"github.com/caisson-run/caisson/image/fstree"
 	"github.com/caisson-run/caisson/policy/shell"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -122,6 +124,8 @@ func (r *run) starts(argv []string) [][]string {
 type contents struct {
 	spec  *sandbox.Spec
 	image string // the digest of a root that is one file; what is in it needs no other
+	// within looks into a root that is one file; nil is not to.
+	within map[string]*fstree.Node
 }
 
 // mostLinks is how many links one path may lead through, as the kernel has it.
@@ -129,10 +133,11 @@ const mostLinks = 40
 
 // read finds name as a program inside would, and says what is in it.
 func (c *contents) read(name string) (approval.File, error) {
-	real, f, err := c.find(name)
+	real, e, err := c.find(name)
 	if err != nil {
 		return approval.File{}, err
 	}
+	f := e.file
 	if f == nil { // it is in the image
 		return approval.File{Real: real, Digest: c.image}, nil
 	}
@@ -151,53 +156,77 @@ func (c *contents) read(name string) (approval.File, error) {
 	return file, err
 }
 
-// find finds name as a program inside would: its path without links, and the file
-// or directory, opened without reading; nil where a root that is one file has it.
-func (c *contents) find(name string) (string, *os.File, error) {
+// found is what a path inside leads to: a file or directory, opened without reading,
+// or a node of a root that is one file; neither where that is not looked into.
+type found struct {
+	file *os.File
+	node *fstree.Node
+}
+
+func (e found) close() {
+	if e.file != nil {
+		e.file.Close()
+	}
+}
+
+// kind is its type, and where it leads when it is a link.
+func (e found) kind() (mode fs.FileMode, to string, err error) {
+	if e.node != nil {
+		return map[fstree.Kind]fs.FileMode{fstree.Dir: fs.ModeDir, fstree.Link: fs.ModeSymlink}[e.node.Kind], e.node.Target, nil
+	}
+	info, err := e.file.Stat()
+	if err != nil {
+		return 0, "", err
+	}
+	if mode = info.Mode().Type(); mode == fs.ModeSymlink {
+		to, err = readLink(e.file)
+	}
+	return mode, to, err
+}
+
+// find finds name as a program inside would: its path without links, and what is
+// there.
+func (c *contents) find(name string) (string, found, error) {
 	at, rest := "/", strings.Split(strings.Trim(name, "/"), "/")
 	for links := 0; ; {
 		next := path.Join(at, rest[0])
 		rest = rest[1:]
-		f, err := c.open(next)
+		e, err := c.open(next)
 		if errors.Is(err, syscall.ENAMETOOLONG) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EINVAL) {
 			err = fs.ErrNotExist // no program opens it either
 		}
 		if err != nil {
-			return "", nil, err
+			return "", found{}, err
 		}
-		if f == nil {
-			return path.Join(append([]string{next}, rest...)...), nil, nil
+		if e == (found{}) {
+			return path.Join(append([]string{next}, rest...)...), e, nil
 		}
-		info, err := f.Stat()
+		mode, to, err := e.kind()
 		switch {
 		case err != nil:
-		case info.Mode().Type() == fs.ModeSymlink:
-			var to string
-			if to, err = readLink(f); err == nil {
-				if links++; links > mostLinks {
-					err = errors.New("too many links")
-				}
-				rest = append(strings.Split(strings.Trim(path.Join("/", absoluteIn(at, to)), "/"), "/"), rest...)
-				at = "/"
+		case mode == fs.ModeSymlink:
+			if links++; links > mostLinks {
+				err = errors.New("too many links")
 			}
+			rest = append(strings.Split(strings.Trim(path.Join("/", absoluteIn(at, to)), "/"), "/"), rest...)
+			at = "/"
 		case len(rest) == 0:
-			return next, f, nil
-		case info.IsDir():
+			return next, e, nil
+		case mode.IsDir():
 			at = next
 		default:
 			err = fs.ErrNotExist
 		}
-		f.Close()
+		e.close()
 		if err != nil {
-			return "", nil, err
+			return "", found{}, err
 		}
 	}
 }
 
-// open opens what will be at a path without links in it; nil is what an image
-// that is one file has there.
-func (c *contents) open(name string) (*os.File, error) {
-	var best *sandbox.Mount
+// owner is the mount that has what will be at a path; nil is the root itself. empty
+// says that nothing will be there when the program begins.
+func (c *contents) owner(name string) (best *sandbox.Mount, empty bool) {
 	for _, list := range [][]sandbox.Mount{c.spec.Root.Binds, c.spec.Mounts} {
 		for i := range list {
 			if m := &list[i]; below(m.Target, name) && (best == nil || len(m.Target) >= len(best.Target)) {
@@ -207,20 +236,53 @@ func (c *contents) open(name string) (*os.File, error) {
 	}
 	for _, s := range c.spec.Scratch {
 		if below(s.Target, name) && (best == nil || len(s.Target) > len(best.Target)) && name != s.Target {
-			return nil, fs.ErrNotExist // it is empty when the program begins
+			return best, true
 		}
 	}
+	return best, false
+}
+
+// open opens what will be at a path without links in it.
+func (c *contents) open(name string) (found, error) {
+	best, empty := c.owner(name)
+	if empty {
+		return found{}, fs.ErrNotExist
+	}
+	var f *os.File
+	var err error
 	switch {
 	case best != nil && best.Target == name && !best.Dir:
-		return readAgain(best.Source)
+		f, err = readAgain(best.Source)
 	case best != nil && best.Target == name:
-		return openBelow(best.Source, ".")
+		f, err = openBelow(best.Source, ".")
 	case best != nil:
-		return openBelow(best.Source, strings.TrimPrefix(strings.TrimPrefix(name, best.Target), "/"))
+		f, err = openBelow(best.Source, strings.TrimPrefix(strings.TrimPrefix(name, best.Target), "/"))
 	case c.spec.Root.Dir != nil:
-		return openBelow(c.spec.Root.Dir, strings.TrimPrefix(name, "/"))
+		f, err = openBelow(c.spec.Root.Dir, strings.TrimPrefix(name, "/"))
+	case c.within != nil:
+		return c.inImage(name)
 	}
-	return nil, nil
+	return found{file: f}, err
+}
+
+// inImage looks into a root that is one file.
+func (c *contents) inImage(name string) (found, error) {
+	node, ok := c.within[name]
+	if !ok {
+		file := c.spec.Root.Image.EROFS
+		info, err := file.Stat()
+		if err == nil {
+			node, err = erofs.Find(file, info.Size(), name)
+		}
+		if err != nil && !errors.Is(err, fstree.ErrNotFound) {
+			return found{}, err
+		}
+		c.within[name] = node
+	}
+	if node == nil {
+		return found{}, fs.ErrNotExist
+	}
+	return found{node: node}, nil
 }
 
 // contentOf digests a regular file that was opened without reading.

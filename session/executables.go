@@ -8,11 +8,11 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
 
+	"github.com/caisson-run/caisson/image/fstree"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/policy/shell"
 	"github.com/caisson-run/caisson/sandbox"
@@ -31,7 +31,8 @@ func (r *run) enforceCommands(w *world) error {
 	if !r.caps.Executables || r.plan.Commands == nil || len(r.plan.Commands.Programs) == 0 {
 		return nil
 	}
-	e := &executables{view: contents{spec: w.spec, image: r.intent.Image}, dir: w.cwd, search: w.search, seen: map[string]bool{}, out: &sandbox.Executables{}}
+	e := &executables{view: contents{spec: w.spec, within: map[string]*fstree.Node{}}, dir: w.cwd, search: w.search,
+		seen: map[string]bool{}, loads: map[string]bool{}, out: &sandbox.Executables{}}
 	names := append(strings.Fields(policy.Carriers), r.plan.Commands.Programs...)
 	if len(w.exec.Argv) > 0 {
 		names = append(names, w.exec.Argv[0])
@@ -42,21 +43,28 @@ func (r *run) enforceCommands(w *world) error {
 			return &sandbox.Error{Op: "commands", Kind: sandbox.ErrUnavailable, Problem: quoted(name) + " cannot be looked up inside", Cause: err}
 		}
 	}
-	if e.multi && r.plan.Commands.Enforce != "" && !r.plan.BestEffort {
-		return &sandbox.Error{Op: "commands.enforce", Kind: sandbox.ErrUnsupported, Problem: "in this root one file is many programs (busybox)",
-			Hint: "take a root that has each program in a file of its own, or leave enforce out", Rule: r.plan.Commands.Enforce}
+	if w.spec.Sudo {
+		e.hollow, e.instead = "code may become root inside, and change what is listed", "have code run as the user (user: user), or leave enforce out"
 	}
-	if e.multi {
+	switch {
+	case e.hollow == "":
+	case r.plan.Commands.Enforce != "" && !r.plan.BestEffort:
+		return &sandbox.Error{Op: "commands.enforce", Kind: sandbox.ErrUnsupported, Problem: e.hollow, Hint: e.instead, Rule: r.plan.Commands.Enforce}
+	default:
 		return nil // a list of files would say nothing
 	}
 	for _, dir := range w.search {
 		if real, f, err := e.view.find(dir); err == nil {
-			f.Close()
+			f.close()
 			e.out.Closed = append(e.out.Closed, real)
 		}
 	}
 	slices.Sort(e.out.Closed)
 	e.out.Closed = slices.Compact(e.out.Closed)
+	for name := range e.loads {
+		e.out.Loaders = append(e.out.Loaders, name)
+	}
+	slices.Sort(e.out.Loaders)
 	w.spec.Executables = e.out
 	return nil
 }
@@ -82,8 +90,11 @@ type executables struct {
 	dir    string
 	search []string
 	seen   map[string]bool
+	loads  map[string]bool // those of out.Files that nobody has named, but as a loader
 	out    *sandbox.Executables
-	multi  bool // one of them is many programs in one file
+
+	hollow  string // why a list of files would say nothing
+	instead string // what to do about it
 }
 
 // mostExecutables bounds the list.
@@ -101,9 +112,9 @@ func (e *executables) add(name string) error {
 	}
 	for _, h := range helpers(name) {
 		if real, f, err := e.view.find(h); err == nil {
-			info, err := f.Stat()
-			f.Close()
-			if err == nil && info.IsDir() && !slices.Contains(e.out.Trees, real) {
+			mode, _, err := f.kind()
+			f.close()
+			if err == nil && mode.IsDir() && !slices.Contains(e.out.Trees, real) {
 				e.out.Trees = append(e.out.Trees, real)
 			}
 		}
@@ -133,62 +144,92 @@ func (e *executables) file(at, name string) error {
 	if err != nil {
 		return err
 	}
-	if f == nil {
-		return errors.New("its root is one file")
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() || e.seen[real] {
+	defer f.close()
+	delete(e.loads, real)
+	mode, _, err := f.kind()
+	if err != nil || !mode.IsRegular() || e.seen[real] {
 		return err
 	}
 	if base := path.Base(real); base != shell.Base(name) && slices.Contains([]string{"busybox", "toybox", "coreutils"}, base) {
-		e.multi = true
+		e.hollow, e.instead = "in this root one file is many programs (busybox)", "take a root that has each program in a file of its own, or leave enforce out"
 	}
 	if len(e.out.Files) == mostExecutables {
 		return errors.New("there are too many programs")
 	}
 	e.seen[real] = true
 	e.out.Files = append(e.out.Files, real)
-	words, err := along(f)
+	words, loader, err := e.along(f)
 	if err != nil {
 		return err
+	}
+	if m, _ := e.view.owner(real); loader && m != nil && m.Access != sandbox.ReadOnly {
+		e.hollow, e.instead = quoted(name)+" is in a mount that code inside can change", "mount it read-only, or leave enforce out"
 	}
 	for i, word := range words {
 		if i > 0 && (!strings.Contains(words[0], "/env") || strings.HasPrefix(word, "-") || strings.Contains(word, "=")) {
 			continue
 		}
-		if err := e.add(word); err != nil {
+		if loader {
+			err = e.loader(word)
+		} else {
+			err = e.add(word)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// loader adds a program's loader, which nobody has named.
+func (e *executables) loader(name string) error {
+	real, f, err := e.view.find(name)
+	if err != nil {
+		return e.file(name, name)
+	}
+	f.close()
+	unnamed := !e.seen[real] || e.loads[real]
+	if err := e.file(name, name); err != nil {
+		return err
+	}
+	if unnamed && e.seen[real] {
+		e.loads[real] = true
+	}
+	return nil
+}
+
 // along is what the kernel executes along with a program: the loader that an ELF
-// file names, or a script's interpreter, with its argument. A file that cannot be
+// file names, or a script's interpreter, with its argument; elf says which. A file that cannot be
 // read, or is neither, has none. It is whatever somebody put there.
-func along(f *os.File) ([]string, error) {
-	in, err := readAgain(f)
+func (e *executables) along(f found) (words []string, elf bool, err error) {
+	if f.node != nil {
+		return alongside(io.NewSectionReader(e.view.spec.Root.Image.EROFS, f.node.Offset, f.node.Size))
+	}
+	in, err := readAgain(f.file)
 	if errors.Is(err, fs.ErrPermission) {
-		return nil, nil
+		return nil, false, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer in.Close()
+	return alongside(in)
+}
+
+func alongside(in io.ReaderAt) (words []string, elf bool, err error) {
 	head := make([]byte, 4096)
-	n, err := io.ReadFull(in, head)
-	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
-		return nil, err
+	n, err := in.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return nil, false, err
 	}
 	head = head[:n]
 	if words, ok := shebangWords(head); ok {
-		return words, nil
+		return words, false, nil
 	}
 	if loader := loaderOf(head, in); path.IsAbs(loader) {
-		return []string{loader}, nil
+		return []string{loader}, true, nil
 	}
-	return nil, nil
+	return nil, isELF(head), nil
 }
 
 func shebangWords(head []byte) ([]string, bool) {

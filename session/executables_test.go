@@ -96,7 +96,7 @@ func TestLoaders(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		words, err := along(f)
+		words, _, err := alongside(f)
 		f.Close()
 		if err != nil || strings.Join(words, " ") != strings.TrimPrefix(strings.TrimSpace(head), "#!") && strings.HasPrefix(head, "#!") || len(words) > 1 {
 			t.Errorf("%q: %q, %v", head, words, err)

@@ -41,7 +41,7 @@ func (r *run) level(ctx context.Context) (sandbox.Driver, sandbox.Posture, error
 		switch {
 		case !caps.Executables:
 			return nil, none, &sandbox.Error{Op: "commands.enforce", Kind: sandbox.ErrUnsupported, Problem: r.plan.Isolation + " does not look at what is executed here",
-				Hint: "take a level that does (process), or leave enforce out and have commands parsed only", Rule: c.Enforce}
+				Hint: "take a level that does (gvisor, process), or leave enforce out and have commands parsed only", Rule: c.Enforce}
 		case len(c.Programs) == 0:
 			return nil, none, &sandbox.Error{Op: "commands.enforce", Kind: sandbox.ErrInvalid, Problem: "the list does not say what may be executed",
 				Hint: "name the programs in commands.allow, without *", Rule: c.Enforce}

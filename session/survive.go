@@ -51,15 +51,19 @@ func (in *inside) life() *registry.Life {
 }
 
 // worldDigest is of what the policy has a sandbox's world made of, which no change
-// of the policy reaches once it is made. Its network, variables, commands and rules
-// are not among it: those are decided as it goes.
+// of the policy reaches once it is made. Its network, variables and rules are not
+// among it: those are decided as it goes; and of its commands what the level holds.
 func (r *run) worldDigest() string {
 	if !r.s.o.Outlive && r.life == nil {
 		return "" // nobody will ask
 	}
 	p := &r.plan
+	var programs []string
+	if p.Commands != nil && r.caps.Executables {
+		programs = append(programs, p.Commands.Programs...)
+	}
 	b, err := json.Marshal([]any{
-		p.Isolation, p.Limits, p.Limits.Explicit, p.Workspace, p.Mounts, p.Toolchains, p.Rootfs, p.Image, p.Writable, p.Deny, p.Root, p.BestEffort, r.call.Sudo && r.caps.Root,
+		p.Isolation, p.Limits, p.Limits.Explicit, p.Workspace, p.Mounts, p.Toolchains, p.Rootfs, p.Image, p.Writable, p.Deny, p.Root, p.BestEffort, r.call.Sudo && r.caps.Root, programs,
 	})
 	if err != nil {
 		return "" // which is no world's

@@ -149,7 +149,7 @@ func checkSpec(s *sandbox.Spec) error {
 	}
 	if s.Executables != nil {
 		return &sandbox.Error{Op: "executables", Kind: sandbox.ErrUnsupported, Problem: "this level does not look at what is executed",
-			Hint: "run without the list, or on a level that holds it (process)"}
+			Hint: "run without the list, or on a level that holds it (gvisor, process)"}
 	}
 	if strings.ContainsAny(s.User.Name+s.User.Home, "\x00\n") || strings.Contains(s.User.Name, ":") {
 		return sandbox.Errorf(sandbox.ErrInvalid, "start sandbox", "%q is no user's name", s.User.Name)

@@ -36,9 +36,9 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first, base uint32) (*box, error) 
 	if builtWithCgo {
 		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: cgoProblem, Hint: cgoRemedy}
 	}
-	if spec.Executables != nil {
-		return nil, &sandbox.Error{Op: "executables", Kind: sandbox.ErrUnsupported, Problem: "this level does not look at what is executed",
-			Hint: "run without the list, or on a level that holds it (process)"}
+	if spec.Executables != nil && spec.Sudo {
+		return nil, &sandbox.Error{Op: "executables", Kind: sandbox.ErrUnsupported, Problem: "where code may become root it can change what is listed",
+			Hint: "run without the list, or without root"}
 	}
 	if err := spec.Limits.Check(d.limits()); err != nil {
 		return nil, err

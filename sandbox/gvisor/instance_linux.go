@@ -65,7 +65,9 @@ func (d *Driver) startInstance(ctx context.Context, spec *sandbox.Spec, from str
 	if err != nil {
 		return nil, err
 	}
-	b, err := d.newBox(spec, agentProcess(spec, mark), self.Base)
+	process := agentProcess(spec, mark)
+	process.restarts = process.restarts && from == "" // it has, where it goes on
+	b, err := d.newBox(spec, process, self.Base)
 	if err != nil {
 		return nil, err
 	}
@@ -101,6 +103,7 @@ func agentProcess(spec *sandbox.Spec, mark stream.Mark) first {
 		argv: append(argv, "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)),
 		env:  []string{agent.MarkVariable + "=" + mark.String()},
 		dir:  "/", user: sandbox.RootUser(), caps: agentCapabilities,
+		restarts: spec.Snapshots,
 	}
 	if spec.Sudo {
 		f.argv = append(f.argv, "-sudo", "-programs", sandbox.ProgramDir)

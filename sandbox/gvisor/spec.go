@@ -23,6 +23,8 @@ type first struct {
 	dir  string
 	user sandbox.User
 	caps []string
+
+	restarts bool // it is the agent, which will start itself again from memory
 }
 
 // plan is a Spec turned into what gVisor wants.
@@ -73,6 +75,9 @@ func newPlan(s *sandbox.Spec, f first, ids identity) (*plan, error) {
 	if s.Limits.Memory > 0 {
 		p.oci.Annotations[memoryAnnotation] = strconv.FormatInt(s.Limits.Memory, 10)
 	}
+	if err := p.programs(s, f.restarts); err != nil {
+		return nil, err
+	}
 	p.system()
 	for _, b := range s.Root.Binds {
 		if b.Access != sandbox.ReadOnly {
@@ -118,6 +123,9 @@ func (p *plan) bind(m sandbox.Mount, options ...string) {
 func (p *plan) scratch(s *sandbox.Spec, i int, sc sandbox.Scratch) {
 	// No set-id bit on scratch reaches the host: it is gVisor's own tmpfs.
 	flags := []string{"rw", "nodev"}
+	if s.Executables != nil {
+		flags = append(flags, "noexec")
+	}
 	if !s.Sudo {
 		flags = append(flags, "nosuid")
 	}
@@ -159,6 +167,9 @@ func (p *plan) mounts(s *sandbox.Spec, share int64) error {
 	var cow, rw string
 	for _, m := range s.Mounts {
 		options := []string{"nosuid", "nodev"}
+		if unexecutable(s.Executables, m) {
+			options = append(options, "noexec")
+		}
 		switch m.Access {
 		case sandbox.ReadOnly:
 			options = append(options, "ro")

@@ -4,6 +4,8 @@ package sentry
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"slices"
@@ -63,9 +65,20 @@ func adapt() {
 }
 
 func adaptKernel() {
+	said, err := annotations(os.Args)
+	if err != nil {
+		panic(err) // it may say what must be refused
+	}
+	listed, err := parsePrograms(said[ProgramsAnnotation])
+	if err != nil {
+		panic(err)
+	}
 	for _, table := range syscallTables {
 		withholdNamespaces(table)
 		startClocks(table)
+		if listed != nil {
+			listed.hold(table)
+		}
 	}
 	filter.GetPrecompiled("") // makes the table, once
 	for _, p := range kernelFilters() {
@@ -76,34 +89,36 @@ func adaptKernel() {
 	lightenUnmount(os.Args)
 	takeScratch(os.Args)
 	os.Args = takeStatus(os.Args)
-	if n := memoryFromSpec(os.Args); n > 0 {
+	if n, err := strconv.ParseInt(said[MemoryAnnotation], 10, 64); err == nil && n > 0 {
 		showMemory(os.Args, n)
 	}
 }
 
-// memoryFromSpec reads MemoryAnnotation from the spec that boot was handed;
-// 0 when there is none. The descriptor is read without moving its offset.
-func memoryFromSpec(args []string) int64 {
+// annotations are those of the spec that boot was handed. The descriptor is read
+// without moving its offset.
+func annotations(args []string) (map[string]string, error) {
 	fd, err := strconv.Atoi(flagValue(args, "--spec-fd"))
 	if err != nil {
-		return 0
+		return nil, errors.New("the kernel was started without a spec")
 	}
 	var st unix.Stat_t
-	if unix.Fstat(fd, &st) != nil || st.Size <= 0 || st.Size > 16<<20 {
-		return 0
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, fmt.Errorf("the spec: %w", err)
+	}
+	if st.Size <= 0 || st.Size > 16<<20 {
+		return nil, fmt.Errorf("the spec has %d bytes", st.Size)
 	}
 	data := make([]byte, st.Size)
 	if n, err := unix.Pread(fd, data, 0); err != nil || n != len(data) {
-		return 0
+		return nil, fmt.Errorf("the spec: %d of %d bytes: %w", n, len(data), err)
 	}
 	var spec struct {
 		Annotations map[string]string `json:"annotations"`
 	}
-	if json.Unmarshal(data, &spec) != nil {
-		return 0
+	if err := json.Unmarshal(data, &spec); err != nil {
+		return nil, fmt.Errorf("the spec: %w", err)
 	}
-	n, _ := strconv.ParseInt(spec.Annotations[MemoryAnnotation], 10, 64)
-	return n
+	return spec.Annotations, nil
 }
 
 // showMemory makes programs inside see n bytes of memory instead of the

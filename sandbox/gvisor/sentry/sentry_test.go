@@ -83,7 +83,7 @@ func TestAdaptReachesGVisor(t *testing.T) {
 	if _, ok := goferfilter.GetPrecompiled(goferFilters()[0].Name); !ok {
 		t.Errorf("gVisor does not find the gofer's filter; it has %v", goferfilter.ListPrecompiled())
 	}
-	os.Args = []string{"runsc-sandbox", "boot"}
+	os.Args = []string{"runsc-sandbox", "boot", specFlag(t, `{}`)}
 	adapt()
 	if _, ok := filter.GetPrecompiled(kernelFilters()[0].Name); !ok {
 		t.Errorf("gVisor does not find the kernel's filter; it has %v", filter.ListPrecompiled())
@@ -130,25 +130,34 @@ func TestWanted(t *testing.T) {
 	}
 }
 
-func TestShowMemory(t *testing.T) {
-	spec := filepath.Join(t.TempDir(), "config.json")
-	if err := os.WriteFile(spec, []byte(`{"annotations":{"`+MemoryAnnotation+`":"1048576"}}`), 0o600); err != nil {
+// specFlag hands over a spec as gVisor does.
+func specFlag(t *testing.T, spec string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "config.json")
+	if err := os.WriteFile(name, []byte(spec), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.Open(spec)
+	f, err := os.Open(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	args := []string{"runsc-sandbox", "boot", "--spec-fd=" + strconv.Itoa(int(f.Fd())), "--total-memory", "99", "--other"}
-	n := memoryFromSpec(args)
-	showMemory(args, n)
-	if n != 1<<20 || args[4] != "1048576" || args[5] != "--other" {
-		t.Errorf("memory %d, arguments %q", n, args)
+	t.Cleanup(func() { f.Close() })
+	return "--spec-fd=" + strconv.Itoa(int(f.Fd()))
+}
+
+func TestShowMemory(t *testing.T) {
+	args := []string{"runsc-sandbox", "boot", specFlag(t, `{"annotations":{"`+MemoryAnnotation+`":"1048576"}}`), "--total-memory", "99", "--other"}
+	said, err := annotations(args)
+	if err != nil || said[MemoryAnnotation] != "1048576" {
+		t.Errorf("annotations %q, %v", said, err)
+	}
+	showMemory(args, 1<<20)
+	if args[4] != "1048576" || args[5] != "--other" {
+		t.Errorf("arguments %q", args)
 	}
 	for _, bad := range [][]string{{"boot"}, {"--spec-fd=-1"}, {"--spec-fd=x"}, {"--spec-fd"}} {
-		if n := memoryFromSpec(bad); n != 0 {
-			t.Errorf("memoryFromSpec(%q) = %d", bad, n)
+		if said, err := annotations(bad); err == nil {
+			t.Errorf("annotations of %q: %q", bad, said)
 		}
 	}
 }
