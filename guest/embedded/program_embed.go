@@ -12,6 +12,8 @@ import (
 //go:embed caisson-guest
 var program []byte
 
+var file shared
+
 // Open returns the agent as an open, sealed file without a name. The caller
 // closes it.
-func Open() (*os.File, error) { return sealed(program) }
+func Open() (*os.File, error) { return file.open(program) }

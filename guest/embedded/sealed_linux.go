@@ -5,10 +5,43 @@ package embedded
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
+
+// shared is a program as one sealed file for all who open it: it is written once
+// for a process, and not for each sandbox, which took 7 MB of memory and 5 ms of
+// processor time. Nobody can change it, and each has an open file of their own.
+type shared struct {
+	mu   sync.Mutex
+	file *os.File // stays open
+}
+
+func (s *shared) open(program []byte) (*os.File, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file != nil {
+		if f, err := reopen(s.file); err == nil {
+			return f, nil
+		}
+		s.file.Close() // somebody of our uid took its mode away: they get no more than this one
+		s.file = nil
+	}
+	f, err := sealed(program)
+	if err != nil {
+		return nil, err
+	}
+	s.file = f
+	return reopen(f)
+}
+
+func reopen(f *os.File) (*os.File, error) {
+	defer runtime.KeepAlive(f)
+	return os.Open("/proc/self/fd/" + strconv.FormatUint(uint64(f.Fd()), 10))
+}
 
 // sealed returns program as an open file without a name that nobody can
 // change, open for reading only: gVisor takes no other as a first process.
@@ -26,5 +59,5 @@ func sealed(program []byte) (*os.File, error) {
 	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals); err != nil {
 		return nil, fmt.Errorf("guest agent: sealing: %w", err)
 	}
-	return os.Open("/proc/self/fd/" + strconv.Itoa(fd))
+	return reopen(f)
 }

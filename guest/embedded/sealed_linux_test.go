@@ -4,6 +4,7 @@ package embedded
 
 import (
 	"io"
+	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -28,4 +29,35 @@ func TestSealedIsReadOnlyAndStaysWhatItIs(t *testing.T) {
 	if got, err := io.ReadAll(f); err != nil || string(got) != "#!/bin/true\n" {
 		t.Errorf("it holds %q (%v)", got, err)
 	}
+}
+
+// All sandboxes of a process execute one file. They have no offset in common, and
+// what one does to it by its name in /proc leaves the next one a program.
+func TestSharedIsOneFileForAll(t *testing.T) {
+	var s shared
+	program := []byte("#!/bin/true\n")
+	open := func() (*os.File, uint64) {
+		t.Helper()
+		f, err := s.open(program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		var st unix.Stat_t
+		if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(f); err != nil || string(got) != string(program) {
+			t.Errorf("it holds %q (%v)", got, err)
+		}
+		return f, st.Ino
+	}
+	f, first := open()
+	if _, second := open(); second != first {
+		t.Error("a second file was made")
+	}
+	if err := unix.Fchmod(int(f.Fd()), 0); err != nil {
+		t.Fatal(err)
+	}
+	open()
 }
