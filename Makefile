@@ -192,9 +192,11 @@ gvisor-next: ## build and test against the newest gVisor that can be had
 
 # BENCH='-short -rows whole -o bench.md', for example
 .PHONY: bench
-bench: build ## medians and ratios against a stock runsc, as a table
+bench: build ## medians and ratios against a stock runsc, and through E2B's client, as a table
 	@go build -ldflags '-s -w' -o .cache/bench/bench ./internal/tools/bench
-	@.cache/bench/bench $(BENCH)
+	@node=$$(.ci/node); export PATH="$$node:$$PATH"; \
+		.ci/again npm ci --prefix api/e2b/testdata/sdk --silent; \
+		.cache/bench/bench $(BENCH)
 
 ## Release
 

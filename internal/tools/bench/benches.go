@@ -46,7 +46,7 @@ func benches(s *stage) []bench {
 		bench{"whole run of \"/bin/true\" on Docker, beside docker run", s.docker},
 	)
 	list = append(list, s.networkRows()...)
-	list = append(list, s.daemonRows()...)
+	list = append(list, s.sdkRows()...)
 	return append(list,
 		bench{fmt.Sprintf("audit records on the disk, %d calls at once", recorders), s.record},
 		bench{"caisson version", s.version},

@@ -53,6 +53,7 @@ type options struct {
 	pairs          int    // interleaved runs of each side of a row
 	rounds         int    // the same where one run starts many sandboxes
 	flood          int64  // bytes that the flooding program prints
+	sdk            string // where E2B's client is installed
 	rows           *regexp.Regexp
 	out            string
 }
@@ -64,6 +65,7 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	fs.StringVar(&o.caisson, "caisson", "bin/caisson", "the binary to measure")
 	fs.StringVar(&o.runsc, "runsc", ".cache/bench/runsc", "the stock runsc; built there from go.mod's gVisor unless it is of that version")
 	fs.IntVar(&o.pairs, "n", 40, "interleaved pairs of runs for each row")
+	fs.StringVar(&o.sdk, "sdk", "api/e2b/testdata/sdk", "where E2B's client for Node.js is installed, with bench.mjs beside it")
 	rows := fs.String("rows", "", "only rows whose name matches this regular expression")
 	short := fs.Bool("short", false, "a quarter of the runs, and 1 GB instead of 10")
 	fs.StringVar(&o.out, "o", "", "write the table to this file too")
