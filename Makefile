@@ -19,9 +19,9 @@ export CGO_ENABLED := 0
 # to compile and to run. And those that start sandboxes, in which a binary built
 # with cgo finds no dynamic linker, or a router, which confines all its threads, as
 # only a binary without cgo can. They are tested without it.
-HEAVY := $(wildcard *.go) $(wildcard cmd/*/*.go) $(wildcard sandbox/process/*.go) $(wildcard sandbox/gvisor/*.go) $(wildcard sandbox/gvisor/*/*.go) $(wildcard sandbox/gvisor/*/*/*.go) $(wildcard internal/tools/bench/*.go) $(wildcard attack/*.go) $(wildcard egress/*.go) $(wildcard egress/confined/*.go)
-# The two that take longest are begun first.
-LONGEST := ./sandbox/gvisor ./sandbox/process
+HEAVY := $(wildcard *.go) $(wildcard cmd/*/*.go) $(wildcard sandbox/process/*.go) $(wildcard sandbox/gvisor/*.go) $(wildcard sandbox/gvisor/*/*.go) $(wildcard sandbox/gvisor/*/*/*.go) $(wildcard internal/tools/bench/*.go) $(wildcard attack/*.go) $(wildcard egress/*.go) $(wildcard egress/confined/*.go) $(wildcard internal/roadtest/*.go)
+# Those that take longest are begun first.
+LONGEST := ./sandbox/gvisor ./sandbox/process ./internal/roadtest
 HEAVY_PACKAGES = $(LONGEST) $(filter-out $(LONGEST),$(addprefix ./,$(sort $(patsubst %/,%,$(dir $(HEAVY))))))
 LIGHT_PACKAGES = $(filter-out $(HEAVY_PACKAGES:./%=$(MODULE)/%) $(MODULE),$(shell go list ./...))
 
@@ -168,7 +168,7 @@ conformance-v2: ## the conformance suite on an emulated cgroup v2 host, for a pe
 
 .PHONY: test-kills
 test-kills: ## kill the owner of sandboxes that live on, 100 times
-	@if [ "$$(id -u)" = 0 ]; then CAISSON_TEST_KILLS=100 go test -count=1 -timeout 60m -run '^TestKilledOwner(LeavesSandboxes)?$$' .; fi
+	@if [ "$$(id -u)" = 0 ]; then CAISSON_TEST_KILLS=100 go test -count=1 -timeout 60m -run '^TestKilledOwner(LeavesSandboxes)?$$' ./internal/roadtest; fi
 
 .PHONY: test-all
 test-all: test test-docker-all test-kills test-e2b test-openai test-mcp test-agents test-many test-soak test-v2 fuzz bench dist ## test, and all that is slow

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package caisson_test
+package roadtest
 
 import (
 	"bufio"
@@ -30,7 +30,7 @@ func caissonBinary(t *testing.T) string {
 		return binary
 	}
 	binary := filepath.Join(t.TempDir(), "caisson")
-	if out, err := exec.Command("go", "build", "-o", binary, "./cmd/caisson").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", binary, "github.com/caisson-run/caisson/cmd/caisson").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	return binary

@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package caisson_test
+package roadtest
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -27,49 +22,19 @@ import (
 // generously has sandboxes outlive their owner.
 func generously(o *session.SandboxesOptions) { o.Grace = time.Minute }
 
-const generousDir = "CAISSON_TEST_GENEROUS_OWNER"
-
 // TestGenerousOwner is what TestKilledOwnerLeavesSandboxes kills: it has one sandbox
-// in which something counts, and makes and ends others from three sides.
+// in which something counts, and makes and ends others.
 func TestGenerousOwner(t *testing.T) {
-	dir := os.Getenv(generousDir)
-	if dir == "" {
-		t.Skip("it is run by TestKilledOwnerLeavesSandboxes")
-	}
-	l := openLiving(t, dir, "gvisor", generously, func(o *session.SandboxesOptions) { o.Ready = 1 })
-	var mu sync.Mutex
-	say := func(format string, args ...any) {
-		mu.Lock()
-		defer mu.Unlock()
-		fmt.Printf("\n"+format+"\n", args...)
-	}
-	must := func(err error) {
-		if err != nil {
-			say("fault %v", err)
-			select {}
-		}
-	}
-	s, _, err := l.Acquire(t.Context(), l.key, "steady", session.Create{Timeout: time.Hour})
-	must(err)
+	o := asOwner(t, generously, func(o *session.SandboxesOptions) { o.Ready = 1 })
+	s, _, err := o.Acquire(t.Context(), o.key, "steady", session.Create{Timeout: time.Hour})
+	o.must(err)
 	// One process for as long as the sandbox lives, who says who it is.
-	l.sh(t, s.ID, counting)
-	say("steady %s", s.ID)
-	var all sync.WaitGroup
-	for range 3 {
-		all.Go(func() {
-			for {
-				s, err := l.Create(t.Context(), l.key, session.Create{})
-				must(err)
-				c := &session.Call{}
-				c.Argv = []string{"sh", "-c", "echo $$ > ~/mark; sleep 1000 & exit 0"}
-				_, err = l.Exec(t.Context(), l.key, s.ID, c, session.IO{})
-				must(err)
-				say("made %s", s.ID)
-				must(l.Kill(t.Context(), l.key, s.ID))
-			}
-		})
-	}
-	all.Wait()
+	o.sh(t, s.ID, counting)
+	o.say("steady %s", s.ID)
+	o.churn(t, func(id string) {
+		o.script(t, id, "echo $$ > ~/mark; sleep 1000 & exit 0")
+		o.say("made %s", id)
+	})
 }
 
 // counting starts a process that counts, once.
@@ -86,7 +51,7 @@ func TestKilledOwnerLeavesSandboxes(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	steady, who := "", ""
 	for i := range times {
-		id, made := killGenerous(t, dir)
+		id, made := kill(t, "TestGenerousOwner", dir, "steady")
 		if t.Failed() {
 			return
 		}
@@ -153,42 +118,6 @@ func TestKilledOwnerLeavesSandboxes(t *testing.T) {
 			}
 		})
 	}
-}
-
-// killGenerous starts an owner, waits for a few sandboxes, and kills it.
-func killGenerous(t *testing.T, dir string) (steady string, made []string) {
-	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestGenerousOwner$")
-	cmd.Env = append(os.Environ(), generousDir+"="+dir)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	late := time.AfterFunc(2*time.Minute, func() { cmd.Process.Kill() })
-	defer late.Stop()
-	want := 1 + rand.IntN(4)
-	for in := bufio.NewScanner(out); in.Scan(); {
-		word, rest, _ := strings.Cut(in.Text(), " ")
-		switch word {
-		case "fault", "FAIL", "---":
-			t.Errorf("the owner says: %s", in.Text())
-		case "steady":
-			steady = rest
-		case "made":
-			if made = append(made, rest); len(made) == want {
-				cmd.Process.Kill()
-			}
-		}
-	}
-	cmd.Wait()
-	if steady == "" || len(made) < want {
-		t.Errorf("the owner had made %q and %q", steady, made)
-	}
-	return steady, made
 }
 
 // An owner that is stopped may let go of its sandboxes: they run on, and are the
