@@ -47,6 +47,8 @@ func benches(s *stage) []bench {
 	)
 	list = append(list, s.networkRows()...)
 	list = append(list, s.sdkRows()...)
+	list = append(list, s.mcpRows()...)
+	list = append(list, policyRows()...)
 	return append(list,
 		bench{fmt.Sprintf("audit records on the disk, %d calls at once", recorders), s.record},
 		bench{"caisson version", s.version},

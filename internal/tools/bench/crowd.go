@@ -162,8 +162,11 @@ func ownTime() (sum time.Duration) {
 	return sum
 }
 
-// embeds carries out crowdArg, if that is what this process was started for.
+// embeds carries out serverArg or crowdArg, if that is what this process was started for.
 func embeds(ctx context.Context, args []string) (done bool, err error) {
+	if len(args) == 2 && args[1] == serverArg {
+		return true, serveEcho(ctx)
+	}
 	if len(args) != 3 || args[1] != crowdArg {
 		return false, nil
 	}
