@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
@@ -105,26 +106,41 @@ func two(name string, do func(a, b string) (bool, error)) cel.EnvOption {
 	})))
 }
 
-// costs counts the helpers by what they read; CEL counts its own functions.
+// costs counts the helpers by what they read, and those of CEL's functions that it
+// counts as one step where it does not know the types beforehand.
 type costs struct{}
 
 func (costs) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 {
+	n, product := uint64(1), uint64(1)
+	for _, a := range args {
+		n += length(a) / 10
+		product *= length(a)
+	}
 	switch function {
-	case "email.domain", "email.local", "host", "host.under", "path.clean", "path.base", "path.ext", "path.under", "url", "glob":
+	case "email.domain", "email.local", "host", "host.under", "path.clean", "path.base", "path.ext", "path.under", "url", operators.Add, "bytes", "string", "size":
+	case "glob":
+		n += product / 100
+	case operators.In:
+		if l, ok := args[1].(traits.Lister); ok {
+			n += length(l)
+		}
 	default:
 		return nil
 	}
-	n, product := uint64(1), uint64(1)
-	for _, a := range args {
-		if s, ok := a.(traits.Sizer); ok {
-			if size, ok := s.Size().(types.Int); ok {
-				n += uint64(size) / 10
-				product *= uint64(size)
-			}
+	return &n
+}
+
+// length is how long a text or a list is; 0 of anything else.
+func length(v ref.Val) uint64 {
+	switch v := v.(type) {
+	case types.String:
+		return uint64(len(v)) // what Size counts are characters, one by one
+	case types.Bytes:
+		return uint64(len(v))
+	case traits.Lister:
+		if n, ok := v.Size().(types.Int); ok {
+			return uint64(n)
 		}
 	}
-	if function == "glob" {
-		n += product / 100
-	}
-	return &n
+	return 0
 }

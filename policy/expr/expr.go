@@ -29,6 +29,9 @@ const (
 	maxNested = 40        // parentheses and their like
 	maxCost   = 300_000   // steps, as CEL counts them; some ten milliseconds
 	maxMemory = 128 << 20 // bytes, as CEL estimates them
+	// CEL walks up to 10 000 elements to estimate a value, which is no step: in a loop
+	// it does so for one value of so many.
+	measured = 100
 )
 
 // Fault is what is wrong with a condition, and where in its text.
@@ -103,7 +106,8 @@ func compile(text string, environment func() (*cel.Env, error)) (*Expr, error) {
 	if t := ast.OutputType(); !t.IsExactType(types.BoolType) {
 		return nil, Faults{{1, 1, "it is " + t.String() + ", and must be true or false"}}
 	}
-	program, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost), cel.MemoryLimit(maxMemory), cel.CostTracking(costs{}))
+	program, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost), cel.MemoryLimit(maxMemory),
+		cel.MemoryTracking(types.MemoryTrackerSampleInterval(measured)), cel.CostTracking(costs{}))
 	if err != nil {
 		return nil, Faults{{1, 1, problem(err.Error())}}
 	}

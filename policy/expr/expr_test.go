@@ -146,6 +146,31 @@ func TestBounded(t *testing.T) {
 	}
 }
 
+// TestBoundedWithoutTypes: what a function costs is counted where its types are not
+// known beforehand, too.
+func TestBoundedWithoutTypes(t *testing.T) {
+	v, err := params.Read(fmt.Appendf(nil, `{"to":"%s","list":[%s"b"]}`, strings.Repeat("a", 10_000), strings.Repeat(`"a",`, 9_000)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, condition := range []string{
+		`params.list.all(a, !(params.to in params.list))`,
+		`params.list.all(a, bytes(params.to) != b"x")`,
+		`params.list.all(a, string(params.to) != "x")`,
+		`params.list.all(a, size(params.to) > 0)`,
+		`params.list.all(a, params.to.size() > 0)`,
+		`params.list.all(a, params.to + params.to != "")`,
+	} {
+		e, err := Compile(condition, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := e.Holds(Prepare(Input{Params: (*Params)(nil).Value(v)})); got || err == nil || !strings.Contains(err.Error(), "too long") {
+			t.Errorf("%s: %t, %v", condition, got, err)
+		}
+	}
+}
+
 func FuzzCompile(f *testing.F) {
 	f.Add(`email.domain(params.to) == "company.com"`, `{"to":"a@company.com"}`)
 	f.Add(`params.cc.all(a, path.under(a, "/x"))`, `{"cc":["/x/y"]}`)
