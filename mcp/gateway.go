@@ -72,6 +72,8 @@ type Gateway struct {
 	// others is the same of prompts, resources and templates of resources.
 	others [3]map[string]string
 
+	subscribed subscriptions
+
 	spoken  chan struct{} // closed when the client has said something
 	version string        // then: of the protocol that servers are spoken to in
 	first   sync.Once

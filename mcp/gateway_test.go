@@ -506,7 +506,7 @@ func TestResults(t *testing.T) {
 		})
 		addTool(s, "many", "M.", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 			res := &sdk.CallToolResult{Content: []sdk.Content{}}
-			for range 100_000 {
+			for range 60_000 {
 				res.Content = append(res.Content, &sdk.TextContent{})
 			}
 			return res, nil

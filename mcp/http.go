@@ -101,6 +101,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) bounded(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		k, err := keyOf(r)
+		if r.Body != nil {
+			r.Body = &framed{ReadCloser: r.Body}
+		}
 		switch {
 		case err != nil:
 			http.Error(w, err.Error(), http.StatusUnauthorized)

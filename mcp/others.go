@@ -201,21 +201,6 @@ func (g *Gateway) complete(ctx context.Context, req *sdk.CompleteRequest) (*sdk.
 	return out, nil
 }
 
-// subscribe asks a server to say when a resource changes.
-func (g *Gateway) subscribe(ctx context.Context, req *sdk.SubscribeRequest) error {
-	uri := req.Params.URI
-	u := g.resourceOf(uri)
-	if u == nil || u.readable(uri) != "" {
-		return sdk.ResourceNotFoundError(uri)
-	}
-	return g.fetch(ctx, u, other{"subscribe_resource", uri, map[string]string{"uri": uri}, req.Session, nil}, func(_ context.Context, cs *sdk.ClientSession) (any, error) {
-		return nil, cs.Subscribe(g.life, &sdk.SubscribeParams{URI: uri})
-	})
-}
-
-// unsubscribe leaves the server's subscription: another client may have it, too.
-func (g *Gateway) unsubscribe(context.Context, *sdk.UnsubscribeRequest) error { return nil }
-
 // updated passes on that a resource has changed, no more often than somebody reads.
 func (u *upstream) updated(ctx context.Context, req *sdk.ResourceUpdatedNotificationRequest) {
 	if u.readable(req.Params.URI) == "" && u.news.Allow() {

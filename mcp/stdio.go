@@ -28,7 +28,7 @@ func Serve(ctx context.Context, box Toolbox, version string, in io.ReadCloser, o
 // serveLines serves one client; leave is called as soon as it has left. The library
 // ends the calls that it knows of, then; leave ends the rest: servers that start.
 func serveLines(ctx context.Context, s *sdk.Server, in io.ReadCloser, out io.WriteCloser, leave func()) error {
-	err := s.Run(ctx, &sdk.IOTransport{Reader: &departure{in, leave}, Writer: out, MaxLineLength: maxFrame})
+	err := s.Run(ctx, &sdk.IOTransport{Reader: &framed{ReadCloser: &departure{in, leave}, lines: true}, Writer: out, MaxLineLength: maxFrame})
 	// Who leaves while an answer is on its way has left all the same.
 	if errors.Is(err, context.Canceled) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, syscall.EPIPE) {
 		return nil

@@ -68,6 +68,7 @@ type upstream struct {
 	prompts map[string]string // its names of those, by callers'
 	callers map[*caller]bool  // whose calls are under way
 	news    *rate.Limiter     // of resources that have changed
+	watched map[string]bool   // resources that it was asked to tell of
 }
 
 func newUpstream(g *Gateway, o Upstream) *upstream {
@@ -150,8 +151,9 @@ func (u *upstream) live(ctx context.Context, use func(start context.Context, cs 
 	client.AddReceivingMiddleware(u.elicits)
 	start, stop := context.WithTimeout(ctx, startPatience)
 	defer stop()
+	says := &framed{ReadCloser: fromServer, lines: true, refused: func(err error) { u.g.o.Notice(fmt.Sprintf("server %s: %v", u.o.Name, err)) }}
 	// Where it ends before it answers, that is the reason.
-	cs, err := client.Connect(start, &sdk.IOTransport{Reader: newMeter(fromServer), Writer: toServer, MaxLineLength: maxFrame}, u.g.era())
+	cs, err := client.Connect(start, &sdk.IOTransport{Reader: newMeter(says), Writer: toServer, MaxLineLength: maxFrame}, u.g.era())
 	if err != nil {
 		return fmt.Errorf("it did not become ready: %w", err)
 	}
@@ -168,7 +170,7 @@ func (u *upstream) offerTools(ctx context.Context, up func()) func(context.Conte
 			return err
 		}
 		u.mu.Lock()
-		u.session, u.down = cs, ""
+		u.session, u.down, u.watched = cs, "", nil
 		u.mu.Unlock()
 		up()
 		pace := rate.NewLimiter(1, 3)
