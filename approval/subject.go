@@ -55,6 +55,9 @@ type Subject struct {
 
 	// Reasons are why it is asked: the rules, and what they say.
 	Reasons []Reason
+	// Findings are what the policy's rules about code say of the program, and where: a
+	// line each.
+	Findings []string
 }
 
 // File is a file whose contents decide.
@@ -96,7 +99,7 @@ func Seal(key []byte, value string) string {
 // Subjects are written the same.
 func (s *Subject) Digest() string {
 	w := writer{sha256.New()}
-	w.text("caisson approval 2", s.Actor, s.Kind, s.Tool, s.Params, s.Definition, s.Marked)
+	w.text("caisson approval 3", s.Actor, s.Kind, s.Tool, s.Params, s.Definition, s.Marked)
 	w.list(s.Argv)
 	w.text(s.Language, string(s.Code))
 	w.list(s.Program)
@@ -129,6 +132,7 @@ func (s *Subject) Digest() string {
 	for _, r := range s.Reasons {
 		w.text(r.Rule, r.What)
 	}
+	w.list(s.Findings)
 	return "sha256:" + hex.EncodeToString(w.Sum(nil))
 }
 

@@ -18,6 +18,7 @@ func subject() *Subject {
 		Network: "github.com", Limits: map[string]string{"wall": "30s"},
 		Policy:   "sha256:bb",
 		Reasons:  []Reason{{"caisson.yaml:4", `"git push origin main" needs approval by "git push *"`}},
+		Findings: []string{"script.py:1:8: it imports socket"},
 		HasStdin: true, Stdin: []byte("in"), Code: []byte("code"), Program: []string{"bash"}, Secrets: []string{"s"}, Options: []string{"o"},
 	}
 }
@@ -113,7 +114,7 @@ func TestView(t *testing.T) {
 	for _, want := range []string{
 		"! argument 3 has letters of several alphabets in one word\n", "program:\n  │ git\n", "argument 2:\n  │ x\n  │ policy:\n  │   │ sha256:cc\n",
 		"asked by:\n  │ key:ci\n", "policy:\n  │ sha256:bb\n", "  │ git is /usr/bin/git\n", "sees:\n  │ /srv/repo at /workspace, rw\n",
-		"variables:\n  │ HOME\n  │ TOKEN\n", "standard input:\n  │ in\n",
+		"rules about code say:\n  │ script.py:1:8: it imports socket\n", "variables:\n  │ HOME\n  │ TOKEN\n", "standard input:\n  │ in\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)

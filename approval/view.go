@@ -54,6 +54,7 @@ func (s *Subject) View() (*View, error) {
 	}
 	v.field("language", s.Language)
 	v.field("run with", strings.Join(s.Program, " "))
+	v.field("rules about code say", strings.Join(s.Findings, "\n"))
 	v.field("code", string(s.Code))
 	for _, f := range s.Files {
 		text := f.Path

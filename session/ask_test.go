@@ -542,3 +542,22 @@ func TestPatience(t *testing.T) {
 		b.d.ran = 0
 	}
 }
+
+// Who is asked about a program sees what the rules about code say of it.
+func TestApproverSeesFindings(t *testing.T) {
+	b := newAskBench(t, "version: 1\ncode: {javascript: {deny_imports: [fs], on_finding: warn}}\nrisk: {high: [\"call.kind == 'run_code'\"], on_high: ask}\napprovals: {channels: [terminal]}\n")
+	seen := ""
+	c := asked(t, func(c *Call) {
+		c.Argv, c.Source = nil, &Source{Language: "javascript", Code: []byte("let x = 1\nrequire('fs')\n")}
+		c.Ask = person(func(ctx context.Context, r *approval.Request) (approval.Who, Answer, error) {
+			seen = r.View.String()
+			return says(true)(ctx, r)
+		})
+	})
+	if res, err := b.Do(t.Context(), c, IO{}); err != nil || res.Status != sandbox.StatusSuccess || len(res.Findings) != 1 {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if want := "rules about code say:\n  │ \"main.js\" line 2:1 imports fs by require (/w/p.yaml:2)\n"; !strings.Contains(seen, want) {
+		t.Errorf("%q is not in\n%s", want, seen)
+	}
+}

@@ -154,6 +154,9 @@ func (r *run) about(ctx context.Context, argv []string, dir string, env []string
 	for _, q := range r.question.Askings {
 		s.Reasons = append(s.Reasons, approval.Reason{Rule: q.Rule, What: q.What})
 	}
+	for _, f := range r.findings {
+		s.Findings = append(s.Findings, f.Problem+" ("+f.Rule+")")
+	}
 	return s, nil
 }
 
