@@ -183,7 +183,8 @@ func Argv(argv []string) *Script {
 type analyser struct {
 	script *Script
 	depth  int
-	read   int // bytes so far
+	read   int  // bytes so far
+	parse  bool // plain lines, too; for tests
 
 	spare []Word // has room for the words of the next commands
 	room  int    // words that the text may have, about
@@ -276,8 +277,18 @@ func (a *analyser) line(text string, d Dialect, base *Pos, shared bool) {
 		a.refuse(p, "write plain text", "%s", why)
 		return
 	}
-	f, err := parse(text, d)
 	s := &scope{analyser: a, text: text, dialect: d, base: base}
+	if all, ok := s.plain(text); ok && !a.parse {
+		for _, c := range all {
+			in := stdin{outside: true}
+			if c.piped {
+				in = stdin{what: "a pipe"}
+			}
+			s.simple(c.words, nil, in)
+		}
+		return
+	}
+	f, err := parse(text, d)
 	if err != nil {
 		p, why := errorPlace(err)
 		if base != nil {

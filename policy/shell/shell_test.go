@@ -5,6 +5,7 @@ package shell
 import (
 	"bufio"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -239,6 +240,54 @@ func FuzzLine(f *testing.F) {
 				}
 			}
 		}
+	})
+}
+
+// bothWays reads a line as it is read, and by the parser whatever it is.
+func bothWays(t *testing.T, line string, d Dialect) {
+	t.Helper()
+	got := Line(line, d)
+	a := &analyser{script: &Script{}, parse: true}
+	a.line(line, d, nil, false)
+	if want := a.done(); !reflect.DeepEqual(got, want) {
+		t.Errorf("%q (dialect %d):\n%+v\nthe parser:\n%+v", line, d, got, want)
+	}
+}
+
+// plainSeeds are lines at the edge of what is plain.
+var plainSeeds = []string{
+	"ls a~", "ls ~", "ls ~a", "ls a=~", "ls a:~b", "ls -~", "ls a~~:~", "ls HEAD~1", "a~ b", "", " ", "\n", "\n\n ls \n\n", "ls;", "ls; ", ";ls", "ls;;ls", "ls ; ; ls", "ls\n;", "ls;\nls", "ls &&", "ls && \n ls", "&& ls", "ls &", "ls & ls", "ls || ls", "ls ||| ls", "ls |& ls", "ls | | ls",
+	"ls |\nls", "a | b && c | d ; e || f", "ls|wc&&ls;ls", "ls&&&ls", "ls;&ls", "ls &;", "ls\t-l", "'ls'", `"ls" "-l"`, `ls 'a b' "c d" '' ""`, `ls a'b'`, `ls 'a'b`, `ls 'a'"b"`, "ls 'a", "ls 'a\nb'", `ls "$x"`, "ls \"`x`\"", `ls "\$"`,
+	"A=b ls", "A+=b", "ls A=b", "'A=b' ls", "=ls", "-x", "--", "1 ls", "if ls", "'if' ls", "ls if", "time ls", "time", "then", "in x", "else", "end", "function f", "export A=b", "declare -x", "let x=1", "coproc ls", "select x", "@test x", "echo @test",
+	"command export x", "eval ls '|' cat", "eval 'ls; rm x'", "trap 'rm x' EXIT", "cat x | sh", "echo 'rm x' | bash -s", "xargs rm", "env A=b ls -l", "sh -c 'ls | rm x'", "unset f", "read x", "read -a y", "printf -v x y", "set -e", "test -v x", "kill 1",
+	"find . -name 'x*' -exec rm {} +", "git -C x log", "exec ls", ". ./x", "source x", "a/b=c", "ls %1", "ls a@b:c/d", "\"it's\" 'a \"b\"'", "ls \"\t\"", "ls '\t'", "ls\n\n\nrm x;rm y\n", "cd x && git diff --stat HEAD | head -20",
+}
+
+// TestPlain: what is read without the parser is read as by it.
+func TestPlain(t *testing.T) {
+	long := "ls" + strings.Repeat(" -l", 6000) + " && rm x" // further right than the parser counts
+	all := append(append(lines(t, "testdata/usual.txt"), lines(t, "testdata/attacks.txt")...), long, "ls\n"+long, strings.Repeat("ls; ", 10_000))
+	plain := 0
+	for _, l := range append(all, plainSeeds...) {
+		for _, d := range []Dialect{Bash, POSIX} {
+			bothWays(t, l, d)
+		}
+		if _, ok := (&scope{analyser: &analyser{}}).plain(l); ok {
+			plain++
+		}
+	}
+	if plain < 150 {
+		t.Errorf("only %d lines are plain", plain)
+	}
+}
+
+func FuzzPlain(f *testing.F) {
+	for _, l := range append(plainSeeds, lines(f, "testdata/usual.txt")...) {
+		f.Add(l)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		bothWays(t, line, Bash)
+		bothWays(t, line, POSIX)
 	})
 }
 

@@ -240,6 +240,11 @@ func (s *scope) call(c *syntax.CallExpr, in stdin) {
 		s.emit(Command{Words: words, Kind: Builtin, Env: env})
 		return
 	}
+	s.simple(words, env, in)
+}
+
+// simple is a command of words that is no function.
+func (s *scope) simple(words []Word, env []Variable, in stdin) {
 	if words[0].Static && s.builtin(words, env, in) {
 		return
 	}
