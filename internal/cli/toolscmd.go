@@ -131,20 +131,22 @@ Messages API), or mcp (the answer to tools/list).`,
 
 func (a *app) toolsCall() *cobra.Command {
 	var file, arguments string
-	var asJSON bool
+	var d daemon
 	cmd := &cobra.Command{
 		Use:   "call NAME [--params JSON]",
 		Short: "Call a tool as an agent does, in a sandbox of its own",
 		Long: `Call a tool as an agent does: its arguments are checked, the policy decides, and
 what it runs is run in a fresh sandbox and recorded. Tools about sandboxes that
-live on need caisson serve or caisson mcp.
+live on need caisson serve or caisson mcp: with --url the caisson serve there
+calls the tool, under the policy of the key.
 
 --params - reads the arguments from standard input, --params @FILE from a file.
 
 The exit code is the program's own, as with caisson run; 126 when the call was
 refused.`,
 		Example: `  caisson tools call run_command --params '{"command": "uname -a"}'
-  caisson tools call resize --policy agents.yaml --params '{"in": "a.png", "size": 64}' --json`,
+  caisson tools call resize --policy agents.yaml --params '{"in": "a.png", "size": 64}' --json
+  caisson tools call create_sandbox --url http://127.0.0.1:7420`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usage(cmd, "it takes the name of one tool", "caisson tools ls lists them")
@@ -158,13 +160,23 @@ refused.`,
 			}
 			ctx, stop := signal.NotifyContext(contextOf(cmd), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			return a.callTool(ctx, cmd, file, &session.ToolCall{Name: args[0], Args: text, Door: "cli", Actor: actor(), Operator: true}, asJSON)
+			switch {
+			case d.url != "" && file != "":
+				return usage(cmd, "--policy and --url are two ways to say which policy bounds the call", "with --url it is that of the key")
+			case d.url != "":
+				return a.callToolAt(ctx, cmd, &d, args[0], text)
+			case d.key != "":
+				return usage(cmd, "--api-key is for a caisson serve", "say which with --url")
+			}
+			return a.callTool(ctx, cmd, file, &session.ToolCall{Name: args[0], Args: text, Door: "cli", Actor: actor(), Operator: true}, d.json)
 		},
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	cmd.Flags().StringVar(&arguments, "params", "{}", "the arguments: `JSON`, @FILE or -")
 	cmd.Flags().StringVar(&file, "policy", "", "policy `FILE` that bounds the call")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer, as an agent gets it, or the error, as one JSON object")
+	cmd.Flags().StringVar(&d.url, "url", "", "have the caisson serve at `URL` call it")
+	cmd.Flags().StringVar(&d.key, "api-key", "", "with --url: ask with `KEY` (or $CAISSON_API_KEY, which other users cannot see)")
+	cmd.Flags().BoolVar(&d.json, "json", false, "print the answer, as an agent gets it, or the error, as one JSON object")
 	return cmd
 }
 
