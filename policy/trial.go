@@ -48,9 +48,16 @@ func ParseCall(src []byte) (w Wish, err error) {
 	return w, nil
 }
 
+// maxTests is how many cases a file has: each may have a text read in a sandbox.
+const maxTests = 1000
+
 // trials reads the section tests.
 func (d *decoder) trials(n *yaml.Node) {
 	d.list(n, "tests", func(n *yaml.Node) {
+		if len(d.file.Tests) == maxTests {
+			d.fault(at(n), "spread them over several files", "there are more than %d tests", maxTests)
+			return
+		}
 		t := Trial{At: at(n)}
 		d.mapping(n, "a test", d.trialFields(&t))
 		for _, key := range []string{"call", "want"} {

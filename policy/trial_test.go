@@ -3,6 +3,7 @@
 package policy
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -22,6 +23,18 @@ func TestParseCall(t *testing.T) {
 		if w, err := ParseCall([]byte(src)); err == nil {
 			t.Errorf("%s is taken: %+v", src, w)
 		}
+	}
+}
+
+// A file has a number of cases.
+func TestManyTrials(t *testing.T) {
+	const one = "  - {call: {argv: [ls]}, want: allow}\n"
+	head := "version: 1\ntests:\n"
+	if _, err := Parse("p.yaml", []byte(head+strings.Repeat(one, maxTests))); err != nil {
+		t.Error(err)
+	}
+	if _, err := Parse("p.yaml", []byte(head+strings.Repeat(one, maxTests+1))); err == nil || !strings.Contains(err.Error(), "more than 1000 tests") {
+		t.Error(err)
 	}
 }
 

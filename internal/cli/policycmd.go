@@ -114,8 +114,9 @@ func (a *app) policyTest() *cobra.Command {
 		Use:   "test FILE...",
 		Short: "Run the cases that policy files have in tests",
 		Long: `Decide each call in the section tests of policy files, and compare the verdict
-with what the case wants. Nothing is run. The exit code is 1 when one differs,
-or when there is none.`,
+with what the case wants. Nothing of a call is run; where the policy has rules
+about code, what the call would run is read in a sandbox, as it is for the call
+itself. The exit code is 1 when one differs, or when there is none.`,
 		Example: `  caisson policy test caisson.yaml`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -125,7 +126,7 @@ or when there is none.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, name := range args {
-				if err := a.testPolicy(name); err != nil {
+				if err := a.testPolicy(contextOf(cmd), name); err != nil {
 					a.fail(cmd, err)
 					a.code = exitFault
 				}
@@ -137,7 +138,7 @@ or when there is none.`,
 }
 
 // testPolicy runs the cases of one file.
-func (a *app) testPolicy(name string) error {
+func (a *app) testPolicy(ctx context.Context, name string) (err error) {
 	p, err := config.Policy(name)
 	if err != nil {
 		return err
@@ -150,18 +151,53 @@ func (a *app) testPolicy(name string) error {
 		return &sandbox.Error{Op: name, Kind: sandbox.ErrInvalid, Problem: "it has no tests",
 			Hint: "write tests: [{call: {argv: [ls]}, want: allow}]"}
 	}
+	seer := &seer{a: a, policy: p, file: name}
+	defer func() { err = errors.Join(err, seer.close()) }()
 	for _, t := range f.Tests {
-		call, err := session.Judged(t.Wish)
+		v, err := seer.foresee(ctx, t.Wish)
 		if err != nil {
 			return err
 		}
-		v, state := p.Decide(call), "ok"
+		state := "ok"
 		if v.Decision != t.Want {
 			state, a.code = "FAILED: want "+t.Want.String(), exitFault
 		}
 		fmt.Fprintf(a.out, "%s:%d: %s: %s%s\n", name, t.At.Line, state, v.Decision, printable(because(t.Name, v)))
 	}
 	return nil
+}
+
+// seer decides calls that are not made. It opens the state directory when there is
+// something to be read in a sandbox, and not before.
+type seer struct {
+	a      *app
+	policy *policy.Policy
+	file   string
+	opened *opened
+}
+
+func (s *seer) foresee(ctx context.Context, w policy.Wish) (policy.Verdict, error) {
+	call, err := session.Judged(w)
+	if err != nil {
+		return policy.Verdict{}, err
+	}
+	v := s.policy.Decide(call)
+	if !session.NeedsReading(&v) {
+		return v, nil
+	}
+	if s.opened == nil {
+		if s.opened, err = s.a.open(ctx, s.file); err != nil {
+			return policy.Verdict{}, err
+		}
+	}
+	return s.opened.Foresee(ctx, w)
+}
+
+func (s *seer) close() error {
+	if s.opened == nil {
+		return nil
+	}
+	return s.opened.close()
 }
 
 // because is what stands behind a verdict: the case's name, the reason, the rule.
@@ -177,16 +213,15 @@ func because(name string, v policy.Verdict) string {
 }
 
 // explainCall says what becomes of one call, and under what it would run.
-func (a *app) explainCall(p *policy.Policy, text string, levels map[string]sandbox.Capabilities, asJSON bool) error {
+func (a *app) explainCall(ctx context.Context, seer *seer, text string, levels map[string]sandbox.Capabilities, asJSON bool) error {
 	w, err := policy.ParseCall([]byte(text))
 	if err != nil {
 		return err
 	}
-	call, err := session.Judged(w)
-	if err != nil {
+	v, err := seer.foresee(ctx, w)
+	if err = errors.Join(err, seer.close()); err != nil {
 		return err
 	}
-	v := p.Decide(call)
 	var clauses []policy.Clause
 	if v.Decision != policy.Deny {
 		clauses = policy.ExplainPlan(&v.Plan, levels)
@@ -228,7 +263,7 @@ func (a *app) policyExplain() *cobra.Command {
 				return err
 			}
 			if cmd.Flags().Changed("call") {
-				return a.explainCall(p, call, levels, asJSON)
+				return a.explainCall(contextOf(cmd), &seer{a: a, policy: p, file: file}, call, levels, asJSON)
 			}
 			clauses := policy.Explain(p, levels)
 			if asJSON {
