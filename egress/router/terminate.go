@@ -24,12 +24,47 @@ type Ends struct {
 
 	minter *authority.Minter
 	roots  func() *x509.CertPool
+	// sessions are those with hosts: one that is known shows no certificate, which
+	// is most of what a handshake costs. Go holds what it showed before to its name
+	// and to roots anew.
+	sessions tls.ClientSessionCache
+
+	mu     sync.Mutex
+	spoken map[string]string // what a host chose last, by host and port
+}
+
+// mostSpoken bounds the hosts of which that is known, and mostSessions those whose
+// sessions are.
+const (
+	mostSpoken   = 256
+	mostSessions = 64
+)
+
+// speaks is what a host chose last; empty when it was not asked yet.
+func (e *Ends) speaks(host string) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.spoken[host]
+}
+
+// heard keeps what a host chose; empty forgets it.
+func (e *Ends) heard(host, proto string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if proto == "" {
+		delete(e.spoken, host)
+		return
+	}
+	if len(e.spoken) >= mostSpoken {
+		clear(e.spoken)
+	}
+	e.spoken[host] = proto
 }
 
 // NewEnds reads what the owner sent. Without TLS no connection is ended: those
 // that would be are refused.
 func NewEnds(t *wire.TLS, secrets []wire.Secret) (*Ends, error) {
-	e := &Ends{}
+	e := &Ends{sessions: tls.NewLRUClientSessionCache(mostSessions), spoken: map[string]string{}}
 	for _, s := range secrets {
 		c, err := credential.New(s)
 		if err != nil {
@@ -62,9 +97,10 @@ const (
 
 var errNoEnds = &refusal{Decision: rule.Decision{Reason: "its TLS would be ended here, and there is nothing to do it with"}}
 
-// serveTLS ends the TLS of c, and serves the requests inside of it. The handshake
-// with the host comes first: its choice of a protocol becomes ours, so that both
-// sides speak the same version of HTTP.
+// serveTLS ends the TLS of c, and serves the requests inside of it. The host's choice
+// of a protocol becomes ours, so that both sides speak the same version of HTTP:
+// where it is not known yet the handshake with the host comes first, else the two go
+// on beside each other.
 func (c *conn) serveTLS(up net.Conn) {
 	ends := c.r.ends.Load()
 	if ends == nil || ends.minter == nil {
@@ -78,7 +114,7 @@ func (c *conn) serveTLS(up net.Conn) {
 		return
 	}
 	w := c.newWeb()
-	w.tls = &tlsEnd{c: c, roots: ends.roots}
+	w.tls = &tlsEnd{c: c, ends: ends, met: make(chan struct{})}
 	w.Conn = c.down
 	c.serveHTTP(w, tls.Server(w, &tls.Config{
 		Certificates: []tls.Certificate{*leaf}, MinVersion: tls.VersionTLS12, SessionTicketsDisabled: true,
@@ -90,13 +126,14 @@ func (c *conn) serveTLS(up net.Conn) {
 
 // tlsEnd is the host's side of a connection whose TLS is ended.
 type tlsEnd struct {
-	c     *conn
-	roots func() *x509.CertPool
-	proto string // what the host chose
+	c    *conn
+	ends *Ends
+	met  chan struct{} // closed when the first handshake with the host is over
 
 	mu    sync.Mutex
 	first *tls.Conn // made with the client's handshake, for the first request
 	fault error     // why there is none
+	proto string    // what the host chose
 }
 
 // meet shakes hands with the host and says how to go on with the client. A host
@@ -104,21 +141,49 @@ type tlsEnd struct {
 // why. Its requests are answered with that.
 func (t *tlsEnd) meet(hello *tls.ClientHelloInfo, leaf *tls.Certificate, up net.Conn) *tls.Config {
 	config := &tls.Config{Certificates: []tls.Certificate{*leaf}, MinVersion: tls.VersionTLS12, SessionTicketsDisabled: true, NextProtos: []string{protoHTTP1}}
-	offered := []string{protoHTTP1}
-	if slices.Contains(hello.SupportedProtos, protoHTTP2) {
-		offered = []string{protoHTTP2, protoHTTP1}
+	host, two, one := t.c.t.String(), slices.Contains(hello.SupportedProtos, protoHTTP2), slices.Contains(hello.SupportedProtos, protoHTTP1)
+	proto := protoHTTP1
+	if two {
+		proto = t.ends.speaks(host)
 	}
-	first, err := t.shake(hello.Context(), up, offered)
+	if proto != "" {
+		// What it will choose is known, or does not matter to this client.
+		beside := t.c.r.at.do(func() {
+			if t.shakeFirst(t.c.r.ctx, up, []string{proto}) != nil && two {
+				t.ends.heard(host, "")
+			}
+		})
+		if !beside {
+			t.settle(nil, errShut)
+		}
+	} else if t.shakeFirst(hello.Context(), up, []string{protoHTTP2, protoHTTP1}) == nil {
+		if proto = protoHTTP1; t.first.ConnectionState().NegotiatedProtocol == protoHTTP2 {
+			proto = protoHTTP2
+		}
+		t.ends.heard(host, proto)
+	}
+	// A client that speaks HTTP/2 alone does so with us, whatever the host speaks.
+	if proto == protoHTTP2 || two && !one {
+		config.NextProtos = []string{protoHTTP2}
+	}
+	return config
+}
+
+// shakeFirst makes the connection that the client's first request takes.
+func (t *tlsEnd) shakeFirst(ctx context.Context, up net.Conn, offered []string) error {
+	first, err := t.shake(ctx, up, offered)
+	t.settle(first, err)
+	return err
+}
+
+// settle is the end of the first handshake with the host.
+func (t *tlsEnd) settle(first *tls.Conn, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.first, t.fault = first, err; err == nil {
 		t.proto = first.ConnectionState().NegotiatedProtocol
 	}
-	// A client that speaks HTTP/2 alone does so with us, whatever the host speaks.
-	if t.proto == protoHTTP2 || !slices.Contains(hello.SupportedProtos, protoHTTP1) && len(offered) > 1 {
-		config.NextProtos = []string{protoHTTP2}
-	}
-	return config
+	close(t.met)
 }
 
 // shake makes a connection to the host an encrypted one, to the very host that
@@ -126,7 +191,9 @@ func (t *tlsEnd) meet(hello *tls.ClientHelloInfo, leaf *tls.Certificate, up net.
 func (t *tlsEnd) shake(ctx context.Context, up net.Conn, offered []string) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
-	conn := tls.Client(up, &tls.Config{ServerName: t.c.t.name.String(), RootCAs: t.roots(), NextProtos: offered, MinVersion: tls.VersionTLS12})
+	conn := tls.Client(up, &tls.Config{
+		ServerName: t.c.t.name.String(), RootCAs: t.ends.roots(), NextProtos: offered, MinVersion: tls.VersionTLS12, ClientSessionCache: t.ends.sessions,
+	})
 	if err := conn.HandshakeContext(ctx); err != nil {
 		up.Close()
 		return nil, err
@@ -137,6 +204,11 @@ func (t *tlsEnd) shake(ctx context.Context, up net.Conn, offered []string) (*tls
 // dial gives the connection that was made already, then others to the same host,
 // decided about anew.
 func (t *tlsEnd) dial(ctx context.Context) (net.Conn, error) {
+	select {
+	case <-t.met:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	t.mu.Lock()
 	first, fault, proto := t.first, t.fault, t.proto
 	t.first = nil

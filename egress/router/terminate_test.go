@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,6 +34,8 @@ type secure struct {
 	ours, world *authority.Authority // whom the sandbox trusts, and whom the router
 	port        int
 	server      *httptest.Server
+
+	shaken atomic.Int64 // handshakes in which the server showed its certificate
 
 	mu   sync.Mutex
 	seen []*http.Request // what the server got
@@ -50,6 +53,8 @@ type secureOptions struct {
 	http1   bool   // the server speaks no HTTP/2
 	cert    string // the name in its certificate
 	wrongCA bool   // which nobody trusts
+	// handshake is called by the server in the middle of each.
+	handshake func()
 }
 
 func newAuthority(t testing.TB) *authority.Authority {
@@ -109,12 +114,19 @@ func secured(t testing.TB, o secureOptions) *secure {
 	}))
 	s.server.EnableHTTP2 = !o.http1
 	s.server.TLS = &tls.Config{GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		s.shaken.Add(1)
 		n := h.ServerName
 		if o.cert != "" {
 			n = o.cert
 		}
 		return m.Leaf(parseName(t, n))
 	}}
+	s.server.TLS.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		if o.handshake != nil {
+			o.handshake()
+		}
+		return nil, nil
+	}
 	s.server.StartTLS()
 	t.Cleanup(s.server.Close)
 	s.port = s.server.Listener.Addr().(*net.TCPAddr).Port
@@ -718,4 +730,78 @@ func TestJudgedAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// What a host will choose is known: to a client of HTTP/1.1 always, to one that
+// speaks HTTP/2, too, from the second connection on. Then neither handshake waits for
+// the other: the host's ends here only when the client's has.
+func TestHandshakesBeside(t *testing.T) {
+	var wait atomic.Pointer[chan struct{}]
+	s := secured(t, secureOptions{web: rule.Web{Methods: []string{"GET"}}, handshake: func() {
+		if c := wait.Load(); c != nil {
+			select {
+			case <-*c:
+			case <-time.After(dialTime):
+				t.Error("the client waited for the host")
+			}
+		}
+	}})
+	for i, protos := range [][]string{nil, {protoHTTP1}, {protoHTTP2, protoHTTP1}, {protoHTTP2, protoHTTP1}} {
+		if i == 2 {
+			wait.Store(nil) // nobody knows yet
+		} else {
+			c := make(chan struct{})
+			wait.Store(&c)
+		}
+		c, err := s.guest.DialName("api.good.test", s.port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := trust(s.ours)
+		config.ServerName, config.NextProtos = "api.good.test", protos
+		conn := tls.Client(c, config)
+		if err := conn.HandshakeContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if w := wait.Load(); w != nil {
+			close(*w)
+		}
+		if got := conn.ConnectionState().NegotiatedProtocol; i > 1 && got != protoHTTP2 || i == 1 && got != protoHTTP1 {
+			t.Errorf("%q: it chose %q", protos, got)
+		}
+		if i < 2 {
+			fmt.Fprintf(conn, "GET /%d HTTP/1.1\r\nHost: api.good.test:%d\r\n\r\n", i, s.port)
+			if res, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || res.StatusCode != http.StatusOK {
+				t.Errorf("%v, %v", res, err)
+			}
+		}
+		conn.Close()
+	}
+}
+
+// A host that is known by its session need not show its certificate, and is not
+// spoken with when a change of the rules trusts it no more.
+func TestSessions(t *testing.T) {
+	s := secured(t, secureOptions{web: rule.Web{Methods: []string{"GET"}}, http1: true})
+	get := func() (int, string) {
+		c := s.web(false)
+		defer c.CloseIdleConnections()
+		return ask(t, c, request(t, "GET", s.url("/"), nil))
+	}
+	for range 3 {
+		if code, text := get(); code != http.StatusOK {
+			t.Fatal(code, text)
+		}
+	}
+	if n := s.shaken.Load(); n != 1 {
+		t.Errorf("the server showed its certificate %d times", n)
+	}
+	ends, err := NewEnds(&wire.TLS{Issuer: delegate(t, s.ours, "api.good.test"), Roots: newAuthority(t).PEM()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.r.Change(s.r.rules.Load(), ends)
+	if code, text := get(); code != http.StatusBadGateway {
+		t.Errorf("a host that is not trusted any more: %d %s", code, text)
+	}
 }
