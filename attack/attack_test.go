@@ -5,6 +5,7 @@
 package attack_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"testing"
@@ -24,6 +25,13 @@ func TestMain(m *testing.M) {
 	caisson.Reexec()
 	faketest.Init()
 	attacktest.Init()
+	if how := os.Getenv(weakDoor); how != "" {
+		if err := serveWeakly(how); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if state := os.Getenv(again); state != "" {
 		os.Setenv("CAISSON_STATE", state)
 		drivers := caisson.Drivers

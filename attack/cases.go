@@ -15,6 +15,7 @@ func Cases() []Case {
 		images      = "report it; until then unpack images elsewhere, and use --rootfs"
 		network     = "report it: a sandbox without a network reached something of the host"
 		allowList   = "report it; until then allow no network"
+		control     = "report it; until then stop caisson serve"
 		secrets     = "report it; until then give sandboxes no secrets"
 	)
 	return []Case{
@@ -71,13 +72,18 @@ func Cases() []Case {
 		{"N04", "connect to socket files of the host", network},
 		{"N05", "reach the host at its own addresses, where engines listen (CVE-2025-9074)", allowList},
 		{"N06", "send datagrams around the resolver", allowList},
+		{"N07", "tell a name server something in the names that are asked for", allowList},
 		{"N08", "reach the host's loopback by an allowed name that leads there", allowList},
 		{"N09", "name another host in odd spellings: NUL, %00, userinfo, fragments, zones", allowList},
 		{"N10", "name a host that begins or ends as an allowed one does", allowList},
 		{"N11", "name another host in a request, or in TLS, than is connected to", allowList},
+		{"N12", "connect to addresses of an allowed host whose name was not asked for", allowList},
 		{"N13", "go on from an allowed host: other ports, tunnels, upgrades", allowList},
 		{"N14", "speak past a proxy: plain TCP, TLS, QUIC", allowList},
 		{"N15", "reach anything with an empty allow-list (CVE-2025-66479)", network},
+		{"N16", "reach another sandbox, or a daemon's door without a key: from inside, from a page in a browser", control},
+		{"N17", "keep a connection to a host that is not allowed any more", allowList},
+		{"N18", "use the network without end: connections, bytes, heads of requests", limit},
 		{"L01", "make processes without end", limit},
 		{"L02", "take memory without end: anonymous, memfd, /dev/shm, local and internet sockets", limit},
 		{"L03", "fill the disk: bytes, holes, files", limit},

@@ -66,13 +66,18 @@ func scenes() map[string]func(*suite, context.Context) finding {
 		"N02": (*suite).oddAddresses,
 		"N05": (*suite).ownAddresses,
 		"N06": (*suite).besideTCP,
+		"N07": (*suite).tunnel,
 		"N08": (*suite).rebinding,
 		"N09": (*suite).oddNames,
 		"N10": (*suite).likeNames,
 		"N11": (*suite).anotherHost,
+		"N12": (*suite).pinned,
 		"N13": (*suite).onwards,
 		"N14": (*suite).withoutProxy,
 		"N15": (*suite).emptyList,
+		"N16": (*suite).control,
+		"N17": (*suite).swapped,
+		"N18": (*suite).flood,
 	}
 }
 

@@ -158,7 +158,7 @@ func (s *suite) outside(ctx context.Context, id string, open *ear, change func(*
 	mark := "allowed-" + s.nonce
 	plan := probe.Knocks{Case: id, Resolver: resolver}
 	if open != nil {
-		plan.List = append(plan.List, probe.Knock{What: "what is allowed", To: open.at(localhost), Bytes: request("/"+mark, open.at(localhost))})
+		plan.List = append(plan.List, probe.Knock{What: "what is allowed", Must: true, To: open.at(localhost), Bytes: request("/"+mark, open.at(localhost))})
 	}
 	plan.List = append(plan.List, knocks...)
 	text, _ := json.Marshal(plan)

@@ -90,6 +90,67 @@ func TestWithWiderNetwork(t *testing.T) {
 	}
 }
 
+// widened are arguments of a second caisson whose rules are too wide.
+func widened(args []string, allow string) []string {
+	if i := slices.Index(args, "--mount"); i > 0 && slices.Contains(args, "--allow") {
+		return slices.Insert(slices.Clone(args), i, "--allow", allow)
+	}
+	return args
+}
+
+// unbounded takes the budget out of the policy of a second caisson.
+func unbounded(args []string) []string {
+	i := slices.Index(args, "--policy")
+	if i < 0 {
+		return args
+	}
+	text, err := os.ReadFile(args[i+1])
+	if err != nil {
+		return args
+	}
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		if !strings.Contains(line, "budget:") {
+			lines = append(lines, line)
+		}
+	}
+	file := args[i+1] + ".unbounded.yaml"
+	_ = os.WriteFile(file, []byte(strings.Join(lines, "")), 0o600)
+	args = slices.Clone(args)
+	args[i+1] = file
+	return args
+}
+
+// A second caisson whose rules are too wide, whose budget is left out, that takes
+// everybody for its owner, or that changes no network that lives, turns them red.
+func TestWeakSecondCaisson(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(args []string) []string
+		env    string
+		red    string
+	}{
+		"names of an attacker allowed": {change: func(args []string) []string { return widened(args, "*.caisson-attack-evil.test") }, red: "N07"},
+		"a range of a host allowed":    {change: func(args []string) []string { return widened(args, "93.184.0.0/16:*") }, red: "N12"},
+		"no budget":                    {change: unbounded, red: "N18"},
+		"a door that is open":          {env: openDoor, red: "N16"},
+		"a network that stays":         {env: deafDoor, red: "N17"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := attacktest.Level{Driver: caisson.Drivers()["gvisor"], Again: func(program, state string, args ...string) *exec.Cmd {
+				if c.change != nil {
+					args = c.change(args)
+				}
+				cmd := second(program, state, args...)
+				if c.env != "" && args[0] == "serve" {
+					cmd.Env = append(cmd.Env, weakDoor+"="+c.env)
+				}
+				return cmd
+			}}
+			wantRed(t, attacktest.Run(t, l, c.red), c.red)
+		})
+	}
+}
+
 // A level whose sandboxes have the host's network turns them red, too, in a
 // network of their own, which leads nowhere.
 func TestWithHostsNetwork(t *testing.T) {

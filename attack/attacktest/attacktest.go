@@ -88,7 +88,7 @@ func Holds(t *testing.T, l Level) {
 		needy = append(needy, Network()...)
 	}
 	if l.Again == nil {
-		needy = append(needy, "L08")
+		needy = append(needy, "L08", "N07", "N12", "N16", "N17", "N18")
 	}
 	for _, f := range Run(t, l).Cases {
 		t.Run(f.ID, func(t *testing.T) {
@@ -137,7 +137,7 @@ func HasRed(t *testing.T, d sandbox.Driver, want string) {
 
 // Network are the cases that need a sandbox with a network.
 func Network() []string {
-	return []string{"S05", "S06", "N02", "N05", "N06", "N08", "N09", "N10", "N11", "N13", "N14"}
+	return []string{"S05", "S06", "N02", "N05", "N06", "N07", "N08", "N09", "N10", "N11", "N12", "N13", "N14", "N16", "N17", "N18"}
 }
 
 // OneSandbox are the cases that share one, and so are cheap together.

@@ -30,7 +30,11 @@ const (
 	ModeAgent     = "agent"     // attacks the first process
 	ModeLinks     = "links"     // leaves links to be collected: TARGET
 
-	ModeNetwork = "network" // knocks at servers, with Knocks as JSON
+	ModeNetwork  = "network"  // knocks at servers, with Knocks as JSON
+	ModeListen   = "listen"   // PORT: waits for who comes
+	ModeHold     = "hold"     // TO RESOLVER: keeps a connection, and tries to have it back
+	ModeFlood    = "flood"    // KIND TO RESOLVER: uses a host without end
+	ModeInternet = "internet" // on the host: what a caisson takes for the internet, with Internet as JSON
 
 	modeChild = "child" // one attempt that needs a process of its own
 	modeSwap  = "swap"
@@ -72,6 +76,8 @@ type Knock struct {
 	Bytes string // Placeholder stands for the value of SecretName
 	TLS   string // when not empty, the name in a ClientHello
 	UDP   bool
+	Must  bool   // it is allowed, and waited for
+	Query uint16 // when not 0, all that is done is to ask for To, a name, with this type
 }
 
 // SecretName is the variable that has a secret's placeholder, and Placeholder

@@ -54,6 +54,14 @@ func Main(args []string) int {
 		return swap(word(args, 1))
 	case ModeNetwork:
 		return network(word(args, 1))
+	case ModeListen:
+		return listen(word(args, 1), word(args, 2))
+	case ModeHold:
+		return hold(word(args, 1), word(args, 2))
+	case ModeFlood:
+		return flood(word(args, 1), word(args, 2), word(args, 3))
+	case ModeInternet:
+		return internet(word(args, 1))
 	case ModeAgent:
 		return agent()
 	case ModeLinks:

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package attack_test
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+// weakDoor has a second caisson that serves stand behind a door of the test's own,
+// which is weak in one way.
+const (
+	weakDoor = "CAISSON_ATTACK_DOOR"
+	openDoor = "open" // takes everybody for the owner
+	deafDoor = "deaf" // says yes to a change of a network, and changes none
+)
+
+// serveWeakly is that door: a proxy before a caisson that serves.
+func serveWeakly(how string) error {
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Args[0] = os.Args[0]
+	cmd.Stderr = os.Stderr
+	for _, e := range os.Environ() {
+		if !strings.HasPrefix(e, weakDoor+"=") {
+			cmd.Env = append(cmd.Env, e)
+		}
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, syscall.SIGTERM)
+	go func() {
+		<-end
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+	}()
+	var at *url.URL
+	key := ""
+	for lines := bufio.NewScanner(out); key == "" && lines.Scan(); {
+		if _, where, ok := strings.Cut(lines.Text(), " serves sandboxes at "); ok {
+			if at, err = url.Parse(where); err != nil {
+				return err
+			}
+		}
+		_, key, _ = strings.Cut(lines.Text(), "E2B_API_KEY=")
+	}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(at)
+		if how == openDoor {
+			r.Out.Header.Del("Authorization")
+			r.Out.Header.Set("X-API-Key", key)
+		}
+	}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if how == deafDoor && r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/network") {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	fmt.Printf("caisson serves sandboxes at %s\n  export E2B_API_KEY=%s\n", server.URL, key)
+	return cmd.Wait()
+}
