@@ -62,7 +62,11 @@ func (e *Entry) End(ctx context.Context, out Outcome) error {
 	if err != nil {
 		return err
 	}
-	if err := e.log.commit(context.WithoutCancel(ctx), outcome); err != nil {
+	records, err := e.log.connections(out.Connections)
+	if err != nil {
+		return err
+	}
+	if err := e.log.commit(context.WithoutCancel(ctx), append(records, outcome)...); err != nil {
 		return err
 	}
 	e.ended = true

@@ -79,6 +79,9 @@ type Outcome struct {
 	Stdout, Stderr *Capture
 	// Error is why it failed or was refused, a sentence.
 	Error string
+	// Connections are what its network did last; see [Log.Connections]. They are
+	// records of their own, made in one commit with this one.
+	Connections []Connection
 }
 
 // Call is an Intent as it is recorded.

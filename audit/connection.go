@@ -4,7 +4,6 @@ package audit
 
 import (
 	"context"
-	"database/sql"
 	"time"
 
 	"github.com/caisson-run/caisson/sandbox"
@@ -57,27 +56,30 @@ func (b *connectionBody) ended() (t time.Time) {
 // Connections records what a sandbox's network did, in one commit. The records
 // are on disk when it returns. It makes them even if ctx has ended.
 func (l *Log) Connections(ctx context.Context, list []Connection) error {
-	if len(list) == 0 {
-		return nil
+	records, err := l.connections(list)
+	if err != nil || len(records) == 0 {
+		return err
 	}
-	var records []*record
+	return l.commit(context.WithoutCancel(ctx), records...)
+}
+
+func (l *Log) connections(list []Connection) ([]*addition, error) {
+	var records []*addition
 	for i := range list {
 		switch list[i].Status {
 		case Allowed, Refused, Failed:
 		default:
-			return sandbox.Errorf(sandbox.ErrInvalid, "audit", "a connection is allowed, refused or failed, not %q", list[i].Status)
+			return nil, sandbox.Errorf(sandbox.ErrInvalid, "audit", "a connection is allowed, refused or failed, not %q", list[i].Status)
 		}
 		id, err := l.newID()
 		if err != nil {
-			return unavailable("audit", err)
+			return nil, unavailable("audit", err)
 		}
 		body, err := encode(list[i].body())
 		if err != nil {
-			return unavailable("audit", err)
+			return nil, unavailable("audit", err)
 		}
-		records = append(records, &record{entry: id, event: eventConnection, body: body})
+		records = append(records, &addition{record: record{entry: id, event: eventConnection, body: body}})
 	}
-	return l.change(context.WithoutCancel(ctx), func(tx *sql.Tx, head Checkpoint) (Checkpoint, error) {
-		return l.appendAll(ctx, tx, head, records)
-	})
+	return records, nil
 }

@@ -28,9 +28,15 @@ func TestConnections(t *testing.T) {
 	l := open(t, dir)
 	e, err := l.Begin(ctx, intent("a"))
 	must(t, err)
-	must(t, l.Connections(ctx, passages(e.ID)))
+	must(t, l.Connections(ctx, passages(e.ID)[:1]))
 	must(t, l.Connections(ctx, nil))
-	must(t, e.End(ctx, outcome("a")))
+	out := outcome("a")
+	out.Connections = []Connection{{Status: Pruned}}
+	if err := e.End(ctx, out); err == nil {
+		t.Error("an outcome with a connection that cannot be is recorded")
+	}
+	out.Connections = passages(e.ID)[1:]
+	must(t, e.End(ctx, out))
 	call(t, l, "b")
 	_, all := list(t, l, Filter{Of: e.ID, OldestFirst: true})
 	if len(all) != 2 || all[0].Status != Allowed || all[1].Status != Refused || all[0].Call.Connection.Sent != 10 || all[0].Ended.Second() != 1 || all[1].Ended != nil {

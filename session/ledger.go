@@ -80,20 +80,9 @@ func (l *ledger) soon() {
 func (l *ledger) write() error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	l.mu.Lock()
-	list, of := l.pending, l.of
-	l.pending = nil
-	if l.timer != nil {
-		l.timer.Stop()
-		l.timer = nil
-	}
-	err := l.err
-	l.mu.Unlock()
-	if of.Call == "" || len(list) == 0 || err != nil {
+	list, err := l.take()
+	if len(list) == 0 || err != nil {
 		return err
-	}
-	for i := range list {
-		list[i].Actor, list[i].Sandbox, list[i].Call = of.Actor, of.Sandbox, of.Call
 	}
 	if err = l.journal.Connections(context.Background(), list); err == nil {
 		return nil
@@ -103,6 +92,33 @@ func (l *ledger) write() error {
 	l.mu.Unlock()
 	l.lost(err)
 	return l.err
+}
+
+// rest is what is pending, for who ends the call: it goes into one commit with its
+// outcome.
+func (l *ledger) rest() ([]audit.Connection, error) {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	return l.take()
+}
+
+// take takes out what is pending. The caller holds writing.
+func (l *ledger) take() ([]audit.Connection, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.timer != nil {
+		l.timer.Stop()
+		l.timer = nil
+	}
+	list := l.pending
+	l.pending = nil
+	if l.of.Call == "" || l.err != nil {
+		return nil, l.err
+	}
+	for i := range list {
+		list[i].Actor, list[i].Sandbox, list[i].Call = l.of.Actor, l.of.Sandbox, l.of.Call
+	}
+	return list, nil
 }
 
 // errUnrecorded is why a sandbox is ended whose connections cannot be recorded.

@@ -70,6 +70,15 @@ func TestLedger(t *testing.T) {
 		if err := l.write(); err != nil || len(j.batches) != 3 {
 			t.Errorf("%v, %d batches", err, len(j.batches))
 		}
+		// The last ones go with the outcome.
+		l.add(seen(wire.Connection, 10, ""))
+		if list, err := l.rest(); err != nil || len(list) != 1 || list[0].Port != 10 || list[0].Call != "aud_x" {
+			t.Errorf("%+v, %v", list, err)
+		}
+		time.Sleep(2 * ledgerDelay)
+		if err := l.write(); err != nil || len(j.batches) != 3 {
+			t.Errorf("%v, %d batches: what was taken is written again", err, len(j.batches))
+		}
 	})
 }
 

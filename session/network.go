@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/egress"
 	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/image"
@@ -192,12 +193,12 @@ func (r *run) traffic() *sandbox.NetworkUse {
 	return r.net.close()
 }
 
-// recorded writes down the last of what went through the run's network.
-func (r *run) recorded() error {
+// unrecorded is the last of what went through the run's network.
+func (r *run) unrecorded() ([]audit.Connection, error) {
 	if r.net == nil {
-		return nil
+		return nil, nil
 	}
-	return r.net.ledger.write()
+	return r.net.ledger.rest()
 }
 
 // What is kept of one run in its result; each is a record of its own besides.

@@ -193,9 +193,11 @@ func (r *run) do(ctx context.Context) (*sandbox.Result, error) {
 	// Whatever the caller's context says, the end is recorded; what was made is
 	// taken away meanwhile.
 	outcome := r.outcome(res, err)
+	var jerr error
+	outcome.Connections, jerr = r.unrecorded()
 	undone := make(chan error, 1)
 	go func() { undone <- r.undo.run(ctx) }()
-	jerr := errors.Join(r.recorded(), a.ticket.End(context.WithoutCancel(ctx), outcome))
+	jerr = errors.Join(jerr, a.ticket.End(context.WithoutCancel(ctx), outcome))
 	r.left = <-undone
 	if jerr != nil {
 		return res, errors.Join(jerr, err)
