@@ -28,7 +28,8 @@ func (s *stage) networkRows() (list []bench) {
 			s.client(level, "dns", "≤ 1 ms", "ms"),
 			s.terminated(level, "connection"),
 			s.terminated(level, "kept"),
-			s.connected(level))
+			s.connected(level),
+			s.used(level))
 	}
 	return list
 }
@@ -141,6 +142,38 @@ func (s *stage) connected(level string) bench {
 			})
 		}
 		r := interleave(ctx, s.o.pairs, run("--allow", "example.com"), run()).row("≤ 8 ms more")
+		r.who = u.name
+		return r
+	}}
+}
+
+// connecting asks for a name and connects to it, as programs do that have a network for
+// something; outside of one it does not.
+const connecting = `
+import socket, struct, sys
+if len(sys.argv) > 1:
+    q = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); q.settimeout(10)
+    q.sendto(struct.pack('>6H', 7, 0x100, 1, 0, 0, 0) + b'\x09localhost\0' + struct.pack('>2H', 1, 1), ('198.18.0.1', 53))
+    socket.create_connection((socket.inet_ntoa(q.recv(500)[-4:]), int(sys.argv[1])), 10).close()
+`
+
+// used measures what a network costs a program that connects to a host as the first
+// thing that it does.
+func (s *stage) used(level string) bench {
+	return bench{fmt.Sprintf("whole run of a program that connects to a host, %s level, beside one that has no network", level), func(ctx context.Context) row {
+		u := s.users[0]
+		port, stop, err := source()
+		if err != nil {
+			return row{who: u.name, notes: []string{err.Error()}}
+		}
+		defer stop()
+		run := func(flags []string, args ...string) once {
+			return timed(func(ctx context.Context) *exec.Cmd {
+				argv := append([]string{"run", "--isolation", level}, flags...)
+				return s.caisson(ctx, u, append(append(argv, "--", "/usr/bin/python3", "-I", "-S", "-c", connecting), args...)...)
+			})
+		}
+		r := interleave(ctx, s.o.pairs, run([]string{"--allow", "localhost:" + port, "--allow", "127.0.0.1:" + port}, port), run(nil)).row("≤ 8 ms more")
 		r.who = u.name
 		return r
 	}}
