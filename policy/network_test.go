@@ -151,3 +151,30 @@ func TestExplainNetwork(t *testing.T) {
 		t.Errorf("%s", s)
 	}
 }
+
+// The posture says what stays open; fronting does not where all TLS is ended.
+func TestNetworkOpen(t *testing.T) {
+	for text, want := range map[string]int{
+		"network: {allow: [a.test]}": 3, "network: {allow: [internet]}": 3, "network: {allow: [\"preset:pip\"]}": 3,
+		"network: {allow: [{host: a.test, methods: [GET]}]}":                                                         2,
+		"network: {allow: [{host: a.test, methods: [GET]}, b.test]}":                                                 3,
+		"network: {allow: [a.test]}\nsecrets: [{name: KEY, from: \"env:KEY\", hosts: [a.test]}]":                     2,
+		"network: {allow: [a.test, \"10.0.0.0/8:443\"]}\nsecrets: [{name: KEY, from: \"env:KEY\", hosts: [a.test]}]": 3,
+	} {
+		f, err := Parse("p.yaml", []byte("version: 1\n"+text+"\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := New(Options{File: f})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := p.Decide(&Call{Kind: RunCommand, Operator: true, Argv: []string{"true"}})
+		if got := v.Plan.Network.Open(); v.Decision != Allow || len(got) != want {
+			t.Errorf("%s: %v %q, want %d", text, v.Decision, got, want)
+		}
+	}
+	if got := (*PlanNetwork)(nil).Open(); got != nil {
+		t.Errorf("no network: %q", got)
+	}
+}

@@ -172,6 +172,27 @@ func (n *PlanNetwork) Ended() []string {
 	return slices.Compact(names)
 }
 
+// Open is what n does not hold back, whatever its entries say; SECURITY.md has it at
+// length.
+func (n *PlanNetwork) Open() []string {
+	if n == nil {
+		return nil
+	}
+	open := []string{
+		"an allowed host can pass on what it is sent",
+		"timing and volume of allowed traffic tell something",
+	}
+	ended := n.Ended()
+	whole := slices.ContainsFunc(n.Allow, func(r PlanRule) bool {
+		rules, err := rule.Allow(r.Text, "")
+		return err != nil || slices.ContainsFunc(rules, func(r rule.Rule) bool { return !slices.Contains(ended, r.Base().String()) })
+	})
+	if whole {
+		open = append(open, "inside TLS that is not ended another host of the same CDN can be asked for (fronting)")
+	}
+	return open
+}
+
 // ended refuses more hosts than one certificate can name.
 func (d *decision) ended() *refusal {
 	if n := len(d.plan.Network.Ended()); n > authority.MostHosts {

@@ -121,6 +121,8 @@ type Posture struct {
 	// saw what was said there. Secrets are the names of secrets that it had.
 	Ended   []string `json:"tls_ended,omitempty"`
 	Secrets []string `json:"secrets,omitempty"`
+	// Open is what a network with an allow-list does not hold back, in sentences.
+	Open []string `json:"network_open,omitempty"`
 }
 
 // Usage is a sandbox's counters at one moment. A pointer that is nil was not

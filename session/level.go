@@ -32,7 +32,7 @@ func (r *run) level(ctx context.Context) (sandbox.Driver, sandbox.Posture, error
 	posture := sandbox.Posture{Isolation: r.plan.Isolation, Network: "none", Root: r.plan.Root || r.call.Sudo && caps.Root, Limits: map[sandbox.LimitName]sandbox.Enforcement{}}
 	if r.plan.Network != nil {
 		posture.Network = "allow-list"
-		posture.Ended, posture.Secrets = r.plan.Network.Ended(), r.intent.Secrets
+		posture.Ended, posture.Secrets, posture.Open = r.plan.Network.Ended(), r.intent.Secrets, r.plan.Network.Open()
 	}
 	if r.plan.Commands != nil {
 		posture.Commands = commandsParsed // until its world is made: enforceCommands
