@@ -125,7 +125,7 @@ func (d *Driver) Adopt(ctx context.Context, spec *sandbox.Spec) (_ *sandbox.Adop
 	legacy, files, err := claim(ctx, conn, spec.ID)
 	if err != nil {
 		conn.Close()
-		if errors.Is(err, sandbox.ErrConflict) {
+		if errors.Is(err, sandbox.ErrConflict) || errors.Is(err, sandbox.ErrUnsupported) {
 			return nil, err
 		}
 		return nil, none(err)
@@ -185,7 +185,7 @@ func heir(spec *sandbox.Spec, conn *net.UnixConn, l *wire.Legacy) (*instance, er
 func claim(ctx context.Context, conn *net.UnixConn, id string) (*wire.Legacy, []*os.File, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	if err := wire.Send(conn, &wire.Claim{ID: id}, nil); err != nil {
+	if err := wire.Send(conn, &wire.Claim{Version: wire.Version, ID: id}, nil); err != nil {
 		return nil, nil, err
 	}
 	var l wire.Legacy
@@ -193,12 +193,51 @@ func claim(ctx context.Context, conn *net.UnixConn, id string) (*wire.Legacy, []
 	switch {
 	case err != nil:
 		return nil, nil, err
+	case l.Version != wire.Version && (l.Refused == "" || l.Refused == wire.Foreign), l.Refused == wire.Foreign:
+		for _, f := range files {
+			f.Close()
+		}
+		return nil, nil, endForeign(ctx, conn, id, &l)
 	case l.Refused == wire.Owned:
 		return nil, nil, &sandbox.Error{Op: "adopt sandbox " + id, Kind: sandbox.ErrConflict, Problem: "it has an owner, who lives", Hint: "end that process first"}
 	case l.Refused != "":
 		return nil, nil, fmt.Errorf("it is not given: %s", l.Refused)
 	}
 	return &l, files, nil
+}
+
+// foreignPatience is how long a shim of another version may take to end its sandbox.
+const foreignPatience = 20 * time.Second
+
+// endForeign ends a sandbox whose shim is of another version, and says so: what either
+// would understand of the other's words is anybody's guess. The shim takes away what
+// it has, as it does when nobody comes.
+func endForeign(ctx context.Context, conn *net.UnixConn, id string, l *wire.Legacy) error {
+	e := &sandbox.Error{Op: "adopt sandbox " + id, Kind: sandbox.ErrUnsupported, Hint: "end or pause what runs before another version of caisson is started",
+		Problem: fmt.Sprintf("it was made by another version of caisson, with which this one cannot speak (%d, and %d here), and was ended", l.Version, wire.Version)}
+	p, err := newStranger(l.PID)
+	if errors.Is(err, unix.ESRCH) {
+		return e
+	}
+	if err != nil {
+		e.Cause = err
+		return e
+	}
+	if l.Refused == "" { // its owner is this process now
+		e.Cause = json.NewEncoder(conn).Encode(wire.Command{Kind: wire.Outlive})
+	}
+	conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, foreignPatience)
+	defer cancel()
+	ended := make(chan struct{})
+	go func() { p.wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		p.slay() // what holds the sandbox ends with it
+		<-ended
+	}
+	return e
 }
 
 // dialShim connects to the socket in a state directory, and makes sure, on what it

@@ -5,11 +5,15 @@
 package gvisor_test
 
 import (
+	"crypto/rand"
 	"errors"
+	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,4 +103,104 @@ func dialAs(uid int, socket string) (conn *net.UnixConn, err error) {
 	}()
 	<-done
 	return conn, err
+}
+
+// A caisson of another version gets nothing of a sandbox, which ends: nobody else will
+// come for it.
+func TestClaimOfAnotherVersion(t *testing.T) {
+	spec := world(t)
+	spec.Outlives = true
+	inst, err := gvisor.New(gvisor.Options{}).Start(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	box := inst.(sandbox.Survivor)
+	if err := errors.Join(box.Outlive(time.Hour, time.Time{}), box.Leave()); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: filepath.Join(spec.StateDir, wire.ClaimName)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := wire.Send(conn, &wire.Claim{Version: wire.Version + 1, ID: spec.ID}, nil); err != nil {
+		t.Fatal(err)
+	}
+	var l wire.Legacy
+	files, err := wire.Receive(conn, &l)
+	if err != nil || len(files) > 0 || l.Refused != wire.Foreign || l.Version != wire.Version {
+		t.Fatalf("%+v, %d files, %v", l, len(files), err)
+	}
+	p, err := unix.PidfdOpen(l.PID, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(p)
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(p), Events: unix.POLLIN}}, 60_000)
+		if err == nil && n == 0 {
+			t.Fatal("it runs on")
+		}
+		if err == nil {
+			return
+		}
+	}
+}
+
+// A shim from before there were versions gives its sandbox away, to a caisson that
+// cannot speak with it: that one ends it and says why.
+func TestAdoptOfAnotherVersion(t *testing.T) {
+	for _, old := range []wire.Legacy{{}, {Version: wire.Version + 1, Refused: wire.Foreign}} {
+		spec := &sandbox.Spec{ID: "sbx_" + rand.Text(), StateDir: filepath.Join(t.TempDir(), "run")}
+		if err := os.Mkdir(spec.StateDir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: filepath.Join(spec.StateDir, wire.ClaimName)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		shim := exec.Command("cat") // ends when it is told to
+		end, err := shim.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := shim.Start(); err != nil {
+			t.Fatal(err)
+		}
+		said := make(chan string, 1)
+		go func() {
+			defer shim.Wait()
+			defer end.Close()
+			conn, err := l.AcceptUnix()
+			if err != nil {
+				said <- err.Error()
+				return
+			}
+			defer conn.Close()
+			var c wire.Claim
+			_, err = wire.Receive(conn, &c)
+			old.PID = shim.Process.Pid
+			err = errors.Join(err, wire.Send(conn, &old, nil))
+			b, rerr := io.ReadAll(conn)
+			if err = errors.Join(err, rerr); err != nil {
+				b = []byte(err.Error())
+			}
+			said <- string(b)
+		}()
+		a, err := gvisor.New(gvisor.Options{}).Adopt(t.Context(), spec)
+		if a != nil || !errors.Is(err, sandbox.ErrUnsupported) || !strings.Contains(err.Error(), "another version of caisson") {
+			t.Errorf("%+v: %v, %v", old, a, err)
+		}
+		want := ""
+		if old.Refused == "" {
+			want = `{"kind":"outlive"}` + "\n" // without a grace
+		}
+		if got := <-said; got != want {
+			t.Errorf("it was told %q, want %q", got, want)
+		}
+	}
 }

@@ -133,7 +133,7 @@ func (k *keeper) claimed(conn *net.UnixConn) bool {
 	}
 	refuse := func(why wire.Refusal) bool {
 		_ = conn.SetDeadline(time.Now().Add(claimPatience))
-		_ = wire.Send(conn, &wire.Legacy{Refused: why}, nil)
+		_ = wire.Send(conn, &wire.Legacy{Version: wire.Version, Refused: why, PID: os.Getpid()}, nil)
 		return false
 	}
 	if c.ID != k.will.id {
@@ -156,12 +156,18 @@ func (k *keeper) claimed(conn *net.UnixConn) bool {
 	if k.over {
 		return refuse(wire.Over)
 	}
+	if c.Version != wire.Version {
+		// Its user has another caisson now, and nobody else will come.
+		k.over = true
+		defer k.w.kill("")
+		return refuse(wire.Foreign)
+	}
 	return k.inherit(conn)
 }
 
 // inherit hands the sandbox to its next owner. The caller holds mu.
 func (k *keeper) inherit(conn *net.UnixConn) bool {
-	l := wire.Legacy{Self: k.will.Self, PID: os.Getpid(), Cgroup: k.will.birth.Cgroup}
+	l := wire.Legacy{Version: wire.Version, Self: k.will.Self, PID: os.Getpid(), Cgroup: k.will.birth.Cgroup}
 	var files []*os.File
 	for _, f := range []struct {
 		from int

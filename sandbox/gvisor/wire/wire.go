@@ -8,6 +8,14 @@ package wire
 
 import "time"
 
+// Version is that of everything in this package: a shim of one may outlive its owner,
+// and the next one be of another. Who changes what either side says, or what it means,
+// counts it up. Whatever the version, a Claim and a Legacy have their Version, Refused
+// and PID as they are here, and a Command that is an Outlive without a grace, followed
+// by a hangup, ends the sandbox: so that versions that differ can say so and end it.
+// Shims from before there were versions have 0.
+const Version = 1
+
 // FD is the shim's end of the socket.
 const FD = 3
 
@@ -87,12 +95,14 @@ const ClaimName = "claim"
 
 // Claim is what the next owner says first.
 type Claim struct {
-	ID string `json:"id"`
+	Version int    `json:"version"`
+	ID      string `json:"id"`
 }
 
 // Legacy is the answer. With it come the files of the Will that are named here, by
 // their index plus 1; 0 is none.
 type Legacy struct {
+	Version int `json:"version"`
 	// Refused says why there is none: it has an owner, or has ended.
 	Refused Refusal `json:"refused,omitempty"`
 	Self    []byte  `json:"self,omitempty"`
@@ -112,6 +122,8 @@ const (
 	Owned Refusal = "owned" // it has an owner, who lives
 	Over  Refusal = "over"  // it has ended
 	Wrong Refusal = "wrong" // it is another sandbox
+	// Foreign: the claim is of another Version, and the sandbox is ended.
+	Foreign Refusal = "foreign"
 )
 
 // Network is the wire that the kernel inside gets beside its loopback.
