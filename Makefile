@@ -198,6 +198,13 @@ bench: build ## medians and ratios against a stock runsc, and through E2B's clie
 		.ci/again npm ci --prefix api/e2b/testdata/sdk --silent; \
 		.cache/bench/bench $(BENCH)
 
+# SOAK='-soak 2m -idle 40', for a short one. 200 idle sandboxes want some 6 GB.
+SOAK ?= -soak 10m -idle 200
+.PHONY: bench-soak
+bench-soak: build ## what many idle sandboxes cost, and what ten minutes of making and ending them leave
+	@go build -ldflags '-s -w' -o .cache/bench/bench ./internal/tools/bench
+	@.cache/bench/bench $(SOAK)
+
 ## Release
 
 DIST_ARCHES := amd64 arm64

@@ -19,6 +19,14 @@ type bench struct {
 	measure func(context.Context) row
 }
 
+// list is what this call measures.
+func (s *stage) list() []bench {
+	if s.o.soak > 0 {
+		return s.soakRows()
+	}
+	return benches(s)
+}
+
 // benches lists the rows, in the order in which the goals are written down.
 func benches(s *stage) []bench {
 	root := s.users[0]

@@ -28,6 +28,7 @@ type daemon struct {
 	cmd    *exec.Cmd
 	stderr bytes.Buffer
 	pool   int
+	state  string
 	key    string
 	url    string
 }
@@ -41,8 +42,8 @@ type serving struct {
 func (s *stage) daemon(ctx context.Context, u user, how serving) (*daemon, error) {
 	key := make([]byte, 20)
 	rand.Read(key)
-	d := &daemon{pool: how.pool, key: "e2b_" + hex.EncodeToString(key)} // the form that E2B's client takes
-	args := []string{"serve", "--listen", "127.0.0.1:0", "--pool", strconv.Itoa(how.pool), "--state", filepath.Join(filepath.Dir(u.state), "served")}
+	d := &daemon{pool: how.pool, state: filepath.Join(filepath.Dir(u.state), "served"), key: "e2b_" + hex.EncodeToString(key)} // the form that E2B's client takes
+	args := []string{"serve", "--listen", "127.0.0.1:0", "--pool", strconv.Itoa(how.pool), "--state", d.state}
 	if how.policy != "" {
 		args = append(args, "--policy", how.policy)
 	}

@@ -5,7 +5,7 @@
 // Command bench measures how fast caisson starts what it runs, side by side
 // with a stock runsc built from the very module that caisson embeds.
 //
-//	bench [-short] [-n PAIRS] [-rows RE] [-o FILE]
+//	bench [-short] [-n PAIRS] [-rows RE] [-soak TIME [-idle N]] [-o FILE]
 //
 // Runs of the two sides alternate (A B, B A, …), so that what else the machine
 // does meets both alike, and so that each follows itself as often as the other.
@@ -26,6 +26,7 @@ import (
 	"os/signal"
 	"regexp"
 	"syscall"
+	"time"
 
 	"github.com/caisson-run/caisson"
 )
@@ -49,11 +50,13 @@ func main() {
 
 // options are the command line.
 type options struct {
-	caisson, runsc string // the two binaries
-	pairs          int    // interleaved runs of each side of a row
-	rounds         int    // the same where one run starts many sandboxes
-	flood          int64  // bytes that the flooding program prints
-	sdk            string // where E2B's client is installed
+	caisson, runsc string        // the two binaries
+	pairs          int           // interleaved runs of each side of a row
+	rounds         int           // the same where one run starts many sandboxes
+	flood          int64         // bytes that the flooding program prints
+	soak           time.Duration // how long the loop of bench-soak takes; 0 is the other rows
+	idle           int           // sandboxes that do nothing in it
+	sdk            string        // where E2B's client is installed
 	rows           *regexp.Regexp
 	out            string
 }
@@ -66,6 +69,8 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	fs.StringVar(&o.runsc, "runsc", ".cache/bench/runsc", "the stock runsc; built there from go.mod's gVisor unless it is of that version")
 	fs.IntVar(&o.pairs, "n", 40, "interleaved pairs of runs for each row")
 	fs.StringVar(&o.sdk, "sdk", "api/e2b/testdata/sdk", "where E2B's client for Node.js is installed, with bench.mjs beside it")
+	fs.DurationVar(&o.soak, "soak", 0, "measure what many sandboxes leave and cost instead, in a loop of so long")
+	fs.IntVar(&o.idle, "idle", 200, "sandboxes that do nothing, with -soak")
 	rows := fs.String("rows", "", "only rows whose name matches this regular expression")
 	short := fs.Bool("short", false, "a quarter of the runs, and 1 GB instead of 10")
 	fs.StringVar(&o.out, "o", "", "write the table to this file too")
@@ -89,8 +94,10 @@ func run(ctx context.Context, args []string, stdout, progress io.Writer) (err er
 	if err != nil {
 		return err
 	}
-	if err := buildRunsc(ctx, o.runsc); err != nil {
-		return err
+	if o.soak == 0 {
+		if err := buildRunsc(ctx, o.runsc); err != nil {
+			return err
+		}
 	}
 	s, err := newStage(o)
 	if err != nil {
@@ -99,7 +106,7 @@ func run(ctx context.Context, args []string, stdout, progress io.Writer) (err er
 	defer func() { err = errors.Join(err, s.close()) }()
 	t := &table{about: s.about(ctx)}
 	t.about = append(t.about, "load before: "+loadAverage())
-	for _, b := range benches(s) {
+	for _, b := range s.list() {
 		if !o.rows.MatchString(b.name) {
 			continue
 		}

@@ -51,7 +51,11 @@ func newStage(o *options) (_ *stage, err error) {
 	if err := os.Chmod(s.dir, 0o711); err != nil {
 		return nil, err
 	}
-	for name, from := range map[string]string{"caisson": o.caisson, "runsc": o.runsc} {
+	programs := map[string]string{"caisson": o.caisson}
+	if o.soak == 0 {
+		programs["runsc"] = o.runsc
+	}
+	for name, from := range programs {
 		if err := install(from, s.path(name)); err != nil {
 			return nil, err
 		}
