@@ -368,6 +368,10 @@ func (b *Sandboxes) sweepKept() error {
 	}
 	for _, s := range snapshots {
 		used[s.Kept] = true
+		if s.Bytes == 0 { // from before it was written down
+			s.Bytes, _ = sizeOf(b.keptPath(s.Kept))
+		}
+		b.written[s.Owner] += s.Bytes
 	}
 	for _, e := range entries {
 		if !used[e.Name()] {

@@ -25,13 +25,17 @@ type Profile struct {
 }
 
 // Quota bounds what all sandboxes of one key have together; 0 is no bound.
-// Limits count, not use: a quota that holds never makes a sandbox fail later.
+// Limits count, not use: a quota that holds never makes a sandbox fail later. Of
+// snapshots it is their size, which is known when they are written.
 type Quota struct {
 	Sandboxes int     // that run
 	Paused    int     // that are paused
 	CPUs      float64 // of those that run
 	Memory    int64   // bytes, of those that run
-	Disk      int64   // bytes of scratch, /tmp included, of those that run or are paused
+	// Disk is bytes: the scratch that those have which run or are paused, /tmp
+	// included, and what the key's snapshots take.
+	Disk      int64
+	Snapshots int
 }
 
 // LivingLimits are the limits of a sandbox that lives on, where nobody says
@@ -50,7 +54,7 @@ func LivingLimits() sandbox.Limits {
 func DefaultProfile() Profile {
 	return Profile{
 		Limits: LivingLimits(), Timeout: 5 * time.Minute, MaxTimeout: 24 * time.Hour,
-		Quota: Quota{Sandboxes: 100, Paused: 100},
+		Quota: Quota{Sandboxes: 100, Paused: 100, Snapshots: 100},
 	}
 }
 
@@ -139,7 +143,7 @@ func (b *Sandboxes) grant(k *Key) (*grant, error) {
 // fits says whether the quota of its owner has room for l in state with limits,
 // in one step with the count. The caller holds b.mu.
 func (b *Sandboxes) fits(q Quota, l *living, limits sandbox.Limits, state registry.State) error {
-	running, paused, cpus, memory, disk := 0, 0, limits.CPUs, limits.Memory, limits.Disk+limits.Tmp
+	running, paused, cpus, memory, disk := 0, 0, limits.CPUs, limits.Memory, limits.Disk+limits.Tmp+b.written[l.owner]
 	for _, other := range b.all {
 		if other == l || other.owner != l.owner {
 			continue
@@ -162,7 +166,7 @@ func (b *Sandboxes) fits(q Quota, l *living, limits sandbox.Limits, state regist
 	}
 	full := func(what string) error {
 		return &sandbox.Error{Op: "quota", Kind: sandbox.ErrExhausted, Problem: "the key's sandboxes have all " + what + " that it may have",
-			Hint: "end one of them", Rule: "built-in: quota"}
+			Hint: "end one of them", Rule: ruleQuota}
 	}
 	switch {
 	case state == registry.Paused:
@@ -181,3 +185,5 @@ func (b *Sandboxes) fits(q Quota, l *living, limits sandbox.Limits, state regist
 	}
 	return nil
 }
+
+const ruleQuota = "built-in: quota"

@@ -106,6 +106,8 @@ type Sandboxes struct {
 	grants map[grantName]*grant
 	// writing counts snapshots that are being written, by their key.
 	writing map[string]int
+	// written is how many bytes of snapshots there are, by their key.
+	written map[string]int64
 }
 
 // claimName is the run directory that one process at a time holds.
@@ -124,7 +126,7 @@ func OpenSandboxes(ctx context.Context, o SandboxesOptions) (*Sandboxes, error) 
 	if o.Notice == nil {
 		o.Notice = func(string) {}
 	}
-	b := &Sandboxes{o: o, all: map[string]*living{}, grants: map[grantName]*grant{}, writing: map[string]int{}}
+	b := &Sandboxes{o: o, all: map[string]*living{}, grants: map[grantName]*grant{}, writing: map[string]int{}, written: map[string]int64{}}
 	b.life, b.finish = context.WithCancel(context.Background())
 	if err := sweepState(ctx, o.State, o.Drivers); err != nil {
 		o.Notice("something that a dead caisson left could not be removed: " + err.Error())

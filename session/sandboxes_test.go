@@ -3,6 +3,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"maps"
@@ -502,14 +503,81 @@ type written struct{ sandbox.Instance }
 
 func (written) Snapshot(context.Context, string, bool) error { return nil }
 
+// heavy is a level whose snapshots take a megabyte.
+type heavy struct{ *faketest.Driver }
+
+func (w heavy) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
+	box, err := w.Driver.Start(ctx, spec)
+	return weighed{box}, err
+}
+
+type weighed struct{ sandbox.Instance }
+
+const weight = 1 << 20
+
+func (weighed) Snapshot(_ context.Context, dir string, _ bool) error {
+	return os.WriteFile(filepath.Join(dir, "memory"), bytes.Repeat([]byte("x"), weight), 0o600)
+}
+
+// What snapshots take counts for the disk of their key, before and after a restart,
+// and is free again when they are deleted.
+func TestSnapshotsTakeDisk(t *testing.T) {
+	d := &faketest.Driver{Agent: true, Caps: func(c *sandbox.Capabilities) { c.Snapshot = true }}
+	one := LivingLimits().Disk + LivingLimits().Tmp
+	profile := func(o *SandboxesOptions) {
+		o.Drivers = map[string]sandbox.Driver{"gvisor": heavy{d}}
+		p := DefaultProfile()
+		p.Quota.Disk = one + 2*weight + weight/2 // two snapshots, and what their directories take
+		o.Profiles = map[string]Profile{"": p}
+	}
+	h := newHome(t, profile)
+	s := h.create(t, Create{})
+	var last *Snapshot
+	for range 2 {
+		var err error
+		if last, err = h.Snapshot(t.Context(), h.key, s.ID, ""); err != nil || last.Bytes < weight {
+			t.Fatalf("%+v, %v", last, err)
+		}
+	}
+	more := func() error { _, err := h.Snapshot(t.Context(), h.key, s.ID, ""); return err }
+	if err := more(); !errors.Is(err, sandbox.ErrExhausted) {
+		t.Errorf("a third: %v", err)
+	}
+	kept, err := os.ReadDir(filepath.Join(h.o.State.Path(), keptDir))
+	if err != nil || len(kept) != 2 {
+		t.Errorf("%d are kept, %v", len(kept), err)
+	}
+	if err := h.DeleteSnapshot(t.Context(), h.key, last.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := more(); err != nil {
+		t.Errorf("after one was deleted: %v", err)
+	}
+	if err := h.Kill(t.Context(), h.key, s.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.open(t, profile)
+	s = h.create(t, Create{})
+	if err := more(); !errors.Is(err, sandbox.ErrExhausted) {
+		t.Errorf("a third after a restart: %v", err)
+	}
+	if _, err := h.Create(t.Context(), h.key, Create{}); !errors.Is(err, sandbox.ErrExhausted) {
+		t.Errorf("another sandbox: %v", err)
+	}
+}
+
 // A key has so many snapshots and no more, also when it asks for all at once.
 func TestSnapshotsAtOnce(t *testing.T) {
 	d := &faketest.Driver{Agent: true, Caps: func(c *sandbox.Capabilities) { c.Snapshot = true }}
 	h := newHome(t, func(o *SandboxesOptions) { o.Drivers = map[string]sandbox.Driver{"gvisor": writer{d}} })
 	s := h.create(t, Create{})
+	most := DefaultProfile().Quota.Snapshots
 	var made, refused atomic.Int32
 	var all sync.WaitGroup
-	for range mostSnapshots + 20 {
+	for range most + 20 {
 		all.Go(func() {
 			switch _, err := h.Snapshot(t.Context(), h.key, s.ID, ""); {
 			case err == nil:
@@ -523,10 +591,10 @@ func TestSnapshotsAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	have, err := h.Snapshots(t.Context(), h.key, "")
-	if err != nil || len(have) > mostSnapshots || len(have) != int(made.Load()) || refused.Load() < 20 {
+	if err != nil || len(have) > most || len(have) != int(made.Load()) || refused.Load() < 20 {
 		t.Errorf("%d snapshots, %d made, %d refused, %v", len(have), made.Load(), refused.Load(), err)
 	}
-	for len(have) < mostSnapshots { // places that were not used are free
+	for len(have) < most { // places that were not used are free
 		one, err := h.Snapshot(t.Context(), h.key, s.ID, "")
 		if err != nil {
 			t.Fatal(err)

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -18,16 +20,17 @@ import (
 // Snapshot is a sandbox as it was at one moment; see [Create.Snapshot].
 type Snapshot = registry.Snapshot
 
-// mostSnapshots is how many a key may have.
-const mostSnapshots = 100
-
 // Snapshot writes a running sandbox down, which goes on meanwhile but for a
 // moment. name is the caller's own. A level that writes none refuses.
 func (b *Sandboxes) Snapshot(ctx context.Context, k *Key, id, name string) (*Snapshot, error) {
 	if len(name) > mostName {
 		return nil, sandbox.Errorf(sandbox.ErrInvalid, "snapshot", "its name is longer than %d bytes", mostName)
 	}
-	leave, err := b.snapshotPlace(ctx, k)
+	g, err := b.grant(k)
+	if err != nil {
+		return nil, err
+	}
+	leave, err := b.snapshotPlace(ctx, k, g.profile.Quota.Snapshots)
 	if err != nil {
 		return nil, err
 	}
@@ -45,16 +48,77 @@ func (b *Sandboxes) Snapshot(ctx context.Context, k *Key, id, name string) (*Sna
 		return nil, err
 	}
 	s.Sandbox = l.record()
-	if err := b.o.Registry.PutSnapshot(context.WithoutCancel(ctx), s); err != nil {
+	if err := b.keepSnapshot(ctx, k, s); err != nil {
 		return nil, errors.Join(err, b.dropKept(s.Kept))
 	}
 	b.tell(s.Sandbox, "snapshot")
 	return s, nil
 }
 
+// keepSnapshot writes down whose a snapshot is, where its key has the room: how large
+// it is was not known before.
+func (b *Sandboxes) keepSnapshot(ctx context.Context, k *Key, s *Snapshot) error {
+	g, err := b.grant(k)
+	if err != nil {
+		return err
+	}
+	if s.Bytes, err = sizeOf(b.keptPath(s.Kept)); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	have := b.diskLocked(k.ID) + b.written[k.ID]
+	full := g.profile.Quota.Disk > 0 && have+s.Bytes > g.profile.Quota.Disk
+	if !full {
+		b.written[k.ID] += s.Bytes
+	}
+	b.mu.Unlock()
+	if full {
+		return &sandbox.Error{Op: "quota", Kind: sandbox.ErrExhausted, Problem: fmt.Sprintf("the snapshot takes %s, and the key has %s of its %s", Size(s.Bytes), Size(have), Size(g.profile.Quota.Disk)),
+			Hint: "delete another one, or end a sandbox", Rule: ruleQuota}
+	}
+	if err = b.o.Registry.PutSnapshot(context.WithoutCancel(ctx), s); err != nil {
+		b.unwrite(s)
+	}
+	return err
+}
+
+// unwrite gives the room of a snapshot back.
+func (b *Sandboxes) unwrite(s *Snapshot) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.written[s.Owner] -= s.Bytes; b.written[s.Owner] <= 0 {
+		delete(b.written, s.Owner)
+	}
+}
+
+// diskLocked is what the sandboxes of a key may write, in bytes. The caller holds mu.
+func (b *Sandboxes) diskLocked(owner string) (n int64) {
+	for _, l := range b.all {
+		if have := l.stake(); l.owner == owner && have.state != registry.Ended {
+			n += have.limits.Disk + have.limits.Tmp
+		}
+	}
+	return n
+}
+
+// sizeOf is what a directory takes of the disk, in bytes: holes take nothing.
+func sizeOf(dir string) (n int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil {
+			n += taken(info)
+		}
+		return err
+	})
+	return n, err
+}
+
 // snapshotPlace takes a place for one more snapshot of a key, until leave. Those
 // that are being written count: a burst of calls gets no more than their sum.
-func (b *Sandboxes) snapshotPlace(ctx context.Context, k *Key) (leave func(), _ error) {
+func (b *Sandboxes) snapshotPlace(ctx context.Context, k *Key, most int) (leave func(), _ error) {
 	b.mu.Lock()
 	b.writing[k.ID]++
 	writing := b.writing[k.ID]
@@ -67,9 +131,9 @@ func (b *Sandboxes) snapshotPlace(ctx context.Context, k *Key) (leave func(), _ 
 		}
 	}
 	have, err := b.o.Registry.Snapshots(ctx, k.ID)
-	if err == nil && len(have)+writing > mostSnapshots {
+	if err == nil && most > 0 && len(have)+writing > most {
 		err = &sandbox.Error{Op: "quota", Kind: sandbox.ErrExhausted, Problem: fmt.Sprintf("the key has %d snapshots, and %d are being written", len(have), writing-1),
-			Hint: "delete one", Rule: "built-in: quota"}
+			Hint: "delete one", Rule: ruleQuota}
 	}
 	if err != nil {
 		leave()
@@ -137,8 +201,12 @@ func (b *Sandboxes) DeleteSnapshot(ctx context.Context, k *Key, id string) error
 	if err != nil {
 		return err
 	}
-	if err := b.o.Registry.DropSnapshot(ctx, id); err != nil {
+	dropped, err := b.o.Registry.DropSnapshot(ctx, id)
+	if err != nil {
 		return err
+	}
+	if dropped { // by this call, and no other
+		b.unwrite(s)
 	}
 	return b.dropKept(s.Kept)
 }

@@ -47,6 +47,9 @@ func (a *app) house(ctx context.Context, f *serveFlags, log *slog.Logger, link f
 			return nil, err
 		}
 	}
+	if o.Profiles, err = profiles(f.profiles); err != nil {
+		return nil, err
+	}
 	_, _ = scope.Enter(ctx) // before the levels are made; see open
 	dir, err := store.Open(store.Options{Dir: f.state})
 	if err != nil {

@@ -47,6 +47,7 @@ type serveFlags struct {
 	certFile, keyFile string
 	behindProxy       bool
 	policies          []string
+	profiles          []string
 	state             string
 	pool              int
 	keepRecords       string
@@ -76,6 +77,7 @@ When it is killed, or stopped with --keep-running, they run on, on gVisor, witho
 network, until the next one takes them over, for as long as --grace says.`,
 		Example: `  caisson serve
   caisson serve --policy ./agents.yaml --policy ci=./ci.yaml
+  caisson serve --profile ci:sandboxes=20,cpus=8,memory=16GiB,disk=100GiB,max-timeout=1h
   caisson serve --listen 0.0.0.0:443 --domain sandboxes.example.com --tls-cert cert.pem --tls-key key.pem`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(contextOf(cmd), f) },
@@ -87,6 +89,7 @@ network, until the next one takes them over, for as long as --grace says.`,
 	p.StringVar(&f.keyFile, "tls-key", "", "`FILE` with its private key")
 	p.BoolVar(&f.behindProxy, "behind-proxy", false, "serve plain HTTP to other machines: something in front speaks TLS and passes Host on")
 	p.StringArrayVar(&f.policies, "policy", nil, "`[NAME=]FILE`: the policy of keys that are bound to NAME, or to none")
+	p.StringArrayVar(&f.profiles, "profile", nil, "`[NAME:]FIELD=VALUE,…`: what all sandboxes of a key together may have that is bound to NAME, or to none: "+strings.Join(profileFields, ", "))
 	p.StringVar(&f.state, "state", "", "keep state in `DIR`")
 	p.IntVar(&f.pool, "pool", defaultPool, "keep `N` sandboxes of a kind ready, made before they are asked for; 0 keeps none")
 	p.DurationVar(&f.grace, "grace", defaultGrace, "sandboxes live on for `TIME` when this process is killed, until the next one takes them over; 0 ends them with it")

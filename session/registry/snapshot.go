@@ -21,6 +21,8 @@ type Snapshot struct {
 	Created time.Time `json:"created"`
 	// Kept is the directory that holds it, relative to the state directory's.
 	Kept string `json:"kept"`
+	// Bytes is how large that is.
+	Bytes int64 `json:"bytes,omitempty"`
 	// Sandbox is what was written down.
 	Sandbox *Sandbox `json:"sandbox"`
 }
@@ -72,8 +74,12 @@ func (r *DB) Snapshots(ctx context.Context, owner string) ([]*Snapshot, error) {
 	return out, r.db.Failed("read", rows.Err())
 }
 
-// DropSnapshot forgets a snapshot.
-func (r *DB) DropSnapshot(ctx context.Context, id string) error {
-	_, err := r.db.ExecContext(ctx, "DELETE FROM snapshots WHERE id = ?", id)
-	return r.db.Failed("write", err)
+// DropSnapshot forgets a snapshot, and says whether it was there.
+func (r *DB) DropSnapshot(ctx context.Context, id string) (bool, error) {
+	res, err := r.db.ExecContext(ctx, "DELETE FROM snapshots WHERE id = ?", id)
+	if err != nil {
+		return false, r.db.Failed("write", err)
+	}
+	n, err := res.RowsAffected()
+	return n > 0, r.db.Failed("write", err)
 }
