@@ -33,6 +33,8 @@ type run struct {
 
 	ahead   bool     // there is no call yet: its sandbox is made for a pool
 	ready   *made    // the sandbox that was made ahead; nil without
+	oneshot bool     // its sandbox is for one program
+	begun   *begun   // the sandbox that is made beside the record; nil without
 	stock   *stock   // where living ones are that were; nil without
 	stocked *stocked // the living one that was made ahead; nil without
 	source  *os.File // ahead: the file that code is written to
@@ -128,6 +130,7 @@ func (r *run) admit(ctx context.Context) (*admitted, *sandbox.Result, error) {
 	if a.world.spec.Executables != nil {
 		a.posture.Commands = commandsEnforced
 	}
+	r.begin(ctx, a.driver, a.world)
 	if a.ticket, err = r.s.o.Journal.Begin(ctx, r.intent); err != nil {
 		return nil, nil, err // nothing runs unrecorded, and there is nowhere to record that
 	}
@@ -180,6 +183,7 @@ func (r *run) forget(ctx context.Context, mark int) error {
 
 // do is the road itself.
 func (r *run) do(ctx context.Context) (*sandbox.Result, error) {
+	r.oneshot = true
 	a, res, err := r.admit(ctx)
 	if a == nil {
 		return res, err
@@ -361,8 +365,11 @@ func (r *run) start(ctx context.Context, d sandbox.Driver, w *world, ex *sandbox
 	if r.ready != nil {
 		return r.ready.box.Run(ctx, ex)
 	}
+	if r.begun != nil {
+		return r.begun.run(ctx, ex)
+	}
 	runner, ok := d.(sandbox.Runner)
-	if ok && len(r.plan.Collect) == 0 && ex.Terminal == nil {
+	if ok && r.withoutAgent() {
 		return runner.Run(ctx, w.spec, ex)
 	}
 	res, err := r.withAgent(ctx, d, w, ex)
