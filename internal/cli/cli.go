@@ -52,7 +52,7 @@ type app struct {
 }
 
 func (a *app) run(args []string) int {
-	root := a.root()
+	root := a.root(args...)
 	root.SetArgs(args)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
@@ -64,7 +64,9 @@ func (a *app) run(args []string) int {
 	return a.code
 }
 
-func (a *app) root() *cobra.Command {
+// root is the command line as far as args can mean it: a `caisson run` pays for no
+// other command. Without args it is all of it.
+func (a *app) root(args ...string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "caisson",
 		Short: "Run code that nobody trusts, in a sandbox",
@@ -82,6 +84,10 @@ you did not name, and a limit on everything.`,
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.CompletionOptions.DisableDefaultCmd = true
+	if len(args) > 0 && args[0] == "run" {
+		root.AddCommand(a.runCommand())
+		return root
+	}
 	root.AddCommand(a.runCommand(), a.doctorCommand(), a.imageCommand(), a.policyCommand(), a.auditCommand(), a.attackCommand(), a.serveCommand(), a.mcpCommand(), a.keysCommand(), a.approvalsCommand(), a.toolsCommand(), a.sandboxCommand(), a.versionCommand(), a.completionCommand(), a.manCommand())
 	root.SetHelpCommand(&cobra.Command{Use: "help [COMMAND]", Short: "Help on a command", RunE: func(_ *cobra.Command, args []string) error {
 		cmd, rest, err := root.Find(args)
