@@ -49,6 +49,7 @@ func benches(s *stage) []bench {
 		s.pooled("≤ 1.15", "/usr/bin/python3", "-c", "print(1)"),
 		s.rate("≥ 0.50", "/bin/true"),
 		s.pooledRate("≥ 0.50", "/bin/true"),
+		s.besideJudge("≥ 3.00", "/bin/true"),
 		s.beside(root, "≤ 2.00", "/bin/true"),
 		s.beside(root, "≤ 1.15", "/usr/bin/python3", "-c", "print(1)"),
 		bench{"whole run of \"/bin/true\" on Docker, beside docker run", s.docker},

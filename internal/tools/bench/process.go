@@ -132,7 +132,6 @@ func (s *stage) rate(goal string, argv ...string) bench {
 		r := p.row(goal)
 		r.who = s.users[0].name
 		if len(p.ours) > 0 {
-			perSecond := func(t []took) string { return fmt.Sprintf("%.0f/s", clients*each/median(walls(t)).Seconds()) }
 			r.ours, r.theirs = perSecond(p.ours), perSecond(p.theirs)
 			r.ratio, r.cpu = fmt.Sprintf("%.2f (%.2f)", 1/p.ratio(), 1/p.paired()), p.cpu(clients*each)
 		}
@@ -153,7 +152,6 @@ func (s *stage) pooledRate(goal string, argv ...string) bench {
 		r := p.row(goal)
 		r.who = s.users[0].name
 		if len(p.ours) > 0 {
-			perSecond := func(t []took) string { return fmt.Sprintf("%.0f/s", clients*each/median(walls(t)).Seconds()) }
 			r.ours, r.theirs = perSecond(p.ours), perSecond(p.theirs)
 			r.ratio, r.cpu = fmt.Sprintf("%.2f (%.2f)", 1/p.ratio(), 1/p.paired()), p.cpu(clients*each)
 		}

@@ -27,10 +27,10 @@ func gvisorVersion() string {
 	return moduleVersion(info)
 }
 
-// moduleVersion finds gVisor's version in what the linker recorded. A stock
-// runsc is built inside our module too, so gVisor is among its dependencies.
+// moduleVersion finds gVisor's version in what the linker recorded: among the
+// dependencies of this program, and as the module of a stock runsc.
 func moduleVersion(info *debug.BuildInfo) string {
-	for _, m := range info.Deps {
+	for _, m := range append([]*debug.Module{&info.Main}, info.Deps...) {
 		if m.Path != gvisorModule {
 			continue
 		}
