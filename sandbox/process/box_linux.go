@@ -69,14 +69,15 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first) (_ *box, err error) {
 	if err := spec.Limits.Check(d.limits()); err != nil {
 		return nil, err
 	}
-	b := &box{spec: spec}
+	p := &plan{spec: spec, first: f}
+	b := &box{spec: spec, plan: p}
+	grouped := b.makeGroup(d.host()) // a fifth of the work, of which the rest knows nothing
 	defer func() {
 		if err != nil {
+			_ = grouped()
 			b.close()
 		}
 	}()
-	p := &plan{spec: spec, first: f}
-	b.plan = p
 	if p.ids, err = newIdentity(spec.User, euid, egid); err != nil {
 		return nil, err
 	}
@@ -116,7 +117,7 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first) (_ *box, err error) {
 			return nil, err
 		}
 	}
-	if err := b.makeGroup(d.host()); err != nil {
+	if err := grouped(); err != nil {
 		return nil, err
 	}
 	if b.launch, err = p.write(); err != nil {
@@ -140,31 +141,50 @@ func checkTexts(f first) error {
 	return nil
 }
 
-// makeGroup makes the control group that holds memory, processors, tasks and
-// block I/O, as far as this host lets us, and the way into it.
-func (b *box) makeGroup(host *cgroup.Host) error {
+// makeGroup begins to make the control group that holds memory, processors, tasks
+// and block I/O, as far as this host lets us, and the way into it. What it returns
+// waits for that, and may be called again.
+func (b *box) makeGroup(host *cgroup.Host) (wait func() error) {
 	if host == nil || host.Why != "" {
-		return nil
+		return func() error { return nil }
 	}
+	var group *cgroup.Group
+	var door groupDoor
+	made := make(chan error, 1)
+	go func() {
+		var err error
+		if group, door.pids, err = b.newGroup(host); err == nil {
+			err = door.open(group, host.Version)
+		}
+		made <- err
+	}()
+	return sync.OnceValue(func() error {
+		err := <-made
+		b.group, b.plan.group, b.opened = group, door, append(b.opened, door.files()...)
+		return err
+	})
+}
+
+// newGroup makes the group, and says whether it counts processes.
+func (b *box) newGroup(host *cgroup.Host) (g *cgroup.Group, pids bool, err error) {
 	want, err := groupLimits(host, &b.spec.Limits, b.spec.StateDir)
 	if err != nil {
-		return err
+		return nil, false, err
 	}
-	g, err := host.Create(groupName(b.spec.ID), want)
+	g, err = host.Create(groupName(b.spec.ID), want)
 	if err != nil {
-		return &sandbox.Error{
+		return nil, false, &sandbox.Error{
 			Op: "limit sandbox", Kind: sandbox.ErrUnavailable, Problem: "its control group cannot be made", Cause: err,
 			Hint: "see what caisson doctor says about control groups",
 		}
 	}
-	b.group = g
-	door := &b.plan.group
-	door.pids = want.Pids > 0
-	if host.Version == 2 {
-		door.dir, err = g.FD()
-		if err == nil {
-			b.opened = append(b.opened, door.dir)
-		}
+	return g, want.Pids > 0, nil
+}
+
+// open opens the way into a group.
+func (d *groupDoor) open(g *cgroup.Group, version int) (err error) {
+	if version == 2 {
+		d.dir, err = g.FD()
 		return err
 	}
 	for _, dir := range g.Dirs() {
@@ -172,9 +192,16 @@ func (b *box) makeGroup(host *cgroup.Host) error {
 		if err != nil {
 			return err
 		}
-		door.tasks, b.opened = append(door.tasks, f), append(b.opened, f)
+		d.tasks = append(d.tasks, f)
 	}
 	return nil
+}
+
+func (d *groupDoor) files() []*os.File {
+	if d.dir != nil {
+		return []*os.File{d.dir}
+	}
+	return d.tasks
 }
 
 // openRaw opens a file that is no affair of the runtime's poller.
@@ -206,7 +233,7 @@ func (b *box) start() error {
 		return err
 	}
 	if b.group != nil && b.plan.first.late == nil {
-		b.base = b.group.Usage()
+		b.base.CPU = b.group.CPU() // all that is asked of a one-shot's
 	}
 	b.init, b.program, b.child = int(l.init.pid), int(l.program.pid), &l.program
 	return nil
