@@ -324,6 +324,11 @@ func (e *explainer) tools(p *Policy) {
 		for _, r := range f.Tools.List {
 			e.add("tools", r.String(), f.rule(r.At), e.always)
 		}
+		for _, kind := range []Kind{RunCommand, RunCode} {
+			if f.door(string(kind)) != nil {
+				e.add("tools", "keys have no "+string(kind)+" without a tool", f.rule(f.Tools.At), e.always)
+			}
+		}
 	}
 }
 

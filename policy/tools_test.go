@@ -278,3 +278,75 @@ func TestDecideRisk(t *testing.T) {
 		t.Error("risk is not in the digest")
 	}
 }
+
+// Where tools are listed, what a key starts without one is decided by the same list.
+func TestDoors(t *testing.T) {
+	program := Call{Kind: RunCommand, Actor: "key:ci", Argv: []string{"ls"}}
+	source := Call{Kind: RunCode, Actor: "key:ci", Language: "sh", Program: []string{"sh", "main.sh"}, Script: "ls"}
+	for _, c := range []struct {
+		system, file    string
+		program, source string // what says no; empty is allowed
+	}{
+		{"", "", "", ""},
+		{"", "limits: {wall: 1s}", "", ""},
+		{"", "tools: [run_code]", "p.yaml:2: tool run_command is not listed", ""},
+		{"", "tools: [run_command]", "", "tool run_code is not listed"},
+		{"", "tools: []", "not listed", "not listed"},
+		{"", `tools: ["*"]`, "", ""},
+		{"", `tools: [{name: "*", approve: never}]`, "", ""},
+		{"", `tools: [{name: "*", approve: always}, run_code]`, "more to say", ""},
+		{"", "tools: [{name: run_command, rate: 1/min}, {name: run_code, rules: ['params.language == \"python\"']}]", "more to say", "more to say"},
+		{"", "tools: [{name: run_command, approve: {when: 'true'}}, {name: run_code, redact: [code]}]", "more to say", "more to say"},
+		{"", "tools: [{name: run_command, params: {type: object, properties: {command: {const: ls}}}}]", "more to say", "not listed"},
+		// commands is the word that opens them.
+		{"", "tools: []\ncommands: {allow: [ls]}", "", ""},
+		{"", "tools: []\ncommands: {allow: [\"*\"]}", "", ""},
+		{"", "tools: []\ncommands: {deny: [rm]}", "not listed", "not listed"},
+		{"", "tools: []\ncommands: {allow: [cat]}", "among the commands", "among the commands"},
+		// Each layer has its say.
+		{"tools: [run_code]", "commands: {allow: [\"*\"]}", "/etc/caisson/policy.yaml:2: tool run_command", ""},
+		{"tools: [run_code]\ncommands: {allow: [\"*\"]}", "tools: []", "p.yaml:2: tool run_command", "p.yaml:2: tool run_code"},
+		{"tools: [\"*\"]", "tools: [run_command, run_code]", "", ""},
+	} {
+		for _, call := range []struct {
+			Call
+			says string
+		}{{program, c.program}, {source, c.source}} {
+			p := policyOf(t, c.system, c.file)
+			v := p.Decide(&call.Call)
+			said := v.Rule + ": " + v.Reason
+			if (v.Decision == Allow) != (call.says == "") {
+				t.Errorf("%q, %q, %s: %s, %s", c.system, c.file, call.Kind, v.Decision, said)
+			}
+			for part := range strings.SplitSeq(call.says, ": ") {
+				if !strings.Contains(said, part) {
+					t.Errorf("%q, %q, %s: %s, want %s", c.system, c.file, call.Kind, said, call.says)
+				}
+			}
+			if strings.Contains(said, "listed") && !strings.Contains(v.Hint, "commands: {allow:") {
+				t.Errorf("%q: the hint is %q", c.file, v.Hint)
+			}
+			// What a tool would do is the tool's, and the operator is no key.
+			call.Operator = true
+			if v := p.Decide(&call.Call); v.Decision == Deny && strings.Contains(v.Reason, "tool") {
+				t.Errorf("%q, %q, %s of the operator: %s", c.system, c.file, call.Kind, v.Reason)
+			}
+		}
+	}
+	var said []string
+	for _, c := range Explain(policyOf(t, "", "tools: [run_command]"), nil) {
+		said = append(said, c.Value)
+	}
+	if s := strings.Join(said, "; "); !strings.Contains(s, "keys have no run_code without a tool") || strings.Contains(s, "no run_command") {
+		t.Errorf("explain: %s", s)
+	}
+	// A sandbox is made all the same.
+	if v := policyOf(t, "", "tools: []").Decide(&Call{Kind: StartSandbox, Actor: "key:ci"}); v.Decision != Allow {
+		t.Errorf("a sandbox: %s", v.Reason)
+	}
+	greet := toolCall(t, "greet", `{}`)
+	greet.Kind, greet.Argv = RunCommand, []string{"echo"}
+	if v := policyOf(t, "", "tools: [{name: greet, params: {type: object}, command: [echo]}]").Decide(greet); v.Decision != Allow {
+		t.Errorf("a declared tool: %s", v.Reason)
+	}
+}

@@ -365,6 +365,27 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// A key whose policy lists tools starts no program by E2B's API: nothing of the list
+// would hold for it.
+func TestProgramsByToolsAlone(t *testing.T) {
+	const tools = "version: 1\ntools: [run_code, {name: run_command, rules: ['params.command == \"ls\"']}]\n"
+	for text, runs := range map[string]bool{tools: false, tools + "commands: {allow: [ls]}\n": true, "version: 1\ntools: [run_command]\n": true} {
+		file, err := policy.Parse("/p.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := newDoorUnder(t, file)
+		b := d.create(t, "")
+		_, answer, _ := d.raw(t, "POST", "/process.Process/Start", with(b.to(49983), "Content-Type", "application/connect+json"),
+			envelope(`{"process":{"cmd":"/bin/bash","args":["-l","-c","ls -d /"]},"stdin":false}`))
+		refused := bytes.Contains(answer, []byte("permission_denied")) && bytes.Contains(answer, []byte("run_command"))
+		ran := bytes.Contains(answer, []byte(base64.StdEncoding.EncodeToString([]byte("/\n"))))
+		if ran != runs || refused == runs {
+			t.Errorf("%q: %q", text, answer)
+		}
+	}
+}
+
 // The SDKs start everything by a login shell. Under a policy's commands it reads no
 // file first that the agent has written.
 func TestLoginShell(t *testing.T) {

@@ -30,6 +30,7 @@ func form(parts ...string) (contentType, body string) {
 func TestTransfersAreDecided(t *testing.T) {
 	file, err := policy.Parse("/p.yaml", []byte(`version: 1
 files: {deny: ["**/.env", "**/.ssh"]}
+commands: {allow: ["*"]}
 tools:
   - {name: write_file, rules: ['path.under(params.path, "/home/user")']}
   - {name: read_file, approve: {when: 'path.base(params.path) == "asked"'}}

@@ -180,6 +180,41 @@ func TestStreamOfNothing(t *testing.T) {
 	}
 }
 
+// A key whose policy lists tools starts programs by those alone, whatever the door;
+// commands is the word that opens the others.
+func TestProgramsByToolsAlone(t *testing.T) {
+	const tools = "version: 1\ntools:\n  - {name: greet, params: {type: object}, command: [echo, hello]}\n  - {name: run_command, rate: 100/min}\n"
+	for text, open := range map[string]bool{tools: false, tools + "commands: {allow: [echo]}\n": true} {
+		d := newDoorUnder(t, text)
+		id := d.create(t, "{}")
+		for path, body := range map[string]string{
+			"/v1/sandboxes/" + id + "/exec": `{"command":["echo","raw"]}`,
+			"/v1/runs":                      `{"shell":"echo raw"}`,
+		} {
+			status, a := d.ask(t, "POST", path, body)
+			detail, _ := a["detail"].(string)
+			hint, _ := a["hint"].(string)
+			if open && (status != 200 || a["stdout"] != "raw\n") {
+				t.Errorf("%s: %d %v", path, status, a)
+			}
+			if !open && (status != 403 || !strings.Contains(detail, "run_command") || !strings.Contains(hint, "commands: {allow:") || a["rule"] != "/p.yaml:4") {
+				t.Errorf("%s: %d %v", path, status, a)
+			}
+		}
+		if status, a := d.ask(t, "POST", "/v1/runs", `{"language":"bash","code":"echo raw"}`); open != (status == 200) {
+			t.Errorf("code: %d %v", status, a)
+		}
+		// Tools run all the same, in a sandbox that lives on, too.
+		for _, body := range []string{`{"name":"greet","arguments":{}}`, `{"name":"run_command","arguments":{"command":"echo hello"}}`,
+			`{"name":"run_command","arguments":{"command":"echo hello","sandbox_id":"` + id + `"}}`} {
+			status, a := d.ask(t, "POST", "/v1/tools/call", body)
+			if out, _ := a["output"].(map[string]any); status != 200 || out["stdout"] != "hello\n" {
+				t.Errorf("%s: %d %v", body, status, a)
+			}
+		}
+	}
+}
+
 // What a program writes beyond what is kept is cut, and said to be.
 func TestKeep(t *testing.T) {
 	d := newDoor(t)
