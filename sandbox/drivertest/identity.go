@@ -58,6 +58,10 @@ say({'IDs': [os.getuid(), os.geteuid(), os.getgid(), os.getegid()], 'Groups': os
 	}
 }
 
+// testPrivilegedCalls: the first process of a pid namespace takes no signal from
+// inside that it does not handle (pid_namespaces(7)), and where it is the program's user
+// who asks and Landlock has no scopes (before Linux 6.12) nobody says so. Were it killed,
+// so would be who asks.
 func testPrivilegedCalls(t *testing.T, s *suite, r road) {
 	got := map[string]string{}
 	s.world(t).python(t, r, `
@@ -72,7 +76,7 @@ say({k: v or 'ALLOWED' for k, v in {
   'chown': attempt(lambda: (put('/tmp/own'), os.chown('/tmp/own', 0, 0))),
   'hostname': attempt(socket.sethostname, 'x'),
   'mount': raw('mount', b'tmpfs', b'/tmp', b'tmpfs', 0, None), 'umount': raw('umount2', b'/tmp', 2),
-  'settime': raw('clock_settime', 0, (ctypes.c_long * 2)(1, 1)), 'kill 1': attempt(os.kill, 1, 9) if os.getpid() != 1 else 'EPERM',
+  'settime': raw('clock_settime', 0, (ctypes.c_long * 2)(1, 1)), 'kill 1': attempt(os.kill, 1, 9) or 'ignored' if os.getpid() != 1 else 'EPERM',
   'reboot': raw('reboot', 0x1234567), 'swapon': raw('swapon', b'/tmp/own', 0),
 }.items()})`, &got)
 	for call, result := range got {
