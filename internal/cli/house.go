@@ -51,6 +51,11 @@ func (a *app) house(ctx context.Context, f *serveFlags, log *slog.Logger, link f
 		return nil, err
 	}
 	_, _ = scope.Enter(ctx) // before the levels are made; see open
+	if f.sandboxesIn != "" {
+		if _, err := scope.Join(ctx, f.sandboxesIn); err != nil { // sandboxes are written down at a stop, then
+			log.Warn(err.Error(), "hint", sandbox.Hint(err))
+		}
+	}
 	dir, err := store.Open(store.Options{Dir: f.state})
 	if err != nil {
 		return nil, err

@@ -54,6 +54,7 @@ type serveFlags struct {
 	keep              time.Duration // what it says
 	grace             time.Duration
 	keepRunning       bool
+	sandboxesIn       string
 	verbose, quiet    bool
 }
 
@@ -94,6 +95,7 @@ network, until the next one takes them over, for as long as --grace says.`,
 	p.IntVar(&f.pool, "pool", defaultPool, "keep `N` sandboxes of a kind ready, made before they are asked for; 0 keeps none")
 	p.DurationVar(&f.grace, "grace", defaultGrace, "sandboxes live on for `TIME` when this process is killed, until the next one takes them over; 0 ends them with it")
 	p.BoolVar(&f.keepRunning, "keep-running", false, "when it is stopped, leave sandboxes running for the next one, for --grace, instead of writing them down")
+	p.StringVar(&f.sandboxesIn, "sandboxes-in", "", "as a service before systemd 254: have the control groups of sandboxes below another `SERVICE`, so that this one can be restarted beside them")
 	p.StringVar(&f.keepRecords, "keep-records", "", "drop what is known of calls after `TIME`, 90d; the chain stays whole (default for ever)")
 	p.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing for newcomers, and make no first key: for a service, whose output is kept")
 	p.BoolVarP(&f.verbose, "verbose", "v", false, "log every request")

@@ -154,12 +154,12 @@ func (h *Host) leaveBase(base string) error {
 	if !h.evict {
 		return nil
 	}
-	leaf := filepath.Join(base, leafName)
+	leaf := filepath.Join(base, LeafName)
 	if err := h.k.mkdir(leaf); err != nil && !errors.Is(err, fs.ErrExist) {
-		return createError(leafName, err)
+		return createError(LeafName, err)
 	}
 	if err := h.k.write(filepath.Join(leaf, "cgroup.procs"), "0"); err != nil {
-		return createError(leafName, err)
+		return createError(LeafName, err)
 	}
 	h.evict = false
 	return nil

@@ -41,7 +41,7 @@ func (h *Host) detect2(t table, m mount) {
 func (h *Host) candidates(own, top string) []string {
 	var dirs []string
 	for dir := own; dir != top; dir = filepath.Dir(dir) {
-		if filepath.Base(dir) == leafName {
+		if filepath.Base(dir) == LeafName {
 			continue // the base is its parent
 		}
 		dirs = append(dirs, dir)

@@ -24,12 +24,12 @@ const (
 // Kill where pids is missing.
 var v1Controllers = []string{"memory", "cpu", "cpuacct", "pids", "freezer", "blkio"}
 
-// parentName is the group that holds all of caisson's, leafName the one that
-// our own process moves to.
-const (
-	parentName = "caisson"
-	leafName   = "caisson-self"
-)
+// parentName is the group that holds all of caisson's.
+const parentName = "caisson"
+
+// LeafName is the group, beside those of sandboxes, that our own process moves to,
+// or that the service manager puts it into.
+const LeafName = "caisson-self"
 
 // Host is the hierarchy in which this process may make groups. It does not
 // change after Detect and may be used from many goroutines.
@@ -211,7 +211,7 @@ func (h *Host) Returns() (why, remedy string) {
 	for _, base := range h.controllers {
 		if filepath.Ext(base) == ".service" {
 			return "systemd could not start " + filepath.Base(base) + " again while sandboxes of it run",
-				"say DelegateSubgroup=" + leafName + " in its unit, which takes systemd 254"
+				"say DelegateSubgroup=" + LeafName + " in its unit, which takes systemd 254, or have a unit for sandboxes beside it (serve --sandboxes-in)"
 		}
 	}
 	return "", ""

@@ -25,6 +25,9 @@ import (
 // must not hang a run that works without it.
 const patience = 3 * time.Second
 
+// joining bounds Join, which a service does once, at its start.
+const joining = 10 * time.Second
+
 // Enter moves this process into a delegated scope of its own, where that is
 // needed and possible.
 //
@@ -47,8 +50,12 @@ func Available() error {
 type host struct {
 	euid, pid  int
 	runtimeDir string
+	systemBus  string
 	ownGroup   string // /proc/self/cgroup
 	detect     func() *cgroup.Host
+	// stuck says why a service of this process could not be started again.
+	stuck  func(*cgroup.Host) string
+	toJoin time.Duration
 }
 
 func realHost() host {
@@ -56,7 +63,8 @@ func realHost() host {
 	if dir == "" { // as under su and cron
 		dir = fmt.Sprintf("/run/user/%d", os.Geteuid())
 	}
-	return host{os.Geteuid(), os.Getpid(), dir, "/proc/self/cgroup", cgroup.Detect}
+	stuck := func(h *cgroup.Host) string { why, _ := h.Returns(); return why }
+	return host{os.Geteuid(), os.Getpid(), dir, "/run/dbus/system_bus_socket", "/proc/self/cgroup", cgroup.Detect, stuck, joining}
 }
 
 func (h host) enter(ctx context.Context) (bool, error) {
@@ -76,10 +84,10 @@ func (h host) enter(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	name := fmt.Sprintf("%s%d-%s.scope", cgroup.ScopePrefix, h.pid, strings.ToLower(rand.Text()[:8]))
-	if err := h.request(ctx, path, name); err != nil {
+	if err := h.ask(ctx, path, h.start(name)); err != nil {
 		return false, unsupported("the user's systemd gave no scope", "see: journalctl --user -e", err)
 	}
-	if err := h.arrive(ctx, name); err != nil {
+	if err := h.arrive(ctx, "/"+name); err != nil {
 		return false, unsupported("systemd did not move this process into "+name, "see: journalctl --user -e", err)
 	}
 	if groups := h.detect(); groups.Why != "" {
@@ -94,7 +102,9 @@ func unsupported(problem, hint string, cause error) error {
 
 // sockets of the user's service manager: the bus, and the manager's own, which
 // is there without a bus too.
-var sockets = []string{"bus", "systemd/private"}
+var sockets = []string{"bus", privateSocket}
+
+const privateSocket = "systemd/private"
 
 // socket finds one that is the user's own. Whose it is matters: the name may
 // come from an environment that somebody else prepared.
@@ -110,8 +120,14 @@ func (h host) socket() (string, error) {
 		"on a systemd host: sudo loginctl enable-linger "+strconv.Itoa(h.euid)+" and install dbus-user-session; elsewhere run caisson as root", nil)
 }
 
-// request asks the manager on a socket for the scope.
-func (h host) request(ctx context.Context, path, name string) error {
+// request is one method of a service manager, and what it is called with.
+type request struct {
+	method string
+	args   []any
+}
+
+// ask makes one request of the manager on a socket.
+func (h host) ask(ctx context.Context, path string, r request) error {
 	var dialer net.Dialer
 	socket, err := dialer.DialContext(ctx, "unix", path)
 	if err != nil {
@@ -128,11 +144,17 @@ func (h host) request(ctx context.Context, path, name string) error {
 	if err := conn.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(h.euid))}); err != nil {
 		return err
 	}
-	if filepath.Base(path) == "bus" { // the manager's own socket is no bus and has nobody to greet
+	if path != filepath.Join(h.runtimeDir, privateSocket) { // which is no bus and has nobody to greet
 		if err := conn.Hello(); err != nil {
 			return err
 		}
 	}
+	manager := conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1")
+	return manager.CallWithContext(ctx, "org.freedesktop.systemd1.Manager."+r.method, 0, r.args...).Err
+}
+
+// start asks for the scope.
+func (h host) start(name string) request {
 	type property struct {
 		Name  string
 		Value dbus.Variant
@@ -147,21 +169,19 @@ func (h host) request(ctx context.Context, path, name string) error {
 		{"Delegate", dbus.MakeVariant(true)},
 		{"CollectMode", dbus.MakeVariant("inactive-or-failed")}, // leave no failed unit behind
 	}
-	manager := conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1")
-	return manager.CallWithContext(ctx, "org.freedesktop.systemd1.Manager.StartTransientUnit", 0,
-		name, "fail", properties, []auxiliary{}).Err
+	return request{"StartTransientUnit", []any{name, "fail", properties, []auxiliary{}}}
 }
 
-// arrive waits until this process is in the scope: the manager answers when
-// the job is queued, not when it is done.
-func (h host) arrive(ctx context.Context, name string) error {
+// arrive waits until this process is in a group that ends so: the manager answers
+// when the job is queued, not when it is done.
+func (h host) arrive(ctx context.Context, end string) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		text, err := os.ReadFile(h.ownGroup)
 		if err != nil {
 			return err
 		}
 		for line := range strings.Lines(string(text)) {
-			if strings.HasPrefix(line, "0::") && strings.HasSuffix(strings.TrimSuffix(line, "\n"), "/"+name) {
+			if strings.HasPrefix(line, "0::") && strings.HasSuffix(strings.TrimSuffix(line, "\n"), end) {
 				return nil
 			}
 		}

@@ -42,6 +42,7 @@ type manager struct {
 	refuse  string // name of the D-Bus error to answer with
 	silent  bool   // take the connection and never answer
 	lazy    bool   // answer, but move nobody
+	late    int    // refuse so many requests to attach first
 	group   string // the caller's /proc/self/cgroup
 	got     []any  // body of the request
 }
@@ -57,13 +58,15 @@ func (m *manager) serve(path string) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		c, err := l.Accept()
-		if err != nil {
-			return
-		}
-		defer c.Close()
-		if err := m.talk(c); err != nil {
-			m.t.Log("manager:", err)
+		for { // one request each, one after another
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if err := m.talk(c); err != nil {
+				m.t.Log("manager:", err)
+			}
+			c.Close()
 		}
 	}()
 	m.t.Cleanup(func() { l.Close(); <-done })
@@ -116,7 +119,18 @@ func (m *manager) messages(c net.Conn, r *bufio.Reader) error {
 					return err
 				}
 			}
+		case member == "AttachProcessesToUnit" && m.late == 0 && m.refuse == "":
+			m.got = call.Body
+			if !m.lazy {
+				at := "0::/system.slice/" + call.Body[0].(string) + call.Body[1].(string)
+				if err := os.WriteFile(m.group, []byte(at+"\n"), 0o600); err != nil {
+					return err
+				}
+			}
 		default:
+			if member == "AttachProcessesToUnit" {
+				m.late--
+			}
 			answer.Type = dbus.TypeError
 			answer.Headers[dbus.FieldErrorName] = dbus.MakeVariant(cmp.Or(m.refuse, "org.freedesktop.DBus.Error.UnknownMethod"))
 			answer.Body = []any{"no, sorry"}

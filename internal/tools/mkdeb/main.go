@@ -20,11 +20,14 @@ import (
 	"time"
 )
 
-// The service that the package brings, switched off: its unit, its user, and
-// the script that makes the user.
+// The service that the package brings, switched off: its unit, the one whose control
+// group its sandboxes are in where systemd is old, its user, and the script that makes
+// the user.
 var (
 	//go:embed caisson.service
 	unit []byte
+	//go:embed caisson-sandboxes.service
+	groupUnit []byte
 	//go:embed caisson.sysusers
 	sysusers []byte
 	//go:embed postinst
@@ -93,6 +96,7 @@ func (p *Package) Encode(w io.Writer) error {
 	files := []file{
 		{"usr/bin/caisson", 0o755, p.Binary},
 		{"usr/lib/systemd/system/caisson.service", 0o644, unit},
+		{"usr/lib/systemd/system/caisson-sandboxes.service", 0o644, groupUnit},
 		{"usr/lib/sysusers.d/caisson.conf", 0o644, sysusers},
 		{"usr/share/doc/caisson/copyright", 0o644, []byte(copyright)},
 	}

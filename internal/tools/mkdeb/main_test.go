@@ -101,19 +101,23 @@ func TestUnitTakesNoCalls(t *testing.T) {
 	}
 }
 
-// systemd itself reads the unit.
+// systemd itself reads the units.
 func TestUnit(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		t.Skip("systemd-analyze: only where systemd is")
 	}
-	file := filepath.Join(t.TempDir(), "caisson.service")
-	// The binary is where this machine has one.
-	text := bytes.Replace(unit, []byte("/usr/bin/caisson"), []byte("/bin/true"), 1)
-	if err := os.WriteFile(file, text, 0o644); err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	args := []string{"verify", "--man=no"}
+	for name, text := range map[string][]byte{"caisson.service": unit, "caisson-sandboxes.service": groupUnit} {
+		file := filepath.Join(dir, name)
+		// The binary is where this machine has one.
+		if err := os.WriteFile(file, bytes.Replace(text, []byte("/usr/bin/caisson"), []byte("/bin/true"), 1), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, file)
 	}
-	out, err := exec.Command(analyze, "verify", "--man=no", file).CombinedOutput()
+	out, err := exec.Command(analyze, args...).CombinedOutput()
 	// What is newer than the oldest systemd that it runs on, and may be missing there.
 	newer := regexp.MustCompile(`(?m)^.*Unknown key( name)? 'DelegateSubgroup' in section .?Service.?, ignoring\.\n`)
 	if said := newer.ReplaceAll(out, nil); err != nil || len(said) > 0 {

@@ -44,6 +44,7 @@ func checks() []check {
 		{"memory kills on the process level", everywhere, product, on("process", checkMemory)},
 		{"processes on the process level", everywhere, product, on("process", checkProcesses)},
 		{"disk on the process level", everywhere, product, on("process", checkDisk)},
+		{"service", func(w world) bool { return w.init == "systemd" && w.as == asRoot }, "internal/tools/mkdeb", checkService},
 		{"nothing left", everywhere, ".", checkNothingLeft},
 	}
 }

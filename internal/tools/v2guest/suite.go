@@ -132,7 +132,11 @@ func buildFiles(ctx context.Context, dir string) ([]string, error) {
 		if !exists(product) {
 			return nil, fmt.Errorf("there is no %s: run make build first", product)
 		}
-		files = append(files, product)
+		deb, err := makePackage(ctx, dir)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, product, deb)
 	}
 	return files, nil
 }
