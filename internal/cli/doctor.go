@@ -84,12 +84,11 @@ func withRemedy(s, remedy string) string {
 	return s + " (fix: " + remedy + ")"
 }
 
-// statePath is where the state directory lies, or empty when it cannot be
-// opened or does not exist yet.
+// statePath is where the state directory lies, or would be made.
 func statePath() string {
 	dir, err := store.Open(store.Options{ReadOnly: true})
-	if err != nil {
-		return ""
+	if err != nil { // there is none yet, as a rule
+		return store.Place(store.Options{})
 	}
 	defer dir.Close()
 	return dir.Path()

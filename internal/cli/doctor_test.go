@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -32,5 +33,14 @@ func TestDoctorSaysWhatTheHostLacks(t *testing.T) {
 		if diff := cmp.Diff(c.want, missing("gvisor", c.own, c.problems)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+// Before the first run there is no state directory, and its disk is asked about all the same.
+func TestStatePath(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	t.Setenv("CAISSON_STATE", dir)
+	if got := statePath(); got != dir {
+		t.Errorf("%q, want %q", got, dir)
 	}
 }

@@ -94,6 +94,16 @@ func places(o Options, euid int, getenv func(string) string) ([]place, error) {
 	return list, nil
 }
 
+// Place is where Open looks first, whether there is anything or not; empty where the
+// working directory is gone.
+func Place(o Options) string {
+	list, err := places(o, os.Geteuid(), os.Getenv)
+	if err != nil {
+		return ""
+	}
+	return list[0].path
+}
+
 // Open finds the state directory, makes it where it is missing, and checks it.
 //
 // Errors are *sandbox.Error: ErrDenied when the directory or the way to it
