@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -149,7 +150,8 @@ func (h *Host) makeParent(parent string, limits Limits) (refused, err error) {
 	return refused, nil
 }
 
-// leaveBase moves our own process from a delegated base into a leaf.
+// leaveBase moves our own process from a delegated base into a leaf, and with it
+// whatever it has started there since Detect saw that it was alone.
 func (h *Host) leaveBase(base string) error {
 	if !h.evict {
 		return nil
@@ -158,8 +160,18 @@ func (h *Host) leaveBase(base string) error {
 	if err := h.k.mkdir(leaf); err != nil && !errors.Is(err, fs.ErrExist) {
 		return createError(LeafName, err)
 	}
-	if err := h.k.write(filepath.Join(leaf, "cgroup.procs"), "0"); err != nil {
+	procs := filepath.Join(leaf, "cgroup.procs")
+	if err := h.k.write(procs, "0"); err != nil {
 		return createError(LeafName, err)
+	}
+	for range 10 { // one of them may have had a child meanwhile
+		rest := parsePids(read(filepath.Join(base, "cgroup.procs")))
+		if len(rest) == 0 {
+			break
+		}
+		for _, pid := range rest {
+			_ = h.k.write(procs, strconv.Itoa(pid)) // it may have ended; else handing down says so
+		}
 	}
 	h.evict = false
 	return nil

@@ -4,6 +4,7 @@ package cgroup
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -119,17 +120,31 @@ func (f *fake) writeV2(file, value string) error {
 		}
 		value = strings.TrimSpace(read(file) + " " + c)
 	case filepath.Base(file) == "cgroup.procs":
-		f.group(f.rel(f.own()), read(filepath.Join(f.own(), "cgroup.controllers")), "")
-		f.file("/proc/self/cgroup", "0::"+f.rel(dir)+"\n")
-		value = "4242"
+		if value == "0" {
+			value = strconv.Itoa(fakePID)
+			f.file("/proc/self/cgroup", "0::"+f.rel(dir)+"\n")
+		}
+		f.leave(value)
+		f.wrote[f.rel(file)] = value
+		value = strings.TrimSpace(read(file) + "\n" + value)
+		return os.WriteFile(file, []byte(value), 0o644)
 	}
 	f.wrote[f.rel(file)] = value
 	return os.WriteFile(file, []byte(value), 0o644)
 }
 
-func (f *fake) own() string {
-	dir, _ := f.table().current("")
-	return dir
+// leave takes a process out of the group that it is in.
+func (f *fake) leave(pid string) {
+	err := filepath.WalkDir(f.path("/"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() != "cgroup.procs" {
+			return err
+		}
+		rest := slices.DeleteFunc(strings.Fields(read(path)), func(p string) bool { return p == pid })
+		return os.WriteFile(path, []byte(strings.Join(rest, "\n")), 0o644)
+	})
+	if err != nil {
+		f.t.Error(err)
+	}
 }
 
 const all = "cpuset cpu io memory hugetlb pids"
@@ -288,6 +303,22 @@ func TestCreateV2(t *testing.T) {
 	}
 	if fd, err := g.FD(); err != nil || fd.Close() != nil {
 		t.Errorf("FD: %v", err)
+	}
+}
+
+// What this process has started before its first group is where it was, and in the
+// way as well.
+func TestChildrenLeaveTheBaseToo(t *testing.T) {
+	const own = "/user.slice/caisson-9.scope"
+	f := newFake(t, 1000, own, map[string]string{"/": all, own: all})
+	f.group(own, all, "4242")
+	h := detect(f.kernel)
+	f.group(own, all, "4242\n4300\n4301")
+	if _, err := h.Create("caisson-a", Limits{Memory: 1 << 28}); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(f.path(own + "/caisson-self/cgroup.procs")); got != "4242\n4300\n4301" {
+		t.Errorf("in the leaf are %q", got)
 	}
 }
 
