@@ -233,6 +233,9 @@ func (r *run) decide() (policy.Verdict, error) {
 	if c.File != "" {
 		r.intent.Argv = append([]string{c.File}, c.Argv...)
 	}
+	if c.File != "" && !c.Operator { // before it is opened
+		return policy.Verdict{}, &sandbox.Error{Op: "policy", Kind: sandbox.ErrDenied, Problem: "only the operator names paths of this host", Hint: "send the source itself", Rule: "built-in: host paths"}
+	}
 	if err := r.loadSource(); err != nil {
 		return policy.Verdict{}, err
 	}

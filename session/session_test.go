@@ -353,6 +353,25 @@ func TestDenied(t *testing.T) {
 	}
 }
 
+// A file of the host's is its owner's to run, and nobody else has it opened.
+func TestFileOfSomebodyElse(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "main.sh")
+	if err := os.WriteFile(file, []byte("true\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for operator, want := range map[bool]sandbox.Status{true: sandbox.StatusSuccess, false: sandbox.StatusDenied} {
+		d := &stub{}
+		b := newBench(t, d, nil)
+		res, err := b.Do(t.Context(), &Call{Call: policy.Call{Actor: "a", Operator: operator}, File: file}, IO{})
+		if err != nil || res.Status != want || (d.ran != 0) != operator {
+			t.Errorf("owner %v: %+v, %v, ran %d", operator, res, err, d.ran)
+		}
+		if r := b.last(t); !operator && (r.Status != audit.Refused || res.Rule != "built-in: host paths") {
+			t.Errorf("record %+v, rule %q", r, res.Rule)
+		}
+	}
+}
+
 // A link beneath a source that the policy names leads nowhere else.
 func TestLinkOutOfThePolicy(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
