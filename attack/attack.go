@@ -92,6 +92,8 @@ type Options struct {
 	// Again starts another caisson on the same level with these arguments; it
 	// is killed in the middle of a run. Nil leaves that case out.
 	Again func(args ...string) *exec.Cmd
+	// Open opens an Office on the level. Nil leaves out the cases about the policy.
+	Open func(context.Context, OfficeOptions) (*Office, error)
 	// Unpack makes a tree below dir of an image that docker save wrote; the image
 	// store does when it is nil. Tests put a careless one here.
 	Unpack func(ctx context.Context, archive, dir string) error

@@ -78,6 +78,18 @@ func scenes() map[string]func(*suite, context.Context) finding {
 		"N16": (*suite).control,
 		"N17": (*suite).swapped,
 		"N18": (*suite).flood,
+		"P01": shellCase("P01"),
+		"P02": shellCase("P02"),
+		"P03": shellCase("P03"),
+		"P04": shellCase("P04"),
+		"P05": shellCase("P05"),
+		"P06": shellCase("P06"),
+		"P07": (*suite).arguments,
+		"P08": (*suite).approvals,
+		"P09": (*suite).fields,
+		"P10": (*suite).changedTools,
+		"P11": (*suite).rates,
+		"P12": (*suite).records,
 	}
 }
 

@@ -4,10 +4,12 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/attack"
+	"github.com/caisson-run/caisson/mcp"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -134,12 +137,22 @@ func (a *app) attack(cmd *cobra.Command, f *attackFlags) (*attack.Report, error)
 	}
 	r, err := attack.Run(ctx, attack.Options{
 		Session: opened.Session, Isolation: level, State: statePath(), Program: program, Only: f.cases, OnFinding: progress,
-		Again: func(args ...string) *exec.Cmd { return exec.Command(program, args...) },
+		Again: func(args ...string) *exec.Cmd { return exec.Command(program, args...) }, Open: a.office,
 	})
 	if ctx.Err() != nil {
 		return nil, &sandbox.Error{Op: "attack " + level, Kind: sandbox.ErrUnavailable, Problem: "it was interrupted; nothing that it planted is left"}
 	}
 	return r, err
+}
+
+// office opens a caisson for the cases about the policy, as tools call does.
+func (a *app) office(ctx context.Context, o attack.OfficeOptions) (*attack.Office, error) {
+	opened, err := a.openIn(ctx, o.Dir, o.Policy)
+	if err != nil {
+		return nil, err
+	}
+	return &attack.Office{Caller: opened, Session: opened.Session, Approvals: opened.approvals, Journal: opened.journal,
+		Pins: &mcp.Pins{Dir: filepath.Join(opened.state, "mcp")}, Close: opened.close}, nil
 }
 
 func (a *app) listAttacks(f *attackFlags) {

@@ -15,7 +15,10 @@ import (
 // opened is a session and what it stands on.
 type opened struct {
 	*session.Session
-	closers []func() error
+	approvals *session.Approvals
+	journal   session.Journal
+	state     string // the state directory
+	closers   []func() error
 }
 
 func (o *opened) close() error {
@@ -28,7 +31,12 @@ func (o *opened) close() error {
 
 // open reads the policies, opens the state directory, begins to open the audit
 // record, and makes a session of them.
-func (a *app) open(ctx context.Context, policyFile string) (_ *opened, err error) {
+func (a *app) open(ctx context.Context, policyFile string) (*opened, error) {
+	return a.openIn(ctx, "", policyFile)
+}
+
+// openIn is open with another state directory than the usual one.
+func (a *app) openIn(ctx context.Context, state, policyFile string) (_ *opened, err error) {
 	p, err := config.Policy(policyFile)
 	if err != nil {
 		return nil, err
@@ -44,7 +52,7 @@ func (a *app) open(ctx context.Context, policyFile string) (_ *opened, err error
 	// level says which limits that costs. It comes before the levels are made:
 	// they look at the group this process is in.
 	_, _ = scope.Enter(ctx)
-	dir, err := store.Open(store.Options{})
+	dir, err := store.Open(store.Options{Dir: state})
 	if err != nil {
 		return nil, err
 	}
@@ -53,9 +61,9 @@ func (a *app) open(ctx context.Context, policyFile string) (_ *opened, err error
 		a.note("%s", note)
 	}
 	rates := &counting{dir: dir.Path()}
-	record := openJournal(ctx, dir)
-	approvals := session.NewApprovals(session.ApprovalsOptions{Dir: dir.Path(), Journal: record, Complain: func(err error) { a.note("%v", err) }})
-	o.closers = append(o.closers, rates.close, approvals.Close)
-	o.Session, err = session.New(session.Options{Drivers: a.drivers(), Policy: p, PolicyName: policyFile, Journal: record, State: session.DirState(dir), Rates: rates, Approvals: approvals})
+	o.state, o.journal = dir.Path(), openJournal(ctx, dir)
+	o.approvals = session.NewApprovals(session.ApprovalsOptions{Dir: o.state, Journal: o.journal, Complain: func(err error) { a.note("%v", err) }})
+	o.closers = append(o.closers, rates.close, o.approvals.Close)
+	o.Session, err = session.New(session.Options{Drivers: a.drivers(), Policy: p, PolicyName: policyFile, Journal: o.journal, State: session.DirState(dir), Rates: rates, Approvals: o.approvals})
 	return o, err
 }

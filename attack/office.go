@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attack
+
+import (
+	"context"
+
+	"github.com/caisson-run/caisson/mcp"
+	"github.com/caisson-run/caisson/session"
+)
+
+// Office is a caisson of the suite's own, put together as this installation is
+// and on its level, but with a policy and a state directory of the suite's: the
+// cases about the policy go at it, and nothing of them is in the user's records.
+type Office struct {
+	Caller
+	// Session is what Caller stands on; it judges for a gateway.
+	Session *session.Session
+	// Approvals and Pins are where it asks, and what it keeps of MCP servers.
+	Approvals *session.Approvals
+	Pins      *mcp.Pins
+	// Journal takes its records.
+	Journal session.Journal
+	Close   func() error
+}
+
+// Caller carries calls out, of tools too: *session.Session.
+type Caller interface {
+	Doer
+	CallTool(ctx context.Context, c *session.ToolCall) (*session.ToolAnswer, error)
+}
+
+// OfficeOptions say which Office.
+type OfficeOptions struct {
+	Dir    string // the state directory; several may be open on one at a time
+	Policy string // the policy file
+}

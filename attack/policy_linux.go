@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/caisson-run/caisson/attack/probe"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+)
+
+// The P cases are about what decides calls: shell lines, arguments, approvals,
+// rates, records. They go at an Office, whose policy shows a directory of the
+// host's to what runs; a call that should not have run is known by the file that
+// it made there. What the Office answers is not looked at, but for calls that are
+// allowed: when those do not run, nothing was shown.
+
+// desk is one Office with its directory.
+type desk struct {
+	*Office
+	state, work, policy string
+	suite               *suite
+}
+
+// who makes calls. None is this host's owner's unless a case is about that.
+const who = "caisson attack"
+
+// desk opens an Office under a policy whose sections are more.
+func (s *suite) desk(ctx context.Context, id, more string) (*desk, error) {
+	if s.Open == nil {
+		return nil, sandbox.Errorf(sandbox.ErrUnsupported, "attack", "this program opens no caisson for it")
+	}
+	dir := filepath.Join(s.dir, id)
+	d := &desk{state: dir + "/state", work: dir + "/work", policy: dir + "/policy.yaml", suite: s}
+	// Open to everybody: what runs has a user of its own, and the test is who makes it run.
+	err := errors.Join(os.MkdirAll(d.work, 0o755), os.Chmod(d.work, 0o777))
+	if err == nil {
+		err = d.reopen(ctx, more)
+	}
+	return d, err
+}
+
+// reopen has the policy say something else.
+func (d *desk) reopen(ctx context.Context, more string) (err error) {
+	if d.Office != nil {
+		_ = d.Close()
+	}
+	text := fmt.Sprintf("version: 1\nisolation: %q\nlimits: {wall: 60s}\nfiles:\n  workspace: {source: %q, mode: rw}\n  mounts: [{source: %q, target: %s}]\n%s",
+		d.suite.Isolation, d.work, d.suite.Program, probe.AtProbe, more)
+	if err := os.WriteFile(d.policy, []byte(text), 0o600); err != nil {
+		return err
+	}
+	d.Office, err = d.suite.Open(ctx, OfficeOptions{Dir: d.state, Policy: d.policy})
+	return err
+}
+
+// run makes a call of a program, by the owner of this host.
+func (d *desk) run(ctx context.Context, argv ...string) error {
+	c := &session.Call{Door: "attack", Call: policy.Call{Actor: who, Operator: true, Argv: argv}}
+	res, err := d.Do(ctx, c, session.IO{Stdout: io.Discard, Stderr: io.Discard})
+	if err == nil && res.Status == sandbox.StatusDenied {
+		err = &sandbox.Error{Kind: sandbox.ErrDenied, Problem: res.Reason, Hint: res.Hint, Rule: res.Rule}
+	}
+	return err
+}
+
+// tool calls one, as an agent does.
+func (d *desk) tool(ctx context.Context, name, arguments string) error {
+	_, err := d.CallTool(ctx, &session.ToolCall{Name: name, Args: []byte(arguments), Door: "attack", Actor: who})
+	return err
+}
+
+// made says that a canary is there.
+func (d *desk) made(name string) bool {
+	_, err := os.Lstat(filepath.Join(d.work, name))
+	return err == nil
+}
+
+// any names one of the files that begin so, and how many there are.
+func (d *desk) any(prefix string) (string, int) {
+	list, _ := filepath.Glob(filepath.Join(d.work, prefix+"*"))
+	if len(list) == 0 {
+		return "", 0
+	}
+	return filepath.Base(list[0]), len(list)
+}
+
+// works is the finding of a case whose allowed call did not do what it is to do;
+// Pass when it did.
+func (d *desk) works(canary string, err error) finding {
+	switch {
+	case d.made(canary):
+		return pass()
+	case err != nil:
+		return unable(fmt.Errorf("what is allowed did not run: %w", err))
+	}
+	return finding{verdict: Unclear, reason: "what is allowed did not run"}
+}
+
+// within is how long one decision may take, of the longest lines too, on a slow
+// machine.
+const within = 30 * time.Second
+
+// shellCase has the lines of a case refused, whichever way they come.
+func shellCase(id string) func(*suite, context.Context) finding {
+	return func(s *suite, ctx context.Context) finding {
+		d, err := s.desk(ctx, id, "commands: {allow: "+allowedPrograms+"}\n")
+		if err != nil {
+			return unable(err)
+		}
+		defer d.Close()
+		if err := d.disguise(); err != nil {
+			return unable(err)
+		}
+		if f := d.works("control", d.run(ctx, "bash", "-c", "mkdir control")); f.verdict != Pass {
+			return f
+		}
+		n := 0
+		for _, line := range lines(id) {
+			for _, way := range []func(string){
+				func(line string) { _ = d.run(ctx, "bash", "-c", line) },
+				func(line string) { _ = d.tool(ctx, "run_code", arguments("language", "bash", "code", line)) },
+			} {
+				n++
+				canary, began := canaryOf(id, n), time.Now()
+				way(strings.ReplaceAll(line, "{}", canary))
+				switch {
+				case ctx.Err() != nil:
+					return unable(ctx.Err())
+				case d.made(canary):
+					return breach("it ran: %s", shorten(line))
+				case time.Since(began) > within:
+					return breach("it took %s to refuse: %s", time.Since(began).Round(time.Second), shorten(line))
+				}
+			}
+		}
+		if id == "P06" {
+			return d.withoutShell(ctx, id, n)
+		}
+		return pass()
+	}
+}
+
+func (d *desk) withoutShell(ctx context.Context, id string, n int) finding {
+	for i := range argvs("") {
+		canary := canaryOf(id, n+1+i)
+		argv := argvs(canary)[i]
+		if _ = d.run(ctx, argv...); d.made(canary) {
+			return breach("it ran: %q", argv)
+		}
+	}
+	return pass()
+}
+
+// disguise makes what the lines of P04 and P06 lead to: programs of the
+// attacker's under names that are allowed.
+func (d *desk) disguise() error {
+	at := func(name string) string { return filepath.Join(d.work, name) }
+	err := errors.Join(os.Mkdir(at("evil"), 0o777), os.Symlink("evil", at("link")), os.Symlink("/usr/bin/touch", at("find")), os.MkdirAll(at("g/.git/objects"), 0o777), os.MkdirAll(at("g/.git/refs"), 0o777),
+		os.WriteFile(at("g/.git/HEAD"), []byte("ref: refs/heads/main\n"), 0o666))
+	for _, name := range []string{"ls", "evil/ls"} {
+		err = errors.Join(err, os.WriteFile(at(name), []byte("#!/bin/sh\n/usr/bin/touch \"$1\"\n"), 0o755), os.Chmod(at(name), 0o755))
+	}
+	return err
+}
+
+// shorten is a line for people.
+func shorten(line string) string {
+	if len(line) > 120 {
+		return fmt.Sprintf("%q and %d bytes more", line[:60], len(line)-60)
+	}
+	return fmt.Sprintf("%q", line)
+}
