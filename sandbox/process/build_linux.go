@@ -15,6 +15,7 @@ import (
 // build writes down how the builder makes the world. The host's files are the
 // root until the call to enter, the sandbox's from then on.
 func (w *world) build(s *script) {
+	bound(s)
 	s.doing("keep mounts apart from the host's")
 	s.call(unix.SYS_MOUNT, nil, "/", nil, unix.MS_REC|unix.MS_PRIVATE, nil)
 	opened := make([]any, len(w.sources))
