@@ -15,6 +15,9 @@ import (
 // withAgent runs the program in a living sandbox, through the guest agent, and
 // takes the files out that the plan lets out.
 func (r *run) withAgent(ctx context.Context, d sandbox.Driver, w *world, ex *sandbox.Exec) (*sandbox.Result, error) {
+	if err := r.openDests(); err != nil {
+		return nil, err
+	}
 	box, err := d.Start(ctx, w.spec)
 	if err != nil {
 		return nil, err

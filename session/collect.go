@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/caisson-run/caisson/guest"
@@ -23,13 +24,57 @@ import (
 // that "**" into a project cannot plant .git/hooks or .envrc; execute bits stay
 // behind.
 func (r *run) collect(ctx context.Context, client *guest.Client, w *world, res *sandbox.Result) error {
-	for _, wish := range r.plan.Collect {
-		c := &collector{wish: wish, run: r, res: res}
+	for i, wish := range r.plan.Collect {
+		c := &collector{wish: wish, run: r, res: res, root: r.dests[i]}
 		if err := c.collect(ctx, client, w.cwd); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// openDests opens where files are to go, before anything runs: code that may
+// write to a directory on the way could put a link there, now or for the next
+// run (CVE-2026-46406).
+func (r *run) openDests() error {
+	r.dests = nil
+	for _, wish := range r.plan.Collect {
+		root, err := r.openDest(wish.Dest)
+		if err != nil {
+			return (&collector{wish: wish}).fault("the directory cannot be opened", err)
+		}
+		r.undo.add(func(context.Context) error { return root.Close() })
+		r.dests = append(r.dests, root)
+	}
+	return nil
+}
+
+// openDest opens one, and makes what is missing of it. Below what code may write
+// to no link is followed out of that.
+func (r *run) openDest(dest string) (*os.Root, error) {
+	mounts := r.plan.Mounts
+	if r.plan.Workspace != nil {
+		mounts = append(slices.Clone(mounts), *r.plan.Workspace)
+	}
+	for _, m := range mounts {
+		rel, err := filepath.Rel(m.Source, dest)
+		if err != nil || m.Access != sandbox.ReadWrite || !filepath.IsLocal(rel) {
+			continue
+		}
+		top, err := os.OpenRoot(m.Source)
+		if err != nil {
+			return nil, err
+		}
+		defer top.Close()
+		if err := top.MkdirAll(rel, 0o755); err != nil {
+			return nil, err
+		}
+		return top.OpenRoot(rel)
+	}
+	if err := os.MkdirAll(dest, 0o755); err != nil {
+		return nil, err
+	}
+	return os.OpenRoot(dest)
 }
 
 // collector carries out one wish.
@@ -49,15 +94,6 @@ func (c *collector) collect(ctx context.Context, client *guest.Client, cwd strin
 		pattern, from = p, "/"
 	}
 	c.prefix, c.hidden, c.saved = literal(pattern), namesHidden(pattern), map[string]string{}
-	if err := os.MkdirAll(c.wish.Dest, 0o755); err != nil {
-		return c.fault("the directory cannot be made", err)
-	}
-	root, err := os.OpenRoot(c.wish.Dest)
-	if err != nil {
-		return c.fault("the directory cannot be opened", err)
-	}
-	defer root.Close()
-	c.root = root
 	got, err := client.Collect(ctx, []string{pattern}, from, c.create, guest.CollectLimits{})
 	if got != nil {
 		err = errors.Join(err, c.keep(got, from))

@@ -69,6 +69,7 @@ type run struct {
 	placeholders map[string]string    // by the names of secrets
 	shown        map[string]string    // those that a sandbox that goes on has already
 	kept         []kept               // names that must stay what they are
+	dests        []*os.Root           // where plan.Collect goes
 }
 
 // admitted is a call that was allowed, with the world that was built for it.
