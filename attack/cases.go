@@ -41,6 +41,7 @@ func Cases() []Case {
 		{"F17", "read home folders, accounts and files outside", hostFiles},
 		{"F18", "read what tells of the host's kernel", hostKernel},
 		{"F19", "leave the root through /proc and descriptors", hostFiles},
+		{"F20", "leave links where the host is to write (CVE-2026-46406)", hostFiles},
 		{"F21", "remount, unmount and move what is mounted", hostFiles},
 		{"F22", "mount an overlay in a user namespace, give files capabilities", workspace},
 		{"K01", "have a socket of AF_ALG (CVE-2026-31431)", hostKernel},
@@ -108,7 +109,8 @@ func Cases() []Case {
 		{"L06", "leave a daemon behind", "report it; until then end what is left: caisson doctor"},
 		{"L07", "leave one's control group", limit},
 		{"L08", "outlive a caisson that is killed", "report it; until then end what is left: caisson doctor"},
-		{"L09", "open descriptors without end", limit},
+		{"L09", "open descriptors without end, and take what is counted by user from others", limit},
+		{"L10", "take more of the processors than is allowed", limit},
 		{"L11", "fill the disk with a small layer of an image", images},
 	}
 }

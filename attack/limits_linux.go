@@ -51,7 +51,9 @@ func scenes() map[string]func(*suite, context.Context) finding {
 		"F07": (*suite).collectLinks,
 		"F10": (*suite).hostileImages,
 		"F11": (*suite).redirectingImages,
+		"L10": (*suite).busy,
 		"L11": (*suite).imageBomb,
+		"F20": (*suite).placedLinks,
 		"K18": (*suite).attackAgent,
 		"L01": (*suite).manyProcesses,
 		"L02": (*suite).muchMemory,
@@ -314,7 +316,7 @@ func (s *suite) manyFiles(ctx context.Context) finding {
 	if got := sc.out.Of(probe.CaseReady)[0].Count; got > most {
 		return breach("%d descriptors were had where %d are allowed", got, most)
 	}
-	return pass()
+	return s.quotas(ctx)
 }
 
 // withAgent runs the probe next to the guest agent, and collects what it leaves.

@@ -94,7 +94,7 @@ func mountsWritable(s *sandbox.Spec) {
 }
 
 func limitsNothing(s *sandbox.Spec) {
-	s.Limits.Processes, s.Limits.Memory, s.Limits.OpenFiles, s.Limits.Disk, s.Limits.Inodes = 0, 0, 0, 1<<40, 0
+	s.Limits.Processes, s.Limits.Memory, s.Limits.CPUs, s.Limits.OpenFiles, s.Limits.Disk, s.Limits.Inodes = 0, 0, 0, 0, 1<<40, 0
 	for i := range s.Scratch {
 		if !s.Scratch[i].Memory {
 			s.Scratch[i].Size, s.Scratch[i].Inodes = 1<<40, 0
@@ -186,6 +186,17 @@ func (f followsLinks) Do(ctx context.Context, call *session.Call, io session.IO)
 	return res, err
 }
 
+// collectsByName writes what is collected to where the name leads afterwards.
+type collectsByName struct{ attack.Doer }
+
+func (c collectsByName) Do(ctx context.Context, call *session.Call, io session.IO) (*sandbox.Result, error) {
+	res, err := c.Doer.Do(ctx, call, io)
+	for _, w := range call.Collect {
+		_ = os.WriteFile(filepath.Join(w.Dest, "F20"), []byte("collected"), 0o600)
+	}
+	return res, err
+}
+
 // variants are levels with protections out, and the cases that must be red then:
 // these and no others.
 func variants(t *testing.T) []variant {
@@ -205,6 +216,8 @@ func variants(t *testing.T) []variant {
 			}
 		}), nil, "L03"},
 		{"descriptors not limited", altered(func(s *sandbox.Spec) { s.Limits.OpenFiles = 0 }), nil, "L09"},
+		{"processors not limited", altered(func(s *sandbox.Spec) { s.Limits.CPUs = 0 }), nil, "L10"},
+		{"files collected by name", real(), func(d attack.Doer) attack.Doer { return collectsByName{d} }, "F20"},
 		{"output not limited", real(), func(d attack.Doer) attack.Doer { return carelessSession{d} }, "L04"},
 		{"links followed", real(), func(d attack.Doer) attack.Doer { return followsLinks{d} }, "F07"},
 		{"code as the sandbox's root", real(), func(d attack.Doer) attack.Doer { return asRoot{d} }, "K18"},
@@ -260,7 +273,7 @@ func TestWithOneProtectionOut(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			want := strings.Fields(v.red)
 			only := want
-			if strings.ContainsAny(want[0][:1], "FS") && want[0] != "F07" {
+			if strings.ContainsAny(want[0][:1], "FS") && want[0] != "F07" && want[0] != "F20" {
 				only = append(attacktest.OneSandbox(), want...)
 			}
 			r := attacktest.Run(t, attacktest.Level{Driver: v.driver, Doer: v.doer}, only...)
@@ -300,7 +313,8 @@ func TestNothingHolds(t *testing.T) {
 	r := attacktest.Run(t, attacktest.Level{Driver: nothing(t), Doer: func(d attack.Doer) attack.Doer { return carelessSession{d} }, Again: second})
 	// What this level or host cannot show.
 	exempt := map[string]string{
-		"F07": "TestWithOneProtectionOut", "K18": "TestWithOneProtectionOut",
+		"F07": "TestWithOneProtectionOut", "F20": "TestWithOneProtectionOut", "K18": "TestWithOneProtectionOut",
+		"L10": "TestWithOneProtectionOut: a busy machine may have no more for it",
 		"F10": "TestCarelessUnpacker", "F11": "TestCarelessUnpacker", "L11": "TestCarelessUnpacker",
 		"S05": "TestWithWiderNetwork", "S06": "TestWithWiderNetwork", // the fake level takes no wire
 		"N02": "TestWithHostsNetwork", "N05": "TestWithHostsNetwork", "N06": "TestWithHostsNetwork", "N11": "TestWithHostsNetwork",

@@ -24,6 +24,9 @@ const (
 	ModeDisk      = "disk"      // BYTES FILES DIR...
 	ModeOutput    = "output"    // BYTES
 	ModeFiles     = "files"     // N
+	ModeQuota     = "quota"     // N: takes what is counted by user
+	ModeBusy      = "busy"      // N: spins in N threads
+	ModePlaced    = "placed"    // leaves links where the host will write: TARGET
 	ModeStubborn  = "stubborn"  // ignores signals and is busy
 	ModeStopped   = "stopped"   // stops itself
 	ModeDaemon    = "daemon"    // leaves a process behind, with a nonce

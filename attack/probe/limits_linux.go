@@ -347,6 +347,20 @@ func links(target string) int {
 	return 0
 }
 
+// placed leaves something to be collected, and links where the host will write
+// it: one in the place of the directory, others in the place of files.
+func placed(target string) int {
+	_ = os.MkdirAll("out", 0o777)
+	_ = os.WriteFile("out/F20", []byte("collected"), 0o644)
+	_ = os.RemoveAll("collected")
+	_ = os.Symlink(target, "collected")
+	_ = os.MkdirAll("kept", 0o777)
+	_ = os.Remove("kept/F20")
+	_ = os.Symlink(target+"/F20", "kept/F20")
+	end("placed", 1, nil)
+	return 0
+}
+
 // swap makes names files and links by turns (CVE-2026-44112), until it is ended.
 func swap(target string) int {
 	for i := 0; ; i++ {

@@ -46,6 +46,12 @@ func Main(args []string) int {
 		return output(n(1))
 	case ModeFiles:
 		return files(n(1))
+	case ModeBusy:
+		return busy(n(1))
+	case ModePlaced:
+		return placed(word(args, 1))
+	case ModeQuota:
+		return quota(n(1))
 	case ModeStubborn, ModeStopped:
 		return stubborn(args[0] == ModeStopped)
 	case ModeDaemon:
