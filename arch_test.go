@@ -92,10 +92,6 @@ func checkImports(pkgs []pkg) (broken []string) {
 				breaks(p, dep, "tools are for those who work on caisson")
 			case under(dep, "github.com/santhosh-tekuri/jsonschema") && path != "tool/params":
 				breaks(p, dep, "it takes no schema before tool/params/drafts is ready, which tool/params sees to")
-			case postponedFor(dep) != "" && !testOnly(path) && !under(path, postponedFor(dep)):
-				breaks(p, dep, "it is initialised when "+postponedFor(dep)+" says so (internal/later)")
-			case d == "internal/later/postponed" && path != "cmd/caisson":
-				breaks(p, dep, "what a program initialises is its own affair")
 			case under(path, "policy", "tool") && doesIO(dep):
 				breaks(p, dep, "policy and tool do no I/O of their own")
 			case firstParty(dep) && under(path, levels...) && d != "sandbox" && !under(d, level(path), "guest", "image", "egress", "internal/linux"):
@@ -120,19 +116,6 @@ func checkImports(pkgs []pkg) (broken []string) {
 		}
 	}
 	return broken
-}
-
-// postponedFor is the package that readies a library before it uses it.
-func postponedFor(dep string) string {
-	switch {
-	case under(dep, "cel.dev", "google.golang.org/protobuf"):
-		return "policy/expr"
-	case under(dep, "github.com/google/go-containerregistry"):
-		return "image/source"
-	case under(dep, "go.yaml.in/yaml"):
-		return "policy"
-	}
-	return ""
 }
 
 // doesIO names the ways out of a process. What a third party does is its own
@@ -167,8 +150,6 @@ func TestRulesBite(t *testing.T) {
 		"policy reads files":            {ImportPath: "./policy/shell", Imports: []string{"os"}},
 		"policy dials":                  {ImportPath: "./policy", Imports: []string{"net/http"}},
 		"a second one compiles schemas": {ImportPath: "./mcp", Imports: []string{"github.com/santhosh-tekuri/jsonschema/v6"}},
-		"a second one has conditions":   {ImportPath: "./session", Imports: []string{"cel.dev/cel-go/cel"}},
-		"an embedder's init is changed": {ImportPath: ".", Imports: []string{"./internal/later/postponed"}},
 		"tool reads files":              {ImportPath: "./tool/params", Imports: []string{"os"}},
 		"policy starts programs":        {ImportPath: "./policy", Imports: []string{"os/exec"}},
 		"sandbox takes a third party":   {ImportPath: "./sandbox", Imports: []string{"golang.org/x/sys/unix"}},

@@ -12,7 +12,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/caisson-run/caisson/internal/later"
 	"github.com/caisson-run/caisson/sandbox"
 	"go.yaml.in/yaml/v4"
 )
@@ -65,7 +64,6 @@ func (d *decoder) load(src []byte) *yaml.Node {
 	}
 	// Into a Node nothing is expanded: an alias stays one node, and is
 	// refused below wherever it stands.
-	later.Policies.Ready()
 	loader, err := yaml.NewLoader(bytes.NewReader(src), yaml.WithV4Defaults())
 	if err != nil {
 		d.syntax(err)

@@ -29,9 +29,6 @@ func TestInitBudget(t *testing.T) {
 			program := ""
 			if name == "caisson" {
 				program = binary(t)
-				if os.Getenv("CAISSON") != "" { // with a packed engine, so that much is postponed
-					budget = 2
-				}
 			} else {
 				program = build(t, "../"+name)
 			}

@@ -21,7 +21,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"github.com/caisson-run/caisson/image/reference"
-	"github.com/caisson-run/caisson/internal/later"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -38,7 +37,6 @@ type RegistryOptions struct {
 // Pull finds an image in its registry. A tag is resolved now; the layers are
 // fetched by their digests when they are opened, for as long as ctx lives.
 func Pull(ctx context.Context, r reference.Ref, o RegistryOptions) (*Image, error) {
-	later.Registries.Ready()
 	options := []name.Option{name.StrictValidation}
 	if o.Insecure {
 		options = append(options, name.Insecure)

@@ -20,7 +20,6 @@ import (
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
-	"github.com/caisson-run/caisson/internal/later"
 )
 
 // Bounds of a condition and of one evaluation.
@@ -90,7 +89,6 @@ func CompileEffect(text string) (*Expr, error) {
 }
 
 func compile(text string, environment func() (*cel.Env, error)) (*Expr, error) {
-	later.Conditions.Ready()
 	env, err := environment()
 	if err != nil {
 		return nil, Faults{{1, 1, err.Error()}}

@@ -12,7 +12,6 @@ import (
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
-	"github.com/caisson-run/caisson/internal/later"
 )
 
 // Params is what a JSON Schema says of the types of arguments. What it leaves
@@ -44,7 +43,6 @@ func ParamsOf(schema []byte) *Params {
 	if json.Unmarshal(schema, &doc) != nil {
 		return nil
 	}
-	later.Conditions.Ready()
 	p := &Params{}
 	p.root = shapeOf(doc, "params", 0)
 	return p

@@ -21,8 +21,6 @@ import (
 	"embed"
 	"sync"
 	_ "unsafe" // for go:linkname
-
-	"github.com/caisson-run/caisson/internal/later"
 )
 
 //go:embed metaschemas
@@ -45,7 +43,6 @@ func init() { kept, files = files, none }
 // Ready returns when schemas can be compiled. Whoever uses the library calls it
 // before, every time.
 var Ready = sync.OnceFunc(func() {
-	later.Schemas.Ready() // of no schema but "false": the files are still laid away
 	files = kept
 	compile()
 })
