@@ -156,6 +156,15 @@ type Snapshotter interface {
 	Snapshot(ctx context.Context, dir string, end bool) error
 }
 
+// FileSnapshotter is the optional ability of a Snapshotter to be written down
+// without its memory.
+type FileSnapshotter interface {
+	// SnapshotFiles is Snapshot, with end, of what is on the disk alone: the scratch,
+	// and what was changed over the root. Restore makes a sandbox of it that begins:
+	// another boot, with no process, connection or /dev/shm of before.
+	SnapshotFiles(ctx context.Context, dir string) error
+}
+
 // Restorer is the ability of a Driver whose instances are Snapshotters to make
 // sandboxes of what they wrote. One snapshot makes any number, also at once.
 type Restorer interface {

@@ -23,6 +23,7 @@ var pauseTests = []test{
 	{name: "destroyed while it stands still", run: testPausedDies, only: living},
 	{name: "written down, and gone on with", run: testRestore, only: living},
 	{name: "two of one snapshot", run: testFork, only: living},
+	{name: "files alone written down, and begun with", run: testFilesAlone, only: living},
 }
 
 // pauser starts a sandbox that beats, and has it as a Pauser. What cannot pause
@@ -246,5 +247,45 @@ func testFork(t *testing.T, s *suite, _ road) {
 	const random = "head -c 16 /dev/urandom | od -An -tx1"
 	if x, y := says(t, ctx, wa, ca, random), says(t, ctx, wb, cb, random); x == y || x == "" {
 		t.Errorf("both draw %q", x)
+	}
+}
+
+// testFilesAlone: what is on the disk is kept, on the default root and on an image, and
+// what is in memory is not.
+func testFilesAlone(t *testing.T, s *suite, _ road) {
+	if !s.caps.Snapshot {
+		s.lacks(t, "no snapshots")
+	}
+	ctx := timeout(t)
+	const boot = "cat /proc/sys/kernel/random/boot_id"
+	for name, make := range map[string]func(*testing.T, ...func(*sandbox.Spec)) *world{"default root": s.world, "image": s.imageWorld} {
+		w := make(t, snapshots)
+		inst, c := s.live(t, ctx, w)
+		defer inst.Destroy(context.WithoutCancel(ctx))
+		defer c.Close()
+		first := says(t, ctx, w, c, boot)
+		says(t, ctx, w, c, `echo kept > ~/file; echo lost > /dev/shm/file; cat /bin/sh > ~/large; sha256sum ~/large > ~/sum; sha256sum /dev/zero > /dev/null 2>&1 &`)
+		dir := s.empty(t, "files of "+name)
+		if err := inst.(sandbox.FileSnapshotter).SnapshotFiles(ctx, dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := inst.Destroy(ctx); err != nil {
+			t.Fatal(err)
+		}
+		w = make(t, snapshots)
+		again, err := s.driver.(sandbox.Restorer).Restore(ctx, w.spec, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer again.Destroy(context.WithoutCancel(ctx))
+		c = s.speak(t, ctx, again, w)
+		defer c.Close()
+		found := says(t, ctx, w, c, `cat ~/file; sha256sum -c ~/sum; [ -e /dev/shm/file ] || echo gone; for p in /proc/[0-9]*/comm; do read c < $p && [ "$c" = sha256sum ] && echo runs; done`)
+		if found != "kept\n"+w.spec.User.Home+"/large: OK\ngone" {
+			t.Errorf("%s: %q", name, found)
+		}
+		if got := says(t, ctx, w, c, boot); got == first || got == "" {
+			t.Errorf("%s: boot %q was %q", name, got, first)
+		}
 	}
 }

@@ -55,10 +55,16 @@ var _ sandbox.Instance = (*instance)(nil)
 // directory from, and returns when the agent runs; whether it answers is seen by
 // Dial.
 func (d *Driver) startInstance(ctx context.Context, spec *sandbox.Spec, from string) (sandbox.Instance, error) {
-	self := self{Mark: stream.NewMark().String()}
+	self, files := self{Mark: stream.NewMark().String()}, ""
 	if from != "" {
-		if err := self.read(from); err != nil {
+		was, err := readSelf(from)
+		switch {
+		case err != nil:
 			return nil, err
+		case was.Files: // it begins, and is another
+			from, files = "", from
+		default:
+			self = was
 		}
 	}
 	mark, err := stream.ParseMark(self.Mark)
@@ -72,7 +78,7 @@ func (d *Driver) startInstance(ctx context.Context, spec *sandbox.Spec, from str
 		return nil, err
 	}
 	self.Base = uint32(b.plan.ids.rootID)
-	b.order.Restore = from
+	b.order.Restore, b.order.Files = from, files
 	i := &instance{box: b, self: self, ended: make(chan struct{})}
 	if err := i.start(mark); err != nil {
 		b.close()

@@ -15,8 +15,9 @@ import (
 )
 
 var (
-	_ sandbox.Snapshotter = (*instance)(nil)
-	_ sandbox.Restorer    = (*Driver)(nil)
+	_ sandbox.Snapshotter     = (*instance)(nil)
+	_ sandbox.FileSnapshotter = (*instance)(nil)
+	_ sandbox.Restorer        = (*Driver)(nil)
 )
 
 // agentStays is how long an agent inside waits for another stream when its own has
@@ -32,30 +33,43 @@ type self struct {
 	Mark string `json:"mark"`
 	// Base is the first of its private host ids; 0 when it has none.
 	Base uint32 `json:"base,omitempty"`
+	// Files says that there is no memory in the snapshot: nothing remembers Mark.
+	Files bool `json:"files,omitempty"`
 }
 
-func (s *self) read(dir string) error {
+func readSelf(dir string) (s self, err error) {
 	data, err := os.ReadFile(filepath.Join(dir, selfFile))
 	if err == nil {
-		err = json.Unmarshal(data, s)
+		err = json.Unmarshal(data, &s)
 	}
 	if err == nil && (s.Base != 0) != (euid == 0) {
 		err = errors.New("it was written by another user")
 	}
 	if err != nil {
-		return &sandbox.Error{Op: "resume sandbox", Kind: sandbox.ErrInvalid, Problem: "its snapshot cannot be read", Cause: err}
+		return s, &sandbox.Error{Op: "resume sandbox", Kind: sandbox.ErrInvalid, Problem: "its snapshot cannot be read", Cause: err}
 	}
-	return nil
+	return s, nil
 }
 
 // Snapshot has gVisor's kernel write itself down.
 func (i *instance) Snapshot(ctx context.Context, dir string, end bool) error {
+	return i.save(ctx, wire.Command{Kind: wire.Save, Dir: dir, End: end})
+}
+
+// SnapshotFiles has it write down the file systems that are on the disk.
+func (i *instance) SnapshotFiles(ctx context.Context, dir string) error {
+	return i.save(ctx, wire.Command{Kind: wire.Save, Dir: dir, End: true, Files: true})
+}
+
+func (i *instance) save(ctx context.Context, c wire.Command) error {
 	if !i.box.spec.Snapshots {
 		return sandbox.Errorf(sandbox.ErrUnsupported, "snapshot of "+i.box.spec.ID, "it was not made for it")
 	}
-	data, err := json.Marshal(i.self)
+	was := i.self
+	was.Files = c.Files
+	data, err := json.Marshal(was)
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, selfFile), data, 0o600)
+		err = os.WriteFile(filepath.Join(c.Dir, selfFile), data, 0o600)
 	}
 	if err != nil {
 		return stateError(err)
@@ -71,7 +85,7 @@ func (i *instance) Snapshot(ctx context.Context, dir string, end bool) error {
 	}
 	i.saved = saved
 	i.mu.Unlock()
-	_ = i.box.shim.command(wire.Command{Kind: wire.Save, Dir: dir, End: end})
+	_ = i.box.shim.command(c)
 	select {
 	case err := <-saved:
 		return err

@@ -93,7 +93,7 @@ func (k *keeper) answer(owner *net.UnixConn, asked <-chan wire.Command) {
 			k.answerTo(owner, wire.Event{Kind: wire.Usage, Counters: &n})
 		case wire.Save:
 			e := wire.Event{Kind: wire.Saved}
-			if err := k.w.save(c.Dir, c.End); err != nil {
+			if err := k.w.save(c); err != nil {
 				e.Error = err.Error()
 			}
 			k.answerTo(owner, e)

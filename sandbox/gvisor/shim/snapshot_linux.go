@@ -6,21 +6,31 @@ import (
 	"errors"
 	"fmt"
 
+	"gvisor.dev/gvisor/pkg/sentry/checkpoint"
+	"gvisor.dev/gvisor/pkg/sentry/fscheckpoint"
 	"gvisor.dev/gvisor/runsc/boot"
 	"gvisor.dev/gvisor/runsc/config"
 	gvisor "gvisor.dev/gvisor/runsc/sandbox"
+
+	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
 )
 
-// save writes a snapshot into dir. With end the kernel inside ends with it.
+// save writes the snapshot that is wanted. With End the kernel inside ends with it.
 //
 // It asks the kernel's control socket itself: container.Checkpoint would look at
 // a state that a start through that socket has not changed.
-func (w *world) save(dir string, end bool) error {
+func (w *world) save(c wire.Command) error {
 	k := w.runningKernel()
 	if k == nil {
 		return errors.New("the sandbox does not run")
 	}
-	return k.Checkpoint(w.conf, w.order.ID, dir, gvisor.CheckpointOpts{Resume: !end, ExcludeCommittedZeroPages: true})
+	if c.Files {
+		// Every tmpfs that has a file behind it, which are the scratch directories and
+		// the layer over the root: what is in memory alone, /dev/shm, is left out.
+		all := []checkpoint.ResourceID{{Path: fscheckpoint.AllTmpfsPath}}
+		return k.FSSave(w.conf, w.order.ID, c.Dir, gvisor.FSSaveOpts{Paths: all, ExitAfterSaving: c.End})
+	}
+	return k.Checkpoint(w.conf, w.order.ID, c.Dir, gvisor.CheckpointOpts{Resume: !c.End, ExcludeCommittedZeroPages: true})
 }
 
 // restore lets the sandbox go on from a snapshot, with a new wire where it has

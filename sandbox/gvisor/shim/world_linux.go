@@ -163,7 +163,7 @@ func (w *world) runToEnd() (*wire.Event, error) {
 // create forks gofer and kernel; they are in the control group as this process
 // is.
 func (w *world) create(status *statusPipe) error {
-	args := container.Args{ID: w.order.ID, Spec: w.spec, BundleDir: w.bundleDir(), Attached: true}
+	args := container.Args{ID: w.order.ID, Spec: w.spec, BundleDir: w.bundleDir(), Attached: true, FSRestoreImagePath: w.order.Files}
 	if n := w.order.ExecFile; n != 0 {
 		if n >= len(w.files) {
 			return errors.New("the file to execute did not come with the order")

@@ -59,6 +59,9 @@ type Order struct {
 	// Restore, when not empty, is the directory of a snapshot: the sandbox goes on
 	// from there instead of beginning.
 	Restore string `json:"restore,omitempty"`
+	// Files, when not empty, is the directory of a snapshot of files alone: the
+	// sandbox begins, with its scratch as it is there.
+	Files string `json:"files,omitempty"`
 	// Will, when not nil, is what the sandbox needs to live on without its owner.
 	Will *Will `json:"will,omitempty"`
 	// Flags are gVisor's own, name to value.
@@ -196,9 +199,10 @@ type Command struct {
 	Kind   CommandKind `json:"kind"`
 	Signal int         `json:"signal,omitempty"`
 	// Dir is an empty directory for a snapshot; End says that the sandbox does not
-	// run on from there (Save).
-	Dir string `json:"dir,omitempty"`
-	End bool   `json:"end,omitempty"`
+	// run on from there, Files that it is one of the scratch alone (Save).
+	Dir   string `json:"dir,omitempty"`
+	End   bool   `json:"end,omitempty"`
+	Files bool   `json:"files,omitempty"`
 	// Grace is 0 for a sandbox that dies with its owner; Until is zero for no
 	// bound but that (Outlive).
 	Grace time.Duration `json:"grace,omitempty"`
