@@ -24,14 +24,14 @@ type Sandbox struct {
 	Started    time.Time         `json:"started"` // when it was made or last resumed
 	Ends       time.Time         `json:"ends,omitzero"`
 	Idle       Seconds           `json:"idle,omitempty"` // how long it may go unused; 0 is for ever
-	OnTimeout  string            `json:"on_timeout"`     // kill or pause
+	OnTimeout  string            `json:"on_timeout"`     // kill, pause or pause-files
 	AutoResume bool              `json:"auto_resume,omitempty"`
 	Isolation  string            `json:"isolation"`
 	Limits     Limits            `json:"limits"`
 	Network    []string          `json:"network,omitempty"` // what it may reach
 	Posture    Posture           `json:"posture"`
 	Resumed    int               `json:"resumed,omitempty"` // how often it was
-	Kept       string            `json:"kept,omitempty"`    // where it is while it is paused: on disk, or in memory
+	Kept       string            `json:"kept,omitempty"`    // what there is of it while it is paused: all of it on disk or in memory, or its files
 }
 
 // Posture is what holds for a sandbox, or held for a run.
@@ -79,7 +79,7 @@ type Create struct {
 	Env        map[string]string `json:"env,omitempty"`
 	Timeout    Seconds           `json:"timeout,omitempty"` // how long it lives; 0 is the key's default
 	Idle       Seconds           `json:"idle,omitempty"`
-	OnTimeout  string            `json:"on_timeout,omitempty"` // kill or pause
+	OnTimeout  string            `json:"on_timeout,omitempty"` // kill, pause, or pause-files: without its memory
 	AutoResume bool              `json:"auto_resume,omitempty"`
 	Network    *Network          `json:"network,omitempty"` // nil is all that the policy grants
 	Limits     *Limits           `json:"limits,omitempty"`
@@ -143,6 +143,14 @@ func (c *Client) Extend(ctx context.Context, id string, d time.Duration) (*Sandb
 // Pause stops a sandbox with its memory, until it is resumed or killed.
 func (c *Client) Pause(ctx context.Context, id string) (*Sandbox, error) {
 	return c.show(ctx, http.MethodPost, id, "/pause", nil)
+}
+
+// PauseFiles is Pause without the memory: it begins anew when it is resumed, with its
+// files and none of its processes.
+func (c *Client) PauseFiles(ctx context.Context, id string) (*Sandbox, error) {
+	return c.show(ctx, http.MethodPost, id, "/pause", struct {
+		Memory bool `json:"memory"`
+	}{})
 }
 
 // Resume lets a paused sandbox go on, for d from now on; 0 is as long as it had.

@@ -114,8 +114,10 @@ func (c *Create) check() error {
 		return invalid("variables", "they are longer than "+Size(mostVariables)+" together", "write them into a file of the sandbox")
 	case c.Idle < 0:
 		return invalid("idle", "it is negative", "")
-	case c.OnTimeout != "" && c.OnTimeout != registry.Kill && c.OnTimeout != registry.Pause:
-		return invalid("on timeout", fmt.Sprintf("%q is not known", clip(string(c.OnTimeout), 32)), "use kill or pause")
+	case !slices.Contains([]registry.Action{"", registry.Kill, registry.Pause, registry.PauseFiles}, c.OnTimeout):
+		return invalid("on timeout", fmt.Sprintf("%q is not known", clip(string(c.OnTimeout), 32)), "use kill, pause or pause-files")
+	case c.OnTimeout == registry.PauseFiles && c.AutoResume:
+		return invalid("on timeout", "what was paused without its memory does not wake by itself: whoever asked would meet nothing that runs", "leave auto-resume out, or keep the memory")
 	}
 	return nil
 }
@@ -211,8 +213,10 @@ func (b *Sandboxes) createFrom(ctx context.Context, k *Key, name string, c Creat
 	}
 	defer l.unlock()
 	in, a, err := b.boot(ctx, l, g, call, kept)
-	if err == nil && rec.OnTimeout == registry.Pause && !in.caps.Snapshot && !in.caps.Pause {
-		err = errors.Join(cannotPause(a.posture.Isolation), in.close(ctx))
+	if err == nil {
+		if err = in.canPause(rec.OnTimeout); err != nil {
+			err = errors.Join(err, in.close(ctx))
+		}
 	}
 	if err != nil {
 		b.drop(l)

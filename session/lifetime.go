@@ -133,8 +133,8 @@ func (l *living) expire() {
 	if idle {
 		reason = fmt.Sprintf("it went unused for %s", rec.Idle)
 	}
-	if rec.OnTimeout == registry.Pause {
-		err := b.pause(ctx, l, reason)
+	if rec.OnTimeout != registry.Kill {
+		err := b.pause(ctx, l, rec.OnTimeout, reason)
 		if err == nil {
 			return
 		}

@@ -23,6 +23,17 @@ import (
 // memory, and ends with caisson; Sandbox.Kept is empty then. Any other level
 // refuses.
 func (b *Sandboxes) Pause(ctx context.Context, k *Key, id string) (*Sandbox, error) {
+	return b.pauseAs(ctx, k, id, registry.Pause)
+}
+
+// PauseFiles is Pause without the memory: what the sandbox has on its disk is kept,
+// and resuming begins anew with that, with none of its processes. It does not wake by
+// itself. A level that keeps its files in memory, or cannot write them down, refuses.
+func (b *Sandboxes) PauseFiles(ctx context.Context, k *Key, id string) (*Sandbox, error) {
+	return b.pauseAs(ctx, k, id, registry.PauseFiles)
+}
+
+func (b *Sandboxes) pauseAs(ctx context.Context, k *Key, id string, how registry.Action) (*Sandbox, error) {
 	l, err := b.find(ctx, k, id)
 	if err != nil {
 		return nil, err
@@ -37,7 +48,7 @@ func (b *Sandboxes) Pause(ctx context.Context, k *Key, id string) (*Sandbox, err
 	case registry.Paused:
 		return nil, sandbox.Errorf(sandbox.ErrConflict, "pause sandbox "+id, "it is paused already")
 	}
-	if err := b.pause(ctx, l, "its owner paused it"); err != nil {
+	if err := b.pause(ctx, l, how, "its owner paused it"); err != nil {
 		return nil, err
 	}
 	return l.record(), nil
@@ -47,9 +58,21 @@ func cannotPause(level string) error {
 	return &sandbox.Error{Op: "pause", Kind: sandbox.ErrUnsupported, Problem: level + " cannot pause a sandbox with its memory", Hint: "take another level: --isolation gvisor"}
 }
 
-// pause stops a sandbox that runs. The caller holds change. After an error it
-// runs on, or has ended.
-func (b *Sandboxes) pause(ctx context.Context, l *living, reason string) error {
+// canPause refuses a pause that the level has not.
+func (in *inside) canPause(how registry.Action) error {
+	level := in.run.plan.Isolation
+	switch _, files := in.box.(sandbox.FileSnapshotter); {
+	case how == registry.PauseFiles && !(files && in.caps.Snapshot):
+		return &sandbox.Error{Op: "pause", Kind: sandbox.ErrUnsupported, Problem: level + " cannot pause a sandbox without its memory", Hint: "keep the memory, or take another level: --isolation gvisor"}
+	case how == registry.Pause && !in.caps.Snapshot && !in.caps.Pause:
+		return cannotPause(level)
+	}
+	return nil
+}
+
+// pause stops a sandbox that runs, with its memory or without. The caller holds
+// change. After an error it runs on, or has ended.
+func (b *Sandboxes) pause(ctx context.Context, l *living, how registry.Action, reason string) error {
 	// Half a pause would be neither: it is not given up with its caller.
 	ctx = context.WithoutCancel(ctx)
 	l.mu.Lock()
@@ -60,6 +83,9 @@ func (b *Sandboxes) pause(ctx context.Context, l *living, reason string) error {
 	}
 	if e := endingOf(in); e != nil {
 		return sandbox.Errorf(sandbox.ErrConflict, "pause sandbox "+l.id, "it is being ended: %s", e.reason)
+	}
+	if err := in.canPause(how); err != nil {
+		return err
 	}
 	if rec := l.record(); !rec.Waits {
 		leave, err := b.placeAmongPaused(in.grant.profile.Quota, l)
@@ -74,8 +100,9 @@ func (b *Sandboxes) pause(ctx context.Context, l *living, reason string) error {
 	}
 	// Before it stands still: afterwards the level may have nothing to ask.
 	cpu := in.spent(ctx)
-	err = b.stop(ctx, l, in, func(s *registry.Sandbox) {
+	err = b.stop(ctx, l, in, how, func(s *registry.Sandbox) {
 		s.State, s.CPU, s.Ran, s.Life = registry.Paused, cpu, s.RanUntil(b.o.Clock.Now()), nil
+		s.Boots = how == registry.PauseFiles
 	})
 	out := audit.Outcome{Status: audit.Allowed, Result: &sandbox.Result{Status: sandbox.StatusSuccess, Reason: reason}}
 	if err != nil {
@@ -104,12 +131,18 @@ func (b *Sandboxes) placeAmongPaused(q Quota, l *living) (leave func(), _ error)
 }
 
 // stop is the pause itself; paused changes the record to say so.
-func (b *Sandboxes) stop(ctx context.Context, l *living, in *inside, paused func(*registry.Sandbox)) error {
+func (b *Sandboxes) stop(ctx context.Context, l *living, in *inside, how registry.Action, paused func(*registry.Sandbox)) error {
 	snap, snaps := in.box.(sandbox.Snapshotter)
 	freeze, freezes := in.box.(sandbox.Pauser)
 	switch {
+	case how == registry.PauseFiles:
+		files, ok := in.box.(sandbox.FileSnapshotter)
+		if !ok {
+			return in.canPause(how)
+		}
+		return b.writeDown(ctx, l, in, files.SnapshotFiles, paused)
 	case in.caps.Snapshot && snaps:
-		return b.writeDown(ctx, l, in, snap, paused)
+		return b.writeDown(ctx, l, in, func(ctx context.Context, dir string) error { return snap.Snapshot(ctx, dir, true) }, paused)
 	case in.caps.Pause && freezes:
 		if err := freeze.Pause(ctx); err != nil {
 			return err
@@ -142,13 +175,13 @@ func (b *Sandboxes) leave(l *living, in *inside, frozen bool) {
 // writeDown pauses a sandbox by a snapshot. The row that says so is written when
 // the snapshot is whole and before the sandbox is taken away, so that a daemon
 // that is killed has one or the other.
-func (b *Sandboxes) writeDown(ctx context.Context, l *living, in *inside, snap sandbox.Snapshotter, paused func(*registry.Sandbox)) error {
+func (b *Sandboxes) writeDown(ctx context.Context, l *living, in *inside, write func(context.Context, string) error, paused func(*registry.Sandbox)) error {
 	kept, dir, err := b.newKept()
 	if err != nil {
 		return err
 	}
 	b.leave(l, in, true)
-	err = snap.Snapshot(ctx, dir, true)
+	err = write(ctx, dir)
 	if err == nil {
 		err = l.keep(ctx, func(s *registry.Sandbox) { paused(s); s.Kept = kept })
 	}
@@ -163,8 +196,9 @@ func (b *Sandboxes) writeDown(ctx context.Context, l *living, in *inside, snap s
 }
 
 // Resume lets a paused sandbox go on, for timeout from now on; 0 is as long as it
-// last was given. Its files, memory and processes are as they were; connections
-// to the world outside are not. ErrConflict when it runs.
+// last was given. Its files, memory and processes are as they were, or its files
+// alone where it was paused without the rest; connections to the world outside are
+// not. ErrConflict when it runs.
 func (b *Sandboxes) Resume(ctx context.Context, k *Key, id string, timeout time.Duration) (*Sandbox, error) {
 	l, err := b.find(ctx, k, id)
 	if err != nil {
@@ -241,7 +275,7 @@ func (b *Sandboxes) wake(ctx context.Context, k *Key, l *living, asked bool) err
 		return nil
 	case rec.State == registry.Ended:
 		return l.gone()
-	case !asked && !rec.AutoResume && !rec.Waits:
+	case !asked && (!rec.AutoResume || rec.Boots) && !rec.Waits:
 		return &sandbox.Error{Op: "sandbox " + l.id, Kind: sandbox.ErrConflict, Problem: "it is paused", Hint: "resume it first"}
 	}
 	g, err := b.grant(k)
@@ -266,7 +300,7 @@ func (b *Sandboxes) wake(ctx context.Context, k *Key, l *living, asked bool) err
 	}
 	err = l.keep(ctx, func(s *registry.Sandbox) {
 		now := b.o.Clock.Now()
-		s.State, s.Kept, s.Began, s.Life = registry.Running, "", now, in.life()
+		s.State, s.Kept, s.Boots, s.Began, s.Life = registry.Running, "", false, now, in.life()
 		s.Placeholders = maps.Clone(in.run.placeholders)
 		s.Limits = in.run.plan.Limits // decided anew where it was booted anew
 		if !s.Waits || asked {

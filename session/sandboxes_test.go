@@ -622,6 +622,9 @@ func TestLevelThatCannotPauseSaysSo(t *testing.T) {
 	if _, err := h.Pause(t.Context(), h.key, s.ID); !errors.Is(err, sandbox.ErrUnsupported) {
 		t.Errorf("paused: %v", err)
 	}
+	if _, err := h.PauseFiles(t.Context(), h.key, s.ID); !errors.Is(err, sandbox.ErrUnsupported) {
+		t.Errorf("paused without its memory: %v", err)
+	}
 	h.sh(t, s.ID, "true") // it goes on
 	if err := h.Kill(t.Context(), h.key, s.ID); err != nil || d.Running() != 0 {
 		t.Errorf("killed: %v, %d are left", err, d.Running())

@@ -89,7 +89,7 @@ func (l *living) survive() {
 	now := l.b.o.Clock.Now()
 	var until time.Time
 	switch { // by the host's clock, which the level has
-	case rec.OnTimeout != registry.Pause && !rec.Ends.IsZero():
+	case rec.OnTimeout == registry.Kill && !rec.Ends.IsZero():
 		until = time.Now().Add(rec.Ends.Sub(now))
 	case rec.Limits.Wall > 0:
 		until = time.Now().Add(rec.Limits.Wall - rec.RanUntil(now))

@@ -27,7 +27,7 @@ func (b *Sandboxes) suspend(ctx context.Context, l *living) error {
 	l.mu.Lock()
 	l.rec.Waits = true
 	l.mu.Unlock()
-	if err := b.pause(ctx, l, "caisson was stopped"); err != nil {
+	if err := b.pause(ctx, l, registry.Pause, "caisson was stopped"); err != nil {
 		l.mu.Lock()
 		l.rec.Waits = false
 		l.mu.Unlock()

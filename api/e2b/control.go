@@ -162,9 +162,6 @@ func (q *createBody) wish() (*session.Create, error) {
 	if q.TemplateID == "" {
 		return nil, &apiError{http.StatusBadRequest, "templateID is missing"}
 	}
-	if q.AutoPauseMemory != nil && !*q.AutoPauseMemory {
-		return nil, notCarried("autoPauseMemory: false")
-	}
 	life, err := lifetime(q.Timeout, defaultTimeout)
 	if err != nil {
 		return nil, err
@@ -193,6 +190,9 @@ func (q *createBody) wish() (*session.Create, error) {
 	}
 	if q.AutoPause {
 		c.OnTimeout = registry.Pause
+		if isFalse(q.AutoPauseMemory) {
+			c.OnTimeout = registry.PauseFiles
+		}
 	}
 	if n.AllowPublicTraffic != nil && !*n.AllowPublicTraffic {
 		c.Notes[notePrivate] = "yes"
@@ -226,8 +226,8 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request, k *session.Key)
 	if err := readBody(w, r, &q, true); err != nil {
 		return err
 	}
-	if q.Memory != nil && !*q.Memory {
-		return notCarried("memory: false")
+	if err := s.mayForget(r, k, q.Memory); err != nil {
+		return err
 	}
 	life, err := lifetime(q.Timeout, defaultTimeout)
 	if err != nil {
@@ -245,6 +245,21 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request, k *session.Key)
 	return nil
 }
 
+func isFalse(b *bool) bool { return b != nil && !*b }
+
+// mayForget refuses to resume a sandbox without the memory that was kept of it: that
+// has its files in it.
+func (s *Server) mayForget(r *http.Request, k *session.Key, memory *bool) error {
+	if !isFalse(memory) {
+		return nil
+	}
+	b, err := s.o.Sandboxes.Get(r.Context(), k, pathID(r))
+	if err == nil && b.State == registry.Paused && !b.Boots {
+		err = notCarried("memory: false for a sandbox that was paused with its memory")
+	}
+	return err
+}
+
 // resume is what older clients call instead of connect; it refuses a sandbox
 // that runs.
 func (s *Server) resume(w http.ResponseWriter, r *http.Request, k *session.Key) error {
@@ -256,8 +271,11 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request, k *session.Key) 
 	if err := readBody(w, r, &q, true); err != nil {
 		return err
 	}
-	if q.AutoPause || q.Memory != nil && !*q.Memory {
-		return notCarried("autoPause or memory: false")
+	if q.AutoPause {
+		return notCarried("autoPause")
+	}
+	if err := s.mayForget(r, k, q.Memory); err != nil {
+		return err
 	}
 	life, err := lifetime(q.Timeout, defaultTimeout)
 	if err != nil {
@@ -309,7 +327,7 @@ func (s *Server) refresh(w http.ResponseWriter, r *http.Request, k *session.Key)
 	return noContent(w, err)
 }
 
-// pause stops a sandbox with its memory; 409 says that it is paused already.
+// pause stops a sandbox, with its memory or without; 409 says that it is paused already.
 func (s *Server) pause(w http.ResponseWriter, r *http.Request, k *session.Key) error {
 	var q struct {
 		Memory *bool `json:"memory"`
@@ -317,10 +335,11 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request, k *session.Key) e
 	if err := readBody(w, r, &q, true); err != nil {
 		return err
 	}
-	if q.Memory != nil && !*q.Memory {
-		return notCarried("memory: false")
+	pause := s.o.Sandboxes.Pause
+	if isFalse(q.Memory) {
+		pause = s.o.Sandboxes.PauseFiles
 	}
-	_, err := s.o.Sandboxes.Pause(r.Context(), k, pathID(r))
+	_, err := pause(r.Context(), k, pathID(r))
 	return noContent(w, err)
 }
 

@@ -71,7 +71,7 @@ func TestCreateBody(t *testing.T) {
 		"one deeper down":           {`{"templateID":"base","network":{"allowOut":[],"denyPorts":[22]}}`, "network.denyPorts"},
 		"one in another case":       {`{"templateID":"base","AutoResume":{"enabled":true,"after":5}}`, "AutoResume.after"},
 		"deeper down, but empty":    {`{"templateID":"base","network":{"denyPorts":[]}}`, ""},
-		"less than memory":          {`{"templateID":"base","autoPauseMemory":false}`, "autoPauseMemory"},
+		"less than memory":          {`{"templateID":"base","autoPause":true,"autoPauseMemory":false}`, ""},
 		"a negative time":           {`{"templateID":"base","timeout":-1}`, "timeout"},
 		"a time of centuries":       {`{"templateID":"base","timeout":9223372036854775807}`, "timeout"},
 		"a time that is text":       {`{"templateID":"base","timeout":"1"}`, "JSON"},

@@ -66,7 +66,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, k *session.Key) err
 	writeJSON(w, http.StatusOK, detail{
 		listed: s.listed(b), EnvdAccessToken: s.o.Sandboxes.Token(b, accessPurpose), Domain: s.o.Domain,
 		Internet:  len(b.Network) > 0,
-		Lifecycle: lifecycle{AutoResume: b.AutoResume, OnTimeout: string(b.OnTimeout)},
+		Lifecycle: lifecycle{AutoResume: b.AutoResume, OnTimeout: onTimeout(b.OnTimeout)},
 	})
 	return nil
 }
@@ -154,4 +154,13 @@ func filter(q url.Values) (f session.Filter, err error) {
 		}
 	}
 	return f, nil
+}
+
+// onTimeout is what happens when its time is over, in E2B's words, which do not say
+// whether a pause keeps the memory.
+func onTimeout(a registry.Action) string {
+	if a == registry.PauseFiles {
+		a = registry.Pause
+	}
+	return string(a)
 }

@@ -51,6 +51,12 @@ var python = []struct {
 	{"POST /filesystem.Filesystem/Remove", `{"path":"/home/user/py"}`, 200, `{}`},
 
 	{"POST /sandboxes/$ID/resume", `{"timeout":30}`, 409, `"code":409`},
+	{"POST /sandboxes/$ID/pause", `{"memory":false}`, 501, `cannot pause a sandbox without its memory`},
+	{"POST /sandboxes/$ID/pause", `{"memory":true}`, 204, ""},
+	{"POST /sandboxes/$ID/pause", `{"memory":true}`, 409, `"code":409`},
+	{"GET /sandboxes/$ID", "", 200, `"state":"paused"`},
+	{"POST /sandboxes/$ID/connect", `{"timeout":30,"memory":false}`, 400, `paused with its memory`},
+	{"POST /sandboxes/$ID/connect", `{"timeout":30}`, 201, `"sandboxID":"$ID"`},
 	{"POST /sandboxes/$ID/fork", `{"count":0}`, 400, `"code":400`},
 	{"GET /snapshots?sandboxID=$ID", "", 200, `^\[\]$`},
 	{"DELETE /templates/team%2Fname%3Adefault", "", 404, `"code":404`},

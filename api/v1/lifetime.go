@@ -27,6 +27,16 @@ func (l *lifetimeWish) timeout() time.Duration {
 	return seconds(l.Body.Timeout)
 }
 
+// Pausing is what is kept of a sandbox.
+type Pausing struct {
+	Memory *bool `json:"memory,omitempty" doc:"Keep its memory and processes, too, which is the default; false keeps its files alone, with which it begins anew"`
+}
+
+type pauseWish struct {
+	SandboxID
+	Body *Pausing
+}
+
 // lifetimes registers what prolongs, pauses and resumes sandboxes.
 func (s *Server) lifetimes() {
 	type change = func(context.Context, *session.Key, *lifetimeWish) (*session.Sandbox, error)
@@ -37,7 +47,7 @@ func (s *Server) lifetimes() {
 		{"extend", "extendSandbox", "Let a sandbox live for at least so long from now on; its time is never shortened", func(ctx context.Context, k *session.Key, in *lifetimeWish) (*session.Sandbox, error) {
 			return s.o.Sandboxes.Extend(ctx, k, in.id(), in.timeout())
 		}},
-		{"resume", "resumeSandbox", "Let a paused sandbox go on, with its files, memory and processes as they were", func(ctx context.Context, k *session.Key, in *lifetimeWish) (*session.Sandbox, error) {
+		{"resume", "resumeSandbox", "Let a paused sandbox go on, with its files, memory and processes as they were, or begin anew with its files where the rest was not kept", func(ctx context.Context, k *session.Key, in *lifetimeWish) (*session.Sandbox, error) {
 			return s.o.Sandboxes.Resume(ctx, k, in.id(), in.timeout())
 		}},
 		{"connect", "connectSandbox", "Resume a sandbox if it is paused, and else extend it", func(ctx context.Context, k *session.Key, in *lifetimeWish) (*session.Sandbox, error) {
@@ -51,9 +61,13 @@ func (s *Server) lifetimes() {
 			return answer(http.StatusOK, b, err)
 		})
 	}
-	op := operation("POST", "/sandboxes/{id}/pause", "pauseSandbox", "Stop a sandbox, with its memory, until it is resumed or killed", http.StatusOK)
-	register(s, op, func(ctx context.Context, k *session.Key, in *SandboxID) (*sandboxAnswer, error) {
-		b, err := s.o.Sandboxes.Pause(ctx, k, in.id())
+	op := operation("POST", "/sandboxes/{id}/pause", "pauseSandbox", "Stop a sandbox until it is resumed or killed", http.StatusOK)
+	register(s, op, func(ctx context.Context, k *session.Key, in *pauseWish) (*sandboxAnswer, error) {
+		pause := s.o.Sandboxes.Pause
+		if in.Body != nil && in.Body.Memory != nil && !*in.Body.Memory {
+			pause = s.o.Sandboxes.PauseFiles
+		}
+		b, err := pause(ctx, k, in.id())
 		return answer(http.StatusOK, b, err)
 	})
 }

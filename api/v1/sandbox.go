@@ -24,14 +24,14 @@ type Sandbox struct {
 	Started    time.Time         `json:"started" doc:"When it was made or last resumed"`
 	Ends       *time.Time        `json:"ends,omitempty" doc:"When its time is over; of no use while it is paused"`
 	Idle       float64           `json:"idle,omitempty" doc:"Seconds that it may go unused; 0 is any time"`
-	OnTimeout  string            `json:"on_timeout" enum:"kill,pause"`
+	OnTimeout  string            `json:"on_timeout" enum:"kill,pause,pause-files"`
 	AutoResume bool              `json:"auto_resume,omitempty"`
 	Isolation  string            `json:"isolation" doc:"The level that it runs on"`
 	Limits     Limits            `json:"limits"`
 	Network    []string          `json:"network,omitempty" doc:"What it may reach; empty is nothing"`
 	Posture    Posture           `json:"posture" doc:"What holds for it"`
 	Resumed    int               `json:"resumed,omitempty" doc:"How often it was resumed"`
-	Kept       string            `json:"kept,omitempty" enum:"disk,memory" doc:"Where it is while it is paused; in memory it ends with caisson"`
+	Kept       string            `json:"kept,omitempty" enum:"disk,memory,files" doc:"What there is of it while it is paused: all, on the disk; all, in memory, where it ends with caisson; or its files alone, on the disk"`
 }
 
 func view(b *session.Sandbox) Sandbox {
@@ -46,7 +46,10 @@ func view(b *session.Sandbox) Sandbox {
 	}
 	if b.State == registry.Paused || b.State == registry.Pausing {
 		s.State, s.Kept = string(registry.Paused), "memory"
-		if b.Kept != "" {
+		switch {
+		case b.Boots:
+			s.Kept = "files"
+		case b.Kept != "":
 			s.Kept = "disk"
 		}
 	}
@@ -89,7 +92,7 @@ type Create struct {
 	Env        map[string]string `json:"env,omitempty" doc:"Variables of every program in it; they are shown nowhere again"`
 	Timeout    float64           `json:"timeout,omitempty" minimum:"0" maximum:"31536000" doc:"Seconds that it lives unless it is extended; 0 is the key's default"`
 	Idle       float64           `json:"idle,omitempty" minimum:"0" maximum:"31536000" doc:"Seconds that it may go unused; 0 is any time"`
-	OnTimeout  string            `json:"on_timeout,omitempty" enum:"kill,pause" doc:"What happens when its time is over"`
+	OnTimeout  string            `json:"on_timeout,omitempty" enum:"kill,pause,pause-files" doc:"What happens when its time is over; pause-files keeps its files alone"`
 	AutoResume bool              `json:"auto_resume,omitempty" doc:"Wake it when something in it is asked for while it is paused"`
 	Network    *Network          `json:"network,omitempty" doc:"A part of what the key's policy grants; all of that when it is left out"`
 	Limits     *Limits           `json:"limits,omitempty"`

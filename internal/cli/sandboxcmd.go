@@ -154,7 +154,7 @@ func (a *app) sandboxCreate(d *daemon) *cobra.Command {
 	var memory, disk string
 	var cpus float64
 	var processes int
-	var pause, none bool
+	var pause, pauseFiles, none bool
 	return a.sub(d, sub{
 		use: "create", short: "Make a sandbox, and print its ID", args: noArgs,
 		example: `  caisson sandbox create
@@ -171,6 +171,7 @@ func (a *app) sandboxCreate(d *daemon) *cobra.Command {
 			f.DurationVar(&timeout, "timeout", 0, "let it live for so long (5m)")
 			f.DurationVar(&idle, "idle", 0, "end it when it goes unused for so long")
 			f.BoolVar(&pause, "on-timeout-pause", false, "pause it when its time is over, instead of killing it")
+			f.BoolVar(&pauseFiles, "on-timeout-pause-files", false, "pause it then, without its memory")
 			f.BoolVar(&w.AutoResume, "auto-resume", false, "wake it when it is used while it is paused")
 			f.BoolVar(&none, "no-network", false, "no network, whatever the policy grants")
 			f.StringArrayVar(&allow, "allow", nil, "of the network that the policy grants, take `HOST[:PORT]` only")
@@ -189,7 +190,10 @@ func (a *app) sandboxCreate(d *daemon) *cobra.Command {
 				return err
 			}
 			w.Timeout, w.Idle = client.In(timeout), client.In(idle)
-			if pause {
+			switch {
+			case pauseFiles:
+				w.OnTimeout = "pause-files"
+			case pause:
 				w.OnTimeout = "pause"
 			}
 			if none || len(allow)+len(deny) > 0 {

@@ -17,11 +17,20 @@ import (
 )
 
 func (a *app) sandboxPause(d *daemon) *cobra.Command {
+	var files bool
 	return a.sub(d, sub{
-		use: "pause ID", short: "Stop a sandbox, with its memory, until it is resumed or killed", args: some(1, 1, "the ID of a sandbox"),
-		example: "  caisson sandbox pause ID",
+		use: "pause ID", short: "Stop a sandbox until it is resumed or killed", args: some(1, 1, "the ID of a sandbox"),
+		example: `  caisson sandbox pause ID
+  caisson sandbox pause ID --files-only`,
+		flags: func(cmd *cobra.Command) {
+			cmd.Flags().BoolVar(&files, "files-only", false, "keep its files and not its memory: resumed, it begins anew with none of its processes")
+		},
 		run: func(ctx context.Context, _ *cobra.Command, c *client.Client, args []string) error {
-			b, err := c.Pause(ctx, args[0])
+			pause := c.Pause
+			if files {
+				pause = c.PauseFiles
+			}
+			b, err := pause(ctx, args[0])
 			if err != nil {
 				return err
 			}

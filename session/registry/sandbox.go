@@ -33,8 +33,9 @@ type Action string
 
 // The actions.
 const (
-	Kill  Action = "kill"
-	Pause Action = "pause"
+	Kill       Action = "kill"
+	Pause      Action = "pause"
+	PauseFiles Action = "pause-files" // without its memory
 )
 
 // Sandbox is one sandbox that lives on, or has lived.
@@ -115,6 +116,9 @@ type Sandbox struct {
 	// Kept is the directory that holds its memory and files while it is paused,
 	// relative to the state directory.
 	Kept string `json:"kept,omitempty"`
+	// Boots says that Kept has its files alone: it begins anew when it is resumed,
+	// which somebody has to ask for.
+	Boots bool `json:"boots,omitempty"`
 }
 
 // Life is what a sandbox that may live on without its caisson was made of, as far as

@@ -181,6 +181,46 @@ test('pause and resume', async () => {
   }
 })
 
+test('a pause without memory', async () => {
+  const b = await Sandbox.create({ timeoutMs: 300_000, envs: { FOO: 'of the sandbox' } })
+  try {
+    await b.files.write('/home/user/kept', 'it')
+    if (lacking) {
+      await assert.rejects(b.pause({ keepMemory: false }), /cannot pause a sandbox without its memory/)
+      return
+    }
+    const boot = async (of) => (await of.commands.run('cat /proc/sys/kernel/random/boot_id')).stdout
+    const before = await boot(b)
+    const h = await b.commands.run('sleep 1000', { background: true })
+    assert.equal(await b.pause({ keepMemory: false }), true)
+    assert.equal(await b.isRunning(), false)
+    assert.equal(await b.pause({ keepMemory: false }), false)
+    const again = await Sandbox.connect(b.sandboxId, { timeoutMs: 300_000 })
+    assert.equal(await again.files.read('/home/user/kept'), 'it')
+    assert.equal((await again.commands.run('echo $FOO')).stdout, 'of the sandbox\n')
+    assert.notEqual(await boot(b), before)
+    assert.equal((await again.commands.list()).some((p) => p.pid === h.pid), false)
+    await h.wait().catch(() => {}) // its stream was broken off
+  } finally {
+    await Sandbox.kill(b.sandboxId)
+  }
+})
+
+test('a sandbox pauses by itself without its memory, and does not wake by itself', { skip: lacking }, async () => {
+  const b = await Sandbox.create({ timeoutMs: 300_000, lifecycle: { onTimeout: { action: 'pause', keepMemory: false } } })
+  try {
+    assert.deepEqual((await b.getInfo()).lifecycle, { onTimeout: 'pause', autoResume: false })
+    await b.files.write('/home/user/kept', 'it')
+    await b.setTimeout(0)
+    await until(async () => (await b.getInfo()).state === 'paused', 'the pause')
+    await assert.rejects(b.files.read('/home/user/kept'))
+    await b.connect()
+    assert.equal(await b.files.read('/home/user/kept'), 'it')
+  } finally {
+    await b.kill()
+  }
+})
+
 test('a sandbox pauses by itself and wakes when it is used', async () => {
   const b = await Sandbox.create({ timeoutMs: 300_000, lifecycle: { onTimeout: 'pause', autoResume: true } })
   try {
