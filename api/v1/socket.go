@@ -243,12 +243,20 @@ func (t *talk) keepAlive(ctx context.Context, gone func()) {
 			continue
 		}
 		one, cancel := context.WithTimeout(ctx, t.alive)
-		err := t.conn.Ping(one) // it is answered when somebody listens
-		if err != nil && one.Err() == nil {
+		if broken(t.conn.Ping(one)) {
 			gone()
 		}
 		cancel()
 	}
+}
+
+// broken says whether a connection is, by what came of a ping. It is answered when
+// somebody listens, which is not now if the program does not read its input; and it
+// waits its turn, for 5 s whatever it was given, while output goes to a client that
+// takes its time. Only where the ping itself cannot be written for so long, since the
+// client has read nothing for a while, the library closes the connection.
+func broken(ping error) bool {
+	return ping != nil && !errors.Is(ping, context.DeadlineExceeded) && !errors.Is(ping, context.Canceled)
 }
 
 func (t *talk) send(l last) {

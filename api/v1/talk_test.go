@@ -137,3 +137,50 @@ func TestFirstMessageCounts(t *testing.T) {
 		t.Error("it is held, and nobody counts it")
 	}
 }
+
+// A ping that has to wait for output, or for an answer, does not say that the client
+// is gone; one on a connection that was closed does.
+func TestPingThatWaits(t *testing.T) {
+	conns, done := make(chan *websocket.Conn), make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			t.Error(err)
+		}
+		conns <- c
+		<-done
+	}))
+	defer s.Close()
+	defer close(done)
+	client, _, err := websocket.Dial(t.Context(), strings.Replace(s.URL, "http", "ws", 1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.CloseNow()
+	c := <-conns
+	soon, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := c.Ping(soon); err == nil || broken(err) { // nobody reads, nobody answers
+		t.Errorf("unanswered: %v", err)
+	}
+	written := make(chan error)
+	go func() {
+		written <- c.Write(context.WithoutCancel(t.Context()), websocket.MessageBinary, make([]byte, 64<<20))
+	}()
+	head := make([]byte, 1) // of the message: it is under way, and the client reads no further
+	if _, r, err := client.Reader(t.Context()); err != nil {
+		t.Fatal(err)
+	} else if _, err := r.Read(head); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Ping(t.Context()); err == nil || broken(err) { // gives up by itself
+		t.Errorf("behind output: %v", err)
+	}
+	client.CloseNow()
+	if err := <-written; err == nil {
+		t.Error("64 MiB went to somebody who reads nothing")
+	}
+	if err := c.Ping(t.Context()); !broken(err) {
+		t.Errorf("closed: %v", err)
+	}
+}
