@@ -30,7 +30,7 @@ func TestDocker(t *testing.T) {
 	mine, other := caisson.Key(t, "mine"), caisson.Key(t, "other")
 	env := clientEnv(caisson.Serve(t, "--policy", policyFile(t, "docker")), mine, true)
 	t.Run("E2B", func(t *testing.T) {
-		daemontest.Node(t, "testdata/sdk", append(env, "CAISSON_OTHER_KEY="+other))
+		daemontest.Node(t, "testdata/sdk", append(env, "CAISSON_OTHER_KEY="+other, "CAISSON_TEST_CANARY="+canary(t)))
 	})
 	t.Run("frameworks", func(t *testing.T) { daemontest.Node(t, "testdata/frameworks", env) })
 }

@@ -539,6 +539,36 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
+// A thousand streams that are begun and never asked for whole keep nobody else out,
+// and leave nothing.
+func TestHalfStreams(t *testing.T) {
+	d := newDoor(t)
+	b := d.create(t, "")
+	var held []net.Conn
+	for range 1000 {
+		c, err := net.Dial("tcp", strings.TrimPrefix(d.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprintf(c, "POST /process.Process/Start HTTP/1.1\r\nHost: localhost\r\nE2b-Sandbox-Id: %s\r\nE2b-Sandbox-Port: 49983\r\nX-Access-Token: %s\r\n"+
+			"Content-Type: application/connect+json\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n\x00\x00\x00\x10\x00{\"pr\r\n", b.id, b.token)
+		held = append(held, c)
+	}
+	if status, a := d.ask(t, "POST", "/v2/sandboxes", map[string]string{"X-API-Key": d.other}, `{"templateID":"base"}`); status != 201 {
+		t.Errorf("another key: %d %v", status, a)
+	}
+	if status, _ := d.ask(t, "GET", "/health", b.to(49983), ""); status != 204 {
+		t.Errorf("the sandbox: %d", status)
+	}
+	for _, c := range held {
+		c.Close()
+	}
+	if got := d.sh(t, b, "echo alive"); got != "alive\n" {
+		t.Errorf("%q", got)
+	}
+}
+
 // Ports are reached by header and by name; what leads back to the client stays
 // within its origin, and what a client sends by mistake is not given away.
 func TestPorts(t *testing.T) {

@@ -51,7 +51,7 @@ func TestSDK(t *testing.T) {
 				args = append(args, "--test-name-pattern="+c.only)
 			}
 			env := clientEnv(url, mine, c.lacking)
-			daemontest.Node(t, "testdata/sdk", append(env, "E2B_SDK="+c.sdk, "CAISSON_OTHER_KEY="+other, "NODE_EXTRA_CA_CERTS="+cert), args...)
+			daemontest.Node(t, "testdata/sdk", append(env, "E2B_SDK="+c.sdk, "CAISSON_OTHER_KEY="+other, "CAISSON_TEST_CANARY="+canary(t), "NODE_EXTRA_CA_CERTS="+cert), args...)
 		})
 	}
 }
@@ -80,6 +80,22 @@ func clientEnv(url, key string, lacking bool) []string {
 		env = append(env, "CAISSON_TEST_LACKING=yes")
 	}
 	return env
+}
+
+// canary is a file on the host, which is as it was when the test ends.
+func canary(t *testing.T) string {
+	t.Helper()
+	const text = "of the host"
+	name := filepath.Join(t.TempDir(), "canary")
+	if err := os.WriteFile(name, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if b, err := os.ReadFile(name); err != nil || string(b) != text {
+			t.Errorf("the host's file holds %q, %v", b, err)
+		}
+	})
+	return name
 }
 
 // policyFile is a policy for a level on which the clients may set the variables that

@@ -145,6 +145,26 @@ test('signed URLs', async () => {
   assert.equal((await fetch(get, { method: 'POST', body: form })).status, 401, 'a right to read is none to write')
 })
 
+// The test holds a file on the host that is to stay as it is and unread.
+test('nothing of the host by any path', async () => {
+  const b = await box()
+  const canary = process.env.CAISSON_TEST_CANARY
+  const at = `${dir}/links`
+  await b.commands.run(`mkdir -p ${at} && cd ${at} && ln -s ${canary} file && ln -s / root && ln -s /proc/1/root proc && ln -s ${canary.replace(/[/][^/]*$/, '')} dir`)
+  const name = canary.split('/').pop()
+  const paths = [canary, `${at}/file`, `${at}/root${canary}`, `${at}/proc${canary}`, `${at}/dir/${name}`, `../../../../../..${canary}`, `/proc/1/root${canary}`, `/proc/self/root/../../..${canary}`, `/home/user/../..${canary}`, `//${canary}`]
+  for (const p of paths) {
+    await assert.rejects(b.files.read(p), `${p} was read`)
+    await assert.rejects(b.files.read(`${p}\0`))
+    assert.equal((await fetch(await b.downloadUrl(p))).ok, false, `${p} by a signed URL`)
+  }
+  for (const p of paths) {
+    await b.files.write(p, 'overwritten').catch(() => {}) // inside it may be written
+    await b.files.rename(p, `${at}/taken`).catch(() => {})
+    await b.files.remove(p).catch(() => {})
+  }
+})
+
 test('a watched directory', async () => {
   const b = await box()
   await b.files.makeDir(`${dir}/watched`)
