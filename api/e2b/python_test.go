@@ -4,7 +4,10 @@ package e2b_test
 
 import (
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
+	"io"
+	"net/http"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,10 +17,11 @@ import (
 // The requests of E2B's Python client, as it writes them: paths of version 1,
 // protobuf's JSON with defaults left out, a Basic user on every call to the
 // agent, forms with whole paths as file names, and watchers that are asked from
-// time to time. $ID and $TOKEN are the sandbox's, $1 what the answer before
-// matched in its parentheses.
+// time to time. $ID and $TOKEN are the sandbox's, $1 what an answer before matched in
+// its parentheses last. A stream that is begun is read up to its first message, and to
+// its end by the call rest.
 var python = []struct {
-	call   string // method, path, and for streams the word "stream"
+	call   string // method, path, and perhaps how: "stream", "begin", "form"
 	body   string
 	status int
 	want   string // a pattern of the answer
@@ -37,6 +41,21 @@ var python = []struct {
 	{"POST /process.Process/Start stream", `{"process":{"cmd":"/nowhere"}}`, 200, `\x02....{"error":{"code":"invalid_argument"`},
 	{"POST /process.Process/List", `{}`, 200, `{"processes":\[\]}`},
 	{"POST /process.Process/SendSignal", `{"process":{"pid":4242},"signal":"SIGNAL_SIGKILL"}`, 404, `"code":"not_found"`},
+
+	{"POST /process.Process/Start begin", `{"process":{"cmd":"/bin/bash","args":["-l","-c","read -r x; echo \"got $x\"; cat"]},"tag":"mine","stdin":true}`, 200, `{"event":{"start":{"pid":(\d+)}}}`},
+	{"POST /process.Process/List", `{}`, 200, `"config":{"cmd":"/bin/bash","args":\["-l","-c",.*"pid":$1,"tag":"mine"`},
+	{"POST /process.Process/SendInput", `{"process":{"pid":$1},"input":{"stdin":"aXQK"}}`, 200, `{}`},
+	{"POST /process.Process/SendInput", `{"process":{"tag":"mine"},"input":{"stdin":"bW9yZQo="}}`, 200, `{}`},
+	{"POST /process.Process/CloseStdin", `{"process":{"pid":$1}}`, 200, `{}`},
+	{"rest", "", 200, `"stdout":"Z290IGl0C.*"end":{"exitCode":0,"exited":true,"status":"exit status 0"}.*\x02\x00\x00\x00\x02{}$`},
+	{"POST /process.Process/Connect stream", `{"process":{"pid":999999}}`, 200, `\x02....{"error":{"code":"not_found"`},
+	{"POST /process.Process/Start begin", `{"process":{"cmd":"/bin/bash","args":["-i","-l"],"envs":{"TERM":"xterm-256color","LANG":"C.UTF-8"}},"pty":{"size":{"cols":80,"rows":24}}}`, 200, `{"event":{"start":{"pid":(\d+)}}}`},
+	{"POST /process.Process/Update", `{"process":{"pid":$1},"pty":{"size":{"cols":100,"rows":40}}}`, 200, `{}`},
+	{"POST /process.Process/SendInput", `{"process":{"pid":$1},"input":{"pty":"c3R0eSBzaXplOyBleGl0IDcK"}}`, 200, `{}`},
+	{"rest", "", 200, `"pty":".*"end":{"exitCode":7,"exited":true,"status":"exit status 7"`},
+	{"POST /process.Process/Start begin", `{"process":{"cmd":"/bin/sleep","args":["600"]}}`, 200, `{"event":{"start":{"pid":(\d+)}}}`},
+	{"POST /process.Process/SendSignal", `{"process":{"pid":$1},"signal":"SIGNAL_SIGTERM"}`, 200, `{}`},
+	{"rest", "", 200, `"end":{"exitCode":-1,.*"signal: terminated"`},
 
 	{"POST /files?path=&username=user form", "--B\r\nContent-Disposition: form-data; name=\"file\"; filename=\"/home/user/py/a.txt\"\r\n\r\nhello\r\n--B\r\nContent-Disposition: form-data; name=\"file\"; filename=\"py/b.txt\"\r\n\r\nyou\r\n--B--\r\n", 200, `"path":"/home/user/py/a.txt","type":"file".*"path":"/home/user/py/b.txt"`},
 	{"GET /files?path=/home/user/py/a.txt&username=user", "", 200, `^hello$`},
@@ -70,12 +89,41 @@ var python = []struct {
 	{"GET /health", "", 502, `"code":502`},
 }
 
+// begin begins a stream and returns its first message, and the rest to be read.
+func (d *door) begin(t *testing.T, path string, header map[string]string, body string) (int, []byte, io.ReadCloser) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), "POST", d.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, v := range header {
+		req.Header.Set(k, v)
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var head [5]byte
+	if _, err := io.ReadFull(resp.Body, head[:]); err != nil {
+		t.Fatal(err)
+	}
+	message := make([]byte, binary.BigEndian.Uint32(head[1:]))
+	if _, err := io.ReadFull(resp.Body, message); err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, message, resp.Body
+}
+
 func TestPython(t *testing.T) {
 	d := newDoor(t)
 	var id, token, kept string
+	var begun io.ReadCloser
 	for _, c := range python {
 		fill := strings.NewReplacer("$ID", id, "$1", kept)
 		words := strings.Fields(c.call)
+		if c.call == "rest" {
+			words = []string{"", ""}
+		}
 		path := fill.Replace(words[1])
 		header := map[string]string{"User-Agent": "e2b-python-sdk/2.9.0", "Content-Type": "application/json"}
 		if strings.HasPrefix(path, "/sandboxes") || strings.HasPrefix(path, "/v2/") || strings.HasPrefix(path, "/snapshots") || strings.HasPrefix(path, "/templates") {
@@ -88,7 +136,7 @@ func TestPython(t *testing.T) {
 		body := fill.Replace(c.body)
 		if len(words) > 2 {
 			switch words[2] {
-			case "stream":
+			case "stream", "begin":
 				header["Content-Type"], body = "application/connect+json", envelope(body)
 			case "form":
 				header["Content-Type"] = "multipart/form-data; boundary=B"
@@ -97,10 +145,22 @@ func TestPython(t *testing.T) {
 		want := regexp.MustCompile("(?s)" + fill.Replace(c.want))
 		var status int
 		var answer []byte
-		for end := time.Now().Add(2 * time.Minute); ; { // what a watcher knows comes a little later
-			status, answer, _ = d.raw(t, words[0], path, header, body)
-			if !strings.HasSuffix(path, "GetWatcherEvents") || status != c.status || want.Match(answer) || time.Now().After(end) {
-				break
+		switch {
+		case c.call == "rest":
+			b, err := io.ReadAll(begun)
+			if err != nil {
+				t.Fatal(err)
+			}
+			begun.Close()
+			status, answer = c.status, b
+		case strings.HasSuffix(c.call, " begin"):
+			status, answer, begun = d.begin(t, path, header, body)
+		}
+		for end := time.Now().Add(2 * time.Minute); status == 0; { // what a watcher knows comes a little later
+			var got int
+			got, answer, _ = d.raw(t, words[0], path, header, body)
+			if !strings.HasSuffix(path, "GetWatcherEvents") || got != c.status || want.Match(answer) || time.Now().After(end) {
+				status = got
 			}
 		}
 		if status != c.status || !want.Match(answer) {
