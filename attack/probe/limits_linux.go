@@ -11,9 +11,11 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -329,9 +331,30 @@ func agent() int {
 	p.open("/proc/1/fd/0", unix.O_RDWR)
 	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, 1, 0, 0, 0, 0)
 	p.hold0("ptrace the first process", errno)
-	p.try("stop the first process", unix.Kill(1, unix.SIGSTOP))
+	p.try("stop the first process", stop(1))
 	p.try("kill the first process", unix.Kill(1, unix.SIGKILL))
 	return 0
+}
+
+// stop stops a process. Where nothing refuses the call (Linux before 6.12, and the
+// same uid), the kernel may drop the signal all the same: the first process of a PID
+// namespace takes none from inside (pid_namespaces(7)). So its state is asked, for
+// as long as a signal may take that is on its way.
+func stop(pid int) error {
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		return err
+	}
+	for range 20 {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			return err
+		}
+		if regexp.MustCompile(`(?m)^State:\s+[Tt]`).Match(b) {
+			return nil
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return errors.New("the kernel dropped the signal")
 }
 
 // links leaves links to be collected, and goes on changing them while the host
