@@ -101,8 +101,9 @@ func TestKilledOwnerLeavesSandboxes(t *testing.T) {
 					}
 				}
 			}
-			// What has no row is a pool's, or was being made.
-			for late := time.After(time.Minute); ; {
+			// What has no row is a pool's, or was being made: at the latest it ends
+			// with the minute of grace that its keeper waits for an owner.
+			for late := time.After(3 * time.Minute); ; {
 				dirs, err := filepath.Glob(filepath.Join(dir, "run", "sbx_*"))
 				if err != nil {
 					t.Fatal(err)
