@@ -153,8 +153,12 @@ func (s *stage) besideJudge(goal string, argv ...string) bench {
 		missing := func(err error) row {
 			return row{goal: goal, who: s.users[0].name, notes: []string{fmt.Sprint("not measured: ", err)}}
 		}
-		path := filepath.Join(filepath.Dir(s.o.runsc), "go-judge-"+judgeVersion)
-		if err := buildJudge(ctx, path); err != nil {
+		// Absolute: it is built in its module's directory, and started in another.
+		path, err := filepath.Abs(filepath.Join(filepath.Dir(s.o.runsc), "go-judge-"+judgeVersion))
+		if err == nil {
+			err = buildJudge(ctx, path)
+		}
+		if err != nil {
 			return missing(err)
 		}
 		l, end, err := s.level(ctx, argv)
