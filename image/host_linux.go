@@ -116,7 +116,7 @@ func (s *skeleton) etcDigest(sum hash.Hash) string {
 
 // digest mixes in what decides the rest of the tree.
 func (s *skeleton) digest(sum hash.Hash) string {
-	fmt.Fprintf(sum, "home %q layout %q links %q\n", s.opts.User.Home, layout, layoutLinks)
+	fmt.Fprintf(sum, "home %q layout %q vacant %q links %q\n", s.opts.User.Home, layout, vacant, layoutLinks)
 	fmt.Fprintf(sum, "files %q\n", s.opts.files(s.shell))
 	if s.opts.Programs {
 		fmt.Fprintf(sum, "programs %q\n", s.programs)

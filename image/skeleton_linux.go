@@ -44,6 +44,11 @@ func (s *skeleton) write(ctx context.Context, c cache, etc, dir string) error {
 	}
 	c.touch(base.Name())
 	dirs := append(slices.Clone(layout), s.opts.User.Home)
+	for _, d := range vacant {
+		if !slices.Contains(s.extra, Target{Path: d}) {
+			dirs = append(dirs, d)
+		}
+	}
 	for _, b := range s.host.binds {
 		dirs = append(dirs, b.Target)
 	}

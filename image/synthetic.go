@@ -17,12 +17,17 @@ import (
 const machineID = "ca15500000000000000000000000c0de"
 
 // layout are the directories that every skeleton has, whatever is mounted on
-// them later. The last line are the targets people use most; they cost nothing
-// and save a skeleton of their own.
+// them later, besides the vacant ones.
 var layout = []string{
-	"/dev", "/etc", "/home", "/home/user", "/media", "/mnt", "/opt", "/proc", "/root", "/run", "/run/lock",
-	"/srv", "/sys", "/tmp", "/usr", "/var", "/var/cache", "/var/lib", "/var/log", "/var/spool", "/var/tmp",
-	"/app", "/code", "/data", "/input", "/output", "/project", "/repo", "/src", "/work", "/workspace",
+	"/dev", "/etc", "/home", "/home/user", "/opt", "/proc", "/root", "/run", "/run/lock",
+	"/sys", "/tmp", "/usr", "/var", "/var/cache", "/var/lib", "/var/log", "/var/spool", "/var/tmp",
+}
+
+// vacant are directories of every skeleton that are there for what is mounted on
+// them: the targets that people use most. They cost nothing and save a skeleton of
+// their own. A file that is mounted on one takes its place.
+var vacant = []string{
+	"/app", "/code", "/data", "/input", "/media", "/mnt", "/output", "/project", "/repo", "/src", "/srv", "/work", "/workspace",
 }
 
 // layoutLinks are the links that every skeleton has.

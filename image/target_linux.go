@@ -16,7 +16,7 @@ import (
 
 // kind says what a skeleton made from h, without further targets, has at p.
 func (h *hostTree) kind(o *HostOptions, p string) byte {
-	if slices.Contains(layout, p) || within(o.User.Home, p) {
+	if slices.Contains(layout, p) || slices.Contains(vacant, p) || within(o.User.Home, p) {
 		return kindDir
 	}
 	if _, ok := layoutLinks[p]; ok {
@@ -90,6 +90,8 @@ func (h *hostTree) mountpoint(o *HostOptions, binds []sandbox.Mount, t Target) (
 		return true, nil
 	case (k == kindDir) == t.Dir && k != kindLink:
 		return false, nil
+	case slices.Contains(vacant, t.Path) && !within(o.User.Home, t.Path):
+		return true, nil // a file, in place of the directory
 	default:
 		return false, badTarget(t, "is something else inside already", "choose a target below /home/user, /data or /mnt")
 	}

@@ -99,11 +99,12 @@ func testReadOnlyFile(t *testing.T, s *suite, r road) {
 		Done  []string
 		Names []string
 	}
-	s.world(t, mount(t, dir+"/open", "/home/user/data.csv", sandbox.ReadOnly)).python(t, r, `
+	// /data is a directory of every root, there to be mounted on: a file may take its place.
+	s.world(t, mount(t, dir+"/open", "/home/user/data.csv", sandbox.ReadOnly), mount(t, dir+"/file", "/data", sandbox.ReadOnly)).python(t, r, `
 p = '/home/user/data.csv'
-say({'Read': open(p).read(), 'Names': os.listdir('/home/user'), 'Done': [n for n, f in {'write': lambda: put(p), 'unlink': lambda: os.unlink(p),
+say({'Read': open(p).read() + open('/data').read(), 'Names': os.listdir('/home/user'), 'Done': [n for n, f in {'write': lambda: put(p), 'unlink': lambda: os.unlink(p),
   'chmod': lambda: os.chmod(p, 0o777), 'rename': lambda: os.rename(p, p + 'x'), 'replace': lambda: (put('/home/user/y'), os.rename('/home/user/y', p))}.items() if attempt(f) is None]})`, &got)
-	if got.Read != "open\n" || len(got.Done) > 0 || !slices.Equal(got.Names, []string{"data.csv"}) {
+	if got.Read != "open\ncontent\n" || len(got.Done) > 0 || !slices.Equal(got.Names, []string{"data.csv"}) {
 		t.Errorf("%+v", got)
 	}
 	if read(t, dir+"/open") != "open\n" {
