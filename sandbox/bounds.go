@@ -4,6 +4,12 @@ package sandbox
 
 import "fmt"
 
+// LeastMemory is the smallest limit of memory, in bytes, that can be meant. Below
+// it not even a loader and a C library fit; and levels that hold memory page by
+// page, or look several times a second, would let such a program pass and call
+// that limit enforced.
+const LeastMemory = 4 << 20
+
 // Check refuses what cannot be meant (ErrInvalid), and what somebody wrote down
 // and a level that holds limits so cannot hold (ErrUnsupported): the run would
 // have less than was asked for. Drivers call it with what their Probe says.
@@ -15,6 +21,12 @@ func (l *Limits) Check(holds map[LimitName]Clause) error {
 	} {
 		if n < 0 {
 			return Errorf(ErrInvalid, fmt.Sprintf("limit %s", name), "%d is less than nothing", n)
+		}
+	}
+	if l.Memory > 0 && l.Memory < LeastMemory {
+		return &Error{
+			Op: "limit memory", Kind: ErrInvalid,
+			Problem: fmt.Sprintf("%d bytes are less than any program needs to start", l.Memory), Hint: "the least is 4MiB",
 		}
 	}
 	if l.CPUs < 0 {

@@ -22,13 +22,14 @@ func TestCheckLimits(t *testing.T) {
 		limits Limits
 		want   error
 	}{
-		"usual":             {DefaultLimits(), nil},
-		"none":              {Limits{}, nil},
-		"a default is off":  {Limits{IO: 1}, nil},
-		"negative":          {Limits{Disk: -1}, ErrInvalid},
-		"negative share":    {Limits{CPUs: -0.1}, ErrInvalid},
-		"written and off":   {Limits{IO: 1, Explicit: map[LimitName]bool{LimitIO: true}}, ErrUnsupported},
-		"written, emulated": {Limits{Memory: 1 << 20, Explicit: map[LimitName]bool{LimitMemory: true}}, nil},
+		"usual":              {DefaultLimits(), nil},
+		"none":               {Limits{}, nil},
+		"a default is off":   {Limits{IO: 1}, nil},
+		"negative":           {Limits{Disk: -1}, ErrInvalid},
+		"negative share":     {Limits{CPUs: -0.1}, ErrInvalid},
+		"memory for nothing": {Limits{Memory: LeastMemory - 1}, ErrInvalid},
+		"written and off":    {Limits{IO: 1, Explicit: map[LimitName]bool{LimitIO: true}}, ErrUnsupported},
+		"written, emulated":  {Limits{Memory: LeastMemory, Explicit: map[LimitName]bool{LimitMemory: true}}, nil},
 	} {
 		err := tt.limits.Check(holds)
 		if !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {

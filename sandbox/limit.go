@@ -47,7 +47,7 @@ type Limits struct {
 	Wall      time.Duration // from the start of the program to its end
 	CPUTime   time.Duration // user and system time of all processes together
 	CPUs      float64       // share of processors: 0.5 is half of one
-	Memory    int64         // bytes programs inside may use, swap off; the level's own share comes on top
+	Memory    int64         // bytes programs inside may use, swap off; at least LeastMemory; the level's own share comes on top
 	Processes int           // processes and threads
 	OpenFiles int           // file descriptors per process
 	FileSize  int64         // bytes of one file

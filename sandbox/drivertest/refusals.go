@@ -51,11 +51,12 @@ func testRefuseNonsense(t *testing.T, s *suite, r road) {
 	dir := s.path(t)
 	write(t, dir+"/f", "x", 0o644)
 	for what, change := range map[string]func(*sandbox.Spec){
-		"an ID with a path": func(spec *sandbox.Spec) { spec.ID = "sbx_../../../../etc/passwd" },
-		"no ID":             func(spec *sandbox.Spec) { spec.ID = "" },
-		"negative memory":   limit(func(l *sandbox.Limits) { l.Memory = -1 }),
-		"a relative target": mount(t, dir, "data", sandbox.ReadOnly),
-		"an unclean target": mount(t, dir, "/data/../usr", sandbox.ReadOnly),
+		"an ID with a path":     func(spec *sandbox.Spec) { spec.ID = "sbx_../../../../etc/passwd" },
+		"no ID":                 func(spec *sandbox.Spec) { spec.ID = "" },
+		"negative memory":       limit(func(l *sandbox.Limits) { l.Memory = -1 }),
+		"memory for no program": limit(func(l *sandbox.Limits) { l.Memory = sandbox.LeastMemory - 1 }),
+		"a relative target":     mount(t, dir, "data", sandbox.ReadOnly),
+		"an unclean target":     mount(t, dir, "/data/../usr", sandbox.ReadOnly),
 	} {
 		state := s.path(t) + "/state"
 		w, done, err := s.makeWorld(t.Context(), state, change)
