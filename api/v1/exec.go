@@ -177,7 +177,7 @@ func (s *Server) programs() {
 		if err != nil {
 			return nil, err
 		}
-		return s.carry(ctx, in.Accept, &in.Body, c, s.in(k, in.id()))
+		return s.carry(ctx, in.Accept, &in.Body, c, s.in(k, in.ID))
 	})
 }
 

@@ -85,13 +85,13 @@ func (s *Server) files() {
 	register(s, op, s.writeFile)
 	op = operation("DELETE", "/sandboxes/{id}/files", "removeFile", "Remove a file, or a directory with all that is in it", http.StatusNoContent)
 	register(s, op, func(ctx context.Context, k *session.Key, in *FilePath) (*struct{}, error) {
-		return nil, s.touch(ctx, k, in.id(), policy.RemoveFile, []string{in.Path}, func(a *guest.Client, paths []string) ([]sandbox.File, error) {
+		return nil, s.touch(ctx, k, in.ID, policy.RemoveFile, []string{in.Path}, func(a *guest.Client, paths []string) ([]sandbox.File, error) {
 			return nil, a.Remove(ctx, paths[0])
 		})
 	})
 	op = operation("GET", "/sandboxes/{id}/files/info", "statFile", "Describe a file or directory", http.StatusOK)
 	register(s, op, func(ctx context.Context, k *session.Key, in *FilePath) (*fileAnswer, error) {
-		return s.entry(ctx, k, in.id(), func(a *guest.Client) (guest.Entry, error) { return a.Stat(ctx, in.Path) })
+		return s.entry(ctx, k, in.ID, func(a *guest.Client) (guest.Entry, error) { return a.Stat(ctx, in.Path) })
 	})
 	op = operation("GET", "/sandboxes/{id}/files/list", "listFiles", "List a directory", http.StatusOK)
 	register(s, op, func(ctx context.Context, k *session.Key, in *struct {
@@ -100,7 +100,7 @@ func (s *Server) files() {
 	}) (*filesAnswer, error) {
 		a := &filesAnswer{}
 		a.Body.Files = []File{}
-		return a, s.agent(ctx, k, in.id(), func(agent *guest.Client) error {
+		return a, s.agent(ctx, k, in.ID, func(agent *guest.Client) error {
 			all, err := agent.List(ctx, in.Path, in.Depth)
 			for _, e := range all {
 				a.Body.Files = append(a.Body.Files, fileView(e))
@@ -110,14 +110,14 @@ func (s *Server) files() {
 	})
 	op = operation("POST", "/sandboxes/{id}/files/directory", "makeDirectory", "Make a directory and those above it", http.StatusCreated)
 	register(s, op, func(ctx context.Context, k *session.Key, in *FilePath) (*fileAnswer, error) {
-		return s.change(ctx, k, in.id(), policy.MakeDirectory, []string{in.Path}, func(a *guest.Client, paths []string) (guest.Entry, error) { return a.MakeDir(ctx, paths[0]) })
+		return s.change(ctx, k, in.ID, policy.MakeDirectory, []string{in.Path}, func(a *guest.Client, paths []string) (guest.Entry, error) { return a.MakeDir(ctx, paths[0]) })
 	})
 	op = operation("POST", "/sandboxes/{id}/files/move", "moveFile", "Rename a file or directory, and make the directories above its new place", http.StatusOK)
 	register(s, op, func(ctx context.Context, k *session.Key, in *struct {
 		FilePath
 		To string `query:"to" required:"true" minLength:"1" maxLength:"4096"`
 	}) (*fileAnswer, error) {
-		return s.change(ctx, k, in.id(), policy.MoveFile, []string{in.Path, in.To}, func(a *guest.Client, paths []string) (guest.Entry, error) {
+		return s.change(ctx, k, in.ID, policy.MoveFile, []string{in.Path, in.To}, func(a *guest.Client, paths []string) (guest.Entry, error) {
 			return a.MoveTo(ctx, paths[0], paths[1])
 		})
 	})
@@ -161,7 +161,7 @@ func (s *Server) change(ctx context.Context, k *session.Key, id string, kind pol
 }
 
 func (s *Server) readFile(ctx context.Context, k *session.Key, in *FilePath) (*streamed, error) {
-	a, err := s.begin(ctx, k, in.id(), policy.ReadFile, []string{in.Path})
+	a, err := s.begin(ctx, k, in.ID, policy.ReadFile, []string{in.Path})
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +197,7 @@ func (s *Server) writeFile(ctx context.Context, k *session.Key, in *struct {
 	c := callOf(ctx)
 	defer c.control.SetReadDeadline(time.Time{})
 	a := &fileAnswer{}
-	return a, s.touch(ctx, k, in.id(), policy.WriteFile, []string{in.Path}, func(agent *guest.Client, paths []string) ([]sandbox.File, error) {
+	return a, s.touch(ctx, k, in.ID, policy.WriteFile, []string{in.Path}, func(agent *guest.Client, paths []string) ([]sandbox.File, error) {
 		t := session.NewTally()
 		from := io.TeeReader(bounds.Reader{Reader: c.body, Control: c.control}, t)
 		err := agent.WriteFile(ctx, paths[0], from, guest.WriteOptions{Mode: fs.FileMode(mode).Perm(), Atomic: in.Atomic})

@@ -45,13 +45,13 @@ func (s *Server) lifetimes() {
 		do                change
 	}{
 		{"extend", "extendSandbox", "Let a sandbox live for at least so long from now on; its time is never shortened", func(ctx context.Context, k *session.Key, in *lifetimeWish) (*session.Sandbox, error) {
-			return s.o.Sandboxes.Extend(ctx, k, in.id(), in.timeout())
+			return s.o.Sandboxes.Extend(ctx, k, in.ID, in.timeout())
 		}},
 		{"resume", "resumeSandbox", "Let a paused sandbox go on, with its files, memory and processes as they were, or begin anew with its files where the rest was not kept", func(ctx context.Context, k *session.Key, in *lifetimeWish) (*session.Sandbox, error) {
-			return s.o.Sandboxes.Resume(ctx, k, in.id(), in.timeout())
+			return s.o.Sandboxes.Resume(ctx, k, in.ID, in.timeout())
 		}},
 		{"connect", "connectSandbox", "Resume a sandbox if it is paused, and else extend it", func(ctx context.Context, k *session.Key, in *lifetimeWish) (*session.Sandbox, error) {
-			b, _, err := s.o.Sandboxes.Connect(ctx, k, in.id(), in.timeout())
+			b, _, err := s.o.Sandboxes.Connect(ctx, k, in.ID, in.timeout())
 			return b, err
 		}},
 	} {
@@ -67,7 +67,7 @@ func (s *Server) lifetimes() {
 		if in.Body != nil && in.Body.Memory != nil && !*in.Body.Memory {
 			pause = s.o.Sandboxes.PauseFiles
 		}
-		b, err := pause(ctx, k, in.id())
+		b, err := pause(ctx, k, in.ID)
 		return answer(http.StatusOK, b, err)
 	})
 }

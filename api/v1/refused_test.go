@@ -49,7 +49,7 @@ func TestRefused(t *testing.T) {
 		{"logs of another key's", "GET", "/v1/sandboxes/" + other + "/logs", "", nil, 404, "there is none"},
 		{"a port of another key's", "GET", "/v1/sandboxes/" + other + "/ports/80", "", nil, 404, "there is none"},
 
-		{"an id that is none", "GET", "/v1/sandboxes/nothing", "", nil, 404, "there is none"},
+		{"an id that is none", "GET", "/v1/sandboxes/nothing", "", nil, 404, "sandbox nothing: there is none"},
 		{"an id that climbs", "GET", "/v1/sandboxes/..%2f..%2fetc%2fpasswd", "", nil, 404, ""},
 		{"an id with NUL", "GET", "/v1/sandboxes/i%00", "", nil, 404, "there is none"},
 		{"an id with a quote", "DELETE", "/v1/sandboxes/i'%20OR%201=1", "", nil, 404, "there is none"},

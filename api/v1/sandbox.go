@@ -75,14 +75,6 @@ type SandboxID struct {
 	ID string `path:"id" maxLength:"200" doc:"The sandbox"`
 }
 
-// id is the sandbox that is meant; what is no ID is one that nobody has.
-func (s SandboxID) id() string {
-	if len(s.ID) != 21 || s.ID[0] != 'i' || strings.Trim(s.ID, "0123456789abcdefghijklmnopqrstuvwxyz") != "" {
-		return ""
-	}
-	return s.ID
-}
-
 // Create says what sandbox is wanted.
 type Create struct {
 	Template   string            `json:"template,omitempty" maxLength:"256" doc:"What it is made of; base when it is left out"`
@@ -136,12 +128,12 @@ func (s *Server) sandboxes() {
 	register(s, op, s.list)
 	op = operation("GET", "/sandboxes/{id}", "getSandbox", "Show a sandbox", http.StatusOK)
 	register(s, op, func(ctx context.Context, k *session.Key, in *SandboxID) (*sandboxAnswer, error) {
-		b, err := s.o.Sandboxes.Get(ctx, k, in.id())
+		b, err := s.o.Sandboxes.Get(ctx, k, in.ID)
 		return answer(http.StatusOK, b, err)
 	})
 	op = operation("DELETE", "/sandboxes/{id}", "killSandbox", "End a sandbox; nothing of it is left", http.StatusNoContent)
 	register(s, op, func(ctx context.Context, k *session.Key, in *SandboxID) (*struct{}, error) {
-		return nil, s.o.Sandboxes.Kill(ctx, k, in.id())
+		return nil, s.o.Sandboxes.Kill(ctx, k, in.ID)
 	})
 }
 

@@ -72,7 +72,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c := callOf(r.Context())
-	id := (&SandboxID{r.PathValue("id")}).id()
+	id := r.PathValue("id")
 	if _, err := s.o.Sandboxes.Get(r.Context(), c.key, id); err != nil {
 		writeProblem(w, err)
 		return
