@@ -95,8 +95,13 @@ func (s *Server) file(c *call) (*session.Sandbox, place, error) {
 	return b, p, err
 }
 
-// stat describes a file.
-func (s *Server) stat(c *call, b *session.Sandbox, in *session.Inside, p place) (File, error) {
+// view asks a container about a file of its.
+func (s *Server) view(c *call, b *session.Sandbox, p place) (File, error) {
+	in, leave, err := s.o.Sandboxes.Agent(c.ctx, c.key, b.ID)
+	if err != nil {
+		return File{}, err
+	}
+	defer leave()
 	e, err := in.Agent.Stat(c.ctx, p.path())
 	if err == nil && !plain(e) {
 		err = notFound("file", fileID(p.box, p.rel), nil)
@@ -109,12 +114,7 @@ func (s *Server) retrieveFile(c *call) error {
 	if err != nil {
 		return err
 	}
-	in, leave, err := s.o.Sandboxes.Agent(c.ctx, c.key, b.ID)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	f, err := s.stat(c, b, in, p)
+	f, err := s.view(c, b, p)
 	if err != nil {
 		return err
 	}
@@ -126,12 +126,7 @@ func (s *Server) removeFile(c *call) error {
 	if err != nil {
 		return err
 	}
-	in, leave, err := s.o.Sandboxes.Agent(c.ctx, c.key, b.ID)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	f, err := s.stat(c, b, in, p)
+	f, err := s.view(c, b, p)
 	if err != nil {
 		return err
 	}
@@ -149,12 +144,7 @@ func (s *Server) fileContent(c *call) error {
 	if err != nil {
 		return err
 	}
-	in, leave, err := s.o.Sandboxes.Agent(c.ctx, c.key, b.ID)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	if _, err := s.stat(c, b, in, p); err != nil {
+	if _, err := s.view(c, b, p); err != nil {
 		return err
 	}
 	begun := false

@@ -39,12 +39,7 @@ func (s *Server) createFile(c *call) error {
 	if err != nil {
 		return err
 	}
-	in, leave, err := s.o.Sandboxes.Agent(c.ctx, c.key, b.ID)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	f, err := s.stat(c, b, in, p)
+	f, err := s.view(c, b, p)
 	if err != nil {
 		return err
 	}
