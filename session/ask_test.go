@@ -422,13 +422,9 @@ func TestInputIsAskedAbout(t *testing.T) {
 	}
 }
 
-// In a sandbox that lives on, an approval is for one call of one key in that very
-// sandbox, with the contents of the files that it names.
-func TestAskInASandbox(t *testing.T) {
-	f, err := policy.Parse("/w/p.yaml", []byte("version: 1\ncommands: {ask: [\"touch *\", \"cat *\", \"./run *\"]}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+// newAskingHome is a home under f with approvals, and who may answer.
+func newAskingHome(t *testing.T, f *policy.File) (*home, *Approvals, approval.Who) {
+	t.Helper()
 	var approvals *Approvals
 	h := newHome(t, func(o *SandboxesOptions) {
 		approvals = NewApprovals(ApprovalsOptions{Dir: o.State.Path(), Journal: o.Journal})
@@ -447,6 +443,17 @@ func TestAskInASandbox(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return h, approvals, ada
+}
+
+// In a sandbox that lives on, an approval is for one call of one key in that very
+// sandbox, with the contents of the files that it names.
+func TestAskInASandbox(t *testing.T) {
+	f, err := policy.Parse("/w/p.yaml", []byte("version: 1\ncommands: {ask: [\"touch *\", \"cat *\", \"./run *\"]}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, approvals, ada := newAskingHome(t, f)
 	one := h.mustTool(t, "create_sandbox", `{}`)["sandbox_id"].(string)
 	two := h.mustTool(t, "create_sandbox", `{}`)["sandbox_id"].(string)
 	command := func(id, line, token string) (*ToolAnswer, error) {

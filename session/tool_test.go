@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
@@ -358,24 +357,7 @@ tools:
 	if err != nil {
 		t.Fatal(err)
 	}
-	var approvals *Approvals
-	h := newHome(t, func(o *SandboxesOptions) {
-		approvals = NewApprovals(ApprovalsOptions{Dir: o.State.Path(), Journal: o.Journal})
-		o.Policies, o.Approvals = map[string]*policy.File{"": f}, approvals
-	})
-	t.Cleanup(func() { approvals.Close() })
-	store, err := approvals.Store(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, credential, err := store.Enroll(t.Context(), approval.Who{}, "ada")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ada, err := store.Authenticate(t.Context(), credential, approval.Web)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h, approvals, ada := newAskingHome(t, f)
 	call := func(name, arguments, token string) error {
 		_, err := h.CallTool(t.Context(), h.key, &ToolCall{Name: name, Args: []byte(arguments), Resumable: true, Approval: token})
 		return err
