@@ -60,7 +60,7 @@ func (s *suite) flood(ctx context.Context) finding {
 // flooded is one flood, which a second caisson runs.
 func (s *suite) flooded(ctx context.Context, host *counter, kind, budget string, over func(total, most int, bytes int64) bool) finding {
 	file := filepath.Join(s.dir, "flood-"+kind+".yaml")
-	text := fmt.Sprintf("version: 1\nisolation: %s\nfiles: {mounts: [{source: %q, target: %s}]}\nnetwork:\n  allow: [%s]\n", s.Isolation, s.Program, probe.AtProbe, host.allowances())
+	text := fmt.Sprintf("version: 1\nisolation: %s\nlimits: {wall: %s}\nfiles: {mounts: [{source: %q, target: %s}]}\nnetwork:\n  allow: [%s]\n", s.Isolation, patience, s.Program, probe.AtProbe, host.allowances())
 	if budget != "" {
 		text += "  budget: {" + budget + "}\n"
 	}

@@ -264,7 +264,8 @@ func (s *suite) gone(list []*process) finding {
 	return pass()
 }
 
-// killed kills a second caisson in the middle of its run.
+// killed kills a second caisson in the middle of its run. What no dead process can
+// take away, such as its control group, the next caisson does.
 func (s *suite) killed(context.Context) finding {
 	if s.Again == nil {
 		return finding{verdict: NotApplicable, reason: "this program does not start a second caisson"}
@@ -301,7 +302,14 @@ func (s *suite) killed(context.Context) finding {
 	if len(list) == 0 {
 		return finding{verdict: Unclear, reason: "the host sees no process of the sandbox"}
 	}
-	return s.gone(list)
+	if f := s.gone(list); f.verdict != Pass {
+		return f
+	}
+	next := s.Again("run", "--isolation", s.Isolation, "--", "true")
+	if said, err := next.CombinedOutput(); err != nil {
+		return finding{verdict: Unclear, reason: fmt.Sprintf("the next caisson does not run: %v: %.300s", err, said)}
+	}
+	return pass()
 }
 
 // manyFiles opens more descriptors than are allowed.

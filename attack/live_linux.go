@@ -66,8 +66,8 @@ func (s *suite) together(ctx context.Context, ids []string, report func(id strin
 		c.Workspace = &policy.MountWish{Source: s.workspace, Target: probe.AtWorkspace, Access: sandbox.ReadWrite}
 		c.Deny = hidden()
 		c.Env = map[string]string{"CAISSON_ATTACK_SECRET": s.secret}
-		c.Limits.Wall, c.Limits.Memory, c.Limits.Processes = patience, 1<<30, 512
-		c.Limits.Explicit = map[sandbox.LimitName]bool{sandbox.LimitWall: true, sandbox.LimitMemory: true, sandbox.LimitProcesses: true}
+		c.Limits.Memory, c.Limits.Processes = 1<<30, 512
+		c.Limits.Explicit = map[sandbox.LimitName]bool{sandbox.LimitMemory: true, sandbox.LimitProcesses: true}
 		c.BestEffort = true // these attempts are not about limits
 	}, probe.ModeLive, string(text))
 	e := &evidence{suite: s, out: &sc.out, changed: make(map[string]bool)}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"strings"
 	"time"
@@ -52,6 +53,15 @@ func (s *suite) begin(ctx context.Context, change func(*session.Call), args ...s
 	c.Mounts = []policy.MountWish{{Source: s.Program, Target: probe.AtProbe}}
 	if change != nil {
 		change(c)
+	}
+	// The default is thirty seconds, which a busy machine needs for what takes one.
+	if !c.Limits.Explicit[sandbox.LimitWall] {
+		limits := maps.Clone(c.Limits.Explicit)
+		if limits == nil {
+			limits = map[sandbox.LimitName]bool{}
+		}
+		limits[sandbox.LimitWall] = true
+		c.Limits.Wall, c.Limits.Explicit = patience, limits
 	}
 	in, enter := io.Pipe()
 	sc := &scene{call: c, enter: enter, suite: s, done: make(chan struct{})}
