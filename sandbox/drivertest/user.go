@@ -31,7 +31,7 @@ func AsUser(t *testing.T, uid uint32, test string) {
 	if os.Geteuid() != 0 {
 		t.Skipf("uid %d already: %s has just said it", os.Geteuid(), test)
 	}
-	args := []string{"-test.run=^" + test + "$", "-test.v=true", "-test.count=1", "-many=" + strconv.Itoa(*many), "-all-roads=" + strconv.FormatBool(*allRoads)}
+	args := []string{"-test.run=^" + test + "$", "-test.v=true", "-test.count=1", "-many=" + strconv.Itoa(*many), "-all-roads=" + strconv.FormatBool(*allRoads), "-test.short=" + strconv.FormatBool(testing.Short())}
 	if sub := flag.Lookup("test.run").Value.String(); strings.Contains(sub, "/") {
 		// The part that was asked for, of that test.
 		_, part, _ := strings.Cut(sub, "/")
