@@ -14,6 +14,9 @@ import (
 // answerTimeout bounds how long the guest waits for a host to take its answer.
 const answerTimeout = 10 * time.Second
 
+// chunkSize is how much is read from the stream at once, for a reader that wants less.
+const chunkSize = 4 << 10
+
 // errNotTaken means that the host went away between its mark and our answer.
 // The next one may do better.
 var errNotTaken = errors.New("nobody took the answer")
@@ -28,6 +31,8 @@ type Listener struct {
 	// Only whoever is on the stream touches these: Accept, or the one session.
 	scan  *scanner
 	rest  []byte // read, not yet scanned
+	clean []byte // read and scanned, not yet handed on
+	chunk []byte // what clean is a part of
 	found bool   // the mark was read, its nonce not yet
 
 	mu      sync.Mutex
@@ -39,7 +44,7 @@ type Listener struct {
 // stay is 0. Otherwise Accept waits for the stream to come back to life, as it
 // does when a sandbox is restored from a checkpoint, for at most stay.
 func NewListener(s Stream, mark Mark, stay time.Duration) *Listener {
-	return &Listener{stream: s, mark: mark, stay: stay, scan: newScanner(mark[:])}
+	return &Listener{stream: s, mark: mark, stay: stay, scan: newScanner(mark[:]), chunk: make([]byte, chunkSize)}
 }
 
 // Accept waits until the session before is closed and the host begins a new
@@ -150,17 +155,34 @@ func (l *Listener) read(p []byte) (int, error) {
 
 // scanned reads into p and looks for the mark. When it is found, what was read
 // behind it is kept for the next call, and n means nothing.
+//
+// It looks ahead of a reader that wants little: HTTP/2 reads nine bytes, and would
+// take the first nine of a mark for the head of a frame, which ends the session as
+// well, and by chance with an error in the log.
 func (l *Listener) scanned(p []byte) (n int, found bool, err error) {
-	if len(l.rest) > 0 {
-		n = copy(p, l.rest)
-		l.rest = l.rest[n:]
-	} else {
-		n, err = l.stream.Read(p)
+	if len(l.clean) == 0 {
+		next := l.rest
+		if len(next) == 0 {
+			next = l.chunk
+			if len(p) > len(next) {
+				next = p
+			}
+			n, err = l.stream.Read(next)
+			next = next[:n]
+		}
+		if end := l.scan.feed(next); end >= 0 {
+			l.rest = bytes.Clone(next[end:])
+			return 0, true, nil
+		}
+		l.rest = nil
+		if len(p) > len(l.chunk) && n > 0 {
+			return n, false, err // next is p
+		}
+		l.clean = next
 	}
-	if end := l.scan.feed(p[:n]); end >= 0 {
-		// Bytes of p came before those that are still in rest.
-		l.rest = append(bytes.Clone(p[end:n]), l.rest...)
-		return 0, true, nil
+	n = copy(p, l.clean)
+	if l.clean = l.clean[n:]; len(l.clean) > 0 {
+		err = nil // it comes again
 	}
 	return n, false, err
 }

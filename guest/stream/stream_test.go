@@ -291,3 +291,47 @@ func FuzzScanner(f *testing.F) {
 		}
 	})
 }
+
+// A reader that wants little at a time is told of its session's end before it gets
+// any of the mark, which HTTP/2 would take for a frame.
+func TestMarkIsHandedToNobody(t *testing.T) {
+	a, b := socketpair(t)
+	mark := NewMark()
+	l, o := NewListener(b, mark, 0), NewOpener(a, mark)
+	got := make(chan string, 2)
+	go func() {
+		for range 2 {
+			c, err := l.Accept()
+			if err != nil {
+				got <- err.Error()
+				return
+			}
+			var all []byte
+			for p := make([]byte, 9); ; {
+				n, err := c.Read(p)
+				all = append(all, p[:n]...)
+				if err != nil {
+					break
+				}
+			}
+			c.Close()
+			got <- string(all)
+		}
+	}()
+	const text = "more than nine bytes"
+	first := open(t, o)
+	if _, err := io.WriteString(first, text); err != nil {
+		t.Fatal(err)
+	}
+	second := open(t, o)
+	if all := <-got; all != text && all != "" {
+		t.Errorf("the first session read %q", all)
+	}
+	if _, err := io.WriteString(second, text); err != nil {
+		t.Fatal(err)
+	}
+	a.Close()
+	if all := <-got; all != text {
+		t.Errorf("the second session read %q", all)
+	}
+}
