@@ -4,6 +4,7 @@ package attack
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/caisson-run/caisson/policy"
@@ -27,7 +28,10 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	defer p.remove()
 	s := &suite{Options: o, plants: p}
+	var mu sync.Mutex
 	report := func(id string, v Verdict, reason, mend string, tried int) {
+		mu.Lock()
+		defer mu.Unlock()
 		c, _ := Find(id)
 		f := Finding{Case: c, Verdict: v, Reason: reason, Mend: mend, Tried: tried}
 		if v == Breach && mend == "" {
@@ -41,12 +45,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if o.wants(liveCases()...) {
 		s.live(ctx, report)
 	}
-	for _, c := range Cases() {
-		if scene, ok := scenes()[c.ID]; ok && s.wants(c.ID) && ctx.Err() == nil {
-			f := scene(s, ctx)
-			report(c.ID, f.verdict, f.reason, f.mend, 0)
-		}
-	}
+	s.scenes(ctx, report)
 	r.Took = time.Since(r.Began)
 	r.TookMS = r.Took.Milliseconds()
 	if err := ctx.Err(); err != nil {
@@ -54,6 +53,37 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	r.sort()
 	return r, nil
+}
+
+// scenes makes the cases that have sandboxes of their own. Those about files, about
+// the network and about what decides calls wait for much and do not meet: each kind
+// goes on beside the others, one case after another. Those about limits and the end
+// look at all that this process has started, or at what the host counts, and come
+// afterwards, alone.
+func (s *suite) scenes(ctx context.Context, report func(id string, v Verdict, reason, mend string, tried int)) {
+	lanes := map[string][]string{}
+	for _, c := range Cases() {
+		lane := map[byte]string{'F': "files", 'K': "files", 'S': "network", 'N': "network", 'P': "calls"}[c.ID[0]]
+		if _, ok := scenes()[c.ID]; ok && s.wants(c.ID) {
+			lanes[lane] = append(lanes[lane], c.ID)
+		}
+	}
+	along := func(ids []string) {
+		for _, id := range ids {
+			if ctx.Err() == nil {
+				f := scenes()[id](s, ctx)
+				report(id, f.verdict, f.reason, f.mend, 0)
+			}
+		}
+	}
+	alone := lanes[""]
+	delete(lanes, "")
+	var all sync.WaitGroup
+	for _, ids := range lanes {
+		all.Go(func() { along(ids) })
+	}
+	all.Wait()
+	along(alone)
 }
 
 func collectWish(pattern, dest string) policy.CollectWish {

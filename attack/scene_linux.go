@@ -34,6 +34,7 @@ type scene struct {
 	errs  tail
 	enter *io.PipeWriter // what the probe reads
 	suite *suite
+	stop  context.CancelFunc // ends the call
 
 	done chan struct{} // closed when the call has ended
 	res  *sandbox.Result
@@ -64,9 +65,11 @@ func (s *suite) begin(ctx context.Context, change func(*session.Call), args ...s
 		c.Limits.Wall, c.Limits.Explicit = patience, limits
 	}
 	in, enter := io.Pipe()
-	sc := &scene{call: c, enter: enter, suite: s, done: make(chan struct{})}
+	ctx, stop := context.WithCancel(ctx)
+	sc := &scene{call: c, enter: enter, suite: s, stop: stop, done: make(chan struct{})}
 	go func() {
 		defer close(sc.done)
+		defer stop()
 		sc.res, sc.err = s.Session.Do(ctx, c, session.IO{Stdin: in, Stdout: &sc.out, Stderr: &sc.errs})
 		in.CloseWithError(io.ErrClosedPipe) // nobody reads it any more
 	}()
@@ -97,15 +100,19 @@ func (sc *scene) end() (helped bool) {
 	return sc.over(patience / 3)
 }
 
-// over waits for the end, for a while.
+// over waits for the end, for a while. Then the call is given up; if that does not
+// end it, everything is killed that this process has started, other cases' too.
 func (sc *scene) over(d time.Duration) (helped bool) {
 	for {
 		select {
 		case <-sc.done:
 			return helped
 		case <-time.After(d):
-			helped, d = true, time.Second
-			kill(sc.suite.mine())
+			if helped {
+				kill(sc.suite.mine())
+			}
+			sc.stop()
+			helped, d = true, patience/9
 		}
 	}
 }
