@@ -122,6 +122,17 @@ func (c *Client) AsUser(u sandbox.User) *Client {
 // agent yet; [Client.Health] does.
 func NewClient(conn net.Conn, o Options) (*Client, error) {
 	o = o.withDefaults()
+	cc, m, err := speak(conn, o)
+	if err != nil {
+		return nil, &sandbox.Error{Op: "guest agent", Kind: sandbox.ErrUnavailable, Problem: "no session", Cause: err}
+	}
+	return &Client{options: o, meter: m, http: cc, streams: make(chan struct{}, o.Streams), long: make(chan struct{}, o.Listeners),
+		tunnels: make(chan struct{}, max(o.Listeners*3/4, 1))}, nil
+}
+
+// speak begins HTTP/2 on conn with somebody inside, within the bounds of o. conn
+// is closed when it fails.
+func speak(conn net.Conn, o Options) (*http.ClientConn, *meter, error) {
 	m := newMeter(conn)
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
@@ -145,10 +156,9 @@ func NewClient(conn net.Conn, o Options) (*Client, error) {
 	cc, err := t.NewClientConn(context.Background(), "http", "guest:80")
 	if err != nil {
 		conn.Close()
-		return nil, &sandbox.Error{Op: "guest agent", Kind: sandbox.ErrUnavailable, Problem: "no session", Cause: err}
+		return nil, nil, err
 	}
-	return &Client{options: o, meter: m, http: cc, streams: make(chan struct{}, o.Streams), long: make(chan struct{}, o.Listeners),
-		tunnels: make(chan struct{}, max(o.Listeners*3/4, 1))}, nil
+	return cc, m, nil
 }
 
 // Close ends the session, and with it what runs through it.

@@ -41,6 +41,9 @@ func TestMain(m *testing.M) {
 	if os.Args[0] == embedded.Argv0 {
 		agent.Main()
 	}
+	if how := os.Getenv(listensVariable); how != "" {
+		listenInside(how)
+	}
 	faketest.Init()
 	// net/http lets a connection linger for half a second after its last answer.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))

@@ -40,6 +40,7 @@ type port struct {
 	number int
 	named  bool
 	keys   *session.Keys
+	http2  bool // it is spoken to in HTTP/2, without TLS
 }
 
 // servePort hands a request to a port of a sandbox.
@@ -59,7 +60,7 @@ func (s *Server) servePort(w http.ResponseWriter, r *http.Request, t target) {
 		return
 	}
 	defer held.Done()
-	p := &port{box: b, owner: owner, number: t.Port, named: t.Named, keys: s.o.Keys}
+	p := &port{box: b, owner: owner, number: t.Port, named: t.Named, keys: s.o.Keys, http2: wantsHTTP2(r)}
 	_, leave, err := s.o.Sandboxes.Agent(r.Context(), owner, b.ID)
 	if err != nil {
 		writeGone(w, b.ID)
@@ -68,7 +69,7 @@ func (s *Server) servePort(w http.ResponseWriter, r *http.Request, t target) {
 	defer leave()
 	proxy := &httputil.ReverseProxy{
 		Rewrite:        p.rewrite,
-		Transport:      s.proxies,
+		Transport:      s.portTransport(p),
 		FlushInterval:  -1,
 		ModifyResponse: p.modify,
 		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { s.portError(w, r, p, err) },
@@ -145,9 +146,40 @@ func (s *Server) portError(w http.ResponseWriter, r *http.Request, p *port, err 
 	var e *sandbox.Error
 	if !errors.As(err, &e) || !errors.Is(err, sandbox.ErrNotFound) {
 		g.Message = "The sandbox's port gave no answer"
+		if p.http2 {
+			g.Message += " in HTTP/2, which is how it was asked"
+		}
 	}
 	writeJSON(w, http.StatusBadGateway, g)
 }
+
+// wantsHTTP2 says whether a request is of those that programs inside get as
+// HTTP/2: gRPC, which cannot be anything else, and what came without TLS in HTTP/2,
+// whose client knew before it asked. A client that agreed on HTTP/2 with us, by TLS,
+// knows nothing of the program, and most speak HTTP/1.1 alone.
+func wantsHTTP2(r *http.Request) bool {
+	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	return r.ProtoMajor == 2 && (r.TLS == nil || kind == "application/grpc" || strings.HasPrefix(kind, "application/grpc+"))
+}
+
+// portTransport carries requests to a port.
+func (s *Server) portTransport(p *port) http.RoundTripper {
+	if !p.http2 {
+		return s.proxies
+	}
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		a, leave, err := s.o.Sandboxes.Agent(r.Context(), p.owner, p.box.ID)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+		return a.Agent.RoundTripHTTP2(uint16(p.number), r)
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // transport dials into sandboxes. It never dials anything else: its addresses
 // are ids, and connections come from the sandbox's agent.

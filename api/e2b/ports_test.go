@@ -3,6 +3,8 @@
 package e2b
 
 import (
+	"crypto/tls"
+	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"strings"
@@ -10,6 +12,33 @@ import (
 
 	"github.com/caisson-run/caisson/session"
 )
+
+// What programs get as HTTP/2 is what cannot be had otherwise, or was meant so.
+func TestWantsHTTP2(t *testing.T) {
+	for _, c := range []struct {
+		major int
+		tls   bool
+		kind  string
+		want  bool
+	}{
+		{1, false, "application/grpc", false},
+		{1, true, "", false},
+		{2, false, "", true},
+		{2, true, "", false},
+		{2, true, "application/grpc", true},
+		{2, true, "application/grpc+json; charset=utf-8", true},
+		{2, true, "application/grpc-web", false}, // which is made for HTTP/1.1
+		{2, true, "application/json", false},
+	} {
+		r := &http.Request{ProtoMajor: c.major, Header: http.Header{"Content-Type": {c.kind}}}
+		if c.tls {
+			r.TLS = &tls.ConnectionState{}
+		}
+		if got := wantsHTTP2(r); got != c.want {
+			t.Errorf("%+v: %t", c, got)
+		}
+	}
+}
 
 // No key of this server's reaches a program inside, however it was sent; what is
 // the program's own does.
