@@ -8,6 +8,7 @@ import (
 	"maps"
 	"mime/multipart"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/caisson-run/caisson/api/bounds"
@@ -24,7 +25,7 @@ import (
 func (s *Server) serveDownload(w http.ResponseWriter, r *http.Request, in *inside) error {
 	begun := false
 	err := s.touch(r.Context(), in, policy.ReadFile, []string{r.URL.Query().Get("path")}, func(paths []string) ([]sandbox.File, error) {
-		d, err := in.Download(r.Context(), paths[0], r.Header)
+		d, err := in.Download(r.Context(), paths[0], unpacked(r.Header))
 		if err != nil {
 			return nil, err
 		}
@@ -36,7 +37,7 @@ func (s *Server) serveDownload(w http.ResponseWriter, r *http.Request, in *insid
 		begun = true
 		t := session.NewTally()
 		if r.Method != http.MethodHead {
-			_, err = io.Copy(bounds.Patient(w), io.TeeReader(d.Body, t))
+			_, err = io.CopyBuffer(bounds.Patient(w), io.TeeReader(d.Body, t), make([]byte, downloadPiece))
 		}
 		return []sandbox.File{t.File(paths[0], d.Status != http.StatusOK || d.Header.Get("Content-Encoding") != "" || r.Method == http.MethodHead)}, err
 	})
@@ -44,6 +45,25 @@ func (s *Server) serveDownload(w http.ResponseWriter, r *http.Request, in *insid
 		panic(http.ErrAbortHandler) // only a break says that it is not whole
 	}
 	return err
+}
+
+// downloadPiece is how much of a file is passed on at once, in bytes: a frame of
+// the agent's.
+const downloadPiece = 64 << 10
+
+// unpacked are a request's headers without what HTTP clients offer of their own
+// accord: a file is packed for who asks for gzip and nothing else, as E2B's clients
+// do when they are told to. Packing takes the sandbox's processor time, more of it
+// than most networks take to carry the file as it is, and what was packed has no
+// digest in the record.
+func unpacked(h http.Header) http.Header {
+	accept := h.Get("Accept-Encoding")
+	if strings.EqualFold(strings.TrimSpace(accept), "gzip") || !wire.AcceptsIdentity(accept) {
+		return h
+	}
+	h = h.Clone()
+	h.Del("Accept-Encoding")
+	return h
 }
 
 // serveUpload answers with the files that were written, in E2B's words.

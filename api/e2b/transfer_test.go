@@ -157,6 +157,23 @@ func TestTransfersAreRecorded(t *testing.T) {
 	}
 }
 
+// A file is packed for who asks for that and nothing else, not for what HTTP clients
+// offer of their own accord, which would leave the record without a digest.
+func TestPackedWhenAsked(t *testing.T) {
+	d := newDoor(t)
+	b := d.create(t, "")
+	d.raw(t, "POST", "/files?path=a", with(b.to(49983), "Content-Type", "application/octet-stream"), strings.Repeat("x", 1<<20))
+	for accept, packed := range map[string]bool{
+		"gzip": true, " GZIP ": true, "gzip, identity;q=0": true,
+		"gzip, deflate": false, "br, gzip, deflate": false, "gzip, deflate, br, zstd": false, "*": false, "identity": false,
+	} {
+		status, body, h := d.raw(t, "GET", "/files?path=a", with(b.to(49983), "Accept-Encoding", accept), "")
+		if status != 200 || (h.Get("Content-Encoding") == "gzip") != packed || !packed && len(body) != 1<<20 {
+			t.Errorf("%q: %d, %d bytes, %v", accept, status, len(body), h)
+		}
+	}
+}
+
 // A form goes on as it came: names, contents, several files, what is no file, packed.
 func TestForms(t *testing.T) {
 	d := newDoor(t)

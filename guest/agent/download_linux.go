@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"bufio"
 	"cmp"
 	"compress/gzip"
 	"errors"
@@ -53,15 +54,26 @@ func (a *Agent) serveDownload(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case compressed && i.Size() > 0:
 		h.Set("Content-Encoding", "gzip")
-		z := gzip.NewWriter(w)
+		z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is one that there is
 		io.Copy(z, f)
 		z.Close()
 	case i.Size() > 0:
-		http.ServeContent(w, r, "", i.ModTime(), f)
+		out := bufio.NewWriterSize(w, pieceSize)
+		http.ServeContent(gathered{w, out}, r, "", i.ModTime(), f)
+		out.Flush()
 	default:
 		serveUnsized(w, f)
 	}
 }
+
+// gathered is an answer whose body is written in large pieces.
+type gathered struct {
+	http.ResponseWriter
+	body *bufio.Writer
+}
+
+func (g gathered) Write(p []byte) (int, error)         { return g.body.Write(p) }
+func (g gathered) ReadFrom(r io.Reader) (int64, error) { return g.body.ReadFrom(r) }
 
 // serveUnsized serves a file of /proc, which says that it has no size, or one
 // that is empty, and says so.
