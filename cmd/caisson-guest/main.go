@@ -2,6 +2,12 @@
 
 // Command caisson-guest is the guest agent, the first process of a sandbox; and what makes
 // the requests that policies declare, from sandboxes of their own.
+//
+// It uses few threads by itself. Looking into control groups for how many there should
+// be, as Go does, takes a dozen system calls of each start, and more later:
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
 package main
 
 import (

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -78,6 +79,12 @@ func run(args []string) error {
 	syscall.Umask(0o022)
 	// A sandbox has better uses for its memory than the agent's garbage.
 	debug.SetGCPercent(50)
+	// Nor does it need all of a large machine's processors, of which a control group
+	// may give it a part.
+	const mostThreads = 4
+	if runtime.GOMAXPROCS(0) > mostThreads {
+		runtime.GOMAXPROCS(mostThreads)
+	}
 	// Not signal.Ignore: what is ignored is inherited by every program.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
