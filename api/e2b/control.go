@@ -59,9 +59,26 @@ func (s *Server) control() http.Handler {
 	} {
 		mux.Handle(pattern, s.keyed(h))
 	}
+	for pattern, what := range notServed {
+		mux.Handle(pattern, s.keyed(func(http.ResponseWriter, *http.Request, *session.Key) error {
+			return &apiError{http.StatusNotImplemented, what + " by this server; see docs/e2b.md"}
+		}))
+	}
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	mux.Handle("/", s.o.Rest)
 	return mux
+}
+
+// notServed are calls of E2B's clients that are refused by their name: a 404 would
+// mean to them that it is the volume, or the secret, that is not there.
+var notServed = map[string]string{
+	"/volumes":               "volumes are not kept",
+	"/volumes/":              "volumes are not kept",
+	"/secrets":               "secrets are the operator's, and not kept for clients",
+	"/secrets/":              "secrets are the operator's, and not kept for clients",
+	"POST /v3/templates":     "templates are the operator's, and not built",
+	"POST /templates/tags":   "templates are the operator's, and not tagged",
+	"DELETE /templates/tags": "templates are the operator's, and not tagged",
 }
 
 // keyed is a call of somebody whose key was found.
