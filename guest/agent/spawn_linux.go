@@ -69,22 +69,17 @@ func (a *Agent) spawn(r *wire.StartRequest) (*process, output, error) {
 	}
 	p := &process{id: r.ID}
 	var out output
-	var theirs [3]*os.File
+	theirs := stdio{-1, -1, -1}
 	if r.Terminal != nil {
 		out, err = p.connectTerminal(r, &theirs)
 	} else {
 		out, err = p.connectPipes(r.Stdin, &theirs)
 	}
-	defer func() {
-		for _, f := range theirs {
-			if f != nil {
-				f.Close() // twice for a terminal, which is harmless
-			}
-		}
-	}()
 	if err == nil {
-		err = a.launch(c, p, theirs)
+		c.stdio = theirs
+		err = a.launch(c, p)
 	}
+	theirs.close()
 	if err != nil {
 		out.close()
 		if p.stdin != nil {
@@ -95,19 +90,27 @@ func (a *Agent) spawn(r *wire.StartRequest) (*process, output, error) {
 	return p, out, nil
 }
 
+// stdio are a child's ends of its three files, in blocking mode; -1 is none. They are
+// no os.Files, which would cost half a dozen system calls each.
+type stdio [3]int
+
+func (s stdio) close() {
+	for i, fd := range s {
+		if fd >= 0 && (i == 0 || fd != s[i-1]) { // a terminal is all three
+			syscall.Close(fd)
+		}
+	}
+}
+
 // launch forks and waits until the program is executed or cannot be.
-func (a *Agent) launch(c *child, p *process, stdio [3]*os.File) error {
+func (a *Agent) launch(c *child, p *process) error {
 	var report [2]int
 	if err := syscall.Pipe2(report[:], syscall.O_CLOEXEC); err != nil {
 		return failed(err)
 	}
 	c.report = report[1]
-	for i, f := range stdio {
-		c.stdio[i] = int(f.Fd()) // the child's ends stay in blocking mode
-	}
 	err := a.table.start(c, p)
 	syscall.Close(report[1])
-	runtime.KeepAlive(stdio)
 	if err != nil {
 		syscall.Close(report[0])
 		return failed(err)
@@ -241,8 +244,8 @@ func rlimits(l wire.Limits) ([]rlimit, error) {
 		if w.value == 0 {
 			continue
 		}
-		var now syscall.Rlimit
-		if err := prlimit(w.resource, &now); err != nil {
+		now, err := ownLimit(w.resource)
+		if err != nil {
 			return nil, err
 		}
 		v := syscall.Rlimit{Cur: min(w.value, now.Max), Max: min(w.value, now.Max)}
@@ -254,14 +257,29 @@ func rlimits(l wire.Limits) ([]rlimit, error) {
 	return set, nil
 }
 
+// ownLimit is the agent's own limit of a resource, which nothing changes while it runs.
+func ownLimit(resource uintptr) (syscall.Rlimit, error) {
+	if l, ok := ownLimits.Load(resource); ok {
+		return l.(syscall.Rlimit), nil
+	}
+	var l syscall.Rlimit
+	if err := prlimit(resource, &l); err != nil {
+		return l, err
+	}
+	ownLimits.Store(resource, l)
+	return l, nil
+}
+
+var ownLimits sync.Map // resources to syscall.Rlimit
+
 // connectPipes gives the child a pipe for each of its three files.
-func (p *process) connectPipes(stdin bool, theirs *[3]*os.File) (output, error) {
+func (p *process) connectPipes(stdin bool, theirs *stdio) (output, error) {
 	var out output
 	var err error
 	if stdin {
-		theirs[0], p.stdin, err = pipe(false)
+		p.stdin, theirs[0], err = pipe(false)
 	} else {
-		theirs[0], err = os.Open("/dev/null")
+		theirs[0], err = syscall.Open("/dev/null", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	}
 	if err == nil {
 		out.stdout, theirs[1], err = pipe(true)
@@ -276,32 +294,33 @@ func (p *process) connectPipes(stdin bool, theirs *[3]*os.File) (output, error) 
 }
 
 // connectTerminal gives the child one end of a PTY.
-func (p *process) connectTerminal(r *wire.StartRequest, theirs *[3]*os.File) (output, error) {
+func (p *process) connectTerminal(r *wire.StartRequest, theirs *stdio) (output, error) {
 	master, slave, err := openTerminal(*r.Terminal, int(r.UID), int(r.GID))
 	if err != nil {
 		return output{}, failed(err)
 	}
-	*theirs = [3]*os.File{slave, slave, slave}
+	*theirs = stdio{slave, slave, slave}
 	p.terminal, p.stdin = master, master
 	return output{stdout: master}, nil
 }
 
 // pipe makes a pipe of which only our end is non-blocking: the mode belongs to
-// an end's open file, and a program that finds its own so breaks.
-func pipe(weRead bool) (r, w *os.File, err error) {
+// an end's open file, and a program that finds its own so breaks. theirs is -1 when
+// it fails.
+func pipe(weRead bool) (ours *os.File, theirs int, err error) {
 	var fd [2]int
 	if err := syscall.Pipe2(fd[:], syscall.O_CLOEXEC); err != nil {
-		return nil, nil, errors.Join(errors.New("make a pipe"), err)
+		return nil, -1, errors.Join(errors.New("make a pipe"), err)
 	}
-	ours := fd[1]
+	mine, theirs := fd[1], fd[0]
 	if weRead {
-		ours = fd[0]
-		_, _, _ = syscall.Syscall(syscall.SYS_FCNTL, uintptr(ours), syscall.F_SETPIPE_SZ, pipeSize) // best effort
+		mine, theirs = fd[0], fd[1]
+		_, _, _ = syscall.Syscall(syscall.SYS_FCNTL, uintptr(mine), syscall.F_SETPIPE_SZ, pipeSize) // best effort
 	}
-	if err := syscall.SetNonblock(ours, true); err != nil {
-		syscall.Close(fd[0])
-		syscall.Close(fd[1])
-		return nil, nil, err
+	if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(mine), syscall.F_SETFL, syscall.O_NONBLOCK); errno != 0 {
+		syscall.Close(mine)
+		syscall.Close(theirs)
+		return nil, -1, errno
 	}
-	return os.NewFile(uintptr(fd[0]), "pipe"), os.NewFile(uintptr(fd[1]), "pipe"), nil
+	return os.NewFile(uintptr(mine), "pipe"), theirs, nil
 }

@@ -2,23 +2,23 @@
 
 #include "textflag.h"
 
-// func startSteps(flags, stack uintptr, r *record, s *step) uintptr
+// func startSteps(trap, arg0, arg1 uintptr, r *record, s *step) uintptr
 //
 // The child uses no stack, calls nothing and looks at nothing but what s and r
 // point to. Registers that a system call keeps: R12 is the step, R13 the record.
-TEXT ·startSteps(SB),NOSPLIT,$0-40
-	MOVQ	flags+0(FP), DI
-	MOVQ	stack+8(FP), SI
-	MOVQ	r+16(FP), R13
-	MOVQ	s+24(FP), R12
+TEXT ·startSteps(SB),NOSPLIT,$0-48
+	MOVQ	trap+0(FP), AX // clone or clone3
+	MOVQ	arg0+8(FP), DI
+	MOVQ	arg1+16(FP), SI
+	MOVQ	r+24(FP), R13
+	MOVQ	s+32(FP), R12
 	XORL	DX, DX
 	XORL	R10, R10
 	XORL	R8, R8
-	MOVL	$56, AX // clone
 	SYSCALL
 	TESTQ	AX, AX
 	JEQ	next
-	MOVQ	AX, ret+32(FP)
+	MOVQ	AX, ret+40(FP)
 	RET
 
 next:

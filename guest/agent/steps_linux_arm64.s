@@ -2,21 +2,21 @@
 
 #include "textflag.h"
 
-// func startSteps(flags, stack uintptr, r *record, s *step) uintptr
+// func startSteps(trap, arg0, arg1 uintptr, r *record, s *step) uintptr
 //
 // See steps_linux_amd64.s. R19 is the step, R20 the record.
-TEXT ·startSteps(SB),NOSPLIT,$0-40
-	MOVD	flags+0(FP), R0
-	MOVD	stack+8(FP), R1
-	MOVD	r+16(FP), R20
-	MOVD	s+24(FP), R19
+TEXT ·startSteps(SB),NOSPLIT,$0-48
+	MOVD	trap+0(FP), R8 // clone or clone3
+	MOVD	arg0+8(FP), R0
+	MOVD	arg1+16(FP), R1
+	MOVD	r+24(FP), R20
+	MOVD	s+32(FP), R19
 	MOVD	$0, R2
 	MOVD	$0, R3
 	MOVD	$0, R4
-	MOVD	$220, R8 // clone
 	SVC
 	CBZ	R0, next
-	MOVD	R0, ret+32(FP)
+	MOVD	R0, ret+40(FP)
 	RET
 
 next:

@@ -13,19 +13,19 @@ import (
 )
 
 // openTerminal opens a PTY that belongs to the user.
-func openTerminal(size wire.Size, uid, gid int) (master, slave *os.File, err error) {
+func openTerminal(size wire.Size, uid, gid int) (master *os.File, slave int, err error) {
 	master, slave, err = newTerminal(size)
 	if err != nil || os.Geteuid() != 0 {
 		return master, slave, err
 	}
-	switch err := syscall.Fchown(int(slave.Fd()), uid, gid); err {
+	switch err := syscall.Fchown(slave, uid, gid); err {
 	case nil:
 		return master, slave, nil
 	case syscall.EPERM:
 		// Its group means nothing in our user namespace, so we may not give it
 		// away; but whoever opens a terminal owns it.
 		master.Close()
-		slave.Close()
+		syscall.Close(slave)
 		err = user{uid: uint32(uid), gid: uint32(gid)}.as(func() (err error) {
 			master, slave, err = newTerminal(size)
 			return err
@@ -33,18 +33,17 @@ func openTerminal(size wire.Size, uid, gid int) (master, slave *os.File, err err
 		return master, slave, err
 	default:
 		master.Close()
-		name := slave.Name()
-		slave.Close()
-		return nil, nil, fmt.Errorf("hand over %s: %w", name, err)
+		syscall.Close(slave)
+		return nil, -1, fmt.Errorf("hand over the terminal: %w", err)
 	}
 }
 
 // newTerminal opens a PTY.
-func newTerminal(size wire.Size) (master, slave *os.File, err error) {
+func newTerminal(size wire.Size) (master *os.File, slave int, err error) {
 	const flags = syscall.O_RDWR | syscall.O_NOCTTY | syscall.O_CLOEXEC
 	fd, err := syscall.Open("/dev/ptmx", flags|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, nil, fmt.Errorf("open /dev/ptmx: %w", err)
+		return nil, -1, fmt.Errorf("open /dev/ptmx: %w", err)
 	}
 	master = os.NewFile(uintptr(fd), "ptmx")
 	defer func() {
@@ -54,20 +53,20 @@ func newTerminal(size wire.Size) (master, slave *os.File, err error) {
 	}()
 	var unlock, number int32
 	if err := ioctl(master, syscall.TIOCSPTLCK, unsafe.Pointer(&unlock)); err != nil {
-		return nil, nil, fmt.Errorf("unlock the terminal: %w", err)
+		return nil, -1, fmt.Errorf("unlock the terminal: %w", err)
 	}
 	if err := ioctl(master, syscall.TIOCGPTN, unsafe.Pointer(&number)); err != nil {
-		return nil, nil, fmt.Errorf("number of the terminal: %w", err)
+		return nil, -1, fmt.Errorf("number of the terminal: %w", err)
 	}
 	if err := resize(master, size); err != nil {
-		return nil, nil, err
+		return nil, -1, err
 	}
 	name := "/dev/pts/" + strconv.Itoa(int(number))
-	sfd, err := syscall.Open(name, flags, 0)
+	slave, err = syscall.Open(name, flags, 0)
 	if err != nil {
-		return nil, nil, fmt.Errorf("open %s: %w", name, err)
+		return nil, -1, fmt.Errorf("open %s: %w", name, err)
 	}
-	return master, os.NewFile(uintptr(sfd), name), nil
+	return master, slave, nil
 }
 
 // resize sets a terminal's size; the kernel tells the foreground job.
