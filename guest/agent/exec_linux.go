@@ -135,12 +135,14 @@ func drain(f *os.File, done, ended <-chan struct{}, emit func([]byte) error) {
 	}()
 	buf := make([]byte, leastRead)
 	broken := false
+	var b burst
 	for {
 		n, err := f.Read(buf)
 		if n > 0 && !broken {
 			// After a failure the program is being killed, or outlives its
 			// host: keep it from waiting for a reader.
 			broken = emit(buf[:n]) != nil
+			b.gather(n)
 		}
 		if n == len(buf) && n < pipeSize {
 			buf = make([]byte, 2*n)
@@ -192,6 +194,35 @@ const (
 	leastRead = 32 << 10
 	pipeSize  = 256 << 10
 )
+
+// burst is output that comes without a pause. What a program writes in small pieces
+// would cost more to pass on than to write: each of them wakes the agent, the host
+// and whoever listens.
+type burst struct {
+	bytes int
+	last  time.Time
+}
+
+const (
+	burstPause = 10 * time.Millisecond // a longer one ends a burst
+	burstLeast = 128 << 10             // bytes until it is one: what is shorter is never late
+	gatherFor  = 2 * time.Millisecond
+)
+
+// gather waits for more, a little, where a piece of n bytes belongs to a burst and is
+// a small one.
+func (b *burst) gather(n int) {
+	now := time.Now()
+	if now.Sub(b.last) > burstPause {
+		b.bytes = 0
+	}
+	b.bytes += n
+	if n < leastRead && b.bytes >= burstLeast {
+		time.Sleep(gatherFor)
+		now = time.Now()
+	}
+	b.last = now
+}
 
 // reopenEvery is how often a terminal is looked at that nobody holds while its
 // program lives.
