@@ -5,6 +5,7 @@
 package process_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -180,20 +181,23 @@ type onWrite func()
 
 func (f onWrite) Write(b []byte) (int, error) { f(); return len(b), nil }
 
-// children are this process's, of all its threads.
+// children are this process's, of all its threads. They are looked for by their
+// parent: the kernel's lists of children are each thread's, and what a thread leaves
+// that ends goes to the list of another, which may have been read already.
 func children(t *testing.T) (pids []int) {
 	t.Helper()
-	lists, err := filepath.Glob("/proc/self/task/*/children")
+	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, list := range lists {
-		data, _ := os.ReadFile(list) // a thread may end
-		for _, field := range strings.Fields(string(data)) {
-			pid, err := strconv.Atoi(field)
-			if err != nil {
-				t.Fatal(err)
-			}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // it may have ended
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		if len(fields) > 1 && fields[1] == strconv.Itoa(os.Getpid()) {
 			pids = append(pids, pid)
 		}
 	}
