@@ -78,7 +78,7 @@ test: ## everything that must pass before a change lands
 	@.ci/need $(TEST_PACKAGES) $(if $(filter 0,$(shell id -u)),docker.io)
 	@.ci/node >/dev/null
 	@$(MAKE) --no-print-directory lint build
-	@$(MAKE) --no-print-directory -j2 test-heavy test-race test-docker test-e2b E2B_TESTS=-short
+	@$(MAKE) --no-print-directory -j2 test-heavy test-race test-scripts test-docker test-e2b E2B_TESTS=-short
 
 .PHONY: lint
 lint:
@@ -105,11 +105,19 @@ test-attack: build ## the escape suite against every level and every weakened on
 	@CAISSON=$(CURDIR)/bin/caisson go test -count=1 -timeout 20m ./attack
 
 .PHONY: test-heavy
-test-heavy: build # architecture, scripts of the CLI, conformance of the levels as root and as uid 65534
-	@echo '== architecture, command line, conformance'
-	@$(GOTEST) -count=1 -timeout 20m -run '^TestScripts$$' ./internal/cli # a process for each line: minutes with the race detector
+test-heavy: build # architecture, conformance of the levels and the escape suite as root and as uid 65534
+	@echo '== architecture, conformance, escape suite'
 	@CAISSON=$(CURDIR)/bin/caisson $(GOTEST) -short -count=1 -timeout 20m -skip '$(ATTACK_LATER)' $(HEAVY_PACKAGES)
-	@.ci/scripts
+
+# A process for each line: minutes with the race detector. As an ordinary user run,
+# beside those that root runs, the scripts in which it matters who starts a sandbox;
+# make test-users runs all.
+USER_SCRIPTS := ^TestScripts$$/^(collect|doctor|exit|image|killed|limit|mount|network|process|programs|run|sandbox|serve|stream|toolchain|tty|workspace)$$
+.PHONY: test-scripts
+test-scripts: build # scripts of the CLI on the fake level, and with the built caisson on gVisor
+	@echo '== command line'
+	@$(GOTEST) -count=1 -timeout 20m -run '^TestScripts$$' ./internal/cli
+	@.ci/scripts '$(USER_SCRIPTS)'
 
 # What `make test` leaves out of the Docker level: a container takes a third of a
 # second to half a second, the agent's own chapters are tried on other levels, and
@@ -187,9 +195,10 @@ test-kills: ## kill the owner of sandboxes that live on, 100 times
 	@if [ "$$(id -u)" = 0 ]; then CAISSON_TEST_KILLS=100 go test -count=1 -timeout 60m -run '^TestKilledOwner(LeavesSandboxes)?$$' ./internal/roadtest; fi
 
 # What -short leaves out of test-heavy: chapters that are kept inside a sandbox, by
-# its kernel and its agent, are tried as root alone.
+# its kernel and its agent, are tried as root alone. And what USER_SCRIPTS leaves out.
 .PHONY: test-users
-test-users: # the rest of the conformance suite as uid 65534
+test-users: build # the rest of the conformance suite, and all scripts, as uid 65534
+	@$(MAKE) --no-print-directory test-scripts USER_SCRIPTS='^TestScripts$$$$'
 	@$(GOTEST) -count=1 -timeout 20m -run '^TestConformanceAsNobody$$/^(Stdio|Exit|Signals|Terminal|Programs)$$' ./sandbox/gvisor ./sandbox/process
 
 .PHONY: test-all
