@@ -103,6 +103,12 @@ func TestClient(t *testing.T) {
 	if err := c.DeleteSnapshot(ctx, "snothing"); !errors.Is(err, sandbox.ErrNotFound) {
 		t.Error(err)
 	}
+	if x, err := c.SetNetwork(ctx, b.ID, client.Reach{}); err != nil || len(x.Network) != 0 {
+		t.Error(x, err)
+	}
+	if _, err := c.SetNetwork(ctx, b.ID, client.Reach{Allow: []string{"example.com"}}); !errors.Is(err, sandbox.ErrDenied) {
+		t.Error(err)
+	}
 	if r, err := c.Run(ctx, client.Run{Code: "print(6*7)", Language: "python"}); err != nil || string(r.Stdout) != "42\n" || r.Posture == nil {
 		t.Error(r, err)
 	}
@@ -113,7 +119,7 @@ func TestClient(t *testing.T) {
 	if _, err := c.Get(ctx, b.ID); !errors.Is(err, sandbox.ErrNotFound) || !errors.As(err, &e) || e.Status != 404 {
 		t.Error(err)
 	}
-	if all, next, err := c.Events(ctx, b.ID, 0, time.Second); err != nil || len(all) != 4 || all[3].Kind != "ended" || next != all[3].Seq {
+	if all, next, err := c.Events(ctx, b.ID, 0, time.Second); err != nil || len(all) != 5 || all[3].Kind != "network" || all[4].Kind != "ended" || next != all[4].Seq {
 		t.Error(all, next, err)
 	}
 }

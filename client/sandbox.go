@@ -29,6 +29,7 @@ type Sandbox struct {
 	Isolation  string            `json:"isolation"`
 	Limits     Limits            `json:"limits"`
 	Network    []string          `json:"network,omitempty"` // what it may reach
+	Denied     []string          `json:"denied,omitempty"`  // what is taken away from that
 	Posture    Posture           `json:"posture"`
 	Resumed    int               `json:"resumed,omitempty"` // how often it was
 	Kept       string            `json:"kept,omitempty"`    // what there is of it while it is paused: all of it on disk or in memory, or its files
@@ -65,8 +66,15 @@ type Limits struct {
 // Network asks for a part of what the key's policy grants.
 type Network struct {
 	None  bool     `json:"none,omitempty"`
-	Allow []string `json:"allow,omitempty"`
+	Allow []string `json:"allow,omitzero"` // nil is all of it; an empty list is nothing
 	Deny  []string `json:"deny,omitempty"`
+}
+
+// Reach is what a sandbox may reach from now on: the zero value is nothing.
+type Reach struct {
+	All   bool     `json:"all,omitempty"`   // all that the key's policy grants
+	Allow []string `json:"allow,omitempty"` // instead of all: entries of an allow-list, each within the policy's
+	Deny  []string `json:"deny,omitempty"`  // entries that are taken away from that
 }
 
 // Create says what sandbox is wanted. The zero value is one of the template base.
@@ -156,6 +164,14 @@ func (c *Client) PauseFiles(ctx context.Context, id string) (*Sandbox, error) {
 // Resume lets a paused sandbox go on, for d from now on; 0 is as long as it had.
 func (c *Client) Resume(ctx context.Context, id string, d time.Duration) (*Sandbox, error) {
 	return c.show(ctx, http.MethodPost, id, "/resume", lifetime{In(d)})
+}
+
+// SetNetwork changes what a sandbox may reach, now or, when it is paused, once it goes
+// on. When it returns, connections that are not allowed any more are closed. What is
+// beyond the key's policy is refused (sandbox.ErrDenied), and anything for a sandbox
+// that was made without a network (sandbox.ErrUnsupported).
+func (c *Client) SetNetwork(ctx context.Context, id string, r Reach) (*Sandbox, error) {
+	return c.show(ctx, http.MethodPut, id, "/network", r)
 }
 
 // Filter says which sandboxes are wanted; a field that is empty wants all.

@@ -298,6 +298,17 @@ func (n *PlanNetwork) Hosts() (texts []string) {
 	return texts
 }
 
+// Denied are the entries that are taken away from it.
+func (n *PlanNetwork) Denied() (texts []string) {
+	if n == nil {
+		return nil
+	}
+	for _, r := range n.Deny {
+		texts = append(texts, r.Text)
+	}
+	return texts
+}
+
 // String is "none", or what is allowed.
 func (n *PlanNetwork) String() string {
 	if n == nil {

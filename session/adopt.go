@@ -208,7 +208,7 @@ func (b *Sandboxes) rewire(ctx context.Context, l *living, in *inside, far *os.F
 	}
 	rules, why := r.rulesInForce()
 	if why != nil {
-		rules, r.hosts = wire.Rules{}, nil
+		rules, r.hosts, r.without = wire.Rules{}, nil, nil
 	}
 	if err := r.startRouter(in.world, rules, far); err != nil {
 		far.Close()
@@ -225,5 +225,5 @@ func (b *Sandboxes) rewire(ctx context.Context, l *living, in *inside, far *os.F
 		b.tell(rec, "network")
 		b.o.Notice("sandbox " + l.id + ": " + rec.Reason)
 	}
-	return l.keep(ctx, func(s *registry.Sandbox) { s.Network = r.hosts })
+	return l.keep(ctx, func(s *registry.Sandbox) { s.Network, s.Denied = r.hosts, r.without })
 }

@@ -228,7 +228,7 @@ func (b *Sandboxes) createFrom(ctx context.Context, k *Key, name string, c Creat
 		s.Isolation, s.Limits, s.Posture = a.posture.Isolation, in.run.plan.Limits, a.posture
 		s.Sudo = in.world.spec.Sudo
 		bound(s, now)
-		s.Wired, s.Network, s.Life = in.run.net != nil, in.run.hosts, in.life()
+		s.Wired, s.Network, s.Denied, s.Life = in.run.net != nil, in.run.hosts, in.run.without, in.life()
 		s.Placeholders = maps.Clone(in.run.placeholders)
 	})
 	if err != nil {

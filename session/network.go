@@ -72,7 +72,7 @@ func (r *run) connect(w *world) error {
 	if err := r.foresee(); err != nil {
 		return err
 	}
-	r.hosts = plan.Hosts()
+	r.hosts, r.without = plan.Hosts(), plan.Denied()
 	if r.reach != nil { // the world is made for plan, all the same
 		if rules, err = r.rulesInForce(); err != nil {
 			return err
@@ -88,7 +88,7 @@ func (r *run) rulesInForce() (wire.Rules, error) {
 	if err != nil {
 		return wire.Rules{}, err
 	}
-	r.intent.Network, r.hosts = plan.String(), plan.Hosts()
+	r.intent.Network, r.hosts, r.without = plan.String(), plan.Hosts(), plan.Denied()
 	if plan == nil {
 		return wire.Rules{}, nil
 	}

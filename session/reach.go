@@ -137,7 +137,7 @@ func (b *Sandboxes) carryNetwork(ctx context.Context, l *living, plan *policy.Pl
 			return err
 		}
 	}
-	err = l.keep(ctx, func(s *registry.Sandbox) { s.Reach, s.Network = reach, plan.Hosts() })
+	err = l.keep(ctx, func(s *registry.Sandbox) { s.Reach, s.Network, s.Denied = reach, plan.Hosts(), plan.Denied() })
 	if err != nil || !live {
 		return err
 	}

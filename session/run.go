@@ -53,16 +53,17 @@ type run struct {
 	question *policy.Question // somebody has to say yes first; nil: nobody
 	input    []byte           // with a question: all of standard input
 
-	dir   RunDir         // what it has on the disk
-	life  *registry.Life // of a sandbox that was taken over; nil for any other
-	made  string         // digest of what its world is made of
-	undo  cleanup
-	left  error      // what could not be undone
-	out   [2]*stream // stdout, stderr
-	over  context.Context
-	net   *network        // nil without one
-	reach *registry.Reach // what the network was changed to; nil is the plan's
-	hosts []string        // what it lets through
+	dir     RunDir         // what it has on the disk
+	life    *registry.Life // of a sandbox that was taken over; nil for any other
+	made    string         // digest of what its world is made of
+	undo    cleanup
+	left    error      // what could not be undone
+	out     [2]*stream // stdout, stderr
+	over    context.Context
+	net     *network        // nil without one
+	reach   *registry.Reach // what the network was changed to; nil is the plan's
+	hosts   []string        // what it lets through
+	without []string        // what is taken away from that
 
 	authority    *authority.Authority // whom the sandbox trusts for hosts whose TLS is ended; nil when none is
 	trust        map[string]string    // variables that say so
@@ -177,7 +178,7 @@ func (r *run) build(ctx context.Context, a *admitted) (err error) {
 // forget undoes a world that was made, back to a mark of r.undo.
 func (r *run) forget(ctx context.Context, mark int) error {
 	err := r.undo.back(ctx, mark)
-	r.image, r.store, r.net, r.hosts, r.kept = nil, nil, nil, nil, nil
+	r.image, r.store, r.net, r.hosts, r.without, r.kept = nil, nil, nil, nil, nil, nil
 	r.authority, r.trust, r.placeholders = nil, nil, maps.Clone(r.shown)
 	return err
 }

@@ -29,6 +29,7 @@ type Sandbox struct {
 	Isolation  string            `json:"isolation" doc:"The level that it runs on"`
 	Limits     Limits            `json:"limits"`
 	Network    []string          `json:"network,omitempty" doc:"What it may reach; empty is nothing"`
+	Denied     []string          `json:"denied,omitempty" doc:"What is taken away from that"`
 	Posture    Posture           `json:"posture" doc:"What holds for it"`
 	Resumed    int               `json:"resumed,omitempty" doc:"How often it was resumed"`
 	Kept       string            `json:"kept,omitempty" enum:"disk,memory,files" doc:"What there is of it while it is paused: all, on the disk; all, in memory, where it ends with caisson; or its files alone, on the disk"`
@@ -38,7 +39,7 @@ func view(b *session.Sandbox) Sandbox {
 	s := Sandbox{
 		ID: b.ID, Name: b.Name, Template: b.Template, State: string(registry.Running), Metadata: b.Metadata,
 		Created: b.Created.UTC(), Started: b.Started.UTC(), Idle: b.Idle.Seconds(), OnTimeout: string(b.OnTimeout), AutoResume: b.AutoResume,
-		Isolation: b.Isolation, Limits: limitsOf(b.Limits), Network: b.Network, Posture: posture(b.Posture), Resumed: b.Resumed,
+		Isolation: b.Isolation, Limits: limitsOf(b.Limits), Network: b.Network, Denied: b.Denied, Posture: posture(b.Posture), Resumed: b.Resumed,
 	}
 	if !b.Ends.IsZero() {
 		at := b.Ends.UTC()
@@ -91,13 +92,6 @@ type Create struct {
 	Isolation  string            `json:"isolation,omitempty" maxLength:"64" doc:"The level, where the policy leaves it open"`
 }
 
-// Network asks for a part of what a policy grants.
-type Network struct {
-	None  bool     `json:"none,omitempty" doc:"No network at all"`
-	Allow []string `json:"allow,omitempty" maxItems:"1000" doc:"Entries of an allow-list, each within the policy's; all of that when it is empty"`
-	Deny  []string `json:"deny,omitempty" maxItems:"1000" doc:"Entries that are taken away from it"`
-}
-
 func (c *Create) wish() session.Create {
 	w := session.Create{
 		Door: "api", Template: c.Template, Snapshot: c.Snapshot, Metadata: c.Metadata, Env: c.Env,
@@ -105,7 +99,7 @@ func (c *Create) wish() session.Create {
 		Limits: c.Limits.limits(), Isolation: c.Isolation,
 	}
 	if n := c.Network; n != nil {
-		w.Network = &session.NetworkWish{None: n.None, Allow: n.Allow, Deny: n.Deny}
+		w.Network = n.wish()
 	}
 	return w
 }

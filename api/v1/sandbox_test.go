@@ -180,6 +180,33 @@ func TestStreamOfNothing(t *testing.T) {
 	}
 }
 
+// What a sandbox may reach is said whole, and for one's own sandboxes alone. What is
+// not said is nothing.
+func TestSetNetwork(t *testing.T) {
+	d := newDoor(t)
+	id := d.create(t, `{"network":{"allow":[]}}`)
+	for _, c := range []struct {
+		body   string
+		status int
+		detail string
+	}{
+		{`{}`, 200, ""}, {`{"allow":[]}`, 200, ""},
+		{`{"allow":["example.com"]}`, 403, "does not allow"},
+		{`{"all":true,"allow":["example.com"]}`, 400, "all and for a part"},
+		{`{"deny":["example.com"]}`, 400, "nothing to take away from"},
+		{`{"none":true}`, 422, ""}, {``, 400, ""},
+	} {
+		status, a := d.ask(t, "PUT", "/v1/sandboxes/"+id+"/network", c.body)
+		detail, _ := a["detail"].(string)
+		if status != c.status || !strings.Contains(detail, c.detail) || status == 200 && a["network"] != nil {
+			t.Errorf("%s: %d %v", c.body, status, a)
+		}
+	}
+	if status, a := d.ask(t, "PUT", "/v1/sandboxes/"+id+"/network", `{}`, "X-API-Key", d.other); status != 404 {
+		t.Errorf("another key's: %d %v", status, a)
+	}
+}
+
 // A key whose policy lists tools starts programs by those alone, whatever the door;
 // commands is the word that opens the others.
 func TestProgramsByToolsAlone(t *testing.T) {

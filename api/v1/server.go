@@ -73,6 +73,7 @@ func New(o Options) *Server {
 	s.api = humago.New(s.mux, config(o.Version))
 	s.sandboxes()
 	s.lifetimes()
+	s.networks()
 	s.snapshots()
 	s.observations()
 	s.programs()

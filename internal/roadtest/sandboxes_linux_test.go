@@ -26,6 +26,7 @@ type living struct {
 	*session.Sandboxes
 	key *session.Key
 	dir string
+	reg *registry.DB
 }
 
 func openLiving(t *testing.T, dir string, isolation string, change ...func(*session.SandboxesOptions)) *living {
@@ -68,7 +69,7 @@ func openLiving(t *testing.T, dir string, isolation string, change ...func(*sess
 			t.Errorf("left behind: %q", left)
 		}
 	})
-	return &living{b, &session.Key{ID: session.GivenKey, Name: session.GivenKey}, dir}
+	return &living{b, &session.Key{ID: session.GivenKey, Name: session.GivenKey}, dir, reg}
 }
 
 func (l *living) sh(t *testing.T, id, line string) string {

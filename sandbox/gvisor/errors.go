@@ -13,6 +13,9 @@ import (
 func explain(text string) error {
 	e := &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "gVisor could not make it: " + text}
 	switch {
+	case strings.Contains(text, "does not match across checkpoint restore"): // with pages of both
+		e.Problem = "what its policy gives it of this host, or has it trust, is not what it was paused or written down with"
+		e.Hint = "let it go on with the policy that it had then, or make another one"
 	case strings.Contains(text, "operation not permitted"), strings.Contains(text, "permission denied"):
 		e.Hint = "caisson doctor tells what this host does not allow and how to mend it"
 	case strings.Contains(text, "fork/exec") && strings.Contains(text, "no space left"):

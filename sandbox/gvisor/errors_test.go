@@ -12,10 +12,11 @@ import (
 
 func TestExplain(t *testing.T) {
 	for text, want := range map[string][2]string{
-		"starting sandbox: fork/exec /proc/self/exe: no space left on device":       {"no more user namespaces", "doctor"},
-		"starting sandbox: write /state/run/x/config.json: no space left on device": {"disk is full", "CAISSON_STATE"},
-		"starting sandbox: fork/exec /proc/self/exe: operation not permitted":       {"operation not permitted", "doctor"},
-		"starting sandbox: cannot allocate memory":                                  {"not enough memory", "--memory"},
+		"starting sandbox: fork/exec /proc/self/exe: no space left on device":                           {"no more user namespaces", "doctor"},
+		"starting sandbox: write /state/run/x/config.json: no space left on device":                     {"disk is full", "CAISSON_STATE"},
+		"starting sandbox: fork/exec /proc/self/exe: operation not permitted":                           {"operation not permitted", "doctor"},
+		"starting sandbox: cannot allocate memory":                                                      {"not enough memory", "--memory"},
+		`restoring container "x": "Mounts" does not match across checkpoint restore for container: "y"`: {"is not what it was paused", "make another one"},
 		"something else": {"something else", ""},
 	} {
 		err := explain(text)

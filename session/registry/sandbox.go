@@ -71,7 +71,8 @@ type Sandbox struct {
 
 	Isolation string          `json:"isolation"`
 	Limits    sandbox.Limits  `json:"limits"`
-	Network   []string        `json:"network,omitempty"` // the allow-list that was asked for
+	Network   []string        `json:"network,omitempty"` // the entries that let it reach something
+	Denied    []string        `json:"denied,omitempty"`  // those that are taken away from them
 	Posture   sandbox.Posture `json:"posture"`
 	// Resumed counts how often it was resumed.
 	Resumed int `json:"resumed,omitempty"`
@@ -152,6 +153,7 @@ func (s *Sandbox) RanUntil(now time.Time) time.Duration { return s.Ran + now.Sub
 func (s *Sandbox) Clone() *Sandbox {
 	c := *s
 	c.Metadata, c.Notes, c.Env, c.Network = maps.Clone(s.Metadata), maps.Clone(s.Notes), maps.Clone(s.Env), slices.Clone(s.Network)
+	c.Denied = slices.Clone(s.Denied)
 	c.Writable, c.Placeholders = slices.Clone(s.Writable), maps.Clone(s.Placeholders)
 	c.Allow, c.Deny, c.Asked.Explicit = slices.Clone(s.Allow), slices.Clone(s.Deny), maps.Clone(s.Asked.Explicit)
 	if r := s.Reach; r != nil {
