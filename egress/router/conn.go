@@ -17,6 +17,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/waiter"
 
+	"github.com/caisson-run/caisson/egress/name"
 	"github.com/caisson-run/caisson/egress/peek"
 	"github.com/caisson-run/caisson/egress/rule"
 	"github.com/caisson-run/caisson/egress/wire"
@@ -45,6 +46,10 @@ type conn struct {
 	up   []*metered // those that are open; HTTP may need one after the other
 	to   netip.Addr // where the first went
 	gone bool
+	// asked are the judged requests that are under way: a stream that one was upgraded
+	// to has no end of its own. claimed is whom TLS names on a connection by number.
+	asked   map[*rule.Request]struct{}
+	claimed name.Name
 }
 
 // accept takes the beginning of a connection. It is not answered before the
@@ -187,7 +192,38 @@ func (c *conn) still() rule.Decision {
 			return d
 		}
 	}
+	if !c.claimed.IsZero() {
+		return c.r.rules.Load().Denied(c.claimed, c.t.addr.Port())
+	}
 	return d
+}
+
+// asks takes note of a request before the rules are asked about it, so that a change
+// of them either is what it is judged by or finds it here; it returns what forgets it.
+func (c *conn) asks(q *rule.Request) (forget func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asked == nil {
+		c.asked = map[*rule.Request]struct{}{}
+	}
+	c.asked[q] = struct{}{}
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.asked, q)
+	}
+}
+
+// stillAsked reports whether the rules allow what is under way.
+func (c *conn) stillAsked() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for q := range c.asked {
+		if d, _ := c.r.rules.Load().Request(c.t.name, c.t.addr.Port(), *q); !d.Allow {
+			return false
+		}
+	}
+	return true
 }
 
 // abort ends c from either side at once.
@@ -281,6 +317,9 @@ func (c *conn) checkHello(h peek.Hello) error {
 	case h.Encrypted:
 		return &refusal{Decision: rule.Decision{Reason: "an encrypted ClientHello hides whom it names"}}
 	case c.t.name.IsZero():
+		c.mu.Lock()
+		c.claimed = h.Server // before it is decided: a change of the rules finds it
+		c.mu.Unlock()
 		if d := c.r.rules.Load().Denied(h.Server, c.t.addr.Port()); !d.Allow {
 			return &refusal{Decision: d}
 		}

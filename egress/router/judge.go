@@ -42,7 +42,7 @@ var (
 
 // judge asks the rules about a request whose host is known to be right, puts the
 // secrets in that go there, and bounds its body.
-func (w *webConn) judge(req *http.Request) (*http.Request, rule.Decision) {
+func (w *webConn) judge(req *http.Request, asked *rule.Request) (*http.Request, rule.Decision) {
 	c := w.c
 	no := func(format string, args ...any) (*http.Request, rule.Decision) {
 		return req, rule.Decision{Rule: c.rule.Rule, From: c.rule.From, Reason: fmt.Sprintf(format, args...)}
@@ -51,9 +51,7 @@ func (w *webConn) judge(req *http.Request) (*http.Request, rule.Decision) {
 		return no("a request that names its host in two ways")
 	}
 	list, host, port := c.r.rules.Load(), c.t.name, c.t.addr.Port()
-	d, most := list.Request(host, port, rule.Request{
-		Method: req.Method, Path: wirePath(req), Length: req.ContentLength, Upgrade: req.Header.Get("Upgrade") != "",
-	})
+	d, most := list.Request(host, port, *asked)
 	if !d.Allow {
 		return req, d
 	}

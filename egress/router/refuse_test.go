@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
+	"github.com/caisson-run/caisson/egress/peek"
 	"github.com/caisson-run/caisson/egress/wire"
 )
 
@@ -427,6 +428,21 @@ func TestChange(t *testing.T) {
 	h.r.Change(nil, nil)
 	if s, err := says(open["other.test"]); err == nil || isTimeout(err) {
 		t.Errorf("without rules something stays open: %q, %v", s, err)
+	}
+}
+
+// On a connection by number TLS names a host, which a change may deny.
+func TestChangeByNumber(t *testing.T) {
+	h := build(t, options{allow: []string{"10.1.0.0/16:*"}, deny: []string{"evil.test"}})
+	c := &conn{r: h.r, t: target{addr: netip.MustParseAddrPort("10.1.2.3:443")}}
+	if err := c.checkHello(peek.Hello{Server: parseName(t, "www.good.test")}); err != nil {
+		t.Fatal(err)
+	}
+	for denied, allow := range map[string]bool{"other.test": true, "www.good.test": false, "*.good.test": false} {
+		h.r.Change(rules(t, []string{"10.1.0.0/16:*"}, []string{denied}), nil)
+		if d := c.still(); d.Allow != allow {
+			t.Errorf("without %s: %+v", denied, d)
+		}
 	}
 }
 

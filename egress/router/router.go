@@ -155,13 +155,13 @@ func New(o Options) (*Router, error) {
 }
 
 // Change puts other rules in force and closes the connections that they do not
-// allow, and those whose requests are judged now and were not, or the other way
-// round.
+// allow, those with a request under way that they do not, and those whose requests
+// are judged now and were not, or the other way round.
 func (r *Router) Change(rules *rule.List, ends *Ends) {
 	r.ends.Store(ends)
 	r.rules.Store(rules)
 	for _, c := range r.list() {
-		if d := c.still(); !d.Allow || r.judged(c.t) != c.judged {
+		if d := c.still(); !d.Allow || r.judged(c.t) != c.judged || !c.stillAsked() {
 			c.abort()
 		}
 	}

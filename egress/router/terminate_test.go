@@ -595,6 +595,42 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
+// A stream whose request is not allowed any more is closed when the rules change,
+// one whose request still is stays.
+func TestChangeUnderWay(t *testing.T) {
+	s := secured(t, secureOptions{web: rule.Web{Paths: []string{"/live", "/other"}}, http1: true, handler: func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Upgrade", "websocket")
+		w.Header().Set("Connection", "Upgrade")
+		w.WriteHeader(http.StatusSwitchingProtocols)
+		c, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		echo(c)
+	}})
+	open := map[string]net.Conn{}
+	for _, path := range []string{"/live", "/other"} {
+		c := s.dialTLS(t)
+		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: api.good.test:%d\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", path, s.port)
+		if res, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || res.StatusCode != http.StatusSwitchingProtocols {
+			t.Fatalf("%v, %v", res, err)
+		}
+		open[path] = c
+	}
+	now := rules(t, []string{"*.good.test:*", "127.0.0.1:*"}, nil)
+	now.Web = s.layers(t, secureOptions{web: rule.Web{Paths: []string{"/live"}}})
+	s.r.Change(now, s.ends(t, nil))
+	fmt.Fprintln(open["/other"], "hello")
+	if line, err := says(open["/other"]); err == nil || isTimeout(err) {
+		t.Errorf("what is not allowed any more stays open: %q, %v", line, err)
+	}
+	fmt.Fprintln(open["/live"], "hello")
+	if line, err := says(open["/live"]); line != "hello" {
+		t.Errorf("what is still allowed was closed: %q, %v", line, err)
+	}
+}
+
 // What two readers could take for another number of requests reaches the host as
 // one, or not at all.
 func TestSmuggling(t *testing.T) {

@@ -166,7 +166,9 @@ func serveRequest(rw http.ResponseWriter, req *http.Request) {
 		return
 	}
 	if w.c.judged {
-		if req, d = w.judge(req); !d.Allow {
+		asked := &rule.Request{Method: req.Method, Path: wirePath(req), Length: req.ContentLength, Upgrade: req.Header.Get("Upgrade") != ""}
+		defer w.c.asks(asked)()
+		if req, d = w.judge(req, asked); !d.Allow {
 			refuseRequest(rw, req, w.c, d, host)
 			return
 		}
