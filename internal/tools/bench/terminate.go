@@ -27,8 +27,8 @@ import (
 )
 
 // tlsClient makes a connection for each of 50 requests, or one for 200, and
-// prints the median in ms. Whom it trusts stands in its last argument, inside in
-// the usual variable.
+// prints the median in ms. Whom it trusts stands in its last argument, or where that
+// is missing in the usual variable.
 const tlsClient = `
 import os, socket, ssl, struct, sys, time
 what, port, inside = sys.argv[1], int(sys.argv[2]), sys.argv[3] == 'inside'
@@ -37,7 +37,7 @@ if inside:
     q = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); q.settimeout(10)
     q.sendto(struct.pack('>6H', 7, 0x100, 1, 0, 0, 0) + b'\x09localhost\0' + struct.pack('>2H', 1, 1), ('198.18.0.1', 53))
     host = socket.inet_ntoa(q.recv(500)[-4:])
-context = ssl.create_default_context(cafile=os.environ['SSL_CERT_FILE'] if inside else sys.argv[4])
+context = ssl.create_default_context(cafile=sys.argv[4] if len(sys.argv) > 4 else os.environ['SSL_CERT_FILE'])
 def dial():
     c = socket.create_connection((host, port), 10)
     c.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -60,9 +60,26 @@ else:
     print(median(lambda: ask(c), 200))
 `
 
-// terminated measures a request whose TLS the router ends, beside a direct one.
+// terminated measures a request whose TLS the router ends, beside a direct one from
+// outside: with what the level and the router cost a client of TLS.
 func (s *stage) terminated(level, what string) bench {
-	return bench{fmt.Sprintf("request with TLS ended by the router, %s, %s level, beside a direct one", what, level), func(ctx context.Context) row {
+	return s.tlsRow(level, what, "a direct one", func(ctx context.Context, _ user, port, authority string) *exec.Cmd {
+		return exec.CommandContext(ctx, "/usr/bin/python3", "-I", "-S", "-c", tlsClient, what, port, "outside", authority)
+	})
+}
+
+// ended measures it beside one whose TLS goes through the router whole, from a sandbox
+// of the same kind: what ending it costs.
+func (s *stage) ended(level, what string) bench {
+	return s.tlsRow(level, what, "one whose TLS goes through it", func(ctx context.Context, u user, port, authority string) *exec.Cmd {
+		return s.caisson(ctx, u, "run", "--isolation", level, "--allow", "localhost:"+port, "--allow", "127.0.0.1:"+port,
+			"--mount", authority+":/authority.pem", "--", "/usr/bin/python3", "-I", "-S", "-c", tlsClient, what, port, "inside", "/authority.pem")
+	})
+}
+
+// tlsRow measures a request whose TLS the router ends beside another.
+func (s *stage) tlsRow(level, what, beside string, other func(ctx context.Context, u user, port, authority string) *exec.Cmd) bench {
+	return bench{fmt.Sprintf("request with TLS ended by the router, %s, %s level, beside %s", what, level, beside), func(ctx context.Context) row {
 		u := s.users[0]
 		r := row{who: u.name, goal: "≤ 3 ms over direct", runs: fmt.Sprint(s.o.rounds)}
 		port, authority, stop, err := s.secure()
@@ -77,16 +94,12 @@ func (s *stage) terminated(level, what string) bench {
 			r.notes = append(r.notes, err.Error())
 			return r
 		}
-		argv := func(where string) []string {
-			return []string{"/usr/bin/python3", "-I", "-S", "-c", tlsClient, what, port, where, authority}
-		}
 		var ours, theirs []float64
 		for range s.o.rounds {
-			a, err := figure(s.caisson(ctx, u, append([]string{"run", "--policy", policy, "--"}, argv("inside")...)...))
+			a, err := figure(s.caisson(ctx, u, "run", "--policy", policy, "--", "/usr/bin/python3", "-I", "-S", "-c", tlsClient, what, port, "inside"))
 			if err == nil {
 				var b float64
-				direct := argv("outside")
-				b, err = figure(exec.CommandContext(ctx, direct[0], direct[1:]...))
+				b, err = figure(other(ctx, u, port, authority))
 				theirs = append(theirs, b)
 			}
 			if err != nil {
