@@ -82,6 +82,7 @@ func (g *Group) kill1(pid int) {
 // last in it. It kills nobody: it waits for the group to be empty until ctx
 // (5 seconds where it has no deadline) ends. A group that is gone is removed.
 func (g *Group) Remove(ctx context.Context) error {
+	g.kept.close()
 	dirs := g.Dirs()
 	err := g.wait(ctx, "remove", "still has processes in it", func() (bool, error) {
 		for _, dir := range dirs {

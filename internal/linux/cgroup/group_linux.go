@@ -25,6 +25,8 @@ type Group struct {
 
 	mu      sync.Mutex
 	freezer string // version 1: the directory that Freeze made, if it did
+
+	kept kept
 }
 
 // Name is what Create was given.

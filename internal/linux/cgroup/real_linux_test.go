@@ -302,3 +302,34 @@ func BenchmarkDetect(b *testing.B) {
 		Detect()
 	}
 }
+
+// Counters that are kept open say what those say that are opened each time, and
+// are closed with the group.
+func TestKeepReadsTheSame(t *testing.T) {
+	h := host(t)
+	g := group(t, h, Limits{Memory: 48 * mib, Pids: 24})
+	again, err := h.Open(g.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Keep()
+	if len(g.kept.files) < 5 {
+		t.Fatalf("it keeps %v", g.kept.files)
+	}
+	if err := start(t, g, "alloc 120").Wait(); err == nil {
+		t.Fatal("it lived")
+	}
+	if !g.OOMKilled() || !again.OOMKilled() {
+		t.Errorf("OOMKilled: %v kept, %v opened", g.OOMKilled(), again.OOMKilled())
+	}
+	mine, theirs := g.Usage(), again.Usage()
+	if mine.CPU == nil || *mine.CPU == 0 || *mine.CPU != *theirs.CPU || *mine.MemoryPeak != *theirs.MemoryPeak || *mine.Processes != *theirs.Processes {
+		t.Errorf("usage: %+v kept, %+v opened", mine, theirs)
+	}
+	if err := g.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if u := g.Usage(); len(g.kept.files) != 0 || u.CPU != nil || u.Memory != nil {
+		t.Errorf("after its end %v are open and it uses %+v", g.kept.files, u)
+	}
+}

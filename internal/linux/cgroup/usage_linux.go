@@ -87,7 +87,7 @@ func (g *Group) number(controller, file string) *int64 {
 	if g.dir(controller) == "" {
 		return nil
 	}
-	n, err := strconv.ParseInt(read(filepath.Join(g.dir(controller), file)), 10, 64)
+	n, err := strconv.ParseInt(g.kept.read(filepath.Join(g.dir(controller), file)), 10, 64)
 	if err != nil {
 		return nil
 	}
@@ -98,5 +98,5 @@ func (g *Group) flat(controller, file string) map[string]uint64 {
 	if g.dir(controller) == "" {
 		return nil
 	}
-	return parseFlat(read(filepath.Join(g.dir(controller), file)))
+	return parseFlat(g.kept.read(filepath.Join(g.dir(controller), file)))
 }
