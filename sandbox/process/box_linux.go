@@ -29,6 +29,7 @@ type box struct {
 
 	opened []*os.File // closed by close
 
+	seat   *seat
 	launch *launch
 	gone   chan struct{} // closed when no process is left; nil before there are any
 
@@ -70,7 +71,7 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first) (_ *box, err error) {
 		return nil, err
 	}
 	p := &plan{spec: spec, first: f}
-	b := &box{spec: spec, plan: p}
+	b := &box{spec: spec, plan: p, seat: takeSeat(euid == 0 && spec.Network == nil && rewrite == nil)}
 	grouped := b.makeGroup(d.host()) // a fifth of the work, of which the rest knows nothing
 	defer func() {
 		if err != nil {
@@ -155,6 +156,9 @@ func (b *box) makeGroup(host *cgroup.Host) (wait func() error) {
 		var err error
 		if group, door.pids, err = b.newGroup(host); err == nil {
 			err = door.open(group, host.Version)
+			if b.plan.first.agent == nil { // somebody waits for its end, and reads it once
+				group.Keep()
+			}
 		}
 		made <- err
 	}()
@@ -213,10 +217,13 @@ func openRaw(name string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// start makes the processes. The calling goroutine is locked to its thread and
-// stays until end.
-func (b *box) start() error {
+// start makes the processes. The calling goroutine is locked to its thread, which
+// may be in n, and stays until end.
+func (b *box) start(n *network) error {
 	l := b.launch
+	if n.usable() {
+		l.inherit()
+	}
 	if l.mapper != nil {
 		defer l.mapper.close()
 	}
@@ -225,6 +232,7 @@ func (b *box) start() error {
 	defer b.mu.Unlock()
 	if errno != 0 {
 		err := l.explain(errno)
+		l.bury()
 		l.clear()
 		b.init, b.over = 0, true
 		if l.mapper != nil && l.mapper.err != nil {
@@ -258,6 +266,9 @@ func (b *box) end(tell chan<- ending) {
 	e.status = reap(b.program, &ru)
 	b.program = 0
 	b.mu.Unlock()
+	if b.plan.first.late == nil {
+		b.kill() // dying takes init longer than what follows; who waits for a sandbox made ahead does not wait for that
+	}
 	// What the program has used with all that it waited for: more exact than
 	// what was sampled, and less where something ended that nobody waited for.
 	b.sampler.cpu = max(b.sampler.cpu, time.Duration(ru.Utime.Nano()+ru.Stime.Nano()))
@@ -274,11 +285,13 @@ func (b *box) end(tell chan<- ending) {
 }
 
 // endInit kills init, and with it all that is left in its pid namespace, and
-// waits for it, which ends last.
+// waits for it, which ends last. Nobody else waits meanwhile: only the reaping
+// changes whose the number is.
 func (b *box) endInit() {
+	b.kill()
+	waitQuietly(b.init)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_ = unix.Kill(b.init, unix.SIGKILL)
 	reap(b.init, nil)
 	b.init, b.over = 0, true
 }
@@ -349,6 +362,7 @@ func (b *box) close() {
 	if b.gone != nil {
 		<-b.gone
 	}
+	b.seat.leave()
 	b.closeFiles()
 	if b.group != nil {
 		// Everything in it has died with init.

@@ -24,6 +24,7 @@ type launch struct {
 	slots                  [maxSlots]uintptr
 	args                   cloneArgs // of the builder, on cgroup version 2
 	enter                  int       // the program's step into its working directory
+	loopback               [2]int    // the builder's steps that bring it up: the first, and the one after
 
 	mapper *mapper // for root
 }
@@ -60,6 +61,19 @@ func (l *launch) ready(group *os.File) {
 	}
 }
 
+// inherit has the builder stay in the network namespace of the thread that makes
+// it, where the loopback is up.
+func (l *launch) inherit() {
+	if l.args.flags != 0 {
+		l.args.flags &^= unix.CLONE_NEWNET // clone3's argument is a pointer
+	} else {
+		l.builder.clone[1] &^= unix.CLONE_NEWNET
+	}
+	for i := l.loopback[0]; i < l.loopback[1]; i++ {
+		l.scripts[0].steps[i] = step{call: unix.SYS_GETPID}
+	}
+}
+
 // rewrite is nil but in tests, which take a protection out to see that it is
 // missed.
 var rewrite func(*launch)
@@ -74,7 +88,8 @@ type cloneArgs struct {
 // the sandbox: its end kills the sandbox, as its process's does.
 //
 // When it returns 0 init and program are children that must be waited for;
-// otherwise clear does that, and explain says what is wrong.
+// otherwise clear does that, and explain says what is wrong. The builder must be
+// buried in either case.
 func (l *launch) start() syscall.Errno {
 	dumpable()
 	if l.mapper != nil {
@@ -86,10 +101,14 @@ func (l *launch) start() syscall.Errno {
 	}
 	keepDumpable()
 	runtime.KeepAlive(l)
+	return l.builder.outcome()
+}
+
+// bury waits until the builder is gone, which has done its work.
+func (l *launch) bury() {
 	if l.builder.pid < maxPID {
 		reap(int(l.builder.pid), nil)
 	}
-	return l.builder.outcome()
 }
 
 // clear takes away what a start that failed has made.

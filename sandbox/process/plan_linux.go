@@ -66,7 +66,7 @@ func (p *plan) write() (*launch, error) {
 	}
 	p.becomeRoot(b, l.mapper)
 	p.world.build(b)
-	p.ownNamespaces(b)
+	p.ownNamespaces(b, l)
 	p.lose(b)
 
 	init, err := p.writeInit(b)
@@ -126,7 +126,7 @@ func (p *plan) becomeRoot(b *script, m *mapper) {
 
 // ownNamespaces makes what is left of the namespaces and puts their contents in
 // order.
-func (p *plan) ownNamespaces(b *script) {
+func (p *plan) ownNamespaces(b *script, l *launch) {
 	b.doing("enter the control group")
 	zero := new(byte)
 	*zero = '0'
@@ -146,9 +146,11 @@ func (p *plan) ownNamespaces(b *script) {
 	b.doing("bring up its own loopback")
 	up := &interfaceRequest{name: [unix.IFNAMSIZ]byte{'l', 'o'}, flags: unix.IFF_UP}
 	sock := b.slot()
+	l.loopback[0] = len(b.steps)
 	b.call(unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0).save(sock)
 	b.call(unix.SYS_IOCTL, sock, unix.SIOCSIFFLAGS, to(up))
 	b.close(sock)
+	l.loopback[1] = len(b.steps)
 	b.doing("take a key ring of its own")
 	b.call(unix.SYS_KEYCTL, unix.KEYCTL_JOIN_SESSION_KEYRING, nil).or(unix.ENOSYS)
 }

@@ -4,7 +4,6 @@ package process
 
 import (
 	"context"
-	"runtime"
 	"syscall"
 	"time"
 
@@ -47,24 +46,24 @@ func (b *box) serve(ctx context.Context, exec *sandbox.Exec, streams *stdio.Pipe
 	return b.result(e)
 }
 
-// live makes the processes on a thread of their own and stays with them there.
+// live makes the processes on the box's thread, which stays with them.
 // The first channel tells how it went, the second how the program ended.
 func (b *box) live() (<-chan error, <-chan ending) {
 	started, ended := make(chan error, 1), make(chan ending, 1)
 	b.gone, b.began = make(chan struct{}), time.Now()
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
+	b.seat.do(func(n *network) {
 		defer close(b.gone)
-		err := b.start()
+		err := b.start(n)
 		if l := b.plan.first.late; l != nil && err != nil {
 			l.giveUp()
 		}
 		started <- err
 		if err == nil {
+			b.launch.bury()
+			n.leave()
 			b.end(ended)
 		}
-	}()
+	})
 	return started, ended
 }
 

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"os"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// seat is the thread that makes a sandbox and stays with it: when it ends the
+// sandbox does, too (prctl(2), PR_SET_PDEATHSIG).
+//
+// It is taken before anything else is done for a sandbox, because it makes the
+// sandbox's network namespace meanwhile: the dearest of them, which nothing else
+// has to wait for. The builder is born in it. Only root's thread may do that; for
+// others the builder makes it, as for a sandbox with a network, whose device the
+// builder makes there with the rights that it has in a namespace of its own user
+// namespace.
+type seat struct {
+	work chan func(*network) // one, or closed without
+	left sync.Once
+}
+
+func takeSeat(ahead bool) *seat {
+	s := &seat{work: make(chan func(*network), 1)}
+	go func() {
+		runtime.LockOSThread() // new threads are not made from this one, whose namespace they would be in
+		var n *network
+		if ahead {
+			n = enterNetwork()
+		}
+		if work, ok := <-s.work; ok {
+			work(n)
+		}
+		if n.leave() {
+			runtime.UnlockOSThread()
+		} // else the thread ends here, and nobody is ever on it again
+	}()
+	return s
+}
+
+// do has the thread work, once.
+func (s *seat) do(work func(*network)) { s.work <- work }
+
+// leave says that there is nothing more to do. It may be called twice.
+func (s *seat) leave() { s.left.Do(func() { close(s.work) }) }
+
+// network is a network namespace of its own that a thread is in.
+type network struct {
+	home *os.File // the one that it was in before; nil once it is there again
+	lost bool     // it cannot go back
+}
+
+// enterNetwork moves the calling thread to a new network namespace, whose
+// loopback is up. Where that cannot be it is nil: then the builder tries.
+func enterNetwork() *network {
+	home, err := openRaw("/proc/thread-self/ns/net", unix.O_RDONLY)
+	if err != nil {
+		return nil
+	}
+	if unix.Unshare(unix.CLONE_NEWNET) != nil {
+		home.Close()
+		return nil
+	}
+	n := &network{home: home}
+	if loopbackUp() != nil {
+		n.leave()
+		if n.lost {
+			return n
+		}
+		return nil
+	}
+	return n
+}
+
+func loopbackUp() error {
+	sock, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(sock)
+	up, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	up.SetUint16(unix.IFF_UP)
+	return unix.IoctlIfreq(sock, unix.SIOCSIFFLAGS, up)
+}
+
+// usable reports whether the thread's children are born in a namespace of their own.
+func (n *network) usable() bool { return n != nil && n.home != nil && !n.lost }
+
+// leave moves the thread back. It is called by that thread, more than once.
+func (n *network) leave() (back bool) {
+	if n == nil || n.home == nil {
+		return n == nil || !n.lost
+	}
+	n.lost = unix.Setns(int(n.home.Fd()), unix.CLONE_NEWNET) != nil
+	n.home.Close()
+	n.home = nil
+	return !n.lost
+}
