@@ -15,9 +15,11 @@ import (
 // with another one Open fails (ErrUnsupported).
 type Pool struct {
 	// For is a request of the kind that the pool serves. Its Command or Code,
-	// Args, Env, Stdin and outputs do not matter; a request that differs from it
-	// in anything else (limits, level, actor, language) runs as it would without
-	// the pool. It has no mounts, workspace, image, network and nothing to
+	// Args, Env, Stdin and outputs do not matter, nor do limits of wall, cpu_time
+	// and output. Limits of memory, cpus and processes may be tighter: a sandbox
+	// is held to them when the request gets it. A request that differs in anything
+	// else (looser or other limits, level, actor, language) runs as it would
+	// without the pool. It has no mounts, workspace, image, network and nothing to
 	// collect: what those name is looked at when the request comes.
 	For Request
 	// Ready is how many sandboxes wait at most, 1 to 64; 4 when it is 0. Each is

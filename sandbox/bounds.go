@@ -43,6 +43,17 @@ func (l *Limits) Check(holds map[LimitName]Clause) error {
 	return nil
 }
 
+// Bound names the limits that Tightener sets.
+func Bound() []LimitName { return []LimitName{LimitMemory, LimitCPUs, LimitProcesses} }
+
+// Within reports whether l bounds memory, processors and processes at least as
+// tightly as o does.
+func (l *Limits) Within(o *Limits) bool {
+	return within(l.Memory, o.Memory) && within(l.CPUs, o.CPUs) && within(l.Processes, o.Processes)
+}
+
+func within[T int | int64 | float64](n, bound T) bool { return bound == 0 || n > 0 && n <= bound }
+
 // Shares gives every scratch directory its bounds. What has no size of its own
 // gets an equal part of the disk, and so do copy-on-write mounts, of cow bytes
 // each: all of them together never take more than the limit. The number of files

@@ -115,6 +115,17 @@ type Prepared interface {
 	Destroy(ctx context.Context) error
 }
 
+// Tightener is the optional ability of a Prepared to be held to the limits of
+// the run that gets it, where they are tighter than those it was made with.
+type Tightener interface {
+	// Tighten bounds memory, processors and processes as l does; the rest of l
+	// means nothing here. It comes before Run. A bound that is looser than the
+	// sandbox was made with is ErrInvalid, one that cannot be set ErrUnsupported
+	// or ErrUnavailable; after an error the sandbox may have some of them and is
+	// only good to be destroyed.
+	Tighten(l Limits) error
+}
+
 // Runner is the optional ability to run one program without a guest agent:
 // the fastest path a level has.
 type Runner interface {

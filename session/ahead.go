@@ -35,6 +35,36 @@ func (r *run) shape() shape {
 	return s
 }
 
+// late are the limits that a sandbox made ahead takes when it is given away: the
+// level sets some of them anew, and the others are ours to hold.
+func late() []sandbox.LimitName {
+	return append(sandbox.Bound(), sandbox.LimitWall, sandbox.LimitCPUTime, sandbox.LimitOutput)
+}
+
+// serves reports whether a sandbox that was made for calls of shape s can be that
+// of a call of another, and whether it has to be bounded more tightly then.
+func (s shape) serves(other shape) (yes, tighten bool) {
+	mine, asked := s.plan.Limits, other.plan.Limits
+	if !asked.Within(&mine) || !reflect.DeepEqual(s.boundless(), other.boundless()) {
+		return false, false
+	}
+	return true, !mine.Within(&asked)
+}
+
+// boundless leaves out the limits that come late, and what was asked for: what
+// became of that is in the plan.
+func (s shape) boundless() shape {
+	s.call.Limits = sandbox.Limits{}
+	l := &s.plan.Limits
+	for _, name := range late() {
+		l.Clear(name)
+	}
+	if len(l.Explicit) == 0 {
+		l.Explicit = nil
+	}
+	return s
+}
+
 // withoutHooks leaves out what is a call's own for as long as it runs.
 func withoutHooks(c Call) Call {
 	c.Signals, c.OnUsage, c.OnReport, c.OnPull, c.OnRefused, c.OnNotice = nil, nil, nil, nil, nil, nil
@@ -77,14 +107,27 @@ func (r *run) takeReady() *made {
 	}
 	mine := r.shape()
 	for _, p := range pools {
-		if !reflect.DeepEqual(p.shape, mine) {
+		yes, tighten := p.shape.serves(mine)
+		if !yes || tighten && !p.tightens.Load() {
 			continue
 		}
-		if m := p.take(); m != nil {
+		m := p.take()
+		if m == nil {
+			continue
+		}
+		if !tighten || m.tighten(r.plan.Limits) {
 			return m
 		}
+		p.tightens.Store(false) // nor will another take it
+		p.retire(m)
 	}
 	return nil
+}
+
+// tighten has the level hold the sandbox to l, where it can.
+func (m *made) tighten(l sandbox.Limits) bool {
+	t, ok := m.box.(sandbox.Tightener)
+	return ok && t.Tighten(l) == nil
 }
 
 // adopt makes a sandbox that was made ahead this call's own: its name, its run
@@ -94,6 +137,9 @@ func (r *run) adopt(m *made) (*world, error) {
 	r.ready = m
 	r.id, r.call.ID, r.intent.Sandbox = m.run.id, m.run.id, m.run.id
 	w := *m.world
+	spec := *w.spec
+	spec.Limits = r.plan.Limits
+	w.spec = &spec
 	w.exec = &sandbox.Exec{Dir: r.call.Cwd, Env: r.environment(w.spec.User, w.search)}
 	if w.exec.Dir == "" {
 		w.exec.Dir = w.cwd

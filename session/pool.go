@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/caisson-run/caisson/policy"
@@ -19,9 +20,10 @@ import (
 // PoolOptions say for which calls sandboxes are made ahead, and how many.
 type PoolOptions struct {
 	// Like is a call of the kind. What runs and with what (Argv, Env, the code of
-	// Source), its streams and its hooks are left aside; a call that differs from
-	// it in anything else, who asks included, gets a sandbox of its own as
-	// always.
+	// Source), its streams and its hooks are left aside, and so are the limits of
+	// wall, cpu_time and output. Those of memory, cpus and processes may be
+	// tighter; a sandbox is held to them when it is given away. A call that differs
+	// in anything else, who asks included, gets a sandbox of its own as always.
 	Like Call
 	// Ready is how many sandboxes wait at most: 1 to 64, 4 when it is 0.
 	Ready int
@@ -42,6 +44,8 @@ type Pool struct {
 	shape shape
 	of    *run  // the run whose texts its sandboxes read; nil: they are for calls
 	reads *Pool // of those that read the texts of p's calls; nil without
+
+	tightens atomic.Bool // its sandboxes take tighter limits, as far as is known
 
 	ctx    context.Context
 	end    context.CancelFunc
@@ -116,6 +120,8 @@ func (s *Session) keep(ctx context.Context, o PoolOptions, of *run) (*Pool, *run
 		return nil, nil, err
 	}
 	p.shape = m.run.shape()
+	_, tightens := m.box.(sandbox.Tightener)
+	p.tightens.Store(tightens)
 	p.ready = append(p.ready, m)
 	p.ctx, p.end = context.WithCancel(context.WithoutCancel(ctx))
 	for range min(o.Ready, runtime.GOMAXPROCS(0)) {

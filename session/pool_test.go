@@ -5,6 +5,7 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -22,7 +23,8 @@ type preparer struct {
 	mu    sync.Mutex
 	fails error
 	made  map[string]*preparedStub
-	begun chan struct{} // gets one for each that is made, or could not be
+	as    func(*preparedStub) sandbox.Prepared // what is given away; nil: itself
+	begun chan struct{}                        // gets one for each that is made, or could not be
 }
 
 func (d *preparer) Prepare(_ context.Context, s *sandbox.Spec) (sandbox.Prepared, error) {
@@ -34,6 +36,9 @@ func (d *preparer) Prepare(_ context.Context, s *sandbox.Spec) (sandbox.Prepared
 	}
 	p := &preparedStub{d: d, spec: s, ended: make(chan struct{})}
 	d.made[s.ID] = p
+	if d.as != nil {
+		return d.as(p), nil
+	}
 	return p, nil
 }
 
@@ -179,9 +184,9 @@ func TestPoolIsForOneShape(t *testing.T) {
 	}
 	defer code.Close()
 	for name, change := range map[string]func(*Call){
-		"memory":           limited(func(l *sandbox.Limits) { l.Memory = 64 << 20 }, sandbox.LimitMemory),
-		"the same, said":   limited(func(l *sandbox.Limits) { *l = sandbox.DefaultLimits() }, sandbox.LimitMemory),
-		"wall":             limited(func(l *sandbox.Limits) { l.Wall = time.Second }, sandbox.LimitWall),
+		"memory":           limited(func(l *sandbox.Limits) { l.Memory = 64 << 20 }, sandbox.LimitMemory), // the stub is no Tightener
+		"open files":       limited(func(l *sandbox.Limits) { l.OpenFiles = 7 }, sandbox.LimitOpenFiles),
+		"disk":             limited(func(l *sandbox.Limits) { l.Disk = 1 << 20 }, sandbox.LimitDisk),
 		"processes":        limited(func(l *sandbox.Limits) { l.Processes = 7 }, sandbox.LimitProcesses),
 		"somebody else":    func(c *Call) { c.Actor = "other" },
 		"another door":     func(c *Call) { c.Door = "other" },
@@ -209,9 +214,11 @@ func TestPoolIsForOneShape(t *testing.T) {
 	}
 	// What comes late makes no difference.
 	for name, change := range map[string]func(*Call){
-		"where": func(c *Call) { c.Cwd = "/tmp" },
-		"hooks": func(c *Call) { c.OnUsage, c.OnNotice = func(sandbox.Usage) {}, func(string) {} },
-		"watch": func(c *Call) { c.Watch = []policy.WatchRule{} },
+		"where":          func(c *Call) { c.Cwd = "/tmp" },
+		"hooks":          func(c *Call) { c.OnUsage, c.OnNotice = func(sandbox.Usage) {}, func(string) {} },
+		"watch":          func(c *Call) { c.Watch = []policy.WatchRule{} },
+		"wall":           limited(func(l *sandbox.Limits) { l.Wall = time.Second }, sandbox.LimitWall),
+		"the same, said": limited(func(l *sandbox.Limits) { *l = sandbox.DefaultLimits() }, sandbox.LimitMemory),
 	} {
 		taken := p.State().Taken
 		waiting(t, p, 1)
@@ -362,5 +369,81 @@ func TestPoolAsksThePolicy(t *testing.T) {
 	res, err := b.Do(t.Context(), like(func(c *Call) { c.Argv = []string{"a\x00b"} }), IO{})
 	if err != nil || res.Status != sandbox.StatusDenied || p.State().Taken != 0 {
 		t.Error(res, err, p.State())
+	}
+}
+
+// tightener is a sandbox that takes tighter limits.
+type tightener struct {
+	*preparedStub
+	took  []sandbox.Limits
+	fails error
+}
+
+func (p *tightener) Tighten(l sandbox.Limits) error {
+	p.d.mu.Lock()
+	defer p.d.mu.Unlock()
+	p.took = append(p.took, l)
+	return p.fails
+}
+
+// A call gets a sandbox that was made ahead with its own limits in force, or one
+// of its own: never one with those of the pool.
+func TestPoolTightens(t *testing.T) {
+	var given []*tightener
+	refusal := error(nil)
+	d := &preparer{made: map[string]*preparedStub{}, begun: make(chan struct{}, 100)}
+	d.as = func(p *preparedStub) sandbox.Prepared {
+		given = append(given, &tightener{preparedStub: p, fails: refusal})
+		return given[len(given)-1]
+	}
+	b := newBench(t, &d.stub, func(o *Options) { o.Drivers["gvisor"] = d })
+	p, err := b.Keep(t.Context(), PoolOptions{Like: *like(limited(func(l *sandbox.Limits) { l.Memory = 128 << 20 }, sandbox.LimitMemory)), Ready: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	do := func(memory int64) (pooled bool) {
+		t.Helper()
+		waiting(t, p, 1)
+		taken, own := p.State().Taken, d.stub.ran
+		res, err := b.Do(t.Context(), like(limited(func(l *sandbox.Limits) { l.Memory = memory }, sandbox.LimitMemory)), IO{})
+		if err != nil || res.Status != sandbox.StatusSuccess {
+			t.Fatal(res, err)
+		}
+		if got, want := b.last(t).Call.Limits["memory"], fmt.Sprint(memory); got != want {
+			t.Errorf("the record says %q, want %q", got, want)
+		}
+		return p.State().Taken > taken && d.stub.ran == own
+	}
+	last := func() *tightener {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		for i := len(given) - 1; i >= 0; i-- {
+			if given[i].ran > 0 {
+				return given[i]
+			}
+		}
+		return nil
+	}
+	if !do(128<<20) || len(last().took) != 0 {
+		t.Errorf("its own limits: %+v", last())
+	}
+	if !do(64<<20) || len(last().took) != 1 || last().took[0].Memory != 64<<20 {
+		t.Errorf("tighter ones: %+v", last())
+	}
+	if do(256 << 20) {
+		t.Error("looser ones: it ran in a sandbox that was made ahead")
+	}
+	d.mu.Lock()
+	refusal = sandbox.ErrUnsupported
+	for _, g := range given {
+		g.fails = refusal
+	}
+	d.mu.Unlock()
+	if do(64 << 20) {
+		t.Error("it ran in a sandbox that did not take its limits")
+	}
+	if taken := p.State().Taken; do(64<<20) || p.State().Taken != taken {
+		t.Error("another one was wasted")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caisson-run/caisson/internal/linux/cgroup"
 	"github.com/caisson-run/caisson/internal/linux/stdio"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -16,6 +17,7 @@ import (
 // other sandbox what a one-shot would not.
 type prepared struct {
 	box     *box
+	driver  *Driver
 	late    *late
 	streams *stdio.Pipes
 	started <-chan error // once it was woken, or has died
@@ -26,8 +28,9 @@ type prepared struct {
 }
 
 var (
-	_ sandbox.Preparer = (*Driver)(nil)
-	_ sandbox.Prepared = (*prepared)(nil)
+	_ sandbox.Preparer  = (*Driver)(nil)
+	_ sandbox.Prepared  = (*prepared)(nil)
+	_ sandbox.Tightener = (*prepared)(nil)
 )
 
 // Prepare makes the sandbox of a one-shot up to its program.
@@ -49,7 +52,7 @@ func (d *Driver) Prepare(ctx context.Context, spec *sandbox.Spec) (sandbox.Prepa
 		streams.Close()
 		return nil, err
 	}
-	p := &prepared{box: b, late: l, streams: streams}
+	p := &prepared{box: b, driver: d, late: l, streams: streams}
 	p.started, p.ended = b.live()
 	if !l.wait() {
 		err := <-p.started
@@ -88,6 +91,48 @@ func (p *prepared) Ended() <-chan struct{} { return p.box.gone }
 // that.
 func (p *prepared) Usage(context.Context) (sandbox.Usage, error) {
 	return p.box.base, nil // nothing has run since
+}
+
+// Tighten sets the limits of the control group anew, with nothing in it yet but
+// what waits. The rlimit for processes stays where it was, behind the group's.
+func (p *prepared) Tighten(l sandbox.Limits) error {
+	p.use.Lock()
+	defer p.use.Unlock()
+	if p.used {
+		return sandbox.Errorf(sandbox.ErrConflict, "limit sandbox", "the sandbox has run its program")
+	}
+	spec := *p.box.spec
+	if !l.Within(&spec.Limits) {
+		return sandbox.Errorf(sandbox.ErrInvalid, "limit sandbox", "a limit is looser than the sandbox was made with")
+	}
+	spec.Limits.Memory, spec.Limits.CPUs, spec.Limits.Processes = l.Memory, l.CPUs, l.Processes
+	host, group := p.driver.host(), p.box.group
+	if host == nil || group == nil {
+		return &sandbox.Error{Op: "limit sandbox", Kind: sandbox.ErrUnsupported, Problem: "it has no control group, and is bounded as it was made",
+			Hint: "see what caisson doctor says about control groups"}
+	}
+	for _, need := range []struct {
+		controller string
+		changes    bool
+	}{
+		{cgroup.Memory, l.Memory != p.box.spec.Limits.Memory}, {cgroup.CPU, l.CPUs != p.box.spec.Limits.CPUs},
+		{cgroup.Pids, l.Processes != p.box.spec.Limits.Processes},
+	} {
+		if ok, why := host.Can(need.controller); need.changes && !ok {
+			return sandbox.Errorf(sandbox.ErrUnsupported, "limit sandbox", "%s cannot be bounded anew: %s", need.controller, why)
+		}
+	}
+	want, err := groupLimits(host, &spec.Limits, spec.StateDir)
+	if err == nil {
+		err = group.Tighten(want)
+	}
+	if err != nil {
+		return err
+	}
+	p.box.mu.Lock()
+	defer p.box.mu.Unlock()
+	p.box.spec = &spec
+	return nil
 }
 
 // Run wakes the program. It returns when nothing that ran is left; init may

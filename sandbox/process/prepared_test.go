@@ -346,3 +346,62 @@ func TestWhatIsPassedOnIsFound(t *testing.T) {
 		t.Errorf("found %q, want %q, %v", got, everything, err)
 	}
 }
+
+// A sandbox that was made ahead is held to the limits of the run that gets it,
+// by the kernel, and to nothing looser than it was made with.
+func TestTightened(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("without a control group it is refused")
+	}
+	tightened := func(change func(*sandbox.Limits)) sandbox.Prepared {
+		spec := world(t)
+		p := prepare(t, spec)
+		l := spec.Limits
+		change(&l)
+		if err := p.(sandbox.Tightener).Tighten(l); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	run := func(p sandbox.Prepared, script string) *sandbox.Result {
+		res, err := p.Run(t.Context(), &sandbox.Exec{Argv: []string{"/usr/bin/python3", "-I", "-S", "-c", script}, Dir: "/tmp"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	const forks = "import os\nfor i in range(20):\n  if os.fork() == 0: os.pause() if hasattr(os, 'pause') else __import__('signal').pause()\n"
+	if res := run(tightened(func(l *sandbox.Limits) { l.Memory = 24 << 20 }), "x = b'x' * (64 << 20)"); res.Resource != sandbox.LimitMemory {
+		t.Errorf("64 MiB of 24: %+v", res)
+	}
+	if res := run(tightened(func(l *sandbox.Limits) { l.Processes = 5 }), forks); !slices.Contains(res.LimitsHit, sandbox.LimitProcesses) {
+		t.Errorf("21 processes of 5: %+v", res)
+	}
+	if res := run(tightened(func(*sandbox.Limits) {}), "x = b'x' * (64 << 20)"); res.Status != sandbox.StatusSuccess {
+		t.Errorf("64 MiB of what it was made with: %+v", res)
+	}
+	for name, change := range map[string]func(*sandbox.Limits){
+		"more memory":    func(l *sandbox.Limits) { l.Memory *= 2 },
+		"any memory":     func(l *sandbox.Limits) { l.Memory = 0 },
+		"more processes": func(l *sandbox.Limits) { l.Processes++ },
+		"any processor":  func(l *sandbox.Limits) { l.CPUs = 0 },
+	} {
+		spec := world(t)
+		l := spec.Limits
+		change(&l)
+		if err := prepare(t, spec).(sandbox.Tightener).Tighten(l); !errors.Is(err, sandbox.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	d, spec := process.New(process.Options{NoCgroups: true}), world(t)
+	p, err := d.Prepare(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Destroy(context.Background())
+	l := spec.Limits
+	l.Memory /= 2
+	if err := p.(sandbox.Tightener).Tighten(l); !errors.Is(err, sandbox.ErrUnsupported) {
+		t.Errorf("without a control group: %v", err)
+	}
+}

@@ -62,6 +62,11 @@ func (g *Group) limit(l Limits, refused error) error {
 	return nil
 }
 
+// Tighten sets the limits of l anew. Each is as tight as the one that is in force,
+// or tighter; 0 leaves one as it is. One that the kernel does not take is an error
+// (sandbox.ErrUnsupported), and those before it are set.
+func (g *Group) Tighten(l Limits) error { return g.limit(l, nil) }
+
 // put writes one control file of the group.
 func (g *Group) put(controller, file, value string) error {
 	return g.k.write(filepath.Join(g.dir(controller), file), value)
