@@ -141,7 +141,10 @@ func newAddition(id, event string, v any, kept []*Capture) (*addition, error) {
 
 // change runs do in a transaction that holds the write lock, from a head that
 // was checked, and makes the new head known in both places.
-func (l *Log) change(ctx context.Context, do func(tx *sql.Tx, head Checkpoint) (Checkpoint, error)) error {
+//
+// ctx ends the wait for its turn and the lock. What has begun takes a moment, and is not
+// interrupted: to watch a ctx costs a goroutine for each statement.
+func (l *Log) change(ctx context.Context, do func(tx querier, head Checkpoint) (Checkpoint, error)) error {
 	const op = "audit"
 	if l.w == nil {
 		return sandbox.Errorf(sandbox.ErrInvalid, op, "the record is open for reading only")
@@ -149,12 +152,20 @@ func (l *Log) change(ctx context.Context, do func(tx *sql.Tx, head Checkpoint) (
 	if l.broken != nil {
 		return l.broken
 	}
-	var tx *sql.Tx
-	err := patiently(ctx, func() (err error) { tx, err = l.w.BeginTx(ctx, nil); return err })
+	conn, err := l.w.Conn(ctx)
 	if err != nil {
 		return unavailable(op, err)
 	}
-	defer tx.Rollback()
+	defer conn.Close()
+	var begun *sql.Tx
+	through := context.WithoutCancel(ctx)
+	err = patiently(ctx, func() (err error) { begun, err = conn.BeginTx(through, nil); return err })
+	if err != nil {
+		return unavailable(op, err)
+	}
+	defer begun.Rollback()
+	ctx = through
+	tx := &writing{begun, &l.known}
 	head, err := l.checkHead(ctx, tx)
 	if err != nil {
 		return unavailable(op, err)
@@ -166,9 +177,12 @@ func (l *Log) change(ctx context.Context, do func(tx *sql.Tx, head Checkpoint) (
 	if err != nil {
 		return unavailable(op, err)
 	}
-	if err := tx.Commit(); err != nil {
+	if err := begun.Commit(); err != nil {
 		return unavailable(op, err)
 	}
+	l.good.Store(&head) // signed here
+	conn.Close()
+	l.known.prepare(ctx, l.w)
 	if l.onCommit != nil {
 		l.onCommit()
 	}
@@ -176,12 +190,12 @@ func (l *Log) change(ctx context.Context, do func(tx *sql.Tx, head Checkpoint) (
 }
 
 // append seals a record onto the chain and moves the head to it.
-func (l *Log) append(ctx context.Context, tx *sql.Tx, head Checkpoint, r *record) (Checkpoint, error) {
+func (l *Log) append(ctx context.Context, tx querier, head Checkpoint, r *record) (Checkpoint, error) {
 	return l.appendAll(ctx, tx, head, []*record{r})
 }
 
 // appendAll is append for many: the head is signed once, for the last.
-func (l *Log) appendAll(ctx context.Context, tx *sql.Tx, head Checkpoint, list []*record) (Checkpoint, error) {
+func (l *Log) appendAll(ctx context.Context, tx querier, head Checkpoint, list []*record) (Checkpoint, error) {
 	prev, err := hex.DecodeString(head.Link)
 	if err != nil {
 		return head, err
@@ -209,7 +223,7 @@ func (l *Log) appendAll(ctx context.Context, tx *sql.Tx, head Checkpoint, list [
 }
 
 // keep stores contents, but for those that were redacted once.
-func keep(ctx context.Context, tx *sql.Tx, list []*Capture) error {
+func keep(ctx context.Context, tx querier, list []*Capture) error {
 	var insert *sql.Stmt
 	for _, c := range list {
 		if c == nil || len(c.kept) == 0 {

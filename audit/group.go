@@ -4,7 +4,6 @@ package audit
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"slices"
 	"sync"
@@ -112,7 +111,7 @@ func (l *Log) carry(ctx context.Context, w *waiter) {
 
 // write appends what a batch brings in one transaction.
 func (l *Log) write(ctx context.Context, batch []*waiter) error {
-	return l.change(ctx, func(tx *sql.Tx, head Checkpoint) (Checkpoint, error) {
+	return l.change(ctx, func(tx querier, head Checkpoint) (Checkpoint, error) {
 		var records []*record
 		var kept []*Capture
 		for _, w := range batch {

@@ -4,7 +4,6 @@ package audit
 
 import (
 	"context"
-	"database/sql"
 	"encoding/hex"
 	"maps"
 	"slices"
@@ -22,7 +21,7 @@ func (l *Log) Prune(ctx context.Context, before time.Time) (dropped int64, err e
 	if err != nil {
 		return 0, unavailable("audit prune", err)
 	}
-	err = l.change(ctx, func(tx *sql.Tx, head Checkpoint) (Checkpoint, error) {
+	err = l.change(ctx, func(tx querier, head Checkpoint) (Checkpoint, error) {
 		// Everything up to the first record that is young enough: an outcome
 		// goes with its intent only if it is old enough itself.
 		var through int64
@@ -53,7 +52,7 @@ func (l *Log) Prune(ctx context.Context, before time.Time) (dropped int64, err e
 }
 
 // dropUnreferred deletes the content that no body refers to any more.
-func dropUnreferred(ctx context.Context, tx *sql.Tx) error {
+func dropUnreferred(ctx context.Context, tx querier) error {
 	rows, err := tx.QueryContext(ctx, "SELECT event, body FROM records WHERE body IS NOT NULL AND event IN ('intent', 'outcome')")
 	if err != nil {
 		return err
@@ -87,7 +86,7 @@ func dropUnreferred(ctx context.Context, tx *sql.Tx) error {
 	return deleteBlobs(ctx, tx, func(digest string) bool { return !referred[digest] })
 }
 
-func deleteBlobs(ctx context.Context, tx *sql.Tx, gone func(digest string) bool) error {
+func deleteBlobs(ctx context.Context, tx querier, gone func(digest string) bool) error {
 	rows, err := tx.QueryContext(ctx, "SELECT digest FROM blobs")
 	if err != nil {
 		return err
@@ -128,7 +127,7 @@ func (l *Log) Redact(ctx context.Context, digest, reason string) error {
 	if err != nil {
 		return unavailable(op, err)
 	}
-	err = l.change(ctx, func(tx *sql.Tx, head Checkpoint) (Checkpoint, error) {
+	err = l.change(ctx, func(tx querier, head Checkpoint) (Checkpoint, error) {
 		var done int
 		err := tx.QueryRowContext(ctx, "SELECT count(*) FROM records WHERE entry = ? AND event = 'redact'", digest).Scan(&done)
 		if err != nil {

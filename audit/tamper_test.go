@@ -454,3 +454,52 @@ func dump(t testing.TB, dir string) string {
 	}
 	return b.String()
 }
+
+// TestTamperedWhileOpen is the same for a log that has been open for long, and keeps
+// statements and the last head: each commit looks again.
+func TestTamperedWhileOpen(t *testing.T) {
+	tests := map[string]func(t *testing.T, dir string){
+		"a trigger": func(t *testing.T, dir string) {
+			execute(t, dir, `CREATE TRIGGER t AFTER INSERT ON records BEGIN DELETE FROM blobs; END`)
+		},
+		"an index dropped": func(t *testing.T, dir string) { execute(t, dir, `DROP INDEX records_entry`) },
+		"the end cut off": func(t *testing.T, dir string) {
+			execute(t, dir, `DELETE FROM records WHERE seq = (SELECT max(seq) FROM records)`)
+		},
+		"the head's time": func(t *testing.T, dir string) { execute(t, dir, `UPDATE head SET at = at + 1`) },
+		"the last record's proof": func(t *testing.T, dir string) {
+			execute(t, dir, `UPDATE records SET signature = x'00' WHERE seq = (SELECT max(seq) FROM records)`)
+		},
+		"audit.head edited": func(t *testing.T, dir string) {
+			path := filepath.Join(dir, headFile)
+			b, err := os.ReadFile(path)
+			must(t, err)
+			must(t, os.WriteFile(path, bytes.Replace(b, []byte(`"count":`), []byte(`"count":1`), 1), 0o600))
+		},
+		"audit.head removed": func(t *testing.T, dir string) { must(t, os.Remove(filepath.Join(dir, headFile))) },
+	}
+	for name, do := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			l := open(t, dir)
+			for i := range 2 * often {
+				call(t, l, fmt.Sprint(i))
+			}
+			if len(l.known.of) == 0 {
+				t.Fatal("no statement is kept")
+			}
+			do(t, dir)
+			if _, err := l.Begin(ctx, intent("later")); err == nil {
+				t.Error("it built on that")
+			}
+		})
+	}
+}
+
+func execute(t *testing.T, dir, statement string) {
+	t.Helper()
+	db := raw(t, dir)
+	_, err := db.Exec(statement)
+	must(t, err)
+	must(t, db.Close())
+}
