@@ -394,6 +394,9 @@ func (u *upstream) carryOut(ctx context.Context, t *offered, req *sdk.CallToolRe
 		p.SetProgressToken(token)
 	}
 	res, err := cs.CallTool(ctx, p)
+	if silent := context.Cause(ctx) == late; silent || ctx.Err() == nil {
+		u.noteAnswer(cs, !silent)
+	}
 	switch {
 	case err == nil && res.InputRequests != nil:
 		asks, v := u.wants(res.InputRequests, res.RequestState, can)

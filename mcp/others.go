@@ -75,7 +75,8 @@ func (g *Gateway) fetch(ctx context.Context, u *upstream, o other, do func(conte
 // its calls.
 func (u *upstream) guarded(ctx context.Context, c *caller, do func(context.Context, *sdk.ClientSession) (any, error)) (any, error) {
 	timeout := u.timeout()
-	ctx, stop := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("server %s: it took longer than %v", u.o.Name, timeout))
+	late := fmt.Errorf("server %s: it took longer than %v", u.o.Name, timeout)
+	ctx, stop := context.WithTimeoutCause(ctx, timeout, late)
 	defer stop()
 	select {
 	case u.slots <- struct{}{}:
@@ -89,7 +90,11 @@ func (u *upstream) guarded(ctx context.Context, c *caller, do func(context.Conte
 	}
 	c.ctx = ctx
 	defer u.attend(c)()
-	return do(ctx, cs)
+	res, err := do(ctx, cs)
+	if silent := context.Cause(ctx) == late; silent || ctx.Err() == nil {
+		u.noteAnswer(cs, !silent)
+	}
+	return res, err
 }
 
 func (u *upstream) timeout() time.Duration {

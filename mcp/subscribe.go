@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -45,6 +47,17 @@ func (s *subscriptions) add(c *sdk.ServerSession, uri string, alive iter.Seq[*sd
 	return true
 }
 
+// all are the resources that clients want to be told of, in order.
+func (s *subscriptions) all() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	uris := map[string]bool{}
+	for _, of := range s.of {
+		maps.Copy(uris, of)
+	}
+	return slices.Sorted(maps.Keys(uris))
+}
+
 func (s *subscriptions) remove(c *sdk.ServerSession, uri string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,6 +81,12 @@ func (u *upstream) watch(uri string) bool {
 
 // subscribe asks a server to say when a resource changes.
 func (g *Gateway) subscribe(ctx context.Context, req *sdk.SubscribeRequest) error {
+	// A client of 2026-07-28 subscribes as it begins to listen, which waits for nobody.
+	select {
+	case <-g.ready:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	uri := req.Params.URI
 	u := g.resourceOf(uri)
 	if u == nil || u.readable(uri) != "" {
@@ -80,13 +99,35 @@ func (g *Gateway) subscribe(ctx context.Context, req *sdk.SubscribeRequest) erro
 		g.subscribed.remove(req.Session, uri)
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("exhausted: server %s was asked for %d subscriptions already", u.o.Name, maxWatched)}
 	}
-	err := g.fetch(ctx, u, other{"subscribe_resource", uri, map[string]string{"uri": uri}, req.Session, nil}, func(_ context.Context, cs *sdk.ClientSession) (any, error) {
-		return nil, cs.Subscribe(g.life, &sdk.SubscribeParams{URI: uri})
+	err := g.fetch(ctx, u, other{"subscribe_resource", uri, map[string]string{"uri": uri}, req.Session, nil}, func(ctx context.Context, cs *sdk.ClientSession) (any, error) {
+		return nil, cs.Subscribe(ctx, &sdk.SubscribeParams{URI: uri}) // what it listens to by it outlives ctx
 	})
 	if err != nil {
 		g.subscribed.remove(req.Session, uri)
 	}
 	return err
+}
+
+// resubscribe asks a server that was started again for what clients subscribed to
+// before, and has them look: nobody told of what changed meanwhile. ctx is the
+// server's life.
+func (u *upstream) resubscribe(ctx context.Context, cs *sdk.ClientSession, lost []string) {
+	for _, uri := range lost {
+		if u.g.resourceOf(uri) != u || u.readable(uri) != "" || !u.watch(uri) {
+			continue
+		}
+		bounded, stop := context.WithTimeout(ctx, u.timeout())
+		err := cs.Subscribe(bounded, &sdk.SubscribeParams{URI: uri})
+		stop()
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			u.g.o.Notice(fmt.Sprintf("server %s: the subscription to %s is lost: %s", u.o.Name, line(uri, maxURI), line(err.Error(), 300)))
+			continue
+		}
+		_ = u.g.face.ResourceUpdated(ctx, &sdk.ResourceUpdatedNotificationParams{URI: uri})
+	}
 }
 
 // unsubscribe leaves the server's subscription: another client may have it, too.

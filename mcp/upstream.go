@@ -47,6 +47,7 @@ const (
 	callTimeout   = 5 * time.Minute // of one call, unless the policy says
 	callOutput    = 1 << 20         // bytes of one result, unless the policy says
 	callParallel  = 16              // calls under way, unless the policy says
+	maxSilent     = 3               // calls in a row without an answer in their time, after which it hangs
 )
 
 // upstream is a server that is kept running.
@@ -69,6 +70,8 @@ type upstream struct {
 	callers map[*caller]bool  // whose calls are under way
 	news    *rate.Limiter     // of resources that have changed
 	watched map[string]bool   // resources that it was asked to tell of
+	silent  int               // calls in a row that it did not answer in their time
+	hung    chan struct{}     // closed when those were too many
 }
 
 func newUpstream(g *Gateway, o Upstream) *upstream {
@@ -169,10 +172,18 @@ func (u *upstream) offerTools(ctx context.Context, up func()) func(context.Conte
 		if err := u.list(start, cs); err != nil {
 			return err
 		}
+		lost := u.g.subscribed.all() // while it does not run nobody subscribes
 		u.mu.Lock()
-		u.session, u.down, u.watched = cs, "", nil
+		u.session, u.down, u.watched, u.silent = cs, "", nil, 0
+		hung := make(chan struct{})
+		u.hung = hung
 		u.mu.Unlock()
 		up()
+		alive, dead := context.WithCancel(ctx)
+		var renewed sync.WaitGroup
+		renewed.Go(func() { u.resubscribe(alive, cs, lost) })
+		defer renewed.Wait()
+		defer dead()
 		pace := rate.NewLimiter(1, 3)
 		for {
 			select {
@@ -180,6 +191,8 @@ func (u *upstream) offerTools(ctx context.Context, up func()) func(context.Conte
 				return nil
 			case <-gone:
 				return errors.New("it left")
+			case <-hung:
+				return fmt.Errorf("it answered none of %d calls in their time", maxSilent)
 			case <-u.relist:
 			}
 			again, stop := context.WithTimeout(ctx, listPatience)
@@ -195,6 +208,23 @@ func (u *upstream) offerTools(ctx context.Context, up func()) func(context.Conte
 				return err
 			}
 		}
+	}
+}
+
+// noteAnswer notes whether a call was answered in its time. A server that hangs is ended,
+// and so started again: its clients would wait the whole time, each time. It is not
+// asked whether it lives meanwhile (ping), which one that is at work may not answer.
+func (u *upstream) noteAnswer(cs *sdk.ClientSession, answered bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.session != cs || u.silent == maxSilent { // another has been started, or is about to be
+		return
+	}
+	if u.silent++; answered {
+		u.silent = 0
+	}
+	if u.silent == maxSilent {
+		close(u.hung)
 	}
 }
 
