@@ -162,7 +162,7 @@ func TestOnlyKnownFieldsReachTheEngine(t *testing.T) {
 		if odd == 6 {
 			s.User.UID, s.Mounts[0].Access = rapid.IntRange(-1, 3).Draw(r, "uid"), sandbox.Access(rapid.IntRange(0, 2).Draw(r, "access"))
 		}
-		s.Limits.Memory = rapid.Int64Range(0, 1<<40).Draw(r, "memory")
+		s.Limits.Memory = rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(sandbox.LeastMemory, 1<<40)).Draw(r, "memory")
 		s.Limits.CPUs = rapid.Float64Range(0, 100).Draw(r, "cpus")
 		before := fake.count()
 		d := New(Options{Host: fake.host})
