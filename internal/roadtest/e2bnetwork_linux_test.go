@@ -28,6 +28,15 @@ func TestE2BNetwork(t *testing.T) {
 		}
 		key := strings.TrimSpace(string(out))
 		d := startDaemon(t, binary, state, "--policy", file, "--pool", "0")
+		// The daemon is killed at the end, and sandboxes outlive it.
+		var ids []string
+		defer func() {
+			for _, id := range ids {
+				if code := d.ask(t, key, "DELETE", "/sandboxes/"+id, "", nil); code != 204 {
+					t.Errorf("kill %s: %d", id, code)
+				}
+			}
+		}()
 		create := func(more string) (id string) {
 			t.Helper()
 			var made struct {
@@ -36,6 +45,7 @@ func TestE2BNetwork(t *testing.T) {
 			if code := d.ask(t, key, "POST", "/v2/sandboxes", `{"templateID":"base"`+more+`}`, &made); code != 201 {
 				t.Fatalf("create%s: %d", more, code)
 			}
+			ids = append(ids, made.ID)
 			return made.ID
 		}
 		reached := func(id string) (names string) {
