@@ -45,6 +45,9 @@ func late() []sandbox.LimitName {
 // of a call of another, and whether it has to be bounded more tightly then.
 func (s shape) serves(other shape) (yes, tighten bool) {
 	mine, asked := s.plan.Limits, other.plan.Limits
+	if asked.Check(nil) != nil { // the level says what is wrong
+		return false, false
+	}
 	if !asked.Within(&mine) || !reflect.DeepEqual(s.boundless(), other.boundless()) {
 		return false, false
 	}

@@ -434,6 +434,9 @@ func TestPoolTightens(t *testing.T) {
 	if do(256 << 20) {
 		t.Error("looser ones: it ran in a sandbox that was made ahead")
 	}
+	if do(sandbox.LeastMemory - 1) {
+		t.Error("what no level takes: it ran in a sandbox that was made ahead")
+	}
 	d.mu.Lock()
 	refusal = sandbox.ErrUnsupported
 	for _, g := range given {

@@ -101,6 +101,9 @@ func (p *prepared) Tighten(l sandbox.Limits) error {
 	if p.used {
 		return sandbox.Errorf(sandbox.ErrConflict, "limit sandbox", "the sandbox has run its program")
 	}
+	if err := l.Check(p.driver.limits()); err != nil {
+		return err
+	}
 	spec := *p.box.spec
 	if !l.Within(&spec.Limits) {
 		return sandbox.Errorf(sandbox.ErrInvalid, "limit sandbox", "a limit is looser than the sandbox was made with")

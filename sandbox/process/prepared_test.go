@@ -382,6 +382,7 @@ func TestTightened(t *testing.T) {
 	}
 	for name, change := range map[string]func(*sandbox.Limits){
 		"more memory":    func(l *sandbox.Limits) { l.Memory *= 2 },
+		"no memory":      func(l *sandbox.Limits) { l.Memory = sandbox.LeastMemory - 1 },
 		"any memory":     func(l *sandbox.Limits) { l.Memory = 0 },
 		"more processes": func(l *sandbox.Limits) { l.Processes++ },
 		"any processor":  func(l *sandbox.Limits) { l.CPUs = 0 },
