@@ -355,13 +355,13 @@ func (a *Action) End(ctx context.Context, res *sandbox.Result, err error, stdout
 // Exec runs one program in a sandbox of a key, and waits for its end. It is Begin,
 // the program under the limits that are a program's, and End; see [Session.Do] for
 // what the Result and an error are.
-func (b *Sandboxes) Exec(ctx context.Context, k *Key, id string, call *Call, io IO) (*sandbox.Result, error) {
+func (b *Sandboxes) Exec(ctx context.Context, k *Key, id string, call *Call, io IO) (res *sandbox.Result, err error) {
 	a, err := b.beginAction(ctx, k, id, call, io, true)
 	if err != nil {
 		return nil, err
 	}
 	r := a.run
-	defer r.drain(ctx)
+	defer r.drain(ctx, &err)
 	defer r.undo.run(ctx)
 	l := r.plan.Limits
 	l.CPUTime = 0 // the agent's to hold, for each process
@@ -374,7 +374,7 @@ func (b *Sandboxes) Exec(ctx context.Context, k *Key, id string, call *Call, io 
 	if _, own := r.plan.Env["TERM"]; call.TTY != nil && !own {
 		w.exec.Env = overlay(w.exec.Env, map[string]string{"TERM": call.term()})
 	}
-	res, err := r.carryOut(ctx, w, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) {
+	res, err = r.carryOut(ctx, w, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) {
 		ex.Sample, ex.SampleEvery = nil, 0
 		exit, err := a.Agent.Run(ctx, ex)
 		res := &sandbox.Result{}

@@ -4,8 +4,11 @@ package session
 
 import (
 	"context"
+	"errors"
 	"io"
+	"io/fs"
 	"sync"
+	"syscall"
 
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/sandbox"
@@ -157,11 +160,25 @@ func (p *pump) send(ctx context.Context, b []byte) error {
 }
 
 // drain waits until the last chunk is written, or ctx ends. No send may
-// follow.
-func (p *pump) drain(ctx context.Context) {
+// follow. It returns the error of the caller's writer, if it had one by then.
+func (p *pump) drain(ctx context.Context) error {
 	close(p.work)
 	select {
 	case <-p.done:
+		return p.err
 	case <-ctx.Done():
+		return nil
 	}
+}
+
+// unwritten is the error of a call whose output a file of the caller's did not
+// take: a full disk, say. A reader that went away is none. It ends the program as a
+// closed pipe does, and whoever left knows.
+func unwritten(name string, err error) error {
+	var file *fs.PathError
+	if !errors.As(err, &file) || errors.Is(err, fs.ErrClosed) || errors.Is(err, syscall.EPIPE) {
+		return nil
+	}
+	return &sandbox.Error{Op: "run", Kind: sandbox.ErrUnavailable, Problem: "the program's " + name + " could not be written: " + file.Err.Error(),
+		Hint: "what it wrote is not complete; see where the output goes to", Cause: err}
 }

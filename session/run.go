@@ -431,8 +431,9 @@ const drainGrace = 2 * time.Second
 
 // drain waits for the caller's writers to take the last bytes. The sandbox is
 // gone and recorded by then. A program that ended by itself is waited for like
-// any program whose reader is slow.
-func (r *run) drain(ctx context.Context) {
+// any program whose reader is slow. Where a file of the caller's took less than
+// was written, that is the error of a call that has no other.
+func (r *run) drain(ctx context.Context, failed *error) {
 	if r.out[0] == nil {
 		return
 	}
@@ -441,10 +442,14 @@ func (r *run) drain(ctx context.Context) {
 		ctx, stop = context.WithTimeout(context.WithoutCancel(ctx), drainGrace)
 		defer stop()
 	}
+	var lost []error
 	for _, s := range r.out {
 		if s.pump != nil {
-			s.pump.drain(ctx)
+			lost = append(lost, unwritten(s.name, s.pump.drain(ctx)))
 		}
+	}
+	if *failed == nil {
+		*failed = errors.Join(lost...)
 	}
 }
 

@@ -108,14 +108,16 @@ func findDriver(drivers map[string]sandbox.Driver, name string) sandbox.Driver {
 
 // Do carries call out. What ran is a Result, however it ended, and so is what
 // the policy refused (Status denied). An error is what caisson could not do,
-// always a *sandbox.Error in its chain; nothing is left behind either way.
+// always a *sandbox.Error in its chain; nothing is left behind either way. There
+// are both where a program ran and not all of its output could be written to the
+// caller's file, or not all be taken away that was made for it.
 //
 // When ctx ends, everything inside is killed and the Result says so.
-func (s *Session) Do(ctx context.Context, call *Call, io IO) (*sandbox.Result, error) {
+func (s *Session) Do(ctx context.Context, call *Call, io IO) (res *sandbox.Result, err error) {
 	r := &run{s: s, call: call, io: io, id: newID()}
-	defer r.drain(ctx)
+	defer r.drain(ctx, &err)
 	defer r.undo.run(ctx) // for a panic; what was undone is not undone twice
-	res, err := r.do(ctx)
+	res, err = r.do(ctx)
 	if uerr := errors.Join(r.left, r.undo.run(ctx)); uerr != nil && err == nil {
 		// The program ran and its result stands; that something was left
 		// behind is a fault all the same, and nobody else will say it.

@@ -517,6 +517,42 @@ func TestReaderGoesAway(t *testing.T) {
 	}
 }
 
+// A file that takes no more is no reader that went away: who reads it later would
+// take what is there for all there was. The last bytes count, too, which are
+// written when the program has ended.
+func TestOutputCannotBeWritten(t *testing.T) {
+	for name, prog := range map[string]func(context.Context, *sandbox.Spec, *sandbox.Exec) (*sandbox.Result, error){
+		"at the end": func(_ context.Context, _ *sandbox.Spec, x *sandbox.Exec) (*sandbox.Result, error) {
+			x.Stdout.Write([]byte("y\n"))
+			return &sandbox.Result{Status: sandbox.StatusSuccess, ExitCode: new(int)}, nil
+		},
+		"while it runs": func(ctx context.Context, s *sandbox.Spec, x *sandbox.Exec) (*sandbox.Result, error) {
+			for {
+				if _, err := x.Stdout.Write([]byte("y\n")); err != nil {
+					return untilKilled(ctx, s, x)
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer full.Close()
+			b := newBench(t, &stub{prog: prog}, nil)
+			res, err := b.Do(t.Context(), call(t, nil), IO{Stdout: full, Stderr: io.Discard})
+			if res == nil || err == nil || !strings.Contains(err.Error(), "stdout could not be written: no space left") {
+				t.Errorf("got %+v, %v", res, err)
+			}
+			if e := (*sandbox.Error)(nil); !errors.As(err, &e) || !errors.Is(err, sandbox.ErrUnavailable) {
+				t.Errorf("%#v is not what a caller can tell apart", err)
+			}
+			b.clean(t)
+		})
+	}
+}
+
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
