@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+)
+
+// hintUnseen helps with what newcomers meet first: a program that failed was given
+// the name of a file that is in this directory, and nothing of this directory is in
+// a sandbox unless it is named. It is silent where that name may be there after all.
+func (a *app) hintUnseen(f *runFlags, call *session.Call, res *sandbox.Result) {
+	failed := res.Status == sandbox.StatusError && res.ExitCode != nil && *res.ExitCode != 0
+	if !failed || f.json || f.policy != "" || f.workspace != "" || f.image != "" || f.rootfs != "" || f.workdir != "" {
+		return
+	}
+	if name := unseen(call); name != "" {
+		a.note("%s is in this directory, and not in the sandbox (--mount %s shows it, --workspace . all of the directory)", quoted(name), quoted(name))
+	}
+}
+
+// unseen is what the first word of call's that names something below the working
+// directory, and is shown by none of its mounts, has of that directory: the file
+// itself, or the directory that leads to it. It is empty when there is none. The first
+// word of a command is a file only where it has a slash: else PATH is searched.
+func unseen(call *session.Call) string {
+	shown := map[string]bool{}
+	for _, m := range call.Mounts {
+		shown[filepath.Base(m.Source)] = true
+		shown[filepath.Base(m.Target)] = true
+	}
+	for i, word := range call.Argv {
+		command := i == 0 && call.Source == nil && call.File == ""
+		if command && !strings.Contains(word, "/") || !filepath.IsLocal(word) {
+			continue
+		}
+		first, _, _ := strings.Cut(filepath.Clean(word), string(filepath.Separator))
+		if first == "." || shown[first] || shown[filepath.Base(word)] {
+			continue
+		}
+		if _, err := os.Lstat(word); err == nil {
+			return first
+		}
+	}
+	return ""
+}
