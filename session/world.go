@@ -236,10 +236,17 @@ func share(s *sandbox.Spec) {
 	}
 }
 
+// characters is the locale of programs that are told of none. What sets it apart from C,
+// which needs no files, is the characters: the order of words, dates and messages are
+// the same (glibc 2.35, NEWS). Named for all of the locale it would have each program
+// look for a file per category, 24 of them, a sixth of the time that a shell takes to
+// start inside gVisor. CPython sets the same one (PEP 538).
+const characters = "C.UTF-8"
+
 // environment is small and known: the image's, and nothing of the caller's but
 // what the plan passes on.
 func (r *run) environment(u sandbox.User, search []string) []string {
-	env := map[string]string{"LANG": "C.UTF-8"}
+	env := map[string]string{}
 	for _, e := range r.imageEnv() {
 		name, value, _ := strings.Cut(e, "=")
 		env[name] = value
@@ -251,6 +258,9 @@ func (r *run) environment(u sandbox.User, search []string) []string {
 	maps.Copy(env, r.trust)
 	maps.Copy(env, r.plan.Env)
 	maps.Copy(env, r.placeholders)
+	if env["LANG"] == "" && env["LC_ALL"] == "" && env["LC_CTYPE"] == "" {
+		env["LC_CTYPE"] = characters
+	}
 	out := make([]string, 0, len(env))
 	for _, k := range slices.Sorted(maps.Keys(env)) {
 		out = append(out, k+"="+env[k])

@@ -45,10 +45,16 @@ func file(t *testing.T, name, text string) string {
 func TestEnvironmentIsKnown(t *testing.T) {
 	t.Setenv("SECRET", "x")
 	_, x := built(t, func(c *Call) { c.Env = map[string]string{"MODE": "test"} })
-	want := []string{"HOME=/home/user", "LANG=C.UTF-8", "LOGNAME=user", "MODE=test",
+	want := []string{"HOME=/home/user", "LC_CTYPE=C.UTF-8", "LOGNAME=user", "MODE=test",
 		"PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin", "USER=user"}
 	if diff := cmp.Diff(want, x.Env); diff != "" {
 		t.Error(diff)
+	}
+	for _, own := range []string{"LANG", "LC_ALL", "LC_CTYPE"} { // whoever says what locale it is says all of it
+		_, x = built(t, func(c *Call) { c.Env = map[string]string{own: "de_DE.UTF-8"} })
+		if slices.Contains(x.Env, "LC_CTYPE=C.UTF-8") || !slices.Contains(x.Env, own+"=de_DE.UTF-8") {
+			t.Errorf("with %s: %q", own, x.Env)
+		}
 	}
 	_, x = built(t, func(c *Call) { c.TTY, c.Term = &sandbox.Terminal{}, "../../evil" })
 	if !slices.Contains(x.Env, "TERM=xterm-256color") {
