@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -234,7 +232,7 @@ func (a *app) explainCall(ctx context.Context, seer *seer, text string, levels m
 	if v.Decision != policy.Allow {
 		fmt.Fprintf(a.out, "  rule: %s\n  hint: %s\n", printable(v.Rule), printable(v.Hint))
 	}
-	a.printClauses(clauses)
+	a.printClauses(clauses, levels)
 	return nil
 }
 
@@ -270,7 +268,7 @@ func (a *app) policyExplain() *cobra.Command {
 				a.printJSON(map[string]any{"policy": file, "digest": p.Digest(), "clauses": clauses})
 				return nil
 			}
-			a.printClauses(clauses)
+			a.printClauses(clauses, levels)
 			return nil
 		},
 		SilenceErrors: true, SilenceUsage: true,
@@ -313,23 +311,6 @@ func variants(ctx context.Context, level string, d sandbox.Varied, levels map[st
 		}
 	}
 	return nil
-}
-
-func (a *app) printClauses(clauses []policy.Clause) {
-	for _, c := range clauses {
-		fmt.Fprintf(a.out, "%-24s %s  (%s)\n", c.Name, printable(c.Value), c.From)
-		for _, level := range slices.Sorted(maps.Keys(c.Levels)) {
-			l := c.Levels[level]
-			fmt.Fprintf(a.out, "  %-10s %s", level, l.Enforcement)
-			if l.Detail != "" {
-				fmt.Fprintf(a.out, ": %s", l.Detail)
-			}
-			if l.Remedy != "" {
-				fmt.Fprintf(a.out, " (fix: %s)", l.Remedy)
-			}
-			fmt.Fprintln(a.out)
-		}
-	}
 }
 
 func (a *app) policySchema() *cobra.Command {
