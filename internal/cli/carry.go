@@ -63,6 +63,7 @@ func (a *app) carryOut(ctx context.Context, f *runFlags, s *opened, call *sessio
 	if res != nil {
 		a.show(f, res, reports)
 		a.hintUnseen(f, call, res)
+		a.hintShell(f, call, res)
 	}
 	return err
 }

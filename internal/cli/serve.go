@@ -285,6 +285,10 @@ JavaScript (npm install e2b):
 curl:
   curl "$E2B_API_URL/v2/sandboxes" -H "X-API-Key: $E2B_API_KEY" --json '{"templateID": "base"}'
 
+This command line:
+  export CAISSON_URL=%[1]s CAISSON_API_KEY=$E2B_API_KEY
+  caisson sandbox shell "$(caisson sandbox create)"
+
 `, url, shown)
 }
 

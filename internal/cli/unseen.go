@@ -24,6 +24,16 @@ func (a *app) hintUnseen(f *runFlags, call *session.Call, res *sandbox.Result) {
 	}
 }
 
+// hintShell helps who gives a whole line of shell as one word.
+func (a *app) hintShell(f *runFlags, call *session.Call, res *sandbox.Result) {
+	if f.json || call.Source != nil || call.File != "" || len(call.Argv) != 1 || res.ExitCode == nil || *res.ExitCode != 127 {
+		return
+	}
+	if strings.ContainsAny(call.Argv[0], " ;|&") {
+		a.note("a line of shell takes a shell: caisson run -- sh -c LINE")
+	}
+}
+
 // unseen is what the first word of call's that names something below the working
 // directory, and is shown by none of its mounts, has of that directory: the file
 // itself, or the directory that leads to it. It is empty when there is none. The first
