@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/caisson-run/caisson/policy"
+)
+
+// What the documents tell people to type is there: commands, their flags, and what
+// policy files may say.
+
+// documents are those that people read, by path.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, name := range append(files, "../../README.md", "../../SECURITY.md", "../../CONTRIBUTING.md", "../../ARCHITECTURE.md") {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[filepath.Base(name)] = string(text)
+	}
+	return out
+}
+
+var (
+	fenced = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
+	inline = regexp.MustCompile("`([^`\n]+)`")
+)
+
+func TestDocumentedCommands(t *testing.T) {
+	checked := 0
+	for name, text := range documents(t) {
+		var code []string
+		for _, m := range fenced.FindAllStringSubmatch(text, -1) {
+			if m[1] == "sh" || m[1] == "console" || m[1] == "" && !strings.Contains(m[2], "─") { // no figure
+				code = append(code, strings.Split(strings.ReplaceAll(m[2], "\\\n", " "), "\n")...)
+			}
+		}
+		for _, m := range inline.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+			code = append(code, m[1])
+		}
+		for _, line := range code {
+			for _, args := range commandLines(strings.TrimPrefix(line, "$ ")) {
+				checked++
+				checkCommandLine(t, name, args)
+			}
+		}
+	}
+	if checked < 100 {
+		t.Errorf("found %d command lines", checked)
+	}
+}
+
+// What --help shows as examples, too.
+func TestExampleCommands(t *testing.T) {
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		if cmd.Example == "" && !cmd.HasSubCommands() && cmd.Name() != "help" {
+			t.Errorf("%s has no example", cmd.CommandPath())
+		}
+		for line := range strings.SplitSeq(cmd.Example, "\n") {
+			for _, args := range commandLines(line) {
+				checkCommandLine(t, cmd.CommandPath()+" --help", args)
+			}
+		}
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+	}
+	walk((&app{}).root())
+}
+
+// commandLines are the arguments of each caisson that a line of shell starts.
+func commandLines(line string) (out [][]string) {
+	f, err := syntax.NewParser().Parse(strings.NewReader(line), "")
+	if err != nil {
+		return nil // prose, or what a program printed
+	}
+	syntax.Walk(f, func(n syntax.Node) bool {
+		call, ok := n.(*syntax.CallExpr)
+		if !ok || len(call.Args) == 0 || call.Args[0].Lit() != "caisson" {
+			return true
+		}
+		args := []string{}
+		for _, w := range call.Args[1:] {
+			if w.Lit() == "" {
+				args = append(args, "quoted")
+				continue
+			}
+			args = append(args, w.Lit())
+		}
+		out = append(out, args)
+		return true
+	})
+	return out
+}
+
+// checkCommandLine looks for the command, and for its flags up to what is the
+// program's own.
+func checkCommandLine(t *testing.T, name string, args []string) {
+	a := &app{}
+	var words []string
+	for _, arg := range args {
+		if strings.HasPrefix(arg, "-") {
+			break
+		}
+		words = append(words, arg)
+	}
+	cmd, rest, err := a.root().Find(words)
+	if err != nil {
+		t.Errorf("%s: caisson %s: %v", name, strings.Join(args, " "), err)
+		return
+	}
+	if len(rest) > 0 && cmd.HasSubCommands() && !strings.Contains(rest[0], "|") {
+		t.Errorf("%s: caisson %s: there is no such command", name, strings.Join(args, " "))
+		return
+	}
+	depth := strings.Count(cmd.CommandPath(), " ")
+	for _, arg := range args[min(depth, len(args)):] {
+		flag, _, _ := strings.Cut(arg, "=")
+		long, isLong := strings.CutPrefix(flag, "--")
+		switch {
+		case arg == "--":
+			return
+		case isLong && cmd.Flag(long) == nil && long != "help":
+			t.Errorf("%s: caisson %s: there is no flag --%s", name, strings.Join(args, " "), long)
+		}
+	}
+}
+
+// A block of YAML is a policy file, or sections of one.
+func TestDocumentedPolicies(t *testing.T) {
+	checked := 0
+	for name, text := range documents(t) {
+		for _, m := range fenced.FindAllStringSubmatch(text, -1) {
+			if m[1] != "yaml" {
+				continue
+			}
+			checked++
+			source := m[2]
+			if !strings.Contains("\n"+source, "\nversion:") {
+				source = "version: 1\n" + source
+			}
+			f, err := policy.Parse("/project/caisson.yaml", []byte(source))
+			if err == nil {
+				_, err = policy.New(policy.Options{File: f})
+			}
+			if err != nil {
+				t.Errorf("%s: %v\n%s", name, err, m[2])
+			}
+		}
+	}
+	if checked < 15 {
+		t.Errorf("found %d policies", checked)
+	}
+}
