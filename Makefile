@@ -123,7 +123,7 @@ test-scripts: build # scripts of the CLI on the fake level, and with the built c
 # second to half a second, the agent's own chapters are tried on other levels, and
 # an ordinary user's container differs in its mounts; Podman takes four minutes more.
 # `make test-docker-all` leaves nothing out.
-DOCKER_LATER := OnPodman|^TestConformanceAsNobody$$|^TestWithOneProtectionOut$$|^TestConformance$$/^(Stdio|Exit|Signals|Terminal)$$
+DOCKER_LATER := OnPodman|^TestConformanceAsNobody$$|^TestWithOneProtectionOut$$|^TestQuotas|^TestConformance$$/^(Stdio|Exit|Signals|Terminal)$$
 
 .PHONY: test-docker
 test-docker: build # the Docker level against a real engine, which needs root

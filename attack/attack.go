@@ -56,10 +56,6 @@ type Finding struct {
 	Tried   int     `json:"tried,omitempty"`  // attempts that were made inside
 }
 
-// TakenFromOthers begins the reason of L09 where one sandbox left another without
-// what the kernel counts by user.
-const TakenFromOthers = "one sandbox took what another needs: "
-
 // Report is what came of a run of the suite.
 type Report struct {
 	Isolation string        `json:"isolation"`

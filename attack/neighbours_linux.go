@@ -59,7 +59,7 @@ func (s *suite) quotas(ctx context.Context) finding {
 	}
 	if len(lacking) > 0 {
 		slices.Sort(lacking)
-		return breach(TakenFromOthers+"%q", lacking)
+		return breach("one sandbox took what another needs: %q", lacking)
 	}
 	return pass()
 }

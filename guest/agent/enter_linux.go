@@ -39,10 +39,17 @@ func parseIDs(s string) (*ids, error) {
 //
 // It is for levels that give a first process no user namespace: a container of
 // most engines. What stays outside is this process, which does nothing any
-// more but wait; it is the container's root, with CAP_SETUID and CAP_SETGID,
-// which it takes to write a map, and gives up both when it is written. Programs get a filter that lets none of them
-// make a user namespace.
+// more but wait. It is the container's root, with CAP_SETUID and CAP_SETGID,
+// which it takes to write a map, and gives up both when it is written. Programs
+// get a filter that lets none of them make a user namespace.
+//
+// It is the sandbox's own root before it makes the namespace, not the
+// container's: what the kernel counts by user it counts against a namespace's
+// owner as well (kernel/ucount.c), whom no other sandbox has.
 func enter(m *ids, o Options, args []string) error {
+	if err := m.become(); err != nil {
+		return err
+	}
 	inner := []string{os.Args[0], "-inner"}
 	for i := 0; i < len(args); i++ {
 		if args[i] == "-map" {
@@ -69,10 +76,7 @@ func enter(m *ids, o Options, args []string) error {
 		return fmt.Errorf("no user namespace can be made in the container: %w", err)
 	}
 	wipeEnvironment()
-	if err := hide(); err != nil {
-		return err
-	}
-	if err := m.become(); err != nil {
+	if err := errors.Join(hide(), capabilities(0)); err != nil {
 		return err
 	}
 	// The stream and the log are the agent's alone: whoever holds them open
@@ -92,8 +96,12 @@ func enter(m *ids, o Options, args []string) error {
 	return nil
 }
 
-// become makes this process what root is inside, without a capability.
+// become makes this process what root is inside, with what it takes to write a
+// map and with nothing else.
 func (m *ids) become() error {
+	if _, _, e := syscall.AllThreadsSyscall(syscall.SYS_PRCTL, syscall.PR_SET_KEEPCAPS, 1, 0); e != 0 {
+		return fmt.Errorf("keep capabilities: %w", e)
+	}
 	if err := syscall.Setgroups(nil); err != nil {
 		return fmt.Errorf("leave all groups: %w", err)
 	}
@@ -103,6 +111,14 @@ func (m *ids) become() error {
 	if err := syscall.Setresuid(m.rootUID, m.rootUID, m.rootUID); err != nil {
 		return fmt.Errorf("become user %d: %w", m.rootUID, err)
 	}
+	if err := capabilities(1<<capSetGID | 1<<capSetUID); err != nil {
+		return err
+	}
+	// A process that has become another belongs to the host's root in /proc, and
+	// so would the child's map.
+	if _, _, e := syscall.RawSyscall6(syscall.SYS_PRCTL, prSetDumpable, 1, 0, 0, 0, 0); e != 0 {
+		return fmt.Errorf("own the map: %w", e)
+	}
 	return nil
 }
 
@@ -111,7 +127,26 @@ const (
 	prSetChildSubreaper = 36
 	lastCapability      = 63
 	capVersion3         = 0x20080522
+	capSetGID           = 6
+	capSetUID           = 7
 )
+
+// capabilities leaves this process these and no others.
+func capabilities(keep uint64) error {
+	head := struct {
+		version uint32
+		pid     int32
+	}{version: capVersion3}
+	lo, hi := uint32(keep), uint32(keep>>32)
+	data := [2]struct{ effective, permitted, inheritable uint32 }{{lo, lo, 0}, {hi, hi, 0}}
+	_, _, e := syscall.AllThreadsSyscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&data)), 0)
+	runtime.KeepAlive(&head)
+	runtime.KeepAlive(&data)
+	if e != 0 {
+		return fmt.Errorf("give up capabilities: %w", e)
+	}
+	return nil
+}
 
 // agentCapabilities are what the agent needs of its own namespace's root; see
 // linux/capability.h: CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, KILL,
@@ -139,17 +174,8 @@ func settleIn() error {
 			return fmt.Errorf("give up capability %d: %w", c, e)
 		}
 	}
-	head := struct {
-		version uint32
-		pid     int32
-	}{version: capVersion3}
-	lo, hi := uint32(keep), uint32(keep>>32)
-	data := [2]struct{ effective, permitted, inheritable uint32 }{{lo, lo, 0}, {hi, hi, 0}}
-	_, _, e := syscall.AllThreadsSyscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&data)), 0)
-	runtime.KeepAlive(&head)
-	runtime.KeepAlive(&data)
-	if e != 0 {
-		return fmt.Errorf("give up capabilities: %w", e)
+	if err := capabilities(keep); err != nil {
+		return err
 	}
 	settled = true
 	return nil

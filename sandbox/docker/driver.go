@@ -33,8 +33,8 @@ type Options struct {
 type Driver struct {
 	opts Options
 
-	// amend, in tests, takes a protection out of what the engine is asked for.
-	amend func(*createRequest)
+	// amend, in tests, takes a protection out.
+	amend func(*plan)
 
 	mu     sync.Mutex
 	engine *engine // set by find

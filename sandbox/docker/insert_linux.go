@@ -16,11 +16,11 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// insert mounts what was planned into the mount namespace of the container's
-// first process. Whose number pid is is asked again when the namespace is held:
+// insert mounts what was planned, and the sandbox's terminals, into the mount
+// namespace of the container's first process. Whose number pid is is asked again when the namespace is held:
 // nothing is ever mounted in somebody else's.
 func (p *plan) insert(ctx context.Context, pid int) error {
-	if len(p.inserted) == 0 {
+	if !p.inserts {
 		return nil
 	}
 	namespace, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid))
@@ -34,12 +34,19 @@ func (p *plan) insert(ctx context.Context, pid int) error {
 	_, disk := p.spec.Shares()
 	trees := trees{ids: p.ids, stateDir: p.spec.StateDir, disk: disk, inodes: p.spec.Limits.Inodes}
 	defer trees.close()
-	var targets []string
+	var names, targets []string
+	if p.terminals {
+		tree, err := newTerminals()
+		if err != nil {
+			return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "its terminals cannot be made", Cause: err}
+		}
+		trees.made, names, targets = append(trees.made, tree), append(names, "terminals"), append(targets, terminalDir)
+	}
 	for _, m := range p.inserted {
 		if err := trees.add(m); err != nil {
 			return err
 		}
-		targets = append(targets, m.Target)
+		names, targets = append(names, m.Name), append(targets, m.Target)
 	}
 	return onThread(func() error {
 		// A thread may enter a mount namespace when it shares its directories
@@ -52,7 +59,7 @@ func (p *plan) insert(ctx context.Context, pid int) error {
 		}
 		for i, tree := range trees.made {
 			if err := place(tree, targets[i]); err != nil {
-				return &sandbox.Error{Op: "mount " + p.inserted[i].Name, Kind: sandbox.ErrUnavailable, Problem: "it cannot be placed in the container", Cause: err}
+				return &sandbox.Error{Op: "mount " + names[i], Kind: sandbox.ErrUnavailable, Problem: "it cannot be placed in the container", Cause: err}
 			}
 		}
 		return nil

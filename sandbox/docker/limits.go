@@ -15,6 +15,9 @@ const (
 	agentTasks = 32
 	// podmanTasks is RLIMIT_NPROC of the agent under Podman; programs get their own.
 	podmanTasks = 16 << 10
+	// maxTerminals bounds the pseudoterminals of one sandbox: there is one pool for
+	// all sandboxes of a machine.
+	maxTerminals = "64"
 	// agentFiles is how many descriptors the agent needs at least.
 	agentFiles = 4096
 )

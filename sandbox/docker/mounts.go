@@ -14,9 +14,9 @@ import (
 const maxMasks = 256
 
 // planMounts adds what of the host is shown: the root's own parts, what the
-// operator named, and something empty over what is to be hidden. With insert
-// the last two are mounted by caisson, else by the engine.
-func (p *plan) planMounts(f *facts, insert bool) error {
+// operator named, and something empty over what is to be hidden. The
+// last two are mounted by caisson where it inserts, else by the engine.
+func (p *plan) planMounts(f *facts) error {
 	s := p.spec
 	for _, m := range s.Root.Binds {
 		if m.Access != sandbox.ReadOnly {
@@ -40,7 +40,7 @@ func (p *plan) planMounts(f *facts, insert bool) error {
 	if err != nil {
 		return err
 	}
-	if mounts := slices.Concat(s.Mounts, masks); insert {
+	if mounts := slices.Concat(s.Mounts, masks); p.inserts {
 		err = p.planInserts(mounts)
 	} else {
 		err = p.planNamed(mounts, f)
@@ -62,6 +62,9 @@ func (p *plan) planMounts(f *facts, insert bool) error {
 			return err
 		}
 		p.request.HostConfig.Mounts = append(p.request.HostConfig.Mounts, b)
+	}
+	if !p.inserts && f.namespaces() && !f.podman && p.here {
+		p.request.HostConfig.Mounts = append(p.request.HostConfig.Mounts, terminals())
 	}
 	return nil
 }
@@ -143,23 +146,23 @@ func misplaced(m, owner sandbox.Mount, err error) error {
 
 // newBind names a host object to the engine. The name is where the object is
 // now; whether it is that which the engine has found is seen afterwards.
-func newBind(m sandbox.Mount, f *facts) (bindMount, error) {
+func newBind(m sandbox.Mount, f *facts) (mount, error) {
 	name, err := nameOf(m.Source)
 	if err != nil {
-		return bindMount{}, &sandbox.Error{Op: "mount " + m.Name, Kind: sandbox.ErrInvalid, Problem: "it has no name any more that could be given to the engine", Cause: err,
+		return mount{}, &sandbox.Error{Op: "mount " + m.Name, Kind: sandbox.ErrInvalid, Problem: "it has no name any more that could be given to the engine", Cause: err,
 			Hint: "mount what is there now"}
 	}
 	// Podman writes a mount down as a line of CSV, and reads it again.
 	if f.podman && strings.ContainsAny(name+m.Target, ",\"\r\n") {
-		return bindMount{}, &sandbox.Error{Op: "mount " + m.Name, Kind: sandbox.ErrUnsupported, Problem: "Podman takes no path with a comma, a quote or a line break", Hint: "mount it under another name: --mount SRC:TARGET:ro"}
+		return mount{}, &sandbox.Error{Op: "mount " + m.Name, Kind: sandbox.ErrUnsupported, Problem: "Podman takes no path with a comma, a quote or a line break", Hint: "mount it under another name: --mount SRC:TARGET:ro"}
 	}
-	b := bindMount{Type: "bind", Source: name, Target: m.Target, ReadOnly: m.Access == sandbox.ReadOnly, BindOptions: bindOptions{Propagation: "rprivate"}}
+	b := mount{Type: "bind", Source: name, Target: m.Target, ReadOnly: m.Access == sandbox.ReadOnly, BindOptions: bindOptions{Propagation: "rprivate"}}
 	if b.ReadOnly && !older(f.api, recursiveROFrom) && !f.podman {
 		b.BindOptions.ReadOnlyForceRecursive = true
 	} else if b.ReadOnly {
 		// An older engine leaves what is mounted below writable.
 		if below := mountedBelow(name); below != "" {
-			return bindMount{}, &sandbox.Error{Op: "mount " + m.Name, Kind: sandbox.ErrUnsupported,
+			return mount{}, &sandbox.Error{Op: "mount " + m.Name, Kind: sandbox.ErrUnsupported,
 				Problem: "another file system is mounted in it at " + below + ", and this engine cannot make that read-only",
 				Hint:    "use Docker 25 or newer, or mount the parts by themselves"}
 		}

@@ -19,12 +19,14 @@ import (
 
 // plan is a Spec turned into what an engine is asked for.
 type plan struct {
-	spec    *sandbox.Spec
-	ids     identity
-	request createRequest
-	root    *rootImage
-	binds   []sandbox.Mount // what is bound, in the order of request.HostConfig.Mounts
-	// inserted is what caisson mounts itself, parents before what lies in them.
+	spec      *sandbox.Spec
+	ids       identity
+	request   createRequest
+	root      *rootImage
+	binds     []sandbox.Mount // what is bound, in the order of request.HostConfig.Mounts
+	inserts   bool            // caisson mounts things itself; see planInserts
+	terminals bool            // and terminals; see newTerminals
+	// inserted is what it mounts, parents before what lies in them.
 	inserted []sandbox.Mount
 	here     bool                // its processes are this machine's; see shared
 	looks    bool                // what the container shows is compared; see verify
@@ -57,6 +59,8 @@ func (d *Driver) newPlan(s *sandbox.Spec, mark stream.Mark, f *facts) (_ *plan, 
 		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: "there is no system call filter for this machine", Cause: err}
 	}
 	p := &plan{spec: s, ids: ids, here: f.shared(d.opts.Runtime)}
+	p.inserts = f.inserts(os.Geteuid(), d.opts.Runtime)
+	p.terminals = p.inserts
 	defer func() {
 		if err != nil {
 			p.close()
@@ -108,7 +112,7 @@ func (d *Driver) newPlan(s *sandbox.Spec, mark stream.Mark, f *facts) (_ *plan, 
 	if err := p.planRoot(f); err != nil {
 		return nil, err
 	}
-	if err := p.planMounts(f, f.inserts(os.Geteuid(), d.opts.Runtime)); err != nil {
+	if err := p.planMounts(f); err != nil {
 		return nil, err
 	}
 	if len(p.binds) > 0 && d.opts.Runtime != "" {
@@ -126,7 +130,7 @@ func (d *Driver) newPlan(s *sandbox.Spec, mark stream.Mark, f *facts) (_ *plan, 
 		p.request.Env = append(p.request.Env, agent.LookVariable+"="+string(b))
 	}
 	if d.amend != nil {
-		d.amend(&p.request)
+		d.amend(p)
 	}
 	return p, nil
 }

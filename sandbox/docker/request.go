@@ -40,7 +40,7 @@ type hostConfig struct {
 	DNS            []string `json:"Dns"`
 	DNSSearch      []string `json:"DnsSearch"`
 	Tmpfs          map[string]string
-	Mounts         []bindMount
+	Mounts         []mount
 	Memory         int64 `json:",omitempty"`
 	MemorySwap     int64 `json:",omitempty"`
 	// KernelMemoryTCP bounds socket buffers on cgroup v1, which counts them apart.
@@ -71,13 +71,15 @@ type ulimit struct {
 	Soft, Hard int64
 }
 
-// bindMount shows a host object. Its source is written by newBind alone.
-type bindMount struct {
-	Type        string // "bind"
-	Source      string
-	Target      string
-	ReadOnly    bool
-	BindOptions bindOptions
+// mount shows a host object, and its source is written by newBind alone; or it is
+// the terminals.
+type mount struct {
+	Type          string // "bind", "volume"
+	Source        string `json:",omitempty"`
+	Target        string
+	ReadOnly      bool
+	BindOptions   bindOptions    `json:",omitzero"`
+	VolumeOptions *volumeOptions `json:",omitempty"`
 }
 
 type bindOptions struct {
@@ -85,6 +87,29 @@ type bindOptions struct {
 	NonRecursive           bool `json:",omitempty"`
 	ReadOnlyForceRecursive bool `json:",omitempty"`
 }
+
+type volumeOptions struct {
+	NoCopy       bool
+	DriverConfig volumeDriver
+}
+
+type volumeDriver struct {
+	Name    string
+	Options map[string]string
+}
+
+// terminals are pseudoterminals of the sandbox's own in the place of the engine's,
+// which are as many as the whole machine has (/proc/sys/kernel/pty/max): a volume
+// without a name, which ends with the container. An engine passes these options
+// to mount(2).
+func terminals() mount {
+	return mount{Type: "volume", Target: terminalDir, VolumeOptions: &volumeOptions{NoCopy: true, DriverConfig: volumeDriver{
+		Name: "local", Options: map[string]string{"type": "devpts", "device": "devpts", "o": "nosuid,noexec,max=" + maxTerminals + ",mode=0620,ptmxmode=0666"},
+	}}}
+}
+
+// terminalDir is where a sandbox's terminals are.
+const terminalDir = "/dev/pts"
 
 // The labels of our containers and images, for people who look at an engine:
 // caisson itself goes by names.

@@ -120,6 +120,9 @@ func checkRequest(raw json.RawMessage, sources []string) (wrong []string) {
 		wrong = append(wrong, err.Error())
 	}
 	for _, raw := range mounts {
+		if own, err := json.Marshal(terminals()); err == nil && string(raw) == string(own) {
+			continue
+		}
 		m := object("Mount", raw)
 		options := object("BindOptions", m["BindOptions"])
 		want(m, "Type", `"bind"`)
@@ -140,7 +143,7 @@ func TestOnlyKnownFieldsReachTheEngine(t *testing.T) {
 	file := open(t, data)
 	words := []string{"", "container:x", "host", "/var/run/docker.sock", "privileged", `","Privileged":true,"x":"`, "../..", "ünï", "rw,exec,suid,dev", "a:b:c", "-v", "\x00", "\n"}
 	word := rapid.SampledFrom(words)
-	refused := map[string]int{}
+	refused, refusals := map[string]int{}, 0
 	rapid.Check(t, func(r *rapid.T) {
 		s := *base
 		var err error
@@ -172,13 +175,14 @@ func TestOnlyKnownFieldsReachTheEngine(t *testing.T) {
 		}
 		if fake.count() == before {
 			refused[err.Error()]++
+			refusals++
 			return // before it was asked
 		}
 		if wrong := checkRequest(fake.asked(t), []string{data, "/usr", filepath.Dir(base.StateDir)}); len(wrong) > 0 {
 			r.Fatalf("%q\n%s", wrong, fake.asked(t))
 		}
 	})
-	if fake.count() < 20 {
+	if fake.count() < refusals {
 		t.Errorf("nearly every Spec was refused: %v", refused)
 	}
 }
@@ -449,7 +453,7 @@ func TestPodmanIsAskedForWhatItKnows(t *testing.T) {
 		t.Errorf("%q", h.SecurityOpt)
 	}
 	for _, name := range []string{"/etc/passwd", "/etc/hosts"} {
-		if !slices.ContainsFunc(h.Mounts, func(m bindMount) bool { return m.Target == name && m.ReadOnly }) {
+		if !slices.ContainsFunc(h.Mounts, func(m mount) bool { return m.Target == name && m.ReadOnly }) {
 			t.Errorf("%s would be Podman's own", name)
 		}
 	}
