@@ -269,8 +269,9 @@ func (d *dangerous) isLong(w string) bool {
 		return false
 	}
 	name, _, _ = strings.Cut(name, "=")
-	for l := range strings.FieldsSeq(d.long) {
-		if l == name || !d.exact && len(name) > 0 && strings.HasPrefix(l, name) || d.exact && strings.HasPrefix(name, l) {
+	for l, rest := "", d.long; rest != ""; {
+		l, rest, _ = strings.Cut(rest, " ")
+		if l != "" && (l == name || !d.exact && len(name) > 0 && strings.HasPrefix(l, name) || d.exact && strings.HasPrefix(name, l)) {
 			return true
 		}
 	}

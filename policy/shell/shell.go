@@ -184,10 +184,12 @@ type analyser struct {
 	script *Script
 	depth  int
 	read   int  // bytes so far
-	parse  bool // plain lines, too; for tests
+	long   bool // no short way is taken; for tests
 
 	spare []Word // has room for the words of the next commands
 	room  int    // words that the text may have, about
+
+	judged []*Command // that rules have looked at, for the next ones
 
 	called  []Word          // functions that were called
 	removed map[string]bool // names that unset takes away, which may be functions
@@ -214,6 +216,17 @@ func (a *analyser) words(n int) []Word {
 	return out
 }
 
+// borrow is a command for a rule to look at. Rules begin others meanwhile, and keep none.
+func (a *analyser) borrow() *Command {
+	n := len(a.judged)
+	if n == 0 {
+		return new(Command)
+	}
+	c := a.judged[n-1]
+	a.judged = a.judged[:n-1]
+	return c
+}
+
 func (a *analyser) refuse(at Pos, hint, format string, args ...any) {
 	if len(a.script.Refusals) < maxRefusals {
 		a.script.Refusals = append(a.script.Refusals, Refusal{At: at, Why: fmt.Sprintf(format, args...), Hint: hint})
@@ -229,6 +242,8 @@ type scope struct {
 	funcs   map[string]uint // functions that certainly exist from an offset on
 	numbers map[string]bool // variables that hold numbers only, see given
 	unasked *syntax.File    // what numbers is to be made of, when it is first asked for
+
+	looked, counts bool // whether the text gives any a number by the look of it, and that it was looked
 }
 
 // at is a parser's place as ours.
@@ -278,7 +293,7 @@ func (a *analyser) line(text string, d Dialect, base *Pos, shared bool) {
 		return
 	}
 	s := &scope{analyser: a, text: text, dialect: d, base: base}
-	if all, ok := s.plain(text); ok && !a.parse {
+	if all, ok := s.plain(text); ok && !a.long {
 		for _, c := range all {
 			in := stdin{outside: true}
 			if c.piped {

@@ -243,15 +243,27 @@ func FuzzLine(f *testing.F) {
 	})
 }
 
-// bothWays reads a line as it is read, and by the parser whatever it is.
+// bothWays reads a line as it is read, and by the parser and in whole whatever it is.
 func bothWays(t *testing.T, line string, d Dialect) {
 	t.Helper()
 	got := Line(line, d)
-	a := &analyser{script: &Script{}, parse: true}
+	a := &analyser{script: &Script{}, long: true}
 	a.line(line, d, nil, false)
 	if want := a.done(); !reflect.DeepEqual(got, want) {
 		t.Errorf("%q (dialect %d):\n%+v\nthe parser:\n%+v", line, d, got, want)
 	}
+}
+
+// numberSeeds are lines in which variables hold numbers, or seem to.
+var numberSeeds = []string{
+	`i=1; echo $((i+1))`, `i="5"; echo $((i))`, `i=-3; [[ $i -eq 1 ]]`, `i='5'; echo $((i))`, `i=${#x}; ((i++))`, `i=$((2)); ls $i`, `i=$(date); echo $((i))`, `i=a; echo $((i))`,
+	`for i in 1 2 3; do test "$i" -gt 1; done`, `for i in {1..5}; do test $i -gt 1; done`, `for i in; do echo $((i)); done`, `for i in a; do echo $((i)); done`, "for i in \\\n1 2; do echo $((i)); done",
+	"for i in 1 \"$x\"; do echo $((i)); done", `for i do echo $((i)); done`, `((i = 4)); ls $i`, `let i=3; ls $i`, `i=\` + "\n" + `5; ls -$i`, `i+=5; ls $i`, `declare -i i=5; ls $i`, `i=5; read i; ls $i`, `i=5; printf -v i x; ls $i`,
+	`i=5; eval ls; ls $i`, `i=5; cat <<E
+${i:=x}
+E
+ls $i`, `i=5; ls >"$(read i)"; ls $i`, `i=5; ls "$(read i)" $i`, `i=5 ls $(read i); ls $i`, `x[i]=5; ls $i`, `0 ${0:A=A}`, `ls ${x[i=2]} $i`, `i=5; x[i]=6; ls`, `{i}>x; i=5; ls $i`, `i=5; exec {i}>x; ls $i`, `RANDOM=5; ls $RANDOM`, `unset RANDOM; ls $RANDOM`,
+	"kubectl get po -o name | while read p; do kubectl logs $p; done", `for f in *.go; do gofmt -l "$f" >> out.txt 2>&1 || echo 'bad: '"$f"; done; x=$(date +%s)`,
 }
 
 // plainSeeds are lines at the edge of what is plain.
@@ -263,12 +275,13 @@ var plainSeeds = []string{
 	"find . -name 'x*' -exec rm {} +", "git -C x log", "exec ls", ". ./x", "source x", "a/b=c", "ls %1", "ls a@b:c/d", "\"it's\" 'a \"b\"'", "ls \"\t\"", "ls '\t'", "ls\n\n\nrm x;rm y\n", "cd x && git diff --stat HEAD | head -20",
 }
 
-// TestPlain: what is read without the parser is read as by it.
+// TestPlain: what is read without the parser, or without a look at all that it has found,
+// is read as with it.
 func TestPlain(t *testing.T) {
 	long := "ls" + strings.Repeat(" -l", 6000) + " && rm x" // further right than the parser counts
 	all := append(append(lines(t, "testdata/usual.txt"), lines(t, "testdata/attacks.txt")...), long, "ls\n"+long, strings.Repeat("ls; ", 10_000))
 	plain := 0
-	for _, l := range append(all, plainSeeds...) {
+	for _, l := range append(append(all, plainSeeds...), numberSeeds...) {
 		for _, d := range []Dialect{Bash, POSIX} {
 			bothWays(t, l, d)
 		}
@@ -282,7 +295,7 @@ func TestPlain(t *testing.T) {
 }
 
 func FuzzPlain(f *testing.F) {
-	for _, l := range append(plainSeeds, lines(f, "testdata/usual.txt")...) {
+	for _, l := range append(append(plainSeeds, numberSeeds...), append(lines(f, "testdata/usual.txt"), lines(f, "testdata/attacks.txt")...)...) {
 		f.Add(l)
 	}
 	f.Fuzz(func(t *testing.T, line string) {

@@ -201,7 +201,7 @@ func (s *scope) hereText(r *syntax.Redirect) *string {
 	if !b.static {
 		return nil
 	}
-	text := b.text.String()
+	text := b.known()
 	return &text
 }
 
@@ -255,7 +255,7 @@ func (s *scope) simple(words []Word, env []Variable, in stdin) {
 func (s *scope) emit(c Command) {
 	c.At = c.Words[0].At
 	if s.script.Commands == nil {
-		s.script.Commands = make([]Command, 0, min(s.room/3, 1024)+1)
+		s.script.Commands = make([]Command, 0, min(s.room/5, 1024)+1)
 	}
 	s.script.Commands = append(s.script.Commands, c)
 }
@@ -290,12 +290,14 @@ func (s *scope) look(words []Word, env []Variable, in stdin) {
 		s.emit(Command{Words: words, Env: env, Input: Input{Outside: in.outside, Text: in.text}})
 		return
 	}
-	c := Command{Words: words, Env: env, Input: Input{Outside: in.outside, Text: in.text}}
-	rule(s, &c, in)
+	c := s.borrow()
+	*c = Command{Words: words, Env: env, Input: Input{Outside: in.outside, Text: in.text}}
+	rule(s, c, in)
 	if c.Kind == Carrier && Common(name.Text) != Base(name.Text) {
 		c.Kind = Program // somebody's own env is no env
 	}
-	s.emit(c)
+	s.emit(*c)
+	s.judged = append(s.judged, c)
 }
 
 func reserved(word string) bool {

@@ -17,13 +17,13 @@ func (s *scope) word(w *syntax.Word) Word {
 	if text, ok := asWritten(w); ok {
 		return Word{Text: text, Static: true, At: s.at(w.Pos())}
 	}
-	b := &builder{scope: s, static: true}
+	b := builder{scope: s, static: true}
 	for i, part := range w.Parts {
 		b.part(part, i == 0)
 	}
 	out := Word{At: s.at(w.Pos()), Static: b.static, Split: b.split}
 	if b.static {
-		out.Text = b.text.String()
+		out.Text = b.known()
 	} else {
 		out.Text, out.Prefix, out.noOption = s.source(w), b.prefix, b.noOption
 	}
@@ -67,7 +67,8 @@ func isExpanded(word string) bool {
 // builder puts a word together.
 type builder struct {
 	*scope
-	text   strings.Builder
+	only   string          // the text, while it is one piece
+	text   strings.Builder // the text, once it is more
 	static bool
 	split  bool
 	prefix string
@@ -78,15 +79,32 @@ type builder struct {
 // unknown ends what is known of the word.
 func (b *builder) unknown(split bool) {
 	if b.static {
-		b.static, b.prefix = false, b.text.String()
+		b.static, b.prefix = false, b.known()
 	}
 	b.split = b.split || split
 }
 
+// add adds to the text. Most words are one piece, which is not copied.
 func (b *builder) add(t string) {
-	if b.static {
+	switch {
+	case !b.static || t == "":
+	case b.empty():
+		b.only = t
+	default:
+		b.text.WriteString(b.only)
 		b.text.WriteString(t)
+		b.only = ""
 	}
+}
+
+func (b *builder) empty() bool { return b.only == "" && b.text.Len() == 0 }
+
+// known is the text so far.
+func (b *builder) known() string {
+	if b.only != "" {
+		return b.only
+	}
+	return b.text.String()
 }
 
 func (b *builder) part(p syntax.WordPart, first bool) {
@@ -112,7 +130,7 @@ func (b *builder) part(p syntax.WordPart, first bool) {
 		b.anyNumber()
 		b.arith(p.X)
 	case *syntax.ProcSubst:
-		if b.static && b.text.Len() == 0 {
+		if b.static && b.empty() {
 			b.add("/dev/fd/")
 		}
 		b.unknown(false)
@@ -144,7 +162,7 @@ func (s *scope) isNumber(p *syntax.ParamExp) bool {
 // anyNumber is a number that is not known: one word, and nothing that an
 // option is made of but a sign.
 func (b *builder) anyNumber() {
-	b.noOption = b.noOption || b.static && b.text.Len() == 0
+	b.noOption = b.noOption || b.static && b.empty()
 	b.unknown(false)
 }
 
@@ -171,10 +189,19 @@ func (b *builder) quoted(p syntax.WordPart) {
 	}
 }
 
+// bare says that p is a name and nothing else: $x, ${x}.
+func bare(p *syntax.ParamExp) bool {
+	return p.Param != nil && !strings.ContainsAny(p.Param.Value, `\<>`) && p.Exp == nil && p.Index == nil && p.Repl == nil && p.Slice == nil &&
+		p.Flags == nil && p.NestedParam == nil && len(p.Modifiers) == 0 && p.Names == 0 && !p.Excl && !p.Width && !p.IsSet
+}
+
 // innerQuotes refuses '…' within "${x:-…}" where it matters whether it quotes: to
 // shells it does not, and what stands in it is expanded, to the parser it does. Where
 // a pattern is cut off, all agree that it does.
 func (s *scope) innerQuotes(p *syntax.ParamExp) {
+	if bare(p) && !s.long {
+		return
+	}
 	agreed := map[syntax.Node]bool{}
 	syntax.Walk(p, func(n syntax.Node) bool {
 		switch n := n.(type) {
@@ -230,6 +257,9 @@ func (s *scope) expansion(p syntax.WordPart) {
 // param judges ${…}: the words in it, and the forms that read a value as more
 // than text.
 func (s *scope) param(p *syntax.ParamExp) {
+	if bare(p) && !s.long {
+		return
+	}
 	at := s.at(p.Pos())
 	if p.Flags != nil || p.NestedParam != nil || len(p.Modifiers) > 0 || p.Width || p.IsSet {
 		s.refuse(at, "", "%s is not of this shell", s.source(p))
