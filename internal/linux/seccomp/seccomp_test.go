@@ -178,6 +178,7 @@ func TestKnownTricks(t *testing.T) {
 		{"socket", [6]uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE}, allow.action},
 		{"socket", [6]uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER}, refused(unix.EPROTONOSUPPORT)},
 		{"socket", [6]uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_XFRM}, refused(unix.EPROTONOSUPPORT)},
+		{"socket", [6]uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT}, refused(unix.EPROTONOSUPPORT)},
 		{"renameat2", [6]uint64{0, 0, 0, 0, unix.RENAME_WHITEOUT}, refused(unix.EPERM)},
 		{"renameat2", [6]uint64{0, 0, 0, 0, unix.RENAME_EXCHANGE}, allow.action},
 		{"chmod", [6]uint64{0, 0o4755}, refused(unix.EPERM)},
