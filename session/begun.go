@@ -25,11 +25,10 @@ type begun struct {
 }
 
 // begin has the level make the sandbox of w beside what comes next, where it can. What
-// comes of it is undone with the call. With a network there is a router to wait for,
-// and the level's own way.
+// comes of it is undone with the call.
 func (r *run) begin(ctx context.Context, d sandbox.Driver, w *world) {
 	p, ok := d.(besideDriver)
-	if !ok || !r.oneshot || r.ready != nil || r.net != nil || !r.withoutAgent() {
+	if !ok || !r.oneshot || r.ready != nil || !r.withoutAgent() {
 		return
 	}
 	b := &begun{over: make(chan struct{})}

@@ -67,7 +67,9 @@ func TestMadeBesideTheRecord(t *testing.T) {
 			o.Journal = j
 		})
 		j.d = d
-		res, err := b.Do(t.Context(), like(nil), IO{})
+		// With a network, too: its router is not there before the first packet.
+		d.caps = func(c *sandbox.Capabilities) { c.Network, c.Wire = true, sandbox.WirePackets }
+		res, err := b.Do(t.Context(), like(func(c *Call) { c.Network = []string{"example.com"} }), IO{})
 		if (err != nil) != fails || !fails && res.Status != sandbox.StatusSuccess {
 			t.Errorf("%+v, %v", res, err)
 		}
@@ -83,8 +85,8 @@ func TestMadeBesideTheRecord(t *testing.T) {
 	}
 }
 
-// What cannot be made is the call's end, and recorded; where the agent or a network
-// is needed nothing is made beside.
+// What cannot be made is the call's end, and recorded; where the agent is needed
+// nothing is made beside.
 func TestNotMadeBeside(t *testing.T) {
 	b, d := newBeside(t, nil)
 	d.fails = sandbox.Errorf(sandbox.ErrUnavailable, "start sandbox", "no more")

@@ -71,7 +71,7 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first) (_ *box, err error) {
 		return nil, err
 	}
 	p := &plan{spec: spec, first: f}
-	b := &box{spec: spec, plan: p, seat: takeSeat(euid == 0 && spec.Network == nil && rewrite == nil)}
+	b := &box{spec: spec, plan: p, seat: takeSeat(euid == 0 && rewrite == nil, spec.Network)}
 	grouped := b.makeGroup(d.host()) // a fifth of the work, of which the rest knows nothing
 	defer func() {
 		if err != nil {

@@ -25,6 +25,7 @@ type launch struct {
 	args                   cloneArgs // of the builder, on cgroup version 2
 	enter                  int       // the program's step into its working directory
 	loopback               [2]int    // the builder's steps that bring it up: the first, and the one after
+	device                 [2]int    // and those that make the device of a wire
 
 	mapper *mapper // for root
 }
@@ -62,15 +63,17 @@ func (l *launch) ready(group *os.File) {
 }
 
 // inherit has the builder stay in the network namespace of the thread that makes
-// it, where the loopback is up.
+// it, where the loopback is up, and the device.
 func (l *launch) inherit() {
 	if l.args.flags != 0 {
 		l.args.flags &^= unix.CLONE_NEWNET // clone3's argument is a pointer
 	} else {
 		l.builder.clone[1] &^= unix.CLONE_NEWNET
 	}
-	for i := l.loopback[0]; i < l.loopback[1]; i++ {
-		l.scripts[0].steps[i] = step{call: unix.SYS_GETPID}
+	for _, done := range [][2]int{l.loopback, l.device} {
+		for i := done[0]; i < done[1]; i++ {
+			l.scripts[0].steps[i] = step{call: unix.SYS_GETPID}
+		}
 	}
 }
 

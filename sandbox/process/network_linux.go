@@ -12,7 +12,8 @@ import (
 )
 
 // connect makes the sandbox's network device in its own network namespace and
-// gives the device's descriptor to the router, which holds the only one.
+// gives the device's descriptor to the router, where the box's thread has not done
+// that (seat_linux.go).
 //
 // It comes first: the builder is still who caisson is for the host's files, so
 // that root needs no rights of others on /dev/net/tun, and has every capability

@@ -61,9 +61,11 @@ func (p *plan) write() (*launch, error) {
 		}
 		l.mapper = m
 	}
+	l.device[0] = len(b.steps)
 	if err := p.connect(b); err != nil {
 		return nil, err
 	}
+	l.device[1] = len(b.steps)
 	p.becomeRoot(b, l.mapper)
 	p.world.build(b)
 	p.ownNamespaces(b, l)

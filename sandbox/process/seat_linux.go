@@ -8,17 +8,19 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/internal/linux/tun"
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // seat is the thread that makes a sandbox and stays with it: when it ends the
 // sandbox does, too (prctl(2), PR_SET_PDEATHSIG).
 //
 // It is taken before anything else is done for a sandbox, because it makes the
-// sandbox's network namespace meanwhile: the dearest of them, which nothing else
-// has to wait for. The builder is born in it. Only root's thread may do that; for
-// others the builder makes it, as for a sandbox with a network, whose device the
-// builder makes there with the rights that it has in a namespace of its own user
-// namespace.
+// sandbox's network namespace meanwhile, with the device in it where there is one:
+// the dearest of them, which nothing else has to wait for. The builder is born in it.
+// Only root's thread may do that; for others the builder makes it, and the device
+// with the rights that it has in a namespace of its own user namespace.
 //
 // The namespace belongs to the host's user namespace then, which gives code inside
 // less: whoever had capabilities in the sandbox's own, or in one made below it,
@@ -32,13 +34,13 @@ type seat struct {
 	left sync.Once
 }
 
-func takeSeat(ahead bool) *seat {
+func takeSeat(ahead bool, wire *sandbox.Network) *seat {
 	s := &seat{work: make(chan func(*network), 1)}
 	go func() {
 		runtime.LockOSThread() // new threads are not made from this one, whose namespace they would be in
 		var n *network
 		if ahead {
-			n = enterNetwork()
+			n = enterNetwork(wire)
 		}
 		if work, ok := <-s.work; ok {
 			work(n)
@@ -63,8 +65,9 @@ type network struct {
 }
 
 // enterNetwork moves the calling thread to a new network namespace, whose
-// loopback is up. Where that cannot be it is nil: then the builder tries.
-func enterNetwork() *network {
+// loopback is up, and the device too if there is a wire. Where that cannot be it is
+// nil: then the builder tries.
+func enterNetwork(wire *sandbox.Network) *network {
 	home, err := openRaw("/proc/thread-self/ns/net", unix.O_RDONLY)
 	if err != nil {
 		return nil
@@ -74,7 +77,7 @@ func enterNetwork() *network {
 		return nil
 	}
 	n := &network{home: home}
-	if loopbackUp() != nil {
+	if loopbackUp() != nil || deviceUp(wire) != nil {
 		n.leave()
 		if n.lost {
 			return n
@@ -86,6 +89,19 @@ func enterNetwork() *network {
 
 // leaveNetwork makes the namespace. Tests leave it out.
 var leaveNetwork = func() error { return unix.Unshare(unix.CLONE_NEWNET) }
+
+// deviceUp makes the device of a wire, and gives its descriptor to the router.
+func deviceUp(wire *sandbox.Network) error {
+	if wire == nil {
+		return nil
+	}
+	device, err := tun.Config{Address: wire.Address, Gateway: wire.Gateway, MTU: wire.MTU}.Make()
+	if err != nil {
+		return err
+	}
+	defer device.Close()
+	return unix.Sendmsg(int(wire.NIC.Fd()), []byte{0}, unix.UnixRights(int(device.Fd())), nil, unix.MSG_NOSIGNAL)
+}
 
 func loopbackUp() error {
 	sock, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
