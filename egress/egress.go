@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package egress is a sandbox's way out, as its owner sees it: it starts the
-// router in a process of its own, hands the sandbox's end of the wire to a
-// level of isolation, and keeps what the router tells.
+// Package egress is a sandbox's way out, as its owner sees it: it hands the
+// sandbox's end of a wire to a level of isolation, starts the router in a process
+// of its own when the first packet comes, and keeps what it tells.
 //
 //	egress/name      one spelling of a host name
 //	egress/rule      what an allow-list lets through

@@ -46,6 +46,7 @@ func (r *Router) hear(e wire.Event) bool {
 			r.lost(err)
 			return false
 		}
+		r.tellReady()
 	case wire.Connection, wire.Refused:
 		r.keep(e)
 	case wire.Changed:
@@ -67,16 +68,25 @@ func (r *Router) hear(e wire.Event) bool {
 	return true
 }
 
-// begin has the router read packets, once, and unless it is being ended.
+// begin has the router read packets, once, and unless it is being ended and there are
+// none. One that is started by a packet is told so with its order.
 func (r *Router) begin() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.reads || r.closing {
+	if r.reads || r.closing && !r.came {
 		return nil
 	}
 	r.reads = true
-	close(r.ready)
 	return r.write(wire.Command{Kind: wire.Begin})
+}
+
+// tellReady tells who waits for it that packets are read.
+func (r *Router) tellReady() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.reads {
+		r.once.Do(func() { close(r.ready) })
+	}
 }
 
 func (r *Router) keep(e wire.Event) {

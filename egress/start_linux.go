@@ -37,9 +37,12 @@ type Router struct {
 	// must be a silence, not a busy loop.
 	far *os.File
 
-	begun chan struct{} // closed when the process was started, or could not be
-	ready chan struct{} // closed when the router was told to read packets
-	over  chan struct{} // closed when nothing more is told
+	opened chan struct{} // closed when its program is open, or cannot be
+	first  watch         // for the packet that it is started by
+	begun  chan struct{} // closed when the process was started, or is not going to be
+	ready  chan struct{} // closed when packets are read
+	once   sync.Once     // closes it
+	over   chan struct{} // closed when nothing more is told
 
 	changing sync.Mutex    // held while rules are changed
 	changed  chan struct{} // has an element for each change that is in force
@@ -49,6 +52,8 @@ type Router struct {
 	report  Report
 	failed  error
 	done    bool // the router has said its last word, or has nothing to say
+	wanted  bool // somebody waits for it, packets or not
+	came    bool // a packet was on the wire before
 	runs    bool // there is a process, which is to be waited for
 	reads   bool // it was told to read packets
 	closing bool
@@ -65,9 +70,9 @@ const (
 	changeGrace = 10 * time.Second
 )
 
-// Start starts a router. It returns before there is one, so that its owner makes
-// the sandbox meanwhile; Ready waits until packets are read, and says what went
-// wrong. The caller must Close it.
+// Start makes a wire whose router is started by the first packet, or when somebody
+// waits for Ready, which says what went wrong. It does not wait for that itself. The
+// caller must Close it.
 func Start(o Options) (*Router, error) {
 	if o.Wire != sandbox.WirePackets && o.Wire != sandbox.WireDevice {
 		return nil, sandbox.Errorf(sandbox.ErrInvalid, "start router", "no level takes a wire of the kind %q", o.Wire)
@@ -91,29 +96,53 @@ func Start(o Options) (*Router, error) {
 		theirNIC.Close()
 		return nil, cannot("no socket can be made", err)
 	}
-	r := &Router{o: o, conn: conn, nic: nic, far: theirNIC, in: bufio.NewScanner(conn), out: json.NewEncoder(conn), begun: make(chan struct{}), ready: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{}, 1)}
+	r := &Router{
+		o: o, conn: conn, nic: nic, far: theirNIC, in: bufio.NewScanner(conn), out: json.NewEncoder(conn), opened: make(chan struct{}), begun: make(chan struct{}),
+		ready: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{}, 1),
+	}
 	r.in.Buffer(nil, wire.MostLine)
 	r.tell = rate.NewLimiter(rate.Every(wire.RecordEvery/2), toldAtOnce)
 	order := wire.Order{Rules: o.Rules, Budget: o.Budget, Guest: Guest.String(), Gateway: Gateway.String(), MTU: MTU, Device: o.Wire == sandbox.WireDevice}
-	go func() {
-		defer close(r.begun)
-		defer theirs.Close()
-		err := r.start(&order, theirs)
-		if err == nil {
-			return
-		}
-		r.mu.Lock()
-		runs := r.runs
-		if !runs {
-			r.failed = err
-			close(r.over)
-		}
-		r.mu.Unlock()
-		if runs {
-			r.lost(err)
-		}
-	}()
+	go r.await(&order, theirs)
 	return r, nil
+}
+
+// await starts the process when it is needed.
+func (r *Router) await(order *wire.Order, theirs *os.File) {
+	defer close(r.begun)
+	defer theirs.Close()
+	program, err := engine.OpenRouter(r.o.StateDir)
+	if err != nil {
+		err = cannot("its program cannot be opened", err)
+		r.mu.Lock()
+		r.failed = err
+		r.mu.Unlock()
+		close(r.opened)
+		close(r.over)
+		return
+	}
+	defer program.Close()
+	close(r.opened)
+	came := r.first.wait(r.far, order.Device)
+	r.mu.Lock()
+	r.came = came
+	if r.closing && !r.wanted && !came { // nothing goes through
+		r.done = true
+		close(r.over)
+		r.mu.Unlock()
+		return
+	}
+	r.mu.Unlock()
+	if err = r.start(order, theirs, program); err == nil {
+		return
+	}
+	r.mu.Lock()
+	runs := r.runs
+	r.mu.Unlock()
+	r.lost(err)
+	if !runs {
+		close(r.over)
+	}
 }
 
 // ends are the sandbox's end of the wire, which is nil when it has it already, and
@@ -144,12 +173,7 @@ func widen(fd int) {
 // start starts the process and gives it its order. The numbers between the
 // wire's and its program's are closed in it: what the caller of this process may
 // have left open for everybody.
-func (r *Router) start(order *wire.Order, owner *os.File) error {
-	program, err := engine.OpenRouter(r.o.StateDir)
-	if err != nil {
-		return cannot("its program cannot be opened", err)
-	}
-	defer program.Close()
+func (r *Router) start(order *wire.Order, owner, program *os.File) error {
 	files := make([]*os.File, wire.Program-wire.FD+1)
 	files[0], files[wire.NIC-wire.FD], files[wire.Program-wire.FD] = owner, r.far, program
 	r.cmd = &exec.Cmd{
@@ -173,7 +197,11 @@ func (r *Router) start(order *wire.Order, owner *os.File) error {
 	r.runs = true
 	r.mu.Unlock()
 	go r.follow()
-	if err := r.send(order); err != nil {
+	err := r.send(order)
+	if err == nil && r.came { // there is something to read, so nothing to wait for
+		err = r.begin()
+	}
+	if err != nil {
 		_ = r.cmd.Process.Kill()
 		return cannot("the router takes no order", err)
 	}
@@ -209,24 +237,31 @@ func (r *Router) write(v any) error {
 // NIC is the sandbox's end of the wire, until Close, as Options.Wire says.
 func (r *Router) NIC() *os.File { return r.nic }
 
-// Started waits until the router's process was started, or says why it could not
-// be. What is sent over the wire from then on waits for the router.
+// Started waits until the router can be started, or says why it cannot. What is sent
+// over the wire from then on starts it, and waits for it.
 func (r *Router) Started() error {
-	<-r.begun
+	<-r.opened
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.runs {
-		return nil
-	}
 	return r.failed
+}
+
+// want has the router started, packets or not.
+func (r *Router) want() {
+	r.mu.Lock()
+	r.wanted = r.wanted || !r.closing
+	r.mu.Unlock()
+	r.first.end()
 }
 
 // Far is the router's own end of the wire, until Close: for who keeps a copy of it,
 // so that another router can take this one's place.
 func (r *Router) Far() *os.File { return r.far }
 
-// Ready waits until packets are read, or says why that will not be.
+// Ready starts the router if no packet has, and waits until packets are read, or says
+// why that will not be.
 func (r *Router) Ready(ctx context.Context) error {
+	r.want()
 	select {
 	case <-r.ready:
 		return nil
@@ -293,23 +328,31 @@ func (r *Router) Close() Report {
 }
 
 // Stop closes the network and says what went through. The router's process may
-// still be ending. One that has not begun to read packets is not waited for: it
-// has nothing to say.
+// still be ending. One that has not begun to read packets is not waited for when
+// none waits for it: it has nothing to say.
 func (r *Router) Stop() Report {
+	r.mu.Lock()
+	before := r.closing
+	r.closing = true
+	r.mu.Unlock()
+	r.first.end()
 	<-r.begun
 	r.mu.Lock()
-	first, unread := !r.closing && r.runs, !r.reads
-	r.closing = true
+	first, unread := !before && r.runs, !r.reads && !r.came
 	if unread {
-		r.done = r.runs // nothing went through
+		r.done = r.done || r.runs // nothing went through
 	}
 	r.mu.Unlock()
 	if first && unread {
 		_ = r.cmd.Process.Kill()
 	} else if first {
-		_ = r.send(wire.Command{Kind: wire.End})
 		late := time.AfterFunc(endGrace, func() { _ = r.cmd.Process.Kill() })
 		defer late.Stop()
+		select {
+		case <-r.ready:
+		case <-r.over:
+		}
+		_ = r.send(wire.Command{Kind: wire.End})
 	}
 	<-r.over
 	r.mu.Lock()
@@ -321,8 +364,14 @@ func (r *Router) Stop() Report {
 	return rep
 }
 
-// PID is the router's process, for tests and for who looks after processes.
+// PID is the router's process, for tests and for who looks after processes. It waits
+// until there is one; 0 says that there is none, and never will be.
 func (r *Router) PID() int {
 	<-r.begun
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.runs {
+		return 0
+	}
 	return r.cmd.Process.Pid
 }

@@ -157,6 +157,69 @@ func TestRouterProcess(t *testing.T) {
 	})
 }
 
+// packet is one of UDP to an address that nothing leads to.
+func packet(version byte) []byte {
+	b := make([]byte, 29)
+	b[0], b[3], b[8], b[9] = version<<4|5, 29, 64, 17
+	copy(b[12:], egress.Guest.AsSlice())
+	copy(b[16:], []byte{192, 0, 2, 1})
+	b[21], b[23], b[25] = 9, 53, 9
+	return b
+}
+
+// A network that nobody uses has no router; the words of IPv6 that gVisor's kernel
+// says by itself are no use. What was sent is read, however soon the end comes.
+func TestStartedByAPacket(t *testing.T) {
+	for _, tc := range []struct {
+		sent    [][]byte
+		refused int
+	}{
+		{nil, 0},
+		{[][]byte{packet(6), packet(6)}, 0},
+		{[][]byte{packet(6), packet(4), packet(6)}, 1},
+	} {
+		r, err := egress.Start(egress.Options{Wire: sandbox.WirePackets, Rules: allow("example.com")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Started(); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range tc.sent {
+			if _, err := r.NIC().Write(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		report := r.Close()
+		if report.Incomplete || len(report.Refused) != tc.refused || (r.PID() != 0) != (tc.refused > 0) {
+			t.Errorf("after %d packets: process %d, %+v", len(tc.sent), r.PID(), report)
+		}
+	}
+}
+
+// A router that cannot work is told when it is needed, and nothing goes through.
+func TestStartedInVain(t *testing.T) {
+	ended := make(chan error, 1)
+	r, err := egress.Start(egress.Options{Wire: sandbox.WirePackets, Rules: allow("*"), Ended: func(_ string, err error) { ended <- err }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.NIC().Write(packet(4)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if !strings.Contains(err.Error(), `"*"`) {
+			t.Error(err)
+		}
+	case <-time.After(guesttest.Wait):
+		t.Error("nobody is told")
+	}
+	if report := r.Close(); !report.Incomplete {
+		t.Errorf("%+v", report)
+	}
+}
+
 // TestChange: rules that are in force are changed, and what cannot be read
 // allows nothing.
 func TestChange(t *testing.T) {

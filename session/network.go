@@ -58,8 +58,8 @@ type network struct {
 // waits for it would wait until its time is over.
 var errNetworkLost = errors.New("the network was closed")
 
-// connect starts the router of a plan that has a network. It is ready by the
-// time the rest of the world is.
+// connect makes the wire of a plan that has a network, whose first packet starts the
+// router.
 func (r *run) connect(w *world) error {
 	plan := r.plan.Network
 	if plan == nil {
@@ -95,8 +95,8 @@ func (r *run) rulesInForce() (wire.Rules, error) {
 	return r.rules(plan)
 }
 
-// startRouter starts a router at the end of a wire: far where the sandbox has the
-// other end already.
+// startRouter has a router at the end of a wire, from its first packet on: far where
+// the sandbox has the other end already.
 func (r *run) startRouter(w *world, rules wire.Rules, far *os.File) error {
 	var budget policy.PlanBudget
 	if r.plan.Network != nil {

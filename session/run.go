@@ -306,8 +306,8 @@ func (r *run) carryOut(parent context.Context, w *world, start func(context.Cont
 	r.over = ctx
 	r.undo.add(func(context.Context) error { end(nil); return nil })
 	if r.net != nil {
-		// It is not waited for until packets are read: they wait, and a program
-		// has other things to do first.
+		// Its first packet starts it, and waits for it; here is said what is against
+		// that from the start.
 		if err := r.net.router.Started(); err != nil {
 			return nil, err
 		}

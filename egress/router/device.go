@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,7 +24,8 @@ type Device struct {
 	closed bool
 }
 
-// NewDevice takes over the socket f, which it closes.
+// NewDevice takes over the socket f, which it closes. A device that lies there
+// already is the wire from the start.
 func NewDevice(f *os.File) (*Device, error) {
 	defer f.Close()
 	c, err := net.FileConn(f)
@@ -34,7 +37,30 @@ func NewDevice(f *os.File) (*Device, error) {
 		c.Close()
 		return nil, errors.New("a device comes over a Unix socket only")
 	}
-	return &Device{over: over}, nil
+	d := &Device{over: over}
+	if pending(over) {
+		f, err := receive(over)
+		if err != nil {
+			over.Close()
+			return nil, err
+		}
+		_, err = d.take(f)
+		return d, err
+	}
+	return d, nil
+}
+
+// pending reports whether something lies on a socket.
+func pending(c *net.UnixConn) (yes bool) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return false
+	}
+	err = raw.Control(func(fd uintptr) {
+		n, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		yes = err == nil && n > 0
+	})
+	return yes && err == nil
 }
 
 // Read reads one packet, with its header. It is called by one goroutine.
@@ -101,6 +127,26 @@ func (d *Device) Write(b []byte) (int, error) {
 		return 0, os.ErrClosed
 	}
 	return device.Write(b)
+}
+
+// SetReadDeadline is the device's. Before it is here there is nothing to read.
+func (d *Device) SetReadDeadline(t time.Time) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.device == nil {
+		return os.ErrNoDeadline
+	}
+	return d.device.SetReadDeadline(t)
+}
+
+// SyscallConn is the device's.
+func (d *Device) SyscallConn() (syscall.RawConn, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.device == nil {
+		return nil, os.ErrClosed
+	}
+	return d.device.SyscallConn()
 }
 
 // Close closes what is open and wakes who reads.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"gvisor.dev/gvisor/pkg/buffer"
@@ -97,7 +98,7 @@ func (l *link) read() {
 	defer close(l.gone)
 	b := make([]byte, l.before()+int(l.mtu)+1) // one more, to see a packet that is too long
 	for {
-		n, err := l.wire.Read(b)
+		n, err := l.next(b)
 		if err != nil || n == 0 {
 			return // an empty message is how the end of a socket looks
 		}
@@ -117,6 +118,39 @@ func (l *link) read() {
 		d.DeliverNetworkPacket(header.IPv4ProtocolNumber, pkt)
 		pkt.DecRef()
 	}
+}
+
+// lastReads is how long a router that ends may take for what is on the wire already.
+const lastReads = 200 * time.Millisecond
+
+// finish waits until what the sandbox has sent so far is read: a program that sends
+// something and ends at once has tried to reach something all the same.
+func (l *link) finish() {
+	w, ok := l.wire.(interface{ SetReadDeadline(time.Time) error })
+	if !ok || w.SetReadDeadline(time.Unix(1, 0)) != nil {
+		return
+	}
+	late := time.NewTimer(lastReads)
+	defer late.Stop()
+	select {
+	case <-l.gone:
+	case <-late.C:
+	}
+}
+
+// next reads one packet. After finish it waits for none.
+func (l *link) next(b []byte) (int, error) {
+	n, err := l.wire.Read(b)
+	w, ok := l.wire.(syscall.Conn)
+	if !ok || !errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, err
+	}
+	raw, err := w.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	cerr := raw.Control(func(fd uintptr) { n, err = syscall.Read(int(fd), b) })
+	return n, errors.Join(cerr, err)
 }
 
 // What is read of an IPv4 header (RFC 791) before the stack sees it.

@@ -212,10 +212,11 @@ func (r *Router) bar() bool {
 // ended tells that a budget is used up.
 func (r *Router) ended(budget string) { r.o.Event(wire.Event{Kind: wire.Exceeded, Budget: budget}) }
 
-// Close ends every connection, tells Done, and waits until nothing of the
-// router is left. Closing a device takes the kernel a while, which the owner need
+// Close reads what is on the wire, ends every connection, tells Done, and waits until
+// nothing of the router is left. Closing a device takes the kernel a while, which the owner need
 // not wait for.
 func (r *Router) Close() {
+	r.link.finish()
 	r.link.hasten()
 	r.shut()
 	r.dns.Close()

@@ -106,7 +106,7 @@ func (s *suite) routed(t *testing.T, o egress.Options, allow ...string) (*world,
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { router.Close() })
-	if err := router.Ready(t.Context()); err != nil {
+	if err := router.Started(); err != nil { // not Ready: its first packet starts it
 		t.Fatal(err)
 	}
 	return s.world(t, func(spec *sandbox.Spec) {
@@ -154,9 +154,26 @@ def dial(addr, family=socket.AF_INET):
     c = socket.socket(family); c.settimeout(10); c.connect(addr); return c
 `
 
+// testNetworkEdges: a network that nobody uses has no router; what a program sends
+// as the last thing that it does has one, and is read.
+func testNetworkEdges(t *testing.T, s *suite, r road) {
+	w, router := s.routed(t, egress.Options{}, "allowed.example.com")
+	var got struct{ Interfaces []string }
+	w.python(t, r, `say({'interfaces': sorted(n for _, n in socket.if_nameindex())})`, &got)
+	if rep := router.Close(); router.PID() != 0 || rep.Incomplete || !slices.Equal(got.Interfaces, []string{"eth0", "lo"}) {
+		t.Errorf("process %d, %+v; %v", router.PID(), rep, got.Interfaces)
+	}
+	w, router = s.routed(t, egress.Options{}, "allowed.example.com")
+	w.python(t, r, `say({}); socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('192.0.2.1', 53))`, &got)
+	if rep := router.Close(); rep.Incomplete || len(rep.Refused) != 1 || rep.Refused[0].Address != "192.0.2.1" {
+		t.Errorf("%+v", rep)
+	}
+}
+
 // testNetwork: the name that is allowed is reached, and nothing else by any
 // other way.
 func testNetwork(t *testing.T, s *suite, r road) {
+	testNetworkEdges(t, s, r)
 	port := greeter(t)
 	w, router, _ := s.connected(t, port)
 	var got struct {
