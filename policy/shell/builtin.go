@@ -40,10 +40,17 @@ func (s *scope) builtin(words []Word, env []Variable, in stdin) bool {
 		s.names(words, "p", "")
 	case "read":
 		s.names(words, "a", "dinNptu")
+		s.lists(words)
 	case "mapfile", "readarray":
+		s.lists(words)
 		s.noFlags(words, "Cc", "a callback is run")
 		s.names(words, "", "dnOsuCc")
 	case "getopts":
+		for _, w := range words[1:min(2, len(words))] {
+			if !w.one() {
+				s.refuse(w.At, "quote it", "%s may become a name, too", w.Text)
+			}
+		}
 		if len(words) > 2 {
 			s.name(words[2])
 		}
@@ -58,8 +65,10 @@ func (s *scope) builtin(words []Word, env []Variable, in stdin) bool {
 		}
 	case "export", "readonly", "declare", "typeset", "local":
 		// A POSIX parser takes these for calls.
+		list := false
 		for _, w := range words[1:] {
-			s.declared(name, w)
+			s.declared(name, w, list)
+			list = list || w.Static && strings.HasPrefix(w.Text, "-") && strings.ContainsAny(w.Text, "aA")
 		}
 	case "test", "[":
 		s.testWords(words[1:])
@@ -141,6 +150,9 @@ func (s *scope) names(words []Word, named, args string) {
 				i++
 				value = words[i]
 			}
+			if !value.one() {
+				s.refuse(value.At, "quote it", "%s may become a name with a command in it, too: x[$(…)]", value.Text)
+			}
 			if isName {
 				s.name(value)
 			}
@@ -161,12 +173,13 @@ func (s *scope) noFlags(words []Word, flags, why string) {
 // declare judges declare, export and their like, as bash parses them.
 func (s *scope) declare(c *syntax.DeclClause) {
 	variant := c.Variant.Value
-	exported := variant == "export"
+	exported, list := variant == "export", false
 	for _, as := range c.Args {
 		if as.Naked && as.Value != nil {
-			s.declared(variant, s.word(as.Value))
-			if w := as.Value.Lit(); strings.HasPrefix(w, "-") && strings.Contains(w, "x") {
-				exported = true
+			s.declared(variant, s.word(as.Value), list)
+			if w := as.Value.Lit(); strings.HasPrefix(w, "-") {
+				exported = exported || strings.Contains(w, "x")
+				list = list || strings.ContainsAny(w, "aA")
 			}
 			continue
 		}
@@ -174,19 +187,24 @@ func (s *scope) declare(c *syntax.DeclClause) {
 			if as.Index != nil {
 				s.subscript(as.Index)
 			}
+			if list {
+				s.isList(as.Name.Value)
+			}
 			if !integer(as.Name.Value) { // it gets no value here
 				s.assigned(as.Name.Value, Word{}, s.at(as.Pos()), exported)
 			}
 			continue
 		}
-		s.assign(as, exported)
+		if v := s.assign(as, exported); as.Array == nil {
+			s.readAsList(v, s.at(as.Pos()), list)
+		}
 	}
 	s.emit(Command{Words: []Word{{Text: variant, Static: true, At: s.at(c.Pos())}}, Kind: Builtin})
 }
 
 // declared judges one word after export, declare and their like: an option, a
 // name, or NAME=VALUE.
-func (s *scope) declared(variant string, w Word) {
+func (s *scope) declared(variant string, w Word, list bool) {
 	name, value, has := strings.Cut(w.Text, "=")
 	if !w.Static {
 		name, _, has = strings.Cut(w.Prefix, "=")
@@ -195,6 +213,8 @@ func (s *scope) declared(variant string, w Word) {
 			return
 		}
 		s.assigned(name, Word{}, w.At, true)
+		_, value, _ := strings.Cut(w.Prefix, "=")
+		s.readAsList(Variable{name, Word{Prefix: value}}, w.At, list)
 		return
 	}
 	if strings.HasPrefix(w.Text, "-") || strings.HasPrefix(w.Text, "+") {
@@ -207,6 +227,12 @@ func (s *scope) declared(variant string, w Word) {
 		s.refuse(w.At, "name a variable", "%s is no variable's name", name)
 		return
 	}
+	if list {
+		s.isList(name)
+	}
+	if has {
+		s.readAsList(Variable{name, Word{Text: value, Static: true}}, w.At, list)
+	}
 	if has || !integer(name) {
 		s.assigned(name, Word{Text: value, Static: has}, w.At, variant != "local" && variant != "readonly")
 	}
@@ -216,7 +242,7 @@ func (s *scope) declared(variant string, w Word) {
 // command. An unknown word may be -v if what follows may be such a name.
 func (s *scope) testWords(words []Word) {
 	for i, w := range words {
-		if w.Split && !w.Static {
+		if !w.one() && !w.plain() {
 			s.refuse(w.At, `quote it: "`+w.Text+`"`, "%s may become several words, and among them -v with a command: -v 'x[$(…)]'", w.Text)
 			continue
 		}

@@ -34,7 +34,7 @@ type oracle struct {
 var stubNames = []string{"a", "b", "c", "ls", "rm", "curl", "git", "python3", "grep", "make"}
 
 // The real ones, which start others.
-var realNames = []string{"env", "xargs", "find", "nice", "nohup", "timeout", "bash", "sh", "sed", "awk", "cat", "seq", "stdbuf", "echo", "printf", "test", "true"}
+var realNames = []string{"env", "xargs", "find", "nice", "nohup", "timeout", "bash", "sh", "sed", "awk", "cat", "seq", "stdbuf", "echo", "printf", "test", "true", "head", "touch", "dash"}
 
 func newOracle(t *testing.T, shell string) *oracle {
 	o := &oracle{t: t, dir: t.TempDir(), shell: shell}
@@ -221,7 +221,7 @@ func (g *maker) statement(depth int) string {
 		return g.simple(0)
 	}
 	next := func() string { return g.statement(depth - 1) }
-	switch g.IntN(22) {
+	switch g.IntN(25) {
 	case 0:
 		return "( " + next() + " )"
 	case 1:
@@ -258,6 +258,15 @@ func (g *maker) statement(depth int) string {
 		return g.one(`sed -n '1p' /dev/null`, `echo q | sed 's/q/a/e'`, `echo q | sed 's/q/b/;p'`, `awk 'BEGIN{print 1}'`, `awk 'BEGIN{system("a")}'`, `echo x | awk '/x|y/{print}'`)
 	case 18:
 		return "c() { " + next() + "; }; " + g.one("unset c", "unset -v c", "c=1; unset c", "eval 'unset c'", "(unset c)", "b") + "; c " + g.word(depth)
+	case 19:
+		return g.started()
+	case 20: // a shell that is fed, and what reads before it, or with it
+		fed := g.one("bash", "sh", "bash -s x", "env bash")
+		lines := g.one("a x", "read v", "head -c 3", "cat", "b") + "\n" + g.one("echo '\nrm x\n'", "a 'q\nb'", "c d", "ls")
+		return g.one(fed, "{ "+g.one("read v", "head -n1", "a")+"; "+fed+"; }", "if read v; then "+fed+"; fi", "("+fed+")") + g.one("", " 00</dev/null", " 2>&1") + " <<'E'\n" + lines + "\nE\n"
+	case 21:
+		return "x=" + g.one("'a[$(rm)]'", "'($(rm))'", "'[$(rm)]=1'", "'1 rm'", "3", "ls") + "; " + g.one("echo z >&$x", `ls >&"$x"`, "a >&'a[$(rm)]'", `declare y="$x"`, "declare -a y=$x",
+			`declare -a y; declare y="$x"`, `f() { local y="$1"; }; f "$x"`, `y=(1); typeset y=$x`, "read -p $x v </dev/null", "getopts $x v q", `[ -n $x ]`, `export y="$x"`, `echo "${x}" >&2`, "a 2>&$x")
 	case 17:
 		if g.dialect == Bash {
 			return g.one(`[[ $x -eq 1 ]]`, `[[ -v x ]]`, `x=(1 2); echo ${x[1]}`, `((i=1)); a`, `a <(b)`, `a >(b)`, `a <<<"$(b)"`, `coproc a`, `time a`, `echo ${!x}`,
@@ -267,6 +276,38 @@ func (g *maker) statement(depth int) string {
 		return g.one(`((a) ; b)`, `( (a) )`, "a `b \\`c\\``")
 	}
 	return g.simple(depth)
+}
+
+// started is a program that starts another, with options as its authors read them.
+func (g *maker) started() string {
+	value := func() string {
+		return g.one("1", "1", "x", "{1,rm}", "{x,ls}", "$v", `"$v"`, "*", "''", "-1", "a", "-n", "-Ix")
+	}
+	with := func(program string, options ...string) string {
+		for range g.IntN(4) {
+			o := g.one(options...)
+			if left, isArg := strings.CutSuffix(o, "V"); isArg {
+				o = left + value()
+			}
+			program += " " + o
+		}
+		return program + " "
+	}
+	inner := g.one("a b", "rm x", "ls", "env a", "'{}' x", "a {}")
+	line := g.one(
+		with("env", "-i", "-u V", "-uV", "-C V", "A=V", "--unset=V", "--unset V", "-", "--", "-v", "-S V", "--spl='rm x'")+inner,
+		with("nice", "-n V", "-nV", "-5", "--adjustment=V", "--adj V", "--")+inner,
+		with("timeout", "-k V", "-s V", "--foreground", "-v", "--signal=V", "--kill-after V", "--ki V")+value()+" "+inner,
+		with("stdbuf", "-o V", "-oL", "-e V", "--output=V", "--error V", "-i0")+inner,
+		"echo q | "+with("xargs", "-n V", "-n1", "-I V", "-I{}", "-i", "-iV", "-L V", "-l", "-P V", "-E V", "-d V", "-r", "-t", "-0", "--replace", "--replace=V", "--eof", "--max-lines", "--max-args V", "--max-args=1", "-rt", "-rn1", "-e", "-x", "--delimiter V")+inner,
+		with("find", ".", "-maxdepth 0", `"$v"`, "$v", "{.,-exec}", "-name V", "-print", `"$w"`, "-quit")+g.one("", "-exec "+inner+` \;`, "-exec ls {} +", "-exec a + -exec rm ';'", `"$w"`, "-fprintf V x"),
+		"echo q | "+with("sed", "-n", "-e p", "-e V", "-l V", "-l5", "-nl 5", "-E", "-s", "-u", "-z", "--expression=p", "--exp p", "--line-length V", "--line-length=V", "-il", "-ne p", "-le p", "-b", "--posix")+g.one("p", "'s/q/rm x/e'", "1e'rm x'", "'s/q/a/;p'", "V")+g.one("", " p", " f", " -e p"),
+		"echo q | "+with("awk", "-v x=V", "-vx=1", "-F V", "-F:", "--", "-v V")+g.one("'{print}'", `'BEGIN{system("rm x")}'`, "p"),
+		with("bash", "-e", "-o pipefail", "-u", "-eo pipefail", "-oe pipefail", "-oc pipefail", "-norc", "-noprofile", "--norc", "-c", "-ec", "-o V", "-s", "-x", "--posix", "--")+g.one("-c 'a b'", "'a b'", "ls", "'rm x'", "a -c 'rm x'"),
+		with("sh", "-e", "-u", "-o errexit", "-eo errexit", "-oc errexit", "-ce", "-c", "-s", "--")+g.one("-c 'a b'", "'a b'", "ls", "'rm x'"),
+		with("nohup", "--", "-x")+inner,
+	)
+	return g.one("v='1 rm'; ", "v=-exec; w=';'; ", "v=1; ", "v='a BEGIN{system(\"rm\")}'; ", "echo rm x >ls; ", "touch ./-v; ", "") + strings.ReplaceAll(line, " V", " "+value())
 }
 
 func (g *maker) simple(depth int) string {

@@ -47,9 +47,9 @@ func git(_ *scope, c *Command, _ stdin) {
 	case "log":
 		d.args = "SGLUn"
 	case "clone":
-		d.short, d.args = "uc", "bojl"
+		d.short, d.args = "uc", "boj"
 	case "grep":
-		d.short, d.args = "O", "efABCmG"
+		d.short, d.args = "O", "efABCm"
 	case "rebase":
 		d.short, d.args = "x", "sXCS"
 	case "submodule":
@@ -69,7 +69,8 @@ func git(_ *scope, c *Command, _ stdin) {
 		return
 	}
 	for j := range c.Words[i:] {
-		if t := c.Words[i+j].Text; strings.Contains(t, "::") && !strings.Contains(t, "://") {
+		before, _, is := strings.Cut(c.Words[i+j].Text, "::")
+		if is && !strings.Contains(before, "/") {
 			c.need(i+j, i+j+1, "names a program as the way to a repository")
 		}
 	}
@@ -100,7 +101,14 @@ func tar(_ *scope, c *Command, _ stdin) {
 	d := dangerous{short: "IF", args: "fCbgHKLNTVX", long: "checkpoint-action to-command use-compress-program rsh-command rmt-command info-script new-volume-script"}
 	d.judge(nil, c, stdin{})
 	for i, w := range c.Words[1:] {
-		if host, _, is := strings.Cut(w.Text, ":"); is && w.Static && !strings.ContainsAny(host, "/=") {
+		text := w.Text
+		if strings.HasPrefix(text, "--") { // --file=HOST:…; others have no archive
+			name, value, _ := strings.Cut(text, "=")
+			if text = ""; strings.HasPrefix(name, "--f") {
+				text = value
+			}
+		}
+		if host, _, is := strings.Cut(text, ":"); is && w.Static && !strings.Contains(host, "/") {
 			c.need(i+1, i+2, "reaches for another machine with a program")
 		}
 	}
@@ -130,18 +138,34 @@ func makeRule(_ *scope, c *Command, _ stdin) {
 			}
 		case set && !has("V VERBOSE DEBUG PREFIX DESTDIR ARCH TARGET VERSION TAG ENV", name):
 			c.need(i, i+1, "sets a variable of make, which may name a program")
+		case w.Static && strings.ContainsAny(w.Text, "$`;&|<>()'\"\\\n#!*?[]{}~"):
+			c.need(i, i+1, "has characters that make and its shell give a meaning")
 		}
 	}
 }
 
 func golang(_ *scope, c *Command, _ stdin) {
-	d := dangerous{long: "exec toolexec vettool overlay modfile", exact: true, words: "run generate tool install get"}
+	d := dangerous{long: "exec toolexec vettool overlay modfile", exact: true, args: "C", words: "run generate tool install get"}
 	d.judge(nil, c, stdin{})
-	for i, w := range c.Words {
-		if i > 0 && w.Static && w.Text == "-w" && c.Words[1].Text == "env" {
-			c.need(i, len(c.Words), "changes what go starts")
+	env, linker := false, false
+	for i, w := range c.Words[1:] {
+		name, _, given := strings.Cut(strings.TrimLeft(w.Text, "-"), "=")
+		option := w.Static && strings.HasPrefix(w.Text, "-")
+		switch {
+		case env && option && name == "w":
+			c.need(i+1, len(c.Words), "changes what go starts")
+		case (linker || option && name == "ldflags") && namesLinker(w.Text):
+			c.need(i+1, i+2, "names the program that links, or its options")
 		}
+		env = env || w.Static && w.Text == "env"
+		linker = option && name == "ldflags" && !given
 	}
+}
+
+// namesLinker: flags of go's linker that name another, or hand it more than the usual.
+func namesLinker(flags string) bool {
+	flags = strings.NewReplacer(`"`, "", "'", "", "=", " ").Replace(flags)
+	return strings.Contains(strings.ReplaceAll(flags, "-extldflags -static", ""), "-ext")
 }
 
 // cmake: -E is a set of tools, some of which start others; -P is a script. What its
@@ -154,10 +178,28 @@ func cmake(_ *scope, c *Command, _ stdin) {
 			c.need(i, i+1, "may be an option that starts a program")
 		case w.Text == "-E" && i+1 < len(c.Words) && c.Words[i+1].Static && has("copy copy_directory copy_if_different echo cat compare_files make_directory md5sum sha256sum rm sleep touch true", c.Words[i+1].Text):
 			return
+		case strings.HasPrefix(w.Text, "-D"):
+			at, set := i, w.Text[2:]
+			if set == "" && i+1 < len(c.Words) {
+				i++
+				set = c.Words[i].Text
+			}
+			if name, _, _ := strings.Cut(set, "="); !c.Words[i].Static || !cmakeNames(name) {
+				c.need(at, i+1, "sets a variable of cmake, which may name a program")
+			}
+		case strings.HasPrefix(w.Text, "--toolchain") || strings.HasPrefix(w.Text, "--preset"):
+			c.need(i, min(i+2, len(c.Words)), "reads a file that may name programs")
 		case w.Text == "-E" || strings.HasPrefix(w.Text, "-P") || strings.HasPrefix(w.Text, "-C"):
 			c.need(i, min(i+2, len(c.Words)), "starts a program, or runs a script")
 		}
 	}
+}
+
+// cmakeNames are variables of cmake that name no program and no file with a script.
+func cmakeNames(name string) bool {
+	name, _, _ = strings.Cut(name, ":") // its type
+	return has("CMAKE_BUILD_TYPE CMAKE_INSTALL_PREFIX CMAKE_EXPORT_COMPILE_COMMANDS CMAKE_C_STANDARD CMAKE_CXX_STANDARD CMAKE_POSITION_INDEPENDENT_CODE "+
+		"CMAKE_VERBOSE_MAKEFILE BUILD_SHARED_LIBS BUILD_TESTING", name)
 }
 
 // awk: the program text must not start anything.
@@ -172,7 +214,10 @@ func awk(_ *scope, c *Command, _ stdin) {
 			c.need(i, i+1, "may be a program of awk's")
 			return
 		case w.Static && (w.Text == "-v" || w.Text == "-F" || w.Text == "--assign" || w.Text == "--field-separator") && !seen:
-			i++
+			if i++; i < len(c.Words) && !c.Words[i].one() {
+				c.need(i, i+1, "may become a program of awk's")
+				return
+			}
 		case w.Static && !seen && len(w.Text) > 2 && (strings.HasPrefix(w.Text, "-v") || strings.HasPrefix(w.Text, "-F")):
 		case w.Static && !seen && w.Text == "--":
 		case w.Static && !seen && strings.HasPrefix(w.Text, "-"):

@@ -64,12 +64,12 @@ func makeRules() map[string]rule {
 }
 
 // interpreters run a script, code of the command line, or what they read.
-const interpreters = "python pypy node nodejs ruby perl php lua luajit Rscript R julia tclsh wish expect groovy elixir iex erl escript ghci runghc " +
+const interpreters = "irb pry python pypy node nodejs ruby perl php lua luajit Rscript R julia tclsh wish expect groovy elixir iex erl escript ghci runghc " +
 	"runhaskell racket guile sbcl clojure clj scala kotlin kotlinc swift ts-node tsx deno bun java jshell osascript gjs qjs mjs raku " +
 	"ipython jython octave maxima gnuplot bc dc m4 sqlite psql mysql mariadb redis-cli mongosh ocaml crystal nim pwsh powershell"
 
 // starters start what they are told in ways of their own.
-const starters = "zsh ksh mksh pdksh fish csh tcsh rbash rc es elvish nu xonsh su runuser setpriv capsh prlimit unshare nsenter setarch linux32 linux64 " +
+const starters = "zsh hush yash posh osh ksh mksh pdksh fish csh tcsh rbash rc es elvish nu xonsh su runuser setpriv capsh prlimit unshare nsenter setarch linux32 linux64 " +
 	"ssh sshpass mosh telnet nc ncat netcat socat parallel entr script scriptreplay strace ltrace gdb lldb perf valgrind flock run-parts " +
 	"start-stop-daemon systemd-run at batch crontab screen tmux byobu vim vi nvim view ex ed red emacs nano pico joe micro code dbus-run-session xvfb-run " +
 	"proot bwrap bubblewrap firejail faketime unbuffer ionotify inotifywait lxc-attach machinectl docker-compose xdg-open open launchctl " +
@@ -77,7 +77,7 @@ const starters = "zsh ksh mksh pdksh fish csh tcsh rbash rc es elvish nu xonsh s
 	"chpst softlimit runcon choom coproc dtach abduco reptyr catchpoint hyperfine perf-stat ts-run sg newgrp pkexec rename prename file-rename " +
 	"gosu su-exec tini dumb-init catatonit setuidgid envdir s6-setuidgid cross-env env-cmd dotenv doppler aws-vault chamber wait-for-it watchexec nodemon " +
 	"chokidar reflex fzf sk peco tig lazygit ranger nnn lf vifm mc tshark buildah rpm rpmbuild pandoc latexmk xelatex lualatex pdflatex " +
-	"convert magick mogrify gs gpg ssh-keygen openssl service initctl rc-service update-alternatives chronic ifne vipe vidir unshadow pexec logsave"
+	"convert magick mogrify gs gpg ssh-keygen openssl ftp lftp mail mailx mutt sshfs logrotate aria2c service initctl rc-service update-alternatives chronic ifne vipe vidir unshadow pexec logsave"
 
 // subcommands are programs with subcommands that start others: the subcommand
 // is to be named.
@@ -121,7 +121,7 @@ func subcommand(_ *scope, c *Command, _ stdin) {
 			named = true
 		case named && w.Static && w.Text == "--":
 			return
-		case named && (!w.known() || w.Static && has(subcommandOptions, name)):
+		case named && (!w.known() || w.Static && changesWhat(Base(c.Name()), name)):
 			c.need(i, i+1, "%s changes what it starts", w.Text)
 		}
 	}
@@ -130,8 +130,44 @@ func subcommand(_ *scope, c *Command, _ stdin) {
 	}
 }
 
+// changesWhat says that an option behind the subcommand changes what is started. Some
+// of these programs take the beginning of a name for the name.
+func changesWhat(program, option string) bool {
+	letters, own := ownOptions(strings.TrimRight(program, "0123456789."))
+	if !strings.HasPrefix(option, "--") {
+		return option == "-H" || len(option) > 1 && option[0] == '-' && strings.ContainsAny(option, letters)
+	}
+	for o := range strings.FieldsSeq(subcommandOptions + own) {
+		if o == option || len(option) > 3 && strings.HasPrefix(o, option) {
+			return true
+		}
+	}
+	return false
+}
+
 // subcommandOptions change what these programs start, wherever they stand.
-const subcommandOptions = "--script-shell --shell --node-options --userconfig --globalconfig --prefix --call --config --kubeconfig --host -H"
+const subcommandOptions = "--script-shell --shell --node-options --userconfig --globalconfig --prefix --call --config --kubeconfig --host"
+
+// ownOptions are those of some programs.
+func ownOptions(program string) (letters, names string) {
+	switch program {
+	case "apt", "apt-get":
+		return "oc", " --option --config-file"
+	case "dnf", "yum":
+		return "c", " --setopt"
+	case "npm":
+		return "", " --git --editor --viewer --browser --node-gyp --init-module"
+	case "pip":
+		return "", " --python"
+	case "helm":
+		return "", " --post-renderer"
+	case "gradle":
+		return "Ib", " --init-script --build-file"
+	case "podman":
+		return "", " --runtime --conmon --hooks-dir"
+	}
+	return "", ""
+}
 
 // interpreter needs every word up to the script, but for options that only
 // tell or only tune.
@@ -185,6 +221,10 @@ type dangerous struct {
 	file  bool   // @FILE is read as options
 }
 
+// compilers are options of gcc's and clang's that name a program or a library, or hand
+// an option to another program that may. -Wl and its like do that, too; see isLong.
+const compilers = "wrapper fplugin fpass-plugin specs B prefix fuse-ld ld-path load config gcc-toolchain Xlinker Xclang Xassembler Xpreprocessor"
+
 func flagged() map[string]*dangerous {
 	return map[string]*dangerous{
 		"rg":      {long: "pre hostname-bin", args: "eAfBCgmMtTrjE"},
@@ -198,18 +238,22 @@ func flagged() map[string]*dangerous {
 		"curl":    {short: "K", long: "config engine", args: "oAbcCdDeEFhHmPQrtTuUwxXyYz"},
 		"zip":     {short: "T", long: "unzip-command test", args: "btnxi"},
 		"cpio":    {long: "rsh-command", args: "CEFHIMOR"},
-		"fd":      {short: "xX", long: "exec exec-batch", args: "edEtSocjg"},
-		"fdfind":  {short: "xX", long: "exec exec-batch", args: "edEtSocjg"},
+		"fd":      {short: "xX", long: "exec exec-batch", args: "edEtSocj"},
+		"fdfind":  {short: "xX", long: "exec exec-batch", args: "edEtSocj"},
 		"bat":     {long: "pager diff", args: "lHrmA"},
-		"gcc":     {long: "wrapper fplugin specs B", exact: true, file: true},
-		"g++":     {long: "wrapper fplugin specs B", exact: true, file: true},
-		"cc":      {long: "wrapper fplugin specs B load fuse-ld", exact: true, file: true},
-		"c++":     {long: "wrapper fplugin specs B load fuse-ld", exact: true, file: true},
-		"clang":   {long: "fplugin load B fuse-ld", exact: true, file: true},
-		"clang++": {long: "fplugin load B fuse-ld", exact: true, file: true},
+		"gcc":     {long: compilers, exact: true, file: true},
+		"g++":     {long: compilers, exact: true, file: true},
+		"cc":      {long: compilers, exact: true, file: true},
+		"c++":     {long: compilers, exact: true, file: true},
+		"clang":   {long: compilers, exact: true, file: true},
+		"clang++": {long: compilers, exact: true, file: true},
 		"ld":      {long: "plugin", exact: true, file: true},
 		"ar":      {long: "plugin", exact: true, file: true},
 		"nm":      {long: "plugin", exact: true, file: true},
+		"ranlib":  {long: "plugin", exact: true, file: true},
+		"strip":   {long: "plugin", exact: true, file: true},
+		"sdiff":   {long: "diff-program", args: "wI"},
+		"diff3":   {long: "diff-program", args: "L"},
 		"protoc":  {long: "plugin", exact: true, file: true},
 		"hg":      {long: "config"},
 		"svn":     {long: "diff-cmd diff3-cmd merge-cmd editor-cmd config-option config-dir"},
@@ -234,7 +278,7 @@ func (d *dangerous) judge(_ *scope, c *Command, _ stdin) {
 		w, isValue := &c.Words[i], value
 		value = false
 		switch {
-		case isValue && !w.Split:
+		case isValue && w.one():
 		case !w.known():
 			c.need(i, i+1, "may be an option that starts a program, unless -- stands before it")
 		case !w.Static || len(w.Text) < 2 || w.Text[0] != '-':
@@ -267,6 +311,9 @@ func (d *dangerous) isLong(w string) bool {
 	}
 	if !isLong {
 		return false
+	}
+	if d.exact && d.file && len(name) > 2 && name[0] == 'W' && name[2] == ',' && (strings.Contains(name, "plugin") || strings.Contains(name, "@")) {
+		return true // -Wl,-plugin,x.so
 	}
 	name, _, _ = strings.Cut(name, "=")
 	for l, rest := "", d.long; rest != ""; {

@@ -28,11 +28,8 @@ func sed(s *scope, c *Command, _ stdin) {
 			files = true
 			continue
 		}
-		if v, ok := strings.CutPrefix(w.Text, "--in-place="); ok && v != "" {
-			continue
-		}
-		end, strange := o.end(c.Words[:min(i+2, len(c.Words))], i)
-		if strange == i || end == i {
+		next, ok := o.option(w)
+		if !ok || next == 1 && i+1 < len(c.Words) && !c.Words[i+1].one() {
 			c.need(i, min(i+2, len(c.Words)), "reads a script of sed's from a file")
 			given = true
 			continue
@@ -46,8 +43,8 @@ func sed(s *scope, c *Command, _ stdin) {
 				i++
 				s.sedScript(c, i, c.Words[i])
 			}
-		} else if strings.HasSuffix(w.Text, "l") || w.Text == "--line-length" {
-			i++
+		} else {
+			i += next
 		}
 	}
 }

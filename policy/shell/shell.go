@@ -125,9 +125,15 @@ type Word struct {
 	// Split: it may become several words, or none, of which only the first
 	// begins with Prefix.
 	Split bool
+	// Many: it may become several words, or none, all of which begin with Prefix:
+	// names of files, or what braces hold.
+	Many bool
 
 	noOption bool // not Static, and yet it does not begin as an option does
 }
+
+// one says that w is one word, whatever its value is.
+func (w Word) one() bool { return w.Static || !w.Split && !w.Many }
 
 // plain says that no option can come of w.
 func (w Word) plain() bool {
@@ -185,6 +191,7 @@ type analyser struct {
 	depth  int
 	read   int  // bytes so far
 	long   bool // no short way is taken; for tests
+	fed    int  // lines that a shell reads from its standard input, one within the other
 
 	spare []Word // has room for the words of the next commands
 	room  int    // words that the text may have, about
@@ -193,6 +200,9 @@ type analyser struct {
 
 	called  []Word          // functions that were called
 	removed map[string]bool // names that unset takes away, which may be functions
+
+	texts  []declaredText  // what declare gives unknown texts to
+	listed map[string]bool // variables that are lists
 }
 
 // done refuses calls of functions that may not be there any more: unset takes a
@@ -203,6 +213,7 @@ func (a *analyser) done() *Script {
 			a.refuse(w.At, "give the variable another name", "unset may have taken the function %s away", w.Text)
 		}
 	}
+	a.doneLists()
 	return a.script
 }
 
@@ -370,6 +381,7 @@ func errorPlace(err error) (Pos, string) {
 
 // disputed finds what bash executes under the name of sh and others do not.
 func disputed(text string) (Pos, string) {
+	text = strings.ReplaceAll(text, "\\\n", "")
 	for _, mark := range []string{"$[", "<(", ">("} {
 		if i := strings.Index(text, mark); i >= 0 {
 			return Pos{1 + strings.Count(text[:i], "\n"), i - strings.LastIndexByte(text[:i], '\n')}, "what " + mark + " begins is executed by some shells only"

@@ -116,6 +116,23 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
+// TestUnderTheNameOfSh: what bash reads otherwise than dash, where it is sh.
+func TestUnderTheNameOfSh(t *testing.T) {
+	for _, l := range []string{
+		"ls='a[$(evil)]'; ((ls))", "ls='a[$(evil)]'; (\\\n(ls))", `ls $'a\' '; evil; ls '`, `ls $"hello"`, `echo 'a' $"b"`, "cat <<$'E\\'x'\nE\\x\n",
+		"time printf -v 'a[$(evil)]' x", "time test -v 'a[$(evil)]'", "ls >&$x", "ls <\\\n(evil)",
+	} {
+		if denied(Line(l, POSIX)) == "" {
+			t.Errorf("let through: %s", l)
+		}
+	}
+	for _, l := range []string{"grep 'foo$' f", `grep foo$ f`, `echo $((1+2))`, `ls \$'a\b'`, `sed 's/a$/b\n/' f`, "( (ls); ls)"} {
+		if why := denied(Line(l, POSIX)); why != "" {
+			t.Errorf("refused %s: %s", l, why)
+		}
+	}
+}
+
 // TestArgv: the same rules hold for a command that is started without a shell.
 func TestArgv(t *testing.T) {
 	for _, argv := range [][]string{

@@ -43,6 +43,9 @@ func (s *scope) stmt(st *syntax.Stmt, in stdin) {
 	for _, r := range st.Redirs {
 		in = s.redirect(r, in)
 	}
+	if _, simple := st.Cmd.(*syntax.CallExpr); !simple && len(st.Redirs) > 0 {
+		in.text = nil // one command may have read a part of it before another
+	}
 	s.command(st.Cmd, in)
 }
 
@@ -59,6 +62,9 @@ func (s *scope) command(c syntax.Command, in stdin) {
 		}
 		s.stmt(c.Y, in)
 	case *syntax.Subshell:
+		if within := strings.TrimLeft(s.text[c.Lparen.Offset()+1:], "\\\n"); s.dialect == POSIX && strings.HasPrefix(within, "(") {
+			s.refuse(s.at(c.Lparen), "leave a space between them", "what (( begins is a sum to some shells, and a sum evaluates text")
+		}
 		s.nested(c.Stmts, in)
 	case *syntax.Block:
 		s.nested(c.Stmts, in)
@@ -97,6 +103,7 @@ func (s *scope) command(c syntax.Command, in stdin) {
 	case *syntax.CoprocClause:
 		if c.Name != nil {
 			s.name(s.word(c.Name))
+			s.isList(s.word(c.Name).Text)
 		}
 		s.nested([]*syntax.Stmt{c.Stmt}, stdin{what: "a pipe"})
 	default:
@@ -107,6 +114,9 @@ func (s *scope) command(c syntax.Command, in stdin) {
 func (s *scope) loop(c *syntax.ForClause, in stdin) {
 	switch l := c.Loop.(type) {
 	case *syntax.WordIter:
+		if c.Select {
+			s.readsOn(Word{Text: "read", Static: true, At: s.at(c.Pos())}, in)
+		}
 		for _, w := range l.Items {
 			s.word(w)
 		}
@@ -137,7 +147,7 @@ func (s *scope) redirect(r *syntax.Redirect, in stdin) stdin {
 	if r.N != nil && strings.HasPrefix(r.N.Value, "{") {
 		s.name(Word{Text: strings.Trim(r.N.Value, "{}"), Static: true, At: s.at(r.Pos())})
 	}
-	first := r.N == nil || r.N.Value == "0"
+	first := r.N == nil || strings.Trim(r.N.Value, "0") == ""
 	switch r.Op {
 	case syntax.Hdoc, syntax.DashHdoc:
 		return s.hereDocument(r, in, first)
@@ -156,6 +166,13 @@ func (s *scope) redirect(r *syntax.Redirect, in stdin) stdin {
 	write := r.Op != syntax.RdrIn
 	switch {
 	case r.Op == syntax.DplIn || r.Op == syntax.DplOut:
+		if !w.Static && !s.isDescriptor(r.Word) || w.Static && strings.ContainsAny(w.Text, "$`<>()[]{}*?~\\'\"") {
+			// bash expands the word of >& a second time, when it is no descriptor.
+			s.refuse(w.At, "write &> or the descriptor's number", "%s may be expanded twice, and hold a command", w.Text)
+		}
+		if w.Static && len(w.Text) > 1 && w.Text[0] == '-' {
+			s.refuse(w.At, "leave a space before the word", "%s closes a descriptor, and what follows is a word to some shells", w.Text)
+		}
 		if w.Static && (strings.Trim(w.Text, "0123456789") == "" || w.Text == "-" || strings.TrimRight(w.Text, "-") != w.Text) {
 			if first && r.Op == syntax.DplIn {
 				in = stdin{what: "another descriptor"}
@@ -167,6 +184,19 @@ func (s *scope) redirect(r *syntax.Redirect, in stdin) stdin {
 	}
 	s.file(w, write)
 	return in
+}
+
+// isDescriptor says that a word that is not known is a number.
+func (s *scope) isDescriptor(w *syntax.Word) bool {
+	if len(w.Parts) != 1 {
+		return false
+	}
+	part := w.Parts[0]
+	if q, ok := part.(*syntax.DblQuoted); ok && len(q.Parts) == 1 {
+		part = q.Parts[0]
+	}
+	p, ok := part.(*syntax.ParamExp)
+	return ok && s.isNumber(p)
 }
 
 func (s *scope) hereDocument(r *syntax.Redirect, in stdin, first bool) stdin {
@@ -184,6 +214,7 @@ func (s *scope) hereText(r *syntax.Redirect) *string {
 		empty := ""
 		return &empty
 	}
+	s.word(r.Word) // shells differ in where some words end
 	quoted := false
 	for _, p := range r.Word.Parts {
 		if l, ok := p.(*syntax.Lit); !ok || strings.Contains(l.Value, `\`) {
@@ -245,10 +276,23 @@ func (s *scope) call(c *syntax.CallExpr, in stdin) {
 
 // simple is a command of words that is no function.
 func (s *scope) simple(words []Word, env []Variable, in stdin) {
+	s.readsOn(words[0], in)
 	if words[0].Static && s.builtin(words, env, in) {
 		return
 	}
 	s.program(words, env, in)
+}
+
+// readsOn refuses a command in a text that a shell reads from its standard input, and
+// that may read a part of the text: the shell goes on in the middle of a line then.
+func (s *scope) readsOn(name Word, in stdin) {
+	if s.fed == 0 || !in.outside || !name.Static {
+		return
+	}
+	switch Base(name.Text) {
+	case "read", "mapfile", "readarray", "head", "dd", "line", "sed", "gsed", "awk", "gawk", "mawk", "nawk", "grep", "egrep", "fgrep", "rg", "less", "more":
+		s.refuse(name.At, "write bash -c '…', or give "+name.Text+" something else to read: </dev/null", "%s may read a part of what the shell is to execute", name.Text)
+	}
 }
 
 // emit adds a command.
@@ -285,6 +329,7 @@ func (s *scope) look(words []Word, env []Variable, in stdin) {
 		s.refuse(name.At, "write name=value", "shells differ in whether %s is an assignment", name.Text)
 		return
 	}
+	s.readsOn(name, in)
 	rule := ruleOf(Base(name.Text))
 	if rule == nil {
 		s.emit(Command{Words: words, Env: env, Input: Input{Outside: in.outside, Text: in.text}})

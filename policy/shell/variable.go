@@ -19,6 +19,9 @@ func (s *scope) assign(as *syntax.Assign, exported bool) Variable {
 	if as.Index != nil {
 		s.subscript(as.Index)
 	}
+	if as.Index != nil || as.Array != nil {
+		s.isList(as.Name.Value)
+	}
 	v := Variable{Name: as.Name.Value, Value: s.word(as.Value)}
 	if as.Value == nil {
 		v.Value = Word{Static: as.Array == nil}
@@ -157,4 +160,53 @@ func steers(name string) bool {
 		return true
 	}
 	return false
+}
+
+// bash reads what declare and its like give to a list as text, once more, where it
+// begins with a parenthesis: with x='($(id))', declare -a y="$x" runs id. Whether y is
+// a list is known at the end only.
+
+// readAsList judges the value that declare or its like gives to a variable; list says
+// that an option makes it a list.
+func (s *scope) readAsList(v Variable, at Pos, list bool) {
+	begins := v.Value.Prefix
+	if v.Value.Static {
+		begins = v.Value.Text
+	}
+	switch {
+	case strings.HasPrefix(begins, "("), list && !v.Value.Static && begins == "":
+		s.refuse(at, "write the list without quotes: "+v.Name+"=(…)", "the value of %s is read as a list, and may hold a command: ($(…))", v.Name)
+	case !v.Value.Static && begins == "":
+		s.texts = append(s.texts, declaredText{v.Name, at})
+	}
+}
+
+// declaredText is a variable to which declare or its like gives a text that is not known.
+type declaredText struct {
+	name string
+	at   Pos
+}
+
+// isList notes that a variable is a list, at some time.
+func (s *scope) isList(name string) {
+	if s.listed == nil {
+		s.listed = map[string]bool{}
+	}
+	s.listed[name] = true
+}
+
+// lists notes the names that a builtin may make lists of.
+func (s *scope) lists(words []Word) {
+	for _, w := range words[1:] {
+		s.isList(w.Text)
+	}
+}
+
+// doneLists refuses texts that are given to lists.
+func (a *analyser) doneLists() {
+	for _, t := range a.texts {
+		if a.listed[t.name] || shellSets(t.name) {
+			a.refuse(t.at, "give the list another name", "the value of %s is read as a list, and may hold a command: ($(…))", t.name)
+		}
+	}
 }

@@ -19,15 +19,36 @@ func (s *scope) word(w *syntax.Word) Word {
 	}
 	b := builder{scope: s, static: true}
 	for i, part := range w.Parts {
+		dollar := i > 0 && endsInDollar(w.Parts[i-1]) // as POSIX has it; to bash under the name of sh it is of the quotes
+		switch q := part.(type) {
+		case *syntax.DblQuoted:
+			if q.Dollar || dollar {
+				s.refuse(s.at(q.Pos()), "leave the $ out", "%s is looked up in a file of translations, and what stands there may hold a command", s.source(w))
+			}
+		case *syntax.SglQuoted:
+			if dollar && strings.Contains(q.Value, `\`) {
+				s.refuse(s.at(q.Pos()), "leave the $ out", "shells differ in where %s ends", s.source(w))
+			}
+		}
 		b.part(part, i == 0)
 	}
-	out := Word{At: s.at(w.Pos()), Static: b.static, Split: b.split}
+	out := Word{At: s.at(w.Pos()), Static: b.static, Split: b.split, Many: b.many}
 	if b.static {
 		out.Text = b.known()
 	} else {
 		out.Text, out.Prefix, out.noOption = s.source(w), b.prefix, b.noOption
 	}
 	return out
+}
+
+// endsInDollar says that $ stands before the next part.
+func endsInDollar(p syntax.WordPart) bool {
+	l, ok := p.(*syntax.Lit)
+	if !ok || !strings.HasSuffix(l.Value, "$") {
+		return false
+	}
+	before := strings.TrimSuffix(l.Value, "$")
+	return (len(before)-len(strings.TrimRight(before, `\`)))%2 == 0
 }
 
 // asWritten is the text of a word that has no character with a meaning but the quotes
@@ -71,6 +92,7 @@ type builder struct {
 	text   strings.Builder // the text, once it is more
 	static bool
 	split  bool
+	many   bool
 	prefix string
 
 	noOption bool
@@ -82,6 +104,12 @@ func (b *builder) unknown(split bool) {
 		b.static, b.prefix = false, b.known()
 	}
 	b.split = b.split || split
+}
+
+// several ends it where names of files, or what braces hold, stand in its place.
+func (b *builder) several() {
+	b.unknown(false)
+	b.many = true
 }
 
 // add adds to the text. Most words are one piece, which is not copied.
@@ -136,7 +164,7 @@ func (b *builder) part(p syntax.WordPart, first bool) {
 		b.unknown(false)
 		b.nested(p.Stmts, stdin{outside: true})
 	case *syntax.ExtGlob:
-		b.unknown(false)
+		b.several()
 		if strings.ContainsAny(p.Pattern.Value, "$`<>") {
 			b.refuse(b.at(p.Pos()), "", "%s may execute something, and is not judged", b.source(p))
 		}
@@ -328,13 +356,11 @@ func (b *builder) literal(v string, first bool) {
 				b.add(v[i : i+1])
 			}
 			continue
-		case '*', '?':
-			b.unknown(false)
-		case '[':
-			b.unknown(false)
+		case '*', '?', '[':
+			b.several()
 		case '{':
 			if !strings.HasPrefix(v[i:], "{}") || strings.ContainsAny(v[i+2:], ",.") {
-				b.unknown(false) // a,b or 1..3 may follow, in a later part too
+				b.several() // a,b or 1..3 may follow, in a later part too
 			}
 		case '$':
 			if b.dialect == POSIX && i == len(v)-1 {

@@ -42,36 +42,43 @@ func has(list, name string) bool {
 func (o *options) end(words []Word, i int) (end, strange int) {
 	for ; i < len(words); i++ {
 		w := words[i]
-		if !w.Static {
-			if w.plain() {
-				return i, -1
-			}
-			return i, i
-		}
 		switch {
+		case !w.Static && w.plain():
+			return i, -1
+		case !w.Static:
+			return i, i
 		case w.Text == "--":
 			return i + 1, -1
 		case len(w.Text) < 2 || w.Text[0] != '-':
 			return i, -1
-		case strings.HasPrefix(w.Text, "--"):
-			name, _, given := strings.Cut(w.Text[2:], "=")
-			switch {
-			case has(o.long, name):
-			case has(o.longArg, name) && given:
-			case has(o.longArg, name):
-				i++
-			default:
-				return i, i
-			}
-		default:
-			next, ok := o.cluster(w.Text[1:])
-			if !ok {
-				return i, i
-			}
-			i += next
 		}
+		next, ok := o.option(w)
+		if !ok {
+			return i, i
+		}
+		if next == 1 && i+1 < len(words) && !words[i+1].one() {
+			return i + 1, i + 1 // what else it becomes is no value
+		}
+		i += next
 	}
 	return min(i, len(words)), -1
+}
+
+// option reads a word that begins with a dash; next is 1 when the word that follows
+// is its value, ok is false when it is no option of o.
+func (o *options) option(w Word) (next int, ok bool) {
+	name, isLong := strings.CutPrefix(w.Text, "--")
+	if !isLong {
+		return o.cluster(w.Text[1:])
+	}
+	name, _, given := strings.Cut(name, "=")
+	switch {
+	case has(o.longArg, name) && !given:
+		return 1, true
+	case has(o.long, name), has(o.longArg, name):
+		return 0, true
+	}
+	return 0, false
 }
 
 // cluster reads letters behind one dash; next is 1 when the last one takes the
@@ -100,6 +107,7 @@ type wrapper struct {
 	operands int  // words before the program
 	assigns  bool // NAME=VALUE before the program
 	named    bool // it does more than starting, and is to be named itself
+	shell    bool // without a program it starts a shell
 }
 
 func wrappers() map[string]*wrapper {
@@ -114,11 +122,11 @@ func wrappers() map[string]*wrapper {
 		"time":    {options: options{flags: "pavq", args: "fo", long: "portability append verbose quiet", longArg: "format output"}},
 		"sudo":    {options: options{flags: "nHSkEPB", args: "ughpCTr", long: "non-interactive set-home stdin preserve-env", longArg: "user group prompt"}, assigns: true, named: true},
 		"doas":    {options: options{flags: "n", args: "u"}, named: true},
-		"chroot":  {options: options{longArg: "userspec groups", long: "skip-chdir"}, operands: 1, named: true},
+		"chroot":  {options: options{longArg: "userspec groups", long: "skip-chdir"}, operands: 1, named: true, shell: true},
 		"taskset": {options: options{flags: "ac", long: "all-tasks cpu-list"}, operands: 1, named: true},
 		"chrt":    {options: options{flags: "bfiro", args: "TPD"}, operands: 1, named: true},
 		"busybox": {named: true}, "toybox": {named: true},
-		"fakeroot": {named: true}, "eatmydata": {named: true},
+		"fakeroot": {named: true, shell: true}, "eatmydata": {named: true},
 	}
 }
 
@@ -138,7 +146,7 @@ func (w *wrapper) judge(s *scope, c *Command, in stdin) {
 		if !has {
 			break
 		}
-		if c.Words[i].Split || !syntax.ValidName(v) {
+		if !c.Words[i].one() || !syntax.ValidName(v) {
 			s.refuse(c.Words[i].At, "quote it", "%s: which variable it sets cannot be told", c.Words[i].Text)
 			return
 		}
@@ -147,7 +155,7 @@ func (w *wrapper) judge(s *scope, c *Command, in stdin) {
 		env = append(env, Variable{v, set})
 	}
 	for n := 0; n < w.operands && i < len(c.Words); n++ {
-		if c.Words[i].Split {
+		if !c.Words[i].one() {
 			s.refuse(c.Words[i].At, "quote it", "%s %s: which word is the program cannot be told", Base(name), c.Words[i].Text)
 			return
 		}
@@ -156,12 +164,19 @@ func (w *wrapper) judge(s *scope, c *Command, in stdin) {
 	if !w.named {
 		c.Kind = Carrier
 	}
+	if i >= len(c.Words) && w.shell {
+		c.need(0, 0, "starts a shell that reads %s", in)
+	}
 	if i < len(c.Words) {
 		if strings.HasPrefix(c.Words[i].Text, "--") { // busybox --install
 			s.refuse(c.Words[i].At, "leave the option out", "%s %s is not judged", Base(name), c.Words[i].Text)
 			return
 		}
-		s.program(c.Words[i:], env, in)
+		if s.dialect == POSIX && name == "time" { // to bash it is a word of the shell's
+			s.simple(c.Words[i:], env, in)
+		} else {
+			s.program(c.Words[i:], env, in)
+		}
 	}
 }
 
@@ -169,7 +184,8 @@ func (w *wrapper) judge(s *scope, c *Command, in stdin) {
 func xargs(s *scope, c *Command, _ stdin) {
 	o := options{
 		flags: "0rtxo", args: "nPLIdEsa", attached: "ile",
-		long: "null no-run-if-empty verbose exit open-tty", longArg: "max-args max-procs max-lines delimiter eof max-chars arg-file process-slot-var replace",
+		long:    "null no-run-if-empty verbose exit open-tty max-lines eof replace", // the last three have a value behind = only
+		longArg: "max-args max-procs delimiter max-chars arg-file process-slot-var",
 	}
 	i, strange := o.end(c.Words, 1)
 	if strange >= 0 {
@@ -180,33 +196,72 @@ func xargs(s *scope, c *Command, _ stdin) {
 	if i >= len(c.Words) {
 		return // echo
 	}
-	mark := ""
-	for j, w := range c.Words[:i] {
-		switch {
-		case strings.HasPrefix(w.Text, "--replace"):
-			if _, v, ok := strings.Cut(w.Text, "="); ok {
-				mark = v
-			} else {
-				mark = "{}"
-			}
-		case strings.HasPrefix(w.Text, "-") && !strings.HasPrefix(w.Text, "--"):
-			if k := strings.IndexAny(w.Text, "Ii"); k > 0 && strings.Trim(w.Text[1:k], "0rtxo") == "" {
-				mark = w.Text[k+1:]
-				if mark == "" && w.Text[k] == 'I' && j+1 < i {
-					mark = c.Words[j+1].Text
-				} else if mark == "" {
-					mark = "{}"
-				}
-			}
-		}
+	m, ok := s.xargsMarks(&o, c.Words[1:i])
+	if !ok {
+		return
 	}
 	inner := slices.Clone(c.Words[i:])
-	if mark == "" {
+	if m.mark != "" {
+		inner = filled(inner, m.mark, false)
+	}
+	if m.mark == "" || m.appends {
 		inner = append(inner, Word{Text: "what xargs reads", Split: true, At: c.Words[0].At})
-	} else {
-		inner = filled(inner, mark, false)
 	}
 	s.program(inner, c.Env, stdin{what: "nothing"})
+}
+
+// xargsMarks are options of xargs that say where what it reads goes.
+type xargsMarks struct {
+	mark    string // in the place of this
+	appends bool   // behind the words: options that may take the mark back
+}
+
+func (s *scope) xargsMarks(o *options, words []Word) (m xargsMarks, ok bool) {
+	set := func(at Pos, mark string, known bool) bool {
+		if m.mark != "" || mark == "" || !known {
+			s.refuse(at, "write -I{} once", "where xargs puts what it reads cannot be told")
+			return false
+		}
+		m.mark = mark
+		return true
+	}
+	for j := 0; j < len(words); j++ {
+		w := words[j]
+		if name, isLong := strings.CutPrefix(w.Text, "--"); isLong {
+			name, value, given := strings.Cut(name, "=")
+			m.appends = m.appends || name == "max-args" || name == "max-lines"
+			if !given {
+				value = "{}"
+				if has(o.longArg, name) {
+					j++
+				}
+			}
+			if name == "replace" && !set(w.At, value, true) {
+				return m, false
+			}
+			continue
+		}
+		for k := 1; k < len(w.Text); k++ {
+			letter, value := w.Text[k], Word{Text: w.Text[k+1:], Static: true}
+			takes := strings.IndexByte(o.args, letter) >= 0
+			if !takes && strings.IndexByte(o.attached, letter) < 0 {
+				continue
+			}
+			if takes && value.Text == "" && j+1 < len(words) {
+				j++
+				value = words[j]
+			}
+			if letter == 'i' && value.Text == "" {
+				value.Text = "{}"
+			}
+			m.appends = m.appends || strings.IndexByte("nLl", letter) >= 0
+			if (letter == 'I' || letter == 'i') && !set(w.At, value.Text, value.Static) {
+				return m, false
+			}
+			break
+		}
+	}
+	return m, true
 }
 
 // filled are words with something unknown in place of mark; safe says that it
@@ -229,13 +284,14 @@ func filled(words []Word, mark string, safe bool) []Word {
 func find(s *scope, c *Command, _ stdin) {
 	safe := true // {} is no option: it begins as its starting point does
 	paths := true
-	var unknown *Word
+	var unknown *Word // the first that may be -exec
+	var may mayExec
 	for i := 1; i < len(c.Words); i++ {
 		w := c.Words[i]
-		if !w.known() {
+		if !w.known() && unknown == nil {
 			unknown, safe = &c.Words[i], false
 		}
-		if !w.known() && w.Split || unknown != nil && w.Static && (w.Text == ";" || w.Text == "+") {
+		if may.next(w) {
 			s.refuse(unknown.At, "quote it, and let a directory stand before it: ./…", "find %s may become -exec", unknown.Text)
 			return
 		}
@@ -251,11 +307,15 @@ func find(s *scope, c *Command, _ stdin) {
 				return
 			}
 			end := i + 1
-			for end < len(c.Words) && !(c.Words[end].Static && (c.Words[end].Text == ";" || c.Words[end].Text == "+" && c.Words[end-1].Text == "{}")) {
+			for end < len(c.Words) && !(c.Words[end].Static && (c.Words[end].Text == ";" || c.Words[end].Text == "+")) {
 				end++
 			}
-			if end == i+1 || end == len(c.Words) {
+			switch {
+			case end == i+1 || end == len(c.Words):
 				s.refuse(w.At, `end it with \;`, "what find starts has no end")
+				return
+			case c.Words[end].Text == "+" && c.Words[end-1].Text != "{}": // to busybox it ends here
+				s.refuse(c.Words[end].At, `end it with \; or {} +`, "programs differ in whether what find starts ends at +")
 				return
 			}
 			inner := filled(c.Words[i+1:end], "{}", safe)
@@ -269,6 +329,23 @@ func find(s *scope, c *Command, _ stdin) {
 			}
 		}
 	}
+}
+
+// mayExec looks for words that may be -exec, a program, and the ; behind it.
+type mayExec struct {
+	exec    bool // the word before may be -exec
+	any     bool // one of those before may be
+	program bool // and behind one stands what may be a program
+}
+
+// next takes the next word, and says whether it may be the end of what is started.
+func (m *mayExec) next(w Word) bool {
+	end := w.Static && (w.Text == ";" || w.Text == "+")
+	may := m.any && end || m.program && !w.known() || !w.known() && !w.one()
+	m.program = m.program || m.exec && !(w.Static && strings.HasPrefix(w.Text, "-")) // no program has such a name
+	m.exec = !w.known()
+	m.any = m.any || m.exec
+	return may
 }
 
 // shells are judged by the line that they are given.
@@ -302,6 +379,11 @@ func shells(d Dialect) rule {
 			if !strings.HasPrefix(w.Text, "-") || strings.HasPrefix(w.Text, "--") {
 				continue
 			}
+			if o := strings.IndexByte(w.Text, 'o'); o > 0 && o < len(w.Text)-1 {
+				// The name that belongs to o is the next word; or it is bash's -norc.
+				s.refuse(w.At, "write -o NAME by itself, and long options with two dashes", "%s %s is not judged", Base(c.Name()), w.Text)
+				return
+			}
 			isLine, isInput = isLine || strings.Contains(w.Text, "c"), isInput || strings.Contains(w.Text, "s")
 			if strings.HasSuffix(w.Text, "o") && j+2 < len(c.Words) {
 				s.option(c.Words[j+2], "pipefail errexit nounset xtrace verbose noexec noglob noclobber errtrace functrace")
@@ -316,7 +398,9 @@ func shells(d Dialect) rule {
 			c.need(i, i+1, "runs a script file")
 		case in.text != nil && strange < 0:
 			c.Kind = Carrier
+			s.fed++
 			s.line(*in.text, d, &c.Words[0].At, false)
+			s.fed--
 		default:
 			c.need(0, 0, "reads commands from %s", in)
 		}
