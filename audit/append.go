@@ -14,6 +14,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -43,10 +44,26 @@ func (l *Log) Begin(ctx context.Context, in Intent) (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.commit(ctx, intent); err != nil {
+	if err := l.begins(&in); err != nil {
+		return nil, err
+	}
+	commit := l.commit
+	if in.Ends {
+		commit = l.commitEnd
+	}
+	if err := commit(ctx, intent); err != nil {
 		return nil, err
 	}
 	return &Entry{ID: id, log: l}, nil
+}
+
+// begins refuses what would begin while the disk is full, although a record of it
+// might still fit: that place is kept for ends.
+func (l *Log) begins(in *Intent) error {
+	if in.Ends || l.reserve == nil || l.reserve.Whole() {
+		return nil
+	}
+	return unavailable("audit", syscall.ENOSPC)
 }
 
 // End records what came of it. The record is on disk when it returns. It is
@@ -66,7 +83,7 @@ func (e *Entry) End(ctx context.Context, out Outcome) error {
 	if err != nil {
 		return err
 	}
-	if err := e.log.commit(context.WithoutCancel(ctx), append(records, outcome)...); err != nil {
+	if err := e.log.commitEnd(context.WithoutCancel(ctx), append(records, outcome)...); err != nil {
 		return err
 	}
 	e.ended = true
@@ -89,6 +106,9 @@ func (l *Log) Refuse(ctx context.Context, in Intent, out Outcome) error {
 	}
 	outcome, err := out.record(id)
 	if err != nil {
+		return err
+	}
+	if err := l.begins(&in); err != nil {
 		return err
 	}
 	return l.commit(context.WithoutCancel(ctx), intent, outcome)

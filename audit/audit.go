@@ -79,9 +79,20 @@ type Options struct {
 	Now func() time.Time
 	// Rand gives keys and ids; crypto/rand when nil.
 	Rand io.Reader
+	// Reserve is disk space for the ends of what runs: where there is no other they are
+	// written in it, and nothing begins until it is whole again. nil is none.
+	Reserve Reserve
 	// ReadOnly is for readers: nothing is made or changed, and Begin, Refuse,
 	// Prune and Redact fail. A log that does not exist is ErrNotFound.
 	ReadOnly bool
+}
+
+// Reserve is disk space that is kept for when there is no other; see store.Reserve.
+type Reserve interface {
+	// Whole says whether all of it is there.
+	Whole() bool
+	// Spend gives it up while do runs, and returns do's error.
+	Spend(do func() error) error
 }
 
 // Log is an open record. It is safe for use by many goroutines, and many
@@ -102,6 +113,8 @@ type Log struct {
 	// Verify can say more.
 	broken error
 
+	reserve Reserve // nil without
+
 	good  atomic.Pointer[Checkpoint] // the last one whose signature was right
 	seen  atomic.Pointer[seenHead]   // the last line of audit.head that was good
 	known known                      // what the writer's connection need not read again
@@ -117,7 +130,7 @@ type Log struct {
 // or read (full disk, not a database), ErrUnsupported when a newer caisson
 // made it, ErrNotFound with Options.ReadOnly.
 func Open(ctx context.Context, o Options) (*Log, error) {
-	l := &Log{dir: o.Dir, now: o.Now, rand: o.Rand}
+	l := &Log{dir: o.Dir, now: o.Now, rand: o.Rand, reserve: o.Reserve}
 	if l.now == nil {
 		l.now = time.Now
 	}

@@ -47,6 +47,9 @@ type Intent struct {
 	Overrides []string          // what --override loosened
 	// Approval is what the record is about, or by what the call may run.
 	Approval *Approval
+
+	// Ends says that it ends something: it may spend the reserve. It is not recorded.
+	Ends bool
 }
 
 // Approval is a question to a person, and what became of it.

@@ -9,6 +9,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/caisson-run/caisson/internal/database"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -35,8 +36,7 @@ func unavailable(op string, err error) error {
 		code = se.Code()
 	}
 	switch {
-	case code&0xff == sqlite3.SQLITE_FULL, errors.Is(err, syscall.ENOSPC), code&0xff == sqlite3.SQLITE_IOERR:
-		// SQLite says "disk I/O error" for a full disk in most of its files.
+	case database.Full(err):
 		e.Problem = "the disk of the state directory is full or failing"
 		e.Hint = "nothing runs unrecorded: free some space, or set CAISSON_STATE to a directory on another disk"
 	case code&0xff == sqlite3.SQLITE_BUSY, code&0xff == sqlite3.SQLITE_LOCKED:

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/caisson-run/caisson/internal/database"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -25,6 +26,7 @@ type group struct {
 // waiter is one who wants to append.
 type waiter struct {
 	list []*addition
+	ends bool          // it may spend the reserve
 	done chan error    // has an element when it is committed, or failed
 	lead chan struct{} // is closed when it is its turn to commit
 }
@@ -38,7 +40,18 @@ const mostGrouped = 256
 // A ctx that ends takes back what is not being committed yet; what is, is waited
 // for, since it may be on disk.
 func (l *Log) commit(ctx context.Context, list ...*addition) error {
-	g, w := &l.group, &waiter{list: list, done: make(chan error, 1), lead: make(chan struct{})}
+	return l.wait(ctx, &waiter{list: list})
+}
+
+// commitEnd is commit for records of an end, which may spend the reserve.
+func (l *Log) commitEnd(ctx context.Context, list ...*addition) error {
+	return l.wait(ctx, &waiter{list: list, ends: true})
+}
+
+// wait waits until w's records are committed.
+func (l *Log) wait(ctx context.Context, w *waiter) error {
+	w.done, w.lead = make(chan error, 1), make(chan struct{})
+	g := &l.group
 	g.mu.Lock()
 	g.waiting = append(g.waiting, w)
 	if !g.busy {
@@ -99,6 +112,11 @@ func (l *Log) carry(ctx context.Context, w *waiter) {
 		ctx = context.WithoutCancel(ctx) // it is others' affair, too
 	}
 	err := l.write(ctx, batch)
+	if l.reserve != nil && database.Full(err) {
+		if batch = ends(batch, err); len(batch) > 0 {
+			err = l.reserve.Spend(func() error { return l.write(ctx, batch) })
+		}
+	}
 	for _, one := range batch {
 		if len(batch) > 1 && errors.Is(err, sandbox.ErrConflict) {
 			// One of them is at fault, and is to have the error alone.
@@ -107,6 +125,18 @@ func (l *Log) carry(ctx context.Context, w *waiter) {
 		}
 		one.done <- err
 	}
+}
+
+// ends are those of a batch that may spend the reserve; the others have the error.
+func ends(batch []*waiter, err error) (list []*waiter) {
+	for _, one := range batch {
+		if one.ends {
+			list = append(list, one)
+		} else {
+			one.done <- err
+		}
+	}
+	return list
 }
 
 // write appends what a batch brings in one transaction.

@@ -18,6 +18,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/internal/database"
+	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -46,7 +48,8 @@ var helpers = map[string]func(args []string) error{
 		}
 		return nil // without Close, as a process that ends at once
 	},
-	"full": fullDisk,
+	"full":    fullDisk,
+	"reserve": reserved,
 }
 
 func TestMain(m *testing.M) {
@@ -136,6 +139,84 @@ func TestFullDisk(t *testing.T) {
 	if out, err := cmd.Output(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
+}
+
+// TestReserve runs as a helper with a disk of its own.
+func TestReserve(t *testing.T) {
+	cmd := helper("reserve", t.TempDir())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+	if out, err := cmd.Output(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// reserved fills a disk that ends have a reserve on: they are recorded, nothing
+// begins, and that goes on once there is space again.
+func reserved(args []string) error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	if err := unix.Mount("tmpfs", args[0], "tmpfs", 0, "size=32m,mode=0700"); err != nil {
+		return err
+	}
+	dir, err := store.Open(store.Options{Dir: args[0] + "/state"})
+	if err != nil {
+		return err
+	}
+	reserve, err := dir.Reserve()
+	if err != nil {
+		return err
+	}
+	l, err := Open(ctx, Options{Dir: dir.Path(), Reserve: reserve})
+	if err != nil {
+		return err
+	}
+	running, err := l.Begin(ctx, intent("running"))
+	if err != nil {
+		return err
+	}
+	filler, err := os.Create(args[0] + "/filler")
+	if err != nil {
+		return err
+	}
+	io.Copy(filler, zeros{})
+	// Until SQLite's own file has no room left in what it has already.
+	for err = nil; err == nil; {
+		err = l.commit(ctx, &addition{record: record{entry: strconv.FormatInt(time.Now().UnixNano(), 10), event: eventIntent, body: make([]byte, 64<<10)}})
+	}
+	if !database.Full(err) {
+		return fmt.Errorf("a full disk: %w", err)
+	}
+	out := outcome("running")
+	out.Stdout = NewCapture()
+	out.Stdout.Write([]byte(strings.Repeat("x", 60<<10))) // more than is left in its log
+	if err := running.End(ctx, out); err != nil {
+		return fmt.Errorf("the end of what ran: %w", err)
+	}
+	for i := range 50 {
+		in := intent(fmt.Sprint(i))
+		if _, err := l.Begin(ctx, in); !errors.Is(err, sandbox.ErrUnavailable) || !strings.Contains(err.Error(), "full") {
+			return fmt.Errorf("what begins: %v, want ErrUnavailable", err)
+		}
+		if err := l.Refuse(ctx, in, Outcome{Status: Refused}); !errors.Is(err, sandbox.ErrUnavailable) {
+			return fmt.Errorf("what is refused: %v, want ErrUnavailable", err)
+		}
+		in.Ends = true
+		e, err := l.Begin(ctx, in)
+		if err == nil {
+			err = e.End(ctx, outcome(in.Sandbox))
+		}
+		if err != nil {
+			return fmt.Errorf("what ends: %w", err)
+		}
+	}
+	if err := errors.Join(sound(ctx, l), filler.Close(), os.Remove(filler.Name())); err != nil {
+		return err
+	}
+	if _, err := l.Begin(ctx, intent("after")); err != nil {
+		return fmt.Errorf("with space again: %w", err)
+	}
+	return sound(ctx, l)
 }
 
 // fullDisk fills a small disk and checks that Begin refuses, that nothing on

@@ -64,7 +64,12 @@ func (a *app) house(ctx context.Context, f *serveFlags, log *slog.Logger, link f
 	if note := dir.Note(); note != "" {
 		a.note("%s", note)
 	}
-	record, err := audit.Open(ctx, audit.Options{Dir: dir.Path()})
+	reserve, err := dir.Reserve()
+	if err != nil {
+		return nil, err
+	}
+	h.closers = append(h.closers, reserve.Close)
+	record, err := audit.Open(ctx, audit.Options{Dir: dir.Path(), Reserve: reserve})
 	if err != nil {
 		return nil, err
 	}
@@ -76,6 +81,7 @@ func (a *app) house(ctx context.Context, f *serveFlags, log *slog.Logger, link f
 	if err != nil {
 		return nil, err
 	}
+	db.SetReserve(reserve)
 	h.closers = append(h.closers, db.Close)
 	if h.keys, err = session.OpenKeys(db, os.Getenv("CAISSON_API_KEY")); err != nil {
 		return nil, err

@@ -30,8 +30,19 @@ var migrations embed.FS
 
 // DB is an open registry. It may be used from many goroutines.
 type DB struct {
-	db *database.DB
+	db      *database.DB
+	reserve Reserve
 }
+
+// Reserve is disk space that is kept for when there is no other; see store.Reserve.
+type Reserve interface {
+	// Spend gives it up while do runs, and returns do's error.
+	Spend(do func() error) error
+}
+
+// SetReserve lets the ends of sandboxes be written where the disk is full. It is
+// called before the registry is used.
+func (r *DB) SetReserve(s Reserve) { r.reserve = s }
 
 // Open opens the registry of a state directory and makes it where it is
 // missing. Errors are ErrUnavailable, and ErrUnsupported for one that a newer

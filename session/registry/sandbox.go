@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caisson-run/caisson/internal/database"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -178,9 +179,15 @@ func (r *DB) Put(ctx context.Context, s *Sandbox) error {
 	if s.State == Ended {
 		ended = s.EndedAt.UnixMilli()
 	}
-	_, err = r.db.ExecContext(ctx, `INSERT INTO sandboxes (id, owner, state, ended, body) VALUES (?, ?, ?, ?, ?)
-		ON CONFLICT (id) DO UPDATE SET state = excluded.state, ended = excluded.ended, body = excluded.body`,
-		s.ID, s.Owner, string(s.State), ended, body)
+	put := func() error {
+		_, err := r.db.ExecContext(ctx, `INSERT INTO sandboxes (id, owner, state, ended, body) VALUES (?, ?, ?, ?, ?)
+			ON CONFLICT (id) DO UPDATE SET state = excluded.state, ended = excluded.ended, body = excluded.body`,
+			s.ID, s.Owner, string(s.State), ended, body)
+		return err
+	}
+	if err = put(); s.State == Ended && r.reserve != nil && database.Full(err) {
+		err = r.reserve.Spend(put)
+	}
 	return r.db.Failed("write", err)
 }
 
