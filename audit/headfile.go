@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 )
 
@@ -45,12 +46,23 @@ var errHeadDamaged = errors.New("audit.head does not hold a head that this key s
 // readHead returns the head that audit.head holds: os.ErrNotExist when there
 // is no file, errHeadDamaged when the file is not what writeHead makes.
 func (l *Log) readHead() (Checkpoint, error) {
+	f, err := os.Open(l.path(headFile))
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	defer f.Close()
+	return l.headIn(f)
+}
+
+// headIn is readHead of an open file.
+func (l *Log) headIn(f *os.File) (Checkpoint, error) {
 	for try := 0; ; try++ {
-		b, err := os.ReadFile(l.path(headFile))
-		if err != nil {
+		b := make([]byte, headSize+1)
+		n, err := f.ReadAt(b, 0)
+		if err != nil && err != io.EOF {
 			return Checkpoint{}, err
 		}
-		if c, ok := l.parseHead(b); ok {
+		if c, ok := l.parseHead(b[:n]); ok {
 			return c, nil
 		}
 		// A read may have met another process in the middle of its write.
@@ -102,16 +114,16 @@ func (l *Log) valid(c Checkpoint) bool {
 // between a commit and this another process may have committed too. No lock is
 // taken; a head that is lost to such a race comes again with the next commit.
 func (l *Log) writeHead(c Checkpoint) error {
-	if there, err := l.readHead(); err == nil && there.Count >= c.Count {
-		return nil
+	f, err := os.OpenFile(l.path(headFile), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	if there, err := l.headIn(f); err == nil && there.Count >= c.Count {
+		return f.Close()
 	}
 	b, err := headLine(c)
 	if err != nil {
-		return err
-	}
-	f, err := os.OpenFile(l.path(headFile), os.O_WRONLY, 0)
-	if err != nil {
-		return err
+		return errors.Join(err, f.Close())
 	}
 	_, err = f.WriteAt(b, 0)
 	l.seen.Store(&seenHead{b, c})

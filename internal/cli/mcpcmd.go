@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -91,6 +92,7 @@ time.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(contextOf(cmd), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
+			defer runtime.KeepAlive(room())
 			g, end, err := a.gateway(ctx, cmd, f, args)
 			if err != nil {
 				return err

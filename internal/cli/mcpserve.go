@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"runtime"
 
 	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/internal/config"
@@ -38,6 +39,7 @@ func mcpDoor(h *house, memory *bounds.Memory) *mcp.Handler {
 
 // serveMCP serves one client on standard input and output.
 func (a *app) serveMCP(ctx context.Context, policyFile string) (err error) {
+	defer runtime.KeepAlive(room())
 	h, key, err := a.privateHouse(ctx, policyFile)
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -106,6 +107,7 @@ network, until the next one takes them over, for as long as --grace says.`,
 func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	defer runtime.KeepAlive(room())
 	if f.pool < 0 || f.pool > 64 {
 		return &sandbox.Error{Op: "--pool", Kind: sandbox.ErrInvalid, Problem: "it is not from 0 to 64"}
 	}
