@@ -4,6 +4,7 @@ package attack
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -42,13 +43,16 @@ func (e *evidence) judge(id string) (Verdict, string) {
 			}
 		}
 	}
+	blind := e.blind()
 	switch {
 	case len(tried) == 0:
 		return Unclear, "the probe did not try"
 	case how.needs != nil && how.needs(e) != "":
 		return NotApplicable, how.needs(e)
-	case e.blind() != "":
-		return Unclear, "the host could not look at " + e.blind()
+	case blind != nil && os.Geteuid() != 0 && errors.Is(blind.hidden, fs.ErrPermission):
+		return NotApplicable, "it was tried, but what came of it shows to root only: an engine's processes are not the caller's; run caisson attack as root"
+	case blind != nil:
+		return Unclear, fmt.Sprintf("the host could not look at %s: %v", blind, blind.hidden)
 	case len(e.insiders()) == 0:
 		return Unclear, "the host sees no process of the sandbox"
 	}

@@ -5,7 +5,6 @@ package attack
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -125,15 +124,15 @@ func examine(list []*process) (seen []*process) {
 	return seen
 }
 
-// blind names a process that must be looked at and cannot be: the probe's own,
+// blind is a process that must be looked at and cannot be: the probe's own,
 // where the host sees these, else all.
-func (e *evidence) blind() string {
+func (e *evidence) blind() *process {
 	for _, p := range e.insiders() {
 		if p.hidden != nil && (!e.shared || p.argvHas(e.nonce)) {
-			return fmt.Sprintf("%s: %v", p, p.hidden)
+			return p
 		}
 	}
-	return ""
+	return nil
 }
 
 func tracer(pid int) string {

@@ -47,7 +47,7 @@ td:first-child { font-family: ui-monospace, monospace }
 small { color: #777 }
 </style></head><body>
 <h1>caisson attack: %[1]s</h1>
-<p>%[2]s, on %[3]s, in %[4]s.</p>
+<p>%[2]s, on %[3]s, in %[4]s. Each row is an attack from inside a sandbox; pass: it did not work.</p>
 <table><thead><tr><th>Case</th><th>Verdict</th><th>Attack</th></tr></thead><tbody>
 `, html.EscapeString(r.Isolation), html.EscapeString(r.Summary()), r.Began.UTC().Format("2006-01-02 15:04 UTC"), r.Took.Round(100*time.Millisecond))
 	for _, f := range r.Cases {

@@ -154,9 +154,21 @@ func (sc *scene) why() error {
 // notRun is the finding for cases whose sandbox did not come to run.
 func notRun(err error) (Verdict, string, string) {
 	if errors.Is(err, sandbox.ErrUnsupported) || errors.Is(err, sandbox.ErrDenied) {
-		return NotApplicable, err.Error(), sandbox.Hint(err)
+		return NotApplicable, withoutHost(err.Error()), sandbox.Hint(err)
 	}
 	return Unclear, err.Error(), sandbox.Hint(err)
+}
+
+// withoutHost leaves out which of the suite's servers a sandbox could not be
+// given a network to: its port is another for each case, and tells nobody
+// anything.
+func withoutHost(reason string) string {
+	if host, ok := strings.CutPrefix(reason, "network "); ok {
+		if _, why, ok := strings.Cut(host, ": "); ok {
+			return why
+		}
+	}
+	return reason
 }
 
 // tail keeps the end of what a probe writes to stderr: a crash says why there.

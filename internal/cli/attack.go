@@ -165,11 +165,18 @@ func (a *app) listAttacks(f *attackFlags) {
 	}
 }
 
-// printAttack is the table for people.
+// printAttack is the table for people. What is said of many cases is said once.
 func (a *app) printAttack(r *attack.Report) {
+	fmt.Fprintf(a.out, "Attacks on %s from inside a sandbox; pass: it did not work.\n", r.Isolation)
+	first := map[string]string{}
 	colours := map[attack.Verdict]string{attack.Pass: "32", attack.Breach: "1;31", attack.NotApplicable: "2", attack.Unclear: "33"}
 	for _, f := range r.Cases {
 		fmt.Fprintf(a.out, "%s  %s  %s\n", f.ID, a.tint(colours[f.Verdict], fmt.Sprintf("%-14s", f.Verdict)), f.Title)
+		if id, said := first[f.Reason+"\x00"+f.Mend]; said && f.Reason != "" && f.Verdict != attack.Breach {
+			fmt.Fprintf(a.out, "     why: as %s\n", id)
+			continue
+		}
+		first[f.Reason+"\x00"+f.Mend] = f.ID
 		for _, x := range []struct{ word, text string }{{"seen", f.Reason}, {"fix", f.Mend}} {
 			if x.word == "seen" && f.Verdict == attack.NotApplicable {
 				x.word = "why"
