@@ -272,6 +272,10 @@ func (s *scope) expansion(p syntax.WordPart) {
 			s.refuse(s.at(p.Pos()), "use $( )", "${ …;} is not judged")
 			return
 		}
+		if p.Backquotes && strings.Contains(s.text[p.Pos().Offset():p.End().Offset()], "\\`") {
+			// The parser ends a word before `…` within `…`: of a\`b\` it makes two.
+			s.refuse(s.at(p.Pos()), "use $( )", "`…` within `…` is not judged")
+		}
 		s.nested(p.Stmts, stdin{outside: true})
 	case *syntax.ParamExp:
 		s.param(p)
