@@ -6,7 +6,7 @@ import "strings"
 
 // sed: its scripts may execute a line (e, s///e) and write files (w).
 func sed(s *scope, c *Command, _ stdin) {
-	o := options{flags: "nErsuzlb", args: "el", attached: "i", long: "quiet silent regexp-extended separate unbuffered null-data posix sandbox debug in-place", longArg: "expression line-length"}
+	o := options{flags: "nErsuzb", args: "el", attached: "i", long: "quiet silent regexp-extended separate unbuffered null-data posix sandbox debug in-place", longArg: "expression line-length"}
 	given, files := false, false
 	for i := 1; i < len(c.Words); i++ {
 		w := c.Words[i]

@@ -148,6 +148,9 @@ func (s *scope) redirect(r *syntax.Redirect, in stdin) stdin {
 		s.name(Word{Text: strings.Trim(r.N.Value, "{}"), Static: true, At: s.at(r.Pos())})
 	}
 	first := r.N == nil || strings.Trim(r.N.Value, "0") == ""
+	if r.N != nil && s.dialect == POSIX && len(r.N.Value) > 1 {
+		s.refuse(s.at(r.Pos()), "use a descriptor of one digit", "%s is a word to some shells", r.N.Value)
+	}
 	switch r.Op {
 	case syntax.Hdoc, syntax.DashHdoc:
 		return s.hereDocument(r, in, first)
@@ -263,6 +266,7 @@ func (s *scope) call(c *syntax.CallExpr, in stdin) {
 	words := s.words(len(c.Args))
 	for i, w := range c.Args {
 		words[i] = s.word(w)
+		s.namesDescriptor(w)
 	}
 	// A function is one only where it certainly exists by then: declared at the
 	// top of this text, before the call.
@@ -272,6 +276,15 @@ func (s *scope) call(c *syntax.CallExpr, in stdin) {
 		return
 	}
 	s.simple(words, env, in)
+}
+
+// namesDescriptor refuses {x}>, which bash takes for a variable's name under the name of
+// sh, too; in {x[y]}> it evaluates what y holds.
+func (s *scope) namesDescriptor(w *syntax.Word) {
+	from, to := int(w.Pos().Offset()), int(w.End().Offset())
+	if s.dialect == POSIX && to < len(s.text) && s.text[from] == '{' && s.text[to-1] == '}' && (s.text[to] == '<' || s.text[to] == '>') {
+		s.refuse(s.at(w.Pos()), "leave a space before "+s.text[to:to+1], "%s is a word to some shells only", s.source(w))
+	}
 }
 
 // simple is a command of words that is no function.
