@@ -124,6 +124,50 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// TestArguments: an entry's words stand where the program reads them.
+func TestArguments(t *testing.T) {
+	p := policyOf(t, "", `commands:
+  allow:
+    - {name: git, args: ["push origin *", "checkout -- *"]}
+    - {name: docker, args: ["run --rm alpine"]}
+    - {name: python3, args: [job.py]}
+    - {name: npm, args: ["run test", "test -- -u"]}
+    - {name: cp, args: ["* /safe"]}
+    - {name: tee, args: ["* -a"]}
+`)
+	for _, c := range []struct {
+		call func(*Call)
+		want Decision
+	}{
+		{argv("git", "push", "origin", "main"), Allow},
+		{argv("git", "push", "-o", "origin", "evil", "main"), Deny}, // a value, and then another remote
+		{argv("git", "push", "--push-option", "origin", "evil"), Deny},
+		{argv("git", "push", "--push-option=x", "origin", "main"), Allow},
+		{argv("git", "push", "-u", "origin", "main"), Allow},
+		{argv("git", "-C", "x", "push", "--dry-run", "origin", "main"), Allow},
+		{argv("git", "checkout", "--", "x"), Allow},
+		{argv("docker", "run", "--rm", "alpine"), Allow},
+		{argv("docker", "run", "--rm", "-e", "alpine", "evil"), Deny},
+		{argv("docker", "run", "alpine", "--", "--rm"), Deny}, // no option of docker's
+		{argv("npm", "run", "-w", "test", "evil"), Deny},
+		{argv("npm", "test", "--", "-u"), Allow},
+		{argv("python3", "-u", "job.py"), Allow},
+		{argv("cp", "a", "/safe"), Allow},
+		{bashCode(`cp "$x" /safe`), Allow},
+		{bashCode("cp $x /evil"), Deny},
+		{bashCode("cp $x /safe"), Deny}, // x may be two words
+		{bashCode("cp {a,/evil} /safe"), Deny},
+		{bashCode("cp * /safe"), Deny},
+		{argv("tee", "x", "-a"), Allow},
+		{bashCode("tee $x"), Deny},
+	} {
+		call := command(c.call)
+		if v := p.Decide(call); v.Decision != c.want {
+			t.Errorf("%q %s: %v, %s; want %v", call.Argv, call.Script, v.Decision, v.Reason, c.want)
+		}
+	}
+}
+
 // TestCommandsOfBothFiles: a command must pass every layer, and silence of one
 // is no word against it.
 func TestCommandsOfBothFiles(t *testing.T) {

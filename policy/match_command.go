@@ -63,36 +63,93 @@ func unnamed(c *shell.Command, named map[int]bool) *shell.Need {
 func matchAllowed(pattern []string, c *shell.Command) (named map[int]bool, ok bool) {
 	named = map[int]bool{}
 	next := firstOperand(c)
+	end := optionsEnd(c, next) // of what can be an option
+	spread := false            // a word before may be several: which stands where is not known
 	for _, p := range pattern {
+		if p == "--" {
+			end = len(c.Words) // what it names behind it is not an option, but there
+		}
 		if isOption(p) {
-			at := findOption(p, c)
+			at := findOption(p, c, end)
 			if len(at) == 0 {
 				return nil, false
 			}
 			for _, i := range at {
 				named[i] = true
 			}
+		}
+	}
+	for _, p := range pattern {
+		if isOption(p) {
 			continue
 		}
+		option := 0 // the one right before the operand
 		for next < len(c.Words) && (named[next] || c.Words[next].Static && isOption(c.Words[next].Text)) {
+			if option = next; named[next] {
+				option = 0
+			}
 			next++
 		}
-		if next == len(c.Words) {
-			return nil, p == "*"
-		}
-		w := c.Words[next]
-		if p != "*" {
-			if !w.Static || !matchWord(p, w.Text) {
-				return nil, false
-			}
+		switch {
+		case next == len(c.Words) && p == "*":
+			continue
+		case next == len(c.Words):
+			return nil, false
+		case p == "*":
+			spread = spread || c.Words[next].Split || c.Words[next].Many
+		case spread || !c.Words[next].Static || !matchWord(p, c.Words[next].Text):
+			return nil, false
+		case option > 0 && takesValue(c, option) && !inNeed(c, next):
+			return nil, false // it may be the option's value, and the operand another
+		default:
 			named[next] = true
-		} else if w.Split {
-			return named, true
 		}
 		next++
 	}
 	return named, true
 }
+
+// optionsEnd is the index of -- behind the words from on, where it ends the options.
+func optionsEnd(c *shell.Command, from int) int {
+	for i := from; i < len(c.Words); i++ {
+		if c.Words[i].Static && c.Words[i].Text == "--" {
+			return i
+		}
+	}
+	return len(c.Words)
+}
+
+// inNeed says that the word is part of a need: what it is was read off the options
+// before it, which are known or have to be named, too.
+func inNeed(c *shell.Command, word int) bool {
+	return slices.ContainsFunc(c.Needs, func(n shell.Need) bool { return n.From <= word && word < n.To })
+}
+
+// takesValue says that the word behind an option may be its value, as far as the
+// option's form says, and usage: what has its value behind = needs no other, and some
+// take none wherever they are.
+func takesValue(c *shell.Command, option int) bool {
+	o := c.Words[option].Text
+	if strings.Contains(o, "=") || strings.HasPrefix(o, "--no-") {
+		return false
+	}
+	switch o {
+	case "--verbose", "--quiet", "--silent", "--yes", "--force", "--dry-run", "--all", "--rm":
+		return false
+	}
+	if shell.Base(c.Name()) != "git" || c.Sub == 0 {
+		return true
+	}
+	sub := c.Words[c.Sub].Text
+	return !slices.Contains(gitFlags, o) && !(sub == "push" && slices.Contains(pushFlags, o))
+}
+
+// gitFlags are options of git's subcommands that take no word behind them, pushFlags
+// those of push.
+var (
+	gitFlags  = []string{"-q", "-v", "--tags", "--prune", "--cached", "--staged", "--stat", "--oneline", "--amend", "--progress", "--rebase", "--ff-only", "--name-only", "--short", "--hard", "--soft", "--mixed", "--patch"}
+	pushFlags = []string{"-u", "--set-upstream", "-f", "-d", "--delete", "-n", "--force-with-lease", "--follow-tags", "--atomic"}
+)
 
 func isOption(w string) bool { return len(w) > 1 && w[0] == '-' && w != "--" }
 
@@ -105,12 +162,12 @@ func firstOperand(c *shell.Command) int {
 	return 1
 }
 
-// findOption finds the words of c that are the option p.
-func findOption(p string, c *shell.Command) []int {
+// findOption finds the words of c that are the option p, before the word end.
+func findOption(p string, c *shell.Command, end int) []int {
 	name, value, has := strings.Cut(p, "=")
 	var at []int
 	letters := map[byte]bool{}
-	for i, w := range c.Words[1:] {
+	for i, w := range c.Words[1:max(end, 1)] {
 		switch i++; {
 		case !w.Static || !isOption(w.Text):
 		case matchWord(p, w.Text):
@@ -184,7 +241,7 @@ func mayBe(pattern string, c *shell.Command) bool {
 
 // hasOption is findOption, with the long names of the letters that people deny.
 func hasOption(p string, c *shell.Command) bool {
-	if len(findOption(p, c)) > 0 {
+	if len(findOption(p, c, len(c.Words))) > 0 {
 		return true
 	}
 	if p[1] == '-' {
@@ -194,7 +251,7 @@ func hasOption(p string, c *shell.Command) bool {
 		one := "-" + p[j:j+1]
 		long := map[string]string{"-r": "--recursive", "-R": "--recursive", "-f": "--force", "-a": "--all"}[one]
 		other := map[string]string{"-r": "-R", "-R": "-r"}[one]
-		if len(findOption(one, c)) == 0 && (other == "" || len(findOption(other, c)) == 0) && !slices.ContainsFunc(c.Words, func(w shell.Word) bool {
+		if len(findOption(one, c, len(c.Words))) == 0 && (other == "" || len(findOption(other, c, len(c.Words))) == 0) && !slices.ContainsFunc(c.Words, func(w shell.Word) bool {
 			return long != "" && len(w.Text) > 2 && strings.HasPrefix(long, w.Text) // abbreviated
 		}) {
 			return false
