@@ -4,6 +4,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -62,7 +63,7 @@ type PlanBudget struct {
 // mostRules bounds a list.
 const mostRules = 1000
 
-const allowHint = `write a host (pypi.org), "*.example.com", host:port, 10.1.0.0/16:5432, internet, or preset:pip`
+const allowHint = `write a host (pypi.org), "*.example.com", host:port, 10.1.0.0/16:5432, internet, preset:pip, or host.caisson.internal:8080 for this host's loopback`
 
 // checkAllow says whether s is an entry of an allow-list.
 func checkAllow(s string) error {
@@ -255,9 +256,14 @@ func (e *explainer) network() {
 		return
 	}
 	for _, r := range n.Allow {
-		if !n.conditional(r) {
-			e.onWire("network.allow", r.Text, r.From)
+		if n.conditional(r) {
+			continue
 		}
+		text := r.Text
+		if means := rule.Means(text); means != "" {
+			text += " (" + means + ")"
+		}
+		e.onWire("network.allow", text, r.From)
 	}
 	e.web(n)
 	for _, r := range n.Deny {
@@ -285,6 +291,28 @@ func (e *explainer) onWire(name, value, from string) {
 		}
 		return e.can(c.Network, why)
 	})
+}
+
+// Inside are the entries of the allow-list that name what is the sandbox's own, and
+// open nothing that another entry's name leads to: whoever wrote them means this host.
+func (n *PlanNetwork) Inside() (texts []string) {
+	if n == nil {
+		return nil
+	}
+	for _, p := range n.Allow {
+		rules, err := rule.Allow(p.Text, "")
+		if err != nil || !slices.ContainsFunc(rules, rule.Rule.Inside) {
+			continue
+		}
+		named := slices.ContainsFunc(n.Allow, func(q PlanRule) bool {
+			others, err := rule.Allow(q.Text, "")
+			return err != nil || slices.ContainsFunc(others, func(r rule.Rule) bool { return !r.Inside() && !r.Base().IsZero() })
+		})
+		if !rules[0].Base().IsZero() || !named {
+			texts = append(texts, p.Text)
+		}
+	}
+	return texts
 }
 
 // Hosts are the entries of the allow-list.

@@ -37,6 +37,8 @@ func TestNetworkLayers(t *testing.T) {
 		"less than the file":                {"", list, []string{"a.example.com:443"}, false, "a.example.com:443 --allow; not x.example.com; egress 52428800"},
 		"another port than the file's":      {"", list, []string{"a.example.com"}, false, "refused /p/file:2"},
 		"another host than the file's":      {"", list, []string{"evil.test"}, false, "refused /p/file:2"},
+		"this host within the internet":     {"", "network: {allow: [internet]}", []string{"host.caisson.internal:80"}, false, "refused /p/file:2"},
+		"this host within its own entry":    {"", "network: {allow: ['host.caisson.internal:80']}", []string{"host.caisson.internal:80"}, false, "host.caisson.internal:80 --allow"},
 		"the internet beyond the file":      {"", list, []string{"internet"}, false, "refused /p/file:2"},
 		"a wider range than the file's":     {"", list, []string{"10.0.0.0/8:5432"}, false, "refused /p/file:2"},
 		"a file without a network":          {"", "best_effort: false", []string{"pypi.org"}, false, "refused /p/file"},
@@ -136,7 +138,7 @@ func TestParseBandwidth(t *testing.T) {
 
 // A level without such a network is refused by the entry's name.
 func TestExplainNetwork(t *testing.T) {
-	p, err := New(Options{File: parsed(t, "file", "network: {allow: [pypi.org], deny: [a.test], budget: {bandwidth: 8Mbit/s}}")})
+	p, err := New(Options{File: parsed(t, "file", "network: {allow: [pypi.org, 'preset:pip'], deny: [a.test], budget: {bandwidth: 8Mbit/s}}")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +148,7 @@ func TestExplainNetwork(t *testing.T) {
 			got = append(got, strings.Join([]string{c.Name, c.Value, c.From, string(c.Levels["has"].Enforcement), string(c.Levels["lacks"].Enforcement)}, " "))
 		}
 	}
-	want := "network.allow pypi.org /p/file:2 enforced refused\nnetwork.deny a.test /p/file:2 enforced refused\nnetwork.budget.bandwidth 1MB/s policy enforced refused"
+	want := "network.allow pypi.org /p/file:2 enforced refused\nnetwork.allow preset:pip (pypi.org:443 files.pythonhosted.org:443) /p/file:2 enforced refused\nnetwork.deny a.test /p/file:2 enforced refused\nnetwork.budget.bandwidth 1MB/s policy enforced refused"
 	if s := strings.Join(got, "\n"); s != want {
 		t.Errorf("%s", s)
 	}
@@ -156,6 +158,7 @@ func TestExplainNetwork(t *testing.T) {
 func TestNetworkOpen(t *testing.T) {
 	for text, want := range map[string]int{
 		"network: {allow: [a.test]}": 3, "network: {allow: [internet]}": 3, "network: {allow: [\"preset:pip\"]}": 3,
+		"network: {allow: [\"host.caisson.internal:80\"]}":                                                           4,
 		"network: {allow: [{host: a.test, methods: [GET]}]}":                                                         2,
 		"network: {allow: [{host: a.test, methods: [GET]}, b.test]}":                                                 3,
 		"network: {allow: [a.test]}\nsecrets: [{name: KEY, from: \"env:KEY\", hosts: [a.test]}]":                     2,
@@ -176,5 +179,21 @@ func TestNetworkOpen(t *testing.T) {
 	}
 	if got := (*PlanNetwork)(nil).Open(); got != nil {
 		t.Errorf("no network: %q", got)
+	}
+}
+
+// Entries that name the sandbox's own loopback are told, unless a name may lead there.
+func TestNetworkInside(t *testing.T) {
+	for list, want := range map[string]string{
+		"pypi.org": "", "localhost:80": "localhost:80", "localhost:80 127.0.0.1:80": "localhost:80 127.0.0.1:80", "127.0.0.1:80": "127.0.0.1:80",
+		"db.test:80 127.0.0.1:80": "", "db.test:80 localhost:80": "localhost:80", "[::1]:80 10.0.0.1": "[::1]:80", "host.caisson.internal:80": "",
+	} {
+		n := &PlanNetwork{}
+		for text := range strings.FieldsSeq(list) {
+			n.Allow = append(n.Allow, PlanRule{Text: text})
+		}
+		if got := strings.Join(n.Inside(), " "); got != want {
+			t.Errorf("%s: %q, want %q", list, got, want)
+		}
 	}
 }

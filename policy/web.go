@@ -187,6 +187,12 @@ func (n *PlanNetwork) Open() []string {
 		rules, err := rule.Allow(r.Text, "")
 		return err != nil || slices.ContainsFunc(rules, func(r rule.Rule) bool { return !slices.Contains(ended, r.Base().String()) })
 	})
+	if slices.ContainsFunc(n.Allow, func(r PlanRule) bool {
+		rules, err := rule.Allow(r.Text, "")
+		return err == nil && slices.ContainsFunc(rules, rule.Rule.Local)
+	}) {
+		open = append(open, "what listens on this host's loopback at a named port takes the sandbox for this host")
+	}
 	if whole {
 		open = append(open, "inside TLS that is not ended another host of the same CDN can be asked for (fronting)")
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/egress"
+	"github.com/caisson-run/caisson/egress/rule"
 	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/image"
 	"github.com/caisson-run/caisson/policy"
@@ -65,6 +66,7 @@ func (r *run) connect(w *world) error {
 	if plan == nil {
 		return nil
 	}
+	r.noticeInside(plan)
 	rules, err := r.rules(plan)
 	if err != nil {
 		return err
@@ -79,6 +81,13 @@ func (r *run) connect(w *world) error {
 		}
 	}
 	return r.startRouter(w, rules, nil)
+}
+
+// noticeInside says what entries mean that are often written for this host.
+func (r *run) noticeInside(plan *policy.PlanNetwork) {
+	for _, text := range plan.Inside() {
+		r.notice(fmt.Sprintf("network: inside, %s is the sandbox itself; allow %s for this host's, and connect to that name", text, rule.LocalInstead(text)))
+	}
 }
 
 // rulesInForce are those of what the network was changed to since the sandbox was
@@ -262,6 +271,9 @@ func (r *run) hintFor(rec *wire.Record) string {
 		c.Host = ""
 	}
 	entry := target(c)
+	if c.Host == rule.ThisHost && c.Port == 0 {
+		entry += ":PORT"
+	}
 	if name := r.s.o.PolicyName; name != "" {
 		return "add to " + name + ": network: {allow: [" + strconv.Quote(entry) + "]}"
 	}

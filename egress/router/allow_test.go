@@ -3,6 +3,7 @@
 package router
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -37,6 +38,29 @@ func TestAllowedHTTP(t *testing.T) {
 	e := h.seen("the connection", func(e wire.Event) bool { return e.Kind == wire.Connection })
 	if r := e.Record; r.Host != "good.test" || r.Address != "127.0.0.1" || r.Port != port || r.Sent == 0 || r.Received == 0 || !strings.HasPrefix(r.Rule, "good.test:") {
 		t.Errorf("the record is %+v", r)
+	}
+}
+
+// This host's loopback by its own name, whatever a resolver says of that.
+func TestAllowedLocal(t *testing.T) {
+	port := raw(t, echo)
+	h := build(t, options{allow: []string{fmt.Sprintf("host.caisson.internal:%d", port), "internet"}, hosts: map[string]string{"host.caisson.internal": "127.0.0.2"}})
+	c, err := h.guest.DialName("host.caisson.internal", port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintln(c, "hello")
+	if line, err := bufio.NewReader(c).ReadString('\n'); line != "hello\n" {
+		t.Errorf("%q, %v", line, err)
+	}
+	c.Close()
+	e := h.seen("the connection", func(e wire.Event) bool { return e.Kind == wire.Connection })
+	if r := e.Record; r.Host != "host.caisson.internal" || r.Address != "127.0.0.1" || len(h.lookups) > 0 {
+		t.Errorf("the record is %+v; asked for %q", r, h.lookups)
+	}
+	if c, err := h.guest.DialName("host.caisson.internal", raw(t, echo)); err == nil {
+		c.Close()
+		t.Error("another port is open")
 	}
 }
 

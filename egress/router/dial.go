@@ -51,8 +51,11 @@ func (r *Router) decide(t target) rule.Decision {
 
 // reachable asks the rules about one address that t led to.
 func (r *Router) reachable(t target, a netip.AddrPort) rule.Decision {
-	if t.name.IsZero() {
+	switch {
+	case t.name.IsZero():
 		return r.rules.Load().Number(a, r.o.Own)
+	case rule.IsThisHost(t.name):
+		return r.rules.Load().Local(a)
 	}
 	return r.rules.Load().Address(a, r.o.Own)
 }
@@ -74,7 +77,9 @@ func (r *Router) dial(ctx context.Context, t target) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
 	addrs := []netip.Addr{t.addr.Addr()}
-	if !t.name.IsZero() {
+	if rule.IsThisHost(t.name) {
+		addrs = rule.Loopbacks() // whatever a resolver says of that name
+	} else if !t.name.IsZero() {
 		found, err := r.o.Lookup(ctx, t.name)
 		if err != nil {
 			return nil, err

@@ -64,7 +64,7 @@ func (l *List) Resolve(n name.Name) Decision {
 		}
 	}
 	for _, r := range l.Allow {
-		if r.matchName(n) {
+		if r.leads(n) {
 			return allowed(r)
 		}
 	}
@@ -83,7 +83,7 @@ func (l *List) Name(n name.Name, port uint16) Decision {
 		}
 	}
 	for _, r := range l.Allow {
-		if r.matchName(n) && r.ports.has(port) {
+		if r.leads(n) && r.ports.has(port) {
 			return allowed(r)
 		}
 	}

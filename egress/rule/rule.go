@@ -75,6 +75,9 @@ func Allow(text, from string) ([]Rule, error) {
 		return preset(p, from)
 	}
 	r, err := parse(text, from, webPorts)
+	if err == nil {
+		err = r.checkLocal()
+	}
 	return []Rule{r}, err
 }
 
@@ -237,6 +240,8 @@ func (r Rule) Covers(q Rule) bool {
 		// The internet does not cover a range: written out, it opens this
 		// host's own addresses in it, too.
 		return r.net.IsValid() && r.net.Bits() <= q.net.Bits() && r.net.Contains(q.net.Addr()) && samePurpose(r.net, q.net)
+	case q.Local():
+		return r.Local()
 	case !q.host.IsZero():
 		return r.all || r.host.Covers(q.host)
 	}

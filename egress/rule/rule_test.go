@@ -98,6 +98,11 @@ func TestNames(t *testing.T) {
 		{[]string{"10.0.0.0/8"}, nil, "good.test", 443, false},
 		{[]string{"preset:pip"}, nil, "pypi.org", 443, true},
 		{[]string{"preset:pip"}, nil, "pypi.org", 80, false},
+		{[]string{"host.caisson.internal:8080"}, nil, "host.caisson.internal", 8080, true},
+		{[]string{"host.caisson.internal:8080"}, nil, "host.caisson.internal", 8081, false},
+		{[]string{"host.caisson.internal:8080"}, []string{"internet"}, "host.caisson.internal", 8080, false},
+		{[]string{"internet", "*.caisson.internal:*"}, nil, "host.caisson.internal", 8080, false}, // by its own entry alone
+		{[]string{"internet"}, nil, "other.caisson.internal", 8080, true},
 	} {
 		l := list(t, c.allow, c.deny)
 		d := l.Name(host(t, c.host), c.port)
@@ -169,6 +174,65 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
+// This host's loopback: one port, by its own entry, and nowhere else.
+func TestLocal(t *testing.T) {
+	for _, c := range []struct {
+		allow, deny []string
+		to          string
+		want        bool
+	}{
+		{[]string{"host.caisson.internal:8080"}, nil, "127.0.0.1:8080", true},
+		{[]string{"host.caisson.internal:8080"}, nil, "[::1]:8080", true},
+		{[]string{"host.caisson.internal:8080"}, nil, "127.0.0.1:8081", false},
+		{[]string{"host.caisson.internal:8080"}, nil, "127.0.0.2:8080", false},
+		{[]string{"host.caisson.internal:8080"}, nil, "10.0.0.1:8080", false},
+		{[]string{"host.caisson.internal:8080"}, []string{"127.0.0.0/8"}, "127.0.0.1:8080", false},
+		{[]string{"host.caisson.internal:8080"}, []string{"*.caisson.internal"}, "127.0.0.1:8080", false},
+		{[]string{"internet", "*.caisson.internal:*", "127.0.0.1:*"}, nil, "127.0.0.1:8080", false},
+	} {
+		if d := list(t, c.allow, c.deny).Local(netip.MustParseAddrPort(c.to)); d.Allow != c.want || !d.Allow && d.Reason == "" {
+			t.Errorf("allow %q deny %q: %s is %+v", c.allow, c.deny, c.to, d)
+		}
+	}
+	// It opens the address to no other name, and to nobody who dials it.
+	l := list(t, []string{"host.caisson.internal:8080", "good.test:8080"}, nil)
+	to := netip.MustParseAddrPort("127.0.0.1:8080")
+	if l.Address(to, notOwn).Allow || l.Number(to, notOwn).Allow {
+		t.Error("the address is open")
+	}
+	for _, s := range []string{"host.caisson.internal", "host.caisson.internal:*", "HOST.caisson.internal.:80-90"} {
+		if _, err := Allow(s, ""); err == nil {
+			t.Errorf("%s is taken", s)
+		}
+		if _, err := AllowWeb(s, "", Web{Methods: []string{"GET"}}); err == nil {
+			t.Errorf("%s with methods is taken", s)
+		}
+	}
+	if _, err := Deny("host.caisson.internal", ""); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMeans(t *testing.T) {
+	for text, want := range map[string]string{
+		"pypi.org": "", "*": "", "10.0.0.0/8": "", "preset:pip": "pypi.org:443 files.pythonhosted.org:443", "localhost:8080": "inside, that is the sandbox itself",
+		"127.0.0.1": "inside, that is the sandbox itself", "[::1]:80": "inside, that is the sandbox itself", "app.localhost": "inside, that is the sandbox itself",
+		"host.caisson.internal:80": "this host's loopback",
+	} {
+		if got := Means(text); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestLocalInstead(t *testing.T) {
+	for text, want := range map[string]string{"localhost:8080": ":8080", "[::1]:80": ":80", "127.0.0.1": ":PORT", "::1": ":PORT"} {
+		if got := LocalInstead(text); got != ThisHost+want {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	for _, s := range []string{
 		"", ":443", "good.test:", "good.test:0", "good.test:65536", "good.test:+1", "good.test:01", "good.test:a", "good.test:9-1", "good.test:1-",
@@ -199,6 +263,8 @@ func TestCovers(t *testing.T) {
 		{"10.0.0.0/8", "10.1.0.0/16", true}, {"10.1.0.0/16", "10.0.0.0/8", false}, {"internet", "10.0.0.1", false}, {"internet", "93.184.216.0/24", false},
 		{"169.254.0.0/16", "169.254.169.254", false}, {"169.254.169.254", "169.254.169.254", true}, {"169.0.0.0/8", "169.254.0.0/16", false},
 		{"internet", "169.0.0.0/8", false}, {"10.0.0.0/8:5432", "10.0.0.1:5432", true}, {"10.0.0.0/8:5432", "10.0.0.1", false},
+		{"internet", "host.caisson.internal:80", false}, {"*.caisson.internal:*", "host.caisson.internal:80", false},
+		{"host.caisson.internal:80", "host.caisson.internal:80", true}, {"host.caisson.internal:80", "host.caisson.internal:81", false},
 	} {
 		have, want := list(t, []string{c.have}, nil).Allow[0], list(t, []string{c.want}, nil).Allow[0]
 		if got := have.Covers(want); got != c.ok {
@@ -215,10 +281,10 @@ func TestCovers(t *testing.T) {
 func TestCoversMeansNoMore(t *testing.T) {
 	entries := rapid.SampledFrom([]string{
 		"a.test", "a.test:22", "*.a.test", "x.a.test:443", "*.x.a.test:*", "internet", "internet:443", "10.0.0.0/8", "10.1.0.0/16:22", "10.1.2.3:22",
-		"169.254.0.0/16:*", "169.254.169.254:80", "169.0.0.0/8:*", "93.184.216.0/24", "93.184.216.34:443", "127.0.0.1:80", "93.184.216.1:443",
+		"169.254.0.0/16:*", "169.254.169.254:80", "169.0.0.0/8:*", "93.184.216.0/24", "93.184.216.34:443", "127.0.0.1:80", "93.184.216.1:443", "*.caisson.internal:*", "host.caisson.internal:80",
 	})
 	addrs := rapid.SampledFrom([]string{"10.1.2.3", "10.9.9.9", "169.254.169.254", "169.254.1.1", "93.184.216.34", "93.184.216.1", "127.0.0.1", "169.1.1.1", "8.8.8.8"})
-	hosts := rapid.SampledFrom([]string{"a.test", "x.a.test", "y.x.a.test", "b.test"})
+	hosts := rapid.SampledFrom([]string{"a.test", "x.a.test", "y.x.a.test", "b.test", "host.caisson.internal"})
 	own := func(a netip.Addr) bool { return a == netip.MustParseAddr("93.184.216.1") }
 	rapid.Check(t, func(rt *rapid.T) {
 		have, want := list(t, []string{entries.Draw(rt, "have")}, nil), list(t, []string{entries.Draw(rt, "want")}, nil)

@@ -43,6 +43,9 @@ func AllowWeb(text, from string, w Web) (Rule, error) {
 	if err != nil {
 		return Rule{}, err
 	}
+	if err := r.checkLocal(); err != nil {
+		return Rule{}, err
+	}
 	if r.host.IsZero() {
 		return Rule{}, errors.New("methods, paths and max_body go with a host or *.host")
 	}
