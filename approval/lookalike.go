@@ -13,14 +13,22 @@ import (
 const (
 	cyrillicASCII = "аАВсСԁеЕԌһНіІјЈКӏӀМпоОрРԛЅѕТцѵѴѡԜхХуУҮүҺ"
 	greekASCII    = "αΑΒβΕεΖΗΙιΚκΜΝνοΟρΡΤτυΥΧχγϲϳ"
-	otherASCII    = "ɑɡıȷℓɩɪʋǀаօսհոցյզՕՏՍ" // Latin beyond ASCII, Armenian
+	otherASCII    = "ɑɡıȷℓɩɪʋǀаօսհոցյզՕՏՍ"                          // Latin beyond ASCII, Armenian
+	latinASCII    = "ᴄᴏᴑᴜᴠᴡᴢꜱƖƍᶃƄƅƽꭇꭈꬲꬽꞙẝĸʏɣᶌỿʀʟɴʙʜᴀᴅᴇꜰɢᴊᴋᴍᴘᴛſɯɾɿʌ" // letters of phonetic writing
+	foreignASCII  = "гпктмньσκηωυτ"                                 // alike in some fonts, in words of nothing else
 	signsASCII    = "‐‑‒–—―−⁃˗∕⁄⧸╱⟋∖⧵⧹﹨․‚٫ꓹ:܃܄։׃ː꞉∶;٭∗⁎∼˜～‖∥ǁ❘ǀ¦′ʹʼ＇ʽʻ‘’‵`´ˈ“”″‟〃＂ˮ≪≫‹›«»¡ǃ＄＆﹠＃﹟＠﹫％٪⁒＊＋᛭‹＜˂＝᐀⹀﹦＞˃？﹖ʔ＾˄ˆ＿﹍﹎﹏｛｜｝❨❩❲❳❴❵﴾﴿"
 )
 
 // looksASCII says whether r can be taken for a character of ASCII.
 func looksASCII(r rune) bool {
-	return r > 0x7f && (strings.ContainsRune(cyrillicASCII, r) || strings.ContainsRune(greekASCII, r) ||
-		strings.ContainsRune(otherASCII, r) || strings.ContainsRune(signsASCII, r))
+	switch {
+	case r <= 0x7f:
+		return false
+	case unicode.Is(unicode.Lisu, r), unicode.Is(unicode.Cherokee, r), unicode.Is(unicode.Coptic, r): // most of them
+		return true
+	}
+	return strings.ContainsRune(cyrillicASCII, r) || strings.ContainsRune(greekASCII, r) || strings.ContainsRune(otherASCII, r) ||
+		strings.ContainsRune(latinASCII, r) || strings.ContainsRune(signsASCII, r)
 }
 
 // imitates says whether a word of one alphabet can be read as a word of ASCII:
@@ -31,7 +39,7 @@ func imitates(word string) bool {
 		if r < 0x80 {
 			continue
 		}
-		if !looksASCII(r) {
+		if !looksASCII(r) && !strings.ContainsRune(foreignASCII, r) {
 			return false
 		}
 		foreign = true
@@ -44,7 +52,7 @@ func imitates(word string) bool {
 func mixed(word string) bool {
 	first, found := "", map[string]bool{}
 	for _, r := range word {
-		if !unicode.IsLetter(r) || unicode.Is(unicode.Common, r) {
+		if digit := r > 0x7f && unicode.IsDigit(r); !digit && !unicode.IsLetter(r) || unicode.Is(unicode.Common, r) {
 			continue // a letter that several share tells nothing
 		}
 		name := alphabet(r)
