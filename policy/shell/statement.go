@@ -105,6 +105,9 @@ func (s *scope) command(c syntax.Command, in stdin) {
 			s.name(s.word(c.Name))
 			s.isList(s.word(c.Name).Text)
 		}
+		if call, ok := c.Stmt.Cmd.(*syntax.CallExpr); ok && len(call.Args) > 0 && strings.Contains(s.source(call.Args[0]), "=") {
+			s.refuse(s.at(call.Pos()), "set the variable before coproc", "the parser takes %s for a program", s.source(call.Args[0]))
+		}
 		s.nested([]*syntax.Stmt{c.Stmt}, stdin{what: "a pipe"})
 	default:
 		s.refuse(s.at(c.Pos()), "", "%s cannot be judged", s.source(c))
