@@ -38,6 +38,7 @@ type posture struct {
 	Env        []string // names only
 	Cores      string
 	Foreign    []string // descriptors that it has no business with
+	Slack      string   // of its timers; empty where the host does not tell this user
 }
 
 // The host's kernel and caisson's state are all that a half may hold: its view
@@ -74,6 +75,9 @@ func TestPosture(t *testing.T) {
 	for name, want := range map[string]posture{"runsc-gofer": gofer, "runsc-sandbox": sentry} {
 		want.NoNewPrivs, want.Seccomp, want.Filters, want.Private, want.Cores = "1", "2", true, true, "0 0"
 		want.Shared = []string{"cgroup"}
+		if os.Geteuid() == 0 {
+			want.Slack = "300000" // no protection, but a tenth of the processor time
+		}
 		got, ok := halves[name]
 		if !ok {
 			t.Errorf("there is no %s", name)
@@ -216,6 +220,9 @@ func look(t *testing.T, pid int, state string) posture {
 	}
 	p.Cores = fmt.Sprint(limit.Cur, limit.Max)
 	p.Foreign = foreign(t, pid, state)
+	if os.Geteuid() == 0 {
+		p.Slack = strings.TrimSpace(read(t, pid, "timerslack_ns"))
+	}
 	return p
 }
 
