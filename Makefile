@@ -137,6 +137,7 @@ test-docker-all: ## the Docker level's whole suite on Docker and on Podman, as r
 	@if [ "$$(id -u)" = 0 ]; then .ci/need podman runc; fi
 	@$(MAKE) --no-print-directory test-docker DOCKER_LATER=
 	@if [ "$$(id -u)" = 0 ]; then CAISSON_TEST_ENGINE=yes $(MAKE) --no-print-directory test-e2b E2B_RUN='^TestDocker$$$$'; fi
+	@if [ "$$(id -u)" = 0 ]; then CAISSON_TEST_ENGINE=yes go test -count=1 -timeout 10m -run '^TestDeclaredRequests$$/^docker' ./internal/roadtest; fi
 
 # What the conformance suite sees becomes docs/levels.md. The columns of cgroup v2
 # are written by CAISSON_LEVELS=DIR make conformance-v2.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,28 +14,61 @@ import (
 	"github.com/caisson-run/caisson"
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/image/imagetest"
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox/docker/enginetest"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
-// Requests that a policy declares are made from sandboxes, by real routers.
+// Requests that a policy declares are made from sandboxes, by real routers, and its
+// commands run in them: on the host's programs, on an image's, which has no shell and
+// nothing that knows of TLS, and on Docker, where CAISSON_TEST_ENGINE wishes for it.
 func TestDeclaredRequests(t *testing.T) {
-	for _, level := range []string{"process", "gvisor"} {
-		t.Run(level, func(t *testing.T) { onInternet(t, func(t *testing.T) { declaredRequests(t, level) }) })
+	for _, level := range []string{"process", "gvisor", "docker"} {
+		for _, image := range []bool{false, true} {
+			t.Run(level+map[bool]string{true: "Image"}[image], func(t *testing.T) {
+				if testing.Short() && image && level == "process" {
+					t.Skip("an image is an image; the one on gVisor is tried")
+				}
+				if level == "docker" && os.Getenv(internet) == "" {
+					startEngine(t)
+				}
+				onInternet(t, func(t *testing.T) { declaredRequests(t, level, image) })
+			})
+		}
 	}
+}
+
+// startEngine starts a container engine for the rest of the test.
+func startEngine(t *testing.T) {
+	if os.Getenv("CAISSON_TEST_ENGINE") == "" {
+		t.Skip("make test-docker-all runs it")
+	}
+	engine, err := enginetest.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := engine.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Setenv("DOCKER_HOST", engine.Host)
 }
 
 const requestPolicy = `version: 1
 isolation: LEVEL
-commands: {allow: [ls]}
+IMAGE
+commands: {allow: [ls, echo]}
 network: {allow: ["good.example.com:*"], upstream_ca: CA}
 secrets: [{name: KEY, from: "env:API_KEY", hosts: [good.example.com], header: Authorization}]
 tools:
   - {name: get, params: {type: object, properties: {page: {type: string}, note: {type: string}}}, redact: [note],
      http: {url: "http://good.example.com/{page}?note={note}", headers: {X-Note: "{note}"}, redirects: 3}}
   - {name: key, params: {type: object, properties: {note: {type: string}}}, http: {url: "https://good.example.com/key", headers: {Authorization: "Bearer {$KEY}", X-Note: "{note}"}}}
+  - {name: say, params: {type: object, properties: {words: {type: array, items: {type: string}}, n: {type: integer}}, required: [words]}, command: [/usr/bin/echo, "n={n}", "{words...}"]}
   - {name: evil, params: {type: object}, http: {url: "http://evil.example.com/"}}
   - {name: loopback, params: {type: object}, http: {url: "http://loopback.example.com:9999/"}}
   - {name: none, params: {type: object}, http: {url: "http://good.example.com:8081/"}}
@@ -44,7 +78,13 @@ tools:
   - {name: wrongkey, params: {type: object}, http: {url: "http://good.example.com:8080/", headers: {X-Key: "{$OTHER}"}}}
 `
 
-func declaredRequests(t *testing.T, level string) {
+func declaredRequests(t *testing.T, level string, image bool) {
+	root := ""
+	if image {
+		root = filepath.Join(t.TempDir(), "image")
+		imagetest.New(t, imagetest.Config{}, imagetest.Programs(t, "echo")).Layout(root)
+		root = "image: " + root
+	}
 	ca := plugIn(t)
 	serveHere(t)
 	t.Setenv("API_KEY", apiKey)
@@ -57,7 +97,7 @@ func declaredRequests(t *testing.T, level string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { log.Close(); dir.Close() })
-	f, err := policy.Parse("/p.yaml", []byte(strings.NewReplacer("LEVEL", level, "CA", ca).Replace(requestPolicy)))
+	f, err := policy.Parse("/p.yaml", []byte(strings.NewReplacer("LEVEL", level, "IMAGE", root, "CA", ca).Replace(requestPolicy)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,6 +117,7 @@ func declaredRequests(t *testing.T, level string) {
 		want             string // of the answer, or of the error
 		fails            bool
 	}{
+		{"a command", "say", `{"words":["$(id)","a b"],"n":3}`, "n=3 $(id) a b\\n", false},
 		{"a page", "get", `{"page":"x","note":"n"}`, `"body":"good host"`, false},
 		{"it climbs", "get", `{"page":".."}`, "the path another one", true},
 		{"a line in a header", "get", `{"page":"x","note":"a\r\nHost: evil.example.com"}`, "line break", true},
@@ -93,7 +134,7 @@ func declaredRequests(t *testing.T, level string) {
 		if err == nil {
 			b, _ := json.Marshal(a.Output)
 			got = string(b)
-			if text, _ := a.Shown(); !strings.HasPrefix(text, "[HTTP status 200; content-type: text/plain; charset=utf-8]\n") || !strings.Contains(got, text[len(text)-4:]) {
+			if text, _ := a.Shown(); c.tool != "say" && (!strings.HasPrefix(text, "[HTTP status 200; content-type: text/plain; charset=utf-8]\n") || !strings.Contains(got, text[len(text)-4:])) {
 				t.Errorf("%s: a model reads %q", c.name, text)
 			}
 		}
