@@ -86,8 +86,10 @@ func (r *run) lasting() error {
 		return refuse("files of the host's", "they may change until the call comes; leave them out, or hand the program its data as input")
 	case p.Image != nil:
 		return refuse("a container image", "its name may mean another one when the call comes; use the host's toolchain")
-	case p.Network != nil:
+	case p.Network != nil && r.kind != policy.StartSandbox:
 		return refuse("a network", "leave it out")
+	case p.Network != nil && len(p.Network.Secrets)+len(p.Network.Ended()) > 0:
+		return refuse("secrets, or hosts whose TLS is ended", "what is read for them may change until the call comes")
 	case r.call.TTY != nil || len(p.Collect) > 0:
 		return refuse("a terminal or files to take out", "those need the agent inside; leave them out")
 	case r.prog != nil && r.prog.direct:

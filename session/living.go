@@ -199,7 +199,7 @@ func (in *inside) start(ctx context.Context, d sandbox.Driver, kept string) erro
 	ctx, cancel := context.WithTimeout(ctx, startAllowance)
 	defer cancel()
 	if r.net != nil {
-		if err := r.net.router.Ready(ctx); err != nil {
+		if err := r.awaitRouter(ctx); err != nil {
 			return err
 		}
 		go r.net.watch(in.gone, in.leave)

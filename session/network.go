@@ -149,6 +149,19 @@ func entries(rules []policy.PlanRule) []wire.Entry {
 	return out
 }
 
+// awaitRouter waits until what is sent over the wire is read, by a router that its
+// first packet starts: most sandboxes that may use a network do not. One that is to
+// have secrets is started at once, so that they are kept nowhere else.
+func (r *run) awaitRouter(ctx context.Context) error {
+	if len(r.plan.Network.Secrets) > 0 {
+		return r.net.router.Ready(ctx)
+	}
+	return r.net.router.Started()
+}
+
+// holds says that the network, where there is one, has not ended by itself.
+func (n *network) holds() bool { return n == nil || len(n.ended) == 0 }
+
 // end says why the network ended by itself.
 func (n *network) end(budget string, err error) {
 	why := error(exceeded(sandbox.LimitNetwork, "the network budget "+budget+" is used up"))

@@ -162,7 +162,7 @@ func (m *stocked) alive() bool {
 	case <-m.box.Ended():
 		return false
 	default:
-		return m.client.Lost() == nil && time.Since(m.born) < stockAge
+		return m.client.Lost() == nil && m.run.net.holds() && time.Since(m.born) < stockAge
 	}
 }
 
@@ -287,6 +287,11 @@ func (s *stock) make(ctx context.Context, k *stockKind) (_ *stocked, err error) 
 	if err != nil {
 		return nil, err
 	}
+	if r.net != nil {
+		if err := r.net.router.Started(); err != nil {
+			return nil, err
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, startAllowance)
 	defer cancel()
 	box, err := d.Start(ctx, w.spec)
@@ -355,6 +360,7 @@ func (r *run) settle(m *stocked) *world {
 	r.undo.add(m.run.undo.run)
 	r.stocked = m
 	r.id, r.call.ID, r.dir = m.run.id, m.run.id, m.run.dir
+	r.net, r.hosts, r.without = m.run.net, m.run.hosts, m.run.without
 	w := *m.world
 	w.exec = &sandbox.Exec{Dir: w.cwd, Env: r.environment(w.spec.User, w.search)}
 	return &w

@@ -4,6 +4,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -126,6 +127,90 @@ func TestStockIsForDefaults(t *testing.T) {
 	s, err := h.Create(t.Context(), tight, Create{})
 	if err != nil || s.Limits.Memory != 64<<20 || h.Stock().Taken != 1 {
 		t.Error(s, err, h.Stock())
+	}
+}
+
+// unheard is a level that takes a network, and sends nothing over its wire.
+type unheard struct{ *faketest.Driver }
+
+func (u unheard) Probe(ctx context.Context) (sandbox.Capabilities, error) {
+	c, err := u.Driver.Probe(ctx)
+	c.Network, c.Wire = true, sandbox.WirePackets
+	return c, err
+}
+
+func (u unheard) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
+	s := *spec
+	s.Network = nil
+	return u.Driver.Start(ctx, &s)
+}
+
+// A sandbox with a network is made ahead as well, and its connections are those of the
+// call that it is given to; one whose router is to have secrets is not, and none whose
+// network has ended.
+func TestStockWithNetwork(t *testing.T) {
+	secret := file(t, "secret", "s3cret")
+	policies := map[string]*policy.File{}
+	for name, text := range map[string]string{
+		"net":    "network: {allow: [example.com]}",
+		"secret": "network: {allow: [example.com]}\nsecrets:\n  - {name: KEY, from: 'file:" + secret + "', hosts: [example.com], header: Authorization}",
+	} {
+		f, err := policy.Parse("/"+name+".yaml", []byte("version: 1\n"+text+"\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Dir = "/"
+		policies[name] = f
+	}
+	h := newHome(t, func(o *SandboxesOptions) {
+		o.Ready, o.Policies = 1, policies
+		o.Drivers["gvisor"] = unheard{o.Drivers["gvisor"].(*faketest.Driver)}
+	})
+	h.stocked(t, 1)
+	k, _, err := h.keys.Create(t.Context(), "net", "net", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Create(t.Context(), k, Create{Network: &NetworkWish{}}); err != nil {
+		t.Fatal(err)
+	}
+	h.stocked(t, 2)
+	s, err := h.Create(t.Context(), k, Create{Network: &NetworkWish{}})
+	if err != nil || h.Stock().Taken != 1 || !s.Wired || !slices.Equal(s.Network, []string{"example.com"}) {
+		t.Fatal(s, err, h.Stock())
+	}
+	h.mu.Lock()
+	in := h.all[s.ID].in
+	h.mu.Unlock()
+	in.run.net.ledger.mu.Lock()
+	if of := in.run.net.ledger.of; of.Sandbox != s.ID || of.Actor != k.Actor() || of.Call == "" {
+		t.Errorf("its connections are recorded as those of %+v", of)
+	}
+	in.run.net.ledger.mu.Unlock()
+	if _, err := h.Create(t.Context(), k, Create{Network: &NetworkWish{None: true}}); err != nil || h.Stock().Taken != 1 {
+		t.Error("one without a network:", err, h.Stock())
+	}
+	h.stocked(t, 2)
+	h.stock.mu.Lock()
+	for _, kind := range h.stock.kinds {
+		for _, m := range kind.ready {
+			if m.run.net != nil {
+				m.run.net.end("", errors.New("as if its router had died"))
+			}
+		}
+	}
+	h.stock.mu.Unlock()
+	if _, err := h.Create(t.Context(), k, Create{}); err != nil || h.Stock().Taken != 1 {
+		t.Error("one whose network has ended:", err, h.Stock())
+	}
+	m := &run{s: in.run.s, call: &Call{}, kind: policy.StartSandbox}
+	g, err := h.grant(&Key{Policy: "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.plan = g.policy.Decide(startCall(&Call{})).Plan
+	if err := m.lasting(); !errors.Is(err, sandbox.ErrUnsupported) {
+		t.Error("one with a secret:", m.plan.Network, err)
 	}
 }
 
