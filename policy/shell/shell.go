@@ -423,6 +423,8 @@ func unreadable(text string) (Pos, string) {
 			return at, "a comment ends with a backslash"
 		case r == '\n' && strings.HasSuffix(text[:i], "$\\"): // a shell reads on: $( and $[ begin there
 			return at, "a line is broken behind a $"
+		case r == '\n' && strings.HasSuffix(text[:i], "(\\"): // and so do (( and $((
+			return at, "a line is broken behind a ("
 		case r == '\n':
 			line, start, comment = line+1, i+1, false
 		case r == '\t':

@@ -62,7 +62,7 @@ func (s *scope) command(c syntax.Command, in stdin) {
 		}
 		s.stmt(c.Y, in)
 	case *syntax.Subshell:
-		if within := strings.TrimLeft(s.text[c.Lparen.Offset()+1:], "\\\n"); s.dialect == POSIX && strings.HasPrefix(within, "(") {
+		if s.dialect == POSIX && strings.HasPrefix(s.text[c.Lparen.Offset():], "((") {
 			s.refuse(s.at(c.Lparen), "leave a space between them", "what (( begins is a sum to some shells, and a sum evaluates text")
 		}
 		s.nested(c.Stmts, in)

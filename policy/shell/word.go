@@ -356,7 +356,7 @@ func (b *builder) literal(v string, first bool) {
 	for i := 0; i < len(v); i++ {
 		switch c := v[i]; c {
 		case '\\':
-			if i++; i < len(v) {
+			if i++; i < len(v) && v[i] != '\n' {
 				b.add(v[i : i+1])
 			}
 			continue

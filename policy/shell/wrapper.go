@@ -173,6 +173,9 @@ func (w *wrapper) judge(s *scope, c *Command, in stdin) {
 			return
 		}
 		if s.dialect == POSIX && name == "time" { // to bash it is a word of the shell's
+			if strings.Contains(c.Words[i].Text, "=") {
+				s.refuse(c.Words[i].At, "set the variable before time", "%s is a program to some shells, and sets a variable to others", c.Words[i].Text)
+			}
 			s.simple(c.Words[i:], env, in)
 		} else {
 			s.program(c.Words[i:], env, in)
