@@ -392,6 +392,9 @@ func shells(d Dialect) rule {
 				s.option(c.Words[j+2], "pipefail errexit nounset xtrace verbose noexec noglob noclobber errtrace functrace")
 			}
 		}
+		if isLine && isInput { // dash executes both
+			c.need(0, 0, "reads commands from %s, besides its line", in)
+		}
 		switch {
 		case isLine && i < len(c.Words):
 			s.shellLine(c, c.Words[i], d)
