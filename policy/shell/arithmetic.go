@@ -221,13 +221,88 @@ func beginsNumber(text string) bool {
 // numbers; nil where that cannot be told.
 func (s *scope) given() map[string]bool {
 	if s.unasked != nil {
-		s.numbers, s.unasked = numeric(s.unasked, s.inert), nil
+		s.numbers, s.firsts, s.unasked = numeric(s.unasked, s.inert), certain(s.unasked), nil
 	}
 	return s.numbers
 }
 
-// number says that a variable holds a number whatever happens.
-func (s *scope) number(name string) bool {
+// inherited says that a variable may have come with the environment, and may still hold
+// what it had there: its name is in capitals, and the text has not certainly given it
+// a number before.
+func (s *scope) inherited(name string, at syntax.Pos) bool {
+	if 'a' <= name[0] && name[0] <= 'z' {
+		return false
+	}
+	first, ok := s.firsts[name]
+	return !ok || first > at.Offset()
+}
+
+// certain says from where on variables hold the number that the text gives them,
+// whatever happens before: at its top, on no condition, in digits, which nothing can
+// go wrong with, and to none that may be read-only.
+func certain(f *syntax.File) map[string]uint {
+	from := map[string]uint{}
+	note := func(name string, value *syntax.Word) {
+		if _, had := from[name]; !had && isNumber(value) && !hasSum(value) {
+			from[name] = value.Pos().Offset()
+		}
+	}
+	for _, st := range f.Stmts {
+		for b, ok := st.Cmd.(*syntax.BinaryCmd); ok && (b.Op == syntax.AndStmt || b.Op == syntax.OrStmt); b, ok = st.Cmd.(*syntax.BinaryCmd) {
+			st = b.X
+		}
+		if st.Background || st.Coprocess {
+			continue
+		}
+		switch c := st.Cmd.(type) {
+		case *syntax.CallExpr:
+			for _, as := range c.Assigns {
+				if len(c.Args) == 0 && as.Name != nil && as.Index == nil {
+					note(as.Name.Value, as.Value)
+				}
+			}
+		case *syntax.DeclClause:
+			for _, as := range c.Args {
+				if c.Variant.Value != "local" && as.Name != nil && as.Index == nil && !as.Naked {
+					note(as.Name.Value, as.Value)
+				}
+			}
+		case *syntax.ForClause:
+			if l, ok := c.Loop.(*syntax.WordIter); ok && len(l.Items) > 0 && (isRange(l.Items[0]) || digits(l.Items[0].Lit())) {
+				if _, had := from[l.Name.Value]; !had {
+					from[l.Name.Value] = l.Items[0].Pos().Offset()
+				}
+			}
+		}
+	}
+	if len(from) == 0 {
+		return nil
+	}
+	syntax.Walk(f, func(n syntax.Node) bool {
+		if d, ok := n.(*syntax.DeclClause); ok {
+			for _, as := range d.Args {
+				if d.Variant.Value != "export" && as.Name != nil && as.Naked {
+					delete(from, as.Name.Value)
+				}
+			}
+		}
+		return true
+	})
+	return from
+}
+
+// hasSum says that a number has to be worked out, which may fail.
+func hasSum(w *syntax.Word) bool {
+	part := w.Parts[0]
+	if q, ok := part.(*syntax.DblQuoted); ok {
+		part = q.Parts[0]
+	}
+	_, text := part.(*syntax.Lit)
+	return !text
+}
+
+// number says that a variable holds a number there, whatever happens.
+func (s *scope) number(name string, at syntax.Pos) bool {
 	switch name {
 	case "#", "?", "$", "!", "UID", "EUID", "PPID":
 		return true
@@ -244,7 +319,7 @@ func (s *scope) number(name string) bool {
 			return false
 		}
 	}
-	return s.given()[name] && !steers(name) && !shellSets(name)
+	return s.given()[name] && !steers(name) && !shellSets(name) && !s.inherited(name, at)
 }
 
 // shellSets: variables that bash gives values to by itself, which a text that gives
@@ -282,7 +357,7 @@ func (s *scope) operand(p syntax.WordPart) {
 	switch p := p.(type) {
 	case *syntax.Lit:
 		v := strings.TrimSpace(p.Value)
-		if v == "" || v[0] >= '0' && v[0] <= '9' && strings.Trim(v, "0123456789abcdefABCDEFxX") == "" || s.number(v) {
+		if v == "" || v[0] >= '0' && v[0] <= '9' && strings.Trim(v, "0123456789abcdefABCDEFxX") == "" || s.number(v, p.Pos()) {
 			return
 		}
 	case *syntax.DblQuoted:
@@ -296,7 +371,7 @@ func (s *scope) operand(p syntax.WordPart) {
 	case *syntax.ParamExp:
 		s.param(p)
 		// An index into a list gives any text; a length a number.
-		if p.Length || p.Param != nil && p.Index == nil && p.Exp == nil && p.Repl == nil && !p.Excl && s.number(p.Param.Value) {
+		if p.Length || p.Param != nil && p.Index == nil && p.Exp == nil && p.Repl == nil && !p.Excl && s.number(p.Param.Value, p.Pos()) {
 			return
 		}
 	default:
@@ -313,7 +388,7 @@ func (s *scope) subscript(x syntax.ArithmExpr) {
 	if w, ok := x.(*syntax.Word); ok && s.given() != nil {
 		key := s.word(w)
 		given, said := s.numbers[key.Text]
-		if key.Static && syntax.ValidName(key.Text) && (given && !shellSets(key.Text) || !said && key.Text[0] >= 'a') {
+		if key.Static && syntax.ValidName(key.Text) && (given && !shellSets(key.Text) && !s.inherited(key.Text, w.Pos()) || !said && key.Text[0] >= 'a') {
 			return
 		}
 	}

@@ -252,7 +252,8 @@ type scope struct {
 	base    *Pos            // of the word that the text is, when it is within another
 	funcs   map[string]uint // functions that certainly exist from an offset on
 	numbers map[string]bool // variables that hold numbers only, see given
-	unasked *syntax.File    // what numbers is to be made of, when it is first asked for
+	firsts  map[string]uint // from where on some of them certainly do
+	unasked *syntax.File    // what both are to be made of, when they are first asked for
 
 	looked, counts bool // whether the text gives any a number by the look of it, and that it was looked
 }

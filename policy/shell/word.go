@@ -184,7 +184,7 @@ func (b *builder) part(p syntax.WordPart, first bool) {
 // isNumber: $?, $#, and variables that hold only numbers.
 func (s *scope) isNumber(p *syntax.ParamExp) bool {
 	return p.Param != nil && !p.Excl && p.Index == nil && p.Exp == nil && p.Repl == nil && p.Slice == nil && p.Names == 0 &&
-		p.Flags == nil && p.NestedParam == nil && (p.Length || s.number(p.Param.Value))
+		p.Flags == nil && p.NestedParam == nil && (p.Length || s.number(p.Param.Value, p.Pos()))
 }
 
 // anyNumber is a number that is not known: one word, and nothing that an
