@@ -155,7 +155,7 @@ func ocsf(r *Record) *ocsfEvent {
 	c := r.Call
 	v := &ocsfEvent{
 		Time: r.Time.UnixMilli(), Start: r.Time.UnixMilli(), Severity: 1,
-		Metadata: ocsfMetadata{Version: ocsfVersion, Product: ocsfName{Name: "caisson", Vendor: "caisson"}, Profiles: []string{"security_control"},
+		Metadata: ocsfMetadata{Version: ocsfVersion, Product: ocsfName{Name: "caisson", Vendor: "caisson"}, Profiles: []string{"host", "security_control"},
 			UID: r.ID, Correlation: c.Of, Sequence: r.Seq, LogName: dbFile},
 		Actor: &ocsfActor{User: ocsfName{Name: cmp.Or(c.Actor, "unknown")}}, Unmapped: map[string]any{},
 	}

@@ -91,6 +91,26 @@ func (s *ocsfSchema) check(at string, shape ocsfShape, v map[string]any) (wrong 
 	return wrong
 }
 
+// ocsfProfiles are the profiles that bring an attribute: events/base_event.json,
+// events/network/network.json and profiles/*.json of the schema's 1.8.0. Classes that
+// have it by themselves are left out.
+var ocsfProfiles = map[string]map[string]string{
+	"network_activity": {"actor": "host", "device": "host", "action_id": "security_control", "disposition_id": "security_control", "firewall_rule": "security_control", "policy": "security_control"},
+	"api_activity":     {"device": "host", "action_id": "security_control", "disposition_id": "security_control", "firewall_rule": "security_control", "policy": "security_control"},
+	"process_activity": {"action_id": "security_control", "disposition_id": "security_control", "firewall_rule": "security_control", "policy": "security_control"},
+}
+
+// An event that has an attribute of a profile's says that it has the profile.
+func checkProfiles(t *testing.T, class string, v map[string]any) {
+	t.Helper()
+	has, _ := v["metadata"].(map[string]any)["profiles"].([]any)
+	for attribute, profile := range ocsfProfiles[class] {
+		if v[attribute] != nil && !slices.Contains(has, any(profile)) {
+			t.Errorf("%s %v: %s is of the profile %s, and the event has %v", class, v["message"], attribute, profile, has)
+		}
+	}
+}
+
 func TestOCSF(t *testing.T) {
 	text, err := os.ReadFile("testdata/ocsf.json")
 	must(t, err)
@@ -132,6 +152,7 @@ func TestOCSF(t *testing.T) {
 		for _, wrong := range schema.check("", schema.Classes[name], v) {
 			t.Errorf("%s %v: %s", name, v["message"], wrong)
 		}
+		checkProfiles(t, name, v)
 		if v["type_uid"].(float64) != v["class_uid"].(float64)*100+v["activity_id"].(float64) {
 			t.Errorf("type_uid of %v", v)
 		}
