@@ -117,7 +117,7 @@ func (s *Server) uploadForm(r *http.Request, in *inside, up guest.Upload, form *
 	if err != nil {
 		return nil, err
 	}
-	u := &formUpload{ctx: ctx, action: a}
+	u := &formUpload{allow: func(name string) (string, error) { return a.Allow(ctx, name) }}
 	reader, writer := io.Pipe()
 	out := multipart.NewWriter(writer)
 	passed := make(chan struct{})

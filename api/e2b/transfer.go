@@ -35,8 +35,7 @@ func (s *Server) touch(ctx context.Context, in *inside, kind policy.Kind, paths 
 // formUpload passes a form of files on to the agent, each under the path that was
 // allowed for it: what the agent reads is written here, not what the client sent.
 type formUpload struct {
-	ctx     context.Context
-	action  *session.FileAction
+	allow   func(name string) (path string, err error)
 	refused error
 	files   []sandbox.File
 }
@@ -56,7 +55,7 @@ func (u *formUpload) pass(form *multipart.Reader, out *multipart.Writer) error {
 		if !ok {
 			continue
 		}
-		p, err := u.action.Allow(u.ctx, name)
+		p, err := u.allow(name)
 		if err != nil {
 			u.refused = err
 			return err

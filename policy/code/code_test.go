@@ -470,3 +470,15 @@ func BenchmarkJavaScript(b *testing.B) {
 		JavaScript(src)
 	}
 }
+
+// JSX is not read, and says so: nothing of such a text passes for having no imports.
+func TestJSXIsUnread(t *testing.T) {
+	for _, src := range []string{
+		"import cp from 'child_process'; const a = <div className=\"x\">hi</div>", "const a = <></>", "function A() { return <p>{require('fs')}</p> }",
+		"import x from 'fs'; f(<B a={1} />)", "const f = <T,>(x) => x", "<a>{/* */}</a>",
+	} {
+		if f := JavaScript([]byte(src)); f.Fault == nil {
+			t.Errorf("%s: it was read: %+v", src, *f)
+		}
+	}
+}
