@@ -325,6 +325,14 @@ func TestNetworkBudget(t *testing.T) {
 		if res.Status != sandbox.StatusResourceExceeded || res.Resource != sandbox.LimitNetwork || !strings.Contains(res.Reason, "connections") {
 			t.Errorf("%+v", res)
 		}
+		// One that fails by itself, because of that, and is quicker than the kill.
+		res, err = c.Run(ctx, caisson.Request{Command: []string{"sh", "-c", "curl -sS http://good.example.com/; exec curl -sS http://good.example.com/"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Status != sandbox.StatusResourceExceeded || res.Resource != sandbox.LimitNetwork {
+			t.Errorf("%+v", res)
+		}
 	})
 }
 
@@ -338,7 +346,7 @@ func TestNetworkRouterDies(t *testing.T) {
 	ended := make(chan end, 1)
 	go func() {
 		res, err := caisson.Run(t.Context(), caisson.Request{
-			Command: []string{"sh", "-c", "echo running; sleep 60"}, Allow: []string{"good.example.com"},
+			Command: []string{"sh", "-c", "getent ahostsv4 good.example.com; echo running; sleep 60"}, Allow: []string{"good.example.com"},
 			Stdout: killRouter{t}, Limits: caisson.Limits{Wall: time.Minute},
 		})
 		ended <- end{res, err}
