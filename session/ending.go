@@ -34,7 +34,8 @@ func exceeded(name sandbox.LimitName, reason string) *ending {
 }
 
 // settle sets what only the road knows: that it ended the program, and why.
-// A program that ended by itself before the kill reached it keeps its own end.
+// A program that ended by itself before the kill reached it keeps its own end, but
+// for one that failed when its network was closed (settleBudget).
 func settle(ctx context.Context, r *sandbox.Result, l sandbox.Limits) {
 	var e *ending
 	switch {

@@ -3,6 +3,7 @@
 package session
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -28,6 +29,31 @@ func TestSettleTellsCPUTimeFromItsSignal(t *testing.T) {
 		settle(t.Context(), r, sandbox.Limits{CPUTime: c.limit})
 		if r.Resource != c.want || (r.Status == sandbox.StatusResourceExceeded) != (c.want != "") || (r.Reason != "") != (c.want != "") {
 			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
+// A program that failed when its network was closed under it was ended by the budget,
+// however quick it was; one that did not fail has only come near.
+func TestSettleBudget(t *testing.T) {
+	for _, c := range []struct {
+		used string
+		have sandbox.Status
+		want sandbox.Status
+		near bool
+	}{
+		{"", sandbox.StatusError, sandbox.StatusError, false},
+		{"egress", sandbox.StatusError, sandbox.StatusResourceExceeded, false},
+		{"egress", sandbox.StatusSuccess, sandbox.StatusSuccess, true},
+		{"egress", sandbox.StatusTimeout, sandbox.StatusTimeout, false},
+	} {
+		r, res := &run{net: &network{ended: make(chan error, 1)}}, &sandbox.Result{Status: c.have}
+		if c.used != "" {
+			r.net.end(c.used, nil)
+		}
+		r.settleBudget(res)
+		if res.Status != c.want || (res.Resource == sandbox.LimitNetwork) != (c.want == sandbox.StatusResourceExceeded) || slices.Contains(res.LimitsHit, sandbox.LimitNetwork) != c.near {
+			t.Errorf("%+v: %+v", c, res)
 		}
 	}
 }

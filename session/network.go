@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -53,6 +54,9 @@ type network struct {
 
 	once sync.Once
 	use  *sandbox.NetworkUse
+
+	mu   sync.Mutex
+	used string // the budget that was used up; guarded by mu
 }
 
 // errNetworkLost is why a run is ended whose network is closed: a program that
@@ -164,11 +168,35 @@ func (n *network) holds() bool { return n == nil || len(n.ended) == 0 }
 
 // end says why the network ended by itself.
 func (n *network) end(budget string, err error) {
-	why := error(exceeded(sandbox.LimitNetwork, "the network budget "+budget+" is used up"))
+	n.mu.Lock()
+	n.used = budget
+	n.mu.Unlock()
+	why := error(exceeded(sandbox.LimitNetwork, usedUpBudget(budget)))
 	if budget == "" {
 		why = fmt.Errorf("%w: its router ended early: %v", errNetworkLost, err)
 	}
 	n.stop(why)
+}
+
+func usedUpBudget(budget string) string { return "the network budget " + budget + " is used up" }
+
+// settleBudget says of a program that failed by itself, when the network was closed
+// under it and before the kill came, what it failed by; of one that did not, that it
+// was near. Its network is closed by now.
+func (r *run) settleBudget(res *sandbox.Result) {
+	if r.net == nil {
+		return
+	}
+	r.net.mu.Lock()
+	used := r.net.used
+	r.net.mu.Unlock()
+	switch {
+	case used == "":
+	case res.Status == sandbox.StatusError:
+		res.Status, res.Resource, res.Reason = sandbox.StatusResourceExceeded, sandbox.LimitNetwork, usedUpBudget(used)
+	case res.Status == sandbox.StatusSuccess && !slices.Contains(res.LimitsHit, sandbox.LimitNetwork):
+		res.LimitsHit = append(res.LimitsHit, sandbox.LimitNetwork)
+	}
 }
 
 // unrecorded ends a network whose connections cannot be recorded.
@@ -271,9 +299,13 @@ func (r *run) tellRefused(e wire.Event) {
 }
 
 // hintFor is the line that would allow what was refused, where one would: an
-// address that a name led to is opened by an entry for the address.
+// address that a name led to is opened by an entry for the address. Of what an entry
+// refuses it is where that stands.
 func (r *run) hintFor(rec *wire.Record) string {
 	if !rec.Open {
+		if rec.Rule != "" && ruleFrom(rec.From) != "" {
+			return rec.Rule + " in " + rec.From
+		}
 		return ""
 	}
 	c := connection(*rec)

@@ -388,6 +388,7 @@ func (r *run) start(ctx context.Context, d sandbox.Driver, w *world, ex *sandbox
 func (r *run) finish(res *sandbox.Result, posture sandbox.Posture) {
 	res.Posture, res.Findings = posture, r.findings
 	res.Network = r.traffic()
+	r.settleBudget(res)
 	for _, s := range r.out {
 		if cut := s.cut(); cut > 0 {
 			if res.Truncated == nil {

@@ -159,6 +159,8 @@ func special(c Class) Decision {
 	switch c {
 	case Unknown, Multicast, Embedded:
 		return Decision{Reason: fmt.Sprintf("its address is %s, which nothing opens", c)}
+	case Metadata: // not what anybody should be told how to do
+		return Decision{Reason: "its address is metadata, a cloud's credentials, which only an entry for the address opens"}
 	case Own:
 		return Decision{Reason: "its address is this host's own, which only an entry for the address opens", Open: true}
 	}
