@@ -221,7 +221,7 @@ func beginsNumber(text string) bool {
 // numbers; nil where that cannot be told.
 func (s *scope) given() map[string]bool {
 	if s.unasked != nil {
-		s.numbers, s.firsts, s.unasked = numeric(s.unasked, s.inert), certain(s.unasked), nil
+		s.numbers, s.firsts, s.unasked = numeric(s.unasked, s.inert), certain(s.unasked, s.text), nil
 	}
 	return s.numbers
 }
@@ -240,43 +240,28 @@ func (s *scope) inherited(name string, at syntax.Pos) bool {
 // certain says from where on variables hold the number that the text gives them,
 // whatever happens before: at its top, on no condition, in digits, which nothing can
 // go wrong with, and to none that may be read-only.
-func certain(f *syntax.File) map[string]uint {
-	from := map[string]uint{}
-	note := func(name string, value *syntax.Word) {
-		if _, had := from[name]; !had && isNumber(value) && !hasSum(value) {
-			from[name] = value.Pos().Offset()
-		}
-	}
-	for _, st := range f.Stmts {
+func certain(f *syntax.File, text string) map[string]uint {
+	var from map[string]uint
+	before := &lineErrors{text: text}
+	for i, st := range f.Stmts {
 		for b, ok := st.Cmd.(*syntax.BinaryCmd); ok && (b.Op == syntax.AndStmt || b.Op == syntax.OrStmt); b, ok = st.Cmd.(*syntax.BinaryCmd) {
 			st = b.X
 		}
 		if st.Background || st.Coprocess {
 			continue
 		}
-		switch c := st.Cmd.(type) {
-		case *syntax.CallExpr:
-			for _, as := range c.Assigns {
-				if len(c.Args) == 0 && as.Name != nil && as.Index == nil {
-					note(as.Name.Value, as.Value)
-				}
+		countsIn(st.Cmd, func(name string, value *syntax.Word) {
+			if _, had := from[name]; had || !before.reached(f, i) {
+				return
 			}
-		case *syntax.DeclClause:
-			for _, as := range c.Args {
-				if c.Variant.Value != "local" && as.Name != nil && as.Index == nil && !as.Naked {
-					note(as.Name.Value, as.Value)
-				}
+			if from == nil {
+				from = map[string]uint{}
 			}
-		case *syntax.ForClause:
-			if l, ok := c.Loop.(*syntax.WordIter); ok && len(l.Items) > 0 && (isRange(l.Items[0]) || digits(l.Items[0].Lit())) {
-				if _, had := from[l.Name.Value]; !had {
-					from[l.Name.Value] = l.Items[0].Pos().Offset()
-				}
-			}
-		}
+			from[name] = value.Pos().Offset()
+		})
 	}
-	if len(from) == 0 {
-		return nil
+	if len(from) == 0 || !strings.Contains(text, "readonly") && !strings.Contains(text, "declare") && !strings.Contains(text, "typeset") {
+		return from
 	}
 	syntax.Walk(f, func(n syntax.Node) bool {
 		if d, ok := n.(*syntax.DeclClause); ok {
@@ -289,6 +274,31 @@ func certain(f *syntax.File) map[string]uint {
 		return true
 	})
 	return from
+}
+
+// countsIn tells of the variables that a command gives a number in digits.
+func countsIn(c syntax.Command, tell func(name string, value *syntax.Word)) {
+	assigns := func(list []*syntax.Assign) {
+		for _, as := range list {
+			if as.Name != nil && as.Index == nil && !as.Naked && isNumber(as.Value) && !hasSum(as.Value) {
+				tell(as.Name.Value, as.Value)
+			}
+		}
+	}
+	switch c := c.(type) {
+	case *syntax.CallExpr:
+		if len(c.Args) == 0 {
+			assigns(c.Assigns)
+		}
+	case *syntax.DeclClause:
+		if c.Variant.Value != "local" {
+			assigns(c.Args)
+		}
+	case *syntax.ForClause:
+		if l, ok := c.Loop.(*syntax.WordIter); ok && len(l.Items) > 0 && (isRange(l.Items[0]) || digits(l.Items[0].Lit())) {
+			tell(l.Name.Value, l.Items[0])
+		}
+	}
 }
 
 // hasSum says that a number has to be worked out, which may fail.

@@ -327,8 +327,9 @@ func (a *analyser) line(text string, d Dialect, base *Pos, shared bool) {
 	if !shared {
 		s.unasked = f
 	}
-	for _, st := range f.Stmts {
-		if fn, ok := st.Cmd.(*syntax.FuncDecl); ok && !st.Background && fn.Name != nil {
+	before := &lineErrors{text: text}
+	for i, st := range f.Stmts {
+		if fn, ok := st.Cmd.(*syntax.FuncDecl); ok && !st.Background && fn.Name != nil && before.reached(f, i) {
 			// A name with a / is a path, to some shells and not to others.
 			if _, had := s.funcs[fn.Name.Value]; !had && !strings.Contains(fn.Name.Value, "/") {
 				if s.funcs == nil {
