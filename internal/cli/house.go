@@ -47,6 +47,7 @@ func (a *app) house(ctx context.Context, f *serveFlags, log *slog.Logger, link f
 			return nil, err
 		}
 	}
+	h.unwritten = o.System == nil && len(f.policies) == 0
 	if o.Profiles, err = profiles(f.profiles); err != nil {
 		return nil, err
 	}

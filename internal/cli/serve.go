@@ -169,7 +169,7 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln, certificate) }()
 	if !f.quiet {
-		a.greet(public, token)
+		a.greet(public, token, h.unwritten)
 	}
 	log.Info("ready", "listen", ln.Addr().String())
 	select {
@@ -262,7 +262,14 @@ func (f *serveFlags) publicURL(at net.Addr, secure bool) string {
 }
 
 // greet says what a newcomer needs.
-func (a *app) greet(url, token string) {
+func (a *app) greet(url, token string, unwritten bool) {
+	network := ""
+	if unwritten {
+		network = `
+Without a policy sandboxes reach nothing (docs/e2b.md). For package indexes, or all of the internet:
+  caisson serve --policy FILE    # with "version: 1" and "network: {allow: [pypi.org, files.pythonhosted.org]}", or "[internet]"
+`
+	}
 	shown := token
 	if shown == "" {
 		shown = "…    # shown when it was made; caisson keys create makes another"
@@ -284,14 +291,16 @@ JavaScript (npm install e2b):
   console.log((await sandbox.commands.run('uname -a')).stdout)
   await sandbox.kill()
 
-curl:
-  curl "$E2B_API_URL/v2/sandboxes" -H "X-API-Key: $E2B_API_KEY" --json '{"templateID": "base"}'
+curl (docs/api.md):
+  id=$(curl -s "$E2B_API_URL/v1/sandboxes" -H "X-API-Key: $E2B_API_KEY" --json '{}' | grep -o 'i[0-9a-z]\{20\}' | head -1)
+  curl -s "$E2B_API_URL/v1/sandboxes/$id/exec" -H "X-API-Key: $E2B_API_KEY" --json '{"shell": "uname -a"}'
+  curl -s "$E2B_API_URL/v1/sandboxes/$id" -H "X-API-Key: $E2B_API_KEY" -X DELETE
 
 This command line:
   export CAISSON_URL=%[1]s CAISSON_API_KEY=$E2B_API_KEY
   caisson sandbox shell "$(caisson sandbox create)"
-
-`, url, shown)
+%[3]s
+`, url, shown, network)
 }
 
 // house is what a daemon stands on.
@@ -299,6 +308,7 @@ type house struct {
 	boxes     *session.Sandboxes
 	keys      *session.Keys
 	approvals *session.Approvals
+	unwritten bool // no policy is given, by the system neither
 	ended     bool
 	closers   []func() error
 }
