@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	gvisor "gvisor.dev/gvisor/runsc/sandbox"
 
 	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
@@ -21,10 +22,13 @@ const (
 	watchEvery      = 100 * time.Millisecond
 	watchEveryAlone = 50 * time.Millisecond
 	// watchEveryIdle is how often a sandbox is looked at after idleLooks looks
-	// at which it had not run. It bounds how long a program that wakes up may
-	// hold what lies between its limit and the control group's.
-	watchEveryIdle = 500 * time.Millisecond
-	idleLooks      = 10
+	// at which it had not run, and watchEveryAsleep after asleepLooks, a minute. They
+	// bound how long a program that wakes up may hold what lies between its limit
+	// and the control group's.
+	watchEveryIdle   = 500 * time.Millisecond
+	idleLooks        = 10
+	watchEveryAsleep = time.Second
+	asleepLooks      = idleLooks + 120
 	// unasked is the processor time that a sandbox may use in steps too small to
 	// count before it is asked all the same: a program that does nothing but
 	// touch new memory gets some 10 MiB in that time.
@@ -144,6 +148,8 @@ func (w *world) watchMemory(stop <-chan struct{}) {
 	every := watchEvery
 	if w.group == nil {
 		every = watchEveryAlone
+	} else {
+		w.group.Keep()
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -157,7 +163,7 @@ func (w *world) watchMemory(stop <-chan struct{}) {
 		if w.group == nil {
 			w.read() // what ends between two looks is lost, so look often
 		} else {
-			ask := watch.look(w.group.CPU(), every)
+			ask := watch.look(w.others(), every)
 			if next := watch.next(); next != every {
 				every = next
 				tick.Reset(every)
@@ -168,7 +174,7 @@ func (w *world) watchMemory(stop <-chan struct{}) {
 		}
 		m, ok := w.guestMemory()
 		if w.group != nil {
-			watch.took(w.group.CPU())
+			watch.took(w.others())
 		}
 		if !ok {
 			continue
@@ -181,6 +187,22 @@ func (w *world) watchMemory(stop <-chan struct{}) {
 			return
 		}
 	}
+}
+
+// others is the processor time of the control group without this process's own,
+// which is in the group: to look costs more than an idle sandbox uses, and would be
+// a reason to ask. nil where it cannot be read.
+func (w *world) others() *time.Duration {
+	all := w.group.CPU()
+	if all == nil {
+		return nil
+	}
+	var own unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &own); err != nil {
+		return all
+	}
+	d := *all - time.Duration(own.Utime.Nano()+own.Stime.Nano())
+	return &d
 }
 
 // sleeper tells whether a sandbox has used the processor since the kernel inside
@@ -212,7 +234,10 @@ func (s *sleeper) look(cpu *time.Duration, between time.Duration) (ask bool) {
 
 // next is how long to wait for the next look.
 func (s *sleeper) next() time.Duration {
-	if s.idle >= idleLooks {
+	switch {
+	case s.idle >= asleepLooks:
+		return watchEveryAsleep
+	case s.idle >= idleLooks:
 		return watchEveryIdle
 	}
 	return watchEvery

@@ -54,6 +54,12 @@ func TestSleeper(t *testing.T) {
 	if s.next() != watchEveryIdle {
 		t.Error("a sandbox that sleeps is looked at as often")
 	}
+	for range asleepLooks {
+		look(0)
+	}
+	if s.next() != watchEveryAsleep {
+		t.Error("a sandbox that sleeps for a minute is looked at as often")
+	}
 	if !look(20*time.Millisecond) || s.next() != watchEvery {
 		t.Error("it is not seen to wake up")
 	}
