@@ -31,7 +31,8 @@ type Limits struct {
 // the shared parent under its feet.
 const attempts = 50
 
-// Create makes the group <base>/caisson/<name> with its limits. The name
+// Create makes the group <base>/caisson/<name>, on version 1 <base>/caisson+<name>, with
+// its limits. The name
 // begins with "caisson" and is one path element of letters, digits, '-', '_'
 // and '.'.
 //
@@ -66,19 +67,17 @@ func (h *Host) Create(name string, limits Limits) (*Group, error) {
 func (h *Host) tryCreate(name string, limits Limits) (*Group, error) {
 	g := &Group{name: name, version: h.Version, dirs: make(map[string]string), k: h.k}
 	for controller, base := range h.bases(limits) {
-		g.dirs[controller] = filepath.Join(base, parentName, name)
+		g.dirs[controller] = h.place(base, name)
 	}
 	var made []string
 	err := func() error {
 		var refused error
 		for _, dir := range g.Dirs() {
-			if h.Version == 1 && h.k.mkdir(dir) == nil { // a neighbour has made the parent
-				made = append(made, dir)
-				continue
-			}
-			var err error
-			if refused, err = h.makeParent(filepath.Dir(dir), limits); err != nil {
-				return err
+			if h.Version == 2 {
+				var err error
+				if refused, err = h.makeParent(filepath.Dir(dir), limits); err != nil {
+					return err
+				}
 			}
 			if err := h.k.mkdir(dir); err != nil {
 				return createError(name, err)
@@ -93,9 +92,7 @@ func (h *Host) tryCreate(name string, limits Limits) (*Group, error) {
 	for _, dir := range made {
 		err = errors.Join(err, h.k.rmdir(dir))
 	}
-	for _, dir := range g.Dirs() {
-		_ = h.k.rmdir(filepath.Dir(dir)) // fails where a neighbour is in it
-	}
+	g.removeParent()
 	return nil, err
 }
 
@@ -131,23 +128,26 @@ func (h *Host) bases(limits Limits) map[string]string {
 	return bases
 }
 
-// makeParent makes the "caisson" group; on version 2 it hands the controllers
-// down to it and through it, and returns which of them the kernel refused.
+// place is where a group of this name is below a base.
+func (h *Host) place(base, name string) string {
+	if h.Version == 2 {
+		return filepath.Join(base, parentName, name)
+	}
+	return filepath.Join(base, flatPrefix+name)
+}
+
+// makeParent makes the "caisson" group, hands the controllers down to it and
+// through it, and returns which of them the kernel refused.
 func (h *Host) makeParent(parent string, limits Limits) (refused, err error) {
 	base := filepath.Dir(parent)
-	if h.Version == 2 {
-		if err := h.leaveBase(base); err != nil {
-			return nil, err
-		}
-		refused = h.handDown(base, limits)
+	if err := h.leaveBase(base); err != nil {
+		return nil, err
 	}
+	refused = h.handDown(base, limits)
 	if err := h.k.mkdir(parent); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, createError(parentName, err)
 	}
-	if h.Version == 2 {
-		refused = errors.Join(refused, h.handDown(parent, limits))
-	}
-	return refused, nil
+	return errors.Join(refused, h.handDown(parent, limits)), nil
 }
 
 // leaveBase moves our own process from a delegated base into a leaf, and with it

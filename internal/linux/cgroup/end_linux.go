@@ -95,10 +95,15 @@ func (g *Group) Remove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, dir := range dirs {
-		_ = g.k.rmdir(filepath.Dir(dir)) // fails where a neighbour is in it
-	}
+	g.removeParent()
 	return nil
+}
+
+// removeParent removes what makeParent has made, unless a neighbour is in it.
+func (g *Group) removeParent() {
+	if g.version == 2 {
+		_ = g.k.rmdir(filepath.Dir(g.dir("")))
+	}
 }
 
 // removeTree removes dir, and what is below it where that is what keeps it: few

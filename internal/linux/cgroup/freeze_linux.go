@@ -5,7 +5,6 @@ package cgroup
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -71,17 +70,8 @@ func (h *Host) addFreezer(g *Group) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	dir := filepath.Join(h.extra["freezer"], parentName, g.name)
-	var err error
-	for range attempts { // a neighbour that leaves takes the parent away
-		if err = h.k.mkdir(filepath.Dir(dir)); err != nil && !errors.Is(err, fs.ErrExist) {
-			break
-		}
-		if err = h.k.mkdir(dir); !errors.Is(err, fs.ErrNotExist) {
-			break
-		}
-	}
-	if err != nil {
+	dir := h.place(h.extra["freezer"], g.name)
+	if err := h.k.mkdir(dir); err != nil {
 		return createError(g.name, err)
 	}
 	g.freezer = dir

@@ -69,22 +69,23 @@ func (g *Group) fail(op string, cause error) error {
 
 // Open takes up a group that another process made, by its Dirs, to read, kill
 // or remove it. Directories that are gone are passed over. A directory that
-// is not <cgroup file system>/…/caisson/<name> is an error (ErrInvalid), so
-// that a spoilt record cannot make caisson kill or remove anything else.
+// is not <cgroup file system>/…/caisson/<name>, nor …/caisson+<name>, is an error
+// (ErrInvalid), so that a spoilt record cannot make caisson kill or remove
+// anything else.
 func Open(dirs []string) (*Group, error) {
 	g := &Group{version: 2, dirs: make(map[string]string), k: realKernel()}
 	for _, dir := range dirs {
-		name := filepath.Base(dir)
+		name, flat := strings.CutPrefix(filepath.Base(dir), flatPrefix)
 		bad := sandbox.Errorf(sandbox.ErrInvalid, "open cgroup", "%q is none of caisson's", dir)
 		if checkName(name) != nil || !filepath.IsAbs(dir) || filepath.Clean(dir) != dir ||
-			filepath.Base(filepath.Dir(dir)) != parentName || (g.name != "" && g.name != name) {
+			!flat && filepath.Base(filepath.Dir(dir)) != parentName || (g.name != "" && g.name != name) {
 			return nil, bad
 		}
 		g.name = name
 		switch version := magic(dir); {
 		case version == 0 && !exists(dir):
 			continue
-		case version == 0:
+		case version == 0, version == 2 && flat:
 			return nil, bad
 		case version == 1:
 			g.version = 1
@@ -107,7 +108,7 @@ func (h *Host) Open(name string) (*Group, error) {
 		bases["freezer"] = freezer // one that was frozen
 	}
 	for c, base := range bases {
-		if dir := filepath.Join(base, parentName, name); exists(dir) {
+		if dir := h.place(base, name); exists(dir) {
 			g.dirs[c] = dir
 		}
 	}

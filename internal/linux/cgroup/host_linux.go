@@ -24,8 +24,14 @@ const (
 // Kill where pids is missing.
 var v1Controllers = []string{"memory", "cpu", "cpuacct", "pids", "freezer", "blkio"}
 
-// parentName is the group that holds all of caisson's.
+// parentName is the group that holds all of caisson's on version 2, where it hands
+// controllers down.
 const parentName = "caisson"
+
+// flatPrefix is before the name of a group on version 1, where none would be above
+// it but to be made and removed again with each sandbox that is alone. No group's
+// name has a '+', so that what begins like this is caisson's.
+const flatPrefix = parentName + "+"
 
 // LeafName is the group, beside those of sandboxes, that our own process moves to,
 // or that the service manager puts it into.

@@ -232,7 +232,7 @@ func TestManyAtOnceLeaveNothing(t *testing.T) {
 	}
 	wg.Wait()
 	for _, c := range []string{Memory, CPU, Pids} {
-		left, _ := filepath.Glob(filepath.Join(h.Base(c), parentName, fmt.Sprintf("caisson-test-%d-*", os.Getpid())))
+		left, _ := filepath.Glob(h.place(h.Base(c), fmt.Sprintf("caisson-test-%d-*", os.Getpid())))
 		if len(left) > 0 {
 			t.Errorf("left: %v", left)
 		}
@@ -268,12 +268,15 @@ func TestCreateRefuses(t *testing.T) {
 func TestOpenTakesOnlyOurs(t *testing.T) {
 	tmp := t.TempDir()
 	fake := filepath.Join(tmp, "caisson", "caisson-x")
-	if err := os.MkdirAll(fake, 0o755); err != nil {
-		t.Fatal(err)
+	for _, dir := range []string{fake, filepath.Join(tmp, "caisson+caisson-x")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, dir := range []string{
 		"/sys/fs/cgroup", "/sys/fs/cgroup/caisson", "/sys/fs/cgroup/caisson/other", "caisson/caisson-x",
 		"/sys/fs/cgroup/caisson/../caisson/caisson-x", "/", fake,
+		"/sys/fs/cgroup/caisson-x", "/sys/fs/cgroup/pids/caisson-x", "/sys/fs/cgroup/pids/caisson+other", filepath.Join(tmp, "caisson+caisson-x"),
 	} {
 		if _, err := Open([]string{dir}); !errors.Is(err, sandbox.ErrInvalid) {
 			t.Errorf("Open(%q): %v, want ErrInvalid", dir, err)
