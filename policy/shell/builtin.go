@@ -330,7 +330,7 @@ func (s *scope) exec(c *Command, in stdin) {
 		switch flag := rest[0].Text; {
 		case flag == "--":
 		case strings.Trim(flag, "-c") == "":
-		case flag == "-a" && len(rest) > 1 && rest[1].plain() && rest[1].Static: // -sh is a login shell
+		case flag == "-a" && s.dialect == Bash && len(rest) > 1 && rest[1].plain() && rest[1].Static: // -sh is a login shell; busybox starts what is the name
 			rest = rest[1:]
 		default:
 			s.refuse(rest[0].At, "", "exec %s is not judged", flag)

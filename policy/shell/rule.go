@@ -77,7 +77,7 @@ const starters = "zsh hush yash posh osh ksh mksh pdksh fish csh tcsh rbash rc e
 	"chpst softlimit runcon choom coproc dtach abduco reptyr catchpoint hyperfine perf-stat ts-run sg newgrp pkexec rename prename file-rename " +
 	"gosu su-exec tini dumb-init catatonit setuidgid envdir s6-setuidgid cross-env env-cmd dotenv doppler aws-vault chamber wait-for-it watchexec nodemon " +
 	"chokidar reflex fzf sk peco tig lazygit ranger nnn lf vifm mc tshark buildah rpm rpmbuild pandoc latexmk xelatex lualatex pdflatex " +
-	"convert magick mogrify gs gpg ssh-keygen openssl ftp lftp mail mailx mutt sshfs logrotate aria2c service initctl rc-service update-alternatives chronic ifne vipe vidir unshadow pexec logsave"
+	"convert magick mogrify gs gpg ssh-keygen openssl openvt cttyhack tcpsvd udpsvd runsv runsvdir svlogd zcip udhcpc ifplugd inetd ftp lftp mail mailx mutt sshfs logrotate aria2c service initctl rc-service update-alternatives chronic ifne vipe vidir unshadow pexec logsave"
 
 // subcommands are programs with subcommands that start others: the subcommand
 // is to be named.

@@ -120,7 +120,7 @@ func TestAttacks(t *testing.T) {
 func TestUnderTheNameOfSh(t *testing.T) {
 	for _, l := range []string{
 		"ls='a[$(evil)]'; ((ls))", "ls='a[$(evil)]'; (\\\n(ls))", `ls $'a\' '; evil; ls '`, `ls $"hello"`, `echo 'a' $"b"`, "cat <<$'E\\'x'\nE\\x\n",
-		"time printf -v 'a[$(evil)]' x", "time test -v 'a[$(evil)]'", "ls >&$x", "ls <\\\n(evil)",
+		"time printf -v 'a[$(evil)]' x", "time test -v 'a[$(evil)]'", "exec -a evil ls", "ls >&$x", "ls <\\\n(evil)",
 		"x=1; : 'b[$(evil)]'; ls {x[_]}>f", "make test 00</dev/null", "ls 10>f",
 	} {
 		if denied(Line(l, POSIX)) == "" {
