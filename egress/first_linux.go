@@ -18,13 +18,15 @@ import (
 // nothing ever when there can be none.
 //
 // The owner only looks whether something came. Of a wire that is a socket it looks at
-// the first byte of a packet: gVisor's kernel says a few words of IPv6 by itself,
-// which a router would drop. Of a TUN device it has a copy of the descriptor until
+// the first byte of a packet: a kernel inside may say words of IPv6 by itself, which a
+// router would drop. Of a TUN device it has a copy of the descriptor until
 // then, and reads nothing.
 
 // watch waits for the first packet on the router's end of a wire. It may be ended
 // from any goroutine.
 type watch struct {
+	others int // packets that were taken off the wire; the waiting goroutine's own
+
 	mu    sync.Mutex
 	eyes  []*os.File
 	ended bool
@@ -59,7 +61,7 @@ func (w *watch) wait(far *os.File, device bool) (came bool) {
 	if err != nil {
 		return true
 	}
-	seen := packet
+	seen := w.packet
 	if device {
 		seen = message
 	}
@@ -96,9 +98,13 @@ func (w *watch) look(fd int, seen func(fd int) bool) bool {
 	return raw.Read(func(fd uintptr) bool { return seen(int(fd)) }) == nil
 }
 
+// mostOthers bounds the packets that are taken off a wire without a router: a kernel
+// says a few by itself. More are code's doing, and not for the owner to read.
+const mostOthers = 64
+
 // packet reports whether a packet of IPv4 is next, or the end or a fault. What is of
 // another protocol is taken off the wire.
-func packet(fd int) bool {
+func (w *watch) packet(fd int) bool {
 	for b := make([]byte, 1); ; {
 		n, _, err := unix.Recvfrom(fd, b, unix.MSG_PEEK|unix.MSG_DONTWAIT)
 		switch {
@@ -106,9 +112,10 @@ func packet(fd int) bool {
 			continue
 		case errors.Is(err, unix.EAGAIN):
 			return false
-		case err != nil || n == 0 || b[0]>>4 == 4:
+		case err != nil || n == 0 || b[0]>>4 == 4 || w.others == mostOthers:
 			return true
 		}
+		w.others++
 		_, _, _ = unix.Recvfrom(fd, b, unix.MSG_DONTWAIT)
 	}
 }
