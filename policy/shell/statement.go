@@ -221,6 +221,12 @@ func (s *scope) hereText(r *syntax.Redirect) *string {
 		return &empty
 	}
 	s.word(r.Word) // shells differ in where some words end
+	if n := len(r.Hdoc.Parts); n > 0 {
+		// The parser takes the end of $$E for the line E, which ends the document.
+		if l, ok := r.Hdoc.Parts[n-1].(*syntax.Lit); !ok || !strings.HasSuffix(strings.TrimRight(l.Value, "\t"), "\n") {
+			s.refuse(s.at(r.Hdoc.Parts[n-1].Pos()), "let the here-document end with another word", "where the here-document ends cannot be told")
+		}
+	}
 	quoted := false
 	for _, p := range r.Word.Parts {
 		if l, ok := p.(*syntax.Lit); !ok || strings.Contains(l.Value, `\`) {
