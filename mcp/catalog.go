@@ -31,9 +31,9 @@ type offered struct {
 	def    *sdk.Tool // as callers see it
 	digest string    // of def
 	schema *params.Schema
-	narrow *params.Schema // the policy's; nil without
-	rule   string         // the policy's entry, file:line
-	rate   *window
+	narrow *params.Schema    // the policy's; nil without
+	rule   string            // the policy's entry, file:line
+	rates  []policy.PlanRate // how often, with all of its server's
 }
 
 // hidden is a tool of a server that nobody sees, and why.
@@ -100,7 +100,7 @@ func (u *upstream) offer(t *sdk.Tool, pin *Pin) (o *offered, why string, changed
 	case was.Digest != now.Digest:
 		return nil, "what it says of itself has changed since it was approved", true
 	}
-	o = &offered{theirs: t.Name, rule: u.o.place(rule.At), rate: u.rates[rule]}
+	o = &offered{theirs: t.Name, rule: u.o.place(rule.At), rates: u.rates(rule)}
 	if o.def, err = clean(now.Definition); err != nil {
 		return nil, err.Error(), false
 	}

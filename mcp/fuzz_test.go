@@ -108,7 +108,7 @@ func FuzzArguments(f *testing.F) {
 	}
 	tool := &offered{schema: schema}
 	f.Fuzz(func(t *testing.T, src []byte) {
-		if _, v := tool.judge(u, src); v != nil {
+		if _, v := tool.judge(t.Context(), u, src); v != nil {
 			if v.Reason == "" || len(v.result().Content) != 1 {
 				t.Errorf("%+v", v)
 			}

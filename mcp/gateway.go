@@ -296,7 +296,7 @@ func (g *Gateway) call(ctx context.Context, u *upstream, t *offered, req *sdk.Ca
 	if t.def.Name != t.theirs {
 		names = append(names, t.def.Name)
 	}
-	value, v := t.judge(u, args)
+	value, v := t.judge(ctx, u, args)
 	intent.Params = g.o.Judge.ServerToolRecord(u.o.Name, names, value)
 	if v != nil {
 		err := g.o.Journal.Refuse(context.WithoutCancel(ctx), intent, audit.Outcome{Status: audit.Refused, Result: v.outcome(), Error: v.Reason})
@@ -346,7 +346,7 @@ func (u *upstream) still(t *offered) *verdict {
 
 // judge reads the arguments, and says why a call is refused by what its server's
 // entry says; a nil verdict allows it, and counts it.
-func (t *offered) judge(u *upstream, args json.RawMessage) (value any, _ *verdict) {
+func (t *offered) judge(ctx context.Context, u *upstream, args json.RawMessage) (value any, _ *verdict) {
 	value, err := params.Read(args)
 	if err != nil {
 		return nil, &verdict{Status: "invalid", Reason: line(err.Error(), 1000)}
@@ -359,13 +359,7 @@ func (t *offered) judge(u *upstream, args json.RawMessage) (value any, _ *verdic
 			return nil, &verdict{Status: "denied", Reason: "the policy does not allow these arguments", Rule: t.rule, Faults: faults}
 		}
 	}
-	for _, w := range []*window{t.rate, u.all} {
-		if wait, ok := w.take(); !ok {
-			return nil, &verdict{Status: "exhausted", Reason: "it was called " + w.rate.String() + " already", Rule: t.rule,
-				Hint: "try again in " + wait.Round(time.Second/10).String()}
-		}
-	}
-	return value, nil
+	return value, u.g.count(ctx, t.rates)
 }
 
 // carryOut has the server do it.

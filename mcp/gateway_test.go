@@ -493,6 +493,39 @@ func TestRates(t *testing.T) {
 	}
 }
 
+// What was counted is the store's: a second gateway, or the same one started again, has
+// no more calls. Entries of other servers, and what is not bounded, count for themselves.
+func TestRatesAreShared(t *testing.T) {
+	b := newBench(t, sdkServer(func(s *sdk.Server) {
+		for _, name := range []string{"list_a", "list_b", "c", "d"} {
+			addTool(s, name, "T.", says(name))
+		}
+	}))
+	call := func(name string) bool {
+		t.Helper()
+		res, err := b.client.CallTool(t.Context(), &sdk.CallToolParams{Name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return !res.IsError
+	}
+	const entry = `{name: s, command: [server], tools: [{name: "list_*", rate: 2/h}, {name: c, rate: 1/h}, d], calls: {rate: 4/h}}`
+	stop := b.serve(entry)
+	if !call("list_a") || !call("list_b") || call("list_a") {
+		t.Error("the first gateway")
+	}
+	stop()
+	stop = b.serve(entry)
+	if call("list_b") || !call("c") || call("c") || !call("d") || call("d") {
+		t.Error("the second gateway")
+	}
+	stop()
+	b.serve(`{name: t, command: [server], tools: [{name: "list_*", rate: 2/h}, {name: c, rate: 1/h}, d], calls: {rate: 4/h}}`)
+	if !call("list_a") || !call("c") {
+		t.Error("another server")
+	}
+}
+
 // TestResults: results are bounded, whatever they are made of.
 func TestResults(t *testing.T) {
 	big := strings.Repeat("é", 5000)

@@ -21,6 +21,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/registry"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -151,6 +152,7 @@ type bench struct {
 	version string // of the protocol that the client speaks; the newest when empty
 
 	approvals *session.Approvals // nil: nobody is asked
+	rates     session.Rates
 
 	mu      sync.Mutex
 	notices []string
@@ -167,8 +169,12 @@ func newBench(t *testing.T, prog func(context.Context, io.Reader, io.Writer, io.
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { log.Close(); dir.Close() })
-	return &bench{t: t, level: &level{prog: prog}, dir: dir, log: log, entry: `{name: s, command: [server], tools: ["*"]}`}
+	rates, err := registry.Open(t.Context(), dir.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { rates.Close(); log.Close(); dir.Close() })
+	return &bench{t: t, rates: rates, level: &level{prog: prog}, dir: dir, log: log, entry: `{name: s, command: [server], tools: ["*"]}`}
 }
 
 func (b *bench) notice(s string) {
@@ -199,7 +205,7 @@ func (b *bench) make(entries ...string) *Gateway {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if o.Judge, err = session.New(session.Options{Drivers: map[string]sandbox.Driver{"gvisor": b.level}, Policy: whole, Journal: b.log, State: session.DirState(b.dir), Approvals: b.approvals}); err != nil {
+	if o.Judge, err = session.New(session.Options{Drivers: map[string]sandbox.Driver{"gvisor": b.level}, Policy: whole, Journal: b.log, State: session.DirState(b.dir), Approvals: b.approvals, Rates: b.rates}); err != nil {
 		b.t.Fatal(err)
 	}
 	for _, s := range f.Servers {

@@ -47,8 +47,9 @@ func (g *Gateway) fetch(ctx context.Context, u *upstream, o other, do func(conte
 		err := g.o.Journal.Refuse(context.WithoutCancel(ctx), intent, audit.Outcome{Status: audit.Refused, Result: v.outcome(), Error: v.Reason})
 		return errors.Join(&jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: v.Status + ": " + v.Reason}, err)
 	}
-	if wait, ok := u.all.take(); !ok {
-		return refuse(&verdict{Status: "exhausted", Reason: "it was called " + u.all.rate.String() + " already; try again in " + wait.Round(time.Second/10).String()})
+	if v := g.count(ctx, u.rates(nil)); v != nil {
+		v.Reason += "; " + v.Hint
+		return refuse(v)
 	}
 	if size(o.params) > maxState {
 		return refuse(&verdict{Status: "invalid", Reason: "it is too long"})

@@ -54,8 +54,6 @@ const (
 type upstream struct {
 	o      Upstream
 	g      *Gateway
-	rates  map[*policy.ServerTool]*window
-	all    *window
 	slots  chan struct{}
 	relist chan struct{} // holds one when the server said that its tools changed
 
@@ -79,12 +77,8 @@ func newUpstream(g *Gateway, o Upstream) *upstream {
 	if n == 0 {
 		n = callParallel
 	}
-	u := &upstream{o: o, g: g, rates: map[*policy.ServerTool]*window{}, all: newWindow(o.Server.Calls.Rate.V), slots: make(chan struct{}, n),
+	u := &upstream{o: o, g: g, slots: make(chan struct{}, n),
 		relist: make(chan struct{}, 1), down: "it has not started yet", news: rate.NewLimiter(10, 50)}
-	for i := range o.Server.Tools {
-		t := &o.Server.Tools[i]
-		u.rates[t] = newWindow(t.Rate.V)
-	}
 	return u
 }
 

@@ -25,11 +25,30 @@ type Rates interface {
 // question, which is good for that call alone, it does not count again.
 func (s *Session) takeRates(ctx context.Context, account string, v *policy.Verdict, token string) error {
 	rates := v.Plan.Rates
-	if len(rates) == 0 || v.Decision == policy.Ask && token != "" {
+	if v.Decision == policy.Ask && token != "" {
 		return nil
 	}
+	full, wait, err := s.TakeRates(ctx, account, rates)
+	if err != nil || full < 0 {
+		return err
+	}
+	// Up, so that who waits so long does not come too soon.
+	unit := time.Millisecond
+	if wait > 10*time.Second {
+		unit = time.Second
+	}
+	return rates[full].Exceeded((wait + unit - 1).Truncate(unit).String()).Err()
+}
+
+// TakeRates counts one time against each of rates, for whose account it is, or against
+// none: where one is used up, full is its index and wait how long it stays so; full is
+// -1 otherwise. All processes of a store share what was counted.
+func (s *Session) TakeRates(ctx context.Context, account string, rates []policy.PlanRate) (full int, wait time.Duration, err error) {
+	if len(rates) == 0 {
+		return -1, 0, nil
+	}
 	if s.o.Rates == nil {
-		return &sandbox.Error{Op: "rate " + rates[0].Rate.String(), Kind: sandbox.ErrUnsupported, Problem: "nothing counts calls here", Hint: "drop the rate, or ask another way", Rule: rates[0].From}
+		return -1, 0, &sandbox.Error{Op: "rate " + rates[0].Rate.String(), Kind: sandbox.ErrUnsupported, Problem: "nothing counts calls here", Hint: "drop the rate, or ask another way", Rule: rates[0].From}
 	}
 	now := s.o.Boot
 	if now == nil {
@@ -40,18 +59,9 @@ func (s *Session) takeRates(ctx context.Context, account string, v *policy.Verdi
 		// JSON, so that no name can be written that is two others.
 		bucket, err := json.Marshal([]any{account, r.Tool, r.Rate.N, r.Rate.Per})
 		if err != nil {
-			return err
+			return -1, 0, err
 		}
 		list[i] = registry.Rate{Bucket: string(bucket), Most: r.Rate.N, Per: r.Rate.Per}
 	}
-	full, wait, err := s.o.Rates.Take(ctx, now(), list)
-	if err != nil || full < 0 {
-		return err
-	}
-	// Up, so that who waits so long does not come too soon.
-	unit := time.Millisecond
-	if wait > 10*time.Second {
-		unit = time.Second
-	}
-	return rates[full].Exceeded((wait + unit - 1).Truncate(unit).String()).Err()
+	return s.o.Rates.Take(ctx, now(), list)
 }
