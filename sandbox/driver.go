@@ -115,6 +115,25 @@ type Prepared interface {
 	Destroy(ctx context.Context) error
 }
 
+// Holder is the optional ability of a Runner to make its sandbox before its program
+// may start.
+type Holder interface {
+	// Hold makes the sandbox that Runner.Run would make for exec, whose streams and
+	// callbacks mean nothing yet, all but the start of its program: nothing that is
+	// not the level's own runs in it. The caller must Destroy it. What goes wrong may
+	// be an error of Held.Run instead.
+	Hold(ctx context.Context, spec *Spec, exec *Exec) (Held, error)
+}
+
+// Held is a sandbox whose program may not start yet. It dies with its owner.
+type Held interface {
+	// Run starts the program and goes on as Runner.Run does, once.
+	Run(ctx context.Context, exec *Exec) (*Result, error)
+
+	// Destroy kills everything inside and leaves nothing, as Instance.Destroy.
+	Destroy(ctx context.Context) error
+}
+
 // Tightener is the optional ability of a Prepared to be held to the limits of
 // the run that gets it, where they are tighter than those it was made with.
 type Tightener interface {

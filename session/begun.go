@@ -16,25 +16,26 @@ type besideDriver interface {
 }
 
 // begun is the sandbox of a one-shot, which is made while the intent is written
-// down. The level is told of no program until both are done, so that nothing of the
-// call's has run when the intent is on the disk, or cannot be written.
+// down. The level is told of no program until both are done, or holds it until then
+// (sandbox.Holder), so that nothing of the call's has run when the intent is on the
+// disk, or cannot be written.
 type begun struct {
 	over chan struct{} // closed when it is made, or cannot be
-	box  sandbox.Prepared
+	box  sandbox.Held
 	err  error
 }
 
 // begin has the level make the sandbox of w beside what comes next, where it can. What
 // comes of it is undone with the call.
 func (r *run) begin(ctx context.Context, d sandbox.Driver, w *world) {
-	p, ok := d.(besideDriver)
-	if !ok || !r.oneshot || r.ready != nil || !r.withoutAgent() {
+	begin := making(ctx, d, w)
+	if begin == nil || !r.oneshot || r.ready != nil || !r.withoutAgent() {
 		return
 	}
 	b := &begun{over: make(chan struct{})}
 	go func() {
 		defer close(b.over)
-		b.box, b.err = p.Prepare(ctx, w.spec)
+		b.box, b.err = begin()
 	}()
 	r.begun = b
 	r.undo.add(func(ctx context.Context) error {
@@ -44,6 +45,24 @@ func (r *run) begin(ctx context.Context, d sandbox.Driver, w *world) {
 		}
 		return b.box.Destroy(ctx)
 	})
+}
+
+// making is how the level makes the sandbox of w without starting its program; nil
+// where it does not.
+func making(ctx context.Context, d sandbox.Driver, w *world) func() (sandbox.Held, error) {
+	switch d := d.(type) {
+	case besideDriver:
+		return func() (sandbox.Held, error) {
+			p, err := d.Prepare(ctx, w.spec)
+			if err != nil {
+				return nil, err // no sandbox is not one that is nil
+			}
+			return p, nil
+		}
+	case sandbox.Holder:
+		return func() (sandbox.Held, error) { return d.Hold(ctx, w.spec, w.exec) }
+	}
+	return nil
 }
 
 // run runs the program in it.

@@ -17,11 +17,27 @@ type beside struct{ preparer }
 
 func (*beside) Beside() {}
 
-func newBeside(t *testing.T, change func(*Options)) (*bench, *beside) {
+// holder is one that makes them with their programs, which it holds.
+type holder struct{ preparer }
+
+func (d *holder) Hold(ctx context.Context, spec *sandbox.Spec, exec *sandbox.Exec) (sandbox.Held, error) {
+	if len(exec.Argv) == 0 {
+		return nil, errors.New("it is held without its program")
+	}
+	return d.Prepare(ctx, spec)
+}
+
+func newBeside(t *testing.T, holds bool, change func(*Options)) (*bench, *preparer) {
 	t.Helper()
-	d := &beside{preparer{made: map[string]*preparedStub{}, begun: make(chan struct{}, 10)}}
+	b, h := &beside{}, &holder{}
+	var level sandbox.Driver = b
+	d := &b.preparer
+	if holds {
+		level, d = h, &h.preparer
+	}
+	d.made, d.begun = map[string]*preparedStub{}, make(chan struct{}, 10)
 	return newBench(t, &d.stub, func(o *Options) {
-		o.Drivers["gvisor"] = d
+		o.Drivers["gvisor"] = level
 		if change != nil {
 			change(o)
 		}
@@ -31,12 +47,18 @@ func newBeside(t *testing.T, change func(*Options)) (*bench, *beside) {
 // slowJournal writes an intent when a sandbox has been made, or could not be.
 type slowJournal struct {
 	Journal
-	d     *beside
+	d     *preparer
 	fails bool
+	told  bool // that a record will be wanted
 }
+
+func (j *slowJournal) Soon() { j.told = true }
 
 func (j slowJournal) Begin(ctx context.Context, in audit.Intent) (*audit.Entry, error) {
 	<-j.d.begun
+	if !j.told {
+		return nil, errors.New("it was not told to get ready")
+	}
 	if j.d.hasRun() {
 		return nil, errors.New("it has run before it was recorded")
 	}
@@ -46,7 +68,7 @@ func (j slowJournal) Begin(ctx context.Context, in audit.Intent) (*audit.Entry, 
 	return j.Journal.Begin(ctx, in)
 }
 
-func (d *beside) hasRun() bool {
+func (d *preparer) hasRun() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, m := range d.made {
@@ -60,9 +82,10 @@ func (d *beside) hasRun() bool {
 // A one-shot's sandbox is made while its intent is written; its program runs
 // afterwards, or never, and nothing is left.
 func TestMadeBesideTheRecord(t *testing.T) {
-	for _, fails := range []bool{false, true} {
+	for i := range 4 {
+		fails, holds := i%2 == 1, i >= 2
 		var j *slowJournal
-		b, d := newBeside(t, func(o *Options) {
+		b, d := newBeside(t, holds, func(o *Options) {
 			j = &slowJournal{Journal: o.Journal, fails: fails}
 			o.Journal = j
 		})
@@ -88,7 +111,7 @@ func TestMadeBesideTheRecord(t *testing.T) {
 // What cannot be made is the call's end, and recorded; where the agent is needed
 // nothing is made beside.
 func TestNotMadeBeside(t *testing.T) {
-	b, d := newBeside(t, nil)
+	b, d := newBeside(t, false, nil)
 	d.fails = sandbox.Errorf(sandbox.ErrUnavailable, "start sandbox", "no more")
 	if _, err := b.Do(t.Context(), like(nil), IO{}); !errors.Is(err, sandbox.ErrUnavailable) {
 		t.Error(err)

@@ -43,7 +43,6 @@ type earlyDriver interface {
 
 // prepare opens everything the plan names and builds the Spec.
 func (r *run) prepare(ctx context.Context, d sandbox.Driver) (*world, error) {
-	r.s.sweep(ctx)
 	dir, err := r.s.o.State.Run(r.id)
 	if err != nil {
 		return nil, err
@@ -65,6 +64,8 @@ func (r *run) prepare(ctx context.Context, d sandbox.Driver) (*world, error) {
 		release := d.Early(r.id, dir.Path(), w.spec.Limits)
 		r.undo.add(func(context.Context) error { release(); return nil })
 	}
+	r.s.soon()
+	r.s.sweep(ctx)
 	if err := r.findImage(ctx, w); err != nil {
 		return nil, err
 	}

@@ -162,7 +162,7 @@ func (a *app) gateway(ctx context.Context, cmd *cobra.Command, f *gatewayFlags, 
 	if note := dir.Note(); note != "" {
 		a.note("%s", note)
 	}
-	record := openJournal(ctx, dir)
+	record := newJournal(ctx, dir)
 	// What the whole file says of tools, of risk and of approval holds for every
 	// server's tools, too; each server's own policy is about its sandbox.
 	judged, err := policy.New(policy.Options{System: system, File: file, Defaults: session.LivingLimits()})

@@ -87,7 +87,7 @@ func (a *app) privateHouse(ctx context.Context, policyFile string) (_ *house, _ 
 		return nil, nil, err
 	}
 	h.closers = append(h.closers, db.Close)
-	o.Drivers, o.Journal, o.State, o.Registry = a.drivers(), openJournal(ctx, dir), session.DirState(dir), db
+	o.Drivers, o.Journal, o.State, o.Registry = a.drivers(), newJournal(ctx, dir), session.DirState(dir), db
 	o.Approvals = session.NewApprovals(session.ApprovalsOptions{Dir: dir.Path(), Journal: o.Journal, Complain: func(err error) { a.note("%v", err) }})
 	h.closers = append(h.closers, o.Approvals.Close)
 	if h.boxes, err = session.OpenSandboxes(ctx, o); err != nil {

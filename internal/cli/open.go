@@ -61,7 +61,7 @@ func (a *app) openIn(ctx context.Context, state, policyFile string) (_ *opened, 
 		a.note("%s", note)
 	}
 	rates := &counting{dir: dir.Path()}
-	o.state, o.journal = dir.Path(), openJournal(ctx, dir)
+	o.state, o.journal = dir.Path(), newJournal(ctx, dir)
 	o.approvals = session.NewApprovals(session.ApprovalsOptions{Dir: o.state, Journal: o.journal, Complain: func(err error) { a.note("%v", err) }})
 	o.closers = append(o.closers, rates.close, o.approvals.Close)
 	o.Session, err = session.New(session.Options{Drivers: a.drivers(), Policy: p, PolicyName: policyFile, Journal: o.journal, State: session.DirState(dir), Rates: rates, Approvals: o.approvals})

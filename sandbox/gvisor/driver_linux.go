@@ -53,22 +53,28 @@ func (d *Driver) Name() string { return Name }
 var (
 	_ sandbox.Driver = (*Driver)(nil)
 	_ sandbox.Runner = (*Driver)(nil)
+	_ sandbox.Holder = (*Driver)(nil)
 )
 
 // Run runs one program as the first process of a sandbox of its own.
 func (d *Driver) Run(ctx context.Context, spec *sandbox.Spec, exec *sandbox.Exec) (*sandbox.Result, error) {
+	b, err := d.oneShot(spec, exec)
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	return b.runToEnd(ctx, exec)
+}
+
+// oneShot is a box that has exec's program as its first process.
+func (d *Driver) oneShot(spec *sandbox.Spec, exec *sandbox.Exec) (*box, error) {
 	if exec.Terminal != nil {
 		return nil, sandbox.Errorf(sandbox.ErrUnsupported, "run", "a one-shot of gvisor has no terminal; start an instance")
 	}
 	if spec.Sudo {
 		return nil, sandbox.Errorf(sandbox.ErrUnsupported, "sudo", "a one-shot of gvisor cannot become root; start an instance")
 	}
-	b, err := d.newBox(spec, first{argv: exec.Argv, env: exec.Env, dir: exec.Dir, user: spec.User}, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer b.close()
-	return b.runToEnd(ctx, exec)
+	return d.newBox(spec, first{argv: exec.Argv, env: exec.Env, dir: exec.Dir, user: spec.User}, 0)
 }
 
 // Start makes a living sandbox with the guest agent as its first process.

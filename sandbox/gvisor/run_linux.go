@@ -27,6 +27,11 @@ func (b *box) runToEnd(ctx context.Context, exec *sandbox.Exec) (*sandbox.Result
 	if err := b.give(streams.Theirs[0], streams.Theirs[1], streams.Theirs[2]); err != nil {
 		return nil, err
 	}
+	return b.follow(ctx, exec, streams)
+}
+
+// follow serves the first process until its end.
+func (b *box) follow(ctx context.Context, exec *sandbox.Exec, streams *stdio.Pipes) (*sandbox.Result, error) {
 	broken := streams.Copy(exec)
 
 	watch := make(chan struct{})

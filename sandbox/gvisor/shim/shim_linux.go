@@ -121,16 +121,20 @@ func (k *keeper) run() error {
 	if err != nil {
 		return err
 	}
+	r := getReady()
 	var order wire.Order
 	files, err := wire.Receive(k.owner, &order)
 	if err != nil {
 		e.bury() // an owner that has thought better of it kills this process
 		return fmt.Errorf("reading the order: %w", err)
 	}
+	if r.err != nil {
+		return r.err
+	}
 	if k.will, err = newWill(&order, files, &birth); err != nil {
 		return err
 	}
-	if k.w, err = newWorld(&order, files, e.group, k.started); err != nil {
+	if k.w, err = newWorld(&order, files, e.group, r, k.started); err != nil {
 		return err
 	}
 	// From here on the owner may hang up or ask at any time.

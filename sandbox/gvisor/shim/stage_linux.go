@@ -17,20 +17,24 @@ import (
 // directory under it is one that no sandbox may mount, so nothing is hidden.
 const stageDir = "/run"
 
-// stage attaches the detached mounts that the owner handed over below
-// stageDir and names them there.
-//
-// As root, gVisor's gofer runs as a private uid, which can reach neither the
+// layStage makes the stage. As root, gVisor's gofer runs as a private uid, which can reach neither the
 // 0700 state directory nor most of what an operator mounts; and a name on the
 // host may be swapped between check and use. Here nobody else can look or
 // write. The owner started this process in a mount namespace of its own.
-func stage(handed []handedFile) error {
+func layStage() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("making mounts private: %w", err)
 	}
 	if err := unix.Mount("caisson", stageDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=1m"); err != nil {
 		return fmt.Errorf("mounting the stage on %s: %w", stageDir, err)
 	}
+	startWithin(stageDir)
+	return nil
+}
+
+// stage attaches the detached mounts that the owner handed over below
+// stageDir and names them there.
+func stage(handed []handedFile) error {
 	for i, h := range handed {
 		path := filepath.Join(stageDir, strconv.Itoa(i))
 		if err := attach(h, path); err != nil {
@@ -38,7 +42,6 @@ func stage(handed []handedFile) error {
 		}
 		h.rename(path)
 	}
-	startWithin(stageDir)
 	return nil
 }
 

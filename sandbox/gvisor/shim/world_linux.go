@@ -35,6 +35,9 @@ type world struct {
 	handed  []handedFile
 	own     string // where gVisor's own files lie
 
+	may     chan struct{} // closed when the first process may start, or shall not any more
+	mayOnce sync.Once
+
 	mu      sync.Mutex
 	kernel  *gvisor.Sandbox // box.Sandbox, which Destroy sets to nil under whoever asks
 	pid     int             // the kernel process; 0 before it exists
@@ -48,8 +51,11 @@ type world struct {
 	base *wire.Counters // read just before the first process started; nil until then
 }
 
-func newWorld(o *wire.Order, files []*os.File, group *cgroup.Group, started func()) (*world, error) {
-	w := &world{order: o, files: files, group: group, started: started, spec: new(specs.Spec), own: o.StateDir}
+func newWorld(o *wire.Order, files []*os.File, group *cgroup.Group, r *ready, started func()) (*world, error) {
+	w := &world{order: o, files: files, group: group, started: started, spec: new(specs.Spec), own: o.StateDir, may: make(chan struct{})}
+	if !o.Hold {
+		w.begin()
+	}
 	if err := takeStdio(files); err != nil {
 		return nil, fmt.Errorf("taking over the program's input and output: %w", err)
 	}
@@ -66,16 +72,13 @@ func newWorld(o *wire.Order, files []*os.File, group *cgroup.Group, started func
 			return nil, err
 		}
 	}
-	if err := forbidSetID(); err != nil {
-		return nil, fmt.Errorf("forbidding set-user-id files: %w", err)
-	}
 	if os.Geteuid() == 0 {
 		// gVisor's own files (its state, its lock, the kernel's socket) need no
 		// disk, and nobody else needs them.
 		w.own = stageDir
 		o.Flags["root"] = filepath.Join(stageDir, filepath.Base(o.Flags["root"]))
 	}
-	conf, err := newConfig(o.Flags)
+	conf, err := newConfig(r.flags, o.Flags)
 	if err != nil {
 		return nil, fmt.Errorf("gVisor's flags: %w", err)
 	}
@@ -88,9 +91,7 @@ func newWorld(o *wire.Order, files []*os.File, group *cgroup.Group, started func
 
 // newConfig turns flags into gVisor's configuration, as its command line
 // would.
-func newConfig(flags map[string]string) (*config.Config, error) {
-	fs := flag.NewFlagSet("caisson", flag.ContinueOnError)
-	config.RegisterFlags(fs)
+func newConfig(fs *flag.FlagSet, flags map[string]string) (*config.Config, error) {
 	for name, value := range flags {
 		if err := fs.Set(name, value); err != nil {
 			return nil, fmt.Errorf("--%s=%s: %w", name, value, err)
@@ -132,6 +133,7 @@ func (w *world) runToEnd() (*wire.Event, error) {
 	if err := w.create(status); err != nil {
 		return nil, err
 	}
+	<-w.may
 	base := w.read()
 	w.mu.Lock()
 	w.base = &base
@@ -250,12 +252,16 @@ func (w *world) isKilled() bool {
 	return w.killed
 }
 
+// begin lets the first process start.
+func (w *world) begin() { w.mayOnce.Do(func() { close(w.may) }) }
+
 // kill ends everything inside at once. limit names the limit it is for, or is
 // empty. It may be called at any time and any number of times.
 func (w *world) kill(limit string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.killed = true
+	w.begin() // start looks whether it is killed
 	if w.limit == "" {
 		w.limit = limit
 	}

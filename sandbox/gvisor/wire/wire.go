@@ -14,7 +14,7 @@ import "time"
 // and PID as they are here, and a Command that is an Outlive without a grace, followed
 // by a hangup, ends the sandbox: so that versions that differ can say so and end it.
 // Shims from before there were versions have 0.
-const Version = 1
+const Version = 2
 
 // FD is the shim's end of the socket.
 const FD = 3
@@ -54,6 +54,9 @@ type Order struct {
 	// ExecFile, when not 0, is the index of the file that the first process
 	// executes, whatever there is inside.
 	ExecFile int `json:"exec_file,omitempty"`
+	// Hold has the shim make the sandbox and wait for Begin before it starts the
+	// first process.
+	Hold bool `json:"hold,omitempty"`
 	// Network, when not nil, is the sandbox's wire.
 	Network *Network `json:"network,omitempty"`
 	// Restore, when not empty, is the directory of a snapshot: the sandbox goes on
@@ -187,6 +190,7 @@ type CommandKind string
 
 // The commands. EOF on the socket is Kill, unless the last Outlive says otherwise.
 const (
+	Begin   CommandKind = "begin"   // start the first process (Hold)
 	Measure CommandKind = "measure" // answer with a Usage event
 	Signal  CommandKind = "signal"  // deliver Signal to the first process's group
 	Kill    CommandKind = "kill"    // end everything
