@@ -195,7 +195,7 @@ func TestOrphansAreReaped(t *testing.T) {
 func TestBackgroundOutlivesItsStarter(t *testing.T) {
 	c := newClient(t)
 	got := output(t, c, `(while sleep 0.01; do echo tick; done) & echo started`)
-	if !strings.HasPrefix(got, "started") {
+	if !strings.Contains(got, "started") { // after a tick, perhaps
 		t.Errorf("got %q", got)
 	}
 	for range 3 {

@@ -217,6 +217,10 @@ def attempt(f, *a):
     except OSError as e: return errno.errorcode.get(e.errno, str(e.errno))
 def put(path, data=b'x', mode='wb'):
     with open(path, mode) as f: f.write(data)
+def mine(*but): # a server of the sandbox's own, on none of the ports that the host has
+    held = [socket.create_server(('127.0.0.1', 0))]
+    while held[-1].getsockname()[1] in but: held.append(socket.create_server(('127.0.0.1', 0)))
+    return held[-1]
 `
 
 // write makes a file on the host.

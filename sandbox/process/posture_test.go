@@ -165,6 +165,9 @@ func whileRunning(t *testing.T, run run) map[string]posture {
 	for _, pid := range children(t) {
 		argv0, _, _ := strings.Cut(read(t, pid, "cmdline"), "\x00")
 		p := look(t, pid, spec.ID)
+		if gone(pid) {
+			continue // who made it, until it is waited for
+		}
 		if argv0 == "init" {
 			p.Signals = ""
 		}
@@ -207,10 +210,20 @@ func children(t *testing.T) (pids []int) {
 func read(t *testing.T, pid int, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name))
-	if err != nil && !os.IsNotExist(err) && !os.IsPermission(err) {
+	if err != nil && !os.IsNotExist(err) && !os.IsPermission(err) && !gone(pid) {
 		t.Fatal(err)
 	}
 	return string(data)
+}
+
+// gone reports whether a process has: what is left of it holds nothing.
+func gone(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	return len(fields) == 0 || fields[0] == "Z" || fields[0] == "X"
 }
 
 func look(t *testing.T, pid int, id string) posture {
@@ -240,7 +253,7 @@ func look(t *testing.T, pid int, id string) posture {
 	p.Cwd, _ = os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
 	for _, ns := range []string{"user", "mnt", "net", "pid", "ipc", "uts", "cgroup"} {
 		theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, ns))
-		if err != nil && !os.IsPermission(err) {
+		if err != nil && !os.IsPermission(err) && !gone(pid) {
 			t.Fatal(err)
 		}
 		if ours, _ := os.Readlink("/proc/self/ns/" + ns); theirs == ours {
@@ -248,7 +261,7 @@ func look(t *testing.T, pid int, id string) posture {
 		}
 	}
 	var limit unix.Rlimit
-	if err := unix.Prlimit(pid, unix.RLIMIT_CORE, nil, &limit); err != nil {
+	if err := unix.Prlimit(pid, unix.RLIMIT_CORE, nil, &limit); err != nil && !gone(pid) {
 		t.Fatal(err)
 	}
 	p.Cores = fmt.Sprint(limit.Cur, limit.Max)
