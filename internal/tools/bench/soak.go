@@ -23,6 +23,7 @@ const (
 	loopers = 16
 	perKey  = 90 // of the hundred that a key may have
 	rested  = 10 * time.Second
+	settled = time.Minute // what was made for many begins is over
 	watched = 30 * time.Second
 )
 
@@ -71,16 +72,23 @@ func (s *stage) idleOn(ctx context.Context, d *daemon, r *row) error {
 		return err
 	}
 	var all sync.WaitGroup
-	errs := make([]error, 4)
+	errs, made := make([]error, 4), make([]*api.Sandbox, s.o.idle)
 	for w := range errs {
 		all.Go(func() {
 			for i := w; i < s.o.idle && errs[w] == nil; i += len(errs) {
-				_, errs[w] = clients[i/perKey].Create(ctx, api.Create{Timeout: api.Seconds(4 * 3600)})
+				made[i], errs[w] = clients[i/perKey].Create(ctx, api.Create{Timeout: api.Seconds(4 * 3600)})
 			}
 		})
 	}
 	all.Wait()
-	if err := errors.Join(append(errs, pass(ctx, rested))...); err != nil {
+	defer func() { // they would go on in the next row's daemon, whose key is the same to it
+		for i, b := range made {
+			if b != nil {
+				_ = clients[i/perKey].Kill(context.WithoutCancel(ctx), b.ID)
+			}
+		}
+	}()
+	if err := errors.Join(append(errs, pass(ctx, settled))...); err != nil {
 		return err
 	}
 	daemon, boxes, err := processTimes(d.cmd.Process.Pid)
