@@ -179,6 +179,6 @@ func unwritten(name string, err error) error {
 	if !errors.As(err, &file) || errors.Is(err, fs.ErrClosed) || errors.Is(err, syscall.EPIPE) {
 		return nil
 	}
-	return &sandbox.Error{Op: "run", Kind: sandbox.ErrUnavailable, Problem: "the program's " + name + " could not be written: " + file.Err.Error(),
-		Hint: "what it wrote is not complete; see where the output goes to", Cause: err}
+	return &sandbox.Error{Op: "run", Kind: sandbox.ErrUnavailable, Problem: "the program's " + name + " could not be written",
+		Hint: "what it wrote is not complete; see where the output goes to", Cause: file.Err}
 }
