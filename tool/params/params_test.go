@@ -15,6 +15,16 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
+// TestNumberUnsaid: a fault does not repeat the number, which may be of an argument that
+// no record has.
+func TestNumberUnsaid(t *testing.T) {
+	for _, n := range []string{"9007199254740993", "7e400"} {
+		if _, err := Read([]byte(`{"pin":` + n + `}`)); err == nil || strings.Contains(err.Error(), n) || !strings.Contains(err.Error(), "/pin") {
+			t.Errorf("%s: %v", n, err)
+		}
+	}
+}
+
 // TestReadRefuses: attack case P07, as far as text alone can be one.
 func TestReadRefuses(t *testing.T) {
 	for _, c := range []struct{ name, src, want string }{

@@ -177,17 +177,18 @@ func text(path, s string) error {
 	return nil
 }
 
-// number refuses numbers that readers round differently.
+// number refuses numbers that readers round differently. It does not say which it was:
+// the argument may be one that no record has.
 func number(path, s string, schema bool) error {
 	if len(s) > maxDigits {
 		return invalid(path, "a number has %d characters, the most is %d", len(s), maxDigits)
 	}
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil || math.IsInf(f, 0) || f == 0 && strings.Trim(s, "-0.eE+") != "" && strings.ContainsAny(mantissa(s), "123456789") {
-		return invalid(path, "the number %s is too large or too small", s)
+		return invalid(path, "the number is too large or too small")
 	}
 	if math.Abs(f) > maxExact && !schema {
-		return invalid(path, "the number %s is too large to be exact; write it as text", s)
+		return invalid(path, "the number is too large to be exact; write it as text")
 	}
 	return nil
 }
