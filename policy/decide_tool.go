@@ -117,8 +117,9 @@ func (d *decision) tool() *refusal {
 	if len(faults) > 0 {
 		return refuse(rule, "mend them all, and call again", "%s: %s", c.Name, faultText(faults, secretPaths(c, entries)))
 	}
+	secret := secretPaths(c, entries)
 	for _, e := range entries {
-		if r := d.conditions(c, e); r != nil {
+		if r := d.conditions(c, e, secret); r != nil {
 			return r
 		}
 	}
@@ -158,8 +159,9 @@ func (d *decision) listed(c *ToolCall, builtIn bool) (entries []entry, _ *refusa
 
 func shownName(s string) string { return short(strings.ToValidUTF8(s, "\uFFFD")) }
 
-// conditions asks the rules of one entry, and notes what else it wants.
-func (d *decision) conditions(c *ToolCall, e entry) *refusal {
+// conditions asks the rules of one entry, and notes what else it wants. What any
+// layer marks is secret.
+func (d *decision) conditions(c *ToolCall, e entry, secret [][]string) *refusal {
 	var call *expr.Prepared
 	holds := func(cond *Condition) (bool, error) {
 		if call == nil {
@@ -171,7 +173,7 @@ func (d *decision) conditions(c *ToolCall, e entry) *refusal {
 		cond := &e.Rules[i]
 		switch ok, err := holds(cond); {
 		case err != nil:
-			return refuse(e.file.rule(cond.At), "change the arguments", "%s: %s: %v", c.Name, cond.said(), hidden(e, cond, err))
+			return refuse(e.file.rule(cond.At), "change the arguments", "%s: %s: %v", c.Name, cond.said(), hidden(secret, cond, err))
 		case !ok:
 			return refuse(e.file.rule(cond.At), "change the arguments so that it holds", "%s: %s does not hold", c.Name, cond.said())
 		}
@@ -199,9 +201,11 @@ func (c *Condition) said() string {
 	return c.V
 }
 
-// hidden is an error without values where one of them may be marked.
-func hidden(e entry, c *Condition, err error) string {
-	if errors.Is(err, expr.ErrMissing) || len(e.Redact) == 0 && !strings.Contains(c.V, "env") {
+// hidden is an error without values where one of them may be marked: a condition
+// that names no variables cannot tell one.
+func hidden(secret [][]string, c *Condition, err error) string {
+	marked := slices.ContainsFunc(secret, func(path []string) bool { return path[0] != "env" || strings.Contains(c.V, "env") })
+	if errors.Is(err, expr.ErrMissing) || !marked {
 		return err.Error()
 	}
 	return "it cannot be told"

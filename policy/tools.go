@@ -265,6 +265,11 @@ func (d *decoder) known(n *yaml.Node, r *ToolRule) {
 func (d *decoder) completeTool(n *yaml.Node, r *ToolRule) {
 	d.known(n, r)
 	builtIn, isBuiltin := tool.Builtin(r.Name)
+	for _, m := range r.Redact {
+		if (isBuiltin || r.Name == "*") && m.V != "env" && m.V != "content" {
+			d.fault(m.At, "caisson audit redact takes what is recorded out again", "%s of a tool that is built in is recorded besides its arguments, and cannot be marked", quote(m.V))
+		}
+	}
 	switch {
 	case r.Name == "*" && (r.Params.Said() || r.Command.Said() || r.HTTP.Said() || r.Title.Said() || r.Description.Said()):
 		d.fault(at(n), "give the tool an entry of its own", "an entry for every tool describes none")

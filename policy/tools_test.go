@@ -165,6 +165,20 @@ func TestToolRedaction(t *testing.T) {
 	if c.Tool.Args.(map[string]any)["env"].(map[string]any)["TOKEN"] != "hunter2" {
 		t.Error("the call itself was changed")
 	}
+	// A rule of a layer that marks nothing fails with the value that another marks.
+	const rule = `tools: [{name: send_email, params: {type: object}, rules: ["email.domain(params.key) == 'x'"]}]`
+	const marks = `tools: [{name: send_email, params: {type: object}, redact: [key]}]`
+	for _, layers := range [][2]string{{rule, marks}, {marks, rule}} {
+		v := policyOf(t, layers[0], layers[1]).Decide(toolCall(t, "send_email", `{"key":"hunter2"}`))
+		if v.Decision != Deny || strings.Contains(v.Reason, "hunter2") {
+			t.Errorf("%+v", v)
+		}
+	}
+	for _, s := range []string{`{name: run_command, redact: [command]}`, `{name: run_code, redact: [env, code]}`, `{name: "*", redact: [path]}`} {
+		if _, err := Parse("/w/p.yaml", []byte("version: 1\ntools: ["+s+"]\n")); err == nil || !strings.Contains(err.Error(), "cannot be marked") {
+			t.Errorf("%s: %v", s, err)
+		}
+	}
 }
 
 // TestToolsInDigest: whatever an entry says is in the policy's digest.
@@ -172,7 +186,7 @@ func TestToolsInDigest(t *testing.T) {
 	seen := map[string]string{}
 	for _, s := range []string{
 		"", "tools: []", `tools: ["*"]`, "tools: [run_code]", "tools: [{name: run_code, rate: 1/s}]", "tools: [{name: run_code, rate: 2/s}]", "tools: [{name: run_code, approve: always}]",
-		"tools: [{name: run_code, approve: never}]", "tools: [{name: run_code, approve: {when: 'true'}}]", "tools: [{name: run_code, rules: ['true']}]", "tools: [{name: run_code, redact: [code]}]",
+		"tools: [{name: run_code, approve: never}]", "tools: [{name: run_code, approve: {when: 'true'}}]", "tools: [{name: run_code, rules: ['true']}]", "tools: [{name: run_code, redact: [content]}]",
 		"tools: [{name: run_code, params: {type: object}}]", "tools: [{name: x, params: {type: object}}]", "tools: [{name: x, params: {type: object}, command: [ls]}]",
 		"tools: [{name: x, params: {type: object}, title: T}]", "tools: [{name: x, params: {type: object}, description: T}]", "tools: [{name: run_code, rules: [{check: 'true', message: x}]}]",
 	} {
@@ -296,7 +310,7 @@ func TestDoors(t *testing.T) {
 		{"", `tools: [{name: "*", approve: never}]`, "", ""},
 		{"", `tools: [{name: "*", approve: always}, run_code]`, "more to say", ""},
 		{"", "tools: [{name: run_command, rate: 1/min}, {name: run_code, rules: ['params.language == \"python\"']}]", "more to say", "more to say"},
-		{"", "tools: [{name: run_command, approve: {when: 'true'}}, {name: run_code, redact: [code]}]", "more to say", "more to say"},
+		{"", "tools: [{name: run_command, approve: {when: 'true'}}, {name: run_code, redact: [content]}]", "more to say", "more to say"},
 		{"", "tools: [{name: run_command, params: {type: object, properties: {command: {const: ls}}}}]", "more to say", "not listed"},
 		// commands is the word that opens them.
 		{"", "tools: []\ncommands: {allow: [ls]}", "", ""},
