@@ -125,7 +125,7 @@ func blank(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) }
 // and for a terminal.
 func cell(s string) string {
 	s = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+		if unicode.In(r, unicode.Cc, unicode.Cf) { // controls, and what turns text round
 			return ' '
 		}
 		return r

@@ -102,8 +102,8 @@ func TestFilters(t *testing.T) {
 
 func TestCellIsDefused(t *testing.T) {
 	for in, want := range map[string]string{
-		"=1+1": "'=1+1", "+1": "+1", "-5": "-5", "@SUM(1)": "'@SUM(1)", "\t=1": "' =1", " =1": "' =1", "\u00a0=1": "'\u00a0=1", "＝1": "'＝1", "\u200b=1": "'\u200b=1",
-		"\r\n-cmd|x": "'  -cmd|x", "plain": "plain", "": "", "a=b": "a=b", "-": "'-", "\ufeff+x": "'\ufeff+x",
+		"=1+1": "'=1+1", "+1": "+1", "-5": "-5", "@SUM(1)": "'@SUM(1)", "\t=1": "' =1", " =1": "' =1", "\u00a0=1": "'\u00a0=1", "＝1": "'＝1", "\u200b=1": "' =1",
+		"\r\n-cmd|x": "'  -cmd|x", "plain": "plain", "": "", "a=b": "a=b", "-": "'-", "\ufeff+x": "' +x",
 	} {
 		if got := cell(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)

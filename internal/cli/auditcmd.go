@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strconv"
@@ -237,11 +238,7 @@ func callNamed(ctx context.Context, log *audit.Log, args []string) (string, erro
 }
 
 func (a *app) printDetail(d *audit.Detail) error {
-	text, err := json.MarshalIndent(d.Record, "", "  ")
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(a.out, "%s\n", text)
+	a.writeJSON(d.Record, "  ")
 	if len(d.Connections) > 0 {
 		fmt.Fprintln(a.out, "--- connections")
 	}
@@ -371,7 +368,11 @@ that was asked for API Activity.`,
 				return err
 			}
 			return withLog(contextOf(cmd), false, func(log *audit.Log) error {
-				return log.Export(contextOf(cmd), a.out, format, f.Filter)
+				var out io.Writer = a.out
+				if format != audit.CSV {
+					out = jsonText{a.out}
+				}
+				return log.Export(contextOf(cmd), out, format, f.Filter)
 			})
 		},
 		SilenceErrors: true, SilenceUsage: true,

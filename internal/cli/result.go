@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -144,15 +143,6 @@ func textOrBytes(b []byte) (*string, []byte) {
 		return &s, nil
 	}
 	return nil, b
-}
-
-func (a *app) printJSON(v any) {
-	enc := json.NewEncoder(a.out)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		a.say("the result cannot be written: %v", err)
-		a.code = exitCannot
-	}
 }
 
 // signalNumber is the number of a signal's name on Linux, where programs run
