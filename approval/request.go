@@ -8,6 +8,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -87,6 +88,9 @@ type Wish struct {
 const (
 	mostPending = 16  // of one actor
 	mostWaiting = 256 // of all together
+	mostAsked   = 100 // of one actor within askedWithin, whatever became of them
+	askedWithin = 10 * time.Minute
+	mostKept    = 500 // of one actor, but for those that were denied
 	keepEnded   = 7 * 24 * time.Hour
 	maxNote     = 500
 )
@@ -124,7 +128,12 @@ func (s *Store) Ask(ctx context.Context, w Wish) (*Request, string, error) {
 		if err := admit(ctx, tx, r, w.Again, now); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, `INSERT INTO requests (id, token, actor, digest, state, created, expires, timeout, channels, view)
+		_, err := tx.ExecContext(ctx, `DELETE FROM requests WHERE actor = ? AND state IN ('used', 'expired', 'cancelled', 'void')
+			AND created < (SELECT created FROM requests WHERE actor = ? ORDER BY created DESC LIMIT 1 OFFSET ?)`, r.Actor, r.Actor, mostKept)
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `INSERT INTO requests (id, token, actor, digest, state, created, expires, timeout, channels, view)
 			VALUES (?, ?, ?, ?, 'pending', ?, ?, ?, ?, ?)`,
 			r.ID, hashOf(token), r.Actor, r.Digest, now.UnixMilli(), r.Expires.UnixMilli(), w.Timeout.Milliseconds(), channels, body)
 		return err
@@ -138,7 +147,7 @@ func (s *Store) Ask(ctx context.Context, w Wish) (*Request, string, error) {
 
 // admit refuses what was just denied, and what is too much.
 func admit(ctx context.Context, tx *sql.Tx, r *Request, again bool, now time.Time) error {
-	var mine, all, denied int
+	var mine, all, denied, asked int
 	err := tx.QueryRowContext(ctx, `SELECT count(*), count(*) FILTER (WHERE actor = ?) FROM requests WHERE state = 'pending'`, r.Actor).Scan(&all, &mine)
 	if err != nil {
 		return err
@@ -146,6 +155,10 @@ func admit(ctx context.Context, tx *sql.Tx, r *Request, again bool, now time.Tim
 	// A no stands for as long as the question would have.
 	err = tx.QueryRowContext(ctx, `SELECT count(*) FROM requests WHERE actor = ? AND digest = ? AND state = 'denied' AND ended + timeout > ?`,
 		r.Actor, r.Digest, now.UnixMilli()).Scan(&denied)
+	if err != nil {
+		return err
+	}
+	err = tx.QueryRowContext(ctx, `SELECT count(*) FROM requests WHERE actor = ? AND created > ?`, r.Actor, now.Add(-askedWithin).UnixMilli()).Scan(&asked)
 	switch {
 	case err != nil:
 		return err
@@ -153,6 +166,8 @@ func admit(ctx context.Context, tx *sql.Tx, r *Request, again bool, now time.Tim
 		return refused("the same was denied a moment ago, and that was final", "do something else")
 	case mine >= mostPending || all >= mostWaiting:
 		return &sandbox.Error{Op: "approval", Kind: sandbox.ErrExhausted, Problem: "too many questions wait for an answer", Hint: "wait until some are answered"}
+	case asked >= mostAsked && !again:
+		return &sandbox.Error{Op: "approval", Kind: sandbox.ErrExhausted, Problem: fmt.Sprintf("%d questions were asked within %v", mostAsked, askedWithin), Hint: "wait"}
 	}
 	return nil
 }

@@ -303,6 +303,36 @@ func TestQuota(t *testing.T) {
 	ask(t, s, other)
 }
 
+// Whoever asks, takes it back and asks again tells webhooks each time, and fills the
+// disk: that ends, and begins again later.
+func TestAskedAgainAndAgain(t *testing.T) {
+	s, clock := newStore(t)
+	again := func(i int) error {
+		sub := subject()
+		sub.Argv[0] = strings.Repeat("a", i+1)
+		r, _, err := s.Ask(t.Context(), wish(sub))
+		if err != nil {
+			return err
+		}
+		return s.Cancel(t.Context(), r.ID, "no more")
+	}
+	for range 8 { // more than are kept
+		for i := range mostAsked {
+			if err := again(i); err != nil {
+				t.Fatalf("%d: %v", i, err)
+			}
+		}
+		if err := again(0); !errors.Is(err, sandbox.ErrExhausted) {
+			t.Fatalf("one more: %v", err)
+		}
+		clock.t.Add(askedWithin.Milliseconds())
+	}
+	list, err := s.List(t.Context())
+	if err != nil || len(list) > mostKept+mostAsked {
+		t.Errorf("%d are kept, %v", len(list), err)
+	}
+}
+
 // Of all who use one approval at once, through several processes, one does.
 func TestSingleUse(t *testing.T) {
 	dir := t.TempDir()
