@@ -497,6 +497,18 @@ func TestAskInASandbox(t *testing.T) {
 	if a, err := command(one, "cat f", approved(one, "cat f")); err != nil || a.Output["stdout"] != "harmless" {
 		t.Errorf("%+v, %v", a, err)
 	}
+	// Files that a line names from where it goes to, or in an option, count too.
+	h.mustTool(t, "run_command", `{"sandbox_id":"`+one+`","command":"mkdir -p sub/deeper"}`)
+	for _, line := range []string{"cd sub && touch x && ./g", "cd sub; cd deeper; touch x ../g", "touch x; env -C sub cat g", "touch -rsub/g x", "touch x --data=@sub/g"} {
+		put := func(text string) {
+			t.Helper()
+			h.mustTool(t, "write_file", `{"sandbox_id":"`+one+`","path":"sub/g","content":"`+text+`"}`)
+		}
+		put("harmless")
+		token = approved(one, line)
+		put("not so")
+		refused(line, one, line, token, "not what approval was asked for")
+	}
 	// What is written to it later nobody can approve.
 	c := &Call{Door: "test", WritesInput: true}
 	c.Argv = []string{"cat"}

@@ -57,14 +57,23 @@ func (r *run) contents(argv []string, dir string, search []string, read func(nam
 		out = append(out, f)
 		return true, nil
 	}
+	dirs := []string{dir}
 	for _, c := range r.starts(argv) {
+		if dirs = movedTo(dirs, c); len(dirs) > mostDirs {
+			return nil, &sandbox.Error{Op: "approval", Kind: sandbox.ErrDenied, Problem: "it changes its directory too often for anybody to follow",
+				Hint: "write absolute paths", Rule: "built-in: approvals"}
+		}
 		for i, word := range c {
 			var err error
 			switch {
+			case word == "":
 			case i > 0 || strings.Contains(word, "/"):
-				_, err = add(word, absoluteIn(dir, word))
-				if _, value, ok := strings.Cut(word, "="); ok && err == nil {
-					_, err = add(value, absoluteIn(dir, value))
+				for _, name := range namesIn(word) {
+					for _, dir := range dirs {
+						if _, err = add(name, absoluteIn(dir, name)); err != nil {
+							return nil, err
+						}
+					}
 				}
 			default:
 				for _, bin := range search {
@@ -82,6 +91,54 @@ func (r *run) contents(argv []string, dir string, search []string, read func(nam
 	return out, nil
 }
 
+// mostDirs is in how many directories the files of a line are looked for.
+const mostDirs = 16
+
+// movedTo adds to the directories that a line may be in those that a command of it
+// changes to: as each of them, since no order and no branch is known.
+func movedTo(dirs, words []string) []string {
+	mover := words[0] == "cd" || words[0] == "pushd" || words[0] == "chdir"
+	for i, word := range words[1:] {
+		before := words[i] // words[i+1] is word
+		to := ""
+		switch {
+		case before == "-C", before == "--chdir", before == "--directory", before == "-D", mover && word != "" && word[0] != '-':
+			to = word
+		case strings.HasPrefix(word, "-C"), strings.HasPrefix(word, "-D"):
+			to = word[2:]
+		case strings.HasPrefix(word, "--chdir="), strings.HasPrefix(word, "--directory="):
+			_, to, _ = strings.Cut(word, "=")
+		}
+		if to == "" {
+			continue
+		}
+		for _, dir := range slices.Clone(dirs) {
+			if at := path.Clean(absoluteIn(dir, to)); !slices.Contains(dirs, at) && len(dirs) <= mostDirs {
+				dirs = append(dirs, at)
+			}
+		}
+	}
+	return dirs
+}
+
+// namesIn are the files that a word may name: itself, the value of --config=x, of -fx,
+// and of the @x that many programs read.
+func namesIn(word string) []string {
+	out := []string{word}
+	if _, value, ok := strings.Cut(word, "="); ok {
+		out = append(out, value)
+	}
+	if len(word) > 2 && word[0] == '-' && word[1] != '-' {
+		out = append(out, word[2:])
+	}
+	for _, name := range slices.Clone(out) {
+		if _, file, ok := strings.Cut(name, "@"); ok {
+			out = append(out, file)
+		}
+	}
+	return slices.DeleteFunc(out, func(name string) bool { return name == "" })
+}
+
 func absoluteIn(dir, name string) string {
 	if path.IsAbs(name) {
 		return name
@@ -89,25 +146,18 @@ func absoluteIn(dir, name string) string {
 	return path.Join(dir, name)
 }
 
-// starts are the words that are known of every command that argv, or a shell's
-// source, would start.
+// starts are the words of every command that argv, or a shell's source, would start,
+// empty where they are not known.
 func (r *run) starts(argv []string) [][]string {
-	scripts := []*shell.Script{shell.Argv(argv)}
 	out := [][]string{argv}
-	if r.call.Script != "" {
-		d := shell.POSIX
-		if r.call.Call.Language == "bash" {
-			d = shell.Bash
-		}
-		scripts = append(scripts, shell.Line(r.call.Script, d))
-	}
-	for _, s := range scripts {
+	for _, s := range r.scripts(argv) {
 		for _, c := range s.Commands {
 			var words []string
 			for _, w := range c.Words {
-				if w.Static {
-					words = append(words, w.Text)
+				if !w.Static {
+					w.Text = ""
 				}
+				words = append(words, w.Text)
 			}
 			out = append(out, words)
 		}
@@ -118,6 +168,34 @@ func (r *run) starts(argv []string) [][]string {
 		}
 	}
 	return slices.DeleteFunc(out, func(words []string) bool { return len(words) == 0 })
+}
+
+// scripts are what a shell would read of argv, and of the source.
+func (r *run) scripts(argv []string) []*shell.Script {
+	var scripts []*shell.Script
+	if len(argv) > 0 {
+		scripts = append(scripts, shell.Argv(argv))
+	}
+	if r.call.Script != "" {
+		d := shell.POSIX
+		if r.call.Call.Language == "bash" {
+			d = shell.Bash
+		}
+		scripts = append(scripts, shell.Line(r.call.Script, d))
+	}
+	return scripts
+}
+
+// unread says what of a shell's line its text does not tell, which an approver is told:
+// files that it names there are not covered.
+func (r *run) unread(argv []string) []string {
+	var out []string
+	for _, s := range r.scripts(argv) {
+		for _, f := range s.Refusals[:min(len(s.Refusals), 1)] {
+			out = append(out, "not all that is started can be told from the text, nor which files: "+f.Why)
+		}
+	}
+	return out
 }
 
 // contents of a sandbox that is not made yet: what its mounts will show.

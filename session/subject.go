@@ -150,7 +150,11 @@ func (r *run) about(ctx context.Context, argv []string, dir string, env []string
 			s.Secrets = append(s.Secrets, secret.String())
 		}
 	}
-	s.Options = r.options()
+	line := s.Argv
+	if r.prog != nil {
+		line = nil // arguments of a program
+	}
+	s.Options = append(r.options(), r.unread(line)...)
 	for _, q := range r.question.Askings {
 		s.Reasons = append(s.Reasons, approval.Reason{Rule: q.Rule, What: q.What})
 	}
