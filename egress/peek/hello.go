@@ -17,6 +17,8 @@ type Hello struct {
 	// Encrypted says that there is an encrypted ClientHello inside, with
 	// another name that nobody but the server can read.
 	Encrypted bool
+	// Length is how much of the connection it takes, in bytes.
+	Length int
 }
 
 // errShort says that the bytes are the beginning of something longer.
@@ -31,8 +33,12 @@ const FirstOfTLS = recordHandshake
 
 // Numbers of TLS (RFC 8446, RFC 6066, RFC 9849).
 const (
+	recordChangeCipher = 20
+	recordAlert        = 21
 	recordHandshake    = 22
+	recordData         = 23
 	messageClientHello = 1
+	messageServerHello = 2
 	extServerName      = 0
 	extEncrypted       = 0xfe0d
 	nameHost           = 0
@@ -42,30 +48,32 @@ const (
 // errShort when b ends too early, another error when it cannot be one that a
 // server and we read in the same way.
 func parseHello(b []byte) (Hello, error) {
-	message, err := handshake(b)
+	message, length, err := handshake(b)
 	if err != nil {
 		return Hello{}, err
 	}
-	return clientHello(message)
+	h, err := clientHello(message)
+	h.Length = length
+	return h, err
 }
 
 // handshake joins the first handshake message, which may be spread over
-// records.
-func handshake(b []byte) ([]byte, error) {
-	var message []byte
+// records, and says how long these are.
+func handshake(b []byte) (message []byte, length int, err error) {
+	whole := len(b)
 	for {
 		if len(b) < 5 {
-			return nil, errShort
+			return nil, 0, errShort
 		}
-		n := int(b[3])<<8 | int(b[4])
+		n := recordLength(b)
 		switch {
 		case b[0] != recordHandshake || b[1] != 3:
-			return nil, errors.New("a TLS record of another kind comes before the end of the ClientHello")
+			return nil, 0, errors.New("a TLS record of another kind comes before the end of the ClientHello")
 		case n == 0:
-			return nil, errors.New("an empty TLS record")
+			return nil, 0, errors.New("an empty TLS record")
 		case len(b) < 5+n:
 			message = append(message, b[5:]...)
-			return nil, tooLong(message, errShort)
+			return nil, 0, tooLong(message, errShort)
 		}
 		message = append(message, b[5:5+n]...)
 		b = b[5+n:]
@@ -73,16 +81,16 @@ func handshake(b []byte) ([]byte, error) {
 			continue
 		}
 		if message[0] != messageClientHello {
-			return nil, errors.New("the first TLS message is no ClientHello")
+			return nil, 0, errors.New("the first TLS message is no ClientHello")
 		}
 		size := int(message[1])<<16 | int(message[2])<<8 | int(message[3])
 		switch {
 		case size > mostHello:
-			return nil, fmt.Errorf("the ClientHello has more than %d bytes", mostHello)
+			return nil, 0, fmt.Errorf("the ClientHello has more than %d bytes", mostHello)
 		case len(message) == 4+size:
-			return message[4:], nil
+			return message[4:], whole - len(b), nil
 		case len(message) > 4+size:
-			return nil, errors.New("something follows the ClientHello in its record")
+			return nil, 0, errors.New("something follows the ClientHello in its record")
 		}
 	}
 }

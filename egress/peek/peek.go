@@ -45,15 +45,21 @@ func First(r *bufio.Reader) (Kind, Hello, error) {
 	if err != nil {
 		return Opaque, Hello{}, err
 	}
-	if b[0] == recordHandshake {
+	switch b[0] {
+	case recordHandshake:
 		h, err := hello(r)
 		return TLS, h, err
+	case recordChangeCipher, recordAlert: // which some servers skip, and read a ClientHello then
+		return TLS, Hello{}, errors.New("TLS that does not begin with a ClientHello")
 	}
 	for {
 		if more := r.Buffered(); more > len(b) {
 			b, _ = r.Peek(more)
 		}
-		if kind, sure := request(b); sure {
+		switch kind, sure := words(b); {
+		case sure && kind == TLS:
+			return TLS, Hello{}, errOld
+		case sure:
 			return kind, Hello{}, nil
 		}
 		b, err = r.Peek(len(b) + 1)
@@ -90,6 +96,27 @@ func hello(r *bufio.Reader) (Hello, error) {
 		}
 		n = len(b) + 1
 	}
+}
+
+// words says what b begins, which is no record of TLS. It is not sure while more bytes
+// can still change that.
+func words(b []byte) (kind Kind, sure bool) {
+	if b[0] >= 0x80 {
+		return old(b)
+	}
+	return request(b)
+}
+
+var errOld = errors.New("a ClientHello in the form of SSL 2, which names no server")
+
+// old says whether b begins a ClientHello in the form of SSL 2 (RFC 5246, E.2) for a
+// later version, which some servers still take.
+func old(b []byte) (kind Kind, sure bool) {
+	switch {
+	case len(b) > 2 && b[2] != messageClientHello, len(b) > 3 && b[3] != 3: // the version's first half
+		return Opaque, true
+	}
+	return TLS, len(b) > 3
 }
 
 // request says whether b begins an HTTP request: empty lines, which servers
@@ -134,11 +161,11 @@ func token(c byte) bool {
 	return false
 }
 
-// ErrLate says that what was passed on as words turned out to be a request.
-var ErrLate = errors.New("an HTTP request whose first line came too slowly")
+// ErrLate says that what was passed on as words turned out to be more.
+var ErrLate = errors.New("an HTTP request or TLS whose beginning came too slowly")
 
 // Guard reads what First was not sure about, and stops before the byte that
-// would make it an HTTP request.
+// would make it an HTTP request, or TLS.
 type Guard struct {
 	R io.Reader
 
@@ -152,8 +179,11 @@ func (g *Guard) Read(b []byte) (int, error) {
 		return n, err
 	}
 	g.seen = append(g.seen, b[:n]...)
-	kind, sure := request(g.seen)
-	if sure && kind == HTTP {
+	if len(g.seen) == 0 {
+		return n, err
+	}
+	kind, sure := words(g.seen)
+	if sure && kind != Opaque {
 		return 0, ErrLate
 	}
 	if sure {

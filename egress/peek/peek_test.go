@@ -108,6 +108,9 @@ func TestOddHellos(t *testing.T) {
 		"another record":           append([]byte{22, 3, 1, 0, 1, 1}, 23, 3, 3, 0, 1, 0),
 		"another message":          {22, 3, 1, 0, 4, 2, 0, 0, 0},
 		"no end":                   whole[:20],
+		"a warning first":          append(record(recordAlert, 1, 90), whole...),
+		"a change of cipher first": append(record(recordChangeCipher, 1), whole...),
+		"the form of SSL 2":        []byte("\x80\x2e\x01\x03\x03\x00\x15\x00\x00\x00\x10"),
 	} {
 		if kind, h, err := first(b); kind != TLS || err == nil {
 			t.Errorf("%s: kind %d, %+v, no error", what, kind, h)
@@ -122,7 +125,7 @@ func TestRequests(t *testing.T) {
 		"EHLO mail.test\r\n": Opaque, "set key 0 0 5\r\n": Opaque, "GET /\r\nHost: evil.test\r\n": Opaque,
 		"M-SEARCH * HTTP/1.1": HTTP, "CONNECT evil.test:443 HTTP/1.1": HTTP,
 		"SSH-2.0-OpenSSH_9.2\r\n": Opaque, "PING\r\n": Opaque, "\x00\x00\x00\x08\x04\xd2\x16/": Opaque, "*1\r\n$4\r\nPING\r\n": Opaque,
-		"GET": Opaque, "\x05\x01\x00": Opaque, "\x80\x2e\x01\x03\x01": Opaque,
+		"GET": Opaque, "\x05\x01\x00": Opaque, "\x80\x2e\x01\x00\x02": Opaque, "\x80\x2e\x01": Opaque, "\xff\xff\x00": Opaque,
 	} {
 		if kind, _, err := first([]byte(in)); kind != want || err != nil {
 			t.Errorf("%q is %d, %v; want %d", in, kind, err, want)
@@ -136,7 +139,8 @@ func TestRequests(t *testing.T) {
 func TestGuard(t *testing.T) {
 	for in, passes := range map[string]bool{
 		"hello": true, "hello\nGET / HTTP/1.1\r\n": true, "PING": true, "EHLO mail.test\r\nMAIL": true,
-		"GET / HTTP/1.1\r\n": false, "GET / HTTP/": false, "\r\n GET / http/1.0\r\n": false, strings.Repeat("A", 9000): false,
+		"\xfe\xfd\x01\x04":   true,
+		"GET / HTTP/1.1\r\n": false, "GET / HTTP/": false, "\x80\x2e\x01\x03\x03": false, "\r\n GET / http/1.0\r\n": false, strings.Repeat("A", 9000): false,
 	} {
 		got, err := io.ReadAll(&Guard{R: iotest.OneByteReader(strings.NewReader(in))})
 		if passes && (err != nil || string(got) != in) || !passes && (err != ErrLate || len(got) >= len(in)) {

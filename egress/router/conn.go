@@ -255,8 +255,7 @@ func (c *conn) serve(up net.Conn) {
 	spoke := early.stop()
 	var late net.Error
 	if errors.As(err, &late) && late.Timeout() { // words without an end
-		c.relay(up, &peek.Guard{R: c.in})
-		c.finish("")
+		c.end(c.relay(up, &peek.Guard{R: c.in}, up))
 		return
 	}
 	switch {
@@ -266,6 +265,11 @@ func (c *conn) serve(up net.Conn) {
 		}
 		if err == nil && c.judged {
 			c.serveTLS(up)
+			return
+		}
+		if err == nil {
+			from := peek.NewAnswer(up)
+			c.end(c.relay(up, &peek.Rest{R: c.in, Hello: hello, Answer: from, Check: c.checkAgain}, from))
 			return
 		}
 	case c.speaksWeb() || kind == peek.HTTP && !spoke: // no server of HTTP speaks first
@@ -278,17 +282,29 @@ func (c *conn) serve(up net.Conn) {
 	var broken *net.OpError
 	switch {
 	case errors.As(err, &refused):
-		c.r.recordRefused(c.t, refused)
-		c.finish(refused.Reason)
+		c.end(err)
 	case errors.As(err, &broken):
 		c.finish("the sandbox broke it off")
 	case err != nil && (err != io.EOF || kind != peek.Opaque):
-		c.r.recordRefused(c.t, &refusal{Decision: rule.Decision{Reason: err.Error()}})
-		c.finish(err.Error())
+		c.end(&refusal{Decision: rule.Decision{Reason: err.Error()}})
 	default:
-		c.relay(up, c.in)
-		c.finish("")
+		c.end(c.relay(up, c.in, up))
 	}
+}
+
+// end is that of a connection whose bytes were passed on, or refused.
+func (c *conn) end(err error) {
+	var refused *refusal
+	switch {
+	case errors.As(err, &refused):
+	case errors.Is(err, peek.ErrLate):
+		refused = &refusal{Decision: rule.Decision{Reason: err.Error()}}
+	default:
+		c.finish("")
+		return
+	}
+	c.r.recordRefused(c.t, refused)
+	c.finish(refused.Reason)
 }
 
 // speaksWeb says that nothing but HTTP is taken, inside of TLS or not.
@@ -331,72 +347,12 @@ func (c *conn) checkHello(h peek.Hello) error {
 	return nil
 }
 
-// early passes on what a server says before its client does, as those of mail
-// and SSH do.
-type early struct {
-	up    net.Conn
-	done  chan struct{}
-	spoke bool
-}
-
-// listen begins that, except where only HTTP is spoken: no server of it does.
-func (c *conn) listen(up net.Conn) *early {
-	e := &early{up: up, done: make(chan struct{})}
-	if c.speaksWeb() {
-		close(e.done)
-		return e
-	}
-	ok := c.r.at.do(func() {
-		defer close(e.done)
-		b := make([]byte, 4<<10)
-		for {
-			n, err := up.Read(b)
-			if n > 0 {
-				e.spoke = true
-				if _, werr := c.down.Write(b[:n]); werr != nil {
-					return
-				}
-			}
-			if err != nil {
-				if errors.Is(err, io.EOF) {
-					_ = c.down.CloseWrite()
-				}
-				return
-			}
-		}
-	})
-	if !ok {
-		close(e.done)
-	}
-	return e
-}
-
-// stop ends listening and reports whether the server has spoken.
-func (e *early) stop() bool {
-	_ = e.up.SetReadDeadline(time.Unix(1, 0))
-	<-e.done
-	_ = e.up.SetReadDeadline(time.Time{})
-	return e.spoke
-}
-
-// relay moves bytes both ways until both have ended.
-func (c *conn) relay(up net.Conn, in io.Reader) {
-	var back sync.WaitGroup
-	back.Go(func() {
-		_, err := io.CopyBuffer(onlyWriter{c.down}, onlyReader{up}, make([]byte, copySize))
-		if err != nil {
-			c.abort()
-			return
-		}
-		_ = c.down.CloseWrite()
-	})
-	_, err := io.CopyBuffer(onlyWriter{up}, onlyReader{in}, make([]byte, copySize))
+// checkAgain wants it in a second ClientHello, too, of which err says what is wrong.
+func (c *conn) checkAgain(h peek.Hello, err error) error {
 	if err != nil {
-		c.abort()
-	} else if half, ok := up.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite()
+		return &refusal{Decision: rule.Decision{Reason: err.Error()}}
 	}
-	back.Wait()
+	return c.checkHello(h)
 }
 
 // failed ends a connection that never stood.
@@ -463,7 +419,3 @@ func (c *conn) forget() {
 		<-c.r.places
 	}
 }
-
-// onlyReader and onlyWriter keep io.Copy from finding a way of its own.
-type onlyReader struct{ io.Reader }
-type onlyWriter struct{ io.Writer }
