@@ -89,6 +89,7 @@ func Cases() []Case {
 		{"N16", "reach another sandbox, or a daemon's door without a key: from inside, from a page in a browser", control},
 		{"N17", "keep a connection to a host that is not allowed any more", allowList},
 		{"N18", "use the network without end: connections, bytes, heads of requests", limit},
+		{"N19", "reach more of the host's loopback than the one port that is opened by its name", allowList},
 		{"P01", "run a program that no list allows: in lists, pipes, substitutions, here-documents", commands},
 		{"P02", "hide a program among thousands of commands", commands},
 		{"P03", "have an allowed program start another", commands},

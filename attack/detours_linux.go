@@ -5,8 +5,10 @@ package attack
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/caisson-run/caisson/attack/probe"
+	"github.com/caisson-run/caisson/egress/rule"
 	"github.com/caisson-run/caisson/session"
 )
 
@@ -129,6 +131,45 @@ func (s *suite) withoutProxy(ctx context.Context) finding {
 	return s.outside(ctx, "N14", open, func(c *session.Call) { allowing(c, open) }, func() string {
 		return reached(shut, "a server that is not allowed was reached without a proxy")
 	}, knocks...)
+}
+
+// oneLocalPort asks for the host's loopback where one port of it is open under the name
+// that is for that: for another port under that name, and for the open one under others.
+func (s *suite) oneLocalPort(ctx context.Context) finding {
+	all, end, err := ears(2)
+	if err != nil {
+		return unable(err)
+	}
+	defer end()
+	open, shut, mark, around := all[0], all[1], "allowed-"+s.nonce, "around-"+s.nonce
+	name := rule.ThisHost
+	knocks := []probe.Knock{
+		{What: "what is allowed", Must: true, To: open.at(name), Bytes: request("/"+mark, open.at(name))},
+		{What: "another port", To: shut.at(name), Bytes: request("/", shut.at(name))},
+		{What: "another port, with TLS", To: shut.at(name), Bytes: request("/", shut.at(name)), TLS: name},
+		{What: "another port, in capitals", To: shut.at(strings.ToUpper(name)), Bytes: request("/", shut.at(name))},
+		{What: "a tunnel to another port", To: open.at(name), Bytes: "CONNECT " + shut.at(name) + " HTTP/1.1\r\nHost: " + shut.at(name) + "\r\n\r\n"},
+		{What: "another name on its connection", To: open.at(name), Bytes: request("/"+around, open.at(localhost))},
+		{What: "another target on its connection", To: open.at(name), Bytes: request("http://"+open.at("127.0.0.1")+"/"+around, open.at(name))},
+		{What: "a datagram", To: open.at(name), Bytes: around, UDP: true},
+	}
+	for _, host := range []string{localhost, "127.0.0.1", "127.0.0.2", "0.0.0.0", "::1", "::ffff:127.0.0.1", "127.1", "a." + name, "caisson.internal"} {
+		knocks = append(knocks,
+			probe.Knock{What: "its port at " + host, To: open.at(host), Bytes: request("/"+around, open.at(host))},
+			probe.Knock{What: "another port at " + host, To: shut.at(host), Bytes: request("/", shut.at(host))})
+	}
+	f := s.outside(ctx, "N19", nil, func(c *session.Call) {
+		c.Network = append(c.Network, open.at(name), "*.caisson.internal:*", "internet")
+	}, func() string {
+		if open.has(around) {
+			return "the open port of the host's loopback was reached by something else than its name"
+		}
+		return reached(shut, "a port of the host's loopback was reached that nothing opens")
+	}, knocks...)
+	if f.verdict == Pass && !open.has(mark) {
+		return finding{verdict: Unclear, reason: "the request that is allowed did not arrive"}
+	}
+	return f
 }
 
 // reached says why a server should not have heard anything, when it has.

@@ -80,6 +80,7 @@ func scenes() map[string]func(*suite, context.Context) finding {
 		"N16": (*suite).control,
 		"N17": (*suite).swapped,
 		"N18": (*suite).flood,
+		"N19": (*suite).oneLocalPort,
 		"P01": shellCase("P01"),
 		"P02": shellCase("P02"),
 		"P03": shellCase("P03"),

@@ -391,7 +391,9 @@ func (s *suite) anotherHost(ctx context.Context) finding {
 		} {
 			knocks = append(knocks, probe.Knock{What: what, To: to, Bytes: bytes})
 		}
-		knocks = append(knocks, probe.Knock{What: "in a ClientHello", To: to, TLS: evil})
+		knocks = append(knocks,
+			probe.Knock{What: "in a ClientHello", To: to, TLS: evil},
+			probe.Knock{What: "in a ClientHello after a warning", To: to, TLS: evil, First: "\x15\x03\x01\x00\x02\x01\x5a"})
 	}
 	return s.outside(ctx, "N11", e, func(c *session.Call) { allowing(c, e) }, func() string {
 		if e.has(evil) {

@@ -189,7 +189,7 @@ func HasRed(t *testing.T, d sandbox.Driver, want string) {
 
 // Network are the cases that need a sandbox with a network.
 func Network() []string {
-	return []string{"S05", "S06", "N02", "N05", "N06", "N07", "N08", "N09", "N10", "N11", "N12", "N13", "N14", "N16", "N17", "N18"}
+	return []string{"S05", "S06", "N02", "N05", "N06", "N07", "N08", "N09", "N10", "N11", "N12", "N13", "N14", "N16", "N17", "N18", "N19"}
 }
 
 // OneSandbox are the cases that share one, and so are cheap together.

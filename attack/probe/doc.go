@@ -79,6 +79,7 @@ type Knock struct {
 	To    string // host and port; a name is asked for at the resolver
 	Bytes string // Placeholder stands for the value of SecretName
 	TLS   string // when not empty, the name in a ClientHello
+	First string // said before that
 	UDP   bool
 	Must  bool   // it is allowed, and waited for
 	Query uint16 // when not 0, all that is done is to ask for To, a name, with this type

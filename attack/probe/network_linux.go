@@ -74,6 +74,9 @@ func (k Knock) knock(resolver string) (answer []byte, err error) {
 		_, err := c.Write([]byte(k.Bytes))
 		return nil, err
 	}
+	if _, err := io.WriteString(c, k.First); err != nil {
+		return nil, err
+	}
 	if k.TLS != "" {
 		c = tls.Client(c, &tls.Config{ServerName: k.TLS, InsecureSkipVerify: true})
 	}
