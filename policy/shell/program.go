@@ -40,7 +40,9 @@ func git(_ *scope, c *Command, _ stdin) {
 	switch sub.Text {
 	case "commit":
 		d.args = "mFCct"
-	case "tag", "merge", "notes":
+	case "merge", "pull": // a strategy is a program git-merge-NAME
+		d.short, d.args = "s", "mFX"
+	case "tag", "notes":
 		d.args = "mF"
 	case "stash":
 		d.args = "m"
@@ -51,7 +53,7 @@ func git(_ *scope, c *Command, _ stdin) {
 	case "grep":
 		d.short, d.args = "O", "efABCm"
 	case "rebase":
-		d.short, d.args = "x", "sXCS"
+		d.short, d.args = "xs", "XCS"
 	case "submodule":
 		d.words = "foreach"
 	case "bisect":
@@ -145,7 +147,7 @@ func makeRule(_ *scope, c *Command, _ stdin) {
 }
 
 func golang(_ *scope, c *Command, _ stdin) {
-	d := dangerous{long: "exec toolexec vettool overlay modfile", exact: true, args: "C", words: "run generate tool install get"}
+	d := dangerous{long: "exec toolexec vettool fixtool overlay modfile", exact: true, args: "C", words: "run generate tool install get"}
 	d.judge(nil, c, stdin{})
 	env, linker := false, false
 	for i, w := range c.Words[1:] {

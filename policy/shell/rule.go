@@ -17,14 +17,39 @@ func ruleOf(base string) rule {
 	if r := rules()[base]; r != nil {
 		return r
 	}
+	if strings.HasPrefix(base, "qemu-") {
+		return opaque("starts any program")
+	}
 	if strings.HasPrefix(base, "ld-linux") || strings.HasPrefix(base, "ld-musl") || strings.HasPrefix(base, "ld.so") {
 		return opaque("starts any program")
+	}
+	// x86_64-linux-gnu-gcc-14, perl5.36-x86_64-linux-gnu.
+	if first, machine, rest := aroundMachine(base); machine {
+		if r := ruleOf(rest); r != nil {
+			return r
+		}
+		return ruleOf(first)
 	}
 	// python3.14, perl5.36, lua5.4, gcc-14.
 	if bare := strings.TrimRight(base, "0123456789.-"); bare != base && bare != "" {
 		return rules()[bare]
 	}
 	return nil
+}
+
+// aroundMachine cuts a name at the machine that is in it, CPU-linux-ABI.
+func aroundMachine(base string) (before string, is bool, behind string) {
+	before, behind, is = strings.Cut(base, "-linux-")
+	if !is {
+		return "", false, ""
+	}
+	if i := strings.LastIndexByte(before, '-'); i >= 0 { // the CPU
+		before = before[:i]
+	} else {
+		before = ""
+	}
+	_, behind, _ = strings.Cut(behind, "-")
+	return before, true, behind
 }
 
 // table is made once, when it is first asked for.
@@ -42,8 +67,9 @@ func makeRules() map[string]rule {
 	m := map[string]rule{
 		"xargs": xargs, "find": find, "watch": watch, "cmake": cmake, "git": git, "tar": tar, "sed": sed, "awk": awk, "make": makeRule, "go": golang,
 		"bash": shells(Bash), "sh": shells(POSIX), "dash": shells(POSIX), "ash": shells(POSIX),
-		"gawk": awk, "mawk": awk, "nawk": awk, "gsed": sed, "gtar": tar, "bsdtar": tar, "gmake": makeRule, "gfind": find, "gxargs": xargs,
-		"less": pager, "more": pager, "most": pager,
+		"gawk": awk, "original-awk": awk, "goawk": awk, "mawk": awk, "nawk": awk, "gsed": sed, "gtar": tar, "bsdtar": tar, "gmake": makeRule, "gfind": find, "gxargs": xargs,
+		"less": pager, "more": pager, "most": pager, "pager": pager, "sensible-pager": pager, "zless": pager, "zmore": pager, "xzless": pager, "xzmore": pager,
+		"bzless": pager, "bzmore": pager, "lzless": pager, "lzmore": pager, "zstdless": pager,
 	}
 	for name, w := range wrappers() {
 		m[name] = w.judge
@@ -77,7 +103,15 @@ const starters = "zsh hush yash posh osh ksh mksh pdksh fish csh tcsh rbash rc e
 	"chpst softlimit runcon choom coproc dtach abduco reptyr catchpoint hyperfine perf-stat ts-run sg newgrp pkexec rename prename file-rename " +
 	"gosu su-exec tini dumb-init catatonit setuidgid envdir s6-setuidgid cross-env env-cmd dotenv doppler aws-vault chamber wait-for-it watchexec nodemon " +
 	"chokidar reflex fzf sk peco tig lazygit ranger nnn lf vifm mc tshark buildah rpm rpmbuild pandoc latexmk xelatex lualatex pdflatex " +
-	"convert magick mogrify gs gpg ssh-keygen openssl openvt cttyhack tcpsvd udpsvd runsv runsvdir svlogd zcip udhcpc ifplugd inetd ftp lftp mail mailx mutt sshfs logrotate aria2c service initctl rc-service update-alternatives chronic ifne vipe vidir unshadow pexec logsave"
+	"convert magick mogrify gs gpg ssh-keygen openssl openvt cttyhack tcpsvd udpsvd runsv runsvdir svlogd zcip udhcpc ifplugd inetd ftp lftp mail mailx mutt sshfs logrotate aria2c service initctl rc-service update-alternatives chronic ifne vipe vidir unshadow pexec logsave " +
+	"systemd-cat systemd-inhibit systemd-nspawn systemd-socket-activate systemd-mount uclampset i386 x86_64 uname26 fakeroot-sysv fakeroot-tcp fakechroot schroot " +
+	"memusage sotruss heaptrack gprofng gp-collect-app gdbserver gdbtui rr bpftrace luit fstab-decode iptables-apply debconf debconf-apt-progress agetty " +
+	"dpkg-architecture dpkg-buildpackage debuild pg_virtualenv msgexec msgfilter libtool prove pydoc pdb lli opt llc bugpoint not jdb jrunscript ctr runc crun " +
+	"vim.basic vim.tiny vim.nox vimdiff rvim rview gvim evim vimtutor emacsclient mcedit kak hx helix jed zile editor sensible-editor sensible-browser www-browser " +
+	"lynx w3m links elinks slogin autossh rsh rlogin ssh-copy-id ssh-argv0 nc.traditional nc.openbsd proxychains proxychains4 torsocks torify tsocks trickle " +
+	"cgexec aa-exec sem mispipe pee zrun lckdo cscope ctags-universal etags pcre2grep pcregrep ugrep ug exiftool yt-dlp youtube-dl mpv sox play " +
+	"tex latex pdftex luatex xetex dvips identify composite montage conjure gm gpg-connect-agent gpgtar gpg-zip gpgsm tcc rdmd dub zig dlv ghc duckdb mysqlsh usql " +
+	"nyc c8 concurrently run-s run-p npm-run-all pm2 forever onchange zx lerna turbo nx vite-node esno babel-node start-server-and-test"
 
 // subcommands are programs with subcommands that start others: the subcommand
 // is to be named.
@@ -155,14 +189,34 @@ func ownOptions(program string) (letters, names string) {
 		return "oc", " --option --config-file"
 	case "dnf", "yum":
 		return "c", " --setopt"
+	case "yarn":
+		return "", " --cwd"
+	case "pnpm":
+		return "C", " --dir"
+	case "poetry":
+		return "CP", " --directory --project"
+	case "uv":
+		return "p", " --directory --project --python --config-file"
+	case "pre-commit", "tox":
+		return "c", ""
+	case "nox":
+		return "f", " --noxfile"
+	case "coverage":
+		return "", " --rcfile"
+	case "task":
+		return "td", " --taskfile --dir"
+	case "rake":
+		return "feErRIp", " --rakefile --execute --require --libdir --rakelibdir"
+	case "mvn":
+		return "fstgD", " --file --settings --global-settings --toolchains --define"
 	case "npm":
-		return "", " --git --editor --viewer --browser --node-gyp --init-module"
+		return "C", " --git --editor --viewer --browser --node-gyp --init-module"
 	case "pip":
 		return "", " --python"
 	case "helm":
 		return "", " --post-renderer"
 	case "gradle":
-		return "Ib", " --init-script --build-file"
+		return "IbpcD", " --init-script --build-file --project-dir --settings-file --include-build --gradle-user-home --system-prop"
 	case "podman":
 		return "", " --runtime --conmon --hooks-dir"
 	}
@@ -204,7 +258,7 @@ func interpreter(s *scope, c *Command, in stdin) {
 // pager: +COMMAND and options that read key bindings.
 func pager(_ *scope, c *Command, _ stdin) {
 	for i, w := range c.Words[1:] {
-		if !w.known() || w.Static && (strings.HasPrefix(w.Text, "+") || strings.HasPrefix(w.Text, "-k") || strings.HasPrefix(w.Text, "--lesskey")) {
+		if !w.known() || w.Static && (strings.HasPrefix(w.Text, "+") || strings.HasPrefix(w.Text, "-k") || strings.HasPrefix(w.Text, "--le") || strings.HasPrefix(w.Text, "--cmd") || w.Text == "--l") {
 			c.need(i+1, i+2, "may start a program")
 		}
 	}
@@ -223,51 +277,76 @@ type dangerous struct {
 
 // compilers are options of gcc's and clang's that name a program or a library, or hand
 // an option to another program that may. -Wl and its like do that, too; see isLong.
-const compilers = "wrapper fplugin fpass-plugin specs B prefix fuse-ld ld-path load config gcc-toolchain Xlinker Xclang Xassembler Xpreprocessor"
+const compilers = "wrapper fplugin fpass-plugin specs B prefix fuse-ld ld-path load config gcc-toolchain gcc-install-dir ccc-install-dir ccc-gcc-name Xlinker Xclang Xassembler Xpreprocessor"
 
 func flagged() map[string]*dangerous {
 	return map[string]*dangerous{
-		"rg":      {long: "pre hostname-bin", args: "eAfBCgmMtTrjE"},
-		"man":     {short: "PHCp", long: "pager html config-file preprocessor", args: "LmMsSreERE"},
-		"sort":    {long: "compress-program files0-from", args: "kotSTk"},
-		"split":   {long: "filter", args: "abnlCt"},
-		"rsync":   {short: "eM", long: "config daemon dparam rsh rsync-path remote-option", args: "fBT"},
-		"scp":     {short: "SoFDJ", args: "cilPX"},
-		"sftp":    {short: "SoFDJbs", args: "BcilPRX"},
-		"wget":    {short: "e", long: "execute config use-askpass input-file", args: "oaitOTwQPUlARDIXBn"},
-		"curl":    {short: "K", long: "config engine", args: "oAbcCdDeEFhHmPQrtTuUwxXyYz"},
-		"zip":     {short: "T", long: "unzip-command test", args: "btnxi"},
-		"cpio":    {long: "rsh-command", args: "CEFHIMOR"},
-		"fd":      {short: "xX", long: "exec exec-batch", args: "edEtSocj"},
-		"fdfind":  {short: "xX", long: "exec exec-batch", args: "edEtSocj"},
-		"bat":     {long: "pager diff", args: "lHrmA"},
-		"gcc":     {long: compilers, exact: true, file: true},
-		"g++":     {long: compilers, exact: true, file: true},
-		"cc":      {long: compilers, exact: true, file: true},
-		"c++":     {long: compilers, exact: true, file: true},
-		"clang":   {long: compilers, exact: true, file: true},
-		"clang++": {long: compilers, exact: true, file: true},
-		"ld":      {long: "plugin", exact: true, file: true},
-		"ar":      {long: "plugin", exact: true, file: true},
-		"nm":      {long: "plugin", exact: true, file: true},
-		"ranlib":  {long: "plugin", exact: true, file: true},
-		"strip":   {long: "plugin", exact: true, file: true},
-		"sdiff":   {long: "diff-program", args: "wI"},
-		"diff3":   {long: "diff-program", args: "L"},
-		"protoc":  {long: "plugin", exact: true, file: true},
-		"hg":      {long: "config"},
-		"svn":     {long: "diff-cmd diff3-cmd merge-cmd editor-cmd config-option config-dir"},
-		"ack":     {long: "pager ackrc", args: "ABCmg"},
-		"ag":      {long: "pager", args: "ABCGmp"},
-		"patch":   {short: "e", long: "ed", args: "BdDFgioprVxYz"},
-		"install": {long: "strip-program", args: "gmotS"},
-		"nmap":    {long: "script", exact: true},
-		"tcpdump": {short: "z", args: "BcCFGijmMrsTVwWyQ"},
-		"ip":      {short: "b", long: "batch", words: "netns vrf", args: "f"},
-		"dpkg":    {short: "ir", long: "install unpack configure remove purge triggers-only root pre-invoke post-invoke status-logger", args: "D"},
-		"column":  {args: "tnNsoc"},
-		"xz":      {args: "STMFC"},
-		"date":    {long: "file set", short: "fs", args: "drI"},
+		"rg":         {long: "pre hostname-bin", args: "eAfBCgmMtTrjE"},
+		"man":        {short: "PHCp", long: "pager html config-file preprocessor", args: "LmMsSreERE"},
+		"sort":       {long: "compress-program files0-from", args: "kotSTk"},
+		"split":      {long: "filter", args: "abnlCt"},
+		"rsync":      {short: "eM", long: "config daemon dparam rsh rsync-path remote-option", args: "fBT"},
+		"scp":        {short: "SoFDJ", args: "cilPX"},
+		"sftp":       {short: "SoFDJbs", args: "BcilPRX"},
+		"wget":       {short: "e", long: "execute config use-askpass input-file", args: "oaitOTwQPUlARDIXBn"},
+		"curl":       {short: "K", long: "config engine", args: "oAbcCdDeEFhHmPQrtTuUwxXyYz"},
+		"zip":        {short: "T", long: "unzip-command test", args: "btnxi"},
+		"cpio":       {long: "rsh-command", args: "CEFHIMOR"},
+		"fd":         {short: "xX", long: "exec exec-batch", args: "edEtSocj"},
+		"fdfind":     {short: "xX", long: "exec exec-batch", args: "edEtSocj"},
+		"bat":        {long: "pager diff", args: "lHrmA"},
+		"gcc":        {long: compilers, exact: true, file: true},
+		"g++":        {long: compilers, exact: true, file: true},
+		"cc":         {long: compilers, exact: true, file: true},
+		"c++":        {long: compilers, exact: true, file: true},
+		"cpp":        {long: compilers, exact: true, file: true},
+		"c89":        {long: compilers, exact: true, file: true},
+		"c99":        {long: compilers, exact: true, file: true},
+		"gfortran":   {long: compilers, exact: true, file: true},
+		"gccgo":      {long: compilers, exact: true, file: true},
+		"gcc-ar":     {long: "plugin", exact: true, file: true},
+		"gcc-nm":     {long: "plugin", exact: true, file: true},
+		"ld.bfd":     {long: "plugin", exact: true, file: true},
+		"ld.gold":    {long: "plugin", exact: true, file: true},
+		"gold":       {long: "plugin", exact: true, file: true},
+		"apt-cache":  {short: "oc", long: "option config-file"},
+		"apt-mark":   {short: "oc", long: "option config-file"},
+		"apt-config": {short: "oc", long: "option config-file"},
+		"rustc":      {short: "CZ", long: "codegen extern", args: "lLoAWDF", file: true},
+		"javac":      {long: "J processor Xplugin", exact: true, file: true},
+		"ctest":      {short: "S", long: "script build-and-test test-command build-makeprogram", args: "CRELIMTAOjUW"},
+		"ninja":      {short: "f", args: "Cjkldtw"},
+		"samu":       {short: "f", args: "Cjkldtw"},
+		"mypy":       {long: "python-executable"},
+		"pylint":     {long: "init-hook load-plugins rcfile"},
+		"virtualenv": {short: "p", long: "python"},
+		"groff":      {short: "UlL", args: "dfFImMnoPrTwWKA"},
+		"troff":      {short: "U", args: "dfFImMnorTwW"},
+		"pic":        {short: "U"},
+		"batcat":     {long: "pager diff", args: "lHrmA"},
+		"clang":      {long: compilers, exact: true, file: true},
+		"clang++":    {long: compilers, exact: true, file: true},
+		"ld":         {long: "plugin", exact: true, file: true},
+		"ar":         {long: "plugin", exact: true, file: true},
+		"nm":         {long: "plugin", exact: true, file: true},
+		"ranlib":     {long: "plugin", exact: true, file: true},
+		"strip":      {long: "plugin", exact: true, file: true},
+		"sdiff":      {long: "diff-program", args: "wI"},
+		"diff3":      {long: "diff-program", args: "L"},
+		"protoc":     {long: "plugin", exact: true, file: true},
+		"hg":         {long: "config"},
+		"svn":        {long: "diff-cmd diff3-cmd merge-cmd editor-cmd config-option config-dir"},
+		"ack":        {long: "pager ackrc", args: "ABCmg"},
+		"ag":         {long: "pager", args: "ABCGmp"},
+		"patch":      {short: "e", long: "ed", args: "BdDFgioprVxYz"},
+		"install":    {long: "strip-program", args: "gmotS"},
+		"nmap":       {long: "script", exact: true},
+		"tcpdump":    {short: "z", args: "BcCFGijmMrsTVwWyQ"},
+		"ip":         {short: "b", long: "batch", words: "netns vrf", args: "f"},
+		"dpkg":       {short: "ir", long: "install unpack configure remove purge triggers-only root pre-invoke post-invoke status-logger", args: "D"},
+		"column":     {args: "tnNsoc"},
+		"xz":         {args: "STMFC"},
+		"date":       {long: "file set", short: "fs", args: "drI"},
 	}
 }
 

@@ -27,7 +27,9 @@ var usual = map[string][]string{
 
 // denied says why the usual list refuses a line; empty when it passes. Package
 // policy is the real one; this is its gist.
-func denied(s *Script) string {
+func denied(s *Script) string { return deniedBy(s, usual) }
+
+func deniedBy(s *Script, list map[string][]string) string {
 	for _, r := range s.Refusals {
 		return r.At.String() + ": " + r.Why
 	}
@@ -41,7 +43,7 @@ func denied(s *Script) string {
 			}
 			continue
 		}
-		args, ok := usual[c.Name()]
+		args, ok := list[c.Name()]
 		if !ok {
 			switch c.Name() {
 			case "echo", "printf", "true", "false", "pwd":
@@ -112,6 +114,26 @@ func TestAttacks(t *testing.T) {
 			if denied(Line(l, d)) == "" {
 				t.Errorf("let through (dialect %d): %s", d, l)
 			}
+		}
+	}
+}
+
+// TestStarters: programs that are on no usual list, and start others, or run code. Each
+// is listed by its name.
+func TestStarters(t *testing.T) {
+	for _, l := range lines(t, "testdata/starters.txt") {
+		words := strings.Fields(l)
+		list := map[string][]string{words[0]: nil}
+		if has(subcommands, strings.TrimRight(words[0], "0123456789.")) {
+			list[words[0]] = words[1:2]
+		}
+		if deniedBy(Line(l, Bash), list) == "" {
+			t.Errorf("let through: %s", l)
+		}
+	}
+	for _, l := range []string{"apt-cache policy", "apt-mark showauto", "rustc x.rs", "javac X.java", "ninja -C build", "x86_64-linux-gnu-gcc-12 -c x.c", "x86_64-linux-gnu-strings f", "groff -man x", "ctest -C Debug"} {
+		if why := deniedBy(Line(l, Bash), map[string][]string{strings.Fields(l)[0]: nil}); why != "" {
+			t.Errorf("refused %s: %s", l, why)
 		}
 	}
 }
