@@ -3,15 +3,12 @@
 package audit
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"encoding/base32"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
-	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -186,7 +183,7 @@ func (l *Log) change(ctx context.Context, do func(tx querier, head Checkpoint) (
 	defer begun.Rollback()
 	ctx = through
 	tx := &writing{begun, &l.known}
-	head, err := l.checkHead(ctx, tx)
+	head, err := l.base(ctx, conn, tx)
 	if err != nil {
 		return unavailable(op, err)
 	}
@@ -201,6 +198,7 @@ func (l *Log) change(ctx context.Context, do func(tx querier, head Checkpoint) (
 		return unavailable(op, err)
 	}
 	l.good.Store(&head) // signed here
+	l.settle(conn, head)
 	conn.Close()
 	l.known.prepare(ctx, l.w)
 	if l.onCommit != nil {
@@ -264,97 +262,4 @@ func keep(ctx context.Context, tx querier, list []*Capture) error {
 		}
 	}
 	return nil
-}
-
-// checkHead is the part of Verify that each commit can afford: the signed head
-// is there, the last record is the one it names, and audit.head, which lags
-// behind at most, is on the same chain.
-func (l *Log) checkHead(ctx context.Context, q querier) (Checkpoint, error) {
-	if err := checkSchema(ctx, q); err != nil {
-		return Checkpoint{}, damaged(err.Error())
-	}
-	head, last, named, err := headAndLast(ctx, q, l.inst)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return head, damaged("the database holds no head")
-	case err != nil:
-		return head, err
-	case !l.valid(head):
-		return head, damaged("the head in the database is not signed with this key")
-	case last != head.Count:
-		return head, damaged(fmt.Sprintf("there are %d records where the head says %d", last, head.Count))
-	case !named.is(head):
-		return head, notTheSigned(head)
-	}
-	copied, err := l.readHead()
-	if errors.Is(err, os.ErrNotExist) && head.Count == 1 {
-		// Whoever made the record died before it made the file, or is at it.
-		return head, l.makeHead(head)
-	}
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return head, damaged("audit.head is gone")
-	case errors.Is(err, errHeadDamaged):
-		return head, damaged(err.Error())
-	case err != nil:
-		return head, err
-	case copied.Count > head.Count:
-		return head, damaged(fmt.Sprintf("audit.head has seen %d records, the database holds %d", copied.Count, head.Count))
-	}
-	if copied.Count == head.Count && copied.Link == head.Link {
-		return head, nil // the usual case
-	}
-	return head, onChain(ctx, q, copied)
-}
-
-// headAndLast is what a commit builds on, in one question, since preparing it is
-// most of what one costs: the head in the database, not yet checked, the number
-// of the last record, and of the one that the head names what its link is made
-// of.
-func headAndLast(ctx context.Context, q querier, installation string) (head Checkpoint, last int64, named record, err error) {
-	var count, at int64
-	var most sql.NullInt64
-	var link, sig []byte
-	err = q.QueryRowContext(ctx, `SELECT h.count, h.link, h.at, h.signature, (SELECT max(seq) FROM records), r.digest, r.signature
-		FROM head AS h LEFT JOIN records AS r ON r.seq = h.count WHERE h.one = 1`).Scan(&count, &link, &at, &sig, &most, &named.digest, &named.signature)
-	return newHead(installation, count, link, at, sig), most.Int64, named, err
-}
-
-// is says whether c names this record.
-func (r *record) is(c Checkpoint) bool {
-	link, _ := hex.DecodeString(c.Link)
-	return bytes.Equal(r.link(), link)
-}
-
-func notTheSigned(c Checkpoint) error {
-	return damaged(fmt.Sprintf("record %d is not the one that was signed", c.Count))
-}
-
-// onChain says whether record number c.Count has the link that c names.
-func onChain(ctx context.Context, q querier, c Checkpoint) error {
-	var r record
-	err := q.QueryRowContext(ctx, "SELECT digest, signature FROM records WHERE seq = ?", c.Count).Scan(&r.digest, &r.signature)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return err
-	}
-	if err != nil || !r.is(c) {
-		return notTheSigned(c)
-	}
-	return nil
-}
-
-// storedHead is the head in the database, not yet checked.
-func storedHead(ctx context.Context, q querier, installation string) (Checkpoint, error) {
-	var count, at int64
-	var link, sig []byte
-	err := q.QueryRowContext(ctx, "SELECT count, link, at, signature FROM head WHERE one = 1").Scan(&count, &link, &at, &sig)
-	if err != nil {
-		return Checkpoint{}, err
-	}
-	return newHead(installation, count, link, at, sig), nil
-}
-
-// newHead is a head out of its columns.
-func newHead(installation string, count int64, link []byte, at int64, sig []byte) Checkpoint {
-	return Checkpoint{Installation: installation, Count: count, Link: hex.EncodeToString(link), Time: unixTime(at), Signature: hex.EncodeToString(sig)}
 }

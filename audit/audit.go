@@ -115,9 +115,10 @@ type Log struct {
 
 	reserve Reserve // nil without
 
-	good  atomic.Pointer[Checkpoint] // the last one whose signature was right
-	seen  atomic.Pointer[seenHead]   // the last line of audit.head that was good
-	known known                      // what the writer's connection need not read again
+	good    atomic.Pointer[Checkpoint] // the last one whose signature was right
+	seen    atomic.Pointer[seenHead]   // the last line of audit.head that was good
+	known   known                      // what the writer's connection need not read again
+	settled settled                    // what the writer's connection committed last
 
 	group    group  // of those who append at one time
 	onCommit func() // for tests: called for each transaction

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+
+	"modernc.org/sqlite"
+)
+
+// settled is a head that this process committed, and the state of the database that it
+// is the head of. It is its connection's: who has that may read and change it.
+type settled struct {
+	conn    any // the driver's; another one counts anew
+	version uint32
+	head    Checkpoint
+}
+
+// settle remembers what was just committed.
+func (l *Log) settle(conn *sql.Conn, head Checkpoint) {
+	l.settled = settled{head: head}
+	l.settled.conn, l.settled.version = state(conn)
+}
+
+// state is a number that SQLite changes with the database, whoever changes it, as far
+// as the connection has seen; in a transaction it has seen all. The connection is nil
+// where there is none.
+func state(conn *sql.Conn) (of any, version uint32) {
+	err := conn.Raw(func(c any) (err error) {
+		of = c
+		version, err = c.(sqlite.FileControl).FileControlDataVersion("main")
+		return err
+	})
+	if err != nil {
+		return nil, 0
+	}
+	return of, version
+}
+
+// base is the head that a transaction builds on, checked.
+//
+// Where nobody has written since the last commit of this connection it is what that
+// one left: SQLite would answer every question about it from memory. What lies in
+// audit.head is looked at each time.
+func (l *Log) base(ctx context.Context, conn *sql.Conn, tx querier) (Checkpoint, error) {
+	if of, version := state(conn); of != nil && of == l.settled.conn && version == l.settled.version {
+		return l.settled.head, l.checkCopy(ctx, tx, l.settled.head)
+	}
+	return l.checkHead(ctx, tx)
+}
+
+// checkHead is the part of Verify that each commit can afford: the signed head
+// is there, the last record is the one it names, and audit.head, which lags
+// behind at most, is on the same chain.
+func (l *Log) checkHead(ctx context.Context, q querier) (Checkpoint, error) {
+	if err := checkSchema(ctx, q); err != nil {
+		return Checkpoint{}, damaged(err.Error())
+	}
+	head, last, named, err := headAndLast(ctx, q, l.inst)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return head, damaged("the database holds no head")
+	case err != nil:
+		return head, err
+	case !l.valid(head):
+		return head, damaged("the head in the database is not signed with this key")
+	case last != head.Count:
+		return head, damaged(fmt.Sprintf("there are %d records where the head says %d", last, head.Count))
+	case !named.is(head):
+		return head, notTheSigned(head)
+	}
+	return head, l.checkCopy(ctx, q, head)
+}
+
+// checkCopy holds audit.head against the head in the database.
+func (l *Log) checkCopy(ctx context.Context, q querier, head Checkpoint) error {
+	copied, err := l.readHead()
+	if errors.Is(err, os.ErrNotExist) && head.Count == 1 {
+		// Whoever made the record died before it made the file, or is at it.
+		return l.makeHead(head)
+	}
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return damaged("audit.head is gone")
+	case errors.Is(err, errHeadDamaged):
+		return damaged(err.Error())
+	case err != nil:
+		return err
+	case copied.Count > head.Count:
+		return damaged(fmt.Sprintf("audit.head has seen %d records, the database holds %d", copied.Count, head.Count))
+	}
+	if copied.Count == head.Count && copied.Link == head.Link {
+		return nil // the usual case
+	}
+	return onChain(ctx, q, copied)
+}
+
+// headAndLast is what a commit builds on, in one question, since preparing it is
+// most of what one costs: the head in the database, not yet checked, the number
+// of the last record, and of the one that the head names what its link is made
+// of.
+func headAndLast(ctx context.Context, q querier, installation string) (head Checkpoint, last int64, named record, err error) {
+	var count, at int64
+	var most sql.NullInt64
+	var link, sig []byte
+	err = q.QueryRowContext(ctx, `SELECT h.count, h.link, h.at, h.signature, (SELECT max(seq) FROM records), r.digest, r.signature
+		FROM head AS h LEFT JOIN records AS r ON r.seq = h.count WHERE h.one = 1`).Scan(&count, &link, &at, &sig, &most, &named.digest, &named.signature)
+	return newHead(installation, count, link, at, sig), most.Int64, named, err
+}
+
+// is says whether c names this record.
+func (r *record) is(c Checkpoint) bool {
+	link, _ := hex.DecodeString(c.Link)
+	return bytes.Equal(r.link(), link)
+}
+
+func notTheSigned(c Checkpoint) error {
+	return damaged(fmt.Sprintf("record %d is not the one that was signed", c.Count))
+}
+
+// onChain says whether record number c.Count has the link that c names.
+func onChain(ctx context.Context, q querier, c Checkpoint) error {
+	var r record
+	err := q.QueryRowContext(ctx, "SELECT digest, signature FROM records WHERE seq = ?", c.Count).Scan(&r.digest, &r.signature)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	if err != nil || !r.is(c) {
+		return notTheSigned(c)
+	}
+	return nil
+}
+
+// storedHead is the head in the database, not yet checked.
+func storedHead(ctx context.Context, q querier, installation string) (Checkpoint, error) {
+	var count, at int64
+	var link, sig []byte
+	err := q.QueryRowContext(ctx, "SELECT count, link, at, signature FROM head WHERE one = 1").Scan(&count, &link, &at, &sig)
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	return newHead(installation, count, link, at, sig), nil
+}
+
+// newHead is a head out of its columns.
+func newHead(installation string, count int64, link []byte, at int64, sig []byte) Checkpoint {
+	return Checkpoint{Installation: installation, Count: count, Link: hex.EncodeToString(link), Time: unixTime(at), Signature: hex.EncodeToString(sig)}
+}
