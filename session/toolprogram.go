@@ -20,20 +20,26 @@ import (
 const mostAnswered = 1 << 20
 
 // runCode carries out run_code.
-func (t *toolRun) runCode(ctx context.Context) (*ToolAnswer, error) {
+func (t *toolRun) runCode(ctx context.Context) (*ToolAnswer, error) { return t.program(ctx, t.code()) }
+
+func (t *toolRun) code() *Call {
 	c := &Call{Source: &Source{Language: t.args.text("language"), Code: []byte(t.args.text("code"))}}
 	c.Argv = t.args.texts("args")
-	return t.program(ctx, c)
+	return c
 }
 
 // runCommand carries out run_command.
 func (t *toolRun) runCommand(ctx context.Context) (*ToolAnswer, error) {
+	return t.program(ctx, t.command())
+}
+
+func (t *toolRun) command() *Call {
 	c := &Call{}
 	c.Argv = []string{"sh", "-c", t.args.text("command")}
 	if t.args.given("args") {
 		c.Argv = append([]string{t.args.text("command")}, t.args.texts("args")...)
 	}
-	return t.program(ctx, c)
+	return c
 }
 
 // declared carries out a command that the policy declares.
@@ -54,12 +60,17 @@ func (t *toolRun) declared(ctx context.Context) (*ToolAnswer, error) {
 	return t.start(ctx, c, "", nil)
 }
 
-// program fills in what run_code and run_command have in common.
-func (t *toolRun) program(ctx context.Context, c *Call) (*ToolAnswer, error) {
+// around fills in what run_code and run_command have in common.
+func (t *toolRun) around(c *Call) {
 	c.Env, c.Cwd = t.args.table("env"), t.args.text("cwd")
 	if d := t.args.seconds("timeout"); d > 0 {
 		c.Limits.Wall, c.Limits.Explicit = d, map[sandbox.LimitName]bool{sandbox.LimitWall: true}
 	}
+}
+
+// program runs c with what both have in common.
+func (t *toolRun) program(ctx context.Context, c *Call) (*ToolAnswer, error) {
+	t.around(c)
 	var stdin io.Reader
 	if t.args.given("stdin") {
 		stdin = strings.NewReader(t.args.text("stdin"))

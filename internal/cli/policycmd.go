@@ -175,6 +175,10 @@ type seer struct {
 }
 
 func (s *seer) foresee(ctx context.Context, w policy.Wish) (policy.Verdict, error) {
+	w, err := session.Carried(s.policy, w)
+	if err != nil {
+		return policy.Verdict{}, err
+	}
 	call, err := session.Judged(w)
 	if err != nil {
 		return policy.Verdict{}, err
@@ -221,7 +225,7 @@ func (a *app) explainCall(ctx context.Context, seer *seer, text string, levels m
 		return err
 	}
 	var clauses []policy.Clause
-	if v.Decision != policy.Deny {
+	if v.Decision != policy.Deny && v.Plan.Isolation != "" { // a tool that starts nothing runs under nothing
 		clauses = policy.ExplainPlan(&v.Plan, levels)
 	}
 	if asJSON {
@@ -232,7 +236,9 @@ func (a *app) explainCall(ctx context.Context, seer *seer, text string, levels m
 	if v.Decision != policy.Allow {
 		fmt.Fprintf(a.out, "  rule: %s\n  hint: %s\n", printable(v.Rule), printable(v.Hint))
 	}
-	a.printClauses(clauses, levels)
+	if clauses != nil {
+		a.printClauses(clauses, levels)
+	}
 	return nil
 }
 
