@@ -63,6 +63,6 @@ func (d *decision) path() *refusal {
 				return refuse(f.rule(e.Params.At), "mend them all, or call the tool "+c.Tool.Name, "%s: %s", c.Tool.Name, faultText(faults, secretPaths(c.Tool, []entry{e})))
 			}
 		}
-		return d.conditions(c.Tool, e, secretPaths(c.Tool, []entry{e}))
+		return refuseBroken(c.Tool.Name, d.conditions(c.Tool, e, secretPaths(c.Tool, []entry{e})))
 	})
 }

@@ -118,12 +118,33 @@ func (d *decision) tool() *refusal {
 		return refuse(rule, "mend them all, and call again", "%s: %s", c.Name, faultText(faults, secretPaths(c, entries)))
 	}
 	secret := secretPaths(c, entries)
+	var broken []brokenRule
 	for _, e := range entries {
-		if r := d.conditions(c, e, secret); r != nil {
-			return r
-		}
+		broken = append(broken, d.conditions(c, e, secret)...)
 	}
-	return nil
+	return refuseBroken(c.Name, broken)
+}
+
+// brokenRule is a rule that does not hold: what is said of it, and where it stands.
+type brokenRule struct{ text, rule string }
+
+// mostBroken is how many of them a verdict tells.
+const mostBroken = 10
+
+// refuseBroken tells all rules that do not hold, so that they can be met at once.
+func refuseBroken(name string, broken []brokenRule) *refusal {
+	if len(broken) == 0 {
+		return nil
+	}
+	text, hint := broken[0].text, "change the arguments so that it holds"
+	for _, b := range broken[1:min(len(broken), mostBroken)] {
+		text += "; " + b.text + " [" + b.rule + "]"
+		hint = "change the arguments so that all of them hold"
+	}
+	if more := len(broken) - mostBroken; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return refuse(broken[0].rule, hint, "%s: %s", name, text)
 }
 
 // entry is what one layer says of a tool.
@@ -145,11 +166,11 @@ func (d *decision) listed(c *ToolCall, builtIn bool) (entries []entry, _ *refusa
 		case r != nil:
 			entries = append(entries, entry{r, f})
 		case c.Server == "": // else servers lists it
-			return nil, refuse(f.rule(f.Tools.At), f.add("tools: ["+shownName(c.Name)+"]"), "tool %s is not listed", quote(shownName(c.Name)))
+			return nil, refuse(f.rule(f.Tools.At), d.meant(c.Name)+f.add("tools: ["+shownName(c.Name)+"]"), "tool %s is not listed", quote(shownName(c.Name)))
 		}
 	}
 	if !said && !builtIn && c.Server == "" {
-		return nil, refuse("built-in: listed tools", "see caisson tools ls; others are declared in a policy's tools", "tool %s is not listed", quote(shownName(c.Name)))
+		return nil, refuse("built-in: listed tools", d.meant(c.Name)+"see caisson tools ls; others are declared in a policy's tools", "tool %s is not listed", quote(shownName(c.Name)))
 	}
 	if c.Server == "" && !builtIn && !slices.ContainsFunc(entries, func(e entry) bool { return e.schema != nil }) {
 		return nil, refuse("built-in: listed tools", "declare it with params", "nobody says what the arguments of tool %s are", quote(shownName(c.Name)))
@@ -157,11 +178,23 @@ func (d *decision) listed(c *ToolCall, builtIn bool) (entries []entry, _ *refusa
 	return entries, nil
 }
 
+// meant is the beginning of a hint: a tool that may be called and has nearly that name.
+func (d *decision) meant(name string) string {
+	var names []string
+	for _, t := range d.Tools().List() {
+		names = append(names, t.Name)
+	}
+	if w := nearest(name, names); w != "" {
+		return "did you mean " + w + "? else "
+	}
+	return ""
+}
+
 func shownName(s string) string { return short(strings.ToValidUTF8(s, "\uFFFD")) }
 
 // conditions asks the rules of one entry, and notes what else it wants. What any
 // layer marks is secret.
-func (d *decision) conditions(c *ToolCall, e entry, secret [][]string) *refusal {
+func (d *decision) conditions(c *ToolCall, e entry, secret [][]string) (broken []brokenRule) {
 	var call *expr.Prepared
 	holds := func(cond *Condition) (bool, error) {
 		if call == nil {
@@ -173,9 +206,9 @@ func (d *decision) conditions(c *ToolCall, e entry, secret [][]string) *refusal 
 		cond := &e.Rules[i]
 		switch ok, err := holds(cond); {
 		case err != nil:
-			return refuse(e.file.rule(cond.At), "change the arguments", "%s: %s: %v", c.Name, cond.said(), hidden(secret, cond, err))
+			broken = append(broken, brokenRule{cond.said() + ": " + hidden(secret, cond, err), e.file.rule(cond.At)})
 		case !ok:
-			return refuse(e.file.rule(cond.At), "change the arguments so that it holds", "%s: %s does not hold", c.Name, cond.said())
+			broken = append(broken, brokenRule{cond.said() + " does not hold", e.file.rule(cond.At)})
 		}
 	}
 	for _, r := range e.Rates {
@@ -190,7 +223,7 @@ func (d *decision) conditions(c *ToolCall, e entry, secret [][]string) *refusal 
 			d.ask(e.file, e.When.At, e.Channels, "tool %s needs approval: %s", c.Name, e.When.said())
 		}
 	}
-	return nil
+	return broken
 }
 
 // said is a condition as people read it.

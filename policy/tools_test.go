@@ -69,6 +69,13 @@ func TestDecideTool(t *testing.T) {
 		{"", mailTools, "send_email", `{"to":"a@evil.com"}`, Deny, "p.yaml:7"},
 		{"", mailTools, "send_email", `{"to":"a@company.com","n":11}`, Deny, "at most ten does not hold"},
 		{"", mailTools, "send_email", `{"to":"a@company.com","n":6}`, Ask, "p.yaml:10"},
+		// All rules that do not hold are told at once, whatever layer has them.
+		{"", mailTools, "send_email", `{"to":"a@evil.com","n":11}`, Deny, "at most ten does not hold [/w/p.yaml:8] change the arguments so that all of them hold"},
+		{`tools: [{name: run_code, rules: ["params.code != '1'"]}]`, `tools: [{name: run_code, rules: ["params.language != 'sh'"]}]`, "run_code", `{"code":"1","language":"sh"}`, Deny, "does not hold; params.language != 'sh' does not hold [/w/p.yaml:2]"},
+		// A name that is nearly one that may be called.
+		{"", mailTools, "send_mail", `{}`, Deny, "did you mean send_email? else add to"},
+		{"", "", "run_cod", `{}`, Deny, "did you mean run_code? else see"},
+		{`tools: [run_command]`, mailTools, "run_cod", `{}`, Deny, "policy.yaml:2 tool \"run_cod\" is not listed add to"},
 		{"", mailTools, "send_email", `{"to":"nobody","cc":"x"}`, Deny, "/to"},
 		{"", mailTools, "send_email", `{"to":"nobody","cc":"x"}`, Deny, "cc"},
 		{"", `tools: [{name: run_code, params: {properties: {language: {const: python}}, type: object}}]`, "run_code", `{"code":"1","language":"sh"}`, Deny, "/language"},

@@ -155,7 +155,8 @@ func (t *toolRun) do(ctx context.Context) (*ToolAnswer, error) {
 		return nil, t.refuse(ctx, v.Err())
 	}
 	if carry.do == nil { // the policy knows no such tool, and has refused it
-		return nil, t.refuse(ctx, sandbox.Errorf(sandbox.ErrUnsupported, "tool "+t.use.Name, "nothing here carries it out"))
+		return nil, t.refuse(ctx, &sandbox.Error{Op: "tool " + t.use.Name, Kind: sandbox.ErrUnsupported, Problem: "nothing here carries it out",
+			Hint: "give it a command or http in the policy; policy explain --call gives the verdict alone"})
 	}
 	if carry.living && t.boxes == nil {
 		return nil, t.refuse(ctx, &sandbox.Error{Op: "tool " + t.use.Name, Kind: sandbox.ErrUnsupported, Problem: "there are no sandboxes that live on here", Hint: "ask caisson serve, or caisson mcp"})
