@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,7 +32,7 @@ type oracle struct {
 }
 
 // stubNames are programs that exist for the shell; rm and curl do nothing.
-var stubNames = []string{"a", "b", "c", "ls", "rm", "curl", "git", "python3", "grep", "make"}
+var stubNames = []string{"a", "b", "c", "ls", "rm", "curl", "git", "python3", "grep", "make", "evil", "go", "npm", "tar", "jq", "rg", "cp", "tee", "sort", "tr", "wc"}
 
 // The real ones, which start others.
 var realNames = []string{"env", "xargs", "find", "nice", "nohup", "timeout", "bash", "sh", "sed", "awk", "cat", "seq", "stdbuf", "echo", "printf", "test", "true", "head", "touch", "dash"}
@@ -155,6 +156,7 @@ func fits(words []Word, args []string) bool {
 // TestOracle runs lines in a real shell: what it executes, the analysis had
 // among its commands. Lines that a policy would not let through are not run.
 func TestOracle(t *testing.T) {
+	corpus := append(lines(t, "testdata/attacks.txt"), lines(t, "testdata/usual.txt")...)
 	for _, sh := range []struct {
 		path    string
 		dialect Dialect
@@ -168,12 +170,15 @@ func TestOracle(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			g := &maker{rand.New(rand.NewPCG(*oracleSeed, uint64(len(sh.path)))), sh.dialect}
+			g := &maker{rand.New(rand.NewPCG(*oracleSeed, uint64(len(sh.path)))), sh.dialect, corpus}
 			ran, calls := 0, 0
 			for i := range *oracleLines {
 				line := g.line()
-				if i%2 == 1 {
+				switch i % 4 {
+				case 1, 3:
 					line = g.spoil(line)
+				case 2:
+					line = g.spliced()
 				}
 				s := Line(line, sh.dialect)
 				if !judged(s) {
@@ -199,6 +204,7 @@ func TestOracle(t *testing.T) {
 type maker struct {
 	*rand.Rand
 	dialect Dialect
+	corpus  []string // attacks, and usual lines
 }
 
 func (g *maker) one(of ...string) string { return of[g.IntN(len(of))] }
@@ -332,6 +338,29 @@ func (g *maker) word(depth int) string {
 	}
 	return g.one("x", "-f", "'q r'", `"s t"`, "$x", `"$x"`, "*", "?", "~", `\$x`, "$'\\t'", "{1..3}", `"${x:-'$(a)'}"`, "${x:-<(a)}", "$\\\n[y]", "{a,b}", "a=b", "--x=y", "''", `""`, "$1", `"$@"`, "${x}y",
 		"[a]", "x#y", "#c", "$((1))", "$'a\\'b'", `"a\"b"`, `'a'\''b'`, "é", "${#x}", "-", "--", "a\\ b", "$", "=", "!", "^x", "%1", "x\\\ny")
+}
+
+// tokens are what spliced cuts at: words, and the signs of the shell's grammar.
+var tokens = regexp.MustCompile("[A-Za-z0-9_./=-]+|[ \\t]+|[<>&|;(){}$`'\"\\[\\]!]|\\n|[^A-Za-z0-9]")
+
+// spliced begins as one line of the corpus and goes on as another, with a piece of a
+// third between, and is sometimes the text of an inner shell.
+func (g *maker) spliced() string {
+	pick := func() []string { return tokens.FindAllString(g.one(g.corpus...), -1) }
+	one, two, three := pick(), pick(), pick()
+	from := g.IntN(len(three))
+	line := strings.Join(one[:g.IntN(len(one)+1)], "") + strings.Join(three[from:min(len(three), from+g.IntN(4))], "") + strings.Join(two[g.IntN(len(two)):], "")
+	switch g.IntN(8) {
+	case 0:
+		return g.one("x=1; ", "f() { a; }; ", "set -- x y; ", "shopt -s extglob\n", "cd .; ") + line
+	case 1:
+		return "sh -c '" + strings.ReplaceAll(line, "'", `'\''`) + "'"
+	case 2:
+		return "cat <<E\n" + line + "\nE\n" + g.simple(1)
+	case 3:
+		return g.spoil(line)
+	}
+	return line
 }
 
 // spoil changes a line in a few places, as a writer of attacks would.
