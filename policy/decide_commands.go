@@ -76,7 +76,7 @@ type judged struct {
 	*shell.Script
 	line   bool // it is a text with lines; else places are arguments
 	marked bool // of its words only programs are named: some are in no record
-	more   int  // words behind the first that the call has not; see Plan.Argv
+	more   int  // words behind the first that the call has not, or fewer; see Plan.Argv
 }
 
 func (j judged) place(at shell.Pos) string {
@@ -93,8 +93,8 @@ func (j judged) place(at shell.Pos) string {
 func (d *decision) script() judged {
 	c := d.call
 	if c.Kind == RunCommand {
-		argv := shell.WithoutProfile(c.Argv)
-		if len(argv) != len(c.Argv) {
+		argv := shell.WithoutLogin(c.Argv)
+		if !slices.Equal(argv, c.Argv) {
 			d.plan.Argv = argv
 		}
 		return judged{Script: shell.Argv(argv), more: len(argv) - len(c.Argv)}

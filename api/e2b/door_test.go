@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -380,7 +381,7 @@ func TestProgramsByToolsAlone(t *testing.T) {
 		d := newDoorUnder(t, file)
 		b := d.create(t, "")
 		_, answer, _ := d.raw(t, "POST", "/process.Process/Start", with(b.to(49983), "Content-Type", "application/connect+json"),
-			envelope(`{"process":{"cmd":"/bin/bash","args":["-l","-c","ls -d /"]},"stdin":false}`))
+			envelope(`{"process":{"cmd":"/bin/bash","args":["-l","-c","ls -d /; exit"]},"stdin":false}`))
 		refused := bytes.Contains(answer, []byte("permission_denied")) && bytes.Contains(answer, []byte("run_command"))
 		ran := bytes.Contains(answer, []byte(base64.StdEncoding.EncodeToString([]byte("/\n"))))
 		if ran != runs || refused == runs {
@@ -390,7 +391,7 @@ func TestProgramsByToolsAlone(t *testing.T) {
 }
 
 // The SDKs start everything by a login shell. Under a policy's commands it reads no
-// file first that the agent has written.
+// file that the agent has written, neither first nor when it ends.
 func TestLoginShell(t *testing.T) {
 	if _, err := os.Stat("/bin/bash"); err != nil {
 		t.Fatal(err)
@@ -402,16 +403,27 @@ func TestLoginShell(t *testing.T) {
 		}
 		d := newDoorUnder(t, file)
 		b := d.create(t, "")
-		if status, a, _ := d.raw(t, "POST", "/files?path=.bash_profile", with(b.to(49983), "Content-Type", "application/octet-stream"), "echo stolen\n"); status != 200 {
-			t.Fatalf("%d %s", status, a)
+		for name, code := range map[string]string{".bash_profile": "echo stolen\n", ".bash_logout": "echo left\n"} {
+			if status, a, _ := d.raw(t, "POST", "/files?path="+name, with(b.to(49983), "Content-Type", "application/octet-stream"), code); status != 200 {
+				t.Fatalf("%d %s", status, a)
+			}
 		}
 		_, answer, _ := d.raw(t, "POST", "/process.Process/Start", with(b.to(49983), "Content-Type", "application/connect+json"),
-			envelope(`{"process":{"cmd":"/bin/bash","args":["-l","-c","ls -d /"]},"stdin":false}`))
-		if !bytes.Contains(answer, []byte(base64.StdEncoding.EncodeToString([]byte("/\n")))) && !runs {
-			t.Errorf("it did not run: %q", answer)
+			envelope(`{"process":{"cmd":"/bin/bash","args":["-l","-c","ls -d /; exit"]},"stdin":false}`))
+		var said []byte
+		for _, piece := range regexp.MustCompile(`"stdout":"([^"]*)"`).FindAllSubmatch(answer, -1) {
+			b, err := base64.StdEncoding.DecodeString(string(piece[1]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			said = append(said, b...)
 		}
-		if ran := bytes.Contains(answer, []byte(base64.StdEncoding.EncodeToString([]byte("stolen\n")))) || bytes.Contains(answer, []byte(base64.StdEncoding.EncodeToString([]byte("stolen\n/\n")))); ran != runs {
-			t.Errorf("%q: the profile ran: %v\n%q", text, ran, answer)
+		want := "/\n"
+		if runs {
+			want = "stolen\n/\nleft\n"
+		}
+		if string(said) != want {
+			t.Errorf("%q: it says %q, want %q: %q", text, said, want, answer)
 		}
 	}
 }

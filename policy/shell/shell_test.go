@@ -169,7 +169,7 @@ func TestArgv(t *testing.T) {
 	for _, argv := range [][]string{
 		{"bash", "-l", "-c", "cd x && ls | head"}, {"ls", "$(evil)"}, {"sh", "-c", "git status"}, {"env", "CI=1", "make"}, {"timeout", "5", "make"}, {"git", "log"},
 	} {
-		if why := denied(Argv(WithoutProfile(argv))); why != "" {
+		if why := denied(Argv(WithoutLogin(argv))); why != "" {
 			t.Errorf("refused %q: %s", argv, why)
 		}
 	}
@@ -181,20 +181,22 @@ func TestLoginShells(t *testing.T) {
 		argv []string
 		as   string
 	}{
-		{[]string{"bash", "-l", "-c", "ls"}, "bash --noprofile -l -c ls"},
-		{[]string{"/bin/bash", "-lc", "ls"}, "/bin/bash --noprofile -lc ls"},
-		{[]string{"bash", "--login", "-e", "-c", "ls"}, "bash --noprofile --login -e -c ls"},
-		{[]string{"bash", "-c", "ls", "-l"}, ""}, {[]string{"bash", "-c", "ls -l"}, ""}, {[]string{"bash", "--noprofile", "-lc", "ls"}, ""}, {[]string{"bash"}, ""},
+		{[]string{"bash", "-l", "-c", "ls"}, "bash -c ls"},
+		{[]string{"/bin/bash", "-lc", "ls"}, "/bin/bash -c ls"},
+		{[]string{"bash", "--login", "-e", "-c", "ls"}, "bash -e -c ls"},
+		{[]string{"bash", "-c", "ls", "-l"}, ""}, {[]string{"bash", "-c", "ls -l"}, ""}, {[]string{"bash", "--noprofile", "-lc", "ls"}, "bash --noprofile -c ls"}, {[]string{"bash"}, ""},
+		{[]string{"bash", "-c", "-el", "ls", "-l"}, "bash -c -e ls -l"}, {[]string{"bash", "-login", "-c", "ls"}, ""}, {[]string{"bash", "--", "-l"}, ""},
 		{[]string{"sh", "-lc", "ls"}, ""}, {[]string{"ls", "-l"}, ""}, {nil, ""},
 	} {
 		if c.as == "" {
 			c.as = strings.Join(c.argv, " ")
 		}
-		if got := strings.Join(WithoutProfile(c.argv), " "); got != c.as {
+		if got := strings.Join(WithoutLogin(c.argv), " "); got != c.as {
 			t.Errorf("%q becomes %q", c.argv, got)
 		}
 	}
-	for _, argv := range [][]string{{"bash", "-lc", "ls"}, {"bash", "-l", "-c", "ls"}, {"bash", "--login", "-c", "ls"}, {"sh", "-l", "-c", "ls"}, {"dash", "-lc", "ls"}, {"env", "bash", "-lc", "ls"}} {
+	for _, argv := range [][]string{{"bash", "-lc", "ls"}, {"bash", "-l", "-c", "ls"}, {"bash", "--login", "-c", "ls"}, {"sh", "-l", "-c", "ls"}, {"dash", "-lc", "ls"}, {"env", "bash", "-lc", "ls"},
+		{"env", "bash", "--noprofile", "-lc", "exit"}, {"bash", "--noprofile", "-o", "pipefail", "-l", "-c", "exit"}, {"bash", "-login", "-c", "ls"}} {
 		if denied(Argv(argv)) == "" {
 			t.Errorf("let through: %q", argv)
 		}

@@ -354,7 +354,7 @@ func (m *mayExec) next(w Word) bool {
 // shells are judged by the line that they are given.
 func shells(d Dialect) rule {
 	return func(s *scope, c *Command, in stdin) {
-		o := options{flags: "ceuxlvnhbmfBETCps", args: "o", long: "login norc noprofile posix verbose"}
+		o := options{flags: shellFlags, args: "o", long: "login norc noprofile posix verbose"}
 		for _, w := range c.Words[1:] { // + options are not read by options.end
 			if w.Static && strings.HasPrefix(w.Text, "+") {
 				s.refuse(w.At, "leave it out", "%s %s changes how the shell reads the text", Base(c.Name()), w.Text)
@@ -375,7 +375,7 @@ func shells(d Dialect) rule {
 			s.refuseUnknown(w)
 		}
 		if at := login(c.Words[:min(i, len(c.Words))]); at > 0 {
-			c.need(at, at+1, "reads the start-up files of its user, which bash does not with --noprofile")
+			c.need(at, at+1, "reads files of its user's when it begins, and when it ends by exit")
 		}
 		isLine, isInput := false, false
 		for j, w := range c.Words[1:min(i, len(c.Words))] {
@@ -413,37 +413,44 @@ func shells(d Dialect) rule {
 	}
 }
 
-// login is the option among a shell's that makes it read start-up files; 0 is none.
+// shellFlags are the letters of a shell's options that stand alone.
+const shellFlags = "ceuxlvnhbmfBETCps"
+
+// login is the option among a shell's that makes it read files of its user's; 0 is none.
+// With --noprofile bash still reads ~/.bash_logout at an exit.
 func login(words []Word) (at int) {
 	for i := 1; i < len(words); i++ {
-		switch w := words[i]; {
-		case w.Text == "--noprofile":
-			return 0
-		case w.Text == "--login" || strings.HasPrefix(w.Text, "-") && !strings.HasPrefix(w.Text, "--") && strings.Contains(w.Text, "l"):
+		if w := words[i]; w.Text == "--login" || strings.HasPrefix(w.Text, "-") && !strings.HasPrefix(w.Text, "--") && strings.Contains(w.Text, "l") {
 			at = i
 		}
 	}
 	return at
 }
 
-// WithoutProfile is argv so that what it starts is what its words say: a login bash
-// reads files in its user's home first, which whoever may write there has written.
-// Others than bash have no such option.
-func WithoutProfile(argv []string) []string {
+// WithoutLogin is argv so that what it starts is what its words say: a login bash reads
+// files in its user's home, which whoever may write there has written, ~/.profile first
+// and ~/.bash_logout at an exit. Without the option it does the same otherwise. What other
+// shells would do is left as it is, and refused.
+func WithoutLogin(argv []string) []string {
 	if len(argv) < 2 || Base(argv[0]) != "bash" {
 		return argv
 	}
-	words := make([]Word, 0, len(argv))
-	for i, s := range argv {
-		if i > 0 && (len(s) < 2 || s[0] != '-' || s == "--") {
-			break
+	out := argv[:1:1]
+	for i, s := range argv[1:] {
+		letters := strings.TrimPrefix(s, "-")
+		switch {
+		case len(s) < 2 || s[0] != '-' || s == "--":
+			return append(out, argv[i+1:]...)
+		case s == "--login":
+			continue
+		case strings.Trim(letters, shellFlags) == "":
+			if s = "-" + strings.ReplaceAll(letters, "l", ""); s == "-" {
+				continue
+			}
 		}
-		words = append(words, Word{Text: s, Static: true})
+		out = append(out, s)
 	}
-	if login(words) == 0 {
-		return argv
-	}
-	return slices.Concat(argv[:1], []string{"--noprofile"}, argv[1:])
+	return out
 }
 
 func (in stdin) String() string {
