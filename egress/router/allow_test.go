@@ -41,6 +41,28 @@ func TestAllowedHTTP(t *testing.T) {
 	}
 }
 
+// What a request asks for arrives as it was written, a query that Go could not read too.
+func TestQueries(t *testing.T) {
+	_, port := server(t, "reached")
+	h := build(t, options{allow: []string{fmt.Sprintf("good.test:%d", port), "127.0.0.1:*"}, hosts: map[string]string{"good.test": "127.0.0.1"}})
+	c, err := h.guest.DialName("good.test", port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	r := bufio.NewReader(c)
+	for _, target := range []string{"/a%20b/;c?b=2&a=1", "/?a=1;b=2", "/?q=100%", "/?q=%zz&r=1", "/?", "/?a=%41&&=", "/?x=http://evil.test/"} {
+		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: good.test\r\n\r\n", target)
+		resp, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, err := io.ReadAll(resp.Body); err != nil || string(body) != "reached GET good.test "+target+" 0" {
+			t.Errorf("%q became %q, %v", target, body, err)
+		}
+	}
+}
+
 // This host's loopback by its own name, whatever a resolver says of that.
 func TestAllowedLocal(t *testing.T) {
 	port := raw(t, echo)

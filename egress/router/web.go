@@ -103,7 +103,8 @@ func (c *conn) newWeb() *webConn {
 			if w.tls != nil {
 				p.Out.URL.Scheme = "https"
 			}
-			p.Out.Trailer = p.In.Trailer // filled in when the body was read
+			p.Out.URL.RawQuery = p.In.URL.RawQuery // as it came: nothing here reads it
+			p.Out.Trailer = p.In.Trailer           // filled in when the body was read
 		},
 		ModifyResponse: hideSecrets,
 		ErrorHandler:   w.failed,
