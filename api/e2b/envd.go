@@ -106,7 +106,7 @@ func (s *Server) health(w http.ResponseWriter, b *session.Sandbox) {
 // a signature those that were signed, whatever else the request says.
 func (s *Server) mayUse(r *http.Request, b *session.Sandbox) (user string, _ error) {
 	token := s.o.Sandboxes.Token(b, accessPurpose)
-	if same(r.Header.Get("X-Access-Token"), token) {
+	if same(r.Header.Get(headerAccess), token) {
 		return requestUser(r), nil
 	}
 	if u, ok := signedURL(r.Method, r.URL.Query()); ok && r.URL.Path == wire.PathFiles {
@@ -145,7 +145,7 @@ func (s *Server) within(w http.ResponseWriter, r *http.Request, b *session.Sandb
 	}
 	// Who has a signature and no token takes no place of the owner's.
 	enter := s.o.Memory.Visit
-	if same(r.Header.Get("X-Access-Token"), s.o.Sandboxes.Token(b, accessPurpose)) {
+	if same(r.Header.Get(headerAccess), s.o.Sandboxes.Token(b, accessPurpose)) {
 		enter = s.o.Memory.Hold
 	}
 	held, err := enter(owner.ID)

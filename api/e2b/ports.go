@@ -25,6 +25,7 @@ import (
 
 const (
 	headerTraffic = "E2b-Traffic-Access-Token"
+	headerAccess  = "X-Access-Token"
 	// proxyHeader bounds the header of what a program inside answers, in bytes.
 	proxyHeader = 64 << 10
 	// answerPatience is how long a program may take to begin an answer.
@@ -40,7 +41,8 @@ type port struct {
 	number int
 	named  bool
 	keys   *session.Keys
-	http2  bool // it is spoken to in HTTP/2, without TLS
+	http2  bool   // it is spoken to in HTTP/2, without TLS
+	access string // the token that opens the sandbox's agent
 }
 
 // servePort hands a request to a port of a sandbox.
@@ -60,7 +62,7 @@ func (s *Server) servePort(w http.ResponseWriter, r *http.Request, t target) {
 		return
 	}
 	defer held.Done()
-	p := &port{box: b, owner: owner, number: t.Port, named: t.Named, keys: s.o.Keys, http2: wantsHTTP2(r)}
+	p := &port{box: b, owner: owner, number: t.Port, named: t.Named, keys: s.o.Keys, http2: wantsHTTP2(r), access: s.o.Sandboxes.Token(b, accessPurpose)}
 	_, leave, err := s.o.Sandboxes.Agent(r.Context(), owner, b.ID)
 	if err != nil {
 		writeGone(w, b.ID)
@@ -88,10 +90,13 @@ func (p *port) rewrite(r *httputil.ProxyRequest) {
 		r.Out.Host = strings.ReplaceAll(mask, "${PORT}", strconv.Itoa(p.number))
 	}
 	r.SetXForwarded()
-	// Whoever sends a key to a sandbox by mistake does not give it to the code
-	// there.
+	// Whoever sends a key, or the sandbox's token, to a sandbox by mistake does not
+	// give it to the code there.
 	for _, h := range []string{headerTraffic, headerSandbox, headerPort} {
 		r.Out.Header.Del(h)
+	}
+	if slices.ContainsFunc(r.Out.Header.Values(headerAccess), func(v string) bool { return same(v, p.access) }) {
+		r.Out.Header.Del(headerAccess) // of E2B's client, for instance: it sends it along with calls to a port
 	}
 	for _, h := range []string{"X-Api-Key", "Authorization"} {
 		if slices.ContainsFunc(r.Out.Header.Values(h), p.hasKey) {

@@ -63,11 +63,14 @@ func TestKeysAreTakenOff(t *testing.T) {
 		{"Authorization", []string{"Bearer " + given}, false},
 		{"Authorization", []string{made}, false},
 		{"Authorization", []string{"Bearer own"}, true},
+		{"X-Access-Token", []string{"the sandbox's"}, false},
+		{"X-Access-Token", []string{"own", "the sandbox's"}, false},
+		{"X-Access-Token", []string{"own"}, true},
 	} {
 		in := httptest.NewRequest("GET", "/", nil)
 		in.Header[c.header] = c.values
 		r := &httputil.ProxyRequest{In: in, Out: in.Clone(t.Context())}
-		(&port{box: &session.Sandbox{ID: "i"}, number: 1, keys: keys}).rewrite(r)
+		(&port{box: &session.Sandbox{ID: "i"}, number: 1, keys: keys, access: "the sandbox's"}).rewrite(r)
 		if _, kept := r.Out.Header[c.header]; kept != c.kept {
 			t.Errorf("%s: %q: kept is %t", c.header, c.values, kept)
 		}
