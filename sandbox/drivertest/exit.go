@@ -53,18 +53,19 @@ func testNotExecutable(t *testing.T, s *suite, r road) {
 func testFigures(t *testing.T, s *suite, r road) {
 	const mib = 1 << 20
 	o := s.world(t).run(t, r, "python3", "-I", "-S", "-c", `
-import time
 b = bytearray(64 << 20)
 for i in range(0, len(b), 4096): b[i] = 1
-end = time.process_time() + 0.4
-while time.process_time() < end: pass
+for i in range(12_000_000): pass
 `).ok(t)
-	if o.WallMS < 400 {
-		t.Errorf("wall %d ms, it burnt 400", o.WallMS)
+	// So much work takes some 300 ms. A clock of the sandbox's would not do: gVisor's
+	// goes on while the host's processors are with somebody else.
+	const least = 80
+	if o.WallMS < least {
+		t.Errorf("wall %d ms, the work takes more than %d", o.WallMS, least)
 	}
 	// Absent is honest, 0 is not.
-	if o.CPUMS != nil && (*o.CPUMS < 300 || *o.CPUMS > o.WallMS*4+2000) {
-		t.Errorf("CPU %d ms, it burnt 400; wall %d ms", *o.CPUMS, o.WallMS)
+	if o.CPUMS != nil && (*o.CPUMS < least || *o.CPUMS > o.WallMS*4+2000) {
+		t.Errorf("CPU %d ms, the work takes more than %d; wall %d ms", *o.CPUMS, least, o.WallMS)
 	}
 	if o.CPUMS == nil && s.caps.Limits[sandbox.LimitCPUTime].Enforcement != sandbox.Off {
 		t.Error("CPU time can be limited but was not measured")
