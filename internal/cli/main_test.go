@@ -4,8 +4,10 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -54,6 +56,7 @@ func TestScripts(t *testing.T) {
 	}
 	_, v2 := os.Stat("/sys/fs/cgroup/cgroup.controllers")
 	engine := startEngine(t, real)
+	kept := unpacked(t, real)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "../../testdata/script",
 		RequireExplicitExec: true,
@@ -86,6 +89,9 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			env.Defer(func() { os.RemoveAll(state) })
+			if err := keep(kept, filepath.Join(state, "run")); err != nil {
+				return err
+			}
 			env.Setenv("CAISSON_STATE", state)
 			env.Setenv("CAISSON_TEST_BINARY", real)
 			env.Setenv("DOCKER_HOST", engine)
@@ -111,6 +117,41 @@ func startEngine(t *testing.T, real string) string {
 		}
 	})
 	return e.Host
+}
+
+// unpacked has a built caisson unpack the engine that it carries, and names what it
+// keeps of it: every script has a state directory of its own, and would pay for
+// that, and wait for the disk, again.
+func unpacked(t *testing.T, real string) []string {
+	if real == "" {
+		return nil
+	}
+	state := filepath.Join(t.TempDir(), "state")
+	if err := os.Mkdir(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(real, "run", "--", "true")
+	cmd.Env = append(os.Environ(), "CAISSON_STATE="+state)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("caisson run -- true: %v: %s", err, out)
+	}
+	names, err := filepath.Glob(filepath.Join(state, "run", ".engine-*"))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("nothing that caisson carries is kept in its state directory: %v", err)
+	}
+	return names
+}
+
+// keep puts files into a directory that it makes, as if caisson had.
+func keep(files []string, dir string) error {
+	if len(files) == 0 {
+		return nil
+	}
+	err := os.Mkdir(dir, 0o700)
+	for _, f := range files {
+		err = errors.Join(err, os.Link(f, filepath.Join(dir, filepath.Base(f))))
+	}
+	return err
 }
 
 // files are those that a txtar archive cannot hold.
