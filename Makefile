@@ -109,15 +109,23 @@ test-heavy: build # architecture, conformance of the levels and the escape suite
 	@echo '== architecture, conformance, escape suite'
 	@CAISSON=$(CURDIR)/bin/caisson $(GOTEST) -short -count=1 -timeout 20m -skip '$(ATTACK_LATER)' $(HEAVY_PACKAGES)
 
-# A process for each line: minutes with the race detector. As an ordinary user run,
-# beside those that root runs, the scripts in which it matters who starts a sandbox;
-# make test-users runs all.
+# A process for each line: minutes with the race detector. Root runs all scripts with
+# the built caisson. On the fake level run those that expect something else there, as
+# an ordinary user those in which it matters who starts a sandbox; make test-users
+# runs all on both.
+FAKE_SCRIPTS = ^TestScripts$$/^($(shell grep -lE '^\[!real\] (! )?(exec|stdout|stderr)' testdata/script/*.txtar | sed -E 's,.*/(.*)\.txtar,\1,' | paste -sd '|'))$$
 USER_SCRIPTS := ^TestScripts$$/^(collect|doctor|exit|image|killed|limit|mount|network|process|programs|run|sandbox|serve|stream|toolchain|tty|workspace)$$
+# Linked once for all who run scripts.
+SCRIPTS := $(CURDIR)/.cache/scripts.test
+.PHONY: $(SCRIPTS)
+$(SCRIPTS):
+	@$(GOTEST) -c -o $@ ./internal/cli
+
 .PHONY: test-scripts
-test-scripts: build # scripts of the CLI on the fake level, and with the built caisson on gVisor
+test-scripts: build $(SCRIPTS) # scripts of the CLI on the fake level, and with the built caisson on gVisor
 	@echo '== command line'
-	@$(GOTEST) -count=1 -timeout 20m -run '^TestScripts$$' ./internal/cli
-	@.ci/scripts '$(USER_SCRIPTS)'
+	@cd internal/cli && $(SCRIPTS) -test.timeout 20m -test.run '$(FAKE_SCRIPTS)'
+	@.ci/scripts $(SCRIPTS) '$(USER_SCRIPTS)'
 
 # What `make test` leaves out of the Docker level: a container takes a third of a
 # second to half a second, the agent's own chapters are tried on other levels, and
@@ -126,11 +134,11 @@ test-scripts: build # scripts of the CLI on the fake level, and with the built c
 DOCKER_LATER := OnPodman|^TestConformanceAsNobody$$|^TestWithOneProtectionOut$$|^TestQuotas|^TestConformance$$/^(Stdio|Exit|Signals|Terminal)$$
 
 .PHONY: test-docker
-test-docker: build # the Docker level against a real engine, which needs root
+test-docker: build $(SCRIPTS) # the Docker level against a real engine, which needs root
 	@echo '== Docker level'
-	@if [ "$$(id -u)" = 0 ]; then .ci/need docker.io && \
-		CAISSON_TEST_BINARY=$(CURDIR)/bin/caisson CAISSON_TEST_ENGINE=yes go test -count=1 -run '^TestScripts$$/^docker$$' ./internal/cli; fi
-	@go test -count=1 -timeout 20m $(if $(DOCKER_LATER),-skip '$(DOCKER_LATER)') ./sandbox/docker
+	@if [ "$$(id -u)" = 0 ]; then .ci/need docker.io && cd internal/cli && \
+		CAISSON_TEST_BINARY=$(CURDIR)/bin/caisson CAISSON_TEST_ENGINE=yes $(SCRIPTS) -test.timeout 10m -test.run '^TestScripts$$/^docker$$'; fi
+	@$(GOTEST) -count=1 -timeout 20m $(if $(DOCKER_LATER),-skip '$(DOCKER_LATER)') ./sandbox/docker
 
 .PHONY: test-docker-all
 test-docker-all: ## the Docker level's whole suite on Docker and on Podman, as root and as an ordinary user
@@ -155,7 +163,7 @@ test-e2b: build ## E2B's official clients, and what others build on them, agains
 	@echo '== E2B clients'
 	@node=$$($(if $(E2B_TESTS),,CAISSON_TEST_NODE=22) .ci/node); export PATH="$$node:$$PATH"; \
 		for d in sdk $(if $(E2B_TESTS),,frameworks); do .ci/again npm ci --prefix api/e2b/testdata/$$d --silent --no-audit --no-fund; done; \
-		CAISSON_TEST_BINARY=$(CURDIR)/bin/caisson go test -count=1 -timeout 30m -run '$(E2B_RUN)' $(E2B_TESTS) ./api/e2b
+		CAISSON_TEST_BINARY=$(CURDIR)/bin/caisson $(GOTEST) -count=1 -timeout 30m -run '$(E2B_RUN)' $(E2B_TESTS) ./api/e2b
 
 # Not in make test: a Node.js of its own and five minutes. The package's own tests
 # speak with the same library at the other end.
@@ -196,11 +204,12 @@ test-kills: ## kill the owner of sandboxes that live on, 100 times
 	@if [ "$$(id -u)" = 0 ]; then CAISSON_TEST_KILLS=100 go test -count=1 -timeout 60m -run '^TestKilledOwner(LeavesSandboxes)?$$' ./internal/roadtest; fi
 
 # What -short leaves out of test-heavy: chapters that are kept inside a sandbox, by
-# its kernel and its agent, are tried as root alone. And what USER_SCRIPTS leaves out.
+# its kernel and its agent, are tried as root alone, and so is the one-shot. And what
+# FAKE_SCRIPTS and USER_SCRIPTS leave out.
 .PHONY: test-users
 test-users: build # the rest of the conformance suite, and all scripts, as uid 65534
-	@$(MAKE) --no-print-directory test-scripts USER_SCRIPTS='^TestScripts$$$$'
-	@$(GOTEST) -count=1 -timeout 20m -run '^TestConformanceAsNobody$$/^(Stdio|Exit|Signals|Terminal|Programs)$$' ./sandbox/gvisor ./sandbox/process
+	@$(MAKE) --no-print-directory test-scripts USER_SCRIPTS='^TestScripts$$$$' FAKE_SCRIPTS='^TestScripts$$$$'
+	@$(GOTEST) -count=1 -timeout 20m -run '^TestConformanceAsNobody$$' ./sandbox/gvisor ./sandbox/process
 
 .PHONY: test-all
 test-all: test test-users test-attack test-docker-all test-kills test-e2b test-openai test-mcp test-agents test-many test-soak test-v2 fuzz bench dist ## test, and all that is slow
