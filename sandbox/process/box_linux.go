@@ -112,6 +112,9 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first) (_ *box, err error) {
 		return nil, err
 	}
 	if p.ids.private {
+		if spec.Network == nil { // else the builder may have to make its device, by the host's /dev
+			p.stage = onStage()
+		}
 		detached, err := p.world.detach(p.ids)
 		b.opened = append(b.opened, detached...)
 		if err != nil {

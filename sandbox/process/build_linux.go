@@ -12,12 +12,14 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// build writes down how the builder makes the world. The host's files are the
-// root until the call to enter, the sandbox's from then on.
-func (w *world) build(s *script) {
+// build writes down how the builder makes the world. The host's files, or a stage's,
+// are the root until the call to enter, the sandbox's from then on.
+func (w *world) build(s *script, staged bool) {
 	bound(s)
-	s.doing("keep mounts apart from the host's")
-	s.call(unix.SYS_MOUNT, nil, "/", nil, unix.MS_REC|unix.MS_PRIVATE, nil)
+	if !staged {
+		s.doing("keep mounts apart from the host's")
+		s.call(unix.SYS_MOUNT, nil, "/", nil, unix.MS_REC|unix.MS_PRIVATE, nil)
+	}
 	opened := make([]any, len(w.sources))
 	for i := range w.sources {
 		s.doing("mount %s", w.sources[i].mount.Name)
@@ -28,15 +30,23 @@ func (w *world) build(s *script) {
 		s.doing("mount %s", w.devices[i].mount.Name)
 		devices[i] = s.open(&w.devices[i])
 	}
+	if staged {
+		s.doing("find the stage's /proc")
+		w.stageProc = s.place("/proc")
+	}
 	s.doing("enter the root")
 	s.call(unix.SYS_MOVE_MOUNT, opened[0], "", unix.AT_FDCWD, "/", unix.MOVE_MOUNT_F_EMPTY_PATH)
 	s.call(unix.SYS_FCHDIR, opened[0])
 	if len(w.missing) > 0 {
 		w.buildLayer(s, opened[0])
 	}
-	// The old root comes to lie on top of the new one, out of every path's way
-	// but "..": nothing is looked up by a path with links in it from here on.
-	s.call(unix.SYS_PIVOT_ROOT, ".", ".")
+	if staged {
+		s.call(unix.SYS_CHROOT, ".") // it lies on the root of the namespace
+	} else {
+		// The old root comes to lie on top of the new one, out of every path's way
+		// but "..": nothing is looked up by a path with links in it from here on.
+		s.call(unix.SYS_PIVOT_ROOT, ".", ".")
+	}
 
 	binds := 1 + len(w.spec.Root.Binds)
 	for i := 1; i < binds; i++ {
@@ -166,7 +176,7 @@ func (w *world) buildCopy(s *script, m sandbox.Mount, mode uint32) {
 
 // finish hides what is to be hidden and lets go of the host's files. /proc is
 // there by now.
-func (w *world) finish(s *script) {
+func (w *world) finish(s *script, staged bool) {
 	for _, p := range procReadOnly() {
 		s.doing("make %s read-only", p)
 		m := s.clone(p)
@@ -186,6 +196,13 @@ func (w *world) finish(s *script) {
 		s.doing("hide %s", m.Target)
 		s.attach(s.clone(hidden(m)), m.Target)
 	}
+	if staged {
+		s.doing("hide the stage's /proc")
+		m := s.clone(hiddenDir)
+		s.call(unix.SYS_MOVE_MOUNT, m, "", w.stageProc, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+		s.close(m)
+		s.call(unix.SYS_CLOSE, w.stageProc)
+	}
 	s.doing("finish /dev")
 	s.attributes(dev, unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY})
 	s.call(unix.SYS_UNLINKAT, unix.AT_FDCWD, hiddenFile, 0)
@@ -195,7 +212,9 @@ func (w *world) finish(s *script) {
 	s.close(dev)
 
 	s.doing("leave the host's files")
-	s.call(unix.SYS_UMOUNT2, ".", unix.MNT_DETACH)
+	if !staged {
+		s.call(unix.SYS_UMOUNT2, ".", unix.MNT_DETACH)
+	}
 	s.call(unix.SYS_CHDIR, "/")
 }
 

@@ -11,7 +11,7 @@ import "golang.org/x/sys/unix"
 // returns undoes it.
 func Weaken(flags uintptr, out func(who Who, call uintptr, args [6]uintptr) bool) (restore func()) {
 	rewrite = func(l *launch) {
-		l.builder.clone[1] &^= flags
+		l.without(flags)
 		for who, s := range l.scripts {
 			for i := range s.steps {
 				st := &s.steps[i]
@@ -41,3 +41,11 @@ const (
 	Init
 	Program
 )
+
+// WaitForStage makes the stage, if it is not there yet. What is made next stands on it.
+func WaitForStage() bool {
+	if stages.made.Load() == nil {
+		stages.made.Store(newStage())
+	}
+	return stages.made.Load() != nil
+}

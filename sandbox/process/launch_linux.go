@@ -26,6 +26,7 @@ type launch struct {
 	enter                  int       // the program's step into its working directory
 	loopback               [2]int    // the builder's steps that bring it up: the first, and the one after
 	device                 [2]int    // and those that make the device of a wire
+	unshare                int       // the builder's step that makes its namespaces, where it is born in ours; else 0
 
 	mapper *mapper // for root
 }
@@ -48,11 +49,14 @@ func (l *launch) ready(group *os.File) {
 		}
 		c.slots = &l.slots
 	}
-	const flags = namespaces | sharing | unix.CLONE_PARENT_SETTID
+	flags := uintptr(namespaces | sharing | unix.CLONE_PARENT_SETTID)
+	if l.unshare != 0 {
+		flags &^= namespaces
+	}
 	l.builder.clone = [4]uintptr{unix.SYS_CLONE, flags | uintptr(unix.SIGCHLD), 0, uintptr(unsafe.Pointer(&l.builder.tid))}
 	if group != nil {
 		l.args = cloneArgs{
-			flags: flags | unix.CLONE_INTO_CGROUP, exitSignal: uint64(unix.SIGCHLD),
+			flags: uint64(flags | unix.CLONE_INTO_CGROUP), exitSignal: uint64(unix.SIGCHLD),
 			parentTID: uint64(uintptr(unsafe.Pointer(&l.builder.tid))), cgroup: uint64(group.Fd()),
 		}
 		l.builder.clone = [4]uintptr{unix.SYS_CLONE3, uintptr(unsafe.Pointer(&l.args)), unsafe.Sizeof(l.args)}
@@ -65,15 +69,23 @@ func (l *launch) ready(group *os.File) {
 // inherit has the builder stay in the network namespace of the thread that makes
 // it, where the loopback is up, and the device.
 func (l *launch) inherit() {
-	if l.args.flags != 0 {
-		l.args.flags &^= unix.CLONE_NEWNET // clone3's argument is a pointer
-	} else {
-		l.builder.clone[1] &^= unix.CLONE_NEWNET
-	}
+	l.without(unix.CLONE_NEWNET)
 	for _, done := range [][2]int{l.loopback, l.device} {
 		for i := done[0]; i < done[1]; i++ {
 			l.scripts[0].steps[i] = step{call: unix.SYS_GETPID}
 		}
+	}
+}
+
+// without leaves namespaces out of those that the builder gets.
+func (l *launch) without(flags uintptr) {
+	switch {
+	case l.unshare != 0:
+		l.scripts[0].steps[l.unshare].arg[0] &^= flags
+	case l.args.flags != 0:
+		l.args.flags &^= uint64(flags) // clone3's argument is a pointer
+	default:
+		l.builder.clone[1] &^= flags
 	}
 }
 

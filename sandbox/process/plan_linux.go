@@ -40,6 +40,7 @@ type plan struct {
 	// readable is what may be read where only listed programs may be executed.
 	readable []sandbox.Mask
 	group    groupDoor
+	stage    *stage // nil: the builder begins with what the host has mounted
 }
 
 // groupDoor is the way into a control group: the builder takes it, with all that
@@ -61,13 +62,16 @@ func (p *plan) write() (*launch, error) {
 		}
 		l.mapper = m
 	}
+	if p.stage != nil {
+		p.stage.enter(b, l)
+	}
 	l.device[0] = len(b.steps)
 	if err := p.connect(b); err != nil {
 		return nil, err
 	}
 	l.device[1] = len(b.steps)
 	p.becomeRoot(b, l.mapper)
-	p.world.build(b)
+	p.world.build(b, p.stage != nil)
 	p.ownNamespaces(b, l)
 	p.lose(b)
 
@@ -76,7 +80,7 @@ func (p *plan) write() (*launch, error) {
 		return nil, err
 	}
 	l.birth(b, &l.init)
-	p.world.finish(b)
+	p.world.finish(b, p.stage != nil)
 	p.restrict(b)
 	program := p.writeProgram(b, l)
 	if p.first.late != nil {

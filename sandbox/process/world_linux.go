@@ -36,6 +36,8 @@ type world struct {
 	scratch []sandbox.Scratch // with their shares, parents first
 	cow     int64             // bytes for each copy-on-write mount
 	missing []sandbox.Mask    // mountpoints that the root lacks
+
+	stageProc slot // the stage's /proc, once it is found
 }
 
 func newWorld(spec *sandbox.Spec) (*world, error) {

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package process_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sandbox/process"
+)
+
+// What lies under the root of root's sandboxes, where only somebody with rights over
+// their mounts could look, has nothing of the host's: no file, no process.
+func TestNothingLiesUnderTheRoot(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("the sandboxes of others have nothing there at all")
+	}
+	if !process.WaitForStage() {
+		t.Fatal("this host lets no stage be made")
+	}
+	d, spec := process.New(process.Options{}), world(t)
+	i, err := d.Start(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer i.Destroy(t.Context())
+	var pids []string
+	names, _ := os.ReadDir("/proc/self/task")
+	for _, n := range names {
+		b, _ := os.ReadFile("/proc/self/task/" + n.Name() + "/children")
+		pids = append(pids, strings.Fields(string(b))...)
+	}
+	if len(pids) == 0 {
+		t.Fatal("the sandbox has no process")
+	}
+	// Nor does it let whoever has got a user namespace of their own, where what hides
+	// parts of /proc cannot be taken off, mount another one.
+	nested := []string{"nsenter", "-t", pids[0], "-U", "-m", "-p", "--", "unshare", "-U", "-r", "-m", "-p", "-f", "--"}
+	for argv, want := range map[string]bool{"mount -t tmpfs x /tmp": true, "mount -t proc x /tmp": false} {
+		out, err := exec.Command(nested[0], append(nested[1:], strings.Fields(argv)...)...).CombinedOutput()
+		if (err == nil) != want {
+			t.Errorf("%s: %v, %s", argv, err, out)
+		}
+	}
+	found := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good: the thread's namespaces are others
+		found <- lookUnder(pids[0])
+	}()
+	if err := <-found; err != nil {
+		t.Error(err)
+	}
+}
+
+// lookUnder takes the root of a process off.
+func lookUnder(pid string) error {
+	host, err := unix.Open("/proc", unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(host)
+	ns, err := unix.Open("/proc/"+pid+"/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(ns)
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return err
+	}
+	if err := unix.Setns(ns, unix.CLONE_NEWNS); err != nil {
+		return err
+	}
+	if err := unix.Unmount("/", unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("its root: %w", err)
+	}
+	if err := unix.Setns(ns, unix.CLONE_NEWNS); err != nil { // to what is the root now
+		return err
+	}
+	fd, err := unix.Openat(host, "thread-self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	buf := make([]byte, 64<<10)
+	n, err := unix.Read(fd, buf)
+	if err != nil {
+		return err
+	}
+	var mounts []string
+	for line := range strings.Lines(string(buf[:n])) {
+		f := strings.Fields(line)
+		rest := f[slices.Index(f, "-")+1:]
+		mounts = append(mounts, f[4]+" "+rest[0]+" "+f[5])
+	}
+	if want := []string{"/ tmpfs ro,nosuid,nodev,noexec,relatime", "/proc proc rw,nosuid,nodev,noexec,relatime",
+		"/proc tmpfs ro,nosuid,nodev,noexec,relatime"}; !slices.Equal(mounts, want) {
+		return fmt.Errorf("mounted are %q, want %q", mounts, want)
+	}
+	list, err := os.ReadDir("/")
+	if err != nil || len(list) != 1 || list[0].Name() != "proc" {
+		return fmt.Errorf("%v lie there: %w", list, err)
+	}
+	if list, err = os.ReadDir("/proc"); !errors.Is(err, unix.ENOENT) || len(list) > 0 { // it is removed
+		return fmt.Errorf("%v lie in /proc: %w", list, err)
+	}
+	if err := unix.Unmount("/proc", unix.MNT_DETACH); err != nil {
+		return err
+	}
+	if list, err = os.ReadDir("/proc"); err != nil {
+		return err
+	}
+	for _, e := range list {
+		if name := e.Name(); name[0] >= '0' && name[0] <= '9' {
+			return fmt.Errorf("process %s of the host is in the /proc under that", name)
+		}
+	}
+	return nil
+}
