@@ -113,5 +113,7 @@ func Cases() []Case {
 		{"L09", "open descriptors without end, and take what is counted by user from others", limit},
 		{"L10", "take more of the processors than is allowed", limit},
 		{"L11", "fill the disk with a small layer of an image", images},
+		{"L12", "write to the disk faster than is allowed", limit},
+		{"L13", "keep a quiet neighbour from the processors", limit},
 	}
 }

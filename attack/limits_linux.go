@@ -53,6 +53,8 @@ func scenes() map[string]func(*suite, context.Context) finding {
 		"F11": (*suite).redirectingImages,
 		"L10": (*suite).busy,
 		"L11": (*suite).imageBomb,
+		"L12": (*suite).worn,
+		"L13": (*suite).noisy,
 		"F20": (*suite).placedLinks,
 		"K18": (*suite).attackAgent,
 		"L01": (*suite).manyProcesses,

@@ -135,7 +135,7 @@ func (l Level) open(ctx context.Context, o attack.OfficeOptions) (*attack.Office
 // Holds attacks a level and fails for each case that does not hold. Only cases
 // that are known to need what some host lacks may be not applicable.
 func Holds(t *testing.T, l Level) {
-	needy := []string{"F06", "K14", "L01", "L02", "L03", "L10"}
+	needy := []string{"F06", "K14", "L01", "L02", "L03", "L10", "L12", "L13"}
 	if l.Driver.Name() != "gvisor" {
 		needy = append(needy, Network()...)
 	}

@@ -26,6 +26,9 @@ const (
 	ModeFiles     = "files"     // N
 	ModeQuota     = "quota"     // N: takes what is counted by user
 	ModeBusy      = "busy"      // N: spins in N threads
+	ModeWear      = "wear"      // FILE: writes it through to the disk
+	ModeNoise     = "noise"     // N: spins in N processes
+	ModeQuiet     = "quiet"     // works a little for each line that it reads
 	ModePlaced    = "placed"    // leaves links where the host will write: TARGET
 	ModeStubborn  = "stubborn"  // ignores signals and is busy
 	ModeStopped   = "stopped"   // stops itself

@@ -48,6 +48,12 @@ func Main(args []string) int {
 		return files(n(1))
 	case ModeBusy:
 		return busy(n(1))
+	case ModeWear:
+		return wear(word(args, 1))
+	case ModeNoise:
+		return noise(n(1))
+	case ModeQuiet:
+		return quiet()
 	case ModePlaced:
 		return placed(word(args, 1))
 	case ModeQuota:
