@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -236,7 +235,7 @@ func exists(owner sandbox.Mount, target string, dir bool) error {
 // openDevices opens the host's harmless devices.
 func (w *world) openDevices() error {
 	for _, d := range devices {
-		f, err := os.OpenFile("/dev/"+d.name, noLinks, 0)
+		f, err := openRaw("/dev/"+d.name, noLinks)
 		if err != nil {
 			return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the host has no /dev/" + d.name, Cause: err}
 		}

@@ -65,7 +65,7 @@ func (h *Host) Create(name string, limits Limits) (*Group, error) {
 }
 
 func (h *Host) tryCreate(name string, limits Limits) (*Group, error) {
-	g := &Group{name: name, version: h.Version, dirs: make(map[string]string), k: h.k}
+	g := &Group{name: name, version: h.Version, dirs: make(map[string]string), k: h.k, period: defaultPeriod}
 	for controller, base := range h.bases(limits) {
 		g.dirs[controller] = h.place(base, name)
 	}

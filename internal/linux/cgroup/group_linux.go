@@ -22,6 +22,7 @@ type Group struct {
 	version int
 	dirs    map[string]string // controller → directory; version 2 has one, under ""
 	k       *kernel
+	period  int64 // version 1: of the processors' share, where it is known
 
 	mu      sync.Mutex
 	freezer string // version 1: the directory that Freeze made, if it did

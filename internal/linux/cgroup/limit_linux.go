@@ -19,11 +19,14 @@ import (
 // minCPUs is the least share the kernel takes: 1 ms of a period of 1 s.
 const minCPUs = 0.001
 
+// defaultPeriod is what every new group has, microseconds (kernel/sched/fair.c).
+const defaultPeriod = 100_000
+
 // quota turns a share of processors into microseconds of a period. A period
 // of 100 ms is the kernel's default; very small shares need a longer one,
 // because a quota is 1 ms at least.
 func quota(cpus float64) (quota, period int64) {
-	period = 100_000
+	period = defaultPeriod
 	if cpus < 0.01 {
 		period = 1_000_000
 	}
@@ -140,10 +143,11 @@ func (g *Group) limitMemory1(bytes string) error {
 	if err := g.put(Memory, "memory.limit_in_bytes", bytes); err != nil {
 		return err
 	}
-	if exists(filepath.Join(g.dir(Memory), "memory.memsw.limit_in_bytes")) {
-		return g.put(Memory, "memory.memsw.limit_in_bytes", bytes)
+	err := g.put(Memory, "memory.memsw.limit_in_bytes", bytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return g.put(Memory, "memory.swappiness", "0")
 	}
-	return g.put(Memory, "memory.swappiness", "0")
+	return err
 }
 
 // limitSockets1 bounds what lies in the buffers of internet sockets. Version 1
@@ -152,11 +156,11 @@ func (g *Group) limitMemory1(bytes string) error {
 // share (net.ipv4.udp_mem, net.ipv4.tcp_mem). It comes on top of the memory
 // limit. Kernels without it (CONFIG_INET, CONFIG_MEMCG_V1) lack the file.
 func (g *Group) limitSockets1(memory int64) error {
-	const file = "memory.kmem.tcp.limit_in_bytes"
-	if !exists(filepath.Join(g.dir(Memory), file)) {
+	err := g.put(Memory, "memory.kmem.tcp.limit_in_bytes", strconv.FormatInt(socketShare(memory), 10))
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return g.put(Memory, file, strconv.FormatInt(socketShare(memory), 10))
+	return err
 }
 
 // leastSockets is enough for a few connections at full speed; the kernel gives
@@ -171,7 +175,12 @@ func socketShare(memory int64) int64 { return max(memory/8, leastSockets) }
 // ancestor's (EINVAL), as in a container with less; the ancestor's holds then.
 func (g *Group) limitCPU1(cpus float64) error {
 	q, p := quota(cpus)
-	err := g.put(CPU, "cpu.cfs_period_us", strconv.FormatInt(p, 10))
+	var err error
+	if p != g.period { // to set it costs as much as the quota
+		if err = g.put(CPU, "cpu.cfs_period_us", strconv.FormatInt(p, 10)); err == nil {
+			g.period = p
+		}
+	}
 	if err == nil {
 		err = g.put(CPU, "cpu.cfs_quota_us", strconv.FormatInt(q, 10))
 	}
