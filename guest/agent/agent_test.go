@@ -7,6 +7,8 @@ package agent
 import (
 	"bytes"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path"
 	"slices"
@@ -227,4 +229,18 @@ func FuzzNextEvent(f *testing.F) {
 			b = rest
 		}
 	})
+}
+
+// TestReadOnly: what cannot be written since it is shown read-only is refused, and is
+// no failure of the agent's.
+func TestReadOnly(t *testing.T) {
+	err := &os.PathError{Op: "mkdir", Path: "/usr/x", Err: syscall.EROFS}
+	if c := asConnect(err); c.Code != codePermission {
+		t.Errorf("as a message: %+v", c)
+	}
+	w := httptest.NewRecorder()
+	writeFileError(w, err)
+	if w.Code != http.StatusForbidden {
+		t.Errorf("as a file's status: %d %s", w.Code, w.Body)
+	}
 }

@@ -68,7 +68,7 @@ func asConnect(err error) *connectError {
 		return &connectError{codeNotFound, err.Error()}
 	case errors.Is(err, fs.ErrExist):
 		return &connectError{codeExists, err.Error()}
-	case errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return &connectError{codePermission, err.Error()}
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.EINVAL),
 		errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.ENAMETOOLONG):
