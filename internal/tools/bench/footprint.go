@@ -90,7 +90,8 @@ func (d *daemon) goroutines(ctx context.Context) (int, error) {
 // groups counts the control groups of sandboxes.
 func groups(base string) (n int) {
 	_ = filepath.WalkDir(base, func(path string, e fs.DirEntry, err error) error {
-		if err == nil && e.IsDir() && strings.HasPrefix(e.Name(), "caisson-sbx_") {
+		// On version 1 it says whose base they are in; see cgroup.Create.
+		if err == nil && e.IsDir() && strings.HasPrefix(strings.TrimPrefix(e.Name(), "caisson+"), "caisson-sbx_") {
 			n++
 			return filepath.SkipDir
 		}
