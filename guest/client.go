@@ -45,9 +45,10 @@ type Options struct {
 	// life, which an agent gives every 10 s; 45 s when 0.
 	IdleTimeout time.Duration
 	// PingAfter is how long nothing may arrive before the agent is pinged, and
-	// PingTimeout how long it may take to answer; 30 s and 15 s when 0, as long
-	// together as IdleTimeout: each ping wakes a sandbox that sleeps. A write
-	// that the agent does not take fails after PingTimeout too.
+	// PingTimeout how long it may take to answer; 5 minutes and 15 s when 0. Each
+	// ping wakes a sandbox that sleeps, and is the last resort: calls have
+	// CallTimeout, streams IdleTimeout. A write that the agent does not take fails
+	// after PingTimeout too.
 	PingAfter, PingTimeout time.Duration
 	// TransferTimeout bounds moving files when the context has no deadline; 10
 	// minutes when 0.
@@ -82,7 +83,7 @@ func (o Options) withDefaults() Options {
 	set(&o.CallTimeout, 30*time.Second)
 	set(&o.IdleTimeout, 45*time.Second)
 	set(&o.TransferTimeout, 10*time.Minute)
-	set(&o.PingAfter, 30*time.Second)
+	set(&o.PingAfter, 5*time.Minute)
 	set(&o.PingTimeout, 15*time.Second)
 	if o.Streams == 0 {
 		o.Streams = 64

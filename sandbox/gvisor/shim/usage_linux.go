@@ -22,13 +22,13 @@ const (
 	watchEvery      = 100 * time.Millisecond
 	watchEveryAlone = 50 * time.Millisecond
 	// watchEveryIdle is how often a sandbox is looked at after idleLooks looks
-	// at which it had not run, and watchEveryAsleep after asleepLooks, a minute. They
-	// bound how long a program that wakes up may hold what lies between its limit
-	// and the control group's.
+	// at which it had not run, and watchEveryAsleep after asleepLooks, half a minute.
+	// They bound how long a program that wakes up may hold what lies between its
+	// limit and the control group's, which is some 45 MiB.
 	watchEveryIdle   = 500 * time.Millisecond
 	idleLooks        = 10
-	watchEveryAsleep = time.Second
-	asleepLooks      = idleLooks + 120
+	watchEveryAsleep = 5 * time.Second
+	asleepLooks      = idleLooks + 60
 	// unasked is the processor time that a sandbox may use in steps too small to
 	// count before it is asked all the same: a program that does nothing but
 	// touch new memory gets some 10 MiB in that time.
@@ -143,30 +143,24 @@ func (w *world) runningKernel() *gvisor.Sandbox {
 // much. Without a memory cgroup it counts, as one would, what the kernel inside
 // holds on their behalf beyond the share that it has for itself: full sockets
 // and pipes, names of files. That is gVisor's own heap, which its figures for
-// programs leave out.
-func (w *world) watchMemory(stop <-chan struct{}) {
-	every := watchEvery
-	if w.group == nil {
-		every = watchEveryAlone
-	} else {
+// programs leave out. It goes on until looks is stopped, which is its own from then on.
+func (w *world) watchMemory(looks *beat) {
+	defer looks.close()
+	every := watchEveryAlone
+	if w.group != nil {
 		w.group.Keep()
+		every = watchEvery
 	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
 	var watch sleeper
-	for {
-		select {
-		case <-stop:
-			return
-		case <-tick.C:
-		}
+	looks.every(every)
+	for looks.wait() {
 		if w.group == nil {
 			w.read() // what ends between two looks is lost, so look often
 		} else {
 			ask := watch.look(w.others(), every)
 			if next := watch.next(); next != every {
 				every = next
-				tick.Reset(every)
+				looks.every(every)
 			}
 			if !ask {
 				continue

@@ -58,7 +58,7 @@ func TestSleeper(t *testing.T) {
 		look(0)
 	}
 	if s.next() != watchEveryAsleep {
-		t.Error("a sandbox that sleeps for a minute is looked at as often")
+		t.Error("a sandbox that sleeps for half a minute is looked at as often")
 	}
 	if !look(20*time.Millisecond) || s.next() != watchEvery {
 		t.Error("it is not seen to wake up")

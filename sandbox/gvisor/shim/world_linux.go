@@ -130,7 +130,12 @@ func (w *world) runToEnd() (*wire.Event, error) {
 		return nil, err
 	}
 	defer status.close()
+	looks, err := newBeat()
+	if err != nil {
+		return nil, err
+	}
 	if err := w.create(status); err != nil {
+		looks.close()
 		return nil, err
 	}
 	<-w.may
@@ -140,14 +145,14 @@ func (w *world) runToEnd() (*wire.Event, error) {
 	w.mu.Unlock()
 	begin := time.Now()
 	if err := w.start(); err != nil {
+		looks.close()
 		return nil, err
 	}
 	w.started()
-	stop := make(chan struct{})
-	go w.watchMemory(stop)
+	go w.watchMemory(looks)
 	ws, err := w.box.Wait()
 	wall := time.Since(begin)
-	close(stop)
+	looks.stop()
 	n := w.counters()
 	if err != nil {
 		// The kernel is gone without a word: killed by us, for its memory, or
