@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/caisson-run/caisson/sandbox"
@@ -293,7 +294,21 @@ func (f *File) boundEnv(name, value string) *refusal {
 		}
 		return refuse(f.rule(v.At), f.add("env: {pass: ["+name+"]}"), "variable %s has another value in the policy", name)
 	}
+	if slices.Contains(plain[name], value) {
+		return nil
+	}
 	return refuse(f.rule(f.Env.At), f.add("env: {pass: ["+name+"]}"), "the policy does not pass variable %s", name)
+}
+
+// plain are values of variables that no file needs to pass: they say what the
+// caller's terminal shows, or that nobody sits at one. Clients send them of their
+// own accord with every terminal, and with git.
+var plain = map[string][]string{
+	"TERM":                {"dumb", "linux", "screen", "screen-256color", "tmux-256color", "vt100", "xterm", "xterm-256color"},
+	"COLORTERM":           {"truecolor"},
+	"LANG":                {"C", "C.UTF-8", "en_US.UTF-8"},
+	"LC_ALL":              {"C", "C.UTF-8", "en_US.UTF-8"},
+	"GIT_TERMINAL_PROMPT": {"0"},
 }
 
 func (f *File) boundPass(name string) *refusal {

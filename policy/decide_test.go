@@ -190,6 +190,8 @@ func TestDenied(t *testing.T) {
 
 		// Environment.
 		{"env", "", "user: user", wantEnv("A", "secret-value"), "/w/p.yaml", "env: {pass: [A]}"},
+		{"a terminal's, but not plain", "", "user: user", wantEnv("TERM", "/tmp/evil"), "/w/p.yaml", "env: {pass: [TERM]}"},
+		{"a plain one that is set otherwise", "", "env: {set: {LANG: C}}", wantEnv("LANG", "C.UTF-8"), "/w/p.yaml:2", "env: {pass: [LANG]}"},
 		{"env with another value", "", "env: {set: {A: x}}", wantEnv("A", "secret-value"), "/w/p.yaml:2", "pass: [A]"},
 		{"env without a name", "", "", wantEnv("", "x"), "built-in: valid requests", ""},
 		{"env with =", "", "", wantEnv("A=B", "x"), "built-in: valid requests", ""},
@@ -373,6 +375,7 @@ func TestAllowed(t *testing.T) {
 			func(p Plan) any { return p.Env }, map[string]string{"LANG": "host LANG", "TERM": "dumb", "MODE": "test"},
 		},
 		{"env with the same value", "", "env: {set: {A: x}}", wantEnv("A", "x"), func(p Plan) any { return p.Env }, map[string]string{"A": "x"}},
+		{"a terminal's", "user: user", "user: user", wantEnv("TERM", "xterm-256color"), func(p Plan) any { return p.Env }, map[string]string{"TERM": "xterm-256color"}},
 		{"env without a file", "", "", wantEnv("A", "x"), func(p Plan) any { return p.Env }, map[string]string{"A": "x"}},
 		{"no environment unasked", "", "", func(c *Call) { c.Lookup = lookup }, func(p Plan) any { return p.Env }, map[string]string{}},
 		{"root", "", "user: root", nil, func(p Plan) any { return p.Root }, true},
