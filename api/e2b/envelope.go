@@ -163,6 +163,16 @@ func newStream(w http.ResponseWriter) *stream {
 
 // message writes one message.
 func (s *stream) message(v any) error {
+	if err := s.hold(v); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.flush()
+}
+
+// hold is message for one that goes out with the next.
+func (s *stream) hold(v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -171,14 +181,18 @@ func (s *stream) message(v any) error {
 	defer s.mu.Unlock()
 	s.begin(0)
 	s.buf = append(s.buf, b...)
-	return s.flush()
+	return s.write()
 }
 
 // event writes {"event": e}, as all messages about processes are.
-func (s *stream) event(e any) error {
-	return s.message(struct {
-		Event any `json:"event"`
-	}{e})
+func (s *stream) event(e any) error { return s.message(processEvent{e}) }
+
+// final is event for one that goes out with end, which follows at once: two pieces
+// would wake the client twice.
+func (s *stream) final(e any) error { return s.hold(processEvent{e}) }
+
+type processEvent struct {
+	Event any `json:"event"`
 }
 
 // data writes bytes of a process: field is stdout, stderr or pty. It is written
@@ -192,6 +206,9 @@ func (s *stream) data(field string, p []byte) error {
 	s.buf = append(s.buf, `":"`...)
 	s.buf = base64.StdEncoding.AppendEncode(s.buf, p)
 	s.buf = append(s.buf, `"}}}`...)
+	if err := s.write(); err != nil {
+		return err
+	}
 	return s.flush()
 }
 
@@ -205,7 +222,12 @@ func (s *stream) end(err error) error {
 	defer s.mu.Unlock()
 	s.begin(flagEnd)
 	s.buf = append(s.buf, b...)
-	return s.flush()
+	err = s.write()
+	if err == nil {
+		err = s.flush()
+	}
+	s.control.SetWriteDeadline(time.Time{}) // the connection has other calls yet
+	return err
 }
 
 // detach lets go of the answer: nothing is written to it from now on.
@@ -219,18 +241,22 @@ func (s *stream) begin(flags byte) {
 	s.buf = append(s.buf[:0], flags, 0, 0, 0, 0)
 }
 
-func (s *stream) flush() error {
+// write puts the envelope that was begun in front of the client, perhaps.
+func (s *stream) write() error {
 	if s.err != nil {
 		return s.err
 	}
 	binary.BigEndian.PutUint32(s.buf[1:], uint32(len(s.buf)-5))
 	s.last = time.Now()
 	s.control.SetWriteDeadline(s.last.Add(writePatience))
-	if _, s.err = s.w.Write(s.buf); s.err == nil {
+	_, s.err = s.w.Write(s.buf)
+	return s.err
+}
+
+// flush has what was written go out.
+func (s *stream) flush() error {
+	if s.err == nil {
 		s.err = s.control.Flush()
-	}
-	if s.buf[0] == flagEnd {
-		s.control.SetWriteDeadline(time.Time{}) // the connection has other calls yet
 	}
 	return s.err
 }

@@ -153,3 +153,25 @@ func TestCallTimeout(t *testing.T) {
 		}
 	}
 }
+
+// The last event goes out with the end: each piece wakes the client.
+func TestLastGoesOutWithTheEnd(t *testing.T) {
+	w := &flushes{ResponseRecorder: httptest.NewRecorder()}
+	s := newStream(w)
+	s.event("first")
+	s.final("last")
+	s.end(nil)
+	if w.n != 2 {
+		t.Errorf("%d pieces", w.n)
+	}
+	if got := w.Body.String(); strings.Count(got, `"event"`) != 2 || !strings.HasSuffix(got, "{}") {
+		t.Errorf("%q", got)
+	}
+}
+
+type flushes struct {
+	*httptest.ResponseRecorder
+	n int
+}
+
+func (f *flushes) Flush() { f.n++ }

@@ -223,7 +223,7 @@ func follow(p *guest.Process, out *stream, some func(guest.Output) []byte) error
 	if end.Expired {
 		return errLate
 	}
-	out.event(ended(end))
+	out.final(ended(end))
 	return nil
 }
 
