@@ -8,6 +8,7 @@ import (
 	"encoding/base32"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -98,6 +99,10 @@ func (l *Log) Refuse(ctx context.Context, in Intent, out Outcome) error {
 		return unavailable("audit", err)
 	}
 	intent, err := in.record(id)
+	if errors.Is(err, errBodyTooLarge) {
+		// Nothing runs: who pads a call must not keep its refusal from being recorded.
+		intent, err = in.short().record(id)
+	}
 	if err != nil {
 		return err
 	}
@@ -128,6 +133,26 @@ type addition struct {
 func (in *Intent) record(id string) (*addition, error) {
 	call, kept := in.call()
 	return newAddition(id, eventIntent, call, kept)
+}
+
+// short is in without its lists, of each of which it says how long it is.
+func (in *Intent) short() *Intent {
+	s := *in
+	count := func(n int) []string {
+		if n == 0 {
+			return nil
+		}
+		return []string{fmt.Sprintf("… (%d left out)", n)}
+	}
+	s.Env, s.Secrets, s.Overrides = count(len(in.Env)), count(len(in.Secrets)), count(len(in.Overrides))
+	s.Mounts, s.Labels = nil, nil
+	for _, name := range count(len(in.Mounts)) {
+		s.Mounts = []Mount{{Name: name}}
+	}
+	for _, name := range count(len(in.Labels)) {
+		s.Labels = map[string]string{name: ""}
+	}
+	return &s
 }
 
 func (out *Outcome) record(id string) (*addition, error) {

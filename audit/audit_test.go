@@ -481,3 +481,25 @@ func raw(t testing.TB, dir string) *sql.DB {
 	t.Cleanup(func() { db.Close() })
 	return db
 }
+
+// TestPaddedRefusal: what is too long to be recorded is refused before it runs, and its
+// refusal is recorded without what is too long.
+func TestPaddedRefusal(t *testing.T) {
+	l, err := Open(ctx, Options{Dir: t.TempDir()})
+	must(t, err)
+	defer l.Close()
+	in := intent("padded")
+	for i := range 400 {
+		in.Env = append(in.Env, fmt.Sprint(i)+strings.Repeat("<", 4000))
+		in.Mounts = append(in.Mounts, Mount{Name: in.Env[i]})
+	}
+	if _, err := l.Begin(ctx, in); !errors.Is(err, sandbox.ErrInvalid) {
+		t.Errorf("it may begin: %v", err)
+	}
+	must(t, l.Refuse(ctx, in, Outcome{Status: Refused, Error: "no"}))
+	_, all := list(t, l, Filter{})
+	if len(all) != 1 || all[0].Status != Refused || all[0].Call.Actor != in.Actor || len(all[0].Command) == 0 ||
+		!strings.Contains(all[0].Call.Env[0], "left out") || !strings.Contains(all[0].Call.Mounts[0].Name, "left out") {
+		t.Errorf("%d are recorded: %+v", len(all), all[0].Call)
+	}
+}
