@@ -25,6 +25,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/caisson-run/caisson/audit"
@@ -147,11 +148,30 @@ func (g *Gateway) await(next sdk.MethodHandler) sdk.MethodHandler {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
+		if err := g.nothing(); err != nil && strings.HasSuffix(method, "/list") {
+			return nil, err
+		}
 		if p, ok := req.GetParams().(*sdk.SetLoggingLevelParams); ok && method == "logging/setLevel" {
 			g.setLevel(ctx, p.Level)
 		}
 		return next(ctx, method, req)
 	}
+}
+
+// nothing says why there is nothing to list, where no server ever became ready: an empty
+// list would look as if all were well. When one becomes ready clients are told.
+func (g *Gateway) nothing() error {
+	var why []string
+	for _, u := range g.upstreams {
+		u.mu.Lock()
+		listed, down := u.listed, u.down
+		u.mu.Unlock()
+		if listed {
+			return nil
+		}
+		why = append(why, "server "+u.o.Name+" does not run: "+down)
+	}
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: strings.Join(why, "; ")}
 }
 
 // lastWithSessions is the last version of the protocol with a handshake.

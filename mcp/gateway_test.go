@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -381,8 +382,8 @@ func TestEndlessList(t *testing.T) {
 	}))
 	b.serve()
 	b.until("it is given up", func() bool { return b.noticed("it says more than 4 MiB of its tools") })
-	if got := b.tools(); len(got) != 0 {
-		t.Errorf("%d tools", len(got))
+	if got, err := b.client.ListTools(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "more than 4 MiB") {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 
@@ -396,8 +397,8 @@ func TestPinsThatCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.serve()
-	if got := b.tools(); len(got) != 0 || !b.noticed("cannot be read") {
-		t.Errorf("%v, %q", got, b.notices)
+	if got, err := b.client.ListTools(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "cannot be read") || !b.noticed("cannot be read") {
+		t.Errorf("%+v, %v, %q", got, err, b.notices)
 	}
 }
 
@@ -409,6 +410,44 @@ func TestTwoFirstSights(t *testing.T) {
 	second, err2 := p.First(two)
 	if err1 != nil || err2 != nil || first.Tools["a"].Digest != "1" || second.Tools["a"].Digest != "1" {
 		t.Error(first, second, err1, err2)
+	}
+}
+
+// TestNeverReady: a server that ends at once does not keep callers waiting. Where none ever
+// became ready a client hears why, in place of an empty list, with what its operator may have forgotten; and is told when one is.
+func TestNeverReady(t *testing.T) {
+	var mended atomic.Bool
+	good := sdkServer(func(s *sdk.Server) {
+		s.AddTool(&sdk.Tool{Name: "save", InputSchema: rawJSON(`{"type":"object"}`)}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			return &sdk.CallToolResult{}, nil
+		})
+	})
+	b := newBench(t, func(ctx context.Context, in io.Reader, out, errs io.Writer) int {
+		if mended.Load() {
+			return good(ctx, in, out, errs)
+		}
+		return 3
+	})
+	b.advice = "show it x.js"
+	changed := make(chan struct{}, 1)
+	b.options.ToolListChangedHandler = func(context.Context, *sdk.ToolListChangedRequest) {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	defer b.serve()()
+	_, err := b.client.ListTools(t.Context(), nil)
+	if err == nil || !strings.Contains(err.Error(), "server s does not run: it did not become ready") || !strings.Contains(err.Error(), "show it x.js") {
+		t.Fatalf("listed: %v", err)
+	}
+	if !b.noticed("did not become ready") || !b.noticed("show it x.js; it is started again") {
+		t.Error("the operator was not told")
+	}
+	mended.Store(true)
+	<-changed
+	if res, err := b.client.ListTools(t.Context(), nil); err != nil || len(res.Tools) != 1 {
+		t.Errorf("%+v, %v", res, err)
 	}
 }
 
@@ -450,15 +489,6 @@ func TestCrash(t *testing.T) {
 	b.until("it answers again", func() bool { text, _ := b.call("live", `{}`); return text == "alive" })
 	if !b.noticed("exit code 7") || !b.noticed("[s] about to [2Jserve") {
 		t.Errorf("%q", b.notices)
-	}
-}
-
-// TestNeverReady: a server that ends at once does not keep callers waiting.
-func TestNeverReady(t *testing.T) {
-	b := newBench(t, func(context.Context, io.Reader, io.Writer, io.Writer) int { return 3 })
-	b.serve()
-	if got := b.tools(); len(got) != 0 || !b.noticed("exit code 3") {
-		t.Errorf("%v %q", got, b.notices)
 	}
 }
 

@@ -150,6 +150,7 @@ type bench struct {
 	client  *sdk.ClientSession
 	options sdk.ClientOptions
 	version string // of the protocol that the client speaks; the newest when empty
+	advice  string // of the server's operator
 
 	approvals *session.Approvals // nil: nobody is asked
 	rates     session.Rates
@@ -217,7 +218,7 @@ func (b *bench) make(entries ...string) *Gateway {
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		u := Upstream{Name: s.Name.V, Server: s, Place: f.Place, Session: ss}
+		u := Upstream{Name: s.Name.V, Server: s, Place: f.Place, Session: ss, Advice: b.advice}
 		u.Call.Argv, u.Call.Operator = []string{s.Command[0].V}, true
 		o.Servers = append(o.Servers, u)
 	}

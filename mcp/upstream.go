@@ -32,6 +32,9 @@ type Upstream struct {
 	// Session decides and runs it, by a policy of its own. Call is what runs.
 	Session *session.Session
 	Call    session.Call
+	// Advice is what its operator may have forgotten, told where it does not become
+	// ready; empty is nothing.
+	Advice string
 	// Image is the image it runs on, and PolicySHA the digest of its policy, for
 	// pins and records.
 	Image, Policy, PolicySHA string
@@ -70,6 +73,7 @@ type upstream struct {
 	watched map[string]bool   // resources that it was asked to tell of
 	silent  int               // calls in a row that it did not answer in their time
 	hung    chan struct{}     // closed when those were too many
+	listed  bool              // it said once what it has
 }
 
 func newUpstream(g *Gateway, o Upstream) *upstream {
@@ -96,14 +100,17 @@ func (u *upstream) keep(ctx context.Context, tried func()) {
 			crashes = 1
 		}
 		wait := u.g.backoff(crashes)
-		u.mu.Lock()
-		u.session, u.down, u.again = nil, line(err.Error(), 500), time.Now().Add(wait)
-		u.mu.Unlock()
-		said := fmt.Sprintf("server %s: %v; it is started again in %v", u.o.Name, err, wait)
-		if hint := sandbox.Hint(err); hint != "" {
-			said += "; " + hint
+		down, hint := line(err.Error(), 500), sandbox.Hint(err)
+		if hint == "" && errors.Is(err, errUnready) {
+			hint = u.o.Advice
 		}
-		u.g.o.Notice(said)
+		if hint != "" {
+			down += "; " + hint
+		}
+		u.mu.Lock()
+		u.session, u.down, u.again = nil, down, time.Now().Add(wait)
+		u.mu.Unlock()
+		u.g.o.Notice(fmt.Sprintf("server %s: %s; it is started again in %v", u.o.Name, down, wait))
 		tried()
 		select {
 		case <-ctx.Done():
@@ -152,10 +159,20 @@ func (u *upstream) live(ctx context.Context, use func(start context.Context, cs 
 	// Where it ends before it answers, that is the reason.
 	cs, err := client.Connect(start, &sdk.IOTransport{Reader: newMeter(says), Writer: toServer, MaxLineLength: maxFrame}, u.g.era())
 	if err != nil {
-		return fmt.Errorf("it did not become ready: %w", err)
+		return unready(start, err)
 	}
 	defer cs.Close()
 	return use(start, cs)
+}
+
+var errUnready = errors.New("it did not become ready")
+
+// unready is why a server could not be spoken to.
+func unready(start context.Context, err error) error {
+	if errors.Is(start.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("%w within %v", errUnready, startPatience)
+	}
+	return fmt.Errorf("%w: %w", errUnready, err)
 }
 
 // offerTools offers what a server that runs has, until it ends.
@@ -315,7 +332,7 @@ func (u *upstream) list(ctx context.Context, cs *sdk.ClientSession) error {
 		}
 	}
 	u.mu.Lock()
-	u.tools, u.hidden, u.has, u.prompts = shown, not, has, prompts
+	u.tools, u.hidden, u.has, u.prompts, u.listed = shown, not, has, prompts, true
 	u.mu.Unlock()
 	u.g.publish()
 	return nil

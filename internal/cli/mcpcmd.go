@@ -5,6 +5,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -179,6 +180,9 @@ func (a *app) gateway(ctx context.Context, cmd *cobra.Command, f *gatewayFlags, 
 			return nil, nil, err
 		}
 		s.Policy, s.PolicySHA = f.policy, p.Digest()
+		if fetches(s.Call.Argv) == s.Advice && s.Advice != "" {
+			a.note("server %s: %s", s.Name, s.Advice) // clients give up before it does
+		}
 		if s.Session, err = session.New(session.Options{Drivers: a.drivers(), Policy: p, PolicyName: f.policy, Journal: record, State: session.DirState(dir)}); err != nil {
 			return nil, nil, err
 		}
@@ -240,7 +244,11 @@ func (a *app) upstreams(cmd *cobra.Command, f *gatewayFlags, file *policy.File, 
 		for _, word := range s.Command {
 			c.Argv = append(c.Argv, word.V)
 		}
-		out = append(out, upstreamOf{mcp.Upstream{Name: s.Name.V, Server: s, Place: file.Place, Call: c, Image: world.Image.V}, world})
+		u := mcp.Upstream{Name: s.Name.V, Server: s, Place: file.Place, Call: c, Image: world.Image.V}
+		if len(world.Network.Allow) == 0 {
+			u.Advice = fetches(c.Argv)
+		}
+		out = append(out, upstreamOf{u, world})
 	}
 	return out, nil
 }
@@ -268,5 +276,12 @@ func (a *app) commandUpstream(cmd *cobra.Command, f *gatewayFlags, file *policy.
 	if err != nil {
 		return none, err
 	}
-	return upstreamOf{mcp.Upstream{Name: name, Server: s, Place: func(policy.Pos) string { return "--tool" }, Call: *call, Image: f.image}, file}, nil
+	u := mcp.Upstream{Name: name, Server: s, Place: func(policy.Pos) string { return "--tool" }, Call: *call, Image: f.image}
+	if len(call.Network) == 0 && file == nil {
+		u.Advice = fetches(call.Argv)
+	}
+	if word := unseen(call); u.Advice == "" && word != "" && f.workspace == "" && f.image == "" && file == nil {
+		u.Advice = fmt.Sprintf("%s is in this directory, and not in the sandbox: --mount %s shows it", quoted(word), quoted(word))
+	}
+	return upstreamOf{u, file}, nil
 }

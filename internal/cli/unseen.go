@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,6 +33,19 @@ func (a *app) hintShell(f *runFlags, call *session.Call, res *sandbox.Result) {
 	if strings.ContainsAny(call.Argv[0], " ;|&") {
 		a.note("a line of shell takes a shell: caisson run -- sh -c LINE")
 	}
+}
+
+// fetches is advice about a program that fetches what it runs, in a sandbox without a
+// network. It is empty for others.
+func fetches(argv []string) string {
+	if len(argv) == 0 {
+		return ""
+	}
+	preset := map[string]string{"npx": "npm", "bunx": "npm", "uvx": "pip", "pipx": "pip"}[filepath.Base(argv[0])]
+	if preset == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s fetches what is not there, and the sandbox has no network: --allow preset:%s, or network: {allow: [\"preset:%s\"]} in a policy's entry, lets it", filepath.Base(argv[0]), preset, preset)
 }
 
 // unseen is what the first word of call's that names something below the working
