@@ -44,8 +44,8 @@ build: ## bin/caisson, static and stripped
 # slim, and embedded; a plain `go install` does without and is all of them itself.
 # No time or commit is stamped on them: another commit of the same code has the
 # same engine.
-ENGINE := internal/linux/engine/caisson-engine
-ROUTER := internal/linux/engine/caisson-router
+ENGINE := internal/linux/engine/shelf/caisson-engine
+ROUTER := internal/linux/engine/shelf/caisson-router
 define build_caisson
 	GOOS=linux GOARCH=$(1) go build -trimpath -ldflags '-s -w' -o guest/embedded/caisson-guest ./cmd/caisson-guest
 	GOOS=linux GOARCH=$(1) go build -trimpath -buildvcs=false -ldflags '-s -w' -o .cache/engine/$(1) ./cmd/caisson-engine

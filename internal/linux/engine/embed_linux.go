@@ -5,36 +5,25 @@
 package engine
 
 import (
-	_ "embed"
 	"os"
 	"sync"
+
+	"github.com/caisson-run/caisson/internal/linux/engine/shelf"
 )
 
-//go:embed caisson-engine.zst
-var packedEngine []byte
-
-//go:embed caisson-engine.txt
-var engineLabel string
-
-//go:embed caisson-router.zst
-var packedRouter []byte
-
-//go:embed caisson-router.txt
-var routerLabel string
-
 var (
-	carried       = carrying(&packedEngine, &engineLabel)
-	carriedRouter = carrying(&packedRouter, &routerLabel)
+	carried       = carrying(shelf.Engine, shelf.EngineLabel)
+	carriedRouter = carrying(shelf.Router, shelf.RouterLabel)
 )
 
 // carrying is a program that this binary carries, once somebody asks for it.
-func carrying(packed *[]byte, label *string) func() (*Program, error) {
+func carrying(packed []byte, label string) func() (*Program, error) {
 	return sync.OnceValues(func() (*Program, error) {
-		l, err := ParseLabel(*label)
+		l, err := shelf.ParseLabel(label)
 		if err != nil {
 			return nil, err
 		}
-		return &Program{Label: l, Packed: *packed}, nil
+		return &Program{Label: l, Packed: packed}, nil
 	})
 }
 

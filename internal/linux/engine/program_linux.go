@@ -16,12 +16,14 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/internal/linux/engine/shelf"
 )
 
 // Program is a program that this binary carries. Its methods may be called from
 // many goroutines.
 type Program struct {
-	Label  Label
+	Label  shelf.Label
 	Packed []byte // zstd
 
 	mu     sync.Mutex
@@ -60,19 +62,19 @@ func (p *Program) openKept(stateDir string) (*os.File, error) {
 	if !filepath.IsAbs(stateDir) {
 		return nil, errors.New("engine: there is no state directory")
 	}
-	s, err := openShelf(filepath.Dir(stateDir))
+	s, err := shelf.Open(filepath.Dir(stateDir))
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
-	f, err := s.find(p.Label)
+	defer s.Close()
+	f, err := s.Find(p.Label)
 	if !errors.Is(err, unix.ENOENT) {
 		return f, err
 	}
-	if err := s.put(p.Label, p.unpack); err != nil {
+	if err := s.Put(p.Label, p.unpack); err != nil {
 		return nil, err
 	}
-	return s.find(p.Label)
+	return s.Find(p.Label)
 }
 
 // inMemory unpacks the program into a file without a name that nobody can

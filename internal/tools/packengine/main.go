@@ -14,7 +14,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/caisson-run/caisson/internal/linux/engine"
+	"github.com/caisson-run/caisson/internal/linux/engine/shelf"
 )
 
 func main() {
@@ -34,7 +34,7 @@ func pack(program, output string) error {
 		return err
 	}
 	sum := sha256.Sum256(data)
-	label := engine.Label{Digest: hex.EncodeToString(sum[:]), Size: int64(len(data))}
+	label := shelf.Label{Digest: hex.EncodeToString(sum[:]), Size: int64(len(data))}
 	if label.GVisor, err = gvisor(program); err != nil {
 		return err
 	}
