@@ -33,6 +33,9 @@ type Group struct {
 // Name is what Create was given.
 func (g *Group) Name() string { return g.name }
 
+// Version is 1 or 2.
+func (g *Group) Version() int { return g.version }
+
 // Dirs are the group's directories, sorted: one on version 2, one for each
 // hierarchy on version 1. Open takes them.
 func (g *Group) Dirs() []string {

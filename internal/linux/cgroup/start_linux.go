@@ -9,8 +9,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // Start starts cmd as a member of the group: what it starts in turn is born
@@ -88,6 +91,30 @@ func (g *Group) enterThread(dirs []string) error {
 	for _, dir := range dirs {
 		if err := g.k.write(filepath.Join(dir, "tasks"), "0"); err != nil {
 			return g.fail("start in", err)
+		}
+	}
+	return nil
+}
+
+// self is what a thread writes about itself.
+var self = [1]byte{'0'}
+
+// Enter moves the calling process into the group, each of its threads by itself: on
+// version 1, that waits for nothing (see Start). What it starts afterwards is born in
+// it. On version 2, which has no groups of threads, it is ErrUnsupported: use Start.
+func (g *Group) Enter() error {
+	if g.version != 1 {
+		return sandbox.Errorf(sandbox.ErrUnsupported, "enter cgroup "+g.name, "on cgroup v2 a process is started in its group")
+	}
+	for _, dir := range g.Dirs() {
+		fd, err := open(filepath.Join(dir, "tasks"), unix.O_WRONLY)
+		if err != nil {
+			return g.fail("enter", err)
+		}
+		_, _, errno := syscall.AllThreadsSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&self[0])), 1)
+		unix.Close(fd)
+		if errno != 0 {
+			return g.fail("enter", errno)
 		}
 	}
 	return nil
