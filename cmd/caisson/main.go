@@ -12,5 +12,7 @@ import (
 
 func main() {
 	caisson.Reexec()
-	os.Exit(cli.Main(os.Args, caisson.Drivers))
+	code := cli.Main(os.Args, caisson.Drivers)
+	discard()
+	os.Exit(code)
 }

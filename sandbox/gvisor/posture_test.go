@@ -5,6 +5,7 @@
 package gvisor_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,9 +19,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/internal/linux/engine"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/drivertest"
 	"github.com/caisson-run/caisson/sandbox/gvisor"
+	"github.com/caisson-run/caisson/sandbox/gvisor/newborn"
 )
 
 // posture is what the host sees of one of a sandbox's processes. What doc.go
@@ -48,7 +51,29 @@ var ownDescriptors = regexp.MustCompile(`^(/root(/.*)?|/dev/null|/|(socket|pipe|
 
 func TestPostureAsNobody(t *testing.T) { drivertest.AsUser(t, 65534, "TestPosture") }
 
-func TestPosture(t *testing.T) {
+func TestPosture(t *testing.T) { holdPosture(t) }
+
+func TestPostureOfNewbornAsNobody(t *testing.T) { drivertest.AsUser(t, 65534, "TestPostureOfNewborn") }
+
+// A shim that was started before anybody knew what for is like any other.
+func TestPostureOfNewborn(t *testing.T) {
+	program, err := engine.Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer program.Close()
+	newborn.BeginWith(program)
+	defer newborn.Discard()
+	var fs unix.Statfs_t
+	if err := unix.Statfs("/sys/fs/cgroup", &fs); err != nil || fs.Type == unix.CGROUP2_SUPER_MAGIC {
+		holdPosture(t) // there it is started in its group
+		return
+	}
+	holdPosture(t, newborn.Word)
+}
+
+// holdPosture looks at a sandbox whose shim was started with args.
+func holdPosture(t *testing.T, args ...string) {
 	t.Setenv("CAISSON_CANARY", "canary")
 	canary, err := unix.Open("/etc/hostname", unix.O_RDONLY, 0) // inherited by whom does not mind
 	if err != nil {
@@ -62,7 +87,7 @@ func TestPosture(t *testing.T) {
 	defer unix.Close(high)
 
 	spec := world(t)
-	halves := whileRunning(t, spec)
+	halves := whileRunning(t, spec, args...)
 	// Chown, dac_override, dac_read_search, fowner, fsetid, and sys_chroot: to
 	// serve files, in a user namespace that owns nothing.
 	gofer := posture{Caps: "000000000004001f 000000000004001f", Sets: []string{"000000000004001f 000000000004001f"}, Ambient: "000000000004001f"}
@@ -90,7 +115,7 @@ func TestPosture(t *testing.T) {
 }
 
 // whileRunning starts a program and looks at the sandbox's processes.
-func whileRunning(t *testing.T, spec *sandbox.Spec) map[string]posture {
+func whileRunning(t *testing.T, spec *sandbox.Spec, args ...string) map[string]posture {
 	t.Helper()
 	in, release := io.Pipe()
 	up := &waiter{text: "up", seen: make(chan struct{})}
@@ -111,17 +136,23 @@ func whileRunning(t *testing.T, spec *sandbox.Spec) map[string]posture {
 	if len(shims) != 1 {
 		t.Fatalf("%d shims", len(shims))
 	}
+	if line, want := read(t, shims[0], "cmdline"), strings.Join(append([]string{"caisson-shim"}, args...), "\x00")+"\x00"; line != want {
+		t.Errorf("the shim was started as %q, want %q", line, want)
+	}
 	if env := read(t, shims[0], "environ"); env != "GOMAXPROCS=1\x00" {
 		t.Errorf("the shim's environment is %q", env)
 	}
 	if name, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/77", shims[0])); err == nil {
 		t.Errorf("the shim has inherited %s", name)
 	}
+	all := shims
 	for _, name := range []string{"runsc-gofer", "runsc-sandbox"} {
 		for _, pid := range descendants(t, shims[0], name) {
 			halves[name] = look(t, pid, spec.StateDir)
+			all = append(all, pid)
 		}
 	}
+	oneGroup(t, all)
 	release.Close()
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -166,6 +197,34 @@ func descendants(t *testing.T, pid int, name string) []int {
 		}
 	}
 	return found
+}
+
+// oneGroup holds that all threads of all pids are in the same control groups, and as
+// root in the sandbox's own.
+func oneGroup(t *testing.T, pids []int) {
+	t.Helper()
+	first := ""
+	for _, pid := range pids {
+		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/cgroup", pid))
+		if err != nil || len(tasks) == 0 {
+			t.Fatalf("%d has no threads: %v", pid, err)
+		}
+		for _, task := range tasks {
+			groups, err := os.ReadFile(task)
+			if os.IsNotExist(err) || errors.Is(err, unix.ESRCH) {
+				continue // it has ended
+			}
+			if first == "" {
+				first = string(groups)
+			}
+			if err != nil || string(groups) != first {
+				t.Errorf("%s, %v:\n%sthe shim's:\n%s", task, err, groups, first)
+			}
+		}
+	}
+	if os.Geteuid() == 0 && !strings.Contains(first, "caisson") {
+		t.Errorf("they are in no group of the sandbox's:\n%s", first)
+	}
 }
 
 func read(t *testing.T, pid int, name string) string {

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,6 +18,7 @@ import (
 	"github.com/caisson-run/caisson/internal/linux/cgroup"
 	"github.com/caisson-run/caisson/internal/linux/engine"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/gvisor/newborn"
 	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
 )
 
@@ -50,6 +50,12 @@ func bear(stateDir string, group *cgroup.Group) (*shimProcess, error) {
 		return nil, fmt.Errorf("start shim: %w", err)
 	}
 	defer program.Close()
+	if s := newborn.Take(program); s != nil {
+		if group == nil || group.Version() == 1 {
+			return adopt(s, &birth)
+		}
+		s.End()
+	}
 	conn, theirs, err := socketPair()
 	if err != nil {
 		return nil, fmt.Errorf("start shim: %w", err)
@@ -63,12 +69,7 @@ func bear(stateDir string, group *cgroup.Group) (*shimProcess, error) {
 	}
 	cmd := &exec.Cmd{
 		Path: "/proc/self/fd/" + strconv.Itoa(wire.LastFile), Args: []string{wire.Argv0}, Dir: "/",
-		Env:         []string{"GOMAXPROCS=1"}, // it waits most of the time; gVisor does not pass it on
-		ExtraFiles:  fill(theirs, program),
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, // a terminal's signals are not for it
-	}
-	if euid == 0 {
-		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNS // where it lays out what gVisor mounts
+		Env: newborn.Env, ExtraFiles: fill(theirs, program), SysProcAttr: newborn.Attributes(),
 	}
 	begin := cmd.Start
 	if group != nil {
@@ -78,7 +79,30 @@ func bear(stateDir string, group *cgroup.Group) (*shimProcess, error) {
 		conn.Close()
 		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the program around it cannot be started", Cause: err}
 	}
-	return &shimProcess{process: (*child)(cmd), conn: conn, in: json.NewDecoder(bufio.NewReader(conn)), out: json.NewEncoder(conn)}, nil
+	return newShimProcess((*child)(cmd), conn), nil
+}
+
+func newShimProcess(p process, conn *net.UnixConn) *shimProcess {
+	return &shimProcess{process: p, conn: conn, in: json.NewDecoder(bufio.NewReader(conn)), out: json.NewEncoder(conn)}
+}
+
+// Package newborn cannot import wire.
+var _ = map[bool]int{newborn.FD == wire.FD && newborn.Word == wire.Newborn && newborn.LastFile == wire.LastFile && newborn.Argv0 == wire.Argv0: 0, false: 1}
+
+// adopt makes a shim this sandbox's that was started before anybody knew of it. It
+// steps into the sandbox's group itself, which is why that is there already.
+func adopt(s *newborn.Shim, birth *wire.Birth) (*shimProcess, error) {
+	defer s.Socket.Close()
+	c, err := net.FileConn(s.Socket)
+	if err == nil {
+		conn := c.(*net.UnixConn)
+		if err = wire.Send(conn, birth, nil); err == nil {
+			return newShimProcess(&infant{Process: s.Process}, conn), nil
+		}
+		conn.Close()
+	}
+	s.End()
+	return nil, fmt.Errorf("start shim: %w", err)
 }
 
 // socketPair is what owner and shim talk over.

@@ -12,7 +12,7 @@ import (
 )
 
 // estate is what the owner takes away otherwise: the control group that this
-// process was born in, and the sandbox's directory.
+// process is in, and the sandbox's directory.
 type estate struct {
 	birth *wire.Birth
 	group *cgroup.Group // nil without one
@@ -26,6 +26,14 @@ func openEstate(b *wire.Birth) (*estate, error) {
 	var err error
 	e.group, err = cgroup.Open(b.Cgroup.Dirs)
 	return e, err
+}
+
+// enter steps into the group, where this process was not born in it.
+func (e *estate) enter() error {
+	if e.group == nil {
+		return nil
+	}
+	return e.group.Enter()
 }
 
 // bury takes it away; the owner is gone.

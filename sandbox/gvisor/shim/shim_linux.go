@@ -77,7 +77,7 @@ func Main() {
 		os.Exit(125)
 	}
 	k := newKeeper(conn)
-	if err := k.run(); err != nil {
+	if err := k.run(len(os.Args) > 1 && os.Args[1] == wire.Newborn); err != nil {
 		k.send(wire.Event{Kind: wire.Failed, Error: err.Error()})
 		os.Exit(1)
 	}
@@ -111,17 +111,27 @@ func letGoOfProgram() error {
 	return unix.Dup3(null, wire.LastFile, unix.O_CLOEXEC)
 }
 
-// run does everything between birth and the end of the sandbox.
-func (k *keeper) run() error {
+// run does everything between birth and the end of the sandbox. A newborn, which was
+// started before its owner knew what for, hears of its birth when it is ready.
+func (k *keeper) run(newborn bool) error {
+	var r *ready
+	if newborn {
+		r = getReady()
+	}
 	var birth wire.Birth
 	if _, err := wire.Receive(k.owner, &birth); err != nil {
 		return fmt.Errorf("reading who is to be born: %w", err)
 	}
 	e, err := openEstate(&birth)
+	if err == nil && newborn {
+		err = e.enter()
+	}
 	if err != nil {
 		return err
 	}
-	r := getReady()
+	if r == nil {
+		r = getReady()
+	}
 	var order wire.Order
 	files, err := wire.Receive(k.owner, &order)
 	if err != nil {

@@ -31,8 +31,13 @@ const LastFile = 255
 // Argv0 is how the binary is started to become a shim.
 const Argv0 = "caisson-shim"
 
+// Newborn is the shim's argument when it was started before its owner knew what for:
+// its Birth comes later, and it is not in its control group, which is then of
+// version 1, but steps into it.
+const Newborn = "newborn"
+
 // Birth tells the shim what it has to take away when its owner is gone. It
-// waits on the socket when the shim starts.
+// waits on the socket when the shim starts, but for Newborn.
 type Birth struct {
 	// StateDir is the sandbox's own directory.
 	StateDir string `json:"state_dir"`
@@ -141,7 +146,7 @@ type Network struct {
 }
 
 // Cgroup names the control group that the driver made and the shim was
-// started in.
+// started in, or steps into (Newborn).
 type Cgroup struct {
 	Dirs []string `json:"dirs"`
 	// Outside is where the owner itself is: where the shim goes to remove the

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package newborn starts the process that will keep a gVisor sandbox while the
+// program that will ask for one is still initialising its packages.
+//
+// That process, the shim, needs longer until its main runs than all that its owner
+// has to find out for it, and needs none of that before its order comes. Nothing of
+// the caller's can run by it: it waits, and ends when its owner does.
+//
+// It is born where its owner is, and steps into the sandbox's control group by
+// itself, thread by thread, which on cgroup version 1 waits for nothing. Version 2
+// has no such way: there [Begin] does nothing, and the shim is started later, in its
+// group. Next to nothing is imported, so that this package is initialised before
+// most others.
+package newborn
+
+import (
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/internal/linux/engine/shelf"
+)
+
+// What package wire says about how a shim is started, which this one does not
+// import, and the word that tells it that it was started so.
+const (
+	FD       = 3
+	LastFile = 255
+	Argv0    = "caisson-shim"
+	Word     = "newborn"
+)
+
+// Shim is one that was started early. Its socket and program are the taker's.
+type Shim struct {
+	Process *os.Process
+	Socket  *os.File // the owner's end
+	program *os.File
+}
+
+var (
+	mu    sync.Mutex
+	begun chan *Shim // nil: none was begun, or it was taken; closed with nothing in it: there is none
+)
+
+// Begin starts a shim in the background, out of the engine that is kept below a
+// state directory. Where it is not kept yet, or anything else is in the way, there
+// will be none. It may be called while packages are initialised, once.
+func Begin(state string) { begin(func() (*os.File, error) { return shelf.Kept(state) }) }
+
+// BeginWith is Begin with an engine that is open already, and the caller's to close.
+func BeginWith(program *os.File) {
+	name := "/proc/self/fd/" + strconv.Itoa(int(program.Fd()))
+	begin(func() (*os.File, error) { return os.OpenFile(name, unix.O_PATH, 0) })
+}
+
+func begin(open func() (*os.File, error)) {
+	if unified() {
+		return
+	}
+	c := make(chan *Shim, 1)
+	mu.Lock()
+	begun = c
+	mu.Unlock()
+	go func() {
+		defer close(c) // none, unless there is one in it
+		program, err := open()
+		if err != nil {
+			return
+		}
+		s := &Shim{program: program}
+		if err := s.start(); err != nil {
+			program.Close()
+			return
+		}
+		c <- s
+	}()
+}
+
+// Take gives the shim to its owner, if there is one and it is that very program;
+// else nil. At most one caller gets it.
+func Take(program *os.File) *Shim {
+	s := take()
+	if s == nil {
+		return nil
+	}
+	want, err := program.Stat()
+	if err == nil {
+		var got os.FileInfo
+		if got, err = s.program.Stat(); err == nil && os.SameFile(want, got) {
+			s.program.Close()
+			return s
+		}
+	}
+	s.program.Close()
+	s.End()
+	return nil
+}
+
+// Discard ends a shim that nobody has taken. It returns when it is gone.
+func Discard() {
+	if s := take(); s != nil {
+		s.program.Close()
+		s.End()
+	}
+}
+
+func take() *Shim {
+	mu.Lock()
+	c := begun
+	begun = nil
+	mu.Unlock()
+	if c == nil {
+		return nil
+	}
+	return <-c
+}
+
+// End kills a shim that has no order, and waits for it.
+func (s *Shim) End() {
+	s.Socket.Close()
+	_ = s.Process.Kill()
+	_, _ = s.Process.Wait()
+}
+
+// unified says whether this host has control groups of version 2 alone, or at
+// least where they are looked for first.
+func unified() bool {
+	var st unix.Statfs_t
+	return unix.Statfs("/sys/fs/cgroup", &st) == nil && st.Type == unix.CGROUP2_SUPER_MAGIC
+}
+
+func (s *Shim) start() error {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	theirs := os.NewFile(uintptr(fds[1]), "shim")
+	defer theirs.Close()
+	s.Socket = os.NewFile(uintptr(fds[0]), "owner")
+	files := make([]*os.File, LastFile+1) // what is nil is closed
+	files[0], files[1], files[2], files[FD], files[LastFile] = null, null, null, theirs, s.program
+	attr := &os.ProcAttr{Dir: "/", Env: Env, Files: files, Sys: Attributes()}
+	s.Process, err = os.StartProcess("/proc/self/fd/"+strconv.Itoa(LastFile), []string{Argv0, Word}, attr)
+	if err != nil {
+		s.Socket.Close()
+	}
+	return err
+}
+
+// Env is all of a shim's environment: it waits most of the time. gVisor does not
+// pass it on.
+var Env = []string{"GOMAXPROCS=1"}
+
+// Attributes are those of every shim, early or not: a terminal's signals are not
+// for it, and as root it has mounts of its own, where it lays out what gVisor
+// mounts.
+func Attributes() *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{Setsid: true}
+	if os.Geteuid() == 0 {
+		a.Cloneflags = syscall.CLONE_NEWNS
+	}
+	return a
+}
