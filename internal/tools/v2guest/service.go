@@ -28,7 +28,7 @@ func makePackage(ctx context.Context, dir string) (string, error) {
 const service = `set -eu
 fail() { echo "$@" >&2; systemctl status --no-pager --lines=30 caisson caisson-sandboxes >&2 || true; journalctl --no-pager -n 60 >&2 || true; exit 1; }
 dpkg --install ./caisson_*.deb >/dev/null
-mkdir /scratch/service /var/lib/caisson /etc/caisson
+mkdir -p /scratch/service /var/lib/caisson /etc/caisson
 mount --bind /scratch/service /var/lib/caisson
 echo 'CAISSON_SERVE=--pool 0' >/etc/caisson/serve.env
 systemctl daemon-reload
