@@ -24,7 +24,7 @@ import (
 // how fast that grows. The host itself writes one first: a disk that is slower than
 // what is allowed shows nothing.
 func (s *suite) worn(ctx context.Context) finding {
-	const most, room, window = 4 << 20, 4 << 20, 4 * time.Second
+	const most, room, window = 1 << 20, 2 << 20, 4 * time.Second
 	work := filepath.Join(s.dir, "L12")
 	if err := errors.Join(os.MkdirAll(work, 0o755), os.Chmod(work, 0o777)); err != nil {
 		return unable(err)
