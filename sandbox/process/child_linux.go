@@ -3,7 +3,6 @@
 package process
 
 import (
-	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -197,11 +196,17 @@ func (c *child) perform(s *step) syscall.Errno {
 		*s.number = int32(c.slots[s.arg[0]%maxSlots])
 		return 0
 	case callWait:
-		// A private futex: whoever shares our memory can wake us.
-		for atomic.LoadInt32(s.number) == 0 {
-			syscall.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(s.number)), futexWait|futexPrivate, 0, 0, 0, 0)
+		for {
+			n, _, e := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(s.ends)), 2, 0, 0, 0, 0)
+			switch {
+			case e != 0 && e != syscall.EINTR:
+				return e
+			case e == 0 && n > 0 && s.ends[1].Revents != 0:
+				return syscall.ESRCH
+			case e == 0 && n > 0:
+				return 0
+			}
 		}
-		return 0
 	case callDefaults:
 		// What was ignored stays ignored over execve, and what was blocked blocked.
 		for sig := uintptr(1); sig <= lastSignal; sig++ {
@@ -241,6 +246,4 @@ const (
 	exitUnborn   = 120 // nobody looks at it: how far a child got is in memory
 	lastSignal   = 64
 	sizeofSigset = 8
-
-	futexWait, futexWake, futexPrivate = 0, 1, 128 // FUTEX_WAIT, FUTEX_WAKE, FUTEX_PRIVATE_FLAG
 )

@@ -4,7 +4,11 @@
 
 package process
 
-import "golang.org/x/sys/unix"
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
 
 // Weaken leaves out of each launch from now on: the builder's namespaces (flags
 // of clone), and the system calls for which out says so. The function that it
@@ -22,6 +26,25 @@ func Weaken(flags uintptr, out func(who Who, call uintptr, args [6]uintptr) bool
 		}
 	}
 	return func() { rewrite = nil }
+}
+
+// Hold has every builder from now on tell by descriptor say that it has come to a place,
+// and stop there: to read descriptor until, or, with mapping, for the map of its users.
+func Hold(mapping bool, say, until int) {
+	rewrite = func(l *launch) {
+		told := step{call: unix.SYS_WRITE, arg: [6]uintptr{uintptr(say), uintptr(unsafe.Pointer(&noName)), 1}}
+		for i := range l.scripts[Builder].steps {
+			switch st := &l.scripts[Builder].steps[i]; {
+			case mapping && st.call == unix.SYS_WRITE:
+				*st = told
+				return
+			case !mapping && st.call == unix.SYS_SETDOMAINNAME:
+				*st = told
+			case !mapping && st.call == unix.SYS_KEYCTL:
+				*st = step{call: unix.SYS_READ, arg: [6]uintptr{uintptr(until), uintptr(unsafe.Pointer(&noName)), 1}}
+			}
+		}
+	}
 }
 
 // ShareNetwork leaves out the network namespace that a thread makes for root's

@@ -7,36 +7,66 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"sync/atomic"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
 // late is how a sandbox that is made already learns what it is to run. The
 // child that will be the program stops before its last three steps, with all of
-// its rights gone and its filter installed, and sleeps on a word of the memory
-// that it still shares with us. What it runs is written there before it is woken.
+// its rights gone and its filter installed, and sleeps. What it runs is written to
+// the memory that it still shares with us before it is woken.
+//
+// It sleeps until it is told or we are gone. That its parent's death kills it does not
+// suffice: who is killed while the sandbox is made may be dead before that is asked for
+// (prctl(2), PR_SET_PDEATHSIG), and the pid namespace shows it no parent to look for.
 type late struct {
-	word  *int32   // 0 until it is told
 	ready *os.File // an eventfd: it sleeps, or never will
+	told  *os.File // an eventfd: it may go on
+	owner *os.File // a pidfd of ours, which can be read once we are gone
+	ends  *[2]unix.PollFd
 }
 
 func newLate() (*late, error) {
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	l := &late{ends: &[2]unix.PollFd{{Fd: toldFD, Events: unix.POLLIN}, {Fd: ownerFD, Events: unix.POLLIN}}}
+	for _, f := range []**os.File{&l.ready, &l.told} {
+		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+		if err != nil {
+			l.close()
+			return nil, fmt.Errorf("prepare sandbox: %w", err)
+		}
+		*f = os.NewFile(uintptr(fd), "eventfd")
+	}
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err != nil {
+		l.close()
 		return nil, fmt.Errorf("prepare sandbox: %w", err)
 	}
-	return &late{word: new(int32), ready: os.NewFile(uintptr(fd), "eventfd")}, nil
+	l.owner = os.NewFile(uintptr(fd), "pidfd")
+	return l, nil
 }
 
-// file is nil where nothing is late.
-func (l *late) file() *os.File {
+func (l *late) close() {
+	for _, f := range l.files() {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// files are what the program has while it sleeps, from programFD on. There are none
+// where nothing is late.
+func (l *late) files() []*os.File {
 	if l == nil {
 		return nil
 	}
-	return l.ready
+	return []*os.File{l.ready, l.told, l.owner}
 }
+
+// Where the program finds them: see files.
+const (
+	toldFD  = programFD + 1
+	ownerFD = programFD + 2
+)
 
 // What is said over the eventfd.
 const (
@@ -44,14 +74,13 @@ const (
 	hopeless = 1 << 32
 )
 
-// park writes down how the program goes to sleep; the eventfd is its descriptor
-// programFD.
+// park writes down how the program goes to sleep.
 func (l *late) park(s *script) {
 	s.doing("wait for what to run")
 	n := new(uint64)
 	*n = asleep
 	s.call(unix.SYS_WRITE, programFD, to(n), 8)
-	s.wait(l.word)
+	s.wait(l.ends)
 }
 
 // wait returns when the program sleeps, or when give up was called.
@@ -69,10 +98,7 @@ func (l *late) giveUp() {
 }
 
 // wake has the program go on.
-func (l *late) wake() {
-	atomic.StoreInt32(l.word, 1)
-	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(l.word)), futexWake|futexPrivate, 1, 0, 0, 0)
-}
+func (l *late) wake() { writeCounter(l.told, asleep) }
 
 // letGo closes every descriptor of the builder but those that the program takes
 // from it: a sandbox may wait for long, and would keep open what others close,
@@ -80,7 +106,7 @@ func (l *late) wake() {
 func (p *plan) letGo(b *script) {
 	b.doing("close descriptors")
 	var keep []int
-	for _, f := range append(p.first.stdio[:], p.first.late.ready) {
+	for _, f := range append(p.first.stdio[:], p.first.late.files()...) {
 		keep = append(keep, int(f.Fd()))
 	}
 	if p.rules != nil {

@@ -122,9 +122,14 @@ func (p *plan) becomeRoot(b *script, m *mapper) {
 	ask, answer := new(uint64), new(uint64)
 	*ask = mapMe
 	b.keep = append(b.keep, m.ask, m.answer)
+	// Nobody answers where caisson is killed meanwhile.
+	b.call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, unix.SIGKILL, 0, 0, 0)
+	b.call(unix.SYS_GETPPID, os.Getpid())
 	b.call(unix.SYS_WRITE, int(m.ask.Fd()), to(ask), 8)
 	b.call(unix.SYS_READ, int(m.answer.Fd()), to(answer), 8)
 	b.same(answer, mapped)
+	// From here on it may not die alone: it ends the others where caisson is gone.
+	b.call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, 0, 0, 0, 0)
 	b.call(unix.SYS_SETGROUPS, 0, nil)
 	b.call(unix.SYS_SETRESGID, 0, 0, 0)
 	b.call(unix.SYS_SETRESUID, 0, 0, 0)
@@ -209,12 +214,12 @@ func (p *plan) writeProgram(b *script, l *launch) *script {
 	for _, f := range p.first.stdio {
 		files = append(files, s.aside(f))
 	}
-	own := -1
-	for _, f := range []*os.File{p.first.agent, p.first.late.file()} { // one of them at most
-		if f != nil {
-			own = len(files)
-			files = append(files, s.aside(f))
-		}
+	own := p.first.late.files()
+	if p.first.agent != nil { // which is never late
+		own = []*os.File{p.first.agent}
+	}
+	for _, f := range own {
+		files = append(files, s.aside(f))
 	}
 	for i := range p.first.stdio {
 		s.call(unix.SYS_DUP3, files[i], i, 0)
@@ -236,12 +241,10 @@ func (p *plan) writeProgram(b *script, l *launch) *script {
 		s.call(unix.SYS_LANDLOCK_RESTRICT_SELF, p.rules.FD(), p.rules.Flags())
 	}
 	s.doing("start the program")
-	last := programFD
-	if own >= 0 {
-		s.call(unix.SYS_DUP3, files[own], programFD, unix.O_CLOEXEC)
-		last = programFD + 1
+	for i := range own {
+		s.call(unix.SYS_DUP3, files[len(p.first.stdio)+i], programFD+i, unix.O_CLOEXEC)
 	}
-	s.call(unix.SYS_CLOSE_RANGE, last, uintptr(^uint32(0)), 0)
+	s.call(unix.SYS_CLOSE_RANGE, programFD+len(own), uintptr(^uint32(0)), 0)
 	s.call(callDefaults)
 	none := new(uint64)
 	s.doing("install the system call filter")

@@ -42,13 +42,14 @@ func (d *Driver) Prepare(ctx context.Context, spec *sandbox.Spec) (sandbox.Prepa
 	if err != nil {
 		return nil, err
 	}
-	defer l.ready.Close()
 	streams, err := stdio.New()
 	if err != nil {
+		l.close()
 		return nil, err
 	}
 	b, err := d.newBox(spec, first{stdio: streams.Theirs, late: l})
 	if err != nil {
+		l.close()
 		streams.Close()
 		return nil, err
 	}
@@ -57,9 +58,12 @@ func (d *Driver) Prepare(ctx context.Context, spec *sandbox.Spec) (sandbox.Prepa
 	if !l.wait() {
 		err := <-p.started
 		b.close()
+		l.close()
 		streams.Close()
 		return nil, err
 	}
+	l.ready.Close()
+	l.owner.Close()
 	b.parked()
 	streams.Release()
 	return p, nil
@@ -183,6 +187,7 @@ func (p *prepared) Destroy(context.Context) error {
 	defer p.use.Unlock()
 	p.used = true
 	p.box.close()
+	p.late.close()
 	p.streams.Close()
 	return nil
 }

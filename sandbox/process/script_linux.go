@@ -30,6 +30,7 @@ type step struct {
 	child  *child
 	value  *uint64
 	number *int32
+	ends   *[2]unix.PollFd
 }
 
 // Steps that are no system calls.
@@ -38,7 +39,7 @@ const (
 	callSpawn                     // start the child at arg[0] and wait until it executes its program
 	callDefaults                  // every signal's action is the default
 	callPut                       // the int32 at arg[0] becomes arg[1]
-	callWait                      // sleep until the int32 is not 0
+	callWait                      // sleep until the first of two ends can be read; ESRCH where the second can
 )
 
 const passAll = ^syscall.Errno(0)
@@ -143,11 +144,11 @@ func (s *script) close(f slot) {
 func (s *script) aside(f *os.File) any {
 	s.keep = append(s.keep, f)
 	fd := int(f.Fd())
-	if fd > programFD {
+	if fd > ownerFD {
 		return fd
 	}
 	to := s.slot()
-	s.call(unix.SYS_FCNTL, fd, unix.F_DUPFD_CLOEXEC, programFD+1).save(to)
+	s.call(unix.SYS_FCNTL, fd, unix.F_DUPFD_CLOEXEC, ownerFD+1).save(to)
 	return to
 }
 
@@ -157,8 +158,9 @@ func (s *script) same(p *uint64, want uint64) { s.call(callSame, want).value = p
 // put writes a slot to where a system call wants it in memory.
 func (s *script) put(p *int32, from slot) { s.call(callPut, uint64(from)).number = p }
 
-// wait sleeps until somebody changes the 0 at p and wakes who waits there.
-func (s *script) wait(p *int32) { s.call(callWait).number = p }
+// wait sleeps until the first of two descriptors can be read, and fails with ESRCH where
+// the second can.
+func (s *script) wait(ends *[2]unix.PollFd) { s.call(callWait).ends = ends }
 
 // spawn starts another child.
 func (s *script) spawn(c *child) { s.call(callSpawn).child = c }
