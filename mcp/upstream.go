@@ -152,12 +152,14 @@ func (u *upstream) live(ctx context.Context, use func(start context.Context, cs 
 	}()
 
 	client := sdk.NewClient(&sdk.Implementation{Name: "caisson", Version: u.g.o.Version}, u.clientOptions())
-	client.AddReceivingMiddleware(u.elicits)
+	order := &order{}
+	client.AddReceivingMiddleware(order.hears, u.elicits)
 	start, stop := context.WithTimeout(ctx, startPatience)
 	defer stop()
 	says := &framed{ReadCloser: fromServer, lines: true, refused: func(err error) { u.g.o.Notice(fmt.Sprintf("server %s: %v", u.o.Name, err)) }}
 	// Where it ends before it answers, that is the reason.
-	cs, err := client.Connect(start, &sdk.IOTransport{Reader: newMeter(says), Writer: toServer, MaxLineLength: maxFrame}, u.g.era())
+	way := &sdk.IOTransport{Reader: newMeter(says), Writer: toServer, MaxLineLength: maxFrame}
+	cs, err := client.Connect(start, ordered{way, order}, u.g.era())
 	if err != nil {
 		return unready(start, err)
 	}
