@@ -105,8 +105,11 @@ func TestRefusedBytes(t *testing.T) {
 		"another name, encrypted": {func(c net.Conn) { _, _ = c.Write(hidden("good.test")) }, "encrypted ClientHello"},
 		"a broken hello":          {func(c net.Conn) { fmt.Fprint(c, "\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00") }, "malformed"},
 		"another kind":            {func(c net.Conn) { fmt.Fprint(c, "\x16\x03\x01\x00\x04\x02\x00\x00\x00") }, "no ClientHello"},
-		"a warning first":         {func(c net.Conn) { fmt.Fprint(c, "\x15\x03\x01\x00\x02\x01\x5a"); shake(c, "evil.test") }, "does not begin with a ClientHello"},
-		"the form of SSL 2":       {func(c net.Conn) { fmt.Fprint(c, "\x80\x2e\x01\x03\x03\x00\x15\x00\x00\x00\x10") }, "SSL 2"},
+		// In one write: a second one may be told of the reset, and the read is not then.
+		"a warning first": {func(c net.Conn) {
+			_, _ = c.Write(append([]byte("\x15\x03\x01\x00\x02\x01\x5a"), hidden("evil.test")...))
+		}, "does not begin with a ClientHello"},
+		"the form of SSL 2": {func(c net.Conn) { fmt.Fprint(c, "\x80\x2e\x01\x03\x03\x00\x15\x00\x00\x00\x10") }, "SSL 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := build(t, options{allow: []string{"good.test:*", "127.0.0.1:*"}, hosts: map[string]string{"good.test": "127.0.0.1"}})
