@@ -44,9 +44,9 @@ type Options struct {
 	// IdleTimeout ends a stream on which nothing arrives, not even a sign of
 	// life, which an agent gives every 10 s; 45 s when 0.
 	IdleTimeout time.Duration
-	// PingAfter is how long nothing may arrive before the agent is pinged, and
-	// PingTimeout how long it may take to answer; 5 minutes and 15 s when 0. Each
-	// ping wakes a sandbox that sleeps, and is the last resort: calls have
+	// PingAfter is how long nothing may arrive before the agent is asked for a sign
+	// of life, and PingTimeout how long that may take; 5 minutes and 15 s when 0. Each
+	// question wakes a sandbox that sleeps, and is the last resort: calls have
 	// CallTimeout, streams IdleTimeout. A write that the agent does not take fails
 	// after PingTimeout too.
 	PingAfter, PingTimeout time.Duration
@@ -98,6 +98,7 @@ func (o Options) withDefaults() Options {
 type Client struct {
 	options Options
 	meter   *meter
+	pulse   *pulse
 	http    *http.ClientConn
 	streams chan struct{} // holds one element per call under way
 	long    chan struct{} // and per stream that stays
@@ -132,8 +133,10 @@ func NewClient(conn net.Conn, o Options) (*Client, error) {
 	if err != nil {
 		return nil, &sandbox.Error{Op: "guest agent", Kind: sandbox.ErrUnavailable, Problem: "no session", Cause: err}
 	}
-	return &Client{options: o, meter: m, http: cc, streams: make(chan struct{}, o.Streams), long: make(chan struct{}, o.Listeners),
-		tunnels: make(chan struct{}, max(o.Listeners*3/4, 1))}, nil
+	c := &Client{options: o, meter: m, http: cc, streams: make(chan struct{}, o.Streams), long: make(chan struct{}, o.Listeners),
+		tunnels: make(chan struct{}, max(o.Listeners*3/4, 1))}
+	c.watchPulse()
+	return c, nil
 }
 
 // speak begins HTTP/2 on conn with somebody inside, within the bounds of o. conn
@@ -153,8 +156,6 @@ func speak(conn net.Conn, o Options) (*http.ClientConn, *meter, error) {
 			MaxReadFrameSize:              mostFrame,
 			MaxDecoderHeaderTableSize:     4096,
 			MaxEncoderHeaderTableSize:     4096,
-			SendPingTimeout:               o.PingAfter,
-			PingTimeout:                   o.PingTimeout,
 			WriteByteTimeout:              o.PingTimeout,
 			StrictMaxConcurrentRequests:   true,
 		},
@@ -169,6 +170,7 @@ func speak(conn net.Conn, o Options) (*http.ClientConn, *meter, error) {
 
 // Close ends the session, and with it what runs through it.
 func (c *Client) Close() error {
+	c.pulse.stop()
 	return errors.Join(c.http.Close(), c.meter.Close())
 }
 

@@ -24,7 +24,7 @@ func (c *Client) RoundTripHTTP2(port uint16, r *http.Request) (*http.Response, e
 		return nil, err
 	}
 	o := c.options
-	o.PingAfter, o.PingTimeout = portPatience, portPatience
+	o.PingTimeout = portPatience
 	session, m, err := speak(conn, o)
 	if err != nil {
 		return nil, err
@@ -45,8 +45,9 @@ func (c *Client) RoundTripHTTP2(port uint16, r *http.Request) (*http.Response, e
 	return resp, nil
 }
 
-// portPatience is how long a program may be busy with something else: it is no
-// agent, whose whole work is to answer.
+// portPatience is how long a program may take nothing of a request: it is no agent,
+// whose whole work is to answer. One that takes it and does not answer is waited for
+// as long as its caller likes, as one that speaks HTTP/1.1.
 const portPatience = time.Minute
 
 // ending is a body with which something else ends.

@@ -119,6 +119,23 @@ func (m *meter) credit(n int) {
 	m.bytes = min(m.bytes+float64(n)*1.1, wasteBytesMost) // and their headers
 }
 
+// silence is how long nothing has come.
+func (m *meter) silence() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return time.Since(m.last)
+}
+
+// cut ends the connection, for a reason.
+func (m *meter) cut(why error) {
+	m.mu.Lock()
+	if m.err == nil {
+		m.err = why
+	}
+	m.mu.Unlock()
+	m.Conn.Close()
+}
+
 func (m *meter) fault() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
