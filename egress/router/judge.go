@@ -78,7 +78,7 @@ func (w *webConn) judge(req *http.Request, asked *rule.Request) (*http.Request, 
 		req.Header.Set("Accept-Encoding", "identity") // what is compressed cannot be looked through
 	}
 	if most > 0 && req.Body != nil {
-		p.body = &bounded{ReadCloser: req.Body, left: most, why: rule.Decision{Rule: d.Rule, From: d.From, Reason: rule.TooLong(most), Open: true}}
+		p.body = &bounded{ReadCloser: req.Body, after: req.Trailer, left: most, why: rule.Decision{Rule: d.Rule, From: d.From, Reason: rule.TooLong(most), Open: true}}
 		req.Body = p.body
 	}
 	return req.WithContext(context.WithValue(req.Context(), passageKey{}, p)), rule.Decision{Allow: true}
@@ -92,13 +92,14 @@ func wirePath(req *http.Request) string {
 	return "/"
 }
 
-// bounded ends a body that is longer than it may be. What has passed until then
-// is the beginning of a request that never ends.
+// bounded ends a body that is longer than it may be, with the trailers that come after
+// it. What has passed until then is the beginning of a request that never ends.
 type bounded struct {
 	io.ReadCloser
-	left int64
-	why  rule.Decision
-	over atomic.Bool
+	after http.Header // filled in when the body is read to its end
+	left  int64
+	why   rule.Decision
+	over  atomic.Bool
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
@@ -109,11 +110,26 @@ func (b *bounded) Read(p []byte) (int, error) {
 		p = p[:b.left+1]
 	}
 	n, err := b.ReadCloser.Read(p)
-	if b.left -= int64(n); b.left < 0 {
+	b.left -= int64(n)
+	if err == io.EOF {
+		b.left -= size(b.after)
+		b.after = nil
+	}
+	if b.left < 0 {
 		b.over.Store(true)
 		return 0, &refusal{Decision: b.why}
 	}
 	return n, err
+}
+
+// size is how long headers are as HTTP/1.1 writes them, in bytes.
+func size(h http.Header) (n int64) {
+	for key, values := range h {
+		for _, v := range values {
+			n += int64(len(key) + len(": \r\n") + len(v))
+		}
+	}
+	return n
 }
 
 // careful is a way to a host on which what comes before an answer shows no
