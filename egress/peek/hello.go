@@ -5,6 +5,7 @@ package peek
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/caisson-run/caisson/egress/name"
 )
@@ -37,6 +38,7 @@ const (
 	recordAlert        = 21
 	recordHandshake    = 22
 	recordData         = 23
+	recordHeartbeat    = 24
 	messageClientHello = 1
 	messageServerHello = 2
 	extServerName      = 0
@@ -160,6 +162,10 @@ func serverName(c cursor) (name.Name, error) {
 	host := list.vector(2)
 	if list == nil || len(list) != 0 {
 		return name.Name{}, errors.New("the ClientHello names more than one server")
+	}
+	// A server does not read other letters as we would: it may take the name for none.
+	if slices.ContainsFunc(host, func(c byte) bool { return c >= 0x80 }) {
+		return name.Name{}, errors.New("the server's name in the ClientHello is not in ASCII")
 	}
 	n, err := name.Parse(string(host))
 	if err != nil {

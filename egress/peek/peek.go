@@ -10,7 +10,6 @@ package peek
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -29,10 +28,6 @@ const (
 // BufferSize is what a reader's buffer must hold at least, in bytes.
 const BufferSize = mostHello + 1<<10
 
-// mostLine bounds the first line of an HTTP request, in bytes, with empty lines
-// before it. What begins like one and is longer is taken for one.
-const mostLine = 8 << 10
-
 // First says what the client of r speaks, and for TLS what its ClientHello
 // says. It reads until that is clear, at most BufferSize bytes, and leaves all
 // of them in r, whose buffer must be that large. An error of the connection is
@@ -50,17 +45,14 @@ func First(r *bufio.Reader) (Kind, Hello, error) {
 		h, err := hello(r)
 		return TLS, h, err
 	case recordChangeCipher, recordAlert: // which some servers skip, and read a ClientHello then
-		return TLS, Hello{}, errors.New("TLS that does not begin with a ClientHello")
+		return TLS, Hello{}, errNoHello
 	}
 	for {
 		if more := r.Buffered(); more > len(b) {
 			b, _ = r.Peek(more)
 		}
-		switch kind, sure := words(b); {
-		case sure && kind == TLS:
-			return TLS, Hello{}, errOld
-		case sure:
-			return kind, Hello{}, nil
+		if kind, sure, err := words(b); sure {
+			return kind, Hello{}, err
 		}
 		b, err = r.Peek(len(b) + 1)
 		var late net.Error
@@ -98,69 +90,6 @@ func hello(r *bufio.Reader) (Hello, error) {
 	}
 }
 
-// words says what b begins, which is no record of TLS. It is not sure while more bytes
-// can still change that.
-func words(b []byte) (kind Kind, sure bool) {
-	if b[0] >= 0x80 {
-		return old(b)
-	}
-	return request(b)
-}
-
-var errOld = errors.New("a ClientHello in the form of SSL 2, which names no server")
-
-// old says whether b begins a ClientHello in the form of SSL 2 (RFC 5246, E.2) for a
-// later version, which some servers still take.
-func old(b []byte) (kind Kind, sure bool) {
-	switch {
-	case len(b) > 2 && b[2] != messageClientHello, len(b) > 3 && b[3] != 3: // the version's first half
-		return Opaque, true
-	}
-	return TLS, len(b) > 3
-}
-
-// request says whether b begins an HTTP request: empty lines, which servers
-// skip, a method, a blank, and a version at the end of the line. It is not sure
-// while more bytes can still change that. Other protocols have lines of words,
-// too; a request without a version (HTTP/0.9) has no headers that name a host.
-func request(b []byte) (kind Kind, sure bool) {
-	i := 0
-	for i < len(b) && (b[i] == '\r' || b[i] == '\n' || b[i] == ' ' || b[i] == '\t') {
-		i++
-	}
-	start := i
-	for i < len(b) && token(b[i]) {
-		i++
-	}
-	switch {
-	case i == len(b):
-		return HTTP, len(b) >= mostLine
-	case i == start || b[i] != ' ' && b[i] != '\t':
-		return Opaque, true
-	}
-	line, _, whole := bytes.Cut(b[i:], []byte("\n"))
-	switch {
-	case bytes.Contains(bytes.ToUpper(line), []byte("HTTP/")):
-		return HTTP, true
-	case whole:
-		return Opaque, true
-	}
-	return HTTP, len(b) >= mostLine
-}
-
-// token is a character of an HTTP method (RFC 9110, 5.6.2).
-func token(c byte) bool {
-	switch {
-	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		return true
-	}
-	switch c {
-	case '!', '#', '$', '%', '&', '\'', '*', '+', '-', '.', '^', '_', '`', '|', '~':
-		return true
-	}
-	return false
-}
-
 // ErrLate says that what was passed on as words turned out to be more.
 var ErrLate = errors.New("an HTTP request or TLS whose beginning came too slowly")
 
@@ -182,8 +111,8 @@ func (g *Guard) Read(b []byte) (int, error) {
 	if len(g.seen) == 0 {
 		return n, err
 	}
-	kind, sure := words(g.seen)
-	if sure && kind != Opaque {
+	kind, sure, odd := words(g.seen)
+	if sure && (kind != Opaque || odd != nil) {
 		return 0, ErrLate
 	}
 	if sure {

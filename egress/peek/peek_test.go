@@ -99,6 +99,7 @@ func TestOddHellos(t *testing.T) {
 		"no name in the extension": extensions(extension(extServerName, "\x00\x00")),
 		"another kind of name":     extensions(extension(extServerName, "\x00\x0c\x01\x00\x09good.test")),
 		"an odd name":              extensions(sni("evil.test\x00.good.test")),
+		"a name in other letters":  extensions(sni("ｇood.test")),
 		"an address":               extensions(sni("127.0.0.1")),
 		"a broken length":          extensions(extension(extServerName, "\xff\xff\x00")),
 		"a record cut short":       cut,
@@ -110,6 +111,8 @@ func TestOddHellos(t *testing.T) {
 		"no end":                   whole[:20],
 		"a warning first":          append(record(recordAlert, 1, 90), whole...),
 		"a change of cipher first": append(record(recordChangeCipher, 1), whole...),
+		"a heartbeat first":        append(record(recordHeartbeat, 1, 0, 0), whole...),
+		"data first":               append(record(recordData, 1), whole...),
 		"the form of SSL 2":        []byte("\x80\x2e\x01\x03\x03\x00\x15\x00\x00\x00\x10"),
 	} {
 		if kind, h, err := first(b); kind != TLS || err == nil {
@@ -125,6 +128,9 @@ func TestRequests(t *testing.T) {
 		"EHLO mail.test\r\n": Opaque, "set key 0 0 5\r\n": Opaque, "GET /\r\nHost: evil.test\r\n": Opaque,
 		"M-SEARCH * HTTP/1.1": HTTP, "CONNECT evil.test:443 HTTP/1.1": HTTP,
 		"SSH-2.0-OpenSSH_9.2\r\n": Opaque, "PING\r\n": Opaque, "\x00\x00\x00\x08\x04\xd2\x16/": Opaque, "*1\r\n$4\r\nPING\r\n": Opaque,
+		"GET\v/\vHTTP/1.1\r\n": HTTP, "GET\x1c/\xa0HTTP/1.1\n": HTTP, "\xa0GET / HTTP/1.1\n": HTTP, "\fGET\r/\rHTTP/1.1\n": HTTP,
+		"0\x0c\x02\x01\x01`\x07\x02\x01\x03\x04\x00\x80\x00": Opaque, "\x18\x03\x05\x03\x00": Opaque, "\x18\x03\x05\x00\x01": Opaque, "\x17\x01": Opaque,
+		"PROXY": Opaque, "proxy tcp4\r\n": Opaque, "\r\n\r\nQUIT\n": Opaque, "GET\v/\n": Opaque,
 		"GET": Opaque, "\x05\x01\x00": Opaque, "\x80\x2e\x01\x00\x02": Opaque, "\x80\x2e\x01": Opaque, "\xff\xff\x00": Opaque,
 	} {
 		if kind, _, err := first([]byte(in)); kind != want || err != nil {
@@ -136,10 +142,20 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+// What a server may take for the beginning of a connection that begins anew.
+func TestProxyHeaders(t *testing.T) {
+	for _, in := range []string{"PROXY TCP4 10.0.0.1 10.0.0.2 1 443\r\n", "PROXY UNKNOWN\r\n", "\r\n\r\n\x00\r\nQUIT\n\x21\x11"} {
+		if kind, _, err := first([]byte(in)); kind != Opaque || err != errProxy {
+			t.Errorf("%q: %d, %v", in, kind, err)
+		}
+	}
+}
+
 func TestGuard(t *testing.T) {
 	for in, passes := range map[string]bool{
 		"hello": true, "hello\nGET / HTTP/1.1\r\n": true, "PING": true, "EHLO mail.test\r\nMAIL": true,
-		"\xfe\xfd\x01\x04":   true,
+		"\xfe\xfd\x01\x04":     true,
+		"\x18\x03\x03\x00\x03": false, "PROXY TCP4 10.0.0.1 10.0.0.2 1 443\r\n\x16": false, "GET\v/\vHTTP/1.1\r\n": false,
 		"GET / HTTP/1.1\r\n": false, "GET / HTTP/": false, "\x80\x2e\x01\x03\x03": false, "\r\n GET / http/1.0\r\n": false, strings.Repeat("A", 9000): false,
 	} {
 		got, err := io.ReadAll(&Guard{R: iotest.OneByteReader(strings.NewReader(in))})
@@ -162,12 +178,36 @@ func TestNothingIsTaken(t *testing.T) {
 
 func FuzzFirst(f *testing.F) {
 	f.Add(extensions(sni("good.test")))
+	f.Add(extensions(sni("ｇood.test")))
 	f.Add(recorded(f, &tls.Config{ServerName: "good.test", InsecureSkipVerify: true}))
 	f.Add([]byte("GET / HTTP/1.1\r\nHost: good.test\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		kind, h, err := First(bufio.NewReaderSize(bytes.NewReader(b), BufferSize))
 		if kind == TLS && err == nil && !agrees(b, h) {
 			t.Fatalf("crypto/tls reads another name than %q in %x", h.Server, b)
+		}
+	})
+}
+
+// FuzzGuard: what passes is no request and no beginning of TLS, and all of the rest.
+func FuzzGuard(f *testing.F) {
+	for _, s := range []string{"hello\nGET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\n", "\x80\x2e\x01\x03\x03", "PROXY TCP4 10.0.0.1 10.0.0.2 1 443\r\n", "\x18\x03\x03\x00\x03", "\xa0GET\v/\xa0HTTP/1.0\n"} {
+		f.Add([]byte(s), uint8(1))
+	}
+	f.Fuzz(func(t *testing.T, b []byte, piece uint8) {
+		if len(b) == 0 {
+			return
+		}
+		got, err := io.ReadAll(&Guard{R: pieces{bytes.NewReader(b), int(piece) + 1}})
+		if !bytes.HasPrefix(b, got) || (err == nil) != (len(got) == len(b)) {
+			t.Fatalf("%q became %q, %v", b, got, err)
+		}
+		line, _, _ := bytes.Cut(bytes.TrimLeft(got, "\r\n\t "), []byte("\n"))
+		if fields := strings.Fields(string(line)); len(fields) == 3 && strings.HasPrefix(fields[2], "HTTP/") && strings.Trim(fields[0], "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" && len(fields[0]) > 2 {
+			t.Fatalf("a request passes: %q", got)
+		}
+		if kind, _, ferr := First(bufio.NewReaderSize(bytes.NewReader(got), BufferSize)); len(got) > 0 && err == nil && got[0] != recordHandshake && got[0] != recordAlert && got[0] != recordChangeCipher && (kind != Opaque || ferr != nil) {
+			t.Fatalf("%q passes, which is %d, %v", got, kind, ferr)
 		}
 	})
 }

@@ -8,8 +8,10 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/caisson-run/caisson/egress/rule"
+	"github.com/caisson-run/caisson/egress/wire"
 )
 
 // What comes after a body counts with it. Extensions of chunks do not arrive.
@@ -118,6 +121,54 @@ func TestStreamsNameTheirHost(t *testing.T) {
 		conn.Close()
 		raw.Close()
 	}
+}
+
+// Words that only some servers take for a request, or for a beginning before the
+// beginning, reach none, or as a request that names its host.
+func TestOddBeginnings(t *testing.T) {
+	const rest = "Host: evil.test\r\n\r\n"
+	for what, c := range map[string]struct{ said, answer, reason string }{
+		"a vertical tab":       {"GET\v/\vHTTP/1.1\r\n" + rest, "400", ""},
+		"a space of Latin 1":   {"\xa0GET / HTTP/1.1\r\n" + rest, "400", ""},
+		"a carriage return":    {"GET\r/ HTTP/1.1\r\n" + rest, "400", ""},
+		"an empty line":        {"\r\nGET / HTTP/1.1\r\n" + rest, "400", ""},
+		"bare line feeds":      {"GET / HTTP/1.1\nHost: evil.test\n\n", "403", "evil.test"},
+		"a folded host":        {"GET / HTTP/1.1\r\nHost:\r\n evil.test\r\n\r\n", "403", "evil.test"},
+		"a PROXY header":       {"PROXY TCP4 127.0.0.1 127.0.0.1 1 443\r\nGET / HTTP/1.1\r\n" + rest, "", "PROXY"},
+		"a binary one":         {"\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00GET / HTTP/1.1\r\n" + rest, "", "PROXY"},
+		"a heartbeat":          {"\x18\x03\x01\x00\x03\x01\x00\x00" + string(hidden("evil.test")), "", "ClientHello"},
+		"another HTTP at once": {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "403", ""},
+	} {
+		port, reached := heard(t)
+		h := build(t, options{allow: []string{"good.test:*", "127.0.0.1:*"}, hosts: map[string]string{"good.test": "127.0.0.1"}})
+		conn, err := h.guest.DialName("good.test", port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
+		fmt.Fprint(conn, c.said)
+		b, err := io.ReadAll(conn)
+		if isTimeout(err) || c.answer != "" && !strings.HasPrefix(string(b), "HTTP/1.1 "+c.answer) || c.answer == "" && len(b) > 0 {
+			t.Errorf("%s: %q, %v", what, b, err)
+		}
+		if c.reason != "" {
+			h.refused(c.reason)
+		}
+		conn.Close()
+		if n := reached.Load(); n > 0 {
+			t.Fatalf("%s: the server got %d bytes", what, n)
+		}
+		h.seen("the end", func(e wire.Event) bool { return e.Kind == wire.Connection && e.Record.Sent == 0 })
+	}
+}
+
+// heard is a server that counts what it gets, in bytes.
+func heard(t *testing.T) (port int, reached *atomic.Int64) {
+	reached = new(atomic.Int64)
+	return raw(t, func(c net.Conn) {
+		n, _ := c.Read(make([]byte, 1<<10))
+		reached.Add(int64(n))
+	}), reached
 }
 
 // stream makes a request of HTTP/2 and gives the answer's status, or how it ended.
