@@ -108,6 +108,8 @@ type Sandboxes struct {
 	writing map[string]int
 	// written is how many bytes of snapshots there are, by their key.
 	written map[string]int64
+	// forgetting stops the timer of the next forget.
+	forgetting func() bool
 }
 
 // claimName is the run directory that one process at a time holds.
@@ -148,6 +150,7 @@ func OpenSandboxes(ctx context.Context, o SandboxesOptions) (*Sandboxes, error) 
 		b.finish()
 		return nil, errors.Join(err, b.claim.Remove())
 	}
+	b.forgetLater()
 	if o.Ready > 0 {
 		b.stock = newStock(b, min(o.Ready, mostReady))
 		if g, err := b.grant(&Key{}); err == nil {
@@ -157,9 +160,6 @@ func OpenSandboxes(ctx context.Context, o SandboxesOptions) (*Sandboxes, error) 
 	return b, nil
 }
 
-// forgetAfter is how long it is known of a sandbox that it has ended, and why.
-const forgetAfter = 24 * time.Hour
-
 // recover reads what the last owner knew.
 func (b *Sandboxes) recover(ctx context.Context) error {
 	var err error
@@ -167,7 +167,7 @@ func (b *Sandboxes) recover(ctx context.Context) error {
 		return err
 	}
 	now := b.o.Clock.Now()
-	if err := b.o.Registry.Forget(ctx, now.Add(-forgetAfter)); err != nil {
+	if err := b.forget(ctx); err != nil {
 		return err
 	}
 	left, err := b.o.Registry.Left(ctx)
@@ -238,6 +238,7 @@ func (b *Sandboxes) Token(s *Sandbox, purpose string) string {
 func (b *Sandboxes) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true
+	b.forgetting()
 	var left []*living
 	for _, l := range b.all {
 		left = append(left, l)

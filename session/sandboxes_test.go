@@ -3,10 +3,7 @@
 package session
 
 import (
-	"bytes"
-	"context"
 	"errors"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -14,186 +11,21 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/caisson-run/caisson/audit"
-	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/faketest"
 	"github.com/caisson-run/caisson/session/registry"
 )
-
-// handClock stands still until a test moves it.
-type handClock struct {
-	mu     sync.Mutex
-	now    time.Time
-	timers map[int]*handTimer
-	n      int
-}
-
-type handTimer struct {
-	at time.Time
-	f  func()
-}
-
-func newHandClock() *handClock {
-	return &handClock{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), timers: map[int]*handTimer{}}
-}
-
-func (c *handClock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *handClock) AfterFunc(d time.Duration, f func()) func() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.n++
-	id := c.n
-	c.timers[id] = &handTimer{c.now.Add(d), f}
-	return func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		_, ok := c.timers[id]
-		delete(c.timers, id)
-		return ok
-	}
-}
-
-// move lets d pass, and returns when everything that was due then is done.
-func (c *handClock) move(d time.Duration) {
-	c.mu.Lock()
-	c.now = c.now.Add(d)
-	var due []func()
-	for _, id := range slices.Sorted(maps.Keys(c.timers)) {
-		if t := c.timers[id]; !t.at.After(c.now) {
-			due = append(due, t.f)
-			delete(c.timers, id)
-		}
-	}
-	c.mu.Unlock()
-	var wait sync.WaitGroup
-	for _, f := range due {
-		wait.Go(f)
-	}
-	wait.Wait()
-}
-
-// home is a state directory with what stands in it.
-type home struct {
-	*Sandboxes
-	clock  *handClock
-	driver sandbox.Driver
-	log    *audit.Log
-	dir    *store.Dir
-	reg    *registry.DB
-	key    *Key
-	keys   *Keys
-}
-
-func newHome(t *testing.T, change func(*SandboxesOptions)) *home {
-	t.Helper()
-	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("the fake level needs root")
-	}
-	dir, err := store.Open(store.Options{Dir: filepath.Join(t.TempDir(), "state")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := &home{clock: newHandClock(), dir: dir, driver: &faketest.Driver{Agent: true}}
-	if h.log, err = audit.Open(t.Context(), audit.Options{Dir: dir.Path()}); err != nil {
-		t.Fatal(err)
-	}
-	if h.reg, err = registry.Open(t.Context(), dir.Path()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { h.reg.Close(); h.log.Close(); dir.Close() })
-	if h.keys, err = OpenKeys(h.reg, ""); err != nil {
-		t.Fatal(err)
-	}
-	h.key = h.newKey(t, "tester")
-	h.open(t, change)
-	t.Cleanup(func() {
-		if err := h.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-		if d, ok := h.driver.(*faketest.Driver); ok && d.Running() != 0 {
-			t.Errorf("%d sandboxes are left", d.Running())
-		}
-		left, _ := os.ReadDir(dir.Path() + "/run")
-		for _, e := range left {
-			if !strings.HasPrefix(e.Name(), ".") {
-				t.Errorf("left in the run directory: %s", e.Name())
-			}
-		}
-	})
-	return h
-}
-
-// open opens the sandboxes of h, again when they were closed.
-func (h *home) open(t testing.TB, change func(*SandboxesOptions)) {
-	t.Helper()
-	o := SandboxesOptions{
-		Drivers: map[string]sandbox.Driver{"gvisor": h.driver}, Journal: h.log, State: DirState(h.dir), Registry: h.reg, Clock: h.clock,
-		Notice: func(s string) { t.Log("notice:", s) },
-	}
-	if change != nil {
-		change(&o)
-	}
-	b, err := OpenSandboxes(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.Sandboxes = b
-}
-
-func (h *home) newKey(t testing.TB, name string) *Key {
-	t.Helper()
-	_, token, err := h.keys.Create(t.Context(), name, "", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, err := h.keys.Authenticate(t.Context(), token)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
-}
-
-func (h *home) create(t testing.TB, c Create) *Sandbox {
-	t.Helper()
-	s, err := h.Create(t.Context(), h.key, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-// sh runs a shell command in a sandbox.
-func (h *home) sh(t testing.TB, id, line string) string {
-	t.Helper()
-	c := &Call{}
-	c.Argv = []string{"sh", "-c", line}
-	res, err := h.Exec(t.Context(), h.key, id, c, IO{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if res.Status != sandbox.StatusSuccess {
-		t.Fatalf("%s: %s %s %q %q", line, res.Status, res.Reason, res.Stdout, res.Stderr)
-	}
-	return string(res.Stdout)
-}
 
 // Making a state directory's first root takes longer than most tests.
 func TestSandboxes(t *testing.T) {
 	h := newHome(t, nil)
 	for name, test := range map[string]func(*testing.T, *home){
 		"lives": testSandboxLives, "another key's": testAnotherKeysSandboxIsUnknown, "expiry": testExpiry, "ends by itself": testSandboxEndsByItself,
-		"actions": testActionsAreRecorded, "acquire": testAcquireMakesOne, "readings": testReadings, "pages": testPages, "keys": testKeys, "lost session": testLostSession,
+		"actions": testActionsAreRecorded, "acquire": testAcquireMakesOne, "readings": testReadings, "pages": testPages, "keys": testKeys, "lost session": testLostSession, "forgets": testForgets,
 	} {
 		t.Run(name, func(t *testing.T) {
 			mine := *h
@@ -268,6 +100,7 @@ func testAnotherKeysSandboxIsUnknown(t *testing.T, h *home) {
 }
 
 func testExpiry(t *testing.T, h *home) {
+	set := len(h.clock.timers) // for nobody's sandbox
 	s := h.create(t, Create{Timeout: time.Minute})
 	idle := h.create(t, Create{Timeout: time.Hour, Idle: 10 * time.Second})
 	lives := func(id string, want bool) {
@@ -299,8 +132,8 @@ func testExpiry(t *testing.T, h *home) {
 	if _, err := h.Get(t.Context(), h.key, s.ID); err == nil || !strings.Contains(err.Error(), "its time of 5s was over") {
 		t.Errorf("why: %v", err)
 	}
-	if len(h.clock.timers) != 0 { // of readings neither
-		t.Errorf("%d timers are left", len(h.clock.timers))
+	if len(h.clock.timers) != set { // of readings neither
+		t.Errorf("%d timers are left, %d before", len(h.clock.timers), set)
 	}
 	if _, err := h.Create(t.Context(), h.key, Create{Timeout: 25 * time.Hour}); !errors.Is(err, sandbox.ErrInvalid) {
 		t.Errorf("longer than the profile: %v", err)
@@ -326,62 +159,6 @@ func testSandboxEndsByItself(t *testing.T, h *home) {
 	}
 	if _, err := h.Get(t.Context(), h.key, s.ID); err == nil || !strings.Contains(err.Error(), "first process ended") {
 		t.Errorf("why: %v", err)
-	}
-}
-
-func TestQuota(t *testing.T) {
-	p := DefaultProfile()
-	p.Quota = Quota{Sandboxes: 2, Memory: 1200 << 20}
-	h := newHome(t, func(o *SandboxesOptions) { o.Profiles = map[string]Profile{"": p} })
-	small := sandbox.Limits{Memory: 100 << 20, Explicit: map[sandbox.LimitName]bool{sandbox.LimitMemory: true}}
-	first := h.create(t, Create{})
-	if got := first.Limits.Memory; got != 512<<20 {
-		t.Errorf("memory %d", got)
-	}
-	h.create(t, Create{Limits: small})
-	if _, err := h.Create(t.Context(), h.key, Create{Limits: small}); !errors.Is(err, sandbox.ErrExhausted) {
-		t.Errorf("a third: %v", err)
-	}
-	if _, err := h.Create(t.Context(), h.newKey(t, "other"), Create{}); err != nil {
-		t.Errorf("another key has its own: %v", err)
-	}
-	if err := h.Kill(t.Context(), h.key, first.ID); err != nil {
-		t.Fatal(err)
-	}
-	h.create(t, Create{Limits: small})
-}
-
-// TestQuotaOfPaused: what is paused with its memory where it is still counts for
-// it, and a burst of pauses gets no more places than there are.
-func TestQuotaOfPaused(t *testing.T) {
-	p := DefaultProfile()
-	p.Quota = Quota{Sandboxes: 8, Paused: 2, Memory: 450 << 20}
-	h := newHome(t, func(o *SandboxesOptions) { o.Profiles = map[string]Profile{"": p} })
-	small := sandbox.Limits{Memory: 100 << 20, Explicit: map[sandbox.LimitName]bool{sandbox.LimitMemory: true}}
-	var all []*Sandbox
-	for range 4 {
-		all = append(all, h.create(t, Create{Limits: small}))
-	}
-	var wait sync.WaitGroup
-	var paused, refused atomic.Int32
-	for _, s := range all {
-		wait.Go(func() {
-			switch _, err := h.Pause(t.Context(), h.key, s.ID); {
-			case err == nil:
-				paused.Add(1)
-			case errors.Is(err, sandbox.ErrExhausted):
-				refused.Add(1)
-			default:
-				t.Error(err)
-			}
-		})
-	}
-	wait.Wait()
-	if paused.Load() != 2 || refused.Load() != 2 {
-		t.Errorf("%d were paused and %d refused, where there are two places", paused.Load(), refused.Load())
-	}
-	if _, err := h.Create(t.Context(), h.key, Create{Limits: small}); !errors.Is(err, sandbox.ErrExhausted) {
-		t.Errorf("the memory of the paused, which they hold, was given again: %v", err)
 	}
 }
 
@@ -422,212 +199,6 @@ func testActionsAreRecorded(t *testing.T, h *home) {
 		if data, err := os.ReadFile(h.dir.Path() + "/" + name); err == nil && strings.Contains(string(data), "secret-value") {
 			t.Errorf("%s holds a variable's value", name)
 		}
-	}
-}
-
-func TestPauseAndResume(t *testing.T) {
-	h := newHome(t, nil)
-	s := h.create(t, Create{Timeout: time.Minute, OnTimeout: registry.Pause})
-	h.sh(t, s.ID, "echo kept > ~/file")
-	in, leave, err := h.Agent(t.Context(), h.key, s.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leave()
-	h.clock.move(time.Minute)
-	<-in.Gone
-	if got, err := h.Get(t.Context(), h.key, s.ID); err != nil || got.State != registry.Paused {
-		t.Fatalf("when its time was over: %v, %v", got, err)
-	}
-	if _, err := h.Pause(t.Context(), h.key, s.ID); !errors.Is(err, sandbox.ErrConflict) {
-		t.Errorf("paused twice: %v", err)
-	}
-	if _, _, err := h.Agent(t.Context(), h.key, s.ID); !errors.Is(err, sandbox.ErrConflict) {
-		t.Errorf("asked while it is paused: %v", err)
-	}
-	h.clock.move(time.Hour) // its time does not run
-	got, resumed, err := h.Connect(t.Context(), h.key, s.ID, 2*time.Minute)
-	if err != nil || !resumed || got.State != registry.Running || got.Ends.Sub(h.clock.Now()) != 2*time.Minute || got.Resumed != 1 {
-		t.Fatalf("resumed: %+v, %t, %v", got, resumed, err)
-	}
-	if got := h.sh(t, s.ID, "cat ~/file"); got != "kept\n" {
-		t.Errorf("its file has %q", got)
-	}
-	if _, err := h.Resume(t.Context(), h.key, s.ID, 0); !errors.Is(err, sandbox.ErrConflict) {
-		t.Errorf("resumed while it runs: %v", err)
-	}
-	if _, err := h.Pause(t.Context(), h.key, s.ID); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Kill(t.Context(), h.key, s.ID); err != nil {
-		t.Errorf("killed while it is paused: %v", err)
-	}
-
-	// One that wants to is woken by who asks something of it.
-	s = h.create(t, Create{AutoResume: true})
-	if _, err := h.Pause(t.Context(), h.key, s.ID); err != nil {
-		t.Fatal(err)
-	}
-	if got := h.sh(t, s.ID, "echo awake"); got != "awake\n" {
-		t.Errorf("woken it says %q", got)
-	}
-	// Its memory is caisson's: it ends with it, and is said to.
-	if _, err := h.Pause(t.Context(), h.key, s.ID); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := OpenSandboxes(t.Context(), h.o); !errors.Is(err, sandbox.ErrConflict) {
-		t.Fatalf("a second owner: %v", err)
-	}
-	token := h.Token(s, "access")
-	if err := h.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	h.open(t, nil)
-	if _, err := h.Get(t.Context(), h.key, s.ID); err == nil || !strings.Contains(err.Error(), "caisson was stopped") {
-		t.Errorf("after a restart: %v", err)
-	}
-	if h.Token(s, "access") != token || h.Token(s, "traffic") == token {
-		t.Error("tokens do not keep, or are not each their own")
-	}
-}
-
-// writer is a level whose snapshots are empty files.
-type writer struct{ *faketest.Driver }
-
-func (w writer) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
-	box, err := w.Driver.Start(ctx, spec)
-	return written{box}, err
-}
-
-type written struct{ sandbox.Instance }
-
-func (written) Snapshot(context.Context, string, bool) error { return nil }
-
-// heavy is a level whose snapshots take a megabyte.
-type heavy struct{ *faketest.Driver }
-
-func (w heavy) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
-	box, err := w.Driver.Start(ctx, spec)
-	return weighed{box}, err
-}
-
-type weighed struct{ sandbox.Instance }
-
-const weight = 1 << 20
-
-func (weighed) Snapshot(_ context.Context, dir string, _ bool) error {
-	return os.WriteFile(filepath.Join(dir, "memory"), bytes.Repeat([]byte("x"), weight), 0o600)
-}
-
-// What snapshots take counts for the disk of their key, before and after a restart,
-// and is free again when they are deleted.
-func TestSnapshotsTakeDisk(t *testing.T) {
-	d := &faketest.Driver{Agent: true, Caps: func(c *sandbox.Capabilities) { c.Snapshot = true }}
-	one := LivingLimits().Disk + LivingLimits().Tmp
-	profile := func(o *SandboxesOptions) {
-		o.Drivers = map[string]sandbox.Driver{"gvisor": heavy{d}}
-		p := DefaultProfile()
-		p.Quota.Disk = one + 2*weight + weight/2 // two snapshots, and what their directories take
-		o.Profiles = map[string]Profile{"": p}
-	}
-	h := newHome(t, profile)
-	s := h.create(t, Create{})
-	var last *Snapshot
-	for range 2 {
-		var err error
-		if last, err = h.Snapshot(t.Context(), h.key, s.ID, ""); err != nil || last.Bytes < weight {
-			t.Fatalf("%+v, %v", last, err)
-		}
-	}
-	more := func() error { _, err := h.Snapshot(t.Context(), h.key, s.ID, ""); return err }
-	if err := more(); !errors.Is(err, sandbox.ErrExhausted) {
-		t.Errorf("a third: %v", err)
-	}
-	kept, err := os.ReadDir(filepath.Join(h.o.State.Path(), keptDir))
-	if err != nil || len(kept) != 2 {
-		t.Errorf("%d are kept, %v", len(kept), err)
-	}
-	if err := h.DeleteSnapshot(t.Context(), h.key, last.ID); err != nil {
-		t.Fatal(err)
-	}
-	if err := more(); err != nil {
-		t.Errorf("after one was deleted: %v", err)
-	}
-	if err := h.Kill(t.Context(), h.key, s.ID); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	h.open(t, profile)
-	s = h.create(t, Create{})
-	if err := more(); !errors.Is(err, sandbox.ErrExhausted) {
-		t.Errorf("a third after a restart: %v", err)
-	}
-	if _, err := h.Create(t.Context(), h.key, Create{}); !errors.Is(err, sandbox.ErrExhausted) {
-		t.Errorf("another sandbox: %v", err)
-	}
-}
-
-// A key has so many snapshots and no more, also when it asks for all at once.
-func TestSnapshotsAtOnce(t *testing.T) {
-	d := &faketest.Driver{Agent: true, Caps: func(c *sandbox.Capabilities) { c.Snapshot = true }}
-	h := newHome(t, func(o *SandboxesOptions) { o.Drivers = map[string]sandbox.Driver{"gvisor": writer{d}} })
-	s := h.create(t, Create{})
-	most := DefaultProfile().Quota.Snapshots
-	var made, refused atomic.Int32
-	var all sync.WaitGroup
-	for range most + 20 {
-		all.Go(func() {
-			switch _, err := h.Snapshot(t.Context(), h.key, s.ID, ""); {
-			case err == nil:
-				made.Add(1)
-			case errors.Is(err, sandbox.ErrExhausted):
-				refused.Add(1)
-			default:
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	have, err := h.Snapshots(t.Context(), h.key, "")
-	if err != nil || len(have) > most || len(have) != int(made.Load()) || refused.Load() < 20 {
-		t.Errorf("%d snapshots, %d made, %d refused, %v", len(have), made.Load(), refused.Load(), err)
-	}
-	for len(have) < most { // places that were not used are free
-		one, err := h.Snapshot(t.Context(), h.key, s.ID, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		have = append(have, one)
-	}
-	if _, err := h.Snapshot(t.Context(), h.key, s.ID, ""); !errors.Is(err, sandbox.ErrExhausted) {
-		t.Errorf("one too many: %v", err)
-	}
-	if err := h.DeleteSnapshot(t.Context(), h.key, have[0].ID); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := h.Snapshot(t.Context(), h.key, s.ID, ""); err != nil {
-		t.Errorf("after one was deleted: %v", err)
-	}
-}
-
-func TestLevelThatCannotPauseSaysSo(t *testing.T) {
-	d := &faketest.Driver{Agent: true, Caps: func(c *sandbox.Capabilities) { c.Pause = false }}
-	h := newHome(t, func(o *SandboxesOptions) { o.Drivers = map[string]sandbox.Driver{"gvisor": d} })
-	if _, err := h.Create(t.Context(), h.key, Create{OnTimeout: registry.Pause}); !errors.Is(err, sandbox.ErrUnsupported) {
-		t.Errorf("made to be paused: %v", err)
-	}
-	s := h.create(t, Create{})
-	if _, err := h.Pause(t.Context(), h.key, s.ID); !errors.Is(err, sandbox.ErrUnsupported) {
-		t.Errorf("paused: %v", err)
-	}
-	if _, err := h.PauseFiles(t.Context(), h.key, s.ID); !errors.Is(err, sandbox.ErrUnsupported) {
-		t.Errorf("paused without its memory: %v", err)
-	}
-	h.sh(t, s.ID, "true") // it goes on
-	if err := h.Kill(t.Context(), h.key, s.ID); err != nil || d.Running() != 0 {
-		t.Errorf("killed: %v, %d are left", err, d.Running())
 	}
 }
 

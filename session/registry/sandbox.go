@@ -169,20 +169,35 @@ func (s *Sandbox) Clone() *Sandbox {
 	return &c
 }
 
-// Put writes a sandbox, whether it is new or not.
+// ended is what is kept of a sandbox that has ended, for who asks for it: there may be
+// a million of them a day.
+type ended struct {
+	ID      string    `json:"id"`
+	Owner   string    `json:"owner"`
+	State   State     `json:"state"`
+	EndedAt time.Time `json:"ended_at"`
+	Reason  string    `json:"reason,omitempty"`
+}
+
+// Put writes a sandbox, whether it is new or not. Of one that has ended only its
+// owner, and when and why that was, are kept.
 func (r *DB) Put(ctx context.Context, s *Sandbox) error {
-	body, err := json.Marshal(s)
+	var what any = s
+	if s.State == Ended {
+		what = ended{s.ID, s.Owner, s.State, s.EndedAt, s.Reason}
+	}
+	body, err := json.Marshal(what)
 	if err != nil {
 		return err
 	}
-	var ended any
+	var at any
 	if s.State == Ended {
-		ended = s.EndedAt.UnixMilli()
+		at = s.EndedAt.UnixMilli()
 	}
 	put := func() error {
 		_, err := r.db.ExecContext(ctx, `INSERT INTO sandboxes (id, owner, state, ended, body) VALUES (?, ?, ?, ?, ?)
 			ON CONFLICT (id) DO UPDATE SET state = excluded.state, ended = excluded.ended, body = excluded.body`,
-			s.ID, s.Owner, string(s.State), ended, body)
+			s.ID, s.Owner, string(s.State), at, body)
 		return err
 	}
 	if err = put(); s.State == Ended && r.reserve != nil && database.Full(err) {
@@ -226,10 +241,30 @@ func (r *DB) Left(ctx context.Context) ([]*Sandbox, error) {
 	return out, r.db.Failed("read", rows.Err())
 }
 
-// Forget drops sandboxes that ended before t.
-func (r *DB) Forget(ctx context.Context, t time.Time) error {
-	_, err := r.db.ExecContext(ctx, "DELETE FROM sandboxes WHERE ended < ?", t.UnixMilli())
-	return r.db.Failed("write", err)
+// forgetAtOnce is how many rows one transaction drops: others want the registry, too.
+const forgetAtOnce = 500
+
+// Forget drops what is kept of sandboxes that ended before t, and of all but the last
+// most.
+func (r *DB) Forget(ctx context.Context, t time.Time, most int) error {
+	for _, old := range []struct {
+		which string
+		args  []any
+	}{
+		{"ended < ? LIMIT ?", []any{t.UnixMilli(), forgetAtOnce}},
+		{"ended IS NOT NULL ORDER BY ended DESC LIMIT ? OFFSET ?", []any{forgetAtOnce, most}},
+	} {
+		for n := int64(1); n > 0; {
+			res, err := r.db.ExecContext(ctx, "DELETE FROM sandboxes WHERE id IN (SELECT id FROM sandboxes WHERE "+old.which+")", old.args...)
+			if err == nil {
+				n, err = res.RowsAffected()
+			}
+			if err != nil {
+				return r.db.Failed("write", err)
+			}
+		}
+	}
+	return nil
 }
 
 func decode(body []byte) (*Sandbox, error) {
