@@ -2,7 +2,10 @@
 
 package shell
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
 // Most lines that agents write are plain: words that have no character with a meaning,
 // or are one text in quotes, and between commands ; && || | or the end of a line. They
@@ -37,14 +40,34 @@ type plainCommand struct {
 	piped bool // it reads what the one before it writes
 }
 
-// plain reads a plain line; false is that it is none.
-func (s *scope) plain(text string) (all []plainCommand, ok bool) {
-	before := s.spare
-	defer func() {
-		if !ok {
-			s.spare = before
+// plainLists are lists of commands that can be used again.
+var plainLists = sync.Pool{New: func() any { return new([]plainCommand) }}
+
+// plainly judges a plain line; false is that it is none.
+func (s *scope) plainly(text string) bool {
+	list, before := plainLists.Get().(*[]plainCommand), s.spare
+	all, ok := s.plain(text, (*list)[:0])
+	if ok {
+		s.coming = len(all)
+		for _, c := range all {
+			in := stdin{outside: true}
+			if c.piped {
+				in = stdin{what: "a pipe"}
+			}
+			s.simple(c.words, nil, in)
 		}
-	}()
+	} else {
+		s.spare = before
+	}
+	if clear(all); cap(all) <= 10_000 { // they would keep the text
+		*list = all
+		plainLists.Put(list)
+	}
+	return ok
+}
+
+// plain reads a plain line into all; false is that it is none.
+func (s *scope) plain(text string, all []plainCommand) (_ []plainCommand, ok bool) {
 	n, piped, open := 0, false, false // words of the command; open: one has to follow
 	end := func() {
 		all = append(all, plainCommand{s.words(n), piped})
@@ -57,7 +80,7 @@ func (s *scope) plain(text string) (all []plainCommand, ok bool) {
 		case ofWord, quote:
 			word, next, ok := plainWord(text, i, n == 0)
 			if !ok {
-				return nil, false
+				return all, false
 			}
 			s.grow(n)
 			s.spare[n] = Word{Text: word, Static: true, At: s.plainPlace(line, i-start+1)}
@@ -66,7 +89,7 @@ func (s *scope) plain(text string) (all []plainCommand, ok bool) {
 			two := i+1 < len(text) && kindOf(text[i+1]) == between && text[i+1] != '\n'
 			switch {
 			case n == 0 && (c != '\n' || open), two && (text[i+1] != c || c == ';'), !two && c == '&':
-				return nil, false
+				return all, false
 			case n > 0:
 				end()
 			}
@@ -78,7 +101,7 @@ func (s *scope) plain(text string) (all []plainCommand, ok bool) {
 				line, start = line+1, i
 			}
 		default:
-			return nil, false
+			return all, false
 		}
 	}
 	if n > 0 {

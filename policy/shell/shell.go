@@ -196,6 +196,7 @@ type analyser struct {
 	spare []Word // has room for the words of the next commands
 	room  int    // words that the text may have, about
 
+	coming int        // commands that a plain line has, about
 	judged []*Command // that rules have looked at, for the next ones
 
 	called  []Word          // functions that were called
@@ -305,17 +306,13 @@ func (a *analyser) line(text string, d Dialect, base *Pos, shared bool) {
 		return
 	}
 	s := &scope{analyser: a, text: text, dialect: d, base: base}
-	if all, ok := s.plain(text); ok && !a.long {
-		for _, c := range all {
-			in := stdin{outside: true}
-			if c.piped {
-				in = stdin{what: "a pipe"}
-			}
-			s.simple(c.words, nil, in)
-		}
+	if !a.long && s.plainly(text) {
 		return
 	}
-	f, err := parse(text, d)
+	f, nodes, err := a.parsed(text, d)
+	if nodes != nil {
+		defer nodes.free()
+	}
 	if err != nil {
 		p, why := errorPlace(err)
 		if base != nil {
@@ -340,6 +337,17 @@ func (a *analyser) line(text string, d Dialect, base *Pos, shared bool) {
 		}
 	}
 	s.stmts(f.Stmts, stdin{outside: true})
+}
+
+// parsed is the tree of a text; what is not nil is to be freed in the end.
+func (a *analyser) parsed(text string, d Dialect) (*syntax.File, *tree, error) {
+	if !a.long {
+		if f, nodes := read(text, d); f != nil {
+			return f, nodes, nil
+		}
+	}
+	f, err := parse(text, d)
+	return f, nil, err
 }
 
 // parsers has a parser as it is before it has read anything, and others that have, for

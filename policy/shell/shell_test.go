@@ -327,7 +327,7 @@ func TestPlain(t *testing.T) {
 		for _, d := range []Dialect{Bash, POSIX} {
 			bothWays(t, l, d)
 		}
-		if _, ok := (&scope{analyser: &analyser{}}).plain(l); ok {
+		if _, ok := (&scope{analyser: &analyser{}}).plain(l, nil); ok {
 			plain++
 		}
 	}

@@ -4,6 +4,7 @@ package shell
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -320,7 +321,10 @@ func (s *scope) readsOn(name Word, in stdin) {
 // emit adds a command.
 func (s *scope) emit(c Command) {
 	c.At = c.Words[0].At
-	if s.script.Commands == nil {
+	switch {
+	case s.coming > 0:
+		s.script.Commands, s.coming = slices.Grow(s.script.Commands, s.coming), 0
+	case s.script.Commands == nil:
 		s.script.Commands = make([]Command, 0, min(s.room/5, 1024)+1)
 	}
 	s.script.Commands = append(s.script.Commands, c)
