@@ -169,10 +169,11 @@ func (d *decision) network() *refusal {
 		if err := checkAllow(wish); err != nil {
 			return refuseInvalid("--allow", err)
 		}
-		if r := d.each(func(f *File) *refusal { return f.boundAllow(wish) }); r != nil {
+		entry, r := d.allowed(wish)
+		if r != nil {
 			return r
 		}
-		n.Allow = append(n.Allow, PlanRule{wish, "--allow"})
+		n.Allow = append(n.Allow, PlanRule{entry, "--allow"})
 	}
 	for _, wish := range d.call.NetworkDeny {
 		if err := checkDenied(wish); err != nil {
@@ -195,6 +196,22 @@ func (d *decision) network() *refusal {
 	}
 	d.plan.Network = n
 	return d.web(n)
+}
+
+// allowed is the entry that a wish becomes: itself, where every layer has as much.
+// Where one has the internet, but not a public address that is wished for, the wish
+// is for what the internet has of it: not this host's own.
+func (d *decision) allowed(wish string) (entry string, r *refusal) {
+	bound := func(entry string) *refusal {
+		return d.each(func(f *File) *refusal { return f.boundAllow(entry) })
+	}
+	if r = bound(wish); r == nil {
+		return wish, nil
+	}
+	if entry = rule.PublicPart(wish); entry != "" && bound(entry) == nil {
+		return entry, nil
+	}
+	return "", r
 }
 
 // narrow takes the smaller of two bounds.

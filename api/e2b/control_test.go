@@ -107,6 +107,8 @@ func TestNetworkWish(t *testing.T) {
 		"everything is denied":          {`{"denyOut":["0.0.0.0/0"]}`, &session.NetworkWish{None: true}},
 		"everything but":                {`{"denyOut":["8.8.8.8","10.1.2.3/8"]}`, &session.NetworkWish{Deny: []string{"8.8.8.8/32", "10.0.0.0/8"}}},
 		"these alone":                   {`{"allowOut":["pypi.org","*.a.test","1.1.1.1","10.1.0.0/16"],"denyOut":["0.0.0.0/0","8.8.8.8"]}`, &session.NetworkWish{Allow: []string{"pypi.org", "*.a.test", "1.1.1.1/32:*", "10.1.0.0/16:*"}}},
+		"IPv6":                          {`{"allowOut":["2606:4700::1111","2606:4700::/32"],"denyOut":["0.0.0.0/0"]}`, &session.NetworkWish{Allow: []string{"[2606:4700::1111/128]:*", "[2606:4700::/32]:*"}}},
+		"a zone":                        {`{"allowOut":["2606:4700::1111%eth0"],"denyOut":["0.0.0.0/0"]}`, nil},
 		"these alone, said otherwise":   {`{"allowOut":["pypi.org"],"allow_internet_access":false}`, &session.NetworkWish{Allow: []string{"pypi.org"}}},
 		"everything is allowed":         {`{"allowOut":["0.0.0.0/0"],"denyOut":["0.0.0.0/0"]}`, &session.NetworkWish{Allow: []string{"internet"}}},
 		"a domain, nothing denied":      {`{"allowOut":["pypi.org"]}`, nil},

@@ -55,11 +55,7 @@ func (n *networkBody) wish() (*session.NetworkWish, error) {
 	}
 	for _, a := range n.AllowOut {
 		if p, err := prefix(a); err == nil {
-			entry := p.String() + ":*"
-			if p.Bits() == 0 {
-				entry = "internet"
-			}
-			w.Allow = append(w.Allow, entry)
+			w.Allow = append(w.Allow, everyPort(p))
 			continue
 		}
 		if !denyAll {
@@ -106,9 +102,20 @@ func (s *Server) setNetwork(w http.ResponseWriter, r *http.Request, k *session.K
 	return noContent(w, err)
 }
 
+// everyPort is the entry for all ports of a range.
+func everyPort(p netip.Prefix) string {
+	switch {
+	case p.Bits() == 0:
+		return "internet"
+	case p.Addr().Is6():
+		return "[" + p.String() + "]:*"
+	}
+	return p.String() + ":*"
+}
+
 // prefix reads an address or a range of addresses.
 func prefix(s string) (netip.Prefix, error) {
-	if a, err := netip.ParseAddr(s); err == nil {
+	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
 		return a.Prefix(a.BitLen())
 	}
 	p, err := netip.ParsePrefix(s)

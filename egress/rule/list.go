@@ -137,9 +137,9 @@ func (l *List) address(to netip.AddrPort, own func(netip.Addr) bool, named bool)
 	for _, r := range l.Allow {
 		switch {
 		case !r.net.IsValid() && !r.all, !r.ports.has(to.Port()):
-		case r.all && class == Public:
+		case (r.all || r.public && r.net.Contains(a)) && class == Public:
 			return allowed(r)
-		case r.net.IsValid() && opens(r.net, a):
+		case !r.public && r.net.IsValid() && opens(r.net, a):
 			return allowed(r)
 		}
 	}

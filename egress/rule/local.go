@@ -86,6 +86,8 @@ func Means(text string) string {
 		return strings.Join(hosts, " ")
 	case rules[0].Local():
 		return "this host's loopback"
+	case rules[0].public:
+		return "but not where they are this host's own"
 	case rules[0].Inside():
 		return "inside, that is the sandbox itself"
 	}

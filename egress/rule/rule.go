@@ -25,6 +25,7 @@ type Rule struct {
 
 	host   name.Pattern // one of host, net and all says what
 	net    netip.Prefix
+	public bool // net without this host's own addresses; see public.go
 	all    bool // the internet
 	ports  ports
 	preset string
@@ -69,10 +70,15 @@ const widest4, widest6 = 8, 16
 
 // Allow reads an entry of an allow-list. Without a port it means 443 and 80,
 // ":*" is every port; the internet without a port is every port. A preset
-// stands for several entries.
+// stands for several entries. "public:" before an address or a range leaves out
+// what is this host's own.
 func Allow(text, from string) ([]Rule, error) {
 	if p, ok := strings.CutPrefix(text, presetPrefix); ok {
 		return preset(p, from)
+	}
+	if rest, ok := isPublic(text); ok {
+		r, err := public(text, rest, from)
+		return []Rule{r}, err
 	}
 	r, err := parse(text, from, webPorts)
 	if err == nil {
@@ -237,8 +243,11 @@ func (r Rule) Covers(q Rule) bool {
 	case q.all:
 		return r.all
 	case q.net.IsValid():
-		// The internet does not cover a range: written out, it opens this
-		// host's own addresses in it, too.
+		// Neither the internet nor what is public covers a range: written out, that
+		// opens this host's own addresses in it, too.
+		if r.all || r.public && !q.public {
+			return q.public
+		}
 		return r.net.IsValid() && r.net.Bits() <= q.net.Bits() && r.net.Contains(q.net.Addr()) && samePurpose(r.net, q.net)
 	case q.Local():
 		return r.Local()

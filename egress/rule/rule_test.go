@@ -215,7 +215,7 @@ func TestLocal(t *testing.T) {
 
 func TestMeans(t *testing.T) {
 	for text, want := range map[string]string{
-		"pypi.org": "", "*": "", "10.0.0.0/8": "", "preset:pip": "pypi.org:443 files.pythonhosted.org:443", "localhost:8080": "inside, that is the sandbox itself",
+		"pypi.org": "", "*": "", "10.0.0.0/8": "", "public:8.8.8.8": "but not where they are this host's own", "preset:pip": "pypi.org:443 files.pythonhosted.org:443", "localhost:8080": "inside, that is the sandbox itself",
 		"127.0.0.1": "inside, that is the sandbox itself", "[::1]:80": "inside, that is the sandbox itself", "app.localhost": "inside, that is the sandbox itself",
 		"host.caisson.internal:80": "this host's loopback",
 	} {
@@ -282,6 +282,7 @@ func TestCoversMeansNoMore(t *testing.T) {
 	entries := rapid.SampledFrom([]string{
 		"a.test", "a.test:22", "*.a.test", "x.a.test:443", "*.x.a.test:*", "internet", "internet:443", "10.0.0.0/8", "10.1.0.0/16:22", "10.1.2.3:22",
 		"169.254.0.0/16:*", "169.254.169.254:80", "169.0.0.0/8:*", "93.184.216.0/24", "93.184.216.34:443", "127.0.0.1:80", "93.184.216.1:443", "*.caisson.internal:*", "host.caisson.internal:80",
+		"public:93.184.216.0/24:*", "public:93.184.216.34", "public:93.184.216.1:443", "public:8.0.0.0/8:22",
 	})
 	addrs := rapid.SampledFrom([]string{"10.1.2.3", "10.9.9.9", "169.254.169.254", "169.254.1.1", "93.184.216.34", "93.184.216.1", "127.0.0.1", "169.1.1.1", "8.8.8.8"})
 	hosts := rapid.SampledFrom([]string{"a.test", "x.a.test", "y.x.a.test", "b.test", "host.caisson.internal"})
@@ -304,7 +305,7 @@ func TestCoversMeansNoMore(t *testing.T) {
 }
 
 func FuzzAllow(f *testing.F) {
-	for _, s := range []string{"good.test:443", "*.good.test", "10.0.0.0/8:5432", "[::1]:80", "internet", "preset:pip", "a:b:c", "0x7f.1"} {
+	for _, s := range []string{"good.test:443", "*.good.test", "10.0.0.0/8:5432", "[::1]:80", "internet", "preset:pip", "a:b:c", "0x7f.1", "public:8.8.8.0/24:53"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
