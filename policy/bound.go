@@ -276,11 +276,12 @@ func (f *File) boundCollect(pattern string) *refusal {
 	return refuse(f.rule(f.Files.At), f.add("files: {collect: ["+quote(pattern)+"]}"), "the policy lets no files out that match %s", quote(pattern))
 }
 
-// boundEnv: in env.set with the same value, or its name in env.pass. Values
-// are no part of messages: they may be secrets. Where nobody wrote a policy a
-// caller sets what its own programs see: nothing of the host is in it.
+// boundEnv: in env.set with the same value, or its name in env.pass, or, where the
+// file does not set it, any. Values are no part of messages: they may be secrets.
+// Where nobody wrote a policy a caller sets what its own programs see: nothing of the
+// host is in it.
 func (f *File) boundEnv(name, value string) *refusal {
-	if f.Name == builtinName {
+	if _, set := f.Env.Set[name]; f.Name == builtinName || f.Env.Any.V && !set {
 		return nil
 	}
 	for _, v := range f.Env.Pass {
@@ -311,6 +312,13 @@ var plain = map[string][]string{
 	"GIT_TERMINAL_PROMPT": {"0"},
 }
 
+func (f *File) boundAnyEnv() *refusal {
+	if f.Env.Any.V {
+		return nil
+	}
+	return refuse(f.rule(f.Env.At), f.add("env: {any: true}"), "the policy does not let calls set any variable")
+}
+
 func (f *File) boundPass(name string) *refusal {
 	for _, v := range f.Env.Pass {
 		if v.V == name {
@@ -318,16 +326,6 @@ func (f *File) boundPass(name string) *refusal {
 		}
 	}
 	return refuse(f.rule(f.Env.At), f.add("env: {pass: ["+name+"]}"), "the policy does not pass variable %s", name)
-}
-
-func (f *File) boundRoot() *refusal {
-	if f.User.V == "root" {
-		return nil
-	}
-	if f.User.Said() {
-		return refuse(f.rule(f.User.At), "change the line to user: root", "the user is user, not root")
-	}
-	return refuse(f.Name, f.add("user: root"), "the policy does not allow root")
 }
 
 func (f *File) boundBestEffort() *refusal {

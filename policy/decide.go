@@ -202,20 +202,12 @@ func (d *decision) isolation() *refusal {
 
 // switches settles root and best effort.
 func (d *decision) switches() *refusal {
+	if r := d.user(); r != nil {
+		return r
+	}
 	if f := d.file; f != nil {
-		d.plan.Root, d.plan.BestEffort = f.User.V == "root", f.BestEffort.V
-		d.from("user", f, f.User.At)
+		d.plan.BestEffort = f.BestEffort.V
 		d.from("best_effort", f, f.BestEffort.At)
-	}
-	if (d.call.Root || d.call.Sudo) && !d.plan.Root {
-		for _, f := range d.Policy.layers(d.call.Operator || d.call.Sudo) {
-			if r := f.boundRoot(); r != nil {
-				return r
-			}
-		}
-	}
-	if d.call.Root && !d.plan.Root {
-		d.plan.Root, d.plan.From["user"] = true, "flag"
 	}
 	if d.call.BestEffort && !d.plan.BestEffort {
 		if r := d.each((*File).boundBestEffort); r != nil {

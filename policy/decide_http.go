@@ -27,7 +27,7 @@ func (d *decision) sayHTTP() *refusal {
 		return nil // it was refused
 	}
 	h := t.HTTP
-	d.plan.Root = false
+	d.plan.Root, d.plan.Sudoer = false, false
 	delete(d.plan.From, "user")
 	n := d.plan.Network
 	for _, name := range h.Secrets() {

@@ -195,15 +195,26 @@ func TestDenied(t *testing.T) {
 		{"env with another value", "", "env: {set: {A: x}}", wantEnv("A", "secret-value"), "/w/p.yaml:2", "pass: [A]"},
 		{"env without a name", "", "", wantEnv("", "x"), "built-in: valid requests", ""},
 		{"env with =", "", "", wantEnv("A=B", "x"), "built-in: valid requests", ""},
+		{"any env beside one that is set", "", "env: {any: true, set: {A: x}}", wantEnv("A", "secret-value"), "/w/p.yaml:2", "pass: [A]"},
+		{"any env, but one without a name", "", "env: {any: true}", wantEnv("A=B", "x"), "built-in: valid requests", ""},
+		{"file's any env", "env: {pass: [A]}", "env: {any: true}", nil, "/etc/caisson/policy.yaml:2", "/w/p.yaml:2"},
+		{"what the system's any env passes of the host", "env: {any: true}", "env: {pass: [A]}", nil, "/etc/caisson/policy.yaml:2", "/w/p.yaml:2"},
+		{"any env of the system alone", "env: {any: true}", "env: {set: {B: x}}", wantEnv("A", "x"), "/w/p.yaml:2", "env: {pass: [A]}"},
 		{"file's env", "user: user", "env: {pass: [A]}", nil, "/etc/caisson/policy.yaml", "/w/p.yaml:2"},
 		{"file's set", "env: {set: {A: x}}", "env: {set: {A: y}}", nil, "/etc/caisson/policy.yaml:2", "/w/p.yaml:2"},
 
 		// Switches.
-		{"root", "", "isolation: gvisor", root, "/w/p.yaml", "user: root"},
-		{"root where the user is named", "", "user: user", root, "/w/p.yaml:2", "user: root"},
+		{"root", "", "isolation: gvisor", root, "/w/p.yaml", "user: sudoer"},
+		{"root where the user is named", "", "user: user", root, "/w/p.yaml:2", "user: sudoer"},
 		{"root by another", "", "", together(stranger, root), "built-in: defaults", ""},
-		{"root by a template", "", "isolation: gvisor", together(stranger, sudo), "/w/p.yaml", "user: root"},
-		{"root by a template, under a silent system", "isolation: gvisor", "", together(stranger, sudo), "/etc/caisson/policy.yaml", "user: root"},
+		{"root by a template", "", "isolation: gvisor", together(stranger, sudo), "/w/p.yaml", "user: sudoer"},
+		{"root by a template, under a silent system", "isolation: gvisor", "", together(stranger, sudo), "/etc/caisson/policy.yaml", "user: sudoer"},
+		{"a template's root, where the file is silent under a system with one", "user: sudoer", "isolation: gvisor", together(stranger, sudo), "/w/p.yaml", "user: sudoer"},
+		{"root by name under another's word", "user: sudoer", "user: user", root, "/w/p.yaml:2", "user: sudoer"},
+		{"root by a stranger, whom the system bounds", "user: sudoer", "", together(stranger, root), "built-in: defaults", "ask the operator"},
+		{"file's sudoer", "user: user", "user: sudoer", nil, "/etc/caisson/policy.yaml:2", "/w/p.yaml:2"},
+		{"file's sudoer under a silent system", "isolation: gvisor", "user: sudoer", nil, "/etc/caisson/policy.yaml", "/w/p.yaml:2"},
+		{"file's root under a sudoer", "user: sudoer", "user: root", nil, "/etc/caisson/policy.yaml:2", "/w/p.yaml:2"},
 		{"root by another, under the system's bound", "user: root", "", together(stranger, root), "built-in: defaults", "ask the operator"},
 		{"file's root", "user: user", "user: root", nil, "/etc/caisson/policy.yaml:2", "/w/p.yaml:2"},
 		{"best effort", "", "user: user", bestEffort, "/w/p.yaml", "best_effort: true"},
@@ -378,6 +389,13 @@ func TestAllowed(t *testing.T) {
 		{"a terminal's", "user: user", "user: user", wantEnv("TERM", "xterm-256color"), func(p Plan) any { return p.Env }, map[string]string{"TERM": "xterm-256color"}},
 		{"env without a file", "", "", wantEnv("A", "x"), func(p Plan) any { return p.Env }, map[string]string{"A": "x"}},
 		{"no environment unasked", "", "", func(c *Call) { c.Lookup = lookup }, func(p Plan) any { return p.Env }, map[string]string{}},
+		{"any env", "env: {any: true}", "env: {any: true, set: {A: x}}", together(stranger, wantEnv("LD_PRELOAD", "y")), func(p Plan) any { return p.Env }, map[string]string{"A": "x", "LD_PRELOAD": "y"}},
+		{"any env passes nothing", "", "env: {any: true}", func(c *Call) { c.Lookup = lookup }, func(p Plan) any { return p.Env }, map[string]string{}},
+		{"a sudoer", "user: root", "user: sudoer", nil, rootOf, []any{false, true, "/w/p.yaml:2"}},
+		{"a sudoer's root", "user: root", "user: sudoer", together(stranger, root), rootOf, []any{true, true, "flag"}},
+		{"a sudoer's root by flag", "user: sudoer", "", root, rootOf, []any{true, false, "flag"}},
+		{"a sudoer's sandbox", "user: sudoer", "user: sudoer", together(stranger, sudo), rootOf, []any{false, true, "/w/p.yaml:2"}},
+		{"a template's, where the system has a sudoer", "user: sudoer", "", together(stranger, sudo), rootOf, []any{false, false, nil}},
 		{"root", "", "user: root", nil, func(p Plan) any { return p.Root }, true},
 		{"root by flag", "user: root", "", root, func(p Plan) any { return p.Root }, true},
 		{"root by a template", "", "", together(stranger, sudo), func(p Plan) any { return p.Root }, false},
@@ -408,7 +426,7 @@ func TestDigest(t *testing.T) {
 	}
 	seen := map[string]string{same: "first"}
 	for _, src := range []string{
-		"image: a", "image: b", "images: [a]", "images: [a, b]", "limits: {wall: 3s}", "limits: {wall: 4s}", "limits: {on_output: kill}", "user: root", "best_effort: true", "isolation: vm",
+		"image: a", "image: b", "images: [a]", "images: [a, b]", "limits: {wall: 3s}", "limits: {wall: 4s}", "limits: {on_output: kill}", "user: root", "user: sudoer", "env: {any: true}", "best_effort: true", "isolation: vm",
 		"files: {writable: []}", "files: {deny: [a]}", "files: {collect: [a]}", "files: {toolchains: [/a]}", "files: {rootfs: /a}",
 		"files: {mounts: [{source: /a}]}", "files: {mounts: [{source: /a, mode: rw}]}", "files: {workspace: {source: /a}}",
 		"env: {pass: [a]}", "env: {set: {a: b}}", "env: {set: {a: c}}", "watch: [{when: disk > 5}]", "watch: [{when: disk > 6}]", "network: {}",
@@ -423,6 +441,14 @@ func TestDigest(t *testing.T) {
 	if _, err := New(Options{File: &File{Name: "p.yaml", Dir: ".", Files: Files{Mounts: []Mount{{Source: "a"}}}}}); !errors.Is(err, sandbox.ErrInvalid) {
 		t.Errorf("a relative directory: %v", err)
 	}
+}
+
+// rootOf is who code runs as in a plan, and whose word it is.
+func rootOf(p Plan) any {
+	if from := p.From["user"]; from != "" {
+		return []any{p.Root, p.Sudoer, from}
+	}
+	return []any{p.Root, p.Sudoer, nil}
 }
 
 const aDigest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

@@ -33,6 +33,9 @@ func Explain(p *Policy, levels map[string]sandbox.Capabilities) []Clause {
 		return []Clause{{Name: "policy", Value: v.Reason, From: v.Rule, Levels: every(levels, refused)}}
 	}
 	e := &explainer{plan: &v.Plan, levels: levels}
+	if f := p.file; f != nil && f.Env.Any.V {
+		e.add("env.any", "calls set any variable", f.rule(f.Env.Any.At), e.always)
+	}
 	e.tools(p)
 	e.risk(p)
 	return append(ExplainPlan(&v.Plan, levels), e.clauses...)
@@ -42,9 +45,7 @@ func Explain(p *Policy, levels map[string]sandbox.Capabilities) []Clause {
 func ExplainPlan(plan *Plan, levels map[string]sandbox.Capabilities) []Clause {
 	e := &explainer{plan: plan, levels: levels}
 	e.isolation()
-	e.add("user", user(plan.Root), e.from("user"), func(c sandbox.Capabilities) sandbox.Clause {
-		return e.can(!plan.Root || c.Root, "the sandbox's root would be the host's")
-	})
+	e.user()
 	e.add("best_effort", fmt.Sprint(plan.BestEffort), e.from("best_effort"), e.always)
 	e.network()
 	e.commands()
@@ -206,13 +207,6 @@ func (e *explainer) mount(name string, m PlanMount) {
 		}
 		return e.always(c)
 	})
-}
-
-func user(root bool) string {
-	if root {
-		return "root"
-	}
-	return "user"
 }
 
 func onOutput(kill bool) string {

@@ -92,6 +92,27 @@ env: {set: {TOKEN: hush}, pass: [LANG]}
 	}
 }
 
+// A sudoer is the user everywhere, and root where a level has one of its own.
+func TestExplainSudoer(t *testing.T) {
+	p := policyOf(t, "", "user: sudoer\nenv: {any: true}")
+	for _, c := range Explain(p, levels()) {
+		switch c.Name {
+		case "user":
+			if got := row(c); got != "user = user, or root where that is asked for by name (/w/p.yaml:2) enforced enforced refused" || c.Levels["gvisor"].Detail != "" ||
+				!strings.Contains(c.Levels["process"].Detail, "root is refused") {
+				t.Errorf("%s: %+v", got, c)
+			}
+			continue
+		case "env.any":
+			if got := row(c); got != "env.any = calls set any variable (/w/p.yaml:3) enforced enforced refused" {
+				t.Error(got)
+			}
+			return
+		}
+	}
+	t.Error("a clause is missing")
+}
+
 // TestExplainDetails: reasons and remedies of the levels come through, and
 // best effort turns a refused limit into one that is off.
 func TestExplainDetails(t *testing.T) {

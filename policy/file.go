@@ -37,7 +37,7 @@ type File struct {
 	Isolation  Value[string]   // "" means DefaultIsolation
 	Image      Value[string]   // the container image that is the root
 	Images     []Value[string] // patterns of images that a call may name
-	User       Value[string]   // "root" or "user"
+	User       Value[string]   // "user", "sudoer" or "root"
 	BestEffort Value[bool]
 
 	// Limits holds the limits that the file says, Explicit names them.
@@ -84,6 +84,7 @@ type Mount struct {
 // Env is the section env.
 type Env struct {
 	At   Pos
+	Any  Value[bool]     // calls may set what they like; nothing of the caller's is passed by it
 	Pass []Value[string] // names
 	Set  map[string]Value[string]
 }

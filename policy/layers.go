@@ -40,10 +40,8 @@ func (p *Policy) switchesWithin(sys, f *File) *refusal {
 			return r.by(f, f.Image.At)
 		}
 	}
-	if f.User.V == "root" {
-		if r := sys.boundRoot(); r != nil {
-			return r.by(f, f.User.At)
-		}
+	if r := sys.boundUser(f.User.V); r != nil {
+		return r.by(f, f.User.At)
 	}
 	if f.BestEffort.V {
 		return sys.boundBestEffort().by(f, f.BestEffort.At)
@@ -100,6 +98,11 @@ func pathsWithin(sys, f *File) *refusal {
 }
 
 func envWithin(sys, f *File) *refusal {
+	if f.Env.Any.V {
+		if r := sys.boundAnyEnv(); r != nil {
+			return r.by(f, f.Env.Any.At)
+		}
+	}
 	for _, v := range f.Env.Pass {
 		if r := sys.boundPass(v.V); r != nil {
 			return r.by(f, v.At)

@@ -44,6 +44,9 @@ func Parse(name string, src []byte) (f *File, err error) {
 		if !d.version.Said() && len(d.faults) == 0 {
 			d.fault(Pos{root.Line, root.Column}, "write version: 1 as the first line", "it has no version")
 		}
+		if f := d.file; f.Env.Any.V && f.Commands.At.Said() {
+			d.fault(f.Env.Any.At, "name the variables: env: {pass: [NAME]}", "env.any goes with no commands: a variable can have an allowed program start another")
+		}
 	}
 	if err := d.err(); err != nil {
 		return nil, err

@@ -140,6 +140,7 @@ type canonical struct {
 	Isolation, User, Rootfs, Image            string
 	Images                                    []string
 	BestEffort, WritableSaid                  bool
+	AnyEnv                                    bool `json:",omitempty"`
 	Limits                                    sandbox.Limits
 	Watch                                     []WatchRule
 	Workspace                                 []Mount
@@ -163,7 +164,7 @@ func (f *File) canonical() *canonical {
 	}
 	c := &canonical{
 		Commands: f.Commands.sum(), Code: f.Code.sum(), Approvals: f.Approvals.sum(f), Tools: f.Tools.sum(), Risk: f.Risk.sum(),
-		Isolation: f.Isolation.V, User: f.User.V, BestEffort: f.BestEffort.V, Limits: f.Limits,
+		Isolation: f.Isolation.V, User: f.User.V, BestEffort: f.BestEffort.V, AnyEnv: f.Env.Any.V, Limits: f.Limits,
 		WritableSaid: f.Files.Writable.Said(), Writable: texts(f.Files.Writable.V), Deny: texts(f.Files.Deny),
 		Collect: texts(f.Files.Collect), Pass: texts(f.Env.Pass), Set: map[string]string{},
 		NetworkAllow: texts(f.Network.Allow), NetworkDeny: texts(f.Network.Deny),

@@ -13,7 +13,7 @@ import (
 var presets embed.FS
 
 // Presets lists the names of the starters that Preset has.
-func Presets() []string { return []string{"locked-down", "data-analysis", "build"} }
+func Presets() []string { return []string{"locked-down", "data-analysis", "build", "e2b"} }
 
 // Preset is a commented policy file to start from. A name that is not in
 // Presets is ErrNotFound.

@@ -49,7 +49,7 @@ func drawFile(t *rapid.T, name string) *File {
 		line("images: [%s]", pick(t, []string{"python", "'**'", "'python:3*'"}, "images"))
 	}
 	if coin(t, "user") {
-		line("user: %s", pick(t, []string{"user", "root"}, "user"))
+		line("user: %s", pick(t, users, "user"))
 	}
 	if coin(t, "best effort") {
 		line("best_effort: true")
@@ -81,7 +81,7 @@ func drawFile(t *rapid.T, name string) *File {
 		}
 		line("    {source: %s, mode: %s%s},", pick(t, somePaths, "source"), pick(t, accessWords(), "mode"), target)
 	}
-	line("  ]\nenv:\n  pass: [%s]", quoted(some(t, someNames, "pass")))
+	line("  ]\nenv:\n  any: %v\n  pass: [%s]", coin(t, "any"), quoted(some(t, someNames, "pass")))
 	if coin(t, "set") {
 		line("  set: {%s: %q}", pick(t, someNames, "name"), pick(t, someWords, "value"))
 	}
@@ -232,11 +232,13 @@ func beyond(plan Plan, f *File, system bool, isolation string) string {
 		}
 	}
 	for name, value := range plan.Env {
-		if v, ok := f.Env.Set[name]; !slices.Contains(texts(f.Env.Pass), name) && (!ok || v.V != value) {
+		v, ok := f.Env.Set[name]
+		free := f.Env.Any.V && !ok && value != "host"
+		if !free && !slices.Contains(texts(f.Env.Pass), name) && (!ok || v.V != value) {
 			return "env " + name
 		}
 	}
-	if plan.Root && f.User.V != "root" {
+	if plan.Root && f.User.V != "root" && (f.User.V != "sudoer" || plan.From["user"] != "flag") {
 		return "root"
 	}
 	if plan.BestEffort && !f.BestEffort.V {

@@ -81,7 +81,7 @@ func (d *decision) effect() *expr.Prepared {
 	n := d.plan.Network
 	return expr.PrepareEffect(in, expr.Effect{
 		Kind: string(c.Kind), Language: c.Language, Isolation: d.plan.Isolation, Argv: c.Argv,
-		Network: n != nil && len(n.Allow) > 0, Root: d.plan.Root, Terminal: c.Terminal,
+		Network: n != nil && len(n.Allow) > 0, Root: d.plan.Root || c.Sudo, Terminal: c.Terminal,
 	})
 }
 

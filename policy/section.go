@@ -18,7 +18,7 @@ func (d *decoder) top() []field {
 		{"isolation", func(n *yaml.Node) { f.Isolation = d.text(n, "isolation", oneOf(Isolations()...)) }},
 		{"image", func(n *yaml.Node) { f.Image = d.text(n, "image", checkImage) }},
 		{"images", func(n *yaml.Node) { f.Images = d.texts(n, "images", reference.CheckPattern) }},
-		{"user", func(n *yaml.Node) { f.User = d.text(n, "user", oneOf("user", "root")) }},
+		{"user", func(n *yaml.Node) { f.User = d.text(n, "user", oneOf(users...)) }},
 		{"best_effort", func(n *yaml.Node) { f.BestEffort = d.boolean(n, "best_effort") }},
 		{"limits", func(n *yaml.Node) { d.mapping(n, "limits", d.limits()) }},
 		{"watch", func(n *yaml.Node) { d.list(n, "watch", d.watch) }},
@@ -174,6 +174,7 @@ func hasKey(n *yaml.Node, name string) bool {
 func (d *decoder) env() []field {
 	e := &d.file.Env
 	return []field{
+		{"any", func(n *yaml.Node) { e.Any = d.boolean(n, "env.any") }},
 		{"pass", func(n *yaml.Node) { e.Pass = d.texts(n, "env.pass", checkEnvName) }},
 		{"set", func(n *yaml.Node) {
 			e.Set = map[string]Value[string]{}

@@ -164,6 +164,9 @@ func (d *decoder) server(n *yaml.Node) {
 			}
 		}
 	}
+	if u := s.world.User; u.V == asSudoer {
+		inner.fault(u.At, "write user: user, or user: root", "nobody asks for root by name in a server's sandbox")
+	}
 	for _, other := range d.file.Servers {
 		if s.Name.Said() && other.Name.V == s.Name.V {
 			inner.fault(s.Name.At, "give it another name", "%s is already in line %d", quote(s.Name.V), other.At.Line)

@@ -84,7 +84,9 @@ type Plan struct {
 	Approvals *PlanApprovals `json:"approvals,omitempty"` // nil: no file says who is asked
 	Rates     []PlanRate     `json:"rates,omitempty"`     // of the tool that was called
 
-	Root       bool `json:"root,omitempty"`
+	Root bool `json:"root,omitempty"`
+	// Sudoer is a user who may ask for root by its name, in a call of its own.
+	Sudoer     bool `json:"sudoer,omitempty"`
 	BestEffort bool `json:"best_effort,omitempty"`
 
 	// Overridden names each limit of a file that --override loosened, for the

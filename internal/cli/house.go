@@ -29,7 +29,7 @@ func (a *app) house(ctx context.Context, f *serveFlags, log *slog.Logger, link f
 	}()
 	o := session.SandboxesOptions{
 		Policies: map[string]*policy.File{}, Notice: func(s string) { log.Warn(s) },
-		// As E2B's base does; a policy file that does not say "user: root" forbids it.
+		// As E2B's base does; a policy file without "user: sudoer" or "user: root" forbids it.
 		Templates: map[string]session.Template{session.BaseTemplate: {Root: true}},
 	}
 	if o.System, err = config.System(config.SystemPath); err != nil {

@@ -83,6 +83,7 @@ func TestTemplateRootIsBounded(t *testing.T) {
 		{"a silent policy", "gvisor", "isolation: gvisor", "does not allow root"},
 		{"a policy that names the user", "gvisor", "user: user", "not root"},
 		{"a level without root", "process", "", "does not allow root"},
+		{"a sudoer on a level without root", "process", "isolation: process\nuser: sudoer", "run as its user"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			system, err := policy.Parse("system.yaml", []byte("version: 1\nisolation: "+c.level+"\nuser: root\n"))
@@ -115,10 +116,16 @@ func TestTemplateRootIsBounded(t *testing.T) {
 
 // A sandbox does not keep a root that its key's policy has taken back.
 func TestTemplateRootIsTakenBack(t *testing.T) {
+	for name, had := range map[string]string{"no policy": "", "a sudoer": "user: sudoer"} {
+		t.Run(name, func(t *testing.T) { rootIsTakenBack(t, had) })
+	}
+}
+
+func rootIsTakenBack(t *testing.T, had string) {
 	dir := filepath.Join(t.TempDir(), "state")
 	var s *session.Sandbox
 	t.Run("with", func(t *testing.T) {
-		l := openLiving(t, dir, "gvisor", offersRoot(t, ""))
+		l := openLiving(t, dir, "gvisor", offersRoot(t, had))
 		var err error
 		if s, err = l.Create(t.Context(), l.key, session.Create{}); err != nil {
 			t.Fatal(err)
