@@ -5,10 +5,13 @@
 // Command v2guest gives the tests a Linux with pure cgroup v2, plain or under
 // systemd, on any machine: a QEMU guest without KVM that boots in seconds.
 //
-//	v2guest test                        the suite of make test-v2
-//	v2guest conformance                 that of make conformance-v2
+//	v2guest test [REGEXP]               the suite of make test-v2, or a part: systemd/root/service
+//	v2guest conformance [REGEXP]        that of make conformance-v2
 //	v2guest image                       only makes the guest's image, once
 //	v2guest run [-init systemd] [-as user] [-f FILE]... -- CMD ARG...
+//
+// Without a command, run takes lines of a shell from standard input, one after
+// the other, all in one guest.
 //
 // One static program is all three parts: the host's tool, the first process of
 // the initial ramdisk (as /init), and the agent that runs commands in the guest.
@@ -18,6 +21,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"flag"
@@ -25,6 +29,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 )
@@ -58,15 +63,22 @@ func hostMain(ctx context.Context, args []string) (int, error) {
 		return 0, err
 	case "run":
 		return runOne(ctx, args[1:])
-	case "test":
-		return 0, runSuite(ctx, checks())
-	case "conformance":
-		return 0, runSuite(ctx, conformance())
+	case "test", "conformance":
+		all := checks()
+		if args[0] == "conformance" {
+			all = conformance()
+		}
+		part, err := regexp.Compile(strings.Join(args[1:], "|"))
+		if err != nil {
+			return 0, err
+		}
+		return 0, runSuite(ctx, all, part)
 	}
 	return 0, fmt.Errorf("%q: not test, conformance, image or run", args[0])
 }
 
-// runOne boots a guest for one command and ends with its exit code.
+// runOne boots a guest for one command and ends with its exit code, or for those
+// of standard input.
 func runOne(ctx context.Context, args []string) (int, error) {
 	flags := flag.NewFlagSet("run", flag.ContinueOnError)
 	initName := flags.String("init", "tiny", "tiny or systemd")
@@ -79,9 +91,6 @@ func runOne(ctx context.Context, args []string) (int, error) {
 	if err := flags.Parse(args); err != nil {
 		return 2, nil // flag has said why
 	}
-	if flags.NArg() == 0 {
-		return 2, errors.New("run what? put the command after --")
-	}
 	img, err := makeImage(ctx)
 	if err != nil {
 		return 1, err
@@ -91,6 +100,19 @@ func runOne(ctx context.Context, args []string) (int, error) {
 		return 1, err
 	}
 	defer guest.Close()
-	done, err := guest.Run(ctx, Command{As: setting(*as), Argv: flags.Args()}, os.Stdout, os.Stderr)
-	return done, err
+	run := func(argv ...string) (int, error) {
+		return guest.Run(ctx, Command{As: setting(*as), Argv: argv}, os.Stdout, os.Stderr)
+	}
+	if flags.NArg() > 0 {
+		return run(flags.Args()...)
+	}
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		code, err := run("sh", "-c", lines.Text())
+		if err != nil {
+			return 1, err
+		}
+		fmt.Fprintf(os.Stderr, "v2guest: exit code %d\n", code)
+	}
+	return 0, lines.Err()
 }
