@@ -157,6 +157,14 @@ type Runner interface {
 	Run(ctx context.Context, spec *Spec, exec *Exec) (*Result, error)
 }
 
+// Unpacker is the optional ability of a Driver to do beforehand what it does once for
+// all sandboxes of an owner: whoever gives Start a time wants it for one sandbox.
+type Unpacker interface {
+	// Unpack does it for those whose StateDir lies where this one does. It takes next
+	// to no time when it is done already.
+	Unpack(stateDir string) error
+}
+
 // Varied is the optional ability of a Driver to be had in variants, whose levels
 // are called by both names: "docker:runsc".
 type Varied interface {

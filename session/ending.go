@@ -118,6 +118,37 @@ func Size(n int64) string {
 // before the call is given up: seconds on a host that is busy with others.
 const startAllowance = 30 * time.Second
 
+// unpack has the level do what it does once for all sandboxes, outside of the time that
+// it has for one.
+func unpack(d sandbox.Driver, spec *sandbox.Spec) error {
+	if u, ok := d.(sandbox.Unpacker); ok {
+		return u.Unpack(spec.StateDir)
+	}
+	return nil
+}
+
+// inTime says of what was cut short by startAllowance that it was, for people: no
+// level does.
+func inTime(err error) error {
+	var own *sandbox.Error
+	if !errors.Is(err, context.DeadlineExceeded) || errors.As(err, &own) {
+		return err
+	}
+	return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Cause: err,
+		Problem: fmt.Sprintf("it was not ready within %s", startAllowance), Hint: "the host is too busy with others, or too slow: try again"}
+}
+
+// ofHost says whether an error is about the host, so that whoever runs it has to
+// know, and not about what was asked: doors do not show what it is to clients.
+func ofHost(err error) bool {
+	for _, kind := range []error{sandbox.ErrInvalid, sandbox.ErrNotFound, sandbox.ErrUnsupported, sandbox.ErrDenied, sandbox.ErrConflict, sandbox.ErrExhausted} {
+		if errors.Is(err, kind) {
+			return false
+		}
+	}
+	return err != nil
+}
+
 // wall is the wall-clock limit. It runs from the moment the driver says that
 // the program has started; until then the allowance comes on top, so that a
 // level that hangs while it builds a world is ended too.

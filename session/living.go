@@ -174,7 +174,11 @@ func (b *Sandboxes) boot(ctx context.Context, l *living, g *grant, call *Call, k
 		err = denied("create sandbox", res)
 	}
 	if err != nil {
-		return nil, nil, errors.Join(err, in.close(ctx))
+		err = errors.Join(err, in.close(ctx))
+		if ofHost(err) && ctx.Err() == nil {
+			b.o.Notice("sandbox " + l.id + " was not started: " + err.Error())
+		}
+		return nil, nil, err
 	}
 	return in, a, nil
 }
@@ -194,10 +198,16 @@ func denied(op string, res *sandbox.Result) error {
 }
 
 // start has the level make the sandbox, and waits until its agent answers.
-func (in *inside) start(ctx context.Context, d sandbox.Driver, kept string) error {
+func (in *inside) start(ctx context.Context, d sandbox.Driver, kept string) (err error) {
 	r := in.run
+	if r.stocked == nil {
+		if err := unpack(d, in.world.spec); err != nil {
+			return err
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, startAllowance)
 	defer cancel()
+	defer func() { err = inTime(err) }()
 	if r.net != nil {
 		if err := r.awaitRouter(ctx); err != nil {
 			return err

@@ -292,11 +292,14 @@ func (s *stock) make(ctx context.Context, k *stockKind) (_ *stocked, err error) 
 			return nil, err
 		}
 	}
+	if err := unpack(d, w.spec); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, startAllowance)
 	defer cancel()
 	box, err := d.Start(ctx, w.spec)
 	if err != nil {
-		return nil, err
+		return nil, inTime(err)
 	}
 	r.undo.add(box.Destroy)
 	in := &inside{run: r, box: box, world: w}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/faketest"
+)
+
+// failing is a level that makes no sandbox.
+type failing struct {
+	*faketest.Driver
+	err error
+}
+
+func (f *failing) Start(context.Context, *sandbox.Spec) (sandbox.Instance, error) { return nil, f.err }
+
+// What keeps a sandbox from starting is the host's matter: a client hears what kind of
+// thing it is, and whoever runs the daemon hears what it was.
+func TestNotStarted(t *testing.T) {
+	var mu sync.Mutex
+	var notices []string
+	level := &failing{}
+	h := newHome(t, func(o *SandboxesOptions) {
+		level.Driver = o.Drivers["gvisor"].(*faketest.Driver)
+		o.Drivers = map[string]sandbox.Driver{"gvisor": level}
+		o.Notice = func(s string) { mu.Lock(); defer mu.Unlock(); notices = append(notices, s) }
+	})
+	for name, c := range map[string]struct {
+		err     error
+		kind    error
+		problem string // what a client is told
+		notice  string
+	}{
+		"late":    {context.DeadlineExceeded, sandbox.ErrUnavailable, "it was not ready within 30s", "context deadline exceeded"},
+		"its own": {sandbox.Errorf(sandbox.ErrUnavailable, "start sandbox", "the disk is full"), sandbox.ErrUnavailable, "the disk is full", "the disk is full"},
+		"unknown": {errors.New("clone: no space left"), nil, "", "clone: no space left"},
+		"asked":   {sandbox.Errorf(sandbox.ErrInvalid, "start sandbox", "there is no such program"), sandbox.ErrInvalid, "there is no such program", ""},
+	} {
+		level.err, notices = c.err, nil
+		_, err := h.Create(t.Context(), h.key, Create{})
+		var e *sandbox.Error
+		if c.kind != nil && (!errors.Is(err, c.kind) || !errors.As(err, &e) || e.Problem != c.problem) || err == nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := strings.Join(notices, "\n"); !strings.Contains(got, c.notice) || (got == "") != (c.notice == "") {
+			t.Errorf("%s: noticed %q", name, got)
+		}
+	}
+}
+
+// unpacking is a level that has something to do once, which takes its time.
+type unpacking struct {
+	*faketest.Driver
+	mu       sync.Mutex
+	unpacked time.Time
+	late     []time.Duration
+}
+
+func (u *unpacking) Unpack(string) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.unpacked = time.Now()
+	return nil
+}
+
+func (u *unpacking) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
+	u.mu.Lock()
+	end, _ := ctx.Deadline()
+	u.late = append(u.late, end.Sub(u.unpacked))
+	u.mu.Unlock()
+	return u.Driver.Start(ctx, spec)
+}
+
+// The time in which a sandbox has to start begins when the level has unpacked: the first
+// one of an installation has as much as all others, on a slow processor, too.
+func TestUnpackingIsNoStart(t *testing.T) {
+	level := &unpacking{}
+	h := newHome(t, func(o *SandboxesOptions) {
+		level.Driver = o.Drivers["gvisor"].(*faketest.Driver)
+		o.Drivers = map[string]sandbox.Driver{"gvisor": level}
+	})
+	h.create(t, Create{})
+	g, err := h.grant(h.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ahead := &stock{b: h.Sandboxes}
+	m, err := ahead.make(t.Context(), &stockKind{grant: g, template: BaseTemplate})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ahead.destroy(m)
+	level.mu.Lock()
+	defer level.mu.Unlock()
+	if len(level.late) != 2 {
+		t.Fatalf("%d were started, want one by a client and one ahead", len(level.late))
+	}
+	for i, left := range level.late {
+		if left < startAllowance {
+			t.Errorf("sandbox %d has %s after unpacking, want %s", i, left, startAllowance)
+		}
+	}
+}
