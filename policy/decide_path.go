@@ -60,7 +60,8 @@ func (d *decision) path() *refusal {
 		e := entry{r, f}
 		if e.schema != nil {
 			if faults := e.schema.Check(c.Tool.Args); len(faults) > 0 {
-				return refuse(f.rule(e.Params.At), "mend them all, or call the tool "+c.Tool.Name, "%s: %s", c.Tool.Name, faultText(faults, secretPaths(c.Tool, []entry{e})))
+				_, text := shownFaults(faults, secretPaths(c.Tool, []entry{e})) // they are not the caller's
+				return refuse(f.rule(e.Params.At), "mend them all, or call the tool "+c.Tool.Name, "%s: %s", c.Tool.Name, text)
 			}
 		}
 		return refuseBroken(c.Tool.Name, d.conditions(c.Tool, e, secretPaths(c.Tool, []entry{e})))

@@ -3,6 +3,7 @@
 package policy
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -115,7 +116,10 @@ func (d *decision) tool() *refusal {
 		}
 	}
 	if len(faults) > 0 {
-		return refuse(rule, "mend them all, and call again", "%s: %s", c.Name, faultText(faults, secretPaths(c, entries)))
+		faults, text := shownFaults(faults, secretPaths(c, entries))
+		r := refuse(rule, "mend them all, and call again", "%s: %s", c.Name, text)
+		r.faults = faults
+		return r
 	}
 	secret := secretPaths(c, entries)
 	var broken []brokenRule
@@ -244,23 +248,21 @@ func hidden(secret [][]string, c *Condition, err error) string {
 	return "it cannot be told"
 }
 
-// faultText is all faults as one sentence. Of what is marked it is not said what
-// it was.
-func faultText(faults []params.Fault, secret [][]string) string {
-	var all []string
+// shownFaults are all faults, each once, and a sentence of them. Of what is marked it
+// is not said what it was.
+func shownFaults(faults []params.Fault, secret [][]string) (all []params.Fault, text string) {
+	var texts []string
 	for _, f := range faults {
 		path := splitPath(strings.TrimPrefix(f.Path, "/"))
 		if slices.ContainsFunc(secret, func(s []string) bool { return beginsWith(path, s) }) {
 			f.Problem = "it does not fit"
 		}
-		if f.Path == "" {
-			f.Path = "/"
-		}
-		if text := f.Path + ": " + f.Problem; !slices.Contains(all, text) {
-			all = append(all, text)
+		f.Problem = strings.ToValidUTF8(f.Problem, "\uFFFD")
+		if !slices.Contains(all, f) {
+			all, texts = append(all, f), append(texts, cmp.Or(f.Path, "/")+": "+f.Problem)
 		}
 	}
-	return fmt.Sprintf("the arguments do not fit: %s", strings.Join(all, "; "))
+	return all, "the arguments do not fit: " + strings.Join(texts, "; ")
 }
 
 func splitPath(s string) []string { return strings.Split(s, "/") }

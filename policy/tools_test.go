@@ -4,6 +4,7 @@ package policy
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/tool/params"
 )
 
@@ -88,6 +90,26 @@ func TestDecideTool(t *testing.T) {
 		if all := v.Rule + " " + v.Reason + " " + v.Hint; v.Decision != c.want || !strings.Contains(all, c.says) {
 			t.Errorf("%s | %s: %s %s: %v: %s; want %v, %q", c.system, c.file, c.tool, c.args, v.Decision, all, c.want, c.says)
 		}
+	}
+}
+
+// What does not fit is told fault by fault, but of what no record has only where.
+func TestMisfit(t *testing.T) {
+	p := policyOf(t, "", `tools: [{name: send, params: {type: object, properties: {key: {type: string, pattern: ^k}, n: {type: integer}}, required: [to]}, command: [x], redact: [key]}]`)
+	v := p.Decide(toolCall(t, "send", `{"key":"sesame","n":"x"}`))
+	var m *Misfit
+	if err := v.Err(); v.Decision != Deny || !errors.As(err, &m) || !errors.Is(err, sandbox.ErrDenied) || strings.Contains(err.Error(), "sesame") {
+		t.Fatalf("%v: %v", v.Decision, v.Err())
+	}
+	var got []string
+	for _, f := range m.Faults {
+		got = append(got, f.Path+": "+f.Problem)
+	}
+	if text := strings.Join(got, "|"); len(got) != 3 || !strings.Contains(got[0], "to") || got[1] != "/key: it does not fit" || !strings.HasPrefix(got[2], "/n: got string") {
+		t.Error(text)
+	}
+	if v := p.Decide(toolCall(t, "other", `{}`)); errors.As(v.Err(), &m) {
+		t.Error("what is not listed is no misfit")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/tool/params"
 )
 
 // Decision is what becomes of a call. The zero value is Deny.
@@ -39,10 +40,27 @@ type Verdict struct {
 	Plan     Plan   // what is in force; zero on Deny
 
 	Question *Question // of Ask: whom to ask what; nil otherwise
+
+	// Faults are why it is refused when a tool's arguments do not fit: nothing was
+	// decided about what they ask for.
+	Faults []params.Fault
 }
 
-// Err is nil on Allow and an ErrDenied for people otherwise: of Ask it says that
-// nobody was asked.
+// Misfit is why a tool was not called whose arguments do not fit: an ErrDenied, with
+// all that does not for who tells the caller. Of what records do not have it is not
+// said what it was.
+type Misfit struct {
+	Faults []params.Fault // by path
+	denied *sandbox.Error
+}
+
+func (m *Misfit) Error() string { return m.denied.Error() }
+
+// Unwrap gives the ErrDenied.
+func (m *Misfit) Unwrap() error { return m.denied }
+
+// Err is nil on Allow and an ErrDenied for people otherwise, a [Misfit] where
+// arguments do not fit: of Ask it says that nobody was asked.
 func (v Verdict) Err() error {
 	switch v.Decision {
 	case Allow:
@@ -50,7 +68,11 @@ func (v Verdict) Err() error {
 	case Ask:
 		return v.needsApproval()
 	}
-	return &sandbox.Error{Op: "policy", Kind: sandbox.ErrDenied, Problem: v.Reason, Hint: v.Hint, Rule: v.Rule}
+	denied := &sandbox.Error{Op: "policy", Kind: sandbox.ErrDenied, Problem: v.Reason, Hint: v.Hint, Rule: v.Rule}
+	if len(v.Faults) > 0 {
+		return &Misfit{v.Faults, denied}
+	}
+	return denied
 }
 
 // Plan is what is in force for an allowed call.
@@ -124,7 +146,10 @@ type PlanMount struct {
 }
 
 // refusal is a Deny in the making.
-type refusal struct{ rule, reason, hint string }
+type refusal struct {
+	rule, reason, hint string
+	faults             []params.Fault // of arguments
+}
 
 func refuse(rule, hint, format string, args ...any) *refusal {
 	return &refusal{rule: rule, hint: hint, reason: fmt.Sprintf(format, args...)}
@@ -136,5 +161,5 @@ func refuseInvalid(what string, err error) *refusal {
 }
 
 func (r *refusal) verdict() Verdict {
-	return Verdict{Decision: Deny, Rule: r.rule, Reason: strings.ToValidUTF8(r.reason, "\uFFFD"), Hint: r.hint}
+	return Verdict{Decision: Deny, Rule: r.rule, Reason: strings.ToValidUTF8(r.reason, "\uFFFD"), Hint: r.hint, Faults: r.faults}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/caisson-run/caisson/guest"
+	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
@@ -40,7 +41,7 @@ type Waiting struct {
 
 // Flaw is what is wrong with a part of a request.
 type Flaw struct {
-	At      string `json:"at" doc:"body.limits.memory, query.limit, …"`
+	At      string `json:"at" doc:"body.limits.memory, query.limit, …; of a tool's arguments arguments/to/0, a JSON pointer"`
 	Problem string `json:"problem"`
 }
 
@@ -142,6 +143,13 @@ func asProblem(err error) *Problem {
 		}
 	default:
 		p.Detail = err.Error()
+	}
+	var m *policy.Misfit
+	if errors.As(err, &m) { // the rule is that they fit: nothing that they ask for was judged
+		p.Status, p.Kind = http.StatusBadRequest, "invalid"
+		for _, f := range m.Faults {
+			p.Faults = append(p.Faults, Flaw{At: "arguments" + f.Path, Problem: f.Problem})
+		}
 	}
 	p.Title = http.StatusText(p.Status)
 	return p

@@ -67,7 +67,7 @@ func TestToolCalls(t *testing.T) {
 	}{
 		{"not listed", `{"name":"run_code","arguments":{"language":"python","code":"1"}}`, 403, "run_code"},
 		{"not there", `{"name":"nothing"}`, 403, "nothing"},
-		{"bad arguments", `{"name":"greet","arguments":{"who":"A","more":1}}`, 403, "who"},
+		{"bad arguments", `{"name":"greet","arguments":{"who":"A","more":1}}`, 400, "who"},
 		{"a name twice", `{"name":"greet","arguments":{"who":"ada","who":"b"}}`, 400, "twice"},
 		{"a name twice in a call", `{"call":{"type":"tool_use","id":"1","name":"greet","name":"x","input":{}}}`, 400, "twice"},
 		{"a name twice in arguments", `{"call":{"type":"function_call","call_id":"1","name":"greet","arguments":"{\"who\":\"ada\",\"who\":\"b\"}"}}`, 400, "twice"},
@@ -85,6 +85,20 @@ func TestToolCalls(t *testing.T) {
 		status, a := d.ask(t, "POST", "/v1/tools/call", c.body)
 		if detail, _ := a["detail"].(string); status != c.status || !strings.Contains(detail, c.says) {
 			t.Errorf("%s: %d %v", c.name, status, a)
+		}
+	}
+	// All that does not fit is told, and where, and the refusal is recorded as one.
+	for _, body := range []string{
+		`{"name":"greet","arguments":{"who":"A","more":1}}`,
+		`{"call":{"type":"tool_use","id":"1","name":"greet","input":{"who":"A","more":1}}}`,
+	} {
+		status, a := d.ask(t, "POST", "/v1/tools/call", body)
+		var at []string
+		for _, f := range a["faults"].([]any) {
+			at = append(at, f.(map[string]any)["at"].(string))
+		}
+		if got := strings.Join(at, " "); status != 400 || a["kind"] != "invalid" || got != "arguments arguments/who" || !strings.HasPrefix(a["rule"].(string), "/p.yaml") && a["rule"] != "built-in: arguments of greet" {
+			t.Errorf("%d %v", status, a)
 		}
 	}
 	for format, want := range map[string]string{"openai": `"parameters"`, "openai-chat": `"function"`, "anthropic": `"input_schema"`, "mcp": `"inputSchema"`} {
