@@ -5,16 +5,11 @@ package egress
 import (
 	"bufio"
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"net"
 	"os"
-	"os/exec"
-	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,11 +22,11 @@ import (
 
 // Router is a router's process and its owner's end of it.
 type Router struct {
-	o    Options
-	cmd  *exec.Cmd
-	conn net.Conn
-	in   *bufio.Scanner
-	nic  *os.File
+	o       Options
+	process *process // nil as long as runs is not set
+	conn    net.Conn
+	in      *bufio.Scanner
+	nic     *os.File
 	// far is the router's own end of the wire. It is kept open: gVisor's kernel
 	// reads a wire without another end over and over, and a router that died
 	// must be a silence, not a busy loop.
@@ -170,56 +165,8 @@ func widen(fd int) {
 	}
 }
 
-// start starts the process and gives it its order. The numbers between the
-// wire's and its program's are closed in it: what the caller of this process may
-// have left open for everybody.
-func (r *Router) start(order *wire.Order, owner, program *os.File) error {
-	files := make([]*os.File, wire.Program-wire.FD+1)
-	files[0], files[wire.NIC-wire.FD], files[wire.Program-wire.FD] = owner, r.far, program
-	r.cmd = &exec.Cmd{
-		Path: "/proc/self/fd/" + strconv.Itoa(wire.Program), Args: []string{wire.Argv0}, Dir: "/",
-		Env:         []string{"GOMAXPROCS=2"},
-		ExtraFiles:  files,
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, // a terminal's signals are not for it
-	}
-	if os.Geteuid() == 0 {
-		uid, err := privateUID()
-		if err != nil {
-			return cannot("no uid can be drawn", err)
-		}
-		order.UID = uid
-		r.cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
-	}
-	if err := r.cmd.Start(); err != nil {
-		return cannot("its program cannot be started", err)
-	}
-	r.mu.Lock()
-	r.runs = true
-	r.mu.Unlock()
-	go r.follow()
-	err := r.send(order)
-	if err == nil && r.came { // there is something to read, so nothing to wait for
-		err = r.begin()
-	}
-	if err != nil {
-		_ = r.cmd.Process.Kill()
-		return cannot("the router takes no order", err)
-	}
-	return nil
-}
-
 func cannot(problem string, err error) error {
 	return &sandbox.Error{Op: "start router", Kind: sandbox.ErrUnavailable, Problem: problem, Cause: err}
-}
-
-// privateUID draws a number that owns nothing on this host, from the range that
-// sandboxes have theirs from (sandbox/gvisor/ids.go says why there).
-func privateUID() (int, error) {
-	var b [4]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return 0, err
-	}
-	return 0x70000000 + int(binary.LittleEndian.Uint32(b[:])%0x0fff0000), nil
 }
 
 func (r *Router) send(v any) error {
@@ -316,8 +263,8 @@ func (r *Router) Close() Report {
 	rep := r.Stop()
 	r.reaped.Do(func() {
 		if r.runs {
-			late := time.AfterFunc(endGrace, func() { _ = r.cmd.Process.Kill() })
-			_ = r.cmd.Wait()
+			late := time.AfterFunc(endGrace, r.process.kill)
+			r.process.wait()
 			late.Stop()
 		}
 		r.conn.Close()
@@ -344,9 +291,9 @@ func (r *Router) Stop() Report {
 	}
 	r.mu.Unlock()
 	if first && unread {
-		_ = r.cmd.Process.Kill()
+		r.process.kill()
 	} else if first {
-		late := time.AfterFunc(endGrace, func() { _ = r.cmd.Process.Kill() })
+		late := time.AfterFunc(endGrace, r.process.kill)
 		defer late.Stop()
 		select {
 		case <-r.ready:
@@ -373,5 +320,5 @@ func (r *Router) PID() int {
 	if !r.runs {
 		return 0
 	}
-	return r.cmd.Process.Pid
+	return r.process.pid
 }

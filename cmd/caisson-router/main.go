@@ -2,6 +2,12 @@
 
 // Command caisson-router is the router of a sandbox's network, without the rest
 // of caisson: see internal/linux/engine.
+//
+// How many processors it uses is said by its owner. Looking into control groups for
+// that, as Go does, takes a dozen system calls of each start:
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
 package main
 
 import (

@@ -79,13 +79,17 @@ func lower(which int, most uint64) error {
 	return unix.Setrlimit(which, &unix.Rlimit{Cur: most, Max: most})
 }
 
-// become gives up root with everything that belongs to it.
+// become gives up root with everything that belongs to it, where this process was not
+// started without.
 func become(uid int) error {
 	if uid == 0 {
 		if os.Geteuid() == 0 {
 			return errors.New("root is nobody that a router may be")
 		}
 		return nil
+	}
+	if is, err := already(uid); is || err != nil {
+		return err
 	}
 	if err := syscall.Setgroups(nil); err != nil {
 		return err
@@ -94,6 +98,20 @@ func become(uid int) error {
 		return err
 	}
 	return syscall.Setresuid(uid, uid, uid) // takes the capabilities along
+}
+
+// already reports whether this process is uid and nobody else, as user and as group.
+// Who has changed all three of its users from root has no capability left.
+func already(uid int) (bool, error) {
+	ru, eu, su := unix.Getresuid()
+	rg, eg, sg := unix.Getresgid()
+	groups, err := unix.Getgroups()
+	for _, id := range []int{ru, eu, su, rg, eg, sg} {
+		if id != uid {
+			return false, err
+		}
+	}
+	return len(groups) == 0, err
 }
 
 // hideFiles leaves reading of readable. Where the kernel has no Landlock the
