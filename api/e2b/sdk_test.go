@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/internal/daemontest"
+	"github.com/caisson-run/caisson/policy"
 )
 
 // TestSDK runs the tests in testdata/sdk: E2B's official clients, unmodified,
@@ -38,6 +39,7 @@ func TestSDK(t *testing.T) {
 		// Over TLS the client speaks HTTP/2.
 		{"TLS", "e2b", some + "|signed|watched|output|port", false, false, []string{"--tls-cert", cert, "--tls-key", certKey}},
 		{"process level", "e2b", "", false, true, []string{"--policy", process}},
+		{"as E2B's cloud", "e2b", "", false, false, []string{"--policy", cloudPolicy(t)}},
 	} {
 		if testing.Short() {
 			if c.only = some; !c.short {
@@ -51,6 +53,9 @@ func TestSDK(t *testing.T) {
 				args = append(args, "--test-name-pattern="+c.only)
 			}
 			env := clientEnv(url, mine, c.lacking)
+			if c.name == "as E2B's cloud" {
+				env = append(env, "CAISSON_TEST_INTERNET=yes")
+			}
 			daemontest.Node(t, "testdata/sdk", append(env, "E2B_SDK="+c.sdk, "CAISSON_OTHER_KEY="+other, "CAISSON_TEST_CANARY="+canary(t), "NODE_EXTRA_CA_CERTS="+cert), args...)
 		})
 	}
@@ -104,6 +109,20 @@ func policyFile(t *testing.T, level string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), level+".yaml")
 	if err := os.WriteFile(name, []byte("version: 1\nisolation: "+level+"\nenv: {pass: [FOO, BAR, MARK, LANG, LC_ALL, TERM, WATCH]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// cloudPolicy is the policy file of docs/e2b.md.
+func cloudPolicy(t *testing.T) string {
+	t.Helper()
+	src, err := policy.Preset("e2b")
+	name := filepath.Join(t.TempDir(), "e2b.yaml")
+	if err == nil {
+		err = os.WriteFile(name, src, 0o600)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	return name

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/egress/name"
+	"pgregory.net/rapid"
 )
 
 // What is written as public is public from its first address to its last.
@@ -129,4 +130,60 @@ func TestPublicPart(t *testing.T) {
 			t.Errorf("PublicPart(%q) = %q, want %q", text, got, want)
 		}
 	}
+}
+
+// Whatever range is taken, every address in it is public, and none is opened that the
+// internet does not open.
+func TestPublicIsPublic(t *testing.T) {
+	own := func(a netip.Addr) bool { return a.As16()[15]%7 == 0 }
+	internet := list(t, []string{"internet"}, nil)
+	near := rapid.SampledFrom(blocks) // half of the ranges lie beside something special
+	rapid.Check(t, func(rt *rapid.T) {
+		var b [16]byte
+		copy(b[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(rt, "address"))
+		a := netip.AddrFrom16(b)
+		if rapid.Bool().Draw(rt, "four") {
+			a = netip.AddrFrom4([4]byte(b[:4]))
+		}
+		if rapid.Bool().Draw(rt, "near") {
+			p := near.Draw(rt, "block").prefix
+			a = rapid.SampledFrom([]netip.Addr{p.Addr(), p.Addr().Prev(), p.Addr().Next()}).Draw(rt, "edge")
+		}
+		if !a.IsValid() {
+			return
+		}
+		p, err := a.Prefix(rapid.IntRange(0, a.BitLen()).Draw(rt, "bits"))
+		if err != nil {
+			rt.Fatal(err)
+		}
+		text := PublicPart("[" + p.String() + "]:*")
+		if text == "" {
+			return
+		}
+		l := list(t, []string{text}, nil)
+		in := p.Addr().As16()
+		for i, r := range rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(rt, "inside") {
+			bits := p.Bits() + 128 - a.BitLen()
+			mask := byte(0xff)
+			if left := bits - 8*i; left >= 8 {
+				mask = 0
+			} else if left > 0 {
+				mask = 0xff >> left
+			}
+			in[i] |= r & mask
+		}
+		to := netip.AddrFrom16(in).Unmap()
+		if !p.Contains(to) {
+			rt.Fatalf("%s is not in %s", to, p)
+		}
+		if Classify(to) != Public {
+			rt.Fatalf("%s is taken, and %s is %s", text, to, Classify(to))
+		}
+		if d, most := l.Number(netip.AddrPortFrom(to, 443), own), internet.Number(netip.AddrPortFrom(to, 443), own); d.Allow != most.Allow {
+			rt.Fatalf("%s: %s is %+v, and in the internet %+v", text, to, d, most)
+		}
+		if !internet.Allow[0].Covers(l.Allow[0]) {
+			rt.Fatalf("the internet does not cover %s", text)
+		}
+	})
 }

@@ -131,7 +131,8 @@ test('readings', async () => {
 })
 
 test('a wish beyond the policy is refused', async () => {
-  await assert.rejects(Sandbox.create({ network: { allowOut: ['beyond.test'], denyOut: ['0.0.0.0/0'] } }), /beyond\.test/)
+  const beyond = process.env.CAISSON_TEST_INTERNET ? '10.1.2.3' : 'beyond.test' // the policy may have the internet
+  await assert.rejects(Sandbox.create({ network: { allowOut: [beyond], denyOut: ['0.0.0.0/0'] } }), (e) => e.message.includes(beyond))
   await assert.rejects(Sandbox.create({ network: { allowOut: ['beyond.test'] } }), /0\.0\.0\.0\/0/)
   const none = await Sandbox.create({ allowInternetAccess: false })
   await none.kill()
