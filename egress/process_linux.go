@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -96,12 +97,33 @@ func (r *Router) fork(attr *syscall.SysProcAttr, owner, program *os.File) (pid i
 	files[wire.FD], files[wire.NIC], files[wire.Program] = owner.Fd(), r.far.Fd(), program.Fd()
 	dumpable()
 	defer keepDumpable()
+	defer unhurried()()
 	return syscall.ForkExec("/proc/self/fd/"+strconv.Itoa(wire.Program), []string{wire.Argv0}, &syscall.ProcAttr{
 		Dir: "/", Files: files, Sys: attr,
 		// What comes has one way through, and who sends it waits: with more, each packet
 		// wakes threads that have nothing to do. A sandbox keeps no more than one busy, too.
 		Env: []string{"GOMAXPROCS=1"},
 	})
+}
+
+// slack is for how long the kernel may put off a router's timers, in nanoseconds: Go's
+// runtime looks after its threads every 20 µs as long as one has work, which was a
+// seventh of a router's processor time (sandbox/gvisor/shim has the same).
+const slack = 300_000
+
+// unhurried has a process that is started from here, until undo, inherit that.
+func unhurried() (undo func()) {
+	runtime.LockOSThread()
+	before, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
+	if err == nil {
+		err = unix.Prctl(unix.PR_SET_TIMERSLACK, slack, 0, 0, 0)
+	}
+	return func() {
+		if err == nil {
+			_ = unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(before), 0, 0, 0)
+		}
+		runtime.UnlockOSThread()
+	}
 }
 
 // as has a router begin as the user that it is to be. It would become that one by

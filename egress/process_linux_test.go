@@ -22,6 +22,9 @@ func TestUserOfItsOwn(t *testing.T) {
 		t.Skip("only root gives its routers another user")
 	}
 	r, _ := router(t, egress.Options{Rules: allow("localhost")})
+	if ns, err := os.ReadFile("/proc/" + strconv.Itoa(r.PID()) + "/timerslack_ns"); err == nil && strings.TrimSpace(string(ns)) != "300000" {
+		t.Errorf("its timers have %s ns", ns)
+	}
 	threads, err := filepath.Glob("/proc/" + strconv.Itoa(r.PID()) + "/task/*/status")
 	if err != nil || len(threads) == 0 {
 		t.Fatalf("%d threads, %v", len(threads), err)
