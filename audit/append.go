@@ -22,7 +22,8 @@ type Entry struct {
 	// ID names the call in the record: "aud_" and 26 letters and digits.
 	ID string
 
-	log *Log
+	log   *Log
+	actor string
 
 	mu    sync.Mutex
 	ended bool
@@ -52,7 +53,8 @@ func (l *Log) Begin(ctx context.Context, in Intent) (*Entry, error) {
 	if err := commit(ctx, intent); err != nil {
 		return nil, err
 	}
-	return &Entry{ID: id, log: l}, nil
+	l.count(in.Actor, intent)
+	return &Entry{ID: id, log: l, actor: in.Actor}, nil
 }
 
 // begins refuses what would begin while the disk is full, although a record of it
@@ -81,9 +83,11 @@ func (e *Entry) End(ctx context.Context, out Outcome) error {
 	if err != nil {
 		return err
 	}
-	if err := e.log.commitEnd(context.WithoutCancel(ctx), append(records, outcome)...); err != nil {
+	records = append(records, outcome)
+	if err := e.log.commitEnd(context.WithoutCancel(ctx), records...); err != nil {
 		return err
 	}
+	e.log.count(e.actor, records...)
 	e.ended = true
 	return nil
 }
@@ -113,7 +117,11 @@ func (l *Log) Refuse(ctx context.Context, in Intent, out Outcome) error {
 	if err := l.begins(&in); err != nil {
 		return err
 	}
-	return l.commit(context.WithoutCancel(ctx), intent, outcome)
+	if err := l.commit(context.WithoutCancel(ctx), intent, outcome); err != nil {
+		return err
+	}
+	l.count(in.Actor, intent, outcome)
+	return nil
 }
 
 func (l *Log) newID() (string, error) {

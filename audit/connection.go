@@ -60,7 +60,13 @@ func (l *Log) Connections(ctx context.Context, list []Connection) error {
 	if err != nil || len(records) == 0 {
 		return err
 	}
-	return l.commit(context.WithoutCancel(ctx), records...)
+	if err := l.commit(context.WithoutCancel(ctx), records...); err != nil {
+		return err
+	}
+	for i, a := range records {
+		l.count(list[i].Actor, a)
+	}
+	return nil
 }
 
 func (l *Log) connections(list []Connection) ([]*addition, error) {

@@ -36,6 +36,9 @@ type Quota struct {
 	// included, and what the key's snapshots take.
 	Disk      int64
 	Snapshots int
+	// Records is how many bytes the key's calls may add to the audit log in a day,
+	// counted from when the process began. It is use that counts here.
+	Records int64
 }
 
 // LivingLimits are the limits of a sandbox that lives on, where nobody says
@@ -54,7 +57,7 @@ func LivingLimits() sandbox.Limits {
 func DefaultProfile() Profile {
 	return Profile{
 		Limits: LivingLimits(), Timeout: 5 * time.Minute, MaxTimeout: 24 * time.Hour,
-		Quota: Quota{Sandboxes: 100, Paused: 100, Snapshots: 100},
+		Quota: Quota{Sandboxes: 100, Paused: 100, Snapshots: 100, Records: 10 << 30},
 	}
 }
 
@@ -105,6 +108,7 @@ func (b *Sandboxes) grant(k *Key) (*grant, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if g := b.grants[name]; g != nil {
+		b.writes.know(k, g.profile.Quota.Records)
 		return g, nil
 	}
 	unknown := func(what, name string) error {
@@ -137,6 +141,7 @@ func (b *Sandboxes) grant(k *Key) (*grant, error) {
 	s.swept = true // by OpenSandboxes
 	g := &grant{session: s, policy: p, profile: profile.withDefaults()}
 	b.grants[name] = g
+	b.writes.know(k, g.profile.Quota.Records)
 	return g, nil
 }
 

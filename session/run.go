@@ -296,6 +296,9 @@ func (r *run) fail(ctx context.Context, why error) (*sandbox.Result, error) {
 	}
 	// A record that cannot be written changes nothing here: nothing ran.
 	jerr := r.s.o.Journal.Refuse(context.WithoutCancel(ctx), r.intent, r.outcome(nil, why))
+	if errors.Is(jerr, sandbox.ErrExhausted) {
+		return nil, jerr
+	}
 	return nil, errors.Join(why, jerr)
 }
 

@@ -98,7 +98,8 @@ type Sandboxes struct {
 	finish context.CancelFunc
 	work   sync.WaitGroup
 	events rings
-	stock  *stock // nil where none is kept
+	stock  *stock   // nil where none is kept
+	writes *records // what keys add to the record
 
 	mu     sync.Mutex
 	closed bool
@@ -128,7 +129,9 @@ func OpenSandboxes(ctx context.Context, o SandboxesOptions) (*Sandboxes, error) 
 	if o.Notice == nil {
 		o.Notice = func(string) {}
 	}
-	b := &Sandboxes{o: o, all: map[string]*living{}, grants: map[grantName]*grant{}, writing: map[string]int{}, written: map[string]int64{}}
+	writes := newRecords(&o)
+	o.Journal = writes
+	b := &Sandboxes{o: o, writes: writes, all: map[string]*living{}, grants: map[grantName]*grant{}, writing: map[string]int{}, written: map[string]int64{}}
 	b.life, b.finish = context.WithCancel(context.Background())
 	if err := sweepState(ctx, o.State, o.Drivers); err != nil {
 		o.Notice("something that a dead caisson left could not be removed: " + err.Error())

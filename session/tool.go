@@ -237,7 +237,11 @@ func (t *toolRun) refuse(ctx context.Context, why error) error {
 	if errors.As(why, &e) {
 		out.Result.Rule, out.Result.Hint = e.Rule, e.Hint
 	}
-	return errors.Join(why, t.session.o.Journal.Refuse(context.WithoutCancel(ctx), t.intent(), out))
+	err := t.session.o.Journal.Refuse(context.WithoutCancel(ctx), t.intent(), out)
+	if errors.Is(err, sandbox.ErrExhausted) {
+		return err // nobody is told what is not recorded
+	}
+	return errors.Join(why, err)
 }
 
 // recorded carries out what starts no program: intent first, then do, then what

@@ -16,7 +16,7 @@ import (
 )
 
 // profileFields are what a profile may say, in the order of the help.
-var profileFields = []string{"sandboxes", "paused", "snapshots", "cpus", "memory", "disk", "timeout", "max-timeout"}
+var profileFields = []string{"sandboxes", "paused", "snapshots", "cpus", "memory", "disk", "records", "timeout", "max-timeout"}
 
 // profile reads "[NAME:]FIELD=VALUE,…": how much all sandboxes of a key have together,
 // and how long one may live. What it does not say is the default's.
@@ -99,6 +99,8 @@ func set(p *session.Profile, field, value string) (hint string, err error) {
 		return "bytes: 16GiB", size(&q.Memory)
 	case "disk":
 		return "bytes: 100GiB", size(&q.Disk)
+	case "records":
+		return "bytes in a day: 10GiB", size(&q.Records)
 	case "timeout":
 		return "a time: 10m", span(&p.Timeout)
 	case "max-timeout":
