@@ -216,6 +216,9 @@ func (in *inside) start(ctx context.Context, d sandbox.Driver, kept string) (err
 	}
 	if m := r.stocked; m != nil { // it runs, and its agent answers
 		in.box, in.client = m.box, m.client
+		if err := r.narrow(ctx, m); err != nil {
+			return err
+		}
 		if id := in.identity(); !maps.Equal(id.Env, m.env) {
 			if _, err := in.client.Resume(ctx, id); err != nil {
 				return err

@@ -19,7 +19,8 @@ import (
 // run. Each is made as a Create of the same template under the same policy and
 // profile would have made it, and becomes the sandbox of one key, for good: none is
 // handed out twice, or comes back. A Create that asks for anything else than the
-// template's defaults, and one that finds none ready, makes its own at once.
+// template's defaults and a part of the policy's network, and one that finds none
+// ready, makes its own at once.
 //
 // What is kept is decided by use: the first kind is made at the start, others when
 // they were asked for. Lock order: mu is the last.
@@ -127,8 +128,9 @@ func (s *stock) poke() {
 	}
 }
 
-// take gives away the oldest sandbox that was made as r's would be; nil when there
-// is none.
+// take gives away the oldest sandbox that was made as r's would be, or else one that
+// differs in what its network lets through, which it is told when it starts: see
+// [run.narrow]. nil when there is none.
 func (s *stock) take(r *run) *stocked {
 	if s == nil || r.question != nil { // people are asked about a world that is made for them
 		return nil
@@ -136,17 +138,47 @@ func (s *stock) take(r *run) *stocked {
 	mine := livingShape(r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, k := range s.kinds {
-		for i, m := range k.ready {
-			if m.alive() && m.run.s == r.s && reflect.DeepEqual(m.shape, mine) {
-				k.ready = slices.Delete(k.ready, i, i+1)
-				s.state.Taken++
-				return m
+	for _, same := range []func(a, b shape) bool{shape.equals, shape.equalsBeyondRules} {
+		for _, k := range s.kinds {
+			for i, m := range k.ready {
+				if m.alive() && m.run.s == r.s && same(m.shape, mine) {
+					k.ready = slices.Delete(k.ready, i, i+1)
+					s.state.Taken++
+					return m
+				}
 			}
 		}
 	}
 	s.state.Missed++
 	return nil
+}
+
+func (s shape) equals(other shape) bool { return reflect.DeepEqual(s, other) }
+
+// equalsBeyondRules reports whether two networks, of which each has one, differ in
+// nothing but the entries that let connections through.
+func (s shape) equalsBeyondRules(other shape) bool {
+	return s.plan.Network != nil && other.plan.Network != nil && s.ruleless().equals(other.ruleless())
+}
+
+func (s shape) ruleless() shape {
+	n := *s.plan.Network
+	n.Allow, n.Deny, s.plan.Network = nil, nil, &n
+	s.call.Network, s.call.NetworkDeny = nil, nil
+	return s
+}
+
+// narrow puts the call's own entries in force in a sandbox that was made ahead with
+// others. Nothing has run in it, and nobody has it until that is done.
+func (r *run) narrow(ctx context.Context, m *stocked) error {
+	if reflect.DeepEqual(m.run.plan.Network, r.plan.Network) {
+		return nil
+	}
+	rules, err := r.rules(r.plan.Network)
+	if err == nil {
+		err = r.net.router.Change(ctx, rules)
+	}
+	return err
 }
 
 // livingShape is what decides how a living sandbox is made. Who asks, and by which
@@ -363,7 +395,7 @@ func (r *run) settle(m *stocked) *world {
 	r.undo.add(m.run.undo.run)
 	r.stocked = m
 	r.id, r.call.ID, r.dir = m.run.id, m.run.id, m.run.dir
-	r.net, r.hosts, r.without = m.run.net, m.run.hosts, m.run.without
+	r.net, r.hosts, r.without = m.run.net, r.plan.Network.Hosts(), r.plan.Network.Denied()
 	w := *m.world
 	w.exec = &sandbox.Exec{Dir: w.cwd, Env: r.environment(w.spec.User, w.search)}
 	return &w
