@@ -74,6 +74,14 @@ func (p *process) send(e wire.Event) {
 	_ = p.out.Encode(e) // an owner that is gone is noticed by reading
 }
 
+// ready says so in words of its own: encoding/json learns what events look like beside
+// what the first packet wants, not before.
+func (p *process) ready() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, _ = io.WriteString(p.owner, `{"kind":"`+string(wire.Ready)+"\"}\n")
+}
+
 // read takes the next line from the owner.
 func (p *process) read(v any) error {
 	if !p.in.Scan() {
@@ -110,7 +118,7 @@ func (p *process) run() error {
 	if err := confine(order.UID); err != nil {
 		return err
 	}
-	p.send(wire.Event{Kind: wire.Ready})
+	p.ready()
 	if begin, err := p.told(); err != nil || !begin {
 		return err
 	}

@@ -7,6 +7,7 @@
 package wire
 
 import (
+	"encoding/json"
 	"net"
 	"strconv"
 	"strings"
@@ -121,6 +122,34 @@ func (Value) String() string { return "(secret)" }
 
 // GoString hides it, too.
 func (Value) GoString() string { return "(secret)" }
+
+// Encoding/json learns what a type looks like with all that is below it, before it reads
+// the first value. A router that is started by a packet should not wait for that where
+// there are none of these.
+
+type (
+	plainWebEntry WebEntry
+	plainTLS      TLS
+	plainSecret   Secret
+)
+
+// MarshalJSON writes e as it is.
+func (e WebEntry) MarshalJSON() ([]byte, error) { return json.Marshal(plainWebEntry(e)) }
+
+// UnmarshalJSON reads e as it is.
+func (e *WebEntry) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, (*plainWebEntry)(e)) }
+
+// MarshalJSON writes t as it is.
+func (t TLS) MarshalJSON() ([]byte, error) { return json.Marshal(plainTLS(t)) }
+
+// UnmarshalJSON reads t as it is.
+func (t *TLS) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, (*plainTLS)(t)) }
+
+// MarshalJSON writes s as it is.
+func (s Secret) MarshalJSON() ([]byte, error) { return json.Marshal(plainSecret(s)) }
+
+// UnmarshalJSON reads s as it is.
+func (s *Secret) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, (*plainSecret)(s)) }
 
 // Budget bounds what goes through; 0 means no bound of this kind.
 type Budget struct {
