@@ -94,6 +94,7 @@ time.`,
 			ctx, stop := signal.NotifyContext(contextOf(cmd), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
 			defer runtime.KeepAlive(room())
+			slack()
 			g, end, err := a.gateway(ctx, cmd, f, args)
 			if err != nil {
 				return err

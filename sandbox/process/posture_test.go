@@ -44,6 +44,7 @@ type posture struct {
 	Group      bool // in the sandbox's control group; true where there is none
 	Mounts     []string
 	Signals    string // ignored and blocked; not of init, to which they mean nothing
+	Slack      string // of timers, as root sees it; not of init, which has none
 }
 
 func TestPosture(t *testing.T) {
@@ -79,6 +80,7 @@ func testPosture(t *testing.T, run run) {
 	defer unix.Close(canary)
 	signal.Ignore(unix.SIGHUP) // as nohup does, and programs inherit it
 	defer signal.Reset(unix.SIGHUP)
+	lateTimers(t)
 	const none = "0000000000000000"
 	mounts := []string{
 		"/ ro,nosuid,nodev", "/dev ro,nosuid,nodev,noexec", "/dev/full ro,nosuid,noexec", "/dev/null ro,nosuid,noexec", "/dev/pts rw,nosuid,noexec",
@@ -94,6 +96,9 @@ func testPosture(t *testing.T, run run) {
 	program.Cwd, program.Env = "/tmp", "ONLY=this\x00"
 	program.Files = []string{"0 pipe", "1 pipe", "2 pipe"}
 	program.Signals = none + " " + none
+	if os.Geteuid() == 0 {
+		program.Slack = "50000"
+	}
 	got := whileRunning(t, run)
 	if os.Geteuid() != 0 {
 		// A user's groups cannot be given up without privilege.
@@ -111,6 +116,27 @@ func testPosture(t *testing.T, run run) {
 	if len(got) != 2 {
 		t.Errorf("%d processes, want two", len(got))
 	}
+}
+
+// lateTimers lets this process's timers be late, as those of one that serves are, which
+// no program inside is to inherit.
+func lateTimers(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return
+	}
+	set := func(nanoseconds string) {
+		threads, err := filepath.Glob("/proc/self/task/*")
+		if err != nil || len(threads) == 0 {
+			t.Fatalf("%d threads, %v", len(threads), err)
+		}
+		for _, thread := range threads {
+			// A thread is a process to this file, and may have ended.
+			_ = os.WriteFile("/proc/"+filepath.Base(thread)+"/timerslack_ns", []byte(nanoseconds), 0)
+		}
+	}
+	set("300000")
+	t.Cleanup(func() { set("50000") })
 }
 
 // world is the usual one.
@@ -169,7 +195,7 @@ func whileRunning(t *testing.T, run run) map[string]posture {
 			continue // who made it, until it is waited for
 		}
 		if argv0 == "init" {
-			p.Signals = ""
+			p.Signals, p.Slack = "", ""
 		}
 		found[filepath.Base(argv0)] = p
 	}
@@ -249,6 +275,9 @@ func look(t *testing.T, pid int, id string) posture {
 			private := n >= 0x70000000 && n < 0x7fff0000
 			p.Private = p.Private && (private || os.Geteuid() != 0 && n == os.Geteuid())
 		}
+	}
+	if os.Geteuid() == 0 {
+		p.Slack = strings.TrimSpace(read(t, pid, "timerslack_ns"))
 	}
 	p.Cwd, _ = os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
 	for _, ns := range []string{"user", "mnt", "net", "pid", "ipc", "uts", "cgroup"} {
