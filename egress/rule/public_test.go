@@ -10,7 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What is written as public is public from its first address to its last.
+// What is written as public is public from its first address to its last, in whichever
+// spelling it comes.
 func TestPublicIsRead(t *testing.T) {
 	for _, s := range []string{"public:8.8.8.8", "public:8.8.8.0/24:53", "public:1.1.1.1/32:*", "public:8.0.0.0/8", "public:172.32.0.0/11", "public:[2606:4700::1111]:443", "public:2606:4700::/32", "public:[2606:4700::/32]:*"} {
 		if rs, err := Allow(s, ""); err != nil || len(rs) != 1 || rs[0].String() != s {
