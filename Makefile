@@ -190,7 +190,7 @@ test-agents: build ## Claude Code and Codex with a scripted model, calling tools
 		CAISSON_TEST_AGENTS=yes CAISSON_TEST_BINARY=$(CURDIR)/bin/caisson go test -count=1 -timeout 10m -run '^TestAgents$$' ./mcp
 
 .PHONY: test-v2
-test-v2: $(if $(wildcard cmd/caisson),build) ## limits on a real cgroup v2 host: a small guest, plain and under systemd; a part by V2=REGEXP
+test-v2: $(if $(wildcard cmd/caisson),build) ## limits on a real cgroup v2 host: a small guest, plain and under systemd; V2=REGEXP is a part, V2_SUITE=trixie another Debian
 	@.ci/need qemu-system-x86 erofs-utils mmdebstrap kmod xz-utils e2fsprogs zstd
 	@go run ./internal/tools/v2guest test '$(V2)'
 

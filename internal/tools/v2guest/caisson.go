@@ -27,6 +27,7 @@ func checks() []check {
 	bare := func(w world) bool { return !w.delegated }
 	rooted := func(w world) bool { return w.as == asRoot }
 	session := func(w world) bool { return w.as == asSession }
+	tiny := func(w world) bool { return w.init == "tiny" && w.as == asRoot }
 	const linux, product = "internal/linux/", "cmd/caisson"
 	return []check{
 		{"world", everywhere, ".", checkWorld},
@@ -44,6 +45,8 @@ func checks() []check {
 		{"memory kills on the process level", everywhere, product, on("process", checkMemory)},
 		{"processes on the process level", everywhere, product, on("process", checkProcesses)},
 		{"disk on the process level", everywhere, product, on("process", checkDisk)},
+		{"block I/O that others would feel", tiny, product, on("gvisor", checkWorn)},
+		{"block I/O that others would feel on the process level", tiny, product, on("process", checkWorn)},
 		{"service", func(w world) bool { return w.init == "systemd" && w.as == asRoot }, "internal/tools/mkdeb", checkService},
 		{"nothing left", everywhere, ".", checkNothingLeft},
 	}
@@ -159,6 +162,21 @@ func checkDisk(ctx context.Context, g *vm, w world, flags ...string) error {
 	}
 	if a.Stdout != "No space left on device\n" && a.Resource != sandbox.LimitDisk {
 		return fmt.Errorf("64 MiB went into a disk of 16\n%s", o)
+	}
+	return nil
+}
+
+// checkWorn attacks: only version 2 slows a sandbox's block I/O down, on a disk, which
+// the guest's root is not.
+func checkWorn(ctx context.Context, g *vm, w world, flags ...string) error {
+	const line = `mkdir -p -m 700 /scratch/worn && CAISSON_STATE=/scratch/worn ./caisson attack --case L12 --json "$@"`
+	o, err := execIn(ctx, g, w, slow, append([]string{"sh", "-c", line, "sh"}, flags...)...)
+	if err != nil {
+		return err
+	}
+	var report struct{ Cases []struct{ Verdict string } }
+	if err := json.Unmarshal(o.stdout, &report); err != nil || o.code != 0 || len(report.Cases) != 1 || report.Cases[0].Verdict != "pass" {
+		return fmt.Errorf("L12 did not pass\n%s", o)
 	}
 	return nil
 }

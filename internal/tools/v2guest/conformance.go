@@ -9,7 +9,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/caisson-run/caisson/sandbox/drivertest"
@@ -48,7 +50,7 @@ func checkConformance(level, themes string) func(context.Context, *vm, world) er
 		}
 		var stdout, stderr bytes.Buffer
 		argv := []string{"./" + level + ".test", "-test.v", "-test.run=" + run, "-test.timeout=" + (conformanceLimit - time.Minute).String()}
-		code, err := g.Run(ctx, Command{As: w.as, Argv: argv, Env: env}, &stdout, &stderr)
+		code, err := g.Run(ctx, Command{As: w.as, Argv: argv, Env: env}, io.MultiWriter(&stdout, new(chapters)), &stderr)
 		o := outcome{code, stdout.Bytes(), stderr.Bytes()}
 		switch {
 		case err != nil:
@@ -59,5 +61,22 @@ func checkConformance(level, themes string) func(context.Context, *vm, world) er
 			return drivertest.Record(record, o.stdout)
 		}
 		return nil
+	}
+}
+
+// chapters prints where a suite is, and what has failed: nothing here takes as long.
+type chapters struct{ rest string }
+
+func (c *chapters) Write(b []byte) (int, error) {
+	c.rest += string(b)
+	for {
+		line, rest, whole := strings.Cut(c.rest, "\n")
+		if !whole {
+			return len(b), nil
+		}
+		c.rest = rest
+		if strings.HasPrefix(line, "=== RUN") && strings.Count(line, "/") == 1 || strings.Contains(line, "--- FAIL") {
+			fmt.Println(line)
+		}
 	}
 }

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -22,7 +23,9 @@ func (i image) kernel() string { return filepath.Join(i.dir, "vmlinuz") }
 func (i image) initrd() string { return filepath.Join(i.dir, "initrd") }
 func (i image) root() string   { return filepath.Join(i.dir, "root.erofs") }
 
-const suite = "bookworm"
+// suite is the Debian in the guest: 12, whose systemd (252) knows less than what is
+// newer, or who says V2_SUITE=trixie has 13.
+var suite = cmp.Or(os.Getenv("V2_SUITE"), "bookworm")
 
 // packages are what is in the guest besides Debian's minimum. The two about
 // D-Bus and PAM are what gives a user a service manager of their own.
@@ -77,6 +80,7 @@ mkdir "$work/root"
 tar -C "$work/root" -xf "$work/root.tar"
 mkfs.erofs -zlz4 "$work/root.erofs" "$work/root" >/dev/null 2>&1
 dpkg-deb -x "$work"/deb/*.deb "$work/kernel"
+[ -e "$work/kernel/lib" ] || ln -s usr/lib "$work/kernel/lib" # from Debian 13 on
 depmod -b "$work/kernel" "$(ls "$work/kernel/lib/modules")"
 cp "$work"/kernel/boot/vmlinuz-* "$out/vmlinuz"
 cp -r "$work"/kernel/lib/modules/* "$out/modules"

@@ -23,8 +23,8 @@ func makePackage(ctx context.Context, dir string) (string, error) {
 }
 
 // service is an operator's day: the package is installed, its service restarted and
-// killed beside a sandbox that counts, stopped, and removed. The registry's commits want
-// a disk, which the guest's root is not.
+// killed beside a sandbox that counts, another one takes too much memory, and it is stopped
+// and removed. The registry's commits want a disk, which the guest's root is not.
 const service = `set -eu
 fail() { echo "$@" >&2; systemctl status --no-pager --lines=30 caisson caisson-sandboxes >&2 || true; journalctl --no-pager -n 60 >&2 || true; exit 1; }
 dpkg --install ./caisson_*.deb >/dev/null
@@ -58,6 +58,12 @@ for how in restart kill restart; do
 	case $bound in '' | *max*) fail "after $how its group's memory.max is '$bound'" ;; esac
 	echo "$how: it counts on"
 done
+was=$(main)
+fat=$(caisson sandbox create --timeout 2h) || fail "no second sandbox can be made"
+caisson sandbox exec "$fat" -- python3 -c "b = bytearray(b'x') * (800 << 20); print('survived')" | grep survived && fail 'a sandbox has more memory than its limit'
+until ! caisson sandbox ls | grep -q "$fat"; do sleep 0.5; done
+[ "$(main)" = "$was" ] && systemctl is-active --quiet caisson-sandboxes || fail 'a sandbox without memory took its service with it'
+caisson sandbox exec "$id" -- sh -c 'a=$(cat ~/count); until [ "$(cat ~/count)" -gt "$a" ]; do sleep 0.1; done'
 systemctl stop caisson caisson-sandboxes
 ! pgrep -x 'caisson.*' || fail 'they were not ended with caisson-sandboxes'
 systemctl start caisson
