@@ -40,6 +40,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(cli.Main(os.Args, drivers))
 	}
+	drivertest.UseDisk()
 	os.Exit(m.Run())
 }
 

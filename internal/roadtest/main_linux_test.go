@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson"
+	"github.com/caisson-run/caisson/sandbox/drivertest"
 )
 
 // TestMain begins with Reexec, as every program that runs sandboxes does, and
@@ -17,6 +18,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(ownerDir) != "" { // which is all that it uses, and it is killed
 		os.Exit(m.Run())
 	}
+	drivertest.UseDisk()
 	dir, err := os.MkdirTemp("", "caisson-road")
 	if err != nil {
 		log.Fatal(err)

@@ -14,11 +14,13 @@ import (
 	"github.com/caisson-run/caisson"
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/drivertest"
 	"github.com/caisson-run/caisson/sandbox/gvisor"
 )
 
 func TestMain(m *testing.M) {
 	caisson.Reexec()
+	drivertest.UseDisk()
 	os.Exit(m.Run())
 }
 

@@ -26,6 +26,7 @@ func TestMain(m *testing.M) {
 		confined.Main()
 	}
 	attacktest.Init()
+	drivertest.UseDisk()
 	os.Exit(m.Run())
 }
 
