@@ -93,7 +93,7 @@ lint:
 .PHONY: test-race
 test-race: # unit tests with the race detector, the only thing built with cgo
 	@echo '== unit tests, race detector'
-	@CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GOTEST) -race -timeout 20m -skip '^TestScripts$$' $(LIGHT_PACKAGES)
+	@CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 .ci/ram $(GOTEST) -race -timeout 20m -skip '^TestScripts$$' $(LIGHT_PACKAGES)
 
 # What `make test` leaves out of the escape suite's own tests: that rules of policy,
 # a second caisson and a level where nothing holds turn their cases red takes more
@@ -124,7 +124,7 @@ $(SCRIPTS):
 .PHONY: test-scripts
 test-scripts: build $(SCRIPTS) # scripts of the CLI on the fake level, and with the built caisson on gVisor
 	@echo '== command line'
-	@cd internal/cli && $(SCRIPTS) -test.timeout 20m -test.run '$(FAKE_SCRIPTS)'
+	@cd internal/cli && ../../.ci/ram $(SCRIPTS) -test.timeout 20m -test.run '$(FAKE_SCRIPTS)'
 	@.ci/scripts $(SCRIPTS) '$(USER_SCRIPTS)'
 
 # What `make test` leaves out of the Docker level: a container takes a third of a
