@@ -148,7 +148,7 @@ test-docker-all: ## the Docker level's whole suite on Docker and on Podman, as r
 	@if [ "$$(id -u)" = 0 ]; then CAISSON_TEST_ENGINE=yes go test -count=1 -timeout 10m -run '^TestDeclaredRequests$$/^docker' ./internal/roadtest; fi
 
 # What the conformance suite sees becomes docs/levels.md. The columns of cgroup v2
-# are written by CAISSON_LEVELS=DIR make conformance-v2.
+# are written by CAISSON_LEVELS=DIR make conformance-v2, when all of one was seen.
 .PHONY: levels
 levels: ## docs/levels.md anew: level by clause, as the conformance suite sees it
 	@CAISSON_LEVELS=$(CURDIR)/sandbox/drivertest/levels go test -count=1 -timeout 20m -run '^TestConformance' $(CONFORMANCE)
@@ -195,9 +195,9 @@ test-v2: $(if $(wildcard cmd/caisson),build) ## limits on a real cgroup v2 host:
 	@go run ./internal/tools/v2guest test '$(V2)'
 
 .PHONY: conformance-v2
-conformance-v2: ## the conformance suite on an emulated cgroup v2 host, for a person to read: its clocks may be too slow
+conformance-v2: ## the conformance suite on an emulated cgroup v2 host, for a person to read: its clocks may be too slow; V2=tiny/root/gvisor/Network is a part, and what was seen is not tried again
 	@.ci/need qemu-system-x86 erofs-utils mmdebstrap kmod xz-utils e2fsprogs zstd
-	@go run ./internal/tools/v2guest conformance
+	@go run ./internal/tools/v2guest conformance '$(V2)'
 
 .PHONY: test-kills
 test-kills: ## kill the owner of sandboxes that live on, 100 times

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -42,8 +41,9 @@ const (
 	notHere = "not here" // the level says that it cannot
 )
 
-// recordEnv names the directory that columns are written to; "-" is a line on
-// standard output after recordMark, for a test binary that can write nowhere.
+// recordEnv names the directory that columns are written to; "-" is a line for each
+// promise on standard output, after recordMark, for a test binary that can write
+// nowhere, or that may be ended before it has seen all.
 const (
 	recordEnv  = "CAISSON_LEVELS"
 	recordMark = "levels column: "
@@ -94,46 +94,48 @@ func newColumn(level string, caps sandbox.Capabilities) *Column {
 // like the one of the table, the table must be true.
 func (c *Column) publish(t *testing.T) {
 	t.Helper()
-	text, err := json.MarshalIndent(c, "", "\t")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text = append(text, '\n')
 	switch to := os.Getenv(recordEnv); to {
 	case "":
-		c.compare(t)
-	case "-":
-		line, err := json.Marshal(c)
-		if err != nil {
-			t.Fatal(err)
+		note, faults := c.Check()
+		if note != "" {
+			t.Log(note)
 		}
-		fmt.Printf("\n%s%s\n", recordMark, line)
+		for _, f := range faults {
+			t.Error(f)
+		}
+	case "-": // tell has done it
 	default:
-		if err := os.WriteFile(filepath.Join(to, c.File()), text, 0o644); err != nil {
+		if err := c.Write(to); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
+// tell prints a promise that was seen, where that was asked for.
+func (c *Column) tell(t *testing.T, cell Cell) {
+	t.Helper()
+	if os.Getenv(recordEnv) != "-" {
+		return
+	}
+	one := *c
+	one.Promises = []Cell{cell}
+	line, err := json.Marshal(&one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Printf("\n%s%s\n", recordMark, line)
+}
+
 // Record keeps the column that a test binary has printed; run with
 // CAISSON_LEVELS=-.
 func Record(dir string, output []byte) error {
+	c := new(Column)
 	for line := range strings.Lines(string(output)) {
-		_, text, ok := strings.Cut(line, recordMark)
-		if !ok {
-			continue
-		}
-		var c Column
-		if err := json.Unmarshal([]byte(text), &c); err != nil {
+		if _, err := c.Add(line); err != nil {
 			return err
 		}
-		pretty, err := json.MarshalIndent(&c, "", "\t")
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(filepath.Join(dir, c.File()), append(pretty, '\n'), 0o644)
 	}
-	return fmt.Errorf("no line with %q: not every test was run, or one failed", recordMark)
+	return c.Write(dir)
 }
 
 // Columns are those of the table, in the order of their files' names.
@@ -171,19 +173,16 @@ func readColumn(file string) (*Column, error) {
 	return c, nil
 }
 
-// compare holds the table against what was seen. Another host may be able to
-// do more or less, which is no fault; where a level says the same of itself as
-// in the table, it must do the same.
-func (c *Column) compare(t *testing.T) {
-	t.Helper()
+// Check holds the table against what was seen. Another host may be able to
+// do more or less, which is no fault, but noted; where a level says the same of
+// itself as in the table, it must do the same.
+func (c *Column) Check() (note string, faults []string) {
 	want, err := readColumn(c.File())
 	if err != nil || want == nil {
-		t.Logf("docs/levels.md has no column %q for %s", c.Setting, c.Level)
-		return
+		return fmt.Sprintf("docs/levels.md has no column %q for %s", c.Setting, c.Level), nil
 	}
 	if !reflect.DeepEqual(c.Features, want.Features) || !reflect.DeepEqual(c.Limits, want.Limits) {
-		t.Logf("%s says other things of itself here than on the host of docs/levels.md (make levels)", c.Level)
-		return
+		return fmt.Sprintf("%s says other things of itself here than on the host of docs/levels.md (make levels)", c.Level), nil
 	}
 	seen := map[string]Cell{}
 	for _, cell := range want.Promises {
@@ -191,7 +190,8 @@ func (c *Column) compare(t *testing.T) {
 	}
 	for _, cell := range c.Promises {
 		if seen[cell.Name] != cell {
-			t.Errorf("docs/levels.md says %+v of %s for %s, here it is %+v: make levels", seen[cell.Name], c.Level, c.Setting, cell)
+			faults = append(faults, fmt.Sprintf("docs/levels.md says %+v of %s for %s, here it is %+v: make levels", seen[cell.Name], c.Level, c.Setting, cell))
 		}
 	}
+	return "", faults
 }

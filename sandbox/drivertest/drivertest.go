@@ -119,13 +119,6 @@ func themes() []theme {
 	}
 }
 
-func count(themes []theme) (n int) {
-	for _, t := range themes {
-		n += len(t.tests)
-	}
-	return n
-}
-
 // Run runs the whole suite on one level.
 func Run(t *testing.T, h Harness) {
 	s := &suite{driver: h.New(t), odd: h.Refuses, tag: rand.Text()[:10]}
@@ -173,18 +166,21 @@ func Run(t *testing.T, h Harness) {
 			for _, test := range theme.tests {
 				cell, ran := s.try(t, test, theme.made && !*allRoads)
 				cell.Name = theme.name + ": " + test.name
-				column.Promises = append(column.Promises, cell)
+				if ran {
+					column.Promises = append(column.Promises, cell)
+					column.tell(t, cell)
+				}
 				whole = whole && ran
 			}
 		})
 	}
-	if whole && !t.Failed() && len(column.Promises) == count(themes()) {
+	if whole && !t.Failed() && len(column.Lacks("")) == 0 {
 		column.publish(t)
 	}
 }
 
 // try runs one test on the roads that it is for, and not on the one ahead where
-// made says so. ran is false when -test.run, or -short, left one out.
+// made says so. ran is false when -test.run, or -short, left one out, and when one failed.
 func (s *suite) try(t *testing.T, test test, made bool) (_ Cell, ran bool) {
 	cell, ran := Cell{State: kept}, true
 	for _, r := range s.roads {
@@ -196,7 +192,7 @@ func (s *suite) try(t *testing.T, test test, made bool) (_ Cell, ran bool) {
 			continue
 		}
 		began := false
-		t.Run(test.name+"/"+r.name, func(t *testing.T) {
+		held := t.Run(test.name+"/"+r.name, func(t *testing.T) {
 			began, s.lack = true, ""
 			defer func() {
 				if t.Skipped() {
@@ -209,7 +205,7 @@ func (s *suite) try(t *testing.T, test test, made bool) (_ Cell, ran bool) {
 				s.nothingLeft(t, before)
 			}
 		})
-		ran = ran && began
+		ran = ran && began && held
 	}
 	return cell, ran
 }

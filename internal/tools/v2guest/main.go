@@ -6,7 +6,7 @@
 // systemd, on any machine: a QEMU guest without KVM that boots in seconds.
 //
 //	v2guest test [REGEXP]               the suite of make test-v2, or a part: systemd/root/service
-//	v2guest conformance [REGEXP]        that of make conformance-v2
+//	v2guest conformance [REGEXP]        that of make conformance-v2: tiny/root/gvisor/Network
 //	v2guest image                       only makes the guest's image, once
 //	v2guest run [-init systemd] [-as user] [-f FILE]... -- CMD ARG...
 //
@@ -64,9 +64,12 @@ func hostMain(ctx context.Context, args []string) (int, error) {
 	case "run":
 		return runOne(ctx, args[1:])
 	case "test", "conformance":
-		all := checks()
-		if args[0] == "conformance" {
-			all = conformance()
+		all := conformance()
+		if args[0] == "test" {
+			all = checks()
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, hardStop)
+			defer cancel()
 		}
 		part, err := regexp.Compile(strings.Join(args[1:], "|"))
 		if err != nil {

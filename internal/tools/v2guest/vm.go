@@ -6,6 +6,7 @@ package main
 
 import (
 	"archive/tar"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,8 @@ const (
 // vm is a running guest.
 type vm struct {
 	dir  string
+	img  image
+	job  map[string]string // what is in its /job, by name, and where it is from
 	qemu *exec.Cmd
 	conn net.Conn
 	gone chan struct{} // closed when the agent's stream has ended
@@ -42,7 +45,9 @@ type vm struct {
 //
 // The processor is emulated: /dev/kvm is not there for everyone, and this way
 // the guest is the same everywhere. cx16 is left out of its features because
-// Debian 13's kernel crashes on QEMU 7.2's emulation of it.
+// Debian 13's kernel crashes on QEMU 7.2's emulation of it. V2_CPUS=1 takes half the
+// time for gVisor's suite where the host's processors are busy: emulated ones wait for
+// each other.
 func boot(ctx context.Context, img image, initName string, files []string) (_ *vm, err error) {
 	if initName != "tiny" && initName != "systemd" {
 		return nil, fmt.Errorf("init %q: tiny or systemd", initName)
@@ -51,7 +56,10 @@ func boot(ctx context.Context, img image, initName string, files []string) (_ *v
 	if err != nil {
 		return nil, err
 	}
-	g := &vm{dir: dir, gone: make(chan struct{}), runs: map[int]chan Event{}}
+	g := &vm{dir: dir, img: img, job: map[string]string{}, gone: make(chan struct{}), runs: map[int]chan Event{}}
+	for _, f := range files {
+		g.job[filepath.Base(f)] = f
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.Close())
@@ -70,7 +78,7 @@ func boot(ctx context.Context, img image, initName string, files []string) (_ *v
 		}
 	}
 	args := []string{
-		"-accel", "tcg,thread=multi", "-M", "q35", "-cpu", "qemu64,-cx16", "-m", "2048", "-smp", "2",
+		"-accel", "tcg,thread=multi", "-M", "q35", "-cpu", "qemu64,-cx16", "-m", "2048", "-smp", cmp.Or(os.Getenv("V2_CPUS"), "2"),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-kernel", img.kernel(), "-initrd", img.initrd(),
 		"-append", "console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off random.trust_cpu=on no_timer_check " +
