@@ -60,6 +60,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/caisson-run/caisson/audit/signer"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -107,9 +108,9 @@ type Log struct {
 	w *sql.DB // one connection; nil when read-only
 	r *sql.DB
 
-	key  ed25519.PrivateKey // nil when it cannot be read
-	pub  ed25519.PublicKey  // nil then too
-	inst string             // the installation, from the genesis
+	key  *signer.Key       // nil when it cannot be read
+	pub  ed25519.PublicKey // nil then too
+	inst string            // the installation, from the genesis
 
 	// broken is why nothing may be appended; readers still work, so that
 	// Verify can say more.

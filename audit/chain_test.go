@@ -5,12 +5,15 @@ package audit
 import (
 	"bytes"
 	"crypto/ed25519"
+	"crypto/rand"
 	"encoding/json"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/caisson-run/caisson/audit/signer"
 )
 
 // FuzzCanonical: what parses is the encoding of exactly one record.
@@ -109,8 +112,8 @@ func FuzzClean(f *testing.F) {
 // TestDomains: no signature stands for another thing, or for another
 // installation.
 func TestDomains(t *testing.T) {
-	pub, key, err := ed25519.GenerateKey(nil)
-	must(t, err)
+	key := newKey(t)
+	pub := key.Public()
 	r := record{seq: 1, entry: "e", event: eventIntent, prev: make([]byte, 32), body: []byte("{}")}
 	r.seal(key, "one")
 	if !r.authentic(pub, "one") || r.authentic(pub, "two") {
@@ -119,6 +122,9 @@ func TestDomains(t *testing.T) {
 	c := newCheckpoint(key, "one", 1, r.link(), 5)
 	if !c.valid(pub, "one") || c.valid(pub, "two") || c.valid(nil, "one") {
 		t.Error("a checkpoint's signature is not bound to key and installation")
+	}
+	if !c.madeBy(key, "one") || c.madeBy(key, "two") || c.madeBy(newKey(t), "one") {
+		t.Error("who has a key takes a checkpoint for another's or another installation's")
 	}
 	for name, change := range map[string]func(*Checkpoint){
 		"installation": func(c *Checkpoint) { c.Installation = "two" },
@@ -129,7 +135,7 @@ func TestDomains(t *testing.T) {
 	} {
 		changed := c
 		change(&changed)
-		if changed.valid(pub, changed.Installation) {
+		if changed.valid(pub, changed.Installation) || changed.madeBy(key, changed.Installation) {
 			t.Errorf("a checkpoint with another %s is valid", name)
 		}
 	}
@@ -137,9 +143,8 @@ func TestDomains(t *testing.T) {
 
 // FuzzHeadFile: audit.head is what writeHead makes, to the byte, or damaged.
 func FuzzHeadFile(f *testing.F) {
-	pub, key, err := ed25519.GenerateKey(nil)
-	must(f, err)
-	l := &Log{pub: pub, inst: "one"}
+	key := newKey(f)
+	l := &Log{key: key, pub: key.Public(), inst: "one"}
 	line, err := headLine(newCheckpoint(key, "one", 1, make([]byte, 32), 5))
 	must(f, err)
 	if _, ok := l.parseHead(line); !ok {
@@ -153,4 +158,14 @@ func FuzzHeadFile(f *testing.F) {
 			t.Errorf("%q was taken for the head %+v", b, c)
 		}
 	})
+}
+
+// newKey is a key that nobody else has.
+func newKey(t testing.TB) *signer.Key {
+	t.Helper()
+	seed := make([]byte, ed25519.SeedSize)
+	rand.Read(seed)
+	key, err := signer.New(seed)
+	must(t, err)
+	return key
 }

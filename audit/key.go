@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/caisson-run/caisson/audit/signer"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -29,13 +30,15 @@ func (l *Log) loadKey(create bool) error {
 		}
 	}
 	seed, err := readKey(path)
+	if err == nil {
+		l.key, err = signer.New(seed)
+	}
 	if err != nil {
 		l.broken = &sandbox.Error{Op: "read " + path, Kind: sandbox.ErrUnavailable, Problem: "the key that signs the audit record cannot be used", Cause: err,
 			Hint: "put the key back with mode 0600; to begin a new record, move audit.db, audit.db-wal, audit.head and audit.key away together"}
 		return nil
 	}
-	l.key = ed25519.NewKeyFromSeed(seed)
-	l.pub = l.key.Public().(ed25519.PublicKey)
+	l.pub = l.key.Public()
 	return nil
 }
 
