@@ -25,6 +25,10 @@ const (
 	floodAtOnce      = 768       // connections of one sandbox's at one time, with those whose end is on its way
 	floodMemory      = 512 << 20 // of its router
 	floodFiles       = 2048      // of its router
+
+	// floodOwn is what the sandbox may have itself: what it has sent and its router has
+	// not taken yet is its memory, half a MiB for each head that a busy router is late with.
+	floodOwn = "1GiB"
 )
 
 // flood uses its network without end: connections, bytes, and requests whose heads
@@ -60,7 +64,7 @@ func (s *suite) flood(ctx context.Context) finding {
 // flooded is one flood, which a second caisson runs.
 func (s *suite) flooded(ctx context.Context, host *counter, kind, budget string, over func(total, most int, bytes int64) bool) finding {
 	file := filepath.Join(s.dir, "flood-"+kind+".yaml")
-	text := fmt.Sprintf("version: 1\nisolation: %s\nlimits: {wall: %s}\nfiles: {mounts: [{source: %q, target: %s}]}\nnetwork:\n  allow: [%s]\n", s.Isolation, patience, s.Program, probe.AtProbe, host.allowances())
+	text := fmt.Sprintf("version: 1\nisolation: %s\nlimits: {wall: %s, memory: %s}\nfiles: {mounts: [{source: %q, target: %s}]}\nnetwork:\n  allow: [%s]\n", s.Isolation, patience, floodOwn, s.Program, probe.AtProbe, host.allowances())
 	if budget != "" {
 		text += "  budget: {" + budget + "}\n"
 	}
