@@ -6,6 +6,7 @@ package drivertest
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -42,7 +43,7 @@ func AsUser(t *testing.T, uid uint32, test string) {
 	}
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", args...)
 	cmd.Dir = "/"
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + diskFor("/tmp"), "HOME=/nonexistent", "V2GUEST=" + os.Getenv("V2GUEST")}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + cmp.Or(os.Getenv("CAISSON_TEST_TMP"), diskFor("/tmp")), "HOME=/nonexistent", "V2GUEST=" + os.Getenv("V2GUEST")}
 	for _, kv := range os.Environ() {
 		if strings.HasPrefix(kv, "CAISSON_") { // a level's test may need to know its engine
 			cmd.Env = append(cmd.Env, kv)
