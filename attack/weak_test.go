@@ -268,7 +268,7 @@ type variant struct {
 
 // Each protection that is taken out turns exactly the cases red that are about
 // it. The cases that need a sandbox of their own are run where they should turn.
-func TestWithOneProtectionOut(t *testing.T) {
+func TestWithProtectionsOut(t *testing.T) {
 	for _, v := range variants(t) {
 		t.Run(v.name, func(t *testing.T) {
 			want := strings.Fields(v.red)
@@ -313,15 +313,15 @@ func TestNothingHolds(t *testing.T) {
 	r := attacktest.Run(t, attacktest.Level{Driver: nothing(t), Doer: func(d attack.Doer) attack.Doer { return carelessSession{d} }, Again: second})
 	// What this level or host cannot show.
 	exempt := map[string]string{
-		"F07": "TestWithOneProtectionOut", "F20": "TestWithOneProtectionOut", "K18": "TestWithOneProtectionOut",
-		"L10": "TestWithOneProtectionOut: a busy machine may have no more for it",
+		"F07": "TestWithProtectionsOut", "F20": "TestWithProtectionsOut", "K18": "TestWithProtectionsOut",
+		"L10": "TestWithProtectionsOut: a busy machine may have no more for it",
 		"L12": "TestNoisyNeighbours", "L13": "TestNoisyNeighbours",
 		"F10": "TestCarelessUnpacker", "F11": "TestCarelessUnpacker", "L11": "TestCarelessUnpacker",
 		"S05": "TestWithWiderNetwork", "S06": "TestWithWiderNetwork", // the fake level takes no wire
 		"N02": "TestWithHostsNetwork", "N05": "TestWithHostsNetwork", "N06": "TestWithHostsNetwork", "N11": "TestWithHostsNetwork",
 		"N07": "TestWeakSecondCaisson", "N12": "TestWeakSecondCaisson", "N16": "TestWeakSecondCaisson", "N17": "TestWeakSecondCaisson", "N18": "TestWeakSecondCaisson", "N19": "TestWithWiderNetwork",
 		"N08": "TestWithWiderNetwork", "N09": "TestWithHostsNetwork", "N10": "TestWithHostsNetwork", "N13": "TestWithHostsNetwork", "N14": "TestWithHostsNetwork",
-		"K10": "TestWithOneProtectionOut: the fake level changes its root, and the kernel makes no user namespace then",
+		"K10": "TestWithProtectionsOut: the fake level changes its root, and the kernel makes no user namespace then",
 	}
 	for _, c := range r.Cases {
 		if c.ID[0] == 'P' {
