@@ -316,16 +316,28 @@ func TestAskedAgainAndAgain(t *testing.T) {
 		}
 		return s.Cancel(t.Context(), r.ID, "no more")
 	}
-	for range 8 { // more than are kept
-		for i := range mostAsked {
-			if err := again(i); err != nil {
-				t.Fatalf("%d: %v", i, err)
-			}
+	for i := range mostAsked {
+		if err := again(i); err != nil {
+			t.Fatalf("%d: %v", i, err)
 		}
-		if err := again(0); !errors.Is(err, sandbox.ErrExhausted) {
-			t.Fatalf("one more: %v", err)
+	}
+	if err := again(0); !errors.Is(err, sandbox.ErrExhausted) {
+		t.Fatalf("one more: %v", err)
+	}
+	// As many more as are kept, and once more: the same, a little earlier each time.
+	for n := int64(1); n <= mostKept/mostAsked+1; n++ {
+		past := n * askedWithin.Milliseconds()
+		if _, err := s.db.ExecContext(t.Context(), `INSERT INTO requests (id, token, actor, digest, state, created, expires, timeout, channels, view, ended)
+			SELECT id || ?, randomblob(32), actor, digest, state, created - ?, expires - ?, timeout, channels, view, ended - ?
+			FROM requests WHERE created = ?`, n, past, past, past, clock.t.Load()); err != nil {
+			t.Fatal(err)
 		}
-		clock.t.Add(askedWithin.Milliseconds())
+	}
+	clock.t.Add(askedWithin.Milliseconds())
+	for i := range 2 {
+		if err := again(i); err != nil {
+			t.Fatalf("later: %v", err)
+		}
 	}
 	list, err := s.List(t.Context())
 	if err != nil || len(list) > mostKept+mostAsked {
