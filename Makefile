@@ -81,7 +81,7 @@ test: ## everything that must pass before a change lands
 	@.ci/need $(TEST_PACKAGES) $(if $(filter 0,$(shell id -u)),docker.io)
 	@.ci/node >/dev/null
 	@$(MAKE) --no-print-directory lint build
-	@$(MAKE) --no-print-directory -j2 test-heavy test-race test-scripts test-docker test-e2b E2B_TESTS=-short
+	@$(MAKE) --no-print-directory -j2 -o build test-heavy test-race test-scripts test-docker test-e2b E2B_TESTS=-short
 
 .PHONY: lint
 lint:
