@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -69,7 +68,7 @@ func TestPool(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	if left, _ := os.ReadDir(filepath.Join(state, "run")); len(left) > 1 { // a lock file
+	if left, _ := filepath.Glob(filepath.Join(state, "run", "[a-z]*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 }

@@ -22,14 +22,24 @@ import (
 // moved (EBUSY) nor entered (RESOLVE_NO_XDEV): what it shows is left alone and
 // reported. A directory that is gone already is no error.
 func removeTree(parent *os.File, name string) error {
-	top, err := openSub(parent, name)
-	if errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	if err != nil {
+	top, err := clearTree(parent, name)
+	if top == nil {
 		return err
 	}
 	defer top.Close()
+	return removeClear(parent, name, top)
+}
+
+// clearTree deletes what is in parent/name but its owner.lock, and returns the
+// directory; nil when it is gone already.
+func clearTree(parent *os.File, name string) (*os.File, error) {
+	top, err := openSub(parent, name)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
 	moved := 0
 	err = eachName(top, ownerLck, func(entry string) error {
 		err := unlink(top, entry, 0)
@@ -39,8 +49,14 @@ func removeTree(parent *os.File, name string) error {
 		return removeDir(top, entry, &moved)
 	})
 	if err != nil {
-		return err
+		top.Close()
+		return nil, err
 	}
+	return top, nil
+}
+
+// removeClear deletes parent/name, which clearTree has returned.
+func removeClear(parent *os.File, name string, top *os.File) error {
 	if err := unlink(top, ownerLck, 0); err != nil {
 		return err
 	}

@@ -81,7 +81,11 @@ func takeOver(dir *os.File, name string) (*os.File, error) {
 	}
 	sub := os.NewFile(uintptr(fd), name)
 	defer sub.Close()
+	return lockDead(dir, name, sub)
+}
 
+// lockDead takes the lock of dir/name, which is open as sub.
+func lockDead(dir *os.File, name string, sub *os.File) (*os.File, error) {
 	lock, err := flock(sub, ownerLck, 0, unix.LOCK_EX|unix.LOCK_NB)
 	switch {
 	case errors.Is(err, unix.EWOULDBLOCK):
@@ -98,9 +102,10 @@ func takeOver(dir *os.File, name string) (*os.File, error) {
 	case err != nil:
 		return nil, err
 	}
-	// Who held it may have deleted the file between our open and our lock.
+	// Who held it may have deleted the file between our open and our lock, or kept it
+	// as a spare, which is another run's by now.
 	var st unix.Stat_t
-	if err := unix.Fstat(int(lock.Fd()), &st); err != nil || st.Nlink == 0 {
+	if err := unix.Fstat(int(lock.Fd()), &st); err != nil || st.Nlink == 0 || !sameFile(dir, name, sub) {
 		lock.Close()
 		return nil, err
 	}

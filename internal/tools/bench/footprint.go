@@ -38,7 +38,7 @@ func (d *daemon) footprint(ctx context.Context) (*footprint, error) {
 	f.rss = own
 	files, ferr := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	mounts, merr := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
-	runs, rerr := os.ReadDir(filepath.Join(d.state, "run"))
+	runs, rerr := filepath.Glob(filepath.Join(d.state, "run", "[a-z]*"))
 	f.files, f.mounts, f.state = len(files), bytes.Count(mounts, []byte("\n")), len(runs)
 	children, cerr := descendants(pid)
 	f.processes = len(children)
