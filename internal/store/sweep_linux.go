@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -47,7 +48,9 @@ func (d *Dir) Sweep(ctx context.Context, clean func(ctx context.Context, path st
 			swept = append(swept, name)
 		}
 	}
-	errs = append(errs, sweepUnfinished(dir))
+	if slices.ContainsFunc(names, unfinished) {
+		errs = append(errs, sweepUnfinished(dir))
+	}
 	return swept, errors.Join(errs...)
 }
 
@@ -112,6 +115,9 @@ func lockDead(dir *os.File, name string, sub *os.File) (*os.File, error) {
 	return lock, nil
 }
 
+// unfinished says whether a name is that of a directory whose maker is at work, or dead.
+func unfinished(name string) bool { return strings.HasPrefix(name, newRun) }
+
 // sweepUnfinished removes what makers left that died before the rename. While
 // one is at work everything is left for the next sweep.
 func sweepUnfinished(dir *os.File) error {
@@ -133,7 +139,7 @@ func sweepUnfinished(dir *os.File) error {
 	}
 	var errs []error
 	for _, name := range names {
-		if strings.HasPrefix(name, newRun) {
+		if unfinished(name) {
 			errs = append(errs, removeTree(dir, name))
 		}
 	}

@@ -44,7 +44,7 @@ func (d *Driver) host() *cgroup.Host {
 	if d.opts.NoCgroups {
 		return nil
 	}
-	d.detect.Do(func() { d.found = cgroup.Detect() })
+	d.detect.Do(func() { d.found = cgroup.Current() })
 	return d.found
 }
 

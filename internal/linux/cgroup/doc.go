@@ -7,6 +7,7 @@
 // path is a handful of mkdirs and writes, and no library is needed for that.
 //
 //	Detect            where may this process make groups, and if not, why not
+//	Current           the same, by the last look where this process is as it was
 //	Host.Create       <base>/caisson/<name> with its limits
 //	Group.Start       start the sandbox inside, without moving the caller
 //	Group.Leave       step out of a group that one was started in

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -53,6 +54,7 @@ type Host struct {
 	extra       map[string]string // version 1: cpuacct, freezer → base directory
 	evict       bool              // version 2: our process must leave the base for a leaf first
 	inBase      bool              // version 2: that is where it was when it was looked
+	where       string            // the groups that it was in then
 	k           *kernel
 
 	mu sync.Mutex // held while the base is being prepared
@@ -61,11 +63,32 @@ type Host struct {
 // Detect finds the hierarchy in which this process may make groups. It reads
 // only and takes well under a millisecond. "There is none" is an answer
 // (Host.Why), not an error.
-func Detect() *Host { return detect(realKernel()) }
+func Detect() *Host {
+	h := detect(realKernel())
+	latest.Store(h)
+	return h
+}
+
+// latest is what Detect has found last.
+var latest atomic.Pointer[Host]
+
+// Current is what Detect has found last, where this process is still in the groups
+// that it was in then, and what it finds now elsewhere.
+func Current() *Host {
+	h := latest.Load()
+	if h != nil && h.where == read(ownGroups) {
+		return h
+	}
+	return Detect()
+}
+
+// ownGroups says which groups this process is in.
+const ownGroups = "/proc/self/cgroup"
 
 func detect(k *kernel) *Host {
 	h := &Host{k: k, controllers: make(map[string]string), extra: make(map[string]string)}
 	t := k.table()
+	h.where = t.where
 	m, has2 := t.mount("")
 	has1 := slices.ContainsFunc(t.mounts, func(m mount) bool { return len(m.controllers) > 0 })
 	// On a hybrid host version 2 is mounted too, but the controllers sit on

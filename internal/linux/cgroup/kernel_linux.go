@@ -110,13 +110,15 @@ func exists(path string) bool {
 type table struct {
 	mounts []mount
 	own    map[string]string
+	where  string // what own was read from
 }
 
 func (k *kernel) table() table {
 	t := table{
 		mounts: parseMounts(read(filepath.Join(k.root, "/proc/self/mountinfo"))),
-		own:    parseOwn(read(filepath.Join(k.root, "/proc/self/cgroup"))),
+		where:  read(filepath.Join(k.root, ownGroups)),
 	}
+	t.own = parseOwn(t.where)
 	for i := range t.mounts {
 		t.mounts[i].point = filepath.Join(k.root, t.mounts[i].point)
 	}

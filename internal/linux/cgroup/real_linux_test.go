@@ -336,3 +336,15 @@ func TestKeepReadsTheSame(t *testing.T) {
 		t.Errorf("after its end %v are open and it uses %+v", g.kept.files, u)
 	}
 }
+
+// Current is what was found last for as long as this process is where it was then.
+func TestCurrent(t *testing.T) {
+	h := Detect()
+	if got := Current(); got != h {
+		t.Errorf("Current looked again: %p, then %p", h, got)
+	}
+	latest.Store(&Host{Version: h.Version, where: h.where + "0::/elsewhere\n"})
+	if got := Current(); got.where != h.where || got.Why != h.Why || got.Version != h.Version {
+		t.Errorf("Current is what was found elsewhere: %+v", got)
+	}
+}
