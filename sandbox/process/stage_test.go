@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -29,23 +30,20 @@ func TestNothingLiesUnderTheRoot(t *testing.T) {
 		t.Fatal("this host lets no stage be made")
 	}
 	d, spec := process.New(process.Options{}), world(t)
+	before := children(t) // of tests before this one, which may still be ending
 	i, err := d.Start(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer i.Destroy(t.Context())
-	var pids []string
-	names, _ := os.ReadDir("/proc/self/task")
-	for _, n := range names {
-		b, _ := os.ReadFile("/proc/self/task/" + n.Name() + "/children")
-		pids = append(pids, strings.Fields(string(b))...)
-	}
+	pids := slices.DeleteFunc(children(t), func(pid int) bool { return slices.Contains(before, pid) })
 	if len(pids) == 0 {
 		t.Fatal("the sandbox has no process")
 	}
+	pid := strconv.Itoa(pids[0])
 	// Nor does it let whoever has got a user namespace of their own, where what hides
 	// parts of /proc cannot be taken off, mount another one.
-	nested := []string{"nsenter", "-t", pids[0], "-U", "-m", "-p", "--", "unshare", "-U", "-r", "-m", "-p", "-f", "--"}
+	nested := []string{"nsenter", "-t", pid, "-U", "-m", "-p", "--", "unshare", "-U", "-r", "-m", "-p", "-f", "--"}
 	for argv, want := range map[string]bool{"mount -t tmpfs x /tmp": true, "mount -t proc x /tmp": false} {
 		out, err := exec.Command(nested[0], append(nested[1:], strings.Fields(argv)...)...).CombinedOutput()
 		if (err == nil) != want {
@@ -55,7 +53,7 @@ func TestNothingLiesUnderTheRoot(t *testing.T) {
 	found := make(chan error)
 	go func() {
 		runtime.LockOSThread() // for good: the thread's namespaces are others
-		found <- lookUnder(pids[0])
+		found <- lookUnder(pid)
 	}()
 	if err := <-found; err != nil {
 		t.Error(err)
