@@ -155,7 +155,7 @@ test-docker-all: ## the Docker level's whole suite on Docker and on Podman, as r
 	@if [ "$$(id -u)" = 0 ]; then CAISSON_TEST_ENGINE=yes go test -count=1 -timeout 10m -run '^TestDeclaredRequests$$/^docker' ./internal/roadtest; fi
 
 # What the conformance suite sees becomes docs/levels.md. The columns of cgroup v2
-# are written by CAISSON_LEVELS=DIR make conformance-v2, when all of one was seen.
+# are written by CAISSON_LEVELS=DIR make conformance-v2.
 .PHONY: levels
 levels: ## docs/levels.md anew: level by clause, as the conformance suite sees it
 	@CAISSON_LEVELS=$(CURDIR)/sandbox/drivertest/levels go test -count=1 -timeout 20m -run '^TestConformance' $(CONFORMANCE)

@@ -81,6 +81,17 @@ func Pattern(promise string) string {
 	return "^" + chapter + "$/^" + strings.ReplaceAll(regexp.QuoteMeta(name), "/", "$/^") + "$"
 }
 
+// WritePart keeps a column that may not be whole: it says of what it lacks that this
+// was not tried.
+func (c *Column) WritePart(dir string) error {
+	part := *c
+	part.Promises = slices.Clone(c.Promises)
+	for _, name := range c.Lacks("") {
+		part.Promises = append(part.Promises, Cell{Name: name, State: notTried})
+	}
+	return part.Write(dir)
+}
+
 // Write keeps a column that is whole.
 func (c *Column) Write(dir string) error {
 	if lacks := c.Lacks(""); len(lacks) > 0 {

@@ -6,6 +6,7 @@ package drivertest
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -61,6 +62,26 @@ func TestGather(t *testing.T) {
 	}
 	if i := slices.IndexFunc(got.Promises, func(c Cell) bool { return c.State != kept }); i >= 0 {
 		t.Errorf("%+v: what was seen first counts", got.Promises[i])
+	}
+
+	some := &Column{Promises: []Cell{{Name: all[0], State: kept}}}
+	if err := some.WritePart(dir); err != nil {
+		t.Fatal(err)
+	}
+	var part Column
+	text, err = os.ReadFile(filepath.Join(dir, some.File()))
+	if err := errors.Join(err, json.Unmarshal(text, &part)); err != nil {
+		t.Fatal(err)
+	}
+	if names := namesOf(part.Promises); !slices.Equal(names, all) || mark(part.Promises, all[0]) != "✓" || mark(part.Promises, all[1]) != "?" {
+		t.Errorf("a column of one promise is %+v", part.Promises)
+	}
+	if faults := got.faults(&part); len(faults) != 0 {
+		t.Errorf("what was not tried is held against the level: %q", faults)
+	}
+	part.Promises[0].State = notHere
+	if faults := got.faults(&part); len(faults) != 1 {
+		t.Errorf("one promise is told of otherwise: %q", faults)
 	}
 
 	other := *said

@@ -78,7 +78,7 @@ it is not true. A setting is who runs caisson and which control groups that user
 ` + "`caisson doctor` and `caisson policy explain`" + ` answer the same questions for your own host.
 
 ✓ yes, enforced, or kept · ~ emulated: held, but coarser · – not there; a policy that asks for it is refused by name.
-The reasons are below each table.
+? not tried there yet. The reasons are below each table.
 `
 
 func table(all []Column) string {
@@ -156,6 +156,8 @@ func mark(cells []Cell, name string) string {
 		return "✓"
 	case "emulated":
 		return "~"
+	case notTried:
+		return "?"
 	}
 	return "–"
 }
