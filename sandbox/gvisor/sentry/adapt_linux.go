@@ -85,6 +85,7 @@ func adaptKernel() {
 		kernelPrograms[p.Name] = p
 	}
 	skipTracePoints()
+	countMissing()
 	readProcessor()
 	lightenUnmount(os.Args)
 	takeScratch(os.Args)
