@@ -87,7 +87,7 @@ func newShimProcess(p process, conn *net.UnixConn) *shimProcess {
 }
 
 // Package newborn cannot import wire.
-var _ = map[bool]int{newborn.FD == wire.FD && newborn.Word == wire.Newborn && newborn.LastFile == wire.LastFile && newborn.Argv0 == wire.Argv0: 0, false: 1}
+var _ = map[bool]int{newborn.FD == wire.FD && newborn.Word == wire.Newborn && newborn.LastFile == wire.LastFile && newborn.Argv0 == wire.Argv0 && newborn.Slack == wire.Slack: 0, false: 1}
 
 // adopt makes a shim this sandbox's that was started before anybody knew of it. It
 // steps into the sandbox's group itself, which is why that is there already.

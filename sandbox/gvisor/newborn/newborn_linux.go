@@ -16,6 +16,7 @@ package newborn
 
 import (
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
@@ -32,6 +33,7 @@ const (
 	LastFile = 255
 	Argv0    = "caisson-shim"
 	Word     = "newborn"
+	Slack    = 300_000 // nanoseconds
 )
 
 // Shim is one that was started early. Its socket and program are the taker's.
@@ -149,11 +151,26 @@ func (s *Shim) start() error {
 	files := make([]*os.File, LastFile+1) // what is nil is closed
 	files[0], files[1], files[2], files[FD], files[LastFile] = null, null, null, theirs, s.program
 	attr := &os.ProcAttr{Dir: "/", Env: Env, Files: files, Sys: Attributes()}
-	s.Process, err = os.StartProcess("/proc/self/fd/"+strconv.Itoa(LastFile), []string{Argv0, Word}, attr)
+	err = withSlack(func() error {
+		s.Process, err = os.StartProcess("/proc/self/fd/"+strconv.Itoa(LastFile), []string{Argv0, Word}, attr)
+		return err
+	})
 	if err != nil {
 		s.Socket.Close()
 	}
 	return err
+}
+
+// withSlack calls f in a thread whose timers may be late by Slack: what it starts has
+// that from its first instruction (prctl(2)), where setting it later means stopping each
+// of its threads.
+func withSlack(f func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if unix.Prctl(unix.PR_SET_TIMERSLACK, Slack, 0, 0, 0) == nil {
+		defer unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0) // what it was when the thread began
+	}
+	return f()
 }
 
 // Env is all of a shim's environment: it waits most of the time. gVisor does not

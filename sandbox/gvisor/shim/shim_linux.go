@@ -34,15 +34,6 @@ import (
 	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
 )
 
-// slack is for how long the kernel may put off timers of this process and of
-// gVisor's halves, which inherit it.
-//
-// While a Go program is busy a thread of its runtime looks after the others every
-// 20 µs, which the 50 µs of slack that every process has make 70. In four processes
-// that was a tenth of the processor time of a run. A program inside that sleeps is
-// woken later by as much at most; gVisor waits in whole milliseconds anyway.
-const slack = 300_000 // nanoseconds
-
 // name is what ps shows.
 var name = []byte(wire.Argv0 + "\x00")
 
@@ -65,8 +56,11 @@ func Main() {
 	// It was executed by the number of a descriptor, which would be its name.
 	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name[0])), 0, 0, 0)
 
-	// In all threads: gVisor forks its halves from which it likes.
-	_, _, _ = syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, slack, 0)
+	// In all threads: gVisor forks its halves from which it likes. They have it already
+	// where the shim was born with it.
+	if has, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0); err != nil || has != wire.Slack {
+		_, _, _ = syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, wire.Slack, 0)
+	}
 
 	conn, err := ownerConn()
 	if err == nil {
