@@ -77,6 +77,9 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first, base uint32) (*box, error) 
 // makeFiles makes what the plan wants in the state directory.
 func (b *box) makeFiles() error {
 	for _, dir := range b.plan.scratchDirs {
+		if b.plan.stagesScratch() {
+			break
+		}
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return stateError(err)
 		}
@@ -142,7 +145,8 @@ func (b *box) makeOrder(f first) error {
 	if err != nil {
 		return err
 	}
-	b.order = &wire.Order{ID: b.spec.ID, StateDir: b.spec.StateDir, Spec: oci, Flags: b.flags(), Memory: b.spec.Limits.Memory}
+	b.order = &wire.Order{ID: b.spec.ID, StateDir: b.spec.StateDir, Spec: oci, Flags: b.flags(), Memory: b.spec.Limits.Memory,
+		StageScratch: b.plan.stagesScratch()}
 	if !b.memoryHeld && b.spec.Limits.Memory > 0 {
 		b.order.KernelShare = kernelShare(b.spec.Limits.Memory)
 	}

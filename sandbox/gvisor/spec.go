@@ -32,7 +32,7 @@ type plan struct {
 	oci   *specs.Spec
 	files []sandbox.Mount // what "fd:<n>" in oci means, from wire.FirstFile on
 	ids   identity
-	// scratchDirs must exist below the state directory.
+	// scratchDirs are below the state directory, unless stagesScratch.
 	scratchDirs []string
 	hide        []sandbox.Mask
 	overlay     string // gVisor's --overlay2
@@ -152,6 +152,11 @@ func (p *plan) scratch(s *sandbox.Spec, i int, sc sandbox.Scratch) {
 	p.oci.Annotations[hint+"share"] = "container"
 	p.oci.Annotations[hint+"options"] = strings.Join(options, ",")
 }
+
+// stagesScratch says whether the shim makes the files behind scratch directories, and
+// directories for gVisor on its own stage, which it has as root alone. With an overlay
+// gVisor makes a file for that too, and then all of them.
+func (p *plan) stagesScratch() bool { return euid == 0 && p.overlay == "none" }
 
 func scratchMode(sc sandbox.Scratch) string {
 	if sc.Sticky {

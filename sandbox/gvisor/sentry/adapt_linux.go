@@ -88,7 +88,7 @@ func adaptKernel() {
 	countMissing()
 	readProcessor()
 	lightenUnmount(os.Args)
-	takeScratch(os.Args)
+	os.Args = takeScratch(os.Args)
 	os.Args = takeStatus(os.Args)
 	if n, err := strconv.ParseInt(said[MemoryAnnotation], 10, 64); err == nil && n > 0 {
 		showMemory(os.Args, n)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -34,6 +35,7 @@ type world struct {
 	box     *container.Container // set by create; for the making goroutine alone
 	handed  []handedFile
 	own     string // where gVisor's own files lie
+	behind  int    // how many files behind scratch directories are ours to make
 
 	may     chan struct{} // closed when the first process may start, or shall not any more
 	mayOnce sync.Once
@@ -67,6 +69,9 @@ func newWorld(o *wire.Order, files []*os.File, group *cgroup.Group, r *ready, st
 		return nil, err
 	}
 	w.handed = handed
+	if err := w.findScratch(); err != nil {
+		return nil, fmt.Errorf("scratch directories: %w", err)
+	}
 	if os.Geteuid() == 0 {
 		if err := stage(handed); err != nil {
 			return nil, err
@@ -177,15 +182,12 @@ func (w *world) create(status *statusPipe) error {
 		}
 		args.ExecFile = w.files[n]
 	}
-	if len(w.handed) == 0 {
-		files, err := w.backScratch()
-		if err != nil {
-			return fmt.Errorf("files behind scratch directories: %w", err)
-		}
-		defer closeAll(files)
-		args.PassFiles = files
+	files, err := w.backScratch()
+	if err != nil {
+		return fmt.Errorf("files behind scratch directories: %w", err)
 	}
-	args.PassFiles = status.passTo(args.PassFiles)
+	defer closeAll(files)
+	args.PassFiles = status.passTo(maps.Clone(files))
 	box, err := container.New(w.conf, args)
 	if err != nil {
 		return err

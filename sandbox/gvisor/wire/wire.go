@@ -65,6 +65,9 @@ type Order struct {
 	Spec []byte `json:"spec"`
 	// BootSpec is what the kernel inside reads, where that has to differ.
 	BootSpec []byte `json:"boot_spec,omitempty"`
+	// StageScratch says that the directories in StateDir which Spec has for scratch
+	// are not there: the shim has others for gVisor, and makes the files behind them.
+	StageScratch bool `json:"stage_scratch,omitempty"`
 	// ExecFile, when not 0, is the index of the file that the first process
 	// executes, whatever there is inside.
 	ExecFile int `json:"exec_file,omitempty"`
