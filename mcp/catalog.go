@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -109,7 +110,7 @@ func (u *upstream) offer(t *sdk.Tool, pin *Pin) (o *offered, why string, changed
 		name = rule.As
 	}
 	o.def.Name = u.o.Server.Prefix.V + name
-	if !callable.MatchString(o.def.Name) {
+	if !callable().MatchString(o.def.Name) {
 		return nil, "its name is not one that clients take; give it another with as", false
 	}
 	if o.schema, err = compile(o.def.InputSchema); err != nil {
@@ -131,7 +132,7 @@ func (u *upstream) offer(t *sdk.Tool, pin *Pin) (o *offered, why string, changed
 	return o, "", false
 }
 
-var callable = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+var callable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`) })
 
 // entry is the policy's entry for a tool, or why there is none.
 func (u *upstream) entry(name string) (*policy.ServerTool, string) {

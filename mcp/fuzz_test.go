@@ -66,7 +66,7 @@ func offerAll(t *testing.T, src []byte) {
 		t.Errorf("%d tools became %d and %d", len(tools), len(shown), len(not))
 	}
 	for _, o := range shown {
-		if !callable.MatchString(o.def.Name) || len(o.def.Description) > maxDescription+3 || o.def.Meta != nil {
+		if !callable().MatchString(o.def.Name) || len(o.def.Description) > maxDescription+3 || o.def.Meta != nil {
 			t.Errorf("%+v", o.def)
 		}
 		b, err := json.Marshal(o.def)

@@ -145,7 +145,7 @@ func (u *upstream) others(s *survey, pin *Pin) (out survey, prompts map[string]s
 			continue
 		}
 		name := u.o.Server.Prefix.V + p.Name
-		if !callable.MatchString(name) || prompts[name] != "" {
+		if !callable().MatchString(name) || prompts[name] != "" {
 			continue
 		}
 		shown := &sdk.Prompt{Name: name, Title: line(p.Title, maxTitle), Description: plain(p.Description, maxDescription)}

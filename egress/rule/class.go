@@ -2,7 +2,10 @@
 
 package rule
 
-import "net/netip"
+import (
+	"net/netip"
+	"sync"
+)
 
 // Class is what sort of address one is. The zero Class is Unknown, which is
 // refused.
@@ -32,7 +35,7 @@ type block struct {
 // blocks are the ranges that are not public, the narrowest first where two
 // overlap: the IANA special-purpose registries of IPv4 and IPv6 (RFC 6890 and
 // its updates) and the addresses where clouds hand out credentials.
-var blocks = func() []block {
+var blocks = sync.OnceValue(func() []block {
 	var all []block
 	for _, b := range []struct {
 		class    Class
@@ -60,7 +63,7 @@ var blocks = func() []block {
 		}
 	}
 	return all
-}()
+})
 
 // global is the only range of IPv6 from which public addresses are given out.
 var global = netip.MustParsePrefix("2000::/3")
@@ -80,7 +83,7 @@ func classify(a netip.Addr) (Class, netip.Prefix) {
 		return LinkLocal, netip.Prefix{}
 	}
 	a = a.Unmap()
-	for _, b := range blocks {
+	for _, b := range blocks() {
 		if b.prefix.Contains(a) {
 			return b.class, b.prefix
 		}

@@ -41,7 +41,7 @@ func public(text, rest, from string) (Rule, error) {
 
 // wholly says whether every address of p is public.
 func wholly(p netip.Prefix) bool {
-	for _, b := range blocks {
+	for _, b := range blocks() {
 		if b.prefix.Overlaps(p) {
 			return false
 		}

@@ -138,7 +138,7 @@ func TestPublicPart(t *testing.T) {
 func TestPublicIsPublic(t *testing.T) {
 	own := func(a netip.Addr) bool { return a.As16()[15]%7 == 0 }
 	internet := list(t, []string{"internet"}, nil)
-	near := rapid.SampledFrom(blocks) // half of the ranges lie beside something special
+	near := rapid.SampledFrom(blocks()) // half of the ranges lie beside something special
 	rapid.Check(t, func(rt *rapid.T) {
 		var b [16]byte
 		copy(b[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(rt, "address"))

@@ -260,7 +260,7 @@ func (r Rule) Covers(q Rule) bool {
 // samePurpose keeps a wide range from covering a narrow one that opens what the
 // wide one does not: see opens.
 func samePurpose(wide, narrow netip.Prefix) bool {
-	for _, b := range blocks {
+	for _, b := range blocks() {
 		if b.prefix.Overlaps(narrow) && narrow.Bits() >= b.prefix.Bits() && wide.Bits() < b.prefix.Bits() {
 			return false
 		}

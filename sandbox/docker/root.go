@@ -33,7 +33,7 @@ func (p *plan) planRoot(f *facts) error {
 	p.opened = append(p.opened, program.file)
 	p.root = &rootImage{agent: program}
 	if root.Image != nil {
-		if !validDigest(root.Image.Digest) {
+		if !validDigest().MatchString(root.Image.Digest) {
 			return sandbox.Errorf(sandbox.ErrInvalid, "root filesystem", "%q is no image's digest", root.Image.Digest)
 		}
 		p.root.tree, p.root.digest = root.Dir, root.Image.Digest

@@ -38,9 +38,7 @@ type rootImage struct {
 // apart. No registry has such a name. (Not a tag: Podman 4 forgets an import's.)
 const repository = "localhost/caisson-root-"
 
-var validDigest = sync.OnceValue(func() func(string) bool {
-	return regexp.MustCompile(`^sha256:[0-9a-f]{64}$`).MatchString
-})()
+var validDigest = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^sha256:[0-9a-f]{64}$`) })
 
 // name is the image's: what it was made from, so that an engine that has it
 // has this one.
