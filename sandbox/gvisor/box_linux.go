@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/sandbox"
@@ -157,7 +156,7 @@ func (b *box) makeOrder(f first) error {
 		boot := oci
 		creator := *b.plan.oci
 		process := *creator.Process
-		process.User = specs.User{UID: uint32(b.spec.User.UID), GID: uint32(b.spec.User.GID)}
+		process.User = ociUser{UID: uint32(b.spec.User.UID), GID: uint32(b.spec.User.GID)}
 		creator.Process = &process
 		if b.order.Spec, err = json.Marshal(&creator); err != nil {
 			return err

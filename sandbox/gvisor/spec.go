@@ -29,7 +29,7 @@ type first struct {
 
 // plan is a Spec turned into what gVisor wants.
 type plan struct {
-	oci   *specs.Spec
+	oci   *ociSpec
 	files []sandbox.Mount // what "fd:<n>" in oci means, from wire.FirstFile on
 	ids   identity
 	// scratchDirs are below the state directory, unless stagesScratch.
@@ -42,12 +42,12 @@ type plan struct {
 
 // newPlan builds the OCI spec of a sandbox. It touches nothing on the host.
 func newPlan(s *sandbox.Spec, f first, ids identity) (*plan, error) {
-	p := &plan{ids: ids, overlay: "none", oci: &specs.Spec{
+	p := &plan{ids: ids, overlay: "none", oci: &ociSpec{
 		Version:  specs.Version,
 		Hostname: s.Hostname,
 		Root:     &specs.Root{Path: "fd:" + strconv.Itoa(wire.FirstFile), Readonly: true},
-		Process: &specs.Process{
-			User:            specs.User{UID: uint32(f.user.UID), GID: uint32(f.user.GID)},
+		Process: &ociProcess{
+			User:            ociUser{UID: uint32(f.user.UID), GID: uint32(f.user.GID)},
 			Args:            f.argv,
 			Env:             f.env,
 			Cwd:             f.dir,
@@ -55,7 +55,7 @@ func newPlan(s *sandbox.Spec, f first, ids identity) (*plan, error) {
 			Capabilities:    capabilities(f.caps),
 			Rlimits:         rlimits(&s.Limits),
 		},
-		Linux: &specs.Linux{
+		Linux: &ociLinux{
 			UIDMappings: ids.uids,
 			GIDMappings: ids.gids,
 			Namespaces: []specs.LinuxNamespace{
@@ -102,9 +102,9 @@ func newPlan(s *sandbox.Spec, f first, ids identity) (*plan, error) {
 // and shows nothing of the host.
 func (p *plan) system() {
 	p.oci.Mounts = append(p.oci.Mounts,
-		specs.Mount{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
-		specs.Mount{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "noexec"}},
-		specs.Mount{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
+		ociMount{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
+		ociMount{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "noexec"}},
+		ociMount{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
 	)
 }
 
@@ -112,7 +112,7 @@ func (p *plan) system() {
 func (p *plan) bind(m sandbox.Mount, options ...string) {
 	n := wire.FirstFile + len(p.files)
 	p.files = append(p.files, m)
-	p.oci.Mounts = append(p.oci.Mounts, specs.Mount{
+	p.oci.Mounts = append(p.oci.Mounts, ociMount{
 		Destination: m.Target, Type: "bind", Source: "fd:" + strconv.Itoa(n), Options: append([]string{"rbind"}, options...),
 	})
 }
@@ -140,12 +140,12 @@ func (p *plan) scratch(s *sandbox.Spec, i int, sc sandbox.Scratch) {
 		options = append(options, fmt.Sprintf("nr_inodes=%d", sc.Inodes))
 	}
 	if sc.Memory {
-		p.oci.Mounts = append(p.oci.Mounts, specs.Mount{Destination: sc.Target, Type: "tmpfs", Source: "tmpfs", Options: options})
+		p.oci.Mounts = append(p.oci.Mounts, ociMount{Destination: sc.Target, Type: "tmpfs", Source: "tmpfs", Options: options})
 		return
 	}
 	dir := filepath.Join(s.StateDir, "scratch"+strconv.Itoa(i))
 	p.scratchDirs = append(p.scratchDirs, dir)
-	p.oci.Mounts = append(p.oci.Mounts, specs.Mount{Destination: sc.Target, Type: "bind", Source: dir, Options: flags})
+	p.oci.Mounts = append(p.oci.Mounts, ociMount{Destination: sc.Target, Type: "bind", Source: dir, Options: flags})
 	hint := "dev.gvisor.spec.mount.scratch" + strconv.Itoa(i) + "."
 	p.oci.Annotations[hint+"source"] = dir
 	p.oci.Annotations[hint+"type"] = "tmpfs"
