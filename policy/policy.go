@@ -123,11 +123,18 @@ func (p *Policy) Digest() string {
 // sum is the digest of the layers' canonical form: JSON, whose encoder sorts
 // the keys of maps.
 func (p *Policy) sum() (string, error) {
-	b, err := json.Marshal(struct {
+	form := struct {
 		Version      int
-		System, File *canonical
+		System, File any // *canonical, whose shape the encoder learns where there is one
 		Defaults     sandbox.Limits
-	}{1, p.system.canonical(), p.file.canonical(), p.defaults})
+	}{Version: 1, Defaults: p.defaults}
+	if p.system != nil {
+		form.System = p.system.canonical()
+	}
+	if p.file != nil {
+		form.File = p.file.canonical()
+	}
+	b, err := json.Marshal(form)
 	if err != nil {
 		return "", &sandbox.Error{Op: "policy digest", Kind: sandbox.ErrInvalid, Problem: "it cannot be encoded", Cause: err}
 	}
