@@ -31,7 +31,7 @@ type Column struct {
 // Cell is how one thing came out.
 type Cell struct {
 	Name  string `json:"name"`
-	State string `json:"state"`         // yes, no; enforced, emulated, off; kept, not here, not tried
+	State string `json:"state"`         // yes, no; enforced, emulated, off; kept, not here, not seen
 	Why   string `json:"why,omitempty"` // a phrase
 }
 
@@ -39,9 +39,9 @@ type Cell struct {
 const (
 	kept    = "kept"
 	notHere = "not here" // the level says that it cannot
-	// notTried: nobody has seen it there yet. A column with such is half the truth, and
+	// notSeen: nobody has seen it there yet. A column with such is half the truth, and
 	// says so.
-	notTried = "not tried"
+	notSeen = "not seen"
 )
 
 // recordEnv names the directory that columns are written to; "-" is a line for each
@@ -190,7 +190,7 @@ func (c *Column) Check() (note string, faults []string) {
 	return "", c.faults(want)
 }
 
-// faults are promises that the table tells something else of; what was not tried for
+// faults are promises that the table tells something else of; what was not seen for
 // it says nothing.
 func (c *Column) faults(want *Column) (faults []string) {
 	seen := map[string]Cell{}
@@ -198,7 +198,7 @@ func (c *Column) faults(want *Column) (faults []string) {
 		seen[cell.Name] = cell
 	}
 	for _, cell := range c.Promises {
-		if seen[cell.Name] != cell && seen[cell.Name].State != notTried {
+		if seen[cell.Name] != cell && seen[cell.Name].State != notSeen {
 			faults = append(faults, fmt.Sprintf("docs/levels.md says %+v of %s for %s, here it is %+v: make levels", seen[cell.Name], c.Level, c.Setting, cell))
 		}
 	}

@@ -81,13 +81,13 @@ func Pattern(promise string) string {
 	return "^" + chapter + "$/^" + strings.ReplaceAll(regexp.QuoteMeta(name), "/", "$/^") + "$"
 }
 
-// WritePart keeps a column that may not be whole: it says of what it lacks that this
-// was not tried.
+// WritePart keeps a column that may not be whole: it says of what it lacks that it
+// was not seen.
 func (c *Column) WritePart(dir string) error {
 	part := *c
 	part.Promises = slices.Clone(c.Promises)
 	for _, name := range c.Lacks("") {
-		part.Promises = append(part.Promises, Cell{Name: name, State: notTried})
+		part.Promises = append(part.Promises, Cell{Name: name, State: notSeen})
 	}
 	return part.Write(dir)
 }

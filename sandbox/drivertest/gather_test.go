@@ -77,7 +77,7 @@ func TestGather(t *testing.T) {
 		t.Errorf("a column of one promise is %+v", part.Promises)
 	}
 	if faults := got.faults(&part); len(faults) != 0 {
-		t.Errorf("what was not tried is held against the level: %q", faults)
+		t.Errorf("what was not seen is held against the level: %q", faults)
 	}
 	part.Promises[0].State = notHere
 	if faults := got.faults(&part); len(faults) != 1 {

@@ -78,7 +78,7 @@ it is not true. A setting is who runs caisson and which control groups that user
 ` + "`caisson doctor` and `caisson policy explain`" + ` answer the same questions for your own host.
 
 ✓ yes, enforced, or kept · ~ emulated: held, but coarser · – not there; a policy that asks for it is refused by name.
-? not tried there yet. The reasons are below each table.
+? not seen to be kept there yet. The reasons are below each table.
 `
 
 func table(all []Column) string {
@@ -156,7 +156,7 @@ func mark(cells []Cell, name string) string {
 		return "✓"
 	case "emulated":
 		return "~"
-	case notTried:
+	case notSeen:
 		return "?"
 	}
 	return "–"
