@@ -19,7 +19,7 @@ type known struct {
 	want  []string
 }
 
-// often is from when on a statement is kept: a `+"`caisson run`"+`, which commits twice,
+// often is from when on a statement is kept: a caisson run, which commits twice,
 // would pay for what it never uses.
 const often = 3
 
