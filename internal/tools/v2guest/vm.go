@@ -45,9 +45,9 @@ type vm struct {
 //
 // The processor is emulated: /dev/kvm is not there for everyone, and this way
 // the guest is the same everywhere. cx16 is left out of its features because
-// Debian 13's kernel crashes on QEMU 7.2's emulation of it. V2_CPUS=1 takes half the
-// time for gVisor's suite where the host's processors are busy: emulated ones wait for
-// each other.
+// Debian 13's kernel crashes on QEMU 7.2's emulation of it. With V2_CPUS=1 gVisor's
+// suite took less where the host's processors were busy (two runs of one promise 26 s of
+// processor time, with two more than 52, once): emulated ones wait for each other.
 func boot(ctx context.Context, img image, initName string, files []string) (_ *vm, err error) {
 	if initName != "tiny" && initName != "systemd" {
 		return nil, fmt.Errorf("init %q: tiny or systemd", initName)
