@@ -78,6 +78,23 @@ func stat(pid int) (*process, error) {
 	return p, nil
 }
 
+// exiting is set of a process from its first step to its end, long before it is a
+// zombie (PF_EXITING in include/linux/sched.h). From then on each hierarchy of control
+// groups of version 1 shows it in its root (proc_cgroup_show in kernel/cgroup/cgroup.c).
+const exiting = 0x4
+
+// ending says that a process has ended, or is about to.
+func ending(pid int) bool {
+	data, err := readProc(pid, "stat")
+	_, rest, _ := cutLast(data, ") ")
+	fields := strings.Fields(rest)
+	if err != nil || len(fields) < 7 || fields[0] == "Z" || fields[0] == "X" {
+		return true
+	}
+	flags, err := strconv.ParseUint(fields[6], 10, 64)
+	return err != nil || flags&exiting != 0
+}
+
 func cutLast(b []byte, sep string) (before, after string, found bool) {
 	i := bytes.LastIndex(b, []byte(sep))
 	if i < 0 {
@@ -200,7 +217,7 @@ func (p *process) look() error {
 	p.cores = coreLimit(string(limits))
 	p.hidden = p.lookInside()
 	again, err := stat(p.pid)
-	if err != nil || !p.same(again) || zombie(p.pid) { // what has ended is in no control group any more
+	if err != nil || !p.same(again) || ending(p.pid) { // what ends is in no control group any more
 		return errors.New("it has ended")
 	}
 	return nil
