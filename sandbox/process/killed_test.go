@@ -5,8 +5,11 @@
 package process_test
 
 import (
+	"crypto/rand"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -25,7 +28,11 @@ const holdEnv = "CAISSON_TEST_OWNER_OF_A_SANDBOX_HELD_AT"
 func TestKilledWhileItMakes(t *testing.T) {
 	if at := os.Getenv(holdEnv); at != "" {
 		process.Hold(at == "mapping", 3, 4)
-		prepare(t, world(t))
+		spec := *world(t)
+		spec.ID = "sbx_" + rand.Text()
+		fmt.Println("id", spec.ID)
+		_, err := process.New(process.Options{}).Prepare(t.Context(), &spec)
+		t.Log(err)
 		t.Fatal("it was not held")
 	}
 	places := []string{"namespaces"}
@@ -57,9 +64,17 @@ func killHeld(t *testing.T, at string) {
 	owner.Env = append(os.Environ(), holdEnv+"="+at, "TMPDIR="+t.TempDir())
 	owner.Stderr = os.Stderr
 	owner.ExtraFiles = []*os.File{say, until}
+	out, err := owner.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	before := children(t)
 	if err := owner.Start(); err != nil {
 		t.Fatal(err)
+	}
+	var id string
+	if _, err := fmt.Fscanf(out, "id %s\n", &id); err != nil {
+		t.Error(err)
 	}
 	say.Close()
 	until.Close()
@@ -72,6 +87,20 @@ func killHeld(t *testing.T, at string) {
 	_ = owner.Wait()
 	release.Close()
 	orphansEnd(t, before)
+	if err := process.New(process.Options{}).Sweep(t.Context(), id); err != nil {
+		t.Error(err)
+	}
+	noGroups(t, id)
+}
+
+// noGroups holds that nothing is left of a sandbox's control groups.
+func noGroups(t *testing.T, id string) {
+	t.Helper()
+	for _, pattern := range []string{"/sys/fs/cgroup/*/caisson*", "/sys/fs/cgroup/caisson*", "/sys/fs/cgroup/*/caisson/*"} {
+		if left, err := filepath.Glob(pattern + id); err != nil || id == "" || len(left) > 0 {
+			t.Errorf("groups of %q are left behind: %q, %v", id, left, err)
+		}
+	}
 }
 
 // orphansEnd waits for all children that were not there before.

@@ -13,7 +13,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -185,9 +184,7 @@ func TestWaitingDiesWithItsOwner(t *testing.T) {
 	if err := process.New(process.Options{}).Sweep(t.Context(), id); err != nil {
 		t.Error(err)
 	}
-	if left, _ := filepath.Glob("/sys/fs/cgroup/*/caisson/*" + id); len(left) > 0 {
-		t.Errorf("left behind: %q", left)
-	}
+	noGroups(t, id)
 }
 
 // As many as there are goroutines, beside a busy garbage collector: stacks and
