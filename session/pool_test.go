@@ -301,32 +301,28 @@ func (c *clock) add(d time.Duration) { c.mu.Lock(); defer c.mu.Unlock(); c.now =
 func TestPoolTakesNoOldSandbox(t *testing.T) {
 	c := &clock{now: time.Now()}
 	b, d, p := pooled(t, 1, func(o *PoolOptions) { o.Age = time.Hour }, func(o *Options) { o.Now = c.Now })
-	old := func() (id string) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		for id, m := range d.made {
-			if !m.destroyed {
-				return id
-			}
-		}
-		return ""
+	// The one that waits, not one of an earlier call's that is still being taken
+	// away beside it.
+	first := func() *preparedStub {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.ready[0].box.(*preparedStub)
 	}
 	for name, end := range map[string]func(*preparedStub){
 		"old":  func(*preparedStub) { c.add(2 * time.Hour) },
 		"dead": func(m *preparedStub) { close(m.ended) },
 	} {
 		waiting(t, p, 1)
-		id := old()
-		end(d.made[id])
+		m := first()
+		end(m)
 		if _, err := b.Do(t.Context(), like(nil), IO{}); err != nil {
 			t.Fatal(err)
 		}
 		d.mu.Lock()
-		if d.made[id].ran > 0 {
+		if m.ran > 0 {
 			t.Errorf("%s: it was used", name)
 		}
 		d.mu.Unlock()
-		<-d.begun // the next one
 	}
 }
 
