@@ -2,6 +2,14 @@
 
 // Command caisson-engine is what runs around a gVisor sandbox, without the rest
 // of caisson: see internal/linux/engine.
+//
+// How many processors its parts use is said by them: the keeper of a sandbox and
+// gVisor's file server use one, its kernel all there are. Go looks into the host's
+// control groups for that when they begin; what it finds there is not to stay open
+// in them, next to code that nobody has read:
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
 package main
 
 import (

@@ -3,8 +3,8 @@
 // Command caisson-guest is the guest agent, the first process of a sandbox; and what makes
 // the requests that policies declare, from sandboxes of their own.
 //
-// It uses few threads by itself. Looking into control groups for how many there should
-// be, as Go does, takes a dozen system calls of each start, and more later:
+// It uses few threads by itself. Go looks into control groups for how many there
+// should be when it begins; it is not to keep them open and look again later:
 //
 //go:debug containermaxprocs=0
 //go:debug updatemaxprocs=0

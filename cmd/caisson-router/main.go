@@ -3,8 +3,8 @@
 // Command caisson-router is the router of a sandbox's network, without the rest
 // of caisson: see internal/linux/engine.
 //
-// How many processors it uses is said by its owner. Looking into control groups for
-// that, as Go does, takes a dozen system calls of each start:
+// How many processors it uses is said by its owner. Go looks into the host's control
+// groups for that when it begins; what it finds there is not to stay open in it:
 //
 //go:debug containermaxprocs=0
 //go:debug updatemaxprocs=0
