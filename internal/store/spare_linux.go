@@ -46,7 +46,8 @@ func keepSpare(dir *os.File, name string, top, lock *os.File) (kept bool) {
 }
 
 // takeSpare renames a spare to dir/id and returns its lock, held; nil where there is
-// none.
+// none. One that cannot be renamed is deleted: it may lie in a lower layer of an overlay
+// (EXDEV), where it was made with the image.
 func takeSpare(dir *os.File, id string) (*os.File, error) {
 	for n := range spares {
 		name := spare + strconv.Itoa(n)
@@ -55,11 +56,15 @@ func takeSpare(dir *os.File, id string) (*os.File, error) {
 			continue
 		}
 		err := unix.Renameat2(int(dir.Fd()), name, int(dir.Fd()), id, unix.RENAME_NOREPLACE)
-		if err != nil {
+		if err == nil {
+			return lock, nil
+		}
+		if errors.Is(err, unix.EEXIST) {
 			lock.Close()
 			return nil, err
 		}
-		return lock, nil
+		_ = removeTree(dir, name)
+		lock.Close()
 	}
 	return nil, nil
 }

@@ -5,6 +5,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -241,6 +242,58 @@ func TestSpareUnderAnotherName(t *testing.T) {
 		t.Error("a spare was taken by the name of another directory")
 	}
 	pristine(t, d, r)
+}
+
+// TestSpareOfLowerLayer: a spare that lies in an image, below the overlay of who runs
+// it, cannot be renamed, and is no reason to refuse a run.
+func TestSpareOfLowerLayer(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"lower", "upper", "work", "merged"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := mustOpen(t, filepath.Join(dir, "lower", "s"))
+	first, second := mustRun(t, d, "sbx_1"), mustRun(t, d, "sbx_2")
+	mustRemove(t, first)
+	mustRemove(t, second)
+	if out, failure := run(t, helper(t, 0, nil, "overlay", dir)); failure != nil || out != "" {
+		t.Errorf("%s, %v", out, failure)
+	}
+}
+
+// runOnOverlay has three runs in the place of the two whose spares lie in a lower layer,
+// and prints what is not as it should be.
+func runOnOverlay(args []string) error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	in := func(name string) string { return filepath.Join(args[0], name) }
+	if err := unix.Mount("overlay", in("merged"), "overlay", 0, "redirect_dir=off,lowerdir="+in("lower")+",upperdir="+in("upper")+",workdir="+in("work")); err != nil {
+		return err
+	}
+	d, err := Open(Options{Dir: in("merged/s")})
+	if err != nil {
+		return err
+	}
+	for n := range 3 {
+		r, err := d.Run("sbx_" + strconv.Itoa(n))
+		if err != nil {
+			return err
+		}
+		entries, err := os.ReadDir(r.Path())
+		if err != nil || len(entries) != 1 || entries[0].Name() != ownerLck {
+			fmt.Printf("in run %d: %v, %v; ", n, entries, err)
+		}
+		if err := r.Remove(); err != nil {
+			return err
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(d.Path(), runs, spare+"*"))
+	if len(left) != 1 {
+		fmt.Printf("kept: %q", left)
+	}
+	return err
 }
 
 // TestSweepKeepsNoSpare: what a dead owner left is deleted.

@@ -75,6 +75,7 @@ var helpers = map[string]func(args []string) error{
 		_, err := Open(Options{Dir: args[0]})
 		return err
 	},
+	"overlay": runOnOverlay,
 	"mounted": removeAcrossMount,
 	"deep":    removeDeep,
 }
