@@ -202,7 +202,9 @@ func (t *tlsEnd) shake(ctx context.Context, up net.Conn, offered []string) (*tls
 }
 
 // dial gives the connection that was made already, then others to the same host,
-// decided about anew.
+// decided about anew. A host that hears no request for a while closes, one of HTTP/2
+// that heard no preface, too: the client, who has connected and takes its time, is not
+// told, and its first request goes over another one then.
 func (t *tlsEnd) dial(ctx context.Context) (net.Conn, error) {
 	select {
 	case <-t.met:
@@ -216,8 +218,10 @@ func (t *tlsEnd) dial(ctx context.Context) (net.Conn, error) {
 	switch {
 	case fault != nil:
 		return nil, fault
-	case first != nil:
+	case first != nil && !over(first.NetConn()):
 		return first, nil
+	case first != nil:
+		first.NetConn().Close()
 	}
 	up, err := t.c.dial()
 	if err != nil {
