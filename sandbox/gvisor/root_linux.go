@@ -117,7 +117,7 @@ func (t *rootTree) close() {
 }
 
 func (t *rootTree) make(src *os.File) error {
-	if err := os.Mkdir(t.dir, 0o755); err != nil {
+	if err := makeDir(t.dir); err != nil {
 		return err
 	}
 	if err := t.copyDir(src, "/"); err != nil {
@@ -133,14 +133,41 @@ func (t *rootTree) make(src *os.File) error {
 
 // mountpoint makes an empty directory or file for m, and what leads to it.
 func (t *rootTree) mountpoint(m sandbox.Mount) error {
-	dst := filepath.Join(t.dir, m.Target)
 	if m.Dir {
-		return os.MkdirAll(dst, 0o755)
+		return t.makeDirs(m.Target)
 	}
-	if err := os.MkdirAll(filepath.Dir(dst), 0o755); err != nil {
+	if err := t.makeDirs(path.Dir(m.Target)); err != nil {
 		return err
 	}
-	return os.WriteFile(dst, nil, 0o644)
+	return writeFile(filepath.Join(t.dir, m.Target), nil, 0o644)
+}
+
+// makeDirs makes a directory of the tree, with those above it.
+func (t *rootTree) makeDirs(rel string) error {
+	at := t.dir
+	for part := range strings.SplitSeq(rel, "/") {
+		at = filepath.Join(at, part)
+		if err := makeDir(at); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return os.MkdirAll(at, 0o755) // which says whether it is a directory
+}
+
+// makeDir and writeFile make what the programs inside see with the mode that it is to
+// have, whatever the umask.
+func makeDir(name string) error {
+	if err := os.Mkdir(name, 0o755); err != nil {
+		return err
+	}
+	return os.Chmod(name, 0o755)
+}
+
+func writeFile(name string, data []byte, mode fs.FileMode) error {
+	if err := os.WriteFile(name, data, mode); err != nil {
+		return err
+	}
+	return os.Chmod(name, mode)
 }
 
 // copyDir repeats the directory src, which is shown at rel, below t.dir.
@@ -177,7 +204,7 @@ func (t *rootTree) copyEntry(dir *os.File, rel, name string) error {
 		defer f.Close()
 		return copyLeaf(dir, name, dst, &st)
 	}
-	if err := os.Mkdir(dst, 0o755); err != nil {
+	if err := makeDir(dst); err != nil {
 		f.Close()
 		return err
 	}
@@ -232,7 +259,7 @@ func copyLeaf(dir *os.File, name, dst string, st *unix.Stat_t) error {
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(dst, data, 0o755&fs.FileMode(st.Mode)|0o444)
+		return writeFile(dst, data, 0o755&fs.FileMode(st.Mode)|0o444)
 	}
 	return nil // devices, sockets and pipes are not for sandboxes
 }
