@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
@@ -58,7 +59,7 @@ func New(t testing.TB, nic *os.File, mtu int, guest, gateway netip.Addr) *Guest 
 	if err := s.SetTransportProtocolOption(tcp.ProtocolNumber, &soon); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.CreateNIC(1, ep); err != nil {
+	if err := s.CreateNIC(1, &waiting{ep, fd}); err != nil {
 		t.Fatal(err)
 	}
 	address := tcpip.ProtocolAddress{Protocol: ipv4.ProtocolNumber, AddressWithPrefix: tcpip.AddrFrom4(guest.As4()).WithPrefix()}
@@ -67,6 +68,39 @@ func New(t testing.TB, nic *os.File, mtu int, guest, gateway netip.Addr) *Guest 
 	}
 	s.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: 1}})
 	return &Guest{t: t, stack: s, gateway: gateway, fd: fd}
+}
+
+// waiting is a wire that keeps who writes waiting while it is full. Without it a
+// packet is lost then: one of TCP is sent again after a second, and the next time
+// after two, while the writer of a datagram waits for a word that never comes.
+type waiting struct {
+	stack.LinkEndpoint
+	fd int
+}
+
+// longestFull bounds that wait, for two who write to each other while they should
+// read.
+const longestFull = time.Second
+
+func (w *waiting) WritePackets(pkts stack.PacketBufferList) (int, tcpip.Error) {
+	for sent, pkt := range pkts.AsSlice() {
+		var one stack.PacketBufferList
+		one.PushBack(pkt)
+		for {
+			_, err := w.LinkEndpoint.WritePackets(one)
+			if err == nil {
+				break
+			}
+			if _, full := err.(*tcpip.ErrWouldBlock); !full {
+				return sent, err
+			}
+			n, perr := unix.Poll([]unix.PollFd{{Fd: int32(w.fd), Events: unix.POLLOUT}}, int(longestFull.Milliseconds()))
+			if n == 0 && perr != unix.EINTR {
+				return sent, &tcpip.ErrNoBufferSpace{}
+			}
+		}
+	}
+	return pkts.Len(), nil
 }
 
 // Close ends the guest's stack. It comes before the end of the wire: who reads
@@ -114,8 +148,14 @@ func (g *Guest) Query(host string, kind dnsmessage.Type) dnsmessage.Message {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	if _, err := c.Write(b); err != nil {
-		g.t.Fatal(err)
+	for late := time.Now().Add(Wait); ; { // which waits longestFull itself
+		_, err := c.Write(b)
+		if err == nil {
+			break
+		}
+		if time.Now().After(late) {
+			g.t.Fatal(err)
+		}
 	}
 	_ = c.SetReadDeadline(time.Now().Add(Wait))
 	b = make([]byte, 1500)
