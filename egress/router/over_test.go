@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +49,23 @@ func TestHostThatDidNotWait(t *testing.T) {
 		code, text := ask(t, &http.Client{Transport: way}, request(t, "POST", s.url("/"), strings.NewReader("once")))
 		if code != http.StatusOK || !strings.HasSuffix(text, " 4") {
 			t.Errorf("http1 %v: %d %s", http1, code, text)
+		}
+	}
+}
+
+// A connection that has waited for its request for long is not used: the host may be
+// about to close it.
+func TestUnusedForLong(t *testing.T) {
+	h := build(t, options{}) // nothing is allowed: another one is refused
+	for age, want := range map[time.Duration]bool{0: true, mostUnused: false} {
+		ours, theirs := net.Pipe()
+		defer ours.Close()
+		defer theirs.Close()
+		first := tls.Client(ours, &tls.Config{ServerName: "good.test"})
+		e := &tlsEnd{c: &conn{r: h.r, t: target{addr: netip.MustParseAddrPort("10.1.2.3:443")}}, met: make(chan struct{}), first: first, since: time.Now().Add(-age)}
+		close(e.met)
+		if got, err := e.dial(t.Context()); (got == first) != want || (err == nil) != want {
+			t.Errorf("after %v: %v, %v", age, got, err)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/caisson-run/caisson/egress/authority"
 	"github.com/caisson-run/caisson/egress/credential"
@@ -132,6 +133,7 @@ type tlsEnd struct {
 
 	mu    sync.Mutex
 	first *tls.Conn // made with the client's handshake, for the first request
+	since time.Time // when it was
 	fault error     // why there is none
 	proto string    // what the host chose
 }
@@ -180,7 +182,8 @@ func (t *tlsEnd) shakeFirst(ctx context.Context, up net.Conn, offered []string) 
 func (t *tlsEnd) settle(first *tls.Conn, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.first, t.fault = first, err; err == nil {
+	t.first, t.since, t.fault = first, time.Now(), err
+	if err == nil {
 		t.proto = first.ConnectionState().NegotiatedProtocol
 	}
 	close(t.met)
@@ -201,10 +204,15 @@ func (t *tlsEnd) shake(ctx context.Context, up net.Conn, offered []string) (*tls
 	return conn, nil
 }
 
+// mostUnused is how long the connection that was made already may have waited for the
+// first request. A host that hears none closes, one of HTTP/2 that heard no preface, too
+// (Go's after ten seconds), and may do so while the request is on its way.
+const mostUnused = 5 * time.Second
+
 // dial gives the connection that was made already, then others to the same host,
-// decided about anew. A host that hears no request for a while closes, one of HTTP/2
-// that heard no preface, too: the client, who has connected and takes its time, is not
-// told, and its first request goes over another one then.
+// decided about anew. Where the host did not wait, or may not wait any longer, for a
+// client that has connected and takes its time, who is not told of that, the first
+// request goes over another one, too.
 func (t *tlsEnd) dial(ctx context.Context) (net.Conn, error) {
 	select {
 	case <-t.met:
@@ -212,13 +220,13 @@ func (t *tlsEnd) dial(ctx context.Context) (net.Conn, error) {
 		return nil, context.Cause(ctx)
 	}
 	t.mu.Lock()
-	first, fault, proto := t.first, t.fault, t.proto
+	first, since, fault, proto := t.first, t.since, t.fault, t.proto
 	t.first = nil
 	t.mu.Unlock()
 	switch {
 	case fault != nil:
 		return nil, fault
-	case first != nil && !over(first.NetConn()):
+	case first != nil && time.Since(since) < mostUnused && !over(first.NetConn()):
 		return first, nil
 	case first != nil:
 		first.NetConn().Close()
