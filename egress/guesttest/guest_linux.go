@@ -32,6 +32,7 @@ type Guest struct {
 	t       testing.TB
 	stack   *stack.Stack
 	gateway netip.Addr
+	link    stack.LinkEndpoint
 	fd      int
 	closed  bool
 }
@@ -67,7 +68,7 @@ func New(t testing.TB, nic *os.File, mtu int, guest, gateway netip.Addr) *Guest 
 		t.Fatal(err)
 	}
 	s.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: 1}})
-	return &Guest{t: t, stack: s, gateway: gateway, fd: fd}
+	return &Guest{t: t, stack: s, gateway: gateway, link: ep, fd: fd}
 }
 
 // waiting is a wire that keeps who writes waiting while it is full. Without it a
@@ -110,7 +111,10 @@ func (g *Guest) Close() {
 		return
 	}
 	g.closed = true
-	g.stack.RemoveNIC(1) // stops who reads it
+	// Stops who reads it, and waits for him, whom a packet may have wait for the stack:
+	// it must not be locked, as it is while RemoveNIC does the same.
+	g.link.Attach(nil)
+	g.stack.RemoveNIC(1)
 	g.stack.Destroy()
 	_ = syscall.Close(g.fd)
 }
