@@ -67,11 +67,24 @@ func (c cache) tree(ctx context.Context, key string, write func(ctx context.Cont
 		if f != nil || err != nil {
 			return f, err
 		}
-		if err := c.build(ctx, key, write); err != nil {
+		if err := c.buildOnce(ctx, key, write); err != nil {
 			return nil, err
 		}
 	}
 	return nil, sandbox.Errorf(sandbox.ErrUnavailable, "build root filesystem", "its tree in the cache vanished %d times while it was opened", openTries)
+}
+
+// buildOnce builds the tree unless somebody else is at it, and waits for them.
+func (c cache) buildOnce(ctx context.Context, key string, write func(ctx context.Context, dir string) error) error {
+	done, err := c.alone(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if _, err := os.Lstat(filepath.Join(c.dir, c.prefix+key)); err == nil {
+		return nil
+	}
+	return c.build(ctx, key, write)
 }
 
 // open returns nil when there is no such tree.

@@ -3,7 +3,10 @@
 package image
 
 import (
+	"bufio"
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -19,6 +23,13 @@ import (
 
 	"github.com/caisson-run/caisson/sandbox"
 )
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("CAISSON_TEST_BUILD"); dir != "" {
+		buildForEver(dir)
+	}
+	os.Exit(m.Run())
+}
 
 // TestCacheFollowsTheHost changes the host in every way that matters and
 // wants another tree each time, and the same one when nothing changed.
@@ -132,12 +143,105 @@ func TestBuildersRace(t *testing.T) {
 	}
 }
 
+// TestBuiltOnce lets many want a tree that is not there: one builds it, and a
+// second only when the first has failed.
+func TestBuiltOnce(t *testing.T) {
+	c, err := openCache(filepath.Join(t.TempDir(), "cache"))
+	must(t, err)
+	var built atomic.Int32
+	inside, others := make(chan struct{}), make(chan struct{})
+	write := func(_ context.Context, dir string) error {
+		if built.Add(1) == 1 {
+			close(inside)
+			<-others
+			return errors.New("the first fails")
+		}
+		return os.WriteFile(filepath.Join(dir, "file"), nil, 0o600)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, err := c.tree(t.Context(), "k", write); err == nil {
+			t.Error("the first did not fail")
+		}
+	})
+	<-inside
+	// Another tree is not waited for, nor is this one by who gives up.
+	other, err := c.tree(t.Context(), "other", func(context.Context, string) error { return nil })
+	must(t, err)
+	other.Close()
+	impatient, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.tree(impatient, "k", write); !errors.Is(err, sandbox.ErrUnavailable) || !errors.Is(err, context.Canceled) {
+		t.Errorf("who gives up: %v", err)
+	}
+	for range 8 {
+		wg.Go(func() {
+			f, err := c.tree(t.Context(), "k", write)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			f.Close()
+		})
+	}
+	close(others)
+	wg.Wait()
+	if n := built.Load(); n != 2 {
+		t.Errorf("built %d times, want 2", n)
+	}
+}
+
+// TestDeadBuilder kills who builds a tree: the next one does not wait.
+func TestDeadBuilder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cache")
+	c, err := openCache(dir)
+	must(t, err)
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), "CAISSON_TEST_BUILD="+dir)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Error(err)
+	}
+	waits, cancel := context.WithCancel(t.Context())
+	got := make(chan error)
+	go func() {
+		_, err := c.tree(waits, "k", func(context.Context, string) error { return nil })
+		got <- err
+	}()
+	cancel()
+	if err := <-got; !errors.Is(err, sandbox.ErrUnavailable) {
+		t.Errorf("beside who builds: %v", err)
+	}
+	must(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	f, err := c.tree(t.Context(), "k", func(context.Context, string) error { return nil })
+	must(t, err)
+	f.Close()
+}
+
+// buildForEver is the builder that is killed.
+func buildForEver(dir string) {
+	c, err := openCache(dir)
+	if err == nil {
+		_, err = c.tree(context.Background(), "k", func(context.Context, string) error {
+			fmt.Println("building")
+			select {}
+		})
+	}
+	panic(err)
+}
+
+// entries is what is in a cache, but the file whose bytes are locks.
 func entries(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	es, err := os.ReadDir(dir)
 	must(t, err)
 	for _, e := range es {
-		names = append(names, e.Name())
+		if e.Name() != buildingName {
+			names = append(names, e.Name())
+		}
 	}
 	return names
 }

@@ -110,7 +110,6 @@ func (s *Store) Remove(info *Stored) error {
 			s.more().remove(s.more().prefix + m)
 		}
 	}
-	os.Remove(filepath.Join(s.dir, "locks", key)) // who waits for it has it open still, and finds the image gone
 	return err
 }
 
@@ -142,29 +141,5 @@ func (s *Store) Prune(all bool) ([]*Stored, error) {
 			s.images().remove(e.Name())
 		}
 	}
-	return gone, s.pruneLocks()
-}
-
-// pruneLocks removes the lock files of images that did not come to be.
-func (s *Store) pruneLocks() error {
-	entries, err := os.ReadDir(filepath.Join(s.dir, "locks"))
-	if err != nil {
-		return cacheError("prune images", err)
-	}
-	for _, e := range entries {
-		if _, err := s.info("sha256:" + e.Name()); !errors.Is(err, sandbox.ErrNotFound) {
-			continue
-		}
-		f, err := os.Open(filepath.Join(s.dir, "locks", e.Name()))
-		if err != nil {
-			continue
-		}
-		// Who has it locked unpacks just now. Who takes it between here and
-		// the removal unpacks beside another at worst, which is allowed.
-		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			os.Remove(f.Name())
-		}
-		f.Close()
-	}
-	return nil
+	return gone, nil
 }

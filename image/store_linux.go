@@ -28,7 +28,7 @@ import (
 //	tree-1-<hex>/   the same, unpacked, for levels that want a directory
 //	more-1-<hex>/   the same as EROFS, with further mountpoints
 //	names/          what references were resolved to
-//	locks/          who unpacks what just now
+//	.building       who makes which of them just now
 //
 // Each is built under a temporary name and renamed, is never changed
 // afterwards, and is held by a shared flock for as long as it is used. A tag is
@@ -46,10 +46,8 @@ func OpenStore(dir string) (*Store, error) {
 	if _, err := openCache(dir); err != nil {
 		return nil, err
 	}
-	for _, sub := range []string{"names", "locks"} {
-		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-			return nil, cacheError("open image store", err)
-		}
+	if err := os.Mkdir(filepath.Join(dir, "names"), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, cacheError("open image store", err)
 	}
 	return &Store{dir}, nil
 }
@@ -89,11 +87,6 @@ func (s *Store) Pull(ctx context.Context, r reference.Ref, o PullOptions) (*Stor
 		return nil, err
 	}
 	defer done()
-	unlock, err := s.lock(ctx, keyOf(img.Digest))
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
 	var held *os.File
 	for try := 1; ; try++ {
 		held, err = s.images().tree(ctx, keyOf(img.Digest), func(ctx context.Context, dir string) error {
@@ -113,36 +106,6 @@ func (s *Store) Pull(ctx context.Context, r reference.Ref, o PullOptions) (*Stor
 		}
 	}
 	return s.info(img.Digest)
-}
-
-// lock waits until nobody else unpacks the image: a second one would only do
-// the same work again.
-func (s *Store) lock(ctx context.Context, key string) (unlock func(), err error) {
-	f, err := os.OpenFile(filepath.Join(s.dir, "locks", key), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, cacheError("lock image", err)
-	}
-	got := make(chan error, 1)
-	go func() {
-		for {
-			err := unix.Flock(int(f.Fd()), unix.LOCK_EX)
-			if !errors.Is(err, unix.EINTR) {
-				got <- err
-				return
-			}
-		}
-	}()
-	select {
-	case err := <-got:
-		if err != nil {
-			f.Close()
-			return nil, cacheError("lock image", err)
-		}
-		return func() { f.Close() }, nil
-	case <-ctx.Done():
-		go func() { <-got; f.Close() }() // flock cannot be called back
-		return nil, &sandbox.Error{Op: "unpack image", Kind: sandbox.ErrUnavailable, Problem: "it was interrupted while another caisson unpacks it", Hint: "try again", Cause: ctx.Err()}
-	}
 }
 
 // find opens the source of an image.
