@@ -23,6 +23,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/caisson-run/caisson/api"
+	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/api/e2b"
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/guest/agent"
@@ -52,6 +53,7 @@ type door struct {
 	url        string
 	key, other string
 	boxes      *session.Sandboxes
+	memory     bounds.Memory
 	log        *audit.Log
 	bodies     atomic.Pointer[func(io.ReadCloser) io.ReadCloser] // what becomes of a request's body; nil is nothing
 }
@@ -104,7 +106,7 @@ func newDoorUnder(t *testing.T, file *policy.File) *door {
 		t.Fatal(err)
 	}
 	d.url = "http://" + ln.Addr().String()
-	handler := e2b.New(e2b.Options{Sandboxes: d.boxes, Keys: keys, Domain: "localhost:1"})
+	handler := e2b.New(e2b.Options{Sandboxes: d.boxes, Keys: keys, Domain: "localhost:1", Memory: &d.memory})
 	server := api.New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if around := d.bodies.Load(); around != nil {
 			r.Body = (*around)(r.Body)
@@ -300,37 +302,41 @@ func TestMessagesAreBounded(t *testing.T) {
 		answer, _ := io.ReadAll(resp.Body)
 		return resp.StatusCode, answer
 	}
-	var held []*io.PipeWriter
-	var under sync.WaitGroup
 	arrived := make(chan struct{}, 8)
 	bodies := func(r io.ReadCloser) io.ReadCloser {
 		return &counted{r, len(text), func() { arrived <- struct{}{} }}
 	}
 	d.bodies.Store(&bodies)
-	for range 4 { // messages that are almost whole
-		r, w := io.Pipe()
-		held = append(held, w)
-		under.Go(func() {
-			if status, a := send(b.to(49983), r); status != 200 {
-				t.Errorf("one that was begun before: %d %s", status, a)
-			}
-		})
-		w.Write(text)
+	_, owner, err := d.boxes.Find(t.Context(), b.id)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for range held {
-		<-arrived
+	others, err := d.memory.Hold(owner.ID)
+	if err == nil { // as of three more: a message has half a minute to arrive
+		err = others.Add(bounds.MostMessages - 16<<20)
 	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, w := io.Pipe()
+	var under sync.WaitGroup
+	under.Go(func() {
+		if status, a := send(b.to(49983), r); status != 200 {
+			t.Errorf("one that was begun before: %d %s", status, a)
+		}
+	})
+	w.Write(text) // it is almost whole
+	<-arrived
 	if status, a := send(b.to(49983), io.MultiReader(bytes.NewReader(text[:5<<20]), strings.NewReader("{}"))); status != 429 || !bytes.Contains(a, []byte("resource_exhausted")) {
 		t.Errorf("one more: %d %s", status, a)
 	}
 	if status, a := d.ask(t, "POST", "/v2/sandboxes", map[string]string{"X-API-Key": d.other}, `{"templateID":"base"}`+string(text[:1<<19])); status != 201 {
 		t.Errorf("another key's: %d %v", status, a)
 	}
-	for _, w := range held {
-		io.WriteString(w, "{}")
-		w.Close()
-	}
+	io.WriteString(w, "{}")
+	w.Close()
 	under.Wait()
+	others.Done()
 	if status, a := send(b.to(49983), io.MultiReader(bytes.NewReader(text), strings.NewReader("{}"))); status != 200 {
 		t.Errorf("afterwards: %d %s", status, a)
 	}
