@@ -7,6 +7,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -72,5 +73,22 @@ func TestBook(t *testing.T) {
 	}
 	if lacks := reopen().Lacks(chapter); len(lacks) != len(promises)-2 {
 		t.Errorf("what was forgotten is known: lacks %q", lacks)
+	}
+}
+
+// A column that is written down must not change the suite's binary, or else what was
+// seen with it would be forgotten.
+func TestWithoutColumns(t *testing.T) {
+	t.Chdir("../../..")
+	file := filepath.Join(t.TempDir(), "overlay.json")
+	if err := withoutColumns(file); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("go", "list", "-overlay", file, "-f", "{{.EmbedFiles}}", "./sandbox/drivertest").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if got := string(out); got != "[levels/README.md]\n" {
+		t.Errorf("the suite has %s in its binary", got)
 	}
 }

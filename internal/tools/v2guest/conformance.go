@@ -7,10 +7,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -75,6 +77,29 @@ func checkChapter(level, chapter string) func(context.Context, *vm, world) error
 		}
 		return nil
 	}
+}
+
+// withoutColumns writes an overlay for go build that leaves the table's columns out. The
+// suite has them in its binary, and a book is about one binary: without this, writing one
+// column down would make the tool forget all that it had seen of every other.
+func withoutColumns(file string) error {
+	names, err := filepath.Glob("sandbox/drivertest/levels/*.json")
+	if err != nil {
+		return err
+	}
+	gone := map[string]string{}
+	for _, name := range names {
+		full, err := filepath.Abs(name)
+		if err != nil {
+			return err
+		}
+		gone[full] = "" // no such file
+	}
+	text, err := json.Marshal(map[string]any{"Replace": gone})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, text, 0o600)
 }
 
 // skip is what -test.skip takes for promises of a chapter that were seen.

@@ -140,6 +140,10 @@ func (a attempt) try(ctx context.Context, guest *vm) bool {
 // and the product.
 func buildFiles(ctx context.Context, dir string, as []attempt) ([]string, error) {
 	var files []string
+	overlay := filepath.Join(dir, "overlay.json")
+	if err := withoutColumns(overlay); err != nil {
+		return nil, err
+	}
 	for _, source := range []string{
 		"./internal/linux/cgroup", "./internal/linux/scope", "./internal/linux/idmap", "./internal/linux/hostfacts",
 		"./sandbox/gvisor", "./sandbox/process",
@@ -152,7 +156,7 @@ func buildFiles(ctx context.Context, dir string, as []attempt) ([]string, error)
 			continue
 		}
 		tests := filepath.Join(dir, name+".test")
-		cmd := exec.CommandContext(ctx, "go", "test", "-c", "-o", tests, source)
+		cmd := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", overlay, "-o", tests, source)
 		cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("build the tests of %s: %w\n%s", name, err, out)
