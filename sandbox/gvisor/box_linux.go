@@ -55,6 +55,9 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first, base uint32) (*box, error) 
 			return nil, sandbox.Errorf(sandbox.ErrInvalid, "mount "+m.Name, "it was not opened")
 		}
 	}
+	if err := checkExec(spec, p.files[0].Source); err != nil {
+		return nil, err
+	}
 	b := &box{spec: spec, plan: p, debug: d.opts.DebugDir}
 	if err := b.makeFiles(); err != nil {
 		return nil, err

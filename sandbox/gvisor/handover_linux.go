@@ -33,12 +33,18 @@ func (b *box) handOver() (files []*os.File, done func(), err error) {
 	defer owners.close()
 	for i, m := range b.plan.files {
 		f := m.Source
-		if euid == 0 && !(i == 0 && b.plan.erofs) { // an image is read, not mounted
+		if euid == 0 && (i > 0 || !b.plan.erofs || isNoExec(f)) { // an image is read, not mounted
 			if f, err = owners.mount(m, b.isOperators(m)); err != nil {
 				done()
 				return nil, nil, err
 			}
 			opened = append(opened, f)
+			if i == 0 {
+				if err := allowExec(f, m.Source); err != nil {
+					done()
+					return nil, nil, err
+				}
+			}
 		}
 		files = append(files, f)
 	}

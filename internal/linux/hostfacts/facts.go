@@ -37,6 +37,8 @@ type Facts struct {
 	// -1 where that is not known.
 	StateDir string `json:"state_dir"`
 	DiskFree int64  `json:"disk_free"`
+	// StateNoExec says that it lies on a mount with noexec.
+	StateNoExec bool `json:"state_noexec,omitempty"`
 
 	// Docker is the socket of a Docker or Podman engine that this user may
 	// talk to; DockerWhy says why there is none.
@@ -97,6 +99,8 @@ func (f Facts) Problems() []Problem {
 	add(!f.UserNS.OK, "user namespaces", f.UserNS.Why, f.UserNS.Remedy, userNS...)
 	add(!f.Filters.OK, "seccomp filters", f.Filters.Why, f.Filters.Remedy, "gvisor", "process")
 	add(!f.Ptrace.OK, "ptrace", f.Ptrace.Why, f.Ptrace.Remedy, "gvisor")
+	// As root gVisor gets a copy of the mount without it.
+	add(f.StateNoExec && !f.Root, "state directory", f.StateDir+" lies on a file system that is mounted noexec", "set CAISSON_STATE to a directory of yours on one that is mounted without noexec", "gvisor")
 	add(f.Cgroup.Why != "" && !f.Cgroup.Scope, "limits by control groups", f.Cgroup.Why, f.Cgroup.Remedy)
 	for _, c := range []string{"memory", "cpu", "pids"} {
 		clause := f.Cgroup.Limits[c]

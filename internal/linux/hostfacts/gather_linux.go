@@ -43,7 +43,7 @@ func gather(ctx context.Context, m *machine, stateDir string) Facts {
 	}
 	f.KVM = m.kvm(f)
 	f.Landlock = m.landlock()
-	f.DiskFree = m.diskFree(stateDir)
+	f.DiskFree, f.StateNoExec = m.disk(stateDir)
 	f.Docker, f.DockerWhy = m.docker()
 	return f
 }
@@ -82,15 +82,16 @@ func (m *machine) kvm(f Facts) Fact {
 	}
 }
 
-// diskFree asks the nearest directory above path that exists.
-func (m *machine) diskFree(path string) int64 {
+// disk asks the nearest directory above path that exists: for free bytes, and whether
+// it is mounted noexec.
+func (m *machine) disk(path string) (free int64, noExec bool) {
 	for dir := filepath.Clean(path); ; dir = filepath.Dir(dir) {
-		free, err := m.free(dir)
+		free, noExec, err := m.statfs(dir)
 		if err == nil {
-			return free
+			return free, noExec
 		}
 		if !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
-			return -1
+			return -1, false
 		}
 	}
 }

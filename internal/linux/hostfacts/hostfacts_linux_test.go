@@ -27,7 +27,7 @@ func ubuntu(t *testing.T) *machine {
 		seccomp:  func() error { return nil },
 		landlock: func() int { return 4 },
 		access:   func(string, uint32) error { return nil },
-		free:     func(string) (int64, error) { return 1 << 40, nil },
+		statfs:   func(string) (int64, bool, error) { return 1 << 40, false, nil },
 		groups:   func() *cgroup.Host { return &cgroup.Host{Version: 2} },
 		scope:    func() error { return nil },
 	}
@@ -151,8 +151,16 @@ func TestProblems(t *testing.T) {
 		{"version 1 for a user", func(t *testing.T, m *machine) {
 			m.groups = func() *cgroup.Host { return &cgroup.Host{Version: 1, Why: "only root", Remedy: "be root"} }
 		}, "limits by control groups", "only root", "be root", nil},
-		{"disk full", func(t *testing.T, m *machine) { m.free = func(string) (int64, error) { return 1 << 20, nil } },
+		{"disk full", func(t *testing.T, m *machine) {
+			m.statfs = func(string) (int64, bool, error) { return 1 << 20, false, nil }
+		},
 			"disk space", "/state", "CAISSON_STATE", nil},
+		{"state on noexec", func(t *testing.T, m *machine) {
+			m.statfs = func(string) (int64, bool, error) { return 1 << 40, true, nil }
+		}, "state directory", "noexec", "CAISSON_STATE", []string{"gvisor"}},
+		{"state on noexec for root", func(t *testing.T, m *machine) {
+			m.euid, m.statfs = 0, func(string) (int64, bool, error) { return 1 << 40, true, nil }
+		}, "", "", "", nil},
 		{"no Landlock", func(t *testing.T, m *machine) { m.landlock = func() int { return 0 } }, "Landlock", "none", "lsm=", nil},
 		{"no KVM", func(t *testing.T, m *machine) { m.access = func(string, uint32) error { return unix.ENOENT } },
 			"KVM", "no /dev/kvm", "modprobe", []string{"microvm"}},
@@ -269,13 +277,13 @@ func TestDocker(t *testing.T) {
 
 func TestDiskFreeAsksTheNearestParent(t *testing.T) {
 	m := ubuntu(t)
-	m.free = diskFree
+	m.statfs = statfs
 	dir := t.TempDir()
-	if got := m.diskFree(filepath.Join(dir, "not", "there", "yet")); got <= 0 {
+	if got, _ := m.disk(filepath.Join(dir, "not", "there", "yet")); got <= 0 {
 		t.Errorf("%d", got)
 	}
-	m.free = func(string) (int64, error) { return 0, unix.EIO }
-	if got := m.diskFree(dir); got != -1 {
+	m.statfs = func(string) (int64, bool, error) { return 0, false, unix.EIO }
+	if got, _ := m.disk(dir); got != -1 {
 		t.Errorf("%d for a disk that cannot be asked, want -1", got)
 	}
 }

@@ -28,7 +28,7 @@ type machine struct {
 	seccomp  func() error
 	landlock func() int
 	access   func(path string, mode uint32) error
-	free     func(dir string) (int64, error)
+	statfs   func(dir string) (free int64, noExec bool, err error)
 	groups   func() *cgroup.Host
 	scope    func() error
 }
@@ -44,7 +44,7 @@ func realMachine() *machine {
 		access: func(path string, mode uint32) error {
 			return unix.Faccessat(unix.AT_FDCWD, path, mode, unix.AT_EACCESS)
 		},
-		free: diskFree, groups: cgroup.Detect, scope: scope.Available,
+		statfs: statfs, groups: cgroup.Detect, scope: scope.Available,
 	}
 }
 
@@ -85,12 +85,12 @@ func landlockABI() int {
 	return int(abi)
 }
 
-func diskFree(dir string) (int64, error) {
+func statfs(dir string) (free int64, noExec bool, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, err
+		return 0, false, err
 	}
-	return int64(st.Bavail) * st.Bsize, nil
+	return int64(st.Bavail) * st.Bsize, st.Flags&unix.MS_NOEXEC != 0, nil // ST_NOEXEC has the same number
 }
 
 // text reads a file, at most 64 KiB of it, or gives "".

@@ -19,15 +19,16 @@ import (
 // whatever it will be told to make. The owner still has its own to do then, and
 // from the order on it is waited for.
 type ready struct {
-	flags *flag.FlagSet // gVisor's, all at their defaults
-	err   error         // what went wrong; the order's sender is told
+	flags  *flag.FlagSet // gVisor's, all at their defaults
+	hidden int           // the directory under the stage, open; as root
+	err    error         // what went wrong; the order's sender is told
 }
 
 func getReady() *ready {
 	r := &ready{flags: flag.NewFlagSet("caisson", flag.ContinueOnError)}
 	config.RegisterFlags(r.flags)
 	if os.Geteuid() == 0 {
-		r.err = layStage()
+		r.hidden, r.err = layStage()
 	}
 	if r.err == nil {
 		if err := forbidSetID(); err != nil {

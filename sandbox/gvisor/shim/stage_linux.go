@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,15 +22,78 @@ const stageDir = "/run"
 // 0700 state directory nor most of what an operator mounts; and a name on the
 // host may be swapped between check and use. Here nobody else can look or
 // write. The owner started this process in a mount namespace of its own.
-func layStage() error {
+//
+// It returns the directory that the stage hides, open.
+func layStage() (hidden int, err error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("making mounts private: %w", err)
+		return -1, fmt.Errorf("making mounts private: %w", err)
+	}
+	self, selfErr := cloneSelf() // which may lie there
+	if selfErr == nil {
+		defer unix.Close(self)
+	}
+	hidden, err = unix.Open(stageDir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("what the stage will hide: %w", err)
 	}
 	if err := unix.Mount("caisson", stageDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=1m"); err != nil {
-		return fmt.Errorf("mounting the stage on %s: %w", stageDir, err)
+		unix.Close(hidden)
+		return -1, fmt.Errorf("mounting the stage on %s: %w", stageDir, err)
 	}
-	startWithin(stageDir)
+	if selfErr == nil {
+		startWithin(stageDir, self)
+	}
+	return hidden, nil
+}
+
+// showState makes the state directory what this process and gVisor need, where it is not:
+// in this mount namespace alone.
+func showState(dir string, hidden int) error {
+	defer unix.Close(hidden)
+	if err := uncover(dir, hidden); err != nil {
+		return fmt.Errorf("the state directory %s: %w", dir, err)
+	}
+	if err := executable(filepath.Dir(dir)); err != nil {
+		return fmt.Errorf("taking noexec off the state directory %s: %w", dir, err)
+	}
 	return nil
+}
+
+// uncover shows the state directory on the stage where the stage hides it, as it does
+// one that systemd has made (RuntimeDirectory=): what is asked of this process has names
+// there, and its files are made there. All of the directory below stageDir that it lies
+// in is shown, under its own name: snapshots lie beside the sandboxes.
+func uncover(dir string, hidden int) error {
+	rest, ok := strings.CutPrefix(filepath.Clean(dir), stageDir+"/")
+	if !ok {
+		return nil
+	}
+	top, _, _ := strings.Cut(rest, "/")
+	tree, err := unix.OpenTree(hidden, top, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|unix.AT_SYMLINK_NOFOLLOW)
+	if err != nil {
+		return fmt.Errorf("open_tree: %w", err)
+	}
+	defer unix.Close(tree)
+	return attach(handedFile{fd: tree, dir: true}, filepath.Join(stageDir, top))
+}
+
+// executable lays a copy of the mount that dir lies in over dir, without noexec, where it
+// has that: what programs inside write to scratch is mapped from files here. dir is not
+// what this process removes in the end.
+func executable(dir string) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil || st.Flags&unix.MS_NOEXEC == 0 { // ST_NOEXEC has the same number
+		return err
+	}
+	tree, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(tree)
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_NOEXEC}); err != nil {
+		return err
+	}
+	return unix.MoveMount(tree, "", unix.AT_FDCWD, dir, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
 // stage attaches the detached mounts that the owner handed over below

@@ -25,7 +25,8 @@ const (
 // startWithin makes gVisor start its halves through a tiny program in dir that
 // narrows their bounding sets, see [starter.Bounds]. Where that cannot be done
 // gVisor starts the binary itself and narrows them later, in all its threads.
-func startWithin(dir string) {
+// self is this process's executable, from cloneSelf.
+func startWithin(dir string, self int) {
 	exe, start := filepath.Join(dir, "exe"), filepath.Join(dir, "start")
 	program, err := starter.Bounds(goferCaps, kernelCaps, exe)
 	if err != nil {
@@ -33,7 +34,7 @@ func startWithin(dir string) {
 	}
 	// gVisor's halves have another uid and cannot walk to the binary by its
 	// name; and /proc/self/exe is the tiny program then.
-	if err := bindSelf(exe); err != nil {
+	if err := attach(handedFile{fd: self}, exe); err != nil {
 		return
 	}
 	if err := os.WriteFile(start, program, 0o755); err != nil {
@@ -42,25 +43,25 @@ func startWithin(dir string) {
 	specutils.ExePath = start
 }
 
-// bindSelf mounts this process's executable at path.
-func bindSelf(path string) error {
+// cloneSelf makes a detached mount of this process's executable.
+func cloneSelf() (int, error) {
 	const self = "/proc/self/exe" // its mount lies in the owner's namespace, so the name is needed
 	name, err := os.Readlink(self)
 	if err != nil {
-		return err
+		return -1, err
 	}
-	if err := os.WriteFile(path, nil, 0o644); err != nil {
-		return err
-	}
-	if err := unix.Mount(name, path, "", unix.MS_BIND, ""); err != nil {
-		return err
+	fd, err := unix.OpenTree(unix.AT_FDCWD, name, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
+	if err != nil {
+		return -1, err
 	}
 	var want, got unix.Stat_t
-	if err := errors.Join(unix.Stat(self, &want), unix.Stat(path, &got)); err != nil {
-		return err
+	err = errors.Join(unix.Stat(self, &want), unix.Fstat(fd, &got))
+	if err == nil && (want.Dev != got.Dev || want.Ino != got.Ino) {
+		err = errors.New("the name of the executable leads to another file")
 	}
-	if want.Dev != got.Dev || want.Ino != got.Ino {
-		return errors.New("the name of the executable leads to another file")
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
 	}
-	return nil
+	return fd, nil
 }
