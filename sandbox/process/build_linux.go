@@ -188,7 +188,7 @@ func (w *world) finish(s *script, staged bool) {
 	s.doing("make /dev read-only")
 	dev := s.place("/dev")
 	s.attributes(dev, unix.MountAttr{Attr_set: nothing})
-	for _, m := range procHidden() {
+	for _, m := range procHidden("/proc") {
 		s.doing("hide %s", m.Target)
 		s.call(unix.SYS_MOUNT, hidden(m), m.Target, nil, unix.MS_BIND, nil)
 	}

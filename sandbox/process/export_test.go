@@ -72,3 +72,6 @@ func WaitForStage() bool {
 	}
 	return stages.made.Load() != nil
 }
+
+// ProcHidden are the names in the directory proc that are hidden inside.
+var ProcHidden = procHidden
