@@ -14,6 +14,7 @@ import (
 	"github.com/caisson-run/caisson/attack/probe"
 	"github.com/caisson-run/caisson/attack/tries"
 	"github.com/caisson-run/caisson/egress/wire"
+	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
 
@@ -37,8 +38,13 @@ func (s *suite) flood(ctx context.Context) finding {
 	if s.Again == nil {
 		return finding{verdict: NotApplicable, reason: "this program does not start a second caisson"}
 	}
-	if f := s.wired(ctx); f != nil {
+	held, f := s.tryWire(ctx)
+	if f != nil {
 		return *f
+	}
+	own := ""
+	if held.Limits[sandbox.LimitMemory] == sandbox.Enforced {
+		own = floodOwn // where it is merely emulated, nobody may ask for another
 	}
 	for _, k := range []struct {
 		kind, budget string
@@ -52,7 +58,7 @@ func (s *suite) flood(ctx context.Context) finding {
 		if err != nil {
 			return unable(err)
 		}
-		f := s.flooded(ctx, host, k.kind, k.budget, k.over)
+		f := s.flooded(ctx, host, k.kind, k.budget, own, k.over)
 		host.close()
 		if f.verdict != Pass {
 			return f
@@ -61,10 +67,15 @@ func (s *suite) flood(ctx context.Context) finding {
 	return s.stillServed(ctx)
 }
 
-// flooded is one flood, which a second caisson runs.
-func (s *suite) flooded(ctx context.Context, host *counter, kind, budget string, over func(total, most int, bytes int64) bool) finding {
+// flooded is one flood, which a second caisson runs, with so much memory of its own;
+// empty is the usual.
+func (s *suite) flooded(ctx context.Context, host *counter, kind, budget, memory string, over func(total, most int, bytes int64) bool) finding {
 	file := filepath.Join(s.dir, "flood-"+kind+".yaml")
-	text := fmt.Sprintf("version: 1\nisolation: %s\nlimits: {wall: %s, memory: %s}\nfiles: {mounts: [{source: %q, target: %s}]}\nnetwork:\n  allow: [%s]\n", s.Isolation, patience, floodOwn, s.Program, probe.AtProbe, host.allowances())
+	limits := "wall: " + patience.String()
+	if memory != "" {
+		limits += ", memory: " + memory
+	}
+	text := fmt.Sprintf("version: 1\nisolation: %s\nlimits: {%s}\nfiles: {mounts: [{source: %q, target: %s}]}\nnetwork:\n  allow: [%s]\n", s.Isolation, limits, s.Program, probe.AtProbe, host.allowances())
 	if budget != "" {
 		text += "  budget: {" + budget + "}\n"
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/attack/probe"
+	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
 
@@ -37,14 +38,23 @@ var errNoInternet = errors.New("no network namespace can be made here")
 
 // wired says whether a sandbox may have a network here at all: why not, when not.
 func (s *suite) wired(ctx context.Context) *finding {
+	_, f := s.tryWire(ctx)
+	return f
+}
+
+// tryWire is wired, and what held in the sandbox that tried it.
+func (s *suite) tryWire(ctx context.Context) (held sandbox.Posture, f *finding) {
 	sc := s.begin(ctx, func(c *session.Call) { c.Network = []string{goodHost} }, probe.ModeNetwork, `{}`)
 	err := sc.wait(probe.CaseReady)
 	sc.end()
 	if err == nil {
-		return nil
+		if sc.res != nil {
+			held = sc.res.Posture
+		}
+		return held, nil
 	}
-	f := unable(err)
-	return &f
+	cannot := unable(err)
+	return held, &cannot
 }
 
 // onInternet has a second caisson run knocks, with flags, and says what that
