@@ -242,14 +242,19 @@ func read(t *testing.T, pid int, name string) string {
 	return string(data)
 }
 
-// gone reports whether a process has: what is left of it holds nothing.
+// gone reports whether a process has, or is on its way (PF_EXITING, linux/sched.h: it
+// lets go of its memory before it is a zombie): what is left of it holds nothing.
 func gone(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return true
 	}
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	return len(fields) == 0 || fields[0] == "Z" || fields[0] == "X"
+	if len(fields) < 7 || fields[0] == "Z" || fields[0] == "X" {
+		return true
+	}
+	flags, _ := strconv.ParseUint(fields[6], 10, 32)
+	return flags&4 != 0
 }
 
 func look(t *testing.T, pid int, id string) posture {
