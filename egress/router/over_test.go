@@ -3,6 +3,7 @@
 package router
 
 import (
+	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
@@ -44,7 +45,7 @@ func TestHostThatDidNotWait(t *testing.T) {
 			case <-time.After(time.Millisecond):
 			}
 		}
-		way := &http.Transport{ForceAttemptHTTP2: true, DialTLS: func(string, string) (net.Conn, error) { return conn, nil }}
+		way := &http.Transport{ForceAttemptHTTP2: true, DialTLSContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}
 		t.Cleanup(way.CloseIdleConnections)
 		code, text := ask(t, &http.Client{Transport: way}, request(t, "POST", s.url("/"), strings.NewReader("once")))
 		if code != http.StatusOK || !strings.HasSuffix(text, " 4") {
