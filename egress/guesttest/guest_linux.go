@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -60,7 +61,7 @@ func New(t testing.TB, nic *os.File, mtu int, guest, gateway netip.Addr) *Guest 
 	if err := s.SetTransportProtocolOption(tcp.ProtocolNumber, &soon); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.CreateNIC(1, &waiting{ep, fd}); err != nil {
+	if err := s.CreateNIC(1, &waiting{LinkEndpoint: ep, fd: fd}); err != nil {
 		t.Fatal(err)
 	}
 	address := tcpip.ProtocolAddress{Protocol: ipv4.ProtocolNumber, AddressWithPrefix: tcpip.AddrFrom4(guest.As4()).WithPrefix()}
@@ -76,7 +77,8 @@ func New(t testing.TB, nic *os.File, mtu int, guest, gateway netip.Addr) *Guest 
 // after two, while the writer of a datagram waits for a word that never comes.
 type waiting struct {
 	stack.LinkEndpoint
-	fd int
+	fd   int
+	full sync.Mutex // one at a time waits in the kernel: each who does takes a thread
 }
 
 // longestFull bounds that wait, for two who write to each other while they should
@@ -95,7 +97,9 @@ func (w *waiting) WritePackets(pkts stack.PacketBufferList) (int, tcpip.Error) {
 			if _, full := err.(*tcpip.ErrWouldBlock); !full {
 				return sent, err
 			}
+			w.full.Lock()
 			n, perr := unix.Poll([]unix.PollFd{{Fd: int32(w.fd), Events: unix.POLLOUT}}, int(longestFull.Milliseconds()))
+			w.full.Unlock()
 			if n == 0 && perr != unix.EINTR {
 				return sent, &tcpip.ErrNoBufferSpace{}
 			}
