@@ -281,7 +281,7 @@ func TestHalfRequests(t *testing.T) {
 
 // The next request of a connection has all the time that it had.
 func TestAfterADeadline(t *testing.T) {
-	const patience = 300 * time.Millisecond
+	const patience = time.Second
 	wait := make(chan struct{})
 	addr, _ := patient(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {

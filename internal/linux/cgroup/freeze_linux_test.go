@@ -32,7 +32,9 @@ func TestFreezeStopsEverything(t *testing.T) {
 		before := used()
 		<-time.After(50 * time.Millisecond) // five thousand forks' worth
 		after := used()
-		if now, _ := g.Pids(); after != before || len(pids) < 4 || !slices.Equal(now, pids) {
+		// What ran takes all of that time, on each processor; a kernel may still add what
+		// was used before.
+		if now, _ := g.Pids(); after-before > 10*time.Millisecond || len(pids) < 4 || !slices.Equal(now, pids) {
 			t.Errorf("it used %v while it stood still: %v, then %v", after-before, pids, now)
 		}
 		for range 2 {
