@@ -215,10 +215,17 @@ func TestYesFromElsewhere(t *testing.T) {
 		done := make(chan *sandbox.Result, 1)
 		waits := make(chan struct{})
 		go func() {
-			res, _ := b.Do(t.Context(), asked(t, func(c *Call) { c.Ask, c.OnNotice = never, func(string) { close(waits) } }), IO{})
+			res, err := b.Do(t.Context(), asked(t, func(c *Call) { c.Ask, c.OnNotice = never, func(string) { close(waits) } }), IO{})
+			if err != nil {
+				t.Error(err)
+			}
 			done <- res
 		}()
-		<-waits
+		select {
+		case <-waits:
+		case res := <-done:
+			t.Fatalf("nobody was asked: %+v", res)
+		}
 		list, err := b.store.List(t.Context(), approval.Pending)
 		if err != nil || len(list) != 1 {
 			t.Fatalf("%+v, %v", list, err)
