@@ -18,6 +18,8 @@ type keeper struct {
 	w    *world
 	will *will // nil: the sandbox dies with its owner
 
+	saving sync.Mutex // held until whoever asked for a snapshot has the answer
+
 	mu    sync.Mutex
 	owner *net.UnixConn // nil while there is none
 	out   *json.Encoder // to owner
@@ -95,11 +97,13 @@ func (k *keeper) answer(owner *net.UnixConn, asked <-chan wire.Command) {
 			n := k.w.counters()
 			k.answerTo(owner, wire.Event{Kind: wire.Usage, Counters: &n})
 		case wire.Save:
+			k.saving.Lock()
 			e := wire.Event{Kind: wire.Saved}
 			if err := k.w.save(c); err != nil {
 				e.Error = err.Error()
 			}
 			k.answerTo(owner, e)
+			k.saving.Unlock()
 		case wire.Signal:
 			k.w.signal(syscall.Signal(c.Signal))
 		}

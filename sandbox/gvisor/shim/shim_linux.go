@@ -158,6 +158,10 @@ func (k *keeper) run(newborn bool) error {
 	if err != nil {
 		ev = &wire.Event{Kind: wire.Failed, Error: err.Error()}
 	}
+	// A kernel that ends with a snapshot has said before that it is written. That must
+	// not be heard after the end; and one that is dead keeps nobody waiting for it.
+	k.saving.Lock()
+	defer k.saving.Unlock()
 	if !k.last(*ev) {
 		e.bury()
 	}
