@@ -2,7 +2,7 @@
 
 // Package egress is a sandbox's way out, as its owner sees it: it hands the
 // sandbox's end of a wire to a level of isolation, starts the router in a process
-// of its own when the first packet comes, and keeps what it tells.
+// of its own when the first packet comes, or is to be expected, and keeps what it tells.
 //
 //	egress/name      one spelling of a host name
 //	egress/rule      what an allow-list lets through

@@ -13,9 +13,10 @@ import (
 )
 
 // A router is a process, and most programs that may use a network do not. So it is
-// started by the first packet, which waits on the wire meanwhile, as all packets do
-// that come before a router reads them. Nothing goes through before there is one, and
-// nothing ever when there can be none.
+// started by the first packet, or when a program that may send one has run for a while
+// (Foresee). Packets wait on the wire meanwhile, as all do that come before a router
+// reads them. Nothing goes through before there is one, and nothing ever when there can
+// be none.
 //
 // The owner only looks whether something came. Of a wire that is a socket it looks at
 // the first byte of a packet: a kernel inside may say words of IPv6 by itself, which a

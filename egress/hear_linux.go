@@ -42,11 +42,13 @@ func (r *Router) follow() {
 func (r *Router) hear(e wire.Event) bool {
 	switch e.Kind {
 	case wire.Ready:
+		r.mu.Lock()
+		r.stands = true
+		r.mu.Unlock()
 		if err := r.begin(); err != nil {
 			r.lost(err)
 			return false
 		}
-		r.tellReady()
 	case wire.Connection, wire.Refused:
 		r.keep(e)
 	case wire.Changed:
@@ -69,24 +71,19 @@ func (r *Router) hear(e wire.Event) bool {
 }
 
 // begin has the router read packets, once, and unless it is being ended and there are
-// none. One that is started by a packet is told so with its order.
-func (r *Router) begin() error {
+// none, or it was started ahead of them. One that is started by a packet is told so with
+// its order.
+func (r *Router) begin() (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.reads || r.closing && !r.came {
-		return nil
+	if !r.reads && !r.waits && (!r.closing || r.came) {
+		r.reads = true
+		err = r.write(wire.Command{Kind: wire.Begin})
 	}
-	r.reads = true
-	return r.write(wire.Command{Kind: wire.Begin})
-}
-
-// tellReady tells who waits for it that packets are read.
-func (r *Router) tellReady() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.reads {
+	if r.reads && r.stands { // who waits for it is told that packets are read
 		r.once.Do(func() { close(r.ready) })
 	}
+	return err
 }
 
 func (r *Router) keep(e wire.Event) {

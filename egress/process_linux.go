@@ -52,7 +52,7 @@ func (p *process) wait() {
 }
 
 // start starts the process and gives it its order.
-func (r *Router) start(order *wire.Order, owner, program *os.File) error {
+func (r *Router) start(l *launch) error {
 	// A terminal's signals are not for it.
 	attr := &syscall.SysProcAttr{Setsid: true}
 	if os.Geteuid() == 0 {
@@ -60,23 +60,20 @@ func (r *Router) start(order *wire.Order, owner, program *os.File) error {
 		if err != nil {
 			return cannot("no uid can be drawn", err)
 		}
-		order.UID = uid
-		attr.Credential = as(uid, program)
+		l.order.UID = uid
+		attr.Credential = as(uid, l.program)
 		attr.Cloneflags = unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 	}
-	pid, err := r.fork(attr, owner, program)
+	pid, err := r.fork(attr, l.owner, l.program)
 	if err != nil {
 		return cannot("its program cannot be started", err)
 	}
 	r.mu.Lock()
 	r.process, r.runs = &process{pid: pid}, true
 	r.mu.Unlock()
+	r.began()
 	go r.follow()
-	err = r.send(order)
-	if err == nil && r.came { // there is something to read, so nothing to wait for
-		err = r.begin()
-	}
-	if err != nil {
+	if err = r.send(l.order); err != nil {
 		r.process.kill()
 		return cannot("the router takes no order", err)
 	}

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/caisson-run/caisson/egress/wire"
-	"github.com/caisson-run/caisson/internal/linux/engine"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -35,9 +34,15 @@ type Router struct {
 	opened chan struct{} // closed when its program is open, or cannot be
 	first  watch         // for the packet that it is started by
 	begun  chan struct{} // closed when the process was started, or is not going to be
+	began  func()        // closes it
 	ready  chan struct{} // closed when packets are read
 	once   sync.Once     // closes it
 	over   chan struct{} // closed when nothing more is told
+
+	settled chan struct{} // closed when nobody waits for the first packet any more
+
+	launching sync.Mutex // held while the process is started
+	launch    *launch    // guarded by launching; nil before the program is open, and when nobody waits for a packet
 
 	changing sync.Mutex    // held while rules are changed
 	changed  chan struct{} // has an element for each change that is in force
@@ -50,6 +55,8 @@ type Router struct {
 	wanted  bool // somebody waits for it, packets or not
 	came    bool // a packet was on the wire before
 	runs    bool // there is a process, which is to be waited for
+	waits   bool // it was started before anything asked for it, and is to read no packet yet
+	stands  bool // it has said that it is ready to read packets
 	reads   bool // it was told to read packets
 	closing bool
 	reaped  sync.Once
@@ -93,51 +100,14 @@ func Start(o Options) (*Router, error) {
 	}
 	r := &Router{
 		o: o, conn: conn, nic: nic, far: theirNIC, in: bufio.NewScanner(conn), out: json.NewEncoder(conn), opened: make(chan struct{}), begun: make(chan struct{}),
-		ready: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{}, 1),
+		settled: make(chan struct{}), ready: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{}, 1),
 	}
+	r.began = sync.OnceFunc(func() { close(r.begun) })
 	r.in.Buffer(nil, wire.MostLine)
 	r.tell = rate.NewLimiter(rate.Every(wire.RecordEvery/2), toldAtOnce)
-	order := wire.Order{Rules: o.Rules, Budget: o.Budget, Guest: Guest.String(), Gateway: Gateway.String(), MTU: MTU, Device: o.Wire == sandbox.WireDevice}
-	go r.await(&order, theirs)
+	order := &wire.Order{Rules: o.Rules, Budget: o.Budget, Guest: Guest.String(), Gateway: Gateway.String(), MTU: MTU, Device: o.Wire == sandbox.WireDevice}
+	go r.await(order, theirs)
 	return r, nil
-}
-
-// await starts the process when it is needed.
-func (r *Router) await(order *wire.Order, theirs *os.File) {
-	defer close(r.begun)
-	defer theirs.Close()
-	program, err := engine.OpenRouter(r.o.StateDir)
-	if err != nil {
-		err = cannot("its program cannot be opened", err)
-		r.mu.Lock()
-		r.failed = err
-		r.mu.Unlock()
-		close(r.opened)
-		close(r.over)
-		return
-	}
-	defer program.Close()
-	close(r.opened)
-	came := r.first.wait(r.far, order.Device)
-	r.mu.Lock()
-	r.came = came
-	if r.closing && !r.wanted && !came { // nothing goes through
-		r.done = true
-		close(r.over)
-		r.mu.Unlock()
-		return
-	}
-	r.mu.Unlock()
-	if err = r.start(order, theirs, program); err == nil {
-		return
-	}
-	r.mu.Lock()
-	runs := r.runs
-	r.mu.Unlock()
-	r.lost(err)
-	if !runs {
-		close(r.over)
-	}
 }
 
 // ends are the sandbox's end of the wire, which is nil when it has it already, and
@@ -283,7 +253,7 @@ func (r *Router) Stop() Report {
 	r.closing = true
 	r.mu.Unlock()
 	r.first.end()
-	<-r.begun
+	<-r.settled
 	r.mu.Lock()
 	first, unread := !before && r.runs, !r.reads && !r.came
 	if unread {

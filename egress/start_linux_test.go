@@ -200,6 +200,70 @@ func TestStartedByAPacket(t *testing.T) {
 	}
 }
 
+// What is foreseen is there before the first packet, which has no other; one that is
+// not used says nothing, and is gone.
+func TestForeseen(t *testing.T) {
+	eachUser(t, func(t *testing.T) {
+		for _, sent := range []int{0, 1, 3} {
+			r, err := egress.Start(egress.Options{Wire: sandbox.WirePackets, Rules: allow("example.com")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Foresee(0)
+			r.Foresee(0)
+			pid := r.PID()
+			if pid == 0 {
+				t.Error("it was not started")
+			}
+			for range sent {
+				if _, err := r.NIC().Write(packet(4)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if report := r.Close(); report.Incomplete || len(report.Refused) != min(1, sent) || report.Totals.Refused != int64(sent) {
+				t.Errorf("after %d packets: %+v", sent, report)
+			}
+			if r.PID() != pid {
+				t.Errorf("after %d packets: %d took the place of %d", sent, r.PID(), pid)
+			}
+			if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+				t.Errorf("%d is still there (%v)", pid, err)
+			}
+		}
+	})
+}
+
+// A router that waits for its first packet is one that others may wait for, and whose
+// death closes the network.
+func TestForeseenAndWanted(t *testing.T) {
+	ended := make(chan error, 1)
+	r, err := egress.Start(egress.Options{
+		Wire: sandbox.WirePackets, Rules: allow("example.com"), Ended: func(_ string, err error) { ended <- err },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	r.Foresee(0)
+	pid := r.PID()
+	if err := r.Change(t.Context(), allow("other.test")); err != nil {
+		t.Error(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ended:
+	case <-time.After(guesttest.Wait):
+		t.Error("nobody is told")
+	}
+	r.Close()
+	r.Foresee(0)
+	if r.PID() != pid {
+		t.Error("one was started after the end")
+	}
+}
+
 // A router that cannot work is told when it is needed, and nothing goes through.
 func TestStartedInVain(t *testing.T) {
 	ended := make(chan error, 1)

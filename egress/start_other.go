@@ -7,6 +7,7 @@ package egress
 import (
 	"context"
 	"os"
+	"time"
 
 	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/sandbox"
@@ -31,6 +32,9 @@ func (r *Router) Started() error { return nil }
 
 // Ready never is.
 func (r *Router) Ready(context.Context) error { return nil }
+
+// Foresee does nothing here.
+func (r *Router) Foresee(time.Duration) {}
 
 // Change does nothing here.
 func (r *Router) Change(context.Context, wire.Rules) error { return nil }

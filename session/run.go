@@ -302,6 +302,11 @@ func (r *run) fail(ctx context.Context, why error) (*sandbox.Result, error) {
 	return nil, errors.Join(why, jerr)
 }
 
+// shortProgram is how long a program has run that may be expected to have a use for its
+// network, if it has one: those that only look at something are over by then, and no
+// router is started for them.
+const shortProgram = 4 * time.Millisecond
+
 // carryOut has start run the program of w, under the limits that the road itself
 // holds.
 func (r *run) carryOut(parent context.Context, w *world, start func(context.Context, *sandbox.Exec) (*sandbox.Result, error)) (*sandbox.Result, error) {
@@ -332,7 +337,12 @@ func (r *run) carryOut(parent context.Context, w *world, start func(context.Cont
 	ex := w.exec
 	ex.Stdin, ex.Stdout, ex.Stderr = r.io.Stdin, r.out[0], r.out[1]
 	ex.Terminal, ex.Signals = r.call.TTY, r.call.Signals
-	ex.Started = clock.started
+	ex.Started = func() {
+		clock.started()
+		if r.net != nil {
+			r.net.router.Foresee(shortProgram)
+		}
+	}
 	if every := g.every(); every > 0 {
 		ex.Sample, ex.SampleEvery = g.sample, every
 	}

@@ -119,13 +119,14 @@ func (p *process) run() error {
 		return err
 	}
 	p.ready()
-	if begin, err := p.told(); err != nil || !begin {
-		return err
-	}
 	r, err := router.New(o)
 	if err != nil {
 		return err
 	}
+	if begin, err := p.told(); err != nil || !begin {
+		return err
+	}
+	r.Begin()
 	return p.serve(r)
 }
 

@@ -62,6 +62,7 @@ func TestEarly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		r.Begin()
 		_ = theirs.SetReadDeadline(time.Now().Add(guesttest.Wait))
 		b := make([]byte, 1500)
 		n, err := theirs.Read(b)

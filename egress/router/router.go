@@ -118,7 +118,7 @@ func (w *work) wait() {
 	w.wg.Wait()
 }
 
-// New starts a router on o.Wire.
+// New makes a router of o.Wire, which reads nothing before Begin.
 func New(o Options) (*Router, error) {
 	switch {
 	case !o.Guest.Is4() || !o.Gateway.Is4() || o.Guest == o.Gateway:
@@ -150,9 +150,12 @@ func New(o Options) (*Router, error) {
 	}
 	r.newWeb()
 	r.at.do(r.serveDNS)
-	r.link.begin()
 	return r, nil
 }
+
+// Begin has the router read what the sandbox sends, and what has waited on the wire. It
+// is called once, and not after Close.
+func (r *Router) Begin() { r.link.begin() }
 
 // Change puts other rules in force and closes the connections that they do not
 // allow, those with a request under way that they do not, and those whose requests

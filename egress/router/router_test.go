@@ -131,6 +131,7 @@ func build(t testing.TB, o options) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
+	h.r.Begin()
 	far, err := unix.Dup(fds[0]) // who reads a wire without another end never waits
 	if err != nil {
 		t.Fatal(err)
