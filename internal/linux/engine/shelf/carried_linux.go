@@ -6,6 +6,7 @@ package shelf
 
 import (
 	_ "embed"
+	"errors"
 	"os"
 )
 
@@ -23,11 +24,16 @@ var (
 
 // Kept opens the engine that is kept below a state directory, for who cannot wait
 // until that directory has been opened and judged: where the way to it leaves any
-// doubt, or there is no engine yet, it is an error, and nothing is made.
+// doubt, or there is no engine yet, or a stale one, it is an error, and nothing is made.
 func Kept(state string) (*os.File, error) {
 	l, err := ParseLabel(EngineLabel)
 	if err != nil {
 		return nil, err
 	}
-	return l.below(state)
+	f, err := l.below(state)
+	if err == nil && Stale(f) {
+		f.Close()
+		return nil, errors.New("engine: it is to be unpacked anew")
+	}
+	return f, err
 }

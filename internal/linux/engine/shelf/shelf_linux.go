@@ -4,12 +4,14 @@ package shelf
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -127,6 +129,25 @@ func (s *Shelf) Put(l Label, write func(io.Writer) error) error {
 // table, on amd64 and on arm64 with pages of 4 KiB, where it took 512.
 const hugePage = 2 << 20
 
+// bootName is the extended attribute that has the boot in which a program was written.
+const bootName = "user.caisson.boot"
+
+// boot is what the kernel calls its time since it was started.
+var boot = sync.OnceValue(func() []byte {
+	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return bytes.TrimSpace(id)
+})
+
+// Stale reports whether a program that was found was written before the kernel was
+// started: it was read from the disk since, and that is in small pieces, out of which a
+// run takes a seventh more processor time. It is as good as another for who cannot wait.
+func Stale(f *os.File) bool {
+	was := make([]byte, 64)
+	n, err := unix.Fgetxattr(int(f.Fd()), bootName, was)
+	now := boot()
+	return err == nil && len(now) > 0 && !bytes.Equal(was[:n], now)
+}
+
 // write makes the file that is not ready.
 func (s *Shelf) write(write func(io.Writer) error) error {
 	// A child that another goroutine forks now would have the file open for
@@ -143,6 +164,8 @@ func (s *Shelf) write(write func(io.Writer) error) error {
 		err = pieces.Flush()
 	}
 	if err == nil {
+		// Where there is no such thing, it counts as of every boot.
+		_ = unix.Fsetxattr(fd, bootName, boot(), 0)
 		err = errors.Join(f.Chmod(Mode), f.Sync())
 	}
 	return errors.Join(err, f.Close())
