@@ -35,6 +35,7 @@ func benches(s *stage) []bench {
 		list = append(list, s.whole(u, "/bin/true"))
 	}
 	list = append(list, s.whole(root, "/usr/bin/python3", "-c", "print(1)"))
+	list = append(list, s.copied(root, "/bin/true"), s.copied(root, "/usr/bin/python3", "-c", "print(1)"))
 	list = append(list,
 		bench{"whole run of \"/bin/true\" on a container image", s.onImage},
 		bench{fmt.Sprintf("an image of %.0f MB made ready", largeImage/1e6), s.unpacked},
@@ -72,6 +73,32 @@ func (s *stage) whole(u user, argv ...string) bench {
 			timed(func(ctx context.Context) *exec.Cmd { return s.caissonRun(ctx, u, argv...) }),
 			timed(func(ctx context.Context) *exec.Cmd { return s.runscDo(ctx, u, argv...) }))
 		r := p.row("≤ 0.60")
+		r.who = u.name
+		return r
+	}}
+}
+
+// copied is whole with copies of both programs that were just made.
+func (s *stage) copied(u user, argv ...string) bench {
+	return bench{fmt.Sprintf("whole run of %q, both programs just copied", argv), func(ctx context.Context) row {
+		r := row{who: u.name}
+		ours, theirs := s.caissonRun(ctx, u, argv...), s.runscDo(ctx, u, argv...)
+		for _, cmd := range []*exec.Cmd{ours, theirs} {
+			copied := cmd.Path + "-copied"
+			defer os.Remove(copied)
+			if err := duplicate(cmd.Path, copied); err != nil {
+				r.notes = append(r.notes, err.Error())
+				return r
+			}
+		}
+		of := func(command func(context.Context, user, ...string) *exec.Cmd) once {
+			return timed(func(ctx context.Context) *exec.Cmd {
+				cmd := command(ctx, u, argv...)
+				cmd.Path += "-copied"
+				return cmd
+			})
+		}
+		r = interleave(ctx, s.o.pairs, of(s.caissonRun), of(s.runscDo)).row("")
 		r.who = u.name
 		return r
 	}}

@@ -32,6 +32,7 @@ func (s *stage) about(ctx context.Context) []string {
 		"caisson: `caisson run -- …` with every default, so with all its limits on; its audit record is written",
 		"runsc: `runsc --network=none do --quiet …`, built from the same module with the same flags; without root also `--rootless`. " +
 			"The module leaves out the filters that upstream's own build compiles ahead, so an upstream release starts faster than this runsc",
+		"page cache: both programs as their first runs from the disk leave them, as after a reboot, but for the rows of programs that were just copied",
 		"figures: medians (smallest–largest) of runs in turns; ratio caisson to runsc: of the medians (median of each pair's)",
 		"processor time: medians of user and system time of one run, all its processes together; other load changes it little",
 	}
