@@ -332,7 +332,7 @@ func agent() int {
 	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, 1, 0, 0, 0, 0)
 	p.hold0("ptrace the first process", errno)
 	p.try("stop the first process", stop(1))
-	p.try("kill the first process", unix.Kill(1, unix.SIGKILL))
+	p.try("kill the first process", kill(1))
 	return 0
 }
 
@@ -354,6 +354,16 @@ func stop(pid int) error {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
+	return errors.New("the kernel dropped the signal")
+}
+
+// kill kills a process, whose end this one would not outlive. It may be that nothing
+// refuses the call, and the kernel drops the signal all the same (stop).
+func kill(pid int) error {
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		return err
+	}
+	time.Sleep(100 * time.Millisecond)
 	return errors.New("the kernel dropped the signal")
 }
 

@@ -35,7 +35,7 @@ func (h *hostConfig) limit(l *sandbox.Limits, holds map[sandbox.LimitName]sandbo
 	if l.Processes > 0 {
 		h.PidsLimit = int64(l.Processes) + agentTasks
 	}
-	h.Ulimits = []ulimit{{"core", 0, 0}}
+	h.Ulimits = []ulimit{{"core", 0, 0}, {"sigpending", pendingSignals, pendingSignals}}
 	if n := int64(l.OpenFiles); n > 0 {
 		n = max(n, agentFiles)
 		h.Ulimits = append(h.Ulimits, ulimit{"nofile", n, n})
@@ -44,6 +44,11 @@ func (h *hostConfig) limit(l *sandbox.Limits, holds map[sandbox.LimitName]sandbo
 		h.Ulimits = append(h.Ulimits, ulimit{"fsize", n, n})
 	}
 }
+
+// pendingSignals is how many signals may wait for the processes of a sandbox, timers
+// included. The kernel counts them by user, who may be the same for many containers; as
+// sandbox/process has it, but an engine's host is not known here, so it is little.
+const pendingSignals = 512
 
 // socketShare is how many bytes the buffers of internet sockets may take beside
 // a memory limit where cgroup v1 counts them apart; see internal/linux/cgroup.

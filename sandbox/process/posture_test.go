@@ -40,6 +40,7 @@ type posture struct {
 	Cwd        string
 	Env        string
 	Cores      string
+	Pending    string // signals that may wait, timers included; not of init, which has neither
 	Files      []string
 	Group      bool // in the sandbox's control group; true where there is none
 	Mounts     []string
@@ -95,6 +96,11 @@ func testPosture(t *testing.T, run run) {
 	program := want
 	program.Cwd, program.Env = "/tmp", "ONLY=this\x00"
 	program.Files = []string{"0 pipe", "1 pipe", "2 pipe"}
+	var own unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_SIGPENDING, &own); err != nil {
+		t.Fatal(err)
+	}
+	program.Pending = fmt.Sprint(min(own.Cur/16, 4096), min(own.Cur/16, 4096))
 	program.Signals = none + " " + none
 	if os.Geteuid() == 0 {
 		program.Slack = "50000"
@@ -195,7 +201,7 @@ func whileRunning(t *testing.T, run run) map[string]posture {
 			continue // who made it, until it is waited for
 		}
 		if argv0 == "init" {
-			p.Signals, p.Slack = "", ""
+			p.Signals, p.Slack, p.Pending = "", "", ""
 		}
 		found[filepath.Base(argv0)] = p
 	}
@@ -299,6 +305,10 @@ func look(t *testing.T, pid int, id string) posture {
 		t.Fatal(err)
 	}
 	p.Cores = fmt.Sprint(limit.Cur, limit.Max)
+	if err := unix.Prlimit(pid, unix.RLIMIT_SIGPENDING, nil, &limit); err != nil && !gone(pid) {
+		t.Fatal(err)
+	}
+	p.Pending = fmt.Sprint(limit.Cur, limit.Max)
 	p.Files = files(t, pid)
 	groups := read(t, pid, "cgroup")
 	p.Group = os.Geteuid() != 0 || strings.Contains(groups, id)

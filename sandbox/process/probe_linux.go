@@ -30,6 +30,12 @@ func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) {
 	if major < 5 || major == 5 && minor < 12 {
 		c.Unusable, c.Remedy = "the kernel is "+release+", and this level needs mount_setattr(2)", "boot Linux 5.12 or newer"
 	}
+	var cores unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_CORE, &cores) == nil && cores.Max == 0 {
+		// See rlimits: 0 does not keep the kernel from what 1 does.
+		c.Unusable = "core files are limited to 0 bytes here (ulimit -Hc), and not to 1, with which the kernel does not hand crashes to the host's handler"
+		c.Remedy = "allow 1 (hard core in limits.conf, LimitCORE= in a unit)"
+	}
 	c.Notes = append(c.Notes, "code inside talks to this host's kernel itself; gvisor puts a kernel of its own in between")
 	if abi := landlock.ABI(); abi < 2 {
 		c.Notes = append(c.Notes, "the kernel has no Landlock that is of use here; everything else holds without it")

@@ -56,8 +56,14 @@ func (s *script) capabilities(keep uint64) {
 	s.call(unix.SYS_CAPSET, to(header), to(data))
 }
 
-// limit sets a resource limit for good.
+// limit sets a resource limit for good. Where this process may have less, that is the
+// limit: without CAP_SYS_RESOURCE nobody gets more. 0 is not less where core files are
+// concerned (rlimits).
 func (s *script) limit(resource int, n uint64) {
+	var own unix.Rlimit
+	if unix.Getrlimit(resource, &own) == nil && own.Max > 0 {
+		n = min(n, own.Max)
+	}
 	s.call(unix.SYS_PRLIMIT64, 0, resource, to(&unix.Rlimit{Cur: n, Max: n}), nil)
 }
 
@@ -81,6 +87,21 @@ func (p *plan) rlimits(s *script) {
 	s.limit(unix.RLIMIT_NICE, 0)
 	s.limit(unix.RLIMIT_MEMLOCK, 64<<10)
 	s.limit(unix.RLIMIT_MSGQUEUE, 800<<10)
+	s.limit(unix.RLIMIT_SIGPENDING, pendingSignals())
+}
+
+// mostSignals is more queued signals and timers (timer_create(2)) than programs have.
+const mostSignals = 4096
+
+// pendingSignals is how many signals may wait for the processes of a sandbox, timers
+// included. The kernel counts them by user, and an ordinary user's sandboxes are all of
+// that user: what one may have, at the most, is a sixteenth of what there is for all.
+func pendingSignals() uint64 {
+	var own unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_SIGPENDING, &own) != nil {
+		return 0
+	}
+	return min(own.Cur/16, mostSignals)
 }
 
 // spare is how far RLIMIT_NPROC lies above the limit: where the control group
