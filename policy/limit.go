@@ -101,6 +101,16 @@ func bound(v float64) float64 {
 	return v
 }
 
+// LimitText is one limit of l as a policy file writes it, and "" where it is none.
+func LimitText(l *sandbox.Limits, name sandbox.LimitName) string {
+	for _, of := range limits() {
+		if v := of.get(l); of.name == name && v != 0 {
+			return of.format(v)
+		}
+	}
+	return ""
+}
+
 // show writes v for people; 0 is "none".
 func (l limit) show(v float64) string {
 	if v == 0 {

@@ -138,7 +138,7 @@ func FuzzFlags(f *testing.F) {
 			func(r *runFlags) { r.collect = []string{value} }, func(r *runFlags) { r.env = []string{value} }, func(r *runFlags) { r.watch = []string{value} },
 		} {
 			r := &runFlags{}
-			r.limits.add(a.versionCommand().Flags())
+			r.limits.add(a.versionCommand().Flags(), sandbox.DefaultLimits())
 			change(r)
 			c, _, err := a.call(cmd, r, []string{"--code"})
 			var e *sandbox.Error

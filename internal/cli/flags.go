@@ -39,23 +39,23 @@ type limitFlag struct {
 
 func limitTable() []limitFlag {
 	return []limitFlag{
-		{sandbox.LimitWall, "timeout", "wall-clock time: 5s, 2m (30s)", func(l *sandbox.Limits, s string) (err error) { l.Wall, err = policy.ParseDuration(s); return }},
+		{sandbox.LimitWall, "timeout", "wall-clock time: 5s, 2m", func(l *sandbox.Limits, s string) (err error) { l.Wall, err = policy.ParseDuration(s); return }},
 		{sandbox.LimitCPUTime, "cpu-time", "CPU time of all processes together: 20s", func(l *sandbox.Limits, s string) (err error) { l.CPUTime, err = policy.ParseDuration(s); return }},
-		{sandbox.LimitCPUs, "cpus", "share of processors: 0.5 (1)", func(l *sandbox.Limits, s string) (err error) { l.CPUs, err = policy.ParseCPUs(s); return }},
-		{sandbox.LimitMemory, "memory", "memory of all processes, without swap: 128MiB (256MiB)", func(l *sandbox.Limits, s string) (err error) { l.Memory, err = policy.ParseSize(s); return }},
-		{sandbox.LimitProcesses, "processes", "processes and threads: 64 (128)", func(l *sandbox.Limits, s string) (err error) { l.Processes, err = readCount(s); return }},
-		{sandbox.LimitOpenFiles, "open-files", "open files per process: 256 (1024)", func(l *sandbox.Limits, s string) (err error) { l.OpenFiles, err = readCount(s); return }},
+		{sandbox.LimitCPUs, "cpus", "share of processors: 0.5", func(l *sandbox.Limits, s string) (err error) { l.CPUs, err = policy.ParseCPUs(s); return }},
+		{sandbox.LimitMemory, "memory", "memory of all processes, without swap: 128MiB", func(l *sandbox.Limits, s string) (err error) { l.Memory, err = policy.ParseSize(s); return }},
+		{sandbox.LimitProcesses, "processes", "processes and threads: 64", func(l *sandbox.Limits, s string) (err error) { l.Processes, err = readCount(s); return }},
+		{sandbox.LimitOpenFiles, "open-files", "open files per process: 256", func(l *sandbox.Limits, s string) (err error) { l.OpenFiles, err = readCount(s); return }},
 		{sandbox.LimitFileSize, "file-size", "size of one file: 10MiB", func(l *sandbox.Limits, s string) (err error) { l.FileSize, err = policy.ParseSize(s); return }},
-		{sandbox.LimitDisk, "disk", "writable space but /tmp: 64MiB (512MiB)", func(l *sandbox.Limits, s string) (err error) { l.Disk, err = policy.ParseSize(s); return }},
-		{sandbox.LimitInodes, "inodes", "files and directories: 10000 (131072)", func(l *sandbox.Limits, s string) error {
+		{sandbox.LimitDisk, "disk", "writable space but /tmp: 64MiB", func(l *sandbox.Limits, s string) (err error) { l.Disk, err = policy.ParseSize(s); return }},
+		{sandbox.LimitInodes, "inodes", "files and directories: 10000", func(l *sandbox.Limits, s string) error {
 			n, err := policy.ParseCount(s, 1<<40)
 			l.Inodes = n
 			return err
 		}},
-		{sandbox.LimitTmp, "tmp", "space of /tmp: 10MiB (100MiB)", func(l *sandbox.Limits, s string) (err error) { l.Tmp, err = policy.ParseSize(s); return }},
+		{sandbox.LimitTmp, "tmp", "space of /tmp: 10MiB", func(l *sandbox.Limits, s string) (err error) { l.Tmp, err = policy.ParseSize(s); return }},
 		{sandbox.LimitIO, "io", "block I/O, each direction: 50MiB/s", func(l *sandbox.Limits, s string) (err error) { l.IO, err = policy.ParseRate(s); return }},
 		{sandbox.LimitIOPS, "iops", "block I/O operations, each direction: 1000/s", func(l *sandbox.Limits, s string) (err error) { l.IOPS, err = policy.ParseIOPS(s); return }},
-		{sandbox.LimitOutput, "output", "output kept per stream: 100KiB (1MiB)", func(l *sandbox.Limits, s string) (err error) { l.Output, err = policy.ParseSize(s); return }},
+		{sandbox.LimitOutput, "output", "output kept per stream: 100KiB", func(l *sandbox.Limits, s string) (err error) { l.Output, err = policy.ParseSize(s); return }},
 	}
 }
 
@@ -64,10 +64,15 @@ func readCount(s string) (int, error) {
 	return int(n), err
 }
 
-func (f *limitFlags) add(fs *pflag.FlagSet) {
+// add adds the flags, whose help says what holds without them.
+func (f *limitFlags) add(fs *pflag.FlagSet, defaults sandbox.Limits) {
 	f.flags, f.text = fs, map[sandbox.LimitName]*string{}
 	for _, l := range limitTable() {
-		f.text[l.limit] = fs.String(l.flag, "", l.help)
+		help := l.help
+		if text := policy.LimitText(&defaults, l.limit); text != "" {
+			help += " (" + text + ")"
+		}
+		f.text[l.limit] = fs.String(l.flag, "", help)
 	}
 	fs.BoolVar(&f.kill, "output-kill", false, "end the program when it writes more than --output, instead of cutting it")
 }

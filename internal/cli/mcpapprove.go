@@ -31,7 +31,7 @@ offers it when it next lists the server's tools.
 
 It asks at the terminal; --yes approves without asking.`,
 		Example: `  caisson mcp approve --policy servers.yaml
-  caisson mcp approve --tool '*' -- node server.js`,
+  caisson mcp approve --tool '*' --mount ./server.js -- node server.js`,
 		Args:          cobra.ArbitraryArgs,
 		RunE:          func(cmd *cobra.Command, args []string) error { return a.approveServers(cmd, f, args) },
 		SilenceErrors: true, SilenceUsage: true, DisableFlagsInUseLine: true,

@@ -41,7 +41,7 @@ caisson mcp gateway stands in an agent's configuration in the place of a
 third-party MCP server, which then runs in a sandbox.`,
 		Example: `  caisson mcp --policy agents.yaml
   claude mcp add caisson -- caisson mcp
-  caisson mcp gateway --tool '*' -- npx -y @modelcontextprotocol/server-everything
+  caisson mcp gateway --tool '*' --allow preset:npm -- npx -y @modelcontextprotocol/server-everything
   caisson mcp approve --policy servers.yaml files`,
 		Args: a.unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -87,7 +87,7 @@ somebody who approves it. A server that crashes is started again, later each
 time.`,
 		Example: `  caisson mcp gateway --policy servers.yaml
   caisson mcp gateway --policy servers.yaml files search
-  caisson mcp gateway --tool '*' --mount ./notes:/notes:rw -- node server.js /notes
+  caisson mcp gateway --tool '*' --mount ./server.js --mount ./notes:/notes:rw -- node server.js /notes
   caisson mcp gateway --tool 'read_*' --tool 'list_*' --image node:22 --allow preset:npm -- npx -y some-server`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -130,7 +130,7 @@ func (f *gatewayFlags) add(cmd *cobra.Command) {
 	fs.StringArrayVarP(&f.env, "env", "e", nil, "set a variable: NAME=VALUE, or NAME to pass yours on")
 	fs.StringArrayVar(&f.envFiles, "env-file", nil, "set the variables of a file of NAME=VALUE lines")
 	fs.StringVar(&f.isolation, "isolation", "", "level of isolation (gvisor)")
-	f.limits.add(fs)
+	f.limits.add(fs, session.LivingLimits())
 	fs.BoolVar(&f.bestEffort, "best-effort", false, "run even if a limit cannot be enforced here")
 }
 
@@ -213,7 +213,7 @@ func (a *app) upstreams(cmd *cobra.Command, f *gatewayFlags, file *policy.File, 
 		return []upstreamOf{u}, err
 	}
 	if file == nil || len(file.Servers) == 0 {
-		return nil, usage(cmd, "there is no server to run", "name a policy file with servers, or a command after --: "+cmd.CommandPath()+" --tool '*' -- node server.js")
+		return nil, usage(cmd, "there is no server to run", "name a policy file with servers, or a command after --: "+cmd.CommandPath()+" --tool '*' --mount ./server.js -- node server.js")
 	}
 	for _, name := range worldFlags {
 		if cmd.Flags().Changed(name) {

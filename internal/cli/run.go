@@ -103,7 +103,7 @@ another limit ended it.`,
 	fs.StringArrayVar(&f.envFiles, "env-file", nil, "set the variables of a file of NAME=VALUE lines")
 
 	fs.StringVar(&f.isolation, "isolation", "", "level of isolation (gvisor)")
-	f.limits.add(fs)
+	f.limits.add(fs, sandbox.DefaultLimits())
 	fs.StringArrayVar(&f.watch, "watch", nil, "watch usage: 'cpu_percent > 80 for 10s do kill' (or report)")
 	fs.StringVar(&f.policy, "policy", "", "policy file that bounds this run")
 	fs.BoolVar(&f.override, "override", false, "let flags loosen the limits of the policy file; recorded")

@@ -54,27 +54,17 @@ type versionJSON struct {
 	GVisorAge *int   `json:"gvisor_age_days,omitempty"`
 }
 
-// versions reads what the linker wrote into the binary: nothing is opened,
+// versions reads what the build wrote into the binary: nothing is opened,
 // nothing probed.
 func versions(now time.Time) versionJSON {
 	v := versionJSON{Caisson: version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return v
-	}
-	if v.Caisson == "" {
+	if info, ok := debug.ReadBuildInfo(); ok && v.Caisson == "" {
 		v.Caisson = info.Main.Version
 	}
-	for _, dep := range info.Deps {
-		if dep.Path == "gvisor.dev/gvisor" {
-			if dep.Replace != nil {
-				dep = dep.Replace
-			}
-			v.GVisor = dep.Version
-			if d, ok := pseudoDate(dep.Version); ok {
-				age := max(0, int(now.Sub(d)/(24*time.Hour)))
-				v.GVisor, v.GVisorAge = d.Format("20060102"), &age
-			}
+	if v.GVisor = gvisorVersion(); v.GVisor != "" {
+		if d, ok := pseudoDate(v.GVisor); ok {
+			age := max(0, int(now.Sub(d)/(24*time.Hour)))
+			v.GVisor, v.GVisorAge = d.Format("20060102"), &age
 		}
 	}
 	return v
