@@ -76,8 +76,8 @@ func (r *Router) await(order *wire.Order, theirs *os.File) {
 
 // Foresee starts the router in a while, if nothing has until then, and has it wait for
 // the first packet: a program that is still running may well have a use for the network,
-// and does not wait for a process then. Where there is none to be had, the first packet
-// tries again. It does not wait.
+// and does not wait for a process then. Where no process is to be had, the first packet
+// tries again; the death of one closes the network, as ever. It does not wait.
 func (r *Router) Foresee(in time.Duration) { time.AfterFunc(in, r.ahead) }
 
 // ahead starts the process before anything asks for it.

@@ -68,6 +68,7 @@ func (r *Router) start(l *launch) error {
 	if err != nil {
 		return cannot("its program cannot be started", err)
 	}
+	l.owner.Close() // so that its end is seen at this one
 	r.mu.Lock()
 	r.process, r.runs = &process{pid: pid}, true
 	r.mu.Unlock()

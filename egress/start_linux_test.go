@@ -233,6 +233,27 @@ func TestForeseen(t *testing.T) {
 	})
 }
 
+// The death of one that waits is told, packets or not.
+func TestForeseenDies(t *testing.T) {
+	ended := make(chan error, 1)
+	r, err := egress.Start(egress.Options{
+		Wire: sandbox.WirePackets, Rules: allow("example.com"), Ended: func(_ string, err error) { ended <- err },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	r.Foresee(0)
+	if err := syscall.Kill(r.PID(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ended:
+	case <-time.After(guesttest.Wait):
+		t.Error("nobody is told")
+	}
+}
+
 // A router that waits for its first packet is one that others may wait for, and whose
 // death closes the network.
 func TestForeseenAndWanted(t *testing.T) {

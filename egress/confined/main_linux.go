@@ -108,11 +108,13 @@ func (p *process) run() error {
 		return err
 	}
 	o.Wire = f
+	look := func() error { return nil }
 	if order.Device {
-		o.Headers = true
-		if o.Wire, err = router.NewDevice(f); err != nil {
+		d, err := router.NewDevice(f)
+		if err != nil {
 			return fmt.Errorf("the wire: %w", err)
 		}
+		o.Wire, o.Headers, look = d, true, d.Look
 	}
 	o.Event = p.send
 	if err := confine(order.UID); err != nil {
@@ -125,6 +127,9 @@ func (p *process) run() error {
 	}
 	if begin, err := p.told(); err != nil || !begin {
 		return err
+	}
+	if err := look(); err != nil {
+		return fmt.Errorf("the wire: %w", err)
 	}
 	r.Begin()
 	return p.serve(r)

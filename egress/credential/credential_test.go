@@ -246,6 +246,25 @@ func FuzzFill(f *testing.F) {
 	})
 }
 
+// What quotes an answer, or calls a header by a secret, shows it no more than the rest.
+func TestRedactionInOtherForms(t *testing.T) {
+	r := Redaction{[]byte(`pa"ss\1234567`), []byte("abcdef0123456789"), []byte("päss1234567")}
+	for said, want := range map[string]string{
+		`malformed HTTP response "pa\"ss\\1234567"`: `malformed HTTP response "` + strings.Repeat("*", 13) + `"`,
+		`malformed "p\u00e4ss1234567"`:              `malformed "` + strings.Repeat("*", 12) + `"`,
+		`bad abcdef0123456789`:                      `bad ` + strings.Repeat("*", 16),
+	} {
+		if got := r.Text(said); got != want {
+			t.Errorf("%s: %s, want %s", said, got, want)
+		}
+	}
+	h := http.Header{"X-Abcdef0123456789": {"1"}, "X-Other": {"abcdef0123456789"}, "X-Plain": {"1"}}
+	r.Header(h)
+	if len(h) != 2 || h.Get("X-Other") != strings.Repeat("*", 16) || h.Get("X-Plain") != "1" {
+		t.Errorf("%v", h)
+	}
+}
+
 // FuzzRedaction holds that covering keeps the length and leaves no secret.
 func FuzzRedaction(f *testing.F) {
 	f.Add("a"+value, 3)

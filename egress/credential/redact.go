@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -49,16 +51,36 @@ func (r Redaction) stars(b []byte) {
 	}
 }
 
-// Text covers it in what is said of an answer.
+// Text covers it in what is said of an answer, also where that quotes it.
 func (r Redaction) Text(s string) string {
+	for _, secret := range r {
+		for _, quote := range []func(string) string{strconv.Quote, strconv.QuoteToASCII} {
+			if q := quote(string(secret)); q != `"`+string(secret)+`"` {
+				s = strings.ReplaceAll(s, q[1:len(q)-1], strings.Repeat("*", len(secret)))
+			}
+		}
+	}
 	b := []byte(s)
 	r.stars(b)
 	return string(b)
 }
 
-// Header covers it in an answer's headers, or in what comes after its body.
+// names reports whether a header is called by a secret, whose letters a name may have
+// changed the case of.
+func (r Redaction) names(key string) bool {
+	return slices.ContainsFunc(r, func(secret []byte) bool {
+		return strings.Contains(strings.ToLower(key), strings.ToLower(string(secret)))
+	})
+}
+
+// Header covers it in an answer's headers, or in what comes after its body. One that is
+// called by it is left out.
 func (r Redaction) Header(h http.Header) {
-	for _, values := range h {
+	for key, values := range h {
+		if r.names(key) {
+			delete(h, key)
+			continue
+		}
 		for i, v := range values {
 			values[i] = r.Text(v)
 		}

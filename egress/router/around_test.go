@@ -46,6 +46,37 @@ func TestTrailersCount(t *testing.T) {
 	}
 }
 
+// What comes after a body is no other method, for servers that take it for headers.
+func TestTrailersAreNoMethod(t *testing.T) {
+	s := secured(t, secureOptions{web: rule.Web{Methods: []string{"POST"}}, handler: func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		fmt.Fprintf(w, "%q %q", r.Trailer.Get("X-Sum"), r.Trailer.Get("X-HTTP-Method-Override"))
+	}})
+	for _, two := range []bool{false, true} {
+		req := request(t, "POST", s.url("/"), io.MultiReader(strings.NewReader("a")))
+		req.Trailer = http.Header{"X-Sum": {"1"}, "X-Http-Method-Override": {"DELETE"}}
+		if status, body := ask(t, s.web(two), req); status != 200 || body != `"1" ""` {
+			t.Errorf("two %v: %d %s", two, status, body)
+		}
+	}
+}
+
+// A request about a whole server is one like others: judged, and answered by nobody else.
+func TestOptionsOfAServer(t *testing.T) {
+	s := secured(t, secureOptions{web: rule.Web{Methods: []string{"OPTIONS"}}, http1: true, handler: func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Allow", r.RequestURI)
+	}})
+	for host, want := range map[string]int{fmt.Sprintf("api.good.test:%d", s.port): 200, "evil.test": 403} {
+		c := s.dialTLS(t)
+		fmt.Fprintf(c, "OPTIONS * HTTP/1.1\r\nHost: %s\r\n\r\n", host)
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil || res.StatusCode != want {
+			t.Errorf("%s: %v, %v", host, res, err)
+		}
+		c.Close()
+	}
+}
+
 // A host that opens a stream nobody asked for opens none: where max_body bounds what
 // leaves, that would have no end.
 func TestUnaskedUpgrade(t *testing.T) {

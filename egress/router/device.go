@@ -24,8 +24,8 @@ type Device struct {
 	closed bool
 }
 
-// NewDevice takes over the socket f, which it closes. A device that lies there
-// already is the wire from the start.
+// NewDevice takes over the socket f, which it closes. It takes nothing off it: the
+// owner, who looks whether a device lies there, may not have done so yet.
 func NewDevice(f *os.File) (*Device, error) {
 	defer f.Close()
 	c, err := net.FileConn(f)
@@ -37,17 +37,22 @@ func NewDevice(f *os.File) (*Device, error) {
 		c.Close()
 		return nil, errors.New("a device comes over a Unix socket only")
 	}
-	d := &Device{over: over}
-	if pending(over) {
-		f, err := receive(over)
-		if err != nil {
-			over.Close()
-			return nil, err
-		}
-		_, err = d.take(f)
-		return d, err
+	return &Device{over: over}, nil
+}
+
+// Look takes a device that lies on the socket already, so that it is the wire from the
+// start. It is called once, when the owner has said that packets are to be read, and
+// before that is done.
+func (d *Device) Look() error {
+	if !pending(d.over) {
+		return nil
 	}
-	return d, nil
+	f, err := receive(d.over)
+	if err != nil {
+		return err
+	}
+	_, err = d.take(f)
+	return err
 }
 
 // pending reports whether something lies on a socket.

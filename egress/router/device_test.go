@@ -66,6 +66,38 @@ func TestDevice(t *testing.T) {
 	}
 }
 
+// Until the owner has said so a device is left where the owner looks for it.
+func TestDeviceIsLeft(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fds[1])
+	look, err := unix.Dup(fds[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(look)
+	if err := unix.Sendmsg(fds[1], []byte{0}, unix.UnixRights(fds[1]), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	d, err := NewDevice(os.NewFile(uintptr(fds[0]), "wire"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	lies := func() bool {
+		n, _, err := unix.Recvfrom(look, make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		return n == 1 && err == nil
+	}
+	if !lies() {
+		t.Error("it was taken")
+	}
+	if err := d.Look(); err != nil || lies() || d.device == nil {
+		t.Errorf("it was not taken: %v", err)
+	}
+}
+
 // A message without exactly one descriptor is the end of the wire.
 func TestDeviceNotHandedOver(t *testing.T) {
 	for name, send := range map[string]func(int) error{

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
@@ -36,9 +37,16 @@ func passageOf(req *http.Request) *passage {
 
 // Headers by which some servers take another method or path than the request's.
 var (
-	otherMethod = []string{"x-http-method-override", "x-http-method", "x-method-override"}
-	otherPath   = []string{"x-original-url", "x-rewrite-url", "x-original-uri", "x-override-url"}
+	otherMethod = []string{"x-http-method-override", "x-http-method", "x-method-override", "x-original-method", "x-forwarded-method"}
+	otherPath   = []string{"x-original-url", "x-rewrite-url", "x-original-uri", "x-override-url", "x-forwarded-uri", "x-forwarded-path", "x-forwarded-prefix"}
 )
+
+// another reports whether a header may be taken for another method or path, where the
+// rules are about those.
+func another(key string, methods, paths bool) (plain string, yes bool) {
+	plain = strings.ReplaceAll(strings.ToLower(key), "_", "-")
+	return plain, methods && slices.Contains(otherMethod, plain) || paths && slices.Contains(otherPath, plain)
+}
 
 // judge asks the rules about a request whose host is known to be right, puts the
 // secrets in that go there, and bounds its body.
@@ -57,12 +65,21 @@ func (w *webConn) judge(req *http.Request, asked *rule.Request) (*http.Request, 
 	}
 	methods, paths := list.Conditional(host, port)
 	for key := range req.Header {
-		key = strings.ReplaceAll(strings.ToLower(key), "_", "-")
-		if methods && slices.Contains(otherMethod, key) || paths && slices.Contains(otherPath, key) {
-			return no("a header (%s) that may be taken for another method or path", key)
+		if plain, yes := another(key, methods, paths); yes {
+			return no("a header (%s) that may be taken for another method or path", plain)
 		}
 	}
 	p := &passage{}
+	// Its body is wrapped in a copy: the server knows by the body of its own whether the
+	// sandbox still waits to be asked for it.
+	req = req.WithContext(context.WithValue(req.Context(), passageKey{}, p))
+	if after := req.Trailer; req.Body != nil && (methods || paths) {
+		// What comes after the body is known when that has been read; some servers take it
+		// for headers.
+		req.Body = &ending{req.Body, func() {
+			maps.DeleteFunc(after, func(key string, _ []string) bool { _, yes := another(key, methods, paths); return yes })
+		}}
+	}
 	if ends := c.r.ends.Load(); ends != nil {
 		var err error
 		p.hidden, err = ends.Secrets.Fill(host, port, w.tls != nil, req.Header)
@@ -81,7 +98,7 @@ func (w *webConn) judge(req *http.Request, asked *rule.Request) (*http.Request, 
 		p.body = &bounded{ReadCloser: req.Body, after: req.Trailer, left: most, why: rule.Decision{Rule: d.Rule, From: d.From, Reason: rule.TooLong(most), Open: true}}
 		req.Body = p.body
 	}
-	return req.WithContext(context.WithValue(req.Context(), passageKey{}, p)), rule.Decision{Allow: true}
+	return req, rule.Decision{Allow: true}
 }
 
 // wirePath is the path as it is written for the server.
@@ -167,6 +184,7 @@ func hideSecrets(res *http.Response) error {
 		return nil
 	}
 	p.hidden.Header(res.Header)
+	p.hidden.Header(res.Trailer)                         // their names are told before the body
 	if res.StatusCode != http.StatusSwitchingProtocols { // a stream both ways is nobody's answer
 		// What comes after the body is known when it has been read.
 		res.Body = p.hidden.Body(&ending{res.Body, func() { p.hidden.Header(res.Trailer) }})

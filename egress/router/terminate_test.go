@@ -39,6 +39,9 @@ func TestJudged(t *testing.T) {
 			"another path":          {"GET", "/user", nil, nil, "path is not among"},
 			"upwards":               {"GET", "/repos/../user", nil, nil, "dots"},
 			"upwards, encoded":      {"GET", "/repos/%2e%2e/user", nil, nil, "dots"},
+			"upwards with a blank":  {"GET", "/repos/..%20/user", nil, nil, "dots"},
+			"upwards, cut off":      {"GET", "/repos/..%23/user", nil, nil, "dots"},
+			"upwards, wide dots":    {"GET", "/repos/%ef%bc%8e%ef%bc%8e/user", nil, nil, "dots"},
 			"a slash, encoded":      {"GET", "/repos/..%2fuser", nil, nil, "encoded '/'"},
 			"encoded twice":         {"GET", "/repos/%252e%252e/user", nil, nil, "twice"},
 			"an empty part":         {"GET", "//repos/a", nil, nil, "empty part"},
@@ -316,7 +319,7 @@ func TestStreams(t *testing.T) {
 // A client that asks before it sends its body is answered by the host, not by us.
 func TestExpect(t *testing.T) {
 	read := make(chan bool, 1)
-	s := secured(t, secureOptions{web: rule.Web{Methods: []string{"POST"}}, http1: true, handler: func(w http.ResponseWriter, r *http.Request) {
+	s := secured(t, secureOptions{web: rule.Web{Methods: []string{"POST"}, MaxBody: 100}, http1: true, handler: func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized) // without reading, and so without "Continue"
 	}})
 	client := s.web(false)

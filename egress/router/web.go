@@ -55,7 +55,9 @@ func (r *Router) newWeb() {
 		ReadHeaderTimeout: headTime,
 		IdleTimeout:       idleTime,
 		HTTP2:             http2(),
-		ErrorLog:          log.New(io.Discard, "", 0),
+		// "OPTIONS *" is a request like others, and not answered here.
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     log.New(io.Discard, "", 0),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			if inner, ok := c.(*tls.Conn); ok {
 				c = inner.NetConn()

@@ -32,8 +32,13 @@ func Segments(raw string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Some servers take ;parameters off before they look for dots.
-		base, _, _ := strings.Cut(plain, ";")
+		// Some servers take ;parameters off before they look for dots, and blanks, and take
+		// for dots what looks like one.
+		base := plain
+		if i := strings.IndexAny(base, ";#?"); i >= 0 {
+			base = base[:i]
+		}
+		base = dots.Replace(base)
 		switch {
 		case base == "." || base == "..":
 			return nil, errors.New("the path has dots that lead elsewhere")
@@ -44,6 +49,8 @@ func Segments(raw string) ([]string, error) {
 	}
 	return segments, nil
 }
+
+var dots = strings.NewReplacer(" ", "", "\u00a0", "", "\uff0e", ".", "\u2024", ".")
 
 // decode takes percent encoding away (RFC 3986, 2.1), once.
 func decode(s string) (string, error) {
