@@ -7,6 +7,7 @@ package drivertest
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -128,6 +129,16 @@ func testEnvironment(t *testing.T, s *suite, r road) {
 	o := w.run(t, r, "sh", "-c", "cat /proc/[0-9]*/environ 2>/dev/null; true").ok(t)
 	if strings.Contains(o.out, canary) {
 		t.Errorf("the caller's environment shows through: %q", o.out)
+	}
+	// A long one, before a command line that is longer still: they are no more to a
+	// level than what a program may be started with.
+	const long = 100_000
+	w = s.world(t)
+	w.env = append(w.env, "LONG="+strings.Repeat("e", long))
+	args := slices.Repeat([]string{strings.Repeat("a", long)}, 8)
+	o = w.run(t, r, append([]string{"sh", "-c", `echo ${#LONG} $# ${#1} ${#8}`, "sh"}, args...)...).ok(t)
+	if want := fmt.Sprintln(long, len(args), long, long); o.out != want {
+		t.Errorf("a long environment and command line: %q, want %q", o.out, want)
 	}
 }
 

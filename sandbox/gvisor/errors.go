@@ -22,6 +22,9 @@ func explain(text string) error {
 		// What clone(2) says when user.max_user_namespaces is reached.
 		e.Problem = "this host lets no more user namespaces be made"
 		e.Hint = "caisson doctor tells how to mend it"
+	case strings.Contains(text, "no space left") && onStage(text):
+		e.Problem = "what gVisor keeps of its command line, environment and mounts is more than the memory set aside for that"
+		e.Hint = "make them shorter, or hand it over in a file"
 	case strings.Contains(text, "no space left"):
 		e.Problem = "the host's disk is full"
 		e.Hint = "free some space, or set CAISSON_STATE to a directory on another disk"
@@ -30,4 +33,11 @@ func explain(text string) error {
 		e.Hint = "raise --memory, or stop something else"
 	}
 	return e
+}
+
+// onStage reports whether an error is about a file on the stage of a privileged shim,
+// which is memory: the bundle, or gVisor's own state (package shim). A state directory
+// may lie in /run, too, under another name.
+func onStage(text string) bool {
+	return strings.Contains(text, "/run/bundle/") || strings.Contains(text, "/run/g/")
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
 )
 
 // stageDir is where a privileged shim lays out what gVisor mounts by name, and
@@ -36,7 +38,7 @@ func layStage() (hidden int, err error) {
 	if err != nil {
 		return -1, fmt.Errorf("what the stage will hide: %w", err)
 	}
-	if err := unix.Mount("caisson", stageDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=1m"); err != nil {
+	if err := unix.Mount("caisson", stageDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size="+strconv.Itoa(stageSize)); err != nil {
 		unix.Close(hidden)
 		return -1, fmt.Errorf("mounting the stage on %s: %w", stageDir, err)
 	}
@@ -44,6 +46,25 @@ func layStage() (hidden int, err error) {
 		startWithin(stageDir, self)
 	}
 	return hidden, nil
+}
+
+// stageSize is how many bytes the stage takes of what does not depend on the order: a
+// tiny program, locks, and gVisor's state without what it repeats of the spec.
+const stageSize = 1 << 20
+
+// specCopies is how many times over the spec may lie on the stage: the bundle has it and
+// gVisor's state, which names its arguments and mounts in other places, too.
+const specCopies = 4
+
+// widenStage makes room on the stage for the spec of o, which is as long as a command
+// line, an environment and a list of mounts are. The stage is there before anybody knows
+// of them.
+func widenStage(o *wire.Order) error {
+	size := stageSize + specCopies*(len(o.Spec)+len(o.BootSpec))
+	if err := unix.Mount("", stageDir, "", unix.MS_REMOUNT|unix.MS_NOSUID|unix.MS_NODEV, "size="+strconv.Itoa(size)); err != nil {
+		return fmt.Errorf("making room on %s for its spec: %w", stageDir, err)
+	}
+	return nil
 }
 
 // showState makes the state directory what this process and gVisor need, where it is not:

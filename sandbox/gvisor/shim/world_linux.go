@@ -73,6 +73,9 @@ func newWorld(o *wire.Order, files []*os.File, group *cgroup.Group, r *ready, st
 		return nil, fmt.Errorf("scratch directories: %w", err)
 	}
 	if os.Geteuid() == 0 {
+		if err := widenStage(o); err != nil {
+			return nil, err
+		}
 		if err := stage(handed); err != nil {
 			return nil, err
 		}
