@@ -41,7 +41,8 @@ func Init() {
 // Server is one that serves.
 type Server struct {
 	URL        string
-	Key, Other string // two keys
+	Handler    http.Handler // what is served there
+	Key, Other string       // two keys
 	Sandboxes  *session.Sandboxes
 	Approvals  *session.Approvals
 	Memory     bounds.Memory
@@ -104,6 +105,7 @@ func Start(t *testing.T, text string) *Server {
 	own := v1.New(v1.Options{Sandboxes: d.Sandboxes, Keys: keys, Approvals: d.Approvals, Domain: "localhost:1", Version: "test", Memory: &d.Memory})
 	containers := openai.New(openai.Options{Sandboxes: d.Sandboxes, Keys: keys, Rest: own, Memory: &d.Memory})
 	handler := e2b.New(e2b.Options{Sandboxes: d.Sandboxes, Keys: keys, Domain: "localhost:1", Rest: containers, Memory: &d.Memory})
+	d.Handler = handler
 	server := api.New(handler, api.NewStats(), slog.New(slog.DiscardHandler))
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln, nil) }()

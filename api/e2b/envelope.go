@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -22,7 +23,8 @@ import (
 
 const (
 	// maxMessage bounds one message of a client, in bytes: a unary call's body
-	// or an envelope. Clients send standard input in messages of any size.
+	// or an envelope. Clients send standard input in messages of any size;
+	// bounds.JSON bounds what a message is made of.
 	maxMessage = 16 << 20
 
 	flagCompressed = 1
@@ -42,11 +44,14 @@ func readUnary(w http.ResponseWriter, r *http.Request, v any) error {
 	control := http.NewResponseController(w)
 	control.SetReadDeadline(time.Now().Add(bodyPatience))
 	defer control.SetReadDeadline(time.Time{})
-	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMessage))
+	b, err := io.ReadAll(http.MaxBytesReader(w, bounds.JSON(r.Body), maxMessage))
 	var big *http.MaxBytesError
+	var many *bounds.TooMany
 	switch {
 	case errors.As(err, &big):
 		return &connectError{codeExhausted, fmt.Sprintf("the message is longer than %d bytes", maxMessage)}
+	case errors.As(err, &many):
+		return &connectError{codeExhausted, many.Error()}
 	case errors.Is(err, sandbox.ErrExhausted):
 		return err
 	case err != nil:
@@ -103,11 +108,14 @@ func cutEnvelope(r io.Reader) ([]byte, error) {
 	case n > maxMessage:
 		return nil, &connectError{codeExhausted, fmt.Sprintf("the message has %d bytes, more than %d", n, maxMessage)}
 	}
-	b, err := io.ReadAll(io.LimitReader(r, int64(n)))
-	if errors.Is(err, sandbox.ErrExhausted) {
+	b, err := io.ReadAll(bounds.JSON(io.NopCloser(io.LimitReader(r, int64(n)))))
+	var many *bounds.TooMany
+	switch {
+	case errors.As(err, &many):
+		return nil, &connectError{codeExhausted, many.Error()}
+	case errors.Is(err, sandbox.ErrExhausted):
 		return nil, err
-	}
-	if err != nil || len(b) < int(n) {
+	case err != nil || len(b) < int(n):
 		return nil, &connectError{codeInvalid, "the message is cut short"}
 	}
 	return b, nil

@@ -9,11 +9,15 @@ import (
 	"encoding/json"
 	"io"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/guest/wire"
 )
 
 func envelope(flags byte, n uint32, body string) []byte {
@@ -50,6 +54,43 @@ func TestReadEnvelope(t *testing.T) {
 				t.Errorf("%q (%v), want %q", got, err, c.want)
 			}
 		})
+	}
+}
+
+// A message is refused for what it is made of before it is taken apart: it costs what
+// was read of it. Without the bound one of 16 MiB was 650 MB.
+func TestMessageOfTooMuch(t *testing.T) {
+	many := `{"process":{"cmd":"x","args":[` + strings.Repeat(`"",`, maxMessage/3-100) + `""]}}`
+	var q wire.ProcessStart
+	for name, read := range map[string]func() error{
+		"unary": func() error {
+			return readUnary(httptest.NewRecorder(), httptest.NewRequest("POST", "/", strings.NewReader(many)), &q)
+		},
+		"a stream": func() error {
+			body := io.MultiReader(bytes.NewReader(envelope(0, uint32(len(many)), "")), strings.NewReader(many))
+			return readEnvelope(httptest.NewRecorder(), httptest.NewRequest("POST", "/", body), &q)
+		},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := read()
+		runtime.ReadMemStats(&after)
+		if err == nil || asConnect(err).Code != codeExhausted || !strings.Contains(err.Error(), "more than 20000 values") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 32 {
+			t.Errorf("%s: it took %d MiB", name, took)
+		}
+	}
+	var c createBody
+	err := readBody(httptest.NewRecorder(), httptest.NewRequest("POST", "/", strings.NewReader(`{"metadata":`+strings.Repeat("[", bounds.MostValues))), &c, false)
+	if e := asAPI(err); e.Code != 413 || !strings.Contains(e.Message, "more than 20000 values") {
+		t.Errorf("the control plane: %v", err)
+	}
+	// What is long and made of little is taken.
+	long := `{"process":{"cmd":"` + strings.Repeat("[", maxMessage-100) + `"}}`
+	if err := readUnary(httptest.NewRecorder(), httptest.NewRequest("POST", "/", strings.NewReader(long)), &q); err != nil || len(q.Process.Cmd) != maxMessage-100 {
+		t.Error(err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -82,6 +83,10 @@ func asAPI(err error) *apiError {
 	var big *http.MaxBytesError
 	if errors.As(err, &big) {
 		return &apiError{http.StatusRequestEntityTooLarge, "the request is too long"}
+	}
+	var many *bounds.TooMany
+	if errors.As(err, &many) {
+		return &apiError{http.StatusRequestEntityTooLarge, many.Error()}
 	}
 	for _, k := range kinds {
 		if errors.Is(err, k.kind) {

@@ -36,7 +36,7 @@ func (c *call) body() (*object, error) {
 	if err := mediaType(c.r, "application/json"); err != nil {
 		return nil, err
 	}
-	in := &bounds.Message{ReadCloser: c.held.Body(c.r.Body), Control: c.control, Patience: bodyPatience}
+	in := &bounds.Message{ReadCloser: bounds.JSON(c.held.Body(c.r.Body)), Control: c.control, Patience: bodyPatience}
 	b, err := io.ReadAll(http.MaxBytesReader(c.w, in, mostBody))
 	if f := asFault(err); err != nil && f.Status != http.StatusInternalServerError {
 		return nil, f

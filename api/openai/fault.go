@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -77,6 +78,7 @@ func asFault(err error) *fault {
 	}
 	var inside *guest.Refusal
 	var big *http.MaxBytesError
+	var many *bounds.TooMany
 	var e *sandbox.Error
 	switch {
 	case errors.As(err, &inside):
@@ -88,6 +90,8 @@ func asFault(err error) *fault {
 		}
 	case errors.As(err, &big):
 		f.Status, f.Kind, f.Code, f.Message = http.StatusRequestEntityTooLarge, kindRequest, "too_large", "the request is too long"
+	case errors.As(err, &many):
+		f.Status, f.Kind, f.Code, f.Message = http.StatusRequestEntityTooLarge, kindRequest, "too_large", many.Error()
 	case f.Code == nil:
 	case errors.As(err, &e): // its cause stays here
 		if f.Message = e.Problem; e.Op != "" {

@@ -332,6 +332,7 @@ func TestRefused(t *testing.T) {
 		{"a name twice", "POST", "/v1/containers", `{"name":"a","name":"b"}`, nil, 400, "twice"},
 		{"plain text", "POST", "/v1/containers", `{"name":"a"}`, []string{"Content-Type", "text/plain"}, 415, "application/json"},
 		{"a long body", "POST", "/v1/containers", `{"name":"` + long + `"}`, nil, 413, "too long"},
+		{"too many values", "POST", "/v1/containers", `{"name":[` + strings.Repeat("[],", 21_000) + `[]]}`, nil, 413, "more than 20000 values"},
 		{"deep", "POST", "/v1/containers", `{"name":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}`, nil, 400, ""},
 		{"no name", "POST", "/v1/containers", `{}`, nil, 400, "name is missing"},
 		{"a name that is none", "POST", "/v1/containers", `{"name":7}`, nil, 400, "name"},

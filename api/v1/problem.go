@@ -11,6 +11,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
@@ -61,8 +62,9 @@ func init() {
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
 		for _, err := range errs { // a body that could not be read
 			var e *sandbox.Error
-			if errors.As(err, &e) {
-				return asProblem(e)
+			var many *bounds.TooMany
+			if errors.As(err, &e) || errors.As(err, &many) {
+				return asProblem(err)
 			}
 		}
 		p := &Problem{Status: status, Title: http.StatusText(status), Detail: message}
@@ -128,6 +130,7 @@ func asProblem(err error) *Problem {
 	var e *sandbox.Error
 	var inside *guest.Refusal
 	var big *http.MaxBytesError
+	var many *bounds.TooMany
 	switch {
 	case errors.As(err, &inside):
 		if p.Detail = inside.Message; inside.Status != http.StatusInternalServerError {
@@ -135,6 +138,8 @@ func asProblem(err error) *Problem {
 		}
 	case errors.As(err, &big):
 		p.Status, p.Detail = http.StatusRequestEntityTooLarge, "the request is too long"
+	case errors.As(err, &many):
+		p.Status, p.Detail = http.StatusRequestEntityTooLarge, many.Error()
 	case p.Kind == "":
 	case errors.As(err, &e): // its cause stays here
 		p.Detail, p.Hint, p.Rule = e.Problem, sandbox.Hint(err), e.Rule

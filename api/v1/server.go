@@ -146,7 +146,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body := r.Body
 	c.held, c.body, c.header, c.control = held, body, r.Header, http.NewResponseController(w)
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
-	r.Body = &bounds.Message{ReadCloser: held.Body(body), Control: http.NewResponseController(w), Patience: bodyPatience}
+	r.Body = &bounds.Message{ReadCloser: bounds.JSON(held.Body(body)), Control: http.NewResponseController(w), Patience: bodyPatience}
 	if _, pattern := s.mux.Handler(r); pattern == "" || path.Clean(r.URL.Path) != r.URL.Path {
 		writeProblem(w, s.otherMethod(r))
 		return
@@ -227,7 +227,8 @@ func nowhere(r *http.Request) error {
 }
 
 const (
-	// maxBody bounds a request's body, in bytes, but for files.
+	// maxBody bounds a request's body, in bytes, but for files. bounds.JSON bounds
+	// what it is made of.
 	maxBody = 4 << 20
 	// bodyPatience is how long it may take to arrive.
 	bodyPatience = 30 * time.Second

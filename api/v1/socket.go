@@ -149,9 +149,10 @@ func (t *talk) first(ctx context.Context) (*Exec, error) {
 	if err != nil || kind != websocket.MessageText {
 		return nil, sandbox.Errorf(sandbox.ErrInvalid, "exec", "the first message is to say what runs, as text")
 	}
-	b, err := io.ReadAll(t.held.Body(io.NopCloser(r)))
+	b, err := io.ReadAll(bounds.JSON(t.held.Body(io.NopCloser(r))))
+	var many *bounds.TooMany
 	switch {
-	case errors.Is(err, sandbox.ErrExhausted):
+	case errors.Is(err, sandbox.ErrExhausted), errors.As(err, &many):
 		return nil, err
 	case err != nil:
 		return nil, sandbox.Errorf(sandbox.ErrInvalid, "exec", "the first message cannot be read")
