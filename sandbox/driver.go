@@ -49,7 +49,9 @@ type Instance interface {
 	Dial(ctx context.Context) (net.Conn, error)
 
 	// Usage reads the sandbox's counters. It is cheap enough for twice a
-	// second.
+	// second. Who asks when a limit has killed something inside gets the answer
+	// when the sandbox has ended for it, or after a moment: a program's end that
+	// the agent tells may be the limit's doing.
 	Usage(ctx context.Context) (Usage, error)
 
 	// Ended is closed when the sandbox is gone, for whatever reason; Limit

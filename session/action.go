@@ -377,20 +377,7 @@ func (b *Sandboxes) Exec(ctx context.Context, k *Key, id string, call *Call, io 
 	res, err = r.carryOut(ctx, w, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) {
 		ex.Sample, ex.SampleEvery = nil, 0
 		exit, err := a.Agent.Run(ctx, ex)
-		res := &sandbox.Result{}
-		select {
-		case <-a.Gone:
-			if e := endingOf(a.in); e != nil {
-				res.Status, res.Resource, res.Rule, res.Reason, res.Signal = e.status, e.resource, e.rule, e.reason, "SIGKILL"
-				return res, nil
-			}
-			return nil, &sandbox.Error{Op: "exec", Kind: sandbox.ErrUnavailable, Problem: "the sandbox ended or was paused while the program ran", Cause: err}
-		default:
-		}
-		if err := programEnd(ctx, res, exit, err); err != nil {
-			return nil, err
-		}
-		return res, nil
+		return a.ended(ctx, exit, err)
 	})
 	if res != nil {
 		r.finish(res, sandbox.Posture{})
@@ -401,6 +388,37 @@ func (b *Sandboxes) Exec(ctx context.Context, k *Key, id string, call *Call, io 
 	}
 	return res, err
 }
+
+// ended turns the agent's word on a program's end into a Result, or into the reason
+// why the sandbox is gone under its feet.
+func (a *Action) ended(ctx context.Context, exit guest.Exit, err error) (*sandbox.Result, error) {
+	if ctx.Err() == nil && (exit.Code == nil || *exit.Code == shellKilled) {
+		_, _ = a.in.usage(ctx) // whoever has asked knows a limit that has killed something
+	}
+	over, res := awaitEnd(ctx, a.in.box, exit, err), &sandbox.Result{}
+	select {
+	case <-a.Gone:
+		over = true
+		if e := endingOf(a.in); e != nil {
+			res.Status, res.Resource, res.Rule, res.Reason, res.Signal = e.status, e.resource, e.rule, e.reason, "SIGKILL"
+			return res, nil
+		}
+	default:
+	}
+	if limitEnded(a.in.box, res) {
+		return res, nil
+	}
+	if over {
+		return nil, &sandbox.Error{Op: "exec", Kind: sandbox.ErrUnavailable, Problem: "the sandbox ended or was paused while the program ran", Cause: err}
+	}
+	if err := programEnd(ctx, res, exit, err); err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+// shellKilled is what a shell makes of a program that SIGKILL has ended.
+const shellKilled = 128 + 9
 
 // startCall is a copy of call as a decision about a sandbox sees it.
 func startCall(call *Call) *policy.Call {

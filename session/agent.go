@@ -38,6 +38,9 @@ func (r *run) withAgent(ctx context.Context, d sandbox.Driver, w *world, ex *san
 	stop()
 	res := &sandbox.Result{WallMS: time.Since(began).Milliseconds()}
 	r.figures(ctx, box, res)
+	if awaitEnd(ctx, box, exit, err) {
+		r.figures(ctx, box, res) // the last ones
+	}
 	if err := ended(ctx, box, res, exit, err); err != nil {
 		return nil, err
 	}
@@ -47,18 +50,62 @@ func (r *run) withAgent(ctx context.Context, d sandbox.Driver, w *world, ex *san
 	return res, nil
 }
 
+// How long the level may take to say that the sandbox has ended, after its agent was
+// lost, or said that SIGKILL ended the program: the level and the agent are heard on
+// different ways, and the level's is the longer one.
+const (
+	lostMoment   = 2 * time.Second
+	killedMoment = 300 * time.Millisecond
+)
+
+// awaitEnd reports whether the sandbox has ended. It waits for that where the
+// program's end looks as if a limit had ended the sandbox under its feet; how the
+// agent's stream broke says nothing about it.
+func awaitEnd(ctx context.Context, box sandbox.Instance, exit guest.Exit, err error) bool {
+	patience := time.Duration(0)
+	switch {
+	case ctx.Err() != nil || exit.Code != nil: // whoever ended ctx did it, or nobody
+	case errors.Is(err, sandbox.ErrUnavailable):
+		patience = lostMoment
+	case exit.Signal == "SIGKILL":
+		patience = killedMoment
+	}
+	wait, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	select {
+	case <-box.Ended():
+		return true
+	case <-wait.Done():
+	}
+	select { // both were: the level's word counts
+	case <-box.Ended():
+		return true
+	default:
+		return false
+	}
+}
+
 // ended turns the agent's word on the program's end into a Result. The level's
 // word counts more: what a limit ended may have taken the agent with it.
 func ended(ctx context.Context, box sandbox.Instance, res *sandbox.Result, exit guest.Exit, err error) error {
-	select {
-	case <-box.Ended():
-		if l := box.Limit(); l != "" {
-			res.Status, res.Resource, res.Signal = sandbox.StatusResourceExceeded, l, "SIGKILL"
-			return nil
-		}
-	default:
+	if limitEnded(box, res) {
+		return nil
 	}
 	return programEnd(ctx, res, exit, err)
+}
+
+// limitEnded says in res which limit ended the sandbox, where one has.
+func limitEnded(box sandbox.Instance, res *sandbox.Result) bool {
+	select {
+	case <-box.Ended():
+	default:
+		return false
+	}
+	l := box.Limit()
+	if l != "" {
+		res.Status, res.Resource, res.Signal = sandbox.StatusResourceExceeded, l, "SIGKILL"
+	}
+	return l != ""
 }
 
 // programEnd is what the agent says of a program's end as a Result.

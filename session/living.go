@@ -318,6 +318,7 @@ func (b *Sandboxes) watch(l *living, in *inside) {
 		why.reason = "its first process ended"
 		if limit := in.box.Limit(); limit != "" {
 			why = exceeded(limit, sentence(limit, in.world.spec.Limits))
+			in.leave(why) // and whoever runs something in it learns that
 		}
 	case <-in.gone.Done():
 		why.reason = context.Cause(in.gone).Error()

@@ -140,13 +140,29 @@ func (i *instance) Ended() <-chan struct{} { return i.ended }
 // Limit names the limit that ended the sandbox, once it has ended.
 func (i *instance) Limit() sandbox.LimitName { return i.box.endedBy() }
 
-// Usage reads the counters; after the end it returns the last figures.
-func (i *instance) Usage(context.Context) (sandbox.Usage, error) {
+// lastLook is how long Usage waits for the end of a sandbox that a limit ends.
+const lastLook = 2 * time.Second
+
+// Usage reads the counters; after the end it returns the last figures. Whoever
+// asks after a program's end learns a limit that ended it by then: the kernel
+// counts what it kills before it kills it.
+func (i *instance) Usage(ctx context.Context) (sandbox.Usage, error) {
 	select {
 	case <-i.ended:
 		return i.last.usage, nil
 	default:
-		return i.box.measure(), nil
+	}
+	u := i.box.measure()
+	if !i.box.overLimit() {
+		return u, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lastLook)
+	defer cancel()
+	select {
+	case <-i.ended:
+		return i.last.usage, nil
+	case <-ctx.Done():
+		return u, nil
 	}
 }
 

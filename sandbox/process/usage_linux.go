@@ -54,6 +54,15 @@ func (b *box) watch() {
 	b.kill()
 }
 
+// overLimit reports whether a limit ends the sandbox, and sees to that where the
+// kernel has killed something for the memory limit and nobody has noticed yet.
+func (b *box) overLimit() bool {
+	if b.group != nil {
+		b.watch()
+	}
+	return b.endedBy() != ""
+}
+
 // sampler sums up what processes use where no control group does.
 type sampler struct {
 	proc *os.File // the sandbox's own /proc; nil before
