@@ -113,20 +113,35 @@ func xargs(s *scope, c *Command, _ stdin) {
 	if !ok {
 		return
 	}
-	inner := slices.Clone(c.Words[i:])
+	inner, env := slices.Clone(c.Words[i:]), append(slices.Clone(c.Env), m.sets...)
 	if m.mark != "" {
 		inner = filled(inner, m.mark, false)
 	}
 	if m.mark == "" || m.appends {
 		inner = append(inner, Word{Text: "what xargs reads", Split: true, At: c.Words[0].At})
 	}
-	s.program(inner, c.Env, stdin{what: "nothing"})
+	s.program(inner, env, stdin{what: "nothing"})
 }
 
-// xargsMarks are options of xargs that say where what it reads goes.
+// xargsMarks are options of xargs that say what it starts the program with: where what
+// it reads goes, and variables.
 type xargsMarks struct {
 	mark    string // in the place of this
 	appends bool   // behind the words: options that may take the mark back
+	sets    []Variable
+}
+
+// slot notes the variable that --process-slot-var names: its value is a number, and
+// a name like PATH would lead to programs that lie in a directory 0.
+func (m *xargsMarks) slot(s *scope, w Word, name string, known bool) bool {
+	if !known || !syntax.ValidName(name) {
+		s.refuse(w.At, "write the name out", "xargs %s: which variable it sets cannot be told", w.Text)
+		return false
+	}
+	v := Variable{Name: name, Value: Word{Text: "what xargs counts", At: w.At}}
+	s.assigned(v.Name, v.Value, w.At, true)
+	m.sets = append(m.sets, v)
+	return true
 }
 
 func (s *scope) xargsMarks(o *options, words []Word) (m xargsMarks, ok bool) {
@@ -143,13 +158,19 @@ func (s *scope) xargsMarks(o *options, words []Word) (m xargsMarks, ok bool) {
 		if name, isLong := strings.CutPrefix(w.Text, "--"); isLong {
 			name, value, given := strings.Cut(name, "=")
 			m.appends = m.appends || name == "max-args" || name == "max-lines"
+			known := w.Static
 			if !given {
 				value = "{}"
 				if has(o.longArg, name) {
-					j++
+					if j++; j < len(words) {
+						value, known = words[j].Text, words[j].Static
+					}
 				}
 			}
 			if name == "replace" && !set(w.At, value, true) {
+				return m, false
+			}
+			if name == "process-slot-var" && !m.slot(s, w, value, known) {
 				return m, false
 			}
 			continue
