@@ -37,7 +37,7 @@ func shellLines() map[string][]string {
 		// Programs that start programs.
 		"P03": {
 			"env touch {}", "env A=1 touch {}", "env -S 'touch {}'", "nice touch {}", "nice -n 5 touch {}", "timeout 5 touch {}", "setsid -w touch {}",
-			"echo {} | xargs touch", "echo {} | xargs -I% touch %", "echo {} | xargs sh -c 'touch $0'", "sh -c 'touch {}'", "bash -c 'touch {}'", "env nice timeout 5 sh -c 'touch {}'",
+			"echo {} | xargs touch", "echo {} | xargs -I% touch %", "echo {} | xargs sh -c 'touch $0'", "echo {} | xargs --process-slot-var=PATH ls", "sh -c 'touch {}'", "bash -c 'touch {}'", "env nice timeout 5 sh -c 'touch {}'",
 			`find . -maxdepth 0 -exec touch {} \;`, `find . -maxdepth 0 -exec sh -c 'touch {}' \;`,
 			"tar -cf x.tar --checkpoint=1 --checkpoint-action=exec='touch {}' .", "tar -cf x.tar -I 'touch {};cat' .", "tar -cf x.tar --use-compress-program='sh -c \"touch {};cat\"' .",
 			"sed -n '1e touch {}' /etc/passwd", "sed 's/.*/touch {}/e' <<< x",
@@ -60,7 +60,7 @@ func shellLines() map[string][]string {
 		// Names that lead elsewhere: ./ls and evil/ls are the attacker's.
 		"P06": {
 			"./ls {}", "evil/ls {}", "$PWD/ls {}", "cd evil && ./ls ../{}", "link/ls {}", "/proc/self/cwd/ls {}", "/proc/self/root/usr/bin/touch {}", "/usr/bin/../bin/touch {}", "/bin/touch {}",
-			"env -C evil ./ls ../{}", "env ./ls {}", "./find {}", "find . -maxdepth 0 -exec ./ls {} \\;",
+			"env -C evil ./ls ../{}", "env -iC evil ./ls ../{}", "env ./ls {}", "./find {}", "find . -maxdepth 0 -exec ./ls {} \\;",
 		},
 	}
 }

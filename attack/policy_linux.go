@@ -161,11 +161,11 @@ func (d *desk) withoutShell(ctx context.Context, id string, n int) finding {
 	return pass()
 }
 
-// disguise makes what the lines of P04 and P06 lead to: programs of the
+// disguise makes what the lines of P03, P04 and P06 lead to: programs of the
 // attacker's under names that are allowed.
 func (d *desk) disguise() error {
 	at := func(name string) string { return filepath.Join(d.work, name) }
-	err := errors.Join(os.Mkdir(at("evil"), 0o777), os.Symlink("evil", at("link")), os.Symlink("/usr/bin/touch", at("find")), os.MkdirAll(at("g/.git/objects"), 0o777), os.MkdirAll(at("g/.git/refs"), 0o777),
+	err := errors.Join(os.Mkdir(at("evil"), 0o777), os.Symlink("evil", at("link")), os.Symlink("evil", at("0")), os.Symlink("/usr/bin/touch", at("find")), os.MkdirAll(at("g/.git/objects"), 0o777), os.MkdirAll(at("g/.git/refs"), 0o777),
 		os.WriteFile(at("g/.git/HEAD"), []byte("ref: refs/heads/main\n"), 0o666))
 	for _, name := range []string{"ls", "evil/ls"} {
 		err = errors.Join(err, os.WriteFile(at(name), []byte("#!/bin/sh\n/usr/bin/touch \"$1\"\n"), 0o755), os.Chmod(at(name), 0o755))

@@ -320,15 +320,20 @@ func sameProgram(allowed, name string, moved bool) bool {
 func (j judged) moves() bool {
 	for _, c := range j.Commands {
 		switch shell.Base(c.Name()) {
-		case "cd", "chdir", "pushd", "popd":
+		case "cd", "chdir", "pushd", "popd", "chroot":
 			return true
-		case "env", "sudo", "find", "chroot":
-			if slices.ContainsFunc(c.Words, func(w shell.Word) bool {
-				return strings.HasPrefix(w.Text, "-C") || strings.HasPrefix(w.Text, "--chdir") || strings.HasPrefix(w.Text, "-D") || strings.HasSuffix(w.Text, "dir")
-			}) {
+		case "env", "sudo", "find", "gfind":
+			if slices.ContainsFunc(c.Words, mayMove) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// mayMove: -C among letters behind one dash, --chdir, -D, and find's -execdir and -okdir.
+func mayMove(w shell.Word) bool {
+	letters, short := strings.CutPrefix(w.Text, "-")
+	short = short && !strings.HasPrefix(letters, "-")
+	return short && strings.ContainsAny(letters, "CD") || strings.HasPrefix(w.Text, "--chdir") || strings.HasSuffix(w.Text, "dir")
 }
