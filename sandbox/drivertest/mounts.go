@@ -21,6 +21,7 @@ var mountTests = []test{
 	{name: "read-only file", run: testReadOnlyFile},
 	{name: "copy-on-write", run: testCopyOnWrite},
 	{name: "copy-on-write counts as disk", run: testCopyOnWriteQuota},
+	{name: "copy-on-write file", run: testCopyOnWriteFile},
 	{name: "read-write", run: testReadWrite},
 	{name: "read-write file", run: testReadWriteFile},
 	{name: "the object, not its name", run: testMountedObject},
@@ -151,6 +152,40 @@ func testCopyOnWriteQuota(t *testing.T, s *suite, r road) {
 		t.Errorf("writes to a copy-on-write mount are not bounded: %v", got)
 	} else if n, _ := got[0].(float64); n > 16*mib*1.05 {
 		t.Errorf("%v bytes went into a copy-on-write mount, the limit is %d", n, 16*mib)
+	}
+}
+
+// testCopyOnWriteFile: one file alone, and one whose directory is mounted otherwise.
+func testCopyOnWriteFile(t *testing.T, s *suite, r road) {
+	s.needAccess(t, sandbox.CopyOnWrite)
+	dir := tree(t, s)
+	write(t, dir+"/run", "#!/bin/sh\necho ran\n", 0o755)
+	write(t, dir+"/empty", "", 0o644)
+	before := listing(t, dir)
+	files := func(spec *sandbox.Spec) {
+		for name, target := range map[string]string{"file": "/home/user/a/data.csv", "run": "/mnt/run", "empty": "/data", "open": "/home/user/open"} {
+			mount(t, dir+"/"+name, target, sandbox.CopyOnWrite)(spec)
+		}
+	}
+	const script = `cat a/data.csv open; /mnt/run; stat -c %u:%g:%a a/data.csv /mnt/run
+echo more >> a/data.csv && echo new > open && echo x > /data && cat a/data.csv open /data`
+	const want = "content\nopen\nran\n1000:1000:644\n1000:1000:755\ncontent\nmore\nnew\nx\n"
+	for range 2 { // a later sandbox sees the host's files, not the last one's
+		if o := s.world(t, files).run(t, r, "sh", "-c", script).ok(t); o.out != want {
+			t.Errorf("%q, want %q (%s)", o.out, want, o.errs)
+		}
+	}
+	if after := listing(t, dir); after != before {
+		t.Errorf("the host's files were\n%s\nand are\n%s", before, after)
+	}
+	if !s.enforced(sandbox.LimitDisk) {
+		return
+	}
+	var got []any
+	w := s.world(t, mount(t, dir+"/file", "/home/user/file", sandbox.CopyOnWrite), limit(func(l *sandbox.Limits) { l.Disk = 16 * mib }))
+	w.python(t, r, fillTo+`say(fill('file'))`, &got)
+	if n, _ := got[0].(float64); got[1] == nil || n > 16*mib*1.05 {
+		t.Errorf("a copy-on-write file took %v, the limit is %d", got, 16*mib)
 	}
 }
 

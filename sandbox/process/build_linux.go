@@ -3,7 +3,6 @@
 package process
 
 import (
-	"fmt"
 	"path"
 	"strings"
 
@@ -68,7 +67,7 @@ func (w *world) build(s *script, staged bool) {
 		}
 		s.attach(opened[i], m.Target)
 		if m.Access == sandbox.CopyOnWrite {
-			w.buildCopy(s, m, w.sources[i].mode)
+			w.buildCopy(s, &w.sources[i])
 		}
 	}
 }
@@ -153,25 +152,6 @@ func (w *world) buildDev(s *script, opened []any) {
 	}
 	s.call(unix.SYS_MKDIRAT, unix.AT_FDCWD, hiddenDir, 0)
 	s.call(unix.SYS_MKNODAT, unix.AT_FDCWD, hiddenFile, unix.S_IFREG, 0)
-}
-
-// buildCopy lays a private, writable layer over a mount.
-func (w *world) buildCopy(s *script, m sandbox.Mount, mode uint32) {
-	options := []string{"mode", "0700"}
-	if w.cow > 0 {
-		options = append(options, "size", fmt.Sprint(w.cow))
-	}
-	s.call(unix.SYS_MKDIRAT, unix.AT_FDCWD, staging, 0o700).or(unix.EEXIST)
-	s.attach(s.filesystem("tmpfs", readWrite, options...), staging)
-	// The merged directory is what the upper one is: the user's, whoever's the
-	// lower one is, with the lower one's mode.
-	s.call(unix.SYS_MKDIRAT, unix.AT_FDCWD, staging+"/upper", 0o700)
-	s.call(unix.SYS_FCHOWNAT, unix.AT_FDCWD, staging+"/upper", w.spec.User.UID, w.spec.User.GID, 0)
-	s.call(unix.SYS_FCHMODAT, unix.AT_FDCWD, staging+"/upper", mode)
-	s.call(unix.SYS_MKDIRAT, unix.AT_FDCWD, staging+"/work", 0o700)
-	s.attach(s.filesystem("overlay", readWrite|w.unexecutable(m), "lowerdir", m.Target, "upperdir", staging+"/upper", "workdir", staging+"/work", "userxattr", ""), m.Target)
-	// The overlay keeps its layers.
-	s.call(unix.SYS_UMOUNT2, staging, unix.MNT_DETACH)
 }
 
 // finish hides what is to be hidden and lets go of the host's files. /proc is

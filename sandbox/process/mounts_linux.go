@@ -105,6 +105,8 @@ type source struct {
 	name     string   // for others
 	dev, ino uint64
 	mode     uint32 // permissions only
+	regular  bool
+	size     int64
 	attr     uint64
 }
 
@@ -116,7 +118,7 @@ func newSource(m sandbox.Mount, attr uint64) (source, error) {
 	if err := unix.Fstat(int(m.Source.Fd()), &st); err != nil {
 		return source{}, &sandbox.Error{Op: "mount " + m.Name, Kind: sandbox.ErrInvalid, Problem: "it cannot be looked at", Cause: err}
 	}
-	s := source{mount: m, dev: st.Dev, ino: st.Ino, mode: st.Mode & 0o777, attr: attr}
+	s := source{mount: m, dev: st.Dev, ino: st.Ino, mode: st.Mode & 0o777, regular: st.Mode&unix.S_IFMT == unix.S_IFREG, size: st.Size, attr: attr}
 	var err error
 	if s.name, err = os.Readlink(fmt.Sprintf("/proc/self/fd/%d", m.Source.Fd())); err != nil {
 		return source{}, &sandbox.Error{Op: "mount " + m.Name, Kind: sandbox.ErrUnavailable, Problem: "the kernel does not tell its name", Cause: err, Hint: "mount /proc"}

@@ -58,6 +58,9 @@ func newWorld(spec *sandbox.Spec) (*world, error) {
 	}
 	add := func(m sandbox.Mount, attr uint64) error {
 		src, err := newSource(m, attr)
+		if err == nil {
+			err = w.checkCopy(&src)
+		}
 		w.sources = append(w.sources, src)
 		return err
 	}
