@@ -291,7 +291,10 @@ func (r *running) exited(exit Exit, frames *wire.Reader) (Exit, error) {
 		code = 126
 		exit.Code = &code
 		return exit, &sandbox.Error{Op: "exec", Kind: sandbox.ErrInvalid, Problem: message, Hint: "check that the file may be executed inside the sandbox"}
-	case wire.NoDirectory, wire.Refused:
+	case wire.NoDirectory:
+		// In the words of [sandbox.NoDirectory], as far as the agent's can be trusted.
+		return exit, &sandbox.Error{Kind: sandbox.ErrInvalid, Problem: message, Hint: sandbox.NoDirectoryHint}
+	case wire.Refused:
 		return exit, sandbox.Errorf(sandbox.ErrInvalid, r.op, "%s", message)
 	default:
 		return exit, sandbox.Errorf(sandbox.ErrUnavailable, r.op, "%s", message)

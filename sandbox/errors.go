@@ -69,3 +69,12 @@ func Hint(err error) string {
 func Errorf(kind error, op, format string, args ...any) *Error {
 	return &Error{Op: op, Kind: kind, Problem: fmt.Sprintf(format, args...)}
 }
+
+// NoDirectory is the error of every level for a working directory that a program cannot
+// begin in; why says it as the kernel does.
+func NoDirectory(dir, why string) *Error {
+	return &Error{Op: "working directory " + dir, Kind: ErrInvalid, Problem: why, Hint: NoDirectoryHint}
+}
+
+// NoDirectoryHint is what can be done about it.
+const NoDirectoryHint = "name a directory that is there inside, or mount one at that place"

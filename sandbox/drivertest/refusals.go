@@ -15,6 +15,7 @@ import (
 var refusalTests = []test{
 	{name: "a limit that cannot hold is refused by name", run: testRefuseLimit},
 	{name: "a spec that contradicts itself", run: testRefuseNonsense},
+	{name: "a working directory that is not there", run: testNoDirectory},
 	{name: "root", run: testRoot},
 }
 
@@ -79,6 +80,43 @@ func testRefuseNonsense(t *testing.T, s *suite, r road) {
 		var e *sandbox.Error
 		if err == nil || !errors.As(err, &e) {
 			t.Errorf("%s: %+v, %v; want a *sandbox.Error", what, res, err)
+		}
+	}
+}
+
+// testNoDirectory: nobody makes one, least of all on the host.
+func testNoDirectory(t *testing.T, s *suite, r road) {
+	dir := tree(t, s)
+	change := []func(*sandbox.Spec){mount(t, dir, "/data", sandbox.ReadOnly)}
+	if s.caps.ReadWrite {
+		change = append(change, mount(t, dir, "/mnt/written", sandbox.ReadWrite))
+	}
+	before := listing(t, dir)
+	for name, why := range map[string]string{
+		"/nosuch": "no such file", "/etc/passwd": "not a directory", "/usr/bin/id": "not a directory", "/dev/x": "no such file",
+		"/tmp/x": "no such file", home + "/a/b": "no such file", "/data/x": "no such file", "/data/file": "not a directory",
+		"/mnt/written/x": "no such file", "/mnt/written/file/x": "not a directory",
+	} {
+		if !s.caps.ReadWrite && strings.HasPrefix(name, "/mnt/") {
+			continue
+		}
+		w := s.world(t, change...)
+		x := w.exec("pwd")
+		x.Dir = name
+		res, err := r.run(timeout(t), w.spec, x)
+		if !errors.Is(err, sandbox.ErrInvalid) || !strings.HasPrefix(err.Error(), sandbox.NoDirectory(name, why).Error()) || sandbox.Hint(err) != sandbox.NoDirectoryHint {
+			t.Errorf("%s: %+v, %v (%s)", name, res, err, sandbox.Hint(err))
+		}
+	}
+	if after := listing(t, dir); after != before {
+		t.Errorf("the host's files were\n%s\nand are\n%s", before, after)
+	}
+	for name, want := range map[string]string{"/data/sub": "/data/sub", "/mnt": "/mnt", home: home, "/": "/", "/dev/shm": "/dev/shm"} {
+		w := s.world(t, change...)
+		x := w.exec("pwd")
+		x.Dir = name
+		if o := w.start(t, timeout(t), r, x).ok(t); o.out != want+"\n" {
+			t.Errorf("%s: in %q", name, o.out)
 		}
 	}
 }

@@ -58,6 +58,9 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first, base uint32) (*box, error) 
 	if err := checkExec(spec, p.files[0].Source); err != nil {
 		return nil, err
 	}
+	if err := checkDir(spec, f.dir); err != nil {
+		return nil, err
+	}
 	b := &box{spec: spec, plan: p, debug: d.opts.DebugDir}
 	if err := b.makeFiles(); err != nil {
 		return nil, err

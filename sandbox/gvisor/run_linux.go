@@ -122,6 +122,9 @@ func (b *box) next() (*wire.Event, error) {
 // failed tells apart a program that cannot be started, which is the program's
 // end as a shell would have it, from a sandbox that cannot be made.
 func (b *box) failed(text string) (*wire.Event, error) {
+	if why := noDirectory(text); why != "" {
+		return nil, sandbox.NoDirectory(b.plan.oci.Process.Cwd, why)
+	}
 	if code, ok := shellCode(text); ok {
 		reason := b.plan.oci.Process.Args[0] + ": command not found"
 		if code == 126 {

@@ -24,6 +24,7 @@ type launch struct {
 	slots                  [maxSlots]uintptr
 	args                   cloneArgs // of the builder, on cgroup version 2
 	enter                  int       // the program's step into its working directory
+	dir                    string    // which that is
 	loopback               [2]int    // the builder's steps that bring it up: the first, and the one after
 	device                 [2]int    // and those that make the device of a wire
 	unshare                int       // the builder's step that makes its namespaces, where it is born in ours; else 0
@@ -192,6 +193,9 @@ func (l *launch) explain(e syscall.Errno) error {
 		if c.pid > 0 && c.pid < maxPID && !c.begun {
 			what = at(i+1, c)
 		}
+	}
+	if c := &l.program; c.pid > 0 && c.pid < maxPID && !c.begun && c.at == l.enter && e != syscall.EINTR {
+		return sandbox.NoDirectory(l.dir, e.Error())
 	}
 	err := &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the kernel does not let caisson " + what, Cause: e,
 		Hint: "caisson doctor tells what this host does not allow and how to mend it"}

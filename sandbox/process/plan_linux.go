@@ -271,7 +271,7 @@ func (p *plan) writeProgram(b *script, l *launch) *script {
 func (l *launch) command(f first) {
 	s, c := l.scripts[2], &l.program
 	s.steps[l.enter].arg[0] = s.string(f.dir)
-	s.what[l.enter] = "enter the working directory " + f.dir
+	l.dir, s.what[l.enter] = f.dir, "enter the working directory "+f.dir
 
 	c.argv, c.envv = strings0(s, f.argv), strings0(s, f.env)
 	c.file = f.agent != nil
