@@ -10,6 +10,18 @@ import "fmt"
 // that limit enforced.
 const LeastMemory = 4 << 20
 
+// LeastOpenFiles is the smallest limit of open files that can be meant: a program has
+// its three streams and opens libraries, and levels take some more to begin it.
+const LeastOpenFiles = 8
+
+// LeastAgentFiles and LeastAgentProcesses are the least where a guest agent is the
+// first process, which has the same limits and some streams and threads of its own. It
+// does with half of both where it runs one command.
+const (
+	LeastAgentFiles     = 32
+	LeastAgentProcesses = 16
+)
+
 // Check refuses what cannot be meant (ErrInvalid), and what somebody wrote down
 // and a level that holds limits so cannot hold (ErrUnsupported): the run would
 // have less than was asked for. Drivers call it with what their Probe says.
@@ -29,6 +41,9 @@ func (l *Limits) Check(holds map[LimitName]Clause) error {
 			Problem: fmt.Sprintf("%d bytes are less than any program needs to start", l.Memory), Hint: "the least is 4MiB",
 		}
 	}
+	if n := int64(l.OpenFiles); n > 0 && n < LeastOpenFiles {
+		return tooFew(LimitOpenFiles, n, LeastOpenFiles, "any program")
+	}
 	if l.CPUs < 0 {
 		return Errorf(ErrInvalid, "limit cpus", "%g is less than nothing", l.CPUs)
 	}
@@ -41,6 +56,26 @@ func (l *Limits) Check(holds map[LimitName]Clause) error {
 		}
 	}
 	return nil
+}
+
+// CheckAgent refuses limits that leave a guest agent no room which has them itself.
+// Drivers whose agent is held to them call it before they start one.
+func (l *Limits) CheckAgent() error {
+	const who = "what runs commands in a sandbox"
+	if n := int64(l.OpenFiles); n > 0 && n < LeastAgentFiles {
+		return tooFew(LimitOpenFiles, n, LeastAgentFiles, who)
+	}
+	if n := int64(l.Processes); n > 0 && n < LeastAgentProcesses {
+		return tooFew(LimitProcesses, n, LeastAgentProcesses, who)
+	}
+	return nil
+}
+
+func tooFew(name LimitName, n, least int64, who string) error {
+	return &Error{
+		Op: "limit " + string(name), Kind: ErrInvalid,
+		Problem: fmt.Sprintf("%d are less than %s needs to start", n, who), Hint: fmt.Sprintf("the least is %d", least),
+	}
 }
 
 // Bound names the limits that Tightener sets.

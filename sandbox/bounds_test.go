@@ -28,6 +28,8 @@ func TestCheckLimits(t *testing.T) {
 		"negative":           {Limits{Disk: -1}, ErrInvalid},
 		"negative share":     {Limits{CPUs: -0.1}, ErrInvalid},
 		"memory for nothing": {Limits{Memory: LeastMemory - 1}, ErrInvalid},
+		"files for nothing":  {Limits{OpenFiles: LeastOpenFiles - 1}, ErrInvalid},
+		"least files":        {Limits{OpenFiles: LeastOpenFiles, Processes: 1}, nil},
 		"written and off":    {Limits{IO: 1, Explicit: map[LimitName]bool{LimitIO: true}}, ErrUnsupported},
 		"written, emulated":  {Limits{Memory: LeastMemory, Explicit: map[LimitName]bool{LimitMemory: true}}, nil},
 	} {
@@ -37,6 +39,24 @@ func TestCheckLimits(t *testing.T) {
 		}
 		if tt.want == ErrUnsupported && (!strings.Contains(err.Error(), "io") || Hint(err) != "reboot") {
 			t.Errorf("%s: %v, hint %q", name, err, Hint(err))
+		}
+	}
+}
+
+func TestCheckAgent(t *testing.T) {
+	for name, tt := range map[string]struct {
+		limits Limits
+		least  string // in the hint; empty: it is enough
+	}{
+		"usual":         {DefaultLimits(), ""},
+		"none":          {Limits{}, ""},
+		"least":         {Limits{OpenFiles: LeastAgentFiles, Processes: LeastAgentProcesses}, ""},
+		"few files":     {Limits{OpenFiles: LeastAgentFiles - 1}, "32"},
+		"few processes": {Limits{Processes: LeastAgentProcesses - 1}, "16"},
+	} {
+		err := tt.limits.CheckAgent()
+		if (err == nil) != (tt.least == "") || err != nil && (!errors.Is(err, ErrInvalid) || !strings.HasSuffix(Hint(err), tt.least)) {
+			t.Errorf("%s: %v, hint %q, want %q", name, err, Hint(err), tt.least)
 		}
 	}
 }

@@ -48,8 +48,8 @@ type Limits struct {
 	CPUTime   time.Duration // user and system time of all processes together
 	CPUs      float64       // share of processors: 0.5 is half of one
 	Memory    int64         // bytes programs inside may use, swap off; at least LeastMemory; the level's own share comes on top
-	Processes int           // processes and threads
-	OpenFiles int           // file descriptors per process
+	Processes int           // processes and threads; with an agent at least LeastAgentProcesses
+	OpenFiles int           // file descriptors per process; at least LeastOpenFiles, with an agent LeastAgentFiles
 	FileSize  int64         // bytes of one file
 	Disk      int64         // bytes of all disk scratch but /tmp
 	Inodes    int64         // files and directories of all disk scratch

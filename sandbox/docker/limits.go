@@ -22,6 +22,10 @@ const (
 	agentFiles = 4096
 )
 
+// mostPids is the largest number that kernels take for a limit of processes, as no
+// machine has more (PID_MAX_LIMIT in include/linux/threads.h).
+const mostPids = 4 << 20
+
 // limit writes the limits of a sandbox into the request.
 func (h *hostConfig) limit(l *sandbox.Limits, holds map[sandbox.LimitName]sandbox.Clause) {
 	held := func(name sandbox.LimitName) bool { return holds[name].Enforcement != sandbox.Off }
@@ -33,7 +37,7 @@ func (h *hostConfig) limit(l *sandbox.Limits, holds map[sandbox.LimitName]sandbo
 		h.NanoCpus = int64(l.CPUs * 1e9)
 	}
 	if l.Processes > 0 {
-		h.PidsLimit = int64(l.Processes) + agentTasks
+		h.PidsLimit = min(int64(l.Processes)+agentTasks, mostPids)
 	}
 	h.Ulimits = []ulimit{{"core", 0, 0}, {"sigpending", pendingSignals, pendingSignals}}
 	if n := int64(l.OpenFiles); n > 0 {

@@ -6,6 +6,7 @@ package drivertest
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,6 +39,7 @@ var limitTests = []test{
 	{name: "cpu time can be watched", run: testSample},
 	{name: "looking to the very end is safe", run: testSampleToTheEnd},
 	{name: "rlimits cannot be raised", run: testRaise},
+	{name: "the least and the most of files and processes", run: testLeastAndMost},
 	{name: "an ordinary failure is no limit", run: testNoLimit},
 }
 
@@ -371,6 +373,37 @@ say({n: up(getattr(resource, 'RLIMIT_' + n)) for n in ('NOFILE', 'NPROC', 'FSIZE
 		if result != "refused" {
 			t.Errorf("RLIMIT_%s was raised", name)
 		}
+	}
+}
+
+// testLeastAndMost: what is not refused is enough to start with; and what is too little
+// is refused as such, unless a level can start with it.
+func testLeastAndMost(t *testing.T, s *suite, r road) {
+	files, processes := sandbox.LeastOpenFiles, 1
+	if r.name == living {
+		files, processes = sandbox.LeastAgentFiles, sandbox.LeastAgentProcesses
+	}
+	const most = 4 << 20 // PID_MAX_LIMIT
+	for _, l := range []sandbox.Limits{{OpenFiles: files, Processes: processes}, {OpenFiles: files, Processes: most}} {
+		w := s.world(t, limit(func(all *sandbox.Limits) { all.OpenFiles, all.Processes = l.OpenFiles, l.Processes }))
+		if o := w.run(t, r, "sh", "-c", "ulimit -n").ok(t); o.out != itoa(files)+"\n" {
+			t.Errorf("%+v: %q", l, o.out)
+		}
+	}
+	for n := 1; n < files; n += 3 {
+		s.startsOrRefuses(t, r, "open_files", func(l *sandbox.Limits) { l.OpenFiles = n })
+	}
+	for n := 1; n < processes; n += 3 {
+		s.startsOrRefuses(t, r, "processes", func(l *sandbox.Limits) { l.Processes = n })
+	}
+}
+
+func (s *suite) startsOrRefuses(t *testing.T, r road, name string, change func(*sandbox.Limits)) {
+	t.Helper()
+	w := s.world(t, limit(change))
+	_, err := r.run(timeout(t), w.spec, w.exec("true"))
+	if err != nil && (!errors.Is(err, sandbox.ErrInvalid) || !strings.HasPrefix(err.Error(), "limit "+name+":") || !strings.HasPrefix(sandbox.Hint(err), "the least is")) {
+		t.Errorf("limits of %d files and %d processes: %v (%s)", w.spec.Limits.OpenFiles, w.spec.Limits.Processes, err, sandbox.Hint(err))
 	}
 }
 

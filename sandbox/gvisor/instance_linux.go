@@ -55,6 +55,9 @@ var _ sandbox.Instance = (*instance)(nil)
 // directory from, and returns when the agent runs; whether it answers is seen by
 // Dial.
 func (d *Driver) startInstance(ctx context.Context, spec *sandbox.Spec, from string) (sandbox.Instance, error) {
+	if err := spec.Limits.CheckAgent(); err != nil {
+		return nil, err
+	}
 	self, files := self{Mark: stream.NewMark().String()}, ""
 	if from != "" {
 		was, err := readSelf(from)

@@ -15,7 +15,7 @@ func kernelShare(memory int64) int64 { return 64<<20 + memory/32 }
 // hostTasks bounds the host's tasks of a sandbox: gVisor's own threads, and
 // stub processes for the tasks inside. The kernel inside holds the exact
 // number (RLIMIT_NPROC); this one keeps a broken kernel from harming the host.
-func hostTasks(processes int) int { return 2*processes + 512 }
+func hostTasks(processes int) int { return min(2*processes+512, cgroup.MostPids) }
 
 // groupLimits is the part of l that the host's control groups can hold. Block
 // I/O is held where scratch lies; a device that cannot be found out is an

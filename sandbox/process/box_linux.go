@@ -70,6 +70,11 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first) (_ *box, err error) {
 	if err := spec.Limits.Check(d.limits()); err != nil {
 		return nil, err
 	}
+	if f.agent != nil {
+		if err := spec.Limits.CheckAgent(); err != nil {
+			return nil, err
+		}
+	}
 	p := &plan{spec: spec, first: f}
 	b := &box{spec: spec, plan: p, seat: takeSeat(euid == 0 && rewrite == nil, spec.Network)}
 	grouped := b.makeGroup(d.host()) // a fifth of the work, of which the rest knows nothing
