@@ -5,6 +5,7 @@
 package drivertest
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/caisson-run/caisson/sandbox"
@@ -45,7 +46,8 @@ func testNotFound(t *testing.T, s *suite, r road) {
 }
 
 func testNotExecutable(t *testing.T, s *suite, r road) {
-	for _, name := range []string{"/etc/passwd", "/usr"} {
+	long := strings.Repeat("x", 300) // more than a name may have
+	for _, name := range []string{"/etc/passwd", "/usr", long, "/bin/" + long} {
 		s.world(t).run(t, r, name).exited(t, 126)
 	}
 }

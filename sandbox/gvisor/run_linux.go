@@ -144,8 +144,12 @@ func shellCode(text string) (int, bool) {
 	switch {
 	case strings.Contains(text, "no such file or directory"), strings.Contains(text, "not a directory"):
 		return 127, true
+	case strings.HasSuffix(text, ": invalid argument"):
+		// A link through /proc/self, which leads nowhere before there is a process.
+		return 127, true
 	case strings.Contains(text, "permission denied"), strings.Contains(text, "exec format error"),
-		strings.Contains(text, "is a directory"), strings.Contains(text, "not executable"):
+		strings.Contains(text, "is a directory"), strings.Contains(text, "not executable"),
+		strings.HasSuffix(text, ": file name too long"), strings.HasSuffix(text, ": too many levels of symbolic links"):
 		return 126, true
 	}
 	return 0, false

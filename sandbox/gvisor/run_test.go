@@ -24,6 +24,9 @@ func TestShellCode(t *testing.T) {
 		{"no such path", `creating process: failed to load /x: no such file or directory`, 127, true},
 		{"a directory", `creating process: failed to load /usr: permission denied`, 126, true},
 		{"not a program", `creating process: failed to load /x: exec format error`, 126, true},
+		{"a name too long", `starting sandbox: error finding executable "xx" in PATH [/usr/bin]: file name too long`, 126, true},
+		{"a link to itself", `creating process: failed to load /x: too many levels of symbolic links`, 126, true},
+		{"a link through /proc/self", `creating process: failed to load /bin/hello: invalid argument`, 127, true},
 		{"the sandbox itself", `cannot create sandbox: open /x: no such file or directory`, 0, false},
 		{"nothing", "", 0, false},
 	} {
