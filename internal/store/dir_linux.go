@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -55,6 +56,9 @@ func open(list []place, readOnly bool) (*Dir, error) {
 }
 
 func openPlace(p place, readOnly bool) (*Dir, error) {
+	if err := readable(p.path); err != nil {
+		return nil, err
+	}
 	if p.home != "" {
 		if err := exists(p.home); err != nil {
 			return nil, walkError(p.path, p.home, err)
@@ -62,6 +66,10 @@ func openPlace(p place, readOnly bool) (*Dir, error) {
 	}
 	root, path, err := walk(p.path, !readOnly)
 	if err != nil {
+		return nil, err
+	}
+	if err := readable(path); err != nil { // a link may have led there
+		root.Close()
 		return nil, err
 	}
 	d := &Dir{path: path, note: p.note, root: root}
@@ -73,6 +81,18 @@ func openPlace(p place, readOnly bool) (*Dir, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// readable refuses a name that is no text: levels write it down as such (in JSON), which
+// would make another name of it.
+func readable(path string) error {
+	if utf8.ValidString(path) {
+		return nil
+	}
+	return &sandbox.Error{
+		Op: fmt.Sprintf("state directory %q", path), Kind: sandbox.ErrInvalid, Problem: "its name is not UTF-8",
+		Hint: "set CAISSON_STATE to a directory with another name",
+	}
 }
 
 // exists says whether a home directory is there at all: ours to use, not to make.

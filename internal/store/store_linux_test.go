@@ -267,6 +267,29 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// A name that is no text would be another one where a level writes it down.
+func TestNameIsText(t *testing.T) {
+	dir := filepath.Join(theirs(t, os.Geteuid()), "a\xff")
+	link := filepath.Join(filepath.Dir(dir), "link")
+	check := func(name string) {
+		t.Helper()
+		d, err := Open(Options{Dir: name})
+		if !errors.Is(err, sandbox.ErrInvalid) || sandbox.Hint(err) == "" {
+			t.Errorf("%q: %v, %v", name, d, err)
+		}
+	}
+	check(dir)
+	if _, err := os.Lstat(dir); err == nil {
+		t.Error("it was made all the same")
+	}
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.Symlink(dir, link)); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := Open(Options{Dir: link}); err == nil {
+		t.Errorf("a link to it: %q", d.Path())
+	}
+}
+
 func TestReadOnlyMakesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	if _, err := Open(Options{Dir: path, ReadOnly: true}); !errors.Is(err, sandbox.ErrNotFound) {
