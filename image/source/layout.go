@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/caisson-run/caisson/image/layer"
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // container is what holds documents and layers under names: a directory, or an
@@ -31,6 +32,10 @@ type directory struct{ *os.Root }
 
 func (d directory) open(name string) (io.ReadCloser, int64, error) {
 	f, err := d.OpenFile(name, os.O_RDONLY|nonblock, 0)
+	if err != nil && leadsOut(err) {
+		return nil, 0, &sandbox.Error{Op: "read image", Kind: sandbox.ErrInvalid, Problem: name + " is a link that leads out of the directory",
+			Hint: "copy what it leads to into the directory (cp -rL)"}
+	}
 	if err != nil {
 		return nil, 0, err
 	}
@@ -43,6 +48,13 @@ func (d directory) open(name string) (io.ReadCloser, int64, error) {
 		return nil, 0, err
 	}
 	return f, info.Size(), nil
+}
+
+// leadsOut reports whether a file was not opened because its name leads out of the
+// directory. Package os has no name for that error.
+func leadsOut(err error) bool {
+	var e *fs.PathError
+	return errors.As(err, &e) && e.Err.Error() == "path escapes from parent"
 }
 
 // document reads a small file.

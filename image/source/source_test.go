@@ -118,6 +118,9 @@ func TestChangedLayouts(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s: it was taken", name)
 		}
+		if strings.HasSuffix(name, "link out") && (!errors.Is(err, sandbox.ErrInvalid) || sandbox.Hint(err) == "") {
+			t.Errorf("%s: %v (%s)", name, err, sandbox.Hint(err))
+		}
 	}
 }
 
