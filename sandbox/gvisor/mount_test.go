@@ -184,3 +184,15 @@ chmod 755 a && echo usual modes work`)
 		t.Fatal(err)
 	}
 }
+
+// TestOverThePartsOfARoot mounts over a directory that is a mount itself: the later one
+// is what there is.
+func TestOverThePartsOfARoot(t *testing.T) {
+	dir := t.TempDir()
+	spec := world(t)
+	spec.Mounts = []sandbox.Mount{{Source: handle(t, dir), Name: dir, Target: "/usr", Dir: true}}
+	res, err := gvisor.New(gvisor.Options{}).Run(t.Context(), spec, &sandbox.Exec{Argv: []string{"/usr/bin/true"}, Dir: "/usr"})
+	if err != nil || res.ExitCode == nil || *res.ExitCode != 127 {
+		t.Errorf("%+v, %v; want nothing in /usr", res, err)
+	}
+}
