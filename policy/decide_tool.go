@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/caisson-run/caisson/policy/expr"
@@ -198,7 +200,7 @@ func shownName(s string) string { return short(strings.ToValidUTF8(s, "\uFFFD"))
 
 // conditions asks the rules of one entry, and notes what else it wants. What any
 // layer marks is secret.
-func (d *decision) conditions(c *ToolCall, e entry, secret [][]string) (broken []brokenRule) {
+func (d *decision) conditions(c *ToolCall, e entry, secret []secretPath) (broken []brokenRule) {
 	var call *expr.Prepared
 	holds := func(cond *Condition) (bool, error) {
 		if call == nil {
@@ -240,8 +242,8 @@ func (c *Condition) said() string {
 
 // hidden is an error without values where one of them may be marked: a condition
 // that names no variables cannot tell one.
-func hidden(secret [][]string, c *Condition, err error) string {
-	marked := slices.ContainsFunc(secret, func(path []string) bool { return path[0] != "env" || strings.Contains(c.V, "env") })
+func hidden(secret []secretPath, c *Condition, err error) string {
+	marked := slices.ContainsFunc(secret, func(p secretPath) bool { return p.at[0] != "env" || strings.Contains(c.V, "env") })
 	if errors.Is(err, expr.ErrMissing) || !marked {
 		return err.Error()
 	}
@@ -249,13 +251,20 @@ func hidden(secret [][]string, c *Condition, err error) string {
 }
 
 // shownFaults are all faults, each once, and a sentence of them. Of what is marked it
-// is not said what it was.
-func shownFaults(faults []params.Fault, secret [][]string) (all []params.Fault, text string) {
+// is not said what it was, nor what it has in it.
+func shownFaults(faults []params.Fault, secret []secretPath) (all []params.Fault, text string) {
 	var texts []string
 	for _, f := range faults {
 		path := splitPath(strings.TrimPrefix(f.Path, "/"))
-		if slices.ContainsFunc(secret, func(s []string) bool { return beginsWith(path, s) }) {
-			f.Problem = "it does not fit"
+		for _, s := range secret {
+			parts, ok := s.covers(path)
+			if ok {
+				f.Problem = "it does not fit"
+			}
+			if ok && !s.named {
+				path = path[:parts]
+				f.Path = "/" + strings.Join(path, "/")
+			}
 		}
 		f.Problem = strings.ToValidUTF8(f.Problem, "\uFFFD")
 		if !slices.Contains(all, f) {
@@ -267,22 +276,39 @@ func shownFaults(faults []params.Fault, secret [][]string) (all []params.Fault, 
 
 func splitPath(s string) []string { return strings.Split(s, "/") }
 
-func beginsWith(path, prefix []string) bool {
-	return len(path) >= len(prefix) && slices.Equal(path[:len(prefix)], prefix)
+// secretPath is where an argument is that records do not have.
+type secretPath struct {
+	at    []string
+	named bool // names in it are recorded: those of variables
 }
 
 // secretPaths are the arguments that records do not have: variables, and what
 // entries mark.
-func secretPaths(c *ToolCall, entries []entry) (out [][]string) {
+func secretPaths(c *ToolCall, entries []entry) (out []secretPath) {
 	if _, ok := tool.Builtin(c.Name); ok && c.Server == "" {
-		out = append(out, []string{"env"})
+		out = append(out, secretPath{at: []string{"env"}, named: true})
 	}
 	for _, e := range entries {
 		for _, r := range e.Redact {
-			out = append(out, splitPath(r.V))
+			out = append(out, secretPath{at: splitPath(r.V)})
 		}
 	}
 	return out
+}
+
+// covers says whether a fault's path leads to p or into it, and how many of its parts
+// lead to p. As in records, the path goes on in each part of a list.
+func (p secretPath) covers(path []string) (parts int, ok bool) {
+	want := p.at
+	for ; parts < len(path) && len(want) > 0; parts++ {
+		switch _, err := strconv.ParseUint(path[parts], 10, 32); {
+		case path[parts] == want[0]:
+			want = want[1:]
+		case err != nil:
+			return 0, false
+		}
+	}
+	return parts, len(want) == 0
 }
 
 // Redacted is what is left in the place of an argument that is marked.
@@ -304,42 +330,42 @@ func (p *Policy) ToolRecord(c *ToolCall) any {
 		}
 	}
 	args := c.Args
-	for _, path := range secretPaths(c, entries) {
-		args = without(args, path)
+	for _, p := range secretPaths(c, entries) {
+		args = without(args, p.at, p.named)
 	}
 	return args
 }
 
 // without is v with what is at path redacted; v is not changed.
-func without(v any, path []string) any {
+func without(v any, path []string, named bool) any {
 	switch v := v.(type) {
 	case map[string]any:
 		sub, ok := v[path[0]]
 		if !ok {
 			return v
 		}
-		out := make(map[string]any, len(v))
-		for k, have := range v {
-			out[k] = have
-		}
-		if len(path) == 1 {
-			out[path[0]] = redactedValue(sub)
-		} else {
-			out[path[0]] = without(sub, path[1:])
+		out := maps.Clone(v)
+		switch {
+		case len(path) > 1:
+			out[path[0]] = without(sub, path[1:], named)
+		case named:
+			out[path[0]] = redactedValues(sub)
+		default:
+			out[path[0]] = Redacted
 		}
 		return out
 	case []any: // the path goes on in each
 		out := make([]any, len(v))
 		for i, sub := range v {
-			out[i] = without(sub, path)
+			out[i] = without(sub, path, named)
 		}
 		return out
 	}
 	return v
 }
 
-// redactedValue keeps the names of an object: those of variables are recorded.
-func redactedValue(v any) any {
+// redactedValues keeps the names of an object: those of variables are recorded.
+func redactedValues(v any) any {
 	m, ok := v.(map[string]any)
 	if !ok {
 		return Redacted

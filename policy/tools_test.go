@@ -194,6 +194,7 @@ func TestToolRedaction(t *testing.T) {
 	if c.Tool.Args.(map[string]any)["env"].(map[string]any)["TOKEN"] != "hunter2" {
 		t.Error("the call itself was changed")
 	}
+	testMarkedObjects(t)
 	// A rule of a layer that marks nothing fails with the value that another marks.
 	const rule = `tools: [{name: send_email, params: {type: object}, rules: ["email.domain(params.key) == 'x'"]}]`
 	const marks = `tools: [{name: send_email, params: {type: object}, redact: [key]}]`
@@ -206,6 +207,41 @@ func TestToolRedaction(t *testing.T) {
 	for _, s := range []string{`{name: run_command, redact: [command]}`, `{name: run_code, redact: [env, code]}`, `{name: "*", redact: [path]}`} {
 		if _, err := Parse("/w/p.yaml", []byte("version: 1\ntools: ["+s+"]\n")); err == nil || !strings.Contains(err.Error(), "cannot be marked") {
 			t.Errorf("%s: %v", s, err)
+		}
+	}
+}
+
+// testMarkedObjects: names within what is marked are marked; only those of variables are
+// recorded, unless env itself is marked.
+func testMarkedObjects(t *testing.T) {
+	t.Helper()
+	const schema = `{type: object, properties: {list: {type: array}, secret: {type: object, additionalProperties: {type: integer}}}}`
+	p := policyOf(t, "", `tools: [{name: keep, params: `+schema+`, redact: [secret, list/auth]}, {name: run_code, redact: [env]}]`)
+	for _, c := range []struct{ name, args, want string }{
+		{"keep", `{"secret":{"TOPSECRET6":1}}`, `{"secret":"[redacted]"}`},
+		{"keep", `{"list":[{"auth":{"TOPSECRET6":1},"x":"y"}]}`, `{"list":[{"auth":"[redacted]","x":"y"}]}`},
+		{"run_code", `{"code":"1","language":"sh","env":{"TOPSECRET6":"x"}}`, `{"code":"1","env":"[redacted]","language":"sh"}`},
+		{"run_command", `{"command":"x","env":{"TOKEN":"x"}}`, `{"command":"x","env":{"TOKEN":"[redacted]"}}`},
+	} {
+		b, _ := json.Marshal(p.ToolRecord(toolCall(t, c.name, c.args).Tool))
+		if got := string(b); got != c.want {
+			t.Errorf("recorded of %s: %s", c.name, got)
+		}
+	}
+	v := p.Decide(toolCall(t, "keep", `{"secret":{"TOPSECRET6":"x"}}`))
+	if v.Decision != Deny || strings.Contains(v.Reason, "TOPSECRET6") || !strings.Contains(v.Reason, "/secret: it does not fit") {
+		t.Errorf("%+v", v)
+	}
+	for _, c := range []struct {
+		mark, path string
+		parts      int
+	}{
+		{"secret", "secret", 1}, {"secret", "secret/x", 1}, {"list/auth", "list/0/auth/x", 3}, {"list/auth", "list/0/1/auth", 4},
+		{"secret", "other", 0}, {"list/auth", "list", 0}, {"list/auth", "list/0/x", 0},
+	} {
+		parts, ok := secretPath{at: splitPath(c.mark)}.covers(splitPath(c.path))
+		if ok != (c.parts > 0) || ok && parts != c.parts {
+			t.Errorf("%s covers %s: %d, %v", c.mark, c.path, parts, ok)
 		}
 	}
 }
