@@ -34,6 +34,7 @@ type Intent struct {
 	Argv      []string // the command line; kept as content
 	Code      []byte   // source that was handed over; kept as content
 	Dir       string   // working directory inside
+	User      string   // whose rights it has inside, where that is not the sandbox's own user
 	Env       []string // names; of NAME=value the value is thrown away
 	Secrets   []string // names of secrets that are put in on the way out
 	Policy    string   // name of the policy, "/etc/caisson/policy.yaml"
@@ -97,6 +98,7 @@ type Call struct {
 	Argv      *Content          `json:"argv,omitempty"` // joined by NUL bytes
 	Code      *Content          `json:"code,omitempty"`
 	Dir       string            `json:"dir,omitempty"`
+	User      string            `json:"user,omitempty"`
 	Env       []string          `json:"env,omitempty"`
 	Secrets   []string          `json:"secrets,omitempty"`
 	Policy    string            `json:"policy,omitempty"`
@@ -138,7 +140,7 @@ const (
 func (in *Intent) call() (Call, []*Capture) {
 	c := Call{
 		Actor: clean(in.Actor, maxText), Kind: clean(in.Kind, maxText), Tool: clean(in.Tool, maxText), Sandbox: clean(in.Sandbox, maxText),
-		Dir: clean(in.Dir, maxText), Policy: clean(in.Policy, maxText), PolicySHA: clean(in.PolicySHA, maxText),
+		Dir: clean(in.Dir, maxText), User: clean(in.User, maxText), Policy: clean(in.Policy, maxText), PolicySHA: clean(in.PolicySHA, maxText),
 		Isolation: clean(in.Isolation, maxText), Network: clean(in.Network, maxText), Image: clean(in.Image, maxText),
 		Secrets: cleanAll(in.Secrets), Overrides: cleanAll(in.Overrides), Limits: LimitTexts(in.Limits),
 	}

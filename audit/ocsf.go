@@ -306,6 +306,7 @@ func (v *ocsfEvent) rest(r *Record) {
 	put("kind", c.Kind, true)
 	put("tool", c.Tool, c.Tool != "")
 	put("sandbox", c.Sandbox, c.Sandbox != "")
+	put("user", c.User, c.User != "")
 	put("isolation", c.Isolation, c.Isolation != "")
 	put("network", c.Network, c.Network != "")
 	put("image", c.Image, c.Image != "")

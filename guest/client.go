@@ -107,7 +107,8 @@ type Client struct {
 }
 
 // As is a client on the same session whose calls have the rights of a user of
-// the sandbox, by name; "" is the sandbox's own. One whom it does not have gives
+// the sandbox, by name; "" is the sandbox's own. Who that is the agent alone says: a
+// call that is decided has [Client.AsUser]. One whom the sandbox does not have gives
 // ErrInvalid and a [*Refusal] with the code "unauthenticated". Closing either
 // client closes both.
 func (c *Client) As(user string) *Client {

@@ -33,11 +33,14 @@ type Inside struct {
 	// Gone is closed when the sandbox ends or is paused. What still runs through
 	// Agent has lost its other end then.
 	Gone <-chan struct{}
+
+	sudo bool // its programs may be root
 }
 
 func (in *inside) show(client *guest.Client) *Inside {
 	return &Inside{
 		Agent: client, User: in.world.spec.User, Dir: in.world.cwd, Env: slices.Clone(in.world.exec.Env), Gone: in.gone.Done(),
+		sudo: in.world.spec.Sudo,
 	}
 }
 
@@ -177,9 +180,14 @@ func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, s
 		return nil, err
 	}
 	call.Actor, call.Operator, call.Sudo = k.Actor(), false, in.world.spec.Sudo
+	as, nobody := shown.Account(call.User)
+	call.Root = call.Root || call.User != "" && nobody == nil && as.UID == 0
 	r := &run{s: g.session, call: call, io: io, id: in.run.id, name: id}
 	v, err := r.decide()
-	if err != nil {
+	if as != shown.User {
+		r.intent.User = call.User
+	}
+	if err = cmp.Or(nobody, err); err != nil {
 		_, err = r.fail(ctx, err)
 		return nil, err
 	}
@@ -207,14 +215,9 @@ func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, s
 		_, err := r.fail(ctx, err)
 		return nil, err
 	}
-	if u := in.world.spec; r.plan.Root && u.User.UID != 0 {
-		if !u.Sudo {
-			_, err := r.fail(ctx, sandbox.Errorf(sandbox.ErrUnsupported, "user root", "programs of this sandbox run as its user"))
-			return nil, err
-		}
-		root := sandbox.RootUser()
-		a.User, a.Agent = root, a.Agent.AsUser(root)
-		a.Env = overlay(a.Env, map[string]string{"HOME": root.Home, "USER": root.Name, "LOGNAME": root.Name})
+	if err := a.become(call.User, as); err != nil {
+		_, err := r.fail(ctx, err)
+		return nil, err
 	}
 	if call.Cwd != "" {
 		a.Dir = call.Cwd
@@ -231,6 +234,26 @@ func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, s
 	}
 	a.ticket, err = b.o.Journal.Begin(ctx, r.intent)
 	return a, err
+}
+
+// become makes it a program of the account that its call names, or of whom the policy
+// says where it names nobody: from here on what is shown, recorded and run is that one.
+func (a *Action) become(named string, as sandbox.User) error {
+	r := a.run
+	if own := a.User; named == "" && r.plan.Root && own.UID != 0 {
+		as = sandbox.RootUser()
+	}
+	in, err := a.Inside.become(as)
+	if err != nil {
+		return err
+	}
+	r.plan.Root = as.UID == 0
+	if as != a.User {
+		r.intent.User = as.Name
+		a.Inside = *in
+		a.Env = overlay(a.Env, map[string]string{"HOME": as.Home, "USER": as.Name, "LOGNAME": as.Name})
+	}
+	return nil
 }
 
 // reached is what a sandbox may reach now.

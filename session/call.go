@@ -73,6 +73,11 @@ type Call struct {
 	// given their own time.
 	Patience time.Duration
 
+	// User is whom the request names of those that a sandbox that lives on has, and
+	// whose rights the program has: see [Inside.Account]. Empty is the sandbox's own, or
+	// root where the policy says so.
+	User string
+
 	// WritesInput says that who carries the call out in a sandbox that lives on
 	// writes to the program while it runs. Nobody can approve that beforehand.
 	WritesInput bool

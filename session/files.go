@@ -27,9 +27,9 @@ type FileCall struct {
 	// Paths are those that it is about, as they were asked for: see [InHome]. A form
 	// of files has none at its beginning; see [FileAction.Allow].
 	Paths []string
-	// Home is that of the user whom the request names; empty is the sandbox's own
-	// user's.
-	Home string
+	// User is whom the request names, whose rights the call has and at whose home ~ and
+	// what is relative begin; see [Inside.Account]. Empty is the sandbox's own.
+	User string
 }
 
 // InHome is the absolute path that a request means: ~ and what is relative begin
@@ -83,17 +83,24 @@ func (b *Sandboxes) BeginFiles(ctx context.Context, k *Key, id string, c FileCal
 	if err != nil {
 		return nil, err
 	}
-	a := &FileAction{Inside: *shown, boxes: b, key: k, call: c, leave: sync.OnceFunc(l.unuse)}
+	as, err := shown.As(c.User)
+	a := &FileAction{boxes: b, key: k, call: c, leave: sync.OnceFunc(l.unuse)}
 	a.run = &run{s: g.session, call: &Call{Door: c.Door}, id: in.run.id, name: id, caps: in.caps}
 	a.run.intent = audit.Intent{
 		Actor: k.Actor(), Kind: string(c.Kind), Sandbox: id, Isolation: in.run.plan.Isolation,
 		Policy: g.session.o.PolicyName, PolicySHA: g.session.o.Policy.Digest(),
 	}
-	if a.call.Home == "" {
-		a.call.Home = shown.User.Home
+	if err != nil { // what a path would mean is not known
+		a.run.intent.User, a.run.intent.Params = c.User, fileParams(c.Paths)
+		_, err = a.run.fail(ctx, err)
+		a.leave()
+		return nil, err
+	}
+	if a.Inside = *as; a.User != shown.User {
+		a.run.intent.User = a.User.Name
 	}
 	for _, p := range c.Paths {
-		a.Paths = append(a.Paths, InHome(a.call.Home, p))
+		a.Paths = append(a.Paths, InHome(a.User.Home, p))
 	}
 	a.run.intent.Params = fileParams(a.Paths)
 	for _, p := range a.Paths {
@@ -125,7 +132,7 @@ func fileParams(paths []string) []byte {
 // Allow decides one more path of the call, which was not known when it began, and
 // gives it as it was decided. What is refused is recorded by itself.
 func (a *FileAction) Allow(ctx context.Context, p string) (string, error) {
-	p = InHome(a.call.Home, p)
+	p = InHome(a.User.Home, p)
 	return p, a.allow(ctx, p)
 }
 

@@ -61,7 +61,7 @@ type door struct {
 func newDoor(t *testing.T) *door { return newDoorUnder(t, nil) }
 
 // newDoorUnder is a door whose keys are bound to a policy.
-func newDoorUnder(t *testing.T, file *policy.File) *door {
+func newDoorUnder(t *testing.T, file *policy.File, change ...func(*session.SandboxesOptions)) *door {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("the fake level needs root")
@@ -94,10 +94,14 @@ func newDoorUnder(t *testing.T, file *policy.File) *door {
 	if file != nil {
 		policies = map[string]*policy.File{"": file}
 	}
-	d.boxes, err = session.OpenSandboxes(t.Context(), session.SandboxesOptions{
+	o := session.SandboxesOptions{
 		Drivers: map[string]sandbox.Driver{"gvisor": driver}, Journal: log, State: session.DirState(dir), Registry: reg, Policies: policies,
 		Notice: func(s string) { t.Log("notice:", s) },
-	})
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	d.boxes, err = session.OpenSandboxes(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,12 +29,23 @@ func private(b *session.Sandbox) bool { return b.Notes[notePrivate] != "" }
 
 // inside is a sandbox's agent for one request that had the right to it.
 type inside struct {
-	*guest.Client // with the rights of the user whom the request names
+	*guest.Client // with the rights of the sandbox's own user
 	box           *session.Sandbox
 	owner         *session.Key
-	user          string // whom the request names; empty for the sandbox's own
-	home          string // of the sandbox's own user
+	own           *session.Inside // as the sandbox's own user
+	user          string          // whom the request names; empty for the sandbox's own
 	gone          <-chan struct{}
+}
+
+// look is the agent with the rights of the user whom the request names, and the
+// path that it means: as for what changes files, the agent is not left to find out
+// whose home that is.
+func (in *inside) look(p string) (*guest.Client, string, error) {
+	as, err := in.own.As(in.user)
+	if err != nil {
+		return nil, "", err
+	}
+	return as.Agent, session.InHome(as.User.Home, p), nil
 }
 
 // agentCall answers one request to an agent. What it returns is told in the way
@@ -167,7 +178,7 @@ func (s *Server) within(w http.ResponseWriter, r *http.Request, b *session.Sandb
 	if r.URL.Path != wire.PathFiles {
 		r.Body = held.Body(r.Body)
 	}
-	call(w, r, &inside{Client: a.Agent.As(user), box: b, owner: owner, user: user, home: a.User.Home, gone: a.Gone})
+	call(w, r, &inside{Client: a.Agent, box: b, owner: owner, own: a, user: user, gone: a.Gone})
 }
 
 func running(b *session.Sandbox) bool { return b.State == registry.Running }

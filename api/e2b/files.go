@@ -24,8 +24,8 @@ import (
 
 func (s *Server) serveDownload(w http.ResponseWriter, r *http.Request, in *inside) error {
 	begun := false
-	err := s.touch(r.Context(), in, policy.ReadFile, []string{r.URL.Query().Get("path")}, func(paths []string) ([]sandbox.File, error) {
-		d, err := in.Download(r.Context(), paths[0], unpacked(r.Header))
+	err := s.touch(r.Context(), in, policy.ReadFile, []string{r.URL.Query().Get("path")}, func(agent *guest.Client, paths []string) ([]sandbox.File, error) {
+		d, err := agent.Download(r.Context(), paths[0], unpacked(r.Header))
 		if err != nil {
 			return nil, err
 		}
@@ -98,10 +98,10 @@ func (s *Server) serveUpload(w http.ResponseWriter, r *http.Request, in *inside)
 
 // uploadOne writes the file that the request's path names.
 func (s *Server) uploadOne(r *http.Request, in *inside, up guest.Upload) (all []guest.Written, err error) {
-	err = s.touch(r.Context(), in, policy.WriteFile, []string{up.Path}, func(paths []string) ([]sandbox.File, error) {
+	err = s.touch(r.Context(), in, policy.WriteFile, []string{up.Path}, func(agent *guest.Client, paths []string) ([]sandbox.File, error) {
 		t := session.NewTally()
 		up.Path, up.Body = paths[0], io.TeeReader(up.Body, t)
-		all, err = in.Upload(r.Context(), up)
+		all, err = agent.Upload(r.Context(), up)
 		// A form's bytes are more than the file's.
 		return []sandbox.File{t.File(paths[0], up.ContentType != octets || up.ContentEncoding != "")}, err
 	})
@@ -113,7 +113,7 @@ const octets = "application/octet-stream"
 // uploadForm writes the files of a form that names them itself.
 func (s *Server) uploadForm(r *http.Request, in *inside, up guest.Upload, form *multipart.Reader) ([]guest.Written, error) {
 	ctx := r.Context()
-	a, err := s.o.Sandboxes.BeginFiles(ctx, in.owner, in.box.ID, session.FileCall{Door: "e2b", Kind: policy.WriteFile, Home: in.homeOf()})
+	a, err := s.o.Sandboxes.BeginFiles(ctx, in.owner, in.box.ID, session.FileCall{Door: "e2b", Kind: policy.WriteFile, User: in.user})
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (s *Server) uploadForm(r *http.Request, in *inside, up guest.Upload, form *
 		writer.CloseWithError(u.pass(form, out))
 	}()
 	up.ContentType, up.ContentEncoding, up.Body = out.FormDataContentType(), "", reader
-	all, err := in.Upload(ctx, up)
+	all, err := a.Agent.Upload(ctx, up)
 	reader.CloseWithError(errors.Join(err, io.ErrClosedPipe))
 	<-passed
 	if u.refused != nil {
@@ -148,8 +148,8 @@ func (s *Server) serveCompose(w http.ResponseWriter, r *http.Request, in *inside
 		return &apiError{http.StatusBadRequest, err.Error()}
 	}
 	var f guest.Written
-	err := s.touch(r.Context(), in, policy.WriteFile, append([]string{q.Destination}, q.Sources...), func(paths []string) (_ []sandbox.File, err error) {
-		f, err = in.Compose(r.Context(), paths[1:], paths[0])
+	err := s.touch(r.Context(), in, policy.WriteFile, append([]string{q.Destination}, q.Sources...), func(agent *guest.Client, paths []string) (_ []sandbox.File, err error) {
+		f, err = agent.Compose(r.Context(), paths[1:], paths[0])
 		return nil, err
 	})
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"path"
 	"strconv"
 	"strings"
 	"syscall"
@@ -37,12 +36,13 @@ func (s *Server) serveStart(w http.ResponseWriter, r *http.Request, in *inside) 
 		return nil, &connectError{codeInvalid, "the process has no cmd"}
 	}
 	cmd := guest.Command{
-		Path: q.Process.Cmd, Args: q.Process.Args, Dir: q.Process.Cwd, Tag: q.Tag,
-		Stdin: q.Stdin == nil || *q.Stdin, Timeout: timeout,
+		Path: q.Process.Cmd, Args: q.Process.Args, Tag: q.Tag, Stdin: q.Stdin == nil || *q.Stdin, Timeout: timeout,
 	}
 	call := &session.Call{Door: "e2b", CountsOutput: true, WritesInput: cmd.Stdin}
 	call.Argv, call.Env = append([]string{cmd.Path}, cmd.Args...), q.Process.Envs
-	call.Root, call.Cwd = in.user == "root", in.directory(q.Process.Cwd)
+	if call.User, call.Cwd = in.user, in.directory(q.Process.Cwd); strings.HasPrefix(call.Cwd, "~") {
+		return nil, &connectError{codeInvalid, "cannot expand user-specific home dir"}
+	}
 	if q.PTY != nil {
 		size := q.PTY.Size16()
 		cmd.Terminal = &sandbox.WindowSize{Rows: size.Rows, Cols: size.Cols}
@@ -52,10 +52,10 @@ func (s *Server) serveStart(w http.ResponseWriter, r *http.Request, in *inside) 
 	if err != nil {
 		return nil, err
 	}
-	cmd.Path, cmd.Args = call.Argv[0], call.Argv[1:] // as it was decided
-	cmd.Env = in.environment(action, q.Process.Envs)
+	// As it was decided, shown and recorded: nothing is left to the agent to choose.
+	cmd.Path, cmd.Args, cmd.Dir, cmd.Env = call.Argv[0], call.Argv[1:], action.Dir, variables(action.Env)
 	// It is listened to until its end, for the record.
-	p, err := action.Agent.As(in.user).Start(context.WithoutCancel(r.Context()), cmd)
+	p, err := action.Agent.Start(context.WithoutCancel(r.Context()), cmd)
 	if err != nil {
 		return nil, errors.Join(err, action.End(r.Context(), nil, err, nil, nil))
 	}
@@ -77,51 +77,29 @@ func (s *Server) serveStart(w http.ResponseWriter, r *http.Request, in *inside) 
 }
 
 // directory is where a process begins, as policies and records have it: absolute
-// and clean, or empty for the sandbox's own. A home that is not the sandbox's own
-// user's is where it usually is; policies ask whether it is another directory,
-// not which.
+// and clean, or empty for the sandbox's own, in which it begins that names none. Where
+// that is the home of the sandbox's own user, another one begins in their own.
 func (in *inside) directory(wish string) string {
-	home := in.homeOf()
-	switch {
-	case wish == "" || path.IsAbs(wish):
-	case wish == "~" || strings.HasPrefix(wish, "~/"):
-		wish = path.Join("/", home, wish[1:])
-	default:
-		wish = path.Join("/", home, wish)
-	}
-	if wish == "" {
+	as, err := in.own.Account(in.user)
+	switch own := in.own; {
+	case err != nil:
+		return "" // nothing begins
+	case wish != "":
+		return session.InHome(as.Home, wish)
+	case as == own.User || own.Dir != own.User.Home:
 		return ""
 	}
-	return path.Clean(wish)
+	return as.Home
 }
 
-// homeOf is the home of the user whom the request names.
-func (in *inside) homeOf() string {
-	switch in.user {
-	case "":
-		return in.home
-	case "root":
-		return "/root"
-	}
-	return path.Join("/home", in.user)
-}
-
-// environment is what a program gets on top of what the agent gives it: the
-// sandbox's own variables, but not those that say who the user is, and the
-// request's.
-func (in *inside) environment(a *session.Action, request map[string]string) map[string]string {
-	env := map[string]string{}
-	for _, e := range a.Env {
+// variables are an environment by name.
+func variables(env []string) map[string]string {
+	all := make(map[string]string, len(env))
+	for _, e := range env {
 		name, value, _ := strings.Cut(e, "=")
-		switch name {
-		case "HOME", "USER", "LOGNAME":
-			if _, ok := request[name]; !ok {
-				continue
-			}
-		}
-		env[name] = value
+		all[name] = value
 	}
-	return env
+	return all
 }
 
 // follower hears a process until its end, tells who listens, and records what

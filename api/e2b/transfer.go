@@ -13,6 +13,7 @@ import (
 	"net/textproto"
 	"strings"
 
+	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -22,13 +23,14 @@ import (
 // key's policy, path by path, and recorded. The agent is then asked by the paths that
 // were decided, never by how a client wrote them.
 
-// touch has do carry out a call about files, by the paths that were decided.
-func (s *Server) touch(ctx context.Context, in *inside, kind policy.Kind, paths []string, do func(paths []string) ([]sandbox.File, error)) error {
-	a, err := s.o.Sandboxes.BeginFiles(ctx, in.owner, in.box.ID, session.FileCall{Door: "e2b", Kind: kind, Paths: paths, Home: in.homeOf()})
+// touch has do carry out a call about files, by the paths that were decided and with
+// the rights of the user whose they were.
+func (s *Server) touch(ctx context.Context, in *inside, kind policy.Kind, paths []string, do func(agent *guest.Client, paths []string) ([]sandbox.File, error)) error {
+	a, err := s.o.Sandboxes.BeginFiles(ctx, in.owner, in.box.ID, session.FileCall{Door: "e2b", Kind: kind, Paths: paths, User: in.user})
 	if err != nil {
 		return err
 	}
-	files, err := do(a.Paths)
+	files, err := do(a.Agent, a.Paths)
 	return errors.Join(err, a.End(ctx, files, err))
 }
 

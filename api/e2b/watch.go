@@ -21,7 +21,11 @@ func (s *Server) serveWatchDir(w http.ResponseWriter, r *http.Request, in *insid
 	}
 	ctx, stop := lasting(r.Context(), timeout)
 	defer stop()
-	watch, err := in.Watch(ctx, q.Path, guest.WatchOptions{Recursive: q.Recursive, Entries: q.IncludeEntry})
+	agent, p, err := in.look(q.Path)
+	if err != nil {
+		return nil, err
+	}
+	watch, err := agent.Watch(ctx, p, guest.WatchOptions{Recursive: q.Recursive, Entries: q.IncludeEntry})
 	if err != nil {
 		return nil, late(ctx, err)
 	}
@@ -50,7 +54,11 @@ func changed(c guest.Change) *wire.Change {
 }
 
 func (s *Server) serveCreateWatcher(r *http.Request, in *inside, q *wire.WatchRequest) (any, error) {
-	id, err := in.CreateWatcher(r.Context(), q.Path, guest.WatchOptions{Recursive: q.Recursive, Entries: q.IncludeEntry})
+	agent, p, err := in.look(q.Path)
+	if err != nil {
+		return nil, err
+	}
+	id, err := agent.CreateWatcher(r.Context(), p, guest.WatchOptions{Recursive: q.Recursive, Entries: q.IncludeEntry})
 	return wire.WatcherAnswer{WatcherID: id}, err
 }
 

@@ -57,6 +57,9 @@ func (d *Driver) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instanc
 		Argv: []string{embedded.Argv0, "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)},
 		Env:  []string{agent.MarkVariable + "=" + mark.String()}, Dir: "/",
 	}
+	if spec.Sudo {
+		ex.Argv = append(ex.Argv, "-sudo")
+	}
 	if d.Begun != nil {
 		d.Begun(spec, ex)
 	}
