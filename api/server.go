@@ -30,6 +30,10 @@ const (
 	// of its answer to leave, when its handler is done with it. Handlers see to
 	// the time before that themselves.
 	tailPatience = 30 * time.Second
+
+	// tailGrace is how much of that it has even where others want the connection's
+	// place: far more than a client needs that has sent its request, and reads.
+	tailGrace = 100 * time.Millisecond
 )
 
 // Server serves one handler on one listener.
@@ -51,7 +55,8 @@ func newServer(h http.Handler, stats *Stats, log *slog.Logger, tail time.Duratio
 	protocols.SetUnencryptedHTTP2(true)
 	return &Server{stats: stats, http: &http.Server{
 		ConnState:         noteState,
-		Handler:           bounded(finished(counted(h, stats, log), tail)),
+		ConnContext:       withConn,
+		Handler:           finished(bounded(counted(h, stats, log)), tail),
 		ReadHeaderTimeout: headerPatience,
 		IdleTimeout:       idlePatience,
 		MaxHeaderBytes:    maxHeader,
@@ -103,14 +108,17 @@ func bounded(h http.Handler) http.Handler {
 
 // finished bounds the time of what net/http does behind a handler: it reads the
 // rest of the request's body, and sends the rest of the answer, for as long as the
-// other side likes.
+// other side likes. It notes, too, when a connection has handlers at work.
 func finished(h http.Handler, patience time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn := connOf(r.Context())
+		conn.begins()
 		control := http.NewResponseController(w)
 		control.SetWriteDeadline(time.Time{}) // of the request before
 		defer func() {
 			control.SetReadDeadline(time.Now().Add(patience))
 			control.SetWriteDeadline(time.Now().Add(patience))
+			conn.ends()
 		}()
 		h.ServeHTTP(w, r)
 	})
