@@ -55,7 +55,8 @@ type Request struct {
 	Mounts []Mount
 	// Workspace, when not nil, is shown as the working directory.
 	Workspace *Mount
-	// Collect takes files out after the end.
+	// Collect takes files out after the end. What cannot be is in Result.Uncollected,
+	// and no error.
 	Collect []Collect
 
 	// Allow lets connections out: "pypi.org" (443 and 80), "*.example.com:443",

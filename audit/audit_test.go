@@ -245,9 +245,16 @@ func TestHostileText(t *testing.T) {
 	for i := range 3 * maxFiles {
 		out.Result.Files = append(out.Result.Files, sandbox.File{Path: fmt.Sprint(i, strings.Repeat("\xff", 4000)), SavedAs: strings.Repeat("s", 4000)})
 	}
+	for range 3 * maxUncollected {
+		u := strings.Repeat("\xff", 2*maxText)
+		out.Result.Uncollected = append(out.Result.Uncollected, sandbox.Uncollected{Pattern: u, Reason: u, Hint: u})
+	}
 	must(t, e.End(ctx, out))
 	d, err := l.Show(ctx, e.ID)
 	must(t, err)
+	if got := d.Ending.Result.Uncollected; len(got) != maxUncollected+1 || got[maxUncollected].Reason != "… (128 more)" {
+		t.Errorf("%d wishes that failed are listed", len(got))
+	}
 	if d.Call.Argv.Size < 10<<20 || d.Call.Argv.Kept == "" || len(d.Stdout) != KeepBytes || d.Ending.Stdout.Size != 1_000_000 {
 		t.Errorf("content: %+v %+v, %d bytes of stdout", d.Call.Argv, d.Ending.Stdout, len(d.Stdout))
 	}

@@ -131,9 +131,10 @@ type Ending struct {
 
 // Bounds of what a caller, and through it an agent, can put into one record.
 const (
-	maxText  = 4 << 10
-	maxItems = 1024
-	maxFiles = 1024
+	maxText        = 4 << 10
+	maxItems       = 1024
+	maxFiles       = 1024
+	maxUncollected = 64 // each up to three texts: together below what a body may have
 )
 
 // call is in as it is recorded.
@@ -178,6 +179,19 @@ func (in *Intent) call() (Call, []*Capture) {
 	return c, kept
 }
 
+// cleanUncollected is what a record says of files that did not come out. Names in it
+// are the sandbox's.
+func cleanUncollected(all []sandbox.Uncollected) []sandbox.Uncollected {
+	var out []sandbox.Uncollected
+	for _, u := range all[:min(len(all), maxUncollected)] {
+		out = append(out, sandbox.Uncollected{Pattern: clean(u.Pattern, maxText), Reason: clean(u.Reason, maxText), Hint: clean(u.Hint, maxText)})
+	}
+	if n := len(all) - maxUncollected; n > 0 {
+		out = append(out, sandbox.Uncollected{Reason: "… (" + strconv.Itoa(n) + " more)"})
+	}
+	return out
+}
+
 // ending is out as it is recorded.
 func (out *Outcome) ending() (Ending, []*Capture) {
 	e := Ending{Status: out.Status, Error: clean(out.Error, maxText)}
@@ -190,7 +204,7 @@ func (out *Outcome) ending() (Ending, []*Capture) {
 			f.Path, f.SavedAs = clean(f.Path, maxText), clean(f.SavedAs, maxText)
 			files = append(files, f)
 		}
-		r.Files = files
+		r.Files, r.Uncollected = files, cleanUncollected(r.Uncollected)
 		r.Rule, r.Reason = clean(r.Rule, maxText), clean(r.Reason, maxText)
 		r.Hint, r.Signal = clean(r.Hint, maxText), clean(r.Signal, maxText)
 		if stdout == nil && r.Stdout != nil {

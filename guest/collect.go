@@ -155,7 +155,7 @@ func (r *receiver) receive() error {
 				return err
 			}
 			if e.Error != "" {
-				return sandbox.Errorf(sandbox.ErrInvalid, "collect files", "%s", printable(e.Error))
+				return tooMuch("%s", printable(e.Error))
 			}
 			return nil
 		case wire.Alive:
@@ -215,7 +215,7 @@ func (r *receiver) file() error {
 	}
 	w, err := r.open(File{Path: e.Path, Mode: fs.FileMode(e.Mode).Perm()})
 	if err != nil {
-		return &sandbox.Error{Op: "collect " + e.Path, Kind: sandbox.ErrUnavailable, Problem: "it cannot be saved", Cause: err}
+		return unsaved(e.Path, err)
 	}
 	sum := sha256.New()
 	size, err := r.content(io.MultiWriter(w, sum))
@@ -225,13 +225,31 @@ func (r *receiver) file() error {
 		}
 	}
 	if errors.Is(err, errSink) {
-		return &sandbox.Error{Op: "collect " + e.Path, Kind: sandbox.ErrUnavailable, Problem: "it cannot be saved", Cause: err}
+		return unsaved(e.Path, err)
 	}
 	if err != nil {
 		return err
 	}
 	r.got.Files = append(r.got.Files, Collected{Path: e.Path, Size: size, SHA256: hex.EncodeToString(sum.Sum(nil))})
 	return nil
+}
+
+// unsaved is the error for a file that the caller's writer did not take. One that is
+// for people already says so itself.
+func unsaved(name string, err error) error {
+	var own *sandbox.Error
+	if errors.As(err, &own) {
+		return own
+	}
+	return &sandbox.Error{Op: "collect " + name, Kind: sandbox.ErrUnavailable, Problem: "it cannot be saved", Cause: err,
+		Hint: "make room where it goes, or save it elsewhere"}
+}
+
+// tooMuch is the error for a collection that is over its bounds, or that the agent
+// cannot make.
+func tooMuch(format string, args ...any) error {
+	return &sandbox.Error{Op: "collect files", Kind: sandbox.ErrInvalid, Problem: fmt.Sprintf(format, args...),
+		Hint: "let the pattern match less, or have the program pack it into one file"}
 }
 
 // content takes a file's bytes until its end.
@@ -247,7 +265,7 @@ func (r *receiver) content(w io.Writer) (int64, error) {
 			n, err := copyBounded(w, r.frames, r.limits.Bytes-r.bytes)
 			size, r.bytes = size+n, r.bytes+n
 			if errors.Is(err, errTooLarge) {
-				return size, sandbox.Errorf(sandbox.ErrInvalid, "collect files", "the files are larger than %d bytes", r.limits.Bytes)
+				return size, tooMuch("the files are larger than %d bytes", r.limits.Bytes)
 			}
 			if err != nil {
 				return size, err
@@ -266,7 +284,7 @@ func (r *receiver) content(w io.Writer) (int64, error) {
 			if err := r.frames.JSON(&e); err != nil {
 				return size, err
 			}
-			return size, sandbox.Errorf(sandbox.ErrInvalid, "collect files", "%s", printable(e.Error))
+			return size, tooMuch("%s", printable(e.Error))
 		default:
 			return size, fmt.Errorf("frame %q has no place in a file", byte(k))
 		}

@@ -40,9 +40,10 @@ type Result struct {
 	// refused.
 	Findings []Finding `json:"findings,omitempty"`
 
-	Files   []File      `json:"files,omitempty"`   // what was collected
-	Network *NetworkUse `json:"network,omitempty"` // what went through; absent without a network
-	Posture Posture     `json:"posture"`
+	Files       []File        `json:"files,omitempty"`       // what was collected
+	Uncollected []Uncollected `json:"uncollected,omitempty"` // what was to be, and was not, or not all of it
+	Network     *NetworkUse   `json:"network,omitempty"`     // what went through; absent without a network
+	Posture     Posture       `json:"posture"`
 }
 
 // Finding is something that a program's text says and a rule speaks against. It is
@@ -66,6 +67,14 @@ type File struct {
 	SavedAs string `json:"saved_as"` // on the host
 	Size    int64  `json:"size"`
 	SHA256  string `json:"sha256"`
+}
+
+// Uncollected is a wish to collect that failed. The program had ended by itself, and
+// what came out before is in Files.
+type Uncollected struct {
+	Pattern string `json:"pattern"`
+	Reason  string `json:"reason"`
+	Hint    string `json:"hint,omitempty"`
 }
 
 // NetworkUse is what went through a sandbox's network.

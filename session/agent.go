@@ -45,7 +45,7 @@ func (r *run) withAgent(ctx context.Context, d sandbox.Driver, w *world, ex *san
 		return nil, err
 	}
 	if res.Resource == "" && ctx.Err() == nil {
-		return res, r.collect(ctx, client, w, res)
+		r.collect(ctx, client, w, res)
 	}
 	return res, nil
 }

@@ -3,6 +3,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/policy"
@@ -22,15 +24,28 @@ import (
 // that no link leads out of (os.Root), into a new file that takes its name only
 // when it is whole. Hidden files come out only where the pattern names them, so
 // that "**" into a project cannot plant .git/hooks or .envrc; execute bits stay
-// behind.
-func (r *run) collect(ctx context.Context, client *guest.Client, w *world, res *sandbox.Result) error {
+// behind. What does not come out is said beside what came of the program, which
+// has ended: code inside has a hand in both.
+func (r *run) collect(ctx context.Context, client *guest.Client, w *world, res *sandbox.Result) {
 	for i, wish := range r.plan.Collect {
 		c := &collector{wish: wish, run: r, res: res, root: r.dests[i]}
 		if err := c.collect(ctx, client, w.cwd); err != nil {
-			return err
+			res.Uncollected = append(res.Uncollected, uncollected(ctx, wish, err))
 		}
 	}
-	return nil
+}
+
+// uncollected says why a wish was not carried out, or not to its end.
+func uncollected(ctx context.Context, wish policy.CollectWish, err error) sandbox.Uncollected {
+	u := sandbox.Uncollected{Pattern: wish.Pattern, Reason: err.Error(), Hint: sandbox.Hint(err)}
+	var e *ending
+	switch {
+	case errors.As(context.Cause(ctx), &e):
+		u.Reason, u.Hint = e.reason+" before all files had come out", "raise the limit, or collect less"
+	case ctx.Err() != nil:
+		u.Reason, u.Hint = "ended by the caller before all files had come out", ""
+	}
+	return u
 }
 
 // openDests opens where files are to go, before anything runs: code that may
@@ -96,7 +111,8 @@ func (c *collector) collect(ctx context.Context, client *guest.Client, cwd strin
 	c.prefix, c.hidden, c.saved = literal(pattern), namesHidden(pattern), map[string]string{}
 	got, err := client.Collect(ctx, []string{pattern}, from, c.create, guest.CollectLimits{})
 	if got != nil {
-		err = errors.Join(err, c.keep(got, from))
+		kept := c.keep(got, from)
+		err = cmp.Or(err, kept)
 	}
 	if err != nil {
 		c.discard()
@@ -119,14 +135,38 @@ func (c *collector) create(f guest.File) (io.Writer, error) {
 	temp := path.Join(path.Dir(name), ".caisson-"+newID())
 	w, err := c.root.OpenFile(filepath.FromSlash(temp), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		return nil, c.fault(quoted(name)+" cannot be written", err)
+		return nil, c.unwritten(name, err)
 	}
 	c.saved[f.Path] = temp
-	return w, nil
+	return &saving{w, c, name}, nil
 }
 
-// keep gives what arrived whole its name.
+// saving is a temporary file, whose faults are said by the name that it is to have.
+type saving struct {
+	file *os.File
+	c    *collector
+	name string
+}
+
+func (s *saving) Write(b []byte) (int, error) {
+	n, err := s.file.Write(b)
+	if err != nil {
+		err = s.c.unwritten(s.name, err)
+	}
+	return n, err
+}
+
+func (s *saving) Close() error {
+	if err := s.file.Close(); err != nil {
+		return s.c.unwritten(s.name, err)
+	}
+	return nil
+}
+
+// keep gives what arrived whole its name. What cannot have its own does not keep the
+// rest from theirs; the first fault is told.
 func (c *collector) keep(got *guest.Collection, from string) error {
+	var fault error
 	for _, f := range got.Files {
 		temp, ok := c.saved[f.Path]
 		if !ok {
@@ -134,7 +174,8 @@ func (c *collector) keep(got *guest.Collection, from string) error {
 		}
 		name := strings.TrimPrefix(f.Path, c.prefix)
 		if err := c.root.Rename(filepath.FromSlash(temp), filepath.FromSlash(name)); err != nil {
-			return c.fault(quoted(name)+" cannot be written", err)
+			fault = cmp.Or(fault, c.unwritten(name, err))
+			continue
 		}
 		delete(c.saved, f.Path)
 		c.res.Files = append(c.res.Files, sandbox.File{
@@ -148,7 +189,7 @@ func (c *collector) keep(got *guest.Collection, from string) error {
 		c.run.notice("nothing was collected for " + quoted(p))
 	}
 	c.discard()
-	return nil
+	return fault
 }
 
 // discard removes what did not become a file.
@@ -162,9 +203,35 @@ func (c *collector) discard() {
 	c.saved = nil
 }
 
+func (c *collector) unwritten(name string, err error) error {
+	return c.fault(quoted(name)+" cannot be written", err)
+}
+
+// fault is what a call of the host's system said, in words: it names temporary files,
+// and nobody asked for those.
 func (c *collector) fault(problem string, err error) error {
-	return &sandbox.Error{Op: "collect into " + quoted(c.wish.Dest), Kind: sandbox.ErrUnavailable, Problem: problem,
+	e := &sandbox.Error{Op: "collect into " + quoted(c.wish.Dest), Kind: sandbox.ErrUnavailable, Problem: problem,
 		Hint: "choose another directory: --collect 'PATTERN:DIR'", Cause: err}
+	var errno syscall.Errno
+	if !errors.As(err, &errno) {
+		return e
+	}
+	e.Cause = errno
+	switch errno {
+	case syscall.ENOSPC, syscall.EDQUOT:
+		e.Problem, e.Hint = problem+": the disk is full", "make room there, or "+e.Hint
+	case syscall.EISDIR, syscall.EEXIST, syscall.ENOTEMPTY:
+		e.Problem, e.Hint = problem+": there is a directory of that name", "move it away, or "+e.Hint
+	case syscall.ENOTDIR:
+		e.Problem = problem + ": a part of its path is no directory"
+	case syscall.EACCES, syscall.EPERM:
+		e.Problem = problem + ": you may not write there"
+	case syscall.EROFS:
+		e.Problem = problem + ": that file system is read-only"
+	case syscall.ENAMETOOLONG:
+		e.Problem = problem + ": the name is too long for that file system"
+	}
+	return e
 }
 
 // literal is the part of a pattern that holds no wildcard, up to its last

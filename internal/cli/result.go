@@ -25,10 +25,10 @@ func exitCode(r *sandbox.Result) int {
 	if r.Signal != "" {
 		return 128 + signalNumber(r.Signal)
 	}
-	if r.ExitCode != nil {
-		return *r.ExitCode
+	if r.ExitCode == nil || *r.ExitCode == 0 && len(r.Uncollected) > 0 {
+		return exitCannot // what was asked for is not all there
 	}
-	return exitCannot
+	return *r.ExitCode
 }
 
 // show prints a result: one JSON object, or a sentence on stderr when it was
@@ -73,6 +73,12 @@ func (a *app) show(f *runFlags, r *sandbox.Result, reports []string) {
 	}
 	for _, file := range r.Files {
 		a.note("saved %s (%s)", file.SavedAs, session.Size(file.Size))
+	}
+	for _, u := range r.Uncollected {
+		a.say("not collected: %s: %s", u.Pattern, u.Reason)
+		if u.Hint != "" {
+			a.detail("hint", u.Hint)
+		}
 	}
 }
 

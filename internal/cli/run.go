@@ -55,8 +55,9 @@ directory are the image's; where its user is root, it is uid 1000 without --root
 Exit codes: the program's own; 128+n when signal n ended it; 127 and 126 when
 the command was not found or cannot be executed; 124 the wall-clock limit ended
 it; 125 caisson could not run it, or would not because something cannot be
-enforced here, or the command line is wrong; 126 the policy refused it; 137
-another limit ended it.`,
+enforced here, or the command line is wrong, or the program ended with 0 and not
+all of its files could be collected; 126 the policy refused it; 137 another limit
+ended it.`,
 		Example: `  caisson run -- python3 -c 'print(2**100)'
   caisson run --lang python --code 'print(6*7)'
   echo 'print(6*7)' | caisson run --lang python -
