@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path"
@@ -27,8 +28,9 @@ import (
 // behind. What does not come out is said beside what came of the program, which
 // has ended: code inside has a hand in both.
 func (r *run) collect(ctx context.Context, client *guest.Client, w *world, res *sandbox.Result) {
+	taken := map[string]string{}
 	for i, wish := range r.plan.Collect {
-		c := &collector{wish: wish, run: r, res: res, root: r.dests[i]}
+		c := &collector{wish: wish, run: r, res: res, root: r.dests[i], taken: taken}
 		if err := c.collect(ctx, client, w.cwd); err != nil {
 			res.Uncollected = append(res.Uncollected, uncollected(ctx, wish, err))
 		}
@@ -101,6 +103,7 @@ type collector struct {
 	prefix string // of names inside that does not come out
 	hidden bool   // the pattern names hidden files
 	saved  map[string]string
+	taken  map[string]string // files that came out, of all wishes: paths inside by objectOf
 }
 
 func (c *collector) collect(ctx context.Context, client *guest.Client, cwd string) error {
@@ -167,19 +170,21 @@ func (s *saving) Close() error {
 // rest from theirs; the first fault is told.
 func (c *collector) keep(got *guest.Collection, from string) error {
 	var fault error
+	faults := 0
 	for _, f := range got.Files {
 		temp, ok := c.saved[f.Path]
 		if !ok {
 			continue
 		}
-		name := strings.TrimPrefix(f.Path, c.prefix)
-		if err := c.root.Rename(filepath.FromSlash(temp), filepath.FromSlash(name)); err != nil {
-			fault = cmp.Or(fault, c.unwritten(name, err))
+		name, inside := strings.TrimPrefix(f.Path, c.prefix), path.Join(from, f.Path)
+		if err := c.name(temp, name, inside); err != nil {
+			fault = cmp.Or(fault, err)
+			faults++
 			continue
 		}
 		delete(c.saved, f.Path)
 		c.res.Files = append(c.res.Files, sandbox.File{
-			Path: path.Join(from, f.Path), SavedAs: filepath.Join(c.wish.Dest, filepath.FromSlash(name)), Size: f.Size, SHA256: f.SHA256,
+			Path: inside, SavedAs: filepath.Join(c.wish.Dest, filepath.FromSlash(name)), Size: f.Size, SHA256: f.SHA256,
 		})
 	}
 	for _, s := range got.Skipped {
@@ -189,6 +194,39 @@ func (c *collector) keep(got *guest.Collection, from string) error {
 		c.run.notice("nothing was collected for " + quoted(p))
 	}
 	c.discard()
+	return andMore(fault, faults-1)
+}
+
+// name gives a temporary file the name it is to have. What lay there before gives way,
+// unless it came out of this sandbox, too, and was another file there: whichever stayed,
+// nobody would miss the other. It is told by the file itself, as there are many ways to
+// a directory.
+func (c *collector) name(temp, name, inside string) error {
+	to := filepath.FromSlash(name)
+	if old, err := c.root.Lstat(to); err == nil {
+		is := objectOf(old)
+		if other, ok := c.taken[is]; ok && other != inside {
+			e := c.fault("that would take the place of "+quoted(other), nil)
+			e.Hint = "collect them into different directories: --collect 'PATTERN:DIR'"
+			return e
+		}
+		delete(c.taken, is)
+	}
+	if err := c.root.Rename(filepath.FromSlash(temp), to); err != nil {
+		return c.unwritten(name, err)
+	}
+	if now, err := c.root.Lstat(to); err == nil {
+		c.taken[objectOf(now)] = inside
+	}
+	return nil
+}
+
+// andMore has the fault of one file say how many others there are.
+func andMore(fault error, others int) error {
+	var e *sandbox.Error
+	if others > 0 && errors.As(fault, &e) {
+		e.Problem = fmt.Sprintf("%s (and %d more did not come out)", e.Problem, others)
+	}
 	return fault
 }
 
@@ -203,13 +241,13 @@ func (c *collector) discard() {
 	c.saved = nil
 }
 
-func (c *collector) unwritten(name string, err error) error {
+func (c *collector) unwritten(name string, err error) *sandbox.Error {
 	return c.fault(quoted(name)+" cannot be written", err)
 }
 
 // fault is what a call of the host's system said, in words: it names temporary files,
 // and nobody asked for those.
-func (c *collector) fault(problem string, err error) error {
+func (c *collector) fault(problem string, err error) *sandbox.Error {
 	e := &sandbox.Error{Op: "collect into " + quoted(c.wish.Dest), Kind: sandbox.ErrUnavailable, Problem: problem,
 		Hint: "choose another directory: --collect 'PATTERN:DIR'", Cause: err}
 	var errno syscall.Errno
