@@ -181,6 +181,28 @@ func (s *Server) programs() {
 	})
 }
 
+// taken reads an Exec that does not come as a body. What is refused of a body is
+// refused of it, in the same words: both are held to the document.
+func (s *Server) taken(b []byte) (*Exec, error) {
+	const failed = "validation failed"
+	var said any
+	if err := s.api.Unmarshal("application/json", b, &said); err != nil {
+		return nil, huma.NewError(http.StatusBadRequest, failed, &huma.ErrorDetail{Location: "body", Message: err.Error()})
+	}
+	at, all := huma.NewPathBuffer(nil, 0), huma.ValidateResult{}
+	at.Push("body")
+	schemas := s.api.OpenAPI().Components.Schemas
+	huma.Validate(schemas, schemas.Map()["Exec"], at, huma.ModeWriteToServer, said, &all)
+	if len(all.Errors) > 0 {
+		return nil, huma.NewError(http.StatusUnprocessableEntity, failed, all.Errors...)
+	}
+	e := new(Exec)
+	if err := s.api.Unmarshal("application/json", b, e); err != nil {
+		return nil, huma.NewError(http.StatusUnprocessableEntity, failed, &huma.ErrorDetail{Location: "body", Message: err.Error()})
+	}
+	return e, nil
+}
+
 // describeResult documents both forms of the answer.
 func (s *Server) describeResult(op *huma.Operation) {
 	schemas := s.api.OpenAPI().Components.Schemas

@@ -83,7 +83,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 		return // it has answered
 	}
 	conn.SetReadLimit(maxBody)
-	t := &talk{conn: conn, held: c.held, resize: make(chan sandbox.WindowSize, 1), signals: make(chan syscall.Signal, 8), alive: aliveEvery}
+	t := &talk{conn: conn, taken: s.taken, held: c.held, resize: make(chan sandbox.WindowSize, 1), signals: make(chan syscall.Signal, 8), alive: aliveEvery}
 	defer t.listening.Wait()
 	defer conn.CloseNow()
 	t.send(t.carry(r.Context(), s.in(c.key, id)))
@@ -93,6 +93,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 // talk is one program and who speaks with it.
 type talk struct {
 	conn    *websocket.Conn
+	taken   func(first []byte) (*Exec, error)
 	held    *bounds.Held
 	resize  chan sandbox.WindowSize
 	signals chan syscall.Signal
@@ -157,17 +158,7 @@ func (t *talk) first(ctx context.Context) (*Exec, error) {
 	case err != nil:
 		return nil, sandbox.Errorf(sandbox.ErrInvalid, "exec", "the first message cannot be read")
 	}
-	e := &Exec{}
-	if err := strict(b, e); err != nil {
-		return nil, sandbox.Errorf(sandbox.ErrInvalid, "exec", "the first message is not one that is taken here: %v", err)
-	}
-	if x := e.Terminal; x != nil && (x.Rows == 0 || x.Cols == 0) {
-		return nil, sandbox.Errorf(sandbox.ErrInvalid, "terminal", "it has neither rows nor columns")
-	}
-	if e.User != "" && e.User != "root" {
-		return nil, sandbox.Errorf(sandbox.ErrInvalid, "user", "%s is not root", quoted(e.User))
-	}
-	return e, nil
+	return t.taken(b)
 }
 
 func strict(b []byte, v any) error {

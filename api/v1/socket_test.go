@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -145,16 +146,6 @@ func TestSocket(t *testing.T) {
 			t.Errorf("%+v", end)
 		}
 	})
-	for name, first := range map[string]string{
-		"no JSON": "{", "an unknown field": `{"shell":"true","mounts":[]}`, "nothing": "{}", "two": `{"shell":"true"}{}`, "another user": `{"shell":"true","user":"x"}`,
-		"no size": `{"shell":"true","terminal":{}}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			if _, _, p := talk(t, open(t), first, nil); p == nil || p.Status != 400 {
-				t.Errorf("%+v", p)
-			}
-		})
-	}
 	t.Run("its caller goes", func(t *testing.T) {
 		c := open(t)
 		send(t, c, websocket.MessageText, `{"shell":"echo $$ > pid; sleep 600"}`)
@@ -186,3 +177,42 @@ func TestSocket(t *testing.T) {
 		}
 	})
 }
+
+// The first message of a WebSocket is held to what the body of the same request by
+// POST is, and refused in the same words.
+func TestFirstMessageIsABody(t *testing.T) {
+	d := newDoor(t)
+	id := d.create(t, "{}")
+	for _, first := range []string{
+		"{", "[]", "null", "{}", `{"shell":"true"}{}`, `{"shell":"true","mounts":[]}`, `{"SHELL":"true"}`, `{"shell":7}`, `{"shell":"true","command":["true"]}`,
+		`{"command":[` + strings.Repeat(`"x",`, 4096) + `"x"]}`, `{"shell":"true","cwd":"/` + strings.Repeat("x", 4096) + `"}`,
+		`{"shell":"true","user":"x"}`, `{"shell":"true","user":""}`, `{"shell":"true","env":{"A":1}}`, `{"shell":"true","stdin_base64":"?"}`,
+		`{"shell":"true","timeout":-1}`, `{"shell":"true","timeout":31536001}`, `{"shell":"true","timeout":1e300}`, `{"shell":"true","timeout":1e400}`,
+		`{"shell":"true","keep":-1}`, `{"shell":"true","keep":16777217}`, `{"shell":"true","keep":0.5}`,
+		`{"shell":"true","terminal":{}}`, `{"shell":"true","terminal":{"rows":5}}`, `{"shell":"true","terminal":{"rows":5,"cols":10001}}`,
+		`{"shell":"true","terminal":{"rows":0,"cols":0}}`, `{"shell":"true","terminal":{"rows":5,"cols":50,"depth":1}}`,
+		`{"shell":"true","terminal":{"rows":5,"cols":50,"term":"` + strings.Repeat("x", 65) + `"}}`, `{"shell":"true","approval":"` + strings.Repeat("x", 257) + `"}`,
+	} {
+		t.Run(clipped(first), func(t *testing.T) {
+			c, _, err := d.dial(t, id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.CloseNow()
+			status, said := d.ask(t, "POST", "/v1/sandboxes/"+id+"/exec", first)
+			b, err := json.Marshal(said)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want v1.Problem
+			if err := json.Unmarshal(b, &want); err != nil || want.Status != status || status < 400 {
+				t.Fatalf("by POST: %d %s %v", status, b, err)
+			}
+			if _, end, p := talk(t, c, first, nil); p == nil || !reflect.DeepEqual(*p, want) {
+				t.Errorf("%+v %+v, by POST %+v", end, p, want)
+			}
+		})
+	}
+}
+
+func clipped(s string) string { return s[:min(len(s), 60)] }

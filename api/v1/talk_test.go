@@ -39,7 +39,7 @@ func spoken(t *testing.T, do carrier, memory *bounds.Memory) *websocket.Conn {
 		}
 		defer held.Done()
 		conn.SetReadLimit(maxBody)
-		k := &talk{conn: conn, held: held, alive: aliveInTests}
+		k := &talk{conn: conn, taken: New(Options{}).taken, held: held, alive: aliveInTests}
 		defer k.listening.Wait()
 		defer conn.CloseNow()
 		k.send(k.carry(r.Context(), do))
