@@ -263,6 +263,7 @@ func (a *app) approvalsDeny(f *approvalFlags) *cobra.Command {
 		},
 	})
 	cmd.Flags().StringVar(&f.note, "note", "", "say why; who asked sees it")
+	emptyMeans(cmd.Flags(), "note")
 	return cmd
 }
 

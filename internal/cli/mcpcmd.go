@@ -119,6 +119,7 @@ func (f *gatewayFlags) add(cmd *cobra.Command) {
 	fs.StringArrayVar(&f.client, "client", nil, "let the server use of its client: `WHAT`, sampling, elicitation, roots or logging")
 	fs.StringVar(&f.name, "name", "", "call the server `NAME` (the command's)")
 	fs.StringVar(&f.prefix, "prefix", "", "put `TEXT` before the names of its tools")
+	emptyMeans(fs, "prefix")
 	fs.StringArrayVar(&f.mounts, "mount", nil, "show a file or directory: SRC[:TARGET][:ro|rw|cow] (ro)")
 	fs.StringVar(&f.workspace, "workspace", "", "work in a directory of yours: DIR[:cow|ro|rw] (cow)")
 	fs.StringVar(&f.workdir, "workdir", "", "working directory inside")

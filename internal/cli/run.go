@@ -114,6 +114,7 @@ ended it.`,
 	fs.BoolVar(&f.json, "json", false, "print one JSON object with the result and the output")
 	fs.BoolVar(&f.stats, "stats", false, "show live usage on standard error")
 	fs.BoolVar(&f.raw, "raw", false, "pass the program's output to a terminal unfiltered")
+	emptyMeans(fs, "code", "entrypoint")
 	_ = cmd.RegisterFlagCompletionFunc("image", a.completeImages)
 	return cmd
 }
