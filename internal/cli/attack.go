@@ -99,7 +99,7 @@ func (a *app) doAttack(cmd *cobra.Command, f *attackFlags) error {
 // attack runs the suite on a session as run has it.
 func (a *app) attack(cmd *cobra.Command, f *attackFlags) (*attack.Report, error) {
 	// What was planted is taken away before caisson ends.
-	ctx, stop := signal.NotifyContext(contextOf(cmd), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(contextOf(cmd), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer stop()
 	level := cmp.Or(f.isolation, policy.DefaultIsolation)
 	opened, err := a.open(ctx, "")

@@ -95,7 +95,7 @@ func (a *app) output(to *os.File, f *runFlags) (io.Writer, func()) {
 // grace is how long a program has to end by itself after the first signal.
 const grace = 2 * time.Second
 
-// signals hands the first SIGINT, SIGTERM or SIGHUP to the program, and ends
+// signals hands the first SIGINT, SIGTERM, SIGHUP or SIGQUIT to the program, and ends
 // the sandbox when it is not gone soon, or at the second one.
 type signals struct {
 	forward chan syscall.Signal
@@ -110,7 +110,7 @@ func listen(end func(error)) *signals {
 	s := &signals{forward: make(chan syscall.Signal, 4), in: make(chan os.Signal, 4), done: make(chan struct{})}
 	// SIGPIPE is caught so that a closed output ends the program and not this
 	// process, which has to clean up.
-	signal.Notify(s.in, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	signal.Notify(s.in, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
 	go s.loop(end)
 	return s
 }
@@ -163,6 +163,8 @@ func signalName(s syscall.Signal) string {
 		return "SIGTERM"
 	case syscall.SIGHUP:
 		return "SIGHUP"
+	case syscall.SIGQUIT:
+		return "SIGQUIT"
 	}
 	return fmt.Sprintf("signal %d", int(s))
 }
