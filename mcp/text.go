@@ -5,11 +5,13 @@ package mcp
 import (
 	"strings"
 	"unicode"
+
+	"github.com/caisson-run/caisson/tool/params"
 )
 
 // plain is text of a server's as it may be shown to people and models: without
-// control characters but line breaks and tabs, without characters that turn its
-// direction around or cannot be seen, and at most most bytes long.
+// what [params.Unseen] says of, but for line breaks and tabs, without characters
+// that each font draws otherwise, and at most most bytes long.
 func plain(s string, most int) string {
 	if len(s) > most {
 		s = s[:most] + "…"
@@ -18,7 +20,7 @@ func plain(s string, most int) string {
 		switch {
 		case r == '\n' || r == '\t':
 			return r
-		case unicode.IsControl(r), unicode.Is(unicode.Cf, r), unicode.Is(unicode.Co, r), unicode.Is(unicode.Variation_Selector, r), r == '\u2028', r == '\u2029':
+		case params.Unseen(r), unicode.Is(unicode.Co, r):
 			return -1
 		}
 		return r

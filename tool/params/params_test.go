@@ -51,6 +51,19 @@ func TestReadRefuses(t *testing.T) {
 		{"NUL", `{"a":"x\u0000y"}`, "arguments /a: it has a character that cannot be seen, U+0000"},
 		{"escape", `{"a":"\u001b[2J"}`, "U+001B"},
 		{"bidi", `{"a":"\u202e"}`, "U+202E"},
+		{"zero width", `{"a":"x\u200by"}`, "U+200B"},
+		{"a byte order mark", `{"a":"\ufeffx"}`, "U+FEFF"},
+		{"soft hyphen", `{"a":"x\u00ady"}`, "U+00AD"},
+		{"line separator", `{"a":"x\u2028y"}`, "U+2028"},
+		{"filler", `{"a":"\u3164"}`, "U+3164"},
+		{"tags", "{\"a\":\"\U0001F600\U000E0041\U000E0042\"}", "U+E0041"},
+		{"a text of selectors", "{\"a\":\"\U0001F600\U000E0100\U000E0101\"}", "U+E0101"},
+		{"selector behind a letter", `{"a":"x\ufe0f"}`, "U+FE0F"},
+		{"selector at the beginning", `{"a":"\ufe0fx"}`, "U+FE0F"},
+		{"selector behind a line", `{"a":"\n\ufe0fx"}`, "U+FE0F"},
+		{"joiner in a word", `{"a":"g\u200dit"}`, "U+200D"},
+		{"joiner at the beginning", `{"a":"\u200cx"}`, "U+200C"},
+		{"two joiners", `{"a":"é\u200d\u200cx"}`, "U+200C"},
 		{"not UTF-8", "{\"a\":\"\xff\"}", "UTF-8"},
 		{"half a pair", `{"a":"\ud800"}`, "half of a pair"},
 		{"the other half", `{"a":"\udc00x"}`, "half of a pair"},
@@ -90,6 +103,21 @@ func TestReadTakes(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestReadTakesLetters: emoji and scripts that are written with characters of no width.
+func TestReadTakesLetters(t *testing.T) {
+	for _, s := range []string{
+		"⚠\ufe0f x", "❤\ufe0f\u200d🔥", "👩\u200d💻", "1\ufe0f\u20e3", "می\u200cخواهم", "क्\u200dष", "葛\U000E0100", "\u06dd1", "a\u00a0b\u3000c", "\ue0b0", "x\r\n\ty",
+	} {
+		b, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Read(b); err != nil || got != s {
+			t.Errorf("%+q: %+q, %v", s, got, err)
+		}
 	}
 }
 

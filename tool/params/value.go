@@ -21,7 +21,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/caisson-run/caisson/sandbox"
@@ -162,17 +161,6 @@ func name(path, key string) error {
 	}
 	if key == "__proto__" || key == "constructor" || key == "prototype" {
 		return invalid(path, "the name %s means more than a name to some readers", key)
-	}
-	return nil
-}
-
-// text refuses what cannot be seen, but for line breaks and tabs, and what
-// turns the direction of text around.
-func text(path, s string) error {
-	for _, r := range s {
-		if r != '\n' && r != '\t' && r != '\r' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) {
-			return invalid(path, "it has a character that cannot be seen, %U", r)
-		}
 	}
 	return nil
 }
