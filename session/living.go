@@ -163,7 +163,9 @@ func (b *Sandboxes) boot(ctx context.Context, l *living, g *grant, call *Call, k
 	a, res, err := r.admit(ctx)
 	if a != nil {
 		in.world, in.caps = a.world, r.caps
-		err = in.start(ctx, a.driver, kept)
+		if err = in.start(ctx, a.driver, kept); err == nil {
+			err = awaited(ctx)
+		}
 		end := &sandbox.Result{Status: sandbox.StatusSuccess, Posture: a.posture}
 		if err != nil {
 			end = nil
@@ -181,6 +183,15 @@ func (b *Sandboxes) boot(ctx context.Context, l *living, g *grant, call *Call, k
 		return nil, nil, err
 	}
 	return in, a, nil
+}
+
+// awaited refuses what was started for somebody who has gone meanwhile: it would run
+// on, and count for their quota, without anybody who has been told of it.
+func awaited(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return &sandbox.Error{Op: "create sandbox", Kind: sandbox.ErrUnavailable, Problem: "nobody waits for it any more", Cause: context.Cause(ctx)}
 }
 
 // close ends it, and undoes what it was made of. Nobody uses it any more.

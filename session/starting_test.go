@@ -56,6 +56,30 @@ func TestNotStarted(t *testing.T) {
 	}
 }
 
+// What was made for somebody who has gone meanwhile ends, since nobody knows of it,
+// and counts for nothing.
+func TestNobodyWaits(t *testing.T) {
+	ctx, leave := context.WithCancel(t.Context())
+	var level *faketest.Driver
+	h := newHome(t, func(o *SandboxesOptions) {
+		level = o.Drivers["gvisor"].(*faketest.Driver)
+		level.Begun = func(*sandbox.Spec, *sandbox.Exec) { leave() } // the fake starts it all the same
+	})
+	made, err := h.Create(ctx, h.key, Create{})
+	if !errors.Is(err, sandbox.ErrUnavailable) || !errors.Is(err, context.Canceled) {
+		t.Errorf("%+v %v", made, err)
+	}
+	if page, err := h.List(t.Context(), h.key, Filter{}); err != nil || len(page.Sandboxes) != 0 {
+		t.Errorf("%+v %v", page, err)
+	}
+	if events, _ := h.Events(h.key, 0); len(events) != 0 {
+		t.Errorf("%+v", events)
+	}
+	if n := level.Running(); n != 0 {
+		t.Errorf("%d run", n)
+	}
+}
+
 // unpacking is a level that has something to do once, which takes its time.
 type unpacking struct {
 	*faketest.Driver
