@@ -3,8 +3,11 @@
 package openai
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -140,14 +143,30 @@ func (s *Server) create(c *call) error {
 	}
 	for _, from := range sources {
 		if err := s.copyFile(c, from, b); err != nil {
-			// It lacks what was asked for.
-			if kerr := s.o.Sandboxes.Kill(c.ctx, c.key, b.ID); kerr != nil {
-				return kerr
-			}
-			return err
+			return s.discard(c, b, err) // it lacks what was asked for
 		}
 	}
-	return c.answer(view(b))
+	if err := context.Cause(c.ctx); err != nil {
+		return s.discard(c, b, err)
+	}
+	if err := c.answer(view(b)); err != nil {
+		return s.discard(c, b, err)
+	}
+	if err := http.NewResponseController(c.w).Flush(); err != nil {
+		s.discard(c, b, err)
+		panic(http.ErrAbortHandler) // it has begun
+	}
+	return nil
+}
+
+// discard ends a container that nobody is told of, also where nobody waits any
+// more, for the reason why: its error.
+func (s *Server) discard(c *call, b *session.Sandbox, why error) error {
+	err := s.o.Sandboxes.Kill(context.WithoutCancel(c.ctx), c.key, b.ID)
+	if err != nil && !errors.Is(err, sandbox.ErrNotFound) {
+		return err
+	}
+	return why
 }
 
 // wish is what a request asks for.

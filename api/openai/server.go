@@ -16,6 +16,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"path"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -173,6 +174,7 @@ func (c *call) answer(v any) error {
 		return err
 	}
 	c.w.Header().Set("Content-Type", "application/json")
+	c.w.Header().Set("Content-Length", strconv.Itoa(len(b)+1))
 	c.w.Write(append(b, '\n'))
 	return nil
 }
