@@ -9,6 +9,7 @@ import (
 	"github.com/caisson-run/caisson/internal/config"
 	"github.com/caisson-run/caisson/internal/linux/scope"
 	"github.com/caisson-run/caisson/internal/store"
+	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/session"
 )
 
@@ -36,11 +37,16 @@ func (a *app) open(ctx context.Context, policyFile string) (*opened, error) {
 }
 
 // openIn is open with another state directory than the usual one.
-func (a *app) openIn(ctx context.Context, state, policyFile string) (_ *opened, err error) {
+func (a *app) openIn(ctx context.Context, state, policyFile string) (*opened, error) {
 	p, err := config.Policy(policyFile)
 	if err != nil {
 		return nil, err
 	}
+	return a.openUnder(ctx, state, p, policyFile)
+}
+
+// openUnder is openIn with policies that were read.
+func (a *app) openUnder(ctx context.Context, state string, p *policy.Policy, policyFile string) (_ *opened, err error) {
 	o := &opened{}
 	defer func() {
 		if err != nil {

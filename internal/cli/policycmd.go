@@ -137,11 +137,11 @@ itself. The exit code is 1 when one differs, or when there is none.`,
 
 // testPolicy runs the cases of one file.
 func (a *app) testPolicy(ctx context.Context, name string) (err error) {
-	p, err := config.Policy(name)
+	f, err := config.File(name)
 	if err != nil {
 		return err
 	}
-	f, err := config.File(name)
+	p, err := config.Over(f)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (s *seer) foresee(ctx context.Context, w policy.Wish) (policy.Verdict, erro
 		return v, nil
 	}
 	if s.opened == nil {
-		if s.opened, err = s.a.open(ctx, s.file); err != nil {
+		if s.opened, err = s.a.openUnder(ctx, "", s.policy, s.file); err != nil {
 			return policy.Verdict{}, err
 		}
 	}

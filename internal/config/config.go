@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
@@ -26,24 +27,30 @@ const maxRead = 1 << 20
 // Policy reads both layers and puts them together. An empty file names no
 // policy of the call's own.
 func Policy(file string) (*policy.Policy, error) {
+	var f *policy.File
+	if file != "" {
+		var err error
+		if f, err = File(file); err != nil {
+			return nil, err
+		}
+	}
+	return Over(f)
+}
+
+// Over puts the system's layer over a file that was read; nil is none.
+func Over(file *policy.File) (*policy.Policy, error) {
 	system, err := System(SystemPath)
 	if err != nil {
 		return nil, err
 	}
-	o := policy.Options{System: system}
-	if file != "" {
-		if o.File, err = File(file); err != nil {
-			return nil, err
-		}
-	}
-	return policy.New(o)
+	return policy.New(policy.Options{System: system, File: file})
 }
 
 // System reads the system's policy; nil when there is none. A file that
 // somebody but root could have written is refused (ErrDenied) and not ignored:
 // who relies on a bound must not lose it silently.
 func System(path string) (*policy.File, error) {
-	f, err := os.Open(path)
+	f, err := open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -63,9 +70,16 @@ func System(path string) (*policy.File, error) {
 	return p, err
 }
 
-// File reads the policy file that the operator named.
+// open waits for nobody who would write to a pipe, or for a device.
+func open(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+}
+
+// File reads the policy file that the operator named. That is a regular file, or a pipe
+// that the caller has open, as <(COMMAND) of a shell is one: a pipe with a name has no
+// writer, or anybody.
 func File(path string) (*policy.File, error) {
-	f, err := os.Open(path)
+	f, err := open(path)
 	if err != nil {
 		kind, problem := sandbox.ErrInvalid, "the policy file cannot be read"
 		if errors.Is(err, fs.ErrNotExist) {
@@ -74,10 +88,25 @@ func File(path string) (*policy.File, error) {
 		return nil, &sandbox.Error{Op: path, Kind: kind, Problem: problem, Hint: "write one with: caisson policy init > " + path}
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err == nil && !info.Mode().IsRegular() {
-		return nil, &sandbox.Error{Op: path, Kind: sandbox.ErrInvalid, Problem: "it is not a file", Hint: "name a policy file"}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, &sandbox.Error{Op: path, Kind: sandbox.ErrUnavailable, Problem: "it cannot be examined", Cause: err}
+	}
+	pipe := info.Mode().Type() == fs.ModeNamedPipe
+	if !info.Mode().IsRegular() && !(pipe && byDescriptor(path)) {
+		e := &sandbox.Error{Op: path, Kind: sandbox.ErrInvalid, Problem: "it is not a file", Hint: "name a policy file"}
+		if pipe {
+			e.Problem, e.Hint = "it is a pipe, which may never have a writer", "name a policy file, or /dev/stdin; a shell's <(COMMAND) is one, too"
+		}
+		return nil, e
 	}
 	return parse(f, path)
+}
+
+// byDescriptor says whether path names what the caller has open.
+func byDescriptor(path string) bool {
+	dir, name := filepath.Split(filepath.Clean(path))
+	return dir == "/dev/fd/" || dir == "/proc/self/fd/" || dir == "/dev/" && name == "stdin"
 }
 
 func parse(f *os.File, path string) (*policy.File, error) {
@@ -89,8 +118,13 @@ func parse(f *os.File, path string) (*policy.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Paths in it are relative to the file, wherever caisson was called.
-	abs, err := filepath.Abs(path)
+	// Paths in it are relative to the file, wherever caisson was called; where it has
+	// no place, to the working directory.
+	at := path
+	if byDescriptor(path) {
+		at = "policy"
+	}
+	abs, err := filepath.Abs(at)
 	if err != nil {
 		return nil, &sandbox.Error{Op: path, Kind: sandbox.ErrInvalid, Problem: "its directory cannot be found", Hint: "give its absolute path", Cause: err}
 	}

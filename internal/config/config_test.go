@@ -8,7 +8,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/caisson-run/caisson/sandbox"
@@ -94,6 +96,47 @@ func TestFile(t *testing.T) {
 	for name, kind := range map[string]error{bad: sandbox.ErrInvalid, dir: sandbox.ErrInvalid, filepath.Join(dir, "none"): sandbox.ErrNotFound} {
 		if _, err := File(name); !errors.Is(err, kind) || sandbox.Hint(err) == "" {
 			t.Errorf("%s: %v, want %v with a hint", name, err, kind)
+		}
+	}
+}
+
+// TestPipes has what a caller has open read, and nothing that has only a name waited
+// for. A test that waits hangs.
+func TestPipes(t *testing.T) {
+	dir := t.TempDir()
+	fifo := filepath.Join(dir, "fifo")
+	must(t, syscall.Mkfifo(fifo, 0o600))
+	for _, name := range []string{fifo, os.DevNull, "/dev/zero"} {
+		if _, err := File(name); !errors.Is(err, sandbox.ErrInvalid) || sandbox.Hint(err) == "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := System(fifo); !errors.Is(err, sandbox.ErrDenied) {
+		t.Errorf("the system's is a pipe: %v", err)
+	}
+	wd, err := os.Getwd()
+	must(t, err)
+	for name, want := range map[string]string{"small": "", "endless": "bytes, the most is"} {
+		r, w, err := os.Pipe()
+		must(t, err)
+		wrote := make(chan struct{})
+		go func() {
+			defer close(wrote)
+			defer w.Close()
+			for text := valid; ; text = strings.Repeat("#\n", 4096) {
+				if _, err := w.WriteString(text); err != nil || want == "" {
+					return
+				}
+			}
+		}()
+		p, err := File("/dev/fd/" + strconv.Itoa(int(r.Fd())))
+		r.Close()
+		<-wrote
+		switch {
+		case want == "" && (err != nil || p.Dir != wd || p.Limits.Memory != 128<<20):
+			t.Errorf("%s: %v, %v", name, p, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
