@@ -5,7 +5,6 @@ package cli
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
 
@@ -27,10 +26,7 @@ func (a *app) callToolAt(ctx context.Context, cmd *cobra.Command, d *daemon, nam
 	answer, err := c.CallTool(ctx, client.ToolCall{Name: name, Arguments: arguments})
 	if err != nil {
 		a.fail(cmd, err)
-		a.code = exitCannot
-		if errors.Is(err, sandbox.ErrDenied) {
-			a.code = exitDenied
-		}
+		a.code = uncalledCode(err)
 		return nil
 	}
 	res := programResult(answer.Output)

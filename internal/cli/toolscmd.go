@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/internal/config"
+	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/registry"
@@ -142,8 +143,8 @@ calls the tool, under the policy of the key.
 
 --params - reads the arguments from standard input, --params @FILE from a file.
 
-The exit code is the program's own, as with caisson run; 126 when the call was
-refused.`,
+The exit code is the program's own, as with caisson run; 126 when the policy
+refused the call, 125 when its arguments do not fit.`,
 		Example: `  caisson tools call run_command --params '{"command": "uname -a"}'
   caisson tools call resize --policy agents.yaml --params '{"in": "a.png", "size": 64}' --json
   caisson tools call create_sandbox --url http://127.0.0.1:7420`,
@@ -219,10 +220,7 @@ func (a *app) callTool(ctx context.Context, cmd *cobra.Command, file string, cal
 	answer, err := opened.CallTool(ctx, call)
 	if err != nil {
 		a.fail(cmd, err)
-		a.code = exitCannot
-		if errors.Is(err, sandbox.ErrDenied) {
-			a.code = exitDenied
-		}
+		a.code = uncalledCode(err)
 		return nil
 	}
 	if answer.Result != nil {
@@ -241,6 +239,16 @@ func (a *app) callTool(ctx context.Context, cmd *cobra.Command, file string, cal
 		a.code = exitFault
 	}
 	return nil
+}
+
+// uncalledCode is the exit code of a tool that was not called. Arguments that do not fit
+// are wrong usage: nothing that they ask for was judged.
+func uncalledCode(err error) int {
+	var m *policy.Misfit
+	if errors.Is(err, sandbox.ErrDenied) && !errors.As(err, &m) {
+		return exitDenied
+	}
+	return exitCannot
 }
 
 // counting opens the store of rates when something is to be counted: most runs
