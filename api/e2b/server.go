@@ -39,7 +39,9 @@ type Options struct {
 	Memory *bounds.Memory
 	// Rest serves paths of this server that are not E2B's; they are not found
 	// when nil. It is asked after the host was looked at, and sees to rights
-	// itself.
+	// itself. Where it has a method Refuse, that answers those of its paths that do
+	// not get there, since the host is not this server's, say; false is that a path
+	// is not its own.
 	Rest http.Handler
 }
 
@@ -85,7 +87,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	t, err := route(r.Host, r.Header, s.domain)
 	switch {
 	case err != nil:
-		writeAPIError(w, err)
+		s.refuse(w, r, asAPI(err))
 	case t.Port == 0 && r.URL.Path == "/files" && r.URL.Query().Has("signature"):
 		s.crossOrigin(w, r, s.signedFiles)
 	case t.Port == 0:
@@ -94,6 +96,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.crossOrigin(w, r, func(w http.ResponseWriter, r *http.Request) { s.serveEnvd(w, r, t) })
 	default:
 		s.servePort(w, r, t)
+	}
+}
+
+// refuse answers a request that goes nowhere in the words of whose path it is.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, e *apiError) {
+	rest, ok := s.o.Rest.(interface {
+		Refuse(w http.ResponseWriter, r *http.Request, status int, why string) bool
+	})
+	if !ok || !rest.Refuse(w, r, e.Code, e.Message) {
+		writeAPIError(w, e)
 	}
 }
 

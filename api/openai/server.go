@@ -32,7 +32,8 @@ type Options struct {
 	Keys      *session.Keys
 	// Memory bounds what requests hold; nil makes one for this door alone.
 	Memory *bounds.Memory
-	// Rest serves paths that are not this door's; they are not found when nil.
+	// Rest serves paths that are not this door's; they are not found when nil. See
+	// [Server.Refuse], too.
 	Rest http.Handler
 }
 
@@ -75,18 +76,40 @@ func (s *Server) Close() { s.live.Wait() }
 
 // ServeHTTP answers below /v1/containers, and has Rest answer elsewhere.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	const root = "/v1/containers"
-	if r.URL.Path != root && !strings.HasPrefix(r.URL.Path, root+"/") {
+	if !mine(r) {
 		s.o.Rest.ServeHTTP(w, r)
 		return
 	}
-	w.Header().Set("X-Request-Id", "req_"+rand.Text())
+	name(w)
 	if _, pattern := s.mux.Handler(r); pattern == "" || path.Clean(r.URL.Path) != r.URL.Path {
 		// Only who has a key is told what there is.
 		s.door(func(c *call) error { return s.otherMethod(r) }).ServeHTTP(w, r)
 		return
 	}
 	s.mux.ServeHTTP(w, r)
+}
+
+// mine says whether a request's path is this door's.
+func mine(r *http.Request) bool {
+	const root = "/v1/containers"
+	return r.URL.Path == root || strings.HasPrefix(r.URL.Path, root+"/")
+}
+
+// name gives an answer its ID, which clients show.
+func name(w http.ResponseWriter) { w.Header().Set("X-Request-Id", "req_"+rand.Text()) }
+
+// Refuse answers a request that somebody before this door does not let through, or
+// has Rest do it. False is that its path is neither's.
+func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, status int, why string) bool {
+	if !mine(r) {
+		rest, ok := s.o.Rest.(interface {
+			Refuse(w http.ResponseWriter, r *http.Request, status int, why string) bool
+		})
+		return ok && rest.Refuse(w, r, status, why)
+	}
+	name(w)
+	writeFault(bounds.Patient(w), &fault{Status: status, Kind: kindRequest, Message: why})
+	return true
 }
 
 // call is a request whose key was found.

@@ -40,6 +40,9 @@ func (d *door) ask(t *testing.T, method, path, body string, header ...string) (i
 		if req.Header.Del(header[i]); header[i+1] != "" {
 			req.Header.Set(header[i], header[i+1])
 		}
+		if header[i] == "Host" {
+			req.Host = header[i+1]
+		}
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -318,6 +321,8 @@ func TestRefused(t *testing.T) {
 		{"no key, nowhere", "GET", "/v1/containers/x/y/z", "", []string{"Authorization", ""}, 401, "no key"},
 		{"a key as basic", "GET", box, "", []string{"Authorization", "Basic " + d.Key}, 401, "no key"},
 		{"a key in the query", "GET", "/v1/containers?key=" + d.Key, "", []string{"Authorization", ""}, 401, "no key"},
+		{"another name", "GET", box, "", []string{"Host", "evil.example"}, 421, "evil.example"},
+		{"half a port", "GET", box, "", []string{"E2b-Sandbox-Port", "80"}, 400, "E2b-Sandbox-Id"},
 		{"nowhere", "GET", box + "/nothing", "", nil, 404, "there is nothing"},
 		{"another method", "PUT", box, "{}", nil, 405, "GET, DELETE"},
 		{"a sandbox that is none", "GET", "/v1/containers/" + plain, "", nil, 404, "there is none"},

@@ -154,6 +154,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
+// Refuse answers a request that somebody before this door does not let through.
+// False is that its path is not this door's.
+func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, status int, why string) bool {
+	p := r.URL.Path
+	mine := p == "/openapi.json" || p == "/openapi.yaml" || p == "/v1" || strings.HasPrefix(p, "/v1/") || strings.HasPrefix(p, PagePath)
+	if mine {
+		writeProblem(bounds.Patient(w), &Problem{Status: status, Detail: why})
+	}
+	return mine
+}
+
 // callKey is where a request's call is in its context.
 type callKey struct{}
 
