@@ -5,8 +5,10 @@
 package attack
 
 import (
+	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -64,12 +66,43 @@ func TestWritable(t *testing.T) {
 }
 
 func TestContains(t *testing.T) {
-	if !contains(strings.NewReader(strings.Repeat("x", 1<<20-3)+"secret"), "secret") {
+	if !contains(t.Context(), strings.NewReader(strings.Repeat("x", 1<<20-3)+"secret"), "secret") {
 		t.Error("not found across blocks")
 	}
-	if contains(strings.NewReader("secre"), "secret") {
+	if contains(t.Context(), strings.NewReader("secre"), "secret") {
 		t.Error("found what is not there")
 	}
+}
+
+// What an interrupted suite looks through has no bound: it has the images of its user.
+func TestLooksNoFurtherWhenInterrupted(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	if contains(ctx, &endless{after: stop}, "secret") {
+		t.Error("found what is not there")
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a"), []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := holds(t.Context(), dir, "secret"); got != "a" {
+		t.Errorf("found %q", got)
+	}
+	if got := holds(ctx, dir, "secret"); got != "" {
+		t.Errorf("looked at %q", got)
+	}
+}
+
+// endless is a file that never ends, and interrupts in its third block.
+type endless struct {
+	after  func()
+	blocks int
+}
+
+func (e *endless) Read(b []byte) (int, error) {
+	if e.blocks++; e.blocks == 3 {
+		e.after()
+	}
+	return len(b), nil
 }
 
 // The page about the suite names each letter, and none that is not.

@@ -107,7 +107,7 @@ func (s *suite) images(ctx context.Context, tricks map[string][]tar.Header) find
 		if now := listing(s.out); now != before {
 			return breach("%s: it changed what lies outside", name)
 		}
-		if why := s.harmful(filepath.Join(dir, "store")); why != "" {
+		if why := s.harmful(ctx, filepath.Join(dir, "store")); why != "" {
 			return breach("%s: %s", name, why)
 		}
 		if _, err := os.Stat(filepath.Join(dir, "store")); err != nil {
@@ -185,7 +185,7 @@ func listing(dir string) string {
 }
 
 // harmful finds in an unpacked image what no image may bring to the host.
-func (s *suite) harmful(dir string) (why string) {
+func (s *suite) harmful(ctx context.Context, dir string) (why string) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		var st unix.Stat_t
 		if err != nil || why != "" || unix.Lstat(path, &st) != nil {
@@ -201,7 +201,7 @@ func (s *suite) harmful(dir string) (why string) {
 		}
 		return nil
 	})
-	if why == "" && holds(dir, s.token("F10")) != "" {
+	if why == "" && holds(ctx, dir, s.token("F10")) != "" {
 		why = "a host file lies in the store"
 	}
 	return why

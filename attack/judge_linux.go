@@ -4,6 +4,7 @@ package attack
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -412,9 +413,13 @@ func (e *evidence) connected() string {
 	return ""
 }
 
-// holds names the first file below dir with text in it.
-func holds(dir, text string) (found string) {
+// holds names the first file below dir with text in it. A state directory has images, too:
+// what it finds is no word where ctx has ended.
+func holds(ctx context.Context, dir, text string) (found string) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return fs.SkipAll
+		}
 		if err != nil || found != "" || !d.Type().IsRegular() {
 			return nil //nolint:nilerr // what cannot be read by its owner holds nothing for anybody
 		}
@@ -423,7 +428,7 @@ func holds(dir, text string) (found string) {
 			return nil
 		}
 		defer f.Close()
-		if contains(f, text) {
+		if contains(ctx, f, text) {
 			found = filepath.Base(path)
 		}
 		return nil
@@ -431,9 +436,9 @@ func holds(dir, text string) (found string) {
 	return found
 }
 
-func contains(r io.Reader, text string) bool {
+func contains(ctx context.Context, r io.Reader, text string) bool {
 	block, kept := make([]byte, 1<<20), []byte(nil)
-	for {
+	for ctx.Err() == nil {
 		n, err := r.Read(block)
 		kept = append(kept, block[:n]...)
 		if bytes.Contains(kept, []byte(text)) {
@@ -444,4 +449,5 @@ func contains(r io.Reader, text string) bool {
 		}
 		kept = append([]byte(nil), kept[max(0, len(kept)-len(text)):]...)
 	}
+	return false
 }

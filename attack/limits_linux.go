@@ -350,7 +350,7 @@ func (s *suite) collectLinks(ctx context.Context) finding {
 	if sc.res == nil {
 		return unable(sc.why())
 	}
-	if name := holds(dest, s.token("F07")); name != "" {
+	if name := holds(ctx, dest, s.token("F07")); name != "" {
 		return breach("the collected file %s is the host's", name)
 	}
 	links := ""

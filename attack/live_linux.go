@@ -92,7 +92,10 @@ func (s *suite) together(ctx context.Context, ids []string, report func(id strin
 	// What a rule ended while it ran may have done its harm before.
 	e.posture = sc.res.Posture
 	e.shared = slices.ContainsFunc(e.ready, func(p *process) bool { return nonced(p.pid, s.nonce) || p.argvHas(s.nonce) })
-	e.after()
+	e.after(ctx)
+	if ctx.Err() != nil {
+		return // not all was looked at
+	}
 	for _, id := range ids {
 		v, reason := e.judge(id)
 		report(id, v, reason, "", len(e.out.Of(id)))
@@ -146,7 +149,7 @@ func tracer(pid int) string {
 }
 
 // after gathers what the end of the sandbox leaves.
-func (e *evidence) after() {
+func (e *evidence) after(ctx context.Context) {
 	want := map[string]string{"F09": "unchanged\n", "F21": "unchanged\n", "F16": "[core]\n\tbare = false\n"}
 	for id, name := range e.before {
 		data, err := os.ReadFile(name)
@@ -164,7 +167,7 @@ func (e *evidence) after() {
 			e.changed["F16"] = true
 		}
 	}
-	e.records = holds(e.State, e.secret)
+	e.records = holds(ctx, e.State, e.secret)
 }
 
 // refused are system calls for which the filter of levels that share the host's

@@ -101,13 +101,13 @@ func (d *desk) injected(ctx context.Context) finding {
 func (d *desk) redacted(ctx context.Context) finding {
 	seen := "seen-" + d.suite.random
 	err := d.tool(ctx, "say", arguments("text", seen, "key", d.suite.token("P12")))
-	if holds(d.state, seen) == "" {
+	if holds(ctx, d.state, seen) == "" {
 		if err == nil {
 			err = errors.New("what a call says is in no file of the record")
 		}
 		return unable(err)
 	}
-	if file := holds(d.state, d.suite.token("P12")); file != "" {
+	if file := holds(ctx, d.state, d.suite.token("P12")); file != "" {
 		return breach("an argument that is to be in no record lies in %s", file)
 	}
 	return pass()
