@@ -9,6 +9,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // place is where something lies in its own filesystem, whatever it is mounted
@@ -41,13 +43,31 @@ type mountEntry struct {
 // mountTable is all mounts, in the order in which they were made.
 type mountTable []mountEntry
 
-// readMounts reads the mounts of this process.
+// readMounts reads the mounts that the calling thread sees. That is another thread's
+// list where both see the same: by the thread's own name it would be dearer (see
+// ARCHITECTURE.md, "Nothing is looked up below a thread's name").
 func readMounts() (mountTable, error) {
-	b, err := os.ReadFile("/proc/thread-self/mountinfo")
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil || !hasRoot(b) {
+		b, err = os.ReadFile("/proc/thread-self/mountinfo")
+	}
 	if err != nil {
 		return nil, err
 	}
 	return parseMounts(b)
+}
+
+// hasRoot reports whether a list has the mount in which the calling thread's root lies.
+// Then it is of the thread's mount namespace: each mount has a number of its own, and
+// is in one namespace.
+func hasRoot(b []byte) bool {
+	var st unix.Statx_t
+	if unix.Statx(unix.AT_FDCWD, "/", 0, unix.STATX_MNT_ID, &st) != nil || st.Mask&unix.STATX_MNT_ID == 0 {
+		return false
+	}
+	line := strconv.AppendUint(nil, st.Mnt_id, 10)
+	line = append(line, ' ')
+	return bytes.HasPrefix(b, line) || bytes.Contains(b, append([]byte{'\n'}, line...))
 }
 
 // parseMounts parses mountinfo(5). Anybody who may mount in a user namespace

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -285,6 +286,29 @@ func TestMoveRace(t *testing.T) {
 	wg.Wait()
 }
 
+// mountsOfAThread are the mounts that a thread sees in a mount namespace of its own,
+// with one at dir.
+func mountsOfAThread(dir string) (mountTable, error) {
+	var table mountTable
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends here
+		err := unix.Unshare(unix.CLONE_NEWNS)
+		if err == nil {
+			err = unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+		}
+		if err == nil {
+			err = unix.Mount("none", dir, "tmpfs", 0, "")
+		}
+		if err == nil {
+			table, err = readMounts()
+		}
+		result <- err
+	}()
+	err := <-result
+	return table, err
+}
+
 // TestMounts runs TestMountsInside in a mount namespace of its own, where bind
 // mounts can be made without being root.
 func TestMounts(t *testing.T) {
@@ -306,6 +330,14 @@ func TestMountsInside(t *testing.T) {
 		return // TestMounts calls it
 	}
 	w := newWorld(t)
+	isHome := func(m mountEntry) bool { return m.point == w.home }
+	theirs, err := mountsOfAThread(w.home)
+	must(t, err)
+	ours, err := readMounts()
+	must(t, err)
+	if !slices.ContainsFunc(theirs, isHome) || len(ours) == 0 || slices.ContainsFunc(ours, isHome) {
+		t.Errorf("a thread with mounts of its own sees %v, the others %v", theirs, ours)
+	}
 	bind := func(from, to string) string {
 		to = w.path(to)
 		must(t, os.MkdirAll(to, 0o755))
