@@ -18,7 +18,6 @@ import (
 
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/internal/store"
-	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
@@ -117,17 +116,31 @@ func readTime(flag, s string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	var days int
-	if n, _ := fmt.Sscanf(s, "%dd", &days); n == 1 && s == fmt.Sprintf("%dd", days) && days >= 0 {
+	bad := func(problem string) (time.Time, error) {
+		return time.Time{}, &sandbox.Error{Op: flag + " " + quoted(s), Kind: sandbox.ErrInvalid, Problem: problem,
+			Hint: fmt.Sprintf("write how long ago (90m, 24h, 30d; the most is %dd) or when (2026-11-21, 2026-11-21T10:00:00Z)", mostDaysAgo)}
+	}
+	if digits, ok := strings.CutSuffix(s, "d"); ok && digits != "" && strings.Trim(digits, "0123456789") == "" {
+		// The calendar goes round: enough days before now come after it, and all calls
+		// are older than that.
+		days, err := strconv.Atoi(digits)
+		if err != nil || days > mostDaysAgo {
+			return bad("it is too long ago")
+		}
 		return now.AddDate(0, 0, -days), nil
 	}
-	d, err := policy.ParseDuration(s)
-	if err != nil {
-		return time.Time{}, &sandbox.Error{Op: flag + " " + quoted(s), Kind: sandbox.ErrInvalid, Problem: "it is no time",
-			Hint: "write how long ago (90m, 24h, 30d) or when (2026-11-21, 2026-11-21T10:00:00Z)"}
+	d, err := time.ParseDuration(s)
+	switch {
+	case err != nil || d <= 0:
+		return bad("it is no time")
+	case d > mostDaysAgo*24*time.Hour:
+		return bad("it is too long ago")
 	}
 	return now.Add(-d), nil
 }
+
+// mostDaysAgo is a hundred years.
+const mostDaysAgo = 36500
 
 func (a *app) printRecord(r audit.Record) error {
 	end := ""

@@ -90,14 +90,14 @@ func FuzzPrintable(f *testing.F) {
 func TestReadTime(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.Local)
 	for s, want := range map[string]time.Time{
-		"": {}, "90m": now.Add(-90 * time.Minute), "30d": now.AddDate(0, 0, -30),
+		"": {}, "90m": now.Add(-90 * time.Minute), "30d": now.AddDate(0, 0, -30), "9000h": now.Add(-9000 * time.Hour), "36500d": now.AddDate(0, 0, -36500),
 		"2026-01-02": time.Date(2026, 1, 2, 0, 0, 0, 0, time.Local), "2026-01-02T03:04:05Z": time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 	} {
 		if got, err := readTime("--since", s, now); err != nil || !got.Equal(want) {
 			t.Errorf("%q: %v, %v, want %v", s, got, err, want)
 		}
 	}
-	for _, s := range []string{"x", "-1d", "1d2", "2026-13-01", "5"} {
+	for _, s := range []string{"x", "-1d", "1d2", "2026-13-01", "5", "d", "+1d", "0", "-1h", "1000000h", "99999999h", "36501d", "9223372036854775000d", "9223372036854775808d"} {
 		if got, err := readTime("--since", s, now); !errors.Is(err, sandbox.ErrInvalid) {
 			t.Errorf("%q: %v, %v", s, got, err)
 		}
