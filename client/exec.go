@@ -70,7 +70,7 @@ type Result struct {
 	MemoryPeak *int64           `json:"memory_peak_bytes,omitempty"`
 	Findings   []Finding        `json:"findings,omitempty"` // of the policy's rules about code
 	Network    *Traffic         `json:"network,omitempty"`
-	Posture    *Posture         `json:"posture,omitempty"` // of a run
+	Posture    *Posture         `json:"posture,omitempty"` // what held in its sandbox
 }
 
 // Finding is something that a program's text says and a rule speaks against.

@@ -138,6 +138,7 @@ type Action struct {
 	run    *run
 	ticket *audit.Entry
 	in     *inside
+	held   sandbox.Posture // of the sandbox
 	log    *logbook
 	once   sync.Once
 	leave  func()
@@ -171,7 +172,7 @@ func (b *Sandboxes) beginAction(ctx context.Context, k *Key, id string, call *Ca
 		l.unuse()
 		return nil, err
 	}
-	a.leave, a.log = l.unuse, &l.log
+	a.leave, a.log, a.held = l.unuse, &l.log, l.record().Posture
 	return a, nil
 }
 
@@ -362,6 +363,9 @@ func (a *Action) End(ctx context.Context, res *sandbox.Result, err error, stdout
 		if res != nil && res.Findings == nil {
 			res.Findings = a.run.findings
 		}
+		if res != nil {
+			res.Posture = a.held
+		}
 		o := audit.Outcome{Status: audit.Allowed, Result: res, Stdout: stdout, Stderr: stderr}
 		if res == nil && err != nil {
 			o.Status = audit.Failed
@@ -403,7 +407,7 @@ func (b *Sandboxes) Exec(ctx context.Context, k *Key, id string, call *Call, io 
 		return a.ended(ctx, exit, err)
 	})
 	if res != nil {
-		r.finish(res, sandbox.Posture{})
+		r.finish(res, a.held)
 	}
 	o := r.outcome(res, err)
 	if jerr := a.End(ctx, res, err, o.Stdout, o.Stderr); jerr != nil {

@@ -234,7 +234,7 @@ func TestStockOfTheDead(t *testing.T) {
 	}
 	call := &Call{}
 	call.Argv = []string{"true"}
-	if r, err := h.Exec(t.Context(), h.key, s.ID, call, IO{}); err != nil || r.Status != sandbox.StatusSuccess {
+	if r, err := h.Exec(t.Context(), h.key, s.ID, call, IO{}); err != nil || r.Status != sandbox.StatusSuccess || r.Posture.Isolation != "gvisor" || r.Posture.Limits[sandbox.LimitMemory] == "" {
 		t.Error(r, err)
 	}
 }

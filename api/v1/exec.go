@@ -62,7 +62,7 @@ type Result struct {
 	MemoryPeak   *int64           `json:"memory_peak_bytes,omitempty"`
 	Findings     []Finding        `json:"findings,omitempty" doc:"What the policy's rules about code say of its text. Advice"`
 	Network      *Traffic         `json:"network,omitempty"`
-	Posture      *Posture         `json:"posture,omitempty" doc:"What held, where it had a sandbox of its own"`
+	Posture      *Posture         `json:"posture,omitempty" doc:"What held in its sandbox"`
 }
 
 // Finding is something that a program's text says and a rule speaks against.

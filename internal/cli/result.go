@@ -126,15 +126,20 @@ func flagOf(name sandbox.LimitName) string {
 // where it is not.
 type resultJSON struct {
 	*sandbox.Result
-	Stdout       *string  `json:"stdout,omitempty"`
-	StdoutBase64 []byte   `json:"stdout_base64,omitempty"`
-	Stderr       *string  `json:"stderr,omitempty"`
-	StderrBase64 []byte   `json:"stderr_base64,omitempty"`
-	Reports      []string `json:"reports,omitempty"` // watch rules that only report
+	// Posture is nil where nothing ran, and where a daemon did not say.
+	Posture      *sandbox.Posture `json:"posture,omitempty"`
+	Stdout       *string          `json:"stdout,omitempty"`
+	StdoutBase64 []byte           `json:"stdout_base64,omitempty"`
+	Stderr       *string          `json:"stderr,omitempty"`
+	StderrBase64 []byte           `json:"stderr_base64,omitempty"`
+	Reports      []string         `json:"reports,omitempty"` // watch rules that only report
 }
 
 func resultObject(r *sandbox.Result, reports []string) resultJSON {
 	o := resultJSON{Result: r, Reports: reports}
+	if r.Posture.Isolation != "" {
+		o.Posture = &r.Posture
+	}
 	if r.Status == sandbox.StatusDenied {
 		return o // nothing ran: there are no streams
 	}

@@ -176,6 +176,15 @@ func resultOf(r *client.Result) *sandbox.Result {
 	for _, l := range r.LimitsHit {
 		res.LimitsHit = append(res.LimitsHit, sandbox.LimitName(l))
 	}
+	if n := r.Network; n != nil {
+		res.Network = &sandbox.NetworkUse{Connected: n.Connected, Denied: n.Denied, Queries: n.Queries, Sent: n.Sent, Received: n.Received}
+	}
+	if p := r.Posture; p != nil {
+		res.Posture = sandbox.Posture{Isolation: p.Isolation, Network: p.Network, Root: p.Root, Commands: p.Commands, Code: p.Code, Limits: map[sandbox.LimitName]sandbox.Enforcement{}}
+		for l, how := range p.Limits {
+			res.Posture.Limits[sandbox.LimitName(l)] = sandbox.Enforcement(how)
+		}
+	}
 	return res
 }
 
