@@ -15,6 +15,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/caisson-run/caisson/api/bounds"
 )
 
 // Bounds of one server. A client that keeps to them notices none.
@@ -42,8 +44,8 @@ type Server struct {
 	stats *Stats
 }
 
-// New makes a Server. stats counts what it serves, and log takes what goes
-// wrong; neither may be nil.
+// New makes a Server for h, which may be a [bounds.Refuser]. stats counts what it
+// serves, and log takes what goes wrong; neither may be nil.
 func New(h http.Handler, stats *Stats, log *slog.Logger) *Server {
 	return newServer(h, stats, log, tailPatience)
 }
@@ -56,7 +58,7 @@ func newServer(h http.Handler, stats *Stats, log *slog.Logger, tail time.Duratio
 	return &Server{stats: stats, http: &http.Server{
 		ConnState:         noteState,
 		ConnContext:       withConn,
-		Handler:           finished(bounded(counted(h, stats, log)), tail),
+		Handler:           finished(bounded(counted(h, stats, log), h), tail),
 		ReadHeaderTimeout: headerPatience,
 		IdleTimeout:       idlePatience,
 		MaxHeaderBytes:    maxHeader,
@@ -89,8 +91,8 @@ func (s *Server) Shutdown(ctx context.Context) {
 	}
 }
 
-// bounded refuses requests when too many are under way.
-func bounded(h http.Handler) http.Handler {
+// bounded refuses requests when too many are under way, in the words of door.
+func bounded(h, door http.Handler) http.Handler {
 	slots := make(chan struct{}, maxRequests)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -98,10 +100,11 @@ func bounded(h http.Handler) http.Handler {
 			defer func() { <-slots }()
 			h.ServeHTTP(w, r)
 		default:
-			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Retry-After", "1")
-			w.WriteHeader(http.StatusServiceUnavailable)
-			w.Write([]byte(`{"code":503,"message":"the server has as many requests under way as it takes"}`))
+			const why = "the server has as many requests under way as it takes"
+			if d, ok := door.(bounds.Refuser); !ok || !d.Refuse(w, r, http.StatusServiceUnavailable, why) {
+				http.Error(w, why, http.StatusServiceUnavailable)
+			}
 		}
 	})
 }

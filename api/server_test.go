@@ -98,10 +98,22 @@ func TestOperator(t *testing.T) {
 	}
 }
 
+// worded is a door with words of its own for one path.
+type worded struct{ http.Handler }
+
+func (worded) Refuse(w http.ResponseWriter, r *http.Request, status int, _ string) bool {
+	mine := r.URL.Path == "/mine"
+	if mine {
+		w.WriteHeader(status)
+		io.WriteString(w, "own words")
+	}
+	return mine
+}
+
 // Too much is refused, and the server goes on.
 func TestBounds(t *testing.T) {
 	hold, held := make(chan struct{}), make(chan struct{}, maxRequests)
-	h := bounded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { held <- struct{}{}; <-hold }))
+	h := bounded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { held <- struct{}{}; <-hold }), worded{})
 	done := make(chan struct{})
 	for range maxRequests {
 		go func() { h.ServeHTTP(httptest.NewRecorder(), nil); done <- struct{}{} }()
@@ -109,16 +121,18 @@ func TestBounds(t *testing.T) {
 	for range maxRequests {
 		<-held
 	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
-	if w.Code != 503 || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), `"code":503`) {
-		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	for path, want := range map[string]string{"/mine": "own words", "/": "the server has as many requests under way as it takes\n"} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		if w.Code != 503 || w.Header().Get("Retry-After") == "" || w.Body.String() != want {
+			t.Errorf("%s: %d %v %s", path, w.Code, w.Header(), w.Body)
+		}
 	}
 	close(hold)
 	for range maxRequests {
 		<-done
 	}
-	w = httptest.NewRecorder()
+	w := httptest.NewRecorder()
 	if h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil)); w.Code != 200 {
 		t.Errorf("%d afterwards", w.Code)
 	}

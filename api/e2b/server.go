@@ -39,9 +39,7 @@ type Options struct {
 	Memory *bounds.Memory
 	// Rest serves paths of this server that are not E2B's; they are not found
 	// when nil. It is asked after the host was looked at, and sees to rights
-	// itself. Where it has a method Refuse, that answers those of its paths that do
-	// not get there, since the host is not this server's, say; false is that a path
-	// is not its own.
+	// itself. It may be a [bounds.Refuser], for those that do not get there.
 	Rest http.Handler
 }
 
@@ -87,7 +85,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	t, err := route(r.Host, r.Header, s.domain)
 	switch {
 	case err != nil:
-		s.refuse(w, r, asAPI(err))
+		e := asAPI(err)
+		s.Refuse(w, r, e.Code, e.Message)
 	case t.Port == 0 && r.URL.Path == "/files" && r.URL.Query().Has("signature"):
 		s.crossOrigin(w, r, s.signedFiles)
 	case t.Port == 0:
@@ -99,14 +98,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuse answers a request that goes nowhere in the words of whose path it is.
-func (s *Server) refuse(w http.ResponseWriter, r *http.Request, e *apiError) {
-	rest, ok := s.o.Rest.(interface {
-		Refuse(w http.ResponseWriter, r *http.Request, status int, why string) bool
-	})
-	if !ok || !rest.Refuse(w, r, e.Code, e.Message) {
-		writeAPIError(w, e)
+// Refuse answers a request that goes nowhere, in the words of whose path it is:
+// Rest's or E2B's, which all are that are not Rest's.
+func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, status int, why string) bool {
+	if rest, ok := s.o.Rest.(bounds.Refuser); !ok || !rest.Refuse(w, r, status, why) {
+		writeAPIError(w, &apiError{status, why})
 	}
+	return true
 }
 
 // crossOrigin lets pages of all origins use h: they have to bring a right that

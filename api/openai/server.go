@@ -102,13 +102,15 @@ func name(w http.ResponseWriter) { w.Header().Set("X-Request-Id", "req_"+rand.Te
 // has Rest do it. False is that its path is neither's.
 func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, status int, why string) bool {
 	if !mine(r) {
-		rest, ok := s.o.Rest.(interface {
-			Refuse(w http.ResponseWriter, r *http.Request, status int, why string) bool
-		})
+		rest, ok := s.o.Rest.(bounds.Refuser)
 		return ok && rest.Refuse(w, r, status, why)
 	}
 	name(w)
-	writeFault(bounds.Patient(w), &fault{Status: status, Kind: kindRequest, Message: why})
+	kind := kindRequest
+	if status >= http.StatusInternalServerError {
+		kind = kindServer
+	}
+	writeFault(bounds.Patient(w), &fault{Status: status, Kind: kind, Message: why})
 	return true
 }
 

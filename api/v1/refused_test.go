@@ -6,10 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/api/apitest"
+	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/api/v1"
 )
 
@@ -149,6 +152,24 @@ func until(t *testing.T, done func() bool) {
 	for end := time.Now().Add(2 * time.Minute); !done(); { // or it never does
 		if time.Now().After(end) {
 			t.Fatal("it does not happen")
+		}
+	}
+}
+
+// A request that is refused before it gets to any door is refused in the words of
+// that of its path.
+func TestRefusedBefore(t *testing.T) {
+	door := apitest.Start(t, "").Handler.(bounds.Refuser)
+	for path, want := range map[string]string{
+		"/v1/sandboxes":     `{"status":503,"title":"Service Unavailable","detail":"too much"}`,
+		"/openapi.yaml":     `{"status":503,"title":"Service Unavailable","detail":"too much"}`,
+		"/v1/containers/x":  `{"error":{"message":"too much","type":"server_error","param":null,"code":null}}`,
+		"/sandboxes":        `{"code":503,"message":"too much"}`,
+		"/somewhere/beside": `{"code":503,"message":"too much"}`,
+	} {
+		w := httptest.NewRecorder()
+		if !door.Refuse(w, httptest.NewRequest("GET", path, nil), 503, "too much") || w.Code != 503 || strings.TrimSpace(w.Body.String()) != want {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}
 	}
 }
