@@ -38,13 +38,13 @@ func Explain(p *Policy, levels map[string]sandbox.Capabilities) []Clause {
 	}
 	e.tools(p)
 	e.risk(p)
-	return append(ExplainPlan(&v.Plan, levels), e.clauses...)
+	return append(ExplainPlan(p, true, &v.Plan, levels), e.clauses...)
 }
 
-// ExplainPlan is Explain for the plan of one call, flags included.
-func ExplainPlan(plan *Plan, levels map[string]sandbox.Capabilities) []Clause {
+// ExplainPlan is Explain for the plan that p has of one call, flags included.
+func ExplainPlan(p *Policy, operator bool, plan *Plan, levels map[string]sandbox.Capabilities) []Clause {
 	e := &explainer{plan: plan, levels: levels}
-	e.isolation()
+	e.isolation(p.layers(operator))
 	e.user()
 	e.add("best_effort", fmt.Sprint(plan.BestEffort), e.from("best_effort"), e.always)
 	e.network()
@@ -116,15 +116,31 @@ func (e *explainer) can(ok bool, why string) sandbox.Clause {
 	return sandbox.Clause{Enforcement: Refused, Detail: why}
 }
 
-// isolation is the one clause that tells the levels apart.
-func (e *explainer) isolation() {
-	e.add("isolation", e.plan.Isolation, e.from("isolation"), e.always)
+// isolation is the one clause that tells the levels apart. Where nobody has said which
+// it is, a call may name each that the layers take.
+func (e *explainer) isolation(layers []*File) {
+	from := e.from("isolation")
+	e.add("isolation", e.plan.Isolation, from, e.always)
 	c := &e.clauses[len(e.clauses)-1]
 	for level := range c.Levels {
-		if level != e.plan.Isolation && c.Levels[level].Enforcement != Refused {
-			c.Levels[level] = sandbox.Clause{Enforcement: Refused, Detail: "isolation is " + e.plan.Isolation}
+		if level == e.plan.Isolation || c.Levels[level].Enforcement == Refused {
+			continue
+		}
+		c.Levels[level] = sandbox.Clause{Enforcement: Refused, Detail: "isolation is " + e.plan.Isolation}
+		if from == "default" {
+			c.Levels[level] = otherLevel(layers, level)
 		}
 	}
+}
+
+// otherLevel says whether a call may name a level that is not the default.
+func otherLevel(layers []*File, level string) sandbox.Clause {
+	for _, f := range layers {
+		if r := f.boundIsolation(level); r != nil {
+			return sandbox.Clause{Enforcement: Refused, Detail: r.reason, Remedy: r.hint}
+		}
+	}
+	return sandbox.Clause{Enforcement: sandbox.Off, Detail: "a call has to ask for it, as with --isolation " + level}
 }
 
 func (e *explainer) limit(l limit) {

@@ -50,7 +50,7 @@ env: {set: {TOKEN: hush}, pass: [LANG]}
 		c.Collect = []CollectWish{{Pattern: "out"}}
 	})))
 	var got []string
-	for _, c := range ExplainPlan(&v.Plan, levels()) {
+	for _, c := range ExplainPlan(p, true, &v.Plan, levels()) {
 		got = append(got, row(c))
 	}
 	want := []string{
@@ -139,6 +139,16 @@ func TestExplainDetails(t *testing.T) {
 	unsaid := find("limits.memory", Explain(policyOf(t, "", "limits: {cpus: 1}"), levels()))
 	if c := unsaid.Levels["process"]; c.Enforcement != sandbox.Emulated {
 		t.Errorf("a default that is sampled: %+v", c)
+	}
+	for file, want := range map[string]sandbox.Clause{
+		"": {Enforcement: sandbox.Off, Detail: "a call has to ask for it, as with --isolation process"},
+		"limits: {cpus: 1}": {Enforcement: Refused, Detail: "process is not known to be at least as strong as gvisor, and the policy names no isolation",
+			Remedy: "add to /w/p.yaml: isolation: process"},
+		"isolation: gvisor": {Enforcement: Refused, Detail: "isolation is gvisor"},
+	} {
+		if got := find("isolation", Explain(policyOf(t, "", file), levels())).Levels["process"]; got != want {
+			t.Errorf("%q: %+v", file, got)
+		}
 	}
 	beyond := Explain(policyOf(t, "user: user", "user: root"), levels())
 	if len(beyond) != 1 || beyond[0].From != "/etc/caisson/policy.yaml:2" || beyond[0].Levels["gvisor"].Enforcement != Refused {

@@ -226,7 +226,7 @@ func (a *app) explainCall(ctx context.Context, seer *seer, text string, levels m
 	}
 	var clauses []policy.Clause
 	if v.Decision != policy.Deny && v.Plan.Isolation != "" { // a tool that starts nothing runs under nothing
-		clauses = policy.ExplainPlan(&v.Plan, levels)
+		clauses = policy.ExplainPlan(seer.policy, w.Call.Operator, &v.Plan, levels)
 	}
 	if asJSON {
 		a.printJSON(map[string]any{"decision": v.Decision.String(), "rule": v.Rule, "reason": v.Reason, "hint": v.Hint, "clauses": clauses})
