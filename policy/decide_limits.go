@@ -68,7 +68,7 @@ func (d *decision) put(l limit, value float64, from string, explicit bool) {
 func (d *decision) tighten(l limit, want float64) *refusal {
 	if math.IsNaN(want) || !l.within(want) {
 		return refuse("built-in: valid requests", fmt.Sprintf("it lies between %s and %s", l.format(l.min), l.format(l.max)),
-			"limit %s cannot be %v", l.name, want)
+			"limit %s cannot be %s", l.name, l.say(want))
 	}
 	for _, f := range d.layers {
 		r := f.boundLimit(l, want, &d.defaults)

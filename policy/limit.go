@@ -111,6 +111,31 @@ func LimitText(l *sandbox.Limits, name sandbox.LimitName) string {
 	return ""
 }
 
+// ReadLimit sets one limit of l to what text says, as a policy file writes it. Errors
+// are ErrInvalid, and hint at the range.
+func ReadLimit(l *sandbox.Limits, name sandbox.LimitName, text string) error {
+	for _, of := range limits() {
+		if of.name != name {
+			continue
+		}
+		v, err := of.parse(text)
+		if err == nil {
+			of.set(l, v)
+		}
+		return err
+	}
+	return invalid("", "there is no limit %s", quote(string(name)))
+}
+
+// say writes v for people, who wrote something else perhaps: a fraction, or what is in
+// no range.
+func (l limit) say(v float64) string {
+	if math.Abs(v) < 1<<53 && v == math.Trunc(v) {
+		return l.format(v)
+	}
+	return strconv.FormatFloat(v, 'g', -1, 64)
+}
+
 // show writes v for people; 0 is "none".
 func (l limit) show(v float64) string {
 	if v == 0 {

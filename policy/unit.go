@@ -3,6 +3,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -132,18 +133,37 @@ func formatSize(n int64) string {
 // lies between 1 ms and 30 days. Errors are ErrInvalid with a hint.
 func ParseDuration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
-	if err != nil {
-		return 0, invalid(durationHint(s), "%s is not a duration", quote(s))
+	beyond := err != nil // what a Duration can hold
+	if beyond {
+		if d, err = time.ParseDuration(withOnes(s)); err != nil {
+			return 0, invalid(durationHint(s), "%s is not a duration", quote(s))
+		}
 	}
 	switch {
 	case d < 0:
 		return 0, invalid("the least is 1ms", "duration %s is negative", quote(s))
+	case d > maxDuration || beyond:
+		return 0, invalid("the most is 720h, 30 days", "duration %s is too long", quote(s))
 	case d < minDuration:
 		return 0, invalid("the least is 1ms", "duration %s is too short", quote(s))
-	case d > maxDuration:
-		return 0, invalid("the most is 720h, 30 days", "duration %s is too long", quote(s))
 	}
 	return d, nil
+}
+
+// withOnes is s with a 1 for each number: 1h1m for 99999999h30m. What cannot be read
+// as it is and can be so has too large a number.
+func withOnes(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		digit := s[i] >= '0' && s[i] <= '9'
+		switch {
+		case !digit:
+			b.WriteByte(s[i])
+		case i == 0 || s[i-1] < '0' || s[i-1] > '9':
+			b.WriteByte('1')
+		}
+	}
+	return b.String()
 }
 
 // durationHint says what somebody meant who wrote 30, 30 s, 2d or 5 min.
@@ -153,17 +173,23 @@ func durationHint(s string) string {
 		return "write a number and a unit, such as 30s, 5m or 1h30m"
 	}
 	n, _ := strconv.Atoi(digits)
+	meant, why := "", ""
 	switch strings.ToLower(strings.TrimSpace(unit)) {
 	case "", "s", "sec", "secs", "second", "seconds":
-		return "did you mean " + digits + "s?"
+		meant = digits + "s"
 	case "m", "min", "mins", "minute", "minutes":
-		return "did you mean " + digits + "m?"
+		meant = digits + "m"
 	case "h", "hour", "hours", "hr":
-		return "did you mean " + digits + "h?"
+		meant = digits + "h"
 	case "d", "day", "days":
-		return fmt.Sprintf("days are written in hours: did you mean %dh?", 24*n)
+		meant, why = fmt.Sprintf("%dh", 24*n), "days are written in hours: "
+	default:
+		return "the units are ms, s, m and h, such as 30s or 1h30m"
 	}
-	return "the units are ms, s, m and h, such as 30s or 1h30m"
+	if _, err := ParseDuration(meant); err != nil {
+		return why + sandbox.Hint(err)
+	}
+	return why + "did you mean " + meant + "?"
 }
 
 // ParseRate reads a number of bytes per second: "50MiB/s". The bounds are
@@ -177,7 +203,11 @@ func ParseRate(s string) (int64, error) {
 		}
 		return 0, invalid(hint, "%s is not a rate", quote(s))
 	}
-	return ParseSize(size)
+	n, err := ParseSize(size)
+	if e := (*sandbox.Error)(nil); errors.As(err, &e) && strings.HasPrefix(e.Hint, "the ") { // a bound
+		return 0, invalid(e.Hint+"/s", "%s is out of range", quote(s))
+	}
+	return n, err
 }
 
 // ParseIOPS reads a number of operations per second: "1000/s" or "1000",
@@ -185,7 +215,7 @@ func ParseRate(s string) (int64, error) {
 func ParseIOPS(s string) (int64, error) {
 	digits, ok := strings.CutSuffix(s, "/s")
 	n, err := ParseCount(digits, maxIOPS)
-	if err != nil && !ok {
+	if err != nil && !ok && (digits == "" || strings.Trim(digits, "-0123456789") != "") {
 		return 0, invalid("write a number of operations per second, such as 1000/s", "%s is not a rate", quote(s))
 	}
 	return n, err
@@ -196,7 +226,7 @@ func ParseIOPS(s string) (int64, error) {
 func ParseCPUs(s string) (float64, error) {
 	// ParseFloat alone would take 1e3, 0x10, Inf and NaN.
 	if strings.Trim(s, "0123456789.") != "" || s == "" {
-		hint := "write a number of processors, such as 0.5 or 2"
+		hint := "write a number between 0.01 and 1024, such as 0.5 or 2"
 		if m, ok := strings.CutSuffix(s, "m"); ok && strings.Trim(m, "0123456789") == "" && m != "" {
 			if n, err := strconv.Atoi(m); err == nil {
 				hint = "did you mean " + strconv.FormatFloat(float64(n)/1000, 'g', -1, 64) + "?"
@@ -206,7 +236,7 @@ func ParseCPUs(s string) (float64, error) {
 	}
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil || math.IsNaN(f) {
-		return 0, invalid("write a number of processors, such as 0.5 or 2", "%s is not a number of processors", quote(s))
+		return 0, invalid("write a number between 0.01 and 1024, such as 0.5 or 2", "%s is not a number of processors", quote(s))
 	}
 	if f < minCPUs || f > maxCPUs {
 		return 0, invalid("it lies between 0.01 and 1024", "%s processors cannot be meant", s)

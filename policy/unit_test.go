@@ -60,7 +60,14 @@ func TestUnits(t *testing.T) {
 		{dur, "5 min", nil, "did you mean 5m?"},
 		{dur, "2d", nil, "did you mean 48h?"},
 		{dur, "3 weeks", nil, "units"},
-		{dur, "99999999999999999999h", nil, "such as"},
+		{dur, "99999999999999999999h", nil, "the most is 720h, 30 days"},
+		{dur, "99999999h", nil, "the most is 720h, 30 days"},
+		{dur, "1m99999999h", nil, "the most is 720h, 30 days"},
+		{dur, "-99999999h", nil, "1ms"},
+		{dur, "99999999h1x", nil, "units"},
+		{dur, "99999999", nil, "the most is 720h, 30 days"},
+		{dur, "99999 d", nil, "in hours: the most is 720h"},
+		{dur, "0", nil, "1ms"},
 		{dur, "", nil, "such as"},
 
 		{rate, "50MiB/s", int64(50 << 20), ""},
@@ -70,7 +77,13 @@ func TestUnits(t *testing.T) {
 		{rate, "/s", nil, "256MiB"},
 		{iops, "1000/s", int64(1000), ""},
 		{iops, "1000", int64(1000), ""},
+		{rate, "9PiB/s", nil, "the most is 1PiB/s"},
+		{rate, "0/s", nil, "the least is 1B/s"},
 		{iops, "0/s", nil, "between 1"},
+		{iops, "1000000001", nil, "between 1 and 1000000000"},
+		{iops, "0", nil, "between 1"},
+		{iops, "x", nil, "such as"},
+		{iops, "", nil, "such as"},
 		{iops, "5KiB/s", nil, "whole number"},
 
 		{cpus, "0.5", 0.5, ""},
@@ -313,4 +326,26 @@ func checkWish(t *testing.T, s string, m MountWish) {
 func policyIsOpen(m MountWish) bool {
 	p, err := New(Options{})
 	return err == nil && p.Decide(command(func(c *Call) { c.Mounts = []MountWish{m} })).Decision == Allow
+}
+
+func TestReadLimit(t *testing.T) {
+	var l sandbox.Limits
+	if err := ReadLimit(&l, sandbox.LimitOpenFiles, "1048576"); err != nil || l.OpenFiles != 1048576 {
+		t.Errorf("%+v, %v", l, err)
+	}
+	for name, text := range map[sandbox.LimitName]string{sandbox.LimitOpenFiles: "1048577", sandbox.LimitInodes: "4294967297", "none": "1"} {
+		if err := ReadLimit(&l, name, text); !errors.Is(err, sandbox.ErrInvalid) {
+			t.Errorf("%s %s: %v", name, text, err)
+		}
+	}
+	// What a caller sends that is in no range is named as it is.
+	p, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := p.Decide(&Call{Kind: RunCommand, Argv: []string{"true"}, Operator: true,
+		Limits: sandbox.Limits{OpenFiles: 4000000, Explicit: map[sandbox.LimitName]bool{sandbox.LimitOpenFiles: true}}})
+	if err := v.Err(); err == nil || !strings.Contains(err.Error(), "open_files cannot be 4000000") {
+		t.Error(err)
+	}
 }

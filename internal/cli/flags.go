@@ -29,39 +29,29 @@ type limitFlags struct {
 // onOutput is what policy calls the choice of --output-kill.
 const onOutput sandbox.LimitName = "on_output"
 
-// limitFlag is one limit's flag, and how it is read.
+// limitFlag is one limit's flag. How it is read the policy knows.
 type limitFlag struct {
 	limit sandbox.LimitName
 	flag  string
 	help  string
-	read  func(l *sandbox.Limits, s string) error
 }
 
 func limitTable() []limitFlag {
 	return []limitFlag{
-		{sandbox.LimitWall, "timeout", "wall-clock time: 5s, 2m", func(l *sandbox.Limits, s string) (err error) { l.Wall, err = policy.ParseDuration(s); return }},
-		{sandbox.LimitCPUTime, "cpu-time", "CPU time of all processes together: 20s", func(l *sandbox.Limits, s string) (err error) { l.CPUTime, err = policy.ParseDuration(s); return }},
-		{sandbox.LimitCPUs, "cpus", "share of processors: 0.5", func(l *sandbox.Limits, s string) (err error) { l.CPUs, err = policy.ParseCPUs(s); return }},
-		{sandbox.LimitMemory, "memory", "memory of all processes, without swap: 128MiB", func(l *sandbox.Limits, s string) (err error) { l.Memory, err = policy.ParseSize(s); return }},
-		{sandbox.LimitProcesses, "processes", "processes and threads: 64", func(l *sandbox.Limits, s string) (err error) { l.Processes, err = readCount(s); return }},
-		{sandbox.LimitOpenFiles, "open-files", "open files per process: 256", func(l *sandbox.Limits, s string) (err error) { l.OpenFiles, err = readCount(s); return }},
-		{sandbox.LimitFileSize, "file-size", "size of one file: 10MiB", func(l *sandbox.Limits, s string) (err error) { l.FileSize, err = policy.ParseSize(s); return }},
-		{sandbox.LimitDisk, "disk", "writable space but /tmp: 64MiB", func(l *sandbox.Limits, s string) (err error) { l.Disk, err = policy.ParseSize(s); return }},
-		{sandbox.LimitInodes, "inodes", "files and directories: 10000", func(l *sandbox.Limits, s string) error {
-			n, err := policy.ParseCount(s, 1<<40)
-			l.Inodes = n
-			return err
-		}},
-		{sandbox.LimitTmp, "tmp", "space of /tmp: 10MiB", func(l *sandbox.Limits, s string) (err error) { l.Tmp, err = policy.ParseSize(s); return }},
-		{sandbox.LimitIO, "io", "block I/O, each direction: 50MiB/s", func(l *sandbox.Limits, s string) (err error) { l.IO, err = policy.ParseRate(s); return }},
-		{sandbox.LimitIOPS, "iops", "block I/O operations, each direction: 1000/s", func(l *sandbox.Limits, s string) (err error) { l.IOPS, err = policy.ParseIOPS(s); return }},
-		{sandbox.LimitOutput, "output", "output kept per stream: 100KiB", func(l *sandbox.Limits, s string) (err error) { l.Output, err = policy.ParseSize(s); return }},
+		{sandbox.LimitWall, "timeout", "wall-clock time: 5s, 2m"},
+		{sandbox.LimitCPUTime, "cpu-time", "CPU time of all processes together: 20s"},
+		{sandbox.LimitCPUs, "cpus", "share of processors: 0.5"},
+		{sandbox.LimitMemory, "memory", "memory of all processes, without swap: 128MiB"},
+		{sandbox.LimitProcesses, "processes", "processes and threads: 64"},
+		{sandbox.LimitOpenFiles, "open-files", "open files per process: 256"},
+		{sandbox.LimitFileSize, "file-size", "size of one file: 10MiB"},
+		{sandbox.LimitDisk, "disk", "writable space but /tmp: 64MiB"},
+		{sandbox.LimitInodes, "inodes", "files and directories: 10000"},
+		{sandbox.LimitTmp, "tmp", "space of /tmp: 10MiB"},
+		{sandbox.LimitIO, "io", "block I/O, each direction: 50MiB/s"},
+		{sandbox.LimitIOPS, "iops", "block I/O operations, each direction: 1000/s"},
+		{sandbox.LimitOutput, "output", "output kept per stream: 100KiB"},
 	}
-}
-
-func readCount(s string) (int, error) {
-	n, err := policy.ParseCount(s, 1<<22)
-	return int(n), err
 }
 
 // add adds the flags, whose help says what holds without them.
@@ -84,7 +74,7 @@ func (f *limitFlags) read(l *sandbox.Limits) error {
 		if !f.flags.Changed(t.flag) {
 			continue
 		}
-		if err := t.read(l, *f.text[t.limit]); err != nil {
+		if err := policy.ReadLimit(l, t.limit, *f.text[t.limit]); err != nil {
 			return &sandbox.Error{Op: "--" + t.flag, Kind: sandbox.ErrInvalid, Problem: err.Error(), Hint: sandbox.Hint(err)}
 		}
 		l.Explicit[t.limit] = true
