@@ -66,10 +66,14 @@ func (k *Keys) Resembles(token string) bool {
 	return strings.HasPrefix(token, registry.TokenPrefix) || k.isGiven(token)
 }
 
-// Create makes a key and returns it with its token, which cannot be had again.
+// Create makes a key and returns it with its token, which cannot be had again. Valid
+// keys have names of their own, or none.
 func (k *Keys) Create(ctx context.Context, name, policy, profile string) (*Key, string, error) {
 	if len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return nil, "", sandbox.Errorf(sandbox.ErrInvalid, "key", "its name is longer than 64 bytes, or has control characters")
+	}
+	if name == GivenKey {
+		return nil, "", &sandbox.Error{Op: "key " + name, Kind: sandbox.ErrConflict, Problem: "that is the name of the key that the environment gives", Hint: "take another name"}
 	}
 	key := Key{ID: registry.NewID("k", 10), Name: name, Policy: policy, Profile: profile, Created: time.Now().UTC().Truncate(time.Millisecond)}
 	token := registry.NewToken()

@@ -225,7 +225,7 @@ func testAcquireMakesOne(t *testing.T, h *home) {
 	if len(ids) != 1 || made != 1 {
 		t.Errorf("%d sandboxes, %d times new: %v", len(ids), made, ids)
 	}
-	other, fresh, err := h.Acquire(t.Context(), h.newKey(t, "other"), "workbench", Create{})
+	other, fresh, err := h.Acquire(t.Context(), h.newKey(t, "another"), "workbench", Create{})
 	if err != nil || !fresh || ids[other.ID] != 0 {
 		t.Fatalf("another key's: %v, %t, %v", other, fresh, err)
 	}
@@ -396,8 +396,24 @@ func testKeys(t *testing.T, h *home) {
 			t.Errorf("%s holds the key", name)
 		}
 	}
+	// Records know a key by its name: no two that are valid have one.
+	nameless, _, err := h.keys.Create(t.Context(), "", "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := h.keys.Create(t.Context(), "", "", ""); err != nil {
+		t.Errorf("a second key without a name: %v", err)
+	}
+	for _, taken := range []string{"ci", nameless.ID, GivenKey} {
+		if _, _, err := h.keys.Create(t.Context(), taken, "other", ""); !errors.Is(err, sandbox.ErrConflict) {
+			t.Errorf("a second key %s: %v", taken, err)
+		}
+	}
 	if _, err := h.keys.Revoke(t.Context(), "ci"); err != nil {
 		t.Fatal(err)
+	}
+	if again, _, err := h.keys.Create(t.Context(), "ci", "", ""); err != nil || again.ID == k.ID {
+		t.Errorf("the name of one that is revoked: %+v, %v", again, err)
 	}
 	if _, err := h.keys.Authenticate(t.Context(), token); !errors.Is(err, sandbox.ErrDenied) {
 		t.Errorf("revoked: %v", err)

@@ -286,6 +286,9 @@ func testToolRates(t *testing.T, h *home, call func(name, arguments string) (*To
 		t.Errorf("another tool: %v", err)
 	}
 	other := *h
+	if _, err := h.keys.Revoke(t.Context(), h.key.ID); err != nil {
+		t.Fatal(err)
+	}
 	other.key = h.newKey(t, h.key.Name) // of the same name, and somebody else
 	if _, err := other.tool(t, "run_command", `{"command":"true"}`); err != nil {
 		t.Errorf("another key: %v", err)

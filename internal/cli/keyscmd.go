@@ -78,7 +78,7 @@ func (a *app) keysCreate() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&name, "name", "", "call it `NAME`, in lists and records")
+	f.StringVar(&name, "name", "", "call it `NAME`, in lists and records; no two valid keys have one name")
 	f.StringVar(&policy, "policy", "", "bind it to the policy that caisson serve knows as `NAME`")
 	f.StringVar(&profile, "profile", "", "bind it to the limit profile `NAME`")
 	f.StringVar(&state, "state", "", "the state is in `DIR`")

@@ -55,9 +55,23 @@ func hash(token string) []byte {
 
 // AddKey keeps a key. The caller shows token to whom it is for, once: it
 // cannot be had again.
+//
+// ErrConflict is that a valid key is already called so: records know a key by what it
+// is called, and bound what it adds to them by that.
 func (r *DB) AddKey(ctx context.Context, k Key, token string) error {
-	_, err := r.db.ExecContext(ctx, "INSERT INTO keys (id, hash, name, policy, profile, created) VALUES (?, ?, ?, ?, ?, ?)",
-		k.ID, hash(token), k.Name, k.Policy, k.Profile, k.Created.UnixMilli())
+	err := r.db.Update(ctx, func(tx *sql.Tx) error {
+		var same int
+		const called = "SELECT count(*) FROM keys WHERE revoked IS NULL AND ? <> '' AND (name = ? OR name = '' AND id = ?)"
+		switch err := tx.QueryRowContext(ctx, called, k.Name, k.Name, k.Name).Scan(&same); {
+		case err != nil:
+			return err
+		case same > 0:
+			return &sandbox.Error{Op: "key " + k.Name, Kind: sandbox.ErrConflict, Problem: "there is one of this name", Hint: "take another name, or revoke that one first"}
+		}
+		_, err := tx.ExecContext(ctx, "INSERT INTO keys (id, hash, name, policy, profile, created) VALUES (?, ?, ?, ?, ?, ?)",
+			k.ID, hash(token), k.Name, k.Policy, k.Profile, k.Created.UnixMilli())
+		return err
+	})
 	return r.db.Failed("write", err)
 }
 
