@@ -132,22 +132,36 @@ func formatSize(n int64) string {
 // ParseDuration reads a duration in Go's notation: "30s", "1m30s", "500ms". It
 // lies between 1 ms and 30 days. Errors are ErrInvalid with a hint.
 func ParseDuration(s string) (time.Duration, error) {
+	return ParseDurationFrom(s, minDuration, maxDuration)
+}
+
+// ParseDurationFrom is ParseDuration with other bounds.
+func ParseDurationFrom(s string, least, most time.Duration) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	beyond := err != nil // what a Duration can hold
 	if beyond {
 		if d, err = time.ParseDuration(withOnes(s)); err != nil {
-			return 0, invalid(durationHint(s), "%s is not a duration", quote(s))
+			return 0, invalid(durationHint(s, least, most), "%s is not a duration", quote(s))
 		}
 	}
 	switch {
 	case d < 0:
-		return 0, invalid("the least is 1ms", "duration %s is negative", quote(s))
-	case d > maxDuration || beyond:
-		return 0, invalid("the most is 720h, 30 days", "duration %s is too long", quote(s))
-	case d < minDuration:
-		return 0, invalid("the least is 1ms", "duration %s is too short", quote(s))
+		return 0, invalid("the least is "+least.String(), "duration %s is negative", quote(s))
+	case d > most || beyond:
+		return 0, invalid("the most is "+inHours(most), "duration %s is too long", quote(s))
+	case d < least:
+		return 0, invalid("the least is "+least.String(), "duration %s is too short", quote(s))
 	}
 	return d, nil
+}
+
+// inHours is a duration of whole hours for people, who count many of them in days.
+func inHours(d time.Duration) string {
+	hours := int(d.Hours())
+	if hours < 48 || hours%24 != 0 {
+		return fmt.Sprintf("%dh", hours)
+	}
+	return fmt.Sprintf("%dh, %d days", hours, hours/24)
 }
 
 // withOnes is s with a 1 for each number: 1h1m for 99999999h30m. What cannot be read
@@ -167,7 +181,7 @@ func withOnes(s string) string {
 }
 
 // durationHint says what somebody meant who wrote 30, 30 s, 2d or 5 min.
-func durationHint(s string) string {
+func durationHint(s string, least, most time.Duration) string {
 	digits, unit := splitNumber(s)
 	if digits == "" || len(digits) > 9 {
 		return "write a number and a unit, such as 30s, 5m or 1h30m"
@@ -186,7 +200,7 @@ func durationHint(s string) string {
 	default:
 		return "the units are ms, s, m and h, such as 30s or 1h30m"
 	}
-	if _, err := ParseDuration(meant); err != nil {
+	if _, err := ParseDurationFrom(meant, least, most); err != nil {
 		return why + sandbox.Hint(err)
 	}
 	return why + "did you mean " + meant + "?"

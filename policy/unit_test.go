@@ -21,6 +21,7 @@ func anyOf[T any](parse func(string) (T, error)) func(string) (any, error) {
 
 func TestUnits(t *testing.T) {
 	size, dur, rate, iops, cpus := anyOf(ParseSize), anyOf(ParseDuration), anyOf(ParseRate), anyOf(ParseIOPS), anyOf(ParseCPUs)
+	day := anyOf(func(s string) (time.Duration, error) { return ParseDurationFrom(s, 0, 24*time.Hour) })
 	for _, tc := range []struct {
 		parse func(string) (any, error)
 		in    string
@@ -69,6 +70,12 @@ func TestUnits(t *testing.T) {
 		{dur, "99999 d", nil, "in hours: the most is 720h"},
 		{dur, "0", nil, "1ms"},
 		{dur, "", nil, "such as"},
+
+		{day, "24h", 24 * time.Hour, ""},
+		{day, "0", time.Duration(0), ""},
+		{day, "25h", nil, "the most is 24h"},
+		{day, "2d", nil, "in hours: the most is 24h"},
+		{day, "-1s", nil, "the least is 0s"},
 
 		{rate, "50MiB/s", int64(50 << 20), ""},
 		{rate, "1/s", int64(1), ""},

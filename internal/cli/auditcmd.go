@@ -92,7 +92,7 @@ end, with how often.`,
 	}
 	fs := cmd.Flags()
 	f.add(fs, true)
-	fs.IntVar(&f.Limit, "limit", 100, "at most so many; 0 is all")
+	countVar(fs, &f.Limit, "limit", "", 100, 0, mostCount, "at most so many; 0 is all")
 	fs.BoolVar(&asJSON, "json", false, "print one JSON object per line")
 	return cmd
 }

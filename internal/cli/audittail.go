@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/audit"
-	"github.com/caisson-run/caisson/sandbox"
 )
 
 func (a *app) auditTail() *cobra.Command {
@@ -32,9 +31,6 @@ meanwhile. Ctrl-C ends it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.read(time.Now()); err != nil {
 				return err
-			}
-			if f.Limit < 0 {
-				return &sandbox.Error{Op: "-n", Kind: sandbox.ErrInvalid, Problem: "it is negative"}
 			}
 			ctx, stop := signal.NotifyContext(contextOf(cmd), os.Interrupt, syscall.SIGTERM)
 			defer stop()
@@ -63,7 +59,7 @@ meanwhile. Ctrl-C ends it.`,
 	fs := cmd.Flags()
 	f.add(fs, false)
 	fs.BoolVarP(&follow, "follow", "f", false, "go on with those that come")
-	fs.IntVarP(&f.Limit, "lines", "n", 10, "begin with the last `N`")
+	countVar(fs, &f.Limit, "lines", "n", 10, 0, mostCount, "begin with the last `N`")
 	fs.BoolVar(&asJSON, "json", false, "print one JSON object per line")
 	return cmd
 }

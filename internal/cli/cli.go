@@ -15,6 +15,7 @@ import (
 	"sync"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/caisson-run/caisson/attack/probe"
 	"github.com/caisson-run/caisson/sandbox"
@@ -116,11 +117,18 @@ func (a *app) unknownCommand(cmd *cobra.Command, args []string) error {
 
 // flagError turns pflag's errors into ours, with the nearest flag there is.
 func flagError(cmd *cobra.Command, err error) error {
+	hint := cmd.CommandPath() + " --help lists the flags"
+	var value *pflag.InvalidValueError
 	var own *sandbox.Error
-	if errors.As(err, &own) {
+	switch {
+	case errors.As(err, &value) && errors.As(err, &own):
+		return &sandbox.Error{Op: "--" + value.GetFlag().Name, Kind: own.Kind, Problem: own.Problem, Hint: own.Hint}
+	case errors.As(err, &value) && value.GetFlag().Value.Type() == "bool":
+		name := "--" + value.GetFlag().Name
+		return &sandbox.Error{Op: name, Kind: sandbox.ErrInvalid, Problem: quoted(value.GetValue()) + " is neither true nor false", Hint: "write " + name + ", or " + name + "=false"}
+	case errors.As(err, &own):
 		return err
 	}
-	hint := cmd.CommandPath() + " --help lists the flags"
 	text := err.Error()
 	if name, ok := strings.CutPrefix(text, "unknown flag: --"); ok {
 		text = "there is no flag --" + printable(name)

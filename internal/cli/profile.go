@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -37,7 +38,7 @@ func profile(text string) (name string, p session.Profile, err error) {
 		}
 		seen[field] = true
 		if hint, err := set(&p, field, value); err != nil {
-			return "", p, fail(fmt.Sprintf("%s: %v", field, err), hint)
+			return "", p, fail(fmt.Sprintf("%s: %v", field, err), cmp.Or(sandbox.Hint(err), hint))
 		}
 	}
 	if p.Timeout > p.MaxTimeout {
@@ -66,7 +67,10 @@ func profiles(flags []string) (map[string]session.Profile, error) {
 func set(p *session.Profile, field, value string) (hint string, err error) {
 	count := func(to *int) error {
 		n, err := strconv.ParseUint(value, 10, 31)
-		if err == nil && n == 0 {
+		switch {
+		case err != nil:
+			err = fmt.Errorf("%s is out of range", quoted(value))
+		case n == 0:
 			err = errors.New("0 is none at all")
 		}
 		*to = int(n)
@@ -77,19 +81,17 @@ func set(p *session.Profile, field, value string) (hint string, err error) {
 		return err
 	}
 	span := func(to *time.Duration) (err error) {
-		if *to, err = time.ParseDuration(value); err == nil && *to <= 0 {
-			err = fmt.Errorf("%s is no time", value)
-		}
+		*to, err = policy.ParseDurationFrom(value, leastTime, mostTime)
 		return err
 	}
 	q := &p.Quota
 	switch field {
 	case "sandboxes":
-		return "a number from 1 on", count(&q.Sandboxes)
+		return fmt.Sprintf("a number from 1 to %d", mostCount), count(&q.Sandboxes)
 	case "paused":
-		return "a number from 1 on", count(&q.Paused)
+		return fmt.Sprintf("a number from 1 to %d", mostCount), count(&q.Paused)
 	case "snapshots":
-		return "a number from 1 on", count(&q.Snapshots)
+		return fmt.Sprintf("a number from 1 to %d", mostCount), count(&q.Snapshots)
 	case "cpus":
 		if q.CPUs, err = strconv.ParseFloat(value, 64); err == nil && !(q.CPUs > 0 && q.CPUs < 1e6) {
 			err = fmt.Errorf("%s is no number of processors", value)

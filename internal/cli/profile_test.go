@@ -26,7 +26,8 @@ func TestProfile(t *testing.T) {
 	}
 	for text, hint := range map[string]string{
 		"": "FIELD=VALUE", "ci:": "FIELD=VALUE", "sandboxes": "FIELD=VALUE", "cpus=1,cpus=2": "there twice", "sandboxes=0": "0 is none",
-		"sandboxes=-1": "sandboxes", "memory=much": "memory", "cpus=NaN": "processors", "cpus=0": "processors", "timeout=0s": "no time",
+		"sandboxes=-1": "sandboxes", "memory=much": "memory", "cpus=NaN": "processors", "cpus=0": "processors", "timeout=0s": "the least is 1ms",
+		"max-timeout=99999999h": "the most is 8760h", "sandboxes=99999999999": "from 1 to 2147483647",
 		"timeout=5": "timeout", "memroy=1GiB": "did you mean memory?", "root=yes": "there are sandboxes",
 	} {
 		_, _, err := profile(text)

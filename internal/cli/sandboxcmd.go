@@ -5,7 +5,9 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -151,9 +153,7 @@ func (a *app) sandboxCreate(d *daemon) *cobra.Command {
 	var w client.Create
 	var metadata, env, envFiles, allow, deny []string
 	var timeout, idle time.Duration
-	var memory, disk string
-	var cpus float64
-	var processes int
+	limits := map[sandbox.LimitName]*string{}
 	var pause, pauseFiles, none bool
 	return a.sub(d, sub{
 		use: "create", short: "Make a sandbox, and print its ID", args: noArgs,
@@ -168,18 +168,18 @@ func (a *app) sandboxCreate(d *daemon) *cobra.Command {
 			f.StringArrayVar(&metadata, "metadata", nil, "note `NAME=VALUE` with it")
 			f.StringArrayVarP(&env, "env", "e", nil, "set a variable of every program in it: `NAME=VALUE`, or NAME to pass yours on")
 			f.StringArrayVar(&envFiles, "env-file", nil, "set the variables of a `FILE` of NAME=VALUE lines")
-			f.DurationVar(&timeout, "timeout", 0, "let it live for so long (5m)")
-			f.DurationVar(&idle, "idle", 0, "end it when it goes unused for so long")
+			timeVar(f, &timeout, "timeout", 0, leastTime, mostTime, "let it live for so long (5m)")
+			timeVar(f, &idle, "idle", 0, leastTime, mostTime, "end it when it goes unused for so long")
 			f.BoolVar(&pause, "on-timeout-pause", false, "pause it when its time is over, instead of killing it")
 			f.BoolVar(&pauseFiles, "on-timeout-pause-files", false, "pause it then, without its memory")
 			f.BoolVar(&w.AutoResume, "auto-resume", false, "wake it when it is used while it is paused")
 			f.BoolVar(&none, "no-network", false, "no network, whatever the policy grants")
 			f.StringArrayVar(&allow, "allow", nil, "of the network that the policy grants, take `HOST[:PORT]` only")
 			f.StringArrayVar(&deny, "deny", nil, "take `HOST[:PORT]` away from it")
-			f.StringVar(&memory, "memory", "", "memory of all its programs: 512MiB")
-			f.StringVar(&disk, "disk", "", "space that it can write: 1GiB")
-			f.Float64Var(&cpus, "cpus", 0, "share of processors: 0.5")
-			f.IntVar(&processes, "processes", 0, "processes and threads: 256")
+			limits[sandbox.LimitMemory] = f.String("memory", "", "memory of all its programs: 512MiB")
+			limits[sandbox.LimitDisk] = f.String("disk", "", "space that it can write: 1GiB")
+			limits[sandbox.LimitCPUs] = f.String("cpus", "", "share of processors: 0.5")
+			limits[sandbox.LimitProcesses] = f.String("processes", "", "processes and threads: 256")
 			f.StringVar(&w.Isolation, "isolation", "", "level of isolation")
 		},
 		run: func(ctx context.Context, _ *cobra.Command, c *client.Client, _ []string) (err error) {
@@ -199,20 +199,8 @@ func (a *app) sandboxCreate(d *daemon) *cobra.Command {
 			if none || len(allow)+len(deny) > 0 {
 				w.Network = &client.Network{None: none, Allow: allow, Deny: deny}
 			}
-			l := client.Limits{CPUs: cpus, Processes: processes}
-			for _, s := range []struct {
-				flag, text string
-				to         *int64
-			}{{"--memory", memory, &l.Memory}, {"--disk", disk, &l.Disk}} {
-				if s.text == "" {
-					continue
-				}
-				if *s.to, err = policy.ParseSize(s.text); err != nil {
-					return &sandbox.Error{Op: s.flag, Kind: sandbox.ErrInvalid, Problem: err.Error(), Hint: sandbox.Hint(err)}
-				}
-			}
-			if l != (client.Limits{}) {
-				w.Limits = &l
+			if w.Limits, err = readLimits(limits); err != nil {
+				return err
 			}
 			b, err := c.Create(ctx, w)
 			if err != nil {
@@ -222,6 +210,25 @@ func (a *app) sandboxCreate(d *daemon) *cobra.Command {
 			return nil
 		},
 	})
+}
+
+// readLimits reads the limits of a sandbox; nil is none.
+func readLimits(texts map[sandbox.LimitName]*string) (*client.Limits, error) {
+	var l sandbox.Limits
+	given := false
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		if *texts[name] == "" {
+			continue
+		}
+		if err := policy.ReadLimit(&l, name, *texts[name]); err != nil {
+			return nil, &sandbox.Error{Op: "--" + flagOf(name), Kind: sandbox.ErrInvalid, Problem: err.Error(), Hint: sandbox.Hint(err)}
+		}
+		given = true
+	}
+	if !given {
+		return nil, nil
+	}
+	return &client.Limits{CPUs: l.CPUs, Memory: l.Memory, Processes: l.Processes, Disk: l.Disk}, nil
 }
 
 // showBox prints a sandbox: its ID, or all as JSON.

@@ -43,7 +43,7 @@ limit ended it, 125 that it could not be run.`,
 			p.StringArrayVar(&f.envFiles, "env-file", nil, "set the variables of a `FILE` of NAME=VALUE lines")
 			p.StringVar(&f.dir, "workdir", "", "begin in `DIR`, inside")
 			p.StringVar(&f.user, "user", "", "with the rights of `USER`: root, where the template has it")
-			p.DurationVar(&f.timeout, "timeout", 0, "end it after so long")
+			timeVar(p, &f.timeout, "timeout", 0, leastTime, mostTime, "end it after so long")
 			p.BoolVarP(&f.interactive, "interactive", "i", true, "pass standard input on; =false for programs that a policy asks people about")
 			p.BoolVarP(&f.tty, "tty", "t", false, "give it a terminal")
 			p.BoolVar(&f.raw, "raw", false, "pass its output to a terminal unfiltered")

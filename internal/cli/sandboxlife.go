@@ -50,7 +50,7 @@ func (a *app) timed(d *daemon, use, short, help string, do func(*client.Client, 
 	return a.sub(d, sub{
 		use: use, short: short, args: some(1, 1, "the ID of a sandbox"),
 		example: "  caisson sandbox " + word + " ID --timeout 1h",
-		flags:   func(cmd *cobra.Command) { cmd.Flags().DurationVar(&timeout, "timeout", 0, help) },
+		flags:   func(cmd *cobra.Command) { timeVar(cmd.Flags(), &timeout, "timeout", 0, leastTime, mostTime, help) },
 		run: func(ctx context.Context, _ *cobra.Command, c *client.Client, args []string) error {
 			b, err := do(c, ctx, args[0], timeout)
 			if err != nil {
@@ -121,8 +121,8 @@ func (a *app) sandboxFork(d *daemon) *cobra.Command {
 		use: "fork ID", short: "Make copies of a running sandbox, and print their IDs", args: some(1, 1, "the ID of a sandbox"),
 		example: "  caisson sandbox fork ID --count 4",
 		flags: func(cmd *cobra.Command) {
-			cmd.Flags().IntVar(&count, "count", 1, "make so many")
-			cmd.Flags().DurationVar(&timeout, "timeout", 0, "let each live for so long (5m)")
+			countVar(cmd.Flags(), &count, "count", "", 1, 1, 100, "make so many")
+			timeVar(cmd.Flags(), &timeout, "timeout", 0, leastTime, mostTime, "let each live for so long (5m)")
 		},
 		run: func(ctx context.Context, _ *cobra.Command, c *client.Client, args []string) error {
 			all, err := c.Fork(ctx, args[0], count, timeout)

@@ -93,8 +93,8 @@ network, until the next one takes them over, for as long as --grace says.`,
 	p.StringArrayVar(&f.policies, "policy", nil, "`[NAME=]FILE`: the policy of keys that are bound to NAME, or to none")
 	p.StringArrayVar(&f.profiles, "profile", nil, "`[NAME:]FIELD=VALUE,…`: what all sandboxes of a key together may have that is bound to NAME, or to none: "+strings.Join(profileFields, ", "))
 	p.StringVar(&f.state, "state", "", "keep state in `DIR`")
-	p.IntVar(&f.pool, "pool", defaultPool, "keep `N` sandboxes of a kind ready, made before they are asked for; 0 keeps none")
-	p.DurationVar(&f.grace, "grace", defaultGrace, "sandboxes live on for `TIME` when this process is killed, until the next one takes them over; 0 ends them with it")
+	countVar(p, &f.pool, "pool", "", defaultPool, 0, 64, "keep `N` sandboxes of a kind ready, made before they are asked for; 0 keeps none")
+	timeVar(p, &f.grace, "grace", defaultGrace, 0, mostGrace, "sandboxes live on for `TIME` when this process is killed, until the next one takes them over; 0 ends them with it")
 	p.BoolVar(&f.keepRunning, "keep-running", false, "when it is stopped, leave sandboxes running for the next one, for --grace, instead of writing them down")
 	p.StringVar(&f.sandboxesIn, "sandboxes-in", "", "as a service before systemd 254: have the control groups of sandboxes below another `SERVICE`, so that this one can be restarted beside them")
 	p.StringVar(&f.keepRecords, "keep-records", "", "drop what is known of calls after `TIME`, 90d; the chain stays whole (default for ever)")
@@ -108,12 +108,6 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	defer runtime.KeepAlive(room())
-	if f.pool < 0 || f.pool > 64 {
-		return &sandbox.Error{Op: "--pool", Kind: sandbox.ErrInvalid, Problem: "it is not from 0 to 64"}
-	}
-	if f.grace < 0 || f.grace > mostGrace {
-		return &sandbox.Error{Op: "--grace", Kind: sandbox.ErrInvalid, Problem: "it is not from 0 to 24h"}
-	}
 	if f.keepRunning && f.grace == 0 {
 		return &sandbox.Error{Op: "--keep-running", Kind: sandbox.ErrInvalid, Problem: "with --grace 0 sandboxes end with this process", Hint: "leave one of them out"}
 	}
