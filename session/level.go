@@ -66,7 +66,7 @@ func (r *run) level(ctx context.Context) (sandbox.Driver, sandbox.Posture, error
 		if r.plan.Limits.Explicit[name] && !r.plan.BestEffort {
 			return nil, none, &sandbox.Error{Op: "limit " + string(name), Kind: sandbox.ErrUnsupported,
 				Problem: fmt.Sprintf("it cannot be enforced on %s here: %s", r.plan.Isolation, why),
-				Hint:    hintOr(c.Remedy, "drop the limit, or take --best-effort and run without it"), Rule: r.ruleOf("limits." + string(name))}
+				Hint:    hintOr(c.Remedy, "drop the limit, or run without it: best_effort: true in a policy, or caisson run --best-effort"), Rule: r.ruleOf("limits." + string(name))}
 		}
 		if c.Enforcement == sandbox.Off {
 			r.plan.Limits.Clear(name) // a driver refuses what it cannot hold
