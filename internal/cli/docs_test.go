@@ -3,9 +3,11 @@
 package cli
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -166,5 +168,70 @@ func TestDocumentedPolicies(t *testing.T) {
 	}
 	if checked < 15 {
 		t.Errorf("found %d policies", checked)
+	}
+}
+
+// What a policy file may say stands in a document that says how it is used.
+func TestDocumentedPolicyKeys(t *testing.T) {
+	var all strings.Builder
+	for name, text := range documents(t) {
+		switch name {
+		case "SECURITY.md", "ARCHITECTURE.md", "CONTRIBUTING.md": // they say other things
+		default:
+			all.WriteString(text)
+		}
+	}
+	word := map[string]bool{}
+	for _, w := range regexp.MustCompile(`[A-Za-z_]+`).FindAllString(all.String(), -1) {
+		word[w] = true
+	}
+	var schema any
+	if err := json.Unmarshal(policy.Schema(), &schema); err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	var walk func(path string, v any)
+	walk = func(path string, v any) {
+		switch v := v.(type) {
+		case []any:
+			for _, sub := range v {
+				walk(path, sub)
+			}
+		case map[string]any:
+			for name, sub := range v {
+				keys, ok := sub.(map[string]any)
+				if name != "properties" || !ok {
+					walk(path, sub)
+					continue
+				}
+				for key, what := range keys {
+					if checked++; !word[key] {
+						t.Errorf("no document says what %s.%s is", path, key)
+					}
+					walk(path+"."+key, what)
+				}
+			}
+		}
+	}
+	walk("", schema)
+	if checked < 50 {
+		t.Errorf("found %d keys", checked)
+	}
+}
+
+// The list of what caisson sandbox does has all of it.
+func TestDocumentedSandboxCommands(t *testing.T) {
+	list := regexp.MustCompile("`caisson sandbox ([a-z|]+)`").FindStringSubmatch(documents(t)["api.md"])
+	if list == nil {
+		t.Fatal("there is no list")
+	}
+	cmd, _, err := (&app{}).root().Find([]string{"sandbox"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sub := range cmd.Commands() {
+		if !slices.Contains(strings.Split(list[1], "|"), sub.Name()) {
+			t.Errorf("caisson sandbox %s is not in docs/api.md", sub.Name())
+		}
 	}
 }

@@ -158,7 +158,7 @@ func (a *app) sandboxCreate(d *daemon) *cobra.Command {
 	return a.sub(d, sub{
 		use: "create", short: "Make a sandbox, and print its ID", args: noArgs,
 		example: `  caisson sandbox create
-  caisson sandbox create --name build --timeout 1h --on-timeout-pause --memory 1GiB
+  caisson sandbox create --name build --timeout 1h --on-timeout-pause --memory 256MiB
   caisson sandbox create --snapshot ID --json`,
 		flags: func(cmd *cobra.Command) {
 			f := cmd.Flags()
