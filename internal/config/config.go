@@ -81,11 +81,12 @@ func open(path string) (*os.File, error) {
 func File(path string) (*policy.File, error) {
 	f, err := open(path)
 	if err != nil {
-		kind, problem := sandbox.ErrInvalid, "the policy file cannot be read"
 		if errors.Is(err, fs.ErrNotExist) {
-			kind, problem = sandbox.ErrNotFound, "there is no such policy file"
+			return nil, &sandbox.Error{Op: path, Kind: sandbox.ErrNotFound, Problem: "there is no such policy file",
+				Hint: "write one with: caisson policy init > " + path}
 		}
-		return nil, &sandbox.Error{Op: path, Kind: kind, Problem: problem, Hint: "write one with: caisson policy init > " + path}
+		return nil, &sandbox.Error{Op: path, Kind: sandbox.ErrInvalid, Problem: "the policy file cannot be read",
+			Hint: "name one that you may read", Cause: err}
 	}
 	defer f.Close()
 	info, err := f.Stat()
