@@ -3,6 +3,7 @@
 package session
 
 import (
+	"errors"
 	"os"
 	"strconv"
 
@@ -37,12 +38,16 @@ func readAgain(f *os.File) (*os.File, error) {
 	return os.Open("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
 }
 
-// readBelow opens a file below dir for reading, through no link.
+// readBelow opens a regular file below dir for reading, through no link. Whoever made
+// the tree may have put a pipe there, which would be waited for.
 func readBelow(dir *os.File, rel string) (*os.File, error) {
 	f, err := openBelow(dir, rel)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, errors.New("/"+rel+" is no regular file"))
+	}
 	return os.Open("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
 }
