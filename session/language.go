@@ -46,12 +46,18 @@ func languages() []language {
 
 // typescript asks inside which runtime there is, because only the sandbox
 // knows: the first of deno, bun and tsx, else node, which strips types since
-// 22.6 (behind a flag until 23.6, which took it and ignores it since).
+// 22.6 (behind a flag until 23.6, which took it and ignores it since; an older one says
+// that the flag is bad).
 func typescript() []string {
 	const pick = `command -v deno >/dev/null && exec deno run "$@"
 command -v bun >/dev/null && exec bun "$@"
 command -v tsx >/dev/null && exec tsx "$@"
-command -v node >/dev/null || { echo "caisson: typescript needs deno, bun, tsx or node 22.6 in the sandbox" >&2; exit 127; }
+needs="caisson: typescript needs deno, bun, tsx or node 22.6 in the sandbox"
+command -v node >/dev/null || { echo "$needs" >&2; exit 127; }
+is=$(node --version)
+case $is in
+v[0-9].* | v1[0-9].* | v2[01].* | v22.[0-5].*) echo "$needs, and node is $is there" >&2; exit 127 ;;
+esac
 exec node --experimental-strip-types "$@"`
 	return []string{"sh", "-c", pick, "typescript"}
 }
