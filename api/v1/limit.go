@@ -12,19 +12,19 @@ import (
 // Limits are those of a sandbox or a run, by the names of the policy file. One that
 // is left out is the policy's; a request only tightens.
 type Limits struct {
-	Wall      float64 `json:"wall,omitempty" minimum:"0.001" maximum:"31536000" doc:"Seconds that it may run, all in all"`
-	CPUTime   float64 `json:"cpu_time,omitempty" minimum:"0.001" maximum:"31536000" doc:"Seconds of processor time of all its processes together"`
+	Wall      float64 `json:"wall,omitempty" minimum:"0.001" maximum:"2592000" doc:"Seconds that it may run, all in all"`
+	CPUTime   float64 `json:"cpu_time,omitempty" minimum:"0.001" maximum:"2592000" doc:"Seconds of processor time of all its processes together"`
 	CPUs      float64 `json:"cpus,omitempty" minimum:"0.01" maximum:"1024" doc:"Share of processors: 0.5 is half of one"`
-	Memory    int64   `json:"memory,omitempty" minimum:"1" doc:"Bytes that programs may use"`
+	Memory    int64   `json:"memory,omitempty" minimum:"1" maximum:"1125899906842624" doc:"Bytes that programs may use"`
 	Processes int     `json:"processes,omitempty" minimum:"1" maximum:"4194304" doc:"Processes and threads"`
-	OpenFiles int     `json:"open_files,omitempty" minimum:"1" maximum:"4194304" doc:"Open files of one process"`
-	FileSize  int64   `json:"file_size,omitempty" minimum:"1" doc:"Bytes of one file"`
-	Disk      int64   `json:"disk,omitempty" minimum:"1" doc:"Bytes of all that is written but to /tmp"`
-	Inodes    int64   `json:"inodes,omitempty" minimum:"1" doc:"Files and directories"`
-	Tmp       int64   `json:"tmp,omitempty" minimum:"1" doc:"Bytes of /tmp"`
-	IO        int64   `json:"io,omitempty" minimum:"1" doc:"Block I/O in bytes a second, each direction"`
-	IOPS      int64   `json:"iops,omitempty" minimum:"1" doc:"Block I/O operations a second, each direction"`
-	Output    int64   `json:"output,omitempty" minimum:"1" doc:"Bytes of each output stream that are kept"`
+	OpenFiles int     `json:"open_files,omitempty" minimum:"1" maximum:"1048576" doc:"Open files of one process"`
+	FileSize  int64   `json:"file_size,omitempty" minimum:"1" maximum:"1125899906842624" doc:"Bytes of one file"`
+	Disk      int64   `json:"disk,omitempty" minimum:"1" maximum:"1125899906842624" doc:"Bytes of all that is written but to /tmp"`
+	Inodes    int64   `json:"inodes,omitempty" minimum:"1" maximum:"4294967296" doc:"Files and directories"`
+	Tmp       int64   `json:"tmp,omitempty" minimum:"1" maximum:"1125899906842624" doc:"Bytes of /tmp"`
+	IO        int64   `json:"io,omitempty" minimum:"1" maximum:"1125899906842624" doc:"Block I/O in bytes a second, each direction"`
+	IOPS      int64   `json:"iops,omitempty" minimum:"1" maximum:"1000000000" doc:"Block I/O operations a second, each direction"`
+	Output    int64   `json:"output,omitempty" minimum:"1" maximum:"1125899906842624" doc:"Bytes of each output stream that are kept"`
 }
 
 // limits are what l asks for.
