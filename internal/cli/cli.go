@@ -25,13 +25,14 @@ import (
 // signal, pass through. 126 and 127 of a program that could not be executed or
 // found are the program side's, as in a shell.
 const (
-	exitOK      = 0
-	exitDoctor  = 1   // doctor: the default level cannot run
-	exitFault   = 1   // policy check, audit verify, attack: what was looked at is not in order
-	exitTimeout = 124 // the wall-clock limit ended it
-	exitCannot  = 125 // caisson could not, or would not run with less; wrong usage too, as docker has it
-	exitDenied  = 126 // the policy refused it
-	exitLimit   = 137 // another limit ended it
+	exitOK       = 0
+	exitDoctor   = 1   // doctor: the default level cannot run
+	exitFault    = 1   // policy check, audit verify, attack: what was looked at is not in order
+	exitTimeout  = 124 // the wall-clock limit ended it
+	exitCannot   = 125 // caisson could not, or would not run with less; wrong usage too, as docker has it
+	exitDenied   = 126 // the policy refused it
+	exitNotFound = 127 // the program side's, of one that is not there
+	exitLimit    = 137 // another limit ended it
 )
 
 // Main runs one command line and returns the exit code. args[0] is the

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/caisson-run/caisson/sandbox"
@@ -13,8 +14,9 @@ import (
 )
 
 // hintUnseen helps with what newcomers meet first: a program that failed was given
-// the name of a file that is in this directory, and nothing of this directory is in
-// a sandbox unless it is named. It is silent where that name may be there after all.
+// the name of a file that is in this directory, or is a program that lies elsewhere on
+// this host, and neither is in a sandbox unless it is named. It is silent where that
+// name may be there after all.
 func (a *app) hintUnseen(f *runFlags, call *session.Call, res *sandbox.Result) {
 	failed := res.Status == sandbox.StatusError && res.ExitCode != nil && *res.ExitCode != 0
 	if !failed || f.json || f.policy != "" || f.workspace != "" || f.image != "" || f.rootfs != "" || f.workdir != "" {
@@ -22,12 +24,14 @@ func (a *app) hintUnseen(f *runFlags, call *session.Call, res *sandbox.Result) {
 	}
 	if name := unseen(call); name != "" {
 		a.note("%s is in this directory, and not in the sandbox (--mount %s shows it, --workspace . all of the directory)", quoted(name), quoted(name))
+	} else if name := absent(call, *res.ExitCode); name != "" {
+		a.note("%s is on this host, and not in the sandbox (--mount %s:%s shows it there)", quoted(name), quoted(name), quoted(name))
 	}
 }
 
 // hintShell helps who gives a whole line of shell as one word.
 func (a *app) hintShell(f *runFlags, call *session.Call, res *sandbox.Result) {
-	if f.json || call.Source != nil || call.File != "" || len(call.Argv) != 1 || res.ExitCode == nil || *res.ExitCode != 127 {
+	if f.json || call.Source != nil || call.File != "" || len(call.Argv) != 1 || res.ExitCode == nil || *res.ExitCode != exitNotFound {
 		return
 	}
 	if strings.ContainsAny(call.Argv[0], " ;|&") {
@@ -72,4 +76,41 @@ func unseen(call *session.Call) string {
 		}
 	}
 	return ""
+}
+
+// absent is the first word of call's that is the absolute path of a file of this host,
+// and is shown by nothing: of the program where it was not found, and of what is below
+// the working directory. Other files are the host's own, and nobody's advice to show.
+func absent(call *session.Call, code int) string {
+	here, err := os.Getwd()
+	if err != nil {
+		return ""
+	}
+	shown := []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/proc", "/sys", "/dev"}
+	shown = append(shown, call.Toolchains...)
+	for _, m := range call.Mounts {
+		shown = append(shown, m.Target)
+	}
+	for i, word := range call.Argv {
+		command := i == 0 && call.Source == nil && call.File == ""
+		if !filepath.IsAbs(word) || slices.ContainsFunc(shown, func(dir string) bool { return beneath(word, dir) }) {
+			continue
+		}
+		if command && code != exitNotFound || !command && !beneath(word, here) {
+			continue
+		}
+		if at, err := os.Stat(word); err == nil && at.Mode().IsRegular() {
+			return filepath.Clean(word)
+		}
+	}
+	return ""
+}
+
+// beneath says whether a path is dir or below it, by their names.
+func beneath(path, dir string) bool {
+	if !filepath.IsAbs(dir) {
+		return false
+	}
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
 }
