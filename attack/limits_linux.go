@@ -390,7 +390,7 @@ func (s *suite) attackAgent(ctx context.Context) finding {
 	if len(tried) == 0 {
 		return unable(sc.why())
 	}
-	if sc.res.Status != sandbox.StatusSuccess {
+	if sc.res.Status != sandbox.StatusSuccess || len(sc.res.Uncollected) > 0 { // it was asked last
 		return breach("the agent did not outlive it: %s", sc.why())
 	}
 	return pass()

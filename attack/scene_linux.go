@@ -145,6 +145,9 @@ func (sc *scene) why() error {
 	if r.Signal != "" {
 		how += ", " + r.Signal
 	}
+	for _, u := range r.Uncollected {
+		how += ", not collected: " + u.Reason
+	}
 	if text := sc.errs.text(); text != "" {
 		how += ": " + text
 	}

@@ -172,6 +172,19 @@ func (a asRoot) Do(ctx context.Context, call *session.Call, io session.IO) (*san
 	return a.Doer.Do(ctx, call, io)
 }
 
+// losesAgent has no agent any more when it is to take files out.
+type losesAgent struct{ attack.Doer }
+
+func (l losesAgent) Do(ctx context.Context, call *session.Call, io session.IO) (*sandbox.Result, error) {
+	res, err := l.Doer.Do(ctx, call, io)
+	for _, w := range call.Collect {
+		if res != nil {
+			res.Uncollected = append(res.Uncollected, sandbox.Uncollected{Pattern: w.Pattern, Reason: "the agent is gone"})
+		}
+	}
+	return res, err
+}
+
 // followsLinks is a host that follows what links it finds.
 type followsLinks struct{ attack.Doer }
 
@@ -220,6 +233,7 @@ func variants(t *testing.T) []variant {
 		{"files collected by name", real(), func(d attack.Doer) attack.Doer { return collectsByName{d} }, "F20"},
 		{"output not limited", real(), func(d attack.Doer) attack.Doer { return carelessSession{d} }, "L04"},
 		{"links followed", real(), func(d attack.Doer) attack.Doer { return followsLinks{d} }, "F07"},
+		{"agent lost", real(), func(d attack.Doer) attack.Doer { return losesAgent{d} }, "K18"},
 		{"code as the sandbox's root", real(), func(d attack.Doer) attack.Doer { return asRoot{d} }, "K18"},
 		{"nothing hidden, the host's kernel", weak{Driver: caisson.Drivers()["process"], spec: hidesNothing}, nil, "F13 F14 F21 K17 N04"},
 		{"a process of the host", bare{faketest.New()}, nil, "K10"},
