@@ -304,8 +304,14 @@ func (r *run) fail(ctx context.Context, why error) (*sandbox.Result, error) {
 
 // shortProgram is how long a program has run that may be expected to have a use for its
 // network, if it has one: those that only look at something are over by then, and no
-// router is started for them.
-const shortProgram = 4 * time.Millisecond
+// router is started for them. A kernel inside, which reads the packets itself, takes 6 to
+// 11 ms to start a program and to end: so long lasted /bin/true, and less than 2 without.
+func shortProgram(w sandbox.Wire) time.Duration {
+	if w == sandbox.WirePackets {
+		return 12 * time.Millisecond
+	}
+	return 4 * time.Millisecond
+}
 
 // carryOut has start run the program of w, under the limits that the road itself
 // holds.
@@ -340,7 +346,7 @@ func (r *run) carryOut(parent context.Context, w *world, start func(context.Cont
 	ex.Started = func() {
 		clock.started()
 		if r.net != nil {
-			r.net.router.Foresee(shortProgram)
+			r.net.router.Foresee(shortProgram(r.caps.Wire))
 		}
 	}
 	if every := g.every(); every > 0 {
