@@ -22,7 +22,7 @@ const (
 // agent, and in a sandbox that lives on. The agent's word, that the program was
 // killed or nothing at all, comes before the level's.
 func TestMemoryLimitIsNamed(t *testing.T) {
-	limits := caisson.Limits{Memory: 64 << 20}
+	limits := caisson.Limits{Memory: 192 << 20} // the agent is this whole test program, and is in memory, too
 	for _, level := range []string{"gvisor", "process"} {
 		t.Run(level, func(t *testing.T) {
 			for name, collect := range map[string][]caisson.Collect{"by the level": nil, "through the agent": {{Pattern: "x", Dest: t.TempDir()}}} {
