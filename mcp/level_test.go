@@ -3,6 +3,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"os"
@@ -151,6 +152,8 @@ type bench struct {
 	options sdk.ClientOptions
 	version string // of the protocol that the client speaks; the newest when empty
 	advice  string // of the server's operator
+	// patience is with servers that are silent at first; the usual one when zero.
+	patience time.Duration
 
 	approvals *session.Approvals // nil: nobody is asked
 	rates     session.Rates
@@ -225,6 +228,9 @@ func (b *bench) make(entries ...string) *Gateway {
 	g, err := NewGateway(o)
 	if err != nil {
 		b.t.Fatal(err)
+	}
+	for _, u := range g.upstreams {
+		u.patience = cmp.Or(b.patience, u.patience)
 	}
 	return g
 }

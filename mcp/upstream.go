@@ -60,6 +60,8 @@ type upstream struct {
 	slots  chan struct{}
 	relist chan struct{} // holds one when the server said that its tools changed
 
+	patience time.Duration // with its silence when it is asked what it is; of who runs it
+
 	mu      sync.Mutex
 	session *sdk.ClientSession // nil while it does not run
 	down    string             // why
@@ -82,7 +84,7 @@ func newUpstream(g *Gateway, o Upstream) *upstream {
 		n = callParallel
 	}
 	u := &upstream{o: o, g: g, slots: make(chan struct{}, n),
-		relist: make(chan struct{}, 1), down: "it has not started yet", news: rate.NewLimiter(10, 50)}
+		relist: make(chan struct{}, 1), patience: probePatience, down: "it has not started yet", news: rate.NewLimiter(10, 50)}
 	return u
 }
 
@@ -123,8 +125,19 @@ func (u *upstream) keep(ctx context.Context, tried func()) {
 // backoff is how long a server is left alone after its nth crash in a row.
 func backoff(n int) time.Duration { return min(time.Second<<min(n-1, 6), time.Minute) }
 
-// live runs the server once, as long as use uses it, and says why it ended.
-func (u *upstream) live(ctx context.Context, use func(start context.Context, cs *sdk.ClientSession) error) (err error) {
+// live runs the server, as long as use uses it, and says why it ended.
+func (u *upstream) live(ctx context.Context, use func(start context.Context, cs *sdk.ClientSession) error) error {
+	err := u.once(ctx, u.patience, use)
+	if errors.Is(err, errHasty) {
+		u.patience = startPatience
+		err = u.once(ctx, u.patience, use)
+	}
+	return err
+}
+
+// once starts the server and lets use use it. It may be silent for patience when it is
+// asked what it is.
+func (u *upstream) once(ctx context.Context, patience time.Duration, use func(start context.Context, cs *sdk.ClientSession) error) (err error) {
 	// What it still does is ended last, so that it can end by itself before.
 	run, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
@@ -154,12 +167,17 @@ func (u *upstream) live(ctx context.Context, use func(start context.Context, cs 
 	client := sdk.NewClient(&sdk.Implementation{Name: "caisson", Version: u.g.o.Version}, u.clientOptions())
 	order := &order{}
 	client.AddReceivingMiddleware(order.hears, u.elicits)
+	probe := &probe{patience: patience}
+	client.AddSendingMiddleware(probe.asks)
 	start, stop := context.WithTimeout(ctx, startPatience)
 	defer stop()
 	says := &framed{ReadCloser: fromServer, lines: true, refused: func(err error) { u.g.o.Notice(fmt.Sprintf("server %s: %v", u.o.Name, err)) }}
 	// Where it ends before it answers, that is the reason.
 	way := &sdk.IOTransport{Reader: newMeter(says), Writer: toServer, MaxLineLength: maxFrame}
 	cs, err := client.Connect(start, ordered{way, order}, u.g.era())
+	if probe.hasty(err) {
+		return fmt.Errorf("%w: %w", errHasty, err)
+	}
 	if err != nil {
 		return unready(start, err)
 	}
