@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"encoding/pem"
 	"errors"
-	"io"
 	"os"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/caisson-run/caisson/egress/credential"
 	"github.com/caisson-run/caisson/egress/name"
 	"github.com/caisson-run/caisson/egress/wire"
+	"github.com/caisson-run/caisson/internal/named"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/registry"
@@ -103,33 +103,12 @@ func (r *run) secretValue(from string) (string, error) {
 		}
 		return value, nil
 	}
-	b, err := readRegular(strings.TrimPrefix(from, "file:"), mostSecret)
+	b, err := named.ReadRegular(strings.TrimPrefix(from, "file:"), mostSecret)
 	if err != nil {
 		return "", errors.New("the file that it is from cannot be read")
 	}
 	b = bytes.TrimSuffix(b, []byte("\n"))
 	return string(bytes.TrimSuffix(b, []byte("\r"))), nil
-}
-
-// readRegular reads a file of the operator's, and waits for no pipe.
-func readRegular(path string, most int64) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("it is no file")
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(b)) > most {
-		err = errors.New("it is too long")
-	}
-	return b, err
 }
 
 // rules are what the router is told, with the secrets in it.
@@ -191,7 +170,7 @@ func (r *run) upstreamRoots(more *policy.PlanRule) ([]byte, error) {
 	if more == nil {
 		return roots, err
 	}
-	own, rerr := readRegular(more.Text, authority.MostBundle)
+	own, rerr := named.ReadRegular(more.Text, authority.MostBundle)
 	if rerr == nil {
 		if block, _ := pem.Decode(own); block == nil || block.Type != "CERTIFICATE" {
 			rerr = errors.New("it has no certificate")

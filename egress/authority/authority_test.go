@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -230,6 +231,20 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	if _, err := Open(dir, time.Now()); err == nil {
 		t.Error("a link is followed")
+	}
+}
+
+// TestHostRoots: what $SSL_CERT_FILE names is not waited for.
+func TestHostRoots(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{fifo, "/dev/zero"} {
+		t.Setenv("SSL_CERT_FILE", name)
+		if _, err := HostRoots(); !errors.Is(err, sandbox.ErrUnavailable) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

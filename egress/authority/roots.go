@@ -4,9 +4,9 @@ package authority
 
 import (
 	"errors"
-	"io"
 	"os"
 
+	"github.com/caisson-run/caisson/internal/named"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -36,12 +36,7 @@ func HostRoots() ([]byte, error) {
 		places = []string{own}
 	}
 	b, _, err := FirstBundle(places, func(path string) ([]byte, error) {
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		return io.ReadAll(io.LimitReader(f, MostBundle+1))
+		return named.Read(path, MostBundle)
 	})
 	if err != nil {
 		return nil, &sandbox.Error{Op: "network", Kind: sandbox.ErrUnavailable, Problem: "this host's trusted certificates cannot be read", Cause: err,

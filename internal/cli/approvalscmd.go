@@ -15,6 +15,7 @@ import (
 
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/internal/named"
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -95,12 +96,14 @@ func (a *app) approver(ctx context.Context, f *approvalFlags, s *approval.Store)
 	return s.Authenticate(ctx, text, approval.CLI)
 }
 
+const mostCredential = 4 << 10 // bytes, of which one has a hundred
+
 // credential is what who answers shows for it.
 func (a *app) credential(f *approvalFlags) (string, error) {
 	text := os.Getenv(approverEnv)
 	switch {
 	case f.credential != "":
-		b, err := os.ReadFile(f.credential)
+		b, err := named.Read(f.credential, mostCredential)
 		if err != nil {
 			return "", &sandbox.Error{Op: "--credential", Kind: sandbox.ErrInvalid, Problem: "the file cannot be read", Cause: err}
 		}

@@ -3,13 +3,13 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/internal/named"
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -344,19 +345,36 @@ func readCheckpoints(files []string) ([]audit.Checkpoint, error) {
 			return &sandbox.Error{Op: "--checkpoint " + quoted(name), Kind: sandbox.ErrInvalid, Problem: problem,
 				Hint: "keep the last line of caisson audit export", Cause: cause}
 		}
-		text, err := os.ReadFile(name)
+		last, err := lastLine(name)
 		if err != nil {
 			return nil, bad("it cannot be read", err)
 		}
-		lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
 		var line struct{ Checkpoint *audit.Checkpoint }
-		if err := json.Unmarshal(lines[len(lines)-1], &line); err != nil || line.Checkpoint == nil {
+		if err := json.Unmarshal(last, &line); err != nil || line.Checkpoint == nil {
 			return nil, bad("it holds no checkpoint", err)
 		}
 		points = append(points, *line.Checkpoint)
 	}
 	return points, nil
 }
+
+// lastLine is the last line of a file that says something.
+func lastLine(name string) (last []byte, err error) {
+	f, err := named.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Buffer(nil, mostLine); lines.Scan(); {
+		if line := bytes.TrimSpace(lines.Bytes()); len(line) > 0 {
+			last = append(last[:0], line...)
+		}
+	}
+	return last, lines.Err()
+}
+
+const mostLine = 64 << 20 // bytes; that of a record has its program and what it wrote
 
 func (a *app) auditExport() *cobra.Command {
 	var f auditFilter

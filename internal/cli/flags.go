@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"os"
 	"os/user"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/caisson-run/caisson/image/reference"
+	"github.com/caisson-run/caisson/internal/named"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -199,18 +201,20 @@ func readEnv(flags, files []string) (map[string]string, error) {
 	return env, nil
 }
 
+// mostEnvFile is how long one is at most, in bytes: Linux starts no program with more.
+const mostEnvFile = 6 << 20
+
 // readEnvFile reads NAME=VALUE lines. Values are taken as they are: no quotes,
 // no variables, as docker's --env-file. Messages never show a value.
 func readEnvFile(env map[string]string, name string) error {
 	bad := func(problem string, cause error) error {
 		return &sandbox.Error{Op: "--env-file " + quoted(name), Kind: sandbox.ErrInvalid, Problem: problem, Hint: "write lines of NAME=VALUE", Cause: cause}
 	}
-	f, err := os.Open(name)
+	text, err := named.Read(name, mostEnvFile)
 	if err != nil {
 		return bad("it cannot be read", err)
 	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
+	lines := bufio.NewScanner(bytes.NewReader(text))
 	lines.Buffer(nil, 256<<10)
 	for n := 1; lines.Scan(); n++ {
 		line := strings.TrimLeft(lines.Text(), " \t")
@@ -224,7 +228,7 @@ func readEnvFile(env map[string]string, name string) error {
 		env[key] = value
 	}
 	if lines.Err() != nil {
-		return bad("a line is too long, or it cannot be read", lines.Err())
+		return bad("a line is too long", lines.Err())
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/client"
+	"github.com/caisson-run/caisson/internal/named"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -97,16 +98,12 @@ func (a *app) copyIn(ctx context.Context, c *client.Client, from string, to plac
 }
 
 func copyFileIn(ctx context.Context, c *client.Client, from string, to place) error {
-	f, err := os.Open(from)
+	f, err := named.Open(from)
 	if err != nil {
 		return &sandbox.Error{Op: "cp " + quoted(from), Kind: sandbox.ErrNotFound, Problem: "it cannot be read", Cause: err}
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	_, err = c.WriteFile(ctx, to.box, to.path, f, info.Mode().Perm())
+	_, err = c.WriteFile(ctx, to.box, to.path, f, f.Mode.Perm())
 	return err
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/caisson-run/caisson/api/e2b"
 	"github.com/caisson-run/caisson/api/openai"
 	v1 "github.com/caisson-run/caisson/api/v1"
+	"github.com/caisson-run/caisson/internal/named"
 	"github.com/caisson-run/caisson/mcp"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -223,13 +224,26 @@ func (f *serveFlags) certificate() (*tls.Certificate, error) {
 	if f.certFile == "" && f.keyFile == "" {
 		return nil, nil
 	}
-	c, err := tls.LoadX509KeyPair(f.certFile, f.keyFile)
+	c, err := readCertificate(f.certFile, f.keyFile)
 	if err != nil {
 		return nil, &sandbox.Error{Op: "certificate", Kind: sandbox.ErrInvalid, Problem: "the files of --tls-cert and --tls-key are not a certificate and its key",
 			Hint: "give both, as PEM", Cause: err}
 	}
 	return &c, nil
 }
+
+// readCertificate reads a certificate, with those above it, and its key.
+func readCertificate(certFile, keyFile string) (c tls.Certificate, err error) {
+	var files [2][]byte
+	for i, name := range []string{certFile, keyFile} {
+		if files[i], err = named.Read(name, mostPEM); err != nil {
+			return c, err
+		}
+	}
+	return tls.X509KeyPair(files[0], files[1])
+}
+
+const mostPEM = 1 << 20 // bytes
 
 // domainAt is below what sandboxes have their names, with the port.
 func (f *serveFlags) domainAt(at net.Addr) string {

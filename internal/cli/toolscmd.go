@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/internal/config"
+	"github.com/caisson-run/caisson/internal/named"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -187,7 +188,7 @@ func (a *app) toolArguments(s string) ([]byte, error) {
 	name, isFile := strings.CutPrefix(s, "@")
 	switch {
 	case isFile:
-		f, err := os.Open(name)
+		f, err := named.Open(name)
 		if err != nil {
 			return nil, &sandbox.Error{Op: "--params @" + printable(name), Kind: sandbox.ErrNotFound, Problem: "the file cannot be read", Cause: err}
 		}

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/caisson-run/caisson/internal/named"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -94,7 +95,7 @@ func File(path string) (*policy.File, error) {
 		return nil, &sandbox.Error{Op: path, Kind: sandbox.ErrUnavailable, Problem: "it cannot be examined", Cause: err}
 	}
 	pipe := info.Mode().Type() == fs.ModeNamedPipe
-	if !info.Mode().IsRegular() && !(pipe && byDescriptor(path)) {
+	if !info.Mode().IsRegular() && !(pipe && named.ByDescriptor(path)) {
 		e := &sandbox.Error{Op: path, Kind: sandbox.ErrInvalid, Problem: "it is not a file", Hint: "name a policy file"}
 		if pipe {
 			e.Problem, e.Hint = "it is a pipe, which may never have a writer", "name a policy file, or /dev/stdin; a shell's <(COMMAND) is one, too"
@@ -102,12 +103,6 @@ func File(path string) (*policy.File, error) {
 		return nil, e
 	}
 	return parse(f, path)
-}
-
-// byDescriptor says whether path names what the caller has open.
-func byDescriptor(path string) bool {
-	dir, name := filepath.Split(filepath.Clean(path))
-	return dir == "/dev/fd/" || dir == "/proc/self/fd/" || dir == "/dev/" && name == "stdin"
 }
 
 func parse(f *os.File, path string) (*policy.File, error) {
@@ -122,7 +117,7 @@ func parse(f *os.File, path string) (*policy.File, error) {
 	// Paths in it are relative to the file, wherever caisson was called; where it has
 	// no place, to the working directory.
 	at := path
-	if byDescriptor(path) {
+	if named.ByDescriptor(path) {
 		at = "policy"
 	}
 	abs, err := filepath.Abs(at)

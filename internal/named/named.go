@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package named reads the files that somebody named: in a flag, in a policy, in the
+// environment. A name may be that of a pipe that nobody will ever write to, or of a
+// device that waits, or never ends: what was opened is judged, and not waited for.
+package named
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// File is one that was opened.
+type File struct {
+	io.Reader
+	io.Closer
+	Mode fs.FileMode
+}
+
+// Open opens a regular file; a pipe that somebody writes to; what the caller has open, as
+// <(COMMAND) of a shell is; or the null device, which many name for an empty file.
+// Errors are *fs.PathError.
+func Open(path string) (*File, error) {
+	f, mode, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	var r io.Reader = f
+	switch {
+	case mode.IsRegular(), ByDescriptor(path), path == os.DevNull:
+	case mode.Type() == fs.ModeNamedPipe:
+		r, err = begun(f)
+	default:
+		err = errNoFile
+	}
+	if err != nil {
+		f.Close()
+		return nil, &fs.PathError{Op: "read", Path: path, Err: err}
+	}
+	return &File{r, f, mode}, nil
+}
+
+// Read reads what Open opens, of most bytes.
+func Read(path string, most int64) ([]byte, error) {
+	f, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return read(f, path, most)
+}
+
+// ReadRegular reads a regular file of most bytes, and nothing else: where it is read
+// again later, a pipe would have nothing more.
+func ReadRegular(path string, most int64) ([]byte, error) {
+	f, mode, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if !mode.IsRegular() {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: errNoFile}
+	}
+	return read(f, path, most)
+}
+
+// ByDescriptor says whether path names what the caller has open.
+func ByDescriptor(path string) bool {
+	dir, name := filepath.Split(filepath.Clean(path))
+	return dir == "/dev/fd/" || dir == "/proc/self/fd/" || dir == "/dev/" && name == "stdin"
+}
+
+var (
+	errNoFile = errors.New("it is no file")
+	errAlone  = errors.New("it is a pipe, and nobody writes to it")
+)
+
+// open waits for nobody who would write to a pipe, or for a device.
+func open(path string) (*os.File, fs.FileMode, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, 0, err
+	}
+	return f, info.Mode(), nil
+}
+
+// begun waits for the first byte of a pipe, which is at its end if nobody has opened it to
+// write, or waits for that.
+func begun(f *os.File) (io.Reader, error) {
+	first := make([]byte, 1)
+	if _, err := io.ReadFull(f, first); err == io.EOF {
+		return nil, errAlone
+	} else if err != nil {
+		return nil, err
+	}
+	return io.MultiReader(strings.NewReader(string(first)), f), nil
+}
+
+func read(r io.Reader, path string, most int64) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, most+1))
+	if err == nil && int64(len(b)) > most {
+		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("it has more than %d bytes", most)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
