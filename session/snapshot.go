@@ -247,7 +247,7 @@ const mostForks = 100
 // Fork makes count copies of a running sandbox, each with its files, memory and
 // processes as they were at one moment, and timeout to live; 0 is the profile's.
 // The sandbox itself goes on. Each copy is a sandbox of its own, which quotas and
-// policies may refuse by itself.
+// policies may refuse by itself. Who leaves before all are made leaves none behind.
 func (b *Sandboxes) Fork(ctx context.Context, k *Key, id string, count int, timeout time.Duration) ([]Forked, error) {
 	if count < 1 || count > mostForks {
 		return nil, sandbox.Errorf(sandbox.ErrInvalid, "fork", "1 to %d copies can be made", mostForks)
@@ -273,10 +273,41 @@ func (b *Sandboxes) Fork(ctx context.Context, k *Key, id string, count int, time
 		all.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
+			if out[i].Err = awaited(ctx); out[i].Err != nil {
+				return
+			}
 			c := Create{Timeout: timeout, Metadata: s.Sandbox.Metadata, Notes: s.Sandbox.Notes, Idle: s.Sandbox.Idle, OnTimeout: s.Sandbox.OnTimeout, AutoResume: s.Sandbox.AutoResume}
 			out[i].Sandbox, out[i].Err = b.createFrom(ctx, k, "", c, s)
 		})
 	}
 	all.Wait()
-	return out, b.dropKept(s.Kept)
+	err = errors.Join(awaited(ctx), b.dropKept(s.Kept))
+	if err == nil {
+		return out, nil
+	}
+	for _, f := range out { // nobody is told of them
+		if f.Sandbox != nil {
+			err = errors.Join(err, b.withdraw(ctx, f.Sandbox.ID))
+		}
+	}
+	return nil, err
+}
+
+// withdraw ends a sandbox that was made for nobody, unless it has ended.
+func (b *Sandboxes) withdraw(ctx context.Context, id string) error {
+	ctx = context.WithoutCancel(ctx)
+	b.mu.Lock()
+	l := b.all[id]
+	b.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	if err := l.lock(ctx); err != nil {
+		return err
+	}
+	defer l.unlock()
+	if l.state() == registry.Ended {
+		return nil
+	}
+	return b.end(ctx, l, "who asked for it has gone")
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,6 +77,50 @@ func TestNobodyWaits(t *testing.T) {
 		t.Errorf("%+v", events)
 	}
 	if n := level.Running(); n != 0 {
+		t.Errorf("%d run", n)
+	}
+}
+
+// copying is a level that tells of each copy before it is made.
+type copying struct {
+	*meteredLevel
+	begun func()
+}
+
+func (c *copying) Restore(ctx context.Context, spec *sandbox.Spec, dir string) (sandbox.Instance, error) {
+	c.begun()
+	return c.meteredLevel.Restore(ctx, spec, dir)
+}
+
+// Copies of a sandbox are for whoever asked: when they have gone before all are made, those
+// that run already end, too, and the sandbox goes on.
+func TestNobodyWaitsForCopies(t *testing.T) {
+	level := &copying{meteredLevel: newMeteredLevel()}
+	h := newHome(t, func(o *SandboxesOptions) { o.Drivers = map[string]sandbox.Driver{"gvisor": level} })
+	s := h.create(t, Create{})
+	ctx, leave := context.WithCancel(t.Context())
+	var copies atomic.Int32
+	level.begun = func() {
+		if copies.Add(1) == 1 {
+			return
+		}
+		for { // until the first copy runs
+			events, more := h.Events(h.key, 0)
+			if len(events) == 2 {
+				break
+			}
+			<-more
+		}
+		leave()
+	}
+	forks, err := h.Fork(ctx, h.key, s.ID, 2, 0)
+	if !errors.Is(err, sandbox.ErrUnavailable) || !errors.Is(err, context.Canceled) {
+		t.Errorf("%+v %v", forks, err)
+	}
+	if page, err := h.List(t.Context(), h.key, Filter{}); err != nil || len(page.Sandboxes) != 1 || page.Sandboxes[0].ID != s.ID {
+		t.Errorf("%+v %v", page, err)
+	}
+	if n := level.Running(); n != 1 {
 		t.Errorf("%d run", n)
 	}
 }
