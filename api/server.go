@@ -30,7 +30,9 @@ const (
 
 	// tailPatience is how long what is left of a request may take to arrive, and
 	// of its answer to leave, when its handler is done with it. Handlers see to
-	// the time before that themselves.
+	// the time before that themselves. It is also how long a request may take that
+	// net/http answers by itself ("OPTIONS *", an unknown expectation), whose body it
+	// waits for all the same.
 	tailPatience = 30 * time.Second
 
 	// tailGrace is how much of that it has even where others want the connection's
@@ -60,6 +62,7 @@ func newServer(h http.Handler, stats *Stats, log *slog.Logger, tail time.Duratio
 		ConnContext:       withConn,
 		Handler:           finished(bounded(counted(h, stats, log), h), tail),
 		ReadHeaderTimeout: headerPatience,
+		ReadTimeout:       tail, // of what no handler sees: finished takes it off the rest
 		IdleTimeout:       idlePatience,
 		MaxHeaderBytes:    maxHeader,
 		Protocols:         &protocols,
@@ -117,6 +120,7 @@ func finished(h http.Handler, patience time.Duration) http.Handler {
 		conn := connOf(r.Context())
 		conn.begins()
 		control := http.NewResponseController(w)
+		control.SetReadDeadline(time.Time{})  // of the whole request
 		control.SetWriteDeadline(time.Time{}) // of the request before
 		defer func() {
 			control.SetReadDeadline(time.Now().Add(patience))

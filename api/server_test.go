@@ -271,6 +271,9 @@ func TestHalfRequests(t *testing.T) {
 	for name, send := range map[string]string{
 		"half a body":  "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nx",
 		"half a chunk": "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n400\r\nx",
+		// No handler knows of these.
+		"half a body of no path":    "OPTIONS * HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nx",
+		"half a body, and too much": "POST / HTTP/1.1\r\nHost: x\r\nExpect: much\r\nContent-Length: 1000\r\n\r\nx",
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := dial(t)
@@ -304,6 +307,11 @@ func TestAfterADeadline(t *testing.T) {
 				t.Error("it was given up")
 			}
 		}
+		if r.URL.Path == "/upload" { // which takes as long as it takes
+			if b, err := io.ReadAll(r.Body); err != nil {
+				t.Errorf("%q %v", b, err)
+			}
+		}
 		io.WriteString(w, "whole")
 	}), NewStats(), patience)
 	c, err := net.Dial("tcp", addr)
@@ -312,7 +320,14 @@ func TestAfterADeadline(t *testing.T) {
 	}
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(2 * time.Minute))
-	time.AfterFunc(2*patience, func() { close(wait) })
+	up, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer up.Close()
+	up.SetDeadline(time.Now().Add(2 * time.Minute))
+	io.WriteString(up, "POST /upload HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n")
+	time.AfterFunc(2*patience, func() { close(wait); io.WriteString(up, "body") })
 	in := bufio.NewReader(c)
 	for _, path := range []string{"/", "/slow"} {
 		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
@@ -325,6 +340,7 @@ func TestAfterADeadline(t *testing.T) {
 		}
 		resp.Body.Close()
 	}
+	served(t, up)
 }
 
 // A request that is under way is waited for, until the patience ends.
