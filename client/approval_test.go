@@ -10,6 +10,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/v1"
 	"github.com/caisson-run/caisson/approval"
+	"github.com/caisson-run/caisson/approval/approvaltest"
 	"github.com/caisson-run/caisson/client"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -18,15 +19,7 @@ import (
 // call runs by its token.
 func TestQuestions(t *testing.T) {
 	c, s := dial(t, "version: 1\ncommands: {ask: [\"echo *\"]}\napprovals: {channels: [web]}\n")
-	store, err := s.Approvals.Store(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, credential, err := store.Enroll(t.Context(), approval.Who{}, "ada")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ada, err := client.New(client.Options{URL: s.URL, Key: credential})
+	ada, err := client.New(client.Options{URL: s.URL, Key: approvaltest.Enroll(t, approvaltest.Store(t, s.Approvals))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/caisson-run/caisson/approval"
+	"github.com/caisson-run/caisson/approval/approvaltest"
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/policy"
@@ -76,22 +77,14 @@ func newAsked(t *testing.T, channels string, link bool) *asked {
 	if a.session, err = session.New(session.Options{Drivers: map[string]sandbox.Driver{"gvisor": a.level}, Policy: p, Journal: log, State: session.DirState(dir), Approvals: a.approvals}); err != nil {
 		t.Fatal(err)
 	}
-	if a.store, err = a.approvals.Store(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	a.store = approvaltest.Store(t, a.approvals)
 	return a
 }
 
 // enroll makes an approver, who answers over HTTP.
 func (a *asked) enroll(t *testing.T) {
 	t.Helper()
-	_, credential, err := a.store.Enroll(t.Context(), approval.Who{}, "ada")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a.ada, err = a.store.Authenticate(t.Context(), credential, approval.Web); err != nil {
-		t.Fatal(err)
-	}
+	a.ada = approvaltest.Ada(t, a.store, approval.Web)
 }
 
 // only is the one request that there is.

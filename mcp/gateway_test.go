@@ -25,6 +25,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/caisson-run/caisson/approval"
+	"github.com/caisson-run/caisson/approval/approvaltest"
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/session"
@@ -302,18 +303,8 @@ func TestChangedWhileAsked(t *testing.T) {
 	b.more = "\ntools:\n  - {name: send, params: {type: object}, approve: always}\napprovals: {channels: [cli]}\n"
 	b.approvals = session.NewApprovals(session.ApprovalsOptions{Dir: b.dir.Path(), Journal: b.log})
 	defer b.approvals.Close()
-	store, err := b.approvals.Store(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, credential, err := store.Enroll(t.Context(), approval.Who{}, "ada")
-	if err != nil {
-		t.Fatal(err)
-	}
-	who, err := store.Authenticate(t.Context(), credential, approval.CLI)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := approvaltest.Store(t, b.approvals)
+	who := approvaltest.Ada(t, store, approval.CLI)
 	stop := b.serve()
 	// approve says yes to the question of a call, after meanwhile.
 	var digests []string
@@ -329,6 +320,7 @@ func TestChangedWhileAsked(t *testing.T) {
 		}()
 		var asked []*approval.Request
 		b.until("it is asked", func() bool {
+			var err error
 			asked, err = store.List(t.Context(), approval.Pending)
 			return err == nil && len(asked) == 1
 		})

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/approval"
+	"github.com/caisson-run/caisson/approval/approvaltest"
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
@@ -57,10 +58,7 @@ func newAskBench(t *testing.T, src string) *askBench {
 		o.Approvals = b.approvals
 	})
 	t.Cleanup(func() { b.approvals.Close() })
-	var err error
-	if b.store, err = b.approvals.Store(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.store = approvaltest.Store(t, b.approvals)
 	return b
 }
 
@@ -84,15 +82,7 @@ func parsePolicy(t *testing.T, src string) *policy.Policy {
 // enroll makes an approver.
 func (b *askBench) enroll(t *testing.T) approval.Who {
 	t.Helper()
-	_, credential, err := b.store.Enroll(t.Context(), approval.Who{}, "ada")
-	if err != nil {
-		t.Fatal(err)
-	}
-	who, err := b.store.Authenticate(t.Context(), credential, approval.CLI)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return who
+	return approvaltest.Ada(t, b.store, approval.CLI)
 }
 
 func (b *askBench) wantDenied(t *testing.T, what string, res *sandbox.Result, err error, says string) {
@@ -438,19 +428,7 @@ func newAskingHome(t *testing.T, f *policy.File) (*home, *Approvals, approval.Wh
 		o.Policies, o.Approvals = map[string]*policy.File{"": f}, approvals
 	})
 	t.Cleanup(func() { approvals.Close() })
-	store, err := approvals.Store(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, credential, err := store.Enroll(t.Context(), approval.Who{}, "ada")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ada, err := store.Authenticate(t.Context(), credential, approval.Web)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h, approvals, ada
+	return h, approvals, approvaltest.Ada(t, approvaltest.Store(t, approvals), approval.Web)
 }
 
 // In a sandbox that lives on, an approval is for one call of one key in that very

@@ -3,6 +3,7 @@
 package e2b_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
@@ -13,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/approval"
+	"github.com/caisson-run/caisson/approval/approvaltest"
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/session"
@@ -32,37 +34,13 @@ func askingDoor(t *testing.T, lines string) (*door, <-chan string) {
 		approvals = session.NewApprovals(session.ApprovalsOptions{Dir: o.State.Path(), Journal: o.Journal})
 		o.Approvals = approvals
 	})
-	store, err := approvals.Store(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, credential, err := store.Enroll(t.Context(), approval.Who{}, "ada")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ada, err := store.Authenticate(t.Context(), credential, approval.Web)
-	if err != nil {
-		t.Fatal(err)
-	}
-	shown, done := make(chan string, 64), make(chan struct{})
-	ctx := t.Context()
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			list, _ := store.List(ctx, approval.Pending)
-			for _, r := range list {
-				shown <- r.View.String()
-				if _, err := approvals.Answer(ctx, ada, r.ID, session.Answer{Yes: true, Digest: r.Digest}); err != nil && ctx.Err() == nil {
-					t.Error(err)
-				}
-			}
-			if len(list) == 0 {
-				store.Changes(ctx)
-			}
-		}
-	}()
-	t.Cleanup(func() { <-done; approvals.Close() }) // the test's context has ended
-	return d, shown
+	t.Cleanup(func() { approvals.Close() })
+	store := approvaltest.Store(t, approvals)
+	ada := approvaltest.Ada(t, store, approval.Web)
+	return d, approvaltest.SayYes(t, store, func(ctx context.Context, r *approval.Request) error {
+		_, err := approvals.Answer(ctx, ada, r.ID, session.Answer{Yes: true, Digest: r.Digest})
+		return err
+	})
 }
 
 // as is how a client names a user.

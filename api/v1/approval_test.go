@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/api/apitest"
-	"github.com/caisson-run/caisson/approval"
+	"github.com/caisson-run/caisson/approval/approvaltest"
 )
 
 const asks = "version: 1\ncommands: {allow: [sh, echo], ask: [\"echo *\"]}\napprovals: {channels: [CHANNELS], timeout: 5m}\n"
@@ -17,14 +17,7 @@ const asks = "version: 1\ncommands: {allow: [sh, echo], ask: [\"echo *\"]}\nappr
 func asker(t *testing.T, channels string) (d *door, s *apitest.Server, credential string) {
 	t.Helper()
 	s = apitest.Start(t, strings.Replace(asks, "CHANNELS", channels, 1))
-	store, err := s.Approvals.Store(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, credential, err = store.Enroll(t.Context(), approval.Who{}, "ada"); err != nil {
-		t.Fatal(err)
-	}
-	return &door{s.URL, s.Key, s.Other}, s, credential
+	return &door{s.URL, s.Key, s.Other}, s, approvaltest.Enroll(t, approvaltest.Store(t, s.Approvals))
 }
 
 const askedRun = `{"command":["echo","%s"],"resumable":true%s}`

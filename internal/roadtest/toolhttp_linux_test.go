@@ -13,6 +13,7 @@ import (
 
 	"github.com/caisson-run/caisson"
 	"github.com/caisson-run/caisson/approval"
+	"github.com/caisson-run/caisson/approval/approvaltest"
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/image/imagetest"
 	"github.com/caisson-run/caisson/internal/store"
@@ -164,23 +165,12 @@ func declaredRequests(t *testing.T, level string, image bool) {
 // A request that is asked about is made when somebody has said yes to it, once, and
 // to no other.
 func askedRequest(t *testing.T, s *session.Session, approvals *session.Approvals) {
-	store, err := approvals.Store(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, credential, err := store.Enroll(t.Context(), approval.Who{}, "ada")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ada, err := store.Authenticate(t.Context(), credential, approval.CLI)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ada := approvaltest.Ada(t, approvaltest.Store(t, approvals), approval.CLI)
 	call := func(args, token string) (*session.ToolAnswer, error) {
 		return s.CallTool(t.Context(), &session.ToolCall{Name: "asked", Args: []byte(args), Door: "test", Actor: "me", Operator: true, Resumable: true, Approval: token})
 	}
 	for _, again := range []string{`{"page":"x","note":"marked-note"}`, `{"page":"y","note":"marked-note"}`, `{"page":"x","note":"another"}`} {
-		_, err = call(`{"page":"x","note":"marked-note"}`, "")
+		_, err := call(`{"page":"x","note":"marked-note"}`, "")
 		var p *session.Pending
 		if !errors.As(err, &p) {
 			t.Fatal(err)

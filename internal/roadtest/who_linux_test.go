@@ -3,6 +3,7 @@
 package roadtest
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
@@ -18,6 +19,7 @@ import (
 	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/api/e2b"
 	"github.com/caisson-run/caisson/approval"
+	"github.com/caisson-run/caisson/approval/approvaltest"
 	"github.com/caisson-run/caisson/session"
 )
 
@@ -65,36 +67,13 @@ func openShown(t *testing.T, level string) *shownClient {
 // shown.
 func sayYes(t *testing.T, approvals *session.Approvals) <-chan string {
 	t.Helper()
-	store, err := approvals.Store(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, credential, err := store.Enroll(t.Context(), approval.Who{}, "ada")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ada, err := store.Authenticate(t.Context(), credential, approval.Web)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, shown, done := t.Context(), make(chan string, 64), make(chan struct{})
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			list, _ := store.List(ctx, approval.Pending)
-			for _, r := range list {
-				shown <- r.View.String()
-				if _, err := approvals.Answer(ctx, ada, r.ID, session.Answer{Yes: true, Digest: r.Digest}); err != nil && ctx.Err() == nil {
-					t.Error(err)
-				}
-			}
-			if len(list) == 0 {
-				store.Changes(ctx)
-			}
-		}
-	}()
-	t.Cleanup(func() { <-done; approvals.Close() }) // the test's context has ended
-	return shown
+	t.Cleanup(func() { approvals.Close() })
+	store := approvaltest.Store(t, approvals)
+	ada := approvaltest.Ada(t, store, approval.Web)
+	return approvaltest.SayYes(t, store, func(ctx context.Context, r *approval.Request) error {
+		_, err := approvals.Answer(ctx, ada, r.ID, session.Answer{Yes: true, Digest: r.Digest})
+		return err
+	})
 }
 
 func (c *shownClient) send(t *testing.T, path string, header map[string]string, body string) []byte {
