@@ -38,6 +38,4 @@ func explain(text string) error {
 // onStage reports whether an error is about a file on the stage of a privileged shim,
 // which is memory: the bundle, or gVisor's own state (package shim). A state directory
 // may lie in /run, too, under another name.
-func onStage(text string) bool {
-	return strings.Contains(text, "/run/bundle/") || strings.Contains(text, "/run/g/")
-}
+func onStage(text string) bool { return strings.Contains(text, "/run/.caisson/") }

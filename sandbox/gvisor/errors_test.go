@@ -14,9 +14,9 @@ func TestExplain(t *testing.T) {
 	for text, want := range map[string][2]string{
 		"starting sandbox: fork/exec /proc/self/exe: no space left on device":                           {"no more user namespaces", "doctor"},
 		"starting sandbox: write /state/run/x/config.json: no space left on device":                     {"disk is full", "CAISSON_STATE"},
-		"writing the bundle: write /run/bundle/config.json: no space left on device":                    {"command line", "shorter"},
+		"writing the bundle: write /run/.caisson/bundle/config.json: no space left on device":           {"command line", "shorter"},
 		"writing the bundle: write /run/caisson/run/x/bundle/config.json: no space left on device":      {"disk is full", "CAISSON_STATE"},
-		"starting sandbox: write /run/g/x.state: no space left on device":                               {"command line", "shorter"},
+		"starting sandbox: write /run/.caisson/g/x.state: no space left on device":                      {"command line", "shorter"},
 		"starting sandbox: fork/exec /proc/self/exe: operation not permitted":                           {"operation not permitted", "doctor"},
 		"starting sandbox: cannot allocate memory":                                                      {"not enough memory", "--memory"},
 		`restoring container "x": "Mounts" does not match across checkpoint restore for container: "y"`: {"is not what it was paused", "make another one"},

@@ -196,3 +196,35 @@ func TestOverThePartsOfARoot(t *testing.T) {
 		t.Errorf("%+v, %v; want nothing in /usr", res, err)
 	}
 }
+
+// TestStateInRun: a state directory below /run, where a privileged shim has what is its
+// own, may have any name, too.
+func TestStateInRun(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("the shims of others have no stage")
+	}
+	for _, name := range []string{"0", "1", "g", "bundle", "scratch0", "exe", "start"} {
+		t.Run(name, func(t *testing.T) {
+			top := filepath.Join("/run", name)
+			if err := os.Mkdir(top, 0o700); err == nil {
+				t.Cleanup(func() { os.Remove(top) })
+			}
+			state, err := os.MkdirTemp(top, "caisson-test-")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { os.RemoveAll(state) })
+			spec := world(t)
+			spec.StateDir = filepath.Join(state, "run")
+			if err := os.Mkdir(spec.StateDir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if got := sh(t, spec, `echo text > f; cat f`); got != "text\n" {
+				t.Errorf("output %q", got)
+			}
+			if left, err := os.ReadDir(top); err != nil || len(left) != 1 {
+				t.Errorf("%d entries, %v; want the state directory alone", len(left), err)
+			}
+		})
+	}
+}

@@ -47,7 +47,7 @@ type posture struct {
 // The host's kernel and caisson's state are all that a half may hold: its view
 // of the mounts (below /root), anonymous objects, its own spec, and the
 // runtime's look at its processor quota.
-var ownDescriptors = regexp.MustCompile(`^(/root(/.*)?|/dev/null|/|(socket|pipe|anon_inode):.*|/memfd:.*|.*/cpu(\.cfs_(quota|period)_us|\.max)|STATE/.*|/run/bundle/config\.json)$`)
+var ownDescriptors = regexp.MustCompile(`^(/root(/.*)?|/dev/null|/|(socket|pipe|anon_inode):.*|/memfd:.*|.*/cpu(\.cfs_(quota|period)_us|\.max)|STATE/.*|/run/\.caisson/bundle/config\.json)$`)
 
 func TestPostureAsNobody(t *testing.T) { drivertest.AsUser(t, 65534, "TestPosture") }
 

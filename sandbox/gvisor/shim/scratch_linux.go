@@ -43,7 +43,7 @@ func (w *world) findScratch() error {
 		if key == "" {
 			continue
 		}
-		name := filepath.Join(stageDir, filepath.Base(m.Source))
+		name := filepath.Join(ownDir, filepath.Base(m.Source))
 		if err := os.Mkdir(name, 0o700); err != nil {
 			return err
 		}

@@ -20,6 +20,10 @@ import (
 // directory under it is one that no sandbox may mount, so nothing is hidden.
 const stageDir = "/run"
 
+// ownDir is where all of that lies: a state directory below stageDir is shown beside it
+// (see uncover), and may have any other name.
+const ownDir = stageDir + "/.caisson"
+
 // layStage makes the stage. As root, gVisor's gofer runs as a private uid, which can reach neither the
 // 0700 state directory nor most of what an operator mounts; and a name on the
 // host may be swapped between check and use. Here nobody else can look or
@@ -42,8 +46,12 @@ func layStage() (hidden int, err error) {
 		unix.Close(hidden)
 		return -1, fmt.Errorf("mounting the stage on %s: %w", stageDir, err)
 	}
+	if err := os.Mkdir(ownDir, 0o755); err != nil {
+		unix.Close(hidden)
+		return -1, err
+	}
 	if selfErr == nil {
-		startWithin(stageDir, self)
+		startWithin(ownDir, self)
 	}
 	return hidden, nil
 }
@@ -118,10 +126,10 @@ func executable(dir string) error {
 }
 
 // stage attaches the detached mounts that the owner handed over below
-// stageDir and names them there.
+// ownDir and names them there.
 func stage(handed []handedFile) error {
 	for i, h := range handed {
-		path := filepath.Join(stageDir, strconv.Itoa(i))
+		path := filepath.Join(ownDir, strconv.Itoa(i))
 		if err := attach(h, path); err != nil {
 			return fmt.Errorf("mount %s: %w", h.target, err)
 		}

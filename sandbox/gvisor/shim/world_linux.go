@@ -83,8 +83,8 @@ func newWorld(o *wire.Order, files []*os.File, group *cgroup.Group, r *ready, st
 	if os.Geteuid() == 0 {
 		// gVisor's own files (its state, its lock, the kernel's socket) need no
 		// disk, and nobody else needs them.
-		w.own = stageDir
-		o.Flags["root"] = filepath.Join(stageDir, filepath.Base(o.Flags["root"]))
+		w.own = ownDir
+		o.Flags["root"] = filepath.Join(ownDir, filepath.Base(o.Flags["root"]))
 	}
 	conf, err := newConfig(r.flags, o.Flags)
 	if err != nil {
