@@ -35,6 +35,12 @@ func (w *world) findScratch() error {
 		w.behind = len(hints)
 	}
 	if !w.order.StageScratch {
+		// Over one that is missing gVisor panics, when it undoes what it has made so far.
+		for dir := range hints {
+			if _, err := os.Stat(dir); err != nil {
+				return err
+			}
+		}
 		return nil
 	}
 	for i := range w.spec.Mounts {
