@@ -77,6 +77,19 @@ func TestCowBesideRwIsRefused(t *testing.T) {
 	}
 }
 
+func TestLayerBelowOddNames(t *testing.T) {
+	for state, cow := range map[string]bool{"/a:b/run/x": true, "/a,size=1/run/x": true, "/a:b,c": false, "/a b": true} {
+		spec := &sandbox.Spec{StateDir: state}
+		if cow {
+			spec.Mounts = []sandbox.Mount{{Name: "a", Target: "/a", Access: sandbox.CopyOnWrite, Dir: true}}
+		}
+		_, err := newPlan(spec, first{argv: []string{"true"}}, identity{})
+		if refused := state != "/a b" && cow; refused != errors.Is(err, sandbox.ErrUnsupported) || refused != (err != nil) {
+			t.Errorf("%s, copy-on-write %t: %v", state, cow, err)
+		}
+	}
+}
+
 func TestPseudoVersionDate(t *testing.T) {
 	for version, want := range map[string]string{
 		"v0.0.0-20260905035102-160fafc42237": "2026-09-05",

@@ -95,6 +95,13 @@ func newPlan(s *sandbox.Spec, f first, ids identity) (*plan, error) {
 	if err := p.mounts(s, cow); err != nil {
 		return nil, err
 	}
+	if p.overlay != "none" && strings.ContainsAny(s.StateDir, ",:") { // which end a name in gVisor's flag
+		return nil, &sandbox.Error{
+			Op: "state directory " + strconv.Quote(s.StateDir), Kind: sandbox.ErrUnsupported,
+			Problem: "gvisor keeps no copy-on-write layer below a name with a comma or a colon",
+			Hint:    "set CAISSON_STATE to another directory",
+		}
+	}
 	return p, p.masks(s)
 }
 
