@@ -74,9 +74,10 @@ func runLiving(ctx context.Context, d sandbox.Driver, spec *sandbox.Spec, exec *
 	}
 	// Making the sandbox is in neither figure: its processor time beside the program's wall
 	// time is no share, least of all on a slow processor.
-	before, known := sandbox.Usage{}, false
+	// None at all is less than what can be told: the agent took no tick of the clock.
+	var before time.Duration
 	if u, err := inst.Usage(ctx); err == nil && u.CPU != nil {
-		before, known = u, true
+		before = *u.CPU
 	}
 	start := time.Now()
 	exit, err := client.Run(ctx, exec)
@@ -85,8 +86,8 @@ func runLiving(ctx context.Context, d sandbox.Driver, spec *sandbox.Spec, exec *
 		res.Status = sandbox.StatusSuccess
 	}
 	if ctx.Err() == nil {
-		if u, err := inst.Usage(ctx); err == nil && u.CPU != nil && known {
-			ms := (*u.CPU - *before.CPU).Milliseconds()
+		if u, err := inst.Usage(ctx); err == nil && u.CPU != nil {
+			ms := (*u.CPU - before).Milliseconds()
 			res.CPUMS = &ms
 			res.MemoryPeakBytes = u.MemoryPeak
 		}
