@@ -116,6 +116,15 @@ type Network struct {
 	MTU int
 }
 
+// IPv4 is the two addresses as a kernel takes them; zero, which no device can have, is
+// what one of another kind becomes.
+func (n *Network) IPv4() (address, gateway [4]byte) {
+	if n.Address.Is4() && n.Gateway.Is4() {
+		address, gateway = n.Address.As4(), n.Gateway.As4()
+	}
+	return address, gateway
+}
+
 // Wire is how a level takes the sandbox's end of a network.
 type Wire string
 

@@ -46,7 +46,8 @@ func (p *plan) connect(ctx context.Context, pid int) error {
 		if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err != nil {
 			return unreachable(err)
 		}
-		device, err := tun.Config{Address: n.Address, Gateway: n.Gateway, MTU: n.MTU}.Make()
+		address, gateway := n.IPv4()
+		device, err := tun.Config{Address: address, Gateway: gateway, MTU: n.MTU}.Make()
 		if err != nil {
 			return &sandbox.Error{Op: "network", Kind: sandbox.ErrUnavailable, Problem: "the kernel does not let caisson make its device", Cause: err,
 				Hint: "caisson doctor tells what this host does not allow and how to mend it"}

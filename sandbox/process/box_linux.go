@@ -19,6 +19,7 @@ import (
 	"github.com/caisson-run/caisson/internal/linux/landlock"
 	"github.com/caisson-run/caisson/internal/linux/seccomp"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/process/seat"
 )
 
 // box is one sandbox as its owner sees it.
@@ -29,7 +30,7 @@ type box struct {
 
 	opened []*os.File // closed by close
 
-	seat   *seat
+	seat   *seat.Seat
 	launch *launch
 	gone   chan struct{} // closed when no process is left; nil before there are any
 
@@ -76,7 +77,7 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first) (_ *box, err error) {
 		}
 	}
 	p := &plan{spec: spec, first: f}
-	b := &box{spec: spec, plan: p, seat: takeSeat(euid == 0 && rewrite == nil, spec.Network)}
+	b := &box{spec: spec, plan: p, seat: seat.Take(leaveNetwork(), wire(spec.Network))}
 	grouped := b.makeGroup(d.host()) // a fifth of the work, of which the rest knows nothing
 	defer func() {
 		if err != nil {
@@ -227,9 +228,9 @@ func openRaw(name string, flags int) (*os.File, error) {
 
 // start makes the processes. The calling goroutine is locked to its thread, which
 // may be in n, and stays until end.
-func (b *box) start(n *network) error {
+func (b *box) start(n *seat.Network) error {
 	l := b.launch
-	if n.usable() {
+	if n.Usable() {
 		l.inherit()
 	}
 	if l.mapper != nil {
@@ -370,7 +371,7 @@ func (b *box) close() {
 	if b.gone != nil {
 		<-b.gone
 	}
-	b.seat.leave()
+	b.seat.Leave()
 	b.closeFiles()
 	if b.group != nil {
 		// Everything in it has died with init.

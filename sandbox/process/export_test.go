@@ -51,7 +51,7 @@ func Hold(mapping bool, say, until int) {
 // sandboxes.
 func ShareNetwork() (restore func()) {
 	was := leaveNetwork
-	leaveNetwork = func() error { return nil }
+	leaveNetwork = func() func() error { return func() error { return nil } }
 	return func() { leaveNetwork = was }
 }
 

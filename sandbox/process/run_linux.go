@@ -11,6 +11,7 @@ import (
 
 	"github.com/caisson-run/caisson/internal/linux/stdio"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/process/seat"
 )
 
 // runToEnd runs one program in a sandbox of its own.
@@ -51,7 +52,7 @@ func (b *box) serve(ctx context.Context, exec *sandbox.Exec, streams *stdio.Pipe
 func (b *box) live() (<-chan error, <-chan ending) {
 	started, ended := make(chan error, 1), make(chan ending, 1)
 	b.gone, b.began = make(chan struct{}), time.Now()
-	b.seat.do(func(n *network) {
+	b.seat.Do(func(n *seat.Network) {
 		defer close(b.gone)
 		err := b.start(n)
 		if l := b.plan.first.late; l != nil && err != nil {
@@ -60,7 +61,7 @@ func (b *box) live() (<-chan error, <-chan ending) {
 		started <- err
 		if err == nil {
 			b.launch.bury()
-			n.leave()
+			n.Leave()
 			b.end(ended)
 		}
 	})

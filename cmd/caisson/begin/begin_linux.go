@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package begin begins the sandbox that a command line will most likely ask for,
-// before the program has initialised most of its packages (sandbox/gvisor/newborn).
-// It guesses: what it guesses wrong costs a process that is ended unused.
+// before the program has initialised most of its packages: a process on gVisor
+// (sandbox/gvisor/newborn), a thread in a network of its own on the process level
+// (sandbox/process/seat). It guesses: what it guesses wrong costs a process that is
+// ended unused, or a thread that waits.
 package begin
 
 import (
@@ -10,17 +12,29 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/caisson-run/caisson/internal/linux/tun"
 	"github.com/caisson-run/caisson/sandbox/gvisor/newborn"
+	"github.com/caisson-run/caisson/sandbox/process/seat"
 )
 
 func init() {
 	if len(os.Args) > 1 && os.Args[1] == "run" {
 		slack()
 	}
-	if likely(os.Args) {
+	g := guessed(os.Args)
+	switch {
+	case g.level == "gvisor":
 		newborn.Begin(state(os.Geteuid(), os.Getenv))
+	case g.level != "process" || os.Geteuid() != 0:
+	case g.network:
+		seat.Begin(&device)
+	default:
+		seat.Begin(nil)
 	}
 }
+
+// device is that of every network (package egress, which has more to initialise).
+var device = tun.Config{Address: [4]byte{198, 18, 0, 2}, Gateway: [4]byte{198, 18, 0, 1}, MTU: 32 << 10}
 
 // slack lets timers of this process be late, as those of the shim and of gVisor's halves:
 // while a run is prepared and its end is recorded, Go's monitor wakes every 20 µs to look
@@ -29,29 +43,6 @@ func init() {
 func slack() {
 	const set = 29 // PR_SET_TIMERSLACK (prctl(2))
 	_, _, _ = syscall.AllThreadsSyscall(syscall.SYS_PRCTL, set, newborn.Slack, 0)
-}
-
-// likely says whether a command line will run something on gVisor. A policy, which
-// may say something else, is not read: a level that it names costs that process.
-func likely(args []string) bool {
-	if len(args) < 3 || args[1] != "run" {
-		return false
-	}
-	for i, a := range args[2:] {
-		name, value, joined := strings.Cut(a, "=")
-		switch {
-		case a == "--":
-			return true
-		case name == "--help" || a == "-h":
-			return false
-		case name != "--isolation":
-		case joined:
-			return value == "gvisor"
-		default:
-			return len(args) > i+3 && args[i+3] == "gvisor"
-		}
-	}
-	return true
 }
 
 // state is where package store looks for the state directory first.

@@ -7,29 +7,43 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caisson-run/caisson/egress"
+	"github.com/caisson-run/caisson/internal/linux/tun"
 	"github.com/caisson-run/caisson/internal/store"
 )
 
-func TestLikely(t *testing.T) {
-	for line, want := range map[string]bool{
-		"caisson run -- true":                          true,
-		"caisson run --memory 64MiB -- true":           true,
-		"caisson run --isolation gvisor -- true":       true,
-		"caisson run --isolation=gvisor -- true":       true,
-		"caisson run script.py":                        true,
-		"caisson run -- x --isolation process":         true,
-		"caisson run --isolation process -- true":      false,
-		"caisson run --isolation=docker:runsc -- true": false,
-		"caisson run -it --isolation":                  false,
-		"caisson run --help":                           false,
-		"caisson run":                                  false,
-		"caisson version":                              false,
-		"caisson serve run":                            false,
-		"caisson":                                      false,
+func TestGuessed(t *testing.T) {
+	for line, want := range map[string]guess{
+		"caisson run -- true":                                        {level: "gvisor"},
+		"caisson run --memory 64MiB -- true":                         {level: "gvisor"},
+		"caisson run --isolation gvisor -- true":                     {level: "gvisor"},
+		"caisson run --isolation=gvisor -- true":                     {level: "gvisor"},
+		"caisson run --allow pypi.org -- true":                       {level: "gvisor", network: true},
+		"caisson run script.py":                                      {level: "gvisor"},
+		"caisson run -- x --isolation process --allow pypi.org":      {level: "gvisor"},
+		"caisson run --isolation process -- true":                    {level: "process"},
+		"caisson run --isolation process --allow=pypi.org -- true":   {level: "process", network: true},
+		"caisson run --allow pypi.org --isolation=process -- true":   {level: "process", network: true},
+		"caisson run --isolation process --isolation=docker -- true": {level: "docker"},
+		"caisson run --isolation=docker:runsc -- true":               {level: "docker:runsc"},
+		"caisson run -it --isolation":                                {},
+		"caisson run --help":                                         {},
+		"caisson run --isolation process --help":                     {},
+		"caisson run":                                                {},
+		"caisson version":                                            {},
+		"caisson serve run --isolation process":                      {},
+		"caisson":                                                    {},
 	} {
-		if got := likely(strings.Fields(line)); got != want {
-			t.Errorf("%s: %v", line, got)
+		if got := guessed(strings.Fields(line)); got != want {
+			t.Errorf("%s: %+v", line, got)
 		}
+	}
+}
+
+// The device that is made ahead is the one that will be asked for.
+func TestDevice(t *testing.T) {
+	if want := (tun.Config{Address: egress.Guest.As4(), Gateway: egress.Gateway.As4(), MTU: egress.MTU}); device != want {
+		t.Errorf("%v, want %v", device, want)
 	}
 }
 

@@ -17,8 +17,7 @@ package tun
 
 import (
 	"encoding/binary"
-	"fmt"
-	"net/netip"
+	"errors"
 	"os"
 	"unsafe"
 
@@ -47,8 +46,9 @@ const NoIPv6 = "/proc/sys/net/ipv6/conf/" + Name + "/disable_ipv6"
 // Config says what a device is like.
 type Config struct {
 	// Address is the sandbox's own, Gateway the one at the other end, by which
-	// everything else is reached.
-	Address, Gateway netip.Addr
+	// everything else is reached. They are bytes, since who makes a device ahead of
+	// everything else has no net/netip yet.
+	Address, Gateway [4]byte
 	// MTU is how long a packet may be, in bytes.
 	MTU int
 }
@@ -69,8 +69,8 @@ type Request struct {
 // up, in order. Whoever makes them has CAP_NET_ADMIN over the namespace.
 // NoIPv6 comes after those that are for the device's file.
 func (c Config) Requests() ([]Request, error) {
-	if !c.Address.Is4() || !c.Gateway.Is4() || c.MTU < 576 || c.MTU > 65535 {
-		return nil, fmt.Errorf("no device can have the addresses %v and %v and packets of %d bytes", c.Address, c.Gateway, c.MTU)
+	if none := [4]byte{}; c.Address == none || c.Gateway == none || c.MTU < 576 || c.MTU > 65535 {
+		return nil, errors.New("no device can have these addresses, or packets of this size")
 	}
 	what := "make its network device"
 	all := []Request{
@@ -115,17 +115,17 @@ func number(n uint32) unsafe.Pointer {
 	return unsafe.Pointer(r)
 }
 
-func address(a netip.Addr) unsafe.Pointer {
+func address(a [4]byte) unsafe.Pointer {
 	r := newRequest()
 	copy(r.data[:], socketAddress(a))
 	return unsafe.Pointer(r)
 }
 
 // socketAddress is struct sockaddr_in.
-func socketAddress(a netip.Addr) []byte {
+func socketAddress(a [4]byte) []byte {
 	b := binary.NativeEndian.AppendUint16(nil, unix.AF_INET)
 	b = append(b, 0, 0) // the port
-	return append(append(b, a.AsSlice()...), make([]byte, 8)...)
+	return append(append(b, a[:]...), make([]byte, 8)...)
 }
 
 // routeEntry is struct rtentry (linux/route.h) of a 64-bit kernel.
@@ -136,10 +136,10 @@ type routeEntry struct {
 	_             [62]byte
 }
 
-func defaultRoute(via netip.Addr) unsafe.Pointer {
+func defaultRoute(via [4]byte) unsafe.Pointer {
 	r := &routeEntry{flags: unix.RTF_UP | unix.RTF_GATEWAY}
-	copy(r.to[:], socketAddress(netip.IPv4Unspecified()))
-	copy(r.mask[:], socketAddress(netip.IPv4Unspecified()))
+	copy(r.to[:], socketAddress([4]byte{}))
+	copy(r.mask[:], socketAddress([4]byte{}))
 	copy(r.via[:], socketAddress(via))
 	return unsafe.Pointer(r)
 }
@@ -151,11 +151,11 @@ func (c Config) Make() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	fd, err := unix.Open(Path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(Path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: Path, Err: err}
 	}
-	device := os.NewFile(uintptr(fd), Path)
+	device := os.NewFile(uintptr(fd), Path) // which blocks yet, so that this process does not poll what is not its own
 	sock, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		device.Close()
@@ -168,16 +168,28 @@ func (c Config) Make() (*os.File, error) {
 		if !r.Device {
 			on = sock
 			if !silenced { // the device has its name by now
-				_ = os.WriteFile(NoIPv6, []byte("1"), 0) // where there is no IPv6 there is no file
+				silence()
 				silenced = true
 			}
 		}
 		if err := r.make(on); err != nil {
 			device.Close()
-			return nil, fmt.Errorf("%s: %w", r.What, err)
+			return nil, os.NewSyscallError(r.What, err)
 		}
 	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		device.Close()
+		return nil, os.NewSyscallError("fcntl", err)
+	}
 	return device, nil
+}
+
+// silence keeps IPv6 from the device. Where there is none there is no file.
+func silence() {
+	if fd, err := unix.Open(NoIPv6, unix.O_WRONLY|unix.O_CLOEXEC, 0); err == nil {
+		_, _ = unix.Write(fd, []byte("1"))
+		unix.Close(fd)
+	}
 }
 
 func (r *Request) make(fd int) error {
@@ -206,5 +218,5 @@ func Usable() (why, remedy string) {
 	case unix.ENOENT, unix.ENODEV, unix.ENXIO:
 		return "this host has no " + Path, "as root: modprobe tun"
 	}
-	return fmt.Sprintf("%s cannot be opened: %v", Path, err), "look at " + Path
+	return Path + " cannot be opened: " + err.Error(), "look at " + Path
 }

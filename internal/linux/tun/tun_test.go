@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"os/exec"
 	"runtime"
@@ -49,7 +48,7 @@ func TestLifetime(t *testing.T) {
 		if out, err := exec.Command("ip", "link", "add", "here", "type", "veth", "peer", "name", "there", "netns", fmt.Sprint(other)).CombinedOutput(); err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
-		device, err := Config{Address: netip.MustParseAddr("198.18.0.2"), Gateway: netip.MustParseAddr("198.18.0.1"), MTU: 1500}.Make()
+		device, err := Config{Address: [4]byte{198, 18, 0, 2}, Gateway: [4]byte{198, 18, 0, 1}, MTU: 1500}.Make()
 		if err != nil {
 			return err
 		}

@@ -3,8 +3,9 @@
 package shelf
 
 import (
-	"fmt"
+	"errors"
 	"os"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -23,7 +24,7 @@ const runs = "run"
 // whosever it is. What is refused here is done later, and made there.
 func (l Label) below(state string) (*os.File, error) {
 	if state == "" || state[0] != '/' {
-		return nil, fmt.Errorf("engine: %q is no state directory", state)
+		return nil, errors.New("engine: " + strconv.Quote(state) + " is no state directory")
 	}
 	dir, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -35,7 +36,7 @@ func (l Label) below(state string) (*os.File, error) {
 			continue
 		}
 		if name == ".." {
-			return nil, fmt.Errorf("engine: %q has dots in it", state)
+			return nil, errors.New("engine: " + strconv.Quote(state) + " has dots in it")
 		}
 		next, err := ancestor(dir, name)
 		if err != nil {
@@ -66,7 +67,7 @@ func ancestor(dir int, name string) (int, error) {
 	shared := st.Mode&0o022 != 0 && st.Mode&unix.S_ISVTX == 0
 	if shared || st.Uid != 0 && int(st.Uid) != os.Geteuid() {
 		unix.Close(fd)
-		return -1, fmt.Errorf("engine: %s is not private", name)
+		return -1, errors.New("engine: " + name + " is not private")
 	}
 	return fd, nil
 }

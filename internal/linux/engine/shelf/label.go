@@ -3,8 +3,7 @@
 package shelf
 
 import (
-	"encoding/hex"
-	"fmt"
+	"errors"
 	"strconv"
 	"strings"
 )
@@ -25,15 +24,14 @@ func (l Label) String() string {
 func ParseLabel(s string) (Label, error) {
 	f := strings.Fields(s)
 	if len(f) != 3 {
-		return Label{}, fmt.Errorf("engine: its label has %d fields, not 3", len(f))
+		return Label{}, errors.New("engine: its label has " + strconv.Itoa(len(f)) + " fields, not 3")
 	}
-	digest, err := hex.DecodeString(f[0])
-	if err != nil || len(digest) != 32 {
-		return Label{}, fmt.Errorf("engine: its label has no digest")
+	if len(f[0]) != 64 || strings.Trim(f[0], "0123456789abcdefABCDEF") != "" {
+		return Label{}, errors.New("engine: its label has no digest")
 	}
 	size, err := strconv.ParseInt(f[1], 10, 64)
 	if err != nil || size <= 0 {
-		return Label{}, fmt.Errorf("engine: its label has no size")
+		return Label{}, errors.New("engine: its label has no size")
 	}
 	return Label{Digest: f[0], Size: size, GVisor: f[2]}, nil
 }

@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -60,7 +59,7 @@ func openAt(dir int, path string) (*Shelf, error) {
 	}
 	if st.Uid != s.uid || st.Mode&0o077 != 0 || fs.Flags&unix.ST_NOEXEC != 0 {
 		s.Close()
-		return nil, fmt.Errorf("engine: %s is not private, or nothing can be executed there", path)
+		return nil, errors.New("engine: " + path + " is not private, or nothing can be executed there")
 	}
 	return s, nil
 }
@@ -86,7 +85,7 @@ func (s *Shelf) Find(l Label) (*os.File, error) {
 	}
 	if st.Mode != unix.S_IFREG|Mode || st.Uid != s.uid || st.Size != l.Size {
 		f.Close()
-		return nil, fmt.Errorf("engine: %s is not what was put there", NameOf(l))
+		return nil, errors.New("engine: " + NameOf(l) + " is not what was put there")
 	}
 	if now := time.Now(); now.Sub(time.Unix(st.Mtim.Unix())) > freshFor {
 		_ = unix.Futimes(fd, []unix.Timeval{unix.NsecToTimeval(now.UnixNano()), unix.NsecToTimeval(now.UnixNano())})
