@@ -146,6 +146,16 @@ func (s *Session) sweep(ctx context.Context) {
 	_ = sweepState(ctx, s.o.State, s.o.Drivers)
 }
 
+// Rest ends what drivers have ready for the next sandbox ([sandbox.Rester]). Calls go
+// on, and there may be more.
+func (s *Session) Rest() {
+	for _, d := range s.o.Drivers {
+		if r, ok := d.(sandbox.Rester); ok {
+			r.Rest()
+		}
+	}
+}
+
 // sweepState takes away what dead owners left in a state directory, and outside
 // of it.
 func sweepState(ctx context.Context, state State, drivers map[string]sandbox.Driver) error {

@@ -73,7 +73,7 @@ func Run(t *testing.T, l Level, only ...string) *attack.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := attack.Options{Session: s, Isolation: l.Driver.Name(), State: state.Path(), Program: program(t), Only: only, Unpack: l.Unpack}
+	o := attack.Options{Session: s, Isolation: l.Driver.Name(), State: state.Path(), Program: program(t), Only: only, Unpack: l.Unpack, Rest: s.Rest}
 	o.Open = func(ctx context.Context, o attack.OfficeOptions) (*attack.Office, error) { return l.open(ctx, o) }
 	if l.Doer != nil {
 		o.Session = l.Doer(s)

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // traces are what a sandbox could leave on the host.
@@ -26,6 +28,9 @@ type traces struct {
 // look takes stock before a test.
 func (s *suite) look(t *testing.T) traces {
 	t.Helper()
+	if r, ok := s.driver.(sandbox.Rester); ok {
+		r.Rest()
+	}
 	return traces{strangers(t), s.mounts(t), cgroupsOf(t, s.tag)}
 }
 

@@ -57,6 +57,18 @@ func (d *Driver) Early(id, stateDir string, limits sandbox.Limits) (release func
 	}
 }
 
+// begin is Early for who is asked for a sandbox that was not begun: the rest of it is
+// prepared beside.
+func (d *Driver) begin(spec *sandbox.Spec) (release func()) {
+	d.mu.Lock()
+	begun := d.early[spec.ID] != nil
+	d.mu.Unlock()
+	if begun {
+		return func() {}
+	}
+	return d.Early(spec.ID, spec.StateDir, spec.Limits)
+}
+
 func (d *Driver) takeEarly(id string) *early {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -80,10 +92,13 @@ func (d *Driver) berth(id, stateDir string, limits *sandbox.Limits) (*berth, err
 }
 
 func (d *Driver) makeBerth(id, stateDir string, limits *sandbox.Limits) (*berth, error) {
-	b := &berth{}
-	err := b.makeGroup(d.host(), id, stateDir, limits)
+	b, host := &berth{}, d.host()
+	shim := conceive(stateDir, host)
+	err := b.makeGroup(host, id, stateDir, limits)
 	if err == nil {
-		b.shim, err = bear(stateDir, b.group)
+		b.shim, err = shim.bear(stateDir, b.group)
+	} else {
+		shim.drop()
 	}
 	if err != nil {
 		b.close()
@@ -92,10 +107,13 @@ func (d *Driver) makeBerth(id, stateDir string, limits *sandbox.Limits) (*berth,
 	return b, nil
 }
 
+// grouped says whether sandboxes have control groups of their own.
+func grouped(host *cgroup.Host) bool { return host != nil && host.Why == "" }
+
 // makeGroup makes the control group that holds memory, processors, tasks and
 // block I/O, as far as this host lets us.
 func (b *berth) makeGroup(host *cgroup.Host, id, stateDir string, limits *sandbox.Limits) error {
-	if host == nil || host.Why != "" {
+	if !grouped(host) {
 		return nil
 	}
 	want, err := groupLimits(host, limits, stateDir)

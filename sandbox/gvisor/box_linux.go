@@ -19,11 +19,12 @@ import (
 // box is one sandbox as its owner sees it: a plan, a control group, a shim.
 type box struct {
 	*berth
-	spec  *sandbox.Spec
-	plan  *plan
-	order *wire.Order
-	began time.Time // when the shim got it
-	exec  *os.File  // the first process's program, when it is not a file inside
+	driver *Driver
+	spec   *sandbox.Spec
+	plan   *plan
+	order  *wire.Order
+	began  time.Time // when the shim got it
+	exec   *os.File  // the first process's program, when it is not a file inside
 
 	bequest *bequest // what the next owner would get; nil without
 
@@ -42,6 +43,7 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first, base uint32) (*box, error) 
 	if err := spec.Limits.Check(d.limits()); err != nil {
 		return nil, err
 	}
+	defer d.begin(spec)()
 	ids, err := newIdentity(spec.User, euid, egid, base)
 	if err != nil {
 		return nil, err
@@ -61,13 +63,14 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first, base uint32) (*box, error) 
 	if err := checkDir(spec, f.dir); err != nil {
 		return nil, err
 	}
-	b := &box{spec: spec, plan: p, debug: d.opts.DebugDir}
+	b := &box{driver: d, spec: spec, plan: p, debug: d.opts.DebugDir}
 	if err := b.makeFiles(); err != nil {
 		return nil, err
 	}
 	if err := b.makeMountpoints(); err != nil {
 		return nil, err
 	}
+	d.made.Add(1)
 	if b.berth, err = d.berth(spec.ID, spec.StateDir, &spec.Limits); err != nil {
 		b.close()
 		return nil, err
@@ -205,6 +208,9 @@ func (b *box) flags() map[string]string {
 // close removes what is left when the shim is gone. It may be called twice.
 func (b *box) close() {
 	b.berth.close()
+	if b.driver != nil {
+		b.driver.keepSpare(b.spec.StateDir)
+	}
 	for _, f := range b.opened {
 		f.Close()
 	}

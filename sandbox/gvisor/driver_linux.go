@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/caisson-run/caisson/internal/linux/cgroup"
 	"github.com/caisson-run/caisson/internal/linux/engine"
@@ -20,6 +21,8 @@ type Driver struct {
 
 	detect sync.Once
 	found  *cgroup.Host // set by detect
+
+	made atomic.Int64 // sandboxes, or what was to be one
 
 	mu    sync.Mutex
 	early map[string]*early // begun and not yet asked for, by ID
@@ -56,6 +59,7 @@ var (
 	_ sandbox.Runner   = (*Driver)(nil)
 	_ sandbox.Holder   = (*Driver)(nil)
 	_ sandbox.Unpacker = (*Driver)(nil)
+	_ sandbox.Rester   = (*Driver)(nil)
 )
 
 // Unpack keeps the program that runs around a sandbox beside stateDir: once for each

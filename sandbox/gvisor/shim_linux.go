@@ -35,27 +35,91 @@ type shimProcess struct {
 	lateOnce, stopOnce sync.Once
 }
 
-// bear starts a shim, in group where there is one. It waits for its order.
-func bear(stateDir string, group *cgroup.Group) (*shimProcess, error) {
-	birth := wire.Birth{StateDir: stateDir}
+// unborn is a shim that is being started while its group is being made.
+type unborn struct {
+	done    chan struct{} // closed when the rest is set; nil where it is born in its group
+	program *os.File
+	newborn *newborn.Shim
+	err     error
+}
+
+// conceive begins to start a shim: its process needs longer until it is ready than its
+// group takes to be made, and steps into that by itself. Control groups of version 2
+// are not stepped into, which would wait: there it is started when its group is there.
+func conceive(stateDir string, host *cgroup.Host) *unborn {
+	u := &unborn{}
+	if !stepsIn(host) {
+		return u
+	}
+	u.done = make(chan struct{})
+	go func() {
+		defer close(u.done)
+		var program *os.File
+		if program, u.err = engine.Open(stateDir); u.err != nil {
+			return
+		}
+		u.program = program
+		if u.newborn = newborn.Take(program, stateDir); u.newborn == nil {
+			u.newborn, u.err = newborn.Start(program)
+		}
+	}()
+	return u
+}
+
+// stepsIn says whether a shim may be started before its group is there, if it is to
+// have one.
+func stepsIn(host *cgroup.Host) bool { return !grouped(host) || host.Version == 1 }
+
+// drop ends what will not be born.
+func (u *unborn) drop() {
+	if u.done == nil {
+		return
+	}
+	if <-u.done; u.err == nil {
+		u.newborn.End()
+	}
+	u.program.Close()
+}
+
+// bear makes it the shim of a sandbox, in group where there is one. It waits for its
+// order.
+func (u *unborn) bear(stateDir string, group *cgroup.Group) (*shimProcess, error) {
+	birth := &wire.Birth{StateDir: stateDir}
 	if group != nil {
 		outside, err := group.Outside()
 		if err != nil {
+			u.drop()
 			return nil, err
 		}
 		birth.Cgroup = &wire.Cgroup{Dirs: group.Dirs(), Outside: outside}
 	}
-	program, err := engine.Open(stateDir)
+	if u.done == nil {
+		return bearIn(group, birth)
+	}
+	<-u.done
+	defer u.program.Close()
+	if u.err != nil {
+		return nil, unstarted(u.err)
+	}
+	shim, err := adopt(u.newborn, birth)
+	if err == nil {
+		return shim, nil
+	}
+	// Somebody has killed it while it waited, as a host does that is out of memory.
+	if u.newborn, err = newborn.Start(u.program); err != nil {
+		return nil, unstarted(err)
+	}
+	return adopt(u.newborn, birth)
+}
+
+// bearIn starts a shim in its group.
+func bearIn(group *cgroup.Group, birth *wire.Birth) (*shimProcess, error) {
+	newborn.Discard() // it is in none
+	program, err := engine.Open(birth.StateDir)
 	if err != nil {
-		return nil, fmt.Errorf("start shim: %w", err)
+		return nil, unstarted(err)
 	}
 	defer program.Close()
-	if s := newborn.Take(program); s != nil {
-		if group == nil || group.Version() == 1 {
-			return adopt(s, &birth)
-		}
-		s.End()
-	}
 	conn, theirs, err := socketPair()
 	if err != nil {
 		return nil, fmt.Errorf("start shim: %w", err)
@@ -63,7 +127,7 @@ func bear(stateDir string, group *cgroup.Group) (*shimProcess, error) {
 	defer theirs.Close()
 	// Before the shim is there, so that there is no moment in which it does not
 	// know what to take away.
-	if err := wire.Send(conn, &birth, nil); err != nil {
+	if err := wire.Send(conn, birth, nil); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("start shim: %w", err)
 	}
@@ -71,15 +135,15 @@ func bear(stateDir string, group *cgroup.Group) (*shimProcess, error) {
 		Path: "/proc/self/fd/" + strconv.Itoa(wire.LastFile), Args: []string{wire.Argv0}, Dir: "/",
 		Env: newborn.Env, ExtraFiles: fill(theirs, program), SysProcAttr: newborn.Attributes(),
 	}
-	begin := cmd.Start
-	if group != nil {
-		begin = func() error { return group.Start(cmd) }
-	}
-	if err := begin(); err != nil {
+	if err := group.Start(cmd); err != nil {
 		conn.Close()
-		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the program around it cannot be started", Cause: err}
+		return nil, unstarted(err)
 	}
 	return newShimProcess((*child)(cmd), conn), nil
+}
+
+func unstarted(err error) error {
+	return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the program around it cannot be started", Cause: err}
 }
 
 func newShimProcess(p process, conn *net.UnixConn) *shimProcess {

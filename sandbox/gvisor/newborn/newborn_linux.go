@@ -16,10 +16,12 @@ package newborn
 
 import (
 	"os"
+	"path"
 	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -39,13 +41,25 @@ const (
 // Shim is one that was started early. Its socket and program are the taker's.
 type Shim struct {
 	Process *os.Process
-	Socket  *os.File // the owner's end
-	program *os.File
+	Socket  *os.File  // the owner's end
+	program *os.File  // of one that waits to be taken
+	born    *likeness // of a spare: what its owner was like then
+}
+
+// expected is a shim that waits to be taken, or will.
+type expected struct {
+	shim chan *Shim    // closed with nothing in it: there is none
+	over chan struct{} // closed when there is something in it, or will not be
+	late *time.Timer   // ends a spare that nobody takes
+}
+
+func expect() *expected {
+	return &expected{shim: make(chan *Shim, 1), over: make(chan struct{})}
 }
 
 var (
 	mu    sync.Mutex
-	begun chan *Shim // nil: none was begun, or it was taken; closed with nothing in it: there is none
+	begun *expected // nil: none was begun, or it was taken
 )
 
 // Begin starts a shim in the background, out of the engine that is kept below a
@@ -63,62 +77,96 @@ func begin(open func() (*os.File, error)) {
 	if unified() {
 		return
 	}
-	c := make(chan *Shim, 1)
+	e := expect()
 	mu.Lock()
-	begun = c
+	begun = e
 	mu.Unlock()
-	go func() {
-		defer close(c) // none, unless there is one in it
-		program, err := open()
-		if err != nil {
-			return
-		}
-		s := &Shim{program: program}
-		if err := s.start(); err != nil {
-			program.Close()
-			return
-		}
-		c <- s
-	}()
+	go e.make(open, "")
 }
 
-// Take gives the shim to its owner, if there is one and it is that very program;
-// else nil. At most one caller gets it.
-func Take(program *os.File) *Shim {
-	s := take()
+// make makes it; of a spare it notes what its owner is like, with sandboxes in dir.
+func (e *expected) make(open func() (*os.File, error), dir string) {
+	defer close(e.over)
+	defer close(e.shim) // none, unless there is one in it
+	program, err := open()
+	if err != nil {
+		return
+	}
+	var born *likeness
+	if dir != "" {
+		born, err = look(dir)
+	}
+	var s *Shim
+	if err == nil {
+		s, err = Start(program)
+	}
+	if err != nil {
+		program.Close()
+		return
+	}
+	s.program, s.born = program, born
+	e.shim <- s
+}
+
+// Start starts a shim out of an open program, for whoever knows what for but has not
+// made all of it yet.
+func Start(program *os.File) (*Shim, error) {
+	s := &Shim{}
+	if err := s.start(program); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Take gives the shim to its owner, if there is one, it is that very program, and its
+// owner is as it was; else nil. It is for a sandbox in the directory stateDir. At most
+// one caller gets it.
+func Take(program *os.File, stateDir string) *Shim {
+	e := take()
+	if e == nil {
+		return nil
+	}
+	s := <-e.shim
 	if s == nil {
 		return nil
 	}
+	defer s.program.Close()
 	want, err := program.Stat()
 	if err == nil {
 		var got os.FileInfo
-		if got, err = s.program.Stat(); err == nil && os.SameFile(want, got) {
-			s.program.Close()
+		if got, err = s.program.Stat(); err == nil && os.SameFile(want, got) && s.born.still(path.Clean(stateDir)) {
 			return s
 		}
 	}
-	s.program.Close()
 	s.End()
 	return nil
 }
 
 // Discard ends a shim that nobody has taken. It returns when it is gone.
 func Discard() {
-	if s := take(); s != nil {
-		s.program.Close()
-		s.End()
+	if e := take(); e != nil {
+		e.discard()
 	}
 }
 
-func take() *Shim {
+// take makes what was begun the caller's, if there is something.
+func take() *expected {
 	mu.Lock()
-	c := begun
+	defer mu.Unlock()
+	e := begun
 	begun = nil
-	mu.Unlock()
-	if c == nil {
-		return nil
+	if e != nil && e.late != nil {
+		e.late.Stop()
 	}
-	return <-c
+	return e
+}
+
+// discard ends it, when it has started.
+func (e *expected) discard() {
+	if s := <-e.shim; s != nil {
+		s.program.Close()
+		s.End()
+	}
 }
 
 // End kills a shim that has no order, and waits for it.
@@ -135,7 +183,7 @@ func unified() bool {
 	return unix.Statfs("/sys/fs/cgroup", &st) == nil && st.Type == unix.CGROUP2_SUPER_MAGIC
 }
 
-func (s *Shim) start() error {
+func (s *Shim) start(program *os.File) error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -149,7 +197,7 @@ func (s *Shim) start() error {
 	defer theirs.Close()
 	s.Socket = os.NewFile(uintptr(fds[0]), "owner")
 	files := make([]*os.File, LastFile+1) // what is nil is closed
-	files[0], files[1], files[2], files[FD], files[LastFile] = null, null, null, theirs, s.program
+	files[0], files[1], files[2], files[FD], files[LastFile] = null, null, null, theirs, program
 	attr := &os.ProcAttr{Dir: "/", Env: Env, Files: files, Sys: Attributes()}
 	err = withSlack(func() error {
 		s.Process, err = os.StartProcess("/proc/self/fd/"+strconv.Itoa(LastFile), []string{Argv0, Word}, attr)

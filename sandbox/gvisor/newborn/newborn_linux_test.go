@@ -22,11 +22,11 @@ func TestMain(m *testing.M) {
 
 func TestTaken(t *testing.T) {
 	program := begun1(t, "/proc/self/exe")
-	s := Take(program)
+	s := Take(program, "/nowhere/sandbox")
 	if s == nil {
 		t.Fatal("there is none")
 	}
-	if again := Take(program); again != nil {
+	if again := Take(program, "/nowhere/sandbox"); again != nil {
 		t.Error("a second one got it, too")
 	}
 	s.Socket.Close() // as when the owner dies
@@ -42,7 +42,7 @@ func TestAnotherProgramIsNotTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	if s := Take(other); s != nil {
+	if s := Take(other, "/nowhere/sandbox"); s != nil {
 		t.Error("it is another program")
 	}
 	noChild(t)
@@ -57,11 +57,11 @@ func TestDiscard(t *testing.T) {
 
 func TestThatCannotBeStarted(t *testing.T) {
 	program := begun1(t, "/etc/hostname")
-	if Take(program) != nil {
+	if Take(program, "/nowhere/sandbox") != nil {
 		t.Error("it is no program")
 	}
 	Begin("/nowhere")
-	if Take(program) != nil {
+	if Take(program, "/nowhere/sandbox") != nil {
 		t.Error("it is not kept there")
 	}
 }

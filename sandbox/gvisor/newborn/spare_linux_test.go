@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package newborn
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestKept(t *testing.T) {
+	program, state := kept(t)
+	Keep(program, filepath.Dir(state), time.Hour) // there is one
+	s := Take(program, state)
+	if s == nil {
+		t.Fatal("there is none")
+	}
+	if again := Take(program, state); again != nil {
+		t.Error("a second one got it, too, or another was started")
+	}
+	s.Socket.Close() // as when the owner dies
+	if state, err := s.Process.Wait(); err != nil || !state.Success() {
+		t.Errorf("it ended with %v, %v", state, err)
+	}
+	noChild(t)
+}
+
+func TestKeptInVain(t *testing.T) {
+	kept(t)
+	begun.late.Reset(0)
+	// It dies, and is waited for.
+	for unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil) != unix.ECHILD {
+		runtime.Gosched()
+	}
+	if take() != nil {
+		t.Error("it would be taken")
+	}
+}
+
+// What a shim has of its owner's is what its owner had then.
+func TestKeptOfAnotherOwner(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, state string) string{
+		"a bound": func(t *testing.T, state string) string {
+			var was unix.Rlimit
+			if err := unix.Getrlimit(unix.RLIMIT_CORE, &was); err != nil {
+				t.Fatal(err)
+			}
+			now := unix.Rlimit{Cur: was.Cur ^ 1, Max: was.Max}
+			if now.Cur > now.Max {
+				t.Skip("there is but one")
+			}
+			if err := unix.Setrlimit(unix.RLIMIT_CORE, &now); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = unix.Setrlimit(unix.RLIMIT_CORE, &was) })
+			return state
+		},
+		"another place": func(t *testing.T, state string) string { return t.TempDir() },
+		"mounted": func(t *testing.T, state string) string {
+			mountOver(t, state)
+			return state
+		},
+		"all mounted": func(t *testing.T, state string) string {
+			mountOver(t, filepath.Dir(state))
+			if err := os.Mkdir(state, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			return state
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			program, state := kept(t)
+			if Take(program, change(t, state)) != nil {
+				t.Error("it was taken all the same")
+			}
+			noChild(t)
+		})
+	}
+}
+
+func mountOver(t *testing.T, dir string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("an ordinary user's shim has no mounts of its own")
+	}
+	if err := unix.Mount("test", dir, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Each line that is looked for is there.
+func TestDescribe(t *testing.T) {
+	text, err := describe(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range inherited {
+		if !strings.Contains("\n"+text, "\n"+name+":") {
+			t.Errorf("no %s in\n%s", name, text)
+		}
+	}
+	for _, want := range []string{"Max open files", "mnt:[", "user:[", "\n/\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
+
+// kept has a spare of this binary, for the sandbox that has the directory state.
+func kept(t *testing.T) (program *os.File, state string) {
+	t.Helper()
+	program, err := os.OpenFile("/proc/self/exe", unix.O_PATH, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { program.Close() })
+	state = filepath.Join(t.TempDir(), "sandbox")
+	if err := os.Mkdir(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	Keep(program, filepath.Dir(state), time.Hour)
+	t.Cleanup(Discard)
+	Await()
+	return program, state
+}

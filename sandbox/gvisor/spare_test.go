@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package gvisor_test
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/internal/linux/engine"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/drivertest"
+	"github.com/caisson-run/caisson/sandbox/gvisor"
+	"github.com/caisson-run/caisson/sandbox/gvisor/newborn"
+)
+
+func TestPostureOfSpareAsNobody(t *testing.T) { drivertest.AsUser(t, 65534, "TestPostureOfSpare") }
+
+// A shim that waited for its sandbox is like any other.
+func TestPostureOfSpare(t *testing.T) {
+	noSpares(t)
+	program, err := engine.Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer program.Close()
+	spec := world(t)
+	newborn.Keep(program, filepath.Dir(spec.StateDir), time.Hour)
+	spare := spares(t, 1)
+	holdPostureOf(t, spec)
+	if slices.Equal(spare, shims(t)) {
+		t.Error("it was left")
+	}
+}
+
+func TestSpareAsNobody(t *testing.T) { drivertest.AsUser(t, 65534, "TestSpare") }
+
+// Who asks twice has a shim ready, which serves one sandbox.
+func TestSpare(t *testing.T) {
+	noSpares(t)
+	d := gvisor.New(gvisor.Options{})
+	succeeds(t, d)
+	spares(t, 0) // it might have been a command
+	succeeds(t, d)
+	spare := spares(t, 1)
+	if used := succeeds(t, d); !slices.Equal(used, spare) {
+		t.Errorf("%v served, and %v was ready", used, spare)
+	}
+	if next := spares(t, 1); slices.Equal(next, spare) {
+		t.Error("it waits once more")
+	}
+}
+
+// Many sandboxes at once leave one.
+func TestSpares(t *testing.T) {
+	noSpares(t)
+	d := gvisor.New(gvisor.Options{})
+	defer spares(t, 0)
+	defer d.Rest()
+	var all sync.WaitGroup
+	for range 3 {
+		spec := neighbour(t)
+		all.Go(func() {
+			if err := run(t, d, spec, func() {}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	spares(t, 1)
+}
+
+func TestSpareThatWasKilled(t *testing.T) {
+	noSpares(t)
+	d := gvisor.New(gvisor.Options{})
+	succeeds(t, d)
+	succeeds(t, d)
+	spare := spares(t, 1)[0]
+	if err := unix.Kill(spare, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	// Dead, and nobody's concern yet.
+	if err := unix.Waitid(unix.P_PID, spare, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+	if used := succeeds(t, d); slices.Contains(used, spare) {
+		t.Error("it is dead")
+	}
+}
+
+// noSpares begins and ends without one.
+func noSpares(t *testing.T) {
+	t.Helper()
+	if unified(t) && os.Geteuid() == 0 {
+		t.Skip("on cgroup v2 a shim is started in its group")
+	}
+	newborn.Discard()
+	t.Cleanup(newborn.Discard)
+}
+
+// spares are the shims that wait, which must be n.
+func spares(t *testing.T, n int) []int {
+	t.Helper()
+	newborn.Await()
+	found := shims(t)
+	for limit := time.Now().Add(10 * time.Second); len(found) < n && time.Now().Before(limit); found = shims(t) {
+		runtime.Gosched() // one that is being executed has no name yet
+	}
+	if len(found) != n {
+		t.Fatalf("%d shims wait, not %d", len(found), n)
+	}
+	return found
+}
+
+func shims(t *testing.T) []int { return descendants(t, os.Getpid(), "caisson-shim") }
+
+// succeeds has d run a program, and says which shims there were meanwhile.
+func succeeds(t *testing.T, d *gvisor.Driver) (during []int) {
+	t.Helper()
+	if err := run(t, d, neighbour(t), func() { during = shims(t) }); err != nil {
+		t.Fatal(err)
+	}
+	return during
+}
+
+// neighbour is a world whose directory lies beside those of the others of this test, as
+// sandboxes' do.
+func neighbour(t *testing.T) *sandbox.Spec {
+	t.Helper()
+	spec := world(t)
+	spec.StateDir = t.TempDir()
+	if err := os.Chmod(spec.StateDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return spec
+}
+
+func run(t *testing.T, d *gvisor.Driver, spec *sandbox.Spec, running func()) error {
+	in, release := io.Pipe()
+	up := &waiter{text: "up", seen: make(chan struct{})}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := d.Run(t.Context(), spec, &sandbox.Exec{Argv: []string{"sh", "-c", "echo up; read x"}, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"}, Stdin: in, Stdout: up})
+		ended <- err
+	}()
+	select {
+	case <-up.seen:
+	case err := <-ended:
+		return errors.Join(errors.New("it ended early"), err)
+	}
+	running()
+	release.Close()
+	return <-ended
+}
