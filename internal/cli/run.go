@@ -136,7 +136,9 @@ func (a *app) doRun(cmd *cobra.Command, f *runFlags, args []string) error {
 		return err
 	}
 	defer opened.close()
-	return a.carryOut(contextOf(cmd), f, opened, call, stdin)
+	err = a.carryOut(contextOf(cmd), f, opened, call, stdin)
+	inPieces(opened.state)
+	return err
 }
 
 // call turns flags and arguments into a request. The file is what the program

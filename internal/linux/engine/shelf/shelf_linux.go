@@ -131,8 +131,8 @@ const hugePage = 2 << 20
 // bootName is the extended attribute that has the boot in which a program was written.
 const bootName = "user.caisson.boot"
 
-// boot is what the kernel calls its time since it was started.
-var boot = sync.OnceValue(func() []byte {
+// Boot is what the kernel calls its time since it was started; empty where it does not say.
+var Boot = sync.OnceValue(func() []byte {
 	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return bytes.TrimSpace(id)
 })
@@ -143,7 +143,7 @@ var boot = sync.OnceValue(func() []byte {
 func Stale(f *os.File) bool {
 	was := make([]byte, 64)
 	n, err := unix.Fgetxattr(int(f.Fd()), bootName, was)
-	now := boot()
+	now := Boot()
 	return err == nil && len(now) > 0 && !bytes.Equal(was[:n], now)
 }
 
@@ -164,7 +164,7 @@ func (s *Shelf) write(write func(io.Writer) error) error {
 	}
 	if err == nil {
 		// Where there is no such thing, it counts as of every boot.
-		_ = unix.Fsetxattr(fd, bootName, boot(), 0)
+		_ = unix.Fsetxattr(fd, bootName, Boot(), 0)
 		err = errors.Join(f.Chmod(Mode), f.Sync())
 	}
 	return errors.Join(err, f.Close())

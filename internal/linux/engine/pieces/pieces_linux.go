@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pieces has the kernel keep a program in memory in large pieces.
+//
+// What is read from the disk because somebody executes it lies in the page cache in
+// pieces of a few pages, since nobody asked for more, and each of them is mapped by
+// itself, in each process again. A file system that can keep large folios (XFS and
+// Btrfs, ext4 since Linux 6.16) reads pieces of 2 MiB where a mapping is advised to have
+// huge pages (do_sync_mmap_readahead in mm/filemap.c), and the kernel then maps each by
+// one entry of its page table. What lies there already stays, though, while anybody has
+// it mapped. So it is done by a process of another program, once the one that executes
+// this program has ended.
+package pieces
+
+import (
+	"io"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Argv0 tells a program of ours that it was started to do that.
+const Argv0 = "caisson-pieces"
+
+// What such a process has open besides /dev/null.
+const (
+	fileFD    = 3 // what is to be read
+	ownerFD   = 4 // which ends when the owner does
+	programFD = 5 // what it executes
+)
+
+// largest is what a file may have, in bytes, so that nobody's memory is filled by it.
+const largest = 512 << 20
+
+// Start starts program, which calls [Main], to read file once this process has ended.
+// It does not wait for it, and nothing is told of how it went.
+func Start(program, file *os.File) error {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	theirs, ours, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer theirs.Close()
+	files := []*os.File{null, null, null, file, theirs, program}
+	p, err := os.StartProcess("/proc/self/fd/5", []string{Argv0}, &os.ProcAttr{
+		Dir: "/", Env: []string{"GOMAXPROCS=1"}, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		ours.Close()
+		return err
+	}
+	held = ours // until this process ends
+	return p.Release()
+}
+
+var held *os.File
+
+// Main is that process. It does not return.
+func Main() {
+	owner, file := os.NewFile(ownerFD, "owner"), os.NewFile(fileFD, "program")
+	_, _ = io.Copy(io.Discard, owner) // a process lets go of its memory before its files
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, 19)
+	if Read(file) != nil {
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// Read reads a file anew, in large pieces, but for what somebody has mapped.
+func Read(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if size := info.Size(); !info.Mode().IsRegular() || size == 0 || size > largest {
+		return unix.EINVAL
+	}
+	_ = f.Sync() // what is not on the disk yet stays as it is
+	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+		return err
+	}
+	b, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		return err
+	}
+	defer unix.Munmap(b)
+	if err := unix.Madvise(b, unix.MADV_HUGEPAGE); err != nil {
+		return err
+	}
+	return unix.Madvise(b, unix.MADV_POPULATE_READ) // since Linux 5.14; no signal where the file has become shorter
+}
