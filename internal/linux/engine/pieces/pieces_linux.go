@@ -41,24 +41,22 @@ func Start(program, file *os.File) error {
 		return err
 	}
 	defer null.Close()
-	theirs, ours, err := os.Pipe()
-	if err != nil {
+	var ends [2]int
+	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
 		return err
 	}
+	theirs := os.NewFile(uintptr(ends[0]), "owner")
 	defer theirs.Close()
 	files := []*os.File{null, null, null, file, theirs, program}
 	p, err := os.StartProcess("/proc/self/fd/5", []string{Argv0}, &os.ProcAttr{
 		Dir: "/", Env: []string{"GOMAXPROCS=1"}, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
-		ours.Close()
+		_ = unix.Close(ends[1])
 		return err
 	}
-	held = ours // until this process ends
-	return p.Release()
+	return p.Release() // our end of the pipe is closed when this process ends
 }
-
-var held *os.File
 
 // Main is that process. It does not return.
 func Main() {
