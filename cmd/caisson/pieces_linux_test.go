@@ -13,20 +13,26 @@ import (
 )
 
 // The first run after a boot leaves a process behind that reads the program anew, and
-// ends; the next one does not.
+// ends; the next one does not, nor where two programs use the same state directory in
+// turns.
 func TestFirstRunReadsTheProgramAnew(t *testing.T) {
 	carried := os.Getenv("CAISSON")
 	if carried == "" {
 		carried = build(t, ".") // which has no other program to do that with
 	}
-	program := filepath.Join(t.TempDir(), "caisson") // others may use the one that was built
-	duplicate(t, carried, program)
+	one, other := filepath.Join(t.TempDir(), "caisson"), filepath.Join(t.TempDir(), "caisson") // others may use the one that was built
+	duplicate(t, carried, one)
+	duplicate(t, carried, other)
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 	state := filepath.Join(t.TempDir(), "state")
-	for i, want := range []int{1, 0} {
+	for i, run := range []struct {
+		program string
+		left    int
+	}{{one, 1}, {one, 0}, {other, 1}, {one, 0}, {other, 0}} {
+		program, want := run.program, run.left
 		if os.Getenv("CAISSON") == "" {
 			want = 0
 		}

@@ -5,9 +5,13 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -15,9 +19,13 @@ import (
 	"github.com/caisson-run/caisson/internal/linux/engine/shelf"
 )
 
-// stampName is the file beside the kept programs that says when this program was last
-// read in large pieces, and as which file.
-const stampName = ".pieces"
+// stampName is the file beside the kept programs that says which programs were read in
+// large pieces, as which files, and in which boot: the last ones, since more than one may
+// use the directory in turns.
+const (
+	stampName = ".pieces"
+	stamps    = 8
+)
 
 // InPieces has this program, which is about to end, kept in memory in large pieces
 // (package pieces), unless that was done since the kernel was started. runs is the
@@ -34,18 +42,47 @@ func InPieces(runs string) error {
 		return err
 	}
 	name := filepath.Join(runs, stampName)
-	if was, err := os.ReadFile(name); err == nil && string(was) == stamp {
+	was := readStamps(name)
+	if slices.Contains(was, stamp) {
 		return nil
+	}
+	// First, so that runs that end now do not all do it, nor each of them where nothing
+	// can be written.
+	was = append(was[max(0, len(was)-stamps+1):], stamp)
+	if err := writeStamps(name, was); err != nil {
+		return err
 	}
 	program, err := OpenRouter(filepath.Join(runs, "none"))
 	if err != nil {
 		return err
 	}
 	defer program.Close()
-	if err := os.WriteFile(name, []byte(stamp), 0o600); err != nil { // first, so that runs that end now do not all do it
+	return pieces.Start(program, self)
+}
+
+// readStamps returns none where they cannot be read.
+func readStamps(name string) []string {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, 4096))
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(text))
+}
+
+func writeStamps(name string, stamps []string) error {
+	fd, err := unix.Open(name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
+	if err != nil {
 		return err
 	}
-	return pieces.Start(program, self)
+	f := os.NewFile(uintptr(fd), name)
+	_, err = f.WriteString(strings.Join(stamps, "\n") + "\n")
+	return errors.Join(err, f.Close())
 }
 
 // stampOf names a file as it is, in this boot.
@@ -54,5 +91,5 @@ func stampOf(f *os.File) (string, error) {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s %d:%d %d %d.%09d\n", shelf.Boot(), st.Dev, st.Ino, st.Size, st.Ctim.Sec, st.Ctim.Nsec), nil
+	return fmt.Sprintf("%s/%d:%d/%d/%d.%09d", shelf.Boot(), st.Dev, st.Ino, st.Size, st.Ctim.Sec, st.Ctim.Nsec), nil
 }
