@@ -26,6 +26,7 @@ import (
 	"github.com/caisson-run/caisson/mcp"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/gvisor/newborn"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/registry"
 )
@@ -73,7 +74,8 @@ func Run(t *testing.T, l Level, only ...string) *attack.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := attack.Options{Session: s, Isolation: l.Driver.Name(), State: state.Path(), Program: program(t), Only: only, Unpack: l.Unpack, Rest: s.Rest}
+	// What is ready for the next sandbox on gVisor may be from a suite before this one.
+	o := attack.Options{Session: s, Isolation: l.Driver.Name(), State: state.Path(), Program: program(t), Only: only, Unpack: l.Unpack, Rest: newborn.Discard}
 	o.Open = func(ctx context.Context, o attack.OfficeOptions) (*attack.Office, error) { return l.open(ctx, o) }
 	if l.Doer != nil {
 		o.Session = l.Doer(s)
