@@ -14,6 +14,7 @@ package pieces
 
 import (
 	"io"
+	"math"
 	"os"
 	"syscall"
 
@@ -60,6 +61,11 @@ func Start(program, file *os.File) error {
 
 // Main is that process. It does not return.
 func Main() {
+	// A lock, or a pipe that somebody reads to its end: what its owner was started with
+	// ends with its owner.
+	if unix.CloseRange(programFD, math.MaxInt32, 0) != nil {
+		os.Exit(1) // before Linux 5.9, which has no large pieces either
+	}
 	owner, file := os.NewFile(ownerFD, "owner"), os.NewFile(fileFD, "program")
 	_, _ = io.Copy(io.Discard, owner) // a process lets go of its memory before its files
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, 19)

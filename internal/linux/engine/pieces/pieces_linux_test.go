@@ -119,6 +119,12 @@ func TestStart(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), "CAISSON_TEST_OWNER="+name)
 	cmd.Stderr = os.Stderr
+	lock, err := os.Create(filepath.Join(t.TempDir(), "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	cmd.ExtraFiles = []*os.File{lock, lock, lock, lock} // 3 to 6
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -144,6 +150,15 @@ func TestStart(t *testing.T) {
 			t.Skip("nobody tells what a process waits for here: ", err)
 		}
 		waits = threadWaits(t, pid, call)
+	}
+	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil || len(links) == 0 {
+		t.Fatal(links, err)
+	}
+	for _, link := range links {
+		if got, err := os.Readlink(link); err != nil || got == lock.Name() {
+			t.Errorf("it has %s open, which its owner was given: %v", got, err)
+		}
 	}
 	in.Close()
 	if err := cmd.Wait(); err != nil {
