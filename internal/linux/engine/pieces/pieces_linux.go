@@ -13,10 +13,14 @@
 package pieces
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -75,7 +79,8 @@ func Main() {
 	os.Exit(0)
 }
 
-// Read reads a file anew, in large pieces, but for what somebody has mapped.
+// Read reads a file anew, in large pieces, but for what somebody has mapped. What it
+// cannot have in large pieces, or lies in them already, it leaves in memory as it is.
 func Read(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -84,17 +89,54 @@ func Read(f *os.File) error {
 	if size := info.Size(); !info.Mode().IsRegular() || size == 0 || size > largest {
 		return unix.EINVAL
 	}
-	_ = f.Sync() // what is not on the disk yet stays as it is
-	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
-		return err
-	}
 	b, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_PRIVATE)
 	if err != nil {
 		return err
 	}
 	defer unix.Munmap(b)
-	if err := unix.Madvise(b, unix.MADV_HUGEPAGE); err != nil {
+	// These first: on a kernel without them what is dropped would not be read again.
+	if err := errors.Join(madvise(b, len(b), unix.MADV_HUGEPAGE), madvise(b, 0, unix.MADV_POPULATE_READ)); err != nil {
 		return err
 	}
-	return unix.Madvise(b, unix.MADV_POPULATE_READ) // since Linux 5.14; no signal where the file has become shorter
+	if done(b) {
+		return nil
+	}
+	_ = f.Sync() // what is not on the disk yet stays as it is
+	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+		return err
+	}
+	return madvise(b, len(b), unix.MADV_POPULATE_READ) // no signal where the file has become shorter
+}
+
+// madvise is madvise(2) for the first n bytes of b. For none it says whether the kernel
+// knows the advice, MADV_POPULATE_READ since Linux 5.14. Tests have it refuse.
+var madvise = func(b []byte, n, advice int) error {
+	if _, _, errno := unix.Syscall(unix.SYS_MADVISE, uintptr(unsafe.Pointer(&b[0])), uintptr(n), uintptr(advice)); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// done says that nearly all of a mapped file lies in memory in large pieces: somebody
+// else has seen to that, with another state directory. The file is not mapped afterwards.
+func done(b []byte) bool {
+	pages := make([]byte, (len(b)+os.Getpagesize()-1)/os.Getpagesize())
+	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), uintptr(unsafe.Pointer(&pages[0])))
+	if errno != 0 || bytes.IndexByte(pages, 0) >= 0 { // whose file it is not is told that all is there
+		return false
+	}
+	defer madvise(b, len(b), unix.MADV_DONTNEED)
+	return madvise(b, len(b), unix.MADV_POPULATE_READ) == nil && inLargePieces(b) >= len(b)-len(b)/8
+}
+
+// inLargePieces is how many bytes of a mapping are mapped by one entry for each 2 MiB.
+func inLargePieces(b []byte) (n int) {
+	smaps, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		return 0
+	}
+	_, ours, _ := bytes.Cut(append([]byte{'\n'}, smaps...), fmt.Appendf(nil, "\n%08x-", uintptr(unsafe.Pointer(&b[0]))))
+	_, figure, _ := bytes.Cut(ours, []byte("\nFilePmdMapped:"))
+	_, _ = fmt.Sscan(string(figure), &n)
+	return n << 10
 }

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -84,6 +85,80 @@ func TestRead(t *testing.T) {
 	if got, err := os.ReadFile(name); err != nil || !bytes.Equal(got, text) {
 		t.Errorf("it is another one: %d bytes, %v", len(got), err)
 	}
+}
+
+// What lies there in large pieces already is not dropped to be read once more.
+func TestReadAgain(t *testing.T) {
+	name, _ := file(t)
+	if large(t, name) == 0 {
+		t.Skip("this file system does not keep large pieces")
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	dropped := false
+	watch(t, func(b []byte, n, advice int) error {
+		dropped = dropped || !resident(t, b)
+		return nil
+	})
+	if err := Read(f); err != nil || dropped {
+		t.Errorf("dropped: %v, %v", dropped, err)
+	}
+}
+
+// What cannot be read in large pieces is not dropped: nobody would read it again.
+func TestReadOnAnOldKernel(t *testing.T) {
+	for name, refused := range map[string]int{"no huge pages": unix.MADV_HUGEPAGE, "before Linux 5.14": unix.MADV_POPULATE_READ} {
+		t.Run(name, func(t *testing.T) {
+			name, _ := file(t)
+			f, err := os.Open(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			b, err := unix.Mmap(int(f.Fd()), 0, 8<<20, unix.PROT_READ, unix.MAP_PRIVATE)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Munmap(b)
+			watch(t, func(_ []byte, _, advice int) error {
+				if advice == refused {
+					return unix.EINVAL
+				}
+				return nil
+			})
+			if Read(f) == nil {
+				t.Error("it was read")
+			}
+			if !resident(t, b) {
+				t.Error("it is in memory no more")
+			}
+		})
+	}
+}
+
+// watch has f called before each madvise, which it may refuse.
+func watch(t *testing.T, f func(b []byte, n, advice int) error) {
+	was := madvise
+	t.Cleanup(func() { madvise = was })
+	madvise = func(b []byte, n, advice int) error {
+		if err := f(b, n, advice); err != nil {
+			return err
+		}
+		return was(b, n, advice)
+	}
+}
+
+// resident reports whether all of a mapped file lies in memory.
+func resident(t *testing.T, b []byte) bool {
+	t.Helper()
+	pages := make([]byte, (len(b)+os.Getpagesize()-1)/os.Getpagesize())
+	if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), uintptr(unsafe.Pointer(&pages[0]))); errno != 0 {
+		t.Fatal(errno)
+	}
+	return bytes.IndexByte(pages, 0) < 0
 }
 
 // What is no file of a program's size is left alone.
