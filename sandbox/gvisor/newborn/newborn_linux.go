@@ -134,7 +134,7 @@ func Take(program *os.File, stateDir string) *Shim {
 	want, err := program.Stat()
 	if err == nil {
 		var got os.FileInfo
-		if got, err = s.program.Stat(); err == nil && os.SameFile(want, got) && s.born.still(path.Clean(stateDir)) {
+		if got, err = s.program.Stat(); err == nil && os.SameFile(want, got) && s.still(path.Clean(stateDir)) {
 			return s
 		}
 	}

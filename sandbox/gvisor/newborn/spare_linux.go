@@ -57,8 +57,8 @@ func Await() {
 
 // likeness is what a process has of its owner's that started it, as long as nothing of
 // it changes: who it is and what it may do, its bounds and priorities, its namespaces
-// and control groups, and where the name of the directory leads that its sandbox's will
-// be in: of the mounts it may have a copy, which does not change with them.
+// and control groups, and where the names of its root and of the directory lead that its
+// sandbox's will be in: of the mounts it may have a copy, which does not change with them.
 type likeness struct{ dir, text string }
 
 // look looks at what the calling process is like, with sandboxes' directories in dir.
@@ -67,12 +67,13 @@ func look(dir string) (*likeness, error) {
 	return &likeness{dir, text}, err
 }
 
-// still says whether this process is as it was, for a sandbox in the directory stateDir.
-// Whoever was started without being looked at was just started.
+// still says whether this process is what it was when it started the shim, for a sandbox
+// in the directory stateDir. What was started without a look at it was just started.
+func (s *Shim) still(stateDir string) bool {
+	return s.born == nil || s.born.still(stateDir) && s.reachable()
+}
+
 func (l *likeness) still(stateDir string) bool {
-	if l == nil {
-		return true
-	}
 	if path.Dir(stateDir) != l.dir {
 		return false
 	}
@@ -125,23 +126,55 @@ func describe(dir string) (string, error) {
 		}
 		b.Write(data)
 	}
-	for _, name := range []string{"root", "ns/cgroup", "ns/ipc", "ns/mnt", "ns/net", "ns/pid_for_children", "ns/time_for_children", "ns/user", "ns/uts"} {
-		link, err := os.Readlink("/proc/self/" + name)
+	for _, name := range []string{"cgroup", "ipc", "mnt", "net", "pid_for_children", "time_for_children", "user", "uts"} {
+		link, err := os.Readlink("/proc/self/ns/" + name)
 		if err != nil && !os.IsNotExist(err) { // a kernel without that sort
 			return "", err
 		}
 		b.WriteString(link + "\n")
 	}
-	at, err := place(dir)
+	n, err := priorities()
 	if err != nil {
 		return "", err
+	}
+	for _, name := range []string{"/", dir} { // the link to one's root in /proc is read from there, as "/"
+		at, err := place(name)
+		if err != nil {
+			return "", err
+		}
+		n = append(n, at.mount, at.device, at.ino)
 	}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return "", err
 	}
-	for _, n := range []uint64{at.mount, at.device, at.ino, uint64(fs.Flags)} {
+	for _, n := range append(n, uint64(fs.Flags)) {
 		b.WriteString(strconv.FormatUint(n, 10) + "\n")
 	}
 	return b.String(), nil
+}
+
+// priorities are those of the calling thread, for the processor and for the disk, and what
+// the kernel does with capabilities when a program is executed.
+func priorities() ([]uint64, error) {
+	cpu, err := unix.SchedGetAttr(0, 0)
+	if err != nil {
+		return nil, err
+	}
+	const process = 1 // IOPRIO_WHO_PROCESS (ioprio_get(2))
+	disk, _, errno := unix.Syscall(unix.SYS_IOPRIO_GET, process, 0, 0)
+	if errno != 0 && errno != unix.ENOSYS {
+		return nil, errno
+	}
+	bits, err := unix.PrctlRetInt(unix.PR_GET_SECUREBITS, 0, 0, 0, 0)
+	return []uint64{uint64(cpu.Policy), uint64(cpu.Nice), uint64(cpu.Priority), uint64(disk), uint64(bits)}, err
+}
+
+// reachable says whether this process may look into a spare, as it may into what it
+// starts now: not where it has put itself under Landlock's rules since, or under those
+// of another security module, of which nothing in /proc tells (ptrace(2), "Ptrace access
+// mode checking"). A spare that has died is not, either.
+func (s *Shim) reachable() bool {
+	_, err := os.Readlink("/proc/" + strconv.Itoa(s.Process.Pid) + "/root")
+	return err == nil
 }
