@@ -25,12 +25,17 @@ type traces struct {
 	cgroups   []string
 }
 
-// look takes stock before a test.
-func (s *suite) look(t *testing.T) traces {
-	t.Helper()
+// rest ends what the level has ready for its next sandbox, which is nobody's yet.
+func (s *suite) rest() {
 	if r, ok := s.driver.(sandbox.Rester); ok {
 		r.Rest()
 	}
+}
+
+// look takes stock before a test.
+func (s *suite) look(t *testing.T) traces {
+	t.Helper()
+	s.rest()
 	return traces{strangers(t), s.mounts(t), cgroupsOf(t, s.tag)}
 }
 
