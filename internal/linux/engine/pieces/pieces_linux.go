@@ -70,9 +70,10 @@ func Main() {
 	if unix.CloseRange(programFD, math.MaxInt32, 0) != nil {
 		os.Exit(1) // before Linux 5.9, which has no large pieces either
 	}
+	// All threads, which are all of the session's: another one may go on after a call.
+	_ = unix.Setpriority(unix.PRIO_PGRP, 0, 19)
 	owner, file := os.NewFile(ownerFD, "owner"), os.NewFile(fileFD, "program")
 	_, _ = io.Copy(io.Discard, owner) // a process lets go of its memory before its files
-	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, 19)
 	if Read(file) != nil {
 		os.Exit(1)
 	}

@@ -226,6 +226,11 @@ func TestStart(t *testing.T) {
 		}
 		waits = threadWaits(t, pid, call)
 	}
+	for _, nice := range nices(t, pid) {
+		if nice != "19" {
+			t.Errorf("a thread has priority %s", nice)
+		}
+	}
 	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	if err != nil || len(links) == 0 {
 		t.Fatal(links, err)
@@ -265,6 +270,24 @@ func threadWaits(t *testing.T, pid int, first []byte) bool {
 		}
 	}
 	return false
+}
+
+// nices are the priorities of a process's threads.
+func nices(t *testing.T, pid int) (all []string) {
+	t.Helper()
+	names, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	for _, name := range names {
+		stat, err := os.ReadFile(name)
+		if err != nil {
+			continue // it has ended
+		}
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		all = append(all, strings.Fields(rest)[19-3]) // proc_pid_stat(5)
+	}
+	return all
 }
 
 // child is the only child of a process.
