@@ -93,23 +93,44 @@ func takeBegun(wire *Wire) *Seat {
 
 func start(leave func() error, device *tun.Config) *Seat {
 	s := &Seat{device: device, wire: make(chan *Wire, 1), work: make(chan func(*Network), 1)}
-	go func() {
-		runtime.LockOSThread() // new threads are not made from this one, whose namespace they would be in
-		var n *Network
-		if leave != nil {
-			n = enter(leave, device)
-		}
-		if wire := <-s.wire; wire != nil && !n.connect(wire) {
-			n.Leave()
-		}
-		if work, ok := <-s.work; ok {
-			work(n)
-		}
-		if n.Leave() {
-			runtime.UnlockOSThread()
-		} // else the thread ends here, and nobody is ever on it again
-	}()
+	go s.sit(leave)
 	return s
+}
+
+// sit takes the thread. It is not the process's first, whose namespaces the kernel shows
+// as the process's (/proc/self/ns/net): who looks for the host's network there, as the
+// Docker level does, would find a sandbox's.
+func (s *Seat) sit(leave func() error) {
+	runtime.LockOSThread() // new threads are not made from this one, whose namespace they would be in
+	if leave == nil || unix.Gettid() != unix.Getpid() {
+		s.stay(leave)
+		return
+	}
+	other := make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		close(other)
+		s.stay(leave)
+	}()
+	<-other // while this one is taken
+	runtime.UnlockOSThread()
+}
+
+// stay is what the thread does.
+func (s *Seat) stay(leave func() error) {
+	var n *Network
+	if leave != nil {
+		n = enter(leave, s.device)
+	}
+	if wire := <-s.wire; wire != nil && !n.connect(wire) {
+		n.Leave()
+	}
+	if work, ok := <-s.work; ok {
+		work(n)
+	}
+	if n.Leave() {
+		runtime.UnlockOSThread()
+	} // else the thread ends here, and nobody is ever on it again
 }
 
 // Do has the thread work, once. The Network says what it could make.

@@ -3,8 +3,10 @@
 package seat
 
 import (
+	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -108,6 +110,39 @@ func TestLeave(t *testing.T) {
 	allHome(t)
 }
 
+// The process's first thread is no seat: /proc/self tells of its namespaces. With one
+// processor it is likely to be the one that has time, where main has asked.
+func TestFirstThread(t *testing.T) {
+	asRoot(t)
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), firstVariable+"=yes", "GOMAXPROCS=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+const firstVariable = "CAISSON_TEST_FIRST_THREAD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(firstVariable) == "" {
+		os.Exit(m.Run())
+	}
+	for range 20 {
+		s := Take(Unshare, nil)
+		seen := make(chan seen)
+		var process string
+		s.Do(func(n *Network) {
+			process, _ = os.Readlink("/proc/self/ns/net")
+			seen <- look(n)
+		})
+		if got := <-seen; !got.usable || got.ns == home || process != home {
+			fmt.Fprintf(os.Stderr, "the process is in %s, a sandbox in %s, and home is %s\n", process, got.ns, home)
+			os.Exit(1)
+		}
+		s.Leave()
+	}
+}
+
 func asRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -174,8 +209,7 @@ func look(n *Network) (s seen) {
 	return s
 }
 
-// home is where we were before any thread left: the process's own name in /proc is its
-// first thread's, which may be one of those.
+// home is where we were before any thread left.
 var home, _ = os.Readlink("/proc/self/ns/net")
 
 // allHome fails where a thread stays in another namespace than ours. One that has just
