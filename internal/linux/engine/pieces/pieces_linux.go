@@ -90,11 +90,11 @@ func Read(f *os.File) error {
 	if size := info.Size(); !info.Mode().IsRegular() || size == 0 || size > largest {
 		return unix.EINVAL
 	}
-	b, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_PRIVATE)
+	b, unmap, err := mapped(f, int(info.Size()))
 	if err != nil {
 		return err
 	}
-	defer unix.Munmap(b)
+	defer unmap()
 	// These first: on a kernel without them what is dropped would not be read again.
 	if err := errors.Join(madvise(b, len(b), unix.MADV_HUGEPAGE), madvise(b, 0, unix.MADV_POPULATE_READ)); err != nil {
 		return err
@@ -107,6 +107,24 @@ func Read(f *os.File) error {
 		return err
 	}
 	return madvise(b, len(b), unix.MADV_POPULATE_READ) // no signal where the file has become shorter
+}
+
+// mapped maps a file at a multiple of what a large piece is. File systems that have
+// these look for such a place themselves; one that lies over another (overlayfs) does
+// not, and there it would not show which pieces the file lies in.
+func mapped(f *os.File, size int) (b []byte, unmap func(), err error) {
+	const piece = 2 << 20
+	room, err := unix.Mmap(-1, 0, size+piece, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	if err != nil {
+		return nil, nil, err
+	}
+	begin := -uintptr(unsafe.Pointer(&room[0])) % piece
+	b = room[begin : int(begin)+size]
+	if _, err := unix.MmapPtr(int(f.Fd()), 0, unsafe.Pointer(&b[0]), uintptr(size), unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_FIXED); err != nil {
+		_ = unix.Munmap(room)
+		return nil, nil, err
+	}
+	return b, func() { _ = unix.Munmap(room) }, nil
 }
 
 // madvise is madvise(2) for the first n bytes of b. For none it says whether the kernel
