@@ -6,11 +6,13 @@ package gvisor_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -96,6 +98,68 @@ func TestSpareThatWasKilled(t *testing.T) {
 	if used := succeeds(t, d); slices.Contains(used, spare) {
 		t.Error("it is dead")
 	}
+}
+
+// What the host unmounts while a shim waits is unmounted for it, too, where the host's
+// mounts are shared: its device is free then.
+func TestSpareKeepsNoMount(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("an ordinary user's shim has no mounts of its own")
+	}
+	noSpares(t)
+	shared := t.TempDir()
+	volume := filepath.Join(shared, "volume")
+	mount(t, shared)
+	if err := errors.Join(unix.Mount("", shared, "", unix.MS_SHARED, ""), os.Mkdir(volume, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	mount(t, volume)
+	program, err := engine.Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer program.Close()
+	spec := world(t)
+	newborn.Keep(program, filepath.Dir(spec.StateDir), time.Hour)
+	mounts := fmt.Sprintf("/proc/%d/mounts", spares(t, 1)[0])
+	for limit := time.Now().Add(10 * time.Second); !strings.Contains(seen(t, mounts), "caisson /run tmpfs "); { // it has its stage, and so all that it does with mounts
+		if time.Now().After(limit) {
+			t.Fatal("it has not got ready")
+		}
+	}
+	if !strings.Contains(seen(t, mounts), volume) {
+		t.Error("what it had when it was started is not seen")
+	}
+	if err := unix.Unmount(volume, 0); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(seen(t, mounts), volume) {
+		t.Error("it keeps the volume")
+	}
+	during := ""
+	if err := run(t, gvisor.New(gvisor.Options{}), spec, func() { during = seen(t, strings.Replace(mounts, "mounts", "mountinfo", 1)) }); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(during, shared) || strings.Contains(during, "master:") {
+		t.Errorf("a sandbox's mounts hang on the host's:\n%s", during)
+	}
+}
+
+func mount(t *testing.T, dir string) {
+	t.Helper()
+	if err := unix.Mount("test", dir, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+}
+
+func seen(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
 }
 
 // noSpares begins and ends without one.

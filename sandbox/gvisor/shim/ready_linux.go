@@ -24,11 +24,12 @@ type ready struct {
 	err    error         // what went wrong; the order's sender is told
 }
 
-func getReady() *ready {
+// From says how its mounts are set apart as root.
+func getReady(from uintptr) *ready {
 	r := &ready{flags: flag.NewFlagSet("caisson", flag.ContinueOnError)}
 	config.RegisterFlags(r.flags)
 	if os.Geteuid() == 0 {
-		r.hidden, r.err = layStage()
+		r.hidden, r.err = layStage(from)
 	}
 	if r.err == nil {
 		if err := forbidSetID(); err != nil {

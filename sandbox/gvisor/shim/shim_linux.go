@@ -114,7 +114,7 @@ func letGoOfProgram() error {
 func (k *keeper) run(newborn bool) error {
 	var r *ready
 	if newborn {
-		r = getReady()
+		r = getReady(unix.MS_SLAVE)
 	}
 	var birth wire.Birth
 	if _, err := wire.Receive(k.owner, &birth); err != nil {
@@ -128,7 +128,9 @@ func (k *keeper) run(newborn bool) error {
 		return err
 	}
 	if r == nil {
-		r = getReady()
+		r = getReady(unix.MS_PRIVATE)
+	} else if r.err == nil && os.Geteuid() == 0 {
+		r.err = setApart(unix.MS_PRIVATE)
 	}
 	if r.err == nil && os.Geteuid() == 0 {
 		r.err = showState(birth.StateDir, r.hidden)
