@@ -3,10 +3,12 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -27,17 +29,20 @@ func TestFirstRunReadsTheProgramAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-	state := filepath.Join(t.TempDir(), "state")
+	state, fresh := filepath.Join(t.TempDir(), "state"), filepath.Join(t.TempDir(), "state")
 	for i, run := range []struct {
-		program string
-		left    int
-	}{{one, 1}, {one, 0}, {other, 1}, {one, 0}, {other, 0}} {
+		program, state string
+		left           int
+	}{{one, state, 1}, {one, state, 0}, {other, state, 1}, {one, state, 0}, {other, state, 0}, {other, fresh, 0}} {
 		program, want := run.program, run.left
+		if run.state == fresh && !inLargePieces(t, program) {
+			continue // this file system does not keep them: somebody has to try
+		}
 		if os.Getenv("CAISSON") == "" {
 			want = 0
 		}
 		cmd := exec.Command(program, "run", "--isolation", "process", "--", "true")
-		cmd.Env = append(cmd.Environ(), "CAISSON_STATE="+state)
+		cmd.Env = append(cmd.Environ(), "CAISSON_STATE="+run.state)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatal(err, string(out))
 		}
@@ -59,6 +64,33 @@ func TestFirstRunReadsTheProgramAnew(t *testing.T) {
 			t.Errorf("run %d left %d processes, want %d", i+1, left, want)
 		}
 	}
+}
+
+// inLargePieces reports whether a file is mapped by entries for 2 MiB.
+func inLargePieces(t *testing.T, name string) bool {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b, err := unix.Mmap(int(f.Fd()), 0, 32<<20, unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(b)
+	if err := unix.Madvise(b, unix.MADV_POPULATE_READ); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, ours, _ := strings.Cut(string(text), " "+name+"\n")
+	_, figure, _ := strings.Cut(ours, "FilePmdMapped:")
+	kib := 0
+	_, _ = fmt.Sscan(figure, &kib)
+	return kib > 0
 }
 
 func duplicate(t *testing.T, from, to string) {
