@@ -125,6 +125,7 @@ type Log struct {
 
 	group    group  // of those who append at one time
 	onCommit func() // for tests: called for each transaction
+	onLook   func() // for tests: called between the looks for the files
 }
 
 // Open opens the log of a state directory and makes it where there is none.
@@ -149,8 +150,13 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 }
 
 func (l *Log) open(ctx context.Context, readOnly bool) error {
+	// The later one first: another process may be making both meanwhile.
+	headed := exists(l.path(headFile))
+	if l.onLook != nil {
+		l.onLook()
+	}
 	made := exists(l.path(dbFile))
-	if !made && exists(l.path(headFile)) {
+	if headed && !made {
 		return damaged("audit.db is gone from " + l.dir + ", but audit.head is there")
 	}
 	if !made && readOnly {
@@ -165,7 +171,7 @@ func (l *Log) open(ctx context.Context, readOnly bool) error {
 		}
 	}
 	l.r = l.connect("mode=ro", 0) // a Query asks for more while it is open
-	return l.readGenesis(ctx)
+	return l.readGenesis(ctx, headed)
 }
 
 func (l *Log) nothingYet() error {

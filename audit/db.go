@@ -222,8 +222,9 @@ func (l *Log) genesis(ctx context.Context, tx *sql.Tx) (Checkpoint, error) {
 	return l.append(ctx, tx, Checkpoint{Link: hex.EncodeToString(make([]byte, 32))}, &r)
 }
 
-// readGenesis learns the installation and holds the key against it.
-func (l *Log) readGenesis(ctx context.Context) error {
+// readGenesis learns the installation and holds the key against it. headed says that
+// audit.head was there before the database was read.
+func (l *Log) readGenesis(ctx context.Context, headed bool) error {
 	op := "read " + l.path(dbFile)
 	db := l.r
 	if l.w != nil {
@@ -234,7 +235,7 @@ func (l *Log) readGenesis(ctx context.Context) error {
 		return unavailable(op, err)
 	}
 	if version == 0 { // a reader's; a writer has migrated
-		if exists(l.path(headFile)) {
+		if headed {
 			return damaged("audit.db is empty, but audit.head is there")
 		}
 		return l.nothingYet()

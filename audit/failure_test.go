@@ -5,6 +5,7 @@ package audit
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -70,6 +71,25 @@ func TestMadeAtOnce(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(dir, ".audit-*")); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}
+}
+
+// TestMadeMeanwhile has another process make the record between one's looks for its
+// files: that is no record which has lost its database.
+func TestMadeMeanwhile(t *testing.T) {
+	dir := t.TempDir()
+	l := &Log{dir: dir, now: clock(), rand: rand.Reader, onLook: func() { must(t, appendOne(dir)) }}
+	must(t, l.open(ctx, false))
+	must(t, l.Close())
+	wantOK(t, verify(t, dir))
+
+	// A reader finds an empty database, and the rest when it has looked.
+	dir = t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, dbFile), nil, 0o600))
+	l = &Log{dir: dir, onLook: func() { must(t, os.WriteFile(filepath.Join(dir, headFile), nil, 0o600)) }}
+	if err := l.open(ctx, true); !errors.Is(err, sandbox.ErrNotFound) {
+		t.Errorf("%v, want nothing recorded yet", err)
+	}
+	l.Close()
 }
 
 func TestUnusableKey(t *testing.T) {
