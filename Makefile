@@ -223,6 +223,7 @@ test-all: test test-users test-attack test-docker-all test-kills test-e2b test-o
 
 .PHONY: test-many
 test-many: # 200 sandboxes in a row on every level leave nothing; every chapter on every road
+	@if [ "$$(id -u)" = 0 ]; then .ci/need docker.io podman runc; fi
 	@go test -count=1 -timeout 20m -run '^TestConformance/Lifetime/many' $(CONFORMANCE) -many=200
 	@go test -count=1 -timeout 20m -run '^TestConformance/(Root|Image|Mounts|Masks|Refusals)' ./sandbox/process -all-roads
 	@go test -count=1 -timeout 20m -run '^($(BENCH_LATER))$$' ./internal/tools/bench
