@@ -111,6 +111,8 @@ type Sandboxes struct {
 	written map[string]int64
 	// forgetting stops the timer of the next forget.
 	forgetting func() bool
+	// sweeping stops the timer of the next sweep.
+	sweeping func() bool
 }
 
 // claimName is the run directory that one process at a time holds.
@@ -134,7 +136,7 @@ func OpenSandboxes(ctx context.Context, o SandboxesOptions) (*Sandboxes, error) 
 	b := &Sandboxes{o: o, writes: writes, all: map[string]*living{}, grants: map[grantName]*grant{}, writing: map[string]int{}, written: map[string]int64{}}
 	b.life, b.finish = context.WithCancel(context.Background())
 	if err := sweepState(ctx, o.State, o.Drivers); err != nil {
-		o.Notice("something that a dead caisson left could not be removed: " + err.Error())
+		o.Notice(unswept + err.Error())
 	}
 	claim := claimName
 	if o.Private {
@@ -154,6 +156,7 @@ func OpenSandboxes(ctx context.Context, o SandboxesOptions) (*Sandboxes, error) 
 		return nil, errors.Join(err, b.claim.Remove())
 	}
 	b.forgetLater()
+	b.sweepLater(sweepSoon)
 	if o.Ready > 0 {
 		b.stock = newStock(b, min(o.Ready, mostReady))
 		if g, err := b.grant(&Key{}); err == nil {
@@ -242,6 +245,7 @@ func (b *Sandboxes) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true
 	b.forgetting()
+	b.sweeping()
 	var left []*living
 	for _, l := range b.all {
 		left = append(left, l)

@@ -25,7 +25,7 @@ func TestSandboxes(t *testing.T) {
 	h := newHome(t, nil)
 	for name, test := range map[string]func(*testing.T, *home){
 		"lives": testSandboxLives, "another key's": testAnotherKeysSandboxIsUnknown, "expiry": testExpiry, "ends by itself": testSandboxEndsByItself,
-		"actions": testActionsAreRecorded, "acquire": testAcquireMakesOne, "readings": testReadings, "pages": testPages, "keys": testKeys, "lost session": testLostSession, "forgets": testForgets,
+		"actions": testActionsAreRecorded, "acquire": testAcquireMakesOne, "readings": testReadings, "pages": testPages, "keys": testKeys, "lost session": testLostSession, "forgets": testForgets, "sweeps again": testSweepsAgain,
 	} {
 		t.Run(name, func(t *testing.T) {
 			mine := *h

@@ -30,7 +30,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/registry"
@@ -127,25 +126,6 @@ func (s *Session) Do(ctx context.Context, call *Call, io IO) (res *sandbox.Resul
 	return res, err
 }
 
-// sweeper is what a driver implements that leaves something outside the run
-// directory when its owner is killed: a control group, say.
-type sweeper interface {
-	Sweep(ctx context.Context, id string) error
-}
-
-// sweep takes away what dead owners left, once per session, before its first
-// run. What cannot be removed is left for the next sweep and never keeps a run
-// from starting: it belongs to another call.
-func (s *Session) sweep(ctx context.Context) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.swept {
-		return
-	}
-	s.swept = true
-	_ = sweepState(ctx, s.o.State, s.o.Drivers)
-}
-
 // Rest ends what drivers have ready for the next sandbox ([sandbox.Rester]). Calls go
 // on, and there may be more.
 func (s *Session) Rest() {
@@ -154,22 +134,6 @@ func (s *Session) Rest() {
 			r.Rest()
 		}
 	}
-}
-
-// sweepState takes away what dead owners left in a state directory, and outside
-// of it.
-func sweepState(ctx context.Context, state State, drivers map[string]sandbox.Driver) error {
-	herr := hostpath.Sweep(placeholdersOf(state))
-	_, err := state.Sweep(ctx, func(ctx context.Context, path string) error {
-		var errs []error
-		for _, d := range drivers {
-			if sw, ok := d.(sweeper); ok {
-				errs = append(errs, sw.Sweep(ctx, filepath.Base(path)))
-			}
-		}
-		return errors.Join(errs...)
-	})
-	return errors.Join(herr, err)
 }
 
 // placeholders is where it is written down what was made in workspaces.

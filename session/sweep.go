@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"time"
+
+	"github.com/caisson-run/caisson/internal/hostpath"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// sweeper is what a driver implements that leaves something outside the run
+// directory when its owner is killed: a control group, say.
+type sweeper interface {
+	Sweep(ctx context.Context, id string) error
+}
+
+// sweep takes away what dead owners left, once per session, before its first
+// run. What cannot be removed is left for the next sweep and never keeps a run
+// from starting: it belongs to another call.
+func (s *Session) sweep(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.swept {
+		return
+	}
+	s.swept = true
+	_ = sweepState(ctx, s.o.State, s.o.Drivers)
+}
+
+// sweepState takes away what dead owners left in a state directory, and outside
+// of it.
+func sweepState(ctx context.Context, state State, drivers map[string]sandbox.Driver) error {
+	herr := hostpath.Sweep(placeholdersOf(state))
+	_, err := state.Sweep(ctx, func(ctx context.Context, path string) error {
+		var errs []error
+		for _, d := range drivers {
+			if sw, ok := d.(sweeper); ok {
+				errs = append(errs, sw.Sweep(ctx, filepath.Base(path)))
+			}
+		}
+		return errors.Join(errs...)
+	})
+	return errors.Join(herr, err)
+}
+
+// What may still be ending when Sandboxes are opened is passed over, as what lives is:
+// an owner may have been killed when it had heard of a sandbox's end and not taken away
+// yet what was left, and the sandbox's processes are let go of one after the other. So
+// it is looked again after sweepSoon, and after twice as long each time, up to sweepEvery.
+const (
+	sweepSoon  = time.Second
+	sweepEvery = time.Hour
+)
+
+// sweepLater sweeps again, until everything is being stopped.
+func (b *Sandboxes) sweepLater(after time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return
+	}
+	b.sweeping = b.o.Clock.AfterFunc(after, func() {
+		if !b.hold() {
+			return
+		}
+		defer b.work.Done()
+		if err := sweepState(b.life, b.o.State, b.o.Drivers); err != nil && b.life.Err() == nil {
+			b.o.Notice(unswept + err.Error())
+		}
+		b.sweepLater(min(2*after, sweepEvery))
+	})
+}
+
+// unswept begins a notice.
+const unswept = "something that a dead caisson left could not be removed: "
