@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -24,6 +25,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox/drivertest"
 	"github.com/caisson-run/caisson/sandbox/gvisor"
 	"github.com/caisson-run/caisson/sandbox/gvisor/newborn"
+	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
 )
 
 func TestPostureOfSpareAsNobody(t *testing.T) { drivertest.AsUser(t, 65534, "TestPostureOfSpare") }
@@ -225,4 +227,54 @@ func run(t *testing.T, d *gvisor.Driver, spec *sandbox.Spec, running func()) err
 	running()
 	release.Close()
 	return <-ended
+}
+
+func TestShimOfDeadOwnerAsNobody(t *testing.T) { drivertest.AsUser(t, 65534, "TestShimOfDeadOwner") }
+
+// A shim that can make nothing of its order, whose owner does not hear that any more,
+// takes away what the owner would have.
+func TestShimOfDeadOwner(t *testing.T) {
+	program, err := engine.Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer program.Close()
+	dir := filepath.Join(t.TempDir(), "state")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s, err := newborn.Start(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.FileConn(s.Socket)
+	s.Socket.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, null := c.(*net.UnixConn), openNull(t)
+	err = errors.Join(
+		wire.Send(conn, &wire.Birth{StateDir: dir}, nil),
+		wire.Send(conn, &wire.Order{StateDir: dir, Spec: []byte("none")}, []*os.File{null, null, null, null}),
+		conn.Close(), // long before it is able to read
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state, err := s.Process.Wait(); err != nil || state.ExitCode() != 1 {
+		t.Errorf("%v %v, want exit status 1", state, err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its directory is left: %v", err)
+	}
+}
+
+func openNull(t *testing.T) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
 }

@@ -75,11 +75,14 @@ func Main() {
 		os.Exit(125)
 	}
 	k := newKeeper(conn)
-	if err := k.run(len(os.Args) > 1 && os.Args[1] == wire.Newborn); err != nil {
-		k.send(wire.Event{Kind: wire.Failed, Error: err.Error()})
-		os.Exit(1)
+	e, err := k.run(len(os.Args) > 1 && os.Args[1] == wire.Newborn)
+	if err == nil {
+		os.Exit(0)
 	}
-	os.Exit(0)
+	if !k.last(wire.Event{Kind: wire.Failed, Error: err.Error()}) && e != nil {
+		e.bury()
+	}
+	os.Exit(1)
 }
 
 // ownerConn takes over the socket to the owner.
@@ -110,22 +113,26 @@ func letGoOfProgram() error {
 }
 
 // run does everything between birth and the end of the sandbox. A newborn, which was
-// started before its owner knew what for, hears of its birth when it is ready.
-func (k *keeper) run(newborn bool) error {
+// started before its owner knew what for, hears of its birth when it is ready. With an
+// error comes what there is to be taken away by then, if the owner does not; nil is
+// nothing.
+func (k *keeper) run(newborn bool) (*estate, error) {
 	var r *ready
 	if newborn {
 		r = getReady(unix.MS_SLAVE)
 	}
 	var birth wire.Birth
 	if _, err := wire.Receive(k.owner, &birth); err != nil {
-		return fmt.Errorf("reading who is to be born: %w", err)
+		return nil, fmt.Errorf("reading who is to be born: %w", err)
 	}
 	e, err := openEstate(&birth)
-	if err == nil && newborn {
-		err = e.enter()
-	}
 	if err != nil {
-		return err
+		return e, err
+	}
+	if newborn {
+		if err := e.enter(); err != nil {
+			return e, err
+		}
 	}
 	if r == nil {
 		r = getReady(unix.MS_PRIVATE)
@@ -138,17 +145,16 @@ func (k *keeper) run(newborn bool) error {
 	var order wire.Order
 	files, err := wire.Receive(k.owner, &order)
 	if err != nil {
-		e.bury() // an owner that has thought better of it kills this process
-		return fmt.Errorf("reading the order: %w", err)
+		return e, fmt.Errorf("reading the order: %w", err) // an owner that has thought better of it kills this process
 	}
 	if r.err != nil {
-		return r.err
+		return e, r.err
 	}
 	if k.will, err = newWill(&order, files, &birth); err != nil {
-		return err
+		return e, err
 	}
 	if k.w, err = newWorld(&order, files, e.group, r, k.started); err != nil {
-		return err
+		return e, err
 	}
 	// From here on the owner may hang up or ask at any time.
 	go k.serve(k.owner)
@@ -167,5 +173,5 @@ func (k *keeper) run(newborn bool) error {
 	if !k.last(*ev) {
 		e.bury()
 	}
-	return nil
+	return nil, nil
 }
