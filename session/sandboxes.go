@@ -115,9 +115,6 @@ type Sandboxes struct {
 	sweeping func() bool
 }
 
-// claimName is the run directory that one process at a time holds.
-const claimName = "sandboxes"
-
 // OpenSandboxes takes over the sandboxes of a state directory. ErrConflict means
 // that another process has them. Sandboxes that ran when their last owner was
 // killed are gone, and are said to be.
@@ -135,19 +132,12 @@ func OpenSandboxes(ctx context.Context, o SandboxesOptions) (*Sandboxes, error) 
 	o.Journal = writes
 	b := &Sandboxes{o: o, writes: writes, all: map[string]*living{}, grants: map[grantName]*grant{}, writing: map[string]int{}, written: map[string]int64{}}
 	b.life, b.finish = context.WithCancel(context.Background())
-	if err := sweepState(ctx, o.State, o.Drivers); err != nil {
-		o.Notice(unswept + err.Error())
-	}
 	claim := claimName
 	if o.Private {
 		claim, b.o.EndOnClose, b.o.Grace = registry.NewID(claimName+"_", 20), true, 0
 	}
 	var err error
-	if b.claim, err = o.State.Run(claim); err != nil {
-		if errors.Is(err, sandbox.ErrConflict) {
-			err = &sandbox.Error{Op: "sandboxes in " + o.State.Path(), Kind: sandbox.ErrConflict, Problem: "another caisson serve has them",
-				Hint: "stop it, or give this one a state directory of its own: --state DIR"}
-		}
+	if b.claim, err = claimAll(ctx, &o, claim); err != nil {
 		b.finish()
 		return nil, err
 	}
