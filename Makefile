@@ -244,6 +244,7 @@ gvisor-next: ## build and test against the newest gVisor that can be had
 .PHONY: bench
 bench: build ## medians and ratios against a stock runsc, and through E2B's client, as a table
 	@go build -ldflags '-s -w' -o .cache/bench/bench ./internal/tools/bench
+	@go build -tags embedguest,embedengine -ldflags '-s -w' -o .cache/bench/carrying ./internal/tools/bench
 	@node=$$(.ci/node); export PATH="$$node:$$PATH"; \
 		.ci/again npm ci --prefix api/e2b/testdata/sdk --silent; \
 		.cache/bench/bench $(BENCH)

@@ -41,6 +41,7 @@ func benches(s *stage) []bench {
 		bench{fmt.Sprintf("an image of %.0f MB made ready", largeImage/1e6), s.unpacked},
 		bench{"driver, start to first byte of /bin/echo", func(ctx context.Context) row { return s.firstByte(ctx, false) }},
 		bench{"driver, start to first byte of /bin/echo, nothing ready", func(ctx context.Context) row { return s.firstByte(ctx, true) }},
+		bench{"driver, start to first byte of /bin/echo, nothing ready, in a program that carries the engine as caisson does", s.carriedFirstByte},
 		bench{fmt.Sprintf("%d at once on %d cores, each a caisson run", atOnce, onCores), s.burst},
 		bench{fmt.Sprintf("%d at once on %d cores, by one program that embeds caisson", atOnce, onCores), s.embedding},
 		bench{"memory while a program prints, default output limit", func(ctx context.Context) row { return s.flooded(ctx) }},
@@ -52,6 +53,9 @@ func benches(s *stage) []bench {
 		s.rate("≥ 0.50", "/bin/true"),
 		s.pooledRate("≥ 0.50", "/bin/true"),
 		s.besideJudge("≥ 3.00", "/bin/true"),
+	)
+	list = append(list, s.floors("/bin/true")...)
+	list = append(list,
 		s.beside(root, "≤ 2.00", "/bin/true"),
 		s.beside(root, "≤ 1.15", "/usr/bin/python3", "-c", "print(1)"),
 		bench{"whole run of \"/bin/true\" on Docker, beside docker run", s.docker},

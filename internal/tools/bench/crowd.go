@@ -38,7 +38,7 @@ type crowdOf struct {
 // as in the row of the command line.
 func (s *stage) embedding(ctx context.Context) (r row) {
 	u := s.users[0]
-	program, err := s.embed(ctx, u)
+	program, err := s.embed(ctx, u, "/proc/self/exe", crowdArg, u.state)
 	if err != nil {
 		return row{notes: []string{err.Error()}}
 	}
@@ -72,10 +72,11 @@ type embedder struct {
 	stderr bytes.Buffer
 }
 
-// embed starts this program again, on as many processors as the others get.
-func (s *stage) embed(ctx context.Context, u user) (*embedder, error) {
-	e := &embedder{cmd: s.command(ctx, u, "caisson", []string{crowdArg, u.state})}
-	e.cmd.Path = "/proc/self/exe"
+// embed starts this program, as it was built at path, on as many processors as the others
+// get; what and where it is told.
+func (s *stage) embed(ctx context.Context, u user, path, what, where string) (*embedder, error) {
+	e := &embedder{cmd: s.command(ctx, u, "caisson", []string{what, where})}
+	e.cmd.Path = path
 	e.cmd.Stderr = &e.stderr
 	out, err := e.cmd.StdoutPipe()
 	if err != nil {
@@ -88,14 +89,23 @@ func (s *stage) embed(ctx context.Context, u user) (*embedder, error) {
 	return e, startOn(onCores, e.cmd)
 }
 
+// ask has the program do once what it was told, and reads what it says of it.
+func (e *embedder) ask(answer any) error {
+	_, err := io.WriteString(e.in, "\n")
+	if err == nil {
+		err = e.out.Decode(answer)
+	}
+	if err != nil {
+		return errors.Join(err, e.end())
+	}
+	return nil
+}
+
 // round asks for a crowd and waits until the last of it has ended.
 func (e *embedder) round() (took, int, error) {
-	if _, err := io.WriteString(e.in, "\n"); err != nil {
-		return took{}, atOnce, errors.Join(err, e.end())
-	}
 	var c crowdOf
-	if err := e.out.Decode(&c); err != nil {
-		return took{}, atOnce, errors.Join(err, e.end())
+	if err := e.ask(&c); err != nil {
+		return took{}, atOnce, err
 	}
 	if c.Failed > 0 {
 		return took{}, c.Failed, errors.New(c.First)
@@ -162,13 +172,20 @@ func ownTime() (sum time.Duration) {
 	return sum
 }
 
-// embeds carries out serverArg or crowdArg, if that is what this process was started for.
+// embeds carries out serverArg, crowdArg or firstByteArg, if that is what this process was
+// started for.
 func embeds(ctx context.Context, args []string) (done bool, err error) {
 	if len(args) == 2 && args[1] == serverArg {
 		return true, serveEcho(ctx)
 	}
-	if len(args) != 3 || args[1] != crowdArg {
+	if len(args) != 3 {
 		return false, nil
 	}
-	return true, crowd(ctx, args[2], os.Stdin, os.Stdout)
+	switch args[1] {
+	case crowdArg:
+		return true, crowd(ctx, args[2], os.Stdin, os.Stdout)
+	case firstByteArg:
+		return true, firstBytes(ctx, args[2], os.Stdin, os.Stdout)
+	}
+	return false, nil
 }

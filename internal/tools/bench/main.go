@@ -51,6 +51,7 @@ func main() {
 // options are the command line.
 type options struct {
 	caisson, runsc string        // the two binaries
+	carrying       string        // this program as caisson is built, with the engine packed in it
 	pairs          int           // interleaved runs of each side of a row
 	rounds         int           // the same where one run starts many sandboxes
 	flood          int64         // bytes that the flooding program prints
@@ -67,6 +68,7 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	fs.SetOutput(usage)
 	fs.StringVar(&o.caisson, "caisson", "bin/caisson", "the binary to measure")
 	fs.StringVar(&o.runsc, "runsc", ".cache/bench/runsc", "the stock runsc; built there from go.mod's gVisor unless it is of that version")
+	fs.StringVar(&o.carrying, "carrying", ".cache/bench/carrying", "this program, built with the tags that caisson is built with")
 	fs.IntVar(&o.pairs, "n", 40, "interleaved pairs of runs for each row")
 	fs.StringVar(&o.sdk, "sdk", "api/e2b/testdata/sdk", "where E2B's client for Node.js is installed, with bench.mjs beside it")
 	fs.DurationVar(&o.soak, "soak", 0, "measure what many sandboxes leave and cost instead, in a loop of so long")

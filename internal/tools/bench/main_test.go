@@ -44,6 +44,22 @@ func TestEmbeddingThatFails(t *testing.T) {
 	}
 }
 
+// The row of a program that is another than this one.
+func TestCarriedDriverRow(t *testing.T) {
+	s := actors(t, "exit 1", "echo x")
+	if r := s.carriedFirstByte(t.Context()); r.ratio != "" || len(r.notes) != 1 || !strings.Contains(r.notes[0], s.o.carrying) {
+		t.Errorf("without the program: %+v", r)
+	}
+	s = actors(t, "exit 1", "echo x")
+	var err error
+	if s.o.carrying, err = os.Executable(); err != nil {
+		t.Fatal(err)
+	}
+	if r := s.carriedFirstByte(t.Context()); r.runs != "2" || len(r.notes) != 0 || !strings.Contains(r.ours, " ms (") {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestDriverRow(t *testing.T) {
 	s := actors(t, "exit 1", "echo x")
 	r := s.firstByte(t.Context(), false)

@@ -31,6 +31,7 @@ func (s *stage) networkRows() (list []bench) {
 			s.ended(level, "connection"),
 			s.ended(level, "kept"),
 			s.connected(level),
+			s.begun(level),
 			s.used(level))
 	}
 	return list
@@ -132,6 +133,22 @@ func source() (port string, stop func(), err error) {
 	})
 	_, port, err = net.SplitHostPort(l.Addr().String())
 	return port, func() { l.Close(); conns.Wait() }, err
+}
+
+// begun measures what such a network costs at the start: from the start of the command to
+// the first byte of the program.
+func (s *stage) begun(level string) bench {
+	return bench{fmt.Sprintf("start to first byte of /bin/echo with a network, %s level, beside one without", level), func(ctx context.Context) row {
+		u := s.users[0]
+		run := func(flags ...string) once {
+			return s.untilFirstByte(func(ctx context.Context) *exec.Cmd {
+				return s.caisson(ctx, u, append(append(append([]string{"run", "--isolation", level}, flags...), "--"), echo...)...)
+			})
+		}
+		r := interleave(ctx, s.o.pairs, run("--allow", "example.com"), run()).row("≤ 0.5 ms more")
+		r.who = u.name
+		return r
+	}}
 }
 
 // connected measures what a network costs that nobody uses: a wire, and for the process

@@ -122,33 +122,23 @@ const clients, each = 4, 25
 
 // rate measures runs in a row by several clients at once.
 func (s *stage) rate(goal string, argv ...string) bench {
-	return bench{fmt.Sprintf("process level, driver, %q, runs per second of %d clients, beside the bare program", argv, clients), func(ctx context.Context) row {
-		l, end, err := s.level(ctx, argv)
-		if err != nil {
-			return row{notes: []string{err.Error()}}
-		}
-		defer end()
-		p := interleave(ctx, s.o.rounds, clocked(atOnceOf(l.run)), clocked(atOnceOf(l.bare)))
-		r := p.row(goal)
-		r.who = s.users[0].name
-		if len(p.ours) > 0 {
-			r.ours, r.theirs = perSecond(p.ours), perSecond(p.theirs)
-			r.ratio, r.cpu = fmt.Sprintf("%.2f (%.2f)", 1/p.ratio(), 1/p.paired()), p.cpu(clients*each)
-		}
-		return r
-	}}
+	return s.rateOf("driver", goal, argv, func(l *level) once { return clocked(atOnceOf(l.run)) })
 }
 
 // pooledRate is rate with sandboxes that others make meanwhile, and take away.
 // The processors do all of it, so that it cannot be far above rate.
 func (s *stage) pooledRate(goal string, argv ...string) bench {
-	return bench{fmt.Sprintf("process level, made ahead, %q, runs per second of %d clients, beside the bare program", argv, clients), func(ctx context.Context) row {
+	return s.rateOf("made ahead", goal, argv, func(l *level) once { return clocked(l.supplied) })
+}
+
+func (s *stage) rateOf(how, goal string, argv []string, ours func(*level) once) bench {
+	return bench{fmt.Sprintf("process level, %s, %q, runs per second of %d clients, beside the bare program", how, argv, clients), func(ctx context.Context) row {
 		l, end, err := s.level(ctx, argv)
 		if err != nil {
 			return row{notes: []string{err.Error()}}
 		}
 		defer end()
-		p := interleave(ctx, s.o.rounds, clocked(l.supplied), clocked(atOnceOf(l.bare)))
+		p := interleave(ctx, s.o.rounds, ours(l), clocked(atOnceOf(l.bare)))
 		r := p.row(goal)
 		r.who = s.users[0].name
 		if len(p.ours) > 0 {
