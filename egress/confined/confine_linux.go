@@ -14,6 +14,7 @@ import (
 
 	"github.com/caisson-run/caisson/internal/linux/landlock"
 	"github.com/caisson-run/caisson/internal/linux/seccomp"
+	"github.com/caisson-run/caisson/internal/linux/standing"
 )
 
 const (
@@ -47,6 +48,9 @@ func confine(uid int) error {
 		if err := lower(l.which, l.most); err != nil {
 			return fmt.Errorf("limits: %w", err)
 		}
+	}
+	if err := standing.Leave(); err != nil {
+		return err
 	}
 	if err := become(uid); err != nil {
 		return fmt.Errorf("becoming uid %d: %w", uid, err)

@@ -42,6 +42,7 @@ type posture struct {
 	Cores      string
 	Foreign    []string // descriptors that it has no business with
 	Slack      string   // of its timers; empty where the host does not tell this user
+	Standing   string   // what sets it apart from other processes
 }
 
 // The host's kernel and caisson's state are all that a half may hold: its view
@@ -50,6 +51,9 @@ type posture struct {
 var ownDescriptors = regexp.MustCompile(`^(/root(/.*)?|/dev/null|/|(socket|pipe|anon_inode):.*|/memfd:.*|.*/cpu(\.cfs_(quota|period)_us|\.max)|STATE/.*|/run/\.caisson/bundle/config\.json)$`)
 
 func TestPostureAsNobody(t *testing.T) { drivertest.AsUser(t, 65534, "TestPosture") }
+
+// So it is of an owner that goes before all others on the machine.
+func TestPostureOfFirst(t *testing.T) { drivertest.AsFirst(t, "TestPosture") }
 
 func TestPosture(t *testing.T) {
 	newborn.Discard() // what another test has left
@@ -162,6 +166,9 @@ func whileRunning(t *testing.T, spec *sandbox.Spec) map[string]posture {
 	}
 	if name, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/77", shims[0])); err == nil {
 		t.Errorf("the shim has inherited %s", name)
+	}
+	if apart := drivertest.Standing(t, shims[0]); apart != "" {
+		t.Errorf("the shim has %s", apart)
 	}
 	all := shims
 	for _, name := range []string{"runsc-gofer", "runsc-sandbox"} {
@@ -300,6 +307,7 @@ func look(t *testing.T, pid int, state string) posture {
 	if os.Geteuid() == 0 {
 		p.Slack = strings.TrimSpace(read(t, pid, "timerslack_ns"))
 	}
+	p.Standing = drivertest.Standing(t, pid)
 	return p
 }
 

@@ -242,6 +242,12 @@ func (b *box) start(n *seat.Network) error {
 	if l.mapper != nil {
 		defer l.mapper.close()
 	}
+	if err := l.stand(); err != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.over = true
+		return err
+	}
 	errno := l.start()
 	b.mu.Lock()
 	defer b.mu.Unlock()

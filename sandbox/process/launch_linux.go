@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/internal/linux/standing"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -27,6 +28,8 @@ type launch struct {
 	dir                    string    // which that is
 	loopback               [2]int    // the builder's steps that bring it up: the first, and the one after
 	device                 [2]int    // and those that make the device of a wire
+	ordinary               int       // the builder\'s steps that give up what its maker\'s thread hands down
+	score                  slot      // a descriptor among them
 	unshare                int       // the builder's step that makes its namespaces, where it is born in ours; else 0
 
 	mapper *mapper // for root
@@ -225,6 +228,7 @@ func (l *launch) explain(e syscall.Errno) error {
 type mapper struct {
 	ask, answer *os.File // eventfds
 	uids, gids  string
+	unprotect   bool // the kernel would kill it later than others
 	done        chan struct{}
 	err         error
 }
@@ -268,6 +272,9 @@ func (m *mapper) serve(tid *int32) {
 	}
 	proc := fmt.Sprintf("/proc/%d/", *tid)
 	m.err = errors.Join(writeFile(proc+"uid_map", m.uids), writeFile(proc+"gid_map", m.gids))
+	if m.unprotect {
+		m.err = errors.Join(m.err, writeFile(proc+"oom_score_adj", standing.Unprotected))
+	}
 	reply := uint64(mapped)
 	if m.err != nil {
 		reply = refused

@@ -65,6 +65,7 @@ func (p *plan) write() (*launch, error) {
 	if p.stage != nil {
 		p.stage.enter(b, l)
 	}
+	l.standAsOthers(b)
 	l.device[0] = len(b.steps)
 	if err := p.connect(b); err != nil {
 		return nil, err

@@ -22,6 +22,7 @@ import (
 
 	"github.com/caisson-run/caisson/image"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/drivertest"
 	"github.com/caisson-run/caisson/sandbox/process"
 )
 
@@ -46,7 +47,11 @@ type posture struct {
 	Mounts     []string
 	Signals    string // ignored and blocked; not of init, to which they mean nothing
 	Slack      string // of timers, as root sees it; not of init, which has none
+	Standing   string // what sets it apart from other processes
 }
+
+// So it is of an owner that goes before all others on the machine.
+func TestPostureOfFirst(t *testing.T) { drivertest.AsFirst(t, "TestPosture") }
 
 func TestPosture(t *testing.T) {
 	for name, run := range roads {
@@ -290,6 +295,7 @@ func look(t *testing.T, pid int, id string) posture {
 	if os.Geteuid() == 0 {
 		p.Slack = strings.TrimSpace(read(t, pid, "timerslack_ns"))
 	}
+	p.Standing = drivertest.Standing(t, pid)
 	p.Cwd, _ = os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
 	for _, ns := range []string{"user", "mnt", "net", "pid", "ipc", "uts", "cgroup"} {
 		theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, ns))

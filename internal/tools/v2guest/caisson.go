@@ -43,6 +43,8 @@ func checks() []check {
 		{"disk", everywhere, product, on("gvisor", checkDisk)},
 		{"run on the process level", everywhere, product, on("process", checkPlain)},
 		{"memory kills on the process level", everywhere, product, on("process", checkMemory)},
+		{"memory kills whom the kernel would spare", rooted, product, on("gvisor", checkSpared)},
+		{"memory kills whom the kernel would spare on the process level", rooted, product, on("process", checkSpared)},
 		{"processes on the process level", everywhere, product, on("process", checkProcesses)},
 		{"disk on the process level", everywhere, product, on("process", checkDisk)},
 		{"block I/O that others would feel", tiny, product, on("gvisor", checkWorn)},
@@ -62,7 +64,12 @@ const slow = 4 * time.Minute
 
 // caisson runs a piece of Python and reads the answer.
 func caisson(ctx context.Context, g *vm, w world, source string, flags ...string) (*answer, outcome, error) {
-	argv := append([]string{"./caisson", "run", "--json", "--timeout", "3m"}, flags...)
+	return caissonBy(ctx, g, w, nil, source, flags...)
+}
+
+// caissonBy is caisson started by a command.
+func caissonBy(ctx context.Context, g *vm, w world, by []string, source string, flags ...string) (*answer, outcome, error) {
+	argv := append(append(by, "./caisson", "run", "--json", "--timeout", "3m"), flags...)
 	o, err := execIn(ctx, g, w, slow, append(argv, "--", "python3", "-c", source)...)
 	if err != nil {
 		return nil, o, err
@@ -104,6 +111,23 @@ func checkMemory(ctx context.Context, g *vm, w world, flags ...string) error {
 	}
 	if a.Status != sandbox.StatusResourceExceeded || a.Resource != sandbox.LimitMemory || o.code != 137 || strings.Contains(a.Stdout, "survived") {
 		return fmt.Errorf("the memory limit did not end it\n%s", o)
+	}
+	return nil
+}
+
+// checkSpared is checkMemory of an owner that the kernel does not kill, and runs before all
+// others: no group could be held to its limits by killing what has that from it. As a
+// real-time process it would not be held to a part of a processor either, here, where the
+// kernel has no groups of these.
+func checkSpared(ctx context.Context, g *vm, w world, flags ...string) error {
+	by := []string{"sh", "-c", `echo -1000 > /proc/self/oom_score_adj && exec chrt --fifo 10 "$@"`, "sh"}
+	const source = "print(open('/proc/self/oom_score_adj').read().strip(), open('/proc/self/stat').read().split()[40], flush=True)\nb = bytearray(b'x') * (400 << 20)"
+	a, o, err := caissonBy(ctx, g, w, by, source, append(flags, "--memory", "96MiB")...)
+	if err != nil {
+		return err
+	}
+	if a.Status != sandbox.StatusResourceExceeded || a.Resource != sandbox.LimitMemory || o.code != 137 || a.Stdout != "0 0\n" {
+		return fmt.Errorf("the memory limit did not end it, or it was what its owner was\n%s", o)
 	}
 	return nil
 }

@@ -31,6 +31,7 @@ import (
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/log"
 
+	"github.com/caisson-run/caisson/internal/linux/standing"
 	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
 )
 
@@ -59,12 +60,6 @@ func Main() {
 
 	// It was executed by the number of a descriptor, which would be its name.
 	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name[0])), 0, 0, 0)
-
-	// In all threads: gVisor forks its halves from which it likes. They have it already
-	// where the shim was born with it.
-	if has, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0); err != nil || has != wire.Slack {
-		_, _, _ = syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, wire.Slack, 0)
-	}
 
 	conn, err := ownerConn()
 	if err == nil {
@@ -112,11 +107,23 @@ func letGoOfProgram() error {
 	return unix.Dup3(null, wire.LastFile, unix.O_CLOEXEC)
 }
 
+// letTimersBeLate is for all threads: gVisor forks its halves from which it likes. They have
+// it already where the shim was born with it, and not with a real-time policy.
+func letTimersBeLate() {
+	if has, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0); err != nil || has != wire.Slack {
+		_, _, _ = syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, wire.Slack, 0)
+	}
+}
+
 // run does everything between birth and the end of the sandbox. A newborn, which was
 // started before its owner knew what for, hears of its birth when it is ready. With an
 // error comes what there is to be taken away by then, if the owner does not; nil is
 // nothing.
 func (k *keeper) run(newborn bool) (*estate, error) {
+	if err := standing.Leave(); err != nil {
+		return nil, err
+	}
+	letTimersBeLate()
 	var r *ready
 	if newborn {
 		r = getReady(unix.MS_SLAVE)

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package standing knows what a process hands down to all that it starts, and what runs
+// in a sandbox must not have of its owner's:
+//
+//   - a real-time policy (sched(7)), which goes before everybody else on the machine, and
+//     which a limit on processors does not hold: the kernel's quota is for ordinary
+//     processes (Documentation/scheduler/sched-bwc.rst);
+//   - the class of block I/O that goes first (ioprio_set(2));
+//   - a word that keeps the kernel from killing it for want of memory
+//     (proc_pid_oom_score_adj(5)): at -1000 a control group has nobody to kill, and a
+//     program at its memory limit hangs instead of ending;
+//   - an address space that is laid out foreseeably, or where what can be read can be
+//     executed (personality(2)), which programs have that are looked at in a debugger.
+//
+// A caisson has these from a service manager, from chrt or setarch. What only makes it
+// stand back, as an idle policy does, or nice, is its user's wish, and stays.
+package standing
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Standing is what a thread would hand down.
+type Standing struct {
+	RealTime  bool // its policy is a real-time one
+	DiskFirst bool // its block I/O goes first
+	Protected bool // the kernel would rather kill others
+}
+
+// Parameters of the calls that give it up.
+const (
+	WhoProcess  = 1   // IOPRIO_WHO_PROCESS
+	Ordinary    = 0   // SCHED_OTHER, IOPRIO_CLASS_NONE, PER_LINUX
+	Unprotected = "0" // what is written to oom_score_adj
+	classShift  = 13  // of the class in an I/O priority
+	classFirst  = 1   // IOPRIO_CLASS_RT
+	ask         = 1<<32 - 1
+)
+
+// Priority is struct sched_param of an ordinary policy, where the kernel finds it.
+var Priority = new(int32)
+
+// Look looks at the calling thread, and at its process. What a kernel does not have is
+// not handed down.
+func Look() (s Standing, err error) {
+	attr, err := unix.SchedGetAttr(0, 0)
+	if err != nil {
+		return s, fmt.Errorf("the scheduling policy: %w", err)
+	}
+	switch attr.Policy {
+	case unix.SCHED_FIFO, unix.SCHED_RR, unix.SCHED_DEADLINE:
+		s.RealTime = true
+	}
+	disk, _, errno := unix.Syscall(unix.SYS_IOPRIO_GET, WhoProcess, 0, 0)
+	if errno != 0 && errno != unix.ENOSYS {
+		return s, fmt.Errorf("the I/O priority: %w", errno)
+	}
+	s.DiskFirst = errno == 0 && disk>>classShift == classFirst
+	s.Protected, err = protected()
+	return s, err
+}
+
+func protected() (bool, error) {
+	text, err := os.ReadFile("/proc/self/oom_score_adj")
+	if err != nil {
+		return false, err
+	}
+	score, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	return score < 0, err
+}
+
+// Leave has all threads of this process, which has no C in it, and what it starts from
+// now on stand as others do.
+func Leave() error {
+	s, err := Look()
+	if err != nil {
+		return err
+	}
+	for _, c := range []struct {
+		held bool
+		what string
+		call [4]uintptr
+	}{
+		{s.RealTime, "the scheduling policy", [4]uintptr{unix.SYS_SCHED_SETSCHEDULER, 0, Ordinary, uintptr(unsafe.Pointer(Priority))}},
+		{s.DiskFirst, "the I/O priority", [4]uintptr{unix.SYS_IOPRIO_SET, WhoProcess, 0, Ordinary}},
+		{foreseeable(), "the personality", [4]uintptr{unix.SYS_PERSONALITY, Ordinary}},
+	} {
+		if !c.held {
+			continue
+		}
+		if _, _, errno := syscall.AllThreadsSyscall(c.call[0], c.call[1], c.call[2], c.call[3]); errno != 0 {
+			return fmt.Errorf("giving up %s: %w", c.what, errno)
+		}
+	}
+	if !s.Protected {
+		return nil
+	}
+	return os.WriteFile("/proc/self/oom_score_adj", []byte(Unprotected), 0)
+}
+
+// foreseeable says whether this thread has another personality than most.
+func foreseeable() bool {
+	now, _, errno := unix.RawSyscall(unix.SYS_PERSONALITY, ask, 0, 0)
+	return errno == 0 && now != Ordinary
+}

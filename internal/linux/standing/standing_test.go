@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package standing_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/internal/linux/standing"
+	"github.com/caisson-run/caisson/sandbox/drivertest"
+)
+
+func TestLeaveAsFirst(t *testing.T) { drivertest.AsFirst(t, "TestLeave") }
+
+// What all threads of a process have they give up, and what it starts has it no more.
+func TestLeave(t *testing.T) {
+	if err := standing.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	if has := drivertest.Standing(t, os.Getpid()); has != "" {
+		t.Errorf("it has %s", has)
+	}
+	if s, err := standing.Look(); err != nil || s != (standing.Standing{}) {
+		t.Errorf("%+v, %v", s, err)
+	}
+	cmd := exec.Command("cat")
+	in, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if has := drivertest.Standing(t, cmd.Process.Pid); has != "" {
+		t.Errorf("what it starts has %s", has)
+	}
+	in.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What makes a process stand back is left as it is.
+func TestStandsBack(t *testing.T) {
+	cmd := exec.Command("chrt", "--idle", "0", "ionice", "-c3", "/proc/self/exe", "-test.run=^TestIdle$", "-test.v")
+	cmd.Args[len(cmd.Args)-3], _ = os.Executable()
+	if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("--- PASS: TestIdle (")) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestIdle(t *testing.T) {
+	before, err := unix.SchedGetAttr(0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := standing.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := unix.SchedGetAttr(0, 0); err != nil || after.Policy != before.Policy {
+		t.Errorf("policy %d became %d: %v", before.Policy, after.Policy, err)
+	}
+}
+
+func BenchmarkLook(b *testing.B) {
+	for b.Loop() {
+		if _, err := standing.Look(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
