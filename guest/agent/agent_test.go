@@ -65,6 +65,10 @@ func TestRlimits(t *testing.T) {
 	if err := prlimit(syscall.RLIMIT_NOFILE, &now); err != nil {
 		t.Fatal(err)
 	}
+	var pending syscall.Rlimit
+	if err := prlimit(sigpending, &pending); err != nil {
+		t.Fatal(err)
+	}
 	got, err := rlimits(wire.Limits{OpenFiles: now.Max + 1, CPU: 3})
 	if err != nil {
 		t.Fatal(err)
@@ -73,6 +77,7 @@ func TestRlimits(t *testing.T) {
 		syscall.RLIMIT_CORE:   {},
 		syscall.RLIMIT_NOFILE: {Cur: now.Max, Max: now.Max}, // asking for more raises nothing
 		syscall.RLIMIT_CPU:    {Cur: 3, Max: 4},
+		sigpending:            {Cur: pending.Max / 2, Max: pending.Max / 2}, // the agents of all keep the rest
 	}
 	set := make(map[uintptr]syscall.Rlimit)
 	for _, l := range got {

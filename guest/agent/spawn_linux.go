@@ -254,8 +254,18 @@ func rlimits(l wire.Limits) ([]rlimit, error) {
 		}
 		set = append(set, rlimit{w.resource, v})
 	}
-	return set, nil
+	// The kernel counts these by user, who may be the same for many sandboxes, and holds
+	// the sum against the limit of the process that is to get one. Go signals its threads
+	// in this way to make a system call in all of them, and waits for ever where the
+	// signal is refused: the other half is the agents'.
+	own, err := ownLimit(sigpending)
+	if half := own.Max / 2; err == nil && half > 0 {
+		set = append(set, rlimit{sigpending, syscall.Rlimit{Cur: half, Max: half}})
+	}
+	return set, err
 }
+
+const sigpending = 11 // RLIMIT_SIGPENDING, which syscall does not name
 
 // ownLimit is the agent's own limit of a resource, which nothing changes while it runs.
 func ownLimit(resource uintptr) (syscall.Rlimit, error) {

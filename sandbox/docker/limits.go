@@ -51,7 +51,8 @@ func (h *hostConfig) limit(l *sandbox.Limits, holds map[sandbox.LimitName]sandbo
 
 // pendingSignals is how many signals may wait for the processes of a sandbox, timers
 // included. The kernel counts them by user, who may be the same for many containers; as
-// sandbox/process has it, but an engine's host is not known here, so it is little.
+// sandbox/process has it, but an engine's host is not known here, so it is little. The
+// agent leaves half of it to its programs.
 const pendingSignals = 512
 
 // socketShare is how many bytes the buffers of internet sockets may take beside
