@@ -15,6 +15,7 @@ import (
 	"github.com/caisson-run/caisson/internal/linux/landlock"
 	"github.com/caisson-run/caisson/internal/linux/seccomp"
 	"github.com/caisson-run/caisson/internal/linux/standing"
+	"github.com/caisson-run/caisson/internal/linux/threads"
 )
 
 const (
@@ -56,7 +57,7 @@ func confine(uid int) error {
 		return fmt.Errorf("becoming uid %d: %w", uid, err)
 	}
 	// Every thread, not only this one.
-	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 {
+	if _, _, errno := threads.Call(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); errno != 0 {
 		return fmt.Errorf("no_new_privs: %w", errno)
 	}
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
@@ -138,7 +139,7 @@ func hideFiles() error {
 		return err
 	}
 	defer r.Close()
-	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_LANDLOCK_RESTRICT_SELF, r.FD(), r.Flags(), 0); errno != 0 {
+	if _, _, errno := threads.Call(unix.SYS_LANDLOCK_RESTRICT_SELF, r.FD(), r.Flags(), 0); errno != 0 {
 		return fmt.Errorf("landlock: %w", errno)
 	}
 	return nil

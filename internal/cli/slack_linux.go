@@ -3,9 +3,9 @@
 package cli
 
 import (
-	"syscall"
-
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/internal/linux/threads"
 )
 
 // slack lets timers of this process be late by 0.3 ms, as a sandbox's own are on gVisor.
@@ -14,5 +14,5 @@ import (
 // a gateway wait for each other several times in a call. Threads that are made later have
 // it from those that are there; programs inside have the usual slack.
 func slack() {
-	_, _, _ = syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, 300_000, 0)
+	_, _, _ = threads.Call(unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, 300_000, 0)
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/caisson-run/caisson/internal/linux/threads"
 	"github.com/caisson-run/caisson/internal/linux/tun"
 	"github.com/caisson-run/caisson/sandbox/gvisor/newborn"
 	"github.com/caisson-run/caisson/sandbox/process/seat"
@@ -42,7 +43,7 @@ var device = tun.Config{Address: [4]byte{198, 18, 0, 2}, Gateway: [4]byte{198, 1
 // programs inside do not have it.
 func slack() {
 	const set = 29 // PR_SET_TIMERSLACK (prctl(2))
-	_, _, _ = syscall.AllThreadsSyscall(syscall.SYS_PRCTL, set, newborn.Slack, 0)
+	_, _, _ = threads.Call(syscall.SYS_PRCTL, set, newborn.Slack, 0)
 }
 
 // state is where package store looks for the state directory first.

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/internal/linux/threads"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -105,6 +106,10 @@ var self = [1]byte{'0'}
 func (g *Group) Enter() error {
 	if g.version != 1 {
 		return sandbox.Errorf(sandbox.ErrUnsupported, "enter cgroup "+g.name, "on cgroup v2 a process is started in its group")
+	}
+	if !threads.Room() {
+		return &sandbox.Error{Op: "enter cgroup " + g.name, Kind: sandbox.ErrUnavailable, Problem: "as many signals and timers wait as this user may have",
+			Hint: "end what holds them, or raise the limit (ulimit -i)"}
 	}
 	for _, dir := range g.Dirs() {
 		fd, err := open(filepath.Join(dir, "tasks"), unix.O_WRONLY)

@@ -22,10 +22,11 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/internal/linux/threads"
 )
 
 // Standing is what a thread would hand down.
@@ -96,7 +97,7 @@ func Leave() error {
 		if !c.held {
 			continue
 		}
-		if _, _, errno := syscall.AllThreadsSyscall(c.call[0], c.call[1], c.call[2], c.call[3]); errno != 0 {
+		if _, _, errno := threads.Call(c.call[0], c.call[1], c.call[2], c.call[3]); errno != 0 {
 			return fmt.Errorf("giving up %s: %w", c.what, errno)
 		}
 	}

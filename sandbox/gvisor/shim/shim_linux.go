@@ -32,6 +32,7 @@ import (
 	"gvisor.dev/gvisor/pkg/log"
 
 	"github.com/caisson-run/caisson/internal/linux/standing"
+	"github.com/caisson-run/caisson/internal/linux/threads"
 	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
 )
 
@@ -111,7 +112,7 @@ func letGoOfProgram() error {
 // it already where the shim was born with it, and not with a real-time policy.
 func letTimersBeLate() {
 	if has, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0); err != nil || has != wire.Slack {
-		_, _, _ = syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, wire.Slack, 0)
+		_, _, _ = threads.Call(unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, wire.Slack, 0)
 	}
 }
 
