@@ -164,6 +164,7 @@ func (k *keeper) run(newborn bool) (*estate, error) {
 	if k.w, err = newWorld(&order, files, e.group, r, k.started); err != nil {
 		return e, err
 	}
+	k.estate = e
 	// From here on the owner may hang up or ask at any time.
 	go k.serve(k.owner)
 	if k.will != nil {

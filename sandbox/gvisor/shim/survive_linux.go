@@ -83,8 +83,7 @@ func (k *keeper) lost(owner *net.UnixConn) {
 		grace = min(grace, time.Until(k.until))
 	}
 	if grace <= 0 {
-		k.over = true
-		k.w.kill("")
+		k.end()
 		return
 	}
 	alone := k.alone
@@ -92,9 +91,23 @@ func (k *keeper) lost(owner *net.UnixConn) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		if k.alone == alone && k.owner == nil {
-			k.over = true
-			k.w.kill("")
+			k.end()
 		}
+	})
+}
+
+// endPatience is how long a sandbox that nobody wants may take to end.
+const endPatience = 5 * time.Second
+
+// end ends the sandbox, which nobody wants. One that gVisor hangs in making has no process
+// yet that is known to be its: then this one goes, and with it, by the kernel's word, what
+// it has started. The caller holds mu.
+func (k *keeper) end() {
+	k.over = true
+	k.w.kill("")
+	time.AfterFunc(endPatience, func() {
+		k.estate.bury()
+		os.Exit(1)
 	})
 }
 
@@ -158,8 +171,7 @@ func (k *keeper) claimed(conn *net.UnixConn) bool {
 	}
 	if c.Version != wire.Version {
 		// Its user has another caisson now, and nobody else will come.
-		k.over = true
-		defer k.w.kill("")
+		defer k.end()
 		return refuse(wire.Foreign)
 	}
 	return k.inherit(conn)
