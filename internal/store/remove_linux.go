@@ -20,7 +20,9 @@ import (
 // is looked into, so that no more than three descriptors are open and nothing
 // recurses, however deep the tree. No link is followed. A mount cannot be
 // moved (EBUSY) nor entered (RESOLVE_NO_XDEV): what it shows is left alone and
-// reported. A directory that is gone already is no error.
+// reported. A directory that is gone already is no error, nor is what somebody else
+// takes away meanwhile: the keeper of a sandbox whose owner was killed does so with the
+// directory that the next one sweeps.
 func removeTree(parent *os.File, name string) error {
 	top, err := clearTree(parent, name)
 	if top == nil {
@@ -46,7 +48,10 @@ func clearTree(parent *os.File, name string) (*os.File, error) {
 		if !errors.Is(err, unix.EISDIR) {
 			return err
 		}
-		return removeDir(top, entry, &moved)
+		if err = removeDir(top, entry, &moved); errors.Is(err, unix.ENOENT) {
+			return nil // what is left of it is met again
+		}
+		return err
 	})
 	if err != nil {
 		top.Close()
@@ -140,6 +145,9 @@ func eachName(dir *os.File, keep string, remove func(name string) error) error {
 			return err
 		}
 		names, err := dir.Readdirnames(4096)
+		if errors.Is(err, unix.ENOENT) {
+			return nil // the directory is gone
+		}
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/internal/linux/engine/shelf"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -292,6 +293,55 @@ func TestSweepUnfinished(t *testing.T) {
 	sweepAll(t, d)
 	if _, err := os.Lstat(left); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a dead maker's is still there: %v", err)
+	}
+}
+
+// TestSweepUnpacking passes over a program that is being unpacked beside the run
+// directories, or was when its unpacker died: its name begins as an unfinished one's.
+func TestSweepUnpacking(t *testing.T) {
+	d := mustOpen(t, filepath.Join(t.TempDir(), "s"))
+	left := filepath.Join(d.Path(), runs, newRun+"X")
+	unready := filepath.Join(d.Path(), runs, shelf.Unready)
+	if err := errors.Join(os.Mkdir(left, 0o700), os.WriteFile(unready, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	sweepAll(t, d)
+	if _, err := os.Lstat(left); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a dead maker's is still there: %v", err)
+	}
+	if _, err := os.Lstat(unready); err != nil {
+		t.Errorf("taken from under who unpacks it: %v", err)
+	}
+}
+
+// TestRemovedAtOnce has two remove the same tree, as a sandbox's keeper and the next
+// sweep do when its owner was killed: neither may call it a fault that the other did.
+func TestRemovedAtOnce(t *testing.T) {
+	top := t.TempDir()
+	dir, err := os.Open(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	for i := range 20 {
+		name := fmt.Sprint("sbx_", i)
+		for j := range 20 {
+			if err := os.MkdirAll(filepath.Join(top, name, fmt.Sprint(j), "a", "b"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() {
+				if err := removeTree(dir, name); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		both.Wait()
+		if _, err := os.Lstat(filepath.Join(top, name)); !errors.Is(err, os.ErrNotExist) {
+			t.Fatalf("it is still there: %v", err)
+		}
 	}
 }
 

@@ -139,8 +139,13 @@ func sweepUnfinished(dir *os.File) error {
 	}
 	var errs []error
 	for _, name := range names {
-		if unfinished(name) {
-			errs = append(errs, removeTree(dir, name))
+		if !unfinished(name) {
+			continue
+		}
+		// What is no directory is no maker's of these: a program that is being unpacked
+		// beside them has such a name, too (package shelf).
+		if err := removeTree(dir, name); !errors.Is(err, unix.ENOTDIR) {
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
