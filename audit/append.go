@@ -209,7 +209,7 @@ func (l *Log) change(ctx context.Context, do func(tx querier, head Checkpoint) (
 	defer conn.Close()
 	var begun *sql.Tx
 	through := context.WithoutCancel(ctx)
-	err = patiently(ctx, func() (err error) { begun, err = conn.BeginTx(through, nil); return err })
+	err = l.patiently(ctx, func() (err error) { begun, err = conn.BeginTx(through, nil); return err })
 	if err != nil {
 		return unavailable(op, err)
 	}

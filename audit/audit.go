@@ -126,6 +126,7 @@ type Log struct {
 	group    group  // of those who append at one time
 	onCommit func() // for tests: called for each transaction
 	onLook   func() // for tests: called between the looks for the files
+	onBusy   func() // for tests: called when the database was found locked
 }
 
 // Open opens the log of a state directory and makes it where there is none.

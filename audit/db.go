@@ -63,7 +63,7 @@ func (l *Log) openWriter(ctx context.Context) error {
 	}
 	f.Close()
 	l.w = l.connect("_txlock=immediate&_pragma=journal_mode(wal)", 1)
-	return unavailable("open "+l.path(dbFile), patiently(ctx, func() error { return l.migrate(ctx) }))
+	return unavailable("open "+l.path(dbFile), l.patiently(ctx, func() error { return l.migrate(ctx) }))
 }
 
 // busyWait is how long a writer waits for its turn.
@@ -72,11 +72,14 @@ const busyWait = 10 * time.Second
 // patiently calls do until it does not find the database locked, for busyWait
 // or as long as ctx lives. SQLite's own wait would not look at ctx; it is set
 // to 100 ms, so that this loop is not a busy one.
-func patiently(ctx context.Context, do func() error) error {
+func (l *Log) patiently(ctx context.Context, do func() error) error {
 	for began := time.Now(); ; {
 		err := do()
 		if !isBusy(err) || time.Since(began) > busyWait {
 			return err
+		}
+		if l.onBusy != nil {
+			l.onBusy()
 		}
 		if ctx.Err() != nil {
 			return errors.Join(ctx.Err(), err)
@@ -230,7 +233,7 @@ func (l *Log) readGenesis(ctx context.Context, headed bool) error {
 	if l.w != nil {
 		db = l.w // spares a run a second connection
 	}
-	version, err := l.version(ctx, db)
+	version, err := l.readVersion(ctx, db)
 	if err != nil {
 		return unavailable(op, err)
 	}
@@ -242,7 +245,13 @@ func (l *Log) readGenesis(ctx context.Context, headed bool) error {
 	}
 	var body []byte
 	var g genesisBody
-	if err = db.QueryRowContext(ctx, "SELECT body FROM records WHERE seq = 1 AND event = 'genesis'").Scan(&body); err == nil {
+	err = l.patiently(ctx, func() error {
+		return db.QueryRowContext(ctx, "SELECT body FROM records WHERE seq = 1 AND event = 'genesis'").Scan(&body)
+	})
+	if passing(ctx, err) {
+		return unavailable(op, err) // which says nothing of the record
+	}
+	if err == nil {
 		err = decode(body, &g)
 	}
 	if err != nil {
@@ -260,6 +269,26 @@ func (l *Log) readGenesis(ctx context.Context, headed bool) error {
 		l.setBroken(damaged("audit.key is not the key that this record began with"))
 	}
 	return nil
+}
+
+// readVersion is version for who opens the database. It may have to wait: another
+// process may be reading SQLite's log after one that was killed, or taking it away.
+func (l *Log) readVersion(ctx context.Context, db *sql.DB) (version int, err error) {
+	read := func() (err error) { version, err = l.version(ctx, db); return err }
+	if err = l.patiently(ctx, read); isUndone(err) {
+		if err = l.undo(ctx); err == nil {
+			err = l.patiently(ctx, read)
+		}
+	}
+	return version, err
+}
+
+// undo takes back what a process was about when it was killed while it made the
+// database: a reader may not. Once that is made SQLite keeps its log in another file.
+func (l *Log) undo(ctx context.Context) error {
+	db := l.connect("mode=rw", 1)
+	defer db.Close()
+	return l.patiently(ctx, func() error { _, err := l.version(ctx, db); return err })
 }
 
 func (l *Log) setBroken(err error) {

@@ -3,6 +3,7 @@
 package audit
 
 import (
+	"context"
 	"errors"
 	"syscall"
 
@@ -62,4 +63,25 @@ func isConstraint(err error) bool {
 func isBusy(err error) bool {
 	var se *sqlite.Error
 	return errors.As(err, &se) && se.Code()&0xff == sqlite3.SQLITE_BUSY
+}
+
+// isUndone says whether what a writer that was killed was about has to be taken back
+// first.
+func isUndone(err error) bool {
+	var se *sqlite.Error
+	return errors.As(err, &se) && se.Code() == sqlite3.SQLITE_READONLY_ROLLBACK
+}
+
+// passing says whether an error is of the moment or of the host, and not of what is in
+// the database.
+func passing(ctx context.Context, err error) bool {
+	var se *sqlite.Error
+	if !errors.As(err, &se) {
+		return ctx.Err() != nil
+	}
+	switch se.Code() & 0xff {
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_FULL:
+		return true
+	}
+	return false
 }

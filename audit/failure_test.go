@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"database/sql"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ func TestCrashWhileMaking(t *testing.T) {
 		"after the file": func(dir string) error {
 			return errors.Join(makeKey(filepath.Join(dir, keyFile), bytes.NewReader(make([]byte, 32))), os.WriteFile(filepath.Join(dir, dbFile), nil, 0o600))
 		},
+		"while it made the database": halfMade,
 		"before the head": func(dir string) error {
 			l, err := Open(ctx, Options{Dir: dir})
 			if err != nil {
@@ -48,6 +50,126 @@ func TestCrashWhileMaking(t *testing.T) {
 			}
 		})
 	}
+}
+
+// halfMade leaves what a process does that was killed while SQLite wrote the first page:
+// the page, and the journal by which that is taken back.
+func halfMade(dir string) error {
+	at := filepath.Join(dir, "elsewhere", dbFile)
+	db, err := sql.Open("sqlite", "file:"+at+"?_pragma=cache_size(1)")
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	err = errors.Join(makeKey(filepath.Join(dir, keyFile), rand.Reader), os.Mkdir(filepath.Dir(at), 0o700))
+	for _, do := range []string{"BEGIN IMMEDIATE", "CREATE TABLE x (b)", "INSERT INTO x VALUES (zeroblob(1000000))"} {
+		if err == nil {
+			_, err = db.Exec(do)
+		}
+	}
+	for _, name := range []string{dbFile, dbFile + "-journal"} {
+		b, rerr := os.ReadFile(filepath.Join(filepath.Dir(at), name))
+		if rerr == nil && len(b) == 0 {
+			rerr = errors.New(name + " is empty")
+		}
+		err = errors.Join(err, rerr, os.WriteFile(filepath.Join(dir, name), b, 0o600))
+	}
+	return err
+}
+
+// TestReadAfterCrash reads what was left by a process that died while it made a record:
+// nothing was recorded.
+func TestReadAfterCrash(t *testing.T) {
+	dir := t.TempDir()
+	must(t, halfMade(dir))
+	if l, err := Open(ctx, Options{Dir: dir, ReadOnly: true}); !errors.Is(err, sandbox.ErrNotFound) {
+		t.Errorf("%v, %v, want nothing recorded yet", l, err)
+	}
+	must(t, halfMadeNoMore(dir))
+	must(t, appendOne(dir))
+	wantOK(t, verify(t, dir))
+}
+
+func halfMadeNoMore(dir string) error {
+	if b, err := os.ReadFile(filepath.Join(dir, dbFile)); err != nil || len(b) > 0 {
+		return fmt.Errorf("%d bytes are left of it: %w", len(b), err)
+	}
+	return nil
+}
+
+// TestWaitsForAnother opens a record that another process has for itself for a moment, as
+// one has that reads SQLite's log after one that was killed, or takes it away.
+func TestWaitsForAnother(t *testing.T) {
+	for name, readOnly := range map[string]bool{"to read": true, "to write": false} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			must(t, appendOne(dir))
+			other, err := sql.Open("sqlite", "file:"+filepath.Join(dir, dbFile)+"?_pragma=locking_mode(exclusive)")
+			must(t, err)
+			defer other.Close()
+			other.SetMaxOpenConns(1)
+			_, err = other.Exec("UPDATE head SET one = one")
+			must(t, err)
+			busy := false
+			l := &Log{dir: dir, now: clock(), rand: rand.Reader, onBusy: func() { busy = true; must(t, other.Close()) }}
+			must(t, l.open(ctx, readOnly))
+			must(t, l.Close())
+			if !busy {
+				t.Error("it was not locked")
+			}
+			wantOK(t, verify(t, dir))
+		})
+	}
+}
+
+// TestNoDamage tells what says nothing of a record from what says that it is damaged.
+func TestNoDamage(t *testing.T) {
+	dir := t.TempDir()
+	must(t, appendOne(dir))
+	l, err := Open(ctx, Options{Dir: dir})
+	must(t, err)
+	defer l.Close()
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	tx, err := l.w.Begin()
+	must(t, err)
+	defer tx.Rollback()
+	other, err := Open(ctx, Options{Dir: dir})
+	must(t, err)
+	defer other.Close()
+	_, busy := other.w.Begin()
+	_, missing := l.r.Exec("SELECT * FROM nothing")
+	for _, c := range []struct {
+		ctx  context.Context
+		err  error
+		want bool
+	}{{ctx, nil, false}, {ctx, missing, false}, {ctx, sql.ErrNoRows, false}, {gone, context.Canceled, true}} {
+		if passing(c.ctx, c.err) != c.want {
+			t.Errorf("%v: want %v", c.err, c.want)
+		}
+	}
+	if !isBusy(busy) || !passing(ctx, busy) {
+		t.Errorf("%v: want one that passes", busy)
+	}
+}
+
+// TestFollowNew follows a record whose maker has not made its head yet.
+func TestFollowNew(t *testing.T) {
+	dir := t.TempDir()
+	l, err := Open(ctx, Options{Dir: dir})
+	must(t, err)
+	defer l.Close()
+	must(t, os.Remove(filepath.Join(dir, headFile)))
+	r, err := Open(ctx, Options{Dir: dir, ReadOnly: true})
+	must(t, err)
+	defer r.Close()
+	none := func(Record) bool { return false }
+	if err := r.Follow(ctx, Filter{}, none); !errors.Is(err, sandbox.ErrNotFound) {
+		t.Errorf("%v, want nothing recorded yet", err)
+	}
+	r.onLook = func() { must(t, appendOne(dir)) }
+	must(t, r.Follow(ctx, Filter{Limit: 1}, none))
 }
 
 // TestMadeAtOnce has many open a new directory at the same moment: one key,

@@ -5,7 +5,9 @@ package audit
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"math"
+	"os"
 )
 
 // Follow gives the calls that a filter lets through as they are recorded, by
@@ -16,13 +18,9 @@ import (
 // Nothing is asked of the database while nobody commits: audit.head is written after
 // each commit, and the system says when (inotify; elsewhere a look a second).
 func (l *Log) Follow(ctx context.Context, f Filter, yield func(Record) bool) error {
-	changes, err := watch(ctx, l.path(headFile))
+	changes, after, err := l.watchHead(ctx)
 	if err != nil {
-		return unavailable("audit tail", err)
-	}
-	var after int64
-	if err := l.r.QueryRowContext(ctx, "SELECT coalesce(max(seq), 0) FROM records").Scan(&after); err != nil {
-		return unavailable("audit tail", err)
+		return err
 	}
 	more, err := l.last(ctx, f, after, yield)
 	for more && err == nil {
@@ -40,6 +38,32 @@ func (l *Log) Follow(ctx context.Context, f Filter, yield func(Record) bool) err
 		return nil
 	}
 	return err
+}
+
+// watchHead says when audit.head is written, and how many records there were then.
+func (l *Log) watchHead(ctx context.Context) (changes <-chan struct{}, records int64, _ error) {
+	changes, err := watch(ctx, l.path(headFile))
+	if errors.Is(err, os.ErrNotExist) {
+		if l.onLook != nil {
+			l.onLook()
+		}
+	} else if err != nil {
+		return nil, 0, unavailable("audit tail", err)
+	}
+	if err := l.r.QueryRowContext(ctx, "SELECT coalesce(max(seq), 0) FROM records").Scan(&records); err != nil {
+		return nil, 0, unavailable("audit tail", err)
+	}
+	if err == nil {
+		return changes, records, nil
+	}
+	// Whoever made the record died before it made the file, or is at it.
+	if records <= 1 {
+		return nil, 0, l.nothingYet()
+	}
+	if changes, err = watch(ctx, l.path(headFile)); errors.Is(err, os.ErrNotExist) {
+		err = damaged("audit.head is gone")
+	}
+	return changes, records, unavailable("audit tail", err)
 }
 
 // Last gives the last f.Limit calls, oldest first.
