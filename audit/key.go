@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/caisson-run/caisson/audit/signer"
+	"github.com/caisson-run/caisson/internal/newfile"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -77,17 +78,7 @@ func makeKey(path string, random io.Reader) error {
 // publish makes a file with its whole content at once, durably, unless there
 // is one already.
 func publish(path string, content []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".audit-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.Write(content)
-	err = errors.Join(err, tmp.Sync(), tmp.Close())
-	if err != nil {
-		return err
-	}
-	if err := os.Link(tmp.Name(), path); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := newfile.Make(path, content); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
 	return syncDir(filepath.Dir(path))

@@ -383,7 +383,7 @@ func TestEndlessList(t *testing.T) {
 func TestPinsThatCannotBeRead(t *testing.T) {
 	b := newBench(t, sdkServer(func(s *sdk.Server) { addTool(s, "x", "X.", says("x")) }))
 	g := b.make()
-	if err := g.o.Pins.write(&Pin{Server: "s", Command: []string{"server"}}, func(tmp, file string) error {
+	if err := g.o.Pins.write(&Pin{Server: "s", Command: []string{"server"}}, func(file string, _ []byte) error {
 		return writeFile(file, "{")
 	}); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/caisson-run/caisson/internal/newfile"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -77,42 +78,48 @@ func (p *Pins) Read(server, image string, command []string) (*Pin, error) {
 // First keeps the pin of a server that was never seen and returns the one that
 // counts, which is another process's when that was first.
 func (p *Pins) First(pin *Pin) (*Pin, error) {
-	return pin, p.write(pin, func(tmp, file string) error {
-		err := os.Link(tmp, file)
-		os.Remove(tmp)
-		if errors.Is(err, fs.ErrExist) {
-			other, rerr := p.Read(pin.Server, pin.Image, pin.Command)
-			if rerr == nil && other != nil {
-				*pin = *other
-			}
-			return rerr
-		}
-		return err
-	})
+	err := p.write(pin, newfile.Make)
+	if !errors.Is(err, fs.ErrExist) {
+		return pin, err
+	}
+	other, err := p.Read(pin.Server, pin.Image, pin.Command)
+	if err == nil && other != nil {
+		*pin = *other
+	}
+	return pin, err
 }
 
 // Approve keeps a pin in place of the one there is.
-func (p *Pins) Approve(pin *Pin) error { return p.write(pin, os.Rename) }
+func (p *Pins) Approve(pin *Pin) error { return p.write(pin, replace) }
 
-func (p *Pins) write(pin *Pin, place func(tmp, file string) error) error {
-	err := os.MkdirAll(p.Dir, 0o700)
-	var f *os.File
+func (p *Pins) write(pin *Pin, place func(file string, content []byte) error) error {
+	b, err := json.Marshal(pin)
 	if err == nil {
-		f, err = os.CreateTemp(p.Dir, ".new-*")
+		err = os.MkdirAll(p.Dir, 0o700)
 	}
 	if err == nil {
-		err = json.NewEncoder(f).Encode(pin)
-		err = errors.Join(err, f.Sync(), f.Close())
-		if err == nil {
-			err = place(f.Name(), p.file(pin.Server, pin.Image, pin.Command))
-		}
-		if err != nil {
-			os.Remove(f.Name())
-		}
+		err = place(p.file(pin.Server, pin.Image, pin.Command), append(b, '\n'))
 	}
 	if err != nil {
 		return &sandbox.Error{Op: "pins of " + pin.Server, Kind: sandbox.ErrUnavailable, Problem: "what was approved of it cannot be kept",
 			Hint: "free some space in the state directory", Cause: err}
 	}
 	return nil
+}
+
+// replace puts a whole file in place of the one there is.
+func replace(file string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(file), ".new-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
 }

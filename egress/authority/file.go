@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/caisson-run/caisson/internal/newfile"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -81,6 +82,9 @@ func (a *Authority) write(path string, replace bool) error {
 	if err != nil {
 		return err
 	}
+	if !replace {
+		return newfile.Make(path, b)
+	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".authority-") // mode 0600
 	if err != nil {
 		return err
@@ -90,8 +94,5 @@ func (a *Authority) write(path string, replace bool) error {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	if replace {
-		return os.Rename(f.Name(), path)
-	}
-	return os.Link(f.Name(), path)
+	return os.Rename(f.Name(), path)
 }

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package newfile
+
+import (
+	"errors"
+	"os"
+)
+
+func unnamed(string) (*os.File, error) { return nil, errors.ErrUnsupported }
+
+func name(*os.File, string) error { return errors.ErrUnsupported }
