@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	treePrefix = "host-"       // a finished tree
-	tempPrefix = ".tmp-"       // one that is being built or removed
-	keepTrees  = 16            // finished trees kept, in use or not; each is 1 to 2 MiB
-	touchAfter = time.Hour     // how exactly the last use is known
-	staleTemp  = 1 * time.Hour // a temporary tree of a builder that died
-	openTries  = 20            // a tree that is pruned while it is opened is built anew
+	treePrefix = "host-"         // a finished tree
+	tempPrefix = ".tmp-"         // one that is being built or removed
+	keepTrees  = 16              // finished trees kept, in use or not; each is 1 to 2 MiB
+	touchAfter = time.Hour       // how exactly the last use is known
+	staleTemp  = 1 * time.Minute // a temporary tree that nobody holds, as its builder does from the start
+	openTries  = 20              // a tree that is pruned while it is opened is built anew
 )
 
 // cache is a directory of finished trees.
@@ -199,7 +199,7 @@ func (c cache) prune(key string) {
 	slices.SortFunc(trees, func(a, b tree) int { return b.used.Compare(a.used) })
 	for i, t := range trees {
 		if i >= c.keep-1 {
-			c.remove(t.name)
+			c.remove(t.name, nil)
 		}
 	}
 }
@@ -216,16 +216,37 @@ func (c cache) removeStale(name string) {
 	}
 }
 
-// remove removes a tree unless somebody uses it, and says whether it is gone.
+// take holds a tree that nobody uses, exclusively, until done; nil where somebody does,
+// or there is none. Who only looks whether it is used takes it, too, so they do so one
+// after the other: each would be a user in another's eyes.
+func (c cache) take(name string) (f *os.File, done func()) {
+	next, err := c.alone(context.Background(), "take "+name)
+	if err != nil {
+		next = func() {}
+	}
+	f, err = os.Open(filepath.Join(c.dir, name))
+	if err != nil {
+		return nil, next
+	}
+	if _, linked, err := lock(f, unix.LOCK_EX|unix.LOCK_NB); err != nil || !linked {
+		f.Close()
+		return nil, next
+	}
+	return f, func() { f.Close(); next() }
+}
+
+// remove removes a tree unless somebody uses it, and says whether it is gone. may, where
+// there is one, is asked when nobody can begin to use it any more.
 // It is renamed under the lock, so that whoever opened it meanwhile finds its
 // name gone.
-func (c cache) remove(name string) bool {
-	f, err := os.Open(filepath.Join(c.dir, name))
-	if err != nil {
+func (c cache) remove(name string, may func() bool) bool {
+	f, done := c.take(name)
+	defer done()
+	if f == nil {
+		_, err := os.Lstat(filepath.Join(c.dir, name))
 		return errors.Is(err, os.ErrNotExist)
 	}
-	defer f.Close()
-	if _, linked, err := lock(f, unix.LOCK_EX|unix.LOCK_NB); err != nil || !linked {
+	if may != nil && !may() {
 		return false
 	}
 	gone, err := os.MkdirTemp(c.dir, tempPrefix)

@@ -3,10 +3,12 @@
 package image
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/caisson-run/caisson/image/layer"
@@ -48,12 +50,22 @@ func readName(file string) (resolved, error) {
 	return one, nil
 }
 
+// names lets one process at a time change names, until done.
+func (s *Store) names() (done func(), _ error) {
+	return s.images().alone(context.Background(), "names")
+}
+
 // remember notes what r means now.
 func (s *Store) remember(r reference.Ref, digest string) error {
 	b, err := json.Marshal(resolved{r.String(), source.Platform(), digest, time.Now().UTC()})
 	if err != nil {
 		return err
 	}
+	done, err := s.names()
+	if err != nil {
+		return err
+	}
+	defer done()
 	f, err := os.CreateTemp(filepath.Join(s.dir, "names"), tempPrefix)
 	if err != nil {
 		return cacheError("keep image", err)
@@ -77,6 +89,9 @@ func (s *Store) allNames() (map[string][]resolved, error) {
 	}
 	out := map[string][]resolved{}
 	for _, e := range files {
+		if strings.HasPrefix(e.Name(), tempPrefix) {
+			continue // no name yet, and none ever if its writer died
+		}
 		one, err := readName(filepath.Join(s.dir, "names", e.Name()))
 		if err == nil && one.Digest != "" {
 			out[one.Digest] = append(out[one.Digest], one)
@@ -85,11 +100,25 @@ func (s *Store) allNames() (map[string][]resolved, error) {
 	return out, nil
 }
 
-// forget drops all names of a digest.
+// forget drops all names of a digest. One that means another by now stays.
 func (s *Store) forget(names []resolved) {
+	done, err := s.names()
+	if err != nil {
+		return // they lead to nothing, and are pulled again
+	}
+	defer done()
 	for _, n := range names {
-		if r, err := reference.Parse(n.Ref); err == nil {
+		r, err := reference.Parse(n.Ref)
+		if err != nil {
+			continue
+		}
+		if now, err := readName(s.nameFile(r)); err == nil && now.Digest == n.Digest {
 			os.Remove(s.nameFile(r))
 		}
 	}
+}
+
+// pruneNames removes what those left who died while they wrote a name.
+func (s *Store) pruneNames() {
+	cache{dir: filepath.Join(s.dir, "names"), prefix: "."}.prune("")
 }

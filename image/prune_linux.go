@@ -3,13 +3,10 @@
 package image
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/sandbox"
@@ -66,12 +63,11 @@ func (s *Store) keys(prefix string) ([]string, error) {
 
 // inUse says whether a sandbox holds the image.
 func (s *Store) inUse(key string) bool {
-	f, err := os.Open(filepath.Join(s.dir, s.images().prefix+key))
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
+	name := s.images().prefix + key
+	f, done := s.images().take(name)
+	defer done()
+	_, err := os.Lstat(filepath.Join(s.dir, name))
+	return f == nil && err == nil
 }
 
 // Find finds an image that is here by a reference, a digest, or the beginning
@@ -93,21 +89,35 @@ func (s *Store) Find(name string) (*Stored, error) {
 
 // Remove removes an image with all its names. One that a sandbox uses is
 // ErrUnavailable.
-func (s *Store) Remove(info *Stored) error {
+func (s *Store) Remove(info *Stored) error { return s.remove(info, true) }
+
+// remove is Remove; with named false an image that has a name stays. Names go first, and
+// while nobody can have the image: whoever pulls it again gives it its name afterwards.
+func (s *Store) remove(info *Stored, named bool) error {
 	key := keyOf(info.Digest)
-	if !s.images().remove(s.images().prefix + key) {
+	var err error
+	may := func() bool {
+		var names map[string][]resolved
+		if names, err = s.allNames(); err != nil || !named && len(names[info.Digest]) > 0 {
+			return false
+		}
+		s.forget(names[info.Digest])
+		return true
+	}
+	if !s.images().remove(s.images().prefix+key, may) {
+		if err != nil {
+			return err
+		}
 		return &sandbox.Error{Op: "remove image " + info.Digest, Kind: sandbox.ErrUnavailable, Problem: "a sandbox uses it, or it cannot be written to", Hint: "try again when that has ended"}
 	}
-	names, err := s.allNames()
-	if err != nil {
-		return err
+	if s.onGone != nil {
+		s.onGone()
 	}
-	s.forget(names[info.Digest])
-	s.trees().remove(s.trees().prefix + key)
+	s.trees().remove(s.trees().prefix+key, nil)
 	more, err := s.keys(s.more().prefix)
 	for _, m := range more {
 		if strings.HasPrefix(m, key) {
-			s.more().remove(s.more().prefix + m)
+			s.more().remove(s.more().prefix+m, nil)
 		}
 	}
 	return err
@@ -122,11 +132,12 @@ func (s *Store) Prune(all bool) ([]*Stored, error) {
 	}
 	var gone []*Stored
 	for _, info := range list {
-		if (all || len(info.Names) == 0) && s.Remove(info) == nil {
+		if (all || len(info.Names) == 0) && s.remove(info, all) == nil {
 			gone = append(gone, info)
 		}
 	}
 	s.images().prune("")
+	s.pruneNames()
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return gone, cacheError("prune images", err)
@@ -137,8 +148,12 @@ func (s *Store) Prune(all bool) ([]*Stored, error) {
 		if !ok || !slices.Contains([]string{"image", "tree", "more"}, kind) {
 			continue
 		}
-		if _, err := s.info("sha256:" + key); err != nil || !strings.HasPrefix(rest, format) {
-			s.images().remove(e.Name())
+		left := func() bool {
+			_, err := s.info("sha256:" + key)
+			return err != nil || !strings.HasPrefix(rest, format)
+		}
+		if left() {
+			s.images().remove(e.Name(), left) // it may be somebody's since
 		}
 	}
 	return gone, nil

@@ -36,7 +36,10 @@ import (
 // pulls it again. Layers are not kept.
 //
 // It may be used from many goroutines and processes.
-type Store struct{ dir string }
+type Store struct {
+	dir    string
+	onGone func() // for tests: called when an image was removed
+}
 
 // format changes with what is made of an image; others are not used any more.
 const format = "1-"
@@ -49,7 +52,7 @@ func OpenStore(dir string) (*Store, error) {
 	if err := os.Mkdir(filepath.Join(dir, "names"), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, cacheError("open image store", err)
 	}
-	return &Store{dir}, nil
+	return &Store{dir: dir}, nil
 }
 
 func (s *Store) images() cache { return cache{dir: s.dir, prefix: "image-" + format} }

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -315,6 +316,121 @@ func TestUsedImagesStay(t *testing.T) {
 	if _, err := s.Root(t.Context(), info, RootOptions{}); !errors.Is(err, sandbox.ErrNotFound) {
 		t.Errorf("a removed image: %v", err)
 	}
+}
+
+// TestPulledWhilePruned has an image get a name between the look at the list, in which
+// it has none, and its removal.
+func TestPulledWhilePruned(t *testing.T) {
+	name := imagetest.Registry(t) + "/acme/tool:latest"
+	img := imagetest.New(t, imagetest.Config{}, imagetest.Layer(t, "v=1"))
+	img.Push(name)
+	dir := filepath.Join(t.TempDir(), "layout")
+	img.Layout(dir)
+	s := newStore(t)
+	nameless, err := s.Get(t.Context(), ref(t, dir), PullOptions{})
+	must(t, err)
+	_, err = s.Pull(t.Context(), ref(t, name), PullOptions{})
+	must(t, err)
+	if s.remove(nameless, false) == nil {
+		t.Error("an image that was just pulled was removed as one without a name")
+	}
+	if digest, err := s.resolve(ref(t, name)); err != nil || digest != img.Digest() {
+		t.Errorf("its name leads to %q, %v", digest, err)
+	}
+
+	// The same image is pulled again while it is removed: its name is the new one's.
+	s.onGone = func() {
+		_, err := s.Pull(t.Context(), ref(t, name), PullOptions{})
+		must(t, err)
+	}
+	must(t, s.Remove(nameless))
+	if digest, err := s.resolve(ref(t, name)); err != nil || digest != img.Digest() {
+		t.Errorf("its name leads to %q, %v", digest, err)
+	}
+}
+
+// TestHalfAName has somebody die while they wrote what a name means: it means nothing,
+// and goes with the next prune.
+func TestHalfAName(t *testing.T) {
+	name := imagetest.Registry(t) + "/acme/tool:latest"
+	a := imagetest.New(t, imagetest.Config{}, imagetest.Layer(t, "v=1"))
+	a.Push(name)
+	s := newStore(t)
+	_, err := s.Pull(t.Context(), ref(t, name), PullOptions{})
+	must(t, err)
+	half := filepath.Join(s.dir, "names", tempPrefix+"1")
+	text, err := os.ReadFile(s.nameFile(ref(t, name)))
+	must(t, err)
+	must(t, os.WriteFile(half, text, 0o600))
+	old := time.Now().Add(-2 * staleTemp)
+	must(t, os.Chtimes(half, old, old))
+
+	b := imagetest.New(t, imagetest.Config{}, imagetest.Layer(t, "v=2"))
+	b.Push(name)
+	_, err = s.Pull(t.Context(), ref(t, name), PullOptions{})
+	must(t, err)
+	gone, err := s.Prune(false)
+	if err != nil || len(gone) != 1 || gone[0].Digest != a.Digest() {
+		t.Errorf("pruned %v, %v", gone, err)
+	}
+	if left := entries(t, filepath.Join(s.dir, "names")); len(left) != 1 {
+		t.Errorf("left: %v", left)
+	}
+	if digest, err := s.resolve(ref(t, name)); err != nil || digest != b.Digest() {
+		t.Errorf("its name leads to %q, %v", digest, err)
+	}
+}
+
+// TestLookedAtIsNotUsed lists an image while others do, and while it is removed: who
+// looks whether it is used does not use it.
+func TestLookedAtIsNotUsed(t *testing.T) {
+	s := newStore(t)
+	put := func() {
+		f, err := s.images().tree(t.Context(), "0000", func(_ context.Context, dir string) error {
+			return os.WriteFile(filepath.Join(dir, infoName), []byte(`{"digest": "sha256:0000"}`), 0o600)
+		})
+		must(t, err)
+		must(t, f.Close())
+	}
+	put()
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			for range 50 {
+				if list, err := s.List(); err != nil || len(list) != 1 || list[0].InUse {
+					t.Errorf("%v, %v: nobody uses it", list, err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+
+	stop := make(chan struct{})
+	for range 3 {
+		all.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if _, err := s.List(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for range 30 {
+		if !s.images().remove(s.images().prefix+"0000", nil) {
+			t.Error("it was not removed, though nobody uses it")
+			break
+		}
+		put()
+	}
+	close(stop)
+	all.Wait()
 }
 
 // TestPullersRace wants one unpacking for many who want the same.
