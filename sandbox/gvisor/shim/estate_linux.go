@@ -5,6 +5,7 @@ package shim
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/caisson-run/caisson/internal/linux/cgroup"
@@ -46,7 +47,23 @@ func (e *estate) bury() {
 			_ = e.group.Remove(ctx)
 		}
 	}
+	e.clear()
+}
+
+// ownerLock is what says whose a sandbox's directory is (internal/store).
+const ownerLock = "owner.lock"
+
+// clear removes the directory, and its lock last: another caisson may be sweeping just
+// then, and without it could not tell that nobody has the rest; nor could any later one,
+// should this process be killed.
+func (e *estate) clear() {
 	// RemoveAll does not follow symlinks, and code inside never had the
 	// directory in sight.
+	entries, _ := os.ReadDir(e.birth.StateDir)
+	for _, entry := range entries {
+		if entry.Name() != ownerLock {
+			_ = os.RemoveAll(filepath.Join(e.birth.StateDir, entry.Name()))
+		}
+	}
 	_ = os.RemoveAll(e.birth.StateDir)
 }
