@@ -21,7 +21,7 @@ const (
 	tempPrefix = ".tmp-"         // one that is being built or removed
 	keepTrees  = 16              // finished trees kept, in use or not; each is 1 to 2 MiB
 	touchAfter = time.Hour       // how exactly the last use is known
-	staleTemp  = 1 * time.Minute // a temporary tree that nobody holds, as its builder does from the start
+	staleTemp  = 1 * time.Minute // a temporary file, which nobody holds
 	openTries  = 20              // a tree that is pruned while it is opened is built anew
 )
 
@@ -30,6 +30,8 @@ type cache struct {
 	dir    string
 	prefix string // of the names of finished trees
 	keep   int    // how many of them stay; 0 is all
+
+	onTemp func() // for tests: called when a temporary tree is made and not held yet
 }
 
 // openCache makes the directory when it is missing and refuses one that
@@ -56,7 +58,7 @@ func openCache(dir string) (cache, error) {
 		return cache{}, &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: bad,
 			Hint: "give a directory of your own with mode 0700", Rule: "built-in: private cache"}
 	}
-	return cache{dir, treePrefix, keepTrees}, nil
+	return cache{dir: dir, prefix: treePrefix, keep: keepTrees}, nil
 }
 
 // tree returns the tree called key, held by a shared lock, and builds it with
@@ -141,19 +143,13 @@ func lock(f *os.File, how int) (st unix.Stat_t, linked bool, err error) {
 // build makes the tree called key; that somebody else was faster is fine.
 func (c cache) build(ctx context.Context, key string, write func(ctx context.Context, dir string) error) error {
 	c.prune(key)
-	temp, err := os.MkdirTemp(c.dir, tempPrefix)
+	held, err := c.temp()
 	if err != nil {
-		return cacheError("build root filesystem", err)
-	}
-	defer os.RemoveAll(temp) // renamed away when all went well
-	held, err := os.Open(temp)
-	if err != nil {
-		return cacheError("build root filesystem", err)
-	}
-	defer held.Close()
-	if _, _, err := lock(held, unix.LOCK_SH); err != nil { // an image may take longer than staleTemp
 		return err
 	}
+	defer held.Close()
+	temp := held.Name()
+	defer os.RemoveAll(temp) // renamed away when all went well
 	if err := write(ctx, temp); err != nil {
 		var known *sandbox.Error
 		if errors.As(err, &known) || ctx.Err() != nil {
@@ -169,6 +165,38 @@ func (c cache) build(ctx context.Context, key string, write func(ctx context.Con
 		return cacheError("build root filesystem", err)
 	}
 	return nil
+}
+
+// temp makes a temporary tree, which is held by a shared lock: one that nobody holds is a
+// dead builder's, or is taken for that before it is held, and another is made.
+func (c cache) temp() (*os.File, error) {
+	const op = "build root filesystem"
+	for range openTries {
+		name, err := os.MkdirTemp(c.dir, tempPrefix)
+		if err != nil {
+			return nil, cacheError(op, err)
+		}
+		if c.onTemp != nil {
+			c.onTemp()
+		}
+		f, err := os.Open(name)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, cacheError(op, err)
+		}
+		_, linked, err := lock(f, unix.LOCK_SH)
+		if linked {
+			return f, nil
+		}
+		f.Close()
+		if err != nil {
+			os.Remove(name)
+			return nil, err
+		}
+	}
+	return nil, sandbox.Errorf(sandbox.ErrUnavailable, op, "what it is built in vanished %d times", openTries)
 }
 
 // prune removes the trees used longest ago, except those in use and except
@@ -190,7 +218,7 @@ func (c cache) prune(key string) {
 			continue
 		}
 		switch name := e.Name(); {
-		case strings.HasPrefix(name, tempPrefix) && time.Since(info.ModTime()) > staleTemp:
+		case strings.HasPrefix(name, tempPrefix) && (e.IsDir() || time.Since(info.ModTime()) > staleTemp):
 			c.removeStale(name)
 		case strings.HasPrefix(name, c.prefix) && name != c.prefix+key && c.keep > 0:
 			trees = append(trees, tree{name, info.ModTime()})
@@ -249,15 +277,16 @@ func (c cache) remove(name string, may func() bool) bool {
 	if may != nil && !may() {
 		return false
 	}
-	gone, err := os.MkdirTemp(c.dir, tempPrefix)
+	gone, err := c.temp()
 	if err != nil {
 		return false
 	}
-	if os.Rename(f.Name(), filepath.Join(gone, name)) != nil {
-		os.RemoveAll(gone)
+	defer gone.Close()
+	if os.Rename(f.Name(), filepath.Join(gone.Name(), name)) != nil {
+		os.RemoveAll(gone.Name())
 		return false
 	}
-	return os.RemoveAll(gone) == nil
+	return os.RemoveAll(gone.Name()) == nil
 }
 
 // cacheError is a failure of the cache directory.

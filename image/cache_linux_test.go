@@ -279,6 +279,34 @@ func TestPruneKeepsWhatIsUsed(t *testing.T) {
 	}
 }
 
+// TestPruneTakesDeadBuilders wants what a dead builder left to go with the next build,
+// and nothing of one at work, not even before it holds what it builds in.
+func TestPruneTakesDeadBuilders(t *testing.T) {
+	c, err := openCache(filepath.Join(t.TempDir(), "cache"))
+	must(t, err)
+	dead := filepath.Join(c.dir, tempPrefix+"dead")
+	must(t, os.MkdirAll(filepath.Join(dead, "etc"), 0o700))
+	pruned := 0
+	other := c
+	c.onTemp = func() {
+		if pruned++; pruned < 3 {
+			other.prune("")
+		}
+	}
+	f, err := c.tree(t.Context(), "0000", func(_ context.Context, at string) error {
+		other.prune("")
+		return os.WriteFile(filepath.Join(at, "file"), nil, 0o600)
+	})
+	must(t, err)
+	defer f.Close()
+	if _, err := os.Stat(filepath.Join(f.Name(), "file")); err != nil || pruned != 3 {
+		t.Errorf("%d times, %v", pruned, err)
+	}
+	if left := entries(t, c.dir); !slices.Equal(left, []string{treePrefix + "0000"}) {
+		t.Errorf("left: %v", left)
+	}
+}
+
 // TestFullDisk runs TestFullDiskInside in a mount namespace of its own.
 func TestFullDisk(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestFullDiskInside$", "-test.v")
