@@ -34,7 +34,6 @@ func (s *Session) sweep(ctx context.Context) {
 // sweepState takes away what dead owners left in a state directory, and outside
 // of it.
 func sweepState(ctx context.Context, state State, drivers map[string]sandbox.Driver) error {
-	herr := hostpath.Sweep(placeholdersOf(state))
 	_, err := state.Sweep(ctx, func(ctx context.Context, path string) error {
 		var errs []error
 		for _, d := range drivers {
@@ -44,7 +43,9 @@ func sweepState(ctx context.Context, state State, drivers map[string]sandbox.Dri
 		}
 		return errors.Join(errs...)
 	})
-	return errors.Join(herr, err)
+	// Afterwards, since what still runs of a dead owner's could make a file of its own
+	// where a placeholder was: its mount goes with the name.
+	return errors.Join(err, hostpath.Sweep(placeholdersOf(state)))
 }
 
 // What may still be ending when Sandboxes are opened is passed over, as what lives is:

@@ -3,10 +3,15 @@
 package session
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/caisson-run/caisson/internal/store"
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // What was still held when the sandboxes were opened, by somebody who ends without
@@ -37,4 +42,48 @@ func testSweepsAgain(t *testing.T, h *home) {
 		}
 	}
 	t.Error("it is still there when nobody holds it any more")
+}
+
+// lastSight is a level that looks for a file when it sweeps.
+type lastSight struct {
+	sandbox.Driver
+	file  string
+	swept bool
+	there bool
+}
+
+func (l *lastSight) Sweep(context.Context, string) error {
+	_, err := os.Stat(l.file)
+	l.swept, l.there = true, err == nil
+	return nil
+}
+
+// What may still run of a dead owner's sandbox is ended before the placeholders are
+// taken away that keep it from making what later runs on the host.
+func TestPlaceholdersGoLast(t *testing.T) {
+	dir, err := store.Open(store.Options{Dir: filepath.Join(t.TempDir(), "state")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	state := DirState(dir)
+	dead, err := dir.Run("sbx_ofadeadowner0000000000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.Release()
+	journal := filepath.Join(placeholdersOf(state), "1-1.journal")
+	l := &lastSight{file: journal}
+	for range 100 { // see testSweepsAgain
+		err := errors.Join(os.MkdirAll(filepath.Dir(journal), 0o700), os.WriteFile(journal, []byte("{}\n"), 0o600))
+		if err = errors.Join(err, sweepState(t.Context(), state, map[string]sandbox.Driver{"a level": l})); err != nil {
+			t.Fatal(err)
+		}
+		if l.swept {
+			break
+		}
+	}
+	if _, err := os.Stat(journal); !l.there || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("swept: %t, with what is written down of placeholders: %t; that is there: %v", l.swept, l.there, err)
+	}
 }
