@@ -79,6 +79,19 @@ func (s *Store) Get(ctx context.Context, r reference.Ref, o PullOptions) (*Store
 	return s.Pull(ctx, r, o)
 }
 
+// Hold finds an image as Get does, and keeps it from being removed until held is closed.
+func (s *Store) Hold(ctx context.Context, r reference.Ref, o PullOptions) (info *Stored, held io.Closer, err error) {
+	for range openTries {
+		if info, err = s.Get(ctx, r, o); err != nil {
+			return nil, nil, err
+		}
+		if f, err := s.images().open(keyOf(info.Digest)); f != nil || err != nil {
+			return info, f, err
+		}
+	}
+	return nil, nil, sandbox.Errorf(sandbox.ErrUnavailable, "image "+r.String(), "it was removed %d times while it was opened", openTries)
+}
+
 // pullTries is how often an image is begun whose registry hangs up.
 const pullTries = 3
 

@@ -6,6 +6,7 @@ package image
 
 import (
 	"context"
+	"io"
 	"os"
 
 	"github.com/caisson-run/caisson/image/reference"
@@ -25,6 +26,11 @@ func OpenStore(string) (*Store, error) { return nil, noStore() }
 // Get is not supported here.
 func (*Store) Get(context.Context, reference.Ref, PullOptions) (*Stored, error) {
 	return nil, noStore()
+}
+
+// Hold is not supported here.
+func (*Store) Hold(context.Context, reference.Ref, PullOptions) (*Stored, io.Closer, error) {
+	return nil, nil, noStore()
 }
 
 // ReadFile is not supported here.

@@ -4,6 +4,7 @@ package session
 
 import (
 	"context"
+	"io"
 	"path/filepath"
 	"slices"
 
@@ -44,9 +45,11 @@ func (r *run) findImage(ctx context.Context, w *world) error {
 	if r.store, err = image.OpenStore(r.s.Images()); err != nil {
 		return err
 	}
-	if r.image, err = r.store.Get(ctx, ref, o); err != nil {
+	var held io.Closer
+	if r.image, held, err = r.store.Hold(ctx, ref, o); err != nil {
 		return err
 	}
+	r.undo.add(func(context.Context) error { return held.Close() })
 	if ref.Digest == "" {
 		r.intent.Image += "@" + r.image.Digest
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/image"
 	"github.com/caisson-run/caisson/image/imagetest"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -51,6 +52,37 @@ func onImage(t *testing.T, c imagetest.Config, erofs bool, change func(*Call)) (
 		}
 	}
 	return spec, exec, record, err
+}
+
+// TestImageStays has somebody remove all images when a call's was found: what the call
+// is to run on stays until its end.
+func TestImageStays(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "layout")
+	img := imagetest.New(t, imagetest.Config{}, imagetest.Layer(t, "etc/", "home/", "home/user/", "home/user/hidden=1"))
+	img.Layout(dir)
+	d := &stub{caps: func(c *sandbox.Capabilities) { c.Images = true }}
+	d.prog = func(context.Context, *sandbox.Spec, *sandbox.Exec) (*sandbox.Result, error) { return exited(0), nil }
+	b := newBench(t, d, nil)
+	s, err := image.OpenStore(b.Images())
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := false
+	_, err = b.Do(t.Context(), call(t, func(c *Call) {
+		c.Rootfs, c.Image, c.Argv = "", dir, []string{"a"}
+		c.OnNotice = func(string) { // the image's own, of what is hidden
+			told = true
+			if gone, err := s.Prune(true); err != nil || len(gone) > 0 {
+				t.Errorf("removed while it was used: %v, %v", gone, err)
+			}
+		}
+	}), IO{})
+	if err != nil || !told {
+		t.Errorf("%v, told: %t", err, told)
+	}
+	if gone, err := s.Prune(true); err != nil || len(gone) != 1 {
+		t.Errorf("removed afterwards: %v, %v", gone, err)
+	}
 }
 
 func TestImageRules(t *testing.T) {
