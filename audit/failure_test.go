@@ -17,6 +17,7 @@ import (
 	"sync"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -296,6 +297,21 @@ func TestRedactWhileRead(t *testing.T) {
 	}
 	if d, err = l.Show(ctx, id); err != nil || d.Stdout != nil {
 		t.Errorf("it still shows: %q, %v", d.Stdout, err)
+	}
+
+	// Who was told so, or was killed just then, asks again.
+	must(t, reader.Rollback())
+	for name, again := range map[string]func() error{
+		"redact": func() error { return l.Redact(ctx, d.Ending.Stdout.SHA256, "a password") },
+		"prune":  func() error { _, err := l.Prune(ctx, time.Unix(0, 0)); return err },
+	} {
+		if err := again(); err != nil && !errors.Is(err, sandbox.ErrConflict) {
+			t.Errorf("%s again: %v", name, err)
+		}
+		if info, err := os.Stat(filepath.Join(dir, dbFile+"-wal")); err != nil || info.Size() != 0 {
+			t.Errorf("%s again leaves the log: %v, %v", name, info.Size(), err)
+		}
+		must(t, appendOne(dir))
 	}
 }
 

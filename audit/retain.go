@@ -45,10 +45,11 @@ func (l *Log) Prune(ctx context.Context, before time.Time) (dropped int64, err e
 		}
 		return l.append(ctx, tx, head, &record{entry: id, event: eventPrune, body: body})
 	})
-	if err != nil || dropped == 0 {
-		return 0, err
+	if err == nil && dropped > 0 {
+		return dropped, l.shred(ctx)
 	}
-	return dropped, l.shred(ctx)
+	l.shredAgain(ctx)
+	return 0, err
 }
 
 // dropUnreferred deletes the content that no body refers to any more.
@@ -149,6 +150,7 @@ func (l *Log) Redact(ctx context.Context, digest, reason string) error {
 		return l.append(ctx, tx, head, &record{entry: digest, event: eventRedact, body: body})
 	})
 	if err != nil {
+		l.shredAgain(ctx)
 		return err
 	}
 	return l.shred(ctx)
@@ -198,4 +200,12 @@ func (l *Log) shred(ctx context.Context) error {
 			Hint:    "it is overwritten by the next runs, or when the last process that reads the record ends"}
 	}
 	return unavailable("audit", err)
+}
+
+// shredAgain is for who was to delete something and finds that it is deleted: whoever did
+// may have been killed before the log was emptied, or met a reader.
+func (l *Log) shredAgain(ctx context.Context) {
+	if l.w != nil {
+		_ = l.shred(ctx)
+	}
 }
