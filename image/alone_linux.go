@@ -15,8 +15,8 @@ import (
 )
 
 // buildingName is of a file in each cache directory. It stays empty: each byte that it
-// could have is the lock of a tree that is being built (F_OFD_SETLKW, fcntl(2)), so that
-// a builder that dies leaves nothing to be taken away.
+// could have is the lock of a tree that is being built, or of what else one at a time does
+// here (F_OFD_SETLKW, fcntl(2)), so that who dies leaves nothing to be taken away.
 const buildingName = ".building"
 
 // alone waits until nobody else builds the tree called key, in this process or another:

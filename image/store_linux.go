@@ -28,7 +28,7 @@ import (
 //	tree-1-<hex>/   the same, unpacked, for levels that want a directory
 //	more-1-<hex>/   the same as EROFS, with further mountpoints
 //	names/          what references were resolved to
-//	.building       who makes which of them just now
+//	.building       who makes which of them just now, takes one away, or changes names
 //
 // Each is built under a temporary name and renamed, is never changed
 // afterwards, and is held by a shared flock for as long as it is used. A tag is
