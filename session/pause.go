@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/caisson-run/caisson/audit"
@@ -382,7 +383,7 @@ func (b *Sandboxes) dropKept(name string) error {
 	if name == "" {
 		return nil
 	}
-	return os.RemoveAll(b.keptPath(name))
+	return b.o.removeAll(b.keptPath(name))
 }
 
 // sweepKept removes snapshots that belong to nobody: those of a daemon that was
@@ -409,8 +410,23 @@ func (b *Sandboxes) sweepKept() error {
 	}
 	for _, e := range entries {
 		if !used[e.Name()] {
-			err = errors.Join(err, b.dropKept(e.Name()))
+			b.unowned = append(b.unowned, e.Name())
 		}
 	}
+	if left := b.dropUnowned(); left != nil {
+		b.o.Notice(unswept + left.Error())
+	}
 	return err
+}
+
+// dropUnowned removes the snapshots that sweepKept has found. What cannot be removed
+// stays for the next sweep: what is still ending of the killed daemon's may be writing it.
+func (b *Sandboxes) dropUnowned() error {
+	var errs []error
+	b.unowned = slices.DeleteFunc(b.unowned, func(name string) bool {
+		err := b.dropKept(name)
+		errs = append(errs, err)
+		return err == nil
+	})
+	return errors.Join(errs...)
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"os"
 	"sync"
 	"time"
 
@@ -72,6 +73,8 @@ type SandboxesOptions struct {
 	// Notice, when set, is told what nobody waits for: a sandbox that could not
 	// be paused, say. It must not block.
 	Notice func(string)
+
+	removeAll func(path string) error // os.RemoveAll but in tests
 }
 
 // Sandboxes are the sandboxes that live on: made, listed, extended and ended by
@@ -113,6 +116,8 @@ type Sandboxes struct {
 	forgetting func() bool
 	// sweeping stops the timer of the next sweep.
 	sweeping func() bool
+	// unowned are the snapshots of nobody that are still there; each sweep's alone.
+	unowned []string
 }
 
 // OpenSandboxes takes over the sandboxes of a state directory. ErrConflict means
@@ -127,6 +132,9 @@ func OpenSandboxes(ctx context.Context, o SandboxesOptions) (*Sandboxes, error) 
 	}
 	if o.Notice == nil {
 		o.Notice = func(string) {}
+	}
+	if o.removeAll == nil {
+		o.removeAll = os.RemoveAll
 	}
 	writes := newRecords(&o)
 	o.Journal = writes

@@ -69,7 +69,8 @@ func (b *Sandboxes) sweepLater(after time.Duration) {
 			return
 		}
 		defer b.work.Done()
-		if err := sweepState(b.life, b.o.State, b.o.Drivers); err != nil && b.life.Err() == nil {
+		err := errors.Join(sweepState(b.life, b.o.State, b.o.Drivers), b.dropUnowned())
+		if err != nil && b.life.Err() == nil {
 			b.o.Notice(unswept + err.Error())
 		}
 		b.sweepLater(min(2*after, sweepEvery))

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -85,5 +86,36 @@ func TestPlaceholdersGoLast(t *testing.T) {
 	}
 	if _, err := os.Stat(journal); !l.there || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("swept: %t, with what is written down of placeholders: %t; that is there: %v", l.swept, l.there, err)
+	}
+}
+
+// A snapshot of nobody that cannot be removed, since something of a killed owner's still
+// writes it, keeps nobody from taking the sandboxes over, and goes later.
+func TestSnapshotStillWritten(t *testing.T) {
+	h := newHome(t, nil)
+	if err := h.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	left := filepath.Join(h.dir.Path(), keptDir, "mofadeadowner")
+	if err := os.MkdirAll(left, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	written, notices := true, 0
+	h.open(t, func(o *SandboxesOptions) {
+		o.removeAll = func(path string) error {
+			if written {
+				return &os.PathError{Op: "unlinkat", Path: path, Err: syscall.ENOTEMPTY}
+			}
+			return os.RemoveAll(path)
+		}
+		o.Notice = func(string) { notices++ }
+	})
+	if notices != 1 {
+		t.Errorf("it was told of %d times", notices)
+	}
+	written = false
+	h.clock.move(sweepSoon)
+	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
 	}
 }
