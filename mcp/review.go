@@ -3,12 +3,16 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // Review is what a server offers now beside what was approved of it.
@@ -38,6 +42,9 @@ func (g *Gateway) Review(ctx context.Context) ([]*Review, error) {
 	var out []*Review
 	for _, u := range g.upstreams {
 		r, err := u.review(ctx)
+		if errors.Is(err, errUnready) {
+			return nil, &sandbox.Error{Op: "server " + u.o.Name, Kind: sandbox.ErrUnavailable, Problem: line(err.Error(), 500), Hint: cmp.Or(sandbox.Hint(err), u.o.Advice, "see that the command is an MCP server, and that what it reads is shown to it"), Cause: err}
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
 
@@ -33,7 +34,11 @@ func serveLines(ctx context.Context, s *sdk.Server, in io.ReadCloser, out io.Wri
 	if errors.Is(err, context.Canceled) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, syscall.EPIPE) {
 		return nil
 	}
-	return err
+	if err != nil {
+		return &sandbox.Error{Op: "mcp", Kind: sandbox.ErrInvalid, Problem: "what came on standard input cannot be understood: " + err.Error(),
+			Hint: "an agent's client starts this command and speaks MCP with it; docs/mcp.md says how it is told to", Cause: err}
+	}
+	return nil
 }
 
 // departure says when nothing more comes.
