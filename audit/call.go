@@ -26,7 +26,7 @@ const (
 // Intent is what is about to be done. Values of environment variables and
 // secrets have no place in it.
 type Intent struct {
-	Actor     string   // who: "uid:1000", "key:ci"
+	Actor     string   // who: "ada", "uid:1000" where that user has no name, "key:ci", "approver:ada"
 	Kind      string   // "run_command", "run_code", "call_tool", "start_sandbox", …
 	Tool      string   // name of the tool that was called, where one was
 	Params    []byte   // its arguments, JSON, without what is marked secret; kept as content

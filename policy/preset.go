@@ -23,8 +23,9 @@ func Preset(name string) ([]byte, error) {
 			return presets.ReadFile("preset/" + name + ".yaml")
 		}
 	}
-	return nil, &sandbox.Error{
-		Op: "preset " + quote(name), Kind: sandbox.ErrNotFound, Problem: "there is no such preset",
-		Hint: didYouMean(name, Presets()) + " (" + strings.Join(Presets(), ", ") + ")",
+	hint := "known are " + strings.Join(Presets(), ", ")
+	if near := nearest(name, Presets()); near != "" {
+		hint = "did you mean " + near + "? " + hint
 	}
+	return nil, &sandbox.Error{Op: "preset " + quote(name), Kind: sandbox.ErrNotFound, Problem: "there is no such preset", Hint: hint}
 }

@@ -178,7 +178,7 @@ func (a *app) approvalsShow(f *approvalFlags) *cobra.Command {
 		Use:     "show ID",
 		Short:   "Show everything that a call would do, and its digest",
 		Example: `  caisson approvals show apv_2xk7`,
-		Args:    cobra.ExactArgs(1),
+		Args:    one("the ID of a question", "caisson approvals ls lists them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withDesk(contextOf(cmd), f, func(d desk) error {
 				r, err := d.get(contextOf(cmd), args[0])
@@ -215,7 +215,7 @@ func (a *app) approvalsApprove(f *approvalFlags) *cobra.Command {
 		Short: "Say yes, after looking at it",
 		Example: `  caisson approvals approve apv_2xk7
   CAISSON_APPROVER=approver_… caisson approvals approve apv_2xk7 0b7c1f6f4f0a91de`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: some(1, 2, "the ID of a question, and without a terminal its digest"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := contextOf(cmd)
 			return a.withDesk(ctx, f, func(d desk) error {
@@ -250,7 +250,7 @@ func (a *app) approvalsDeny(f *approvalFlags) *cobra.Command {
 		Use:     "deny ID",
 		Short:   "Say no; that is final",
 		Example: `  caisson approvals deny apv_2xk7 --note 'not on a Friday'`,
-		Args:    cobra.ExactArgs(1),
+		Args:    one("the ID of a question", "caisson approvals ls lists them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := contextOf(cmd)
 			return a.withDesk(ctx, f, func(d desk) error {
@@ -278,7 +278,7 @@ func (a *app) approvalsEnroll(f *approvalFlags) *cobra.Command {
 directory needs nobody's word; every other one needs the credential of one who is
 enrolled.`,
 		Example: `  caisson approvals enroll ada`,
-		Args:    cobra.ExactArgs(1),
+		Args:    one("the approver's name", "caisson approvals enroll ada"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := contextOf(cmd)
 			return a.withApprovals(ctx, f, func(_ *session.Approvals, s *approval.Store) error {
@@ -321,9 +321,9 @@ func (a *app) approvalsApprovers(f *approvalFlags) *cobra.Command {
 				for _, one := range list {
 					revoked := "-"
 					if !one.Revoked.IsZero() {
-						revoked = one.Revoked.Format(time.DateTime)
+						revoked = one.Revoked.Local().Format(time.DateTime)
 					}
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", one.ID, one.Name, one.Created.Format(time.DateTime), revoked)
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", one.ID, one.Name, one.Created.Local().Format(time.DateTime), revoked)
 				}
 				return w.Flush()
 			})
@@ -338,7 +338,7 @@ func (a *app) approvalsRevoke(f *approvalFlags) *cobra.Command {
 		Use:     "revoke NAME|ID",
 		Short:   "Make an approver's credential invalid at once",
 		Example: `  caisson approvals revoke ada`,
-		Args:    cobra.ExactArgs(1),
+		Args:    one("an approver's name or ID", "caisson approvals approvers lists them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := contextOf(cmd)
 			return a.withApprovals(ctx, f, func(_ *session.Approvals, s *approval.Store) error {

@@ -191,7 +191,7 @@ func (a *app) printAttack(r *attack.Report) {
 
 // tint colours s when stdout is a terminal that wants it.
 func (a *app) tint(sgr, s string) string {
-	if !isTerminal(a.out) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+	if !isTerminal(a.out.file) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
 		return s
 	}
 	return "\x1b[" + sgr + "m" + s + "\x1b[0m"

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/internal/named"
 	"github.com/caisson-run/caisson/internal/store"
+	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
@@ -77,13 +79,13 @@ end, with how often.`,
 			}
 			return withLog(contextOf(cmd), false, func(log *audit.Log) error {
 				for r, err := range log.Query(contextOf(cmd), f.Filter) {
-					if err != nil {
+					if err != nil || a.out.failed != nil {
 						return err
 					}
 					if asJSON {
 						a.printJSON(r)
-					} else if err := a.printRecord(r); err != nil {
-						return err
+					} else {
+						a.printRecord(r)
 					}
 				}
 				return nil
@@ -143,7 +145,7 @@ func readTime(flag, s string, now time.Time) (time.Time, error) {
 // mostDaysAgo is a hundred years.
 const mostDaysAgo = 36500
 
-func (a *app) printRecord(r audit.Record) error {
+func (a *app) printRecord(r audit.Record) {
 	end := ""
 	if r.Ending != nil && r.Ending.Result != nil {
 		end = string(r.Ending.Result.Status)
@@ -155,17 +157,46 @@ func (a *app) printRecord(r audit.Record) error {
 	if r.Call != nil {
 		actor = r.Call.Actor
 	}
-	what := strings.Join(r.Command, " ")
-	if what == "" && r.Call != nil { // a tool, or something that was done to a sandbox
-		what = strings.TrimSpace(r.Call.Kind + " " + r.Call.Tool)
+	switch c := r.Call; {
+	case c == nil:
+	case c.Connection != nil:
+		end = audit.KindConnection
+	case c.Approval != nil && (c.Kind == session.KindAsk || c.Kind == session.KindAnswer):
+		end = c.Approval.State
 	}
-	if r.Call != nil && r.Call.Connection != nil {
-		end, what = audit.KindConnection, passage(r.Call.Connection)
-	}
-	_, err := fmt.Fprintf(a.out, "%s  %s  %-10s %-18s %-12s %s\n", r.ID, r.Time.Local().Format("2006-01-02 15:04:05"), r.Status, end,
-		printable(actor), printable(what))
-	return err
+	fmt.Fprintf(a.out, "%s  %s  %-10s %-24s %-14s %s\n", r.ID, r.Time.Local().Format("2006-01-02 15:04:05"), r.Status, end,
+		printable(actor), printable(deed(r)))
 }
+
+// deed is what was done, on one line. That a question about a command was put, or
+// that its text was read, is not that the command was let through.
+func deed(r audit.Record) string {
+	command, c := strings.Join(r.Command, " "), r.Call
+	switch {
+	case c == nil:
+		return command
+	case c.Connection != nil:
+		return passage(c.Connection)
+	case command != "" && (c.Kind == string(policy.RunCommand) || c.Kind == string(policy.RunCode)):
+		return command
+	}
+	words := []string{c.Kind}
+	if c.Tool != c.Kind {
+		words = append(words, c.Tool)
+	}
+	if c.Approval != nil && c.Kind == session.KindAnswer {
+		words = append(words, c.Approval.ID)
+	}
+	if !strings.HasPrefix(c.Sandbox, oneShot) {
+		words = append(words, c.Sandbox)
+	}
+	words = append(words, command)
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
+}
+
+// oneShot is how the names of sandboxes begin that are made for one call, which say
+// nothing to people.
+const oneShot = "sbx_"
 
 // passage is a connection, or a refused attempt, on one line.
 func passage(c *sandbox.Connection) string {
@@ -271,8 +302,9 @@ func (a *app) printDetail(d *audit.Detail) error {
 		}
 		fmt.Fprintf(a.out, "--- %s\n", part.name)
 		// It was written by code that nobody trusts.
-		to, finish := a.output(a.out, &runFlags{})
-		to.Write(part.text)
+		to, finish := a.output(a.out.file, &runFlags{})
+		_, err := to.Write(part.text)
+		a.out.note(err)
 		finish()
 		if !bytes.HasSuffix(part.text, []byte("\n")) {
 			fmt.Fprintln(a.out)

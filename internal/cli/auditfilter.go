@@ -21,7 +21,7 @@ type auditFilter struct {
 func (f *auditFilter) add(fs *pflag.FlagSet, dates bool) {
 	fs.StringVar(&f.status, "status", "", "only calls that stand so: allowed, refused, failed, unfinished, pruned")
 	fs.StringVar(&f.verdict, "verdict", "", "only calls of which this was decided: allow, deny, ask")
-	fs.StringVar(&f.Actor, "actor", "", "only calls of who: uid:1000, key:ci")
+	fs.StringVar(&f.Actor, "actor", "", "only calls of who: ada (uid:1000 where that user has no name), key:ci, approver:ada")
 	fs.StringVar(&f.key, "key", "", "only calls of the key with this name, or id where it has none")
 	fs.StringVar(&f.Tool, "tool", "", "only calls of a tool")
 	fs.StringVar(&f.Sandbox, "sandbox", "", "only calls in a sandbox")

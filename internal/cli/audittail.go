@@ -34,24 +34,20 @@ meanwhile. Ctrl-C ends it.`,
 			}
 			ctx, stop := signal.NotifyContext(contextOf(cmd), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			var failed error
 			show := func(r audit.Record) bool {
 				if asJSON {
 					a.printJSON(r)
 				} else {
-					failed = a.printRecord(r)
+					a.printRecord(r)
 				}
-				return failed == nil
+				return a.out.failed == nil
 			}
 			return withLog(ctx, false, func(log *audit.Log) error {
 				do := log.Last
 				if follow {
 					do = log.Follow
 				}
-				if err := do(ctx, f.Filter, show); err != nil {
-					return err
-				}
-				return failed
+				return do(ctx, f.Filter, show)
 			})
 		},
 		SilenceErrors: true, SilenceUsage: true,

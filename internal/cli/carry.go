@@ -78,7 +78,7 @@ func (a *app) streams(f *runFlags, stdin *os.File) (io session.IO, finish func()
 	if f.json {
 		return io, finish
 	}
-	out, stop1 := a.output(a.out, f)
+	out, stop1 := a.output(a.out.file, f)
 	err, stop2 := a.output(a.err, f)
 	io.Stdout, io.Stderr = out, err
 	return io, func() { stop1(); stop2() }

@@ -41,16 +41,17 @@ func Main(args []string, drivers func() map[string]sandbox.Driver) int {
 	if len(args) > 1 && args[1] == probe.Word {
 		return probe.Main(args[2:]) // inside a sandbox, on behalf of caisson attack
 	}
-	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, drivers: sync.OnceValue(drivers)}
+	a := &app{in: os.Stdin, out: &printed{file: os.Stdout}, err: os.Stderr, drivers: sync.OnceValue(drivers)}
 	return a.run(args[1:])
 }
 
 // app is one command line.
 type app struct {
-	in       *os.File
-	out, err *os.File
-	drivers  func() map[string]sandbox.Driver
-	code     int // set by commands that end with a code of their own
+	in      *os.File
+	out     *printed
+	err     *os.File
+	drivers func() map[string]sandbox.Driver
+	code    int // set by commands that end with a code of their own
 }
 
 func (a *app) run(args []string) int {
@@ -59,8 +60,13 @@ func (a *app) run(args []string) int {
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	cmd, err := root.ExecuteC()
-	if err != nil {
+	if err != nil && !a.unprinted(err) {
 		a.fail(cmd, err)
+		a.code = exitCannot
+	}
+	if e := a.out.err(); e != nil {
+		a.say("%s", e.Error())
+		a.detail("hint", e.Hint)
 		return exitCannot
 	}
 	return a.code
@@ -69,6 +75,7 @@ func (a *app) run(args []string) int {
 // root is the command line as far as args can mean it: a `caisson run` pays for no
 // other command. Without args it is all of it.
 func (a *app) root(args ...string) *cobra.Command {
+	asked := false // for versions, where every program is asked
 	root := &cobra.Command{
 		Use:   "caisson",
 		Short: "Run code that nobody trusts, in a sandbox",
@@ -79,13 +86,20 @@ you did not name, and a limit on everything.`,
   caisson run --lang python --code 'print(6*7)'
   caisson run --mount ./data.csv analyse.py data.csv
   caisson doctor`,
-		Args:          a.unknownCommand,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args: a.unknownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if asked {
+				a.printVersions()
+				return nil
+			}
+			return cmd.Help()
+		},
 		SilenceErrors: true,
 		SilenceUsage:  true,
 
 		PersistentPreRunE: allGiven,
 	}
+	root.Flags().BoolVar(&asked, "version", false, "print what caisson version prints")
 	root.SetFlagErrorFunc(flagError)
 	root.CompletionOptions.DisableDefaultCmd = true
 	if len(args) > 0 && args[0] == "run" {
@@ -148,6 +162,10 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return &sandbox.Error{Op: cmd.CommandPath(), Kind: sandbox.ErrInvalid, Problem: "it takes no argument " + printable(args[0]), Hint: cmd.CommandPath() + " --help"}
 }
 
+// unprinted says whether err is that of a write to standard output, of which run
+// speaks in any case.
+func (a *app) unprinted(err error) bool { return a.out.failed != nil && errors.Is(err, a.out.failed) }
+
 // fail says why nothing ran: as sentences, or with --json as an object.
 func (a *app) fail(cmd *cobra.Command, err error) {
 	if f := cmd.Flags().Lookup("json"); f != nil && f.Value.String() == "true" {
@@ -170,18 +188,18 @@ func (a *app) fail(cmd *cobra.Command, err error) {
 	}
 }
 
-// split takes joined errors apart: a policy file's faults are a line each.
+// split takes joined errors apart: a policy file's faults are a line each. A sentence
+// that is made of several is one.
 func split(err error) []error {
-	if j, ok := err.(interface{ Unwrap() []error }); ok {
-		if _, ours := err.(*sandbox.Error); !ours {
-			var all []error
-			for _, e := range j.Unwrap() {
-				all = append(all, split(e)...)
-			}
-			return all
-		}
+	j, ok := err.(interface{ Unwrap() []error })
+	if !ok || err.Error() != errors.Join(j.Unwrap()...).Error() {
+		return []error{err}
 	}
-	return []error{err}
+	var all []error
+	for _, e := range j.Unwrap() {
+		all = append(all, split(e)...)
+	}
+	return all
 }
 
 // contextOf is the command's context; cobra has none where nobody set one.

@@ -159,10 +159,18 @@ func readSecrets(c *session.Call, f *runFlags) (err error) {
 		}
 		c.Secrets = append(c.Secrets, s)
 	}
-	if f.upstreamCA != "" {
-		c.UpstreamCA, err = absolute(f.upstreamCA)
+	if f.upstreamCA == "" {
+		return nil
 	}
-	return err
+	// It is read when there is a host whose TLS is ended, and a misspelt name is
+	// found before.
+	if c.UpstreamCA, err = absolute(f.upstreamCA); err != nil {
+		return err
+	}
+	if _, err := os.Stat(c.UpstreamCA); os.IsNotExist(err) {
+		return &sandbox.Error{Op: "--upstream-ca " + quoted(f.upstreamCA), Kind: sandbox.ErrNotFound, Problem: "there is no such file", Hint: "name a file with certificates in PEM"}
+	}
+	return nil
 }
 
 func absolute(p string) (string, error) {

@@ -150,7 +150,7 @@ func (a *app) imageList() *cobra.Command {
 			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 			fmt.Fprintln(w, "DIGEST\tSIZE\tFILES\tUNPACKED\tNAMES")
 			for _, i := range list {
-				fmt.Fprintf(w, "%.19s\t%s\t%d\t%s\t%s\n", i.Digest, mib(i.Size), i.Files, i.Made.Local().Format("2006-01-02 15:04"), printable(strings.Join(i.Names, " ")))
+				fmt.Fprintf(w, "%.19s\t%s\t%d\t%s\t%s\n", i.Digest, mib(i.Size), i.Files, i.Made.Local().Format("2006-01-02 15:04"), dash(strings.Join(i.Names, " ")))
 			}
 			return w.Flush()
 		},

@@ -19,8 +19,7 @@ func (a *app) writeJSON(v any, indent string) {
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", indent)
 	if err := enc.Encode(v); err != nil {
-		a.say("the result cannot be written: %v", err)
-		a.code = exitCannot
+		a.out.note(err)
 	}
 }
 

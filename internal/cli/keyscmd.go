@@ -114,9 +114,9 @@ func (a *app) keysList() *cobra.Command {
 				for _, k := range all {
 					revoked := "-"
 					if !k.Revoked.IsZero() {
-						revoked = k.Revoked.Format(day)
+						revoked = k.Revoked.Local().Format(day)
 					}
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, dash(k.Name), dash(k.Policy), dash(k.Profile), k.Created.Format(day), revoked)
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, dash(k.Name), dash(k.Policy), dash(k.Profile), k.Created.Local().Format(day), revoked)
 				}
 				return w.Flush()
 			})
@@ -133,7 +133,7 @@ func (a *app) keysRevoke() *cobra.Command {
 		Use:     "revoke ID|NAME",
 		Short:   "Make a key invalid at once; its sandboxes live until their time is over",
 		Example: `  caisson keys revoke ci`,
-		Args:    cobra.ExactArgs(1),
+		Args:    one("the ID or name of a key", "caisson keys ls lists them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withKeys(contextOf(cmd), state, func(keys *session.Keys) error {
 				k, err := keys.Revoke(contextOf(cmd), args[0])

@@ -99,7 +99,7 @@ time.`,
 			if err != nil {
 				return err
 			}
-			return errors.Join(g.Serve(ctx, a.in, a.out), end())
+			return errors.Join(g.Serve(ctx, a.in, a.out.file), end())
 		},
 		SilenceErrors: true, SilenceUsage: true, DisableFlagsInUseLine: true,
 	}
@@ -122,7 +122,7 @@ func (f *gatewayFlags) add(cmd *cobra.Command) {
 	emptyMeans(fs, "prefix")
 	fs.StringArrayVar(&f.mounts, "mount", nil, "show a file or directory: SRC[:TARGET][:ro|rw|cow] (ro)")
 	fs.StringVar(&f.workspace, "workspace", "", "work in a directory of yours: DIR[:cow|ro|rw] (cow)")
-	fs.StringVar(&f.workdir, "workdir", "", "working directory inside")
+	fs.StringVar(&f.workdir, "workdir", "", "working directory inside, absolute")
 	fs.StringArrayVar(&f.writable, "writable", nil, "make a path inside writable: PATH")
 	fs.StringArrayVar(&f.toolchains, "toolchain", nil, "show a toolchain from elsewhere, with its bin in PATH: DIR")
 	fs.StringVar(&f.image, "image", "", "run on a container image: node:22, ./image.tar, oci:DIR")
@@ -130,7 +130,7 @@ func (f *gatewayFlags) add(cmd *cobra.Command) {
 	fs.StringArrayVar(&f.secrets, "secret", nil, "let the router put a secret into requests: NAME=env:VARIABLE@HOST")
 	fs.StringArrayVarP(&f.env, "env", "e", nil, "set a variable: NAME=VALUE, or NAME to pass yours on")
 	fs.StringArrayVar(&f.envFiles, "env-file", nil, "set the variables of a file of NAME=VALUE lines")
-	fs.StringVar(&f.isolation, "isolation", "", "level of isolation (gvisor)")
+	fs.StringVar(&f.isolation, "isolation", "", "level of isolation: gvisor, process, docker, docker:runsc, docker:kata (gvisor)")
 	f.limits.add(fs, session.LivingLimits())
 	fs.BoolVar(&f.bestEffort, "best-effort", false, "run even if a limit cannot be enforced here")
 }

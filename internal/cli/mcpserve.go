@@ -45,7 +45,7 @@ func (a *app) serveMCP(ctx context.Context, policyFile string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
-	return mcp.Serve(ctx, mcp.KeyTools(h.boxes, key), version, a.in, a.out)
+	return mcp.Serve(ctx, mcp.KeyTools(h.boxes, key), version, a.in, a.out.file)
 }
 
 // privateHouse is what one client's sandboxes stand on, which are nobody else's and

@@ -252,7 +252,12 @@ func (a *app) policyExplain() *cobra.Command {
   caisson policy explain caisson.yaml
   caisson policy explain --json caisson.yaml
   caisson policy explain --call '{"argv": ["git", "push"]}' caisson.yaml`,
-		Args: cobra.MaximumNArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usage(cmd, "it takes one policy file", "explain each by itself")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file := ""
 			if len(args) > 0 {

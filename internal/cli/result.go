@@ -48,7 +48,7 @@ func (a *app) show(f *runFlags, r *sandbox.Result, reports []string) {
 			a.detail("hint", r.Hint)
 		}
 	case sandbox.StatusTimeout, sandbox.StatusResourceExceeded:
-		a.say("killed: %s%s", r.Reason, raise(r))
+		a.say("killed: %s%s", r.Reason, f.raise(r))
 		if r.Rule != "" && r.Rule != "flag" {
 			a.detail("rule", r.Rule)
 		}
@@ -64,11 +64,11 @@ func (a *app) show(f *runFlags, r *sandbox.Result, reports []string) {
 	}
 	a.showFindings(r)
 	for _, name := range slices.Sorted(maps.Keys(r.Truncated)) {
-		a.note("%s: %s cut (keep more with --output)", name, session.Size(r.Truncated[name]))
+		a.note("%s: %s cut%s", name, session.Size(r.Truncated[name]), f.with("keep more", sandbox.LimitOutput))
 	}
 	for _, l := range r.LimitsHit {
 		if l != sandbox.LimitOutput {
-			a.note("limit %s was reached (raise with --%s)", l, flagOf(l))
+			a.note("limit %s was reached%s", l, f.with("raise", l))
 		}
 	}
 	for _, file := range r.Files {
@@ -103,14 +103,21 @@ func (a *app) showFindings(r *sandbox.Result) {
 }
 
 // raise names the flag that raises the limit behind r. A watch rule has none.
-func raise(r *sandbox.Result) string {
+func (f *runFlags) raise(r *sandbox.Result) string {
 	if r.Rule != "" {
 		return ""
 	}
-	if flag := flagOf(r.Resource); flag != "" {
-		return " (raise with --" + flag + ")"
+	return f.with("raise", r.Resource)
+}
+
+// with names the flag of a limit, if the command has it: caisson tools call has none,
+// and caisson sandbox exec one alone.
+func (f *runFlags) with(what string, limit sandbox.LimitName) string {
+	flag := flagOf(limit)
+	if flag == "" || f.set == nil || f.set.Lookup(flag) == nil {
+		return ""
 	}
-	return ""
+	return " (" + what + " with --" + flag + ")"
 }
 
 func flagOf(name sandbox.LimitName) string {

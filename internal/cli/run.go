@@ -4,10 +4,12 @@ package cli
 
 import (
 	"os"
+	"path"
 	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
@@ -27,6 +29,7 @@ type runFlags struct {
 	limits                                         limitFlags
 	override, bestEffort, root, dangerous          bool
 	interactive, tty, raw, json, stats             bool
+	set                                            *pflag.FlagSet // the command's, by which a hint can name them
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -76,8 +79,10 @@ ended it.`,
 			return a.doRun(cmd, f, args)
 		},
 		SilenceErrors: true, SilenceUsage: true, DisableFlagsInUseLine: true,
+		Annotations: map[string]string{emptyIsOne: ""},
 	}
 	fs := cmd.Flags()
+	f.set = fs
 	fs.SetInterspersed(false)
 	fs.SortFlags = false
 	fs.StringVar(&f.lang, "lang", "", "language of the source: "+strings.Join(session.Languages()[:6], ", ")+" and more")
@@ -99,11 +104,11 @@ ended it.`,
 	fs.StringArrayVar(&f.allow, "allow", nil, "let connections out: HOST[:PORT], '*.HOST', CIDR:PORT, internet, or preset:pip (npm, git, apt, go); without a port 443 and 80")
 	fs.StringArrayVar(&f.secrets, "secret", nil, "let the router put a secret into requests: NAME=env:VARIABLE@HOST or NAME=file:PATH@HOST; code has a placeholder in $NAME")
 	fs.StringVar(&f.upstreamCA, "upstream-ca", "", "trust the authorities in a PEM file, too, for hosts whose TLS the router ends: FILE")
-	fs.StringVar(&f.workdir, "workdir", "", "working directory inside")
+	fs.StringVar(&f.workdir, "workdir", "", "working directory inside, absolute")
 	fs.StringArrayVarP(&f.env, "env", "e", nil, "set a variable: NAME=VALUE, or NAME to pass yours on")
 	fs.StringArrayVar(&f.envFiles, "env-file", nil, "set the variables of a file of NAME=VALUE lines")
 
-	fs.StringVar(&f.isolation, "isolation", "", "level of isolation (gvisor)")
+	fs.StringVar(&f.isolation, "isolation", "", "level of isolation: gvisor, process, docker, docker:runsc, docker:kata (gvisor)")
 	f.limits.add(fs, sandbox.DefaultLimits())
 	fs.StringArrayVar(&f.watch, "watch", nil, "watch usage: 'cpu_percent > 80 for 10s do kill' (or report)")
 	fs.StringVar(&f.policy, "policy", "", "policy file that bounds this run")
@@ -157,6 +162,10 @@ func (a *app) call(cmd *cobra.Command, f *runFlags, args []string) (*session.Cal
 	if !f.interactive {
 		stdin = nil
 	}
+	if f.workdir != "" && !path.IsAbs(f.workdir) {
+		return nil, nil, &sandbox.Error{Op: "--workdir " + quoted(f.workdir), Kind: sandbox.ErrInvalid, Problem: "it is not an absolute path",
+			Hint: "name a directory inside, such as /home/user; --workspace DIR works in one of yours"}
+	}
 	if err := what(cmd, c, f, args); err != nil {
 		return nil, nil, err
 	}
@@ -199,6 +208,8 @@ func what(cmd *cobra.Command, c *session.Call, f *runFlags, args []string) error
 		return usage(cmd, "there is nothing to run", "name a file, or a command after --: caisson run -- python3 -V")
 	case command && f.lang != "":
 		return usage(cmd, "--lang goes with source, not with a command", "drop --lang, or the --")
+	case args[0] == "":
+		return usage(cmd, "the name of what is to run is empty", "say what it is to be; a variable that it comes from may not be set")
 	case command:
 		c.Argv = args
 	case args[0] == stdinName:

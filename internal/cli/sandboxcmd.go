@@ -182,7 +182,7 @@ func (a *app) sandboxCreate(d *daemon) *cobra.Command {
 			limits[sandbox.LimitProcesses] = f.String("processes", "", "processes and threads: 256")
 			f.StringVar(&w.Isolation, "isolation", "", "level of isolation")
 		},
-		run: func(ctx context.Context, _ *cobra.Command, c *client.Client, _ []string) (err error) {
+		run: func(ctx context.Context, cmd *cobra.Command, c *client.Client, _ []string) (err error) {
 			if w.Metadata, err = pairs("--metadata", metadata); err != nil {
 				return err
 			}
@@ -191,6 +191,8 @@ func (a *app) sandboxCreate(d *daemon) *cobra.Command {
 			}
 			w.Timeout, w.Idle = client.In(timeout), client.In(idle)
 			switch {
+			case pause && pauseFiles:
+				return usage(cmd, "--on-timeout-pause and --on-timeout-pause-files each say something else", "take one of them")
 			case pauseFiles:
 				w.OnTimeout = "pause-files"
 			case pause:

@@ -37,6 +37,7 @@ limit ended it, 125 that it could not be run.`,
   caisson sandbox exec -t ID -- top
   caisson sandbox exec --json ID -- uname -a`,
 		flags: func(cmd *cobra.Command) {
+			cmd.Annotations = map[string]string{emptyIsOne: ""}
 			p := cmd.Flags()
 			p.SetInterspersed(false)
 			p.StringArrayVarP(&f.env, "env", "e", nil, "set a variable: `NAME=VALUE`, or NAME to pass yours on")
@@ -50,6 +51,9 @@ limit ended it, 125 that it could not be run.`,
 		},
 		run: func(ctx context.Context, cmd *cobra.Command, c *client.Client, args []string) error {
 			argv := args[1:]
+			if args[0] == "" {
+				return usage(cmd, "the ID is empty", "caisson sandbox ls lists them; a variable that it comes from may not be set")
+			}
 			if argv[0] == "--" { // flags end at the ID
 				argv = argv[1:]
 			}
@@ -117,7 +121,7 @@ func (a *app) speak(ctx context.Context, cmd *cobra.Command, d *daemon, c *clien
 		streams.Stdout, streams.Stderr = &out, &errs
 	} else {
 		var stop1, stop2 func()
-		streams.Stdout, stop1 = a.output(a.out, as)
+		streams.Stdout, stop1 = a.output(a.out.file, as)
 		streams.Stderr, stop2 = a.output(a.err, as)
 		finish = func() { stop1(); stop2() }
 	}
@@ -140,7 +144,7 @@ func (a *app) speak(ctx context.Context, cmd *cobra.Command, d *daemon, c *clien
 	res := resultOf(r)
 	res.Stdout, res.Stderr = out.Bytes(), errs.Bytes()
 	a.code = exitCode(res)
-	a.show(&runFlags{json: d.json}, res, nil)
+	a.show(&runFlags{json: d.json, set: cmd.Flags()}, res, nil)
 	return nil
 }
 

@@ -11,8 +11,10 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"regexp"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -115,6 +117,9 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 	if f.keep, err = keepRecords(f.keepRecords); err != nil {
 		return err
 	}
+	if f.domain != "" && !domainName().MatchString(f.domain) {
+		return &sandbox.Error{Op: "--domain " + quoted(f.domain), Kind: sandbox.ErrInvalid, Problem: "it is not a host name", Hint: "write one like sandboxes.example.com, without http://"}
+	}
 	certificate, err := f.certificate()
 	if err != nil {
 		return err
@@ -165,6 +170,9 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 	go func() { served <- server.Serve(ln, certificate) }()
 	if !f.quiet {
 		a.greet(public, token, h.unwritten)
+		if token != "" && a.out.failed != nil {
+			a.say("the first key could not be shown; caisson keys create makes another")
+		}
 	}
 	log.Info("ready", "listen", ln.Addr().String())
 	select {
@@ -244,6 +252,12 @@ func readCertificate(certFile, keyFile string) (c tls.Certificate, err error) {
 }
 
 const mostPEM = 1 << 20 // bytes
+
+// domainName is what names of sandboxes can stand before: a host name, and perhaps a
+// port.
+var domainName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?)*\.?(:[0-9]{1,5})?$`)
+})
 
 // domainAt is below what sandboxes have their names, with the port.
 func (f *serveFlags) domainAt(at net.Addr) string {

@@ -40,14 +40,15 @@ func (a *app) callToolAt(ctx context.Context, cmd *cobra.Command, d *daemon, nam
 		a.printJSON(answer.Output)
 		return nil
 	}
-	stdout, finish := a.output(a.out, &runFlags{})
+	stdout, finish := a.output(a.out.file, &runFlags{})
 	defer finish()
 	if res == nil {
 		if n, ok := answer.Output["status"].(float64); ok { // of a request
 			answer.Output["status"] = int(n)
 		}
 		text, _ := (&session.ToolAnswer{Output: answer.Output}).Shown()
-		fmt.Fprintln(stdout, text)
+		_, err := fmt.Fprintln(stdout, text)
+		a.out.note(err)
 		return nil
 	}
 	stderr, finishErr := a.output(a.err, &runFlags{})

@@ -212,7 +212,7 @@ func (a *app) callTool(ctx context.Context, cmd *cobra.Command, file string, cal
 	}
 	defer opened.close()
 	if !asJSON {
-		stdout, finish := a.output(a.out, &runFlags{})
+		stdout, finish := a.output(a.out.file, &runFlags{})
 		defer finish()
 		stderr, finishErr := a.output(a.err, &runFlags{})
 		defer finishErr()
@@ -234,7 +234,8 @@ func (a *app) callTool(ctx context.Context, cmd *cobra.Command, file string, cal
 		a.show(&runFlags{}, answer.Result, nil)
 	default:
 		text, _ := answer.Shown()
-		fmt.Fprintln(call.Stdout, text) // as plain as what programs write
+		_, err := fmt.Fprintln(call.Stdout, text) // as plain as what programs write
+		a.out.note(err)
 	}
 	if answer.Result == nil && answer.Failed {
 		a.code = exitFault

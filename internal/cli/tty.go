@@ -34,7 +34,7 @@ func (a *app) attach(f *runFlags, call *session.Call, stdin *os.File) (*tty, err
 	if !f.tty {
 		return t, nil
 	}
-	screen := a.out
+	screen := a.out.file
 	if !isTerminal(screen) {
 		screen = a.in
 	}

@@ -24,25 +24,29 @@ func (a *app) versionCommand() *cobra.Command {
   caisson version --json`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			v := versions(time.Now())
 			if asJSON {
-				a.printJSON(v)
+				a.printJSON(versions(time.Now()))
 				return nil
 			}
-			fmt.Fprintf(a.out, "caisson %s\n%s %s/%s\n", v.Caisson, v.Go, v.OS, v.Arch)
-			if v.GVisor != "" {
-				fmt.Fprintf(a.out, "gvisor %s", v.GVisor)
-				if v.GVisorAge != nil {
-					fmt.Fprintf(a.out, " (%d days old)", *v.GVisorAge)
-				}
-				fmt.Fprintln(a.out)
-			}
+			a.printVersions()
 			return nil
 		},
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
+}
+
+func (a *app) printVersions() {
+	v := versions(time.Now())
+	fmt.Fprintf(a.out, "caisson %s\n%s %s/%s\n", v.Caisson, v.Go, v.OS, v.Arch)
+	if v.GVisor != "" {
+		fmt.Fprintf(a.out, "gvisor %s", v.GVisor)
+		if v.GVisorAge != nil {
+			fmt.Fprintf(a.out, " (%d days old)", *v.GVisorAge)
+		}
+		fmt.Fprintln(a.out)
+	}
 }
 
 type versionJSON struct {

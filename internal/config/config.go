@@ -83,8 +83,12 @@ func File(path string) (*policy.File, error) {
 	f, err := open(path)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, &sandbox.Error{Op: path, Kind: sandbox.ErrNotFound, Problem: "there is no such policy file",
+			e := &sandbox.Error{Op: path, Kind: sandbox.ErrNotFound, Problem: "there is no such policy file",
 				Hint: "write one with: caisson policy init > " + path}
+			if path == "-" {
+				e.Hint = "for standard input name /dev/stdin"
+			}
+			return nil, e
 		}
 		return nil, &sandbox.Error{Op: path, Kind: sandbox.ErrInvalid, Problem: "the policy file cannot be read",
 			Hint: "name one that you may read", Cause: err}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Lists say when by the clock of who reads them, as those of sandboxes and calls do.
+func TestListsAreInLocalTime(t *testing.T) {
+	before := time.Local
+	t.Cleanup(func() { time.Local = before })
+	state := filepath.Join(t.TempDir(), "state")
+	printedBy := func(args ...string) string {
+		t.Helper()
+		f, err := os.Create(filepath.Join(t.TempDir(), "out"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		a := &app{out: &printed{file: f}, err: os.Stderr}
+		if code := a.run(args); code != 0 {
+			t.Fatalf("%v: %d", args, code)
+		}
+		text, err := os.ReadFile(f.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	printedBy("keys", "create", "--state", state)
+	printedBy("keys", "create", "--state", state, "--name", "ci")
+	printedBy("keys", "revoke", "--state", state, "ci")
+	printedBy("approvals", "enroll", "--state", state, "ada")
+	for _, args := range [][]string{{"keys", "ls", "--state", state}, {"approvals", "approvers", "--state", state}} {
+		time.Local = time.UTC
+		utc := printedBy(args...)
+		time.Local = time.FixedZone("there", int((14 * time.Hour).Seconds()))
+		there := printedBy(args...)
+		if utc == there || strings.Count(utc, "\n") != strings.Count(there, "\n") {
+			t.Errorf("%v says the same everywhere:\n%s", args, there)
+		}
+	}
+}
