@@ -76,8 +76,8 @@ func (s *Server) agent(ctx context.Context, k *session.Key, id string, do func(*
 // files registers what moves and shows files.
 func (s *Server) files() {
 	op := operation("GET", "/sandboxes/{id}/files", "readFile", "Read a file", http.StatusOK)
-	op.Responses = map[string]*huma.Response{"200": {Description: "The file", Content: map[string]*huma.MediaType{
-		"application/octet-stream": {Schema: &huma.Schema{Type: "string", Format: "binary"}}}}}
+	file := map[string]*huma.MediaType{"application/octet-stream": {Schema: &huma.Schema{Type: "string", Format: "binary"}}}
+	op.Responses = map[string]*huma.Response{"200": {Description: "The file", Content: file}, "206": {Description: "The part that Range names", Content: file}}
 	register(s, op, s.readFile)
 	op = operation("PUT", "/sandboxes/{id}/files", "writeFile", "Write a file, and the directories above it", http.StatusOK)
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{

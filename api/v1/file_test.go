@@ -28,6 +28,9 @@ func TestFiles(t *testing.T) {
 	if resp, b = d.raw(t, "GET", at("", "d/big"), "", "Range", "bytes=4-7"); resp.StatusCode != 206 || string(b) != "4567" {
 		t.Errorf("%d %q", resp.StatusCode, b)
 	}
+	if status, a = d.ask(t, "GET", at("", "d/big"), "", "Range", "bytes=99999999-"); status != 416 || a["kind"] != nil || a["detail"] == nil {
+		t.Errorf("%d %v", status, a)
+	}
 	d.raw(t, "PUT", at("", "empty"), "")
 	if status, a = d.ask(t, "POST", at("/move", "empty")+"&to=e/f", ""); status != 200 || a["path"] != "/home/user/e/f" {
 		t.Errorf("%d %v", status, a)
@@ -49,6 +52,9 @@ func TestFiles(t *testing.T) {
 	for _, path := range []string{"/etc/passwd", "/proc/1/mem", "/nothing", "../../../../etc/x"} {
 		if status, a = d.ask(t, "PUT", at("", path), "x"); status < 400 || status == 500 {
 			t.Errorf("%s was written: %d %v", path, status, a)
+		}
+		if status == 403 && a["kind"] != "denied" { // as docs/api.md has it
+			t.Errorf("%s: %v", path, a)
 		}
 	}
 	if status, _ = d.ask(t, "GET", at("", "/etc/hostname"), "", "X-API-Key", d.other); status != 404 {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -104,6 +105,20 @@ var kinds = []struct {
 	{sandbox.ErrUnavailable, "unavailable", http.StatusServiceUnavailable},
 }
 
+// kindOf is the kind that goes with a status which is known; what only HTTP has a word
+// for, a range that is none, is of no kind.
+func kindOf(status int, otherwise string) string {
+	for _, k := range kinds {
+		if k.status == status {
+			return k.name
+		}
+	}
+	if status == http.StatusRequestedRangeNotSatisfiable {
+		return ""
+	}
+	return otherwise
+}
+
 // Fault is err as this API says it: what a handler below /v1 returns. What is no
 // error for people is not shown, since it may name things of the host.
 func Fault(err error) error { return asProblem(err) }
@@ -133,8 +148,12 @@ func asProblem(err error) *Problem {
 	var many *bounds.TooMany
 	switch {
 	case errors.As(err, &inside):
-		if p.Detail = inside.Message; inside.Status != http.StatusInternalServerError {
-			p.Status = inside.Status // else its kind says more
+		p.Detail = inside.Message
+		if inside.Status != http.StatusInternalServerError { // else its kind says more
+			p.Status, p.Kind = inside.Status, kindOf(inside.Status, p.Kind)
+		}
+		if p.Detail == "" {
+			p.Detail = strings.ToLower(http.StatusText(p.Status))
 		}
 	case errors.As(err, &big):
 		p.Status, p.Detail = http.StatusRequestEntityTooLarge, "the request is too long"

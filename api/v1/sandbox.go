@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/registry"
@@ -107,6 +109,8 @@ func (c *Create) wish() session.Create {
 // sandboxes registers what makes, shows and ends them.
 func (s *Server) sandboxes() {
 	op := operation("POST", "/sandboxes", "createSandbox", "Make a sandbox", http.StatusCreated)
+	op.Responses = map[string]*huma.Response{"200": {Description: "The sandbox of this name, which there was", Content: map[string]*huma.MediaType{
+		"application/json": {Schema: s.schemaOf(Sandbox{})}}}}
 	register(s, op, func(ctx context.Context, k *session.Key, in *struct{ Body Create }) (*sandboxAnswer, error) {
 		if in.Body.Name == "" {
 			b, err := s.o.Sandboxes.Create(ctx, k, in.Body.wish())

@@ -277,7 +277,23 @@ func TestDescription(t *testing.T) {
 	if want, err := os.ReadFile(file); err != nil || string(want) != string(b) {
 		t.Errorf("docs/openapi.yaml is another (%v); CAISSON_UPDATE=1 writes it", err)
 	}
-	if status, a := d.ask(t, "GET", "/openapi.json", "", "X-API-Key", ""); status != 200 || a["openapi"] != "3.1.0" {
+	status, a := d.ask(t, "GET", "/openapi.json", "", "X-API-Key", "")
+	if status != 200 || a["openapi"] != "3.1.0" {
 		t.Error(status, a["openapi"])
+	}
+	// Clients that are made of it get each answer that there is: a quota that is used
+	// up, a sandbox that is paused, a name that there was.
+	paths := a["paths"].(map[string]any)
+	for path, of := range paths {
+		for method, op := range of.(map[string]any) {
+			if op.(map[string]any)["responses"].(map[string]any)["default"] == nil {
+				t.Errorf("%s %s: it does not say what other errors look like", method, path)
+			}
+		}
+	}
+	for _, answer := range [][3]string{{"/v1/sandboxes", "post", "200"}, {"/v1/sandboxes", "post", "201"}, {"/v1/sandboxes/{id}/files", "get", "206"}} {
+		if paths[answer[0]].(map[string]any)[answer[1]].(map[string]any)["responses"].(map[string]any)[answer[2]] == nil {
+			t.Errorf("%v is not described", answer)
+		}
 	}
 }

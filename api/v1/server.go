@@ -20,6 +20,7 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -82,7 +83,28 @@ func New(o Options) *Server {
 	s.files()
 	s.approvals()
 	s.tools()
+	s.describeFaults()
 	return s
+}
+
+// describeFaults says of each operation what its other errors look like: a list of
+// those that there may be would be the same everywhere.
+func (s *Server) describeFaults() {
+	fault := &huma.Response{Description: "Any other error: 405, 409, 413, 415, 416, 421, 429, 501, 503", Content: map[string]*huma.MediaType{
+		"application/problem+json": {Schema: s.schemaOf(Problem{})}}}
+	for _, at := range s.api.OpenAPI().Paths {
+		for _, op := range []*huma.Operation{at.Get, at.Put, at.Post, at.Delete} {
+			if op != nil {
+				op.Responses["default"] = fault
+			}
+		}
+	}
+}
+
+// schemaOf is where the document describes what v is.
+func (s *Server) schemaOf(v any) *huma.Schema {
+	t := reflect.TypeOf(v)
+	return s.api.OpenAPI().Components.Schemas.Schema(t, true, t.Name())
 }
 
 // API takes further operations, below /v1. They want a key, like all others.
