@@ -58,6 +58,7 @@ run to its end; 125 when caisson could not attack at all.`,
 	fs.StringArrayVar(&f.cases, "case", nil, "run this case alone: ID (may be repeated)")
 	fs.BoolVar(&f.list, "list", false, "list the cases and run none")
 	fs.BoolVar(&f.json, "json", false, "print one JSON object")
+	a.completeLevels(cmd)
 	fs.StringVar(&f.html, "html", "", "write a page for a browser as well: FILE")
 	return cmd
 }
@@ -72,6 +73,11 @@ func (a *app) doAttack(cmd *cobra.Command, f *attackFlags) error {
 	if f.list {
 		a.listAttacks(f)
 		return nil
+	}
+	if f.html != "" { // a minute's attack is not for nothing
+		if info, err := os.Stat(filepath.Dir(f.html)); err != nil || !info.IsDir() {
+			return &sandbox.Error{Op: "--html " + quoted(f.html), Kind: sandbox.ErrInvalid, Problem: "there is no directory for it", Hint: "make it, or choose another place", Cause: err}
+		}
 	}
 	r, err := a.attack(cmd, f)
 	if err != nil {

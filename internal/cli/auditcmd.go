@@ -94,7 +94,7 @@ end, with how often.`,
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	fs := cmd.Flags()
-	f.add(fs, true)
+	f.add(cmd, true)
 	countVar(fs, &f.Limit, "limit", "", 100, 0, mostCount, "at most so many; 0 is all")
 	fs.BoolVar(&asJSON, "json", false, "print one JSON object per line")
 	return cmd
@@ -440,8 +440,9 @@ that was asked for API Activity.`,
 		},
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	f.add(cmd.Flags(), true)
+	f.add(cmd, true)
 	cmd.Flags().StringVar(&format, "format", audit.JSONL, "jsonl, csv or ocsf")
+	completeWords(cmd, "format", audit.JSONL, audit.CSV, audit.OCSF)
 	return cmd
 }
 

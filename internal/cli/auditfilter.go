@@ -5,7 +5,7 @@ package cli
 import (
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/sandbox"
@@ -18,7 +18,8 @@ type auditFilter struct {
 }
 
 // add adds the flags; without dates where those make no sense.
-func (f *auditFilter) add(fs *pflag.FlagSet, dates bool) {
+func (f *auditFilter) add(cmd *cobra.Command, dates bool) {
+	fs := cmd.Flags()
 	fs.StringVar(&f.status, "status", "", "only calls that stand so: allowed, refused, failed, unfinished, pruned")
 	fs.StringVar(&f.verdict, "verdict", "", "only calls of which this was decided: allow, deny, ask")
 	fs.StringVar(&f.Actor, "actor", "", "only calls of who: ada (uid:1000 where that user has no name), key:ci, approver:ada")
@@ -28,6 +29,8 @@ func (f *auditFilter) add(fs *pflag.FlagSet, dates bool) {
 	fs.StringVar(&f.Kind, "kind", "", "only calls of a kind: run_command, run_code, start_sandbox, call_tool, connection, …")
 	fs.StringVar(&f.Rule, "rule", "", "only calls that a rule decided whose name or place has this in it: ci.yaml:12")
 	fs.StringVar(&f.Of, "of", "", "only connections of the call with this id")
+	completeWords(cmd, "status", "allowed", "refused", "failed", "unfinished", "pruned")
+	completeWords(cmd, "verdict", "allow", "deny", "ask")
 	if dates {
 		fs.StringVar(&f.since, "since", "", "only calls since: 24h, 2026-11-21, 2026-11-21T10:00:00Z")
 		fs.StringVar(&f.until, "until", "", "only calls before: the same")

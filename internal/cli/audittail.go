@@ -53,7 +53,7 @@ meanwhile. Ctrl-C ends it.`,
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	fs := cmd.Flags()
-	f.add(fs, false)
+	f.add(cmd, false)
 	fs.BoolVarP(&follow, "follow", "f", false, "go on with those that come")
 	countVar(fs, &f.Limit, "lines", "n", 10, 0, mostCount, "begin with the last `N`")
 	fs.BoolVar(&asJSON, "json", false, "print one JSON object per line")

@@ -3,12 +3,28 @@
 package cli
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/sandbox"
 )
+
+// completeWords offers the words that a flag takes.
+func completeWords(cmd *cobra.Command, flag string, words ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // a flag that is not there
+	}
+}
+
+// completeLevels offers the levels that this build has.
+func (a *app) completeLevels(cmd *cobra.Command) {
+	_ = cmd.RegisterFlagCompletionFunc("isolation", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return slices.Sorted(maps.Keys(a.drivers())), cobra.ShellCompDirectiveNoFileComp
+	})
+}
 
 func (a *app) completionCommand() *cobra.Command {
 	shells := []string{"bash", "zsh", "fish", "powershell"}

@@ -130,7 +130,7 @@ func (f *gatewayFlags) add(cmd *cobra.Command) {
 	fs.StringArrayVar(&f.secrets, "secret", nil, "let the router put a secret into requests: NAME=env:VARIABLE@HOST")
 	fs.StringArrayVarP(&f.env, "env", "e", nil, "set a variable: NAME=VALUE, or NAME to pass yours on")
 	fs.StringArrayVar(&f.envFiles, "env-file", nil, "set the variables of a file of NAME=VALUE lines")
-	fs.StringVar(&f.isolation, "isolation", "", "level of isolation: gvisor, process, docker, docker:runsc, docker:kata (gvisor)")
+	fs.StringVar(&f.isolation, "isolation", "", "level of isolation; caisson doctor lists them (gvisor)")
 	f.limits.add(fs, session.LivingLimits())
 	fs.BoolVar(&f.bestEffort, "best-effort", false, "run even if a limit cannot be enforced here")
 }

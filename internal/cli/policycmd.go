@@ -67,6 +67,7 @@ func (a *app) policyInit() *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	cmd.Flags().StringVar(&preset, "preset", policy.Presets()[0], "starter: "+strings.Join(policy.Presets(), ", "))
+	completeWords(cmd, "preset", policy.Presets()...)
 	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write; it must not exist yet (standard output)")
 	return cmd
 }

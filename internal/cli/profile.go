@@ -19,7 +19,7 @@ import (
 // profileFields are what a profile may say, in the order of the help.
 var profileFields = []string{"sandboxes", "paused", "snapshots", "cpus", "memory", "disk", "records", "timeout", "max-timeout"}
 
-// profile reads "[NAME:]FIELD=VALUE,…": how much all sandboxes of a key have together,
+// profile reads "[NAME:]FIELD=VALUE,...": how much all sandboxes of a key have together,
 // and how long one may live. What it does not say is the default's.
 func profile(text string) (name string, p session.Profile, err error) {
 	p = session.DefaultProfile()

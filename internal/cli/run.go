@@ -108,7 +108,7 @@ ended it.`,
 	fs.StringArrayVarP(&f.env, "env", "e", nil, "set a variable: NAME=VALUE, or NAME to pass yours on")
 	fs.StringArrayVar(&f.envFiles, "env-file", nil, "set the variables of a file of NAME=VALUE lines")
 
-	fs.StringVar(&f.isolation, "isolation", "", "level of isolation: gvisor, process, docker, docker:runsc, docker:kata (gvisor)")
+	fs.StringVar(&f.isolation, "isolation", "", "level of isolation; caisson doctor lists them (gvisor)")
 	f.limits.add(fs, sandbox.DefaultLimits())
 	fs.StringArrayVar(&f.watch, "watch", nil, "watch usage: 'cpu_percent > 80 for 10s do kill' (or report)")
 	fs.StringVar(&f.policy, "policy", "", "policy file that bounds this run")
@@ -121,6 +121,8 @@ ended it.`,
 	fs.BoolVar(&f.raw, "raw", false, "pass the program's output to a terminal unfiltered")
 	emptyMeans(fs, "code", "entrypoint")
 	_ = cmd.RegisterFlagCompletionFunc("image", a.completeImages)
+	a.completeLevels(cmd)
+	completeWords(cmd, "lang", session.Languages()...)
 	return cmd
 }
 

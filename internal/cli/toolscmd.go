@@ -127,6 +127,7 @@ Messages API), or mcp (the answer to tools/list).`,
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	cmd.Flags().StringVar(&format, "format", "mcp", strings.Join(tool.Formats(), ", "))
+	completeWords(cmd, "format", tool.Formats()...)
 	cmd.Flags().StringVar(&file, "policy", "", "those that a policy `FILE` lists")
 	return cmd
 }
