@@ -50,7 +50,7 @@ third-party MCP server, which then runs in a sandbox.`,
 			return a.serveMCP(ctx, policyFile)
 		},
 	}
-	cmd.Flags().StringVar(&policyFile, "policy", "", "policy `FILE` that says what may be run, and how")
+	policyVar(cmd.Flags(), &policyFile, "policy `FILE` that says what may be run, and how")
 	cmd.AddCommand(a.mcpGatewayCommand(), a.mcpApproveCommand())
 	return cmd
 }
@@ -111,7 +111,7 @@ func (f *gatewayFlags) add(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SetInterspersed(false)
 	fs.SortFlags = false
-	fs.StringVar(&f.policy, "policy", "", "policy `FILE` with servers, or that bounds the command after --")
+	policyVar(fs, &f.policy, "policy `FILE` with servers, or that bounds the command after --")
 	fs.StringArrayVar(&f.tools, "tool", nil, "let tools of the command's be called: `PATTERN`, such as 'read_*', or '*'")
 	fs.StringArrayVar(&f.deny, "deny-tool", nil, "hide tools, whatever --tool says: `PATTERN`")
 	fs.StringArrayVar(&f.resources, "resource", nil, "let resources be read: `PATTERN` of URIs, such as 'file:///notes/*'")

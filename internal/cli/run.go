@@ -92,7 +92,7 @@ ended it.`,
 
 	fs.StringArrayVar(&f.mounts, "mount", nil, "show a file or directory: SRC[:TARGET][:ro|rw|cow] (ro; without a target under its name in the working directory)")
 	fs.StringVar(&f.workspace, "workspace", "", "work in a directory of yours: DIR[:cow|ro|rw] (cow: writes stay in the sandbox)")
-	fs.StringArrayVar(&f.collect, "collect", nil, "take files out afterwards: PATTERN[:DIR]")
+	fs.StringArrayVar(&f.collect, "collect", nil, "take files out afterwards: PATTERN[:DIR]; hidden ones where it has their dot")
 	fs.BoolVar(&f.dangerous, "allow-dangerous-mount", false, "mount home folders, keys and credentials too; recorded")
 	fs.StringArrayVar(&f.toolchains, "toolchain", nil, "show a toolchain from elsewhere, with its bin in PATH: DIR")
 	fs.StringVar(&f.rootfs, "rootfs", "", "use another tree as the root: DIR")
@@ -111,7 +111,7 @@ ended it.`,
 	fs.StringVar(&f.isolation, "isolation", "", "level of isolation; caisson doctor lists them (gvisor)")
 	f.limits.add(fs, sandbox.DefaultLimits())
 	fs.StringArrayVar(&f.watch, "watch", nil, "watch usage: 'cpu_percent > 80 for 10s do kill' (or report)")
-	fs.StringVar(&f.policy, "policy", "", "policy file that bounds this run")
+	policyVar(fs, &f.policy, "policy file that bounds this run")
 	fs.BoolVar(&f.override, "override", false, "let flags loosen the limits of the policy file; recorded")
 	fs.BoolVar(&f.bestEffort, "best-effort", false, "run even if a limit cannot be enforced here; the result says which")
 	fs.BoolVar(&f.root, "root", false, "run as the sandbox's own root, where that is not the host's")

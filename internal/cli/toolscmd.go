@@ -96,7 +96,7 @@ func (a *app) toolsList() *cobra.Command {
 		},
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	cmd.Flags().StringVar(&file, "policy", "", "those that a policy `FILE` lists")
+	policyVar(cmd.Flags(), &file, "those that a policy `FILE` lists")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as tools export --format mcp does")
 	return cmd
 }
@@ -128,7 +128,7 @@ Messages API), or mcp (the answer to tools/list).`,
 	}
 	cmd.Flags().StringVar(&format, "format", "mcp", strings.Join(tool.Formats(), ", "))
 	completeWords(cmd, "format", tool.Formats()...)
-	cmd.Flags().StringVar(&file, "policy", "", "those that a policy `FILE` lists")
+	policyVar(cmd.Flags(), &file, "those that a policy `FILE` lists")
 	return cmd
 }
 
@@ -176,7 +176,7 @@ refused the call, 125 when its arguments do not fit.`,
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	cmd.Flags().StringVar(&arguments, "params", "{}", "the arguments: `JSON`, @FILE or -")
-	cmd.Flags().StringVar(&file, "policy", "", "policy `FILE` that bounds the call")
+	policyVar(cmd.Flags(), &file, "policy `FILE` that bounds the call")
 	cmd.Flags().StringVar(&d.url, "url", "", "have the caisson serve at `URL` call it")
 	cmd.Flags().StringVar(&d.key, "api-key", "", "with --url: ask with `KEY` (or $CAISSON_API_KEY, which other users cannot see)")
 	cmd.Flags().BoolVar(&d.json, "json", false, "print the answer, as an agent gets it, or the error, as one JSON object")
