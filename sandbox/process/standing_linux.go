@@ -11,13 +11,11 @@ import (
 
 // standAsOthers has the builder, and with it all that it makes, give up what its maker
 // may hand down and a sandbox must not have (package standing). What that is, is known
-// when it is made (stand): most makers have nothing of it but an ordinary personality,
-// which is asked for without a look.
+// when it is made (stand): most makers have nothing of it.
 func (l *launch) standAsOthers(b *script) {
 	b.doing("stand as others do")
-	b.call(unix.SYS_PERSONALITY, standing.Ordinary)
 	l.ordinary, l.score = len(b.steps), b.slot()
-	for range 5 {
+	for range 6 {
 		b.call(unix.SYS_GETPID)
 	}
 }
@@ -36,6 +34,9 @@ func (l *launch) stand() error {
 	}
 	if own.DiskFirst {
 		s.call(unix.SYS_IOPRIO_SET, standing.WhoProcess, 0, standing.Ordinary)
+	}
+	if own.Foreseeable {
+		s.call(unix.SYS_PERSONALITY, standing.Ordinary)
 	}
 	switch {
 	case !own.Protected:

@@ -31,18 +31,20 @@ import (
 
 // Standing is what a thread would hand down.
 type Standing struct {
-	RealTime  bool // its policy is a real-time one
-	DiskFirst bool // its block I/O goes first
-	Protected bool // the kernel would rather kill others
+	RealTime    bool // its policy is a real-time one
+	DiskFirst   bool // its block I/O goes first
+	Foreseeable bool // it has another personality than most
+	Protected   bool // the kernel would rather kill others
 }
 
 // Parameters of the calls that give it up.
 const (
-	WhoProcess  = 1   // IOPRIO_WHO_PROCESS
-	Ordinary    = 0   // SCHED_OTHER, IOPRIO_CLASS_NONE, PER_LINUX
-	Unprotected = "0" // what is written to oom_score_adj
-	classShift  = 13  // of the class in an I/O priority
-	classFirst  = 1   // IOPRIO_CLASS_RT
+	WhoProcess  = 1       // IOPRIO_WHO_PROCESS
+	Ordinary    = 0       // SCHED_OTHER, IOPRIO_CLASS_NONE, PER_LINUX
+	Unprotected = "0"     // what is written to oom_score_adj
+	classShift  = 13      // of the class in an I/O priority
+	classFirst  = 1       // IOPRIO_CLASS_RT
+	resetOnFork = 1 << 30 // SCHED_RESET_ON_FORK, beside a policy
 	ask         = 1<<32 - 1
 )
 
@@ -50,21 +52,22 @@ const (
 var Priority = new(int32)
 
 // Look looks at the calling thread, and at its process. What a kernel does not have is
-// not handed down.
+// not handed down, and what a filter of system calls, a container's for one, does not let
+// be asked is taken for ordinary: it is no reason to run nothing. The policy is asked for
+// by the call that kernels and filters have known for longest.
 func Look() (s Standing, err error) {
-	attr, err := unix.SchedGetAttr(0, 0)
-	if err != nil {
-		return s, fmt.Errorf("the scheduling policy: %w", err)
+	policy, _, errno := unix.RawSyscall(unix.SYS_SCHED_GETSCHEDULER, 0, 0, 0)
+	if errno != 0 {
+		return s, fmt.Errorf("the scheduling policy: %w", errno)
 	}
-	switch attr.Policy {
+	switch policy &^ resetOnFork {
 	case unix.SCHED_FIFO, unix.SCHED_RR, unix.SCHED_DEADLINE:
 		s.RealTime = true
 	}
-	disk, _, errno := unix.Syscall(unix.SYS_IOPRIO_GET, WhoProcess, 0, 0)
-	if errno != 0 && errno != unix.ENOSYS {
-		return s, fmt.Errorf("the I/O priority: %w", errno)
-	}
+	disk, _, errno := unix.RawSyscall(unix.SYS_IOPRIO_GET, WhoProcess, 0, 0)
 	s.DiskFirst = errno == 0 && disk>>classShift == classFirst
+	now, _, errno := unix.RawSyscall(unix.SYS_PERSONALITY, ask, 0, 0)
+	s.Foreseeable = errno == 0 && now != Ordinary
 	s.Protected, err = protected()
 	return s, err
 }
@@ -92,7 +95,7 @@ func Leave() error {
 	}{
 		{s.RealTime, "the scheduling policy", [4]uintptr{unix.SYS_SCHED_SETSCHEDULER, 0, Ordinary, uintptr(unsafe.Pointer(Priority))}},
 		{s.DiskFirst, "the I/O priority", [4]uintptr{unix.SYS_IOPRIO_SET, WhoProcess, 0, Ordinary}},
-		{foreseeable(), "the personality", [4]uintptr{unix.SYS_PERSONALITY, Ordinary}},
+		{s.Foreseeable, "the personality", [4]uintptr{unix.SYS_PERSONALITY, Ordinary}},
 	} {
 		if !c.held {
 			continue
@@ -105,10 +108,4 @@ func Leave() error {
 		return nil
 	}
 	return os.WriteFile("/proc/self/oom_score_adj", []byte(Unprotected), 0)
-}
-
-// foreseeable says whether this thread has another personality than most.
-func foreseeable() bool {
-	now, _, errno := unix.RawSyscall(unix.SYS_PERSONALITY, ask, 0, 0)
-	return errno == 0 && now != Ordinary
 }

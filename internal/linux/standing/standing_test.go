@@ -46,6 +46,20 @@ func TestLeave(t *testing.T) {
 	}
 }
 
+// What may not be asked, in a container that filters system calls, keeps nobody from
+// running anything.
+func TestMayNotAsk(t *testing.T) {
+	if !drivertest.Refused(t, unix.SYS_SCHED_GETATTR, unix.SYS_IOPRIO_GET, unix.SYS_PERSONALITY) {
+		return
+	}
+	if s, err := standing.Look(); err != nil || s != (standing.Standing{}) {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if err := standing.Leave(); err != nil {
+		t.Error(err)
+	}
+}
+
 // What makes a process stand back is left as it is.
 func TestStandsBack(t *testing.T) {
 	cmd := exec.Command("chrt", "--idle", "0", "ionice", "-c3", "/proc/self/exe", "-test.run=^TestIdle$", "-test.v")

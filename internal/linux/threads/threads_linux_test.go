@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/internal/linux/threads"
+	"github.com/caisson-run/caisson/sandbox/drivertest"
 )
 
 // slack is a system call that each thread answers for itself.
@@ -58,6 +59,16 @@ func TestNoRoomInside(t *testing.T) {
 	}
 	if err := slack(); !errors.Is(err, syscall.EAGAIN) {
 		t.Errorf("%v", err)
+	}
+}
+
+// Where it cannot be told how much room there is, there is some.
+func TestNoTimers(t *testing.T) {
+	if !drivertest.Refused(t, unix.SYS_TIMER_CREATE) {
+		return
+	}
+	if !threads.Room() {
+		t.Error("there is no room")
 	}
 }
 

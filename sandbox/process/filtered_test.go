@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package process_test
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/drivertest"
+	"github.com/caisson-run/caisson/sandbox/process"
+)
+
+// In a container whose filter refuses what a sandbox's standing is asked for and changed
+// by, sandboxes of who has nothing to give up are made.
+func TestFiltered(t *testing.T) {
+	if !drivertest.Refused(t, unix.SYS_SCHED_GETATTR, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_IOPRIO_GET, unix.SYS_IOPRIO_SET, unix.SYS_PERSONALITY) {
+		return
+	}
+	res, err := process.New(process.Options{}).Run(t.Context(), world(t), &sandbox.Exec{Argv: []string{"/bin/true"}, Dir: "/"})
+	if err != nil || res.Status != sandbox.StatusSuccess {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
