@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/caisson-run/caisson/internal/linux/cgroup"
@@ -17,6 +18,7 @@ import (
 type estate struct {
 	birth *wire.Birth
 	group *cgroup.Group // nil without one
+	taken sync.Once     // away
 }
 
 func openEstate(b *wire.Birth) (*estate, error) {
@@ -37,8 +39,10 @@ func (e *estate) enter() error {
 	return e.group.Enter()
 }
 
-// bury takes it away; the owner is gone.
-func (e *estate) bury() {
+// bury takes it away; the owner is gone. Who comes second waits for the first.
+func (e *estate) bury() { e.taken.Do(e.takeAway) }
+
+func (e *estate) takeAway() {
 	if e.group != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
