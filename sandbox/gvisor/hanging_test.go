@@ -50,7 +50,7 @@ func TestStuck(t *testing.T) {
 		t.Fatal(err)
 	}
 	owner := exec.Command("/proc/self/exe", "-test.run=^TestStuckOwner$")
-	owner.Env = append(os.Environ(), stuck+"="+dir)
+	owner.Env = append(os.Environ(), stuck+"="+dir, "TMPDIR="+t.TempDir()) // it does not take away its own
 	if err := owner.Start(); err != nil {
 		t.Fatal(err)
 	}
