@@ -58,9 +58,10 @@ func (e *Error) Unwrap() []error {
 
 // Hint returns the hint of the first Error in err's chain that has one.
 func Hint(err error) string {
-	var e *Error
-	if errors.As(err, &e) {
-		return e.Hint
+	for e := (*Error)(nil); errors.As(err, &e); err = e.Cause {
+		if e.Hint != "" {
+			return e.Hint
+		}
 	}
 	return ""
 }
