@@ -6,11 +6,18 @@ import (
 	"strings"
 
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
 )
 
 // explain turns gVisor's words for a sandbox that could not be made into an
-// error with a hint.
-func explain(text string) error {
+// error with a hint. What the shim knows better than its words say stays.
+func explain(ev *wire.Event) error {
+	text := ev.Error
+	if ev.Advice != nil && ev.Advice.Hint != "" {
+		e := &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: text}
+		ev.Advice.Over(e)
+		return e
+	}
 	e := &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "gVisor could not make it: " + text}
 	switch {
 	case strings.Contains(text, "does not match across checkpoint restore"): // with pages of both
@@ -32,6 +39,7 @@ func explain(text string) error {
 		e.Problem = "there is not enough memory to start it"
 		e.Hint = "raise --memory, or stop something else"
 	}
+	ev.Advice.Over(e)
 	return e
 }
 

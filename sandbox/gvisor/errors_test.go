@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
 )
 
 func TestExplain(t *testing.T) {
@@ -22,9 +23,19 @@ func TestExplain(t *testing.T) {
 		`restoring container "x": "Mounts" does not match across checkpoint restore for container: "y"`: {"is not what it was paused", "make another one"},
 		"something else": {"something else", ""},
 	} {
-		err := explain(text)
+		err := explain(&wire.Event{Error: text})
 		if !errors.Is(err, sandbox.ErrUnavailable) || !strings.Contains(err.Error(), want[0]) || !strings.Contains(sandbox.Hint(err), want[1]) {
 			t.Errorf("%s: %v (hint: %s), want %q", text, err, sandbox.Hint(err), want)
 		}
+	}
+}
+
+// What the shim knows itself is not gVisor's doing, whatever its words are like.
+func TestExplainWhatIsKnown(t *testing.T) {
+	ev := &wire.Event{Kind: wire.Failed}
+	ev.Fail(&sandbox.Error{Op: "enter cgroup x", Kind: sandbox.ErrUnsupported, Problem: "operation not permitted", Hint: "raise the limit (ulimit -i)"})
+	err := explain(ev)
+	if got := err.Error(); got != "start sandbox: enter cgroup x: operation not permitted" || sandbox.Hint(err) != "raise the limit (ulimit -i)" || !errors.Is(err, sandbox.ErrUnsupported) {
+		t.Errorf("%v (hint: %s)", got, sandbox.Hint(err))
 	}
 }

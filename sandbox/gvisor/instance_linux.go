@@ -210,7 +210,7 @@ func (i *instance) follow(started chan<- struct{}) {
 		case err != nil:
 			i.err = err
 		case ev.Kind == wire.Failed:
-			i.err = explain(ev.Error)
+			i.err = explain(ev)
 		case ev.Kind == wire.Exited:
 			i.last = ev
 			i.err = sandbox.Errorf(sandbox.ErrUnavailable, "sandbox "+i.box.spec.ID, "it has ended")

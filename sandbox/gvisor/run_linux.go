@@ -100,7 +100,7 @@ func (b *box) waitExit(exec *sandbox.Exec) (*wire.Event, error) {
 			return ev, nil
 		case wire.Failed:
 			b.shim.end()
-			return b.failed(ev.Error)
+			return b.failed(ev)
 		}
 	}
 }
@@ -121,7 +121,8 @@ func (b *box) next() (*wire.Event, error) {
 
 // failed tells apart a program that cannot be started, which is the program's
 // end as a shell would have it, from a sandbox that cannot be made.
-func (b *box) failed(text string) (*wire.Event, error) {
+func (b *box) failed(ev *wire.Event) (*wire.Event, error) {
+	text := ev.Error
 	if why := noDirectory(text); why != "" {
 		return nil, sandbox.NoDirectory(b.plan.oci.Process.Cwd, why)
 	}
@@ -132,7 +133,7 @@ func (b *box) failed(text string) (*wire.Event, error) {
 		}
 		return &wire.Event{Kind: wire.Exited, WaitStatus: uint32(code) << 8, Error: reason}, nil
 	}
-	return nil, explain(text)
+	return nil, explain(ev)
 }
 
 // shellCode recognises gVisor's words for a first program that is not there

@@ -103,8 +103,10 @@ func saveError(ev *wire.Event, end error) error {
 	if ev.Error == "" {
 		return nil
 	}
-	return &sandbox.Error{Op: "snapshot", Kind: sandbox.ErrUnavailable, Problem: "gVisor cannot write the sandbox down: " + ev.Error,
+	e := &sandbox.Error{Op: "snapshot", Kind: sandbox.ErrUnavailable, Problem: "gVisor cannot write the sandbox down: " + ev.Error,
 		Hint: "see whether the disk of the state directory is full"}
+	ev.Advice.Over(e)
+	return e
 }
 
 // Restore makes a sandbox that goes on from a snapshot.

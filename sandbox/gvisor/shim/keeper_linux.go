@@ -101,7 +101,7 @@ func (k *keeper) answer(owner *net.UnixConn, asked <-chan wire.Command) {
 			k.saving.Lock()
 			e := wire.Event{Kind: wire.Saved}
 			if err := k.w.save(c); err != nil {
-				e.Error = err.Error()
+				e.Fail(err)
 			}
 			k.answerTo(owner, e)
 			k.saving.Unlock()

@@ -75,7 +75,9 @@ func Main() {
 	if err == nil {
 		os.Exit(0)
 	}
-	if !k.last(wire.Event{Kind: wire.Failed, Error: err.Error()}) && e != nil {
+	ev := wire.Event{Kind: wire.Failed}
+	ev.Fail(err)
+	if !k.last(ev) && e != nil {
 		e.bury()
 	}
 	os.Exit(1)
@@ -173,7 +175,8 @@ func (k *keeper) run(newborn bool) (*estate, error) {
 	ev, err := k.w.runToEnd()
 	k.w.cleanUp()
 	if err != nil {
-		ev = &wire.Event{Kind: wire.Failed, Error: err.Error()}
+		ev = &wire.Event{Kind: wire.Failed}
+		ev.Fail(err)
 	}
 	// A kernel that ends with a snapshot has said before that it is written. That must
 	// not be heard after the end; and one that is dead keeps nobody waiting for it.

@@ -14,7 +14,7 @@ import "time"
 // and PID as they are here, and a Command that is an Outlive without a grace, followed
 // by a hangup, ends the sandbox: so that versions that differ can say so and end it.
 // Shims from before there were versions have 0.
-const Version = 2
+const Version = 3
 
 // FD is the shim's end of the socket.
 const FD = 3
@@ -182,6 +182,8 @@ const (
 type Event struct {
 	Kind  EventKind `json:"kind"`
 	Error string    `json:"error,omitempty"`
+	// Advice is what goes with Error, where that was an error for people; see Fail.
+	Advice *Advice `json:"advice,omitempty"`
 
 	// WaitStatus is the first process's, as wait4(2) has it (Exited).
 	WaitStatus uint32 `json:"wait_status,omitempty"`
