@@ -56,8 +56,9 @@ type Collection struct {
 
 // Collect copies the files below root, an absolute directory inside, that match
 // one of the patterns (see wire.Glob). For each it calls open, writes the
-// content to what that returns, and closes it if it is an io.Closer. Symbolic
-// links are never followed; those that match are reported.
+// content to what that returns, and closes it if it is an io.Closer; the next one
+// is opened only when the one before came out whole. Symbolic links are never
+// followed; those that match are reported.
 //
 // On an error the Collection holds what came out until then; a file that was
 // cut short is not in it, though open was called for it.

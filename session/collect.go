@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/caisson-run/caisson/guest"
+	"github.com/caisson-run/caisson/internal/newfile"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -23,7 +24,8 @@ import (
 // collect takes files out. Their names and bytes were chosen by code that
 // nobody trusts: each is written below the caller's directory, through handles
 // that no link leads out of (os.Root), into a new file that takes its name only
-// when it is whole. Hidden files come out only where the pattern names them, so
+// when it is whole, and has none before where the file system can: who is killed
+// leaves nothing half done. Hidden files come out only where the pattern names them, so
 // that "**" into a project cannot plant .git/hooks or .envrc; execute bits stay
 // behind. What does not come out is said beside what came of the program, which
 // has ended: code inside has a hand in both.
@@ -58,7 +60,7 @@ func (r *run) openDests() error {
 	for _, wish := range r.plan.Collect {
 		root, err := r.openDest(wish.Dest)
 		if err != nil {
-			return (&collector{wish: wish}).fault("the directory cannot be opened", err)
+			return (&collector{wish: wish}).failed("the directory cannot be opened", err)
 		}
 		r.undo.add(func(context.Context) error { return root.Close() })
 		r.dests = append(r.dests, root)
@@ -100,9 +102,13 @@ type collector struct {
 	run    *run
 	res    *sandbox.Result
 	root   *os.Root
-	prefix string // of names inside that does not come out
-	hidden bool   // the pattern names hidden files
-	saved  map[string]string
+	prefix string          // of names inside that does not come out
+	hidden bool            // the pattern names hidden files
+	from   string          // the directory inside that paths are of
+	last   *saving         // the last file that was offered: it has no name yet, and may not be whole
+	named  map[string]bool // those that have theirs, by paths as they were offered
+	fault  error           // of the first that cannot have its own
+	faults int
 	taken  map[string]string // files that came out, of all wishes: paths inside by objectOf
 }
 
@@ -111,44 +117,45 @@ func (c *collector) collect(ctx context.Context, client *guest.Client, cwd strin
 	if p, ok := strings.CutPrefix(pattern, "/"); ok {
 		pattern, from = p, "/"
 	}
-	c.prefix, c.hidden, c.saved = literal(pattern), namesHidden(pattern), map[string]string{}
+	c.prefix, c.hidden, c.from, c.named = literal(pattern), namesHidden(pattern), from, map[string]bool{}
+	defer c.discard()
 	got, err := client.Collect(ctx, []string{pattern}, from, c.create, guest.CollectLimits{})
 	if got != nil {
-		kept := c.keep(got, from)
+		kept := c.keep(got)
 		err = cmp.Or(err, kept)
 	}
-	if err != nil {
-		c.discard()
-		return err
-	}
-	return nil
+	return err
 }
 
-// create opens a temporary file for one offered file.
+// create opens a file without a name for one that is offered. That it is called says
+// that the one before has arrived whole.
 func (c *collector) create(f guest.File) (io.Writer, error) {
+	c.settle()
 	name := strings.TrimPrefix(f.Path, c.prefix)
 	if !c.hidden && isHidden(name) {
 		return io.Discard, nil
 	}
-	if dir := path.Dir(name); dir != "." {
+	dir := path.Dir(name)
+	if dir != "." {
 		if err := c.root.MkdirAll(filepath.FromSlash(dir), 0o755); err != nil {
-			return nil, c.fault("a directory for "+quoted(name)+" cannot be made", err)
+			return nil, c.failed("a directory for "+quoted(name)+" cannot be made", err)
 		}
 	}
-	temp := path.Join(path.Dir(name), ".caisson-"+newID())
-	w, err := c.root.OpenFile(filepath.FromSlash(temp), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	w, err := newfile.Begin(c.root, filepath.FromSlash(dir), 0o644)
 	if err != nil {
 		return nil, c.unwritten(name, err)
 	}
-	c.saved[f.Path] = temp
-	return &saving{w, c, name}, nil
+	c.last = &saving{w, c, f.Path, name}
+	return c.last, nil
 }
 
-// saving is a temporary file, whose faults are said by the name that it is to have.
+// saving is a file that has no name yet, whose faults are said by the one that it is to
+// have.
 type saving struct {
-	file *os.File
-	c    *collector
-	name string
+	file    *newfile.File
+	c       *collector
+	offered string // its path
+	name    string
 }
 
 func (s *saving) Write(b []byte) (int, error) {
@@ -160,32 +167,40 @@ func (s *saving) Write(b []byte) (int, error) {
 }
 
 func (s *saving) Close() error {
-	if err := s.file.Close(); err != nil {
+	if err := s.file.Written(); err != nil {
 		return s.c.unwritten(s.name, err)
 	}
 	return nil
 }
 
-// keep gives what arrived whole its name. What cannot have its own does not keep the
-// rest from theirs; the first fault is told.
-func (c *collector) keep(got *guest.Collection, from string) error {
-	var fault error
-	faults := 0
+// settle gives the last file its name. What cannot have its own does not keep the rest
+// from theirs.
+func (c *collector) settle() {
+	last := c.last
+	if last == nil {
+		return
+	}
+	c.last = nil
+	if err := c.name(last); err != nil {
+		last.file.Drop()
+		c.fault = cmp.Or(c.fault, err)
+		c.faults++
+		return
+	}
+	c.named[last.offered] = true
+}
+
+// keep says what came out, when all has arrived that will. The first fault is told.
+func (c *collector) keep(got *guest.Collection) error {
+	if n := len(got.Files); n > 0 && c.last != nil && got.Files[n-1].Path == c.last.offered {
+		c.settle()
+	}
 	for _, f := range got.Files {
-		temp, ok := c.saved[f.Path]
-		if !ok {
+		if !c.named[f.Path] {
 			continue
 		}
-		name, inside := strings.TrimPrefix(f.Path, c.prefix), path.Join(from, f.Path)
-		if err := c.name(temp, name, inside); err != nil {
-			fault = cmp.Or(fault, err)
-			faults++
-			continue
-		}
-		delete(c.saved, f.Path)
-		c.res.Files = append(c.res.Files, sandbox.File{
-			Path: inside, SavedAs: filepath.Join(c.wish.Dest, filepath.FromSlash(name)), Size: f.Size, SHA256: f.SHA256,
-		})
+		c.res.Files = append(c.res.Files, sandbox.File{Path: path.Join(c.from, f.Path), Size: f.Size, SHA256: f.SHA256,
+			SavedAs: filepath.Join(c.wish.Dest, filepath.FromSlash(strings.TrimPrefix(f.Path, c.prefix)))})
 	}
 	for _, s := range got.Skipped {
 		c.run.notice("not collected: " + s.Path + ": " + s.Reason)
@@ -193,27 +208,26 @@ func (c *collector) keep(got *guest.Collection, from string) error {
 	for _, p := range got.Unmatched {
 		c.run.notice("nothing was collected for " + quoted(p))
 	}
-	c.discard()
-	return andMore(fault, faults-1)
+	return andMore(c.fault, c.faults-1)
 }
 
-// name gives a temporary file the name it is to have. What lay there before gives way,
+// name gives a file the name it is to have. What lay there before gives way,
 // unless it came out of this sandbox, too, and was another file there: whichever stayed,
 // nobody would miss the other. It is told by the file itself, as there are many ways to
 // a directory.
-func (c *collector) name(temp, name, inside string) error {
-	to := filepath.FromSlash(name)
+func (c *collector) name(s *saving) error {
+	to, inside := filepath.FromSlash(s.name), path.Join(c.from, s.offered)
 	if old, err := c.root.Lstat(to); err == nil {
 		is := objectOf(old)
 		if other, ok := c.taken[is]; ok && other != inside {
-			e := c.fault("that would take the place of "+quoted(other), nil)
+			e := c.failed("that would take the place of "+quoted(other), nil)
 			e.Hint = "collect them into different directories: --collect 'PATTERN:DIR'"
 			return e
 		}
 		delete(c.taken, is)
 	}
-	if err := c.root.Rename(filepath.FromSlash(temp), to); err != nil {
-		return c.unwritten(name, err)
+	if err := s.file.Keep(path.Base(s.name)); err != nil {
+		return c.unwritten(s.name, err)
 	}
 	if now, err := c.root.Lstat(to); err == nil {
 		c.taken[objectOf(now)] = inside
@@ -230,24 +244,21 @@ func andMore(fault error, others int) error {
 	return fault
 }
 
-// discard removes what did not become a file.
+// discard lets go of what did not arrive whole.
 func (c *collector) discard() {
-	if c.root == nil {
-		return
+	if c.last != nil {
+		c.last.file.Drop()
 	}
-	for _, temp := range c.saved {
-		c.root.Remove(filepath.FromSlash(temp))
-	}
-	c.saved = nil
+	c.last = nil
 }
 
 func (c *collector) unwritten(name string, err error) *sandbox.Error {
-	return c.fault(quoted(name)+" cannot be written", err)
+	return c.failed(quoted(name)+" cannot be written", err)
 }
 
-// fault is what a call of the host's system said, in words: it names temporary files,
+// failed is what a call of the host's system said, in words: it names temporary files,
 // and nobody asked for those.
-func (c *collector) fault(problem string, err error) *sandbox.Error {
+func (c *collector) failed(problem string, err error) *sandbox.Error {
 	e := &sandbox.Error{Op: "collect into " + quoted(c.wish.Dest), Kind: sandbox.ErrUnavailable, Problem: problem,
 		Hint: "choose another directory: --collect 'PATTERN:DIR'", Cause: err}
 	var errno syscall.Errno

@@ -4,6 +4,7 @@ package newfile
 
 import (
 	"os"
+	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -11,16 +12,47 @@ import (
 
 // unnamed makes a file in dir that has no name.
 func unnamed(dir string) (*os.File, error) {
-	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	return unnamedAt(unix.AT_FDCWD, dir, 0o600)
+}
+
+func unnamedAt(at int, dir string, perm os.FileMode) (*os.File, error) {
+	fd, err := unix.Openat(at, dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, uint32(perm.Perm()))
 	if err != nil {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), dir), nil
 }
 
+// unnamedBelow makes one in a directory below root.
+func unnamedBelow(root *os.Root, dir string, perm os.FileMode) (*os.File, error) {
+	in, err := below(root, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	return unnamedAt(int(in.Fd()), ".", perm)
+}
+
 // name gives it one, which nothing has.
-func name(f *os.File, path string) error {
-	err := unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(int(f.Fd())), unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW)
+func name(f *os.File, path string) error { return nameAt(f, unix.AT_FDCWD, path) }
+
+// nameBelow does the same in a directory below root.
+func nameBelow(f *os.File, root *os.Root, path string) error {
+	in, err := below(root, filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	return nameAt(f, int(in.Fd()), filepath.Base(path))
+}
+
+// below opens a directory, and waits for nobody where something else lies there by now.
+func below(root *os.Root, dir string) (*os.File, error) {
+	return root.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+}
+
+func nameAt(f *os.File, at int, path string) error {
+	err := unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(int(f.Fd())), at, path, unix.AT_SYMLINK_FOLLOW)
 	if err != nil {
 		return &os.LinkError{Op: "link", Old: "(unnamed)", New: path, Err: err}
 	}

@@ -12,3 +12,7 @@ import (
 func unnamed(string) (*os.File, error) { return nil, errors.ErrUnsupported }
 
 func name(*os.File, string) error { return errors.ErrUnsupported }
+
+func unnamedBelow(*os.Root, string, os.FileMode) (*os.File, error) { return nil, errors.ErrUnsupported }
+
+func nameBelow(*os.File, *os.Root, string) error { return errors.ErrUnsupported }
