@@ -90,7 +90,7 @@ func (p *Pins) First(pin *Pin) (*Pin, error) {
 }
 
 // Approve keeps a pin in place of the one there is.
-func (p *Pins) Approve(pin *Pin) error { return p.write(pin, replace) }
+func (p *Pins) Approve(pin *Pin) error { return p.write(pin, newfile.Replace) }
 
 func (p *Pins) write(pin *Pin, place func(file string, content []byte) error) error {
 	b, err := json.Marshal(pin)
@@ -105,21 +105,4 @@ func (p *Pins) write(pin *Pin, place func(file string, content []byte) error) er
 			Hint: "free some space in the state directory", Cause: err}
 	}
 	return nil
-}
-
-// replace puts a whole file in place of the one there is.
-func replace(file string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(file), ".new-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
 }

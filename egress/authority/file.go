@@ -82,17 +82,8 @@ func (a *Authority) write(path string, replace bool) error {
 	if err != nil {
 		return err
 	}
-	if !replace {
-		return newfile.Make(path, b)
+	if replace {
+		return newfile.Replace(path, b)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".authority-") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return newfile.Make(path, b)
 }
