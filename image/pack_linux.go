@@ -22,6 +22,7 @@ import (
 	"github.com/caisson-run/caisson/image/fstree"
 	"github.com/caisson-run/caisson/image/layer"
 	"github.com/caisson-run/caisson/image/source"
+	"github.com/caisson-run/caisson/internal/newfile"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -64,11 +65,25 @@ func pack(ctx context.Context, img *source.Image, dir string, progress func(done
 		return diskError(err)
 	}
 	info.Files, info.Size = u.Root.Count()
-	b, err := json.MarshalIndent(info, "", "  ")
+	return diskError(info.write(dir))
+}
+
+// write keeps what is known of an image in its directory, and waits until the disk has
+// it, and the directory its names: see finish.
+func (i *Stored) write(dir string) error {
+	b, err := json.MarshalIndent(i, "", "  ")
 	if err != nil {
 		return err
 	}
-	return diskError(os.WriteFile(filepath.Join(dir, infoName), b, 0o600))
+	if err := newfile.Make(filepath.Join(dir, infoName), b); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
 }
 
 // addFile adds a file of our own.
