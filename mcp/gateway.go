@@ -376,7 +376,7 @@ func (t *offered) judge(ctx context.Context, u *upstream, args json.RawMessage) 
 	}
 	if t.narrow != nil {
 		if faults := t.narrow.Check(value); len(faults) > 0 {
-			return nil, &verdict{Status: "denied", Reason: "the policy does not allow these arguments", Rule: t.rule, Faults: faults}
+			return nil, &verdict{Status: "invalid", Reason: "the arguments do not fit the policy's schema", Rule: t.rule, Faults: faults}
 		}
 	}
 	return value, u.g.count(ctx, t.rates)

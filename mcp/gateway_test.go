@@ -95,7 +95,7 @@ func TestArguments(t *testing.T) {
 		{`{"path":"/data/a","size":1e400}`, "invalid", "too large"},
 		{`{"path":"/data/a","__proto__":{}}`, "invalid", "more than a name"},
 		{`{"path":"/data/a","size":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, "invalid", "nested deeper"},
-		{`{"path":"/etc/passwd"}`, "denied", "/p.yaml:3"},
+		{`{"path":"/etc/passwd"}`, "invalid", "/p.yaml:3"},
 	} {
 		text, res := b.call("save", c.args)
 		v, _ := res.Meta[verdictKey].(map[string]any)
@@ -135,7 +135,7 @@ risk: {high: ["tool.name == 'delete'"], on_high: deny}
 	for _, c := range []struct{ name, args, want string }{
 		{"fs_read", `{"path":"/data/x","token":"hunter2"}`, "done"},
 		{"fs_read", `{"path":"/etc/passwd"}`, "/p.yaml:6"},
-		{"fs_read", `{"path":1}`, "denied: "},
+		{"fs_read", `{"path":1}`, "invalid: "},
 		{"fs_read", `[{"token":"hunter2"}]`, "invalid: "},
 		{"fs_read", `{"path":"/data/x","path":"/data/y","token":"hunter2"}`, "twice"},
 		{"fs_delete", `{}`, "risky"},

@@ -103,28 +103,28 @@ func (d *decision) request() *refusal {
 	c := d.call
 	switch {
 	case c.Kind != RunCommand && c.Kind != RunCode && c.Kind != StartSandbox && c.Kind != CallTool && c.Kind != CallHTTP && !c.Kind.touchesFile():
-		return refuse("built-in: valid requests", "known are run_command, run_code, start_sandbox, call_tool, call_http, and read_file, write_file, remove_file, move_file and make_directory", "kind %s is not known", quote(string(c.Kind)))
+		return cannotMean("known are run_command, run_code, start_sandbox, call_tool, call_http, and read_file, write_file, remove_file, move_file and make_directory", "kind %s is not known", quote(string(c.Kind)))
 	case c.Kind == RunCommand && len(c.Argv) == 0 && c.Image == "": // an image says itself what it runs
-		return refuse("built-in: valid requests", "name a program", "there is no command")
+		return cannotMean("name a program", "there is no command")
 	case c.Kind == RunCode && c.Language == "":
-		return refuse("built-in: valid requests", "name the language of the code", "the code has no language")
+		return cannotMean("name the language of the code", "the code has no language")
 	case (c.Kind == CallTool || c.Kind == CallHTTP) && c.Tool == nil:
-		return refuse("built-in: valid requests", "name a tool", "there is no tool")
+		return cannotMean("name a tool", "there is no tool")
 	case c.Cwd != "" && (path.Clean(c.Cwd) != c.Cwd || !path.IsAbs(c.Cwd) || strings.ContainsRune(c.Cwd, 0)):
-		return refuse("built-in: valid requests", "write an absolute path without ..", "working directory %s cannot be meant", quote(c.Cwd))
+		return cannotMean("write an absolute path without ..", "working directory %s cannot be meant", quote(c.Cwd))
 	case c.Image != "" && c.Rootfs != "":
-		return refuse("built-in: valid requests", "drop one of them", "an image and a root filesystem are both asked for")
+		return cannotMean("drop one of them", "an image and a root filesystem are both asked for")
 	case c.InsecureRegistry && !c.Operator:
 		return refuse("built-in: registries speak TLS", "ask the operator", "only the operator asks registries without TLS")
 	case c.Override && !c.Operator:
 		return refuse("built-in: override", "ask the operator to change the policy", "only the operator overrides limits")
 	}
 	if n := len(c.Mounts) + len(c.Toolchains) + len(c.Writable) + len(c.Deny) + len(c.Collect) + len(c.Env) + len(c.Network) + len(c.NetworkDeny); n > maxWishes {
-		return refuse("built-in: valid requests", "ask for less", "the call has %d wishes, the most is %d", n, maxWishes)
+		return cannotMean("ask for less", "the call has %d wishes, the most is %d", n, maxWishes)
 	}
 	for _, a := range c.Argv {
 		if strings.ContainsRune(a, 0) {
-			return refuse("built-in: valid requests", "drop the NUL byte", "an argument has a NUL byte")
+			return cannotMean("drop the NUL byte", "an argument has a NUL byte")
 		}
 	}
 	return nil
@@ -163,7 +163,7 @@ func (d *decision) hostPaths() *refusal {
 	}
 	for _, m := range mounts {
 		if m.Access < sandbox.ReadOnly || m.Access > sandbox.ReadWrite {
-			return refuse("built-in: valid requests", "use ro, cow or rw", "mount %s has an %s", quote(m.Source), accessName(m.Access))
+			return cannotMean("use ro, cow or rw", "mount %s has an %s", quote(m.Source), accessName(m.Access))
 		}
 		target := m.Target
 		if target == "" && c.Cwd != "" {
@@ -191,7 +191,7 @@ func (d *decision) isolation() *refusal {
 		return nil
 	}
 	if !slices.Contains(Isolations(), want) {
-		return refuse("built-in: valid requests", didYouMean(want, Isolations()), "isolation %s is not known", quote(want))
+		return cannotMean(didYouMean(want, Isolations()), "isolation %s is not known", quote(want))
 	}
 	if r := d.each(func(f *File) *refusal { return f.boundIsolation(want) }); r != nil {
 		return r

@@ -15,7 +15,7 @@ func checkAbsolute(p string) *refusal {
 		return refuseInvalid("host path", err)
 	}
 	if !filepath.IsAbs(p) {
-		return refuse("built-in: valid requests", "give its absolute path", "host path %s is relative", quote(p))
+		return cannotMean("give its absolute path", "host path %s is relative", quote(p))
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ func (d *decision) checkHTTP() *refusal {
 	}
 	if c.Root || c.Sudo || c.NoNetwork || c.Workspace != nil || len(c.Mounts)+len(c.Env)+len(c.Writable)+len(c.Secrets)+len(c.Collect)+len(c.Toolchains) > 0 || c.Rootfs != "" || c.Image != "" || c.Terminal ||
 		!slices.Equal(c.Network, []string{t.HTTP.Endpoint()}) {
-		return refuse("built-in: valid requests", "leave it out", "a declared request has a network to its own host, and nothing else")
+		return cannotMean("leave it out", "a declared request has a network to its own host, and nothing else")
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ func (d *decision) limits() *refusal {
 	want := &d.call.Limits
 	for name, said := range want.Explicit {
 		if said && name != limitOnOutput && !isLimit(name) {
-			return refuse("built-in: valid requests", "", "limit %s is not known", quote(string(name)))
+			return cannotMean("", "limit %s is not known", quote(string(name)))
 		}
 	}
 	d.plan.Limits.Explicit = map[sandbox.LimitName]bool{}
@@ -67,7 +67,7 @@ func (d *decision) put(l limit, value float64, from string, explicit bool) {
 // beyond the file, never beyond the system.
 func (d *decision) tighten(l limit, want float64) *refusal {
 	if math.IsNaN(want) || !l.within(want) {
-		return refuse("built-in: valid requests", fmt.Sprintf("it lies between %s and %s", l.format(l.min), l.format(l.max)),
+		return cannotMean(fmt.Sprintf("it lies between %s and %s", l.format(l.min), l.format(l.max)),
 			"limit %s cannot be %s", l.name, l.say(want))
 	}
 	for _, f := range d.layers {

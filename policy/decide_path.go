@@ -27,7 +27,7 @@ func (k Kind) touchesFile() bool {
 func (d *decision) checkPath() *refusal {
 	p := d.call.Path
 	if path.Clean(p) != p || !path.IsAbs(p) || strings.ContainsRune(p, 0) || len(p) > 4096 {
-		return refuse("built-in: valid requests", "write an absolute path without ..", "path %s cannot be meant", quote(p))
+		return cannotMean("write an absolute path without ..", "path %s cannot be meant", quote(p))
 	}
 	return nil
 }

@@ -152,7 +152,7 @@ func ParseBandwidth(s string) (int64, error) {
 func (d *decision) network() *refusal {
 	if d.call.NoNetwork {
 		if len(d.call.Network) > 0 {
-			return refuse("built-in: valid requests", "drop one of them", "a network and none at all are both asked for")
+			return cannotMean("drop one of them", "a network and none at all are both asked for")
 		}
 		return nil
 	}

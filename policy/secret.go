@@ -168,7 +168,7 @@ func (d *decision) secrets() *refusal {
 		return refuse("built-in: secrets", "ask the operator to name it in the policy", "only the operator names secrets of this host")
 	}
 	if len(d.call.Secrets) > mostSecrets {
-		return refuse("built-in: valid requests", "ask for less", "there are more than %d secrets", mostSecrets)
+		return cannotMean("ask for less", "there are more than %d secrets", mostSecrets)
 	}
 	if f := d.file; f != nil {
 		for i := range f.Secrets {
@@ -200,7 +200,7 @@ func (d *decision) secrets() *refusal {
 			return r
 		}
 		if len(d.reached(s.Hosts)) < len(s.Hosts) {
-			return refuse("built-in: valid requests", "add --allow "+s.Hosts[0]+":443", "secret %s goes where no connection is allowed", s.Name)
+			return cannotMean("add --allow "+s.Hosts[0]+":443", "secret %s goes where no connection is allowed", s.Name)
 		}
 		if r := d.addSecret(p); r != nil {
 			return r

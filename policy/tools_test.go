@@ -98,7 +98,7 @@ func TestMisfit(t *testing.T) {
 	p := policyOf(t, "", `tools: [{name: send, params: {type: object, properties: {key: {type: string, pattern: ^k}, n: {type: integer}}, required: [to]}, command: [x], redact: [key]}]`)
 	v := p.Decide(toolCall(t, "send", `{"key":"sesame","n":"x"}`))
 	var m *Misfit
-	if err := v.Err(); v.Decision != Deny || !errors.As(err, &m) || !errors.Is(err, sandbox.ErrDenied) || strings.Contains(err.Error(), "sesame") {
+	if err := v.Err(); v.Decision != Deny || !errors.As(err, &m) || !errors.Is(err, sandbox.ErrInvalid) || errors.Is(err, sandbox.ErrDenied) || strings.Contains(err.Error(), "sesame") {
 		t.Fatalf("%v: %v", v.Decision, v.Err())
 	}
 	var got []string

@@ -46,21 +46,28 @@ type Verdict struct {
 	Faults []params.Fault
 }
 
-// Misfit is why a tool was not called whose arguments do not fit: an ErrDenied, with
+// Misfit is why a tool was not called whose arguments do not fit: an ErrInvalid, with
 // all that does not for who tells the caller. Of what records do not have it is not
 // said what it was.
 type Misfit struct {
-	Faults []params.Fault // by path
-	denied *sandbox.Error
+	Faults  []params.Fault // by path
+	invalid *sandbox.Error
 }
 
-func (m *Misfit) Error() string { return m.denied.Error() }
+func (m *Misfit) Error() string { return m.invalid.Error() }
 
-// Unwrap gives the ErrDenied.
-func (m *Misfit) Unwrap() error { return m.denied }
+// Unwrap gives the ErrInvalid.
+func (m *Misfit) Unwrap() error { return m.invalid }
 
-// Err is nil on Allow and an ErrDenied for people otherwise, a [Misfit] where
-// arguments do not fit: of Ask it says that nobody was asked.
+// Invalid says that nothing was decided about what the call asks for, since it cannot
+// be meant: another policy would refuse it, too.
+func (v Verdict) Invalid() bool {
+	return v.Decision == Deny && (v.Rule == ruleValid || len(v.Faults) > 0)
+}
+
+// Err is nil on Allow and an ErrDenied for people otherwise: of Ask it says that nobody
+// was asked. What cannot be meant is an ErrInvalid, and a [Misfit] where arguments do
+// not fit.
 func (v Verdict) Err() error {
 	switch v.Decision {
 	case Allow:
@@ -68,11 +75,17 @@ func (v Verdict) Err() error {
 	case Ask:
 		return v.needsApproval()
 	}
-	denied := &sandbox.Error{Op: "policy", Kind: sandbox.ErrDenied, Problem: v.Reason, Hint: v.Hint, Rule: v.Rule}
-	if len(v.Faults) > 0 {
-		return &Misfit{v.Faults, denied}
+	err := &sandbox.Error{Op: "policy", Kind: sandbox.ErrDenied, Problem: v.Reason, Hint: v.Hint, Rule: v.Rule}
+	if v.Invalid() { // whatever the policy
+		err.Op, err.Kind = "", sandbox.ErrInvalid
 	}
-	return denied
+	if v.Rule == ruleValid {
+		err.Rule = ""
+	}
+	if len(v.Faults) > 0 {
+		return &Misfit{v.Faults, err}
+	}
+	return err
 }
 
 // Plan is what is in force for an allowed call.
@@ -155,9 +168,17 @@ func refuse(rule, hint, format string, args ...any) *refusal {
 	return &refusal{rule: rule, hint: hint, reason: fmt.Sprintf(format, args...)}
 }
 
+// ruleValid is what refuses a call that cannot be meant, whatever the policy.
+const ruleValid = "built-in: valid requests"
+
+// cannotMean refuses a call by that rule.
+func cannotMean(hint, format string, args ...any) *refusal {
+	return refuse(ruleValid, hint, format, args...)
+}
+
 // refuseInvalid refuses what a parser of this package does not take.
 func refuseInvalid(what string, err error) *refusal {
-	return refuse("built-in: valid requests", sandbox.Hint(err), "%s: %v", what, err)
+	return cannotMean(sandbox.Hint(err), "%s: %v", what, err)
 }
 
 func (r *refusal) verdict() Verdict {

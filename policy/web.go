@@ -202,7 +202,7 @@ func (n *PlanNetwork) Open() []string {
 // ended refuses more hosts than one certificate can name.
 func (d *decision) ended() *refusal {
 	if n := len(d.plan.Network.Ended()); n > authority.MostHosts {
-		return refuse("built-in: valid requests", "write *.example.com for many hosts of one domain", "requests to %d hosts are judged or get a secret; the most is %d", n, authority.MostHosts)
+		return cannotMean("write *.example.com for many hosts of one domain", "requests to %d hosts are judged or get a secret; the most is %d", n, authority.MostHosts)
 	}
 	return nil
 }

@@ -273,7 +273,8 @@ func (r *run) mountsForRecord() []audit.Mount {
 }
 
 // refuse records a refusal, by policy or by a rule that is built in. It is a
-// Result: the caller's question was answered.
+// Result: the caller's question was answered. What cannot be meant is recorded, too,
+// and is an error.
 func (r *run) refuse(ctx context.Context, why error) (*sandbox.Result, error) {
 	res := &sandbox.Result{Status: sandbox.StatusDenied, Reason: why.Error(), Findings: r.findings}
 	var e *sandbox.Error
@@ -283,6 +284,9 @@ func (r *run) refuse(ctx context.Context, why error) (*sandbox.Result, error) {
 	out := audit.Outcome{Status: audit.Refused, Result: res, Error: why.Error()}
 	if err := r.s.o.Journal.Refuse(context.WithoutCancel(ctx), r.intent, out); err != nil {
 		return nil, err
+	}
+	if errors.Is(why, sandbox.ErrInvalid) {
+		return nil, why
 	}
 	return res, nil
 }

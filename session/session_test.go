@@ -353,6 +353,36 @@ func TestDenied(t *testing.T) {
 	}
 }
 
+// What cannot be meant is no denial: no other policy would let it through. It leaves a
+// record all the same.
+func TestCannotBeMeant(t *testing.T) {
+	for name, change := range map[string]func(*Call){
+		"a network": func(c *Call) { c.Network = []string{"bad host"} },
+		"a limit": func(c *Call) {
+			c.Limits = sandbox.Limits{Memory: -1, Explicit: map[sandbox.LimitName]bool{sandbox.LimitMemory: true}}
+		},
+		"a pattern":     func(c *Call) { c.Deny = []string{"["} },
+		"a level":       func(c *Call) { c.Isolation = "gviser" },
+		"a place":       func(c *Call) { c.Writable = []string{"relative"} },
+		"two ways":      func(c *Call) { c.Image, c.Rootfs = "python", "/t" },
+		"an argument":   func(c *Call) { c.Argv = []string{"a\x00b"} },
+		"no such place": func(c *Call) { c.Cwd = "../x" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &stub{}
+			b := newBench(t, d, nil)
+			res, err := b.Do(t.Context(), call(t, change), IO{})
+			if !errors.Is(err, sandbox.ErrInvalid) || errors.Is(err, sandbox.ErrDenied) || sandbox.Hint(err) == "" || res != nil || d.ran != 0 {
+				t.Fatalf("got %+v, %v, ran %d", res, err, d.ran)
+			}
+			if r := b.last(t); r.Status != audit.Refused || r.Ending.Error != err.Error() {
+				t.Errorf("record %+v", r)
+			}
+			b.clean(t)
+		})
+	}
+}
+
 // A file of the host's is its owner's to run, and nobody else has it opened.
 func TestFileOfSomebodyElse(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "main.sh")

@@ -73,9 +73,9 @@ func (s *Session) Tools() []*tool.Tool {
 // bounded like every call. What the policy refuses, arguments that do not fit and
 // what could not be done are errors; what ran is an answer, however it ended.
 //
-// Errors: ErrDenied with the rule, and with all faults as a [policy.Misfit] where
-// arguments do not fit; a *Pending where the caller does not wait for approval;
-// ErrInvalid for arguments that cannot be read;
+// Errors: ErrDenied with the rule; a *Pending where the caller does not wait for
+// approval; ErrInvalid for arguments that cannot be read, and, with all faults, as a
+// [policy.Misfit] for those that do not fit;
 // ErrUnsupported for a tool about sandboxes that live on.
 func (s *Session) CallTool(ctx context.Context, c *ToolCall) (*ToolAnswer, error) {
 	return (&toolRun{call: c, session: s, actor: c.Actor}).do(ctx)

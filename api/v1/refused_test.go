@@ -76,6 +76,8 @@ func TestRefused(t *testing.T) {
 		{"more open files than a limit can say", "POST", "/v1/sandboxes", `{"limits":{"open_files":1048577}}`, nil, 422, "body.limits.open_files"},
 		{"more memory than a limit can say", "POST", "/v1/sandboxes", `{"limits":{"memory":1125899906842625}}`, nil, 422, "body.limits.memory"},
 		{"more time than a limit can say", "POST", "/v1/sandboxes", `{"limits":{"wall":2592001}}`, nil, 422, "body.limits.wall"},
+		{"a network to nowhere", "POST", "/v1/sandboxes", `{"network":{"allow":["bad host"]}}`, nil, 400, "allows nothing"},
+		{"a command with a NUL byte", "POST", box + "/exec", `{"command":["a\u0000b"]}`, nil, 400, "NUL byte"},
 		{"a path of the host", "POST", "/v1/sandboxes", `{"rootfs":"/"}`, nil, 422, "body.rootfs"},
 		{"a path as a template", "POST", "/v1/sandboxes", `{"template":"/etc"}`, nil, 404, "template"},
 		{"a query that is not known", "GET", "/v1/sandboxes?metadatum=x", "", nil, 422, "query.metadatum"},

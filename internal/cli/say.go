@@ -78,7 +78,8 @@ func errorObject(err error) map[string]string {
 		kind error
 		name string
 	}{{sandbox.ErrInvalid, "invalid"}, {sandbox.ErrNotFound, "not_found"}, {sandbox.ErrUnsupported, "unsupported"},
-		{sandbox.ErrDenied, "denied"}, {sandbox.ErrConflict, "conflict"}, {sandbox.ErrUnavailable, "unavailable"}} {
+		{sandbox.ErrDenied, "denied"}, {sandbox.ErrConflict, "conflict"}, {sandbox.ErrUnavailable, "unavailable"},
+		{sandbox.ErrExhausted, "exhausted"}} {
 		if errors.Is(err, k.kind) {
 			o["kind"] = k.name
 			break

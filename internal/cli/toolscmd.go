@@ -19,7 +19,6 @@ import (
 
 	"github.com/caisson-run/caisson/internal/config"
 	"github.com/caisson-run/caisson/internal/named"
-	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/registry"
@@ -244,11 +243,9 @@ func (a *app) callTool(ctx context.Context, cmd *cobra.Command, file string, cal
 	return nil
 }
 
-// uncalledCode is the exit code of a tool that was not called. Arguments that do not fit
-// are wrong usage: nothing that they ask for was judged.
+// uncalledCode is the exit code of a tool that was not called.
 func uncalledCode(err error) int {
-	var m *policy.Misfit
-	if errors.Is(err, sandbox.ErrDenied) && !errors.As(err, &m) {
+	if errors.Is(err, sandbox.ErrDenied) {
 		return exitDenied
 	}
 	return exitCannot
