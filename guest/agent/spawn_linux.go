@@ -259,13 +259,20 @@ func rlimits(l wire.Limits) ([]rlimit, error) {
 	// in this way to make a system call in all of them, and waits for ever where the
 	// signal is refused: the other half is the agents'.
 	own, err := ownLimit(sigpending)
-	if half := own.Max / 2; err == nil && half > 0 {
+	if half := own.Max / 2; err == nil && half > 0 && boundsPending() {
 		set = append(set, rlimit{sigpending, syscall.Rlimit{Cur: half, Max: half}})
 	}
 	return set, err
 }
 
 const sigpending = 11 // RLIMIT_SIGPENDING, which syscall does not name
+
+// boundsPending says whether the kernel lets such a limit be set at all: gVisor's refuses
+// even the one that it has, and counts none.
+var boundsPending = sync.OnceValue(func() bool {
+	own, err := ownLimit(sigpending)
+	return err == nil && setLimit(sigpending, &own) == nil
+})
 
 // ownLimit is the agent's own limit of a resource, which nothing changes while it runs.
 func ownLimit(resource uintptr) (syscall.Rlimit, error) {

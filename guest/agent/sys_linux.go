@@ -17,6 +17,15 @@ func prlimit(resource uintptr, now *syscall.Rlimit) error {
 	return nil
 }
 
+// setLimit sets one of them.
+func setLimit(resource uintptr, to *syscall.Rlimit) error {
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, 0, resource, uintptr(unsafe.Pointer(to)), 0, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
 // boundingSet is the agent's own, which every program would inherit.
 var boundingSet = sync.OnceValue(func() (set []uintptr) {
 	for c := range uintptr(64) {
