@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
@@ -64,14 +63,9 @@ func (d *Driver) Name() string {
 	return Name
 }
 
-// Runtimes are the OCI runtimes that a level may be named after, as engines
-// usually call them. What an engine runs by such a name is for its operator to
-// say.
-func Runtimes() []string { return []string{"runsc", "kata"} }
-
 // Variant is the driver that has the same engine use another OCI runtime.
 func (d *Driver) Variant(name string) sandbox.Driver {
-	if d.opts.Runtime != "" || !slices.Contains(Runtimes(), name) {
+	if d.opts.Runtime != "" || !isRuntime(name) {
 		return nil
 	}
 	d.mu.Lock()
@@ -123,10 +117,10 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 	defer cancel()
 	_, f, err := d.find(ctx)
 	if err != nil {
-		return sandbox.Capabilities{Unusable: err.Error(), Remedy: sandbox.Hint(err), Limits: (&facts{}).limits()}, nil
+		return sandbox.Capabilities{Unusable: err.Error(), Remedy: sandbox.Hint(err), Limits: (&facts{}).limits(d.opts.Runtime)}, nil
 	}
 	c := sandbox.Capabilities{
-		Engine: f.name(), Notes: f.notes(), Limits: f.limits(),
+		Engine: f.name(), Notes: f.notes(), Limits: f.limits(d.opts.Runtime),
 		Terminal: true, Masks: d.opts.Runtime == "", ReadWrite: f.namespaces() && d.opts.Runtime == "", CopyOnWrite: f.inserts(os.Geteuid(), d.opts.Runtime), ScratchInMemory: true, Images: true, Pause: f.pauses(),
 	}
 	c.NoSurvival = sandbox.Clause{Enforcement: sandbox.Off, Detail: noSurvival}

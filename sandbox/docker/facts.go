@@ -123,8 +123,8 @@ func runsHere(machine, goarch string) bool {
 	return machine == goarch
 }
 
-// limits says how each limit holds on this engine.
-func (f *facts) limits() map[sandbox.LimitName]sandbox.Clause {
+// limits says how each limit holds on this engine, with its own runtime or the named one.
+func (f *facts) limits(ociRuntime string) map[sandbox.LimitName]sandbox.Clause {
 	group := func(has bool, what, remedy string) sandbox.Clause {
 		if !has {
 			return sandbox.Clause{Enforcement: sandbox.Off, Detail: "the engine cannot limit " + what + " on its host", Remedy: remedy}
@@ -167,6 +167,7 @@ func (f *facts) limits() map[sandbox.LimitName]sandbox.Clause {
 		m.Detail += "; the kernel does not account swap (boot with swapaccount=1), so programs may be swapped beyond it"
 		l[sandbox.LimitMemory] = m
 	}
+	runtimeLimits(l, ociRuntime)
 	return l
 }
 

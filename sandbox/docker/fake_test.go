@@ -23,7 +23,8 @@ type fakeEngine struct {
 	mu      sync.Mutex
 	info    map[string]any
 	version string
-	calls   []string // "POST /containers/create"
+	calls   []string          // "POST /containers/create"
+	answers map[string]string // what it answers at other paths
 	created []json.RawMessage
 }
 
@@ -61,6 +62,8 @@ func (f *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		f.created = append(f.created, b)
 		http.Error(w, `{"message":"this engine makes nothing"}`, http.StatusInternalServerError)
+	case f.answers[path] != "":
+		io.WriteString(w, f.answers[path])
 	default:
 		http.Error(w, `{"message":"no such thing"}`, http.StatusNotFound)
 	}

@@ -101,6 +101,12 @@ func (d *Driver) start(ctx context.Context, e *engine, f *facts, spec *sandbox.S
 		return nil, err
 	}
 	i.meter = newMeter(e, i.name, pid, here)
+	if d.opts.Runtime != "" {
+		i.meter.asked = p.request.HostConfig.Memory
+		if err := i.meter.counts(ctx, &spec.Limits, d.opts.Runtime); err != nil {
+			return nil, err
+		}
+	}
 	if err := limitSockets(i.meter.group, spec.Limits.Memory); err != nil {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ func (h *hostConfig) limit(l *sandbox.Limits, holds map[sandbox.LimitName]sandbo
 		h.NanoCpus = int64(l.CPUs * 1e9)
 	}
 	if l.Processes > 0 {
-		h.PidsLimit = min(int64(l.Processes)+agentTasks, mostPids)
+		h.PidsLimit = hostTasks(h.Runtime, l.Processes)
 	}
 	h.Ulimits = []ulimit{{"core", 0, 0}, {"sigpending", pendingSignals, pendingSignals}}
 	if n := int64(l.OpenFiles); n > 0 {

@@ -18,6 +18,7 @@ type meter struct {
 	name   string
 	group  group
 	base   time.Duration // CPU time before any program was started
+	asked  int64         // the memory limit, where a runtime was named: see tellsNothing
 }
 
 // group is a container's control group, read only.
@@ -56,6 +57,19 @@ func (m *meter) outOfMemory() bool {
 	return m.engine.call(ctx, http.MethodGet, "/containers/"+m.name+"/json", nil, nil, &c) == nil && c.State.OOMKilled
 }
 
+// counts refuses a limit of processor time that was written down, where nobody could
+// count it.
+func (m *meter) counts(ctx context.Context, l *sandbox.Limits, ociRuntime string) error {
+	if l.CPUTime <= 0 || !l.Explicit[sandbox.LimitCPUTime] {
+		return nil
+	}
+	u, err := m.usage(ctx)
+	if err == nil && u.CPU == nil {
+		err = errUncounted(ociRuntime)
+	}
+	return err
+}
+
 func (m *meter) usage(ctx context.Context) (sandbox.Usage, error) {
 	if m.group == nil {
 		return m.stats(ctx)
@@ -77,8 +91,9 @@ func (m *meter) stats(ctx context.Context) (sandbox.Usage, error) {
 			} `json:"cpu_usage"`
 		} `json:"cpu_stats"`
 		MemoryStats struct {
-			Usage    *int64 `json:"usage"`
-			MaxUsage *int64 `json:"max_usage"` // cgroup v1 only
+			Usage    *int64  `json:"usage"`
+			MaxUsage *int64  `json:"max_usage"` // cgroup v1 only
+			Limit    *uint64 `json:"limit"`
 		} `json:"memory_stats"`
 		PidsStats struct {
 			Current *int `json:"current"`
@@ -87,6 +102,9 @@ func (m *meter) stats(ctx context.Context) (sandbox.Usage, error) {
 	err := m.engine.call(ctx, http.MethodGet, "/containers/"+m.name+"/stats", url.Values{"stream": {"0"}, "one-shot": {"1"}}, nil, &s)
 	if err != nil {
 		return sandbox.Usage{}, err
+	}
+	if tellsNothing(s.MemoryStats.Limit, m.asked) {
+		return sandbox.Usage{At: time.Now()}, nil
 	}
 	u := sandbox.Usage{At: time.Now(), Memory: s.MemoryStats.Usage, MemoryPeak: s.MemoryStats.MaxUsage, Processes: s.PidsStats.Current}
 	if ns := s.CPUStats.CPUUsage.TotalUsage; ns != nil && *ns > 0 {

@@ -47,7 +47,7 @@ func (d *Driver) newPlan(s *sandbox.Spec, mark stream.Mark, f *facts) (_ *plan, 
 	if err := f.checkNetwork(s, os.Geteuid(), d.opts.Runtime); err != nil {
 		return nil, err
 	}
-	if err := s.Limits.Check(f.limits()); err != nil {
+	if err := s.Limits.Check(f.limits(d.opts.Runtime)); err != nil {
 		return nil, err
 	}
 	ids, err := newIdentity(f, s.User, os.Geteuid(), os.Getegid())
@@ -97,7 +97,7 @@ func (d *Driver) newPlan(s *sandbox.Spec, mark stream.Mark, f *facts) (_ *plan, 
 	if filter != "" && !f.podman { // Podman takes the name of a file of its own
 		p.request.HostConfig.SecurityOpt = append(p.request.HostConfig.SecurityOpt, "seccomp="+filter)
 	}
-	p.request.HostConfig.limit(&s.Limits, f.limits())
+	p.request.HostConfig.limit(&s.Limits, f.limits(d.opts.Runtime))
 	if f.info.KernelMemoryTCP && f.cgroups() == "1" && p.request.HostConfig.Memory > 0 {
 		p.request.HostConfig.KernelMemoryTCP = socketShare(s.Limits.Memory)
 	}

@@ -421,7 +421,7 @@ func TestUnboundedSocketBuffersAreSaid(t *testing.T) {
 		{address{"unix", "/"}, "2", sandbox.Enforced},
 	} {
 		f := &facts{at: tt.at, api: "1.41", info: info{CgroupVersion: tt.cgroups, MemoryLimit: true, SwapLimit: true}}
-		c := f.limits()[sandbox.LimitMemory]
+		c := f.limits("")[sandbox.LimitMemory]
 		if c.Enforcement != tt.want || (c.Enforcement == sandbox.Emulated) != (c.Remedy != "") {
 			t.Errorf("%v, cgroup v%s: %+v", tt.at, tt.cgroups, c)
 		}
@@ -457,7 +457,7 @@ func TestPodmanIsAskedForWhatItKnows(t *testing.T) {
 			t.Errorf("%s would be Podman's own", name)
 		}
 	}
-	if f.limits()[sandbox.LimitInodes].Enforcement != sandbox.Off {
+	if f.limits("")[sandbox.LimitInodes].Enforcement != sandbox.Off {
 		t.Error("a number of files is said to be held")
 	}
 	s.Mounts = []sandbox.Mount{{Source: open(t, t.TempDir()), Target: "/mnt/a,b", Dir: true}}

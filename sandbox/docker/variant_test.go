@@ -8,6 +8,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -63,4 +64,82 @@ func TestVariantShowsNothing(t *testing.T) {
 	if _, err := d.newPlan(s, [32]byte{}, f); !errors.Is(err, sandbox.ErrUnsupported) {
 		t.Errorf("with a mount: %v", err)
 	}
+}
+
+// A runtime's kernel holds other limits than this one, and gVisor's threads and stubs
+// are tasks of the host: at the engine's limit of them the whole sandbox ends.
+func TestVariantLimits(t *testing.T) {
+	f := &facts{at: address{"unix", strings.TrimPrefix(newFakeEngine(t).host, "unix://")}, api: "1.41"}
+	for name, want := range map[string]struct {
+		tasks  int64
+		inodes sandbox.Enforcement
+	}{
+		"":      {42, sandbox.Enforced},
+		"runsc": {532, sandbox.Off},
+		"kata":  {42, sandbox.Enforced},
+	} {
+		s := spec(t)
+		s.Root = sandbox.Root{Dir: s.Root.Dir, Image: &sandbox.Image{Digest: "sha256:" + strings.Repeat("a", 64)}}
+		s.Limits.Processes = 10
+		f.info.MemoryLimit = true
+		p, err := (&Driver{opts: Options{Runtime: name}}).newPlan(s, [32]byte{}, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.close()
+		if got := p.request.HostConfig.PidsLimit; got != want.tasks {
+			t.Errorf("%q: %d tasks, want %d", name, got, want.tasks)
+		}
+		if got := f.limits(name)[sandbox.LimitInodes].Enforcement; got != want.inodes {
+			t.Errorf("%q: a number of files is %s", name, got)
+		}
+		s.Limits.Inodes, s.Limits.Explicit = 100, map[sandbox.LimitName]bool{sandbox.LimitInodes: true}
+		if err := s.Limits.Check(f.limits(name)); (err != nil) != (want.inodes == sandbox.Off) {
+			t.Errorf("%q: a number of files that was written down: %v", name, err)
+		}
+	}
+}
+
+// What an engine reports of a container is believed if it reports the limit that was
+// asked for: where a runtime has its processes elsewhere it reports what is left of the
+// group. Nobody can count processor time then.
+func TestVariantFigures(t *testing.T) {
+	fake := newFakeEngine(t)
+	e := fakeCalls(t, fake)
+	const asked = 64 << 20
+	for limit, tells := range map[string]bool{`,"limit":67108864`: true, `,"limit":67104768`: true, `,"limit":25276510208`: false, `,"limit":4096`: false, ``: false} {
+		fake.answers = map[string]string{"/containers/c/stats": `{"cpu_stats":{"cpu_usage":{"total_usage":7}},"memory_stats":{"usage":5` + limit + `},"pids_stats":{"current":3}}`}
+		m := meter{engine: e, name: "c", asked: asked}
+		u, err := m.usage(t.Context())
+		if err != nil || (u.CPU != nil) != tells || (u.Memory != nil) != tells || (u.Processes != nil) != tells {
+			t.Errorf("reported %q: %+v, %v", limit, u, err)
+		}
+		l := sandbox.Limits{CPUTime: time.Second, Explicit: map[sandbox.LimitName]bool{sandbox.LimitCPUTime: true}}
+		if err := m.counts(t.Context(), &l, "kata"); (err == nil) != tells || err != nil && !errors.Is(err, sandbox.ErrUnsupported) {
+			t.Errorf("reported %q, and processor time is limited: %v", limit, err)
+		}
+		l.Explicit = nil
+		if err := m.counts(t.Context(), &l, "kata"); err != nil {
+			t.Errorf("reported %q, and nobody has written a limit down: %v", limit, err)
+		}
+		m.asked = 0 // the engine's own runtime
+		if u, err := m.usage(t.Context()); err != nil || u.CPU == nil {
+			t.Errorf("reported %q with the engine's own runtime: %+v, %v", limit, u, err)
+		}
+	}
+}
+
+// fakeCalls is an engine to call.
+func fakeCalls(t *testing.T, f *fakeEngine) *engine {
+	t.Helper()
+	a, err := findEngine(f.host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := newEngine(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.close)
+	return e
 }

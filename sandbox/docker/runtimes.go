@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package docker
+
+import (
+	"slices"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// What is known of OCI runtimes that give a container a kernel of its own. Only what
+// an engine calls by these names can be asked for; what it is, is its operator's to say.
+const (
+	runtimeGVisor = "runsc"
+	runtimeKata   = "kata"
+)
+
+// Runtimes are the OCI runtimes that a level may be named after, as engines
+// usually call them.
+func Runtimes() []string { return []string{runtimeGVisor, runtimeKata} }
+
+// hostTasks is the engine's own limit of tasks; the exact number is the kernel's, of a
+// program's user. gVisor's threads and stubs are tasks of the host, more than there are
+// processes inside, and at the limit all of it ends; sandbox/gvisor has the same.
+func hostTasks(ociRuntime string, processes int) int64 {
+	n := int64(processes) + agentTasks
+	if ociRuntime == runtimeGVisor {
+		n = 2*int64(processes) + 512
+	}
+	return min(n, mostPids)
+}
+
+// runtimeLimits says what holds otherwise under a runtime that was named.
+func runtimeLimits(l map[sandbox.LimitName]sandbox.Clause, ociRuntime string) {
+	if ociRuntime == "" {
+		return
+	}
+	kernel := sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "by the kernel of " + ociRuntime}
+	for _, name := range []sandbox.LimitName{sandbox.LimitProcesses, sandbox.LimitOpenFiles, sandbox.LimitFileSize} {
+		l[name] = kernel
+	}
+	l[sandbox.LimitCPUTime] = sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "read about once a second from what the runtime tells the engine; refused where it tells nothing"}
+	if m := l[sandbox.LimitMemory]; m.Enforcement != sandbox.Off {
+		m.Detail += "; that " + ociRuntime + " holds it is the runtime's doing"
+		l[sandbox.LimitMemory] = m
+	}
+	if ociRuntime == runtimeGVisor {
+		l[sandbox.LimitInodes] = sandbox.Clause{Enforcement: sandbox.Off, Detail: "gVisor bounds a tmpfs by its size alone"}
+	}
+}
+
+// tellsNothing says that what an engine reports of a container is not the container's:
+// memory is the memory limit that it reports, asked the one that was asked for. Where a
+// runtime has its processes in another control group than the container's, engines read
+// what is left of that, and would charge the sandbox with nothing.
+func tellsNothing(reported *uint64, asked int64) bool {
+	const page = 64 << 10 // the largest: kernels round down
+	return asked > 0 && (reported == nil || *reported > uint64(asked) || *reported+page <= uint64(asked))
+}
+
+// errUncounted is for a limit of processor time that nobody could hold.
+func errUncounted(ociRuntime string) error {
+	return &sandbox.Error{Op: "limit " + string(sandbox.LimitCPUTime), Kind: sandbox.ErrUnsupported,
+		Problem: "the runtime " + ociRuntime + " does not tell the engine what its containers use, so that processor time cannot be counted",
+		Hint:    "bound the run by its wall time and its processors; with a runtime that tells, docker stats shows the container's own memory limit"}
+}
+
+func isRuntime(name string) bool { return slices.Contains(Runtimes(), name) }
