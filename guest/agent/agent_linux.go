@@ -59,6 +59,9 @@ func (a *Agent) Serve(s stream.Stream, mark stream.Mark) error {
 	reaped := make(chan struct{})
 	go func() { defer close(reaped); a.table.reap(stop) }()
 	defer func() { close(stop); <-reaped }()
+	if w := a.table.oom; w != nil {
+		go w.run(stop)
+	}
 
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)

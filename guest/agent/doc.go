@@ -30,3 +30,11 @@ const (
 // OwnVariable is the environment variable with directories, as a JSON list, that
 // are to be the user's, mode 0755: for engines that cannot make them so.
 const OwnVariable = "CAISSON_GUEST_OWN"
+
+// OOMVariable is the environment variable that has the agent say, by the line
+// OOMLine on fd 2, that the memory limit of its control group has killed something:
+// for a driver whom nobody else tells, because a kernel of the sandbox's own holds it.
+const (
+	OOMVariable = "CAISSON_GUEST_OOM"
+	OOMLine     = "killed by the memory limit"
+)

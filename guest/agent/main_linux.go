@@ -66,7 +66,7 @@ func run(args []string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", MarkVariable, err)
 	}
-	paths := os.Getenv(LookVariable)
+	paths, oom := os.Getenv(LookVariable), os.Getenv(OOMVariable) != ""
 	wipeEnvironment()
 	if err := hide(); err != nil {
 		return fmt.Errorf("hide the agent: %w", err)
@@ -94,6 +94,9 @@ func run(args []string) error {
 	}
 	defer s.Close()
 	a := New(o)
+	if oom {
+		a.table.oom = newOOMWatch(oomFiles)
+	}
 	// The first process of its own world: tests run an agent in the host's.
 	if o.Sudo && o.Programs != "" && os.Getpid() == 1 {
 		a.furnish()

@@ -29,6 +29,7 @@ type table struct {
 	mu sync.Mutex // held over fork and register, and over wait and forget, so that a pid in running is no other's
 	// running is keyed by pid.
 	running map[int]*process
+	oom     *oomWatch // or nil
 }
 
 func newTable() *table { return &table{running: make(map[int]*process)} }
@@ -88,6 +89,9 @@ func (t *table) reapOne() bool {
 	}
 	if err != nil || pid <= 0 {
 		return false
+	}
+	if ws.Signaled() && ws.Signal() == syscall.SIGKILL {
+		t.oom.look()
 	}
 	if p := t.running[pid]; p != nil {
 		delete(t.running, pid)

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caisson-run/caisson/guest/agent"
 	"github.com/caisson-run/caisson/guest/stream"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -29,6 +30,7 @@ type attached struct {
 
 	mu     sync.Mutex
 	log    tail
+	oom    bool          // the agent has said that the memory limit has killed something
 	broken chan struct{} // closed when the stream has ended
 	once   sync.Once
 }
@@ -113,7 +115,16 @@ func (w writerFunc) Write(p []byte) (int, error) { return w(p) }
 func (a *attached) complain(p []byte) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.log.Write(p)
+	n, err := a.log.Write(p)
+	a.oom = a.oom || strings.Contains("\n"+string(a.log.kept), "\n"+agent.OOMLine+"\n")
+	return n, err
+}
+
+// outOfMemory reports whether the agent has said so. One that was not asked to never does.
+func (a *attached) outOfMemory() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.oom
 }
 
 // said is the end of what the agent said on fd 2.

@@ -40,6 +40,7 @@ type instance struct {
 	stream *attached
 	opener *stream.Opener
 	meter  meter
+	inside bool // the memory limit is held inside: see holdsInside
 
 	ended   chan struct{} // closed when the container is gone
 	stop    context.CancelFunc
@@ -65,7 +66,8 @@ func (d *Driver) start(ctx context.Context, e *engine, f *facts, spec *sandbox.S
 		return nil, err
 	}
 	defer p.close()
-	i := &instance{id: spec.ID, engine: e, name: containerName(spec.ID), ended: make(chan struct{})}
+	i := &instance{id: spec.ID, engine: e, name: containerName(spec.ID), ended: make(chan struct{}),
+		inside: holdsInside(d.opts.Runtime) && p.request.HostConfig.Memory > 0}
 	if err := e.create(ctx, i.name, p); err != nil {
 		return nil, err
 	}
@@ -171,23 +173,35 @@ func (i *instance) waitGone(ctx context.Context) {
 
 // judge finds out whether the memory limit has killed the agent itself, as it
 // does when scratch is what fills the memory. The control group is gone then;
-// the engine remembers.
+// the engine remembers. Of a limit that is held inside it knows nothing; there it
+// remembers who else has killed the container, and nothing inside could have.
 func (i *instance) judge(ctx context.Context, exit int, began time.Time) {
 	i.mu.Lock()
 	ours := i.killed || i.limit != ""
 	i.mu.Unlock()
-	if exit == 128+int(syscall.SIGKILL) && !ours && i.engine.ranOutOfMemory(ctx, i.name, began) {
+	if exit != 128+int(syscall.SIGKILL) || ours {
+		return
+	}
+	over := false
+	if i.inside {
+		killed, err := i.engine.remembers(ctx, "kill", i.name, began)
+		over = err == nil && !killed
+	} else {
+		over, _ = i.engine.remembers(ctx, "oom", i.name, began)
+	}
+	if over {
 		i.mu.Lock()
 		i.limit = sandbox.LimitMemory
 		i.mu.Unlock()
 	}
 }
 
-// ranOutOfMemory asks for what the engine was told of a container since began.
-func (e *engine) ranOutOfMemory(ctx context.Context, name string, began time.Time) bool {
-	filters, err := json.Marshal(map[string][]string{"container": {name}, "event": {"oom"}})
+// remembers says whether the engine has seen an event of that name with a container
+// since began.
+func (e *engine) remembers(ctx context.Context, event, name string, began time.Time) (bool, error) {
+	filters, err := json.Marshal(map[string][]string{"container": {name}, "event": {event}})
 	if err != nil {
-		return false
+		return false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, lastLook)
 	defer cancel()
@@ -199,11 +213,18 @@ func (e *engine) ranOutOfMemory(ctx context.Context, name string, began time.Tim
 		"filters": {string(filters)}, "since": {stamp(began.Add(-time.Minute))}, "until": {stamp(until)},
 	}, nil, "")
 	if err != nil {
-		return false
+		return false, err
 	}
 	defer resp.Body.Close()
-	var event struct{ Action, Status string }
-	return json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&event) == nil && (event.Action == "oom" || event.Status == "oom")
+	var seen struct{ Action, Status string }
+	switch err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&seen); err {
+	case io.EOF:
+		return false, nil
+	case nil:
+		return seen.Action == event || seen.Status == event, nil
+	default:
+		return false, err
+	}
 }
 
 // stamp is a moment as the engine reads it, seconds and nanoseconds.
@@ -233,7 +254,7 @@ func (i *instance) watch(ctx context.Context) {
 
 // look reports whether a limit has killed something, and ends the sandbox then.
 func (i *instance) look() bool {
-	if !i.meter.outOfMemory() {
+	if !i.meter.outOfMemory() && !i.stream.outOfMemory() {
 		return false
 	}
 	i.mu.Lock()

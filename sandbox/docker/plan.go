@@ -120,6 +120,9 @@ func (d *Driver) newPlan(s *sandbox.Spec, mark stream.Mark, f *facts) (_ *plan, 
 			Problem: "the runtime " + d.opts.Runtime + " shows files through a kernel of its own, so that it cannot be seen which they are",
 			Hint:    "use an image as the root (--image) and no mounts, or --isolation docker"}
 	}
+	if holdsInside(d.opts.Runtime) && p.request.HostConfig.Memory > 0 {
+		p.request.Env = append(p.request.Env, agent.OOMVariable+"=1")
+	}
 	p.looks = p.here || len(p.binds) > 0
 	if p.asks = p.looks && os.Geteuid() != 0; p.asks {
 		_, targets := p.shows()

@@ -30,6 +30,10 @@ func hostTasks(ociRuntime string, processes int) int64 {
 	return min(n, mostPids)
 }
 
+// holdsInside says that the memory limit is held by the kernel inside, and that the
+// engine may not hear what it has killed.
+func holdsInside(ociRuntime string) bool { return ociRuntime == runtimeKata }
+
 // runtimeLimits says what holds otherwise under a runtime that was named.
 func runtimeLimits(l map[sandbox.LimitName]sandbox.Clause, ociRuntime string) {
 	if ociRuntime == "" {

@@ -6,10 +6,12 @@ package docker
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/guest/agent"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -73,10 +75,11 @@ func TestVariantLimits(t *testing.T) {
 	for name, want := range map[string]struct {
 		tasks  int64
 		inodes sandbox.Enforcement
+		tells  bool
 	}{
-		"":      {42, sandbox.Enforced},
-		"runsc": {532, sandbox.Off},
-		"kata":  {42, sandbox.Enforced},
+		"":      {42, sandbox.Enforced, false},
+		"runsc": {532, sandbox.Off, false},
+		"kata":  {42, sandbox.Enforced, true},
 	} {
 		s := spec(t)
 		s.Root = sandbox.Root{Dir: s.Root.Dir, Image: &sandbox.Image{Digest: "sha256:" + strings.Repeat("a", 64)}}
@@ -92,6 +95,9 @@ func TestVariantLimits(t *testing.T) {
 		}
 		if got := f.limits(name)[sandbox.LimitInodes].Enforcement; got != want.inodes {
 			t.Errorf("%q: a number of files is %s", name, got)
+		}
+		if got := slices.Contains(p.request.Env, agent.OOMVariable+"=1"); got != want.tells {
+			t.Errorf("%q: the agent tells of the memory limit: %v", name, got)
 		}
 		s.Limits.Inodes, s.Limits.Explicit = 100, map[sandbox.LimitName]bool{sandbox.LimitInodes: true}
 		if err := s.Limits.Check(f.limits(name)); (err != nil) != (want.inodes == sandbox.Off) {
@@ -125,6 +131,47 @@ func TestVariantFigures(t *testing.T) {
 		m.asked = 0 // the engine's own runtime
 		if u, err := m.usage(t.Context()); err != nil || u.CPU == nil {
 			t.Errorf("reported %q with the engine's own runtime: %+v, %v", limit, u, err)
+		}
+	}
+}
+
+// The memory limit inside is told by the agent, on a line of its own; and by its death,
+// if nobody outside has killed it.
+func TestMemoryLimitInside(t *testing.T) {
+	a := &attached{}
+	a.log.most = logTail
+	for _, said := range []string{"not " + agent.OOMLine + "\n", agent.OOMLine + " yet\n", agent.OOMLine[:5]} {
+		a.complain([]byte(said))
+		if a.outOfMemory() {
+			t.Fatalf("it was not said by %q", said)
+		}
+	}
+	a.complain([]byte(agent.OOMLine[5:] + "\n"))
+	a.complain([]byte(strings.Repeat("x", 2*logTail)))
+	if !a.outOfMemory() {
+		t.Error("it was said")
+	}
+
+	fake := newFakeEngine(t)
+	e := fakeCalls(t, fake)
+	for _, v := range []struct {
+		inside bool
+		exit   int
+		events string
+		want   sandbox.LimitName
+	}{
+		{true, 137, "\n", sandbox.LimitMemory},
+		{true, 137, `{"Action":"kill","status":"kill"}`, ""},
+		{true, 137, `{`, ""},
+		{true, 1, "\n", ""},
+		{false, 137, "\n", ""},
+		{false, 137, `{"Action":"oom","status":"oom"}`, sandbox.LimitMemory},
+	} {
+		fake.answers = map[string]string{"/events": v.events}
+		i := &instance{engine: e, name: "c", inside: v.inside}
+		i.judge(t.Context(), v.exit, time.Now())
+		if i.Limit() != v.want {
+			t.Errorf("%+v: ended by %q", v, i.Limit())
 		}
 	}
 }
