@@ -136,9 +136,10 @@ test-scripts: build $(SCRIPTS) # scripts of the CLI on the fake level, and with 
 
 # What `make test` leaves out of the Docker level: a container takes a third of a
 # second to half a second, the agent's own chapters are tried on other levels, and
-# an ordinary user's container differs in its mounts; Podman takes four minutes more.
+# an ordinary user's container differs in its mounts; Podman and gVisor's runtime take
+# four minutes more each.
 # `make test-docker-all` leaves nothing out.
-DOCKER_LATER := OnPodman|^TestConformanceAsNobody$$|^TestWithOneProtectionOut$$|^TestQuotas|^TestConformance$$/^(Stdio|Exit|Signals|Terminal)$$
+DOCKER_LATER := OnPodman|^TestConformanceOnRunsc|^TestConformanceAsNobody$$|^TestWithOneProtectionOut$$|^TestQuotas|^TestConformance$$/^(Stdio|Exit|Signals|Terminal)$$
 
 .PHONY: test-docker
 test-docker: build $(SCRIPTS) # the Docker level against a real engine, which needs root
@@ -148,11 +149,19 @@ test-docker: build $(SCRIPTS) # the Docker level against a real engine, which ne
 	@$(GOTEST) -count=1 -timeout 20m $(if $(DOCKER_LATER),-skip '$(DOCKER_LATER)') ./sandbox/docker
 
 .PHONY: test-docker-all
-test-docker-all: ## the Docker level's whole suite on Docker and on Podman, as root and as an ordinary user
+test-docker-all: ## the Docker level's whole suite on Docker, on Podman and with a stock runsc, as root and as an ordinary user
 	@if [ "$$(id -u)" = 0 ]; then .ci/need podman runc; fi
 	@$(MAKE) --no-print-directory test-docker DOCKER_LATER=
 	@if [ "$$(id -u)" = 0 ]; then CAISSON_TEST_ENGINE=yes $(MAKE) --no-print-directory test-e2b E2B_RUN='^TestDocker$$$$'; fi
 	@if [ "$$(id -u)" = 0 ]; then CAISSON_TEST_ENGINE=yes go test -count=1 -timeout 10m -run '^TestDeclaredRequests$$/^docker' ./internal/roadtest; fi
+
+# No registry that tests can reach has Kata Containers, so this is for who has them:
+# KATA is an engine whose runtime "kata" they are. Where processors are emulated
+# V2_SLOW=5 makes the clocks of the suite slower.
+KATA ?= unix:///var/run/docker.sock
+.PHONY: test-kata
+test-kata: ## the conformance suite on docker:kata, with an engine that has Kata Containers: KATA=unix:///var/run/docker.sock
+	@CAISSON_TEST_KATA='$(KATA)' go test -count=1 -timeout 90m -run '^TestConformanceOnKata$$' ./sandbox/docker
 
 # What the conformance suite sees becomes docs/levels.md. The columns of cgroup v2
 # are written by CAISSON_LEVELS=DIR make conformance-v2.

@@ -131,7 +131,7 @@ func entry(l any) (tar.Header, string) {
 
 // Programs makes a layer of programs of this host and the libraries they need,
 // at the places where they are here, and links /bin and /lib as most systems
-// have them.
+// have them. One that is named by its whole path may be a library.
 func Programs(t testing.TB, names ...string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -170,9 +170,12 @@ func addFile(w *tar.Writer, at string) error {
 func closure(t testing.TB, names []string) []string {
 	var out []string
 	for _, n := range names {
-		at, err := exec.LookPath(n)
-		must(t, err)
-		out = append(out, at)
+		if !filepath.IsAbs(n) {
+			at, err := exec.LookPath(n)
+			must(t, err)
+			n = at
+		}
+		out = append(out, n)
 	}
 	for i := 0; i < len(out); i++ {
 		f, err := elf.Open(out[i])

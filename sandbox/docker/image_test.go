@@ -30,8 +30,13 @@ import (
 // hello is the one program of the image below: this very binary.
 const hello = "/bin/hello"
 
-// sayHello says what a program sees of an image.
+// sayHello says what a program sees of an image, or what it is that it runs on.
 func sayHello() {
+	if len(os.Args) > 1 {
+		b, err := os.ReadFile("/proc/version")
+		fmt.Printf("%s%v\n", b, err)
+		return
+	}
 	names, err := os.ReadDir("/")
 	if err != nil {
 		fmt.Println(err)

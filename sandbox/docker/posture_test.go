@@ -64,7 +64,12 @@ func box(t *testing.T, spec *sandbox.Spec) (sandbox.Instance, *guest.Client) {
 
 func boxAt(t *testing.T, host string, spec *sandbox.Spec) (sandbox.Instance, *guest.Client) {
 	t.Helper()
-	b, err := docker.New(docker.Options{Host: host}).Start(t.Context(), spec)
+	return boxOn(t, docker.New(docker.Options{Host: host}), spec)
+}
+
+func boxOn(t *testing.T, d sandbox.Driver, spec *sandbox.Spec) (sandbox.Instance, *guest.Client) {
+	t.Helper()
+	b, err := d.Start(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err, sandbox.Hint(err))
 	}

@@ -35,6 +35,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/image"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -45,6 +46,11 @@ type Harness struct {
 	// Level is what the level is called in docs/levels.md where its own name does
 	// not tell it apart from another; the driver's name when empty.
 	Level string
+	// OnImage says that the level shows nothing of this host: worlds are made of an
+	// image of its programs, and what mounts something is not tried.
+	OnImage bool
+	// Shm is how large /dev/shm is whatever it was to be; 0 is as large as that.
+	Shm int64
 	// Refuses says which file names it refuses to mount, by name; nil is none.
 	Refuses func(name string) bool
 }
@@ -65,11 +71,14 @@ type suite struct {
 	driver sandbox.Driver
 	caps   sandbox.Capabilities
 	odd    func(name string) bool // file names that the level refuses
+	shm    int64                  // see Harness.Shm
 	cache  string                 // image.Host's
 	dir    string                 // for what tests need on the host; reachable by the sandbox's uids
 	tag    string                 // in the ID of every sandbox of ours: others may be running too
 	roads  []road
-	lack   string // why the test that runs now cannot be kept here
+	// programs is the image of this host's programs, where worlds are made of it.
+	programs *image.Stored
+	lack     string // why the test that runs now cannot be kept here
 }
 
 // test is one promise of the contract.
@@ -121,7 +130,7 @@ func themes() []theme {
 
 // Run runs the whole suite on one level.
 func Run(t *testing.T, h Harness) {
-	s := &suite{driver: h.New(t), odd: h.Refuses, tag: rand.Text()[:10]}
+	s := &suite{driver: h.New(t), odd: h.Refuses, shm: h.Shm, tag: rand.Text()[:10]}
 	if dir := os.Getenv(ownerEnv); dir != "" {
 		s.cache, s.dir = filepath.Join(dir, "cache"), dir
 		s.beOwner(t, dir)
@@ -154,6 +163,9 @@ func Run(t *testing.T, h Harness) {
 		t.Fatal(err)
 	}
 	s.cache = filepath.Join(s.dir, "cache")
+	if h.OnImage {
+		s.programs = hostImage(t.Context(), t, s.dir)
+	}
 	s.plantCanaries(t)
 	s.roads = roadsOf(s.driver)
 	column, whole := newColumn(cmp.Or(h.Level, s.driver.Name()), s.caps), true

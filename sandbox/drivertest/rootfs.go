@@ -126,8 +126,9 @@ func testDevices(t *testing.T, s *suite, r road) {
 block, char = [], []
 for top, dirs, files in os.walk('/dev'):
     for f in files:
-        try: m = os.stat(top + '/' + f).st_mode
+        try: m, it = os.stat(top + '/' + f).st_mode, os.stat(top + '/' + f).st_rdev
         except OSError: continue
+        if it == os.makedev(1, 3): continue # null, or masked
         if stat.S_ISBLK(m): block.append(top + '/' + f)
         if stat.S_ISCHR(m): char.append(top + '/' + f)
 works = open('/dev/null', 'wb').write(b'x') == 1 and open('/dev/zero', 'rb').read(3) == b'\0\0\0' and len(os.urandom(8)) == 8 and len(open('/dev/urandom', 'rb', 0).read(8)) == 8
@@ -151,7 +152,8 @@ say({'Block': block, 'Char': char, 'Works': works})`, &got)
 func testProcSys(t *testing.T, s *suite, r road) {
 	got := map[string]string{}
 	s.world(t).python(t, r, `
-say({p: attempt(put, p) or 'WRITTEN' for p in ('/proc/sys/kernel/hostname', '/proc/sys/kernel/core_pattern', '/proc/sysrq-trigger',
+def masked(p): return os.path.exists(p) and os.stat(p).st_rdev == os.makedev(1, 3)
+say({p: 'masked' if masked(p) else attempt(put, p) or 'WRITTEN' for p in ('/proc/sys/kernel/hostname', '/proc/sys/kernel/core_pattern', '/proc/sysrq-trigger',
   '/proc/sys/vm/overcommit_memory', '/sys/kernel/uevent_helper', '/sys/fs/cgroup/cgroup.procs', '/sys/kernel/mm/ksm/run', '/proc/1/oom_score_adj')})`, &got)
 	for path, result := range got {
 		if result == "WRITTEN" {

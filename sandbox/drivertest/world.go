@@ -37,7 +37,16 @@ func (s *suite) world(t *testing.T, change ...func(*sandbox.Spec)) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(done)
+	s.needMounts(t, w.spec)
 	return w
+}
+
+// needMounts ends a test that mounts something, where nothing of this host is shown.
+func (s *suite) needMounts(t *testing.T, spec *sandbox.Spec) {
+	t.Helper()
+	if s.programs != nil && len(spec.Mounts)+len(spec.Masks) > 0 {
+		s.lacks(t, "nothing of the host is mounted")
+	}
 }
 
 func (s *suite) id() string { return "sbx_" + s.tag + rand.Text() }
@@ -65,6 +74,9 @@ func (s *suite) makeWorld(ctx context.Context, state string, change ...func(*san
 		if spec.Scratch[i].Target == "/tmp" {
 			spec.Scratch[i].Size = spec.Limits.Tmp
 		}
+	}
+	if s.programs != nil {
+		return s.rootOfImage(ctx, spec)
 	}
 	var targets []image.Target
 	for _, sc := range spec.Scratch {

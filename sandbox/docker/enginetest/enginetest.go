@@ -22,6 +22,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -88,6 +89,14 @@ exec env TMPDIR="$dir/scratch" CONTAINERS_STORAGE_CONF="$dir/storage.conf" CONTA
 // Start starts Docker's engine and returns when it answers. Stop ends it.
 func Start(ctx context.Context) (*Engine, error) {
 	return start(ctx, "dockerd", docker, "docker.io")
+}
+
+// StartWith is Start with one more OCI runtime, the program at path, by that name. Such
+// a runtime may want mounts that it makes to show elsewhere, as they do on hosts with
+// systemd: the engine has a mount namespace of its own, where they do.
+func StartWith(ctx context.Context, name, path string) (*Engine, error) {
+	line := strings.Replace(docker, "exec dockerd", "exec unshare --mount --propagation shared dockerd", 1)
+	return start(ctx, "dockerd", fmt.Sprintf("%s --add-runtime '%s=%s'", line, name, path), "docker.io")
 }
 
 // StartPodman is Start for Podman.
