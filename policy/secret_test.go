@@ -54,6 +54,10 @@ func TestSecretLayers(t *testing.T) {
 		"the system's grants nothing":    {net + secret, "", Call{Network: []string{"api.example.com"}}, "none"},
 		"the system's bounds a flag":     {net + secret, "", Call{Network: []string{"api.example.com"}, Secrets: wish("KEY=env:L@api.example.com")}, "refused /p/system:3"},
 		"a flag's authorities":           {"", net, Call{UpstreamCA: "/ca.pem"}, "refused /p/file"},
+		"a flag's, about no host":        {"", "", Call{Network: []string{"api.example.com"}, UpstreamCA: "/ca.pem"}, "refused built-in: valid requests"},
+		"a flag's, about a host":         {"", "", Call{Network: []string{"api.example.com"}, UpstreamCA: "/ca.pem", Secrets: wish("KEY=env:K@api.example.com")}, "KEY from"},
+		"a flag's, without a network":    {"", "", Call{UpstreamCA: "/ca.pem"}, "refused built-in: valid requests"},
+		"the file's, about no host":      {"", "network: {allow: [api.example.com], upstream_ca: ca.pem}", Call{}, "none"},
 		"the file's authorities, beyond": {net, "network: {allow: [api.example.com], upstream_ca: ca.pem}", Call{}, "refused /p/system"},
 		"somebody else's":                {"", "", Call{Secrets: wish("KEY=env:K@api.example.com"), Actor: "guest"}, "refused built-in: secrets"},
 	} {

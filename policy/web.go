@@ -199,9 +199,14 @@ func (n *PlanNetwork) Open() []string {
 	return open
 }
 
-// ended refuses more hosts than one certificate can name.
+// ended refuses more hosts than one certificate can name, and authorities that would
+// be asked about none.
 func (d *decision) ended() *refusal {
-	if n := len(d.plan.Network.Ended()); n > authority.MostHosts {
+	n := len(d.plan.Network.Ended())
+	if n == 0 && d.call.UpstreamCA != "" {
+		return cannotMean("leave it out, or say with --secret, or in a policy file, which host's requests are the router's", "--upstream-ca: there is no host whose TLS the router ends")
+	}
+	if n > authority.MostHosts {
 		return cannotMean("write *.example.com for many hosts of one domain", "requests to %d hosts are judged or get a secret; the most is %d", n, authority.MostHosts)
 	}
 	return nil

@@ -20,7 +20,7 @@ import (
 func (r *run) findImage(ctx context.Context, w *world) error {
 	p := r.plan.Image
 	if p == nil {
-		return r.noEntrypoint("there is no image whose program it would replace")
+		return r.noImage("there is no image whose program it would replace")
 	}
 	ref, err := reference.Parse(p.Ref)
 	if err != nil {
@@ -35,7 +35,10 @@ func (r *run) findImage(ctx context.Context, w *world) error {
 		if image.IsTree(ref, src.File) {
 			r.plan.Rootfs = p.Path
 			r.intent.Image, r.intent.Mounts = "", r.mountsForRecord()
-			return r.noEntrypoint("a plain directory has none")
+			return r.noImage("a plain directory has none")
+		}
+		if r.call.InsecureRegistry {
+			return noRegistry("the image comes from no registry")
 		}
 		o.File = src.File
 	}
@@ -85,12 +88,20 @@ func (r *run) imageCommand(w *world) error {
 	return nil
 }
 
-// noEntrypoint refuses --entrypoint where there is no image.
-func (r *run) noEntrypoint(why string) error {
-	if r.call.Entrypoint == nil {
-		return nil
+// noImage refuses flags about an image where there is none; why is what there is not to
+// replace.
+func (r *run) noImage(why string) error {
+	switch {
+	case r.call.Entrypoint != nil:
+		return &sandbox.Error{Op: "--entrypoint", Kind: sandbox.ErrInvalid, Problem: why, Hint: "write the command after --"}
+	case r.call.InsecureRegistry:
+		return noRegistry("there is no image to pull")
 	}
-	return &sandbox.Error{Op: "--entrypoint", Kind: sandbox.ErrInvalid, Problem: why, Hint: "write the command after --"}
+	return nil
+}
+
+func noRegistry(why string) error {
+	return &sandbox.Error{Op: "--insecure-registry", Kind: sandbox.ErrInvalid, Problem: why, Hint: "name one in a registry with --image, or leave it out"}
 }
 
 // imageDir is the image's working directory, unless a private directory hides

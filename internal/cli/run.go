@@ -98,7 +98,7 @@ ended it.`,
 	fs.StringVar(&f.rootfs, "rootfs", "", "use another tree as the root: DIR")
 	fs.StringVar(&f.image, "image", "", "run on a container image: python:3.14, ./image.tar, oci:DIR")
 	fs.StringVar(&f.entrypoint, "entrypoint", "", "run another program in place of the image's entrypoint; '' for none")
-	fs.BoolVar(&f.insecure, "insecure-registry", false, "pull the image without TLS")
+	fs.BoolVar(&f.insecure, "insecure-registry", false, "pull the image of --image from its registry without TLS")
 	fs.StringArrayVar(&f.writable, "writable", nil, "make a path inside writable: PATH")
 	fs.StringArrayVar(&f.deny, "deny", nil, "hide files of mounts: PATTERN, such as '**/.env'")
 	fs.StringArrayVar(&f.allow, "allow", nil, "let connections out: HOST[:PORT], '*.HOST', CIDR:PORT, internet, or preset:pip (npm, git, apt, go); without a port 443 and 80")
