@@ -100,15 +100,6 @@ end, with how often.`,
 	return cmd
 }
 
-func readStatus(s string) (audit.Status, error) {
-	switch st := audit.Status(s); st {
-	case "", audit.Allowed, audit.Refused, audit.Failed, audit.Unfinished, audit.Pruned:
-		return st, nil
-	}
-	return "", &sandbox.Error{Op: "--status " + quoted(s), Kind: sandbox.ErrInvalid, Problem: "there is no such status",
-		Hint: "known are allowed, refused, failed, unfinished, pruned"}
-}
-
 // readTime reads a moment, or how long ago it was. Empty is no moment.
 func readTime(flag, s string, now time.Time) (time.Time, error) {
 	if s == "" {

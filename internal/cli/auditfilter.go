@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,23 +30,27 @@ func (f *auditFilter) add(cmd *cobra.Command, dates bool) {
 	fs.StringVar(&f.Kind, "kind", "", "only calls of a kind: run_command, run_code, start_sandbox, call_tool, connection, …")
 	fs.StringVar(&f.Rule, "rule", "", "only calls that a rule decided whose name or place has this in it: ci.yaml:12")
 	fs.StringVar(&f.Of, "of", "", "only connections of the call with this id")
-	completeWords(cmd, "status", "allowed", "refused", "failed", "unfinished", "pruned")
-	completeWords(cmd, "verdict", "allow", "deny", "ask")
+	completeWords(cmd, "status", statuses()...)
+	completeWords(cmd, "verdict", verdicts()...)
+	completeWords(cmd, "kind", auditKinds()...)
 	if dates {
 		fs.StringVar(&f.since, "since", "", "only calls since: 24h, 2026-11-21, 2026-11-21T10:00:00Z")
 		fs.StringVar(&f.until, "until", "", "only calls before: the same")
 	}
 }
 
+func statuses() []string {
+	return []string{string(audit.Allowed), string(audit.Refused), string(audit.Failed), string(audit.Unfinished), string(audit.Pruned)}
+}
+
+func verdicts() []string { return []string{string(audit.Allow), string(audit.Deny), string(audit.Ask)} }
+
 // read reads what the flags say.
 func (f *auditFilter) read(now time.Time) (err error) {
-	if f.Status, err = readStatus(f.status); err != nil {
+	f.Status, f.Verdict = audit.Status(f.status), audit.Verdict(f.verdict)
+	err = cmp.Or(oneOf("status", f.status, statuses()...), oneOf("verdict", f.verdict, verdicts()...), oneOf("kind", f.Kind, auditKinds()...))
+	if err != nil {
 		return err
-	}
-	switch f.Verdict = audit.Verdict(f.verdict); f.Verdict {
-	case "", audit.Allow, audit.Deny, audit.Ask:
-	default:
-		return &sandbox.Error{Op: "--verdict " + quoted(f.verdict), Kind: sandbox.ErrInvalid, Problem: "there is no such verdict", Hint: "known are allow, deny, ask"}
 	}
 	if f.key != "" {
 		if f.Actor != "" {
