@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/image/imagetest"
+	"github.com/caisson-run/caisson/image/layer"
 	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -623,5 +624,20 @@ func BenchmarkUse(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// TestKnownFromBefore reads what was written when keys were spelled as in Go.
+func TestKnownFromBefore(t *testing.T) {
+	s := newStore(t)
+	f, err := s.images().tree(t.Context(), "0000", func(_ context.Context, dir string) error {
+		return os.WriteFile(filepath.Join(dir, infoName), []byte(`{"digest": "sha256:0000", "user": {"UID": 7, "GID": 8, "Name": "ada", "Home": "/h"}, "left_out": {"Devices": 1, "SetID": 2, "Xattrs": 3}}`), 0o600)
+	})
+	must(t, err)
+	must(t, f.Close())
+	info, err := s.info("sha256:0000")
+	must(t, err)
+	if want := (sandbox.User{UID: 7, GID: 8, Name: "ada", Home: "/h"}); info.User != want || info.Left != (layer.Left{Devices: 1, SetID: 2, Xattrs: 3}) {
+		t.Errorf("%+v, %+v", info.User, info.Left)
 	}
 }

@@ -228,9 +228,10 @@ type Mask struct {
 
 // User is who code runs as, in the sandbox's own numbering.
 type User struct {
-	UID, GID int
-	Name     string
-	Home     string
+	UID  int    `json:"uid"`
+	GID  int    `json:"gid"`
+	Name string `json:"name"`
+	Home string `json:"home"`
 }
 
 // DefaultUser is uid 1000 "user", at home in /home/user.

@@ -58,9 +58,9 @@ type Sink interface {
 
 // Left counts what was left out of an image.
 type Left struct {
-	Devices int // device files, pipes, sockets
-	SetID   int // files whose set-id bits were dropped
-	Xattrs  int // files whose extended attributes were dropped
+	Devices int `json:"devices"` // device files, pipes, sockets
+	SetID   int `json:"setid"`   // files whose set-id bits were dropped
+	Xattrs  int `json:"xattrs"`  // files whose extended attributes were dropped
 }
 
 // rule names what refuses an image that is hostile.
