@@ -3,8 +3,10 @@
 package policy
 
 import (
+	"errors"
 	"math"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -118,13 +120,40 @@ func ReadLimit(l *sandbox.Limits, name sandbox.LimitName, text string) error {
 		if of.name != name {
 			continue
 		}
-		v, err := of.parse(text)
+		v, err := of.read(text)
 		if err == nil {
 			of.set(l, v)
 		}
 		return err
 	}
 	return invalid("", "there is no limit %s", quote(string(name)))
+}
+
+// read reads what somebody wrote. Who wrote what elsewhere means no limit at all is told
+// how that is said here.
+func (l limit) read(text string) (float64, error) {
+	v, err := l.parse(text)
+	var e *sandbox.Error
+	if err == nil || !meansNone(text) || !errors.As(err, &e) {
+		return v, err
+	}
+	defaults := sandbox.DefaultLimits()
+	hint := "there is none unless one is set: leave it out"
+	if l.get(&defaults) != 0 {
+		hint = "it cannot be taken away; the most is " + l.format(l.max)
+	}
+	return 0, invalid(hint, "%s", e.Problem)
+}
+
+// meansNone says whether other programs take a text for no limit.
+func meansNone(text string) bool {
+	word := strings.ToLower(strings.TrimSpace(text))
+	switch word {
+	case "none", "no", "off", "unlimited", "inf", "infinity", "max", "false":
+		return true
+	}
+	number := strings.TrimRight(word, "/abcdefghijklmnopqrstuvwxyz")
+	return number == "-1" || strings.Contains(number, "0") && strings.Trim(number, "0.") == ""
 }
 
 // say writes v for people, who wrote something else perhaps: a fraction, or what is in

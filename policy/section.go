@@ -66,7 +66,7 @@ func (d *decoder) limits() []field {
 	for _, l := range limits() {
 		fields = append(fields, field{string(l.name), func(n *yaml.Node) {
 			d.value(n, "limits."+string(l.name), l.scalar, func(s string) error {
-				v, err := l.parse(s)
+				v, err := l.read(s)
 				if err == nil {
 					l.set(&d.file.Limits, v)
 					d.limitSaid(l.name, n)

@@ -345,6 +345,29 @@ func TestReadLimit(t *testing.T) {
 			t.Errorf("%s %s: %v", name, text, err)
 		}
 	}
+	// Who wants no limit at all is told what there is, and who mistypes is not.
+	for _, tc := range []struct {
+		name       sandbox.LimitName
+		text, hint string
+	}{
+		{sandbox.LimitMemory, "0", "it cannot be taken away; the most is 1PiB"},
+		{sandbox.LimitMemory, "unlimited", "it cannot be taken away; the most is 1PiB"},
+		{sandbox.LimitMemory, "-1", "it cannot be taken away"},
+		{sandbox.LimitCPUs, "0.0", "it cannot be taken away; the most is 1024"},
+		{sandbox.LimitProcesses, "none", "it cannot be taken away; the most is 4194304"},
+		{sandbox.LimitWall, "0s", "it cannot be taken away; the most is 720h0m0s"},
+		{sandbox.LimitCPUTime, "0", "there is none unless one is set: leave it out"},
+		{sandbox.LimitFileSize, "0B", "there is none unless one is set: leave it out"},
+		{sandbox.LimitIO, "0MiB/s", "there is none unless one is set: leave it out"},
+		{sandbox.LimitIOPS, "0/s", "there is none unless one is set: leave it out"},
+		{sandbox.LimitMemory, "nonsense", "write a whole number and a unit"},
+		{sandbox.LimitWall, "30", "did you mean 30s?"},
+		{sandbox.LimitMemory, "-2", "write a whole number and a unit"},
+	} {
+		if err := ReadLimit(&l, tc.name, tc.text); !errors.Is(err, sandbox.ErrInvalid) || !strings.HasPrefix(sandbox.Hint(err), tc.hint) {
+			t.Errorf("%s %s: %v, hint %q; want %q", tc.name, tc.text, err, sandbox.Hint(err), tc.hint)
+		}
+	}
 	// What a caller sends that is in no range is named as it is.
 	p, err := New(Options{})
 	if err != nil {
