@@ -23,14 +23,32 @@ type CollectWish struct {
 	Dest    string // host directory; empty is the caller's to choose
 }
 
+// atColons takes a flag apart at its colons. A backslash before one makes it a part of a
+// name; any other backslash is one.
+func atColons(s string) (parts []string) {
+	var part strings.Builder
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == ':':
+			parts = append(parts, part.String())
+			part.Reset()
+		case s[i] == '\\' && strings.HasPrefix(s[i+1:], ":"):
+			i++
+			part.WriteByte(':')
+		default:
+			part.WriteByte(s[i])
+		}
+	}
+	return append(parts, part.String())
+}
+
 // ParseMount reads a --mount flag, SRC[:TARGET][:ro|rw|cow]. SRC is kept as it
-// is written; the caller makes it absolute. TARGET is absolute; without one
-// the mount lands under its base name in the working directory. Without a mode
-// it is read-only. A source with a colon in its name can only be named in a
-// policy file. Errors are ErrInvalid with a hint.
+// is written, but for \:, which is a colon; the caller makes it absolute. TARGET is
+// absolute; without one the mount lands under its base name in the working
+// directory. Without a mode it is read-only. Errors are ErrInvalid with a hint.
 func ParseMount(s string) (MountWish, error) {
-	const form = "write SRC[:TARGET][:ro|rw|cow], such as ./data:/data:ro"
-	parts := strings.Split(s, ":")
+	const form = `write SRC[:TARGET][:ro|rw|cow], such as ./data:/data:ro, with \: for a colon in a name`
+	parts := atColons(s)
 	m := MountWish{Source: parts[0]}
 	if len(parts) > 3 {
 		return MountWish{}, invalid(form, "mount %s has too many parts", quote(s))
@@ -60,28 +78,28 @@ func ParseMount(s string) (MountWish, error) {
 	return m, nil
 }
 
-// ParseWorkspace reads a --workspace flag, DIR[:cow|ro|rw]; without a mode
-// writes stay in the sandbox (cow). Errors are ErrInvalid with a hint.
+// ParseWorkspace reads a --workspace flag, DIR[:cow|ro|rw], with \: for a colon in DIR;
+// without a mode writes stay in the sandbox (cow). Errors are ErrInvalid with a hint.
 func ParseWorkspace(s string) (MountWish, error) {
-	dir, mode, ok := strings.Cut(s, ":")
-	m := MountWish{Source: dir, Access: sandbox.CopyOnWrite}
-	if ok {
-		access, err := ParseAccess(mode)
+	parts := atColons(s)
+	m := MountWish{Source: parts[0], Access: sandbox.CopyOnWrite}
+	if len(parts) > 1 {
+		access, err := ParseAccess(strings.Join(parts[1:], ":"))
 		if err != nil {
-			return MountWish{}, err
+			return MountWish{}, invalid(sandbox.Hint(err)+`; a colon in a name is written \:`, "workspace %s: %v", quote(s), err)
 		}
 		m.Access = access
 	}
-	if err := checkHostPath(dir); err != nil {
+	if err := checkHostPath(m.Source); err != nil {
 		return MountWish{}, err
 	}
 	return m, nil
 }
 
-// ParseCollect reads a --collect flag, PATTERN[:DIR]. Errors are ErrInvalid
-// with a hint.
+// ParseCollect reads a --collect flag, PATTERN[:DIR], with \: for a colon in PATTERN,
+// to which that is the same. Errors are ErrInvalid with a hint.
 func ParseCollect(s string) (CollectWish, error) {
-	pattern, dest, ok := strings.Cut(s, ":")
+	pattern, dest, ok := cutPattern(s)
 	if _, err := ParseGlob(pattern); err != nil {
 		return CollectWish{}, err
 	}
@@ -91,6 +109,19 @@ func ParseCollect(s string) (CollectWish, error) {
 		}
 	}
 	return CollectWish{Pattern: pattern, Dest: dest}, nil
+}
+
+// cutPattern cuts s at the first colon that no backslash takes the meaning of.
+func cutPattern(s string) (pattern, rest string, found bool) {
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case ':':
+			return s[:i], s[i+1:], true
+		}
+	}
+	return s, "", false
 }
 
 // ParseAccess reads ro, cow or rw. Errors are ErrInvalid with a hint.

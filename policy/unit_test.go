@@ -131,6 +131,14 @@ func TestFlags(t *testing.T) {
 		{mount, "./data:rw", MountWish{"./data", "", rw}, ""},
 		{mount, "../d:/data:cow", MountWish{"../d", "/data", cow}, ""},
 		{mount, "a b:/dev/shm", MountWish{"a b", "/dev/shm", ro}, ""},
+		{mount, `./a\:b`, MountWish{"./a:b", "", ro}, ""},
+		{mount, `./a\:b:/c\:d:cow`, MountWish{"./a:b", "/c:d", cow}, ""},
+		{mount, `C\:\:x:ro`, MountWish{"C::x", "", ro}, ""},
+		{mount, `a\b:/x`, MountWish{`a\b`, "/x", ro}, ""},
+		{mount, `a\\:b`, MountWish{`a\:b`, "", ro}, ""},
+		{mount, `a\:ro`, MountWish{"a:ro", "", ro}, ""},
+		{mount, `\`, MountWish{`\`, "", ro}, ""},
+		{mount, "./a:b", nil, `\: for a colon`},
 		{mount, "", nil, "name a file"},
 		{mount, ":/data", nil, "name a file"},
 		{mount, "a:", nil, "SRC"},
@@ -149,6 +157,9 @@ func TestFlags(t *testing.T) {
 		{mount, strings.Repeat("a/", 3000), nil, "4096"},
 		{workspace, ".", MountWish{".", "", cow}, ""},
 		{workspace, ".:rw", MountWish{".", "", rw}, ""},
+		{workspace, `./a\:b`, MountWish{"./a:b", "", cow}, ""},
+		{workspace, `a\:b\:c:rw`, MountWish{"a:b:c", "", rw}, ""},
+		{workspace, "a:b", nil, `a colon in a name is written \:`},
 		{workspace, ".:", nil, "known are"},
 		{workspace, ".:/x", nil, "known are"},
 		{workspace, "", nil, "name a file"},
@@ -163,6 +174,9 @@ func TestFlags(t *testing.T) {
 		{watch, "", nil, "cpu_percent > 80"},
 		{collect, "out/*.png:./pics", CollectWish{"out/*.png", "./pics"}, ""},
 		{collect, "out/**", CollectWish{"out/**", ""}, ""},
+		{collect, "out/**:./a:b", CollectWish{"out/**", "./a:b"}, ""},
+		{collect, `a\:b/*:./c`, CollectWish{`a\:b/*`, "./c"}, ""},
+		{collect, `a\\:c`, CollectWish{`a\\`, "c"}, ""},
 		{collect, "out/**:", nil, "name a file"},
 		{collect, "../x", nil, "name the directory"},
 	} {
@@ -300,11 +314,11 @@ func FuzzParseCPUs(f *testing.F) {
 }
 
 func FuzzParseMount(f *testing.F) {
-	fuzzFlag(f, ParseMount, checkWish, "./data.csv", "a:/b:ro", "a::", "~:/x:rw", "a:/../b")
+	fuzzFlag(f, ParseMount, checkWish, "./data.csv", "a:/b:ro", "a::", "~:/x:rw", "a:/../b", `a\:b:/c\:d:cow`, `a\\:/b`, `\`)
 }
 
 func FuzzParseWorkspace(f *testing.F) {
-	fuzzFlag(f, ParseWorkspace, checkWish, ".", ".:rw", "a:b:c")
+	fuzzFlag(f, ParseWorkspace, checkWish, ".", ".:rw", "a:b:c", `a\:b:rw`)
 }
 
 func FuzzParseWatch(f *testing.F) {

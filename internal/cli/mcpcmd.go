@@ -120,7 +120,7 @@ func (f *gatewayFlags) add(cmd *cobra.Command) {
 	fs.StringVar(&f.name, "name", "", "call the server `NAME` (the command's)")
 	fs.StringVar(&f.prefix, "prefix", "", "put `TEXT` before the names of its tools")
 	emptyMeans(fs, "prefix")
-	fs.StringArrayVar(&f.mounts, "mount", nil, "show a file or directory: SRC[:TARGET][:ro|rw|cow] (ro)")
+	fs.StringArrayVar(&f.mounts, "mount", nil, "show a file or directory: SRC[:TARGET][:ro|rw|cow] (ro), with \\: for a colon in a name")
 	fs.StringVar(&f.workspace, "workspace", "", "work in a directory of yours: DIR[:cow|ro|rw] (cow)")
 	fs.StringVar(&f.workdir, "workdir", "", "working directory inside, absolute")
 	fs.StringArrayVar(&f.writable, "writable", nil, "make a path inside writable: PATH")

@@ -90,8 +90,8 @@ ended it.`,
 	fs.BoolVarP(&f.interactive, "interactive", "i", true, "pass standard input on")
 	fs.BoolVarP(&f.tty, "tty", "t", false, "give the program a terminal")
 
-	fs.StringArrayVar(&f.mounts, "mount", nil, "show a file or directory: SRC[:TARGET][:ro|rw|cow] (ro; without a target under its name in the working directory)")
-	fs.StringVar(&f.workspace, "workspace", "", "work in a directory of yours: DIR[:cow|ro|rw] (cow: writes stay in the sandbox)")
+	fs.StringArrayVar(&f.mounts, "mount", nil, "show a file or directory: SRC[:TARGET][:ro|rw|cow] (ro; without a target under its name in the working directory), with \\: for a colon in a name")
+	fs.StringVar(&f.workspace, "workspace", "", "work in a directory of yours: DIR[:cow|ro|rw] (cow: writes stay in the sandbox), with \\: for a colon in it")
 	fs.StringArrayVar(&f.collect, "collect", nil, "take files out afterwards: PATTERN[:DIR]; hidden ones where it has their dot")
 	fs.BoolVar(&f.dangerous, "allow-dangerous-mount", false, "mount home folders, keys and credentials too; recorded")
 	fs.StringArrayVar(&f.toolchains, "toolchain", nil, "show a toolchain from elsewhere, with its bin in PATH: DIR")

@@ -4,6 +4,7 @@ package process
 
 import (
 	"fmt"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -36,8 +37,12 @@ func (w *world) buildLayerOver(s *script, src *source) {
 	s.call(unix.SYS_MKDIRAT, unix.AT_FDCWD, staging+"/upper", 0o700)
 	w.userOwns(s, staging+"/upper", src.mode)
 	s.call(unix.SYS_MKDIRAT, unix.AT_FDCWD, staging+"/work", 0o700)
-	s.attach(s.filesystem("overlay", readWrite|w.unexecutable(m), "lowerdir", m.Target, "upperdir", staging+"/upper", "workdir", staging+"/work", "userxattr", ""), m.Target)
+	s.attach(s.filesystem("overlay", readWrite|w.unexecutable(m), "lowerdir", lowerDir(m.Target), "upperdir", staging+"/upper", "workdir", staging+"/work", "userxattr", ""), m.Target)
 }
+
+// lowerDir writes the name of one directory as an overlay takes it, to which a colon
+// stands between two.
+func lowerDir(name string) string { return strings.NewReplacer(`\`, `\\`, ":", `\:`).Replace(name) }
 
 // mostSent is how much one sendfile(2) copies.
 const mostSent = 0x7ffff000
