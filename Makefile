@@ -47,10 +47,12 @@ build: ## bin/caisson, static and stripped
 # slim, and embedded; a plain `go install` does without and is all of them itself.
 # No time or commit is stamped on them: another commit of the same code has the
 # same engine.
+GUEST := guest/embedded/caisson-guest
 ENGINE := internal/linux/engine/shelf/caisson-engine
 ROUTER := internal/linux/engine/shelf/caisson-router
 define build_caisson
-	GOOS=linux GOARCH=$(1) go build -trimpath -ldflags '-s -w' -o guest/embedded/caisson-guest ./cmd/caisson-guest
+	GOOS=linux GOARCH=$(1) go build -trimpath -ldflags '-s -w' -o .cache/engine/$(1)-guest ./cmd/caisson-guest
+	go run ./internal/tools/packengine -quick .cache/engine/$(1)-guest $(GUEST)
 	GOOS=linux GOARCH=$(1) go build -trimpath -buildvcs=false -ldflags '-s -w' -o .cache/engine/$(1) ./cmd/caisson-engine
 	GOOS=linux GOARCH=$(1) go build -trimpath -buildvcs=false -ldflags '-s -w' -o .cache/engine/$(1)-router ./cmd/caisson-router
 	go run ./internal/tools/packengine .cache/engine/$(1) $(ENGINE)
@@ -287,4 +289,4 @@ SOURCE_DATE = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 
 .PHONY: clean
 clean: ## remove what was built; caches of the test guest stay in .cache
-	rm -rf bin dist .cache/engine guest/embedded/caisson-guest $(ENGINE).zst $(ENGINE).txt $(ROUTER).zst $(ROUTER).txt
+	rm -rf bin dist .cache/engine $(GUEST).zst $(ENGINE).zst $(ENGINE).txt $(ROUTER).zst $(ROUTER).txt

@@ -4,6 +4,7 @@ package embedded
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"strconv"
@@ -20,7 +21,8 @@ type shared struct {
 	file *os.File // stays open
 }
 
-func (s *shared) open(program []byte) (*os.File, error) {
+// open gives it to one more; write writes it where nobody has had it yet.
+func (s *shared) open(write func(io.Writer) error) (*os.File, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.file != nil {
@@ -30,7 +32,7 @@ func (s *shared) open(program []byte) (*os.File, error) {
 		s.file.Close() // somebody of our uid took its mode away: they get no more than this one
 		s.file = nil
 	}
-	f, err := sealed(program)
+	f, err := sealed(write)
 	if err != nil {
 		return nil, err
 	}
@@ -43,17 +45,17 @@ func reopen(f *os.File) (*os.File, error) {
 	return os.Open("/proc/self/fd/" + strconv.FormatUint(uint64(f.Fd()), 10))
 }
 
-// sealed returns program as an open file without a name that nobody can
-// change, open for reading only: gVisor takes no other as a first process.
-func sealed(program []byte) (*os.File, error) {
+// sealed returns the program that write writes as an open file without a name that
+// nobody can change, open for reading only: gVisor takes no other as a first process.
+func sealed(write func(io.Writer) error) (*os.File, error) {
 	fd, err := unix.MemfdCreate(Argv0, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("guest agent: memfd_create: %w", err)
 	}
 	f := os.NewFile(uintptr(fd), Argv0)
 	defer f.Close()
-	if _, err := f.Write(program); err != nil {
-		return nil, fmt.Errorf("guest agent: %w", err)
+	if err := write(f); err != nil {
+		return nil, err
 	}
 	const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
 	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals); err != nil {

@@ -13,7 +13,7 @@ import (
 // A make build's agent once was a file that gVisor refused to execute, while
 // the tests, which run without it, passed.
 func TestSealedIsReadOnlyAndStaysWhatItIs(t *testing.T) {
-	f, err := sealed([]byte("#!/bin/true\n"))
+	f, err := sealed(written("#!/bin/true\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,14 +31,22 @@ func TestSealedIsReadOnlyAndStaysWhatItIs(t *testing.T) {
 	}
 }
 
+// written writes a program.
+func written(program string) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := io.WriteString(w, program)
+		return err
+	}
+}
+
 // All sandboxes of a process execute one file. They have no offset in common, and
 // what one does to it by its name in /proc leaves the next one a program.
 func TestSharedIsOneFileForAll(t *testing.T) {
 	var s shared
-	program := []byte("#!/bin/true\n")
+	const program = "#!/bin/true\n"
 	open := func() (*os.File, uint64) {
 		t.Helper()
-		f, err := s.open(program)
+		f, err := s.open(written(program))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +55,7 @@ func TestSharedIsOneFileForAll(t *testing.T) {
 		if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := io.ReadAll(f); err != nil || string(got) != string(program) {
+		if got, err := io.ReadAll(f); err != nil || string(got) != program {
 			t.Errorf("it holds %q (%v)", got, err)
 		}
 		return f, st.Ino

@@ -6,24 +6,25 @@ package embedded
 
 import (
 	"fmt"
+	"io"
 	"os"
 )
 
 // shared is a program; elsewhere than on Linux nobody starts it often.
 type shared struct{}
 
-func (*shared) open(program []byte) (*os.File, error) { return sealed(program) }
+func (*shared) open(write func(io.Writer) error) (*os.File, error) { return sealed(write) }
 
-// sealed returns program as an open file without a name.
-func sealed(program []byte) (*os.File, error) {
+// sealed returns the program that write writes as an open file without a name.
+func sealed(write func(io.Writer) error) (*os.File, error) {
 	f, err := os.CreateTemp("", Argv0+"-")
 	if err != nil {
 		return nil, fmt.Errorf("guest agent: %w", err)
 	}
 	defer os.Remove(f.Name())
-	if _, err := f.Write(program); err != nil {
+	if err := write(f); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("guest agent: %w", err)
+		return nil, err
 	}
 	return f, nil
 }
