@@ -3,17 +3,12 @@
 package layer
 
 import (
-	"bufio"
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
 	"io"
-
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
 )
 
 // Blob is a layer as it is stored: a tar archive, compressed with gzip or zstd
@@ -63,10 +58,6 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// windowMost bounds what a zstd stream makes us keep in memory: as much as the
-// highest level of the usual tools needs.
-const windowMost = 128 << 20
-
 func open(b Blob, ratio int64) (*stream, error) {
 	if b.Digest == "" && b.DiffID == "" {
 		return nil, broken(nil, "a layer has no digest")
@@ -91,34 +82,6 @@ func open(b Blob, ratio int64) (*stream, error) {
 		return nil, err
 	}
 	return s, nil
-}
-
-// expand looks at how the layer begins: what a manifest says of its
-// compression is not always true.
-func (s *stream) expand(r io.Reader) error {
-	in := bufio.NewReaderSize(r, 1<<16)
-	head, err := in.Peek(4)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return broken(err, "a layer cannot be read")
-	}
-	switch {
-	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
-		z, err := gzip.NewReader(in)
-		if err != nil {
-			return broken(err, "a layer is no gzip stream")
-		}
-		s.plain = ahead(s, z)
-	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(windowMost), zstd.WithDecoderLowmem(true))
-		if err != nil {
-			return broken(err, "a layer is no zstd stream")
-		}
-		s.closers = append(s.closers, z.Close)
-		s.plain = ahead(s, z)
-	default:
-		s.plain = in
-	}
-	return nil
 }
 
 // Read gives the archive, and stops one that expands without end.

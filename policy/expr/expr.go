@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package expr compiles and evaluates the conditions of a policy file: CEL, over
-// one call of a tool.
-//
-// A condition is checked against the tool's own schema when it is read, so that a
-// name that is written wrong is a fault of the file and not a rule that never
-// holds. What it costs is bounded; a condition that fails is an error, which is
-// never a yes. Strings are compared by helpers that parse them first, because an
-// address that ends in "company.com" need not be one of company.com.
-//
-// Nothing here does I/O. Environments are made when the first condition is
-// compiled: most runs have none.
+//go:build !lean
+
 package expr
 
 import (
@@ -33,23 +24,6 @@ const (
 	measured = 100
 )
 
-// Fault is what is wrong with a condition, and where in its text.
-type Fault struct {
-	Line, Column int // from 1, in characters
-	Problem      string
-}
-
-// Faults are all that was found.
-type Faults []Fault
-
-func (f Faults) Error() string {
-	var all []string
-	for _, one := range f {
-		all = append(all, fmt.Sprintf("%d:%d: %s", one.Line, one.Column, one.Problem))
-	}
-	return strings.Join(all, "; ")
-}
-
 // Expr is a condition. It does not change and may be used from many goroutines.
 type Expr struct {
 	text    string
@@ -58,17 +32,6 @@ type Expr struct {
 
 // String is the condition as it was written.
 func (e *Expr) String() string { return e.text }
-
-// Input is the call that a condition is about.
-type Input struct {
-	Tool string
-	// Params are the arguments as [Params.Value] gives them.
-	Params any
-	// Actor is who asks; Operator says that it is the owner of the host. Sandbox is
-	// the living sandbox that it is about.
-	Actor, Sandbox string
-	Operator       bool
-}
 
 // Compile reads a condition about calls whose arguments are of params; nil is any
 // arguments. Errors are Faults.
@@ -130,40 +93,6 @@ func problem(s string) string {
 	}
 	return s
 }
-
-// Prepared is a call, ready for conditions. It is for one goroutine.
-type Prepared struct{ vars map[string]any }
-
-// Prepare makes a call ready.
-func Prepare(in Input) *Prepared {
-	return &Prepared{map[string]any{
-		"params": in.Params,
-		"tool":   map[string]any{"name": in.Tool},
-		"call":   map[string]any{"actor": in.Actor, "sandbox": in.Sandbox, "operator": in.Operator},
-	}}
-}
-
-// Effect is what a call would do.
-type Effect struct {
-	Kind, Language, Isolation string
-	Argv                      []string
-	Network, Root, Terminal   bool
-}
-
-// PrepareEffect makes a call ready for conditions about what it would do.
-func PrepareEffect(in Input, e Effect) *Prepared {
-	p := Prepare(in)
-	if p.vars["params"] == nil {
-		p.vars["params"] = map[string]any{}
-	}
-	call := p.vars["call"].(map[string]any)
-	call["kind"], call["language"], call["isolation"], call["argv"] = e.Kind, e.Language, e.Isolation, append([]string{}, e.Argv...)
-	call["network"], call["root"], call["terminal"] = e.Network, e.Root, e.Terminal
-	return p
-}
-
-// ErrMissing is why a condition fails that asks for an argument that is not there.
-var ErrMissing = errors.New("is not given (a condition that works without begins with has(…))")
 
 // Holds says whether the condition holds. An error is why that cannot be said.
 func (e *Expr) Holds(p *Prepared) (holds bool, err error) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build !lean
+
 package params
 
 import (
@@ -15,13 +17,12 @@ import (
 	"github.com/caisson-run/caisson/tool/params/drafts"
 )
 
-// Bounds of a schema. It may come from a server that nobody trusts.
+// More bounds of a schema, which may come from a server that nobody trusts.
 const (
-	MaxSchema   = 64 << 10 // bytes
-	maxFaults   = 50       // reported
-	maxProblem  = 1000     // bytes of what one says
-	maxSchemas  = 5_000    // schemas within a schema
-	maxWorth    = 10_000   // checks that one value may cost; see cost.go
+	maxFaults   = 50     // reported
+	maxProblem  = 1000   // bytes of what one says
+	maxSchemas  = 5_000  // schemas within a schema
+	maxWorth    = 10_000 // checks that one value may cost; see cost.go
 	schemaPlace = "mem:///schema.json"
 )
 
@@ -30,12 +31,6 @@ const (
 type Schema struct {
 	compiled *jsonschema.Schema
 	patterns *patterns
-}
-
-// Fault is something that does not fit the schema.
-type Fault struct {
-	Path    string `json:"path"` // a JSON pointer; "" is the whole
-	Problem string `json:"problem"`
 }
 
 // Compile reads a schema. References lead nowhere but into it, formats are

@@ -3,19 +3,13 @@
 package engine
 
 import (
-	"bufio"
-	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
 
-	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/internal/linux/engine/shelf"
@@ -109,29 +103,4 @@ func (p *Program) inMemory() (*os.File, error) {
 		return nil, fmt.Errorf("engine: sealing: %w", err)
 	}
 	return f, nil
-}
-
-// unpack writes the program to w, and compares what it has written with the
-// label.
-func (p *Program) unpack(w io.Writer) error {
-	z, err := zstd.NewReader(bytes.NewReader(p.Packed), zstd.WithDecoderConcurrency(1))
-	if err != nil {
-		return fmt.Errorf("engine: %w", err)
-	}
-	defer z.Close()
-	sum := sha256.New()
-	// The page cache keeps a file in pieces as large as it was written in, and a program
-	// starts faster out of large ones.
-	large := bufio.NewWriterSize(w, 1<<20)
-	n, err := io.Copy(io.MultiWriter(large, sum), io.LimitReader(z, p.Label.Size+1))
-	if err == nil {
-		err = large.Flush()
-	}
-	if err != nil {
-		return fmt.Errorf("engine: unpacking: %w", err)
-	}
-	if n != p.Label.Size || hex.EncodeToString(sum.Sum(nil)) != p.Label.Digest {
-		return errors.New("engine: what was unpacked is not what was packed")
-	}
-	return nil
 }
