@@ -210,9 +210,9 @@ func list(t *testing.T) []pkg {
 // The binary that make builds carries the engine as a file: what one of the two
 // needs must not come to lie in the other by a stray import.
 func TestEngineIsApart(t *testing.T) {
-	deps := func(program string) []string {
+	deps := func(program, tags string) []string {
 		t.Helper()
-		cmd := exec.Command("go", "list", "-e", "-deps", "-tags", "embedguest,embedengine", program)
+		cmd := exec.Command("go", "list", "-e", "-deps", "-tags", tags, program)
 		cmd.Env = append(cmd.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
 		out, err := cmd.Output()
 		if err != nil {
@@ -220,7 +220,8 @@ func TestEngineIsApart(t *testing.T) {
 		}
 		return strings.Fields(string(out))
 	}
-	binary, engine, router := deps("./cmd/caisson"), deps("./cmd/caisson-engine"), deps("./cmd/caisson-router")
+	const all = "embedguest,embedengine"
+	binary, engine, router, lean := deps("./cmd/caisson", all), deps("./cmd/caisson-engine", all), deps("./cmd/caisson-router", all), deps("./cmd/caisson-run", "lean,embedengine")
 	for _, dep := range binary {
 		if under(dep, "gvisor.dev/gvisor") {
 			t.Errorf("cmd/caisson links %s", dep)
@@ -236,10 +237,16 @@ func TestEngineIsApart(t *testing.T) {
 			t.Errorf("cmd/caisson-router links %s", dep)
 		}
 	}
+	for _, dep := range lean {
+		if d := rel(dep); under(d, "./api", "./mcp", "./client", "./attack", "./sandbox/docker", "./tool/params/drafts", "gvisor.dev/gvisor", "google.golang.org/protobuf", "cel.dev",
+			"github.com/santhosh-tekuri/jsonschema", "github.com/google/go-containerregistry", "github.com/klauspost/compress") {
+			t.Errorf("cmd/caisson-run links %s", dep)
+		}
+	}
 	if slices.Contains(engine, module+"/egress/confined") || slices.Contains(binary, module+"/egress/confined") || !slices.Contains(router, module+"/egress/confined") {
 		t.Error("the router is not a program of its own, or not only that")
 	}
-	if !slices.Contains(engine, "gvisor.dev/gvisor/runsc/boot") || !slices.Contains(binary, module+"/session") {
+	if !slices.Contains(engine, "gvisor.dev/gvisor/runsc/boot") || !slices.Contains(binary, module+"/session") || !slices.Contains(lean, module+"/session") {
 		t.Error("the lists are not those of the two programs")
 	}
 }

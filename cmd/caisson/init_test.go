@@ -35,17 +35,20 @@ func TestInitBudget(t *testing.T) {
 			} else {
 				program = build(t, "../"+name)
 			}
-			testInitBudget(t, program, budget)
+			testInitBudget(t, program, budget, "version") // of which the engine knows nothing, and says so
 		})
 	}
+	t.Run("caisson run", func(t *testing.T) {
+		testInitBudget(t, joined(t), 2, "run", "--isolation", "process", "--no-such-flag")
+	})
 }
 
 // testInitBudget takes each package's fastest of several runs: a neighbour on
 // the machine makes a run slower, never faster.
-func testInitBudget(t *testing.T, program string, budget float64) {
+func testInitBudget(t *testing.T, program string, budget float64, args ...string) {
 	best := map[string]float64{}
 	for range 100 {
-		cmd := exec.Command(program, "version") // of which the engine knows nothing, and says so
+		cmd := exec.Command(program, args...)
 		cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
 		out, _ := cmd.CombinedOutput()
 		for _, m := range initLine.FindAllStringSubmatch(string(out), -1) {

@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/caisson-run/caisson/attack/probe"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -38,8 +37,8 @@ const (
 // Main runs one command line and returns the exit code. args[0] is the
 // program's name; drivers makes the levels, by name, when a command needs them.
 func Main(args []string, drivers func() map[string]sandbox.Driver) int {
-	if len(args) > 1 && args[1] == probe.Word {
-		return probe.Main(args[2:]) // inside a sandbox, on behalf of caisson attack
+	if code, inside := probed(args); inside {
+		return code
 	}
 	a := &app{in: os.Stdin, out: &printed{file: os.Stdout}, err: os.Stderr, drivers: sync.OnceValue(drivers)}
 	return a.run(args[1:])
@@ -106,7 +105,7 @@ you did not name, and a limit on everything.`,
 		root.AddCommand(a.runCommand())
 		return root
 	}
-	root.AddCommand(a.runCommand(), a.doctorCommand(), a.imageCommand(), a.policyCommand(), a.auditCommand(), a.attackCommand(), a.serveCommand(), a.mcpCommand(), a.keysCommand(), a.approvalsCommand(), a.toolsCommand(), a.sandboxCommand(), a.versionCommand(), a.completionCommand(), a.manCommand())
+	root.AddCommand(a.commands()...)
 	root.SetHelpCommand(&cobra.Command{Use: "help [COMMAND]", Short: "Help on a command", RunE: func(_ *cobra.Command, args []string) error {
 		cmd, rest, err := root.Find(args)
 		if err != nil || len(rest) > 0 {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build !lean
+
 package cli
 
 import (
@@ -10,10 +12,8 @@ import (
 	"os"
 	"os/signal"
 	"strings"
-	"sync"
 	"syscall"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +21,6 @@ import (
 	"github.com/caisson-run/caisson/internal/named"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
-	"github.com/caisson-run/caisson/session/registry"
 	"github.com/caisson-run/caisson/tool"
 	"github.com/caisson-run/caisson/tool/params"
 )
@@ -249,34 +248,4 @@ func uncalledCode(err error) int {
 		return exitDenied
 	}
 	return exitCannot
-}
-
-// counting opens the store of rates when something is to be counted: most runs
-// count nothing.
-type counting struct {
-	dir string
-
-	mu sync.Mutex
-	db *registry.DB
-}
-
-// Take is registry.DB's.
-func (c *counting) Take(ctx context.Context, now registry.Instant, rates []registry.Rate) (int, time.Duration, error) {
-	c.mu.Lock()
-	if c.db == nil {
-		var err error
-		if c.db, err = registry.Open(ctx, c.dir); err != nil {
-			c.mu.Unlock()
-			return -1, 0, err
-		}
-	}
-	c.mu.Unlock()
-	return c.db.Take(ctx, now, rates)
-}
-
-func (c *counting) close() error {
-	if c.db == nil {
-		return nil
-	}
-	return c.db.Close()
 }

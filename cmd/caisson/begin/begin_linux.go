@@ -19,10 +19,13 @@ import (
 )
 
 func init() {
+	g := guessed(os.Args)
+	if !here(os.Args, g) {
+		return
+	}
 	if len(os.Args) > 1 && os.Args[1] == "run" {
 		slack()
 	}
-	g := guessed(os.Args)
 	switch {
 	case g.level == "gvisor":
 		newborn.Begin(state(os.Geteuid(), os.Getenv))

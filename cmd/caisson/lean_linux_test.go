@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// joined is the file that make build has made, with a state directory of its own in
+// which a first run has kept what it carries.
+func joined(t *testing.T) string {
+	t.Helper()
+	program := os.Getenv("CAISSON")
+	if program == "" {
+		t.Skip("there is only one program in what go build makes; make test has the other")
+	}
+	t.Setenv("CAISSON_STATE", filepath.Join(t.TempDir(), "state"))
+	for _, level := range []string{"process", "gvisor"} {
+		if which, out := ran(t, program, "", "run", "--isolation", level, "--", "echo", "first"); which != "whole" || out != "first\n" {
+			t.Fatalf("the first run was in the %s program: %s", which, out)
+		}
+	}
+	// The router may be kept since the first of these.
+	ran(t, program, "", "run", "--isolation", "process", "--allow", "127.0.0.1:1", "--", "true")
+	return program
+}
+
+// ran says in which of the two programs a command line was carried out, by the packages
+// that it had to initialise, and what it printed.
+func ran(t *testing.T, program, stdin string, args ...string) (which, out string) {
+	t.Helper()
+	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
+	var stderr, stdout bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
+	_ = cmd.Run()
+	which = "lean"
+	if strings.Contains(stderr.String(), "init github.com/danielgtaylor/huma") {
+		which = "whole"
+	}
+	said := ""
+	for line := range strings.Lines(stderr.String()) {
+		if !strings.HasPrefix(line, "init ") {
+			said += line
+		}
+	}
+	return which, stdout.String() + said
+}
+
+// A run begins in the lean program, and what that has no packages for is carried out
+// by the other one, as if it had been called.
+func TestLean(t *testing.T) {
+	program := joined(t)
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(policy, []byte("version: 1\nisolation: process\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ line, stdin, which, says string }{
+		{"run --isolation process -- echo one", "", "lean", "one"},
+		{"run -- echo one", "", "lean", "one"},
+		{"run --isolation process --allow 127.0.0.1:1 -- echo one", "", "lean", "one"},
+		{"run --isolation process --json -- echo one", "", "lean", `"status":"success"`},
+		{"run --isolation process -- cat", "input", "lean", "input"},
+		{"run --isolation process --lang sh -", "echo $((6*7))", "lean", "42"},
+		{"run --isolation process -e A=--image -- printenv A", "", "lean", "--image"},
+		{"run --isolation process -- echo --policy -t --image", "", "lean", "--policy -t --image"},
+		{"run --isolation process --no-such-flag", "", "lean", "there is no flag --no-such-flag"},
+		{"version", "", "whole", "gvisor"},
+		{"run --help", "", "whole", "Run one program in a sandbox"},
+		{"run --isolation process --collect *.txt -- touch a.txt", "", "whole", ""},
+		{"run --isolation process --policy " + policy + " -- cat", "input", "whole", "input"},
+		{"run --isolation process --image ./no-such.tar -- true", "", "whole", "no-such.tar"},
+		{"run --isolation process -t -- tty", "", "whole", "/dev/pts/"},
+		{"run --isolation nonsense -- true", "", "whole", "docker"},
+		{"run", "", "whole", "there is nothing to run"},
+		// What package begin does not see, since it knows no flags, package cli does.
+		{"run --isolation process --env-file -- --policy " + policy + " --lang sh -", "echo one", "whole", "--env-file"},
+		{"run --isolation process --deny -- --collect *.txt --lang sh -", "echo late", "whole", "late"},
+		{"run --isolation process --workdir -- --tty -- true", "", "whole", "--workdir"},
+	} {
+		t.Run(c.line, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			which, out := ran(t, program, c.stdin, strings.Fields(c.line)...)
+			if which != c.which || !strings.Contains(out, c.says) {
+				t.Errorf("in the %s program, want the %s one: %s", which, c.which, out)
+			}
+		})
+	}
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !lean
+
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/attack/probe"
+)
+
+// commands are all that there are, in the order of the help.
+func (a *app) commands() []*cobra.Command {
+	return []*cobra.Command{
+		a.runCommand(), a.doctorCommand(), a.imageCommand(), a.policyCommand(), a.auditCommand(), a.attackCommand(),
+		a.serveCommand(), a.mcpCommand(), a.keysCommand(), a.approvalsCommand(), a.toolsCommand(), a.sandboxCommand(),
+		a.versionCommand(), a.completionCommand(), a.manCommand(),
+	}
+}
+
+// probed is what `caisson attack` has inside of a sandbox.
+func probed(args []string) (code int, inside bool) {
+	if len(args) < 2 || args[1] != probe.Word {
+		return 0, false
+	}
+	return probe.Main(args[2:]), true
+}
+
+// elsewhere has another program carry out a run that is not for this one; there is none.
+func (*app) elsewhere(*runFlags) error { return nil }
