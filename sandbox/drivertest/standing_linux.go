@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"slices"
@@ -23,6 +24,9 @@ import (
 func Standing(t *testing.T, pid int) string {
 	t.Helper()
 	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "" // it has ended
+	}
 	if err != nil || len(threads) == 0 {
 		t.Fatalf("%d threads, %v", len(threads), err)
 	}
