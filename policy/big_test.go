@@ -56,3 +56,11 @@ func TestParseIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// How long a file may be is said for people, whatever was read of it.
+func TestTooLong(t *testing.T) {
+	_, err := Parse("p.yaml", make([]byte, 3<<20))
+	if err == nil || err.Error() != "p.yaml:1:1: it is longer than 256 KiB" || sandbox.Hint(err) == "" {
+		t.Errorf("%v", err)
+	}
+}

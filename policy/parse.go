@@ -58,7 +58,7 @@ func Parse(name string, src []byte) (f *File, err error) {
 func (d *decoder) load(src []byte) *yaml.Node {
 	const empty = "write at least version: 1, or start from caisson policy init"
 	if len(src) > maxFile {
-		d.fault(Pos{1, 1}, "split it, or drop what is not needed", "it has %d bytes, the most is %d", len(src), maxFile)
+		d.fault(Pos{1, 1}, "split it, or drop what is not needed", "it is longer than %d KiB", maxFile>>10)
 		return nil
 	}
 	if p, why, ok := unseen(src); ok {

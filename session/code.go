@@ -141,7 +141,7 @@ func (r *run) factsOf(ctx context.Context, t *programText, base *run) (f *code.F
 	case t.Why != "":
 		f = code.Unreadable(t.Why)
 	case len(t.Source) > code.MaxText:
-		f = code.Unreadable(fmt.Sprintf("it has %d bytes, the most that is read is %d", len(t.Source), code.MaxText))
+		f = code.Unreadable(fmt.Sprintf("it is longer than the %s that are read", Size(code.MaxText)))
 	case t.Source == "":
 		f = &code.Facts{}
 	case t.Language == code.PythonLanguage:

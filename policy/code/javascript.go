@@ -23,7 +23,7 @@ func JavaScript(src []byte) (f *Facts) {
 		}
 	}()
 	if len(src) > MaxText {
-		return fault(1, 1, "it has %d bytes, the most that is read is %d", len(src), MaxText)
+		return fault(1, 1, "it is longer than the %d MiB that are read", MaxText>>20)
 	}
 	if i := bytes.IndexByte(src, 0); i >= 0 {
 		return fault(1, 1, "it has a NUL byte")

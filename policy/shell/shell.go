@@ -403,7 +403,7 @@ func disputed(text string) (Pos, string) {
 // unreadable finds what shells, this parser or a person would see differently.
 func unreadable(text string) (Pos, string) {
 	if len(text) > MaxLine {
-		return Pos{1, 1}, fmt.Sprintf("it has %d bytes, the most that is judged is %d", len(text), MaxLine)
+		return Pos{1, 1}, fmt.Sprintf("it is longer than the %d KiB that are judged", MaxLine>>10)
 	}
 	// Shells end a comment with its line; the parser goes on behind a backslash.
 	if strings.HasSuffix(text, `\`) {

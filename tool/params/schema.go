@@ -41,7 +41,7 @@ func Compile(src []byte) (*Schema, error) {
 		return nil, &sandbox.Error{Op: "schema", Kind: sandbox.ErrInvalid, Problem: fmt.Sprintf(format, args...)}
 	}
 	if len(src) > MaxSchema {
-		return refuse("it has %d bytes, the most is %d", len(src), MaxSchema)
+		return refuse("it is longer than %d KiB", MaxSchema>>10)
 	}
 	// Read first: it bounds depth, and a name that is there twice means one thing
 	// to us and another to whoever shows the schema.

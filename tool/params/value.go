@@ -47,7 +47,7 @@ func Read(src []byte) (any, error) { return read(src, false) }
 // read is Read; in a schema numbers are bounds, which may be of 64 bits.
 func read(src []byte, schema bool) (any, error) {
 	if len(src) > MaxText {
-		return nil, invalid("", "it has %d bytes, the most is %d", len(src), MaxText)
+		return nil, invalid("", "it is longer than %d MiB", MaxText>>20)
 	}
 	if !utf8.Valid(src) {
 		return nil, invalid("", "it is not UTF-8 text")
