@@ -3,6 +3,7 @@
 package e2b
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"time"
@@ -170,8 +171,25 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, k *session.Key) 
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusCreated, s.answer(b))
-	return nil
+	return s.answerMade(w, r, k, s.answer(b), b)
+}
+
+// answerMade answers with sandboxes that were made. Where nobody takes the answer they
+// are ended: they would run until their time is over, and count for the key's quota, and
+// nobody would know of them.
+func (s *Server) answerMade(w http.ResponseWriter, r *http.Request, k *session.Key, answer any, made ...*session.Sandbox) error {
+	gone := context.Cause(r.Context())
+	if gone == nil {
+		writeJSON(w, http.StatusCreated, answer)
+		if bounds.Taken(w) {
+			return nil
+		}
+	}
+	for _, b := range made {
+		// It may have ended by itself; else its time does it.
+		_ = s.o.Sandboxes.Kill(context.WithoutCancel(r.Context()), k, b.ID)
+	}
+	return gone
 }
 
 // wish is what the request asks of the road.

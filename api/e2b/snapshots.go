@@ -121,6 +121,7 @@ func (s *Server) fork(w http.ResponseWriter, r *http.Request, k *session.Key) er
 		return err
 	}
 	list := make([]forked, 0, len(all))
+	var made []*session.Sandbox
 	for _, one := range all {
 		if one.Err != nil {
 			list = append(list, forked{Error: asAPI(one.Err)})
@@ -128,7 +129,7 @@ func (s *Server) fork(w http.ResponseWriter, r *http.Request, k *session.Key) er
 		}
 		a := s.answer(one.Sandbox)
 		list = append(list, forked{Sandbox: &a})
+		made = append(made, one.Sandbox)
 	}
-	writeJSON(w, http.StatusCreated, list)
-	return nil
+	return s.answerMade(w, r, k, list, made...)
 }

@@ -114,6 +114,9 @@ func (s *Server) sandboxes() {
 	register(s, op, func(ctx context.Context, k *session.Key, in *struct{ Body Create }) (*sandboxAnswer, error) {
 		if in.Body.Name == "" {
 			b, err := s.o.Sandboxes.Create(ctx, k, in.Body.wish())
+			if err == nil {
+				err = made(ctx, b)
+			}
 			return answer(http.StatusCreated, b, err)
 		}
 		b, made, err := s.o.Sandboxes.Acquire(ctx, k, in.Body.Name, in.Body.wish())

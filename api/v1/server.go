@@ -174,6 +174,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.mux.ServeHTTP(w, r)
+	s.settle(r.Context(), c, w)
 }
 
 // Refuse answers a request that somebody before this door does not let through.
@@ -199,6 +200,9 @@ type call struct {
 	body    io.Reader
 	header  http.Header
 	control *http.ResponseController
+
+	made []string // sandboxes that only the answer tells of
+	left bool     // there was nobody any more to tell
 }
 
 func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }

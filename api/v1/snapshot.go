@@ -104,6 +104,7 @@ func (s *Server) snapshots() {
 		all, err := s.o.Sandboxes.Fork(ctx, k, in.ID, max(in.Body.Count, 1), seconds(in.Body.Timeout))
 		a := &forkAnswer{}
 		a.Body.Forks = []Fork{}
+		var copies []*session.Sandbox
 		for _, f := range all {
 			if f.Err != nil {
 				a.Body.Forks = append(a.Body.Forks, Fork{Problem: asProblem(f.Err)})
@@ -111,6 +112,10 @@ func (s *Server) snapshots() {
 			}
 			v := view(f.Sandbox)
 			a.Body.Forks = append(a.Body.Forks, Fork{Sandbox: &v})
+			copies = append(copies, f.Sandbox)
+		}
+		if err == nil {
+			err = made(ctx, copies...)
 		}
 		return a, err
 	})

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/session"
+)
+
+// made notes sandboxes that were made for a call and have no name: only its answer tells
+// which they are. It is an error when whoever called is gone by now.
+func made(ctx context.Context, all ...*session.Sandbox) error {
+	c := callOf(ctx)
+	for _, b := range all {
+		c.made = append(c.made, b.ID)
+	}
+	c.left = ctx.Err() != nil
+	return context.Cause(ctx)
+}
+
+// settle ends what a call has made whose answer nobody has taken: it would run until its
+// time is over, and count for the key's quota, and nobody would know of it.
+func (s *Server) settle(ctx context.Context, c *call, w http.ResponseWriter) {
+	if len(c.made) == 0 || !c.left && bounds.Taken(w) {
+		return
+	}
+	for _, id := range c.made {
+		// It may have ended by itself; else its time does it.
+		_ = s.o.Sandboxes.Kill(context.WithoutCancel(ctx), c.key, id)
+	}
+}
