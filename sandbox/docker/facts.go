@@ -157,7 +157,8 @@ func (f *facts) limits(ociRuntime string) map[sandbox.LimitName]sandbox.Clause {
 	if f.podman {
 		l[sandbox.LimitInodes] = sandbox.Clause{Enforcement: sandbox.Off, Detail: "Podman bounds a tmpfs by its size alone"}
 	}
-	if m := l[sandbox.LimitMemory]; m.Enforcement == sandbox.Enforced && f.cgroups() == "1" && !f.boundsSockets() {
+	// gVisor's buffers are its own memory.
+	if m := l[sandbox.LimitMemory]; m.Enforcement == sandbox.Enforced && f.cgroups() == "1" && !f.boundsSockets() && ociRuntime != runtimeGVisor {
 		m.Enforcement = sandbox.Emulated
 		m.Detail += "; buffers of internet sockets are counted apart there and only root can bound them, so programs may hold memory beyond it"
 		m.Remedy = "use an engine on cgroup v2, or run caisson as root"

@@ -85,7 +85,7 @@ func (d *Driver) start(ctx context.Context, e *engine, f *facts, spec *sandbox.S
 	if err := e.call(ctx, http.MethodPost, "/containers/"+i.name+"/start", nil, nil, nil); err != nil {
 		return nil, explain(err)
 	}
-	pid, err := e.pid(ctx, i.name)
+	pid, container, err := e.first(ctx, i.name)
 	if err != nil {
 		return nil, err
 	}
@@ -102,15 +102,17 @@ func (d *Driver) start(ctx context.Context, e *engine, f *facts, spec *sandbox.S
 	if err := p.verify(ctx, pid, i.stream); err != nil {
 		return nil, err
 	}
-	i.meter = newMeter(e, i.name, pid, here)
+	i.meter = newMeter(e, i.name, pid, here || d.opts.Runtime == runtimeGVisor && f.at.local() && inGroup(pid, container))
 	if d.opts.Runtime != "" {
 		i.meter.asked = p.request.HostConfig.Memory
-		if err := i.meter.counts(ctx, &spec.Limits, d.opts.Runtime); err != nil {
+		if err := i.meter.holds(ctx, &spec.Limits, d.opts.Runtime); err != nil {
 			return nil, err
 		}
 	}
-	if err := limitSockets(i.meter.group, spec.Limits.Memory); err != nil {
-		return nil, err
+	if here { // a kernel of its own has buffers of its own
+		if err := limitSockets(i.meter.group, spec.Limits.Memory); err != nil {
+			return nil, err
+		}
 	}
 	i.opener = stream.NewOpener(i.stream, mark)
 	i.running.Go(func() { i.watch(watch) })
@@ -133,21 +135,23 @@ func (e *engine) create(ctx context.Context, name string, p *plan) error {
 	return explain(err)
 }
 
-// pid is the first process's number on the engine's host.
-func (e *engine) pid(ctx context.Context, name string) (int, error) {
+// first is the first process's number on the engine's host, and the ID that the engine
+// has given to the container.
+func (e *engine) first(ctx context.Context, name string) (pid int, id string, err error) {
 	var c struct {
+		ID    string `json:"Id"`
 		State struct {
 			Running bool
 			Pid     int
 		}
 	}
 	if err := e.call(ctx, http.MethodGet, "/containers/"+name+"/json", nil, nil, &c); err != nil {
-		return 0, explain(err)
+		return 0, "", explain(err)
 	}
 	if !c.State.Running || c.State.Pid <= 0 {
-		return 0, sandbox.Errorf(sandbox.ErrUnavailable, "start sandbox", "its agent has ended at once")
+		return 0, "", sandbox.Errorf(sandbox.ErrUnavailable, "start sandbox", "its agent has ended at once")
 	}
-	return c.State.Pid, nil
+	return c.State.Pid, c.ID, nil
 }
 
 // waitGone closes ended when the container does not exist any more.

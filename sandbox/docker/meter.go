@@ -57,17 +57,23 @@ func (m *meter) outOfMemory() bool {
 	return m.engine.call(ctx, http.MethodGet, "/containers/"+m.name+"/json", nil, nil, &c) == nil && c.State.OOMKilled
 }
 
-// counts refuses a limit of processor time that was written down, where nobody could
-// count it.
-func (m *meter) counts(ctx context.Context, l *sandbox.Limits, ociRuntime string) error {
-	if l.CPUTime <= 0 || !l.Explicit[sandbox.LimitCPUTime] {
-		return nil
+// holds refuses a limit that was written down, where the container's control group is
+// not what holds its processes, and nothing else does.
+func (m *meter) holds(ctx context.Context, l *sandbox.Limits, ociRuntime string) error {
+	asked := map[sandbox.LimitName]bool{sandbox.LimitCPUTime: l.CPUTime > 0}
+	if ociRuntime == runtimeGVisor { // no kernel inside does
+		asked[sandbox.LimitMemory], asked[sandbox.LimitCPUs] = l.Memory > 0, l.CPUs > 0
 	}
-	u, err := m.usage(ctx)
-	if err == nil && u.CPU == nil {
-		err = errUncounted(ociRuntime)
+	for name, set := range asked {
+		if !set || !l.Explicit[name] || m.group != nil {
+			continue
+		}
+		if u, err := m.usage(ctx); err != nil || u.CPU != nil {
+			return err
+		}
+		return errNoGroup(name, ociRuntime)
 	}
-	return err
+	return nil
 }
 
 func (m *meter) usage(ctx context.Context) (sandbox.Usage, error) {

@@ -414,14 +414,17 @@ func TestUnboundedSocketBuffersAreSaid(t *testing.T) {
 	for _, tt := range []struct {
 		at      address
 		cgroups string
+		runtime string
 		want    sandbox.Enforcement
 	}{
-		{address{"tcp", "engine.example:2376"}, "1", sandbox.Emulated},
-		{address{"tcp", "engine.example:2376"}, "2", sandbox.Enforced},
-		{address{"unix", "/"}, "2", sandbox.Enforced},
+		{address{"tcp", "engine.example:2376"}, "1", "", sandbox.Emulated},
+		{address{"tcp", "engine.example:2376"}, "1", "kata", sandbox.Emulated},
+		{address{"tcp", "engine.example:2376"}, "1", "runsc", sandbox.Enforced}, // its buffers are its memory
+		{address{"tcp", "engine.example:2376"}, "2", "", sandbox.Enforced},
+		{address{"unix", "/"}, "2", "", sandbox.Enforced},
 	} {
 		f := &facts{at: tt.at, api: "1.41", info: info{CgroupVersion: tt.cgroups, MemoryLimit: true, SwapLimit: true}}
-		c := f.limits("")[sandbox.LimitMemory]
+		c := f.limits(tt.runtime)[sandbox.LimitMemory]
 		if c.Enforcement != tt.want || (c.Enforcement == sandbox.Emulated) != (c.Remedy != "") {
 			t.Errorf("%v, cgroup v%s: %+v", tt.at, tt.cgroups, c)
 		}

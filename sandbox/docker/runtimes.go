@@ -43,7 +43,7 @@ func runtimeLimits(l map[sandbox.LimitName]sandbox.Clause, ociRuntime string) {
 	for _, name := range []sandbox.LimitName{sandbox.LimitProcesses, sandbox.LimitOpenFiles, sandbox.LimitFileSize} {
 		l[name] = kernel
 	}
-	l[sandbox.LimitCPUTime] = sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "read about once a second from what the runtime tells the engine; refused where it tells nothing"}
+	l[sandbox.LimitCPUTime] = sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "read once a second or more often; refused where the runtime tells the engine nothing"}
 	if m := l[sandbox.LimitMemory]; m.Enforcement != sandbox.Off {
 		m.Detail += "; that " + ociRuntime + " holds it is the runtime's doing"
 		l[sandbox.LimitMemory] = m
@@ -62,11 +62,15 @@ func tellsNothing(reported *uint64, asked int64) bool {
 	return asked > 0 && (reported == nil || *reported > uint64(asked) || *reported+page <= uint64(asked))
 }
 
-// errUncounted is for a limit of processor time that nobody could hold.
-func errUncounted(ociRuntime string) error {
-	return &sandbox.Error{Op: "limit " + string(sandbox.LimitCPUTime), Kind: sandbox.ErrUnsupported,
-		Problem: "the runtime " + ociRuntime + " does not tell the engine what its containers use, so that processor time cannot be counted",
-		Hint:    "bound the run by its wall time and its processors; with a runtime that tells, docker stats shows the container's own memory limit"}
+// errNoGroup is for a limit that the container's control group was to hold, or to count
+// for.
+func errNoGroup(name sandbox.LimitName, ociRuntime string) error {
+	hint := "leave it out, or use a runtime with which docker stats shows the container's own memory limit"
+	if ociRuntime == runtimeGVisor {
+		hint = "leave it out, or have the engine call runsc without --ignore-cgroups"
+	}
+	return &sandbox.Error{Op: "limit " + string(name), Kind: sandbox.ErrUnsupported, Hint: hint,
+		Problem: "the runtime " + ociRuntime + " does not run its containers in the engine's control groups, so that nothing there holds or counts for it"}
 }
 
 func isRuntime(name string) bool { return slices.Contains(Runtimes(), name) }

@@ -6,11 +6,14 @@ package docker_test
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/docker"
@@ -38,6 +41,26 @@ func TestRunsc(t *testing.T) {
 	if _, err := client.Run(t.Context(), &sandbox.Exec{Argv: []string{hello, "kernel"}, Dir: "/", Stdout: &out}); err != nil || !strings.Contains(out.String(), "gvisor") {
 		t.Errorf("the kernel is %q, %v", &out, err)
 	}
+}
+
+// TestRunscWithoutGroups: called with --ignore-cgroups runsc holds neither memory nor
+// processors. What somebody has written down is refused then.
+func TestRunscWithoutGroups(t *testing.T) {
+	host := runscHost(t, "--ignore-cgroups")
+	for name, change := range map[sandbox.LimitName]func(*sandbox.Limits){
+		sandbox.LimitMemory:  func(l *sandbox.Limits) { l.Memory = 96 << 20 },
+		sandbox.LimitCPUs:    func(l *sandbox.Limits) { l.CPUs = 0.5 },
+		sandbox.LimitCPUTime: func(l *sandbox.Limits) { l.CPUTime = time.Second },
+	} {
+		spec := imageWorld(t)
+		change(&spec.Limits)
+		spec.Limits.Explicit = map[sandbox.LimitName]bool{name: true}
+		_, err := runtimeOf(host, "runsc").Start(t.Context(), spec)
+		if !errors.Is(err, sandbox.ErrUnsupported) || !strings.Contains(err.Error(), string(name)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	boxOn(t, runtimeOf(host, "runsc"), imageWorld(t)) // where nobody has
 }
 
 // TestConformanceOnRunsc holds docker:runsc, on a stock runsc of the very gVisor that
@@ -72,8 +95,8 @@ func runtimeOf(host, name string) sandbox.Driver {
 }
 
 // runscHost starts an engine with a stock runsc for one test, and hands it to one that
-// runs as somebody else.
-func runscHost(t *testing.T) string {
+// runs as somebody else. It calls runsc with these flags.
+func runscHost(t *testing.T, flags ...string) string {
 	t.Helper()
 	if raceDetector {
 		t.Skip("run without the race detector")
@@ -90,6 +113,12 @@ func runscHost(t *testing.T) string {
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building a stock runsc: %v\n%s", err, out)
+	}
+	if len(flags) > 0 {
+		script := fmt.Sprintf("#!/bin/sh\nexec %s %s \"$@\"\n", path, strings.Join(flags, " "))
+		if path += ".sh"; os.WriteFile(path, []byte(script), 0o755) != nil {
+			t.Fatal("cannot write a script")
+		}
 	}
 	e, err := enginetest.StartWith(t.Context(), "runsc", path)
 	if err != nil {

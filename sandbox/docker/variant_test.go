@@ -121,17 +121,53 @@ func TestVariantFigures(t *testing.T) {
 			t.Errorf("reported %q: %+v, %v", limit, u, err)
 		}
 		l := sandbox.Limits{CPUTime: time.Second, Explicit: map[sandbox.LimitName]bool{sandbox.LimitCPUTime: true}}
-		if err := m.counts(t.Context(), &l, "kata"); (err == nil) != tells || err != nil && !errors.Is(err, sandbox.ErrUnsupported) {
+		if err := m.holds(t.Context(), &l, "kata"); (err == nil) != tells || err != nil && !errors.Is(err, sandbox.ErrUnsupported) {
 			t.Errorf("reported %q, and processor time is limited: %v", limit, err)
 		}
-		l.Explicit = nil
-		if err := m.counts(t.Context(), &l, "kata"); err != nil {
+		// A kernel inside holds memory; gVisor has it held by the engine's group.
+		l = sandbox.Limits{Memory: asked, Explicit: map[sandbox.LimitName]bool{sandbox.LimitMemory: true}}
+		for _, name := range Runtimes() {
+			if err := m.holds(t.Context(), &l, name); (err == nil) != (tells || name == "kata") {
+				t.Errorf("reported %q, and memory is limited with %s: %v", limit, name, err)
+			}
+		}
+		l = sandbox.Limits{CPUTime: time.Second}
+		if err := m.holds(t.Context(), &l, "kata"); err != nil {
 			t.Errorf("reported %q, and nobody has written a limit down: %v", limit, err)
 		}
 		m.asked = 0 // the engine's own runtime
 		if u, err := m.usage(t.Context()); err != nil || u.CPU == nil {
 			t.Errorf("reported %q with the engine's own runtime: %+v, %v", limit, u, err)
 		}
+	}
+}
+
+// A process is taken for a container's where its memory is counted for the container.
+func TestContainerGroup(t *testing.T) {
+	id := strings.Repeat("0123456789abcdef", 4)
+	for groups, want := range map[string]bool{
+		"5:name=systemd:/x\n4:memory:/docker/" + id + "\n1:cpu,cpuacct:/docker/" + id + "\n0::/\n": true,
+		"9:cpuset:/\n3:cpu,memory:/libpod_parent/libpod-" + id + "\n":                              true,
+		"0::/system.slice/docker-" + id + ".scope\n":                                               true,
+		"0::/machine.slice/libpod-" + id + ".scope\n":                                              true,
+		"0::/docker/" + id: true,
+		// Somebody else's, that of who waits, and one that memory is not in.
+		"0::/docker/" + strings.Repeat("f", 64):                  false,
+		"4:memory:/docker/kata_" + id + "\n":                     false,
+		"0::/machine.slice/libpod-conmon-" + id + ".scope\n":     false,
+		"4:memory:/user\n0::/docker/" + id + "\n":                false,
+		"0::/docker/" + id + "\n4:memory:/user\n":                false,
+		"4:memory:/docker/" + id + "/x\n":                        false,
+		"4:memory\n" + id + "\n":                                 false,
+		"2:name=systemd:/docker/" + id + "\n1:cpu:/docker/" + id: false,
+		"": false,
+	} {
+		if got := containerGroup(groups, id); got != want {
+			t.Errorf("%q: %v", groups, got)
+		}
+	}
+	if containerGroup("4:memory:/\n", "") || containerGroup("4:memory:/x\n", "x") {
+		t.Error("it takes what is no ID")
 	}
 }
 
