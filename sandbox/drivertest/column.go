@@ -70,7 +70,7 @@ func setting() string {
 
 // File is the name under which a column is kept.
 func (c *Column) File() string {
-	return strings.NewReplacer(" ", "-", ",", "", "(", "", ")", "").Replace(c.Level+" "+c.Setting) + ".json"
+	return strings.NewReplacer(" ", "-", ",", "", "(", "", ")", "", ":", "_").Replace(c.Level+" "+c.Setting) + ".json"
 }
 
 // newColumn writes down what a level says of itself.

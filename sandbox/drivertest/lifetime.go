@@ -268,7 +268,7 @@ func testInstance(t *testing.T, s *suite, _ road) {
 func testForkBomb(t *testing.T, s *suite, r road) {
 	s.need(t, sandbox.LimitProcesses)
 	w := s.world(t, limit(func(l *sandbox.Limits) { l.Processes = 32 }))
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second*slowness())
 	defer cancel()
 	start := time.Now()
 	res, err := r.run(ctx, w.spec, w.exec("bash", "-c", "b() { b | b & }; while :; do b 2>/dev/null; done"))

@@ -314,6 +314,7 @@ if os.fork() == 0:
 while time.monotonic() < end: pass
 os.wait()`).ok(t)
 	if o.CPUMS == nil {
+		s.needFigures(t, r)
 		t.Fatal("CPU time was not measured")
 	}
 	// Two burners would take twice the wall time of two processors.
@@ -324,6 +325,9 @@ os.wait()`).ok(t)
 
 func testSample(t *testing.T, s *suite, r road) {
 	s.need(t, sandbox.LimitCPUTime)
+	if s.programs != nil {
+		s.needFigures(t, r)
+	}
 	w := s.world(t)
 	ctx, cancel := context.WithTimeout(t.Context(), runLimit)
 	defer cancel()
