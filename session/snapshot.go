@@ -287,14 +287,16 @@ func (b *Sandboxes) Fork(ctx context.Context, k *Key, id string, count int, time
 	}
 	for _, f := range out { // nobody is told of them
 		if f.Sandbox != nil {
-			err = errors.Join(err, b.withdraw(ctx, f.Sandbox.ID))
+			err = errors.Join(err, b.Withdraw(ctx, f.Sandbox.ID))
 		}
 	}
 	return nil, err
 }
 
-// withdraw ends a sandbox that was made for nobody, unless it has ended.
-func (b *Sandboxes) withdraw(ctx context.Context, id string) error {
+// Withdraw ends a sandbox that was made for nobody, unless it has ended: whoever asked
+// for it has gone, and has not been told which it is. That is for the door to know which
+// would have told, so nobody's key is asked for; ctx may be over.
+func (b *Sandboxes) Withdraw(ctx context.Context, id string) error {
 	ctx = context.WithoutCancel(ctx)
 	b.mu.Lock()
 	l := b.all[id]

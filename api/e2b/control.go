@@ -171,13 +171,13 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, k *session.Key) 
 	if err != nil {
 		return err
 	}
-	return s.answerMade(w, r, k, s.answer(b), b)
+	return s.answerMade(w, r, s.answer(b), b)
 }
 
 // answerMade answers with sandboxes that were made. Where nobody takes the answer they
 // are ended: they would run until their time is over, and count for the key's quota, and
 // nobody would know of them.
-func (s *Server) answerMade(w http.ResponseWriter, r *http.Request, k *session.Key, answer any, made ...*session.Sandbox) error {
+func (s *Server) answerMade(w http.ResponseWriter, r *http.Request, answer any, made ...*session.Sandbox) error {
 	gone := context.Cause(r.Context())
 	if gone == nil {
 		writeJSON(w, http.StatusCreated, answer)
@@ -186,8 +186,7 @@ func (s *Server) answerMade(w http.ResponseWriter, r *http.Request, k *session.K
 		}
 	}
 	for _, b := range made {
-		// It may have ended by itself; else its time does it.
-		_ = s.o.Sandboxes.Kill(context.WithoutCancel(r.Context()), k, b.ID)
+		_ = s.o.Sandboxes.Withdraw(r.Context(), b.ID) // else its time ends it
 	}
 	return gone
 }

@@ -131,5 +131,5 @@ func (s *Server) fork(w http.ResponseWriter, r *http.Request, k *session.Key) er
 		list = append(list, forked{Sandbox: &a})
 		made = append(made, one.Sandbox)
 	}
-	return s.answerMade(w, r, k, list, made...)
+	return s.answerMade(w, r, list, made...)
 }

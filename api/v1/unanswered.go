@@ -28,7 +28,6 @@ func (s *Server) settle(ctx context.Context, c *call, w http.ResponseWriter) {
 		return
 	}
 	for _, id := range c.made {
-		// It may have ended by itself; else its time does it.
-		_ = s.o.Sandboxes.Kill(context.WithoutCancel(ctx), c.key, id)
+		_ = s.o.Sandboxes.Withdraw(ctx, id) // else its time ends it
 	}
 }
