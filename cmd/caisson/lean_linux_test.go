@@ -56,10 +56,16 @@ func ran(t *testing.T, program, stdin string, args ...string) (which, out string
 // by the other one, as if it had been called.
 func TestLean(t *testing.T) {
 	program := joined(t)
-	policy := filepath.Join(t.TempDir(), "policy.yaml")
-	if err := os.WriteFile(policy, []byte("version: 1\nisolation: process\n"), 0o600); err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, name+".yaml")
+		if err := os.WriteFile(path, []byte("version: 1\nisolation: process\n"+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
 	}
+	policy := file("plain", "commands: {allow: [cat, sh]}\n")
 	for _, c := range []struct{ line, stdin, which, says string }{
 		{"run --isolation process -- echo one", "", "lean", "one"},
 		{"run -- echo one", "", "lean", "one"},
@@ -73,13 +79,21 @@ func TestLean(t *testing.T) {
 		{"version", "", "whole", "gvisor"},
 		{"run --help", "", "whole", "Run one program in a sandbox"},
 		{"run --isolation process --collect *.txt -- touch a.txt", "", "whole", ""},
-		{"run --isolation process --policy " + policy + " -- cat", "input", "whole", "input"},
+		{"run --policy " + policy + " -- cat", "input", "lean", "input"},
+		{"run --policy " + policy + " -- id", "", "lean", "denied"},
+		{"run --policy /dev/stdin -- cat", "version: 1\nisolation: process\ncommands: {allow: [echo]}\n", "whole", "denied"},
+		{"run --policy " + policy + "x -- cat", "", "whole", "there is no such policy file"},
+		{"run --policy " + file("fault", "nonsense: 1\n") + " -- cat", "", "whole", "nonsense"},
+		{"run --policy " + file("image", "image: ./no-such.tar\n") + " -- cat", "", "whole", "no-such.tar"},
+		{"run --policy " + file("risk", "risk: {high: [\"call.argv[0] == 'cat'\"], on_high: deny}\n") + " -- cat", "", "whole", "denied"},
+		{"run --policy " + file("code", "code: {python: {deny_imports: [os]}}\n") + " --lang python -", "import os", "whole", "denied"},
+		{"run --policy " + file("collect", "files: {collect: ['*.txt']}\n") + " --collect *.txt -- touch a.txt", "", "whole", ""},
 		{"run --isolation process --image ./no-such.tar -- true", "", "whole", "no-such.tar"},
 		{"run --isolation process -t -- tty", "", "whole", "/dev/pts/"},
 		{"run --isolation nonsense -- true", "", "whole", "docker"},
 		{"run", "", "whole", "there is nothing to run"},
 		// What package begin does not see, since it knows no flags, package cli does.
-		{"run --isolation process --env-file -- --policy " + policy + " --lang sh -", "echo one", "whole", "--env-file"},
+		{"run --isolation process --deny -- -t -- tty", "", "whole", "/dev/pts/"},
 		{"run --isolation process --deny -- --collect *.txt --lang sh -", "echo late", "whole", "late"},
 		{"run --isolation process --workdir -- --tty -- true", "", "whole", "--workdir"},
 	} {

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -50,7 +51,8 @@ type app struct {
 	out     *printed
 	err     *os.File
 	drivers func() map[string]sandbox.Driver
-	code    int // set by commands that end with a code of their own
+	policy  *policy.Policy // of a run, where it has been read; else nil
+	code    int            // set by commands that end with a code of their own
 }
 
 func (a *app) run(args []string) int {

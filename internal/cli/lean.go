@@ -5,9 +5,13 @@
 package cli
 
 import (
+	"os"
+
 	"github.com/spf13/cobra"
 
+	"github.com/caisson-run/caisson/internal/config"
 	"github.com/caisson-run/caisson/internal/linux/whole"
+	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -19,13 +23,52 @@ func (a *app) commands() []*cobra.Command { return []*cobra.Command{a.runCommand
 func probed([]string) (code int, inside bool) { return 0, false }
 
 // elsewhere has the whole program carry out what this one has no packages for: images,
-// policies, the agent inside, other levels. It returns only where that is not so, or
-// with an error. Nothing has been done yet, and standard input not been read.
+// policies that are not plain, the agent inside, other levels. It returns only where that
+// is not so, or with an error. Nothing has been done yet, and standard input not been read.
 func (a *app) elsewhere(f *runFlags) error {
-	known := f.isolation == "" || a.drivers()[f.isolation] != nil
-	if f.image == "" && f.policy == "" && !f.tty && len(f.collect) == 0 && known {
-		return nil
+	if f.image == "" && !f.tty && len(f.collect) == 0 && a.makes(f.isolation) {
+		if a.policy = a.plainPolicy(f.policy); a.policy != nil {
+			return nil
+		}
 	}
 	return &sandbox.Error{Op: "run", Kind: sandbox.ErrUnavailable, Problem: "the rest of caisson's program cannot be executed",
 		Hint: "mount /proc", Cause: whole.Exec()}
+}
+
+// makes says whether this program has a level; nobody has to name one.
+func (a *app) makes(level string) bool { return level == "" || a.drivers()[level] != nil }
+
+// plainPolicy reads the policies, the system's and that file's, for good. It is nil where
+// one cannot be read, which the whole program says better, is a pipe, which can be
+// read once, or is not plain.
+func (a *app) plainPolicy(file string) *policy.Policy {
+	var o policy.Options
+	var err error
+	if o.System, err = config.System(config.SystemPath); err != nil {
+		return nil
+	}
+	if file != "" {
+		if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
+			return nil
+		}
+		if o.File, err = config.File(file); err != nil {
+			return nil
+		}
+	}
+	if !a.plain(o.System) || !a.plain(o.File) {
+		return nil
+	}
+	p, err := policy.New(o)
+	if err != nil {
+		return nil
+	}
+	return p
+}
+
+// plain says that a policy file leads to nothing that this program lacks: its level is
+// here, and it has no image, files to collect, tools, or rules about code and risk.
+func (a *app) plain(f *policy.File) bool {
+	none := policy.Pos{}
+	return f == nil || a.makes(f.Isolation.V) && f.Image.V == "" && len(f.Files.Collect) == 0 && len(f.Servers) == 0 &&
+		f.Code.At == none && f.Tools.At == none && f.Risk.At == none && f.Approvals.At == none
 }

@@ -33,6 +33,9 @@ func (o *opened) close() error {
 // open reads the policies, opens the state directory, begins to open the audit
 // record, and makes a session of them.
 func (a *app) open(ctx context.Context, policyFile string) (*opened, error) {
+	if a.policy != nil {
+		return a.openUnder(ctx, "", a.policy, policyFile)
+	}
 	return a.openIn(ctx, "", policyFile)
 }
 

@@ -5,7 +5,6 @@
 package begin
 
 import (
-	"errors"
 	"os"
 	"strings"
 
@@ -14,9 +13,6 @@ import (
 	"github.com/caisson-run/caisson/internal/linux/engine/shelf"
 	"github.com/caisson-run/caisson/internal/linux/whole"
 )
-
-// systemPolicy is config.SystemPath, which has more to initialise.
-const systemPolicy = "/etc/caisson/policy.yaml"
 
 // here says whether this program carries the command line out; if not, the whole one
 // does, and this returns only where that cannot be started. It is better to guess a
@@ -31,15 +27,12 @@ func here(args []string, g guess) bool {
 
 // fits says that nothing in a command line is for the other program.
 func fits(args []string) bool {
-	if _, err := os.Lstat(systemPolicy); !errors.Is(err, os.ErrNotExist) {
-		return false
-	}
 	for _, a := range args[min(2, len(args)):] {
 		name, _, _ := strings.Cut(a, "=")
 		switch {
 		case a == "--":
 			return true
-		case name == "--image", name == "--policy", name == "--collect", name == "--tty", name == "--help":
+		case name == "--image", name == "--collect", name == "--tty", name == "--help":
 			return false
 		case len(a) > 1 && a[0] == '-' && a[1] != '-' && strings.ContainsAny(a, "th"): // -t, -it, -h
 			return false
