@@ -106,3 +106,35 @@ func TestLean(t *testing.T) {
 		})
 	}
 }
+
+// Whatever else stands in a command line, what would have to be unpacked is the other
+// program's: package begin takes an argument of the program's for a flag of caisson's.
+func TestLeanUnpacksNothing(t *testing.T) {
+	program := joined(t)
+	for _, line := range []string{
+		"run --lang sh --code true x --isolation process",
+		"run --isolation process --deny -- --isolation gvisor -- true",
+		"run --isolation process --deny -- --allow 127.0.0.1:1 -- true",
+	} {
+		t.Run(line, func(t *testing.T) {
+			for _, kept := range shelved(t) {
+				if err := os.Remove(kept); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if which, out := ran(t, program, "", strings.Fields(line)...); which != "whole" || strings.Contains(out, "start") {
+				t.Errorf("in the %s program: %s", which, out)
+			}
+		})
+	}
+}
+
+// shelved are the programs that are kept in the state directory.
+func shelved(t *testing.T) []string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(os.Getenv("CAISSON_STATE"), "run", ".engine-*"))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("nothing is kept: %v", err)
+	}
+	return names
+}

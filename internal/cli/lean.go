@@ -10,7 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/internal/config"
+	"github.com/caisson-run/caisson/internal/linux/engine/shelf"
 	"github.com/caisson-run/caisson/internal/linux/whole"
+	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -23,11 +25,15 @@ func (a *app) commands() []*cobra.Command { return []*cobra.Command{a.runCommand
 func probed([]string) (code int, inside bool) { return 0, false }
 
 // elsewhere has the whole program carry out what this one has no packages for: images,
-// policies that are not plain, the agent inside, other levels. It returns only where that
-// is not so, or with an error. Nothing has been done yet, and standard input not been read.
+// policies that are not plain, the agent inside, other levels. So it has what would have
+// to be unpacked first: package begin has looked for that, but knows no flags, and took an
+// argument of the program's, or a flag's, for one of caisson's. It returns only where
+// that is not so, or with an error. Nothing has been done yet, and standard input not
+// been read.
 func (a *app) elsewhere(f *runFlags) error {
 	if f.image == "" && !f.tty && len(f.collect) == 0 && a.makes(f.isolation) {
-		if a.policy = a.plainPolicy(f.policy); a.policy != nil {
+		if p := a.plainPolicy(f); p != nil {
+			a.policy = p
 			return nil
 		}
 	}
@@ -38,24 +44,24 @@ func (a *app) elsewhere(f *runFlags) error {
 // makes says whether this program has a level; nobody has to name one.
 func (a *app) makes(level string) bool { return level == "" || a.drivers()[level] != nil }
 
-// plainPolicy reads the policies, the system's and that file's, for good. It is nil where
-// one cannot be read, which the whole program says better, is a pipe, which can be
-// read once, or is not plain.
-func (a *app) plainPolicy(file string) *policy.Policy {
+// plainPolicy reads the policies, the system's and the one that is named, for good. It is
+// nil where one cannot be read, which the whole program says better, is a pipe, which
+// can be read once, or is not plain, and where they want what is not kept.
+func (a *app) plainPolicy(f *runFlags) *policy.Policy {
 	var o policy.Options
 	var err error
 	if o.System, err = config.System(config.SystemPath); err != nil {
 		return nil
 	}
-	if file != "" {
-		if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
+	if f.policy != "" {
+		if info, err := os.Stat(f.policy); err != nil || !info.Mode().IsRegular() {
 			return nil
 		}
-		if o.File, err = config.File(file); err != nil {
+		if o.File, err = config.File(f.policy); err != nil {
 			return nil
 		}
 	}
-	if !a.plain(o.System) || !a.plain(o.File) {
+	if !a.plain(o.System) || !a.plain(o.File) || !kept(f, o.File, o.System) {
 		return nil
 	}
 	p, err := policy.New(o)
@@ -71,4 +77,21 @@ func (a *app) plain(f *policy.File) bool {
 	none := policy.Pos{}
 	return f == nil || a.makes(f.Isolation.V) && f.Image.V == "" && len(f.Files.Collect) == 0 && len(f.Servers) == 0 &&
 		f.Code.At == none && f.Tools.At == none && f.Risk.At == none && f.Approvals.At == none
+}
+
+// kept says that the programs around the sandbox lie on the shelf. The default level is
+// one of them; the process level has none but the router. Of policies the first that
+// names a level is asked.
+func kept(f *runFlags, policies ...*policy.File) bool {
+	level, network := f.isolation, len(f.allow) > 0
+	for _, p := range policies {
+		if p == nil {
+			continue
+		}
+		if level == "" {
+			level = p.Isolation.V
+		}
+		network = network || len(p.Network.Allow) > 0 || len(p.Network.Web) > 0
+	}
+	return shelf.Has(store.Place(store.Options{}), level == "" || level == policy.DefaultIsolation, network)
 }

@@ -50,19 +50,5 @@ func ready(g guess, state string) bool {
 	if unix.Access(state+"/run", unix.W_OK) != nil { // another directory will be taken
 		return false
 	}
-	keeps := []func(string) (*os.File, error){}
-	if g.level == "gvisor" {
-		keeps = append(keeps, shelf.Kept)
-	}
-	if g.network {
-		keeps = append(keeps, shelf.KeptRouter)
-	}
-	for _, kept := range keeps {
-		f, err := kept(state)
-		if err != nil {
-			return false
-		}
-		f.Close()
-	}
-	return true
+	return shelf.Has(state, g.level == "gvisor", g.network)
 }
