@@ -28,6 +28,9 @@ func (s *Session) sweep(ctx context.Context) {
 		return
 	}
 	s.swept = true
+	if s.o.Some {
+		return
+	}
 	_ = sweepState(ctx, s.o.State, s.o.Drivers)
 }
 

@@ -129,6 +129,28 @@ func TestLeanUnpacksNothing(t *testing.T) {
 	}
 }
 
+// What a dead owner left is the other program's to take away, which has all levels: a
+// container that nobody looks for any more would stay.
+func TestLeanLeavesTheDead(t *testing.T) {
+	program := joined(t)
+	dead := filepath.Join(os.Getenv("CAISSON_STATE"), "run", "sbx_0123456789abcdef")
+	if err := os.Mkdir(dead, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dead, "owner.lock"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("DOCKER_HOST", "unix://"+filepath.Join(t.TempDir(), "none"))
+	for _, want := range []string{"whole", "lean"} {
+		if which, out := ran(t, program, "once", "run", "--isolation", "process", "--", "cat"); which != want || out != "once" {
+			t.Errorf("in the %s program, want the %s one: %s", which, want, out)
+		}
+	}
+	if _, err := os.Lstat(dead); !os.IsNotExist(err) {
+		t.Errorf("it is still there: %v", err)
+	}
+}
+
 // shelved are the programs that are kept in the state directory.
 func shelved(t *testing.T) []string {
 	t.Helper()

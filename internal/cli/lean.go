@@ -24,14 +24,18 @@ func (a *app) commands() []*cobra.Command { return []*cobra.Command{a.runCommand
 
 func probed([]string) (code int, inside bool) { return 0, false }
 
+// someLevels says that the drivers are not those of all levels: none of containers.
+const someLevels = true
+
 // elsewhere has the whole program carry out what this one has no packages for: images,
 // policies that are not plain, the agent inside, other levels. So it has what would have
 // to be unpacked first: package begin has looked for that, but knows no flags, and took an
-// argument of the program's, or a flag's, for one of caisson's. It returns only where
-// that is not so, or with an error. Nothing has been done yet, and standard input not
+// argument of the program's, or a flag's, for one of caisson's. And it has what a dead
+// owner left. It returns only where that is not so, or with an error. Nothing has been done yet, and standard input not
 // been read.
 func (a *app) elsewhere(f *runFlags) error {
-	if f.image == "" && !f.tty && len(f.collect) == 0 && a.makes(f.isolation) {
+	dead := store.Dead(store.Place(store.Options{})) // to sweep takes all levels
+	if !dead && f.image == "" && !f.tty && len(f.collect) == 0 && a.makes(f.isolation) {
 		if p := a.plainPolicy(f); p != nil {
 			a.policy = p
 			return nil
