@@ -96,19 +96,20 @@ func join(whole, lean []byte) ([]byte, error) {
 
 	// The sections' table stands behind the segments', which grows: it moves to the end.
 	out := bytes.Clone(whole)
-	sections := bytes.Clone(out[w.header.Shoff:][:int(w.header.Shnum)*sectionSize])
-	clear(out[w.header.Shoff:][:len(sections)])
+	table := make([]elf.Section64, w.header.Shnum)
+	if err := binary.Read(bytes.NewReader(out[w.header.Shoff:]), le, table); err != nil {
+		return nil, err
+	}
+	clear(out[w.header.Shoff:][:len(table)*sectionSize])
 	at := uint64(len(out)+large-1) / large * large
 	out = append(out, make([]byte, at-uint64(len(out)))...)
 	out = append(out, lean...)
-	out = append(out, make([]byte, -len(out)&7)...)
 	header, progs := w.header, w.progs
-	header.Shoff = uint64(len(out))
-	out = append(out, sections...)
-	for _, s := range l.loads() {
-		s.Off += at
-		progs = append(progs, s)
+	second := l.loads()
+	for i := range second {
+		second[i].Off += at
 	}
+	progs = append(progs, second...)
 	header.Phnum = uint16(len(progs))
 	for i := range progs {
 		if elf.ProgType(progs[i].Type) == elf.PT_PHDR {
@@ -121,6 +122,7 @@ func join(whole, lean []byte) ([]byte, error) {
 		return nil, err
 	}
 	header.Entry = first.Vaddr + entryAt
+	out = withSections(out, &header, table, sectionsOf(code, header.Entry, second))
 	var head bytes.Buffer
 	_ = binary.Write(&head, le, header)
 	_ = binary.Write(&head, le, progs)

@@ -7,7 +7,8 @@
 // the segments of both, of which it reads only what is used (elf(5), load_elf_binary in
 // fs/binfmt_elf.c), and starts the process at an entry of some fifty bytes that decides
 // by the arguments whose own entry comes next; see entry.go. To everything that looks at
-// the file it is the first program: its sections, build information and notes stay.
+// the file it is the first program: its sections, build information and notes stay. What
+// is added has sections behind them, so that the file can be stripped.
 package main
 
 import (
