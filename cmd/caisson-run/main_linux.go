@@ -25,6 +25,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "caisson:", whole.Exec())
 		os.Exit(125)
 	}
+	whole.Before = newborn.Discard
 	code := cli.Main(os.Args, drivers)
 	newborn.Discard()
 	os.Exit(code)

@@ -4,9 +4,12 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -148,6 +151,38 @@ func TestLeanLeavesTheDead(t *testing.T) {
 	}
 	if _, err := os.Lstat(dead); !os.IsNotExist(err) {
 		t.Errorf("it is still there: %v", err)
+	}
+}
+
+// What was begun is ended before the other program takes over, which would have it for a
+// child that it does not know of.
+func TestLeanLeavesNoChild(t *testing.T) {
+	program := joined(t)
+	for range 5 {
+		cmd := exec.Command(program, "run", "--deny", "--", "--collect", "*", "--", "cat")
+		in, err1 := cmd.StdinPipe()
+		out, err2 := cmd.StdoutPipe()
+		if err := errors.Join(err1, err2, cmd.Start()); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(in, "now\n")
+		_, err := io.ReadFull(out, make([]byte, 4))
+		listed, _ := filepath.Glob("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/task/*/children")
+		if len(listed) == 0 {
+			t.Error("the kernel tells no children")
+		}
+		for _, list := range listed {
+			children, _ := os.ReadFile(list)
+			for _, child := range strings.Fields(string(children)) {
+				if stat, _ := os.ReadFile("/proc/" + child + "/stat"); strings.Contains(string(stat), ") Z ") {
+					t.Errorf("it has a dead child: %s", stat)
+				}
+			}
+		}
+		in.Close()
+		if err = errors.Join(err, cmd.Wait()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -22,11 +22,18 @@ import (
 // whatever it is asked for. The entry of the file looks for it.
 const Mark = '+'
 
+// Before is called before this process becomes another program, which would have what
+// it has begun for its children, and would not know of them; nil is nothing.
+var Before func()
+
 // Exec makes this process the whole program, with the same arguments and the same
 // environment. It returns only when that cannot be done.
 func Exec() error {
 	if Marked() {
 		return errors.New("this program is a part of caisson, and does not run by itself")
+	}
+	if Before != nil {
+		Before()
 	}
 	argv := append([]string{string(Mark) + os.Args[0]}, os.Args[1:]...)
 	return syscall.Exec("/proc/self/exe", argv, os.Environ())
