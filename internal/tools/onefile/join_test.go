@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"debug/buildinfo"
 	"debug/elf"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -194,6 +195,23 @@ func TestJoinIsTheSame(t *testing.T) {
 	other, err2 := join(first, second)
 	if err1 != nil || err2 != nil || !bytes.Equal(one, other) {
 		t.Errorf("%d and %d bytes, %v, %v", len(one), len(other), err1, err2)
+	}
+}
+
+// The file takes the place of an old one, or of none, and its directory is made, as by go build.
+func TestWrite(t *testing.T) {
+	dir := t.TempDir()
+	whole, lean, out := filepath.Join(dir, "whole"), filepath.Join(dir, "lean"), filepath.Join(dir, "dist", "caisson")
+	if err := errors.Join(os.WriteFile(whole, built(t, runtime.GOARCH, "whole", strip), 0o600), os.WriteFile(lean, built(t, runtime.GOARCH, "lean", far), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := write(whole, lean, out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if said, err := exec.Command(out, "run").CombinedOutput(); err != nil || string(said) != "run lean\n" {
+		t.Errorf("%q, %v", said, err)
 	}
 }
 

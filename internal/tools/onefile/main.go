@@ -14,6 +14,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 )
 
 func main() {
@@ -38,6 +39,9 @@ func write(whole, lean, output string) error {
 	}
 	both, err := join(w, l)
 	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(output), 0o755); err != nil { // as go build does
 		return err
 	}
 	// Anew, and not into the old one: somebody may be running that.
