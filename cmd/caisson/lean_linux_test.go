@@ -114,10 +114,15 @@ func TestLean(t *testing.T) {
 // program's: package begin takes an argument of the program's for a flag of caisson's.
 func TestLeanUnpacksNothing(t *testing.T) {
 	program := joined(t)
+	network := filepath.Join(t.TempDir(), "network.yaml")
+	if err := os.WriteFile(network, []byte("version: 1\nisolation: process\nnetwork: {allow: ['127.0.0.1:1']}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, line := range []string{
 		"run --lang sh --code true x --isolation process",
 		"run --isolation process --deny -- --isolation gvisor -- true",
 		"run --isolation process --deny -- --allow 127.0.0.1:1 -- true",
+		"run --isolation process --policy " + network + " -- true",
 	} {
 		t.Run(line, func(t *testing.T) {
 			for _, kept := range shelved(t) {

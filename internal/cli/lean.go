@@ -31,8 +31,8 @@ const someLevels = true
 // policies that are not plain, the agent inside, other levels. So it has what would have
 // to be unpacked first: package begin has looked for that, but knows no flags, and took an
 // argument of the program's, or a flag's, for one of caisson's. And it has what a dead
-// owner left. It returns only where that is not so, or with an error. Nothing has been done yet, and standard input not
-// been read.
+// owner left. It returns only where that is not so, or with an error. Nothing has been
+// done yet, and standard input not been read.
 func (a *app) elsewhere(f *runFlags) error {
 	dead := store.Dead(store.Place(store.Options{})) // to sweep takes all levels
 	if !dead && f.image == "" && !f.tty && len(f.collect) == 0 && a.makes(f.isolation) {
