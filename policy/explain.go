@@ -167,6 +167,9 @@ func (e *explainer) watch(r WatchRule) {
 		value = fmt.Sprintf("%s for %v, %s", r.When, r.For, r.Do)
 	}
 	e.add("watch", value, r.From, func(sandbox.Capabilities) sandbox.Clause {
+		if r.Unmeasured() {
+			return sandbox.Clause{Enforcement: Refused, Detail: NobodyMeasures}
+		}
 		if r.Metric == metricMemoryPercent && e.plan.Limits.Memory == 0 {
 			return sandbox.Clause{Enforcement: sandbox.Off, Detail: "there is no limits.memory to be a part of"}
 		}

@@ -41,7 +41,7 @@ func TestExplain(t *testing.T) {
 isolation: gvisor
 user: root
 limits: {memory: 1GiB, cpus: 0.5}
-watch: [{when: "memory_percent > 90", for: 3s}]
+watch: [{when: "memory_percent > 90", for: 3s}, {when: "disk > 1MiB"}]
 files: {workspace: {source: .}, mounts: [{source: /d, target: /d, mode: rw}], deny: ["**/.env"], collect: [out], writable: [/tmp], toolchains: [/opt/go], rootfs: /t}
 env: {set: {TOKEN: hush}, pass: [LANG]}
 `)
@@ -73,6 +73,7 @@ env: {set: {TOKEN: hush}, pass: [LANG]}
 		"limits.output = 1MiB (default) enforced off refused",
 		"limits.on_output = truncate (default) enforced enforced refused",
 		"watch = memory_percent > 90 for 3s, kill (/w/p.yaml:6) emulated emulated refused",
+		"watch = disk > 1MiB, kill (/w/p.yaml:6) refused refused refused",
 		"files.workspace = /w cow (/w/p.yaml:7) enforced refused refused",
 		"files.mounts = /d at /d rw (/w/p.yaml:7) enforced refused refused",
 		"files.toolchains = /opt/go (/w/p.yaml:7) enforced enforced refused",

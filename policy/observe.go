@@ -126,17 +126,24 @@ func (w *Watch) measure(metric string, u sandbox.Usage) (value float64, from tim
 }
 
 // Blind says why r can never fire in a sandbox under limits of which u is a
-// reading, and is empty otherwise. CPU time may only be missing yet.
+// reading, and is empty otherwise. CPU time may only be missing yet, where something
+// is read at all.
 func (r WatchRule) Blind(u sandbox.Usage, limits sandbox.Limits) string {
 	w := Watch{memory: limits.Memory}
 	switch _, _, ok := w.measure(r.Metric, u); {
-	case ok || r.Metric == metricCPU:
+	case ok || r.Metric == metricCPU && (u.CPU != nil || u.Memory != nil):
 		return ""
 	case r.Metric == metricMemoryPercent && limits.Memory <= 0:
 		return "there is no limits.memory to be a part of"
 	}
 	return "the level does not measure it here"
 }
+
+// NobodyMeasures is why a rule that is [WatchRule.Unmeasured] is refused.
+const NobodyMeasures = "no level counts what scratch holds while a program runs"
+
+// Unmeasured says that no level reads what r is about: it would never fire.
+func (r WatchRule) Unmeasured() bool { return r.Metric == metricDisk }
 
 func number[T int | int64](p *T, at time.Time) (float64, time.Time, bool) {
 	if p == nil {

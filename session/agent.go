@@ -14,15 +14,10 @@ import (
 
 // withAgent runs the program in a living sandbox, through the guest agent, and
 // takes the files out that the plan lets out.
-func (r *run) withAgent(ctx context.Context, d sandbox.Driver, w *world, ex *sandbox.Exec) (*sandbox.Result, error) {
-	if err := r.openDests(); err != nil {
+func (r *run) withAgent(ctx context.Context, box sandbox.Instance, w *world, ex *sandbox.Exec) (*sandbox.Result, error) {
+	if err := r.watchable(ctx, box.Usage); err != nil {
 		return nil, err
 	}
-	box, err := d.Start(ctx, w.spec)
-	if err != nil {
-		return nil, err
-	}
-	r.undo.add(box.Destroy)
 	conn, err := box.Dial(ctx)
 	if err != nil {
 		return nil, err

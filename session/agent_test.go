@@ -3,12 +3,15 @@
 package session
 
 import (
+	"context"
 	"errors"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/caisson-run/caisson/guest"
+	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -57,5 +60,84 @@ func TestAwaitEnd(t *testing.T) {
 				t.Errorf("%s: waited for %s", name, took)
 			}
 		})
+	}
+}
+
+// readBox is a sandbox of which somebody else says what is read.
+type readBox struct {
+	sandbox.Instance
+	use sandbox.Usage
+	err error
+}
+
+func (b *readBox) Usage(context.Context) (sandbox.Usage, error) { return b.use, b.err }
+
+func (b *readBox) Dial(context.Context) (net.Conn, error) { return nil, errors.New("dialled") }
+
+func (b *readBox) Destroy(context.Context) error { return nil }
+
+// agentLevel has a one-shot, and an agent.
+type agentLevel struct {
+	stub
+	box readBox
+}
+
+func (d *agentLevel) Start(context.Context, *sandbox.Spec) (sandbox.Instance, error) {
+	return &d.box, nil
+}
+
+// A rule about what the level does not read here would never fire, and is refused
+// before the program is there, whoever wrote it; nor is the one-shot taken instead, which
+// asks nobody. CPU time that is too little to be read yet is no such thing, where
+// something else is read.
+func TestWatchable(t *testing.T) {
+	cpu, memory, dialled := time.Second, int64(1), errors.New("dialled")
+	for name, c := range map[string]struct {
+		metric string
+		use    sandbox.Usage
+		err    error
+		want   error
+	}{
+		"processors":               {"cpu_percent", sandbox.Usage{CPU: &cpu}, nil, dialled},
+		"processors, later":        {"cpu_percent", sandbox.Usage{Memory: &memory}, nil, dialled},
+		"processors, nothing read": {"cpu_percent", sandbox.Usage{}, nil, sandbox.ErrUnsupported},
+		"memory":                   {"memory", sandbox.Usage{Memory: &memory}, nil, dialled},
+		"memory, nothing read":     {"memory", sandbox.Usage{}, nil, sandbox.ErrUnsupported},
+		"an engine that is gone":   {"memory", sandbox.Usage{}, sandbox.ErrUnavailable, sandbox.ErrUnavailable},
+		"no rule":                  {"", sandbox.Usage{}, nil, dialled},
+	} {
+		for _, of := range []string{"policy", "call"} {
+			d := &agentLevel{box: readBox{use: c.use, err: c.err}}
+			b := newBench(t, &d.stub, func(o *Options) {
+				o.Drivers = map[string]sandbox.Driver{"gvisor": d}
+				if c.metric != "" && of == "policy" {
+					o.Policy = parsePolicy(t, "version: 1\nwatch: [{when: '"+c.metric+" > 1'}]\n")
+				}
+			})
+			_, err := b.Do(t.Context(), call(t, func(k *Call) {
+				k.TTY = &sandbox.Terminal{}
+				if c.metric != "" && of == "call" {
+					k.Watch = []policy.WatchRule{{When: c.metric + " > 1", Metric: c.metric, Value: 1}}
+				}
+			}), IO{})
+			if c.want == dialled && (err == nil || err.Error() != "dialled") || c.want != dialled && !errors.Is(err, c.want) {
+				t.Errorf("%s, of the %s: %v, want %v", name, of, err, c.want)
+			}
+			if d.ran != 0 {
+				t.Errorf("%s, of the %s: it ran", name, of)
+			}
+		}
+	}
+}
+
+// What no level reads is refused on each road, the one-shot's too.
+func TestUnmeasured(t *testing.T) {
+	d := &stub{}
+	b := newBench(t, d, nil)
+	_, err := b.Do(t.Context(), call(t, func(c *Call) {
+		c.Watch = []policy.WatchRule{{When: "disk > 1MiB", Metric: "disk", Value: 1 << 20}}
+	}), IO{})
+	if !errors.Is(err, sandbox.ErrUnsupported) || d.ran != 0 || sandbox.Hint(err) == "" {
+		t.Errorf("%v, and ran %d times", err, d.ran)
 	}
 }

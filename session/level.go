@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -100,6 +101,11 @@ func (r *run) features(caps sandbox.Capabilities) error {
 	}
 	if len(r.plan.Deny) > 0 && !caps.Masks {
 		return refuse("files.deny", "way to hide paths", "leave the files out of the mounts")
+	}
+	for _, rule := range r.watchRules() {
+		if rule.Unmeasured() {
+			return cannotWatch(rule, policy.NobodyMeasures, "leave the rule out; limits.disk bounds it")
+		}
 	}
 	mounts := r.plan.Mounts
 	if w := r.plan.Workspace; w != nil {

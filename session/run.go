@@ -343,7 +343,7 @@ func (r *run) carryOut(parent context.Context, w *world, start func(context.Cont
 		r.out[i] = newStream(ctx, [...]string{"stdout", "stderr"}[i], to, limits, over)
 		r.out[i].broken = func() { end(errOutputClosed) }
 	}
-	g := &guard{limits: limits, rules: append(r.plan.Watch, r.call.Watch...), end: end, report: r.call.OnReport, live: r.call.OnUsage}
+	g := &guard{limits: limits, rules: r.watchRules(), end: end, report: r.call.OnReport, live: r.call.OnUsage}
 	ex := w.exec
 	ex.Stdin, ex.Stdout, ex.Stderr = r.io.Stdin, r.out[0], r.out[1]
 	ex.Terminal, ex.Signals = r.call.TTY, r.call.Signals
@@ -400,11 +400,18 @@ func (r *run) start(ctx context.Context, d sandbox.Driver, w *world, ex *sandbox
 	if ok && r.withoutAgent() {
 		return runner.Run(ctx, w.spec, ex)
 	}
-	res, err := r.withAgent(ctx, d, w, ex)
-	if ok && len(r.plan.Collect) == 0 && errors.Is(err, sandbox.ErrUnsupported) {
-		return runner.Run(ctx, w.spec, ex) // a level without an agent
+	if err := r.openDests(); err != nil {
+		return nil, err
 	}
-	return res, err
+	box, err := d.Start(ctx, w.spec)
+	switch {
+	case ok && len(r.plan.Collect) == 0 && errors.Is(err, sandbox.ErrUnsupported):
+		return runner.Run(ctx, w.spec, ex) // a level without an agent
+	case err != nil:
+		return nil, err
+	}
+	r.undo.add(box.Destroy)
+	return r.withAgent(ctx, box, w, ex)
 }
 
 // finish fills in what the road counted.

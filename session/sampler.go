@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/caisson-run/caisson/audit"
@@ -126,22 +127,30 @@ func (in *inside) spent(ctx context.Context) time.Duration {
 
 // watchable refuses rules about what the level does not measure here: they would
 // never fire.
-func (in *inside) watchable(ctx context.Context) error {
-	plan := &in.run.plan
-	if len(plan.Watch) == 0 {
+func (in *inside) watchable(ctx context.Context) error { return in.run.watchable(ctx, in.usage) }
+
+func (r *run) watchable(ctx context.Context, usage func(context.Context) (sandbox.Usage, error)) error {
+	rules := r.watchRules()
+	if len(rules) == 0 {
 		return nil
 	}
-	u, err := in.usage(ctx)
+	u, err := usage(ctx)
 	if err != nil {
 		return err
 	}
-	for _, r := range plan.Watch {
-		if why := r.Blind(u, plan.Limits); why != "" {
-			return &sandbox.Error{Op: "watch rule " + quoted(r.When), Kind: sandbox.ErrUnsupported, Problem: why,
-				Hint: "leave the rule out, or take another level", Rule: ruleFrom(r.From)}
+	for _, rule := range rules {
+		if why := rule.Blind(u, r.plan.Limits); why != "" {
+			return cannotWatch(rule, why, "leave the rule out, or take another level")
 		}
 	}
 	return nil
+}
+
+// watchRules are those of the policy, and those of the call.
+func (r *run) watchRules() []policy.WatchRule { return slices.Concat(r.plan.Watch, r.call.Watch) }
+
+func cannotWatch(rule policy.WatchRule, why, hint string) error {
+	return &sandbox.Error{Op: "watch rule " + quoted(rule.When), Kind: sandbox.ErrUnsupported, Problem: why, Hint: hint, Rule: ruleFrom(rule.From)}
 }
 
 // bound lets a sandbox's time end no later than its wall limit, which counts the

@@ -229,14 +229,18 @@ func TestWatchRules(t *testing.T) {
 
 // What cannot be held is not left out silently.
 func TestUseThatCannotBeRead(t *testing.T) {
-	h, _ := under(t, "watch: [{when: \"disk > 1MiB\"}]\n")
-	_, err := h.Create(t.Context(), h.key, Create{})
-	var e *sandbox.Error
-	if !errors.As(err, &e) || e.Kind != sandbox.ErrUnsupported || !strings.Contains(e.Error(), "disk > 1MiB") || e.Rule != "policy.yaml:2" {
-		t.Errorf("a rule about what is not measured: %v", err)
-	}
-	if page, err := h.List(t.Context(), h.key, Filter{}); err != nil || len(page.Sandboxes) != 0 {
-		t.Errorf("it left %v, %v", page, err)
+	for _, when := range []string{"disk > 1MiB", "memory > 1MiB"} { // nowhere, and not on this level
+		t.Run(when, func(t *testing.T) {
+			h, _ := under(t, "watch: [{when: \""+when+"\"}]\n")
+			_, err := h.Create(t.Context(), h.key, Create{})
+			var e *sandbox.Error
+			if !errors.As(err, &e) || e.Kind != sandbox.ErrUnsupported || !strings.Contains(e.Error(), when) || e.Rule != "policy.yaml:2" {
+				t.Errorf("a rule about what is not measured: %v", err)
+			}
+			if page, err := h.List(t.Context(), h.key, Filter{}); err != nil || len(page.Sandboxes) != 0 {
+				t.Errorf("it left %v, %v", page, err)
+			}
+		})
 	}
 }
 
