@@ -180,6 +180,7 @@ func (d *Driver) Sweep(ctx context.Context, id string) error {
 		return err
 	}
 	defer e.close()
+	e.letGo(ctx, containerName(id))
 	err = e.remove(ctx, containerName(id))
 	d.deaf = err != nil && ctx.Err() != nil
 	return err

@@ -379,6 +379,9 @@ func (i *instance) Destroy(ctx context.Context) error {
 	i.mu.Unlock()
 	err := i.endByItself()
 	if err != nil {
+		if i.standsStill() {
+			i.engine.letGo(ctx, i.name)
+		}
 		err = i.engine.remove(ctx, i.name)
 	}
 	if err == nil {

@@ -50,3 +50,18 @@ func (i *instance) standsStill() bool {
 	defer i.pause.mu.Unlock()
 	return i.pause.on
 }
+
+// letGo has a container that stands still under a runtime of Runtimes go on, before it
+// is removed. An engine kills first and lets go on afterwards, as the freezer of the
+// host's kernel wants it; what such a runtime has stopped has ended by then and cannot,
+// which the engine waits ten seconds for, and has a process of its own left after that.
+// What fails here is removed all the same.
+func (e *engine) letGo(ctx context.Context, name string) {
+	var c struct {
+		State      struct{ Paused bool }
+		HostConfig struct{ Runtime string }
+	}
+	if e.call(ctx, http.MethodGet, "/containers/"+name+"/json", nil, nil, &c) == nil && c.State.Paused && isRuntime(c.HostConfig.Runtime) {
+		_ = e.call(ctx, http.MethodPost, "/containers/"+name+"/unpause", nil, nil, nil)
+	}
+}

@@ -142,6 +142,30 @@ func TestVariantFigures(t *testing.T) {
 	}
 }
 
+// What stands still under a runtime that was named goes on before it is removed, also
+// where its owner is dead; anything else is removed as it is.
+func TestRemovesWhatStandsStill(t *testing.T) {
+	const id = "sbx_0123456789abcdef"
+	path := "/containers/" + containerName(id)
+	for answer, want := range map[string]bool{
+		`{"State":{"Paused":true},"HostConfig":{"Runtime":"runsc"}}`:  true,
+		`{"State":{"Paused":true},"HostConfig":{"Runtime":"kata"}}`:   true,
+		`{"State":{"Paused":true},"HostConfig":{"Runtime":"runc"}}`:   false,
+		`{"State":{"Paused":false},"HostConfig":{"Runtime":"runsc"}}`: false,
+		``: false,
+	} {
+		fake := newFakeEngine(t)
+		fake.answers = map[string]string{path + "/json": answer, path + "/unpause": " "}
+		if err := New(Options{Host: fake.host}).Sweep(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		on, removed := slices.Index(fake.calls, "POST "+path+"/unpause"), slices.Index(fake.calls, "DELETE "+path)
+		if (on >= 0) != want || removed < on || removed < 0 {
+			t.Errorf("%s: %q", answer, fake.calls)
+		}
+	}
+}
+
 // A process is taken for a container's where its memory is counted for the container.
 func TestContainerGroup(t *testing.T) {
 	id := strings.Repeat("0123456789abcdef", 4)

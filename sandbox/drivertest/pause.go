@@ -7,6 +7,7 @@ package drivertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -32,6 +33,18 @@ func (s *suite) pauser(t *testing.T, ctx context.Context) (inst sandbox.Instance
 	t.Helper()
 	dir, inside, files := s.hearts(t)
 	w := s.world(t, mount(t, dir, "/data", sandbox.ReadWrite))
+	inst, c, box = s.pausable(t, ctx, w)
+	x := w.exec(append([]string{"python3", "-I", "-S", "-c", prelude + beat}, inside...)...)
+	if exit, err := c.Run(ctx, x); err != nil || exit.Code == nil || *exit.Code != 0 {
+		inst.Destroy(context.WithoutCancel(ctx))
+		t.Fatalf("it does not beat: %+v, %v", exit, err)
+	}
+	return inst, c, box, files
+}
+
+// pausable starts a sandbox and has it as a Pauser.
+func (s *suite) pausable(t *testing.T, ctx context.Context, w *world) (inst sandbox.Instance, c *guest.Client, box sandbox.Pauser) {
+	t.Helper()
 	inst, c = s.live(t, ctx, w)
 	box, ok := inst.(sandbox.Pauser)
 	if s.caps.Pause && !ok {
@@ -45,12 +58,78 @@ func (s *suite) pauser(t *testing.T, ctx context.Context) (inst sandbox.Instance
 		}
 		s.lacks(t, "no pause")
 	}
-	x := w.exec(append([]string{"python3", "-I", "-S", "-c", prelude + beat}, inside...)...)
-	if exit, err := c.Run(ctx, x); err != nil || exit.Code == nil || *exit.Code != 0 {
+	return inst, c, box
+}
+
+// ticking writes down when it was, over and over, in a file of the sandbox's own: where
+// nothing of the host is mounted, what stood still is seen from inside, afterwards.
+const ticking = `
+if os.fork() == 0:
+    os.setsid()
+    with open('ticks', 'ab', 0) as f:
+        while True:
+            f.write(b'%d\n' % time.monotonic_ns())
+            time.sleep(0.01)
+while not os.path.exists('ticks') or os.stat('ticks').st_size < 100: time.sleep(0.01)
+`
+
+// ticker is a sandbox in which something ticks.
+func (s *suite) ticker(t *testing.T, ctx context.Context) (w *world, inst sandbox.Instance, c *guest.Client, box sandbox.Pauser) {
+	t.Helper()
+	w = s.world(t)
+	inst, c, box = s.pausable(t, ctx, w)
+	if exit, err := c.Run(ctx, w.exec("python3", "-I", "-S", "-c", prelude+ticking)); err != nil || exit.Code == nil || *exit.Code != 0 {
 		inst.Destroy(context.WithoutCancel(ctx))
-		t.Fatalf("it does not beat: %+v, %v", exit, err)
+		t.Fatalf("it does not tick: %+v, %v", exit, err)
 	}
-	return inst, c, box, files
+	return w, inst, c, box
+}
+
+// ticks is how often it has ticked so far, and the longest time without, from the tick
+// of that number on.
+func ticks(t *testing.T, ctx context.Context, w *world, c *guest.Client, from int) (n int, longest time.Duration) {
+	t.Helper()
+	const line = `python3 -I -S -c 't = [int(x) for x in open("ticks").read().split("\n")[:-1]]; print(len(t), max(b - a for a, b in zip(t[%d:], t[%d:])))'`
+	if _, err := fmt.Sscan(says(t, ctx, w, c, fmt.Sprintf(line, from, from+1)), &n, &longest); err != nil {
+		t.Fatal(err)
+	}
+	return n, longest
+}
+
+func testPauseInside(t *testing.T, s *suite) {
+	ctx := timeout(t)
+	w, inst, c, box := s.ticker(t, ctx)
+	defer inst.Destroy(context.WithoutCancel(ctx))
+	defer c.Close()
+	for range 2 { // again after it went on
+		n, _ := ticks(t, ctx, w, c, 0)
+		for range 2 { // idempotent
+			if err := box.Pause(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		<-time.After(time.Second) // a hundred ticks
+		stood := time.Since(began)
+		for range 2 {
+			if err := box.Resume(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// The session from before goes on, and so does what ran.
+		if err := c.Health(ctx); err != nil {
+			t.Fatal(err)
+		}
+		again, longest := ticks(t, ctx, w, c, n-2)
+		for last := again; last == again; last, longest = ticks(t, ctx, w, c, n-2) {
+			if ctx.Err() != nil {
+				t.Fatal("what ran does not go on")
+			}
+		}
+		if longest < stood*9/10 { // a clock inside may be another
+			t.Errorf("it stood still for %v, and ticked after %v at the latest", stood, longest)
+		}
+	}
 }
 
 // live starts a sandbox and speaks with its agent, until the test ends.
@@ -78,6 +157,10 @@ func (s *suite) speak(t *testing.T, ctx context.Context, inst sandbox.Instance, 
 }
 
 func testPause(t *testing.T, s *suite, _ road) {
+	if s.programs != nil {
+		testPauseInside(t, s)
+		return
+	}
 	ctx := timeout(t)
 	inst, c, box, files := s.pauser(t, ctx)
 	defer inst.Destroy(context.WithoutCancel(ctx))
@@ -114,7 +197,15 @@ func testPause(t *testing.T, s *suite, _ road) {
 
 func testPausedDies(t *testing.T, s *suite, _ road) {
 	ctx := timeout(t)
-	inst, c, box, files := s.pauser(t, ctx)
+	var inst sandbox.Instance
+	var c *guest.Client
+	var box sandbox.Pauser
+	var files []string
+	if s.programs != nil { // what is left of it shows on the host
+		_, inst, c, box = s.ticker(t, ctx)
+	} else {
+		inst, c, box, files = s.pauser(t, ctx)
+	}
 	defer c.Close()
 	if err := box.Pause(ctx); err != nil {
 		inst.Destroy(ctx)
@@ -125,7 +216,9 @@ func testPausedDies(t *testing.T, s *suite, _ road) {
 			t.Fatal(err)
 		}
 	}
-	stopped(t, files)
+	if files != nil {
+		stopped(t, files)
+	}
 }
 
 // counting is a process that counts in its memory and shows it in a file.
