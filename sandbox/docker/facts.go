@@ -168,7 +168,7 @@ func (f *facts) limits(ociRuntime string) map[sandbox.LimitName]sandbox.Clause {
 		m.Detail += "; the kernel does not account swap (boot with swapaccount=1), so programs may be swapped beyond it"
 		l[sandbox.LimitMemory] = m
 	}
-	runtimeLimits(l, ociRuntime)
+	f.runtimeLimits(l, ociRuntime)
 	return l
 }
 

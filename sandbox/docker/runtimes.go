@@ -34,8 +34,16 @@ func hostTasks(ociRuntime string, processes int) int64 {
 // engine may not hear what it has killed.
 func holdsInside(ociRuntime string) bool { return ociRuntime == runtimeKata }
 
+// asProgram says that an engine calls a runtime as runc is called, and not as one that
+// containerd speaks with: what it knows of it is a path.
+func (f *facts) asProgram(ociRuntime string) bool {
+	of, _ := f.info.Runtimes[ociRuntime].(map[string]any)
+	path, _ := of["path"].(string)
+	return path != ""
+}
+
 // runtimeLimits says what holds otherwise under a runtime that was named.
-func runtimeLimits(l map[sandbox.LimitName]sandbox.Clause, ociRuntime string) {
+func (f *facts) runtimeLimits(l map[sandbox.LimitName]sandbox.Clause, ociRuntime string) {
 	if ociRuntime == "" {
 		return
 	}
@@ -44,9 +52,18 @@ func runtimeLimits(l map[sandbox.LimitName]sandbox.Clause, ociRuntime string) {
 		l[name] = kernel
 	}
 	l[sandbox.LimitCPUTime] = sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "read once a second or more often; refused where the runtime tells the engine nothing"}
-	if m := l[sandbox.LimitMemory]; m.Enforcement != sandbox.Off {
-		m.Detail += "; that " + ociRuntime + " holds it is the runtime's doing"
-		l[sandbox.LimitMemory] = m
+	for _, name := range []sandbox.LimitName{sandbox.LimitMemory, sandbox.LimitCPUs} {
+		if name == sandbox.LimitCPUs && ociRuntime == runtimeGVisor {
+			continue // it runs in the engine's group, or this is refused
+		}
+		if c := l[name]; c.Enforcement != sandbox.Off {
+			c.Detail += "; that " + ociRuntime + " holds it is the runtime's doing"
+			l[name] = c
+		}
+	}
+	if ociRuntime == runtimeKata && f.asProgram(ociRuntime) { // version 1
+		l[sandbox.LimitCPUTime] = sandbox.Clause{Enforcement: sandbox.Off, Detail: "Kata Containers tell an engine that calls them as a program nothing of what is used",
+			Remedy: "leave it out, or name a later version in daemon.json by its runtimeType, io.containerd.kata.v2"}
 	}
 	if ociRuntime == runtimeGVisor {
 		l[sandbox.LimitInodes] = sandbox.Clause{Enforcement: sandbox.Off, Detail: "gVisor bounds a tmpfs by its size alone"}

@@ -106,6 +106,25 @@ func TestVariantLimits(t *testing.T) {
 	}
 }
 
+// Kata Containers that an engine calls as a program tell it nothing of what is used, and
+// processor time is refused before a virtual machine is booted for that. Of those that
+// containerd speaks with it knows no path, and they are asked.
+func TestVariantCPUTime(t *testing.T) {
+	f := &facts{api: "1.41"}
+	f.info.Runtimes = map[string]any{"kata": map[string]any{"path": "/usr/bin/kata-runtime"}, "runsc": map[string]any{"path": "/usr/bin/runsc"}}
+	newer := &facts{api: "1.41"}
+	newer.info.Runtimes = map[string]any{"kata": map[string]any{"runtimeType": "io.containerd.kata.v2", "path": ""}}
+	for _, tt := range []struct {
+		f    *facts
+		name string
+		want sandbox.Enforcement
+	}{{f, "", sandbox.Enforced}, {f, "runsc", sandbox.Enforced}, {f, "kata", sandbox.Off}, {newer, "kata", sandbox.Enforced}, {&facts{}, "kata", sandbox.Enforced}} {
+		if c := tt.f.limits(tt.name)[sandbox.LimitCPUTime]; c.Enforcement != tt.want || (c.Remedy != "") != (tt.want == sandbox.Off) {
+			t.Errorf("%q of %v: %+v", tt.name, tt.f.info.Runtimes, c)
+		}
+	}
+}
+
 // What an engine reports of a container is believed if it reports the limit that was
 // asked for: where a runtime has its processes elsewhere it reports what is left of the
 // group. Nobody can count processor time then.
