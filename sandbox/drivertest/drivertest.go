@@ -79,6 +79,7 @@ type suite struct {
 	// programs is the image of this host's programs, where worlds are made of it.
 	programs *image.Stored
 	lack     string // why the test that runs now cannot be kept here
+	fewer    bool   // it tries less than is promised: see together
 }
 
 // test is one promise of the contract.
@@ -205,7 +206,7 @@ func (s *suite) try(t *testing.T, test test, made bool) (_ Cell, ran bool) {
 		}
 		began := false
 		held := t.Run(test.name+"/"+r.name, func(t *testing.T) {
-			began, s.lack = true, ""
+			began, s.lack, s.fewer = true, "", false
 			defer func() {
 				if t.Skipped() {
 					cell.State, cell.Why = notHere, s.lack
@@ -217,7 +218,7 @@ func (s *suite) try(t *testing.T, test test, made bool) (_ Cell, ran bool) {
 				s.nothingLeft(t, before)
 			}
 		})
-		ran = ran && began && held
+		ran = ran && began && held && !s.fewer
 	}
 	return cell, ran
 }

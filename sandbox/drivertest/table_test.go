@@ -15,12 +15,20 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-var update = flag.Bool("update", false, "write docs/levels.md anew")
+var (
+	update = flag.Bool("update", false, "write docs/levels.md anew")
+	gather = flag.String("gather", "", "keep the column that this file tells of, as far as it does: what CAISSON_LEVELS=- has printed")
+	byHand = flag.String("by-hand", "", "with -gather: on what it was seen, where no test of ours runs it")
+)
 
 const tableFile = "../../docs/levels.md"
 
 // docs/levels.md is made of the columns, and holds nothing else.
 func TestTable(t *testing.T) {
+	if *gather != "" {
+		keep(t, *gather)
+		return // the columns of this program are older
+	}
 	all, err := Columns()
 	if err != nil {
 		t.Fatal(err)
@@ -41,6 +49,50 @@ func TestTable(t *testing.T) {
 	}
 	if string(got) != want {
 		t.Errorf("%s is not what the columns say: make levels", tableFile)
+	}
+}
+
+// keep makes a column of what a suite has printed, over as many runs as it took.
+func keep(t *testing.T, file string) {
+	t.Helper()
+	printed, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := new(Column)
+	for line := range strings.Lines(string(printed)) {
+		if _, err := c.Add(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c.Level == "" || *byHand == "" {
+		t.Fatalf("%s tells of the level %q, seen on %q", file, c.Level, *byHand)
+	}
+	c.ByHand = *byHand
+	t.Logf("%s: not seen: %q", c.File(), c.Lacks(""))
+	if err := c.WritePart("levels"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A column that was seen by hand says so, and what is seen elsewhere is no fault.
+func TestByHand(t *testing.T) {
+	all, err := Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(all, func(c Column) bool { return c.ByHand != "" })
+	if i < 0 {
+		t.Skip("there is none")
+	}
+	c := all[i]
+	if text := table(all[i : i+1]); !strings.Contains(text, c.ByHand) || !strings.Contains(text, "<br>by hand |") {
+		t.Errorf("it is not marked:\n%s", text)
+	}
+	c.Promises = slices.Clone(c.Promises)
+	c.Promises[0] = Cell{Name: c.Promises[0].Name, State: notHere, Why: "another version"}
+	if note, faults := c.Check(); len(faults) > 0 || !strings.Contains(note, c.ByHand) || !strings.Contains(note, "another version") {
+		t.Errorf("%q, %q", note, faults)
 	}
 }
 
@@ -84,6 +136,11 @@ it is not true. A setting is who runs caisson and which control groups that user
 func table(all []Column) string {
 	var b strings.Builder
 	b.WriteString(head)
+	for i := range all {
+		if c := &all[i]; c.ByHand != "" {
+			fmt.Fprintf(&b, "\nNo test of ours makes the column of %s (%s) again: somebody ran the suite on %s.\nIt says nothing of other versions.\n", c.Level, c.Setting, c.ByHand)
+		}
+	}
 	part(&b, "Abilities", all, func(c *Column) []Cell { return c.Features })
 	part(&b, "Limits", all, func(c *Column) []Cell { return c.Limits })
 	part(&b, "Promises", all, func(c *Column) []Cell { return c.Promises })
@@ -95,6 +152,9 @@ func part(b *strings.Builder, title string, all []Column, cells func(*Column) []
 	fmt.Fprintf(b, "\n## %s\n\n|", title)
 	for i := range all {
 		fmt.Fprintf(b, " | %s<br>%s", all[i].Level, all[i].Setting)
+		if all[i].ByHand != "" {
+			b.WriteString("<br>by hand")
+		}
 	}
 	b.WriteString(" |\n|---" + strings.Repeat("|:-:", len(all)) + "|\n")
 	var names []string
