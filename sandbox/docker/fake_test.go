@@ -26,6 +26,7 @@ type fakeEngine struct {
 	calls   []string          // "POST /containers/create"
 	answers map[string]string // what it answers at other paths
 	created []json.RawMessage
+	make    func() // has it make containers after all, when that returns
 }
 
 func newFakeEngine(t testing.TB) *fakeEngine {
@@ -61,6 +62,11 @@ func (f *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == "/containers/create":
 		b, _ := io.ReadAll(r.Body)
 		f.created = append(f.created, b)
+		if f.make != nil {
+			f.make()
+			io.WriteString(w, `{"Id":"x"}`)
+			return
+		}
 		http.Error(w, `{"message":"this engine makes nothing"}`, http.StatusInternalServerError)
 	case f.answers[path] != "":
 		io.WriteString(w, f.answers[path])

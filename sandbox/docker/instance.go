@@ -25,6 +25,9 @@ const (
 	destroyLimit = 30 * time.Second
 	// watchEvery is how often a limit that has killed something is looked for.
 	watchEvery = 250 * time.Millisecond
+	// createMoment is how long an engine may take to make a container that is not
+	// wanted any more.
+	createMoment = 5 * time.Second
 	// endMoment is how long a container may take to end by itself.
 	endMoment = 300 * time.Millisecond
 	// lastLook is how long Usage waits for the end of a sandbox whose agent has
@@ -120,10 +123,17 @@ func (d *Driver) start(ctx context.Context, e *engine, f *facts, spec *sandbox.S
 }
 
 // create makes the container, giving the engine its image first where it has
-// none.
+// none. An engine to which nobody listens any more makes it all the same, so whoever does
+// not want it waits a moment for it, and can remove it then.
 func (e *engine) create(ctx context.Context, name string, p *plan) error {
 	make := func() error {
-		return e.call(ctx, http.MethodPost, "/containers/create", url.Values{"name": {name}}, &p.request, nil)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		call, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		defer cancel()
+		defer context.AfterFunc(ctx, func() { time.AfterFunc(createMoment, cancel) })()
+		return e.call(call, http.MethodPost, "/containers/create", url.Values{"name": {name}}, &p.request, nil)
 	}
 	err := make()
 	if isStatus(err, http.StatusNotFound) {

@@ -313,6 +313,25 @@ func TestMappedEngineWritesNothing(t *testing.T) {
 	}
 }
 
+// A container that an engine makes while its caller goes away is removed.
+func TestCancelledWhileItIsMade(t *testing.T) {
+	fake := newFakeEngine(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	fake.make = func() {
+		cancel()
+		<-ctx.Done()
+	}
+	s := spec(t)
+	if _, err := New(Options{Host: fake.host}).Start(ctx, s); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	fake.mu.Lock()
+	defer fake.mu.Unlock()
+	if !slices.Contains(fake.calls, "DELETE /containers/"+containerName(s.ID)) {
+		t.Errorf("it is left: %q", fake.calls)
+	}
+}
+
 // Whoever wants another level waits once for an engine that hangs.
 func TestSweepAsksADeafEngineOnce(t *testing.T) {
 	dir, err := os.MkdirTemp("", "deaf-")
