@@ -9,8 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -189,6 +191,54 @@ func TestLeanLeavesNoChild(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// Who has a run ended when they end, has so in the other program, too: the kernel keeps
+// that for the thread that was begun with, and not for the others.
+func TestLeanEndsWithItsCaller(t *testing.T) {
+	program := joined(t)
+	for _, level := range []string{"process", "gvisor"} {
+		policy := filepath.Join(t.TempDir(), "risk.yaml")
+		if err := os.WriteFile(policy, []byte("version: 1\nrisk: {high: ['false']}\nisolation: "+level+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(program, "run", "--timeout", "20s", "--policy", policy, "--", "sh", "-c", "echo begun; cat")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		in, err1 := cmd.StdinPipe()
+		out, err2 := cmd.StdoutPipe()
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		begun := make(chan error)
+		go endingThread(func() {
+			err := cmd.Start()
+			if err == nil {
+				_, err = io.ReadFull(out, make([]byte, len("begun\n")))
+			}
+			begun <- err
+		})
+		if err := <-begun; err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		in.Close()
+		if ended := cmd.ProcessState.Sys().(syscall.WaitStatus); ended.Signal() != syscall.SIGKILL {
+			t.Errorf("%s: it ended as %v", level, cmd.ProcessState)
+		}
+	}
+}
+
+// endingThread calls f in a thread that ends after it, as the first of a process cannot.
+func endingThread(f func()) {
+	runtime.LockOSThread()
+	if syscall.Gettid() != os.Getpid() {
+		f()
+		return
+	}
+	defer runtime.UnlockOSThread()
+	done := make(chan struct{})
+	go endingThread(func() { defer close(done); f() })
+	<-done
 }
 
 // shelved are the programs that are kept in the state directory.

@@ -6,6 +6,7 @@ package cli
 
 import (
 	"os"
+	"runtime"
 
 	"github.com/spf13/cobra"
 
@@ -34,6 +35,7 @@ const someLevels = true
 // owner left. It returns only where that is not so, or with an error. Nothing has been
 // done yet, and standard input not been read.
 func (a *app) elsewhere(f *runFlags) error {
+	defer runtime.UnlockOSThread()                   // package begin has locked it, for whole.Exec
 	dead := store.Dead(store.Place(store.Options{})) // to sweep takes all levels
 	if !dead && f.image == "" && !f.tty && len(f.collect) == 0 && a.makes(f.isolation) {
 		if p := a.plainPolicy(f); p != nil {

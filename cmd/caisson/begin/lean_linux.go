@@ -6,6 +6,7 @@ package begin
 
 import (
 	"os"
+	"runtime"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -19,6 +20,7 @@ import (
 // no too many than a yes: what is guessed wrong then, package cli sees, later.
 func here(args []string, g guess) bool {
 	if whole.Marked() || fits(args) && ready(g, state(os.Geteuid(), os.Getenv)) {
+		runtime.LockOSThread() // until package cli has decided; see whole.Exec
 		return true
 	}
 	_ = whole.Exec()

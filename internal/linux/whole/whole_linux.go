@@ -28,6 +28,10 @@ var Before func()
 
 // Exec makes this process the whole program, with the same arguments and the same
 // environment. It returns only when that cannot be done.
+//
+// It is for the first thread, in which packages are initialised: what the caller has set
+// for that one alone, the signal for when the caller ends (PR_SET_PDEATHSIG) and how it
+// is scheduled (SCHED_RESET_ON_FORK), no other has, and only the one that executes goes on.
 func Exec() error {
 	if Marked() {
 		return errors.New("this program is a part of caisson, and does not run by itself")
