@@ -208,7 +208,7 @@ func (b *box) give(stdin, stdout, stderr *os.File) error {
 	}
 	b.began, b.shim.ordered = time.Now(), true
 	if err := wire.Send(b.shim.conn, b.order, files); err != nil {
-		return b.shim.lost(err)
+		return b.shim.lastWord(err)
 	}
 	return nil
 }
@@ -240,6 +240,23 @@ func (s *shimProcess) next() (*wire.Event, error) {
 		return nil, s.lost(err)
 	}
 	return &e, nil
+}
+
+// lastWord is why something could not be sent to a shim: where that is gone, it may have
+// said so before, which nobody has read.
+func (s *shimProcess) lastWord(err error) error {
+	if !hungUp(err) {
+		return s.lost(err)
+	}
+	ev, err := s.next()
+	switch {
+	case err != nil:
+		return err
+	case ev.Kind == wire.Failed:
+		s.end()
+		return explain(ev)
+	}
+	return s.lost(nil)
 }
 
 // lost explains a shim that is gone.
