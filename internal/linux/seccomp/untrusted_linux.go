@@ -5,13 +5,13 @@ package seccomp
 import (
 	"fmt"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
 // Untrusted is the filter for code that nobody trusts, for GOARCH amd64 or
-// arm64. It is assembled once for each; the caller must not change it. The slice
+// arm64. It was assembled beforehand (assembled_linux.go), which would take each run
+// longer than the kernel's own part; the caller must not change it. The slice
 // may be handed to the kernel by a child that shares its parent's memory: it is
 // never moved nor written again.
 //
@@ -20,24 +20,11 @@ import (
 func Untrusted(goarch string) ([]unix.SockFilter, error) {
 	switch goarch {
 	case "amd64":
-		return amd64()
+		return assembledAMD64, nil
 	case "arm64":
-		return arm64()
+		return assembledARM64, nil
 	}
 	return nil, fmt.Errorf("no system call filter for %s", goarch)
-}
-
-var (
-	amd64 = sync.OnceValues(func() ([]unix.SockFilter, error) { return assembleUntrusted("amd64") })
-	arm64 = sync.OnceValues(func() ([]unix.SockFilter, error) { return assembleUntrusted("arm64") })
-)
-
-func assembleUntrusted(goarch string) ([]unix.SockFilter, error) {
-	l, err := untrusted(goarch)
-	if err != nil {
-		return nil, err
-	}
-	return l.assemble()
 }
 
 // untrusted puts the groups together. A call that no group names gets what
