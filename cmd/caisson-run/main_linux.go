@@ -5,6 +5,12 @@
 // program. It is built with the tag lean, without what only other commands, policy
 // files, container images and engines need, and lies in one file with cmd/caisson
 // (internal/tools/onefile), where it hands over what is not for it (internal/linux/whole).
+//
+// How many processors its threads may use at once is not looked up in control groups,
+// which costs as much as opening the record: it is over too soon to share anything.
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
 package main
 
 import (

@@ -150,8 +150,10 @@ func (s *signals) got() syscall.Signal {
 	return s.first
 }
 
+// stop lets signals do what they do otherwise. Nobody waits for that: the runtime asks
+// another thread for each of them, and this process is about to end.
 func (s *signals) stop() {
-	signal.Stop(s.in)
+	go signal.Stop(s.in)
 	close(s.done)
 }
 
