@@ -123,6 +123,9 @@ func (a *app) attack(cmd *cobra.Command, f *attackFlags) (*attack.Report, error)
 		if caps.Unusable != "" {
 			return nil, &sandbox.Error{Op: "attack " + level, Kind: sandbox.ErrUnsupported, Problem: caps.Unusable, Hint: cmp.Or(caps.Remedy, "caisson doctor says what is missing")}
 		}
+	} else if base, _, variant := strings.Cut(level, ":"); variant && a.drivers()[base] != nil {
+		return nil, &sandbox.Error{Op: "attack " + printable(level), Kind: sandbox.ErrUnsupported, Problem: "the attacks need files of this host, and none can be shown there",
+			Hint: "attack " + base}
 	} else {
 		return nil, &sandbox.Error{Op: "attack " + printable(level), Kind: sandbox.ErrUnsupported, Problem: "this build has no such level", Hint: "it has " + strings.Join(a.levelNames(), ", ")}
 	}
