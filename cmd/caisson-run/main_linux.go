@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build lean
+
 // Command caisson-run is `caisson run`, and nothing else: the program that such a
 // command line begins in, because half of the time of a short run is the start of the
 // program. It is built with the tag lean, without what only other commands, policy

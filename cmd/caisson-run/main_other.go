@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build !linux
+//go:build !linux || !lean
 
 package main
 
@@ -10,6 +10,6 @@ import (
 )
 
 func main() {
-	fmt.Fprintln(os.Stderr, "caisson: sandboxes run on Linux")
+	fmt.Fprintln(os.Stderr, "caisson-run is a part of caisson's file on Linux, and is built by make build")
 	os.Exit(125)
 }
