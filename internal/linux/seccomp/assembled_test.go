@@ -35,8 +35,12 @@ func TestAssembled(t *testing.T) {
 			t.Errorf("the filter for %s is not what its list says; if the list was meant to change, run go test ./internal/linux/seccomp -update", c.goarch)
 		}
 		fmt.Fprintf(&text, "\nvar %s = []unix.SockFilter{\n", c.name)
-		for _, in := range want {
-			fmt.Fprintf(&text, "\t{Code: %#x, Jt: %d, Jf: %d, K: %#x},\n", in.Code, in.Jt, in.Jf, in.K)
+		for few := range slices.Chunk(want, 4) {
+			text.WriteByte('\t')
+			for i, in := range few {
+				fmt.Fprintf(&text, "%.*s{Code: %#x, Jt: %d, Jf: %d, K: %#x},", min(i, 1), " ", in.Code, in.Jt, in.Jf, in.K)
+			}
+			text.WriteByte('\n')
 		}
 		text.WriteString("}\n")
 	}
