@@ -5,10 +5,8 @@
 package engine
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/caisson-run/caisson/internal/linux/engine/pieces"
 	"github.com/caisson-run/caisson/internal/linux/engine/shelf"
@@ -29,26 +27,10 @@ func InPieces(runs string) error {
 	if first, err := shelf.LookAfter(runs, self); err != nil || !first {
 		return err
 	}
-	if inLargePieces() { // with another state directory somebody has seen to that
-		return nil
-	}
 	program, err := OpenRouter(filepath.Join(runs, "none"))
 	if err != nil {
 		return err
 	}
 	defer program.Close()
 	return pieces.Start(program, self)
-}
-
-// inLargePieces says that this program is executed from large pieces: of 60 MB a run has
-// 16 mapped so where it lies in them, and nothing where it does not.
-func inLargePieces() bool {
-	text, err := os.ReadFile("/proc/self/smaps_rollup") // since Linux 4.14
-	if err != nil {
-		return false
-	}
-	_, figure, _ := strings.Cut(string(text), "FilePmdMapped:")
-	kib := 0
-	_, _ = fmt.Sscan(figure, &kib)
-	return kib >= 8<<10
 }
