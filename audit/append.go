@@ -138,6 +138,16 @@ type addition struct {
 	kept []*Capture
 }
 
+// contents are what is kept of it.
+func (a *addition) contents() (list [][]byte) {
+	for _, c := range a.kept {
+		if b := c.Kept(); len(b) > 0 {
+			list = append(list, b)
+		}
+	}
+	return list
+}
+
 func (in *Intent) record(id string) (*addition, error) {
 	call, kept := in.call()
 	return newAddition(id, eventIntent, call, kept)
@@ -189,57 +199,6 @@ func newAddition(id, event string, v any, kept []*Capture) (*addition, error) {
 	return &addition{record: record{entry: id, event: event, body: body}, kept: kept}, nil
 }
 
-// change runs do in a transaction that holds the write lock, from a head that
-// was checked, and makes the new head known in both places.
-//
-// ctx ends the wait for its turn and the lock. What has begun takes a moment, and is not
-// interrupted: to watch a ctx costs a goroutine for each statement.
-func (l *Log) change(ctx context.Context, do func(tx querier, head Checkpoint) (Checkpoint, error)) error {
-	const op = "audit"
-	if l.w == nil {
-		return sandbox.Errorf(sandbox.ErrInvalid, op, "the record is open for reading only")
-	}
-	if l.broken != nil {
-		return l.broken
-	}
-	conn, err := l.w.Conn(ctx)
-	if err != nil {
-		return unavailable(op, err)
-	}
-	defer conn.Close()
-	var begun *sql.Tx
-	through := context.WithoutCancel(ctx)
-	err = l.patiently(ctx, func() (err error) { begun, err = conn.BeginTx(through, nil); return err })
-	if err != nil {
-		return unavailable(op, err)
-	}
-	defer begun.Rollback()
-	ctx = through
-	tx := &writing{begun, &l.known}
-	head, err := l.base(ctx, conn, tx)
-	if err != nil {
-		return unavailable(op, err)
-	}
-	head, err = do(tx, head)
-	if isConstraint(err) {
-		return &sandbox.Error{Op: op, Kind: sandbox.ErrConflict, Problem: "that is recorded already", Cause: err}
-	}
-	if err != nil {
-		return unavailable(op, err)
-	}
-	if err := begun.Commit(); err != nil {
-		return unavailable(op, err)
-	}
-	l.good.Store(&head) // signed here
-	l.settle(conn, head)
-	conn.Close()
-	l.known.prepare(ctx, l.w)
-	if l.onCommit != nil {
-		l.onCommit()
-	}
-	return unavailable(op, l.writeHead(head))
-}
-
 // append seals a record onto the chain and moves the head to it.
 func (l *Log) append(ctx context.Context, tx querier, head Checkpoint, r *record) (Checkpoint, error) {
 	return l.appendAll(ctx, tx, head, []*record{r})
@@ -247,37 +206,68 @@ func (l *Log) append(ctx context.Context, tx querier, head Checkpoint, r *record
 
 // appendAll is append for many: the head is signed once, for the last.
 func (l *Log) appendAll(ctx context.Context, tx querier, head Checkpoint, list []*record) (Checkpoint, error) {
+	next, err := l.seal(head, list)
+	if err != nil {
+		return head, err
+	}
+	if err := insert(ctx, tx, list); err != nil {
+		return head, err
+	}
+	return next, storeHead(ctx, tx, next)
+}
+
+// seal makes records the next ones of the chain, and returns the head that ends with
+// the last.
+func (l *Log) seal(head Checkpoint, list []*record) (Checkpoint, error) {
 	prev, err := hex.DecodeString(head.Link)
 	if err != nil {
 		return head, err
 	}
-	insert, err := tx.PrepareContext(ctx, "INSERT INTO records (seq, at, entry, event, prev, body_digest, digest, signature, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")
-	if err != nil {
-		return head, err
-	}
-	defer insert.Close()
 	seq, at := head.Count, int64(0)
 	for _, r := range list {
 		seq++
 		r.seq, r.at, r.prev = seq, l.now().UnixNano(), prev
 		r.seal(l.key, l.inst)
-		_, err = insert.ExecContext(ctx, r.seq, r.at, r.entry, r.event, r.prev, r.bodyDigest, r.digest, r.signature, r.body)
-		if err != nil {
-			return head, err
-		}
 		prev, at = r.link(), r.at
 	}
-	next := newCheckpoint(l.key, l.inst, seq, prev, at)
-	sig, _ := hex.DecodeString(next.Signature)
-	_, err = tx.ExecContext(ctx, "INSERT OR REPLACE INTO head (one, count, link, at, signature) VALUES (1, ?, ?, ?, ?)", next.Count, prev, at, sig)
-	return next, err
+	return newCheckpoint(l.key, l.inst, seq, prev, at), nil
+}
+
+// insert stores records that are sealed.
+func insert(ctx context.Context, tx querier, list []*record) error {
+	insert, err := tx.PrepareContext(ctx, "INSERT INTO records (seq, at, entry, event, prev, body_digest, digest, signature, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")
+	if err != nil {
+		return err
+	}
+	defer insert.Close()
+	for _, r := range list {
+		_, err = insert.ExecContext(ctx, r.seq, r.at, r.entry, r.event, r.prev, r.bodyDigest, r.digest, r.signature, r.body)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// storeHead makes c the head in the database.
+func storeHead(ctx context.Context, tx querier, c Checkpoint) error {
+	link, err := hex.DecodeString(c.Link)
+	if err != nil {
+		return err
+	}
+	sig, err := hex.DecodeString(c.Signature)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "INSERT OR REPLACE INTO head (one, count, link, at, signature) VALUES (1, ?, ?, ?, ?)", c.Count, link, c.Time.UnixNano(), sig)
+	return err
 }
 
 // keep stores contents, but for those that were redacted once.
-func keep(ctx context.Context, tx querier, list []*Capture) error {
+func keep(ctx context.Context, tx querier, list [][]byte) error {
 	var insert *sql.Stmt
-	for _, c := range list {
-		if c == nil || len(c.kept) == 0 {
+	for _, content := range list {
+		if len(content) == 0 {
 			continue
 		}
 		if insert == nil {
@@ -289,8 +279,8 @@ func keep(ctx context.Context, tx querier, list []*Capture) error {
 			}
 			defer insert.Close()
 		}
-		digest := sum(c.kept)
-		if _, err := insert.ExecContext(ctx, digest, c.kept, hex.EncodeToString(digest)); err != nil {
+		digest := sum(content)
+		if _, err := insert.ExecContext(ctx, digest, content, hex.EncodeToString(digest)); err != nil {
 			return err
 		}
 	}

@@ -10,7 +10,8 @@
 // is a call that still runs or was killed: it shows as unfinished, and nothing
 // can run unrecorded. A refused call is both at once ([Log.Refuse]).
 //
-// Records lie in audit.db (SQLite). What a call said and printed (command
+// Records lie in audit.db (SQLite); the last ones may lie in audit.tail until somebody
+// opens the database. What a call said and printed (command
 // line, code, the first 64 KiB of each stream) is content, kept by digest
 // beside the records; values of environment variables and secrets are never
 // taken, only names.
@@ -29,7 +30,7 @@
 // gets 1 400.
 //
 // The head (count and last link) is signed anew with each commit and kept
-// twice: in the database and in audit.head beside it. The first record, the
+// twice: in the database, or in audit.tail, and in audit.head beside it. The first record, the
 // genesis, holds the public key and an id of the installation, which every
 // signature covers.
 //
@@ -40,10 +41,23 @@
 // reorders, inserts or cuts off, and names the record. [Log.Begin] makes the
 // cheap part of that check each time and refuses to build on a damaged chain.
 //
+// # The tail
+//
+// To initialise SQLite, open a database and commit twice takes a tenth of the time of a
+// program that lives for ten milliseconds. So one that records a single call appends to audit.tail ([OpenTail]): the same records, chained and signed, and with
+// each commit a head, in frames of which each is synced once. Whoever reads the record
+// or writes to the database takes in what lies there first; a lock on that file, which
+// both kinds of writers hold, keeps the chain one.
+//
+// Only a tail that is in order is appended to: of this boot, signed by the key's owner,
+// in step with audit.head, its last frame whole, and beside a database whose files look
+// as the last writer left them. Everything else is for somebody with the database to
+// look at ([Log.Settle]), who checks all of it.
+//
 // It does not hold against who has the key: the uid that caisson runs as, and
 // root. Without the key, putting back an older copy of audit.db is found by
-// audit.head; putting back older copies of both (SQLite's own log may hold
-// those of the last records), or deleting all, is found only against a
+// audit.head and audit.tail; putting back older copies of all (SQLite's own log
+// may hold those of the last records), or deleting all, is found only against a
 // checkpoint that was kept elsewhere ([Log.Checkpoint], and the last line of a
 // JSON export). A digest of short content can be guessed:
 // redaction takes the content away, not the means to confirm a guess.
@@ -83,8 +97,9 @@ type Options struct {
 	// Reserve is disk space for the ends of what runs: where there is no other they are
 	// written in it, and nothing begins until it is whole again. nil is none.
 	Reserve Reserve
-	// ReadOnly is for readers: nothing is made or changed, and Begin, Refuse,
-	// Prune and Redact fail. A log that does not exist is ErrNotFound.
+	// ReadOnly is for readers: nothing is made, and Begin, Refuse, Prune and
+	// Redact fail. What waits in audit.tail is moved to the database before it is
+	// read, which has to be possible. A log that does not exist is ErrNotFound.
 	ReadOnly bool
 }
 
@@ -122,6 +137,10 @@ type Log struct {
 	seen    atomic.Pointer[seenHead]   // the last line of audit.head that was good
 	known   known                      // what the writer's connection need not read again
 	settled settled                    // what the writer's connection committed last
+
+	tailLine   []byte                      // the sector of audit.tail that was left with that
+	tailSays   tailHead                    // what it says
+	settleTail func(context.Context) error // not nil: it has no database, and appends to audit.tail
 
 	group    group  // of those who append at one time
 	onCommit func() // for tests: called for each transaction
@@ -184,6 +203,7 @@ func (l *Log) nothingYet() error {
 // it returns, so a process about to end need not call Close: it spares the
 // checkpoint of SQLite's log, some milliseconds of disk time.
 func (l *Log) Close() error {
+	defer l.closing()()
 	var first error
 	for _, db := range []*sql.DB{l.r, l.w} {
 		if db == nil {

@@ -10,8 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-
-	"modernc.org/sqlite"
 )
 
 // settled is a head that this process committed, and the state of the database that it
@@ -28,36 +26,25 @@ func (l *Log) settle(conn *sql.Conn, head Checkpoint) {
 	l.settled.conn, l.settled.version = state(conn)
 }
 
-// state is a number that SQLite changes with the database, whoever changes it, as far
-// as the connection has seen; in a transaction it has seen all. The connection is nil
-// where there is none.
-func state(conn *sql.Conn) (of any, version uint32) {
-	err := conn.Raw(func(c any) (err error) {
-		of = c
-		version, err = c.(sqlite.FileControl).FileControlDataVersion("main")
-		return err
-	})
-	if err != nil {
-		return nil, 0
-	}
-	return of, version
-}
-
 // base is the head that a transaction builds on, checked.
 //
 // Where nobody has written since the last commit of this connection it is what that
 // one left: SQLite would answer every question about it from memory. What lies in
 // audit.head is looked at each time.
-func (l *Log) base(ctx context.Context, conn *sql.Conn, tx querier) (Checkpoint, error) {
+func (l *Log) base(ctx context.Context, conn *sql.Conn, tx querier, tail *heldTail) (head Checkpoint, err error) {
 	if of, version := state(conn); of != nil && of == l.settled.conn && version == l.settled.version {
-		return l.settled.head, l.checkCopy(ctx, tx, l.settled.head)
+		head = l.settled.head
+	} else if head, err = l.checkHead(ctx, tx); err != nil {
+		return head, err
 	}
-	return l.checkHead(ctx, tx)
+	if head, err = l.takeIn(ctx, tx, tail, head); err != nil {
+		return head, err
+	}
+	return head, l.checkCopy(ctx, tx, head)
 }
 
 // checkHead is the part of Verify that each commit can afford: the signed head
-// is there, the last record is the one it names, and audit.head, which lags
-// behind at most, is on the same chain.
+// is there, and the last record is the one it names.
 func (l *Log) checkHead(ctx context.Context, q querier) (Checkpoint, error) {
 	if err := checkSchema(ctx, q); err != nil {
 		return Checkpoint{}, damaged(err.Error())
@@ -75,10 +62,10 @@ func (l *Log) checkHead(ctx context.Context, q querier) (Checkpoint, error) {
 	case !named.is(head):
 		return head, notTheSigned(head)
 	}
-	return head, l.checkCopy(ctx, q, head)
+	return head, nil
 }
 
-// checkCopy holds audit.head against the head in the database.
+// checkCopy holds audit.head, which lags behind at most, against the head.
 func (l *Log) checkCopy(ctx context.Context, q querier, head Checkpoint) error {
 	copied, err := l.readHead()
 	if errors.Is(err, os.ErrNotExist) && head.Count == 1 {
@@ -93,7 +80,7 @@ func (l *Log) checkCopy(ctx context.Context, q querier, head Checkpoint) error {
 	case err != nil:
 		return err
 	case copied.Count > head.Count:
-		return damaged(fmt.Sprintf("audit.head has seen %d records, the database holds %d", copied.Count, head.Count))
+		return damaged(fmt.Sprintf("audit.head has seen %d records, and there are %d", copied.Count, head.Count))
 	}
 	if copied.Count == head.Count && copied.Link == head.Link {
 		return nil // the usual case

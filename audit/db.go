@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,7 +26,7 @@ import (
 var migrationFiles embed.FS
 
 // migrations are the files whose number is above PRAGMA user_version, in order.
-var migrations = []string{"migrations/0001_chain.sql"}
+var migrations = []string{"migrations/0001_chain.sql", "migrations/0002_tail.sql"}
 
 // connect makes a pool of at most conns connections (0: as many as are asked
 // for); none is opened before it is needed.
@@ -158,32 +159,45 @@ func (l *Log) version(ctx context.Context, q querier) (int, error) {
 	return v, nil
 }
 
-// schema are the statements of the migrations.
-var schema = sync.OnceValues(func() ([]string, error) {
-	var list []string
+// schemas are the statements of each migration.
+var schemas = sync.OnceValues(func() (all [][]string, err error) {
 	for _, name := range migrations {
 		text, err := migrationFiles.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}
+		var list []string
 		for statement := range strings.SplitSeq(string(text), ";") {
 			if i := strings.Index(statement, "CREATE "); i >= 0 {
 				list = append(list, statement[i:])
 			}
 		}
+		all = append(all, list)
 	}
-	return list, nil
+	return all, nil
 })
 
 // checkSchema says whether the database was made by the migrations and nothing
 // else: a trigger or a view of somebody else's would act with our hands.
-func checkSchema(ctx context.Context, q querier) error {
-	statements, err := schema()
+func checkSchema(ctx context.Context, q querier) error { return checkLayout(ctx, q, len(migrations)) }
+
+// checkOwnSchema is checkSchema of the layout that the database has: an older one, for
+// a reader of what no writer of this caisson has opened yet.
+func (l *Log) checkOwnSchema(ctx context.Context, q querier) error {
+	version, err := l.version(ctx, q)
+	if err != nil {
+		return err
+	}
+	return checkLayout(ctx, q, max(version, 1))
+}
+
+func checkLayout(ctx context.Context, q querier, version int) error {
+	all, err := schemas()
 	if err != nil {
 		return err
 	}
 	want := map[string]bool{}
-	for _, s := range statements {
+	for _, s := range slices.Concat(all[:version]...) {
 		want[s] = true
 	}
 	rows, err := q.QueryContext(ctx, "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL")

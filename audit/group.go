@@ -141,12 +141,15 @@ func ends(batch []*waiter, err error) (list []*waiter) {
 
 // write appends what a batch brings in one transaction.
 func (l *Log) write(ctx context.Context, batch []*waiter) error {
+	if l.settleTail != nil {
+		return l.writeTail(ctx, batch)
+	}
 	return l.change(ctx, func(tx querier, head Checkpoint) (Checkpoint, error) {
 		var records []*record
-		var kept []*Capture
+		var kept [][]byte
 		for _, w := range batch {
 			for _, a := range w.list {
-				records, kept = append(records, &a.record), append(kept, a.kept...)
+				records, kept = append(records, &a.record), append(kept, a.contents()...)
 			}
 		}
 		head, err := l.appendAll(ctx, tx, head, records)

@@ -19,13 +19,16 @@ import (
 const headSize = 512
 
 // headLine is a checkpoint as it lies in the file.
-func headLine(c Checkpoint) ([]byte, error) {
-	line, err := json.Marshal(c)
+func headLine(c Checkpoint) ([]byte, error) { return padded(c) }
+
+// padded is v as a line of JSON that fills a sector.
+func padded(v any) ([]byte, error) {
+	line, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
 	}
 	if len(line) >= headSize {
-		return nil, fmt.Errorf("a checkpoint of %d bytes", len(line))
+		return nil, fmt.Errorf("%d bytes are more than a sector", len(line))
 	}
 	b := append(line, bytes.Repeat([]byte(" "), headSize-len(line))...)
 	b[headSize-1] = '\n'

@@ -36,7 +36,7 @@ func (l *Log) loadKey(create bool) error {
 	}
 	if err != nil {
 		l.broken = &sandbox.Error{Op: "read " + path, Kind: sandbox.ErrUnavailable, Problem: "the key that signs the audit record cannot be used", Cause: err,
-			Hint: "put the key back with mode 0600; to begin a new record, move audit.db, audit.db-wal, audit.head and audit.key away together"}
+			Hint: "put the key back with mode 0600; " + anew}
 		return nil
 	}
 	l.pub = l.key.Public()

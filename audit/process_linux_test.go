@@ -10,6 +10,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,31 +27,49 @@ import (
 
 // helpers are what the test binary does when a test runs it again.
 var helpers = map[string]func(args []string) error{
-	// append DIR NAME COUNT records that many calls.
-	"append": func(args []string) error {
-		n, err := strconv.Atoi(args[2])
-		if err != nil {
-			return err
-		}
+	// append and tail DIR NAME COUNT record that many calls, through the database and
+	// without.
+	"append": func(args []string) error { return appendMany(args, false) },
+	"tail":   func(args []string) error { return appendMany(args, true) },
+	// settle DIR does what caisson audit settle does.
+	"settle": func(args []string) error {
 		l, err := Open(ctx, Options{Dir: args[0]})
 		if err != nil {
 			return err
 		}
-		for i := range n {
-			e, err := l.Begin(ctx, intent(fmt.Sprintf("%s_%d", args[1], i)))
-			if err != nil {
-				return err
-			}
-			fmt.Println("begun", e.ID)
-			if err := e.End(ctx, outcome(args[1])); err != nil {
-				return err
-			}
-			fmt.Println("ended", e.ID)
-		}
-		return nil // without Close, as a process that ends at once
+		return l.Settle(ctx)
 	},
 	"full":    fullDisk,
 	"reserve": reserved,
+}
+
+// appendMany records calls, and says which.
+func appendMany(args []string, tail bool) error {
+	n, err := strconv.Atoi(args[2])
+	if err != nil {
+		return err
+	}
+	var l *Log
+	if tail {
+		l, err = OpenTail(Options{Dir: args[0]}, func(context.Context) error { return helper("settle", args[0]).Run() })
+	} else {
+		l, err = Open(ctx, Options{Dir: args[0]})
+	}
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		e, err := l.Begin(ctx, intent(fmt.Sprintf("%s_%d", args[1], i)))
+		if err != nil {
+			return err
+		}
+		fmt.Println("begun", e.ID)
+		if err := e.End(ctx, outcome(args[1])); err != nil {
+			return err
+		}
+		fmt.Println("ended", e.ID)
+	}
+	return nil // without Close, as a process that ends at once
 }
 
 func TestMain(m *testing.M) {
@@ -69,14 +89,26 @@ func helper(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// TestManyProcesses has four processes make the log and write 50 calls each at
-// once: the chain stays one, and nothing is lost.
+// roads are the two ways to append: through the database and through audit.tail.
+var roads = []string{"append", "tail"}
+
+// TestManyProcesses has six processes write 50 calls each at once, four through the
+// database and two through audit.tail: the chain stays one, and nothing is lost.
 func TestManyProcesses(t *testing.T) {
-	const processes, calls = 4, 50
+	const processes, calls = 6, 50
 	dir := t.TempDir()
 	var all []*exec.Cmd
 	for i := range processes {
-		cmd := helper("append", dir, fmt.Sprint(i), fmt.Sprint(calls))
+		road := roads[0]
+		if i >= 4 {
+			road = roads[1]
+		}
+		cmd := helper(road, dir, fmt.Sprint(i), fmt.Sprint(calls))
+		if i == 4 { // a tail needs a record
+			for !exists(filepath.Join(dir, headFile)) {
+				runtime.Gosched()
+			}
+		}
 		must(t, cmd.Start())
 		all = append(all, cmd)
 	}
@@ -97,8 +129,8 @@ func TestManyProcesses(t *testing.T) {
 func TestKilled(t *testing.T) {
 	dir := t.TempDir()
 	begun, ended := map[string]bool{}, map[string]bool{}
-	for round := range 5 {
-		cmd := helper("append", dir, fmt.Sprint(round), "1000000")
+	for round := range 12 {
+		cmd := helper(roads[round/2%2], dir, fmt.Sprint(round), "1000000")
 		out, err := cmd.StdoutPipe()
 		must(t, err)
 		must(t, cmd.Start())

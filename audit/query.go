@@ -98,6 +98,10 @@ func (l *Log) Query(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 		if !f.Until.IsZero() {
 			until = f.Until.UnixNano()
 		}
+		if err := l.fresh(ctx); err != nil {
+			yield(Record{}, err)
+			return
+		}
 		rows, err := l.r.QueryContext(ctx, selectCalls+" AND i.at >= ? AND i.at < ? ORDER BY i.seq "+order, since, until)
 		if err != nil {
 			yield(Record{}, unavailable("audit", err))
@@ -274,6 +278,9 @@ func (l *Log) find(ctx context.Context, op, id string) (*Detail, error) {
 	if id == "" {
 		return nil, missing
 	}
+	if err := l.fresh(ctx); err != nil {
+		return nil, err
+	}
 	// Ids are ASCII: what begins with id sorts below id followed by '\x7f'.
 	rows, err := l.r.QueryContext(ctx, selectCalls+" AND i.entry >= ? AND i.entry < ? LIMIT 2", id, id+"\x7f")
 	if err != nil {
@@ -303,6 +310,9 @@ func (l *Log) find(ctx context.Context, op, id string) (*Detail, error) {
 // Checkpoint is the signed head as it is now, to be kept elsewhere and given
 // to a later Verify.
 func (l *Log) Checkpoint(ctx context.Context) (Checkpoint, error) {
+	if err := l.fresh(ctx); err != nil {
+		return Checkpoint{}, err
+	}
 	c, err := storedHead(ctx, l.r, l.inst)
 	if err != nil {
 		return c, unavailable("audit", err)

@@ -66,19 +66,12 @@ func dropUnreferred(ctx context.Context, tx querier) error {
 		if err := rows.Scan(&event, &body); err != nil {
 			return err
 		}
-		// An intent and an outcome share no field's name.
-		var c Call
-		var e Ending
-		if event == eventIntent {
-			err = decode(body, &c)
-		} else {
-			err = decode(body, &e)
-		}
-		if err != nil {
+		digests, ok := (&record{event: event, body: body}).refers()
+		if !ok {
 			return damaged("a body cannot be read")
 		}
-		for _, content := range []*Content{c.Params, c.Argv, c.Code, e.Stdout, e.Stderr} {
-			referred[content.blob()] = true
+		for _, digest := range digests {
+			referred[digest] = true
 		}
 	}
 	if err := rows.Err(); err != nil {
@@ -190,8 +183,11 @@ func (d *Detail) Digests(parts ...string) ([]string, error) {
 }
 
 // shred empties SQLite's write-ahead log, which still holds the pages as they
-// were before a deletion.
+// were before a deletion. What was in audit.tail was overwritten when it was taken in.
 func (l *Log) shred(ctx context.Context) error {
+	if err := syncTail(l.path(tailFile)); err != nil {
+		return unavailable("audit", err)
+	}
 	var busy, frames, moved int
 	err := l.w.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames, &moved)
 	if err == nil && busy != 0 {

@@ -45,7 +45,7 @@ func copyLog(t testing.TB, from string) string {
 	to, err := os.MkdirTemp("", "audit-copy-*")
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(to) })
-	must(t, copyInto(from, to, dbFile, keyFile, headFile))
+	must(t, copyInto(from, to, dbFile, keyFile, headFile, tailFile))
 	return to
 }
 
@@ -175,8 +175,8 @@ func appendOne(dir string) error {
 	return err
 }
 
-// TestRollback puts older copies back. Without audit.head that is found at
-// once; with it only a checkpoint that was kept elsewhere tells.
+// TestRollback puts older copies back. Without audit.head, or without audit.tail, that is
+// found at once; with both only a checkpoint that was kept elsewhere tells.
 func TestRollback(t *testing.T) {
 	dir := t.TempDir()
 	grow := func() Checkpoint {
@@ -192,16 +192,26 @@ func TestRollback(t *testing.T) {
 	older := copyLog(t, dir)
 	kept := grow()
 	wantOK(t, verify(t, dir, before, kept))
+	newer := copyLog(t, dir)
 
-	must(t, copyInto(older, dir, dbFile))
+	must(t, copyInto(older, dir, dbFile, headFile))
 	rep := verify(t, dir)
+	if len(rep.Findings) != 1 || rep.Findings[0].Seq != 4 || !strings.Contains(rep.Findings[0].Problem, tailFile) {
+		t.Errorf("an older database and head: %v", rep.Findings)
+	}
+	if err := appendOne(dir); !errors.Is(err, sandbox.ErrUnavailable) {
+		t.Errorf("appending to it = %v, want ErrUnavailable", err)
+	}
+	must(t, copyInto(older, dir, tailFile))
+	must(t, copyInto(newer, dir, headFile))
+	rep = verify(t, dir)
 	if len(rep.Findings) != 1 || rep.Findings[0].Seq != 4 || rep.Findings[0].Kind != "cut off" {
 		t.Errorf("an older database: %v", rep.Findings)
 	}
 	if err := appendOne(dir); !errors.Is(err, sandbox.ErrUnavailable) {
 		t.Errorf("appending to it = %v, want ErrUnavailable", err)
 	}
-	must(t, copyInto(older, dir, dbFile, headFile))
+	must(t, copyInto(older, dir, dbFile, headFile, tailFile))
 	wantOK(t, verify(t, dir)) // the limit that the package comment states
 	rep = verify(t, dir, before, kept)
 	if len(rep.Findings) != 1 || rep.Findings[0].Seq != 4 || rep.Findings[0].Kind != "cut off" {

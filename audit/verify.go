@@ -17,7 +17,7 @@ import (
 // Finding is one thing that is wrong with a record.
 type Finding struct {
 	Seq     int64  `json:"seq"`     // the record; 0 for the log as a whole
-	Kind    string `json:"kind"`    // edited, removed, inserted, cut off, content, head, key, database
+	Kind    string `json:"kind"`    // edited, removed, inserted, cut off, content, head, tail, key, database
 	Problem string `json:"problem"` // a sentence
 }
 
@@ -75,14 +75,17 @@ func (l *Log) verify(ctx context.Context, kept []Checkpoint, signatures bool) (R
 	}
 	// Read before the database: the file may lag behind it, never lead.
 	copied, copyErr := l.readHead()
-
+	says, err := l.settleToVerify(ctx, &rep)
+	if err != nil {
+		return rep, err
+	}
 	tx, err := l.r.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return rep, unavailable("audit verify", err)
 	}
 	defer tx.Rollback()
 	v := &verifier{log: l, rep: &rep, signatures: signatures && l.pub != nil, links: map[int64][]byte{}, content: map[string]int64{}, redacted: map[string]bool{}}
-	for _, c := range append(kept, copied) {
+	for _, c := range append([]Checkpoint{copied, says}, kept...) {
 		v.links[c.Count] = nil
 	}
 	for _, step := range []func(context.Context, *sql.Tx) error{v.database, v.chain, v.head, v.blobs} {
@@ -95,10 +98,32 @@ func (l *Log) verify(ctx context.Context, kept []Checkpoint, signatures bool) (R
 		}
 	}
 	v.copy(copied, copyErr)
+	if copyErr != nil || says.Count != copied.Count || says.Link != copied.Link {
+		v.tail(says)
+	}
 	for _, c := range kept {
 		v.kept(c)
 	}
 	return rep, nil
+}
+
+// settleToVerify takes in what waits in audit.tail, finds what is wrong with that, and
+// returns the head that the file spoke of before. What is wrong with the database is
+// found there.
+func (l *Log) settleToVerify(ctx context.Context, rep *Report) (says Checkpoint, err error) {
+	waiting, says, err := waits(l.path(tailFile))
+	if err == nil && waiting {
+		err = l.takeAll(ctx)
+	}
+	var d *damage
+	if errors.As(err, &d) {
+		if d.tail {
+			rep.add(0, "tail", "%s", d.err.Problem)
+			says = Checkpoint{}
+		}
+		return says, nil
+	}
+	return says, unavailable("audit verify", err)
 }
 
 // verifier is one Verify.
@@ -118,7 +143,7 @@ type verifier struct {
 // database checks what the chain cannot: the schema, and that indexes hold the
 // rows they should, since Query trusts them.
 func (v *verifier) database(ctx context.Context, tx *sql.Tx) error {
-	if err := checkSchema(ctx, tx); err != nil {
+	if err := v.log.checkOwnSchema(ctx, tx); err != nil {
 		v.rep.add(0, "database", "%v", err)
 	}
 	rows, err := tx.QueryContext(ctx, "PRAGMA integrity_check(20)")
@@ -288,6 +313,17 @@ func (v *verifier) copy(c Checkpoint, err error) {
 		v.rep.add(0, "head", "%v", err)
 	default:
 		v.checkpoint(c, "audit.head")
+	}
+}
+
+// tail holds the chain against the head that audit.tail speaks of; it may speak of none.
+func (v *verifier) tail(c Checkpoint) {
+	switch {
+	case c.Count == 0:
+	case !c.valid(v.log.pub, v.log.inst):
+		v.rep.add(0, "tail", "audit.tail holds a head that is not signed with this key")
+	default:
+		v.checkpoint(c, "audit.tail")
 	}
 }
 

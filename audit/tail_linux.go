@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// heldTail is audit.tail while nobody else may write to it or to the database.
+type heldTail struct {
+	f    *os.File
+	dir  string
+	line []byte   // the sector, as it was read or written last
+	says tailHead // what it says
+	used bool     // something lies behind it
+
+	asLeft bool // the sector is as this process left it
+}
+
+// holdTail waits for the file's lock, and makes the file where there is none. It opens
+// the file each time: so nothing that another process made inherits the lock, and what
+// was moved away is not written to.
+//
+// What is there and is no file of caisson's is damage.
+func (l *Log) holdTail(ctx context.Context) (*heldTail, error) {
+	path := l.path(tailFile)
+	for began, wait := time.Now(), 50*time.Microsecond; ; wait = min(2*wait, 2*time.Millisecond) {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+		if err != nil {
+			return nil, noFile(err)
+		}
+		err = lockTail(f, path)
+		if err == nil {
+			h := &heldTail{f: f, dir: l.dir, line: l.tailLine, says: l.tailSays}
+			if err = h.look(); err != nil {
+				h.release()
+			}
+			return h, err
+		}
+		f.Close()
+		if !errors.Is(err, errTailHeld) {
+			return nil, err
+		}
+		if time.Since(began) > busyWait {
+			return nil, err
+		}
+		if l.onBusy != nil {
+			l.onBusy()
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(context.Cause(ctx), err)
+		case <-time.After(wait):
+		}
+	}
+}
+
+// lockTail takes the lock of a file that is still the one at path.
+func lockTail(f *os.File, path string) error {
+	var err error
+	for {
+		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return errTailHeld
+	}
+	if err != nil {
+		return err
+	}
+	mine, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !mine.Mode().IsRegular() {
+		return damagedTail("audit.tail is not a file")
+	}
+	there, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(mine, there) {
+		return errTailHeld // it was moved away or replaced meanwhile: the next look finds another one
+	}
+	return err
+}
+
+// release gives the lock back, also where a process that was made meanwhile has a copy
+// of the descriptor. A second call, and one of nil, does nothing.
+func (h *heldTail) release() {
+	if h == nil || h.f == nil {
+		return
+	}
+	_ = unix.Flock(int(h.f.Fd()), unix.LOCK_UN)
+	h.f.Close()
+	h.f = nil
+}
