@@ -95,7 +95,7 @@ lint:
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "gofmt -w $$bad"; exit 1; }
 	@echo '== go vet'
 	@go vet ./...
-	@go vet -tags lean ./cmd/caisson-run ./cmd/caisson/begin
+	@go vet -tags lean ./cmd/caisson-run ./cmd/caisson/begin ./audit ./internal/cli ./internal/database
 	@echo '== staticcheck'
 	@go tool staticcheck ./...
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build !lean
+
 package audit
 
 import (
@@ -10,6 +12,9 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 )
+
+// withDatabase says that this program has SQLite in it; see withoutsqlite.go.
+const withDatabase = true
 
 // errorOf says what SQLite means by an error.
 func errorOf(err error) databaseError {

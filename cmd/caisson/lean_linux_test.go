@@ -93,6 +93,7 @@ func TestLean(t *testing.T) {
 		{"run --policy " + file("risk", "risk: {high: [\"call.argv[0] == 'cat'\"], on_high: deny}\n") + " -- cat", "", "whole", "denied"},
 		{"run --policy " + file("code", "code: {python: {deny_imports: [os]}}\n") + " --lang python -", "import os", "whole", "denied"},
 		{"run --policy " + file("collect", "files: {collect: ['*.txt']}\n") + " --collect *.txt -- touch a.txt", "", "whole", ""},
+		{"run --policy " + file("ask", "commands: {allow: [cat], ask: [cat]}\n") + " -- cat", "", "whole", ""},
 		{"run --isolation process --image ./no-such.tar -- true", "", "whole", "no-such.tar"},
 		{"run --isolation process -t -- tty", "", "whole", "/dev/pts/"},
 		{"run --isolation nonsense -- true", "", "whole", "docker"},

@@ -38,7 +38,7 @@ func (a *app) auditCommand() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	cmd.AddCommand(a.auditList(), a.auditTail(), a.auditShow(), a.auditHead(), a.auditVerify(), a.auditExport(), a.auditRedact(), a.auditPrune())
+	cmd.AddCommand(a.auditList(), a.auditTail(), a.auditShow(), a.auditHead(), a.auditVerify(), a.auditExport(), a.auditRedact(), a.auditPrune(), a.auditSettle())
 	return cmd
 }
 
@@ -55,6 +55,29 @@ func withLog(ctx context.Context, write bool, do func(*audit.Log) error) error {
 	}
 	defer log.Close()
 	return do(log)
+}
+
+// auditSettle is what the program for `caisson run` alone starts where it cannot append
+// to the record (journaltail.go). What is wrong it says to that program.
+func (a *app) auditSettle() *cobra.Command {
+	return &cobra.Command{
+		Use:   settleCommand,
+		Short: "Take what lies in audit.tail into the database",
+		Long: `Take what short runs have appended to audit.tail into audit.db. Nobody has to:
+whatever reads the record does it.`,
+		Example: `  caisson audit settle`,
+		Args:    noArgs,
+		Hidden:  true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := contextOf(cmd)
+			if err := withLog(ctx, true, func(log *audit.Log) error { return log.Settle(ctx) }); err != nil {
+				a.code = exitFault
+				a.printJSON(errorObject(err))
+			}
+			return nil
+		},
+		SilenceErrors: true, SilenceUsage: true,
+	}
 }
 
 func (a *app) auditList() *cobra.Command {

@@ -11,8 +11,8 @@ import (
 	"github.com/caisson-run/caisson/session"
 )
 
-// journal is an audit record that is opened when it is wanted. Opening it takes 2
-// ms of a processor, which pass while a call's world is made; but the keeper of its
+// journal is an audit record that is opened when it is wanted. Opening a database takes
+// 2 ms of a processor, which pass while a call's world is made; but the keeper of its
 // sandbox, which takes longer to start, is started first. Nothing runs meanwhile:
 // Begin waits, and says what went wrong.
 //
@@ -28,9 +28,12 @@ type journal struct {
 
 var _ session.Journal = (*journal)(nil)
 
+// settleCommand is below caisson audit, where nobody sees it.
+const settleCommand = "settle"
+
 func newJournal(ctx context.Context, dir *store.Dir) *journal {
 	return &journal{opened: make(chan struct{}), open: func() (*audit.Log, error) {
-		return audit.Open(ctx, audit.Options{Dir: dir.Path()})
+		return openRecord(ctx, dir.Path())
 	}}
 }
 

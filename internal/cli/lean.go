@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/internal/config"
 	"github.com/caisson-run/caisson/internal/linux/engine/shelf"
 	"github.com/caisson-run/caisson/internal/linux/whole"
@@ -35,9 +36,10 @@ const someLevels = true
 // owner left. It returns only where that is not so, or with an error. Nothing has been
 // done yet, and standard input not been read.
 func (a *app) elsewhere(f *runFlags) error {
-	defer runtime.UnlockOSThread()                   // package begin has locked it, for whole.Exec
-	dead := store.Dead(store.Place(store.Options{})) // to sweep takes all levels
-	if !dead && f.image == "" && !f.tty && len(f.collect) == 0 && a.makes(f.isolation) {
+	defer runtime.UnlockOSThread() // package begin has locked it, for whole.Exec
+	state := store.Place(store.Options{})
+	dead := store.Dead(state) // to sweep takes all levels
+	if !dead && audit.Appendable(state) && f.image == "" && !f.tty && len(f.collect) == 0 && a.makes(f.isolation) {
 		if p := a.plainPolicy(f); p != nil {
 			a.policy = p
 			return nil
@@ -78,10 +80,11 @@ func (a *app) plainPolicy(f *runFlags) *policy.Policy {
 }
 
 // plain says that a policy file leads to nothing that this program lacks: its level is
-// here, and it has no image, files to collect, tools, or rules about code and risk.
+// here, and it has no image, files to collect, tools, rules about code and risk, or
+// commands that somebody is asked about: what is waited for and counted is in a database.
 func (a *app) plain(f *policy.File) bool {
 	none := policy.Pos{}
-	return f == nil || a.makes(f.Isolation.V) && f.Image.V == "" && len(f.Files.Collect) == 0 && len(f.Servers) == 0 &&
+	return f == nil || a.makes(f.Isolation.V) && f.Image.V == "" && len(f.Files.Collect) == 0 && len(f.Servers) == 0 && len(f.Commands.Ask) == 0 &&
 		f.Code.At == none && f.Tools.At == none && f.Risk.At == none && f.Approvals.At == none
 }
 

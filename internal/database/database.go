@@ -20,8 +20,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	_ "modernc.org/sqlite" // the driver
-
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -60,7 +58,13 @@ type DB struct {
 
 // Open opens a database, and makes the file where it is missing. Errors are
 // ErrUnavailable, and ErrUnsupported for a file that a newer caisson has written.
+//
+// The program that is for `caisson run` alone has no SQLite in it: there it fails with
+// ErrUnsupported.
 func Open(ctx context.Context, o Options) (*DB, error) {
+	if !withSQLite {
+		return nil, &sandbox.Error{Op: "open " + o.Path, Kind: sandbox.ErrUnsupported, Problem: "this program has no database in it"}
+	}
 	if o.Commits == "" {
 		o.Commits = Durable
 	}
