@@ -42,9 +42,14 @@ var device = tun.Config{Address: [4]byte{198, 18, 0, 2}, Gateway: [4]byte{198, 1
 
 // slack lets timers of this process be late, as those of the shim and of gVisor's halves:
 // while a run is prepared and its end is recorded, Go's monitor wakes every 20 µs to look
-// after the other threads. Now there are few of them, and those to come inherit it;
-// programs inside do not have it.
+// after the other threads. The monitor's alone are, where this process may say so of
+// another thread: whoever looks for work sleeps for 3 µs before it takes what another
+// thread has only just begun, and that would take as long. Else all threads' are; there
+// are few of them yet, and those to come inherit it. Programs inside do not have it.
 func slack() {
+	if threads.SlowMonitor(newborn.Slack) == nil {
+		return
+	}
 	const set = 29 // PR_SET_TIMERSLACK (prctl(2))
 	_, _, _ = threads.Call(syscall.SYS_PRCTL, set, newborn.Slack, 0)
 }
