@@ -9,11 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/caisson-run/caisson/internal/linux/threads"
 )
 
 // joined is the file that make build has made, with a state directory of its own in
@@ -210,15 +211,13 @@ func TestLeanEndsWithItsCaller(t *testing.T) {
 		if err := errors.Join(err1, err2); err != nil {
 			t.Fatal(err)
 		}
-		begun := make(chan error)
-		go endingThread(func() {
-			err := cmd.Start()
-			if err == nil {
-				_, err = io.ReadFull(out, make([]byte, len("begun\n")))
+		if err := threads.Ending(func() error {
+			if err := cmd.Start(); err != nil {
+				return err
 			}
-			begun <- err
-		})
-		if err := <-begun; err != nil {
+			_, err := io.ReadFull(out, make([]byte, len("begun\n")))
+			return err
+		}); err != nil {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait()
@@ -227,19 +226,6 @@ func TestLeanEndsWithItsCaller(t *testing.T) {
 			t.Errorf("%s: it ended as %v", level, cmd.ProcessState)
 		}
 	}
-}
-
-// endingThread calls f in a thread that ends after it, as the first of a process cannot.
-func endingThread(f func()) {
-	runtime.LockOSThread()
-	if syscall.Gettid() != os.Getpid() {
-		f()
-		return
-	}
-	defer runtime.UnlockOSThread()
-	done := make(chan struct{})
-	go endingThread(func() { defer close(done); f() })
-	<-done
 }
 
 // shelved are the programs that are kept in the state directory.

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
+	"github.com/caisson-run/caisson/internal/linux/threads"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -288,11 +288,8 @@ func TestMoveRace(t *testing.T) {
 
 // mountsOfAThread are the mounts that a thread sees in a mount namespace of its own,
 // with one at dir.
-func mountsOfAThread(dir string) (mountTable, error) {
-	var table mountTable
-	result := make(chan error)
-	go func() {
-		runtime.LockOSThread() // for good: the thread ends here
+func mountsOfAThread(dir string) (table mountTable, err error) {
+	err = threads.Ending(func() error {
 		err := unix.Unshare(unix.CLONE_NEWNS)
 		if err == nil {
 			err = unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
@@ -303,9 +300,8 @@ func mountsOfAThread(dir string) (mountTable, error) {
 		if err == nil {
 			table, err = readMounts()
 		}
-		result <- err
-	}()
-	err := <-result
+		return err
+	})
 	return table, err
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/internal/linux/threads"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -24,7 +25,7 @@ func (t *trees) copyOnWrite(lower *os.File, m sandbox.Mount) (overlay *os.File, 
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
-	err = onThread(func() error {
+	err = threads.Ending(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 			return fmt.Errorf("unshare: %w", err)
 		}

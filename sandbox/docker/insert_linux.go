@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/internal/linux/idmap"
+	"github.com/caisson-run/caisson/internal/linux/threads"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -48,7 +48,7 @@ func (p *plan) insert(ctx context.Context, pid int) error {
 		}
 		names, targets = append(names, m.Name), append(targets, m.Target)
 	}
-	return onThread(func() error {
+	return threads.Ending(func() error {
 		// A thread may enter a mount namespace when it shares its directories
 		// with no other (setns(2)).
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {
@@ -64,24 +64,6 @@ func (p *plan) insert(ctx context.Context, pid int) error {
 		}
 		return nil
 	})
-}
-
-// onThread runs f on a thread that nothing else ever runs on again: it ends
-// with its goroutine. It is never the process's first thread, which does not
-// end and by which others know the process.
-func onThread(f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		if unix.Gettid() == os.Getpid() {
-			err := onThread(f) // while this one is taken
-			runtime.UnlockOSThread()
-			done <- err
-			return
-		}
-		done <- f()
-	}()
-	return <-done
 }
 
 // place attaches a detached mount at a path of this thread's namespace.

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/internal/linux/threads"
 	"github.com/caisson-run/caisson/internal/linux/tun"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -42,7 +43,7 @@ func (p *plan) connect(ctx context.Context, pid int) error {
 	if own, err := objectAt(ownNetwork); err != nil || own == objectOf(info) {
 		return errSharedNetwork(err)
 	}
-	return onThread(func() error {
+	return threads.Ending(func() error {
 		if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err != nil {
 			return unreachable(err)
 		}

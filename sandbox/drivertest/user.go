@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -22,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/internal/linux/threads"
 	"github.com/caisson-run/caisson/internal/linux/tun"
 )
 
@@ -92,22 +92,17 @@ func withTUN(dir string, f func() error) error {
 	if err != nil || info.Mode().Perm()&0o006 == 0o006 {
 		return f()
 	}
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // for good: the thread ends with this goroutine
-		done <- func() error {
-			if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-				return os.NewSyscallError("unshare", err)
-			}
-			node := filepath.Join(dir, "tun")
-			return errors.Join(
-				unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
-				unix.Mount("tmpfs", dir, "tmpfs", 0, ""),
-				unix.Mknod(node, unix.S_IFCHR, int(unix.Mkdev(10, 200))), unix.Chmod(node, 0o666),
-				unix.Mount(node, tun.Path, "", unix.MS_BIND, ""),
-				f(),
-			)
-		}()
-	}()
-	return <-done
+	return threads.Ending(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+			return os.NewSyscallError("unshare", err)
+		}
+		node := filepath.Join(dir, "tun")
+		return errors.Join(
+			unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
+			unix.Mount("tmpfs", dir, "tmpfs", 0, ""),
+			unix.Mknod(node, unix.S_IFCHR, int(unix.Mkdev(10, 200))), unix.Chmod(node, 0o666),
+			unix.Mount(node, tun.Path, "", unix.MS_BIND, ""),
+			f(),
+		)
+	})
 }

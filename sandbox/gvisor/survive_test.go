@@ -12,13 +12,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/internal/linux/threads"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/gvisor"
 	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
@@ -79,29 +79,25 @@ func TestClaimOfAnotherUser(t *testing.T) {
 
 // dialAs connects as another user, on a thread that becomes it and ends.
 func dialAs(uid int, socket string) (conn *net.UnixConn, err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // never unlocked
+	err = threads.Ending(func() error {
 		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); errno != 0 {
-			err = errno
-			return
+			return errno
 		}
-		fd, serr := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		if err = serr; err != nil {
-			return
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
 		}
 		f := os.NewFile(uintptr(fd), "claim")
 		defer f.Close()
-		if err = unix.Connect(fd, &unix.SockaddrUnix{Name: socket}); err != nil {
-			return
+		if err := unix.Connect(fd, &unix.SockaddrUnix{Name: socket}); err != nil {
+			return err
 		}
-		var c net.Conn
-		if c, err = net.FileConn(f); err == nil {
+		c, err := net.FileConn(f)
+		if err == nil {
 			conn = c.(*net.UnixConn)
 		}
-	}()
-	<-done
+		return err
+	})
 	return conn, err
 }
 

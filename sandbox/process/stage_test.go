@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/internal/linux/threads"
 	"github.com/caisson-run/caisson/sandbox/process"
 )
 
@@ -54,12 +54,7 @@ func TestNothingLiesUnderTheRoot(t *testing.T) {
 			t.Errorf("%s: %v, %s", argv, err, out)
 		}
 	}
-	found := make(chan error)
-	go func() {
-		runtime.LockOSThread() // for good: the thread's namespaces are others
-		found <- lookUnder(pid)
-	}()
-	if err := <-found; err != nil {
+	if err := threads.Ending(func() error { return lookUnder(pid) }); err != nil {
 		t.Error(err)
 	}
 }

@@ -4,10 +4,8 @@ package cgroup
 
 import (
 	"errors"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"unsafe"
 
@@ -46,8 +44,12 @@ func (g *Group) startByThread(cmd *exec.Cmd) error {
 	if err != nil {
 		return err
 	}
+	// The first thread speaks for all of the process: while it is in a group, the kernel
+	// shows and charges the whole process there (/proc/self/cgroup), and who looked for
+	// the way out at that moment would take the group for the place to go back to, and die
+	// with it.
 	done := make(chan error, 1)
-	onLesserThread(func() (release bool) {
+	threads.Lesser(func() (release bool) {
 		err := g.enterThread(g.Dirs())
 		if err == nil {
 			err = cmd.Start()
@@ -57,34 +59,6 @@ func (g *Group) startByThread(cmd *exec.Cmd) error {
 		return back == nil
 	})
 	return <-done
-}
-
-// onLesserThread runs f, locked to a thread that is not the process's first. The
-// first one speaks for all of the process: while it is in a group, the kernel
-// shows and charges the whole process there (/proc/self/cgroup), and who
-// looked for the way out at that moment would take the group for the place to go back to, and die with it. When f does not
-// release the thread, the thread ends.
-func onLesserThread(f func() (release bool)) {
-	go func() {
-		runtime.LockOSThread()
-		if unix.Gettid() == os.Getpid() {
-			// While this goroutine holds the first thread, no other gets it.
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				runtime.LockOSThread()
-				if f() {
-					runtime.UnlockOSThread()
-				}
-			}()
-			<-done
-			runtime.UnlockOSThread()
-			return
-		}
-		if f() {
-			runtime.UnlockOSThread()
-		}
-	}()
 }
 
 // enterThread moves the calling thread into groups of version 1.

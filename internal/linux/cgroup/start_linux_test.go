@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/internal/linux/threads"
 )
 
 // With many threads held at the same time the first one is among them sooner or
@@ -25,7 +27,7 @@ func TestLesserThreadIsNeverTheFirst(t *testing.T) {
 		var done sync.WaitGroup
 		for range width {
 			done.Add(1)
-			onLesserThread(func() bool {
+			threads.Lesser(func() bool {
 				defer done.Done()
 				if unix.Gettid() == os.Getpid() {
 					first.Add(1)

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/internal/linux/engine/shelf"
+	"github.com/caisson-run/caisson/internal/linux/threads"
 )
 
 // carry packs a real program.
@@ -231,27 +231,22 @@ func TestNoExec(t *testing.T) {
 		t.Skip("mounting needs root")
 	}
 	dir, stateDir := place(t)
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread's namespace goes with it
-		done <- func() error {
-			if err := errors.Join(unix.Unshare(unix.CLONE_NEWNS|unix.CLONE_FS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
-				unix.Mount("t", dir, "tmpfs", unix.MS_NOEXEC, "mode=0700")); err != nil {
-				return err
-			}
-			f, err := carry(t).Open(stateDir)
-			if err != nil {
-				return err
-			}
-			defer f.Close()
-			name, err := os.Readlink("/proc/thread-self/fd/" + strconv.Itoa(int(f.Fd())))
-			if err == nil && !inMemory(name) {
-				err = errors.New("it lies at " + name)
-			}
+	if err := threads.Ending(func() error {
+		if err := errors.Join(unix.Unshare(unix.CLONE_NEWNS|unix.CLONE_FS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
+			unix.Mount("t", dir, "tmpfs", unix.MS_NOEXEC, "mode=0700")); err != nil {
 			return err
-		}()
-	}()
-	if err := <-done; err != nil {
+		}
+		f, err := carry(t).Open(stateDir)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		name, err := os.Readlink("/proc/thread-self/fd/" + strconv.Itoa(int(f.Fd())))
+		if err == nil && !inMemory(name) {
+			err = errors.New("it lies at " + name)
+		}
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 }

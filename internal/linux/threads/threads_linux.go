@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package threads makes a system call in every thread of this process, where it may be
+// Package threads has threads of their own for what must not touch the others, and makes
+// a system call in every thread of this process, where it may be
 // that there is no end to it.
 //
 // Go does that by a real-time signal to each thread, and spins until all of them have

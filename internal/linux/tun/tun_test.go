@@ -5,16 +5,18 @@
 package tun
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/internal/linux/threads"
 )
 
 // TestLifetime: a router that ends leaves a device behind that carries nothing,
@@ -24,6 +26,8 @@ func TestLifetime(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("namespaces of the network are made by root here; an ordinary user's are in the tests of the process level")
 	}
+	patience, enough := context.WithTimeout(t.Context(), time.Minute)
+	defer enough()
 	outside := make(chan int)     // the thread whose namespace has the cable's other end
 	inside := make(chan error, 1) // the namespace was made, and everybody has left it
 	result := make(chan error, 1) // what outside saw
@@ -37,8 +41,8 @@ func TestLifetime(t *testing.T) {
 				return nil
 			}
 			select {
-			case <-t.Context().Done():
-				return t.Context().Err()
+			case <-patience.Done():
+				return errors.New("the cable is still there: somebody holds the namespace")
 			case <-time.After(5 * time.Millisecond):
 			}
 		}
@@ -73,12 +77,12 @@ func TestLifetime(t *testing.T) {
 // onThreadOf runs f on a thread in a network namespace of its own, which ends
 // with it.
 func onThreadOf(f func() error, result chan<- error) {
-	runtime.LockOSThread() // and never unlocks: the thread ends with its goroutine
-	err := unix.Unshare(unix.CLONE_NEWNET)
-	if err == nil {
-		err = f()
-	}
-	result <- err
+	result <- threads.Ending(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return err
+		}
+		return f()
+	})
 }
 
 // send sends a packet. One that is dropped is no error of the sender's.

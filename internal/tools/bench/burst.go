@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/internal/linux/threads"
 )
 
 const (
@@ -92,9 +94,7 @@ func startOn(cores int, cmd *exec.Cmd) error {
 	if runtime.NumCPU() <= cores {
 		return cmd.Start()
 	}
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with us
+	return threads.Ending(func() error {
 		var have unix.CPUSet
 		err := unix.SchedGetaffinity(0, &have)
 		if err == nil {
@@ -104,9 +104,8 @@ func startOn(cores int, cmd *exec.Cmd) error {
 		if err == nil {
 			err = cmd.Start()
 		}
-		started <- err
-	}()
-	return <-started
+		return err
+	})
 }
 
 // firstOf is the first n of the processors in have.

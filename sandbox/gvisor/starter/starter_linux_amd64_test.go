@@ -9,10 +9,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/caisson-run/caisson/internal/linux/threads"
 )
 
 // start runs program as a half of gVisor is started: as root of a new user
@@ -101,12 +102,7 @@ func TestUmounter(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("a mount namespace to unmount in needs root")
 	}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread's namespace goes with it
-		done <- unmountInNamespace()
-	}()
-	if err := <-done; err != nil {
+	if err := threads.Ending(unmountInNamespace); err != nil {
 		t.Fatal(err)
 	}
 }

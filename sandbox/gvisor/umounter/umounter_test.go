@@ -7,10 +7,11 @@ package umounter
 import (
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/caisson-run/caisson/internal/linux/threads"
 )
 
 func TestWanted(t *testing.T) {
@@ -44,12 +45,7 @@ func TestUmounts(t *testing.T) {
 		t.Skip("a mount namespace to unmount in needs root")
 	}
 	dir := t.TempDir()
-	mounted := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread's namespace goes with it
-		mounted <- inNamespace(dir)
-	}()
-	if err := <-mounted; err != nil {
+	if err := threads.Ending(func() error { return inNamespace(dir) }); err != nil {
 		t.Fatal(err)
 	}
 }
