@@ -9,8 +9,9 @@ import (
 
 // SlowMonitor lets the timers of the thread of Go's runtime that looks after the others
 // be late by so many nanoseconds. That is the first one which a process makes
-// (runtime.main). It needs CAP_SYS_NICE (proc(5), timerslack_ns), and fails where the
-// thread with the number that follows the process's is none of this process.
+// (runtime.main). A thread that it begins, for one that is long in a system call, inherits
+// that. It needs CAP_SYS_NICE (proc(5), timerslack_ns), and fails where the thread with the
+// number that follows the process's is none of this process.
 func SlowMonitor(slack int) error {
 	tid := strconv.Itoa(syscall.Getpid() + 1)
 	var st syscall.Stat_t

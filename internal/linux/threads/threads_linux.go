@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package threads has threads of their own for what must not touch the others, and makes
-// a system call in every thread of this process, where it may be
-// that there is no end to it.
+// Package threads makes a system call in every thread of this process, where it may be
+// that there is no end to it, and gives what must not touch the others a thread of its own.
 //
-// Go does that by a real-time signal to each thread, and spins until all of them have
+// Go makes such a call by a real-time signal to each thread, and spins until all of them have
 // answered (syscall.AllThreadsSyscall). The kernel refuses such a signal while its user
 // has as many waiting as the process may (RLIMIT_SIGPENDING), timers included, and Go does
 // not look. So who is the same user as code that it does not trust, or as anybody, asks
