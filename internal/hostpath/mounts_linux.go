@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/internal/linux/mountinfo"
 )
 
 // place is where something lies in its own filesystem, whatever it is mounted
@@ -70,46 +72,17 @@ func hasRoot(b []byte) bool {
 	return bytes.HasPrefix(b, line) || bytes.Contains(b, append([]byte{'\n'}, line...))
 }
 
-// parseMounts parses mountinfo(5). Anybody who may mount in a user namespace
-// chooses part of it.
+// parseMounts reads a whole list.
 func parseMounts(b []byte) (mountTable, error) {
 	var t mountTable
-	for line := range bytes.Lines(b) {
-		fields := strings.Split(strings.TrimSuffix(string(line), "\n"), " ")
-		// 36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw
-		dash := -1
-		for i := 6; i < len(fields); i++ {
-			if fields[i] == "-" {
-				dash = i
-				break
-			}
-		}
-		if dash < 0 || len(fields) < dash+2 {
+	for line := range strings.Lines(string(b)) {
+		m, ok := mountinfo.Parse(line)
+		if !ok {
 			return nil, errors.New("a line of /proc/self/mountinfo is malformed")
 		}
-		root, point := unescape(fields[3]), unescape(fields[4])
-		t = append(t, mountEntry{place{fields[2], root}, point, fields[dash+1]})
+		t = append(t, mountEntry{place{m.Device, m.Root}, m.Point, m.Type})
 	}
 	return t, nil
-}
-
-// unescape undoes the octal escapes of space, tab, newline and backslash.
-func unescape(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
 }
 
 // place translates a real path into its place. Later mounts hide earlier ones

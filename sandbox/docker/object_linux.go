@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/internal/linux/mountinfo"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -82,36 +83,21 @@ func exists(owner, m sandbox.Mount) error {
 
 // mountedBelow is a mountpoint below a directory, or "".
 func mountedBelow(dir string) string {
+	const unknown = "somewhere (the mounts of this host cannot be read)"
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return "somewhere (the mounts of this host cannot be read)"
+		return unknown
 	}
 	for line := range strings.Lines(string(b)) {
-		fields := strings.Fields(line)
-		if len(fields) < 5 {
-			continue
-		}
-		if p := unescape(fields[4]); p != dir && within(p, dir) {
-			return p
+		m, ok := mountinfo.Parse(line)
+		switch {
+		case !ok:
+			return unknown
+		case m.Point != dir && within(m.Point, dir):
+			return m.Point
 		}
 	}
 	return ""
-}
-
-// unescape undoes mountinfo's octal escapes (proc(5)).
-func unescape(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
 }
 
 // isHere says whether pid is, on this machine, a process with these arguments,

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/caisson-run/caisson/internal/linux/mountinfo"
 )
 
 // mount is one mounted hierarchy.
@@ -16,23 +18,22 @@ type mount struct {
 	controllers []string // version 1 only
 }
 
-// parseMounts picks the cgroup mounts out of a mountinfo file (proc(5)). Lines
-// that do not have its shape are passed over.
-func parseMounts(mountinfo string) []mount {
+// parseMounts picks the cgroup mounts out of a list of mounts. Lines that are
+// none of the kernel's are passed over.
+func parseMounts(list string) []mount {
 	var mounts []mount
-	for line := range strings.Lines(mountinfo) {
-		before, after, found := strings.Cut(line, " - ")
-		left, right := strings.Fields(before), strings.Fields(after)
-		if !found || len(left) < 6 || len(right) < 3 {
+	for line := range strings.Lines(list) {
+		listed, ok := mountinfo.Parse(line)
+		if !ok {
 			continue
 		}
-		m := mount{root: unescape(left[3]), point: unescape(left[4])}
-		switch right[0] {
+		m := mount{root: listed.Root, point: listed.Point}
+		switch listed.Type {
 		case "cgroup2":
 			m.version = 2
 		case "cgroup":
 			m.version = 1
-			for opt := range strings.SplitSeq(right[2], ",") {
+			for opt := range strings.SplitSeq(listed.Super, ",") {
 				if slices.Contains(v1Controllers, opt) {
 					m.controllers = append(m.controllers, opt)
 				}
@@ -43,25 +44,6 @@ func parseMounts(mountinfo string) []mount {
 		mounts = append(mounts, m)
 	}
 	return mounts
-}
-
-// unescape undoes mountinfo's octal escapes of blanks and backslashes.
-func unescape(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
 }
 
 // parseOwn reads /proc/PID/cgroup: controller → group, with "" for version 2.
