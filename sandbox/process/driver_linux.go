@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"sync"
 
 	"github.com/caisson-run/caisson/internal/linux/cgroup"
 	"github.com/caisson-run/caisson/sandbox"
@@ -15,10 +14,8 @@ import (
 // Driver runs sandboxes of ordinary processes. It is safe for use from many
 // goroutines.
 type Driver struct {
-	opts Options
-
-	detect sync.Once
-	found  *cgroup.Host // set by detect
+	opts   Options
+	groups cgroup.Lookup
 }
 
 // Options say how the driver works; the zero value is right.
@@ -29,17 +26,12 @@ type Options struct {
 }
 
 // New makes the driver. It does nothing until it is used.
-func New(opts Options) *Driver { return &Driver{opts: opts} }
+func New(opts Options) *Driver {
+	return &Driver{opts: opts, groups: cgroup.Lookup{Off: opts.NoCgroups}}
+}
 
 // host is what this host's control groups can do; nil when they are not used.
-// It is looked at late: a door may move caisson into a delegated group first.
-func (d *Driver) host() *cgroup.Host {
-	if d.opts.NoCgroups {
-		return nil
-	}
-	d.detect.Do(func() { d.found = cgroup.Current() })
-	return d.found
-}
+func (d *Driver) host() *cgroup.Host { return d.groups.Host() }
 
 // Name is "process".
 func (d *Driver) Name() string { return Name }

@@ -5,12 +5,12 @@ package process
 import (
 	"context"
 	"fmt"
+	"maps"
 	"runtime"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/internal/linux/cgroup"
 	"github.com/caisson-run/caisson/internal/linux/landlock"
 	"github.com/caisson-run/caisson/internal/linux/seccomp"
 	"github.com/caisson-run/caisson/internal/linux/tun"
@@ -86,30 +86,7 @@ func (d *Driver) limits() map[sandbox.LimitName]sandbox.Clause {
 		sandbox.LimitDisk:      tmpfs,
 		sandbox.LimitInodes:    {Enforcement: sandbox.Enforced, Detail: "by tmpfs, for scratch; copy-on-write mounts count bytes only"},
 		sandbox.LimitTmp:       tmpfs,
-		sandbox.LimitCPUs:      d.group(cgroup.CPU),
-		sandbox.LimitMemory:    d.group(cgroup.Memory),
-		sandbox.LimitIO:        d.group(cgroup.IO),
-		sandbox.LimitIOPS:      d.group(cgroup.IO),
 	}
-	if m := l[sandbox.LimitMemory]; m.Enforcement == sandbox.Off {
-		m.Enforcement = sandbox.Emulated
-		m.Detail = "looked at 20 times a second; no control group: " + m.Detail
-		l[sandbox.LimitMemory] = m
-	}
+	maps.Copy(l, d.groups.Limits())
 	return l
-}
-
-// group says how a control group's controller holds a limit.
-func (d *Driver) group(controller string) sandbox.Clause {
-	h := d.host()
-	if h == nil {
-		return sandbox.Clause{Enforcement: sandbox.Off, Detail: "control groups are not used"}
-	}
-	if controller == cgroup.IO && h.Version == 1 {
-		return sandbox.Clause{
-			Enforcement: sandbox.Off, Detail: "cgroup v1 does not hold back buffered writes",
-			Remedy: "boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1)",
-		}
-	}
-	return h.Clause(controller)
 }
