@@ -164,8 +164,16 @@ func TestKilled(t *testing.T) {
 	wantOK(t, verify(t, dir))
 }
 
+func onlyRootMounts(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root mounts a small disk")
+	}
+}
+
 // TestFullDisk runs as a helper with a disk of its own.
 func TestFullDisk(t *testing.T) {
+	onlyRootMounts(t)
 	cmd := helper("full", t.TempDir())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	if out, err := cmd.Output(); err != nil {
@@ -175,6 +183,7 @@ func TestFullDisk(t *testing.T) {
 
 // TestReserve runs as a helper with a disk of its own.
 func TestReserve(t *testing.T) {
+	onlyRootMounts(t)
 	cmd := helper("reserve", t.TempDir())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	if out, err := cmd.Output(); err != nil {

@@ -81,6 +81,9 @@ func TestSudoScript(t *testing.T) {
 		{"-s printenv LOGNAME", "root\n"},
 		{"", "usage: sudo [-EHinSs] [-u user] [VAR=value] command\nexit status 1"},
 	} {
+		if strings.HasPrefix(c.args, "-i ") && os.Geteuid() != 0 {
+			continue // a login shell says so when it may not read root's files
+		}
 		cmd := exec.Command("/bin/sh", append([]string{script}, strings.Fields(c.args)...)...)
 		cmd.Env = []string{"FOO=bar", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/home/user"}
 		out, err := cmd.CombinedOutput()

@@ -25,6 +25,10 @@ func TestMemoryLimitIsNamed(t *testing.T) {
 	limits := caisson.Limits{Memory: 192 << 20} // the agent is this whole test program, and is in memory, too
 	for _, level := range []string{"gvisor", "process"} {
 		t.Run(level, func(t *testing.T) {
+			caps, err := caisson.Drivers()[level].Probe(t.Context())
+			if held := caps.Limits[sandbox.LimitMemory]; err != nil || held.Enforcement != sandbox.Enforced {
+				t.Skipf("no memory limit holds here that was written down: %s %v", held.Detail, err)
+			}
 			for name, collect := range map[string][]caisson.Collect{"by the level": nil, "through the agent": {{Pattern: "x", Dest: t.TempDir()}}} {
 				for _, argv := range [][]string{{"python3", "-c", eater}, {"sh", "-c", wrapped}} {
 					res, err := caisson.Run(t.Context(), caisson.Request{Command: argv, Isolation: level, Limits: limits, Collect: collect})

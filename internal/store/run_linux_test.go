@@ -63,6 +63,9 @@ func TestRunsReplaced(t *testing.T) {
 		"foreign": func() error { return errors.Join(os.Chmod(dir, 0o700), os.Chown(dir, nobody, -1)) },
 		"a link":  func() error { return errors.Join(os.RemoveAll(dir), os.Symlink(t.TempDir(), dir)) },
 	} {
+		if name == "foreign" && os.Geteuid() != 0 {
+			continue // only root gives files away
+		}
 		if err := spoil(); err != nil {
 			t.Fatal(err)
 		}

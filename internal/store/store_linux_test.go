@@ -106,13 +106,18 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+func onlyRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root becomes other users, gives files away and mounts")
+	}
+}
+
 // helper prepares the test binary as one of helpers. /proc/self/exe can be
 // executed by a user who may not enter the directory it lies in.
 func helper(t *testing.T, uid int, env []string, args ...string) *exec.Cmd {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Fatal("these tests change users and mounts: run them as root")
-	}
+	onlyRoot(t)
 	cmd := exec.Command("/proc/self/exe", append([]string{"store-helper"}, args...)...)
 	cmd.Env = env
 	cmd.Dir = "/"
@@ -188,6 +193,7 @@ func TestOpenMakesAPrivateDirectory(t *testing.T) {
 
 // TestRefused is the matrix of what may not be a state directory.
 func TestRefused(t *testing.T) {
+	onlyRoot(t)
 	mk := func(t *testing.T, path string, mode os.FileMode, uid int) string {
 		t.Helper()
 		if err := errors.Join(os.MkdirAll(path, 0o755), os.Chmod(path, mode), os.Lchown(path, uid, -1)); err != nil {
@@ -364,6 +370,7 @@ func TestPlaces(t *testing.T) {
 // TestOrdinaryUser opens the default place as users with a home, with one
 // that is not theirs, and with none.
 func TestOrdinaryUser(t *testing.T) {
+	onlyRoot(t)
 	fallback := fmt.Sprintf("/tmp/caisson-%d", unknown)
 	if _, err := os.Lstat(fallback); err == nil {
 		t.Fatalf("%s exists already: remove it, this test makes its own", fallback)

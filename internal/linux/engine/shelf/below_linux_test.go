@@ -55,10 +55,12 @@ func TestWayInDoubt(t *testing.T) {
 			home := filepath.Dir(state)
 			return state, errors.Join(os.Rename(home, home+"2"), os.Symlink(home+"2", home))
 		},
-		"home is another's":  func(state string) (string, error) { return state, os.Chown(filepath.Dir(state), 65534, -1) },
-		"state is another's": func(state string) (string, error) { return state, os.Chown(state, 65534, -1) },
-		"shelf is another's": func(state string) (string, error) { return state, os.Chown(filepath.Join(state, runs), 65534, -1) },
-		"shelf is open":      func(state string) (string, error) { return state, os.Chmod(filepath.Join(state, runs), 0o755) },
+		"home is another's":  func(state string) (string, error) { return state, os.Chown(filepath.Dir(state), os.Geteuid()+1, -1) },
+		"state is another's": func(state string) (string, error) { return state, os.Chown(state, os.Geteuid()+1, -1) },
+		"shelf is another's": func(state string) (string, error) {
+			return state, os.Chown(filepath.Join(state, runs), os.Geteuid()+1, -1)
+		},
+		"shelf is open": func(state string) (string, error) { return state, os.Chmod(filepath.Join(state, runs), 0o755) },
 		"shelf is a link": func(state string) (string, error) {
 			run := filepath.Join(state, runs)
 			return state, errors.Join(os.Rename(run, run+"2"), os.Symlink(run+"2", run))
