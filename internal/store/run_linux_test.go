@@ -258,6 +258,7 @@ func unmountBelow(dir string) error {
 // TestRemoveDeepTree removes 3000 nested directories, more than a path or the
 // descriptor limit can hold, as an ordinary user with 16 descriptors.
 func TestRemoveDeepTree(t *testing.T) {
+	onlyRoot(t)
 	if _, failure := run(t, helper(t, nobody, nil, "deep", theirs(t, nobody))); failure != nil {
 		t.Error(failure["error"])
 	}
