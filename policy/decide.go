@@ -118,6 +118,8 @@ func (d *decision) request() *refusal {
 		return refuse("built-in: registries speak TLS", "ask the operator", "only the operator asks registries without TLS")
 	case c.Override && !c.Operator:
 		return refuse("built-in: override", "ask the operator to change the policy", "only the operator overrides limits")
+	case c.Override && d.file == nil: // the system's is never gone beyond
+		return cannotMean("leave it out, or name the file with --policy", "--override: there is no policy file whose limits it would loosen")
 	}
 	if n := len(c.Mounts) + len(c.Toolchains) + len(c.Writable) + len(c.Deny) + len(c.Collect) + len(c.Env) + len(c.Network) + len(c.NetworkDeny); n > maxWishes {
 		return cannotMean("ask for less", "the call has %d wishes, the most is %d", n, maxWishes)

@@ -236,6 +236,9 @@ func (d *decision) patterns() *refusal {
 		}
 		d.deny(s, "flag")
 	}
+	if len(d.call.Deny) > 0 && len(d.plan.Mounts) == 0 && d.plan.Workspace == nil {
+		return cannotMean("leave it out, or show something with --mount or --workspace", "--deny: there is no mount whose files it would hide")
+	}
 	if f := d.file; f != nil {
 		for _, v := range f.Files.Collect {
 			d.plan.MayCollect = append(d.plan.MayCollect, v.V)

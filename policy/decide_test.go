@@ -226,6 +226,10 @@ func TestDenied(t *testing.T) {
 		{"no language", "", "", func(c *Call) { c.Kind = RunCode }, "built-in: valid requests", ""},
 		{"NUL in an argument", "", "", func(c *Call) { c.Argv = []string{"a\x00"} }, "built-in: valid requests", ""},
 		{"cwd", "", "", func(c *Call) { c.Cwd = "../x" }, "built-in: valid requests", ""},
+		{"override without a file", "", "", override, "built-in: valid requests", "--policy"},
+		{"override of the system's alone", "limits: {memory: 512MiB}", "", override, "built-in: valid requests", "--policy"},
+		{"deny without a mount", "", "", func(c *Call) { c.Deny = []string{"**/.env"} }, "built-in: valid requests", "--mount or --workspace"},
+		{"deny where only the system has mounts", files, "user: user", func(c *Call) { c.Deny = []string{"**/.env"} }, "built-in: valid requests", "--mount or --workspace"},
 		{"too many wishes", "", "", func(c *Call) { c.Deny = make([]string, maxWishes+1) }, "built-in: valid requests", ""},
 		{"a panic", "", "env: {pass: [A]}", func(c *Call) { c.Lookup = func(string) (string, bool) { panic("x") } }, "built-in: internal fault", ""},
 	} {
@@ -377,7 +381,7 @@ func TestAllowed(t *testing.T) {
 		{"writable within the system", "files: {writable: [/tmp]}", "", nil, func(p Plan) any { return p.Writable }, []string{"/tmp"}},
 		{"writable flag", "", "", func(c *Call) { c.Writable = []string{"/tmp/a", "/var/x"} }, func(p Plan) any { return p.Writable }, append(DefaultWritable(), "/var/x")},
 		{
-			"denials add up", "files: {deny: [a, b]}", "files: {deny: [b, c]}", func(c *Call) { c.Deny = []string{"c", "d"} },
+			"denials add up", "files: {mounts: [{source: /a, target: /x}], deny: [a, b]}", "files: {mounts: [{source: /a, target: /x}], deny: [b, c]}", func(c *Call) { c.Deny = []string{"c", "d"} },
 			func(p Plan) any { return p.Deny }, []string{"a", "b", "c", "d"},
 		},
 		{

@@ -192,11 +192,13 @@ func TestPoolIsForOneShape(t *testing.T) {
 		"another door":     func(c *Call) { c.Door = "other" },
 		"a writable place": func(c *Call) { c.Writable = []string{"/home/user", "/tmp", "/more"} },
 		"best effort":      func(c *Call) { c.BestEffort = true },
-		"hidden paths":     func(c *Call) { c.Deny = []string{"*.pem"} },
-		"a mount":          func(c *Call) { c.Mounts = []policy.MountWish{{Source: tree(t), Target: "/data"}} },
-		"another tree":     func(c *Call) { c.Rootfs = tree(t) },
-		"shell code":       func(c *Call) { c.Argv, c.Source = nil, &Source{Language: "sh"} },
-		"code elsewhere":   func(c *Call) { python(c); c.Cwd = "/tmp" },
+		"hidden paths": func(c *Call) {
+			c.Mounts, c.Deny = []policy.MountWish{{Source: tree(t), Target: "/data"}}, []string{"*.pem"}
+		},
+		"a mount":        func(c *Call) { c.Mounts = []policy.MountWish{{Source: tree(t), Target: "/data"}} },
+		"another tree":   func(c *Call) { c.Rootfs = tree(t) },
+		"shell code":     func(c *Call) { c.Argv, c.Source = nil, &Source{Language: "sh"} },
+		"code elsewhere": func(c *Call) { python(c); c.Cwd = "/tmp" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := d.stub.ran

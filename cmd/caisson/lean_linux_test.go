@@ -112,8 +112,8 @@ func TestLean(t *testing.T) {
 		{"run --isolation nonsense -- true", "", "whole", "docker"},
 		{"run", "", "whole", "there is nothing to run"},
 		// What package begin does not see, since it knows no flags, package cli does.
-		{"run --isolation process --deny -- -t -- tty", "", "whole", "/dev/pts/"},
-		{"run --isolation process --deny -- --collect *.txt --lang sh -", "echo late", "whole", "late"},
+		{"run --isolation process --mount /bin/true:/data --deny -- -t -- tty", "", "whole", "/dev/pts/"},
+		{"run --isolation process --mount /bin/true:/data --deny -- --collect *.txt --lang sh -", "echo late", "whole", "late"},
 		{"run --isolation process --workdir -- --tty -- true", "", "whole", "--workdir"},
 	} {
 		t.Run(c.line, func(t *testing.T) {
@@ -136,8 +136,8 @@ func TestLeanUnpacksNothing(t *testing.T) {
 	}
 	for _, line := range []string{
 		"run --lang sh --code true x --isolation process",
-		"run --isolation process --deny -- --isolation gvisor -- true",
-		"run --isolation " + networked() + " --deny -- --allow 127.0.0.1:1 -- true",
+		"run --isolation process --mount /bin/true:/data --deny -- --isolation gvisor -- true",
+		"run --isolation " + networked() + " --mount /bin/true:/data --deny -- --allow 127.0.0.1:1 -- true",
 		"run --isolation " + networked() + " --policy " + network + " -- true",
 	} {
 		t.Run(line, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestLeanLeavesTheDead(t *testing.T) {
 func TestLeanLeavesNoChild(t *testing.T) {
 	program := joined(t)
 	for range 5 {
-		cmd := exec.Command(program, "run", "--deny", "--", "--collect", "*", "--", "cat")
+		cmd := exec.Command(program, "run", "--mount", "/bin/true:/data", "--deny", "--", "--collect", "*", "--", "cat")
 		in, err1 := cmd.StdinPipe()
 		out, err2 := cmd.StdoutPipe()
 		if err := errors.Join(err1, err2, cmd.Start()); err != nil {
