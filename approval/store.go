@@ -26,6 +26,8 @@ type Options struct {
 	Dir string
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
+	// Look makes no file: where it is missing, there are no requests and no approvers.
+	Look bool
 }
 
 // Store keeps requests and approvers. It may be used from many goroutines, and
@@ -39,13 +41,13 @@ type Store struct {
 }
 
 // Open opens the requests of a state directory, and makes the file where it is
-// missing. Errors are ErrUnavailable, and ErrUnsupported for what a newer
+// missing, but for Look. Errors are ErrUnavailable, and ErrUnsupported for what a newer
 // caisson has written.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	// Durable: an approval that was used must not be unused again after the power
 	// was lost.
 	db, err := database.Open(ctx, database.Options{Path: filepath.Join(o.Dir, file), Commits: database.Durable,
-		Migrations: migrations, Problem: "approvals cannot be kept"})
+		Migrations: migrations, Problem: "approvals cannot be kept", Look: o.Look})
 	if err != nil {
 		return nil, err
 	}

@@ -37,13 +37,18 @@ type cache struct {
 // openCache makes the directory when it is missing and refuses one that
 // somebody else could write to: what is in it becomes a sandbox's root.
 func openCache(dir string) (cache, error) {
-	op := "open cache " + dir
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return cache{}, cacheError(op, err)
+		return cache{}, cacheError("open cache "+dir, err)
 	}
+	return cache{dir: dir, prefix: treePrefix, keep: keepTrees}, private(dir)
+}
+
+// private refuses a cache that somebody else could write to.
+func private(dir string) error {
+	op := "open cache " + dir
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); err != nil {
-		return cache{}, cacheError(op, err)
+		return cacheError(op, err)
 	}
 	bad := ""
 	switch {
@@ -55,10 +60,10 @@ func openCache(dir string) (cache, error) {
 		bad = "others may enter it"
 	}
 	if bad != "" {
-		return cache{}, &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: bad,
+		return &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: bad,
 			Hint: "give a directory of your own with mode 0700", Rule: "built-in: private cache"}
 	}
-	return cache{dir: dir, prefix: treePrefix, keep: keepTrees}, nil
+	return nil
 }
 
 // tree returns the tree called key, held by a shared lock, and builds it with

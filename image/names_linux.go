@@ -84,7 +84,7 @@ func (s *Store) remember(r reference.Ref, digest string) error {
 // allNames lists what was resolved, by digest.
 func (s *Store) allNames() (map[string][]resolved, error) {
 	files, err := os.ReadDir(filepath.Join(s.dir, "names"))
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, cacheError("list images", err)
 	}
 	out := map[string][]resolved{}

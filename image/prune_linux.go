@@ -3,6 +3,7 @@
 package image
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,7 +50,7 @@ func (s *Store) List() ([]*Stored, error) {
 // keys are the finished entries with a prefix.
 func (s *Store) keys(prefix string) ([]string, error) {
 	entries, err := os.ReadDir(s.dir)
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, cacheError("list images", err)
 	}
 	var out []string
@@ -139,7 +140,7 @@ func (s *Store) Prune(all bool) ([]*Stored, error) {
 	s.images().prune("")
 	s.pruneNames()
 	entries, err := os.ReadDir(s.dir)
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return gone, cacheError("prune images", err)
 	}
 	for _, e := range entries {

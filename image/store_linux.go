@@ -55,6 +55,15 @@ func OpenStore(dir string) (*Store, error) {
 	return &Store{dir: dir}, nil
 }
 
+// FindStore opens the store in dir for who wants to know what is there, and makes
+// nothing: where dir does not exist, it has no images.
+func FindStore(dir string) (*Store, error) {
+	if err := private(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	return &Store{dir: dir}, nil
+}
+
 func (s *Store) images() cache { return cache{dir: s.dir, prefix: "image-" + format} }
 
 // keepMore is how many images with further mountpoints stay.

@@ -23,6 +23,9 @@ func noStore() error {
 // OpenStore is not supported here.
 func OpenStore(string) (*Store, error) { return nil, noStore() }
 
+// FindStore is not supported here.
+func FindStore(string) (*Store, error) { return nil, noStore() }
+
 // Get is not supported here.
 func (*Store) Get(context.Context, reference.Ref, PullOptions) (*Stored, error) {
 	return nil, noStore()

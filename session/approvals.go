@@ -39,6 +39,8 @@ type ApprovalsOptions struct {
 	Link func(id string) string
 	// Complain, when set, hears that a webhook could not be told. It must not block.
 	Complain func(error)
+	// Look says that nobody will be asked: where nobody ever was, nothing is made.
+	Look bool
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 }
@@ -51,7 +53,7 @@ func (a *Approvals) Store(ctx context.Context) (*approval.Store, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.store == nil {
-		s, err := approval.Open(ctx, approval.Options{Dir: a.o.Dir, Now: a.o.Now})
+		s, err := approval.Open(ctx, approval.Options{Dir: a.o.Dir, Now: a.o.Now, Look: a.o.Look})
 		if err != nil {
 			return nil, err
 		}

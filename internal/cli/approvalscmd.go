@@ -16,7 +16,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/caisson-run/caisson/approval"
-	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/internal/named"
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/sandbox"
@@ -65,22 +64,18 @@ themselves are made and revoked where the state is.`,
 	return cmd
 }
 
-// withApprovals opens what a command needs.
-func (a *app) withApprovals(ctx context.Context, f *approvalFlags, do func(*session.Approvals, *approval.Store) error) error {
+// withApprovals opens what a command needs. Only one that makes an approver makes the
+// state directory, and one that waits for the first question what it will be in.
+func (a *app) withApprovals(ctx context.Context, f *approvalFlags, makes bool, do func(*session.Approvals, *approval.Store) error) error {
 	if f.url != "" {
 		return &sandbox.Error{Op: "--url", Kind: sandbox.ErrUnsupported, Problem: "approvers are not made, listed or revoked over HTTP", Hint: "do it where the state directory is"}
 	}
-	dir, err := store.Open(store.Options{Dir: f.state})
+	dir, err := store.Open(store.Options{Dir: f.state, ReadOnly: !makes})
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	record, err := audit.Open(ctx, audit.Options{Dir: dir.Path()})
-	if err != nil {
-		return err
-	}
-	defer record.Close()
-	approvals := session.NewApprovals(session.ApprovalsOptions{Dir: dir.Path(), Journal: record})
+	approvals := session.NewApprovals(session.ApprovalsOptions{Dir: dir.Path(), Journal: newJournal(ctx, dir), Look: !makes && !f.wait})
 	defer approvals.Close()
 	s, err := approvals.Store(ctx)
 	if err != nil {
@@ -283,7 +278,7 @@ enrolled.`,
 		Args:    one("the approver's name", "caisson approvals enroll ada"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := contextOf(cmd)
-			return a.withApprovals(ctx, f, func(_ *session.Approvals, s *approval.Store) error {
+			return a.withApprovals(ctx, f, true, func(_ *session.Approvals, s *approval.Store) error {
 				var by approval.Who
 				there, err := s.Reachable(ctx, []approval.Channel{approval.CLI})
 				if err == nil && there {
@@ -309,7 +304,7 @@ func (a *app) approvalsApprovers(f *approvalFlags) *cobra.Command {
 		Example: `  caisson approvals approvers`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withApprovals(contextOf(cmd), f, func(_ *session.Approvals, s *approval.Store) error {
+			return a.withApprovals(contextOf(cmd), f, false, func(_ *session.Approvals, s *approval.Store) error {
 				list, err := s.Approvers(contextOf(cmd))
 				if err != nil {
 					return err
@@ -343,7 +338,7 @@ func (a *app) approvalsRevoke(f *approvalFlags) *cobra.Command {
 		Args:    one("an approver's name or ID", "caisson approvals approvers lists them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := contextOf(cmd)
-			return a.withApprovals(ctx, f, func(_ *session.Approvals, s *approval.Store) error {
+			return a.withApprovals(ctx, f, false, func(_ *session.Approvals, s *approval.Store) error {
 				by, err := a.approver(ctx, f, s)
 				if err == nil {
 					err = s.Revoke(ctx, by, args[0])

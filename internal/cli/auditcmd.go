@@ -42,9 +42,14 @@ func (a *app) auditCommand() *cobra.Command {
 	return cmd
 }
 
-// withLog opens the record for reading, or for writing.
+// withLog opens the record for reading, or for writing; what is changed, too, lies in a
+// state directory that is there.
 func withLog(ctx context.Context, write bool, do func(*audit.Log) error) error {
-	dir, err := store.Open(store.Options{ReadOnly: !write})
+	dir, err := store.Open(store.Options{ReadOnly: true})
+	if err == nil && write {
+		dir.Close()
+		dir, err = store.Open(store.Options{Dir: dir.Path()})
+	}
 	if err != nil {
 		return err
 	}

@@ -40,13 +40,17 @@ pulled again. Credentials are those of docker login.`,
 	return cmd
 }
 
-// images opens the store that runs use.
-func images(readOnly bool) (*image.Store, func() error, error) {
-	dir, err := store.Open(store.Options{ReadOnly: readOnly})
+// images opens the store that runs use. Only who pulls an image makes it.
+func images(makes bool) (*image.Store, func() error, error) {
+	dir, err := store.Open(store.Options{ReadOnly: !makes})
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := image.OpenStore(filepath.Join(dir.Path(), "images"))
+	open := image.FindStore
+	if makes {
+		open = image.OpenStore
+	}
+	s, err := open(filepath.Join(dir.Path(), "images"))
 	if err != nil {
 		dir.Close()
 		return nil, nil, err
@@ -91,7 +95,7 @@ func (a *app) imagePull() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s, done, err := images(false)
+			s, done, err := images(true)
 			if err != nil {
 				return err
 			}
@@ -254,7 +258,7 @@ func (a *app) completeImages(_ *cobra.Command, args []string, typed string) ([]s
 	if reference.IsPath(typed) {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
-	s, done, err := images(true)
+	s, done, err := images(false)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

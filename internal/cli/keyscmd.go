@@ -34,14 +34,19 @@ made, and only its hash is kept.`,
 	return cmd
 }
 
-// withKeys opens the keys of a state directory, for one command.
-func (a *app) withKeys(ctx context.Context, state string, do func(*session.Keys) error) error {
-	dir, err := store.Open(store.Options{Dir: state})
+// withKeys opens the keys of a state directory, for one command. Only one that makes a
+// key makes what it is kept in.
+func (a *app) withKeys(ctx context.Context, state string, makes bool, do func(*session.Keys) error) error {
+	dir, err := store.Open(store.Options{Dir: state, ReadOnly: !makes})
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	db, err := registry.Open(ctx, dir.Path())
+	open := registry.Look
+	if makes {
+		open = registry.Open
+	}
+	db, err := open(ctx, dir.Path())
 	if err != nil {
 		return err
 	}
@@ -63,7 +68,7 @@ func (a *app) keysCreate() *cobra.Command {
   caisson keys create --name ci --policy ci --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withKeys(contextOf(cmd), state, func(keys *session.Keys) error {
+			return a.withKeys(contextOf(cmd), state, true, func(keys *session.Keys) error {
 				k, token, err := keys.Create(contextOf(cmd), name, policy, profile)
 				switch {
 				case err != nil:
@@ -96,7 +101,7 @@ func (a *app) keysList() *cobra.Command {
   caisson keys ls --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withKeys(contextOf(cmd), state, func(keys *session.Keys) error {
+			return a.withKeys(contextOf(cmd), state, false, func(keys *session.Keys) error {
 				all, err := keys.List(contextOf(cmd))
 				if err != nil {
 					return err
@@ -135,7 +140,7 @@ func (a *app) keysRevoke() *cobra.Command {
 		Example: `  caisson keys revoke ci`,
 		Args:    one("the ID or name of a key", "caisson keys ls lists them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withKeys(contextOf(cmd), state, func(keys *session.Keys) error {
+			return a.withKeys(contextOf(cmd), state, false, func(keys *session.Keys) error {
 				k, err := keys.Revoke(contextOf(cmd), args[0])
 				if err == nil {
 					fmt.Fprintf(a.out, "revoked %s\n", k.ID)

@@ -47,6 +47,9 @@ type Options struct {
 	Migrations fs.FS
 	// Problem is what an error tells people, such as "the registry cannot be used".
 	Problem string
+	// Look makes no file: where there is none, an empty database in memory stands for
+	// it. It is for who wants to know what there is.
+	Look bool
 }
 
 // DB is an open database. It may be used from many goroutines, and several
@@ -56,7 +59,7 @@ type DB struct {
 	o Options
 }
 
-// Open opens a database, and makes the file where it is missing. Errors are
+// Open opens a database, and makes the file where it is missing, but for Look. Errors are
 // ErrUnavailable, and ErrUnsupported for a file that a newer caisson has written.
 //
 // The program that is for `caisson run` alone has no SQLite in it: there it fails with
@@ -71,12 +74,21 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	d := &DB{o: o}
 	// Made here, so that it is private from the start; SQLite gives its other
 	// files the same mode.
-	f, err := os.OpenFile(o.Path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, d.Failed("open", err)
+	how := os.O_RDWR
+	if !o.Look {
+		how |= os.O_CREATE
 	}
-	f.Close()
-	if d.DB, err = sql.Open("sqlite", dsn(o)); err != nil {
+	name := dsn(o)
+	f, err := os.OpenFile(o.Path, how, 0o600)
+	switch {
+	case o.Look && errors.Is(err, fs.ErrNotExist):
+		name += "&mode=memory"
+	case err != nil:
+		return nil, d.Failed("open", err)
+	default:
+		f.Close()
+	}
+	if d.DB, err = sql.Open("sqlite", name); err != nil {
 		return nil, d.Failed("open", err)
 	}
 	// One connection: SQLite has one writer, and what is read takes microseconds.

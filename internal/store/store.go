@@ -46,8 +46,8 @@ type Options struct {
 	Dir string
 
 	// ReadOnly neither makes the directory nor asks for free space: for
-	// readers, which must work on a full disk. A directory that does not
-	// exist is ErrNotFound then.
+	// readers, and for who takes away what is there, which must work on a full
+	// disk. A directory that does not exist is ErrNotFound then.
 	ReadOnly bool
 }
 

@@ -47,9 +47,15 @@ func (r *DB) SetReserve(s Reserve) { r.reserve = s }
 // Open opens the registry of a state directory and makes it where it is
 // missing. Errors are ErrUnavailable, and ErrUnsupported for one that a newer
 // caisson has written.
-func Open(ctx context.Context, dir string) (*DB, error) {
+func Open(ctx context.Context, dir string) (*DB, error) { return open(ctx, dir, false) }
+
+// Look is Open for who wants to know what there is: where the registry is missing, an
+// empty one stands for it, and none is made.
+func Look(ctx context.Context, dir string) (*DB, error) { return open(ctx, dir, true) }
+
+func open(ctx context.Context, dir string, look bool) (*DB, error) {
 	db, err := database.Open(ctx, database.Options{Path: filepath.Join(dir, file), Commits: database.Lazy,
-		Migrations: migrations, Problem: "the registry cannot be used"})
+		Migrations: migrations, Problem: "the registry cannot be used", Look: look})
 	if err != nil {
 		return nil, err
 	}
