@@ -15,7 +15,7 @@ import (
 func (l *launch) standAsOthers(b *script) {
 	b.doing("stand as others do")
 	l.ordinary, l.score = len(b.steps), b.slot()
-	for range 6 {
+	for range 7 {
 		b.call(unix.SYS_GETPID)
 	}
 }
@@ -31,6 +31,9 @@ func (l *launch) stand() error {
 	s := &script{}
 	if own.RealTime {
 		s.call(unix.SYS_SCHED_SETSCHEDULER, 0, standing.Ordinary, to(standing.Priority))
+	}
+	if own.Favoured {
+		s.call(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, standing.Ordinary)
 	}
 	if own.DiskFirst {
 		s.call(unix.SYS_IOPRIO_SET, standing.WhoProcess, 0, standing.Ordinary)

@@ -6,6 +6,8 @@
 //   - a real-time policy (sched(7)), which goes before everybody else on the machine, and
 //     which a limit on processors does not hold: the kernel's quota is for ordinary
 //     processes (Documentation/scheduler/sched-bwc.rst);
+//   - a nice value below 0, which has it take the greater part of a processor from others
+//     (setpriority(2));
 //   - the class of block I/O that goes first (ioprio_set(2));
 //   - a word that keeps the kernel from killing it for want of memory
 //     (proc_pid_oom_score_adj(5)): at -1000 a control group has nobody to kill, and a
@@ -13,8 +15,9 @@
 //   - an address space that is laid out foreseeably, or where what can be read can be
 //     executed (personality(2)), which programs have that are looked at in a debugger.
 //
-// A caisson has these from a service manager, from chrt or setarch. What only makes it
-// stand back, as an idle policy does, or nice, is its user's wish, and stays.
+// A caisson has these from a service manager, from chrt, nice or setarch. What only makes
+// it stand back, as an idle policy does, or a nice value above 0, is its user's wish, and
+// stays.
 package standing
 
 import (
@@ -32,6 +35,7 @@ import (
 // Standing is what a thread would hand down.
 type Standing struct {
 	RealTime    bool // its policy is a real-time one
+	Favoured    bool // its nice value is below 0
 	DiskFirst   bool // its block I/O goes first
 	Foreseeable bool // it has another personality than most
 	Protected   bool // the kernel would rather kill others
@@ -40,11 +44,12 @@ type Standing struct {
 // Parameters of the calls that give it up.
 const (
 	WhoProcess  = 1       // IOPRIO_WHO_PROCESS
-	Ordinary    = 0       // SCHED_OTHER, IOPRIO_CLASS_NONE, PER_LINUX
+	Ordinary    = 0       // SCHED_OTHER, nice 0, IOPRIO_CLASS_NONE, PER_LINUX
 	Unprotected = "0"     // what is written to oom_score_adj
 	classShift  = 13      // of the class in an I/O priority
 	classFirst  = 1       // IOPRIO_CLASS_RT
 	resetOnFork = 1 << 30 // SCHED_RESET_ON_FORK, beside a policy
+	niceNone    = 20      // getpriority says 20 less the nice value
 	ask         = 1<<32 - 1
 )
 
@@ -64,6 +69,8 @@ func Look() (s Standing, err error) {
 	case unix.SCHED_FIFO, unix.SCHED_RR, unix.SCHED_DEADLINE:
 		s.RealTime = true
 	}
+	prio, _, errno := unix.RawSyscall(unix.SYS_GETPRIORITY, unix.PRIO_PROCESS, 0, 0)
+	s.Favoured = errno == 0 && prio > niceNone
 	disk, _, errno := unix.RawSyscall(unix.SYS_IOPRIO_GET, WhoProcess, 0, 0)
 	s.DiskFirst = errno == 0 && disk>>classShift == classFirst
 	now, _, errno := unix.RawSyscall(unix.SYS_PERSONALITY, ask, 0, 0)
@@ -94,6 +101,7 @@ func Leave() error {
 		call [4]uintptr
 	}{
 		{s.RealTime, "the scheduling policy", [4]uintptr{unix.SYS_SCHED_SETSCHEDULER, 0, Ordinary, uintptr(unsafe.Pointer(Priority))}},
+		{s.Favoured, "the nice value", [4]uintptr{unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, Ordinary}},
 		{s.DiskFirst, "the I/O priority", [4]uintptr{unix.SYS_IOPRIO_SET, WhoProcess, 0, Ordinary}},
 		{s.Foreseeable, "the personality", [4]uintptr{unix.SYS_PERSONALITY, Ordinary}},
 	} {
