@@ -28,7 +28,7 @@ func (r *run) withAgent(ctx context.Context, box sandbox.Instance, w *world, ex 
 	}
 	r.undo.add(func(context.Context) error { client.Close(); return nil }) // the box goes next
 	began := time.Now()
-	stop := sampling(ctx, box, ex)
+	stop := sampling(ctx, box, ex, mostBlind, r.blind)
 	exit, err := client.Run(ctx, ex)
 	stop()
 	res := &sandbox.Result{WallMS: time.Since(began).Milliseconds()}
@@ -140,8 +140,9 @@ func (r *run) figures(ctx context.Context, box sandbox.Instance, res *sandbox.Re
 	res.MemoryPeakBytes = u.MemoryPeak
 }
 
-// sampling reads usage while the program runs.
-func sampling(ctx context.Context, box sandbox.Instance, ex *sandbox.Exec) (stop func()) {
+// sampling reads usage while the program runs. blind hears why, once it could not for as
+// long as most; nil does not care.
+func sampling(ctx context.Context, box sandbox.Instance, ex *sandbox.Exec, most time.Duration, blind func(error)) (stop func()) {
 	if ex.Sample == nil || ex.SampleEvery <= 0 {
 		return func() {}
 	}
@@ -150,20 +151,32 @@ func sampling(ctx context.Context, box sandbox.Instance, ex *sandbox.Exec) (stop
 	over.Go(func() {
 		tick := time.NewTicker(ex.SampleEvery)
 		defer tick.Stop()
+		read := time.Now()
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
 			}
-			u, err := box.Usage(ctx)
+			u, err := usageSoon(ctx, box)
 			switch {
+			case ctx.Err() != nil:
+				return
 			case err == nil:
+				read = time.Now()
 				ex.Sample(u)
-			case errors.Is(err, context.Canceled):
+			case blind != nil && time.Since(read) >= most:
+				blind(err)
 				return
 			}
 		}
 	})
 	return func() { cancel(); over.Wait() }
+}
+
+// usageSoon reads usage once, if it takes no time.
+func usageSoon(ctx context.Context, box sandbox.Instance) (sandbox.Usage, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	return box.Usage(ctx)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,11 +67,17 @@ func TestAwaitEnd(t *testing.T) {
 // readBox is a sandbox of which somebody else says what is read.
 type readBox struct {
 	sandbox.Instance
-	use sandbox.Usage
-	err error
+	use  sandbox.Usage
+	err  error
+	read func() (sandbox.Usage, error) // in the place of both
 }
 
-func (b *readBox) Usage(context.Context) (sandbox.Usage, error) { return b.use, b.err }
+func (b *readBox) Usage(context.Context) (sandbox.Usage, error) {
+	if b.read != nil {
+		return b.read()
+	}
+	return b.use, b.err
+}
 
 func (b *readBox) Dial(context.Context) (net.Conn, error) { return nil, errors.New("dialled") }
 
@@ -139,5 +146,73 @@ func TestUnmeasured(t *testing.T) {
 	}), IO{})
 	if !errors.Is(err, sandbox.ErrUnsupported) || d.ran != 0 || sandbox.Hint(err) == "" {
 		t.Errorf("%v, and ran %d times", err, d.ran)
+	}
+}
+
+// A program whose use cannot be read for long, while something is held by that, is ended;
+// what is read again in time ends nothing, and neither what nobody depends on.
+func TestSamplingBlind(t *testing.T) {
+	lost := errors.New("nobody answers")
+	for name, c := range map[string]struct {
+		fails func(since time.Duration) bool
+		cares bool
+		after time.Duration // when it is ended; 0 is never
+	}{
+		"from the start":       {func(time.Duration) bool { return true }, true, mostBlind},
+		"later":                {func(since time.Duration) bool { return since > time.Minute }, true, time.Minute + mostBlind},
+		"now and then":         {func(since time.Duration) bool { return since%(20*time.Second) > time.Second }, true, 0},
+		"nobody depends on it": {func(time.Duration) bool { return true }, false, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began, box, ended := time.Now(), &readBox{}, time.Duration(0)
+			box.read = func() (sandbox.Usage, error) {
+				if c.fails(time.Since(began)) {
+					return sandbox.Usage{}, lost
+				}
+				return sandbox.Usage{}, nil
+			}
+			var blind func(error)
+			if c.cares {
+				blind = func(err error) {
+					ended = time.Since(began)
+					if !errors.Is(err, lost) {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer cancel()
+			stop := sampling(ctx, box, &sandbox.Exec{Sample: func(sandbox.Usage) {}, SampleEvery: 500 * time.Millisecond}, mostBlind, blind)
+			<-ctx.Done()
+			stop()
+			if late := ended - c.after; late < 0 || late > time.Second {
+				t.Errorf("%s: ended after %s, want %s", name, ended, c.after)
+			}
+		})
+	}
+}
+
+// Such an end has its reason, and only a limit or a rule that is read for has one.
+func TestBlindProgramEnds(t *testing.T) {
+	for limited, want := range map[bool]sandbox.Status{true: sandbox.StatusError, false: sandbox.StatusSuccess} {
+		b := newBench(t, &stub{}, nil)
+		r := &run{s: b.Session, call: call(t, nil)}
+		if limited {
+			r.plan.Limits.CPUTime = time.Second
+		}
+		res, err := r.carryOut(t.Context(), &world{spec: &sandbox.Spec{}, exec: &sandbox.Exec{}}, func(ctx context.Context, _ *sandbox.Exec) (*sandbox.Result, error) {
+			if (r.blind != nil) != limited {
+				t.Error("whether something depends on what is read is not known")
+			}
+			if r.blind == nil {
+				return exited(0), nil
+			}
+			r.blind(errors.New("nobody answers"))
+			<-ctx.Done()
+			return &sandbox.Result{Signal: "SIGKILL"}, nil
+		})
+		if err != nil || res.Status != want || limited && !strings.Contains(res.Reason, "could not be read for 30s, so that its limits did not hold: nobody answers") {
+			t.Errorf("limited %v: %+v, %v", limited, res, err)
+		}
 	}
 }

@@ -3,6 +3,7 @@
 package session
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -23,10 +24,18 @@ type guard struct {
 	watch *policy.Watch
 }
 
+// depends says whether anything is held by what is read.
+func (g *guard) depends() bool { return g.limits.CPUTime != 0 || len(g.rules) > 0 }
+
+// blind is the end of a sandbox whose use could not be read for so long, because of err.
+func blind(long time.Duration, err error) error {
+	return &ending{status: sandbox.StatusError, reason: fmt.Sprintf("what it uses could not be read for %s, so that its limits did not hold: %v", long.Round(time.Second), err)}
+}
+
 // every is how often usage has to be read: often enough for the shortest thing
 // that is guarded, at most 20 times a second; 0 is not at all.
 func (g *guard) every() time.Duration {
-	if g.limits.CPUTime == 0 && len(g.rules) == 0 && g.live == nil {
+	if !g.depends() && g.live == nil {
 		return 0
 	}
 	every := 500 * time.Millisecond

@@ -60,6 +60,7 @@ type run struct {
 	left    error      // what could not be undone
 	out     [2]*stream // stdout, stderr
 	over    context.Context
+	blind   func(error)     // ends it, where something depends on what could not be read; nil where nothing does
 	net     *network        // nil without one
 	reach   *registry.Reach // what the network was changed to; nil is the plan's
 	hosts   []string        // what it lets through
@@ -355,6 +356,9 @@ func (r *run) carryOut(parent context.Context, w *world, start func(context.Cont
 	}
 	if every := g.every(); every > 0 {
 		ex.Sample, ex.SampleEvery = g.sample, every
+	}
+	if g.depends() {
+		r.blind = func(err error) { end(blind(mostBlind, err)) }
 	}
 
 	began := time.Now()

@@ -5,7 +5,6 @@ package session
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -67,8 +66,8 @@ func (s *sampler) sample() {
 	u, err := s.in.usage(s.l.b.life)
 	now := s.l.b.o.Clock.Now()
 	if err != nil {
-		if blind := now.Sub(s.read); blind >= mostBlind {
-			s.in.leave(&ending{status: sandbox.StatusError, reason: fmt.Sprintf("what it uses could not be read for %s, so that its limits did not hold: %v", blind, err)})
+		if long := now.Sub(s.read); long >= mostBlind {
+			s.in.leave(blind(long, err))
 		}
 		return
 	}
@@ -105,9 +104,7 @@ func (b *Sandboxes) note(in audit.Intent, res *sandbox.Result) error {
 // usage reads what the sandbox uses. CPU time is that since it was made, pauses
 // before this start of it included.
 func (in *inside) usage(ctx context.Context) (sandbox.Usage, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTime)
-	defer cancel()
-	u, err := in.box.Usage(ctx)
+	u, err := usageSoon(ctx, in.box)
 	if err == nil && u.CPU != nil {
 		all := in.before + *u.CPU
 		in.used.Store(int64(all))

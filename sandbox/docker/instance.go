@@ -330,16 +330,37 @@ func (i *instance) Limit() sandbox.LimitName {
 }
 
 // Usage reads the counters; after the end it returns the last ones. Whoever
-// asks after a program's end learns a limit that ended it by then.
+// asks after a program's end learns a limit that ended it by then. While the container
+// runs an engine that tells of none any more is an error: what was is not what is.
 func (i *instance) Usage(ctx context.Context) (sandbox.Usage, error) {
 	u, err := i.meter.usage(ctx)
+	i.awaitEnd(ctx)
 	i.mu.Lock()
-	if err == nil && u.CPU != nil {
+	defer i.mu.Unlock()
+	switch {
+	case err == nil && u.CPU != nil:
 		i.last = u
-	} else if !i.last.At.IsZero() {
+	case i.last.At.IsZero():
+	case i.over():
 		u, err = i.last, nil
+	case err == nil:
+		err = &sandbox.Error{Op: "read usage", Kind: sandbox.ErrUnavailable, Problem: "the engine does not tell any more what the container uses"}
 	}
-	i.mu.Unlock()
+	return u, err
+}
+
+// over says whether the container has ended.
+func (i *instance) over() bool {
+	select {
+	case <-i.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// awaitEnd waits a moment for the end of a container that ends.
+func (i *instance) awaitEnd(ctx context.Context) {
 	over := i.look()
 	select {
 	case <-i.stream.broken:
@@ -354,7 +375,6 @@ func (i *instance) Usage(ctx context.Context) (sandbox.Usage, error) {
 		case <-wait.Done():
 		}
 	}
-	return u, err
 }
 
 // endByItself closes the agent's stream and waits a moment for the agent to

@@ -161,6 +161,35 @@ func TestVariantFigures(t *testing.T) {
 	}
 }
 
+// While a container runs, an engine that does not tell any more what it uses is an error,
+// and not what it told last: whoever holds a limit by that would not notice. After its
+// end that counts.
+func TestUsageThatIsNotTold(t *testing.T) {
+	const stats, told = "/containers/c/stats", `{"cpu_stats":{"cpu_usage":{"total_usage":7}}}`
+	fake := newFakeEngine(t)
+	fake.answers = map[string]string{}
+	answer := func(s string) {
+		fake.mu.Lock()
+		defer fake.mu.Unlock()
+		fake.answers[stats] = s
+	}
+	e := fakeCalls(t, fake)
+	i := &instance{engine: e, name: "c", meter: meter{engine: e, name: "c"}, ended: make(chan struct{}), stream: &attached{broken: make(chan struct{})}}
+	for _, s := range []string{told, "", `{}`, told} {
+		answer(s)
+		if u, err := i.Usage(t.Context()); (err == nil) != (s == told) || err == nil && *u.CPU != 7 {
+			t.Errorf("told %q: %+v, %v", s, u, err)
+		}
+	}
+	close(i.ended)
+	for _, s := range []string{"", `{}`} {
+		answer(s)
+		if u, err := i.Usage(t.Context()); err != nil || u.CPU == nil || *u.CPU != 7 {
+			t.Errorf("after its end, told %q: %+v, %v", s, u, err)
+		}
+	}
+}
+
 // What stands still under a runtime that was named goes on before it is removed, also
 // where its owner is dead; anything else is removed as it is.
 func TestRemovesWhatStandsStill(t *testing.T) {
