@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/internal/linux/threads"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
 )
@@ -32,6 +33,10 @@ type box struct {
 	debug  string
 }
 
+// room says whether signals may wait for gVisor's halves. Those of an ordinary user make
+// calls in all their threads, and wait for ever where they may not.
+var room = threads.Room
+
 func (d *Driver) newBox(spec *sandbox.Spec, f first, base uint32) (*box, error) {
 	if builtWithCgo {
 		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: cgoProblem, Hint: cgoRemedy}
@@ -42,6 +47,9 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first, base uint32) (*box, error) 
 	}
 	if err := spec.Limits.Check(d.limits()); err != nil {
 		return nil, err
+	}
+	if euid != 0 && !room() {
+		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: threads.Full, Hint: threads.Remedy}
 	}
 	defer d.begin(spec)()
 	ids, err := newIdentity(spec.User, euid, egid, base)

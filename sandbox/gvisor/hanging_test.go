@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -33,8 +34,35 @@ func TestStuckOwner(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_SIGPENDING, &unix.Rlimit{}); err != nil {
 		t.Fatal(err)
 	}
+	gvisor.HaveRoom()
 	res, err := gvisor.New(gvisor.Options{}).Run(t.Context(), spec, &sandbox.Exec{Argv: []string{"true"}, Dir: "/", Env: []string{"PATH=/bin"}})
 	t.Errorf("it does not hang: %v, %v", res, err)
+}
+
+func TestNoRoomAsNobody(t *testing.T) { drivertest.AsUser(t, 65534, "TestNoRoom") }
+
+// Where they would wait so, nothing is begun, and it is said what to do.
+func TestNoRoom(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root's halves do not hang in this way")
+	}
+	spec := world(t)
+	var has unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_SIGPENDING, &has); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_SIGPENDING, &unix.Rlimit{Max: has.Max}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Setrlimit(unix.RLIMIT_SIGPENDING, &has); err != nil {
+			t.Error(err)
+		}
+	})
+	res, err := gvisor.New(gvisor.Options{}).Run(t.Context(), spec, &sandbox.Exec{Argv: []string{"true"}, Dir: "/", Env: []string{"PATH=/bin"}})
+	if !errors.Is(err, sandbox.ErrUnavailable) || !strings.Contains(err.Error(), "signals") || !strings.Contains(sandbox.Hint(err), "ulimit -i") {
+		t.Errorf("got %v, %v (hint %q)", res, err, sandbox.Hint(err))
+	}
 }
 
 func TestStuckAsNobody(t *testing.T) { drivertest.AsUser(t, 65534, "TestStuck") }

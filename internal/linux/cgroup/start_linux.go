@@ -82,8 +82,7 @@ func (g *Group) Enter() error {
 		return sandbox.Errorf(sandbox.ErrUnsupported, "enter cgroup "+g.name, "on cgroup v2 a process is started in its group")
 	}
 	if !threads.Room() {
-		return &sandbox.Error{Op: "enter cgroup " + g.name, Kind: sandbox.ErrUnavailable, Problem: "as many signals and timers wait as this user may have",
-			Hint: "end what holds them, or raise the limit (ulimit -i)"}
+		return &sandbox.Error{Op: "enter cgroup " + g.name, Kind: sandbox.ErrUnavailable, Problem: threads.Full, Hint: threads.Remedy}
 	}
 	for _, dir := range g.Dirs() {
 		fd, err := open(filepath.Join(dir, "tasks"), unix.O_WRONLY)

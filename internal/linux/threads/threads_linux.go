@@ -19,6 +19,12 @@ import (
 // enough is more than the threads of a process that has just begun.
 const enough = 16
 
+// What there is to say where there is no room, and what to do.
+const (
+	Full   = "as many signals and timers wait as this user may have"
+	Remedy = "end what holds them, or raise the limit (ulimit -i)"
+)
+
 // Call is [syscall.AllThreadsSyscall], or EAGAIN where no thread would answer.
 func Call(trap, a1, a2, a3 uintptr) (r1, r2 uintptr, err syscall.Errno) {
 	if !Room() {
