@@ -136,7 +136,7 @@ func widen(fd int) {
 }
 
 func cannot(problem string, err error) error {
-	return &sandbox.Error{Op: "start router", Kind: sandbox.ErrUnavailable, Problem: problem, Cause: err}
+	return &sandbox.Error{Op: "start router", Kind: sandbox.ErrUnavailable, Problem: problem, Cause: err, Hint: sandbox.Hint(err)}
 }
 
 func (r *Router) send(v any) error {

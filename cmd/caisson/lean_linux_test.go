@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/caisson-run/caisson/internal/linux/threads"
 )
 
@@ -150,6 +152,48 @@ func TestLeanUnpacksNothing(t *testing.T) {
 				t.Errorf("in the %s program: %s", which, out)
 			}
 		})
+	}
+}
+
+// What goes from the shelf when a run has begun it cannot unpack, and says that the next one
+// will.
+func TestLeanWithoutWhatWasKept(t *testing.T) {
+	program := joined(t)
+	run := func() *exec.Cmd { return exec.Command(program, "run", "--lang", "sh", "-") }
+	cmd := run()
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	defer out.Close()
+	var said bytes.Buffer
+	cmd.Stdin, cmd.Stderr = in, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.WriteString("true"); err != nil {
+		t.Fatal(err)
+	}
+	// What comes on standard input is read after it was looked whether all is kept.
+	for unread := 1; unread > 0 && t.Context().Err() == nil; {
+		if unread, err = unix.IoctlGetInt(int(out.Fd()), unix.TIOCINQ); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, kept := range shelved(t) {
+		if err := os.Remove(kept); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out.Close()
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 125 || !strings.Contains(said.String(), "hint: run it again: what is missing is unpacked then") {
+		t.Errorf("%v: %s", err, said.String())
+	}
+	again := run()
+	again.Stdin = strings.NewReader("true")
+	if said, err := again.CombinedOutput(); err != nil {
+		t.Errorf("again: %v: %s", err, said)
 	}
 }
 

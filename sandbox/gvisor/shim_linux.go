@@ -143,7 +143,7 @@ func bearIn(group *cgroup.Group, birth *wire.Birth) (*shimProcess, error) {
 }
 
 func unstarted(err error) error {
-	return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the program around it cannot be started", Cause: err}
+	return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the program around it cannot be started", Cause: err, Hint: sandbox.Hint(err)}
 }
 
 func newShimProcess(p process, conn *net.UnixConn) *shimProcess {

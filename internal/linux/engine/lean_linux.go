@@ -5,12 +5,14 @@
 package engine
 
 import (
-	"errors"
 	"io"
+
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // unpack has nothing to unpack: what is not on the shelf is put there by the other
-// program of caisson's file.
+// program of caisson's file. It was there when this one began.
 func (p *Program) unpack(io.Writer) error {
-	return errors.New("engine: it is not kept, and this program does not carry it")
+	return &sandbox.Error{Op: "engine", Kind: sandbox.ErrUnavailable, Problem: "it was taken away meanwhile, and this program does not carry it",
+		Hint: "run it again: what is missing is unpacked then"}
 }
