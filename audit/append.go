@@ -22,8 +22,8 @@ type Entry struct {
 	// ID names the call in the record: "aud_" and 26 letters and digits.
 	ID string
 
-	log   *Log
-	actor string
+	log     *Log
+	account string
 
 	mu    sync.Mutex
 	ended bool
@@ -53,8 +53,8 @@ func (l *Log) Begin(ctx context.Context, in Intent) (*Entry, error) {
 	if err := commit(ctx, intent); err != nil {
 		return nil, err
 	}
-	l.count(in.Actor, intent)
-	return &Entry{ID: id, log: l, actor: in.Actor}, nil
+	l.count(in.Account, intent)
+	return &Entry{ID: id, log: l, account: in.Account}, nil
 }
 
 // begins refuses what would begin while the disk is full, although a record of it
@@ -87,7 +87,7 @@ func (e *Entry) End(ctx context.Context, out Outcome) error {
 	if err := e.log.commitEnd(context.WithoutCancel(ctx), records...); err != nil {
 		return err
 	}
-	e.log.count(e.actor, records...)
+	e.log.count(e.account, records...)
 	e.ended = true
 	return nil
 }
@@ -120,7 +120,7 @@ func (l *Log) Refuse(ctx context.Context, in Intent, out Outcome) error {
 	if err := l.commit(context.WithoutCancel(ctx), intent, outcome); err != nil {
 		return err
 	}
-	l.count(in.Actor, intent, outcome)
+	l.count(in.Account, intent, outcome)
 	return nil
 }
 

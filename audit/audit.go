@@ -118,7 +118,7 @@ type Log struct {
 	now  func() time.Time
 	rand io.Reader
 
-	wrote atomic.Pointer[func(actor string, bytes int64)] // see Meter
+	wrote atomic.Pointer[func(account string, bytes int64)] // see Meter
 
 	w *sql.DB // one connection; nil when read-only
 	r *sql.DB

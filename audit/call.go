@@ -51,6 +51,8 @@ type Intent struct {
 
 	// Ends says that it ends something: it may spend the reserve. It is not recorded.
 	Ends bool
+	// Account is whom Meter charges with its records; empty is nobody. It is not recorded.
+	Account string
 }
 
 // Approval is a question to a person, and what became of it.

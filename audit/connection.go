@@ -16,6 +16,7 @@ const KindConnection = "connection"
 // was refused. It is a record of its own, after the fact.
 type Connection struct {
 	Actor   string
+	Account string // see Intent
 	Sandbox string
 	Call    string // the ID of the call whose sandbox it was
 	// Status is Allowed; Refused, when a rule was against it; or Failed, when
@@ -64,7 +65,7 @@ func (l *Log) Connections(ctx context.Context, list []Connection) error {
 		return err
 	}
 	for i, a := range records {
-		l.count(list[i].Actor, a)
+		l.count(list[i].Account, a)
 	}
 	return nil
 }

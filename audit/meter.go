@@ -5,14 +5,14 @@ package audit
 // rowBytes is what a record takes beside its body, about: digests, signature, indexes.
 const rowBytes = 500
 
-// Meter has wrote told what each actor's calls have added, in bytes, about: content
+// Meter has wrote told what the calls of each account have added, in bytes, about: content
 // that is there already counts again. It must not block. The last Meter counts.
-func (l *Log) Meter(wrote func(actor string, bytes int64)) { l.wrote.Store(&wrote) }
+func (l *Log) Meter(wrote func(account string, bytes int64)) { l.wrote.Store(&wrote) }
 
 // count tells who wants to know of what was committed.
-func (l *Log) count(actor string, list ...*addition) {
+func (l *Log) count(account string, list ...*addition) {
 	wrote := l.wrote.Load()
-	if wrote == nil {
+	if wrote == nil || account == "" {
 		return
 	}
 	n := int64(0)
@@ -22,5 +22,5 @@ func (l *Log) count(actor string, list ...*addition) {
 			n += int64(len(c.Kept()))
 		}
 	}
-	(*wrote)(actor, n)
+	(*wrote)(account, n)
 }

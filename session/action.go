@@ -180,7 +180,7 @@ func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, s
 	if err := worldless(call); err != nil {
 		return nil, err
 	}
-	call.Actor, call.Operator, call.Sudo = k.Actor(), false, in.world.spec.Sudo
+	call.Actor, call.account, call.Operator, call.Sudo = k.Actor(), k.ID, false, in.world.spec.Sudo
 	as, nobody := shown.Account(call.User)
 	call.Root = call.Root || call.User != "" && nobody == nil && as.UID == 0
 	r := &run{s: g.session, call: call, io: io, id: in.run.id, name: id}
@@ -200,7 +200,7 @@ func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, s
 		return nil, v.Err()
 	}
 	r.plan, r.caps, r.question = v.Plan, in.caps, v.Question
-	if err := g.session.takeRates(ctx, cmp.Or(call.account, k.ID), &v, call.Approval); err != nil {
+	if err := g.session.takeRates(ctx, call.account, &v, call.Approval); err != nil {
 		_, ferr := r.fail(ctx, err)
 		return nil, cmp.Or(ferr, err)
 	}

@@ -153,7 +153,7 @@ func (b *Sandboxes) settleIn(ctx context.Context, l *living, in *inside, far *os
 func (b *Sandboxes) redecide(ctx context.Context, l *living, in *inside) (sandbox.Posture, error) {
 	r, rec := in.run, l.record()
 	none := rec.Posture
-	r.intent = audit.Intent{Actor: rec.Actor, Kind: "adopt_sandbox", Sandbox: l.id, Isolation: rec.Isolation}
+	r.intent = audit.Intent{Actor: rec.Actor, Account: rec.Owner, Kind: "adopt_sandbox", Sandbox: l.id, Isolation: rec.Isolation}
 	k, err := b.ownerOf(ctx, l)
 	if err != nil {
 		return none, err

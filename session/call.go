@@ -25,8 +25,8 @@ import (
 type Call struct {
 	policy.Call
 
-	// account is whose rates it counts for: a key's ID, which is nobody else's. The
-	// actor's when empty.
+	// account is whose rates it counts for, and whose records: a key's ID, which is nobody
+	// else's. When empty the rates are the actor's, and the records nobody's.
 	account string
 	// argv is Argv as records have it, when that is not the same.
 	argv []string

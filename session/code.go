@@ -197,7 +197,7 @@ func (r *run) reader(s code.Script, text []byte, base *run) *run {
 	l.Wall, l.CPUTime = least(l.Wall, readWall), least(l.CPUTime, readWall)
 	l.Memory, l.Disk, l.Tmp = least(l.Memory, readMemory), least(l.Disk, readFiles), least(l.Tmp, readFiles)
 	l.Processes = least(l.Processes, readTasks)
-	call := &Call{Door: r.call.Door}
+	call := &Call{Door: r.call.Door, account: r.call.account}
 	call.Kind, call.Actor, call.Argv, call.InsecureRegistry = policy.RunCommand, r.call.Actor, s.Argv, base.call.InsecureRegistry
 	a := &run{s: r.s, call: call, io: IO{Stdin: bytes.NewReader(text)}, id: newID(), own: true}
 	a.plan = policy.Plan{
@@ -205,7 +205,7 @@ func (r *run) reader(s code.Script, text []byte, base *run) *run {
 		Limits: l, Writable: []string{"/tmp"}, Env: map[string]string{}, From: map[string]string{},
 	}
 	a.intent = audit.Intent{
-		Actor: r.call.Actor, Kind: KindReadCode, Sandbox: a.id, Argv: []string{s.Name}, Policy: r.s.o.PolicyName, PolicySHA: r.s.o.Policy.Digest(),
+		Actor: r.call.Actor, Account: r.call.account, Kind: KindReadCode, Sandbox: a.id, Argv: []string{s.Name}, Policy: r.s.o.PolicyName, PolicySHA: r.s.o.Policy.Digest(),
 		Isolation: from.Isolation, Network: "none", Limits: l,
 	}
 	if from.Image != nil {

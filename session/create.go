@@ -124,7 +124,7 @@ func (c *Create) check() error {
 
 // worldOf is what is asked for with a sandbox, as the road has it.
 func worldOf(s *registry.Sandbox) *Call {
-	c := &Call{}
+	c := &Call{account: s.Owner}
 	c.Actor, c.Env, c.Image, c.Limits, c.Isolation = s.Actor, s.Env, s.Image, s.Asked, s.Isolation
 	c.Network, c.NetworkDeny, c.NoNetwork, c.Writable = s.Allow, s.Deny, s.NoNetwork, s.Writable
 	c.Sudo = s.Sudo

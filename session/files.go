@@ -87,7 +87,7 @@ func (b *Sandboxes) BeginFiles(ctx context.Context, k *Key, id string, c FileCal
 	a := &FileAction{boxes: b, key: k, call: c, leave: sync.OnceFunc(l.unuse)}
 	a.run = &run{s: g.session, call: &Call{Door: c.Door}, id: in.run.id, name: id, caps: in.caps}
 	a.run.intent = audit.Intent{
-		Actor: k.Actor(), Kind: string(c.Kind), Sandbox: id, Isolation: in.run.plan.Isolation,
+		Actor: k.Actor(), Account: k.ID, Kind: string(c.Kind), Sandbox: id, Isolation: in.run.plan.Isolation,
 		Policy: g.session.o.PolicyName, PolicySHA: g.session.o.Policy.Digest(),
 	}
 	if err != nil { // what a path would mean is not known

@@ -133,7 +133,7 @@ func newHome(t *testing.T, change func(*SandboxesOptions)) *home {
 func (h *home) open(t testing.TB, change func(*SandboxesOptions)) {
 	t.Helper()
 	o := SandboxesOptions{
-		Drivers: map[string]sandbox.Driver{"gvisor": h.driver}, Journal: h.log, State: DirState(h.dir), Registry: h.reg, Clock: h.clock,
+		Drivers: map[string]sandbox.Driver{"gvisor": h.driver}, Journal: charged{h.log, t}, State: DirState(h.dir), Registry: h.reg, Clock: h.clock,
 		Notice: func(s string) { t.Log("notice:", s) },
 	}
 	if change != nil {
@@ -181,4 +181,33 @@ func (h *home) sh(t testing.TB, id, line string) string {
 		t.Fatalf("%s: %s %s %q %q", line, res.Status, res.Reason, res.Stdout, res.Stderr)
 	}
 	return string(res.Stdout)
+}
+
+// charged is a record in which whatever a key does is charged to it.
+type charged struct {
+	*audit.Log
+	t testing.TB
+}
+
+func (c charged) Begin(ctx context.Context, in audit.Intent) (*audit.Entry, error) {
+	c.check(in.Actor, in.Account, in.Kind)
+	return c.Log.Begin(ctx, in)
+}
+
+func (c charged) Refuse(ctx context.Context, in audit.Intent, out audit.Outcome) error {
+	c.check(in.Actor, in.Account, in.Kind)
+	return c.Log.Refuse(ctx, in, out)
+}
+
+func (c charged) Connections(ctx context.Context, list []audit.Connection) error {
+	for _, n := range list {
+		c.check(n.Actor, n.Account, audit.KindConnection)
+	}
+	return c.Log.Connections(ctx, list)
+}
+
+func (c charged) check(actor, account, kind string) {
+	if strings.HasPrefix(actor, "key:") && account == "" {
+		c.t.Errorf("%s of %s is charged to nobody", kind, actor)
+	}
 }

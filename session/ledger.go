@@ -41,7 +41,7 @@ const (
 func (l *ledger) open(ticket *audit.Entry, in *audit.Intent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.of = audit.Connection{Actor: in.Actor, Sandbox: in.Sandbox, Call: ticket.ID}
+	l.of = audit.Connection{Actor: in.Actor, Account: in.Account, Sandbox: in.Sandbox, Call: ticket.ID}
 	if len(l.pending) > 0 {
 		l.soon()
 	}
@@ -116,7 +116,7 @@ func (l *ledger) take() ([]audit.Connection, error) {
 		return nil, l.err
 	}
 	for i := range list {
-		list[i].Actor, list[i].Sandbox, list[i].Call = l.of.Actor, l.of.Sandbox, l.of.Call
+		list[i].Actor, list[i].Account, list[i].Sandbox, list[i].Call = l.of.Actor, l.of.Account, l.of.Sandbox, l.of.Call
 	}
 	return list, nil
 }

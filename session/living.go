@@ -378,7 +378,7 @@ func (b *Sandboxes) endFor(ctx context.Context, l *living, why *ending) error {
 	reason := why.reason
 	// A full disk must not keep a sandbox alive: what cannot be recorded, although it
 	// may spend the reserve, is told.
-	ticket, err := b.o.Journal.Begin(ctx, audit.Intent{Actor: was.Actor, Kind: "end_sandbox", Sandbox: l.id, Isolation: was.Isolation, Ends: true})
+	ticket, err := b.o.Journal.Begin(ctx, audit.Intent{Actor: was.Actor, Account: was.Owner, Kind: "end_sandbox", Sandbox: l.id, Isolation: was.Isolation, Ends: true})
 	res := &sandbox.Result{Status: why.status, Resource: why.resource, Rule: why.rule, Reason: reason, Posture: was.Posture}
 	errs := []error{err}
 	if in != nil {

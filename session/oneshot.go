@@ -33,7 +33,7 @@ func (b *Sandboxes) Run(ctx context.Context, k *Key, template string, call *Call
 	if err != nil {
 		return nil, err
 	}
-	call.Actor, call.Operator = k.Actor(), false
+	call.Actor, call.account, call.Operator = k.Actor(), k.ID, false
 	if !call.fetches { // its program is ours
 		call.Image = t.Image
 	}

@@ -95,7 +95,7 @@ func (b *Sandboxes) pause(ctx context.Context, l *living, how registry.Action, r
 		}
 		defer leave()
 	}
-	ticket, err := b.o.Journal.Begin(ctx, audit.Intent{Actor: l.record().Actor, Kind: "pause_sandbox", Sandbox: l.id, Isolation: in.run.plan.Isolation})
+	ticket, err := b.o.Journal.Begin(ctx, audit.Intent{Actor: l.record().Actor, Account: l.owner, Kind: "pause_sandbox", Sandbox: l.id, Isolation: in.run.plan.Isolation})
 	if err != nil {
 		return err
 	}

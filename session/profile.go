@@ -36,8 +36,8 @@ type Quota struct {
 	// included, and what the key's snapshots take.
 	Disk      int64
 	Snapshots int
-	// Records is how many bytes the key's calls may add to the audit log in a day,
-	// counted from when the process began. It is use that counts here.
+	// Records is how many bytes the key's calls may add to the audit log in a day. It
+	// is use that counts here.
 	Records int64
 }
 

@@ -3,6 +3,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -89,18 +90,21 @@ func TestRecordsOfAKey(t *testing.T) {
 // What an actor has written is known to the hour, for a day.
 func TestRecordsAreCountedForADay(t *testing.T) {
 	clock := newHandClock()
-	r := newRecords(&SandboxesOptions{Clock: clock})
+	r, err := newRecords(t.Context(), &SandboxesOptions{Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
 	k := &Key{ID: "k1"}
 	r.know(k, 100)
-	full := func() bool { _, err := r.room(k.Actor()); return err != nil }
+	full := func() bool { _, err := r.room(k.ID); return err != nil }
 	for hour := range 60 {
 		// 4 an hour are 96 a day, and 5 are 120.
 		each, want := int64(4), false
 		if hour >= 25 {
 			each, want = 5, hour >= 25+3
 		}
-		r.wrote(k.Actor(), each)
-		r.wrote("key:another", 1000)
+		r.wrote(k.ID, each)
+		r.wrote("another", 1000)
 		if full() != want {
 			t.Fatalf("hour %d: full %t", hour, full())
 		}
@@ -110,7 +114,7 @@ func TestRecordsAreCountedForADay(t *testing.T) {
 	if full() {
 		t.Error("after two days")
 	}
-	r.wrote(k.Actor(), 100)
+	r.wrote(k.ID, 100)
 	clock.move(-5 * time.Hour) // somebody sets it back
 	if !full() {
 		t.Error("a clock that was set back forgets")
@@ -118,5 +122,88 @@ func TestRecordsAreCountedForADay(t *testing.T) {
 	r.know(k, 0)
 	if full() {
 		t.Error("0 is no bound")
+	}
+}
+
+// What a key has written is its own: one that comes after it has its name, and not its
+// bound, while sandboxes of the first still write. It is known after a restart, with what
+// was written by hours that are still of the day.
+func TestRecordsAreTheKeys(t *testing.T) {
+	profile := func(o *SandboxesOptions) {
+		p := DefaultProfile()
+		p.Quota.Records = 128 << 10
+		o.Profiles = map[string]Profile{"": p}
+	}
+	h := newHome(t, profile)
+	begins := func(k *Key) error {
+		_, err := h.Create(t.Context(), k, Create{})
+		return err
+	}
+	s := h.create(t, Create{Timeout: 20 * time.Hour})
+	fill := func() {
+		for range 3 {
+			c := &Call{}
+			c.Argv = []string{"sh", "-c", "head -c 60000 /dev/urandom"}
+			if _, err := h.Exec(t.Context(), h.key, s.ID, c, IO{}); err != nil && !errors.Is(err, sandbox.ErrExhausted) {
+				t.Fatal(err)
+			}
+		}
+	}
+	fill()
+	if _, err := h.keys.Revoke(t.Context(), h.key.ID); err != nil {
+		t.Fatal(err)
+	}
+	next := h.newKey(t, h.key.Name)
+	if err := begins(h.key); !errors.Is(err, sandbox.ErrExhausted) {
+		t.Errorf("the first key has written what it may: %v", err)
+	}
+	if err := begins(next); err != nil {
+		t.Errorf("the next of its name has written nothing: %v", err)
+	}
+	reopen := func() {
+		if err := h.Close(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		h.open(t, profile)
+	}
+	reopen()
+	if err := begins(h.key); !errors.Is(err, sandbox.ErrExhausted) {
+		t.Errorf("after a restart: %v", err)
+	}
+	if err := begins(next); err != nil {
+		t.Errorf("the next of its name, after a restart: %v", err)
+	}
+	h.clock.move(25 * time.Hour)
+	reopen()
+	if err := begins(h.key); err != nil {
+		t.Errorf("after a restart, 25 hours later: %v", err)
+	}
+}
+
+// An owner that is killed takes little with it of what was counted.
+func TestRecordsSurviveAKill(t *testing.T) {
+	h := newHome(t, nil)
+	o := &SandboxesOptions{Clock: h.clock, Journal: h.log, Registry: h.reg}
+	const most = 64 << 10
+	counted := func() int64 {
+		r, err := newRecords(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.at("k").hours[r.now()%day]
+	}
+	r, err := newRecords(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.know(&Key{ID: "k"}, most)
+	for n := int64(100); n <= 5000; n += 100 {
+		r.wrote("k", 100)
+		if err := r.admit(t.Context(), &audit.Intent{Account: "k"}); err != nil {
+			t.Fatal(err)
+		}
+		if lost := n - counted(); lost < 0 || lost >= most/unsavedPart {
+			t.Fatalf("of %d bytes %d would be lost", n, lost)
+		}
 	}
 }

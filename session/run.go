@@ -226,7 +226,7 @@ func (r *run) decide() (policy.Verdict, error) {
 	c.Terminal = c.TTY != nil
 	c.Stdin = r.io.Stdin != nil
 	r.intent = audit.Intent{
-		Actor: c.Actor, Kind: string(c.Kind), Sandbox: cmp.Or(r.name, r.id), Argv: c.Argv, Dir: c.Cwd, Env: slices.Sorted(maps.Keys(c.Env)),
+		Actor: c.Actor, Account: c.account, Kind: string(c.Kind), Sandbox: cmp.Or(r.name, r.id), Argv: c.Argv, Dir: c.Cwd, Env: slices.Sorted(maps.Keys(c.Env)),
 		Policy: r.s.o.PolicyName, PolicySHA: r.s.o.Policy.Digest(), Isolation: c.Isolation,
 	}
 	toolIntent(&r.intent, r.s.o.Policy, c.Tool)

@@ -84,7 +84,7 @@ func (s *sampler) report(f policy.Fired) {
 	b, rec := s.l.b, s.l.record()
 	rec.Reason = "watch rule: " + f.String()
 	b.tell(rec, "watch")
-	err := b.note(audit.Intent{Actor: rec.Actor, Kind: "watch_sandbox", Sandbox: rec.ID, Isolation: rec.Isolation},
+	err := b.note(audit.Intent{Actor: rec.Actor, Account: rec.Owner, Kind: "watch_sandbox", Sandbox: rec.ID, Isolation: rec.Isolation},
 		&sandbox.Result{Status: sandbox.StatusSuccess, Reason: rec.Reason, Rule: f.Rule.From})
 	if err != nil {
 		b.o.Notice("sandbox " + rec.ID + ": " + err.Error())

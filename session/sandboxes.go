@@ -136,7 +136,10 @@ func OpenSandboxes(ctx context.Context, o SandboxesOptions) (*Sandboxes, error) 
 	if o.removeAll == nil {
 		o.removeAll = os.RemoveAll
 	}
-	writes := newRecords(&o)
+	writes, err := newRecords(ctx, &o)
+	if err != nil {
+		return nil, err
+	}
 	o.Journal = writes
 	b := &Sandboxes{o: o, writes: writes, all: map[string]*living{}, grants: map[grantName]*grant{}, writing: map[string]int{}, written: map[string]int64{}}
 	b.life, b.finish = context.WithCancel(context.Background())
@@ -144,7 +147,6 @@ func OpenSandboxes(ctx context.Context, o SandboxesOptions) (*Sandboxes, error) 
 	if o.Private {
 		claim, b.o.EndOnClose, b.o.Grace = registry.NewID(claimName+"_", 20), true, 0
 	}
-	var err error
 	if b.claim, err = claimAll(ctx, &o, claim); err != nil {
 		b.finish()
 		return nil, err
@@ -220,7 +222,7 @@ func (b *Sandboxes) recover(ctx context.Context) error {
 func (b *Sandboxes) lost(ctx context.Context, rec *registry.Sandbox, now time.Time) error {
 	rec.State, rec.EndedAt, rec.Env, rec.Life = registry.Ended, now, nil, nil
 	rec.Reason = "caisson was ended while it ran, and it could not live on without it"
-	err := b.note(audit.Intent{Actor: rec.Actor, Kind: "end_sandbox", Sandbox: rec.ID, Isolation: rec.Isolation},
+	err := b.note(audit.Intent{Actor: rec.Actor, Account: rec.Owner, Kind: "end_sandbox", Sandbox: rec.ID, Isolation: rec.Isolation},
 		&sandbox.Result{Status: sandbox.StatusSuccess, Reason: rec.Reason, Posture: rec.Posture})
 	if err = errors.Join(err, b.o.Registry.Put(ctx, rec)); err == nil {
 		b.tell(rec, "ended")
@@ -269,6 +271,7 @@ func (b *Sandboxes) Close(ctx context.Context) error {
 	ending.Wait()
 	b.stock.close()
 	b.work.Wait()
+	errs = append(errs, b.writes.saveAll(context.WithoutCancel(ctx)))
 	return errors.Join(append(errs, b.claim.Remove())...)
 }
 

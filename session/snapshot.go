@@ -159,7 +159,7 @@ func (b *Sandboxes) copyDown(ctx context.Context, l *living, kind string) (kept 
 	if !ok || !in.caps.Snapshot {
 		return "", &sandbox.Error{Op: "snapshot", Kind: sandbox.ErrUnsupported, Problem: rec.Isolation + " cannot write a sandbox down", Hint: "take another level: --isolation gvisor"}
 	}
-	ticket, err := b.o.Journal.Begin(ctx, audit.Intent{Actor: rec.Actor, Kind: kind, Sandbox: l.id, Isolation: rec.Isolation})
+	ticket, err := b.o.Journal.Begin(ctx, audit.Intent{Actor: rec.Actor, Account: rec.Owner, Kind: kind, Sandbox: l.id, Isolation: rec.Isolation})
 	if err != nil {
 		return "", err
 	}

@@ -165,7 +165,7 @@ func (t *toolRun) do(ctx context.Context) (*ToolAnswer, error) {
 	return carry.do(t, ctx)
 }
 
-// account is whose rates it counts for.
+// account is whose rates it counts for, and whose records.
 func (t *toolRun) account() string {
 	if t.key != nil {
 		return t.key.ID
@@ -208,7 +208,7 @@ func (t *toolRun) decided() *policy.Call {
 // intent is the record's beginning.
 func (t *toolRun) intent() audit.Intent {
 	in := audit.Intent{
-		Actor: t.actor, Kind: string(policy.CallTool), Sandbox: t.use.Sandbox,
+		Actor: t.actor, Account: t.account(), Kind: string(policy.CallTool), Sandbox: t.use.Sandbox,
 		Policy: t.session.o.PolicyName, PolicySHA: t.session.o.Policy.Digest(),
 	}
 	toolIntent(&in, t.session.o.Policy, t.use)

@@ -56,8 +56,7 @@ func hash(token string) []byte {
 // AddKey keeps a key. The caller shows token to whom it is for, once: it
 // cannot be had again.
 //
-// ErrConflict is that a valid key is already called so: records know a key by what it
-// is called, and bound what it adds to them by that.
+// ErrConflict is that a valid key is already called so: records know a key by that.
 func (r *DB) AddKey(ctx context.Context, k Key, token string) error {
 	err := r.db.Update(ctx, func(tx *sql.Tx) error {
 		var same int

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package registry keeps what has to outlive a daemon: which sandboxes there
-// are and how each stands, and the keys of those who may ask for them.
+// are and how each stands, the keys of those who may ask for them, and what each of
+// these has of late added to the audit log.
 //
 // It is one SQLite file, registry.db, in the state directory, private to its
 // owner. A change that was answered survives the daemon's SIGKILL; the last
