@@ -22,6 +22,7 @@ package caisson
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/internal/config"
@@ -69,9 +70,18 @@ type Caisson struct {
 	pools   []*session.Pool
 }
 
-// Open opens the state directory and the audit record and reads the policies.
-// Errors are *sandbox.Error with a hint where there is one.
+// itself says that Reexec has returned: this process is the program, and not a part of
+// a sandbox that the program was started again as.
+var itself atomic.Bool
+
+// Open opens the state directory and the audit record and reads the policies. It
+// refuses a program that has not called [Reexec]. Errors are *sandbox.Error with a hint
+// where there is one.
 func Open(ctx context.Context, o Options) (*Caisson, error) {
+	if !itself.Load() {
+		return nil, &sandbox.Error{Op: "open", Kind: sandbox.ErrInvalid, Problem: "this program has not called caisson.Reexec, and would start itself again without end",
+			Hint: "make caisson.Reexec() the first statement of main, and of TestMain in tests"}
+	}
 	p, err := config.Policy(o.Policy)
 	if err != nil {
 		return nil, err
