@@ -34,9 +34,48 @@ func (d *Dir) Close() error { return d.root.Close() }
 
 // open takes the first of places that can be had.
 func open(list []place, readOnly bool) (*Dir, error) {
+	return first(list, func(p place) (*Dir, error) { return openPlace(p, readOnly) })
+}
+
+// look is open for somebody who asks only: it makes nothing.
+func look(list []place) (*Dir, error) {
+	return first(list, func(p place) (*Dir, error) {
+		d, err := openPlace(p, true)
+		switch {
+		case err == nil:
+			defer d.Close()
+			return d, d.usable()
+		case errors.Is(err, unix.ENOENT) && (p.home == "" || exists(p.home) == nil):
+			return &Dir{path: p.path, note: p.note}, makable(p.path)
+		}
+		return nil, err
+	})
+}
+
+// makable says why a directory that is missing cannot be made, by the nearest one above it
+// that is not; whose that is [walk] has looked at.
+func makable(path string) error {
+	above := filepath.Dir(path)
+	for above != "/" && exists(above) != nil {
+		above = filepath.Dir(above)
+	}
+	err := unix.Faccessat(unix.AT_FDCWD, above, unix.W_OK|unix.X_OK, unix.AT_EACCESS)
+	if err != nil {
+		return walkError(path, path, err)
+	}
+	d, err := os.Open(above)
+	if err != nil {
+		return nil // who may write there need not be able to read it
+	}
+	defer d.Close()
+	return (&Dir{path: path, root: d}).usable()
+}
+
+// first is the first of places that try gives a directory for.
+func first(list []place, try func(place) (*Dir, error)) (*Dir, error) {
 	var failed error
 	for _, p := range list {
-		d, err := openPlace(p, readOnly)
+		d, err := try(p)
 		if err == nil {
 			return d, nil
 		}
@@ -103,6 +142,14 @@ func exists(path string) error {
 
 // ready refuses a disk that cannot take a run and makes the run directory.
 func (d *Dir) ready() error {
+	if err := d.usable(); err != nil {
+		return err
+	}
+	return d.makeRuns()
+}
+
+// usable refuses a disk that cannot take a run.
+func (d *Dir) usable() error {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(d.root.Fd()), &st); err != nil {
 		return walkError(d.path, d.path, err)
@@ -113,10 +160,7 @@ func (d *Dir) ready() error {
 	if err := unix.Faccessat(int(d.root.Fd()), ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
 		return walkError(d.path, d.path, err)
 	}
-	if err := d.Require(MinFree); err != nil {
-		return err
-	}
-	return d.makeRuns()
+	return d.Require(MinFree)
 }
 
 // makeRuns makes the directory that holds the run directories.

@@ -119,6 +119,20 @@ func Open(o Options) (*Dir, error) {
 	return open(list, o.ReadOnly)
 }
 
+// Look says where Open would find or make the state directory, and why it would not. It
+// makes nothing.
+func Look(o Options) (path string, err error) {
+	list, err := places(o, os.Geteuid(), os.Getenv)
+	if err != nil {
+		return "", err
+	}
+	d, err := look(list)
+	if err != nil {
+		return list[0].path, err
+	}
+	return d.Path(), nil
+}
+
 // MinFree is how many bytes must be free for a run to be started: enough for
 // its audit record and the files a level makes.
 const MinFree = 16 << 20

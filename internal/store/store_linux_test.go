@@ -42,7 +42,7 @@ func theirs(t *testing.T, uid int) string {
 // user, in another mount namespace, or to be killed.
 var helpers = map[string]func(args []string) error{
 	"open": func(args []string) error {
-		d, err := Open(Options{Dir: args[0]})
+		d, err := agreed(Options{Dir: args[0]})
 		if err != nil {
 			return err
 		}
@@ -65,14 +65,20 @@ var helpers = map[string]func(args []string) error{
 		if err := tmpfs(args[0], "size=1m,mode=0700"); err != nil {
 			return err
 		}
-		_, err := Open(Options{Dir: args[0]})
+		if _, err := agreed(Options{Dir: args[0] + "/below/state"}); err == nil {
+			return errors.New("it was made there")
+		}
+		_, err := agreed(Options{Dir: args[0]})
 		return err
 	},
 	"readonly": func(args []string) error {
 		if err := tmpfs(args[0], "mode=0700,ro"); err != nil {
 			return err
 		}
-		_, err := Open(Options{Dir: args[0]})
+		if _, err := agreed(Options{Dir: args[0] + "/below/state"}); err == nil {
+			return errors.New("it was made there")
+		}
+		_, err := agreed(Options{Dir: args[0]})
 		return err
 	},
 	"overlay": runOnOverlay,
@@ -166,6 +172,24 @@ func hold(t *testing.T, dir, id string) *exec.Cmd {
 	return cmd
 }
 
+// agreed is Open; what Look says before must be what comes of it.
+func agreed(o Options) (*Dir, error) {
+	path, looked := Look(o)
+	d, err := Open(o)
+	if err == nil {
+		if path, _ = filepath.EvalSymlinks(path); looked != nil || path != d.Path() {
+			return nil, errors.Join(fmt.Errorf("Open made %s, of which Look says %q, %v", d.Path(), path, looked), d.Close())
+		}
+		return d, nil
+	}
+	for _, kind := range []error{sandbox.ErrDenied, sandbox.ErrInvalid, sandbox.ErrUnavailable} {
+		if errors.Is(looked, kind) && errors.Is(err, kind) {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("Open says %v, and Look says %v", err, looked)
+}
+
 func mustOpen(t *testing.T, dir string) *Dir {
 	t.Helper()
 	d, err := Open(Options{Dir: dir})
@@ -249,7 +273,7 @@ func TestRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			path := tt.setup(t, t.TempDir())
-			d, err := Open(Options{Dir: path})
+			d, err := agreed(Options{Dir: path})
 			if tt.want == nil {
 				if err != nil {
 					t.Fatal(err)
@@ -265,6 +289,9 @@ func TestRefused(t *testing.T) {
 			}
 			if sandbox.Hint(err) == "" {
 				t.Errorf("no hint in %v", err)
+			}
+			if strings.Count(err.Error(), path) > 1 {
+				t.Errorf("it says twice what it is about: %v", err)
 			}
 			if d != nil {
 				t.Error("a directory came with the error")
@@ -300,6 +327,12 @@ func TestReadOnlyMakesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	if _, err := Open(Options{Dir: path, ReadOnly: true}); !errors.Is(err, sandbox.ErrNotFound) {
 		t.Errorf("Open = %v, want ErrNotFound", err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it was made: %v", err)
+	}
+	if _, err := Look(Options{Dir: path}); err != nil {
+		t.Errorf("Look = %v", err)
 	}
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("it was made: %v", err)

@@ -24,6 +24,8 @@ func unsupported() error {
 
 func open([]place, bool) (*Dir, error) { return nil, unsupported() }
 
+func look([]place) (*Dir, error) { return nil, unsupported() }
+
 // Path is empty.
 func (*Dir) Path() string { return "" }
 

@@ -193,16 +193,20 @@ func unmapped(uid uint32) bool {
 func walkError(want, at string, cause error) error {
 	e := &sandbox.Error{Op: "state directory " + want, Kind: sandbox.ErrDenied}
 	const elsewhere = "set CAISSON_STATE to a directory of your own"
+	path := at
+	if at == want {
+		at = "it"
+	}
 	switch {
 	case errors.Is(cause, errForeign):
 		e.Problem = at + " belongs to another user"
-		e.Hint = elsewhere + ", or have its owner remove " + at
+		e.Hint = elsewhere + ", or have its owner remove " + path
 	case errors.Is(cause, errSymlink), errors.Is(cause, unix.ELOOP):
 		e.Problem = at + " is a symbolic link, which could be pointed elsewhere"
 		e.Hint = "set CAISSON_STATE to the directory itself"
 	case errors.Is(cause, errWide):
 		e.Problem = at + " is open to other users"
-		e.Hint = "run: chmod 700 " + at
+		e.Hint = "run: chmod 700 " + path
 	case errors.Is(cause, errWritable):
 		e.Problem = at + " can be written by every user, who could put something else there"
 		e.Hint = elsewhere
@@ -220,7 +224,7 @@ func walkError(want, at string, cause error) error {
 		e.Kind, e.Problem, e.Cause = sandbox.ErrUnavailable, at+" is on a read-only file system", unix.EROFS
 		e.Hint = "set CAISSON_STATE to a directory on a disk that can be written"
 	case errors.Is(cause, unix.ENOSPC), errors.Is(cause, unix.EDQUOT):
-		e.Kind, e.Problem, e.Cause = sandbox.ErrUnavailable, "the disk of "+at+" is full", unix.ENOSPC
+		e.Kind, e.Problem, e.Cause = sandbox.ErrUnavailable, "the disk of "+path+" is full", unix.ENOSPC
 		e.Hint = "free some space, or set CAISSON_STATE to a directory on another disk"
 	case errors.Is(cause, unix.EACCES), errors.Is(cause, unix.EPERM):
 		e.Kind, e.Problem, e.Cause = sandbox.ErrUnavailable, fmt.Sprintf("uid %d may not make or enter %s", os.Geteuid(), at), unix.EACCES
