@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,8 +24,9 @@ func (a *app) doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what this host can do, what is missing, and the command that mends it",
-		Long: `Say for each level of isolation what works on this host, what does not, and the
-command that mends it. The exit code is 1 when the default level cannot run.`,
+		Long: `Say where the state directory is, and for each level of isolation what works on
+this host, what does not, and the command that mends it. The exit code is 1 when
+a run on the default level cannot begin.`,
 		Example: `  caisson doctor
   caisson doctor --json`,
 		Args: noArgs,
@@ -32,7 +34,11 @@ command that mends it. The exit code is 1 when the default level cannot run.`,
 			ctx := contextOf(cmd)
 			// As run does: the answer is for what a run would find.
 			_, _ = scope.Enter(ctx)
-			problems := hostfacts.Gather(ctx, statePath()).Problems()
+			state := lookedAtState()
+			if state.Problem != "" {
+				a.code = exitDoctor
+			}
+			problems := hostfacts.Gather(ctx, state.Path).Problems()
 			var levels []levelJSON
 			for _, name := range a.levelNames() {
 				caps, err := a.drivers()[name].Probe(ctx)
@@ -50,9 +56,10 @@ command that mends it. The exit code is 1 when the default level cannot run.`,
 				a.code = exitDoctor
 			}
 			if asJSON {
-				a.printJSON(map[string]any{"levels": levels})
+				a.printJSON(map[string]any{"state": state, "levels": levels})
 				return nil
 			}
+			a.printState(state)
 			a.printDoctor(levels)
 			return nil
 		},
@@ -84,14 +91,34 @@ func withRemedy(s, remedy string) string {
 	return s + " (fix: " + remedy + ")"
 }
 
-// statePath is where the state directory lies, or would be made.
-func statePath() string {
-	dir, err := store.Open(store.Options{ReadOnly: true})
-	if err != nil { // there is none yet, as a rule
-		return store.Place(store.Options{})
+// stateJSON is what doctor found out about the state directory, without which nothing runs.
+type stateJSON struct {
+	Path    string `json:"path"` // where it lies, or would be made
+	Problem string `json:"problem,omitempty"`
+	Remedy  string `json:"remedy,omitempty"`
+}
+
+func lookedAtState() stateJSON {
+	path, err := store.Look(store.Options{})
+	if err == nil || errors.Is(err, sandbox.ErrUnsupported) { // no level is here, then
+		return stateJSON{Path: path}
 	}
-	defer dir.Close()
-	return dir.Path()
+	s := stateJSON{Path: path, Problem: err.Error(), Remedy: sandbox.Hint(err)}
+	if e := (*sandbox.Error)(nil); errors.As(err, &e) {
+		s.Problem = e.Problem
+	}
+	return s
+}
+
+// statePath is where the state directory lies, or would be made.
+func statePath() string { return lookedAtState().Path }
+
+func (a *app) printState(s stateJSON) {
+	fmt.Fprintf(a.out, "state directory %s", printable(s.Path))
+	if s.Problem != "" {
+		fmt.Fprintf(a.out, " cannot be used: %s\n  fix: %s", s.Problem, s.Remedy)
+	}
+	fmt.Fprintln(a.out)
 }
 
 // levelNames are the levels of this build, the default first.

@@ -146,7 +146,7 @@ func (t *trees) translated(m sandbox.Mount) (*os.File, error) {
 	fd, err := unix.OpenTree(int(m.Source.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
 	if err != nil {
 		return nil, &sandbox.Error{Op: "mount " + m.Name, Kind: sandbox.ErrUnavailable, Problem: "the kernel does not let it be mounted", Cause: err,
-			Hint: "it may lie in another mount namespace; name a directory of this one"}
+			Hint: "caisson doctor says whether mounts can be made here; if they can, it lies in another mount namespace: name a directory of this one"}
 	}
 	return os.NewFile(uintptr(fd), m.Name), nil
 }

@@ -126,7 +126,7 @@ func detach(m sandbox.Mount) (*os.File, error) {
 		return nil, &sandbox.Error{
 			Op: "mount " + m.Name, Kind: sandbox.ErrUnavailable, Cause: err,
 			Problem: "the kernel does not let it be mounted",
-			Hint:    "it may lie in another mount namespace; name a directory of this one",
+			Hint:    "caisson doctor says whether mounts can be made here; if they can, it lies in another mount namespace: name a directory of this one",
 		}
 	}
 	return os.NewFile(uintptr(fd), m.Name), nil

@@ -3,6 +3,7 @@
 package gvisor
 
 import (
+	"cmp"
 	"bufio"
 	"encoding/json"
 	"fmt"
@@ -143,7 +144,8 @@ func bearIn(group *cgroup.Group, birth *wire.Birth) (*shimProcess, error) {
 }
 
 func unstarted(err error) error {
-	return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the program around it cannot be started", Cause: err, Hint: sandbox.Hint(err)}
+	return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the program around it cannot be started", Cause: err,
+		Hint: cmp.Or(sandbox.Hint(err), "caisson doctor tells what this host does not allow and how to mend it")}
 }
 
 func newShimProcess(p process, conn *net.UnixConn) *shimProcess {

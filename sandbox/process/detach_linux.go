@@ -101,7 +101,7 @@ func detach(s *source) (*os.File, error) {
 		return nil, &sandbox.Error{
 			Op: "mount " + s.mount.Name, Kind: sandbox.ErrUnavailable, Cause: err,
 			Problem: "the kernel does not let it be mounted",
-			Hint:    "it may lie in another mount namespace; name a directory of this one",
+			Hint:    "caisson doctor says whether mounts can be made here; if they can, it lies in another mount namespace: name a directory of this one",
 		}
 	}
 	f := os.NewFile(uintptr(fd), s.mount.Name)

@@ -5,6 +5,7 @@ package hostfacts
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -44,6 +45,55 @@ func (m *machine) userNS(f Facts) Fact {
 	}
 	return Fact{Why: fmt.Sprintf("the kernel refused to make a user namespace (%v)", err),
 		Remedy: "look for a security module (SELinux, AppArmor) in the kernel log: sudo dmesg | grep -i denied; inside a chroot it is always refused"}
+}
+
+// mounts makes mounts apart from the host's: root as root, others in a user namespace,
+// where one can be had.
+func (m *machine) mounts(f Facts) Fact {
+	flags := uintptr(unix.CLONE_NEWUSER)
+	if f.Root {
+		flags = 0
+	}
+	err := m.mount(flags)
+	switch {
+	case err == nil:
+		return Fact{OK: true}
+	case f.Root && !m.mayMount():
+		return m.weakRoot(f)
+	case f.Seccomp:
+		return m.profile(f, "mounting")
+	case m.confined():
+		return Fact{Why: "this process's AppArmor profile (" + m.label() + ") forbids mounting", Remedy: "start caisson outside of it; a container: with --security-opt apparmor=unconfined"}
+	}
+	return Fact{Why: fmt.Sprintf("the kernel refused to make a mount (%v)", err), Remedy: "look for a security module in the kernel log: sudo dmesg | grep -i denied"}
+}
+
+// mayMount says whether this process has CAP_SYS_ADMIN.
+func (m *machine) mayMount() bool {
+	effective, err := strconv.ParseUint(m.status()["CapEff"], 16, 64)
+	return err != nil || effective&(1<<unix.CAP_SYS_ADMIN) != 0
+}
+
+// weakRoot is the root of a container as engines make them. Ordinary users need no
+// capability, since they get theirs in a namespace.
+func (m *machine) weakRoot(f Facts) Fact {
+	switch f.Container {
+	case "docker", "podman":
+		return Fact{Why: "root of this " + f.Container + " container may not mount (it lacks CAP_SYS_ADMIN)",
+			Remedy: "start the container with --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt apparmor=unconfined; or run caisson as an ordinary user in one with these two --security-opt"}
+	case "kubernetes":
+		return Fact{Why: "root of this pod may not mount (it lacks CAP_SYS_ADMIN)",
+			Remedy: "set securityContext.seccompProfile.type: Unconfined and capabilities.add: [SYS_ADMIN] in the pod; or run caisson as an ordinary user (runAsUser) in one that is Unconfined"}
+	}
+	return Fact{Why: "root may not mount here (it lacks CAP_SYS_ADMIN)", Remedy: "start caisson with that capability, or as an ordinary user, who needs none"}
+}
+
+// proc says whether /proc is there.
+func (m *machine) proc() Fact {
+	if m.exists("/proc/self/exe") {
+		return Fact{OK: true}
+	}
+	return Fact{Why: "/proc is not mounted", Remedy: "as root: mount -t proc proc /proc"}
 }
 
 // sysctl is a fact that one kernel setting would change, now and after a boot.

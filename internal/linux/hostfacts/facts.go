@@ -24,6 +24,8 @@ type Facts struct {
 	// NoNewPrivs says that set-user-id programs do nothing here.
 	NoNewPrivs bool `json:"no_new_privs"`
 
+	Proc    Fact `json:"proc"`   // that /proc is there: programs are executed through it
+	Mounts  Fact `json:"mounts"` // that mounts can be made apart from the host's, by root as root
 	UserNS  Fact `json:"user_namespaces"`
 	Ptrace  Fact `json:"ptrace"`  // with Filters what gVisor's systrap lives on
 	Filters Fact `json:"seccomp"` // that seccomp filters can be installed
@@ -91,6 +93,9 @@ func (f Facts) Problems() []Problem {
 			"run it on a Linux machine or in a Linux VM (on macOS: colima, lima, OrbStack; on Windows: WSL 2)", "gvisor", "process")
 		return problems
 	}
+	add(!f.Proc.OK, "/proc", f.Proc.Why, f.Proc.Remedy, "gvisor", "process")
+	// An ordinary user's are made in a user namespace: where there is none, that is the reason.
+	add(!f.Mounts.OK && (f.Root || f.UserNS.OK), "mounts", f.Mounts.Why, f.Mounts.Remedy, "gvisor", "process")
 	// Root needs no user namespace for gVisor; the process level always has one.
 	userNS := []string{"process"}
 	if !f.Root {

@@ -31,8 +31,10 @@ func gather(ctx context.Context, m *machine, stateDir string) Facts {
 	status := m.status()
 	f.Seccomp, f.NoNewPrivs = status["Seccomp"] == "2", status["NoNewPrivs"] == "1"
 	f.Filters = m.filters(f)
+	f.Proc = m.proc()
 	for _, look := range []func(){
 		func() { f.UserNS = m.userNS(f) },
+		func() { f.Mounts = m.mounts(f) },
 		func() { f.Ptrace = m.ptrace(f) },
 		func() { f.Cgroup = m.cgroup() },
 	} {

@@ -24,6 +24,7 @@ func ubuntu(t *testing.T) *machine {
 	m := &machine{
 		root: t.TempDir(), euid: 1000, exe: "/opt/caisson", getenv: func(string) string { return "" },
 		clone:    func(uintptr, bool) error { return nil },
+		mount:    func(uintptr) error { return nil },
 		seccomp:  func() error { return nil },
 		landlock: func() int { return 4 },
 		access:   func(string, uint32) error { return nil },
@@ -32,6 +33,7 @@ func ubuntu(t *testing.T) *machine {
 		scope:    func() error { return nil },
 	}
 	m.file(t, "/proc/sys/kernel/osrelease", "6.8.0-45-generic\n")
+	m.file(t, "/proc/self/exe", "")
 	m.file(t, "/proc/self/ns/user", "")
 	m.file(t, "/proc/self/status", "Name:\tx\nNoNewPrivs:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n")
 	m.file(t, "/proc/self/attr/current", "unconfined\n")
@@ -118,6 +120,41 @@ func TestProblems(t *testing.T) {
 		{"kernel without", func(t *testing.T, m *machine) {
 			m.refuse(unix.EINVAL, false)
 		}, "user namespaces", "built without", "CONFIG_USER_NS", []string{"gvisor", "process"}},
+		{"root in a container as Docker makes it", func(t *testing.T, m *machine) {
+			m.euid, m.mount = 0, func(uintptr) error { return unix.EPERM }
+			m.file(t, "/proc/self/status", "CapEff:\t00000000a80425fb\nSeccomp:\t2\n")
+			m.file(t, "/.dockerenv", "")
+		}, "mounts", "it lacks CAP_SYS_ADMIN", "--cap-add SYS_ADMIN --security-opt seccomp=unconfined", []string{"gvisor", "process"}},
+		{"root in a pod", func(t *testing.T, m *machine) {
+			m.euid, m.mount = 0, func(uintptr) error { return unix.EPERM }
+			m.file(t, "/proc/self/status", "CapEff:\t00000000a80425fb\nSeccomp:\t2\n")
+			m.getenv = env(map[string]string{"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+		}, "mounts", "root of this pod", "capabilities.add: [SYS_ADMIN]", []string{"gvisor", "process"}},
+		{"root of little power", func(t *testing.T, m *machine) {
+			m.euid, m.mount = 0, func(uintptr) error { return unix.EPERM }
+			m.file(t, "/proc/self/status", "CapEff:\t0000000000000000\n")
+		}, "mounts", "it lacks CAP_SYS_ADMIN", "as an ordinary user", []string{"gvisor", "process"}},
+		{"a filter on mounts", func(t *testing.T, m *machine) {
+			m.mount = func(flags uintptr) error {
+				if flags != unix.CLONE_NEWUSER {
+					t.Errorf("an ordinary user's mounts are tried with %#x", flags)
+				}
+				return unix.EPERM
+			}
+			m.filtered(t)
+			m.file(t, "/run/.containerenv", "")
+		}, "mounts", "podman container forbids mounting", "seccomp=unconfined", []string{"gvisor", "process"}},
+		{"a profile without mounts", func(t *testing.T, m *machine) {
+			m.mount = func(uintptr) error { return unix.EACCES }
+			m.file(t, "/proc/self/attr/current", "docker-default (enforce)\n")
+		}, "mounts", "docker-default", "apparmor=unconfined", []string{"gvisor", "process"}},
+		{"no mounts, who knows", func(t *testing.T, m *machine) { m.mount = func(uintptr) error { return unix.EPERM } },
+			"mounts", "operation not permitted", "dmesg", []string{"gvisor", "process"}},
+		{"no /proc", func(t *testing.T, m *machine) {
+			if err := os.Remove(filepath.Join(m.root, "/proc/self/exe")); err != nil {
+				t.Fatal(err)
+			}
+		}, "/proc", "not mounted", "mount -t proc", []string{"gvisor", "process"}},
 		{"ptrace off for good", func(t *testing.T, m *machine) {
 			m.refuse(unix.EPERM, true)
 			m.file(t, "/proc/sys/kernel/yama/ptrace_scope", "3\n")
@@ -199,7 +236,7 @@ func TestProblems(t *testing.T) {
 
 // A single controller that is missing is a problem of its own.
 func TestMissingController(t *testing.T) {
-	f := Facts{System: "linux", UserNS: Fact{OK: true}, Ptrace: Fact{OK: true}, Filters: Fact{OK: true}, KVM: Fact{OK: true}, Landlock: 1, DiskFree: -1,
+	f := Facts{System: "linux", Proc: Fact{OK: true}, Mounts: Fact{OK: true}, UserNS: Fact{OK: true}, Ptrace: Fact{OK: true}, Filters: Fact{OK: true}, KVM: Fact{OK: true}, Landlock: 1, DiskFree: -1,
 		Cgroup: Cgroup{Version: 2, Limits: map[string]sandbox.Clause{
 			"memory": {Enforcement: sandbox.Off, Detail: "not here", Remedy: "cgroup_enable=memory"},
 			"cpu":    {Enforcement: sandbox.Enforced}, "pids": {Enforcement: sandbox.Enforced}, "io": {Enforcement: sandbox.Off},

@@ -25,6 +25,7 @@ type machine struct {
 	exe      string
 	getenv   func(string) string
 	clone    func(flags uintptr, ptrace bool) error // make a child so, which ends at once
+	mount    func(flags uintptr) error              // make one whose mounts are changed in a namespace of their own
 	seccomp  func() error
 	landlock func() int
 	access   func(path string, mode uint32) error
@@ -40,7 +41,7 @@ func realMachine() *machine {
 	}
 	return &machine{
 		euid: os.Geteuid(), exe: exe, getenv: os.Getenv,
-		clone: tryClone, seccomp: trySeccomp, landlock: landlockABI,
+		clone: tryClone, mount: tryMount, seccomp: trySeccomp, landlock: landlockABI,
 		access: func(path string, mode uint32) error {
 			return unix.Faccessat(unix.AT_FDCWD, path, mode, unix.AT_EACCESS)
 		},
@@ -52,10 +53,19 @@ func realMachine() *machine {
 // does not exist: everything before the execve is tried for real, nothing ever
 // runs, and ENOENT is what success looks like.
 func tryClone(flags uintptr, ptrace bool) error {
+	return try(&syscall.SysProcAttr{Cloneflags: flags, Ptrace: ptrace})
+}
+
+// tryMount has the child leave the mounts of this process, upon which package syscall has
+// it call mount(2): its root is made private.
+func tryMount(flags uintptr) error {
+	return try(&syscall.SysProcAttr{Cloneflags: flags, Unshareflags: unix.CLONE_NEWNS})
+}
+
+func try(attr *syscall.SysProcAttr) error {
 	runtime.LockOSThread() // the tracer is a thread
 	defer runtime.UnlockOSThread()
-	attr := &syscall.SysProcAttr{Cloneflags: flags, Ptrace: ptrace}
-	if flags&unix.CLONE_NEWUSER != 0 {
+	if attr.Cloneflags&unix.CLONE_NEWUSER != 0 {
 		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
 		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
 	}
