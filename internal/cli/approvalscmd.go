@@ -262,7 +262,7 @@ func (a *app) approvalsDeny(f *approvalFlags) *cobra.Command {
 			})
 		},
 	})
-	cmd.Flags().StringVar(&f.note, "note", "", "say why; who asked sees it")
+	cmd.Flags().StringVar(&f.note, "note", "", "say why, in a `TEXT` that who asked sees")
 	emptyMeans(cmd.Flags(), "note")
 	return cmd
 }

@@ -56,12 +56,12 @@ run to its end; 125 when caisson could not attack at all.`,
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringVar(&f.isolation, "isolation", "", "level of isolation to attack ("+policy.DefaultIsolation+")")
-	fs.StringArrayVar(&f.cases, "case", nil, "run this case alone: ID (may be repeated)")
+	fs.StringVar(&f.isolation, "isolation", "", "`LEVEL` of isolation to attack ("+policy.DefaultIsolation+")")
+	fs.StringArrayVar(&f.cases, "case", nil, "run this case alone: `ID`; may be repeated")
 	fs.BoolVar(&f.list, "list", false, "list the cases and run none")
 	fs.BoolVar(&f.json, "json", false, "print one JSON object")
 	a.completeLevels(cmd)
-	fs.StringVar(&f.html, "html", "", "write a page for a browser as well: FILE")
+	fs.StringVar(&f.html, "html", "", "write a page for a browser as well: `FILE`")
 	return cmd
 }
 

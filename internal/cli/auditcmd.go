@@ -381,7 +381,7 @@ that was begun anew. The exit code is 1 when something is wrong.`,
 		},
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	cmd.Flags().StringArrayVar(&kept, "checkpoint", nil, "hold the record against a checkpoint kept elsewhere: FILE")
+	cmd.Flags().StringArrayVar(&kept, "checkpoint", nil, "hold the record against a checkpoint kept elsewhere: `FILE`")
 	cmd.Flags().StringArrayVar(&heads, "head", nil, "hold the record against a `HEAD` kept elsewhere, as caisson audit head prints it")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
@@ -460,7 +460,7 @@ that was asked for API Activity.`,
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	f.add(cmd, true)
-	cmd.Flags().StringVar(&format, "format", audit.JSONL, "jsonl, csv or ocsf")
+	cmd.Flags().StringVar(&format, "format", audit.JSONL, "write it in `FORMAT`: jsonl, csv or ocsf")
 	completeWords(cmd, "format", audit.JSONL, audit.CSV, audit.OCSF)
 	return cmd
 }
@@ -491,6 +491,6 @@ func (a *app) auditPrune() *cobra.Command {
 		},
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	cmd.Flags().StringVar(&before, "before", "", "calls that began before: 90d, 2026-01-01")
+	cmd.Flags().StringVar(&before, "before", "", "calls that began before `TIME`: 90d, 2026-01-01")
 	return cmd
 }

@@ -21,21 +21,21 @@ type auditFilter struct {
 // add adds the flags; without dates where those make no sense.
 func (f *auditFilter) add(cmd *cobra.Command, dates bool) {
 	fs := cmd.Flags()
-	fs.StringVar(&f.status, "status", "", "only calls that stand so: allowed, refused, failed, unfinished, pruned")
-	fs.StringVar(&f.verdict, "verdict", "", "only calls of which this was decided: allow, deny, ask")
-	fs.StringVar(&f.Actor, "actor", "", "only calls of who: ada (uid:1000 where that user has no name), key:ci, approver:ada")
-	fs.StringVar(&f.key, "key", "", "only calls of the key with this name, or id where it has none")
-	fs.StringVar(&f.Tool, "tool", "", "only calls of a tool")
-	fs.StringVar(&f.Sandbox, "sandbox", "", "only calls in a sandbox")
-	fs.StringVar(&f.Kind, "kind", "", "only calls of a kind: run_command, run_code, start_sandbox, call_tool, connection, …")
-	fs.StringVar(&f.Rule, "rule", "", "only calls that a rule decided whose name or place has this in it: ci.yaml:12")
-	fs.StringVar(&f.Of, "of", "", "only connections of the call with this id")
+	fs.StringVar(&f.status, "status", "", "only calls of a `STATUS`: allowed, refused, failed, unfinished, pruned")
+	fs.StringVar(&f.verdict, "verdict", "", "only calls of a `VERDICT`: allow, deny, ask")
+	fs.StringVar(&f.Actor, "actor", "", "only calls of `WHO`: ada (uid:1000 where that user has no name), key:ci, approver:ada")
+	fs.StringVar(&f.key, "key", "", "only calls of the key called `NAME`, or with that ID where it has no name")
+	fs.StringVar(&f.Tool, "tool", "", "only calls of the tool `NAME`")
+	fs.StringVar(&f.Sandbox, "sandbox", "", "only calls in the sandbox `ID`")
+	fs.StringVar(&f.Kind, "kind", "", "only calls of a `KIND`: run_command, run_code, start_sandbox, call_tool, connection, …")
+	fs.StringVar(&f.Rule, "rule", "", "only calls that a rule decided whose name or place has `TEXT` in it: ci.yaml:12")
+	fs.StringVar(&f.Of, "of", "", "only connections of the call `ID`")
 	completeWords(cmd, "status", statuses()...)
 	completeWords(cmd, "verdict", verdicts()...)
 	completeWords(cmd, "kind", auditKinds()...)
 	if dates {
-		fs.StringVar(&f.since, "since", "", "only calls since: 24h, 2026-11-21, 2026-11-21T10:00:00Z")
-		fs.StringVar(&f.until, "until", "", "only calls before: the same")
+		fs.StringVar(&f.since, "since", "", "only calls since `TIME`: 24h, 2026-11-21, 2026-11-21T10:00:00Z")
+		fs.StringVar(&f.until, "until", "", "only calls before `TIME`: the same")
 	}
 }
 

@@ -138,8 +138,8 @@ Content is kept once, however many calls had it: it is gone from all of them.`,
 		},
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record: `TEXT`")
 	emptyMeans(cmd.Flags(), "reason")
-	cmd.Flags().StringSliceVar(&parts, "part", nil, "of a call: command, params, code, stdout, stderr")
+	cmd.Flags().StringSliceVar(&parts, "part", nil, "of a call, `PART`: command, params, code, stdout, stderr")
 	return cmd
 }

@@ -115,6 +115,9 @@ you did not name, and a limit on everything.`,
 		}
 		return cmd.Help()
 	}})
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		plainUsages(root)
+	}
 	return root
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/caisson-run/caisson/policy"
@@ -65,6 +66,27 @@ func TestDocumentedCommands(t *testing.T) {
 	if checked < 100 {
 		t.Errorf("found %d command lines", checked)
 	}
+}
+
+// Help and man pages say what a flag takes, by a word that its sentence is about, and
+// never how Go stores it.
+func TestFlagsNameWhatTheyTake(t *testing.T) {
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if value, _ := pflag.UnquoteUsage(f); value != "" && strings.ToLower(value) == value {
+				t.Errorf("%s --%s %s", cmd.CommandPath(), f.Name, value)
+			}
+		})
+		var page strings.Builder
+		if err := manPage(&page, cmd); err != nil || strings.Contains(page.String(), "`") || strings.Contains(page.String(), "STRING") {
+			t.Errorf("%s: %v\n%s", manName(cmd), err, page.String())
+		}
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+	}
+	walk((&app{}).root())
 }
 
 // What --help shows as examples, too.

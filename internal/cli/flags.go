@@ -40,19 +40,19 @@ type limitFlag struct {
 
 func limitTable() []limitFlag {
 	return []limitFlag{
-		{sandbox.LimitWall, "timeout", "wall-clock time: 5s, 2m"},
-		{sandbox.LimitCPUTime, "cpu-time", "CPU time of all processes together: 20s"},
-		{sandbox.LimitCPUs, "cpus", "share of processors: 0.5"},
-		{sandbox.LimitMemory, "memory", "memory of all processes, without swap: 128MiB"},
-		{sandbox.LimitProcesses, "processes", "processes and threads: 64"},
-		{sandbox.LimitOpenFiles, "open-files", "open files per process: 256"},
-		{sandbox.LimitFileSize, "file-size", "size of one file: 10MiB"},
-		{sandbox.LimitDisk, "disk", "writable space but /tmp: 64MiB"},
-		{sandbox.LimitInodes, "inodes", "files and directories: 10000"},
-		{sandbox.LimitTmp, "tmp", "space of /tmp: 10MiB"},
-		{sandbox.LimitIO, "io", "block I/O, each direction: 50MiB/s"},
-		{sandbox.LimitIOPS, "iops", "block I/O operations, each direction: 1000/s"},
-		{sandbox.LimitOutput, "output", "output kept per stream: 100KiB"},
+		{sandbox.LimitWall, "timeout", "wall-clock `TIME`: 5s, 2m"},
+		{sandbox.LimitCPUTime, "cpu-time", "CPU `TIME` of all processes together: 20s"},
+		{sandbox.LimitCPUs, "cpus", "share of processors: `N`, such as 0.5"},
+		{sandbox.LimitMemory, "memory", "memory of all processes, without swap: `SIZE`, such as 128MiB"},
+		{sandbox.LimitProcesses, "processes", "processes and threads: `N`"},
+		{sandbox.LimitOpenFiles, "open-files", "open files per process: `N`"},
+		{sandbox.LimitFileSize, "file-size", "`SIZE` of one file: 10MiB"},
+		{sandbox.LimitDisk, "disk", "writable space but /tmp: `SIZE`"},
+		{sandbox.LimitInodes, "inodes", "files and directories: `N`"},
+		{sandbox.LimitTmp, "tmp", "space of /tmp: `SIZE`"},
+		{sandbox.LimitIO, "io", "block I/O, each direction: `RATE`, such as 50MiB/s"},
+		{sandbox.LimitIOPS, "iops", "block I/O operations, each direction: `RATE`, such as 1000/s"},
+		{sandbox.LimitOutput, "output", "output kept per stream: `SIZE`"},
 	}
 }
 

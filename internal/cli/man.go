@@ -31,7 +31,7 @@ func (a *app) manCommand() *cobra.Command {
 		},
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	cmd.Flags().StringVar(&dir, "dir", "", "directory to write a page per command into")
+	cmd.Flags().StringVar(&dir, "dir", "", "write a page per command into `DIR`")
 	return cmd
 }
 
@@ -117,10 +117,11 @@ func manFlags(b *strings.Builder, cmd *cobra.Command) {
 		if f.Shorthand != "" {
 			name = "-" + f.Shorthand + ", " + name
 		}
-		if f.Value.Type() != "bool" {
-			name += " " + strings.ToUpper(f.Value.Type())
+		value, usage := pflag.UnquoteUsage(f)
+		if value != "" {
+			name += " " + value
 		}
-		fmt.Fprintf(b, ".TP\n.B %s\n%s\n", roff(name), roff(f.Usage))
+		fmt.Fprintf(b, ".TP\n.B %s\n%s\n", roff(name), roff(usage))
 	})
 }
 

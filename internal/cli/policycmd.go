@@ -66,9 +66,9 @@ func (a *app) policyInit() *cobra.Command {
 		},
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	cmd.Flags().StringVar(&preset, "preset", policy.Presets()[0], "starter: "+strings.Join(policy.Presets(), ", "))
+	cmd.Flags().StringVar(&preset, "preset", policy.Presets()[0], "`NAME` of the starter: "+strings.Join(policy.Presets(), ", "))
 	completeWords(cmd, "preset", policy.Presets()...)
-	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write; it must not exist yet (standard output)")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "`FILE` to write; it must not exist yet (standard output)")
 	return cmd
 }
 
@@ -286,7 +286,7 @@ func (a *app) policyExplain() *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	cmd.Flags().StringVar(&call, "call", "", "say what becomes of this call, and why: JSON, such as {\"argv\": [\"ls\"]}")
+	cmd.Flags().StringVar(&call, "call", "", "say what becomes of this call, and why: `JSON`, such as {\"argv\": [\"ls\"]}")
 	return cmd
 }
 

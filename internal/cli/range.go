@@ -49,7 +49,7 @@ func (r *ranged[T]) Set(s string) error {
 // countVar adds a flag for a number from least to most.
 func countVar(fs *pflag.FlagSet, to *int, name, short string, def, least, most int, help string) {
 	*to = def
-	fs.VarP(&ranged[int]{to, "int", func(s string) (int, error) {
+	fs.VarP(&ranged[int]{to, "N", func(s string) (int, error) {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < least || n > most {
 			return 0, &sandbox.Error{Kind: sandbox.ErrInvalid, Problem: quoted(s) + " is out of range",
@@ -62,7 +62,7 @@ func countVar(fs *pflag.FlagSet, to *int, name, short string, def, least, most i
 // timeVar adds a flag for a time from least to most.
 func timeVar(fs *pflag.FlagSet, to *time.Duration, name string, def, least, most time.Duration, help string) {
 	*to = def
-	f := fs.VarPF(&ranged[time.Duration]{to, "duration", func(s string) (time.Duration, error) {
+	f := fs.VarPF(&ranged[time.Duration]{to, "TIME", func(s string) (time.Duration, error) {
 		return policy.ParseDurationFrom(s, least, most)
 	}}, name, "", help)
 	if def == 0 {

@@ -178,11 +178,11 @@ func (a *app) sandboxCreate(d *daemon) *cobra.Command {
 			f.BoolVar(&none, "no-network", false, "no network, whatever the policy grants")
 			f.StringArrayVar(&allow, "allow", nil, "of the network that the policy grants, take `HOST[:PORT]` only")
 			f.StringArrayVar(&deny, "deny", nil, "take `HOST[:PORT]` away from it")
-			limits[sandbox.LimitMemory] = f.String("memory", "", "memory of all its programs: 512MiB")
-			limits[sandbox.LimitDisk] = f.String("disk", "", "space that it can write: 1GiB")
-			limits[sandbox.LimitCPUs] = f.String("cpus", "", "share of processors: 0.5")
-			limits[sandbox.LimitProcesses] = f.String("processes", "", "processes and threads: 256")
-			f.StringVar(&w.Isolation, "isolation", "", "level of isolation")
+			limits[sandbox.LimitMemory] = f.String("memory", "", "memory of all its programs: `SIZE`, such as 512MiB")
+			limits[sandbox.LimitDisk] = f.String("disk", "", "space that it can write: `SIZE`")
+			limits[sandbox.LimitCPUs] = f.String("cpus", "", "share of processors: `N`, such as 0.5")
+			limits[sandbox.LimitProcesses] = f.String("processes", "", "processes and threads: `N`")
+			f.StringVar(&w.Isolation, "isolation", "", "`LEVEL` of isolation")
 		},
 		run: func(ctx context.Context, cmd *cobra.Command, c *client.Client, _ []string) (err error) {
 			if w.Metadata, err = pairs("--metadata", metadata); err != nil {

@@ -124,7 +124,7 @@ Messages API), or mcp (the answer to tools/list).`,
 		},
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	cmd.Flags().StringVar(&format, "format", "mcp", strings.Join(tool.Formats(), ", "))
+	cmd.Flags().StringVar(&format, "format", "mcp", "write them in `FORMAT`: "+strings.Join(tool.Formats(), ", "))
 	completeWords(cmd, "format", tool.Formats()...)
 	policyVar(cmd.Flags(), &file, "those that a policy `FILE` lists")
 	return cmd
