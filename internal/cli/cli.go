@@ -82,7 +82,10 @@ func (a *app) root(args ...string) *cobra.Command {
 		Short: "Run code that nobody trusts, in a sandbox",
 		Long: `caisson runs what AI agents write (code, shell commands) where it can do no
 harm: behind gVisor's application kernel, with no network, no file of yours that
-you did not name, and a limit on everything.`,
+you did not name, and a limit on everything.
+
+Records, keys and images are in a state directory: /var/lib/caisson for root,
+~/.local/state/caisson for others. The variable CAISSON_STATE names another one.`,
 		Example: `  caisson run -- python3 -c 'print(2**100)'
   caisson run --lang python --code 'print(6*7)'
   caisson run --mount ./data.csv analyse.py data.csv
@@ -153,6 +156,9 @@ func flagError(cmd *cobra.Command, err error) error {
 		text = "there is no flag --" + printable(name)
 		if near := nearestFlag(cmd, name); near != "" {
 			hint = "did you mean --" + near + "?"
+		}
+		if name == "state" { // which commands of a daemon's host have
+			hint = "set the variable CAISSON_STATE to the directory"
 		}
 	}
 	return &sandbox.Error{Op: cmd.CommandPath(), Kind: sandbox.ErrInvalid, Problem: text, Hint: hint}

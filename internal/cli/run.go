@@ -227,7 +227,7 @@ func what(cmd *cobra.Command, c *session.Call, f *runFlags, args []string) error
 		}
 		if _, err := os.Stat(path); os.IsNotExist(err) {
 			return &sandbox.Error{Op: "run " + quoted(args[0]), Kind: sandbox.ErrNotFound, Problem: "there is no such file",
-				Hint: "for a command write: caisson run -- " + strings.Join(args, " ")}
+				Hint: "for a command write: caisson run -- " + typed(args)}
 		}
 		c.File, c.FileLanguage, c.Argv = path, f.lang, args[1:]
 	}

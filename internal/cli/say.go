@@ -61,6 +61,20 @@ func printable(s string) string {
 	return b.String()
 }
 
+// typed is a command line as a shell takes it.
+func typed(args []string) string {
+	words := make([]string, len(args))
+	for i, arg := range args {
+		words[i] = arg
+		if arg == "" || strings.ContainsFunc(arg, func(r rune) bool {
+			return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_./:=,+@%", r)
+		}) {
+			words[i] = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(words, " ")
+}
+
 // errorObject is an error as agents get it.
 func errorObject(err error) map[string]string {
 	o := map[string]string{"problem": strings.ToValidUTF8(err.Error(), "\uFFFD")}
@@ -93,8 +107,12 @@ func errorObject(err error) map[string]string {
 	return o
 }
 
-// nearestFlag is the flag of cmd that name was probably meant to be.
+// nearestFlag is the flag of cmd that name was probably meant to be, also by somebody who
+// knows it from docker run.
 func nearestFlag(cmd *cobra.Command, name string) string {
+	if ours := map[string]string{"volume": "mount", "network": "allow", "cwd": "workdir"}[name]; ours != "" && cmd.Flags().Lookup(ours) != nil {
+		return ours
+	}
 	best, least := "", 3
 	if len(name) < 4 {
 		least = 2
