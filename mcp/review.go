@@ -43,7 +43,7 @@ func (g *Gateway) Review(ctx context.Context) ([]*Review, error) {
 	for _, u := range g.upstreams {
 		r, err := u.review(ctx)
 		if errors.Is(err, errUnready) {
-			return nil, &sandbox.Error{Op: "server " + u.o.Name, Kind: sandbox.ErrUnavailable, Problem: line(err.Error(), 500), Hint: cmp.Or(sandbox.Hint(err), u.o.Advice, "see that the command is an MCP server, and that what it reads is shown to it"), Cause: err}
+			return nil, &sandbox.Error{Op: "server " + u.o.Name, Kind: sandbox.ErrUnavailable, Problem: line(err.Error(), 500), Hint: cmp.Or(sandbox.Hint(err), u.o.Advice, "see that the command is an MCP server, and that what it reads is shown to it")}
 		}
 		if err != nil {
 			return nil, err

@@ -35,7 +35,7 @@ func serveLines(ctx context.Context, s *sdk.Server, in io.ReadCloser, out io.Wri
 		return nil
 	}
 	if err != nil {
-		return &sandbox.Error{Op: "mcp", Kind: sandbox.ErrInvalid, Problem: "what came on standard input cannot be understood: " + err.Error(),
+		return &sandbox.Error{Op: "mcp", Kind: sandbox.ErrInvalid, Problem: "what came on standard input cannot be understood",
 			Hint: "an agent's client starts this command and speaks MCP with it; docs/mcp.md says how it is told to", Cause: err}
 	}
 	return nil
