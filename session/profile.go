@@ -3,6 +3,7 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -112,7 +113,7 @@ func (b *Sandboxes) grant(k *Key) (*grant, error) {
 		return g, nil
 	}
 	unknown := func(what, name string) error {
-		return &sandbox.Error{Op: "key " + k.Name, Kind: sandbox.ErrDenied, Problem: fmt.Sprintf("its %s %q is not known to this caisson", what, name),
+		return &sandbox.Error{Op: "key " + cmp.Or(k.Name, k.ID), Kind: sandbox.ErrDenied, Problem: fmt.Sprintf("its %s %q is not known to this caisson", what, name),
 			Hint: "start caisson with it, or make another key", Rule: "built-in: keys"}
 	}
 	file, ok := b.o.Policies[k.Policy]
