@@ -53,6 +53,9 @@ limit ended it, 125 that it could not be run.`,
 		},
 		run: func(ctx context.Context, cmd *cobra.Command, c *client.Client, args []string) error {
 			argv := args[1:]
+			if cmd.ArgsLenAtDash() == 0 { // else the command would be taken for it
+				return usage(cmd, "there is no ID before --", "caisson sandbox ls lists them; a variable that it comes from may not be set")
+			}
 			if args[0] == "" {
 				return usage(cmd, "the ID is empty", "caisson sandbox ls lists them; a variable that it comes from may not be set")
 			}

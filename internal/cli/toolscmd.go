@@ -189,7 +189,8 @@ func (a *app) toolArguments(s string) ([]byte, error) {
 	case isFile:
 		f, err := named.Open(name)
 		if err != nil {
-			return nil, &sandbox.Error{Op: "--params @" + printable(name), Kind: sandbox.ErrNotFound, Problem: "the file cannot be read", Cause: err}
+			return nil, &sandbox.Error{Op: "--params @" + printable(name), Kind: sandbox.ErrNotFound, Problem: "the file cannot be read", Cause: err,
+				Hint: "name a file with the arguments as JSON"}
 		}
 		defer f.Close()
 		from = f

@@ -53,7 +53,7 @@ func read(src []byte, schema bool) (any, error) {
 		return nil, invalid("", "it is not UTF-8 text")
 	}
 	if !json.Valid(src) { // before anything else: the token reader below is laxer
-		return nil, invalid("", "it is not JSON")
+		return nil, &sandbox.Error{Op: "arguments", Kind: sandbox.ErrInvalid, Problem: "it is not JSON", Hint: `write one object: {"name": "value"}`}
 	}
 	if bytes.Contains(src, []byte(`\u`)) && halfSurrogate(src) {
 		return nil, invalid("", "a character is half of a pair")
