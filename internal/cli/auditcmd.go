@@ -190,7 +190,7 @@ func (a *app) printRecord(r audit.Record) {
 // deed is what was done, on one line. That a question about a command was put, or
 // that its text was read, is not that the command was let through.
 func deed(r audit.Record) string {
-	command, c := strings.Join(r.Command, " "), r.Call
+	command, c := typed(r.Command), r.Call
 	switch {
 	case c == nil:
 		return command
@@ -275,7 +275,8 @@ func (a *app) auditShow() *cobra.Command {
 					a.printJSON(d)
 					return nil
 				}
-				return a.printDetail(d)
+				a.printDetail(d)
+				return nil
 			})
 		},
 		SilenceErrors: true, SilenceUsage: true,
@@ -299,37 +300,6 @@ func callNamed(ctx context.Context, log *audit.Log, args []string) (string, erro
 		}
 	}
 	return "", &sandbox.Error{Op: "audit show", Kind: sandbox.ErrNotFound, Problem: "there is no call yet"}
-}
-
-func (a *app) printDetail(d *audit.Detail) error {
-	a.writeJSON(d.Record, "  ")
-	if len(d.Connections) > 0 {
-		fmt.Fprintln(a.out, "--- connections")
-	}
-	for _, c := range d.Connections {
-		fmt.Fprintf(a.out, "%-8s %s\n", c.Status, printable(passage(c.Call.Connection)))
-	}
-	if d.MoreConnections {
-		fmt.Fprintf(a.out, "and more: caisson audit ls --of %s --limit 0\n", d.ID)
-	}
-	for _, part := range []struct {
-		name string
-		text []byte
-	}{{"params", d.Params}, {"code", d.Code}, {"stdout", d.Stdout}, {"stderr", d.Stderr}} {
-		if len(part.text) == 0 {
-			continue
-		}
-		fmt.Fprintf(a.out, "--- %s\n", part.name)
-		// It was written by code that nobody trusts.
-		to, finish := a.output(a.out.file, &runFlags{})
-		_, err := to.Write(part.text)
-		a.out.note(err)
-		finish()
-		if !bytes.HasSuffix(part.text, []byte("\n")) {
-			fmt.Fprintln(a.out)
-		}
-	}
-	return nil
 }
 
 func (a *app) auditVerify() *cobra.Command {

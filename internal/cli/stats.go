@@ -84,14 +84,7 @@ func (s *stats) stop(r *sandbox.Result) {
 	if r == nil {
 		return
 	}
-	parts := []string{fmt.Sprintf("wall %s", time.Duration(r.WallMS)*time.Millisecond)}
-	if r.CPUMS != nil {
-		parts = append(parts, fmt.Sprintf("cpu %s", time.Duration(*r.CPUMS)*time.Millisecond))
-	}
-	if r.MemoryPeakBytes != nil {
-		parts = append(parts, "memory peak "+session.Size(*r.MemoryPeakBytes))
-	}
-	s.a.note("stats: %s", strings.Join(parts, ", "))
+	s.a.note("stats: %s", usedLine(r))
 }
 
 // usageLine shows what was measured; the CPU share is since the line before.
