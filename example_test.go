@@ -6,13 +6,17 @@ package caisson_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caisson-run/caisson"
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // TestMain is this test binary's main: it begins with Reexec, as every
@@ -40,4 +44,71 @@ func Example() {
 	}
 	fmt.Printf("%s, %s", res.Status, res.Stdout)
 	// Output: success, 42
+}
+
+// What a policy refuses and what a limit ends are results, like a program that failed.
+// An error is what caisson could not do; its hint says what to do about it.
+func ExampleOpen() {
+	dir, err := os.MkdirTemp("", "caisson-example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "agents.yaml")
+	if err := os.WriteFile(file, []byte("version: 1\nlimits: {wall: 5s}\ncommands: {allow: [ls, sleep]}\n"), 0o600); err != nil {
+		log.Fatal(err)
+	}
+	c, err := caisson.Open(context.Background(), caisson.Options{Policy: file})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	for _, r := range []caisson.Request{
+		{Command: []string{"ls", "/home"}},
+		{Command: []string{"ls", "/nowhere"}},
+		{Command: []string{"sleep", "60"}, Limits: caisson.Limits{Wall: 500 * time.Millisecond}},
+		{Command: []string{"rm", "-rf", "/"}},
+	} {
+		res, err := c.Run(context.Background(), r)
+		if err != nil {
+			log.Fatal(err)
+		}
+		switch res.Status {
+		case sandbox.StatusSuccess:
+			fmt.Printf("it printed %s", res.Stdout)
+		case sandbox.StatusError:
+			fmt.Printf("it failed with exit code %d\n", *res.ExitCode)
+		case sandbox.StatusDenied:
+			fmt.Println("denied:", res.Reason)
+		default:
+			fmt.Println("ended:", res.Reason)
+		}
+	}
+	_, err = c.Run(context.Background(), caisson.Request{Command: []string{"ls"}, Isolation: "gvisr"})
+	fmt.Println(errors.Is(err, sandbox.ErrInvalid), err, "-", sandbox.Hint(err))
+	// Output:
+	// it printed user
+	// it failed with exit code 2
+	// ended: wall time of 500ms is over
+	// denied: policy: "rm" in argument 1 is not among the commands that are allowed
+	// true isolation "gvisr" is not known - did you mean gvisor?
+}
+
+// Output can be had as it is written.
+func ExampleRequest_stdout() {
+	res, err := caisson.Run(context.Background(), caisson.Request{
+		Isolation: "process",
+		Language:  "bash",
+		Code:      "for i in 1 2 3; do echo step $i; done; exit 4",
+		Stdout:    os.Stdout,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(res.Status, *res.ExitCode)
+	// Output:
+	// step 1
+	// step 2
+	// step 3
+	// error 4
 }

@@ -314,7 +314,7 @@ func (c *Client) Usage(ctx context.Context, id string, since time.Time) ([]Readi
 type Event struct {
 	Seq      int64     `json:"seq"`
 	At       time.Time `json:"at"`
-	Kind     string    `json:"kind"` // created, adopted, paused, resumed, snapshot, ended
+	Kind     string    `json:"kind"` // created, adopted, network, paused, resumed, snapshot, ended
 	Sandbox  string    `json:"sandbox"`
 	Template string    `json:"template,omitempty"`
 	Reason   string    `json:"reason,omitempty"`
