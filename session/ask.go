@@ -82,7 +82,9 @@ func (a *asking) ask(ctx context.Context, store *approval.Store, subject func(co
 	}
 	reach := func(c approval.Channel) bool { return slices.Contains(channels, c) }
 	if asker == nil && !reachable && !(a.call.Resumable && slices.ContainsFunc(a.call.Reach, reach)) {
-		return "", a.refusal("nobody can be asked: there is no terminal that the policy takes an answer from, and no approver is enrolled", nil)
+		no := a.refusal("nobody can be asked: there is no terminal that the policy takes an answer from, and no approver is enrolled", nil)
+		no.Hint = "enroll one, and try again: caisson approvals enroll NAME"
+		return "", no
 	}
 	about, err := subject(ctx)
 	if err != nil {
@@ -254,7 +256,7 @@ func (a *asking) askThere(ctx context.Context, asker Asker, req *approval.Reques
 }
 
 // refusal is a no, by the rule that asked.
-func (a *asking) refusal(problem string, cause error) error {
+func (a *asking) refusal(problem string, cause error) *sandbox.Error {
 	first := a.question.Askings[0]
 	e := &sandbox.Error{Op: "policy", Kind: sandbox.ErrDenied, Rule: first.Rule, Problem: first.What,
 		Hint: "let an approver answer: caisson approvals ls; see caisson approvals --help"}

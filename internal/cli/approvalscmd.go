@@ -223,6 +223,9 @@ func (a *app) approvalsApprove(f *approvalFlags) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if r.State != approval.Pending {
+					return &sandbox.Error{Op: "approval " + r.ID, Kind: sandbox.ErrConflict, Problem: "it is " + string(r.State) + " already", Hint: "caisson approvals ls lists what waits"}
+				}
 				digest := r.Digest
 				if len(args) > 1 {
 					digest = args[1]
