@@ -190,6 +190,9 @@ func (b *box) newGroup(host *cgroup.Host) (g *cgroup.Group, pids bool, err error
 	if err != nil {
 		return nil, false, err
 	}
+	if want.Pids > 0 && few(b.spec.Limits.Processes) {
+		want.Pids++ // the builder
+	}
 	g, err = host.Create(groupName(b.spec.ID), want)
 	if err != nil {
 		return nil, false, &sandbox.Error{

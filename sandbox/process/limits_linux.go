@@ -23,9 +23,7 @@ func groupLimits(host *cgroup.Host, l *sandbox.Limits, stateDir string) (cgroup.
 		g.CPUs = l.CPUs
 	}
 	if l.Processes > 0 && can(cgroup.Pids) {
-		// With init. The builder is in the group, too, when it makes the
-		// program, so fewer than three would not do.
-		g.Pids = min(max(l.Processes+1, 3), cgroup.MostPids)
+		g.Pids = min(l.Processes+1, cgroup.MostPids) // with init
 	}
 	if (l.IO > 0 || l.IOPS > 0) && can(cgroup.IO) && host.Version == 2 {
 		device, err := cgroup.BlockDevice(stateDir)

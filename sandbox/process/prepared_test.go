@@ -374,6 +374,9 @@ func TestTightened(t *testing.T) {
 	if res := run(tightened(func(l *sandbox.Limits) { l.Processes = 5 }), forks); !slices.Contains(res.LimitsHit, sandbox.LimitProcesses) {
 		t.Errorf("21 processes of 5: %+v", res)
 	}
+	if res := run(tightened(func(l *sandbox.Limits) { l.Processes = 1 }), "import os\nos.fork()"); res.Status != sandbox.StatusError || !slices.Contains(res.LimitsHit, sandbox.LimitProcesses) {
+		t.Errorf("2 processes of 1: %+v", res)
+	}
 	if res := run(tightened(func(*sandbox.Limits) {}), "x = b'x' * (64 << 20)"); res.Status != sandbox.StatusSuccess {
 		t.Errorf("64 MiB of what it was made with: %+v", res)
 	}
