@@ -21,6 +21,7 @@ func TestExplain(t *testing.T) {
 		"starting sandbox: fork/exec /proc/self/exe: operation not permitted":                           {"operation not permitted", "doctor"},
 		"starting sandbox: cannot allocate memory":                                                      {"not enough memory", "--memory"},
 		`restoring container "x": "Mounts" does not match across checkpoint restore for container: "y"`: {"is not what it was paused", "make another one"},
+		"cannot create sandbox: cannot read client sync file: waiting for sandbox to start: EOF":        {"client sync file", "ulimit -a"},
 		"something else": {"something else", ""},
 	} {
 		err := explain(&wire.Event{Error: text})

@@ -3,15 +3,16 @@
 package gvisor
 
 import (
-	"cmp"
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -144,8 +145,15 @@ func bearIn(group *cgroup.Group, birth *wire.Birth) (*shimProcess, error) {
 }
 
 func unstarted(err error) error {
-	return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the program around it cannot be started", Cause: err,
-		Hint: cmp.Or(sandbox.Hint(err), "caisson doctor tells what this host does not allow and how to mend it")}
+	e := &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the program around it cannot be started", Cause: err, Hint: sandbox.Hint(err)}
+	switch {
+	case e.Hint != "":
+	case errors.Is(err, syscall.EBADF), errors.Is(err, syscall.EMFILE): // wire.LastFile is one that it may have
+		e.Hint = "let caisson have more open files: ulimit -n 1024"
+	default:
+		e.Hint = "caisson doctor tells what this host does not allow and how to mend it"
+	}
+	return e
 }
 
 func newShimProcess(p process, conn *net.UnixConn) *shimProcess {

@@ -5,6 +5,9 @@ package gvisor
 import (
 	"encoding/json"
 	"errors"
+	"os"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/caisson-run/caisson/sandbox"
@@ -46,5 +49,15 @@ func TestLastWord(t *testing.T) {
 				t.Errorf("%v, want %s", err, c.want)
 			}
 		})
+	}
+}
+
+// Files have their numbers in what is executed: under a low limit there is none of that.
+func TestUnstarted(t *testing.T) {
+	for err, want := range map[error]string{syscall.EPERM: "caisson doctor", syscall.EBADF: "ulimit -n", syscall.EMFILE: "ulimit -n"} {
+		e := unstarted(&os.PathError{Op: "fork/exec", Path: "/proc/self/fd/255", Err: err})
+		if !errors.Is(e, sandbox.ErrUnavailable) || !strings.Contains(sandbox.Hint(e), want) {
+			t.Errorf("%v (hint: %s), want %s", e, sandbox.Hint(e), want)
+		}
 	}
 }
