@@ -31,7 +31,7 @@ func Operator(stats *Stats, known func(ctx context.Context, token string) error)
 		stats.writeTo(w)
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		say(w, http.StatusNotFound, "there is nothing at this path")
+		say(w, http.StatusNotFound, "there is nothing at this path; /openapi.json says what there is")
 	})
 	return mux
 }

@@ -87,9 +87,13 @@ func TestOperator(t *testing.T) {
 			t.Errorf("%s: %d %s", c.path, status, text)
 		}
 	}
+	// Who opens the address that caisson serve prints in a browser learns where to go on.
+	if _, text := get("/", ""); !strings.Contains(text, "/openapi.json") {
+		t.Errorf("/: %s", text)
+	}
 	_, text := get("/metrics", "good")
 	for _, want := range []string{
-		`caisson_http_requests_total{code="2xx"} 1`, `caisson_http_requests_total{code="4xx"} 3`, `caisson_http_requests_total{code="5xx"} 1`,
+		`caisson_http_requests_total{code="2xx"} 1`, `caisson_http_requests_total{code="4xx"} 4`, `caisson_http_requests_total{code="5xx"} 1`,
 		`caisson_http_requests_total{code="aborted"} 1`, "caisson_http_requests_in_flight 1", `caisson_sandboxes{state="running"} 3`, `caisson_sandboxes{state="paused"} 0`,
 	} {
 		if !strings.Contains(text, want+"\n") {
