@@ -29,7 +29,7 @@ type heldTail struct {
 // What is there and is no file of caisson's is damage.
 func (l *Log) holdTail(ctx context.Context) (*heldTail, error) {
 	path := l.path(tailFile)
-	for began, wait := time.Now(), 50*time.Microsecond; ; wait = min(2*wait, 2*time.Millisecond) {
+	for began, wait := time.Now(), firstWait; ; wait = nextWait(wait, time.Since(began)) {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 		if err != nil {
 			return nil, noFile(err)
@@ -58,6 +58,21 @@ func (l *Log) holdTail(ctx context.Context) (*heldTail, error) {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// firstWait is how long who finds audit.tail held waits before it asks again.
+const firstWait = 50 * time.Microsecond
+
+// nextWait is how long it waits after that. A hundred processes that ask all the time
+// keep the processors from the one that has the lock, so they ask less and less; but who
+// has waited for long asks more often than those who have just come, and is not passed by
+// for ever. To stand in the kernel's line instead is fair, and slower by half: the lock
+// lies idle until the next in line has a processor.
+func nextWait(wait, waited time.Duration) time.Duration {
+	if waited > busyWait/5 {
+		return 4 * time.Millisecond
+	}
+	return min(2*wait, 20*time.Millisecond)
 }
 
 // lockTail takes the lock of a file that is still the one at path.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -175,6 +176,28 @@ func wantIn(b *bytes.Buffer, id string, err error) error {
 		err = fmt.Errorf("%s is not in %q", id, b)
 	}
 	return err
+}
+
+// TestTailHeld waits for a tail that somebody else has: it asks seldom, since a hundred
+// may wait, and gives up with its caller.
+func TestTailHeld(t *testing.T) {
+	dir, _ := recordWithTail(t)
+	held, err := open(t, dir).holdTail(ctx)
+	must(t, err)
+	defer held.release()
+	l, asked := openTail(t, dir, nil), 0
+	l.onBusy = func() { asked++ }
+	impatient, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if _, err := l.Begin(impatient, intent("x")); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errTailHeld) {
+		t.Errorf("%v", err)
+	}
+	if asked < 2 || asked > 80 {
+		t.Errorf("it asked %d times in a second", asked)
+	}
+	if early, late := nextWait(time.Second, 0), nextWait(time.Second, busyWait/2); late >= early {
+		t.Errorf("who has waited for long waits %v for the next time, who has just come %v", late, early)
+	}
 }
 
 // wantIDs looks whether the record holds calls, all of which ended.
