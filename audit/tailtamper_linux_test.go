@@ -59,6 +59,7 @@ func TestTailTampering(t *testing.T) {
 		"a sector of nothing": file(func(b []byte, _ int64) []byte {
 			return append(bytes.Repeat([]byte(" "), tailStart), b[tailStart:]...)
 		}),
+		"the last head's signature": file(func(b []byte, end int64) []byte { b[end-1] ^= 1; return b }),
 		"the last frame cut off": func(t *testing.T, dir string) {
 			says, list := sectorOf(t, dir), frames(dir, t)
 			put(t, dir, list[:len(list)-1], says)
