@@ -87,8 +87,8 @@ func (l *Log) appendTail(ctx context.Context, list []*addition, looked bool) err
 
 // tailHead is the head that the next frame builds on: what checkHead is for the
 // database. The key's owner signed it, it is what audit.head says and what the last frame
-// ends with, and the sector is of this boot and of a moment at which nobody wrote to the
-// database.
+// ends with, nothing follows that, and the sector is of this boot and of a moment at which
+// nobody wrote to the database.
 func (l *Log) tailHead(h *heldTail, looked bool) (Checkpoint, error) {
 	says := h.says
 	if looked {
@@ -96,6 +96,9 @@ func (l *Log) tailHead(h *heldTail, looked bool) (Checkpoint, error) {
 	}
 	if !says.current(l.dir) || says.End > mostTail {
 		return Checkpoint{}, errUnsettled
+	}
+	if more, err := h.goesOn(); err != nil || more {
+		return Checkpoint{}, cmp.Or(err, errUnsettled)
 	}
 	if l.inst == "" {
 		l.inst = says.Head.Installation

@@ -72,7 +72,7 @@ func noFile(err error) error {
 // which head it speaks of.
 func waits(path string) (waiting bool, says Checkpoint, err error) {
 	head, more, err := lookAtTail(path)
-	return head.End > tailStart || more && head.Boot != boot(), head.Head, err
+	return head.End > tailStart || more, head.Head, err
 }
 
 // Appendable says whether OpenTail would serve: a record is there, and nobody has to

@@ -181,6 +181,18 @@ func (h *heldTail) last(installation string) (head Checkpoint, err error) {
 	return Checkpoint{}, nil
 }
 
+// goesOn says that something lies where the sector says that the tail ends: a frame
+// whose writer was killed, or whose sector was lost when its disk went away and came back
+// in the same boot. It may be one that was acknowledged, and nothing is written over it.
+func (h *heldTail) goesOn() (bool, error) {
+	b := make([]byte, 1)
+	_, err := h.f.ReadAt(b, h.says.End)
+	if err == io.EOF {
+		return false, nil
+	}
+	return b[0] != 0, err
+}
+
 // current says that what is in the tail may be relied on, as far as can be told without
 // the key.
 func (t *tailHead) current(dir string) bool {
