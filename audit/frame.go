@@ -16,6 +16,9 @@ type frame struct {
 	head    Checkpoint
 }
 
+// mostKept is how many contents go beside a record; a call has three, an ending two.
+const mostKept = 8
+
 const frameDomain = "caisson audit frame v1\n"
 
 // newFrame is what a group of calls appends.
@@ -123,7 +126,9 @@ func (r *fields) field() []byte {
 
 func (r *fields) contents() [][]byte {
 	var list [][]byte
-	for range r.count() {
+	n := r.count()
+	r.bad = r.bad || n > mostKept
+	for range min(n, mostKept) {
 		list = append(list, r.field())
 	}
 	return list

@@ -27,8 +27,8 @@ const (
 	// mostTail is how far it may grow, in bytes, before somebody has to take it in:
 	// some 700 records. What is begun with it (Appendable) is begun in its first half.
 	mostTail = 1 << 20
-	// tailRead bounds how much of a file is looked at.
-	tailRead = 256 << 20
+	// tailRead bounds how much of a file is looked at, and how far it is written.
+	tailRead = 64 << 20
 	// tailGrows is by how much the file grows at a time, in bytes: to write where a file
 	// has its place already costs no change of the file system's own records.
 	tailGrows = 64 << 10

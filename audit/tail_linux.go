@@ -94,7 +94,7 @@ func lockTail(f *os.File, path string) error {
 		return err
 	}
 	if !mine.Mode().IsRegular() {
-		return damagedTail("audit.tail is not a file")
+		return errNoFile
 	}
 	there, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(mine, there) {

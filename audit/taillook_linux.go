@@ -48,6 +48,11 @@ func lookAtTail(path string) (says tailHead, more bool, err error) {
 		return tailHead{}, false, noFile(err)
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil {
+		return tailHead{}, false, err
+	} else if !info.Mode().IsRegular() {
+		return tailHead{}, false, errNoFile
+	}
 	for try := 0; ; try++ {
 		var line []byte
 		if line, more, err = readSector(f); err == nil {
@@ -60,10 +65,13 @@ func lookAtTail(path string) (says tailHead, more bool, err error) {
 	}
 }
 
+// errNoFile says that there is something else in the place of audit.tail.
+var errNoFile = damagedTail("audit.tail is not a file")
+
 // noFile says what it means that something cannot be opened or read as a file.
 func noFile(err error) error {
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.ENXIO) {
-		return damagedTail("audit.tail is not a file")
+		return errNoFile
 	}
 	return err
 }

@@ -4,6 +4,8 @@ package audit
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"io"
 
 	"golang.org/x/sys/unix"
@@ -131,15 +133,13 @@ func (h *heldTail) wipe() error {
 	}
 	size := min(info.Size(), tailRead)
 	zeros := make([]byte, mostTail)
-	for at := int64(tailStart); at < size; at += int64(len(zeros)) {
-		if _, err := h.f.WriteAt(zeros[:min(int64(len(zeros)), size-at)], at); err != nil {
-			return err
-		}
+	for at := int64(tailStart); at < size && err == nil; at += int64(len(zeros)) {
+		_, err = h.f.WriteAt(zeros[:min(int64(len(zeros)), size-at)], at)
 	}
-	if info.Size() > tailStart+2*mostTail {
-		return h.f.Truncate(tailStart)
+	if info.Size() > tailStart+2*mostTail { // also where the disk has no room for its holes
+		err = errors.Join(err, h.f.Truncate(tailStart))
 	}
-	return nil
+	return err
 }
 
 // append writes a frame behind the last one, durably, and then says that it is there.
@@ -150,6 +150,9 @@ func (h *heldTail) append(frame []byte, head Checkpoint) error {
 	}
 	says := h.says
 	at, end := says.End, says.End+int64(len(frame))
+	if end > tailRead {
+		return fmt.Errorf("audit.tail does not take a commit of %d bytes", len(frame))
+	}
 	if end > info.Size() {
 		whole := (end + tailGrows - 1) / tailGrows * tailGrows
 		frame = append(frame, make([]byte, whole-end)...)

@@ -4,11 +4,16 @@ package audit
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -96,6 +101,11 @@ func TestTailTampering(t *testing.T) {
 			path := filepath.Join(dir, tailFile)
 			must(t, os.Remove(path))
 			must(t, os.Mkdir(path, 0o700))
+		},
+		"a pipe": func(t *testing.T, dir string) {
+			path := filepath.Join(dir, tailFile)
+			must(t, os.Remove(path))
+			must(t, unix.Mkfifo(path, 0o600))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -222,5 +232,52 @@ func TestTailEveryByte(t *testing.T) {
 		if t.Failed() {
 			t.Fatalf("byte %d", at)
 		}
+	}
+}
+
+// TestTailHostileCounts has frames say that they hold a great deal: who reads them does
+// not take more memory than they are long.
+func TestTailHostileCounts(t *testing.T) {
+	in := intent("x")
+	a, err := in.record("aud_x")
+	must(t, err)
+	l := &Log{key: newKey(t), inst: "ca1550", now: clock()}
+	head, err := l.seal(Checkpoint{Link: strings.Repeat("0", 64)}, []*record{&a.record})
+	must(t, err)
+	b := newFrame([]*addition{a}, head).encode()
+	empty := make([]byte, 16<<20) // fields of no length
+	for _, at := range []int{len(frameDomain) + 8, bytes.LastIndex(b, a.body) + len(a.body)} {
+		hostile := slices.Concat(b[:at], binary.BigEndian.AppendUint32(nil, uint32(len(empty)/4)), b[at+4:], empty)
+		binary.BigEndian.PutUint64(hostile[len(frameDomain):], uint64(len(hostile)-len(frameDomain)-8))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if _, _, ok := parseFrame(hostile, "ca1550"); ok {
+			t.Error("it is taken for a frame")
+		}
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
+			t.Errorf("the count at %d: %d KiB", at, took>>10)
+		}
+	}
+}
+
+// TestTailHuge: a tail with a great hole is looked at as far as one may go, and what was
+// appended is taken in.
+func TestTailHuge(t *testing.T) {
+	dir, ids := recordWithTail(t)
+	must(t, os.Truncate(filepath.Join(dir, tailFile), 1<<40))
+	wantOK(t, verify(t, dir))
+	wantIDs(t, dir, ids)
+	info, err := os.Stat(filepath.Join(dir, tailFile))
+	must(t, err)
+	if info.Size() > 4*mostTail {
+		t.Errorf("it is left with %d bytes", info.Size())
+	}
+	frame := make([]byte, tailRead)
+	h, err := open(t, dir).holdTail(ctx)
+	must(t, err)
+	defer h.release()
+	if h.append(frame, h.says.Head) == nil {
+		t.Error("a commit was appended that is not read again")
 	}
 }
