@@ -53,7 +53,7 @@ func unavailable(op string, err error) error {
 	e := &sandbox.Error{Op: op, Kind: sandbox.ErrUnavailable, Problem: "the audit record cannot be used", Cause: err,
 		Hint: "nothing runs unrecorded: check the state directory"}
 	switch sqlite := errorOf(err); {
-	case database.Full(err):
+	case database.Full(err), errors.Is(err, syscall.EIO), errors.Is(err, syscall.EFBIG): // as SQLite has it
 		e.Problem = "the disk of the state directory is full or failing"
 		e.Hint = "nothing runs unrecorded: free some space, or set CAISSON_STATE to a directory on another disk"
 	case errors.Is(err, errUnsettled):
@@ -62,7 +62,7 @@ func unavailable(op string, err error) error {
 	case sqlite == locked, errors.Is(err, errTailHeld):
 		e.Problem = "another process has held the audit record for more than 10 s"
 		e.Hint = "try again; if nothing else runs, look for a process that has audit.db or audit.tail open"
-	case sqlite == forbidden, errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EROFS):
+	case sqlite == forbidden, errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EROFS):
 		e.Problem = "the audit record cannot be written"
 		e.Hint = "nothing runs unrecorded: check who owns the state directory and whether its disk is read-only"
 	case sqlite == unsound:

@@ -9,9 +9,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/internal/database"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -197,6 +200,22 @@ func TestTailHeld(t *testing.T) {
 	}
 	if early, late := nextWait(time.Second, 0), nextWait(time.Second, busyWait/2); late >= early {
 		t.Errorf("who has waited for long waits %v for the next time, who has just come %v", late, early)
+	}
+}
+
+// TestTailFaults: what keeps a file from being written is said as it is of the database.
+func TestTailFaults(t *testing.T) {
+	for errno, says := range map[error]string{
+		syscall.ENOSPC: "full or failing", syscall.EDQUOT: "full or failing", syscall.EIO: "full or failing", syscall.EFBIG: "full or failing",
+		syscall.EACCES: "cannot be written", syscall.EPERM: "cannot be written", syscall.EROFS: "cannot be written",
+	} {
+		err := unavailable("audit", &os.PathError{Op: "write", Path: "audit.tail", Err: errno})
+		if !errors.Is(err, sandbox.ErrUnavailable) || !strings.Contains(err.Error(), says) || sandbox.Hint(err) == "" {
+			t.Errorf("%v: %v", errno, err)
+		}
+		if full := says == "full or failing" && errno != syscall.EIO && errno != syscall.EFBIG; database.Full(err) != full {
+			t.Errorf("%v is a full disk: %v", errno, !full)
+		}
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"syscall"
 )
 
-// Full says whether err may come of a disk that is full: SQLite calls that an I/O
-// error in most of its files.
-func Full(err error) bool { return fullSQLite(err) || errors.Is(err, syscall.ENOSPC) }
+// Full says whether err may come of a disk that is full, or of a quota: SQLite calls
+// that an I/O error in most of its files.
+func Full(err error) bool {
+	return fullSQLite(err) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
