@@ -42,19 +42,26 @@ func (l *Log) Export(ctx context.Context, w io.Writer, format string, f Filter) 
 }
 
 func (l *Log) exportJSON(ctx context.Context, w io.Writer, f Filter) error {
+	behind := l.fresh(ctx)
+	if l.r == nil {
+		return behind
+	}
 	// Before the records, so that all it covers is among them.
-	c, err := l.Checkpoint(ctx)
+	c, err := l.storedCheckpoint(ctx)
 	if err != nil {
 		return err
 	}
 	e := json.NewEncoder(w)
-	for r, err := range l.Query(ctx, f) {
+	for r, err := range l.query(ctx, f) {
 		if err != nil {
 			return err
 		}
 		if err := e.Encode(r); err != nil {
 			return err
 		}
+	}
+	if behind != nil {
+		return behind
 	}
 	return e.Encode(map[string]Checkpoint{"checkpoint": c})
 }
@@ -69,6 +76,7 @@ func (l *Log) exportCSV(ctx context.Context, w io.Writer, f Filter) error {
 	}
 	for r, err := range l.Query(ctx, f) {
 		if err != nil {
+			out.Flush()
 			return err
 		}
 		if err := out.Write(csvRow(&r)); err != nil {

@@ -82,9 +82,11 @@ func (l *Log) last(ctx context.Context, f Filter, through int64, yield func(Reco
 	}
 	f.OldestFirst = false
 	var list []Record
+	var failed error // said behind what could be read
 	for r, err := range l.Query(ctx, f) {
 		if err != nil {
-			return false, err
+			failed = err
+			break
 		}
 		if r.Seq <= through {
 			list = append(list, r)
@@ -95,7 +97,7 @@ func (l *Log) last(ctx context.Context, f Filter, through int64, yield func(Reco
 			return false, nil
 		}
 	}
-	return true, nil
+	return failed == nil, failed
 }
 
 // since gives the calls of which something was recorded behind a record, and the last

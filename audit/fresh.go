@@ -9,8 +9,8 @@ import (
 )
 
 // fresh has the database hold what was recorded until now, in audit.tail too, before it
-// is read. A tail that is damaged is for Verify to describe: what the database holds can
-// still be read, as where that is damaged.
+// is read. Where that fails (the tail is damaged, the disk is full) what the database
+// holds can still be read, and who reads it is to be told that it is not all.
 func (l *Log) fresh(ctx context.Context) error {
 	if l.settleTail != nil {
 		return sandbox.Errorf(sandbox.ErrInvalid, op, "the record is open for appending only")
@@ -18,9 +18,6 @@ func (l *Log) fresh(ctx context.Context) error {
 	waiting, _, err := waits(l.path(tailFile))
 	if err == nil && waiting {
 		err = l.takeAll(ctx)
-	}
-	if isDamage(err) {
-		return nil
 	}
 	return unavailable(op, err)
 }

@@ -84,8 +84,26 @@ type Record struct {
 }
 
 // Query gives the calls that a filter lets through. It does not check the
-// chain: Verify does. An error ends the sequence.
+// chain: Verify does. An error ends the sequence; it comes behind what can be read
+// where what lies in audit.tail cannot.
 func (l *Log) Query(ctx context.Context, f Filter) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		behind := l.fresh(ctx)
+		if l.r != nil {
+			for r, err := range l.query(ctx, f) {
+				if !yield(r, err) || err != nil {
+					return
+				}
+			}
+		}
+		if behind != nil {
+			yield(Record{}, behind)
+		}
+	}
+}
+
+// query is Query of what the database holds.
+func (l *Log) query(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		order := "DESC"
 		if f.OldestFirst {
@@ -97,10 +115,6 @@ func (l *Log) Query(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 		}
 		if !f.Until.IsZero() {
 			until = f.Until.UnixNano()
-		}
-		if err := l.fresh(ctx); err != nil {
-			yield(Record{}, err)
-			return
 		}
 		rows, err := l.r.QueryContext(ctx, selectCalls+" AND i.at >= ? AND i.at < ? ORDER BY i.seq "+order, since, until)
 		if err != nil {
@@ -261,7 +275,7 @@ func (l *Log) addConnections(ctx context.Context, d *Detail) error {
 	if d.Call != nil && d.Call.Network == "" {
 		return nil // it came to no sandbox
 	}
-	for r, err := range l.Query(ctx, Filter{Of: d.ID, Since: d.Time, OldestFirst: true}) {
+	for r, err := range l.query(ctx, Filter{Of: d.ID, Since: d.Time, OldestFirst: true}) {
 		if err != nil {
 			return err
 		}
@@ -278,8 +292,9 @@ func (l *Log) find(ctx context.Context, op, id string) (*Detail, error) {
 	if id == "" {
 		return nil, missing
 	}
-	if err := l.fresh(ctx); err != nil {
-		return nil, err
+	behind := l.fresh(ctx)
+	if l.r == nil {
+		return nil, behind
 	}
 	// Ids are ASCII: what begins with id sorts below id followed by '\x7f'.
 	rows, err := l.r.QueryContext(ctx, selectCalls+" AND i.entry >= ? AND i.entry < ? LIMIT 2", id, id+"\x7f")
@@ -301,7 +316,10 @@ func (l *Log) find(ctx context.Context, op, id string) (*Detail, error) {
 	if err := rows.Err(); err != nil {
 		return nil, unavailable(op, err)
 	}
-	if d == nil {
+	switch {
+	case behind != nil && (d == nil || d.Status == Unfinished): // the rest may be there, and cannot be read
+		return nil, behind
+	case d == nil:
 		return nil, missing
 	}
 	return d, nil
@@ -313,6 +331,11 @@ func (l *Log) Checkpoint(ctx context.Context) (Checkpoint, error) {
 	if err := l.fresh(ctx); err != nil {
 		return Checkpoint{}, err
 	}
+	return l.storedCheckpoint(ctx)
+}
+
+// storedCheckpoint is Checkpoint of what the database holds.
+func (l *Log) storedCheckpoint(ctx context.Context) (Checkpoint, error) {
 	c, err := storedHead(ctx, l.r, l.inst)
 	if err != nil {
 		return c, unavailable("audit", err)

@@ -219,6 +219,54 @@ func TestTailFaults(t *testing.T) {
 	}
 }
 
+// TestTailUnreadable reads where the tail cannot be: what the database holds is read, and
+// it is said that this is not all.
+func TestTailUnreadable(t *testing.T) {
+	var b bytes.Buffer
+	gather := func(r Record) bool { b.WriteString(r.ID); return true }
+	for name, read := range map[string]func(l *Log) error{
+		"query": func(l *Log) error {
+			for r, err := range l.Query(ctx, Filter{}) {
+				if err != nil {
+					return err
+				}
+				gather(r)
+			}
+			return nil
+		},
+		"last":  func(l *Log) error { return l.Last(ctx, Filter{Limit: 9}, gather) },
+		"jsonl": func(l *Log) error { return l.Export(ctx, &b, JSONL, Filter{}) },
+		"csv":   func(l *Log) error { return l.Export(ctx, &b, CSV, Filter{}) },
+		"ocsf":  func(l *Log) error { return l.Export(ctx, &b, OCSF, Filter{}) },
+	} {
+		dir, ids := recordWithTail(t)
+		b.Reset()
+		path := filepath.Join(dir, tailFile)
+		must(t, errors.Join(os.Rename(path, path+".x"), os.Symlink(path+".x", path)))
+		l, err := Open(ctx, Options{Dir: dir, ReadOnly: true})
+		must(t, err)
+		defer l.Close()
+		if err := read(l); !isDamage(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if s := b.String(); !strings.Contains(s, ids[0]) || strings.Contains(s, ids[1]) || strings.Contains(s, "checkpoint") {
+			t.Errorf("%s: %s", name, s)
+		}
+		if d, err := l.Show(ctx, ids[0]); err != nil || d.Status != Allowed {
+			t.Errorf("show: %v, %v", d, err)
+		}
+		if _, err := l.Show(ctx, ids[1]); !isDamage(err) {
+			t.Errorf("show what lies in the tail: %v", err)
+		}
+		if _, err := l.Checkpoint(ctx); !isDamage(err) {
+			t.Errorf("checkpoint: %v", err)
+		}
+		if err := l.Follow(ctx, Filter{}, gather); !isDamage(err) {
+			t.Errorf("follow: %v", err)
+		}
+	}
+}
+
 // wantIDs looks whether the record holds calls, all of which ended.
 func wantIDs(t testing.TB, dir string, ids []string) {
 	t.Helper()
