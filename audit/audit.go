@@ -56,8 +56,9 @@
 //
 // It does not hold against who has the key: the uid that caisson runs as, and
 // root. Without the key, putting back an older copy of audit.db is found by
-// audit.head and audit.tail; putting back older copies of all (SQLite's own log
-// may hold those of the last records), or deleting all, is found only against a
+// audit.head and audit.tail; putting back older copies of all, or of audit.head and
+// audit.tail as long as calls lie there alone (SQLite's own log and each frame hold the
+// heads of the last records), or deleting all, is found only against a
 // checkpoint that was kept elsewhere ([Log.Checkpoint], and the last line of a
 // JSON export). A digest of short content can be guessed:
 // redaction takes the content away, not the means to confirm a guess.
