@@ -83,7 +83,8 @@ func (h *heldTail) open() error {
 	says := h.says
 	says.Open, says.End = true, max(says.End, tailStart)
 	if len(h.line) < tailStart || h.says.blank() {
-		return h.write(says)
+		// The file may be new: what is appended has to be found after a power cut.
+		return errors.Join(syncDir(h.dir), h.write(says))
 	}
 	if _, err := h.f.WriteAt([]byte{opened}, tailStart-1); err != nil {
 		return err
