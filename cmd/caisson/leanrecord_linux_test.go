@@ -3,11 +3,17 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"database/sql"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -137,6 +143,75 @@ func TestLeanAsks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Ctrl-C reaches all processes of a terminal, and SIGTERM all of a service: the one that
+// looks at the tail for a run that has ended goes on, and the end is recorded.
+func TestLeanAsksAlone(t *testing.T) {
+	program := joined(t)
+	ran(t, program, "", "run", "--isolation", "process", "--", "true") // leaves a record that can be appended to
+	cmd := exec.Command(program, "run", "--isolation", "process", "--", "sh", "-c", "echo begun; read x")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "begun\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	db, err := sql.Open("sqlite", "file:"+recordFile("db")+"?_txlock=immediate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	tx, err := db.Begin() // whoever looks at the tail waits for this
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	if err := os.Chtimes(recordFile("db"), now, now); err != nil {
+		t.Fatal(err)
+	}
+	opened := opens(t, recordFile("db"))
+	stdin.Close()
+	opened(1)
+	err = errors.Join(syscall.Kill(-cmd.Process.Pid, syscall.SIGINT), syscall.Kill(settler(t, cmd.Process.Pid), syscall.SIGTERM), tx.Rollback())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if _, out := ran(t, program, "", "audit", "ls", "--limit", "1"); !strings.Contains(out, " allowed ") {
+		t.Errorf("%s", out)
+	}
+}
+
+// settler is the child of a run that looks at the tail for it.
+func settler(t *testing.T, run int) (pid int) {
+	t.Helper()
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", run))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range lists {
+		children, _ := os.ReadFile(name)
+		for child := range strings.FieldsSeq(string(children)) {
+			line, _ := os.ReadFile("/proc/" + child + "/cmdline")
+			if strings.HasSuffix(string(line), "\x00audit\x00settle\x00") {
+				pid, err = strconv.Atoi(child)
+			}
+		}
+	}
+	if err != nil || pid == 0 {
+		t.Fatalf("nobody looks at the tail: %v", err)
+	}
+	return pid
 }
 
 // opens returns what waits until a file was opened so many times.

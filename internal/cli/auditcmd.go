@@ -10,9 +10,12 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -74,6 +77,7 @@ whatever reads the record does it.`,
 		Args:    noArgs,
 		Hidden:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			signal.Ignore(os.Interrupt, syscall.SIGTERM) // a run that was ended by one may wait for it
 			if err := settleRecord(contextOf(cmd)); err != nil {
 				a.code = exitFault
 				a.printJSON(errorObject(err))

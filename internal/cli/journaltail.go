@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"syscall"
 
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/sandbox"
@@ -20,10 +21,12 @@ func openRecord(_ context.Context, dir string) (*audit.Log, error) {
 	return audit.OpenTail(audit.Options{Dir: dir}, func(ctx context.Context) error { return settle(ctx, dir) })
 }
 
-// settle has the whole program look at the record, where that has changed since.
+// settle has the whole program look at the record, where that has changed since. What
+// ends a run by the terminal does not end that, too: it may be for the record of that end.
 func settle(ctx context.Context, dir string) error {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", "audit", settleCommand)
 	cmd.Env = append(os.Environ(), "CAISSON_STATE="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.Output()
 	var said struct{ Op, Problem, Hint string }
 	if err == nil {
