@@ -70,9 +70,9 @@ const firstWait = 50 * time.Microsecond
 // lies idle until the next in line has a processor.
 func nextWait(wait, waited time.Duration) time.Duration {
 	if waited > busyWait/5 {
-		return 4 * time.Millisecond
+		return 10 * time.Millisecond
 	}
-	return min(2*wait, 20*time.Millisecond)
+	return min(2*wait, 40*time.Millisecond)
 }
 
 // lockTail takes the lock of a file that is still the one at path.
