@@ -173,7 +173,7 @@ func enter(leave func() error, device *tun.Config) *Network {
 
 // ownNetwork is the network namespace that the calling thread is in, which a new socket
 // tells (SIOCGSKNS, since Linux 4.10; it wants CAP_NET_ADMIN there, as a loopback
-// does). By its name in /proc/thread-self it would be dearer: see ARCHITECTURE.md,
+// does). By its name in /proc/thread-self it would be dearer: see docs/design/process.md,
 // "Nothing is looked up below a thread's name".
 func ownNetwork() (*os.File, error) {
 	sock, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
