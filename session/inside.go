@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/caisson-run/caisson/guest"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Inside is a running sandbox for who asks something of its agent.
+type Inside struct {
+	// Agent speaks with the agent inside. It is lost when the sandbox is left.
+	Agent *guest.Client
+	// User is whom programs run as when nobody says, Dir where.
+	User sandbox.User
+	Dir  string
+	// Env is the environment of every program, KEY=value, sorted: what the level
+	// and the policy give, and what the sandbox was made with.
+	Env []string
+	// Gone is closed when the sandbox ends or is paused. What still runs through
+	// Agent has lost its other end then.
+	Gone <-chan struct{}
+
+	sudo bool // its programs may be root
+}
+
+func (in *inside) show(client *guest.Client) *Inside {
+	return &Inside{
+		Agent: client, User: in.world.spec.User, Dir: in.world.cwd, Env: slices.Clone(in.world.exec.Env), Gone: in.gone.Done(),
+		sudo: in.world.spec.Sudo,
+	}
+}
+
+// enterBox finds a key's sandbox, wakes it where it is to be woken, and counts
+// whoever called as its user until leave.
+func (b *Sandboxes) enterBox(ctx context.Context, k *Key, id string) (*living, *inside, *Inside, error) {
+	l, err := b.find(ctx, k, id)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	for range 2 {
+		if in, client := l.use(); client != nil {
+			return l, in, in.show(client), nil
+		}
+		if err := b.ready(ctx, k, l); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	return nil, nil, nil, sandbox.Errorf(sandbox.ErrConflict, "sandbox "+id, "it was paused again at once, or its agent is lost again")
+}
+
+// ready makes a sandbox ready that is paused, or on its way to or from it, or whose
+// agent is lost. Where that fails, it has failed for all who wait by then: each try
+// may take its time, and who wants to end the sandbox waits in the same row.
+func (b *Sandboxes) ready(ctx context.Context, k *Key, l *living) error {
+	l.mu.Lock()
+	tries := l.tries
+	l.mu.Unlock()
+	if err := l.lock(ctx); err != nil {
+		return err
+	}
+	defer l.unlock()
+	l.mu.Lock()
+	now, err := l.tries, l.tried
+	l.mu.Unlock()
+	if now != tries {
+		return err
+	}
+	if err = b.wake(ctx, k, l, false); err == nil {
+		err = l.reconnect(ctx)
+	}
+	if err != nil {
+		l.mu.Lock()
+		l.tries, l.tried = l.tries+1, err
+		l.mu.Unlock()
+	}
+	return err
+}
+
+// use counts an action that begins; both are nil when the sandbox does not run, or
+// its agent is lost.
+func (l *living) use() (*inside, *guest.Client) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.in == nil || l.in.client.Lost() != nil {
+		return nil, nil
+	}
+	l.busy++
+	l.used = l.b.o.Clock.Now()
+	return l.in, l.in.client
+}
+
+// unuse counts one that ended.
+func (l *living) unuse() {
+	l.mu.Lock()
+	l.busy--
+	l.used = l.b.o.Clock.Now()
+	idles := l.busy == 0 && l.rec.Idle > 0
+	l.mu.Unlock()
+	if idles {
+		l.arm()
+	}
+}
+
+// Agent gives the agent of a running sandbox for what runs nothing inside and
+// changes nothing: whether it lives, what it lists, a stream to a port of it. The
+// caller calls leave when it is done; until then the sandbox is in use.
+func (b *Sandboxes) Agent(ctx context.Context, k *Key, id string) (_ *Inside, leave func(), _ error) {
+	l, _, in, err := b.enterBox(ctx, k, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	return in, sync.OnceFunc(l.unuse), nil
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// fail records a call that did not come to run, and says why. Where a rule
+// refused it (a path that no sandbox may see), that is a denial.
+func (r *run) fail(ctx context.Context, why error) (*sandbox.Result, error) {
+	var e *sandbox.Error
+	if errors.As(why, &e) && e.Kind == sandbox.ErrDenied && e.Rule != "" {
+		return r.refuse(ctx, why)
+	}
+	// A record that cannot be written changes nothing here: nothing ran.
+	jerr := r.s.o.Journal.Refuse(context.WithoutCancel(ctx), r.intent, r.outcome(nil, why))
+	if errors.Is(jerr, sandbox.ErrExhausted) {
+		return nil, jerr
+	}
+	return nil, errors.Join(why, jerr)
+}
+
+// whyNot names what is behind an error of a driver that was cancelled before
+// its program ran.
+func (r *run) whyNot(ctx context.Context, err error) error {
+	var e *ending
+	if errors.As(context.Cause(ctx), &e) {
+		return &sandbox.Error{Op: "run", Kind: sandbox.ErrUnavailable, Problem: e.reason + " before the program had started",
+			Hint: "raise the limit", Cause: err}
+	}
+	if lost := context.Cause(ctx); errors.Is(lost, errNetworkLost) {
+		return &sandbox.Error{Op: "run", Kind: sandbox.ErrUnavailable, Problem: lost.Error(), Cause: err}
+	}
+	return err
+}
+
+// finish fills in what the road counted.
+func (r *run) finish(res *sandbox.Result, posture sandbox.Posture) {
+	res.Posture, res.Findings = posture, r.findings
+	res.Network = r.traffic()
+	r.settleBudget(res)
+	for _, s := range r.out {
+		if cut := s.cut(); cut > 0 {
+			if res.Truncated == nil {
+				res.Truncated = map[string]int64{}
+			}
+			res.Truncated[s.name] = cut
+		}
+	}
+	if len(res.Truncated) > 0 && res.Resource != sandbox.LimitOutput && !slices.Contains(res.LimitsHit, sandbox.LimitOutput) {
+		res.LimitsHit = append(res.LimitsHit, sandbox.LimitOutput)
+	}
+	if r.io.Stdout == nil {
+		res.Stdout = r.out[0].bytes()
+	}
+	if r.io.Stderr == nil {
+		res.Stderr = r.out[1].bytes()
+	}
+}
+
+// outcome is what the record says of the end.
+func (r *run) outcome(res *sandbox.Result, err error) audit.Outcome {
+	o := audit.Outcome{Status: audit.Allowed, Result: forRecord(res)}
+	if res == nil {
+		o.Status = audit.Failed
+		if errors.Is(err, sandbox.ErrUnsupported) {
+			o.Status = audit.Refused // by the name of what cannot be enforced
+		}
+	}
+	if err != nil {
+		o.Error = err.Error()
+	}
+	if r.out[0] != nil {
+		o.Stdout, o.Stderr = r.out[0].captured(), r.out[1].captured()
+	}
+	return o
+}
+
+// drain waits for the caller's writers to take the last bytes. The sandbox is
+// gone and recorded by then. A program that ended by itself is waited for like
+// any program whose reader is slow. Where a file of the caller's took less than
+// was written, that is the error of a call that has no other.
+func (r *run) drain(ctx context.Context, failed *error) {
+	if r.out[0] == nil {
+		return
+	}
+	if ended := ctx.Err() != nil || cutShort(r.over); ended {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(context.WithoutCancel(ctx), drainGrace)
+		defer stop()
+	}
+	var lost []error
+	for _, s := range r.out {
+		if s.pump != nil {
+			lost = append(lost, unwritten(s.name, s.pump.drain(ctx)))
+		}
+	}
+	if *failed == nil {
+		*failed = errors.Join(lost...)
+	}
+}
+
+// cutShort says whether the road ended the run.
+func cutShort(ctx context.Context) bool {
+	var e *ending
+	return errors.As(context.Cause(ctx), &e)
+}
