@@ -5,12 +5,15 @@ package cli
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/sandbox"
@@ -193,4 +196,58 @@ func usedLine(r *sandbox.Result) string {
 		parts = append(parts, "memory peak "+session.Size(*r.MemoryPeakBytes))
 	}
 	return strings.Join(parts, ", ")
+}
+
+func (a *app) auditShow() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show [ID]",
+		Short: "Show one call, the last one without an id, with its connections and what is kept of its code and output",
+		Example: `  caisson audit show
+  caisson audit show --json aud_abc`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usage(cmd, "it takes one id", "caisson audit ls lists them; the beginning of an id is enough")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withLog(contextOf(cmd), false, func(log *audit.Log) error {
+				id, err := callNamed(contextOf(cmd), log, args)
+				if err != nil {
+					return err
+				}
+				d, err := log.Show(contextOf(cmd), id)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					a.printJSON(d)
+					return nil
+				}
+				a.printDetail(d)
+				return nil
+			})
+		},
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+// callNamed is the ID in args, or that of the last call: what a connection did is
+// shown with its call.
+func callNamed(ctx context.Context, log *audit.Log, args []string) (string, error) {
+	if len(args) > 0 {
+		return args[0], nil
+	}
+	for r, err := range log.Query(ctx, audit.Filter{}) {
+		if err != nil {
+			return "", err
+		}
+		if r.Call == nil || r.Call.Connection == nil {
+			return r.ID, nil
+		}
+	}
+	return "", &sandbox.Error{Op: "audit show", Kind: sandbox.ErrNotFound, Problem: "there is no call yet"}
 }
