@@ -98,10 +98,12 @@ func TestTerminal(t *testing.T) {
 	// Job control: stop, list, go on in the background, bring back, interrupt.
 	// The job asks for a line: that it gets one after fg shows that it has the
 	// terminal. bash says what it brings back before it hands the terminal over,
-	// and a ^C in between is bash's own.
+	// and a ^C in between is bash's own. In the background it may not ask, and is stopped:
+	// what stops it must have come before it is brought back, or stops it then.
 	s.types("sh -c 'echo up; read x; echo got-$x; exec sleep 1000'\n", "\nup")
 	s.types("\x1a", "Stopped")
 	s.types("bg\n", "1000' &")
+	s.types("until jobs -s | grep -q sleep; do :; done; echo $((6*6))\n", "\n36")
 	s.types("fg\n", "$ fg\r\nsh -c")
 	s.types("line\n", "\ngot-line")
 	s.types("\x03", "^C\r\n$ ")
