@@ -180,7 +180,7 @@ func (b *Sandboxes) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var orphans []*living
+	var orphans, waiting []*living
 	for _, rec := range left {
 		l := newLiving(b, rec)
 		switch {
@@ -195,21 +195,20 @@ func (b *Sandboxes) recover(ctx context.Context) error {
 			continue
 		}
 		b.all[rec.ID] = l
+		if rec.Waits {
+			waiting = append(waiting, l)
+		}
 	}
 	if b.o.Private {
 		return nil // what is kept there is others'
 	}
-	if len(orphans) > 0 {
-		b.work.Go(func() { b.adoptAll(orphans) })
-	}
 	if err := b.sweepKept(); err != nil {
 		return err
 	}
-	var waiting []*living
-	for _, l := range b.all {
-		if l.rec.Waits {
-			waiting = append(waiting, l)
-		}
+	// Last: from here on others change what was read, and nobody waits for them
+	// where b does not come to be.
+	if len(orphans) > 0 {
+		b.work.Go(func() { b.adoptAll(orphans) })
 	}
 	if len(waiting) > 0 {
 		b.work.Go(func() { b.goOnAgain(waiting) })

@@ -5,14 +5,19 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/faketest"
+	"github.com/caisson-run/caisson/session/registry"
 )
 
 // What was still held when the sandboxes were opened, by somebody who ends without
@@ -142,5 +147,55 @@ func TestSnapshotStillWritten(t *testing.T) {
 	h.clock.move(sweepSoon)
 	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("it is still there: %v", err)
+	}
+}
+
+// finds is a level that notes that somebody looked for a sandbox to take over.
+type finds struct {
+	*faketest.Driver
+	asked atomic.Bool
+}
+
+func (f *finds) Adopt(ctx context.Context, spec *sandbox.Spec) (*sandbox.Adopted, error) {
+	f.asked.Store(true)
+	return f.Driver.Adopt(ctx, spec)
+}
+
+// What the last owner left is read whole before anybody takes it over, and ends what
+// cannot be: both are of the same list.
+func TestReadBeforeTakenOver(t *testing.T) {
+	h := newHome(t, nil)
+	if err := h.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		rec := &registry.Sandbox{ID: registry.NewID("i", 20), Owner: h.key.ID, Actor: h.key.Actor(), State: registry.Running, Isolation: "gvisor", Created: h.clock.Now(),
+			Life: &registry.Life{Run: fmt.Sprintf("sbx_ofadeadowner%010d", i)}}
+		if err := h.reg.Put(t.Context(), rec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(h.dir.Path(), keptDir, "mofnobody"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	level, reading := &finds{Driver: &faketest.Driver{Agent: true}}, 0
+	h.open(t, func(o *SandboxesOptions) {
+		o.Drivers = map[string]sandbox.Driver{"gvisor": level}
+		o.removeAll = func(path string) error {
+			for range 100_000 { // who has begun by now comes so far meanwhile
+				runtime.Gosched()
+			}
+			if reading++; level.asked.Load() {
+				t.Error("sandboxes are taken over while it is read what there is")
+			}
+			return os.RemoveAll(path)
+		}
+	})
+	h.work.Wait()
+	h.Sandboxes.mu.Lock()
+	left := len(h.all)
+	h.Sandboxes.mu.Unlock()
+	if left != 0 || reading != 1 || !level.asked.Load() {
+		t.Errorf("%d of 20 that are gone are still known; read %d times, looked for: %t", left, reading, level.asked.Load())
 	}
 }
