@@ -83,36 +83,26 @@ func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, s
 		r.intent.User = call.User
 	}
 	if err = cmp.Or(nobody, err); err != nil {
-		_, err = r.fail(ctx, err)
-		return nil, err
+		return nil, r.failed(ctx, err)
 	}
 	r.intent.Isolation = in.run.plan.Isolation
 	if v.Decision == policy.Deny {
-		if _, err := r.refuse(ctx, v.Err()); err != nil {
-			return nil, err
-		}
-		return nil, v.Err()
+		return nil, r.refused(ctx, v.Err())
 	}
 	r.plan, r.caps, r.question = v.Plan, in.caps, v.Question
 	if err := g.session.takeRates(ctx, call.account, &v, call.Approval); err != nil {
-		_, ferr := r.fail(ctx, err)
-		return nil, cmp.Or(ferr, err)
+		return nil, r.failed(ctx, err)
 	}
 	r.intent.Env = append(r.intent.Env, slices.Sorted(maps.Keys(r.plan.Env))...)
 	if err := r.readCode(ctx, call.Argv, in.run); err != nil {
-		if _, ferr := r.fail(ctx, err); ferr != nil {
-			return nil, ferr
-		}
-		return nil, err
+		return nil, r.failed(ctx, err)
 	}
 	a := &Action{Inside: *shown, Limits: r.plan.Limits, run: r, in: in}
 	if err := r.countable(counts); err != nil {
-		_, err := r.fail(ctx, err)
-		return nil, err
+		return nil, r.failed(ctx, err)
 	}
 	if err := a.become(call.User, as); err != nil {
-		_, err := r.fail(ctx, err)
-		return nil, err
+		return nil, r.failed(ctx, err)
 	}
 	if call.Cwd != "" {
 		a.Dir = call.Cwd
@@ -122,10 +112,7 @@ func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, s
 		if p := (*Pending)(nil); errors.As(err, &p) {
 			return nil, p // that it waits is recorded
 		}
-		if _, err := r.refuse(ctx, err); err != nil {
-			return nil, err
-		}
-		return nil, err
+		return nil, r.failed(ctx, err)
 	}
 	a.ticket, err = b.o.Journal.Begin(ctx, r.intent)
 	return a, err

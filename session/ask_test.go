@@ -518,6 +518,31 @@ func TestAskInASandbox(t *testing.T) {
 	}
 }
 
+// That a question could not be put is a failure of ours, in a sandbox that lives on as
+// elsewhere, and no refusal by the policy.
+func TestQuestionThatFails(t *testing.T) {
+	f, err := policy.Parse("/w/p.yaml", []byte("version: 1\ncommands: {ask: [\"touch *\"]}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHome(t, func(o *SandboxesOptions) {
+		o.Policies = map[string]*policy.File{"": f}
+		o.Approvals = NewApprovals(ApprovalsOptions{Dir: "/dev/null", Journal: o.Journal})
+	})
+	s := h.create(t, Create{})
+	c := &Call{Door: "test"}
+	c.Argv = []string{"touch", "x"}
+	if _, err := h.Begin(t.Context(), h.key, s.ID, c); err == nil || errors.Is(err, sandbox.ErrDenied) {
+		t.Errorf("without a place for questions: %v", err)
+	}
+	for r, err := range h.log.Query(t.Context(), audit.Filter{}) {
+		if err != nil || r.Status != audit.Failed {
+			t.Errorf("recorded as %s, %v", r.Status, err)
+		}
+		break
+	}
+}
+
 // A call whose patience ends is told what it waits for, and the question stands: a
 // yes that comes later is for the same call, once.
 func TestPatience(t *testing.T) {

@@ -92,7 +92,7 @@ func (b *Sandboxes) BeginFiles(ctx context.Context, k *Key, id string, c FileCal
 	}
 	if err != nil { // what a path would mean is not known
 		a.run.intent.User, a.run.intent.Params = c.User, fileParams(c.Paths)
-		_, err = a.run.fail(ctx, err)
+		err = a.run.failed(ctx, err)
 		a.leave()
 		return nil, err
 	}
@@ -158,10 +158,7 @@ func (a *FileAction) allow(ctx context.Context, p string) error {
 	}
 	refused := &run{s: r.s, call: r.call, intent: r.intent}
 	refused.intent.Params = fileParams([]string{p})
-	if _, jerr := refused.fail(ctx, err); jerr != nil {
-		return jerr
-	}
-	return err
+	return refused.failed(ctx, err)
 }
 
 // fileTool is the built-in tool whose entry in a policy holds for such calls, too:

@@ -11,19 +11,41 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// fail records a call that did not come to run, and says why. Where a rule
-// refused it (a path that no sandbox may see), that is a denial.
+// fail records a call that did not come to run, and says why: as a result where a rule
+// refused it (a path that no sandbox may see), since that is a denial.
 func (r *run) fail(ctx context.Context, why error) (*sandbox.Result, error) {
-	var e *sandbox.Error
-	if errors.As(why, &e) && e.Kind == sandbox.ErrDenied && e.Rule != "" {
+	if byRule(why) {
 		return r.refuse(ctx, why)
+	}
+	return nil, r.failed(ctx, why)
+}
+
+// failed is fail where there is no result to give. It never returns nil.
+func (r *run) failed(ctx context.Context, why error) error {
+	if byRule(why) {
+		return r.refused(ctx, why)
 	}
 	// A record that cannot be written changes nothing here: nothing ran.
 	jerr := r.s.o.Journal.Refuse(context.WithoutCancel(ctx), r.intent, r.outcome(nil, why))
 	if errors.Is(jerr, sandbox.ErrExhausted) {
-		return nil, jerr
+		return jerr
 	}
-	return nil, errors.Join(why, jerr)
+	return errors.Join(why, jerr)
+}
+
+// refused records what was refused, and says why. It never returns nil.
+func (r *run) refused(ctx context.Context, why error) error {
+	if _, err := r.refuse(ctx, why); err != nil {
+		return err
+	}
+	return why
+}
+
+// byRule says that a rule refused a call; anything else that kept it from running is
+// a failure.
+func byRule(why error) bool {
+	var e *sandbox.Error
+	return errors.As(why, &e) && e.Kind == sandbox.ErrDenied && e.Rule != ""
 }
 
 // whyNot names what is behind an error of a driver that was cancelled before

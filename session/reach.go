@@ -59,24 +59,19 @@ func (b *Sandboxes) setNetwork(ctx context.Context, l *living, g *grant, reach *
 	}
 	r.intent.Kind, r.intent.Isolation = "change_network", rec.Isolation
 	if v.Decision != policy.Allow {
-		if _, err := r.refuse(ctx, v.Err()); err != nil {
-			return err
-		}
-		return v.Err()
+		return r.refused(ctx, v.Err())
 	}
 	plan := v.Plan.Network
 	if !rec.Wired && plan != nil {
-		_, err := r.fail(ctx, &sandbox.Error{Op: "sandbox " + l.id, Kind: sandbox.ErrUnsupported, Problem: "it was made without a network, and gets none while it lives",
+		return r.failed(ctx, &sandbox.Error{Op: "sandbox " + l.id, Kind: sandbox.ErrUnsupported, Problem: "it was made without a network, and gets none while it lives",
 			Hint: "make it with the network that it may need, and take that away until then"})
-		return err
 	}
 	if plan != nil {
 		for _, s := range plan.Secrets {
 			r.intent.Secrets = append(r.intent.Secrets, s.Name)
 		}
 		if err := l.fits(plan); err != nil {
-			_, err := r.fail(ctx, err)
-			return err
+			return r.failed(ctx, err)
 		}
 	}
 	r.intent.Network = plan.String()
