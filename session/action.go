@@ -90,7 +90,7 @@ func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, s
 		return nil, r.refused(ctx, v.Err())
 	}
 	r.plan, r.caps, r.question = v.Plan, in.caps, v.Question
-	if err := g.session.takeRates(ctx, call.account, &v, call.Approval); err != nil {
+	if err := g.session.takeRates(ctx, call.account, &v, call.Actor, call.Approval); err != nil {
 		return nil, r.failed(ctx, err)
 	}
 	r.intent.Env = append(r.intent.Env, slices.Sorted(maps.Keys(r.plan.Env))...)

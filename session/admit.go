@@ -35,7 +35,7 @@ func (r *run) admit(ctx context.Context) (*admitted, *sandbox.Result, error) {
 		return stop(r.refuse(ctx, verdict.Err()))
 	}
 	r.plan, r.question = verdict.Plan, verdict.Question
-	if err := r.s.takeRates(ctx, cmp.Or(r.call.account, r.call.Actor), &verdict, r.call.Approval); err != nil {
+	if err := r.s.takeRates(ctx, cmp.Or(r.call.account, r.call.Actor), &verdict, r.call.Actor, r.call.Approval); err != nil {
 		return stop(r.fail(ctx, err))
 	}
 	if err := r.readInput(ctx); err != nil {

@@ -62,6 +62,23 @@ func (a *Approvals) Store(ctx context.Context) (*approval.Store, error) {
 	return a.store, nil
 }
 
+// open says whether a token is of a question of actor's that may still be answered, or
+// whose yes was not used yet. Without anybody to ask there is none.
+func (a *Approvals) open(ctx context.Context, actor, token string) (bool, error) {
+	if a == nil {
+		return false, nil
+	}
+	store, err := a.Store(ctx)
+	if err != nil {
+		return false, err
+	}
+	req, err := store.Presented(ctx, actor, token)
+	if errors.Is(err, sandbox.ErrDenied) {
+		return false, nil // a token of nothing
+	}
+	return err == nil && (req.State == approval.Pending || req.State == approval.Approved), err
+}
+
 // tell tells a webhook of a question, beside the caller. What becomes of it
 // changes nothing: it answers nothing.
 func (a *Approvals) tell(ctx context.Context, w policy.Webhook, r *approval.Request) {

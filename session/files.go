@@ -145,7 +145,7 @@ func (a *FileAction) allow(ctx context.Context, p string) error {
 		Name: fileTool(a.call.Kind), Args: map[string]any{"path": p, "sandbox_id": r.name}, Sandbox: r.name,
 	}}
 	v := r.s.o.Policy.Decide(call)
-	err := r.s.takeRates(ctx, a.key.ID, &v, "")
+	err := r.s.takeRates(ctx, a.key.ID, &v, a.key.Actor(), "")
 	switch {
 	case v.Decision == policy.Allow && err == nil:
 		return nil

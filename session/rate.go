@@ -21,12 +21,14 @@ type Rates interface {
 
 // takeRates counts a call that v is about against its rates, for whose it is. A rate
 // that nobody can count is not passed over. A call that is asked about counts when
-// it is asked, so that nobody is asked too often; made again with the token of that
-// question, which is good for that call alone, it does not count again.
-func (s *Session) takeRates(ctx context.Context, account string, v *policy.Verdict, token string) error {
+// it is asked, so that nobody is asked too often; made again by actor with the token of
+// that question, which is good for that call alone, it does not count again.
+func (s *Session) takeRates(ctx context.Context, account string, v *policy.Verdict, actor, token string) error {
 	rates := v.Plan.Rates
-	if v.Decision == policy.Ask && token != "" {
-		return nil
+	if v.Decision == policy.Ask && token != "" && len(rates) > 0 {
+		if open, err := s.o.Approvals.open(ctx, actor, token); err != nil || open {
+			return err
+		}
 	}
 	full, wait, err := s.TakeRates(ctx, account, rates)
 	if err != nil || full < 0 {

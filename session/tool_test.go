@@ -383,6 +383,12 @@ tools:
 			t.Errorf("%s, again: %v", name, err)
 		}
 	}
+	// The limit is used up, so a token of nothing comes to nobody's door.
+	for name, arguments := range map[string]string{"run_command": `{"command":"asked"}`, "list_sandboxes": `{}`} {
+		if err := call(name, arguments, "made up"); !errors.Is(err, sandbox.ErrDenied) || !strings.Contains(err.Error(), "1/h") {
+			t.Errorf("%s with a token that is made up: %v", name, err)
+		}
+	}
 	if err := call("run_command", `{"command":"true"}`, "made up"); !errors.Is(err, sandbox.ErrDenied) || !strings.Contains(err.Error(), "1/h") {
 		t.Errorf("a token where nobody is asked: %v", err)
 	}
