@@ -259,7 +259,7 @@ func copyLeaf(dir *os.File, name, dst string, st *unix.Stat_t) error {
 		if err != nil {
 			return err
 		}
-		return writeFile(dst, data, 0o755&fs.FileMode(st.Mode)|0o444)
+		return writeFile(dst, data, 0o755&fs.FileMode(st.Mode)) // no wider than it was
 	}
 	return nil // devices, sockets and pipes are not for sandboxes
 }
