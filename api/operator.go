@@ -6,7 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"strings"
+
+	"github.com/caisson-run/caisson/api/bounds"
 )
 
 // Operator serves what the operator of a server asks: /healthz of everybody,
@@ -18,10 +19,7 @@ func Operator(stats *Stats, known func(ctx context.Context, token string) error)
 		w.Write([]byte("ok\n"))
 	})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		token := r.Header.Get("X-Api-Key")
-		if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
-			token = bearer
-		}
+		token := bounds.Token(r.Header)
 		if token == "" || known(r.Context(), token) != nil {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			say(w, http.StatusUnauthorized, "metrics are for who has a key: Authorization: Bearer e2b_…")

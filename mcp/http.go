@@ -89,8 +89,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, why, http.StatusForbidden)
 		return
 	}
-	// Clients of other APIs send a key in this header.
-	if key := r.Header.Get("X-API-Key"); key != "" && r.Header.Get("Authorization") == "" {
+	// Clients of other APIs send a key in this header: it is the key here, too, if there
+	// is another in Authorization (bounds.Token).
+	if key := r.Header.Get("X-API-Key"); key != "" {
 		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", "Bearer "+key)
 	}

@@ -220,6 +220,10 @@ func TestEndpoint(t *testing.T) {
 	if status, _, _ := post(t, s.URL, "", initialize, "X-API-Key", "mine"); status != 200 {
 		t.Error("X-API-Key", status)
 	}
+	// With two keys it is X-API-Key's, as behind every other door.
+	if status, _, _ := post(t, s.URL, "none", initialize, "X-API-Key", "mine"); status != 200 {
+		t.Error("X-API-Key beside a token for somebody else", status)
+	}
 	// Pages of others, and names that were pointed at this machine.
 	for _, header := range [][]string{{"Origin", "http://evil.example.com"}, {"Origin", "null"}, {"Host", "evil.example.com"}, {"Origin", "http://evil.example.com", "Host", "evil.example.com"}} {
 		for _, message := range []string{initialize, listModern} {

@@ -5,7 +5,6 @@ package e2b
 import (
 	"context"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/caisson-run/caisson/api/bounds"
@@ -105,10 +104,7 @@ func (s *Server) keyed(h keyed) http.Handler {
 
 // key finds whose request it is.
 func (s *Server) key(r *http.Request) (*session.Key, error) {
-	token := r.Header.Get("X-Api-Key")
-	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && token == "" {
-		token = bearer
-	}
+	token := bounds.Token(r.Header)
 	if token == "" {
 		return nil, &apiError{http.StatusUnauthorized, "the request has no key; set E2B_API_KEY to one that caisson keys create made"}
 	}

@@ -154,10 +154,7 @@ func (s *Server) door(h handler) http.Handler {
 // key finds whose request it is. What is wrong with a key is nobody's business, a
 // registry that cannot be read is.
 func (s *Server) key(r *http.Request) (*session.Key, error) {
-	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !ok {
-		token = r.Header.Get("X-Api-Key")
-	}
+	token := bounds.Token(r.Header)
 	if token == "" {
 		return nil, &fault{Status: http.StatusUnauthorized, Kind: kindRequest, Code: "invalid_api_key",
 			Message: "the request has no key; send one that caisson keys create made: Authorization: Bearer KEY"}

@@ -226,10 +226,7 @@ func KeyOf(ctx context.Context) *session.Key { return callOf(ctx).key }
 // key finds whose request it is. What is wrong with a key is nobody's business, a
 // registry that cannot be read is.
 func (s *Server) key(r *http.Request) (*session.Key, error) {
-	token := r.Header.Get("X-Api-Key")
-	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && token == "" {
-		token = bearer
-	}
+	token := bounds.Token(r.Header)
 	if token == "" {
 		return nil, &Problem{Status: http.StatusUnauthorized, Detail: "the request has no key", Hint: "send one that caisson keys create made as X-API-Key"}
 	}
