@@ -41,7 +41,7 @@ type Call struct {
 	// File is the absolute path of a host file to run. It alone is shown, in
 	// the working directory, unless the workspace shows it already.
 	File string
-	// Language overrides what File's name and first line say.
+	// FileLanguage overrides what File's name and first line say.
 	FileLanguage string
 
 	// AllowDangerousMounts lets mounts of home folders, keys and credentials

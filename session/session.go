@@ -17,7 +17,8 @@
 // What is written here is written once for all levels; drivers do not know
 // policies, records or callers.
 //
-// Lock order: none; a run's parts lock only themselves.
+// Lock order: the change of a sandbox that lives on, Sandboxes.mu, that sandbox's mu, and
+// last the mu of what is kept ready. A run's parts lock only themselves.
 package session
 
 import (

@@ -23,8 +23,8 @@ type Source struct {
 	Code     []byte
 }
 
-// ReadSource reads at most MaxSource bytes of code. Errors are ErrInvalid with
-// a hint.
+// ReadSource reads code, and no more of it than one byte over MaxSource, by which it is
+// refused when it is planned. Errors are ErrInvalid with a hint.
 func ReadSource(name string, r io.Reader) ([]byte, error) {
 	code, err := io.ReadAll(io.LimitReader(r, MaxSource+1))
 	if err != nil {
