@@ -85,6 +85,25 @@ type Survivor interface {
 	Leave() error
 }
 
+// Sweeper is the optional ability of a Driver to take away what a sandbox has outside
+// its state directory, a control group or a container, when its owner was killed.
+type Sweeper interface {
+	// Sweep removes what the sandbox with the given ID may have left there, and ends
+	// what still runs of it. The caller holds the dead owner's lock. That there is
+	// nothing, or that the ID is none of the level's, is no error.
+	Sweep(ctx context.Context, id string) error
+}
+
+// EarlyStarter is the optional ability of a Driver to begin to make a sandbox before
+// everything about it is known.
+type EarlyStarter interface {
+	// Early begins to make the sandbox that Runner.Run or Driver.Start will be asked
+	// for with this ID, state directory and limits, and returns at once. What goes
+	// wrong is an error of theirs. The caller calls release when it has asked, or will
+	// not: it takes back what was not used.
+	Early(id, stateDir string, limits Limits) (release func())
+}
+
 // Preparer is the optional ability to make sandboxes before it is known what
 // runs in them.
 type Preparer interface {
@@ -94,6 +113,15 @@ type Preparer interface {
 	// what any two sandboxes do. The caller owns it and must Destroy it. Errors
 	// are those of Runner.Run.
 	Prepare(ctx context.Context, spec *Spec) (Prepared, error)
+}
+
+// BesidePreparer is a Preparer whose sandboxes cost no more than Runner.Run's when
+// they are made before their program is known, so that they are made beside what has
+// to be done before it may start.
+type BesidePreparer interface {
+	Preparer
+	// Beside does nothing.
+	Beside()
 }
 
 // Prepared is a sandbox that waits for its program. It dies with its owner.

@@ -8,13 +8,6 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// besideDriver is what a driver implements whose sandboxes cost no more when they are
-// made before their program is known: the process level.
-type besideDriver interface {
-	sandbox.Preparer
-	Beside()
-}
-
 // begun is the sandbox of a one-shot, which is made while the intent is written
 // down. The level is told of no program until both are done, or holds it until then
 // (sandbox.Holder), so that nothing of the call's has run when the intent is on the
@@ -51,7 +44,7 @@ func (r *run) begin(ctx context.Context, d sandbox.Driver, w *world) {
 // where it does not.
 func making(ctx context.Context, d sandbox.Driver, w *world) func() (sandbox.Held, error) {
 	switch d := d.(type) {
-	case besideDriver:
+	case sandbox.BesidePreparer:
 		return func() (sandbox.Held, error) {
 			p, err := d.Prepare(ctx, w.spec)
 			if err != nil {

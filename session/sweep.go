@@ -12,12 +12,6 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// sweeper is what a driver implements that leaves something outside the run
-// directory when its owner is killed: a control group, say.
-type sweeper interface {
-	Sweep(ctx context.Context, id string) error
-}
-
 // sweep takes away what dead owners left, once per session, before its first
 // run. What cannot be removed is left for the next sweep and never keeps a run
 // from starting: it belongs to another call.
@@ -40,7 +34,7 @@ func sweepState(ctx context.Context, state State, drivers map[string]sandbox.Dri
 	_, err := state.Sweep(ctx, func(ctx context.Context, path string) error {
 		var errs []error
 		for _, d := range drivers {
-			if sw, ok := d.(sweeper); ok {
+			if sw, ok := d.(sandbox.Sweeper); ok {
 				errs = append(errs, sw.Sweep(ctx, filepath.Base(path)))
 			}
 		}

@@ -35,12 +35,6 @@ const (
 	shmMost = 64 << 20
 )
 
-// earlyDriver is what a driver implements that can begin to make a sandbox
-// before everything about it is known; see the driver of gVisor.
-type earlyDriver interface {
-	Early(id, stateDir string, limits sandbox.Limits) (release func())
-}
-
 // prepare opens everything the plan names and builds the Spec.
 func (r *run) prepare(ctx context.Context, d sandbox.Driver) (*world, error) {
 	dir, err := r.s.o.State.Run(r.id)
@@ -59,7 +53,7 @@ func (r *run) prepare(ctx context.Context, d sandbox.Driver) (*world, error) {
 	}
 	w.spec.Sudo = r.call.Sudo && r.caps.Root
 	w.spec.Snapshots = r.kind == policy.StartSandbox && r.caps.Snapshot
-	if d, ok := d.(earlyDriver); ok && r.question == nil {
+	if d, ok := d.(sandbox.EarlyStarter); ok && r.question == nil {
 		// Nothing of the call's runs before it is recorded.
 		release := d.Early(r.id, dir.Path(), w.spec.Limits)
 		r.undo.add(func(context.Context) error { release(); return nil })

@@ -157,9 +157,10 @@ const noSurvival = "a container ends with the stream to its agent, which is its 
 // an engine that hangs, and not once for each sandbox.
 const sweepLimit = 2 * time.Second
 
-// Sweep removes the container of the sandbox with the given id, if there is
-// one. The caller holds the dead owner's lock, and the name is that sandbox's
-// alone. Where no engine listens there is nothing to remove.
+var _ sandbox.Sweeper = (*Driver)(nil)
+
+// Sweep removes the container of the sandbox with the given id, if there is one: the
+// name is that sandbox's alone. Where no engine listens there is nothing to remove.
 func (d *Driver) Sweep(ctx context.Context, id string) error {
 	if !validID().MatchString(id) {
 		return nil // none of ours

@@ -330,9 +330,7 @@ func testOwnerKilled(t *testing.T, s *suite, r road) {
 	stopped(t, files)
 
 	// What can only be swept, the next start sweeps.
-	if sweeper, ok := s.driver.(interface {
-		Sweep(context.Context, string) error
-	}); ok {
+	if sweeper, ok := s.driver.(sandbox.Sweeper); ok {
 		if err := sweeper.Sweep(t.Context(), id); err != nil {
 			t.Errorf("sweep: %v", err)
 		}

@@ -30,10 +30,9 @@ type early struct {
 	err      error
 }
 
-// Early begins to make the sandbox that Run or Start will be asked for with
-// this ID, state directory and limits, and returns at once. What goes wrong is
-// an error of Run or Start. The caller calls release when it has done so, or
-// will not: it takes back what was not used.
+var _ sandbox.EarlyStarter = (*Driver)(nil)
+
+// Early implements sandbox.EarlyStarter.
 func (d *Driver) Early(id, stateDir string, limits sandbox.Limits) (release func()) {
 	if builtWithCgo || limits.Check(d.limits()) != nil {
 		return func() {}

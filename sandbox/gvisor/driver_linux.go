@@ -92,8 +92,9 @@ func (d *Driver) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instanc
 	return d.startInstance(ctx, spec, "")
 }
 
-// Sweep removes what the sandbox with the given id may have left outside its
-// state directory: its control group. The caller holds the dead owner's lock.
+var _ sandbox.Sweeper = (*Driver)(nil)
+
+// Sweep removes the control group of the sandbox with the given id.
 func (d *Driver) Sweep(ctx context.Context, id string) error {
 	host := d.host()
 	if host == nil {

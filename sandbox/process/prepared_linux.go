@@ -83,8 +83,9 @@ func (b *box) parked() {
 	}
 }
 
-// Beside says that a sandbox costs what a one-shot's does when it is made before its
-// program is known.
+var _ sandbox.BesidePreparer = (*Driver)(nil)
+
+// Beside implements sandbox.BesidePreparer.
 func (d *Driver) Beside() {}
 
 func (p *prepared) ID() string { return p.box.spec.ID }
