@@ -3,8 +3,6 @@
 package egress
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"os"
 	"runtime"
 	"slices"
@@ -15,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/egress/wire"
+	"github.com/caisson-run/caisson/internal/linux/idmap"
 )
 
 // process is a router's. os.Process would look first, once, how the kernel gets along
@@ -56,11 +55,11 @@ func (r *Router) start(l *launch) error {
 	// A terminal's signals are not for it.
 	attr := &syscall.SysProcAttr{Setsid: true}
 	if os.Geteuid() == 0 {
-		uid, err := privateUID()
+		uid, err := idmap.PrivateID()
 		if err != nil {
 			return cannot("no uid can be drawn", err)
 		}
-		l.order.UID = uid
+		l.order.UID = int(uid)
 		attr.Credential = as(uid, l.program)
 		attr.Cloneflags = unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 	}
@@ -127,12 +126,12 @@ func unhurried() (undo func()) {
 // as has a router begin as the user that it is to be. It would become that one by
 // itself, but in a program that has threads already each step of it waits for all of
 // them. A program that others may not execute begins as root.
-func as(uid int, program *os.File) *syscall.Credential {
+func as(uid uint32, program *os.File) *syscall.Credential {
 	var st unix.Stat_t
 	if unix.Fstat(int(program.Fd()), &st) != nil || st.Mode&0o001 == 0 {
 		return nil
 	}
-	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
+	return &syscall.Credential{Uid: uid, Gid: uid}
 }
 
 // dumpable says whether this process was dumpable before it started the first router
@@ -149,14 +148,4 @@ func keepDumpable() {
 	if dumpable() {
 		_ = unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
 	}
-}
-
-// privateUID draws a number that owns nothing on this host, from the range that
-// sandboxes have theirs from (sandbox/gvisor/ids.go says why there).
-func privateUID() (int, error) {
-	var b [4]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return 0, err
-	}
-	return 0x70000000 + int(binary.LittleEndian.Uint32(b[:])%0x0fff0000), nil
 }

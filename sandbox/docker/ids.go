@@ -3,19 +3,10 @@
 package docker
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"fmt"
 
+	"github.com/caisson-run/caisson/internal/linux/idmap"
 	"github.com/caisson-run/caisson/sandbox"
-)
-
-// Private host uids lie between systemd's container range (which ends at
-// 0x6fffffff) and the numbers that old tools take for negative
-// (https://systemd.io/UIDS-GIDS/). Nothing on a host owns files there.
-const (
-	privateFirst = 0x70000000
-	privateCount = 0x0fff0000
 )
 
 // identity says who root and the user are outside of the container.
@@ -36,11 +27,11 @@ func newIdentity(f *facts, u sandbox.User, euid, egid int) (identity, error) {
 	if !f.namespaces() {
 		return identity{rootID: 0, userUID: u.UID, userGID: u.GID}, nil
 	}
-	var b [4]byte
-	if _, err := rand.Read(b[:]); err != nil {
+	pair, err := idmap.PrivatePair()
+	if err != nil {
 		return identity{}, err
 	}
-	base := privateFirst + 2*int(binary.LittleEndian.Uint32(b[:])%(privateCount/2))
+	base := int(pair)
 	id := identity{own: true, rootID: base, userUID: base + 1, userGID: base + 1}
 	if euid != 0 {
 		id.userUID, id.userGID = euid, egid

@@ -3,20 +3,10 @@
 package gvisor
 
 import (
-	"crypto/rand"
-	"encoding/binary"
-
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/caisson-run/caisson/internal/linux/idmap"
 	"github.com/caisson-run/caisson/sandbox"
-)
-
-// Private host uids lie between systemd's container range (which ends at
-// 0x6fffffff) and the numbers that old tools take for negative
-// (https://systemd.io/UIDS-GIDS/). Nothing on a host owns files there.
-const (
-	privateFirst = 0x70000000
-	privateCount = 0x0fff0000
 )
 
 // identity says which host ids stand behind the ids inside.
@@ -47,7 +37,7 @@ func newIdentity(u sandbox.User, euid, egid int, base uint32) (identity, error) 
 	}
 	if base == 0 {
 		var err error
-		if base, err = privatePair(); err != nil {
+		if base, err = idmap.PrivatePair(); err != nil {
 			return identity{}, err
 		}
 	}
@@ -63,16 +53,4 @@ func newIdentity(u sandbox.User, euid, egid int, base uint32) (identity, error) 
 		id.gids = append(id.gids, specs.LinuxIDMapping{ContainerID: uint32(u.GID), HostID: base + 1, Size: 1})
 	}
 	return id, nil
-}
-
-// privatePair returns the first of two neighbouring private ids, at random:
-// with 500 sandboxes the chance that any two share one is below 1 in 1000,
-// and they would still not see each other.
-func privatePair() (uint32, error) {
-	var b [4]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return 0, err
-	}
-	n := binary.LittleEndian.Uint32(b[:]) % (privateCount / 2)
-	return privateFirst + 2*n, nil
 }

@@ -3,19 +3,10 @@
 package process
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"fmt"
 
+	"github.com/caisson-run/caisson/internal/linux/idmap"
 	"github.com/caisson-run/caisson/sandbox"
-)
-
-// Private host uids lie between systemd's container range (which ends at
-// 0x6fffffff) and the numbers that old tools take for negative
-// (https://systemd.io/UIDS-GIDS/). Nothing on a host owns files there.
-const (
-	privateFirst = 0x70000000
-	privateCount = 0x0fff0000
 )
 
 // identity says which host ids stand behind the ids inside.
@@ -46,7 +37,7 @@ func newIdentity(u sandbox.User, euid, egid int) (identity, error) {
 			hostUID: euid, hostGID: egid,
 		}, nil
 	}
-	base, err := privatePair()
+	base, err := idmap.PrivatePair()
 	if err != nil {
 		return identity{}, err
 	}
@@ -55,16 +46,4 @@ func newIdentity(u sandbox.User, euid, egid int) (identity, error) {
 		gidMap:  fmt.Sprintf("0 %d 1\n%d %d 1\n", base, u.GID, base+1),
 		hostUID: int(base + 1), hostGID: int(base + 1), private: true,
 	}, nil
-}
-
-// privatePair returns the first of two neighbouring private ids, at random:
-// with 500 sandboxes the chance that any two share one is below 1 in 1000,
-// and they would still not see each other.
-func privatePair() (uint32, error) {
-	var b [4]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return 0, err
-	}
-	n := binary.LittleEndian.Uint32(b[:]) % (privateCount / 2)
-	return privateFirst + 2*n, nil
 }

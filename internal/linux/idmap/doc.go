@@ -12,4 +12,6 @@
 //
 // The mount is detached: it has no place in any mount namespace until the
 // caller gives it one (move_mount(2)), and vanishes with its descriptor.
+//
+// The private ids of sandboxes and routers are drawn here, too.
 package idmap
