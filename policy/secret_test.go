@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caisson-run/caisson/egress/authority"
+	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -108,14 +108,14 @@ func TestWebLayers(t *testing.T) {
 		t.Errorf("TLS is ended for %s", got)
 	}
 	many := "network:\n  allow:\n"
-	for i := range authority.MostHosts + 1 {
+	for i := range wire.MostHosts + 1 {
 		many += "    - {host: h" + formatCount(int64(i)) + ".example.com, methods: [GET]}\n"
 	}
 	if p, err = New(Options{File: parsed(t, "file", many)}); err != nil {
 		t.Fatal(err)
 	}
 	if v := p.Decide(command(nil)); v.Decision != Deny || !strings.Contains(v.Hint, "*.example.com") {
-		t.Errorf("%d hosts: %+v", authority.MostHosts+1, v)
+		t.Errorf("%d hosts: %+v", wire.MostHosts+1, v)
 	}
 }
 

@@ -9,9 +9,9 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/caisson-run/caisson/egress/authority"
 	"github.com/caisson-run/caisson/egress/credential"
 	"github.com/caisson-run/caisson/egress/rule"
+	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -206,8 +206,8 @@ func (d *decision) ended() *refusal {
 	if n == 0 && d.call.UpstreamCA != "" {
 		return cannotMean("leave it out, or say with --secret, or in a policy file, which host's requests are the router's", "--upstream-ca: there is no host whose TLS the router ends")
 	}
-	if n > authority.MostHosts {
-		return cannotMean("write *.example.com for many hosts of one domain", "requests to %d hosts are judged or get a secret; the most is %d", n, authority.MostHosts)
+	if n > wire.MostHosts {
+		return cannotMean("write *.example.com for many hosts of one domain", "requests to %d hosts are judged or get a secret; the most is %d", n, wire.MostHosts)
 	}
 	return nil
 }

@@ -48,10 +48,6 @@ const (
 	skew = time.Hour
 )
 
-// MostHosts bounds the names of an issuer: each is in the certificate that a
-// client is sent with every connection.
-const MostHosts = 100
-
 // Authority is what a sandbox trusts for the hosts that its router ends.
 type Authority struct {
 	cert *x509.Certificate
@@ -116,8 +112,8 @@ func (a *Authority) Delegate(hosts []name.Name, now time.Time) (*wire.Issuer, er
 	}
 	slices.Sort(domains)
 	domains = slices.Compact(domains)
-	if len(domains) == 0 || len(domains) > MostHosts {
-		return nil, fmt.Errorf("there are %d hosts to end the TLS of; there may be 1 to %d", len(domains), MostHosts)
+	if len(domains) == 0 || len(domains) > wire.MostHosts {
+		return nil, fmt.Errorf("there are %d hosts to end the TLS of; there may be 1 to %d", len(domains), wire.MostHosts)
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

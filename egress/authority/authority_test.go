@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/egress/name"
+	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -95,7 +96,7 @@ func TestDelegate(t *testing.T) {
 			t.Errorf("a certificate of %s for %s: %v", c.certified, c.asked, err)
 		}
 	}
-	for _, hosts := range [][]name.Name{nil, {{}}, many(t, MostHosts+1)} {
+	for _, hosts := range [][]name.Name{nil, {{}}, many(t, wire.MostHosts+1)} {
 		if _, err := a.Delegate(hosts, time.Now()); err == nil {
 			t.Errorf("an issuer for %d hosts", len(hosts))
 		}

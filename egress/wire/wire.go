@@ -40,6 +40,10 @@ const (
 	RecordEvery   = 10 * time.Second
 )
 
+// MostHosts is how many hosts a router ends the TLS of at most: each is in the
+// certificate that a client is sent with every connection.
+const MostHosts = 100
+
 // Order tells the router what to let through.
 type Order struct {
 	Rules  Rules  `json:"rules"`
