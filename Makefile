@@ -53,14 +53,14 @@ GUEST := guest/embedded/caisson-guest
 ENGINE := internal/linux/engine/shelf/caisson-engine
 ROUTER := internal/linux/engine/shelf/caisson-router
 define build_caisson
-	GOOS=linux GOARCH=$(1) go build -trimpath -ldflags '-s -w' -o .cache/engine/$(1)-guest ./cmd/caisson-guest
+	GOOS=linux GOARCH=$(1) go build -ldflags '-s -w' -o .cache/engine/$(1)-guest ./cmd/caisson-guest
 	go run ./internal/tools/packengine -quick .cache/engine/$(1)-guest $(GUEST)
-	GOOS=linux GOARCH=$(1) go build -trimpath -buildvcs=false -ldflags '-s -w' -o .cache/engine/$(1) ./cmd/caisson-engine
-	GOOS=linux GOARCH=$(1) go build -trimpath -buildvcs=false -ldflags '-s -w' -o .cache/engine/$(1)-router ./cmd/caisson-router
+	GOOS=linux GOARCH=$(1) go build -buildvcs=false -ldflags '-s -w' -o .cache/engine/$(1) ./cmd/caisson-engine
+	GOOS=linux GOARCH=$(1) go build -buildvcs=false -ldflags '-s -w' -o .cache/engine/$(1)-router ./cmd/caisson-router
 	go run ./internal/tools/packengine .cache/engine/$(1) $(ENGINE)
 	go run ./internal/tools/packengine .cache/engine/$(1)-router $(ROUTER)
-	GOOS=linux GOARCH=$(1) go build $(3) -tags embedguest,embedengine -ldflags '$(LDFLAGS)' -o .cache/engine/$(1)-whole ./cmd/caisson
-	GOOS=linux GOARCH=$(1) go build $(3) -tags lean,embedengine -ldflags '$(LDFLAGS) -T $(LEAN_AT)' -o .cache/engine/$(1)-run ./cmd/caisson-run
+	GOOS=linux GOARCH=$(1) go build -tags embedguest,embedengine -ldflags '$(LDFLAGS)' -o .cache/engine/$(1)-whole ./cmd/caisson
+	GOOS=linux GOARCH=$(1) go build -tags lean,embedengine -ldflags '$(LDFLAGS) -T $(LEAN_AT)' -o .cache/engine/$(1)-run ./cmd/caisson-run
 	go run ./internal/tools/onefile .cache/engine/$(1)-whole .cache/engine/$(1)-run $(2)
 endef
 
@@ -295,7 +295,7 @@ dist: ## static binaries, packages and checksums for linux amd64 and arm64
 
 .PHONY: $(addprefix dist-,$(DIST_ARCHES))
 $(addprefix dist-,$(DIST_ARCHES)): dist-%:
-	$(call build_caisson,$*,dist/caisson_linux_$*/caisson,-trimpath)
+	$(call build_caisson,$*,dist/caisson_linux_$*/caisson)
 	@cp LICENSE $(wildcard README.md) dist/caisson_linux_$*/
 	@tar -C dist --owner=0 --group=0 --numeric-owner --sort=name --mtime=@$(SOURCE_DATE) -czf dist/caisson_linux_$*.tar.gz caisson_linux_$*
 	@go run ./internal/tools/mkdeb -version '$(VERSION)' -arch $* -date $(SOURCE_DATE) -binary dist/caisson_linux_$*/caisson -out dist

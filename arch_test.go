@@ -318,6 +318,19 @@ func TestEveryPackageHasOneComment(t *testing.T) {
 	}
 }
 
+// Whoever looks for something finds its package in ARCHITECTURE.md.
+func TestCodemapIsWhole(t *testing.T) {
+	text, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range list(t) {
+		if name := strings.TrimPrefix(p.ImportPath, "./"); name != "." && !bytes.Contains(text, []byte("`"+name+"`")) {
+			t.Errorf("the table of packages has no row for %s", name)
+		}
+	}
+}
+
 // filepath both cuts names, which is calculation, and looks at the disk.
 func TestPolicyLooksAtNoDisk(t *testing.T) {
 	looks := []string{"Abs", "EvalSymlinks", "Glob", "Walk", "WalkDir"}
