@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/internal/linux/mountinfo"
+	"github.com/caisson-run/caisson/internal/linux/mountpoint"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -57,28 +58,9 @@ func nameOf(f *os.File) (string, error) {
 	return name, nil
 }
 
-// exists looks for m's target in the object that owner shows, without
-// following a link.
+// exists looks for m's target in the object that owner shows.
 func exists(owner, m sandbox.Mount) error {
-	rel := strings.TrimPrefix(strings.TrimPrefix(m.Target, owner.Target), "/")
-	if rel == "" {
-		return nil
-	}
-	fd, err := unix.Openat2(int(owner.Source.Fd()), rel, &unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
-	})
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return err
-	}
-	if isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR; isDir != m.Dir {
-		return errors.New("there is a file where a directory is to be mounted, or the other way round")
-	}
-	return nil
+	return mountpoint.Find(owner.Source, owner.Target, m.Target, m.Dir)
 }
 
 // mountedBelow is a mountpoint below a directory, or "".

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/internal/linux/mountpoint"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -37,7 +38,7 @@ func (b *box) makeMountpoints() error {
 		if owner.Target == "/" && b.plan.erofs {
 			continue // the gofer's own tree is empty; the image has the mountpoint
 		}
-		switch err := exists(owner, m); {
+		switch err := mountpoint.Find(owner.Source, owner.Target, m.Target, m.Dir); {
 		case err == nil:
 		case owner.Target == "/" && errors.Is(err, fs.ErrNotExist):
 			missing = append(missing, m)
@@ -58,29 +59,6 @@ func (b *box) makeMountpoints() error {
 // below reports whether target lies in dir or is it.
 func below(target, dir string) bool {
 	return dir == "/" || target == dir || strings.HasPrefix(target, dir+"/")
-}
-
-// exists looks for m's target in the object that owner shows, without
-// following a link.
-func exists(owner, m sandbox.Mount) error {
-	rel := strings.TrimPrefix(strings.TrimPrefix(m.Target, owner.Target), "/")
-	if rel == "" {
-		return nil
-	}
-	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
-	fd, err := unix.Openat2(int(owner.Source.Fd()), rel, how)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return err
-	}
-	if isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR; isDir != m.Dir {
-		return errors.New("there is a file where a directory is to be mounted, or the other way round")
-	}
-	return nil
 }
 
 // ownRoot gives the sandbox a root tree of its own with the missing targets.

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/internal/linux/mountpoint"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -197,7 +198,7 @@ func (w *world) under(target string) *source {
 // mountpoint looks for one target, and notes it where the root's own tree lacks
 // it: that tree is shared and read-only.
 func (w *world) mountpoint(src *source, name string, at sandbox.Mask) error {
-	err := exists(src.mount, at.Target, at.Dir)
+	err := mountpoint.Find(src.mount.Source, src.mount.Target, at.Target, at.Dir)
 	switch {
 	case err == nil:
 		return nil
@@ -210,29 +211,6 @@ func (w *world) mountpoint(src *source, name string, at sandbox.Mask) error {
 		Problem: fmt.Sprintf("it cannot be placed at %s inside %s", at.Target, src.mount.Name),
 		Hint:    "make the mountpoint there first, or choose another target",
 	}
-}
-
-// exists looks for a target in the object that owner shows, without following
-// a link.
-func exists(owner sandbox.Mount, target string, dir bool) error {
-	rel := strings.TrimPrefix(strings.TrimPrefix(target, owner.Target), "/")
-	if rel == "" {
-		return nil
-	}
-	how := &unix.OpenHow{Flags: noLinks, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
-	fd, err := unix.Openat2(int(owner.Source.Fd()), rel, how)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return err
-	}
-	if isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR; isDir != dir {
-		return errors.New("there is a file where a directory is to be mounted, or the other way round")
-	}
-	return nil
 }
 
 // openDevices opens the host's harmless devices.
