@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/session"
 )
 
@@ -46,7 +47,7 @@ func (n *networkBody) wish() (*session.NetworkWish, error) {
 	for _, d := range n.DenyOut {
 		switch p, err := prefix(d); {
 		case err != nil:
-			return bad("denyOut takes addresses and ranges, not " + quoted(d))
+			return bad("denyOut takes addresses and ranges, not " + bounds.Quoted(d))
 		case p.Bits() == 0:
 			denyAll = true
 		default:
@@ -59,10 +60,10 @@ func (n *networkBody) wish() (*session.NetworkWish, error) {
 			continue
 		}
 		if !denyAll {
-			return bad("allowOut has the domain " + quoted(a) + "; when it has domains, denyOut must have " + allTraffic)
+			return bad("allowOut has the domain " + bounds.Quoted(a) + "; when it has domains, denyOut must have " + allTraffic)
 		}
 		if strings.ContainsAny(a, ":/") {
-			return bad("allowOut takes domains, addresses and ranges, not " + quoted(a))
+			return bad("allowOut takes domains, addresses and ranges, not " + bounds.Quoted(a))
 		}
 		w.Allow = append(w.Allow, a)
 	}

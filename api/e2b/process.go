@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/wire"
@@ -304,7 +305,7 @@ func (s *Server) serveCloseStdin(r *http.Request, in *inside, q *wire.ProcessCon
 func (s *Server) serveSendSignal(r *http.Request, in *inside, q *wire.ProcessSignal) (any, error) {
 	n, ok := map[string]syscall.Signal{"SIGNAL_SIGKILL": syscall.SIGKILL, "SIGNAL_SIGTERM": syscall.SIGTERM}[q.Signal]
 	if !ok {
-		return nil, &connectError{codeInvalid, "the signal " + quoted(q.Signal) + " is not one of SIGNAL_SIGKILL, SIGNAL_SIGTERM"}
+		return nil, &connectError{codeInvalid, "the signal " + bounds.Quoted(q.Signal) + " is not one of SIGNAL_SIGKILL, SIGNAL_SIGTERM"}
 	}
 	return struct{}{}, in.Signal(r.Context(), selector(q.Process), n)
 }

@@ -18,7 +18,6 @@ package e2b
 import (
 	"crypto/subtle"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -60,7 +59,7 @@ type Server struct {
 func New(o Options) *Server {
 	if o.Rest == nil {
 		o.Rest = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			writeAPIError(w, &apiError{http.StatusNotFound, "there is nothing at " + r.Method + " " + quoted(r.URL.Path)})
+			writeAPIError(w, &apiError{http.StatusNotFound, "there is nothing at " + r.Method + " " + bounds.Quoted(r.URL.Path)})
 		})
 	}
 	if o.Memory == nil {
@@ -153,13 +152,4 @@ type gone struct {
 
 func writeGone(w http.ResponseWriter, id string) {
 	writeJSON(w, http.StatusBadGateway, gone{SandboxID: id, Message: "The sandbox was not found", Code: http.StatusBadGateway})
-}
-
-// quoted shows what a client sent.
-func quoted(s string) string {
-	const most = 200
-	if len(s) > most {
-		s = s[:most]
-	}
-	return strconv.Quote(s)
 }

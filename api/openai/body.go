@@ -78,7 +78,7 @@ func (o *object) carried(names ...string) error {
 		return nil
 	}
 	slices.Sort(not)
-	return wrong(not[0], "unsupported_parameter", quoted(strings.Join(not, ", "))+" is not carried by this server, and nothing is made that lacks what was asked for; see docs/openai.md")
+	return wrong(not[0], "unsupported_parameter", bounds.Quoted(strings.Join(not, ", "))+" is not carried by this server, and nothing is made that lacks what was asked for; see docs/openai.md")
 }
 
 func (o *object) wrong(name, message string) error {
@@ -170,7 +170,7 @@ func (c *call) page(more ...string) (*page, error) {
 	p := &page{limit: usualPage}
 	for name, values := range q {
 		if len(values) != 1 {
-			return nil, wrong(name, "invalid_value", quoted(name)+" is there more than once")
+			return nil, wrong(name, "invalid_value", bounds.Quoted(name)+" is there more than once")
 		}
 		v := values[0]
 		switch {
@@ -187,7 +187,7 @@ func (c *call) page(more ...string) (*page, error) {
 		case slices.Contains(more, name) && name == "name":
 			p.name = v
 		default:
-			return nil, wrong(name, "unsupported_parameter", quoted(name)+" is not carried by this server")
+			return nil, wrong(name, "unsupported_parameter", bounds.Quoted(name)+" is not carried by this server")
 		}
 	}
 	return p, nil
@@ -212,7 +212,7 @@ type listed[T any] struct {
 
 // notFound is the answer for what is not there, or is another key's.
 func notFound(what, id string, err error) error {
-	f := asFault(sandbox.Errorf(sandbox.ErrNotFound, what+" "+quoted(id), "there is none"))
+	f := asFault(sandbox.Errorf(sandbox.ErrNotFound, what+" "+bounds.Quoted(id), "there is none"))
 	if err != nil {
 		f = asFault(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"strconv"
 
 	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/guest"
@@ -39,7 +38,7 @@ func (f *fault) Error() string { return f.Message }
 func wrong(param, code, message string) error {
 	f := &fault{Status: http.StatusBadRequest, Kind: kindRequest, Message: message, Code: code}
 	if param != "" {
-		name := clip(param, 200)
+		name := bounds.Clip(param, 200)
 		f.Param = &name
 	}
 	return f
@@ -120,14 +119,4 @@ func writeFault(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(f.Status)
 	w.Write(append(b, '\n'))
-}
-
-// quoted shows what a client sent.
-func quoted(s string) string { return strconv.Quote(clip(s, 200)) }
-
-func clip(s string, most int) string {
-	if len(s) > most {
-		return s[:most]
-	}
-	return s
 }

@@ -182,11 +182,11 @@ func (s *Server) otherMethod(r *http.Request) error {
 	if can == nil {
 		return nowhere(r)
 	}
-	return &fault{Status: http.StatusMethodNotAllowed, Kind: kindRequest, Message: "there is no " + quoted(r.Method) + " here; it takes " + strings.Join(can, ", ")}
+	return &fault{Status: http.StatusMethodNotAllowed, Kind: kindRequest, Message: "there is no " + bounds.Quoted(r.Method) + " here; it takes " + strings.Join(can, ", ")}
 }
 
 func nowhere(r *http.Request) error {
-	return &fault{Status: http.StatusNotFound, Kind: kindRequest, Message: "there is nothing at " + r.Method + " " + quoted(r.URL.Path) + "; docs/openai.md says what there is"}
+	return &fault{Status: http.StatusNotFound, Kind: kindRequest, Message: "there is nothing at " + r.Method + " " + bounds.Quoted(r.URL.Path) + "; docs/openai.md says what there is"}
 }
 
 // answer writes v.

@@ -73,7 +73,7 @@ func (s *Server) upload(c *call, b *session.Sandbox) (place, error) {
 		}
 		return s.copyHere(c, b, string(id))
 	default:
-		return place{}, wrong(part.FormName(), "unsupported_parameter", quoted(part.FormName())+" is not carried by this server; a form has one field, file or file_id")
+		return place{}, wrong(part.FormName(), "unsupported_parameter", bounds.Quoted(part.FormName())+" is not carried by this server; a form has one field, file or file_id")
 	}
 	name := part.FileName() // without directories
 	if name == "" || name == "." || name == ".." || strings.ContainsRune(name, '/') || wire.CheckName(name) != nil {
@@ -154,7 +154,7 @@ func (s *Server) sources(c *call, ids []string) ([]place, error) {
 	for _, id := range ids {
 		p, err := parseFileID(id)
 		if err != nil {
-			return nil, wrong("file_ids", "not_found", quoted(id)+" is no file of a container; there is no other store of files here: upload it to the container")
+			return nil, wrong("file_ids", "not_found", bounds.Quoted(id)+" is no file of a container; there is no other store of files here: upload it to the container")
 		}
 		if b, err := s.o.Sandboxes.Get(c.ctx, c.key, p.box); err != nil || !isContainer(b) {
 			return nil, notFound("file", id, nil)

@@ -39,7 +39,7 @@ var pagePolicy = sync.OnceValue(func() string {
 func page(w http.ResponseWriter, r *http.Request) {
 	w = bounds.Patient(w)
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		writeProblem(w, &Problem{Status: http.StatusMethodNotAllowed, Detail: "there is no " + quoted(r.Method) + " here", Hint: "it takes GET"})
+		writeProblem(w, &Problem{Status: http.StatusMethodNotAllowed, Detail: "there is no " + bounds.Quoted(r.Method) + " here", Hint: "it takes GET"})
 		return
 	}
 	h := w.Header()

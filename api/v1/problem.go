@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -77,7 +76,7 @@ func init() {
 			var d huma.ErrorDetailer
 			if errors.As(err, &d) && len(p.Faults) < mostFlaws {
 				// What was sent is not sent back.
-				p.Faults = append(p.Faults, Flaw{At: d.ErrorDetail().Location, Problem: clip(d.ErrorDetail().Message, 300)})
+				p.Faults = append(p.Faults, Flaw{At: d.ErrorDetail().Location, Problem: bounds.Clip(d.ErrorDetail().Message, 300)})
 			}
 		}
 		if len(p.Faults) > 0 {
@@ -192,14 +191,4 @@ func writeProblem(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", p.ContentType(""))
 	w.WriteHeader(p.Status)
 	w.Write(append(b, '\n'))
-}
-
-// quoted shows what a client sent.
-func quoted(s string) string { return strconv.Quote(clip(s, 200)) }
-
-func clip(s string, most int) string {
-	if len(s) > most {
-		return s[:most]
-	}
-	return s
 }

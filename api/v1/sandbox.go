@@ -10,6 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/registry"
@@ -166,7 +167,7 @@ func (s *Server) list(ctx context.Context, k *session.Key, in *filter) (*listAns
 	for _, m := range in.Metadata {
 		name, value, ok := strings.Cut(m, "=")
 		if !ok || name == "" {
-			return nil, sandbox.Errorf(sandbox.ErrInvalid, "metadata", "%s is not name=value", quoted(m))
+			return nil, sandbox.Errorf(sandbox.ErrInvalid, "metadata", "%s is not name=value", bounds.Quoted(m))
 		}
 		if f.Metadata == nil {
 			f.Metadata = map[string]string{}

@@ -253,11 +253,11 @@ func (s *Server) otherMethod(r *http.Request) error {
 	if can == nil {
 		return nowhere(r)
 	}
-	return &Problem{Status: http.StatusMethodNotAllowed, Detail: "there is no " + quoted(r.Method) + " here", Hint: "it takes " + strings.Join(can, ", ")}
+	return &Problem{Status: http.StatusMethodNotAllowed, Detail: "there is no " + bounds.Quoted(r.Method) + " here", Hint: "it takes " + strings.Join(can, ", ")}
 }
 
 func nowhere(r *http.Request) error {
-	return &Problem{Status: http.StatusNotFound, Detail: "there is nothing at " + quoted(r.URL.Path), Hint: "/openapi.json says what there is"}
+	return &Problem{Status: http.StatusNotFound, Detail: "there is nothing at " + bounds.Quoted(r.URL.Path), Hint: "/openapi.json says what there is"}
 }
 
 const (

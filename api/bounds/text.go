@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bounds
+
+import "strconv"
+
+// mostShown is how much of a word that a client sent an answer repeats, in bytes.
+const mostShown = 200
+
+// Quoted shows what a client sent.
+func Quoted(s string) string { return strconv.Quote(Clip(s, mostShown)) }
+
+// Clip is the first bytes of s, most of them.
+func Clip(s string, most int) string { return s[:min(len(s), most)] }
