@@ -35,7 +35,7 @@ func (s *stage) flooded(ctx context.Context, flags ...string) row {
 	if err := cmd.Start(); err != nil {
 		return row{notes: []string{err.Error()}}
 	}
-	m := &memory{pid: cmd.Process.Pid}
+	m := &memory{pid: cmd.Process.Pid, looked: s.looked}
 	stop := make(chan struct{})
 	watched := make(chan struct{})
 	go func() { m.watch(&got, stop); close(watched) }()
@@ -73,6 +73,8 @@ type memory struct {
 	pid  int
 	idle []int64 // bytes, before the first output
 	peak int64   // bytes, since
+
+	looked func(printing bool) // see stage
 }
 
 func (m *memory) watch(printed *count, stop <-chan struct{}) {
@@ -90,14 +92,19 @@ func (m *memory) watch(printed *count, stop <-chan struct{}) {
 		}
 		n, err := residentBytes(f)
 		f.Close()
+		printing := printed.Load() > 0
 		switch {
 		case err != nil: // it has just ended
-		case printed.Load() > 0:
+			continue
+		case printing:
 			m.peak = max(m.peak, n)
 		default:
 			m.idle = append(m.idle, n)
 			// Its start is not idle yet: the last second counts.
 			m.idle = slices.Delete(m.idle, 0, max(0, len(m.idle)-int(time.Second/sampleEvery)))
+		}
+		if m.looked != nil {
+			m.looked(printing)
 		}
 	}
 }

@@ -28,6 +28,8 @@ type stage struct {
 	o     *options
 	dir   string
 	users []user
+
+	looked func(printing bool) // flooded has looked at the memory; for tests
 }
 
 // user is who runs a row.

@@ -91,8 +91,19 @@ func TestWholeReportsFailures(t *testing.T) {
 }
 
 func TestFlooded(t *testing.T) {
-	// The shell itself grows by about 8 MB after its first output.
-	s := actors(t, `sleep 0.3; echo start; x=$(head -c 8000000 /dev/zero | tr '\0' x); sleep 0.3; echo "$x"`, "")
+	// The shell itself grows by about 8 MB after its first output. It waits until its memory
+	// has been looked at, twice: the first look may have begun before.
+	s := actors(t, `look() { for i in 1 2; do rm -f "$1"; until [ -e "$1" ]; do sleep 0.01; done; done; }
+cd "$HOME"; look idle; echo start; look printing; x=$(head -c 8000000 /dev/zero | tr '\0' x); look printing; echo "$x"`, "")
+	s.looked = func(printing bool) {
+		name := "idle"
+		if printing {
+			name = "printing"
+		}
+		if err := os.WriteFile(filepath.Join(filepath.Dir(s.users[0].state), name), nil, 0o600); err != nil {
+			t.Error(err)
+		}
+	}
 	r := s.flooded(t.Context())
 	idle, most, ok := strings.Cut(r.ours, ", most +")
 	if !ok || !strings.HasPrefix(idle, "idle ") {
