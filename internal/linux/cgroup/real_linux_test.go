@@ -80,7 +80,8 @@ func TestPidsLimitRefusesForks(t *testing.T) {
 	}{{"bites", 24, true}, {"wide enough", 200, false}} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := group(t, h, Limits{Pids: tt.limit})
-			p := start(t, g, "exec", "sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do sleep 0.2 & done; wait")
+			// All are there at once, however long it takes to start them.
+			p := start(t, g, "exec", "sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do sleep 1000 >/dev/null 2>&1 & all=\"$all $!\"; done; kill $all; wait")
 			err := p.Wait()
 			if g.PidsMaxHit() != tt.bitten || (err != nil) != tt.bitten {
 				t.Fatalf("PidsMaxHit %v, sh: %v %s; want bitten %v", g.PidsMaxHit(), err, &p.out, tt.bitten)
@@ -91,7 +92,8 @@ func TestPidsLimitRefusesForks(t *testing.T) {
 
 func TestCPUQuotaThrottles(t *testing.T) {
 	h := host(t)
-	g := group(t, h, Limits{CPUs: 0.1})
+	// A hundredth is less than what a busy machine gives a program at a time.
+	g := group(t, h, Limits{CPUs: 0.01})
 	start(t, g, "burn")
 	until(t, "three throttled periods", func() bool { n, waited := g.Throttled(); return n >= 3 && waited > 0 })
 
