@@ -90,7 +90,7 @@ func TestStart(t *testing.T) {
 		{name: "root", as: "root", cmd: bash("id -u; echo $HOME; pwd; grep NoNewPrivs /proc/self/status"), out: "0\n/root\n/root\nNoNewPrivs:\t0\n"},
 		{name: "somebody else", as: "nobody", cmd: guest.Command{Path: "id", Args: []string{"-u"}, Dir: "/"}, out: "65534\n"},
 		{name: "time over", cmd: guest.Command{Path: "sleep", Args: []string{"1000"}, Timeout: 50 * time.Millisecond}, end: guest.End{Code: -1, Signal: syscall.SIGKILL, Expired: true}},
-		{name: "what it leaves behind keeps its output open", cmd: bash("{ sleep 0.3; echo late; } & echo soon"), out: "soon\nlate\n"},
+		{name: "what it leaves behind keeps its output open", cmd: bash("{ while kill -0 $$ 2>/dev/null; do sleep 0.01; done; echo late; } & echo soon"), out: "soon\nlate\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := start(t, c.As(tt.as), tt.cmd)
