@@ -54,8 +54,8 @@ type host struct {
 	ownGroup   string // /proc/self/cgroup
 	detect     func() *cgroup.Host
 	// stuck says why a service of this process could not be started again.
-	stuck  func(*cgroup.Host) string
-	toJoin time.Duration
+	stuck           func(*cgroup.Host) string
+	toEnter, toJoin time.Duration
 }
 
 func realHost() host {
@@ -64,7 +64,7 @@ func realHost() host {
 		dir = fmt.Sprintf("/run/user/%d", os.Geteuid())
 	}
 	stuck := func(h *cgroup.Host) string { why, _ := h.Returns(); return why }
-	return host{os.Geteuid(), os.Getpid(), dir, "/run/dbus/system_bus_socket", "/proc/self/cgroup", cgroup.Detect, stuck, joining}
+	return host{os.Geteuid(), os.Getpid(), dir, "/run/dbus/system_bus_socket", "/proc/self/cgroup", cgroup.Detect, stuck, patience, joining}
 }
 
 func (h host) enter(ctx context.Context) (bool, error) {
@@ -81,7 +81,7 @@ func (h host) enter(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, h.toEnter)
 	defer cancel()
 	name := fmt.Sprintf("%s%d-%s.scope", cgroup.ScopePrefix, h.pid, strings.ToLower(rand.Text()[:8]))
 	if err := h.ask(ctx, path, h.start(name)); err != nil {
