@@ -81,10 +81,10 @@ func (c *crowd) says(t *testing.T, text string) net.Conn {
 	t.Helper()
 	conn, other := net.Pipe()
 	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(20 * time.Second)) // or it hangs
+	conn.SetDeadline(time.Now().Add(2 * time.Minute)) // or it hangs
 	select {
 	case c.dialled <- other:
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("kept out")
 	}
 	var said sync.WaitGroup
@@ -98,7 +98,7 @@ func (c *crowd) is(t *testing.T) {
 	t.Helper()
 	select {
 	case <-c.asked:
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("kept out")
 	}
 }

@@ -186,7 +186,7 @@ func TestAttach(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	r, err = c.Exec(t.Context(), b.ID, client.Exec{Shell: "while kill -0 $(cat pid) 2>/dev/null; do sleep 0.05; done", Timeout: 20})
+	r, err = c.Exec(t.Context(), b.ID, client.Exec{Shell: "while kill -0 $(cat pid) 2>/dev/null; do sleep 0.05; done", Timeout: 120})
 	if err != nil || r.Status != "success" {
 		t.Error("it lives on:", r, err)
 	}

@@ -179,7 +179,7 @@ func TestNoAndNobody(t *testing.T) {
 			return approval.AtTerminal("tester"), Answer{Yes: true, Digest: strings.Repeat("0", 64)}, nil
 		},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		res, err = b.Do(ctx, asked(t, func(c *Call) { c.Ask = a }), IO{})
 		cancel()
 		if res == nil || res.Status != sandbox.StatusDenied || b.d.ran != 0 {

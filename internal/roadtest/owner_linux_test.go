@@ -94,7 +94,7 @@ func kill(t *testing.T, test, dir, word string, env ...string) (kept string, mad
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	late := time.AfterFunc(2*time.Minute, func() { cmd.Process.Kill() })
+	late := time.AfterFunc(5*time.Minute, func() { cmd.Process.Kill() })
 	defer late.Stop()
 	want := 1 + rand.IntN(4)
 	for in := bufio.NewScanner(out); in.Scan(); {

@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -124,9 +123,11 @@ func TestSpareKeepsNoMount(t *testing.T) {
 	spec := world(t)
 	newborn.Keep(program, filepath.Dir(spec.StateDir), time.Hour)
 	mounts := fmt.Sprintf("/proc/%d/mounts", spares(t, 1)[0])
-	for limit := time.Now().Add(10 * time.Second); !strings.Contains(seen(t, mounts), "caisson /run tmpfs "); { // it has its stage, and so all that it does with mounts
-		if time.Now().After(limit) {
+	for late := time.After(2 * time.Minute); !strings.Contains(seen(t, mounts), "caisson /run tmpfs "); { // it has its stage, and so all that it does with mounts
+		select {
+		case <-late:
 			t.Fatal("it has not got ready")
+		case <-time.After(time.Millisecond):
 		}
 	}
 	if !strings.Contains(seen(t, mounts), volume) {
@@ -179,8 +180,8 @@ func spares(t *testing.T, n int) []int {
 	t.Helper()
 	newborn.Await()
 	found := shims(t)
-	for limit := time.Now().Add(10 * time.Second); len(found) < n && time.Now().Before(limit); found = shims(t) {
-		runtime.Gosched() // one that is being executed has no name yet
+	for limit := time.Now().Add(2 * time.Minute); len(found) < n && time.Now().Before(limit); found = shims(t) {
+		<-time.After(time.Millisecond) // one that is being executed has no name yet
 	}
 	if len(found) != n {
 		t.Fatalf("%d shims wait, not %d", len(found), n)
