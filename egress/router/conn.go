@@ -119,7 +119,7 @@ func (r *Router) begin(c *conn) (net.Conn, error) {
 // place takes one of the router's places. One who has closed as many as there
 // are and opens others at once is ahead of us: for that we wait.
 func (r *Router) place(c *conn) error {
-	late := time.NewTimer(placeTime)
+	late := time.NewTimer(time.Duration(r.wait.Load()))
 	defer late.Stop()
 	select {
 	case r.places <- struct{}{}:

@@ -88,6 +88,7 @@ type Router struct {
 	sent, received       atomic.Int64
 
 	places chan struct{} // has an element for each connection
+	wait   atomic.Int64  // for a place: placeTime, unless a test needs another
 
 	mu     sync.Mutex
 	open   map[*conn]struct{}
@@ -138,6 +139,7 @@ func New(o Options) (*Router, error) {
 	r.ctx, r.end = context.WithCancel(context.Background())
 	r.rules.Store(o.Rules)
 	r.ends.Store(o.Ends)
+	r.wait.Store(int64(placeTime))
 	if b := o.Budget.Bandwidth; b > 0 {
 		for i := range r.pace {
 			r.pace[i] = rate.NewLimiter(rate.Limit(b), int(max(b/10, copySize)))
