@@ -144,14 +144,14 @@ func greeter(t *testing.T) (port string) {
 const onNetwork = `
 import struct, fcntl
 gateway = '198.18.0.1'
-def query(name, source=None, wait=10):
+def query(name, source=None, wait=60):
     q = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); q.settimeout(wait)
     if source: q.bind((source, 0))
     labels = b''.join(bytes([len(l)]) + l.encode() for l in name.split('.'))
     q.sendto(struct.pack('>6H', 7, 0x100, 1, 0, 0, 0) + labels + b'\0' + struct.pack('>2H', 1, 1), (gateway, 53))
     if not source: return socket.inet_ntoa(q.recv(500)[-4:])
 def dial(addr, family=socket.AF_INET):
-    c = socket.socket(family); c.settimeout(10); c.connect(addr); return c
+    c = socket.socket(family); c.settimeout(60); c.connect(addr); return c
 `
 
 // testNetworkEdges: a network that nobody uses has no router; what a program sends

@@ -185,8 +185,8 @@ func rss(t *testing.T) int64 {
 }
 
 func testBackgroundChild(t *testing.T, s *suite, r road) {
-	o := s.world(t).run(t, r, "sh", "-c", "sleep 1000 & echo started").ok(t)
-	if o.out != "started\n" || o.WallMS > 30_000 {
-		t.Errorf("%q after %d ms", o.out, o.WallMS)
+	// Who waits for the child is ended after runLimit.
+	if o := s.world(t).run(t, r, "sh", "-c", "sleep 1000 & echo started").ok(t); o.out != "started\n" {
+		t.Errorf("%q", o.out)
 	}
 }

@@ -46,7 +46,7 @@ func serve(t *testing.T, f func(net.Conn)) (port string) {
 // or what the resolver says instead.
 const answered = `
 def answer(name):
-    q = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); q.settimeout(10)
+    q = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); q.settimeout(60)
     labels = b''.join(bytes([len(l)]) + l.encode() for l in name.split('.'))
     q.sendto(struct.pack('>6H', 7, 0x100, 1, 0, 0, 0) + labels + b'\0' + struct.pack('>2H', 1, 1), (gateway, 53))
     b = q.recv(500)
@@ -124,7 +124,7 @@ def again(wait):
 def send(c=[]):
     if not c: c.append(dial(to))
     c[0].sendall(bytes(1000)) # nothing that could become a request
-step = {'egress': send, 'dns_queries': lambda: query('localhost', None, 10 if steps < 4 else 1), 'connections': lambda: again(10 if steps < 3 else 1)}[sys.argv[1]]
+step = {'egress': send, 'dns_queries': lambda: query('localhost', None, 60 if steps < 4 else 1), 'connections': lambda: again(60 if steps < 3 else 1)}[sys.argv[1]]
 steps = 0
 try:
     while steps < 10**5: step(); steps += 1
