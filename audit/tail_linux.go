@@ -46,7 +46,7 @@ func (l *Log) holdTail(ctx context.Context) (*heldTail, error) {
 		if !errors.Is(err, errTailHeld) {
 			return nil, err
 		}
-		if time.Since(began) > busyWait {
+		if time.Since(began) > mostWait {
 			return nil, err
 		}
 		if l.onBusy != nil {
