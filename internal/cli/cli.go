@@ -105,40 +105,25 @@ Records, keys and images are in a state directory: /var/lib/caisson for root,
 	}
 	root.Flags().BoolVar(&asked, "version", false, "print what caisson version prints")
 	root.SetFlagErrorFunc(flagError)
+	root.SetHelpFunc(a.help(root.HelpFunc()))
 	root.CompletionOptions.DisableDefaultCmd = true
 	if len(args) > 0 && args[0] == "run" {
 		root.AddCommand(a.runCommand())
 		return root
 	}
 	root.AddCommand(a.commands()...)
-	root.SetHelpCommand(&cobra.Command{Use: "help [COMMAND]", Short: "Help on a command", RunE: func(_ *cobra.Command, args []string) error {
-		cmd, rest, err := root.Find(args)
-		if err != nil || len(rest) > 0 {
-			return a.unknownCommand(root, args)
-		}
-		return cmd.Help()
-	}})
+	root.SetHelpCommand(a.helpCommand(root))
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		plainUsages(root)
 	}
 	return root
 }
 
-// unknownCommand refuses arguments of a command that only has subcommands.
-func (a *app) unknownCommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	hint := cmd.CommandPath() + " --help lists what there is"
-	cmd.SuggestionsMinimumDistance = 2
-	if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
-		hint = "did you mean " + cmd.CommandPath() + " " + s[0] + "?"
-	}
-	return &sandbox.Error{Op: cmd.CommandPath() + " " + printable(args[0]), Kind: sandbox.ErrInvalid, Problem: "there is no such command", Hint: hint}
-}
-
 // flagError turns pflag's errors into ours, with the nearest flag there is.
 func flagError(cmd *cobra.Command, err error) error {
+	if e := misnamed(cmd); e != nil {
+		return e // whose flags these are nobody knows
+	}
 	hint := cmd.CommandPath() + " --help lists the flags"
 	var value *pflag.InvalidValueError
 	var own *sandbox.Error
