@@ -108,7 +108,7 @@ func (a *app) credential(f *approvalFlags) (string, error) {
 	case text == "":
 		tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 		if err != nil {
-			return "", &sandbox.Error{Op: "approvals", Kind: sandbox.ErrDenied, Problem: "nobody says who answers", Rule: "built-in: approvals",
+			return "", &sandbox.Error{Op: "approvals", Kind: sandbox.ErrInvalid, Problem: "nobody says who answers",
 				Hint: "give your credential in " + approverEnv + ", or --credential FILE"}
 		}
 		defer tty.Close()

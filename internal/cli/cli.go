@@ -30,7 +30,7 @@ const (
 	exitFault    = 1   // policy check, audit verify, attack: what was looked at is not in order
 	exitTimeout  = 124 // the wall-clock limit ended it
 	exitCannot   = 125 // caisson could not, or would not run with less; wrong usage too, as docker has it
-	exitDenied   = 126 // the policy refused it
+	exitDenied   = 126 // the policy, or a built-in rule, refused it
 	exitNotFound = 127 // the program side's, of one that is not there
 	exitLimit    = 137 // another limit ended it
 )
@@ -63,7 +63,7 @@ func (a *app) run(args []string) int {
 	cmd, err := root.ExecuteC()
 	if err != nil && !a.unprinted(err) {
 		a.fail(cmd, err)
-		a.code = exitCannot
+		a.code = failedCode(err)
 	}
 	if e := a.out.err(); e != nil {
 		a.say("%s", e.Error())
@@ -85,7 +85,10 @@ harm: behind gVisor's application kernel, with no network, no file of yours that
 you did not name, and a limit on everything.
 
 Records, keys and images are in a state directory: /var/lib/caisson for root,
-~/.local/state/caisson for others. The variable CAISSON_STATE names another one.`,
+~/.local/state/caisson for others. The variable CAISSON_STATE names another one.
+
+Exit codes: 125 what caisson could not do, and a wrong command line; 126 what the
+policy, or a built-in rule, refused. A program that ran has its own.`,
 		Example: `  caisson run -- python3 -c 'print(2**100)'
   caisson run --lang python --code 'print(6*7)'
   caisson run --mount ./data.csv analyse.py data.csv

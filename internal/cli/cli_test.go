@@ -4,6 +4,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +30,25 @@ func TestExitCode(t *testing.T) {
 		"nothing":  {sandbox.Result{Status: sandbox.StatusError}, 125},
 	} {
 		if got := exitCode(&tc.r); got != tc.want {
+			t.Errorf("%s: %d, want %d", name, got, tc.want)
+		}
+	}
+}
+
+func TestFailedCode(t *testing.T) {
+	denied := &sandbox.Error{Kind: sandbox.ErrDenied, Rule: "p.yaml:3"}
+	for name, tc := range map[string]struct {
+		err  error
+		want int
+	}{
+		"refused":       {denied, exitDenied},
+		"by a daemon":   {fmt.Errorf("create: %w", denied), exitDenied},
+		"some of many":  {errors.Join(&sandbox.Error{Kind: sandbox.ErrUnavailable}, denied), exitDenied},
+		"wrong usage":   {&sandbox.Error{Kind: sandbox.ErrInvalid, Rule: "p.yaml:3"}, exitCannot},
+		"an open state": {&sandbox.Error{Kind: sandbox.ErrDenied}, exitCannot},
+		"anything else": {errors.New("x"), exitCannot},
+	} {
+		if got := failedCode(tc.err); got != tc.want {
 			t.Errorf("%s: %d, want %d", name, got, tc.want)
 		}
 	}

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -29,6 +30,19 @@ func exitCode(r *sandbox.Result) int {
 		return exitCannot // what was asked for is not all there
 	}
 	return *r.ExitCode
+}
+
+// failedCode is caisson's exit code for what did not come to a result. Refused is what
+// a rule refuses, as session has it; that caisson cannot trust the place where it keeps
+// its records says nothing of what was asked for.
+func failedCode(err error) int {
+	for _, one := range split(err) {
+		var e *sandbox.Error
+		if errors.As(one, &e) && e.Kind == sandbox.ErrDenied && e.Rule != "" {
+			return exitDenied
+		}
+	}
+	return exitCannot
 }
 
 // show prints a result: one JSON object, or a sentence on stderr when it was

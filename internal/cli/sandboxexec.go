@@ -138,11 +138,6 @@ func (a *app) speak(ctx context.Context, cmd *cobra.Command, d *daemon, c *clien
 		a.say("ended by %s", signalName(got))
 		return nil
 	}
-	if errors.Is(err, sandbox.ErrDenied) {
-		a.fail(cmd, err)
-		a.code = exitDenied
-		return nil
-	}
 	if err != nil {
 		return err
 	}

@@ -10,8 +10,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/spf13/cobra"
-
 	"github.com/caisson-run/caisson/client"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -19,7 +17,7 @@ import (
 
 // callToolAt has a daemon call a tool, under the policy of a key, and shows what came
 // of it as callTool does.
-func (a *app) callToolAt(ctx context.Context, cmd *cobra.Command, d *daemon, name string, arguments []byte) error {
+func (a *app) callToolAt(ctx context.Context, d *daemon, name string, arguments []byte) error {
 	c, err := d.dial()
 	if err != nil {
 		return err
@@ -27,9 +25,7 @@ func (a *app) callToolAt(ctx context.Context, cmd *cobra.Command, d *daemon, nam
 	defer c.Close()
 	answer, err := c.CallTool(ctx, client.ToolCall{Name: name, Arguments: arguments})
 	if err != nil {
-		a.fail(cmd, err)
-		a.code = uncalledCode(err)
-		return nil
+		return err
 	}
 	res := programResult(answer.Output)
 	switch {

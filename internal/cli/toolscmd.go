@@ -6,7 +6,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -165,11 +164,11 @@ refused the call, 125 when its arguments do not fit.`,
 			case d.url != "" && file != "":
 				return usage(cmd, "--policy and --url are two ways to say which policy bounds the call", "with --url it is that of the key")
 			case d.url != "":
-				return a.callToolAt(ctx, cmd, &d, args[0], text)
+				return a.callToolAt(ctx, &d, args[0], text)
 			case d.key != "":
 				return usage(cmd, "--api-key is for a caisson serve", "say which with --url")
 			}
-			return a.callTool(ctx, cmd, file, &session.ToolCall{Name: args[0], Args: text, Door: "cli", Actor: actor(), Operator: true}, d.json)
+			return a.callTool(ctx, file, &session.ToolCall{Name: args[0], Args: text, Door: "cli", Actor: actor(), Operator: true}, d.json)
 		},
 		SilenceErrors: true, SilenceUsage: true,
 	}
@@ -205,7 +204,7 @@ func (a *app) toolArguments(s string) ([]byte, error) {
 }
 
 // callTool calls a tool and shows what came of it.
-func (a *app) callTool(ctx context.Context, cmd *cobra.Command, file string, call *session.ToolCall, asJSON bool) error {
+func (a *app) callTool(ctx context.Context, file string, call *session.ToolCall, asJSON bool) error {
 	opened, err := a.open(ctx, file)
 	if err != nil {
 		return err
@@ -220,9 +219,7 @@ func (a *app) callTool(ctx context.Context, cmd *cobra.Command, file string, cal
 	}
 	answer, err := opened.CallTool(ctx, call)
 	if err != nil {
-		a.fail(cmd, err)
-		a.code = uncalledCode(err)
-		return nil
+		return err
 	}
 	if answer.Result != nil {
 		a.code = exitCode(answer.Result)
@@ -241,12 +238,4 @@ func (a *app) callTool(ctx context.Context, cmd *cobra.Command, file string, cal
 		a.code = exitFault
 	}
 	return nil
-}
-
-// uncalledCode is the exit code of a tool that was not called.
-func uncalledCode(err error) int {
-	if errors.Is(err, sandbox.ErrDenied) {
-		return exitDenied
-	}
-	return exitCannot
 }
