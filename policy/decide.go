@@ -193,7 +193,7 @@ func (d *decision) isolation() *refusal {
 		return nil
 	}
 	if !slices.Contains(Isolations(), want) {
-		return cannotMean(didYouMean(want, Isolations()), "isolation %s is not known", quote(want))
+		return cannotMean(levelHint(want), "isolation %s is not known", quote(want))
 	}
 	if r := d.each(func(f *File) *refusal { return f.boundIsolation(want) }); r != nil {
 		return r

@@ -2,7 +2,10 @@
 
 package policy
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // DefaultIsolation is the level of a call when nobody names one.
 const DefaultIsolation = "gvisor"
@@ -11,6 +14,34 @@ const DefaultIsolation = "gvisor"
 // this host has one is for its driver to say.
 func Isolations() []string {
 	return []string{"process", "docker", "docker:runsc", "docker:kata", "gvisor", "microvm", "vm", "kubernetes", "e2b", "modal"}
+}
+
+// Offered are those of them that this version has a driver for.
+func Offered() []string {
+	return []string{"gvisor", "process", "docker", "docker:runsc", "docker:kata"}
+}
+
+// isLevel is nil for the name of a level, this version's or not: a policy may be for
+// other hosts, too, and session says what is not here.
+func isLevel(name string) error {
+	if slices.Contains(Isolations(), name) {
+		return nil
+	}
+	return invalid(levelHint(name), "%s is not known", quote(name))
+}
+
+// levelHint is the level that was meant, or those that can be. One that this version
+// lacks would be refused in its turn, so it is never named alone.
+func levelHint(name string) string {
+	names := strings.Join(Offered(), ", ")
+	near := nearest(name, Isolations())
+	switch {
+	case near == "":
+		return "this version has " + names
+	case slices.Contains(Offered(), near):
+		return "did you mean " + near + "?"
+	}
+	return "did you mean " + near + "? It is not in this version, which has " + names
 }
 
 // strength is the order of the levels, and the only place that has it: what

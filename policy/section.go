@@ -15,7 +15,7 @@ func (d *decoder) top() []field {
 	f := d.file
 	return []field{
 		{"version", func(n *yaml.Node) { d.readVersion(n) }},
-		{"isolation", func(n *yaml.Node) { f.Isolation = d.text(n, "isolation", oneOf(Isolations()...)) }},
+		{"isolation", func(n *yaml.Node) { f.Isolation = d.text(n, "isolation", isLevel) }},
 		{"image", func(n *yaml.Node) { f.Image = d.text(n, "image", checkImage) }},
 		{"images", func(n *yaml.Node) { f.Images = d.texts(n, "images", reference.CheckPattern) }},
 		{"user", func(n *yaml.Node) { f.User = d.text(n, "user", oneOf(users...)) }},

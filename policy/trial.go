@@ -151,7 +151,7 @@ func (d *decoder) wishFields(w *Wish) []field {
 				c.Env[key.Value] = d.text(value, "env."+key.Value, checkEnvValue).V
 			}
 		}},
-		text("isolation", &c.Isolation, oneOf(Isolations()...)), text("image", &c.Image, checkImage),
+		text("isolation", &c.Isolation, isLevel), text("image", &c.Image, checkImage),
 		list("network", &c.Network, checkAllow), list("writable", &c.Writable, checkTarget),
 		{"limits", func(n *yaml.Node) { d.mapping(n, "limits", d.limits()) }},
 		flag("terminal", &c.Terminal), flag("root", &c.Root), flag("best_effort", &c.BestEffort), flag("operator", &c.Operator),

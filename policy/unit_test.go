@@ -393,3 +393,22 @@ func TestReadLimit(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A hint names what can be taken. What is recognised, and not in this version, would be
+// refused in its turn.
+func TestLevelHint(t *testing.T) {
+	const names = "gvisor, process, docker, docker:runsc, docker:kata"
+	for name, want := range map[string]string{
+		"foo": "this version has " + names, "gvsor": "did you mean gvisor?", "podman": "did you mean docker?",
+		"firecracker": "did you mean microvm? It is not in this version, which has " + names,
+	} {
+		if got := sandbox.Hint(isLevel(name)); got != want {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	for _, name := range Isolations() {
+		if err := isLevel(name); err != nil {
+			t.Error(err)
+		}
+	}
+}
