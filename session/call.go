@@ -100,9 +100,12 @@ type Call struct {
 	// OnRefused, when set, gets attempts of the program's to reach what is not
 	// allowed, each sort once. It must not block.
 	OnRefused func(Refusal)
-	// OnNotice, when set, gets sentences for people before the program runs:
-	// default limits that do not hold here.
+	// OnNotice, when set, gets sentences for people: limits that were asked for with
+	// best effort and do not hold here, what of an image is left out, and the like.
 	OnNotice func(string)
+	// OnLacking, when set, gets the default limits that do not hold here, before the
+	// program runs.
+	OnLacking func(Lacking)
 }
 
 // IO are a program's streams. A nil Stdin is empty. A nil Stdout or Stderr

@@ -4,7 +4,6 @@ package session
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
@@ -51,28 +50,8 @@ func (r *run) level(ctx context.Context) (sandbox.Driver, sandbox.Posture, error
 	if r.plan.Code != nil {
 		posture.Code = "advice"
 	}
-	for _, name := range sandbox.LimitNames() {
-		if !r.plan.Limits.InForce(name) {
-			continue
-		}
-		c := Clause(caps, name)
-		posture.Limits[name] = c.Enforcement
-		if c.Enforcement == sandbox.Enforced {
-			continue
-		}
-		why := c.Detail
-		if why == "" {
-			why = "this level does not hold it"
-		}
-		if r.plan.Limits.Explicit[name] && !r.plan.BestEffort {
-			return nil, none, &sandbox.Error{Op: "limit " + string(name), Kind: sandbox.ErrUnsupported,
-				Problem: fmt.Sprintf("it cannot be enforced on %s here: %s", r.plan.Isolation, why),
-				Hint:    hintOr(c.Remedy, "drop the limit, or run without it: best_effort: true in a policy, or caisson run --best-effort"), Rule: r.ruleOf("limits." + string(name))}
-		}
-		if c.Enforcement == sandbox.Off {
-			r.plan.Limits.Clear(name) // a driver refuses what it cannot hold
-		}
-		r.notice(fmt.Sprintf("limit %s is %s: %s", name, c.Enforcement, why))
+	if err := r.limits(caps, posture.Limits); err != nil {
+		return nil, none, err
 	}
 	return d, posture, nil
 }
@@ -120,18 +99,6 @@ func (r *run) features(caps sandbox.Capabilities) error {
 		}
 	}
 	return nil
-}
-
-// Clause is how a limit holds on a level with caps. What the road itself holds
-// is enforced everywhere; what a level says nothing about is off.
-func Clause(caps sandbox.Capabilities, name sandbox.LimitName) sandbox.Clause {
-	if name == sandbox.LimitWall || name == sandbox.LimitOutput {
-		return sandbox.Clause{Enforcement: sandbox.Enforced}
-	}
-	if c, ok := caps.Limits[name]; ok && c.Enforcement != "" {
-		return c
-	}
-	return sandbox.Clause{Enforcement: sandbox.Off}
 }
 
 // ruleOf is the line of a policy file that a clause comes from; empty when it

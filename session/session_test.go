@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -292,6 +293,7 @@ func TestUnenforceable(t *testing.T) {
 			var notices []string
 			c := call(t, tc.call)
 			c.OnNotice = func(s string) { notices = append(notices, s) }
+			c.OnLacking = func(l Lacking) { notices = append(notices, l.String()) }
 			res, err := b.Do(t.Context(), c, IO{})
 			if tc.op != "" {
 				var e *sandbox.Error
@@ -313,6 +315,38 @@ func TestUnenforceable(t *testing.T) {
 				t.Errorf("got %v, %v, notices %q", res, err, notices)
 			}
 		})
+	}
+}
+
+// What several limits lack is told once, with the reason that they have in common; what
+// was asked for is not among them.
+func TestLacking(t *testing.T) {
+	d := &stub{caps: func(c *sandbox.Capabilities) {
+		c.Limits[sandbox.LimitCPUs] = sandbox.Clause{Enforcement: sandbox.Off, Detail: "no groups"}
+		c.Limits[sandbox.LimitMemory] = sandbox.Clause{Enforcement: sandbox.Emulated, Detail: "looked at now and then; no groups"}
+		c.Limits[sandbox.LimitTmp] = sandbox.Clause{Enforcement: sandbox.Off, Detail: "no tmpfs"}
+	}}
+	b := newBench(t, d, nil)
+	var notices, lacking []string
+	for _, change := range []func(*Call){nil, func(c *Call) {
+		limited(func(l *sandbox.Limits) { l.Memory = 64 << 20 }, sandbox.LimitMemory)(c)
+		c.BestEffort = true
+	}} {
+		c := call(t, change)
+		c.OnNotice = func(s string) { notices = append(notices, s) }
+		c.OnLacking = func(l Lacking) { lacking = append(lacking, l.String()) }
+		if _, err := b.Do(t.Context(), c, IO{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{
+		"of the default limits cpus is off, memory is emulated, tmp is off: no groups; no tmpfs",
+		"of the default limits cpus is off, tmp is off: no groups; no tmpfs",
+	}; !slices.Equal(lacking, want) {
+		t.Errorf("%q", lacking)
+	}
+	if want := []string{"limit memory is emulated: looked at now and then; no groups"}; !slices.Equal(notices, want) {
+		t.Errorf("%q", notices)
 	}
 }
 

@@ -20,6 +20,10 @@ import (
 // carryOut runs the call with the terminal, the signals and the streams of
 // this process, and prints what came of it.
 func (a *app) carryOut(ctx context.Context, f *runFlags, s *opened, call *session.Call, stdin *os.File) error {
+	known, err := accepted()
+	if err != nil {
+		return err
+	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	sig := listen(end)
@@ -29,6 +33,7 @@ func (a *app) carryOut(ctx context.Context, f *runFlags, s *opened, call *sessio
 
 	var reports []string
 	call.OnNotice = func(s string) { a.note("%s", s) }
+	call.OnLacking = a.lacking(known)
 	call.OnRefused = a.refusals()
 	call.OnReport = func(r policy.Fired) {
 		reports = append(reports, r.String())

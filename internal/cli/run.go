@@ -55,6 +55,10 @@ docker save, ./DIR or oci:DIR. A command then follows docker run: it takes the
 place of the image's command, the entrypoint stays. Environment, user and working
 directory are the image's; where its user is root, it is uid 1000 without --root.
 
+A limit that you ask for holds, or nothing runs. Where the host has no control
+groups for you, not all of the defaults do: that is said, unless CAISSON_ACCEPT
+names them (CAISSON_ACCEPT=cpus=off,memory=emulated).
+
 Exit codes: the program's own; 128+n when signal n ended it; 127 and 126 when
 the command was not found or cannot be executed; 124 the wall-clock limit ended
 it; 125 caisson could not run it, or would not because something cannot be
