@@ -50,6 +50,9 @@ type Request struct {
 	// Limits are those to be held instead of the defaults; a field that is 0
 	// keeps its default. One that this host cannot hold refuses the request.
 	Limits Limits
+	// BestEffort runs it all the same; Result.Posture says which limits hold. A policy
+	// has to allow that.
+	BestEffort bool
 
 	// Mounts are host files and directories to be shown.
 	Mounts []Mount
@@ -102,7 +105,7 @@ type Collect struct {
 func (r *Request) call() (*session.Call, session.IO, error) {
 	c := &session.Call{Door: "library"}
 	c.Actor, c.Argv, c.Cwd, c.Env, c.Operator, c.Isolation = r.Actor, r.Command, r.Dir, r.Env, true, r.Isolation
-	c.Limits, c.Network = explicit(r.Limits), r.Allow
+	c.Limits, c.BestEffort, c.Network = explicit(r.Limits), r.BestEffort, r.Allow
 	if r.Code != "" {
 		if len(r.Command) > 0 {
 			return nil, session.IO{}, sandbox.Errorf(sandbox.ErrInvalid, "request", "it has both a command and code")
