@@ -27,8 +27,8 @@ const approverEnv = "CAISSON_APPROVER"
 
 // approvalFlags are what the commands of approvals have in common.
 type approvalFlags struct {
-	state, credential, note, url string
-	json, all, wait, quiet       bool
+	credential, note, url  string
+	json, all, wait, quiet bool
 }
 
 func (a *app) approvalsCommand() *cobra.Command {
@@ -58,9 +58,9 @@ themselves are made and revoked where the state is.`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	cmd.PersistentFlags().StringVar(&f.state, "state", "", "the state is in `DIR`")
 	cmd.PersistentFlags().StringVar(&f.url, "url", "", "ask the caisson serve at `URL`, not the state directory")
 	cmd.AddCommand(a.approvalsList(f), a.approvalsShow(f), a.approvalsApprove(f), a.approvalsDeny(f), a.approvalsEnroll(f), a.approvalsApprovers(f), a.approvalsRevoke(f))
+	a.inState(cmd.Commands()...)
 	return cmd
 }
 
@@ -70,7 +70,7 @@ func (a *app) withApprovals(ctx context.Context, f *approvalFlags, makes bool, d
 	if f.url != "" {
 		return &sandbox.Error{Op: "--url", Kind: sandbox.ErrUnsupported, Problem: "approvers are not made, listed or revoked over HTTP", Hint: "do it where the state directory is"}
 	}
-	dir, err := store.Open(store.Options{Dir: f.state, ReadOnly: !makes})
+	dir, err := store.Open(store.Options{Dir: a.state, ReadOnly: !makes})
 	if err != nil {
 		return err
 	}

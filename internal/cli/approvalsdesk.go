@@ -10,6 +10,7 @@ import (
 
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/client"
+	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
 
@@ -28,6 +29,9 @@ func (a *app) withDesk(ctx context.Context, f *approvalFlags, do func(desk) erro
 		return a.withApprovals(ctx, f, false, func(approvals *session.Approvals, s *approval.Store) error {
 			return do(&localDesk{a: a, f: f, approvals: approvals, store: s})
 		})
+	}
+	if a.state != "" {
+		return &sandbox.Error{Op: "--url", Kind: sandbox.ErrInvalid, Problem: "--state names another place to look in", Hint: "leave one of them out"}
 	}
 	credential, err := a.credential(f)
 	if err != nil {

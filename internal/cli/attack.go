@@ -62,6 +62,7 @@ run to its end; 125 when caisson could not attack at all.`,
 	fs.BoolVar(&f.json, "json", false, "print one JSON object")
 	a.completeLevels(cmd)
 	fs.StringVar(&f.html, "html", "", "write a page for a browser as well: `FILE`")
+	a.inState(cmd)
 	return cmd
 }
 
@@ -147,7 +148,7 @@ func (a *app) attack(cmd *cobra.Command, f *attackFlags) (*attack.Report, error)
 		defer fmt.Fprint(a.err, "\r\x1b[K")
 	}
 	r, err := attack.Run(ctx, attack.Options{
-		Session: opened.Session, Isolation: level, State: statePath(), Program: program, Only: f.cases, OnFinding: progress, Rest: opened.Session.Rest,
+		Session: opened.Session, Isolation: level, State: a.statePath(), Program: program, Only: f.cases, OnFinding: progress, Rest: opened.Session.Rest,
 		Again: func(args ...string) *exec.Cmd { return exec.Command(program, args...) }, Open: a.office,
 	})
 	if ctx.Err() != nil {

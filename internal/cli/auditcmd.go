@@ -31,13 +31,14 @@ func (a *app) auditCommand() *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	cmd.AddCommand(a.auditList(), a.auditTail(), a.auditShow(), a.auditHead(), a.auditVerify(), a.auditExport(), a.auditRedact(), a.auditPrune(), a.auditSettle())
+	a.inState(cmd.Commands()...)
 	return cmd
 }
 
 // withLog opens the record for reading, or for writing; what is changed, too, lies in a
 // state directory that is there.
-func withLog(ctx context.Context, write bool, do func(*audit.Log) error) error {
-	dir, err := store.Open(store.Options{ReadOnly: true})
+func (a *app) withLog(ctx context.Context, write bool, do func(*audit.Log) error) error {
+	dir, err := store.Open(a.look())
 	if err == nil && write {
 		dir.Close()
 		dir, err = store.Open(store.Options{Dir: dir.Path()})
@@ -67,7 +68,7 @@ whatever reads the record does it.`,
 		Hidden:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			signal.Ignore(os.Interrupt, syscall.SIGTERM) // a run that was ended by one may wait for it
-			if err := settleRecord(contextOf(cmd)); err != nil {
+			if err := a.settleRecord(contextOf(cmd)); err != nil {
 				a.code = exitFault
 				a.printJSON(errorObject(err))
 			}
@@ -79,8 +80,8 @@ whatever reads the record does it.`,
 
 // settleRecord does that. It may be for a run that ends, so it asks of the disk no more
 // than it needs, and not what a run needs to begin.
-func settleRecord(ctx context.Context) error {
-	dir, err := store.Open(store.Options{ReadOnly: true})
+func (a *app) settleRecord(ctx context.Context) error {
+	dir, err := store.Open(a.look())
 	if err != nil {
 		return err
 	}
@@ -115,7 +116,7 @@ that was asked for API Activity.`,
 			if err := f.read(time.Now()); err != nil {
 				return err
 			}
-			return withLog(contextOf(cmd), false, func(log *audit.Log) error {
+			return a.withLog(contextOf(cmd), false, func(log *audit.Log) error {
 				var out io.Writer = a.out
 				if format != audit.CSV {
 					out = jsonText{a.out}
@@ -147,7 +148,7 @@ func (a *app) auditPrune() *cobra.Command {
 			if t.IsZero() {
 				return usage(cmd, "--before is missing", "say from when on calls are kept: --before 90d")
 			}
-			return withLog(contextOf(cmd), true, func(log *audit.Log) error {
+			return a.withLog(contextOf(cmd), true, func(log *audit.Log) error {
 				n, err := log.Prune(contextOf(cmd), t)
 				if err == nil {
 					fmt.Fprintf(a.out, "%d records dropped\n", n)

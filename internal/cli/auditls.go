@@ -38,7 +38,7 @@ end, with how often.`,
 			if err := f.read(time.Now()); err != nil {
 				return err
 			}
-			return withLog(contextOf(cmd), false, func(log *audit.Log) error {
+			return a.withLog(contextOf(cmd), false, func(log *audit.Log) error {
 				for r, err := range log.Query(contextOf(cmd), f.Filter) {
 					if err != nil || a.out.failed != nil {
 						return err

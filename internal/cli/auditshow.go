@@ -212,7 +212,7 @@ func (a *app) auditShow() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withLog(contextOf(cmd), false, func(log *audit.Log) error {
+			return a.withLog(contextOf(cmd), false, func(log *audit.Log) error {
 				id, err := callNamed(contextOf(cmd), log, args)
 				if err != nil {
 					return err

@@ -42,7 +42,7 @@ meanwhile. Ctrl-C ends it.`,
 				}
 				return a.out.failed == nil
 			}
-			return withLog(ctx, false, func(log *audit.Log) error {
+			return a.withLog(ctx, false, func(log *audit.Log) error {
 				do := log.Last
 				if follow {
 					do = log.Follow
@@ -74,7 +74,7 @@ checkpoint, which is signed.`,
   caisson audit verify --head 812:5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withLog(contextOf(cmd), false, func(log *audit.Log) error {
+			return a.withLog(contextOf(cmd), false, func(log *audit.Log) error {
 				c, err := log.Checkpoint(contextOf(cmd))
 				if err != nil {
 					return err
@@ -116,7 +116,7 @@ Content is kept once, however many calls had it: it is gone from all of them.`,
 			if reason == "" {
 				return usage(cmd, "--reason is missing", "say why: it stands in the record")
 			}
-			return withLog(contextOf(cmd), true, func(log *audit.Log) error {
+			return a.withLog(contextOf(cmd), true, func(log *audit.Log) error {
 				digests := []string{args[0]}
 				if len(args[0]) != 64 {
 					d, err := log.Show(contextOf(cmd), args[0])

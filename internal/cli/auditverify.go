@@ -41,7 +41,7 @@ that was begun anew. The exit code is 1 when something is wrong.`,
 				}
 				points = append(points, c)
 			}
-			return withLog(contextOf(cmd), false, func(log *audit.Log) error {
+			return a.withLog(contextOf(cmd), false, func(log *audit.Log) error {
 				r, err := log.Verify(contextOf(cmd), points...)
 				if err != nil {
 					return err

@@ -52,6 +52,7 @@ type app struct {
 	err     *os.File
 	drivers func() map[string]sandbox.Driver
 	policy  *policy.Policy // of a run, where it has been read; else nil
+	state   string         // --state; empty is the usual place
 	code    int            // set by commands that end with a code of their own
 }
 
@@ -85,7 +86,8 @@ harm: behind gVisor's application kernel, with no network, no file of yours that
 you did not name, and a limit on everything.
 
 Records, keys and images are in a state directory: /var/lib/caisson for root,
-~/.local/state/caisson for others. The variable CAISSON_STATE names another one.
+~/.local/state/caisson for others. --state DIR names another one, as does the
+variable CAISSON_STATE.
 
 Exit codes: 125 what caisson could not do, and a wrong command line; 126 what the
 policy, or a built-in rule, refused. A program that ran has its own.`,
@@ -144,9 +146,6 @@ func flagError(cmd *cobra.Command, err error) error {
 		text = "there is no flag --" + printable(name)
 		if near := nearestFlag(cmd, name); near != "" {
 			hint = "did you mean --" + near + "?"
-		}
-		if name == "state" { // which commands of a daemon's host have
-			hint = "set the variable CAISSON_STATE to the directory"
 		}
 	}
 	return &sandbox.Error{Op: cmd.CommandPath(), Kind: sandbox.ErrInvalid, Problem: text, Hint: hint}

@@ -5,6 +5,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +76,28 @@ func TestCommandsAreDocumented(t *testing.T) {
 		}
 	}
 	walk(a.root())
+}
+
+// Whatever keeps something in the state directory, or looks at it, has --state: all
+// commands but those that cannot need it.
+func TestEveryCommandHasState(t *testing.T) {
+	without := []string{"policy init", "policy check", "policy schema", "tools ls", "tools export", "version", "completion", "man", "help"}
+	var walk func(*cobra.Command)
+	walk = func(c *cobra.Command) {
+		path := strings.TrimPrefix(c.CommandPath(), "caisson ")
+		f := c.Flags().Lookup("state")
+		switch {
+		case path == "sandbox": // a daemon's
+			return
+		case c.HasSubCommands() && path != "mcp":
+		case (f != nil) == slices.Contains(without, path):
+			t.Errorf("%s: %v", path, f)
+		}
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk((&app{}).root())
 }
 
 // Every limit there is has a flag.

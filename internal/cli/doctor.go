@@ -34,7 +34,7 @@ a run on the default level cannot begin.`,
 			ctx := contextOf(cmd)
 			// As run does: the answer is for what a run would find.
 			_, _ = scope.Enter(ctx)
-			state := lookedAtState()
+			state := a.lookedAtState()
 			if state.Problem != "" {
 				a.code = exitDoctor
 			}
@@ -66,6 +66,7 @@ a run on the default level cannot begin.`,
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	a.inState(cmd)
 	return cmd
 }
 
@@ -98,8 +99,8 @@ type stateJSON struct {
 	Remedy  string `json:"remedy,omitempty"`
 }
 
-func lookedAtState() stateJSON {
-	path, err := store.Look(store.Options{})
+func (a *app) lookedAtState() stateJSON {
+	path, err := store.Look(a.place())
 	if err == nil || errors.Is(err, sandbox.ErrUnsupported) { // no level is here, then
 		return stateJSON{Path: path}
 	}
@@ -111,7 +112,7 @@ func lookedAtState() stateJSON {
 }
 
 // statePath is where the state directory lies, or would be made.
-func statePath() string { return lookedAtState().Path }
+func (a *app) statePath() string { return a.lookedAtState().Path }
 
 func (a *app) printState(s stateJSON) {
 	fmt.Fprintf(a.out, "state directory %s", printable(s.Path))

@@ -40,7 +40,7 @@ func TestDoctorSaysWhatTheHostLacks(t *testing.T) {
 func TestStatePath(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	t.Setenv("CAISSON_STATE", dir)
-	if got := statePath(); got != dir {
+	if got := (&app{}).statePath(); got != dir {
 		t.Errorf("%q, want %q", got, dir)
 	}
 }

@@ -62,7 +62,7 @@ func (a *app) house(ctx context.Context, f *serveFlags, log *slog.Logger, link f
 			log.Warn(err.Error(), "hint", sandbox.Hint(err))
 		}
 	}
-	dir, err := store.Open(store.Options{Dir: f.state})
+	dir, err := store.Open(a.place())
 	if err != nil {
 		return nil, err
 	}

@@ -37,12 +37,13 @@ pulled again. Credentials are those of docker login.`,
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	cmd.AddCommand(a.imagePull(), a.imageList(), a.imageRemove(), a.imagePrune())
+	a.inState(cmd.Commands()...)
 	return cmd
 }
 
 // images opens the store that runs use. Only who pulls an image makes it.
-func images(makes bool) (*image.Store, func() error, error) {
-	dir, err := store.Open(store.Options{ReadOnly: !makes})
+func (a *app) images(makes bool) (*image.Store, func() error, error) {
+	dir, err := store.Open(store.Options{Dir: a.state, ReadOnly: !makes})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -95,7 +96,7 @@ func (a *app) imagePull() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s, done, err := images(true)
+			s, done, err := a.images(true)
 			if err != nil {
 				return err
 			}
@@ -135,7 +136,7 @@ func (a *app) imageList() *cobra.Command {
   caisson image ls --json`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			s, done, err := images(false)
+			s, done, err := a.images(false)
 			if err != nil {
 				return err
 			}
@@ -173,7 +174,7 @@ func (a *app) imageRemove() *cobra.Command {
   caisson image rm 0123456789ab`,
 		Args: one("an image", "caisson image ls lists what is here"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			s, done, err := images(false)
+			s, done, err := a.images(false)
 			if err != nil {
 				return err
 			}
@@ -206,7 +207,7 @@ runs on stays.`,
   caisson image prune --all`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			s, done, err := images(false)
+			s, done, err := a.images(false)
 			if err != nil {
 				return err
 			}
@@ -258,7 +259,7 @@ func (a *app) completeImages(_ *cobra.Command, args []string, typed string) ([]s
 	if reference.IsPath(typed) {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
-	s, done, err := images(false)
+	s, done, err := a.images(false)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

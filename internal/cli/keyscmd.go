@@ -31,13 +31,14 @@ made, and only its hash is kept.`,
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	cmd.AddCommand(a.keysCreate(), a.keysList(), a.keysRevoke())
+	a.inState(cmd.Commands()...)
 	return cmd
 }
 
 // withKeys opens the keys of a state directory, for one command. Only one that makes a
 // key makes what it is kept in.
-func (a *app) withKeys(ctx context.Context, state string, makes bool, do func(*session.Keys) error) error {
-	dir, err := store.Open(store.Options{Dir: state, ReadOnly: !makes})
+func (a *app) withKeys(ctx context.Context, makes bool, do func(*session.Keys) error) error {
+	dir, err := store.Open(store.Options{Dir: a.state, ReadOnly: !makes})
 	if err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func (a *app) withKeys(ctx context.Context, state string, makes bool, do func(*s
 }
 
 func (a *app) keysCreate() *cobra.Command {
-	var name, policy, profile, state string
+	var name, policy, profile string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "create",
@@ -68,7 +69,7 @@ func (a *app) keysCreate() *cobra.Command {
   caisson keys create --name ci --policy ci --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withKeys(contextOf(cmd), state, true, func(keys *session.Keys) error {
+			return a.withKeys(contextOf(cmd), true, func(keys *session.Keys) error {
 				k, token, err := keys.Create(contextOf(cmd), name, policy, profile)
 				switch {
 				case err != nil:
@@ -86,13 +87,11 @@ func (a *app) keysCreate() *cobra.Command {
 	f.StringVar(&name, "name", "", "call it `NAME`, in lists and records; no two valid keys have one name")
 	f.StringVar(&policy, "policy", "", "bind it to the policy that caisson serve knows as `NAME`")
 	f.StringVar(&profile, "profile", "", "bind it to the limit profile `NAME`")
-	f.StringVar(&state, "state", "", "the state is in `DIR`")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
 func (a *app) keysList() *cobra.Command {
-	var state string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "ls",
@@ -101,7 +100,7 @@ func (a *app) keysList() *cobra.Command {
   caisson keys ls --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withKeys(contextOf(cmd), state, false, func(keys *session.Keys) error {
+			return a.withKeys(contextOf(cmd), false, func(keys *session.Keys) error {
 				all, err := keys.List(contextOf(cmd))
 				if err != nil {
 					return err
@@ -127,20 +126,18 @@ func (a *app) keysList() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&state, "state", "", "the state is in `DIR`")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
 func (a *app) keysRevoke() *cobra.Command {
-	var state string
 	cmd := &cobra.Command{
 		Use:     "revoke ID|NAME",
 		Short:   "Make a key invalid at once; its sandboxes live until their time is over",
 		Example: `  caisson keys revoke ci`,
 		Args:    one("the ID or name of a key", "caisson keys ls lists them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withKeys(contextOf(cmd), state, false, func(keys *session.Keys) error {
+			return a.withKeys(contextOf(cmd), false, func(keys *session.Keys) error {
 				k, err := keys.Revoke(contextOf(cmd), args[0])
 				if err == nil {
 					fmt.Fprintf(a.out, "revoked %s\n", k.ID)
@@ -149,7 +146,6 @@ func (a *app) keysRevoke() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&state, "state", "", "the state is in `DIR`")
 	return cmd
 }
 

@@ -37,10 +37,10 @@ const someLevels = true
 // done yet, and standard input not been read.
 func (a *app) elsewhere(f *runFlags) error {
 	defer runtime.UnlockOSThread() // package begin has locked it, for whole.Exec
-	state := store.Place(store.Options{})
+	state := store.Place(a.place())
 	dead := store.Dead(state) // to sweep takes all levels
 	if !dead && audit.Appendable(state) && f.image == "" && !f.tty && len(f.collect) == 0 && a.makes(f.isolation) {
-		if p := a.plainPolicy(f); p != nil {
+		if p := a.plainPolicy(state, f); p != nil {
 			a.policy = p
 			return nil
 		}
@@ -55,7 +55,7 @@ func (a *app) makes(level string) bool { return level == "" || a.drivers()[level
 // plainPolicy reads the policies, the system's and the one that is named, for good. It is
 // nil where one cannot be read, which the whole program says better, is a pipe, which
 // can be read once, or is not plain, and where they want what is not kept.
-func (a *app) plainPolicy(f *runFlags) *policy.Policy {
+func (a *app) plainPolicy(state string, f *runFlags) *policy.Policy {
 	var o policy.Options
 	var err error
 	if o.System, err = config.System(config.SystemPath); err != nil {
@@ -69,7 +69,7 @@ func (a *app) plainPolicy(f *runFlags) *policy.Policy {
 			return nil
 		}
 	}
-	if !a.plain(o.System) || !a.plain(o.File) || !kept(f, o.File, o.System) {
+	if !a.plain(o.System) || !a.plain(o.File) || !kept(state, f, o.File, o.System) {
 		return nil
 	}
 	p, err := policy.New(o)
@@ -91,7 +91,7 @@ func (a *app) plain(f *policy.File) bool {
 // kept says that the programs around the sandbox lie on the shelf. The default level is
 // one of them; the process level has none but the router. Of policies the first that
 // names a level is asked.
-func kept(f *runFlags, policies ...*policy.File) bool {
+func kept(state string, f *runFlags, policies ...*policy.File) bool {
 	level, network := f.isolation, len(f.allow) > 0
 	for _, p := range policies {
 		if p == nil {
@@ -102,5 +102,5 @@ func kept(f *runFlags, policies ...*policy.File) bool {
 		}
 		network = network || len(p.Network.Allow) > 0 || len(p.Network.Web) > 0
 	}
-	return shelf.Has(store.Place(store.Options{}), level == "" || level == policy.DefaultIsolation, network)
+	return shelf.Has(state, level == "" || level == policy.DefaultIsolation, network)
 }

@@ -54,6 +54,8 @@ third-party MCP server, which then runs in a sandbox.`,
 	}
 	policyVar(cmd.Flags(), &policyFile, "policy `FILE` that says what may be run, and how")
 	cmd.AddCommand(a.mcpGatewayCommand(), a.mcpApproveCommand())
+	a.inState(cmd)
+	a.inState(cmd.Commands()...)
 	return cmd
 }
 
@@ -154,7 +156,7 @@ func (a *app) gateway(ctx context.Context, cmd *cobra.Command, f *gatewayFlags, 
 		return nil, nil, err
 	}
 	_, _ = scope.Enter(ctx) // before the levels are made; see open
-	dir, err := store.Open(store.Options{})
+	dir, err := store.Open(a.place())
 	if err != nil {
 		return nil, nil, err
 	}

@@ -69,7 +69,7 @@ func (a *app) privateHouse(ctx context.Context, policyFile string) (_ *house, _ 
 		}
 	}
 	_, _ = scope.Enter(ctx) // before the levels are made; see open
-	dir, err := store.Open(store.Options{})
+	dir, err := store.Open(a.place())
 	if err != nil {
 		return nil, nil, err
 	}

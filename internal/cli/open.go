@@ -34,9 +34,9 @@ func (o *opened) close() error {
 // record, and makes a session of them.
 func (a *app) open(ctx context.Context, policyFile string) (*opened, error) {
 	if a.policy != nil {
-		return a.openUnder(ctx, "", a.policy, policyFile)
+		return a.openUnder(ctx, a.state, a.policy, policyFile)
 	}
-	return a.openIn(ctx, "", policyFile)
+	return a.openIn(ctx, a.state, policyFile)
 }
 
 // openIn is open with another state directory than the usual one.

@@ -29,7 +29,9 @@ func (a *app) policyCommand() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	cmd.AddCommand(a.policyInit(), a.policyCheck(), a.policyTest(), a.policyExplain(), a.policySchema())
+	test, explain := a.policyTest(), a.policyExplain()
+	a.inState(test, explain) // what they have read in a sandbox is recorded
+	cmd.AddCommand(a.policyInit(), a.policyCheck(), test, explain, a.policySchema())
 	return cmd
 }
 
@@ -189,7 +191,7 @@ func (s *seer) foresee(ctx context.Context, w policy.Wish) (policy.Verdict, erro
 		return v, nil
 	}
 	if s.opened == nil {
-		if s.opened, err = s.a.openUnder(ctx, "", s.policy, s.file); err != nil {
+		if s.opened, err = s.a.openUnder(ctx, s.a.state, s.policy, s.file); err != nil {
 			return policy.Verdict{}, err
 		}
 	}

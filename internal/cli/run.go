@@ -116,6 +116,7 @@ ended it.`,
 	f.limits.add(fs, sandbox.DefaultLimits())
 	fs.StringArrayVar(&f.watch, "watch", nil, "watch usage by a `RULE`: 'cpu_percent > 80 for 10s do kill' (or report)")
 	policyVar(fs, &f.policy, "policy `FILE` that bounds this run")
+	a.inState(cmd)
 	fs.BoolVar(&f.override, "override", false, "let flags loosen the limits of the policy file; recorded")
 	fs.BoolVar(&f.bestEffort, "best-effort", false, "run even if a limit cannot be enforced here; the result says which")
 	fs.BoolVar(&f.root, "root", false, "run as the sandbox's own root, where that is not the host's")

@@ -54,7 +54,6 @@ type serveFlags struct {
 	behindProxy       bool
 	policies          []string
 	profiles          []string
-	state             string
 	pool              int
 	keepRecords       string
 	keep              time.Duration // what it says
@@ -97,7 +96,7 @@ network, until the next one takes them over, for as long as --grace says.`,
 	p.BoolVar(&f.behindProxy, "behind-proxy", false, "serve plain HTTP to other machines: something in front speaks TLS and passes Host on")
 	p.StringArrayVar(&f.policies, "policy", nil, "`[NAME=]FILE`: the policy of keys that are bound to NAME, or to none")
 	p.StringArrayVar(&f.profiles, "profile", nil, "`[NAME:]FIELD=VALUE,...`: what all sandboxes of a key together may have that is bound to NAME, or to none: "+strings.Join(profileFields, ", "))
-	p.StringVar(&f.state, "state", "", "keep state in `DIR`")
+	a.inState(cmd)
 	countVar(p, &f.pool, "pool", "", defaultPool, 0, 64, "keep `N` sandboxes of a kind ready, made before they are asked for; 0 keeps none")
 	timeVar(p, &f.grace, "grace", defaultGrace, 0, mostGrace, "sandboxes live on for `TIME` when this process is killed, until the next one takes them over; 0 ends them with it")
 	p.BoolVar(&f.keepRunning, "keep-running", false, "when it is stopped, leave sandboxes running for the next one, for --grace, instead of writing them down")

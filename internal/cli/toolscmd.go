@@ -163,6 +163,8 @@ refused the call, 125 when its arguments do not fit.`,
 			switch {
 			case d.url != "" && file != "":
 				return usage(cmd, "--policy and --url are two ways to say which policy bounds the call", "with --url it is that of the key")
+			case d.url != "" && a.state != "":
+				return usage(cmd, "--state and --url are two places where the call may be made", "leave one of them out")
 			case d.url != "":
 				return a.callToolAt(ctx, &d, args[0], text)
 			case d.key != "":
@@ -177,6 +179,7 @@ refused the call, 125 when its arguments do not fit.`,
 	cmd.Flags().StringVar(&d.url, "url", "", "have the caisson serve at `URL` call it")
 	cmd.Flags().StringVar(&d.key, "api-key", "", "with --url: ask with `KEY` (or $CAISSON_API_KEY, which other users cannot see)")
 	cmd.Flags().BoolVar(&d.json, "json", false, "print the answer, as an agent gets it, or the error, as one JSON object")
+	a.inState(cmd)
 	return cmd
 }
 

@@ -20,7 +20,7 @@ import (
 
 func init() {
 	g := guessed(os.Args)
-	if !here(os.Args, g) {
+	if !here(os.Args, g) || g.unsure {
 		return
 	}
 	if len(os.Args) > 1 && os.Args[1] == "run" {
@@ -28,7 +28,7 @@ func init() {
 	}
 	switch {
 	case g.level == "gvisor":
-		newborn.Begin(state(os.Geteuid(), os.Getenv))
+		newborn.Begin(g.place())
 	case g.level != "process" || os.Geteuid() != 0:
 	case g.network:
 		seat.Begin(&device)
@@ -52,6 +52,14 @@ func slack() {
 	}
 	const set = 29 // PR_SET_TIMERSLACK (prctl(2))
 	_, _, _ = threads.Call(syscall.SYS_PRCTL, set, newborn.Slack, 0)
+}
+
+// place is the state directory of a command line.
+func (g guess) place() string {
+	if g.state != "" {
+		return g.state
+	}
+	return state(os.Geteuid(), os.Getenv)
 }
 
 // state is where package store looks for the state directory first.

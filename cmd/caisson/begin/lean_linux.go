@@ -5,7 +5,6 @@
 package begin
 
 import (
-	"os"
 	"runtime"
 	"strings"
 
@@ -19,7 +18,7 @@ import (
 // does, and this returns only where that cannot be started. It is better to guess a
 // no too many than a yes: what is guessed wrong then, package cli sees, later.
 func here(args []string, g guess) bool {
-	if whole.Marked() || fits(args) && ready(g, state(os.Geteuid(), os.Getenv)) {
+	if whole.Marked() || !g.unsure && fits(args) && ready(g, g.place()) {
 		runtime.LockOSThread() // until package cli has decided; see whole.Exec
 		return true
 	}
