@@ -91,14 +91,18 @@ func (k *asker) question(ctx context.Context, tty *os.File, text string) (string
 		got <- answer{line, err}
 	}()
 	var why error
-	select {
-	case a := <-got:
-		cut.Close()
-		return a.line, a.err
-	case s := <-k.signals:
-		why = fmt.Errorf("ended by %s", signalName(s))
-	case <-ctx.Done():
-		why = context.Cause(ctx)
+	for why == nil {
+		select {
+		case a := <-got:
+			cut.Close()
+			return a.line, a.err
+		case s := <-k.signals:
+			if asksForTheEnd(s) { // others are for the program, which is not there yet
+				why = fmt.Errorf("ended by %s", signalName(s))
+			}
+		case <-ctx.Done():
+			why = context.Cause(ctx)
+		}
 	}
 	cut.Close()
 	<-got

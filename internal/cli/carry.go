@@ -4,13 +4,8 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"sync"
-	"syscall"
-	"time"
 
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
@@ -95,85 +90,6 @@ func (a *app) output(to *os.File, f *runFlags) (io.Writer, func()) {
 	}
 	fl := newFilter(to)
 	return fl, func() { fl.Close() }
-}
-
-// grace is how long a program has to end by itself after the first signal.
-const grace = 2 * time.Second
-
-// signals hands the first SIGINT, SIGTERM, SIGHUP or SIGQUIT to the program, and ends
-// the sandbox when it is not gone soon, or at the second one.
-type signals struct {
-	forward chan syscall.Signal
-	in      chan os.Signal
-	done    chan struct{}
-
-	mu    sync.Mutex
-	first syscall.Signal
-}
-
-func listen(end func(error)) *signals {
-	s := &signals{forward: make(chan syscall.Signal, 4), in: make(chan os.Signal, 4), done: make(chan struct{})}
-	// SIGPIPE is caught so that a closed output ends the program and not this
-	// process, which has to clean up.
-	signal.Notify(s.in, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
-	go s.loop(end)
-	return s
-}
-
-func (s *signals) loop(end func(error)) {
-	var late <-chan time.Time
-	for {
-		select {
-		case <-s.done:
-			return
-		case <-late:
-			end(fmt.Errorf("ended by %s", signalName(s.got())))
-		case in := <-s.in:
-			sig, _ := in.(syscall.Signal)
-			if sig == syscall.SIGPIPE {
-				continue
-			}
-			if s.got() != 0 {
-				end(fmt.Errorf("ended by %s", signalName(sig)))
-				continue
-			}
-			s.mu.Lock()
-			s.first = sig
-			s.mu.Unlock()
-			select {
-			case s.forward <- sig:
-			default:
-			}
-			late = time.After(grace)
-		}
-	}
-}
-
-func (s *signals) got() syscall.Signal {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.first
-}
-
-// stop lets signals do what they do otherwise. Nobody waits for that: the runtime asks
-// another thread for each of them, and this process is about to end.
-func (s *signals) stop() {
-	go signal.Stop(s.in)
-	close(s.done)
-}
-
-func signalName(s syscall.Signal) string {
-	switch s {
-	case syscall.SIGINT:
-		return "SIGINT"
-	case syscall.SIGTERM:
-		return "SIGTERM"
-	case syscall.SIGHUP:
-		return "SIGHUP"
-	case syscall.SIGQUIT:
-		return "SIGQUIT"
-	}
-	return fmt.Sprintf("signal %d", int(s))
 }
 
 // mostRefusals is how many refused connections are shown; the result and the

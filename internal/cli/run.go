@@ -59,6 +59,14 @@ A limit that you ask for holds, or nothing runs. Where the host has no control
 groups for you, not all of the defaults do: that is said, unless CAISSON_ACCEPT
 names them (CAISSON_ACCEPT=cpus=off,memory=emulated).
 
+SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on; the sandbox ends 2 s later, or
+at once at a second one. SIGUSR1 and SIGUSR2 are passed on, and nothing more.
+SIGHUP and SIGINT that are ignored when caisson begins (nohup) stay ignored.
+SIGTSTP stops caisson alone: the program runs on, and its time is looked at when
+caisson goes on. With -t keys are the program's, Ctrl-C and Ctrl-Z too, and
+SIGWINCH gives it the terminal's size; without, SIGWINCH does nothing. Any other
+signal does to caisson what it does to any program; the sandbox ends with it.
+
 Exit codes: the program's own; 128+n when signal n ended it; 127 and 126 when
 the command was not found or cannot be executed; 124 the wall-clock limit ended
 it; 125 caisson could not run it, or would not because something cannot be
