@@ -217,9 +217,16 @@ func because(name string, v policy.Verdict) string {
 	return s
 }
 
-// explainCall says what becomes of one call, and under what it would run.
-func (a *app) explainCall(ctx context.Context, seer *seer, text string, levels map[string]sandbox.Capabilities, asJSON bool) error {
-	w, err := policy.ParseCall([]byte(text))
+// explained is what is wanted of an explanation.
+type explained struct {
+	call          string
+	json, clauses bool
+}
+
+// explainCall says what becomes of one call, and where that is asked for under what it
+// would run; that comes first, so that the verdict is what one sees.
+func (a *app) explainCall(ctx context.Context, seer *seer, f explained, levels map[string]sandbox.Capabilities) error {
+	w, err := policy.ParseCall([]byte(f.call))
 	if err != nil {
 		return err
 	}
@@ -231,30 +238,34 @@ func (a *app) explainCall(ctx context.Context, seer *seer, text string, levels m
 	if v.Decision != policy.Deny && v.Plan.Isolation != "" { // a tool that starts nothing runs under nothing
 		clauses = policy.ExplainPlan(seer.policy, w.Call.Operator, &v.Plan, levels)
 	}
-	if asJSON {
+	if f.json {
 		a.printJSON(map[string]any{"decision": v.Decision.String(), "rule": v.Rule, "reason": v.Reason, "hint": v.Hint, "clauses": clauses})
 		return nil
+	}
+	if f.clauses && clauses != nil {
+		a.printClauses(clauses, levels)
 	}
 	fmt.Fprintf(a.out, "%s: %s\n", v.Decision, printable(v.Reason))
 	if v.Decision != policy.Allow {
 		fmt.Fprintf(a.out, "  rule: %s\n  hint: %s\n", printable(v.Rule), printable(v.Hint))
 	}
-	if clauses != nil {
-		a.printClauses(clauses, levels)
-	}
 	return nil
 }
 
 func (a *app) policyExplain() *cobra.Command {
-	var asJSON bool
-	var call string
+	var f explained
 	cmd := &cobra.Command{
 		Use:   "explain [FILE]",
 		Short: "Say clause by clause what is in force, and how each level holds it",
+		Long: `Say clause by clause what is in force, and how each level holds it on this host.
+
+With --call say what becomes of one call, and why; nothing of it is run. --clauses
+says first what it would run under, which --json always has.`,
 		Example: `  caisson policy explain
   caisson policy explain caisson.yaml
   caisson policy explain --json caisson.yaml
-  caisson policy explain --call '{"argv": ["git", "push"]}' caisson.yaml`,
+  caisson policy explain --call '{"argv": ["git", "push"]}' caisson.yaml
+  caisson policy explain --call '{"argv": ["git", "log"]}' --clauses caisson.yaml`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usage(cmd, "it takes one policy file", "explain each by itself")
@@ -262,6 +273,9 @@ func (a *app) policyExplain() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.clauses && !cmd.Flags().Changed("call") {
+				return usage(cmd, "--clauses goes with --call", "without a call the clauses are shown in any case")
+			}
 			file := ""
 			if len(args) > 0 {
 				file = args[0]
@@ -275,10 +289,10 @@ func (a *app) policyExplain() *cobra.Command {
 				return err
 			}
 			if cmd.Flags().Changed("call") {
-				return a.explainCall(contextOf(cmd), &seer{a: a, policy: p, file: file}, call, levels, asJSON)
+				return a.explainCall(contextOf(cmd), &seer{a: a, policy: p, file: file}, f, levels)
 			}
 			clauses := policy.Explain(p, levels)
-			if asJSON {
+			if f.json {
 				a.printJSON(map[string]any{"policy": file, "digest": p.Digest(), "clauses": clauses})
 				return nil
 			}
@@ -287,8 +301,9 @@ func (a *app) policyExplain() *cobra.Command {
 		},
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	cmd.Flags().StringVar(&call, "call", "", "say what becomes of this call, and why: `JSON`, such as {\"argv\": [\"ls\"]}")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object")
+	cmd.Flags().BoolVar(&f.clauses, "clauses", false, "with --call: say first what it would run under")
+	cmd.Flags().StringVar(&f.call, "call", "", "say what becomes of this call, and why: `JSON`, such as {\"argv\": [\"ls\"]}")
 	return cmd
 }
 
