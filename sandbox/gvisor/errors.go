@@ -35,6 +35,9 @@ func explain(ev *wire.Event) error {
 	case strings.Contains(text, "no space left"):
 		e.Problem = "the host's disk is full"
 		e.Hint = "free some space, or set CAISSON_STATE to a directory on another disk"
+	case strings.Contains(text, "waiting for sandbox to start: EOF") && spaceBound() != "":
+		e.Problem = "gVisor's kernel did not start: the address space of this process is bounded to " + spaceBound()
+		e.Hint = "take ulimit -v away (a systemd unit: LimitAS=), and bound the program inside with --memory"
 	case strings.Contains(text, "waiting for sandbox to start: EOF"): // it has died, and said nothing
 		e.Hint = "caisson doctor tells what this host does not allow; a limit of this shell may be too low for it, too (ulimit -a)"
 	case strings.Contains(text, "cannot allocate memory"):
