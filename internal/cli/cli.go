@@ -120,6 +120,7 @@ policy, or a built-in rule, refused. A program that ran has its own.`,
 	root.SetHelpCommand(a.helpCommand(root))
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		plainUsages(root)
+		noFiles(root)
 	}
 	return root
 }

@@ -31,6 +31,17 @@ func plainUsages(cmd *cobra.Command) {
 	}
 }
 
+// noFiles has commands that take no argument offer none: a shell would offer the files
+// that lie here, or the sandboxes that there are.
+func noFiles(cmd *cobra.Command) {
+	if cmd.Args != nil && !cmd.HasSubCommands() && cmd.Args(cmd, []string{"x"}) != nil && cmd.Args(cmd, nil) == nil {
+		cmd.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	for _, sub := range cmd.Commands() {
+		noFiles(sub)
+	}
+}
+
 // completeLevels offers the levels that this build has.
 func (a *app) completeLevels(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("isolation", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

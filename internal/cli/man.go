@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // manCommand writes man pages from the same texts that --help shows. It is
@@ -38,7 +40,7 @@ func (a *app) manCommand() *cobra.Command {
 func manPages(dir string, cmd *cobra.Command) error {
 	f, err := os.Create(filepath.Join(dir, manName(cmd)+".1"))
 	if err != nil {
-		return err
+		return &sandbox.Error{Op: "--dir " + quoted(dir), Kind: sandbox.ErrUnavailable, Problem: "the pages cannot be written", Hint: "name a directory that is there", Cause: err}
 	}
 	if err := manPage(f, cmd); err != nil {
 		f.Close()
@@ -105,7 +107,8 @@ func manCommands(b *strings.Builder, cmd *cobra.Command) {
 
 func manFlags(b *strings.Builder, cmd *cobra.Command) {
 	first := true
-	cmd.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
+	cmd.InheritedFlags() // it adds those of the commands before to Flags
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if f.Hidden {
 			return
 		}

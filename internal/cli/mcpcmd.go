@@ -108,6 +108,9 @@ time.`,
 		SilenceErrors: true, SilenceUsage: true, DisableFlagsInUseLine: true,
 	}
 	f.add(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("image", a.completeImages)
+	a.completeLevels(cmd)
+	completeWords(cmd, "client", "sampling", "elicitation", "roots", "logging")
 	return cmd
 }
 

@@ -183,6 +183,7 @@ func (a *app) sandboxCreate(d *daemon) *cobra.Command {
 			limits[sandbox.LimitCPUs] = f.String("cpus", "", "share of processors: `N`, such as 0.5")
 			limits[sandbox.LimitProcesses] = f.String("processes", "", "processes and threads: `N`")
 			f.StringVar(&w.Isolation, "isolation", "", "`LEVEL` of isolation")
+			completeWords(cmd, "isolation", policy.Offered()...) // the daemon may be elsewhere
 		},
 		run: func(ctx context.Context, cmd *cobra.Command, c *client.Client, _ []string) (err error) {
 			if w.Metadata, err = pairs("--metadata", metadata); err != nil {
@@ -261,6 +262,7 @@ func (a *app) sandboxList(d *daemon) *cobra.Command {
   caisson sandbox ls --state paused --metadata team=data --json`,
 		flags: func(cmd *cobra.Command) {
 			cmd.Flags().StringSliceVar(&f.States, "state", nil, "those that are `STATE`: running, paused")
+			completeWords(cmd, "state", "running", "paused")
 			cmd.Flags().StringArrayVar(&metadata, "metadata", nil, "those with `NAME=VALUE`")
 			cmd.Flags().StringVar(&f.Template, "template", "", "those of the template `NAME`")
 		},

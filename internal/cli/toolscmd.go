@@ -180,6 +180,17 @@ refused the call, 125 when its arguments do not fit.`,
 	cmd.Flags().StringVar(&d.key, "api-key", "", "with --url: ask with `KEY` (or $CAISSON_API_KEY, which other users cannot see)")
 	cmd.Flags().BoolVar(&d.json, "json", false, "print the answer, as an agent gets it, or the error, as one JSON object")
 	a.inState(cmd)
+	cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		tools, err := offered(file)
+		if err != nil || len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var names []string
+		for _, t := range tools {
+			names = append(names, t.Name)
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
 	return cmd
 }
 
