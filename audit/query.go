@@ -248,7 +248,7 @@ const mostShown = 1000
 // Show gives one call by its id, or by the beginning of an id that only one
 // call has. Errors: ErrNotFound, and ErrInvalid when several begin so.
 func (l *Log) Show(ctx context.Context, id string) (*Detail, error) {
-	op := "audit show " + clean(id, 64)
+	op := "call " + clean(id, 64)
 	d, err := l.find(ctx, op, id)
 	if err != nil {
 		return nil, err

@@ -215,12 +215,13 @@ const mostEnvFile = 6 << 20
 // readEnvFile reads NAME=VALUE lines. Values are taken as they are: no quotes,
 // no variables, as docker's --env-file. Messages never show a value.
 func readEnvFile(env map[string]string, name string) error {
+	op := "--env-file " + quoted(name)
 	bad := func(problem string, cause error) error {
-		return &sandbox.Error{Op: "--env-file " + quoted(name), Kind: sandbox.ErrInvalid, Problem: problem, Hint: "write lines of NAME=VALUE", Cause: cause}
+		return &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: problem, Hint: "write lines of NAME=VALUE", Cause: cause}
 	}
 	text, err := named.Read(name, mostEnvFile)
 	if err != nil {
-		return bad("it cannot be read", err)
+		return &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: "it cannot be read", Hint: "name a file with lines of NAME=VALUE", Cause: err}
 	}
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	lines.Buffer(nil, 256<<10)

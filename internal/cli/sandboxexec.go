@@ -32,8 +32,8 @@ func (a *app) sandboxExec(d *daemon) *cobra.Command {
 	return a.sub(d, sub{
 		use: "exec ID [--] COMMAND [ARG...]", short: "Run a program in a sandbox", args: some(2, 0, "the ID of a sandbox and a command"),
 		long: `Run a program in a sandbox, with its input, output, signals and exit code passed
-on. 124 says that its time was over, 126 that the policy refused it, 137 that a
-limit ended it, 125 that it could not be run.`,
+on, as by caisson run. 124 says that its time was over, 126 that the policy refused
+it, 137 that a limit ended it, 125 that it could not be run.`,
 		example: `  caisson sandbox exec ID -- python3 -c 'print(2**100)'
   caisson sandbox exec --workdir /home/user/src -e CI=1 ID -- make test
   caisson sandbox exec -t ID -- top
