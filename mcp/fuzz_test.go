@@ -6,10 +6,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 	"unicode"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/caisson-run/caisson/policy"
@@ -23,7 +26,10 @@ func FuzzFrames(f *testing.F) {
 	f.Add([]byte(`[{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1e999}}]` + "\n"))
 	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a","inputSchema":{"type":"object","properties":{"x":{"type":"object","x-mcp-header":"a"}}},"outputSchema":[]}]}}` + "\n"))
 	f.Fuzz(func(t *testing.T, src []byte) {
-		conn, err := (&sdk.IOTransport{Reader: newMeter(io.NopCloser(bytes.NewReader(src))), Writer: nopCloser{io.Discard}, MaxLineLength: 1 << 16}).Connect(t.Context())
+		var shown strings.Builder
+		u := newUpstream(&Gateway{o: GatewayOptions{Notice: func(string) {}}}, Upstream{Name: "s", Server: &policy.Server{}})
+		way := wire{in: newMeter(io.NopCloser(bytes.NewReader(src))), out: nopCloser{io.Discard}, odd: u.odd(&complaints{to: func(s string) { shown.WriteString(s) }})}
+		conn, err := way.Connect(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,11 +39,59 @@ func FuzzFrames(f *testing.F) {
 				break
 			}
 		}
+		if strings.ContainsFunc(shown.String(), unicode.IsControl) {
+			t.Errorf("%q is shown", shown.String())
+		}
 		for _, one := range bytes.Split(src, []byte("\n")) {
 			var frame struct{ Result json.RawMessage }
 			if json.Unmarshal(one, &frame) == nil && frame.Result != nil {
 				offerAll(t, frame.Result)
 				cutResult(t, frame.Result)
+			}
+		}
+	})
+}
+
+// FuzzClient reads what a client says: all of it is read, however it is cut into lines,
+// and what is answered to what is no message is one that the other end can read.
+func FuzzClient(f *testing.F) {
+	for _, s := range []string{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `[]`, `[{"jsonrpc":"2.0","id":"a","method":"x","params":[]},7]`, "\xff\r\n\r\n{}", `{"id":3,"result":{}}`, `{"ID":[],"method":""}`} {
+		f.Add([]byte(s), []byte(s))
+	}
+	f.Fuzz(func(t *testing.T, one, other []byte) {
+		last := `{"jsonrpc":"2.0","id":"the last","method":"x"}`
+		src := slices.Concat(one, []byte("\n"), other, []byte("\n"+last+"\n"))
+		var out bytes.Buffer
+		way := wire{in: io.NopCloser(bytes.NewReader(src)), out: nopCloser{&out}, odd: func(one []byte, why error) ([]byte, error) { return fault(one, why), nil }}
+		conn, _ := way.Connect(t.Context())
+		defer conn.Close()
+		var heard jsonrpc.Message
+		for {
+			m, err := conn.Read(t.Context())
+			if err != nil {
+				break
+			}
+			heard = m
+		}
+		if req, ok := heard.(*jsonrpc.Request); !ok || req.ID.Raw() != "the last" {
+			t.Errorf("%+v", heard)
+		}
+		for said := range bytes.Lines(out.Bytes()) {
+			var e struct {
+				JSONRPC string
+				Error   struct{ Code int }
+				ID      any
+			}
+			if err := json.Unmarshal(said, &e); err != nil || e.JSONRPC != "2.0" || e.Error.Code > -32600 || len(said) > maxEchoed+512 {
+				t.Errorf("%q: %v", said, err)
+			}
+			switch e.ID.(type) {
+			case nil, string, float64:
+			default:
+				t.Errorf("%q", said)
+			}
+			if bytes.Contains(said, []byte("the last")) {
+				t.Errorf("%q", said)
 			}
 		}
 	})

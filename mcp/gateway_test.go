@@ -661,8 +661,8 @@ func TestInputRequired(t *testing.T) {
 		if method == "tools/list" {
 			return `{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}`
 		}
-		return `{"resultType":"input_required","requestState":"s","content":[],"inputRequests":{"x":{"method":"elicitation/create",
-			"params":{"mode":"form","message":"your password?","requestedSchema":{"type":"object","properties":{"p":{"type":"string"}}}}}}}`
+		return `{"resultType":"input_required","requestState":"s","content":[],"inputRequests":{"x":{"method":"elicitation/create",` +
+			`"params":{"mode":"form","message":"your password?","requestedSchema":{"type":"object","properties":{"p":{"type":"string"}}}}}}}`
 	}))
 	b.options.ElicitationHandler = func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 		t.Error("the user was asked")

@@ -29,13 +29,14 @@ func Serve(ctx context.Context, box Toolbox, version string, in io.ReadCloser, o
 // serveLines serves one client; leave is called as soon as it has left. The library
 // ends the calls that it knows of, then; leave ends the rest: servers that start.
 func serveLines(ctx context.Context, s *sdk.Server, in io.ReadCloser, out io.WriteCloser, leave func()) error {
-	err := s.Run(ctx, &sdk.IOTransport{Reader: &framed{ReadCloser: &departure{in, leave}, lines: true}, Writer: out, MaxLineLength: maxFrame})
+	odd := func(one []byte, why error) ([]byte, error) { return fault(one, why), nil }
+	err := s.Run(ctx, wire{in: &departure{in, leave}, out: out, odd: odd})
 	// Who leaves while an answer is on its way has left all the same.
 	if errors.Is(err, context.Canceled) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, syscall.EPIPE) {
 		return nil
 	}
 	if err != nil {
-		return &sandbox.Error{Op: "mcp", Kind: sandbox.ErrInvalid, Problem: "what came on standard input cannot be understood",
+		return &sandbox.Error{Op: "mcp", Kind: sandbox.ErrInvalid, Problem: "standard input or output cannot be used",
 			Hint: "an agent's client starts this command and speaks MCP with it; docs/mcp.md says how it is told to", Cause: err}
 	}
 	return nil

@@ -171,9 +171,8 @@ func (u *upstream) once(ctx context.Context, patience time.Duration, use func(st
 	client.AddSendingMiddleware(probe.asks)
 	start, stop := context.WithTimeout(ctx, startPatience)
 	defer stop()
-	says := &framed{ReadCloser: fromServer, lines: true, refused: func(err error) { u.g.o.Notice(fmt.Sprintf("server %s: %v", u.o.Name, err)) }}
 	// Where it ends before it answers, that is the reason.
-	way := &sdk.IOTransport{Reader: newMeter(says), Writer: toServer, MaxLineLength: maxFrame}
+	way := wire{in: newMeter(fromServer), out: toServer, odd: u.odd(complaints)}
 	cs, err := client.Connect(start, ordered{way, order}, u.g.era())
 	if probe.hasty(err) {
 		return fmt.Errorf("%w: %w", errHasty, err)
