@@ -88,6 +88,9 @@ func (p *plan) write() (*launch, error) {
 		p.letGo(b)
 	}
 	l.birth(b, &l.program)
+	if p.alone() {
+		l.program.clone[1] |= unix.CLONE_NEWUSER
+	}
 	b.doing("stay with caisson")
 	b.call(unix.SYS_GETPPID, os.Getpid())
 	l.scripts = [3]*script{b, init, program}
@@ -111,12 +114,7 @@ func (l *launch) birth(b *script, c *child) {
 func (p *plan) becomeRoot(b *script, m *mapper) {
 	if m == nil {
 		b.doing("map the user")
-		for _, f := range [][2]string{{"setgroups", "deny"}, {"uid_map", p.ids.uidMap}, {"gid_map", p.ids.gidMap}} {
-			fd := b.slot()
-			b.call(unix.SYS_OPENAT, unix.AT_FDCWD, "/proc/self/"+f[0], unix.O_WRONLY|unix.O_CLOEXEC, 0).save(fd)
-			b.call(unix.SYS_WRITE, fd, f[1], len(f[1]))
-			b.close(fd)
-		}
+		b.mapUser(p.ids.uidMap, p.ids.gidMap)
 		return
 	}
 	b.doing("map a private user")
@@ -134,6 +132,17 @@ func (p *plan) becomeRoot(b *script, m *mapper) {
 	b.call(unix.SYS_SETGROUPS, 0, nil)
 	b.call(unix.SYS_SETRESGID, 0, 0, 0)
 	b.call(unix.SYS_SETRESUID, 0, 0, 0)
+}
+
+// mapUser gives a child, in a user namespace that it was born in, the one id that its
+// maker has there.
+func (s *script) mapUser(uids, gids string) {
+	for _, f := range [][2]string{{"setgroups", "deny"}, {"uid_map", uids}, {"gid_map", gids}} {
+		fd := s.slot()
+		s.call(unix.SYS_OPENAT, unix.AT_FDCWD, "/proc/self/"+f[0], unix.O_WRONLY|unix.O_CLOEXEC, 0).save(fd)
+		s.call(unix.SYS_WRITE, fd, f[1], len(f[1]))
+		s.close(fd)
+	}
 }
 
 // ownNamespaces makes what is left of the namespaces and puts their contents in
@@ -215,6 +224,9 @@ func (p *plan) writeProgram(b *script, l *launch) *script {
 	s := &script{next: b.next}
 	s.doing("start the program")
 	s.call(unix.SYS_SETSID)
+	if p.alone() {
+		p.standAlone(s)
+	}
 	var files []any // before the first of them is where another one was
 	for _, f := range p.first.stdio {
 		files = append(files, s.aside(f))

@@ -55,7 +55,9 @@ func TestPostureOfFirst(t *testing.T) { drivertest.AsFirst(t, "TestPosture") }
 
 func TestPosture(t *testing.T) {
 	for name, run := range roads {
-		t.Run(name, func(t *testing.T) { testPosture(t, run) })
+		for _, processes := range []int{sandbox.DefaultLimits().Processes, 3} { // few are held in another way
+			t.Run(fmt.Sprint(name, ", ", processes), func(t *testing.T) { testPosture(t, run, processes) })
+		}
 	}
 }
 
@@ -76,7 +78,7 @@ var roads = map[string]run{
 	},
 }
 
-func testPosture(t *testing.T, run run) {
+func testPosture(t *testing.T, run run, processes int) {
 	t.Setenv("CAISSON_CANARY", "canary")
 	// Inherited by whom does not mind.
 	canary, err := unix.FcntlInt(0, unix.F_DUPFD, 77)
@@ -110,7 +112,7 @@ func testPosture(t *testing.T, run run) {
 	if os.Geteuid() == 0 {
 		program.Slack = "50000"
 	}
-	got := whileRunning(t, run)
+	got := whileRunning(t, run, processes)
 	if os.Geteuid() != 0 {
 		// A user's groups cannot be given up without privilege.
 		for name := range got {
@@ -177,9 +179,10 @@ func world(t testing.TB) *sandbox.Spec {
 }
 
 // whileRunning starts a program and looks at the sandbox's processes.
-func whileRunning(t *testing.T, run run) map[string]posture {
+func whileRunning(t *testing.T, run run, processes int) map[string]posture {
 	t.Helper()
 	spec := world(t)
+	spec.Limits.Processes = processes
 	in, release := io.Pipe()
 	up, started := make(chan struct{}), make(chan struct{})
 	ended := make(chan error, 1)

@@ -104,28 +104,6 @@ func pendingSignals() uint64 {
 	return min(own.Cur/16, mostSignals)
 }
 
-// few says that it is the rlimit that holds a limit on processes. A control group counts
-// the builder, too, until that is gone: a quick program of two processes would get one.
-// No sandbox with an agent has so few.
-func few(processes int) bool { return processes < sandbox.LeastAgentProcesses }
-
-// spare is how far RLIMIT_NPROC lies above the limit: where the control group
-// counts processes it is a second line, so that it is the group that refuses
-// and says so. An unprivileged agent and init count as the user's own.
-func (p *plan) spare() int {
-	n := 0
-	if p.group.pids && !few(p.spec.Limits.Processes) {
-		n += 2
-	}
-	if !p.ids.private {
-		n++ // init
-		if p.first.agent != nil {
-			n += agentThreads
-		}
-	}
-	return n
-}
-
 // agentThreads is more than the agent ever has.
 const agentThreads = 32
 
