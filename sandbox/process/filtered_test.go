@@ -5,6 +5,8 @@
 package process_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -23,5 +25,21 @@ func TestFiltered(t *testing.T) {
 	res, err := process.New(process.Options{}).Run(t.Context(), world(t), &sandbox.Exec{Argv: []string{"/bin/true"}, Dir: "/"})
 	if err != nil || res.Status != sandbox.StatusSuccess {
 		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+// Who surrounds caisson with a filter is told which call it refuses.
+func TestRefusedByName(t *testing.T) {
+	for name, call := range map[string]uint32{"sethostname": unix.SYS_SETHOSTNAME, "pidfd_open": unix.SYS_PIDFD_OPEN} {
+		t.Run(name, func(t *testing.T) {
+			if !drivertest.Refused(t, call) {
+				return
+			}
+			_, err := roads["made ahead"](t.Context(), process.New(process.Options{}), world(t), &sandbox.Exec{Argv: []string{"/bin/true"}, Dir: "/"})
+			var e *sandbox.Error
+			if !errors.As(err, &e) || !errors.Is(err, unix.EPERM) || !strings.Contains(e.Problem, "("+name+")") || !strings.Contains(e.Hint, "doctor") {
+				t.Errorf("%+v", err)
+			}
+		})
 	}
 }

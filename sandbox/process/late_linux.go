@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // late is how a sandbox that is made already learns what it is to run. The
@@ -39,7 +41,8 @@ func newLate() (*late, error) {
 	fd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err != nil {
 		l.close()
-		return nil, fmt.Errorf("prepare sandbox: %w", err)
+		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the kernel does not let caisson tell a sandbox of its own end (pidfd_open)", Cause: err,
+			Hint: "caisson doctor tells what this host does not allow and how to mend it"}
 	}
 	l.owner = os.NewFile(uintptr(fd), "pidfd")
 	return l, nil

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/internal/linux/seccomp"
 	"github.com/caisson-run/caisson/internal/linux/standing"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -186,10 +187,14 @@ func reap(pid int, usage *unix.Rusage) (ws unix.WaitStatus) {
 // explain says what could not be done, by the script of the child that failed.
 func (l *launch) explain(e syscall.Errno) error {
 	at := func(i int, c *child) string {
-		if c.at < len(l.scripts[i].what) {
-			return l.scripts[i].what[c.at]
+		s := l.scripts[i]
+		if c.at >= len(s.what) {
+			return "end"
 		}
-		return "end"
+		if call := seccomp.Name(s.steps[c.at].call); call != "" {
+			return s.what[c.at] + " (" + call + ")"
+		}
+		return s.what[c.at]
 	}
 	what := at(0, &l.builder)
 	for i, c := range []*child{&l.init, &l.program} {

@@ -4,6 +4,7 @@ package seccomp
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -40,6 +41,20 @@ func Outline(goarch string) (allowed, refused []string, err error) {
 	slices.Sort(allowed)
 	slices.Sort(refused)
 	return allowed, refused, nil
+}
+
+// Name is the name of a system call of this machine's, "" of one that is not known.
+func Name(number uintptr) string {
+	for _, c := range calls {
+		n := c.amd64
+		if runtime.GOARCH == "arm64" {
+			n = c.arm64
+		}
+		if n >= 0 && uintptr(n) == number {
+			return c.name
+		}
+	}
+	return ""
 }
 
 // mayAllow says whether there are arguments that v allows.
