@@ -25,8 +25,9 @@ func (a *app) doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Say what this host can do, what is missing, and the command that mends it",
 		Long: `Say where the state directory is, and for each level of isolation what works on
-this host, what does not, and the command that mends it. The exit code is 1 when
-a run on the default level cannot begin.`,
+this host, what does not, and the command that mends it. Inside a container, or
+wherever a filter is on caisson itself, it says which system calls a level misses.
+The exit code is 1 when a run on the default level cannot begin.`,
 		Example: `  caisson doctor
   caisson doctor --json`,
 		Args: noArgs,

@@ -9,7 +9,12 @@
 // and only the reason for a refusal is read off the machine.
 package hostfacts
 
-import "github.com/caisson-run/caisson/sandbox"
+import (
+	"maps"
+	"slices"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
 
 // Facts is what was found.
 type Facts struct {
@@ -30,6 +35,9 @@ type Facts struct {
 	Ptrace  Fact `json:"ptrace"`  // with Filters what gVisor's systrap lives on
 	Filters Fact `json:"seccomp"` // that seccomp filters can be installed
 	KVM     Fact `json:"kvm"`
+
+	// Calls are the system calls that a filter on this process refuses to a level.
+	Calls map[string]Fact `json:"system_calls,omitempty"`
 
 	// Landlock is the ABI version, 0 where there is none.
 	Landlock int    `json:"landlock_abi"`
@@ -104,6 +112,9 @@ func (f Facts) Problems() []Problem {
 	add(!f.UserNS.OK, "user namespaces", f.UserNS.Why, f.UserNS.Remedy, userNS...)
 	add(!f.Filters.OK, "seccomp filters", f.Filters.Why, f.Filters.Remedy, "gvisor", "process")
 	add(!f.Ptrace.OK, "ptrace", f.Ptrace.Why, f.Ptrace.Remedy, "gvisor")
+	for _, level := range slices.Sorted(maps.Keys(f.Calls)) {
+		add(true, "system calls", f.Calls[level].Why, f.Calls[level].Remedy, level)
+	}
 	// As root gVisor gets a copy of the mount without it.
 	add(f.StateNoExec && !f.Root, "state directory", f.StateDir+" lies on a file system that is mounted noexec", "set CAISSON_STATE to a directory of yours on one that is mounted without noexec", "gvisor")
 	add(f.Cgroup.Why != "" && !f.Cgroup.Scope, "limits by control groups", f.Cgroup.Why, f.Cgroup.Remedy)

@@ -31,11 +31,12 @@ func gather(ctx context.Context, m *machine, stateDir string) Facts {
 	status := m.status()
 	f.Seccomp, f.NoNewPrivs = status["Seccomp"] == "2", status["NoNewPrivs"] == "1"
 	f.Filters = m.filters(f)
-	f.Proc = m.proc()
+	f.Proc, f.Landlock = m.proc(), m.landlock()
 	for _, look := range []func(){
 		func() { f.UserNS = m.userNS(f) },
 		func() { f.Mounts = m.mounts(f) },
 		func() { f.Ptrace = m.ptrace(f) },
+		func() { f.Calls = m.calls(f) },
 		func() { f.Cgroup = m.cgroup() },
 	} {
 		if ctx.Err() != nil {
@@ -44,7 +45,6 @@ func gather(ctx context.Context, m *machine, stateDir string) Facts {
 		look()
 	}
 	f.KVM = m.kvm(f)
-	f.Landlock = m.landlock()
 	f.DiskFree, f.StateNoExec = m.disk(stateDir)
 	f.Docker, f.DockerWhy = m.docker()
 	return f

@@ -25,6 +25,7 @@ func ubuntu(t *testing.T) *machine {
 		root: t.TempDir(), euid: 1000, exe: "/opt/caisson", getenv: func(string) string { return "" },
 		clone:    func(uintptr, bool) error { return nil },
 		mount:    func(uintptr) error { return nil },
+		call:     func(call) error { return unix.EINVAL },
 		seccomp:  func() error { return nil },
 		landlock: func() int { return 4 },
 		access:   func(string, uint32) error { return nil },
@@ -59,6 +60,16 @@ func (m *machine) refuse(err error, ptrace bool) {
 			return err
 		}
 		return nil
+	}
+}
+
+// refuseCalls has a filter refuse some, as if they were newer than it is.
+func (m *machine) refuseCalls(names ...string) {
+	m.call = func(c call) error {
+		if slices.Contains(names, c.name) {
+			return unix.ENOSYS
+		}
+		return unix.EINVAL
 	}
 }
 
@@ -169,6 +180,25 @@ func TestProblems(t *testing.T) {
 			m.file(t, "/run/.containerenv", "")
 		}, "ptrace", "podman", "SYS_PTRACE", []string{"gvisor"}},
 		{"ptrace, who knows", func(t *testing.T, m *machine) { m.refuse(unix.EPERM, true) }, "ptrace", "refused", "dmesg", []string{"gvisor"}},
+		{"single calls", func(t *testing.T, m *machine) { m.filtered(t); m.refuseCalls("landlock_add_rule", "pidfd_open") }, "system calls",
+			"forbids the system calls landlock_add_rule, pidfd_open", "outside", []string{"process"}},
+		{"a call that is not missed", func(t *testing.T, m *machine) {
+			m.filtered(t)
+			m.landlock = func() int { return 0 }
+			m.refuseCalls("landlock_add_rule", "userfaultfd")
+		}, "Landlock", "none", "lsm=", nil},
+		{"a call of one level", func(t *testing.T, m *machine) { m.filtered(t); m.refuseCalls("keyctl") }, "system calls",
+			"forbids the system call keyctl", "outside", []string{"process"}},
+		{"unshare alone", func(t *testing.T, m *machine) {
+			m.filtered(t)
+			m.mount = func(uintptr) error { return unix.EPERM }
+			m.refuseCalls("unshare")
+		}, "system calls", "forbids the system call unshare", "outside", []string{"process"}},
+		{"calls that the kernel refuses to users", func(t *testing.T, m *machine) {
+			m.file(t, "/proc/self/status", "CapEff:\t0000000000000000\nSeccomp:\t2\n")
+			m.refuseCalls("pivot_root", "fsopen", "sethostname", "setgroups")
+		}, "", "", "", nil},
+		{"no filter", func(t *testing.T, m *machine) { m.refuseCalls("pivot_root", "open_tree") }, "", "", "", nil},
 		{"no seccomp", func(t *testing.T, m *machine) { m.seccomp = func() error { return unix.EINVAL } },
 			"seccomp filters", "built without", "CONFIG_SECCOMP_FILTER", []string{"gvisor", "process"}},
 		{"seccomp forbidden", func(t *testing.T, m *machine) {
@@ -364,4 +394,21 @@ func TestGatherStopsEarly(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	gather(ctx, m, "/")
+}
+
+// What is asked of the kernel does nothing, and the kernel refuses none of it out of hand:
+// to whom may mount nothing, and to others nothing of what they are asked for.
+func TestCallsHere(t *testing.T) {
+	m := realMachine()
+	for _, c := range needed {
+		if c.mounter && !m.mayMount() || strings.HasPrefix(c.name, "landlock_") && m.landlock() == 0 {
+			continue
+		}
+		if err := m.call(c); m.refused(c) || err == nil && !slices.Contains([]string{"close_range", "setresuid", "setresgid", "unshare"}, c.name) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if m.refused(mounting) {
+		t.Error("mount")
+	}
 }

@@ -26,6 +26,7 @@ type machine struct {
 	getenv   func(string) string
 	clone    func(flags uintptr, ptrace bool) error // make a child so, which ends at once
 	mount    func(flags uintptr) error              // make one whose mounts are changed in a namespace of their own
+	call     func(call) error                       // make one that does nothing
 	seccomp  func() error
 	landlock func() int
 	access   func(path string, mode uint32) error
@@ -41,7 +42,7 @@ func realMachine() *machine {
 	}
 	return &machine{
 		euid: os.Geteuid(), exe: exe, getenv: os.Getenv,
-		clone: tryClone, mount: tryMount, seccomp: trySeccomp, landlock: landlockABI,
+		clone: tryClone, mount: tryMount, call: realCall, seccomp: trySeccomp, landlock: landlockABI,
 		access: func(path string, mode uint32) error {
 			return unix.Faccessat(unix.AT_FDCWD, path, mode, unix.AT_EACCESS)
 		},
