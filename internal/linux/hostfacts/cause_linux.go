@@ -90,14 +90,6 @@ func (m *machine) weakRoot(f Facts) Fact {
 	return Fact{Why: "root may not mount here (it lacks CAP_SYS_ADMIN)", Remedy: "start caisson with that capability, or as an ordinary user, who needs none"}
 }
 
-// proc says whether /proc is there.
-func (m *machine) proc() Fact {
-	if m.exists("/proc/self/exe") {
-		return Fact{OK: true}
-	}
-	return Fact{Why: "/proc is not mounted", Remedy: "as root: mount -t proc proc /proc"}
-}
-
 // sysctl is a fact that one kernel setting would change, now and after a boot.
 func sysctl(why, key, value string) Fact {
 	set := key + "=" + value

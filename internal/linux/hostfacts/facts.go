@@ -29,8 +29,9 @@ type Facts struct {
 	// NoNewPrivs says that set-user-id programs do nothing here.
 	NoNewPrivs bool `json:"no_new_privs"`
 
-	Proc    Fact `json:"proc"`   // that /proc is there: programs are executed through it
-	Mounts  Fact `json:"mounts"` // that mounts can be made apart from the host's, by root as root
+	Proc    Fact `json:"proc"`     // that /proc is there: programs are executed through it
+	NewProc Fact `json:"new_proc"` // that a sandbox can mount one of its own
+	Mounts  Fact `json:"mounts"`   // that mounts can be made apart from the host's, by root as root
 	UserNS  Fact `json:"user_namespaces"`
 	Ptrace  Fact `json:"ptrace"`  // with Filters what gVisor's systrap lives on
 	Filters Fact `json:"seccomp"` // that seccomp filters can be installed
@@ -111,6 +112,7 @@ func (f Facts) Problems() []Problem {
 	}
 	add(!f.UserNS.OK, "user namespaces", f.UserNS.Why, f.UserNS.Remedy, userNS...)
 	add(!f.Filters.OK, "seccomp filters", f.Filters.Why, f.Filters.Remedy, "gvisor", "process")
+	add(!f.NewProc.OK && f.Proc.OK, "/proc", f.NewProc.Why, f.NewProc.Remedy, "process")
 	add(!f.Ptrace.OK, "ptrace", f.Ptrace.Why, f.Ptrace.Remedy, "gvisor")
 	for _, level := range slices.Sorted(maps.Keys(f.Calls)) {
 		add(true, "system calls", f.Calls[level].Why, f.Calls[level].Remedy, level)

@@ -31,7 +31,7 @@ func gather(ctx context.Context, m *machine, stateDir string) Facts {
 	status := m.status()
 	f.Seccomp, f.NoNewPrivs = status["Seccomp"] == "2", status["NoNewPrivs"] == "1"
 	f.Filters = m.filters(f)
-	f.Proc, f.Landlock = m.proc(), m.landlock()
+	f.Proc, f.NewProc, f.Landlock = m.proc(), m.newProc(f), m.landlock()
 	for _, look := range []func(){
 		func() { f.UserNS = m.userNS(f) },
 		func() { f.Mounts = m.mounts(f) },

@@ -63,6 +63,18 @@ func (m *machine) refuse(err error, ptrace bool) {
 	}
 }
 
+// mountsOf are mounts, of which those at /proc and /mnt are procs.
+func mountsOf(points ...string) (lines string) {
+	for _, p := range points {
+		kind := "tmpfs"
+		if p == "/proc" || p == "/mnt" {
+			kind = "proc"
+		}
+		lines += "36 35 0:5 / " + p + " rw - " + kind + " none rw\n"
+	}
+	return lines
+}
+
 // refuseCalls has a filter refuse some, as if they were newer than it is.
 func (m *machine) refuseCalls(names ...string) {
 	m.call = func(c call) error {
@@ -166,6 +178,13 @@ func TestProblems(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "/proc", "not mounted", "mount -t proc", []string{"gvisor", "process"}},
+		{"/proc as Docker shows it", func(t *testing.T, m *machine) {
+			m.file(t, "/.dockerenv", "")
+			m.file(t, "/proc/self/mountinfo", mountsOf("/proc", "/proc/sys/fs/binfmt_misc", "/proc/kcore", "/proc/acpi", "/process"))
+		}, "/proc", "(/proc/kcore, /proc/acpi)", "systempaths=unconfined", []string{"process"}},
+		{"another /proc that is whole", func(t *testing.T, m *machine) {
+			m.file(t, "/proc/self/mountinfo", mountsOf("/proc", "/proc/kcore", "/mnt", "/proc/sys/fs/binfmt_misc"))
+		}, "", "", "", nil},
 		{"ptrace off for good", func(t *testing.T, m *machine) {
 			m.refuse(unix.EPERM, true)
 			m.file(t, "/proc/sys/kernel/yama/ptrace_scope", "3\n")
@@ -266,7 +285,7 @@ func TestProblems(t *testing.T) {
 
 // A single controller that is missing is a problem of its own.
 func TestMissingController(t *testing.T) {
-	f := Facts{System: "linux", Proc: Fact{OK: true}, Mounts: Fact{OK: true}, UserNS: Fact{OK: true}, Ptrace: Fact{OK: true}, Filters: Fact{OK: true}, KVM: Fact{OK: true}, Landlock: 1, DiskFree: -1,
+	f := Facts{System: "linux", Proc: Fact{OK: true}, NewProc: Fact{OK: true}, Mounts: Fact{OK: true}, UserNS: Fact{OK: true}, Ptrace: Fact{OK: true}, Filters: Fact{OK: true}, KVM: Fact{OK: true}, Landlock: 1, DiskFree: -1,
 		Cgroup: Cgroup{Version: 2, Limits: map[string]sandbox.Clause{
 			"memory": {Enforcement: sandbox.Off, Detail: "not here", Remedy: "cgroup_enable=memory"},
 			"cpu":    {Enforcement: sandbox.Enforced}, "pids": {Enforcement: sandbox.Enforced}, "io": {Enforcement: sandbox.Off},
