@@ -45,6 +45,7 @@ var needed = []call{
 	{"mount_setattr", unix.SYS_MOUNT_SETATTR, [6]uintptr{bad, 0, bad}, "process", false},
 	{"move_mount", unix.SYS_MOVE_MOUNT, [6]uintptr{bad, 0, bad, 0, bad}, "gvisor process", true},
 	{"open_tree", unix.SYS_OPEN_TREE, [6]uintptr{bad, 0, bad}, "gvisor process", false},
+	{"openat2", unix.SYS_OPENAT2, [6]uintptr{bad}, "gvisor process", false},
 	{"pidfd_open", unix.SYS_PIDFD_OPEN, [6]uintptr{0, bad}, "process", false},
 	{"pivot_root", unix.SYS_PIVOT_ROOT, [6]uintptr{}, "gvisor process", true},
 	{"setdomainname", unix.SYS_SETDOMAINNAME, [6]uintptr{0, bad}, "process", true},
