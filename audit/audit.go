@@ -69,6 +69,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"database/sql"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -123,6 +124,8 @@ type Log struct {
 
 	w *sql.DB // one connection; nil when read-only
 	r *sql.DB
+	// still says that r takes it that nobody writes, where nothing can be written.
+	still bool
 
 	key  *signer.Key       // nil when it cannot be read
 	pub  ed25519.PublicKey // nil then too
@@ -195,7 +198,26 @@ func (l *Log) open(ctx context.Context, readOnly bool) error {
 		}
 	}
 	l.r = l.connect("mode=ro", 0) // a Query asks for more while it is open
-	return l.readGenesis(ctx, headed)
+	err := l.readGenesis(ctx, headed)
+	if readOnly && unwritable(err) && l.whole() {
+		l.still = true
+		l.reread()
+		err = l.readGenesis(ctx, headed)
+	}
+	return err
+}
+
+// whole says whether all of the database is in audit.db, and nothing in SQLite's log.
+func (l *Log) whole() bool {
+	info, err := os.Stat(l.path(dbFile) + "-wal")
+	return errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0
+}
+
+// reread has the database be read anew, as it lies there: SQLite cannot make the files
+// by which readers know of writers, nor can writers.
+func (l *Log) reread() {
+	l.r.Close()
+	l.r = l.connect("mode=ro&immutable=1", 0)
 }
 
 func (l *Log) nothingYet() error {

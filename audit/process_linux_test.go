@@ -39,8 +39,9 @@ var helpers = map[string]func(args []string) error{
 		}
 		return l.Settle(ctx)
 	},
-	"full":    fullDisk,
-	"reserve": reserved,
+	"full":              fullDisk,
+	"verify-unwritable": verifyUnwritable,
+	"reserve":           reserved,
 }
 
 // appendMany records calls, and says which.

@@ -28,9 +28,16 @@ type heldTail struct {
 //
 // What is there and is no file of caisson's is damage.
 func (l *Log) holdTail(ctx context.Context) (*heldTail, error) {
+	return l.hold(ctx, os.O_RDWR|os.O_CREATE)
+}
+
+// holdTailToRead is holdTail of a file that cannot be written to, or need not be.
+func (l *Log) holdTailToRead(ctx context.Context) (*heldTail, error) { return l.hold(ctx, os.O_RDONLY) }
+
+func (l *Log) hold(ctx context.Context, mode int) (*heldTail, error) {
 	path := l.path(tailFile)
 	for began, wait := time.Now(), firstWait; ; wait = nextWait(wait, time.Since(began)) {
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+		f, err := os.OpenFile(path, mode|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 		if err != nil {
 			return nil, noFile(err)
 		}

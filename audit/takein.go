@@ -22,13 +22,24 @@ func (l *Log) takeIn(ctx context.Context, tx querier, tail *heldTail, head Check
 	if tail == nil || tail.asLeft && !tail.used {
 		return head, nil
 	}
+	holds := func(promised Checkpoint) error { return l.holds(ctx, tx, promised) }
+	reached, err := l.walk(tail, head, holds, func(f *frame) error { return storeFrame(ctx, tx, f) })
+	if err != nil || reached == head {
+		return head, err
+	}
+	return reached, storeHead(ctx, tx, reached)
+}
+
+// walk gives to put what in the tail goes on from a head, and returns where that ends.
+// holds says whether a head that was promised is of the chain up to there.
+func (l *Log) walk(tail *heldTail, head Checkpoint, holds func(Checkpoint) error, put func(*frame) error) (Checkpoint, error) {
 	end, promised := max(tail.says.End, tailStart), tail.says.Head
 	if promised.Count > 0 || end > tailStart {
 		switch {
 		case promised.Installation != l.inst || !l.valid(promised):
 			return head, damagedTail("audit.tail holds a head that is not signed with this key")
 		case promised.Count <= head.Count:
-			if err := l.holds(ctx, tx, promised); err != nil {
+			if err := holds(promised); err != nil {
 				return head, err
 			}
 			end, promised = tailStart, head // the database keeps what the sector promises
@@ -38,13 +49,13 @@ func (l *Log) takeIn(ctx context.Context, tx querier, tail *heldTail, head Check
 	if err != nil {
 		return head, err
 	}
-	t := taking{log: l, tx: tx, head: head}
+	t := taking{log: l, head: head, put: put}
 	at, reached := int64(tailStart), head
 	for {
 		if at == end {
 			reached = t.head
 		}
-		n, err := t.frame(ctx, b[min(at-tailStart, int64(len(b))):], at >= end)
+		n, err := t.frame(b[min(at-tailStart, int64(len(b))):], at >= end)
 		if err != nil {
 			return head, err
 		}
@@ -53,13 +64,10 @@ func (l *Log) takeIn(ctx context.Context, tx querier, tail *heldTail, head Check
 		}
 		at += n
 	}
-	switch {
-	case promised.Count > 0 && reached != promised: // its signature is what is stored, too
+	if promised.Count > 0 && reached != promised { // its signature is what is stored, too
 		return head, damagedTail(fmt.Sprintf("what audit.tail holds from byte %d on is not what was appended", at))
-	case t.head == head:
-		return head, nil
 	}
-	return t.head, storeHead(ctx, tx, t.head)
+	return t.head, nil
 }
 
 // holds says whether a head that was promised is of the database's chain.
@@ -71,17 +79,17 @@ func (l *Log) holds(ctx context.Context, tx querier, promised Checkpoint) error 
 	return err
 }
 
-// taking is what takeIn has taken so far.
+// taking is what walk has taken so far.
 type taking struct {
 	log  *Log
-	tx   querier
 	head Checkpoint // with what was taken
+	put  func(*frame) error
 }
 
 // frame takes the frame that b begins with, and says how long it is: 0 when there is
 // none that goes on from the head. signed has its own head be looked at: without, one
 // that is signed follows, and covers it.
-func (t *taking) frame(ctx context.Context, b []byte, signed bool) (size int64, err error) {
+func (t *taking) frame(b []byte, signed bool) (size int64, err error) {
 	f, size, ok := parseFrame(b, t.log.inst)
 	if !ok {
 		return 0, nil
@@ -92,17 +100,25 @@ func (t *taking) frame(ctx context.Context, b []byte, signed bool) (size int64, 
 	if !f.follows(t.head) || !f.complete() || signed && !t.log.valid(f.head) {
 		return 0, nil
 	}
-	err = insert(ctx, t.tx, f.records)
+	if err := t.put(f); err != nil {
+		return 0, err
+	}
+	t.head = f.head
+	return size, nil
+}
+
+// storeFrame puts a frame into the database.
+func storeFrame(ctx context.Context, tx querier, f *frame) error {
+	err := insert(ctx, tx, f.records)
 	for _, kept := range f.kept {
 		if err == nil {
-			err = keep(ctx, t.tx, kept)
+			err = keep(ctx, tx, kept)
 		}
 	}
 	if isConstraint(err) {
-		return 0, damagedTail(fmt.Sprintf("audit.tail holds record %d, of which there is one already", f.head.Count))
+		return damagedTail(fmt.Sprintf("audit.tail holds record %d, of which there is one already", f.head.Count))
 	}
-	t.head = f.head
-	return size, err
+	return err
 }
 
 // follows says whether the frame's records are the next ones of the chain, each holding

@@ -34,10 +34,15 @@ const maxFindings = 200
 
 // Report is what Verify found.
 type Report struct {
-	Records  int64      `json:"records"`
-	Pruned   int64      `json:"pruned"`   // records whose body retention dropped
-	Redacted int64      `json:"redacted"` // pieces of content that were redacted
-	Head     Checkpoint `json:"head"`     // what is worth keeping elsewhere
+	Records  int64 `json:"records"`
+	Pruned   int64 `json:"pruned"`   // records whose body retention dropped
+	Redacted int64 `json:"redacted"` // pieces of content that were redacted
+	// Waiting are those of Records that were read in audit.tail, since the database could
+	// not be written to: Unwritten says why.
+	Waiting   int64  `json:"waiting,omitempty"`
+	Unwritten string `json:"unwritten,omitempty"`
+
+	Head     Checkpoint `json:"head"` // what is worth keeping elsewhere
 	Findings []Finding  `json:"findings"`
 	More     bool       `json:"more,omitempty"` // there were more findings than are listed
 }
@@ -75,20 +80,22 @@ func (l *Log) verify(ctx context.Context, kept []Checkpoint, signatures bool) (R
 	}
 	// Read before the database: the file may lag behind it, never lead.
 	copied, copyErr := l.readHead()
-	says, err := l.settleToVerify(ctx, &rep)
+	says, tail, err := l.settleToVerify(ctx, &rep)
 	if err != nil {
 		return rep, err
 	}
+	defer tail.release()
 	tx, err := l.r.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return rep, unavailable("audit verify", err)
 	}
 	defer tx.Rollback()
-	v := &verifier{log: l, rep: &rep, signatures: signatures && l.pub != nil, links: map[int64][]byte{}, content: map[string]int64{}, redacted: map[string]bool{}}
+	v := &verifier{log: l, rep: &rep, signatures: signatures && l.pub != nil, links: map[int64][]byte{}, content: map[string]int64{}, redacted: map[string]bool{}, beside: map[string]bool{}}
 	for _, c := range append([]Checkpoint{copied, says}, kept...) {
 		v.links[c.Count] = nil
 	}
-	for _, step := range []func(context.Context, *sql.Tx) error{v.database, v.chain, v.head, v.blobs} {
+	waiting := func(context.Context, *sql.Tx) error { return v.waiting(tail) }
+	for _, step := range []func(context.Context, *sql.Tx) error{v.database, v.chain, v.head, waiting, v.blobs} {
 		if err := step(ctx, tx); err != nil {
 			if ctx.Err() != nil {
 				return rep, ctx.Err()
@@ -107,25 +114,6 @@ func (l *Log) verify(ctx context.Context, kept []Checkpoint, signatures bool) (R
 	return rep, nil
 }
 
-// settleToVerify takes in what waits in audit.tail, finds what is wrong with that, and
-// returns the head that the file spoke of before. What is wrong with the database is
-// found there.
-func (l *Log) settleToVerify(ctx context.Context, rep *Report) (says Checkpoint, err error) {
-	waiting, says, err := waits(l.path(tailFile))
-	if err == nil && waiting {
-		err = l.takeAll(ctx)
-	}
-	var d *damage
-	if errors.As(err, &d) {
-		if d.tail {
-			rep.add(0, "tail", "%s", d.err.Problem)
-			says = Checkpoint{}
-		}
-		return says, nil
-	}
-	return says, unavailable("audit verify", err)
-}
-
 // verifier is one Verify.
 type verifier struct {
 	log        *Log
@@ -138,6 +126,7 @@ type verifier struct {
 	dropped  []int64          // records without a body
 	content  map[string]int64 // digest → a record that refers to it
 	redacted map[string]bool  // digests
+	beside   map[string]bool  // digests of content that waits in the tail
 }
 
 // database checks what the chain cannot: the schema, and that indexes hold the
@@ -382,7 +371,7 @@ func (v *verifier) blobs(ctx context.Context, tx *sql.Tx) error {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
-		if !v.redacted[name] {
+		if !v.redacted[name] && !v.beside[name] {
 			v.rep.add(missing[name], "content", "content %s is gone, and nobody redacted it", name)
 		}
 	}

@@ -24,7 +24,8 @@ func (a *app) auditVerify() *cobra.Command {
 		Long: `Read the whole record and say what was edited, removed, inserted, reordered or cut
 off, and where. A head or checkpoint that was kept elsewhere (caisson audit head, the
 last line of an export) also finds an older copy that was put back, and a record
-that was begun anew. The exit code is 1 when something is wrong.`,
+that was begun anew. The exit code is 1 when something is wrong. It works on a disk
+that is full or cannot be written to, too.`,
 		Example: `  caisson audit verify
   caisson audit verify --head 812:5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef
   caisson audit verify --checkpoint kept.json`,
@@ -58,6 +59,9 @@ that was begun anew. The exit code is 1 when something is wrong.`,
 				}
 				if len(r.Findings) == 0 {
 					fmt.Fprintf(a.out, "%d records, all in order\n", r.Records)
+				}
+				if r.Unwritten != "" {
+					a.note("%d of them were read in audit.tail and stay there: %s", r.Waiting, r.Unwritten)
 				}
 				return nil
 			})
