@@ -6,6 +6,8 @@ package process_test
 
 import (
 	"bytes"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,6 +35,24 @@ func TestFewProcesses(t *testing.T) {
 					t.Errorf("%s, with a limit of %d: %d processes; %s", name, n, got, trouble.String())
 				}
 			}
+		}
+	}
+}
+
+// That a fork failed is told by the control group, and so where that holds the limit. The
+// level says where it does.
+func TestFewAreNotNamed(t *testing.T) {
+	d := process.New(process.Options{})
+	c, err := d.Probe(t.Context())
+	if err != nil || !strings.Contains(c.Limits[sandbox.LimitProcesses].Detail, fmt.Sprintf("limits_hit names it where that holds it, from %d on", sandbox.LeastAgentProcesses)) {
+		t.Errorf("%+v, %v", c.Limits[sandbox.LimitProcesses], err)
+	}
+	for n, named := range map[int]bool{2: false, sandbox.LeastAgentProcesses: c.Limits[sandbox.LimitCPUs].Enforcement == sandbox.Enforced} {
+		spec := world(t)
+		spec.Limits.Processes = n
+		res, err := d.Run(t.Context(), spec, &sandbox.Exec{Argv: []string{"/bin/dash", "-c", "while :; do sleep 1000 & done"}, Dir: "/"})
+		if err != nil || slices.Contains(res.LimitsHit, sandbox.LimitProcesses) != named {
+			t.Errorf("with a limit of %d: %+v, %v", n, res, err)
 		}
 	}
 }

@@ -80,7 +80,7 @@ func (d *Driver) limits() map[sandbox.LimitName]sandbox.Clause {
 		sandbox.LimitWall:      caisson,
 		sandbox.LimitOutput:    caisson,
 		sandbox.LimitCPUTime:   {Enforcement: sandbox.Enforced, Detail: "read several times a second"},
-		sandbox.LimitProcesses: {Enforcement: sandbox.Enforced, Detail: "by the kernel, for the user namespace (rlimit) and where there is one the control group"},
+		sandbox.LimitProcesses: {Enforcement: sandbox.Enforced, Detail: "by the kernel, for the user namespace (rlimit) and where there is one the control group; limits_hit names it where that holds it, from 16 on"},
 		sandbox.LimitOpenFiles: rlimit,
 		sandbox.LimitFileSize:  rlimit,
 		sandbox.LimitDisk:      tmpfs,
