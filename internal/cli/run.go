@@ -49,6 +49,12 @@ The sandbox has the toolchain of this host, read-only, a private /home/user (the
 working directory), /tmp and /dev/shm; no network but what --allow names, and
 nothing else of this host but what you name.
 
+In a directory that is mounted rw, files that would run something on this host
+later are read-only: .git/hooks, .vscode, .envrc and more. Those that do not exist
+show as empty ones, so that nobody can make them: in a directory that is no git
+repository an empty .git, and HEAD (or refs, or objects), without which git takes
+it for no bare repository whose config it would run. They are gone afterwards.
+
 With --image it has a container image in the toolchain's place: from a registry
 (pulled once, then used as it was; caisson image pull gets it anew), ./FILE from
 docker save, ./DIR or oci:DIR. A command then follows docker run: it takes the
