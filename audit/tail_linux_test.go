@@ -216,6 +216,27 @@ func TestTailHeld(t *testing.T) {
 	}
 }
 
+// TestReadersLeaveTheTail: who only reads leaves nothing that the next run would have to
+// look at, although SQLite gives its log to its owner when root opens it.
+func TestReadersLeaveTheTail(t *testing.T) {
+	dir, _ := recordWithTail(t)
+	for range 3 { // the first takes in what waits
+		l, err := Open(ctx, Options{Dir: dir, ReadOnly: true})
+		must(t, err)
+		for _, err := range l.Query(ctx, Filter{}) {
+			must(t, err)
+		}
+		must(t, l.Close())
+		log := filepath.Join(dir, dbFile+"-wal")
+		if exists(log) {
+			must(t, os.Chown(log, os.Geteuid(), os.Getegid()))
+		}
+		if !Appendable(dir) {
+			t.Fatalf("it has to be looked at: %+v", sectorOf(t, dir))
+		}
+	}
+}
+
 // TestTailFaults: what keeps a file from being written is said as it is of the database.
 func TestTailFaults(t *testing.T) {
 	for errno, says := range map[error]string{
