@@ -251,7 +251,7 @@ func (g *Gateway) publish() {
 				g.o.Notice(fmt.Sprintf("server %s: the tool %s is not offered: another server has one of that name; give one of them a prefix", u.o.Name, name))
 				continue
 			}
-			is := u.o.Name + " " + t.digest + " " + t.theirs
+			is := u.shows(t)
 			if g.shown[name] != is {
 				if err := g.show(u, t); err != nil {
 					g.o.Notice(fmt.Sprintf("server %s: the tool %s is not offered: %v", u.o.Name, name, err))
@@ -278,15 +278,27 @@ func (g *Gateway) stir(u *upstream) {
 	u.mu.Lock()
 	tools, has, theirs := u.tools, u.has, u.prompts
 	u.mu.Unlock()
-	for _, t := range tools[:min(len(tools), 1)] {
-		_ = g.show(u, t) // it was shown before
+	// One that shows is shown again. One that does not is another server's by its name,
+	// or the library does not take it.
+	if i := slices.IndexFunc(tools, func(t *offered) bool { return g.shown[t.def.Name] == u.shows(t) }); i >= 0 {
+		_ = g.show(u, tools[i])
 	}
-	for _, p := range has.prompts[:min(len(has.prompts), 1)] {
+	if i := slices.IndexFunc(has.prompts, func(p *sdk.Prompt) bool { return g.others[0][p.Name] == u.offers(p) }); i >= 0 {
+		p := has.prompts[i]
 		g.face.AddPrompt(p, g.prompt(u, theirs[p.Name]))
 	}
-	for _, r := range has.resources[:min(len(has.resources), 1)] {
-		g.face.AddResource(r, g.resource(u))
+	if i := slices.IndexFunc(has.resources, func(r *sdk.Resource) bool { return g.others[1][r.URI] == u.offers(r) }); i >= 0 {
+		g.face.AddResource(has.resources[i], g.resource(u))
 	}
+}
+
+// shows is a tool of u's as shown has it.
+func (u *upstream) shows(t *offered) string { return u.o.Name + " " + t.digest + " " + t.theirs }
+
+// offers is a prompt, a resource or a template of u's as others has it.
+func (u *upstream) offers(definition any) string {
+	b, _ := json.Marshal(definition)
+	return u.o.Name + " " + string(b)
 }
 
 // show offers one tool. The library panics over definitions that it cannot take.

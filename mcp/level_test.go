@@ -30,6 +30,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // level is a level whose program is a function of the test.
 type level struct {
 	prog func(ctx context.Context, in io.Reader, out, errs io.Writer) int
+	// by has programs that are another, by the first word of their command.
+	by map[string]func(ctx context.Context, in io.Reader, out, errs io.Writer) int
 
 	mu   sync.Mutex
 	ran  int
@@ -79,7 +81,11 @@ func (d *level) Run(ctx context.Context, s *sandbox.Spec, x *sandbox.Exec) (*san
 	out, errs := &gate{w: x.Stdout}, &gate{w: x.Stderr}
 	defer out.shut()
 	defer errs.shut()
-	go func() { done <- d.prog(ctx, x.Stdin, out, errs) }()
+	prog := d.prog
+	if other := d.by[x.Argv[0]]; other != nil {
+		prog = other
+	}
+	go func() { done <- prog(ctx, x.Stdin, out, errs) }()
 	select {
 	case code := <-done:
 		r := &sandbox.Result{Status: sandbox.StatusSuccess, ExitCode: &code}

@@ -243,12 +243,11 @@ func (g *Gateway) resourceOf(uri string) *upstream {
 func (g *Gateway) publishOthers() {
 	prompts, resources, templates := map[string]string{}, map[string]string{}, map[string]string{}
 	show := func(u *upstream, now, was map[string]string, key string, def any, add func()) {
-		b, _ := json.Marshal(def)
 		if _, taken := now[key]; taken {
 			g.o.Notice(fmt.Sprintf("server %s: %s is not offered: another server has one of that name", u.o.Name, line(key, 128)))
 			return
 		}
-		if now[key] = u.o.Name + " " + string(b); was[key] == now[key] {
+		if now[key] = u.offers(def); was[key] == now[key] {
 			return
 		}
 		defer func() {
