@@ -113,10 +113,25 @@ func NewGateway(o GatewayOptions) (*Gateway, error) {
 		options.Capabilities.Completions = &sdk.CompletionCapabilities{}
 	}
 	g.face = sdk.NewServer(&sdk.Implementation{Name: "caisson-gateway", Title: "caisson gateway", Version: o.Version}, options)
-	g.face.AddReceivingMiddleware(only(options.Capabilities), g.await, recordUnknown(g.offers, func(ctx context.Context, name string) error {
+	g.face.AddReceivingMiddleware(g.outlives, only(options.Capabilities), g.await, recordUnknown(g.offers, func(ctx context.Context, name string) error {
 		return g.o.Judge.RefuseTool(ctx, &session.ToolCall{Name: name, Door: "mcp", Actor: g.o.Actor, Operator: true})
 	}))
 	return g, nil
+}
+
+// outlives has what the library panics over, in what a server or the client has said,
+// end that one request, and not all servers and their clients.
+func (g *Gateway) outlives(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, req sdk.Request) (res sdk.Result, err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				why := line(fmt.Sprint(p), 300)
+				g.o.Notice(fmt.Sprintf("%s could not be dealt with: %s", line(method, 64), why))
+				res, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "it could not be dealt with: " + why}
+			}
+		}()
+		return next(ctx, method, req)
+	}
 }
 
 func (g *Gateway) backoff(n int) time.Duration {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -132,7 +133,7 @@ func (g *Gateway) prompt(u *upstream, theirs string) sdk.PromptHandler {
 				res = &sdk.GetPromptResult{InputRequests: asks, RequestState: res.RequestState}
 				return res, nil
 			}
-			res = &sdk.GetPromptResult{Description: plain(res.Description, maxDescription), Messages: res.Messages}
+			res = &sdk.GetPromptResult{Description: plain(res.Description, maxDescription), Messages: present(res.Messages)}
 			return res, nil
 		})
 		if err != nil {
@@ -167,7 +168,7 @@ func (g *Gateway) resource(u *upstream) sdk.ResourceHandler {
 				res = &sdk.ReadResourceResult{InputRequests: asks, RequestState: res.RequestState}
 				return res, nil
 			}
-			res = &sdk.ReadResourceResult{Contents: res.Contents}
+			res = &sdk.ReadResourceResult{Contents: present(res.Contents)}
 			return res, nil
 		})
 		if err != nil {
@@ -175,6 +176,11 @@ func (g *Gateway) resource(u *upstream) sdk.ResourceHandler {
 		}
 		return res, nil
 	}
+}
+
+// present is list without what a server has written null for.
+func present[T any](list []*T) []*T {
+	return slices.DeleteFunc(list, func(one *T) bool { return one == nil })
 }
 
 // complete passes a completion on, of what is offered.

@@ -166,7 +166,7 @@ func (u *upstream) once(ctx context.Context, patience time.Duration, use func(st
 
 	client := sdk.NewClient(&sdk.Implementation{Name: "caisson", Version: u.g.o.Version}, u.clientOptions())
 	order := &order{}
-	client.AddReceivingMiddleware(order.hears, u.elicits)
+	client.AddReceivingMiddleware(u.g.outlives, order.hears, u.elicits)
 	probe := &probe{patience: patience}
 	client.AddSendingMiddleware(probe.asks)
 	start, stop := context.WithTimeout(ctx, startPatience)

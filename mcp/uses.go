@@ -6,6 +6,7 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -240,9 +241,20 @@ func protocolError(err error, round bool) error {
 	}
 	switch {
 	case e.Code == sdk.CodeMissingRequiredClientCapabilities:
-		return &jsonrpc.Error{Code: e.Code, Message: line(e.Message, 1000), Data: e.Data[:min(len(e.Data), maxState)]}
+		return &jsonrpc.Error{Code: e.Code, Message: line(e.Message, 1000), Data: plainData(e.Data)}
 	case round && e.Code == jsonrpc.CodeInvalidParams:
 		return &jsonrpc.Error{Code: e.Code, Message: line(e.Message, 1000)}
 	}
 	return nil
+}
+
+// plainData is what an error has beside its words, with plain texts; what is too long is
+// left out as a whole, since a part of it is no JSON.
+func plainData(data json.RawMessage) json.RawMessage {
+	var v any
+	if len(data) > maxState || json.Unmarshal(data, &v) != nil {
+		return nil
+	}
+	b, _ := json.Marshal(plainValue(v, maxQuestion)) // it was JSON
+	return b
 }
