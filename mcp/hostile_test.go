@@ -8,11 +8,13 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"testing"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -61,21 +63,13 @@ func TestHostileAnswers(t *testing.T) {
 	long := strings.Repeat("x", maxState+1)
 	for _, c := range []struct{ method, answer string }{
 		{"resources/read", `"result":{"contents":[null]}`},
-		{"resources/read", `"result":{"contents":null}`},
-		{"resources/read", `"result":null`},
 		{"prompts/get", `"result":{"messages":[null]}`},
-		{"prompts/get", `"result":{"messages":[{"role":"user","content":{"type":"resource"}}]}`},
 		{"prompts/get", `"error":{"code":-32021,"message":"x","data":"` + long + `"}`},
-		{"tools/call", `"result":{"content":[null]}`},
 		{"tools/call", `"result":{"content":[{"type":"resource"},{"type":"tool_result","content":[{"type":"resource"}]}]}`},
 		{"tools/call", `"result":null`},
-		{"tools/call", `"result":[]`},
 		{"tools/call", `"result":{"resultType":"input_required","inputRequests":{"x":null}}`},
-		{"tools/call", `"result":{"resultType":"input_required","inputRequests":{"x":{"method":"elicitation/create"}}}`},
 		{"tools/call", `"result":{"resultType":"input_required"}`},
 		{"tools/call", `"error":{"code":-32021,"message":"x","data":"` + long + `"}`},
-		{"tools/call", `"error":null`},
-		{"completion/complete", `"result":{"completion":null}`},
 		{"completion/complete", `"result":null`},
 	} {
 		for _, version := range []string{lastWithSessions, firstStateless} {
@@ -91,7 +85,7 @@ func TestHostileAnswers(t *testing.T) {
 				case "resources/read":
 					b.client.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "file:///r"})
 				case "completion/complete":
-					b.client.Complete(t.Context(), &sdk.CompleteParams{Ref: &sdk.CompleteReference{Type: "ref/prompt", Name: "p"}})
+					b.client.Complete(t.Context(), &sdk.CompleteParams{Ref: &sdk.CompleteReference{Type: "ref/prompt", Name: "p"}, Argument: sdk.CompleteParamsArgument{Name: "x"}})
 				}
 				if _, err := b.client.ListTools(t.Context(), nil); err != nil {
 					t.Errorf("the gateway is gone: %v", err)
@@ -108,5 +102,32 @@ func TestOutlives(t *testing.T) {
 	res, err := g.outlives(func(context.Context, string, sdk.Request) (sdk.Result, error) { panic("o\u202eh") })(t.Context(), "tools/call", nil)
 	if err == nil || res != nil || !b.noticed("tools/call could not be dealt with: oh") {
 		t.Errorf("%v, %v, %q", res, err, b.notices)
+	}
+}
+
+// A server's error has words, and no address that a client would show its user.
+func TestHostileErrors(t *testing.T) {
+	const more = `"data":{"elicitations":[{"mode":"url","url":"https://evil.example/","elicitationId":"e","message":"go"}]}`
+	words := `"message":"a\u001b[31mb` + strings.Repeat("x", 1<<16) + `"`
+	for _, version := range []string{lastWithSessions, firstStateless} {
+		for theirs, ours := range map[int64]int64{
+			sdk.CodeURLElicitationRequired: jsonrpc.CodeInternalError, olderNotFound: olderNotFound,
+			jsonrpc.CodeInvalidParams: jsonrpc.CodeInvalidParams,
+		} {
+			answer := fmt.Sprintf(`"error":{"code":%d,%s,%s}`, theirs, words, more)
+			b := newBench(t, hostile(version, map[string]string{"prompts/get": answer, "resources/read": answer, "completion/complete": answer}))
+			b.version = version
+			stop := b.serve(`{name: s, command: [server], prompts: ["*"], resources: ["*"]}`)
+			_, prompt := b.client.GetPrompt(t.Context(), &sdk.GetPromptParams{Name: "p"})
+			_, resource := b.client.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "file:///r"})
+			_, completion := b.client.Complete(t.Context(), &sdk.CompleteParams{Ref: &sdk.CompleteReference{Type: "ref/prompt", Name: "p"}, Argument: sdk.CompleteParamsArgument{Name: "x"}})
+			for what, err := range map[string]error{"prompt": prompt, "resource": resource, "completion": completion} {
+				var e *jsonrpc.Error
+				if !errors.As(err, &e) || e.Code != ours || e.Data != nil || len(e.Message) > 3000 || strings.Contains(e.Message, "\x1b") || !strings.Contains(e.Message, "a[31mb") {
+					t.Errorf("%s, code %d: %s: %.300v", version, theirs, what, err)
+				}
+			}
+			stop()
+		}
 	}
 }

@@ -66,12 +66,34 @@ func (g *Gateway) fetch(ctx context.Context, u *upstream, o other, do func(conte
 		err = fmt.Errorf("server %s: the answer has more than %d bytes", u.o.Name, most)
 	}
 	if err != nil {
+		err = u.refusal(err)
 		out.Status, out.Error, out.Result = audit.Failed, line(err.Error(), 2000), nil
 	} else {
 		out.Result.Stdout, _ = json.Marshal(v)
 	}
 	return errors.Join(err, entry.End(context.WithoutCancel(ctx), out))
 }
+
+// refusal is a server's error as a client gets it: its words plain and bounded, and
+// nothing beside them that a client would act on, such as an address that it is to
+// show its user.
+func (u *upstream) refusal(err error) error {
+	var e *jsonrpc.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	if known := protocolError(err, true); known != nil {
+		return known
+	}
+	out := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "server " + u.o.Name + ": " + line(e.Message, 2000)}
+	if e.Code == olderNotFound {
+		out.Code = e.Code
+	}
+	return out
+}
+
+// olderNotFound is the code of older versions for a resource that is not there.
+const olderNotFound = -32002
 
 // guarded does something with a server that runs, within the time and the number of
 // its calls.
