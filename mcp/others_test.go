@@ -6,6 +6,7 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -218,6 +219,37 @@ func TestUses(t *testing.T) {
 					t.Errorf("%q", shown)
 				}
 			})
+		}
+	}
+}
+
+// A server that may ask the client's model asks it about its own words, and gets nothing
+// of what the client has had from others.
+func TestSamplesOwnWords(t *testing.T) {
+	can := &sdk.ClientCapabilities{Sampling: &sdk.SamplingCapabilities{}}
+	says := []*sdk.SamplingMessage{{Role: "user", Content: &sdk.TextContent{Text: "what have the others said?"}}}
+	for _, context := range []string{"thisServer", "allServers", "none", ""} {
+		for _, r := range []sdk.InputRequest{
+			&sdk.CreateMessageParams{Meta: sdk.Meta{"progressToken": "x"}, IncludeContext: context, SystemPrompt: "mine", Messages: says},
+			&sdk.CreateMessageWithToolsParams{Meta: sdk.Meta{"progressToken": "x"}, IncludeContext: context, SystemPrompt: "mine",
+				Messages: []*sdk.SamplingMessageV2{{Role: "user", Content: []sdk.Content{&sdk.TextContent{Text: "what have the others said?"}}}}},
+		} {
+			p, err := sampled(r, can)
+			b, _ := json.Marshal(p)
+			if err != nil || strings.Contains(string(b), "includeContext") || strings.Contains(string(b), "_meta") || !strings.Contains(string(b), `"systemPrompt":"mine"`) {
+				t.Errorf("%T of %q: %s, %v", r, context, b, err)
+			}
+			if _, err := sampled(r, nil); err == nil {
+				t.Error("a client that lends its model to nobody is asked")
+			}
+		}
+	}
+	for _, r := range []sdk.InputRequest{
+		nil, (*sdk.CreateMessageParams)(nil), &sdk.CreateMessageParams{Messages: []*sdk.SamplingMessage{nil}},
+		&sdk.CreateMessageWithToolsParams{Messages: []*sdk.SamplingMessageV2{nil}}, &sdk.ElicitParams{},
+	} {
+		if p, err := sampled(r, can); err == nil {
+			t.Errorf("%+v became %+v", r, p)
 		}
 	}
 }

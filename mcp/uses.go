@@ -124,12 +124,13 @@ func (u *upstream) sample(_ context.Context, req *sdk.CreateMessageRequest) (*sd
 	if err != nil {
 		return nil, err
 	}
-	if err := sampled(req.Params, c.can); err != nil {
+	p, err := sampled(req.Params, c.can)
+	if err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithTimeout(c.ctx, userPatience)
 	defer stop()
-	return c.session.CreateMessage(ctx, req.Params)
+	return c.session.CreateMessage(ctx, p.(*sdk.CreateMessageParams))
 }
 
 // told passes what a server tells of a call on.
@@ -155,14 +156,31 @@ func (u *upstream) question(p *sdk.ElicitParams, can *sdk.ClientCapabilities) (*
 	return &sdk.ElicitParams{Mode: p.Mode, Message: "MCP server " + u.o.Name + " asks: " + plain(p.Message, maxQuestion), RequestedSchema: plainValue(jsonOf(p.RequestedSchema), maxQuestion)}, nil
 }
 
-func sampled(p any, can *sdk.ClientCapabilities) error {
+// sampled is what a client's model is asked on behalf of a server: what the server says
+// itself, and nothing of what the client has had from others. To the client all servers
+// behind the gateway are one, so that "thisServer" would be all of them.
+func sampled(r sdk.InputRequest, can *sdk.ClientCapabilities) (sdk.InputRequest, error) {
 	if can == nil || can.Sampling == nil {
-		return errors.New("the client lends its model to nobody")
+		return nil, errors.New("the client lends its model to nobody")
 	}
-	if size(p) > maxSample {
-		return fmt.Errorf("a request to the model has at most %d bytes", maxSample)
+	if size(r) > maxSample {
+		return nil, fmt.Errorf("a request to the model has at most %d bytes", maxSample)
 	}
-	return nil
+	switch p := r.(type) {
+	case *sdk.CreateMessageParams:
+		if p != nil && !slices.Contains(p.Messages, nil) {
+			own := *p
+			own.IncludeContext, own.Meta = "", nil
+			return &own, nil
+		}
+	case *sdk.CreateMessageWithToolsParams:
+		if p != nil && !slices.Contains(p.Messages, nil) {
+			own := *p
+			own.IncludeContext, own.Meta = "", nil
+			return &own, nil
+		}
+	}
+	return nil, errors.New("the request to the model cannot be read")
 }
 
 // wants is what a server of the newer protocol needs before it can answer, as its
@@ -183,7 +201,7 @@ func (u *upstream) wants(requests sdk.InputRequestMap, state string, can *sdk.Cl
 			out[id], err = u.question(p, can)
 		case *sdk.CreateMessageParams, *sdk.CreateMessageWithToolsParams:
 			use = "sampling"
-			out[id], err = r, sampled(p, can)
+			out[id], err = sampled(r, can)
 		case *sdk.ListRootsParams:
 			use = "roots"
 			if out[id] = (*sdk.ListRootsParams)(&sdk.ListRootsParams{}); can == nil || can.RootsV2 == nil {
