@@ -5,6 +5,7 @@ package e2b
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -78,7 +79,7 @@ func (s *Server) servePort(w http.ResponseWriter, r *http.Request, t target) {
 	}
 	// What waits for a client that does not read is in the way of all else that the
 	// agent sends.
-	proxy.ServeHTTP(bounds.Patient(w), r.WithContext(context.WithValue(r.Context(), portKey{}, p)))
+	proxy.ServeHTTP(final{bounds.Patient(w)}, r.WithContext(context.WithValue(r.Context(), portKey{}, p)))
 }
 
 // rewrite makes the request that the program inside gets.
@@ -110,12 +111,29 @@ func (p *port) hasKey(value string) bool {
 	return slices.ContainsFunc(strings.FieldsFunc(value, func(r rune) bool { return r == ' ' || r == '\t' || r == ',' }), p.keys.Resembles)
 }
 
+// final passes on no answers before the last one (103 Early Hints), whose headers
+// nobody has looked at.
+type final struct{ http.ResponseWriter }
+
+// Unwrap is for http.ResponseController.
+func (f final) Unwrap() http.ResponseWriter { return f.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (f final) WriteHeader(status int) {
+	if status >= 200 || status == http.StatusSwitchingProtocols {
+		f.ResponseWriter.WriteHeader(status)
+	}
+}
+
 // modify keeps an answer within its origin.
 func (p *port) modify(resp *http.Response) error {
+	maps.DeleteFunc(resp.Header, func(name string, _ []string) bool { return forProxy(name) || !p.named && forOrigin(name) })
 	if !p.named {
 		// It is seen on this server's own origin, where no page of a sandbox's
-		// is to run and no cookie to be set.
+		// is to run, no cookie to be set, and nothing to be kept for those who ask
+		// at the same address for something else.
 		resp.Header.Del("Set-Cookie")
+		resp.Header.Set("Cache-Control", "no-store")
 		resp.Header.Set("Content-Security-Policy", "sandbox")
 		resp.Header.Set("X-Content-Type-Options", "nosniff")
 		return nil
@@ -126,6 +144,25 @@ func (p *port) modify(resp *http.Response) error {
 		resp.Header.Add("Set-Cookie", ownCookie(c))
 	}
 	return nil
+}
+
+// forProxy says whether a header is an order to a proxy in front of this server: to
+// answer with a file of its host's, or with what is at another address.
+func forProxy(name string) bool {
+	name = strings.ToLower(name)
+	return strings.HasPrefix(name, "x-accel-") || strings.HasPrefix(name, "x-reproxy-") || slices.Contains([]string{"x-sendfile", "x-sendfile2", "x-lighttpd-send-file", "x-lighttpd-send-tempfile"}, name)
+}
+
+// forOrigin says whether a header speaks for more than its answer: for what is at this
+// server's address, now or later, or for how caches keep it.
+func forOrigin(name string) bool {
+	name = strings.ToLower(name)
+	switch name {
+	case "clear-site-data", "strict-transport-security", "public-key-pins", "public-key-pins-report-only", "expect-ct", "alt-svc", "nel", "report-to", "reporting-endpoints",
+		"accept-ch", "critical-ch", "service-worker-allowed", "origin-agent-cluster", "set-login", "expires", "pragma", "age", "surrogate-control", "surrogate-key":
+		return true
+	}
+	return strings.HasSuffix(name, "-cache-control") // CDN-Cache-Control, and those of single ones
 }
 
 // ownCookie takes the domain off a cookie, which would give it to all other

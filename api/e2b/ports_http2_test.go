@@ -27,8 +27,11 @@ func listenInside(how string) {
 		panic(err)
 	}
 	fmt.Println(ln.Addr().(*net.TCPAddr).Port)
-	if how == "flood" {
+	switch how {
+	case "flood":
 		flood(ln)
+	case "rude":
+		rude(ln)
 	}
 	var p http.Protocols
 	p.SetUnencryptedHTTP2(true) // and no HTTP/1.1, as gRPC servers have it
