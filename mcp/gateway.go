@@ -343,13 +343,18 @@ func (g *Gateway) call(ctx context.Context, u *upstream, t *offered, req *sdk.Ca
 	if t.def.Name != t.theirs {
 		names = append(names, t.def.Name)
 	}
+	again := round{req.Params.InputResponses, req.Params.RequestState}
 	value, v := t.judge(ctx, u, args)
+	if v == nil {
+		v = u.mayAnswer(again)
+	}
 	intent.Params = g.o.Judge.ServerToolRecord(u.o.Name, names, value)
+	intent.Argv = append(intent.Argv, again.record()...)
 	if v != nil {
 		err := g.o.Journal.Refuse(context.WithoutCancel(ctx), intent, audit.Outcome{Status: audit.Refused, Result: v.outcome(), Error: v.Reason})
 		return v.result(), err
 	}
-	admitted, err := g.o.Judge.AdmitServerTool(ctx, &session.ServerTool{Server: u.o.Name, Names: names, Definition: t.digest, Args: value, Actor: g.o.Actor})
+	admitted, err := g.o.Judge.AdmitServerTool(ctx, &session.ServerTool{Server: u.o.Name, Names: names, Definition: t.digest, Args: value, Answers: again.text(), Actor: g.o.Actor})
 	if err != nil { // it is recorded
 		return refusal(err).result(), nil
 	}

@@ -33,6 +33,7 @@ func jsonOf(v any) (out any) {
 type other struct {
 	kind, name string // of the record
 	params     any
+	again      round
 	session    *sdk.ServerSession
 	can        *sdk.ClientCapabilities
 }
@@ -48,8 +49,12 @@ func (g *Gateway) fetch(ctx context.Context, u *upstream, o other, do func(conte
 		err := g.o.Journal.Refuse(context.WithoutCancel(ctx), intent, audit.Outcome{Status: audit.Refused, Result: v.outcome(), Error: v.Reason})
 		return errors.Join(&jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: v.Status + ": " + v.Reason}, err)
 	}
+	intent.Argv = append(intent.Argv, o.again.record()...)
 	if v := g.count(ctx, u.rates(nil)); v != nil {
 		v.Reason += "; " + v.Hint
+		return refuse(v)
+	}
+	if v := u.mayAnswer(o.again); v != nil {
 		return refuse(v)
 	}
 	if size(o.params) > maxState {
@@ -139,7 +144,7 @@ func (u *upstream) mostOutput() int64 {
 func (g *Gateway) prompt(u *upstream, theirs string) sdk.PromptHandler {
 	return func(ctx context.Context, req *sdk.GetPromptRequest) (res *sdk.GetPromptResult, err error) {
 		can := req.ClientCapabilities()
-		err = g.fetch(ctx, u, other{"get_prompt", theirs, req.Params.Arguments, req.Session, can}, func(ctx context.Context, cs *sdk.ClientSession) (any, error) {
+		err = g.fetch(ctx, u, other{"get_prompt", theirs, req.Params.Arguments, round{req.Params.InputResponses, req.Params.RequestState}, req.Session, can}, func(ctx context.Context, cs *sdk.ClientSession) (any, error) {
 			res, err = cs.GetPrompt(ctx, &sdk.GetPromptParams{Meta: u.meta(cs, can, req.Params.Meta), Name: theirs, Arguments: req.Params.Arguments, InputResponses: req.Params.InputResponses, RequestState: req.Params.RequestState})
 			if err != nil {
 				return nil, err
@@ -174,7 +179,7 @@ func (g *Gateway) resource(u *upstream) sdk.ResourceHandler {
 			v := &verdict{Status: "denied", Reason: why, Rule: u.o.place(u.o.Server.At)}
 			return nil, errors.Join(sdk.ResourceNotFoundError(uri), g.o.Journal.Refuse(context.WithoutCancel(ctx), intent, audit.Outcome{Status: audit.Refused, Result: v.outcome(), Error: why}))
 		}
-		err = g.fetch(ctx, u, other{"read_resource", uri, map[string]string{"uri": uri}, req.Session, can}, func(ctx context.Context, cs *sdk.ClientSession) (any, error) {
+		err = g.fetch(ctx, u, other{"read_resource", uri, map[string]string{"uri": uri}, round{req.Params.InputResponses, req.Params.RequestState}, req.Session, can}, func(ctx context.Context, cs *sdk.ClientSession) (any, error) {
 			res, err = cs.ReadResource(ctx, &sdk.ReadResourceParams{Meta: u.meta(cs, can, req.Params.Meta), URI: uri, InputResponses: req.Params.InputResponses, RequestState: req.Params.RequestState})
 			if err != nil {
 				return nil, err
@@ -221,7 +226,7 @@ func (g *Gateway) complete(ctx context.Context, req *sdk.CompleteRequest) (*sdk.
 	}
 	p.Meta = nil
 	var res *sdk.CompleteResult
-	err := g.fetch(ctx, of, other{"complete", line(p.Ref.Name+p.Ref.URI, maxURI), p, req.Session, nil}, func(ctx context.Context, cs *sdk.ClientSession) (_ any, err error) {
+	err := g.fetch(ctx, of, other{"complete", line(p.Ref.Name+p.Ref.URI, maxURI), p, round{}, req.Session, nil}, func(ctx context.Context, cs *sdk.ClientSession) (_ any, err error) {
 		res, err = cs.Complete(ctx, &p)
 		return res, err
 	})

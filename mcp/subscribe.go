@@ -99,7 +99,7 @@ func (g *Gateway) subscribe(ctx context.Context, req *sdk.SubscribeRequest) erro
 		g.subscribed.remove(req.Session, uri)
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("exhausted: server %s was asked for %d subscriptions already", u.o.Name, maxWatched)}
 	}
-	err := g.fetch(ctx, u, other{"subscribe_resource", uri, map[string]string{"uri": uri}, req.Session, nil}, func(ctx context.Context, cs *sdk.ClientSession) (any, error) {
+	err := g.fetch(ctx, u, other{"subscribe_resource", uri, map[string]string{"uri": uri}, round{}, req.Session, nil}, func(ctx context.Context, cs *sdk.ClientSession) (any, error) {
 		return nil, cs.Subscribe(ctx, &sdk.SubscribeParams{URI: uri}) // what it listens to by it outlives ctx
 	})
 	if err != nil {

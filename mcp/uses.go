@@ -221,6 +221,71 @@ func (u *upstream) wants(requests sdk.InputRequestMap, state string, can *sdk.Cl
 	return out, nil
 }
 
+// round is what a client answers with a call, where it has been asked before: a call
+// made again, as the newer protocol has it. It decides what the call does as much as the
+// arguments do.
+type round struct {
+	Answers sdk.InputResponseMap `json:"answers,omitempty"`
+	State   string               `json:"state,omitempty"`
+}
+
+// text is the round as people and records see it; empty is none.
+func (r round) text() string {
+	if len(r.Answers) == 0 && r.State == "" {
+		return ""
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		return "?" // it is refused
+	}
+	return string(b)
+}
+
+// record is the round for a record, behind what is asked for. What is too long is refused,
+// and not kept as a whole.
+func (r round) record() []string {
+	text := r.text()
+	if text == "" {
+		return nil
+	}
+	return []string{textCut(text, min(maxSample, int64(len(text))))}
+}
+
+// mayAnswer says why a client may not answer a server that its entry lets ask for
+// nothing of the kind: nobody has asked it.
+func (u *upstream) mayAnswer(r round) *verdict {
+	text := r.text()
+	if text == "" {
+		return nil
+	}
+	invalid := func(why string) *verdict { return &verdict{Status: "invalid", Reason: why} }
+	if len(r.Answers) > maxInputs || len(text) > maxSample {
+		return invalid("what it answers the server is too much at once")
+	}
+	uses := map[string]bool{}
+	for _, a := range r.Answers {
+		switch a.(type) {
+		case *sdk.ElicitResult:
+			uses["elicitation"] = true
+		case *sdk.ListRootsResult:
+			uses["roots"] = true
+		case *sdk.CreateMessageResult, *sdk.CreateMessageWithToolsResult:
+			uses["sampling"] = true
+		default:
+			return invalid("what it answers the server cannot be read")
+		}
+	}
+	may := slices.ContainsFunc([]string{"elicitation", "roots", "sampling"}, u.uses)
+	for use := range uses {
+		may = may && u.uses(use)
+	}
+	if !may {
+		return &verdict{Status: "denied", Reason: "it answers a question that server " + u.o.Name + " may not ask", Rule: u.o.place(u.o.Server.At),
+			Hint: "leave the answers out; what the tool is to do is in its arguments"}
+	}
+	return nil
+}
+
 // meta is what a server is told of its caller with a call: what of the client it may
 // use, and how much the client wants to be told. An older server knows from the
 // handshake.

@@ -142,6 +142,7 @@ type toolRun struct {
 	use        *policy.ToolCall
 	args       args
 	definition string // of a server's tool
+	answers    string // with a call of one
 }
 
 // do decides the tool, and hands what it does to the road.
@@ -284,6 +285,9 @@ func (t *toolRun) approve(ctx context.Context, v policy.Verdict) (*audit.Approva
 		}
 		if err == nil && t.use.Server != "" {
 			s.Tool, s.Definition = t.use.Server+"/"+t.use.Name, t.definition
+			if t.answers != "" {
+				s.Options = append(s.Options, "answers what the server has asked: "+t.answers)
+			}
 		}
 		return s, err
 	}, func(context.Context) error { return nil })

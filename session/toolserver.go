@@ -21,7 +21,10 @@ type ServerTool struct {
 	// Definition is the digest of what the server says of it.
 	Definition string
 	Args       any // as params.Read gave them
-	Actor      string
+	// Answers are what the caller says beside them, to what the server has asked, as
+	// people are to see it; empty is nothing.
+	Answers string
+	Actor   string
 }
 
 // Admitted is what the record of an admitted call has of it.
@@ -52,7 +55,7 @@ func (s *Session) AdmitServerTool(ctx context.Context, c *ServerTool) (*Admitted
 	for _, name := range c.Names {
 		t := &toolRun{
 			call: &ToolCall{Name: name, Door: "mcp", Actor: c.Actor, Operator: true}, session: s, actor: c.Actor,
-			use: &policy.ToolCall{Name: name, Server: c.Server, Args: c.Args}, definition: c.Definition,
+			use: &policy.ToolCall{Name: name, Server: c.Server, Args: c.Args}, definition: c.Definition, answers: c.Answers,
 		}
 		note, err := t.admit(ctx)
 		if err != nil {
