@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/caisson-run/caisson/policy"
@@ -29,7 +30,8 @@ type Create struct {
 	Snapshot string
 	// Metadata are the caller's own words. They decide nothing.
 	Metadata map[string]string
-	// Notes are the door's own, and come back with the sandbox.
+	// Notes are the door's own, and come back with the sandbox. With Snapshot they come
+	// on top of that one's PortNotes.
 	Notes map[string]string
 	// Env are variables that every program in it gets. They are in no record,
 	// list or log.
@@ -56,6 +58,10 @@ type Create struct {
 	// Isolation names the level; empty is the policy's.
 	Isolation string
 }
+
+// PortNotes begins the names of notes about ports, of the door that serves them: they
+// hold for what is made of a snapshot, too, through whichever door.
+const PortNotes = "e2b."
 
 // NetworkWish asks for a part of what a policy grants.
 type NetworkWish struct {
@@ -164,7 +170,17 @@ func (b *Sandboxes) wanted(k *Key, name string, c *Create, lifetime time.Duratio
 		}
 	}
 	rec.ID, rec.Owner, rec.Actor, rec.Name, rec.Metadata = registry.NewID("i", 20), k.ID, k.Actor(), name, c.Metadata
-	rec.Notes, rec.Lifetime, rec.Idle, rec.AutoResume = c.Notes, lifetime, c.Idle, c.AutoResume
+	rec.Lifetime, rec.Idle, rec.AutoResume = lifetime, c.Idle, c.AutoResume
+	rec.Notes = c.Notes
+	if from != nil { // whom its ports let in, they let in as before, unless the caller says otherwise
+		rec.Notes = map[string]string{}
+		for name, note := range from.Sandbox.Notes {
+			if strings.HasPrefix(name, PortNotes) {
+				rec.Notes[name] = note
+			}
+		}
+		maps.Copy(rec.Notes, c.Notes)
+	}
 	rec.OnTimeout = cmp.Or(c.OnTimeout, registry.Kill)
 	rec.Template = cmp.Or(rec.Template, BaseTemplate)
 	if from == nil {

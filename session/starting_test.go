@@ -5,6 +5,7 @@ package session
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -122,6 +123,30 @@ func TestNobodyWaitsForCopies(t *testing.T) {
 	}
 	if n := level.Running(); n != 1 {
 		t.Errorf("%d run", n)
+	}
+}
+
+// What a door has noted with a sandbox, such as that its ports are not for everybody, holds
+// for what is made of its snapshots, however that is asked for.
+func TestSnapshotsKeepNotes(t *testing.T) {
+	h := newHome(t, func(o *SandboxesOptions) { o.Drivers = map[string]sandbox.Driver{"gvisor": newMeteredLevel()} })
+	s := h.create(t, Create{Notes: map[string]string{"e2b.private": "yes", "e2b.mask": "a", "openai.name": "b"}})
+	snap, err := h.Snapshot(t.Context(), h.key, s.ID, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	forks, err := h.Fork(t.Context(), h.key, s.ID, 1, 0)
+	if err != nil || forks[0].Err != nil {
+		t.Fatal(err, forks)
+	}
+	for what, c := range map[string]struct{ got, want map[string]string }{
+		"a fork":                {forks[0].Sandbox.Notes, map[string]string{"e2b.private": "yes", "e2b.mask": "a", "openai.name": "b"}},
+		"one that says nothing": {h.create(t, Create{Snapshot: snap.ID}).Notes, map[string]string{"e2b.private": "yes", "e2b.mask": "a"}},
+		"one that says else":    {h.create(t, Create{Snapshot: snap.ID, Notes: map[string]string{"e2b.private": ""}}).Notes, map[string]string{"e2b.private": "", "e2b.mask": "a"}},
+	} {
+		if !maps.Equal(c.got, c.want) {
+			t.Errorf("%s has %v, want %v", what, c.got, c.want)
+		}
 	}
 }
 

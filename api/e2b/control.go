@@ -224,7 +224,11 @@ func (q *createBody) wish() (*session.Create, error) {
 			c.OnTimeout = registry.PauseFiles
 		}
 	}
-	if n.AllowPublicTraffic != nil && !*n.AllowPublicTraffic {
+	switch public := n.AllowPublicTraffic; { // unsaid is as it was in a snapshot
+	case public == nil:
+	case *public:
+		c.Notes[notePrivate] = ""
+	default:
 		c.Notes[notePrivate] = "yes"
 	}
 	if n.MaskRequestHost != "" {

@@ -22,8 +22,8 @@ const (
 
 // What the door keeps with a sandbox.
 const (
-	notePrivate = "e2b.private"  // its ports ask for the traffic token
-	noteMask    = "e2b.maskHost" // what its ports see as the host; ${PORT} is the port
+	notePrivate = session.PortNotes + "private"  // its ports ask for the traffic token
+	noteMask    = session.PortNotes + "maskHost" // what its ports see as the host; ${PORT} is the port
 )
 
 func private(b *session.Sandbox) bool { return b.Notes[notePrivate] != "" }
