@@ -219,7 +219,9 @@ func (g *Gateway) complete(ctx context.Context, req *sdk.CompleteRequest) (*sdk.
 			of, p.Ref = u, &sdk.CompleteReference{Type: p.Ref.Type, Name: theirs}
 		}
 	} else if p.Ref != nil {
-		of = g.resourceOf(p.Ref.URI)
+		if of = g.resourceOf(p.Ref.URI); of != nil && of.readable(p.Ref.URI) != "" {
+			of = nil
+		}
 	}
 	if of == nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is nothing of this name to complete"}

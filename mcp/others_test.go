@@ -5,10 +5,12 @@
 package mcp
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -325,6 +327,13 @@ func TestNotHeard(t *testing.T) {
 	if _, err := u.question(form, can); err != nil {
 		t.Error(err)
 	}
+	for _, name := range []string{"a\u202eb", "a\U000E0041", "a\nb", "\x1b[2J"} {
+		for _, schema := range []any{map[string]any{name: 1}, map[string]any{"properties": map[string]any{name: map[string]any{"type": "string"}}}, map[string]any{"anyOf": []any{map[string]any{name: 1}}}} {
+			if q, err := u.question(&sdk.ElicitParams{Message: "?", RequestedSchema: schema}, can); err == nil {
+				t.Errorf("%+v became %+v", schema, q)
+			}
+		}
+	}
 	for _, can := range []*sdk.ClientCapabilities{nil, {}, {Elicitation: &sdk.ElicitationCapabilities{URL: &sdk.URLElicitationCapabilities{}}}} {
 		if _, err := u.question(form, can); err == nil {
 			t.Errorf("a client with %+v is asked", can)
@@ -341,5 +350,41 @@ func TestProtocolError(t *testing.T) {
 		if got := protocolError(fmt.Errorf("x: %w", &jsonrpc.Error{Code: c.code, Message: "m\u202e"}), c.round); (got != nil) != c.want || got != nil && strings.Contains(got.Error(), "\u202e") {
 			t.Errorf("%+v: %v", c, got)
 		}
+	}
+}
+
+// A completion is asked for what could be read, by its URI as it is written.
+func TestCompletions(t *testing.T) {
+	var asked []string
+	b := newBench(t, hostile(lastWithSessions, nil))
+	b.level.prog = func(ctx context.Context, in io.Reader, out, errs io.Writer) int {
+		r, w := io.Pipe()
+		defer r.Close()
+		go func() {
+			defer w.Close()
+			for lines := bufio.NewScanner(in); lines.Scan(); {
+				var req struct {
+					Method string
+					Params struct{ Ref struct{ URI string } }
+				}
+				if json.Unmarshal(lines.Bytes(), &req) == nil && req.Method == "completion/complete" {
+					asked = append(asked, req.Params.Ref.URI)
+				}
+				fmt.Fprintln(w, lines.Text())
+			}
+		}()
+		return hostile(lastWithSessions, map[string]string{"completion/complete": `"result":{"completion":{"values":["a"]}}`})(ctx, r, out, errs)
+	}
+	stop := b.serve(`{name: s, command: [server], resources: ["file:///notes/*"]}`)
+	const good = "file:///notes/{+path}"
+	for _, uri := range []string{good, "file:///notes/../secret/{+path}", "file:///notes/%2e%2e/secret/{+path}", "file:///notes/\u202e{+path}", "file:///secret/{+path}"} {
+		_, err := b.client.Complete(t.Context(), &sdk.CompleteParams{Ref: &sdk.CompleteReference{Type: "ref/resource", URI: uri}, Argument: sdk.CompleteParamsArgument{Name: "path"}})
+		if (err == nil) != (uri == good) {
+			t.Errorf("%q: %v", uri, err)
+		}
+	}
+	stop()
+	if !slices.Equal(asked, []string{good}) {
+		t.Errorf("the server was asked for %q", asked)
 	}
 }

@@ -48,3 +48,23 @@ func plainValue(v any, most int) any {
 	}
 	return v
 }
+
+// plainNames says whether all names in v, which was JSON, can be seen. They are what
+// answers are called by, and cannot be made plain.
+func plainNames(v any) bool {
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			if !plainNames(e) {
+				return false
+			}
+		}
+	case map[string]any:
+		for name, e := range v {
+			if plain(name, len(name)) != name || strings.ContainsAny(name, "\n\t") || !plainNames(e) {
+				return false
+			}
+		}
+	}
+	return true
+}

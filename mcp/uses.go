@@ -153,7 +153,11 @@ func (u *upstream) question(p *sdk.ElicitParams, can *sdk.ClientCapabilities) (*
 	case len(p.Message) > maxQuestion || size(p.RequestedSchema) > maxQuestion:
 		return nil, fmt.Errorf("a question has at most %d bytes, and so has its form", maxQuestion)
 	}
-	return &sdk.ElicitParams{Mode: p.Mode, Message: "MCP server " + u.o.Name + " asks: " + plain(p.Message, maxQuestion), RequestedSchema: plainValue(jsonOf(p.RequestedSchema), maxQuestion)}, nil
+	form := plainValue(jsonOf(p.RequestedSchema), maxQuestion)
+	if !plainNames(form) {
+		return nil, errors.New("the form has a name with characters that cannot be seen")
+	}
+	return &sdk.ElicitParams{Mode: p.Mode, Message: "MCP server " + u.o.Name + " asks: " + plain(p.Message, maxQuestion), RequestedSchema: form}, nil
 }
 
 // sampled is what a client's model is asked on behalf of a server: what the server says
