@@ -25,7 +25,9 @@ type FileCall struct {
 	// Kind is policy.ReadFile, or another of its kind.
 	Kind policy.Kind
 	// Paths are those that it is about, as they were asked for: see [InHome]. A form
-	// of files has none at its beginning; see [FileAction.Allow].
+	// of files has none at its beginning; see [FileAction.Allow]. The first of a
+	// MoveFile is what is moved; those of a WriteFile behind the first are what it is
+	// made of. Both are read by it.
 	Paths []string
 	// User is whom the request names, whose rights the call has and at whose home ~ and
 	// what is relative begin; see [Inside.Account]. Empty is the sandbox's own.
@@ -104,7 +106,13 @@ func (b *Sandboxes) BeginFiles(ctx context.Context, k *Key, id string, c FileCal
 	}
 	a.run.intent.Params = fileParams(a.Paths)
 	for _, p := range a.Paths {
-		if err := a.allow(ctx, p); err != nil {
+		if err := a.allow(ctx, c.Kind, p); err != nil {
+			a.leave()
+			return nil, err
+		}
+	}
+	for _, p := range c.read(a.Paths) {
+		if err := a.allow(ctx, policy.ReadFile, p); err != nil {
 			a.leave()
 			return nil, err
 		}
@@ -114,6 +122,19 @@ func (b *Sandboxes) BeginFiles(ctx context.Context, k *Key, id string, c FileCal
 		return nil, err
 	}
 	return a, nil
+}
+
+// read are those of paths whose contents can be had elsewhere afterwards: who may not
+// read them there may not have them moved to where they may.
+func (c *FileCall) read(paths []string) []string {
+	first := min(1, len(paths))
+	switch c.Kind {
+	case policy.MoveFile:
+		return paths[:first]
+	case policy.WriteFile:
+		return paths[first:]
+	}
+	return nil
 }
 
 // fileParams are paths as records have them.
@@ -133,16 +154,16 @@ func fileParams(paths []string) []byte {
 // gives it as it was decided. What is refused is recorded by itself.
 func (a *FileAction) Allow(ctx context.Context, p string) (string, error) {
 	p = InHome(a.User.Home, p)
-	return p, a.allow(ctx, p)
+	return p, a.allow(ctx, a.call.Kind, p)
 }
 
-func (a *FileAction) allow(ctx context.Context, p string) error {
+func (a *FileAction) allow(ctx context.Context, kind policy.Kind, p string) error {
 	if !path.IsAbs(p) {
 		return nil // the agent refuses it
 	}
 	r := a.run
-	call := &policy.Call{Kind: a.call.Kind, Actor: a.key.Actor(), Path: p, Cwd: a.Dir, Tool: &policy.ToolCall{
-		Name: fileTool(a.call.Kind), Args: map[string]any{"path": p, "sandbox_id": r.name}, Sandbox: r.name,
+	call := &policy.Call{Kind: kind, Actor: a.key.Actor(), Path: p, Cwd: a.Dir, Tool: &policy.ToolCall{
+		Name: fileTool(kind), Args: map[string]any{"path": p, "sandbox_id": r.name}, Sandbox: r.name,
 	}}
 	v := r.s.o.Policy.Decide(call)
 	err := r.s.takeRates(ctx, a.key.ID, &v, a.key.Actor(), "")
@@ -152,7 +173,7 @@ func (a *FileAction) allow(ctx context.Context, p string) error {
 	case v.Decision == policy.Ask:
 		q := v.Question.Askings[0]
 		err = &sandbox.Error{Op: "policy", Kind: sandbox.ErrDenied, Problem: q.What + ", and nobody can be asked while a file is on its way", Rule: q.Rule,
-			Hint: "call the tool " + fileTool(a.call.Kind) + ", which waits for an answer"}
+			Hint: "call the tool " + fileTool(kind) + ", which waits for an answer"}
 	case v.Decision != policy.Allow:
 		err = v.Err()
 	}

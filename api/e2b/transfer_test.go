@@ -70,6 +70,8 @@ risk: {high: ['tool.name == "write_file" && path.ext(params.path) == ".sh"'], on
 		"a form with a path":   {"POST", "/files?path=.env", with(b.to(49983), "Content-Type", multipart), body, "files.deny"},
 		"compose":              {"POST", "/files/compose", rpc, `{"source_paths":["plain"],"destination":".env"}`, "files.deny"},
 		"compose from":         {"POST", "/files/compose", rpc, `{"source_paths":[".env"],"destination":"copy"}`, "files.deny"},
+		"compose from asked":   {"POST", "/files/compose", rpc, `{"source_paths":["plain","asked"],"destination":"copy"}`, "nobody can be asked"},
+		"move from asked":      {"POST", "/filesystem.Filesystem/Move", rpc, `{"source":"asked","destination":"moved"}`, "nobody can be asked"},
 		"remove":               {"POST", "/filesystem.Filesystem/Remove", rpc, `{"path":".env"}`, "files.deny"},
 		"remove outside":       {"POST", "/filesystem.Filesystem/Remove", rpc, `{"path":"/tmp/other"}`, "path.under"},
 		"move from":            {"POST", "/filesystem.Filesystem/Move", rpc, `{"source":".env","destination":"moved"}`, "files.deny"},
