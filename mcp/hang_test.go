@@ -3,13 +3,16 @@
 package mcp
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -174,5 +177,59 @@ func TestSubscribingHangs(t *testing.T) {
 	}
 	if left := b.gateway.subscribed.all(); len(left) != 0 {
 		t.Error(left)
+	}
+}
+
+// A server that reads nothing any more is ended, and holds up neither who calls it nor,
+// until then, the end of the gateway: the library would wait until it has read.
+func TestDeafServer(t *testing.T) {
+	b := newBench(t, nil)
+	deaf := make(chan struct{})
+	b.level.prog = func(ctx context.Context, in io.Reader, out, errs io.Writer) int {
+		r, w := io.Pipe()
+		defer w.Close()
+		go func() {
+			defer r.Close()
+			hostile(lastWithSessions, nil)(ctx, r, out, errs)
+		}()
+		for lines := bufio.NewScanner(in); lines.Scan(); {
+			fmt.Fprintln(w, lines.Text())
+			if strings.Contains(lines.Text(), `"tools/list"`) {
+				break
+			}
+		}
+		close(deaf)
+		<-ctx.Done()
+		return 0
+	}
+	b.version, b.unread = lastWithSessions, time.Hour
+	stop := b.serve()
+	b.tools()
+	<-deaf
+	ctx, leave := context.WithCancel(t.Context())
+	called := make(chan struct{})
+	go func() {
+		defer close(called)
+		b.client.CallTool(ctx, &sdk.CallToolParams{Name: "a", Arguments: rawJSON("{}")})
+	}()
+	b.until("it is called", func() bool { return len(b.gateway.upstreams[0].slots) == 1 })
+	leave()
+	<-called
+	stop()
+
+	out, in := io.Pipe()
+	h := &heard{PipeWriter: in, patience: time.Millisecond, deaf: func() { out.CloseWithError(errDeaf) }}
+	if n, err := h.Write([]byte("x")); n != 0 || !errors.Is(err, errDeaf) {
+		t.Errorf("%d, %v", n, err)
+	}
+	out, in = io.Pipe()
+	h = &heard{PipeWriter: in, patience: time.Hour, deaf: func() { t.Error("it has read") }}
+	long := strings.Repeat("x", 3*heardAtOnce+1)
+	go func() {
+		h.Write([]byte(long))
+		h.Close()
+	}()
+	if b, err := io.ReadAll(out); err != nil || string(b) != long {
+		t.Errorf("%d bytes of %d, %v", len(b), len(long), err)
 	}
 }

@@ -105,6 +105,12 @@ func TestOutlives(t *testing.T) {
 	}
 }
 
+// What tells of nothing is not dealt with.
+func TestToldOfNothing(t *testing.T) {
+	u := newBench(t, nil).make(`{name: s, command: [server], resources: ["*"]}`).upstreams[0]
+	u.updated(t.Context(), &sdk.ResourceUpdatedNotificationRequest{})
+}
+
 // A server's error has words, and no address that a client would show its user.
 func TestHostileErrors(t *testing.T) {
 	const more = `"data":{"elicitations":[{"mode":"url","url":"https://evil.example/","elicitationId":"e","message":"go"}]}`

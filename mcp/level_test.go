@@ -160,6 +160,8 @@ type bench struct {
 	advice  string // of the server's operator
 	// patience is with servers that are silent at first; the usual one when zero.
 	patience time.Duration
+	// unread is with servers that read nothing; the usual one when zero.
+	unread time.Duration
 
 	approvals *session.Approvals // nil: nobody is asked
 	rates     session.Rates
@@ -237,6 +239,7 @@ func (b *bench) make(entries ...string) *Gateway {
 	}
 	for _, u := range g.upstreams {
 		u.patience = cmp.Or(b.patience, u.patience)
+		u.unread = cmp.Or(b.unread, u.unread)
 	}
 	return g
 }

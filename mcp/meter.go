@@ -5,9 +5,11 @@ package mcp
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/time/rate"
 )
@@ -51,6 +53,36 @@ func (m *meter) Read(p []byte) (int, error) {
 func (m *meter) Close() error {
 	m.close()
 	return m.ReadCloser.Close()
+}
+
+// heard is the way to a server, which may leave unread what it is told for so long: the
+// library waits for it, beyond the time of any call, and with it everybody who calls.
+type heard struct {
+	*io.PipeWriter
+	patience time.Duration
+	deaf     func() // it has read nothing
+}
+
+// errDeaf is why a server is ended that does not read.
+var errDeaf = errors.New("it does not read what it is told")
+
+// heardAtOnce is how much of a message is to be read in that time, in bytes.
+const heardAtOnce = 64 << 10
+
+func (h *heard) Write(p []byte) (n int, err error) {
+	for len(p) > 0 && err == nil {
+		late := time.AfterFunc(h.patience, func() {
+			h.CloseWithError(errDeaf)
+			h.deaf()
+		})
+		var m int
+		m, err = h.PipeWriter.Write(p[:min(len(p), heardAtOnce)])
+		if !late.Stop() && err != nil {
+			err = errDeaf
+		}
+		n, p = n+m, p[m:]
+	}
+	return n, err
 }
 
 // complaints passes a server's standard error on, line by line, plain and no

@@ -244,7 +244,7 @@ func (g *Gateway) complete(ctx context.Context, req *sdk.CompleteRequest) (*sdk.
 
 // updated passes on that a resource has changed, no more often than somebody reads.
 func (u *upstream) updated(ctx context.Context, req *sdk.ResourceUpdatedNotificationRequest) {
-	if u.readable(req.Params.URI) == "" && u.news.Allow() {
+	if req.Params != nil && u.readable(req.Params.URI) == "" && u.news.Allow() {
 		_ = u.g.face.ResourceUpdated(ctx, &sdk.ResourceUpdatedNotificationParams{URI: req.Params.URI})
 	}
 }

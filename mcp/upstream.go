@@ -46,11 +46,13 @@ const (
 	listPatience  = 30 * time.Second
 	endPatience   = 2 * time.Second // from the end of its input to its own end
 	steady        = time.Minute     // after which a crash is the first again
-	maxFrame      = 16 << 20        // bytes of one message of its
-	callTimeout   = 5 * time.Minute // of one call, unless the policy says
-	callOutput    = 1 << 20         // bytes of one result, unless the policy says
-	callParallel  = 16              // calls under way, unless the policy says
-	maxSilent     = 3               // calls in a row without an answer in their time, after which it hangs
+	// unreadPatience is how long it may leave what it is told unread.
+	unreadPatience = 30 * time.Second
+	maxFrame       = 16 << 20        // bytes of one message of its
+	callTimeout    = 5 * time.Minute // of one call, unless the policy says
+	callOutput     = 1 << 20         // bytes of one result, unless the policy says
+	callParallel   = 16              // calls under way, unless the policy says
+	maxSilent      = 3               // calls in a row without an answer in their time, after which it hangs
 )
 
 // upstream is a server that is kept running.
@@ -61,6 +63,7 @@ type upstream struct {
 	relist chan struct{} // holds one when the server said that its tools changed
 
 	patience time.Duration // with its silence when it is asked what it is; of who runs it
+	unread   time.Duration // how long it may read nothing of what it is told
 
 	mu      sync.Mutex
 	session *sdk.ClientSession // nil while it does not run
@@ -84,7 +87,7 @@ func newUpstream(g *Gateway, o Upstream) *upstream {
 		n = callParallel
 	}
 	u := &upstream{o: o, g: g, slots: make(chan struct{}, n),
-		relist: make(chan struct{}, 1), patience: probePatience, down: "it has not started yet", news: rate.NewLimiter(10, 50)}
+		relist: make(chan struct{}, 1), patience: probePatience, unread: unreadPatience, down: "it has not started yet", news: rate.NewLimiter(10, 50)}
 	return u
 }
 
@@ -172,7 +175,11 @@ func (u *upstream) once(ctx context.Context, patience time.Duration, use func(st
 	start, stop := context.WithTimeout(ctx, startPatience)
 	defer stop()
 	// Where it ends before it answers, that is the reason.
-	way := wire{in: newMeter(fromServer), out: toServer, odd: u.odd(complaints)}
+	hears := &heard{PipeWriter: toServer, patience: u.unread, deaf: func() {
+		fromServer.CloseWithError(errDeaf)
+		u.g.o.Notice(fmt.Sprintf("server %s: %v, and is ended", u.o.Name, errDeaf))
+	}}
+	way := wire{in: newMeter(fromServer), out: hears, odd: u.odd(complaints)}
 	cs, err := client.Connect(start, ordered{way, order}, u.g.era())
 	if probe.hasty(err) {
 		return fmt.Errorf("%w: %w", errHasty, err)
@@ -180,7 +187,8 @@ func (u *upstream) once(ctx context.Context, patience time.Duration, use func(st
 	if err != nil {
 		return unready(start, err)
 	}
-	defer cs.Close()
+	// A message that it does not read is in the way of the end otherwise.
+	defer func() { toServer.Close(); cs.Close() }()
 	return use(start, cs)
 }
 
