@@ -36,7 +36,6 @@ type level struct {
 	mu   sync.Mutex
 	ran  int
 	live int
-	spec *sandbox.Spec
 }
 
 func (d *level) Name() string { return "gvisor" }
@@ -73,7 +72,6 @@ func (d *level) starts() int {
 func (d *level) Run(ctx context.Context, s *sandbox.Spec, x *sandbox.Exec) (*sandbox.Result, error) {
 	d.count(1)
 	defer d.count(-1)
-	d.spec = s
 	if x.Started != nil {
 		x.Started()
 	}
