@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -280,6 +281,28 @@ func TestLeanEndsWithItsCaller(t *testing.T) {
 		in.Close()
 		if ended := cmd.ProcessState.Sys().(syscall.WaitStatus); ended.Signal() != syscall.SIGKILL {
 			t.Errorf("%s: it ended as %v", level, cmd.ProcessState)
+		}
+	}
+	sweeps(t, program)
+}
+
+// sweeps has later runs take away what killed ones left, a control group for one: the
+// state directory, by which they find it, goes with the tests. What was killed may still
+// be ending when the first of them looks.
+func sweeps(t *testing.T, program string) {
+	t.Helper()
+	for late := time.After(time.Minute); ; {
+		if out, err := exec.Command(program, "run", "--isolation", "process", "--", "true").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		left, err := filepath.Glob(filepath.Join(os.Getenv("CAISSON_STATE"), "run", "sbx_*"))
+		if err != nil || len(left) == 0 {
+			return
+		}
+		select {
+		case <-late:
+			t.Fatalf("what killed runs left stays: %q", left)
+		default:
 		}
 	}
 }
