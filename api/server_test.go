@@ -302,7 +302,8 @@ func TestHalfRequests(t *testing.T) {
 
 // The next request of a connection has all the time that it had.
 func TestAfterADeadline(t *testing.T) {
-	const patience = time.Second
+	t.Parallel()
+	const patience = 5 * time.Second
 	wait := make(chan struct{})
 	addr, _ := patient(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
