@@ -115,11 +115,11 @@ func (b *berth) makeGroup(host *cgroup.Host, id, stateDir string, limits *sandbo
 	if !grouped(host) {
 		return nil
 	}
-	want, err := groupLimits(host, limits, stateDir)
+	want, err := host.LimitsOf(limits, hostShare(limits), stateDir)
 	if err != nil {
 		return err
 	}
-	g, err := host.Create(groupName(id), want)
+	g, err := host.Create(cgroup.NameOf(id), want)
 	if err != nil {
 		return &sandbox.Error{
 			Op: "limit sandbox", Kind: sandbox.ErrUnavailable, Problem: "its control group cannot be made", Cause: err,

@@ -4,7 +4,6 @@ package gvisor
 
 import (
 	"context"
-	"errors"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -96,24 +95,8 @@ var _ sandbox.Sweeper = (*Driver)(nil)
 
 // Sweep removes the control group of the sandbox with the given id.
 func (d *Driver) Sweep(ctx context.Context, id string) error {
-	host := d.host()
-	if host == nil {
-		return nil
-	}
-	g, err := host.Open(groupName(id))
-	if errors.Is(err, sandbox.ErrNotFound) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	if err := g.Kill(ctx); err != nil {
-		return err
-	}
-	return g.Remove(ctx)
+	return d.groups.Sweep(ctx, id)
 }
-
-// groupName is the control group of a sandbox.
-func groupName(id string) string { return "caisson-" + id }
 
 // euid is who caisson runs as.
 var euid, egid = os.Geteuid(), os.Getegid()

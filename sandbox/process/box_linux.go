@@ -186,14 +186,14 @@ func (b *box) makeGroup(host *cgroup.Host) (wait func() error) {
 
 // newGroup makes the group, and says whether it counts processes.
 func (b *box) newGroup(host *cgroup.Host) (g *cgroup.Group, pids bool, err error) {
-	want, err := groupLimits(host, &b.spec.Limits, b.spec.StateDir)
+	want, err := host.LimitsOf(&b.spec.Limits, initShare, b.spec.StateDir)
 	if err != nil {
 		return nil, false, err
 	}
 	if want.Pids > 0 && few(b.spec.Limits.Processes) {
 		want.Pids++ // the builder
 	}
-	g, err = host.Create(groupName(b.spec.ID), want)
+	g, err = host.Create(cgroup.NameOf(b.spec.ID), want)
 	if err != nil {
 		return nil, false, &sandbox.Error{
 			Op: "limit sandbox", Kind: sandbox.ErrUnavailable, Problem: "its control group cannot be made", Cause: err,

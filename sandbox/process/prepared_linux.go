@@ -130,7 +130,7 @@ func (p *prepared) Tighten(l sandbox.Limits) error {
 			return sandbox.Errorf(sandbox.ErrUnsupported, "limit sandbox", "%s cannot be bounded anew: %s", need.controller, why)
 		}
 	}
-	want, err := groupLimits(host, &spec.Limits, spec.StateDir)
+	want, err := host.LimitsOf(&spec.Limits, initShare, spec.StateDir)
 	if err == nil {
 		err = group.Tighten(want)
 	}
