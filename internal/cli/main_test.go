@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -46,6 +47,19 @@ func fake() map[string]sandbox.Driver {
 	return map[string]sandbox.Driver{"gvisor": d}
 }
 
+// hearSignals has programs of the scripts begin with no signal ignored: a shell that runs
+// the tests in the background has its children ignore SIGINT, nohup SIGHUP, and caisson
+// leaves that as it is.
+func hearSignals(t *testing.T) {
+	heard := make(chan os.Signal, 1)
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
+		if signal.Ignored(s) {
+			signal.Notify(heard, s)
+		}
+	}
+	t.Cleanup(func() { signal.Stop(heard) })
+}
+
 // TestScripts runs the scripts of the command line. They say what caisson does
 // on every level: CAISSON_TEST_BINARY runs them with a built caisson and its
 // real default level instead of the fake one.
@@ -55,6 +69,7 @@ func TestScripts(t *testing.T) {
 		t.Skip("the fake level lays out its world with mounts, which needs root; set CAISSON_TEST_BINARY to run as a user")
 	}
 	_, v2 := os.Stat("/sys/fs/cgroup/cgroup.controllers")
+	hearSignals(t)
 	engine := startEngine(t, real)
 	kept := unpacked(t, real)
 	testscript.Run(t, testscript.Params{
