@@ -13,9 +13,14 @@ const setID = unix.S_ISUID | unix.S_ISGID
 // cloneVerdict refuses new namespaces: in a user namespace of its own, code has
 // every capability and reaches parts of the kernel that were written for root.
 // CLONE_NEWTIME shares its bit with the exit signal and works with clone3 alone.
+//
+// It refuses CLONE_PARENT as well: the new process would be a child of the
+// caller's parent. A program's parent may be caisson itself, outside the pid
+// namespace, which waits for its own children alone; and the namespace's init
+// does not end before somebody has reaped them.
 func cloneVerdict() verdict {
 	return refuseBits(0, unix.CLONE_NEWNS|unix.CLONE_NEWCGROUP|unix.CLONE_NEWUTS|unix.CLONE_NEWIPC|
-		unix.CLONE_NEWUSER|unix.CLONE_NEWPID|unix.CLONE_NEWNET)
+		unix.CLONE_NEWUSER|unix.CLONE_NEWPID|unix.CLONE_NEWNET|unix.CLONE_PARENT)
 }
 
 // openVerdict judges open and openat, whose mode follows the flags and counts

@@ -89,7 +89,8 @@ func attempts() []attempt {
 	}
 	a := []attempt{
 		{"unshare nothing", unix.SYS_UNSHARE, [6]uintptr{0}, unix.EPERM},
-		{"clone newuser", unix.SYS_CLONE, [6]uintptr{unix.CLONE_NEWUSER | unix.CLONE_FS}, unix.EPERM}, // EINVAL without
+		{"clone newuser", unix.SYS_CLONE, [6]uintptr{unix.CLONE_NEWUSER | unix.CLONE_FS}, unix.EPERM},    // EINVAL without
+		{"clone parent", unix.SYS_CLONE, [6]uintptr{unix.CLONE_PARENT | unix.CLONE_SIGHAND}, unix.EPERM}, // EINVAL without
 		{"clone3", unix.SYS_CLONE3, [6]uintptr{}, unix.ENOSYS},
 		{"mount", unix.SYS_MOUNT, [6]uintptr{p, p, p}, unix.EPERM},
 		{"umount", unix.SYS_UMOUNT2, [6]uintptr{p}, unix.EPERM},

@@ -165,6 +165,8 @@ func TestKnownTricks(t *testing.T) {
 		{"clone", [6]uint64{unix.CLONE_NEWUSER | uint64(unix.SIGCHLD)}, refused(unix.EPERM)},
 		{"clone", [6]uint64{uint64(unix.SIGCHLD)}, allow.action},
 		{"clone", [6]uint64{unix.CLONE_VM | unix.CLONE_THREAD | unix.CLONE_SIGHAND | unix.CLONE_SETTLS}, allow.action},
+		{"clone", [6]uint64{unix.CLONE_PARENT | uint64(unix.SIGCHLD)}, refused(unix.EPERM)},
+		{"clone", [6]uint64{high | unix.CLONE_PARENT | uint64(unix.SIGCHLD)}, refused(unix.EPERM)},
 		{"clone3", [6]uint64{}, refused(unix.ENOSYS)},
 		{"socket", [6]uint64{unix.AF_ALG, unix.SOCK_SEQPACKET}, refused(unix.EAFNOSUPPORT)}, // CVE-2026-31431
 		{"socket", [6]uint64{unix.AF_ALG | high, unix.SOCK_SEQPACKET}, refused(unix.EAFNOSUPPORT)},
@@ -206,6 +208,36 @@ func TestKnownTricks(t *testing.T) {
 		got, err := run(program, unix.AUDIT_ARCH_X86_64, numbers[c.name], c.args)
 		if err != nil || got != c.want {
 			t.Errorf("%s%x: %s, %v; want %s", c.name, c.args, word(got), err, word(c.want))
+		}
+	}
+}
+
+// No way into the kernel lets code make a child of its parent's, which is
+// caisson on some levels: whatever else the flags say, and by either call.
+func TestNoSiblings(t *testing.T) {
+	for _, d := range []struct {
+		name   string
+		goarch string // the filter's
+		arch   uint32
+		calls  []uint32 // clone and clone3
+	}{
+		{"amd64", "amd64", unix.AUDIT_ARCH_X86_64, []uint32{56, 435}},
+		{"x32", "amd64", unix.AUDIT_ARCH_X86_64, []uint32{56 | 0x40000000, 435 | 0x40000000}},
+		{"i386", "amd64", unix.AUDIT_ARCH_I386, []uint32{120, 435}},
+		{"arm64", "arm64", unix.AUDIT_ARCH_AARCH64, []uint32{220, 435}},
+		{"arm", "arm64", unix.AUDIT_ARCH_ARM, []uint32{120, 435}},
+	} {
+		program, err := Untrusted(d.goarch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, call := range d.calls {
+			for bit := range 64 {
+				flags := uint64(unix.CLONE_PARENT) | 1<<bit
+				if answer, err := run(program, d.arch, call, [6]uint64{flags}); err != nil || answer == unix.SECCOMP_RET_ALLOW {
+					t.Errorf("%s: call %#x with flags %#x: %s, %v", d.name, call, flags, word(answer), err)
+				}
+			}
 		}
 	}
 }
