@@ -344,6 +344,42 @@ func TestCodemapIsWhole(t *testing.T) {
 	}
 }
 
+// TestDocumentedFunctions holds that each `file.go:function` in docs/limits.md and docs/security is a function or method of that file.
+func TestDocumentedFunctions(t *testing.T) {
+	pages, err := filepath.Glob("docs/security/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, page := range append(pages, "docs/limits.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile("`([a-z0-9_/]+\\.go):([A-Za-z0-9_]+)`").FindAllSubmatch(text, -1) {
+			found++
+			if file, name := string(m[1]), string(m[2]); !declares(file, name) {
+				t.Errorf("%s: %s has no function %s", page, file, name)
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("found %d functions", found)
+	}
+}
+
+// declares says whether a file has a function or method of that name.
+func declares(file, name string) bool {
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(f.Decls, func(d ast.Decl) bool {
+		fn, ok := d.(*ast.FuncDecl)
+		return ok && fn.Name.Name == name
+	})
+}
+
 // filepath both cuts names, which is calculation, and looks at the disk.
 func TestPolicyLooksAtNoDisk(t *testing.T) {
 	looks := []string{"Abs", "EvalSymlinks", "Glob", "Walk", "WalkDir"}
