@@ -79,22 +79,15 @@ func personalityVerdict() verdict {
 	return among(0, 0, []uint32{0, 0xffffffff}, allow, errno(unix.EPERM))
 }
 
-// seccompVerdict lets code install filters for itself, but none with a
-// listener, which answers system calls on behalf of others.
-func seccompVerdict() verdict {
-	return among(0, 0, []uint32{unix.SECCOMP_SET_MODE_FILTER},
-		refuseBits(1, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER), allow)
-}
-
-// prctlVerdict allows what is known to concern the caller alone. Not among
-// them: PR_SET_MM (another program's name in /proc), PR_SET_MEMORY_MERGE (pages
+// prctlVerdict allows what is known to concern the caller alone. Of PR_SET_SECCOMP it
+// allows the mode without a filter, see seccompVerdict. Not allowed: PR_SET_MM (another program's name in /proc), PR_SET_MEMORY_MERGE (pages
 // shared with other sandboxes tell what these hold; MADV_MERGEABLE is the same),
 // PR_SCHED_CORE (keeps a processor's other half idle).
 func prctlVerdict() verdict {
-	return among(0, 0, []uint32{
+	own := among(0, 0, []uint32{
 		unix.PR_SET_PDEATHSIG, unix.PR_GET_PDEATHSIG, unix.PR_SET_DUMPABLE, unix.PR_GET_DUMPABLE,
 		unix.PR_SET_KEEPCAPS, unix.PR_GET_KEEPCAPS, unix.PR_SET_TIMING, unix.PR_GET_TIMING,
-		unix.PR_SET_NAME, unix.PR_GET_NAME, unix.PR_SET_SECCOMP, unix.PR_GET_SECCOMP,
+		unix.PR_SET_NAME, unix.PR_GET_NAME, unix.PR_GET_SECCOMP,
 		unix.PR_CAPBSET_READ, unix.PR_CAPBSET_DROP, unix.PR_SET_TSC, unix.PR_GET_TSC,
 		unix.PR_SET_SECUREBITS, unix.PR_GET_SECUREBITS, unix.PR_SET_TIMERSLACK, unix.PR_GET_TIMERSLACK,
 		unix.PR_SET_CHILD_SUBREAPER, unix.PR_GET_CHILD_SUBREAPER, unix.PR_SET_NO_NEW_PRIVS, unix.PR_GET_NO_NEW_PRIVS,
@@ -106,4 +99,6 @@ func prctlVerdict() verdict {
 		unix.PR_GET_SHADOW_STACK_STATUS, unix.PR_SET_SHADOW_STACK_STATUS, unix.PR_LOCK_SHADOW_STACK_STATUS,
 		unix.PR_SET_VMA, unix.PR_GET_AUXV, unix.PR_SET_PTRACER,
 	}, allow, errno(unix.EINVAL))
+	strict := among(1, 0, []uint32{unix.SECCOMP_MODE_STRICT}, allow, errno(unix.EINVAL))
+	return among(0, 0, []uint32{unix.PR_SET_SECCOMP}, strict, own)
 }

@@ -16,7 +16,7 @@ func groups() []group {
 	return []group{
 		// Open files.
 		{allow, `read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 close close_range
-			lseek dup dup2 dup3 fcntl flock ftruncate truncate fallocate fsync fdatasync sync sync_file_range syncfs
+			lseek dup dup2 dup3 flock ftruncate truncate fallocate fsync fdatasync sync sync_file_range syncfs
 			fadvise64 readahead sendfile splice tee vmsplice copy_file_range getdents getdents64 fstat fstatfs fchdir
 			fchown fgetxattr fsetxattr flistxattr fremovexattr`},
 		// Names of files.
@@ -27,9 +27,9 @@ func groups() []group {
 		// Events. inotify counts per user, and each sandbox is a user of its own.
 		{allow, `pipe pipe2 poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait
 			epoll_pwait2 eventfd eventfd2 signalfd signalfd4 timerfd_create timerfd_settime timerfd_gettime
-			inotify_init inotify_init1 inotify_add_watch inotify_rm_watch memfd_create`},
+			inotify_init inotify_init1 inotify_add_watch inotify_rm_watch`},
 		// Memory.
-		{allow, `mmap munmap mremap mprotect brk msync mincore mlock mlock2 mlockall munlock munlockall
+		{allow, `munmap mremap mprotect brk msync mincore mlock mlock2 mlockall munlock munlockall
 			membarrier pkey_alloc pkey_free pkey_mprotect mseal map_shadow_stack`},
 		// Processes and threads.
 		{allow, `execve execveat exit exit_group fork vfork wait4 waitid getpid getppid gettid getpgid getpgrp getsid
@@ -49,16 +49,21 @@ func groups() []group {
 		{allow, `time gettimeofday clock_gettime clock_getres clock_nanosleep nanosleep alarm getitimer setitimer
 			timer_create timer_delete timer_getoverrun timer_gettime timer_settime getrandom`},
 		// Sockets that are open, and System V and POSIX IPC in a namespace of one's own.
-		{allow, `connect bind listen accept accept4 getsockname getpeername getsockopt setsockopt shutdown
+		{allow, `connect bind listen accept accept4 getsockname getpeername getsockopt shutdown
 			sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg
-			shmget shmat shmdt shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl
+			shmat shmdt shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl
 			mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr`},
-		// A program may shut itself in further.
+		// A program may shut itself in further; see seccompVerdict.
 		{allow, `landlock_create_ruleset landlock_add_rule landlock_restrict_self`},
 
 		// By their arguments.
 		{cloneVerdict(), `clone`},
 		{socketVerdict(), `socket`},
+		{setsockoptVerdict(), `setsockopt`},
+		{fcntlVerdict(), `fcntl`},
+		{mmapVerdict(), `mmap`},
+		{refuseBits(1, unix.MFD_HUGETLB), `memfd_create`},
+		{refuseBits(2, shmHugeTLB), `shmget`},
 		{among(0, 0, []uint32{unix.AF_UNIX}, allow, errno(unix.EAFNOSUPPORT)), `socketpair`},
 		{ioctlVerdict(), `ioctl`},
 		{prctlVerdict(), `prctl`},

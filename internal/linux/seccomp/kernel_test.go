@@ -109,6 +109,23 @@ func attempts() []attempt {
 		{"keyctl", unix.SYS_KEYCTL, [6]uintptr{99}, unix.EPERM},
 		{"ptrace", unix.SYS_PTRACE, [6]uintptr{99}, unix.EPERM},
 		{"personality", unix.SYS_PERSONALITY, [6]uintptr{0x0040000}, unix.EPERM},
+		{"lease", unix.SYS_FCNTL, [6]uintptr{^uintptr(0), unix.F_SETLEASE, unix.F_RDLCK}, unix.EINVAL}, // EBADF without
+		{"lease, high half", unix.SYS_FCNTL, [6]uintptr{^uintptr(0), unix.F_SETLEASE | 1<<32, unix.F_RDLCK}, unix.EINVAL},
+		{"directory notice", unix.SYS_FCNTL, [6]uintptr{^uintptr(0), unix.F_NOTIFY, 0}, unix.EINVAL},
+		{"delegation", unix.SYS_FCNTL, [6]uintptr{^uintptr(0), 1040, 0}, unix.EINVAL},
+		{"write hint", unix.SYS_FCNTL, [6]uintptr{^uintptr(0), unix.F_SET_RW_HINT, 0}, unix.EINVAL},
+		{"socket filter", unix.SYS_SETSOCKOPT, [6]uintptr{^uintptr(0), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER}, unix.ENOPROTOOPT}, // EBADF without
+		{"socket filter, high half", unix.SYS_SETSOCKOPT, [6]uintptr{^uintptr(0), unix.SOL_SOCKET | 1<<32, unix.SO_ATTACH_FILTER | 1<<32}, unix.ENOPROTOOPT},
+		{"socket program", unix.SYS_SETSOCKOPT, [6]uintptr{^uintptr(0), unix.SOL_SOCKET, unix.SO_ATTACH_BPF}, unix.ENOPROTOOPT},
+		{"reuseport filter", unix.SYS_SETSOCKOPT, [6]uintptr{^uintptr(0), unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF}, unix.ENOPROTOOPT},
+		{"reuseport program", unix.SYS_SETSOCKOPT, [6]uintptr{^uintptr(0), unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_EBPF}, unix.ENOPROTOOPT},
+		{"lock a filter", unix.SYS_SETSOCKOPT, [6]uintptr{^uintptr(0), unix.SOL_SOCKET, unix.SO_LOCK_FILTER}, unix.ENOPROTOOPT},
+		{"flow label", unix.SYS_SETSOCKOPT, [6]uintptr{^uintptr(0), unix.IPPROTO_IPV6, 32}, unix.ENOPROTOOPT},
+		{"filter of its own", unix.SYS_SECCOMP, [6]uintptr{unix.SECCOMP_SET_MODE_FILTER}, unix.EINVAL}, // EFAULT without
+		{"filter of its own by prctl", unix.SYS_PRCTL, [6]uintptr{unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER}, unix.EINVAL},
+		{"huge pages", unix.SYS_MMAP, [6]uintptr{0, 0, unix.PROT_READ, unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_HUGETLB}, unix.ENOMEM}, // EINVAL without: no length
+		{"huge pages in a memfd", unix.SYS_MEMFD_CREATE, [6]uintptr{0, unix.MFD_HUGETLB}, unix.EPERM},                                          // EFAULT without
+		{"huge pages in shared memory", unix.SYS_SHMGET, [6]uintptr{0, 0, shmHugeTLB}, unix.EPERM},                                             // EINVAL without: no size
 		{"number beyond all", 1000, [6]uintptr{}, unix.ENOSYS},
 		{"x32 getpid", x32 | unix.SYS_GETPID, [6]uintptr{}, unix.ENOSYS},
 	}

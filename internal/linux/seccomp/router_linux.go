@@ -28,9 +28,9 @@ func Router(goarch string, pid int) ([]unix.SockFilter, error) {
 
 func routerGroups(pid int) []group {
 	return []group{
-		{allow, `read write readv writev pread64 close fstat newfstatat lseek fcntl getdents64 readlinkat
+		{allow, `read write readv writev pread64 close fstat newfstatat lseek getdents64 readlinkat
 			epoll_create1 epoll_ctl epoll_wait epoll_pwait eventfd2 pipe2`},
-		{allow, `connect bind getsockname getpeername getsockopt setsockopt shutdown
+		{allow, `connect bind getsockname getpeername getsockopt shutdown
 			sendto recvfrom sendmsg recvmsg`},
 		{allow, `munmap brk madvise futex sched_yield sched_getaffinity sigaltstack rt_sigaction
 			rt_sigprocmask rt_sigreturn gettid getpid nanosleep clock_nanosleep clock_gettime gettimeofday
@@ -43,6 +43,8 @@ func routerGroups(pid int) []group {
 		{verdict{test: &test{mask: unix.CLONE_THREAD, then: allow, not: errno(unix.EPERM)}}, `clone`},
 		{errno(unix.ENOSYS), `clone3`},
 		{routerSocket(), `socket`},
+		{setsockoptVerdict(), `setsockopt`},
+		{fcntlVerdict(), `fcntl`},
 	}
 }
 

@@ -202,8 +202,35 @@ func TestKnownTricks(t *testing.T) {
 		{"prctl", [6]uint64{unix.PR_SET_MM}, refused(unix.EINVAL)},
 		{"prctl", [6]uint64{unix.PR_SET_NAME}, allow.action},
 		{"prctl", [6]uint64{unix.PR_SET_VMA}, allow.action},
-		{"seccomp", [6]uint64{unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER}, refused(unix.EPERM)},
-		{"seccomp", [6]uint64{unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC}, allow.action},
+		{"prctl", [6]uint64{unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER}, refused(unix.EINVAL)},
+		{"prctl", [6]uint64{unix.PR_SET_SECCOMP | high, unix.SECCOMP_MODE_FILTER | high}, refused(unix.EINVAL)},
+		{"prctl", [6]uint64{unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_STRICT}, allow.action},
+		{"seccomp", [6]uint64{unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER}, refused(unix.EINVAL)},
+		{"seccomp", [6]uint64{unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC}, refused(unix.EINVAL)},
+		{"seccomp", [6]uint64{unix.SECCOMP_GET_ACTION_AVAIL}, allow.action},
+		{"fcntl", [6]uint64{0, unix.F_SETLEASE, unix.F_WRLCK}, refused(unix.EINVAL)},
+		{"fcntl", [6]uint64{0, unix.F_SETLEASE | high, unix.F_WRLCK}, refused(unix.EINVAL)},
+		{"fcntl", [6]uint64{0, unix.F_NOTIFY, 2}, refused(unix.EINVAL)},
+		{"fcntl", [6]uint64{0, 1040}, refused(unix.EINVAL)}, // F_SETDELEG, Linux 6.19
+		{"fcntl", [6]uint64{0, 1041}, refused(unix.EINVAL)}, // whatever comes next
+		{"fcntl", [6]uint64{0, unix.F_SETLK}, allow.action},
+		{"fcntl", [6]uint64{0, unix.F_OFD_SETLKW}, allow.action},
+		{"fcntl", [6]uint64{0, unix.F_DUPFD_CLOEXEC}, allow.action},
+		{"setsockopt", [6]uint64{0, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER}, refused(unix.ENOPROTOOPT)},
+		{"setsockopt", [6]uint64{0, unix.SOL_SOCKET | high, unix.SO_ATTACH_FILTER | high}, refused(unix.ENOPROTOOPT)},
+		{"setsockopt", [6]uint64{0, unix.SOL_SOCKET, unix.SO_ATTACH_BPF}, refused(unix.ENOPROTOOPT)},
+		{"setsockopt", [6]uint64{0, unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF}, refused(unix.ENOPROTOOPT)},
+		{"setsockopt", [6]uint64{0, unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_EBPF}, refused(unix.ENOPROTOOPT)},
+		{"setsockopt", [6]uint64{0, unix.SOL_SOCKET, unix.SO_REUSEADDR}, allow.action},
+		{"setsockopt", [6]uint64{0, unix.IPPROTO_IPV6, 32}, refused(unix.ENOPROTOOPT)}, // IPV6_FLOWLABEL_MGR
+		{"setsockopt", [6]uint64{0, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY}, allow.action},
+		{"setsockopt", [6]uint64{0, unix.IPPROTO_TCP, unix.TCP_NODELAY}, allow.action},
+		{"mmap", [6]uint64{0, 4096, 3, unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_HUGETLB | 21<<26}, refused(unix.ENOMEM)},
+		{"mmap", [6]uint64{0, 4096, 3, unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_NORESERVE | unix.MAP_STACK}, allow.action},
+		{"memfd_create", [6]uint64{0, unix.MFD_HUGETLB | 21<<26}, refused(unix.EPERM)},
+		{"memfd_create", [6]uint64{0, unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING}, allow.action},
+		{"shmget", [6]uint64{0, 4096, 0o600 | 0o4000}, refused(unix.EPERM)},
+		{"shmget", [6]uint64{0, 4096, 0o600 | unix.IPC_CREAT}, allow.action},
 	} {
 		got, err := run(program, unix.AUDIT_ARCH_X86_64, numbers[c.name], c.args)
 		if err != nil || got != c.want {
