@@ -46,9 +46,7 @@ build: ## bin/caisson, static and stripped
 # (the engine) and at the other end of a network (the router) is built first,
 # slim, and embedded; a plain `go install` does without and is all of them itself.
 # No time or commit is stamped on them: another commit of the same code has the
-# same engine. Last, what `caisson run` begins in is put into caisson's file, at an
-# address behind the rest of it.
-LEAN_AT := 0x20001000
+# same engine.
 GUEST := guest/embedded/caisson-guest
 ENGINE := internal/linux/engine/shelf/caisson-engine
 ROUTER := internal/linux/engine/shelf/caisson-router
@@ -59,9 +57,7 @@ define build_caisson
 	GOOS=linux GOARCH=$(1) go build -buildvcs=false -ldflags '-s -w' -o .cache/engine/$(1)-router ./cmd/caisson-router
 	go run ./internal/tools/packengine .cache/engine/$(1) $(ENGINE)
 	go run ./internal/tools/packengine .cache/engine/$(1)-router $(ROUTER)
-	GOOS=linux GOARCH=$(1) go build -tags embedguest,embedengine -ldflags '$(LDFLAGS)' -o .cache/engine/$(1)-whole ./cmd/caisson
-	GOOS=linux GOARCH=$(1) go build -tags lean,embedengine -ldflags '$(LDFLAGS) -T $(LEAN_AT)' -o .cache/engine/$(1)-run ./cmd/caisson-run
-	go run ./internal/tools/onefile .cache/engine/$(1)-whole .cache/engine/$(1)-run $(2)
+	GOOS=linux GOARCH=$(1) go build -tags embedguest,embedengine -ldflags '$(LDFLAGS)' -o $(2) ./cmd/caisson
 endef
 
 EXAMPLE := examples/data-analysis
@@ -95,7 +91,6 @@ lint:
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "gofmt -w $$bad"; exit 1; }
 	@echo '== go vet'
 	@go vet ./...
-	@go vet -tags lean ./cmd/caisson-run ./cmd/caisson/begin ./audit ./internal/cli ./internal/database
 	@echo '== staticcheck'
 	@go tool staticcheck ./...
 
@@ -122,7 +117,6 @@ test-heavy: build # architecture, conformance of the levels and the escape suite
 	@echo '== architecture, conformance, escape suite'
 	@CAISSON=$(CURDIR)/bin/caisson .ci/disk $(GOTEST) -short -count=1 -timeout 20m -skip '^($(ATTACK_LATER)|$(BENCH_LATER))$$' $(filter-out $(KEPT_PACKAGES),$(HEAVY_PACKAGES))
 	@$(GOTEST) -short -timeout 20m $(KEPT_PACKAGES)
-	@$(GOTEST) -timeout 5m -tags lean,embedengine ./cmd/caisson/begin
 
 # A process for each line: minutes with the race detector. Root runs all scripts with
 # the built caisson. On the fake level run those that expect something else there, as
@@ -247,10 +241,8 @@ test-users: build # the rest of the conformance suite, and all scripts, as uid 6
 test-all: test test-users test-attack test-docker-all test-kills test-e2b test-openai test-mcp test-agents test-many test-soak test-v2 fuzz bench dist ## test, and all that is slow
 
 .PHONY: test-many
-test-many: # 200 sandboxes in a row on every level leave nothing; every chapter on every road; both programs of a file on the other processor
+test-many: # 200 sandboxes in a row on every level leave nothing; every chapter on every road
 	@if [ "$$(id -u)" = 0 ]; then .ci/need docker.io podman runc; fi
-	@.ci/need qemu-user-static
-	@go test -count=1 -run '^TestJoin$$' ./internal/tools/onefile
 	@go test -count=1 -timeout 20m -run '^TestConformance/Lifetime/many' $(CONFORMANCE) -many=200
 	@go test -count=1 -timeout 20m -run '^TestConformance/(Root|Image|Mounts|Masks|Refusals)' ./sandbox/process -all-roads
 	@go test -count=1 -timeout 20m -run '^($(BENCH_LATER))$$' ./internal/tools/bench

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build !lean
-
 package audit
 
 import (
@@ -12,9 +10,6 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 )
-
-// withDatabase says that this program has SQLite in it; see withoutsqlite.go.
-const withDatabase = true
 
 // errorOf says what SQLite means by an error.
 func errorOf(err error) databaseError {

@@ -40,10 +40,6 @@ import (
 type Options struct {
 	// Drivers are the levels by name.
 	Drivers map[string]sandbox.Driver
-	// Some says that they are not all levels there are. What dead owners left stays for
-	// who has them: which level's a directory was is not written there, and what that
-	// level has elsewhere, a container, nobody would find without it.
-	Some bool
 	// Policy decides. Required. PolicyName is its file, for the record.
 	Policy     *policy.Policy
 	PolicyName string

@@ -22,9 +22,6 @@ func (s *Session) sweep(ctx context.Context) {
 		return
 	}
 	s.swept = true
-	if s.o.Some {
-		return
-	}
 	_ = sweepState(ctx, s.o.State, s.o.Drivers)
 }
 

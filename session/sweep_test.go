@@ -94,31 +94,6 @@ func TestPlaceholdersGoLast(t *testing.T) {
 	}
 }
 
-// Who has not all levels takes nothing away: with the directory nobody would know of
-// what another level has elsewhere.
-func TestSomeLevelsSweepNothing(t *testing.T) {
-	for some, want := range map[bool]bool{false: false, true: true} {
-		b := newBench(t, &stub{}, func(o *Options) { o.Some = some })
-		dead, err := b.state.Run("sbx_ofadeadowner0000000000")
-		if err != nil {
-			t.Fatal(err)
-		}
-		dead.Release()
-		there := true
-		for range 100 { // see testSweepsAgain
-			b.swept = false
-			b.sweep(t.Context())
-			if _, err := os.Lstat(dead.Path()); err != nil {
-				there = false
-				break
-			}
-		}
-		if there != want {
-			t.Errorf("with some levels: %t, it is there: %t", some, there)
-		}
-	}
-}
-
 // A snapshot of nobody that cannot be removed, since something of a killed owner's still
 // writes it, keeps nobody from taking the sandboxes over, and goes later.
 func TestSnapshotStillWritten(t *testing.T) {

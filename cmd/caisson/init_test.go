@@ -38,9 +38,6 @@ func TestInitBudget(t *testing.T) {
 			testInitBudget(t, program, budget, "version") // of which the engine knows nothing, and says so
 		})
 	}
-	t.Run("caisson run", func(t *testing.T) {
-		testInitBudget(t, joined(t), 2, "run", "--isolation", "process", "--no-such-flag")
-	})
 }
 
 // testInitBudget takes each package's fastest of several runs: a neighbour on

@@ -6,9 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,7 +27,7 @@ func (a *app) auditCommand() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	cmd.AddCommand(a.auditList(), a.auditTail(), a.auditShow(), a.auditHead(), a.auditVerify(), a.auditExport(), a.auditRedact(), a.auditPrune(), a.auditSettle())
+	cmd.AddCommand(a.auditList(), a.auditTail(), a.auditShow(), a.auditHead(), a.auditVerify(), a.auditExport(), a.auditRedact(), a.auditPrune())
 	a.inState(cmd.Commands()...)
 	return cmd
 }
@@ -53,45 +50,6 @@ func (a *app) withLog(ctx context.Context, write bool, do func(*audit.Log) error
 	}
 	defer log.Close()
 	return do(log)
-}
-
-// auditSettle is what the program for `caisson run` alone starts where it cannot append
-// to the record (journaltail.go). What is wrong it says to that program.
-func (a *app) auditSettle() *cobra.Command {
-	return &cobra.Command{
-		Use:   settleCommand,
-		Short: "Take what lies in audit.tail into the database",
-		Long: `Take what short runs have appended to audit.tail into audit.db. Nobody has to:
-whatever reads the record does it.`,
-		Example: `  caisson audit settle`,
-		Args:    noArgs,
-		Hidden:  true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			signal.Ignore(os.Interrupt, syscall.SIGTERM) // a run that was ended by one may wait for it
-			if err := a.settleRecord(contextOf(cmd)); err != nil {
-				a.code = exitFault
-				a.printJSON(errorObject(err))
-			}
-			return nil
-		},
-		SilenceErrors: true, SilenceUsage: true,
-	}
-}
-
-// settleRecord does that. It may be for a run that ends, so it asks of the disk no more
-// than it needs, and not what a run needs to begin.
-func (a *app) settleRecord(ctx context.Context) error {
-	dir, err := store.Open(a.look())
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	log, err := audit.Open(ctx, audit.Options{Dir: dir.Path()})
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	return log.Settle(ctx)
 }
 
 func (a *app) auditExport() *cobra.Command {

@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -51,9 +50,8 @@ type app struct {
 	out     *printed
 	err     *os.File
 	drivers func() map[string]sandbox.Driver
-	policy  *policy.Policy // of a run, where it has been read; else nil
-	state   string         // --state; empty is the usual place
-	code    int            // set by commands that end with a code of their own
+	state   string // --state; empty is the usual place
+	code    int    // set by commands that end with a code of their own
 }
 
 func (a *app) run(args []string) int {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build !lean
-
 package cli
 
 import (
@@ -26,9 +24,3 @@ func probed(args []string) (code int, inside bool) {
 	}
 	return probe.Main(args[2:]), true
 }
-
-// someLevels says that the drivers are not those of all levels.
-const someLevels = false
-
-// elsewhere has another program carry out a run that is not for this one; there is none.
-func (*app) elsewhere(*runFlags) error { return nil }

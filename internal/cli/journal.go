@@ -28,12 +28,9 @@ type journal struct {
 
 var _ session.Journal = (*journal)(nil)
 
-// settleCommand is below caisson audit, where nobody sees it.
-const settleCommand = "settle"
-
 func newJournal(ctx context.Context, dir *store.Dir) *journal {
 	return &journal{opened: make(chan struct{}), open: func() (*audit.Log, error) {
-		return openRecord(ctx, dir.Path())
+		return audit.Open(ctx, audit.Options{Dir: dir.Path()})
 	}}
 }
 

@@ -33,9 +33,6 @@ func (o *opened) close() error {
 // open reads the policies, opens the state directory, begins to open the audit
 // record, and makes a session of them.
 func (a *app) open(ctx context.Context, policyFile string) (*opened, error) {
-	if a.policy != nil {
-		return a.openUnder(ctx, a.state, a.policy, policyFile)
-	}
 	return a.openIn(ctx, a.state, policyFile)
 }
 
@@ -73,6 +70,6 @@ func (a *app) openUnder(ctx context.Context, state string, p *policy.Policy, pol
 	o.state, o.journal = dir.Path(), newJournal(ctx, dir)
 	o.approvals = session.NewApprovals(session.ApprovalsOptions{Dir: o.state, Journal: o.journal, Complain: func(err error) { a.note("%v", err) }})
 	o.closers = append(o.closers, rates.close, o.approvals.Close)
-	o.Session, err = session.New(session.Options{Drivers: a.drivers(), Some: someLevels, Policy: p, PolicyName: policyFile, Journal: o.journal, State: session.DirState(dir), Rates: rates, Approvals: o.approvals})
+	o.Session, err = session.New(session.Options{Drivers: a.drivers(), Policy: p, PolicyName: policyFile, Journal: o.journal, State: session.DirState(dir), Rates: rates, Approvals: o.approvals})
 	return o, err
 }

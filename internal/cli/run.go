@@ -147,9 +147,6 @@ ended it.`,
 
 // doRun is the whole command.
 func (a *app) doRun(cmd *cobra.Command, f *runFlags, args []string) error {
-	if err := a.elsewhere(f); err != nil {
-		return err
-	}
 	// A whole run allocates less than the 16 MB at which collection begins
 	// then; at the usual 4 it would begin in the middle of making the sandbox.
 	debug.SetGCPercent(400)

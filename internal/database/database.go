@@ -61,13 +61,7 @@ type DB struct {
 
 // Open opens a database, and makes the file where it is missing, but for Look. Errors are
 // ErrUnavailable, and ErrUnsupported for a file that a newer caisson has written.
-//
-// The program that is for `caisson run` alone has no SQLite in it: there it fails with
-// ErrUnsupported.
 func Open(ctx context.Context, o Options) (*DB, error) {
-	if !withSQLite {
-		return nil, &sandbox.Error{Op: "open " + o.Path, Kind: sandbox.ErrUnsupported, Problem: "this program has no database in it"}
-	}
 	if o.Commits == "" {
 		o.Commits = Durable
 	}

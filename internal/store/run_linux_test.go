@@ -116,39 +116,6 @@ func TestSweepAfterKill(t *testing.T) {
 	}
 }
 
-// Dead finds what Sweep would take, and takes nothing.
-func TestDead(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "s")
-	if Dead(path) {
-		t.Error("something that is not there has a dead owner")
-	}
-	d := mustOpen(t, path)
-	owner := hold(t, path, "owner")
-	spare, err := d.Run("spare")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if Dead(path) {
-		t.Error("what is held has a dead owner")
-	}
-	if err := spare.Remove(); err != nil || Dead(path) {
-		t.Errorf("what was taken away, or is kept for the next, has a dead owner: %v", err)
-	}
-	owner.Process.Kill()
-	owner.Wait()
-	for range 2 {
-		if !Dead(path) {
-			t.Error("it has no dead owner")
-		}
-	}
-	if got := sweepAll(t, d); !slices.Equal(got, []string{"owner"}) || Dead(path) {
-		t.Errorf("swept %v, and there is more", got)
-	}
-	if err := os.Mkdir(filepath.Join(path, runs, newRun+"1"), 0o700); err != nil || !Dead(path) {
-		t.Errorf("what was not finished has an owner: %v", err)
-	}
-}
-
 // TestSweepFollowsNothing plants what a sandbox or a tamperer could leave.
 func TestSweepFollowsNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")

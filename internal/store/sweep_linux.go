@@ -54,31 +54,6 @@ func (d *Dir) Sweep(ctx context.Context, clean func(ctx context.Context, path st
 	return swept, errors.Join(errs...)
 }
 
-// Dead says whether a state directory seems to have something for [Dir.Sweep], for who
-// can better leave that to another process, and has not judged the directory: nothing is
-// changed, and no lock is waited for. What is being made counts, too.
-func Dead(state string) bool {
-	dir, err := os.OpenFile(filepath.Join(state, runs), os.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return false
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	return err != nil || slices.ContainsFunc(names, func(name string) bool {
-		return unfinished(name) || validID(name) && !held(dir, name)
-	})
-}
-
-// held says whether somebody has the run directory dir/name.
-func held(dir *os.File, name string) bool {
-	fd, err := unix.Openat(int(dir.Fd()), filepath.Join(name, ownerLck), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return false
-	}
-	defer unix.Close(fd)
-	return errors.Is(unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
-}
-
 // sweepOne removes dir/name if nobody holds it.
 func sweepOne(ctx context.Context, dir *os.File, name, path string, clean func(context.Context, string) error) (bool, error) {
 	lock, err := takeOver(dir, name)

@@ -20,7 +20,7 @@ import (
 
 func init() {
 	g := guessed(os.Args)
-	if !here(os.Args, g) || g.unsure {
+	if g.unsure {
 		return
 	}
 	if len(os.Args) > 1 && os.Args[1] == "run" {
