@@ -16,15 +16,11 @@ import (
 
 	"github.com/caisson-run/caisson/egress/confined"
 	"github.com/caisson-run/caisson/egress/wire"
-	"github.com/caisson-run/caisson/internal/linux/engine/pieces"
 )
 
 func main() {
 	if len(os.Args) > 0 && os.Args[0] == wire.Argv0 {
 		confined.Main()
-	}
-	if len(os.Args) > 0 && os.Args[0] == pieces.Argv0 {
-		pieces.Main()
 	}
 	fmt.Fprintln(os.Stderr, "caisson-router is started by caisson, not by hand")
 	os.Exit(125)

@@ -162,9 +162,7 @@ func (a *app) doRun(cmd *cobra.Command, f *runFlags, args []string) error {
 		return err
 	}
 	defer opened.close()
-	err = a.carryOut(contextOf(cmd), f, opened, call, stdin)
-	inPieces(opened.state)
-	return err
+	return a.carryOut(contextOf(cmd), f, opened, call, stdin)
 }
 
 // call turns flags and arguments into a request. The file is what the program

@@ -51,8 +51,7 @@ func (p *Program) Open(stateDir string) (*os.File, error) {
 	return os.Open("/proc/self/fd/" + strconv.Itoa(int(p.memory.Fd())))
 }
 
-// openKept opens the program beside stateDir, and puts it there first when it
-// is not, or is stale.
+// openKept opens the program beside stateDir, and puts it there first when it is not.
 func (p *Program) openKept(stateDir string) (*os.File, error) {
 	if !filepath.IsAbs(stateDir) {
 		return nil, errors.New("engine: there is no state directory")
@@ -63,14 +62,6 @@ func (p *Program) openKept(stateDir string) (*os.File, error) {
 	}
 	defer s.Close()
 	f, err := s.Find(p.Label)
-	if err == nil && shelf.Stale(f) {
-		// Where it cannot be made anew now, or somebody else is at it, this one will do.
-		if s.Put(p.Label, p.unpack) != nil {
-			return f, nil
-		}
-		f.Close()
-		return s.Find(p.Label)
-	}
 	if !errors.Is(err, unix.ENOENT) {
 		return f, err
 	}

@@ -98,63 +98,6 @@ func TestKeptOnceForAll(t *testing.T) {
 	}
 }
 
-// A program that was unpacked before the last boot is unpacked anew, by one of those who
-// find it; the others take it as it is.
-func TestUnpackedAnew(t *testing.T) {
-	p := carry(t)
-	dir, stateDir := place(t)
-	name := where(t, p, stateDir)
-	age := func() os.FileInfo {
-		if err := os.Chmod(name, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := unix.Setxattr(name, "user.caisson.boot", []byte("00000000-0000-4000-8000-000000000000"), unix.XATTR_REPLACE); err != nil {
-			t.Skip("no attributes can be kept here:", err)
-		}
-		info, err := os.Stat(name)
-		if err := errors.Join(err, os.Chmod(name, shelf.Mode)); err != nil {
-			t.Fatal(err)
-		}
-		return info
-	}
-	same := func(before os.FileInfo) bool {
-		after, err := os.Stat(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return os.SameFile(before, after)
-	}
-	before := age()
-	lock, err := os.OpenFile(filepath.Join(dir, shelf.LockName), os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
-	if got := where(t, carry(t), stateDir); got != name || !same(before) {
-		t.Errorf("somebody else is at it, and it lies at %s", got)
-	}
-	lock.Close()
-	if got := where(t, carry(t), stateDir); got != name || same(before) {
-		t.Errorf("it is as old as it was, at %s", got)
-	}
-	info, err := os.Stat(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if where(t, carry(t), stateDir); !same(info) {
-		t.Error("it was made anew twice")
-	}
-	age()
-	broken := carry(t)
-	broken.Packed = broken.Packed[:len(broken.Packed)/2]
-	if got := where(t, broken, stateDir); got != name {
-		t.Errorf("it cannot be made anew, and lies at %s", got)
-	}
-}
-
 // What was not put there by this user, whole, is not executed.
 func TestNotKept(t *testing.T) {
 	label := carry(t).Label

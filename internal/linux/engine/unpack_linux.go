@@ -3,7 +3,6 @@
 package engine
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
@@ -23,13 +22,7 @@ func (p *Program) unpack(w io.Writer) error {
 	}
 	defer z.Close()
 	sum := sha256.New()
-	// The page cache keeps a file in pieces as large as it was written in, and a program
-	// starts faster out of large ones.
-	large := bufio.NewWriterSize(w, 1<<20)
-	n, err := io.Copy(io.MultiWriter(large, sum), io.LimitReader(z, p.Label.Size+1))
-	if err == nil {
-		err = large.Flush()
-	}
+	n, err := io.Copy(io.MultiWriter(w, sum), io.LimitReader(z, p.Label.Size+1))
 	if err != nil {
 		return fmt.Errorf("engine: unpacking: %w", err)
 	}

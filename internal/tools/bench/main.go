@@ -106,9 +106,6 @@ func run(ctx context.Context, args []string, stdout, progress io.Writer) (err er
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	if err := s.first(); err != nil {
-		return err
-	}
 	t := &table{about: s.about(ctx)}
 	t.about = append(t.about, "load before: "+loadAverage())
 	for _, b := range s.list() {

@@ -84,21 +84,6 @@ func newStage(o *options) (_ *stage, err error) {
 	return s, nil
 }
 
-// readAnew is longer than it takes to read caisson's file again.
-const readAnew = 2 * time.Second
-
-// first makes the first run after what is like a reboot, and leaves the process alone
-// that has the program read again in large pieces after it (internal/linux/engine/pieces):
-// it can do that as long as nobody runs it. Runs that follow on its heels, as those that
-// are measured do, would keep the small ones or not, as chance has it.
-func (s *stage) first() error {
-	ctx := context.Background()
-	if out, err := s.caisson(ctx, s.users[0], "run", "--isolation", "process", "--", "/bin/true").CombinedOutput(); err != nil {
-		return fmt.Errorf("the first run: %w: %s", err, out)
-	}
-	return pass(ctx, readAnew)
-}
-
 func (s *stage) path(name string) string { return filepath.Join(s.dir, name) }
 
 func (s *stage) close() error { return os.RemoveAll(s.dir) }

@@ -6,7 +6,6 @@ package shelf
 
 import (
 	_ "embed"
-	"errors"
 	"os"
 )
 
@@ -20,7 +19,7 @@ var (
 
 // Kept opens the engine that is kept below a state directory, for who cannot wait
 // until that directory has been opened and judged: where the way to it leaves any
-// doubt, or there is no engine yet, or a stale one, it is an error, and nothing is made.
+// doubt, or there is no engine yet, it is an error, and nothing is made.
 func Kept(state string) (*os.File, error) { return kept(state, EngineLabel) }
 
 // KeptRouter opens the router's program in the same way.
@@ -31,10 +30,5 @@ func kept(state, label string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := l.below(state)
-	if err == nil && Stale(f) {
-		f.Close()
-		return nil, errors.New("engine: it is to be unpacked anew")
-	}
-	return f, err
+	return l.below(state)
 }

@@ -3,14 +3,11 @@
 package shelf
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"io"
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -122,31 +119,6 @@ func (s *Shelf) Put(l Label, write func(io.Writer) error) error {
 	return nil
 }
 
-// hugePage is what a program is written in pieces of, in bytes: a file system with
-// large folios (XFS, Btrfs, ext4 since Linux 6.16) then keeps it in memory in pieces
-// of this size, and the kernel maps each into a process by one entry of its page
-// table, on amd64 and on arm64 with pages of 4 KiB, where it took 512.
-const hugePage = 2 << 20
-
-// bootName is the extended attribute that has the boot in which a program was written.
-const bootName = "user.caisson.boot"
-
-// Boot is what the kernel calls its time since it was started; empty where it does not say.
-var Boot = sync.OnceValue(func() []byte {
-	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return bytes.TrimSpace(id)
-})
-
-// Stale reports whether a program that was found was written before the kernel was
-// started: it was read from the disk since, and that is in small pieces, out of which a
-// run takes a seventh more processor time. It is as good as another for who cannot wait.
-func Stale(f *os.File) bool {
-	was := make([]byte, 64)
-	n, err := unix.Fgetxattr(int(f.Fd()), bootName, was)
-	now := Boot()
-	return err == nil && len(now) > 0 && !bytes.Equal(was[:n], now)
-}
-
 // write makes the file that is not ready.
 func (s *Shelf) write(write func(io.Writer) error) error {
 	// A child that another goroutine forks now would have the file open for
@@ -158,13 +130,7 @@ func (s *Shelf) write(write func(io.Writer) error) error {
 		return err
 	}
 	f := os.NewFile(uintptr(fd), Unready)
-	pieces := bufio.NewWriterSize(f, hugePage)
-	if err = write(pieces); err == nil {
-		err = pieces.Flush()
-	}
-	if err == nil {
-		// Where there is no such thing, it counts as of every boot.
-		_ = unix.Fsetxattr(fd, bootName, Boot(), 0)
+	if err = write(f); err == nil {
 		err = errors.Join(f.Chmod(Mode), f.Sync())
 	}
 	return errors.Join(err, f.Close())
