@@ -111,15 +111,12 @@ func Open(ctx context.Context, o Options) (*Caisson, error) {
 	return c, nil
 }
 
-// Close closes what Open opened, and takes away the sandboxes that wait, and what
-// is ready for the next one. Runs must have ended.
+// Close closes what Open opened, and takes away the sandboxes that wait. Runs must have
+// ended.
 func (c *Caisson) Close() error {
 	var errs []error
 	for _, p := range c.pools {
 		errs = append(errs, p.Close())
-	}
-	if c.session != nil {
-		c.session.Rest()
 	}
 	if c.audit != nil {
 		errs = append(errs, c.audit.Close())

@@ -99,9 +99,6 @@ type Options struct {
 	Unpack func(ctx context.Context, archive, dir string) error
 	// Only are the cases to run, by ID; empty is all.
 	Only []string
-	// Rest, when set, ends what the level has ready for its next sandbox, which is no
-	// sandbox's yet.
-	Rest func()
 	// OnFinding, when set, is called with each finding as it comes.
 	OnFinding func(Finding)
 }

@@ -211,9 +211,6 @@ func zombie(pid int) bool {
 
 // mine are the processes of this run's sandboxes now.
 func (s *suite) mine() []*process {
-	if s.Rest != nil {
-		s.Rest()
-	}
 	except := []int{os.Getpid()}
 	if s.victim != nil {
 		except = append(except, s.victim.Process.Pid)

@@ -195,13 +195,6 @@ type Unpacker interface {
 	Unpack(stateDir string) error
 }
 
-// Rester is the optional ability of a Driver to have something ready for the next
-// sandbox when one is gone, which ends with the process.
-type Rester interface {
-	// Rest ends it. The driver can be used as before.
-	Rest()
-}
-
 // Varied is the optional ability of a Driver to be had in variants, whose levels
 // are called by both names: "docker:runsc".
 type Varied interface {

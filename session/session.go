@@ -127,16 +127,6 @@ func (s *Session) Do(ctx context.Context, call *Call, io IO) (res *sandbox.Resul
 	return res, err
 }
 
-// Rest ends what drivers have ready for the next sandbox ([sandbox.Rester]). Calls go
-// on, and there may be more.
-func (s *Session) Rest() {
-	for _, d := range s.o.Drivers {
-		if r, ok := d.(sandbox.Rester); ok {
-			r.Rest()
-		}
-	}
-}
-
 // placeholders is where it is written down what was made in workspaces.
 func (s *Session) placeholders() string { return placeholdersOf(s.o.State) }
 

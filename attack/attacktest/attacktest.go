@@ -26,7 +26,6 @@ import (
 	"github.com/caisson-run/caisson/mcp"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/sandbox/gvisor/newborn"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/registry"
 )
@@ -74,8 +73,7 @@ func Run(t *testing.T, l Level, only ...string) *attack.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What is ready for the next sandbox on gVisor may be from a suite before this one.
-	o := attack.Options{Session: s, Isolation: l.Driver.Name(), State: state.Path(), Program: program(t), Only: only, Unpack: l.Unpack, Rest: newborn.Discard}
+	o := attack.Options{Session: s, Isolation: l.Driver.Name(), State: state.Path(), Program: program(t), Only: only, Unpack: l.Unpack}
 	o.Open = func(ctx context.Context, o attack.OfficeOptions) (*attack.Office, error) { return l.open(ctx, o) }
 	if l.Doer != nil {
 		o.Session = l.Doer(s)

@@ -12,7 +12,5 @@ import (
 
 func main() {
 	caisson.Reexec()
-	code := cli.Main(os.Args, caisson.Drivers)
-	discard()
-	os.Exit(code)
+	os.Exit(cli.Main(os.Args, caisson.Drivers))
 }

@@ -146,7 +146,7 @@ func (a *app) attack(cmd *cobra.Command, f *attackFlags) (*attack.Report, error)
 		defer fmt.Fprint(a.err, "\r\x1b[K")
 	}
 	r, err := attack.Run(ctx, attack.Options{
-		Session: opened.Session, Isolation: level, State: a.statePath(), Program: program, Only: f.cases, OnFinding: progress, Rest: opened.Session.Rest,
+		Session: opened.Session, Isolation: level, State: a.statePath(), Program: program, Only: f.cases, OnFinding: progress,
 		Again: func(args ...string) *exec.Cmd { return exec.Command(program, args...) }, Open: a.office,
 	})
 	if ctx.Err() != nil {

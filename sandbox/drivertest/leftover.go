@@ -14,8 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/caisson-run/caisson/sandbox"
 )
 
 // traces are what a sandbox could leave on the host.
@@ -25,17 +23,9 @@ type traces struct {
 	cgroups   []string
 }
 
-// rest ends what the level has ready for its next sandbox, which is nobody's yet.
-func (s *suite) rest() {
-	if r, ok := s.driver.(sandbox.Rester); ok {
-		r.Rest()
-	}
-}
-
 // look takes stock before a test.
 func (s *suite) look(t *testing.T) traces {
 	t.Helper()
-	s.rest()
 	return traces{strangers(t), s.mounts(t), cgroupsOf(t, s.tag)}
 }
 

@@ -172,7 +172,6 @@ var many = flag.Int("many", 8, "sandboxes in a row for the test of that name")
 
 func testManyInARow(t *testing.T, s *suite, r road) {
 	count := func() int {
-		s.rest()
 		names, err := os.ReadDir("/proc/self/fd")
 		if err != nil {
 			t.Fatal(err)

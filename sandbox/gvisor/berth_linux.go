@@ -91,13 +91,10 @@ func (d *Driver) berth(id, stateDir string, limits *sandbox.Limits) (*berth, err
 }
 
 func (d *Driver) makeBerth(id, stateDir string, limits *sandbox.Limits) (*berth, error) {
-	b, host := &berth{}, d.host()
-	shim := conceive(stateDir, host)
-	err := b.makeGroup(host, id, stateDir, limits)
+	b := &berth{}
+	err := b.makeGroup(d.host(), id, stateDir, limits)
 	if err == nil {
-		b.shim, err = shim.bear(stateDir, b.group)
-	} else {
-		shim.drop()
+		b.shim, err = startShim(stateDir, b.group)
 	}
 	if err != nil {
 		b.close()

@@ -78,7 +78,6 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first, base uint32) (*box, error) 
 	if err := b.makeMountpoints(); err != nil {
 		return nil, err
 	}
-	d.made.Add(1)
 	if b.berth, err = d.berth(spec.ID, spec.StateDir, &spec.Limits); err != nil {
 		b.close()
 		return nil, err
@@ -216,9 +215,6 @@ func (b *box) flags() map[string]string {
 // close removes what is left when the shim is gone. It may be called twice.
 func (b *box) close() {
 	b.berth.close()
-	if b.driver != nil {
-		b.driver.keepSpare(b.spec.StateDir)
-	}
 	for _, f := range b.opened {
 		f.Close()
 	}

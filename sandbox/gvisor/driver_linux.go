@@ -6,7 +6,6 @@ import (
 	"context"
 	"os"
 	"sync"
-	"sync/atomic"
 
 	"github.com/caisson-run/caisson/internal/linux/cgroup"
 	"github.com/caisson-run/caisson/internal/linux/engine"
@@ -18,8 +17,6 @@ import (
 type Driver struct {
 	opts   Options
 	groups cgroup.Lookup
-
-	made atomic.Int64 // sandboxes, or what was to be one
 
 	mu    sync.Mutex
 	early map[string]*early // begun and not yet asked for, by ID
@@ -51,7 +48,6 @@ var (
 	_ sandbox.Runner   = (*Driver)(nil)
 	_ sandbox.Holder   = (*Driver)(nil)
 	_ sandbox.Unpacker = (*Driver)(nil)
-	_ sandbox.Rester   = (*Driver)(nil)
 )
 
 // Unpack keeps the program that runs around a sandbox beside stateDir: once for each

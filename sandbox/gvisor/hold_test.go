@@ -96,7 +96,6 @@ func TestHeld(t *testing.T) {
 		}
 		missing(t, "what the program leaves", mark)
 		noControlGroup(t, spec.ID)
-		d.Rest()
 		if left := descendants(t, os.Getpid(), "caisson-shim"); len(left) > 0 {
 			t.Errorf("%d shims are left", len(left))
 		}

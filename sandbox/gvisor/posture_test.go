@@ -19,11 +19,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/internal/linux/engine"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/drivertest"
 	"github.com/caisson-run/caisson/sandbox/gvisor"
-	"github.com/caisson-run/caisson/sandbox/gvisor/newborn"
 )
 
 // posture is what the host sees of one of a sandbox's processes. What doc.go
@@ -55,44 +53,10 @@ func TestPostureAsNobody(t *testing.T) { drivertest.AsUser(t, 65534, "TestPostur
 // So it is of an owner that goes before all others on the machine.
 func TestPostureOfFirst(t *testing.T) { drivertest.AsFirst(t, "TestPosture") }
 
-func TestPosture(t *testing.T) {
-	newborn.Discard() // what another test has left
-	holdPosture(t)
-}
+func TestPosture(t *testing.T) { holdPosture(t) }
 
-func TestPostureOfNewbornAsNobody(t *testing.T) { drivertest.AsUser(t, 65534, "TestPostureOfNewborn") }
-
-// A shim that was started before anybody knew what for is like any other.
-func TestPostureOfNewborn(t *testing.T) {
-	newborn.Discard()
-	program, err := engine.Open("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer program.Close()
-	newborn.BeginWith(program)
-	defer newborn.Discard()
-	if !unified(t) {
-		spares(t, 1)
-	}
-	holdPosture(t)
-}
-
-// unified says that this host has control groups of version 2, where a shim is started
-// in its group.
-func unified(t *testing.T) bool {
-	t.Helper()
-	var fs unix.Statfs_t
-	if err := unix.Statfs("/sys/fs/cgroup", &fs); err != nil {
-		t.Fatal(err)
-	}
-	return fs.Type == unix.CGROUP2_SUPER_MAGIC
-}
-
-func holdPosture(t *testing.T) { holdPostureOf(t, world(t)) }
-
-// holdPostureOf looks at the sandbox of spec.
-func holdPostureOf(t *testing.T, spec *sandbox.Spec) {
+func holdPosture(t *testing.T) {
+	spec := world(t)
 	t.Setenv("CAISSON_CANARY", "canary")
 	canary, err := unix.Open("/etc/hostname", unix.O_RDONLY, 0) // inherited by whom does not mind
 	if err != nil {
@@ -132,6 +96,8 @@ func holdPostureOf(t *testing.T, spec *sandbox.Spec) {
 	}
 }
 
+func TestShimOfDeadOwnerAsNobody(t *testing.T) { drivertest.AsUser(t, 65534, "TestShimOfDeadOwner") }
+
 // whileRunning starts a program and looks at the sandbox's processes.
 func whileRunning(t *testing.T, spec *sandbox.Spec) map[string]posture {
 	t.Helper()
@@ -154,12 +120,8 @@ func whileRunning(t *testing.T, spec *sandbox.Spec) map[string]posture {
 	if len(shims) != 1 {
 		t.Fatalf("%d shims", len(shims))
 	}
-	want := "caisson-shim\x00"
-	if os.Geteuid() != 0 || !unified(t) {
-		want += newborn.Word + "\x00"
-	}
-	if line := read(t, shims[0], "cmdline"); line != want {
-		t.Errorf("the shim was started as %q, want %q", line, want)
+	if line := read(t, shims[0], "cmdline"); line != "caisson-shim\x00" {
+		t.Errorf("the shim was started as %q", line)
 	}
 	if env := read(t, shims[0], "environ"); env != "GOMAXPROCS=1\x00" {
 		t.Errorf("the shim's environment is %q", env)

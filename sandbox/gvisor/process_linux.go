@@ -32,22 +32,6 @@ func (c *child) forget() { go c.wait() } // whose child it stays, and who waits 
 
 func (c *child) how() string { return c.ProcessState.String() }
 
-// infant is a shim that this process started before it knew what for (package
-// newborn). It is waited for once.
-type infant struct {
-	*os.Process
-	ended *os.ProcessState
-}
-
-func (i *infant) slay() { _ = i.Kill() }
-func (i *infant) wait() { i.ended, _ = i.Wait() }
-
-func (i *infant) pid() int { return i.Pid }
-
-func (i *infant) forget() { go i.wait() }
-
-func (i *infant) how() string { return i.ended.String() }
-
 // stranger is a shim that another process started, by its pidfd, which means no
 // other process when the number does.
 type stranger struct {

@@ -20,7 +20,6 @@ import (
 	"github.com/caisson-run/caisson/internal/linux/cgroup"
 	"github.com/caisson-run/caisson/internal/linux/engine"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/sandbox/gvisor/newborn"
 	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
 )
 
@@ -37,87 +36,18 @@ type shimProcess struct {
 	lateOnce, stopOnce sync.Once
 }
 
-// unborn is a shim that is being started while its group is being made.
-type unborn struct {
-	done    chan struct{} // closed when the rest is set; nil where it is born in its group
-	program *os.File
-	newborn *newborn.Shim
-	err     error
-}
-
-// conceive begins to start a shim: its process needs longer until it is ready than its
-// group takes to be made, and steps into that by itself. Control groups of version 2
-// are not stepped into, which would wait: there it is started when its group is there.
-func conceive(stateDir string, host *cgroup.Host) *unborn {
-	u := &unborn{}
-	if !stepsIn(host) {
-		return u
-	}
-	u.done = make(chan struct{})
-	go func() {
-		defer close(u.done)
-		var program *os.File
-		if program, u.err = engine.Open(stateDir); u.err != nil {
-			return
-		}
-		u.program = program
-		if u.newborn = newborn.Take(program, stateDir); u.newborn == nil {
-			u.newborn, u.err = newborn.Start(program)
-		}
-	}()
-	return u
-}
-
-// stepsIn says whether a shim may be started before its group is there, if it is to
-// have one.
-func stepsIn(host *cgroup.Host) bool { return !grouped(host) || host.Version == 1 }
-
-// drop ends what will not be born.
-func (u *unborn) drop() {
-	if u.done == nil {
-		return
-	}
-	if <-u.done; u.err == nil {
-		u.newborn.End()
-	}
-	u.program.Close()
-}
-
-// bear makes it the shim of a sandbox, in group where there is one. It waits for its
-// order.
-func (u *unborn) bear(stateDir string, group *cgroup.Group) (*shimProcess, error) {
+// startShim starts the shim of the sandbox in stateDir, as a member of group unless that
+// is nil. The shim waits for its order. The caller ends it.
+func startShim(stateDir string, group *cgroup.Group) (*shimProcess, error) {
 	birth := &wire.Birth{StateDir: stateDir}
 	if group != nil {
 		outside, err := group.Outside()
 		if err != nil {
-			u.drop()
 			return nil, err
 		}
 		birth.Cgroup = &wire.Cgroup{Dirs: group.Dirs(), Outside: outside}
 	}
-	if u.done == nil {
-		return bearIn(group, birth)
-	}
-	<-u.done
-	defer u.program.Close()
-	if u.err != nil {
-		return nil, unstarted(u.err)
-	}
-	shim, err := adopt(u.newborn, birth)
-	if err == nil {
-		return shim, nil
-	}
-	// Somebody has killed it while it waited, as a host does that is out of memory.
-	if u.newborn, err = newborn.Start(u.program); err != nil {
-		return nil, unstarted(err)
-	}
-	return adopt(u.newborn, birth)
-}
-
-// bearIn starts a shim in its group.
-func bearIn(group *cgroup.Group, birth *wire.Birth) (*shimProcess, error) {
-	newborn.Discard() // it is in none
-	program, err := engine.Open(birth.StateDir)
+	program, err := engine.Open(stateDir)
 	if err != nil {
 		return nil, unstarted(err)
 	}
@@ -135,13 +65,31 @@ func bearIn(group *cgroup.Group, birth *wire.Birth) (*shimProcess, error) {
 	}
 	cmd := &exec.Cmd{
 		Path: "/proc/self/fd/" + strconv.Itoa(wire.LastFile), Args: []string{wire.Argv0}, Dir: "/",
-		Env: newborn.Env, ExtraFiles: fill(theirs, program), SysProcAttr: newborn.Attributes(),
+		Env: shimEnv, ExtraFiles: fill(theirs, program), SysProcAttr: shimAttributes(),
 	}
-	if err := group.Start(cmd); err != nil {
+	start := cmd.Start
+	if group != nil {
+		start = func() error { return group.Start(cmd) }
+	}
+	if err := start(); err != nil {
 		conn.Close()
 		return nil, unstarted(err)
 	}
 	return newShimProcess((*child)(cmd), conn), nil
+}
+
+// shimEnv is the whole environment of a shim, which waits most of the time. gVisor does
+// not pass it on.
+var shimEnv = []string{"GOMAXPROCS=1"}
+
+// shimAttributes keeps a terminal's signals from the shim. As root the shim has mounts of
+// its own, where it lays out what gVisor mounts.
+func shimAttributes() *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{Setsid: true}
+	if euid == 0 {
+		a.Cloneflags = syscall.CLONE_NEWNS
+	}
+	return a
 }
 
 func unstarted(err error) error {
@@ -158,25 +106,6 @@ func unstarted(err error) error {
 
 func newShimProcess(p process, conn *net.UnixConn) *shimProcess {
 	return &shimProcess{process: p, conn: conn, in: json.NewDecoder(bufio.NewReader(conn)), out: json.NewEncoder(conn)}
-}
-
-// Package newborn cannot import wire.
-var _ = map[bool]int{newborn.FD == wire.FD && newborn.Word == wire.Newborn && newborn.LastFile == wire.LastFile && newborn.Argv0 == wire.Argv0 && newborn.Slack == wire.Slack: 0, false: 1}
-
-// adopt makes a shim this sandbox's that was started before anybody knew of it. It
-// steps into the sandbox's group itself, which is why that is there already.
-func adopt(s *newborn.Shim, birth *wire.Birth) (*shimProcess, error) {
-	defer s.Socket.Close()
-	c, err := net.FileConn(s.Socket)
-	if err == nil {
-		conn := c.(*net.UnixConn)
-		if err = wire.Send(conn, birth, nil); err == nil {
-			return newShimProcess(&infant{Process: s.Process}, conn), nil
-		}
-		conn.Close()
-	}
-	s.End()
-	return nil, fmt.Errorf("start shim: %w", err)
 }
 
 // socketPair is what owner and shim talk over.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -59,5 +60,36 @@ func TestUnstarted(t *testing.T) {
 		if !errors.Is(e, sandbox.ErrUnavailable) || !strings.Contains(sandbox.Hint(e), want) {
 			t.Errorf("%v (hint: %s), want %s", e, sandbox.Hint(e), want)
 		}
+	}
+}
+
+// A shim that can make nothing of its order, whose owner does not hear that any more,
+// takes away what the owner would have.
+func TestShimOfDeadOwner(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s, err := startShim(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	err = errors.Join(
+		wire.Send(s.conn, &wire.Order{StateDir: dir, Spec: []byte("none")}, []*os.File{null, null, null, null}),
+		s.conn.Close(), // long before it is able to read
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.wait(); s.how() != "exit status 1" {
+		t.Errorf("it ended with %s, want exit status 1", s.how())
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its directory is left: %v", err)
 	}
 }

@@ -7,12 +7,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/internal/linux/standing"
 	"github.com/caisson-run/caisson/internal/linux/threads"
-	"github.com/caisson-run/caisson/sandbox"
 )
 
 // Start starts cmd as a member of the group: what it starts in turn is born
@@ -50,15 +49,28 @@ func (g *Group) startByThread(cmd *exec.Cmd) error {
 	// with it.
 	done := make(chan error, 1)
 	threads.Lesser(func() (release bool) {
-		err := g.enterThread(g.Dirs())
+		changed, err := leaveRealTime()
+		if err == nil {
+			err = g.enterThread(g.Dirs())
+		}
 		if err == nil {
 			err = cmd.Start()
 		}
 		back := g.enterThread(outside)
 		done <- err
-		return back == nil
+		return back == nil && !changed
 	})
 	return <-done
+}
+
+// leaveRealTime gives the calling thread an ordinary scheduling policy if it has a
+// real-time one: a group without a share of real time refuses such a thread (sched(7)).
+func leaveRealTime() (changed bool, err error) {
+	now, err := standing.Look()
+	if err != nil || !now.RealTime {
+		return false, err
+	}
+	return true, unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}, 0)
 }
 
 // enterThread moves the calling thread into groups of version 1.
@@ -66,33 +78,6 @@ func (g *Group) enterThread(dirs []string) error {
 	for _, dir := range dirs {
 		if err := g.k.write(filepath.Join(dir, "tasks"), "0"); err != nil {
 			return g.fail("start in", err)
-		}
-	}
-	return nil
-}
-
-// self is what a thread writes about itself.
-var self = [1]byte{'0'}
-
-// Enter moves the calling process into the group, each of its threads by itself: on
-// version 1, that waits for nothing (see Start). What it starts afterwards is born in
-// it. On version 2, which has no groups of threads, it is ErrUnsupported: use Start.
-func (g *Group) Enter() error {
-	if g.version != 1 {
-		return sandbox.Errorf(sandbox.ErrUnsupported, "enter cgroup "+g.name, "on cgroup v2 a process is started in its group")
-	}
-	if !threads.Room() {
-		return &sandbox.Error{Op: "enter cgroup " + g.name, Kind: sandbox.ErrUnavailable, Problem: threads.Full, Hint: threads.Remedy}
-	}
-	for _, dir := range g.Dirs() {
-		fd, err := open(filepath.Join(dir, "tasks"), unix.O_WRONLY)
-		if err != nil {
-			return g.fail("enter", err)
-		}
-		_, _, errno := syscall.AllThreadsSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&self[0])), 1)
-		unix.Close(fd)
-		if errno != 0 {
-			return g.fail("enter", errno)
 		}
 	}
 	return nil

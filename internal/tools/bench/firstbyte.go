@@ -26,9 +26,8 @@ var echo = []string{"/bin/echo", "x"}
 // firstByte measures the driver alone, called from this process as a program
 // that embeds caisson would: from the call of Run until the first byte of the
 // program arrives. The root filesystem is made before, as a server would hold
-// it; the sandbox's own directory counts. A server has what is around its next sandbox
-// ready from the second on; a fresh driver has nothing, as a program's first one.
-func (s *stage) firstByte(ctx context.Context, fresh bool) row {
+// it; the sandbox's own directory counts.
+func (s *stage) firstByte(ctx context.Context) row {
 	u := s.users[0]
 	root, err := image.Host(ctx, image.HostOptions{Cache: s.path("images"), Targets: targets()})
 	if err != nil {
@@ -36,30 +35,18 @@ func (s *stage) firstByte(ctx context.Context, fresh bool) row {
 	}
 	defer root.Close()
 	d, n := gvisor.New(gvisor.Options{}), 0
-	defer func() { d.Rest() }()
 	p := interleave(ctx, s.o.pairs,
 		func(ctx context.Context) (took, error) {
 			n++
-			if fresh {
-				d = gvisor.New(gvisor.Options{})
-			}
 			return s.driverFirstByte(ctx, d, root, fmt.Sprintf("sbx_bench%011d", n))
 		},
 		func(ctx context.Context) (took, error) { return s.runscFirstByte(ctx, u) })
 	r := p.row(firstByteGoal)
 	r.who = u.name
-	if fresh {
-		return r
-	}
-	r.notes = append(r.notes, fmt.Sprintf("a server's third sandbox and later ones: from then on the driver starts what is around the next one when one is gone, for which either side has %v", between))
 	return r
 }
 
 const firstByteGoal = "≤ 60 ms where runsc takes 140 (0.43)"
-
-// between is how long nothing is measured after a run of the driver. It starts a process
-// for its next sandbox then, which must not take a processor from the other side.
-const between = 50 * time.Millisecond
 
 // scratch is what the session gives every sandbox.
 func scratch() []sandbox.Scratch {
@@ -93,10 +80,6 @@ func (s *stage) driverFirstByte(ctx context.Context, d *gvisor.Driver, root *ima
 		return took{}, fmt.Errorf("driver: %w", err)
 	case res.Status != sandbox.StatusSuccess || first.at.IsZero():
 		return took{}, fmt.Errorf("driver: %s ended with %s and printed nothing", echo[0], res.Status)
-	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(between):
 	}
 	return took{wall: first.at.Sub(began)}, nil
 }

@@ -48,7 +48,7 @@ func (s *stage) sdkRows() []bench {
 		{name: "Sandbox.create(), one of a pool of 4 ready", goal: "≤ 25 ms, p99 ≤ 60 ms", row: "create", serving: serving{pool: 4}, rest: refills},
 		{name: "20 Sandbox.create() at once, no pool", goal: "≤ 1200 ms", row: "crowd", times: few},
 		{name: "commands.run('true')", goal: "≤ 25 ms", row: "command"},
-		{name: "commands.run('true'), process level", goal: "≤ 8 ms", row: "command", isolation: "process"},
+		{name: "commands.run('true'), process level", goal: "≤ 10 ms", row: "command", isolation: "process"},
 		{name: "32 MB of a program's output, written 128 KiB at a time", goal: "≥ 30 MB/s", row: "output", bytes: printed, times: few},
 		{name: "32 MB of a program's output, written 8 KiB at a time", goal: "≥ 30 MB/s", row: "pieces", bytes: printed, times: few},
 		{name: "files.write and files.read of 10 MB", goal: "≥ 100 MB/s", row: "files", bytes: moved, times: few},

@@ -31,14 +31,6 @@ func openEstate(b *wire.Birth) (*estate, error) {
 	return e, err
 }
 
-// enter steps into the group, where this process was not born in it.
-func (e *estate) enter() error {
-	if e.group == nil {
-		return nil
-	}
-	return e.group.Enter()
-}
-
 // bury takes it away; the owner is gone. Who comes second waits for the first.
 func (e *estate) bury() { e.taken.Do(e.takeAway) }
 

@@ -24,12 +24,11 @@ type ready struct {
 	err    error         // what went wrong; the order's sender is told
 }
 
-// From says how its mounts are set apart as root.
-func getReady(from uintptr) *ready {
+func getReady() *ready {
 	r := &ready{flags: flag.NewFlagSet("caisson", flag.ContinueOnError)}
 	config.RegisterFlags(r.flags)
 	if os.Geteuid() == 0 {
-		r.hidden, r.err = layStage(from)
+		r.hidden, r.err = layStage()
 	}
 	if r.err == nil {
 		if err := forbidSetID(); err != nil {

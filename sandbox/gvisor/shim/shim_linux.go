@@ -71,7 +71,7 @@ func Main() {
 		os.Exit(125)
 	}
 	k := newKeeper(conn)
-	e, err := k.run(len(os.Args) > 1 && os.Args[1] == wire.Newborn)
+	e, err := k.run()
 	if err == nil {
 		os.Exit(0)
 	}
@@ -110,27 +110,18 @@ func letGoOfProgram() error {
 	return unix.Dup3(null, wire.LastFile, unix.O_CLOEXEC)
 }
 
-// letTimersBeLate is for all threads: gVisor forks its halves from which it likes. They have
-// it already where the shim was born with it, and not with a real-time policy.
+// letTimersBeLate is for all threads: gVisor forks its halves from which it likes.
 func letTimersBeLate() {
-	if has, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0); err != nil || has != wire.Slack {
-		_, _, _ = threads.Call(unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, wire.Slack, 0)
-	}
+	_, _, _ = threads.Call(unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, wire.Slack, 0)
 }
 
-// run does everything between birth and the end of the sandbox. A newborn, which was
-// started before its owner knew what for, hears of its birth when it is ready. With an
-// error comes what there is to be taken away by then, if the owner does not; nil is
-// nothing.
-func (k *keeper) run(newborn bool) (*estate, error) {
+// run does everything between birth and the end of the sandbox. With an error comes what
+// there is to be taken away by then, if the owner does not; nil is nothing.
+func (k *keeper) run() (*estate, error) {
 	if err := standing.Leave(); err != nil {
 		return nil, err
 	}
 	letTimersBeLate()
-	var r *ready
-	if newborn {
-		r = getReady(unix.MS_SLAVE)
-	}
 	var birth wire.Birth
 	if _, err := wire.Receive(k.owner, &birth); err != nil {
 		return nil, fmt.Errorf("reading who is to be born: %w", err)
@@ -139,16 +130,7 @@ func (k *keeper) run(newborn bool) (*estate, error) {
 	if err != nil {
 		return e, err
 	}
-	if newborn {
-		if err := e.enter(); err != nil {
-			return e, err
-		}
-	}
-	if r == nil {
-		r = getReady(unix.MS_PRIVATE)
-	} else if r.err == nil && os.Geteuid() == 0 {
-		r.err = setApart(unix.MS_PRIVATE)
-	}
+	r := getReady()
 	if r.err == nil && os.Geteuid() == 0 {
 		r.err = showState(birth.StateDir, r.hidden)
 	}

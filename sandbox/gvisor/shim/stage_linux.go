@@ -29,11 +29,10 @@ const ownDir = stageDir + "/.caisson"
 // host may be swapped between check and use. Here nobody else can look or
 // write. The owner started this process in a mount namespace of its own.
 //
-// From is how this namespace is set apart from the host's (setApart). It returns the
-// directory that the stage hides, open.
-func layStage(from uintptr) (hidden int, err error) {
-	if err := setApart(from); err != nil {
-		return -1, err
+// It returns the directory that the stage hides, open.
+func layStage() (hidden int, err error) {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return -1, fmt.Errorf("setting mounts apart: %w", err)
 	}
 	self, selfErr := cloneSelf() // which may lie there
 	if selfErr == nil {
@@ -55,16 +54,6 @@ func layStage(from uintptr) (hidden int, err error) {
 		startWithin(ownDir, self)
 	}
 	return hidden, nil
-}
-
-// setApart keeps the mounts of this namespace from the host: by MS_PRIVATE in both
-// directions. By MS_SLAVE what is unmounted there, where that is shared, is unmounted here,
-// too: a shim that waits keeps no file system busy, which might be a minute.
-func setApart(from uintptr) error {
-	if err := unix.Mount("", "/", "", unix.MS_REC|from, ""); err != nil {
-		return fmt.Errorf("setting mounts apart: %w", err)
-	}
-	return nil
 }
 
 // stageSize is how many bytes the stage takes of what does not depend on the order: a

@@ -40,13 +40,8 @@ const Argv0 = "caisson-shim"
 // woken later by as much at most; gVisor waits in whole milliseconds anyway.
 const Slack = 300_000
 
-// Newborn is the shim's argument when it was started before its owner knew what for:
-// its Birth comes later, and it is not in its control group, which is then of
-// version 1, but steps into it.
-const Newborn = "newborn"
-
 // Birth tells the shim what it has to take away when its owner is gone. It
-// waits on the socket when the shim starts, but for Newborn.
+// waits on the socket when the shim starts.
 type Birth struct {
 	// StateDir is the sandbox's own directory.
 	StateDir string `json:"state_dir"`
@@ -158,7 +153,7 @@ type Network struct {
 }
 
 // Cgroup names the control group that the driver made and the shim was
-// started in, or steps into (Newborn).
+// started in.
 type Cgroup struct {
 	Dirs []string `json:"dirs"`
 	// Outside is where the owner itself is: where the shim goes to remove the

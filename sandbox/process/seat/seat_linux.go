@@ -7,9 +7,7 @@
 // sandbox's network namespace meanwhile, with the device in it where there is one:
 // the dearest of them, which nothing else has to wait for. The builder is born in it.
 // Only root's thread may do that; for others the builder makes it, and the device
-// with the rights that it has in a namespace of its own user namespace. One seat can be
-// there before anybody knows what for ([Begin]). Next to nothing is imported, so that
-// this package is initialised before most others.
+// with the rights that it has in a namespace of its own user namespace.
 //
 // The namespace belongs to the host's user namespace then, which gives code inside
 // less: whoever had capabilities in the sandbox's own, or in one made below it,
@@ -40,59 +38,22 @@ type Wire struct {
 
 // Seat is one thread. It is safe for use from many goroutines.
 type Seat struct {
-	device *tun.Config // what was made before anybody asked; nil: none was
-	wire   chan *Wire  // one, which may be nil, or closed without
-	work   chan func(*Network)
-	left   sync.Once
-}
-
-// begun is a seat that nobody has taken yet.
-var begun struct {
-	mu   sync.Mutex
-	seat *Seat
-}
-
-// Begin has a seat made in the background for the first sandbox that is asked for, with
-// a device that somebody is likely to want, or none (nil). It is for who runs as root;
-// it may be called while packages are initialised, once.
-func Begin(device *tun.Config) {
-	s := start(Unshare, device)
-	begun.mu.Lock()
-	begun.seat = s
-	begun.mu.Unlock()
+	wire chan *Wire // one, which may be nil, or closed without
+	work chan func(*Network)
+	left sync.Once
 }
 
 // Take gives the caller a thread for one sandbox, with the device of a wire if there is
 // one. By leave it leaves the network namespace of the host, [Unshare] but in tests; it
 // is nil for who may not.
 func Take(leave func() error, wire *Wire) *Seat {
-	var s *Seat
-	if leave != nil {
-		s = takeBegun(wire)
-	}
-	if s == nil {
-		s = start(leave, nil)
-	}
+	s := start(leave)
 	s.wire <- wire
 	return s
 }
 
-// takeBegun is the seat that was begun, if there is one and it has nothing that the
-// sandbox is not to have.
-func takeBegun(wire *Wire) *Seat {
-	begun.mu.Lock()
-	s := begun.seat
-	begun.seat = nil
-	begun.mu.Unlock()
-	if s != nil && s.device != nil && (wire == nil || wire.Device != *s.device) {
-		s.Leave()
-		return nil
-	}
-	return s
-}
-
-func start(leave func() error, device *tun.Config) *Seat {
-	s := &Seat{device: device, wire: make(chan *Wire, 1), work: make(chan func(*Network), 1)}
+func start(leave func() error) *Seat {
+	s := &Seat{wire: make(chan *Wire, 1), work: make(chan func(*Network), 1)}
 	go s.sit(leave)
 	return s
 }
@@ -120,7 +81,7 @@ func (s *Seat) sit(leave func() error) {
 func (s *Seat) stay(leave func() error) {
 	var n *Network
 	if leave != nil {
-		n = enter(leave, s.device)
+		n = enter(leave)
 	}
 	if wire := <-s.wire; wire != nil && !n.connect(wire) {
 		n.Leave()
@@ -152,10 +113,9 @@ type Network struct {
 	device *os.File // of a wire, which its router does not have yet; or nil
 }
 
-// enter moves the calling thread to a new network namespace, whose loopback is up, and
-// makes a device in it unless that is nil. Where that cannot be it is nil, or not
-// usable: then the builder tries.
-func enter(leave func() error, device *tun.Config) *Network {
+// enter moves the calling thread to a new network namespace, whose loopback is up. Where
+// that cannot be it is nil, or not usable: then the builder tries.
+func enter(leave func() error) *Network {
 	home, err := ownNetwork()
 	if err != nil {
 		return nil
@@ -165,7 +125,7 @@ func enter(leave func() error, device *tun.Config) *Network {
 		return nil
 	}
 	n := &Network{home: home}
-	if loopbackUp() != nil || device != nil && n.makeDevice(*device) != nil {
+	if loopbackUp() != nil {
 		n.Leave()
 	}
 	return n
@@ -212,7 +172,7 @@ func (n *Network) makeDevice(c tun.Config) (err error) {
 
 // connect gives the descriptor of a wire's device to the router.
 func (n *Network) connect(wire *Wire) bool {
-	if !n.Usable() || n.device == nil && n.makeDevice(wire.Device) != nil {
+	if !n.Usable() || n.makeDevice(wire.Device) != nil {
 		return false
 	}
 	defer n.forget()

@@ -19,30 +19,19 @@ import (
 
 var device = tun.Config{Address: [4]byte{198, 18, 0, 2}, Gateway: [4]byte{198, 18, 0, 1}, MTU: 1500}
 
-// What was begun is used where it is what the sandbox is to have, and nowhere else.
+// A sandbox has the device that it is to have, or none.
 func TestTake(t *testing.T) {
 	asRoot(t)
-	other := device
-	other.MTU = 9000
 	for _, v := range []struct {
 		name    string
-		begun   []*tun.Config // none, or one
 		want    *tun.Config
 		devices []string
 		mtu     int
 	}{
-		{name: "none begun", devices: []string{"lo"}},
-		{name: "none begun, a wire", want: &device, devices: []string{"lo", tun.Name}, mtu: 1500},
-		{name: "begun", begun: []*tun.Config{nil}, devices: []string{"lo"}},
-		{name: "begun, a wire", begun: []*tun.Config{nil}, want: &device, devices: []string{"lo", tun.Name}, mtu: 1500},
-		{name: "begun with a device", begun: []*tun.Config{&device}, want: &device, devices: []string{"lo", tun.Name}, mtu: 1500},
-		{name: "begun with a device that nobody wants", begun: []*tun.Config{&device}, devices: []string{"lo"}},
-		{name: "begun with another device", begun: []*tun.Config{&device}, want: &other, devices: []string{"lo", tun.Name}, mtu: 9000},
+		{name: "no wire", devices: []string{"lo"}},
+		{name: "a wire", want: &device, devices: []string{"lo", tun.Name}, mtu: 1500},
 	} {
 		t.Run(v.name, func(t *testing.T) {
-			for _, d := range v.begun {
-				Begin(d)
-			}
 			wire, router := wired(t, v.want)
 			s := Take(Unshare, wire)
 			defer s.Leave()
@@ -60,10 +49,9 @@ func TestTake(t *testing.T) {
 	allHome(t)
 }
 
-// A begun seat is one sandbox's.
-func TestTakenOnce(t *testing.T) {
+// Two sandboxes have two namespaces.
+func TestApart(t *testing.T) {
 	asRoot(t)
-	Begin(nil)
 	one, other := Take(Unshare, nil), Take(Unshare, nil)
 	seen := make(chan seen)
 	var where [2]string
@@ -104,9 +92,6 @@ func TestLeave(t *testing.T) {
 	s := Take(Unshare, nil)
 	s.Leave()
 	s.Leave()
-	Begin(&device)
-	Take(nil, nil).Leave()     // takes none
-	Take(Unshare, nil).Leave() // drops it
 	allHome(t)
 }
 
