@@ -48,8 +48,8 @@ build: ## bin/caisson, static and stripped
 # No time or commit is stamped on them: another commit of the same code has the
 # same engine.
 GUEST := guest/embedded/caisson-guest
-ENGINE := internal/linux/engine/shelf/caisson-engine
-ROUTER := internal/linux/engine/shelf/caisson-router
+ENGINE := internal/linux/engine/caisson-engine
+ROUTER := internal/linux/engine/caisson-router
 define build_caisson
 	GOOS=linux GOARCH=$(1) go build -ldflags '-s -w' -o .cache/engine/$(1)-guest ./cmd/caisson-guest
 	go run ./internal/tools/packengine -quick .cache/engine/$(1)-guest $(GUEST)

@@ -15,7 +15,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/internal/linux/engine/shelf"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -305,7 +304,7 @@ func TestSweepUnfinished(t *testing.T) {
 func TestSweepUnpacking(t *testing.T) {
 	d := mustOpen(t, filepath.Join(t.TempDir(), "s"))
 	left := filepath.Join(d.Path(), runs, newRun+"X")
-	unready := filepath.Join(d.Path(), runs, shelf.Unready)
+	unready := filepath.Join(d.Path(), runs, ".new-engine")
 	if err := errors.Join(os.Mkdir(left, 0o700), os.WriteFile(unready, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}

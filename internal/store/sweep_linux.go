@@ -143,7 +143,7 @@ func sweepUnfinished(dir *os.File) error {
 			continue
 		}
 		// What is no directory is no maker's of these: a program that is being unpacked
-		// beside them has such a name, too (package shelf).
+		// beside them has such a name, too (package engine).
 		if err := removeTree(dir, name); !errors.Is(err, unix.ENOTDIR) {
 			errs = append(errs, err)
 		}

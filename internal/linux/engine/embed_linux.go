@@ -5,21 +5,32 @@
 package engine
 
 import (
+	_ "embed"
 	"os"
 	"sync"
+)
 
-	"github.com/caisson-run/caisson/internal/linux/engine/shelf"
+// What this binary carries, packed, each with its label.
+var (
+	//go:embed caisson-engine.zst
+	packedEngine []byte
+	//go:embed caisson-engine.txt
+	engineLabel string
+	//go:embed caisson-router.zst
+	packedRouter []byte
+	//go:embed caisson-router.txt
+	routerLabel string
 )
 
 var (
-	carried       = carrying(shelf.Engine, shelf.EngineLabel)
-	carriedRouter = carrying(shelf.Router, shelf.RouterLabel)
+	carried       = carrying(packedEngine, engineLabel)
+	carriedRouter = carrying(packedRouter, routerLabel)
 )
 
 // carrying is a program that this binary carries, once somebody asks for it.
 func carrying(packed []byte, label string) func() (*Program, error) {
 	return sync.OnceValues(func() (*Program, error) {
-		l, err := shelf.ParseLabel(label)
+		l, err := ParseLabel(label)
 		if err != nil {
 			return nil, err
 		}

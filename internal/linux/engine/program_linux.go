@@ -11,14 +11,12 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/caisson-run/caisson/internal/linux/engine/shelf"
 )
 
 // Program is a program that this binary carries. Its methods may be called from
 // many goroutines.
 type Program struct {
-	Label  shelf.Label
+	Label  Label
 	Packed []byte // zstd
 
 	mu     sync.Mutex
@@ -56,19 +54,19 @@ func (p *Program) openKept(stateDir string) (*os.File, error) {
 	if !filepath.IsAbs(stateDir) {
 		return nil, errors.New("engine: there is no state directory")
 	}
-	s, err := shelf.Open(filepath.Dir(stateDir))
+	d, err := openDirectory(filepath.Dir(stateDir))
 	if err != nil {
 		return nil, err
 	}
-	defer s.Close()
-	f, err := s.Find(p.Label)
+	defer d.Close()
+	f, err := d.find(p.Label)
 	if !errors.Is(err, unix.ENOENT) {
 		return f, err
 	}
-	if err := s.Put(p.Label, p.unpack); err != nil {
+	if err := d.put(p.Label, p.unpack); err != nil {
 		return nil, err
 	}
-	return s.Find(p.Label)
+	return d.find(p.Label)
 }
 
 // inMemory unpacks the program into a file without a name that nobody can

@@ -21,7 +21,6 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/internal/linux/engine/shelf"
 	"github.com/caisson-run/caisson/internal/linux/threads"
 )
 
@@ -42,7 +41,7 @@ func pack(t *testing.T, data []byte) *Program {
 		t.Fatal(err)
 	}
 	sum := sha256.Sum256(data)
-	return &Program{Label: shelf.Label{Digest: hex.EncodeToString(sum[:]), Size: int64(len(data)), GVisor: "v0"}, Packed: z.EncodeAll(data, nil)}
+	return &Program{Label: Label{Digest: hex.EncodeToString(sum[:]), Size: int64(len(data)), GVisor: "v0"}, Packed: z.EncodeAll(data, nil)}
 }
 
 // place makes a private directory and names the directory of a sandbox in it.
@@ -81,11 +80,11 @@ func TestKeptOnceForAll(t *testing.T) {
 	p := carry(t)
 	dir, stateDir := place(t)
 	first := where(t, p, stateDir)
-	if first != filepath.Join(dir, shelf.NameOf(p.Label)) {
+	if first != filepath.Join(dir, nameOf(p.Label)) {
 		t.Fatalf("it lies at %s", first)
 	}
 	before, err := os.Stat(first)
-	if err != nil || before.Mode() != shelf.Mode {
+	if err != nil || before.Mode() != mode {
 		t.Fatalf("%v, %v", before, err)
 	}
 	again := carry(t) // another process's
@@ -108,25 +107,25 @@ func TestNotKept(t *testing.T) {
 			return errors.Join(os.Rename(dir, dir+"2"), os.Symlink(dir+"2", dir))
 		},
 		"program is a link": func(t *testing.T, dir string) error {
-			return os.Symlink("/bin/true", filepath.Join(dir, shelf.NameOf(label)))
+			return os.Symlink("/bin/true", filepath.Join(dir, nameOf(label)))
 		},
 		"program is a FIFO": func(t *testing.T, dir string) error {
-			return unix.Mkfifo(filepath.Join(dir, shelf.NameOf(label)), shelf.Mode)
+			return unix.Mkfifo(filepath.Join(dir, nameOf(label)), mode)
 		},
 		"program is too short": func(t *testing.T, dir string) error {
-			return os.WriteFile(filepath.Join(dir, shelf.NameOf(label)), []byte("#!/bin/false\n"), shelf.Mode)
+			return os.WriteFile(filepath.Join(dir, nameOf(label)), []byte("#!/bin/false\n"), mode)
 		},
 		"program may be written": func(t *testing.T, dir string) error {
 			data, err := os.ReadFile("/bin/true")
-			return errors.Join(err, os.WriteFile(filepath.Join(dir, shelf.NameOf(label)), data, 0o755))
+			return errors.Join(err, os.WriteFile(filepath.Join(dir, nameOf(label)), data, 0o755))
 		},
 		"somebody else's program": func(t *testing.T, dir string) error {
 			if os.Geteuid() != 0 {
 				t.Skip("only root gives files away")
 			}
 			data, err := os.ReadFile("/bin/true")
-			name := filepath.Join(dir, shelf.NameOf(label))
-			return errors.Join(err, os.WriteFile(name, data, shelf.Mode), os.Chown(name, 65534, 65534))
+			name := filepath.Join(dir, nameOf(label))
+			return errors.Join(err, os.WriteFile(name, data, mode), os.Chown(name, 65534, 65534))
 		},
 		"somebody else's directory": func(t *testing.T, dir string) error {
 			if os.Geteuid() != 0 {
@@ -135,7 +134,7 @@ func TestNotKept(t *testing.T) {
 			return os.Chown(dir, 65534, 65534)
 		},
 		"somebody else is at it": func(t *testing.T, dir string) error {
-			f, err := os.Create(filepath.Join(dir, shelf.LockName))
+			f, err := os.Create(filepath.Join(dir, lockName))
 			if err != nil {
 				return err
 			}
@@ -209,7 +208,7 @@ func TestWhatWasPackedIsUnpacked(t *testing.T) {
 			if f, err := p.Open(stateDir); err == nil {
 				t.Errorf("%s was opened", f.Name())
 			}
-			if left, _ := filepath.Glob(filepath.Join(dir, ".*engine*")); !slices.Equal(left, []string{filepath.Join(dir, shelf.LockName)}) {
+			if left, _ := filepath.Glob(filepath.Join(dir, ".*engine*")); !slices.Equal(left, []string{filepath.Join(dir, lockName)}) {
 				t.Errorf("left behind: %q", left)
 			}
 		})
@@ -219,7 +218,7 @@ func TestWhatWasPackedIsUnpacked(t *testing.T) {
 func TestManyAtOnce(t *testing.T) {
 	dir, stateDir := place(t)
 	// What somebody who died was making.
-	if err := os.WriteFile(filepath.Join(dir, shelf.Unready), []byte("half"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, unready), []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var all sync.WaitGroup
@@ -231,7 +230,7 @@ func TestManyAtOnce(t *testing.T) {
 	if name := where(t, carry(t), stateDir); inMemory(name) {
 		t.Error("nobody has kept it")
 	}
-	if _, err := os.Stat(filepath.Join(dir, shelf.Unready)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(dir, unready)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("what is not ready is left: %v", err)
 	}
 }
@@ -239,7 +238,7 @@ func TestManyAtOnce(t *testing.T) {
 func TestOldVersionsGo(t *testing.T) {
 	dir, stateDir := place(t)
 	var want []string
-	for i := range shelf.Others + 2 {
+	for i := range others + 2 {
 		p := pack(t, []byte("version "+strconv.Itoa(i)))
 		f, err := p.Open(stateDir)
 		if err != nil {
@@ -247,7 +246,7 @@ func TestOldVersionsGo(t *testing.T) {
 		}
 		f.Close()
 		used := time.Now().Add(time.Duration(i-10) * 24 * time.Hour)
-		name := filepath.Join(dir, shelf.NameOf(p.Label))
+		name := filepath.Join(dir, nameOf(p.Label))
 		if err := os.Chtimes(name, used, used); err != nil {
 			t.Fatal(err)
 		}
@@ -255,11 +254,11 @@ func TestOldVersionsGo(t *testing.T) {
 	}
 	// The oldest that is left is used again, which counts.
 	left := func() []string {
-		l, _ := filepath.Glob(filepath.Join(dir, shelf.Prefix+"*"))
+		l, _ := filepath.Glob(filepath.Join(dir, prefix+"*"))
 		slices.Sort(l)
 		return l
 	}
-	if len(left()) != shelf.Others+1 {
+	if len(left()) != others+1 {
 		t.Fatalf("there are %q", left())
 	}
 	f, err := pack(t, []byte("version 1")).Open(stateDir)
@@ -269,7 +268,7 @@ func TestOldVersionsGo(t *testing.T) {
 	f.Close()
 	p := carry(t)
 	where(t, p, stateDir)
-	want = append(slices.Concat(want[1:2], want[3:]), filepath.Join(dir, shelf.NameOf(p.Label)))
+	want = append(slices.Concat(want[1:2], want[3:]), filepath.Join(dir, nameOf(p.Label)))
 	slices.Sort(want)
 	if !slices.Equal(left(), want) {
 		t.Errorf("kept %q, want %q", left(), want)
@@ -277,13 +276,13 @@ func TestOldVersionsGo(t *testing.T) {
 }
 
 func TestLabel(t *testing.T) {
-	l := shelf.Label{Digest: strings.Repeat("0a", 32), Size: 17, GVisor: "v0.0.0-20260905035102-160fafc42237"}
-	if got, err := shelf.ParseLabel(l.String()); err != nil || got != l {
+	l := Label{Digest: strings.Repeat("0a", 32), Size: 17, GVisor: "v0.0.0-20260905035102-160fafc42237"}
+	if got, err := ParseLabel(l.String()); err != nil || got != l {
 		t.Errorf("%v, %v", got, err)
 	}
 	for _, bad := range []string{"", "x 1 v", strings.Repeat("0", 62) + " 1 v", l.Digest + " 0 v", l.Digest + " -1 v", l.Digest + " x v", l.Digest + " 1", l.String() + "more"} {
-		if got, err := shelf.ParseLabel(bad); err == nil {
-			t.Errorf("shelf.ParseLabel(%q) = %v", bad, got)
+		if got, err := ParseLabel(bad); err == nil {
+			t.Errorf("ParseLabel(%q) = %v", bad, got)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/caisson-run/caisson/internal/linux/engine/shelf"
+	"github.com/caisson-run/caisson/internal/linux/engine"
 )
 
 func main() {
@@ -41,7 +41,7 @@ func pack(program, output string) error {
 		return err
 	}
 	sum := sha256.Sum256(data)
-	label := shelf.Label{Digest: hex.EncodeToString(sum[:]), Size: int64(len(data))}
+	label := engine.Label{Digest: hex.EncodeToString(sum[:]), Size: int64(len(data))}
 	if label.GVisor, err = gvisor(program); err != nil {
 		return err
 	}
