@@ -91,6 +91,18 @@ func foreign(s string) bool {
 	return strings.HasPrefix(s, "xn--") || strings.Contains(s, ".xn--")
 }
 
+// Spells reports whether s is this name as it is written, in ASCII or in Unicode, but for
+// the case of letters. It is false where a mapping made n of another text: full-width
+// letters, other dots.
+func (n Name) Spells(s string) bool {
+	s = strings.ToLower(s)
+	if s == n.s {
+		return true
+	}
+	u, err := profile.ToUnicode(n.s)
+	return err == nil && s == u
+}
+
 // check holds for the result what is promised of a Name, whatever the mapping
 // before it made of the input.
 func check(a string) (Name, error) {

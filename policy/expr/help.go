@@ -17,24 +17,34 @@ import (
 // The helpers parse what they compare. What they cannot parse is an error, and a
 // rule with an error refuses.
 
-// email takes an address apart. It takes the plain form alone: no display name, no
-// quotes, no comment, no address of a machine, nothing that two readers could take
-// for two addresses.
+// email takes an address apart. It takes the plain form alone, which every mailer
+// delivers to the domain behind the @.
+//
+// The local part is letters, digits and ._+-' and begins with a letter, digit or _. So
+// it holds no route of its own: a%evil.com@company.com and evil.com!a@company.com are
+// passed on by some mailers, /S=a/@company.com by gateways; a leading - is an option.
+// The domain is a host name as it is looked up, in any case of letters: one that
+// Unicode's mapping makes another name (ｃompany.com) is refused.
 func email(s string) (local, domain string, err error) {
 	local, domain, ok := strings.Cut(s, "@")
-	if !ok || len(local) > 64 || local == "" || strings.HasPrefix(local, ".") || strings.HasSuffix(local, ".") || strings.Contains(local, "..") {
+	if !ok || !plainLocal(local) {
 		return "", "", fmt.Errorf("%s is not a plain e-mail address", shown(s))
 	}
-	for _, r := range local {
-		if !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("!#$%&'*+-/=?^_`{|}~.", r)) {
-			return "", "", fmt.Errorf("%s is not a plain e-mail address", shown(s))
-		}
-	}
 	n, err := name.Parse(domain)
-	if err != nil || strings.HasSuffix(domain, ".") {
+	if err != nil || strings.HasSuffix(domain, ".") || !n.Spells(domain) {
 		return "", "", fmt.Errorf("%s has no plain host name", shown(s))
 	}
 	return local, n.String(), nil
+}
+
+// plainLocal says whether a local part is plain; see email.
+func plainLocal(s string) bool {
+	if len(s) > 64 || s == "" || strings.ContainsRune(".+-'", rune(s[0])) || strings.HasSuffix(s, ".") || strings.Contains(s, "..") {
+		return false
+	}
+	return strings.IndexFunc(s, func(r rune) bool {
+		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("._+-'", r))
+	}) < 0
 }
 
 func emailDomain(s string) (string, error) { _, domain, err := email(s); return domain, err }
