@@ -3,7 +3,6 @@
 package shell
 
 import (
-	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -18,9 +17,8 @@ const numbersOnly = "give the variable a number in the same line, or compare wit
 
 // numeric says of the variables that f gives values to whether these are all
 // numbers. A name that is read by read, printf -v and their like holds
-// anything; where a line within f could change variables, it is nil. Where inert says
-// that a word can be passed over, what is in it is not looked at.
-func numeric(f *syntax.File, inert func(*syntax.Word) bool) map[string]bool {
+// anything; where a line within f could change variables, it is nil.
+func numeric(f *syntax.File) map[string]bool {
 	good, bad, shared := map[string]bool{}, map[string]bool{}, false
 	note := func(name string, ok bool) {
 		if ok {
@@ -31,8 +29,6 @@ func numeric(f *syntax.File, inert func(*syntax.Word) bool) map[string]bool {
 	}
 	syntax.Walk(f, func(n syntax.Node) bool {
 		switch n := n.(type) {
-		case *syntax.Word:
-			return !inert(n)
 		case *syntax.Assign:
 			if n.Name != nil && !(n.Naked && n.Value == nil) {
 				note(n.Name.Value, n.Array == nil && isNumber(n.Value) && !n.Append)
@@ -57,7 +53,6 @@ func numeric(f *syntax.File, inert func(*syntax.Word) bool) map[string]bool {
 			if n.N != nil {
 				bad[strings.Trim(n.N.Value, "{}")] = true
 			}
-			return n.Hdoc != nil || !inert(n.Word)
 		case *syntax.DeclClause:
 			for _, a := range n.Args {
 				// local 'i=…': the name is in the value. Options are judged elsewhere.
@@ -83,7 +78,6 @@ func numeric(f *syntax.File, inert func(*syntax.Word) bool) map[string]bool {
 			default:
 				shared = shared || strings.Contains(first, `\`)
 			}
-			return len(n.Assigns) > 0 || slices.ContainsFunc(n.Args, func(w *syntax.Word) bool { return !inert(w) })
 		}
 		return true
 	})
@@ -94,30 +88,6 @@ func numeric(f *syntax.File, inert func(*syntax.Word) bool) map[string]bool {
 		good[name] = false
 	}
 	return good
-}
-
-// inert says that nothing in a word could give a variable a value: it is text and plain
-// expansions, as most are. A walk of a whole text is half as long without what those
-// are made of.
-func (s *scope) inert(w *syntax.Word) bool { return !s.long && inertParts(w.Parts, true) }
-
-func inertParts(parts []syntax.WordPart, outside bool) bool {
-	for _, p := range parts {
-		switch p := p.(type) {
-		case *syntax.Lit, *syntax.SglQuoted:
-		case *syntax.ParamExp:
-			if !bare(p) {
-				return false
-			}
-		case *syntax.DblQuoted:
-			if !outside || !inertParts(p.Parts, false) {
-				return false
-			}
-		default:
-			return false
-		}
-	}
-	return true
 }
 
 // namesIn tells of every name that the words of a builtin may give a value to, an
@@ -178,50 +148,11 @@ func isRange(w *syntax.Word) bool {
 	return strings.HasPrefix(s, "{") && strings.HasSuffix(s, "}") && strings.Contains(s, "..") && strings.Trim(s, "{}.-0123456789") == ""
 }
 
-// counts says that a text may give some variable a number, by the look of it: nothing in
-// it does otherwise, and most texts need not be walked through. To be wrong here is to
-// know of a number less.
-func counts(text string) bool {
-	if strings.Contains(text, "((") || strings.Contains(text, "$[") || strings.Contains(text, "let") {
-		return true
-	}
-	sums := strings.Contains(text, "${") || strings.Contains(text, "[") // ${x:i=2}, x[i=2]
-	for rest := text; ; {
-		i := strings.IndexByte(rest, '=')
-		if i < 0 {
-			break
-		}
-		if rest = rest[i+1:]; sums || beginsNumber(rest) {
-			return true
-		}
-	}
-	for rest := text; ; { // for x in 1 2 3
-		i := strings.Index(rest, "in")
-		if i < 0 {
-			return false
-		}
-		blankBefore := i > 0 && strings.IndexByte(" \t\n\\", rest[i-1]) >= 0
-		if rest = rest[i+2:]; !blankBefore {
-			continue
-		}
-		items := strings.TrimLeft(rest, " \t")
-		if items == "" || strings.IndexByte(";\n\\{", items[0]) >= 0 || beginsNumber(items) {
-			return true
-		}
-	}
-}
-
-// beginsNumber says that a text may begin with what isNumber takes, but for what has ((.
-func beginsNumber(text string) bool {
-	text = strings.TrimPrefix(text, `"`)
-	return text != "" && (text[0] >= '0' && text[0] <= '9' || text[0] == '-' || text[0] == '\\' || strings.HasPrefix(text, "${"))
-}
-
 // given says of the variables that the text gives values to whether these are all
 // numbers; nil where that cannot be told.
 func (s *scope) given() map[string]bool {
 	if s.unasked != nil {
-		s.numbers, s.firsts, s.unasked = numeric(s.unasked, s.inert), certain(s.unasked, s.text), nil
+		s.numbers, s.firsts, s.unasked = numeric(s.unasked), certain(s.unasked, s.text), nil
 	}
 	return s.numbers
 }
@@ -320,14 +251,6 @@ func (s *scope) number(name string, at syntax.Pos) bool {
 		// Plain variables once they were unset, and some of them before.
 		given, said := s.given()[name]
 		return s.numbers != nil && (given || !said)
-	}
-	if s.unasked != nil { // nobody has needed the walk yet
-		if !s.looked {
-			s.looked, s.counts = true, s.long || counts(s.text)
-		}
-		if !s.counts {
-			return false
-		}
 	}
 	return s.given()[name] && !steers(name) && !shellSets(name) && !s.inherited(name, at)
 }

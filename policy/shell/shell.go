@@ -189,14 +189,12 @@ func Argv(argv []string) *Script {
 type analyser struct {
 	script *Script
 	depth  int
-	read   int  // bytes so far
-	long   bool // no short way is taken; for tests
-	fed    int  // lines that a shell reads from its standard input, one within the other
+	read   int // bytes so far
+	fed    int // lines that a shell reads from its standard input, one within the other
 
 	spare []Word // has room for the words of the next commands
 	room  int    // words that the text may have, about
 
-	coming int        // commands that a plain line has, about
 	judged []*Command // that rules have looked at, for the next ones
 
 	called  []Word          // functions that were called
@@ -255,8 +253,6 @@ type scope struct {
 	numbers map[string]bool // variables that hold numbers only, see given
 	firsts  map[string]uint // from where on some of them certainly do
 	unasked *syntax.File    // what both are to be made of, when they are first asked for
-
-	looked, counts bool // whether the text gives any a number by the look of it, and that it was looked
 }
 
 // at is a parser's place as ours.
@@ -306,13 +302,7 @@ func (a *analyser) line(text string, d Dialect, base *Pos, shared bool) {
 		return
 	}
 	s := &scope{analyser: a, text: text, dialect: d, base: base}
-	if !a.long && s.plainly(text) {
-		return
-	}
-	f, nodes, err := a.parsed(text, d)
-	if nodes != nil {
-		defer nodes.free()
-	}
+	f, err := parse(text, d)
 	if err != nil {
 		p, why := errorPlace(err)
 		if base != nil {
@@ -337,17 +327,6 @@ func (a *analyser) line(text string, d Dialect, base *Pos, shared bool) {
 		}
 	}
 	s.stmts(f.Stmts, stdin{outside: true})
-}
-
-// parsed is the tree of a text; what is not nil is to be freed in the end.
-func (a *analyser) parsed(text string, d Dialect) (*syntax.File, *tree, error) {
-	if !a.long {
-		if f, nodes := read(text, d); f != nil {
-			return f, nodes, nil
-		}
-	}
-	f, err := parse(text, d)
-	return f, nil, err
 }
 
 // parsers has a parser as it is before it has read anything, and others that have, for

@@ -5,7 +5,7 @@ package shell
 import (
 	"bufio"
 	"os"
-	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -265,6 +265,9 @@ func FuzzLine(f *testing.F) {
 			f.Add(l)
 		}
 	}
+	for _, l := range slices.Concat(numberSeeds, edgeSeeds, syntaxSeeds) {
+		f.Add(l)
+	}
 	f.Fuzz(func(t *testing.T, line string) {
 		for _, d := range []Dialect{Bash, POSIX} {
 			s := Line(line, d)
@@ -285,17 +288,6 @@ func FuzzLine(f *testing.F) {
 	})
 }
 
-// bothWays reads a line as it is read, and by the parser and in whole whatever it is.
-func bothWays(t *testing.T, line string, d Dialect) {
-	t.Helper()
-	got := Line(line, d)
-	a := &analyser{script: &Script{}, long: true}
-	a.line(line, d, nil, false)
-	if want := a.done(); !reflect.DeepEqual(got, want) {
-		t.Errorf("%q (dialect %d):\n%+v\nthe parser:\n%+v", line, d, got, want)
-	}
-}
-
 // numberSeeds are lines in which variables hold numbers, or seem to.
 var numberSeeds = []string{
 	`i=1; echo $((i+1))`, `i="5"; echo $((i))`, `i=-3; [[ $i -eq 1 ]]`, `i='5'; echo $((i))`, `i=${#x}; ((i++))`, `i=$((2)); ls $i`, `i=$(date); echo $((i))`, `i=a; echo $((i))`,
@@ -308,8 +300,8 @@ ls $i`, `i=5; ls >"$(read i)"; ls $i`, `i=5; ls "$(read i)" $i`, `i=5 ls $(read 
 	"kubectl get po -o name | while read p; do kubectl logs $p; done", `for f in *.go; do gofmt -l "$f" >> out.txt 2>&1 || echo 'bad: '"$f"; done; x=$(date +%s)`,
 }
 
-// plainSeeds are lines at the edge of what is plain.
-var plainSeeds = []string{
+// edgeSeeds are lines that are easily read in the wrong way.
+var edgeSeeds = []string{
 	"ls a~", "ls ~", "ls ~a", "ls a=~", "ls a:~b", "ls -~", "ls a~~:~", "ls HEAD~1", "a~ b", "", " ", "\n", "\n\n ls \n\n", "ls;", "ls; ", ";ls", "ls;;ls", "ls ; ; ls", "ls\n;", "ls;\nls", "ls &&", "ls && \n ls", "&& ls", "ls &", "ls & ls", "ls || ls", "ls ||| ls", "ls |& ls", "ls | | ls",
 	"ls |\nls", "a | b && c | d ; e || f", "ls|wc&&ls;ls", "ls&&&ls", "ls;&ls", "ls &;", "ls\t-l", "'ls'", `"ls" "-l"`, `ls 'a b' "c d" '' ""`, `ls a'b'`, `ls 'a'b`, `ls 'a'"b"`, "ls 'a", "ls 'a\nb'", `ls "$x"`, "ls \"`x`\"", `ls "\$"`,
 	"A=b ls", "A+=b", "ls A=b", "'A=b' ls", "=ls", "-x", "--", "1 ls", "if ls", "'if' ls", "ls if", "time ls", "time", "then", "in x", "else", "end", "function f", "export A=b", "declare -x", "let x=1", "coproc ls", "select x", "@test x", "echo @test",
@@ -317,33 +309,16 @@ var plainSeeds = []string{
 	"find . -name 'x*' -exec rm {} +", "git -C x log", "exec ls", ". ./x", "source x", "a/b=c", "ls %1", "ls a@b:c/d", "\"it's\" 'a \"b\"'", "ls \"\t\"", "ls '\t'", "ls\n\n\nrm x;rm y\n", "cd x && git diff --stat HEAD | head -20",
 }
 
-// TestPlain: what is read without the parser, or without a look at all that it has found,
-// is read as with it.
-func TestPlain(t *testing.T) {
-	long := "ls" + strings.Repeat(" -l", 6000) + " && rm x" // further right than the parser counts
-	all := append(append(lines(t, "testdata/usual.txt"), lines(t, "testdata/attacks.txt")...), long, "ls\n"+long, strings.Repeat("ls; ", 10_000))
-	plain := 0
-	for _, l := range append(append(all, plainSeeds...), numberSeeds...) {
-		for _, d := range []Dialect{Bash, POSIX} {
-			bothWays(t, l, d)
-		}
-		if _, ok := (&scope{analyser: &analyser{}}).plain(l, nil); ok {
-			plain++
-		}
-	}
-	if plain < 150 {
-		t.Errorf("only %d lines are plain", plain)
-	}
-}
-
-func FuzzPlain(f *testing.F) {
-	for _, l := range append(append(plainSeeds, numberSeeds...), append(lines(f, "testdata/usual.txt"), lines(f, "testdata/attacks.txt")...)...) {
-		f.Add(l)
-	}
-	f.Fuzz(func(t *testing.T, line string) {
-		bothWays(t, line, Bash)
-		bothWays(t, line, POSIX)
-	})
+// syntaxSeeds have a bit of everything that the grammar has.
+var syntaxSeeds = []string{
+	"x=1", "x=", "x= ls", "x=;ls", "x=1 y=2 ls z=3", "x+=1", "x[1]=2", "x=[a]", "x=a[b]", "x=~/y", "x=#a", "x=1>y", "x=>y", "x=<(ls)", "x=$y", "x=a$y'b'\"c\"", "x=(a b)", "1x=2", "x=1 if", "x=1 export y", "x={a}>y",
+	"ls >x", "ls>x<y", "ls 2>x", "ls 12>x", "ls a2>x", "ls 2 >x", "ls >&2", "ls 2>&1 >x", "ls 2>&1>x", "ls 2>&-", "ls &>x", "ls &>>x", "ls & >x", "ls >|x", "ls <>x", "ls <<<x", "ls <<E\nx\nE", ">x", ">x ls", ">x if", ">x for x in y; do ls; done", "{x}>y", "ls {x}>y", "ls {a,b}>y", "ls >(x)", "ls < (x)", "ls >", "ls > #x", "ls >\n", "ls \"a\"2>x", "ls 2>'a b'$x",
+	"ls $x", "ls ${x}", "ls \"$x\"", "ls \"${x}y\"", "ls $x[1]", "ls $1a", "ls ${10}", "ls ${1}", "ls $?$#$@$*$!$$$-", "ls $", "ls \"$\"", "ls $ x", "ls ${x:-y}", "ls ${#x}", "ls ${!x}", "ls $'x'", "ls $\"x\"", "ls $[1]", "ls $((1))", "ls ${x", "ls ${}", "ls $é",
+	"ls $(ls)", "ls \"$(ls \"a\" | wc)\"", "ls $(ls; ls) x", "ls $()", "ls $( )", "ls $(ls", "ls $(ls))", "ls )", "(ls)", "ls $((ls))", "ls $( (ls) )", "ls $(\nls\n\nls\n)", "ls $(ls #x\n)", "ls $(ls #x)", "ls $(echo $x#y)", "ls $x#y", "ls 'a'#b", "ls a#b", "ls #a", "#a\nls", "ls;#a", "ls&&#a\nls", "ls |\n#a\n\n ls", "`ls`", "ls \"`ls`\"", "$(ls) x", "$x y", "\"ls\" x", "'if' x", "if'x' y", "i\\f x",
+	"for x in a b; do ls; done", "for x in a b\ndo\nls\ndone", "for x in; do ls; done", "for x; do ls; done", "for x do ls; done", "for x\nin a; do ls; done", "for x in a;\n\ndo ls; done", "for x in a; do; ls; done", "for x in a; do ls done", "for x in a; do ls; done>x", "for x in a; do ls; done 2>x <y | wc", "for x in a; do done", "for x in 1>y; do ls; done", "for x in a & do ls; done", "for 1 in a; do ls; done", "for x in a; do ls; done ls", "for x in a; { ls; }", "for ((;;)); do ls; done", "for x in $(ls) \"$y\" *.go; do ls; done; ls", "for x in a;; do ls; done", "for x in a do; do ls; done", "for x in a; do for y in b; do ls; done; done", "for x in a #b\ndo ls; done", "for for in in; do ls; done",
+	"while ls; do ls; done", "until ls; do ls; done", "while ls\ndo ls & done", "while; do ls; done", "while ls; do ls; done < x", "while read -r x; do echo \"$x\"; done", "while ls; do ls; fi", "ls | while read x; do ls; done | wc",
+	"if ls; then ls; fi", "if ls; then ls; else ls; fi", "if ls; then ls; elif ls; then ls; elif ls; then ls; else ls; fi >x", "if ls\nthen ls\nfi", "if ls; then fi", "if ls; then ls; else ls; elif ls; then ls; fi", "if ! ls; then ls; fi", "if [ -f x ]; then ls; fi", "if [[ -f x ]]; then ls; fi", "if ls; then ls; fi; fi", "if ls; then ls; fi fi", "if; then ls; fi", "then", "done", "fi", "else ls", "do ls",
+	"ls a\\ b \\; x", "ls a\\\nb", "ls \"a\\\"b\"", "ls \"a\\\nb\"", "ls 'a\\\nb' c", "ls \"a\\\\\"", "ls a\\\\", "find . -name '*.go' -exec rm {} \\;", "ls \"a\nb\" c; ls", "ls 'a\n\nb' c; ls", "ls [a-z]* a*b? ]", "ls [", "[ a = b ]", "ls a[1]", "ls @(a)", "ls a(b)", "f() { ls; }", "f () { ls; }", "ls é 'é' \"é\" é=1", "! ls", "ls !", "ls ! -x", "{ ls; }", "{}", "ls {} }", "}", "a |& b", "a && b || c | d & e; f", "a & b &", "a &; b", "a &| b", "a &! b", "a;| b", "time ls", "let x=1", "case x in x) ls;; esac", "a\n&& b", "a ;\n\n; b",
 }
 
 func BenchmarkLine(b *testing.B) {

@@ -4,7 +4,6 @@ package shell
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -321,10 +320,7 @@ func (s *scope) readsOn(name Word, in stdin) {
 // emit adds a command.
 func (s *scope) emit(c Command) {
 	c.At = c.Words[0].At
-	switch {
-	case s.coming > 0:
-		s.script.Commands, s.coming = slices.Grow(s.script.Commands, s.coming), 0
-	case s.script.Commands == nil:
+	if s.script.Commands == nil {
 		s.script.Commands = make([]Command, 0, min(s.room/5, 1024)+1)
 	}
 	s.script.Commands = append(s.script.Commands, c)

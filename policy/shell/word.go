@@ -227,7 +227,7 @@ func bare(p *syntax.ParamExp) bool {
 // shells it does not, and what stands in it is expanded, to the parser it does. Where
 // a pattern is cut off, all agree that it does.
 func (s *scope) innerQuotes(p *syntax.ParamExp) {
-	if bare(p) && !s.long {
+	if bare(p) {
 		return
 	}
 	agreed := map[syntax.Node]bool{}
@@ -289,7 +289,7 @@ func (s *scope) expansion(p syntax.WordPart) {
 // param judges ${…}: the words in it, and the forms that read a value as more
 // than text.
 func (s *scope) param(p *syntax.ParamExp) {
-	if bare(p) && !s.long {
+	if bare(p) {
 		return
 	}
 	at := s.at(p.Pos())
