@@ -252,8 +252,9 @@ test-soak: # a hundred thousand connections through one router, 500 at once, lea
 	@go test -count=1 -timeout 15m -v -run '^TestManyConnections$$' ./egress/router -connections=100000 -at-once=500
 
 .PHONY: fuzz
-fuzz: ## every fuzz target, 10 s each
+fuzz: ## every fuzz target, 10 s each; and 10 million lines with here-documents, read by bash and dash
 	@.ci/fuzz 10s
+	@go test -count=1 -timeout 12h -v -run '^TestHereDocuments$$' ./policy/shell -heredoc 10000000 -heredoc.seed "$$(date +%s)"
 
 .PHONY: gvisor-next
 gvisor-next: ## build and test against the newest gVisor that can be had

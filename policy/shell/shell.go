@@ -248,11 +248,12 @@ type scope struct {
 	*analyser
 	text    string
 	dialect Dialect
-	base    *Pos            // of the word that the text is, when it is within another
-	funcs   map[string]uint // functions that certainly exist from an offset on
-	numbers map[string]bool // variables that hold numbers only, see given
-	firsts  map[string]uint // from where on some of them certainly do
-	unasked *syntax.File    // what both are to be made of, when they are first asked for
+	base    *Pos                        // of the word that the text is, when it is within another
+	funcs   map[string]uint             // functions that certainly exist from an offset on
+	numbers map[string]bool             // variables that hold numbers only, see given
+	firsts  map[string]uint             // from where on some of them certainly do
+	bodies  map[*syntax.Redirect]string // of here-documents, see hereDocuments
+	unasked *syntax.File                // what both are to be made of, when they are first asked for
 }
 
 // at is a parser's place as ours.
@@ -309,6 +310,9 @@ func (a *analyser) line(text string, d Dialect, base *Pos, shared bool) {
 			p = *base
 		}
 		a.refuse(p, "", "it cannot be parsed: %s", why)
+		return
+	}
+	if !s.hereDocuments(f) {
 		return
 	}
 	if !shared {

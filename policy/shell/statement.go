@@ -92,10 +92,8 @@ func (s *scope) command(c syntax.Command, in stdin) {
 		s.test(c.X)
 	case *syntax.ArithmCmd:
 		s.arith(c.X)
-	case *syntax.LetClause:
-		for _, x := range c.Exprs {
-			s.arith(x)
-		}
+	case *syntax.LetClause: // bash takes 1<<2 for a here-document there, and a>b for a file
+		s.refuse(s.at(c.Let), "write (( … ))", "let evaluates text")
 	case *syntax.DeclClause:
 		s.declare(c)
 	case *syntax.TimeClause:
@@ -156,7 +154,10 @@ func (s *scope) redirect(r *syntax.Redirect, in stdin) stdin {
 	}
 	switch r.Op {
 	case syntax.Hdoc, syntax.DashHdoc:
-		return s.hereDocument(r, in, first)
+		if body := s.hereText(r); first {
+			in = stdin{what: "a here-document", text: body}
+		}
+		return in
 	case syntax.WordHdoc:
 		w := s.word(r.Word)
 		if first {
@@ -203,49 +204,6 @@ func (s *scope) isDescriptor(w *syntax.Word) bool {
 	}
 	p, ok := part.(*syntax.ParamExp)
 	return ok && s.isNumber(p)
-}
-
-func (s *scope) hereDocument(r *syntax.Redirect, in stdin, first bool) stdin {
-	body := s.hereText(r)
-	if !first {
-		return in
-	}
-	return stdin{what: "a here-document", text: body}
-}
-
-// hereText is a here-document's text, nil when it is not known; what expanding
-// it executes is judged.
-func (s *scope) hereText(r *syntax.Redirect) *string {
-	if r.Hdoc == nil {
-		empty := ""
-		return &empty
-	}
-	s.word(r.Word) // shells differ in where some words end
-	if n := len(r.Hdoc.Parts); n > 0 {
-		// The parser takes the end of $$E for the line E, which ends the document.
-		if l, ok := r.Hdoc.Parts[n-1].(*syntax.Lit); !ok || !strings.HasSuffix(strings.TrimRight(l.Value, "\t"), "\n") {
-			s.refuse(s.at(r.Hdoc.Parts[n-1].Pos()), "let the here-document end with another word", "where the here-document ends cannot be told")
-		}
-	}
-	quoted := false
-	for _, p := range r.Word.Parts {
-		if l, ok := p.(*syntax.Lit); !ok || strings.Contains(l.Value, `\`) {
-			quoted = true
-		}
-	}
-	b := &builder{scope: s, static: true}
-	for _, p := range r.Hdoc.Parts {
-		if l, ok := p.(*syntax.Lit); ok && quoted {
-			b.add(l.Value)
-		} else {
-			b.quoted(p)
-		}
-	}
-	if !b.static {
-		return nil
-	}
-	text := b.known()
-	return &text
 }
 
 // file notes what a redirect opens.
