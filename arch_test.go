@@ -374,6 +374,23 @@ func declares(file, name string) bool {
 	})
 }
 
+// TestOneRecorder holds that operations alone write calls into the record: session/operation.go does, and
+// session/records.go passes on what it has metered.
+func TestOneRecorder(t *testing.T) {
+	writes, found := regexp.MustCompile(`(?i)journal\.(Begin|Refuse)\(`), 0
+	sources(t, func(path string, text []byte, _ *ast.File) {
+		if strings.HasSuffix(path, "_test.go") || under(path, "audit") || !writes.Match(text) {
+			return
+		}
+		if found++; path != "session/records.go" {
+			t.Errorf("%s writes records by itself; it should be an operation", path)
+		}
+	})
+	if found == 0 {
+		t.Error("not even session/records.go was found")
+	}
+}
+
 // filepath both cuts names, which is calculation, and looks at the disk.
 func TestPolicyLooksAtNoDisk(t *testing.T) {
 	looks := []string{"Abs", "EvalSymlinks", "Glob", "Walk", "WalkDir"}

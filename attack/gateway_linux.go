@@ -112,7 +112,7 @@ func (r *rug) call(ctx context.Context, name, canary string, says ...definition)
 	last := ""
 	g, err := mcp.NewGateway(mcp.GatewayOptions{
 		Servers: []mcp.Upstream{{Name: "rug", Server: r.server, Place: r.file.Place, Session: r.Session, Call: run, Policy: r.policy}},
-		Pins:    r.Pins, Journal: r.Journal, Judge: r.Session, Actor: who, Version: "attack", Notice: func(s string) { last = s },
+		Pins:    r.Pins, Judge: r.Session, Actor: who, Version: "attack", Notice: func(s string) { last = s },
 		Backoff: func(int) time.Duration { return patience },
 	})
 	if err != nil {

@@ -19,9 +19,7 @@ type Office struct {
 	// Approvals and Pins are where it asks, and what it keeps of MCP servers.
 	Approvals *session.Approvals
 	Pins      *mcp.Pins
-	// Journal takes its records.
-	Journal session.Journal
-	Close   func() error
+	Close     func() error
 }
 
 // Caller carries calls out, of tools too: *session.Session.

@@ -13,7 +13,6 @@
 package mcp
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,7 +27,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -39,12 +37,10 @@ import (
 type GatewayOptions struct {
 	// Servers are those behind it. Required.
 	Servers []Upstream
-	// Pins keep what was approved of them, Journal takes the records of calls.
-	// Required: nothing is called unrecorded.
-	Pins    *Pins
-	Journal session.Journal
+	// Pins keep what was approved of them. Required.
+	Pins *Pins
 	// Judge decides calls by what the whole policy says of tools and of risk, beside
-	// what its servers say. Required.
+	// what its servers say, and records them. Required.
 	Judge *session.Session
 	// Actor is who calls, for the record.
 	Actor string
@@ -82,8 +78,8 @@ type Gateway struct {
 
 // NewGateway makes a gateway; Serve starts its servers.
 func NewGateway(o GatewayOptions) (*Gateway, error) {
-	if len(o.Servers) == 0 || o.Pins == nil || o.Journal == nil || o.Judge == nil {
-		return nil, sandbox.Errorf(sandbox.ErrInvalid, "gateway", "it needs servers, pins, a journal and a judge")
+	if len(o.Servers) == 0 || o.Pins == nil || o.Judge == nil {
+		return nil, sandbox.Errorf(sandbox.ErrInvalid, "gateway", "it needs servers, pins and a judge")
 	}
 	if o.Notice == nil {
 		o.Notice = func(string) {}
@@ -329,6 +325,11 @@ func (g *Gateway) show(u *upstream, t *offered) (err error) {
 	return nil
 }
 
+// recorded is what the record says of a call of a server's.
+func (u *upstream) recorded(kind, name string, again round) *session.UpstreamCall {
+	return &session.UpstreamCall{Actor: u.g.o.Actor, Kind: kind, Server: u.o.Name, Name: name, Options: again.record(), Policy: u.o.Policy, PolicySHA: u.o.PolicySHA}
+}
+
 // call decides one call, records it, and carries it out.
 func (g *Gateway) call(ctx context.Context, u *upstream, t *offered, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 	ctx, stop := within(ctx, g.life)
@@ -337,8 +338,6 @@ func (g *Gateway) call(ctx context.Context, u *upstream, t *offered, req *sdk.Ca
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
 	}
-	intent := audit.Intent{Actor: g.o.Actor, Kind: string(policy.CallTool), Argv: []string{u.o.Name, t.theirs}, Tool: u.o.Name + "/" + t.theirs,
-		Policy: u.o.Policy, PolicySHA: u.o.PolicySHA}
 	names := []string{t.theirs}
 	if t.def.Name != t.theirs {
 		names = append(names, t.def.Name)
@@ -348,39 +347,38 @@ func (g *Gateway) call(ctx context.Context, u *upstream, t *offered, req *sdk.Ca
 	if v == nil {
 		v = u.mayAnswer(again)
 	}
-	intent.Params = g.o.Judge.ServerToolRecord(u.o.Name, names, value)
-	intent.Argv = append(intent.Argv, again.record()...)
+	record := u.recorded(string(policy.CallTool), t.theirs, again)
+	record.Params = g.o.Judge.ServerToolRecord(u.o.Name, names, value)
 	if v != nil {
-		err := g.o.Journal.Refuse(context.WithoutCancel(ctx), intent, audit.Outcome{Status: audit.Refused, Result: v.outcome(), Error: v.Reason})
-		return v.result(), err
+		return v.result(), g.o.Judge.RefuseUpstream(ctx, record, v.outcome())
 	}
-	admitted, err := g.o.Judge.AdmitServerTool(ctx, &session.ServerTool{Server: u.o.Name, Names: names, Definition: t.digest, Args: value, Answers: again.text(), Actor: g.o.Actor})
+	var err error
+	record.Admitted, err = g.o.Judge.AdmitServerTool(ctx, &session.ServerTool{Server: u.o.Name, Names: names, Definition: t.digest, Args: value, Answers: again.text(), Actor: g.o.Actor})
 	if err != nil { // it is recorded
 		return refusal(err).result(), nil
 	}
-	intent.Approval = admitted.Approval
-	entry, err := g.o.Journal.Begin(ctx, intent)
+	var res *sdk.CallToolResult
+	var failed *verdict
+	err = g.o.Judge.DoUpstream(ctx, record, func(ctx context.Context) (*sandbox.Result, error) {
+		if failed = u.still(t); failed == nil {
+			res, failed = u.carryOut(ctx, t, req, args)
+		}
+		if failed != nil {
+			res = failed.result()
+			return nil, failed
+		}
+		out := &sandbox.Result{Status: sandbox.StatusSuccess}
+		if res.IsError {
+			out.Status = sandbox.StatusError
+		}
+		out.Stdout, _ = json.Marshal(res.Content)
+		return out, nil
+	})
+	if err == nil && failed != nil {
+		err = failed.protocol
+	}
 	if err != nil {
 		return nil, err
-	}
-	began := time.Now()
-	var res *sdk.CallToolResult
-	if v = u.still(t); v == nil {
-		res, v = u.carryOut(ctx, t, req, args)
-	}
-	var protocol error
-	out := audit.Outcome{Status: audit.Allowed, Result: &sandbox.Result{Status: sandbox.StatusSuccess, WallMS: time.Since(began).Milliseconds()}}
-	if v != nil {
-		res, protocol = v.result(), v.protocol
-		out.Status, out.Error = audit.Failed, v.Reason
-	}
-	if res.IsError {
-		out.Result.Status = sandbox.StatusError
-	}
-	b, _ := json.Marshal(res.Content)
-	out.Result.Stdout = b
-	if err := entry.End(context.WithoutCancel(ctx), out); err != nil || protocol != nil {
-		return nil, cmp.Or(err, protocol)
 	}
 	return res, nil
 }

@@ -65,13 +65,13 @@ func TestNoTools(t *testing.T) {
 			t.Error(r)
 		}
 	}()
-	_, err := NewGateway(GatewayOptions{Servers: []Upstream{{Name: "s", Server: b.make().upstreams[0].o.Server}}, Pins: &Pins{}, Journal: b.log, Judge: b.make().o.Judge})
+	_, err := NewGateway(GatewayOptions{Servers: []Upstream{{Name: "s", Server: b.make().upstreams[0].o.Server}}, Pins: &Pins{}, Judge: b.make().o.Judge})
 	if err != nil {
 		t.Error(err)
 	}
 	s := *b.make().upstreams[0].o.Server
 	s.Tools = nil
-	if _, err := NewGateway(GatewayOptions{Servers: []Upstream{{Name: "s", Server: &s}}, Pins: &Pins{}, Journal: b.log, Judge: b.make().o.Judge}); err == nil || !strings.Contains(err.Error(), "none of its tools") {
+	if _, err := NewGateway(GatewayOptions{Servers: []Upstream{{Name: "s", Server: &s}}, Pins: &Pins{}, Judge: b.make().o.Judge}); err == nil || !strings.Contains(err.Error(), "none of its tools") {
 		t.Error(err)
 	}
 }

@@ -209,7 +209,7 @@ func (b *bench) make(entries ...string) *Gateway {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	o := GatewayOptions{Pins: &Pins{Dir: filepath.Join(b.dir.Path(), "mcp")}, Journal: b.log, Actor: "me", Version: "v0", Notice: b.notice, Complaint: b.notice,
+	o := GatewayOptions{Pins: &Pins{Dir: filepath.Join(b.dir.Path(), "mcp")}, Actor: "me", Version: "v0", Notice: b.notice, Complaint: b.notice,
 		Backoff: func(int) time.Duration { return time.Millisecond }}
 	whole, err := policy.New(policy.Options{File: f, Defaults: session.LivingLimits()})
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -43,13 +42,11 @@ type other struct {
 func (g *Gateway) fetch(ctx context.Context, u *upstream, o other, do func(context.Context, *sdk.ClientSession) (any, error)) error {
 	ctx, stop := within(ctx, g.life)
 	defer stop()
-	intent := audit.Intent{Actor: g.o.Actor, Kind: o.kind, Argv: []string{u.o.Name, o.name}, Tool: u.o.Name + "/" + o.name, Policy: u.o.Policy, PolicySHA: u.o.PolicySHA}
-	intent.Params, _ = json.Marshal(o.params) // of JSON's types
+	record := u.recorded(o.kind, o.name, o.again)
+	record.Params, _ = json.Marshal(o.params) // of JSON's types
 	refuse := func(v *verdict) error {
-		err := g.o.Journal.Refuse(context.WithoutCancel(ctx), intent, audit.Outcome{Status: audit.Refused, Result: v.outcome(), Error: v.Reason})
-		return errors.Join(&jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: v.Status + ": " + v.Reason}, err)
+		return errors.Join(&jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: v.Status + ": " + v.Reason}, g.o.Judge.RefuseUpstream(ctx, record, v.outcome()))
 	}
-	intent.Argv = append(intent.Argv, o.again.record()...)
 	if v := g.count(ctx, u.rates(nil)); v != nil {
 		v.Reason += "; " + v.Hint
 		return refuse(v)
@@ -60,23 +57,21 @@ func (g *Gateway) fetch(ctx context.Context, u *upstream, o other, do func(conte
 	if size(o.params) > maxState {
 		return refuse(&verdict{Status: "invalid", Reason: "it is too long"})
 	}
-	entry, err := g.o.Journal.Begin(ctx, intent)
-	if err != nil {
-		return err
-	}
-	began := time.Now()
-	v, err := u.guarded(ctx, &caller{session: o.session, can: o.can}, do)
-	out := audit.Outcome{Status: audit.Allowed, Result: &sandbox.Result{Status: sandbox.StatusSuccess, WallMS: time.Since(began).Milliseconds()}}
-	if most := u.mostOutput(); err == nil && size(v) > most {
-		err = fmt.Errorf("server %s: the answer has more than %d bytes", u.o.Name, most)
-	}
-	if err != nil {
-		err = u.refusal(err)
-		out.Status, out.Error, out.Result = audit.Failed, line(err.Error(), 2000), nil
-	} else {
-		out.Result.Stdout, _ = json.Marshal(v)
-	}
-	return errors.Join(err, entry.End(context.WithoutCancel(ctx), out))
+	var failed error
+	err := g.o.Judge.DoUpstream(ctx, record, func(ctx context.Context) (*sandbox.Result, error) {
+		v, err := u.guarded(ctx, &caller{session: o.session, can: o.can}, do)
+		if most := u.mostOutput(); err == nil && size(v) > most {
+			err = fmt.Errorf("server %s: the answer has more than %d bytes", u.o.Name, most)
+		}
+		if err != nil {
+			failed = u.refusal(err)
+			return nil, errors.New(line(failed.Error(), 2000))
+		}
+		res := &sandbox.Result{Status: sandbox.StatusSuccess}
+		res.Stdout, _ = json.Marshal(v)
+		return res, nil
+	})
+	return errors.Join(failed, err)
 }
 
 // refusal is a server's error as a client gets it: its words plain and bounded, and
@@ -175,9 +170,8 @@ func (g *Gateway) resource(u *upstream) sdk.ResourceHandler {
 	return func(ctx context.Context, req *sdk.ReadResourceRequest) (res *sdk.ReadResourceResult, err error) {
 		uri, can := req.Params.URI, req.ClientCapabilities()
 		if why := u.readable(uri); why != "" {
-			intent := audit.Intent{Actor: g.o.Actor, Kind: "read_resource", Argv: []string{u.o.Name, line(uri, maxURI)}, Tool: u.o.Name + "/" + line(uri, maxURI), Policy: u.o.Policy, PolicySHA: u.o.PolicySHA}
 			v := &verdict{Status: "denied", Reason: why, Rule: u.o.place(u.o.Server.At)}
-			return nil, errors.Join(sdk.ResourceNotFoundError(uri), g.o.Journal.Refuse(context.WithoutCancel(ctx), intent, audit.Outcome{Status: audit.Refused, Result: v.outcome(), Error: why}))
+			return nil, errors.Join(sdk.ResourceNotFoundError(uri), g.o.Judge.RefuseUpstream(ctx, u.recorded("read_resource", line(uri, maxURI), round{}), v.outcome()))
 		}
 		err = g.fetch(ctx, u, other{"read_resource", uri, map[string]string{"uri": uri}, round{req.Params.InputResponses, req.Params.RequestState}, req.Session, can}, func(ctx context.Context, cs *sdk.ClientSession) (any, error) {
 			res, err = cs.ReadResource(ctx, &sdk.ReadResourceParams{Meta: u.meta(cs, can, req.Params.Meta), URI: uri, InputResponses: req.Params.InputResponses, RequestState: req.Params.RequestState})

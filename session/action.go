@@ -29,14 +29,14 @@ type Action struct {
 	// time Wall bounds, too.
 	Limits sandbox.Limits
 
-	run    *run
-	ticket *audit.Entry
-	in     *inside
-	held   sandbox.Posture // of the sandbox
-	log    *logbook
-	once   sync.Once
-	leave  func()
-	err    error
+	run   *run
+	op    *operation
+	in    *inside
+	held  sandbox.Posture // of the sandbox
+	log   *logbook
+	once  sync.Once
+	leave func()
+	err   error
 }
 
 // Begin decides call, which is to run in a sandbox of a key, by the key's policy,
@@ -114,7 +114,7 @@ func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, s
 		}
 		return nil, r.failed(ctx, err)
 	}
-	a.ticket, err = b.o.Journal.Begin(ctx, r.intent)
+	a.op, err = beginOperation(ctx, b.o.Journal, r.intent)
 	return a, err
 }
 
@@ -255,7 +255,7 @@ func (a *Action) End(ctx context.Context, res *sandbox.Result, err error, stdout
 			o.Error = err.Error()
 		}
 		a.log.add(a.run.s.o.Now(), a.run.call, &o)
-		a.err = a.ticket.End(context.WithoutCancel(ctx), o)
+		a.err = a.op.end(ctx, o)
 	})
 	return a.err
 }

@@ -20,7 +20,7 @@ type admitted struct {
 	driver  sandbox.Driver
 	posture sandbox.Posture
 	world   *world
-	ticket  *audit.Entry // its intent is on disk
+	op      *operation // its intent is on disk
 }
 
 // admit takes a call as far as its intent. Where that is nil the call went no
@@ -75,11 +75,11 @@ func (r *run) admit(ctx context.Context) (*admitted, *sandbox.Result, error) {
 		a.posture.Commands = commandsEnforced
 	}
 	r.begin(ctx, a.driver, a.world)
-	if a.ticket, err = r.s.o.Journal.Begin(ctx, r.intent); err != nil {
+	if a.op, err = beginOperation(ctx, r.s.o.Journal, r.intent); err != nil {
 		return nil, nil, err // nothing runs unrecorded, and there is nowhere to record that
 	}
 	if r.net != nil {
-		r.net.ledger.open(a.ticket, &r.intent)
+		r.net.ledger.open(a.op, &r.intent)
 	}
 	return a, nil, nil
 }
@@ -196,7 +196,7 @@ func (r *run) refuse(ctx context.Context, why error) (*sandbox.Result, error) {
 		res.Rule, res.Hint = e.Rule, e.Hint
 	}
 	out := audit.Outcome{Status: audit.Refused, Result: res, Error: why.Error()}
-	if err := r.s.o.Journal.Refuse(context.WithoutCancel(ctx), r.intent, out); err != nil {
+	if err := refuseOperation(ctx, r.s.o.Journal, r.intent, out); err != nil {
 		return nil, err
 	}
 	if errors.Is(why, sandbox.ErrInvalid) {

@@ -127,23 +127,23 @@ func (b *Sandboxes) claimed(ctx context.Context, in *inside, level string) (*os.
 func (b *Sandboxes) settleIn(ctx context.Context, l *living, in *inside, far *os.File) error {
 	r := in.run
 	posture, err := b.redecide(ctx, l, in)
-	ticket, jerr := b.o.Journal.Begin(context.WithoutCancel(ctx), r.intent)
+	op, jerr := beginOperation(context.WithoutCancel(ctx), b.o.Journal, r.intent)
 	if err = errors.Join(err, jerr); err != nil {
 		if far != nil {
 			far.Close()
 		}
-	} else if err = b.rewire(ctx, l, in, far, ticket); err == nil {
+	} else if err = b.rewire(ctx, l, in, far, op); err == nil {
 		in.world.exec.Env = r.environment(in.world.spec.User, in.world.search)
 		if in.client, err = in.connect(ctx); err == nil {
 			err = in.watchable(ctx)
 		}
 	}
-	if ticket != nil {
+	if op != nil {
 		end := &sandbox.Result{Status: sandbox.StatusSuccess, Posture: posture}
 		if err != nil {
 			end = nil
 		}
-		err = errors.Join(err, ticket.End(context.WithoutCancel(ctx), r.outcome(end, err)))
+		err = errors.Join(err, op.end(ctx, r.outcome(end, err)))
 	}
 	return err
 }
@@ -195,7 +195,7 @@ func (b *Sandboxes) redecide(ctx context.Context, l *living, in *inside) (sandbo
 // rewire puts a router at the far end of the sandbox's wire, which lets through what
 // the policy says now. Where that cannot be had (a secret that is not there any more,
 // say) the network stays closed, and that is said.
-func (b *Sandboxes) rewire(ctx context.Context, l *living, in *inside, far *os.File, ticket *audit.Entry) error {
+func (b *Sandboxes) rewire(ctx context.Context, l *living, in *inside, far *os.File, op *operation) error {
 	r, wired := in.run, l.record().Wired
 	if wired != (far != nil) {
 		if far != nil {
@@ -214,7 +214,7 @@ func (b *Sandboxes) rewire(ctx context.Context, l *living, in *inside, far *os.F
 		far.Close()
 		return err
 	}
-	r.net.ledger.open(ticket, &r.intent)
+	r.net.ledger.open(op, &r.intent)
 	if err := r.net.router.Ready(ctx); err != nil {
 		return err
 	}

@@ -134,7 +134,7 @@ func (a *Approvals) Answer(ctx context.Context, who approval.Who, id string, ans
 	}
 	note := noteOf(req)
 	note.State, note.Approver, note.Channel, note.Note = string(said), who.Name(), string(who.Channel()), answer.Note
-	ticket, err := a.o.Journal.Begin(ctx, audit.Intent{Actor: who.Name(), Kind: KindAnswer, Approval: note})
+	op, err := beginOperation(ctx, a.o.Journal, audit.Intent{Actor: who.Name(), Kind: KindAnswer, Approval: note})
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (a *Approvals) Answer(ctx context.Context, who approval.Who, id string, ans
 			out.Status = audit.Refused
 		}
 	}
-	if jerr := ticket.End(context.WithoutCancel(ctx), out); jerr != nil {
+	if jerr := op.end(ctx, out); jerr != nil {
 		return req, errors.Join(jerr, err)
 	}
 	return req, err

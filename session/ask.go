@@ -164,11 +164,11 @@ func (a *asking) recordAsked(ctx context.Context, req *approval.Request) error {
 	for _, q := range a.question.Askings {
 		in.Approval.Rules = append(in.Approval.Rules, q.Rule)
 	}
-	ticket, err := a.journal.Begin(ctx, in)
+	op, err := beginOperation(ctx, a.journal, in)
 	if err != nil {
 		return err
 	}
-	return ticket.End(context.WithoutCancel(ctx), audit.Outcome{Status: audit.Allowed})
+	return op.end(ctx, audit.Outcome{Status: audit.Allowed})
 }
 
 // wait waits until the request has an answer, by whatever way it comes first.

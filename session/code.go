@@ -229,7 +229,7 @@ func (r *run) readOut(ctx context.Context) (*sandbox.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	ticket, err := r.s.o.Journal.Begin(ctx, r.intent)
+	op, err := beginOperation(ctx, r.s.o.Journal, r.intent)
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +240,7 @@ func (r *run) readOut(ctx context.Context) (*sandbox.Result, error) {
 	out := r.outcome(res, err)
 	out.Stdout, out.Stderr = nil, nil // the call's record has what came of it
 	out.Result = withoutStreams(out.Result)
-	return res, errors.Join(err, ticket.End(context.WithoutCancel(ctx), out))
+	return res, errors.Join(err, op.end(ctx, out))
 }
 
 // withoutStreams is a Result that a record keeps no output of.

@@ -57,14 +57,14 @@ type FileAction struct {
 	// asked. What is empty or another's ~ is as it was; no agent takes it.
 	Paths []string
 
-	run    *run
-	boxes  *Sandboxes
-	key    *Key
-	call   FileCall
-	ticket *audit.Entry
-	once   sync.Once
-	leave  func()
-	err    error
+	run   *run
+	boxes *Sandboxes
+	key   *Key
+	call  FileCall
+	op    *operation
+	once  sync.Once
+	leave func()
+	err   error
 }
 
 // BeginFiles decides what is to be done with files of a key's sandbox, path by
@@ -117,7 +117,7 @@ func (b *Sandboxes) BeginFiles(ctx context.Context, k *Key, id string, c FileCal
 			return nil, err
 		}
 	}
-	if a.ticket, err = b.o.Journal.Begin(ctx, a.run.intent); err != nil {
+	if a.op, err = beginOperation(ctx, b.o.Journal, a.run.intent); err != nil {
 		a.leave()
 		return nil, err
 	}
@@ -196,11 +196,7 @@ func fileTool(k policy.Kind) string {
 func (a *FileAction) End(ctx context.Context, files []sandbox.File, err error) error {
 	a.once.Do(func() {
 		defer a.leave()
-		o := audit.Outcome{Status: audit.Allowed, Result: &sandbox.Result{Status: sandbox.StatusSuccess, Files: files}}
-		if err != nil {
-			o = audit.Outcome{Status: audit.Failed, Error: err.Error()}
-		}
-		a.err = a.ticket.End(context.WithoutCancel(ctx), o)
+		a.err = a.op.end(ctx, outcomeOf(&sandbox.Result{Status: sandbox.StatusSuccess, Files: files}, err))
 	})
 	return a.err
 }

@@ -38,10 +38,10 @@ const (
 )
 
 // open names the call, whose intent is recorded by now.
-func (l *ledger) open(ticket *audit.Entry, in *audit.Intent) {
+func (l *ledger) open(op *operation, in *audit.Intent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.of = audit.Connection{Actor: in.Actor, Account: in.Account, Sandbox: in.Sandbox, Call: ticket.ID}
+	l.of = audit.Connection{Actor: in.Actor, Account: in.Account, Sandbox: in.Sandbox, Call: op.id}
 	if len(l.pending) > 0 {
 		l.soon()
 	}

@@ -45,7 +45,7 @@ func TestLedger(t *testing.T) {
 		if len(j.batches) != 0 {
 			t.Fatal("something was written of a call that nobody knows")
 		}
-		l.open(&audit.Entry{ID: "aud_x"}, &audit.Intent{Actor: "uid:0", Sandbox: "sbx"})
+		l.open(&operation{id: "aud_x"}, &audit.Intent{Actor: "uid:0", Sandbox: "sbx"})
 		l.add(seen(wire.Connection, 2, "it cannot be reached"))
 		l.add(seen(wire.Refused, 3, "no"))
 		l.add(wire.Event{Kind: wire.Connection})
@@ -87,7 +87,7 @@ func TestLedgerFailsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{ended: make(chan error, 1)}
 		n.ledger = ledger{journal: &keptConnectionsOf{err: errors.New("the disk is full")}, lost: n.unrecorded}
-		n.ledger.open(&audit.Entry{ID: "aud_x"}, &audit.Intent{})
+		n.ledger.open(&operation{id: "aud_x"}, &audit.Intent{})
 		n.ledger.add(seen(wire.Connection, 1, ""))
 		time.Sleep(2 * ledgerDelay)
 		select {

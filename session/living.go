@@ -171,7 +171,7 @@ func (b *Sandboxes) boot(ctx context.Context, l *living, g *grant, call *Call, k
 			end = nil
 		}
 		// Nobody gets a sandbox whose making could not be recorded.
-		err = errors.Join(err, a.ticket.End(context.WithoutCancel(ctx), r.outcome(end, err)))
+		err = errors.Join(err, a.op.end(ctx, r.outcome(end, err)))
 	} else if err == nil {
 		err = denied("create sandbox", res)
 	}
@@ -378,7 +378,7 @@ func (b *Sandboxes) endFor(ctx context.Context, l *living, why *ending) error {
 	reason := why.reason
 	// A full disk must not keep a sandbox alive: what cannot be recorded, although it
 	// may spend the reserve, is told.
-	ticket, err := b.o.Journal.Begin(ctx, audit.Intent{Actor: was.Actor, Account: was.Owner, Kind: "end_sandbox", Sandbox: l.id, Isolation: was.Isolation, Ends: true})
+	op, err := beginOperation(ctx, b.o.Journal, audit.Intent{Actor: was.Actor, Account: was.Owner, Kind: "end_sandbox", Sandbox: l.id, Isolation: was.Isolation, Ends: true})
 	res := &sandbox.Result{Status: why.status, Resource: why.resource, Rule: why.rule, Reason: reason, Posture: was.Posture}
 	errs := []error{err}
 	if in != nil {
@@ -398,8 +398,8 @@ func (b *Sandboxes) endFor(ctx context.Context, l *living, why *ending) error {
 	b.mu.Lock()
 	delete(b.all, l.id)
 	b.mu.Unlock()
-	if ticket != nil {
-		errs = append(errs, ticket.End(ctx, audit.Outcome{Status: audit.Allowed, Result: forRecord(res)}))
+	if op != nil {
+		errs = append(errs, op.end(ctx, audit.Outcome{Status: audit.Allowed, Result: forRecord(res)}))
 	}
 	b.tell(l.record(), "ended")
 	return errors.Join(errs...)

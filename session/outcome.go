@@ -26,7 +26,7 @@ func (r *run) failed(ctx context.Context, why error) error {
 		return r.refused(ctx, why)
 	}
 	// A record that cannot be written changes nothing here: nothing ran.
-	jerr := r.s.o.Journal.Refuse(context.WithoutCancel(ctx), r.intent, r.outcome(nil, why))
+	jerr := refuseOperation(ctx, r.s.o.Journal, r.intent, r.outcome(nil, why))
 	if errors.Is(jerr, sandbox.ErrExhausted) {
 		return jerr
 	}

@@ -95,23 +95,19 @@ func (b *Sandboxes) pause(ctx context.Context, l *living, how registry.Action, r
 		}
 		defer leave()
 	}
-	ticket, err := b.o.Journal.Begin(ctx, audit.Intent{Actor: l.record().Actor, Account: l.owner, Kind: "pause_sandbox", Sandbox: l.id, Isolation: in.run.plan.Isolation})
-	if err != nil {
-		return err
-	}
-	// Before it stands still: afterwards the level may have nothing to ask.
-	cpu := in.spent(ctx)
-	err = b.stop(ctx, l, in, how, func(s *registry.Sandbox) {
-		s.State, s.CPU, s.Ran, s.Life = registry.Paused, cpu, s.RanUntil(b.o.Clock.Now()), nil
-		s.Boots = how == registry.PauseFiles
+	intent := audit.Intent{Actor: l.record().Actor, Account: l.owner, Kind: "pause_sandbox", Sandbox: l.id, Isolation: in.run.plan.Isolation}
+	return perform(ctx, b.o.Journal, intent, func(ctx context.Context, _ *operation) (*sandbox.Result, error) {
+		// Before it stands still: afterwards the level may have nothing to ask.
+		cpu := in.spent(ctx)
+		err := b.stop(ctx, l, in, how, func(s *registry.Sandbox) {
+			s.State, s.CPU, s.Ran, s.Life = registry.Paused, cpu, s.RanUntil(b.o.Clock.Now()), nil
+			s.Boots = how == registry.PauseFiles
+		})
+		if err == nil {
+			b.tell(l.record(), "paused")
+		}
+		return &sandbox.Result{Status: sandbox.StatusSuccess, Reason: reason}, err
 	})
-	out := audit.Outcome{Status: audit.Allowed, Result: &sandbox.Result{Status: sandbox.StatusSuccess, Reason: reason}}
-	if err != nil {
-		out = audit.Outcome{Status: audit.Failed, Error: err.Error()}
-	} else {
-		b.tell(l.record(), "paused")
-	}
-	return errors.Join(err, ticket.End(ctx, out))
 }
 
 // placeAmongPaused takes a place of the quota for a sandbox that is about to be

@@ -4,10 +4,8 @@ package session
 
 import (
 	"context"
-	"errors"
 	"slices"
 
-	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
@@ -75,16 +73,9 @@ func (b *Sandboxes) setNetwork(ctx context.Context, l *living, g *grant, reach *
 		}
 	}
 	r.intent.Network = plan.String()
-	ticket, err := b.o.Journal.Begin(ctx, r.intent)
-	if err != nil {
-		return err
-	}
-	err = b.carryNetwork(ctx, l, plan, reach)
-	out := audit.Outcome{Status: audit.Allowed, Result: &sandbox.Result{Status: sandbox.StatusSuccess}}
-	if err != nil {
-		out = audit.Outcome{Status: audit.Failed, Error: err.Error()}
-	}
-	return errors.Join(err, ticket.End(ctx, out))
+	return perform(ctx, b.o.Journal, r.intent, func(ctx context.Context, _ *operation) (*sandbox.Result, error) {
+		return nil, b.carryNetwork(ctx, l, plan, reach)
+	})
 }
 
 // fits refuses a network whose secrets, or whose ended TLS, have no place in the

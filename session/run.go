@@ -90,7 +90,7 @@ func (r *run) do(ctx context.Context) (*sandbox.Result, error) {
 	outcome.Connections, jerr = r.unrecorded()
 	undone := make(chan error, 1)
 	go func() { undone <- r.undo.run(ctx) }()
-	jerr = errors.Join(jerr, a.ticket.End(context.WithoutCancel(ctx), outcome))
+	jerr = errors.Join(jerr, a.op.end(ctx, outcome))
 	r.left = <-undone
 	if jerr != nil {
 		return res, errors.Join(jerr, err)

@@ -93,12 +93,7 @@ func (s *sampler) report(f policy.Fired) {
 
 // note records something that happened by itself.
 func (b *Sandboxes) note(in audit.Intent, res *sandbox.Result) error {
-	ctx := context.Background()
-	ticket, err := b.o.Journal.Begin(ctx, in)
-	if err != nil {
-		return err
-	}
-	return ticket.End(ctx, audit.Outcome{Status: audit.Allowed, Result: res})
+	return perform(context.Background(), b.o.Journal, in, func(context.Context, *operation) (*sandbox.Result, error) { return res, nil })
 }
 
 // usage reads what the sandbox uses. CPU time is that since it was made, pauses

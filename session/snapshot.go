@@ -159,20 +159,18 @@ func (b *Sandboxes) copyDown(ctx context.Context, l *living, kind string) (kept 
 	if !ok || !in.caps.Snapshot {
 		return "", &sandbox.Error{Op: "snapshot", Kind: sandbox.ErrUnsupported, Problem: rec.Isolation + " cannot write a sandbox down", Hint: "take another level: --isolation gvisor"}
 	}
-	ticket, err := b.o.Journal.Begin(ctx, audit.Intent{Actor: rec.Actor, Account: rec.Owner, Kind: kind, Sandbox: l.id, Isolation: rec.Isolation})
+	intent := audit.Intent{Actor: rec.Actor, Account: rec.Owner, Kind: kind, Sandbox: l.id, Isolation: rec.Isolation}
+	err = perform(ctx, b.o.Journal, intent, func(ctx context.Context, _ *operation) (*sandbox.Result, error) {
+		var dir string
+		if kept, dir, err = b.newKept(); err == nil {
+			err = snap.Snapshot(ctx, dir, false)
+		}
+		if err != nil {
+			err = errors.Join(err, b.dropKept(kept))
+		}
+		return nil, err
+	})
 	if err != nil {
-		return "", err
-	}
-	kept, dir, err := b.newKept()
-	if err == nil {
-		err = snap.Snapshot(ctx, dir, false)
-	}
-	out := audit.Outcome{Status: audit.Allowed, Result: &sandbox.Result{Status: sandbox.StatusSuccess}}
-	if err != nil {
-		err = errors.Join(err, b.dropKept(kept))
-		out = audit.Outcome{Status: audit.Failed, Error: err.Error()}
-	}
-	if err = errors.Join(err, ticket.End(ctx, out)); err != nil {
 		return "", err
 	}
 	return kept, nil

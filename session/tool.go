@@ -127,8 +127,7 @@ func (b *Sandboxes) RefuseTool(ctx context.Context, k *Key, c *ToolCall) error {
 func (t *toolRun) notOffered(ctx context.Context) error {
 	t.use = &policy.ToolCall{Name: t.call.Name}
 	why := sandbox.Errorf(sandbox.ErrNotFound, "tool "+t.call.Name, "it is not offered")
-	out := audit.Outcome{Status: audit.Refused, Error: why.Error(), Result: &sandbox.Result{Status: sandbox.StatusDenied, Reason: why.Error()}}
-	return t.session.o.Journal.Refuse(context.WithoutCancel(ctx), t.intent(), out)
+	return refuseOperation(ctx, t.session.o.Journal, t.intent(), refusedOutcome(why))
 }
 
 // toolRun is a tool's call on its way.
@@ -233,12 +232,7 @@ func toolIntent(in *audit.Intent, p *policy.Policy, use *policy.ToolCall) {
 
 // refuse records a call that goes no further, and is why.
 func (t *toolRun) refuse(ctx context.Context, why error) error {
-	out := audit.Outcome{Status: audit.Refused, Error: why.Error(), Result: &sandbox.Result{Status: sandbox.StatusDenied, Reason: why.Error()}}
-	var e *sandbox.Error
-	if errors.As(why, &e) {
-		out.Result.Rule, out.Result.Hint = e.Rule, e.Hint
-	}
-	err := t.session.o.Journal.Refuse(context.WithoutCancel(ctx), t.intent(), out)
+	err := refuseOperation(ctx, t.session.o.Journal, t.intent(), refusedOutcome(why))
 	if errors.Is(err, sandbox.ErrExhausted) {
 		return err // nobody is told what is not recorded
 	}
@@ -254,16 +248,16 @@ func (t *toolRun) recorded(ctx context.Context, do func(ctx context.Context) (ma
 	}
 	in := t.intent()
 	in.Approval = note
-	ticket, err := t.session.o.Journal.Begin(ctx, in)
+	op, err := beginOperation(ctx, t.session.o.Journal, in)
 	if err != nil {
 		return nil, err
 	}
 	out, err := do(ctx)
 	o := audit.Outcome{Status: audit.Allowed}
 	if err != nil {
-		o.Status, o.Error = audit.Failed, err.Error()
+		o = outcomeOf(nil, err)
 	}
-	if jerr := ticket.End(context.WithoutCancel(ctx), o); jerr != nil {
+	if jerr := op.end(ctx, o); jerr != nil {
 		return nil, errors.Join(jerr, err)
 	}
 	if err != nil {

@@ -6,9 +6,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // ServerTool is a call of a tool that somebody else's server carries out, behind a
@@ -27,9 +29,51 @@ type ServerTool struct {
 	Actor   string
 }
 
-// Admitted is what the record of an admitted call has of it.
+// Admitted is what the record of an admitted call has of it: a person's yes, where one was needed.
 type Admitted struct {
-	Approval *audit.Approval
+	approval *audit.Approval
+}
+
+// UpstreamCall is what the record says of a call that a server behind a gateway carries out.
+type UpstreamCall struct {
+	Actor, Kind string
+	Server      string
+	Name        string   // what is called, in the server's own words
+	Options     []string // what else the call says, for people
+	Params      []byte   // JSON; nil is nothing that may be kept
+	Policy      string   // name and digest of the policy of the server's sandbox
+	PolicySHA   string
+	Admitted    *Admitted // nil: nobody had to say yes
+}
+
+func (c *UpstreamCall) intent() audit.Intent {
+	in := audit.Intent{Actor: c.Actor, Kind: c.Kind, Argv: append([]string{c.Server, c.Name}, c.Options...), Tool: c.Server + "/" + c.Name,
+		Params: c.Params, Policy: c.Policy, PolicySHA: c.PolicySHA}
+	if c.Admitted != nil {
+		in.Approval = c.Admitted.approval
+	}
+	return in
+}
+
+// DoUpstream records the call, has do carry it out, and records what came of it: the Result
+// with the time that it took, or do's error. Its own error is that of the record alone; do is
+// not called where the intent cannot be recorded.
+func (s *Session) DoUpstream(ctx context.Context, c *UpstreamCall, do func(context.Context) (*sandbox.Result, error)) error {
+	op, err := beginOperation(ctx, s.o.Journal, c.intent())
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	res, err := do(ctx)
+	if res != nil {
+		res.WallMS = time.Since(began).Milliseconds()
+	}
+	return op.end(ctx, outcomeOf(res, err))
+}
+
+// RefuseUpstream records a call that was refused, and why.
+func (s *Session) RefuseUpstream(ctx context.Context, c *UpstreamCall, why *sandbox.Result) error {
+	return refuseOperation(ctx, s.o.Journal, c.intent(), audit.Outcome{Status: audit.Refused, Result: why, Error: why.Reason})
 }
 
 // ServerToolRecord is the arguments of a call as records have them: without what the
@@ -48,8 +92,8 @@ func (s *Session) ServerToolRecord(server string, names []string, args any) []by
 
 // AdmitServerTool decides a call by what the policy's tools and risk say of it, which
 // is beside what its servers say, counts it against their rates, and has it approved
-// where they ask. A call that is refused is recorded; one that is admitted the door
-// records, carries out and records again. The caller may not be a program inside.
+// where they ask. A call that is refused is recorded; one that is admitted goes to
+// DoUpstream. The caller may not be a program inside.
 func (s *Session) AdmitServerTool(ctx context.Context, c *ServerTool) (*Admitted, error) {
 	a := &Admitted{}
 	for _, name := range c.Names {
@@ -62,7 +106,7 @@ func (s *Session) AdmitServerTool(ctx context.Context, c *ServerTool) (*Admitted
 			return nil, err
 		}
 		if note != nil {
-			a.Approval = note
+			a.approval = note
 		}
 	}
 	return a, nil

@@ -122,7 +122,6 @@ func (l Level) open(ctx context.Context, o attack.OfficeOptions) (*attack.Office
 	if office.Session, err = session.New(so); err != nil {
 		return nil, err
 	}
-	office.Journal = so.Journal
 	if office.Caller == nil {
 		office.Caller = office.Session
 	}

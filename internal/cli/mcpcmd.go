@@ -194,7 +194,7 @@ func (a *app) gateway(ctx context.Context, cmd *cobra.Command, f *gatewayFlags, 
 			return nil, nil, err
 		}
 	}
-	o := mcp.GatewayOptions{Pins: &mcp.Pins{Dir: filepath.Join(dir.Path(), "mcp")}, Journal: record, Actor: actor(), Version: version,
+	o := mcp.GatewayOptions{Pins: &mcp.Pins{Dir: filepath.Join(dir.Path(), "mcp")}, Actor: actor(), Version: version,
 		Notice: func(s string) { a.note("%s", s) }, Complaint: func(s string) { a.note("%s", s) }}
 	if o.Judge, err = session.New(session.Options{Drivers: a.drivers(), Policy: judged, PolicyName: f.policy, Journal: record, State: session.DirState(dir), Rates: rates, Approvals: approvals}); err != nil {
 		return nil, nil, err
