@@ -65,21 +65,17 @@ func compile(text string, environment func() (*cel.Env, error)) (*Expr, error) {
 	if t := ast.OutputType(); !t.IsExactType(types.BoolType) {
 		return nil, Faults{{1, 1, "it is " + t.String() + ", and must be true or false"}}
 	}
-	program, err := programOf(env, ast, brief(ast.NativeRep()))
+	program, err := programOf(env, ast)
 	if err != nil {
 		return nil, Faults{{1, 1, problem(err.Error())}}
 	}
 	return &Expr{text, program}, nil
 }
 
-// programOf makes what is evaluated; one that is brief is not counted.
-func programOf(env *cel.Env, ast *cel.Ast, brief bool) (cel.Program, error) {
-	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize)}
-	if !brief {
-		options = append(options, cel.CostLimit(maxCost), cel.MemoryLimit(maxMemory),
-			cel.MemoryTracking(types.MemoryTrackerSampleInterval(measured)), cel.CostTracking(costs{}))
-	}
-	return env.Program(ast, options...)
+// programOf makes what is evaluated. What it costs is counted.
+func programOf(env *cel.Env, ast *cel.Ast) (cel.Program, error) {
+	return env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost), cel.MemoryLimit(maxMemory),
+		cel.MemoryTracking(types.MemoryTrackerSampleInterval(measured)), cel.CostTracking(costs{}))
 }
 
 // problem is CEL's message without what is of no use to a reader.

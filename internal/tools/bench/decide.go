@@ -20,14 +20,14 @@ import (
 // policyRows are about what is decided before anything starts, in this process.
 func policyRows() []bench {
 	return []bench{
-		{"policy.Decide of a call: schema, three rules, a rate", decided("≤ 50 µs p50", `{"to":"a@company.com","body":"Hello there","n":3}`, `
+		{"policy.Decide of a call: schema, three rules, a rate", decided("≤ 200 µs", `{"to":"a@company.com","body":"Hello there","n":3}`, `
 tools:
   - name: send_email
     params: {type: object, properties: {to: {type: string, format: email}, body: {type: string}, n: {type: integer}}, required: [to], additionalProperties: false}
     rules: ['email.domain(params.to) == "company.com"', "!has(params.n) || params.n < 10", "params.body.size() < 10000"]
     rate: 10/min
 `)},
-		{"policy.Decide of a call with 1000 rules", decided("≤ 1 ms", `{"to":"a@company.com","n":3}`, thousandRules())},
+		{"policy.Decide of a call with 1000 rules", decided("≤ 2 ms", `{"to":"a@company.com","n":3}`, thousandRules())},
 		{"a line of shell read: cd src && git diff --stat HEAD~1 | head -20", analysed("cd src && git diff --stat HEAD~1 | head -20")},
 		{"10 000 commands of shell read", analysed(strings.Repeat("go test ./... && ", 7000) + "make\n" + strings.Repeat("ls -la\n", 1000))},
 		{"shell with quotes, loops, variables and redirects read", analysed(strings.Repeat(`for f in *.go; do gofmt -l "$f" >> out.txt 2>&1 || echo 'bad: '"$f"; done
