@@ -312,7 +312,7 @@ func (a *analyser) line(text string, d Dialect, base *Pos, shared bool) {
 		a.refuse(p, "", "it cannot be parsed: %s", why)
 		return
 	}
-	if !s.hereDocuments(f) {
+	if !s.hereDocuments(f) || !s.comments(f) {
 		return
 	}
 	if !shared {
@@ -333,6 +333,25 @@ func (a *analyser) line(text string, d Dialect, base *Pos, shared bool) {
 	s.stmts(f.Stmts, stdin{outside: true})
 }
 
+// comments refuses a # that some shells take for a part of the word before it, as bash
+// does in x=(1)#y. It says whether there is none.
+func (s *scope) comments(f *syntax.File) bool {
+	if !strings.Contains(s.text, "#") {
+		return true
+	}
+	well := true
+	syntax.Walk(f, func(n syntax.Node) bool {
+		if c, ok := n.(*syntax.Comment); ok && well {
+			if at := int(c.Hash.Offset()); at > 0 && strings.IndexByte(" \t\n;&|(`", s.text[at-1]) < 0 {
+				well = false
+				s.refuse(s.at(c.Hash), "leave a blank before the #", "shells differ in whether %s is a comment", s.source(c))
+			}
+		}
+		return well
+	})
+	return well
+}
+
 // parsers has a parser as it is before it has read anything, and others that have, for
 // each dialect.
 var parsers [POSIX + 1]struct {
@@ -347,7 +366,7 @@ var parsers [POSIX + 1]struct {
 func parse(text string, d Dialect) (*syntax.File, error) {
 	kept := &parsers[d]
 	kept.once.Do(func() {
-		kept.fresh = syntax.NewParser(syntax.Variant([...]syntax.LangVariant{Bash: syntax.LangBash, POSIX: syntax.LangPOSIX}[d]))
+		kept.fresh = syntax.NewParser(syntax.KeepComments(true), syntax.Variant([...]syntax.LangVariant{Bash: syntax.LangBash, POSIX: syntax.LangPOSIX}[d]))
 	})
 	p, ok := kept.used.Get().(*syntax.Parser)
 	if !ok {

@@ -98,15 +98,8 @@ func (s *scope) command(c syntax.Command, in stdin) {
 		s.declare(c)
 	case *syntax.TimeClause:
 		s.stmt(c.Stmt, in)
-	case *syntax.CoprocClause:
-		if c.Name != nil {
-			s.name(s.word(c.Name))
-			s.isList(s.word(c.Name).Text)
-		}
-		if call, ok := c.Stmt.Cmd.(*syntax.CallExpr); ok && len(call.Args) > 0 && strings.Contains(s.source(call.Args[0]), "=") {
-			s.refuse(s.at(call.Pos()), "set the variable before coproc", "the parser takes %s for a program", s.source(call.Args[0]))
-		}
-		s.nested([]*syntax.Stmt{c.Stmt}, stdin{what: "a pipe"})
+	case *syntax.CoprocClause: // shells and the parser differ in which word is its name
+		s.refuse(s.at(c.Pos()), "use a pipe or &", "coproc is not judged")
 	default:
 		s.refuse(s.at(c.Pos()), "", "%s cannot be judged", s.source(c))
 	}

@@ -27,6 +27,9 @@ func (s *scope) assign(as *syntax.Assign, exported bool) Variable {
 		v.Value = Word{Static: as.Array == nil}
 	}
 	if as.Array != nil {
+		if after := int(as.Array.Rparen.Offset()) + 1; after < len(s.text) && strings.IndexByte(" \t\n;&|<>)`", s.text[after]) < 0 {
+			s.refuse(s.at(as.Array.Rparen), "leave a blank after it", "shells differ in what follows a list")
+		}
 		for _, e := range as.Array.Elems {
 			if e.Index != nil {
 				s.subscript(e.Index)
