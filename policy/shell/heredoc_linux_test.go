@@ -101,8 +101,8 @@ func hidesTouch(s *Script) bool {
 }
 
 // touchOracle is a shell that is given many lines at once, and says which of them start
-// touch. Each is read by -c, or in a subshell by eval, which is faster and reads the same.
-// Only where an expansion fails eval leaves the subshell, and -c goes on with the next line.
+// touch. Each is read by eval, which is faster than -c and reads the same. Only where an
+// expansion fails -c goes on with the next line, and eval does not.
 type touchOracle struct {
 	t     testing.TB
 	dir   string
@@ -133,56 +133,80 @@ func newTouchOracle(t testing.TB, shell string) *touchOracle {
 	return o
 }
 
-// manyLines replaces cat, which would take most of the time.
+// manyLines replaces cat, which would take most of the time. A line may end the shell:
+// it says which one was the last.
 const manyLines = `cat() { :; }
 n=0
+trap 'echo $n >>last' EXIT
 for line do
 	export LINE_NUMBER=$n
 	case $line in
 	*'${'* | *'(('* | *'$['*) "$0" -c "$line" ;;
-	*) (eval "$line") ;;
+	*trap*) (eval "$line") ;;
+	*) eval "$line" ;;
 	esac </dev/null >/dev/null 2>&1
 	n=$((n+1))
 done`
 
 // touching are the lines that start touch.
 func (o *touchOracle) touching(lines []string) (hits []string) {
-	record := filepath.Join(o.dir, "touched")
+	for len(lines) > 0 {
+		started, last := o.run(lines)
+		if last < 0 { // one does not come to an end
+			if len(lines) == 1 {
+				o.t.Logf("%s does not come to an end with %q", o.shell, lines[0])
+				return hits
+			}
+			hits = append(hits, o.touching(lines[:len(lines)/2])...)
+			lines = lines[len(lines)/2:]
+			continue
+		}
+		for _, n := range started {
+			if !slices.Contains(hits, lines[n]) {
+				hits = append(hits, lines[n])
+			}
+		}
+		lines = lines[min(last+1, len(lines)):]
+	}
+	return hits
+}
+
+// run gives lines to the shell: the numbers of those that start touch, and of the last
+// one that was read. It is -1 when the shell does not come to an end.
+func (o *touchOracle) run(lines []string) (started []int, last int) {
+	record, dir := filepath.Join(o.dir, "touched"), o.t.TempDir()
 	if err := os.WriteFile(record, nil, 0o600); err != nil {
 		o.t.Fatal(err)
 	}
 	cmd := exec.Command(o.shell, append([]string{"-c", manyLines, o.shell}, lines...)...)
-	cmd.Dir, cmd.Env = o.t.TempDir(), []string{"PATH=" + filepath.Join(o.dir, "bin")}
+	cmd.Dir, cmd.Env = dir, []string{"PATH=" + filepath.Join(o.dir, "bin")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		o.t.Fatal(err)
 	}
 	late := time.AfterFunc(time.Minute, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
-	err := cmd.Wait()
+	_ = cmd.Wait()                                      // many lines fail
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what is left in the background
 	if !late.Stop() {
-		if len(lines) == 1 {
-			o.t.Logf("%s does not come to an end with %q", o.shell, lines[0])
-			return nil
-		}
-		return append(o.touching(lines[:len(lines)/2]), o.touching(lines[len(lines)/2:])...)
-	} else if err != nil {
-		o.t.Fatalf("%s: %v", o.shell, err)
+		return nil, -1
 	}
-	out, err := os.ReadFile(record)
+	return o.numbers(record, len(lines)), slices.Max(o.numbers(filepath.Join(dir, "last"), len(lines)+1))
+}
+
+// numbers are those in a file, each smaller than below.
+func (o *touchOracle) numbers(file string, below int) (all []int) {
+	text, err := os.ReadFile(file)
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	for _, n := range strings.Fields(string(out)) {
-		i, err := strconv.Atoi(n)
-		if err != nil || i >= len(lines) {
-			o.t.Fatalf("touch was started by line %q", n)
+	for _, s := range strings.Fields(string(text)) {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 0 || n >= below {
+			o.t.Fatalf("%s has %q", file, s)
 		}
-		if !slices.Contains(hits, lines[i]) {
-			hits = append(hits, lines[i])
-		}
+		all = append(all, n)
 	}
-	return hits
+	return all
 }
 
 // TestHereDocuments makes lines with here-documents up, and gives to the shells those in
