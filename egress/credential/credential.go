@@ -72,16 +72,20 @@ func ParseHost(text, from string) (rule.Rule, error) {
 	return r, err
 }
 
-// mostValue bounds a secret, in bytes: servers take headers of 8 KiB.
-const mostValue = 8 << 10
+// maxValue bounds a secret, in bytes: servers take headers of 8 KiB.
+const maxValue = 8 << 10
+
+// maxOther bounds, in bytes, what code may write beside its placeholder in a
+// Basic credential, the colon not counted.
+const maxOther = 1 << 10
 
 // CheckValue refuses what cannot be in a header (RFC 9110, 5.5).
 func CheckValue(v string) error {
 	switch {
 	case v == "":
 		return errors.New("it is empty")
-	case len(v) > mostValue:
-		return fmt.Errorf("it has more than %d bytes", mostValue)
+	case len(v) > maxValue:
+		return fmt.Errorf("it has more than %d bytes", maxValue)
 	}
 	for i := range len(v) {
 		if v[i] <= ' ' && v[i] != ' ' || v[i] >= 0x7f {
@@ -147,7 +151,7 @@ func (s *Secret) in(v string) bool {
 		return strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") == ""
 	}
 	user, password, ok := strings.Cut(basic(v), ":")
-	return ok && (user == s.placeholder) != (password == s.placeholder)
+	return ok && (user == s.placeholder) != (password == s.placeholder) && len(user)+len(password) <= len(s.placeholder)+maxOther
 }
 
 // basic is the user and password of a Basic credential.
@@ -209,8 +213,8 @@ func (e *ErrForeign) Error() string {
 }
 
 // Fill puts the secrets that go to a host into the headers of a request to it,
-// and gives what must not be seen in the answer. Where no other credentials are
-// allowed, cookies are taken out, and any other credential that can be told by
+// and gives what must not be seen in the answer; nil where it put in none. Where
+// no other credentials are allowed, cookies are taken out, and any other credential that can be told by
 // its header's name is an *ErrForeign.
 func (s Set) Fill(n name.Name, port uint16, tls bool, h http.Header) (hidden Redaction, err error) {
 	ours := map[string]bool{}
