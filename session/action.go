@@ -20,9 +20,9 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// Action is a call in a sandbox that was allowed and whose intent is recorded.
+// action is a call in a sandbox that was allowed and whose intent is recorded.
 // Who has one carries it out with Agent, and ends it.
-type Action struct {
+type action struct {
 	Inside
 	// Limits are those of the policy for one program. Exec holds Wall and Output
 	// of each; all others are the sandbox's, which has them already, and whose
@@ -39,20 +39,9 @@ type Action struct {
 	err   error
 }
 
-// Begin decides call, which is to run in a sandbox of a key, by the key's policy,
-// and records the intent. What the policy refuses is recorded too, and is an
-// ErrDenied with the rule. A paused sandbox is resumed first when it was made so.
-//
-// call names no host path, no level and no network: those are the sandbox's. Its
-// Env comes on top of the sandbox's own and is in the Action's. A written output
-// limit is ErrUnsupported where nobody counts output: see Call.CountsOutput.
-func (b *Sandboxes) Begin(ctx context.Context, k *Key, id string, call *Call) (*Action, error) {
-	return b.beginAction(ctx, k, id, call, IO{}, call.CountsOutput)
-}
-
-// beginAction is Begin; io is what the program gets of the road, and counts says
-// that the output limit is held.
-func (b *Sandboxes) beginAction(ctx context.Context, k *Key, id string, call *Call, io IO, counts bool) (*Action, error) {
+// beginAction decides call, which is to run in a sandbox of a key, and records the intent;
+// io is what the program gets of it.
+func (b *Sandboxes) beginAction(ctx context.Context, k *Key, id string, call *Call, io IO) (*action, error) {
 	g, err := b.grant(k)
 	if err != nil {
 		return nil, err
@@ -61,7 +50,7 @@ func (b *Sandboxes) beginAction(ctx context.Context, k *Key, id string, call *Ca
 	if err != nil {
 		return nil, err
 	}
-	a, err := b.beginIn(ctx, k, g, in, shown, id, call, io, counts)
+	a, err := b.beginIn(ctx, k, g, in, shown, id, call, io)
 	if err != nil {
 		l.unuse()
 		return nil, err
@@ -70,7 +59,7 @@ func (b *Sandboxes) beginAction(ctx context.Context, k *Key, id string, call *Ca
 	return a, nil
 }
 
-func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, shown *Inside, id string, call *Call, io IO, counts bool) (*Action, error) {
+func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, shown *Inside, id string, call *Call, io IO) (*action, error) {
 	if err := worldless(call); err != nil {
 		return nil, err
 	}
@@ -97,10 +86,7 @@ func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, s
 	if err := r.readCode(ctx, call.Argv, in.run); err != nil {
 		return nil, r.failed(ctx, err)
 	}
-	a := &Action{Inside: *shown, Limits: r.plan.Limits, run: r, in: in}
-	if err := r.countable(counts); err != nil {
-		return nil, r.failed(ctx, err)
-	}
+	a := &action{Inside: *shown, Limits: r.plan.Limits, run: r, in: in}
 	if err := a.become(call.User, as); err != nil {
 		return nil, r.failed(ctx, err)
 	}
@@ -120,7 +106,7 @@ func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, s
 
 // become makes it a program of the account that its call names, or of whom the policy
 // says where it names nobody: from here on what is shown, recorded and run is that one.
-func (a *Action) become(named string, as sandbox.User) error {
+func (a *action) become(named string, as sandbox.User) error {
 	r := a.run
 	if own := a.User; named == "" && r.plan.Root && own.UID != 0 {
 		as = sandbox.RootUser()
@@ -154,7 +140,7 @@ func (b *Sandboxes) reached(id string) string {
 
 // approve has the action approved where the policy asks. It covers which sandbox
 // it is, and since when: one that was restored from a snapshot is another.
-func (b *Sandboxes) approve(ctx context.Context, a *Action) error {
+func (b *Sandboxes) approve(ctx context.Context, a *action) error {
 	r := a.run
 	if r.question == nil {
 		return nil
@@ -195,17 +181,6 @@ func searchOf(env []string) []string {
 	return nil
 }
 
-// countable refuses a written output limit that nobody would count: who carries a
-// program out by itself hands its output on as it comes.
-func (r *run) countable(counts bool) error {
-	if l := &r.plan.Limits; counts || !l.Explicit[sandbox.LimitOutput] || l.Output <= 0 || r.plan.BestEffort {
-		return nil
-	}
-	return &sandbox.Error{Op: "limit " + string(sandbox.LimitOutput), Kind: sandbox.ErrUnsupported,
-		Problem: "nothing counts the output of a program that is followed as it runs in a sandbox that lives on",
-		Hint:    "leave limits.output out of this key's policy", Rule: r.ruleOf("limits." + string(sandbox.LimitOutput))}
-}
-
 // worldless refuses what only a sandbox as a whole can have.
 func worldless(c *Call) error {
 	if c.Workspace != nil || len(c.Mounts)+len(c.Toolchains)+len(c.Writable)+len(c.Deny)+len(c.Collect)+len(c.Network)+len(c.NetworkDeny) > 0 ||
@@ -235,10 +210,10 @@ func overlay(env []string, set map[string]string) []string {
 	return out
 }
 
-// End records what came of it: a program that ran is a Result, however it ended;
+// end records what came of it: a program that ran is a Result, however it ended;
 // err is what could not be done. stdout and stderr are what was captured, or nil.
-// Only the first End counts.
-func (a *Action) End(ctx context.Context, res *sandbox.Result, err error, stdout, stderr *audit.Capture) error {
+// Only the first end counts.
+func (a *action) end(ctx context.Context, res *sandbox.Result, err error, stdout, stderr *audit.Capture) error {
 	a.once.Do(func() {
 		defer a.leave()
 		if res != nil && res.Findings == nil {
@@ -260,11 +235,10 @@ func (a *Action) End(ctx context.Context, res *sandbox.Result, err error, stdout
 	return a.err
 }
 
-// Exec runs one program in a sandbox of a key, and waits for its end. It is Begin,
-// the program under the limits that are a program's, and End; see [Session.Do] for
-// what the Result and an error are.
+// Exec runs one program in a sandbox of a key under the limits that are a program's, and
+// waits for its end. See [Session.Do] for what the Result and an error are.
 func (b *Sandboxes) Exec(ctx context.Context, k *Key, id string, call *Call, io IO) (res *sandbox.Result, err error) {
-	a, err := b.beginAction(ctx, k, id, call, io, true)
+	a, err := b.beginAction(ctx, k, id, call, io)
 	if err != nil {
 		return nil, err
 	}
@@ -276,7 +250,7 @@ func (b *Sandboxes) Exec(ctx context.Context, k *Key, id string, call *Call, io 
 	r.plan.Limits = l
 	argv, err := a.program(ctx)
 	if err != nil {
-		return nil, errors.Join(err, a.End(ctx, nil, err, nil, nil))
+		return nil, errors.Join(err, a.end(ctx, nil, err, nil, nil))
 	}
 	w := &world{exec: &sandbox.Exec{Argv: argv, Dir: a.Dir, Env: a.Env}}
 	if _, own := r.plan.Env["TERM"]; call.TTY != nil && !own {
@@ -291,7 +265,7 @@ func (b *Sandboxes) Exec(ctx context.Context, k *Key, id string, call *Call, io 
 		r.finish(res, a.held)
 	}
 	o := r.outcome(res, err)
-	if jerr := a.End(ctx, res, err, o.Stdout, o.Stderr); jerr != nil {
+	if jerr := a.end(ctx, res, err, o.Stdout, o.Stderr); jerr != nil {
 		return res, errors.Join(jerr, err)
 	}
 	return res, err
@@ -299,7 +273,7 @@ func (b *Sandboxes) Exec(ctx context.Context, k *Key, id string, call *Call, io 
 
 // ended turns the agent's word on a program's end into a Result, or into the reason
 // why the sandbox is gone under its feet.
-func (a *Action) ended(ctx context.Context, exit guest.Exit, err error) (*sandbox.Result, error) {
+func (a *action) ended(ctx context.Context, exit guest.Exit, err error) (*sandbox.Result, error) {
 	if ctx.Err() == nil && (exit.Code == nil || *exit.Code == shellKilled) {
 		_, _ = a.in.usage(ctx) // whoever has asked knows a limit that has killed something
 	}
@@ -337,7 +311,7 @@ func startCall(call *Call) *policy.Call {
 
 // program is what the action starts. Source is put into a file of the sandbox's
 // /tmp first, which is taken away again.
-func (a *Action) program(ctx context.Context) ([]string, error) {
+func (a *action) program(ctx context.Context) ([]string, error) {
 	r := a.run
 	if r.prog == nil {
 		return r.call.Argv, nil

@@ -495,9 +495,9 @@ func TestAskInASandbox(t *testing.T) {
 		refused(line, one, line, token, "not what approval was asked for")
 	}
 	// What is written to it later nobody can approve.
-	c := &Call{Door: "test", WritesInput: true}
+	c := &Call{Door: "test"}
 	c.Argv = []string{"cat"}
-	if _, err := h.Begin(t.Context(), h.key, one, c); !errors.Is(err, sandbox.ErrDenied) || !strings.Contains(err.Error(), "written to it later") {
+	if _, err := h.Start(t.Context(), h.key, one, c, StartOptions{Stdin: true}); !errors.Is(err, sandbox.ErrDenied) || !strings.Contains(err.Error(), "written to it later") {
 		t.Errorf("%v", err)
 	}
 	// A door that waits hears the answer, and that the sandbox is gone.
@@ -506,7 +506,7 @@ func TestAskInASandbox(t *testing.T) {
 	go func() {
 		c := &Call{Door: "test", OnNotice: func(s string) { waits <- s }}
 		c.Argv = []string{"cat", "/dev/null"}
-		_, err := h.Begin(t.Context(), h.key, one, c)
+		_, err := h.Start(t.Context(), h.key, one, c, StartOptions{})
 		began <- err
 	}()
 	<-waits
@@ -532,7 +532,7 @@ func TestQuestionThatFails(t *testing.T) {
 	s := h.create(t, Create{})
 	c := &Call{Door: "test"}
 	c.Argv = []string{"touch", "x"}
-	if _, err := h.Begin(t.Context(), h.key, s.ID, c); err == nil || errors.Is(err, sandbox.ErrDenied) {
+	if _, err := h.Start(t.Context(), h.key, s.ID, c, StartOptions{}); err == nil || errors.Is(err, sandbox.ErrDenied) {
 		t.Errorf("without a place for questions: %v", err)
 	}
 	for r, err := range h.log.Query(t.Context(), audit.Filter{}) {

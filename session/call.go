@@ -85,11 +85,6 @@ type Call struct {
 	// TypedInput says that standard input is what somebody types.
 	TypedInput bool
 
-	// CountsOutput says that who carries the call out in a sandbox that lives on
-	// counts the program's output itself, and ends it when a stream has more than
-	// Action.Limits.Output. See Sandboxes.Begin.
-	CountsOutput bool
-
 	// OnUsage, when set, gets live usage. It must not block.
 	OnUsage func(sandbox.Usage)
 	// OnReport, when set, gets watch rules that only report. It must not block.

@@ -5,12 +5,14 @@ package session
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/faketest"
@@ -308,9 +310,25 @@ func TestWrittenLimitsHoldOrRefuse(t *testing.T) {
 				t.Errorf("it let %q through", got)
 			}
 			c := &Call{}
-			c.Argv = []string{"true"}
-			if _, err := h.Begin(t.Context(), h.key, s.ID, c); !refusesByName(err, sandbox.LimitOutput) {
-				t.Errorf("where nobody counts: %v", err)
+			c.Argv = []string{"sh", "-c", "echo 0123456789; exec sleep 1000"}
+			p, err := h.Start(t.Context(), h.key, s.ID, c, StartOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []byte
+			for err == nil {
+				var o guest.Output
+				o, err = p.Next()
+				got = append(got, o.Data...)
+			}
+			if err != io.EOF || string(got) != "0123456" {
+				t.Errorf("followed, it let %q through, %v", got, err)
+			}
+			if err := p.Close(); err != nil {
+				t.Error(err)
+			}
+			if all := h.recorded(t, s.ID, "run_command"); all[0].Resource != sandbox.LimitOutput && all[len(all)-1].Resource != sandbox.LimitOutput {
+				t.Errorf("recorded as %+v", all)
 			}
 		},
 	}

@@ -81,7 +81,7 @@ type SandboxesOptions struct {
 // keys, each of which sees its own alone. Another key's sandbox answers as one
 // that does not exist.
 //
-// What runs inside goes the same road as everything else: [Sandboxes.Begin]
+// What runs inside goes the same road as everything else: [Sandboxes.Start]
 // decides it by the key's policy and records the intent first.
 //
 // One process has the sandboxes of a state directory. When it is stopped, those

@@ -4,7 +4,6 @@ package e2b
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/bounds"
-	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/sandbox"
@@ -36,34 +34,22 @@ func (s *Server) serveStart(w http.ResponseWriter, r *http.Request, in *inside) 
 	if q.Process.Cmd == "" {
 		return nil, &connectError{codeInvalid, "the process has no cmd"}
 	}
-	cmd := guest.Command{
-		Path: q.Process.Cmd, Args: q.Process.Args, Tag: q.Tag, Stdin: q.Stdin == nil || *q.Stdin, Timeout: timeout,
-	}
-	call := &session.Call{Door: "e2b", CountsOutput: true, WritesInput: cmd.Stdin}
-	call.Argv, call.Env = append([]string{cmd.Path}, cmd.Args...), q.Process.Envs
+	o := session.StartOptions{Tag: q.Tag, Stdin: q.Stdin == nil || *q.Stdin, Timeout: timeout}
+	call := &session.Call{Door: "e2b"}
+	call.Argv, call.Env = append([]string{q.Process.Cmd}, q.Process.Args...), q.Process.Envs
 	if call.User, call.Cwd = in.user, in.directory(q.Process.Cwd); strings.HasPrefix(call.Cwd, "~") {
 		return nil, &connectError{codeInvalid, "cannot expand user-specific home dir"}
 	}
 	if q.PTY != nil {
 		size := q.PTY.Size16()
-		cmd.Terminal = &sandbox.WindowSize{Rows: size.Rows, Cols: size.Cols}
-		call.TTY = &sandbox.Terminal{Size: *cmd.Terminal}
+		call.TTY = &sandbox.Terminal{Size: sandbox.WindowSize{Rows: size.Rows, Cols: size.Cols}}
 	}
-	action, err := s.o.Sandboxes.Begin(r.Context(), in.owner, in.box.ID, call)
+	p, err := s.o.Sandboxes.Start(r.Context(), in.owner, in.box.ID, call, o)
 	if err != nil {
 		return nil, err
 	}
-	// As it was decided, shown and recorded: nothing is left to the agent to choose.
-	cmd.Path, cmd.Args, cmd.Dir, cmd.Env = call.Argv[0], call.Argv[1:], action.Dir, variables(action.Env)
-	// It is listened to until its end, for the record.
-	p, err := action.Agent.Start(context.WithoutCancel(r.Context()), cmd)
-	if err != nil {
-		return nil, errors.Join(err, action.End(r.Context(), nil, err, nil, nil))
-	}
-	f := &follower{process: p, action: action, done: make(chan struct{}), left: map[guest.Stream]int64{},
-		kill: func(ctx context.Context) error { return s.o.Sandboxes.Kill(ctx, in.owner, in.box.ID) }}
 	out := newStream(w)
-	f.listener = out
+	f := &follower{process: p, listener: out, done: make(chan struct{})}
 	out.event(started(p.PID))
 	s.followers.Go(f.run)
 	defer out.keepAlive(keepaliveEvery(r), processAlive)()
@@ -93,99 +79,29 @@ func (in *inside) directory(wish string) string {
 	return as.Home
 }
 
-// variables are an environment by name.
-func variables(env []string) map[string]string {
-	all := make(map[string]string, len(env))
-	for _, e := range env {
-		name, value, _ := strings.Cut(e, "=")
-		all[name] = value
-	}
-	return all
-}
-
-// follower hears a process until its end, tells who listens, and records what
-// came of it.
+// follower hears a process until its end and tells who listens.
 type follower struct {
-	process  *guest.Process
-	action   *session.Action
+	process  *session.Process
 	listener *stream
 	done     chan struct{} // closed when err is set
 	err      error         // why there is no more
-
-	left map[guest.Stream]int64      // what each stream may still have; see within
-	over bool                        // a stream had more, and the process is ended
-	kill func(context.Context) error // ends the sandbox
 }
 
 func (f *follower) run() {
-	defer f.process.Close()
-	kept := map[guest.Stream]*audit.Capture{guest.Stdout: audit.NewCapture(), guest.Stderr: audit.NewCapture()}
-	kept[guest.Terminal] = kept[guest.Stdout]
-	err := follow(f.process, f.listener, func(o guest.Output) []byte {
-		data := f.within(o)
-		kept[o.Stream].Write(data)
-		return data
-	})
-	f.err = err
+	f.err = follow(f.process, f.listener)
 	close(f.done)
-	end, ended := f.process.End()
-	var res *sandbox.Result
-	if ended {
-		res, err = result(end), nil
-	}
-	if ended && f.over {
-		res.Status, res.Resource = sandbox.StatusResourceExceeded, sandbox.LimitOutput
-		res.Reason = "a stream had more than the output limit of " + session.Size(f.action.Limits.Output)
-	}
-	f.action.End(context.Background(), res, err, kept[guest.Stdout], kept[guest.Stderr])
+	_ = f.process.Close() // the client has its answer already
 }
 
-// within is what of o the policy's output limit lets through. The process is
-// ended by more, and is not only cut: whoever connects to it later would see what
-// is thrown away here.
-func (f *follower) within(o guest.Output) []byte {
-	l := f.action.Limits
-	if !l.Explicit[sandbox.LimitOutput] || l.Output <= 0 {
-		return o.Data
-	}
-	left, known := f.left[o.Stream]
-	if !known {
-		left = l.Output
-	}
-	n := min(left, int64(len(o.Data)))
-	f.left[o.Stream] = left - n
-	if n < int64(len(o.Data)) && !f.over {
-		f.over = true
-		ctx, cancel := context.WithTimeout(context.Background(), killPatience)
-		defer cancel()
-		// An agent that does not do it loses its sandbox: nothing inside is trusted
-		// with a limit.
-		if err := f.action.Agent.Signal(ctx, guest.Selector{PID: f.process.PID}, syscall.SIGKILL); err != nil && !errors.Is(err, sandbox.ErrNotFound) {
-			_ = f.kill(context.Background()) // who listens hears that it has ended
-		}
-	}
-	return o.Data[:n]
+// output is what a process writes, and its end.
+type output interface {
+	Next() (guest.Output, error)
+	End() (guest.End, bool)
 }
 
-// killPatience is how long an agent may take to end a process.
-const killPatience = 10 * time.Second
-
-// result is an end as records have it.
-func result(e guest.End) *sandbox.Result {
-	switch {
-	case e.Expired:
-		return &sandbox.Result{Status: sandbox.StatusTimeout, Resource: sandbox.LimitWall, Signal: "SIGKILL", Reason: "the time that its caller gave it was over"}
-	case e.Signal != 0:
-		return &sandbox.Result{Status: sandbox.StatusError, Signal: "SIG" + wire.SignalName(int(e.Signal))}
-	case e.Code != 0:
-		return &sandbox.Result{Status: sandbox.StatusError, ExitCode: &e.Code}
-	}
-	return &sandbox.Result{Status: sandbox.StatusSuccess, ExitCode: &e.Code}
-}
-
-// follow writes what a process does, or some of it, to a stream, until its end. Nobody listens
-// to a stream that cannot be written to any more, which ends nothing.
-func follow(p *guest.Process, out *stream, some func(guest.Output) []byte) error {
+// follow writes what a process does to a stream, until its end. Nobody listens to a stream
+// that cannot be written to any more, which ends nothing.
+func follow(p output, out *stream) error {
 	for {
 		o, err := p.Next()
 		if err == io.EOF {
@@ -194,8 +110,8 @@ func follow(p *guest.Process, out *stream, some func(guest.Output) []byte) error
 		if err != nil {
 			return err
 		}
-		if data := some(o); len(data) > 0 {
-			out.data(streamName[o.Stream], data)
+		if len(o.Data) > 0 {
+			out.data(streamName[o.Stream], o.Data)
 		}
 	}
 	end, _ := p.End()
@@ -225,7 +141,7 @@ func (s *Server) serveConnect(w http.ResponseWriter, r *http.Request, in *inside
 	out := newStream(w)
 	out.event(started(p.PID))
 	defer out.keepAlive(keepaliveEvery(r), processAlive)()
-	return out, late(ctx, follow(p, out, func(o guest.Output) []byte { return o.Data }))
+	return out, late(ctx, follow(p, out))
 }
 
 // lasting is the context of a stream that its client gives so long; 0 is for ever.
