@@ -10,7 +10,7 @@ import (
 // Spec is the world inside a sandbox. The zero value is the safest one: no
 // network, nothing writable, nothing of the host.
 type Spec struct {
-	// ID names the sandbox: "sbx_" and at least 16 letters or digits.
+	// ID names the sandbox; see CheckID.
 	ID string
 
 	// Hostname inside; "sandbox" when empty.

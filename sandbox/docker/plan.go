@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path"
-	"regexp"
 	"strings"
-	"sync"
 
 	"github.com/caisson-run/caisson/guest/agent"
 	"github.com/caisson-run/caisson/guest/embedded"
@@ -138,13 +136,10 @@ func (d *Driver) newPlan(s *sandbox.Spec, mark stream.Mark, f *facts) (_ *plan, 
 	return p, nil
 }
 
-// validID is what the contract says an ID is; it becomes a container's name.
-var validID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^sbx_[A-Za-z0-9]{16,64}$`) })
-
 // checkSpec refuses what contradicts itself, and what this level never has.
 func checkSpec(s *sandbox.Spec) error {
-	if !validID().MatchString(s.ID) {
-		return sandbox.Errorf(sandbox.ErrInvalid, "start sandbox", "%q is no sandbox's ID", s.ID)
+	if err := sandbox.CheckID(s.ID); err != nil {
+		return err
 	}
 	if s.User.UID <= 0 || s.User.GID <= 0 {
 		return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: "a container's root is too much of the host's to run code as",

@@ -65,6 +65,11 @@ func testRefuseNonsense(t *testing.T, s *suite, r road) {
 	for what, change := range map[string]func(*sandbox.Spec){
 		"an ID with a path":     func(spec *sandbox.Spec) { spec.ID = "sbx_../../../../etc/passwd" },
 		"no ID":                 func(spec *sandbox.Spec) { spec.ID = "" },
+		"an ID of a wrong kind": func(spec *sandbox.Spec) { spec.ID = "box_aaaaaaaaaaaaaaaaaaaa" },
+		"a short ID":            func(spec *sandbox.Spec) { spec.ID = "sbx_aaaaaaaaaaaaaaa" },
+		"a long ID":             func(spec *sandbox.Spec) { spec.ID = "sbx_" + strings.Repeat("a", 65) },
+		"an ID with a dash":     func(spec *sandbox.Spec) { spec.ID = "sbx_aaaaaaaaaa-aaaaaaaaaa" },
+		"an ID with a line end": func(spec *sandbox.Spec) { spec.ID = "sbx_aaaaaaaaaaaaaaaaaaaa\n" },
 		"negative memory":       limit(func(l *sandbox.Limits) { l.Memory = -1 }),
 		"memory for no program": limit(func(l *sandbox.Limits) { l.Memory = sandbox.LeastMemory - 1 }),
 		"a relative target":     mount(t, dir, "data", sandbox.ReadOnly),

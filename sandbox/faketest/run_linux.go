@@ -37,6 +37,9 @@ type ending struct {
 
 // Run runs exec in a namespace of its own.
 func (d *Driver) Run(ctx context.Context, spec *sandbox.Spec, ex *sandbox.Exec) (*sandbox.Result, error) {
+	if err := sandbox.CheckID(spec.ID); err != nil {
+		return nil, err
+	}
 	if d.Begun != nil {
 		d.Begun(spec, ex)
 	}

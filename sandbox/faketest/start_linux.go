@@ -52,6 +52,9 @@ func (d *Driver) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instanc
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
+	if err := sandbox.CheckID(spec.ID); err != nil {
+		return nil, err
+	}
 	mark, u := stream.NewMark(), spec.User
 	ex := &sandbox.Exec{
 		Argv: []string{embedded.Argv0, "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)},

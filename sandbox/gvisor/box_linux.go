@@ -38,6 +38,9 @@ type box struct {
 var room = threads.Room
 
 func (d *Driver) newBox(spec *sandbox.Spec, f first, base uint32) (*box, error) {
+	if err := sandbox.CheckID(spec.ID); err != nil {
+		return nil, err
+	}
 	if builtWithCgo {
 		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: cgoProblem, Hint: cgoRemedy}
 	}

@@ -115,6 +115,9 @@ func (s *shimProcess) leave() {
 
 // Adopt takes over a sandbox whose owner is gone.
 func (d *Driver) Adopt(ctx context.Context, spec *sandbox.Spec) (_ *sandbox.Adopted, err error) {
+	if err := sandbox.CheckID(spec.ID); err != nil {
+		return nil, err
+	}
 	none := func(err error) error {
 		return &sandbox.Error{Op: "adopt sandbox " + spec.ID, Kind: sandbox.ErrNotFound, Problem: "nothing of it lives", Cause: err}
 	}

@@ -47,19 +47,10 @@ type box struct {
 	sampler sampler
 }
 
-// validID reports whether an id is one of a sandbox's, which names its control group. A
-// pattern would say the same, and take longer to compile than a filter to install.
-func validID(id string) bool {
-	text, ok := strings.CutPrefix(id, "sbx_")
-	return ok && len(text) >= 16 && len(text) <= 100 && !strings.ContainsFunc(text, func(r rune) bool {
-		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
-	})
-}
-
 // newBox prepares everything but the processes.
 func (d *Driver) newBox(spec *sandbox.Spec, f first) (_ *box, err error) {
-	if !validID(spec.ID) {
-		return nil, sandbox.Errorf(sandbox.ErrInvalid, "start sandbox", "%q is no id of a sandbox", spec.ID)
+	if err := sandbox.CheckID(spec.ID); err != nil {
+		return nil, err
 	}
 	if spec.User.UID == 0 || spec.User.GID == 0 {
 		return nil, &sandbox.Error{Op: "--root", Kind: sandbox.ErrUnsupported, Problem: "the process level has no root of its own: code shares the host's kernel",
