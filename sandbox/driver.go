@@ -115,15 +115,6 @@ type Preparer interface {
 	Prepare(ctx context.Context, spec *Spec) (Prepared, error)
 }
 
-// BesidePreparer is a Preparer whose sandboxes cost no more than Runner.Run's when
-// they are made before their program is known, so that they are made beside what has
-// to be done before it may start.
-type BesidePreparer interface {
-	Preparer
-	// Beside does nothing.
-	Beside()
-}
-
 // Prepared is a sandbox that waits for its program. It dies with its owner.
 type Prepared interface {
 	// ID is Spec.ID.
@@ -140,25 +131,6 @@ type Prepared interface {
 	// Ended is closed when no process of it is left, for whatever reason. Run
 	// has an error then when it was not called before.
 	Ended() <-chan struct{}
-
-	// Destroy kills everything inside and leaves nothing, as Instance.Destroy.
-	Destroy(ctx context.Context) error
-}
-
-// Holder is the optional ability of a Runner to make its sandbox before its program
-// may start.
-type Holder interface {
-	// Hold makes the sandbox that Runner.Run would make for exec, whose streams and
-	// callbacks mean nothing yet, all but the start of its program: nothing that is
-	// not the level's own runs in it. The caller must Destroy it. What goes wrong may
-	// be an error of Held.Run instead.
-	Hold(ctx context.Context, spec *Spec, exec *Exec) (Held, error)
-}
-
-// Held is a sandbox whose program may not start yet. It dies with its owner.
-type Held interface {
-	// Run starts the program and goes on as Runner.Run does, once.
-	Run(ctx context.Context, exec *Exec) (*Result, error)
 
 	// Destroy kills everything inside and leaves nothing, as Instance.Destroy.
 	Destroy(ctx context.Context) error
@@ -185,14 +157,6 @@ type Runner interface {
 	// what was measured until then, with Status StatusError and Signal
 	// "SIGKILL"; the caller, who knows why it ended ctx, sets the status.
 	Run(ctx context.Context, spec *Spec, exec *Exec) (*Result, error)
-}
-
-// Unpacker is the optional ability of a Driver to do beforehand what it does once for
-// all sandboxes of an owner: whoever gives Start a time wants it for one sandbox.
-type Unpacker interface {
-	// Unpack does it for those whose StateDir lies where this one does. It takes next
-	// to no time when it is done already.
-	Unpack(stateDir string) error
 }
 
 // Varied is the optional ability of a Driver to be had in variants, whose levels

@@ -74,7 +74,6 @@ func (r *run) admit(ctx context.Context) (*admitted, *sandbox.Result, error) {
 	if a.world.spec.Executables != nil {
 		a.posture.Commands = commandsEnforced
 	}
-	r.begin(ctx, a.driver, a.world)
 	if a.op, err = beginOperation(ctx, r.s.o.Journal, r.intent); err != nil {
 		return nil, nil, err // nothing runs unrecorded, and there is nowhere to record that
 	}

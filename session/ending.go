@@ -118,15 +118,6 @@ func Size(n int64) string {
 // before the call is given up: seconds on a host that is busy with others.
 const startAllowance = 30 * time.Second
 
-// unpack has the level do what it does once for all sandboxes, outside of the time that
-// it has for one.
-func unpack(d sandbox.Driver, spec *sandbox.Spec) error {
-	if u, ok := d.(sandbox.Unpacker); ok {
-		return u.Unpack(spec.StateDir)
-	}
-	return nil
-}
-
 // inTime says of what was cut short by startAllowance that it was, for people: no
 // level does.
 func inTime(err error) error {

@@ -211,11 +211,6 @@ func denied(op string, res *sandbox.Result) error {
 // start has the level make the sandbox, and waits until its agent answers.
 func (in *inside) start(ctx context.Context, d sandbox.Driver, kept string) (err error) {
 	r := in.run
-	if r.stocked == nil {
-		if err := unpack(d, in.world.spec); err != nil {
-			return err
-		}
-	}
 	ctx, cancel := context.WithTimeout(ctx, startAllowance)
 	defer cancel()
 	defer func() { err = inTime(err) }()

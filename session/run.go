@@ -30,7 +30,6 @@ type run struct {
 	ahead   bool     // there is no call yet: its sandbox is made for a pool
 	ready   *made    // the sandbox that was made ahead; nil without
 	oneshot bool     // its sandbox is for one program
-	begun   *begun   // the sandbox that is made beside the record; nil without
 	stock   *stock   // where living ones are that were; nil without
 	stocked *stocked // the living one that was made ahead; nil without
 	source  *os.File // ahead: the file that code is written to
@@ -174,9 +173,6 @@ func (r *run) start(ctx context.Context, d sandbox.Driver, w *world, ex *sandbox
 	if r.ready != nil {
 		return r.ready.box.Run(ctx, ex)
 	}
-	if r.begun != nil {
-		return r.begun.run(ctx, ex)
-	}
 	runner, ok := d.(sandbox.Runner)
 	if ok && r.withoutAgent() {
 		return runner.Run(ctx, w.spec, ex)
@@ -194,6 +190,10 @@ func (r *run) start(ctx context.Context, d sandbox.Driver, w *world, ex *sandbox
 	r.undo.add(box.Destroy)
 	return r.withAgent(ctx, box, w, ex)
 }
+
+// withoutAgent says that nothing has to be asked of the sandbox afterwards, and
+// nobody sits at it.
+func (r *run) withoutAgent() bool { return len(r.plan.Collect) == 0 && r.call.TTY == nil }
 
 // drainGrace is how long the last bytes of a run that was ended may take to a
 // reader that does not read.

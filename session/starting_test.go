@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/faketest"
@@ -146,60 +145,6 @@ func TestSnapshotsKeepNotes(t *testing.T) {
 	} {
 		if !maps.Equal(c.got, c.want) {
 			t.Errorf("%s has %v, want %v", what, c.got, c.want)
-		}
-	}
-}
-
-// unpacking is a level that has something to do once, which takes its time.
-type unpacking struct {
-	*faketest.Driver
-	mu       sync.Mutex
-	unpacked time.Time
-	late     []time.Duration
-}
-
-func (u *unpacking) Unpack(string) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.unpacked = time.Now()
-	return nil
-}
-
-func (u *unpacking) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
-	u.mu.Lock()
-	end, _ := ctx.Deadline()
-	u.late = append(u.late, end.Sub(u.unpacked))
-	u.mu.Unlock()
-	return u.Driver.Start(ctx, spec)
-}
-
-// The time in which a sandbox has to start begins when the level has unpacked: the first
-// one of an installation has as much as all others, on a slow processor, too.
-func TestUnpackingIsNoStart(t *testing.T) {
-	level := &unpacking{}
-	h := newHome(t, func(o *SandboxesOptions) {
-		level.Driver = o.Drivers["gvisor"].(*faketest.Driver)
-		o.Drivers = map[string]sandbox.Driver{"gvisor": level}
-	})
-	h.create(t, Create{})
-	g, err := h.grant(h.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ahead := &stock{b: h.Sandboxes}
-	m, err := ahead.make(t.Context(), &stockKind{grant: g, template: BaseTemplate})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ahead.destroy(m)
-	level.mu.Lock()
-	defer level.mu.Unlock()
-	if len(level.late) != 2 {
-		t.Fatalf("%d were started, want one by a client and one ahead", len(level.late))
-	}
-	for i, left := range level.late {
-		if left < startAllowance {
-			t.Errorf("sandbox %d has %s after unpacking, want %s", i, left, startAllowance)
 		}
 	}
 }

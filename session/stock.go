@@ -324,9 +324,6 @@ func (s *stock) make(ctx context.Context, k *stockKind) (_ *stocked, err error) 
 			return nil, err
 		}
 	}
-	if err := unpack(d, w.spec); err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, startAllowance)
 	defer cancel()
 	box, err := d.Start(ctx, w.spec)

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/caisson-run/caisson/internal/linux/cgroup"
-	"github.com/caisson-run/caisson/internal/linux/engine"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -44,22 +43,9 @@ func (d *Driver) host() *cgroup.Host { return d.groups.Host() }
 func (d *Driver) Name() string { return Name }
 
 var (
-	_ sandbox.Driver   = (*Driver)(nil)
-	_ sandbox.Runner   = (*Driver)(nil)
-	_ sandbox.Holder   = (*Driver)(nil)
-	_ sandbox.Unpacker = (*Driver)(nil)
+	_ sandbox.Driver = (*Driver)(nil)
+	_ sandbox.Runner = (*Driver)(nil)
 )
-
-// Unpack keeps the program that runs around a sandbox beside stateDir: once for each
-// version of caisson, and for as long as ten sandboxes take to start where the processor
-// has no instructions for digests.
-func (d *Driver) Unpack(stateDir string) error {
-	program, err := engine.Open(stateDir)
-	if err != nil {
-		return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the program around it cannot be unpacked", Cause: err}
-	}
-	return program.Close()
-}
 
 // Run runs one program as the first process of a sandbox of its own.
 func (d *Driver) Run(ctx context.Context, spec *sandbox.Spec, exec *sandbox.Exec) (*sandbox.Result, error) {

@@ -83,11 +83,6 @@ func (b *box) parked() {
 	}
 }
 
-var _ sandbox.BesidePreparer = (*Driver)(nil)
-
-// Beside implements sandbox.BesidePreparer.
-func (d *Driver) Beside() {}
-
 func (p *prepared) ID() string { return p.box.spec.ID }
 
 func (p *prepared) Ended() <-chan struct{} { return p.box.gone }

@@ -70,9 +70,6 @@ func (k *keeper) serve(owner *net.UnixConn) {
 			return
 		}
 		switch c.Kind {
-		case wire.Begin:
-			k.w.begin()
-			continue
 		case wire.Kill:
 			k.w.kill("")
 			k.outlive(0, time.Time{}) // it is no owner's any more

@@ -37,9 +37,6 @@ type world struct {
 	own     string // where gVisor's own files lie
 	behind  int    // how many files behind scratch directories are ours to make
 
-	may     chan struct{} // closed when the first process may start, or shall not any more
-	mayOnce sync.Once
-
 	mu      sync.Mutex
 	kernel  *gvisor.Sandbox // box.Sandbox, which Destroy sets to nil under whoever asks
 	pid     int             // the kernel process; 0 before it exists
@@ -54,10 +51,7 @@ type world struct {
 }
 
 func newWorld(o *wire.Order, files []*os.File, group *cgroup.Group, r *ready, started func()) (*world, error) {
-	w := &world{order: o, files: files, group: group, started: started, spec: new(specs.Spec), own: o.StateDir, may: make(chan struct{})}
-	if !o.Hold {
-		w.begin()
-	}
+	w := &world{order: o, files: files, group: group, started: started, spec: new(specs.Spec), own: o.StateDir}
 	if err := takeStdio(files); err != nil {
 		return nil, fmt.Errorf("taking over the program's input and output: %w", err)
 	}
@@ -146,7 +140,6 @@ func (w *world) runToEnd() (*wire.Event, error) {
 		looks.close()
 		return nil, err
 	}
-	<-w.may
 	base := w.read()
 	w.mu.Lock()
 	w.base = &base
@@ -262,16 +255,12 @@ func (w *world) isKilled() bool {
 	return w.killed
 }
 
-// begin lets the first process start.
-func (w *world) begin() { w.mayOnce.Do(func() { close(w.may) }) }
-
 // kill ends everything inside at once. limit names the limit it is for, or is
 // empty. It may be called at any time and any number of times.
 func (w *world) kill(limit string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.killed = true
-	w.begin() // start looks whether it is killed
 	if w.limit == "" {
 		w.limit = limit
 	}

@@ -66,9 +66,6 @@ type Order struct {
 	// ExecFile, when not 0, is the index of the file that the first process
 	// executes, whatever there is inside.
 	ExecFile int `json:"exec_file,omitempty"`
-	// Hold has the shim make the sandbox and wait for Begin before it starts the
-	// first process.
-	Hold bool `json:"hold,omitempty"`
 	// Network, when not nil, is the sandbox's wire.
 	Network *Network `json:"network,omitempty"`
 	// Restore, when not empty, is the directory of a snapshot: the sandbox goes on
@@ -204,7 +201,6 @@ type CommandKind string
 
 // The commands. EOF on the socket is Kill, unless the last Outlive says otherwise.
 const (
-	Begin   CommandKind = "begin"   // start the first process (Hold)
 	Measure CommandKind = "measure" // answer with a Usage event
 	Signal  CommandKind = "signal"  // deliver Signal to the first process's group
 	Kill    CommandKind = "kill"    // end everything
