@@ -13,8 +13,7 @@ import (
 )
 
 // A system call that gVisor lacks, in the range of its table (userfaultfd, 1000) and
-// beyond it, is an error to the program. gVisor's kernel counts it, with a counter
-// that is not the one it would have made (sentry, countMissing).
+// beyond it, is an error to the program.
 func TestMissingSystemCalls(t *testing.T) {
 	var out, errs bytes.Buffer
 	_, err := gvisor.New(gvisor.Options{}).Run(t.Context(), world(t), &sandbox.Exec{

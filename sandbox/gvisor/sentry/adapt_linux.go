@@ -85,9 +85,6 @@ func adaptKernel() {
 	for _, p := range kernelFilters() {
 		kernelPrograms[p.Name] = p
 	}
-	skipTracePoints()
-	countMissing()
-	readProcessor()
 	lightenUnmount(os.Args)
 	os.Args = takeScratch(os.Args)
 	os.Args = takeStatus(os.Args)
