@@ -11,7 +11,6 @@ import (
 	_ "github.com/caisson-run/caisson/sandbox/gvisor/arrival" // takes over before main
 	"github.com/caisson-run/caisson/sandbox/gvisor/sentry"
 	"github.com/caisson-run/caisson/sandbox/gvisor/shim"
-	_ "github.com/caisson-run/caisson/sandbox/gvisor/umounter" // takes over before main
 	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
 )
 

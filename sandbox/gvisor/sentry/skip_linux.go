@@ -33,7 +33,7 @@ func lightenUnmount(args []string) {
 	}
 	f, err := starter.Umounter("/proc")
 	if err != nil {
-		return // then it is package umounter's turn
+		return // then gVisor executes the whole binary
 	}
 	defer f.Close()
 	// A bare number, which is never closed, and one that os/exec does not use
