@@ -9,11 +9,11 @@ import (
 
 	"github.com/caisson-run/caisson/egress/confined"
 	"github.com/caisson-run/caisson/egress/wire"
-	"github.com/caisson-run/caisson/sandbox/gvisor/halves"
+	"github.com/caisson-run/caisson/sandbox/gvisor/shim"
 )
 
 func reexecEngine() {
-	halves.Reexec()
+	shim.Reexec()
 	if len(os.Args) > 0 && os.Args[0] == wire.Argv0 {
 		confined.Main()
 	}

@@ -16,11 +16,11 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/caisson-run/caisson/sandbox/gvisor/halves"
+	"github.com/caisson-run/caisson/sandbox/gvisor/shim"
 )
 
 func main() {
-	halves.Reexec()
+	shim.Reexec()
 	fmt.Fprintln(os.Stderr, "caisson-engine is started by caisson, not by hand")
 	os.Exit(125)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package engine has the program that runs around a gVisor sandbox: its keeper,
-// and gVisor's kernel and file server (sandbox/gvisor/halves). It has the program
+// and gVisor's kernel and file server (sandbox/gvisor/shim). It has the program
 // of a network's router, too (egress/confined).
 //
 // Each of these processes pays for the start of all packages that its program
