@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
 // hostGroup is a file of the host's control groups that Go keeps open to learn how many
@@ -35,7 +35,7 @@ func TestEngineHoldsNoControlGroups(t *testing.T) {
 	defer theirs.Close()
 	var said bytes.Buffer
 	cmd := exec.Command(build(t, "../caisson-engine"))
-	cmd.Args, cmd.Env, cmd.ExtraFiles, cmd.Stderr = []string{wire.Argv0}, []string{"GOMAXPROCS=1"}, []*os.File{theirs}, &said
+	cmd.Args, cmd.Env, cmd.ExtraFiles, cmd.Stderr = []string{protocol.Argv0}, []string{"GOMAXPROCS=1"}, []*os.File{theirs}, &said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestEngineHoldsNoControlGroups(t *testing.T) {
 	table := fmt.Sprintf("/proc/%d/fd", cmd.Process.Pid)
 	// It has begun when it has put /dev/null where its program was open.
 	for late := time.After(time.Minute); ; {
-		if to, err := os.Readlink(filepath.Join(table, fmt.Sprint(wire.LastFile))); err == nil && to == os.DevNull {
+		if to, err := os.Readlink(filepath.Join(table, fmt.Sprint(protocol.LastFile))); err == nil && to == os.DevNull {
 			break
 		}
 		select {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/caisson-run/caisson/internal/linux/threads"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
 // box is one sandbox as its owner sees it: a plan, a control group, a shim.
@@ -23,7 +23,7 @@ type box struct {
 	driver *Driver
 	spec   *sandbox.Spec
 	plan   *plan
-	order  *wire.Order
+	order  *protocol.Order
 	began  time.Time // when the shim got it
 	exec   *os.File  // the first process's program, when it is not a file inside
 
@@ -163,7 +163,7 @@ func (b *box) makeOrder(f first) error {
 	if err != nil {
 		return err
 	}
-	b.order = &wire.Order{ID: b.spec.ID, StateDir: b.spec.StateDir, Spec: oci, Flags: b.flags(), Memory: b.spec.Limits.Memory,
+	b.order = &protocol.Order{ID: b.spec.ID, StateDir: b.spec.StateDir, Spec: oci, Flags: b.flags(), Memory: b.spec.Limits.Memory,
 		StageScratch: b.plan.stagesScratch()}
 	if !b.memoryHeld && b.spec.Limits.Memory > 0 {
 		b.order.KernelShare = kernelShare(b.spec.Limits.Memory)

@@ -6,12 +6,12 @@ import (
 	"strings"
 
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
 // explain turns gVisor's words for a sandbox that could not be made into an
 // error with a hint. What the shim knows better than its words say stays.
-func explain(ev *wire.Event) error {
+func explain(ev *protocol.Event) error {
 	text := ev.Error
 	if ev.Advice != nil && ev.Advice.Hint != "" {
 		e := &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: text}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
 func TestExplain(t *testing.T) {
@@ -24,7 +24,7 @@ func TestExplain(t *testing.T) {
 		"cannot create sandbox: cannot read client sync file: waiting for sandbox to start: EOF":        {"client sync file", "ulimit -a"},
 		"something else": {"something else", ""},
 	} {
-		err := explain(&wire.Event{Error: text})
+		err := explain(&protocol.Event{Error: text})
 		if !errors.Is(err, sandbox.ErrUnavailable) || !strings.Contains(err.Error(), want[0]) || !strings.Contains(sandbox.Hint(err), want[1]) {
 			t.Errorf("%s: %v (hint: %s), want %q", text, err, sandbox.Hint(err), want)
 		}
@@ -33,7 +33,7 @@ func TestExplain(t *testing.T) {
 
 // What the shim knows itself is not gVisor's doing, whatever its words are like.
 func TestExplainWhatIsKnown(t *testing.T) {
-	ev := &wire.Event{Kind: wire.Failed}
+	ev := &protocol.Event{Kind: protocol.Failed}
 	ev.Fail(&sandbox.Error{Op: "enter cgroup x", Kind: sandbox.ErrUnsupported, Problem: "operation not permitted", Hint: "raise the limit (ulimit -i)"})
 	err := explain(ev)
 	if got := err.Error(); got != "start sandbox: enter cgroup x: operation not permitted" || sandbox.Hint(err) != "raise the limit (ulimit -i)" || !errors.Is(err, sandbox.ErrUnsupported) {

@@ -8,7 +8,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
 // A container image is one EROFS file, which gVisor's kernel mounts itself as
@@ -27,5 +27,5 @@ func (p *plan) rootImage(s *sandbox.Spec, img *sandbox.Image) {
 	// A directory must be said; nothing is mounted from it.
 	p.oci.Root = &specs.Root{Path: s.StateDir, Readonly: true}
 	p.oci.Annotations[rootAnnotation+"type"] = "erofs"
-	p.oci.Annotations[rootAnnotation+"source"] = "fd:" + strconv.Itoa(wire.FirstFile)
+	p.oci.Annotations[rootAnnotation+"source"] = "fd:" + strconv.Itoa(protocol.FirstFile)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/caisson-run/caisson/guest/embedded"
 	"github.com/caisson-run/caisson/guest/stream"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
 // agentCapabilities are what the agent needs of the sandbox's own root: to
@@ -43,10 +43,10 @@ type instance struct {
 	ended chan struct{}
 
 	mu    sync.Mutex
-	last  *wire.Event             // the end; set before ended is closed
-	err   error                   // why there was none
-	asked []chan<- *wire.Counters // who waits for a Usage event
-	saved chan error              // for Saved; nil while nobody waits
+	last  *protocol.Event             // the end; set before ended is closed
+	err   error                       // why there was none
+	asked []chan<- *protocol.Counters // who waits for a Usage event
+	saved chan error                  // for Saved; nil while nobody waits
 }
 
 var _ sandbox.Instance = (*instance)(nil)
@@ -209,18 +209,18 @@ func (i *instance) follow(started chan<- struct{}) {
 		switch {
 		case err != nil:
 			i.err = err
-		case ev.Kind == wire.Failed:
+		case ev.Kind == protocol.Failed:
 			i.err = explain(ev)
-		case ev.Kind == wire.Exited:
+		case ev.Kind == protocol.Exited:
 			i.last = ev
 			i.err = sandbox.Errorf(sandbox.ErrUnavailable, "sandbox "+i.box.spec.ID, "it has ended")
 		}
 		over := i.err != nil
-		if i.saved != nil && (over || ev.Kind == wire.Saved) {
+		if i.saved != nil && (over || ev.Kind == protocol.Saved) {
 			i.saved <- saveError(ev, i.err)
 			i.saved = nil
 		}
-		if ev != nil && ev.Kind == wire.Usage || over {
+		if ev != nil && ev.Kind == protocol.Usage || over {
 			for _, c := range i.asked {
 				if ev != nil {
 					c <- ev.Counters
@@ -233,7 +233,7 @@ func (i *instance) follow(started chan<- struct{}) {
 		if over {
 			return
 		}
-		if ev.Kind == wire.Started {
+		if ev.Kind == protocol.Started {
 			close(started)
 		}
 	}
@@ -257,7 +257,7 @@ func (i *instance) Limit() sandbox.LimitName {
 
 // Usage asks the shim; after the end it returns the last figures.
 func (i *instance) Usage(ctx context.Context) (sandbox.Usage, error) {
-	answer := make(chan *wire.Counters, 1)
+	answer := make(chan *protocol.Counters, 1)
 	i.mu.Lock()
 	if i.last != nil {
 		defer i.mu.Unlock()
@@ -269,7 +269,7 @@ func (i *instance) Usage(ctx context.Context) (sandbox.Usage, error) {
 	}
 	i.asked = append(i.asked, answer)
 	i.mu.Unlock()
-	_ = i.box.shim.command(wire.Command{Kind: wire.Measure})
+	_ = i.box.shim.command(protocol.Command{Kind: protocol.Measure})
 	select {
 	case n, ok := <-answer:
 		if !ok || n == nil {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/caisson-run/caisson/internal/linux/stdio"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
 // runToEnd starts the box with exec as its first process and waits for its
@@ -72,33 +72,33 @@ func (b *box) control(ctx context.Context, exec *sandbox.Exec, broken <-chan str
 				signals = nil
 				continue
 			}
-			_ = b.shim.command(wire.Command{Kind: wire.Signal, Signal: int(s)})
+			_ = b.shim.command(protocol.Command{Kind: protocol.Signal, Signal: int(s)})
 		case <-tick:
-			_ = b.shim.command(wire.Command{Kind: wire.Measure})
+			_ = b.shim.command(protocol.Command{Kind: protocol.Measure})
 		}
 	}
 }
 
 // waitExit reads events until the sandbox is gone.
-func (b *box) waitExit(exec *sandbox.Exec) (*wire.Event, error) {
+func (b *box) waitExit(exec *sandbox.Exec) (*protocol.Event, error) {
 	for {
 		ev, err := b.next()
 		if err != nil {
 			return nil, err
 		}
 		switch ev.Kind {
-		case wire.Started:
+		case protocol.Started:
 			if exec.Started != nil {
 				exec.Started()
 			}
-		case wire.Usage:
+		case protocol.Usage:
 			if exec.Sample != nil && ev.Counters != nil {
 				exec.Sample(usage(ev.Counters))
 			}
-		case wire.Exited:
+		case protocol.Exited:
 			b.shim.end()
 			return ev, nil
-		case wire.Failed:
+		case protocol.Failed:
 			b.shim.end()
 			return b.failed(ev)
 		}
@@ -107,21 +107,21 @@ func (b *box) waitExit(exec *sandbox.Exec) (*wire.Event, error) {
 
 // next waits for the next event. A memory limit may take the shim along with
 // the sandbox, because both are in the group; that is the sandbox's end.
-func (b *box) next() (*wire.Event, error) {
+func (b *box) next() (*protocol.Event, error) {
 	ev, err := b.shim.next()
 	if err == nil || b.group == nil || !b.group.OOMKilled() {
 		return ev, err
 	}
 	u := b.group.Usage()
-	return &wire.Event{
-		Kind: wire.Exited, WaitStatus: uint32(unix.SIGKILL), Limit: string(sandbox.LimitMemory),
-		Counters: &wire.Counters{CPU: u.CPU, MemoryPeak: u.MemoryPeak}, Wall: time.Since(b.began),
+	return &protocol.Event{
+		Kind: protocol.Exited, WaitStatus: uint32(unix.SIGKILL), Limit: string(sandbox.LimitMemory),
+		Counters: &protocol.Counters{CPU: u.CPU, MemoryPeak: u.MemoryPeak}, Wall: time.Since(b.began),
 	}, nil
 }
 
 // failed tells apart a program that cannot be started, which is the program's
 // end as a shell would have it, from a sandbox that cannot be made.
-func (b *box) failed(ev *wire.Event) (*wire.Event, error) {
+func (b *box) failed(ev *protocol.Event) (*protocol.Event, error) {
 	text := ev.Error
 	if why := noDirectory(text); why != "" {
 		return nil, sandbox.NoDirectory(b.plan.oci.Process.Cwd, why)
@@ -131,7 +131,7 @@ func (b *box) failed(ev *wire.Event) (*wire.Event, error) {
 		if code == 126 {
 			reason = b.plan.oci.Process.Args[0] + ": cannot be executed"
 		}
-		return &wire.Event{Kind: wire.Exited, WaitStatus: uint32(code) << 8, Error: reason}, nil
+		return &protocol.Event{Kind: protocol.Exited, WaitStatus: uint32(code) << 8, Error: reason}, nil
 	}
 	return nil, explain(ev)
 }
@@ -157,7 +157,7 @@ func shellCode(text string) (int, bool) {
 }
 
 // result turns the shim's last event into a Result.
-func result(ev *wire.Event) *sandbox.Result {
+func result(ev *protocol.Event) *sandbox.Result {
 	r := &sandbox.Result{Status: sandbox.StatusError, WallMS: ev.Wall.Milliseconds(), Reason: ev.Error}
 	ws := unix.WaitStatus(ev.WaitStatus)
 	switch {
@@ -186,6 +186,6 @@ func result(ev *wire.Event) *sandbox.Result {
 	return r
 }
 
-func usage(n *wire.Counters) sandbox.Usage {
+func usage(n *protocol.Counters) sandbox.Usage {
 	return sandbox.Usage{At: time.Now(), CPU: n.CPU, Memory: n.Memory, MemoryPeak: n.MemoryPeak, Processes: n.Processes}
 }

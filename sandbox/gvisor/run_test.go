@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
 func TestShellCode(t *testing.T) {
@@ -41,15 +41,15 @@ func TestShellCode(t *testing.T) {
 func TestResult(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		event  wire.Event
+		event  protocol.Event
 		status sandbox.Status
 		code   int // -1: none
 		signal string
 	}{
-		{"success", wire.Event{}, sandbox.StatusSuccess, 0, ""},
-		{"exit 3", wire.Event{WaitStatus: 3 << 8}, sandbox.StatusError, 3, ""},
-		{"segfault", wire.Event{WaitStatus: uint32(unix.SIGSEGV)}, sandbox.StatusError, -1, "SIGSEGV"},
-		{"memory", wire.Event{WaitStatus: uint32(unix.SIGKILL), Limit: "memory"}, sandbox.StatusResourceExceeded, -1, "SIGKILL"},
+		{"success", protocol.Event{}, sandbox.StatusSuccess, 0, ""},
+		{"exit 3", protocol.Event{WaitStatus: 3 << 8}, sandbox.StatusError, 3, ""},
+		{"segfault", protocol.Event{WaitStatus: uint32(unix.SIGSEGV)}, sandbox.StatusError, -1, "SIGSEGV"},
+		{"memory", protocol.Event{WaitStatus: uint32(unix.SIGKILL), Limit: "memory"}, sandbox.StatusResourceExceeded, -1, "SIGKILL"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := result(&tc.event)

@@ -20,7 +20,7 @@ import (
 	"github.com/caisson-run/caisson/internal/linux/cgroup"
 	"github.com/caisson-run/caisson/internal/linux/engine"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
 // shimProcess is the owner's end of a shim.
@@ -39,13 +39,13 @@ type shimProcess struct {
 // startShim starts the shim of the sandbox in stateDir, as a member of group unless that
 // is nil. The shim waits for its order. The caller ends it.
 func startShim(stateDir string, group *cgroup.Group) (*shimProcess, error) {
-	birth := &wire.Birth{StateDir: stateDir}
+	birth := &protocol.Birth{StateDir: stateDir}
 	if group != nil {
 		outside, err := group.Outside()
 		if err != nil {
 			return nil, err
 		}
-		birth.Cgroup = &wire.Cgroup{Dirs: group.Dirs(), Outside: outside}
+		birth.Cgroup = &protocol.Cgroup{Dirs: group.Dirs(), Outside: outside}
 	}
 	program, err := engine.Open(stateDir)
 	if err != nil {
@@ -59,12 +59,12 @@ func startShim(stateDir string, group *cgroup.Group) (*shimProcess, error) {
 	defer theirs.Close()
 	// Before the shim is there, so that there is no moment in which it does not
 	// know what to take away.
-	if err := wire.Send(conn, birth, nil); err != nil {
+	if err := protocol.Send(conn, birth, nil); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("start shim: %w", err)
 	}
 	cmd := &exec.Cmd{
-		Path: "/proc/self/fd/" + strconv.Itoa(wire.LastFile), Args: []string{wire.Argv0}, Dir: "/",
+		Path: "/proc/self/fd/" + strconv.Itoa(protocol.LastFile), Args: []string{protocol.Argv0}, Dir: "/",
 		Env: shimEnv, ExtraFiles: fill(theirs, program), SysProcAttr: shimAttributes(),
 	}
 	start := cmd.Start
@@ -96,7 +96,7 @@ func unstarted(err error) error {
 	e := &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the program around it cannot be started", Cause: err, Hint: sandbox.Hint(err)}
 	switch {
 	case e.Hint != "":
-	case errors.Is(err, syscall.EBADF), errors.Is(err, syscall.EMFILE): // wire.LastFile is one that it may have
+	case errors.Is(err, syscall.EBADF), errors.Is(err, syscall.EMFILE): // protocol.LastFile is one that it may have
 		e.Hint = "let caisson have more open files: ulimit -n 1024"
 	default:
 		e.Hint = "caisson doctor tells what this host does not allow and how to mend it"
@@ -139,42 +139,42 @@ func (b *box) give(stdin, stdout, stderr *os.File) error {
 		files = append(files, b.exec)
 	}
 	if n := b.spec.Network; n != nil {
-		b.order.Network = &wire.Network{NIC: len(files), Address: n.Address.String(), Gateway: n.Gateway.String(), MTU: n.MTU}
+		b.order.Network = &protocol.Network{NIC: len(files), Address: n.Address.String(), Gateway: n.Gateway.String(), MTU: n.MTU}
 		files = append(files, n.NIC)
 	}
 	if b.bequest != nil {
 		files = b.bequest.handOver(b.order, files)
 	}
 	b.began, b.shim.ordered = time.Now(), true
-	if err := wire.Send(b.shim.conn, b.order, files); err != nil {
+	if err := protocol.Send(b.shim.conn, b.order, files); err != nil {
 		return b.shim.lastWord(err)
 	}
 	return nil
 }
 
 // fill puts the socket where the shim looks for it, and the program that is to
-// be executed at number wire.LastFile. The numbers in between are closed in the
+// be executed at number protocol.LastFile. The numbers in between are closed in the
 // shim, whatever this process has there that is not close-on-exec. And the
 // table of descriptors is large from the start: growing it later, in a process with several threads, waits for the kernel's RCU
 // grace period, which gVisor's halves would each pay for when they move their
 // stdio to the numbers below 256.
 func fill(socket, program *os.File) []*os.File {
 	const first = 3 // what exec.Cmd counts ExtraFiles from
-	filled := make([]*os.File, wire.LastFile-first+1)
-	filled[wire.FD-first], filled[wire.LastFile-first] = socket, program
+	filled := make([]*os.File, protocol.LastFile-first+1)
+	filled[protocol.FD-first], filled[protocol.LastFile-first] = socket, program
 	return filled
 }
 
 // command sends one command; a shim that is gone is noticed by next.
-func (s *shimProcess) command(c wire.Command) error {
+func (s *shimProcess) command(c protocol.Command) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.out.Encode(c)
 }
 
 // next waits for the next event.
-func (s *shimProcess) next() (*wire.Event, error) {
-	var e wire.Event
+func (s *shimProcess) next() (*protocol.Event, error) {
+	var e protocol.Event
 	if err := s.in.Decode(&e); err != nil {
 		return nil, s.lost(err)
 	}
@@ -191,7 +191,7 @@ func (s *shimProcess) lastWord(err error) error {
 	switch {
 	case err != nil:
 		return err
-	case ev.Kind == wire.Failed:
+	case ev.Kind == protocol.Failed:
 		s.end()
 		return explain(ev)
 	}
@@ -218,7 +218,7 @@ var endGrace = 10 * time.Second
 // kill makes the shim end everything. A shim that does not (somebody has
 // stopped it) is killed, and the kernel kills the sandbox with it.
 func (s *shimProcess) kill() {
-	_ = s.command(wire.Command{Kind: wire.Kill})
+	_ = s.command(protocol.Command{Kind: protocol.Kill})
 	s.lateOnce.Do(func() { time.AfterFunc(endGrace, s.slay) })
 }
 

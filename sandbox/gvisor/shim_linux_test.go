@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
 // ended is a shim's process that is gone.
@@ -27,12 +27,12 @@ func (ended) forget()     {}
 // A shim that ends before it gets its order has said why; that is what people are told.
 func TestLastWord(t *testing.T) {
 	for name, c := range map[string]struct {
-		said *wire.Event
+		said *protocol.Event
 		want string
 	}{
-		"why":     {&wire.Event{Kind: wire.Failed, Error: "enough", Advice: &wire.Advice{Hint: "take less"}}, "start sandbox: enough"},
+		"why":     {&protocol.Event{Kind: protocol.Failed, Error: "enough", Advice: &protocol.Advice{Hint: "take less"}}, "start sandbox: enough"},
 		"nothing": {nil, "run sandbox: its keeper process ended early (exit status 1)"},
-		"another": {&wire.Event{Kind: wire.Started}, "run sandbox: its keeper process ended early (exit status 1)"},
+		"another": {&protocol.Event{Kind: protocol.Started}, "run sandbox: its keeper process ended early (exit status 1)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn, theirs, err := socketPair()
@@ -45,7 +45,7 @@ func TestLastWord(t *testing.T) {
 			if err = errors.Join(err, theirs.Close()); err != nil {
 				t.Fatal(err)
 			}
-			b := &box{plan: &plan{}, spec: &sandbox.Spec{}, order: &wire.Order{}, berth: &berth{shim: newShimProcess(ended{}, conn)}}
+			b := &box{plan: &plan{}, spec: &sandbox.Spec{}, order: &protocol.Order{}, berth: &berth{shim: newShimProcess(ended{}, conn)}}
 			if err := b.give(nil, nil, nil); !errors.Is(err, sandbox.ErrUnavailable) || err.Error() != c.want {
 				t.Errorf("%v, want %s", err, c.want)
 			}
@@ -80,7 +80,7 @@ func TestShimOfDeadOwner(t *testing.T) {
 	}
 	defer null.Close()
 	err = errors.Join(
-		wire.Send(s.conn, &wire.Order{StateDir: dir, Spec: []byte("none")}, []*os.File{null, null, null, null}),
+		protocol.Send(s.conn, &protocol.Order{StateDir: dir, Spec: []byte("none")}, []*os.File{null, null, null, null}),
 		s.conn.Close(), // long before it is able to read
 	)
 	if err != nil {

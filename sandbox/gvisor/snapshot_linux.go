@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
 var (
@@ -53,15 +53,15 @@ func readSelf(dir string) (s self, err error) {
 
 // Snapshot has gVisor's kernel write itself down.
 func (i *instance) Snapshot(ctx context.Context, dir string, end bool) error {
-	return i.save(ctx, wire.Command{Kind: wire.Save, Dir: dir, End: end})
+	return i.save(ctx, protocol.Command{Kind: protocol.Save, Dir: dir, End: end})
 }
 
 // SnapshotFiles has it write down the file systems that are on the disk.
 func (i *instance) SnapshotFiles(ctx context.Context, dir string) error {
-	return i.save(ctx, wire.Command{Kind: wire.Save, Dir: dir, End: true, Files: true})
+	return i.save(ctx, protocol.Command{Kind: protocol.Save, Dir: dir, End: true, Files: true})
 }
 
-func (i *instance) save(ctx context.Context, c wire.Command) error {
+func (i *instance) save(ctx context.Context, c protocol.Command) error {
 	if !i.box.spec.Snapshots {
 		return sandbox.Errorf(sandbox.ErrUnsupported, "snapshot of "+i.box.spec.ID, "it was not made for it")
 	}
@@ -96,7 +96,7 @@ func (i *instance) save(ctx context.Context, c wire.Command) error {
 
 // saveError is what came of a snapshot: the shim's answer, or the sandbox's end
 // before it.
-func saveError(ev *wire.Event, end error) error {
+func saveError(ev *protocol.Event, end error) error {
 	if end != nil {
 		return end
 	}

@@ -13,7 +13,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
 // first is the first process of a sandbox.
@@ -30,7 +30,7 @@ type first struct {
 // plan is a Spec turned into what gVisor wants.
 type plan struct {
 	oci   *ociSpec
-	files []sandbox.Mount // what "fd:<n>" in oci means, from wire.FirstFile on
+	files []sandbox.Mount // what "fd:<n>" in oci means, from protocol.FirstFile on
 	ids   identity
 	// scratchDirs are below the state directory, unless stagesScratch.
 	scratchDirs []string
@@ -45,7 +45,7 @@ func newPlan(s *sandbox.Spec, f first, ids identity) (*plan, error) {
 	p := &plan{ids: ids, overlay: "none", oci: &ociSpec{
 		Version:  specs.Version,
 		Hostname: s.Hostname,
-		Root:     &specs.Root{Path: "fd:" + strconv.Itoa(wire.FirstFile), Readonly: true},
+		Root:     &specs.Root{Path: "fd:" + strconv.Itoa(protocol.FirstFile), Readonly: true},
 		Process: &ociProcess{
 			User:            ociUser{UID: uint32(f.user.UID), GID: uint32(f.user.GID)},
 			Args:            f.argv,
@@ -117,7 +117,7 @@ func (p *plan) system() {
 
 // bind shows a host object, handed over open.
 func (p *plan) bind(m sandbox.Mount, options ...string) {
-	n := wire.FirstFile + len(p.files)
+	n := protocol.FirstFile + len(p.files)
 	p.files = append(p.files, m)
 	p.oci.Mounts = append(p.oci.Mounts, ociMount{
 		Destination: m.Target, Type: "bind", Source: "fd:" + strconv.Itoa(n), Options: append([]string{"rbind"}, options...),

@@ -20,7 +20,7 @@ import (
 	"github.com/caisson-run/caisson/guest/stream"
 	"github.com/caisson-run/caisson/internal/linux/cgroup"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
 var _ sandbox.Survivor = (*instance)(nil)
@@ -50,7 +50,7 @@ func (i *instance) bequeath(ours, log *os.File) error {
 		return err
 	}
 	defer dir.Close()
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: inside(dir, wire.ClaimName)})
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: inside(dir, protocol.ClaimName)})
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
 		return nil
 	}
@@ -69,7 +69,7 @@ func (i *instance) bequeath(ours, log *os.File) error {
 }
 
 // handOver adds it to an order and its files.
-func (b *bequest) handOver(o *wire.Order, files []*os.File) []*os.File {
+func (b *bequest) handOver(o *protocol.Order, files []*os.File) []*os.File {
 	add := func(f *os.File) int {
 		if f == nil {
 			return 0
@@ -78,7 +78,7 @@ func (b *bequest) handOver(o *wire.Order, files []*os.File) []*os.File {
 		return len(files) - 1
 	}
 	add(b.root) // the shim holds all that comes
-	o.Will = &wire.Will{Socket: add(b.socket), Stream: add(b.stream), Log: add(b.log), Hold: add(b.hold), Far: add(b.far), Self: b.self}
+	o.Will = &protocol.Will{Socket: add(b.socket), Stream: add(b.stream), Log: add(b.log), Hold: add(b.hold), Far: add(b.far), Self: b.self}
 	return files
 }
 
@@ -88,7 +88,7 @@ func (i *instance) Outlive(grace time.Duration, until time.Time) error {
 	if !i.survives {
 		return sandbox.Errorf(sandbox.ErrUnsupported, "sandbox "+i.box.spec.ID, "it was made to end with its owner, or its state directory has no sockets")
 	}
-	return i.box.shim.command(wire.Command{Kind: wire.Outlive, Grace: max(grace, 0), Until: until})
+	return i.box.shim.command(protocol.Command{Kind: protocol.Outlive, Grace: max(grace, 0), Until: until})
 }
 
 // Leave lets go of the sandbox.
@@ -163,7 +163,7 @@ func (d *Driver) Adopt(ctx context.Context, spec *sandbox.Spec) (_ *sandbox.Adop
 }
 
 // heir is the sandbox as its new owner has it, but for its stream.
-func heir(spec *sandbox.Spec, conn *net.UnixConn, l *wire.Legacy) (*instance, error) {
+func heir(spec *sandbox.Spec, conn *net.UnixConn, l *protocol.Legacy) (*instance, error) {
 	i := &instance{ended: make(chan struct{}), survives: true}
 	if err := json.Unmarshal(l.Self, &i.self); err != nil {
 		return nil, err
@@ -185,23 +185,23 @@ func heir(spec *sandbox.Spec, conn *net.UnixConn, l *wire.Legacy) (*instance, er
 }
 
 // claim asks the shim for its sandbox.
-func claim(ctx context.Context, conn *net.UnixConn, id string) (*wire.Legacy, []*os.File, error) {
+func claim(ctx context.Context, conn *net.UnixConn, id string) (*protocol.Legacy, []*os.File, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	if err := wire.Send(conn, &wire.Claim{Version: wire.Version, ID: id}, nil); err != nil {
+	if err := protocol.Send(conn, &protocol.Claim{Version: protocol.Version, ID: id}, nil); err != nil {
 		return nil, nil, err
 	}
-	var l wire.Legacy
-	files, err := wire.Receive(conn, &l)
+	var l protocol.Legacy
+	files, err := protocol.Receive(conn, &l)
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case l.Version != wire.Version && (l.Refused == "" || l.Refused == wire.Foreign), l.Refused == wire.Foreign:
+	case l.Version != protocol.Version && (l.Refused == "" || l.Refused == protocol.Foreign), l.Refused == protocol.Foreign:
 		for _, f := range files {
 			f.Close()
 		}
 		return nil, nil, endForeign(ctx, conn, id, &l)
-	case l.Refused == wire.Owned:
+	case l.Refused == protocol.Owned:
 		return nil, nil, &sandbox.Error{Op: "adopt sandbox " + id, Kind: sandbox.ErrConflict, Problem: "it has an owner, who lives", Hint: "end that process first"}
 	case l.Refused != "":
 		return nil, nil, fmt.Errorf("it is not given: %s", l.Refused)
@@ -215,9 +215,9 @@ const foreignPatience = 20 * time.Second
 // endForeign ends a sandbox whose shim is of another version, and says so: what either
 // would understand of the other's words is anybody's guess. The shim takes away what
 // it has, as it does when nobody comes.
-func endForeign(ctx context.Context, conn *net.UnixConn, id string, l *wire.Legacy) error {
+func endForeign(ctx context.Context, conn *net.UnixConn, id string, l *protocol.Legacy) error {
 	e := &sandbox.Error{Op: "adopt sandbox " + id, Kind: sandbox.ErrUnsupported, Hint: "end or pause what runs before another version of caisson is started",
-		Problem: fmt.Sprintf("it was made by another version of caisson, with which this one cannot speak (%d, and %d here), and was ended", l.Version, wire.Version)}
+		Problem: fmt.Sprintf("it was made by another version of caisson, with which this one cannot speak (%d, and %d here), and was ended", l.Version, protocol.Version)}
 	p, err := newStranger(l.PID)
 	if errors.Is(err, unix.ESRCH) {
 		return e
@@ -227,7 +227,7 @@ func endForeign(ctx context.Context, conn *net.UnixConn, id string, l *wire.Lega
 		return e
 	}
 	if l.Refused == "" { // its owner is this process now
-		e.Cause = json.NewEncoder(conn).Encode(wire.Command{Kind: wire.Outlive})
+		e.Cause = json.NewEncoder(conn).Encode(protocol.Command{Kind: protocol.Outlive})
 	}
 	conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, foreignPatience)
@@ -251,11 +251,11 @@ func dialShim(stateDir string) (*net.UnixConn, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	fd, err := unix.Openat(int(dir.Fd()), wire.ClaimName, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, err := unix.Openat(int(dir.Fd()), protocol.ClaimName, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
-	socket := os.NewFile(uintptr(fd), wire.ClaimName)
+	socket := os.NewFile(uintptr(fd), protocol.ClaimName)
 	defer socket.Close()
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/caisson-run/caisson/internal/linux/threads"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/gvisor"
-	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
 // A claim of another user is not heard, even where the files are open to all.
@@ -58,7 +58,7 @@ func TestClaimOfAnotherUser(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	socket := filepath.Join(spec.StateDir, wire.ClaimName)
+	socket := filepath.Join(spec.StateDir, protocol.ClaimName)
 	if err := os.Chmod(socket, 0o777); err != nil {
 		t.Fatal(err)
 	}
@@ -67,9 +67,9 @@ func TestClaimOfAnotherUser(t *testing.T) {
 		if err != nil {
 			t.Fatalf("uid %d cannot connect: %v", uid, err)
 		}
-		_ = wire.Send(conn, &wire.Claim{ID: "sbx_ANOTHER"}, nil) // one that is not heard is closed meanwhile
-		var l wire.Legacy
-		files, err := wire.Receive(conn, &l)
+		_ = protocol.Send(conn, &protocol.Claim{ID: "sbx_ANOTHER"}, nil) // one that is not heard is closed meanwhile
+		var l protocol.Legacy
+		files, err := protocol.Receive(conn, &l)
 		if (err == nil) != heard || len(files) > 0 {
 			t.Errorf("uid %d got %+v, %d files, %v", uid, l, len(files), err)
 		}
@@ -114,17 +114,17 @@ func TestClaimOfAnotherVersion(t *testing.T) {
 	if err := errors.Join(box.Outlive(time.Hour, time.Time{}), box.Leave()); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: filepath.Join(spec.StateDir, wire.ClaimName)})
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: filepath.Join(spec.StateDir, protocol.ClaimName)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := wire.Send(conn, &wire.Claim{Version: wire.Version + 1, ID: spec.ID}, nil); err != nil {
+	if err := protocol.Send(conn, &protocol.Claim{Version: protocol.Version + 1, ID: spec.ID}, nil); err != nil {
 		t.Fatal(err)
 	}
-	var l wire.Legacy
-	files, err := wire.Receive(conn, &l)
-	if err != nil || len(files) > 0 || l.Refused != wire.Foreign || l.Version != wire.Version {
+	var l protocol.Legacy
+	files, err := protocol.Receive(conn, &l)
+	if err != nil || len(files) > 0 || l.Refused != protocol.Foreign || l.Version != protocol.Version {
 		t.Fatalf("%+v, %d files, %v", l, len(files), err)
 	}
 	p, err := unix.PidfdOpen(l.PID, 0)
@@ -149,12 +149,12 @@ func TestClaimOfAnotherVersion(t *testing.T) {
 // A shim from before there were versions gives its sandbox away, to a caisson that
 // cannot speak with it: that one ends it and says why.
 func TestAdoptOfAnotherVersion(t *testing.T) {
-	for _, old := range []wire.Legacy{{}, {Version: wire.Version + 1, Refused: wire.Foreign}} {
+	for _, old := range []protocol.Legacy{{}, {Version: protocol.Version + 1, Refused: protocol.Foreign}} {
 		spec := &sandbox.Spec{ID: "sbx_" + rand.Text(), StateDir: filepath.Join(t.TempDir(), "run")}
 		if err := os.Mkdir(spec.StateDir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: filepath.Join(spec.StateDir, wire.ClaimName)})
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: filepath.Join(spec.StateDir, protocol.ClaimName)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,10 +177,10 @@ func TestAdoptOfAnotherVersion(t *testing.T) {
 				return
 			}
 			defer conn.Close()
-			var c wire.Claim
-			_, err = wire.Receive(conn, &c)
+			var c protocol.Claim
+			_, err = protocol.Receive(conn, &c)
 			old.PID = shim.Process.Pid
-			err = errors.Join(err, wire.Send(conn, &old, nil))
+			err = errors.Join(err, protocol.Send(conn, &old, nil))
 			b, rerr := io.ReadAll(conn)
 			if err = errors.Join(err, rerr); err != nil {
 				b = []byte(err.Error())

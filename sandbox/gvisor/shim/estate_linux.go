@@ -10,18 +10,18 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/internal/linux/cgroup"
-	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
 // estate is what the owner takes away otherwise: the control group that this
 // process is in, and the sandbox's directory.
 type estate struct {
-	birth *wire.Birth
+	birth *protocol.Birth
 	group *cgroup.Group // nil without one
 	taken sync.Once     // away
 }
 
-func openEstate(b *wire.Birth) (*estate, error) {
+func openEstate(b *protocol.Birth) (*estate, error) {
 	e := &estate{birth: b}
 	if b.Cgroup == nil {
 		return e, nil

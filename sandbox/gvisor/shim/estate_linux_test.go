@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
 // What a dead owner left is taken away with its lock last: a directory without one is
@@ -34,7 +34,7 @@ func TestLockGoesLast(t *testing.T) {
 	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_DELETE); err != nil {
 		t.Fatal(err)
 	}
-	(&estate{birth: &wire.Birth{StateDir: dir}}).bury()
+	(&estate{birth: &protocol.Birth{StateDir: dir}}).bury()
 	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Fatalf("it is still there: %v", err)
 	}

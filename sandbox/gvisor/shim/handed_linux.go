@@ -14,7 +14,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
 // handedFile is a host object that the owner checked and handed over open.
@@ -70,7 +70,7 @@ const imageAnnotation = "dev.gvisor.spec.rootfs.source"
 func fileOf(source string, files []*os.File) (*os.File, error) {
 	number, ok := strings.CutPrefix(source, "fd:")
 	index, err := strconv.Atoi(number)
-	if !ok || err != nil || index < wire.FirstFile || index >= len(files) {
+	if !ok || err != nil || index < protocol.FirstFile || index >= len(files) {
 		return nil, fmt.Errorf("%q did not come with the order", source)
 	}
 	return files[index], nil

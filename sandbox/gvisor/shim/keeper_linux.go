@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
 // keeper makes one sandbox, serves its owner and cleans up.
@@ -36,10 +36,10 @@ func newKeeper(conn *net.UnixConn) *keeper {
 }
 
 // send tells the owner. One that is gone is noticed by reading.
-func (k *keeper) send(e wire.Event) { k.answerTo(nil, e) }
+func (k *keeper) send(e protocol.Event) { k.answerTo(nil, e) }
 
 // answerTo tells the owner, if it still is the one who asked; nil is any.
-func (k *keeper) answerTo(asked *net.UnixConn, e wire.Event) {
+func (k *keeper) answerTo(asked *net.UnixConn, e protocol.Event) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.owner != nil && (asked == nil || asked == k.owner) {
@@ -49,7 +49,7 @@ func (k *keeper) answerTo(asked *net.UnixConn, e wire.Event) {
 
 // last is the last event, which the owner takes away what is left after; false
 // when there is nobody who would.
-func (k *keeper) last(e wire.Event) bool {
+func (k *keeper) last(e protocol.Event) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.over = true
@@ -58,11 +58,11 @@ func (k *keeper) last(e wire.Event) bool {
 
 // serve carries out an owner's commands until it hangs up.
 func (k *keeper) serve(owner *net.UnixConn) {
-	asked := make(chan wire.Command, 16)
+	asked := make(chan protocol.Command, 16)
 	defer close(asked)
 	go k.answer(owner, asked)
 	for in := json.NewDecoder(owner); ; {
-		var c wire.Command
+		var c protocol.Command
 		if err := in.Decode(&c); err != nil {
 			if !errors.Is(err, net.ErrClosed) {
 				k.lost(owner)
@@ -70,11 +70,11 @@ func (k *keeper) serve(owner *net.UnixConn) {
 			return
 		}
 		switch c.Kind {
-		case wire.Kill:
+		case protocol.Kill:
 			k.w.kill("")
 			k.outlive(0, time.Time{}) // it is no owner's any more
 			continue
-		case wire.Outlive:
+		case protocol.Outlive:
 			k.outlive(c.Grace, c.Until)
 			continue
 		}
@@ -88,25 +88,25 @@ func (k *keeper) serve(owner *net.UnixConn) {
 // answer carries out the commands that need the kernel inside, which may take
 // its time or, when something is wrong with it, never answer: that must not
 // keep it from being killed.
-func (k *keeper) answer(owner *net.UnixConn, asked <-chan wire.Command) {
+func (k *keeper) answer(owner *net.UnixConn, asked <-chan protocol.Command) {
 	for c := range asked {
 		switch c.Kind {
-		case wire.Measure:
+		case protocol.Measure:
 			n := k.w.counters()
-			k.answerTo(owner, wire.Event{Kind: wire.Usage, Counters: &n})
-		case wire.Save:
+			k.answerTo(owner, protocol.Event{Kind: protocol.Usage, Counters: &n})
+		case protocol.Save:
 			k.saving.Lock()
-			e := wire.Event{Kind: wire.Saved}
+			e := protocol.Event{Kind: protocol.Saved}
 			if err := k.w.save(c); err != nil {
 				e.Fail(err)
 			}
 			k.answerTo(owner, e)
 			k.saving.Unlock()
-		case wire.Signal:
+		case protocol.Signal:
 			k.w.signal(syscall.Signal(c.Signal))
 		}
 	}
 }
 
 // started tells the owner that the first process runs.
-func (k *keeper) started() { k.send(wire.Event{Kind: wire.Started}) }
+func (k *keeper) started() { k.send(protocol.Event{Kind: protocol.Started}) }

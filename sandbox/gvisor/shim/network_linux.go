@@ -15,7 +15,7 @@ import (
 	"gvisor.dev/gvisor/runsc/boot"
 	"gvisor.dev/gvisor/runsc/config"
 
-	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
 // startConnected starts the first process in a kernel that has a wire beside
@@ -48,8 +48,8 @@ func (w *world) startConnected(*config.Config) error {
 }
 
 // nic is the sandbox's end of the wire.
-func (w *world) nic(n *wire.Network) (*os.File, error) {
-	if n.NIC < wire.FirstFile || n.NIC >= len(w.files) {
+func (w *world) nic(n *protocol.Network) (*os.File, error) {
+	if n.NIC < protocol.FirstFile || n.NIC >= len(w.files) {
 		return nil, errors.New("the wire did not come with the order")
 	}
 	return w.files[n.NIC], nil
@@ -68,7 +68,7 @@ func (w *world) control() (*urpc.Client, error) {
 
 // networkArgs describes the wire: one interface, no header below IP, and no
 // checksums, because nothing but the two ends touches a packet.
-func networkArgs(n *wire.Network, nic *os.File) (*boot.CreateLinksAndRoutesArgs, error) {
+func networkArgs(n *protocol.Network, nic *os.File) (*boot.CreateLinksAndRoutesArgs, error) {
 	address, err := netip.ParseAddr(n.Address)
 	if err != nil {
 		return nil, err

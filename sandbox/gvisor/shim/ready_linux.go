@@ -12,7 +12,7 @@ import (
 	"gvisor.dev/gvisor/runsc/container"
 	"gvisor.dev/gvisor/runsc/flag"
 
-	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
 // ready is what a shim has done before its order comes: all that is the same
@@ -38,7 +38,7 @@ func getReady() *ready {
 	// encoding/json works out how a type is read, and all types in it, when it
 	// first meets it; and os whether the kernel has descriptors of processes
 	// when it first starts one, by starting one.
-	for _, v := range []any{new(wire.Order), new(specs.Spec), new(container.Container)} {
+	for _, v := range []any{new(protocol.Order), new(specs.Spec), new(container.Container)} {
 		_ = json.Unmarshal([]byte("{}"), v)
 	}
 	if p, err := os.FindProcess(os.Getpid()); err == nil {

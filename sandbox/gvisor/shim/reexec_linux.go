@@ -6,8 +6,8 @@ import (
 	"os"
 
 	_ "github.com/caisson-run/caisson/sandbox/gvisor/arrival" // takes over before main
+	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 	"github.com/caisson-run/caisson/sandbox/gvisor/sentry"
-	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
 )
 
 // Reexec takes over in a process that was started as a shim, a gofer or a sentry, and
@@ -16,7 +16,7 @@ func Reexec() {
 	switch {
 	case sentry.Wanted(os.Args):
 		sentry.Main()
-	case len(os.Args) > 0 && os.Args[0] == wire.Argv0:
+	case len(os.Args) > 0 && os.Args[0] == protocol.Argv0:
 		Main()
 	}
 }

@@ -33,11 +33,11 @@ import (
 
 	"github.com/caisson-run/caisson/internal/linux/standing"
 	"github.com/caisson-run/caisson/internal/linux/threads"
-	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
 // name is what ps shows.
-var name = []byte(wire.Argv0 + "\x00")
+var name = []byte(protocol.Argv0 + "\x00")
 
 // Main runs the shim and does not return. It is called first thing in main.
 func Main() {
@@ -75,7 +75,7 @@ func Main() {
 	if err == nil {
 		os.Exit(0)
 	}
-	ev := wire.Event{Kind: wire.Failed}
+	ev := protocol.Event{Kind: protocol.Failed}
 	ev.Fail(err)
 	if !k.last(ev) && e != nil {
 		e.bury()
@@ -85,8 +85,8 @@ func Main() {
 
 // ownerConn takes over the socket to the owner.
 func ownerConn() (*net.UnixConn, error) {
-	syscall.CloseOnExec(wire.FD)
-	f := os.NewFile(wire.FD, "owner")
+	syscall.CloseOnExec(protocol.FD)
+	f := os.NewFile(protocol.FD, "owner")
 	defer f.Close()
 	conn, err := net.FileConn(f)
 	if err != nil {
@@ -107,12 +107,12 @@ func letGoOfProgram() error {
 		return err
 	}
 	defer unix.Close(null)
-	return unix.Dup3(null, wire.LastFile, unix.O_CLOEXEC)
+	return unix.Dup3(null, protocol.LastFile, unix.O_CLOEXEC)
 }
 
 // letTimersBeLate is for all threads: gVisor forks its halves from which it likes.
 func letTimersBeLate() {
-	_, _, _ = threads.Call(unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, wire.Slack, 0)
+	_, _, _ = threads.Call(unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, protocol.Slack, 0)
 }
 
 // run does everything between birth and the end of the sandbox. With an error comes what
@@ -122,8 +122,8 @@ func (k *keeper) run() (*estate, error) {
 		return nil, err
 	}
 	letTimersBeLate()
-	var birth wire.Birth
-	if _, err := wire.Receive(k.owner, &birth); err != nil {
+	var birth protocol.Birth
+	if _, err := protocol.Receive(k.owner, &birth); err != nil {
 		return nil, fmt.Errorf("reading who is to be born: %w", err)
 	}
 	e, err := openEstate(&birth)
@@ -134,8 +134,8 @@ func (k *keeper) run() (*estate, error) {
 	if r.err == nil && os.Geteuid() == 0 {
 		r.err = showState(birth.StateDir, r.hidden)
 	}
-	var order wire.Order
-	files, err := wire.Receive(k.owner, &order)
+	var order protocol.Order
+	files, err := protocol.Receive(k.owner, &order)
 	if err != nil {
 		return e, fmt.Errorf("reading the order: %w", err) // an owner that has thought better of it kills this process
 	}
@@ -157,7 +157,7 @@ func (k *keeper) run() (*estate, error) {
 	ev, err := k.w.runToEnd()
 	k.w.cleanUp()
 	if err != nil {
-		ev = &wire.Event{Kind: wire.Failed}
+		ev = &protocol.Event{Kind: protocol.Failed}
 		ev.Fail(err)
 	}
 	// A kernel that ends with a snapshot has said before that it is written. That must

@@ -12,14 +12,14 @@ import (
 	"gvisor.dev/gvisor/runsc/config"
 	gvisor "gvisor.dev/gvisor/runsc/sandbox"
 
-	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
 // save writes the snapshot that is wanted. With End the kernel inside ends with it.
 //
 // It asks the kernel's control socket itself: container.Checkpoint would look at
 // a state that a start through that socket has not changed.
-func (w *world) save(c wire.Command) error {
+func (w *world) save(c protocol.Command) error {
 	k := w.runningKernel()
 	if k == nil {
 		return errors.New("the sandbox does not run")

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
 // stageDir is where a privileged shim lays out what gVisor mounts by name, and
@@ -67,7 +67,7 @@ const specCopies = 4
 // widenStage makes room on the stage for the spec of o, which is as long as a command
 // line, an environment and a list of mounts are. The stage is there before anybody knows
 // of them.
-func widenStage(o *wire.Order) error {
+func widenStage(o *protocol.Order) error {
 	size := stageSize + specCopies*(len(o.Spec)+len(o.BootSpec))
 	if err := unix.Mount("", stageDir, "", unix.MS_REMOUNT|unix.MS_NOSUID|unix.MS_NODEV, "size="+strconv.Itoa(size)); err != nil {
 		return fmt.Errorf("making room on %s for its spec: %w", stageDir, err)

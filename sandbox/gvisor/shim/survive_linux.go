@@ -12,10 +12,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
-// A sandbox whose owner said so (wire.Outlive) lives on when the owner is gone,
+// A sandbox whose owner said so (protocol.Outlive) lives on when the owner is gone,
 // until the next one claims it or its grace is over. It is claimed on a socket in
 // its own directory, which nobody but this user can reach; who connects is judged
 // by the kernel's word besides. There is one owner at a time: the agent's stream
@@ -24,22 +24,22 @@ import (
 
 // will is what the shim holds for the next owner.
 type will struct {
-	*wire.Will
+	*protocol.Will
 	id     string
 	files  []*os.File // that came with the order, and stay open: locks are among them
 	socket *net.UnixListener
-	birth  *wire.Birth
+	birth  *protocol.Birth
 }
 
 // newWill takes what the order leaves to the next owner; nil when it leaves
 // nothing.
-func newWill(o *wire.Order, files []*os.File, birth *wire.Birth) (*will, error) {
+func newWill(o *protocol.Order, files []*os.File, birth *protocol.Birth) (*will, error) {
 	if o.Will == nil {
 		return nil, nil
 	}
 	t := &will{Will: o.Will, id: o.ID, files: files, birth: birth}
 	for _, n := range []int{t.Socket, t.Stream, t.Log, t.Hold, t.Far} {
-		if n >= len(files) || n != 0 && n < wire.FirstFile {
+		if n >= len(files) || n != 0 && n < protocol.FirstFile {
 			return nil, errors.New("what is left to the next owner did not come with the order")
 		}
 	}
@@ -136,21 +136,21 @@ func (k *keeper) claimed(conn *net.UnixConn) bool {
 		return false
 	}
 	_ = conn.SetDeadline(time.Now().Add(claimPatience))
-	var c wire.Claim
-	files, err := wire.Receive(conn, &c)
+	var c protocol.Claim
+	files, err := protocol.Receive(conn, &c)
 	for _, f := range files {
 		f.Close()
 	}
 	if err != nil {
 		return false
 	}
-	refuse := func(why wire.Refusal) bool {
+	refuse := func(why protocol.Refusal) bool {
 		_ = conn.SetDeadline(time.Now().Add(claimPatience))
-		_ = wire.Send(conn, &wire.Legacy{Version: wire.Version, Refused: why, PID: os.Getpid()}, nil)
+		_ = protocol.Send(conn, &protocol.Legacy{Version: protocol.Version, Refused: why, PID: os.Getpid()}, nil)
 		return false
 	}
 	if c.ID != k.will.id {
-		return refuse(wire.Wrong)
+		return refuse(protocol.Wrong)
 	}
 	for late := time.After(claimPatience); ; {
 		k.mu.Lock()
@@ -162,24 +162,24 @@ func (k *keeper) claimed(conn *net.UnixConn) bool {
 		select {
 		case <-alone:
 		case <-late:
-			return refuse(wire.Owned)
+			return refuse(protocol.Owned)
 		}
 	}
 	defer k.mu.Unlock()
 	if k.over {
-		return refuse(wire.Over)
+		return refuse(protocol.Over)
 	}
-	if c.Version != wire.Version {
+	if c.Version != protocol.Version {
 		// Its user has another caisson now, and nobody else will come.
 		defer k.end()
-		return refuse(wire.Foreign)
+		return refuse(protocol.Foreign)
 	}
 	return k.inherit(conn)
 }
 
 // inherit hands the sandbox to its next owner. The caller holds mu.
 func (k *keeper) inherit(conn *net.UnixConn) bool {
-	l := wire.Legacy{Version: wire.Version, Self: k.will.Self, PID: os.Getpid(), Cgroup: k.will.birth.Cgroup}
+	l := protocol.Legacy{Version: protocol.Version, Self: k.will.Self, PID: os.Getpid(), Cgroup: k.will.birth.Cgroup}
 	var files []*os.File
 	for _, f := range []struct {
 		from int
@@ -191,7 +191,7 @@ func (k *keeper) inherit(conn *net.UnixConn) bool {
 		}
 	}
 	_ = conn.SetDeadline(time.Now().Add(claimPatience))
-	if wire.Send(conn, &l, files) != nil || conn.SetDeadline(time.Time{}) != nil {
+	if protocol.Send(conn, &l, files) != nil || conn.SetDeadline(time.Time{}) != nil {
 		return false // it is gone again
 	}
 	if k.late != nil {

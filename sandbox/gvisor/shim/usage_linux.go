@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	gvisor "gvisor.dev/gvisor/runsc/sandbox"
 
-	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
 // How often the kernel inside is asked for the memory that programs hold: a
@@ -37,12 +37,12 @@ const (
 
 // counters reads what the sandbox has used since its first process started:
 // the share of gVisor itself until then is not the program's.
-func (w *world) counters() wire.Counters {
+func (w *world) counters() protocol.Counters {
 	w.mu.Lock()
 	base := w.base
 	w.mu.Unlock()
 	if base == nil {
-		return wire.Counters{} // no program has used anything yet
+		return protocol.Counters{} // no program has used anything yet
 	}
 	n := w.read()
 	n.CPU = since(n.CPU, base.CPU)
@@ -77,8 +77,8 @@ func since[T int64 | time.Duration](now, base *T) *T {
 
 // read takes the raw figures: from the control group, or without one from the
 // kernel inside and its processes.
-func (w *world) read() wire.Counters {
-	var n wire.Counters
+func (w *world) read() protocol.Counters {
+	var n protocol.Counters
 	if w.group != nil {
 		u := w.group.Usage()
 		n.CPU, n.Memory, n.MemoryPeak = u.CPU, u.Memory, u.MemoryPeak

@@ -21,12 +21,12 @@ import (
 	gvisor "gvisor.dev/gvisor/runsc/sandbox"
 
 	"github.com/caisson-run/caisson/internal/linux/cgroup"
-	"github.com/caisson-run/caisson/sandbox/gvisor/wire"
+	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
 // world is one gVisor sandbox from its making to its end.
 type world struct {
-	order   *wire.Order
+	order   *protocol.Order
 	files   []*os.File // that came with the order
 	started func()     // called once the first process runs
 	conf    *config.Config
@@ -47,10 +47,10 @@ type world struct {
 	peak int64         // the most memory that programs were seen to hold
 	cpu  time.Duration // the most processor time that was seen, without a group
 
-	base *wire.Counters // read just before the first process started; nil until then
+	base *protocol.Counters // read just before the first process started; nil until then
 }
 
-func newWorld(o *wire.Order, files []*os.File, group *cgroup.Group, r *ready, started func()) (*world, error) {
+func newWorld(o *protocol.Order, files []*os.File, group *cgroup.Group, r *ready, started func()) (*world, error) {
 	w := &world{order: o, files: files, group: group, started: started, spec: new(specs.Spec), own: o.StateDir}
 	if err := takeStdio(files); err != nil {
 		return nil, fmt.Errorf("taking over the program's input and output: %w", err)
@@ -126,7 +126,7 @@ func (w *world) writeBundle() error {
 }
 
 // runToEnd makes the sandbox, starts it, and waits for its first process.
-func (w *world) runToEnd() (*wire.Event, error) {
+func (w *world) runToEnd() (*protocol.Event, error) {
 	status, err := newStatusPipe()
 	if err != nil {
 		return nil, err
@@ -163,8 +163,8 @@ func (w *world) runToEnd() (*wire.Event, error) {
 	if said, ok := status.said(); ok {
 		ws = said
 	}
-	return &wire.Event{
-		Kind: wire.Exited, WaitStatus: uint32(ws), Limit: w.endedBy(), Counters: &n, Wall: wall,
+	return &protocol.Event{
+		Kind: protocol.Exited, WaitStatus: uint32(ws), Limit: w.endedBy(), Counters: &n, Wall: wall,
 	}, nil
 }
 
@@ -201,10 +201,10 @@ func (w *world) create(status *statusPipe) error {
 // takeStdio makes the first files this process's standard input, output and
 // error output: gVisor gives its own to the first process.
 func takeStdio(files []*os.File) error {
-	if len(files) < wire.FirstFile {
+	if len(files) < protocol.FirstFile {
 		return errors.New("they did not come with the order")
 	}
-	for i, f := range files[:wire.FirstFile] {
+	for i, f := range files[:protocol.FirstFile] {
 		if err := unix.Dup3(int(f.Fd()), i, 0); err != nil {
 			return err
 		}

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wire is what the gVisor driver and its shim say to each other: a
+// Package protocol is what the gVisor driver and its shim say to each other: a
 // Birth and an Order down, then Events up and Commands down, on a socket that
 // only these two processes hold. The next owner of a sandbox that lives on says
 // a Claim on a connection of its own, gets a Legacy, and goes on as the one before.
-package wire
+package protocol
 
 import "time"
 
