@@ -10,8 +10,7 @@
 // is a call that still runs or was killed: it shows as unfinished, and nothing
 // can run unrecorded. A refused call is both at once ([Log.Refuse]).
 //
-// Records lie in audit.db (SQLite); the last ones may lie in audit.tail until somebody
-// opens the database. What a call said and printed (command
+// Records lie in audit.db (SQLite). What a call said and printed (command
 // line, code, the first 64 KiB of each stream) is content, kept by digest
 // beside the records; values of environment variables and secrets are never
 // taken, only names.
@@ -30,8 +29,7 @@
 // gets 1 400.
 //
 // The head (count and last link) is signed anew with each commit and kept
-// twice: in the database, or in audit.tail, and in audit.head beside it. The first record, the
-// genesis, holds the public key and an id of the installation, which every
+// twice: in the database, and in audit.head beside it. The first record, the genesis, holds the public key and an id of the installation, which every
 // signature covers.
 //
 // # What it holds against
@@ -41,27 +39,18 @@
 // reorders, inserts or cuts off, and names the record. [Log.Begin] makes the
 // cheap part of that check each time and refuses to build on a damaged chain.
 //
-// # The tail
-//
-// To initialise SQLite, open a database and commit twice takes a tenth of the time of a
-// program that lives for ten milliseconds. So one that records a single call appends to audit.tail ([OpenTail]): the same records, chained and signed, and with
-// each commit a head, in frames of which each is synced once. Whoever reads the record
-// or writes to the database takes in what lies there first; a lock on that file, which
-// both kinds of writers hold, keeps the chain one.
-//
-// Only a tail that is in order is appended to: of this boot, signed by the key's owner,
-// in step with audit.head, its last frame whole, and beside a database whose files look
-// as the last writer left them. Everything else is for somebody with the database to
-// look at ([Log.Settle]), who checks all of it.
-//
 // It does not hold against who has the key: the uid that caisson runs as, and
 // root. Without the key, putting back an older copy of audit.db is found by
-// audit.head and audit.tail; putting back older copies of all, or of audit.head and
-// audit.tail as long as calls lie there alone (SQLite's own log and each frame hold the
-// heads of the last records), or deleting all, is found only against a
-// checkpoint that was kept elsewhere ([Log.Checkpoint], and the last line of a
-// JSON export). A digest of short content can be guessed:
-// redaction takes the content away, not the means to confirm a guess.
+// audit.head. Putting back older copies of both (SQLite's own log holds the heads of the
+// last records), or deleting all, is found only against a checkpoint that was kept
+// elsewhere ([Log.Checkpoint], and the last line of a JSON export). A digest of short
+// content can be guessed: redaction takes the content away, not the means to confirm a
+// guess.
+//
+// # An older caisson's tail
+//
+// Up to layout 2 of the database, short runs appended to a file of their own, audit.tail.
+// Open moves what such a file holds into the database, once, and removes the file.
 package audit
 
 import (
@@ -100,8 +89,7 @@ type Options struct {
 	// written in it, and nothing begins until it is whole again. nil is none.
 	Reserve Reserve
 	// ReadOnly is for readers: nothing is made, and Begin, Refuse, Prune and
-	// Redact fail. What waits in audit.tail is moved to the database before it is
-	// read, which has to be possible. A log that does not exist is ErrNotFound.
+	// Redact fail. A log that does not exist is ErrNotFound.
 	ReadOnly bool
 }
 
@@ -142,9 +130,9 @@ type Log struct {
 	known   known                      // what the writer's connection need not read again
 	settled settled                    // what the writer's connection committed last
 
-	tailLine   []byte                      // the sector of audit.tail that was left with that
-	tailSays   tailHead                    // what it says
-	settleTail func(context.Context) error // not nil: it has no database, and appends to audit.tail
+	// behind is why audit.tail was not taken over; readers return it behind what the
+	// database holds.
+	behind error
 
 	group    group  // of those who append at one time
 	onCommit func() // for tests: called for each transaction
@@ -201,6 +189,9 @@ func (l *Log) open(ctx context.Context, readOnly bool) error {
 		l.reread()
 		err = l.readGenesis(ctx, headed)
 	}
+	if err == nil && exists(l.path(tailFile)) {
+		err = l.openTail(ctx, readOnly)
+	}
 	return err
 }
 
@@ -226,7 +217,6 @@ func (l *Log) nothingYet() error {
 // it returns, so a process about to end need not call Close: it spares the
 // checkpoint of SQLite's log, some milliseconds of disk time.
 func (l *Log) Close() error {
-	defer l.closing()()
 	var first error
 	for _, db := range []*sql.DB{l.r, l.w} {
 		if db == nil {

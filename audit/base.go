@@ -31,13 +31,10 @@ func (l *Log) settle(conn *sql.Conn, head Checkpoint) {
 // Where nobody has written since the last commit of this connection it is what that
 // one left: SQLite would answer every question about it from memory. What lies in
 // audit.head is looked at each time.
-func (l *Log) base(ctx context.Context, conn *sql.Conn, tx querier, tail *heldTail) (head Checkpoint, err error) {
+func (l *Log) base(ctx context.Context, conn *sql.Conn, tx querier) (head Checkpoint, err error) {
 	if of, version := state(conn); of != nil && of == l.settled.conn && version == l.settled.version {
 		head = l.settled.head
 	} else if head, err = l.checkHead(ctx, tx); err != nil {
-		return head, err
-	}
-	if head, err = l.takeIn(ctx, tx, tail, head); err != nil {
 		return head, err
 	}
 	return head, l.checkCopy(ctx, tx, head)

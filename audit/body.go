@@ -85,3 +85,24 @@ func clean(s string, max int) string {
 	}
 	return b.String()
 }
+
+// refers are the digests of the content that a call's record refers to. ok is false for
+// another record.
+func (r *record) refers() (digests []string, ok bool) {
+	var c Call
+	var e Ending
+	switch r.event { // an intent and an outcome share no field's name
+	case eventIntent:
+		ok = decode(r.body, &c) == nil
+	case eventOutcome:
+		ok = decode(r.body, &e) == nil
+	case eventConnection:
+		ok = decode(r.body, new(connectionBody)) == nil
+	}
+	for _, content := range []*Content{c.Params, c.Argv, c.Code, e.Stdout, e.Stderr} {
+		if d := content.blob(); d != "" {
+			digests = append(digests, d)
+		}
+	}
+	return digests, ok
+}

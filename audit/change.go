@@ -11,7 +11,8 @@ import (
 
 const op = "audit"
 
-// change is alter for what is signed with the key.
+// change runs do in a transaction, from a head that was checked. What do appends is
+// signed with the key.
 func (l *Log) change(ctx context.Context, do func(tx querier, head Checkpoint) (Checkpoint, error)) error {
 	if l.w == nil {
 		return sandbox.Errorf(sandbox.ErrInvalid, op, "the record is open for reading only")
@@ -19,31 +20,29 @@ func (l *Log) change(ctx context.Context, do func(tx querier, head Checkpoint) (
 	if l.broken != nil {
 		return l.broken
 	}
-	return l.alter(ctx, do)
+	if l.behind != nil {
+		return l.behind
+	}
+	return l.transact(ctx, func(ctx context.Context, conn *sql.Conn, tx querier) (Checkpoint, error) {
+		head, err := l.base(ctx, conn, tx)
+		if err != nil {
+			return head, err
+		}
+		return do(tx, head)
+	})
 }
 
-// Settle takes what lies in audit.tail into the database, and leaves the tail so that
-// it can be appended to; see [OpenTail]. Errors are those of [Log.Begin].
-func (l *Log) Settle(ctx context.Context) error {
-	return l.change(ctx, func(_ querier, head Checkpoint) (Checkpoint, error) { return head, nil })
-}
-
-// alter runs do in a transaction that holds the write lock, from a head that was
-// checked and covers what lay in audit.tail, and makes the new head known in all places.
+// transact runs do in a transaction that holds the write lock, and writes the head that
+// do returns to audit.head.
 //
-// ctx ends the wait for its turn and the locks. What has begun takes a moment, and is
-// not interrupted: to watch a ctx costs a goroutine for each statement.
-func (l *Log) alter(ctx context.Context, do func(tx querier, head Checkpoint) (Checkpoint, error)) error {
+// ctx ends the wait for the lock. What has begun takes a moment, and is not interrupted:
+// to watch a ctx costs a goroutine for each statement.
+func (l *Log) transact(ctx context.Context, do func(ctx context.Context, conn *sql.Conn, tx querier) (Checkpoint, error)) error {
 	conn, err := l.w.Conn(ctx)
 	if err != nil {
 		return unavailable(op, err)
 	}
 	defer conn.Close()
-	tail, err := l.holdTail(ctx)
-	if err != nil {
-		return unavailable(op, err)
-	}
-	defer tail.release() // before the connection: whoever has that may wait for the tail
 	var begun *sql.Tx
 	through := context.WithoutCancel(ctx)
 	err = l.patiently(ctx, func() (err error) { begun, err = conn.BeginTx(through, nil); return err })
@@ -52,19 +51,11 @@ func (l *Log) alter(ctx context.Context, do func(tx querier, head Checkpoint) (C
 	}
 	defer begun.Rollback()
 	ctx = through
-	tx := &writing{begun, &l.known}
-	head, err := l.base(ctx, conn, tx, tail)
-	if err != nil {
-		return unavailable(op, err)
-	}
-	head, err = do(tx, head)
+	head, err := do(ctx, conn, &writing{begun, &l.known})
 	if isConstraint(err) {
 		return &sandbox.Error{Op: op, Kind: sandbox.ErrConflict, Problem: "that is recorded already", Cause: err}
 	}
 	if err != nil {
-		return unavailable(op, err)
-	}
-	if err := tail.open(); err != nil {
 		return unavailable(op, err)
 	}
 	if err := begun.Commit(); err != nil {
@@ -73,11 +64,9 @@ func (l *Log) alter(ctx context.Context, do func(tx querier, head Checkpoint) (C
 	if l.onCommit != nil {
 		l.onCommit()
 	}
-	l.good.Store(&head) // signed here, or found good in the tail
+	l.good.Store(&head) // signed here, or found good
 	l.settle(conn, head)
-	l.tailLine, l.tailSays = tail.settled(head)
 	err = l.writeHead(head)
-	tail.release()
 	conn.Close()
 	l.known.prepare(ctx, l.w)
 	return unavailable(op, err)

@@ -26,7 +26,7 @@ import (
 var migrationFiles embed.FS
 
 // migrations are the files whose number is above PRAGMA user_version, in order.
-var migrations = []string{"migrations/0001_chain.sql", "migrations/0002_tail.sql"}
+var migrations = []string{"migrations/0001_chain.sql", "migrations/0002_tail.sql", "migrations/0003_notail.sql"}
 
 // connect makes a pool of at most conns connections (0: as many as are asked
 // for); none is opened before it is needed.
@@ -163,20 +163,23 @@ func (l *Log) version(ctx context.Context, q querier) (int, error) {
 	return v, nil
 }
 
-// schemas are the statements of each migration.
+// schemas are, after each migration, the statements that the database was made by.
 var schemas = sync.OnceValues(func() (all [][]string, err error) {
+	var list []string
 	for _, name := range migrations {
 		text, err := migrationFiles.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}
-		var list []string
 		for statement := range strings.SplitSeq(string(text), ";") {
 			if i := strings.Index(statement, "CREATE "); i >= 0 {
 				list = append(list, statement[i:])
 			}
+			if _, table, ok := strings.Cut(statement, "DROP TABLE "); ok {
+				list = slices.DeleteFunc(list, func(s string) bool { return strings.HasPrefix(s, "CREATE TABLE "+table+" ") })
+			}
 		}
-		all = append(all, list)
+		all = append(all, slices.Clone(list))
 	}
 	return all, nil
 })
@@ -201,7 +204,7 @@ func checkLayout(ctx context.Context, q querier, version int) error {
 		return err
 	}
 	want := map[string]bool{}
-	for _, s := range slices.Concat(all[:version]...) {
+	for _, s := range all[version-1] {
 		want[s] = true
 	}
 	rows, err := q.QueryContext(ctx, "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL")

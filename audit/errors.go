@@ -4,6 +4,7 @@ package audit
 
 import (
 	"errors"
+	"os"
 	"syscall"
 
 	"github.com/caisson-run/caisson/internal/database"
@@ -11,25 +12,20 @@ import (
 )
 
 // anew says how to do without a record that is damaged.
-const anew = "to begin a new record, move audit.db, audit.db-wal, audit.tail, audit.head and audit.key away together"
+const anew = "to begin a new record, move all audit.* files of the state directory away together"
 
 // damage is a record that cannot be built on.
-type damage struct {
-	err  *sandbox.Error
-	tail bool // it is audit.tail that is at fault
-}
+type damage struct{ err *sandbox.Error }
 
 func (d *damage) Error() string { return d.err.Error() }
 func (d *damage) Unwrap() error { return d.err }
 
-func damaged(problem string) error { return newDamage(problem, false) }
+// tampered ends the problem of each damage.
+const tampered = ": the record was damaged or tampered with"
 
-// damagedTail is damaged for audit.tail, of which Verify may know nothing else.
-func damagedTail(problem string) error { return newDamage(problem, true) }
-
-func newDamage(problem string, tail bool) error {
-	return &damage{tail: tail, err: &sandbox.Error{Op: "audit", Kind: sandbox.ErrUnavailable,
-		Problem: problem + ": the record was damaged or tampered with", Hint: "run: caisson audit verify; " + anew}}
+func damaged(problem string) error {
+	return &damage{&sandbox.Error{Op: "audit", Kind: sandbox.ErrUnavailable,
+		Problem: problem + tampered, Hint: "run: caisson audit verify; " + anew}}
 }
 
 // isDamage says whether err is that the record is damaged.
@@ -56,9 +52,6 @@ func unavailable(op string, err error) error {
 	case database.Full(err), errors.Is(err, syscall.EIO), errors.Is(err, syscall.EFBIG): // as SQLite has it
 		e.Problem = "the disk of the state directory is full or failing"
 		e.Hint = "nothing runs unrecorded: free some space, or set CAISSON_STATE to a directory on another disk"
-	case errors.Is(err, errUnsettled):
-		e.Problem = "other processes change the audit record all the time"
-		e.Hint = "nothing runs unrecorded: try again"
 	case sqlite == locked, errors.Is(err, errTailHeld):
 		e.Problem = "another process has held the audit record for more than 10 s"
 		e.Hint = "try again; if nothing else runs, look for a process that has audit.db or audit.tail open"
@@ -81,3 +74,17 @@ const (
 	forbidden
 	unsound
 )
+
+// unwritable says whether an error is that nothing can be written.
+func unwritable(err error) bool {
+	return err != nil && !isDamage(err) && (database.Full(err) || errorOf(err) == forbidden || errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS))
+}
+
+// problemOf is the sentence that an error is for people.
+func problemOf(err error) string {
+	var e *sandbox.Error
+	if errors.As(err, &e) {
+		return e.Problem
+	}
+	return err.Error()
+}

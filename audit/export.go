@@ -42,7 +42,7 @@ func (l *Log) Export(ctx context.Context, w io.Writer, format string, f Filter) 
 }
 
 func (l *Log) exportJSON(ctx context.Context, w io.Writer, f Filter) error {
-	behind := l.fresh(ctx)
+	behind := l.behind
 	if l.r == nil {
 		return behind
 	}

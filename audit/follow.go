@@ -50,7 +50,7 @@ func (l *Log) watchHead(ctx context.Context) (changes <-chan struct{}, records i
 	} else if err != nil {
 		return nil, 0, unavailable("audit tail", err)
 	}
-	if err := l.fresh(ctx); err != nil {
+	if err := l.behind; err != nil {
 		return nil, 0, err
 	}
 	if err := l.r.QueryRowContext(ctx, "SELECT coalesce(max(seq), 0) FROM records").Scan(&records); err != nil {
@@ -103,7 +103,7 @@ func (l *Log) last(ctx context.Context, f Filter, through int64, yield func(Reco
 // since gives the calls of which something was recorded behind a record, and the last
 // record that it has seen.
 func (l *Log) since(ctx context.Context, f Filter, after int64, yield func(Record) bool) (last int64, more bool, err error) {
-	if err := l.fresh(ctx); err != nil {
+	if err := l.behind; err != nil {
 		return after, false, err
 	}
 	tx, err := l.r.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // one view for both questions

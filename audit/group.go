@@ -141,9 +141,6 @@ func ends(batch []*waiter, err error) (list []*waiter) {
 
 // write appends what a batch brings in one transaction.
 func (l *Log) write(ctx context.Context, batch []*waiter) error {
-	if l.settleTail != nil {
-		return l.writeTail(ctx, batch)
-	}
 	return l.change(ctx, func(tx querier, head Checkpoint) (Checkpoint, error) {
 		var records []*record
 		var kept [][]byte

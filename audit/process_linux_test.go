@@ -10,8 +10,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,35 +25,20 @@ import (
 
 // helpers are what the test binary does when a test runs it again.
 var helpers = map[string]func(args []string) error{
-	// append and tail DIR NAME COUNT record that many calls, through the database and
-	// without.
-	"append": func(args []string) error { return appendMany(args, false) },
-	"tail":   func(args []string) error { return appendMany(args, true) },
-	// settle DIR does what caisson audit settle does.
-	"settle": func(args []string) error {
-		l, err := Open(ctx, Options{Dir: args[0]})
-		if err != nil {
-			return err
-		}
-		return l.Settle(ctx)
-	},
-	"full":              fullDisk,
-	"verify-unwritable": verifyUnwritable,
-	"reserve":           reserved,
+	// append DIR NAME COUNT records that many calls.
+	"append":              appendMany,
+	"full":                fullDisk,
+	"takeover-unwritable": takeOverUnwritable,
+	"reserve":             reserved,
 }
 
 // appendMany records calls, and says which.
-func appendMany(args []string, tail bool) error {
+func appendMany(args []string) error {
 	n, err := strconv.Atoi(args[2])
 	if err != nil {
 		return err
 	}
-	var l *Log
-	if tail {
-		l, err = OpenTail(Options{Dir: args[0]}, func(context.Context) error { return helper("settle", args[0]).Run() })
-	} else {
-		l, err = Open(ctx, Options{Dir: args[0]})
-	}
+	l, err := Open(ctx, Options{Dir: args[0]})
 	if err != nil {
 		return err
 	}
@@ -91,26 +74,14 @@ func helper(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// roads are the two ways to append: through the database and through audit.tail.
-var roads = []string{"append", "tail"}
-
-// TestManyProcesses has six processes write 50 calls each at once, four through the
-// database and two through audit.tail: the chain stays one, and nothing is lost.
+// TestManyProcesses has six processes write 50 calls each at once: the chain stays one,
+// and nothing is lost.
 func TestManyProcesses(t *testing.T) {
 	const processes, calls = 6, 50
 	dir := t.TempDir()
 	var all []*exec.Cmd
 	for i := range processes {
-		road := roads[0]
-		if i >= 4 {
-			road = roads[1]
-		}
-		cmd := helper(road, dir, fmt.Sprint(i), fmt.Sprint(calls))
-		if i == 4 { // a tail needs a record
-			for !exists(filepath.Join(dir, headFile)) {
-				runtime.Gosched()
-			}
-		}
+		cmd := helper("append", dir, fmt.Sprint(i), fmt.Sprint(calls))
 		must(t, cmd.Start())
 		all = append(all, cmd)
 	}
@@ -132,7 +103,7 @@ func TestKilled(t *testing.T) {
 	dir := t.TempDir()
 	begun, ended := map[string]bool{}, map[string]bool{}
 	for round := range 12 {
-		cmd := helper(roads[round/2%2], dir, fmt.Sprint(round), "1000000")
+		cmd := helper("append", dir, fmt.Sprint(round), "1000000")
 		out, err := cmd.StdoutPipe()
 		must(t, err)
 		must(t, cmd.Start())
@@ -326,11 +297,6 @@ func sound(ctx context.Context, l *Log) error {
 	}
 	return err
 }
-
-// zeros is an endless input.
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 // TestBusy has another process hold the write lock: Begin waits for it, and
 // says so when its caller will not wait.

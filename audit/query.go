@@ -85,10 +85,10 @@ type Record struct {
 
 // Query gives the calls that a filter lets through. It does not check the
 // chain: Verify does. An error ends the sequence; it comes behind what can be read
-// where what lies in audit.tail cannot.
+// where an audit.tail could not be taken over.
 func (l *Log) Query(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		behind := l.fresh(ctx)
+		behind := l.behind
 		if l.r != nil {
 			for r, err := range l.query(ctx, f) {
 				if !yield(r, err) || err != nil {
@@ -292,7 +292,7 @@ func (l *Log) find(ctx context.Context, op, id string) (*Detail, error) {
 	if id == "" {
 		return nil, missing
 	}
-	behind := l.fresh(ctx)
+	behind := l.behind
 	if l.r == nil {
 		return nil, behind
 	}
@@ -328,7 +328,7 @@ func (l *Log) find(ctx context.Context, op, id string) (*Detail, error) {
 // Checkpoint is the signed head as it is now, to be kept elsewhere and given
 // to a later Verify.
 func (l *Log) Checkpoint(ctx context.Context) (Checkpoint, error) {
-	if err := l.fresh(ctx); err != nil {
+	if err := l.behind; err != nil {
 		return Checkpoint{}, err
 	}
 	return l.storedCheckpoint(ctx)

@@ -183,11 +183,8 @@ func (d *Detail) Digests(parts ...string) ([]string, error) {
 }
 
 // shred empties SQLite's write-ahead log, which still holds the pages as they
-// were before a deletion. What was in audit.tail was overwritten when it was taken in.
+// were before a deletion.
 func (l *Log) shred(ctx context.Context) error {
-	if err := syncTail(l.path(tailFile)); err != nil {
-		return unavailable("audit", err)
-	}
 	var busy, frames, moved int
 	err := l.w.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames, &moved)
 	if err == nil && busy != 0 {

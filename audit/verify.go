@@ -37,10 +37,6 @@ type Report struct {
 	Records  int64 `json:"records"`
 	Pruned   int64 `json:"pruned"`   // records whose body retention dropped
 	Redacted int64 `json:"redacted"` // pieces of content that were redacted
-	// Waiting are those of Records that were read in audit.tail, since the database could
-	// not be written to: Unwritten says why.
-	Waiting   int64  `json:"waiting,omitempty"`
-	Unwritten string `json:"unwritten,omitempty"`
 
 	Head     Checkpoint `json:"head"` // what is worth keeping elsewhere
 	Findings []Finding  `json:"findings"`
@@ -75,27 +71,26 @@ func (l *Log) Verify(ctx context.Context, kept ...Checkpoint) (Report, error) {
 
 func (l *Log) verify(ctx context.Context, kept []Checkpoint, signatures bool) (Report, error) {
 	var rep Report
-	if l.broken != nil {
+	switch {
+	case l.broken != nil:
 		rep.add(0, "key", "%v", l.broken)
+	case isDamage(l.behind):
+		rep.add(0, "tail", "%s", problemOf(l.behind))
+	case l.behind != nil:
+		return rep, l.behind
 	}
 	// Read before the database: the file may lag behind it, never lead.
 	copied, copyErr := l.readHead()
-	says, tail, err := l.settleToVerify(ctx, &rep)
-	if err != nil {
-		return rep, err
-	}
-	defer tail.release()
 	tx, err := l.r.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return rep, unavailable("audit verify", err)
 	}
 	defer tx.Rollback()
-	v := &verifier{log: l, rep: &rep, signatures: signatures && l.pub != nil, links: map[int64][]byte{}, content: map[string]int64{}, redacted: map[string]bool{}, beside: map[string]bool{}}
-	for _, c := range append([]Checkpoint{copied, says}, kept...) {
+	v := &verifier{log: l, rep: &rep, signatures: signatures && l.pub != nil, links: map[int64][]byte{}, content: map[string]int64{}, redacted: map[string]bool{}}
+	for _, c := range append([]Checkpoint{copied}, kept...) {
 		v.links[c.Count] = nil
 	}
-	waiting := func(context.Context, *sql.Tx) error { return v.waiting(tail) }
-	for _, step := range []func(context.Context, *sql.Tx) error{v.database, v.chain, v.head, waiting, v.blobs} {
+	for _, step := range []func(context.Context, *sql.Tx) error{v.database, v.chain, v.head, v.blobs} {
 		if err := step(ctx, tx); err != nil {
 			if ctx.Err() != nil {
 				return rep, ctx.Err()
@@ -105,9 +100,6 @@ func (l *Log) verify(ctx context.Context, kept []Checkpoint, signatures bool) (R
 		}
 	}
 	v.copy(copied, copyErr)
-	if copyErr != nil || says.Count != copied.Count || says.Link != copied.Link {
-		v.tail(says)
-	}
 	for _, c := range kept {
 		v.kept(c)
 	}
@@ -126,7 +118,6 @@ type verifier struct {
 	dropped  []int64          // records without a body
 	content  map[string]int64 // digest → a record that refers to it
 	redacted map[string]bool  // digests
-	beside   map[string]bool  // digests of content that waits in the tail
 }
 
 // database checks what the chain cannot: the schema, and that indexes hold the
@@ -305,17 +296,6 @@ func (v *verifier) copy(c Checkpoint, err error) {
 	}
 }
 
-// tail holds the chain against the head that audit.tail speaks of; it may speak of none.
-func (v *verifier) tail(c Checkpoint) {
-	switch {
-	case c.Count == 0:
-	case !c.valid(v.log.pub, v.log.inst):
-		v.rep.add(0, "tail", "audit.tail holds a head that is not signed with this key")
-	default:
-		v.checkpoint(c, "audit.tail")
-	}
-}
-
 // kept holds the chain against a checkpoint from elsewhere.
 func (v *verifier) kept(c Checkpoint) {
 	if c.bare {
@@ -371,7 +351,7 @@ func (v *verifier) blobs(ctx context.Context, tx *sql.Tx) error {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
-		if !v.redacted[name] && !v.beside[name] {
+		if !v.redacted[name] {
 			v.rep.add(missing[name], "content", "content %s is gone, and nobody redacted it", name)
 		}
 	}

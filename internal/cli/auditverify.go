@@ -60,9 +60,6 @@ that is full or cannot be written to, too.`,
 				if len(r.Findings) == 0 {
 					fmt.Fprintf(a.out, "%d records, all in order\n", r.Records)
 				}
-				if r.Unwritten != "" {
-					a.note("%d of them were read in audit.tail and stay there: %s", r.Waiting, r.Unwritten)
-				}
 				return nil
 			})
 		},
