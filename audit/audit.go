@@ -65,7 +65,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/caisson-run/caisson/audit/signer"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -115,9 +114,9 @@ type Log struct {
 	// still says that r takes it that nobody writes, where nothing can be written.
 	still bool
 
-	key  *signer.Key       // nil when it cannot be read
-	pub  ed25519.PublicKey // nil then too
-	inst string            // the installation, from the genesis
+	key  ed25519.PrivateKey // nil when it cannot be read
+	pub  ed25519.PublicKey  // nil then too
+	inst string             // the installation, from the genesis
 
 	// broken is why nothing may be appended; readers still work, so that
 	// Verify can say more.

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caisson-run/caisson/audit/signer"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -89,10 +88,10 @@ func parseCanonical(b []byte) (r record, ok bool) {
 }
 
 // seal fills in what follows from the rest: digests and signature.
-func (r *record) seal(key *signer.Key, installation string) {
+func (r *record) seal(key ed25519.PrivateKey, installation string) {
 	r.bodyDigest = sum(r.body)
 	r.digest = sum(r.canonical())
-	r.signature = key.Sign(signed(installation, r.digest))
+	r.signature = ed25519.Sign(key, signed(installation, r.digest))
 }
 
 // authentic says whether the key's owner signed the record's digest.
@@ -146,9 +145,9 @@ func ParseHead(s string) (Checkpoint, error) {
 // unixTime is the time of a record.
 func unixTime(at int64) time.Time { return time.Unix(0, at).UTC() }
 
-func newCheckpoint(key *signer.Key, installation string, count int64, link []byte, at int64) Checkpoint {
+func newCheckpoint(key ed25519.PrivateKey, installation string, count int64, link []byte, at int64) Checkpoint {
 	c := Checkpoint{Installation: installation, Count: count, Link: hex.EncodeToString(link), Time: unixTime(at)}
-	c.Signature = hex.EncodeToString(key.Sign(c.message()))
+	c.Signature = hex.EncodeToString(ed25519.Sign(key, c.message()))
 	return c
 }
 
@@ -163,10 +162,4 @@ func (c *Checkpoint) message() []byte {
 func (c *Checkpoint) valid(pub ed25519.PublicKey, installation string) bool {
 	sig, err := hex.DecodeString(c.Signature)
 	return err == nil && pub != nil && c.Installation == installation && ed25519.Verify(pub, c.message(), sig)
-}
-
-// madeBy is valid for who has the key.
-func (c *Checkpoint) madeBy(key *signer.Key, installation string) bool {
-	sig, err := hex.DecodeString(c.Signature)
-	return err == nil && c.Installation == installation && key.Made(c.message(), sig)
 }

@@ -12,7 +12,6 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/caisson-run/caisson/audit/signer"
 	"github.com/caisson-run/caisson/internal/newfile"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -31,15 +30,15 @@ func (l *Log) loadKey(create bool) error {
 		}
 	}
 	seed, err := readKey(path)
-	if err == nil {
-		l.key, err = signer.New(seed)
-	}
 	if err != nil {
 		l.broken = &sandbox.Error{Op: "read " + path, Kind: sandbox.ErrUnavailable, Problem: "the key that signs the audit record cannot be used", Cause: err,
 			Hint: "put the key back with mode 0600; " + anew}
 		return nil
 	}
-	l.pub = l.key.Public()
+	// The public key is computed and never read: two public keys for one seed would
+	// give two signatures from which the private key can be reckoned.
+	l.key = ed25519.NewKeyFromSeed(seed)
+	l.pub = l.key.Public().(ed25519.PublicKey)
 	return nil
 }
 
