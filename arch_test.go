@@ -240,7 +240,7 @@ func TestEngineIsApart(t *testing.T) {
 			t.Errorf("cmd/caisson-router links %s", dep)
 		}
 	}
-	if slices.Contains(engine, module+"/egress/confined") || slices.Contains(binary, module+"/egress/confined") || !slices.Contains(router, module+"/egress/confined") {
+	if slices.Contains(engine, module+"/egress/router") || slices.Contains(binary, module+"/egress/router") || !slices.Contains(router, module+"/egress/router") {
 		t.Error("the router is not a program of its own, or not only that")
 	}
 	if !slices.Contains(engine, "gvisor.dev/gvisor/runsc/boot") || !slices.Contains(binary, module+"/session") {

@@ -7,7 +7,7 @@ package caisson
 import (
 	"os"
 
-	"github.com/caisson-run/caisson/egress/confined"
+	"github.com/caisson-run/caisson/egress/router"
 	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/sandbox/gvisor/shim"
 )
@@ -15,6 +15,6 @@ import (
 func reexecEngine() {
 	shim.Reexec()
 	if len(os.Args) > 0 && os.Args[0] == wire.Argv0 {
-		confined.Main()
+		router.Main()
 	}
 }

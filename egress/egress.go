@@ -4,13 +4,10 @@
 // sandbox's end of a wire to a level of isolation, starts the router in a process
 // of its own when the first packet comes, or is to be expected, and keeps what it tells.
 //
-//	egress/name      one spelling of a host name
-//	egress/rule      what an allow-list lets through
-//	egress/resolve   the only resolver that a sandbox reaches
-//	egress/peek      whom the first bytes of a connection name
-//	egress/router    the TCP/IP stack that decides about every connection
-//	egress/confined  the router as a process that can do nothing else
-//	egress/wire      what the router and its owner say to each other
+//	egress/rule    what an allow-list lets through, and one spelling of a host name
+//	egress/router  the TCP/IP stack that decides about every connection, as a process
+//	egress/ca      the authority by whose certificates a router ends TLS
+//	egress/wire    what the router and its owner say to each other
 package egress
 
 import (
@@ -23,7 +20,7 @@ import (
 
 // The addresses at the two ends of every sandbox's wire. They are the same for
 // all: no wire is connected to another. They lie in the range that made-up
-// addresses come from (see egress/resolve).
+// addresses come from (see router.Pool).
 var (
 	Gateway = netip.MustParseAddr("198.18.0.1") // the router, and the resolver
 	Guest   = netip.MustParseAddr("198.18.0.2")

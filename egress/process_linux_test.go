@@ -21,7 +21,7 @@ func TestUserOfItsOwn(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root gives its routers another user")
 	}
-	r, _ := router(t, egress.Options{Rules: allow("localhost")})
+	r, _ := startRouter(t, egress.Options{Rules: allow("localhost")})
 	if ns, err := os.ReadFile("/proc/" + strconv.Itoa(r.PID()) + "/timerslack_ns"); err == nil && strings.TrimSpace(string(ns)) != "300000" {
 		t.Errorf("its timers have %s ns", ns)
 	}

@@ -21,15 +21,15 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/caisson-run/caisson/egress"
-	"github.com/caisson-run/caisson/egress/confined"
 	"github.com/caisson-run/caisson/egress/guesttest"
+	"github.com/caisson-run/caisson/egress/router"
 	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
 func TestMain(m *testing.M) {
 	if os.Args[0] == wire.Argv0 {
-		confined.Main()
+		router.Main()
 	}
 	os.Exit(m.Run())
 }
@@ -71,7 +71,7 @@ func eachUser(t *testing.T, test func(t *testing.T)) {
 }
 
 // router starts one with a guest on its wire.
-func router(t *testing.T, o egress.Options) (*egress.Router, *guesttest.Guest) {
+func startRouter(t *testing.T, o egress.Options) (*egress.Router, *guesttest.Guest) {
 	t.Helper()
 	o.Wire = sandbox.WirePackets
 	r, err := egress.Start(o)
@@ -123,7 +123,7 @@ func local(t *testing.T) (port int) {
 func TestRouterProcess(t *testing.T) {
 	eachUser(t, func(t *testing.T) {
 		port := local(t)
-		r, g := router(t, egress.Options{Rules: allow("localhost:*", "127.0.0.1:*")})
+		r, g := startRouter(t, egress.Options{Rules: allow("localhost:*", "127.0.0.1:*")})
 		c, err := g.DialName("localhost", port)
 		if err != nil {
 			t.Fatal(err)
@@ -313,7 +313,7 @@ func TestStartedInVain(t *testing.T) {
 func TestChange(t *testing.T) {
 	port := local(t)
 	ended := make(chan error, 1)
-	r, g := router(t, egress.Options{Rules: allow("localhost:*", "127.0.0.1:*"), Ended: func(_ string, err error) { ended <- err }})
+	r, g := startRouter(t, egress.Options{Rules: allow("localhost:*", "127.0.0.1:*"), Ended: func(_ string, err error) { ended <- err }})
 	c, err := g.DialName("localhost", port)
 	if err != nil {
 		t.Fatal(err)
@@ -354,7 +354,7 @@ func TestOrderRefused(t *testing.T) {
 // The router's death is the end of the network, and is told.
 func TestRouterKilled(t *testing.T) {
 	ended := make(chan error, 1)
-	r, g := router(t, egress.Options{Rules: allow("localhost:*", "127.0.0.1:*"), Ended: func(_ string, err error) { ended <- err }})
+	r, g := startRouter(t, egress.Options{Rules: allow("localhost:*", "127.0.0.1:*"), Ended: func(_ string, err error) { ended <- err }})
 	port := local(t)
 	c, err := g.DialName("localhost", port)
 	if err != nil {
@@ -383,7 +383,7 @@ func TestRouterKilled(t *testing.T) {
 func TestBudgetIsTold(t *testing.T) {
 	port := local(t)
 	ended := make(chan string, 1)
-	_, g := router(t, egress.Options{Rules: allow("localhost:*", "127.0.0.1:*"), Budget: wire.Budget{Egress: 1000},
+	_, g := startRouter(t, egress.Options{Rules: allow("localhost:*", "127.0.0.1:*"), Budget: wire.Budget{Egress: 1000},
 		Ended: func(budget string, _ error) { ended <- budget }})
 	c, err := g.DialName("localhost", port)
 	if err != nil {
@@ -410,7 +410,7 @@ func TestPosture(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer syscall.Close(leak)
-		r, _ := router(t, egress.Options{Rules: allow("localhost:*")})
+		r, _ := startRouter(t, egress.Options{Rules: allow("localhost:*")})
 		status := fields(t, fmt.Sprintf("/proc/%d/status", r.PID()))
 		want := map[string]string{"NoNewPrivs": "1", "Seccomp": "2", "CapPrm": "0000000000000000", "CapEff": "0000000000000000", "CapAmb": "0000000000000000", "Groups": ""}
 		if os.Geteuid() != 0 {

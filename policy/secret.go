@@ -8,7 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/caisson-run/caisson/egress/credential"
+	"github.com/caisson-run/caisson/egress/rule"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -78,7 +78,7 @@ func (s *Secret) check() error {
 			return err
 		}
 	}
-	if err := credential.CheckHeader(s.header(), s.Format); err != nil {
+	if err := rule.CheckSecretHeader(s.header(), s.Format); err != nil {
 		return invalid(`write header: Authorization and format: "Bearer {}"`, "secret %s: %v", s.Name, err)
 	}
 	return nil
@@ -95,7 +95,7 @@ func checkSecretFrom(s string) error {
 }
 
 func checkSecretHost(h string) error {
-	if _, err := credential.ParseHost(h, ""); err != nil {
+	if _, err := rule.ParseSecretHost(h, ""); err != nil {
 		return invalid(`write api.example.com, or "*.example.com:8443"`, "a secret cannot go to %s: %v", quote(h), err)
 	}
 	return nil
@@ -137,10 +137,10 @@ func (d *decoder) secretFields(s *Secret) []field {
 		{"from", func(n *yaml.Node) { s.From = d.text(n, "from", checkSecretFrom).V }},
 		{"hosts", func(n *yaml.Node) { s.Hosts = texts(d.texts(n, "hosts", checkSecretHost)) }},
 		{"header", func(n *yaml.Node) {
-			s.Header = d.text(n, "header", func(h string) error { return credential.CheckHeader(h, "") }).V
+			s.Header = d.text(n, "header", func(h string) error { return rule.CheckSecretHeader(h, "") }).V
 		}},
 		{"format", func(n *yaml.Node) {
-			s.Format = d.text(n, "format", func(f string) error { return credential.CheckHeader("Authorization", f) }).V
+			s.Format = d.text(n, "format", func(f string) error { return rule.CheckSecretHeader("Authorization", f) }).V
 		}},
 		{"only_our_credentials", func(n *yaml.Node) { v := d.boolean(n, "only_our_credentials"); s.Others = v.Said() && !v.V }},
 		{"plain_http", func(n *yaml.Node) { s.Plain = d.boolean(n, "plain_http").V }},
@@ -220,7 +220,7 @@ func (d *decision) reached(hosts []string) (out []string) {
 		f.Network.Allow = append(f.Network.Allow, Value[string]{V: r.Text})
 	}
 	for _, h := range hosts {
-		if r, err := credential.ParseHost(h, ""); err == nil && f.covers(r) {
+		if r, err := rule.ParseSecretHost(h, ""); err == nil && f.covers(r) {
 			out = append(out, h)
 		}
 	}
@@ -259,9 +259,9 @@ func (f *File) boundSecret(p PlanSecret) *refusal {
 }
 
 func (s *Secret) goesTo(host string) bool {
-	want, err := credential.ParseHost(host, "")
+	want, err := rule.ParseSecretHost(host, "")
 	return err == nil && slices.ContainsFunc(s.Hosts, func(h string) bool {
-		r, err := credential.ParseHost(h, "")
+		r, err := rule.ParseSecretHost(h, "")
 		return err == nil && r.Covers(want)
 	})
 }

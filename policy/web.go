@@ -9,7 +9,6 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/caisson-run/caisson/egress/credential"
 	"github.com/caisson-run/caisson/egress/rule"
 	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/sandbox"
@@ -165,7 +164,7 @@ func (n *PlanNetwork) Ended() []string {
 	}
 	for _, s := range n.Secrets {
 		for _, h := range s.Hosts {
-			add(credential.ParseHost(h, ""))
+			add(rule.ParseSecretHost(h, ""))
 		}
 	}
 	slices.Sort(names)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/audit"
-	"github.com/caisson-run/caisson/egress/authority"
+	"github.com/caisson-run/caisson/egress/ca"
 	"github.com/caisson-run/caisson/image"
 	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/policy"
@@ -61,12 +61,12 @@ type run struct {
 	hosts   []string        // what it lets through
 	without []string        // what is taken away from that
 
-	authority    *authority.Authority // whom the sandbox trusts for hosts whose TLS is ended; nil when none is
-	trust        map[string]string    // variables that say so
-	placeholders map[string]string    // by the names of secrets
-	shown        map[string]string    // those that a sandbox that goes on has already
-	kept         []kept               // names that must stay what they are
-	dests        []*os.Root           // where plan.Collect goes
+	authority    *ca.Authority     // whom the sandbox trusts for hosts whose TLS is ended; nil when none is
+	trust        map[string]string // variables that say so
+	placeholders map[string]string // by the names of secrets
+	shown        map[string]string // those that a sandbox that goes on has already
+	kept         []kept            // names that must stay what they are
+	dests        []*os.Root        // where plan.Collect goes
 }
 
 // do is the road itself.

@@ -11,9 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caisson-run/caisson/egress/authority"
-	"github.com/caisson-run/caisson/egress/credential"
-	"github.com/caisson-run/caisson/egress/name"
+	"github.com/caisson-run/caisson/egress/ca"
+	"github.com/caisson-run/caisson/egress/rule"
 	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/internal/named"
 	"github.com/caisson-run/caisson/policy"
@@ -30,7 +29,7 @@ import (
 func (r *run) secretFor(p policy.PlanSecret) (wire.Secret, error) {
 	value, err := r.secretValue(p.From)
 	if err == nil {
-		err = credential.CheckValue(value)
+		err = rule.CheckSecretValue(value)
 	}
 	if err != nil {
 		return wire.Secret{}, &sandbox.Error{Op: "secret " + p.Name, Kind: sandbox.ErrUnavailable, Problem: err.Error(), Rule: ruleFrom(p.Rule),
@@ -78,8 +77,8 @@ func (r *run) foresee() error {
 }
 
 // installation is the authority that the sandbox is to trust from now on.
-func (r *run) installation(now time.Time) (*authority.Authority, error) {
-	a, err := authority.Open(r.s.o.State.Path(), now)
+func (r *run) installation(now time.Time) (*ca.Authority, error) {
+	a, err := ca.Open(r.s.o.State.Path(), now)
 	if err == nil {
 		r.authority = a
 	}
@@ -139,9 +138,9 @@ func (r *run) rules(plan *policy.PlanNetwork) (wire.Rules, error) {
 
 // endTLS is what the router ends the TLS of hosts with.
 func (r *run) endTLS(plan *policy.PlanNetwork, ended []string) (*wire.TLS, error) {
-	var hosts []name.Name
+	var hosts []rule.Name
 	for _, s := range ended {
-		n, err := name.Parse(s)
+		n, err := rule.ParseName(s)
 		if err != nil {
 			return nil, &sandbox.Error{Op: "network", Kind: sandbox.ErrInvalid, Problem: err.Error()}
 		}
@@ -166,11 +165,11 @@ func (r *run) endTLS(plan *policy.PlanNetwork, ended []string) (*wire.TLS, error
 // upstreamRoots are the authorities that hosts are held to: this host's, and those
 // that the operator named.
 func (r *run) upstreamRoots(more *policy.PlanRule) ([]byte, error) {
-	roots, err := authority.HostRoots()
+	roots, err := ca.HostRoots()
 	if more == nil {
 		return roots, err
 	}
-	own, rerr := named.ReadRegular(more.Text, authority.MostBundle)
+	own, rerr := named.ReadRegular(more.Text, ca.MostBundle)
 	if rerr == nil {
 		if block, _ := pem.Decode(own); block == nil || block.Type != "CERTIFICATE" {
 			rerr = errors.New("it has no certificate")

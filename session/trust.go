@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/caisson-run/caisson/egress/authority"
+	"github.com/caisson-run/caisson/egress/ca"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -23,7 +23,7 @@ const trustDir = "/etc/caisson"
 // each by its own documentation. Java reads no PEM.
 func trustEnv(bundle, store string) map[string]string {
 	env := map[string]string{
-		"JAVA_TOOL_OPTIONS": "-Djavax.net.ssl.trustStore=" + store + " -Djavax.net.ssl.trustStoreType=JKS -Djavax.net.ssl.trustStorePassword=" + authority.JavaPassword,
+		"JAVA_TOOL_OPTIONS": "-Djavax.net.ssl.trustStore=" + store + " -Djavax.net.ssl.trustStoreType=JKS -Djavax.net.ssl.trustStorePassword=" + ca.JavaPassword,
 	}
 	for _, name := range []string{
 		"SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO",
@@ -50,7 +50,7 @@ func (r *run) showTrust(w *world) error {
 		return fail("the certificates of authorities in the root cannot be read", err)
 	}
 	bundle = append(append(bundle, '\n'), r.authority.PEM()...)
-	store, err := authority.Java(bundle)
+	store, err := ca.Java(bundle)
 	if err != nil {
 		return fail("the certificates of authorities in the root cannot be read", err)
 	}
@@ -86,7 +86,7 @@ func (r *run) rootBundle() (bundle []byte, at string, err error) {
 	read := func(p string) ([]byte, error) { return readBounded(os.Open(p)) }
 	switch {
 	case r.image != nil:
-		read = func(p string) ([]byte, error) { return r.store.ReadFile(r.image, p, authority.MostBundle) }
+		read = func(p string) ([]byte, error) { return r.store.ReadFile(r.image, p, ca.MostBundle) }
 	case r.plan.Rootfs != nil:
 		src, err := r.open(policy.PlanPath{Source: r.plan.Rootfs.Source, Beneath: r.plan.Rootfs.Beneath}, "rootfs", sandbox.ReadOnly)
 		if err != nil {
@@ -94,7 +94,7 @@ func (r *run) rootBundle() (bundle []byte, at string, err error) {
 		}
 		read = func(p string) ([]byte, error) { return readBounded(readBelow(src.File, p[1:])) }
 	}
-	bundle, at, err = authority.FirstBundle(authority.Bundles(), read)
+	bundle, at, err = ca.FirstBundle(ca.Bundles(), read)
 	if bundle == nil && at == "" {
 		return nil, "", nil // there is none
 	}
@@ -112,5 +112,5 @@ func readBounded(f *os.File, err error) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, authority.MostBundle+1))
+	return io.ReadAll(io.LimitReader(f, ca.MostBundle+1))
 }

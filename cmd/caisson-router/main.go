@@ -14,13 +14,13 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/caisson-run/caisson/egress/confined"
+	"github.com/caisson-run/caisson/egress/router"
 	"github.com/caisson-run/caisson/egress/wire"
 )
 
 func main() {
 	if len(os.Args) > 0 && os.Args[0] == wire.Argv0 {
-		confined.Main()
+		router.Main()
 	}
 	fmt.Fprintln(os.Stderr, "caisson-router is started by caisson, not by hand")
 	os.Exit(125)

@@ -17,8 +17,6 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/waiter"
 
-	"github.com/caisson-run/caisson/egress/name"
-	"github.com/caisson-run/caisson/egress/peek"
 	"github.com/caisson-run/caisson/egress/rule"
 	"github.com/caisson-run/caisson/egress/wire"
 )
@@ -49,7 +47,7 @@ type conn struct {
 	// asked are the judged requests that are under way: a stream that one was upgraded
 	// to has no end of its own. claimed is whom TLS names on a connection by number.
 	asked   map[*rule.Request]struct{}
-	claimed name.Name
+	claimed rule.Name
 }
 
 // accept takes the beginning of a connection. It is not answered before the
@@ -81,7 +79,7 @@ func (r *Router) connect(req *tcp.ForwarderRequest) {
 	}
 	req.Complete(false)
 	c.down = gonet.NewTCPConn(queue, ep)
-	c.in = bufio.NewReaderSize(c.down, peek.BufferSize)
+	c.in = bufio.NewReaderSize(c.down, BufferSize)
 	c.mu.Lock()
 	c.endpoint = ep
 	gone := c.gone
@@ -255,11 +253,11 @@ func (c *conn) serve(up net.Conn) {
 	spoke := early.stop()
 	var late net.Error
 	if errors.As(err, &late) && late.Timeout() { // words without an end
-		c.end(c.relay(up, &peek.Guard{R: c.in}, up))
+		c.end(c.relay(up, &Guard{R: c.in}, up))
 		return
 	}
 	switch {
-	case kind == peek.TLS:
+	case kind == TLS:
 		if err == nil {
 			err = c.checkHello(hello)
 		}
@@ -268,11 +266,11 @@ func (c *conn) serve(up net.Conn) {
 			return
 		}
 		if err == nil {
-			from := peek.NewAnswer(up)
-			c.end(c.relay(up, &peek.Rest{R: c.in, Hello: hello, Answer: from, Check: c.checkAgain}, from))
+			from := NewAnswer(up)
+			c.end(c.relay(up, &Rest{R: c.in, Hello: hello, Answer: from, Check: c.checkAgain}, from))
 			return
 		}
-	case c.speaksWeb() || kind == peek.HTTP && !spoke: // no server of HTTP speaks first
+	case c.speaksWeb() || kind == HTTP && !spoke: // no server of HTTP speaks first
 		if err == nil {
 			c.serveWeb(up)
 			return
@@ -285,7 +283,7 @@ func (c *conn) serve(up net.Conn) {
 		c.end(err)
 	case errors.As(err, &broken):
 		c.finish("the sandbox broke it off")
-	case err != nil && (err != io.EOF || kind != peek.Opaque):
+	case err != nil && (err != io.EOF || kind != Opaque):
 		c.end(&refusal{Decision: rule.Decision{Reason: err.Error()}})
 	default:
 		c.end(c.relay(up, c.in, up))
@@ -297,7 +295,7 @@ func (c *conn) end(err error) {
 	var refused *refusal
 	switch {
 	case errors.As(err, &refused):
-	case errors.Is(err, peek.ErrLate):
+	case errors.Is(err, ErrLate):
 		refused = &refusal{Decision: rule.Decision{Reason: err.Error()}}
 	default:
 		c.finish("")
@@ -315,20 +313,20 @@ func (c *conn) speaksWeb() bool { return c.judged || c.t.addr.Port() == 80 }
 const unsureTime = time.Second
 
 // peek looks at the client's first bytes.
-func (c *conn) peek() (peek.Kind, peek.Hello, error) {
+func (c *conn) peek() (Kind, Hello, error) {
 	b, err := c.in.Peek(1)
 	if err != nil {
-		return peek.Opaque, peek.Hello{}, err
+		return Opaque, Hello{}, err
 	}
-	if b[0] != peek.FirstOfTLS && !c.speaksWeb() {
+	if b[0] != FirstOfTLS && !c.speaksWeb() {
 		_ = c.down.SetReadDeadline(time.Now().Add(unsureTime))
 		defer c.down.SetReadDeadline(time.Time{})
 	}
-	return peek.First(c.in)
+	return Peek(c.in)
 }
 
 // checkHello wants the name that led here in the ClientHello too.
-func (c *conn) checkHello(h peek.Hello) error {
+func (c *conn) checkHello(h Hello) error {
 	switch {
 	case h.Encrypted:
 		return &refusal{Decision: rule.Decision{Reason: "an encrypted ClientHello hides whom it names"}}
@@ -348,7 +346,7 @@ func (c *conn) checkHello(h peek.Hello) error {
 }
 
 // checkAgain wants it in a second ClientHello, too, of which err says what is wrong.
-func (c *conn) checkAgain(h peek.Hello, err error) error {
+func (c *conn) checkAgain(h Hello, err error) error {
 	if err != nil {
 		return &refusal{Decision: rule.Decision{Reason: err.Error()}}
 	}

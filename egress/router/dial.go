@@ -15,7 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/caisson-run/caisson/egress/name"
 	"github.com/caisson-run/caisson/egress/rule"
 	"github.com/caisson-run/caisson/egress/wire"
 )
@@ -28,7 +27,7 @@ const (
 
 // target is where a connection goes: a name and a port, or an address.
 type target struct {
-	name name.Name
+	name rule.Name
 	addr netip.AddrPort // as the sandbox dialled it
 }
 
@@ -138,7 +137,7 @@ func (r *Router) dialOne(ctx context.Context, t target, to netip.AddrPort, limit
 // lookup asks the host's resolver. The dot at the end keeps search domains out;
 // a name of one part (db, localhost) is meant as the host means it, and in
 // /etc/hosts it stands without a dot.
-func lookup(ctx context.Context, n name.Name) ([]netip.Addr, error) {
+func lookup(ctx context.Context, n rule.Name) ([]netip.Addr, error) {
 	s := n.String()
 	if strings.Contains(s, ".") {
 		s = n.Absolute()

@@ -6,14 +6,13 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/caisson-run/caisson/egress/name"
-	"github.com/caisson-run/caisson/egress/resolve"
+	"github.com/caisson-run/caisson/egress/rule"
 	"github.com/caisson-run/caisson/egress/wire"
 )
 
 // serveDNS answers queries until the resolver is closed.
 func (r *Router) serveDNS() {
-	a := resolve.Answerer{Zone: &r.zone, Allowed: func(n name.Name) bool { return r.rules.Load().Resolve(n).Allow }}
+	a := Answerer{Zone: &r.zone, Allowed: func(n rule.Name) bool { return r.rules.Load().Resolve(n).Allow }}
 	b := make([]byte, 2048)
 	for {
 		n, from, err := r.dns.ReadFrom(b)
@@ -34,7 +33,7 @@ func (r *Router) serveDNS() {
 }
 
 // recordQuery records a name that was refused.
-func (r *Router) recordQuery(q resolve.Query) {
+func (r *Router) recordQuery(q Query) {
 	switch {
 	case q.Full:
 		r.record.refuse(wire.Record{Protocol: wire.DNS, Reason: "too many names"})

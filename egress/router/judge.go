@@ -17,15 +17,14 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/caisson-run/caisson/egress/credential"
 	"github.com/caisson-run/caisson/egress/rule"
 	"github.com/caisson-run/caisson/egress/wire"
 )
 
 // passage is what is known of one judged request until its answer has passed.
 type passage struct {
-	hidden credential.Redaction // what the answer must not show
-	body   *bounded             // nil without a bound
+	hidden Redaction // what the answer must not show
+	body   *bounded  // nil without a bound
 }
 
 type passageKey struct{}
@@ -83,7 +82,7 @@ func (w *webConn) judge(req *http.Request, asked *rule.Request) (*http.Request, 
 	if ends := c.r.ends.Load(); ends != nil {
 		var err error
 		p.hidden, err = ends.Secrets.Fill(host, port, w.tls != nil, req.Header)
-		var foreign *credential.ErrForeign
+		var foreign *ErrForeign
 		if errors.As(err, &foreign) {
 			return no("%v; requests to it have the sandbox's own, whose placeholder is in $%s, or none", err, foreign.Secret)
 		}

@@ -16,8 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/caisson-run/caisson/egress/authority"
-	"github.com/caisson-run/caisson/egress/credential"
+	"github.com/caisson-run/caisson/egress/ca"
 	"github.com/caisson-run/caisson/egress/rule"
 	"github.com/caisson-run/caisson/egress/wire"
 )
@@ -128,7 +127,7 @@ func TestAnswersTellNoSecret(t *testing.T) {
 func answerOf(t *testing.T, ended, two bool, value string, handler http.HandlerFunc) *recording {
 	t.Helper()
 	world := newAuthority(t)
-	minter, err := authority.NewMinter(delegate(t, world, "good.test"))
+	minter, err := ca.NewMinter(delegate(t, world, "good.test"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,13 +143,13 @@ func answerOf(t *testing.T, ended, two bool, value string, handler http.HandlerF
 		go host.Serve(in)
 	}
 
-	s, err := credential.New(wire.Secret{Name: "KEY", Placeholder: placeholder, Value: wire.Value(value), Hosts: []string{"api.good.test:*"}, Plain: true})
+	s, err := NewSecret(wire.Secret{Name: "KEY", Placeholder: placeholder, Value: wire.Value(value), Hosts: []string{"api.good.test:*"}, Plain: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := &conn{r: &Router{web: &http.Server{}}, t: target{name: parseName(t, "api.good.test"), addr: netip.MustParseAddrPort("127.0.0.1:443")}}
 	c.r.rules.Store(rules(t, []string{"api.good.test"}, nil))
-	c.r.ends.Store(&Ends{Secrets: credential.Set{s}})
+	c.r.ends.Store(&Ends{Secrets: Secrets{s}})
 	w := c.newWeb()
 	w.way.DialContext = func(context.Context, string, string) (net.Conn, error) { return in.dial(), nil }
 	if ended {

@@ -20,7 +20,6 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"github.com/caisson-run/caisson/egress/peek"
 	"github.com/caisson-run/caisson/egress/wire"
 )
 
@@ -440,7 +439,7 @@ func TestChange(t *testing.T) {
 func TestChangeByNumber(t *testing.T) {
 	h := build(t, options{allow: []string{"10.1.0.0/16:*"}, deny: []string{"evil.test"}})
 	c := &conn{r: h.r, t: target{addr: netip.MustParseAddrPort("10.1.2.3:443")}}
-	if err := c.checkHello(peek.Hello{Server: parseName(t, "www.good.test")}); err != nil {
+	if err := c.checkHello(Hello{Server: parseName(t, "www.good.test")}); err != nil {
 		t.Fatal(err)
 	}
 	for denied, allow := range map[string]bool{"other.test": true, "www.good.test": false, "*.good.test": false} {

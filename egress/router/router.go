@@ -32,8 +32,6 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 
-	"github.com/caisson-run/caisson/egress/name"
-	"github.com/caisson-run/caisson/egress/resolve"
 	"github.com/caisson-run/caisson/egress/rule"
 	"github.com/caisson-run/caisson/egress/wire"
 )
@@ -61,7 +59,7 @@ type Options struct {
 	Event func(wire.Event)
 
 	// Lookup resolves a name when it is dialled; nil asks the host's resolver.
-	Lookup func(context.Context, name.Name) ([]netip.Addr, error)
+	Lookup func(context.Context, rule.Name) ([]netip.Addr, error)
 	// Own says which addresses are this host's; nil looks at its interfaces.
 	Own func(netip.Addr) bool
 }
@@ -71,7 +69,7 @@ type Router struct {
 	o     Options
 	stack *stack.Stack
 	link  *link
-	zone  resolve.Zone
+	zone  Zone
 	dns   *gonet.UDPConn
 	web   *http.Server
 	conns chan net.Conn // what web serves

@@ -23,12 +23,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/egress/guesttest"
-	"github.com/caisson-run/caisson/egress/name"
 	"github.com/caisson-run/caisson/egress/rule"
 	"github.com/caisson-run/caisson/egress/wire"
 )
 
 func TestMain(m *testing.M) {
+	if os.Args[0] == wire.Argv0 {
+		Main()
+	}
+	if os.Getenv(inside) != "" {
+		try(os.Getenv(inside) == "yes")
+		os.Exit(0)
+	}
 	// net/http waits half a second before it closes what it has answered with
 	// an error, and can be told nothing about it.
 	// The guest's link does not end some of its own; nothing else uses it.
@@ -118,7 +124,7 @@ func build(t testing.TB, o options) *house {
 			close(h.more)
 			h.more = make(chan struct{})
 		},
-		Lookup: func(_ context.Context, n name.Name) ([]netip.Addr, error) {
+		Lookup: func(_ context.Context, n rule.Name) ([]netip.Addr, error) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.lookups = append(h.lookups, n.String())

@@ -17,8 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caisson-run/caisson/egress/authority"
-	"github.com/caisson-run/caisson/egress/name"
+	"github.com/caisson-run/caisson/egress/ca"
 	"github.com/caisson-run/caisson/egress/rule"
 	"github.com/caisson-run/caisson/egress/wire"
 )
@@ -26,7 +25,7 @@ import (
 // secure is a house whose router ends TLS, with hosts that are trusted by it.
 type secure struct {
 	*house
-	ours, world *authority.Authority // whom the sandbox trusts, and whom the router
+	ours, world *ca.Authority // whom the sandbox trusts, and whom the router
 	port        int
 	server      *httptest.Server
 
@@ -52,27 +51,27 @@ type secureOptions struct {
 	handshake func()
 }
 
-func newAuthority(t testing.TB) *authority.Authority {
+func newAuthority(t testing.TB) *ca.Authority {
 	t.Helper()
-	a, err := authority.New(time.Now())
+	a, err := ca.New(time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return a
 }
 
-func parseName(t testing.TB, s string) name.Name {
+func parseName(t testing.TB, s string) rule.Name {
 	t.Helper()
-	n, err := name.Parse(s)
+	n, err := rule.ParseName(s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return n
 }
 
-func delegate(t testing.TB, a *authority.Authority, hosts ...string) *wire.Issuer {
+func delegate(t testing.TB, a *ca.Authority, hosts ...string) *wire.Issuer {
 	t.Helper()
-	var names []name.Name
+	var names []rule.Name
 	for _, h := range hosts {
 		names = append(names, parseName(t, h))
 	}
@@ -92,7 +91,7 @@ func secured(t testing.TB, o secureOptions) *secure {
 	if o.wrongCA {
 		signer = newAuthority(t)
 	}
-	m, err := authority.NewMinter(delegate(t, signer, "good.test"))
+	m, err := ca.NewMinter(delegate(t, signer, "good.test"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +153,7 @@ func (s *secure) layers(t testing.TB, o secureOptions) [][]rule.Rule {
 }
 
 // trust is a client's configuration that trusts one authority.
-func trust(a *authority.Authority) *tls.Config {
+func trust(a *ca.Authority) *tls.Config {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(a.PEM())
 	return &tls.Config{RootCAs: pool}

@@ -12,8 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caisson-run/caisson/egress/authority"
-	"github.com/caisson-run/caisson/egress/credential"
+	"github.com/caisson-run/caisson/egress/ca"
 	"github.com/caisson-run/caisson/egress/rule"
 	"github.com/caisson-run/caisson/egress/wire"
 )
@@ -21,9 +20,9 @@ import (
 // Ends are what a router ends TLS with, and the secrets that it puts into
 // requests then.
 type Ends struct {
-	Secrets credential.Set
+	Secrets Secrets
 
-	minter *authority.Minter
+	minter *ca.Minter
 	roots  func() *x509.CertPool
 	// sessions are those with hosts: one that is known shows no certificate, which
 	// is most of what a handshake costs. Go holds what it showed before to its name
@@ -67,7 +66,7 @@ func (e *Ends) heard(host, proto string) {
 func NewEnds(t *wire.TLS, secrets []wire.Secret) (*Ends, error) {
 	e := &Ends{sessions: tls.NewLRUClientSessionCache(mostSessions), spoken: map[string]string{}}
 	for _, s := range secrets {
-		c, err := credential.New(s)
+		c, err := NewSecret(s)
 		if err != nil {
 			return nil, err
 		}
@@ -77,7 +76,7 @@ func NewEnds(t *wire.TLS, secrets []wire.Secret) (*Ends, error) {
 		return e, nil
 	}
 	var err error
-	if e.minter, err = authority.NewMinter(t.Issuer); err != nil {
+	if e.minter, err = ca.NewMinter(t.Issuer); err != nil {
 		return nil, err
 	}
 	// Reading 150 certificates takes milliseconds, which a sandbox that ends no

@@ -17,7 +17,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caisson-run/caisson/egress/name"
 	"github.com/caisson-run/caisson/egress/rule"
 )
 
@@ -203,7 +202,7 @@ func (c *conn) checkHost(req *http.Request) (host string, d rule.Decision) {
 	if d := c.still(); !d.Allow { // the rules may have changed since
 		return req.Host, d
 	}
-	n, err := name.Parse(h)
+	n, err := rule.ParseName(h)
 	switch {
 	case c.t.name.IsZero():
 		if err != nil {

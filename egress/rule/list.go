@@ -5,8 +5,6 @@ package rule
 import (
 	"fmt"
 	"net/netip"
-
-	"github.com/caisson-run/caisson/egress/name"
 )
 
 // List decides about connections. The zero List allows nothing. It is not
@@ -54,7 +52,7 @@ const (
 func (l *List) Empty() bool { return l == nil || len(l.Allow) == 0 }
 
 // Resolve says whether n may be looked up: some port of it is allowed.
-func (l *List) Resolve(n name.Name) Decision {
+func (l *List) Resolve(n Name) Decision {
 	if l == nil || n.IsZero() {
 		return Decision{Reason: notListed, Open: true}
 	}
@@ -73,7 +71,7 @@ func (l *List) Resolve(n name.Name) Decision {
 
 // Name says whether a connection to n at port may be made. Whoever asks
 // resolves n then and asks Address about each result.
-func (l *List) Name(n name.Name, port uint16) Decision {
+func (l *List) Name(n Name, port uint16) Decision {
 	if d := l.Resolve(n); !d.Allow {
 		return d
 	}
@@ -93,7 +91,7 @@ func (l *List) Name(n name.Name, port uint16) Decision {
 // Denied says whether the deny-list names n at port, or requests to it are
 // judged: for a name that only the bytes of a connection told, which was made by
 // number. Allow is set when nothing is against it.
-func (l *List) Denied(n name.Name, port uint16) Decision {
+func (l *List) Denied(n Name, port uint16) Decision {
 	if l == nil {
 		return Decision{Reason: notListed, Open: true}
 	}
@@ -152,7 +150,7 @@ func (l *List) address(to netip.AddrPort, own func(netip.Addr) bool, named bool)
 	return Decision{Reason: notByNumber, Open: true}
 }
 
-func (r Rule) matchName(n name.Name) bool { return r.all || r.host.Match(n) }
+func (r Rule) matchName(n Name) bool { return r.all || r.host.Match(n) }
 
 // special refuses an address that is not public.
 func special(c Class) Decision {

@@ -7,8 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-
-	"github.com/caisson-run/caisson/egress/name"
 )
 
 // ThisHost is the name of this host's loopback inside a sandbox, whose own loopback
@@ -18,8 +16,8 @@ import (
 const ThisHost = "host.caisson.internal"
 
 // thisHost is that name.
-var thisHost = func() name.Name {
-	n, err := name.Parse(ThisHost)
+var thisHost = func() Name {
+	n, err := ParseName(ThisHost)
 	if err != nil {
 		panic(err)
 	}
@@ -27,7 +25,7 @@ var thisHost = func() name.Name {
 }()
 
 // IsThisHost reports whether n is the name of this host's loopback.
-func IsThisHost(n name.Name) bool { return n == thisHost }
+func IsThisHost(n Name) bool { return n == thisHost }
 
 // Loopbacks are where that name leads, in the order in which they are tried.
 func Loopbacks() []netip.Addr {
@@ -47,7 +45,7 @@ func (r Rule) checkLocal() error {
 func (r Rule) Local() bool { return r.host.Base() == thisHost && r.host.Match(thisHost) }
 
 // leads says whether r, of an allow-list, lets connections to n through at all.
-func (r Rule) leads(n name.Name) bool {
+func (r Rule) leads(n Name) bool {
 	if n == thisHost {
 		return r.Local()
 	}

@@ -14,8 +14,6 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
-
-	"github.com/caisson-run/caisson/egress/name"
 )
 
 // Rule is one entry of a list. The zero Rule matches nothing.
@@ -23,7 +21,7 @@ type Rule struct {
 	Text string // as it was written
 	From string // where: "policy.yaml:12", "--allow"
 
-	host   name.Pattern // one of host, net and all says what
+	host   Pattern // one of host, net and all says what
 	net    netip.Prefix
 	public bool // net without this host's own addresses; see public.go
 	all    bool // the internet
@@ -129,7 +127,7 @@ func parse(text, from string, usual ports) (Rule, error) {
 			r.net = netip.PrefixFrom(a, a.BitLen())
 		}
 	default:
-		r.host, err = name.ParsePattern(host)
+		r.host, err = ParsePattern(host)
 	}
 	if err != nil {
 		return fail("%w", err)

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/caisson-run/caisson/egress/name"
 	"pgregory.net/rapid"
 )
 
@@ -32,9 +31,9 @@ func list(t testing.TB, allow, deny []string) *List {
 	return l
 }
 
-func host(t testing.TB, s string) name.Name {
+func host(t testing.TB, s string) Name {
 	t.Helper()
-	n, err := name.Parse(s)
+	n, err := ParseName(s)
 	if err != nil {
 		t.Fatal(err)
 	}

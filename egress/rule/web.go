@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/caisson-run/caisson/egress/name"
 )
 
 // Web is what an entry says of the requests to its hosts, as it was written.
@@ -97,7 +95,7 @@ type Request struct {
 }
 
 // Inspected reports whether requests to n at port are judged one by one.
-func (l *List) Inspected(n name.Name, port uint16) bool {
+func (l *List) Inspected(n Name, port uint16) bool {
 	if l == nil || n.IsZero() {
 		return false
 	}
@@ -106,14 +104,14 @@ func (l *List) Inspected(n name.Name, port uint16) bool {
 }
 
 // Matches reports whether r is about n at port.
-func (r Rule) Matches(n name.Name, port uint16) bool { return r.host.Match(n) && r.ports.has(port) }
+func (r Rule) Matches(n Name, port uint16) bool { return r.host.Match(n) && r.ports.has(port) }
 
 // Base is the name that r's host is, or that its hosts are below; the zero Name
 // when r is about addresses.
-func (r Rule) Base() name.Name { return r.host.Base() }
+func (r Rule) Base() Name { return r.host.Base() }
 
 // about are the rules of a layer that say something of requests to n at port.
-func about(layer []Rule, n name.Name, port uint16) []Rule {
+func about(layer []Rule, n Name, port uint16) []Rule {
 	var out []Rule
 	for _, r := range layer {
 		if r.web != nil && r.Matches(n, port) {
@@ -126,7 +124,7 @@ func about(layer []Rule, n name.Name, port uint16) []Rule {
 // Request says whether a request to n at port may be made, whose connection is
 // allowed. In each layer that says something of the host one entry must let it
 // through. most bounds its body, in bytes; 0 is no bound.
-func (l *List) Request(n name.Name, port uint16, q Request) (d Decision, most int64) {
+func (l *List) Request(n Name, port uint16, q Request) (d Decision, most int64) {
 	if d = l.Name(n, port); !d.Allow {
 		return d, 0
 	}
@@ -196,7 +194,7 @@ func TooLong(most int64) string {
 
 // Conditional says which parts of a request the rules about it look at, so that
 // headers by which a server may be told something else are refused.
-func (l *List) Conditional(n name.Name, port uint16) (methods, paths bool) {
+func (l *List) Conditional(n Name, port uint16) (methods, paths bool) {
 	if l == nil {
 		return false, false
 	}

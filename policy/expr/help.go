@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/caisson-run/caisson/egress/name"
+	"github.com/caisson-run/caisson/egress/rule"
 )
 
 // The helpers parse what they compare. What they cannot parse is an error, and a
@@ -30,7 +30,7 @@ func email(s string) (local, domain string, err error) {
 	if !ok || !plainLocal(local) {
 		return "", "", fmt.Errorf("%s is not a plain e-mail address", shown(s))
 	}
-	n, err := name.Parse(domain)
+	n, err := rule.ParseName(domain)
 	if err != nil || strings.HasSuffix(domain, ".") || !n.Spells(domain) {
 		return "", "", fmt.Errorf("%s has no plain host name", shown(s))
 	}
@@ -55,7 +55,7 @@ func hostOf(s string) (string, error) {
 	if a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(s, "["), "]")); err == nil && a.Zone() == "" {
 		return a.Unmap().String(), nil
 	}
-	n, err := name.Parse(s)
+	n, err := rule.ParseName(s)
 	if err != nil {
 		return "", fmt.Errorf("%s is not a host: %v", shown(s), err)
 	}
@@ -68,7 +68,7 @@ func hostUnder(s, domain string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	d, err := name.Parse(domain)
+	d, err := rule.ParseName(domain)
 	if err != nil {
 		return false, fmt.Errorf("%s is not a domain", shown(domain))
 	}

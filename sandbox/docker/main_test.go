@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/attack/attacktest"
-	"github.com/caisson-run/caisson/egress/confined"
+	"github.com/caisson-run/caisson/egress/router"
 	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/guest/agent"
 	"github.com/caisson-run/caisson/guest/embedded"
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	case embedded.Argv0:
 		agent.Main()
 	case wire.Argv0:
-		confined.Main()
+		router.Main()
 	case hello:
 		sayHello()
 		return

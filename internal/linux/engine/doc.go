@@ -2,7 +2,7 @@
 
 // Package engine has the program that runs around a gVisor sandbox: its keeper,
 // and gVisor's kernel and file server (sandbox/gvisor/shim). It has the program
-// of a network's router, too (egress/confined).
+// of a network's router, too (egress/router).
 //
 // Each of these processes pays for the start of all packages that its program
 // links, and none of them needs the command line, the audit record or the
