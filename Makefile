@@ -79,7 +79,7 @@ GOTEST := go test -vet=off -ldflags=-w
 # for an engine. The limits of go test's own time are for what hangs: they are no
 # measure of a busy machine.
 .PHONY: test
-test: ## everything that must pass before a change lands
+test: ## everything that must pass before a change lands; says what it installs
 	@.ci/need $(TEST_PACKAGES) $(if $(filter 0,$(shell id -u)),docker.io)
 	@.ci/node >/dev/null
 	@$(MAKE) --no-print-directory lint build
@@ -188,7 +188,7 @@ E2B_RUN := ^Test(SDK|Frameworks)$$
 test-e2b: build ## E2B's official clients, and what others build on them, against caisson serve
 	@echo '== E2B clients'
 	@node=$$($(if $(E2B_TESTS),,CAISSON_TEST_NODE=22) .ci/node); export PATH="$$node:$$PATH"; \
-		for d in sdk $(if $(E2B_TESTS),,frameworks); do .ci/again npm ci --prefix api/e2b/testdata/$$d --silent --no-audit --no-fund; done; \
+		for d in sdk $(if $(E2B_TESTS),,frameworks); do .ci/clients api/e2b/testdata/$$d; done; \
 		CAISSON_TEST_BINARY=$(CURDIR)/bin/caisson $(GOTEST) -count=1 -timeout 30m -run '$(E2B_RUN)' $(E2B_TESTS) ./api/e2b
 
 # Not in make test: a Node.js of its own and five minutes. The package's own tests
@@ -197,14 +197,14 @@ test-e2b: build ## E2B's official clients, and what others build on them, agains
 test-mcp: build ## official MCP clients, servers and the conformance suite, with caisson mcp and its gateway
 	@echo '== MCP clients and servers'
 	@node=$$(CAISSON_TEST_NODE=22 .ci/node); export PATH="$$node:$$PATH"; \
-		.ci/again npm ci --prefix mcp/testdata/clients --silent --no-audit --no-fund; \
+		.ci/clients mcp/testdata/clients; \
 		CAISSON_TEST_BINARY=$(CURDIR)/bin/caisson go test -count=1 -timeout 10m -run '^Test(Clients|Conformance|ConformanceOfServer)$$' $(MCP_TESTS) ./mcp
 
 .PHONY: test-openai
 test-openai: build ## OpenAI's official client against caisson serve, on gVisor
 	@echo '== OpenAI client'
 	@node=$$(CAISSON_TEST_NODE=22 .ci/node); export PATH="$$node:$$PATH"; \
-		.ci/again npm ci --prefix api/openai/testdata/sdk --silent --no-audit --no-fund; \
+		.ci/clients api/openai/testdata/sdk; \
 		CAISSON_TEST_BINARY=$(CURDIR)/bin/caisson go test -count=1 -timeout 10m -run '^TestClient$$' ./api/openai
 
 # 770 MB of agents: not in make test.
@@ -212,7 +212,7 @@ test-openai: build ## OpenAI's official client against caisson serve, on gVisor
 test-agents: build ## Claude Code and Codex with a scripted model, calling tools of caisson mcp
 	@echo '== Agents'
 	@node=$$(CAISSON_TEST_NODE=22 .ci/node); export PATH="$$node:$$PATH"; \
-		.ci/again npm ci --prefix mcp/testdata/agents --silent --no-audit --no-fund; \
+		.ci/clients mcp/testdata/agents; \
 		CAISSON_TEST_AGENTS=yes CAISSON_TEST_BINARY=$(CURDIR)/bin/caisson go test -count=1 -timeout 10m -run '^TestAgents$$' ./mcp
 
 .PHONY: test-v2
@@ -266,7 +266,7 @@ bench: build ## medians and ratios against a stock runsc, and through E2B's clie
 	@go build -ldflags '-s -w' -o .cache/bench/bench ./internal/tools/bench
 	@go build -tags embedguest,embedengine -ldflags '-s -w' -o .cache/bench/carrying ./internal/tools/bench
 	@node=$$(.ci/node); export PATH="$$node:$$PATH"; \
-		.ci/again npm ci --prefix api/e2b/testdata/sdk --silent; \
+		.ci/clients api/e2b/testdata/sdk; \
 		.cache/bench/bench $(BENCH)
 
 # SOAK='-soak 2m -idle 40', for a short one. 200 idle sandboxes want some 6 GB.
