@@ -33,6 +33,8 @@ type File struct {
 	// takes it from the name; whoever has only a relative name sets it to the
 	// absolute directory before [New].
 	Dir string
+	// From is what it was read from; the zero value where it was not read from a file.
+	From Read
 
 	Isolation  Value[string]   // "" means DefaultIsolation
 	Image      Value[string]   // the container image that is the root

@@ -113,7 +113,7 @@ func (f *File) Server(name string) *Server {
 // ServerFile is the policy that holds for the sandbox of s, which is of f.
 func (f *File) ServerFile(s *Server) *File {
 	w := s.world
-	w.Name, w.Dir = f.Name, f.Dir
+	w.Name, w.Dir, w.From = f.Name, f.Dir, f.From
 	if !w.Isolation.Said() {
 		w.Isolation = f.Isolation
 	}

@@ -26,6 +26,7 @@ func (r *run) shape() shape {
 	s := shape{call: withoutHooks(*r.call), plan: r.plan, caps: r.caps}
 	s.call.ID, s.call.Argv, s.call.Env, s.call.Stdin, s.call.Code, s.call.Script = "", nil, nil, false, "", ""
 	s.call.account = "" // whom it is counted for
+	s.call.Read = nil   // it shows nothing that could be one of them
 	s.call.Source, s.call.Lookup, s.call.Term, s.call.Watch = nil, nil, "", nil
 	s.plan.Env, s.plan.From = nil, nil // where clauses come from, for people
 	if r.prog != nil {

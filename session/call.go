@@ -44,6 +44,10 @@ type Call struct {
 	// FileLanguage overrides what File's name and first line say.
 	FileLanguage string
 
+	// Read are files that were read to make the call: of variables, say. Code that it
+	// runs cannot change them.
+	Read []policy.Read
+
 	// AllowDangerousMounts lets mounts of home folders, keys and credentials
 	// through: the operator's explicit word. It is recorded.
 	AllowDangerousMounts bool

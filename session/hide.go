@@ -16,8 +16,8 @@ import (
 
 // guardMount looks through a mount for what the plan hides, for sockets where
 // the level does not make them inert and, where the sandbox may change the host's
-// files, for what the host itself runs later; and adds to w what has to be
-// mounted over the mount for it.
+// files, for what the host itself runs later and what was read for the run; and
+// adds to w what has to be mounted over the mount for it.
 func (r *run) guardMount(ctx context.Context, w *world, src *hostpath.Source, m policy.PlanMount) error {
 	deny, err := r.denied(m.Target, w.cwd)
 	if err != nil {
@@ -26,10 +26,14 @@ func (r *run) guardMount(ctx context.Context, w *world, src *hostpath.Source, m 
 	protect := m.Access == sandbox.ReadWrite
 	// A copy-on-write mount has inodes of its own, which nobody listens on.
 	peers := !r.caps.InertSockets && m.Access != sandbox.CopyOnWrite
-	if !src.Dir || len(deny) == 0 && !protect && !peers {
+	if !protect && (!src.Dir || len(deny) == 0 && !peers) {
 		return nil
 	}
-	matches, err := r.scan(ctx, src, hostpath.ScanOptions{Deny: deny, Protect: protect, Peers: peers})
+	o := hostpath.ScanOptions{Deny: deny, Protect: protect, Peers: peers}
+	if protect {
+		o.Inputs = r.inputs()
+	}
+	matches, err := r.scan(ctx, src, o)
 	if err != nil {
 		return err
 	}
@@ -63,7 +67,7 @@ func (r *run) guardMount(ctx context.Context, w *world, src *hostpath.Source, m 
 // scan looks through a tree, and makes placeholders where something must not
 // come into being.
 func (r *run) scan(ctx context.Context, src *hostpath.Source, o hostpath.ScanOptions) ([]hostpath.Match, error) {
-	if !o.Protect {
+	if !o.Protect || !src.Dir {
 		return hostpath.Scan(ctx, src, o)
 	}
 	p, err := hostpath.Join(r.s.placeholders(), src)

@@ -135,7 +135,13 @@ func (b *Sandboxes) grant(k *Key) (*grant, error) {
 	if file != nil {
 		policyName = file.Name
 	}
-	s, err := New(Options{Drivers: b.o.Drivers, Policy: p, PolicyName: policyName, Journal: b.o.Journal, State: b.o.State, Rates: b.o.Registry, Boot: b.o.Boot, Approvals: b.o.Approvals, Outlive: b.o.Grace > 0})
+	var read []policy.Read // another key's policy, too, is nothing that code may write
+	for _, f := range b.o.Policies {
+		if f != file {
+			read = append(read, f.Reads()...)
+		}
+	}
+	s, err := New(Options{Drivers: b.o.Drivers, Policy: p, PolicyName: policyName, Read: append(read, b.o.Read...), Journal: b.o.Journal, State: b.o.State, Rates: b.o.Registry, Boot: b.o.Boot, Approvals: b.o.Approvals, Outlive: b.o.Grace > 0})
 	if err != nil {
 		return nil, err
 	}

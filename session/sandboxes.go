@@ -39,6 +39,8 @@ type SandboxesOptions struct {
 	// defaults: no network, no host files.
 	System   *policy.File
 	Policies map[string]*policy.File
+	// Read are other files that were read, and that no code may change.
+	Read []policy.Read
 	// Profiles are the limits by the names that keys are bound to; the name ""
 	// may be missing, and is DefaultProfile then.
 	Profiles map[string]Profile

@@ -43,6 +43,9 @@ type Options struct {
 	// Policy decides. Required. PolicyName is its file, for the record.
 	Policy     *policy.Policy
 	PolicyName string
+	// Read are files that were read besides Policy's, and that no code may change: other
+	// policies, for one.
+	Read []policy.Read
 	// Journal takes the records. Required: nothing runs unrecorded.
 	Journal Journal
 	// State makes run directories. Required.

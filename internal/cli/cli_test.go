@@ -158,7 +158,7 @@ func TestPseudoDate(t *testing.T) {
 
 func TestReadEnv(t *testing.T) {
 	t.Setenv("MINE", "x=y")
-	env, err := readEnv([]string{"A=1", "B=", "MINE", "A=2=3"}, nil)
+	env, _, err := readEnv([]string{"A=1", "B=", "MINE", "A=2=3"}, nil)
 	if err != nil || env["A"] != "2=3" || env["MINE"] != "x=y" || len(env) != 3 {
 		t.Errorf("%v, %v", env, err)
 	}

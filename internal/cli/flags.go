@@ -185,28 +185,32 @@ func absolute(p string) (string, error) {
 }
 
 // readEnv reads --env-file, then --env, which win. NAME alone passes the
-// caller's value on.
-func readEnv(flags, files []string) (map[string]string, error) {
+// caller's value on. read are the files.
+func readEnv(flags, files []string) (_ map[string]string, read []policy.Read, _ error) {
 	env := map[string]string{}
 	for _, name := range files {
-		if err := readEnvFile(env, name); err != nil {
-			return nil, err
+		f, err := readEnvFile(env, name)
+		if err != nil {
+			return nil, nil, err
+		}
+		if f.File != nil {
+			read = append(read, f)
 		}
 	}
 	for _, s := range flags {
 		name, value, ok := strings.Cut(s, "=")
 		if !ok {
 			if value, ok = os.LookupEnv(name); !ok {
-				return nil, &sandbox.Error{Op: "--env " + quoted(name), Kind: sandbox.ErrInvalid, Problem: "it is not set here, so it cannot be passed on",
+				return nil, nil, &sandbox.Error{Op: "--env " + quoted(name), Kind: sandbox.ErrInvalid, Problem: "it is not set here, so it cannot be passed on",
 					Hint: "write --env " + name + "=VALUE"}
 			}
 		}
 		if name == "" {
-			return nil, &sandbox.Error{Op: "--env " + quoted(s), Kind: sandbox.ErrInvalid, Problem: "the name is missing", Hint: "write --env NAME=VALUE"}
+			return nil, nil, &sandbox.Error{Op: "--env " + quoted(s), Kind: sandbox.ErrInvalid, Problem: "the name is missing", Hint: "write --env NAME=VALUE"}
 		}
 		env[name] = value
 	}
-	return env, nil
+	return env, read, nil
 }
 
 // mostEnvFile is how long one is at most, in bytes: Linux starts no program with more.
@@ -214,14 +218,14 @@ const mostEnvFile = 6 << 20
 
 // readEnvFile reads NAME=VALUE lines. Values are taken as they are: no quotes,
 // no variables, as docker's --env-file. Messages never show a value.
-func readEnvFile(env map[string]string, name string) error {
+func readEnvFile(env map[string]string, name string) (none policy.Read, _ error) {
 	op := "--env-file " + quoted(name)
 	bad := func(problem string, cause error) error {
 		return &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: problem, Hint: "write lines of NAME=VALUE", Cause: cause}
 	}
-	text, err := named.Read(name, mostEnvFile)
+	text, file, err := named.ReadOpen(name, mostEnvFile)
 	if err != nil {
-		return &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: "it cannot be read", Hint: "name a file with lines of NAME=VALUE", Cause: err}
+		return none, &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: "it cannot be read", Hint: "name a file with lines of NAME=VALUE", Cause: err}
 	}
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	lines.Buffer(nil, 256<<10)
@@ -232,14 +236,18 @@ func readEnvFile(env map[string]string, name string) error {
 		}
 		key, value, ok := strings.Cut(line, "=")
 		if key = strings.TrimSpace(key); !ok || key == "" || strings.ContainsAny(key, " \t\x00") {
-			return bad(fmt.Sprintf("line %d is not NAME=VALUE", n), nil)
+			return none, bad(fmt.Sprintf("line %d is not NAME=VALUE", n), nil)
 		}
 		env[key] = value
 	}
 	if lines.Err() != nil {
-		return bad("a line is too long", lines.Err())
+		return none, bad("a line is too long", lines.Err())
 	}
-	return nil
+	path, err := named.Absolute(name)
+	if err != nil {
+		return none, &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: "the working directory cannot be found", Hint: "give an absolute path", Cause: err}
+	}
+	return policy.Read{Path: path, File: file}, nil
 }
 
 // actor is who is at the command line.

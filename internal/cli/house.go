@@ -11,6 +11,7 @@ import (
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/internal/config"
 	"github.com/caisson-run/caisson/internal/linux/scope"
+	"github.com/caisson-run/caisson/internal/named"
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
@@ -49,6 +50,16 @@ func (a *app) house(ctx context.Context, f *serveFlags, log *slog.Logger, link f
 		if o.Policies[name], err = config.File(file); err != nil {
 			return nil, err
 		}
+	}
+	for _, name := range []string{f.certFile, f.keyFile} {
+		if name == "" {
+			continue
+		}
+		path, err := named.Absolute(name)
+		if err != nil {
+			return nil, &sandbox.Error{Op: name, Kind: sandbox.ErrInvalid, Problem: "its directory cannot be found", Hint: "give its absolute path", Cause: err}
+		}
+		o.Read = append(o.Read, policy.Read{Path: path})
 	}
 	h.unwritten = o.System == nil && len(f.policies) == 0
 	if o.Profiles, err = profiles(f.profiles); err != nil {

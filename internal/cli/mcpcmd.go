@@ -190,7 +190,7 @@ func (a *app) gateway(ctx context.Context, cmd *cobra.Command, f *gatewayFlags, 
 		if fetches(s.Call.Argv) == s.Advice && s.Advice != "" {
 			a.note("server %s: %s", s.Name, s.Advice) // clients give up before it does
 		}
-		if s.Session, err = session.New(session.Options{Drivers: a.drivers(), Policy: p, PolicyName: f.policy, Journal: record, State: session.DirState(dir)}); err != nil {
+		if s.Session, err = session.New(session.Options{Drivers: a.drivers(), Policy: p, PolicyName: f.policy, Read: file.Reads(), Journal: record, State: session.DirState(dir)}); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -194,11 +194,18 @@ func (a *app) call(cmd *cobra.Command, f *runFlags, args []string) (*session.Cal
 			return nil, nil, err
 		}
 		c.Source.Code, stdin = code, nil
+		if info, err := a.in.Stat(); err == nil && info.Mode().IsRegular() {
+			c.Read = append(c.Read, policy.Read{File: a.in})
+		}
 	}
 	for _, step := range []func() error{
 		func() error { return f.limits.read(&c.Limits) },
 		func() error { return readFiles(c, f) },
-		func() (err error) { c.Env, err = readEnv(f.env, f.envFiles); return err },
+		func() error {
+			env, read, err := readEnv(f.env, f.envFiles)
+			c.Env, c.Read = env, append(c.Read, read...)
+			return err
+		},
 		func() error { return readWatch(c, f.watch) },
 		func() error { return readSecrets(c, f) },
 	} {

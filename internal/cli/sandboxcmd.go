@@ -187,7 +187,7 @@ func (a *app) sandboxCreate(d *daemon) *cobra.Command {
 			if w.Metadata, err = pairs("--metadata", metadata); err != nil {
 				return err
 			}
-			if w.Env, err = readEnv(env, envFiles); err != nil {
+			if w.Env, _, err = readEnv(env, envFiles); err != nil {
 				return err
 			}
 			w.Timeout, w.Idle = client.In(timeout), client.In(idle)

@@ -90,7 +90,7 @@ func (a *app) speak(ctx context.Context, cmd *cobra.Command, d *daemon, c *clien
 	if d.json && f.tty {
 		return usage(cmd, "--json and -t do not go together", "drop one of them")
 	}
-	env, err := readEnv(f.env, f.envFiles)
+	env, _, err := readEnv(f.env, f.envFiles)
 	if err != nil {
 		return err
 	}

@@ -59,8 +59,8 @@ func System(path string) (*policy.File, error) {
 		return nil, &sandbox.Error{Op: path, Kind: sandbox.ErrUnavailable, Problem: "the system's policy cannot be read",
 			Hint: "it must be readable by everybody: chmod 0644 " + path, Cause: err}
 	}
-	defer f.Close()
 	if err := trusted(f, path); err != nil {
+		f.Close()
 		return nil, err
 	}
 	p, err := parse(f, path)
@@ -93,13 +93,14 @@ func File(path string) (*policy.File, error) {
 		return nil, &sandbox.Error{Op: path, Kind: sandbox.ErrInvalid, Problem: "the policy file cannot be read",
 			Hint: "name one that you may read", Cause: err}
 	}
-	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
+		f.Close()
 		return nil, &sandbox.Error{Op: path, Kind: sandbox.ErrUnavailable, Problem: "it cannot be examined", Cause: err}
 	}
 	pipe := info.Mode().Type() == fs.ModeNamedPipe
 	if !info.Mode().IsRegular() && !(pipe && named.ByDescriptor(path)) {
+		f.Close()
 		e := &sandbox.Error{Op: path, Kind: sandbox.ErrInvalid, Problem: "it is not a file", Hint: "name a policy file"}
 		if pipe {
 			e.Problem, e.Hint = "it is a pipe, which may never have a writer", "name a policy file, or /dev/stdin; a shell's <(COMMAND) is one, too"
@@ -109,7 +110,14 @@ func File(path string) (*policy.File, error) {
 	return parse(f, path)
 }
 
-func parse(f *os.File, path string) (*policy.File, error) {
+// parse reads f, and leaves it open in what it returns, for who keeps code from changing
+// it; with an error it is closed.
+func parse(f *os.File, path string) (_ *policy.File, err error) {
+	defer func() {
+		if err != nil {
+			f.Close()
+		}
+	}()
 	src, err := io.ReadAll(io.LimitReader(f, maxRead))
 	if err != nil {
 		return nil, &sandbox.Error{Op: path, Kind: sandbox.ErrUnavailable, Problem: "it cannot be read", Cause: err}
@@ -128,6 +136,9 @@ func parse(f *os.File, path string) (*policy.File, error) {
 	if err != nil {
 		return nil, &sandbox.Error{Op: path, Kind: sandbox.ErrInvalid, Problem: "its directory cannot be found", Hint: "give its absolute path", Cause: err}
 	}
-	p.Dir = filepath.Dir(abs)
+	p.Dir, p.From.File = filepath.Dir(abs), f
+	if p.From.Path, err = named.Absolute(path); err != nil {
+		return nil, &sandbox.Error{Op: path, Kind: sandbox.ErrInvalid, Problem: "its directory cannot be found", Hint: "give its absolute path", Cause: err}
+	}
 	return p, nil
 }

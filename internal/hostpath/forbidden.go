@@ -31,6 +31,7 @@ const (
 	ruleSecret  = "host secrets"
 	ruleRuns    = "what runs on the host"
 	ruleSpecial = "special files"
+	ruleInputs  = "what was read for the run"
 )
 
 // systemPaths are refused wherever they exist. Those that can never be had are

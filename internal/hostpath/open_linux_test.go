@@ -369,6 +369,18 @@ func TestMountsInside(t *testing.T) {
 		t.Log(name)
 		check(t, path, w.opts, sandbox.ErrDenied)
 	}
+	// What was read for the run is found behind other mounts of its directory, or of itself.
+	grow(t, w.dir, "in/sub/p", "in/q", "beside/p", "file")
+	bind(w.path("in/sub"), "sub")
+	bind(w.path("beside"), "in/deep/beside")
+	bind(w.path("in/sub"), "twice/again")
+	bind(w.path("in"), "twice/in")
+	must(t, unix.Mount(w.path("in/q"), w.path("file"), "", unix.MS_BIND, ""))
+	t.Cleanup(func() { unix.Unmount(w.path("file"), unix.MNT_DETACH) })
+	for input, tree := range map[string]string{"sub/p": "in", "beside/p": "in", "file": "in", "in/sub/p": "sub", "twice/in/sub/p": "twice"} {
+		_, err := Scan(t.Context(), open(t, w.path(tree)), ScanOptions{Inputs: []Input{{Path: w.path(input)}}})
+		refusedFor(t, err, "by way of another mount")
+	}
 	check(t, bind(w.home+"/project", "fine"), w.opts, nil)
 	check(t, w.path("fine/data.csv"), w.opts, nil)
 }

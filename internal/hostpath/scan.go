@@ -4,6 +4,7 @@ package hostpath
 
 import (
 	"cmp"
+	"os"
 	"slices"
 	"strings"
 )
@@ -35,6 +36,13 @@ type Match struct {
 	Text   string // what its placeholder holds
 }
 
+// Input is a file that was read to decide a run, or to make it: a policy, a secret, a
+// script.
+type Input struct {
+	Path string   // absolute, as it was named; empty where no name led to it
+	File *os.File // what was read; nil is what Path names now
+}
+
 // ScanOptions say what Scan looks for.
 type ScanOptions struct {
 	// Deny are globs of paths to hide: "**/.env", "secrets/**", "*.pem". One
@@ -47,6 +55,9 @@ type ScanOptions struct {
 	// the host, and hides them. It is for levels whose code talks to the host's
 	// kernel itself, where a read-only mount does not keep anybody from them.
 	Peers bool
+	// Inputs are files that were read for the run, and that the code of the run must not
+	// be able to change; for trees that the sandbox may change.
+	Inputs []Input
 
 	maxEntries int // for tests; 0 is the usual
 }

@@ -29,17 +29,21 @@ const (
 //
 // It returns ErrInvalid for a malformed glob, and ErrUnsupported when the tree
 // cannot be guarded: more than 200 000 files, more than 2000 matches, or a
-// symbolic link where something has to be kept, which cannot be mounted over.
+// symbolic link where something has to be kept, which cannot be mounted over. It
+// returns ErrDenied for a source in which an input cannot be kept as it is.
 // A source that is a file has no matches.
 func Scan(ctx context.Context, root *Source, o ScanOptions) ([]Match, error) {
 	deny, err := parseDeny(o.Deny)
-	if err != nil || !root.Dir {
+	if err != nil {
 		return nil, err
 	}
 	if o.maxEntries == 0 {
 		o.maxEntries = maxEntries
 	}
 	s := &scan{ctx: ctx, root: root, o: o, deny: deny, denied: map[id]string{}}
+	if err := s.keepInputs(); err != nil || !root.Dir {
+		return nil, err
+	}
 	fd, err := openDir(int(root.File.Fd()), ".")
 	if err != nil {
 		return nil, s.failed(".", err)

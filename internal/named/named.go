@@ -56,6 +56,34 @@ func Read(path string, most int64) ([]byte, error) {
 	return read(f, path, most)
 }
 
+// ReadOpen is Read that leaves a regular file open, for who has to know later which one
+// was read. Of anything else there is nothing to know, and kept is nil.
+func ReadOpen(path string, most int64) (b []byte, kept *os.File, err error) {
+	f, err := Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if b, err = read(f, path, most); err != nil || !f.Mode.IsRegular() {
+		f.Close()
+		return b, nil, err
+	}
+	return b, f.Closer.(*os.File), nil
+}
+
+// Absolute is a path that names the same file from every working directory; empty for
+// what the caller has open. Unlike filepath.Abs it follows links before "..", as the
+// kernel does.
+func Absolute(path string) (string, error) {
+	if ByDescriptor(path) {
+		return "", nil
+	}
+	if filepath.IsAbs(path) {
+		return path, nil
+	}
+	dir, err := os.Getwd()
+	return dir + "/" + path, err
+}
+
 // ReadRegular reads a regular file of most bytes, and nothing else: where it is read
 // again later, a pipe would have nothing more.
 func ReadRegular(path string, most int64) ([]byte, error) {

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"os"
+	"strings"
+
+	"github.com/caisson-run/caisson/image/reference"
+)
+
+// Read is a file of this host that is read to decide a call or to make its sandbox.
+// Code that runs must not be able to change it: the next call would have what code wrote.
+type Read struct {
+	Path string   // absolute; empty where no name led to it, as of /dev/stdin
+	File *os.File // what was read, open for as long as it counts; nil is what Path names
+}
+
+// Reads are f itself and the files that it names to be read: of secrets, certificates
+// and images, of its servers too. A nil f has none.
+func (f *File) Reads() (out []Read) {
+	if f == nil {
+		return nil
+	}
+	if f.From != (Read{}) {
+		out = append(out, f.From)
+	}
+	name := func(path string) { out = append(out, Read{Path: f.hostPath(path)}) }
+	for _, s := range f.Secrets {
+		if path, ok := strings.CutPrefix(s.From, fromFile); ok {
+			name(path)
+		}
+	}
+	if w := f.Approvals.Webhook; w != nil {
+		if path, ok := strings.CutPrefix(w.Secret, fromFile); ok {
+			name(path)
+		}
+	}
+	if f.Network.UpstreamCA.Said() {
+		name(f.Network.UpstreamCA.V)
+	}
+	if r, err := reference.Parse(f.Image.V); err == nil && r.Local() {
+		name(r.Path)
+	}
+	for _, s := range f.Servers {
+		world := f.ServerFile(s)
+		world.From = Read{}
+		out = append(out, world.Reads()...)
+	}
+	return out
+}
+
+// Reads are those of the system's policy and of the file.
+func (p *Policy) Reads() []Read { return append(p.system.Reads(), p.file.Reads()...) }
+
+// Reads are the files that a plan names besides those of policies: of the operator's
+// secrets and certificates, and of the image.
+func (p *Plan) Reads() (out []Read) {
+	if p.Image != nil && p.Image.Path != nil {
+		out = append(out, Read{Path: p.Image.Path.Source})
+	}
+	if p.Network == nil {
+		return out
+	}
+	for _, s := range p.Network.Secrets {
+		if path, ok := strings.CutPrefix(s.From, fromFile); ok {
+			out = append(out, Read{Path: path})
+		}
+	}
+	if p.Network.UpstreamCA != nil {
+		out = append(out, Read{Path: p.Network.UpstreamCA.Text})
+	}
+	return out
+}
