@@ -3,9 +3,11 @@
 package newfile
 
 import (
+	"crypto/rand"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -144,5 +146,74 @@ func TestReplace(t *testing.T) {
 	}
 	if err := Replace(filepath.Join(dir, "missing", "key"), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v, want that the directory is missing", err)
+	}
+}
+
+// What exists stays, and is told.
+func TestKeepNew(t *testing.T) {
+	for name, named := range map[string]bool{"without a name": false, "with one": true} {
+		t.Run(name, func(t *testing.T) {
+			for what, there := range map[string]func(at string) error{
+				"a file":      func(at string) error { return os.WriteFile(at, []byte("old"), 0o600) },
+				"a directory": func(at string) error { return os.Mkdir(at, 0o700) },
+				"a link":      func(at string) error { return os.Symlink("nowhere", at) },
+			} {
+				dir, f := begin(t, named)
+				at := filepath.Join(dir, "f")
+				if err := there(at); err != nil {
+					t.Fatal(err)
+				}
+				before, err := os.Lstat(at)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := f.KeepNew("f"); !errors.Is(err, os.ErrExist) {
+					t.Errorf("%s: %v, want that there is one", what, err)
+				}
+				if after, err := os.Lstat(at); err != nil || !os.SameFile(before, after) {
+					t.Errorf("%s: %v, %v", what, after, err)
+				}
+				if names := list(t, dir); len(names) != 1 {
+					t.Errorf("%s: %v are left", what, names)
+				}
+			}
+			dir, f := begin(t, named)
+			if _, err := f.WriteString("new"); err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(f.Written(), f.KeepNew("f")); err != nil {
+				t.Fatal(err)
+			}
+			if text, err := os.ReadFile(filepath.Join(dir, "f")); err != nil || string(text) != "new" {
+				t.Errorf("%q, %v", text, err)
+			}
+			if names := list(t, dir); len(names) != 1 {
+				t.Errorf("%v are left", names)
+			}
+		})
+	}
+}
+
+// What somebody left who was killed goes, and nothing else: what is being written is
+// locked, and files of others have other names.
+func TestSweep(t *testing.T) {
+	dir, f := begin(t, true)
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	left, mine, link := tempName+rand.Text(), tempName+"mine", tempName+rand.Text()
+	err = errors.Join(root.WriteFile(left, nil, 0o600), root.WriteFile(mine, nil, 0o600), root.Symlink(mine, link),
+		root.Mkdir(tempName+rand.Text(), 0o700), unix.Mkfifo(filepath.Join(dir, tempName+rand.Text()), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	Sweep(root)
+	if names := list(t, dir); len(names) != 5 || slices.Contains(names, left) {
+		t.Errorf("%v are left", names)
+	}
+	if err := errors.Join(f.Written(), f.Keep("f")); err != nil {
+		t.Errorf("it was swept while it was written: %v", err)
 	}
 }

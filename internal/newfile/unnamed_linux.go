@@ -58,3 +58,34 @@ func nameAt(f *os.File, at int, path string) error {
 	}
 	return nil
 }
+
+// renameNew gives a file below root another name, which nothing has.
+func renameNew(root *os.Root, from, to string) error {
+	in, err := below(root, filepath.Dir(to))
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	err = unix.Renameat2(int(in.Fd()), filepath.Base(from), int(in.Fd()), filepath.Base(to), unix.RENAME_NOREPLACE)
+	if err != nil {
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+	}
+	return nil
+}
+
+// flush says what closing a file would say, and leaves it open.
+func flush(f *os.File) error {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
+// tryLock locks a file for as long as it is open, unless another has.
+func tryLock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
+
+// openIdle opens a file, and waits for nobody.
+func openIdle(root *os.Root, name string) (*os.File, error) {
+	return root.OpenFile(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+}
