@@ -61,6 +61,9 @@ type Request struct {
 	// Collect takes files out after the end. What cannot be is in Result.Uncollected,
 	// and no error.
 	Collect []Collect
+	// CollectOverwrite has files that exist give way to those that are taken out. Without
+	// it they stay, and what would take their names is in Result.Uncollected.
+	CollectOverwrite bool
 
 	// Allow lets connections out: "pypi.org" (443 and 80), "*.example.com:443",
 	// "10.1.0.0/16:5432", "internet", "preset:pip". Empty is no network.
@@ -133,6 +136,7 @@ func (r *Request) call() (*session.Call, session.IO, error) {
 		}
 		c.Workspace = &w
 	}
+	c.CollectOverwrite = r.CollectOverwrite
 	for _, w := range r.Collect {
 		dest, err := absolute(w.Dest)
 		if err != nil {

@@ -69,6 +69,8 @@ type Call struct {
 	Writable []string // paths inside
 	Deny     []string // Globs
 	Collect  []CollectWish
+	// CollectOverwrite has files give way that exist where Collect brings others.
+	CollectOverwrite bool
 
 	Network []string // entries of an allow-list; see egress/rule
 	// NetworkDeny takes parts of it away, and NoNetwork all of it, also of what

@@ -254,6 +254,7 @@ func (d *decision) patterns() *refusal {
 		}
 		d.plan.Collect = append(d.plan.Collect, c)
 	}
+	d.plan.CollectOverwrite = d.call.CollectOverwrite && len(d.call.Collect) > 0
 	return nil
 }
 

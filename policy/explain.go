@@ -208,7 +208,11 @@ func (e *explainer) files() {
 		e.add("files.collect", g+" may be taken out", e.from("files.collect."+g), e.always)
 	}
 	for _, c := range p.Collect {
-		e.add("files.collect", c.Pattern+" is taken out", "flag", e.always)
+		over := ""
+		if p.CollectOverwrite {
+			over = " and replaces what is there"
+		}
+		e.add("files.collect", c.Pattern+" is taken out"+over, "flag", e.always)
 	}
 }
 

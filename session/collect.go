@@ -25,14 +25,15 @@ import (
 // nobody trusts: each is written below the caller's directory, through handles
 // that no link leads out of (os.Root), into a new file that takes its name only
 // when it is whole, and has none before where the file system can: who is killed
-// leaves nothing half done. Hidden files come out only where the pattern names them, so
-// that "**" into a project cannot plant .git/hooks or .envrc; execute bits stay
-// behind. What does not come out is said beside what came of the program, which
-// has ended: code inside has a hand in both.
+// leaves nothing half done. Hidden files come out only where the pattern has their dot,
+// what would run something on the host only where the pattern has its name, and nothing
+// into a repository, or to make one (release.go); execute bits stay behind. What there is
+// gives way only where the caller says so. What does not come out is said beside what came
+// of the program, which has ended: code inside has a hand in both.
 func (r *run) collect(ctx context.Context, client *guest.Client, w *world, res *sandbox.Result) {
-	taken := map[string]string{}
+	taken, swept := map[string]string{}, map[string]bool{}
 	for i, wish := range r.plan.Collect {
-		c := &collector{wish: wish, run: r, res: res, root: r.dests[i], taken: taken}
+		c := &collector{wish: wish, run: r, res: res, root: r.dests[i], overwrite: r.plan.CollectOverwrite, taken: taken, swept: swept}
 		if err := c.collect(ctx, client, w.cwd); err != nil {
 			res.Uncollected = append(res.Uncollected, uncollected(ctx, wish, err))
 		}
@@ -59,6 +60,14 @@ func (r *run) openDests() error {
 	r.dests = nil
 	for _, wish := range r.plan.Collect {
 		root, err := r.openDest(wish.Dest)
+		if err == nil {
+			if err = leadsTo(wish.Dest, root); err != nil {
+				root.Close()
+			}
+		}
+		if e := (*sandbox.Error)(nil); errors.As(err, &e) {
+			return err
+		}
 		if err != nil {
 			return (&collector{wish: wish}).failed("the directory cannot be opened", err)
 		}
@@ -69,7 +78,7 @@ func (r *run) openDests() error {
 }
 
 // openDest opens one, and makes what is missing of it. Below what code may write
-// to no link is followed out of that.
+// to no link is followed.
 func (r *run) openDest(dest string) (*os.Root, error) {
 	mounts := r.plan.Mounts
 	if r.plan.Workspace != nil {
@@ -85,10 +94,7 @@ func (r *run) openDest(dest string) (*os.Root, error) {
 			return nil, err
 		}
 		defer top.Close()
-		if err := top.MkdirAll(rel, 0o755); err != nil {
-			return nil, err
-		}
-		return top.OpenRoot(rel)
+		return openBelowOrMake(top, filepath.ToSlash(rel))
 	}
 	if err := os.MkdirAll(dest, 0o755); err != nil {
 		return nil, err
@@ -98,18 +104,20 @@ func (r *run) openDest(dest string) (*os.Root, error) {
 
 // collector carries out one wish.
 type collector struct {
-	wish   policy.CollectWish
-	run    *run
-	res    *sandbox.Result
-	root   *os.Root
-	prefix string          // of names inside that does not come out
-	hidden bool            // the pattern names hidden files
-	from   string          // the directory inside that paths are of
-	last   *saving         // the last file that was offered: it has no name yet, and may not be whole
-	named  map[string]bool // those that have theirs, by paths as they were offered
-	fault  error           // of the first that cannot have its own
-	faults int
-	taken  map[string]string // files that came out, of all wishes: paths inside by objectOf
+	wish      policy.CollectWish
+	run       *run
+	res       *sandbox.Result
+	root      *os.Root
+	prefix    string            // of names inside that does not come out
+	hidden    bool              // the pattern names hidden files
+	overwrite bool              // what exists gives way
+	from      string            // the directory inside that paths are of
+	last      *saving           // the last file that was offered: it has no name yet, and may not be whole
+	named     map[string]bool   // those that have theirs, by paths as they were offered
+	fault     error             // of the first that does not come out
+	others    []string          // names of others
+	taken     map[string]string // files that came out, of all wishes: paths inside by objectOf
+	swept     map[string]bool   // directories that were looked through for what others left, by objectOf
 }
 
 func (c *collector) collect(ctx context.Context, client *guest.Client, cwd string) error {
@@ -135,24 +143,82 @@ func (c *collector) create(f guest.File) (io.Writer, error) {
 	if !c.hidden && isHidden(name) {
 		return io.Discard, nil
 	}
-	dir := path.Dir(name)
-	if dir != "." {
-		if err := c.root.MkdirAll(filepath.FromSlash(dir), 0o755); err != nil {
-			return nil, c.failed("a directory for "+quoted(name)+" cannot be made", err)
-		}
+	if err := c.mayRelease(name); err != nil {
+		c.fails(name, err)
+		return io.Discard, nil
 	}
-	w, err := newfile.Begin(c.root, filepath.FromSlash(dir), 0o644)
+	dir, err := c.directory(path.Dir(name))
 	if err != nil {
+		return nil, c.failed("a directory for "+quoted(name)+" cannot be made", err)
+	}
+	w, err := newfile.Begin(dir, ".", 0o644)
+	if err != nil {
+		dir.Close()
 		return nil, c.unwritten(name, err)
 	}
-	c.last = &saving{w, c, f.Path, name}
+	c.last = &saving{w, dir, c, f.Path, name}
 	return c.last, nil
+}
+
+// directory opens a directory below the caller's, and makes what is missing of it. It
+// goes through no link: code may have left one, now or when it had the directory before.
+func (c *collector) directory(rel string) (*os.Root, error) {
+	at, err := openBelowOrMake(c.root, rel)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := at.Stat("."); err == nil && !c.swept[objectOf(info)] {
+		c.swept[objectOf(info)] = true
+		newfile.Sweep(at)
+	}
+	return at, nil
+}
+
+// openBelowOrMake opens the directory rel below top, and makes what is missing of it,
+// through no link.
+func openBelowOrMake(top *os.Root, rel string) (*os.Root, error) {
+	at, err := top.OpenRoot(".")
+	for part := range strings.SplitSeq(rel, "/") {
+		if err != nil || part == "." {
+			break
+		}
+		var next *os.Root
+		next, err = openOrMake(at, part)
+		at.Close()
+		at = next
+	}
+	return at, err
+}
+
+// openOrMake opens the directory of a name, and makes it when it is missing. A link is
+// syscall.ENOTDIR.
+func openOrMake(in *os.Root, name string) (*os.Root, error) {
+	if err := in.Mkdir(name, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, err
+	}
+	info, err := in.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, syscall.ENOTDIR
+	}
+	dir, err := in.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	if now, err := dir.Stat("."); err != nil || !os.SameFile(info, now) {
+		dir.Close()
+		return nil, syscall.ENOTDIR // something took its place
+	}
+	return dir, nil
 }
 
 // saving is a file that has no name yet, whose faults are said by the one that it is to
 // have.
 type saving struct {
 	file    *newfile.File
+	dir     *os.Root // where it goes
 	c       *collector
 	offered string // its path
 	name    string
@@ -181,13 +247,22 @@ func (c *collector) settle() {
 		return
 	}
 	c.last = nil
+	defer last.dir.Close()
 	if err := c.name(last); err != nil {
 		last.file.Drop()
-		c.fault = cmp.Or(c.fault, err)
-		c.faults++
+		c.fails(last.name, err)
 		return
 	}
 	c.named[last.offered] = true
+}
+
+// fails notes that a file does not come out.
+func (c *collector) fails(name string, err error) {
+	if c.fault == nil {
+		c.fault = err
+		return
+	}
+	c.others = append(c.others, name)
 }
 
 // keep says what came out, when all has arrived that will. The first fault is told.
@@ -208,39 +283,70 @@ func (c *collector) keep(got *guest.Collection) error {
 	for _, p := range got.Unmatched {
 		c.run.notice("nothing was collected for " + quoted(p))
 	}
-	return andMore(c.fault, c.faults-1)
+	return andMore(c.fault, c.others)
 }
 
-// name gives a file the name it is to have. What lay there before gives way,
-// unless it came out of this sandbox, too, and was another file there: whichever stayed,
-// nobody would miss the other. It is told by the file itself, as there are many ways to
-// a directory.
+// name gives a file the name it is to have. What lay there before stays, unless the
+// caller said otherwise, or it came out of this sandbox and is the same file there: of two
+// files nobody would miss the one that gave way. It is told by the file itself, as there
+// are many ways to a directory.
 func (c *collector) name(s *saving) error {
-	to, inside := filepath.FromSlash(s.name), path.Join(c.from, s.offered)
-	if old, err := c.root.Lstat(to); err == nil {
+	base, inside := path.Base(s.name), path.Join(c.from, s.offered)
+	replace := c.overwrite
+	if old, err := s.dir.Lstat(base); err == nil {
 		is := objectOf(old)
-		if other, ok := c.taken[is]; ok && other != inside {
+		other, ours := c.taken[is]
+		if ours && other != inside {
 			e := c.failed("that would take the place of "+quoted(other), nil)
 			e.Hint = "collect them into different directories: --collect 'PATTERN:DIR'"
 			return e
 		}
+		replace = replace || ours
 		delete(c.taken, is)
 	}
-	if err := s.file.Keep(path.Base(s.name)); err != nil {
+	keep := s.file.KeepNew
+	if replace {
+		keep = s.file.Keep
+	}
+	if err := keep(base); err != nil {
+		if !replace && errors.Is(err, os.ErrExist) {
+			return c.exists(s)
+		}
 		return c.unwritten(s.name, err)
 	}
-	if now, err := c.root.Lstat(to); err == nil {
+	if now, err := s.dir.Lstat(base); err == nil {
 		c.taken[objectOf(now)] = inside
 	}
 	return nil
 }
 
-// andMore has the fault of one file say how many others there are.
-func andMore(fault error, others int) error {
-	var e *sandbox.Error
-	if others > 0 && errors.As(fault, &e) {
-		e.Problem = fmt.Sprintf("%s (and %d more did not come out)", e.Problem, others)
+// exists is why a file does not come out whose name is taken.
+func (c *collector) exists(s *saving) error {
+	if info, err := s.dir.Lstat(path.Base(s.name)); err == nil && info.IsDir() {
+		return c.unwritten(s.name, syscall.EISDIR)
 	}
+	e := c.failed(quoted(s.name)+" is there already", nil)
+	e.Kind, e.Hint = sandbox.ErrConflict, "to replace what is there: --collect-overwrite; or choose another directory: --collect 'PATTERN:DIR'"
+	return e
+}
+
+// mostNamed is how many of those files are named that do not come out besides the first.
+const mostNamed = 10
+
+// andMore has the fault of one file say which others do not come out.
+func andMore(fault error, others []string) error {
+	var e *sandbox.Error
+	if len(others) == 0 || !errors.As(fault, &e) {
+		return fault
+	}
+	var names []string
+	for _, name := range others[:min(len(others), mostNamed)] {
+		names = append(names, quoted(name))
+	}
+	if n := len(others) - len(names); n > 0 {
+		names = append(names, "…")
+	}
+	e.Problem = fmt.Sprintf("%s (and %d more did not come out: %s)", e.Problem, len(others), strings.Join(names, ", "))
 	return fault
 }
 
@@ -248,6 +354,7 @@ func andMore(fault error, others int) error {
 func (c *collector) discard() {
 	if c.last != nil {
 		c.last.file.Drop()
+		c.last.dir.Close()
 	}
 	c.last = nil
 }
@@ -272,7 +379,7 @@ func (c *collector) failed(problem string, err error) *sandbox.Error {
 	case syscall.EISDIR, syscall.EEXIST, syscall.ENOTEMPTY:
 		e.Problem, e.Hint = problem+": there is a directory of that name", "move it away, or "+e.Hint
 	case syscall.ENOTDIR:
-		e.Problem = problem + ": a part of its path is no directory"
+		e.Problem = problem + ": a part of its path is no directory, or a link"
 	case syscall.EACCES, syscall.EPERM:
 		e.Problem = problem + ": you may not write there"
 	case syscall.EROFS:

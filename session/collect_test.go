@@ -3,11 +3,14 @@
 package session
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/caisson-run/caisson/guest"
@@ -47,26 +50,65 @@ func TestOpenDest(t *testing.T) {
 	if list, err := os.ReadDir(outside); err != nil || len(list) != 0 {
 		t.Errorf("%v, %v", list, err)
 	}
+	// Nor to another directory there, which the host may run something of.
+	if err := errors.Join(os.Mkdir(filepath.Join(work, ".vscode"), 0o700), os.Symlink(".vscode", filepath.Join(work, "results"))); err != nil {
+		t.Fatal(err)
+	}
+	if root, err := r.openDest(filepath.Join(work, "results")); err == nil {
+		root.Close()
+		t.Error("a link to .vscode is followed")
+	}
 	r.plan.Workspace.Access = sandbox.ReadOnly // nobody inside made that link
 	link, err := r.openDest(filepath.Join(work, "link"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	link.Close()
+	// What an earlier run left is looked at, too.
+	for dest, want := range map[string]string{"results": "a link leads from there to", ".vscode": "", "link": "", "new": ""} {
+		r.plan.Collect = []policy.CollectWish{{Pattern: "*", Dest: filepath.Join(work, dest)}}
+		err := r.openDests()
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || sandbox.Hint(err) == "") {
+			t.Errorf("%s: %v, want %q", dest, err, want)
+		}
+	}
+	if err := r.undo.run(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 // Who is killed while files come out leaves nothing that is not one of them.
 func TestCollectedFilesHaveNoOtherName(t *testing.T) {
+	c, offer, there := collecting(t, "out/**")
+	dir, res := c.wish.Dest, c.res
+	offer("a")
+	there()
+	offer("sub/b")
+	there("a") // it was whole when the next began
+	offer("c")
+	there("a", "sub/b")
+	// The last was cut short.
+	err := c.keep(&guest.Collection{Files: []guest.Collected{{Path: "out/a", Size: 1}, {Path: "out/sub/b", Size: 5}}})
+	c.discard()
+	there("a", "sub/b")
+	if err != nil || len(res.Files) != 2 || res.Files[1].Path != "/home/user/out/sub/b" || res.Files[1].SavedAs != filepath.Join(dir, "sub/b") {
+		t.Errorf("%v, %v", res.Files, err)
+	}
+}
+
+// collecting is a wish that is being carried out: into an empty directory, from which
+// there says what is in it.
+func collecting(t *testing.T, pattern string) (c *collector, offer func(name string), there func(want ...string)) {
+	t.Helper()
 	dir := t.TempDir()
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer root.Close()
-	res := &sandbox.Result{}
-	c := &collector{wish: policy.CollectWish{Dest: dir}, res: res, root: root, prefix: "out/", from: "/home/user",
-		named: map[string]bool{}, taken: map[string]string{}}
-	offer := func(name string) {
+	t.Cleanup(func() { root.Close() })
+	c = &collector{wish: policy.CollectWish{Pattern: pattern, Dest: dir}, res: &sandbox.Result{}, root: root, prefix: "out/", from: "/home/user", hidden: true,
+		named: map[string]bool{}, taken: map[string]string{}, swept: map[string]bool{}}
+	offer = func(name string) {
 		t.Helper()
 		w, err := c.create(guest.File{Path: "out/" + name})
 		if err == nil {
@@ -76,7 +118,7 @@ func TestCollectedFilesHaveNoOtherName(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	there := func(want ...string) {
+	there = func(want ...string) {
 		t.Helper()
 		var got []string
 		err := fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
@@ -89,17 +131,104 @@ func TestCollectedFilesHaveNoOtherName(t *testing.T) {
 			t.Errorf("%v, %v; want %v", got, err, want)
 		}
 	}
-	offer("a")
-	there()
-	offer("sub/b")
-	there("a") // it was whole when the next began
-	offer("c")
-	there("a", "sub/b")
-	// The last was cut short.
-	err = c.keep(&guest.Collection{Files: []guest.Collected{{Path: "out/a", Size: 1}, {Path: "out/sub/b", Size: 5}}})
-	c.discard()
-	there("a", "sub/b")
-	if err != nil || len(res.Files) != 2 || res.Files[1].Path != "/home/user/out/sub/b" || res.Files[1].SavedAs != filepath.Join(dir, "sub/b") {
-		t.Errorf("%v, %v", res.Files, err)
+	return c, offer, there
+}
+
+// What a program of the host would run comes out only by its name, git's own never, and
+// nothing into a repository.
+func TestMayRelease(t *testing.T) {
+	for _, tt := range []struct {
+		pattern, name string
+		there         string // directories and files that exist
+		why           string // empty: it comes out
+	}{
+		{"out/**", "report.csv", "", ""},
+		{"out/**", "refs/heads/x", "objects/", ""},
+		{"out/**", ".github/workflows/x.yml", "", ""},
+		{"out/**", "mise.toml", "", "mise runs it"},
+		{"out/mise.*", "mise.toml", "", "mise runs it"},
+		{"out/mise.toml", "mise.toml", "", ""},
+		{"out/**/mise.toml", "a/mise.toml", "", ""},
+		{"out/mise.toml", "MISE.toml", "", "mise runs it"},
+		{"out/**/MISE.toml", "MISE.toml", "", ""},
+		{"out/**/.vscode/**", ".vscode/tasks.json", "", ""},
+		{"out/**/.vscode/**", ".vscode/.envrc", "", "direnv runs it"},
+		{"out/**/.git/**", ".git/config", "", "git runs"},
+		{"out/**/.git", "sub/.git", "", "git runs"},
+		{"out/**/.GIT/**", ".GIT/config", "", "git runs"},
+		{"out/**", "HEAD", "", "git may take the directory for a repository"},
+		{"out/**", "a/head", "", "git may take the directory for a repository"},
+		{"out/HEAD", "HEAD", "", ""},
+		{"out/HEAD", "HEAD", "objects/", ""},
+		{"out/HEAD", "HEAD", "objects/ refs/", ". is or would be a repository"},
+		{"out/**/HEAD", "a/HEAD", "a/objects/ a/refs/", "a is or would be a repository"},
+		{"out/**", "refs/heads/x", "HEAD objects/", ". is or would be a repository"},
+		{"out/**", "config", "HEAD objects/ refs/", ". is or would be a repository"},
+		{"out/**", "a/b/c", "a/HEAD a/commondir", "a is or would be a repository"},
+	} {
+		c, _, _ := collecting(t, tt.pattern)
+		for _, name := range strings.Fields(tt.there) {
+			dir, err := c.directory(path.Dir(name))
+			if err == nil && path.Base(name) == "HEAD" || path.Base(name) == "commondir" {
+				err = dir.WriteFile(path.Base(name), nil, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := c.mayRelease(tt.name)
+		if tt.why == "" && err != nil || tt.why != "" && (err == nil || !strings.Contains(err.Error(), tt.why) || sandbox.Hint(err) == "") {
+			t.Errorf("%s by %s beside %q: %v, want %q", tt.name, tt.pattern, tt.there, err, tt.why)
+		}
 	}
+}
+
+// What does not come out is named, and what exists stays.
+func TestUncollectedIsNamed(t *testing.T) {
+	c, offer, there := collecting(t, "out/**")
+	if err := errors.Join(c.root.WriteFile("old", []byte("mine"), 0o600), c.root.Symlink("old", "link"), c.root.Mkdir("sub", 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"old", "mise.toml", "link", "new", "sub/new"} {
+		offer(name)
+	}
+	got := &guest.Collection{}
+	for _, name := range []string{"old", "mise.toml", "link", "new", "sub/new"} {
+		got.Files = append(got.Files, guest.Collected{Path: "out/" + name})
+	}
+	err := c.keep(got)
+	there("link", "new", "old", "sub/new")
+	if text, _ := c.root.ReadFile("old"); string(text) != "mine" {
+		t.Errorf("old is %q", text)
+	}
+	want := "old is there already (and 2 more did not come out: mise.toml, link)"
+	if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(sandbox.Hint(err), "--collect-overwrite") || len(c.res.Files) != 2 {
+		t.Errorf("%v, %v, want %s", err, c.res.Files, want)
+	}
+	c.overwrite, c.fault, c.others = true, nil, nil
+	for _, name := range []string{"old", "link"} {
+		offer(name)
+	}
+	err = c.keep(&guest.Collection{Files: []guest.Collected{{Path: "out/old"}, {Path: "out/link"}}})
+	there("link", "new", "old", "sub/new")
+	if text, _ := c.root.ReadFile("old"); err != nil || string(text) != "old" {
+		t.Errorf("old is %q, %v", text, err)
+	}
+	if info, err := c.root.Lstat("link"); err != nil || !info.Mode().IsRegular() {
+		t.Errorf("link is %v, %v", info, err)
+	}
+}
+
+// Directories are gone to through no link, whoever made it and wherever it leads.
+func TestDirectoriesThroughNoLink(t *testing.T) {
+	c, _, there := collecting(t, "out/**")
+	if err := errors.Join(c.root.Mkdir("hooks", 0o700), c.root.Symlink("hooks", "out"), c.root.Symlink("/tmp", "up")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"out/pre-commit", "out/sub/x", "up/x"} {
+		if _, err := c.create(guest.File{Path: "out/" + name}); err == nil || !strings.Contains(err.Error(), "or a link") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	there("out", "up")
 }

@@ -239,6 +239,7 @@ func (r *run) options() []string {
 	}
 	for _, w := range p.Collect {
 		add(true, "files come out: %s to %s", w.Pattern, w.Dest)
+		add(p.CollectOverwrite, "files in %s are replaced", w.Dest)
 	}
 	for _, rule := range slices.Concat(p.Watch, c.Watch) {
 		add(true, "watch: %s for %v, %s", rule.When, rule.For, rule.Do)

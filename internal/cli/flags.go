@@ -110,6 +110,10 @@ func readFiles(c *session.Call, f *runFlags) (err error) {
 		}
 		c.Workspace = &m
 	}
+	if f.overwrite && len(f.collect) == 0 {
+		return &sandbox.Error{Op: "--collect-overwrite", Kind: sandbox.ErrInvalid, Problem: "there is nothing to collect", Hint: "name it with --collect 'PATTERN[:DIR]'"}
+	}
+	c.CollectOverwrite = f.overwrite
 	for _, s := range f.collect {
 		w, err := policy.ParseCollect(s)
 		if err != nil {

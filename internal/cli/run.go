@@ -28,6 +28,7 @@ type runFlags struct {
 	upstreamCA                                     string
 	limits                                         limitFlags
 	override, bestEffort, root, dangerous          bool
+	overwrite                                      bool
 	interactive, tty, raw, json, stats             bool
 	set                                            *pflag.FlagSet // the command's, by which a hint can name them
 }
@@ -110,7 +111,8 @@ ended it.`,
 
 	fs.StringArrayVar(&f.mounts, "mount", nil, "show a file or directory: `SRC`[:TARGET][:ro|rw|cow] (ro; without a target under its name in the working directory), with \\: for a colon in a name")
 	fs.StringVar(&f.workspace, "workspace", "", "work in a directory of yours: `DIR`[:cow|ro|rw] (cow: writes stay in the sandbox), with \\: for a colon in it")
-	fs.StringArrayVar(&f.collect, "collect", nil, "take files out afterwards: `PATTERN`[:DIR]; hidden ones where it has their dot")
+	fs.StringArrayVar(&f.collect, "collect", nil, "take files out afterwards: `PATTERN`[:DIR]; hidden ones where it has their dot, those that run something on this host where it has their name")
+	fs.BoolVar(&f.overwrite, "collect-overwrite", false, "let --collect replace files that are there")
 	fs.BoolVar(&f.dangerous, "allow-dangerous-mount", false, "mount home folders, keys and credentials too; recorded")
 	fs.StringArrayVar(&f.toolchains, "toolchain", nil, "show a toolchain from elsewhere, with its bin in PATH: `DIR`")
 	fs.StringVar(&f.rootfs, "rootfs", "", "use another tree as the root: `DIR`")

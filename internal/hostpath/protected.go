@@ -83,12 +83,9 @@ var bareNames = []protected{
 	{"objects", false, true, "", "with it, git would take the directory for a bare repository and run its config"},
 }
 
-// protectedName finds an entry of protectedNames, whatever its case.
+// protectedName finds an entry of protectedNames, however it is spelled.
 func protectedName(name string) (protected, bool) {
-	if len(name) > 32 {
-		return protected{}, false
-	}
-	name = fold(name)
+	name = plain(name)
 	for _, p := range protectedNames {
 		if p.name == name {
 			return p, true
