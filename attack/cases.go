@@ -44,6 +44,8 @@ func Cases() []Case {
 		{"F20", "leave links where the host is to write (CVE-2026-46406)", hostFiles},
 		{"F21", "remount, unmount and move what is mounted", hostFiles},
 		{"F22", "mount an overlay in a user namespace, give files capabilities", workspace},
+		{"F23", "rewrite the policy of the next run in a read-write workspace", workspace},
+		{"F24", "leave what git, editors and agents run where files are collected, or replace some", workspace},
 		{"K01", "have a socket of AF_ALG (CVE-2026-31431)", hostKernel},
 		{"K02", "make a system call by int 0x80", hostKernel},
 		{"K03", "make a system call by its x32 number", hostKernel},

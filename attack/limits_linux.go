@@ -56,6 +56,8 @@ func scenes() map[string]func(*suite, context.Context) finding {
 		"L12": (*suite).worn,
 		"L13": (*suite).noisy,
 		"F20": (*suite).placedLinks,
+		"F23": (*suite).ownPolicy,
+		"F24": (*suite).releasedNames,
 		"K18": (*suite).attackAgent,
 		"L01": (*suite).manyProcesses,
 		"L02": (*suite).muchMemory,

@@ -214,6 +214,7 @@ func TestWithWeakerPolicy(t *testing.T) {
 		"nothing is counted":          {func(o *session.Options, _ *attack.Office) { o.Rates = uncounted{} }, "P11", calls},
 		"what cannot be recorded":     {func(o *session.Options, _ *attack.Office) { o.Journal = lenient{o.Journal, spare} }, "P12", "P11 P12"},
 		"what is marked":              {rewritten(t, "redact: [key]", ""), "P12", "P11 P12"},
+		"a policy from nowhere":       {rewritten(t, "", ""), "F23", "F23"}, // it is known by its text alone
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := attacktest.Level{Driver: caisson.Drivers()["process"], Office: c.office}

@@ -201,7 +201,7 @@ func Network() []string {
 // OneSandbox are the cases that share one, and so are cheap together.
 func OneSandbox() (ids []string) {
 	for _, c := range attack.Cases() {
-		if !slices.Contains(slices.Concat([]string{"F07", "F10", "F11", "F20", "K18", "N15"}, Network()), c.ID) && c.ID[0] != 'P' && (c.ID[0] != 'L' || c.ID == "L07") {
+		if !slices.Contains(slices.Concat([]string{"F07", "F10", "F11", "F20", "F23", "F24", "K18", "N15"}, Network()), c.ID) && c.ID[0] != 'P' && (c.ID[0] != 'L' || c.ID == "L07") {
 			ids = append(ids, c.ID)
 		}
 	}
