@@ -18,7 +18,6 @@ import (
 	"github.com/caisson-run/caisson/internal/linux/landlock"
 	"github.com/caisson-run/caisson/internal/linux/seccomp"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/sandbox/process/seat"
 )
 
 // box is one sandbox as its owner sees it.
@@ -29,7 +28,6 @@ type box struct {
 
 	opened []*os.File // closed by close
 
-	seat   *seat.Seat
 	launch *launch
 	gone   chan struct{} // closed when no process is left; nil before there are any
 
@@ -74,7 +72,7 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first) (_ *box, err error) {
 		}
 	}
 	p := &plan{spec: spec, first: f}
-	b := &box{spec: spec, plan: p, seat: seat.Take(leaveNetwork(), wire(spec.Network))}
+	b := &box{spec: spec, plan: p}
 	grouped := b.makeGroup(d.host()) // a fifth of the work, of which the rest knows nothing
 	defer func() {
 		if err != nil {
@@ -226,13 +224,10 @@ func openRaw(name string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// start makes the processes. The calling goroutine is locked to its thread, which
-// may be in n, and stays until end.
-func (b *box) start(n *seat.Network) error {
+// start makes the processes. The calling goroutine is locked to its thread, which stays
+// until end.
+func (b *box) start() error {
 	l := b.launch
-	if n.Usable() {
-		l.inherit()
-	}
 	if l.mapper != nil {
 		defer l.mapper.close()
 	}
@@ -377,7 +372,6 @@ func (b *box) close() {
 	if b.gone != nil {
 		<-b.gone
 	}
-	b.seat.Leave()
 	b.closeFiles()
 	if b.group != nil {
 		// Everything in it has died with init.

@@ -47,12 +47,16 @@ func Hold(mapping bool, say, until int) {
 	}
 }
 
-// ShareNetwork leaves out the network namespace that a thread makes for root's
-// sandboxes.
-func ShareNetwork() (restore func()) {
-	was := leaveNetwork
-	leaveNetwork = func() func() error { return func() error { return nil } }
-	return func() { leaveNetwork = was }
+// without leaves namespaces out of those that the builder gets.
+func (l *launch) without(flags uintptr) {
+	switch {
+	case l.unshare != 0:
+		l.scripts[0].steps[l.unshare].arg[0] &^= flags
+	case l.args.flags != 0:
+		l.args.flags &^= uint64(flags) // clone3's argument is a pointer
+	default:
+		l.builder.clone[1] &^= flags
+	}
 }
 
 // Who makes a system call.

@@ -27,8 +27,6 @@ type launch struct {
 	args                   cloneArgs // of the builder, on cgroup version 2
 	enter                  int       // the program's step into its working directory
 	dir                    string    // which that is
-	loopback               [2]int    // the builder's steps that bring it up: the first, and the one after
-	device                 [2]int    // and those that make the device of a wire
 	ordinary               int       // the builder\'s steps that give up what its maker\'s thread hands down
 	score                  slot      // a descriptor among them
 	unshare                int       // the builder's step that makes its namespaces, where it is born in ours; else 0
@@ -68,29 +66,6 @@ func (l *launch) ready(group *os.File) {
 	}
 	if rewrite != nil {
 		rewrite(l)
-	}
-}
-
-// inherit has the builder stay in the network namespace of the thread that makes
-// it, where the loopback is up, and the device.
-func (l *launch) inherit() {
-	l.without(unix.CLONE_NEWNET)
-	for _, done := range [][2]int{l.loopback, l.device} {
-		for i := done[0]; i < done[1]; i++ {
-			l.scripts[0].steps[i] = step{call: unix.SYS_GETPID}
-		}
-	}
-}
-
-// without leaves namespaces out of those that the builder gets.
-func (l *launch) without(flags uintptr) {
-	switch {
-	case l.unshare != 0:
-		l.scripts[0].steps[l.unshare].arg[0] &^= flags
-	case l.args.flags != 0:
-		l.args.flags &^= uint64(flags) // clone3's argument is a pointer
-	default:
-		l.builder.clone[1] &^= flags
 	}
 }
 

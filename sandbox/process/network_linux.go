@@ -9,12 +9,10 @@ import (
 
 	"github.com/caisson-run/caisson/internal/linux/tun"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/sandbox/process/seat"
 )
 
 // connect makes the sandbox's network device in its own network namespace and
-// gives the device's descriptor to the router, where the box's thread has not done
-// that (package seat).
+// gives the device's descriptor to the router.
 //
 // It comes first: the builder is still who caisson is for the host's files, so
 // that root needs no rights of others on /dev/net/tun, and has every capability
@@ -25,7 +23,8 @@ func (p *plan) connect(b *script) error {
 	if n == nil {
 		return nil
 	}
-	requests, err := wire(n).Device.Requests()
+	address, gateway := n.IPv4()
+	requests, err := tun.Config{Address: address, Gateway: gateway, MTU: n.MTU}.Requests()
 	if err != nil {
 		return &sandbox.Error{Op: "network", Kind: sandbox.ErrInvalid, Problem: "there is no such wire", Cause: err}
 	}
@@ -57,23 +56,6 @@ func (p *plan) connect(b *script) error {
 	b.sendFile(int(n.NIC.Fd()), device)
 	b.close(device)
 	return nil
-}
-
-// leaveNetwork is how the box's thread leaves the host's network, where it may.
-var leaveNetwork = func() func() error {
-	if euid != 0 || rewrite != nil {
-		return nil
-	}
-	return seat.Unshare
-}
-
-// wire is a sandbox's network as its thread knows it; nil without one.
-func wire(n *sandbox.Network) *seat.Wire {
-	if n == nil {
-		return nil
-	}
-	address, gateway := n.IPv4()
-	return &seat.Wire{Device: tun.Config{Address: address, Gateway: gateway, MTU: n.MTU}, Router: n.NIC}
 }
 
 // writeIfThere writes a file of the kernel's that not every kernel has.

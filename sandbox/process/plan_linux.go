@@ -66,14 +66,12 @@ func (p *plan) write() (*launch, error) {
 		p.stage.enter(b, l)
 	}
 	l.standAsOthers(b)
-	l.device[0] = len(b.steps)
 	if err := p.connect(b); err != nil {
 		return nil, err
 	}
-	l.device[1] = len(b.steps)
 	p.becomeRoot(b, l.mapper)
 	p.world.build(b, p.stage != nil)
-	p.ownNamespaces(b, l)
+	p.ownNamespaces(b)
 	p.lose(b)
 
 	init, err := p.writeInit(b)
@@ -147,7 +145,7 @@ func (s *script) mapUser(uids, gids string) {
 
 // ownNamespaces makes what is left of the namespaces and puts their contents in
 // order.
-func (p *plan) ownNamespaces(b *script, l *launch) {
+func (p *plan) ownNamespaces(b *script) {
 	b.doing("enter the control group")
 	zero := new(byte)
 	*zero = '0'
@@ -167,11 +165,9 @@ func (p *plan) ownNamespaces(b *script, l *launch) {
 	b.doing("bring up its own loopback")
 	up := &interfaceRequest{name: [unix.IFNAMSIZ]byte{'l', 'o'}, flags: unix.IFF_UP}
 	sock := b.slot()
-	l.loopback[0] = len(b.steps)
 	b.call(unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0).save(sock)
 	b.call(unix.SYS_IOCTL, sock, unix.SIOCSIFFLAGS, to(up))
 	b.close(sock)
-	l.loopback[1] = len(b.steps)
 	b.doing("take a key ring of its own")
 	b.call(unix.SYS_KEYCTL, unix.KEYCTL_JOIN_SESSION_KEYRING, nil).or(unix.ENOSYS)
 }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/internal/linux/stdio"
+	"github.com/caisson-run/caisson/internal/linux/threads"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/sandbox/process/seat"
 )
 
 // runToEnd runs one program in a sandbox of its own.
@@ -47,23 +47,24 @@ func (b *box) serve(ctx context.Context, exec *sandbox.Exec, streams *stdio.Pipe
 	return b.result(e)
 }
 
-// live makes the processes on the box's thread, which stays with them.
+// live makes the processes on a thread that stays with them: when it ends they do, too
+// (prctl(2), PR_SET_PDEATHSIG). It is not the process's first thread, which may not end.
 // The first channel tells how it went, the second how the program ended.
 func (b *box) live() (<-chan error, <-chan ending) {
 	started, ended := make(chan error, 1), make(chan ending, 1)
 	b.gone, b.began = make(chan struct{}), time.Now()
-	b.seat.Do(func(n *seat.Network) {
+	threads.Lesser(func() (release bool) {
 		defer close(b.gone)
-		err := b.start(n)
+		err := b.start()
 		if l := b.plan.first.late; l != nil && err != nil {
 			l.giveUp()
 		}
 		started <- err
 		if err == nil {
 			b.launch.bury()
-			n.Leave()
 			b.end(ended)
 		}
+		return true
 	})
 	return started, ended
 }

@@ -66,13 +66,3 @@ func TestWithOneProtectionOut(t *testing.T) {
 		})
 	}
 }
-
-// Root's sandbox without a network is born in a namespace that a thread of ours
-// made; the table above tries the builder's.
-func TestWithoutTheThreadsNetwork(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root's thread makes one")
-	}
-	defer process.ShareNetwork()()
-	attacktest.HasRed(t, process.New(process.Options{}), "K19 N01")
-}

@@ -15,8 +15,8 @@ import (
 	"github.com/caisson-run/caisson/sandbox/process"
 )
 
-// A thread of ours that made a sandbox's network namespace is in our own again
-// when it is free for others, whatever became of the sandbox.
+// A sandbox has a network namespace of its own, and no thread of ours is in it,
+// whatever became of the sandbox.
 func TestThreadsComeHome(t *testing.T) {
 	home, err := os.Readlink("/proc/thread-self/ns/net")
 	if err != nil {
