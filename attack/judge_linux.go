@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -120,6 +121,7 @@ func judges() map[string]judging {
 			}
 			return e.marked(filepath.Join(e.workspace, "F22"))
 		}},
+		"F25": {see: func(e *evidence) string { return e.waited }},
 		"K01": socket("ALG", "AF_ALG"),
 		"K02": held(func(d descriptor) bool { return strings.Contains(d.link, probe.MemfdName("i386", e32)) }),
 		"K03": held(func(d descriptor) bool { return strings.Contains(d.link, probe.MemfdName("x32", e32)) }),
@@ -159,6 +161,7 @@ func judges() map[string]judging {
 		"K17": {see: seePlant("K17")},
 		"K19": {see: (*evidence).unlike},
 		"K20": {see: (*evidence).unfiltered, believed: true},
+		"K21": {see: (*evidence).pooled, believed: true},
 		"S01": {see: nothing},
 		"S02": {see: (*evidence).environments},
 		"S03": {see: seePlant("S03")},
@@ -368,6 +371,37 @@ func (e *evidence) newUserNamespace() string {
 	for _, p := range e.insiders() {
 		if !before[p.namespaces["user"]] {
 			return fmt.Sprintf("%s is in a user namespace of its own making", p)
+		}
+	}
+	return ""
+}
+
+// leased says that an open of a file of the host waits now. It does not wait itself.
+func leased(name string) string {
+	fd, err := unix.Open(name, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err == nil {
+		unix.Close(fd)
+	}
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return "whoever opens the file on the host waits for the sandbox"
+	}
+	return ""
+}
+
+// pooled finds files of huge pages, and processes with more filters than before.
+func (e *evidence) pooled() string {
+	if why := seeDescriptor(func(d descriptor) bool { return d.system == unix.HUGETLBFS_MAGIC })(e); why != "" {
+		return why
+	}
+	filters := func(p *process) int {
+		n, _ := strconv.Atoi(p.status["Seccomp_filters"]) // Linux 5.9
+		return n
+	}
+	for _, p := range e.insiders() {
+		for _, q := range e.start {
+			if p.argvHas(e.nonce) && q.argvHas(e.nonce) && e.shared && filters(p) > filters(q) {
+				return fmt.Sprintf("%s has %d filters instead of %d", p, filters(p), filters(q))
+			}
 		}
 	}
 	return ""

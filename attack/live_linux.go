@@ -30,6 +30,7 @@ type evidence struct {
 	shared  bool       // the host sees the probe: the kernel that answers it is the host's
 	records string     // file of the state directory that holds the secret
 	traced  string     // who traces the victim
+	waited  string     // whom a lease of the sandbox makes wait
 	changed map[string]bool
 }
 
@@ -80,6 +81,7 @@ func (s *suite) together(ctx context.Context, ids []string, report func(id strin
 	if err == nil {
 		e.ready = examine(s.mine())
 		e.traced = tracer(s.victim.Process.Pid)
+		e.waited = leased(filepath.Join(s.data, "F25"))
 	}
 	sc.end()
 	if err != nil && (sc.res == nil || sc.res.Rule == "" || sc.res.Status == sandbox.StatusDenied) {

@@ -92,7 +92,7 @@ func (p *plants) files() (err error) {
 		}
 	}
 	content := map[string]string{
-		p.data + "/F09": "unchanged\n", p.data + "/F21": "unchanged\n",
+		p.data + "/F09": "unchanged\n", p.data + "/F21": "unchanged\n", p.data + "/F25": "read it\n",
 		p.workspace + "/.git/HEAD": "ref: refs/heads/main\n", p.workspace + "/.git/config": "[core]\n\tbare = false\n",
 		p.workspace + "/F22": "#!/bin/sh\n",
 	}

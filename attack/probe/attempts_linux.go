@@ -37,6 +37,7 @@ func attempts() []attempt {
 		{"F18", (*prober).kernelFiles, nil},
 		{"F19", (*prober).walks, nil},
 		{"F22", (*prober).overlay, own(unix.CLONE_NEWUSER | unix.CLONE_NEWNS)},
+		{"F25", (*prober).leases, nil},
 		{"K01", func(p *prober) { p.socket("AF_ALG", unix.AF_ALG, unix.SOCK_SEQPACKET, 0) }, nil},
 		{"K02", (*prober).bit32, apart()},
 		{"K03", (*prober).x32, apart()},
@@ -65,6 +66,7 @@ func attempts() []attempt {
 		{"N04", (*prober).socketFiles, nil},
 		{"L07", (*prober).leaveGroup, nil},
 		{"K20", (*prober).junk, apart()},
+		{"K21", (*prober).pools, apart()},
 		{"F21", (*prober).remount, nil},
 	}
 }

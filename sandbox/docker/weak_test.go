@@ -39,7 +39,7 @@ func TestWithOneProtectionOut(t *testing.T) {
 	}{
 		// The agent's is a second wall for programs, and no wall for itself.
 		{"the engine's filter", engineFilter, "K20"},
-		{"both filters", func(r *docker.Request) { engineFilter(r); agentFilter(r) }, "F22 K04 K05 K08 K09 K10 K12 K13 K20"},
+		{"both filters", func(r *docker.Request) { engineFilter(r); agentFilter(r) }, "F22 F25 K04 K05 K08 K09 K10 K12 K13 K20 K21"},
 		{"masked paths", func(r *docker.Request) { r.HostConfig.MaskedPaths = []string{} }, "F18"},
 		{"the IPC namespace", func(r *docker.Request) { r.HostConfig.IpcMode = "host" }, "K19"},
 		{"the cgroup namespace", func(r *docker.Request) { r.HostConfig.CgroupnsMode = "host" }, "K19"},
