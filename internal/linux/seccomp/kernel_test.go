@@ -106,6 +106,9 @@ func attempts() []attempt {
 		{"device", unix.SYS_MKNODAT, [6]uintptr{0, p, unix.S_IFBLK, 0}, unix.EPERM},
 		{"io_uring", unix.SYS_IO_URING_SETUP, [6]uintptr{}, unix.EPERM},
 		{"bpf", unix.SYS_BPF, [6]uintptr{99}, unix.EPERM},
+		{"asynchronous I/O", unix.SYS_IO_SETUP, [6]uintptr{1, 0}, unix.ENOSYS},    // EFAULT without
+		{"fanotify", unix.SYS_FANOTIFY_INIT, [6]uintptr{^uintptr(0)}, unix.EPERM}, // EINVAL without
+		{"add a key", unix.SYS_ADD_KEY, [6]uintptr{}, unix.EPERM},                 // EFAULT without
 		{"keyctl", unix.SYS_KEYCTL, [6]uintptr{99}, unix.EPERM},
 		{"ptrace", unix.SYS_PTRACE, [6]uintptr{99}, unix.EPERM},
 		{"personality", unix.SYS_PERSONALITY, [6]uintptr{0x0040000}, unix.EPERM},
