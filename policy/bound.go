@@ -199,7 +199,7 @@ func (g Glob) touches(target string) bool {
 		}
 		fixed = path.Join(fixed, p)
 	}
-	return beneath(fixed, target) || beneath(target, fixed)
+	return sandbox.Within(target, fixed) || sandbox.Within(fixed, target)
 }
 
 // boundPath: p is one of list, host directories of f, or beneath one.
@@ -249,7 +249,7 @@ func (f *File) writable() []string {
 
 func (f *File) boundWritable(p string) *refusal {
 	for _, w := range f.writable() {
-		if beneath(w, p) {
+		if sandbox.Within(p, w) {
 			return nil
 		}
 	}

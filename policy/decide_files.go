@@ -6,6 +6,8 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // checkAbsolute refuses host paths that a door left relative: what they start
@@ -105,7 +107,7 @@ func (d *decision) place(m PlanMount) *refusal {
 			return nil
 		case ours == theirs:
 			return refuse(mountRule(other), "give it another target", "%s and %s would both be at %s", m.Source, other.Source, ours)
-		case beneath(ours, theirs) && other.From != "flag":
+		case sandbox.Within(theirs, ours) && other.From != "flag":
 			return refuse(mountRule(other), "give it another target", "%s at %s would hide the policy's mount at %s", m.Source, ours, theirs)
 		}
 	}
@@ -215,7 +217,7 @@ func (d *decision) writable() *refusal {
 		if r := d.each(func(f *File) *refusal { return f.boundWritable(p) }); r != nil {
 			return r
 		}
-		if !slices.ContainsFunc(d.plan.Writable, func(have string) bool { return beneath(have, p) }) {
+		if !slices.ContainsFunc(d.plan.Writable, func(have string) bool { return sandbox.Within(p, have) }) {
 			d.plan.Writable = append(d.plan.Writable, p)
 			d.plan.From["files.writable."+p] = "flag"
 		}

@@ -6,6 +6,8 @@ import (
 	"path"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // Glob is a pattern on paths inside a sandbox. Between slashes * stands for
@@ -72,7 +74,7 @@ func (g Glob) Match(dir, p string) bool {
 		return false
 	}
 	if !g.absolute && g.parts[0] != "**" {
-		if !beneath(dir, p) || p == dir {
+		if !sandbox.Within(p, dir) || p == dir {
 			return false
 		}
 		p = strings.TrimPrefix(strings.TrimPrefix(p, dir), "/")

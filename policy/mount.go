@@ -176,18 +176,14 @@ func checkTarget(p string) error {
 	}
 	for _, own := range []string{"/proc", "/sys", "/dev"} {
 		// /dev/shm is ordinary scratch.
-		if beneath(own, p) && p != "/dev/shm" {
+		if sandbox.Within(p, own) && p != "/dev/shm" {
 			return invalid("choose another directory", "%s belongs to the sandbox's kernel", quote(p))
 		}
 	}
 	return nil
 }
 
-// beneath says whether the clean path p is dir or lies below it, by
-// components: /data is no part of /database.
-func beneath(dir, p string) bool {
-	return p == dir || dir == "/" || strings.HasPrefix(p, dir+"/")
+// hostBeneath is sandbox.Within for paths of this host, the directory first.
+func hostBeneath(dir, p string) bool {
+	return sandbox.Within(filepath.ToSlash(p), filepath.ToSlash(dir))
 }
-
-// hostBeneath is beneath for paths of this host.
-func hostBeneath(dir, p string) bool { return beneath(filepath.ToSlash(dir), filepath.ToSlash(p)) }

@@ -307,13 +307,13 @@ func (c *contents) find(name string) (string, found, error) {
 func (c *contents) owner(name string) (best *sandbox.Mount, empty bool) {
 	for _, list := range [][]sandbox.Mount{c.spec.Root.Binds, c.spec.Mounts} {
 		for i := range list {
-			if m := &list[i]; below(m.Target, name) && (best == nil || len(m.Target) >= len(best.Target)) {
+			if m := &list[i]; sandbox.Within(name, m.Target) && (best == nil || len(m.Target) >= len(best.Target)) {
 				best = m
 			}
 		}
 	}
 	for _, s := range c.spec.Scratch {
-		if below(s.Target, name) && (best == nil || len(s.Target) > len(best.Target)) && name != s.Target {
+		if sandbox.Within(name, s.Target) && (best == nil || len(s.Target) > len(best.Target)) && name != s.Target {
 			return best, true
 		}
 	}

@@ -37,7 +37,7 @@ func (r *run) open(p policy.PlanPath, purpose string, access sandbox.Access) (*h
 // the policy compared names, this compares where they really are.
 func beneath(src *hostpath.Source, above, purpose string) error {
 	real, err := filepath.EvalSymlinks(above)
-	if err == nil && below(real, src.Real) {
+	if err == nil && sandbox.Within(src.Real, real) {
 		return nil
 	}
 	return &sandbox.Error{Op: purpose + " " + quoted(src.Name), Kind: sandbox.ErrDenied, Problem: "it is really " + quoted(src.Real) + ", outside of " + quoted(above),

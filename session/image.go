@@ -119,5 +119,5 @@ func (r *run) imageDir() string {
 
 // isWritable says whether a path inside is in a private directory.
 func (r *run) isWritable(p string) bool {
-	return slices.ContainsFunc(r.plan.Writable, func(dir string) bool { return below(dir, p) })
+	return slices.ContainsFunc(r.plan.Writable, func(dir string) bool { return sandbox.Within(p, dir) })
 }

@@ -128,7 +128,7 @@ func (r *run) place(w *world) (at string, shown bool) {
 		dir = w.spec.User.Home // the image's own directory is not to be mounted into
 	}
 	for _, m := range w.spec.Mounts {
-		if m.Dir && below(m.Target, dir) || m.Target == path.Join(dir, name) {
+		if m.Dir && sandbox.Within(dir, m.Target) || m.Target == path.Join(dir, name) {
 			dir = "/tmp"
 		}
 	}

@@ -178,7 +178,7 @@ func (r *run) addScratch(w *world) error {
 	}
 	for _, p := range paths {
 		for _, m := range w.spec.Mounts {
-			if m.Dir && below(m.Target, p) {
+			if m.Dir && sandbox.Within(p, m.Target) {
 				return &sandbox.Error{Op: "writable " + quoted(p), Kind: sandbox.ErrInvalid, Problem: "it lies in the mount at " + m.Target,
 					Hint: "mount it :cow to keep writes in the sandbox, or :rw to change the host's files"}
 			}
@@ -286,6 +286,3 @@ func (c *Call) term() string {
 func plainTerm(s string) bool {
 	return s != "" && len(s) <= 64 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-+_") == ""
 }
-
-// below says whether the clean path p is dir or lies in it.
-func below(dir, p string) bool { return p == dir || dir == "/" || strings.HasPrefix(p, dir+"/") }

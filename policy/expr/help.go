@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/caisson-run/caisson/egress/rule"
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // The helpers parse what they compare. What they cannot parse is an error, and a
@@ -139,7 +140,7 @@ func pathUnder(s, dir string) (bool, error) {
 	if dir, err = pathClean(dir); err != nil {
 		return false, err
 	}
-	return p == dir || dir == "/" || strings.HasPrefix(p, dir+"/"), nil
+	return sandbox.Within(p, dir), nil
 }
 
 // globMatches says whether the whole of a text matches a pattern, in which * stands

@@ -37,12 +37,12 @@ func (p *plan) planInserts(mounts []sandbox.Mount) error {
 	for i, m := range all {
 		owner := -1
 		for j, o := range all[:i] {
-			if within(m.Target, o.Target) {
+			if sandbox.Within(m.Target, o.Target) {
 				owner = j // the last is the deepest
 			}
 		}
 		for target := range p.request.HostConfig.Tmpfs {
-			if within(target, m.Target) {
+			if sandbox.Within(target, m.Target) {
 				return sandbox.Errorf(sandbox.ErrUnsupported, "mount "+m.Name, "scratch at %s cannot lie in what is mounted at %s", target, m.Target)
 			}
 		}

@@ -118,7 +118,7 @@ func (p *plan) placed(i int) error {
 	var owner *sandbox.Mount
 	for j := range p.binds {
 		o := &p.binds[j]
-		if j != i && within(m.Target, o.Target) && (owner == nil || len(o.Target) > len(owner.Target)) {
+		if j != i && sandbox.Within(m.Target, o.Target) && (owner == nil || len(o.Target) > len(owner.Target)) {
 			owner = o
 		}
 	}
@@ -126,7 +126,7 @@ func (p *plan) placed(i int) error {
 		return nil // the container's own root, in which the runtime makes it
 	}
 	for target := range p.request.HostConfig.Tmpfs {
-		if within(m.Target, target) && within(target, owner.Target) && target != owner.Target {
+		if sandbox.Within(m.Target, target) && sandbox.Within(target, owner.Target) && target != owner.Target {
 			return nil // in scratch, which is empty and the sandbox's own
 		}
 	}

@@ -75,7 +75,7 @@ func mountedBelow(dir string) string {
 		switch {
 		case !ok:
 			return unknown
-		case m.Point != dir && within(m.Point, dir):
+		case m.Point != dir && sandbox.Within(m.Point, dir):
 			return m.Point
 		}
 	}

@@ -170,16 +170,11 @@ func checkSpec(s *sandbox.Spec) error {
 		targets = append(targets, m.Target)
 	}
 	for _, t := range targets {
-		if !path.IsAbs(t) || path.Clean(t) != t || t == "/" || strings.ContainsRune(t, 0) || within(t, agentDir) {
+		if !path.IsAbs(t) || path.Clean(t) != t || t == "/" || strings.ContainsRune(t, 0) || sandbox.Within(t, agentDir) {
 			return sandbox.Errorf(sandbox.ErrInvalid, "start sandbox", "nothing can be placed at %q inside", t)
 		}
 	}
 	return nil
-}
-
-// within says whether p is dir or lies below it.
-func within(p, dir string) bool {
-	return p == dir || dir == "/" || strings.HasPrefix(p, dir+"/")
 }
 
 // planScratch has the engine make the scratch directories. Podman knows neither

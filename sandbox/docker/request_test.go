@@ -128,7 +128,7 @@ func checkRequest(raw json.RawMessage, sources []string) (wrong []string) {
 		want(m, "Type", `"bind"`)
 		want(options, "Propagation", `"rprivate"`)
 		var source string
-		if json.Unmarshal(m["Source"], &source) != nil || !slices.ContainsFunc(sources, func(s string) bool { return within(source, s) }) {
+		if json.Unmarshal(m["Source"], &source) != nil || !slices.ContainsFunc(sources, func(s string) bool { return sandbox.Within(source, s) }) {
 			wrong = append(wrong, "it mounts "+string(m["Source"]))
 		}
 	}

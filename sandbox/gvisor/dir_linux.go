@@ -31,7 +31,7 @@ func checkDir(spec *sandbox.Spec, dir string) error {
 	for _, m := range spec.Mounts {
 		targets = append(targets, m.Target)
 	}
-	if slices.ContainsFunc(targets, func(t string) bool { return t != dir && below(t, dir) }) {
+	if slices.ContainsFunc(targets, func(t string) bool { return t != dir && sandbox.Within(t, dir) }) {
 		return nil // it leads to something
 	}
 	if err := absent(spec, dir); err != nil {
@@ -43,11 +43,11 @@ func checkDir(spec *sandbox.Spec, dir string) error {
 // absent says why dir is not there, where that is known: nil otherwise.
 func absent(spec *sandbox.Spec, dir string) error {
 	var at, depth = error(nil), 0
-	if below(dir, "/dev") && !slices.Contains(deviceDirs, dir) {
+	if sandbox.Within(dir, "/dev") && !slices.Contains(deviceDirs, dir) {
 		at, depth = unix.ENOENT, len("/dev")
 	}
 	for _, sc := range spec.Scratch {
-		if below(dir, sc.Target) && len(sc.Target) >= depth {
+		if sandbox.Within(dir, sc.Target) && len(sc.Target) >= depth {
 			at, depth = nil, len(sc.Target)
 			if dir != sc.Target {
 				at = unix.ENOENT
@@ -55,7 +55,7 @@ func absent(spec *sandbox.Spec, dir string) error {
 		}
 	}
 	for _, m := range spec.Mounts {
-		if below(dir, m.Target) && len(m.Target) >= depth {
+		if sandbox.Within(dir, m.Target) && len(m.Target) >= depth {
 			at, depth = absentIn(m, dir), len(m.Target)
 		}
 	}

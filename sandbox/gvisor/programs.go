@@ -39,5 +39,5 @@ func unexecutable(x *sandbox.Executables, m sandbox.Mount) bool {
 	if x == nil {
 		return false
 	}
-	return m.Access != sandbox.ReadOnly || !slices.ContainsFunc(slices.Concat(x.Files, x.Trees), func(name string) bool { return below(name, m.Target) })
+	return m.Access != sandbox.ReadOnly || !slices.ContainsFunc(slices.Concat(x.Files, x.Trees), func(name string) bool { return sandbox.Within(name, m.Target) })
 }

@@ -31,7 +31,7 @@ func (b *box) makeMountpoints() error {
 	for i, m := range b.plan.files[1:] {
 		owner := b.plan.files[0]
 		for _, o := range b.plan.files[1 : i+1] {
-			if below(m.Target, o.Target) && len(o.Target) >= len(owner.Target) {
+			if sandbox.Within(m.Target, o.Target) && len(o.Target) >= len(owner.Target) {
 				owner = o
 			}
 		}
@@ -54,11 +54,6 @@ func (b *box) makeMountpoints() error {
 		return nil
 	}
 	return b.ownRoot(missing)
-}
-
-// below reports whether target lies in dir or is it.
-func below(target, dir string) bool {
-	return dir == "/" || target == dir || strings.HasPrefix(target, dir+"/")
 }
 
 // ownRoot gives the sandbox a root tree of its own with the missing targets.
@@ -206,7 +201,7 @@ func (t *rootTree) copyEntry(dir *os.File, rel, name string) error {
 
 func (t *rootTree) leadsToMissing(rel string) bool {
 	for _, m := range t.missing {
-		if below(m.Target, rel) {
+		if sandbox.Within(m.Target, rel) {
 			return true
 		}
 	}

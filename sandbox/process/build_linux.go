@@ -110,12 +110,12 @@ func makePath(s *script, from, rel string, dir bool) {
 func (w *world) makePlace(s *script, target string, dir bool) {
 	from := ""
 	for _, sc := range w.scratch {
-		if target != sc.Target && below(target, sc.Target) && len(sc.Target) > len(from) {
+		if target != sc.Target && sandbox.Within(target, sc.Target) && len(sc.Target) > len(from) {
 			from = sc.Target
 		}
 	}
 	if from == "" {
-		if below(target, "/dev") {
+		if sandbox.Within(target, "/dev") {
 			s.call(unix.SYS_MKDIRAT, unix.AT_FDCWD, target, 0o755).or(unix.EEXIST)
 		}
 		return

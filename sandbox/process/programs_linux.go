@@ -25,7 +25,7 @@ func (w *world) unexecutable(m sandbox.Mount) uint64 {
 		return 0
 	}
 	for _, name := range slices.Concat(x.Files, x.Trees) {
-		if below(name, m.Target) {
+		if sandbox.Within(name, m.Target) {
 			return 0
 		}
 	}
@@ -65,7 +65,7 @@ func (w *world) readable(closed []string) ([]sandbox.Mask, error) {
 		}
 		for _, e := range entries {
 			at := path.Join(dir, e.Name())
-			above := slices.ContainsFunc(closed, func(c string) bool { return c != at && below(c, at) })
+			above := slices.ContainsFunc(closed, func(c string) bool { return c != at && sandbox.Within(c, at) })
 			switch {
 			case e.Type()&fs.ModeSymlink != 0, slices.Contains(closed, at), at == "/proc", at == "/dev":
 			case above:
@@ -83,7 +83,7 @@ func (w *world) readable(closed []string) ([]sandbox.Mask, error) {
 	}
 	for _, s := range w.sources[1:] {
 		m := s.mount
-		if !slices.ContainsFunc(closed, func(c string) bool { return below(c, m.Target) }) {
+		if !slices.ContainsFunc(closed, func(c string) bool { return sandbox.Within(c, m.Target) }) {
 			out = append(out, sandbox.Mask{Target: m.Target, Dir: m.Dir})
 		}
 	}

@@ -96,7 +96,7 @@ func (w *world) check() error {
 			return sandbox.Errorf(sandbox.ErrInvalid, op, "%q is not an absolute, clean path", target)
 		}
 		for _, ours := range []string{"/proc", "/dev", "/sys"} {
-			if below(target, ours) && target != "/dev/shm" {
+			if sandbox.Within(target, ours) && target != "/dev/shm" {
 				return sandbox.Errorf(sandbox.ErrInvalid, op, "%s belongs to the sandbox's kernel view; choose another target", target)
 			}
 		}
@@ -123,18 +123,13 @@ func (w *world) check() error {
 	return nil
 }
 
-// below reports whether target lies in dir or is it.
-func below(target, dir string) bool {
-	return dir == "/" || target == dir || strings.HasPrefix(target, dir+"/")
-}
-
 // owner is what a target lies in: the last source mounted there before the one
 // at index n, or a scratch directory, which comes before all that the operator
 // named.
 func (w *world) owner(target string, n int) (src *source, scratch bool) {
 	src = &w.sources[0]
 	depth := 0
-	at := func(dir string) bool { return below(target, dir) && len(dir) >= depth }
+	at := func(dir string) bool { return sandbox.Within(target, dir) && len(dir) >= depth }
 	binds := 1 + len(w.spec.Root.Binds)
 	for i := 1; i < min(n, binds); i++ {
 		if t := w.sources[i].mount.Target; at(t) {
@@ -166,9 +161,9 @@ func (w *world) mountpoints() error {
 		}
 	}
 	for i, sc := range w.scratch {
-		within := below(sc.Target, "/dev")
+		within := sandbox.Within(sc.Target, "/dev")
 		for _, parent := range w.scratch[:i] {
-			within = within || below(sc.Target, parent.Target)
+			within = within || sandbox.Within(sc.Target, parent.Target)
 		}
 		if within {
 			continue
@@ -188,7 +183,7 @@ func (w *world) mountpoints() error {
 func (w *world) under(target string) *source {
 	src := &w.sources[0]
 	for i := 1; i <= len(w.spec.Root.Binds); i++ {
-		if t := w.sources[i].mount.Target; below(target, t) && len(t) >= len(src.mount.Target) {
+		if t := w.sources[i].mount.Target; sandbox.Within(target, t) && len(t) >= len(src.mount.Target) {
 			src = &w.sources[i]
 		}
 	}
