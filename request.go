@@ -58,6 +58,9 @@ type Request struct {
 	Mounts []Mount
 	// Workspace, when not nil, is shown as the working directory.
 	Workspace *Mount
+	// GitWrite lets code write in the repositories of what is mounted read-write,
+	// which are read-only otherwise.
+	GitWrite bool
 	// Collect takes files out after the end. What cannot be is in Result.Uncollected,
 	// and no error.
 	Collect []Collect
@@ -137,6 +140,9 @@ func (r *Request) call() (*session.Call, session.IO, error) {
 		c.Workspace = &w
 	}
 	c.CollectOverwrite = r.CollectOverwrite
+	if r.GitWrite {
+		c.Git = policy.GitWrite
+	}
 	for _, w := range r.Collect {
 		dest, err := absolute(w.Dest)
 		if err != nil {

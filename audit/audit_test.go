@@ -51,7 +51,7 @@ func must(t testing.TB, err error) {
 func intent(name string) Intent {
 	return Intent{Actor: "uid:1000", Kind: "run", Sandbox: "sbx_" + name, Argv: []string{"python3", "-c", name}, Code: []byte("print(" + name + ")"),
 		Env: []string{"MODE=hunter2", "LANG"}, Secrets: []string{"API_KEY"}, PolicySHA: "ab", Isolation: "gvisor", Network: "none",
-		Mounts: []Mount{{"./data", "/data", "ro"}}, Limits: sandbox.DefaultLimits(), Labels: map[string]string{"task": name}}
+		Mounts: []Mount{{Name: "./data", Target: "/data", Access: "ro"}}, Limits: sandbox.DefaultLimits(), Labels: map[string]string{"task": name}}
 }
 
 func outcome(name string) Outcome {
@@ -118,7 +118,7 @@ func TestBeginEndShow(t *testing.T) {
 	}
 	want := &Call{Actor: "uid:1000", Kind: "run", Sandbox: "sbx_a", Argv: Captured([]byte("python3\x00-c\x00a")).content(), Code: Captured([]byte("print(a)")).content(),
 		Env: []string{"MODE", "LANG"}, Secrets: []string{"API_KEY"}, PolicySHA: "ab", Isolation: "gvisor", Network: "none",
-		Mounts: []Mount{{"./data", "/data", "ro"}}, Labels: map[string]string{"task": "a"},
+		Mounts: []Mount{{Name: "./data", Target: "/data", Access: "ro"}}, Labels: map[string]string{"task": "a"},
 		Limits: map[string]string{"wall": "30s", "cpus": "1", "memory": "268435456", "processes": "128", "open_files": "1024",
 			"disk": "536870912", "inodes": "131072", "tmp": "104857600", "output": "1048576"}}
 	if diff := cmp.Diff(want, d.Call); diff != "" {

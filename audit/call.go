@@ -71,7 +71,8 @@ type Approval struct {
 type Mount struct {
 	Name   string `json:"name"`
 	Target string `json:"target"`
-	Access string `json:"access"` // ro, cow, rw
+	Access string `json:"access"`        // ro, cow, rw
+	Git    string `json:"git,omitempty"` // rw: code may write in its repositories
 }
 
 // Outcome is what came of it.
@@ -157,7 +158,7 @@ func (in *Intent) call() (Call, []*Capture) {
 	}
 	c.Env = cleanAll(names)
 	for _, m := range in.Mounts[:min(len(in.Mounts), maxItems)] {
-		c.Mounts = append(c.Mounts, Mount{clean(m.Name, maxText), clean(m.Target, maxText), clean(m.Access, maxText)})
+		c.Mounts = append(c.Mounts, Mount{Name: clean(m.Name, maxText), Target: clean(m.Target, maxText), Access: clean(m.Access, maxText), Git: clean(m.Git, maxText)})
 	}
 	if len(in.Labels) > 0 {
 		c.Labels = make(map[string]string, len(in.Labels))

@@ -111,11 +111,16 @@ func (f *File) covering(p string) (best source, ok bool) {
 		if !hostBeneath(s.Source, p) {
 			continue
 		}
-		if !ok || len(s.Source) > len(best.Source) || s.Source == best.Source && s.Access > best.Access {
+		if !ok || len(s.Source) > len(best.Source) || s.Source == best.Source && wider(s, best) {
 			best, ok = s, true
 		}
 	}
 	return best, ok
+}
+
+// wider says whether a allows more than b.
+func wider(a, b source) bool {
+	return a.Access > b.Access || a.Access == b.Access && a.GitWrite && !b.GitWrite
 }
 
 // boundMount: beneath a named source, with no wider access, and with nothing
@@ -129,6 +134,9 @@ func (f *File) boundMount(m PlanMount, workspace bool) (string, *refusal) {
 		return "", refuse(f.rule(s.At), "change the entry to mode: "+m.Access.String(),
 			"%s may be had as %s, not %s", s.Source, s.Access, m.Access)
 	}
+	if m.GitWrite && !s.GitWrite {
+		return "", refuse(f.rule(s.At), "add git: rw to the entry", "repositories in %s are read-only (git: ro)", s.Source)
+	}
 	rel, err := filepath.Rel(s.Source, m.Source)
 	if err != nil {
 		return "", refuse(f.rule(s.At), "", "%s cannot be placed below %s", m.Source, s.Source)
@@ -138,13 +146,17 @@ func (f *File) boundMount(m PlanMount, workspace bool) (string, *refusal) {
 
 // mountLine is the YAML that would allow m.
 func mountLine(m PlanMount, workspace bool) string {
+	mode := m.Access.String()
+	if m.GitWrite {
+		mode += ", git: rw"
+	}
 	if workspace {
-		return fmt.Sprintf("files: {workspace: {source: %s, mode: %s}}", m.Source, m.Access)
+		return fmt.Sprintf("files: {workspace: {source: %s, mode: %s}}", m.Source, mode)
 	}
 	if m.Target == "" {
-		return fmt.Sprintf("files: {mounts: [{source: %s, mode: %s}]}", m.Source, m.Access)
+		return fmt.Sprintf("files: {mounts: [{source: %s, mode: %s}]}", m.Source, mode)
 	}
-	return fmt.Sprintf("files: {mounts: [{source: %s, target: %s, mode: %s}]}", m.Source, m.Target, m.Access)
+	return fmt.Sprintf("files: {mounts: [{source: %s, target: %s, mode: %s}]}", m.Source, m.Target, mode)
 }
 
 // boundDenied keeps a mount from slipping out from under files.deny. Patterns

@@ -58,6 +58,10 @@ type Call struct {
 	Toolchains []string
 	Rootfs     string
 
+	// Git says whether code may write in the repositories of read-write mounts:
+	// GitWrite, GitReadOnly, or "" for what the policy says of its own mounts.
+	Git GitAccess
+
 	// Image is the container image to run, as reference.Parse reads it; a path
 	// in it is absolute. Entrypoint, when not nil, takes the place of the
 	// image's own program.

@@ -26,6 +26,7 @@ func checkAbsolute(p string) *refusal {
 // covers it.
 func (d *decision) wish(w MountWish, workspace bool) (PlanMount, *refusal) {
 	m := PlanMount{PlanPath: PlanPath{Source: filepath.Clean(w.Source)}, Target: w.Target, Access: w.Access, From: "flag"}
+	m.GitWrite = w.Access == sandbox.ReadWrite && d.call.Git == GitWrite
 	for _, f := range d.layers {
 		by, r := f.boundMount(m, workspace)
 		if r != nil {
@@ -40,6 +41,10 @@ func (d *decision) wish(w MountWish, workspace bool) (PlanMount, *refusal) {
 func (d *decision) own(s source) (PlanMount, *refusal) {
 	m := PlanMount{
 		PlanPath: PlanPath{Source: s.Source}, Target: s.Target, Access: s.Access, From: d.file.rule(s.At),
+		GitWrite: s.GitWrite && d.call.Git != GitReadOnly,
+	}
+	if d.call.Git == GitWrite && s.Access == sandbox.ReadWrite && !s.GitWrite {
+		return PlanMount{}, refuse(m.From, "add git: rw to the entry", "repositories in %s are read-only (git: ro)", s.Source)
 	}
 	if d.system != nil {
 		by, r := d.system.boundMount(m, s.workspace)
@@ -94,6 +99,18 @@ func (d *decision) mounts() *refusal {
 			return r
 		}
 	}
+	return d.gitWrite()
+}
+
+// gitWrite refuses a --git rw that would open nothing.
+func (d *decision) gitWrite() *refusal {
+	all := d.plan.Mounts
+	if d.plan.Workspace != nil {
+		all = append(slices.Clone(all), *d.plan.Workspace)
+	}
+	if d.call.Git == GitWrite && !slices.ContainsFunc(all, func(m PlanMount) bool { return m.GitWrite }) {
+		return cannotMean("leave it out, or mount a directory rw: --workspace DIR:rw", "--git rw: there is no read-write mount")
+	}
 	return nil
 }
 
@@ -102,7 +119,7 @@ func (d *decision) place(m PlanMount) *refusal {
 	for i, other := range d.plan.Mounts {
 		ours, theirs := d.landing(m), d.landing(other)
 		switch {
-		case ours == theirs && m.Source == other.Source && m.Access <= other.Access && other.From != "flag":
+		case ours == theirs && m.Source == other.Source && m.Access <= other.Access && (other.GitWrite || !m.GitWrite) && other.From != "flag":
 			d.plan.Mounts[i] = m
 			return nil
 		case ours == theirs:

@@ -54,6 +54,8 @@ func wantLimit(name sandbox.LimitName, v float64) func(*Call) {
 	}
 }
 
+func gitWrite(c *Call) { c.Git = GitWrite }
+
 func wantMount(source, target string, a sandbox.Access) func(*Call) {
 	return func(c *Call) { c.Mounts = []MountWish{{source, target, a}} }
 }
@@ -137,6 +139,10 @@ func TestDenied(t *testing.T) {
 		{"twice", "", "", func(c *Call) { c.Mounts = []MountWish{{"/a", "/x", ro}, {"/b", "/x", ro}} }, "built-in: one mount for each target", ""},
 		{"relative", "", "", wantMount("data", "/x", ro), "built-in: valid requests", "absolute"},
 		{"onto proc", "", "", wantMount("/data", "/proc/self", ro), "built-in: valid requests", ""},
+		{"git wider than the mount", "", "files: {mounts: [{source: /d, target: /d, mode: rw}]}", together(wantMount("/d", "/d", rw), gitWrite), "/w/p.yaml:2", "git: rw"},
+		{"git wider than the file's own mount", "", "files: {mounts: [{source: /d, target: /d, mode: rw}]}", gitWrite, "/w/p.yaml:2", "git: rw"},
+		{"git in no mount", "", "", gitWrite, "built-in: valid requests", "DIR:rw"},
+		{"git in a mount that is read-only", "", "files: {mounts: [{source: /d}]}", gitWrite, "built-in: valid requests", "DIR:rw"},
 		{"unknown access", "", "", wantMount("/data", "/x", 7), "built-in: valid requests", "ro, cow or rw"},
 		{"by another", "", files, together(stranger, wantMount("/srv/data", "/x", ro)), "built-in: host paths", "volume"},
 		{"workspace by another", "", files, together(stranger, func(c *Call) { c.Workspace = &MountWish{Source: "/w"} }), "built-in: host paths", ""},
@@ -350,6 +356,22 @@ func TestAllowed(t *testing.T) {
 		{
 			"workspace", "", "files: {workspace: {source: ., mode: rw}}", nil,
 			func(p Plan) any { return *p.Workspace }, PlanMount{PlanPath: beneathOf("/w"), Access: rw, From: "/w/p.yaml:2"},
+		},
+		{
+			"workspace with git", "", "files: {workspace: {source: ., mode: rw, git: rw}}", nil,
+			func(p Plan) any { return *p.Workspace }, PlanMount{PlanPath: beneathOf("/w"), Access: rw, GitWrite: true, From: "/w/p.yaml:2"},
+		},
+		{
+			"workspace with git narrowed", "", "files: {workspace: {source: ., mode: rw, git: rw}}", func(c *Call) { c.Git = GitReadOnly },
+			func(p Plan) any { return *p.Workspace }, PlanMount{PlanPath: beneathOf("/w"), Access: rw, From: "/w/p.yaml:2"},
+		},
+		{
+			"a call's mount with git", "", "files: {mounts: [{source: /d, target: /d, mode: rw, git: rw}]}", together(wantMount("/d", "/d", rw), gitWrite),
+			func(p Plan) any { return p.Mounts[0].GitWrite }, true,
+		},
+		{
+			"a call's mount has none of its own", "", "files: {mounts: [{source: /d, target: /d, mode: rw, git: rw}]}", wantMount("/d", "/d", rw),
+			func(p Plan) any { return p.Mounts[0].GitWrite }, false,
 		},
 		{
 			"workspace narrowed", "", "files: {workspace: {source: ., mode: rw}}", func(c *Call) { c.Workspace = &MountWish{"/w/sub", "", cow} },

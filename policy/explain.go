@@ -221,6 +221,9 @@ func (e *explainer) mount(name string, m PlanMount) {
 	if m.Target != "" {
 		value = strings.Join([]string{m.Source, "at", m.Target, accessName(m.Access)}, " ")
 	}
+	if m.GitWrite {
+		value += ", git rw"
+	}
 	e.add(name, value, m.From, func(c sandbox.Capabilities) sandbox.Clause {
 		switch m.Access {
 		case sandbox.CopyOnWrite:

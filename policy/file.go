@@ -81,6 +81,8 @@ type Mount struct {
 	Source string // as written
 	Target string // "" is the base name in the working directory
 	Access sandbox.Access
+	// GitWrite lets code write in the repositories of a read-write mount.
+	GitWrite bool `json:",omitempty"`
 }
 
 // Env is the section env.

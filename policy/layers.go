@@ -65,7 +65,7 @@ func (p *Policy) limitsWithin(sys, f *File) *refusal {
 
 func filesWithin(sys, f *File) *refusal {
 	for _, s := range f.named() {
-		m := PlanMount{PlanPath: PlanPath{Source: s.Source}, Target: s.Target, Access: s.Access}
+		m := PlanMount{PlanPath: PlanPath{Source: s.Source}, Target: s.Target, Access: s.Access, GitWrite: s.GitWrite}
 		if _, r := sys.boundMount(m, s.workspace); r != nil {
 			return r.by(f, s.At)
 		}

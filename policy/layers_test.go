@@ -53,6 +53,8 @@ func TestFileWithinSystem(t *testing.T) {
 		{"files: {mounts: [{source: /d, mode: rw}, {source: /d/a}]}", "files: {mounts: [{source: /d/a/b, mode: rw}]}", false},
 		{"files: {mounts: [{source: /d, target: /d}], deny: [/d/s/*]}", "files: {mounts: [{source: /d/s, target: /d/s}]}", true},
 		{"files: {mounts: [{source: /d, target: /d}], deny: [/d/s/*]}", "files: {mounts: [{source: /d/s, target: /s}]}", false},
+		{"files: {mounts: [{source: /d, mode: rw}]}", "files: {workspace: {source: /d/a, mode: rw, git: rw}}", false},
+		{"files: {mounts: [{source: /d, mode: rw, git: rw}]}", "files: {workspace: {source: /d/a, mode: rw, git: rw}}", true},
 		{"files: {toolchains: [/opt]}", "files: {toolchains: [/opt/go]}", true},
 		{"files: {toolchains: [/opt/go]}", "files: {toolchains: [/opt]}", false},
 		{"files: {rootfs: /t}", "files: {rootfs: /t/a}", true},

@@ -17,6 +17,24 @@ type MountWish struct {
 	Access sandbox.Access // read-only unless said
 }
 
+// GitAccess says what code may do with the repositories in read-write mounts.
+type GitAccess string
+
+// What code may do with them. An empty GitAccess is GitReadOnly where a call names the
+// mount, and what the policy file says where the file does.
+const (
+	GitReadOnly GitAccess = "ro" // .git is read-only as a whole
+	GitWrite    GitAccess = "rw" // but for configuration, hooks and what they name
+)
+
+// ParseGit reads a --git flag, ro or rw. Errors are ErrInvalid with a hint.
+func ParseGit(s string) (GitAccess, error) {
+	if g := GitAccess(s); g == GitReadOnly || g == GitWrite {
+		return g, nil
+	}
+	return "", invalid("write ro or rw", "git %s is not a mode", quote(s))
+}
+
 // CollectWish names files that a call wants to take out.
 type CollectWish struct {
 	Pattern string // a Glob on paths inside; relative to the working directory

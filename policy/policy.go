@@ -182,7 +182,9 @@ func (f *File) canonical() *canonical {
 		r.From = ""
 		c.Watch = append(c.Watch, r)
 	}
-	strip := func(m Mount) Mount { return Mount{Source: f.hostPath(m.Source), Target: m.Target, Access: m.Access} }
+	strip := func(m Mount) Mount {
+		return Mount{Source: f.hostPath(m.Source), Target: m.Target, Access: m.Access, GitWrite: m.GitWrite}
+	}
 	if f.Files.Workspace != nil {
 		c.Workspace = []Mount{strip(*f.Files.Workspace)}
 	}

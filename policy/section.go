@@ -144,6 +144,9 @@ func (d *decoder) mount(n *yaml.Node, what string, m *Mount, fields []field) {
 	if n.Kind == yaml.MappingNode && m.Source == "" && !hasKey(n, "source") {
 		d.fault(at(n), "write source: ./data", "%s has no source", what)
 	}
+	if m.GitWrite && m.Access != sandbox.ReadWrite {
+		d.fault(at(n), "write mode: rw, or leave git out", "%s has git: rw, and is not mounted rw", what)
+	}
 }
 
 func (d *decoder) workspaceFields(m *Mount) []field {
@@ -151,6 +154,9 @@ func (d *decoder) workspaceFields(m *Mount) []field {
 		{"source", func(n *yaml.Node) { m.Source = d.text(n, "source", checkHostPath).V }},
 		{"mode", func(n *yaml.Node) {
 			d.text(n, "mode", func(s string) (err error) { m.Access, err = ParseAccess(s); return err })
+		}},
+		{"git", func(n *yaml.Node) {
+			m.GitWrite = d.text(n, "git", func(s string) error { _, err := ParseGit(s); return err }).V == string(GitWrite)
 		}},
 	}
 }

@@ -157,7 +157,9 @@ type PlanMount struct {
 	PlanPath
 	Target string         `json:"target,omitempty"` // empty is the base name in the working directory
 	Access sandbox.Access `json:"access"`
-	From   string         `json:"from"` // file:line or "flag"
+	// GitWrite says that code may write in the repositories of a read-write mount.
+	GitWrite bool   `json:"git_write,omitempty"`
+	From     string `json:"from"` // file:line or "flag"
 }
 
 // refusal is a Deny in the making.

@@ -170,11 +170,17 @@ func (r *run) mountsForRecord() []audit.Mount {
 	add := func(source, target, access string) {
 		out = append(out, audit.Mount{Name: source, Target: target, Access: access})
 	}
+	mount := func(m *policy.PlanMount, target string) {
+		add(m.Source, target, m.Access.String())
+		if m.GitWrite {
+			out[len(out)-1].Git = string(policy.GitWrite)
+		}
+	}
 	if m := r.plan.Workspace; m != nil {
-		add(m.Source, workspaceTargetOf(m), m.Access.String())
+		mount(m, workspaceTargetOf(m))
 	}
 	for _, m := range r.plan.Mounts {
-		add(m.Source, m.Target, m.Access.String())
+		mount(&m, m.Target)
 	}
 	for _, p := range r.plan.Toolchains {
 		add(p.Source, p.Source, sandbox.ReadOnly.String())

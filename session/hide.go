@@ -29,7 +29,7 @@ func (r *run) guardMount(ctx context.Context, w *world, src *hostpath.Source, m 
 	if !protect && (!src.Dir || len(deny) == 0 && !peers) {
 		return nil
 	}
-	o := hostpath.ScanOptions{Deny: deny, Protect: protect, Peers: peers}
+	o := hostpath.ScanOptions{Deny: deny, Protect: protect, GitWrite: m.GitWrite, Peers: peers}
 	if protect {
 		o.Inputs = r.inputs()
 	}
@@ -38,6 +38,9 @@ func (r *run) guardMount(ctx context.Context, w *world, src *hostpath.Source, m 
 		return err
 	}
 	for _, x := range matches {
+		if x.Do == hostpath.Watch {
+			continue
+		}
 		target := path.Join(m.Target, x.Rel)
 		if x.Do == hostpath.Hide {
 			w.spec.Masks = append(w.spec.Masks, sandbox.Mask{Target: target, Dir: x.Dir})

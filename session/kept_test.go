@@ -45,7 +45,7 @@ func TestKeptNameReplaced(t *testing.T) {
 			if err := os.Rename(filepath.Join(dir, "sub"), filepath.Join(dir, "moved")); err != nil {
 				t.Fatal(err)
 			}
-		}, false, ""},
+		}, false, "sub"}, // what code makes in its place is nobody's to keep
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -70,7 +70,7 @@ func TestKeptNameReplaced(t *testing.T) {
 			}}
 			b := newBench(t, d, nil)
 			res, err := b.Do(t.Context(), call(t, func(c *Call) {
-				c.Workspace = &policy.MountWish{Source: dir, Access: sandbox.ReadWrite}
+				c.Workspace, c.Git = &policy.MountWish{Source: dir, Access: sandbox.ReadWrite}, policy.GitWrite
 			}), IO{})
 			if err != nil {
 				t.Fatal(err)

@@ -91,7 +91,11 @@ func (r *run) subject(ctx context.Context, w *world) (*approval.Subject, error) 
 		if err != nil {
 			return nil, sandbox.Errorf(sandbox.ErrUnavailable, "mount "+quoted(m.Name), "it cannot be examined: %v", err)
 		}
-		s.Mounts = append(s.Mounts, approval.Mount{Source: m.Name, Target: m.Target, Access: m.Access.String(), Object: objectOf(info)})
+		access := m.Access.String()
+		if m.gitWrite {
+			access += ", git rw"
+		}
+		s.Mounts = append(s.Mounts, approval.Mount{Source: m.Name, Target: m.Target, Access: access, Object: objectOf(info)})
 	}
 	s.User, s.Image = w.spec.User.Name, r.intent.Image
 	inside := &contents{spec: w.spec, image: r.intent.Image}

@@ -22,9 +22,15 @@ type world struct {
 	cwd  string
 	// named are the mounts that the plan names, without those of the root, of the
 	// program, and over parts of them.
-	named []sandbox.Mount
+	named []namedMount
 	// search is PATH.
 	search []string
+}
+
+// namedMount is a mount that the plan names.
+type namedMount struct {
+	sandbox.Mount
+	gitWrite bool
 }
 
 const (
@@ -165,7 +171,7 @@ func (r *run) mount(ctx context.Context, w *world, m policy.PlanMount, workspace
 		}
 	}
 	w.spec.Mounts = append(w.spec.Mounts, sandbox.Mount{Source: src.File, Name: src.Name, Target: m.Target, Access: m.Access, Dir: src.Dir})
-	w.named = append(w.named, w.spec.Mounts[len(w.spec.Mounts)-1])
+	w.named = append(w.named, namedMount{w.spec.Mounts[len(w.spec.Mounts)-1], m.GitWrite})
 	return r.guardMount(ctx, w, src, m)
 }
 

@@ -183,13 +183,22 @@ func TestProtecting(t *testing.T) {
 	for _, m := range s.Mounts[1:] {
 		kept[m.Target] = m.Access
 	}
-	for _, p := range []string{"/workspace/.git/hooks", "/workspace/.envrc", "/workspace/.vscode"} {
+	for _, p := range []string{"/workspace/.git", "/workspace/.envrc", "/workspace/.vscode"} {
 		if a, ok := kept[p]; !ok || a != sandbox.ReadOnly {
 			t.Errorf("%s is not kept: %v", p, kept)
 		}
 	}
-	if a, ok := kept["/workspace/.git"]; !ok || a != sandbox.ReadWrite {
-		t.Errorf(".git can be renamed away: %v", kept)
+	s, _ = built(t, func(c *Call) {
+		c.Workspace, c.Git = &policy.MountWish{Source: dir, Access: sandbox.ReadWrite}, policy.GitWrite
+	})
+	kept = map[string]sandbox.Access{}
+	for _, m := range s.Mounts[1:] {
+		kept[m.Target] = m.Access
+	}
+	for p, want := range map[string]sandbox.Access{"": sandbox.ReadWrite, "/config": sandbox.ReadOnly, "/hooks": sandbox.ReadOnly, "/objects": sandbox.ReadWrite, "/refs": sandbox.ReadWrite} {
+		if a, ok := kept["/workspace/.git"+p]; !ok || a != want {
+			t.Errorf(".git%s is %v, want %v: %v", p, a, want, kept)
+		}
 	}
 	// The placeholders are gone.
 	if _, err := os.Lstat(filepath.Join(dir, ".envrc")); !os.IsNotExist(err) {

@@ -64,7 +64,7 @@ func (a *app) printCall(c *audit.Call, command []string) {
 	a.printRow("image", c.Image)
 	a.printRow("network", c.Network)
 	for _, m := range c.Mounts {
-		a.printRow("mount", m.Name+" at "+cmp.Or(m.Target, "the working directory")+" ("+m.Access+")")
+		a.printRow("mount", m.Name+" at "+cmp.Or(m.Target, "the working directory")+" ("+m.Access+gitOf(m)+")")
 	}
 	a.printRow("variables", strings.Join(c.Env, " "))
 	a.printRow("secrets", strings.Join(c.Secrets, " "))
@@ -250,4 +250,12 @@ func callNamed(ctx context.Context, log *audit.Log, args []string) (string, erro
 		}
 	}
 	return "", &sandbox.Error{Op: "audit show", Kind: sandbox.ErrNotFound, Problem: "there is no call yet"}
+}
+
+// gitOf says what a record says of the repositories in a mount.
+func gitOf(m audit.Mount) string {
+	if m.Git == "" {
+		return ""
+	}
+	return ", git " + m.Git
 }

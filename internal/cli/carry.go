@@ -64,6 +64,7 @@ func (a *app) carryOut(ctx context.Context, f *runFlags, s *opened, call *sessio
 		a.show(f, res, reports)
 		a.hintUnseen(f, call, res)
 		a.hintShell(f, call, res)
+		a.hintGit(f, call, res)
 	}
 	return err
 }

@@ -110,6 +110,11 @@ func readFiles(c *session.Call, f *runFlags) (err error) {
 		}
 		c.Workspace = &m
 	}
+	if f.git != "" {
+		if c.Git, err = policy.ParseGit(f.git); err != nil {
+			return &sandbox.Error{Op: "--git", Kind: sandbox.ErrInvalid, Problem: err.Error(), Hint: sandbox.Hint(err)}
+		}
+	}
 	if f.overwrite && len(f.collect) == 0 {
 		return &sandbox.Error{Op: "--collect-overwrite", Kind: sandbox.ErrInvalid, Problem: "there is nothing to collect", Hint: "name it with --collect 'PATTERN[:DIR]'"}
 	}

@@ -108,6 +108,7 @@ time.`,
 	f.add(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("image", a.completeImages)
 	a.completeLevels(cmd)
+	completeWords(cmd, "git", "ro", "rw")
 	completeWords(cmd, "client", "sampling", "elicitation", "roots", "logging")
 	return cmd
 }
@@ -127,6 +128,7 @@ func (f *gatewayFlags) add(cmd *cobra.Command) {
 	emptyMeans(fs, "prefix")
 	fs.StringArrayVar(&f.mounts, "mount", nil, "show a file or directory: `SRC`[:TARGET][:ro|rw|cow] (ro), with \\: for a colon in a name")
 	fs.StringVar(&f.workspace, "workspace", "", "work in a directory of yours: `DIR`[:cow|ro|rw] (cow)")
+	fs.StringVar(&f.git, "git", "", "what code may do with repositories in what is mounted rw: `MODE` ro or rw (ro)")
 	fs.StringVar(&f.workdir, "workdir", "", "work in the directory `PATH` inside, absolute")
 	fs.StringArrayVar(&f.writable, "writable", nil, "make a path inside writable: `PATH`")
 	fs.StringArrayVar(&f.toolchains, "toolchain", nil, "show a toolchain from elsewhere, with its bin in PATH: `DIR`")
@@ -262,7 +264,7 @@ func (a *app) upstreams(cmd *cobra.Command, f *gatewayFlags, file *policy.File, 
 
 // worldFlags say what the sandbox of a command is like, and what of it may be
 // used.
-var worldFlags = []string{"tool", "deny-tool", "resource", "prompt", "client", "name", "prefix", "mount", "workspace", "workdir", "writable", "toolchain", "image", "allow", "secret",
+var worldFlags = []string{"tool", "deny-tool", "resource", "prompt", "client", "name", "prefix", "mount", "workspace", "git", "workdir", "writable", "toolchain", "image", "allow", "secret",
 	"env", "env-file", "isolation", "best-effort", "output-kill"}
 
 // commandUpstream is the server of a command after --.

@@ -19,6 +19,7 @@ import (
 // runFlags are the flags of run.
 type runFlags struct {
 	isolation, policy, workspace, rootfs, workdir  string
+	git                                            string
 	image, entrypoint                              string
 	entrypointGiven, insecure                      bool
 	lang, code                                     string
@@ -50,11 +51,15 @@ The sandbox has the toolchain of this host, read-only, a private /home/user (the
 working directory), /tmp and /dev/shm; no network but what --allow names, and
 nothing else of this host but what you name.
 
-In a directory that is mounted rw, files that would run something on this host
-later are read-only: .git/hooks, .vscode, .envrc and more. Those that do not exist
-show as empty ones, so that nobody can make them: in a directory that is no git
-repository an empty .git, and HEAD (or refs, or objects), without which git takes
-it for no bare repository whose config it would run. They are gone afterwards.
+In a directory that is mounted rw, what would run something on this host later is
+read-only: .git as a whole, what its config names, .vscode, .envrc and more. Those
+that do not exist show as empty ones, so that nobody can make them: in a directory
+that is no git repository an empty .git, and HEAD (or refs, or objects), without
+which git takes it for no bare repository whose config it would run. They are gone
+afterwards. Directories that hold such files cannot be moved.
+
+With --git rw code commits. Configuration, hooks and what they name stay read-only,
+but code can spoil the repository, and git on this host then looks at other files.
 
 With --image it has a container image in the toolchain's place: from a registry
 (pulled once, then used as it was; caisson image pull gets it anew), ./FILE from
@@ -111,6 +116,7 @@ ended it.`,
 
 	fs.StringArrayVar(&f.mounts, "mount", nil, "show a file or directory: `SRC`[:TARGET][:ro|rw|cow] (ro; without a target under its name in the working directory), with \\: for a colon in a name")
 	fs.StringVar(&f.workspace, "workspace", "", "work in a directory of yours: `DIR`[:cow|ro|rw] (cow: writes stay in the sandbox), with \\: for a colon in it")
+	fs.StringVar(&f.git, "git", "", "what code may do with repositories in what is mounted rw: `MODE` ro, or rw to let it commit (ro)")
 	fs.StringArrayVar(&f.collect, "collect", nil, "take files out afterwards: `PATTERN`[:DIR]; hidden ones where it has their dot, those that run something on this host where it has their name")
 	fs.BoolVar(&f.overwrite, "collect-overwrite", false, "let --collect replace files that are there")
 	fs.BoolVar(&f.dangerous, "allow-dangerous-mount", false, "mount home folders, keys and credentials too; recorded")
@@ -144,6 +150,7 @@ ended it.`,
 	_ = cmd.RegisterFlagCompletionFunc("image", a.completeImages)
 	a.completeLevels(cmd)
 	completeWords(cmd, "lang", session.Languages()...)
+	completeWords(cmd, "git", "ro", "rw")
 	return cmd
 }
 

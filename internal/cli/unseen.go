@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
@@ -38,6 +40,21 @@ func (a *app) hintShell(f *runFlags, call *session.Call, res *sandbox.Result) {
 		a.note("a line of shell takes a shell: caisson run -- sh -c LINE")
 	}
 }
+
+// hintGit helps whose git fails because the repositories in a read-write mount are
+// read-only: git says only that the file system is.
+func (a *app) hintGit(f *runFlags, call *session.Call, res *sandbox.Result) {
+	if f.json || call.Git == policy.GitWrite || res.ExitCode == nil || *res.ExitCode == 0 {
+		return
+	}
+	live := call.Workspace != nil && call.Workspace.Access == sandbox.ReadWrite ||
+		slices.ContainsFunc(call.Mounts, func(m policy.MountWish) bool { return m.Access == sandbox.ReadWrite })
+	if live && slices.ContainsFunc(call.Argv, func(word string) bool { return gitWord.MatchString(word) }) {
+		a.note("repositories are read-only in what is mounted rw: mount it :cow to have git write in the sandbox, or open them with --git rw")
+	}
+}
+
+var gitWord = regexp.MustCompile(`(^|[^\w.-])git($|[^\w.-])`)
 
 // fetches is advice about a program that fetches what it runs, in a sandbox without a
 // network. It is empty for others.

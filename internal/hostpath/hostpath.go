@@ -17,8 +17,7 @@
 // stay as it is in a read-write workspace. [Placeholders] make the latter exist
 // for as long as a sandbox runs, because only what exists can be mounted over.
 // New repositories that code makes below the top of a workspace cannot be told
-// from work; and what a repository's own config names inside the workspace
-// (core.hooksPath, include.path) is kept only where [protectedNames] knows it.
+// from work.
 package hostpath
 
 import "os"

@@ -62,9 +62,14 @@ func names(t testing.TB, dir string) (out []string) {
 // guard joins, scans and makes, as a session does.
 func guard(t testing.TB, state string, src *Source) (*Placeholders, []Match) {
 	t.Helper()
+	return guardBy(t, state, src, ScanOptions{Protect: true})
+}
+
+func guardBy(t testing.TB, state string, src *Source, o ScanOptions) (*Placeholders, []Match) {
+	t.Helper()
 	p, err := Join(state, src)
 	must(t, err)
-	ms, err := Scan(t.Context(), src, ScanOptions{Protect: true})
+	ms, err := Scan(t.Context(), src, o)
 	must(t, err)
 	must(t, p.Make(ms))
 	return p, ms
@@ -254,7 +259,7 @@ func TestPlaceholdersThroughNoLink(t *testing.T) {
 	git := filepath.Join(src.Real, ".git")
 	p, err := Join(state, src)
 	must(t, err)
-	ms, err := Scan(t.Context(), src, ScanOptions{Protect: true})
+	ms, err := Scan(t.Context(), src, ScanOptions{Protect: true, GitWrite: true})
 	must(t, err)
 	must(t, errors.Join(os.Rename(git, git+"2"), os.Symlink(elsewhere.Real, git)))
 	if err := p.Make(ms); err == nil {
@@ -268,7 +273,7 @@ func TestPlaceholdersThroughNoLink(t *testing.T) {
 		t.Errorf("elsewhere changed: %s", diff)
 	}
 	must(t, errors.Join(os.Remove(git), os.Rename(git+"2", git)))
-	p, _ = guard(t, state, src)
+	p, _ = guardBy(t, state, src, ScanOptions{Protect: true, GitWrite: true})
 	must(t, errors.Join(os.Rename(git, git+"2"), os.Symlink(elsewhere.Real, git)))
 	must(t, p.Close())
 	if diff := cmp.Diff([]string{"hooks"}, names(t, elsewhere.Real)); diff != "" {
@@ -307,7 +312,7 @@ func TestGitWorksBesidePlaceholders(t *testing.T) {
 	if out, err := git(src, "init", "-q", "--template="); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
-	p, _ := guard(t, filepath.Join(t.TempDir(), "p"), src)
+	p, _ := guardBy(t, filepath.Join(t.TempDir(), "p"), src, ScanOptions{Protect: true, GitWrite: true})
 	for _, args := range [][]string{{"add", "file"}, {"commit", "-qm", "x"}, {"status"}, {"worktree", "add", "-q", "tree"}, {"gc", "-q"}, {"log", "--oneline"}} {
 		if out, err := git(src, args...); err != nil {
 			t.Errorf("git %v: %v %s", args, err, out)

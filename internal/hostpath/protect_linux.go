@@ -6,58 +6,116 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sandbox"
 )
+
+func (k kindsOf) has(name string) bool { _, ok := k[name]; return ok }
+
+func (k kindsOf) is(name string, kind ...fs.FileMode) bool {
+	is, ok := k[name]
+	return ok && slices.Contains(kind, is)
+}
+
+// repository says whether git takes the directory for a repository's own: .git, a
+// bare repository, what a .git file leads to. Git follows links there.
+func (k kindsOf) repository() bool {
+	return k.is("HEAD", 0, fs.ModeSymlink) &&
+		(k.is("objects", fs.ModeDir, fs.ModeSymlink) && k.is("refs", fs.ModeDir, fs.ModeSymlink) || k.is("commondir", 0, fs.ModeSymlink))
+}
 
 // protect notes what in one directory has to be kept, existing or not, and
 // returns what holds for the directories in it.
-func (s *scan) protect(fd int, rel string, kinds map[string]fs.FileMode, z zone) (zone, error) {
-	has := func(name string, mode fs.FileMode) bool { k, ok := kinds[name]; return ok && k == mode }
-	exists := func(name string) bool { _, ok := kinds[name]; return ok }
-	repository := (has("HEAD", 0) || has("HEAD", fs.ModeSymlink)) && has("objects", fs.ModeDir) && has("refs", fs.ModeDir)
-
-	switch {
-	case repository:
-		if !z.git && !z.top {
-			z.pins = []string{rel}
+func (s *scan) protect(fd int, rel string, kinds kindsOf, z zone) (zone, error) {
+	if !s.o.GitWrite && (kinds.repository() || z.top && strings.Contains(s.root.Real+"/", "/.git/")) {
+		if z.top {
+			return z, &sandbox.Error{Op: "guard " + printable(s.root.Name), Kind: sandbox.ErrUnsupported, Problem: "it is a repository's own directory, or lies in one, and git on the host runs what is in it",
+				Hint: "mount it :cow or :ro, or let code write in it with --git rw", Rule: "built-in: " + ruleRuns}
 		}
-		z.git = true
-		return z, s.keep(rel, kinds, gitNames, z.pins, true)
-	case z.git && exists("commondir") && exists("HEAD"):
-		// One of .git/worktrees: config and hooks are those of the repository.
-		return z, s.keep(rel, kinds, gitNames, z.pins, false)
-	case path.Base(rel) == ".git" && !z.git:
-		// Not a repository, and it shall not become one.
-		s.add(Match{Rel: rel, Dir: true, Do: Keep, Why: noGit.why})
-		z.kept = true
-		return z, nil
+		return s.keepRepository(rel, z), s.configured(rel, rel)
+	}
+	switch {
+	case s.o.GitWrite && kinds.repository():
+		return s.openRepository(rel, kinds, z)
 	case z.git:
 		return z, nil
 	}
-
-	anchor := z.top || exists(".git")
+	anchor := z.top || kinds.has(".git")
 	if !anchor {
 		return z, nil
 	}
-	if err := s.keep(rel, kinds, protectedNames, nil, true); err != nil {
-		return z, err
-	}
-	// A .git that is a file leads to the repository: who writes it chooses one.
-	if exists(".git") && !has(".git", fs.ModeDir) || z.top && !exists(".git") {
-		if err := s.keep(rel, kinds, []protected{noGit}, nil, true); err != nil {
+	if !z.dependencies {
+		if err := s.keep(rel, kinds, protectedNames, true); err != nil {
 			return z, err
 		}
 	}
-	if z.top && !repositoryIn(fd, ".git") {
-		i := slices.IndexFunc(bareNames, func(p protected) bool { return !exists(p.name) })
+	// A .git that is a file leads to the repository: who writes it chooses one.
+	if kinds.has(".git") && !kinds.is(".git", fs.ModeDir) || z.top && !kinds.has(".git") && !s.o.GitWrite {
+		if err := s.keep(rel, kinds, []protected{noGit}, true); err != nil {
+			return z, err
+		}
+		if kinds.is(".git", 0) {
+			here := path.Join(s.root.Real, rel)
+			if err := s.linked(path.Join(here, ".git"), here); err != nil {
+				return z, err
+			}
+		}
+	}
+	if z.top {
+		if err := s.above(); err != nil {
+			return z, err
+		}
+	}
+	if z.top && !s.o.GitWrite && !repositoryIn(fd, ".git") {
+		i := slices.IndexFunc(bareNames, func(p protected) bool { return !kinds.has(p.name) })
 		if i < 0 {
 			// They all exist, in kinds that make no repository now.
-			return z, s.keep(rel, kinds, bareNames, nil, true)
+			return z, s.keep(rel, kinds, bareNames, true)
 		}
-		return z, s.keep(rel, kinds, bareNames[i:i+1], nil, true)
+		return z, s.keep(rel, kinds, bareNames[i:i+1], true)
 	}
 	return z, nil
+}
+
+// keepRepository keeps a repository's own directory as a whole.
+func (s *scan) keepRepository(rel string, z zone) zone {
+	s.add(Match{Rel: rel, Dir: true, Do: Keep, Why: whyRepository})
+	z.kept, z.git = true, true
+	return z
+}
+
+// openRepository keeps what git runs or reads of a repository that code may write in.
+// objects and refs stay where they are: without one of them git takes the directory
+// for none, and looks around it. HEAD is replaced by each switch; see [Baseline.Look].
+func (s *scan) openRepository(rel string, kinds kindsOf, z zone) (zone, error) {
+	inGit := z.git
+	z.git = true
+	do := Pin
+	if rel == "." {
+		do = Watch
+	}
+	s.add(Match{Rel: rel, Dir: true, Do: do, Why: "it is a repository", kinds: kinds})
+	if err := s.keep(rel, kinds, gitNames, !inGit || !kinds.has("commondir")); err != nil {
+		return z, err
+	}
+	for name, kind := range kinds {
+		at := path.Join(rel, name)
+		switch known, _ := gitEntry(name); {
+		case name == "objects" || name == "refs":
+			if kind != fs.ModeDir {
+				return z, s.unguarded(at, "it is a symbolic link, which cannot be kept from being replaced ("+whyRepository+")")
+			}
+			s.add(Match{Rel: at, Dir: true, Do: Pin, Why: "without it git looks for another repository"})
+		case known == gitUnfinished:
+			s.add(Match{Rel: at, Dir: kind == fs.ModeDir, Do: Watch, Why: whyUnfinished})
+		case known == gitUnknown && kind != fs.ModeSymlink && (rel != "." || kind != fs.ModeDir):
+			s.add(Match{Rel: at, Dir: kind == fs.ModeDir, Do: Keep, Why: whyUnknown})
+		}
+	}
+	return z, s.configured(rel, rel)
 }
 
 // repositoryIn says whether git takes the directory called name for a
@@ -72,8 +130,8 @@ func repositoryIn(dir int, name string) bool {
 }
 
 // keep notes those names in a directory that exist and, with absent, those that
-// shall not come into being; and the directories to pin for them.
-func (s *scan) keep(rel string, kinds map[string]fs.FileMode, names []protected, pins []string, absent bool) error {
+// shall not come into being.
+func (s *scan) keep(rel string, kinds kindsOf, names []protected, absent bool) error {
 	for _, p := range names {
 		at := path.Join(rel, p.name)
 		if s.deny.match(at) != "" {
@@ -91,11 +149,6 @@ func (s *scan) keep(rel string, kinds map[string]fs.FileMode, names []protected,
 			s.add(Match{Rel: at, Dir: kind == fs.ModeDir, Do: Keep, Why: p.why})
 		case absent && p.missing:
 			s.add(Match{Rel: at, Dir: p.dir, Do: Keep, Why: p.why, Absent: true, Text: p.text})
-		default:
-			continue
-		}
-		for _, pin := range pins {
-			s.add(Match{Rel: pin, Dir: true, Do: Pin, Why: "it holds " + at})
 		}
 	}
 	return nil

@@ -4,7 +4,9 @@ package hostpath
 
 import (
 	"cmp"
+	"io/fs"
 	"os"
+	"path"
 	"slices"
 	"strings"
 )
@@ -21,10 +23,12 @@ const (
 	// or another could be put in its place. It is mounted over itself with the
 	// tree's own access: what is a mountpoint cannot be renamed.
 	Pin
+	// Watch: nothing is mounted; it is compared after the run ([Baseline.Look]).
+	Watch
 )
 
 // String is the word for the action.
-func (a Action) String() string { return [...]string{"hide", "keep", "pin"}[a] }
+func (a Action) String() string { return [...]string{"hide", "keep", "pin", "watch"}[a] }
 
 // Match is one path of a scanned tree that must not be shown as it is.
 type Match struct {
@@ -34,7 +38,12 @@ type Match struct {
 	Why    string // a phrase: which glob denies it, or what runs it
 	Absent bool   // it does not exist yet: Placeholders.Make makes it
 	Text   string // what its placeholder holds
+
+	kinds kindsOf // of a repository that code may write in: what is in it
 }
+
+// kindsOf are the names in one directory, with what they are.
+type kindsOf map[string]fs.FileMode
 
 // Input is a file that was read to decide a run, or to make it: a policy, a secret, a
 // script.
@@ -51,6 +60,9 @@ type ScanOptions struct {
 	// Protect looks for what later runs on the host; it is for trees that the
 	// sandbox may change.
 	Protect bool
+	// GitWrite lets code write in repositories, but for their configuration, their
+	// hooks and what these name. Without it they are kept as a whole.
+	GitWrite bool
 	// Peers looks for sockets and named pipes, at whose other end is somebody of
 	// the host, and hides them. It is for levels whose code talks to the host's
 	// kernel itself, where a read-only mount does not keep anybody from them.
@@ -66,6 +78,22 @@ type ScanOptions struct {
 // at the start and memory while it runs.
 const maxMatches = 2_000
 
+// pinAbove adds the directories above all that is kept: with one of them renamed,
+// code could make another that has the name.
+func pinAbove(ms []Match) []Match {
+	pinned := map[string]bool{}
+	for _, m := range slices.Clone(ms) {
+		if m.Do != Keep && m.Do != Pin {
+			continue
+		}
+		for dir := path.Dir(m.Rel); dir != "." && !pinned[dir]; dir = path.Dir(dir) {
+			pinned[dir] = true
+			ms = append(ms, Match{Rel: dir, Dir: true, Do: Pin, Why: "it holds " + m.Rel})
+		}
+	}
+	return ms
+}
+
 // settle puts matches in the order in which they are to be mounted (what is
 // above first) and drops what another one covers: all below a hidden
 // directory, and what is to be kept or pinned below a kept one.
@@ -77,7 +105,10 @@ func settle(ms []Match) []Match {
 	var hidden, kept string // directories that cover what follows
 	for _, m := range ms {
 		if n := len(out); n > 0 && out[n-1].Rel == m.Rel {
-			continue // Hide before Keep before Pin
+			if m.kinds != nil {
+				out[n-1].kinds = m.kinds
+			}
+			continue // Hide before Keep before Pin before Watch
 		}
 		if hidden != "" && strings.HasPrefix(m.Rel, hidden+"/") {
 			continue

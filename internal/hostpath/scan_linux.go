@@ -56,7 +56,7 @@ func Scan(ctx context.Context, root *Source, o ScanOptions) ([]Match, error) {
 			return nil, err
 		}
 	}
-	ms := settle(s.matches)
+	ms := settle(pinAbove(s.matches))
 	if len(ms) > maxMatches {
 		return nil, s.unguarded(".", fmt.Sprintf("%d paths in it would have to be guarded, more than %d", len(ms), maxMatches))
 	}
@@ -89,9 +89,10 @@ type scan struct {
 type zone struct {
 	depth int
 	top   bool
-	git   bool     // in a repository's own directory
-	kept  bool     // in what is kept: only denials count
-	pins  []string // directories to pin when something here is kept
+	git   bool // in a repository's own directory
+	kept  bool // in what is kept: only denials count
+	// dependencies is below one of dependencyDirs.
+	dependencies bool
 }
 
 // openDir opens a directory for reading, never through a link.
@@ -124,7 +125,7 @@ func (s *scan) walk(fd int, rel string, z zone) error {
 	if err := s.ctx.Err(); err != nil {
 		return err
 	}
-	kinds := map[string]fs.FileMode{}
+	kinds := kindsOf{}
 	for _, e := range entries {
 		kinds[e.Name()] = e.Type()
 	}
@@ -151,10 +152,24 @@ func (s *scan) entry(dir int, rel string, e fs.DirEntry, z zone) error {
 		return nil
 	}
 	if s.o.Protect && !z.kept && !z.git {
-		if p, ok := protectedName(e.Name()); ok && e.Type() != fs.ModeSymlink {
+		z.dependencies = z.dependencies || e.IsDir() && slices.Contains(dependencyDirs, e.Name())
+		p, ok := protectedName(e.Name())
+		switch {
+		case e.Name() == ".git" && e.IsDir() && !s.o.GitWrite:
+			z = s.keepRepository(rel, z)
+			if err := s.configured(rel, path.Dir(rel)); err != nil {
+				return err
+			}
+		case ok && (z.dependencies || e.Type() == fs.ModeSymlink):
+			s.add(Match{Rel: rel, Dir: e.IsDir(), Do: Watch, Why: p.why})
+			z.kept = true
+		case ok:
 			s.add(Match{Rel: rel, Dir: e.IsDir(), Do: Keep, Why: p.why})
 			z.kept = true
 		}
+	}
+	if s.o.Protect && z.git && !z.kept && e.Type() == fs.ModeSymlink {
+		s.add(Match{Rel: rel, Do: Watch, Why: "it is a link in a repository"})
 	}
 	// A repository's objects have hashes for names; there are many of them.
 	if !e.IsDir() || z.git && e.Name() == "objects" || z.kept && len(s.deny) == 0 && !s.o.Peers {
@@ -173,12 +188,10 @@ func (s *scan) entry(dir int, rel string, e fs.DirEntry, z zone) error {
 		s.add(Match{Rel: rel, Dir: true, Why: "it cannot be read, so what should not be seen in it is unknown"})
 		return nil
 	case errors.Is(err, unix.EACCES):
+		s.add(Match{Rel: rel, Dir: true, Do: Watch, Why: "it cannot be read"})
 		return nil
 	case err != nil:
 		return s.failed(rel, err)
-	}
-	if z.git {
-		z.pins = append(slices.Clip(z.pins), rel)
 	}
 	return s.walk(fd, rel, z)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -129,49 +130,189 @@ func absent(more ...string) []string {
 }
 
 func TestScanProtect(t *testing.T) {
-	git := []string{"pin .git/", "keep .git/commondir?", "keep .git/config", "keep .git/config.worktree?", "keep .git/hooks/"}
+	sub := []string{"keep sub/.claude/?", "keep sub/.codex/?", "keep sub/.cursor/?", "keep sub/.envrc?", "keep sub/.gemini/?", "keep sub/.idea/?", "keep sub/.mcp.json?", "keep sub/.vscode/?", "pin sub/"}
 	tests := []struct {
 		name  string
 		names []string
 		want  []string
 	}{
 		{"empty", nil, absent("keep .git/?", "keep HEAD?")},
-		{"a repository", repo(".git"), absent(git...)},
-		{"one without hooks", []string{".git/HEAD", ".git/objects/", ".git/refs/", ".git/config"},
-			absent("pin .git/", "keep .git/commondir?", "keep .git/config", "keep .git/config.worktree?", "keep .git/hooks/?")},
+		{"a repository", repo(".git"), absent("keep .git/")},
 		{"a .git that is no repository", []string{".git/x"}, absent("keep .git/", "keep HEAD?")},
 		{"a .git that is a file", []string{".git"}, absent("keep .git")},
 		{"files of a bare repository", []string{"HEAD"}, absent("keep .git/?", "keep refs?")},
 		{"nearly a bare repository", []string{"HEAD", "refs/", "objects"}, absent("keep .git/?", "keep HEAD", "keep refs/", "keep objects")},
-		{"existing ones at any depth", []string{"a/.vscode/tasks.json", "a/b/.envrc", "c/.MCP.json", "c/x"},
-			absent("keep .git/?", "keep HEAD?", "keep a/.vscode/", "keep a/b/.envrc", "keep c/.MCP.json")},
-		{"a repository below", repo("sub/.git"), absent("keep .git/?", "keep HEAD?",
-			"keep sub/.claude/?", "keep sub/.codex/?", "keep sub/.cursor/?", "keep sub/.envrc?", "keep sub/.gemini/?", "keep sub/.idea/?", "keep sub/.mcp.json?", "keep sub/.vscode/?",
-			"pin sub/.git/", "keep sub/.git/commondir?", "keep sub/.git/config", "keep sub/.git/config.worktree?", "keep sub/.git/hooks/")},
-		{"a module of a repository", append(repo(".git"), repo(".git/modules/m")...), absent(append(git,
-			"pin .git/modules/", "pin .git/modules/m/", "keep .git/modules/m/commondir?", "keep .git/modules/m/config", "keep .git/modules/m/config.worktree?", "keep .git/modules/m/hooks/")...)},
-		{"a worktree of a repository", append(repo(".git"), ".git/worktrees/w/HEAD", ".git/worktrees/w/commondir", ".git/worktrees/w/gitdir"), absent(append(git,
-			"pin .git/worktrees/", "pin .git/worktrees/w/", "keep .git/worktrees/w/commondir")...)},
-		{"a bare repository below", repo("mirror"), absent("keep .git/?", "keep HEAD?", "pin mirror/", "keep mirror/commondir?", "keep mirror/config", "keep mirror/config.worktree?", "keep mirror/hooks/")},
-		{"the top is a bare repository", repo("."), []string{"keep commondir?", "keep config", "keep config.worktree?", "keep hooks/"}},
+		{"existing ones at any depth", []string{"a/.vscode/tasks.json", "a/b/.envrc", "c/.MCP.json", "c/x", ".hg/hgrc"},
+			absent("keep .git/?", "keep HEAD?", "keep a/.vscode/", "keep a/b/.envrc", "keep c/.MCP.json", "keep .hg/", "pin a/", "pin a/b/", "pin c/")},
+		{"of packages", []string{"node_modules/p/.vscode/tasks.json", "node_modules/p/.idea->x", "node_modules/p/x"},
+			absent("keep .git/?", "keep HEAD?", "watch node_modules/p/.idea", "watch node_modules/p/.vscode/")},
+		{"a repository among packages", repo("node_modules/p/.git"),
+			absent("keep .git/?", "keep HEAD?", "keep node_modules/p/.git/", "pin node_modules/", "pin node_modules/p/")},
+		{"a link below the top", []string{"a/.vscode->x"}, absent("keep .git/?", "keep HEAD?", "watch a/.vscode")},
+		{"a repository below", repo("sub/.git"), absent(append(sub, "keep .git/?", "keep HEAD?", "keep sub/.git/")...)},
+		{"a spoilt repository below", []string{"sub/.git/x"}, absent(append(sub, "keep .git/?", "keep HEAD?", "keep sub/.git/")...)},
+		{"a module and a worktree", append(repo(".git"), append(repo(".git/modules/m"), ".git/worktrees/w/HEAD", ".git/worktrees/w/commondir")...), absent("keep .git/")},
+		{"a bare repository below", repo("mirror"), absent("keep .git/?", "keep HEAD?", "keep mirror/")},
+		{"one with links", []string{"mirror/HEAD", "mirror/objects->x", "mirror/refs->x"}, absent("keep .git/?", "keep HEAD?", "keep mirror/")},
+		{"what a commondir makes one", []string{"a/b/HEAD", "a/b/commondir"}, absent("keep .git/?", "keep HEAD?", "keep a/b/", "pin a/")},
 	}
-	order := cmpopts.SortSlices(func(a, b string) bool { return a < b })
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			ms, err := Scan(t.Context(), workspace(t, tt.names...), ScanOptions{Protect: true})
-			must(t, err)
-			if diff := cmp.Diff(tt.want, brief(ms), order); diff != "" {
-				t.Error(diff)
+		t.Run(tt.name, func(t *testing.T) { wantScan(t, ScanOptions{Protect: true}, tt.names, tt.want) })
+	}
+}
+
+func wantScan(t *testing.T, o ScanOptions, names, want []string) {
+	t.Helper()
+	ms, err := Scan(t.Context(), workspace(t, names...), o)
+	must(t, err)
+	wantMatches(t, ms, want)
+}
+
+func wantMatches(t *testing.T, ms []Match, want []string) {
+	t.Helper()
+	order := cmpopts.SortSlices(func(a, b string) bool { return a < b })
+	if diff := cmp.Diff(want, brief(ms), order); diff != "" {
+		t.Error(diff)
+	}
+	for i, m := range ms {
+		for _, n := range ms[i+1:] {
+			if strings.HasPrefix(m.Rel, n.Rel+"/") {
+				t.Errorf("%s would be mounted before %s", m.Rel, n.Rel)
 			}
-			for i, m := range ms {
-				for _, n := range ms[i+1:] {
-					if strings.HasPrefix(m.Rel, n.Rel+"/") {
-						t.Errorf("%s would be mounted before %s", m.Rel, n.Rel)
-					}
+		}
+		if m.Why == "" {
+			t.Errorf("%s has no reason", m.Rel)
+		}
+	}
+}
+
+func TestScanGitWrite(t *testing.T) {
+	git := func(at string, more ...string) []string {
+		return append([]string{"pin " + at + "/", "keep " + at + "/commondir?", "keep " + at + "/config", "keep " + at + "/config.worktree?", "keep " + at + "/hooks/",
+			"pin " + at + "/objects/", "pin " + at + "/refs/"}, more...)
+	}
+	top := absent(git(".git")...)
+	for _, tt := range []struct {
+		name  string
+		names []string
+		want  []string
+	}{
+		{"empty: a repository may be made", nil, absent()},
+		{"a repository", append(repo(".git"), ".git/index", ".git/ORIG_HEAD", ".git/info/exclude"), top},
+		{"one without hooks", []string{".git/HEAD", ".git/objects/", ".git/refs/", ".git/config"},
+			absent("pin .git/", "keep .git/commondir?", "keep .git/config", "keep .git/config.worktree?", "keep .git/hooks/?", "pin .git/objects/", "pin .git/refs/")},
+		{"a rebase and what others keep there", append(repo(".git"), ".git/rebase-merge/done", ".git/branchless/config", ".git/x"),
+			append(top, "watch .git/rebase-merge/", "keep .git/branchless/", "keep .git/x")},
+		{"a .git that is a file", []string{".git"}, absent("keep .git")},
+		{"a module of a repository", append(repo(".git"), repo(".git/modules/m")...), append(top, git(".git/modules/m", "pin .git/modules/")...)},
+		{"a worktree of a repository", append(repo(".git"), ".git/worktrees/w/HEAD", ".git/worktrees/w/commondir", ".git/worktrees/w/gitdir"),
+			append(top, "pin .git/worktrees/", "pin .git/worktrees/w/", "keep .git/worktrees/w/commondir")},
+		{"a bare repository below", repo("mirror"), absent(git("mirror")...)},
+		{"the top is a bare repository", repo("."), []string{"keep commondir?", "keep config", "keep config.worktree?", "keep hooks/", "pin objects/", "pin refs/", "watch ./"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) { wantScan(t, ScanOptions{Protect: true, GitWrite: true}, tt.names, tt.want) })
+	}
+}
+
+// What a repository's configuration names is kept like the configuration.
+func TestScanConfigTargets(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		names  []string
+		config string
+		want   []string
+	}{
+		{"hooks", []string{"tools/hooks/pre-commit", "tools/x"}, "[core]\nhooksPath = tools/hooks", []string{"keep tools/hooks/", "pin tools/"}},
+		{"hooks that are missing", []string{"tools/x"}, "[core]\nhooksPath = tools/hooks", []string{"keep tools/hooks/?", "pin tools/"}},
+		{"all of it missing", nil, "[core]\nhooksPath = a/b/c", []string{"keep a/?"}},
+		{"an absolute path", []string{"h/x"}, "[core]\nhooksPath = %s/h", []string{"keep h/"}},
+		{"in the repository", []string{"x"}, "[core]\nhooksPath = .git/hooks", nil},
+		{"outside", []string{"x"}, "[core]\nhooksPath = ../hooks\n[include]\npath = /etc/gitconfig\n[include]\npath = ~/.gitconfig", nil},
+		{"a file", []string{".gitconfig"}, "[include]\npath = ../.gitconfig", []string{"keep .gitconfig"}},
+		{"a missing file", nil, "[includeIf \"gitdir:x\"]\npath = ../.gitconfig", []string{"keep .gitconfig?"}},
+		{"a command", []string{"bin/clean", "bin/dir/x"}, "[filter \"x\"]\nclean = sh -c 'bin/clean %%f; ls bin/dir no/such https://a/b'", []string{"keep bin/clean", "pin bin/"}},
+		{"what a plain key names", []string{"a/b"}, "[remote \"o\"]\nurl = a/b\n[branch \"a/b\"]\nmerge = a/b", nil},
+	} {
+		for _, write := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, git write %t", tt.name, write), func(t *testing.T) {
+				src := workspace(t, append(repo(".git"), tt.names...)...)
+				config := tt.config
+				if strings.Contains(config, "%s") {
+					config = fmt.Sprintf(config, src.Real)
 				}
-				if m.Why == "" {
-					t.Errorf("%s has no reason", m.Rel)
+				must(t, os.WriteFile(filepath.Join(src.Real, ".git/config"), []byte(strings.ReplaceAll(config, "%%", "%")), 0o644))
+				o := ScanOptions{Protect: true, GitWrite: write}
+				ms, err := Scan(t.Context(), src, o)
+				must(t, err)
+				want := absent("keep .git/")
+				if write {
+					want = absent("pin .git/", "keep .git/commondir?", "keep .git/config", "keep .git/config.worktree?", "keep .git/hooks/", "pin .git/objects/", "pin .git/refs/")
 				}
+				wantMatches(t, ms, append(want, tt.want...))
+			})
+		}
+	}
+}
+
+// An included file includes another, and a submodule has hooks of its own.
+func TestScanConfigTargetsFurther(t *testing.T) {
+	src := workspace(t, append(append(repo(".git"), repo(".git/modules/a/b")...), "one", "more/two", "lib/b/hooks/x", "lib/b/.git")...)
+	write := func(name, text string) {
+		t.Helper()
+		must(t, os.WriteFile(filepath.Join(src.Real, name), []byte(text), 0o644))
+	}
+	write(".git/config", "[include]\npath = ../one")
+	write("one", "[include]\npath = more/two\n[include]\npath = one")
+	write("more/two", "[core]\nhooksPath = h\n")
+	write(".git/modules/a/b/config", "[core]\nworktree = ../../../../lib/b\nhooksPath = hooks\n")
+	write("lib/b/.git", "gitdir: ../../.git/modules/a/b\n")
+	ms, err := Scan(t.Context(), src, ScanOptions{Protect: true})
+	must(t, err)
+	got := brief(ms)
+	for _, want := range []string{"keep one", "keep more/two", "keep h/?", "keep lib/b/hooks/", "keep lib/b/.git", "pin lib/", "pin lib/b/"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("no %q in %q", want, got)
+		}
+	}
+}
+
+// A .git file is followed to a worktree whose back pointer names it, and to a
+// submodule that names the directory; nowhere else.
+func TestScanFollowsGitFiles(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		link func(repository, tree string) (gitDir string)
+		want bool
+	}{
+		{"a worktree", func(r, tree string) string {
+			grow(t, r, "worktrees/w/HEAD")
+			must(t, os.WriteFile(r+"/worktrees/w/commondir", []byte("../..\n"), 0o644))
+			must(t, os.WriteFile(r+"/worktrees/w/gitdir", []byte(tree+"/.git\n"), 0o644))
+			return r + "/worktrees/w"
+		}, true},
+		{"somebody else's worktree", func(r, tree string) string {
+			grow(t, r, "worktrees/w/HEAD")
+			must(t, os.WriteFile(r+"/worktrees/w/commondir", []byte("../..\n"), 0o644))
+			must(t, os.WriteFile(r+"/worktrees/w/gitdir", []byte("/other/.git\n"), 0o644))
+			return r + "/worktrees/w"
+		}, false},
+		{"a submodule", func(r, tree string) string {
+			f, err := os.OpenFile(r+"/config", os.O_APPEND|os.O_WRONLY, 0)
+			must(t, err)
+			_, err = f.WriteString("worktree = " + tree + "\n")
+			must(t, errors.Join(err, f.Close()))
+			return r
+		}, true},
+		{"any repository", func(r, tree string) string { return r }, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			repository, src := workspace(t, repo(".")...), workspace(t, "hooks/pre-commit")
+			must(t, os.WriteFile(repository.Real+"/config", []byte("[core]\nhooksPath = hooks\n"), 0o644))
+			must(t, os.WriteFile(src.Real+"/.git", []byte("gitdir: "+tt.link(repository.Real, src.Real)+"\n"), 0o644))
+			ms, err := Scan(t.Context(), src, ScanOptions{Protect: true})
+			must(t, err)
+			if got := slices.Contains(brief(ms), "keep hooks/"); got != tt.want {
+				t.Errorf("followed %t, want %t: %q", got, tt.want, brief(ms))
 			}
 		})
 	}
@@ -189,7 +330,11 @@ func TestScanRefusesWhatCannotBeGuarded(t *testing.T) {
 		o     ScanOptions
 	}{
 		".git is a link":            {[]string{".git->elsewhere"}, ScanOptions{Protect: true}},
-		"hooks is a link":           {append([]string{".git/hooks->../scripts"}, repo(".git")[:4]...), ScanOptions{Protect: true}},
+		"hooks is a link":           {append([]string{".git/hooks->../scripts"}, repo(".git")[:4]...), ScanOptions{Protect: true, GitWrite: true}},
+		"refs is a link":            {[]string{".git/HEAD", ".git/objects/", ".git/config", ".git/refs->../x"}, ScanOptions{Protect: true, GitWrite: true}},
+		"config is a link":          {[]string{".git/HEAD", ".git/objects/", ".git/refs/", ".git/config->../x"}, ScanOptions{Protect: true}},
+		"config is a directory":     {[]string{".git/HEAD", ".git/objects/", ".git/refs/", ".git/config/"}, ScanOptions{Protect: true}},
+		"the top is bare":           {repo("."), ScanOptions{Protect: true}},
 		".envrc is a link":          {[]string{".envrc->x"}, ScanOptions{Protect: true}},
 		".envrc is a denied link":   {[]string{".envrc->x"}, ScanOptions{Protect: true, Deny: []string{".envrc"}}},
 		"too many files":            {many(10), ScanOptions{Protect: true, maxEntries: 19}},
@@ -350,5 +495,75 @@ func TestScanPeers(t *testing.T) {
 				t.Errorf("got %q", got)
 			}
 		})
+	}
+}
+
+// gitIn runs git in a directory of the test's.
+func gitIn(t *testing.T, dir string, args ...string) {
+	t.Helper()
+	git, err := exec.LookPath("git")
+	if err != nil {
+		t.Skip("there is no git")
+	}
+	cmd := exec.Command(git, append([]string{"-C", dir, "-c", "user.name=n", "-c", "user.email=e"}, args...)...)
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("git %v: %v %s", args, err, out)
+	}
+}
+
+const noCommit = "1111111111111111111111111111111111111111"
+
+// Where an index has a submodule that is not checked out, code makes no repository:
+// git would look into it.
+func TestScanGitlinks(t *testing.T) {
+	src := workspace(t, "a", "lib/one/")
+	gitIn(t, src.Real, "init", "-q")
+	gitIn(t, src.Real, "add", "a")
+	gitIn(t, src.Real, "update-index", "--add", "--cacheinfo", "160000,"+noCommit+",lib/one", "--cacheinfo", "160000,"+noCommit+",lib/two", "--cacheinfo", "160000,"+noCommit+",link/x")
+	grow(t, src.Real, "link->lib")
+	want := []string{"keep .git/", "keep lib/one/.git/?", "keep lib/two/?", "pin lib/", "pin lib/one/"}
+	for _, split := range []bool{false, true} {
+		if split {
+			gitIn(t, src.Real, "update-index", "--split-index")
+		}
+		ms, err := Scan(t.Context(), src, ScanOptions{Protect: true})
+		must(t, err)
+		wantMatches(t, ms, absent(want...))
+	}
+	must(t, os.WriteFile(src.Real+"/.git/index", []byte("DIRC nonsense"), 0o644))
+	if _, err := Scan(t.Context(), src, ScanOptions{Protect: true}); !errors.Is(err, sandbox.ErrUnsupported) {
+		t.Errorf("an index that nobody can read: %v", err)
+	}
+}
+
+// A repository above the tree names files in it, too, and so do further working trees.
+func TestScanRepositoriesAround(t *testing.T) {
+	top := workspace(t, "work/hooks/x", "work/tree/hooks/x")
+	gitIn(t, top.Real, "init", "-q")
+	gitIn(t, top.Real, "config", "core.hooksPath", "work/hooks")
+	gitIn(t, top.Real, "update-index", "--add", "--cacheinfo", "160000,"+noCommit+",work/lib")
+	ms, err := Scan(t.Context(), open(t, top.Real+"/work"), ScanOptions{Protect: true})
+	must(t, err)
+	for _, want := range []string{"keep hooks/", "keep lib/?"} {
+		if !slices.Contains(brief(ms), want) {
+			t.Errorf("no %q of the repository above in %q", want, brief(ms))
+		}
+	}
+
+	src := workspace(t, "a")
+	gitIn(t, src.Real, "init", "-q")
+	gitIn(t, src.Real, "config", "core.hooksPath", "hooks")
+	gitIn(t, src.Real, "add", "a")
+	gitIn(t, src.Real, "commit", "-qm", "one")
+	gitIn(t, src.Real, "worktree", "add", "-q", "trees/w")
+	gitIn(t, src.Real+"/trees/w", "update-index", "--add", "--cacheinfo", "160000,"+noCommit+",lib")
+	grow(t, src.Real, "trees/w/hooks/x")
+	ms, err = Scan(t.Context(), src, ScanOptions{Protect: true})
+	must(t, err)
+	for _, want := range []string{"keep hooks/?", "keep trees/w/hooks/", "keep trees/w/lib/?", "keep trees/w/.git"} {
+		if !slices.Contains(brief(ms), want) {
+			t.Errorf("no %q of a working tree in %q", want, brief(ms))
+		}
 	}
 }

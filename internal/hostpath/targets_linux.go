@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostpath
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	maxIncludes = 5   // files that include each other
+	maxModules  = 500 // submodules of one repository
+)
+
+var (
+	errNoFile = errors.New("it is no regular file")
+	errTooBig = errors.New("it is too big")
+)
+
+// readSmall reads a regular file below dir, through no link inside dir and without
+// waiting for anybody. The error is unix.ENOENT when there is none.
+func readSmall(dir int, name string, most int64) ([]byte, error) {
+	resolve := uint64(unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS)
+	if dir != unix.AT_FDCWD {
+		resolve |= unix.RESOLVE_BENEATH
+	}
+	fd, err := openPath(dir, name, resolve)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return nil, errNoFile
+	case st.Size > most:
+		return nil, errTooBig
+	}
+	again, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(again)
+	b := make([]byte, st.Size+1)
+	n := 0
+	for n < len(b) {
+		m, err := unix.Read(again, b[n:])
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return nil, err
+		}
+		if m == 0 && err == nil {
+			break
+		}
+		n += max(m, 0)
+	}
+	if n > int(st.Size) {
+		return nil, errTooBig // it grows
+	}
+	return b[:n], nil
+}
+
+// missing says that there is no such file, or no directory for it.
+func missing(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) }
+
+// configured keeps what the configurations of a repository's own directory name,
+// and those of its submodules and worktrees. tree is the top of its working tree.
+func (s *scan) configured(gitDir, tree string) error {
+	if path.Base(gitDir) == ".git" {
+		tree = path.Dir(gitDir)
+	}
+	hash := 20
+	var all []gitSetting
+	for _, name := range []string{"config", "config.worktree"} {
+		settings, err := s.configuredBy(path.Join(gitDir, name), tree, 0)
+		if err != nil {
+			return err
+		}
+		hash, all = hashLength(settings, hash), append(all, settings...)
+		tree = s.worktreeOf(settings, gitDir, tree)
+	}
+	if err := s.worktrees(gitDir, all, hash); err != nil {
+		return err
+	}
+	if !s.o.GitWrite { // with it code has the index
+		if err := s.gitlinks(gitDir, hash, tree, s.readIndex); err != nil {
+			return err
+		}
+	}
+	if s.o.GitWrite {
+		return nil // the walk comes to them
+	}
+	n := 0
+	return s.modules(path.Join(gitDir, "modules"), &n)
+}
+
+func (s *scan) readIndex(name string) ([]byte, error) {
+	return readSmall(int(s.root.File.Fd()), name, maxGitIndex)
+}
+
+// worktrees keeps what the configuration of a repository names in further working
+// trees of it, and what their indexes do.
+func (s *scan) worktrees(gitDir string, settings []gitSetting, hash int) error {
+	dir := path.Join(gitDir, "worktrees")
+	fd, err := unix.Openat2(int(s.root.File.Fd()), dir, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
+	if err != nil {
+		return nil // it has none
+	}
+	f := dirFile(fd)
+	defer f.Close()
+	entries, err := readDir(f)
+	if err != nil {
+		return s.failed(dir, err)
+	}
+	for i, e := range entries {
+		if i >= maxModules {
+			return s.unguarded(dir, fmt.Sprintf("it holds more than %d worktrees, which cannot all be looked at", maxModules))
+		}
+		at := path.Join(dir, e.Name())
+		text, err := readSmall(fd, path.Join(e.Name(), "gitdir"), maxPath)
+		if err != nil {
+			continue
+		}
+		tree, ok := s.inside(at, path.Dir(strings.TrimSpace(string(text))))
+		if !ok {
+			continue
+		}
+		if err := s.keepTargets(settings, path.Join(gitDir, "config"), gitDir, tree, maxIncludes); err != nil {
+			return err
+		}
+		if s.o.GitWrite {
+			continue
+		}
+		if err := s.gitlinks(at, hash, tree, s.readIndex); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// modules are the submodules of a repository that is kept as a whole: where they are
+// checked out, each by its own configuration.
+func (s *scan) modules(dir string, n *int) error {
+	fd, err := unix.Openat2(int(s.root.File.Fd()), dir, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
+	if err != nil {
+		return nil // it has none
+	}
+	f := dirFile(fd)
+	defer f.Close()
+	entries, err := readDir(f)
+	if err != nil {
+		return s.failed(dir, err)
+	}
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		if *n++; *n > maxModules {
+			return s.unguarded(dir, fmt.Sprintf("it holds more than %d directories, which cannot all be looked at", maxModules))
+		}
+		at := path.Join(dir, e.Name())
+		if unix.Faccessat(fd, e.Name()+"/HEAD", unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) == nil {
+			if err := s.configured(at, at); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := s.modules(at, n); err != nil { // a submodule's name may have slashes
+			return err
+		}
+	}
+	return nil
+}
+
+// worktreeOf is the top of the working tree that settings name, else tree.
+func (s *scan) worktreeOf(settings []gitSetting, gitDir, tree string) string {
+	for _, set := range settings {
+		if set.name() == "core.worktree" {
+			if at, ok := s.inside(gitDir, set.value); ok {
+				tree = at
+			}
+		}
+	}
+	return tree
+}
+
+// configuredBy keeps what one file names. It is the operator's: code could not write
+// to it.
+func (s *scan) configuredBy(file, tree string, depth int) ([]gitSetting, error) {
+	text, err := readSmall(int(s.root.File.Fd()), file, maxGitConfig)
+	switch {
+	case missing(err):
+		return nil, nil
+	case err != nil:
+		return nil, s.unguarded(file, "what it makes git run is unknown: "+err.Error())
+	}
+	settings, _ := parseGitConfig(text) // git stops where it does not understand it
+	return settings, s.keepTargets(settings, file, path.Dir(file), s.worktreeOf(settings, path.Dir(file), tree), depth)
+}
+
+// keepTargets keeps what settings name. file is where they stand, for people.
+func (s *scan) keepTargets(settings []gitSetting, file, dir, tree string, depth int) error {
+	for _, t := range gitTargets(settings) {
+		from := tree
+		if t.include {
+			from = dir
+		}
+		at, ok := s.inside(from, t.path)
+		if !ok {
+			continue
+		}
+		if err := s.keepTarget(at, t, file); err != nil {
+			return err
+		}
+		if t.include && depth < maxIncludes {
+			if _, err := s.configuredBy(at, tree, depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// inside is a path of the tree that a configuration names, absolute or from a
+// directory, which is one of the tree or absolute; not ok is one outside.
+func (s *scan) inside(from, name string) (string, bool) {
+	if strings.HasPrefix(name, "~") || name == "" || strings.ContainsRune(name, 0) {
+		return "", false
+	}
+	at := absoluteFrom(from, name)
+	if path.IsAbs(at) {
+		rel, err := filepath.Rel(s.root.Real, at)
+		return rel, err == nil && filepath.IsLocal(rel)
+	}
+	return at, filepath.IsLocal(at)
+}
+
+// keepTarget keeps a file or directory that a configuration names. What is missing
+// shall not come into being.
+func (s *scan) keepTarget(at string, t gitTarget, file string) error {
+	why := fmt.Sprintf("%s in %s names it", printable(t.setting), printable(file))
+	if at == "." {
+		return s.unguarded(".", why)
+	}
+	parts := strings.Split(at, "/")
+	for i := range parts {
+		rel := path.Join(parts[:i+1]...)
+		last := i == len(parts)-1
+		fd, err := openPath(int(s.root.File.Fd()), rel, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
+		switch {
+		case missing(err) && t.command:
+			return nil
+		case missing(err):
+			s.add(Match{Rel: rel, Dir: !last || t.dir, Do: Keep, Why: why, Absent: true})
+			return nil
+		case errors.Is(err, unix.ELOOP) && t.gitlink:
+			return nil // git looks at no submodule behind a link
+		case errors.Is(err, unix.ELOOP):
+			return s.unguarded(rel, "it is a symbolic link, which cannot be kept from being replaced ("+why+")")
+		case err != nil && t.command:
+			return nil // such as a word that is longer than a name
+		case err != nil:
+			return s.failed(rel, err)
+		}
+		var st unix.Stat_t
+		err = unix.Fstat(fd, &st)
+		unix.Close(fd)
+		if err != nil {
+			return s.failed(rel, err)
+		}
+		isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
+		if last && !(t.command && isDir) {
+			s.add(Match{Rel: rel, Dir: isDir, Do: Keep, Why: why})
+		}
+		if !isDir {
+			return nil
+		}
+	}
+	return nil
+}
+
+// linked keeps what a repository names that a .git file at the top leads to, and
+// that lies outside of the tree. tree is the directory that the file is in, on the host.
+// A worktree is followed whose back pointer names this .git, and a submodule whose
+// core.worktree names this directory. A .git file that leads elsewhere is not followed:
+// somebody may have written it to have that looked at.
+func (s *scan) linked(file, tree string) error {
+	text, err := readSmall(unix.AT_FDCWD, file, maxPath)
+	if err != nil {
+		return nil // a link (which is refused), nothing
+	}
+	target, ok := gitFile(text)
+	if !ok {
+		return nil
+	}
+	target = absoluteFrom(tree, target)
+	if _, inside := s.inside(".", target); inside {
+		return nil // a part of the tree, which is kept by itself
+	}
+	common := target
+	if back, err := readSmall(unix.AT_FDCWD, path.Join(target, "gitdir"), maxPath); err == nil {
+		// A relative one starts from the directory that it stands in.
+		if absoluteFrom(target, strings.TrimSpace(string(back))) != file {
+			return nil
+		}
+		up, err := readSmall(unix.AT_FDCWD, path.Join(target, "commondir"), maxPath)
+		if err != nil {
+			return nil
+		}
+		common = absoluteFrom(target, strings.TrimSpace(string(up)))
+	} else if !s.worktreeIs(target, tree) {
+		return nil
+	}
+	return s.named(target, common, tree)
+}
+
+// above keeps what the repository names that the tree is a part of: its configuration
+// and its index may name files and directories below the tree's top.
+func (s *scan) above() error {
+	for dir := path.Dir(s.root.Real); ; dir = path.Dir(dir) {
+		git := path.Join(dir, ".git")
+		var st unix.Stat_t
+		if unix.Lstat(git, &st) == nil {
+			switch st.Mode & unix.S_IFMT {
+			case unix.S_IFDIR:
+				if err := s.named(git, git, dir); err != nil {
+					return err
+				}
+			case unix.S_IFREG:
+				if err := s.linked(git, dir); err != nil {
+					return err
+				}
+			}
+		}
+		if dir == "/" {
+			return nil
+		}
+	}
+}
+
+// named keeps what a repository outside of the tree names in it. Its own directory is
+// gitDir, its configuration lies in common, and tree is the top of its working tree.
+func (s *scan) named(gitDir, common, tree string) error {
+	hash := 20
+	for _, file := range []string{path.Join(common, "config"), path.Join(gitDir, "config.worktree")} {
+		text, err := readSmall(unix.AT_FDCWD, file, maxGitConfig)
+		switch {
+		case missing(err) || errors.Is(err, unix.EACCES):
+			continue // who may not read it has git run nothing of it
+		case err != nil:
+			return s.unguarded(".", "what "+printable(file)+" makes git run is unknown: "+err.Error())
+		}
+		settings, _ := parseGitConfig(text)
+		hash = hashLength(settings, hash)
+		if err := s.keepTargets(settings, file, path.Dir(file), tree, 0); err != nil {
+			return err
+		}
+	}
+	return s.gitlinks(gitDir, hash, tree, func(name string) ([]byte, error) { return readSmall(unix.AT_FDCWD, name, maxGitIndex) })
+}
+
+// hashLength is the length of the names of a repository's objects.
+func hashLength(settings []gitSetting, before int) int {
+	for _, set := range settings {
+		if set.name() == "extensions.objectformat" && strings.EqualFold(set.value, "sha256") {
+			return 32
+		}
+	}
+	return before
+}
+
+// gitlinks keeps repositories from coming into being where an index has a submodule
+// that is not checked out: git looks into one there.
+func (s *scan) gitlinks(gitDir string, hash int, tree string, read func(string) ([]byte, error)) error {
+	for name, n := path.Join(gitDir, "index"), 0; name != "" && n < 2; n++ {
+		b, err := read(name)
+		if missing(err) || errors.Is(err, unix.EACCES) && path.IsAbs(gitDir) {
+			return nil
+		}
+		var x *gitIndex
+		if err == nil {
+			x, err = parseGitIndex(b, hash)
+		}
+		if err != nil {
+			return s.unguarded(".", "which submodules "+printable(name)+" has is unknown: "+err.Error())
+		}
+		for _, link := range x.gitlinks {
+			at, ok := s.inside(tree, path.Join(link, ".git"))
+			if !ok || path.IsAbs(link) || link == "" {
+				continue
+			}
+			if err := s.keepTarget(at, gitTarget{dir: true, gitlink: true, setting: "a submodule"}, name); err != nil {
+				return err
+			}
+		}
+		if name = ""; x.shared != "" {
+			name = path.Join(gitDir, x.shared)
+		}
+	}
+	return nil
+}
+
+// worktreeIs says whether the configuration of a repository names dir as its
+// working tree.
+func (s *scan) worktreeIs(gitDir, dir string) bool {
+	text, err := readSmall(unix.AT_FDCWD, path.Join(gitDir, "config"), maxGitConfig)
+	if err != nil {
+		return false
+	}
+	settings, _ := parseGitConfig(text)
+	for _, set := range settings {
+		if set.name() == "core.worktree" && absoluteFrom(gitDir, set.value) == dir {
+			return true
+		}
+	}
+	return false
+}
+
+func absoluteFrom(dir, name string) string {
+	if path.IsAbs(name) {
+		return path.Clean(name)
+	}
+	return path.Join(dir, name)
+}
+
+// gitFile is where a .git file leads.
+func gitFile(text []byte) (string, bool) {
+	target, ok := strings.CutPrefix(string(text), "gitdir:")
+	target = strings.Trim(target, " \t\r\n")
+	return target, ok && target != "" && !strings.ContainsAny(target, "\n\x00")
+}
