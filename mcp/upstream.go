@@ -138,6 +138,18 @@ func (u *upstream) live(ctx context.Context, use func(start context.Context, cs 
 	return err
 }
 
+// tellFound says what the server left in what it has read-write.
+func (u *upstream) tellFound(res *sandbox.Result) {
+	if res == nil {
+		return
+	}
+	for _, f := range res.Findings {
+		if f.Action == sandbox.ActionInspect {
+			u.g.o.Notice(fmt.Sprintf("server %s: finding: %q: %s", u.o.Name, f.Text, f.Problem))
+		}
+	}
+}
+
 // once starts the server and lets use use it. It may be silent for patience when it is
 // asked what it is.
 func (u *upstream) once(ctx context.Context, patience time.Duration, use func(start context.Context, cs *sdk.ClientSession) error) (err error) {
@@ -153,6 +165,7 @@ func (u *upstream) once(ctx context.Context, patience time.Duration, use func(st
 		res, err := u.o.Session.Do(run, &call, session.IO{Stdin: stdin, Stdout: stdout, Stderr: complaints})
 		stdin.Close()
 		stdout.Close()
+		u.tellFound(res)
 		ended <- whyEnded(res, err)
 	}()
 	defer func() {

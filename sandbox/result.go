@@ -37,7 +37,7 @@ type Result struct {
 	MemoryPeakBytes *int64 `json:"memory_peak_bytes,omitempty"`
 
 	// Findings are what the policy's rules about code have to say of what ran, or was
-	// refused.
+	// refused; and what it left in read-write mounts that this host may run (ActionInspect).
 	Findings []Finding `json:"findings,omitempty"`
 
 	Files       []File        `json:"files,omitempty"`       // what was collected
@@ -46,10 +46,19 @@ type Result struct {
 	Posture     Posture       `json:"posture"`
 }
 
+// FindingHostFile is the Kind of a finding in a read-write mount, and ActionInspect its
+// Action: somebody has to look at the file before a program of the host meets it. Text
+// is its path on the host.
+const (
+	FindingHostFile = "host_file"
+	ActionInspect   = "inspect"
+)
+
 // Finding is something that a program's text says and a rule speaks against. It is
-// advice: a text that has none can do as much.
+// advice: a text that has none can do as much. Or it is a file that came into being in
+// a read-write mount, or was not reached when it was looked through.
 type Finding struct {
-	Kind     string `json:"kind"`           // import, call, dynamic_code, dynamic_import, endless_loop, unread
+	Kind     string `json:"kind"`           // import, call, dynamic_code, dynamic_import, endless_loop, unread, host_file
 	Name     string `json:"name,omitempty"` // the module, or what is called
 	Language string `json:"language"`
 	Text     string `json:"text"` // which text: a file's name, or which argument
@@ -58,7 +67,7 @@ type Finding struct {
 	Problem  string `json:"problem"`
 	Rule     string `json:"rule,omitempty"` // file:line
 	Hint     string `json:"hint,omitempty"` // what would allow it
-	Action   string `json:"action"`         // deny or warn
+	Action   string `json:"action"`         // deny, warn or inspect
 }
 
 // File is one file that was collected.

@@ -120,6 +120,7 @@ func (r *run) build(ctx context.Context, a *admitted) (err error) {
 func (r *run) forget(ctx context.Context, mark int) error {
 	err := r.undo.back(ctx, mark)
 	r.image, r.store, r.net, r.hosts, r.without, r.kept = nil, nil, nil, nil, nil, nil
+	r.live = false
 	r.authority, r.trust, r.placeholders = nil, nil, maps.Clone(r.shown)
 	return err
 }

@@ -84,8 +84,12 @@ func (r *run) scan(ctx context.Context, src *hostpath.Source, o hostpath.ScanOpt
 			return nil, err
 		}
 		// Somebody else may be at work in the tree: then look again.
-		if err = p.Make(matches); !errors.Is(err, sandbox.ErrConflict) {
-			return matches, err
+		if err = p.Make(matches); err == nil {
+			r.lookAfter(src, hostpath.Remember(src, p, matches))
+			return matches, nil
+		}
+		if !errors.Is(err, sandbox.ErrConflict) {
+			return nil, err
 		}
 	}
 	return nil, err

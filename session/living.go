@@ -211,6 +211,7 @@ func denied(op string, res *sandbox.Result) error {
 // start has the level make the sandbox, and waits until its agent answers.
 func (in *inside) start(ctx context.Context, d sandbox.Driver, kept string) (err error) {
 	r := in.run
+	r.ran = true
 	ctx, cancel := context.WithTimeout(ctx, startAllowance)
 	defer cancel()
 	defer func() { err = inTime(err) }()
@@ -378,7 +379,8 @@ func (b *Sandboxes) endFor(ctx context.Context, l *living, why *ending) error {
 	errs := []error{err}
 	if in != nil {
 		errs = append(errs, in.close(ctx))
-		res.Network = in.run.traffic()
+		res.Network, res.Findings = in.run.traffic(), in.run.found
+		b.tellFound(l.id, in.run)
 	}
 	now := b.o.Clock.Now()
 	errs = append(errs, l.keep(ctx, func(s *registry.Sandbox) {

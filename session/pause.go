@@ -189,7 +189,9 @@ func (b *Sandboxes) writeDown(ctx context.Context, l *living, in *inside, write 
 		// Whether it would go on is not known.
 		return errors.Join(err, b.dropKept(kept), in.run.undo.run(ctx), b.end(ctx, l, "it could not be paused: "+err.Error()))
 	}
-	return in.run.undo.run(ctx)
+	err = in.run.undo.run(ctx)
+	b.tellFound(l.id, in.run)
+	return err
 }
 
 // Resume lets a paused sandbox go on, for timeout from now on; 0 is as long as it

@@ -67,6 +67,10 @@ type run struct {
 	shown        map[string]string // those that a sandbox that goes on has already
 	kept         []kept            // names that must stay what they are
 	dests        []*os.Root        // where plan.Collect goes
+	live         bool              // it has the host's files read-write
+	ran          bool              // code may have run
+	found        []sandbox.Finding // what came of that
+	plain        []string          // what came of it that nothing speaks against
 }
 
 // do is the road itself.
@@ -76,21 +80,26 @@ func (r *run) do(ctx context.Context) (*sandbox.Result, error) {
 	if a == nil {
 		return res, err
 	}
+	r.ran = true
 	res, err = r.carryOut(ctx, a.world, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) {
 		return r.start(ctx, a.driver, a.world, ex)
 	})
 	if res != nil {
 		r.finish(res, a.posture)
 	}
+	connections, jerr := r.unrecorded()
+	if r.live { // it has to be gone before its files are looked at
+		r.left = r.undo.run(ctx)
+		r.foundIn(res)
+	}
 	// Whatever the caller's context says, the end is recorded; what was made is
 	// taken away meanwhile.
 	outcome := r.outcome(res, err)
-	var jerr error
-	outcome.Connections, jerr = r.unrecorded()
+	outcome.Connections = connections
 	undone := make(chan error, 1)
 	go func() { undone <- r.undo.run(ctx) }()
 	jerr = errors.Join(jerr, a.op.end(ctx, outcome))
-	r.left = <-undone
+	r.left = errors.Join(r.left, <-undone)
 	if jerr != nil {
 		return res, errors.Join(jerr, err)
 	}

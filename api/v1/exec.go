@@ -60,14 +60,14 @@ type Result struct {
 	WallMS       int64            `json:"wall_ms"`
 	CPUMS        *int64           `json:"cpu_ms,omitempty"`
 	MemoryPeak   *int64           `json:"memory_peak_bytes,omitempty"`
-	Findings     []Finding        `json:"findings,omitempty" doc:"What the policy's rules about code say of its text. Advice"`
+	Findings     []Finding        `json:"findings,omitempty" doc:"What the policy's rules about code say of its text, which is advice; and what it left in read-write mounts that the host may run"`
 	Network      *Traffic         `json:"network,omitempty"`
 	Posture      *Posture         `json:"posture,omitempty" doc:"What held in its sandbox"`
 }
 
 // Finding is something that a program's text says and a rule speaks against.
 type Finding struct {
-	Kind     string `json:"kind" enum:"import,call,dynamic_code,dynamic_import,endless_loop,unread"`
+	Kind     string `json:"kind" enum:"import,call,dynamic_code,dynamic_import,endless_loop,unread,host_file"`
 	Name     string `json:"name,omitempty" doc:"The module, or what is called"`
 	Language string `json:"language"`
 	Text     string `json:"text" doc:"Which text"`
@@ -76,7 +76,7 @@ type Finding struct {
 	Problem  string `json:"problem"`
 	Rule     string `json:"rule,omitempty"`
 	Hint     string `json:"hint,omitempty" doc:"What would allow it"`
-	Action   string `json:"action" enum:"deny,warn"`
+	Action   string `json:"action" enum:"deny,warn,inspect"`
 }
 
 func result(r *sandbox.Result) *Result {

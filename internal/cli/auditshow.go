@@ -120,7 +120,11 @@ func (a *app) printEnding(e *audit.Ending) {
 		a.printRow("held", heldLine(r.Posture.Limits))
 	}
 	for _, f := range r.Findings {
-		a.printRow("finding", fmt.Sprintf("%s: %s (%s)", f.Action, f.Problem, f.Rule))
+		text := f.Problem
+		if toInspect(f) {
+			text = quoted(f.Text) + ": " + text
+		}
+		a.printRow("finding", fmt.Sprintf("%s: %s (%s)", f.Action, text, f.Rule))
 	}
 	for _, f := range r.Files {
 		a.printRow("saved", fmt.Sprintf("%s as %s, %s, sha256:%s", f.Path, f.SavedAs, session.Size(f.Size), f.SHA256))

@@ -26,8 +26,8 @@ func exitCode(r *sandbox.Result) int {
 	if r.Signal != "" {
 		return 128 + signalNumber(r.Signal)
 	}
-	if r.ExitCode == nil || *r.ExitCode == 0 && len(r.Uncollected) > 0 {
-		return exitCannot // what was asked for is not all there
+	if r.ExitCode == nil || *r.ExitCode == 0 && (len(r.Uncollected) > 0 || slices.ContainsFunc(r.Findings, toInspect)) {
+		return exitCannot // what was asked for is not all there, or something else is
 	}
 	return *r.ExitCode
 }
@@ -77,6 +77,7 @@ func (a *app) show(f *runFlags, r *sandbox.Result, reports []string) {
 		}
 	}
 	a.showFindings(r)
+	a.showInspect(r)
 	for _, name := range slices.Sorted(maps.Keys(r.Truncated)) {
 		a.note("%s: %s cut%s", name, session.Size(r.Truncated[name]), f.with("keep more", sandbox.LimitOutput))
 	}
@@ -96,17 +97,44 @@ func (a *app) show(f *runFlags, r *sandbox.Result, reports []string) {
 	}
 }
 
-// mostShown is how many findings people see.
-const mostShown = 10
+// mostShown is how many findings people see of a text, mostInspect of those in mounts.
+const (
+	mostShown   = 10
+	mostInspect = 50
+)
+
+// toInspect says of a finding that it is a file, which somebody has to look at.
+func toInspect(f sandbox.Finding) bool { return f.Action == sandbox.ActionInspect }
+
+// showInspect lists what a program left in read-write mounts.
+func (a *app) showInspect(r *sandbox.Result) {
+	n, hint := 0, ""
+	for _, f := range r.Findings {
+		if !toInspect(f) {
+			continue
+		}
+		if n++; n <= mostInspect {
+			a.say("finding: %s: %s", quoted(f.Text), f.Problem)
+		}
+		hint = f.Hint
+	}
+	if n > mostInspect {
+		a.say("%d more findings (--json shows all)", n-mostInspect)
+	}
+	if hint != "" {
+		a.detail("hint", hint)
+	}
+}
 
 // showFindings lists what the rules about code say. The one that a refusal names
 // is not said again.
 func (a *app) showFindings(r *sandbox.Result) {
 	named := r.Status != sandbox.StatusDenied
-	for i, f := range r.Findings {
+	said := slices.DeleteFunc(slices.Clone(r.Findings), toInspect)
+	for i, f := range said {
 		switch {
 		case i == mostShown:
-			a.note("%d more findings (--json shows all)", len(r.Findings)-i)
+			a.note("%d more findings (--json shows all)", len(said)-i)
 			return
 		case !named && f.Action == "deny":
 			named = true

@@ -82,8 +82,9 @@ signal does to caisson what it does to any program; the sandbox ends with it.
 Exit codes: the program's own; 128+n when signal n ended it; 127 and 126 when
 the command was not found or cannot be executed; 124 the wall-clock limit ended
 it; 125 caisson could not run it, or would not because something cannot be
-enforced here, or the command line is wrong, or the program ended with 0 and not
-all of its files could be collected; 126 the policy refused it; 137 another limit
+enforced here, or the command line is wrong, or the program ended with 0, and
+not all of its files could be collected or it left something in a read-write mount
+that this host may run, which is a finding; 126 the policy refused it; 137 another limit
 ended it.`,
 		Example: `  caisson run -- python3 -c 'print(2**100)'
   caisson run --lang python --code 'print(6*7)'

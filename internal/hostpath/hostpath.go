@@ -16,8 +16,7 @@
 // inside (deny globs), and for what later runs on the host and must therefore
 // stay as it is in a read-write workspace. [Placeholders] make the latter exist
 // for as long as a sandbox runs, because only what exists can be mounted over.
-// New repositories that code makes below the top of a workspace cannot be told
-// from work.
+// [Baseline.Look] tells afterwards what came into being all the same.
 package hostpath
 
 import "os"

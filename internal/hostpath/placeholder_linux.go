@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -95,6 +96,55 @@ func (p *Placeholders) Make(ms []Match) error {
 		}
 		return nil
 	})
+}
+
+// made says whether what is called name in dir is a placeholder, of any sandbox that
+// has a directory read-write.
+func (p *Placeholders) made(dir int, name string) bool {
+	if p == nil {
+		return false
+	}
+	st, born, err := statBorn(dir, name)
+	if err != nil {
+		return false
+	}
+	is := func(l journalLine) bool {
+		return l.Ino != 0 && l.Dev == st.Dev && l.Ino == st.Ino && l.Born == born && asMade(dir, name, &st, l)
+	}
+	journals, err := filepath.Glob(filepath.Join(p.dir, "*"+journalSuffix))
+	if err != nil {
+		return false
+	}
+	for _, journal := range journals {
+		b, err := os.ReadFile(journal)
+		if err != nil {
+			continue // its sandboxes have ended
+		}
+		_, lines, _ := parseJournal(b)
+		if slices.ContainsFunc(lines, is) {
+			return true
+		}
+	}
+	return false
+}
+
+// asMade says whether nothing was put into a placeholder: another sandbox that has the
+// directory in another mount may have written to it.
+func asMade(dir int, name string, st *unix.Stat_t, l journalLine) bool {
+	switch kind := st.Mode & unix.S_IFMT; {
+	case l.Dir && kind == unix.S_IFDIR:
+		fd, err := openDir(dir, name)
+		if err != nil {
+			return false
+		}
+		f := dirFile(fd)
+		defer f.Close()
+		_, err = f.ReadDir(1)
+		return errors.Is(err, io.EOF)
+	case !l.Dir && kind == unix.S_IFREG:
+		return st.Size == int64(len(l.Text)) && (st.Size == 0 || hasText(dir, name, l.Text))
+	}
+	return false
 }
 
 // make makes one placeholder.

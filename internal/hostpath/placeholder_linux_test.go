@@ -362,3 +362,25 @@ func FuzzParseJournal(f *testing.F) {
 		}
 	})
 }
+
+// A placeholder that somebody has put something into is none.
+func TestPlaceholderThatWasFilled(t *testing.T) {
+	src := workspace(t)
+	p, _ := guard(t, filepath.Join(t.TempDir(), "p"), src)
+	defer p.Close()
+	dir, err := openDir(int(src.File.Fd()), ".")
+	must(t, err)
+	defer unix.Close(dir)
+	for _, name := range []string{".envrc", ".vscode", ".git"} {
+		if !p.made(dir, name) {
+			t.Errorf("%s is no placeholder", name)
+		}
+	}
+	grow(t, src.Real, ".vscode/tasks.json", "mine")
+	must(t, os.WriteFile(filepath.Join(src.Real, ".envrc"), []byte("x"), 0o644))
+	for _, name := range []string{".envrc", ".vscode", "mine", "nothing"} {
+		if p.made(dir, name) {
+			t.Errorf("%s is a placeholder", name)
+		}
+	}
+}

@@ -18,8 +18,9 @@ type protected struct {
 }
 
 // protectedNames are kept as they are at any depth where they exist, and those
-// with missing at the top and beside every .git also where they do not. A
-// list of names is never complete.
+// with missing at the top and beside every .git also where they do not. Any other
+// that is new after a run is a [Finding]: a list of names is never complete, and
+// what is on it only keeps the names that programs are known to run.
 //
 // Not here on purpose: AGENTS.md, CLAUDE.md and their like (words for an agent,
 // which is asked to edit them, and which are seen in the diff); .github and
@@ -156,5 +157,6 @@ const workspaceSuffix = ".code-workspace"
 
 // dependencyDirs are directories that package managers take away and make anew.
 // Packages bring editors' folders along, which nobody opens there: what is
-// protected by its name is no mountpoint in them, so that this goes on.
+// protected by its name is no mountpoint in them, so that this goes on, and is
+// compared after the run.
 var dependencyDirs = []string{"node_modules", "bower_components", ".venv", "venv", ".tox", ".nox"}

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostpath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Baseline is what was known of a tree before a sandbox could write to it.
+type Baseline struct {
+	root         *Source
+	placeholders *Placeholders
+	kept         map[string]bool    // mounted over itself: as it was
+	hidden       map[id]bool        // masked: as it was, wherever it is now
+	watched      map[string]string  // its print, by path
+	repositories map[string]kindsOf // those that code may write in, with their names
+
+	// For tests; 0 is the usual.
+	maxEntries int
+	maxTime    time.Duration
+}
+
+// Remember notes what Scan found, and what of it is to be compared by Look. p is what
+// makes placeholders in the tree; nil is nobody. root must stay open until Look is done.
+func Remember(root *Source, p *Placeholders, ms []Match) *Baseline {
+	b := &Baseline{root: root, placeholders: p, kept: map[string]bool{}, hidden: map[id]bool{}, watched: map[string]string{}, repositories: map[string]kindsOf{}}
+	for _, m := range ms {
+		switch m.Do {
+		case Keep:
+			b.kept[m.Rel] = true
+		case Hide:
+			if o, err := b.object(m.Rel); err == nil {
+				b.hidden[o] = true
+			}
+		case Watch:
+			if m.kinds == nil {
+				b.watched[m.Rel] = b.print(m.Rel)
+			}
+		}
+		if m.kinds != nil {
+			b.repositories[m.Rel] = m.kinds
+		}
+	}
+	return b
+}
+
+// object is what has a path in the tree now.
+func (b *Baseline) object(rel string) (id, error) {
+	var st unix.Stat_t
+	fd, err := openPath(int(b.root.File.Fd()), path.Dir(rel), unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
+	if err != nil {
+		return id{}, err
+	}
+	defer unix.Close(fd)
+	err = unix.Fstatat(fd, path.Base(rel), &st, unix.AT_SYMLINK_NOFOLLOW)
+	return id{st.Dev, st.Ino}, err
+}
+
+// print stands for something and all that is in it: names, objects, sizes and times
+// of change, which code cannot set. It is empty for what cannot be compared.
+func (b *Baseline) print(rel string) string {
+	p := newPrint()
+	if p.add(int(b.root.File.Fd()), rel, rel, 0) != nil {
+		return ""
+	}
+	return p.sum()
+}
+
+// Look looks through the tree after the sandbox has ended, for what is new or not as
+// it was and may run something on the host. Nothing in the tree is trusted: no link is
+// followed, nothing but regular files is opened, and all is bounded. What could not be
+// looked at is a Finding. They are in the order of the walk.
+func (b *Baseline) Look(ctx context.Context) []Finding {
+	most, within := maxLookEntries, maxLookTime
+	if b.maxEntries > 0 {
+		most = b.maxEntries
+	}
+	if b.maxTime != 0 {
+		within = b.maxTime
+	}
+	l := &look{b: b, ctx: ctx, left: most, until: time.Now().Add(within)}
+	fd, err := openDir(int(b.root.File.Fd()), ".")
+	if err == nil {
+		err = l.walk(fd, ".", 0)
+	}
+	if err != nil {
+		l.unseen(".", err)
+	}
+	return l.findings
+}
+
+// look is one walk.
+type look struct {
+	b        *Baseline
+	ctx      context.Context
+	left     int // entries that may still be read
+	until    time.Time
+	findings []Finding
+}
+
+// errUnseen ends the walk: the rest is not looked at.
+type errUnseen string
+
+func (e errUnseen) Error() string { return string(e) }
+
+func (l *look) add(rel, problem string) error {
+	if len(l.findings) >= maxFindings {
+		return errUnseen(fmt.Sprintf("there are more than %d findings, the rest was not looked at", maxFindings))
+	}
+	l.findings = append(l.findings, Finding{Rel: rel, Problem: problem})
+	return nil
+}
+
+// unseen says what was not looked at, and why.
+func (l *look) unseen(rel string, err error) {
+	var end errUnseen
+	if !errors.As(err, &end) {
+		err = fmt.Errorf("it could not be looked at: %w", err)
+	}
+	l.findings = append(l.findings, Finding{Rel: rel, Problem: err.Error()})
+}
+
+// names reads the names in an open directory.
+func (l *look) names(d io.Closer, read func(int) ([]fs.DirEntry, error)) ([]fs.DirEntry, error) {
+	var all []fs.DirEntry
+	for {
+		some, err := read(lookChunk)
+		all = append(all, some...)
+		l.left -= len(some)
+		switch {
+		case l.left < 0:
+			return nil, errUnseen("it holds too many files to look at all of them; the rest was not looked at")
+		case time.Now().After(l.until):
+			return nil, errUnseen("there was no time left to look at all of it; the rest was not looked at")
+		case l.ctx.Err() != nil:
+			return nil, errUnseen("nobody waited for all of it to be looked at; the rest was not looked at")
+		case errors.Is(err, io.EOF):
+			slices.SortFunc(all, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+			return all, nil
+		case err != nil:
+			return nil, err
+		}
+	}
+}
+
+// open opens a directory in another one; not ok is one that is gone, or that was
+// as unreadable before.
+func (l *look) open(dir int, name, rel string) (fd int, ok bool, err error) {
+	fd, err = openDir(dir, name)
+	switch {
+	case err == nil:
+		return fd, true, nil
+	case missing(err) || errors.Is(err, unix.ELOOP):
+		return -1, false, nil
+	}
+	if before, ok := l.b.watched[rel]; ok && before != "" && before == l.b.print(rel) {
+		return -1, false, nil
+	}
+	return -1, false, l.add(rel, "it cannot be read, so what is in it is unknown")
+}
+
+// walk looks through the directory fd, which it closes.
+func (l *look) walk(fd int, rel string, depth int) error {
+	f := dirFile(fd)
+	defer f.Close()
+	entries, err := l.names(f, f.ReadDir)
+	var end errUnseen
+	switch {
+	case errors.As(err, &end):
+		return err
+	case err != nil:
+		return l.add(rel, "it cannot be read, so what is in it is unknown")
+	}
+	kinds := kindsOf{}
+	for _, e := range entries {
+		kinds[e.Name()] = e.Type()
+	}
+	dir := int(f.Fd())
+	before, known := l.b.repositories[rel]
+	if known || kinds.repository() {
+		if err := l.gitDir(dir, rel, entries, before); err != nil {
+			return err
+		}
+		if known && rel != "." {
+			return nil
+		}
+	}
+	for _, e := range entries {
+		if err := l.entry(dir, path.Join(rel, e.Name()), e, depth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entry looks at one thing in the directory dir.
+func (l *look) entry(dir int, rel string, e fs.DirEntry, depth int) error {
+	if l.b.kept[rel] || l.hidden(dir, e) {
+		return nil
+	}
+	if fold(e.Name()) == ".git" {
+		return l.dotGit(dir, rel, e)
+	}
+	if p, ok := protectedName(e.Name()); ok {
+		return l.name(dir, rel, e, p)
+	}
+	if !e.IsDir() {
+		return nil
+	}
+	if depth >= maxLookDepth {
+		return l.add(rel, fmt.Sprintf("it lies more than %d directories deep, and was not looked at", maxLookDepth))
+	}
+	fd, ok, err := l.open(dir, e.Name(), rel)
+	if !ok {
+		return err
+	}
+	return l.walk(fd, rel, depth+1)
+}
+
+// hidden says whether code saw something empty in the place of it.
+func (l *look) hidden(dir int, e fs.DirEntry) bool {
+	var st unix.Stat_t
+	return len(l.b.hidden) > 0 && unix.Fstatat(dir, e.Name(), &st, unix.AT_SYMLINK_NOFOLLOW) == nil && l.b.hidden[id{st.Dev, st.Ino}]
+}
+
+// name looks at something by whose name a program runs it.
+func (l *look) name(dir int, rel string, e fs.DirEntry, p protected) error {
+	if before, ok := l.b.watched[rel]; ok {
+		if before != "" && before == l.b.print(rel) {
+			return nil
+		}
+		return l.add(rel, "it was changed, and "+p.why)
+	}
+	if l.b.placeholders.made(dir, e.Name()) {
+		return nil
+	}
+	return l.add(rel, "it is new, and "+p.why)
+}
+
+// dotGit looks at a .git that is not kept.
+func (l *look) dotGit(dir int, rel string, e fs.DirEntry) error {
+	switch {
+	case e.Type() == fs.ModeSymlink:
+		return l.add(rel, "it is a link to a repository")
+	case e.IsDir():
+		if l.b.placeholders.made(dir, e.Name()) {
+			return nil
+		}
+		fd, ok, err := l.open(dir, e.Name(), rel)
+		if !ok {
+			return err
+		}
+		return l.gitDirAt(fd, rel)
+	case e.Type() != 0:
+		return nil
+	}
+	text, err := readSmall(dir, e.Name(), maxPath)
+	if missing(err) {
+		return nil
+	}
+	if err != nil {
+		return l.add(rel, "where it leads is unknown: "+err.Error())
+	}
+	target, ok := gitFile(text)
+	if !ok {
+		return nil // git takes it for no repository, and goes no further
+	}
+	at := path.Join(path.Dir(rel), target)
+	if path.IsAbs(target) || at == ".." || strings.HasPrefix(at, "../") {
+		return l.add(rel, "it leads to a repository outside: "+printable(target))
+	}
+	for kept := range l.b.kept {
+		if at == kept || strings.HasPrefix(at, kept+"/") {
+			return nil // as it was
+		}
+	}
+	fd, err := unix.Openat2(int(l.b.root.File.Fd()), at, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
+	switch {
+	case missing(err):
+		return nil
+	case err != nil:
+		return l.add(rel, "where it leads is unknown: "+err.Error())
+	}
+	return l.gitDirAt(fd, at)
+}
+
+// gitDirAt looks at the directory fd, which it closes, if git takes it for a
+// repository, or took it for one before.
+func (l *look) gitDirAt(fd int, rel string) error {
+	f := dirFile(fd)
+	defer f.Close()
+	entries, err := l.names(f, f.ReadDir)
+	var end errUnseen
+	switch {
+	case errors.As(err, &end):
+		return err
+	case err != nil:
+		return l.add(rel, "it cannot be read, so what is in it is unknown")
+	}
+	kinds := kindsOf{}
+	for _, e := range entries {
+		kinds[e.Name()] = e.Type()
+	}
+	before, known := l.b.repositories[rel]
+	if !known && !kinds.repository() {
+		return nil
+	}
+	return l.gitDir(int(f.Fd()), rel, entries, before)
+}
