@@ -47,6 +47,7 @@ func Cases() []Case {
 		{"F23", "rewrite the policy of the next run in a read-write workspace", workspace},
 		{"F24", "leave what git, editors and agents run where files are collected, or replace some", workspace},
 		{"F25", "make the host wait by a lease on a file that may only be read", hostFiles},
+		{"F26", "have git, an editor or an agent on the host run what came into a workspace", workspace},
 		{"K01", "have a socket of AF_ALG (CVE-2026-31431)", hostKernel},
 		{"K02", "make a system call by int 0x80", hostKernel},
 		{"K03", "make a system call by its x32 number", hostKernel},

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/attack/probe"
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // judge is one case's evidence: what the host sees of it, if anything, makes it
@@ -115,6 +116,7 @@ func judges() map[string]judging {
 			}
 			return e.remounted()
 		}},
+		"F26": {see: (*evidence).runnable},
 		"F22": {see: func(e *evidence) string {
 			if why := e.mounted("overlay", "fuse"); why != "" {
 				return why
@@ -484,4 +486,27 @@ func contains(ctx context.Context, r io.Reader, text string) bool {
 		kept = append([]byte(nil), kept[max(0, len(kept)-len(text)):]...)
 	}
 	return false
+}
+
+// runnable says what a program of the host would run of what came into the workspace,
+// and nobody was told.
+func (e *evidence) runnable() string {
+	if why := seeChanged("F26")(e); why != "" {
+		return why
+	}
+	if _, err := os.Stat(filepath.Join(e.workspace, ".git/HEAD")); err != nil {
+		return "the workspace's repository is spoilt: git looks for another around it"
+	}
+	for _, name := range probe.ToldFiles() {
+		path := filepath.Join(e.workspace, name)
+		if _, err := os.Stat(path); err != nil {
+			continue
+		}
+		if !slices.ContainsFunc(e.told, func(f sandbox.Finding) bool {
+			return f.Action == sandbox.ActionInspect && strings.HasPrefix(path, filepath.Clean(f.Text)+"/")
+		}) {
+			return name + " came into being, and is no finding"
+		}
+	}
+	return ""
 }

@@ -32,13 +32,14 @@ type evidence struct {
 	traced  string     // who traces the victim
 	waited  string     // whom a lease of the sandbox makes wait
 	changed map[string]bool
+	told    []sandbox.Finding // what caisson says itself that it left
 }
 
 // live makes the attempts that can share a sandbox. Those that plant something
 // for the host share another: where they work, the road itself ends the sandbox
 // when it sees a name replaced, and the others with it.
 func (s *suite) live(ctx context.Context, report func(id string, v Verdict, reason, mend string, tried int)) {
-	planting := []string{"F15", "F16"}
+	planting := []string{"F15", "F16", "F26"}
 	var others, plant []string
 	for _, id := range liveCases() {
 		switch {
@@ -92,7 +93,7 @@ func (s *suite) together(ctx context.Context, ids []string, report func(id strin
 		return
 	}
 	// What a rule ended while it ran may have done its harm before.
-	e.posture = sc.res.Posture
+	e.posture, e.told = sc.res.Posture, sc.res.Findings
 	e.shared = slices.ContainsFunc(e.ready, func(p *process) bool { return nonced(p.pid, s.nonce) || p.argvHas(s.nonce) })
 	e.after(ctx)
 	if ctx.Err() != nil {
@@ -152,7 +153,7 @@ func tracer(pid int) string {
 
 // after gathers what the end of the sandbox leaves.
 func (e *evidence) after(ctx context.Context) {
-	want := map[string]string{"F09": "unchanged\n", "F21": "unchanged\n", "F16": "[core]\n\tbare = false\n"}
+	want := map[string]string{"F09": "unchanged\n", "F21": "unchanged\n", "F16": gitConfig}
 	for id, name := range e.before {
 		data, err := os.ReadFile(name)
 		e.changed[id] = err != nil || string(data) != want[id]
@@ -167,6 +168,12 @@ func (e *evidence) after(ctx context.Context) {
 		data, err := os.ReadFile(name)
 		if err == nil && strings.Contains(string(data), e.nonce) {
 			e.changed["F16"] = true
+		}
+	}
+	for _, name := range probe.RunnableFiles() {
+		data, err := os.ReadFile(filepath.Join(e.workspace, name))
+		if err == nil && strings.Contains(string(data), e.nonce) {
+			e.changed["F26"] = true
 		}
 	}
 	e.records = holds(ctx, e.State, e.secret)

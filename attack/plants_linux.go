@@ -86,14 +86,17 @@ func (p *plants) files() (err error) {
 	p.undo = append(p.undo, func() { _ = os.RemoveAll(p.dir) })
 	p.out, p.workspace = filepath.Join(p.dir, "outside"), filepath.Join(p.dir, "workspace")
 	p.data = filepath.Join(p.out, "data")
-	for _, d := range []string{p.out + "/data-evil", p.data, p.workspace + "/sub/private", p.workspace + "/empty", p.workspace + "/.git/hooks", p.workspace + "/.git/objects", p.workspace + "/.git/refs"} {
+	for _, d := range []string{p.out + "/data-evil", p.data, p.workspace + "/sub/private", p.workspace + "/empty", p.workspace + "/.git/hooks", p.workspace + "/.git/objects", p.workspace + "/.git/refs",
+		p.workspace + "/web/.vscode", p.workspace + "/web/.husky", p.workspace + "/web/sub/.git/refs", p.workspace + "/web/sub/.git/objects", p.workspace + "/tools/hooks"} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return err
 		}
 	}
 	content := map[string]string{
 		p.data + "/F09": "unchanged\n", p.data + "/F21": "unchanged\n", p.data + "/F25": "read it\n",
-		p.workspace + "/.git/HEAD": "ref: refs/heads/main\n", p.workspace + "/.git/config": "[core]\n\tbare = false\n",
+		p.workspace + "/.git/HEAD": "ref: refs/heads/main\n", p.workspace + "/.git/config": gitConfig,
+		p.workspace + "/web/.vscode/tasks.json": "{}\n", p.workspace + "/web/.husky/pre-commit": "#!/bin/sh\n", p.workspace + "/tools/hooks/pre-commit": "#!/bin/sh\n",
+		p.workspace + "/web/sub/.git/HEAD": "ref: refs/heads/main\n", p.workspace + "/web/sub/.git/config": "[core]\n\tbare = false\n",
 		p.workspace + "/F22": "#!/bin/sh\n",
 	}
 	for _, id := range []string{"F06", "F07", "F10", "F17", "F19", "F20", "K17", "P09", "S03"} {
@@ -128,6 +131,9 @@ func (p *plants) files() (err error) {
 		return err
 	})
 }
+
+// gitConfig is that of the workspace's repository.
+const gitConfig = "[core]\n\tbare = false\n\thooksPath = tools/hooks\n"
 
 // hidden are the patterns of files that the sandbox is not to see.
 func hidden() []string { return []string{"**/.env", "**/.env.F21", "**/.env.F22", "**/private"} }

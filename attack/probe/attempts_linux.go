@@ -38,6 +38,7 @@ func attempts() []attempt {
 		{"F19", (*prober).walks, nil},
 		{"F22", (*prober).overlay, own(unix.CLONE_NEWUSER | unix.CLONE_NEWNS)},
 		{"F25", (*prober).leases, nil},
+		{"F26", (*prober).plantsRunnable, nil},
 		{"K01", func(p *prober) { p.socket("AF_ALG", unix.AF_ALG, unix.SOCK_SEQPACKET, 0) }, nil},
 		{"K02", (*prober).bit32, apart()},
 		{"K03", (*prober).x32, apart()},

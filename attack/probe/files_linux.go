@@ -206,6 +206,39 @@ func (p *prober) plantsGit() {
 	p.plant(git + "/config")
 }
 
+// RunnableFiles are of the workspace and must not be what code wrote: below a
+// directory that it moves away, what a repository's config names, a rebase's list.
+func RunnableFiles() []string {
+	return []string{"web/.vscode/tasks.json", "web/.husky/pre-commit", "tools/hooks/pre-commit", ".git/rebase-merge/git-rebase-todo", "web/sub/.git/config"}
+}
+
+// ToldFiles can be made in a workspace, and have to be told when they were.
+func ToldFiles() []string { return []string{"new/.roo/mcp.json", "lib/.git/config"} }
+
+// plantsRunnable spoils a repository, puts other directories in the place of some,
+// and makes a repository whose config names a program.
+func (p *prober) plantsRunnable() {
+	p.try("remove .git/HEAD", os.Remove(AtWorkspace+"/.git/HEAD"))
+	for _, name := range []string{".git/objects", ".git/refs", ".git", "web/sub", "web", "tools"} {
+		path := filepath.Join(AtWorkspace, name)
+		p.try("move "+path+" away", unix.Rename(path, path+"2"))
+	}
+	for _, name := range RunnableFiles() {
+		path := filepath.Join(AtWorkspace, name)
+		_ = os.MkdirAll(filepath.Dir(path), 0o755)
+		p.plant(path)
+	}
+	for _, name := range []string{"objects", "refs"} {
+		_ = os.MkdirAll(AtWorkspace+"/lib/.git/"+name, 0o755)
+	}
+	_ = os.WriteFile(AtWorkspace+"/lib/.git/HEAD", []byte("ref: refs/heads/main\n"), 0o644)
+	for _, name := range ToldFiles() {
+		path := filepath.Join(AtWorkspace, name)
+		_ = os.MkdirAll(filepath.Dir(path), 0o755)
+		p.try("make "+path, os.WriteFile(path, []byte("[core]\n\tfsmonitor = "+p.Nonce+"\n"), 0o644))
+	}
+}
+
 // homes looks for what lies in home folders and accounts.
 func (p *prober) homes() {
 	for _, path := range []string{"/etc/shadow", "/etc/gshadow", "/etc/sudoers"} {
