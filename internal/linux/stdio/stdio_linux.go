@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -20,6 +21,11 @@ const (
 	pipeSize = 1 << 20 // what Linux lets anybody have (pipe(7))
 	copySize = 128 << 10
 )
+
+// drainLimit is how long Drain waits for a stream to end. It ends at once where nobody
+// has the program's end any more. A program can pass its end on, to one that lives on
+// (SCM_RIGHTS, by a socket in a directory that both have). It is a variable for tests.
+var drainLimit = time.Second
 
 // buffers are lent to copies. What one run wrote stays in its buffer and is
 // read by nobody: io.CopyBuffer passes on what it has just read.
@@ -94,6 +100,9 @@ func (p *Pipes) Copy(exec *sandbox.Exec) <-chan struct{} {
 			buf := buffers.Get().(*[]byte)
 			_, err := io.CopyBuffer(onlyWriter{w}, onlyReader{p.ours[i+1]}, *buf)
 			buffers.Put(buf)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				err = copyRest(w, p.ours[i+1])
+			}
 			if err != nil && !errors.Is(err, os.ErrClosed) {
 				once.Do(func() { close(broken) })
 				// The program may still write until it is gone.
@@ -104,8 +113,36 @@ func (p *Pipes) Copy(exec *sandbox.Exec) <-chan struct{} {
 	return broken
 }
 
-// Drain waits until everything that was written has been passed on.
-func (p *Pipes) Drain() { p.copies.Wait() }
+// Drain waits until everything that was written has been passed on. Everything that
+// should have the program's ends is gone.
+func (p *Pipes) Drain() {
+	for _, f := range p.ours[1:] {
+		_ = f.SetReadDeadline(time.Now().Add(drainLimit)) // pipes have one
+	}
+	p.copies.Wait()
+}
+
+// copyRest passes on what is in a pipe whose deadline is over. It is as much as the
+// pipe holds, whatever is written meanwhile.
+func copyRest(w io.Writer, pipe *os.File) error {
+	c, err := pipe.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var rest []byte
+	failed := c.Control(func(fd uintptr) {
+		n := 0
+		if n, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ); err == nil && n > 0 {
+			rest = make([]byte, min(n, pipeSize))
+			n, err = unix.Read(int(fd), rest)
+			rest = rest[:max(n, 0)]
+		}
+	})
+	if err = errors.Join(failed, err); err == nil && len(rest) > 0 {
+		_, err = w.Write(rest)
+	}
+	return err
+}
 
 // Close closes all that is open. It may be called at any time.
 func (p *Pipes) Close() {
