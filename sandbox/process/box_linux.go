@@ -3,7 +3,6 @@
 package process
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -42,7 +41,11 @@ type box struct {
 	program int
 	child   *child            // the program, and why it could not be executed
 	limit   sandbox.LimitName // which limit ended it
+	killed  time.Time         // when kill was first called; zero before
 	sampler sampler
+
+	clearing sync.Once
+	unclear  error // what clear could not take away
 }
 
 // newBox prepares everything but the processes.
@@ -77,7 +80,7 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first) (_ *box, err error) {
 	defer func() {
 		if err != nil {
 			_ = grouped()
-			b.close()
+			_ = b.close()
 		}
 	}()
 	if p.ids, err = newIdentity(spec.User, euid, egid); err != nil {
@@ -254,76 +257,10 @@ func (b *box) start() error {
 		b.base.CPU = b.group.CPU() // all that is asked of a one-shot's
 	}
 	b.init, b.program, b.child = int(l.init.pid), int(l.program.pid), &l.program
+	if !b.killed.IsZero() { // by who did not wait for this
+		_ = unix.Kill(b.init, unix.SIGKILL)
+	}
 	return nil
-}
-
-// ending is how the program ended.
-type ending struct {
-	status unix.WaitStatus
-	wall   time.Duration
-	usage  sandbox.Usage
-	pids   bool // a fork failed for want of processes
-}
-
-// end waits for the program's end and tells it when nothing that it started is
-// left, kills init, and waits for that, too. It is called by the goroutine that
-// called start.
-func (b *box) end(tell chan<- ending) {
-	waitQuietly(b.program)
-	e := ending{wall: time.Since(b.began)}
-	var ru unix.Rusage
-	b.mu.Lock()
-	e.status = reap(b.program, &ru)
-	b.program = 0
-	b.mu.Unlock()
-	if b.plan.first.late == nil {
-		b.kill() // dying takes init longer than what follows; who waits for a sandbox made ahead does not wait for that
-	}
-	// What the program has used with all that it waited for: more exact than
-	// what was sampled, and less where something ended that nobody waited for.
-	b.sampler.cpu = max(b.sampler.cpu, time.Duration(ru.Utime.Nano()+ru.Stime.Nano()))
-	b.sampler.close()
-	if u := b.measure(); u.Processes != nil && *u.Processes == 0 {
-		e.usage = u
-		tell <- b.judge(e)
-		b.endInit()
-		return
-	}
-	b.endInit()
-	e.usage = b.measure()
-	tell <- b.judge(e)
-}
-
-// endInit kills init, and with it all that is left in its pid namespace, and
-// waits for it, which ends last. Nobody else waits meanwhile: only the reaping
-// changes whose the number is.
-func (b *box) endInit() {
-	b.kill()
-	waitQuietly(b.init)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	reap(b.init, nil)
-	b.init, b.over = 0, true
-}
-
-// judge adds what the control group says of the end.
-func (b *box) judge(e ending) ending {
-	if b.group != nil {
-		e.pids = b.group.PidsMaxHit()
-		if b.spec.Limits.Memory > 0 && b.group.OOMKilled() {
-			b.exceeded(sandbox.LimitMemory)
-		}
-	}
-	return e
-}
-
-// waitQuietly waits until a child has ended and leaves its number to it.
-func waitQuietly(pid int) {
-	for {
-		if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); !errors.Is(err, unix.EINTR) {
-			return
-		}
-	}
 }
 
 // exceeded notes which limit has ended, or is about to end the sandbox. The
@@ -333,15 +270,6 @@ func (b *box) exceeded(name sandbox.LimitName) {
 	defer b.mu.Unlock()
 	if b.limit == "" {
 		b.limit = name
-	}
-}
-
-// kill ends everything inside. init cannot refuse, and everything dies with it.
-func (b *box) kill() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.init != 0 {
-		_ = unix.Kill(b.init, unix.SIGKILL)
 	}
 }
 
@@ -364,23 +292,4 @@ func (b *box) closeFiles() {
 		f.Close()
 	}
 	b.opened = nil
-}
-
-// close waits until the processes are gone, which somebody has ended, and takes
-// away what else is left. It may be called twice.
-func (b *box) close() {
-	if b.gone != nil {
-		<-b.gone
-	}
-	b.closeFiles()
-	if b.group != nil {
-		// Everything in it has died with init.
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		if b.group.Remove(ctx) != nil {
-			_ = b.group.Kill(ctx)
-			_ = b.group.Remove(ctx)
-		}
-		b.group = nil
-	}
 }

@@ -36,5 +36,5 @@ func TestConformance(t *testing.T) {
 
 // Nobody: no capabilities, no control groups on version 1, one uid to map.
 func TestConformanceAsNobody(t *testing.T) {
-	drivertest.AsUser(t, 65534, "(TestConformance|TestPosture|TestFewProcesses|TestFewAreNotNamed|TestProgramOfTheAgent|TestKilledWhileItMakes)")
+	drivertest.AsUser(t, 65534, "(TestConformance|TestPosture|TestFewProcesses|TestFewAreNotNamed|TestProgramOfTheAgent|TestKilledWhileItMakes|TestNoSiblings|TestUnknownChildrenAreReaped)")
 }

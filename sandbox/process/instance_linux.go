@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,7 +24,7 @@ type instance struct {
 	box    *box
 	stream *os.File
 	opener *stream.Opener
-	log    sync.WaitGroup
+	log    *os.File     // our end of the agent's log
 	host   *cgroup.Host // nil without control groups
 	pause  pause
 
@@ -42,18 +41,20 @@ func (d *Driver) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instanc
 		return nil, context.Cause(ctx)
 	}
 	i := &instance{host: d.host(), ended: make(chan struct{})}
-	if err := i.start(d, spec); err != nil {
+	if err := i.start(ctx, d, spec); err != nil {
 		if i.stream != nil {
 			i.stream.Close()
 		}
-		i.log.Wait()
+		if i.log != nil {
+			i.log.Close()
+		}
 		return nil, err
 	}
 	return i, nil
 }
 
 // start hands the agent its stream on fd 0 and a log on fd 1 and 2.
-func (i *instance) start(d *Driver, spec *sandbox.Spec) error {
+func (i *instance) start(ctx context.Context, d *Driver, spec *sandbox.Spec) error {
 	program, err := embedded.Open()
 	if err != nil {
 		return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the guest agent is missing", Cause: err}
@@ -71,10 +72,8 @@ func (i *instance) start(d *Driver, spec *sandbox.Spec) error {
 	defer logWrite.Close()
 	// What the agent complains about is written by the sandbox: nobody's
 	// business but a debugger's. It is read so that it cannot block.
-	i.log.Go(func() {
-		defer logRead.Close()
-		_, _ = io.Copy(io.Discard, logRead)
-	})
+	i.log = logRead
+	go func() { _, _ = io.Copy(io.Discard, logRead) }()
 	mark, u := stream.NewMark(), spec.User
 	i.opener = stream.NewOpener(i.stream, mark)
 	i.box, err = d.newBox(spec, first{
@@ -88,8 +87,8 @@ func (i *instance) start(d *Driver, spec *sandbox.Spec) error {
 		return err
 	}
 	started, ended := i.box.live()
-	if err := <-started; err != nil {
-		i.box.close()
+	if err := i.box.awaitStart(ctx, started); err != nil {
+		_ = i.box.close() // that says why, or the same
 		return err
 	}
 	go i.follow(ended)
@@ -166,13 +165,17 @@ func (i *instance) Usage(ctx context.Context) (sandbox.Usage, error) {
 	}
 }
 
-// Destroy ends the sandbox and waits until nothing of it is left.
+// Destroy ends the sandbox and waits until nothing of it is left, for endLimit.
 func (i *instance) Destroy(context.Context) error {
 	i.box.kill()
 	i.endPause()
-	<-i.ended
-	i.box.close()
+	err := i.box.close()
+	select {
+	case <-i.box.gone:
+		<-i.ended // which follow closes at once
+	default: // that is the error
+	}
 	i.stream.Close()
-	i.log.Wait()
-	return nil
+	i.log.Close()
+	return err
 }

@@ -57,7 +57,7 @@ func (d *Driver) Prepare(ctx context.Context, spec *sandbox.Spec) (sandbox.Prepa
 	p.started, p.ended = b.live()
 	if !l.wait() {
 		err := <-p.started
-		b.close()
+		_ = b.close() // that says why, or the same
 		l.close()
 		streams.Close()
 		return nil, err
@@ -159,10 +159,10 @@ func (p *prepared) Run(ctx context.Context, exec *sandbox.Exec) (*sandbox.Result
 	p.used = true
 	broken := p.streams.Copy(exec)
 	p.box.run(f)
-	if err := <-p.started; err != nil {
+	if err := p.box.awaitStart(ctx, p.started); err != nil {
 		return nil, err
 	}
-	return p.box.serve(ctx, exec, p.streams, broken, p.ended), nil
+	return p.box.serve(ctx, exec, p.streams, broken, p.ended)
 }
 
 // run tells the sleeping program what to run. The lock orders this with what
@@ -176,14 +176,14 @@ func (b *box) run(f first) {
 	f.late.wake()
 }
 
-// Destroy ends everything inside and waits until nothing of it is left.
+// Destroy ends everything inside and waits until nothing of it is left, for endLimit.
 func (p *prepared) Destroy(context.Context) error {
 	p.box.kill()
 	p.use.Lock() // a Run that is under way ends by that
 	defer p.use.Unlock()
 	p.used = true
-	p.box.close()
+	err := p.box.close()
 	p.late.close()
 	p.streams.Close()
-	return nil
+	return err
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // runToEnd runs one program in a sandbox of its own.
-func (d *Driver) runToEnd(ctx context.Context, spec *sandbox.Spec, exec *sandbox.Exec) (*sandbox.Result, error) {
+func (d *Driver) runToEnd(ctx context.Context, spec *sandbox.Spec, exec *sandbox.Exec) (_ *sandbox.Result, err error) {
 	streams, err := stdio.New()
 	if err != nil {
 		return nil, err
@@ -25,26 +25,33 @@ func (d *Driver) runToEnd(ctx context.Context, spec *sandbox.Spec, exec *sandbox
 	if err != nil {
 		return nil, err
 	}
-	defer b.close()
+	defer func() {
+		if left := b.close(); err == nil {
+			err = left
+		}
+	}()
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
 	started, ended := b.live()
-	if err := <-started; err != nil {
+	if err := b.awaitStart(ctx, started); err != nil {
 		return nil, err
 	}
-	return b.serve(ctx, exec, streams, streams.Copy(exec), ended), nil
+	return b.serve(ctx, exec, streams, streams.Copy(exec), ended)
 }
 
 // serve is there for a program that has started until it has ended.
-func (b *box) serve(ctx context.Context, exec *sandbox.Exec, streams *stdio.Pipes, broken <-chan struct{}, ended <-chan ending) *sandbox.Result {
+func (b *box) serve(ctx context.Context, exec *sandbox.Exec, streams *stdio.Pipes, broken <-chan struct{}, ended <-chan ending) (*sandbox.Result, error) {
 	if exec.Started != nil {
 		exec.Started()
 	}
-	e := b.control(ctx, exec, broken, ended)
+	e, err := b.control(ctx, exec, broken, ended)
+	if err != nil {
+		return nil, err
+	}
 	// Nothing is left inside that has one of their ends.
 	streams.Drain()
-	return b.result(e)
+	return b.result(e), nil
 }
 
 // live makes the processes on a thread that stays with them: when it ends they do, too
@@ -74,8 +81,8 @@ func (b *box) live() (<-chan error, <-chan ending) {
 const watchEvery = 50 * time.Millisecond
 
 // control passes on what the outside wants while the program runs, and returns
-// its end.
-func (b *box) control(ctx context.Context, exec *sandbox.Exec, broken <-chan struct{}, ended <-chan ending) ending {
+// its end. A sandbox that was killed and does not end in time is an error.
+func (b *box) control(ctx context.Context, exec *sandbox.Exec, broken <-chan struct{}, ended <-chan ending) (ending, error) {
 	var tick <-chan time.Time
 	if exec.Sample != nil && exec.SampleEvery > 0 {
 		t := time.NewTicker(exec.SampleEvery)
@@ -88,7 +95,7 @@ func (b *box) control(ctx context.Context, exec *sandbox.Exec, broken <-chan str
 	for {
 		select {
 		case e := <-ended:
-			return e
+			return e, nil
 		case <-cancel:
 			b.kill()
 			cancel = nil
@@ -105,6 +112,9 @@ func (b *box) control(ctx context.Context, exec *sandbox.Exec, broken <-chan str
 			exec.Sample(b.measure())
 		case <-watch.C:
 			b.watch()
+			if b.remaining() <= 0 {
+				return ending{}, b.stuck()
+			}
 		}
 	}
 }
