@@ -52,6 +52,9 @@ func byRule(why error) bool {
 // its program ran.
 func (r *run) whyNot(ctx context.Context, err error) error {
 	var e *ending
+	if errors.Is(err, sandbox.ErrUnended) {
+		return err
+	}
 	if errors.As(context.Cause(ctx), &e) {
 		return &sandbox.Error{Op: "run", Kind: sandbox.ErrUnavailable, Problem: e.reason + " before the program had started",
 			Hint: "raise the limit", Cause: err}

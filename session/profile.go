@@ -141,7 +141,7 @@ func (b *Sandboxes) grant(k *Key) (*grant, error) {
 			read = append(read, f.Reads()...)
 		}
 	}
-	s, err := New(Options{Drivers: b.o.Drivers, Policy: p, PolicyName: policyName, Read: append(read, b.o.Read...), Journal: b.o.Journal, State: b.o.State, Rates: b.o.Registry, Boot: b.o.Boot, Approvals: b.o.Approvals, Outlive: b.o.Grace > 0})
+	s, err := New(Options{Drivers: b.o.Drivers, Policy: p, PolicyName: policyName, Read: append(read, b.o.Read...), Journal: b.o.Journal, State: b.o.State, Rates: b.o.Registry, Boot: b.o.Boot, Approvals: b.o.Approvals, Outlive: b.o.Grace > 0, EndLimit: b.o.EndLimit})
 	if err != nil {
 		return nil, err
 	}

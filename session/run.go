@@ -162,7 +162,9 @@ func (r *run) carryOut(parent context.Context, w *world, start func(context.Cont
 
 	began := time.Now()
 	stop := r.watchKept(end)
-	res, err := start(ctx, ex)
+	res, err := r.s.runBounded(ctx, func() (*sandbox.Result, error) { return start(ctx, ex) }, func() {
+		_ = r.undo.run(context.WithoutCancel(ctx)) // what start has added since; who waited was told
+	})
 	stop()
 	if err != nil {
 		return nil, r.whyNot(ctx, err)
@@ -196,7 +198,7 @@ func (r *run) start(ctx context.Context, d sandbox.Driver, w *world, ex *sandbox
 	case err != nil:
 		return nil, err
 	}
-	r.undo.add(box.Destroy)
+	r.undo.add(r.s.bounded(box.Destroy))
 	return r.withAgent(ctx, box, w, ex)
 }
 

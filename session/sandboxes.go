@@ -3,12 +3,16 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -61,6 +65,10 @@ type SandboxesOptions struct {
 	// Leave has Close let go of such sandboxes instead of writing them down: they run
 	// on meanwhile, and end when no other process comes within Grace.
 	Leave bool
+
+	// EndLimit is that of [Options]. Close waits for at most a quarter of it once its
+	// context has ended.
+	EndLimit time.Duration
 
 	// Clock is the time of expiry; the host's when nil.
 	Clock Clock
@@ -132,6 +140,7 @@ func OpenSandboxes(ctx context.Context, o SandboxesOptions) (*Sandboxes, error) 
 	if o.Clock == nil {
 		o.Clock = hostClock{}
 	}
+	o.EndLimit = cmp.Or(o.EndLimit, defaultEndLimit)
 	if o.Notice == nil {
 		o.Notice = func(string) {}
 	}
@@ -241,7 +250,8 @@ func (b *Sandboxes) Token(s *Sandbox, purpose string) string {
 
 // Close writes every running sandbox down, or ends it where that cannot be, and
 // lets another process have them. Calls that are under way end with their
-// sandboxes; none may follow.
+// sandboxes; none may follow. What has not ended soon after ctx is an error that names
+// it, and is left as it is.
 func (b *Sandboxes) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true
@@ -257,23 +267,62 @@ func (b *Sandboxes) Close(ctx context.Context) error {
 	var mu sync.Mutex
 	var ending sync.WaitGroup
 	slots := make(chan struct{}, 16)
+	pending := make(map[string]bool)
 	for _, l := range left {
 		l.silence()
+		pending[l.id] = true
+	}
+	for _, l := range left {
 		ending.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			if err := b.shutDown(ctx, l); err != nil {
-				mu.Lock()
-				errs = append(errs, err)
-				mu.Unlock()
-			}
+			err := b.shutDown(ctx, l)
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+			delete(pending, l.id)
 		})
 	}
-	ending.Wait()
-	b.stock.close()
-	b.work.Wait()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		ending.Wait()
+		b.stock.close()
+		b.work.Wait()
+	}()
+	late := awaitEnds(ctx, ended, b.o.EndLimit/4)
+	mu.Lock()
+	defer mu.Unlock()
+	if late {
+		errs = append(errs, unended(slices.Sorted(maps.Keys(pending))))
+	}
 	errs = append(errs, b.writes.saveAll(context.WithoutCancel(ctx)))
 	return errors.Join(append(errs, b.claim.Remove())...)
+}
+
+// awaitEnds waits for ended, and after ctx for limit. It says whether that was not
+// enough.
+func awaitEnds(ctx context.Context, ended <-chan struct{}, limit time.Duration) (late bool) {
+	select {
+	case <-ended:
+		return false
+	case <-ctx.Done():
+	}
+	select {
+	case <-ended:
+		return false
+	case <-time.After(limit):
+		return true
+	}
+}
+
+// unended is the error for what is left when Close waits no longer.
+func unended(ids []string) error {
+	what := "calls under way"
+	if len(ids) > 0 {
+		what = "sandboxes " + strings.Join(ids, ", ")
+	}
+	return sandbox.Unended("stop", what+" are left")
 }
 
 // shutDown ends l if it runs.

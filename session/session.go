@@ -22,6 +22,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -60,6 +61,9 @@ type Options struct {
 	// Outlive has sandboxes that live on made so that they may be let live on when
 	// this process is gone, where the level can.
 	Outlive bool
+	// EndLimit is how long a level may take to end what it was told to end, before its
+	// caller gets an error; 40 seconds when 0.
+	EndLimit time.Duration
 	// Now is the clock of records; time.Now when nil.
 	Now func() time.Time
 }
@@ -84,6 +88,7 @@ func New(o Options) (*Session, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	o.EndLimit = cmp.Or(o.EndLimit, defaultEndLimit)
 	return &Session{o: o}, nil
 }
 

@@ -330,7 +330,7 @@ func (s *stock) make(ctx context.Context, k *stockKind) (_ *stocked, err error) 
 	if err != nil {
 		return nil, inTime(err)
 	}
-	r.undo.add(box.Destroy)
+	r.undo.add(r.s.bounded(box.Destroy))
 	in := &inside{run: r, box: box, world: w}
 	client, err := in.connect(ctx)
 	if err != nil {

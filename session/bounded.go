@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// defaultEndLimit is how long a level may take to end what it was told to end. The
+// levels have limits of their own, at most 30 s, and say what is left; this one is for
+// what they did not think of.
+const defaultEndLimit = 40 * time.Second
+
+func overdue(limit time.Duration) error {
+	return sandbox.Unended("end sandbox", fmt.Sprintf("its level is still at it after %s", limit))
+}
+
+// runBounded returns what run does, and waits no longer than the end limit for it once
+// ctx has ended. Where that is not enough, later is called when run has returned after all.
+func (s *Session) runBounded(ctx context.Context, run func() (*sandbox.Result, error), later func()) (*sandbox.Result, error) {
+	var res *sandbox.Result
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		res, err = run()
+	}()
+	select {
+	case <-done:
+		return res, err
+	case <-ctx.Done():
+	}
+	select {
+	case <-done:
+		return res, err
+	case <-time.After(s.o.EndLimit):
+	}
+	go func() {
+		<-done
+		later()
+	}()
+	return nil, overdue(s.o.EndLimit)
+}
+
+// bounded is step, which is waited for no longer than the end limit.
+func (s *Session) bounded(step func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		done := make(chan error, 1)
+		go func() { done <- step(ctx) }()
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(s.o.EndLimit):
+			return overdue(s.o.EndLimit)
+		}
+	}
+}
