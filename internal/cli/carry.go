@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"sync/atomic"
 
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
@@ -21,7 +22,8 @@ func (a *app) carryOut(ctx context.Context, f *runFlags, s *opened, call *sessio
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	sig := listen(end)
+	var terminal atomic.Pointer[tty]
+	sig := listen(end, a.giveUp(&terminal))
 	defer sig.stop()
 	call.Signals = sig.forward
 	call.Ask, call.TypedInput = a.terminalAsker(sig.forward), isTerminal(stdin)
@@ -38,16 +40,17 @@ func (a *app) carryOut(ctx context.Context, f *runFlags, s *opened, call *sessio
 	bar := a.startProgress("pulling " + call.Image)
 	defer bar.end()
 	call.OnPull = bar.set
-	tty, err := a.attach(f, call, stdin)
+	t, err := a.attach(f, call, stdin)
 	if err != nil {
 		return err
 	}
-	defer tty.restore()
+	terminal.Store(t)
+	defer t.restore()
 
 	streams, finish := a.streams(f, stdin)
 	res, err := s.Do(ctx, call, streams)
 	finish()
-	tty.restore()
+	t.restore()
 	st.stop(res)
 	if got := sig.got(); got != 0 && (res == nil || res.Signal == "SIGKILL" && res.Status == sandbox.StatusError) {
 		// Ended from outside: as a shell shows it.

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"crypto/rand"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -13,7 +14,8 @@ import (
 )
 
 // startDaemon starts caisson serve with the flags that it is given, until the
-// script ends, and sets CAISSON_URL and CAISSON_API_KEY: daemon [FLAG...].
+// script ends, and sets CAISSON_URL, CAISSON_API_KEY and DAEMON, which is its process id:
+// daemon [FLAG...].
 func startDaemon(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("daemon starts one")
@@ -29,7 +31,7 @@ func startDaemon(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	cmd := exec.Command(path, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
 	cmd.Args[0] = "caisson"
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "CAISSON_STATE", "CAISSON_API_KEY", "CAISSON_FAKE_AGENT", "CAISSON_TEST_BINARY"} {
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "CAISSON_STATE", "CAISSON_API_KEY", "CAISSON_FAKE_AGENT", "CAISSON_FAKE_STUCK", "CAISSON_TEST_BINARY"} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}
 	cmd.Dir = ts.MkAbs(".")
@@ -61,4 +63,5 @@ func startDaemon(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("it does not serve")
 	}
 	ts.Setenv("CAISSON_URL", url)
+	ts.Setenv("DAEMON", strconv.Itoa(cmd.Process.Pid))
 }

@@ -109,6 +109,6 @@ func (a *app) house(ctx context.Context, f *serveFlags, log *slog.Logger, link f
 	if h.boxes, err = session.OpenSandboxes(ctx, o); err != nil {
 		return nil, err
 	}
-	h.closers = append(h.closers, func() error { return h.endSandboxes(context.WithoutCancel(ctx)) })
+	h.closers = append(h.closers, func() error { return h.endSandboxes(ctx) })
 	return h, nil
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -44,6 +45,10 @@ func fake() map[string]sandbox.Driver {
 		d.Caps = func(c *sandbox.Capabilities) { c.Unusable, c.Remedy = why, "sysctl something" }
 	}
 	d.Agent = os.Getenv("CAISSON_FAKE_AGENT") != ""
+	if began := os.Getenv("CAISSON_FAKE_STUCK"); began != "" {
+		daemonLimit = time.Second
+		return map[string]sandbox.Driver{"gvisor": stuck{d, began}}
+	}
 	return map[string]sandbox.Driver{"gvisor": d}
 }
 

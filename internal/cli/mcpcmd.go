@@ -47,6 +47,8 @@ third-party MCP server, which then runs in a sandbox.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(contextOf(cmd), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
+			context.AfterFunc(ctx, stop) // a second signal ends it at once
+			defer a.mustEnd(ctx)()
 			return a.serveMCP(ctx, policyFile)
 		},
 	}
@@ -95,6 +97,8 @@ time.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(contextOf(cmd), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
+			context.AfterFunc(ctx, stop) // a second signal ends it at once
+			defer a.mustEnd(ctx)()
 			defer runtime.KeepAlive(room())
 			slack()
 			g, end, err := a.gateway(ctx, cmd, f, args)

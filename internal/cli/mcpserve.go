@@ -93,6 +93,6 @@ func (a *app) privateHouse(ctx context.Context, policyFile string) (_ *house, _ 
 	if h.boxes, err = session.OpenSandboxes(ctx, o); err != nil {
 		return nil, nil, err
 	}
-	h.closers = append(h.closers, func() error { return h.endSandboxes(context.WithoutCancel(ctx)) })
+	h.closers = append(h.closers, func() error { return h.endSandboxes(ctx) })
 	return h, &session.Key{ID: id, Name: actor()}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -97,7 +98,8 @@ func (a *app) speak(ctx context.Context, cmd *cobra.Command, d *daemon, c *clien
 	e := client.Exec{Command: argv, Env: env, Cwd: f.dir, User: f.user, Timeout: client.In(f.timeout)}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	sig := listen(end)
+	var terminal atomic.Pointer[tty]
+	sig := listen(end, a.giveUp(&terminal))
 	defer sig.stop()
 	over := make(chan struct{})
 	defer close(over)
@@ -109,14 +111,15 @@ func (a *app) speak(ctx context.Context, cmd *cobra.Command, d *daemon, c *clien
 	}
 	as := &runFlags{tty: f.tty, raw: f.raw}
 	call := &session.Call{}
-	tty, err := a.attach(as, call, stdin)
+	t, err := a.attach(as, call, stdin)
 	if err != nil {
 		return err
 	}
-	defer tty.restore()
-	if t := call.TTY; t != nil {
-		e.Terminal = &client.Terminal{Rows: t.Size.Rows, Cols: t.Size.Cols, Term: call.Term}
-		streams.Resize = sizes(t.Resize, over)
+	terminal.Store(t)
+	defer t.restore()
+	if shown := call.TTY; shown != nil {
+		e.Terminal = &client.Terminal{Rows: shown.Size.Rows, Cols: shown.Size.Cols, Term: call.Term}
+		streams.Resize = sizes(shown.Resize, over)
 	}
 	var out, errs bytes.Buffer
 	finish := func() {}
@@ -130,7 +133,7 @@ func (a *app) speak(ctx context.Context, cmd *cobra.Command, d *daemon, c *clien
 	}
 	r, err := carried(ctx, c, id, e, streams)
 	finish()
-	tty.restore()
+	t.restore()
 	if got := sig.got(); got != 0 && r == nil {
 		a.code = 128 + int(got)
 		a.say("ended by %s", signalName(got))

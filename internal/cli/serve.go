@@ -109,6 +109,7 @@ network, until the next one takes them over, for as long as --grace says.`,
 func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	defer a.mustEnd(ctx)()
 	defer runtime.KeepAlive(room())
 	if f.keepRunning && f.grace == 0 {
 		return &sandbox.Error{Op: "--keep-running", Kind: sandbox.ErrInvalid, Problem: "with --grace 0 sandboxes end with this process", Hint: "leave one of them out"}
@@ -184,7 +185,7 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 }
 
 // shutdownPatience is how long sandboxes may take to end, and after that
-// answers under way.
+// answers under way. See mustEnd for what they cannot keep.
 const (
 	shutdownPatience = 30 * time.Second
 	answerPatience   = 5 * time.Second
@@ -334,12 +335,14 @@ type house struct {
 	closers   []func() error
 }
 
-// endSandboxes ends them once.
+// endSandboxes ends them once. Those that have not ended in time are an error.
 func (h *house) endSandboxes(ctx context.Context) error {
 	if h.ended {
 		return nil
 	}
 	h.ended = true
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownPatience)
+	defer cancel()
 	return h.boxes.Close(ctx)
 }
 

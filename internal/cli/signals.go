@@ -16,8 +16,9 @@ import (
 const grace = 2 * time.Second
 
 // signals hands the first SIGINT, SIGTERM, SIGHUP or SIGQUIT to the program, and ends
-// the sandbox when it is not gone soon, or at the second one. What asks for no end
-// (SIGUSR1, SIGUSR2) it hands on, each time.
+// the sandbox when it is not gone soon, or at the second one. Where it does not end it
+// gives up soon after the second, or at the third. What asks for no end (SIGUSR1,
+// SIGUSR2) it hands on, each time.
 type signals struct {
 	forward chan syscall.Signal
 	in      chan os.Signal // that ask for the end; others have no place in it to take
@@ -28,7 +29,8 @@ type signals struct {
 	first syscall.Signal
 }
 
-func listen(end func(error)) *signals {
+// listen begins that; giveUp ends this process.
+func listen(end func(error), giveUp func(syscall.Signal)) *signals {
 	s := &signals{forward: make(chan syscall.Signal, 4), in: make(chan os.Signal, 4), passed: make(chan os.Signal, 4), done: make(chan struct{})}
 	// SIGPIPE is caught so that a closed output ends the program and not this
 	// process, which has to clean up.
@@ -38,18 +40,20 @@ func listen(end func(error)) *signals {
 	if pass := slices.DeleteFunc(passedOn(), signal.Ignored); len(pass) > 0 { // of none it would be all
 		signal.Notify(s.passed, pass...)
 	}
-	go s.loop(end)
+	go s.loop(end, giveUp)
 	return s
 }
 
-func (s *signals) loop(end func(error)) {
-	var late <-chan time.Time
+func (s *signals) loop(end func(error), giveUp func(syscall.Signal)) {
+	var late, last <-chan time.Time
 	for {
 		select {
 		case <-s.done:
 			return
 		case <-late:
 			end(fmt.Errorf("ended by %s", signalName(s.got())))
+		case <-last:
+			giveUp(s.got())
 		case in := <-s.passed:
 			sig, _ := in.(syscall.Signal)
 			s.pass(sig)
@@ -58,7 +62,11 @@ func (s *signals) loop(end func(error)) {
 			if sig == syscall.SIGPIPE {
 				continue
 			}
+			if last != nil {
+				giveUp(s.got())
+			}
 			if s.got() != 0 {
+				last = time.After(runLimit)
 				end(fmt.Errorf("ended by %s", signalName(sig)))
 				continue
 			}
