@@ -4,8 +4,8 @@ package gvisor
 
 import (
 	"context"
+	"errors"
 	"reflect"
-	"time"
 
 	"github.com/caisson-run/caisson/internal/linux/cgroup"
 	"github.com/caisson-run/caisson/sandbox"
@@ -51,7 +51,7 @@ func (d *Driver) Early(id, stateDir string, limits sandbox.Limits) (release func
 	return func() {
 		if e := d.takeEarly(id); e != nil {
 			<-e.done
-			e.berth.close()
+			_ = e.berth.close() // nothing ran in it; what stays is swept
 		}
 	}
 }
@@ -86,7 +86,7 @@ func (d *Driver) berth(id, stateDir string, limits *sandbox.Limits) (*berth, err
 	if e.err == nil && e.stateDir == stateDir && reflect.DeepEqual(e.limits, *limits) {
 		return e.berth, nil
 	}
-	e.berth.close()
+	_ = e.berth.close() // nothing ran in it; what stays is swept
 	return d.makeBerth(id, stateDir, limits)
 }
 
@@ -97,8 +97,7 @@ func (d *Driver) makeBerth(id, stateDir string, limits *sandbox.Limits) (*berth,
 		b.shim, err = startShim(stateDir, b.group)
 	}
 	if err != nil {
-		b.close()
-		return nil, err
+		return nil, errors.Join(err, b.close())
 	}
 	return b, nil
 }
@@ -127,19 +126,24 @@ func (b *berth) makeGroup(host *cgroup.Host, id, stateDir string, limits *sandbo
 	return nil
 }
 
-// close ends what is left of it. It may be called twice, and of none.
-func (b *berth) close() {
+// close ends what is left of it. It may be called twice, and of none. What does not
+// end in time is an error, and left to the next sweep.
+func (b *berth) close() error {
 	if b == nil {
-		return
+		return nil
 	}
+	var errs []error
 	if b.shim != nil {
-		b.shim.end()
+		errs = append(errs, b.shim.end())
 	}
 	if b.group != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		_ = b.group.Kill(ctx)
-		_ = b.group.Remove(ctx)
+		ctx := context.Background() // without a deadline each waits 5 s
+		if err := b.group.Kill(ctx); err != nil {
+			errs = append(errs, err)
+		} else {
+			errs = append(errs, b.group.Remove(ctx))
+		}
 		b.group = nil
 	}
+	return errors.Join(errs...)
 }

@@ -4,6 +4,7 @@ package gvisor
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -82,12 +83,10 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first, base uint32) (*box, error) 
 		return nil, err
 	}
 	if b.berth, err = d.berth(spec.ID, spec.StateDir, &spec.Limits); err != nil {
-		b.close()
-		return nil, err
+		return nil, errors.Join(err, b.close())
 	}
 	if err := b.makeOrder(f); err != nil {
-		b.close()
-		return nil, err
+		return nil, errors.Join(err, b.close())
 	}
 	return b, nil
 }
@@ -216,10 +215,11 @@ func (b *box) flags() map[string]string {
 }
 
 // close removes what is left when the shim is gone. It may be called twice.
-func (b *box) close() {
-	b.berth.close()
+func (b *box) close() error {
+	err := b.berth.close()
 	for _, f := range b.opened {
 		f.Close()
 	}
 	b.opened = nil
+	return err
 }

@@ -48,12 +48,16 @@ var (
 )
 
 // Run runs one program as the first process of a sandbox of its own.
-func (d *Driver) Run(ctx context.Context, spec *sandbox.Spec, exec *sandbox.Exec) (*sandbox.Result, error) {
+func (d *Driver) Run(ctx context.Context, spec *sandbox.Spec, exec *sandbox.Exec) (_ *sandbox.Result, err error) {
 	b, err := d.oneShot(spec, exec)
 	if err != nil {
 		return nil, err
 	}
-	defer b.close()
+	defer func() {
+		if left := b.close(); err == nil {
+			err = left
+		}
+	}()
 	return b.runToEnd(ctx, exec)
 }
 

@@ -4,6 +4,7 @@ package gvisor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -35,7 +36,7 @@ type instance struct {
 	self   self
 	stream *os.File
 	opener *stream.Opener
-	log    sync.WaitGroup
+	log    *os.File    // our end of the agent's log; nil where the shim reads it
 	left   atomic.Bool // its owner let go of it
 
 	survives bool // it may be told to live on without its owner
@@ -84,8 +85,7 @@ func (d *Driver) startInstance(ctx context.Context, spec *sandbox.Spec, from str
 	b.order.Restore, b.order.Files = from, files
 	i := &instance{box: b, self: self, ended: make(chan struct{})}
 	if err := i.start(mark); err != nil {
-		b.close()
-		return nil, err
+		return nil, errors.Join(err, b.close())
 	}
 	started := make(chan struct{})
 	go i.follow(started)
@@ -177,10 +177,8 @@ func (i *instance) start(mark stream.Mark) error {
 	}
 	// What the agent complains about is written by the sandbox: nobody's
 	// business but a debugger's. It is read so that it cannot block.
-	i.log.Go(func() {
-		defer logRead.Close()
-		_, _ = io.Copy(io.Discard, logRead)
-	})
+	i.log = logRead
+	go func() { _, _ = io.Copy(io.Discard, logRead) }()
 	return nil
 }
 
@@ -281,16 +279,24 @@ func (i *instance) Usage(ctx context.Context) (sandbox.Usage, error) {
 	}
 }
 
-// Destroy ends the sandbox and waits until nothing of it is left. One that was let
+// Destroy ends the sandbox and waits until nothing of it is left, or what is left does
+// not end in time, which is an error. One that was let
 // go of is not its owner's to destroy.
 func (i *instance) Destroy(context.Context) error {
 	if i.left.Load() {
 		return nil
 	}
 	i.box.shim.kill()
-	<-i.ended
-	i.box.close()
+	<-i.ended // in time: see kill
+	err := i.box.close()
 	i.stream.Close()
-	i.log.Wait()
-	return nil
+	i.closeLog()
+	return err
+}
+
+// closeLog stops reading the agent's log, which is over, or the shim's to read.
+func (i *instance) closeLog() {
+	if i.log != nil {
+		i.log.Close()
+	}
 }

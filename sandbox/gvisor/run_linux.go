@@ -96,10 +96,11 @@ func (b *box) waitExit(exec *sandbox.Exec) (*protocol.Event, error) {
 				exec.Sample(usage(ev.Counters))
 			}
 		case protocol.Exited:
-			b.shim.end()
-			return ev, nil
+			return ev, b.shim.end()
 		case protocol.Failed:
-			b.shim.end()
+			if err := b.shim.end(); err != nil {
+				return nil, err
+			}
 			return b.failed(ev)
 		}
 	}

@@ -34,6 +34,7 @@ type shimProcess struct {
 	out *json.Encoder
 
 	lateOnce, stopOnce sync.Once
+	stuck              error // why end gave up; nil: it has ended
 }
 
 // startShim starts the shim of the sandbox in stateDir, as a member of group unless that
@@ -192,15 +193,16 @@ func (s *shimProcess) lastWord(err error) error {
 	case err != nil:
 		return err
 	case ev.Kind == protocol.Failed:
-		s.end()
-		return explain(ev)
+		return errors.Join(explain(ev), s.end())
 	}
 	return s.lost(nil)
 }
 
 // lost explains a shim that is gone.
 func (s *shimProcess) lost(err error) error {
-	s.end()
+	if stuck := s.end(); stuck != nil {
+		return stuck
+	}
 	if hungUp(err) {
 		err = nil
 	}
@@ -212,26 +214,50 @@ func (s *shimProcess) lost(err error) error {
 }
 
 // endGrace is how long a shim may take to take everything away when it is
-// told to, or hung up on.
-var endGrace = 10 * time.Second
+// told to, or hung up on; killGrace how long when it is killed after that. Longer takes
+// only what no signal reaches: a process that waits for a disk or a file server.
+var (
+	endGrace  = 10 * time.Second
+	killGrace = 5 * time.Second
+)
 
 // kill makes the shim end everything. A shim that does not (somebody has
 // stopped it) is killed, and the kernel kills the sandbox with it.
 func (s *shimProcess) kill() {
-	_ = s.command(protocol.Command{Kind: protocol.Kill})
-	s.lateOnce.Do(func() { time.AfterFunc(endGrace, s.slay) })
+	s.lateOnce.Do(func() {
+		time.AfterFunc(endGrace, func() {
+			s.slay()
+			_ = s.conn.SetReadDeadline(time.Now().Add(killGrace)) // for next, where even that does not end it
+		})
+	})
+	_ = s.command(protocol.Command{Kind: protocol.Kill}) // it may block, for as long as that
 }
 
 // end hangs up, which makes the shim end everything, and waits for it, as long
-// as kill would. A shim that has no order has nothing to end.
-func (s *shimProcess) end() {
+// as kill would. A shim that has no order has nothing to end. One that does not end
+// is an error.
+func (s *shimProcess) end() error {
 	s.stopOnce.Do(func() {
 		if !s.ordered {
 			s.slay()
 		}
 		s.conn.Close()
-		late := time.AfterFunc(endGrace, s.slay)
-		defer late.Stop()
-		s.wait()
+		gone := make(chan struct{})
+		go func() {
+			defer close(gone)
+			s.wait()
+		}()
+		select {
+		case <-gone:
+			return
+		case <-time.After(endGrace):
+		}
+		s.slay()
+		select {
+		case <-gone:
+		case <-time.After(killGrace):
+			s.stuck = sandbox.Unended("end sandbox", fmt.Sprintf("%s after it was killed its keeper process %d is left", killGrace, s.pid()))
+		}
 	})
+	return s.stuck
 }

@@ -101,7 +101,7 @@ func (i *instance) Leave() error {
 	for _, f := range i.box.opened {
 		f.Close()
 	}
-	i.log.Wait()
+	i.closeLog()
 	return i.stream.Close()
 }
 
@@ -238,7 +238,10 @@ func endForeign(ctx context.Context, conn *net.UnixConn, id string, l *protocol.
 	case <-ended:
 	case <-ctx.Done():
 		p.slay() // what holds the sandbox ends with it
-		<-ended
+		select {
+		case <-ended:
+		case <-time.After(killGrace): // it ends when what it waits for answers
+		}
 	}
 	return e
 }
