@@ -94,6 +94,14 @@ type Sweeper interface {
 	Sweep(ctx context.Context, id string) error
 }
 
+// EmptySweeper is the optional ability of a Driver to take away what sandboxes have left
+// outside their state directories when these are gone too: control groups.
+type EmptySweeper interface {
+	// SweepEmpty removes that as far as nothing runs in it, of sandboxes whose state
+	// directories lay in dir. It leaves those for which owned says that they have one.
+	SweepEmpty(ctx context.Context, dir string, owned func(id string) bool) error
+}
+
 // EarlyStarter is the optional ability of a Driver to begin to make a sandbox before
 // everything about it is known.
 type EarlyStarter interface {

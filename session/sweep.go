@@ -5,6 +5,8 @@ package session
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -37,9 +39,33 @@ func sweepState(ctx context.Context, state State, drivers map[string]sandbox.Dri
 		}
 		return errors.Join(errs...)
 	})
+	err = errors.Join(err, sweepGroups(ctx, state, drivers))
 	// Afterwards, since what still runs of a dead owner's could make a file of its own
 	// where a placeholder was: its mount goes with the name.
 	return errors.Join(err, hostpath.Sweep(placeholdersOf(state)))
+}
+
+// sweepGroups takes away what is left of sandboxes whose directory is gone, as it is when
+// their owner gave up on their end.
+func sweepGroups(ctx context.Context, state State, drivers map[string]sandbox.Driver) error {
+	some, err := state.RunPath("any")
+	if err != nil {
+		return err
+	}
+	owned := func(id string) bool {
+		path, err := state.RunPath(id)
+		if err == nil {
+			_, err = os.Lstat(path)
+		}
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	var errs []error
+	for _, d := range drivers {
+		if sw, ok := d.(sandbox.EmptySweeper); ok {
+			errs = append(errs, sw.SweepEmpty(ctx, filepath.Dir(some), owned))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // What may still be ending when Sandboxes are opened is passed over, as what lives is:

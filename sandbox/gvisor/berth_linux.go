@@ -115,7 +115,7 @@ func (b *berth) makeGroup(host *cgroup.Host, id, stateDir string, limits *sandbo
 	if err != nil {
 		return err
 	}
-	g, err := host.Create(cgroup.NameOf(id), want)
+	g, err := host.Create(cgroup.NameOf(id, stateDir), want)
 	if err != nil {
 		return &sandbox.Error{
 			Op: "limit sandbox", Kind: sandbox.ErrUnavailable, Problem: "its control group cannot be made", Cause: err,

@@ -84,5 +84,12 @@ func (d *Driver) Sweep(ctx context.Context, id string) error {
 	return d.groups.Sweep(ctx, id)
 }
 
+var _ sandbox.EmptySweeper = (*Driver)(nil)
+
+// SweepEmpty removes control groups whose sandbox's directory is gone.
+func (d *Driver) SweepEmpty(ctx context.Context, dir string, owned func(id string) bool) error {
+	return d.groups.SweepEmpty(ctx, dir, owned)
+}
+
 // euid is who caisson runs as.
 var euid, egid = os.Geteuid(), os.Getegid()

@@ -185,7 +185,7 @@ func (b *box) newGroup(host *cgroup.Host) (g *cgroup.Group, pids bool, err error
 	if want.Pids > 0 && few(b.spec.Limits.Processes) {
 		want.Pids++ // the builder
 	}
-	g, err = host.Create(cgroup.NameOf(b.spec.ID), want)
+	g, err = host.Create(cgroup.NameOf(b.spec.ID, b.spec.StateDir), want)
 	if err != nil {
 		return nil, false, &sandbox.Error{
 			Op: "limit sandbox", Kind: sandbox.ErrUnavailable, Problem: "its control group cannot be made", Cause: err,

@@ -101,8 +101,8 @@ func (g *Group) Remove(ctx context.Context) error {
 
 // removeParent removes what makeParent has made, unless a neighbour is in it.
 func (g *Group) removeParent() {
-	if g.version == 2 {
-		_ = g.k.rmdir(filepath.Dir(g.dir("")))
+	if dir := g.dir(""); g.version == 2 && dir != "" {
+		_ = g.k.rmdir(filepath.Dir(dir))
 	}
 }
 

@@ -52,7 +52,7 @@ func TestKillTakesFrozen(t *testing.T) {
 	h := host(t)
 	for name, by := range map[string]func(g *Group) *Group{
 		"its owner": func(g *Group) *Group { return g },
-		"by name":   func(g *Group) *Group { g, err := Detect().Open(g.Name()); must(t, err); return g },
+		"by name":   func(g *Group) *Group { g, err := Open(named(Detect(), g.Name())); must(t, err); return g },
 		"by directories": func(g *Group) *Group {
 			g, err := Open(g.Dirs())
 			must(t, err)

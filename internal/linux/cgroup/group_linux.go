@@ -79,10 +79,9 @@ func (g *Group) fail(op string, cause error) error {
 func Open(dirs []string) (*Group, error) {
 	g := &Group{version: 2, dirs: make(map[string]string), k: realKernel()}
 	for _, dir := range dirs {
-		name, flat := strings.CutPrefix(filepath.Base(dir), flatPrefix)
+		name, flat := groupName(dir), strings.HasPrefix(filepath.Base(dir), flatPrefix)
 		bad := sandbox.Errorf(sandbox.ErrInvalid, "open cgroup", "%q is none of caisson's", dir)
-		if checkName(name) != nil || !filepath.IsAbs(dir) || filepath.Clean(dir) != dir ||
-			!flat && filepath.Base(filepath.Dir(dir)) != parentName || (g.name != "" && g.name != name) {
+		if name == "" || !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || (g.name != "" && g.name != name) {
 			return nil, bad
 		}
 		g.name = name
@@ -95,24 +94,6 @@ func Open(dirs []string) (*Group, error) {
 			g.version = 1
 		}
 		for _, c := range controllersIn(dir, magic(dir)) {
-			g.dirs[c] = dir
-		}
-	}
-	return g, nil
-}
-
-// Open takes up the group of a name below this host's bases; see the function.
-func (h *Host) Open(name string) (*Group, error) {
-	if err := checkName(name); err != nil {
-		return nil, err
-	}
-	g := &Group{name: name, version: h.Version, dirs: make(map[string]string), k: h.k}
-	bases := h.bases(Limits{IO: 1})
-	if freezer := h.extra["freezer"]; freezer != "" {
-		bases["freezer"] = freezer // one that was frozen
-	}
-	for c, base := range bases {
-		if dir := h.place(base, name); exists(dir) {
 			g.dirs[c] = dir
 		}
 	}

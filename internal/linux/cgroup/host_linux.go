@@ -50,6 +50,7 @@ type Host struct {
 	// Notes are remarks on how limits hold here, one sentence each.
 	Notes []string
 
+	roots       []string          // where the hierarchies are mounted that have these controllers
 	controllers map[string]string // controller, by v2's name → base directory
 	extra       map[string]string // version 1: cpuacct, freezer → base directory
 	evict       bool              // version 2: our process must leave the base for a leaf first
@@ -95,7 +96,7 @@ func detect(k *kernel) *Host {
 	// version 1: whoever has them decides.
 	switch {
 	case has2 && (!has1 || hasAny(read(filepath.Join(m.point, "cgroup.controllers")))):
-		h.Version = 2
+		h.Version, h.roots = 2, []string{m.point}
 		h.detect2(t, m)
 	case has1:
 		h.Version = 1
@@ -163,6 +164,9 @@ func (h *Host) detect1(t table) {
 		m, ok := t.mount(c)
 		if !ok {
 			continue
+		}
+		if !slices.Contains(h.roots, m.point) {
+			h.roots = append(h.roots, m.point)
 		}
 		base := h.base1(t, m, c)
 		switch name := v2Name(c); {

@@ -5,12 +5,38 @@ package cgroup
 import (
 	"context"
 	"errors"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// NameOf is the group of the sandbox with the given ID.
-func NameOf(id string) string { return "caisson-" + id }
+// NameOf is the group of the sandbox with the given ID and state directory. Its end says
+// in which directory that lies, see ownerOf: so a group can be told from those of other
+// caissons when its sandbox's state directory is gone.
+func NameOf(id, stateDir string) string {
+	if owner := ownerOf(filepath.Dir(stateDir)); owner != "" {
+		return sandboxPrefix + id + "." + owner
+	}
+	return sandboxPrefix + id
+}
+
+const sandboxPrefix = "caisson-"
+
+// ownerOf tells a directory from all others that there are and were on this host, by its
+// device, its inode and when it was made: neither a name, which another may have later,
+// nor anything in it, which a copy has too. It is empty where that cannot be found out.
+func ownerOf(dir string) string {
+	var st unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, dir, 0, unix.STATX_INO|unix.STATX_BTIME, &st); err != nil || st.Mask&unix.STATX_BTIME == 0 {
+		return ""
+	}
+	word := func(n uint64) string { return strconv.FormatUint(n, 36) }
+	return word(unix.Mkdev(st.Dev_major, st.Dev_minor)) + "-" + word(st.Ino) + "-" + word(uint64(st.Btime.Sec)*1e9+uint64(st.Btime.Nsec))
+}
 
 // Share is what a level itself takes in a sandbox's group, on top of what programs may.
 type Share struct {
@@ -43,6 +69,15 @@ func (h *Host) LimitsOf(l *sandbox.Limits, own Share, stateDir string) (Limits, 
 	return g, nil
 }
 
+// Find is where the group of the sandbox with the given ID is, in whatever group its
+// owner was that made it: one directory for each hierarchy.
+func (h *Host) Find(ctx context.Context, id string) []string {
+	return h.find(ctx, func(name string) bool {
+		rest, ok := strings.CutPrefix(name, sandboxPrefix+id)
+		return ok && (rest == "" || rest[0] == '.')
+	})
+}
+
 // Sweep ends what still runs in the group of a sandbox whose owner was killed, and
 // removes it. That there is none is no error.
 func (l *Lookup) Sweep(ctx context.Context, id string) error {
@@ -50,14 +85,41 @@ func (l *Lookup) Sweep(ctx context.Context, id string) error {
 	if host == nil {
 		return nil
 	}
-	g, err := host.Open(NameOf(id))
-	if errors.Is(err, sandbox.ErrNotFound) {
-		return nil
-	} else if err != nil {
+	g, err := Open(host.Find(ctx, id))
+	if err != nil {
 		return err
 	}
 	if err := g.Kill(ctx); err != nil {
 		return err
 	}
 	return g.Remove(ctx)
+}
+
+// SweepEmpty removes the groups of sandboxes whose state directories were in dir and are
+// there no more, as far as nothing is in them; a living owner's sandbox has its directory
+// for longer than its group. owned says whether the sandbox with an ID has its directory.
+func (l *Lookup) SweepEmpty(ctx context.Context, dir string, owned func(id string) bool) error {
+	host, owner := l.Host(), ownerOf(dir)
+	if host == nil || owner == "" {
+		return nil
+	}
+	of := func(name string) (id string, ours bool) {
+		id, ours = strings.CutSuffix(name, "."+owner)
+		rest, ok := strings.CutPrefix(id, sandboxPrefix)
+		return rest, ours && ok
+	}
+	var errs []error
+	// All are found before the first is asked about: who makes a group has the directory.
+	for _, path := range host.find(ctx, func(name string) bool { _, ours := of(name); return ours }) {
+		if id, _ := of(groupName(path)); owned(id) {
+			continue
+		}
+		g, err := Open([]string{path})
+		if err == nil {
+			_, err = g.removeTree(path) // something is in it: not gone
+			g.removeParent()
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }

@@ -3,6 +3,11 @@
 package cgroup
 
 import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"os"
+	"path/filepath"
 	"reflect"
 	"testing"
 
@@ -43,7 +48,7 @@ func TestSweep(t *testing.T) {
 	if err := l.Sweep(t.Context(), id); err != nil {
 		t.Errorf("of nothing: %v", err)
 	}
-	g, err := h.Create(NameOf(id), Limits{})
+	g, err := h.Create(NameOf(id, t.TempDir()), Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,5 +64,64 @@ func TestSweep(t *testing.T) {
 	}
 	if err := (&Lookup{Off: true}).Sweep(t.Context(), id); err != nil {
 		t.Error(err)
+	}
+}
+
+// Groups whose sandbox's directory is gone go where they are empty and of the same
+// directory, wherever their owner was; everything else stays.
+func TestSweepEmpty(t *testing.T) {
+	h := host(t)
+	l := &Lookup{}
+	l.once.Do(func() { l.host = h })
+	runs, others := t.TempDir(), t.TempDir()
+	make := func(id, dir string) *Group {
+		g, err := h.Create(NameOf(id, filepath.Join(dir, id)), Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = g.Kill(context.Background()); _ = g.Remove(context.Background()) })
+		return g
+	}
+	left, owned, busy, foreign := make("sbx_left", runs), make("sbx_owned", runs), make("sbx_busy", runs), make("sbx_foreign", others)
+	p := start(t, busy, "burn")
+	// One that was made by a caisson that was in another group of its own.
+	deep := ""
+	if h.Version == 1 {
+		above := filepath.Join(filepath.Dir(left.Dirs()[0]), "caisson-test-"+rand.Text())
+		deep = filepath.Join(above, filepath.Base(left.Dirs()[0]))
+		if err := errors.Join(os.Mkdir(above, 0o755), os.Mkdir(deep, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.Remove(deep); os.Remove(above) })
+	}
+	if err := l.SweepEmpty(t.Context(), runs, func(id string) bool { return id == "sbx_owned" }); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		what string
+		dirs []string
+		want bool
+	}{
+		{"an empty one whose directory is gone", left.Dirs(), false}, {"one elsewhere", []string{deep}, false},
+		{"one whose directory is there", owned.Dirs(), true}, {"one with a process in it", busy.Dirs(), true}, {"one of another directory", foreign.Dirs(), true},
+	} {
+		for _, dir := range c.dirs {
+			if exists(dir) != c.want {
+				t.Errorf("%s: %s is there: %v", c.what, dir, exists(dir))
+			}
+		}
+	}
+	if err := busy.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.Wait()
+	// A directory of the same name is another one.
+	if err := errors.Join(os.Remove(runs), os.Mkdir(runs, 0o700), l.SweepEmpty(t.Context(), runs, func(string) bool { return false })); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range append(busy.Dirs(), owned.Dirs()...) {
+		if !exists(dir) {
+			t.Errorf("%s went for a directory that was made later", dir)
+		}
 	}
 }
