@@ -69,6 +69,7 @@ func Cases() []Case {
 		{"K19", "find namespaces, users, groups or descriptors shared with the host", hostKernel},
 		{"K20", "get past the system call filter", hostKernel},
 		{"K21", "take of what the kernel has one pool of: socket filters, flow labels, huge pages, filters of one's own", hostKernel},
+		{"K22", "make processes that are caisson's children, which nobody waits for (clone with CLONE_PARENT)", hostKernel},
 		{"S01", "find caisson's environment in one's own", inheritance},
 		{"S02", "find caisson's environment in /proc/*/environ", inheritance},
 		{"S03", "find caisson's open descriptors", inheritance},

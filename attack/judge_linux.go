@@ -164,6 +164,7 @@ func judges() map[string]judging {
 		"K19": {see: (*evidence).unlike},
 		"K20": {see: (*evidence).unfiltered, believed: true},
 		"K21": {see: (*evidence).pooled, believed: true},
+		"K22": {see: (*evidence).siblings, believed: true},
 		"S01": {see: nothing},
 		"S02": {see: (*evidence).environments},
 		"S03": {see: seePlant("S03")},
@@ -404,6 +405,21 @@ func (e *evidence) pooled() string {
 			if p.argvHas(e.nonce) && q.argvHas(e.nonce) && e.shared && filters(p) > filters(q) {
 				return fmt.Sprintf("%s has %d filters instead of %d", p, filters(p), filters(q))
 			}
+		}
+	}
+	return ""
+}
+
+// siblings finds processes that were made inside, and whose parent is outside.
+func (e *evidence) siblings() string {
+	inside := map[int]bool{}
+	for _, p := range e.insiders() {
+		inside[p.pid] = true
+	}
+	for _, p := range e.insiders() {
+		was := slices.ContainsFunc(e.start, p.same)
+		if !was && !inside[p.parent] && p.argvHas(e.nonce) {
+			return fmt.Sprintf("%s was made inside, and is a child of process %d, outside", p, p.parent)
 		}
 	}
 	return ""

@@ -57,6 +57,7 @@ func attempts() []attempt {
 		{"K16", (*prober).signals, nil},
 		{"K17", (*prober).stealDescriptor, nil},
 		{"K19", func(p *prober) { p.say("be looked at") }, nil},
+		{"K22", (*prober).siblings, nil},
 		{"S01", (*prober).environment, nil},
 		{"S02", (*prober).environments, nil},
 		{"S03", (*prober).descriptors, nil},

@@ -72,7 +72,8 @@ groups for you, not all of the defaults do: that is said, unless CAISSON_ACCEPT
 names them (CAISSON_ACCEPT=cpus=off,memory=emulated).
 
 SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on; the sandbox ends 2 s later, or
-at once at a second one. SIGUSR1 and SIGUSR2 are passed on, and nothing more.
+at once at a second one. When it does not end, caisson does: 15 s after the second
+signal, or at a third. SIGUSR1 and SIGUSR2 are passed on, and nothing more.
 SIGHUP and SIGINT that are ignored when caisson begins (nohup) stay ignored.
 SIGTSTP stops caisson alone: the program runs on, and its time is looked at when
 caisson goes on. With -t keys are the program's, Ctrl-C and Ctrl-Z too, and

@@ -77,6 +77,7 @@ and none of your files, unless the policy that its key is bound to grants them.
 
 Ctrl-C, or SIGTERM, stops it: sandboxes that run are written down where the level
 can, and go on with the next caisson serve of the same state directory; others end.
+It ends within 45 s, whatever a sandbox does, and at once at a second signal.
 When it is killed, or stopped with --keep-running, they run on, on gVisor, without a
 network, until the next one takes them over, for as long as --grace says.`,
 		Example: `  caisson serve
