@@ -321,7 +321,7 @@ func TestCodemapIsWhole(t *testing.T) {
 	_, text, _ = bytes.Cut(text, []byte("\n## Codemap\n"))
 	text, _, _ = bytes.Cut(text, []byte("\n## "))
 	var rows []string
-	for _, m := range regexp.MustCompile("(?m)^\\| ([^|]*) \\|").FindAllSubmatch(text, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\| ([^|]*) \|`).FindAllSubmatch(text, -1) {
 		for _, name := range regexp.MustCompile("`([^`]+)`").FindAllSubmatch(m[1], -1) {
 			rows = append(rows, string(name[1]))
 		}
