@@ -34,7 +34,7 @@ type File struct {
 	// absolute directory before [New].
 	Dir string
 	// From is what it was read from; the zero value where it was not read from a file.
-	From Read
+	From sandbox.HostFile
 
 	Isolation  Value[string]   // "" means DefaultIsolation
 	Image      Value[string]   // the container image that is the root

@@ -3,29 +3,22 @@
 package policy
 
 import (
-	"os"
 	"strings"
 
 	"github.com/caisson-run/caisson/image/reference"
+	"github.com/caisson-run/caisson/sandbox"
 )
-
-// Read is a file of this host that is read to decide a call or to make its sandbox.
-// Code that runs must not be able to change it: the next call would have what code wrote.
-type Read struct {
-	Path string   // absolute; empty where no name led to it, as of /dev/stdin
-	File *os.File // what was read, open for as long as it counts; nil is what Path names
-}
 
 // Reads are f itself and the files that it names to be read: of secrets, certificates
 // and images, of its servers too. A nil f has none.
-func (f *File) Reads() (out []Read) {
+func (f *File) Reads() (out []sandbox.HostFile) {
 	if f == nil {
 		return nil
 	}
-	if f.From != (Read{}) {
+	if f.From != (sandbox.HostFile{}) {
 		out = append(out, f.From)
 	}
-	name := func(path string) { out = append(out, Read{Path: f.hostPath(path)}) }
+	name := func(path string) { out = append(out, sandbox.HostFile{Path: f.hostPath(path)}) }
 	for _, s := range f.Secrets {
 		if path, ok := strings.CutPrefix(s.From, fromFile); ok {
 			name(path)
@@ -44,31 +37,31 @@ func (f *File) Reads() (out []Read) {
 	}
 	for _, s := range f.Servers {
 		world := f.ServerFile(s)
-		world.From = Read{}
+		world.From = sandbox.HostFile{}
 		out = append(out, world.Reads()...)
 	}
 	return out
 }
 
 // Reads are those of the system's policy and of the file.
-func (p *Policy) Reads() []Read { return append(p.system.Reads(), p.file.Reads()...) }
+func (p *Policy) Reads() []sandbox.HostFile { return append(p.system.Reads(), p.file.Reads()...) }
 
 // Reads are the files that a plan names besides those of policies: of the operator's
 // secrets and certificates, and of the image.
-func (p *Plan) Reads() (out []Read) {
+func (p *Plan) Reads() (out []sandbox.HostFile) {
 	if p.Image != nil && p.Image.Path != nil {
-		out = append(out, Read{Path: p.Image.Path.Source})
+		out = append(out, sandbox.HostFile{Path: p.Image.Path.Source})
 	}
 	if p.Network == nil {
 		return out
 	}
 	for _, s := range p.Network.Secrets {
 		if path, ok := strings.CutPrefix(s.From, fromFile); ok {
-			out = append(out, Read{Path: path})
+			out = append(out, sandbox.HostFile{Path: path})
 		}
 	}
 	if p.Network.UpstreamCA != nil {
-		out = append(out, Read{Path: p.Network.UpstreamCA.Text})
+		out = append(out, sandbox.HostFile{Path: p.Network.UpstreamCA.Text})
 	}
 	return out
 }

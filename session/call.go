@@ -46,7 +46,7 @@ type Call struct {
 
 	// Read are files that were read to make the call: of variables, say. Code that it
 	// runs cannot change them.
-	Read []policy.Read
+	Read []sandbox.HostFile
 
 	// AllowDangerousMounts lets mounts of home folders, keys and credentials
 	// through: the operator's explicit word. It is recorded.

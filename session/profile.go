@@ -135,7 +135,7 @@ func (b *Sandboxes) grant(k *Key) (*grant, error) {
 	if file != nil {
 		policyName = file.Name
 	}
-	var read []policy.Read // another key's policy, too, is nothing that code may write
+	var read []sandbox.HostFile // another key's policy, too, is nothing that code may write
 	for _, f := range b.o.Policies {
 		if f != file {
 			read = append(read, f.Reads()...)

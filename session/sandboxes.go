@@ -44,7 +44,7 @@ type SandboxesOptions struct {
 	System   *policy.File
 	Policies map[string]*policy.File
 	// Read are other files that were read, and that no code may change.
-	Read []policy.Read
+	Read []sandbox.HostFile
 	// Profiles are the limits by the names that keys are bound to; the name ""
 	// may be missing, and is DefaultProfile then.
 	Profiles map[string]Profile

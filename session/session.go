@@ -46,7 +46,7 @@ type Options struct {
 	PolicyName string
 	// Read are files that were read besides Policy's, and that no code may change: other
 	// policies, for one.
-	Read []policy.Read
+	Read []sandbox.HostFile
 	// Journal takes the records. Required: nothing runs unrecorded.
 	Journal Journal
 	// State makes run directories. Required.

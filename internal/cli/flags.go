@@ -195,7 +195,7 @@ func absolute(p string) (string, error) {
 
 // readEnv reads --env-file, then --env, which win. NAME alone passes the
 // caller's value on. read are the files.
-func readEnv(flags, files []string) (_ map[string]string, read []policy.Read, _ error) {
+func readEnv(flags, files []string) (_ map[string]string, read []sandbox.HostFile, _ error) {
 	env := map[string]string{}
 	for _, name := range files {
 		f, err := readEnvFile(env, name)
@@ -227,7 +227,7 @@ const mostEnvFile = 6 << 20
 
 // readEnvFile reads NAME=VALUE lines. Values are taken as they are: no quotes,
 // no variables, as docker's --env-file. Messages never show a value.
-func readEnvFile(env map[string]string, name string) (none policy.Read, _ error) {
+func readEnvFile(env map[string]string, name string) (none sandbox.HostFile, _ error) {
 	op := "--env-file " + quoted(name)
 	bad := func(problem string, cause error) error {
 		return &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: problem, Hint: "write lines of NAME=VALUE", Cause: cause}
@@ -256,7 +256,7 @@ func readEnvFile(env map[string]string, name string) (none policy.Read, _ error)
 	if err != nil {
 		return none, &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: "the working directory cannot be found", Hint: "give an absolute path", Cause: err}
 	}
-	return policy.Read{Path: path, File: file}, nil
+	return sandbox.HostFile{Path: path, File: file}, nil
 }
 
 // actor is who is at the command line.

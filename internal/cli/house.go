@@ -59,7 +59,7 @@ func (a *app) house(ctx context.Context, f *serveFlags, log *slog.Logger, link f
 		if err != nil {
 			return nil, &sandbox.Error{Op: name, Kind: sandbox.ErrInvalid, Problem: "its directory cannot be found", Hint: "give its absolute path", Cause: err}
 		}
-		o.Read = append(o.Read, policy.Read{Path: path})
+		o.Read = append(o.Read, sandbox.HostFile{Path: path})
 	}
 	h.unwritten = o.System == nil && len(f.policies) == 0
 	if o.Profiles, err = profiles(f.profiles); err != nil {

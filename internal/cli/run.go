@@ -206,7 +206,7 @@ func (a *app) call(cmd *cobra.Command, f *runFlags, args []string) (*session.Cal
 		}
 		c.Source.Code, stdin = code, nil
 		if info, err := a.in.Stat(); err == nil && info.Mode().IsRegular() {
-			c.Read = append(c.Read, policy.Read{File: a.in})
+			c.Read = append(c.Read, sandbox.HostFile{File: a.in})
 		}
 	}
 	for _, step := range []func() error{
