@@ -115,7 +115,7 @@ func (b *Sandboxes) claimed(ctx context.Context, in *inside, level string) (*os.
 	} else {
 		err = sandbox.Errorf(sandbox.ErrUnavailable, "adopt sandbox", "nobody held its directory")
 	}
-	r.undo.add(r.s.bounded(box.Destroy))
+	r.undo.add(bounded(b.o.EndLimit, box.Destroy))
 	if err != nil && box.Far != nil {
 		box.Far.Close()
 	}

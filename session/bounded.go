@@ -46,16 +46,16 @@ func (s *Session) runBounded(ctx context.Context, run func() (*sandbox.Result, e
 	return nil, overdue(s.o.EndLimit)
 }
 
-// bounded is step, which is waited for no longer than the end limit.
-func (s *Session) bounded(step func(context.Context) error) func(context.Context) error {
+// bounded is step, which is waited for no longer than limit.
+func bounded(limit time.Duration, step func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		done := make(chan error, 1)
 		go func() { done <- step(ctx) }()
 		select {
 		case err := <-done:
 			return err
-		case <-time.After(s.o.EndLimit):
-			return overdue(s.o.EndLimit)
+		case <-time.After(limit):
+			return overdue(limit)
 		}
 	}
 }

@@ -248,7 +248,7 @@ func (in *inside) start(ctx context.Context, d sandbox.Driver, kept string) (err
 		return err
 	}
 	in.box = box
-	r.undo.add(r.s.bounded(box.Destroy))
+	r.undo.add(bounded(r.s.o.EndLimit, box.Destroy))
 	if in.client, err = in.connect(ctx); err != nil {
 		return err
 	}

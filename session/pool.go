@@ -176,7 +176,7 @@ func (p *Pool) make(ctx context.Context) (_ *made, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r.undo.add(r.s.bounded(box.Destroy))
+	r.undo.add(bounded(r.s.o.EndLimit, box.Destroy))
 	m := &made{pool: p, run: r, world: w, box: box, born: p.s.o.Now()}
 	if u, err := box.Usage(ctx); err == nil && u.Memory != nil {
 		m.memory = *u.Memory

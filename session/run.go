@@ -198,7 +198,7 @@ func (r *run) start(ctx context.Context, d sandbox.Driver, w *world, ex *sandbox
 	case err != nil:
 		return nil, err
 	}
-	r.undo.add(r.s.bounded(box.Destroy))
+	r.undo.add(bounded(r.s.o.EndLimit, box.Destroy))
 	return r.withAgent(ctx, box, w, ex)
 }
 

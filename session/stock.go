@@ -330,7 +330,7 @@ func (s *stock) make(ctx context.Context, k *stockKind) (_ *stocked, err error) 
 	if err != nil {
 		return nil, inTime(err)
 	}
-	r.undo.add(r.s.bounded(box.Destroy))
+	r.undo.add(bounded(r.s.o.EndLimit, box.Destroy))
 	in := &inside{run: r, box: box, world: w}
 	client, err := in.connect(ctx)
 	if err != nil {
