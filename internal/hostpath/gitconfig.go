@@ -281,8 +281,10 @@ func gitTargets(settings []gitSetting) (out []gitTarget) {
 		case name == "core.hookspath":
 			out = append(out, gitTarget{path: s.value, dir: true, setting: s.name()})
 		case name != "core.worktree" && !s.isPlain():
-			for word := range strings.FieldsFuncSeq(s.value, func(r rune) bool { return strings.ContainsRune(" \t\n'\"`;|&()<>!=$", r) }) {
-				if strings.Contains(word, "/") {
+			words := strings.FieldsFunc(s.value, func(r rune) bool { return strings.ContainsRune(" \t\n'\"`;|&()<>!=$", r) })
+			for i, word := range words {
+				// A first word without a slash is looked for in PATH; others may be scripts.
+				if i > 0 || strings.Contains(word, "/") {
 					out = append(out, gitTarget{path: word, command: true, setting: s.name()})
 				}
 			}

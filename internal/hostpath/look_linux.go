@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 )
@@ -187,7 +188,7 @@ func (l *look) walk(fd int, rel string, depth int) error {
 	}
 	dir := int(f.Fd())
 	before, known := l.b.repositories[rel]
-	if known || kinds.repository() {
+	if known || kinds.repository(dir) {
 		if err := l.gitDir(dir, rel, entries, before); err != nil {
 			return err
 		}
@@ -271,18 +272,26 @@ func (l *look) dotGit(dir int, rel string, e fs.DirEntry) error {
 	if err != nil {
 		return l.add(rel, "where it leads is unknown: "+err.Error())
 	}
-	target, ok := gitFile(text)
-	if !ok {
+	target, ok := strings.CutPrefix(string(text), "gitdir: ")
+	target = strings.TrimRight(target, "\r\n")
+	if !ok || target == "" {
 		return nil // git takes it for no repository, and goes no further
 	}
 	at := path.Join(path.Dir(rel), target)
-	if path.IsAbs(target) || at == ".." || strings.HasPrefix(at, "../") {
+	switch {
+	case path.IsAbs(target) || at == ".." || strings.HasPrefix(at, "../"):
 		return l.add(rel, "it leads to a repository outside: "+printable(target))
+	case target != path.Clean(target) || strings.ContainsFunc(target, unicode.IsControl):
+		// The kernel may come elsewhere: through a link before "..", or to what is before a NUL.
+		return l.add(rel, "where it leads is unknown: "+printable(target))
 	}
-	for kept := range l.b.kept {
-		if at == kept || strings.HasPrefix(at, kept+"/") {
-			return nil // as it was
-		}
+	kept, known := l.known(at)
+	module := strings.Contains("/"+at, "/.git/modules/")
+	switch _, as := l.b.repositories[at]; {
+	case module && (kept || as):
+		return nil // its configuration, which was kept, says where it is checked out
+	case kept || known && !module:
+		return l.add(rel, "it has the repository "+printable(at)+" take what its configuration names from another directory")
 	}
 	fd, err := unix.Openat2(int(l.b.root.File.Fd()), at, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
@@ -293,6 +302,17 @@ func (l *look) dotGit(dir int, rel string, e fs.DirEntry) error {
 		return l.add(rel, "where it leads is unknown: "+err.Error())
 	}
 	return l.gitDirAt(fd, at)
+}
+
+// known says whether a path was, or lies in, something that was kept, or a repository.
+func (l *look) known(at string) (kept, repository bool) {
+	for ; ; at = path.Dir(at) {
+		_, is := l.b.repositories[at]
+		kept, repository = kept || l.b.kept[at], repository || is
+		if at == "." {
+			return kept, repository
+		}
+	}
 }
 
 // gitDirAt looks at the directory fd, which it closes, if git takes it for a
@@ -313,7 +333,7 @@ func (l *look) gitDirAt(fd int, rel string) error {
 		kinds[e.Name()] = e.Type()
 	}
 	before, known := l.b.repositories[rel]
-	if !known && !kinds.repository() {
+	if !known && !kinds.repository(int(f.Fd())) {
 		return nil
 	}
 	return l.gitDir(int(f.Fd()), rel, entries, before)

@@ -82,6 +82,14 @@ func TestLook(t *testing.T) {
 		{"one with a program", nil, newRepository("sub/.git", fsmonitor), []string{"sub/.git: it is a new repository: its config sets core.fsmonitor"}},
 		{"in another file", nil, newRepository("sub/.git", "config.worktree=[alias]\nx=y\n"), []string{"sub/.git: it is a new repository: its config.worktree sets alias.x"}},
 		{"elsewhere", nil, newRepository("sub/.git", "commondir=../x\n"), []string{"sub/.git: it is a new repository: its configuration is that of another one (commondir)"}},
+		{"of executable files", nil, []string{"sub/.git/HEAD=ref: refs/heads/main\n", "sub/.git/objects!", "sub/.git/refs!", "sub/.git/" + fsmonitor},
+			[]string{"sub/.git: it is a new repository: its config sets core.fsmonitor"}},
+		{"a worktree of what has no HEAD", nil, []string{"x/objects/o=", "x/refs/r=", "x/" + fsmonitor, "x/worktrees/y/HEAD=ref: refs/heads/main\n", "x/worktrees/y/commondir=../..\n"},
+			[]string{"x/worktrees/y: it is a new repository: its config sets core.fsmonitor"}},
+		{"a way with a NUL", nil, append(newRepository("d/.git"), "s/.git=gitdir: ../d/.git/objects\x00x\n"), []string{plain("d/.git"), `s/.git: where it leads is unknown: "../d/.git/objects\x00x"`}},
+		{"a way with a line feed", nil, []string{"s/.git=gitdir: a\nb\n"}, []string{`s/.git: where it leads is unknown: "a\nb"`}},
+		{"a way through a link", nil, []string{"s/ln->../d/x", "s/.git=gitdir: ln/../e\n"}, []string{"s/.git: where it leads is unknown: ln/../e"}},
+		{"another tree of the own one", repo(".git"), []string{"s/.git=gitdir: ../.git\n"}, []string{"s/.git: it has the repository .git take what its configuration names from another directory"}},
 		{"with hooks", nil, newRepository("sub/.git", "hooks/post-checkout=x"), []string{"sub/.git: it is a new repository: it has hooks: post-checkout"}},
 		{"with a rebase", nil, newRepository("sub/.git", "rebase-merge/git-rebase-todo=exec x"),
 			[]string{"sub/.git: it is a new repository: rebase-merge is new: git rebase --continue runs what its to-do list says"}},
@@ -122,6 +130,11 @@ func change(t *testing.T, dir string, files []string) {
 			grow(t, dir, name+"->"+target)
 			continue
 		}
+		if name, ok := strings.CutSuffix(f, "!"); ok {
+			put(t, dir, name+"=")
+			must(t, os.Chmod(filepath.Join(dir, name), 0o755))
+			continue
+		}
 		put(t, dir, f)
 	}
 }
@@ -150,6 +163,12 @@ func TestLookGitWrite(t *testing.T) {
 			[]string{"plain .git/worktrees/w: it is a new repository, whose configuration makes git run nothing"}},
 		{"a worktree of another", nil, []string{".git/worktrees/w/HEAD=ref: refs/heads/w", ".git/worktrees/w/commondir=../../../x\n"}, "",
 			[]string{".git/worktrees/w: it is a new repository: its configuration is that of another one (commondir)"}},
+		{"a worktree in a worktree", nil, []string{".git/worktrees/w/config=[core]\nfsmonitor=x\n", ".git/worktrees/w/worktrees/v/HEAD=ref: refs/heads/w", ".git/worktrees/w/worktrees/v/commondir=../..\n"}, "",
+			[]string{".git/worktrees/w/worktrees/v: it is a new repository: its config sets core.fsmonitor"}},
+		{"one among the objects", nil, append(newRepository(".git/objects/e", "config=[core]\nfsmonitor=x\n"), "s/.git=gitdir: ../.git/objects/e\n"), "",
+			[]string{"s/.git: it has the repository .git/objects/e take what its configuration names from another directory"}},
+		{"one among a submodule's objects", nil, append(newRepository(".git/modules/m/objects/e", "config=[core]\nfsmonitor=x\n"), "s/.git=gitdir: ../.git/modules/m/objects/e\n"), "",
+			[]string{".git/modules/m/objects/e: it is a new repository: its config sets core.fsmonitor", ".git/modules/m/objects/e: it is a new repository: its config sets core.fsmonitor"}},
 		{"a repository that a gitlink leads to", nil, newRepository("lib/.git", "config=[core]\nfsmonitor=x\n"), "", []string{"lib/.git: it is a new repository: its config sets core.fsmonitor"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

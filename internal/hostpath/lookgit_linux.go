@@ -65,6 +65,44 @@ func (g *gitLook) problem(format string, args ...any) {
 
 // config looks at what a new repository makes git run.
 func (g *gitLook) config(dir int, kinds kindsOf) {
+	g.settings(dir)
+	if kinds.has("commondir") {
+		g.common(dir)
+	}
+	if kinds.has("hooks") {
+		g.hooks(dir)
+	}
+}
+
+// common looks at the repository that has the configuration of a new worktree. It need
+// not be one that the walk takes for one: git does not ask whether it has a HEAD.
+func (g *gitLook) common(dir int) {
+	text, err := readSmall(dir, "commondir", maxPath)
+	if err != nil || strings.TrimRight(string(text), "\r\n") != "../.." || path.Base(path.Dir(g.rel)) != "worktrees" {
+		g.problem("its configuration is that of another one (commondir)")
+		return
+	}
+	if _, known := g.b.repositories[path.Dir(path.Dir(g.rel))]; known {
+		return // its configuration was kept
+	}
+	fd, err := openDir(dir, "../..")
+	if err != nil {
+		g.problem("the repository that it belongs to cannot be read")
+		return
+	}
+	defer unix.Close(fd)
+	g.settings(fd)
+	var st unix.Stat_t
+	if unix.Fstatat(fd, "hooks", &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		g.hooks(fd)
+	}
+	if unix.Fstatat(fd, "commondir", &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		g.problem("its configuration is that of another one (commondir)")
+	}
+}
+
+// settings looks at the configuration in dir.
+func (g *gitLook) settings(dir int) {
 	module := g.isModule()
 	for _, name := range []string{"config", "config.worktree"} {
 		text, err := readSmall(dir, name, maxGitConfig)
@@ -78,15 +116,6 @@ func (g *gitLook) config(dir int, kinds kindsOf) {
 		if keys := notPlain(text, module); len(keys) > 0 {
 			g.problem("its %s sets %s", name, strings.Join(keys, ", "))
 		}
-	}
-	if kinds.has("commondir") {
-		text, err := readSmall(dir, "commondir", maxPath)
-		if err != nil || strings.TrimSpace(string(text)) != "../.." || path.Base(path.Dir(g.rel)) != "worktrees" {
-			g.problem("its configuration is that of another one (commondir)")
-		}
-	}
-	if kinds.has("hooks") {
-		g.hooks(dir)
 	}
 }
 
@@ -183,7 +212,7 @@ func (g *gitLook) further(fd int, rel string, depth int) error {
 		kinds[e.Name()] = e.Type()
 	}
 	before, known := g.b.repositories[rel]
-	if known || kinds.repository() {
+	if known || kinds.repository(int(f.Fd())) {
 		return g.gitDir(int(f.Fd()), rel, entries, before)
 	}
 	for _, e := range entries {

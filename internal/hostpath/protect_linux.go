@@ -20,17 +20,24 @@ func (k kindsOf) is(name string, kind ...fs.FileMode) bool {
 	return ok && slices.Contains(kind, is)
 }
 
-// repository says whether git takes the directory for a repository's own: .git, a
-// bare repository, what a .git file leads to. Git follows links there.
-func (k kindsOf) repository() bool {
-	return k.is("HEAD", 0, fs.ModeSymlink) &&
-		(k.is("objects", fs.ModeDir, fs.ModeSymlink) && k.is("refs", fs.ModeDir, fs.ModeSymlink) || k.is("commondir", 0, fs.ModeSymlink))
+// repository says whether git takes the directory dir for a repository's own: .git, a
+// bare repository, what a .git file leads to. Git follows links there. Of objects and
+// refs it asks only whether it may execute them: an executable file is enough.
+func (k kindsOf) repository(dir int) bool {
+	enough := func(name string) bool {
+		if kind, ok := k[name]; !ok || kind == fs.ModeDir || kind == fs.ModeSymlink {
+			return ok
+		}
+		var st unix.Stat_t
+		return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&0o111 != 0
+	}
+	return k.is("HEAD", 0, fs.ModeSymlink) && (enough("objects") && enough("refs") || k.is("commondir", 0, fs.ModeSymlink))
 }
 
 // protect notes what in one directory has to be kept, existing or not, and
 // returns what holds for the directories in it.
 func (s *scan) protect(fd int, rel string, kinds kindsOf, z zone) (zone, error) {
-	if !s.o.GitWrite && (kinds.repository() || z.top && strings.Contains(s.root.Real+"/", "/.git/")) {
+	if !s.o.GitWrite && (kinds.repository(fd) || z.top && strings.Contains(s.root.Real+"/", "/.git/")) {
 		if z.top {
 			return z, &sandbox.Error{Op: "guard " + printable(s.root.Name), Kind: sandbox.ErrUnsupported, Problem: "it is a repository's own directory, or lies in one, and git on the host runs what is in it",
 				Hint: "mount it :cow or :ro, or let code write in it with --git rw", Rule: "built-in: " + ruleRuns}
@@ -38,7 +45,7 @@ func (s *scan) protect(fd int, rel string, kinds kindsOf, z zone) (zone, error) 
 		return s.keepRepository(rel, z), s.configured(rel, rel)
 	}
 	switch {
-	case s.o.GitWrite && kinds.repository():
+	case s.o.GitWrite && kinds.repository(fd):
 		return s.openRepository(rel, kinds, z)
 	case z.git:
 		return z, nil
@@ -106,7 +113,7 @@ func (s *scan) openRepository(rel string, kinds kindsOf, z zone) (zone, error) {
 		switch known, _ := gitEntry(name); {
 		case name == "objects" || name == "refs":
 			if kind != fs.ModeDir {
-				return z, s.unguarded(at, "it is a symbolic link, which cannot be kept from being replaced ("+whyRepository+")")
+				return z, s.unguarded(at, "it is no directory, so it cannot be kept from being replaced ("+whyRepository+")")
 			}
 			s.add(Match{Rel: at, Dir: true, Do: Pin, Why: "without it git looks for another repository"})
 		case known == gitUnfinished:

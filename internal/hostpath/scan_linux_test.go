@@ -226,6 +226,8 @@ func TestScanConfigTargets(t *testing.T) {
 		{"hooks that are missing", []string{"tools/x"}, "[core]\nhooksPath = tools/hooks", []string{"keep tools/hooks/?", "pin tools/"}},
 		{"all of it missing", nil, "[core]\nhooksPath = a/b/c", []string{"keep a/?"}},
 		{"an absolute path", []string{"h/x"}, "[core]\nhooksPath = %s/h", []string{"keep h/"}},
+		{"below the home folder", []string{"h/x"}, "[core]\nhooksPath = ~/h", []string{"keep h/"}},
+		{"an argument of a command", []string{"clean.py"}, "[filter \"x\"]\nclean = python3 clean.py", []string{"keep clean.py"}},
 		{"in the repository", []string{"x"}, "[core]\nhooksPath = .git/hooks", nil},
 		{"outside", []string{"x"}, "[core]\nhooksPath = ../hooks\n[include]\npath = /etc/gitconfig\n[include]\npath = ~/.gitconfig", nil},
 		{"a file", []string{".gitconfig"}, "[include]\npath = ../.gitconfig", []string{"keep .gitconfig"}},
@@ -236,6 +238,9 @@ func TestScanConfigTargets(t *testing.T) {
 		for _, write := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, git write %t", tt.name, write), func(t *testing.T) {
 				src := workspace(t, append(repo(".git"), tt.names...)...)
+				if strings.Contains(tt.config, "~/h") {
+					t.Setenv("HOME", src.Real)
+				}
 				config := tt.config
 				if strings.Contains(config, "%s") {
 					config = fmt.Sprintf(config, src.Real)

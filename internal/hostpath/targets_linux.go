@@ -5,6 +5,7 @@ package hostpath
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -233,6 +234,11 @@ func (s *scan) keepTargets(settings []gitSetting, file, dir, tree string, depth 
 // inside is a path of the tree that a configuration names, absolute or from a
 // directory, which is one of the tree or absolute; not ok is one outside.
 func (s *scan) inside(from, name string) (string, bool) {
+	if rest, ok := strings.CutPrefix(name, "~/"); ok { // git takes it from HOME
+		if home := os.Getenv("HOME"); path.IsAbs(home) {
+			name = path.Join(home, rest)
+		}
+	}
 	if strings.HasPrefix(name, "~") || name == "" || strings.ContainsRune(name, 0) {
 		return "", false
 	}
@@ -248,7 +254,10 @@ func (s *scan) inside(from, name string) (string, bool) {
 // shall not come into being.
 func (s *scan) keepTarget(at string, t gitTarget, file string) error {
 	why := fmt.Sprintf("%s in %s names it", printable(t.setting), printable(file))
-	if at == "." {
+	switch {
+	case at == "." && t.command:
+		return nil
+	case at == ".":
 		return s.unguarded(".", why)
 	}
 	parts := strings.Split(at, "/")
