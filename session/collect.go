@@ -85,8 +85,8 @@ func (r *run) openDest(dest string) (*os.Root, error) {
 		mounts = append(slices.Clone(mounts), *r.plan.Workspace)
 	}
 	for _, m := range mounts {
-		rel, err := filepath.Rel(m.Source, dest)
-		if err != nil || m.Access != sandbox.ReadWrite || !filepath.IsLocal(rel) {
+		rel, ok := below(m.Source, dest)
+		if !ok || m.Access != sandbox.ReadWrite {
 			continue
 		}
 		top, err := os.OpenRoot(m.Source)
@@ -100,6 +100,29 @@ func (r *run) openDest(dest string) (*os.Root, error) {
 		return nil, err
 	}
 	return os.OpenRoot(dest)
+}
+
+// below is where a path lies in a directory: by its name, or because a link on the way,
+// which lies outside, leads there.
+func below(dir, name string) (string, bool) {
+	if rel, err := filepath.Rel(dir, name); err == nil && filepath.IsLocal(rel) {
+		return rel, true
+	}
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return "", false
+	}
+	parts := strings.Split(filepath.ToSlash(name), "/")
+	for i := 1; i <= len(parts); i++ {
+		real, err := filepath.EvalSymlinks("/" + path.Join(parts[:i]...))
+		if err != nil {
+			return "", false // it is made, through no link
+		}
+		if rel, err := filepath.Rel(dir, real); err == nil && filepath.IsLocal(rel) {
+			return filepath.Join(rel, filepath.Join(parts[i:]...)), true
+		}
+	}
+	return "", false
 }
 
 // collector carries out one wish.

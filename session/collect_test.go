@@ -58,6 +58,20 @@ func TestOpenDest(t *testing.T) {
 		root.Close()
 		t.Error("a link to .vscode is followed")
 	}
+	// Nor by way of a link that somebody else made to the directory.
+	alias := filepath.Join(t.TempDir(), "alias")
+	if err := os.Symlink(work, alias); err != nil {
+		t.Fatal(err)
+	}
+	for dest, want := range map[string]bool{"link": false, "link/below": false, "results": false, "new": true, "made/below": true, ".": true} {
+		root, err := r.openDest(filepath.Join(alias, dest))
+		if err == nil {
+			root.Close()
+		}
+		if (err == nil) != want {
+			t.Errorf("%s by an alias: %v", dest, err)
+		}
+	}
 	r.plan.Workspace.Access = sandbox.ReadOnly // nobody inside made that link
 	link, err := r.openDest(filepath.Join(work, "link"))
 	if err != nil {
