@@ -548,11 +548,17 @@ func TestScanRepositoriesAround(t *testing.T) {
 	gitIn(t, top.Real, "init", "-q")
 	gitIn(t, top.Real, "config", "core.hooksPath", "work/hooks")
 	gitIn(t, top.Real, "update-index", "--add", "--cacheinfo", "160000,"+noCommit+",work/lib")
-	ms, err := Scan(t.Context(), open(t, top.Real+"/work"), ScanOptions{Protect: true})
-	must(t, err)
-	for _, want := range []string{"keep hooks/", "keep lib/?"} {
-		if !slices.Contains(brief(ms), want) {
-			t.Errorf("no %q of the repository above in %q", want, brief(ms))
+	for _, what := range []string{"a directory", "a link"} {
+		ms, err := Scan(t.Context(), open(t, top.Real+"/work"), ScanOptions{Protect: true})
+		must(t, err)
+		for _, want := range []string{"keep hooks/", "keep lib/?"} {
+			if !slices.Contains(brief(ms), want) {
+				t.Errorf("no %q of the repository above, whose .git is %s, in %q", want, what, brief(ms))
+			}
+		}
+		if what == "a directory" {
+			must(t, os.Rename(top.Real+"/.git", top.Real+"/elsewhere"))
+			must(t, os.Symlink("elsewhere", top.Real+"/.git"))
 		}
 	}
 
@@ -564,7 +570,7 @@ func TestScanRepositoriesAround(t *testing.T) {
 	gitIn(t, src.Real, "worktree", "add", "-q", "trees/w")
 	gitIn(t, src.Real+"/trees/w", "update-index", "--add", "--cacheinfo", "160000,"+noCommit+",lib")
 	grow(t, src.Real, "trees/w/hooks/x")
-	ms, err = Scan(t.Context(), src, ScanOptions{Protect: true})
+	ms, err := Scan(t.Context(), src, ScanOptions{Protect: true})
 	must(t, err)
 	for _, want := range []string{"keep hooks/?", "keep trees/w/hooks/", "keep trees/w/lib/?", "keep trees/w/.git"} {
 		if !slices.Contains(brief(ms), want) {

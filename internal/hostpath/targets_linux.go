@@ -337,6 +337,9 @@ func (s *scan) linked(file, tree string) error {
 func (s *scan) above() error {
 	for dir := path.Dir(s.root.Real); ; dir = path.Dir(dir) {
 		git := path.Join(dir, ".git")
+		if real, err := filepath.EvalSymlinks(git); err == nil {
+			git = real // a link outside of the tree is nobody's but the operator's
+		}
 		var st unix.Stat_t
 		if unix.Lstat(git, &st) == nil {
 			switch st.Mode & unix.S_IFMT {
