@@ -88,10 +88,10 @@ type Survivor interface {
 // Sweeper is the optional ability of a Driver to take away what a sandbox has outside
 // its state directory, a control group or a container, when its owner was killed.
 type Sweeper interface {
-	// Sweep removes what the sandbox with the given ID may have left there, and ends
-	// what still runs of it. The caller holds the dead owner's lock. That there is
-	// nothing, or that the ID is none of the level's, is no error.
-	Sweep(ctx context.Context, id string) error
+	// Sweep removes what the sandbox with the given ID and state directory may have left
+	// there, and ends what still runs of it. The caller holds the dead owner's lock. That
+	// there is nothing, or that the ID is none of the level's, is no error.
+	Sweep(ctx context.Context, id, stateDir string) error
 }
 
 // EmptySweeper is the optional ability of a Driver to take away what sandboxes have left

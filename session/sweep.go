@@ -34,7 +34,7 @@ func sweepState(ctx context.Context, state State, drivers map[string]sandbox.Dri
 		var errs []error
 		for _, d := range drivers {
 			if sw, ok := d.(sandbox.Sweeper); ok {
-				errs = append(errs, sw.Sweep(ctx, filepath.Base(path)))
+				errs = append(errs, sw.Sweep(ctx, filepath.Base(path), path))
 			}
 		}
 		return errors.Join(errs...)

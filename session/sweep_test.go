@@ -58,7 +58,7 @@ type lastSight struct {
 	there bool
 }
 
-func (l *lastSight) Sweep(context.Context, string) error {
+func (l *lastSight) Sweep(context.Context, string, string) error {
 	_, err := os.Stat(l.file)
 	l.swept, l.there = true, err == nil
 	return nil

@@ -161,7 +161,7 @@ var _ sandbox.Sweeper = (*Driver)(nil)
 
 // Sweep removes the container of the sandbox with the given id, if there is one: the
 // name is that sandbox's alone. Where no engine listens there is nothing to remove.
-func (d *Driver) Sweep(ctx context.Context, id string) error {
+func (d *Driver) Sweep(ctx context.Context, id, _ string) error {
 	if sandbox.CheckID(id) != nil {
 		return nil // none of ours
 	}

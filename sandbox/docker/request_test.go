@@ -345,13 +345,13 @@ func TestSweepAsksADeafEngineOnce(t *testing.T) {
 	}
 	defer l.Close()
 	d := New(Options{Host: "unix://" + filepath.Join(dir, "s")})
-	if err := d.Sweep(t.Context(), "sbx_0123456789abcdef"); err == nil || !d.deaf {
+	if err := d.Sweep(t.Context(), "sbx_0123456789abcdef", ""); err == nil || !d.deaf {
 		t.Errorf("it has answered: %v", err)
 	}
-	if err := d.Sweep(t.Context(), "sbx_0123456789abcdef"); err != nil {
+	if err := d.Sweep(t.Context(), "sbx_0123456789abcdef", ""); err != nil {
 		t.Errorf("it was asked again: %v", err)
 	}
-	if err := New(Options{Host: "unix://" + filepath.Join(dir, "none")}).Sweep(t.Context(), "sbx_0123456789abcdef"); err != nil {
+	if err := New(Options{Host: "unix://" + filepath.Join(dir, "none")}).Sweep(t.Context(), "sbx_0123456789abcdef", ""); err != nil {
 		t.Errorf("no engine: %v", err)
 	}
 }

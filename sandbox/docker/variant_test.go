@@ -204,7 +204,7 @@ func TestRemovesWhatStandsStill(t *testing.T) {
 	} {
 		fake := newFakeEngine(t)
 		fake.answers = map[string]string{path + "/json": answer, path + "/unpause": " "}
-		if err := New(Options{Host: fake.host}).Sweep(t.Context(), id); err != nil {
+		if err := New(Options{Host: fake.host}).Sweep(t.Context(), id, ""); err != nil {
 			t.Fatal(err)
 		}
 		on, removed := slices.Index(fake.calls, "POST "+path+"/unpause"), slices.Index(fake.calls, "DELETE "+path)

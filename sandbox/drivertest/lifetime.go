@@ -347,7 +347,7 @@ func testOwnerKilled(t *testing.T, s *suite, r road) {
 
 	// What can only be swept, the next start sweeps.
 	if sweeper, ok := s.driver.(sandbox.Sweeper); ok {
-		if err := sweeper.Sweep(t.Context(), id); err != nil {
+		if err := sweeper.Sweep(t.Context(), id, filepath.Join(dir, "state")); err != nil {
 			t.Errorf("sweep: %v", err)
 		}
 	}

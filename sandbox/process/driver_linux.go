@@ -70,9 +70,10 @@ const noSurvival = "on the process level a sandbox dies with its owner"
 
 var _ sandbox.Sweeper = (*Driver)(nil)
 
-// Sweep removes the control group of the sandbox with the given id.
-func (d *Driver) Sweep(ctx context.Context, id string) error {
-	return d.groups.Sweep(ctx, id)
+// Sweep removes the control group of the sandbox with the given id and state
+// directory.
+func (d *Driver) Sweep(ctx context.Context, id, stateDir string) error {
+	return d.groups.Sweep(ctx, id, stateDir)
 }
 
 var _ sandbox.EmptySweeper = (*Driver)(nil)

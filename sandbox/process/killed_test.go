@@ -30,7 +30,7 @@ func TestKilledWhileItMakes(t *testing.T) {
 		process.Hold(at == "mapping", 3, 4)
 		spec := *world(t)
 		spec.ID = "sbx_" + rand.Text()
-		fmt.Println("id", spec.ID)
+		fmt.Println("id", spec.ID, spec.StateDir)
 		_, err := process.New(process.Options{}).Prepare(t.Context(), &spec)
 		t.Log(err)
 		t.Fatal("it was not held")
@@ -72,8 +72,8 @@ func killHeld(t *testing.T, at string) {
 	if err := owner.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var id string
-	if _, err := fmt.Fscanf(out, "id %s\n", &id); err != nil {
+	var id, state string
+	if _, err := fmt.Fscanf(out, "id %s %s\n", &id, &state); err != nil {
 		t.Error(err)
 	}
 	say.Close()
@@ -87,7 +87,7 @@ func killHeld(t *testing.T, at string) {
 	_ = owner.Wait()
 	release.Close()
 	orphansEnd(t, before)
-	if err := process.New(process.Options{}).Sweep(t.Context(), id); err != nil {
+	if err := process.New(process.Options{}).Sweep(t.Context(), id, state); err != nil {
 		t.Error(err)
 	}
 	noGroups(t, id)
@@ -97,7 +97,7 @@ func killHeld(t *testing.T, at string) {
 func noGroups(t *testing.T, id string) {
 	t.Helper()
 	for _, pattern := range []string{"/sys/fs/cgroup/*/caisson*", "/sys/fs/cgroup/caisson*", "/sys/fs/cgroup/*/caisson/*"} {
-		if left, err := filepath.Glob(pattern + id); err != nil || id == "" || len(left) > 0 {
+		if left, err := filepath.Glob(pattern + id + "*"); err != nil || id == "" || len(left) > 0 {
 			t.Errorf("groups of %q are left behind: %q, %v", id, left, err)
 		}
 	}

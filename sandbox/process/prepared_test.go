@@ -148,8 +148,9 @@ const ownerEnv = "CAISSON_TEST_OWNER_OF_A_WAITING_SANDBOX"
 // SIGKILL to caisson, and what waits dies, too.
 func TestWaitingDiesWithItsOwner(t *testing.T) {
 	if os.Getenv(ownerEnv) != "" {
-		p := prepare(t, world(t))
-		fmt.Println("id", p.ID(), children(t))
+		spec := world(t)
+		p := prepare(t, spec)
+		fmt.Println("id", p.ID(), spec.StateDir, children(t))
 		select {}
 	}
 	owner := exec.Command(self(t), "-test.run=^TestWaitingDiesWithItsOwner$")
@@ -161,9 +162,9 @@ func TestWaitingDiesWithItsOwner(t *testing.T) {
 	if err := owner.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var id string
+	var id, state string
 	var pids [3]int
-	if _, err := fmt.Fscanf(out, "id %s [%d %d %d]\n", &id, &pids[0], &pids[1], &pids[2]); err != nil {
+	if _, err := fmt.Fscanf(out, "id %s %s [%d %d %d]\n", &id, &state, &pids[0], &pids[1], &pids[2]); err != nil {
 		t.Error(err)
 	}
 	if err := owner.Process.Kill(); err != nil {
@@ -181,7 +182,7 @@ func TestWaitingDiesWithItsOwner(t *testing.T) {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	if err := process.New(process.Options{}).Sweep(t.Context(), id); err != nil {
+	if err := process.New(process.Options{}).Sweep(t.Context(), id, state); err != nil {
 		t.Error(err)
 	}
 	noGroups(t, id)

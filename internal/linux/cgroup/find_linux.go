@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Bounds of find. What is beyond them is not found: anybody whom a group was delegated to
@@ -18,7 +20,8 @@ const (
 )
 
 // find are the directories of groups of ours, in all hierarchies that this host has
-// controllers in, whose names pass.
+// controllers in, whose names pass. Groups of other users are none: everybody sees the
+// names, and can give them to groups below one that was delegated to them.
 func (h *Host) find(ctx context.Context, pass func(name string) bool) (found []string) {
 	left := maxGroups
 	for _, root := range h.roots {
@@ -39,17 +42,26 @@ func findBelow(ctx context.Context, dir string, depth int, left *int, pass func(
 	entries, _ := d.ReadDir(-1)
 	d.Close()
 	for _, e := range entries {
-		if *left--; !e.IsDir() || *left < 0 {
+		if !e.IsDir() {
 			continue
 		}
+		if *left--; *left < 0 {
+			break
+		}
 		path := filepath.Join(dir, e.Name())
-		if name := groupName(path); name != "" && pass(name) {
+		if name := groupName(path); name != "" && pass(name) && isOwn(path) {
 			found = append(found, path)
 			continue
 		}
 		found = append(found, findBelow(ctx, path, depth-1, left, pass)...)
 	}
 	return found
+}
+
+// isOwn says that this user made the group at dir.
+func isOwn(dir string) bool {
+	var st unix.Stat_t
+	return unix.Lstat(dir, &st) == nil && int(st.Uid) == os.Geteuid()
 }
 
 func links(info os.FileInfo) uint64 {

@@ -69,23 +69,22 @@ func (h *Host) LimitsOf(l *sandbox.Limits, own Share, stateDir string) (Limits, 
 	return g, nil
 }
 
-// Find is where the group of the sandbox with the given ID is, in whatever group its
-// owner was that made it: one directory for each hierarchy.
-func (h *Host) Find(ctx context.Context, id string) []string {
-	return h.find(ctx, func(name string) bool {
-		rest, ok := strings.CutPrefix(name, sandboxPrefix+id)
-		return ok && (rest == "" || rest[0] == '.')
-	})
+// Find is where the group of the sandbox with the given ID and state directory is, in
+// whatever group its owner was that made it: one directory for each hierarchy. The ID
+// alone does not say whose it is: a copy of a state directory has the same IDs.
+func (h *Host) Find(ctx context.Context, id, stateDir string) []string {
+	want := NameOf(id, stateDir)
+	return h.find(ctx, func(name string) bool { return name == want })
 }
 
 // Sweep ends what still runs in the group of a sandbox whose owner was killed, and
 // removes it. That there is none is no error.
-func (l *Lookup) Sweep(ctx context.Context, id string) error {
+func (l *Lookup) Sweep(ctx context.Context, id, stateDir string) error {
 	host := l.Host()
 	if host == nil {
 		return nil
 	}
-	g, err := Open(host.Find(ctx, id))
+	g, err := Open(host.Find(ctx, id, stateDir))
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/caisson-run/caisson/sandbox"
@@ -45,15 +46,33 @@ func TestSweep(t *testing.T) {
 	l := &Lookup{}
 	l.once.Do(func() { l.host = h })
 	const id = "sbx_sweep"
-	if err := l.Sweep(t.Context(), id); err != nil {
+	dir, copied := filepath.Join(t.TempDir(), id), filepath.Join(t.TempDir(), id)
+	if err := l.Sweep(t.Context(), id, dir); err != nil {
 		t.Errorf("of nothing: %v", err)
 	}
-	g, err := h.Create(NameOf(id, t.TempDir()), Limits{})
+	g, err := h.Create(NameOf(id, dir), Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = g.Kill(context.Background()); _ = g.Remove(context.Background()) })
+	// A copy of the state directory has the same ID, and is not its owner's.
+	if err := l.Sweep(t.Context(), id, copied); err != nil || !exists(g.Dirs()[0]) {
+		t.Errorf("a copy's sweep: %v, and the group is there: %v", err, exists(g.Dirs()[0]))
+	}
+	// One of the same name that somebody else made, in a group of theirs.
+	if os.Geteuid() == 0 && h.Version == 1 {
+		theirs := filepath.Join(filepath.Dir(g.Dirs()[0]), "caisson-test-"+rand.Text())
+		forged := filepath.Join(theirs, filepath.Base(g.Dirs()[0]))
+		if err := errors.Join(os.Mkdir(theirs, 0o755), os.Mkdir(forged, 0o755), os.Chown(theirs, 65534, 65534), os.Chown(forged, 65534, 65534)); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.Remove(forged); os.Remove(theirs) })
+		if found := h.Find(t.Context(), id, dir); slices.Contains(found, forged) {
+			t.Errorf("another user's group is taken for ours: %v", found)
+		}
+	}
 	p := start(t, g, "burn")
-	if err := l.Sweep(t.Context(), id); err != nil {
+	if err := l.Sweep(t.Context(), id, dir); err != nil {
 		t.Fatal(err)
 	}
 	_ = p.Wait() // it would burn for minutes
@@ -62,7 +81,7 @@ func TestSweep(t *testing.T) {
 			t.Errorf("%s is left", dir)
 		}
 	}
-	if err := (&Lookup{Off: true}).Sweep(t.Context(), id); err != nil {
+	if err := (&Lookup{Off: true}).Sweep(t.Context(), id, dir); err != nil {
 		t.Error(err)
 	}
 }
