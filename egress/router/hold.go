@@ -75,9 +75,14 @@ func (h *heldBody) Read(p []byte) (int, error) {
 		if h.closed {
 			return 0, http.ErrBodyReadAfterClose
 		}
-		if free := h.free(time.Now()); free > 0 {
+		now := time.Now()
+		if free := h.free(now); free > 0 {
+			full := h.full()
 			n := copy(p, h.held[:free])
 			h.held = h.held[n:]
+			if full { // reading goes on, and what follows has holdTime from now
+				h.times = append(h.times[:0], arrival{now, h.came})
+			}
 			h.changed.Broadcast()
 			return n, nil
 		}
@@ -117,14 +122,21 @@ func (h *heldBody) add(b []byte, err error) bool {
 	}
 	h.err = err
 	h.changed.Broadcast()
-	for err == nil && !h.closed && len(h.held) >= holdBytes+readSize {
+	for err == nil && !h.closed && h.full() {
 		h.changed.Wait()
 	}
 	return err == nil && !h.closed
 }
 
-// free is how many of the bytes that are held may be given out.
+// full says that no more is read before something is given out.
+func (h *heldBody) full() bool { return len(h.held) >= holdBytes+readSize }
+
+// free is how many of the bytes that are held may be given out. Time does not count
+// while full: whoever reads slowly would have a secret cut where reading stopped.
 func (h *heldBody) free(now time.Time) int {
+	if h.err == nil && h.full() {
+		return len(h.held) - holdBytes
+	}
 	for len(h.times) > 0 && now.Sub(h.times[0].at) >= holdTime {
 		h.due = h.times[0].end
 		h.times = h.times[1:]
