@@ -21,22 +21,31 @@ func overdue(limit time.Duration) error {
 
 // runBounded returns what run does, and waits no longer than the end limit for it once
 // ctx has ended. Where that is not enough, later is called when run has returned after all.
+// A panic of run's is the caller's, as if the caller had called it.
 func (s *Session) runBounded(ctx context.Context, run func() (*sandbox.Result, error), later func()) (*sandbox.Result, error) {
 	var res *sandbox.Result
 	var err error
+	var panicked any
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		defer func() { panicked = recover() }()
 		res, err = run()
 	}()
+	result := func() (*sandbox.Result, error) {
+		if panicked != nil {
+			panic(panicked)
+		}
+		return res, err
+	}
 	select {
 	case <-done:
-		return res, err
+		return result()
 	case <-ctx.Done():
 	}
 	select {
 	case <-done:
-		return res, err
+		return result()
 	case <-time.After(s.o.EndLimit):
 	}
 	go func() {
