@@ -34,8 +34,8 @@ type box struct {
 	debug  string
 }
 
-// room says whether signals may wait for gVisor's halves. Those of an ordinary user make
-// calls in all their threads, and wait for ever where they may not.
+// room says whether signals may wait for gVisor's processes. They make calls in all their
+// threads, and wait for ever where they may not.
 var room = threads.Room
 
 func (d *Driver) newBox(spec *sandbox.Spec, f first, base uint32) (*box, error) {
@@ -52,7 +52,7 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first, base uint32) (*box, error) 
 	if err := spec.Limits.Check(d.limits()); err != nil {
 		return nil, err
 	}
-	if euid != 0 && !room() {
+	if !room() {
 		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: threads.Full, Hint: threads.Remedy}
 	}
 	defer d.begin(spec)()
