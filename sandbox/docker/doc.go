@@ -30,7 +30,8 @@
 // The agent's stream is one connection. When caisson dies it closes, the
 // engine closes the agent's fd 0, the agent ends, and the engine removes the
 // container, because it was told to at the beginning. What is left when the
-// engine dies at the same time is found by its name and swept ([Driver.Sweep]).
+// engine dies at the same time is found by its name and the
+// label of its state directory, and swept ([Driver.Sweep]).
 package docker
 
 // Name is what --isolation takes.

@@ -8,10 +8,12 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"time"
 
+	"github.com/caisson-run/caisson/internal/linux/birth"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -159,9 +161,10 @@ const sweepLimit = 2 * time.Second
 
 var _ sandbox.Sweeper = (*Driver)(nil)
 
-// Sweep removes the container of the sandbox with the given id, if there is one: the
-// name is that sandbox's alone. Where no engine listens there is nothing to remove.
-func (d *Driver) Sweep(ctx context.Context, id, _ string) error {
+// Sweep removes the container of the sandbox with the given id and state directory, if
+// there is one. The name is not enough: a copy of a state directory has the same IDs.
+// Where no engine listens there is nothing to remove.
+func (d *Driver) Sweep(ctx context.Context, id, stateDir string) error {
 	if sandbox.CheckID(id) != nil {
 		return nil // none of ours
 	}
@@ -181,10 +184,26 @@ func (d *Driver) Sweep(ctx context.Context, id, _ string) error {
 		return err
 	}
 	defer e.close()
-	e.letGo(ctx, containerName(id))
-	err = e.remove(ctx, containerName(id))
+	ours, err := e.isOf(ctx, containerName(id), filepath.Dir(stateDir))
+	if ours {
+		e.letGo(ctx, containerName(id))
+		err = e.remove(ctx, containerName(id))
+	}
 	d.deaf = err != nil && ctx.Err() != nil
 	return err
+}
+
+// isOf says whether there is a container of that name whose sandbox's state directory was
+// made in dir.
+func (e *engine) isOf(ctx context.Context, name, dir string) (bool, error) {
+	var c struct {
+		Config struct{ Labels map[string]string }
+	}
+	err := e.call(ctx, http.MethodGet, "/containers/"+name+"/json", nil, nil, &c)
+	if isStatus(err, http.StatusNotFound) {
+		return false, nil
+	}
+	return err == nil && c.Config.Labels[labelState] == birth.Of(dir), err
 }
 
 // remove kills and removes a container and waits until it is gone. One that

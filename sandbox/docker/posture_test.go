@@ -215,7 +215,7 @@ func TestSweepTakesWhatADeadOwnerLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	living, client := box(t, neighbour)
-	if err := d.Sweep(t.Context(), spec.ID, ""); err != nil {
+	if err := d.Sweep(t.Context(), spec.ID, spec.StateDir); err != nil {
 		t.Error(err)
 	}
 	select {
@@ -227,7 +227,7 @@ func TestSweepTakesWhatADeadOwnerLeft(t *testing.T) {
 		t.Error(err)
 	}
 	for _, id := range []string{spec.ID, "sbx_doesnotexist0000", "../" + neighbour.ID, ""} {
-		if err := d.Sweep(t.Context(), id, ""); err != nil {
+		if err := d.Sweep(t.Context(), id, spec.StateDir); err != nil {
 			t.Errorf("%q: %v", id, err)
 		}
 	}

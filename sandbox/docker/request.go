@@ -111,11 +111,14 @@ func terminals() mount {
 // terminalDir is where a sandbox's terminals are.
 const terminalDir = "/dev/pts"
 
-// The labels of our containers and images, for people who look at an engine:
-// caisson itself goes by names.
+// The labels of our containers and images. That of the sandbox is for people who look at
+// an engine: caisson itself goes by names.
 const (
 	labelSandbox = "dev.caisson.sandbox"
 	labelRoot    = "dev.caisson.root"
+	// labelState says in which directory the sandbox's state directory lies, see
+	// [birth.Of]: a copy of it has the same IDs, and no business with the container.
+	labelState = "dev.caisson.state"
 )
 
 // containerName is what a sandbox's container is called. A sandbox's ID is

@@ -356,6 +356,28 @@ func TestSweepAsksADeafEngineOnce(t *testing.T) {
 	}
 }
 
+// A copy of a state directory has the same IDs: its sweep leaves the containers alone
+// that were made for the original.
+func TestSweepLeavesTheContainerOfAnother(t *testing.T) {
+	s, fake := spec(t), newFakeEngine(t)
+	d := New(Options{Host: fake.host})
+	_, _ = d.Start(t.Context(), s)
+	var made struct{ Labels json.RawMessage }
+	if err := json.Unmarshal(fake.asked(t), &made); err != nil {
+		t.Fatal(err)
+	}
+	path := "/containers/" + containerName(s.ID)
+	for dir, ours := range map[string]bool{s.StateDir: true, filepath.Join(t.TempDir(), "state"): false} {
+		fake.calls, fake.answers = nil, map[string]string{path + "/json": `{"Config":{"Labels":` + string(made.Labels) + `}}`}
+		if err := d.Sweep(t.Context(), s.ID, dir); err != nil {
+			t.Fatal(err)
+		}
+		if removed := slices.Contains(fake.calls, "DELETE "+path); removed != ours {
+			t.Errorf("made for it: %t, removed: %t: %q", ours, removed, fake.calls)
+		}
+	}
+}
+
 // An engine that does not see this host's files gets none.
 func TestRemoteEngineMountsNothing(t *testing.T) {
 	s := spec(t)

@@ -6,12 +6,14 @@ package docker
 
 import (
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/caisson-run/caisson/guest/agent"
+	"github.com/caisson-run/caisson/internal/linux/birth"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -194,17 +196,17 @@ func TestUsageThatIsNotTold(t *testing.T) {
 // where its owner is dead; anything else is removed as it is.
 func TestRemovesWhatStandsStill(t *testing.T) {
 	const id = "sbx_0123456789abcdef"
-	path := "/containers/" + containerName(id)
+	path, run := "/containers/"+containerName(id), t.TempDir()
 	for answer, want := range map[string]bool{
-		`{"State":{"Paused":true},"HostConfig":{"Runtime":"runsc"}}`:  true,
-		`{"State":{"Paused":true},"HostConfig":{"Runtime":"kata"}}`:   true,
-		`{"State":{"Paused":true},"HostConfig":{"Runtime":"runc"}}`:   false,
-		`{"State":{"Paused":false},"HostConfig":{"Runtime":"runsc"}}`: false,
-		``: false,
+		`"State":{"Paused":true},"HostConfig":{"Runtime":"runsc"}`:  true,
+		`"State":{"Paused":true},"HostConfig":{"Runtime":"kata"}`:   true,
+		`"State":{"Paused":true},"HostConfig":{"Runtime":"runc"}`:   false,
+		`"State":{"Paused":false},"HostConfig":{"Runtime":"runsc"}`: false,
 	} {
 		fake := newFakeEngine(t)
+		answer = `{"Config":{"Labels":{"` + labelState + `":"` + birth.Of(run) + `"}},` + answer + `}`
 		fake.answers = map[string]string{path + "/json": answer, path + "/unpause": " "}
-		if err := New(Options{Host: fake.host}).Sweep(t.Context(), id, ""); err != nil {
+		if err := New(Options{Host: fake.host}).Sweep(t.Context(), id, filepath.Join(run, id)); err != nil {
 			t.Fatal(err)
 		}
 		on, removed := slices.Index(fake.calls, "POST "+path+"/unpause"), slices.Index(fake.calls, "DELETE "+path)

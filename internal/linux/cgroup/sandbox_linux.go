@@ -6,37 +6,23 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/caisson-run/caisson/internal/linux/birth"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
 // NameOf is the group of the sandbox with the given ID and state directory. Its end says
-// in which directory that lies, see ownerOf: so a group can be told from those of other
+// in which directory that lies, see [birth.Of]: so a group can be told from those of other
 // caissons when its sandbox's state directory is gone.
 func NameOf(id, stateDir string) string {
-	if owner := ownerOf(filepath.Dir(stateDir)); owner != "" {
+	if owner := birth.Of(filepath.Dir(stateDir)); owner != "" {
 		return sandboxPrefix + id + "." + owner
 	}
 	return sandboxPrefix + id
 }
 
 const sandboxPrefix = "caisson-"
-
-// ownerOf tells a directory from all others that there are and were on this host, by its
-// device, its inode and when it was made: neither a name, which another may have later,
-// nor anything in it, which a copy has too. It is empty where that cannot be found out.
-func ownerOf(dir string) string {
-	var st unix.Statx_t
-	if err := unix.Statx(unix.AT_FDCWD, dir, 0, unix.STATX_INO|unix.STATX_BTIME, &st); err != nil || st.Mask&unix.STATX_BTIME == 0 {
-		return ""
-	}
-	word := func(n uint64) string { return strconv.FormatUint(n, 36) }
-	return word(unix.Mkdev(st.Dev_major, st.Dev_minor)) + "-" + word(st.Ino) + "-" + word(uint64(st.Btime.Sec)*1e9+uint64(st.Btime.Nsec))
-}
 
 // Share is what a level itself takes in a sandbox's group, on top of what programs may.
 type Share struct {
@@ -98,7 +84,7 @@ func (l *Lookup) Sweep(ctx context.Context, id, stateDir string) error {
 // there no more, as far as nothing is in them; a living owner's sandbox has its directory
 // for longer than its group. owned says whether the sandbox with an ID has its directory.
 func (l *Lookup) SweepEmpty(ctx context.Context, dir string, owned func(id string) bool) error {
-	host, owner := l.Host(), ownerOf(dir)
+	host, owner := l.Host(), birth.Of(dir)
 	if host == nil || owner == "" {
 		return nil
 	}
