@@ -20,10 +20,13 @@ const (
 	tempName      = ".caisson-"
 )
 
-// journalHead is the journal's first line: which workspace it is of.
+// journalHead is the journal's first line: which workspace it is of, and whose it is.
 type journalHead struct {
 	Root     string `json:"root"`
 	Dev, Ino uint64
+	// State is the mark of the directory that the journal was made in. The owners of a
+	// journal that was copied hold the original: nothing says whether they live.
+	State string `json:"state,omitempty"`
 }
 
 // journalLine is one placeholder. Ino is 0 until it was made under Temp.

@@ -223,6 +223,32 @@ func TestPlaceholdersSurviveKill(t *testing.T) {
 	}
 }
 
+// TestPlaceholdersOfACopy copies the state while a sandbox uses its placeholders: neither
+// Sweep nor Join of the copy takes them away.
+func TestPlaceholdersOfACopy(t *testing.T) {
+	state, src := filepath.Join(t.TempDir(), "p"), workspace(t, "mine")
+	p, _ := guard(t, state, src)
+	before := names(t, src.Real)
+	for _, by := range []string{"Sweep", "Join"} {
+		copied := filepath.Join(t.TempDir(), "p")
+		must(t, os.CopyFS(copied, os.DirFS(state)))
+		if by == "Sweep" {
+			must(t, Sweep(copied))
+		} else {
+			other, err := Join(copied, src)
+			must(t, err)
+			must(t, other.Close())
+		}
+		if diff := cmp.Diff(before, names(t, src.Real)); diff != "" {
+			t.Errorf("%s of a copy: %s", by, diff)
+		}
+	}
+	must(t, p.Close())
+	if diff := cmp.Diff([]string{"mine"}, names(t, src.Real)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestPlaceholdersCutOff replays a journal that ends after each of its bytes,
 // on a workspace as it was at that moment or later.
 func TestPlaceholdersCutOff(t *testing.T) {
