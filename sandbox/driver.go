@@ -102,16 +102,6 @@ type EmptySweeper interface {
 	SweepEmpty(ctx context.Context, dir string, owned func(id string) bool) error
 }
 
-// EarlyStarter is the optional ability of a Driver to begin to make a sandbox before
-// everything about it is known.
-type EarlyStarter interface {
-	// Early begins to make the sandbox that Runner.Run or Driver.Start will be asked
-	// for with this ID, state directory and limits, and returns at once. What goes
-	// wrong is an error of theirs. The caller calls release when it has asked, or will
-	// not: it takes back what was not used.
-	Early(id, stateDir string, limits Limits) (release func())
-}
-
 // Preparer is the optional ability to make sandboxes before it is known what
 // runs in them.
 type Preparer interface {

@@ -95,7 +95,7 @@ func (r *run) build(ctx context.Context, a *admitted) (err error) {
 		return nil
 	}
 	mark, question, intent := r.undo.mark(), r.question, r.intent
-	if a.world, err = r.prepare(ctx, a.driver); err != nil || r.question == nil {
+	if a.world, err = r.prepare(ctx); err != nil || r.question == nil {
 		return err
 	}
 	// Nothing is held while people think: the world is made anew when they have
@@ -103,7 +103,7 @@ func (r *run) build(ctx context.Context, a *admitted) (err error) {
 	approved, err := r.asking().settle(ctx, func(ctx context.Context) (*approval.Subject, error) {
 		if a.world == nil {
 			r.question, r.intent = question, intent
-			if a.world, err = r.prepare(ctx, a.driver); err != nil {
+			if a.world, err = r.prepare(ctx); err != nil {
 				return nil, err
 			}
 		}

@@ -224,7 +224,7 @@ func (r *run) readOut(ctx context.Context) (*sandbox.Result, error) {
 	if m := r.takeReady(); m != nil {
 		w, err = r.adopt(m)
 	} else {
-		w, err = r.prepare(ctx, d)
+		w, err = r.prepare(ctx)
 	}
 	if err != nil {
 		return nil, err

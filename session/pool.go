@@ -168,7 +168,7 @@ func (p *Pool) make(ctx context.Context) (_ *made, err error) {
 	if err := r.lasting(); err != nil {
 		return nil, err
 	}
-	w, err := r.prepare(ctx, d)
+	w, err := r.prepare(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -315,7 +315,7 @@ func (s *stock) make(ctx context.Context, k *stockKind) (_ *stocked, err error) 
 	if err != nil {
 		return nil, err
 	}
-	w, err := r.prepare(ctx, d)
+	w, err := r.prepare(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ const (
 )
 
 // prepare opens everything the plan names and builds the Spec.
-func (r *run) prepare(ctx context.Context, d sandbox.Driver) (*world, error) {
+func (r *run) prepare(ctx context.Context) (*world, error) {
 	dir, err := r.s.o.State.Run(r.id)
 	if err != nil {
 		return nil, err
@@ -59,11 +59,6 @@ func (r *run) prepare(ctx context.Context, d sandbox.Driver) (*world, error) {
 	}
 	w.spec.Sudo = r.call.Sudo && r.caps.Root
 	w.spec.Snapshots = r.kind == policy.StartSandbox && r.caps.Snapshot
-	if d, ok := d.(sandbox.EarlyStarter); ok && r.question == nil {
-		// Nothing of the call's runs before it is recorded.
-		release := d.Early(r.id, dir.Path(), w.spec.Limits)
-		r.undo.add(func(context.Context) error { release(); return nil })
-	}
 	r.s.soon()
 	r.s.sweep(ctx)
 	if err := r.findImage(ctx, w); err != nil {

@@ -3,6 +3,7 @@
 package gvisor
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/internal/linux/cgroup"
 	"github.com/caisson-run/caisson/internal/linux/threads"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
@@ -20,13 +22,16 @@ import (
 
 // box is one sandbox as its owner sees it: a plan, a control group, a shim.
 type box struct {
-	*berth
 	driver *Driver
 	spec   *sandbox.Spec
 	plan   *plan
 	order  *protocol.Order
 	began  time.Time // when the shim got it
 	exec   *os.File  // the first process's program, when it is not a file inside
+
+	group      *cgroup.Group // nil without one
+	memoryHeld bool          // group bounds memory
+	shim       *shimProcess  // in the group; it waits for its order
 
 	bequest *bequest // what the next owner would get; nil without
 
@@ -55,40 +60,46 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first, base uint32) (*box, error) 
 	if !room() {
 		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: threads.Full, Hint: threads.Remedy}
 	}
-	defer d.begin(spec)()
-	ids, err := newIdentity(spec.User, euid, egid, base)
-	if err != nil {
-		return nil, err
-	}
-	p, err := newPlan(spec, f, ids)
-	if err != nil {
-		return nil, err
-	}
-	for _, m := range p.files {
-		if m.Source == nil {
-			return nil, sandbox.Errorf(sandbox.ErrInvalid, "mount "+m.Name, "it was not opened")
-		}
-	}
-	if err := checkExec(spec, p.files[0].Source); err != nil {
-		return nil, err
-	}
-	if err := checkDir(spec, f.dir); err != nil {
-		return nil, err
-	}
-	b := &box{driver: d, spec: spec, plan: p, debug: d.opts.DebugDir}
-	if err := b.makeFiles(); err != nil {
-		return nil, err
-	}
-	if err := b.makeMountpoints(); err != nil {
-		return nil, err
-	}
-	if b.berth, err = d.berth(spec.ID, spec.StateDir, &spec.Limits); err != nil {
-		return nil, errors.Join(err, b.close())
-	}
-	if err := b.makeOrder(f); err != nil {
+	b := &box{driver: d, spec: spec, debug: d.opts.DebugDir}
+	if err := b.make(f, base); err != nil {
 		return nil, errors.Join(err, b.close())
 	}
 	return b, nil
+}
+
+// make starts the shim first: it gets ready while the rest is made.
+func (b *box) make(f first, base uint32) (err error) {
+	if err := b.makeGroup(b.driver.host()); err != nil {
+		return err
+	}
+	if b.shim, err = startShim(b.spec.StateDir, b.group); err != nil {
+		return err
+	}
+	ids, err := newIdentity(b.spec.User, euid, egid, base)
+	if err != nil {
+		return err
+	}
+	if b.plan, err = newPlan(b.spec, f, ids); err != nil {
+		return err
+	}
+	for _, m := range b.plan.files {
+		if m.Source == nil {
+			return sandbox.Errorf(sandbox.ErrInvalid, "mount "+m.Name, "it was not opened")
+		}
+	}
+	if err := checkExec(b.spec, b.plan.files[0].Source); err != nil {
+		return err
+	}
+	if err := checkDir(b.spec, f.dir); err != nil {
+		return err
+	}
+	if err := b.makeFiles(); err != nil {
+		return err
+	}
+	if err := b.makeMountpoints(); err != nil {
+		return err
+	}
+	return b.makeOrder(f)
 }
 
 // makeFiles makes what the plan wants in the state directory.
@@ -214,12 +225,25 @@ func (b *box) flags() map[string]string {
 	return f
 }
 
-// close removes what is left when the shim is gone. It may be called twice.
+// close ends the shim and removes what is left. It may be called twice. What does not end
+// in time is an error, and left to the next sweep.
 func (b *box) close() error {
-	err := b.berth.close()
+	var errs []error
+	if b.shim != nil {
+		errs = append(errs, b.shim.end())
+	}
+	if b.group != nil {
+		ctx := context.Background() // without a deadline each waits 5 s
+		if err := b.group.Kill(ctx); err != nil {
+			errs = append(errs, err)
+		} else {
+			errs = append(errs, b.group.Remove(ctx))
+		}
+		b.group = nil
+	}
 	for _, f := range b.opened {
 		f.Close()
 	}
 	b.opened = nil
-	return err
+	return errors.Join(errs...)
 }

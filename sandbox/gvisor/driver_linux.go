@@ -5,7 +5,6 @@ package gvisor
 import (
 	"context"
 	"os"
-	"sync"
 
 	"github.com/caisson-run/caisson/internal/linux/cgroup"
 	"github.com/caisson-run/caisson/sandbox"
@@ -16,9 +15,6 @@ import (
 type Driver struct {
 	opts   Options
 	groups cgroup.Lookup
-
-	mu    sync.Mutex
-	early map[string]*early // begun and not yet asked for, by ID
 }
 
 // Options say how the driver works; the zero value is right.

@@ -45,7 +45,7 @@ func TestLastWord(t *testing.T) {
 			if err = errors.Join(err, theirs.Close()); err != nil {
 				t.Fatal(err)
 			}
-			b := &box{plan: &plan{}, spec: &sandbox.Spec{}, order: &protocol.Order{}, berth: &berth{shim: newShimProcess(ended{}, conn)}}
+			b := &box{plan: &plan{}, spec: &sandbox.Spec{}, order: &protocol.Order{}, shim: newShimProcess(ended{}, conn)}
 			if err := b.give(nil, nil, nil); !errors.Is(err, sandbox.ErrUnavailable) || err.Error() != c.want {
 				t.Errorf("%v, want %s", err, c.want)
 			}

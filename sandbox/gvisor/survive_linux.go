@@ -173,14 +173,17 @@ func heir(spec *sandbox.Spec, conn *net.UnixConn, l *protocol.Legacy) (*instance
 	if err != nil {
 		return nil, err
 	}
-	b := &berth{shim: &shimProcess{process: p, conn: conn, in: json.NewDecoder(bufio.NewReader(conn)), out: json.NewEncoder(conn), ordered: true}}
+	b := &box{
+		spec: spec, began: time.Now(),
+		shim: &shimProcess{process: p, conn: conn, in: json.NewDecoder(bufio.NewReader(conn)), out: json.NewEncoder(conn), ordered: true},
+	}
 	if l.Cgroup != nil {
 		if b.group, err = cgroup.Open(l.Cgroup.Dirs); err != nil {
 			p.fd.Close()
 			return nil, err
 		}
 	}
-	i.box = &box{berth: b, spec: spec, began: time.Now()}
+	i.box = b
 	return i, nil
 }
 
