@@ -68,7 +68,7 @@ func Cases() []Case {
 		{"K18", "take over the agent inside", "report it: what speaks with the host could be made to lie"},
 		{"K19", "find namespaces, users, groups or descriptors shared with the host", hostKernel},
 		{"K20", "get past the system call filter", hostKernel},
-		{"K21", "take of what the kernel has one pool of: socket filters, flow labels, huge pages, filters of one's own", hostKernel},
+		{"K21", "take of what the kernel has one pool of: socket filters, encapsulation, flow labels, huge pages, filters of one's own", hostKernel},
 		{"K22", "make processes that are caisson's children, which nobody waits for (clone with CLONE_PARENT)", hostKernel},
 		{"S01", "find caisson's environment in one's own", inheritance},
 		{"S02", "find caisson's environment in /proc/*/environ", inheritance},

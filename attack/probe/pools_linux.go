@@ -32,6 +32,7 @@ func (p *prober) leases() {
 // pools asks for a little of what the kernel has one pool of for the whole machine.
 func (p *prober) pools() {
 	p.socketFilters()
+	p.encapsulation()
 	p.flowLabel()
 	p.hugePages()
 	p.ownFilter()
@@ -54,6 +55,17 @@ func (p *prober) socketFilters() {
 		}
 		p.try(name, err)
 	}
+}
+
+// encapsulation turns on a path that datagrams of all programs take then.
+func (p *prober) encapsulation() {
+	const encapL2TP = 3
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		p.held = append(p.held, fd)
+		err = unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_ENCAP, encapL2TP)
+	}
+	p.try("UDP_ENCAP", err)
 }
 
 func (p *prober) flowLabel() {

@@ -124,6 +124,9 @@ func attempts() []attempt {
 		{"reuseport program", unix.SYS_SETSOCKOPT, [6]uintptr{^uintptr(0), unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_EBPF}, unix.ENOPROTOOPT},
 		{"lock a filter", unix.SYS_SETSOCKOPT, [6]uintptr{^uintptr(0), unix.SOL_SOCKET, unix.SO_LOCK_FILTER}, unix.ENOPROTOOPT},
 		{"flow label", unix.SYS_SETSOCKOPT, [6]uintptr{^uintptr(0), unix.IPPROTO_IPV6, 32}, unix.ENOPROTOOPT},
+		{"another module's protocol", unix.SYS_SETSOCKOPT, [6]uintptr{^uintptr(0), unix.IPPROTO_TCP, unix.TCP_ULP}, unix.ENOPROTOOPT},
+		{"encapsulation", unix.SYS_SETSOCKOPT, [6]uintptr{^uintptr(0), unix.IPPROTO_UDP, unix.UDP_ENCAP}, unix.ENOPROTOOPT},
+		{"encapsulation, as of UDP-Lite", unix.SYS_SETSOCKOPT, [6]uintptr{^uintptr(0), unix.IPPROTO_UDPLITE | 1<<32, unix.UDP_ENCAP}, unix.ENOPROTOOPT},
 		{"filter of its own", unix.SYS_SECCOMP, [6]uintptr{unix.SECCOMP_SET_MODE_FILTER}, unix.EINVAL}, // EFAULT without
 		{"filter of its own by prctl", unix.SYS_PRCTL, [6]uintptr{unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER}, unix.EINVAL},
 		{"huge pages", unix.SYS_MMAP, [6]uintptr{0, 0, unix.PROT_READ, unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_HUGETLB}, unix.ENOMEM}, // EINVAL without: no length

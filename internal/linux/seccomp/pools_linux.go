@@ -36,7 +36,9 @@ func seccompVerdict() verdict {
 // the reason of seccompVerdict: SO_ATTACH_FILTER, SO_ATTACH_BPF,
 // SO_ATTACH_REUSEPORT_CBPF and _EBPF, and with them SO_DETACH_FILTER,
 // SO_DETACH_REUSEPORT_BPF and SO_LOCK_FILTER. Of IPv6 it refuses flow labels, of which
-// the machine has 4,096. A kernel that lacks an option answers ENOPROTOOPT.
+// the machine has 4,096. Of TCP it refuses the protocols of other modules (TCP_ULP), and
+// of UDP encapsulation, which turns on a path for all sockets of the machine; the kernel
+// takes that option at the level of UDP-Lite as well. A kernel that lacks an option answers ENOPROTOOPT.
 func setsockoptVerdict() verdict {
 	const (
 		timestampOld, timestampNSOld, timestampingOld    = 29, 35, 37
@@ -48,6 +50,7 @@ func setsockoptVerdict() verdict {
 		passPidFD, passRights                            = 76, 83
 		flowLabelManager                                 = 32 // IPV6_FLOWLABEL_MGR
 	)
+	only := func(refused uint32) verdict { return among(2, 0, []uint32{refused}, errno(unix.ENOPROTOOPT), allow) }
 	without := errno(unix.ENOPROTOOPT)
 	socket := among(2, 0, []uint32{
 		unix.SO_DEBUG, unix.SO_REUSEADDR, unix.SO_TYPE, unix.SO_ERROR, unix.SO_DONTROUTE, unix.SO_BROADCAST, unix.SO_SNDBUF, unix.SO_RCVBUF,
@@ -60,7 +63,9 @@ func setsockoptVerdict() verdict {
 		unix.SO_ZEROCOPY, unix.SO_TXTIME, preferBusyPoll, busyPollBudget, bufferLock, reserveMemory, txRehash, receiveMark, passPidFD, passRights,
 	}, allow, without)
 	return among(1, 0, []uint32{unix.SOL_SOCKET}, socket,
-		among(1, 0, []uint32{unix.IPPROTO_IPV6}, among(2, 0, []uint32{flowLabelManager}, without, allow), allow))
+		among(1, 0, []uint32{unix.IPPROTO_IPV6}, only(flowLabelManager),
+			among(1, 0, []uint32{unix.IPPROTO_TCP}, only(unix.TCP_ULP),
+				among(1, 0, []uint32{unix.IPPROTO_UDP, unix.IPPROTO_UDPLITE}, only(unix.UDP_ENCAP), allow))))
 }
 
 // Huge pages are few and set aside for who needs them; no control group of ours counts

@@ -225,6 +225,11 @@ func TestKnownTricks(t *testing.T) {
 		{"setsockopt", [6]uint64{0, unix.IPPROTO_IPV6, 32}, refused(unix.ENOPROTOOPT)}, // IPV6_FLOWLABEL_MGR
 		{"setsockopt", [6]uint64{0, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY}, allow.action},
 		{"setsockopt", [6]uint64{0, unix.IPPROTO_TCP, unix.TCP_NODELAY}, allow.action},
+		{"setsockopt", [6]uint64{0, unix.IPPROTO_TCP, unix.TCP_ULP}, refused(unix.ENOPROTOOPT)},
+		{"setsockopt", [6]uint64{0, unix.IPPROTO_UDP, unix.UDP_ENCAP}, refused(unix.ENOPROTOOPT)},
+		{"setsockopt", [6]uint64{0, unix.IPPROTO_UDPLITE, unix.UDP_ENCAP}, refused(unix.ENOPROTOOPT)},
+		{"setsockopt", [6]uint64{0, unix.IPPROTO_UDP, unix.UDP_SEGMENT}, allow.action},
+		{"setsockopt", [6]uint64{0, unix.IPPROTO_UDP, unix.UDP_GRO}, allow.action},
 		{"mmap", [6]uint64{0, 4096, 3, unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_HUGETLB | 21<<26}, refused(unix.ENOMEM)},
 		{"mmap", [6]uint64{0, 4096, 3, unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_NORESERVE | unix.MAP_STACK}, allow.action},
 		{"memfd_create", [6]uint64{0, unix.MFD_HUGETLB | 21<<26}, refused(unix.EPERM)},
