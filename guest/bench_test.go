@@ -8,7 +8,7 @@ import (
 	"io"
 	"testing"
 
-	"github.com/caisson-run/caisson/guest"
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // The native cost of the agent, without a level below it.
@@ -68,7 +68,7 @@ func BenchmarkUpload(b *testing.B) {
 	c := newClient(b)
 	b.SetBytes(bulk)
 	for b.Loop() {
-		if err := c.WriteFile(b.Context(), "/tmp/f", io.LimitReader(zeros{}, bulk), guest.WriteOptions{}); err != nil {
+		if err := c.WriteFile(b.Context(), "/tmp/f", io.LimitReader(zeros{}, bulk), sandbox.WriteOptions{}); err != nil {
 			b.Fatal(err)
 		}
 	}

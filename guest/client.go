@@ -109,7 +109,7 @@ type Client struct {
 // As is a client on the same session whose calls have the rights of a user of
 // the sandbox, by name; "" is the sandbox's own. Who that is the agent alone says: a
 // call that is decided has [Client.AsUser]. One whom the sandbox does not have gives
-// ErrInvalid and a [*Refusal] with the code "unauthenticated". Closing either
+// ErrInvalid and a [*sandbox.AgentError] with the code "unauthenticated". Closing either
 // client closes both.
 func (c *Client) As(user string) *Client {
 	other := *c

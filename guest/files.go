@@ -10,54 +10,12 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/sandbox"
 )
-
-// Entry is a file or directory inside, as the agent describes it. All of it is
-// for people and for further calls inside; none of it is a name on the host.
-type Entry struct {
-	Name    string
-	Path    string // absolute, inside
-	Dir     bool   // it is a directory, or leads to one
-	Size    int64  // bytes
-	Mode    fs.FileMode
-	ModTime time.Time
-	Target  string // where a symbolic link leads, or its own path when it leads nowhere; empty for others
-	Owner   string
-	Group   string
-
-	// Permissions are the entry's own as text, "drwxr-xr-x"; Mode is that of what
-	// a link leads to.
-	Permissions string
-	// Kind is what it is, or what a link leads to.
-	Kind Kind
-	// Metadata is what uploads attached to it; see [Client.Upload].
-	Metadata map[string]string
-}
-
-// Kind is what an entry is.
-type Kind int
-
-// The kinds of entries. Other is a device, a pipe, a socket, or a link that
-// leads nowhere.
-const (
-	Other Kind = iota
-	RegularFile
-	Directory
-)
-
-// WriteOptions say how WriteFile writes.
-type WriteOptions struct {
-	// Mode of the file; 0 leaves it to the umask (0644), or as it was.
-	Mode fs.FileMode
-	// Atomic puts the file in place only when it is whole, as a new file.
-	Atomic bool
-}
 
 // transfer bounds a call that moves files.
 func (c *Client) transfer(ctx context.Context) (context.Context, context.CancelCauseFunc) {
@@ -130,55 +88,32 @@ func copyBounded(w io.Writer, r io.Reader, limit int64) (int64, error) {
 	}
 }
 
-// WriteFile writes a file from r, and the directories above it.
-func (c *Client) WriteFile(ctx context.Context, path string, r io.Reader, o WriteOptions) error {
-	op := "write " + printable(path)
+// WriteFile writes a file from r, and the directories above it. Its path is absolute.
+func (c *Client) WriteFile(ctx context.Context, path string, r io.Reader, o sandbox.WriteOptions) error {
 	if err := wire.CheckAbsolute(path); err != nil {
-		return &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: err.Error()}
+		return &sandbox.Error{Op: "write " + printable(path), Kind: sandbox.ErrInvalid, Problem: err.Error()}
 	}
-	q := url.Values{"path": {path}}
-	if o.Atomic {
-		q.Set("atomic", "1")
-	}
-	if o.Mode != 0 {
-		q.Set("mode", strconv.FormatUint(uint64(o.Mode.Perm()), 8))
-	}
-	ctx, cancel := c.transfer(ctx)
-	defer cancel(nil)
-	source := &failing{r: r}
-	resp, release, err := c.roundTrip(ctx, http.MethodPost, wire.PathFiles+"?"+q.Encode(), source, "application/octet-stream")
-	if err != nil {
-		if e := source.failure(); e != nil {
-			return &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: "what is to be written cannot be read", Cause: e}
-		}
-		return c.lost(op, err)
-	}
-	defer release()
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return answeredError(op, resp)
-	}
-	var answer []struct{ Path string }
-	return c.decode(op, resp.Body, &answer)
+	_, err := c.Upload(ctx, path, r, o)
+	return err
 }
 
 // The paths of Stat, List, Mkdir, Remove and Move, and of uploads, downloads and
 // watches, are the sandbox's: ~ and what is relative begin at the user's home.
 
 // Stat describes a file or directory.
-func (c *Client) Stat(ctx context.Context, path string) (Entry, error) {
+func (c *Client) Stat(ctx context.Context, path string) (sandbox.FileInfo, error) {
 	return c.entryCall(ctx, "stat "+printable(path), wire.PathStat, wire.PathRequest{Path: path}, path)
 }
 
 // List lists a directory, and what is below it down to depth levels; 1 is the
 // directory alone. A listing of more than some 20 000 entries is an error.
-func (c *Client) List(ctx context.Context, path string, depth int) ([]Entry, error) {
+func (c *Client) List(ctx context.Context, path string, depth int) ([]sandbox.FileInfo, error) {
 	var a wire.ListAnswer
 	q := wire.ListRequest{Path: path, Depth: uint32(max(depth, 1))}
 	if err := c.pathCall(ctx, "list "+printable(path), wire.PathListDir, q, &a, path); err != nil {
 		return nil, err
 	}
-	var all []Entry
+	var all []sandbox.FileInfo
 	for _, e := range a.Entries {
 		if e != nil {
 			all = append(all, entry(e))
@@ -195,7 +130,7 @@ func (c *Client) Mkdir(ctx context.Context, path string) error {
 }
 
 // MakeDir is Mkdir, and describes the directory.
-func (c *Client) MakeDir(ctx context.Context, path string) (Entry, error) {
+func (c *Client) MakeDir(ctx context.Context, path string) (sandbox.FileInfo, error) {
 	return c.entryCall(ctx, "mkdir "+printable(path), wire.PathMakeDir, wire.PathRequest{Path: path}, path)
 }
 
@@ -212,18 +147,18 @@ func (c *Client) Move(ctx context.Context, from, to string) error {
 }
 
 // MoveTo is Move, and describes what was moved.
-func (c *Client) MoveTo(ctx context.Context, from, to string) (Entry, error) {
+func (c *Client) MoveTo(ctx context.Context, from, to string) (sandbox.FileInfo, error) {
 	return c.entryCall(ctx, "move "+printable(from), wire.PathMove, wire.MoveRequest{Source: from, Destination: to}, from, to)
 }
 
 // entryCall is a call that describes an entry.
-func (c *Client) entryCall(ctx context.Context, op, service string, q any, paths ...string) (Entry, error) {
+func (c *Client) entryCall(ctx context.Context, op, service string, q any, paths ...string) (sandbox.FileInfo, error) {
 	var a wire.EntryAnswer
 	if err := c.pathCall(ctx, op, service, q, &a, paths...); err != nil {
-		return Entry{}, err
+		return sandbox.FileInfo{}, err
 	}
 	if a.Entry == nil {
-		return Entry{}, sandbox.Errorf(sandbox.ErrUnavailable, op, "the guest agent's answer is empty")
+		return sandbox.FileInfo{}, sandbox.Errorf(sandbox.ErrUnavailable, op, "the guest agent's answer is empty")
 	}
 	return entry(a.Entry), nil
 }
@@ -238,16 +173,16 @@ func (c *Client) pathCall(ctx context.Context, op, service string, q, a any, pat
 }
 
 // entry reads the agent's description.
-func entry(e *wire.Entry) Entry {
+func entry(e *wire.Entry) sandbox.FileInfo {
 	t, _ := time.Parse(time.RFC3339Nano, e.ModifiedTime)
-	return Entry{
-		Name: e.Name, Path: e.Path, Dir: e.Type == wire.TypeDirectory, Size: e.Size,
+	return sandbox.FileInfo{
+		Name: e.Name, Path: e.Path, Size: e.Size,
 		Mode: fs.FileMode(e.Mode).Perm(), ModTime: t, Target: e.SymlinkTarget, Owner: e.Owner, Group: e.Group,
 		Permissions: e.Permissions, Kind: kinds[e.Type], Metadata: e.Metadata,
 	}
 }
 
-var kinds = map[string]Kind{wire.TypeFile: RegularFile, wire.TypeDirectory: Directory}
+var kinds = map[string]sandbox.FileKind{wire.TypeFile: sandbox.RegularFile, wire.TypeDirectory: sandbox.Directory}
 
 // failing remembers why a reader failed.
 type failing struct {

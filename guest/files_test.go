@@ -28,8 +28,8 @@ func TestFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	must(c.WriteFile(ctx, "/home/user/a/b/hello", strings.NewReader("hello"), guest.WriteOptions{}))
-	must(c.WriteFile(ctx, "/home/user/a/run", strings.NewReader("#!/bin/sh\necho ran\n"), guest.WriteOptions{Mode: 0o750, Atomic: true}))
+	must(c.WriteFile(ctx, "/home/user/a/b/hello", strings.NewReader("hello"), sandbox.WriteOptions{}))
+	must(c.WriteFile(ctx, "/home/user/a/run", strings.NewReader("#!/bin/sh\necho ran\n"), sandbox.WriteOptions{Mode: 0o750, Atomic: true}))
 	if got := output(t, c, "./a/run; stat -c '%n %a %U' a/b a/b/hello a/run; ls -A a"); got != "ran\na/b 755 "+userName(t, c)+"\na/b/hello 644 "+userName(t, c)+"\na/run 750 "+userName(t, c)+"\nb\nrun" {
 		t.Errorf("inside it looks like\n%s", got)
 	}
@@ -55,7 +55,7 @@ func TestFiles(t *testing.T) {
 		t.Errorf("modified %v ago", d)
 	}
 	e.ModTime = time.Time{}
-	want := guest.Entry{Name: "place", Path: "/home/user/new/place", Size: 5, Mode: 0o644, Owner: "user", Group: "user", Permissions: "-rw-r--r--", Kind: guest.RegularFile}
+	want := sandbox.FileInfo{Name: "place", Path: "/home/user/new/place", Size: 5, Mode: 0o644, Owner: "user", Group: "user", Permissions: "-rw-r--r--", Kind: sandbox.RegularFile}
 	if d := cmp.Diff(want, e); d != "" {
 		t.Error(d)
 	}
@@ -64,7 +64,7 @@ func TestFiles(t *testing.T) {
 	must(err)
 	var names []string
 	for _, e := range list {
-		names = append(names, fmt.Sprintf("%s dir=%v to=%q", strings.TrimPrefix(e.Path, "/home/user/"), e.Dir, e.Target))
+		names = append(names, fmt.Sprintf("%s dir=%v to=%q", strings.TrimPrefix(e.Path, "/home/user/"), e.Kind == sandbox.Directory, e.Target))
 	}
 	wantNames := []string{
 		`a dir=true to=""`, `a/b dir=true to=""`, `a/run dir=false to=""`, `dangling dir=false to="/home/user/dangling"`, `dir dir=true to=""`,
@@ -91,19 +91,19 @@ func TestFilesHaveTheUsersRights(t *testing.T) {
 	root := b.dial(t, guest.Options{})
 	output(t, root, "mkdir -m 700 /home/secret; echo secret >/home/secret/file; chmod 600 /home/secret/file; ln -s /home/secret/file /home/user/link; ln -s /home/secret /home/user/dir; echo keep >/home/keep")
 	c, ctx := b.dial(t, user()), t.Context()
-	write := func(path string, o guest.WriteOptions) func() error {
+	write := func(path string, o sandbox.WriteOptions) func() error {
 		return func() error { return c.WriteFile(ctx, path, strings.NewReader("x"), o) }
 	}
 	for what, f := range map[string]func() error{
 		"read":               func() error { _, err := c.ReadFile(ctx, "/home/secret/file", io.Discard, 99); return err },
 		"read by link":       func() error { _, err := c.ReadFile(ctx, "/home/user/link", io.Discard, 99); return err },
 		"read below link":    func() error { _, err := c.ReadFile(ctx, "/home/user/dir/file", io.Discard, 99); return err },
-		"write":              write("/home/keep", guest.WriteOptions{}),
-		"write by link":      write("/home/user/link", guest.WriteOptions{}),
-		"write atomically":   write("/home/keep", guest.WriteOptions{Atomic: true}),
-		"write below link":   write("/home/user/dir/new", guest.WriteOptions{}),
-		"write to system":    write("/etc/passwd", guest.WriteOptions{}),
-		"write proc":         write("/proc/1/oom_score_adj", guest.WriteOptions{}),
+		"write":              write("/home/keep", sandbox.WriteOptions{}),
+		"write by link":      write("/home/user/link", sandbox.WriteOptions{}),
+		"write atomically":   write("/home/keep", sandbox.WriteOptions{Atomic: true}),
+		"write below link":   write("/home/user/dir/new", sandbox.WriteOptions{}),
+		"write to system":    write("/etc/passwd", sandbox.WriteOptions{}),
+		"write proc":         write("/proc/1/oom_score_adj", sandbox.WriteOptions{}),
 		"list":               func() error { _, err := c.List(ctx, "/home/secret", 1); return err },
 		"make a directory":   func() error { return c.Mkdir(ctx, "/home/new") },
 		"remove":             func() error { return c.Remove(ctx, "/home/keep") },
@@ -148,7 +148,7 @@ func TestBadPathsAreRefused(t *testing.T) {
 		if _, err := c.ReadFile(ctx, p, io.Discard, 99); !errors.Is(err, sandbox.ErrInvalid) {
 			t.Errorf("read %s: %v", p, err)
 		}
-		if err := c.WriteFile(ctx, p, strings.NewReader("x"), guest.WriteOptions{}); !errors.Is(err, sandbox.ErrInvalid) {
+		if err := c.WriteFile(ctx, p, strings.NewReader("x"), sandbox.WriteOptions{}); !errors.Is(err, sandbox.ErrInvalid) {
 			t.Errorf("write %s: %v", p, err)
 		}
 	}
@@ -160,12 +160,12 @@ func TestBadPathsAreRefused(t *testing.T) {
 // An upload that breaks leaves the old file when it is atomic.
 func TestBrokenUpload(t *testing.T) {
 	c, ctx := newClient(t), t.Context()
-	if err := c.WriteFile(ctx, "/home/user/f", strings.NewReader("old"), guest.WriteOptions{}); err != nil {
+	if err := c.WriteFile(ctx, "/home/user/f", strings.NewReader("old"), sandbox.WriteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	broken := errors.New("broken")
 	source := io.MultiReader(strings.NewReader(strings.Repeat("new", 100_000)), failingReader{broken})
-	if err := c.WriteFile(ctx, "/home/user/f", source, guest.WriteOptions{Atomic: true}); !errors.Is(err, broken) {
+	if err := c.WriteFile(ctx, "/home/user/f", source, sandbox.WriteOptions{Atomic: true}); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
 	eventually(t, "the temporary file is gone", func() bool { return output(t, c, "ls -A; cat f") == "f\nold" })
@@ -173,7 +173,7 @@ func TestBrokenUpload(t *testing.T) {
 
 func TestFullDisk(t *testing.T) {
 	c := newClient(t)
-	err := c.WriteFile(t.Context(), "/home/user/big", io.LimitReader(zeros{}, 200<<20), guest.WriteOptions{Atomic: true})
+	err := c.WriteFile(t.Context(), "/home/user/big", io.LimitReader(zeros{}, 200<<20), sandbox.WriteOptions{Atomic: true})
 	if err == nil || !strings.Contains(err.Error(), "not enough disk space available") {
 		t.Errorf("got %v", err)
 	}
@@ -186,7 +186,7 @@ func TestBulkFiles(t *testing.T) {
 	const size = 100 << 20
 	c, ctx := newClient(t), t.Context()
 	start := time.Now()
-	if err := c.WriteFile(ctx, "/tmp/big", io.LimitReader(zeros{}, size), guest.WriteOptions{}); err != nil {
+	if err := c.WriteFile(ctx, "/tmp/big", io.LimitReader(zeros{}, size), sandbox.WriteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	up := time.Since(start)

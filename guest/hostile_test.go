@@ -195,7 +195,7 @@ var (
 		return err
 	}
 	write = func(ctx context.Context, c *guest.Client) error {
-		return c.WriteFile(ctx, "/x", io.LimitReader(zeros{}, 1<<30), guest.WriteOptions{})
+		return c.WriteFile(ctx, "/x", io.LimitReader(zeros{}, 1<<30), sandbox.WriteOptions{})
 	}
 	collectAll = func(ctx context.Context, c *guest.Client) error {
 		_, err := c.Collect(ctx, []string{"**"}, "/", func(guest.File) (io.Writer, error) { return io.Discard, nil }, guest.CollectLimits{Bytes: 128 << 10})
@@ -215,7 +215,7 @@ var (
 		}
 	}
 	watchAll = func(ctx context.Context, c *guest.Client) error {
-		w, err := c.Watch(ctx, "/x", guest.WatchOptions{})
+		w, err := c.Watch(ctx, "/x", sandbox.WatchOptions{})
 		if err != nil {
 			return err
 		}
@@ -236,7 +236,7 @@ var (
 		return err
 	}
 	upload = func(ctx context.Context, c *guest.Client) error {
-		_, err := c.Upload(ctx, guest.Upload{Path: "x", ContentType: "application/octet-stream", Body: io.LimitReader(zeros{}, 1<<30)})
+		_, err := c.Upload(ctx, "x", io.LimitReader(zeros{}, 1<<30), sandbox.WriteOptions{})
 		return err
 	}
 	// tunnel writes for ever to a port that takes it or not.
@@ -255,7 +255,7 @@ var (
 	metrics   = func(ctx context.Context, c *guest.Client) error { _, err := c.Metrics(ctx); return err }
 	polled    = func(ctx context.Context, c *guest.Client) error { _, err := c.WatcherEvents(ctx, "w"); return err }
 	watcher   = func(ctx context.Context, c *guest.Client) error {
-		_, err := c.CreateWatcher(ctx, "/x", guest.WatchOptions{})
+		_, err := c.CreateWatcher(ctx, "/x", sandbox.WatchOptions{})
 		return err
 	}
 	// unread asks for much and reads none of it.

@@ -39,52 +39,6 @@ type Command struct {
 	Timeout time.Duration
 }
 
-// Selector names a process by its pid or, when that is 0, its tag.
-type Selector struct {
-	PID int
-	Tag string
-}
-
-func (s Selector) wire() wire.ProcessSelector { return wire.ProcessSelector{PID: s.PID, Tag: s.Tag} }
-
-// String is for messages.
-func (s Selector) String() string {
-	if s.PID != 0 {
-		return "process " + strconv.Itoa(s.PID)
-	}
-	return "process " + printable(s.Tag)
-}
-
-// Info is a running process in a listing.
-type Info struct {
-	PID     int // inside
-	Tag     string
-	Command Command // Path, Args, Env and Dir as they were asked for
-}
-
-// Stream says what a piece of output was written to.
-type Stream int
-
-// The streams of a process. One with a terminal has only that.
-const (
-	Stdout Stream = iota + 1
-	Stderr
-	Terminal
-)
-
-// Output is a piece of what a process wrote.
-type Output struct {
-	Stream Stream
-	Data   []byte // until the next call of Next
-}
-
-// End is how a process ended.
-type End struct {
-	Code    int            // -1 when a signal ended it
-	Signal  syscall.Signal // Linux's number; 0 when it ended by itself
-	Expired bool           // it was killed because Command.Timeout was over
-}
-
 // Process is somebody who listens to a process inside. What is read from it was
 // written by code that nobody trusts. Close it; the process lives on.
 type Process struct {
@@ -95,7 +49,7 @@ type Process struct {
 	terminal bool
 	kind     wire.Kind // of the frame that is being read
 	buf      []byte
-	end      *End
+	end      *sandbox.ProcessEnd
 }
 
 // Start starts a process and listens to it from its first byte on. It lives on
@@ -103,7 +57,7 @@ type Process struct {
 // bounds the listening.
 //
 // A command or directory that is not there, and a user whom the sandbox does not
-// have, are errors that wrap a [*Refusal].
+// have, are errors that wrap a [*sandbox.AgentError].
 func (c *Client) Start(ctx context.Context, cmd Command) (*Process, error) {
 	q := wire.ProcessStart{
 		Process: wire.ProcessConfig{Cmd: cmd.Path, Args: cmd.Args, Envs: cmd.Env, Cwd: cmd.Dir},
@@ -123,8 +77,8 @@ func (c *Client) Start(ctx context.Context, cmd Command) (*Process, error) {
 // Connect listens to a process that runs already, from now on. Several can.
 // One that ended within the last 30 s has only its end; one that never was gives
 // ErrNotFound.
-func (c *Client) Connect(ctx context.Context, s Selector) (*Process, error) {
-	return c.listen(ctx, "connect to "+s.String(), wire.PathConnect, http.Header{}, wire.ProcessConnect{Process: s.wire()})
+func (c *Client) Connect(ctx context.Context, s sandbox.ProcessSelector) (*Process, error) {
+	return c.listen(ctx, "connect to "+s.String(), wire.PathConnect, http.Header{}, wire.ProcessConnect{Process: selector(s)})
 }
 
 // listen opens a stream of frames.
@@ -165,23 +119,23 @@ func (p *Process) started() error {
 
 // Next waits for the next piece of output. Behind the last one it returns
 // io.EOF, and End says how the process ended. It is called from one goroutine.
-func (p *Process) Next() (Output, error) {
+func (p *Process) Next() (sandbox.Output, error) {
 	for p.end == nil {
 		if p.frames.Left() == 0 {
 			if err := p.next(); err != nil {
-				return Output{}, p.stream.lost(err)
+				return sandbox.Output{}, p.stream.lost(err)
 			}
 			continue
 		}
 		n, err := p.frames.Read(p.buf)
 		if err != nil {
-			return Output{}, p.stream.lost(err)
+			return sandbox.Output{}, p.stream.lost(err)
 		}
 		if n > 0 {
-			return Output{Stream: p.writtenTo(), Data: p.buf[:n]}, nil
+			return sandbox.Output{Stream: p.writtenTo(), Data: p.buf[:n]}, nil
 		}
 	}
-	return Output{}, io.EOF
+	return sandbox.Output{}, io.EOF
 }
 
 // next goes to the next frame.
@@ -200,27 +154,27 @@ func (p *Process) next() (err error) {
 	if err := p.frames.JSON(&e); err != nil {
 		return err
 	}
-	p.end = &End{Code: e.Code & 0xff, Expired: e.Expired}
+	p.end = &sandbox.ProcessEnd{Code: e.Code & 0xff, Expired: e.Expired}
 	if e.Signal != 0 {
 		p.end.Code, p.end.Signal = -1, syscall.Signal(e.Signal&0x7f)
 	}
 	return nil
 }
 
-func (p *Process) writtenTo() Stream {
+func (p *Process) writtenTo() sandbox.Stream {
 	switch {
 	case p.terminal:
-		return Terminal
+		return sandbox.StreamTerminal
 	case p.kind == wire.Stderr:
-		return Stderr
+		return sandbox.StreamStderr
 	}
-	return Stdout
+	return sandbox.StreamStdout
 }
 
 // End is how the process ended, once Next has returned io.EOF.
-func (p *Process) End() (End, bool) {
+func (p *Process) End() (sandbox.ProcessEnd, bool) {
 	if p.end == nil {
-		return End{}, false
+		return sandbox.ProcessEnd{}, false
 	}
 	return *p.end, true
 }
@@ -229,16 +183,16 @@ func (p *Process) End() (End, bool) {
 func (p *Process) Close() error { return p.stream.Close() }
 
 // Processes lists the processes that run, but programs of Run.
-func (c *Client) Processes(ctx context.Context) ([]Info, error) {
+func (c *Client) Processes(ctx context.Context) ([]sandbox.ProcessInfo, error) {
 	var a wire.ProcessList
 	if err := c.call(ctx, "list processes", wire.PathList, struct{}{}, &a); err != nil {
 		return nil, err
 	}
-	all := make([]Info, 0, len(a.Processes))
+	all := make([]sandbox.ProcessInfo, 0, len(a.Processes))
 	for _, p := range a.Processes {
-		all = append(all, Info{PID: p.PID, Tag: p.Tag, Command: Command{
-			Path: p.Config.Cmd, Args: p.Config.Args, Env: p.Config.Envs, Dir: p.Config.Cwd, Tag: p.Tag,
-		}})
+		all = append(all, sandbox.ProcessInfo{
+			PID: p.PID, Tag: p.Tag, Argv: append([]string{p.Config.Cmd}, p.Config.Args...), Env: p.Config.Envs, Dir: p.Config.Cwd,
+		})
 	}
 	return all, nil
 }
@@ -246,15 +200,15 @@ func (c *Client) Processes(ctx context.Context) ([]Info, error) {
 // mostInput is how much of an input goes in one request, in bytes.
 const mostInput = 1 << 20
 
-// Input writes to a process: to its terminal when to is Terminal, else to its
+// Input writes to a process: to its terminal when to is its terminal, else to its
 // stdin. It waits until the process has read enough, or ctx or the time for one
 // call ends; what was written until then stays written.
-func (c *Client) Input(ctx context.Context, s Selector, to Stream, b []byte) error {
+func (c *Client) Input(ctx context.Context, s sandbox.ProcessSelector, to sandbox.Stream, b []byte) error {
 	for first := true; first || len(b) > 0; first = false {
 		part := b[:min(len(b), mostInput)]
 		b = b[len(part):]
-		q := wire.ProcessSendInput{Process: s.wire()}
-		if to == Terminal {
+		q := wire.ProcessSendInput{Process: selector(s)}
+		if to == sandbox.StreamTerminal {
 			q.Input.PTY = &part
 		} else {
 			q.Input.Stdin = &part
@@ -268,23 +222,27 @@ func (c *Client) Input(ctx context.Context, s Selector, to Stream, b []byte) err
 
 // CloseInput is the end of a process's stdin. On a terminal that is a character,
 // which is written like any other.
-func (c *Client) CloseInput(ctx context.Context, s Selector) error {
-	return c.urgent(ctx, "close the input of "+s.String(), wire.PathCloseStdin, wire.ProcessConnect{Process: s.wire()}, &struct{}{})
+func (c *Client) CloseInput(ctx context.Context, s sandbox.ProcessSelector) error {
+	return c.urgent(ctx, "close the input of "+s.String(), wire.PathCloseStdin, wire.ProcessConnect{Process: selector(s)}, &struct{}{})
 }
 
 // Signal sends SIGKILL or SIGTERM to a process's group. Its end does not wait
 // for the output that others hold open then.
-func (c *Client) Signal(ctx context.Context, s Selector, n syscall.Signal) error {
+func (c *Client) Signal(ctx context.Context, s sandbox.ProcessSelector, n syscall.Signal) error {
 	op := "signal " + s.String()
 	if n != syscall.SIGKILL && n != syscall.SIGTERM {
 		return sandbox.Errorf(sandbox.ErrInvalid, op, "it can be sent SIGKILL and SIGTERM, not signal %d", n)
 	}
-	return c.urgent(ctx, op, wire.PathSendSignal, wire.ProcessSignal{Process: s.wire(), Signal: "SIGNAL_" + wire.SignalName(int(n))}, &struct{}{})
+	return c.urgent(ctx, op, wire.PathSendSignal, wire.ProcessSignal{Process: selector(s), Signal: "SIGNAL_" + wire.SignalName(int(n))}, &struct{}{})
 }
 
 // Resize changes the size of a process's terminal.
-func (c *Client) Resize(ctx context.Context, s Selector, z sandbox.WindowSize) error {
-	return c.urgent(ctx, "resize "+s.String(), wire.PathUpdate, wire.ProcessUpdate{Process: s.wire(), PTY: pty(z)}, &struct{}{})
+func (c *Client) Resize(ctx context.Context, s sandbox.ProcessSelector, z sandbox.WindowSize) error {
+	return c.urgent(ctx, "resize "+s.String(), wire.PathUpdate, wire.ProcessUpdate{Process: selector(s), PTY: pty(z)}, &struct{}{})
+}
+
+func selector(s sandbox.ProcessSelector) wire.ProcessSelector {
+	return wire.ProcessSelector{PID: s.PID, Tag: s.Tag}
 }
 
 func pty(z sandbox.WindowSize) *wire.PTY {

@@ -55,7 +55,7 @@ func hear(t testing.TB, p *guest.Process, until string) string {
 	}
 }
 
-func end(t testing.TB, p *guest.Process) guest.End {
+func end(t testing.TB, p *guest.Process) sandbox.ProcessEnd {
 	t.Helper()
 	e, over := p.End()
 	if !over {
@@ -74,11 +74,11 @@ func TestStart(t *testing.T) {
 		as   string
 		cmd  guest.Command
 		out  string
-		end  guest.End
+		end  sandbox.ProcessEnd
 	}{
 		{name: "success", cmd: bash("echo hi"), out: "hi\n"},
-		{name: "its own code", cmd: bash("exit 7"), end: guest.End{Code: 7}},
-		{name: "its own signal", cmd: bash("kill -SEGV $$"), end: guest.End{Code: -1, Signal: syscall.SIGSEGV}},
+		{name: "its own code", cmd: bash("exit 7"), end: sandbox.ProcessEnd{Code: 7}},
+		{name: "its own signal", cmd: bash("kill -SEGV $$"), end: sandbox.ProcessEnd{Code: -1, Signal: syscall.SIGSEGV}},
 		{name: "environment", cmd: guest.Command{Path: "env", Env: map[string]string{"B": "own", "C": "own"}},
 			out: "A=sandbox\nB=own\nC=own\nHOME=/home/user\nLOGNAME=other\nPATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\nUSER=user\n"},
 		{name: "its own PATH", cmd: guest.Command{Path: "/bin/sh", Args: []string{"-c", "echo $PATH"}, Env: map[string]string{"PATH": "/x"}}, out: "/x\n"},
@@ -86,10 +86,10 @@ func TestStart(t *testing.T) {
 		{name: "below home", cmd: guest.Command{Path: "pwd", Dir: "~/"}, out: "/home/user\n"},
 		{name: "a directory", cmd: guest.Command{Path: "pwd", Dir: "/tmp"}, out: "/tmp\n"},
 		{name: "no input", cmd: bash("cat; readlink /proc/self/fd/0"), out: "/dev/null\n"},
-		{name: "both streams", cmd: bash("echo out; echo err >&2; exit 1"), out: "out\n", end: guest.End{Code: 1}},
+		{name: "both streams", cmd: bash("echo out; echo err >&2; exit 1"), out: "out\n", end: sandbox.ProcessEnd{Code: 1}},
 		{name: "root", as: "root", cmd: bash("id -u; echo $HOME; pwd; grep NoNewPrivs /proc/self/status"), out: "0\n/root\n/root\nNoNewPrivs:\t0\n"},
 		{name: "somebody else", as: "nobody", cmd: guest.Command{Path: "id", Args: []string{"-u"}, Dir: "/"}, out: "65534\n"},
-		{name: "time over", cmd: guest.Command{Path: "sleep", Args: []string{"1000"}, Timeout: 50 * time.Millisecond}, end: guest.End{Code: -1, Signal: syscall.SIGKILL, Expired: true}},
+		{name: "time over", cmd: guest.Command{Path: "sleep", Args: []string{"1000"}, Timeout: 50 * time.Millisecond}, end: sandbox.ProcessEnd{Code: -1, Signal: syscall.SIGKILL, Expired: true}},
 		{name: "what it leaves behind keeps its output open", cmd: bash("{ while kill -0 $$ 2>/dev/null; do sleep 0.01; done; echo late; } & echo soon"), out: "soon\nlate\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestStart(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if o.Stream == guest.Stdout {
+				if o.Stream == sandbox.StreamStdout {
 					out.Write(o.Data)
 				} else if string(o.Data) != "err\n" {
 					t.Errorf("it writes %q to %d", o.Data, o.Stream)
@@ -145,7 +145,7 @@ func TestStartRefuses(t *testing.T) {
 				p.Close()
 				t.Fatal("it starts")
 			}
-			var r *guest.Refusal
+			var r *sandbox.AgentError
 			if !errors.Is(err, tt.kind) || !errors.As(err, &r) || r.Code != tt.code || !strings.Contains(r.Message, tt.says) {
 				t.Errorf("it is refused with %v, %+v", err, r)
 			}
@@ -160,17 +160,17 @@ func TestConnect(t *testing.T) {
 	cmd := bash("while read x; do echo got $x; done; exit 4")
 	cmd.Tag, cmd.Stdin = "mine", true
 	first := start(t, c, cmd)
-	me := guest.Selector{PID: first.PID}
+	me := sandbox.ProcessSelector{PID: first.PID}
 	say := func(c *guest.Client, s string) {
 		t.Helper()
-		if err := c.Input(t.Context(), me, guest.Stdout, []byte(s)); err != nil {
+		if err := c.Input(t.Context(), me, sandbox.StreamStdout, []byte(s)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	say(c, "one\n")
 	hear(t, first, "got one\n")
 
-	second, err := c.Connect(t.Context(), guest.Selector{Tag: "mine"})
+	second, err := c.Connect(t.Context(), sandbox.ProcessSelector{Tag: "mine"})
 	if err != nil || second.PID != first.PID {
 		t.Fatalf("connect: %+v, %v", second, err)
 	}
@@ -186,7 +186,7 @@ func TestConnect(t *testing.T) {
 	second.Close()
 	say(c, "three\n")
 	all, err := c.Processes(t.Context())
-	want := []guest.Info{{PID: me.PID, Tag: "mine", Command: guest.Command{Path: cmd.Path, Args: cmd.Args, Tag: "mine"}}}
+	want := []sandbox.ProcessInfo{{PID: me.PID, Tag: "mine", Argv: append([]string{cmd.Path}, cmd.Args...)}}
 	if d := cmp.Diff(want, all); err != nil || d != "" {
 		t.Error(d, err)
 	}
@@ -211,7 +211,7 @@ func TestConnect(t *testing.T) {
 	}
 
 	// Its end can be learned a little later, too.
-	for _, s := range []guest.Selector{me, {Tag: "mine"}} {
+	for _, s := range []sandbox.ProcessSelector{me, {Tag: "mine"}} {
 		late, err := c.Connect(t.Context(), s)
 		if err != nil {
 			t.Fatal(err)
@@ -221,7 +221,7 @@ func TestConnect(t *testing.T) {
 		}
 		late.Close()
 	}
-	for _, s := range []guest.Selector{{PID: 99999}, {Tag: "none"}} {
+	for _, s := range []sandbox.ProcessSelector{{PID: 99999}, {Tag: "none"}} {
 		if _, err := c.Connect(t.Context(), s); !errors.Is(err, sandbox.ErrNotFound) {
 			t.Errorf("%v: %v", s, err)
 		}
@@ -231,7 +231,7 @@ func TestConnect(t *testing.T) {
 	}
 	// A restart under the same tag hides the end of the one before.
 	again := start(t, c, guest.Command{Path: "cat", Tag: "mine", Stdin: true})
-	p, err := c.Connect(t.Context(), guest.Selector{Tag: "mine"})
+	p, err := c.Connect(t.Context(), sandbox.ProcessSelector{Tag: "mine"})
 	if err != nil || p.PID != again.PID {
 		t.Fatalf("by its tag is found %+v, %v", p, err)
 	}
@@ -247,7 +247,7 @@ func TestSlowListener(t *testing.T) {
 		_, err := c.Stat(t.Context(), "/home/user/done")
 		return err == nil
 	})
-	if err := c.Signal(t.Context(), guest.Selector{PID: p.PID}, syscall.SIGTERM); err != nil {
+	if err := c.Signal(t.Context(), sandbox.ProcessSelector{PID: p.PID}, syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}
 	eventually(t, "it is gone", func() bool {
@@ -261,7 +261,7 @@ func TestSignalAndOutputLeftOpen(t *testing.T) {
 	// What it leaves is in another group, and holds its output.
 	p := start(t, c, bash("setsid sleep 1000 & echo $!; wait"))
 	hear(t, p, "\n")
-	if err := c.Signal(t.Context(), guest.Selector{PID: p.PID}, syscall.SIGKILL); err != nil {
+	if err := c.Signal(t.Context(), sandbox.ProcessSelector{PID: p.PID}, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	hear(t, p, "")
@@ -274,7 +274,7 @@ func TestSignalAndOutputLeftOpen(t *testing.T) {
 		o, err := run(t, c, shell(fmt.Sprintf("test -d /proc/%d", p.PID)))
 		return err == nil && *o.Code == 1
 	})
-	if err := c.Signal(t.Context(), guest.Selector{PID: p.PID}, syscall.SIGKILL); err != nil {
+	if err := c.Signal(t.Context(), sandbox.ProcessSelector{PID: p.PID}, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	hear(t, p, "")
@@ -287,10 +287,10 @@ func TestTerminalOfProcess(t *testing.T) {
 	c := newClient(t)
 	cmd := guest.Command{Path: "/bin/bash", Args: []string{"-i"}, Env: map[string]string{"PS1": "$ ", "TERM": "xterm"}, Terminal: &sandbox.WindowSize{Rows: 30, Cols: 90}}
 	p := start(t, c, cmd)
-	me := guest.Selector{PID: p.PID}
+	me := sandbox.ProcessSelector{PID: p.PID}
 	say := func(s string) {
 		t.Helper()
-		if err := c.Input(t.Context(), me, guest.Terminal, []byte(s)); err != nil {
+		if err := c.Input(t.Context(), me, sandbox.StreamTerminal, []byte(s)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -304,7 +304,7 @@ func TestTerminalOfProcess(t *testing.T) {
 	if err := c.CloseInput(t.Context(), me); err == nil || !strings.Contains(err.Error(), "cannot close stdin for PTY process") {
 		t.Errorf("close: %v", err)
 	}
-	if err := c.Input(t.Context(), me, guest.Stdout, []byte("x")); err == nil || !strings.Contains(err.Error(), "written to the pty, not the stdin") {
+	if err := c.Input(t.Context(), me, sandbox.StreamStdout, []byte("x")); err == nil || !strings.Contains(err.Error(), "written to the pty, not the stdin") {
 		t.Errorf("stdin: %v", err)
 	}
 	say("exit 5\n")
@@ -319,23 +319,23 @@ func TestTerminalOfProcess(t *testing.T) {
 func TestInputThatNobodyReads(t *testing.T) {
 	c := newClient(t)
 	p := start(t, c, guest.Command{Path: "sleep", Args: []string{"1000"}, Stdin: true})
-	me := guest.Selector{PID: p.PID}
+	me := sandbox.ProcessSelector{PID: p.PID}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if err := c.Input(ctx, me, guest.Stdout, make([]byte, 300_000)); err == nil {
+	if err := c.Input(ctx, me, sandbox.StreamStdout, make([]byte, 300_000)); err == nil {
 		t.Error("it takes all")
 	}
 	if err := c.CloseInput(t.Context(), me); err != nil {
 		t.Error(err)
 	}
-	if err := c.Input(t.Context(), me, guest.Stdout, []byte("x")); err == nil || !strings.Contains(err.Error(), "stdin not enabled or closed") {
+	if err := c.Input(t.Context(), me, sandbox.StreamStdout, []byte("x")); err == nil || !strings.Contains(err.Error(), "stdin not enabled or closed") {
 		t.Errorf("input after its end: %v", err)
 	}
 	if err := c.CloseInput(t.Context(), me); err != nil {
 		t.Errorf("twice: %v", err)
 	}
 	q := start(t, c, guest.Command{Path: "sleep", Args: []string{"1000"}})
-	if err := c.Input(t.Context(), guest.Selector{PID: q.PID}, guest.Stdout, []byte("x")); err == nil || !strings.Contains(err.Error(), "stdin not enabled or closed") {
+	if err := c.Input(t.Context(), sandbox.ProcessSelector{PID: q.PID}, sandbox.StreamStdout, []byte("x")); err == nil || !strings.Contains(err.Error(), "stdin not enabled or closed") {
 		t.Errorf("input of one without: %v", err)
 	}
 }

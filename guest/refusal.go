@@ -12,28 +12,6 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// Refusal is an error that the agent answered with, in E2B's words, for a door
-// that passes them on. It wraps an *sandbox.Error, whose text is safe to show;
-// Code and Status are from short lists, Message is the guest's own.
-type Refusal struct {
-	// Status is the HTTP status: 400, 401, 403, 404, 406, 409, 412, 416, 429,
-	// 507, 501, or 500 for any other.
-	Status int
-	// Code is the Connect protocol's, such as "not_found"; "unknown" when the
-	// agent says none, as it does for files.
-	Code string
-	// Message is at most 4 KiB of valid UTF-8.
-	Message string
-
-	err *sandbox.Error
-}
-
-// Error is the text of the *sandbox.Error.
-func (r *Refusal) Error() string { return r.err.Error() }
-
-// Unwrap gives the *sandbox.Error.
-func (r *Refusal) Unwrap() error { return r.err }
-
 var (
 	refusalStatuses = []int{400, 401, 403, 404, 406, 409, 412, 416, 429, 501, 507}
 	refusalCodes    = []string{
@@ -70,7 +48,7 @@ func refusal(op string, status int, code, message string) error {
 	if status == 0 {
 		status = codeStatuses[code]
 	}
-	r := &Refusal{Status: http.StatusInternalServerError, Code: "unknown"}
+	r := &sandbox.AgentError{Status: http.StatusInternalServerError, Code: "unknown"}
 	if slices.Contains(refusalStatuses, status) {
 		r.Status = status
 	}
@@ -89,9 +67,9 @@ func refusal(op string, status int, code, message string) error {
 		kind = sandbox.ErrConflict
 	}
 	if message == "" {
-		r.err = sandbox.Errorf(kind, op, "the guest agent answers with status %d", status)
+		r.Err = sandbox.Errorf(kind, op, "the guest agent answers with status %d", status)
 	} else {
-		r.err = sandbox.Errorf(kind, op, "%s", printable(message))
+		r.Err = sandbox.Errorf(kind, op, "%s", printable(message))
 	}
 	return r
 }

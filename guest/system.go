@@ -44,27 +44,17 @@ func (c *Client) Resume(ctx context.Context, r Resume) (failed map[string]string
 	return failed, nil
 }
 
-// Metrics is what the kernel inside counts. It is the guest's word: limits and
-// bills stand on Instance.Usage.
-type Metrics struct {
-	Time                        time.Time
-	CPUs                        uint32
-	CPUPercent                  float64 // all processors together are 100; since the call before
-	MemTotal, MemUsed, MemCache uint64  // bytes
-	DiskTotal, DiskUsed         uint64  // bytes
-}
-
 // Metrics asks what the sandbox uses.
-func (c *Client) Metrics(ctx context.Context) (Metrics, error) {
+func (c *Client) Metrics(ctx context.Context) (sandbox.Metrics, error) {
 	var m wire.Metrics
 	if err := c.get(ctx, "read metrics", wire.PathMetrics, &m); err != nil {
-		return Metrics{}, err
+		return sandbox.Metrics{}, err
 	}
 	percent := float64(m.CPUUsed)
 	if math.IsNaN(percent) || percent < 0 {
 		percent = 0
 	}
-	return Metrics{
+	return sandbox.Metrics{
 		Time: time.Unix(m.Timestamp, 0), CPUs: m.CPUCount, CPUPercent: min(percent, 100),
 		MemTotal: m.MemTotal, MemUsed: m.MemUsed, MemCache: m.MemCache,
 		DiskTotal: m.DiskTotal, DiskUsed: m.DiskUsed,

@@ -5,11 +5,9 @@ package guest
 import (
 	"context"
 	"io"
-	"maps"
 	"net/http"
 	"net/url"
-	"path"
-	"strings"
+	"strconv"
 
 	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/sandbox"
@@ -36,7 +34,7 @@ var (
 // Download begins to read a file. Of header the conditions and the wish for a
 // part or for gzip are passed on; nothing is unpacked here. ctx bounds the
 // transfer; without a deadline it has as much time as any. What cannot be had is
-// a [*Refusal] with the status for it.
+// a [*sandbox.AgentError] with the status for it.
 func (c *Client) Download(ctx context.Context, file string, header http.Header) (*Download, error) {
 	op := "download " + printable(file)
 	if err := wire.CheckName(file); err != nil {
@@ -83,90 +81,63 @@ func (t *transfer) Close() error {
 	return err
 }
 
-// Upload is files on their way in.
-type Upload struct {
-	// Path is where the file goes. It may be empty for a form, whose parts named
-	// "file" then say it by their names, directories included.
-	Path string
-	// ContentType is application/octet-stream or multipart/form-data with its
-	// boundary, ContentEncoding empty or gzip.
-	ContentType, ContentEncoding string
-	// Metadata has X-Metadata-* headers, which become the files' metadata and
-	// replace what they had; others in it are not passed on.
-	Metadata http.Header
-	Body     io.Reader
-}
-
-// Written is a file that was written.
-type Written struct {
-	Name, Path string // Path is absolute, inside
-	Metadata   map[string]string
-}
-
-// Upload writes files and the directories above them. ctx bounds the transfer;
-// without a deadline it has as much time as any. For a full disk the [*Refusal]
+// Upload writes a file from r, and the directories above it. ctx bounds the transfer;
+// without a deadline it has as much time as any. For a full disk the [*sandbox.AgentError]
 // has the status 507.
-func (c *Client) Upload(ctx context.Context, u Upload) ([]Written, error) {
-	op := "upload " + printable(u.Path)
-	if err := wire.CheckName(u.Path); err != nil {
-		return nil, &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: err.Error()}
+func (c *Client) Upload(ctx context.Context, file string, r io.Reader, o sandbox.WriteOptions) (sandbox.WrittenFile, error) {
+	op := "write " + printable(file)
+	if err := wire.CheckName(file); err != nil {
+		return sandbox.WrittenFile{}, &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: err.Error()}
 	}
-	header := http.Header{"Content-Type": {u.ContentType}}
-	if u.ContentEncoding != "" {
-		header.Set("Content-Encoding", u.ContentEncoding)
+	q := url.Values{"path": {file}}
+	if o.Atomic {
+		q.Set("atomic", "1")
 	}
-	maps.Copy(header, metadataOf(u.Metadata))
-	target := wire.PathFiles
-	if u.Path != "" {
-		target += "?" + url.Values{"path": {u.Path}}.Encode()
+	if o.Mode != 0 {
+		q.Set("mode", strconv.FormatUint(uint64(o.Mode.Perm()), 8))
+	}
+	header := http.Header{"Content-Type": {"application/octet-stream"}}
+	if o.Encoding != "" {
+		header.Set("Content-Encoding", o.Encoding)
+	}
+	for name, value := range o.Metadata {
+		header.Set(wire.MetadataHeader+name, value)
 	}
 	ctx, cancel := c.transfer(ctx)
 	defer cancel(nil)
-	source := &failing{r: u.Body}
+	source := &failing{r: r}
 	if err := c.acquire(ctx); err != nil {
-		return nil, c.lost(op, err)
+		return sandbox.WrittenFile{}, c.lost(op, err)
 	}
 	defer c.release()
-	resp, err := c.sendHeader(ctx, http.MethodPost, target, header, source)
+	resp, err := c.sendHeader(ctx, http.MethodPost, wire.PathFiles+"?"+q.Encode(), header, source)
 	if err != nil {
 		if e := source.failure(); e != nil {
-			return nil, &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: "what is to be written cannot be read", Cause: e}
+			return sandbox.WrittenFile{}, &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: "what is to be written cannot be read", Cause: e}
 		}
-		return nil, c.lost(op, err)
+		return sandbox.WrittenFile{}, c.lost(op, err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, answeredError(op, resp)
+		return sandbox.WrittenFile{}, answeredError(op, resp)
 	}
 	var answer []wire.Written
 	if err := c.decode(op, resp.Body, &answer); err != nil {
-		return nil, err
+		return sandbox.WrittenFile{}, err
 	}
-	all := make([]Written, 0, len(answer))
-	for _, w := range answer {
-		all = append(all, written(w))
+	if len(answer) != 1 {
+		return sandbox.WrittenFile{}, sandbox.Errorf(sandbox.ErrUnavailable, op, "the guest agent's answer is not of one file")
 	}
-	return all, nil
+	return written(answer[0]), nil
 }
 
-// metadataOf is the part of h that is metadata.
-func metadataOf(h http.Header) http.Header {
-	m := http.Header{}
-	for name, values := range h {
-		if strings.HasPrefix(name, wire.MetadataHeader) && len(values) > 0 {
-			m[name] = values[:1]
-		}
-	}
-	return m
-}
-
-func written(w wire.Written) Written {
-	return Written{Name: path.Base(w.Path), Path: w.Path, Metadata: w.Metadata}
+func written(w wire.Written) sandbox.WrittenFile {
+	return sandbox.WrittenFile{Path: w.Path, Metadata: w.Metadata}
 }
 
 // Compose makes one file of several, in their order, and removes these. When it
 // fails nothing has changed.
-func (c *Client) Compose(ctx context.Context, from []string, to string) (Written, error) {
+func (c *Client) Compose(ctx context.Context, from []string, to string) (sandbox.WrittenFile, error) {
 	var w wire.Written
 	err := c.call(ctx, "compose "+printable(to), wire.PathCompose, wire.ComposeRequest{Sources: from, Destination: to}, &w)
 	return written(w), err

@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -17,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/caisson-run/caisson/guest"
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 const octets = "application/octet-stream"
@@ -33,52 +32,35 @@ func zipped(t *testing.T, s string) []byte {
 	return b.Bytes()
 }
 
-// form is a multipart body, written by hand: each part's disposition, then its
-// content.
-func form(parts ...string) string {
-	var b strings.Builder
-	for i := 0; i < len(parts); i += 2 {
-		fmt.Fprintf(&b, "--B\r\nContent-Disposition: %s\r\n\r\n%s\r\n", parts[i], parts[i+1])
-	}
-	return b.String() + "--B--\r\n"
-}
-
 func TestUpload(t *testing.T) {
-	const multi = "multipart/form-data; boundary=B"
+	metadata := func(name, value string) sandbox.WriteOptions {
+		return sandbox.WriteOptions{Metadata: map[string]string{name: value}}
+	}
 	for _, tt := range []struct {
-		name   string
-		upload guest.Upload
-		body   string
-		status int // of the refusal
-		want   []guest.Written
+		name, path, body string
+		o                sandbox.WriteOptions
+		status           int // of the refusal
+		want             sandbox.WrittenFile
 	}{
-		{name: "bytes", upload: guest.Upload{Path: "f", ContentType: octets}, body: "x", want: []guest.Written{{Name: "f", Path: "/home/user/f"}}},
-		{name: "empty", upload: guest.Upload{Path: "~/a/b/f", ContentType: octets}, want: []guest.Written{{Name: "f", Path: "/home/user/a/b/f"}}},
-		{name: "gzip", upload: guest.Upload{Path: "f", ContentType: octets, ContentEncoding: "gzip"}, body: string(zipped(t, "x")), want: []guest.Written{{Name: "f", Path: "/home/user/f"}}},
-		{name: "no gzip", upload: guest.Upload{Path: "f", ContentType: octets, ContentEncoding: "gzip"}, body: "x", status: 400},
-		{name: "unknown packing", upload: guest.Upload{Path: "f", ContentType: octets, ContentEncoding: "br"}, body: "x", status: 400},
-		{name: "no path", upload: guest.Upload{ContentType: octets}, body: "x", status: 400},
-		{name: "no type", upload: guest.Upload{Path: "f"}, body: "x", status: 400},
-		{name: "a directory", upload: guest.Upload{Path: "/tmp", ContentType: octets}, body: "x", status: 400},
-		{name: "not the user's", upload: guest.Upload{Path: "/etc/x", ContentType: octets}, body: "x", status: 403},
-		{name: "below a file", upload: guest.Upload{Path: "/etc/passwd/x", ContentType: octets}, body: "x", status: 400},
-		{name: "form", upload: guest.Upload{ContentType: multi}, body: form(`form-data; name="file"; filename="d/one"`, "1", `form-data; name="other"`, "-", `form-data; name="file"; filename="/tmp/two"`, "2"),
-			want: []guest.Written{{Name: "one", Path: "/home/user/d/one"}, {Name: "two", Path: "/tmp/two"}}},
-		{name: "form for a path", upload: guest.Upload{Path: "p", ContentType: multi}, body: form(`form-data; name="file"`, "1"), want: []guest.Written{{Name: "p", Path: "/home/user/p"}}},
-		{name: "form without names", upload: guest.Upload{ContentType: multi}, body: form(`form-data; name="file"`, "1"), status: 400},
-		{name: "one path twice", upload: guest.Upload{ContentType: multi}, body: form(`form-data; name="file"; filename="a"`, "1", `form-data; name="file"; filename="./a"`, "2"), status: 400},
-		{name: "form cut short", upload: guest.Upload{ContentType: multi}, body: form(`form-data; name="file"; filename="a"`, "1")[:67], status: 500},
-		{name: "empty form", upload: guest.Upload{ContentType: multi}, body: form(), want: []guest.Written{}},
-		{name: "metadata", upload: guest.Upload{Path: "f", ContentType: octets, Metadata: http.Header{"X-Metadata-Key": {"v", "w"}, "Cookie": {"no"}}}, want: []guest.Written{{Name: "f", Path: "/home/user/f", Metadata: map[string]string{"key": "v"}}}},
-		{name: "too much metadata", upload: guest.Upload{Path: "f", ContentType: octets, Metadata: http.Header{"X-Metadata-Key": {strings.Repeat("v", 4096)}}}, status: 400},
-		{name: "a long key", upload: guest.Upload{Path: "f", ContentType: octets, Metadata: http.Header{"X-Metadata-" + strings.Repeat("K", 247): {"v"}}}, status: 400},
-		{name: "metadata that is not ASCII", upload: guest.Upload{Path: "f", ContentType: octets, Metadata: http.Header{"X-Metadata-Key": {"\u00fc"}}}, status: 400},
+		{name: "bytes", path: "f", body: "x", want: sandbox.WrittenFile{Path: "/home/user/f"}},
+		{name: "empty", path: "~/a/b/f", want: sandbox.WrittenFile{Path: "/home/user/a/b/f"}},
+		{name: "gzip", path: "f", o: sandbox.WriteOptions{Encoding: "gzip"}, body: string(zipped(t, "x")), want: sandbox.WrittenFile{Path: "/home/user/f"}},
+		{name: "no gzip", path: "f", o: sandbox.WriteOptions{Encoding: "gzip"}, body: "x", status: 400},
+		{name: "unknown packing", path: "f", o: sandbox.WriteOptions{Encoding: "br"}, body: "x", status: 400},
+		{name: "no path", body: "x", status: 400},
+		{name: "a directory", path: "/tmp", body: "x", status: 400},
+		{name: "not the user's", path: "/etc/x", body: "x", status: 403},
+		{name: "below a file", path: "/etc/passwd/x", body: "x", status: 400},
+		{name: "metadata", path: "f", o: metadata("key", "v"), want: sandbox.WrittenFile{Path: "/home/user/f", Metadata: map[string]string{"key": "v"}}},
+		{name: "too much metadata", path: "f", o: metadata("key", strings.Repeat("v", 4096)), status: 400},
+		{name: "a long key", path: "f", o: metadata(strings.Repeat("k", 247), "v"), status: 400},
+		{name: "metadata that is not ASCII", path: "f", o: metadata("key", "\u00fc"), status: 400},
+		{name: "atomic, with metadata", path: "f", o: sandbox.WriteOptions{Atomic: true, Metadata: map[string]string{"key": "v"}}, body: "x", want: sandbox.WrittenFile{Path: "/home/user/f", Metadata: map[string]string{"key": "v"}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newClient(t)
-			tt.upload.Body = strings.NewReader(tt.body)
-			got, err := c.Upload(t.Context(), tt.upload)
-			var r *guest.Refusal
+			got, err := c.Upload(t.Context(), tt.path, strings.NewReader(tt.body), tt.o)
+			var r *sandbox.AgentError
 			if tt.status != 0 && (!errors.As(err, &r) || r.Status != tt.status) {
 				t.Errorf("it is refused with %v, want %d", err, tt.status)
 			}
@@ -97,17 +79,12 @@ func TestUpload(t *testing.T) {
 
 func TestUploadReplacesMetadata(t *testing.T) {
 	c, ctx := newClient(t), t.Context()
-	for _, h := range []http.Header{{"X-Metadata-A": {"1"}, "X-Metadata-B": {"2"}}, {"X-Metadata-B": {"3"}}, {}} {
-		if _, err := c.Upload(ctx, guest.Upload{Path: "f", ContentType: octets, Metadata: h, Body: strings.NewReader("x")}); err != nil {
+	for _, want := range []map[string]string{{"a": "1", "b": "2"}, {"b": "3"}, {}} {
+		if _, err := c.Upload(ctx, "f", strings.NewReader("x"), sandbox.WriteOptions{Metadata: want}); err != nil {
 			t.Fatal(err)
 		}
-		e, err := c.Stat(ctx, "f")
-		want := map[string]string{}
-		for name, v := range h {
-			want[strings.ToLower(strings.TrimPrefix(name, "X-Metadata-"))] = v[0]
-		}
-		if err != nil || !maps.Equal(e.Metadata, want) {
-			t.Errorf("after %v it has %v, %v", h, e.Metadata, err)
+		if e, err := c.Stat(ctx, "f"); err != nil || !maps.Equal(e.Metadata, want) {
+			t.Errorf("after %v it has %v, %v", want, e.Metadata, err)
 		}
 	}
 	// What code inside sets is shown only where it can be.
@@ -145,7 +122,7 @@ func TestDownload(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d, err := c.Download(t.Context(), tt.path, tt.ask)
-			var r *guest.Refusal
+			var r *sandbox.AgentError
 			if tt.status >= 400 {
 				if !errors.As(err, &r) || r.Status != tt.status {
 					t.Errorf("it is refused with %v, want %d", err, tt.status)
@@ -183,8 +160,8 @@ func TestDownload(t *testing.T) {
 // A file for which there is no room.
 func TestUploadToAFullDisk(t *testing.T) {
 	c := newClient(t)
-	_, err := c.Upload(t.Context(), guest.Upload{Path: "big", ContentType: octets, Body: io.LimitReader(zeros{}, 110<<20)})
-	var r *guest.Refusal
+	_, err := c.Upload(t.Context(), "big", io.LimitReader(zeros{}, 110<<20), sandbox.WriteOptions{})
+	var r *sandbox.AgentError
 	if !errors.As(err, &r) || r.Status != http.StatusInsufficientStorage || !strings.Contains(r.Message, "not enough disk space available") {
 		t.Errorf("it is refused with %v", err)
 	}
@@ -205,7 +182,7 @@ func TestCompose(t *testing.T) {
 		{[]string{"a"}, "./a", 400},
 		{[]string{"/etc/shadow"}, "to", 403},
 	} {
-		var r *guest.Refusal
+		var r *sandbox.AgentError
 		if _, err := c.Compose(ctx, tt.from, tt.to); !errors.As(err, &r) || r.Status != tt.status {
 			t.Errorf("%q to %q: %v, want %d", tt.from, tt.to, err, tt.status)
 		}
@@ -214,7 +191,7 @@ func TestCompose(t *testing.T) {
 		t.Errorf("after failures there is %q", got)
 	}
 	w, err := c.Compose(ctx, []string{"b", "a"}, "to")
-	if err != nil || w.Path != "/home/user/to" || w.Name != "to" {
+	if err != nil || w.Path != "/home/user/to" {
 		t.Errorf("%+v, %v", w, err)
 	}
 	if got := output(t, c, "cat to; ls -A"); got != "21d\nto" {

@@ -14,32 +14,6 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// WatchOptions say what is watched of a directory.
-type WatchOptions struct {
-	Recursive bool // what is below it, too, directories that appear later included
-	Entries   bool // changes come with their entries, where there is one still
-}
-
-// Change is something that happened to a file.
-type Change struct {
-	Name  string // from the watched directory; "." is itself
-	Kind  ChangeKind
-	Entry *Entry // nil when it was not asked for, or was gone
-}
-
-// ChangeKind is what happened, in E2B's word.
-type ChangeKind string
-
-// The kinds of a Change. Moving a file here is a CREATE, and moving it away a
-// RENAME of its old name.
-const (
-	Created  ChangeKind = wire.Created  // EVENT_TYPE_CREATE
-	Changed  ChangeKind = wire.Changed  // EVENT_TYPE_WRITE
-	Removed  ChangeKind = wire.Removed  // EVENT_TYPE_REMOVE
-	Renamed  ChangeKind = wire.Renamed  // EVENT_TYPE_RENAME
-	Chmodded ChangeKind = wire.Chmodded // EVENT_TYPE_CHMOD
-)
-
 // mostMessage bounds one message of a watch, in bytes: two paths, a name, and
 // metadata.
 const mostMessage = 128 << 10
@@ -52,7 +26,7 @@ type Watch struct{ stream *long }
 //
 // E2B's stream has {"start":{}} first and then {"filesystem":{…}}, each at the
 // top of its message, unlike those of processes.
-func (c *Client) Watch(ctx context.Context, path string, o WatchOptions) (*Watch, error) {
+func (c *Client) Watch(ctx context.Context, path string, o sandbox.WatchOptions) (*Watch, error) {
 	op := "watch " + printable(path)
 	if err := wire.CheckName(path); err != nil {
 		return nil, &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: err.Error()}
@@ -76,21 +50,21 @@ func (c *Client) Watch(ctx context.Context, path string, o WatchOptions) (*Watch
 }
 
 // Next waits for the next change. The agent's reason to end the watch, such as
-// too many changes at once, is a [*Refusal].
-func (w *Watch) Next() (Change, error) {
+// too many changes at once, is a [*sandbox.AgentError].
+func (w *Watch) Next() (sandbox.FileChange, error) {
 	for {
 		e, err := w.message()
 		switch {
 		case err != nil:
-			return Change{}, err
+			return sandbox.FileChange{}, err
 		case e.Filesystem != nil:
 			c, err := change(e.Filesystem)
 			if err != nil {
-				return Change{}, w.stream.lost(err)
+				return sandbox.FileChange{}, w.stream.lost(err)
 			}
 			return c, nil
 		case e.Keepalive == nil:
-			return Change{}, w.stream.lost(fmt.Errorf("a message of a watch says nothing"))
+			return sandbox.FileChange{}, w.stream.lost(fmt.Errorf("a message of a watch says nothing"))
 		}
 	}
 }
@@ -135,17 +109,17 @@ func (l *long) refused(b []byte) error {
 	return refusal(l.op, 0, end.Error.Code, end.Error.Message)
 }
 
-func change(c *wire.Change) (Change, error) {
-	k := ChangeKind(c.Type)
+func change(c *wire.Change) (sandbox.FileChange, error) {
+	k := sandbox.ChangeKind(c.Type)
 	switch k {
-	case Created, Changed, Removed, Renamed, Chmodded:
+	case sandbox.FileCreated, sandbox.FileChanged, sandbox.FileRemoved, sandbox.FileRenamed, sandbox.FileChmodded:
 	default:
-		return Change{}, fmt.Errorf("%q is no change", printable(c.Type))
+		return sandbox.FileChange{}, fmt.Errorf("%q is no change", printable(c.Type))
 	}
-	to := Change{Name: c.Name, Kind: k}
+	to := sandbox.FileChange{Name: c.Name, Kind: k}
 	if c.Entry != nil {
 		e := entry(c.Entry)
-		to.Entry = &e
+		to.File = &e
 	}
 	return to, nil
 }
@@ -153,7 +127,7 @@ func change(c *wire.Change) (Change, error) {
 // CreateWatcher begins to watch a directory, until RemoveWatcher or the
 // sandbox's end; changes are kept until somebody asks for them, some 16 000 of
 // them. There are 64 such watchers at most.
-func (c *Client) CreateWatcher(ctx context.Context, path string, o WatchOptions) (id string, _ error) {
+func (c *Client) CreateWatcher(ctx context.Context, path string, o sandbox.WatchOptions) (id string, _ error) {
 	var a wire.WatcherAnswer
 	q := wire.WatchRequest{Path: path, Recursive: o.Recursive, IncludeEntry: o.Entries}
 	op := "watch " + printable(path)
@@ -168,13 +142,13 @@ func (c *Client) CreateWatcher(ctx context.Context, path string, o WatchOptions)
 
 // WatcherEvents returns what has changed since it was asked for the last time,
 // some 2000 changes at most: the next call has the next ones.
-func (c *Client) WatcherEvents(ctx context.Context, id string) ([]Change, error) {
+func (c *Client) WatcherEvents(ctx context.Context, id string) ([]sandbox.FileChange, error) {
 	var a wire.WatcherEvents
 	op := "read watcher " + printable(id)
 	if err := c.call(ctx, op, wire.PathGetWatcherEvents, wire.WatcherRequest{WatcherID: id}, &a); err != nil {
 		return nil, err
 	}
-	all := make([]Change, 0, len(a.Events))
+	all := make([]sandbox.FileChange, 0, len(a.Events))
 	for _, e := range a.Events {
 		if e == nil {
 			continue

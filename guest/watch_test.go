@@ -34,7 +34,7 @@ func changes(t *testing.T, w *guest.Watch, name string) []string {
 	}
 }
 
-func word(c guest.Change) string {
+func word(c sandbox.FileChange) string {
 	return c.Name + " " + strings.ToLower(strings.TrimPrefix(string(c.Kind), "EVENT_TYPE_"))
 }
 
@@ -54,7 +54,7 @@ func TestWatch(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newClient(t)
 			output(t, c, "mkdir -p w/old")
-			w, err := c.Watch(t.Context(), "w", guest.WatchOptions{Recursive: tt.recursive})
+			w, err := c.Watch(t.Context(), "w", sandbox.WatchOptions{Recursive: tt.recursive})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,7 +84,7 @@ func TestWatchMissesNothing(t *testing.T) {
 	output(t, c, "mkdir w")
 	ctx, cancel := context.WithTimeout(t.Context(), patience) // when one is missed
 	defer cancel()
-	w, err := c.Watch(ctx, "w", guest.WatchOptions{Recursive: true})
+	w, err := c.Watch(ctx, "w", sandbox.WatchOptions{Recursive: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestWatchMissesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatalf("after %d: %v", len(created), err)
 		}
-		if ch.Kind == guest.Created {
+		if ch.Kind == sandbox.FileCreated {
 			created[ch.Name]++
 		}
 	}
@@ -110,7 +110,7 @@ func TestWatchMissesNothing(t *testing.T) {
 
 func TestWatchEntries(t *testing.T) {
 	c := newClient(t)
-	w, err := c.Watch(t.Context(), "~", guest.WatchOptions{Entries: true})
+	w, err := c.Watch(t.Context(), "~", sandbox.WatchOptions{Entries: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,11 +120,11 @@ func TestWatchEntries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first.Entry != nil && (first.Entry.Path != "/home/user/d" || first.Entry.Kind != guest.Directory) { // it may be gone
-		t.Errorf("the entry is %+v", first.Entry)
+	if first.File != nil && (first.File.Path != "/home/user/d" || first.File.Kind != sandbox.Directory) { // it may be gone
+		t.Errorf("the entry is %+v", first.File)
 	}
 	second, err := w.Next()
-	if err != nil || second.Entry != nil || second.Kind != guest.Removed {
+	if err != nil || second.File != nil || second.Kind != sandbox.FileRemoved {
 		t.Errorf("then comes %+v, %v", second, err)
 	}
 }
@@ -142,13 +142,13 @@ func TestWatchRefuses(t *testing.T) {
 		{"/root", sandbox.ErrInvalid, "permission_denied"},
 		{"a\x00b", sandbox.ErrInvalid, ""},
 	} {
-		w, err := c.Watch(t.Context(), tt.path, guest.WatchOptions{})
+		w, err := c.Watch(t.Context(), tt.path, sandbox.WatchOptions{})
 		if err == nil {
 			w.Close()
 		}
-		_, err2 := c.CreateWatcher(t.Context(), tt.path, guest.WatchOptions{})
+		_, err2 := c.CreateWatcher(t.Context(), tt.path, sandbox.WatchOptions{})
 		for _, err := range []error{err, err2} {
-			var r *guest.Refusal
+			var r *sandbox.AgentError
 			if !errors.Is(err, tt.kind) || errors.As(err, &r) && r.Code != tt.code {
 				t.Errorf("%q: %v", tt.path, err)
 			}
@@ -159,7 +159,7 @@ func TestWatchRefuses(t *testing.T) {
 func TestWatchers(t *testing.T) {
 	b := newBox(t)
 	c, ctx := b.dial(t, user()), t.Context()
-	id, err := c.CreateWatcher(ctx, "~", guest.WatchOptions{})
+	id, err := c.CreateWatcher(ctx, "~", sandbox.WatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,11 +202,11 @@ for i in range(9000):
 		}
 	}
 	for range 64 {
-		if _, err := c.CreateWatcher(ctx, "~", guest.WatchOptions{}); err != nil {
+		if _, err := c.CreateWatcher(ctx, "~", sandbox.WatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.CreateWatcher(ctx, "~", guest.WatchOptions{}); err == nil {
+	if _, err := c.CreateWatcher(ctx, "~", sandbox.WatchOptions{}); err == nil {
 		t.Error("there is no end of watchers")
 	}
 }

@@ -79,3 +79,24 @@ func NoDirectory(dir, why string) *Error {
 
 // NoDirectoryHint is what can be done about it.
 const NoDirectoryHint = "name a directory that is there inside, or mount one at that place"
+
+// AgentError is an error that the agent inside answered with. It wraps an Error, whose text
+// is safe to show. Status and Code are from short lists, Message is the guest's own.
+type AgentError struct {
+	// Status is the HTTP status: 400, 401, 403, 404, 406, 409, 412, 416, 429, 501, 507, or
+	// 500 for any other.
+	Status int
+	// Code is the Connect protocol's, such as "not_found"; "unknown" when the agent says
+	// none, as it does for files.
+	Code string
+	// Message is at most 4 KiB of valid UTF-8.
+	Message string
+	// Err says what was tried, and has the kind.
+	Err *Error
+}
+
+// Error is the text of Err.
+func (e *AgentError) Error() string { return e.Err.Error() }
+
+// Unwrap gives Err.
+func (e *AgentError) Unwrap() error { return e.Err }

@@ -18,7 +18,7 @@ var ErrNobody = errors.New("there is no such user")
 // inside, and where their home is, is known only there, and could be another when a
 // program starts than when somebody was asked about it.
 //
-// It does not say that the account may be had; see [Inside.As].
+// It does not say that the account may be had; as does.
 func (in *Inside) Account(name string) (sandbox.User, error) {
 	known := []sandbox.User{in.User}
 	if in.User.UID != 0 {
@@ -37,10 +37,11 @@ func (in *Inside) Account(name string) (sandbox.User, error) {
 		Problem: "the sandbox has none that can be asked for", Hint: "programs and files here are those of " + known[0].Name + " and " + known[1].Name}
 }
 
-// As is the sandbox for a user of it, whom a request names: Agent has the rights of
-// User. Dir and Env stay the sandbox's. The error is ErrInvalid, with [ErrNobody], for
-// whom it does not have, and ErrUnsupported for root where programs cannot be root.
-func (in *Inside) As(name string) (*Inside, error) {
+// as is the sandbox for a user of it, whom a request names: what is asked of it has the
+// rights of that user. Dir and Env stay the sandbox's. The error is ErrInvalid, with
+// [ErrNobody], for whom it does not have, and ErrUnsupported for root where programs cannot
+// be root.
+func (in *Inside) as(name string) (*Inside, error) {
 	u, err := in.Account(name)
 	if err != nil {
 		return nil, err
@@ -56,6 +57,6 @@ func (in *Inside) become(u sandbox.User) (*Inside, error) {
 		return nil, sandbox.Errorf(sandbox.ErrUnsupported, "user root", "programs of this sandbox run as its user")
 	}
 	other := *in
-	other.User, other.Agent = u, in.Agent.AsUser(u)
+	other.User, other.agent = u, in.agent.AsUser(u)
 	return &other, nil
 }

@@ -164,7 +164,7 @@ func (b *Sandboxes) approve(ctx context.Context, a *action) error {
 		if r.prog != nil {
 			argv = append(slices.Clone(r.call.Program), r.call.Argv...)
 		}
-		s.Files, err = r.contents(argv, a.Dir, searchOf(a.Env), contentsOf(ctx, a.Agent))
+		s.Files, err = r.contents(argv, a.Dir, searchOf(a.Env), contentsOf(ctx, a.agent))
 		return s, err
 	}, func(context.Context) error { return nil })
 	r.intent.Approval = approved
@@ -258,7 +258,7 @@ func (b *Sandboxes) Exec(ctx context.Context, k *Key, id string, call *Call, io 
 	}
 	res, err = r.carryOut(ctx, w, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) {
 		ex.Sample, ex.SampleEvery = nil, 0
-		exit, err := a.Agent.Run(ctx, ex)
+		exit, err := a.agent.Run(ctx, ex)
 		return a.ended(ctx, exit, err)
 	})
 	if res != nil {
@@ -318,7 +318,7 @@ func (a *action) program(ctx context.Context) ([]string, error) {
 	}
 	dir := "/tmp/" + newID()
 	name := path.Join(dir, sourceName(r.call, *r.prog))
-	if err := a.Agent.WriteFile(ctx, name, bytes.NewReader(r.call.Source.Code), guest.WriteOptions{Mode: 0o600}); err != nil {
+	if err := a.agent.WriteFile(ctx, name, bytes.NewReader(r.call.Source.Code), sandbox.WriteOptions{Mode: 0o600}); err != nil {
 		return nil, err
 	}
 	r.undo.add(func(ctx context.Context) error {
@@ -328,7 +328,7 @@ func (a *action) program(ctx context.Context) ([]string, error) {
 		default:
 		}
 		// What is left of it is the sandbox's own, and it may have removed it.
-		_ = a.Agent.Remove(ctx, dir)
+		_ = a.agent.Remove(ctx, dir)
 		return nil
 	})
 	return append(append(slices.Clone(r.prog.argv), name), r.call.Argv...), nil

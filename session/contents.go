@@ -388,7 +388,7 @@ func digestOf(name, real string, in io.Reader) (approval.File, error) {
 func contentsOf(ctx context.Context, agent *guest.Client) func(string) (approval.File, error) {
 	return func(name string) (approval.File, error) {
 		e, err := agent.Stat(ctx, name)
-		if errors.Is(err, sandbox.ErrNotFound) || err == nil && e.Kind != guest.RegularFile {
+		if errors.Is(err, sandbox.ErrNotFound) || err == nil && e.Kind != sandbox.RegularFile {
 			return approval.File{}, fs.ErrNotExist
 		}
 		if err != nil {

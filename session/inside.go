@@ -4,6 +4,8 @@ package session
 
 import (
 	"context"
+	"net"
+	"net/http"
 	"slices"
 	"sync"
 
@@ -11,26 +13,27 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// Inside is a running sandbox for who asks something of its agent.
+// Inside is a running persistent sandbox that a caller has entered. Its methods run no
+// program and change no file, so that none of them is a call in the record: a program is
+// [Sandboxes.Start] and [Sandboxes.Exec], a file is [Sandboxes.Files].
 type Inside struct {
-	// Agent speaks with the agent inside. It is lost when the sandbox is left.
-	Agent *guest.Client
 	// User is whom programs run as when nobody says, Dir where.
 	User sandbox.User
 	Dir  string
 	// Env is the environment of every program, KEY=value, sorted: what the level
 	// and the policy give, and what the sandbox was made with.
 	Env []string
-	// Gone is closed when the sandbox ends or is paused. What still runs through
-	// Agent has lost its other end then.
+	// Gone is closed when the sandbox ends or is paused. What is still asked of it has
+	// lost its other end then.
 	Gone <-chan struct{}
 
-	sudo bool // its programs may be root
+	agent *guest.Client
+	sudo  bool // its programs may be root
 }
 
 func (in *inside) show(client *guest.Client) *Inside {
 	return &Inside{
-		Agent: client, User: in.world.spec.User, Dir: in.world.cwd, Env: slices.Clone(in.world.exec.Env), Gone: in.gone.Done(),
+		agent: client, User: in.world.spec.User, Dir: in.world.cwd, Env: slices.Clone(in.world.exec.Env), Gone: in.gone.Done(),
 		sudo: in.world.spec.Sudo,
 	}
 }
@@ -106,13 +109,31 @@ func (l *living) unuse() {
 	}
 }
 
-// Agent gives the agent of a running sandbox for what runs nothing inside and
-// changes nothing: whether it lives, what it lists, a stream to a port of it. The
-// caller calls leave when it is done; until then the sandbox is in use.
-func (b *Sandboxes) Agent(ctx context.Context, k *Key, id string) (_ *Inside, leave func(), _ error) {
+// Enter enters a sandbox of a key, and resumes it first when it is paused and was made so.
+// The caller calls leave when it is done; until then the sandbox is in use.
+func (b *Sandboxes) Enter(ctx context.Context, k *Key, id string) (_ *Inside, leave func(), _ error) {
 	l, _, in, err := b.enterBox(ctx, k, id)
 	if err != nil {
 		return nil, nil, err
 	}
 	return in, sync.OnceFunc(l.unuse), nil
+}
+
+// Variables are the sandbox's own variables, by name.
+func (in *Inside) Variables(ctx context.Context) (map[string]string, error) {
+	return in.agent.Env(ctx)
+}
+
+// Metrics is what the kernel inside counts now: the guest's word.
+func (in *Inside) Metrics(ctx context.Context) (sandbox.Metrics, error) { return in.agent.Metrics(ctx) }
+
+// Dial opens a connection to a port inside.
+func (in *Inside) Dial(ctx context.Context, port uint16) (net.Conn, error) {
+	return in.agent.DialPort(ctx, port)
+}
+
+// RoundTripHTTP2 sends a request to a port inside whose program speaks HTTP/2 without TLS.
+// The context of r bounds the answer and its body.
+func (in *Inside) RoundTripHTTP2(port uint16, r *http.Request) (*http.Response, error) {
+	return in.agent.RoundTripHTTP2(port, r)
 }

@@ -23,7 +23,7 @@ func TestPauseAndResume(t *testing.T) {
 	h := newHome(t, nil)
 	s := h.create(t, Create{Timeout: time.Minute, OnTimeout: registry.Pause})
 	h.sh(t, s.ID, "echo kept > ~/file")
-	in, leave, err := h.Agent(t.Context(), h.key, s.ID)
+	in, leave, err := h.Enter(t.Context(), h.key, s.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestPauseAndResume(t *testing.T) {
 	if _, err := h.Pause(t.Context(), h.key, s.ID); !errors.Is(err, sandbox.ErrConflict) {
 		t.Errorf("paused twice: %v", err)
 	}
-	if _, _, err := h.Agent(t.Context(), h.key, s.ID); !errors.Is(err, sandbox.ErrConflict) {
+	if _, _, err := h.Enter(t.Context(), h.key, s.ID); !errors.Is(err, sandbox.ErrConflict) {
 		t.Errorf("asked while it is paused: %v", err)
 	}
 	h.clock.move(time.Hour) // its time does not run

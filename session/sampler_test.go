@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/audit"
-	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/faketest"
@@ -317,7 +316,7 @@ func TestWrittenLimitsHoldOrRefuse(t *testing.T) {
 			}
 			var got []byte
 			for err == nil {
-				var o guest.Output
+				var o sandbox.Output
 				o, err = p.Next()
 				got = append(got, o.Data...)
 			}

@@ -78,7 +78,7 @@ func testAnotherKeysSandboxIsUnknown(t *testing.T, h *home) {
 		"kill":    func(id string) error { return h.Kill(t.Context(), other, id) },
 		"extend":  func(id string) error { _, err := h.Extend(t.Context(), other, id, time.Minute); return err },
 		"timeout": func(id string) error { _, err := h.SetTimeout(t.Context(), other, id, 0); return err },
-		"agent":   func(id string) error { _, _, err := h.Agent(t.Context(), other, id); return err },
+		"agent":   func(id string) error { _, _, err := h.Enter(t.Context(), other, id); return err },
 		"exec": func(id string) error {
 			c := &Call{}
 			c.Argv = []string{"true"}
@@ -142,7 +142,7 @@ func testExpiry(t *testing.T, h *home) {
 
 func testSandboxEndsByItself(t *testing.T, h *home) {
 	s := h.create(t, Create{})
-	in, leave, err := h.Agent(t.Context(), h.key, s.ID)
+	in, leave, err := h.Enter(t.Context(), h.key, s.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -444,12 +444,12 @@ func testKeys(t *testing.T, h *home) {
 // A session that was lost is begun again: it is not the sandbox that ended.
 func testLostSession(t *testing.T, h *home) {
 	s := h.create(t, Create{})
-	in, leave, err := h.Agent(t.Context(), h.key, s.ID)
+	in, leave, err := h.Enter(t.Context(), h.key, s.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer leave()
-	in.Agent.Close() // as the client does when the agent floods it
+	in.agent.Close() // as the client does when the agent floods it
 	if got := h.sh(t, s.ID, "echo back"); got != "back\n" {
 		t.Errorf("after its session was lost: %q", got)
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -82,7 +81,7 @@ func (t *toolRun) listSandboxes(ctx context.Context) (*ToolAnswer, error) {
 // inside carries out what asks a sandbox's agent about files.
 func (t *toolRun) inside(ctx context.Context, do func(ctx context.Context, in *Inside) (map[string]any, error)) (*ToolAnswer, error) {
 	return t.recorded(ctx, func(ctx context.Context) (map[string]any, error) {
-		in, leave, err := t.boxes.Agent(ctx, t.key, t.use.Sandbox)
+		in, leave, err := t.boxes.Enter(ctx, t.key, t.use.Sandbox)
 		if err != nil {
 			return nil, err
 		}
@@ -116,7 +115,7 @@ func (t *toolRun) readFile(ctx context.Context) (*ToolAnswer, error) {
 	return t.inside(ctx, func(ctx context.Context, in *Inside) (map[string]any, error) {
 		name, limit := t.pathIn(in), t.args.whole("limit", defaultRead)
 		var b bytes.Buffer
-		_, err := in.Agent.ReadFile(ctx, name, &b, limit)
+		_, err := in.agent.ReadFile(ctx, name, &b, limit)
 		longer := int64(b.Len()) == limit && errors.Is(err, sandbox.ErrInvalid)
 		if err != nil && !longer {
 			return nil, err
@@ -145,7 +144,7 @@ func (t *toolRun) writeFile(ctx context.Context) (*ToolAnswer, error) {
 	}
 	return t.inside(ctx, func(ctx context.Context, in *Inside) (map[string]any, error) {
 		name := t.pathIn(in)
-		if err := in.Agent.WriteFile(ctx, name, bytes.NewReader(content), guest.WriteOptions{}); err != nil {
+		if err := in.agent.WriteFile(ctx, name, bytes.NewReader(content), sandbox.WriteOptions{}); err != nil {
 			return nil, err
 		}
 		return map[string]any{"path": name, "size": len(content)}, nil
@@ -159,7 +158,7 @@ const mostEntries = 2000
 func (t *toolRun) listFiles(ctx context.Context) (*ToolAnswer, error) {
 	return t.inside(ctx, func(ctx context.Context, in *Inside) (map[string]any, error) {
 		name := t.pathIn(in)
-		found, err := in.Agent.List(ctx, name, int(t.args.whole("depth", 1)))
+		found, err := in.agent.List(ctx, name, int(t.args.whole("depth", 1)))
 		if err != nil {
 			return nil, err
 		}
@@ -183,11 +182,11 @@ func (t *toolRun) listFiles(ctx context.Context) (*ToolAnswer, error) {
 	})
 }
 
-func entryType(k guest.Kind) string {
+func entryType(k sandbox.FileKind) string {
 	switch k {
-	case guest.RegularFile:
+	case sandbox.RegularFile:
 		return "file"
-	case guest.Directory:
+	case sandbox.Directory:
 		return "directory"
 	}
 	return "other"

@@ -80,7 +80,7 @@ func TestWakerGoesAway(t *testing.T) {
 	}
 	visitor, leave := context.WithCancel(t.Context())
 	w.resumed = leave
-	if _, left, err := h.Agent(visitor, h.key, s.ID); err == nil {
+	if _, left, err := h.Enter(visitor, h.key, s.ID); err == nil {
 		left()
 	}
 	if got, err := h.Get(t.Context(), h.key, s.ID); err != nil || got.State != registry.Running {
@@ -171,7 +171,7 @@ func TestSilentAgent(t *testing.T) {
 	l.in.client.Close() // the agent had it cut
 	var callers sync.WaitGroup
 	ask := func(seen func()) {
-		if _, _, err := h.Agent(&noticed{Context: t.Context(), seen: sync.OnceFunc(seen)}, h.key, s.ID); !errors.Is(err, silence) {
+		if _, _, err := h.Enter(&noticed{Context: t.Context(), seen: sync.OnceFunc(seen)}, h.key, s.ID); !errors.Is(err, silence) {
 			t.Error(err)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/bounds"
-	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/registry"
@@ -28,25 +27,13 @@ const (
 
 func private(b *session.Sandbox) bool { return b.Notes[notePrivate] != "" }
 
-// inside is a sandbox's agent for one request that had the right to it.
+// inside is a sandbox for one request that had the right to it.
 type inside struct {
-	*guest.Client // with the rights of the sandbox's own user
-	box           *session.Sandbox
-	owner         *session.Key
-	own           *session.Inside // as the sandbox's own user
-	user          string          // whom the request names; empty for the sandbox's own
-	gone          <-chan struct{}
-}
-
-// look is the agent with the rights of the user whom the request names, and the
-// path that it means: as for what changes files, the agent is not left to find out
-// whose home that is.
-func (in *inside) look(p string) (*guest.Client, string, error) {
-	as, err := in.own.As(in.user)
-	if err != nil {
-		return nil, "", err
-	}
-	return as.Agent, session.InHome(as.User.Home, p), nil
+	*session.Inside // as the sandbox's own user
+	box             *session.Sandbox
+	owner           *session.Key
+	user            string         // whom the request names; empty for the sandbox's own
+	files           *session.Files // with the rights of that user
 }
 
 // agentCall answers one request to an agent. What it returns is told in the way
@@ -166,7 +153,7 @@ func (s *Server) within(w http.ResponseWriter, r *http.Request, b *session.Sandb
 		return
 	}
 	defer held.Done()
-	a, leave, err := s.o.Sandboxes.Agent(r.Context(), owner, b.ID)
+	a, leave, err := s.o.Sandboxes.Enter(r.Context(), owner, b.ID)
 	if err != nil {
 		if e := asAPI(err); e.Code == http.StatusNotFound || e.Code == http.StatusConflict {
 			writeGone(w, b.ID)
@@ -179,7 +166,7 @@ func (s *Server) within(w http.ResponseWriter, r *http.Request, b *session.Sandb
 	if r.URL.Path != wire.PathFiles {
 		r.Body = held.Body(r.Body)
 	}
-	call(w, r, &inside{Client: a.Agent, box: b, owner: owner, own: a, user: user, gone: a.Gone})
+	call(w, r, &inside{Inside: a, box: b, owner: owner, user: user, files: s.o.Sandboxes.Files(owner, b.ID, "e2b", user)})
 }
 
 func running(b *session.Sandbox) bool { return b.State == registry.Running }
@@ -198,7 +185,7 @@ func requestUser(r *http.Request) string {
 // anything then but by the connection that breaks, and ask /health.
 func (in *inside) lost() bool {
 	select {
-	case <-in.gone:
+	case <-in.Gone:
 		return true
 	default:
 		return false
@@ -263,7 +250,7 @@ func plain(f func(http.ResponseWriter, *http.Request, *inside) error) agentCall 
 
 // serveEnvs tells the variables of the sandbox.
 func (s *Server) serveEnvs(w http.ResponseWriter, r *http.Request, in *inside) error {
-	env, err := in.Env(r.Context())
+	env, err := in.Variables(r.Context())
 	if err == nil {
 		writeJSON(w, http.StatusOK, env)
 	}

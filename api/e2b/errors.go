@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/bounds"
-	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
@@ -78,7 +77,7 @@ func asAPI(err error) *apiError {
 	if errors.As(err, &own) {
 		return own
 	}
-	var inside *guest.Refusal
+	var inside *sandbox.AgentError
 	if errors.As(err, &inside) {
 		return &apiError{inside.Status, inside.Message}
 	}
@@ -104,7 +103,7 @@ func asConnect(err error) *connectError {
 	if errors.As(err, &own) {
 		return own
 	}
-	var inside *guest.Refusal
+	var inside *sandbox.AgentError
 	if errors.As(err, &inside) {
 		return &connectError{inside.Code, inside.Message}
 	}

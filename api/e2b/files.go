@@ -6,45 +6,36 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"mime/multipart"
+	"mime"
 	"net/http"
+	"path"
 	"strings"
 	"time"
 
 	"github.com/caisson-run/caisson/api/bounds"
-	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/wire"
-	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
 )
 
 // Files go to and from the agent as streams. Nothing of them is kept here, and
 // no name in them is a name of the host.
 
 func (s *Server) serveDownload(w http.ResponseWriter, r *http.Request, in *inside) error {
-	begun := false
-	err := s.touch(r.Context(), in, policy.ReadFile, []string{r.URL.Query().Get("path")}, func(agent *guest.Client, paths []string) ([]sandbox.File, error) {
-		d, err := agent.Download(r.Context(), paths[0], unpacked(r.Header))
-		if err != nil {
-			return nil, err
-		}
-		defer d.Body.Close()
-		maps.Copy(w.Header(), d.Header)
-		// Whatever it is, it is not shown as a page here.
-		w.Header().Set("Content-Disposition", "attachment")
-		w.WriteHeader(d.Status)
-		begun = true
-		t := session.NewTally()
-		if r.Method != http.MethodHead {
-			_, err = io.CopyBuffer(bounds.Patient(w), io.TeeReader(d.Body, t), make([]byte, downloadPiece))
-		}
-		return []sandbox.File{t.File(paths[0], d.Status != http.StatusOK || d.Header.Get("Content-Encoding") != "" || r.Method == http.MethodHead)}, err
-	})
-	if err != nil && begun {
-		panic(http.ErrAbortHandler) // only a break says that it is not whole
+	d, err := in.files.Read(r.Context(), r.URL.Query().Get("path"), unpacked(r.Header))
+	if err != nil {
+		return err
 	}
-	return err
+	maps.Copy(w.Header(), d.Header)
+	// Whatever it is, it is not shown as a page here.
+	w.Header().Set("Content-Disposition", "attachment")
+	w.WriteHeader(d.Status)
+	if r.Method != http.MethodHead {
+		_, err = io.CopyBuffer(bounds.Patient(w), d, make([]byte, downloadPiece))
+	}
+	if err = errors.Join(err, d.CloseWithError(err)); err != nil {
+		panic(http.ErrAbortHandler) // it has begun: only a break says that it is not whole
+	}
+	return nil
 }
 
 // downloadPiece is how much of a file is passed on at once, in bytes: a frame of
@@ -70,21 +61,25 @@ func unpacked(h http.Header) http.Header {
 func (s *Server) serveUpload(w http.ResponseWriter, r *http.Request, in *inside) error {
 	control := http.NewResponseController(w)
 	defer control.SetReadDeadline(time.Time{})
-	up := guest.Upload{
-		Path: r.URL.Query().Get("path"), ContentType: r.Header.Get("Content-Type"), ContentEncoding: r.Header.Get("Content-Encoding"),
-		Metadata: r.Header, Body: bounds.Reader{Reader: r.Body, Control: control},
-	}
-	send := s.uploadOne
-	form, err := openForm(r, up.Body)
-	if err == nil && up.Path == "" && form != nil {
-		send = func(r *http.Request, in *inside, up guest.Upload) ([]guest.Written, error) {
-			return s.uploadForm(r, in, up, form)
-		}
-	}
+	body := bounds.Reader{Reader: r.Body, Control: control}
+	form, err := openForm(r, body)
 	if err != nil {
 		return err
 	}
-	all, err := send(r, in, up)
+	p, o := r.URL.Query().Get("path"), sandbox.WriteOptions{Metadata: metadata(r.Header)}
+	var all []sandbox.WrittenFile
+	switch kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); {
+	case form != nil && p == "":
+		all, err = in.files.WriteAll(r.Context(), o, form.next)
+	case form != nil:
+		all, err = s.uploadFirst(r, in, p, form, o)
+	case kind != octets:
+		err = &apiError{http.StatusBadRequest, "unsupported content type: " + bounds.Quoted(r.Header.Get("Content-Type")) + ", expected multipart/form-data or " + octets}
+	default:
+		o.Encoding = r.Header.Get("Content-Encoding")
+		all = make([]sandbox.WrittenFile, 1)
+		all[0], err = in.files.Write(r.Context(), p, body, o)
+	}
 	if err != nil {
 		return err
 	}
@@ -96,47 +91,41 @@ func (s *Server) serveUpload(w http.ResponseWriter, r *http.Request, in *inside)
 	return nil
 }
 
-// uploadOne writes the file that the request's path names.
-func (s *Server) uploadOne(r *http.Request, in *inside, up guest.Upload) (all []guest.Written, err error) {
-	err = s.touch(r.Context(), in, policy.WriteFile, []string{up.Path}, func(agent *guest.Client, paths []string) ([]sandbox.File, error) {
-		t := session.NewTally()
-		up.Path, up.Body = paths[0], io.TeeReader(up.Body, t)
-		all, err = agent.Upload(r.Context(), up)
-		// A form's bytes are more than the file's.
-		return []sandbox.File{t.File(paths[0], up.ContentType != octets || up.ContentEncoding != "")}, err
-	})
-	return all, err
-}
-
 const octets = "application/octet-stream"
 
-// uploadForm writes the files of a form that names them itself.
-func (s *Server) uploadForm(r *http.Request, in *inside, up guest.Upload, form *multipart.Reader) ([]guest.Written, error) {
-	ctx := r.Context()
-	a, err := s.o.Sandboxes.BeginFiles(ctx, in.owner, in.box.ID, session.FileCall{Door: "e2b", Kind: policy.WriteFile, User: in.user})
+// uploadFirst writes the one file of a form to the path that the request names.
+func (s *Server) uploadFirst(r *http.Request, in *inside, p string, form *form, o sandbox.WriteOptions) ([]sandbox.WrittenFile, error) {
+	_, file, err := form.next()
+	if err == io.EOF {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	f, err := in.files.Write(r.Context(), p, file, o)
 	if err != nil {
 		return nil, err
 	}
-	u := &formUpload{allow: func(name string) (string, error) { return a.Allow(ctx, name) }}
-	reader, writer := io.Pipe()
-	out := multipart.NewWriter(writer)
-	passed := make(chan struct{})
-	go func() {
-		defer close(passed)
-		writer.CloseWithError(u.pass(form, out))
-	}()
-	up.ContentType, up.ContentEncoding, up.Body = out.FormDataContentType(), "", reader
-	all, err := a.Agent.Upload(ctx, up)
-	reader.CloseWithError(errors.Join(err, io.ErrClosedPipe))
-	<-passed
-	if u.refused != nil {
-		err = u.refused
+	if _, _, err = form.next(); err == nil {
+		err = &apiError{http.StatusBadRequest, "the form has more than one file for the same path; only the first was written"}
+	} else if err == io.EOF {
+		err = nil
 	}
-	return all, errors.Join(err, a.End(ctx, u.files, err))
+	return []sandbox.WrittenFile{f}, err
 }
 
-func written(f guest.Written) wire.Written {
-	return wire.Written{Name: f.Name, Path: f.Path, Type: "file", Metadata: f.Metadata}
+// metadata is what a request's headers say of a file, by names in lower case.
+func metadata(h http.Header) map[string]string {
+	m := map[string]string{}
+	for name, values := range h {
+		if key, ok := strings.CutPrefix(name, wire.MetadataHeader); ok && key != "" {
+			m[strings.ToLower(key)] = values[0]
+		}
+	}
+	return m
+}
+
+func written(f sandbox.WrittenFile) wire.Written {
+	return wire.Written{Name: path.Base(f.Path), Path: f.Path, Type: "file", Metadata: f.Metadata}
 }
 
 // serveCompose makes one file of several.
@@ -147,11 +136,7 @@ func (s *Server) serveCompose(w http.ResponseWriter, r *http.Request, in *inside
 	} else if err != nil {
 		return &apiError{http.StatusBadRequest, err.Error()}
 	}
-	var f guest.Written
-	err := s.touch(r.Context(), in, policy.WriteFile, append([]string{q.Destination}, q.Sources...), func(agent *guest.Client, paths []string) (_ []sandbox.File, err error) {
-		f, err = agent.Compose(r.Context(), paths[1:], paths[0])
-		return nil, err
-	})
+	f, err := in.files.Compose(r.Context(), q.Sources, q.Destination)
 	if err != nil {
 		return err
 	}

@@ -7,9 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/wire"
-	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -17,32 +15,22 @@ import (
 // links in them the agent's to follow, inside; no host path comes of any.
 
 func (s *Server) serveStat(r *http.Request, in *inside, q *wire.PathRequest) (any, error) {
-	agent, p, err := in.look(q.Path)
-	if err != nil {
-		return nil, err
-	}
-	e, err := agent.Stat(r.Context(), p)
+	e, err := in.files.Stat(r.Context(), q.Path)
 	return wire.EntryAnswer{Entry: entry(e)}, err
 }
 
 func (s *Server) serveMakeDir(r *http.Request, in *inside, q *wire.PathRequest) (any, error) {
-	return s.change(r, in, policy.MakeDirectory, []string{q.Path}, func(agent *guest.Client, paths []string) (guest.Entry, error) {
-		return agent.MakeDir(r.Context(), paths[0])
-	})
+	e, err := in.files.MakeDir(r.Context(), q.Path)
+	return wire.EntryAnswer{Entry: entry(e)}, err
 }
 
 func (s *Server) serveMove(r *http.Request, in *inside, q *wire.MoveRequest) (any, error) {
-	return s.change(r, in, policy.MoveFile, []string{q.Source, q.Destination}, func(agent *guest.Client, paths []string) (guest.Entry, error) {
-		return agent.MoveTo(r.Context(), paths[0], paths[1])
-	})
+	e, err := in.files.Move(r.Context(), q.Source, q.Destination)
+	return wire.EntryAnswer{Entry: entry(e)}, err
 }
 
 func (s *Server) serveListDir(r *http.Request, in *inside, q *wire.ListRequest) (any, error) {
-	agent, p, err := in.look(cmp.Or(q.Path, "~"))
-	if err != nil {
-		return nil, err
-	}
-	all, err := agent.List(r.Context(), p, int(q.Depth))
+	all, err := in.files.List(r.Context(), cmp.Or(q.Path, "~"), int(q.Depth))
 	l := wire.ListAnswer{Entries: []*wire.Entry{}}
 	for _, e := range all {
 		l.Entries = append(l.Entries, entry(e))
@@ -51,24 +39,12 @@ func (s *Server) serveListDir(r *http.Request, in *inside, q *wire.ListRequest) 
 }
 
 func (s *Server) serveRemove(r *http.Request, in *inside, q *wire.PathRequest) (any, error) {
-	return struct{}{}, s.touch(r.Context(), in, policy.RemoveFile, []string{q.Path}, func(agent *guest.Client, paths []string) ([]sandbox.File, error) {
-		return nil, agent.Remove(r.Context(), paths[0])
-	})
-}
-
-// change is a call about files that answers with what there is now.
-func (s *Server) change(r *http.Request, in *inside, kind policy.Kind, paths []string, do func(agent *guest.Client, paths []string) (guest.Entry, error)) (any, error) {
-	var e guest.Entry
-	err := s.touch(r.Context(), in, kind, paths, func(agent *guest.Client, paths []string) (_ []sandbox.File, err error) {
-		e, err = do(agent, paths)
-		return nil, err
-	})
-	return wire.EntryAnswer{Entry: entry(e)}, err
+	return struct{}{}, in.files.Remove(r.Context(), q.Path)
 }
 
 // entry is a file in envd's words.
-func entry(e guest.Entry) *wire.Entry {
-	kind := map[guest.Kind]string{guest.RegularFile: wire.TypeFile, guest.Directory: wire.TypeDirectory}[e.Kind]
+func entry(e sandbox.FileInfo) *wire.Entry {
+	kind := map[sandbox.FileKind]string{sandbox.RegularFile: wire.TypeFile, sandbox.Directory: wire.TypeDirectory}[e.Kind]
 	if kind == "" {
 		kind = wire.TypeOther
 	}

@@ -64,7 +64,7 @@ func (s *Server) servePort(w http.ResponseWriter, r *http.Request, t target) {
 	}
 	defer held.Done()
 	p := &port{box: b, owner: owner, number: t.Port, named: t.Named, keys: s.o.Keys, http2: wantsHTTP2(r), access: s.o.Sandboxes.Token(b, accessPurpose)}
-	_, leave, err := s.o.Sandboxes.Agent(r.Context(), owner, b.ID)
+	_, leave, err := s.o.Sandboxes.Enter(r.Context(), owner, b.ID)
 	if err != nil {
 		writeGone(w, b.ID)
 		return
@@ -210,12 +210,12 @@ func (s *Server) portTransport(p *port) http.RoundTripper {
 		return s.proxies
 	}
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
-		a, leave, err := s.o.Sandboxes.Agent(r.Context(), p.owner, p.box.ID)
+		a, leave, err := s.o.Sandboxes.Enter(r.Context(), p.owner, p.box.ID)
 		if err != nil {
 			return nil, err
 		}
 		defer leave()
-		return a.Agent.RoundTripHTTP2(uint16(p.number), r)
+		return a.RoundTripHTTP2(uint16(p.number), r)
 	})
 }
 
@@ -246,12 +246,12 @@ func (s *Server) dialPort(ctx context.Context, _, _ string) (net.Conn, error) {
 	if !ok {
 		return nil, sandbox.Errorf(sandbox.ErrInvalid, "connect", "no sandbox was named")
 	}
-	a, leave, err := s.o.Sandboxes.Agent(ctx, p.owner, p.box.ID)
+	a, leave, err := s.o.Sandboxes.Enter(ctx, p.owner, p.box.ID)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	return a.Agent.DialPort(ctx, uint16(p.number))
+	return a.Dial(ctx, uint16(p.number))
 }
 
 // validMask says whether a host that the caller wants its ports to see can be

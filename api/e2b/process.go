@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/bounds"
-	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -57,7 +56,7 @@ func (s *Server) serveStart(w http.ResponseWriter, r *http.Request, in *inside) 
 	case <-f.done:
 		return out, f.err
 	case <-r.Context().Done():
-	case <-in.gone:
+	case <-in.Gone:
 	}
 	out.detach()
 	return out, nil
@@ -67,8 +66,8 @@ func (s *Server) serveStart(w http.ResponseWriter, r *http.Request, in *inside) 
 // and clean, or empty for the sandbox's own, in which it begins that names none. Where
 // that is the home of the sandbox's own user, another one begins in their own.
 func (in *inside) directory(wish string) string {
-	as, err := in.own.Account(in.user)
-	switch own := in.own; {
+	as, err := in.Account(in.user)
+	switch own := in.Inside; {
 	case err != nil:
 		return "" // nothing begins
 	case wish != "":
@@ -93,15 +92,9 @@ func (f *follower) run() {
 	_ = f.process.Close() // the client has its answer already
 }
 
-// output is what a process writes, and its end.
-type output interface {
-	Next() (guest.Output, error)
-	End() (guest.End, bool)
-}
-
 // follow writes what a process does to a stream, until its end. Nobody listens to a stream
 // that cannot be written to any more, which ends nothing.
-func follow(p output, out *stream) error {
+func follow(p *session.Process, out *stream) error {
 	for {
 		o, err := p.Next()
 		if err == io.EOF {
@@ -122,7 +115,7 @@ func follow(p output, out *stream) error {
 	return nil
 }
 
-var streamName = map[guest.Stream]string{guest.Stdout: "stdout", guest.Stderr: "stderr", guest.Terminal: "pty"}
+var streamName = map[sandbox.Stream]string{sandbox.StreamStdout: "stdout", sandbox.StreamStderr: "stderr", sandbox.StreamTerminal: "pty"}
 
 // serveConnect streams what becomes of a process that runs already.
 func (s *Server) serveConnect(w http.ResponseWriter, r *http.Request, in *inside) (*stream, error) {
@@ -160,7 +153,9 @@ func late(ctx context.Context, err error) error {
 	return err
 }
 
-func selector(s wire.ProcessSelector) guest.Selector { return guest.Selector{PID: s.PID, Tag: s.Tag} }
+func selector(s wire.ProcessSelector) sandbox.ProcessSelector {
+	return sandbox.ProcessSelector{PID: s.PID, Tag: s.Tag}
+}
 
 // started is the event of a beginning.
 func started(pid int) any {
@@ -180,7 +175,7 @@ type processEnd struct {
 }
 
 // ended is the event of an end.
-func ended(e guest.End) any {
+func ended(e sandbox.ProcessEnd) any {
 	p := processEnd{ExitCode: e.Code, Exited: true, Status: "exit status " + strconv.Itoa(e.Code)}
 	if e.Signal != 0 {
 		p = processEnd{ExitCode: -1, Status: "signal: " + e.Signal.String()}
@@ -197,21 +192,21 @@ func (s *Server) serveList(r *http.Request, in *inside, _ *struct{}) (any, error
 	all, err := in.Processes(r.Context())
 	l := wire.ProcessList{Processes: []wire.ProcessInfo{}}
 	for _, p := range all {
-		c := wire.ProcessConfig{Cmd: p.Command.Path, Args: p.Command.Args, Envs: p.Command.Env, Cwd: p.Command.Dir}
+		c := wire.ProcessConfig{Cmd: p.Argv[0], Args: p.Argv[1:], Envs: p.Env, Cwd: p.Dir}
 		l.Processes = append(l.Processes, wire.ProcessInfo{Config: c, PID: p.PID, Tag: p.Tag})
 	}
 	return l, err
 }
 
 func (s *Server) serveSendInput(r *http.Request, in *inside, q *wire.ProcessSendInput) (any, error) {
-	to, b := guest.Stdout, q.Input.Stdin // anything but Terminal is its stdin
+	to, b := sandbox.StreamStdout, q.Input.Stdin // anything but StreamTerminal is its stdin
 	if q.Input.PTY != nil {
-		to, b = guest.Terminal, q.Input.PTY
+		to, b = sandbox.StreamTerminal, q.Input.PTY
 	}
 	if b == nil {
 		return nil, &connectError{codeInvalid, "the input is neither stdin nor pty"}
 	}
-	return struct{}{}, in.Input(r.Context(), selector(q.Process), to, *b)
+	return struct{}{}, in.WriteInput(r.Context(), selector(q.Process), to, *b)
 }
 
 func (s *Server) serveCloseStdin(r *http.Request, in *inside, q *wire.ProcessConnect) (any, error) {

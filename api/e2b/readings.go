@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caisson-run/caisson/guest"
+	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
 
@@ -81,10 +81,10 @@ func (s *Server) readings(ctx context.Context, k *session.Key, id string, start,
 	if err != nil {
 		return nil, err
 	}
-	inside := guest.Metrics{}
+	inside := sandbox.Metrics{}
 	if running(b) {
-		if in, leave, err := s.o.Sandboxes.Agent(ctx, k, id); err == nil {
-			inside, _ = in.Agent.Metrics(ctx) // none is no reason to tell nothing
+		if in, leave, err := s.o.Sandboxes.Enter(ctx, k, id); err == nil {
+			inside, _ = in.Metrics(ctx) // none is no reason to tell nothing
 			leave()
 		}
 	}

@@ -195,6 +195,29 @@ func TestForms(t *testing.T) {
 	if err := json.Unmarshal(answer, &list); err != nil || len(list) != 3 || list[2].Path != "/home/user/dir/ümläut q.txt" {
 		t.Errorf("%s, %v", answer, err)
 	}
+	multi := with(b.to(49983), "Content-Type", "multipart/form-data; boundary=x")
+	_, one := form("one", "1")
+	_, none := form()
+	_, two := form("same", "1", "./same", "2")
+	for name, c := range map[string]struct {
+		url, body string
+		status    int
+		says      string
+	}{
+		"for a path":           {"/files?path=~/chosen", one, 200, `"path":"/home/user/chosen"`},
+		"two for a path":       {"/files?path=chosen", two, 400, "more than one file"},
+		"one path twice":       {"/files", two, 400, "only the first was written"},
+		"without files":        {"/files", none, 200, "[]"},
+		"none for a path":      {"/files?path=empty", none, 200, "[]"},
+		"for a file of root's": {"/files?path=/etc/new", one, 403, ""},
+	} {
+		if status, answer, _ := d.raw(t, "POST", c.url, multi, c.body); status != c.status || !strings.Contains(string(answer), c.says) {
+			t.Errorf("%s: %d %s, want %d and %q", name, status, answer, c.status, c.says)
+		}
+	}
+	if got := d.sh(t, b, "cd /home/user; cat chosen same; ls empty /etc/new 2>/dev/null"); got != "11" {
+		t.Errorf("there is %q", got)
+	}
 	for name, cut := range map[string]string{"cut off": body[:strings.Index(body, "333")+1], "no form": "x"} {
 		if status, answer, _ := d.raw(t, "POST", "/files", with(b.to(49983), "Content-Type", "multipart/form-data; boundary=x"), cut); status == 200 {
 			t.Errorf("%s: %s", name, answer)

@@ -5,8 +5,8 @@ package e2b
 import (
 	"net/http"
 
-	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // Watches: one stream for as long as a client listens, or a watcher that it asks
@@ -21,11 +21,7 @@ func (s *Server) serveWatchDir(w http.ResponseWriter, r *http.Request, in *insid
 	}
 	ctx, stop := lasting(r.Context(), timeout)
 	defer stop()
-	agent, p, err := in.look(q.Path)
-	if err != nil {
-		return nil, err
-	}
-	watch, err := agent.Watch(ctx, p, guest.WatchOptions{Recursive: q.Recursive, Entries: q.IncludeEntry})
+	watch, err := in.files.Watch(ctx, q.Path, sandbox.WatchOptions{Recursive: q.Recursive, Entries: q.IncludeEntry})
 	if err != nil {
 		return nil, late(ctx, err)
 	}
@@ -45,20 +41,16 @@ func (s *Server) serveWatchDir(w http.ResponseWriter, r *http.Request, in *insid
 }
 
 // changed is a change in envd's words.
-func changed(c guest.Change) *wire.Change {
+func changed(c sandbox.FileChange) *wire.Change {
 	w := &wire.Change{Name: c.Name, Type: string(c.Kind)}
-	if c.Entry != nil {
-		w.Entry = entry(*c.Entry)
+	if c.File != nil {
+		w.Entry = entry(*c.File)
 	}
 	return w
 }
 
 func (s *Server) serveCreateWatcher(r *http.Request, in *inside, q *wire.WatchRequest) (any, error) {
-	agent, p, err := in.look(q.Path)
-	if err != nil {
-		return nil, err
-	}
-	id, err := agent.CreateWatcher(r.Context(), p, guest.WatchOptions{Recursive: q.Recursive, Entries: q.IncludeEntry})
+	id, err := in.files.CreateWatcher(r.Context(), q.Path, sandbox.WatchOptions{Recursive: q.Recursive, Entries: q.IncludeEntry})
 	return wire.WatcherAnswer{WatcherID: id}, err
 }
 

@@ -8,7 +8,6 @@ import (
 	"net/http"
 
 	"github.com/caisson-run/caisson/api/bounds"
-	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -75,7 +74,7 @@ func asFault(err error) *fault {
 			break
 		}
 	}
-	var inside *guest.Refusal
+	var inside *sandbox.AgentError
 	var big *http.MaxBytesError
 	var many *bounds.TooMany
 	var e *sandbox.Error

@@ -5,6 +5,7 @@ package openai
 import (
 	"cmp"
 	"encoding/base64"
+	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -13,9 +14,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/wire"
-	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
@@ -31,9 +30,9 @@ type File struct {
 	Source      string `json:"source"` // user, or assistant for what programs have made
 }
 
-// sourceHeader marks what came through this door, as metadata of the file. Programs
-// inside could set it, too: it is for people.
-const sourceHeader = wire.MetadataHeader + "Caisson-Source"
+// sourceKey marks what came by this API, as metadata of the file. Programs inside could set
+// it, too: it is for people.
+const sourceKey = "caisson-source"
 
 // filePrefix begins a file's ID: the sandbox's own follows, and its path below
 // dataDir in base64. Nothing has to be kept to find it again.
@@ -64,19 +63,19 @@ func parseFileID(id string) (place, error) {
 	return p, nil
 }
 
-func fileView(b *session.Sandbox, e guest.Entry, rel string) File {
+func fileView(b *session.Sandbox, e sandbox.FileInfo, rel string) File {
 	f := File{
 		ID: fileID(b.ID, rel), Object: "container.file", ContainerID: containerID(b), CreatedAt: unix(e.ModTime), Bytes: e.Size,
 		Path: path.Join(dataDir, rel), Source: "assistant",
 	}
-	if e.Metadata["caisson-source"] == "user" {
+	if e.Metadata[sourceKey] == "user" {
 		f.Source = "user"
 	}
 	return f
 }
 
 // plain says that an entry is a file itself, and no link to one.
-func plain(e guest.Entry) bool { return e.Kind == guest.RegularFile && e.Target == "" }
+func plain(e sandbox.FileInfo) bool { return e.Kind == sandbox.RegularFile && e.Target == "" }
 
 // file finds the container and the file that a request is about.
 func (s *Server) file(c *call) (*session.Sandbox, place, error) {
@@ -97,12 +96,7 @@ func (s *Server) file(c *call) (*session.Sandbox, place, error) {
 
 // view asks a container about a file of its.
 func (s *Server) view(c *call, b *session.Sandbox, p place) (File, error) {
-	in, leave, err := s.o.Sandboxes.Agent(c.ctx, c.key, b.ID)
-	if err != nil {
-		return File{}, err
-	}
-	defer leave()
-	e, err := in.Agent.Stat(c.ctx, p.path())
+	e, err := s.filesOf(c, b.ID).Stat(c.ctx, p.path())
 	if err == nil && !plain(e) {
 		err = notFound("file", fileID(p.box, p.rel), nil)
 	}
@@ -130,8 +124,7 @@ func (s *Server) removeFile(c *call) error {
 	if err != nil {
 		return err
 	}
-	err = s.touch(c, p, policy.RemoveFile, func(in *session.FileAction) ([]sandbox.File, error) { return nil, in.Agent.Remove(c.ctx, in.Paths[0]) })
-	if err != nil {
+	if err := s.filesOf(c, p.box).Remove(c.ctx, p.path()); err != nil {
 		return err
 	}
 	s.files.add(f)
@@ -147,40 +140,24 @@ func (s *Server) fileContent(c *call) error {
 	if _, err := s.view(c, b, p); err != nil {
 		return err
 	}
-	begun := false
-	err = s.touch(c, p, policy.ReadFile, func(in *session.FileAction) ([]sandbox.File, error) {
-		d, err := in.Agent.Download(c.ctx, in.Paths[0], c.r.Header)
-		if err != nil {
-			return nil, err
-		}
-		defer d.Body.Close()
-		maps.Copy(c.w.Header(), d.Header)
-		// Whatever it is, it is not shown as a page here.
-		c.w.Header().Set("Content-Disposition", "attachment")
-		c.w.WriteHeader(d.Status)
-		begun = true
-		t := session.NewTally()
-		_, err = io.Copy(c.w, io.TeeReader(d.Body, t))
-		return []sandbox.File{t.File(in.Paths[0], d.Status != http.StatusOK || d.Header.Get("Content-Encoding") != "")}, err
-	})
-	if err != nil && begun {
-		panic(http.ErrAbortHandler) // only a break says that it is not whole
-	}
-	return err
-}
-
-// touch has do carry out what moves or changes a file, once it is decided and its
-// intent recorded.
-func (s *Server) touch(c *call, p place, kind policy.Kind, do func(*session.FileAction) ([]sandbox.File, error)) error {
-	a, err := s.o.Sandboxes.BeginFiles(c.ctx, c.key, p.box, session.FileCall{Door: "openai", Kind: kind, Paths: []string{p.path()}})
+	d, err := s.filesOf(c, p.box).Read(c.ctx, p.path(), c.r.Header)
 	if err != nil {
 		return err
 	}
-	files, err := do(a)
-	if jerr := a.End(c.ctx, files, err); err == nil {
-		err = jerr
+	maps.Copy(c.w.Header(), d.Header)
+	// Whatever it is, it is not shown as a page here.
+	c.w.Header().Set("Content-Disposition", "attachment")
+	c.w.WriteHeader(d.Status)
+	_, err = io.Copy(c.w, d)
+	if errors.Join(err, d.CloseWithError(err)) != nil {
+		panic(http.ErrAbortHandler) // it has begun: only a break says that it is not whole
 	}
-	return err
+	return nil
+}
+
+// filesOf are the files of a container.
+func (s *Server) filesOf(c *call, box string) *session.Files {
+	return s.o.Sandboxes.Files(c.key, box, "openai", "")
 }
 
 // listFiles lists what is below /mnt/data, by when it was written.
@@ -193,12 +170,7 @@ func (s *Server) listFiles(c *call) error {
 	if err != nil {
 		return err
 	}
-	in, leave, err := s.o.Sandboxes.Agent(c.ctx, c.key, b.ID)
-	if err != nil {
-		return err
-	}
-	all, err := in.Agent.List(c.ctx, dataDir, mostDepth)
-	leave()
+	all, err := s.filesOf(c, b.ID).List(c.ctx, dataDir, mostDepth)
 	if err != nil {
 		return err
 	}

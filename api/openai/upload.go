@@ -3,20 +3,16 @@
 package openai
 
 import (
-	"context"
-	"crypto/rand"
+	"errors"
 	"io"
 	"mime"
 	"mime/multipart"
-	"net/http"
 	"path"
 	"strings"
 	"time"
 
 	"github.com/caisson-run/caisson/api/bounds"
-	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/wire"
-	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
@@ -93,33 +89,31 @@ func ended(form *multipart.Reader) error {
 }
 
 // partial begins the names of files that are on their way.
-const partial = ".caisson-part-"
+const partial = ".caisson-"
 
 // write writes a file, which is in its place only when it is whole and checked.
 func (s *Server) write(c *call, p place, from io.Reader, check func() error) error {
-	return s.touch(c, p, policy.WriteFile, func(in *session.FileAction) ([]sandbox.File, error) {
-		part, t := place{p.box, partial + rand.Text()}, session.NewTally()
-		_, err := in.Agent.Upload(c.ctx, guest.Upload{
-			Path: part.path(), ContentType: "application/octet-stream", Metadata: http.Header{sourceHeader: {"user"}}, Body: io.TeeReader(from, t),
-		})
-		if err == nil {
-			err = check()
-		}
-		if err == nil {
-			_, err = in.Agent.MoveTo(c.ctx, part.path(), in.Paths[0])
-		}
-		if err != nil {
-			// Who went away has left what there was of it.
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), cleanupPatience)
-			defer cancel()
-			in.Agent.Remove(ctx, part.path()) // the error that counts is the first
-		}
-		return []sandbox.File{t.File(in.Paths[0], false)}, err
-	})
+	o := sandbox.WriteOptions{Atomic: true, Metadata: map[string]string{sourceKey: "user"}}
+	_, err := s.filesOf(c, p.box).Write(c.ctx, p.path(), &checked{from, check}, o)
+	return err
 }
 
-// cleanupPatience is how long a part of a file may take to go.
-const cleanupPatience = 10 * time.Second
+// checked ends with an error where check has one, which it asks at the end.
+type checked struct {
+	io.Reader
+	check func() error
+}
+
+// Read reads, and has check's error in place of io.EOF.
+func (c *checked) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	if err == io.EOF {
+		if failed := c.check(); failed != nil {
+			err = failed
+		}
+	}
+	return n, err
+}
 
 // byID copies the file of another container that a request in JSON names.
 func (s *Server) byID(c *call, b *session.Sandbox) (place, error) {
@@ -166,17 +160,14 @@ func (s *Server) sources(c *call, ids []string) ([]place, error) {
 
 // copyFile copies a file to another container of the same key's, by its last name.
 func (s *Server) copyFile(c *call, from place, to *session.Sandbox) error {
-	return s.touch(c, from, policy.ReadFile, func(in *session.FileAction) ([]sandbox.File, error) {
-		if e, err := in.Agent.Stat(c.ctx, in.Paths[0]); err != nil || !plain(e) {
-			return nil, notFound("file", fileID(from.box, from.rel), err)
-		}
-		d, err := in.Agent.Download(c.ctx, in.Paths[0], nil)
-		if err != nil {
-			return nil, err
-		}
-		defer d.Body.Close()
-		t := session.NewTally()
-		err = s.write(c, place{to.ID, path.Base(from.rel)}, io.TeeReader(d.Body, t), func() error { return nil })
-		return []sandbox.File{t.File(in.Paths[0], false)}, err
-	})
+	files := s.filesOf(c, from.box)
+	if e, err := files.Stat(c.ctx, from.path()); err != nil || !plain(e) {
+		return notFound("file", fileID(from.box, from.rel), err)
+	}
+	d, err := files.Read(c.ctx, from.path(), nil)
+	if err != nil {
+		return err
+	}
+	err = s.write(c, place{to.ID, path.Base(from.rel)}, d, func() error { return nil })
+	return errors.Join(err, d.CloseWithError(err))
 }

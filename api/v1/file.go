@@ -15,8 +15,6 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/caisson-run/caisson/api/bounds"
-	"github.com/caisson-run/caisson/guest"
-	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
@@ -38,8 +36,8 @@ type File struct {
 	Target   string    `json:"target,omitempty" doc:"Where a symbolic link leads"`
 }
 
-func fileView(e guest.Entry) File {
-	kind := map[guest.Kind]string{guest.RegularFile: "file", guest.Directory: "directory"}[e.Kind]
+func fileView(e sandbox.FileInfo) File {
+	kind := map[sandbox.FileKind]string{sandbox.RegularFile: "file", sandbox.Directory: "directory"}[e.Kind]
 	if kind == "" {
 		kind = "other"
 	}
@@ -63,14 +61,14 @@ type filesAnswer struct {
 	}
 }
 
-// agent hands what it does a sandbox's agent.
-func (s *Server) agent(ctx context.Context, k *session.Key, id string, do func(*guest.Client) error) error {
-	in, leave, err := s.o.Sandboxes.Agent(ctx, k, id)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	return do(in.Agent)
+// filesOf are the files of a sandbox, with the rights of its own user.
+func (s *Server) filesOf(k *session.Key, id string) *session.Files {
+	return s.o.Sandboxes.Files(k, id, "api", "")
+}
+
+// fileAnswerOf answers with what there is now.
+func fileAnswerOf(e sandbox.FileInfo, err error) (*fileAnswer, error) {
+	return &fileAnswer{Body: fileView(e)}, err
 }
 
 // files registers what moves and shows files.
@@ -85,13 +83,11 @@ func (s *Server) files() {
 	register(s, op, s.writeFile)
 	op = operation("DELETE", "/sandboxes/{id}/files", "removeFile", "Remove a file, or a directory with all that is in it", http.StatusNoContent)
 	register(s, op, func(ctx context.Context, k *session.Key, in *FilePath) (*struct{}, error) {
-		return nil, s.touch(ctx, k, in.ID, policy.RemoveFile, []string{in.Path}, func(a *guest.Client, paths []string) ([]sandbox.File, error) {
-			return nil, a.Remove(ctx, paths[0])
-		})
+		return nil, s.filesOf(k, in.ID).Remove(ctx, in.Path)
 	})
 	op = operation("GET", "/sandboxes/{id}/files/info", "statFile", "Describe a file or directory", http.StatusOK)
 	register(s, op, func(ctx context.Context, k *session.Key, in *FilePath) (*fileAnswer, error) {
-		return s.entry(ctx, k, in.ID, func(a *guest.Client) (guest.Entry, error) { return a.Stat(ctx, in.Path) })
+		return fileAnswerOf(s.filesOf(k, in.ID).Stat(ctx, in.Path))
 	})
 	op = operation("GET", "/sandboxes/{id}/files/list", "listFiles", "List a directory", http.StatusOK)
 	register(s, op, func(ctx context.Context, k *session.Key, in *struct {
@@ -100,89 +96,39 @@ func (s *Server) files() {
 	}) (*filesAnswer, error) {
 		a := &filesAnswer{}
 		a.Body.Files = []File{}
-		return a, s.agent(ctx, k, in.ID, func(agent *guest.Client) error {
-			all, err := agent.List(ctx, in.Path, in.Depth)
-			for _, e := range all {
-				a.Body.Files = append(a.Body.Files, fileView(e))
-			}
-			return err
-		})
+		all, err := s.filesOf(k, in.ID).List(ctx, in.Path, in.Depth)
+		for _, e := range all {
+			a.Body.Files = append(a.Body.Files, fileView(e))
+		}
+		return a, err
 	})
 	op = operation("POST", "/sandboxes/{id}/files/directory", "makeDirectory", "Make a directory and those above it", http.StatusCreated)
 	register(s, op, func(ctx context.Context, k *session.Key, in *FilePath) (*fileAnswer, error) {
-		return s.change(ctx, k, in.ID, policy.MakeDirectory, []string{in.Path}, func(a *guest.Client, paths []string) (guest.Entry, error) { return a.MakeDir(ctx, paths[0]) })
+		return fileAnswerOf(s.filesOf(k, in.ID).MakeDir(ctx, in.Path))
 	})
 	op = operation("POST", "/sandboxes/{id}/files/move", "moveFile", "Rename a file or directory, and make the directories above its new place", http.StatusOK)
 	register(s, op, func(ctx context.Context, k *session.Key, in *struct {
 		FilePath
 		To string `query:"to" required:"true" minLength:"1" maxLength:"4096"`
 	}) (*fileAnswer, error) {
-		return s.change(ctx, k, in.ID, policy.MoveFile, []string{in.Path, in.To}, func(a *guest.Client, paths []string) (guest.Entry, error) {
-			return a.MoveTo(ctx, paths[0], paths[1])
-		})
-	})
-}
-
-func (s *Server) entry(ctx context.Context, k *session.Key, id string, do func(*guest.Client) (guest.Entry, error)) (*fileAnswer, error) {
-	a := &fileAnswer{}
-	return a, s.agent(ctx, k, id, func(agent *guest.Client) error {
-		e, err := do(agent)
-		a.Body = fileView(e)
-		return err
-	})
-}
-
-// begin has a call about files decided and recorded.
-func (s *Server) begin(ctx context.Context, k *session.Key, id string, kind policy.Kind, paths []string) (*session.FileAction, error) {
-	return s.o.Sandboxes.BeginFiles(ctx, k, id, session.FileCall{Door: "api", Kind: kind, Paths: paths})
-}
-
-// touch has do carry out such a call, by the paths that were decided.
-func (s *Server) touch(ctx context.Context, k *session.Key, id string, kind policy.Kind, paths []string, do func(*guest.Client, []string) ([]sandbox.File, error)) error {
-	a, err := s.begin(ctx, k, id, kind, paths)
-	if err != nil {
-		return err
-	}
-	files, err := do(a.Agent, a.Paths)
-	if jerr := a.End(ctx, files, err); err == nil {
-		err = jerr
-	}
-	return err
-}
-
-// change is one that answers with what there is now.
-func (s *Server) change(ctx context.Context, k *session.Key, id string, kind policy.Kind, paths []string, do func(*guest.Client, []string) (guest.Entry, error)) (*fileAnswer, error) {
-	a := &fileAnswer{}
-	return a, s.touch(ctx, k, id, kind, paths, func(agent *guest.Client, paths []string) ([]sandbox.File, error) {
-		e, err := do(agent, paths)
-		a.Body = fileView(e)
-		return nil, err
+		return fileAnswerOf(s.filesOf(k, in.ID).Move(ctx, in.Path, in.To))
 	})
 }
 
 func (s *Server) readFile(ctx context.Context, k *session.Key, in *FilePath) (*streamed, error) {
-	a, err := s.begin(ctx, k, in.ID, policy.ReadFile, []string{in.Path})
+	d, err := s.filesOf(k, in.ID).Read(ctx, in.Path, callOf(ctx).header)
 	if err != nil {
 		return nil, err
 	}
-	d, err := a.Agent.Download(ctx, a.Paths[0], callOf(ctx).header)
-	if err != nil {
-		a.End(ctx, nil, err)
-		return nil, err
-	}
-	t := session.NewTally()
 	return &streamed{func(ctx huma.Context) {
-		var err error
-		defer func() {
-			a.End(ctx.Context(), []sandbox.File{t.File(a.Paths[0], d.Status != http.StatusOK || d.Header.Get("Content-Encoding") != "")}, err)
-		}()
-		defer d.Body.Close()
 		_, w := humago.Unwrap(ctx)
 		maps.Copy(w.Header(), d.Header)
 		// Whatever it is, it is not shown as a page here.
 		w.Header().Set("Content-Disposition", "attachment")
 		w.WriteHeader(d.Status)
-		if _, err = io.Copy(w, io.TeeReader(d.Body, t)); err != nil {
+		_, err := io.Copy(w, d)
+		d.CloseWithError(err)
+		if err != nil {
 			panic(http.ErrAbortHandler) // it has begun: only a break says that it is not whole
 		}
 	}}, nil
@@ -196,16 +142,10 @@ func (s *Server) writeFile(ctx context.Context, k *session.Key, in *struct {
 	mode, _ := strconv.ParseUint(in.Mode, 8, 12) // the pattern says that it is one
 	c := callOf(ctx)
 	defer c.control.SetReadDeadline(time.Time{})
-	a := &fileAnswer{}
-	return a, s.touch(ctx, k, in.ID, policy.WriteFile, []string{in.Path}, func(agent *guest.Client, paths []string) ([]sandbox.File, error) {
-		t := session.NewTally()
-		from := io.TeeReader(bounds.Reader{Reader: c.body, Control: c.control}, t)
-		err := agent.WriteFile(ctx, paths[0], from, guest.WriteOptions{Mode: fs.FileMode(mode).Perm(), Atomic: in.Atomic})
-		if err == nil {
-			var e guest.Entry
-			e, err = agent.Stat(ctx, paths[0])
-			a.Body = fileView(e)
-		}
-		return []sandbox.File{t.File(paths[0], false)}, err
-	})
+	files := s.filesOf(k, in.ID)
+	_, err := files.Write(ctx, in.Path, bounds.Reader{Reader: c.body, Control: c.control}, sandbox.WriteOptions{Mode: fs.FileMode(mode).Perm(), Atomic: in.Atomic})
+	if err != nil {
+		return nil, err
+	}
+	return fileAnswerOf(files.Stat(ctx, in.Path))
 }

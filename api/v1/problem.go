@@ -12,7 +12,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/caisson-run/caisson/api/bounds"
-	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -142,7 +141,7 @@ func asProblem(err error) *Problem {
 		p.Approval = &Waiting{ID: waits.Request.ID, Token: waits.Token, URL: waits.Request.URL}
 	}
 	var e *sandbox.Error
-	var inside *guest.Refusal
+	var inside *sandbox.AgentError
 	var big *http.MaxBytesError
 	var many *bounds.TooMany
 	switch {

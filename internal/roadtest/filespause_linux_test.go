@@ -42,7 +42,7 @@ func TestPauseFilesOnGVisor(t *testing.T) {
 		if s, err = l.PauseFiles(t.Context(), l.key, s.ID); err != nil || s.State != registry.Paused || !s.Boots {
 			t.Fatalf("%+v, %v", s, err)
 		}
-		if _, _, err := l.Agent(t.Context(), l.key, s.ID); !errors.Is(err, sandbox.ErrConflict) {
+		if _, _, err := l.Enter(t.Context(), l.key, s.ID); !errors.Is(err, sandbox.ErrConflict) {
 			t.Errorf("asked while it is paused: %v", err)
 		}
 	})

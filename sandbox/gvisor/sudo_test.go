@@ -105,7 +105,7 @@ func TestSudo(t *testing.T) {
 	if got, want := says(t, c, facts), "1000\nCapEff:\t0000000000000000\nNoNewPrivs:\t1\n1000\n"; got != want {
 		t.Errorf("without, the user says %q, want %q", got, want)
 	}
-	var r *guest.Refusal
+	var r *sandbox.AgentError
 	if _, err := c.As("root").Start(t.Context(), guest.Command{Path: "/bin/true"}); !errors.As(err, &r) || r.Code != "permission_denied" {
 		t.Errorf("root by name: %v", err)
 	}
