@@ -278,7 +278,7 @@ func gitTargets(settings []gitSetting) (out []gitTarget) {
 		switch name := s.section + "." + s.key; {
 		case s.key == "path" && (s.section == "include" || s.section == "includeif"):
 			out = append(out, gitTarget{path: s.value, include: true, setting: s.name()})
-		case name == "core.hookspath":
+		case name == "core.hookspath" || name == "init.templatedir":
 			out = append(out, gitTarget{path: s.value, dir: true, setting: s.name()})
 		case name != "core.worktree" && !s.isPlain():
 			words := strings.FieldsFunc(s.value, func(r rune) bool { return strings.ContainsRune(" \t\n'\"`;|&()<>!=$", r) })

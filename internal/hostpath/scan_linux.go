@@ -48,6 +48,12 @@ func Scan(ctx context.Context, root *Source, o ScanOptions) ([]Match, error) {
 	if err != nil {
 		return nil, s.failed(".", err)
 	}
+	if o.Protect {
+		if err := s.configuredByUser(); err != nil {
+			unix.Close(fd)
+			return nil, err
+		}
+	}
 	if err := s.walk(fd, ".", zone{top: true}); err != nil {
 		return nil, err
 	}
@@ -83,6 +89,9 @@ type scan struct {
 	entries int
 	matches []Match
 	denied  map[id]string // objects that may have further names → why
+
+	configs    int // of git, that were read
+	everywhere []namedEverywhere
 }
 
 // zone is what is known of a directory from those above it.

@@ -238,10 +238,8 @@ func TestScanConfigTargets(t *testing.T) {
 		for _, write := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, git write %t", tt.name, write), func(t *testing.T) {
 				src := workspace(t, append(repo(".git"), tt.names...)...)
-				if strings.Contains(tt.config, "~/h") {
-					t.Setenv("HOME", src.Real)
-				}
-				config := tt.config
+				t.Setenv("HOME", filepath.Dir(src.Real))
+				config := strings.Replace(tt.config, "~/h", "~/"+filepath.Base(src.Real)+"/h", 1)
 				if strings.Contains(config, "%s") {
 					config = fmt.Sprintf(config, src.Real)
 				}

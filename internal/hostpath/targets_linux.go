@@ -5,7 +5,6 @@ package hostpath
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -14,8 +13,9 @@ import (
 )
 
 const (
-	maxIncludes = 5   // files that include each other
-	maxModules  = 500 // submodules of one repository
+	maxIncludes = 10    // files that include each other, as for git
+	maxConfigs  = 1_000 // files of configuration that are read for one tree
+	maxModules  = 500   // submodules of one repository
 )
 
 var (
@@ -87,6 +87,9 @@ func (s *scan) configured(gitDir, tree string) error {
 		hash, all = hashLength(settings, hash), append(all, settings...)
 		tree = s.worktreeOf(settings, gitDir, tree)
 	}
+	if err := s.keepEverywhere(tree); err != nil {
+		return err
+	}
 	if err := s.worktrees(gitDir, all, hash); err != nil {
 		return err
 	}
@@ -134,7 +137,8 @@ func (s *scan) worktrees(gitDir string, settings []gitSetting, hash int) error {
 		if !ok {
 			continue
 		}
-		if err := s.keepTargets(settings, path.Join(gitDir, "config"), gitDir, tree, maxIncludes); err != nil {
+		err = errors.Join(s.keepTargets(settings, path.Join(gitDir, "config"), gitDir, tree, maxIncludes), s.keepEverywhere(tree))
+		if err != nil {
 			return err
 		}
 		if s.o.GitWrite {
@@ -194,33 +198,60 @@ func (s *scan) worktreeOf(settings []gitSetting, gitDir, tree string) string {
 	return tree
 }
 
-// configuredBy keeps what one file names. It is the operator's: code could not write
-// to it.
+// configuredBy keeps what one file names, which lies in the tree or has an absolute
+// path. It is the operator's: code could not write to it. tree is empty where the file
+// counts in all repositories.
 func (s *scan) configuredBy(file, tree string, depth int) ([]gitSetting, error) {
-	text, err := readSmall(int(s.root.File.Fd()), file, maxGitConfig)
+	if s.configs++; s.configs > maxConfigs {
+		return nil, s.unguarded(".", fmt.Sprintf("git reads more than %d files of configuration for it, which cannot all be looked at", maxConfigs))
+	}
+	text, err := s.readConfig(file)
 	switch {
 	case missing(err):
 		return nil, nil
 	case err != nil:
-		return nil, s.unguarded(file, "what it makes git run is unknown: "+err.Error())
+		return nil, s.unguarded(".", "what "+printable(file)+" makes git run is unknown: "+err.Error())
 	}
 	settings, _ := parseGitConfig(text) // git stops where it does not understand it
 	return settings, s.keepTargets(settings, file, path.Dir(file), s.worktreeOf(settings, path.Dir(file), tree), depth)
 }
 
+// readConfig reads a file of configuration. A link outside of the tree is nobody's but
+// the operator's. Who may not read a file there has git run nothing of it.
+func (s *scan) readConfig(file string) ([]byte, error) {
+	if !path.IsAbs(file) {
+		return readSmall(int(s.root.File.Fd()), file, maxGitConfig)
+	}
+	real, err := filepath.EvalSymlinks(file)
+	if err != nil {
+		return nil, unix.ENOENT
+	}
+	b, err := readSmall(unix.AT_FDCWD, real, maxGitConfig)
+	if errors.Is(err, unix.EACCES) || errors.Is(err, errNoFile) {
+		err = unix.ENOENT
+	}
+	return b, err
+}
+
 // keepTargets keeps what settings name. file is where they stand, for people.
 func (s *scan) keepTargets(settings []gitSetting, file, dir, tree string, depth int) error {
 	for _, t := range gitTargets(settings) {
-		from := tree
-		if t.include {
+		from, why := tree, fmt.Sprintf("%s in %s names it", printable(t.setting), printable(file))
+		switch {
+		case t.include:
 			from = dir
+		case tree == "" && t.isRelative():
+			s.namesEverywhere(t, why)
+			continue
 		}
-		at, ok := s.inside(from, t.path)
+		at, ok := s.locate(from, t.path)
 		if !ok {
 			continue
 		}
-		if err := s.keepTarget(at, t, file); err != nil {
-			return err
+		if !path.IsAbs(at) {
+			if err := s.keepTarget(at, t, why); err != nil {
+				return err
+			}
 		}
 		if t.include && depth < maxIncludes {
 			if _, err := s.configuredBy(at, tree, depth+1); err != nil {
@@ -231,29 +262,9 @@ func (s *scan) keepTargets(settings []gitSetting, file, dir, tree string, depth 
 	return nil
 }
 
-// inside is a path of the tree that a configuration names, absolute or from a
-// directory, which is one of the tree or absolute; not ok is one outside.
-func (s *scan) inside(from, name string) (string, bool) {
-	if rest, ok := strings.CutPrefix(name, "~/"); ok { // git takes it from HOME
-		if home := os.Getenv("HOME"); path.IsAbs(home) {
-			name = path.Join(home, rest)
-		}
-	}
-	if strings.HasPrefix(name, "~") || name == "" || strings.ContainsRune(name, 0) {
-		return "", false
-	}
-	at := absoluteFrom(from, name)
-	if path.IsAbs(at) {
-		rel, err := filepath.Rel(s.root.Real, at)
-		return rel, err == nil && filepath.IsLocal(rel)
-	}
-	return at, filepath.IsLocal(at)
-}
-
 // keepTarget keeps a file or directory that a configuration names. What is missing
 // shall not come into being.
-func (s *scan) keepTarget(at string, t gitTarget, file string) error {
-	why := fmt.Sprintf("%s in %s names it", printable(t.setting), printable(file))
+func (s *scan) keepTarget(at string, t gitTarget, why string) error {
 	switch {
 	case at == "." && t.command:
 		return nil
@@ -364,18 +375,14 @@ func (s *scan) above() error {
 func (s *scan) named(gitDir, common, tree string) error {
 	hash := 20
 	for _, file := range []string{path.Join(common, "config"), path.Join(gitDir, "config.worktree")} {
-		text, err := readSmall(unix.AT_FDCWD, file, maxGitConfig)
-		switch {
-		case missing(err) || errors.Is(err, unix.EACCES):
-			continue // who may not read it has git run nothing of it
-		case err != nil:
-			return s.unguarded(".", "what "+printable(file)+" makes git run is unknown: "+err.Error())
-		}
-		settings, _ := parseGitConfig(text)
-		hash = hashLength(settings, hash)
-		if err := s.keepTargets(settings, file, path.Dir(file), tree, 0); err != nil {
+		settings, err := s.configuredBy(file, tree, 0)
+		if err != nil {
 			return err
 		}
+		hash = hashLength(settings, hash)
+	}
+	if err := s.keepEverywhere(tree); err != nil {
+		return err
 	}
 	return s.gitlinks(gitDir, hash, tree, func(name string) ([]byte, error) { return readSmall(unix.AT_FDCWD, name, maxGitIndex) })
 }
@@ -410,7 +417,7 @@ func (s *scan) gitlinks(gitDir string, hash int, tree string, read func(string) 
 			if !ok || path.IsAbs(link) || link == "" {
 				continue
 			}
-			if err := s.keepTarget(at, gitTarget{dir: true, gitlink: true, setting: "a submodule"}, name); err != nil {
+			if err := s.keepTarget(at, gitTarget{dir: true, gitlink: true}, "a submodule in "+printable(name)+" names it"); err != nil {
 				return err
 			}
 		}
@@ -435,13 +442,6 @@ func (s *scan) worktreeIs(gitDir, dir string) bool {
 		}
 	}
 	return false
-}
-
-func absoluteFrom(dir, name string) string {
-	if path.IsAbs(name) {
-		return path.Clean(name)
-	}
-	return path.Join(dir, name)
 }
 
 // gitFile is where a .git file leads.
