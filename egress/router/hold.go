@@ -15,8 +15,8 @@ const (
 	// holdBytes is how many of the last bytes are held back. The longest form of a
 	// secret is shorter: rule.MaxSecret and maxOther in base64.
 	holdBytes = 16 << 10
-	// holdTime is how long they are held back at most: people watch answers that
-	// come word by word.
+	// holdTime is how long they are held back at most in a live answer: people watch
+	// what comes word by word.
 	holdTime = 20 * time.Millisecond
 	// holdStep is how much earlier bytes may be given out, with those that came
 	// before them. It bounds the times that are kept.
@@ -26,11 +26,11 @@ const (
 )
 
 // Body covers the secrets in an answer's body, which must not be compressed. Its
-// bytes are given out when holdBytes more have come, after holdTime, or at the
-// body's end. A secret that comes in pieces over more than holdTime is not covered,
-// but for its last piece. The caller must close the body.
-func (r Redaction) Body(body io.ReadCloser) io.ReadCloser {
-	h := &heldBody{body: body, search: newSearch(r)}
+// bytes are given out when holdBytes more have come, at the body's end, or, where it is
+// live, after holdTime. Of a live one a secret that comes in pieces over more than
+// holdTime is not covered, but for its last piece. The caller must close the body.
+func (r Redaction) Body(body io.ReadCloser, live bool) io.ReadCloser {
+	h := &heldBody{body: body, search: newSearch(r), live: live}
 	h.changed.L = &h.mu
 	return h
 }
@@ -40,6 +40,7 @@ func (r Redaction) Body(body io.ReadCloser) io.ReadCloser {
 type heldBody struct {
 	body   io.ReadCloser
 	search *search
+	live   bool // somebody may watch it as it comes
 	start  sync.Once
 
 	mu      sync.Mutex
@@ -80,7 +81,7 @@ func (h *heldBody) Read(p []byte) (int, error) {
 			full := h.full()
 			n := copy(p, h.held[:free])
 			h.held = h.held[n:]
-			if full { // reading goes on, and what follows has holdTime from now
+			if full && h.live { // reading goes on, and what follows has holdTime from now
 				h.times = append(h.times[:0], arrival{now, h.came})
 			}
 			h.changed.Broadcast()
@@ -114,11 +115,7 @@ func (h *heldBody) add(b []byte, err error) bool {
 		h.held = append(h.held, b...)
 		h.search.cover(h.held, len(b))
 		h.came += int64(len(b))
-		if last := len(h.times) - 1; last >= 0 && now.Sub(h.times[last].at) < holdStep {
-			h.times[last].end = h.came
-		} else {
-			h.times = append(h.times, arrival{now, h.came})
-		}
+		h.note(now)
 	}
 	h.err = err
 	h.changed.Broadcast()
@@ -126,6 +123,18 @@ func (h *heldBody) add(b []byte, err error) bool {
 		h.changed.Wait()
 	}
 	return err == nil && !h.closed
+}
+
+// note notes when the last bytes came, where they become due.
+func (h *heldBody) note(now time.Time) {
+	last := len(h.times) - 1
+	switch {
+	case !h.live:
+	case last >= 0 && now.Sub(h.times[last].at) < holdStep:
+		h.times[last].end = h.came
+	default:
+		h.times = append(h.times, arrival{now, h.came})
+	}
 }
 
 // full says that no more is read before something is given out.

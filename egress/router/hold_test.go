@@ -48,9 +48,9 @@ type out struct {
 }
 
 // received is what Body gives out of pieces, and when. It must run in a bubble.
-func received(t *testing.T, r Redaction, pieces []piece) (all []out) {
+func received(t *testing.T, r Redaction, live bool, pieces []piece) (all []out) {
 	t.Helper()
-	body := r.Body(&timed{append([]piece(nil), pieces...)})
+	body := r.Body(&timed{append([]piece(nil), pieces...)}, live)
 	defer body.Close()
 	start, text, b := time.Now(), "", make([]byte, 32<<10)
 	for {
@@ -100,18 +100,20 @@ func TestSameBytes(t *testing.T) {
 		"at the end":           {{time.Millisecond, begun}},
 		"letter by letter":     letters(strings.Repeat(begun, 10), 700*time.Microsecond),
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			var want []out
-			var first string
-			for name, r := range secrets {
-				got := received(t, r, pieces)
-				if want == nil {
-					want, first = got, name
-				} else if !reflect.DeepEqual(got, want) {
-					t.Errorf("%s: secret %q gives %v, %q %v", what, name, brief(got), first, brief(want))
+		for _, live := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				var want []out
+				var first string
+				for name, r := range secrets {
+					got := received(t, r, live, pieces)
+					if want == nil {
+						want, first = got, name
+					} else if !reflect.DeepEqual(got, want) {
+						t.Errorf("%s, live %t: secret %q gives %v, %q %v", what, live, name, brief(got), first, brief(want))
+					}
 				}
-			}
-		})
+			})
+		}
 	}
 }
 
@@ -135,7 +137,7 @@ func TestEventsInTime(t *testing.T) {
 	for _, every := range []time.Duration{100 * time.Microsecond, time.Millisecond, 7 * time.Millisecond, 19 * time.Millisecond, 20 * time.Millisecond, time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			events := letters(strings.Repeat("data: sk-the-real-valu\n\n", 20), every)
-			for i, o := range received(t, Redaction{[]byte(value)}, events) {
+			for i, o := range received(t, Redaction{[]byte(value)}, true, events) {
 				// At a time, all has come that was sent 20 ms before.
 				if sent := min(len(events), int((o.at-holdTime)/every)); len(o.text) < sent {
 					t.Fatalf("every %v: after %v (%d) %d bytes, not %d", every, o.at, i, len(o.text), sent)
@@ -145,19 +147,24 @@ func TestEventsInTime(t *testing.T) {
 	}
 }
 
-// TestPieces says which secrets are covered: those that come within 20 ms. Of one
-// that comes more slowly the last piece is.
+// TestPieces says which secrets are covered: in a live answer those that come within
+// 20 ms, and of one that comes more slowly the last piece; in any other all.
 func TestPieces(t *testing.T) {
+	far := strings.Repeat("a", 14<<10)
 	for _, c := range []struct {
+		live   bool
 		pieces []piece
 		want   string
 	}{
-		{[]piece{{0, "key sk-the-r"}, {18 * time.Millisecond, "eal-value!"}}, "key *****************!"},
-		{letters("key sk-the-real-value!", time.Millisecond), "key *****************!"},
-		{[]piece{{0, "key sk-the-r"}, {21 * time.Millisecond, "eal-value!"}}, "key sk-the-r*********!"},
+		{true, []piece{{0, "key sk-the-r"}, {18 * time.Millisecond, "eal-value!"}}, "key *****************!"},
+		{true, letters("key sk-the-real-value!", time.Millisecond), "key *****************!"},
+		{true, []piece{{0, "key sk-the-r"}, {21 * time.Millisecond, "eal-value!"}}, "key sk-the-r*********!"},
+		{false, []piece{{0, "key sk-the-r"}, {21 * time.Millisecond, "eal-value!"}}, "key *****************!"},
+		{false, letters("key sk-the-real-value!", time.Second), "key *****************!"},
+		{false, []piece{{0, far + "sk-the-r"}, {300 * time.Millisecond, "eal-value!" + far + far}}, far + "*****************!" + far + far},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			all := received(t, Redaction{[]byte(value)}, c.pieces)
+			all := received(t, Redaction{[]byte(value)}, c.live, c.pieces)
 			if got := all[len(all)-1].text; got != c.want {
 				t.Errorf("%q, want %q", got, c.want)
 			}
@@ -179,7 +186,7 @@ func TestLongestForm(t *testing.T) {
 			t.Errorf("a form of %d bytes", len(form))
 		}
 		in := strings.Repeat("a", 50<<10) + string(form) + strings.Repeat("b", 50<<10)
-		got, err := io.ReadAll(r.Body(io.NopCloser(strings.NewReader(in))))
+		got, err := io.ReadAll(r.Body(io.NopCloser(strings.NewReader(in)), false))
 		if want := strings.Replace(in, string(form), strings.Repeat("*", len(form)), 1); err != nil || string(got) != want {
 			t.Errorf("a form of %d bytes is not covered, %v", len(form), err)
 		}
@@ -194,7 +201,7 @@ func TestLongestForm(t *testing.T) {
 func TestHeldBodyCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pr, pw := io.Pipe()
-		body := Redaction{}.Body(pr)
+		body := Redaction{}.Body(pr, true)
 		done := make(chan error)
 		go func() { _, err := io.Copy(io.Discard, body); done <- err }()
 		if _, err := pw.Write(make([]byte, 100<<10)); err != nil {
@@ -207,7 +214,7 @@ func TestHeldBodyCloses(t *testing.T) {
 		}
 		// Nobody reads this one: what is read ahead is bounded.
 		pr, pw = io.Pipe()
-		body = Redaction{}.Body(pr)
+		body = Redaction{}.Body(pr, true)
 		wrote := make(chan int)
 		go func() { n, _ := pw.Write(make([]byte, 100<<10)); wrote <- n }()
 		_, _ = body.Read(nil)
@@ -225,6 +232,6 @@ func BenchmarkBody(b *testing.B) {
 	b.SetBytes(int64(len(in)))
 	r := Redaction{[]byte(value), []byte(b64("me:" + value))}
 	for b.Loop() {
-		_, _ = io.Copy(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{r.Body(io.NopCloser(strings.NewReader(in)))})
+		_, _ = io.Copy(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{r.Body(io.NopCloser(strings.NewReader(in)), false)})
 	}
 }

@@ -186,9 +186,16 @@ func hideSecrets(res *http.Response) error {
 	p.hidden.Header(res.Trailer)                         // their names are told before the body
 	if res.StatusCode != http.StatusSwitchingProtocols { // a stream both ways is nobody's answer
 		// What comes after the body is known when it has been read.
-		res.Body = p.hidden.Body(&ending{res.Body, func() { p.hidden.Header(res.Trailer) }})
+		res.Body = p.hidden.Body(&ending{res.Body, func() { p.hidden.Header(res.Trailer) }}, isLive(res))
 	}
 	return nil
+}
+
+// isLive says that somebody may wait for the parts of an answer as they come. Where its
+// length is known it is taken for one thing: a host that is far away sends the first few
+// packets and then waits, and a secret that lies on that edge is covered.
+func isLive(res *http.Response) bool {
+	return res.ContentLength < 0 || strings.HasPrefix(strings.ToLower(strings.TrimSpace(res.Header.Get("Content-Type"))), "text/event-stream")
 }
 
 // Refusal is the body of a 403, or of a 502 when the host did not answer: the

@@ -122,6 +122,33 @@ func TestAnswersTellNoSecret(t *testing.T) {
 	}
 }
 
+// TestFarHost holds that a secret is covered that a host sends in two parts with its way
+// between them, where the answer says how long it is; and that one whose parts are
+// watched as they come does not wait for that.
+func TestFarHost(t *testing.T) {
+	const way = 300 * time.Millisecond
+	first, rest := realValue[:8], realValue[8:]
+	for kind, covered := range map[string]bool{"application/json": true, "": true, "text/event-stream": false, " Text/Event-Stream; charset=utf-8": false} {
+		handler := func(w http.ResponseWriter, r *http.Request) {
+			w.Header()["Content-Type"] = []string{kind}
+			w.Header().Set("Content-Length", fmt.Sprint(len(realValue)+2))
+			fmt.Fprint(w, "<"+first)
+			_ = http.NewResponseController(w).Flush()
+			time.Sleep(way)
+			fmt.Fprint(w, rest+">")
+		}
+		synctest.Test(t, func(t *testing.T) {
+			all := answerOf(t, true, false, realValue, handler).all
+			if is := len(all) == 1 && all[0].text == "<"+strings.Repeat("*", len(realValue))+">"; is != covered {
+				t.Errorf("%q: %+v", kind, all)
+			}
+			if !covered && (len(all) < 2 || all[0].at > holdTime || all[0].text != "<"+first) {
+				t.Errorf("%q: it waits: %+v", kind, all)
+			}
+		})
+	}
+}
+
 // answerOf has a host answer a request that a secret is put into. It must run in a
 // bubble.
 func answerOf(t *testing.T, ended, two bool, value string, handler http.HandlerFunc) *recording {

@@ -16,7 +16,7 @@ func TestSlowReaderLearnsNothing(t *testing.T) {
 	for _, before := range []int{0, holdBytes - 5, readSize + holdBytes - 5, 2*readSize + holdBytes - 5, 3*readSize + holdBytes - 20} {
 		synctest.Test(t, func(t *testing.T) {
 			text := strings.Repeat("a", before) + secret + strings.Repeat("b", 3*readSize)
-			body := Redaction{[]byte(secret)}.Body(io.NopCloser(strings.NewReader(text)))
+			body := Redaction{[]byte(secret)}.Body(io.NopCloser(strings.NewReader(text)), true)
 			defer body.Close()
 			var got strings.Builder
 			for i, b := 0, make([]byte, 32<<10); ; i++ {
