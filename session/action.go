@@ -60,10 +60,10 @@ func (b *Sandboxes) beginAction(ctx context.Context, k *Key, id string, call *Ca
 }
 
 func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, shown *Inside, id string, call *Call, io IO) (*action, error) {
-	if err := worldless(call); err != nil {
+	if err := refuseEnvironment(call); err != nil {
 		return nil, err
 	}
-	call.Actor, call.account, call.Operator, call.Sudo = k.Actor(), k.ID, false, in.world.spec.Sudo
+	call.Actor, call.account, call.Operator, call.Sudo = k.Actor(), k.ID, false, in.env.Spec.Sudo
 	as, nobody := shown.Account(call.User)
 	call.Root = call.Root || call.User != "" && nobody == nil && as.UID == 0
 	r := &run{s: g.session, call: call, io: io, id: in.run.id, name: id}
@@ -181,11 +181,11 @@ func searchOf(env []string) []string {
 	return nil
 }
 
-// worldless refuses what only a sandbox as a whole can have.
-func worldless(c *Call) error {
+// refuseEnvironment refuses what only a sandbox as a whole can have.
+func refuseEnvironment(c *Call) error {
 	if c.Workspace != nil || len(c.Mounts)+len(c.Toolchains)+len(c.Writable)+len(c.Deny)+len(c.Collect)+len(c.Network)+len(c.NetworkDeny) > 0 ||
 		c.Rootfs != "" || c.Image != "" || c.Isolation != "" || c.File != "" || c.Entrypoint != nil {
-		return &sandbox.Error{Op: "call", Kind: sandbox.ErrInvalid, Problem: "it asks for something of the world that the sandbox already has",
+		return &sandbox.Error{Op: "call", Kind: sandbox.ErrInvalid, Problem: "it asks for something that the sandbox as a whole has already",
 			Hint: "make a sandbox that has it"}
 	}
 	return nil
@@ -244,7 +244,7 @@ func (b *Sandboxes) Exec(ctx context.Context, k *Key, id string, call *Call, io 
 	}
 	r := a.run
 	defer r.drain(ctx, &err)
-	defer r.undo.run(ctx)
+	defer r.undo.Run(ctx)
 	l := r.plan.Limits
 	l.CPUTime = 0 // the agent's to hold, for each process
 	r.plan.Limits = l
@@ -252,11 +252,11 @@ func (b *Sandboxes) Exec(ctx context.Context, k *Key, id string, call *Call, io 
 	if err != nil {
 		return nil, errors.Join(err, a.end(ctx, nil, err, nil, nil))
 	}
-	w := &world{exec: &sandbox.Exec{Argv: argv, Dir: a.Dir, Env: a.Env}}
+	ex := &sandbox.Exec{Argv: argv, Dir: a.Dir, Env: a.Env}
 	if _, own := r.plan.Env["TERM"]; call.TTY != nil && !own {
-		w.exec.Env = overlay(w.exec.Env, map[string]string{"TERM": call.term()})
+		ex.Env = overlay(ex.Env, map[string]string{"TERM": call.term()})
 	}
-	res, err = r.carryOut(ctx, w, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) {
+	res, err = r.carryOut(ctx, ex, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) {
 		ex.Sample, ex.SampleEvery = nil, 0
 		exit, err := a.agent.Run(ctx, ex)
 		return a.ended(ctx, exit, err)
@@ -321,7 +321,7 @@ func (a *action) program(ctx context.Context) ([]string, error) {
 	if err := a.agent.WriteFile(ctx, name, bytes.NewReader(r.call.Source.Code), sandbox.WriteOptions{Mode: 0o600}); err != nil {
 		return nil, err
 	}
-	r.undo.add(func(ctx context.Context) error {
+	r.undo.Add(func(ctx context.Context) error {
 		select {
 		case <-a.Gone: // and the file with it
 			return nil

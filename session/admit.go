@@ -13,13 +13,14 @@ import (
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/environment"
 )
 
-// admitted is a call that was allowed, with the world that was built for it.
+// admitted is a call that was allowed, with the environment that was made for it.
 type admitted struct {
 	driver  sandbox.Driver
 	posture sandbox.Posture
-	world   *world
+	env     *environment.Environment
 	op      *operation // its intent is on disk
 }
 
@@ -59,7 +60,7 @@ func (r *run) admit(ctx context.Context) (*admitted, *sandbox.Result, error) {
 	if a.driver, a.posture, err = r.level(ctx); err != nil {
 		return stop(r.fail(ctx, err))
 	}
-	r.made = r.worldDigest()
+	r.made = r.environmentDigest()
 	if r.plan.Image == nil || r.prog != nil { // what an image starts is known when it is there
 		if err := r.readCode(ctx, r.call.Argv, r); err != nil {
 			return stop(r.fail(ctx, err))
@@ -71,7 +72,7 @@ func (r *run) admit(ctx context.Context) (*admitted, *sandbox.Result, error) {
 		}
 		return stop(r.fail(ctx, err))
 	}
-	if a.world.spec.Executables != nil {
+	if a.env.Spec.Executables != nil {
 		a.posture.Commands = commandsEnforced
 	}
 	if a.op, err = beginOperation(ctx, r.s.o.Journal, r.intent); err != nil {
@@ -83,45 +84,44 @@ func (r *run) admit(ctx context.Context) (*admitted, *sandbox.Result, error) {
 	return a, nil, nil
 }
 
-// build makes the world of an allowed call, and has it approved where the policy
+// build makes the environment of an allowed call, and has it approved where the policy
 // asks.
 func (r *run) build(ctx context.Context, a *admitted) (err error) {
 	if m := r.takeReady(); m != nil {
-		a.world, err = r.adopt(m)
+		a.env, err = r.adopt(m)
 		return err
 	}
 	if m := r.stock.take(r); m != nil {
-		a.world = r.settle(m)
+		a.env = r.settle(m)
 		return nil
 	}
-	mark, question, intent := r.undo.mark(), r.question, r.intent
-	if a.world, err = r.prepare(ctx); err != nil || r.question == nil {
+	mark, question, intent := r.undo.Mark(), r.question, r.intent
+	if a.env, err = r.prepare(ctx); err != nil || r.question == nil {
 		return err
 	}
-	// Nothing is held while people think: the world is made anew when they have
+	// Nothing is held while people think: the environment is made anew when they have
 	// answered, and is compared with the one that they were asked about.
 	approved, err := r.asking().settle(ctx, func(ctx context.Context) (*approval.Subject, error) {
-		if a.world == nil {
+		if a.env == nil {
 			r.question, r.intent = question, intent
-			if a.world, err = r.prepare(ctx); err != nil {
+			if a.env, err = r.prepare(ctx); err != nil {
 				return nil, err
 			}
 		}
-		return r.subject(ctx, a.world)
+		return r.subject(ctx, a.env)
 	}, func(ctx context.Context) error {
-		a.world = nil
+		a.env = nil
 		return r.forget(ctx, mark)
 	})
 	r.intent.Approval = approved
 	return err
 }
 
-// forget undoes a world that was made, back to a mark of r.undo.
+// forget undoes an environment that was made, back to a mark of r.undo.
 func (r *run) forget(ctx context.Context, mark int) error {
-	err := r.undo.back(ctx, mark)
-	r.image, r.store, r.net, r.hosts, r.without, r.kept = nil, nil, nil, nil, nil, nil
-	r.live = false
-	r.authority, r.trust, r.placeholders = nil, nil, maps.Clone(r.shown)
+	err := r.undo.Back(ctx, mark)
+	r.env, r.net, r.hosts, r.without = nil, nil, nil, nil
+	r.authority, r.placeholders = nil, maps.Clone(r.shown)
 	return err
 }
 
@@ -178,7 +178,7 @@ func (r *run) mountsForRecord() []audit.Mount {
 		}
 	}
 	if m := r.plan.Workspace; m != nil {
-		mount(m, workspaceTargetOf(m))
+		mount(m, environment.WorkspaceTarget(m))
 	}
 	for _, m := range r.plan.Mounts {
 		mount(&m, m.Target)

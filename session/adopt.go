@@ -15,6 +15,7 @@ import (
 	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/environment"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -62,13 +63,13 @@ func (b *Sandboxes) adopt(l *living) {
 // asked of the sandbox. It is gone after an error, unless ctx has ended.
 func (b *Sandboxes) takeOver(ctx context.Context, l *living) (_ *inside, err error) {
 	rec := l.record()
-	r := &run{call: worldOf(rec), id: rec.Life.Run, kind: policy.StartSandbox, name: l.id, reach: rec.Reach, life: rec.Life}
-	r.trust, r.placeholders = maps.Clone(rec.Life.Trust), maps.Clone(rec.Placeholders)
+	r := &run{call: callFor(rec), id: rec.Life.Run, kind: policy.StartSandbox, name: l.id, reach: rec.Reach, life: rec.Life}
+	r.placeholders = maps.Clone(rec.Placeholders)
 	in := &inside{run: r, before: rec.CPU, used: new(atomic.Int64)}
 	in.gone, in.leave = context.WithCancelCause(context.Background())
-	in.world = &world{cwd: rec.Life.Dir, search: rec.Life.Search, exec: &sandbox.Exec{Dir: rec.Life.Dir}}
-	in.world.spec = &sandbox.Spec{ID: r.id, User: rec.Life.User, Limits: rec.Limits, Sudo: rec.Sudo, Outlives: true}
-	in.world.spec.Limits.Explicit = nil
+	in.env = &environment.Environment{Dir: rec.Life.Dir, Search: rec.Life.Search, ImageEnv: rec.Life.Env, Trust: maps.Clone(rec.Life.Trust), Exec: &sandbox.Exec{Dir: rec.Life.Dir}}
+	in.env.Spec = &sandbox.Spec{ID: r.id, User: rec.Life.User, Limits: rec.Limits, Sudo: rec.Sudo, Outlives: true}
+	in.env.Spec.Limits.Explicit = nil
 	far, err := b.claimed(ctx, in, rec.Isolation)
 	if err != nil {
 		return nil, errors.Join(err, in.close(ctx))
@@ -95,13 +96,13 @@ func (b *Sandboxes) claimed(ctx context.Context, in *inside, level string) (*os.
 	if err != nil {
 		return nil, err
 	}
-	if in.world.spec.StateDir, err = b.o.State.RunPath(r.id); err != nil {
+	if in.env.Spec.StateDir, err = b.o.State.RunPath(r.id); err != nil {
 		return nil, err
 	}
-	in.world.spec.Snapshots = caps.Snapshot
+	in.env.Spec.Snapshots = caps.Snapshot
 	ctx, cancel := context.WithTimeout(ctx, startAllowance)
 	defer cancel()
-	box, err := d.Adopt(ctx, in.world.spec)
+	box, err := d.Adopt(ctx, in.env.Spec)
 	if err != nil {
 		return nil, err
 	}
@@ -110,12 +111,12 @@ func (b *Sandboxes) claimed(ctx context.Context, in *inside, level string) (*os.
 		if r.dir, err = b.o.State.Adopt(r.id, box.Hold); err != nil {
 			box.Hold.Close()
 		} else {
-			r.undo.add(func(context.Context) error { return r.dir.Remove() })
+			r.undo.Add(func(context.Context) error { return r.dir.Remove() })
 		}
 	} else {
 		err = sandbox.Errorf(sandbox.ErrUnavailable, "adopt sandbox", "nobody held its directory")
 	}
-	r.undo.add(bounded(b.o.EndLimit, box.Destroy))
+	r.undo.Add(bounded(b.o.EndLimit, box.Destroy))
 	if err != nil && box.Far != nil {
 		box.Far.Close()
 	}
@@ -133,7 +134,7 @@ func (b *Sandboxes) settleIn(ctx context.Context, l *living, in *inside, far *os
 			far.Close()
 		}
 	} else if err = b.rewire(ctx, l, in, far, op); err == nil {
-		in.world.exec.Env = r.environment(in.world.spec.User, in.world.search)
+		in.env.Exec.Env = r.variables(in.env)
 		if in.client, err = in.connect(ctx); err == nil {
 			err = in.watchable(ctx)
 		}
@@ -178,16 +179,16 @@ func (b *Sandboxes) redecide(ctx context.Context, l *living, in *inside) (sandbo
 	}
 	in.caps = r.caps
 	r.intent.Limits, r.intent.Network = r.plan.Limits, r.plan.Network.String()
-	if r.made = r.worldDigest(); r.made == "" || r.made != r.life.World {
+	if r.made = r.environmentDigest(); r.made == "" || r.made != r.life.World {
 		return none, &sandbox.Error{Op: "sandbox " + l.id, Kind: sandbox.ErrDenied, Rule: "built-in: a sandbox is what its policy makes",
 			Problem: "its policy, or the limits of its key, would make another one now", Hint: "make it anew"}
 	}
 	if posture.Commands != "" {
-		posture.Commands = rec.Posture.Commands // the same list, of the same world
+		posture.Commands = rec.Posture.Commands // the same list, of the same environment
 	}
-	in.world.spec.Limits = r.plan.Limits
+	in.env.Spec.Limits = r.plan.Limits
 	if r.plan.BestEffort {
-		in.world.spec.Limits.Explicit = nil
+		in.env.Spec.Limits.Explicit = nil
 	}
 	return posture, nil
 }
@@ -210,7 +211,8 @@ func (b *Sandboxes) rewire(ctx context.Context, l *living, in *inside, far *os.F
 	if why != nil {
 		rules, r.hosts, r.without = wire.Rules{}, nil, nil
 	}
-	if err := r.startRouter(in.world, rules, far); err != nil {
+	var err error
+	if in.env.Spec.Network, err = r.startRouter(in.env.Spec.StateDir, rules, far); err != nil {
 		far.Close()
 		return err
 	}

@@ -10,11 +10,12 @@ import (
 
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/environment"
 )
 
 // withAgent runs the program in a living sandbox, through the guest agent, and
 // takes the files out that the plan lets out.
-func (r *run) withAgent(ctx context.Context, box sandbox.Instance, w *world, ex *sandbox.Exec) (*sandbox.Result, error) {
+func (r *run) withAgent(ctx context.Context, box sandbox.Instance, w *environment.Environment, ex *sandbox.Exec) (*sandbox.Result, error) {
 	if err := r.watchable(ctx, box.Usage); err != nil {
 		return nil, err
 	}
@@ -22,11 +23,11 @@ func (r *run) withAgent(ctx context.Context, box sandbox.Instance, w *world, ex 
 	if err != nil {
 		return nil, err
 	}
-	client, err := guest.NewClient(conn, guest.Options{User: w.spec.User, Limits: w.spec.Limits})
+	client, err := guest.NewClient(conn, guest.Options{User: w.Spec.User, Limits: w.Spec.Limits})
 	if err != nil {
 		return nil, err
 	}
-	r.undo.add(func(context.Context) error { client.Close(); return nil }) // the box goes next
+	r.undo.Add(func(context.Context) error { client.Close(); return nil }) // the box goes next
 	began := time.Now()
 	stop := sampling(ctx, box, ex, mostBlind, r.blind)
 	exit, err := client.Run(ctx, ex)

@@ -200,7 +200,7 @@ func TestBlindProgramEnds(t *testing.T) {
 		if limited {
 			r.plan.Limits.CPUTime = time.Second
 		}
-		res, err := r.carryOut(t.Context(), &world{spec: &sandbox.Spec{}, exec: &sandbox.Exec{}}, func(ctx context.Context, _ *sandbox.Exec) (*sandbox.Result, error) {
+		res, err := r.carryOut(t.Context(), &sandbox.Exec{}, func(ctx context.Context, _ *sandbox.Exec) (*sandbox.Result, error) {
 			if (r.blind != nil) != limited {
 				t.Error("whether something depends on what is read is not known")
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/environment"
 )
 
 // shape is all that decides how a call's sandbox is made: two calls of one shape
@@ -138,37 +139,23 @@ func (m *made) tighten(l sandbox.Limits) bool {
 }
 
 // adopt makes a sandbox that was made ahead this call's own: its name, its run
-// directory, its world. Only what is the call's alone is filled in.
-func (r *run) adopt(m *made) (*world, error) {
-	r.undo.add(func(context.Context) error { m.pool.retire(m); return nil })
+// directory, its environment. Only what is the call's alone is filled in.
+func (r *run) adopt(m *made) (*environment.Environment, error) {
+	r.undo.Add(func(context.Context) error { m.pool.retire(m); return nil })
 	r.ready = m
 	r.id, r.call.ID, r.intent.Sandbox = m.run.id, m.run.id, m.run.id
-	w := *m.world
-	spec := *w.spec
+	w := *m.env
+	spec := *w.Spec
 	spec.Limits = r.plan.Limits
-	w.spec = &spec
-	w.exec = &sandbox.Exec{Dir: r.call.Cwd, Env: r.environment(w.spec.User, w.search)}
-	if w.exec.Dir == "" {
-		w.exec.Dir = w.cwd
+	w.Spec = &spec
+	w.Exec = &sandbox.Exec{Dir: r.call.Cwd, Env: r.variables(&w)}
+	if w.Exec.Dir == "" {
+		w.Exec.Dir = w.Dir
 	}
 	if r.prog == nil {
-		w.exec.Argv = r.call.Argv
+		w.Exec.Argv = r.call.Argv
 		return &w, nil
 	}
-	w.exec.Argv = append(slices.Clone(m.world.exec.Argv[:len(r.prog.argv)+1]), r.call.Argv...)
-	return &w, m.run.fill(r.call.Source)
-}
-
-// fill writes the code into the file that the sandbox shows: it was made for it,
-// empty, and nothing has run there.
-func (r *run) fill(src *Source) error {
-	_, err := r.source.Write(src.Code)
-	if err == nil {
-		err = r.source.Close()
-	}
-	if err != nil {
-		return &sandbox.Error{Op: "source " + quoted(src.Name), Kind: sandbox.ErrUnavailable,
-			Problem: "it cannot be kept in the state directory", Hint: "free some space there", Cause: err}
-	}
-	return nil
+	w.Exec.Argv = append(slices.Clone(m.env.Exec.Argv[:len(r.prog.argv)+1]), r.call.Argv...)
+	return &w, m.env.Fill(r.call.Source.Name, r.call.Source.Code)
 }

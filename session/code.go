@@ -15,6 +15,7 @@ import (
 	"github.com/caisson-run/caisson/policy/code"
 	"github.com/caisson-run/caisson/policy/shell"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/environment"
 )
 
 // KindReadCode is the kind of a record about a sandbox in which the text of a
@@ -166,7 +167,7 @@ func (r *run) factsOf(ctx context.Context, t *programText, base *run) (f *code.F
 func (r *run) readInside(ctx context.Context, s code.Script, t *programText, facts func([]byte) *code.Facts, base *run) (*code.Facts, error) {
 	a := r.reader(s, []byte(t.Source), base)
 	res, err := a.readOut(ctx)
-	if err := errors.Join(err, a.left, a.undo.run(ctx)); err != nil {
+	if err := errors.Join(err, a.left, a.undo.Run(ctx)); err != nil {
 		return nil, err
 	}
 	switch {
@@ -220,7 +221,7 @@ func (r *run) readOut(ctx context.Context) (*sandbox.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	var w *world
+	var w *environment.Environment
 	if m := r.takeReady(); m != nil {
 		w, err = r.adopt(m)
 	} else {
@@ -233,7 +234,7 @@ func (r *run) readOut(ctx context.Context) (*sandbox.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	res, err := r.carryOut(ctx, w, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) { return r.start(ctx, d, w, ex) })
+	res, err := r.carryOut(ctx, w.Exec, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) { return r.start(ctx, d, w, ex) })
 	if res != nil {
 		r.finish(res, posture)
 	}

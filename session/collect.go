@@ -19,6 +19,7 @@ import (
 	"github.com/caisson-run/caisson/internal/newfile"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/environment"
 )
 
 // collect takes files out. Their names and bytes were chosen by code that
@@ -30,11 +31,11 @@ import (
 // into a repository, or to make one (release.go); execute bits stay behind. What there is
 // gives way only where the caller says so. What does not come out is said beside what came
 // of the program, which has ended: code inside has a hand in both.
-func (r *run) collect(ctx context.Context, client *guest.Client, w *world, res *sandbox.Result) {
+func (r *run) collect(ctx context.Context, client *guest.Client, w *environment.Environment, res *sandbox.Result) {
 	taken, swept := map[string]string{}, map[string]bool{}
 	for i, wish := range r.plan.Collect {
 		c := &collector{wish: wish, run: r, res: res, root: r.dests[i], overwrite: r.plan.CollectOverwrite, taken: taken, swept: swept}
-		if err := c.collect(ctx, client, w.cwd); err != nil {
+		if err := c.collect(ctx, client, w.Dir); err != nil {
 			res.Uncollected = append(res.Uncollected, uncollected(ctx, wish, err))
 		}
 	}
@@ -71,7 +72,7 @@ func (r *run) openDests() error {
 		if err != nil {
 			return (&collector{wish: wish}).failed("the directory cannot be opened", err)
 		}
-		r.undo.add(func(context.Context) error { return root.Close() })
+		r.undo.Add(func(context.Context) error { return root.Close() })
 		r.dests = append(r.dests, root)
 	}
 	return nil

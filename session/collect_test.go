@@ -86,7 +86,7 @@ func TestOpenDest(t *testing.T) {
 			t.Errorf("%s: %v, want %q", dest, err, want)
 		}
 	}
-	if err := r.undo.run(t.Context()); err != nil {
+	if err := r.undo.Run(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

@@ -14,14 +14,12 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/guest"
-	"github.com/caisson-run/caisson/image/erofs"
-	"github.com/caisson-run/caisson/image/fstree"
 	"github.com/caisson-run/caisson/policy/shell"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/environment"
 )
 
 // Bounds of the contents that an approval covers.
@@ -200,22 +198,17 @@ func (r *run) unread(argv []string) []string {
 
 // contents of a sandbox that is not made yet: what its mounts will show.
 type contents struct {
-	spec  *sandbox.Spec
+	view  *environment.View
 	image string // the digest of a root that is one file; what is in it needs no other
-	// within looks into a root that is one file; nil is not to.
-	within map[string]*fstree.Node
 }
-
-// mostLinks is how many links one path may lead through, as the kernel has it.
-const mostLinks = 40
 
 // read finds name as a program inside would, and says what is in it.
 func (c *contents) read(name string) (approval.File, error) {
-	real, e, err := c.find(name)
+	real, e, err := c.view.Find(name)
 	if err != nil {
 		return approval.File{}, err
 	}
-	f := e.file
+	f := e.Handle
 	if f == nil { // it is in the image
 		return approval.File{Real: real, Digest: c.image}, nil
 	}
@@ -234,138 +227,9 @@ func (c *contents) read(name string) (approval.File, error) {
 	return file, err
 }
 
-// found is what a path inside leads to: a file or directory, opened without reading,
-// or a node of a root that is one file; neither where that is not looked into.
-type found struct {
-	file *os.File
-	node *fstree.Node
-}
-
-func (e found) close() {
-	if e.file != nil {
-		e.file.Close()
-	}
-}
-
-// kind is its type, and where it leads when it is a link.
-func (e found) kind() (mode fs.FileMode, to string, err error) {
-	if e.node != nil {
-		return map[fstree.Kind]fs.FileMode{fstree.Dir: fs.ModeDir, fstree.Link: fs.ModeSymlink}[e.node.Kind], e.node.Target, nil
-	}
-	info, err := e.file.Stat()
-	if err != nil {
-		return 0, "", err
-	}
-	if mode = info.Mode().Type(); mode == fs.ModeSymlink {
-		to, err = readLink(e.file)
-	}
-	return mode, to, err
-}
-
-// find finds name as a program inside would: its path without links, and what is
-// there.
-func (c *contents) find(name string) (string, found, error) {
-	at, rest := "/", strings.Split(strings.Trim(name, "/"), "/")
-	for links := 0; ; {
-		next := path.Join(at, rest[0])
-		rest = rest[1:]
-		e, err := c.open(next)
-		if errors.Is(err, syscall.ENAMETOOLONG) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EINVAL) {
-			err = fs.ErrNotExist // no program opens it either
-		}
-		if err != nil {
-			return "", found{}, err
-		}
-		if e == (found{}) {
-			return path.Join(append([]string{next}, rest...)...), e, nil
-		}
-		mode, to, err := e.kind()
-		switch {
-		case err != nil:
-		case mode == fs.ModeSymlink:
-			if links++; links > mostLinks {
-				err = errors.New("too many links")
-			}
-			rest = append(strings.Split(strings.Trim(path.Join("/", absoluteIn(at, to)), "/"), "/"), rest...)
-			at = "/"
-		case len(rest) == 0:
-			return next, e, nil
-		case mode.IsDir():
-			at = next
-		default:
-			err = fs.ErrNotExist
-		}
-		e.close()
-		if err != nil {
-			return "", found{}, err
-		}
-	}
-}
-
-// owner is the mount that has what will be at a path; nil is the root itself. empty
-// says that nothing will be there when the program begins.
-func (c *contents) owner(name string) (best *sandbox.Mount, empty bool) {
-	for _, list := range [][]sandbox.Mount{c.spec.Root.Binds, c.spec.Mounts} {
-		for i := range list {
-			if m := &list[i]; sandbox.Within(name, m.Target) && (best == nil || len(m.Target) >= len(best.Target)) {
-				best = m
-			}
-		}
-	}
-	for _, s := range c.spec.Scratch {
-		if sandbox.Within(name, s.Target) && (best == nil || len(s.Target) > len(best.Target)) && name != s.Target {
-			return best, true
-		}
-	}
-	return best, false
-}
-
-// open opens what will be at a path without links in it.
-func (c *contents) open(name string) (found, error) {
-	best, empty := c.owner(name)
-	if empty {
-		return found{}, fs.ErrNotExist
-	}
-	var f *os.File
-	var err error
-	switch {
-	case best != nil && best.Target == name && !best.Dir:
-		f, err = readAgain(best.Source)
-	case best != nil && best.Target == name:
-		f, err = openBelow(best.Source, ".")
-	case best != nil:
-		f, err = openBelow(best.Source, strings.TrimPrefix(strings.TrimPrefix(name, best.Target), "/"))
-	case c.spec.Root.Dir != nil:
-		f, err = openBelow(c.spec.Root.Dir, strings.TrimPrefix(name, "/"))
-	case c.within != nil:
-		return c.inImage(name)
-	}
-	return found{file: f}, err
-}
-
-// inImage looks into a root that is one file.
-func (c *contents) inImage(name string) (found, error) {
-	node, ok := c.within[name]
-	if !ok {
-		file := c.spec.Root.Image.EROFS
-		info, err := file.Stat()
-		if err == nil {
-			node, err = erofs.Find(file, info.Size(), name)
-		}
-		if err != nil && !errors.Is(err, fstree.ErrNotFound) {
-			return found{}, err
-		}
-		c.within[name] = node
-	}
-	if node == nil {
-		return found{}, fs.ErrNotExist
-	}
-	return found{node: node}, nil
-}
-
 // contentOf digests a regular file that was opened without reading.
 func contentOf(f *os.File, name, real string) (approval.File, error) {
-	in, err := readAgain(f)
+	in, err := environment.Reopen(f)
 	if err != nil {
 		return approval.File{}, err
 	}

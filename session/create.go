@@ -26,7 +26,7 @@ type Create struct {
 	// Template names what it is made of; empty is "base".
 	Template string
 	// Snapshot, when not empty, is the ID of a snapshot that it goes on from, with
-	// that one's world; Env comes on top of its variables.
+	// that one's environment; Env comes on top of its variables.
 	Snapshot string
 	// Metadata are the caller's own words. They decide nothing.
 	Metadata map[string]string
@@ -128,8 +128,8 @@ func (c *Create) check() error {
 	return nil
 }
 
-// worldOf is what is asked for with a sandbox, as the road has it.
-func worldOf(s *registry.Sandbox) *Call {
+// callFor is what is asked for with a sandbox, as the road has it.
+func callFor(s *registry.Sandbox) *Call {
 	c := &Call{account: s.Owner}
 	c.Actor, c.Env, c.Image, c.Limits, c.Isolation = s.Actor, s.Env, s.Image, s.Asked, s.Isolation
 	c.Network, c.NetworkDeny, c.NoNetwork, c.Writable = s.Allow, s.Deny, s.NoNetwork, s.Writable
@@ -215,7 +215,7 @@ func (b *Sandboxes) createFrom(ctx context.Context, k *Key, name string, c Creat
 		kept = b.keptPath(from.Kept)
 	}
 	defer b.stock.create()()
-	call := worldOf(rec)
+	call := callFor(rec)
 	call.Door = c.Door
 	if from == nil {
 		g.offer(call)
@@ -242,7 +242,7 @@ func (b *Sandboxes) createFrom(ctx context.Context, k *Key, name string, c Creat
 		now := b.o.Clock.Now()
 		s.State, s.Created, s.Started, s.Began, s.Ends = registry.Running, now, now, now, now.Add(s.Lifetime)
 		s.Isolation, s.Limits, s.Posture = a.posture.Isolation, in.run.plan.Limits, a.posture
-		s.Sudo = in.world.spec.Sudo
+		s.Sudo = in.env.Spec.Sudo
 		bound(s, now)
 		s.Wired, s.Network, s.Denied, s.Life = in.run.net != nil, in.run.hosts, in.run.without, in.life()
 		s.Placeholders = maps.Clone(in.run.placeholders)

@@ -114,7 +114,7 @@ func Size(n int64) string {
 	return fmt.Sprintf("%.1f %s", f, units[i])
 }
 
-// startAllowance is what building the world may take on top of the wall limit
+// startAllowance is what building the environment may take on top of the wall limit
 // before the call is given up: seconds on a host that is busy with others.
 const startAllowance = 30 * time.Second
 
@@ -142,7 +142,7 @@ func ofHost(err error) bool {
 
 // wall is the wall-clock limit. It runs from the moment the driver says that
 // the program has started; until then the allowance comes on top, so that a
-// level that hangs while it builds a world is ended too.
+// level that hangs while it builds an environment is ended too.
 type wall struct {
 	timer *time.Timer
 	limit time.Duration

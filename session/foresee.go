@@ -29,7 +29,7 @@ func (s *Session) Foresee(ctx context.Context, w policy.Wish) (_ policy.Verdict,
 		return v, nil
 	}
 	r := &run{s: s, call: &Call{Call: *call}, id: newID(), plan: v.Plan}
-	defer func() { err = errors.Join(err, r.undo.run(ctx)) }()
+	defer func() { err = errors.Join(err, r.undo.Run(ctx)) }()
 	if call.Kind == policy.RunCode {
 		r.call.Source = &Source{Name: w.File, Language: call.Language, Code: []byte(w.Source)}
 		if err := r.loadSource(); err != nil {

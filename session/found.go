@@ -4,60 +4,62 @@ package session
 
 import (
 	"context"
-	"path/filepath"
+	"fmt"
 
-	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/environment"
 )
 
-// lookAfter has a read-write mount looked through when the sandbox has ended: for what
-// came into being in it that the host may run. What was hidden or kept is known to base.
-// It is a step of undoing, after the sandbox is gone and before its placeholders are.
-func (r *run) lookAfter(src *hostpath.Source, base *hostpath.Baseline) {
-	r.live = true
-	r.undo.add(func(ctx context.Context) error {
-		if !r.ran {
-			return nil
-		}
-		for _, f := range base.Look(ctx) {
-			name := filepath.Join(src.Name, f.Rel)
-			if f.Plain {
-				r.plain = append(r.plain, quoted(name)+": "+f.Problem)
-				continue
-			}
-			r.found = append(r.found, sandbox.Finding{Kind: sandbox.FindingHostFile, Text: name, Problem: f.Problem, Action: sandbox.ActionInspect,
-				Rule: "built-in: what later runs on the host", Hint: "look at it before you run git, an editor or an agent there"})
-		}
-		return nil
-	})
+// watchKept ends a program when a kept name is replaced. The caller calls stop.
+func watchKept(k environment.Kept, end context.CancelCauseFunc) (stop func()) {
+	return k.Watch(func(name string) { end(lostName(name)) })
 }
 
-// mostPlain is how many new repositories are named that nothing speaks against.
-const mostPlain = 5
+// lostName is the ending of a program that could write beside a name that is another
+// file's now.
+func lostName(name string) *ending {
+	return &ending{status: sandbox.StatusError, rule: environment.RuleHostRuns,
+		reason: fmt.Sprintf("%s was replaced on the host while the program could write beside it", quoted(name))}
+}
 
-// foundIn adds what was found to a result, and says what is none. Where there is no
+// tellLost says in the result what the program may have changed.
+func tellLost(k environment.Kept, res *sandbox.Result) {
+	name := k.Lost()
+	if name == "" {
+		return
+	}
+	if e := lostName(name); res.Resource == "" {
+		res.Status, res.Rule, res.Reason = e.status, e.rule, e.reason
+	}
+	res.Hint = "look at what is in it before you run git or an editor there; change such files when no sandbox can write to the directory"
+}
+
+// maxPlain is how many new repositories are named that nothing speaks against.
+const maxPlain = 5
+
+// tellFound adds what was found to a result, and says what is none. Where there is no
 // result it is said, too.
-func (r *run) foundIn(res *sandbox.Result) {
-	for i, s := range r.plain {
-		if i == mostPlain {
+func (r *run) tellFound(found *environment.Found, res *sandbox.Result) {
+	for i, s := range found.Plain {
+		if i == maxPlain {
 			s = "more new repositories, whose configuration makes git run nothing"
 		}
-		if i <= mostPlain {
+		if i <= maxPlain {
 			r.notice(s)
 		}
 	}
 	if res == nil {
-		for _, f := range r.found {
+		for _, f := range found.Findings {
 			r.notice("finding: " + quoted(f.Text) + ": " + f.Problem)
 		}
 		return
 	}
-	res.Findings = append(res.Findings, r.found...)
+	res.Findings = append(res.Findings, found.Findings...)
 }
 
 // tellFound says what was found where a sandbox has lived, to whoever runs caisson.
-func (b *Sandboxes) tellFound(id string, r *run) {
-	for _, f := range r.found {
+func (b *Sandboxes) tellFound(id string, found *environment.Found) {
+	for _, f := range found.Findings {
 		b.o.Notice("sandbox " + id + ": finding: " + quoted(f.Text) + ": " + f.Problem)
 	}
 }

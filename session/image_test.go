@@ -19,7 +19,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// onImage is the world that a call gets on an image, on a level that takes
+// onImage is the environment that a call gets on an image, on a level that takes
 // images as a directory or, with erofs, as one file.
 func onImage(t *testing.T, c imagetest.Config, erofs bool, change func(*Call)) (sandbox.Spec, sandbox.Exec, audit.Call, error) {
 	t.Helper()

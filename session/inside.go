@@ -33,8 +33,8 @@ type Inside struct {
 
 func (in *inside) show(client *guest.Client) *Inside {
 	return &Inside{
-		agent: client, User: in.world.spec.User, Dir: in.world.cwd, Env: slices.Clone(in.world.exec.Env), Gone: in.gone.Done(),
-		sudo: in.world.spec.Sudo,
+		agent: client, User: in.env.Spec.User, Dir: in.env.Dir, Env: slices.Clone(in.env.Exec.Env), Gone: in.gone.Done(),
+		sudo: in.env.Spec.Sudo,
 	}
 }
 

@@ -9,6 +9,12 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
+// How a policy's list of commands holds (Posture.Commands).
+const (
+	commandsEnforced = "enforced"
+	commandsParsed   = "parsed only"
+)
+
 // level finds the driver of the plan and refuses what it cannot enforce, by
 // name. The posture it returns says how each limit in force holds.
 func (r *run) level(ctx context.Context) (sandbox.Driver, sandbox.Posture, error) {
@@ -35,7 +41,7 @@ func (r *run) level(ctx context.Context) (sandbox.Driver, sandbox.Posture, error
 		posture.Ended, posture.Secrets, posture.Open = r.plan.Network.Ended(), r.intent.Secrets, r.plan.Network.Open()
 	}
 	if r.plan.Commands != nil {
-		posture.Commands = commandsParsed // until its world is made: enforceCommands
+		posture.Commands = commandsParsed // until its environment is made
 	}
 	if c := r.plan.Commands; c != nil && c.Enforce != "" && !r.plan.BestEffort {
 		switch {

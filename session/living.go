@@ -15,6 +15,7 @@ import (
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/environment"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -51,7 +52,7 @@ type inside struct {
 	run    *run // what undoes it
 	box    sandbox.Instance
 	client *guest.Client // the living's mu guards it, once that has it
-	world  *world
+	env    *environment.Environment
 	grant  *grant
 	caps   sandbox.Capabilities
 	before time.Duration // CPU time that it used in its life before this start
@@ -149,7 +150,7 @@ func (l *living) keep(ctx context.Context, change func(*registry.Sandbox)) error
 	return nil
 }
 
-// boot makes the sandbox's world and starts it, or has it go on where it was
+// boot makes the sandbox's environment and starts it, or has it go on where it was
 // written down in the directory kept. What it makes is undone when it fails, and a
 // refusal is an error of kind ErrDenied.
 func (b *Sandboxes) boot(ctx context.Context, l *living, g *grant, call *Call, kept string) (*inside, *admitted, error) {
@@ -162,7 +163,7 @@ func (b *Sandboxes) boot(ctx context.Context, l *living, g *grant, call *Call, k
 	in.gone, in.leave = context.WithCancelCause(context.Background())
 	a, res, err := r.admit(ctx)
 	if a != nil {
-		in.world, in.caps = a.world, r.caps
+		in.env, in.caps = a.env, r.caps
 		if err = in.start(ctx, a.driver, kept); err == nil {
 			err = awaited(ctx)
 		}
@@ -200,7 +201,7 @@ func (in *inside) close(ctx context.Context) error {
 	if in.client != nil {
 		in.client.Close()
 	}
-	return in.run.undo.run(ctx)
+	return in.run.undo.Run(ctx)
 }
 
 // denied is a refusal as an error.
@@ -211,7 +212,7 @@ func denied(op string, res *sandbox.Result) error {
 // start has the level make the sandbox, and waits until its agent answers.
 func (in *inside) start(ctx context.Context, d sandbox.Driver, kept string) (err error) {
 	r := in.run
-	r.ran = true
+	r.mayHaveRun()
 	ctx, cancel := context.WithTimeout(ctx, startAllowance)
 	defer cancel()
 	defer func() { err = inTime(err) }()
@@ -226,7 +227,7 @@ func (in *inside) start(ctx context.Context, d sandbox.Driver, kept string) (err
 		if err := r.narrow(ctx, m); err != nil {
 			return err
 		}
-		if id := in.identity(); !maps.Equal(id.Env, m.env) {
+		if id := in.identity(); !maps.Equal(id.Env, m.told) {
 			if _, err := in.client.Resume(ctx, id); err != nil {
 				return err
 			}
@@ -243,12 +244,12 @@ func (in *inside) start(ctx context.Context, d sandbox.Driver, kept string) (err
 			return restorer.Restore(ctx, spec, kept)
 		}
 	}
-	box, err := make(ctx, in.world.spec)
+	box, err := make(ctx, in.env.Spec)
 	if err != nil {
 		return err
 	}
 	in.box = box
-	r.undo.add(bounded(r.s.o.EndLimit, box.Destroy))
+	r.undo.Add(bounded(r.s.o.EndLimit, box.Destroy))
 	if in.client, err = in.connect(ctx); err != nil {
 		return err
 	}
@@ -264,7 +265,7 @@ func (in *inside) connect(ctx context.Context) (*guest.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec := in.world.spec
+	spec := in.env.Spec
 	client, err := guest.NewClient(conn, guest.Options{User: spec.User, Limits: spec.Limits, NewPrivileges: spec.Sudo})
 	if err != nil {
 		return nil, err
@@ -303,13 +304,13 @@ func (l *living) reconnect(ctx context.Context) error {
 // what they are called, it knows of each user itself.
 func (in *inside) identity() guest.Resume {
 	env := map[string]string{}
-	for _, e := range in.world.exec.Env {
+	for _, e := range in.env.Exec.Env {
 		if name, value, _ := strings.Cut(e, "="); name != "HOME" && name != "USER" && name != "LOGNAME" {
 			env[name] = value
 		}
 	}
-	dir := in.world.cwd
-	if dir == in.world.spec.User.Home {
+	dir := in.env.Dir
+	if dir == in.env.Spec.User.Home {
 		dir = ""
 	}
 	return guest.Resume{Env: env, Dir: &dir}
@@ -318,13 +319,13 @@ func (in *inside) identity() guest.Resume {
 // watch ends the sandbox when it ends by itself, or something about it has to
 // end it.
 func (b *Sandboxes) watch(l *living, in *inside) {
-	stop := in.run.watchKept(in.leave)
+	stop := watchKept(in.run.keptNames(), in.leave)
 	why := &ending{status: sandbox.StatusSuccess}
 	select {
 	case <-in.box.Ended():
 		why.reason = "its first process ended"
 		if limit := in.box.Limit(); limit != "" {
-			why = exceeded(limit, sentence(limit, in.world.spec.Limits))
+			why = exceeded(limit, sentence(limit, in.env.Spec.Limits))
 			in.leave(why) // and whoever runs something in it learns that
 		}
 	case <-in.gone.Done():
@@ -379,8 +380,8 @@ func (b *Sandboxes) endFor(ctx context.Context, l *living, why *ending) error {
 	errs := []error{err}
 	if in != nil {
 		errs = append(errs, in.close(ctx))
-		res.Network, res.Findings = in.run.traffic(), in.run.found
-		b.tellFound(l.id, in.run)
+		res.Network, res.Findings = in.run.traffic(), in.run.found().Findings
+		b.tellFound(l.id, in.run.found())
 	}
 	now := b.o.Clock.Now()
 	errs = append(errs, l.keep(ctx, func(s *registry.Sandbox) {

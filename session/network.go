@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -17,7 +16,6 @@ import (
 	"github.com/caisson-run/caisson/egress"
 	"github.com/caisson-run/caisson/egress/rule"
 	"github.com/caisson-run/caisson/egress/wire"
-	"github.com/caisson-run/caisson/image"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -65,26 +63,26 @@ var errNetworkLost = errors.New("the network was closed")
 
 // connect makes the wire of a plan that has a network, whose first packet starts the
 // router.
-func (r *run) connect(w *world) error {
+func (r *run) connect(stateDir string) (*sandbox.Network, error) {
 	plan := r.plan.Network
 	if plan == nil {
-		return nil
+		return nil, nil
 	}
 	r.noticeInside(plan)
 	rules, err := r.rules(plan)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := r.foresee(); err != nil {
-		return err
+		return nil, err
 	}
 	r.hosts, r.without = plan.Hosts(), plan.Denied()
-	if r.reach != nil { // the world is made for plan, all the same
+	if r.reach != nil { // the environment is made for plan, all the same
 		if rules, err = r.rulesInForce(); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return r.startRouter(w, rules, nil)
+	return r.startRouter(stateDir, rules, nil)
 }
 
 // noticeInside says what entries mean that are often written for this host.
@@ -110,7 +108,7 @@ func (r *run) rulesInForce() (wire.Rules, error) {
 
 // startRouter has a router at the end of a wire, from its first packet on: far where
 // the sandbox has the other end already.
-func (r *run) startRouter(w *world, rules wire.Rules, far *os.File) error {
+func (r *run) startRouter(stateDir string, rules wire.Rules, far *os.File) (*sandbox.Network, error) {
 	var budget policy.PlanBudget
 	if r.plan.Network != nil {
 		budget = r.plan.Network.Budget
@@ -122,7 +120,7 @@ func (r *run) startRouter(w *world, rules wire.Rules, far *os.File) error {
 		Budget: wire.Budget{
 			Egress: budget.Egress, Queries: budget.Queries, Connections: budget.Connections, Bandwidth: budget.Bandwidth,
 		},
-		StateDir: w.spec.StateDir,
+		StateDir: stateDir,
 		Wire:     r.caps.Wire,
 		Far:      far,
 		Record:   func(e wire.Event) { n.ledger.add(e); r.tellRefused(e) },
@@ -130,19 +128,19 @@ func (r *run) startRouter(w *world, rules wire.Rules, far *os.File) error {
 	}
 	router, err := egress.Start(o)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	n.router, r.net = router, n
-	r.undo.add(func(context.Context) error {
+	r.undo.Add(func(context.Context) error {
 		n.close()
 		n.router.Close()
 		return n.ledger.write()
 	})
-	w.spec.Network = &sandbox.Network{NIC: router.NIC(), Address: egress.Guest, Gateway: egress.Gateway, MTU: egress.MTU}
+	w := &sandbox.Network{NIC: router.NIC(), Address: egress.Guest, Gateway: egress.Gateway, MTU: egress.MTU}
 	if r.caps.Survives {
-		w.spec.Network.Far = router.Far()
+		w.Far = router.Far()
 	}
-	return nil
+	return w, nil
 }
 
 func entries(rules []policy.PlanRule) []wire.Entry {
@@ -323,22 +321,4 @@ func (r *run) hintFor(rec *wire.Record) string {
 		return "add to " + name + ": network: {allow: [" + strconv.Quote(entry) + "]}"
 	}
 	return "allow it with --allow " + entry
-}
-
-// nameServer shows a root that is not ours the sandbox's resolver.
-func (r *run) nameServer(w *world) error {
-	if w.spec.Network == nil || r.plan.Rootfs == nil && r.image == nil {
-		return nil
-	}
-	path := filepath.Join(w.spec.StateDir, "resolv.conf")
-	if err := os.WriteFile(path, []byte(image.ResolvConf(egress.Gateway)), 0o644); err != nil {
-		return &sandbox.Error{Op: "prepare network", Kind: sandbox.ErrUnavailable, Problem: "the state directory cannot be written", Cause: err}
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return &sandbox.Error{Op: "prepare network", Kind: sandbox.ErrUnavailable, Problem: "the state directory cannot be read", Cause: err}
-	}
-	r.undo.add(func(context.Context) error { return f.Close() })
-	w.spec.Mounts = append(w.spec.Mounts, sandbox.Mount{Source: f, Name: path, Target: "/etc/resolv.conf"})
-	return nil
 }

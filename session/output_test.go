@@ -4,7 +4,6 @@ package session
 
 import (
 	"context"
-	"errors"
 	"io"
 	"runtime"
 	"testing"
@@ -90,35 +89,6 @@ func TestWallBeginsAnewWhenTheProgramStarts(t *testing.T) {
 			t.Error("it ended twice")
 		}
 	})
-}
-
-func TestCleanupIsLastInFirstOut(t *testing.T) {
-	var c cleanup
-	var order []int
-	fail := errors.New("busy")
-	for i := range 3 {
-		c.add(func(ctx context.Context) error {
-			order = append(order, i)
-			if ctx.Err() != nil {
-				t.Error("cleanup was cancelled with the call")
-			}
-			if i == 1 {
-				return fail
-			}
-			return nil
-		})
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := c.run(ctx); !errors.Is(err, fail) {
-		t.Errorf("got %v", err)
-	}
-	if err := c.run(ctx); err != nil {
-		t.Errorf("a second time: %v", err)
-	}
-	if diff := cmp.Diff([]int{2, 1, 0}, order); diff != "" {
-		t.Error(diff)
-	}
 }
 
 func TestSize(t *testing.T) {

@@ -187,10 +187,10 @@ func (b *Sandboxes) writeDown(ctx context.Context, l *living, in *inside, write 
 	l.mu.Unlock()
 	if err != nil {
 		// Whether it would go on is not known.
-		return errors.Join(err, b.dropKept(kept), in.run.undo.run(ctx), b.end(ctx, l, "it could not be paused: "+err.Error()))
+		return errors.Join(err, b.dropKept(kept), in.run.undo.Run(ctx), b.end(ctx, l, "it could not be paused: "+err.Error()))
 	}
-	err = in.run.undo.run(ctx)
-	b.tellFound(l.id, in.run)
+	err = in.run.undo.Run(ctx)
+	b.tellFound(l.id, in.run.found())
 	return err
 }
 
@@ -329,7 +329,7 @@ func (l *living) markWaking(waking bool) {
 // goOn has the sandbox itself go on.
 func (b *Sandboxes) goOn(ctx context.Context, l *living, g *grant, rec *registry.Sandbox) (*inside, error) {
 	if rec.Kept != "" {
-		in, _, err := b.boot(ctx, l, g, worldOf(rec), b.keptPath(rec.Kept))
+		in, _, err := b.boot(ctx, l, g, callFor(rec), b.keptPath(rec.Kept))
 		return in, err
 	}
 	l.mu.Lock()

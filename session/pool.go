@@ -15,6 +15,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/policy/code"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/environment"
 )
 
 // PoolOptions say for which calls sandboxes are made ahead, and how many.
@@ -74,7 +75,7 @@ type PoolState struct {
 type made struct {
 	pool   *Pool
 	run    *run // which prepared it; what it undoes goes last
-	world  *world
+	env    *environment.Environment
 	box    sandbox.Prepared
 	born   time.Time
 	memory int64
@@ -143,7 +144,7 @@ func (p *Pool) make(ctx context.Context) (_ *made, err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, r.undo.run(ctx))
+			err = errors.Join(err, r.undo.Run(ctx))
 		}
 	}()
 	if p.of == nil {
@@ -172,12 +173,12 @@ func (p *Pool) make(ctx context.Context) (_ *made, err error) {
 	if err != nil {
 		return nil, err
 	}
-	box, err := preparer.Prepare(ctx, w.spec)
+	box, err := preparer.Prepare(ctx, w.Spec)
 	if err != nil {
 		return nil, err
 	}
-	r.undo.add(bounded(r.s.o.EndLimit, box.Destroy))
-	m := &made{pool: p, run: r, world: w, box: box, born: p.s.o.Now()}
+	r.undo.Add(bounded(r.s.o.EndLimit, box.Destroy))
+	m := &made{pool: p, run: r, env: w, box: box, born: p.s.o.Now()}
 	if u, err := box.Usage(ctx); err == nil && u.Memory != nil {
 		m.memory = *u.Memory
 	}
@@ -309,7 +310,7 @@ func (p *Pool) retire(m *made) {
 }
 
 func (p *Pool) destroy(m *made) {
-	if err := m.run.undo.run(context.Background()); err != nil {
+	if err := m.run.undo.Run(context.Background()); err != nil {
 		p.mu.Lock()
 		p.left = errors.Join(p.left, err)
 		p.mu.Unlock()

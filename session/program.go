@@ -3,17 +3,14 @@
 package session
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
-	"os"
-	"path"
 	"path/filepath"
 	"slices"
 
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/environment"
 )
 
 // loadSource reads the code that the call brings along or names, and judges
@@ -77,112 +74,37 @@ func sourceName(c *Call, p program) string {
 	return "main" + p.ext
 }
 
-// addProgram completes the argv. Source goes into a file of the run directory
-// that is shown read-only: what was judged is what runs, whoever changes the
-// original meanwhile, and whoever may read that. A compiled program is shown
-// itself.
-func (r *run) addProgram(w *world) error {
-	if r.kind == policy.StartSandbox {
-		return nil // the agent is first
-	}
-	if r.call.fetches {
-		return r.addFetch(w)
-	}
-	if r.prog == nil {
-		w.exec.Argv = r.call.Argv
-		if r.image != nil && !r.own {
-			return r.imageCommand(w)
-		}
-		return nil
-	}
-	at, shown := r.place(w)
-	switch {
-	case shown:
-	case r.binary != nil:
-		w.spec.Mounts = append(w.spec.Mounts, sandbox.Mount{Source: r.binary.File, Name: r.binary.Name, Target: at})
-	default:
-		f, err := r.keep(w.spec.StateDir)
-		if err != nil {
-			return err
-		}
-		w.spec.Mounts = append(w.spec.Mounts, sandbox.Mount{Source: f, Name: r.call.Source.Name, Target: at})
-	}
-	if !r.prog.direct {
-		w.exec.Argv = append(w.exec.Argv, r.prog.argv...)
-	}
-	w.exec.Argv = append(append(w.exec.Argv, at), r.call.Argv...)
-	return nil
-}
-
-// place says where inside the program is: in the working directory under its
-// base name; in /tmp where the working directory belongs to a mount, which may
-// have such a file already. A file of the workspace is run where it is, so that
-// it finds its neighbours; shown is true then.
-func (r *run) place(w *world) (at string, shown bool) {
-	name := sourceName(r.call, *r.prog)
-	if at, ok := r.inWorkspace(w); ok {
-		return at, true
-	}
-	dir := w.cwd
-	if r.image != nil && !r.isWritable(dir) {
-		dir = w.spec.User.Home // the image's own directory is not to be mounted into
-	}
-	for _, m := range w.spec.Mounts {
-		if m.Dir && sandbox.Within(dir, m.Target) || m.Target == path.Join(dir, name) {
-			dir = "/tmp"
-		}
-	}
-	return path.Join(dir, name), false
-}
-
-// inWorkspace says where the workspace shows the call's file.
-func (r *run) inWorkspace(w *world) (string, bool) {
-	if r.call.File == "" || r.plan.Workspace == nil {
-		return "", false
-	}
-	dir, err1 := filepath.EvalSymlinks(r.plan.Workspace.Source)
-	file, err2 := filepath.EvalSymlinks(r.call.File)
-	if err1 != nil || err2 != nil {
-		return "", false
-	}
-	rel, err := filepath.Rel(dir, file)
-	if err != nil || !filepath.IsLocal(rel) {
-		return "", false
-	}
-	return path.Join(workspaceTargetOf(r.plan.Workspace), filepath.ToSlash(rel)), true
-}
-
-// keep writes the source into the run directory.
-func (r *run) keep(dir string) (*os.File, error) {
-	name := filepath.Join(dir, "source")
-	err := r.writeSource(name)
-	var f *os.File
-	if err == nil {
-		f, err = os.Open(name)
-	}
+// readFile reads the file that run FILE names. It is judged like a mount: its
+// contents are shown inside.
+func (r *run) readFile(name, language string) (*Source, error) {
+	src, err := r.host().Open(policy.PlanPath{Source: name}, "run", sandbox.ReadOnly)
 	if err != nil {
-		return nil, &sandbox.Error{Op: "source " + quoted(r.call.Source.Name), Kind: sandbox.ErrUnavailable,
-			Problem: "it cannot be kept in the state directory", Hint: "free some space there", Cause: err}
+		return nil, err
 	}
-	r.undo.add(func(context.Context) error { return f.Close() })
-	return f, nil
-}
-
-// writeSource makes the file with the code. Ahead it is empty, and stays open.
-func (r *run) writeSource(name string) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if src.Dir {
+		return nil, &sandbox.Error{Op: "run " + quoted(name), Kind: sandbox.ErrInvalid, Problem: "it is a directory",
+			Hint: "name a file in it, and show the directory with --workspace"}
+	}
+	// The very object that was judged: through its handle, not by its name.
+	f, err := environment.Reopen(src.File)
 	if err != nil {
-		return err
+		return nil, &sandbox.Error{Op: "run " + quoted(name), Kind: sandbox.ErrInvalid, Problem: "it may not be read", Hint: "check its permissions", Cause: err}
 	}
-	if err := f.Chmod(0o444); err != nil { // whatever the umask
-		f.Close()
-		return err
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, &sandbox.Error{Op: "run " + quoted(name), Kind: sandbox.ErrUnavailable, Problem: "it cannot be examined", Cause: err}
 	}
-	if r.ahead {
-		r.source = f
-		r.undo.add(func(context.Context) error { f.Close(); return nil }) // it may be closed already
-		return nil
+	code, err := ReadSource(name, f)
+	if err != nil {
+		return nil, err
 	}
-	_, err = f.Write(r.call.Source.Code)
-	return errors.Join(err, f.Close())
+	if isELF(code) {
+		if info.Mode().Perm()&0o111 == 0 {
+			return nil, &sandbox.Error{Op: "run " + quoted(name), Kind: sandbox.ErrInvalid, Problem: "it is a compiled program that may not be executed", Hint: "chmod +x " + name}
+		}
+		r.binary = src
+		code = code[:min(len(code), MaxSource)] // programs may be larger than source; the record has their beginning
+	}
+	return &Source{Name: name, Language: language, Code: code}, nil
 }

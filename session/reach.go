@@ -12,7 +12,7 @@ import (
 	"github.com/caisson-run/caisson/session/registry"
 )
 
-// What a sandbox that lives on may reach can be changed. Its world (the wire, whom
+// What a sandbox that lives on may reach can be changed. Its environment (the wire, whom
 // it trusts, its placeholders) stays as the network that it was made with wants
 // it; what the router lets through is decided by what was asked for last.
 
@@ -50,7 +50,7 @@ func (b *Sandboxes) SetNetwork(ctx context.Context, k *Key, id string, w Network
 // setNetwork decides, records and carries out one change. The caller holds change.
 func (b *Sandboxes) setNetwork(ctx context.Context, l *living, g *grant, reach *registry.Reach) error {
 	rec := l.record()
-	r := &run{s: g.session, call: reaching(worldOf(rec), reach), id: l.id, kind: policy.StartSandbox}
+	r := &run{s: g.session, call: reaching(callFor(rec), reach), id: l.id, kind: policy.StartSandbox}
 	v, err := r.decide()
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func (b *Sandboxes) setNetwork(ctx context.Context, l *living, g *grant, reach *
 }
 
 // fits refuses a network whose secrets, or whose ended TLS, have no place in the
-// world of a sandbox: its policy had none of them when it was made.
+// environment of a sandbox: its policy had none of them when it was made.
 func (l *living) fits(plan *policy.PlanNetwork) error {
 	l.mu.Lock()
 	in, have := l.in, l.rec.Placeholders
@@ -100,7 +100,7 @@ func (l *living) fits(plan *policy.PlanNetwork) error {
 		}
 	}
 	// One that is paused is made anew.
-	if ended := plan.Ended(); in != nil && len(ended) > 0 && len(in.run.trust) == 0 {
+	if ended := plan.Ended(); in != nil && len(ended) > 0 && len(in.env.Trust) == 0 {
 		return no("", "its programs do not trust who would end the TLS of "+ended[0])
 	}
 	return nil

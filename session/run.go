@@ -11,10 +11,10 @@ import (
 
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/egress/ca"
-	"github.com/caisson-run/caisson/image"
 	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/environment"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -32,12 +32,9 @@ type run struct {
 	oneshot bool     // its sandbox is for one program
 	stock   *stock   // where living ones are that were; nil without
 	stocked *stocked // the living one that was made ahead; nil without
-	source  *os.File // ahead: the file that code is written to
 
 	prog   *program         // nil: the call's own argv
 	binary *hostpath.Source // the call's file, when it is a compiled program
-	image  *image.Stored    // the container image that is the root; nil for any other root
-	store  *image.Store     // where it is
 	caps   sandbox.Capabilities
 	plan   policy.Plan
 	intent audit.Intent
@@ -50,8 +47,8 @@ type run struct {
 
 	dir     RunDir         // what it has on the disk
 	life    *registry.Life // of a sandbox that was taken over; nil for any other
-	made    string         // digest of what its world is made of
-	undo    cleanup
+	made    string         // digest of what its environment is made of
+	undo    environment.Cleanup
 	left    error      // what could not be undone
 	out     [2]*stream // stdout, stderr
 	over    context.Context
@@ -61,16 +58,11 @@ type run struct {
 	hosts   []string        // what it lets through
 	without []string        // what is taken away from that
 
-	authority    *ca.Authority     // whom the sandbox trusts for hosts whose TLS is ended; nil when none is
-	trust        map[string]string // variables that say so
-	placeholders map[string]string // by the names of secrets
-	shown        map[string]string // those that a sandbox that goes on has already
-	kept         []kept            // names that must stay what they are
-	dests        []*os.Root        // where plan.Collect goes
-	live         bool              // it has the host's files read-write
-	ran          bool              // code may have run
-	found        []sandbox.Finding // what came of that
-	plain        []string          // what came of it that nothing speaks against
+	authority    *ca.Authority            // whom the sandbox trusts for hosts whose TLS is ended; nil when none is
+	placeholders map[string]string        // by the names of secrets
+	shown        map[string]string        // those that a sandbox that goes on has already
+	dests        []*os.Root               // where plan.Collect goes
+	env          *environment.Environment // that prepare made; nil without
 }
 
 // do is the road itself.
@@ -80,24 +72,24 @@ func (r *run) do(ctx context.Context) (*sandbox.Result, error) {
 	if a == nil {
 		return res, err
 	}
-	r.ran = true
-	res, err = r.carryOut(ctx, a.world, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) {
-		return r.start(ctx, a.driver, a.world, ex)
+	r.mayHaveRun()
+	res, err = r.carryOut(ctx, a.env.Exec, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) {
+		return r.start(ctx, a.driver, a.env, ex)
 	})
 	if res != nil {
 		r.finish(res, a.posture)
 	}
 	connections, jerr := r.unrecorded()
-	if r.live { // it has to be gone before its files are looked at
-		r.left = r.undo.run(ctx)
-		r.foundIn(res)
+	if f := r.found(); f.Live { // it has to be gone before its files are looked at
+		r.left = r.undo.Run(ctx)
+		r.tellFound(f, res)
 	}
 	// Whatever the caller's context says, the end is recorded; what was made is
 	// taken away meanwhile.
 	outcome := r.outcome(res, err)
 	outcome.Connections = connections
 	undone := make(chan error, 1)
-	go func() { undone <- r.undo.run(ctx) }()
+	go func() { undone <- r.undo.Run(ctx) }()
 	jerr = errors.Join(jerr, a.op.end(ctx, outcome))
 	r.left = errors.Join(r.left, <-undone)
 	if jerr != nil {
@@ -117,12 +109,11 @@ func shortProgram(w sandbox.Wire) time.Duration {
 	return 4 * time.Millisecond
 }
 
-// carryOut has start run the program of w, under the limits that the road itself
-// holds.
-func (r *run) carryOut(parent context.Context, w *world, start func(context.Context, *sandbox.Exec) (*sandbox.Result, error)) (*sandbox.Result, error) {
+// carryOut has start run ex, under the limits that are held here for all levels.
+func (r *run) carryOut(parent context.Context, ex *sandbox.Exec, start func(context.Context, *sandbox.Exec) (*sandbox.Result, error)) (*sandbox.Result, error) {
 	ctx, end := context.WithCancelCause(parent)
 	r.over = ctx
-	r.undo.add(func(context.Context) error { end(nil); return nil })
+	r.undo.Add(func(context.Context) error { end(nil); return nil })
 	if r.net != nil {
 		// Its first packet starts it, and waits for it; here is said what is against
 		// that from the start.
@@ -144,7 +135,6 @@ func (r *run) carryOut(parent context.Context, w *world, start func(context.Cont
 		r.out[i].broken = func() { end(errOutputClosed) }
 	}
 	g := &guard{limits: limits, rules: r.watchRules(), end: end, report: r.call.OnReport, live: r.call.OnUsage}
-	ex := w.exec
 	ex.Stdin, ex.Stdout, ex.Stderr = r.io.Stdin, r.out[0], r.out[1]
 	ex.Terminal, ex.Signals = r.call.TTY, r.call.Signals
 	ex.Started = func() {
@@ -161,9 +151,9 @@ func (r *run) carryOut(parent context.Context, w *world, start func(context.Cont
 	}
 
 	began := time.Now()
-	stop := r.watchKept(end)
+	stop := watchKept(r.keptNames(), end)
 	res, err := r.s.runBounded(ctx, func() (*sandbox.Result, error) { return start(ctx, ex) }, func() {
-		_ = r.undo.run(context.WithoutCancel(ctx)) // what start has added since; who waited was told
+		_ = r.undo.Run(context.WithoutCancel(ctx)) // what start has added since; who waited was told
 	})
 	stop()
 	if err != nil {
@@ -173,32 +163,32 @@ func (r *run) carryOut(parent context.Context, w *world, start func(context.Cont
 		res.WallMS = time.Since(began).Milliseconds()
 	}
 	settle(ctx, res, limits)
-	r.tellLost(res)
+	tellLost(r.keptNames(), res)
 	return res, nil
 }
 
 // start takes the fastest way that the level has for this call: a one-shot
 // where nothing has to be asked of the sandbox afterwards and nobody sits at
 // it, else the guest agent.
-func (r *run) start(ctx context.Context, d sandbox.Driver, w *world, ex *sandbox.Exec) (*sandbox.Result, error) {
+func (r *run) start(ctx context.Context, d sandbox.Driver, w *environment.Environment, ex *sandbox.Exec) (*sandbox.Result, error) {
 	if r.ready != nil {
 		return r.ready.box.Run(ctx, ex)
 	}
 	runner, ok := d.(sandbox.Runner)
 	if ok && r.withoutAgent() {
-		return runner.Run(ctx, w.spec, ex)
+		return runner.Run(ctx, w.Spec, ex)
 	}
 	if err := r.openDests(); err != nil {
 		return nil, err
 	}
-	box, err := d.Start(ctx, w.spec)
+	box, err := d.Start(ctx, w.Spec)
 	switch {
 	case ok && len(r.plan.Collect) == 0 && errors.Is(err, sandbox.ErrUnsupported):
-		return runner.Run(ctx, w.spec, ex) // a level without an agent
+		return runner.Run(ctx, w.Spec, ex) // a level without an agent
 	case err != nil:
 		return nil, err
 	}
-	r.undo.add(bounded(r.s.o.EndLimit, box.Destroy))
+	r.undo.Add(bounded(r.s.o.EndLimit, box.Destroy))
 	return r.withAgent(ctx, box, w, ex)
 }
 
@@ -209,3 +199,26 @@ func (r *run) withoutAgent() bool { return len(r.plan.Collect) == 0 && r.call.TT
 // drainGrace is how long the last bytes of a run that was ended may take to a
 // reader that does not read.
 const drainGrace = 2 * time.Second
+
+// mayHaveRun notes that code may have run from here on.
+func (r *run) mayHaveRun() {
+	if r.env != nil {
+		r.env.Found.Ran = true
+	}
+}
+
+// found is what came of the call's read-write mounts.
+func (r *run) found() *environment.Found {
+	if r.env == nil {
+		return &environment.Found{}
+	}
+	return r.env.Found
+}
+
+// keptNames are names of the host's that must stay what they are.
+func (r *run) keptNames() environment.Kept {
+	if r.env == nil {
+		return nil
+	}
+	return r.env.Kept
+}

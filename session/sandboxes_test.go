@@ -169,7 +169,7 @@ func testActionsAreRecorded(t *testing.T, h *home) {
 	bad := &Call{}
 	bad.Argv, bad.Rootfs = []string{"true"}, "/etc"
 	if _, err := h.Exec(t.Context(), h.key, s.ID, bad, IO{}); !errors.Is(err, sandbox.ErrInvalid) {
-		t.Errorf("a command with a world of its own: %v", err)
+		t.Errorf("a command with an environment of its own: %v", err)
 	}
 	nowhere := &Call{}
 	nowhere.Argv, nowhere.Cwd = []string{"true"}, "../x"

@@ -54,7 +54,7 @@ func (r *run) placeholder(name string) string {
 }
 
 // foresee gives what the network of a sandbox that lives on may be changed to (see
-// Sandboxes.SetNetwork) its place in the world: nothing of that can be put there
+// Sandboxes.SetNetwork) its place in the environment: nothing of that can be put there
 // later. A placeholder is worth nothing, and an authority signs for nobody, until
 // the router is told of them.
 func (r *run) foresee() error {

@@ -8,7 +8,7 @@
 //
 //	decides it (package policy), and refuses what may not be, or cannot be
 //	enforced on the level it would run on;
-//	opens every host object it names, once, and builds the world of it;
+//	opens every host object it names, once, and builds the environment of it;
 //	writes down that it is about to run (package audit), and only then runs it;
 //	holds the limits that are the same on every level: wall time, CPU time of
 //	all processes, output, watch rules;
@@ -124,9 +124,9 @@ func findDriver(drivers map[string]sandbox.Driver, name string) sandbox.Driver {
 func (s *Session) Do(ctx context.Context, call *Call, io IO) (res *sandbox.Result, err error) {
 	r := &run{s: s, call: call, io: io, id: newID()}
 	defer r.drain(ctx, &err)
-	defer r.undo.run(ctx) // for a panic; what was undone is not undone twice
+	defer r.undo.Run(ctx) // for a panic; what was undone is not undone twice
 	res, err = r.do(ctx)
-	if uerr := errors.Join(r.left, r.undo.run(ctx)); uerr != nil && err == nil {
+	if uerr := errors.Join(r.left, r.undo.Run(ctx)); uerr != nil && err == nil {
 		// The program ran and its result stands; that something was left
 		// behind is a fault all the same, and nobody else will say it.
 		err = &sandbox.Error{Op: "clean up " + r.id, Kind: sandbox.ErrUnavailable, Problem: "something was left behind",
@@ -135,7 +135,5 @@ func (s *Session) Do(ctx context.Context, call *Call, io IO) (res *sandbox.Resul
 	return res, err
 }
 
-// placeholders is where it is written down what was made in workspaces.
-func (s *Session) placeholders() string { return placeholdersOf(s.o.State) }
-
-func placeholdersOf(state State) string { return filepath.Join(state.Path(), "placeholders") }
+// Images is the directory of the container images that the session's runs use.
+func (s *Session) Images() string { return filepath.Join(s.o.State.Path(), "images") }

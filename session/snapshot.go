@@ -209,7 +209,7 @@ func (b *Sandboxes) DeleteSnapshot(ctx context.Context, k *Key, id string) error
 	return b.dropKept(s.Kept)
 }
 
-// from is c with the world of the sandbox that was written down in a snapshot: it
+// from is c with the environment of the sandbox that was written down in a snapshot: it
 // goes on as it was, so that only its network may be another.
 func (c *Create) from(s *Snapshot) (*registry.Sandbox, error) {
 	if len(c.Limits.Explicit) > 0 || len(c.Writable) > 0 || c.Isolation != "" && c.Isolation != s.Sandbox.Isolation || c.Template != "" {
@@ -222,7 +222,7 @@ func (c *Create) from(s *Snapshot) (*registry.Sandbox, error) {
 	maps.Copy(rec.Env, c.Env)
 	switch w := c.Network; {
 	case w == nil:
-	case rec.Wired: // its world keeps the wire
+	case rec.Wired: // its environment keeps the wire
 		rec.Reach = &registry.Reach{Allow: w.Allow, Deny: w.Deny, None: w.None}
 	default:
 		rec.Allow, rec.Deny, rec.NoNetwork = w.Allow, w.Deny, w.None

@@ -13,6 +13,7 @@ import (
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/environment"
 )
 
 // stock keeps living sandboxes ready, whose agents answer and in which nothing has
@@ -62,11 +63,11 @@ type stockKind struct {
 // stocked is a sandbox that waits.
 type stocked struct {
 	run    *run
-	world  *world
+	env    *environment.Environment
 	shape  shape
 	box    sandbox.Instance
 	client *guest.Client
-	env    map[string]string // what its agent was told
+	told   map[string]string // the variables that its agent knows
 	born   time.Time
 }
 
@@ -132,7 +133,7 @@ func (s *stock) poke() {
 // differs in what its network lets through, which it is told when it starts: see
 // [run.narrow]. nil when there is none.
 func (s *stock) take(r *run) *stocked {
-	if s == nil || r.question != nil { // people are asked about a world that is made for them
+	if s == nil || r.question != nil { // people are asked about an environment that is made for them
 		return nil
 	}
 	mine := livingShape(r)
@@ -297,7 +298,7 @@ func (s *stock) make(ctx context.Context, k *stockKind) (_ *stocked, err error) 
 	r := &run{s: k.grant.session, call: call, id: newID(), kind: policy.StartSandbox, ahead: true}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, r.undo.run(context.WithoutCancel(ctx)))
+			err = errors.Join(err, r.undo.Run(context.WithoutCancel(ctx)))
 		}
 	}()
 	v, err := r.decide()
@@ -326,22 +327,22 @@ func (s *stock) make(ctx context.Context, k *stockKind) (_ *stocked, err error) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, startAllowance)
 	defer cancel()
-	box, err := d.Start(ctx, w.spec)
+	box, err := d.Start(ctx, w.Spec)
 	if err != nil {
 		return nil, inTime(err)
 	}
-	r.undo.add(bounded(r.s.o.EndLimit, box.Destroy))
-	in := &inside{run: r, box: box, world: w}
+	r.undo.Add(bounded(r.s.o.EndLimit, box.Destroy))
+	in := &inside{run: r, box: box, env: w}
 	client, err := in.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r.undo.add(func(context.Context) error { client.Close(); return nil }) // the box goes next
-	return &stocked{run: r, world: w, shape: livingShape(r), box: box, client: client, env: in.identity().Env, born: time.Now()}, nil
+	r.undo.Add(func(context.Context) error { client.Close(); return nil }) // the box goes next
+	return &stocked{run: r, env: w, shape: livingShape(r), box: box, client: client, told: in.identity().Env, born: time.Now()}, nil
 }
 
 func (s *stock) destroy(m *stocked) {
-	if err := m.run.undo.run(context.Background()); err != nil {
+	if err := m.run.undo.Run(context.Background()); err != nil {
 		s.b.o.Notice("a sandbox that was made ahead could not be taken away: " + err.Error())
 	}
 }
@@ -388,12 +389,12 @@ func (b *Sandboxes) Stock() StockState {
 
 // settle makes a sandbox that was made ahead this call's own. Only what is the
 // call's alone is filled in; the agent is told of it when the call is recorded.
-func (r *run) settle(m *stocked) *world {
-	r.undo.add(m.run.undo.run)
+func (r *run) settle(m *stocked) *environment.Environment {
+	r.undo.Add(m.run.undo.Run)
 	r.stocked = m
 	r.id, r.call.ID, r.dir = m.run.id, m.run.id, m.run.dir
 	r.net, r.hosts, r.without = m.run.net, r.plan.Network.Hosts(), r.plan.Network.Denied()
-	w := *m.world
-	w.exec = &sandbox.Exec{Dir: w.cwd, Env: r.environment(w.spec.User, w.search)}
+	w := *m.env
+	w.Exec = &sandbox.Exec{Dir: w.Dir, Env: r.variables(&w)}
 	return &w
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/environment"
 	"github.com/caisson-run/caisson/tool"
 )
 
@@ -79,27 +80,27 @@ func (r *run) asking() *asking {
 	return &asking{approvals: r.s.o.Approvals, journal: r.s.o.Journal, question: r.question, call: r.call, intent: r.intent}
 }
 
-// subject is everything that decides what the call does, out of the world that
-// was made for it.
-func (r *run) subject(ctx context.Context, w *world) (*approval.Subject, error) {
-	s, err := r.about(ctx, w.exec.Argv, w.cwd, w.exec.Env)
+// subject is everything that decides what the call does, out of the environment
+// that was made for it.
+func (r *run) subject(ctx context.Context, w *environment.Environment) (*approval.Subject, error) {
+	s, err := r.about(ctx, w.Exec.Argv, w.Dir, w.Exec.Env)
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range w.named {
+	for _, m := range w.Mounts {
 		info, err := m.Source.Stat()
 		if err != nil {
 			return nil, sandbox.Errorf(sandbox.ErrUnavailable, "mount "+quoted(m.Name), "it cannot be examined: %v", err)
 		}
 		access := m.Access.String()
-		if m.gitWrite {
+		if m.GitWrite {
 			access += ", git rw"
 		}
 		s.Mounts = append(s.Mounts, approval.Mount{Source: m.Name, Target: m.Target, Access: access, Object: objectOf(info)})
 	}
-	s.User, s.Image = w.spec.User.Name, r.intent.Image
-	inside := &contents{spec: w.spec, image: r.intent.Image}
-	s.Files, err = r.contents(w.exec.Argv, w.cwd, w.search, inside.read)
+	s.User, s.Image = w.Spec.User.Name, r.intent.Image
+	inside := &contents{view: w.View(), image: r.intent.Image}
+	s.Files, err = r.contents(w.Exec.Argv, w.Dir, w.Search, inside.read)
 	if err != nil {
 		return nil, err
 	}

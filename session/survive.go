@@ -12,7 +12,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/registry"
 )
@@ -22,17 +21,9 @@ import (
 // over. That is so from when its row says that it runs, and no sooner, so that a
 // sandbox that nobody has heard of ends with who made it.
 
-// mayOutlive prepares a sandbox for it. One with a name of the host's that has to
-// stay what it is does not outlive who looks after that (kept.go).
-func (r *run) mayOutlive(w *world) {
-	if r.s.o.Outlive && r.kind == policy.StartSandbox && r.caps.Survives && len(r.kept) == 0 {
-		w.spec.Outlives, w.spec.Hold = true, r.dir.Hold()
-	}
-}
-
 // survivor is the sandbox as one that may be let live on; nil when it may not.
 func (in *inside) survivor() sandbox.Survivor {
-	if s, ok := in.box.(sandbox.Survivor); ok && in.world.spec.Outlives {
+	if s, ok := in.box.(sandbox.Survivor); ok && in.env.Spec.Outlives {
 		return s
 	}
 	return nil
@@ -45,15 +36,15 @@ func (in *inside) life() *registry.Life {
 	}
 	r := in.run
 	return &registry.Life{
-		Run: r.id, World: r.made, User: in.world.spec.User, Dir: in.world.cwd, Search: slices.Clone(in.world.search),
-		Env: slices.Clone(r.imageEnv()), Trust: maps.Clone(r.trust),
+		Run: r.id, World: r.made, User: in.env.Spec.User, Dir: in.env.Dir, Search: slices.Clone(in.env.Search),
+		Env: slices.Clone(in.env.ImageEnv), Trust: maps.Clone(in.env.Trust),
 	}
 }
 
-// worldDigest is of what the policy has a sandbox's world made of, which no change
+// environmentDigest is of what the policy has a sandbox's environment made of, which no change
 // of the policy reaches once it is made. Its network, variables and rules are not
 // among it: those are decided as it goes; and of its commands what the level holds.
-func (r *run) worldDigest() string {
+func (r *run) environmentDigest() string {
 	if !r.s.o.Outlive && r.life == nil {
 		return "" // nobody will ask
 	}
@@ -66,7 +57,7 @@ func (r *run) worldDigest() string {
 		p.Isolation, p.Limits, p.Limits.Explicit, p.Workspace, p.Mounts, p.Toolchains, p.Rootfs, p.Image, p.Writable, p.Deny, p.Root, p.BestEffort, r.call.Sudo && r.caps.Root, programs,
 	})
 	if err != nil {
-		return "" // which is no world's
+		return "" // which is no environment's
 	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])

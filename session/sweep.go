@@ -12,6 +12,7 @@ import (
 
 	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/environment"
 )
 
 // sweep takes away what dead owners left, once per session, before its first
@@ -42,7 +43,7 @@ func sweepState(ctx context.Context, state State, drivers map[string]sandbox.Dri
 	err = errors.Join(err, sweepGroups(ctx, state, drivers))
 	// Afterwards, since what still runs of a dead owner's could make a file of its own
 	// where a placeholder was: its mount goes with the name.
-	return errors.Join(err, hostpath.Sweep(placeholdersOf(state)))
+	return errors.Join(err, hostpath.Sweep(environment.PlaceholdersIn(state.Path())))
 }
 
 // sweepGroups takes away what is left of sandboxes whose directory is gone, as it is when

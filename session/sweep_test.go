@@ -17,6 +17,7 @@ import (
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/faketest"
+	"github.com/caisson-run/caisson/session/environment"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -78,7 +79,7 @@ func TestPlaceholdersGoLast(t *testing.T) {
 		t.Fatal(err)
 	}
 	dead.Release()
-	journal := filepath.Join(placeholdersOf(state), "1-1.journal")
+	journal := filepath.Join(environment.PlaceholdersIn(state.Path()), "1-1.journal")
 	l := &lastSight{file: journal}
 	for range 100 { // see testSweepsAgain
 		err := errors.Join(os.MkdirAll(filepath.Dir(journal), 0o700), os.WriteFile(journal, []byte("{}\n"), 0o600))

@@ -7,13 +7,8 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
-	"io"
-	"os"
-	"path/filepath"
 	"unicode/utf8"
 
-	"github.com/caisson-run/caisson/guest/embedded"
 	"github.com/caisson-run/caisson/guest/fetch"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
@@ -24,9 +19,6 @@ import (
 // reads what was asked and whatever comes back, through a router that lets it reach
 // the one host that the declaration names, as far as the policy does. This process
 // opens no connection, and reads of the answer what the program tells.
-
-// fetchTarget is where that program is inside.
-const fetchTarget = "/tmp/caisson-fetch"
 
 // mostTold is how much of the program's own words is read, in bytes.
 const mostTold = 2*tool.MostResponse + 64<<10
@@ -133,34 +125,4 @@ func (t *toolRun) fetched(res *sandbox.Result, out *told, spec tool.HTTPSpec) (*
 		o["headers"] = headers
 	}
 	return &ToolAnswer{Output: o, Failed: a.Status >= 400}, nil
-}
-
-// addFetch puts the program in, which is the agent's, as a file that nothing of the
-// call's has made.
-func (r *run) addFetch(w *world) error {
-	failed := func(err error) error {
-		return &sandbox.Error{Op: "declared request", Kind: sandbox.ErrUnavailable, Problem: "its program cannot be put into the state directory", Hint: "free some space there", Cause: err}
-	}
-	from, err := embedded.Open()
-	if err != nil {
-		return failed(err)
-	}
-	defer from.Close()
-	name := filepath.Join(w.spec.StateDir, "fetch")
-	to, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return failed(err)
-	}
-	_, err = io.Copy(to, from)
-	if err = errors.Join(err, to.Chmod(0o555), to.Close()); err != nil {
-		return failed(err)
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return failed(err)
-	}
-	r.undo.add(func(context.Context) error { return f.Close() })
-	w.spec.Mounts = append(w.spec.Mounts, sandbox.Mount{Source: f, Name: "caisson", Target: fetchTarget})
-	w.exec.Argv = []string{fetchTarget, fetch.Word}
-	return nil
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package session
+package environment
 
 import (
-	"context"
 	"io"
 	"os"
 	"path"
@@ -11,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/caisson-run/caisson/egress/ca"
+	"github.com/caisson-run/caisson/image"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -34,28 +34,28 @@ func trustEnv(bundle, store string) map[string]string {
 	return env
 }
 
-// showTrust shows the sandbox its root's certificates of authorities together
-// with this installation's, which signs for the hosts whose TLS is ended: as a
+// addTrust shows the sandbox its root's certificates of authorities together
+// with a's, which signs for the hosts whose TLS is ended: as a
 // file that variables point at, and in the place of the root's own. It does
 // nothing where no TLS is ended.
-func (r *run) showTrust(w *world) error {
-	if r.authority == nil {
+func (e *Environment) addTrust(a *ca.Authority) error {
+	if a == nil {
 		return nil
 	}
 	fail := func(problem string, err error) error {
 		return &sandbox.Error{Op: "prepare network", Kind: sandbox.ErrUnavailable, Problem: problem, Cause: err}
 	}
-	bundle, at, err := r.rootBundle()
+	bundle, at, err := e.rootBundle()
 	if err != nil {
 		return fail("the certificates of authorities in the root cannot be read", err)
 	}
-	bundle = append(append(bundle, '\n'), r.authority.PEM()...)
+	bundle = append(append(bundle, '\n'), a.PEM()...)
 	store, err := ca.Java(bundle)
 	if err != nil {
 		return fail("the certificates of authorities in the root cannot be read", err)
 	}
 	dir := trustDir
-	if r.plan.Rootfs != nil && slices.Contains(r.plan.Writable, "/tmp") {
+	if e.o.Plan.Rootfs != nil && slices.Contains(e.o.Plan.Writable, "/tmp") {
 		dir = "/tmp" // nothing is made in a tree of the operator's
 	}
 	places := map[string][]string{"trust.pem": {path.Join(dir, "caisson-trust.pem")}, "trust.jks": {path.Join(dir, "caisson-trust.jks")}}
@@ -63,32 +63,29 @@ func (r *run) showTrust(w *world) error {
 		places["trust.pem"] = append(places["trust.pem"], at)
 	}
 	for name, content := range map[string][]byte{"trust.pem": bundle, "trust.jks": store} {
-		file := filepath.Join(w.spec.StateDir, name)
+		file := filepath.Join(e.Spec.StateDir, name)
 		if err := os.WriteFile(file, content, 0o644); err != nil {
 			return fail("the state directory cannot be written", err)
 		}
 		for _, target := range places[name] {
-			f, err := os.Open(file)
-			if err != nil {
+			if err := e.show(file, target); err != nil {
 				return fail("the state directory cannot be read", err)
 			}
-			r.undo.add(func(context.Context) error { return f.Close() })
-			w.spec.Mounts = append(w.spec.Mounts, sandbox.Mount{Source: f, Name: file, Target: target})
 		}
 	}
-	r.trust = trustEnv(places["trust.pem"][0], places["trust.jks"][0])
+	e.Trust = trustEnv(places["trust.pem"][0], places["trust.jks"][0])
 	return nil
 }
 
 // rootBundle reads the certificates that the sandbox's root trusts, and says where
 // they are, when something can be mounted there. A root without any has none.
-func (r *run) rootBundle() (bundle []byte, at string, err error) {
+func (e *Environment) rootBundle() (bundle []byte, at string, err error) {
 	read := func(p string) ([]byte, error) { return readBounded(os.Open(p)) }
 	switch {
-	case r.image != nil:
-		read = func(p string) ([]byte, error) { return r.store.ReadFile(r.image, p, ca.MostBundle) }
-	case r.plan.Rootfs != nil:
-		src, err := r.open(policy.PlanPath{Source: r.plan.Rootfs.Source, Beneath: r.plan.Rootfs.Beneath}, "rootfs", sandbox.ReadOnly)
+	case e.Image != nil:
+		read = func(p string) ([]byte, error) { return e.store.ReadFile(e.Image, p, ca.MostBundle) }
+	case e.o.Plan.Rootfs != nil:
+		src, err := e.o.Host.Open(policy.PlanPath{Source: e.o.Plan.Rootfs.Source, Beneath: e.o.Plan.Rootfs.Beneath}, "rootfs", sandbox.ReadOnly)
 		if err != nil {
 			return nil, "", err
 		}
@@ -98,7 +95,7 @@ func (r *run) rootBundle() (bundle []byte, at string, err error) {
 	if bundle == nil && at == "" {
 		return nil, "", nil // there is none
 	}
-	if r.image == nil && r.plan.Rootfs == nil {
+	if e.Image == nil && e.o.Plan.Rootfs == nil {
 		// What is a link on the host is one in the sandbox's /etc.
 		if real, err := filepath.EvalSymlinks(at); err != nil || real != at {
 			return bundle, "", nil
@@ -113,4 +110,21 @@ func readBounded(f *os.File, err error) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, ca.MostBundle+1))
+}
+
+// addNameServer shows a root that is not ours the sandbox's resolver.
+func (e *Environment) addNameServer() error {
+	n := e.Spec.Network
+	if n == nil || e.o.Plan.Rootfs == nil && e.Image == nil {
+		return nil
+	}
+	name := filepath.Join(e.Spec.StateDir, "resolv.conf")
+	err := os.WriteFile(name, []byte(image.ResolvConf(n.Gateway)), 0o644)
+	if err == nil {
+		err = e.show(name, "/etc/resolv.conf")
+	}
+	if err != nil {
+		return &sandbox.Error{Op: "prepare network", Kind: sandbox.ErrUnavailable, Problem: "the state directory cannot be used", Hint: "free some space there", Cause: err}
+	}
+	return nil
 }

@@ -2,7 +2,7 @@
 
 //go:build !linux
 
-package session
+package environment
 
 import (
 	"os"
@@ -20,8 +20,8 @@ func readLink(*os.File) (string, error) {
 	return "", sandbox.Errorf(sandbox.ErrUnsupported, "mount", "sandboxes run on Linux only")
 }
 
-// readAgain is not supported here.
-func readAgain(f *os.File) (*os.File, error) { return openBelow(f, "") }
+// Reopen is not supported here.
+func Reopen(f *os.File) (*os.File, error) { return openBelow(f, "") }
 
 // readBelow is not supported here.
 func readBelow(dir *os.File, rel string) (*os.File, error) { return openBelow(dir, rel) }

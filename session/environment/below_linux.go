@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package session
+package environment
 
 import (
 	"errors"
@@ -33,8 +33,8 @@ func readLink(f *os.File) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// readAgain opens what openBelow opened for reading.
-func readAgain(f *os.File) (*os.File, error) {
+// Reopen opens a file for reading that was opened without.
+func Reopen(f *os.File) (*os.File, error) {
 	return os.Open("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
 }
 
@@ -49,5 +49,5 @@ func readBelow(dir *os.File, rel string) (*os.File, error) {
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return nil, errors.Join(err, errors.New("/"+rel+" is no regular file"))
 	}
-	return os.Open("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
+	return Reopen(f)
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package session
+package environment
 
 import (
 	"context"
 	"errors"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/caisson-run/caisson/internal/hostpath"
@@ -14,26 +15,26 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// guardMount looks through a mount for what the plan hides, for sockets where
+// protect looks through a mount for what the plan hides, for sockets where
 // the level does not make them inert and, where the sandbox may change the host's
 // files, for what the host itself runs later and what was read for the run; and
-// adds to w what has to be mounted over the mount for it.
-func (r *run) guardMount(ctx context.Context, w *world, src *hostpath.Source, m policy.PlanMount) error {
-	deny, err := r.denied(m.Target, w.cwd)
+// adds what has to be mounted over the mount for it.
+func (e *Environment) protect(ctx context.Context, src *hostpath.Source, m policy.PlanMount) error {
+	deny, err := e.denied(m.Target)
 	if err != nil {
 		return err
 	}
-	protect := m.Access == sandbox.ReadWrite
+	live := m.Access == sandbox.ReadWrite
 	// A copy-on-write mount has inodes of its own, which nobody listens on.
-	peers := !r.caps.InertSockets && m.Access != sandbox.CopyOnWrite
-	if !protect && (!src.Dir || len(deny) == 0 && !peers) {
+	peers := !e.o.Caps.InertSockets && m.Access != sandbox.CopyOnWrite
+	if !live && (!src.Dir || len(deny) == 0 && !peers) {
 		return nil
 	}
-	o := hostpath.ScanOptions{Deny: deny, Protect: protect, GitWrite: m.GitWrite, Peers: peers}
-	if protect {
-		o.Inputs = r.inputs()
+	o := hostpath.ScanOptions{Deny: deny, Protect: live, GitWrite: m.GitWrite, Peers: peers}
+	if live {
+		o.Inputs = e.inputs()
 	}
-	matches, err := r.scan(ctx, src, o)
+	matches, err := e.scan(ctx, src, o)
 	if err != nil {
 		return err
 	}
@@ -43,7 +44,7 @@ func (r *run) guardMount(ctx context.Context, w *world, src *hostpath.Source, m 
 		}
 		target := path.Join(m.Target, x.Rel)
 		if x.Do == hostpath.Hide {
-			w.spec.Masks = append(w.spec.Masks, sandbox.Mask{Target: target, Dir: x.Dir})
+			e.Spec.Masks = append(e.Spec.Masks, sandbox.Mask{Target: target, Dir: x.Dir})
 			continue
 		}
 		// The same object once more: read-only, or as it is, so that it cannot
@@ -53,31 +54,45 @@ func (r *run) guardMount(ctx context.Context, w *world, src *hostpath.Source, m 
 			return &sandbox.Error{Op: "mount " + quoted(src.Name), Kind: sandbox.ErrUnavailable, Problem: quoted(x.Rel) + " changed while it was looked at",
 				Hint: "try again", Cause: err}
 		}
-		r.undo.add(func(context.Context) error { return f.Close() })
+		e.o.Host.Undo.Close(f)
 		again := sandbox.Mount{Source: f, Name: filepath.Join(src.Name, x.Rel), Target: target, Dir: x.Dir}
 		if x.Do == hostpath.Pin {
 			again.Access = m.Access
 		}
-		if err := r.keepName(src, x.Rel, again.Name, f); err != nil {
+		if err := e.keepName(src, x.Rel, again.Name, f); err != nil {
 			return &sandbox.Error{Op: "mount " + quoted(src.Name), Kind: sandbox.ErrUnavailable, Problem: quoted(x.Rel) + " changed while it was looked at",
 				Hint: "try again", Cause: err}
 		}
-		w.spec.Mounts = append(w.spec.Mounts, again)
+		e.Spec.Mounts = append(e.Spec.Mounts, again)
 	}
 	return nil
 }
 
+// inputs are the files that were read for this sandbox, or are going to be: policies, files
+// of variables, secrets and certificates, an image, a script. Who could write to one in a
+// mount would decide what the next run may do.
+func (e *Environment) inputs() []hostpath.Input {
+	var out []hostpath.Input
+	for _, f := range slices.Concat(e.o.Read, e.o.Plan.Reads()) {
+		out = append(out, hostpath.Input(f))
+	}
+	if p := e.o.Program; p != nil && p.File != "" {
+		out = append(out, hostpath.Input{Path: p.File})
+	}
+	return out
+}
+
 // scan looks through a tree, and makes placeholders where something must not
 // come into being.
-func (r *run) scan(ctx context.Context, src *hostpath.Source, o hostpath.ScanOptions) ([]hostpath.Match, error) {
+func (e *Environment) scan(ctx context.Context, src *hostpath.Source, o hostpath.ScanOptions) ([]hostpath.Match, error) {
 	if !o.Protect || !src.Dir {
 		return hostpath.Scan(ctx, src, o)
 	}
-	p, err := hostpath.Join(r.s.placeholders(), src)
+	p, err := hostpath.Join(e.o.Host.Placeholders(), src)
 	if err != nil {
 		return nil, err
 	}
-	r.undo.add(func(context.Context) error { return p.Close() })
+	e.o.Host.Undo.Close(p)
 	for range 3 {
 		var matches []hostpath.Match
 		if matches, err = hostpath.Scan(ctx, src, o); err != nil {
@@ -85,7 +100,7 @@ func (r *run) scan(ctx context.Context, src *hostpath.Source, o hostpath.ScanOpt
 		}
 		// Somebody else may be at work in the tree: then look again.
 		if err = p.Make(matches); err == nil {
-			r.lookAfter(src, hostpath.Remember(src, p, matches))
+			e.lookAfter(src, hostpath.Remember(src, p, matches))
 			return matches, nil
 		}
 		if !errors.Is(err, sandbox.ErrConflict) {
@@ -98,13 +113,13 @@ func (r *run) scan(ctx context.Context, src *hostpath.Source, o hostpath.ScanOpt
 // denied are the plan's patterns that can match below target, seen from there.
 // A mount that a pattern denies as a whole is refused: an empty directory in
 // its place would only puzzle.
-func (r *run) denied(target, cwd string) ([]string, error) {
+func (e *Environment) denied(target string) ([]string, error) {
 	var out []string
-	for _, pattern := range r.plan.Deny {
-		rest, whole := seenFrom(pattern, target, cwd)
+	for _, pattern := range e.o.Plan.Deny {
+		rest, whole := seenFrom(pattern, target, e.Dir)
 		if whole {
 			return nil, &sandbox.Error{Op: "mount at " + target, Kind: sandbox.ErrDenied, Problem: "it is denied by " + quoted(pattern),
-				Hint: "drop the mount, or the pattern", Rule: r.plan.From["files.deny."+pattern]}
+				Hint: "drop the mount, or the pattern", Rule: e.o.Plan.From["files.deny."+pattern]}
 		}
 		out = append(out, rest...)
 	}

@@ -7,17 +7,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// built is the world that a call gets.
+// built is the environment that a call gets.
 func built(t *testing.T, change func(*Call)) (spec sandbox.Spec, exec sandbox.Exec) {
 	t.Helper()
 	d := &stub{caps: func(c *sandbox.Capabilities) { c.Root = true }}
@@ -73,27 +71,6 @@ func TestScratch(t *testing.T) {
 	if diff := cmp.Diff(want, s.Scratch); diff != "" {
 		t.Error(diff)
 	}
-}
-
-// However many writable directories there are, together they hold the limit.
-func TestShareHoldsTheSum(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s := &sandbox.Spec{Limits: sandbox.Limits{Disk: rapid.Int64Range(4096, 1<<40).Draw(t, "disk"), Inodes: rapid.Int64Range(16, 1<<30).Draw(t, "inodes")}}
-		for range rapid.IntRange(1, 10).Draw(t, "n") {
-			s.Scratch = append(s.Scratch, sandbox.Scratch{Memory: rapid.Bool().Draw(t, "memory")})
-		}
-		share(s)
-		var size, files int64
-		for _, d := range s.Scratch {
-			if d.Memory && (d.Size != 0 || d.Inodes != 0) || !d.Memory && (d.Size <= 0 || d.Inodes <= 0) {
-				t.Fatalf("%+v", d)
-			}
-			size, files = size+d.Size, files+d.Inodes
-		}
-		if size > s.Limits.Disk || files > s.Limits.Inodes {
-			t.Fatalf("%d bytes of %d, %d files of %d", size, s.Limits.Disk, files, s.Limits.Inodes)
-		}
-	})
 }
 
 func TestProgram(t *testing.T) {
@@ -204,55 +181,4 @@ func TestProtecting(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(dir, ".envrc")); !os.IsNotExist(err) {
 		t.Errorf(".envrc was left: %v", err)
 	}
-}
-
-func TestSeenFrom(t *testing.T) {
-	for _, tc := range []struct {
-		pattern, target string
-		rest            []string
-		whole           bool
-	}{
-		{"**/.env", "/data", []string{"**/.env"}, false},
-		{"/data/secret", "/data", []string{"secret"}, false},
-		{"/data/secret", "/other", nil, false},
-		{"/data", "/data", nil, true},
-		{"/data", "/data/sub", nil, true},
-		{"/data/**", "/data", []string{"**"}, false},
-		{"/*/x", "/data", []string{"x"}, false},
-		{"secret/*", "/home/user/in", nil, false},
-		{"in/*.pem", "/home/user/in", []string{"*.pem"}, false},
-		{"/home/**/k", "/home/user/in", []string{"**/k"}, false},
-		{"/d?ta/k", "/data", []string{"k"}, false},
-	} {
-		rest, whole := seenFrom(tc.pattern, tc.target, "/home/user")
-		slices.Sort(rest)
-		if diff := cmp.Diff(tc.rest, rest); diff != "" || whole != tc.whole {
-			t.Errorf("%s from %s: whole %v\n%s", tc.pattern, tc.target, whole, diff)
-		}
-	}
-}
-
-// Every path that the policy's pattern matches below a target is matched by
-// what the pattern is seen as from there.
-func FuzzSeenFrom(f *testing.F) {
-	f.Add("**/.env", "/data", "a/.env")
-	f.Add("/d*/**/x", "/data", "y/x")
-	f.Add("**", "/data", "y")
-	f.Fuzz(func(t *testing.T, pattern, target, rel string) {
-		g, err := policy.ParseGlob(pattern)
-		p := target + "/" + rel
-		if err != nil || filepath.Clean(target) != target || filepath.Clean(p) != p || !strings.HasPrefix(target, "/") || target == "/" || !g.Match("/home/user", p) {
-			return
-		}
-		rest, whole := seenFrom(pattern, target, "/home/user")
-		if whole {
-			return
-		}
-		for _, s := range rest {
-			if h, err := policy.ParseGlob("/" + s); err == nil && h.Match("/", "/"+rel) {
-				return
-			}
-		}
-		t.Errorf("%q hides %q, but not as %q from %q", pattern, p, rest, target)
-	})
 }

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package environment
+
+import (
+	"context"
+	"path/filepath"
+	"strconv"
+
+	"github.com/caisson-run/caisson/image"
+	"github.com/caisson-run/caisson/internal/hostpath"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Host opens files of this host for one call.
+type Host struct {
+	// StateDir is the state directory, which no sandbox may see.
+	StateDir string
+	// AllowDangerous lets home folders, keys and credentials through: the operator's
+	// explicit word.
+	AllowDangerous bool
+	// Undo closes what was opened. Required.
+	Undo *Cleanup
+}
+
+// Open opens a host path of a plan and judges the object it got: what it is,
+// where it is, and that it lies beneath every source a policy file named. purpose is
+// what messages call it. The cleanup closes it.
+func (h *Host) Open(p policy.PlanPath, purpose string, access sandbox.Access) (*hostpath.Source, error) {
+	src, err := hostpath.Open(p.Source, hostpath.Options{
+		AllowDangerous: h.AllowDangerous, Write: access == sandbox.ReadWrite, StateDir: h.StateDir, Purpose: purpose,
+	})
+	if err != nil {
+		return nil, err
+	}
+	h.Undo.Close(src)
+	for _, above := range p.Beneath {
+		if err := beneath(src, above, purpose); err != nil {
+			return nil, err
+		}
+	}
+	return src, nil
+}
+
+// Placeholders is the directory where it is written down what was made in workspaces.
+func (h *Host) Placeholders() string { return PlaceholdersIn(h.StateDir) }
+
+// PlaceholdersIn is that directory of a state directory.
+func PlaceholdersIn(stateDir string) string { return filepath.Join(stateDir, "placeholders") }
+
+// beneath refuses an object that a link led out of the source that allows it:
+// the policy compared names, this compares where they really are.
+func beneath(src *hostpath.Source, above, purpose string) error {
+	real, err := filepath.EvalSymlinks(above)
+	if err == nil && sandbox.Within(src.Real, real) {
+		return nil
+	}
+	return &sandbox.Error{Op: purpose + " " + quoted(src.Name), Kind: sandbox.ErrDenied, Problem: "it is really " + quoted(src.Real) + ", outside of " + quoted(above),
+		Hint: "name a path that no link leads out of, or add its real place to the policy", Rule: "built-in: beneath what the policy names", Cause: err}
+}
+
+// addRoot builds the root filesystem and sets Search: the host's toolchain, a
+// container image, or another tree.
+func (e *Environment) addRoot(ctx context.Context) error {
+	var chains []*hostpath.Source
+	for _, p := range e.o.Plan.Toolchains {
+		src, err := e.o.Host.Open(p, "toolchain", sandbox.ReadOnly)
+		if err != nil {
+			return err
+		}
+		chains = append(chains, src)
+	}
+	root, err := e.root(ctx, chains)
+	if err != nil {
+		return err
+	}
+	e.o.Host.Undo.Close(root)
+	e.Spec.Root = root.Sandbox()
+	e.Spec.Mounts = append(root.Mounts(), e.Spec.Mounts...)
+	e.Search = root.Path
+	if e.o.First == Agent {
+		e.Search = append([]string{sandbox.ProgramDir}, e.Search...)
+	}
+	return nil
+}
+
+func (e *Environment) root(ctx context.Context, chains []*hostpath.Source) (*image.Root, error) {
+	if e.Image != nil {
+		return e.store.Root(ctx, e.Image, image.RootOptions{EROFS: e.o.Caps.EROFS, Toolchains: chains, Targets: targets(e.Spec)})
+	}
+	if p := e.o.Plan.Rootfs; p != nil {
+		src, err := e.o.Host.Open(*p, "rootfs", sandbox.ReadOnly)
+		if err != nil {
+			return nil, err
+		}
+		return image.Dir(ctx, src, image.DirOptions{Toolchains: chains, Targets: targets(e.Spec)})
+	}
+	o := image.HostOptions{
+		Cache: filepath.Join(e.o.Host.StateDir, "cache"), Toolchains: chains, User: e.Spec.User, Targets: targets(e.Spec), Programs: e.o.First == Agent,
+	}
+	if n := e.Spec.Network; n != nil {
+		o.NameServer = n.Gateway
+	}
+	return image.Host(ctx, o)
+}
+
+// targets are the paths inside that must exist for s to be mounted.
+func targets(s *sandbox.Spec) []image.Target {
+	var out []image.Target
+	for _, m := range s.Mounts {
+		out = append(out, image.Target{Path: m.Target, Dir: m.Dir})
+	}
+	for _, d := range s.Scratch {
+		out = append(out, image.Target{Path: d.Target, Dir: true})
+	}
+	return out
+}
+
+// quoted shows a name that may hold anything. Plain ones stay as they are.
+func quoted(s string) string {
+	if q := strconv.Quote(s); q != `"`+s+`"` || s == "" {
+		return q
+	}
+	return s
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package environment
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// characters is the locale of programs that are told of none. What sets it apart from C,
+// which needs no files, is the characters: the order of words, dates and messages are
+// the same (glibc 2.35, NEWS). Named for all of the locale it would have each program
+// look for a file per category, 24 of them, a sixth of the time that a shell takes to
+// start inside gVisor. CPython sets the same one (PEP 538).
+const characters = "C.UTF-8"
+
+// Variables is the environment of programs, KEY=value, sorted: the image's, the search
+// path, the user's, and more, of which later ones take the place of earlier ones. It has
+// nothing of the caller's but what is in more. term is the kind of the program's
+// terminal; empty is none.
+func (e *Environment) Variables(term string, more ...map[string]string) []string {
+	env := map[string]string{}
+	for _, v := range e.ImageEnv {
+		name, value, _ := strings.Cut(v, "=")
+		env[name] = value
+	}
+	u := e.Spec.User
+	maps.Copy(env, map[string]string{"PATH": strings.Join(e.Search, ":"), "HOME": u.Home, "USER": u.Name, "LOGNAME": u.Name})
+	if term != "" {
+		env["TERM"] = term
+	}
+	for _, m := range append([]map[string]string{e.Trust}, more...) {
+		maps.Copy(env, m)
+	}
+	if env["LANG"] == "" && env["LC_ALL"] == "" && env["LC_CTYPE"] == "" {
+		env["LC_CTYPE"] = characters
+	}
+	out := make([]string, 0, len(env))
+	for _, k := range slices.Sorted(maps.Keys(env)) {
+		out = append(out, k+"="+env[k])
+	}
+	return out
+}
