@@ -209,10 +209,12 @@ func (l *look) entry(dir int, rel string, e fs.DirEntry, depth int) error {
 	if l.b.kept[rel] || l.hidden(dir, e) {
 		return nil
 	}
-	if fold(e.Name()) == ".git" {
+	// A directory that only some file systems take for .git is walked like any other; the
+	// walk knows a repository by what is in it.
+	if e.Name() == ".git" || IsGit(e.Name()) && !e.IsDir() {
 		return l.dotGit(dir, rel, e)
 	}
-	if p, ok := protectedName(e.Name()); ok {
+	if p, ok := protectedName(rel); ok {
 		return l.name(dir, rel, e, p)
 	}
 	if !e.IsDir() {

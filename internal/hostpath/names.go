@@ -42,7 +42,7 @@ func RunsByName(rel string) (part, why string, ok bool) {
 		if IsGit(name) {
 			return at, noGit.why, true
 		}
-		if p, ok := protectedName(name); ok {
+		if p, ok := protectedName(at); ok {
 			return at, p.why, true
 		}
 	}

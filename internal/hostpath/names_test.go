@@ -14,7 +14,8 @@ func TestRunsByName(t *testing.T) {
 		{"git~1", "git~1"}, {"GIT~1/x", "GIT~1"}, {".git.", ".git."}, {".git ", ".git "}, {".git:x", ".git:x"}, {".git::$INDEX_ALLOCATION/config", ".git::$INDEX_ALLOCATION"},
 		{".g\u200cit", ".g\u200cit"}, {"\ufeff.git", "\ufeff.git"}, {".g\u034fit", ".g\u034fit"}, {".gi\ufe0ft", ".gi\ufe0ft"},
 		{"．git", "．git"}, {".ｇｉｔ", ".ｇｉｔ"}, {".vſcode", ".vſcode"}, {".VSCODE/tasks.json", ".VSCODE"}, {"x/.EnvRC", "x/.EnvRC"},
-		{"Lefthook.YML", "Lefthook.YML"}, {".\u212Airo", ".\u212Airo"}, {".mcp.json.", ".mcp.json."}, {"a/.mcp.json/b", "a/.mcp.json"},
+		{"Lefthook.YML", "Lefthook.YML"}, {".Config/Mise/x", ".Config/Mise"}, {"a/.config/mise.toml", "a/.config/mise.toml"}, {"mise.test.local.toml", "mise.test.local.toml"},
+		{"mise/config.toml", "mise/config.toml"}, {"mise/x", ""}, {"config.toml", ""}, {".github/hooks/x.json", ".github/hooks"}, {"src/hooks", ""}, {"hooks", ""}, {"x.sublime-project", "x.sublime-project"}, {".\u212Airo", ".\u212Airo"}, {".mcp.json.", ".mcp.json."}, {"a/.mcp.json/b", "a/.mcp.json"},
 		{"report.csv", ""}, {"git", ""}, {"a.git/x", ""}, {".github/workflows/x.yml", ""}, {".gitignore", ""}, {"vscode", ""}, {"\xff.git", ""}, {"", ""}, {"...", ""},
 	} {
 		part, why, ok := RunsByName(tt.rel)

@@ -2,7 +2,11 @@
 
 package hostpath
 
-import "strings"
+import (
+	"path"
+	"strings"
+	"sync"
+)
 
 // protected is something in a workspace that later runs on the host: with it,
 // code inside a read-write workspace would reach out of the sandbox.
@@ -32,35 +36,61 @@ var protectedNames = []protected{
 	{".idea", true, true, "", "the editor runs its run configurations"},
 	{".zed", true, false, "", "the editor runs its tasks and settings"},
 	{".fleet", true, false, "", "the editor runs its run configurations"},
+	{".run", true, false, "", "the editor runs its run configurations"},
+	{".theia", true, false, "", "the editor runs its tasks and settings"},
+	{".vs", true, false, "", "the editor runs its tasks, and what its .suo holds"},
+	{".helix", true, false, "", "the editor starts the language servers that it names"},
+	{".lapce", true, false, "", "the editor starts the language servers that it names"},
+	{".lite_project.lua", false, false, "", "the editor runs it"},
+	{".vimspector.json", false, false, "", "the editor starts the debuggers that it names"},
+	{".externaltoolbuilders", true, false, "", "the editor runs its builders"},
 	{".devcontainer", true, false, "", "the editor runs its initializeCommand on the host"},
 	{".devcontainer.json", false, false, "", "the editor runs its initializeCommand on the host"},
 	{".exrc", false, false, "", "vi runs it"},
 	{".vimrc", false, false, "", "vi runs it"},
+	{".gvimrc", false, false, "", "vi runs it"},
 	{".lvimrc", false, false, "", "vi runs it"},
 	{".nvimrc", false, false, "", "the editor runs it"},
 	{".nvim.lua", false, false, "", "the editor runs it"},
 	{".dir-locals.el", false, false, "", "Emacs evaluates it"},
 	{".dir-locals-2.el", false, false, "", "Emacs evaluates it"},
 	{".envrc", false, true, "", "direnv runs it on entering the directory"},
-	{".mise.toml", false, false, "", "mise runs it on entering the directory"},
-	{"mise.toml", false, false, "", "mise runs it on entering the directory"},
-	{".mise.local.toml", false, false, "", "mise runs it on entering the directory"},
-	{"mise.local.toml", false, false, "", "mise runs it on entering the directory"},
-	{".mise", true, false, "", "mise runs what its config names on entering the directory"},
+	{".mise.toml", false, false, "", whyMise},
+	{"mise.toml", false, false, "", whyMise},
+	{".mise.local.toml", false, false, "", whyMise},
+	{"mise.local.toml", false, false, "", whyMise},
+	{".mise", true, false, "", whyMise},
+	{".config/mise", true, false, "", whyMise},
+	{"mise/config.toml", false, false, "", whyMise},
+	{"mise/config.local.toml", false, false, "", whyMise},
+	{".shadowenv.d", true, false, "", "shadowenv evaluates it on entering the directory"},
 	{".autoenv.zsh", false, false, "", "the shell runs it on entering the directory"},
 	{".autoenv", false, false, "", "the shell runs it on entering the directory"},
 	{".rprofile", false, false, "", "R runs it when it starts in the directory"},
+	{".renviron", false, false, "", "R takes the file that it runs from it"},
+	{".rdata", false, false, "", "R runs the function .First in it when it starts in the directory"},
+	{".ghci", false, false, "", "GHCi runs it when it starts in the directory"},
+	{".ocamlinit", false, false, "", "OCaml runs it when it starts in the directory"},
+	{".octaverc", false, false, "", "Octave runs it when it starts in the directory"},
+	{".iex.exs", false, false, "", "IEx runs it when it starts in the directory"},
+	{".erlang", false, false, "", "older Erlangs run it when they start in the directory"},
 	{".gdbinit", false, false, "", "gdb runs it when it starts in the directory"},
 	{".lldbinit", false, false, "", "lldb runs it when it starts in the directory"},
 	{".pdbrc", false, false, "", "pdb runs it when it starts in the directory"},
 	{".irbrc", false, false, "", "irb runs it when it starts in the directory"},
 	{".pryrc", false, false, "", "pry runs it when it starts in the directory"},
+	{".byebugrc", false, false, "", "byebug runs it when it starts in the directory"},
 
 	{".husky", true, false, "", "git runs its hooks where core.hooksPath says so"},
 	{".githooks", true, false, "", "git runs its hooks where core.hooksPath says so"},
 	{".pre-commit-config.yaml", false, false, "", "a git hook runs what it names"},
 	{"prek.toml", false, false, "", "a git hook runs what it names"},
 	{".overcommit.yml", false, false, "", "a git hook runs what it names"},
+	{"captainhook.json", false, false, "", "a git hook runs what it names"},
+	{"grumphp.yml", false, false, "", "a git hook runs what it names"},
+	{".rusty-hook.toml", false, false, "", "a git hook runs what it names"},
+	{"rusty-hook.toml", false, false, "", "a git hook runs what it names"},
+	{"hk.pkl", false, false, "", "a git hook runs what it names"},
 	{"lefthook.yml", false, false, "", "a git hook runs what it names"},
 	{".lefthook.yml", false, false, "", "a git hook runs what it names"},
 	{"lefthook.yaml", false, false, "", "a git hook runs what it names"},
@@ -72,8 +102,11 @@ var protectedNames = []protected{
 	{"lefthook-local.yml", false, false, "", "a git hook runs what it names"},
 	{".lefthook-local.yml", false, false, "", "a git hook runs what it names"},
 	{"lefthook-local.yaml", false, false, "", "a git hook runs what it names"},
+	{".lefthook-local.yaml", false, false, "", "a git hook runs what it names"},
 	{"lefthook-local.toml", false, false, "", "a git hook runs what it names"},
+	{".lefthook-local.toml", false, false, "", "a git hook runs what it names"},
 	{"lefthook-local.json", false, false, "", "a git hook runs what it names"},
+	{".lefthook-local.json", false, false, "", "a git hook runs what it names"},
 	{".lefthook", true, false, "", "a git hook runs its scripts"},
 	{".lefthook-local", true, false, "", "a git hook runs its scripts"},
 
@@ -90,6 +123,14 @@ var protectedNames = []protected{
 	{".codex", true, true, "", "an agent's own configuration: its servers and permissions"},
 	{".gemini", true, true, "", "an agent's own configuration: its servers and permissions"},
 	{".qwen", true, false, "", "an agent's own configuration: its servers and permissions"},
+	{".iflow", true, false, "", "an agent's own configuration: its servers and permissions"},
+	{".codebuddy", true, false, "", "an agent's own configuration: its hooks and permissions"},
+	{".grok", true, false, "", "an agent's own configuration: its servers"},
+	{".vibe", true, false, "", "an agent's own configuration: its servers and permissions"},
+	{".amp", true, false, "", "an agent's own configuration: its servers and permissions"},
+	{".pi", true, false, "", "an agent's own configuration: its extensions"},
+	{".openhands", true, false, "", "an agent runs its setup.sh"},
+	{".github/hooks", true, false, "", "an agent runs its hooks"},
 	{".windsurf", true, false, "", "an agent's own configuration"},
 	{".continue", true, false, "", "an agent's own configuration"},
 	{".roo", true, false, "", "an agent's own configuration: its servers"},
@@ -112,6 +153,8 @@ var protectedNames = []protected{
 	{".aider.conf.yml", false, false, "", "an agent's own configuration: its commands"},
 	{".goosehints", false, false, "", "an agent's own configuration"},
 }
+
+const whyMise = "mise runs what it names on entering the directory"
 
 // gitNames are kept in every repository that code may write in: .git, the
 // modules in it, bare repositories. There is no placeholder that could stand for
@@ -138,22 +181,40 @@ var bareNames = []protected{
 	{"objects", false, true, "", "with it, git would take the directory for a bare repository and run its config"},
 }
 
-// protectedName finds an entry of protectedNames, however it is spelled.
-func protectedName(name string) (protected, bool) {
-	name = plain(name)
-	if strings.HasSuffix(name, workspaceSuffix) {
-		return protected{name: name, why: "the editor runs its tasks and settings"}, true
-	}
-	for _, p := range protectedNames {
-		if p.name == name {
-			return p, true
+// protectedName finds the entry of protectedNames that a path ends in, however it is
+// spelled. Those with a slash are known with the directory that they are in.
+func protectedName(rel string) (protected, bool) {
+	name := plain(path.Base(rel))
+	for _, suffix := range workspaceSuffixes {
+		if strings.HasSuffix(name, suffix) {
+			return protected{name: name, why: "the editor runs its tasks and settings"}, true
 		}
 	}
-	return protected{}, false
+	// There is one for each environment, such as mise.test.local.toml.
+	if strings.HasPrefix(strings.TrimPrefix(name, "."), "mise.") && strings.HasSuffix(name, ".toml") {
+		return protected{name: name, why: whyMise}, true
+	}
+	known := protectedByName()
+	if p, ok := known[name]; ok && p.name != name {
+		name = plain(path.Base(path.Dir(rel))) + "/" + name
+	}
+	p, ok := known[name]
+	return p, ok && p.name == name
 }
 
-// workspaceSuffix ends the names of files that an editor opens as it opens .vscode.
-const workspaceSuffix = ".code-workspace"
+// protectedByName are protectedNames by their names. The last part of one with a slash is
+// in it as well.
+var protectedByName = sync.OnceValue(func() map[string]protected {
+	all := map[string]protected{}
+	for _, p := range protectedNames {
+		all[path.Base(p.name)] = p
+		all[p.name] = p
+	}
+	return all
+})
+
+// workspaceSuffixes end the names of files that an editor opens as it opens .vscode.
+var workspaceSuffixes = []string{".code-workspace", ".sublime-project"}
 
 // dependencyDirs are directories that package managers take away and make anew.
 // Packages bring editors' folders along, which nobody opens there: what is

@@ -162,7 +162,7 @@ func (s *scan) entry(dir int, rel string, e fs.DirEntry, z zone) error {
 	}
 	if s.o.Protect && !z.kept && !z.git {
 		z.dependencies = z.dependencies || e.IsDir() && slices.Contains(dependencyDirs, e.Name())
-		p, ok := protectedName(e.Name())
+		p, ok := protectedName(rel)
 		switch {
 		case e.Name() == ".git" && e.IsDir() && !s.o.GitWrite:
 			z = s.keepRepository(rel, z)
