@@ -22,8 +22,10 @@ import (
 // ToolCall is one call of a tool, as it came.
 type ToolCall struct {
 	Name string
-	// Args are the arguments, a JSON object; empty is one without any.
+	// Args are the arguments, a JSON object; empty is one without any. Read are the files
+	// that they were read from: code that the tool runs cannot change them.
 	Args []byte
+	Read []sandbox.HostFile
 
 	// Door is where the request came in: "mcp".
 	Door string
@@ -287,8 +289,9 @@ func (t *toolRun) approve(ctx context.Context, v policy.Verdict) (*audit.Approva
 	}, func(context.Context) error { return nil })
 }
 
-// asked gives c the door's ways to ask.
+// asked gives c the door's ways to ask, and what was read to make the call.
 func (t *toolRun) asked(c *Call) *Call {
+	c.Read = t.call.Read
 	c.Ask, c.Reach, c.Resumable, c.Approval, c.Reply, c.Patience = t.call.Ask, t.call.Reach, t.call.Resumable, t.call.Approval, t.call.Reply, t.call.Patience
 	return c
 }

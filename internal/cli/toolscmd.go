@@ -152,7 +152,7 @@ refused the call, 125 when its arguments do not fit.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := a.toolArguments(arguments)
+			text, read, err := a.toolArguments(arguments)
 			if err != nil {
 				return err
 			}
@@ -168,7 +168,7 @@ refused the call, 125 when its arguments do not fit.`,
 			case d.key != "":
 				return usage(cmd, "--api-key is for a caisson serve", "say which with --url")
 			}
-			return a.callTool(ctx, file, &session.ToolCall{Name: args[0], Args: text, Door: "cli", Actor: actor(), Operator: true}, d.json)
+			return a.callTool(ctx, file, &session.ToolCall{Name: args[0], Args: text, Read: read, Door: "cli", Actor: actor(), Operator: true}, d.json)
 		},
 		SilenceErrors: true, SilenceUsage: true,
 	}
@@ -192,27 +192,33 @@ refused the call, 125 when its arguments do not fit.`,
 	return cmd
 }
 
-// toolArguments reads what --params says.
-func (a *app) toolArguments(s string) ([]byte, error) {
-	var from io.Reader = a.in
+// toolArguments reads what --params says. read is the file that it names.
+func (a *app) toolArguments(s string) (text []byte, read []sandbox.HostFile, _ error) {
 	name, isFile := strings.CutPrefix(s, "@")
-	switch {
-	case isFile:
-		f, err := named.Open(name)
+	if isFile {
+		text, file, err := named.ReadOpen(name, params.MaxText+1)
+		if err == nil && file != nil {
+			var path string
+			path, err = named.Absolute(name)
+			read = append(read, sandbox.HostFile{Path: path, File: file})
+		}
 		if err != nil {
-			return nil, &sandbox.Error{Op: "--params @" + printable(name), Kind: sandbox.ErrNotFound, Problem: "the file cannot be read", Cause: err,
+			return nil, nil, &sandbox.Error{Op: "--params @" + printable(name), Kind: sandbox.ErrNotFound, Problem: "the file cannot be read", Cause: err,
 				Hint: "name a file with the arguments as JSON"}
 		}
-		defer f.Close()
-		from = f
-	case s != "-":
-		return []byte(s), nil
+		return text, read, nil
 	}
-	text, err := io.ReadAll(io.LimitReader(from, params.MaxText+1))
+	if s != "-" {
+		return []byte(s), nil, nil
+	}
+	text, err := io.ReadAll(io.LimitReader(a.in, params.MaxText+1))
 	if err != nil {
-		return nil, &sandbox.Error{Op: "--params", Kind: sandbox.ErrInvalid, Problem: "they cannot be read", Cause: err}
+		return nil, nil, &sandbox.Error{Op: "--params", Kind: sandbox.ErrInvalid, Problem: "they cannot be read", Cause: err}
 	}
-	return text, nil
+	if info, err := a.in.Stat(); err == nil && info.Mode().IsRegular() {
+		read = append(read, sandbox.HostFile{File: a.in})
+	}
+	return text, read, nil
 }
 
 // callTool calls a tool and shows what came of it.
