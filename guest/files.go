@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/internal/envd"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -36,7 +37,7 @@ func (c *Client) ReadFile(ctx context.Context, path string, w io.Writer, limit i
 	}
 	ctx, cancel := c.transfer(ctx)
 	defer cancel(nil)
-	resp, release, err := c.roundTrip(ctx, http.MethodGet, wire.PathFiles+"?"+url.Values{"path": {path}}.Encode(), nil, "")
+	resp, release, err := c.roundTrip(ctx, http.MethodGet, envd.PathFiles+"?"+url.Values{"path": {path}}.Encode(), nil, "")
 	if err != nil {
 		return 0, c.lost(op, err)
 	}
@@ -102,15 +103,15 @@ func (c *Client) WriteFile(ctx context.Context, path string, r io.Reader, o sand
 
 // Stat describes a file or directory.
 func (c *Client) Stat(ctx context.Context, path string) (sandbox.FileInfo, error) {
-	return c.entryCall(ctx, "stat "+printable(path), wire.PathStat, wire.PathRequest{Path: path}, path)
+	return c.entryCall(ctx, "stat "+printable(path), envd.PathStat, envd.PathRequest{Path: path}, path)
 }
 
 // List lists a directory, and what is below it down to depth levels; 1 is the
 // directory alone. A listing of more than some 20 000 entries is an error.
 func (c *Client) List(ctx context.Context, path string, depth int) ([]sandbox.FileInfo, error) {
-	var a wire.ListAnswer
-	q := wire.ListRequest{Path: path, Depth: uint32(max(depth, 1))}
-	if err := c.pathCall(ctx, "list "+printable(path), wire.PathListDir, q, &a, path); err != nil {
+	var a envd.ListAnswer
+	q := envd.ListRequest{Path: path, Depth: uint32(max(depth, 1))}
+	if err := c.pathCall(ctx, "list "+printable(path), envd.PathListDir, q, &a, path); err != nil {
 		return nil, err
 	}
 	var all []sandbox.FileInfo
@@ -131,13 +132,13 @@ func (c *Client) Mkdir(ctx context.Context, path string) error {
 
 // MakeDir is Mkdir, and describes the directory.
 func (c *Client) MakeDir(ctx context.Context, path string) (sandbox.FileInfo, error) {
-	return c.entryCall(ctx, "mkdir "+printable(path), wire.PathMakeDir, wire.PathRequest{Path: path}, path)
+	return c.entryCall(ctx, "mkdir "+printable(path), envd.PathMakeDir, envd.PathRequest{Path: path}, path)
 }
 
 // Remove removes a file, or a directory with all that is in it. What does not
 // exist is no error.
 func (c *Client) Remove(ctx context.Context, path string) error {
-	return c.pathCall(ctx, "remove "+printable(path), wire.PathRemove, wire.PathRequest{Path: path}, &struct{}{}, path)
+	return c.pathCall(ctx, "remove "+printable(path), envd.PathRemove, envd.PathRequest{Path: path}, &struct{}{}, path)
 }
 
 // Move renames, and makes the directories above the destination.
@@ -148,12 +149,12 @@ func (c *Client) Move(ctx context.Context, from, to string) error {
 
 // MoveTo is Move, and describes what was moved.
 func (c *Client) MoveTo(ctx context.Context, from, to string) (sandbox.FileInfo, error) {
-	return c.entryCall(ctx, "move "+printable(from), wire.PathMove, wire.MoveRequest{Source: from, Destination: to}, from, to)
+	return c.entryCall(ctx, "move "+printable(from), envd.PathMove, envd.MoveRequest{Source: from, Destination: to}, from, to)
 }
 
 // entryCall is a call that describes an entry.
 func (c *Client) entryCall(ctx context.Context, op, service string, q any, paths ...string) (sandbox.FileInfo, error) {
-	var a wire.EntryAnswer
+	var a envd.EntryAnswer
 	if err := c.pathCall(ctx, op, service, q, &a, paths...); err != nil {
 		return sandbox.FileInfo{}, err
 	}
@@ -173,7 +174,7 @@ func (c *Client) pathCall(ctx context.Context, op, service string, q, a any, pat
 }
 
 // entry reads the agent's description.
-func entry(e *wire.Entry) sandbox.FileInfo {
+func entry(e *envd.Entry) sandbox.FileInfo {
 	t, _ := time.Parse(time.RFC3339Nano, e.ModifiedTime)
 	return sandbox.FileInfo{
 		Name: e.Name, Path: e.Path, Size: e.Size,
@@ -182,7 +183,7 @@ func entry(e *wire.Entry) sandbox.FileInfo {
 	}
 }
 
-var kinds = map[string]sandbox.FileKind{wire.TypeFile: sandbox.RegularFile, wire.TypeDirectory: sandbox.Directory}
+var kinds = map[string]sandbox.FileKind{envd.TypeFile: sandbox.RegularFile, envd.TypeDirectory: sandbox.Directory}
 
 // failing remembers why a reader failed.
 type failing struct {

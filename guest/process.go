@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/internal/envd"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -59,26 +60,25 @@ type Process struct {
 // A command or directory that is not there, and a user whom the sandbox does not
 // have, are errors that wrap a [*sandbox.AgentError].
 func (c *Client) Start(ctx context.Context, cmd Command) (*Process, error) {
-	q := wire.ProcessStart{
-		Process: wire.ProcessConfig{Cmd: cmd.Path, Args: cmd.Args, Envs: cmd.Env, Cwd: cmd.Dir},
-		Tag:     cmd.Tag, Stdin: &cmd.Stdin, Limits: c.options.limits(),
-	}
+	q := wire.ProcessStart{Limits: c.options.limits(), ProcessStart: envd.ProcessStart{
+		Process: envd.ProcessConfig{Cmd: cmd.Path, Args: cmd.Args, Envs: cmd.Env, Cwd: cmd.Dir}, Tag: cmd.Tag, Stdin: &cmd.Stdin,
+	}}
 	if t := cmd.Terminal; t != nil {
 		q.PTY = pty(*t)
 	}
 	header := http.Header{}
 	if cmd.Timeout > 0 {
 		ms := (cmd.Timeout + time.Millisecond - 1) / time.Millisecond
-		header.Set(wire.TimeoutHeader, strconv.FormatInt(int64(min(ms, 1<<32-1)), 10))
+		header.Set(envd.TimeoutHeader, strconv.FormatInt(int64(min(ms, 1<<32-1)), 10))
 	}
-	return c.listen(ctx, "start "+printable(cmd.Path), wire.PathStart, header, q)
+	return c.listen(ctx, "start "+printable(cmd.Path), envd.PathStart, header, q)
 }
 
 // Connect listens to a process that runs already, from now on. Several can.
 // One that ended within the last 30 s has only its end; one that never was gives
 // ErrNotFound.
 func (c *Client) Connect(ctx context.Context, s sandbox.ProcessSelector) (*Process, error) {
-	return c.listen(ctx, "connect to "+s.String(), wire.PathConnect, http.Header{}, wire.ProcessConnect{Process: selector(s)})
+	return c.listen(ctx, "connect to "+s.String(), envd.PathConnect, http.Header{}, envd.ProcessConnect{Process: selector(s)})
 }
 
 // listen opens a stream of frames.
@@ -184,8 +184,8 @@ func (p *Process) Close() error { return p.stream.Close() }
 
 // Processes lists the processes that run, but programs of Run.
 func (c *Client) Processes(ctx context.Context) ([]sandbox.ProcessInfo, error) {
-	var a wire.ProcessList
-	if err := c.call(ctx, "list processes", wire.PathList, struct{}{}, &a); err != nil {
+	var a envd.ProcessList
+	if err := c.call(ctx, "list processes", envd.PathList, struct{}{}, &a); err != nil {
 		return nil, err
 	}
 	all := make([]sandbox.ProcessInfo, 0, len(a.Processes))
@@ -207,13 +207,13 @@ func (c *Client) Input(ctx context.Context, s sandbox.ProcessSelector, to sandbo
 	for first := true; first || len(b) > 0; first = false {
 		part := b[:min(len(b), mostInput)]
 		b = b[len(part):]
-		q := wire.ProcessSendInput{Process: selector(s)}
+		q := envd.ProcessSendInput{Process: selector(s)}
 		if to == sandbox.StreamTerminal {
 			q.Input.PTY = &part
 		} else {
 			q.Input.Stdin = &part
 		}
-		if err := c.call(ctx, "write to "+s.String(), wire.PathSendInput, q, &struct{}{}); err != nil {
+		if err := c.call(ctx, "write to "+s.String(), envd.PathSendInput, q, &struct{}{}); err != nil {
 			return err
 		}
 	}
@@ -223,7 +223,7 @@ func (c *Client) Input(ctx context.Context, s sandbox.ProcessSelector, to sandbo
 // CloseInput is the end of a process's stdin. On a terminal that is a character,
 // which is written like any other.
 func (c *Client) CloseInput(ctx context.Context, s sandbox.ProcessSelector) error {
-	return c.urgent(ctx, "close the input of "+s.String(), wire.PathCloseStdin, wire.ProcessConnect{Process: selector(s)}, &struct{}{})
+	return c.urgent(ctx, "close the input of "+s.String(), envd.PathCloseStdin, envd.ProcessConnect{Process: selector(s)}, &struct{}{})
 }
 
 // Signal sends SIGKILL or SIGTERM to a process's group. Its end does not wait
@@ -233,18 +233,18 @@ func (c *Client) Signal(ctx context.Context, s sandbox.ProcessSelector, n syscal
 	if n != syscall.SIGKILL && n != syscall.SIGTERM {
 		return sandbox.Errorf(sandbox.ErrInvalid, op, "it can be sent SIGKILL and SIGTERM, not signal %d", n)
 	}
-	return c.urgent(ctx, op, wire.PathSendSignal, wire.ProcessSignal{Process: selector(s), Signal: "SIGNAL_" + wire.SignalName(int(n))}, &struct{}{})
+	return c.urgent(ctx, op, envd.PathSendSignal, envd.ProcessSignal{Process: selector(s), Signal: "SIGNAL_" + wire.SignalName(int(n))}, &struct{}{})
 }
 
 // Resize changes the size of a process's terminal.
 func (c *Client) Resize(ctx context.Context, s sandbox.ProcessSelector, z sandbox.WindowSize) error {
-	return c.urgent(ctx, "resize "+s.String(), wire.PathUpdate, wire.ProcessUpdate{Process: selector(s), PTY: pty(z)}, &struct{}{})
+	return c.urgent(ctx, "resize "+s.String(), envd.PathUpdate, envd.ProcessUpdate{Process: selector(s), PTY: pty(z)}, &struct{}{})
 }
 
-func selector(s sandbox.ProcessSelector) wire.ProcessSelector {
-	return wire.ProcessSelector{PID: s.PID, Tag: s.Tag}
+func selector(s sandbox.ProcessSelector) envd.ProcessSelector {
+	return envd.ProcessSelector{PID: s.PID, Tag: s.Tag}
 }
 
-func pty(z sandbox.WindowSize) *wire.PTY {
-	return &wire.PTY{Size: wire.PTYSize{Cols: uint32(z.Cols), Rows: uint32(z.Rows)}}
+func pty(z sandbox.WindowSize) *envd.PTY {
+	return &envd.PTY{Size: envd.PTYSize{Cols: uint32(z.Cols), Rows: uint32(z.Rows)}}
 }

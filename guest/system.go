@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/internal/envd"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -46,8 +47,8 @@ func (c *Client) Resume(ctx context.Context, r Resume) (failed map[string]string
 
 // Metrics asks what the sandbox uses.
 func (c *Client) Metrics(ctx context.Context) (sandbox.Metrics, error) {
-	var m wire.Metrics
-	if err := c.get(ctx, "read metrics", wire.PathMetrics, &m); err != nil {
+	var m envd.Metrics
+	if err := c.get(ctx, "read metrics", envd.PathMetrics, &m); err != nil {
 		return sandbox.Metrics{}, err
 	}
 	percent := float64(m.CPUUsed)
@@ -64,7 +65,7 @@ func (c *Client) Metrics(ctx context.Context) (sandbox.Metrics, error) {
 // Env is the sandbox's own variables, as Resume set them.
 func (c *Client) Env(ctx context.Context) (map[string]string, error) {
 	env := map[string]string{}
-	return env, c.get(ctx, "read the environment", wire.PathEnvs, &env)
+	return env, c.get(ctx, "read the environment", envd.PathEnvs, &env)
 }
 
 // get asks for one JSON message.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/internal/envd"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -47,7 +48,7 @@ func (c *Client) Download(ctx context.Context, file string, header http.Header) 
 		}
 	}
 	ctx, cancel := c.transfer(ctx)
-	l, err := c.open(ctx, op, http.MethodGet, wire.PathFiles+"?"+url.Values{"path": {file}}.Encode(), asks, nil)
+	l, err := c.open(ctx, op, http.MethodGet, envd.PathFiles+"?"+url.Values{"path": {file}}.Encode(), asks, nil)
 	if err != nil {
 		cancel(nil)
 		return nil, err
@@ -101,7 +102,7 @@ func (c *Client) Upload(ctx context.Context, file string, r io.Reader, o sandbox
 		header.Set("Content-Encoding", o.Encoding)
 	}
 	for name, value := range o.Metadata {
-		header.Set(wire.MetadataHeader+name, value)
+		header.Set(envd.MetadataHeader+name, value)
 	}
 	ctx, cancel := c.transfer(ctx)
 	defer cancel(nil)
@@ -110,7 +111,7 @@ func (c *Client) Upload(ctx context.Context, file string, r io.Reader, o sandbox
 		return sandbox.WrittenFile{}, c.lost(op, err)
 	}
 	defer c.release()
-	resp, err := c.sendHeader(ctx, http.MethodPost, wire.PathFiles+"?"+q.Encode(), header, source)
+	resp, err := c.sendHeader(ctx, http.MethodPost, envd.PathFiles+"?"+q.Encode(), header, source)
 	if err != nil {
 		if e := source.failure(); e != nil {
 			return sandbox.WrittenFile{}, &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: "what is to be written cannot be read", Cause: e}
@@ -121,7 +122,7 @@ func (c *Client) Upload(ctx context.Context, file string, r io.Reader, o sandbox
 	if resp.StatusCode != http.StatusOK {
 		return sandbox.WrittenFile{}, answeredError(op, resp)
 	}
-	var answer []wire.Written
+	var answer []envd.Written
 	if err := c.decode(op, resp.Body, &answer); err != nil {
 		return sandbox.WrittenFile{}, err
 	}
@@ -131,14 +132,14 @@ func (c *Client) Upload(ctx context.Context, file string, r io.Reader, o sandbox
 	return written(answer[0]), nil
 }
 
-func written(w wire.Written) sandbox.WrittenFile {
+func written(w envd.Written) sandbox.WrittenFile {
 	return sandbox.WrittenFile{Path: w.Path, Metadata: w.Metadata}
 }
 
 // Compose makes one file of several, in their order, and removes these. When it
 // fails nothing has changed.
 func (c *Client) Compose(ctx context.Context, from []string, to string) (sandbox.WrittenFile, error) {
-	var w wire.Written
-	err := c.call(ctx, "compose "+printable(to), wire.PathCompose, wire.ComposeRequest{Sources: from, Destination: to}, &w)
+	var w envd.Written
+	err := c.call(ctx, "compose "+printable(to), envd.PathCompose, envd.ComposeRequest{Sources: from, Destination: to}, &w)
 	return written(w), err
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 
 	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/internal/envd"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -31,9 +32,9 @@ func (c *Client) Watch(ctx context.Context, path string, o sandbox.WatchOptions)
 	if err := wire.CheckName(path); err != nil {
 		return nil, &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: err.Error()}
 	}
-	header := http.Header{wire.KeepaliveHeader: {"10"}} // seconds; IdleTimeout is longer
-	q := wire.WatchRequest{Path: path, Recursive: o.Recursive, IncludeEntry: o.Entries}
-	l, err := c.openEnvelope(ctx, op, wire.PathWatchDir, header, q)
+	header := http.Header{envd.KeepaliveHeader: {"10"}} // seconds; IdleTimeout is longer
+	q := envd.WatchRequest{Path: path, Recursive: o.Recursive, IncludeEntry: o.Entries}
+	l, err := c.openEnvelope(ctx, op, envd.PathWatchDir, header, q)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +74,7 @@ func (w *Watch) Next() (sandbox.FileChange, error) {
 func (w *Watch) Close() error { return w.stream.Close() }
 
 // message reads one envelope.
-func (w *Watch) message() (e wire.WatchEvent, err error) {
+func (w *Watch) message() (e envd.WatchEvent, err error) {
 	var h [wire.HeaderSize]byte
 	if _, err := io.ReadFull(w.stream.answer, h[:]); err != nil {
 		return e, w.stream.lost(unexpected(err))
@@ -109,7 +110,7 @@ func (l *long) refused(b []byte) error {
 	return refusal(l.op, 0, end.Error.Code, end.Error.Message)
 }
 
-func change(c *wire.Change) (sandbox.FileChange, error) {
+func change(c *envd.Change) (sandbox.FileChange, error) {
 	k := sandbox.ChangeKind(c.Type)
 	switch k {
 	case sandbox.FileCreated, sandbox.FileChanged, sandbox.FileRemoved, sandbox.FileRenamed, sandbox.FileChmodded:
@@ -128,10 +129,10 @@ func change(c *wire.Change) (sandbox.FileChange, error) {
 // sandbox's end; changes are kept until somebody asks for them, some 16 000 of
 // them. There are 64 such watchers at most.
 func (c *Client) CreateWatcher(ctx context.Context, path string, o sandbox.WatchOptions) (id string, _ error) {
-	var a wire.WatcherAnswer
-	q := wire.WatchRequest{Path: path, Recursive: o.Recursive, IncludeEntry: o.Entries}
+	var a envd.WatcherAnswer
+	q := envd.WatchRequest{Path: path, Recursive: o.Recursive, IncludeEntry: o.Entries}
 	op := "watch " + printable(path)
-	if err := c.pathCall(ctx, op, wire.PathCreateWatcher, q, &a, path); err != nil {
+	if err := c.pathCall(ctx, op, envd.PathCreateWatcher, q, &a, path); err != nil {
 		return "", err
 	}
 	if a.WatcherID == "" || len(a.WatcherID) > 64 {
@@ -143,9 +144,9 @@ func (c *Client) CreateWatcher(ctx context.Context, path string, o sandbox.Watch
 // WatcherEvents returns what has changed since it was asked for the last time,
 // some 2000 changes at most: the next call has the next ones.
 func (c *Client) WatcherEvents(ctx context.Context, id string) ([]sandbox.FileChange, error) {
-	var a wire.WatcherEvents
+	var a envd.WatcherEvents
 	op := "read watcher " + printable(id)
-	if err := c.call(ctx, op, wire.PathGetWatcherEvents, wire.WatcherRequest{WatcherID: id}, &a); err != nil {
+	if err := c.call(ctx, op, envd.PathGetWatcherEvents, envd.WatcherRequest{WatcherID: id}, &a); err != nil {
 		return nil, err
 	}
 	all := make([]sandbox.FileChange, 0, len(a.Events))
@@ -164,5 +165,5 @@ func (c *Client) WatcherEvents(ctx context.Context, id string) ([]sandbox.FileCh
 
 // RemoveWatcher ends a watcher.
 func (c *Client) RemoveWatcher(ctx context.Context, id string) error {
-	return c.call(ctx, "remove watcher "+printable(id), wire.PathRemoveWatcher, wire.WatcherRequest{WatcherID: id}, &struct{}{})
+	return c.call(ctx, "remove watcher "+printable(id), envd.PathRemoveWatcher, envd.WatcherRequest{WatcherID: id}, &struct{}{})
 }

@@ -9,7 +9,6 @@ import (
 	"path"
 
 	"github.com/caisson-run/caisson/audit"
-	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -33,7 +32,7 @@ type fileCall struct {
 // call whose paths come one by one has none here; see allow.
 func (f *Files) begin(ctx context.Context, kind policy.Kind, paths ...string) (_ *fileCall, err error) {
 	for _, p := range paths {
-		if err := wire.CheckName(p); err != nil {
+		if err := CheckPath(p); err != nil {
 			return nil, &sandbox.Error{Op: "file", Kind: sandbox.ErrInvalid, Problem: err.Error()}
 		}
 	}

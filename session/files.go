@@ -7,6 +7,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -33,6 +34,9 @@ type Files struct {
 func (b *Sandboxes) Files(k *Key, id, door, user string) *Files {
 	return &Files{boxes: b, key: k, id: id, door: door, user: user}
 }
+
+// CheckPath says what is wrong with a path of a sandbox, as a request writes it.
+func CheckPath(p string) error { return wire.CheckName(p) }
 
 // InHome is the absolute path that a request means: ~ and what is relative begin
 // at the home of the user whom it names. Empty stays empty, and another's ~ stays as

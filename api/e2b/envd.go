@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/bounds"
-	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/internal/envd"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/registry"
 )
@@ -44,31 +44,31 @@ type agentCall func(w http.ResponseWriter, r *http.Request, in *inside)
 // theirs (/init, /freeze) are no paths here.
 func (s *Server) agent() map[string]agentCall {
 	return map[string]agentCall{
-		"POST " + wire.PathStart:      s.streaming(s.serveStart),
-		"POST " + wire.PathConnect:    s.streaming(s.serveConnect),
-		"POST " + wire.PathList:       unary(s.serveList),
-		"POST " + wire.PathSendInput:  unary(s.serveSendInput),
-		"POST " + wire.PathCloseStdin: unary(s.serveCloseStdin),
-		"POST " + wire.PathSendSignal: unary(s.serveSendSignal),
-		"POST " + wire.PathUpdate:     unary(s.serveUpdate),
+		"POST " + envd.PathStart:      s.streaming(s.serveStart),
+		"POST " + envd.PathConnect:    s.streaming(s.serveConnect),
+		"POST " + envd.PathList:       unary(s.serveList),
+		"POST " + envd.PathSendInput:  unary(s.serveSendInput),
+		"POST " + envd.PathCloseStdin: unary(s.serveCloseStdin),
+		"POST " + envd.PathSendSignal: unary(s.serveSendSignal),
+		"POST " + envd.PathUpdate:     unary(s.serveUpdate),
 
-		"POST " + wire.PathStat:    unary(s.serveStat),
-		"POST " + wire.PathMakeDir: unary(s.serveMakeDir),
-		"POST " + wire.PathMove:    unary(s.serveMove),
-		"POST " + wire.PathListDir: unary(s.serveListDir),
-		"POST " + wire.PathRemove:  unary(s.serveRemove),
+		"POST " + envd.PathStat:    unary(s.serveStat),
+		"POST " + envd.PathMakeDir: unary(s.serveMakeDir),
+		"POST " + envd.PathMove:    unary(s.serveMove),
+		"POST " + envd.PathListDir: unary(s.serveListDir),
+		"POST " + envd.PathRemove:  unary(s.serveRemove),
 
-		"POST " + wire.PathWatchDir:         s.streaming(s.serveWatchDir),
-		"POST " + wire.PathCreateWatcher:    unary(s.serveCreateWatcher),
-		"POST " + wire.PathGetWatcherEvents: unary(s.serveWatcherEvents),
-		"POST " + wire.PathRemoveWatcher:    unary(s.serveRemoveWatcher),
+		"POST " + envd.PathWatchDir:         s.streaming(s.serveWatchDir),
+		"POST " + envd.PathCreateWatcher:    unary(s.serveCreateWatcher),
+		"POST " + envd.PathGetWatcherEvents: unary(s.serveWatcherEvents),
+		"POST " + envd.PathRemoveWatcher:    unary(s.serveRemoveWatcher),
 
-		"GET " + wire.PathEnvs:     plain(s.serveEnvs),
-		"GET " + wire.PathMetrics:  plain(s.serveMetrics),
-		"GET " + wire.PathFiles:    plain(s.serveDownload),
-		"HEAD " + wire.PathFiles:   plain(s.serveDownload),
-		"POST " + wire.PathFiles:   plain(s.serveUpload),
-		"POST " + wire.PathCompose: plain(s.serveCompose),
+		"GET " + envd.PathEnvs:     plain(s.serveEnvs),
+		"GET " + envd.PathMetrics:  plain(s.serveMetrics),
+		"GET " + envd.PathFiles:    plain(s.serveDownload),
+		"HEAD " + envd.PathFiles:   plain(s.serveDownload),
+		"POST " + envd.PathFiles:   plain(s.serveUpload),
+		"POST " + envd.PathCompose: plain(s.serveCompose),
 	}
 }
 
@@ -79,7 +79,7 @@ func (s *Server) serveEnvd(w http.ResponseWriter, r *http.Request, t target) {
 		writeGone(w, t.ID)
 		return
 	}
-	if r.URL.Path == wire.PathHealth && r.Method == http.MethodGet {
+	if r.URL.Path == envd.PathHealth && r.Method == http.MethodGet {
 		s.health(w, b)
 		return
 	}
@@ -108,7 +108,7 @@ func (s *Server) mayUse(r *http.Request, b *session.Sandbox) (user string, _ err
 	if same(r.Header.Get(headerAccess), token) {
 		return requestUser(r), nil
 	}
-	if u, ok := signedURL(r.Method, r.URL.Query()); ok && r.URL.Path == wire.PathFiles {
+	if u, ok := signedURL(r.Method, r.URL.Query()); ok && r.URL.Path == envd.PathFiles {
 		if u.by(token) {
 			return u.user, u.expired(time.Now())
 		}
@@ -163,7 +163,7 @@ func (s *Server) within(w http.ResponseWriter, r *http.Request, b *session.Sandb
 		return
 	}
 	defer leave()
-	if r.URL.Path != wire.PathFiles {
+	if r.URL.Path != envd.PathFiles {
 		r.Body = held.Body(r.Body)
 	}
 	call(w, r, &inside{Inside: a, box: b, owner: owner, user: user, files: s.o.Sandboxes.Files(owner, b.ID, "e2b", user)})
@@ -175,7 +175,7 @@ func running(b *session.Sandbox) bool { return b.State == registry.Running }
 // no password, or the parameter of /files.
 func requestUser(r *http.Request) string {
 	user, _, _ := r.BasicAuth()
-	if user == "" && r.URL.Path == wire.PathFiles {
+	if user == "" && r.URL.Path == envd.PathFiles {
 		user = r.URL.Query().Get("username")
 	}
 	return user
@@ -264,7 +264,7 @@ func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request, in *inside
 		return err
 	}
 	const mib = 1 << 20
-	writeJSON(w, http.StatusOK, wire.Metrics{
+	writeJSON(w, http.StatusOK, envd.Metrics{
 		Timestamp: m.Time.Unix(), CPUCount: m.CPUs, CPUUsed: float32(m.CPUPercent), MemTotalMiB: m.MemTotal / mib, MemUsedMiB: m.MemUsed / mib,
 		MemTotal: m.MemTotal, MemUsed: m.MemUsed, MemCache: m.MemCache, DiskUsed: m.DiskUsed, DiskTotal: m.DiskTotal,
 	})

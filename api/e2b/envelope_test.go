@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/bounds"
-	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/internal/envd"
 )
 
 func envelope(flags byte, n uint32, body string) []byte {
@@ -61,7 +61,7 @@ func TestReadEnvelope(t *testing.T) {
 // was read of it. Without the bound one of 16 MiB was 650 MB.
 func TestMessageOfTooMuch(t *testing.T) {
 	many := `{"process":{"cmd":"x","args":[` + strings.Repeat(`"",`, maxMessage/3-100) + `""]}}`
-	var q wire.ProcessStart
+	var q envd.ProcessStart
 	for name, read := range map[string]func() error{
 		"unary": func() error {
 			return readUnary(httptest.NewRecorder(), httptest.NewRequest("POST", "/", strings.NewReader(many)), &q)

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/bounds"
-	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/internal/envd"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -49,7 +49,7 @@ const downloadPiece = 64 << 10
 // digest in the record.
 func unpacked(h http.Header) http.Header {
 	accept := h.Get("Accept-Encoding")
-	if strings.EqualFold(strings.TrimSpace(accept), "gzip") || !wire.AcceptsIdentity(accept) {
+	if strings.EqualFold(strings.TrimSpace(accept), "gzip") || !envd.AcceptsIdentity(accept) {
 		return h
 	}
 	h = h.Clone()
@@ -83,7 +83,7 @@ func (s *Server) serveUpload(w http.ResponseWriter, r *http.Request, in *inside)
 	if err != nil {
 		return err
 	}
-	answer := make([]wire.Written, 0, len(all))
+	answer := make([]envd.Written, 0, len(all))
 	for _, f := range all {
 		answer = append(answer, written(f))
 	}
@@ -117,20 +117,20 @@ func (s *Server) uploadFirst(r *http.Request, in *inside, p string, form *form, 
 func metadata(h http.Header) map[string]string {
 	m := map[string]string{}
 	for name, values := range h {
-		if key, ok := strings.CutPrefix(name, wire.MetadataHeader); ok && key != "" {
+		if key, ok := strings.CutPrefix(name, envd.MetadataHeader); ok && key != "" {
 			m[strings.ToLower(key)] = values[0]
 		}
 	}
 	return m
 }
 
-func written(f sandbox.WrittenFile) wire.Written {
-	return wire.Written{Name: path.Base(f.Path), Path: f.Path, Type: "file", Metadata: f.Metadata}
+func written(f sandbox.WrittenFile) envd.Written {
+	return envd.Written{Name: path.Base(f.Path), Path: f.Path, Type: "file", Metadata: f.Metadata}
 }
 
 // serveCompose makes one file of several.
 func (s *Server) serveCompose(w http.ResponseWriter, r *http.Request, in *inside) error {
-	var q wire.ComposeRequest
+	var q envd.ComposeRequest
 	if err := readUnary(w, r, &q); errors.Is(err, sandbox.ErrExhausted) {
 		return err
 	} else if err != nil {

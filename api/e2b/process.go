@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/bounds"
-	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/internal/envd"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
@@ -25,7 +25,7 @@ import (
 // The process is a call like any other: decided by the key's policy first, and
 // recorded with its end, whoever listens by then.
 func (s *Server) serveStart(w http.ResponseWriter, r *http.Request, in *inside) (*stream, error) {
-	var q wire.ProcessStart
+	var q envd.ProcessStart
 	timeout, err := readCall(w, r, &q)
 	if err != nil {
 		return nil, err
@@ -40,8 +40,7 @@ func (s *Server) serveStart(w http.ResponseWriter, r *http.Request, in *inside) 
 		return nil, &connectError{codeInvalid, "cannot expand user-specific home dir"}
 	}
 	if q.PTY != nil {
-		size := q.PTY.Size16()
-		call.TTY = &sandbox.Terminal{Size: sandbox.WindowSize{Rows: size.Rows, Cols: size.Cols}}
+		call.TTY = &sandbox.Terminal{Size: sizeOf(q.PTY)}
 	}
 	p, err := s.o.Sandboxes.Start(r.Context(), in.owner, in.box.ID, call, o)
 	if err != nil {
@@ -119,7 +118,7 @@ var streamName = map[sandbox.Stream]string{sandbox.StreamStdout: "stdout", sandb
 
 // serveConnect streams what becomes of a process that runs already.
 func (s *Server) serveConnect(w http.ResponseWriter, r *http.Request, in *inside) (*stream, error) {
-	var q wire.ProcessConnect
+	var q envd.ProcessConnect
 	timeout, err := readCall(w, r, &q)
 	if err != nil {
 		return nil, err
@@ -153,7 +152,7 @@ func late(ctx context.Context, err error) error {
 	return err
 }
 
-func selector(s wire.ProcessSelector) sandbox.ProcessSelector {
+func selector(s envd.ProcessSelector) sandbox.ProcessSelector {
 	return sandbox.ProcessSelector{PID: s.PID, Tag: s.Tag}
 }
 
@@ -190,15 +189,15 @@ func ended(e sandbox.ProcessEnd) any {
 
 func (s *Server) serveList(r *http.Request, in *inside, _ *struct{}) (any, error) {
 	all, err := in.Processes(r.Context())
-	l := wire.ProcessList{Processes: []wire.ProcessInfo{}}
+	l := envd.ProcessList{Processes: []envd.ProcessInfo{}}
 	for _, p := range all {
-		c := wire.ProcessConfig{Cmd: p.Argv[0], Args: p.Argv[1:], Envs: p.Env, Cwd: p.Dir}
-		l.Processes = append(l.Processes, wire.ProcessInfo{Config: c, PID: p.PID, Tag: p.Tag})
+		c := envd.ProcessConfig{Cmd: p.Argv[0], Args: p.Argv[1:], Envs: p.Env, Cwd: p.Dir}
+		l.Processes = append(l.Processes, envd.ProcessInfo{Config: c, PID: p.PID, Tag: p.Tag})
 	}
 	return l, err
 }
 
-func (s *Server) serveSendInput(r *http.Request, in *inside, q *wire.ProcessSendInput) (any, error) {
+func (s *Server) serveSendInput(r *http.Request, in *inside, q *envd.ProcessSendInput) (any, error) {
 	to, b := sandbox.StreamStdout, q.Input.Stdin // anything but StreamTerminal is its stdin
 	if q.Input.PTY != nil {
 		to, b = sandbox.StreamTerminal, q.Input.PTY
@@ -209,11 +208,11 @@ func (s *Server) serveSendInput(r *http.Request, in *inside, q *wire.ProcessSend
 	return struct{}{}, in.WriteInput(r.Context(), selector(q.Process), to, *b)
 }
 
-func (s *Server) serveCloseStdin(r *http.Request, in *inside, q *wire.ProcessConnect) (any, error) {
+func (s *Server) serveCloseStdin(r *http.Request, in *inside, q *envd.ProcessConnect) (any, error) {
 	return struct{}{}, in.CloseInput(r.Context(), selector(q.Process))
 }
 
-func (s *Server) serveSendSignal(r *http.Request, in *inside, q *wire.ProcessSignal) (any, error) {
+func (s *Server) serveSendSignal(r *http.Request, in *inside, q *envd.ProcessSignal) (any, error) {
 	n, ok := map[string]syscall.Signal{"SIGNAL_SIGKILL": syscall.SIGKILL, "SIGNAL_SIGTERM": syscall.SIGTERM}[q.Signal]
 	if !ok {
 		return nil, &connectError{codeInvalid, "the signal " + bounds.Quoted(q.Signal) + " is not one of SIGNAL_SIGKILL, SIGNAL_SIGTERM"}
@@ -221,10 +220,15 @@ func (s *Server) serveSendSignal(r *http.Request, in *inside, q *wire.ProcessSig
 	return struct{}{}, in.Signal(r.Context(), selector(q.Process), n)
 }
 
-func (s *Server) serveUpdate(r *http.Request, in *inside, q *wire.ProcessUpdate) (any, error) {
+func (s *Server) serveUpdate(r *http.Request, in *inside, q *envd.ProcessUpdate) (any, error) {
 	if q.PTY == nil {
 		return struct{}{}, nil
 	}
-	size := q.PTY.Size16()
-	return struct{}{}, in.Resize(r.Context(), selector(q.Process), sandbox.WindowSize{Rows: size.Rows, Cols: size.Cols})
+	return struct{}{}, in.Resize(r.Context(), selector(q.Process), sizeOf(q.PTY))
+}
+
+// sizeOf is a terminal's size as a kernel has it.
+func sizeOf(p *envd.PTY) sandbox.WindowSize {
+	rows, cols := p.Size16()
+	return sandbox.WindowSize{Rows: rows, Cols: cols}
 }

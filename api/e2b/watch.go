@@ -5,7 +5,7 @@ package e2b
 import (
 	"net/http"
 
-	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/internal/envd"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -14,7 +14,7 @@ import (
 
 // serveWatchDir streams what changes in a directory.
 func (s *Server) serveWatchDir(w http.ResponseWriter, r *http.Request, in *inside) (*stream, error) {
-	var q wire.WatchRequest
+	var q envd.WatchRequest
 	timeout, err := readCall(w, r, &q)
 	if err != nil {
 		return nil, err
@@ -27,42 +27,42 @@ func (s *Server) serveWatchDir(w http.ResponseWriter, r *http.Request, in *insid
 	}
 	defer watch.Close()
 	out := newStream(w)
-	out.message(wire.WatchEvent{Start: &struct{}{}})
-	defer out.keepAlive(keepaliveEvery(r), wire.WatchEvent{Keepalive: &struct{}{}})()
+	out.message(envd.WatchEvent{Start: &struct{}{}})
+	defer out.keepAlive(keepaliveEvery(r), envd.WatchEvent{Keepalive: &struct{}{}})()
 	for {
 		c, err := watch.Next()
 		if err != nil {
 			return out, late(ctx, err)
 		}
-		if err := out.message(wire.WatchEvent{Filesystem: changed(c)}); err != nil {
+		if err := out.message(envd.WatchEvent{Filesystem: changed(c)}); err != nil {
 			return out, nil // nobody listens
 		}
 	}
 }
 
 // changed is a change in envd's words.
-func changed(c sandbox.FileChange) *wire.Change {
-	w := &wire.Change{Name: c.Name, Type: string(c.Kind)}
+func changed(c sandbox.FileChange) *envd.Change {
+	w := &envd.Change{Name: c.Name, Type: string(c.Kind)}
 	if c.File != nil {
 		w.Entry = entry(*c.File)
 	}
 	return w
 }
 
-func (s *Server) serveCreateWatcher(r *http.Request, in *inside, q *wire.WatchRequest) (any, error) {
+func (s *Server) serveCreateWatcher(r *http.Request, in *inside, q *envd.WatchRequest) (any, error) {
 	id, err := in.files.CreateWatcher(r.Context(), q.Path, sandbox.WatchOptions{Recursive: q.Recursive, Entries: q.IncludeEntry})
-	return wire.WatcherAnswer{WatcherID: id}, err
+	return envd.WatcherAnswer{WatcherID: id}, err
 }
 
-func (s *Server) serveWatcherEvents(r *http.Request, in *inside, q *wire.WatcherRequest) (any, error) {
+func (s *Server) serveWatcherEvents(r *http.Request, in *inside, q *envd.WatcherRequest) (any, error) {
 	all, err := in.WatcherEvents(r.Context(), q.WatcherID)
-	a := wire.WatcherEvents{Events: []*wire.Change{}}
+	a := envd.WatcherEvents{Events: []*envd.Change{}}
 	for _, c := range all {
 		a.Events = append(a.Events, changed(c))
 	}
 	return a, err
 }
 
-func (s *Server) serveRemoveWatcher(r *http.Request, in *inside, q *wire.WatcherRequest) (any, error) {
+func (s *Server) serveRemoveWatcher(r *http.Request, in *inside, q *envd.WatcherRequest) (any, error) {
 	return struct{}{}, in.RemoveWatcher(r.Context(), q.WatcherID)
 }

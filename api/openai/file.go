@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
@@ -57,7 +56,7 @@ func parseFileID(id string) (place, error) {
 	switch {
 	case !ok || err != nil || !strings.HasPrefix(id, filePrefix),
 		len(box) != 21 || strings.Trim(box, "0123456789abcdefghijklmnopqrstuvwxyz") != "",
-		p.rel == "" || path.Clean("/"+p.rel) != "/"+p.rel, wire.CheckName(p.path()) != nil:
+		p.rel == "" || path.Clean("/"+p.rel) != "/"+p.rel, session.CheckPath(p.path()) != nil:
 		return place{}, none
 	}
 	return p, nil

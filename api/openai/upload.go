@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/bounds"
-	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
@@ -72,7 +71,7 @@ func (s *Server) upload(c *call, b *session.Sandbox) (place, error) {
 		return place{}, wrong(part.FormName(), "unsupported_parameter", bounds.Quoted(part.FormName())+" is not carried by this server; a form has one field, file or file_id")
 	}
 	name := part.FileName() // without directories
-	if name == "" || name == "." || name == ".." || strings.ContainsRune(name, '/') || wire.CheckName(name) != nil {
+	if name == "" || name == "." || name == ".." || strings.ContainsRune(name, '/') || session.CheckPath(name) != nil {
 		return place{}, wrong("file", "invalid_value", "the file has no name that can be used")
 	}
 	p := place{b.ID, name}

@@ -14,7 +14,7 @@ import (
 	"path"
 	"syscall"
 
-	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/internal/envd"
 )
 
 // mostSources bounds the files that are put together at once.
@@ -22,7 +22,7 @@ const mostSources = 10_000
 
 // serveCompose answers POST /files/compose: files become one, and are removed.
 func (a *Agent) serveCompose(w http.ResponseWriter, r *http.Request) {
-	var q wire.ComposeRequest
+	var q envd.ComposeRequest
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
 	if err == nil {
 		err = json.Unmarshal(b, &q)
@@ -39,7 +39,7 @@ func (a *Agent) serveCompose(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, answer)
 }
 
-func (a *Agent) compose(r *http.Request, q *wire.ComposeRequest) (*wire.Written, error) {
+func (a *Agent) compose(r *http.Request, q *envd.ComposeRequest) (*envd.Written, error) {
 	switch {
 	case len(q.Sources) == 0:
 		return nil, &connectError{codeInvalid, "source_paths must not be empty"}
@@ -68,7 +68,7 @@ func (a *Agent) compose(r *http.Request, q *wire.ComposeRequest) (*wire.Written,
 	if err := u.as(func() error { return join(from, to) }); err != nil {
 		return nil, err
 	}
-	return &wire.Written{Name: path.Base(to), Path: to, Type: "file"}, nil
+	return &envd.Written{Name: path.Base(to), Path: to, Type: "file"}, nil
 }
 
 // join makes one file of several and removes these. Nothing has changed when it

@@ -17,7 +17,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/internal/envd"
 )
 
 // serveDownload answers GET /files with a file's bytes. Its type is always that
@@ -35,13 +35,13 @@ func (a *Agent) serveDownload(w http.ResponseWriter, r *http.Request) {
 		writeFileError(w, err)
 		return
 	}
-	compressed, ok := wire.AcceptsGzip(r.Header.Get("Accept-Encoding"))
+	compressed, ok := envd.AcceptsGzip(r.Header.Get("Accept-Encoding"))
 	conditional := false
 	for _, name := range []string{"Range", "If-Modified-Since", "If-None-Match", "If-Range"} {
 		conditional = conditional || r.Header.Get(name) != ""
 	}
 	if conditional { // parts are parts of the file itself
-		compressed, ok = false, ok && wire.AcceptsIdentity(r.Header.Get("Accept-Encoding"))
+		compressed, ok = false, ok && envd.AcceptsIdentity(r.Header.Get("Accept-Encoding"))
 	}
 	if !ok {
 		writeStatus(w, http.StatusNotAcceptable, "no acceptable encoding found, supported: gzip, identity")

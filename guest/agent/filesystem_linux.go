@@ -15,14 +15,14 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/internal/envd"
 )
 
 // maxEntries bounds a listing: a directory inside may hold millions.
 const maxEntries = 20_000
 
-func (a *Agent) serveStat(r *http.Request, q *wire.PathRequest) (*wire.EntryAnswer, error) {
-	var e *wire.Entry
+func (a *Agent) serveStat(r *http.Request, q *envd.PathRequest) (*envd.EntryAnswer, error) {
+	var e *envd.Entry
 	err := a.withPath(r, cmp.Or(q.Path, "~"), func(p string) (err error) {
 		e, err = a.entry(p)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -30,11 +30,11 @@ func (a *Agent) serveStat(r *http.Request, q *wire.PathRequest) (*wire.EntryAnsw
 		}
 		return err
 	})
-	return &wire.EntryAnswer{Entry: e}, err
+	return &envd.EntryAnswer{Entry: e}, err
 }
 
-func (a *Agent) serveMakeDir(r *http.Request, q *wire.PathRequest) (*wire.EntryAnswer, error) {
-	var e *wire.Entry
+func (a *Agent) serveMakeDir(r *http.Request, q *envd.PathRequest) (*envd.EntryAnswer, error) {
+	var e *envd.Entry
 	err := a.withPath(r, q.Path, func(p string) (err error) {
 		if i, err := os.Stat(p); err == nil {
 			if i.IsDir() {
@@ -48,15 +48,15 @@ func (a *Agent) serveMakeDir(r *http.Request, q *wire.PathRequest) (*wire.EntryA
 		e, err = a.entry(p)
 		return err
 	})
-	return &wire.EntryAnswer{Entry: e}, err
+	return &envd.EntryAnswer{Entry: e}, err
 }
 
-func (a *Agent) serveRemove(r *http.Request, q *wire.PathRequest) (*struct{}, error) {
+func (a *Agent) serveRemove(r *http.Request, q *envd.PathRequest) (*struct{}, error) {
 	return &struct{}{}, a.withPath(r, q.Path, os.RemoveAll)
 }
 
-func (a *Agent) serveMove(r *http.Request, q *wire.MoveRequest) (*wire.EntryAnswer, error) {
-	var e *wire.Entry
+func (a *Agent) serveMove(r *http.Request, q *envd.MoveRequest) (*envd.EntryAnswer, error) {
+	var e *envd.Entry
 	err := a.withPath(r, q.Source, func(from string) error {
 		u, err := a.user(r)
 		if err != nil {
@@ -80,11 +80,11 @@ func (a *Agent) serveMove(r *http.Request, q *wire.MoveRequest) (*wire.EntryAnsw
 		e, err = a.entry(to)
 		return err
 	})
-	return &wire.EntryAnswer{Entry: e}, err
+	return &envd.EntryAnswer{Entry: e}, err
 }
 
-func (a *Agent) serveListDir(r *http.Request, q *wire.ListRequest) (*wire.ListAnswer, error) {
-	l := &wire.ListAnswer{Entries: []*wire.Entry{}}
+func (a *Agent) serveListDir(r *http.Request, q *envd.ListRequest) (*envd.ListAnswer, error) {
+	l := &envd.ListAnswer{Entries: []*envd.Entry{}}
 	depth := int(max(q.Depth, 1))
 	err := a.withPath(r, cmp.Or(q.Path, "~"), func(root string) error {
 		i, err := os.Stat(root)
@@ -138,16 +138,16 @@ func (a *Agent) withPath(r *http.Request, name string, f func(string) error) err
 }
 
 // entry describes a path.
-func (a *Agent) entry(p string) (*wire.Entry, error) { return describe(p, newNames()) }
+func (a *Agent) entry(p string) (*envd.Entry, error) { return describe(p, newNames()) }
 
 // describe describes a path, as envd does: size and permissions are a link's
 // own, type and mode those of what it leads to.
-func describe(p string, known *names) (*wire.Entry, error) {
+func describe(p string, known *names) (*envd.Entry, error) {
 	i, err := os.Lstat(p)
 	if err != nil {
 		return nil, err
 	}
-	e := &wire.Entry{
+	e := &envd.Entry{
 		Name: path.Base(p), Path: p, Type: fileType(i.Mode()), Size: i.Size(),
 		Mode: uint32(i.Mode().Perm()), Permissions: i.Mode().String(),
 		ModifiedTime: i.ModTime().UTC().Format(time.RFC3339Nano),
@@ -157,7 +157,7 @@ func describe(p string, known *names) (*wire.Entry, error) {
 		e.Owner, e.Group = known.user(s.Uid), known.group(s.Gid)
 	}
 	if i.Mode()&fs.ModeSymlink != 0 {
-		e.SymlinkTarget, e.Type, e.Mode = p, wire.TypeOther, 0
+		e.SymlinkTarget, e.Type, e.Mode = p, envd.TypeOther, 0
 		if to, err := filepath.EvalSymlinks(p); err == nil {
 			e.SymlinkTarget = to
 		}
@@ -171,11 +171,11 @@ func describe(p string, known *names) (*wire.Entry, error) {
 func fileType(m fs.FileMode) string {
 	switch {
 	case m.IsRegular():
-		return wire.TypeFile
+		return envd.TypeFile
 	case m.IsDir():
-		return wire.TypeDirectory
+		return envd.TypeDirectory
 	}
-	return wire.TypeOther
+	return envd.TypeOther
 }
 
 // errNotRegular is what device files, sockets and pipes get: opening them does

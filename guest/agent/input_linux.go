@@ -11,12 +11,12 @@ import (
 	"os"
 	"time"
 
-	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/internal/envd"
 )
 
 // send writes input to the process. It waits for the process to read for as
 // long as the request lives.
-func (s *service) send(ctx context.Context, in wire.ProcessInput) error {
+func (s *service) send(ctx context.Context, in envd.ProcessInput) error {
 	switch {
 	case in.PTY != nil && s.terminal == nil:
 		return &connectError{codeInternal, "error writing to tty: tty not assigned to process — input should be written to the stdin, not the tty"}
@@ -57,7 +57,7 @@ func (s *service) closeInput() {
 	}
 }
 
-func (a *Agent) serveSendInput(r *http.Request, q *wire.ProcessSendInput) (*struct{}, error) {
+func (a *Agent) serveSendInput(r *http.Request, q *envd.ProcessSendInput) (*struct{}, error) {
 	s, err := a.services.find(q.Process, false)
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (a *Agent) serveSendInput(r *http.Request, q *wire.ProcessSendInput) (*stru
 	return &struct{}{}, s.send(r.Context(), q.Input)
 }
 
-func (a *Agent) serveCloseStdin(_ *http.Request, q *wire.ProcessConnect) (*struct{}, error) {
+func (a *Agent) serveCloseStdin(_ *http.Request, q *envd.ProcessConnect) (*struct{}, error) {
 	s, err := a.services.find(q.Process, false)
 	switch {
 	case err != nil:
@@ -91,7 +91,7 @@ func (a *Agent) serveStreamInput(w http.ResponseWriter, r *http.Request) {
 func (a *Agent) streamInput(r *http.Request) error {
 	var s *service
 	for {
-		var m wire.ProcessStreamInput
+		var m envd.ProcessStreamInput
 		err := readEnvelope(r.Body, &m)
 		if err == io.EOF {
 			return nil

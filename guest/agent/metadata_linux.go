@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/internal/envd"
 )
 
 // mostAttributes bounds what is read of a file's attributes, in bytes.
@@ -54,7 +54,7 @@ func (a attributes) names() ([]string, error) {
 	}
 	var all []string
 	for name := range strings.SplitSeq(string(b[:n]), "\x00") {
-		if strings.HasPrefix(name, wire.MetadataPrefix) {
+		if strings.HasPrefix(name, envd.MetadataPrefix) {
 			all = append(all, name)
 		}
 	}
@@ -70,10 +70,10 @@ func (a attributes) metadata() map[string]string {
 	var all map[string]string
 	total := 0
 	for _, name := range names {
-		b := make([]byte, wire.MostMetadata)
+		b := make([]byte, envd.MostMetadata)
 		n, err := a.get(name, b)
-		key := strings.TrimPrefix(name, wire.MetadataPrefix)
-		if total += len(name) + n; total > wire.MostMetadata {
+		key := strings.TrimPrefix(name, envd.MetadataPrefix)
+		if total += len(name) + n; total > envd.MostMetadata {
 			return all
 		}
 		if err != nil || !utf8.ValidString(key) || !utf8.Valid(b[:n]) {
@@ -99,14 +99,14 @@ func setMetadata(f *os.File, metadata map[string]string) (map[string]string, err
 		return nil, err
 	}
 	for _, name := range old {
-		if _, keep := metadata[strings.TrimPrefix(name, wire.MetadataPrefix)]; !keep {
+		if _, keep := metadata[strings.TrimPrefix(name, envd.MetadataPrefix)]; !keep {
 			if err := a.remove(name); err != nil && err != syscall.ENODATA {
 				return nil, err
 			}
 		}
 	}
 	for key, value := range metadata {
-		err := a.set(wire.MetadataPrefix+key, []byte(value))
+		err := a.set(envd.MetadataPrefix+key, []byte(value))
 		if errors.Is(err, syscall.ENOTSUP) {
 			return nil, nil
 		}

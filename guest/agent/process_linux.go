@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/internal/envd"
 )
 
 // envd's process.Process. Codes and phrases of errors are envd's.
@@ -42,10 +43,15 @@ func (a *Agent) request(q *wire.ProcessStart, u user) (*wire.StartRequest, error
 		}
 	}
 	if q.PTY != nil {
-		size := q.PTY.Size16()
-		r.Terminal = &size
+		r.Terminal = sizeOf(q.PTY)
 	}
 	return r, nil
+}
+
+// sizeOf is a terminal's size as a kernel has it.
+func sizeOf(p *envd.PTY) *wire.Size {
+	rows, cols := p.Size16()
+	return &wire.Size{Rows: rows, Cols: cols}
 }
 
 // serveStart starts a process and says what becomes of it. The process outlives
@@ -91,7 +97,7 @@ func (a *Agent) serveStart(w http.ResponseWriter, r *http.Request) {
 // serveConnect says what becomes of a process from now on.
 func (a *Agent) serveConnect(w http.ResponseWriter, r *http.Request) {
 	answer := newAnswer(w, r)
-	var q wire.ProcessConnect
+	var q envd.ProcessConnect
 	if err := readEnvelope(r.Body, &q); err != nil {
 		answer.refuse(&connectError{codeInvalid, err.Error()})
 		return
@@ -111,13 +117,13 @@ func (a *Agent) serveConnect(w http.ResponseWriter, r *http.Request) {
 
 // timeoutOf is how long a request may take; 0 is for ever.
 func timeoutOf(r *http.Request) (time.Duration, error) {
-	h := r.Header.Get(wire.TimeoutHeader)
+	h := r.Header.Get(envd.TimeoutHeader)
 	if h == "" {
 		return 0, nil
 	}
 	ms, err := strconv.ParseUint(h, 10, 32) // 49 days at most
 	if err != nil {
-		return 0, &connectError{codeInvalid, fmt.Sprintf("%s: %q is no number of milliseconds", wire.TimeoutHeader, h)}
+		return 0, &connectError{codeInvalid, fmt.Sprintf("%s: %q is no number of milliseconds", envd.TimeoutHeader, h)}
 	}
 	return time.Duration(ms) * time.Millisecond, nil
 }
@@ -139,7 +145,7 @@ func newAnswer(w http.ResponseWriter, r *http.Request) *answer {
 
 // keepalive is how long the stream that r asks for may be silent.
 func keepalive(r *http.Request) time.Duration {
-	if n, err := strconv.ParseUint(r.Header.Get(wire.KeepaliveHeader), 10, 16); err == nil && n > 0 {
+	if n, err := strconv.ParseUint(r.Header.Get(envd.KeepaliveHeader), 10, 16); err == nil && n > 0 {
 		return time.Duration(n) * time.Second
 	}
 	return keepaliveEvery
@@ -183,15 +189,15 @@ func (a *answer) ended(e wire.ExitEvent, mine bool) {
 	a.envelopes.end(nil)
 }
 
-func (a *Agent) serveList(*http.Request, *struct{}) (*wire.ProcessList, error) {
-	l := &wire.ProcessList{Processes: []wire.ProcessInfo{}}
+func (a *Agent) serveList(*http.Request, *struct{}) (*envd.ProcessList, error) {
+	l := &envd.ProcessList{Processes: []envd.ProcessInfo{}}
 	for _, s := range a.services.list() {
-		l.Processes = append(l.Processes, wire.ProcessInfo{Config: s.config, PID: s.pid, Tag: s.tag})
+		l.Processes = append(l.Processes, envd.ProcessInfo{Config: s.config, PID: s.pid, Tag: s.tag})
 	}
 	return l, nil
 }
 
-func (a *Agent) serveSendSignal(_ *http.Request, q *wire.ProcessSignal) (*struct{}, error) {
+func (a *Agent) serveSendSignal(_ *http.Request, q *envd.ProcessSignal) (*struct{}, error) {
 	s, err := a.services.find(q.Process, false)
 	if err != nil {
 		return nil, err
@@ -209,7 +215,7 @@ func (a *Agent) serveSendSignal(_ *http.Request, q *wire.ProcessSignal) (*struct
 	return &struct{}{}, nil // it may have ended, and only its output was open
 }
 
-func (a *Agent) serveUpdate(_ *http.Request, q *wire.ProcessUpdate) (*struct{}, error) {
+func (a *Agent) serveUpdate(_ *http.Request, q *envd.ProcessUpdate) (*struct{}, error) {
 	s, err := a.services.find(q.Process, false)
 	switch {
 	case err != nil:
@@ -219,7 +225,7 @@ func (a *Agent) serveUpdate(_ *http.Request, q *wire.ProcessUpdate) (*struct{}, 
 	case s.terminal == nil:
 		return nil, &connectError{codeInternal, "error resizing tty: tty not assigned to process"}
 	}
-	if err := resize(s.terminal, q.PTY.Size16()); err != nil {
+	if err := resize(s.terminal, *sizeOf(q.PTY)); err != nil {
 		return nil, &connectError{codeInternal, "error resizing tty: " + err.Error()}
 	}
 	return &struct{}{}, nil

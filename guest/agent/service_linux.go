@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/internal/envd"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 // thrown away.
 type service struct {
 	*process
-	config wire.ProcessConfig
+	config envd.ProcessConfig
 	tag    string
 
 	// told is closed when it was told to end: what it left behind may hold its
@@ -182,7 +183,7 @@ func (a *services) retire(s *service, exit wire.ExitEvent) {
 
 // find returns the process that a selector means, one that has ended only if
 // late is set.
-func (a *services) find(q wire.ProcessSelector, late bool) (*service, error) {
+func (a *services) find(q envd.ProcessSelector, late bool) (*service, error) {
 	if q.PID == 0 && q.Tag == "" {
 		return nil, &connectError{codeUnimplemented, "the request selects no process"}
 	}

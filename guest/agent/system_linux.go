@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/internal/envd"
 )
 
 // mostDrift is how far the clock may be off before resume says so.
@@ -79,7 +80,7 @@ type clock struct {
 
 // metrics reads what the kernel inside counts. What a level's kernel counts of
 // its own is in Instance.Usage.
-func (c *clock) metrics() (*wire.Metrics, error) {
+func (c *clock) metrics() (*envd.Metrics, error) {
 	mem, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return nil, err
@@ -89,7 +90,7 @@ func (c *clock) metrics() (*wire.Metrics, error) {
 	if err := syscall.Statfs("/", &disk); err != nil {
 		return nil, err
 	}
-	m := &wire.Metrics{
+	m := &envd.Metrics{
 		Timestamp: time.Now().Unix(),
 		CPUCount:  uint32(runtime.NumCPU()),
 		CPUUsed:   c.used(),

@@ -18,7 +18,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/internal/envd"
 )
 
 // errDiskFull is what an upload gets for which there is no room.
@@ -85,7 +85,7 @@ type upload struct {
 	atomic   bool
 	mode     int // -1: as the umask has it
 	metadata map[string]string
-	written  []wire.Written
+	written  []envd.Written
 }
 
 func (a *Agent) upload(r *http.Request) (*upload, error) {
@@ -94,7 +94,7 @@ func (a *Agent) upload(r *http.Request) (*upload, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &upload{user: u, to: q.Get("path"), named: q.Get("path") != "", atomic: q.Get("atomic") == "1", mode: -1, written: []wire.Written{}}
+	o := &upload{user: u, to: q.Get("path"), named: q.Get("path") != "", atomic: q.Get("atomic") == "1", mode: -1, written: []envd.Written{}}
 	if m := q.Get("mode"); m != "" {
 		v, err := strconv.ParseUint(m, 8, 32)
 		if err != nil || v > 0o7777 {
@@ -102,7 +102,7 @@ func (a *Agent) upload(r *http.Request) (*upload, error) {
 		}
 		o.mode = int(v)
 	}
-	if o.metadata, err = wire.ParseMetadata(r.Header); err != nil {
+	if o.metadata, err = envd.ParseMetadata(r.Header); err != nil {
 		return nil, &connectError{codeInvalid, "invalid metadata: " + err.Error()}
 	}
 	return o, nil
@@ -156,7 +156,7 @@ func (o *upload) one(name string, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	o.written = append(o.written, wire.Written{Name: path.Base(p), Path: p, Type: "file", Metadata: kept})
+	o.written = append(o.written, envd.Written{Name: path.Base(p), Path: p, Type: "file", Metadata: kept})
 	return nil
 }
 

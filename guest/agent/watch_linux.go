@@ -12,7 +12,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/internal/envd"
 )
 
 // mostWatched bounds the directories of one watch: each costs the kernel about
@@ -45,7 +45,7 @@ type watchedDir struct {
 }
 
 // newWatch begins to watch.
-func (a *Agent) newWatch(u user, q *wire.WatchRequest) (*watch, error) {
+func (a *Agent) newWatch(u user, q *envd.WatchRequest) (*watch, error) {
 	root, err := u.path(q.Path)
 	if err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func control(f *os.File, do func(fd uintptr)) error {
 func (w *watch) close() { w.file.Close() }
 
 // run hands every change to emit until that fails or the watch is closed.
-func (w *watch) run(emit func(*wire.Change) error) error {
+func (w *watch) run(emit func(*envd.Change) error) error {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := w.file.Read(buf)
@@ -190,7 +190,7 @@ func nextEvent(b []byte) (e inotifyEvent, rest []byte, err error) {
 }
 
 // happened follows one event.
-func (w *watch) happened(e inotifyEvent, emit func(*wire.Change) error) error {
+func (w *watch) happened(e inotifyEvent, emit func(*envd.Change) error) error {
 	if e.mask&syscall.IN_Q_OVERFLOW != 0 {
 		return &connectError{codeInternal, "watcher error: there were more events than the kernel keeps"}
 	}
@@ -232,7 +232,7 @@ func (w *watch) happened(e inotifyEvent, emit func(*wire.Change) error) error {
 		return err
 	}
 	for _, name := range below {
-		if err := w.tell(name, wire.Created, emit); err != nil {
+		if err := w.tell(name, envd.Created, emit); err != nil {
 			return err
 		}
 	}
@@ -245,11 +245,11 @@ func kinds(mask uint32) (all []string) {
 		mask uint32
 		kind string
 	}{
-		{syscall.IN_CREATE | syscall.IN_MOVED_TO, wire.Created},
-		{syscall.IN_MOVED_FROM | syscall.IN_MOVE_SELF, wire.Renamed},
-		{syscall.IN_ATTRIB, wire.Chmodded},
-		{syscall.IN_MODIFY, wire.Changed},
-		{syscall.IN_DELETE | syscall.IN_DELETE_SELF, wire.Removed},
+		{syscall.IN_CREATE | syscall.IN_MOVED_TO, envd.Created},
+		{syscall.IN_MOVED_FROM | syscall.IN_MOVE_SELF, envd.Renamed},
+		{syscall.IN_ATTRIB, envd.Chmodded},
+		{syscall.IN_MODIFY, envd.Changed},
+		{syscall.IN_DELETE | syscall.IN_DELETE_SELF, envd.Removed},
 	} {
 		if mask&k.mask != 0 {
 			all = append(all, k.kind)
@@ -260,12 +260,12 @@ func kinds(mask uint32) (all []string) {
 
 // tell emits one change, with its entry where there is one to be had: what was
 // removed or renamed may be another by now.
-func (w *watch) tell(name, kind string, emit func(*wire.Change) error) error {
+func (w *watch) tell(name, kind string, emit func(*envd.Change) error) error {
 	if name == "" {
 		name = "."
 	}
-	c := &wire.Change{Name: strings.ToValidUTF8(name, "\ufffd"), Type: kind}
-	if w.entries && kind != wire.Removed && kind != wire.Renamed {
+	c := &envd.Change{Name: strings.ToValidUTF8(name, "\ufffd"), Type: kind}
+	if w.entries && kind != envd.Removed && kind != envd.Renamed {
 		w.user.as(func() (err error) {
 			c.Entry, err = w.agent.entry(path.Join(w.root, name))
 			return err

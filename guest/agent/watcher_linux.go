@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/internal/envd"
 )
 
 const (
@@ -22,7 +22,7 @@ const (
 )
 
 // beginWatch begins the watch that a request asks for.
-func (a *Agent) beginWatch(r *http.Request, q *wire.WatchRequest) (*watch, error) {
+func (a *Agent) beginWatch(r *http.Request, q *envd.WatchRequest) (*watch, error) {
 	u, err := a.user(r)
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func (a *Agent) beginWatch(r *http.Request, q *wire.WatchRequest) (*watch, error
 // serveWatchDir tells what changes for as long as somebody listens.
 func (a *Agent) serveWatchDir(w http.ResponseWriter, r *http.Request) {
 	out := newEnvelopeWriter(w)
-	var q wire.WatchRequest
+	var q envd.WatchRequest
 	if err := readEnvelope(r.Body, &q); err != nil {
 		out.end(&connectError{codeInvalid, err.Error()})
 		return
@@ -44,10 +44,10 @@ func (a *Agent) serveWatchDir(w http.ResponseWriter, r *http.Request) {
 		out.end(asConnect(err))
 		return
 	}
-	out.message(wire.WatchEvent{Start: &struct{}{}})
+	out.message(envd.WatchEvent{Start: &struct{}{}})
 	ended := make(chan error, 1)
 	go func() {
-		ended <- watch.run(func(c *wire.Change) error { return out.message(wire.WatchEvent{Filesystem: c}) })
+		ended <- watch.run(func(c *envd.Change) error { return out.message(envd.WatchEvent{Filesystem: c}) })
 	}()
 	every := keepalive(r)
 	quiet := time.NewTimer(every)
@@ -65,7 +65,7 @@ func (a *Agent) serveWatchDir(w http.ResponseWriter, r *http.Request) {
 		case <-quiet.C:
 			next := every - out.idle()
 			if next <= 0 {
-				out.message(wire.WatchEvent{Keepalive: &struct{}{}})
+				out.message(envd.WatchEvent{Keepalive: &struct{}{}})
 				next = every
 			}
 			quiet.Reset(next)
@@ -79,7 +79,7 @@ type watcher struct {
 	ended chan struct{}
 
 	mu      sync.Mutex
-	changes []*wire.Change
+	changes []*envd.Change
 	err     error
 }
 
@@ -89,7 +89,7 @@ type watchers struct {
 	all map[string]*watcher
 }
 
-func (a *Agent) serveCreateWatcher(r *http.Request, q *wire.WatchRequest) (*wire.WatcherAnswer, error) {
+func (a *Agent) serveCreateWatcher(r *http.Request, q *envd.WatchRequest) (*envd.WatcherAnswer, error) {
 	a.watchers.mu.Lock()
 	defer a.watchers.mu.Unlock()
 	if len(a.watchers.all) >= mostWatchers {
@@ -113,11 +113,11 @@ func (a *Agent) serveCreateWatcher(r *http.Request, q *wire.WatchRequest) (*wire
 	}
 	id := "w" + strings.ToLower(rand.Text())
 	a.watchers.all[id] = w
-	return &wire.WatcherAnswer{WatcherID: id}, nil
+	return &envd.WatcherAnswer{WatcherID: id}, nil
 }
 
 // keep keeps a change.
-func (w *watcher) keep(c *wire.Change) error {
+func (w *watcher) keep(c *envd.Change) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.changes) >= mostKept {
@@ -142,7 +142,7 @@ func (a *Agent) watcher(id string) (*watcher, error) {
 // what the host reads. The next answer has the next ones.
 const mostAtOnce = 2048
 
-func (a *Agent) serveGetWatcherEvents(_ *http.Request, q *wire.WatcherRequest) (*wire.WatcherEvents, error) {
+func (a *Agent) serveGetWatcherEvents(_ *http.Request, q *envd.WatcherRequest) (*envd.WatcherEvents, error) {
 	w, err := a.watcher(q.WatcherID)
 	if err != nil {
 		return nil, err
@@ -153,12 +153,12 @@ func (a *Agent) serveGetWatcherEvents(_ *http.Request, q *wire.WatcherRequest) (
 	if n == 0 && w.err != nil {
 		return nil, w.err
 	}
-	events := append([]*wire.Change{}, w.changes[:n]...)
-	w.changes = append([]*wire.Change(nil), w.changes[n:]...)
-	return &wire.WatcherEvents{Events: events}, nil
+	events := append([]*envd.Change{}, w.changes[:n]...)
+	w.changes = append([]*envd.Change(nil), w.changes[n:]...)
+	return &envd.WatcherEvents{Events: events}, nil
 }
 
-func (a *Agent) serveRemoveWatcher(_ *http.Request, q *wire.WatcherRequest) (*struct{}, error) {
+func (a *Agent) serveRemoveWatcher(_ *http.Request, q *envd.WatcherRequest) (*struct{}, error) {
 	w, err := a.watcher(q.WatcherID)
 	if err != nil {
 		return nil, err

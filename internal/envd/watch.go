@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package wire
+package envd
 
 // envd's watches. A stream of WatchDir has WatchEvents; watchers are asked.
 const (
