@@ -39,8 +39,8 @@ var levels = []string{
 	"sandbox/process", "sandbox/gvisor", "sandbox/docker", "sandbox/microvm", "sandbox/kube", "sandbox/remote",
 }
 
-// doors are the ways in; all of them go through session.
-var doors = []string{"internal/cli", "api", "mcp"}
+// frontends are the ways in; all of them go through session.
+var frontends = []string{"internal/cli", "api", "mcp"}
 
 func under(path string, roots ...string) bool {
 	return slices.ContainsFunc(roots, func(root string) bool {
@@ -90,6 +90,12 @@ func checkImports(pkgs []pkg) (broken []string) {
 				breaks(p, dep, "it exists for tests alone")
 			case firstParty(dep) && under(d, "internal/tools") && !under(path, "internal/tools"):
 				breaks(p, dep, "tools are for those who work on caisson")
+			case under(path, frontends...) && !testOnly(path) && under(d, "guest"):
+				breaks(p, dep, "session offers the processes and files of a sandbox; a frontend holds no client of its agent")
+			case under(path, frontends...) && !testOnly(path) && under(d, "audit") && path != "internal/cli":
+				// internal/cli opens the record for session, and shows, checks and exports it;
+				// TestOneRecorder holds that it writes none.
+				breaks(p, dep, "session writes the record, and internal/cli alone reads it")
 			case under(dep, "github.com/santhosh-tekuri/jsonschema") && path != "tool/params":
 				breaks(p, dep, "it takes no schema before tool/params/drafts is ready, which tool/params sees to")
 			case under(path, "policy", "tool") && doesIO(dep):
@@ -102,14 +108,14 @@ func checkImports(pkgs []pkg) (broken []string) {
 			d := strings.TrimPrefix(dep, "./")
 			switch {
 			case !firstParty(dep):
-			case under(path, doors...) && under(d, levels...):
-				breaks(p, dep, "a door never reaches a driver")
+			case under(path, frontends...) && under(d, levels...):
+				breaks(p, dep, "a frontend never reaches a driver")
 			case under(path, "client") && d != "client" && d != "sandbox":
 				breaks(p, dep, "the client runs anywhere, and knows package sandbox alone")
-			case under(path, levels...) && under(d, append(doors, "policy", "session", "audit", "approval")...):
+			case under(path, levels...) && under(d, append(slices.Clone(frontends), "policy", "session", "audit", "approval")...):
 				breaks(p, dep, "a driver carries out what others have decided")
-			case under(path, "approval") && under(d, append(slices.Concat(doors, levels), "session", "policy", "audit")...):
-				breaks(p, dep, "what is approved is for the session to say, and who approves for a door")
+			case under(path, "approval") && under(d, append(slices.Concat(frontends, levels), "session", "policy", "audit")...):
+				breaks(p, dep, "what is approved is for the session to say, and who approves for a frontend")
 			case under(path, "policy", "tool") && under(d, "internal/newfile", "internal/named"):
 				breaks(p, dep, "policy and tool do no I/O, by others neither")
 			case under(path, levels...) && under(d, levels...) && level(path) != level(d):
@@ -143,8 +149,8 @@ func TestImportRules(t *testing.T) {
 // A rule that cannot fail holds nothing.
 func TestRulesBite(t *testing.T) {
 	for name, p := range map[string]pkg{
-		"door imports driver":           {ImportPath: "./mcp", Imports: []string{"./sandbox/gvisor"}, Deps: []string{"./sandbox/gvisor"}},
-		"door reaches driver":           {ImportPath: "./api/e2b", Imports: []string{"./x"}, Deps: []string{"./x", "./sandbox/kube"}},
+		"frontend imports driver":       {ImportPath: "./mcp", Imports: []string{"./sandbox/gvisor"}, Deps: []string{"./sandbox/gvisor"}},
+		"frontend reaches driver":       {ImportPath: "./api/e2b", Imports: []string{"./x"}, Deps: []string{"./x", "./sandbox/kube"}},
 		"driver imports policy":         {ImportPath: "./sandbox/gvisor", Deps: []string{"./policy"}},
 		"driver reaches policy":         {ImportPath: "./sandbox/gvisor", Imports: []string{"./image"}, Deps: []string{"./image", "./policy"}},
 		"driver imports the store":      {ImportPath: "./sandbox/gvisor", Imports: []string{"./internal/store"}},
@@ -159,9 +165,14 @@ func TestRulesBite(t *testing.T) {
 		"client reaches the road":       {ImportPath: "./client", Imports: []string{"./x"}, Deps: []string{"./x", "./session"}},
 		"session names a driver":        {ImportPath: "./session", Imports: []string{"./sandbox/docker"}},
 		"session imports a tool":        {ImportPath: "./session", Imports: []string{"./internal/tools/bench"}},
-		"approval reaches a door":       {ImportPath: "./approval", Deps: []string{"./internal/cli"}},
+		"approval reaches a frontend":   {ImportPath: "./approval", Deps: []string{"./internal/cli"}},
 		"approval reaches the road":     {ImportPath: "./approval/x", Deps: []string{"./session"}},
 		"driver reaches approval":       {ImportPath: "./sandbox/gvisor", Deps: []string{"./approval"}},
+		"frontend imports guest":        {ImportPath: "./api/e2b", Imports: []string{"./guest"}},
+		"frontend imports guest/wire":   {ImportPath: "./api/openai", Imports: []string{"./guest/wire"}},
+		"cli imports guest":             {ImportPath: "./internal/cli", Imports: []string{"./guest"}},
+		"api imports audit":             {ImportPath: "./api/v1", Imports: []string{"./audit"}},
+		"mcp imports audit":             {ImportPath: "./mcp", Imports: []string{"./audit"}},
 		"product imports a fake driver": {ImportPath: "./session", Imports: []string{"./sandbox/faketest"}},
 	} {
 		if len(checkImports([]pkg{p})) == 0 {
@@ -173,6 +184,8 @@ func TestRulesBite(t *testing.T) {
 		"driver":                  {ImportPath: "./sandbox/gvisor", Imports: []string{"./sandbox", "gvisor.dev/gvisor/x"}, Deps: []string{"./sandbox", "./internal/linux/cgroup", "os"}},
 		"main":                    {ImportPath: "./cmd/caisson", Imports: []string{"./sandbox/gvisor"}},
 		"tool measures a driver":  {ImportPath: "./internal/tools/bench", Imports: []string{"./sandbox/gvisor"}},
+		"cli reads the record":    {ImportPath: "./internal/cli", Imports: []string{"./audit"}},
+		"frontends' test server":  {ImportPath: "./api/apitest", Imports: []string{"./audit", "./guest/agent"}},
 		"library face":            {ImportPath: ".", Imports: []string{"./sandbox/gvisor"}},
 	} {
 		if got := checkImports([]pkg{p}); len(got) != 0 {
@@ -377,9 +390,9 @@ func declares(file, name string) bool {
 // TestOneRecorder holds that operations alone write calls into the record: session/operation.go does, and
 // session/records.go passes on what it has metered.
 func TestOneRecorder(t *testing.T) {
-	writes, found := regexp.MustCompile(`(?i)journal\.(Begin|Refuse)\(`), 0
+	writes, found := regexp.MustCompile(`(?i)(journal|log|record)\.(Begin|Refuse)\(`), 0
 	sources(t, func(path string, text []byte, _ *ast.File) {
-		if strings.HasSuffix(path, "_test.go") || under(path, "audit") || !writes.Match(text) {
+		if strings.HasSuffix(path, "_test.go") || under(path, "audit", "internal/tools") || !bytes.Contains(text, []byte(module+`/audit"`)) || !writes.Match(text) {
 			return
 		}
 		if found++; path != "session/records.go" {

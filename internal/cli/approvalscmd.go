@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/caisson-run/caisson/approval"
+	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/internal/named"
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/sandbox"
@@ -73,7 +74,7 @@ func (a *app) withApprovals(ctx context.Context, f *approvalFlags, makes bool, d
 		return err
 	}
 	defer dir.Close()
-	approvals := session.NewApprovals(session.ApprovalsOptions{Dir: dir.Path(), Journal: newJournal(ctx, dir), Look: !makes && !f.wait})
+	approvals := session.NewApprovals(session.ApprovalsOptions{Dir: dir.Path(), Journal: audit.OpenLater(ctx, audit.Options{Dir: dir.Path()}), Look: !makes && !f.wait})
 	defer approvals.Close()
 	s, err := approvals.Store(ctx)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/internal/config"
 	"github.com/caisson-run/caisson/internal/linux/scope"
 	"github.com/caisson-run/caisson/internal/store"
@@ -176,7 +177,7 @@ func (a *app) gateway(ctx context.Context, cmd *cobra.Command, f *gatewayFlags, 
 	if note := dir.Note(); note != "" {
 		a.note("%s", note)
 	}
-	record := newJournal(ctx, dir)
+	record := audit.OpenLater(ctx, audit.Options{Dir: dir.Path()})
 	// What the whole file says of tools, of risk and of approval holds for every
 	// server's tools, too; each server's own policy is about its sandbox.
 	judged, err := policy.New(policy.Options{System: system, File: file, Defaults: session.LivingLimits()})

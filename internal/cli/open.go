@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/internal/config"
 	"github.com/caisson-run/caisson/internal/linux/scope"
 	"github.com/caisson-run/caisson/internal/store"
@@ -67,7 +68,7 @@ func (a *app) openUnder(ctx context.Context, state string, p *policy.Policy, pol
 		a.note("%s", note)
 	}
 	rates := &counting{dir: dir.Path()}
-	o.state, o.journal = dir.Path(), newJournal(ctx, dir)
+	o.state, o.journal = dir.Path(), audit.OpenLater(ctx, audit.Options{Dir: dir.Path()})
 	o.approvals = session.NewApprovals(session.ApprovalsOptions{Dir: o.state, Journal: o.journal, Complain: func(err error) { a.note("%v", err) }})
 	o.closers = append(o.closers, rates.close, o.approvals.Close)
 	o.Session, err = session.New(session.Options{Drivers: a.drivers(), Policy: p, PolicyName: policyFile, Journal: o.journal, State: session.DirState(dir), Rates: rates, Approvals: o.approvals})
