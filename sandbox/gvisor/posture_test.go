@@ -72,7 +72,7 @@ func holdPosture(t *testing.T) {
 	halves := whileRunning(t, spec)
 	// Chown, dac_override, dac_read_search, fowner, fsetid, and sys_chroot: to
 	// serve files, in a user namespace that owns nothing. It executes nothing.
-	gofer := posture{Caps: "000000000004001f 000000000004001f", Sets: []string{"000000000004001f 000000000004001f"}, Ambient: "0000000000000000"}
+	gofer := posture{Caps: "000000000004001f 000000000004001f", Sets: []string{"000000000004001f 000000000004001f"}, Ambient: "000000000004001f"}
 	// The first five, and sys_ptrace for the processes that run guest code.
 	sentry := posture{Caps: "000000000008001f 000000000008001f", Sets: []string{"0000000000000000 000000000008001f"}, Ambient: "0000000000000000"}
 	if os.Geteuid() != 0 {

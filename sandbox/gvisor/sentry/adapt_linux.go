@@ -57,7 +57,6 @@ func adapt() {
 		// The kernel opens mounted files by itself: there is little to do at
 		// once, and threads that look for work cost more than they find.
 		runtime.GOMAXPROCS(1)
-		withoutAmbient(os.Args)
 		gofer.GetPrecompiled("") // makes the table, once
 		for _, p := range goferFilters() {
 			goferPrograms[p.Name] = p

@@ -82,9 +82,6 @@ func TestAdaptReachesGVisor(t *testing.T) {
 	if _, ok := goferfilter.GetPrecompiled(goferFilters()[0].Name); !ok {
 		t.Errorf("gVisor does not find the gofer's filter; it has %v", goferfilter.ListPrecompiled())
 	}
-	if caps := goferCaps; caps.Ambient != nil || len(caps.Permitted) == 0 {
-		t.Errorf("the file server's capabilities are %+v", caps)
-	}
 	os.Args = []string{"runsc-sandbox", "boot", specFlag(t, `{}`)}
 	adapt()
 	if _, ok := filter.GetPrecompiled(kernelFilters()[0].Name); !ok {
@@ -97,19 +94,6 @@ func TestAdaptReachesGVisor(t *testing.T) {
 	}
 	if log.IsLogging(log.Info) || !log.IsLogging(log.Warning) {
 		t.Errorf("gVisor's log has level %v, want warnings only", log.Log().Level)
-	}
-}
-
-// A file server that has yet to become its user executes itself with what is ambient.
-func TestWithoutAmbient(t *testing.T) {
-	had := goferCaps.Ambient
-	t.Cleanup(func() { goferCaps.Ambient = had })
-	for arg, want := range map[string]bool{"--sync-userns-fd=9": true, "--sync-userns-fd=0": true, "--sync-userns-fd=-1": false, "--uid=1000": false} {
-		goferCaps.Ambient = []string{"CAP_CHOWN"}
-		withoutAmbient([]string{"runsc-gofer", "gofer", arg, "sbx"})
-		if got := goferCaps.Ambient != nil; got != want {
-			t.Errorf("with %s it keeps them: %v, want %v", arg, got, want)
-		}
 	}
 }
 
