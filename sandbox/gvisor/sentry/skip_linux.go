@@ -10,7 +10,7 @@ import (
 	"gvisor.dev/gvisor/pkg/log"
 	"gvisor.dev/gvisor/runsc/specutils"
 
-	"github.com/caisson-run/caisson/sandbox/gvisor/starter"
+	"github.com/caisson-run/caisson/sandbox/gvisor/prestart"
 )
 
 // What gVisor does at every start and caisson has no use for is left out here.
@@ -31,7 +31,7 @@ func lightenUnmount(args []string) {
 	if slices.Contains(args, "--rootless=true") || !slices.Contains(args, "--apply-caps=true") {
 		return
 	}
-	f, err := starter.Umounter("/proc")
+	f, err := prestart.Umounter("/proc")
 	if err != nil {
 		return // then gVisor executes the whole binary
 	}

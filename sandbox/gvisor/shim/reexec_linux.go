@@ -5,7 +5,7 @@ package shim
 import (
 	"os"
 
-	_ "github.com/caisson-run/caisson/sandbox/gvisor/arrival" // takes over before main
+	_ "github.com/caisson-run/caisson/sandbox/gvisor/prestart" // takes over before main
 	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 	"github.com/caisson-run/caisson/sandbox/gvisor/sentry"
 )

@@ -10,25 +10,24 @@ import (
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/runsc/specutils"
 
-	"github.com/caisson-run/caisson/sandbox/gvisor/arrival"
-	"github.com/caisson-run/caisson/sandbox/gvisor/starter"
+	"github.com/caisson-run/caisson/sandbox/gvisor/prestart"
 )
 
 // What gVisor's halves keep in their bounding sets, as bits.
 const (
 	fileCaps = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID
 
-	goferCaps  = arrival.Kept
+	goferCaps  = prestart.Kept
 	kernelCaps = fileCaps | 1<<unix.CAP_SYS_PTRACE
 )
 
 // startWithin makes gVisor start its halves through a tiny program in dir that
-// narrows their bounding sets, see [starter.Bounds]. Where that cannot be done
+// narrows their bounding sets, see [prestart.Bounds]. Where that cannot be done
 // gVisor starts the binary itself and narrows them later, in all its threads.
 // self is this process's executable, from cloneSelf.
 func startWithin(dir string, self int) {
 	exe, start := filepath.Join(dir, "exe"), filepath.Join(dir, "start")
-	program, err := starter.Bounds(goferCaps, kernelCaps, exe)
+	program, err := prestart.Bounds(goferCaps, kernelCaps, exe)
 	if err != nil {
 		return
 	}

@@ -1,15 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package starter holds two programs of a few instructions each, which
-// gVisor's halves are started through, or instead of, where executing the
-// whole binary once more or doing in many threads what one could do would
-// cost milliseconds.
-//
-// They are written in assembly (starter_linux_amd64.s), copied out of this
-// binary's own text into a file without a name, and executed from there.
-// Where there is no assembly, or where such a file cannot be executed, gVisor
-// does the same work itself.
-package starter
+package prestart
 
 import (
 	"bytes"
@@ -34,7 +25,7 @@ const (
 // elf makes an ELF executable of one segment that is loaded at base.
 func elf(machine uint16, code []byte, gofer, kernel uint64, path string) ([]byte, error) {
 	if len(path) >= maxPath || len(code) == 0 {
-		return nil, fmt.Errorf("starter: %d bytes of code and the path %q do not fit", len(code), path)
+		return nil, fmt.Errorf("prestart: %d bytes of code and the path %q do not fit", len(code), path)
 	}
 	size := uint64(codeAt-base) + uint64(len(code))
 	var b bytes.Buffer
@@ -65,17 +56,17 @@ func file(name string, program []byte) (*os.File, error) {
 		fd, err = unix.MemfdCreate(name, flags)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("starter: memfd_create: %w", err)
+		return nil, fmt.Errorf("prestart: memfd_create: %w", err)
 	}
 	f := os.NewFile(uintptr(fd), name)
 	if _, err := f.Write(program); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("starter: %w", err)
+		return nil, fmt.Errorf("prestart: %w", err)
 	}
 	const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("starter: sealing: %w", err)
+		return nil, fmt.Errorf("prestart: sealing: %w", err)
 	}
 	return f, nil
 }

@@ -2,7 +2,7 @@
 
 //go:build linux
 
-package arrival
+package prestart
 
 import (
 	"errors"

@@ -2,7 +2,7 @@
 
 //go:build linux && !amd64
 
-package starter
+package prestart
 
 import (
 	"errors"
