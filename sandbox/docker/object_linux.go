@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/internal/linux/mountinfo"
-	"github.com/caisson-run/caisson/internal/linux/mountpoint"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -60,7 +59,7 @@ func nameOf(f *os.File) (string, error) {
 
 // exists looks for m's target in the object that owner shows.
 func exists(owner, m sandbox.Mount) error {
-	return mountpoint.Find(owner.Source, owner.Target, m.Target, m.Dir)
+	return mountinfo.FindPoint(owner.Source, owner.Target, m.Target, m.Dir)
 }
 
 // mountedBelow is a mountpoint below a directory, or "".

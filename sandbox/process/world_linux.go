@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/internal/linux/mountpoint"
+	"github.com/caisson-run/caisson/internal/linux/mountinfo"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -193,7 +193,7 @@ func (w *world) under(target string) *source {
 // mountpoint looks for one target, and notes it where the root's own tree lacks
 // it: that tree is shared and read-only.
 func (w *world) mountpoint(src *source, name string, at sandbox.Mask) error {
-	err := mountpoint.Find(src.mount.Source, src.mount.Target, at.Target, at.Dir)
+	err := mountinfo.FindPoint(src.mount.Source, src.mount.Target, at.Target, at.Dir)
 	switch {
 	case err == nil:
 		return nil

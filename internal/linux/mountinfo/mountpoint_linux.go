@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mountpoint looks for the places of mounts in what others made.
-package mountpoint
+package mountinfo
 
 import (
 	"errors"
@@ -11,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Find looks for target in the object owner, which is shown at place: a directory if
+// FindPoint looks for target in the object owner, which is shown at place: a directory if
 // dir says so, anything else otherwise. No link is followed, and nothing outside of
 // owner is looked at. An error of its own is fs.ErrNotExist where there is nothing.
-func Find(owner *os.File, place, target string, dir bool) error {
+func FindPoint(owner *os.File, place, target string, dir bool) error {
 	rel := strings.TrimPrefix(strings.TrimPrefix(target, place), "/")
 	if rel == "" {
 		return nil

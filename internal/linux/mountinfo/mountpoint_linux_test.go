@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package mountpoint
+package mountinfo
 
 import (
 	"errors"
@@ -45,7 +45,7 @@ func TestFind(t *testing.T) {
 		{"/", "/a/out", true, false, false},
 		{"/", "/../" + filepath.Base(outside), true, false, false},
 	} {
-		err := Find(owner, c.place, c.target, c.dir)
+		err := FindPoint(owner, c.place, c.target, c.dir)
 		if (err == nil) != c.found || errors.Is(err, fs.ErrNotExist) != c.none {
 			t.Errorf("%s at %s, a directory: %t: %v", c.target, c.place, c.dir, err)
 		}
