@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/attack/probe"
-	"github.com/caisson-run/caisson/attack/tries"
 	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -83,7 +82,7 @@ func (s *suite) flooded(ctx context.Context, host *counter, kind, budget, memory
 		return unable(err)
 	}
 	cmd := s.Again("run", "--policy", file, "--", probe.AtProbe, probe.Word, probe.ModeFlood, kind, host.at(localhost), resolver, s.nonce)
-	var out tries.Log
+	var out probeLog
 	var errs tail
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Start(); err != nil {

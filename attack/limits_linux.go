@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/attack/probe"
-	"github.com/caisson-run/caisson/attack/tries"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
@@ -276,7 +275,7 @@ func (s *suite) killed(context.Context) finding {
 		return finding{verdict: NotApplicable, reason: "this program does not start a second caisson"}
 	}
 	cmd := s.Again("run", "--isolation", s.Isolation, "--mount", s.Program+":"+probe.AtProbe, "--", probe.AtProbe, probe.Word, probe.ModeSleep, s.nonce)
-	var out tries.Log
+	var out probeLog
 	var errs tail
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	in, err := cmd.StdinPipe()

@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/caisson-run/caisson/attack/probe"
-	"github.com/caisson-run/caisson/attack/tries"
 	"github.com/caisson-run/caisson/internal/linux/seccomp"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
@@ -23,7 +22,7 @@ import (
 // evidence is what the live sandbox shows, from outside.
 type evidence struct {
 	*suite
-	out     *tries.Log
+	out     *probeLog
 	posture sandbox.Posture
 	start   []*process // before the attempts
 	ready   []*process // after them, while everything that was had is held

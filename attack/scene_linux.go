@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/attack/probe"
-	"github.com/caisson-run/caisson/attack/tries"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -30,7 +29,7 @@ type suite struct {
 // scene is one sandbox with a probe in it.
 type scene struct {
 	call  *session.Call
-	out   tries.Log
+	out   probeLog
 	errs  tail
 	enter *io.PipeWriter // what the probe reads
 	suite *suite

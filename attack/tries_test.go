@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tries
+package attack
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 )
 
 func TestTries(t *testing.T) {
-	var tr Log
+	var tr probeLog
 	for _, part := range []string{
 		"noise\n", `{"case":"F01","what":"a"`, `,"got":true}` + "\n", strings.Repeat("x", longestLine+1), "\n", `{"case":"F0`, `1","what":"b"}` + "\n{}\n",
 	} {
@@ -41,7 +41,7 @@ func FuzzTries(f *testing.F) {
 	f.Add([]byte("{\"case\":\"\x00\"}\n\n{\n"), 1)
 	f.Add(bytes.Repeat([]byte(`{"case":"a"}`+"\n"), 100), 7)
 	f.Fuzz(func(t *testing.T, data []byte, cut int) {
-		var whole, pieces Log
+		var whole, pieces probeLog
 		_, _ = whole.Write(data)
 		cut = max(1, cut%64)
 		for rest := data; len(rest) > 0; rest = rest[min(cut, len(rest)):] {

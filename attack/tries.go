@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tries reads what a probe says from inside a sandbox.
-package tries
+package attack
 
 import (
 	"bytes"
@@ -20,9 +19,9 @@ const (
 	mostText    = 512 // of a description or error that is shown
 )
 
-// Log reads a probe's output as it comes. The zero value is ready for use; it
+// probeLog reads a probe's output as it comes. The zero value is ready for use; it
 // may be used from several goroutines.
-type Log struct {
+type probeLog struct {
 	mu    sync.Mutex
 	line  []byte
 	over  bool // the line is too long and is thrown away
@@ -32,7 +31,7 @@ type Log struct {
 }
 
 // Write never fails.
-func (t *Log) Write(p []byte) (int, error) {
+func (t *probeLog) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.bytes += int64(len(p))
@@ -54,7 +53,7 @@ func (t *Log) Write(p []byte) (int, error) {
 }
 
 // take adds one line, if it is one.
-func (t *Log) take(line []byte) {
+func (t *probeLog) take(line []byte) {
 	var one probe.Try
 	if len(t.all) >= mostTries || json.Unmarshal(line, &one) != nil || one.Case == "" {
 		return
@@ -74,7 +73,7 @@ func cut(s string) string {
 }
 
 // signal closes the channel of a case that was named for the first time.
-func (t *Log) signal(id string) {
+func (t *probeLog) signal(id string) {
 	c := t.channel(id)
 	select {
 	case <-c:
@@ -83,7 +82,7 @@ func (t *Log) signal(id string) {
 	}
 }
 
-func (t *Log) channel(id string) chan struct{} {
+func (t *probeLog) channel(id string) chan struct{} {
 	if t.seen == nil {
 		t.seen = make(map[string]chan struct{})
 	}
@@ -94,14 +93,14 @@ func (t *Log) channel(id string) chan struct{} {
 }
 
 // Said is closed once the probe has named a case.
-func (t *Log) Said(id string) <-chan struct{} {
+func (t *probeLog) Said(id string) <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.channel(id)
 }
 
 // Of are the tries of one case.
-func (t *Log) Of(id string) []probe.Try {
+func (t *probeLog) Of(id string) []probe.Try {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var some []probe.Try
@@ -114,14 +113,14 @@ func (t *Log) Of(id string) []probe.Try {
 }
 
 // Size is how many bytes came.
-func (t *Log) Size() int64 {
+func (t *probeLog) Size() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.bytes
 }
 
 // Last is what was said last, for people; empty when nothing was.
-func (t *Log) Last() string {
+func (t *probeLog) Last() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.all) == 0 {
