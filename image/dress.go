@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/caisson-run/caisson/image/fstree"
-	"github.com/caisson-run/caisson/image/source"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -27,7 +26,7 @@ type dresser struct {
 }
 
 // dress completes the tree and fills in who runs on it.
-func (d *dresser) dress(c source.Config) error {
+func (d *dresser) dress(c Config) error {
 	for _, name := range []string{"proc", "sys", "dev", "etc", "tmp", "home", "root"} {
 		if err := d.mustBeDir(name); err != nil {
 			return err

@@ -13,7 +13,6 @@ import (
 
 	"github.com/caisson-run/caisson/image/layer"
 	"github.com/caisson-run/caisson/image/reference"
-	"github.com/caisson-run/caisson/image/source"
 )
 
 // resolved is what a reference meant when it was pulled.
@@ -25,14 +24,14 @@ type resolved struct {
 }
 
 func (s *Store) nameFile(r reference.Ref) string {
-	return filepath.Join(s.dir, "names", shortHash(r.String()+" "+source.Platform())+".json")
+	return filepath.Join(s.dir, "names", shortHash(r.String()+" "+Platform())+".json")
 }
 
 // resolve gives the digest that r had when it was pulled last; empty when it
 // was not.
 func (s *Store) resolve(r reference.Ref) (string, error) {
 	one, err := readName(s.nameFile(r))
-	if errors.Is(err, os.ErrNotExist) || err == nil && (one.Ref != r.String() || one.Platform != source.Platform()) {
+	if errors.Is(err, os.ErrNotExist) || err == nil && (one.Ref != r.String() || one.Platform != Platform()) {
 		return "", nil
 	}
 	return one.Digest, err
@@ -57,7 +56,7 @@ func (s *Store) names() (done func(), _ error) {
 
 // remember notes what r means now.
 func (s *Store) remember(r reference.Ref, digest string) error {
-	b, err := json.Marshal(resolved{r.String(), source.Platform(), digest, time.Now().UTC()})
+	b, err := json.Marshal(resolved{r.String(), Platform(), digest, time.Now().UTC()})
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,6 @@ import (
 	"github.com/caisson-run/caisson/image/erofs"
 	"github.com/caisson-run/caisson/image/fstree"
 	"github.com/caisson-run/caisson/image/layer"
-	"github.com/caisson-run/caisson/image/source"
 	"github.com/caisson-run/caisson/internal/newfile"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -34,7 +33,7 @@ const (
 // pack makes an image in dir, which is empty and ours alone: layers are read
 // once, from the lowest to the uppermost, contents of files go straight to
 // where they stay, and the tree is written behind them.
-func pack(ctx context.Context, img *source.Image, dir string, progress func(done, total int64)) error {
+func pack(ctx context.Context, img *Image, dir string, progress func(done, total int64)) error {
 	f, err := os.OpenFile(filepath.Join(dir, erofsName), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err

@@ -18,7 +18,6 @@ import (
 	"github.com/caisson-run/caisson/image/fstree"
 	"github.com/caisson-run/caisson/image/layer"
 	"github.com/caisson-run/caisson/image/reference"
-	"github.com/caisson-run/caisson/image/source"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -134,10 +133,10 @@ func (s *Store) Pull(ctx context.Context, r reference.Ref, o PullOptions) (*Stor
 }
 
 // find opens the source of an image.
-func find(ctx context.Context, r reference.Ref, o PullOptions) (*source.Image, func(), error) {
+func find(ctx context.Context, r reference.Ref, o PullOptions) (*Image, func(), error) {
 	none := func() {}
 	if !r.Local() {
-		img, err := source.Pull(ctx, r, source.RegistryOptions{Insecure: o.Insecure})
+		img, err := Pull(ctx, r, RegistryOptions{Insecure: o.Insecure})
 		return img, none, err
 	}
 	// The very object that the caller judged, through its handle.
@@ -154,7 +153,7 @@ func find(ctx context.Context, r reference.Ref, o PullOptions) (*source.Image, f
 		if err != nil {
 			return nil, none, &sandbox.Error{Op: "image " + r.String(), Kind: sandbox.ErrUnavailable, Problem: "it cannot be opened", Hint: "check its permissions", Cause: err}
 		}
-		img, err := source.Layout(dir, r.Name)
+		img, err := Layout(dir, r.Name)
 		return img, func() { dir.Close() }, err
 	}
 	if !st.Mode().IsRegular() || r.Kind == reference.Layout {
@@ -164,7 +163,7 @@ func find(ctx context.Context, r reference.Ref, o PullOptions) (*source.Image, f
 	if err != nil {
 		return nil, none, &sandbox.Error{Op: "image " + r.String(), Kind: sandbox.ErrUnavailable, Problem: "it cannot be opened", Hint: "check its permissions", Cause: err}
 	}
-	img, err := source.Archive(f, r.Name)
+	img, err := Archive(f, r.Name)
 	return img, func() { f.Close() }, err
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/image/layer"
-	"github.com/caisson-run/caisson/image/source"
 	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -42,7 +41,7 @@ type Stored struct {
 	// Names are references that were resolved to it, in their familiar form.
 	Names []string `json:"names,omitempty"`
 
-	Config source.Config `json:"config"`
+	Config Config `json:"config"`
 	// User runs programs, Root does with --root.
 	User sandbox.User `json:"user"`
 	Root sandbox.User `json:"root"`

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package source finds container images where they are: in a registry, in an
-// OCI image layout, in an archive that docker save wrote. What it gives is the
+// Container images are found where they are: in a registry, in an
+// OCI image layout, in an archive that docker save wrote. What is found is the
 // same for all of them: a digest that pins the image, its configuration, and
 // its layers as streams whose digests are known beforehand.
 //
 // Nothing that an image says is trusted. Documents are bounded and compared
 // with their digests before they are read; names in them are digests or are
 // looked for, never opened as paths; addresses in them are not visited.
-package source
+
+package image
 
 import (
 	"crypto/sha256"

@@ -2,6 +2,6 @@
 
 //go:build !unix
 
-package source
+package image
 
 const nonblock = 0

@@ -2,7 +2,7 @@
 
 //go:build unix
 
-package source
+package image
 
 import "syscall"
 

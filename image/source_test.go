@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package source_test
+package image_test
 
 import (
 	"bytes"
@@ -16,9 +16,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caisson-run/caisson/image"
 	"github.com/caisson-run/caisson/image/imagetest"
 	"github.com/caisson-run/caisson/image/reference"
-	"github.com/caisson-run/caisson/image/source"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -37,7 +37,7 @@ func ref(t testing.TB, s string) reference.Ref {
 }
 
 func TestParseConfig(t *testing.T) {
-	c, ids, err := source.ParseConfig([]byte(`{"os":"linux","architecture":"` + runtime.GOARCH + `","config":{"User":"app","Env":["A=1","B="],
+	c, ids, err := image.ParseConfig([]byte(`{"os":"linux","architecture":"` + runtime.GOARCH + `","config":{"User":"app","Env":["A=1","B="],
 		"Entrypoint":["a"],"Cmd":["b","c"],"WorkingDir":"../srv/./app"},"rootfs":{"type":"layers","diff_ids":["sha256:` + strings.Repeat("a", 64) + `"]},"history":[{}]}`))
 	if err != nil || c.User != "app" || len(c.Env) != 2 || c.String() != "[a b c]" || c.WorkingDir != "/srv/app" || len(ids) != 1 {
 		t.Errorf("%+v, %v, %v", c, ids, err)
@@ -56,7 +56,7 @@ func TestParseConfig(t *testing.T) {
 		"too many layers":   `{"rootfs":{"diff_ids":[` + strings.Repeat(`"a",`, 600) + `"a"]}}`,
 		"of another type":   `{"config":{"Cmd":"sh"}}`,
 	} {
-		if _, _, err := source.ParseConfig([]byte(text)); !errors.Is(err, sandbox.ErrInvalid) || sandbox.Hint(err) == "" {
+		if _, _, err := image.ParseConfig([]byte(text)); !errors.Is(err, sandbox.ErrInvalid) || sandbox.Hint(err) == "" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -69,7 +69,7 @@ func TestChangedLayouts(t *testing.T) {
 		root, err := os.OpenRoot(dir)
 		must(t, err)
 		defer root.Close()
-		found, err := source.Layout(root, name)
+		found, err := image.Layout(root, name)
 		if err == nil {
 			for _, l := range found.Layers {
 				var rc io.ReadCloser
@@ -157,7 +157,7 @@ func TestArchives(t *testing.T) {
 		f, err := os.Open(file)
 		must(t, err)
 		defer f.Close()
-		_, err = source.Archive(f, name)
+		_, err = image.Archive(f, name)
 		return err
 	}
 	b, err := os.ReadFile(good)
@@ -207,7 +207,7 @@ func TestRegistryLeadsAway(t *testing.T) {
 		},
 	} {
 		s := httptest.NewServer(answer)
-		_, err := source.Pull(t.Context(), ref(t, strings.TrimPrefix(s.URL, "http://")+"/x"), source.RegistryOptions{})
+		_, err := image.Pull(t.Context(), ref(t, strings.TrimPrefix(s.URL, "http://")+"/x"), image.RegistryOptions{})
 		// The library itself refuses token servers on private addresses.
 		if err == nil || name == "a redirect" && !errors.Is(err, sandbox.ErrDenied) {
 			t.Errorf("%s: %v", name, err)
@@ -268,13 +268,13 @@ func TestRegistryLies(t *testing.T) {
 		if name == "a foreign layer" { // by its tag: the digest would tell
 			at = strings.TrimPrefix(s.URL, "http://") + "/x:1"
 		}
-		_, err := source.Pull(t.Context(), ref(t, at), source.RegistryOptions{})
+		_, err := image.Pull(t.Context(), ref(t, at), image.RegistryOptions{})
 		if err == nil || sandbox.Hint(err) == "" {
 			t.Errorf("%s: %v", name, err)
 		}
 		s.Close()
 	}
-	if _, err := source.Pull(t.Context(), ref(t, host+"/no/such:1"), source.RegistryOptions{}); !errors.Is(err, sandbox.ErrNotFound) {
+	if _, err := image.Pull(t.Context(), ref(t, host+"/no/such:1"), image.RegistryOptions{}); !errors.Is(err, sandbox.ErrNotFound) {
 		t.Errorf("no such image: %v", err)
 	}
 }
@@ -283,7 +283,7 @@ func TestRegistryLies(t *testing.T) {
 func FuzzConfig(f *testing.F) {
 	f.Add([]byte(`{"config":{"User":"a:b","Env":["A=1"],"Cmd":["x"],"WorkingDir":"/x"},"rootfs":{"diff_ids":[]}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c, _, err := source.ParseConfig(b)
+		c, _, err := image.ParseConfig(b)
 		if err != nil {
 			if sandbox.Hint(err) == "" {
 				t.Errorf("no hint: %v", err)
@@ -312,7 +312,7 @@ func FuzzLayout(f *testing.F) {
 		root, err := os.OpenRoot(dir)
 		must(t, err)
 		defer root.Close()
-		if _, err := source.Layout(root, ""); err == nil {
+		if _, err := image.Layout(root, ""); err == nil {
 			t.Error("a digest of zeros was found")
 		}
 	})
