@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caisson-run/caisson/image/layer"
+	"github.com/caisson-run/caisson/image/fstree"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -160,7 +160,7 @@ func (a *archive) read(name string) (*Image, error) {
 			return nil, invalid("it has no file %.80q", file)
 		}
 		img.Size += size
-		img.Layers = append(img.Layers, layer.Blob{DiffID: diffIDs[i], Size: size, Open: func() (io.ReadCloser, error) {
+		img.Layers = append(img.Layers, fstree.Blob{DiffID: diffIDs[i], Size: size, Open: func() (io.ReadCloser, error) {
 			r, _, err := a.open(file)
 			return r, err
 		}})

@@ -9,7 +9,7 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/caisson-run/caisson/image/layer"
+	"github.com/caisson-run/caisson/image/fstree"
 )
 
 // Config is what an image says of how it is to be run.
@@ -60,7 +60,7 @@ func ParseConfig(b []byte) (Config, []string, error) {
 		return Config{}, nil, invalid("it has %d layers, the most is %d", len(d.RootFS.DiffIDs), maxLayers)
 	}
 	for _, id := range d.RootFS.DiffIDs {
-		if !layer.IsDigest(id) {
+		if !fstree.IsDigest(id) {
 			return Config{}, nil, invalid("%.80q is no digest of a layer", id)
 		}
 	}
@@ -98,20 +98,20 @@ func (c Config) check() error {
 }
 
 // blobs pairs the layers of a manifest with the digests of a configuration.
-func blobs(manifest []descriptor, diffIDs []string) ([]layer.Blob, int64, error) {
+func blobs(manifest []descriptor, diffIDs []string) ([]fstree.Blob, int64, error) {
 	if len(manifest) != len(diffIDs) {
 		return nil, 0, invalid("its manifest has %d layers, its configuration %d", len(manifest), len(diffIDs))
 	}
-	var out []layer.Blob
+	var out []fstree.Blob
 	var total int64
 	for i, d := range manifest {
-		if !layer.IsDigest(d.Digest) || d.Size < 0 || d.Size > 1<<40 {
+		if !fstree.IsDigest(d.Digest) || d.Size < 0 || d.Size > 1<<40 {
 			return nil, 0, invalid("a layer of %d bytes has the digest %.80q", d.Size, d.Digest)
 		}
 		if !isLayer(d.MediaType) {
 			return nil, 0, invalid("a layer is of the type %.80q", d.MediaType)
 		}
-		out = append(out, layer.Blob{Digest: d.Digest, DiffID: diffIDs[i], Size: d.Size})
+		out = append(out, fstree.Blob{Digest: d.Digest, DiffID: diffIDs[i], Size: d.Size})
 		total += d.Size
 	}
 	return out, total, nil

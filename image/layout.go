@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caisson-run/caisson/image/layer"
+	"github.com/caisson-run/caisson/image/fstree"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -82,7 +82,7 @@ func blobName(digest string) string { return "blobs/sha256/" + strings.TrimPrefi
 
 // readBlob reads a document by its digest.
 func readBlob(c container, digest string) ([]byte, error) {
-	if !layer.IsDigest(digest) {
+	if !fstree.IsDigest(digest) {
 		return nil, invalid("%.80q is no digest", digest)
 	}
 	b, err := readDocument(c, blobName(digest))

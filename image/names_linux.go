@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caisson-run/caisson/image/layer"
+	"github.com/caisson-run/caisson/image/fstree"
 	"github.com/caisson-run/caisson/image/reference"
 )
 
@@ -43,7 +43,7 @@ func readName(file string) (resolved, error) {
 	if err != nil {
 		return one, err
 	}
-	if json.Unmarshal(b, &one) != nil || !layer.IsDigest(one.Digest) {
+	if json.Unmarshal(b, &one) != nil || !fstree.IsDigest(one.Digest) {
 		return resolved{}, nil // written by nobody we know: it is pulled again
 	}
 	return one, nil

@@ -20,7 +20,6 @@ import (
 
 	"github.com/caisson-run/caisson/image/erofs"
 	"github.com/caisson-run/caisson/image/fstree"
-	"github.com/caisson-run/caisson/image/layer"
 	"github.com/caisson-run/caisson/internal/newfile"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -40,7 +39,7 @@ func pack(ctx context.Context, img *Image, dir string, progress func(done, total
 	}
 	defer f.Close()
 	contents := erofs.NewContents(f)
-	u := layer.NewUnpacker(contents, layer.Bounds{})
+	u := fstree.NewUnpacker(contents, fstree.Bounds{})
 	meter := &meter{total: img.Size, tell: progress}
 	for _, b := range img.Layers {
 		if err := u.Apply(ctx, meter.watch(b)); err != nil {
@@ -161,7 +160,7 @@ type meter struct {
 }
 
 // watch counts what is read of a layer.
-func (m *meter) watch(b layer.Blob) layer.Blob {
+func (m *meter) watch(b fstree.Blob) fstree.Blob {
 	open := b.Open
 	b.Open = func() (io.ReadCloser, error) {
 		rc, err := open()

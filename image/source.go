@@ -17,7 +17,7 @@ import (
 	"fmt"
 	"runtime"
 
-	"github.com/caisson-run/caisson/image/layer"
+	"github.com/caisson-run/caisson/image/fstree"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -27,8 +27,8 @@ type Image struct {
 	// as in older archives.
 	Digest string
 	Config Config
-	Layers []layer.Blob // from the lowest to the uppermost
-	Size   int64        // of all layers as they are stored, in bytes
+	Layers []fstree.Blob // from the lowest to the uppermost
+	Size   int64         // of all layers as they are stored, in bytes
 }
 
 // Bounds of documents.

@@ -16,7 +16,6 @@ import (
 
 	"github.com/caisson-run/caisson/image/erofs"
 	"github.com/caisson-run/caisson/image/fstree"
-	"github.com/caisson-run/caisson/image/layer"
 	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -116,7 +115,7 @@ func (s *Store) Pull(ctx context.Context, r reference.Ref, o PullOptions) (*Stor
 		held, err = s.images().tree(ctx, keyOf(img.Digest), func(ctx context.Context, dir string) error {
 			return pack(ctx, img, dir, o.Progress)
 		})
-		if r.Local() || try == pullTries || ctx.Err() != nil || !errors.Is(err, layer.ErrCutOff) {
+		if r.Local() || try == pullTries || ctx.Err() != nil || !errors.Is(err, fstree.ErrCutOff) {
 			break
 		}
 	}

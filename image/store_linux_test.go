@@ -22,8 +22,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/image/fstree"
 	"github.com/caisson-run/caisson/image/imagetest"
-	"github.com/caisson-run/caisson/image/layer"
 	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -637,7 +637,7 @@ func TestKnownFromBefore(t *testing.T) {
 	must(t, f.Close())
 	info, err := s.info("sha256:0000")
 	must(t, err)
-	if want := (sandbox.User{UID: 7, GID: 8, Name: "ada", Home: "/h"}); info.User != want || info.Left != (layer.Left{Devices: 1, SetID: 2, Xattrs: 3}) {
+	if want := (sandbox.User{UID: 7, GID: 8, Name: "ada", Home: "/h"}); info.User != want || info.Left != (fstree.Left{Devices: 1, SetID: 2, Xattrs: 3}) {
 		t.Errorf("%+v, %+v", info.User, info.Left)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caisson-run/caisson/image/layer"
+	"github.com/caisson-run/caisson/image/fstree"
 	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -46,10 +46,10 @@ type Stored struct {
 	User sandbox.User `json:"user"`
 	Root sandbox.User `json:"root"`
 
-	Size  int64      `json:"size"`  // of all files, in bytes
-	Files int        `json:"files"` // names in the tree
-	Made  time.Time  `json:"made"`  // when it was unpacked here
-	Left  layer.Left `json:"left_out"`
+	Size  int64       `json:"size"`  // of all files, in bytes
+	Files int         `json:"files"` // names in the tree
+	Made  time.Time   `json:"made"`  // when it was unpacked here
+	Left  fstree.Left `json:"left_out"`
 	// Notes are sentences for people, about what shows otherwise than in the image.
 	Notes []string `json:"notes,omitempty"`
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fstree is the tree of files of a container image, in memory. The
-// contents of files are elsewhere: a [Node] says where.
+// Package fstree is the tree of files of a container image, in memory, and applies the
+// image's layers to it. The contents of files are elsewhere: a [Node] says where.
 //
 // Names come from images that may be hostile. Nothing here is a path of the
 // host: a tree is walked node by node, links are followed inside of it only

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package layer_test
+package fstree_test
 
 import (
 	"archive/tar"
@@ -17,7 +17,6 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/caisson-run/caisson/image/fstree"
-	"github.com/caisson-run/caisson/image/layer"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -68,8 +67,8 @@ func archive(t testing.TB, lines ...any) []byte {
 func digest(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }
 
 // blob is an archive as it is, with its digests.
-func blob(b []byte) layer.Blob {
-	return layer.Blob{Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }, Digest: digest(b), DiffID: digest(b), Size: int64(len(b))}
+func blob(b []byte) fstree.Blob {
+	return fstree.Blob{Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }, Digest: digest(b), DiffID: digest(b), Size: int64(len(b))}
 }
 
 func gzipped(t testing.TB, b []byte) []byte {
@@ -82,9 +81,9 @@ func gzipped(t testing.TB, b []byte) []byte {
 }
 
 // unpack applies layers and lists the tree as lines.
-func unpack(t testing.TB, b layer.Bounds, blobs ...layer.Blob) ([]string, *layer.Unpacker, error) {
+func unpack(t testing.TB, b fstree.Bounds, blobs ...fstree.Blob) ([]string, *fstree.Unpacker, error) {
 	sink := &memory{}
-	u := layer.NewUnpacker(sink, b)
+	u := fstree.NewUnpacker(sink, b)
 	for _, b := range blobs {
 		if err := u.Apply(t.Context(), b); err != nil {
 			return nil, u, err
@@ -146,11 +145,11 @@ func TestLayers(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var blobs []layer.Blob
+			var blobs []fstree.Blob
 			for _, lines := range tt.layers {
 				blobs = append(blobs, blob(archive(t, lines...)))
 			}
-			got, _, err := unpack(t, layer.Bounds{}, blobs...)
+			got, _, err := unpack(t, fstree.Bounds{}, blobs...)
 			must(t, err)
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Error(diff)
@@ -202,9 +201,9 @@ func TestHostileLayers(t *testing.T) {
 	}
 	for name, lines := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := unpack(t, layer.Bounds{Entries: 3000, Depth: 128}, blob(archive(t, append([]any{"etc/", "etc/shadow-=x"}, lines...)...)))
+			_, _, err := unpack(t, fstree.Bounds{Entries: 3000, Depth: 128}, blob(archive(t, append([]any{"etc/", "etc/shadow-=x"}, lines...)...)))
 			if name == "too many files" {
-				_, _, err = unpack(t, layer.Bounds{Entries: 49}, blob(archive(t, lines...)))
+				_, _, err = unpack(t, fstree.Bounds{Entries: 49}, blob(archive(t, lines...)))
 			}
 			if !errors.Is(err, sandbox.ErrDenied) && !errors.Is(err, sandbox.ErrInvalid) {
 				t.Errorf("got %v, want it refused", err)
@@ -218,7 +217,7 @@ func TestHostileLayers(t *testing.T) {
 
 // TestDropped wants what a sandbox has no use for to be left out.
 func TestDropped(t *testing.T) {
-	got, u, err := unpack(t, layer.Bounds{}, blob(archive(t, "dev/", "dev/null=was here",
+	got, u, err := unpack(t, fstree.Bounds{}, blob(archive(t, "dev/", "dev/null=was here",
 		tar.Header{Typeflag: tar.TypeChar, Name: "dev/null", Mode: 0o666, Devmajor: 1, Devminor: 3},
 		tar.Header{Typeflag: tar.TypeBlock, Name: "dev/sda", Mode: 0o666, Devmajor: 8},
 		tar.Header{Typeflag: tar.TypeFifo, Name: "pipe", Mode: 0o666},
@@ -236,7 +235,7 @@ func TestDropped(t *testing.T) {
 	if m := u.Root.Children["shared"].Mode; m != 0o1777 {
 		t.Errorf("shared has mode %o", m)
 	}
-	if u.Left != (layer.Left{Devices: 3, SetID: 2, Xattrs: 1}) {
+	if u.Left != (fstree.Left{Devices: 3, SetID: 2, Xattrs: 1}) {
 		t.Errorf("left out: %+v", u.Left)
 	}
 }
@@ -290,7 +289,7 @@ func TestBombs(t *testing.T) {
 
 	for name, b := range map[string][]byte{"gzip": gz.Bytes(), "zstd": zs.Bytes(), "sparse": hole, "padding": padding.Bytes()} {
 		var c count
-		u := layer.NewUnpacker(&c, layer.Bounds{})
+		u := fstree.NewUnpacker(&c, fstree.Bounds{})
 		one := blob(b)
 		one.DiffID = ""
 		if err := u.Apply(t.Context(), one); !errors.Is(err, sandbox.ErrDenied) {
@@ -301,7 +300,7 @@ func TestBombs(t *testing.T) {
 		}
 	}
 	// The bound on everything together.
-	if _, _, err := unpack(t, layer.Bounds{Bytes: 10}, blob(archive(t, "a=12345", "b=123456"))); !errors.Is(err, sandbox.ErrDenied) {
+	if _, _, err := unpack(t, fstree.Bounds{Bytes: 10}, blob(archive(t, "a=12345", "b=123456"))); !errors.Is(err, sandbox.ErrDenied) {
 		t.Errorf("11 bytes of 10: %v", err)
 	}
 }
@@ -321,23 +320,23 @@ func TestDigests(t *testing.T) {
 	for name, b := range forms {
 		good := blob(b)
 		good.DiffID = digest(plain)
-		if got, _, err := unpack(t, layer.Bounds{}, good); err != nil || len(got) != 1 {
+		if got, _, err := unpack(t, fstree.Bounds{}, good); err != nil || len(got) != 1 {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
-		for what, change := range map[string]func(*layer.Blob){
-			"another digest": func(l *layer.Blob) { l.Digest = digest(other) },
-			"another diff":   func(l *layer.Blob) { l.DiffID = digest(other) },
-			"no digest":      func(l *layer.Blob) { l.Digest, l.DiffID = "", "" },
-			"another hash":   func(l *layer.Blob) { l.Digest = "md5:" + strings.Repeat("0", 64) },
-			"too long":       func(l *layer.Blob) { l.Size-- },
-			"too short":      func(l *layer.Blob) { l.Size++ },
-			"cut":            func(l *layer.Blob) { l.Open = blob(b[:len(b)-1]).Open },
-			"something more": func(l *layer.Blob) { l.Open = blob(append(bytes.Clone(b), "more"...)).Open },
-			"empty":          func(l *layer.Blob) { l.Open = blob(nil).Open },
+		for what, change := range map[string]func(*fstree.Blob){
+			"another digest": func(l *fstree.Blob) { l.Digest = digest(other) },
+			"another diff":   func(l *fstree.Blob) { l.DiffID = digest(other) },
+			"no digest":      func(l *fstree.Blob) { l.Digest, l.DiffID = "", "" },
+			"another hash":   func(l *fstree.Blob) { l.Digest = "md5:" + strings.Repeat("0", 64) },
+			"too long":       func(l *fstree.Blob) { l.Size-- },
+			"too short":      func(l *fstree.Blob) { l.Size++ },
+			"cut":            func(l *fstree.Blob) { l.Open = blob(b[:len(b)-1]).Open },
+			"something more": func(l *fstree.Blob) { l.Open = blob(append(bytes.Clone(b), "more"...)).Open },
+			"empty":          func(l *fstree.Blob) { l.Open = blob(nil).Open },
 		} {
 			l := good
 			change(&l)
-			if _, _, err := unpack(t, layer.Bounds{}, l); !errors.Is(err, sandbox.ErrInvalid) {
+			if _, _, err := unpack(t, fstree.Bounds{}, l); !errors.Is(err, sandbox.ErrInvalid) {
 				t.Errorf("%s, %s: got %v, want ErrInvalid", name, what, err)
 			}
 		}
@@ -352,7 +351,7 @@ func FuzzLayer(f *testing.F) {
 	f.Add(gzipped(f, archive(f, "a=1")), []byte{0x28, 0xb5, 0x2f, 0xfd, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, a, b []byte) {
 		sink := &memory{}
-		u := layer.NewUnpacker(sink, layer.Bounds{Bytes: 1 << 20, Entries: 1000, Depth: 20})
+		u := fstree.NewUnpacker(sink, fstree.Bounds{Bytes: 1 << 20, Entries: 1000, Depth: 20})
 		for _, x := range [][]byte{a, b} {
 			l := blob(x)
 			if !bytes.HasPrefix(x, []byte{0x1f, 0x8b}) && !bytes.HasPrefix(x, []byte{0x28, 0xb5}) {

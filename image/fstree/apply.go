@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package layer
+package fstree
 
 import (
 	"archive/tar"
@@ -10,13 +10,11 @@ import (
 	"math"
 	"slices"
 	"strings"
-
-	"github.com/caisson-run/caisson/image/fstree"
 )
 
 // Unpacker builds the tree of one image. It is for one goroutine.
 type Unpacker struct {
-	Root *fstree.Node
+	Root *Node
 	Left Left
 
 	sink    Sink
@@ -26,12 +24,12 @@ type Unpacker struct {
 	most    int64 // what bytes may be at the end of this layer
 	entries int
 	buf     []byte
-	pruned  map[*fstree.Node]int // the layer in which what is older was last removed below it
+	pruned  map[*Node]int // the layer in which what is older was last removed below it
 }
 
 // NewUnpacker starts with an empty tree.
 func NewUnpacker(sink Sink, b Bounds) *Unpacker {
-	return &Unpacker{Root: fstree.NewDir(), sink: sink, bounds: b.withDefaults(), buf: make([]byte, 256<<10), pruned: map[*fstree.Node]int{}}
+	return &Unpacker{Root: NewDir(), sink: sink, bounds: b.withDefaults(), buf: make([]byte, 256<<10), pruned: map[*Node]int{}}
 }
 
 // Apply puts one layer on top of those before it. After an error the tree is
@@ -137,7 +135,7 @@ func (u *Unpacker) split(name string) ([]string, error) {
 		return nil, tooMuch("a file lies %d directories deep", len(parts))
 	}
 	for _, p := range parts {
-		if err := fstree.CheckName(p); err != nil {
+		if err := CheckName(p); err != nil {
 			return nil, hostile("%q: %v", shorten(name), err)
 		}
 	}
@@ -152,38 +150,38 @@ func shorten(s string) string {
 }
 
 // makeDir makes a directory that a layer does not mention but uses.
-func (u *Unpacker) makeDir(parent *fstree.Node, name string) (*fstree.Node, error) {
-	if err := fstree.CheckName(name); err != nil {
+func (u *Unpacker) makeDir(parent *Node, name string) (*Node, error) {
+	if err := CheckName(name); err != nil {
 		return nil, err // a link's target may hold anything
 	}
 	if u.entries++; u.entries > u.bounds.Entries {
 		return nil, tooMuch("it holds more than %d files", u.bounds.Entries)
 	}
-	d := fstree.NewDir()
+	d := NewDir()
 	d.Layer = u.layer
 	parent.Children[name] = d
 	return d, nil
 }
 
 // dir makes a directory, or describes one that is there anew.
-func (u *Unpacker) dir(parent *fstree.Node, name string, h *tar.Header) error {
+func (u *Unpacker) dir(parent *Node, name string, h *tar.Header) error {
 	d := parent.Children[name]
-	if d == nil || d.Kind != fstree.Dir {
-		d = fstree.NewDir()
+	if d == nil || d.Kind != Dir {
+		d = NewDir()
 		parent.Children[name] = d
 	}
 	return u.describe(d, h)
 }
 
 // describe sets what a header says of a node.
-func (u *Unpacker) describe(n *fstree.Node, h *tar.Header) error {
+func (u *Unpacker) describe(n *Node, h *tar.Header) error {
 	if h.Uid < 0 || h.Gid < 0 || h.Uid >= math.MaxUint32 || h.Gid >= math.MaxUint32 {
 		return hostile("%q belongs to uid %d and gid %d", shorten(h.Name), h.Uid, h.Gid)
 	}
 	n.UID, n.GID, n.Layer = uint32(h.Uid), uint32(h.Gid), u.layer
 	n.MTime = min(max(h.ModTime.Unix(), 0), math.MaxUint32)
 	n.Mode = uint16(h.Mode & 0o777)
-	if n.Kind == fstree.Dir {
+	if n.Kind == Dir {
 		n.Mode |= uint16(h.Mode & 0o1000) // sticky, as /tmp has
 	}
 	if h.Mode&0o6000 != 0 {
@@ -199,11 +197,11 @@ func (u *Unpacker) describe(n *fstree.Node, h *tar.Header) error {
 }
 
 // file makes a file; it takes the place of whatever was there.
-func (u *Unpacker) file(parent *fstree.Node, name string, h *tar.Header, r io.Reader) error {
+func (u *Unpacker) file(parent *Node, name string, h *tar.Header, r io.Reader) error {
 	if h.Size < 0 || h.Size > u.most-u.bytes {
 		return tooMuch("its files are larger than %d bytes together", u.most)
 	}
-	n := &fstree.Node{Kind: fstree.File}
+	n := &Node{Kind: File}
 	if err := u.describe(n, h); err != nil {
 		return err
 	}
@@ -245,11 +243,11 @@ func (u *Unpacker) copy(r io.Reader) (total int64, err error) {
 	}
 }
 
-func (u *Unpacker) symlink(parent *fstree.Node, name string, h *tar.Header) error {
-	if h.Linkname == "" || len(h.Linkname) > fstree.MaxTarget || strings.ContainsRune(h.Linkname, 0) {
+func (u *Unpacker) symlink(parent *Node, name string, h *tar.Header) error {
+	if h.Linkname == "" || len(h.Linkname) > MaxTarget || strings.ContainsRune(h.Linkname, 0) {
 		return hostile("%q is a link to a name that cannot be", shorten(h.Name))
 	}
-	n := &fstree.Node{Kind: fstree.Link, Target: h.Linkname}
+	n := &Node{Kind: Link, Target: h.Linkname}
 	if err := u.describe(n, h); err != nil {
 		return err
 	}
@@ -259,7 +257,7 @@ func (u *Unpacker) symlink(parent *fstree.Node, name string, h *tar.Header) erro
 }
 
 // hardLink gives a file of this image a second name.
-func (u *Unpacker) hardLink(parent *fstree.Node, name string, h *tar.Header) error {
+func (u *Unpacker) hardLink(parent *Node, name string, h *tar.Header) error {
 	parts, err := u.split(h.Linkname)
 	if err != nil {
 		return err
@@ -272,7 +270,7 @@ func (u *Unpacker) hardLink(parent *fstree.Node, name string, h *tar.Header) err
 		return hostile("%q is a hard link to %q, which is not in the image", shorten(h.Name), shorten(h.Linkname))
 	}
 	to := dir.Children[parts[len(parts)-1]]
-	if to == nil || to.Kind == fstree.Dir {
+	if to == nil || to.Kind == Dir {
 		return hostile("%q is a hard link to %q, which is no file of the image", shorten(h.Name), shorten(h.Linkname))
 	}
 	parent.Children[name] = to
@@ -283,7 +281,7 @@ func (u *Unpacker) hardLink(parent *fstree.Node, name string, h *tar.Header) err
 // what this one brings.
 func (u *Unpacker) remove(above []string, name string) error {
 	parent, err := u.Root.Walk(above, nil)
-	if errors.Is(err, fstree.ErrNotFound) {
+	if errors.Is(err, ErrNotFound) {
 		return nil // there is nothing to remove
 	}
 	if err != nil {
@@ -294,7 +292,7 @@ func (u *Unpacker) remove(above []string, name string) error {
 		u.prune(parent)
 	case strings.HasPrefix(name, reserved):
 		// Bookkeeping of that tool: not part of the image.
-	case fstree.CheckName(hidden) != nil:
+	case CheckName(hidden) != nil:
 		return hostile("a removal is called %q", shorten(name))
 	default:
 		if c := parent.Children[hidden]; c != nil && u.prune(c) {
@@ -309,8 +307,8 @@ func (u *Unpacker) remove(above []string, name string) error {
 //
 // A layer brings nothing older than itself, so one look below n is enough. A
 // hostile one has a hundred thousand removals, each of a hundred thousand files.
-func (u *Unpacker) prune(n *fstree.Node) bool {
-	if n.Kind == fstree.Dir && u.pruned[n] != u.layer {
+func (u *Unpacker) prune(n *Node) bool {
+	if n.Kind == Dir && u.pruned[n] != u.layer {
 		u.pruned[n] = u.layer
 		for name, c := range n.Children {
 			if u.prune(c) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package layer applies the layers of a container image, one tar stream after
+// The layers of a container image are applied, one tar stream after
 // the other, to a tree in memory; contents of files go to a [Sink].
 //
 // A layer is hostile until proven otherwise. Nothing in it becomes a path of
@@ -11,7 +11,8 @@
 // ([Bounds]), by what was really read and not by what a header says; digests
 // of both forms of a layer are checked when it has been read to its end, and
 // an image of which one layer is wrong is thrown away whole.
-package layer
+
+package fstree
 
 import (
 	"errors"
