@@ -4,8 +4,6 @@ package policy
 
 import (
 	"strings"
-
-	"github.com/caisson-run/caisson/internal/spelling"
 )
 
 // nearest returns the word that somebody who wrote got most likely meant, or
@@ -22,7 +20,7 @@ func nearest(got string, words []string) string {
 		if w == got || w == synonym(got) {
 			return w
 		}
-		if n := spelling.Distance(got, w); n <= least && n < len(w) && (best == "" || n < least) {
+		if n := Distance(got, w); n <= least && n < len(w) && (best == "" || n < least) {
 			best, least = w, n
 		}
 	}

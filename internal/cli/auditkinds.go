@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/caisson-run/caisson/audit"
-	"github.com/caisson-run/caisson/internal/spelling"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -33,7 +32,7 @@ func oneOf(flag, word string, words ...string) error {
 	}
 	hint, least := "known are "+strings.Join(words, ", "), 3
 	for _, w := range words {
-		if n := spelling.Distance(strings.ToLower(word), w); n < least && n < len(w)/2 {
+		if n := policy.Distance(strings.ToLower(word), w); n < least && n < len(w)/2 {
 			hint, least = "did you mean "+w+"?", n
 		}
 	}

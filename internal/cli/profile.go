@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caisson-run/caisson/internal/spelling"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -109,7 +108,7 @@ func set(p *session.Profile, field, value string) (hint string, err error) {
 		return "a time: 24h", span(&p.MaxTimeout)
 	}
 	for _, known := range profileFields {
-		if spelling.Distance(field, known) <= 2 {
+		if policy.Distance(field, known) <= 2 {
 			return "did you mean " + known + "?", errNoField
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
-	"github.com/caisson-run/caisson/internal/spelling"
+	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -118,7 +118,7 @@ func nearestFlag(cmd *cobra.Command, name string) string {
 		least = 2
 	}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		d := spelling.Distance(name, f.Name)
+		d := policy.Distance(name, f.Name)
 		if len(name) >= 3 && strings.HasPrefix(f.Name, name) {
 			d = 0
 		}

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package spelling tells how far a word is from one that would have been
-// right, for "did you mean".
-package spelling
+package policy
 
 // maxWord bounds what is compared, in bytes: nobody meant a flag by more.
 const maxWord = 64
 
-// Distance is the number of bytes to add, drop, change or swap with their
-// neighbour to get from a to b (optimal string alignment). Where either is
-// longer than 64 bytes it is 64.
+// Distance is how far a word is from one that would have been right: the number of bytes to
+// add, drop, change or swap with their neighbour to get from a to b (optimal string
+// alignment). Where either is longer than 64 bytes it is 64.
 func Distance(a, b string) int {
 	if len(a) > maxWord || len(b) > maxWord {
 		return maxWord
