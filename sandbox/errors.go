@@ -5,6 +5,7 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"strconv"
 )
 
 // The kinds of error. Doors map them to exit codes and HTTP statuses; nobody
@@ -100,3 +101,12 @@ func (e *AgentError) Error() string { return e.Err.Error() }
 
 // Unwrap gives Err.
 func (e *AgentError) Unwrap() error { return e.Err }
+
+// Quoted shows a name that may hold anything in a message. Plain names stay as they are;
+// others are written as Go writes strings.
+func Quoted(name string) string {
+	if q := strconv.Quote(name); q != `"`+name+`"` || name == "" {
+		return q
+	}
+	return name
+}

@@ -78,9 +78,7 @@ func (r *run) admit(ctx context.Context) (*admitted, *sandbox.Result, error) {
 	if a.op, err = beginOperation(ctx, r.s.o.Journal, r.intent); err != nil {
 		return nil, nil, err // nothing runs unrecorded, and there is nowhere to record that
 	}
-	if r.net != nil {
-		r.net.ledger.open(a.op, &r.intent)
-	}
+	r.openNetwork(a.op)
 	return a, nil, nil
 }
 
@@ -121,7 +119,7 @@ func (r *run) build(ctx context.Context, a *admitted) (err error) {
 func (r *run) forget(ctx context.Context, mark int) error {
 	err := r.undo.Back(ctx, mark)
 	r.env, r.net, r.hosts, r.without = nil, nil, nil, nil
-	r.authority, r.placeholders = nil, maps.Clone(r.shown)
+	r.credentials = r.newCredentials()
 	return err
 }
 

@@ -64,7 +64,7 @@ func (b *Sandboxes) adopt(l *living) {
 func (b *Sandboxes) takeOver(ctx context.Context, l *living) (_ *inside, err error) {
 	rec := l.record()
 	r := &run{call: callFor(rec), id: rec.Life.Run, kind: policy.StartSandbox, name: l.id, reach: rec.Reach, life: rec.Life}
-	r.placeholders = maps.Clone(rec.Placeholders)
+	r.shown = rec.Placeholders
 	in := &inside{run: r, before: rec.CPU, used: new(atomic.Int64)}
 	in.gone, in.leave = context.WithCancelCause(context.Background())
 	in.env = &environment.Environment{Dir: rec.Life.Dir, Search: rec.Life.Search, ImageEnv: rec.Life.Env, Trust: maps.Clone(rec.Life.Trust), Exec: &sandbox.Exec{Dir: rec.Life.Dir}}
@@ -164,6 +164,7 @@ func (b *Sandboxes) redecide(ctx context.Context, l *living, in *inside) (sandbo
 		return none, err
 	}
 	in.grant, r.s = g, g.session
+	r.credentials = r.newCredentials()
 	v, err := r.decide()
 	r.intent.Kind, r.intent.Isolation = "adopt_sandbox", rec.Isolation
 	switch {
@@ -213,14 +214,13 @@ func (b *Sandboxes) rewire(ctx context.Context, l *living, in *inside, far *os.F
 	}
 	var err error
 	if in.env.Spec.Network, err = r.startRouter(in.env.Spec.StateDir, rules, far); err != nil {
-		far.Close()
 		return err
 	}
-	r.net.ledger.open(op, &r.intent)
-	if err := r.net.router.Ready(ctx); err != nil {
+	r.openNetwork(op)
+	if err := r.net.Ready(ctx); err != nil {
 		return err
 	}
-	go r.net.watch(in.gone, in.leave)
+	go watchNetwork(in.gone, r.net, in.leave)
 	if why != nil {
 		rec := l.record()
 		rec.Reason = fmt.Sprintf("its network is closed, since caisson was ended: %v", why)

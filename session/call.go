@@ -15,6 +15,7 @@ import (
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/network"
 )
 
 // Call is one request. Doors fill what policy.Call asks for; ID, Kind,
@@ -98,7 +99,7 @@ type Call struct {
 	OnPull func(done, total int64)
 	// OnRefused, when set, gets attempts of the program's to reach what is not
 	// allowed, each sort once. It must not block.
-	OnRefused func(Refusal)
+	OnRefused func(network.Refusal)
 	// OnNotice, when set, gets sentences for people: limits that were asked for with
 	// best effort and do not hold here, what of an image is left out, and the like.
 	OnNotice func(string)

@@ -173,7 +173,7 @@ func (c *collector) create(f guest.File) (io.Writer, error) {
 	}
 	dir, err := c.directory(path.Dir(name))
 	if err != nil {
-		return nil, c.failed("a directory for "+quoted(name)+" cannot be made", err)
+		return nil, c.failed("a directory for "+sandbox.Quoted(name)+" cannot be made", err)
 	}
 	w, err := newfile.Begin(dir, ".", 0o644)
 	if err != nil {
@@ -305,7 +305,7 @@ func (c *collector) keep(got *guest.Collection) error {
 		c.run.notice("not collected: " + s.Path + ": " + s.Reason)
 	}
 	for _, p := range got.Unmatched {
-		c.run.notice("nothing was collected for " + quoted(p))
+		c.run.notice("nothing was collected for " + sandbox.Quoted(p))
 	}
 	return andMore(c.fault, c.others)
 }
@@ -321,7 +321,7 @@ func (c *collector) name(s *saving) error {
 		is := objectOf(old)
 		other, ours := c.taken[is]
 		if ours && other != inside {
-			e := c.failed("that would take the place of "+quoted(other), nil)
+			e := c.failed("that would take the place of "+sandbox.Quoted(other), nil)
 			e.Hint = "collect them into different directories: --collect 'PATTERN:DIR'"
 			return e
 		}
@@ -349,7 +349,7 @@ func (c *collector) exists(s *saving) error {
 	if info, err := s.dir.Lstat(path.Base(s.name)); err == nil && info.IsDir() {
 		return c.unwritten(s.name, syscall.EISDIR)
 	}
-	e := c.failed(quoted(s.name)+" is there already", nil)
+	e := c.failed(sandbox.Quoted(s.name)+" is there already", nil)
 	e.Kind, e.Hint = sandbox.ErrConflict, "to replace what is there: --collect-overwrite; or choose another directory: --collect 'PATTERN:DIR'"
 	return e
 }
@@ -365,7 +365,7 @@ func andMore(fault error, others []string) error {
 	}
 	var names []string
 	for _, name := range others[:min(len(others), mostNamed)] {
-		names = append(names, quoted(name))
+		names = append(names, sandbox.Quoted(name))
 	}
 	if n := len(others) - len(names); n > 0 {
 		names = append(names, "…")
@@ -384,13 +384,13 @@ func (c *collector) discard() {
 }
 
 func (c *collector) unwritten(name string, err error) *sandbox.Error {
-	return c.failed(quoted(name)+" cannot be written", err)
+	return c.failed(sandbox.Quoted(name)+" cannot be written", err)
 }
 
 // failed is what a call of the host's system said, in words: it names temporary files,
 // and nobody asked for those.
 func (c *collector) failed(problem string, err error) *sandbox.Error {
-	e := &sandbox.Error{Op: "collect into " + quoted(c.wish.Dest), Kind: sandbox.ErrUnavailable, Problem: problem,
+	e := &sandbox.Error{Op: "collect into " + sandbox.Quoted(c.wish.Dest), Kind: sandbox.ErrUnavailable, Problem: problem,
 		Hint: "choose another directory: --collect 'PATTERN:DIR'", Cause: err}
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {

@@ -45,7 +45,7 @@ func (r *run) contents(argv []string, dir string, search []string, read func(nam
 		case errors.Is(err, fs.ErrNotExist):
 			return false, nil
 		case err != nil:
-			return false, &sandbox.Error{Op: "approval", Kind: sandbox.ErrDenied, Problem: fmt.Sprintf("%s cannot be looked at: %v", quoted(name), err),
+			return false, &sandbox.Error{Op: "approval", Kind: sandbox.ErrDenied, Problem: fmt.Sprintf("%s cannot be looked at: %v", sandbox.Quoted(name), err),
 				Hint: "see whether it can be read", Rule: "built-in: approvals"}
 		case len(out) == mostContents:
 			return false, &sandbox.Error{Op: "approval", Kind: sandbox.ErrDenied, Problem: fmt.Sprintf("it names more than %d files", mostContents),

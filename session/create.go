@@ -186,7 +186,7 @@ func (b *Sandboxes) wanted(k *Key, name string, c *Create, lifetime time.Duratio
 	if from == nil {
 		t, ok := b.o.Templates[rec.Template]
 		if !ok && rec.Template != BaseTemplate {
-			return nil, &sandbox.Error{Op: "template " + quoted(clip(rec.Template, mostName)), Kind: sandbox.ErrNotFound, Problem: "there is none", Hint: "take " + BaseTemplate}
+			return nil, &sandbox.Error{Op: "template " + sandbox.Quoted(clip(rec.Template, mostName)), Kind: sandbox.ErrNotFound, Problem: "there is none", Hint: "take " + BaseTemplate}
 		}
 		rec.Image, rec.Sudo = t.Image, t.Root
 	}
@@ -245,7 +245,7 @@ func (b *Sandboxes) createFrom(ctx context.Context, k *Key, name string, c Creat
 		s.Sudo = in.env.Spec.Sudo
 		bound(s, now)
 		s.Wired, s.Network, s.Denied, s.Life = in.run.net != nil, in.run.hosts, in.run.without, in.life()
-		s.Placeholders = maps.Clone(in.run.placeholders)
+		s.Placeholders = maps.Clone(in.run.placeholders())
 	})
 	if err != nil {
 		b.drop(l)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/network"
 )
 
 // ending is the cause with which the road cancels a run: it names the limit.
@@ -50,7 +51,7 @@ func settle(ctx context.Context, r *sandbox.Result, l sandbox.Limits) {
 		r.Status, r.Resource, r.Reason = sandbox.StatusResourceExceeded, sandbox.LimitCPUTime, sentence(sandbox.LimitCPUTime, l)
 	case r.Signal == "SIGKILL" && errors.As(context.Cause(ctx), &e):
 		r.Status, r.Resource, r.Rule, r.Reason = e.status, e.resource, e.rule, e.reason
-	case r.Signal == "SIGKILL" && errors.Is(context.Cause(ctx), errNetworkLost):
+	case r.Signal == "SIGKILL" && errors.Is(context.Cause(ctx), network.ErrLost):
 		r.Status, r.Reason = sandbox.StatusError, context.Cause(ctx).Error()
 	case r.Signal == "SIGKILL" && errors.Is(context.Cause(ctx), errOutputClosed):
 		r.Status, r.Signal = sandbox.StatusError, "SIGPIPE"

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/network"
 )
 
 // A program that its own RLIMIT_CPU ended has met the limit; one that sent
@@ -47,11 +48,12 @@ func TestSettleBudget(t *testing.T) {
 		{"egress", sandbox.StatusSuccess, sandbox.StatusSuccess, true},
 		{"egress", sandbox.StatusTimeout, sandbox.StatusTimeout, false},
 	} {
-		r, res := &run{net: &network{ended: make(chan error, 1)}}, &sandbox.Result{Status: c.have}
+		var used *network.BudgetError
 		if c.used != "" {
-			r.net.end(c.used, nil)
+			used = &network.BudgetError{Budget: c.used}
 		}
-		r.settleBudget(res)
+		res := &sandbox.Result{Status: c.have}
+		settleBudget(used, res)
 		if res.Status != c.want || (res.Resource == sandbox.LimitNetwork) != (c.want == sandbox.StatusResourceExceeded) || slices.Contains(res.LimitsHit, sandbox.LimitNetwork) != c.near {
 			t.Errorf("%+v: %+v", c, res)
 		}

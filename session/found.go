@@ -19,7 +19,7 @@ func watchKept(k environment.Kept, end context.CancelCauseFunc) (stop func()) {
 // file's now.
 func lostName(name string) *ending {
 	return &ending{status: sandbox.StatusError, rule: environment.RuleHostRuns,
-		reason: fmt.Sprintf("%s was replaced on the host while the program could write beside it", quoted(name))}
+		reason: fmt.Sprintf("%s was replaced on the host while the program could write beside it", sandbox.Quoted(name))}
 }
 
 // tellLost says in the result what the program may have changed.
@@ -50,7 +50,7 @@ func (r *run) tellFound(found *environment.Found, res *sandbox.Result) {
 	}
 	if res == nil {
 		for _, f := range found.Findings {
-			r.notice("finding: " + quoted(f.Text) + ": " + f.Problem)
+			r.notice("finding: " + sandbox.Quoted(f.Text) + ": " + f.Problem)
 		}
 		return
 	}
@@ -60,6 +60,6 @@ func (r *run) tellFound(found *environment.Found, res *sandbox.Result) {
 // tellFound says what was found where a sandbox has lived, to whoever runs caisson.
 func (b *Sandboxes) tellFound(id string, found *environment.Found) {
 	for _, f := range found.Findings {
-		b.o.Notice("sandbox " + id + ": finding: " + quoted(f.Text) + ": " + f.Problem)
+		b.o.Notice("sandbox " + id + ": finding: " + sandbox.Quoted(f.Text) + ": " + f.Problem)
 	}
 }

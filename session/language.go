@@ -78,7 +78,7 @@ func languageNamed(name string) (language, error) {
 			return l, nil
 		}
 	}
-	return language{}, &sandbox.Error{Op: "language " + quoted(name), Kind: sandbox.ErrInvalid,
+	return language{}, &sandbox.Error{Op: "language " + sandbox.Quoted(name), Kind: sandbox.ErrInvalid,
 		Problem: "caisson does not know it", Hint: "known are " + strings.Join(Languages(), ", ") +
 			"; for another one name its interpreter: caisson run --mount FILE -- INTERPRETER FILE"}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/network"
 )
 
 // How a policy's list of commands holds (Posture.Commands).
@@ -72,9 +73,9 @@ func (r *run) features(caps sandbox.Capabilities) error {
 		return refuse("--root", "root of its own", "run as the user, or on a level whose root is not the host's")
 	}
 	if n := r.plan.Network; n != nil && !caps.Network {
-		e := &sandbox.Error{Op: "network " + quoted(n.Allow[0].Text), Kind: sandbox.ErrUnsupported,
+		e := &sandbox.Error{Op: "network " + sandbox.Quoted(n.Allow[0].Text), Kind: sandbox.ErrUnsupported,
 			Problem: r.plan.Isolation + " has no network with an allow-list here",
-			Hint:    "run without a network, or on a level that has one: --isolation gvisor", Rule: ruleFrom(n.Allow[0].From)}
+			Hint:    "run without a network, or on a level that has one: --isolation gvisor", Rule: network.RuleFrom(n.Allow[0].From)}
 		if why := caps.NoNetwork; why.Detail != "" {
 			e.Problem += ": " + why.Detail
 			e.Hint = hintOr(why.Remedy, e.Hint)
@@ -98,10 +99,10 @@ func (r *run) features(caps sandbox.Capabilities) error {
 	}
 	for _, m := range mounts {
 		if m.Access == sandbox.CopyOnWrite && !caps.CopyOnWrite {
-			return refuse("mount "+quoted(m.Source), "copy-on-write", "mount it :ro or :rw")
+			return refuse("mount "+sandbox.Quoted(m.Source), "copy-on-write", "mount it :ro or :rw")
 		}
 		if m.Access == sandbox.ReadWrite && !caps.ReadWrite {
-			return refuse("mount "+quoted(m.Source), "writable mounts", "mount it :ro or :cow")
+			return refuse("mount "+sandbox.Quoted(m.Source), "writable mounts", "mount it :ro or :cow")
 		}
 	}
 	return nil
@@ -109,14 +110,7 @@ func (r *run) features(caps sandbox.Capabilities) error {
 
 // ruleOf is the line of a policy file that a clause comes from; empty when it
 // was a flag or is a default.
-func (r *run) ruleOf(clause string) string { return ruleFrom(r.plan.From[clause]) }
-
-func ruleFrom(from string) string {
-	if from != "flag" && from != "default" && from != "--allow" && from != "--secret" && from != "--upstream-ca" {
-		return from
-	}
-	return ""
-}
+func (r *run) ruleOf(clause string) string { return network.RuleFrom(r.plan.From[clause]) }
 
 func (r *run) notice(s string) {
 	if r.call.OnNotice != nil {

@@ -155,7 +155,6 @@ func (l *living) keep(ctx context.Context, change func(*registry.Sandbox)) error
 // refusal is an error of kind ErrDenied.
 func (b *Sandboxes) boot(ctx context.Context, l *living, g *grant, call *Call, kept string) (*inside, *admitted, error) {
 	r := &run{s: g.session, call: call, id: newID(), kind: policy.StartSandbox, name: l.id, reach: l.record().Reach, shown: l.record().Placeholders}
-	r.placeholders = maps.Clone(r.shown)
 	if kept == "" {
 		r.stock = b.stock
 	}
@@ -220,7 +219,7 @@ func (in *inside) start(ctx context.Context, d sandbox.Driver, kept string) (err
 		if err := r.awaitRouter(ctx); err != nil {
 			return err
 		}
-		go r.net.watch(in.gone, in.leave)
+		go watchNetwork(in.gone, r.net, in.leave)
 	}
 	if m := r.stocked; m != nil { // it runs, and its agent answers
 		in.box, in.client = m.box, m.client

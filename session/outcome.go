@@ -9,6 +9,7 @@ import (
 
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/network"
 )
 
 // fail records a call that did not come to run, and says why: as a result where a rule
@@ -59,7 +60,7 @@ func (r *run) whyNot(ctx context.Context, err error) error {
 		return &sandbox.Error{Op: "run", Kind: sandbox.ErrUnavailable, Problem: e.reason + " before the program had started",
 			Hint: "raise the limit", Cause: err}
 	}
-	if lost := context.Cause(ctx); errors.Is(lost, errNetworkLost) {
+	if lost := context.Cause(ctx); errors.Is(lost, network.ErrLost) {
 		return &sandbox.Error{Op: "run", Kind: sandbox.ErrUnavailable, Problem: lost.Error(), Cause: err}
 	}
 	return err
@@ -69,7 +70,9 @@ func (r *run) whyNot(ctx context.Context, err error) error {
 func (r *run) finish(res *sandbox.Result, posture sandbox.Posture) {
 	res.Posture, res.Findings = posture, r.findings
 	res.Network = r.traffic()
-	r.settleBudget(res)
+	if r.net != nil {
+		settleBudget(r.net.Exhausted(), res)
+	}
 	for _, s := range r.out {
 		if cut := s.cut(); cut > 0 {
 			if res.Truncated == nil {

@@ -300,7 +300,7 @@ func (b *Sandboxes) wake(ctx context.Context, k *Key, l *living, asked bool) err
 	err = l.keep(ctx, func(s *registry.Sandbox) {
 		now := b.o.Clock.Now()
 		s.State, s.Kept, s.Boots, s.Began, s.Life = registry.Running, "", false, now, in.life()
-		s.Placeholders = maps.Clone(in.run.placeholders)
+		s.Placeholders = maps.Clone(in.run.placeholders())
 		s.Limits = in.run.plan.Limits // decided anew where it was booted anew
 		if !s.Waits || asked {
 			s.Started, s.Ends = now, now.Add(s.Lifetime)
@@ -341,7 +341,7 @@ func (b *Sandboxes) goOn(ctx context.Context, l *living, g *grant, rec *registry
 	in := *was
 	in.gone, in.leave = context.WithCancelCause(context.Background())
 	if n := in.run.net; n != nil {
-		go n.watch(in.gone, in.leave)
+		go watchNetwork(in.gone, n, in.leave)
 	}
 	err := was.box.(sandbox.Pauser).Resume(ctx)
 	if err == nil {

@@ -4,11 +4,13 @@ package session
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/session/environment"
+	"github.com/caisson-run/caisson/session/network"
 )
 
 // prepare makes the environment of the call, with its network.
@@ -29,11 +31,12 @@ func (r *run) prepare(ctx context.Context) (*environment.Environment, error) {
 	if err := r.judgeImage(ctx, e); err != nil {
 		return nil, err
 	}
-	wire, err := r.connect(dir.Path())
+	r.credentials = r.newCredentials()
+	wire, err := r.connect()
 	if err != nil {
 		return nil, err
 	}
-	if err := e.Build(ctx, environment.BuildOptions{Network: wire, Authority: r.authority, Commands: r.startedBy}); err != nil {
+	if err := e.Build(ctx, environment.BuildOptions{Network: wire, Authority: r.credentials.Authority, Commands: r.startedBy}); err != nil {
 		return nil, err
 	}
 	// One with a name of the host's that has to stay what it is does not outlive who looks
@@ -123,5 +126,19 @@ func (r *run) variables(e *environment.Environment) []string {
 	if r.call.TTY != nil {
 		term = r.call.term()
 	}
-	return e.Variables(term, r.plan.Env, r.placeholders)
+	return e.Variables(term, r.plan.Env, r.placeholders())
+}
+
+// newCredentials are those of the call's network, with the placeholders that a sandbox
+// that goes on has already.
+func (r *run) newCredentials() *network.Credentials {
+	return &network.Credentials{StateDir: r.s.o.State.Path(), Lookup: r.call.Lookup, Placeholders: maps.Clone(r.shown)}
+}
+
+// placeholders are what the call's programs have in place of secrets, by name.
+func (r *run) placeholders() map[string]string {
+	if r.credentials == nil {
+		return r.shown
+	}
+	return r.credentials.Placeholders
 }

@@ -33,7 +33,7 @@ func (r *run) loadSource() error {
 		return err
 	}
 	if p.direct && c.File == "" {
-		return &sandbox.Error{Op: "source " + quoted(c.Source.Name), Kind: sandbox.ErrInvalid, Problem: "it is a compiled program",
+		return &sandbox.Error{Op: "source " + sandbox.Quoted(c.Source.Name), Kind: sandbox.ErrInvalid, Problem: "it is a compiled program",
 			Hint: "save it as a file and run that: caisson run ./program"}
 	}
 	c.Program = append(slices.Clone(p.argv), sourceName(c, p))
@@ -82,18 +82,18 @@ func (r *run) readFile(name, language string) (*Source, error) {
 		return nil, err
 	}
 	if src.Dir {
-		return nil, &sandbox.Error{Op: "run " + quoted(name), Kind: sandbox.ErrInvalid, Problem: "it is a directory",
+		return nil, &sandbox.Error{Op: "run " + sandbox.Quoted(name), Kind: sandbox.ErrInvalid, Problem: "it is a directory",
 			Hint: "name a file in it, and show the directory with --workspace"}
 	}
 	// The very object that was judged: through its handle, not by its name.
 	f, err := environment.Reopen(src.File)
 	if err != nil {
-		return nil, &sandbox.Error{Op: "run " + quoted(name), Kind: sandbox.ErrInvalid, Problem: "it may not be read", Hint: "check its permissions", Cause: err}
+		return nil, &sandbox.Error{Op: "run " + sandbox.Quoted(name), Kind: sandbox.ErrInvalid, Problem: "it may not be read", Hint: "check its permissions", Cause: err}
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, &sandbox.Error{Op: "run " + quoted(name), Kind: sandbox.ErrUnavailable, Problem: "it cannot be examined", Cause: err}
+		return nil, &sandbox.Error{Op: "run " + sandbox.Quoted(name), Kind: sandbox.ErrUnavailable, Problem: "it cannot be examined", Cause: err}
 	}
 	code, err := ReadSource(name, f)
 	if err != nil {
@@ -101,7 +101,7 @@ func (r *run) readFile(name, language string) (*Source, error) {
 	}
 	if isELF(code) {
 		if info.Mode().Perm()&0o111 == 0 {
-			return nil, &sandbox.Error{Op: "run " + quoted(name), Kind: sandbox.ErrInvalid, Problem: "it is a compiled program that may not be executed", Hint: "chmod +x " + name}
+			return nil, &sandbox.Error{Op: "run " + sandbox.Quoted(name), Kind: sandbox.ErrInvalid, Problem: "it is a compiled program that may not be executed", Hint: "chmod +x " + name}
 		}
 		r.binary = src
 		code = code[:min(len(code), MaxSource)] // programs may be larger than source; the record has their beginning

@@ -9,6 +9,7 @@ import (
 	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/network"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -88,7 +89,7 @@ func (l *living) fits(plan *policy.PlanNetwork) error {
 	}
 	l.mu.Unlock()
 	if in != nil {
-		have = in.run.placeholders
+		have = in.run.placeholders()
 	}
 	no := func(rule, problem string) error {
 		return &sandbox.Error{Op: "sandbox " + l.id, Kind: sandbox.ErrUnsupported, Problem: problem, Rule: rule,
@@ -96,7 +97,7 @@ func (l *living) fits(plan *policy.PlanNetwork) error {
 	}
 	for _, s := range plan.Secrets {
 		if have[s.Name] == "" {
-			return no(ruleFrom(s.Rule), "its programs have no placeholder of the secret "+s.Name)
+			return no(network.RuleFrom(s.Rule), "its programs have no placeholder of the secret "+s.Name)
 		}
 	}
 	// One that is paused is made anew.
@@ -119,7 +120,7 @@ func (b *Sandboxes) carryNetwork(ctx context.Context, l *living, plan *policy.Pl
 	var err error
 	live := in != nil && in.run.net != nil
 	if live && plan != nil {
-		if rules, err = in.run.rules(plan); err != nil {
+		if rules, err = in.run.credentials.Rules(plan); err != nil {
 			return err
 		}
 	}
@@ -127,11 +128,7 @@ func (b *Sandboxes) carryNetwork(ctx context.Context, l *living, plan *policy.Pl
 	if err != nil || !live {
 		return err
 	}
-	if err := in.run.net.router.Change(ctx, rules); err != nil {
-		in.run.net.end("", err) // nobody knows what is in force
-		return err
-	}
-	return nil
+	return in.run.net.Change(ctx, rules)
 }
 
 // reaching is a call that asks for another network.

@@ -21,23 +21,23 @@ import (
 // one.
 func (c *collector) mayRelease(name string) error {
 	refuse := func(problem, hint string) error {
-		return &sandbox.Error{Op: "collect into " + quoted(c.wish.Dest), Kind: sandbox.ErrDenied, Problem: problem, Hint: hint, Rule: "built-in: what runs on the host"}
+		return &sandbox.Error{Op: "collect into " + sandbox.Quoted(c.wish.Dest), Kind: sandbox.ErrDenied, Problem: problem, Hint: hint, Rule: "built-in: what runs on the host"}
 	}
 	const bundle = "to take a repository out let the program make a bundle: git bundle create out.bundle --all"
 	for word := range strings.SplitSeq(name, "/") {
 		switch _, why, found := hostpath.RunsByName(word); {
 		case !found:
 		case hostpath.IsGit(word):
-			return refuse(quoted(name)+" is not brought out: "+why, bundle)
+			return refuse(sandbox.Quoted(name)+" is not brought out: "+why, bundle)
 		case !c.spells(word):
-			return refuse(quoted(name)+" is not brought out: "+why, "if that is wanted, name it in the pattern: "+word)
+			return refuse(sandbox.Quoted(name)+" is not brought out: "+why, "if that is wanted, name it in the pattern: "+word)
 		}
 	}
 	if word := path.Base(name); hostpath.IsHead(word) && !c.spells(word) {
-		return refuse(quoted(name)+" is not brought out: with it git may take the directory for a repository and run its config", bundle)
+		return refuse(sandbox.Quoted(name)+" is not brought out: with it git may take the directory for a repository and run its config", bundle)
 	}
 	if dir, makes := c.repository(name); makes {
-		return refuse(quoted(name)+" is not brought out: "+quoted(dir)+" is or would be a repository, whose config git runs", bundle)
+		return refuse(sandbox.Quoted(name)+" is not brought out: "+sandbox.Quoted(dir)+" is or would be a repository, whose config git runs", bundle)
 	}
 	return nil
 }
@@ -91,8 +91,8 @@ func leadsTo(dest string, root *os.Root) error {
 	said := strings.Split(filepath.ToSlash(dest), "/")
 	for word := range strings.SplitSeq(filepath.ToSlash(real), "/") {
 		if _, why, found := hostpath.RunsByName(word); found && !slices.Contains(said, word) {
-			return &sandbox.Error{Op: "collect into " + quoted(dest), Kind: sandbox.ErrDenied, Rule: "built-in: what runs on the host",
-				Problem: "a link leads from there to " + quoted(real) + ": " + why, Hint: "look at who made the link; if it is yours, name that directory itself"}
+			return &sandbox.Error{Op: "collect into " + sandbox.Quoted(dest), Kind: sandbox.ErrDenied, Rule: "built-in: what runs on the host",
+				Problem: "a link leads from there to " + sandbox.Quoted(real) + ": " + why, Hint: "look at who made the link; if it is yours, name that directory itself"}
 		}
 	}
 	return nil

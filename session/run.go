@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/audit"
-	"github.com/caisson-run/caisson/egress/ca"
 	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/environment"
+	"github.com/caisson-run/caisson/session/network"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -52,17 +52,16 @@ type run struct {
 	left    error      // what could not be undone
 	out     [2]*stream // stdout, stderr
 	over    context.Context
-	blind   func(error)     // ends it, where something depends on what could not be read; nil where nothing does
-	net     *network        // nil without one
-	reach   *registry.Reach // what the network was changed to; nil is the plan's
-	hosts   []string        // what it lets through
-	without []string        // what is taken away from that
+	blind   func(error)      // ends it, where something depends on what could not be read; nil where nothing does
+	net     *network.Network // nil without one
+	reach   *registry.Reach  // what the network was changed to; nil is the plan's
+	hosts   []string         // what it lets through
+	without []string         // what is taken away from that
 
-	authority    *ca.Authority            // whom the sandbox trusts for hosts whose TLS is ended; nil when none is
-	placeholders map[string]string        // by the names of secrets
-	shown        map[string]string        // those that a sandbox that goes on has already
-	dests        []*os.Root               // where plan.Collect goes
-	env          *environment.Environment // that prepare made; nil without
+	credentials *network.Credentials     // nil without a network
+	shown       map[string]string        // those that a sandbox that goes on has already
+	dests       []*os.Root               // where plan.Collect goes
+	env         *environment.Environment // that prepare made; nil without
 }
 
 // do is the road itself.
@@ -98,17 +97,6 @@ func (r *run) do(ctx context.Context) (*sandbox.Result, error) {
 	return res, err
 }
 
-// shortProgram is how long a program has run that may be expected to have a use for its
-// network, if it has one: those that only look at something are over by then, and no
-// router is started for them. A kernel inside, which reads the packets itself, takes 6 to
-// 11 ms to start a program and to end: so long lasted /bin/true, and less than 2 without.
-func shortProgram(w sandbox.Wire) time.Duration {
-	if w == sandbox.WirePackets {
-		return 12 * time.Millisecond
-	}
-	return 4 * time.Millisecond
-}
-
 // carryOut has start run ex, under the limits that are held here for all levels.
 func (r *run) carryOut(parent context.Context, ex *sandbox.Exec, start func(context.Context, *sandbox.Exec) (*sandbox.Result, error)) (*sandbox.Result, error) {
 	ctx, end := context.WithCancelCause(parent)
@@ -117,10 +105,10 @@ func (r *run) carryOut(parent context.Context, ex *sandbox.Exec, start func(cont
 	if r.net != nil {
 		// Its first packet starts it, and waits for it; here is said what is against
 		// that from the start.
-		if err := r.net.router.Started(); err != nil {
+		if err := r.net.Started(); err != nil {
 			return nil, err
 		}
-		go r.net.watch(ctx, end)
+		go watchNetwork(ctx, r.net, end)
 	}
 	limits := r.plan.Limits
 
@@ -140,7 +128,7 @@ func (r *run) carryOut(parent context.Context, ex *sandbox.Exec, start func(cont
 	ex.Started = func() {
 		clock.started()
 		if r.net != nil {
-			r.net.router.Foresee(shortProgram(r.caps.Wire))
+			r.net.Used(r.caps.Wire)
 		}
 	}
 	if every := g.every(); every > 0 {

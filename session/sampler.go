@@ -11,6 +11,7 @@ import (
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/network"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -142,7 +143,7 @@ func (r *run) watchable(ctx context.Context, usage func(context.Context) (sandbo
 func (r *run) watchRules() []policy.WatchRule { return slices.Concat(r.plan.Watch, r.call.Watch) }
 
 func cannotWatch(rule policy.WatchRule, why, hint string) error {
-	return &sandbox.Error{Op: "watch rule " + quoted(rule.When), Kind: sandbox.ErrUnsupported, Problem: why, Hint: hint, Rule: ruleFrom(rule.From)}
+	return &sandbox.Error{Op: "watch rule " + sandbox.Quoted(rule.When), Kind: sandbox.ErrUnsupported, Problem: why, Hint: hint, Rule: network.RuleFrom(rule.From)}
 }
 
 // bound lets a sandbox's time end no later than its wall limit, which counts the

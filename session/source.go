@@ -7,7 +7,6 @@ import (
 	"debug/elf"
 	"fmt"
 	"io"
-	"strconv"
 
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -28,7 +27,7 @@ type Source struct {
 func ReadSource(name string, r io.Reader) ([]byte, error) {
 	code, err := io.ReadAll(io.LimitReader(r, MaxSource+1))
 	if err != nil {
-		return nil, &sandbox.Error{Op: "read " + quoted(name), Kind: sandbox.ErrInvalid, Problem: "the source cannot be read", Cause: err}
+		return nil, &sandbox.Error{Op: "read " + sandbox.Quoted(name), Kind: sandbox.ErrInvalid, Problem: "the source cannot be read", Cause: err}
 	}
 	return code, nil
 }
@@ -43,7 +42,7 @@ type program struct {
 
 // plan judges a source and finds out how it is run.
 func (s Source) plan() (program, error) {
-	op := "source " + quoted(s.Name)
+	op := "source " + sandbox.Quoted(s.Name)
 	refuse := func(problem, hint string) (program, error) {
 		return program{}, &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: problem, Hint: hint}
 	}
@@ -82,11 +81,3 @@ func (s Source) plan() (program, error) {
 // isELF says whether code is a program of this platform's format. What its
 // machine is, the sandbox's loader judges.
 func isELF(code []byte) bool { return bytes.HasPrefix(code, []byte(elf.ELFMAG)) }
-
-// quoted shows a name that may hold anything. Plain ones stay as they are.
-func quoted(s string) string {
-	if q := strconv.Quote(s); q != `"`+s+`"` || s == "" {
-		return q
-	}
-	return s
-}

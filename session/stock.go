@@ -175,9 +175,9 @@ func (r *run) narrow(ctx context.Context, m *stocked) error {
 	if reflect.DeepEqual(m.run.plan.Network, r.plan.Network) {
 		return nil
 	}
-	rules, err := r.rules(r.plan.Network)
+	rules, err := r.credentials.Rules(r.plan.Network)
 	if err == nil {
-		err = r.net.router.Change(ctx, rules)
+		err = r.net.Change(ctx, rules)
 	}
 	return err
 }
@@ -195,7 +195,7 @@ func (m *stocked) alive() bool {
 	case <-m.box.Ended():
 		return false
 	default:
-		return m.client.Lost() == nil && m.run.net.holds() && time.Since(m.born) < stockAge
+		return m.client.Lost() == nil && m.run.net.Holds() && time.Since(m.born) < stockAge
 	}
 }
 
@@ -321,7 +321,7 @@ func (s *stock) make(ctx context.Context, k *stockKind) (_ *stocked, err error) 
 		return nil, err
 	}
 	if r.net != nil {
-		if err := r.net.router.Started(); err != nil {
+		if err := r.net.Started(); err != nil {
 			return nil, err
 		}
 	}
@@ -393,6 +393,7 @@ func (r *run) settle(m *stocked) *environment.Environment {
 	r.undo.Add(m.run.undo.Run)
 	r.stocked = m
 	r.id, r.call.ID, r.dir = m.run.id, m.run.id, m.run.dir
+	r.credentials = r.newCredentials()
 	r.net, r.hosts, r.without = m.run.net, r.plan.Network.Hosts(), r.plan.Network.Denied()
 	w := *m.env
 	w.Exec = &sandbox.Exec{Dir: w.Dir, Env: r.variables(&w)}

@@ -182,11 +182,9 @@ func TestStockWithNetwork(t *testing.T) {
 	h.mu.Lock()
 	in := h.all[s.ID].in
 	h.mu.Unlock()
-	in.run.net.ledger.mu.Lock()
-	if of := in.run.net.ledger.of; of.Sandbox != s.ID || of.Actor != k.Actor() || of.Call == "" {
+	if of := in.run.net.Of(); of.Sandbox != s.ID || of.Actor != k.Actor() || of.Call == "" {
 		t.Errorf("its connections are recorded as those of %+v", of)
 	}
-	in.run.net.ledger.mu.Unlock()
 	if _, err := h.Create(t.Context(), k, Create{Network: &NetworkWish{None: true}}); err != nil || h.Stock().Taken != 1 {
 		t.Error("one without a network:", err, h.Stock())
 	}
@@ -195,7 +193,7 @@ func TestStockWithNetwork(t *testing.T) {
 	for _, kind := range h.stock.kinds {
 		for _, m := range kind.ready {
 			if m.run.net != nil {
-				m.run.net.end("", errors.New("as if its router had died"))
+				m.run.net.Fail(errors.New("as if its router had died"))
 			}
 		}
 	}

@@ -90,7 +90,7 @@ func (r *run) subject(ctx context.Context, w *environment.Environment) (*approva
 	for _, m := range w.Mounts {
 		info, err := m.Source.Stat()
 		if err != nil {
-			return nil, sandbox.Errorf(sandbox.ErrUnavailable, "mount "+quoted(m.Name), "it cannot be examined: %v", err)
+			return nil, sandbox.Errorf(sandbox.ErrUnavailable, "mount "+sandbox.Quoted(m.Name), "it cannot be examined: %v", err)
 		}
 		access := m.Access.String()
 		if m.GitWrite {
@@ -145,7 +145,7 @@ func (r *run) about(ctx context.Context, argv []string, dir string, env []string
 	}
 	for _, e := range env {
 		name, value, _ := strings.Cut(e, "=")
-		if _, placeholder := r.placeholders[name]; placeholder {
+		if _, placeholder := r.placeholders()[name]; placeholder {
 			value = "" // it is another each time, and stands for one of Secrets
 		}
 		s.Env = append(s.Env, approval.Variable{Name: name, Seal: approval.Seal(key, value)})
@@ -180,7 +180,7 @@ func (r *run) aboutTool(s *approval.Subject, key []byte) error {
 	shown, serr := json.Marshal(r.s.o.Policy.ToolRecord(t))
 	all, aerr := json.Marshal([]any{string(args), s.Argv})
 	if err := errors.Join(err, serr, aerr); err != nil {
-		return sandbox.Errorf(sandbox.ErrInvalid, "tool "+quoted(t.Name), "its arguments cannot be written: %v", err)
+		return sandbox.Errorf(sandbox.ErrInvalid, "tool "+sandbox.Quoted(t.Name), "its arguments cannot be written: %v", err)
 	}
 	s.Tool, s.Params = t.Name, string(shown)
 	differs := r.call.argv != nil && !slices.Equal(r.call.argv, r.call.Argv)

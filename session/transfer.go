@@ -105,7 +105,7 @@ func (f *Files) WriteAll(ctx context.Context, o sandbox.WriteOptions, next func(
 			}
 			p = InHome(a.User.Home, p)
 			if seen[p] {
-				return files, sandbox.Errorf(sandbox.ErrInvalid, "write "+quoted(p), "two files of one request have that path; only the first was written")
+				return files, sandbox.Errorf(sandbox.ErrInvalid, "write "+sandbox.Quoted(p), "two files of one request have that path; only the first was written")
 			}
 			seen[p] = true
 			if err := a.allow(ctx, a.kind, p); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/network"
 )
 
 // The headers of a message to a webhook. The signature is "v1=" and the hex digits
@@ -39,7 +40,7 @@ func tellWebhook(ctx context.Context, w policy.Webhook, r *approval.Request, now
 	failed := func(problem string, cause error) error {
 		return &sandbox.Error{Op: "webhook " + w.URL, Kind: sandbox.ErrUnavailable, Problem: problem, Cause: cause, Hint: "approvers see it with caisson approvals ls"}
 	}
-	secret, err := (&run{call: &Call{}}).secretValue(w.Secret)
+	secret, err := network.ReadSecret(w.Secret, nil)
 	if err == nil && len(secret) < shortestWebhookSecret {
 		err = fmt.Errorf("it is shorter than %d bytes", shortestWebhookSecret)
 	}

@@ -77,7 +77,7 @@ func (a *app) doAttack(cmd *cobra.Command, f *attackFlags) error {
 	}
 	if f.html != "" { // a minute's attack is not for nothing
 		if info, err := os.Stat(filepath.Dir(f.html)); err != nil || !info.IsDir() {
-			return &sandbox.Error{Op: "--html " + quoted(f.html), Kind: sandbox.ErrInvalid, Problem: "there is no directory for it", Hint: "make it, or choose another place", Cause: err}
+			return &sandbox.Error{Op: "--html " + sandbox.Quoted(f.html), Kind: sandbox.ErrInvalid, Problem: "there is no directory for it", Hint: "make it, or choose another place", Cause: err}
 		}
 	}
 	r, err := a.attack(cmd, f)

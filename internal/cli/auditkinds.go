@@ -36,5 +36,5 @@ func oneOf(flag, word string, words ...string) error {
 			hint, least = "did you mean "+w+"?", n
 		}
 	}
-	return &sandbox.Error{Op: "--" + flag + " " + quoted(word), Kind: sandbox.ErrInvalid, Problem: "there is no such " + flag, Hint: hint}
+	return &sandbox.Error{Op: "--" + flag + " " + sandbox.Quoted(word), Kind: sandbox.ErrInvalid, Problem: "there is no such " + flag, Hint: hint}
 }

@@ -72,7 +72,7 @@ func readTime(flag, s string, now time.Time) (time.Time, error) {
 		}
 	}
 	bad := func(problem string) (time.Time, error) {
-		return time.Time{}, &sandbox.Error{Op: flag + " " + quoted(s), Kind: sandbox.ErrInvalid, Problem: problem,
+		return time.Time{}, &sandbox.Error{Op: flag + " " + sandbox.Quoted(s), Kind: sandbox.ErrInvalid, Problem: problem,
 			Hint: fmt.Sprintf("write how long ago (90m, 24h, 30d; the most is %dd) or when (2026-11-21, 2026-11-21T10:00:00Z)", mostDaysAgo)}
 	}
 	if digits, ok := strings.CutSuffix(s, "d"); ok && digits != "" && strings.Trim(digits, "0123456789") == "" {

@@ -122,7 +122,7 @@ func (a *app) printEnding(e *audit.Ending) {
 	for _, f := range r.Findings {
 		text := f.Problem
 		if toInspect(f) {
-			text = quoted(f.Text) + ": " + text
+			text = sandbox.Quoted(f.Text) + ": " + text
 		}
 		a.printRow("finding", fmt.Sprintf("%s: %s (%s)", f.Action, text, f.Rule))
 	}

@@ -77,7 +77,7 @@ func readCheckpoints(files []string) ([]audit.Checkpoint, error) {
 	var points []audit.Checkpoint
 	for _, name := range files {
 		bad := func(problem string, cause error) error {
-			return &sandbox.Error{Op: "--checkpoint " + quoted(name), Kind: sandbox.ErrInvalid, Problem: problem,
+			return &sandbox.Error{Op: "--checkpoint " + sandbox.Quoted(name), Kind: sandbox.ErrInvalid, Problem: problem,
 				Hint: "keep the last line of caisson audit export", Cause: cause}
 		}
 		last, err := lastLine(name)

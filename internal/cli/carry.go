@@ -11,6 +11,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/network"
 )
 
 // carryOut runs the call with the terminal, the signals and the streams of
@@ -102,9 +103,9 @@ const mostRefusals = 10
 
 // refusals shows attempts of the program's to reach what is not allowed. They
 // come one after the other.
-func (a *app) refusals() func(session.Refusal) {
+func (a *app) refusals() func(network.Refusal) {
 	shown := 0
-	return func(r session.Refusal) {
+	return func(r network.Refusal) {
 		switch shown++; {
 		case shown == mostRefusals+1:
 			a.note("network: more connections were refused; caisson audit has them")

@@ -136,7 +136,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		return &sandbox.Error{Op: "--" + value.GetFlag().Name, Kind: own.Kind, Problem: own.Problem, Hint: own.Hint}
 	case errors.As(err, &value) && value.GetFlag().Value.Type() == "bool":
 		name := "--" + value.GetFlag().Name
-		return &sandbox.Error{Op: name, Kind: sandbox.ErrInvalid, Problem: quoted(value.GetValue()) + " is neither true nor false", Hint: "write " + name + ", or " + name + "=false"}
+		return &sandbox.Error{Op: name, Kind: sandbox.ErrInvalid, Problem: sandbox.Quoted(value.GetValue()) + " is neither true nor false", Hint: "write " + name + ", or " + name + "=false"}
 	case errors.As(err, &own):
 		return err
 	}

@@ -75,7 +75,7 @@ func (a *app) completionCommand() *cobra.Command {
 			case "powershell":
 				return root.GenPowerShellCompletionWithDesc(a.out)
 			}
-			return &sandbox.Error{Op: cmd.CommandPath() + " " + quoted(args[0]), Kind: sandbox.ErrInvalid, Problem: "there is no completion for this shell",
+			return &sandbox.Error{Op: cmd.CommandPath() + " " + sandbox.Quoted(args[0]), Kind: sandbox.ErrInvalid, Problem: "there is no completion for this shell",
 				Hint: "known are " + strings.Join(shells, ", ")}
 		},
 		SilenceErrors: true, SilenceUsage: true,

@@ -177,7 +177,7 @@ func readSecrets(c *session.Call, f *runFlags) (err error) {
 		return err
 	}
 	if _, err := os.Stat(c.UpstreamCA); os.IsNotExist(err) {
-		return &sandbox.Error{Op: "--upstream-ca " + quoted(f.upstreamCA), Kind: sandbox.ErrNotFound, Problem: "there is no such file", Hint: "name a file with certificates in PEM"}
+		return &sandbox.Error{Op: "--upstream-ca " + sandbox.Quoted(f.upstreamCA), Kind: sandbox.ErrNotFound, Problem: "there is no such file", Hint: "name a file with certificates in PEM"}
 	}
 	return nil
 }
@@ -188,7 +188,7 @@ func absolute(p string) (string, error) {
 	}
 	abs, err := filepath.Abs(p)
 	if err != nil {
-		return "", &sandbox.Error{Op: "path " + quoted(p), Kind: sandbox.ErrInvalid, Problem: "the working directory cannot be found", Hint: "give an absolute path", Cause: err}
+		return "", &sandbox.Error{Op: "path " + sandbox.Quoted(p), Kind: sandbox.ErrInvalid, Problem: "the working directory cannot be found", Hint: "give an absolute path", Cause: err}
 	}
 	return abs, nil
 }
@@ -210,12 +210,12 @@ func readEnv(flags, files []string) (_ map[string]string, read []sandbox.HostFil
 		name, value, ok := strings.Cut(s, "=")
 		if !ok {
 			if value, ok = os.LookupEnv(name); !ok {
-				return nil, nil, &sandbox.Error{Op: "--env " + quoted(name), Kind: sandbox.ErrInvalid, Problem: "it is not set here, so it cannot be passed on",
+				return nil, nil, &sandbox.Error{Op: "--env " + sandbox.Quoted(name), Kind: sandbox.ErrInvalid, Problem: "it is not set here, so it cannot be passed on",
 					Hint: "write --env " + name + "=VALUE"}
 			}
 		}
 		if name == "" {
-			return nil, nil, &sandbox.Error{Op: "--env " + quoted(s), Kind: sandbox.ErrInvalid, Problem: "the name is missing", Hint: "write --env NAME=VALUE"}
+			return nil, nil, &sandbox.Error{Op: "--env " + sandbox.Quoted(s), Kind: sandbox.ErrInvalid, Problem: "the name is missing", Hint: "write --env NAME=VALUE"}
 		}
 		env[name] = value
 	}
@@ -228,7 +228,7 @@ const mostEnvFile = 6 << 20
 // readEnvFile reads NAME=VALUE lines. Values are taken as they are: no quotes,
 // no variables, as docker's --env-file. Messages never show a value.
 func readEnvFile(env map[string]string, name string) (none sandbox.HostFile, _ error) {
-	op := "--env-file " + quoted(name)
+	op := "--env-file " + sandbox.Quoted(name)
 	bad := func(problem string, cause error) error {
 		return &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: problem, Hint: "write lines of NAME=VALUE", Cause: cause}
 	}
@@ -265,11 +265,4 @@ func actor() string {
 		return u.Username
 	}
 	return "uid:" + strconv.Itoa(os.Getuid())
-}
-
-func quoted(s string) string {
-	if q := strconv.Quote(s); q != `"`+s+`"` || s == "" {
-		return q
-	}
-	return s
 }

@@ -42,10 +42,10 @@ func (a *app) house(ctx context.Context, f *serveFlags, log *slog.Logger, link f
 			name, file = "", p
 		}
 		if file == "" || named && name == "" {
-			return nil, &sandbox.Error{Op: "--policy " + quoted(p), Kind: sandbox.ErrInvalid, Problem: "its name or its file is missing", Hint: "write FILE, or NAME=FILE; a variable that it comes from may not be set"}
+			return nil, &sandbox.Error{Op: "--policy " + sandbox.Quoted(p), Kind: sandbox.ErrInvalid, Problem: "its name or its file is missing", Hint: "write FILE, or NAME=FILE; a variable that it comes from may not be set"}
 		}
 		if o.Policies[name] != nil {
-			return nil, &sandbox.Error{Op: "--policy " + quoted(p), Kind: sandbox.ErrInvalid, Problem: "there are two policies of this name", Hint: "give each file a name of its own: --policy NAME=FILE"}
+			return nil, &sandbox.Error{Op: "--policy " + sandbox.Quoted(p), Kind: sandbox.ErrInvalid, Problem: "there are two policies of this name", Hint: "give each file a name of its own: --policy NAME=FILE"}
 		}
 		if o.Policies[name], err = config.File(file); err != nil {
 			return nil, err

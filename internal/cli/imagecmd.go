@@ -69,14 +69,14 @@ func localImage(s string) (reference.Ref, error) {
 	if !r.Local() {
 		// Who names an archive that is here means it.
 		if info, err := os.Stat(s); err == nil && info.Mode().IsRegular() {
-			return r, &sandbox.Error{Op: "image " + quoted(s), Kind: sandbox.ErrInvalid, Problem: "a path begins with / or ./, and this is read as an image of " + r.Host,
+			return r, &sandbox.Error{Op: "image " + sandbox.Quoted(s), Kind: sandbox.ErrInvalid, Problem: "a path begins with / or ./, and this is read as an image of " + r.Host,
 				Hint: "write ./" + s + " for the file that is here"}
 		}
 		return r, nil
 	}
 	wd, err := os.Getwd()
 	if err != nil {
-		return r, &sandbox.Error{Op: "image " + quoted(s), Kind: sandbox.ErrInvalid, Problem: "the working directory cannot be found", Hint: "give an absolute path", Cause: err}
+		return r, &sandbox.Error{Op: "image " + sandbox.Quoted(s), Kind: sandbox.ErrInvalid, Problem: "the working directory cannot be found", Hint: "give an absolute path", Cause: err}
 	}
 	return r.At(wd), nil
 }

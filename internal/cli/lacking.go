@@ -26,7 +26,7 @@ func accepted() (map[sandbox.LimitName]sandbox.Enforcement, error) {
 		name, how, _ := strings.Cut(word, "=")
 		limit, as := sandbox.LimitName(name), sandbox.Enforcement(how)
 		if !slices.Contains(sandbox.LimitNames(), limit) || as != sandbox.Off && as != sandbox.Emulated {
-			return nil, &sandbox.Error{Op: acceptEnv, Kind: sandbox.ErrInvalid, Problem: quoted(word) + " is no limit and how it holds",
+			return nil, &sandbox.Error{Op: acceptEnv, Kind: sandbox.ErrInvalid, Problem: sandbox.Quoted(word) + " is no limit and how it holds",
 				Hint: "write LIMIT=off or LIMIT=emulated, with a comma between two: cpus=off,memory=emulated"}
 		}
 		known[limit] = as

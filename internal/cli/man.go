@@ -40,7 +40,7 @@ func (a *app) manCommand() *cobra.Command {
 func manPages(dir string, cmd *cobra.Command) error {
 	f, err := os.Create(filepath.Join(dir, manName(cmd)+".1"))
 	if err != nil {
-		return &sandbox.Error{Op: "--dir " + quoted(dir), Kind: sandbox.ErrUnavailable, Problem: "the pages cannot be written", Hint: "name a directory that is there", Cause: err}
+		return &sandbox.Error{Op: "--dir " + sandbox.Quoted(dir), Kind: sandbox.ErrUnavailable, Problem: "the pages cannot be written", Hint: "name a directory that is there", Cause: err}
 	}
 	if err := manPage(f, cmd); err != nil {
 		f.Close()

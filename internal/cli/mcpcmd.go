@@ -244,7 +244,7 @@ func (a *app) upstreams(cmd *cobra.Command, f *gatewayFlags, file *policy.File, 
 		for _, name := range args {
 			s := file.Server(name)
 			if s == nil {
-				return nil, &sandbox.Error{Op: cmd.CommandPath(), Kind: sandbox.ErrNotFound, Problem: f.policy + " has no server " + quoted(name),
+				return nil, &sandbox.Error{Op: cmd.CommandPath(), Kind: sandbox.ErrNotFound, Problem: f.policy + " has no server " + sandbox.Quoted(name),
 					Hint: "name one of its servers, or a command after --"}
 			}
 			wanted = append(wanted, s)
@@ -295,7 +295,7 @@ func (a *app) commandUpstream(cmd *cobra.Command, f *gatewayFlags, file *policy.
 		u.Advice = fetches(call.Argv)
 	}
 	if word := unseen(call); u.Advice == "" && word != "" && f.workspace == "" && f.image == "" && file == nil {
-		u.Advice = fmt.Sprintf("%s is in this directory, and not in the sandbox: --mount %s shows it", quoted(word), quoted(word))
+		u.Advice = fmt.Sprintf("%s is in this directory, and not in the sandbox: --mount %s shows it", sandbox.Quoted(word), sandbox.Quoted(word))
 	}
 	return upstreamOf{u, file}, nil
 }

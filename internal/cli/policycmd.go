@@ -55,14 +55,14 @@ func (a *app) policyInit() *cobra.Command {
 			// O_EXCL: a policy that somebody wrote is never lost to a starter.
 			f, err := os.OpenFile(output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 			if errors.Is(err, fs.ErrExist) {
-				return &sandbox.Error{Op: "write " + quoted(output), Kind: sandbox.ErrConflict, Problem: "it exists already", Hint: "remove it first, or choose another name"}
+				return &sandbox.Error{Op: "write " + sandbox.Quoted(output), Kind: sandbox.ErrConflict, Problem: "it exists already", Hint: "remove it first, or choose another name"}
 			}
 			if err == nil {
 				_, err = f.Write(text)
 				err = errors.Join(err, f.Close())
 			}
 			if err != nil {
-				return &sandbox.Error{Op: "write " + quoted(output), Kind: sandbox.ErrUnavailable, Problem: "it cannot be written", Hint: "choose another place", Cause: err}
+				return &sandbox.Error{Op: "write " + sandbox.Quoted(output), Kind: sandbox.ErrUnavailable, Problem: "it cannot be written", Hint: "choose another place", Cause: err}
 			}
 			return nil
 		},

@@ -68,7 +68,7 @@ func set(p *session.Profile, field, value string) (hint string, err error) {
 		n, err := strconv.ParseUint(value, 10, 31)
 		switch {
 		case err != nil:
-			err = fmt.Errorf("%s is out of range", quoted(value))
+			err = fmt.Errorf("%s is out of range", sandbox.Quoted(value))
 		case n == 0:
 			err = errors.New("0 is none at all")
 		}

@@ -52,7 +52,7 @@ func countVar(fs *pflag.FlagSet, to *int, name, short string, def, least, most i
 	fs.VarP(&ranged[int]{to, "N", func(s string) (int, error) {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < least || n > most {
-			return 0, &sandbox.Error{Kind: sandbox.ErrInvalid, Problem: quoted(s) + " is out of range",
+			return 0, &sandbox.Error{Kind: sandbox.ErrInvalid, Problem: sandbox.Quoted(s) + " is out of range",
 				Hint: fmt.Sprintf("write a whole number from %d to %d", least, most)}
 		}
 		return n, nil

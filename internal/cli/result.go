@@ -114,7 +114,7 @@ func (a *app) showInspect(r *sandbox.Result) {
 			continue
 		}
 		if n++; n <= mostInspect {
-			a.say("finding: %s: %s", quoted(f.Text), f.Problem)
+			a.say("finding: %s: %s", sandbox.Quoted(f.Text), f.Problem)
 		}
 		hint = f.Hint
 	}

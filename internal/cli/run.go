@@ -193,7 +193,7 @@ func (a *app) call(cmd *cobra.Command, f *runFlags, args []string) (*session.Cal
 		stdin = nil
 	}
 	if f.workdir != "" && !path.IsAbs(f.workdir) {
-		return nil, nil, &sandbox.Error{Op: "--workdir " + quoted(f.workdir), Kind: sandbox.ErrInvalid, Problem: "it is not an absolute path",
+		return nil, nil, &sandbox.Error{Op: "--workdir " + sandbox.Quoted(f.workdir), Kind: sandbox.ErrInvalid, Problem: "it is not an absolute path",
 			Hint: "name a directory inside, such as /home/user; --workspace DIR works in one of yours"}
 	}
 	if err := what(cmd, c, f, args); err != nil {
@@ -258,7 +258,7 @@ func what(cmd *cobra.Command, c *session.Call, f *runFlags, args []string) error
 			return err
 		}
 		if _, err := os.Stat(path); os.IsNotExist(err) {
-			return &sandbox.Error{Op: "run " + quoted(args[0]), Kind: sandbox.ErrNotFound, Problem: "there is no such file",
+			return &sandbox.Error{Op: "run " + sandbox.Quoted(args[0]), Kind: sandbox.ErrNotFound, Problem: "there is no such file",
 				Hint: "for a command write: caisson run -- " + typed(args)}
 		}
 		c.File, c.FileLanguage, c.Argv = path, f.lang, args[1:]

@@ -66,7 +66,7 @@ func (a *app) copyIn(ctx context.Context, c *client.Client, from string, to plac
 	}
 	info, err := os.Stat(from)
 	if err != nil {
-		return &sandbox.Error{Op: "cp " + quoted(from), Kind: sandbox.ErrNotFound, Problem: "it cannot be read", Cause: err}
+		return &sandbox.Error{Op: "cp " + sandbox.Quoted(from), Kind: sandbox.ErrNotFound, Problem: "it cannot be read", Cause: err}
 	}
 	if to.path == "" || strings.HasSuffix(to.path, "/") {
 		to.path += filepath.Base(from)
@@ -91,7 +91,7 @@ func (a *app) copyIn(ctx context.Context, c *client.Client, from string, to plac
 		case e.Type().IsRegular():
 			return copyFileIn(ctx, c, p, at)
 		default:
-			a.note("%s is no file or directory, and was left out", quoted(p))
+			a.note("%s is no file or directory, and was left out", sandbox.Quoted(p))
 		}
 		return nil
 	})
@@ -100,7 +100,7 @@ func (a *app) copyIn(ctx context.Context, c *client.Client, from string, to plac
 func copyFileIn(ctx context.Context, c *client.Client, from string, to place) error {
 	f, err := named.Open(from)
 	if err != nil {
-		return &sandbox.Error{Op: "cp " + quoted(from), Kind: sandbox.ErrNotFound, Problem: "it cannot be read", Cause: err}
+		return &sandbox.Error{Op: "cp " + sandbox.Quoted(from), Kind: sandbox.ErrNotFound, Problem: "it cannot be read", Cause: err}
 	}
 	defer f.Close()
 	_, err = c.WriteFile(ctx, to.box, to.path, f, f.Mode.Perm())
@@ -144,7 +144,7 @@ func (a *app) copyTreeOut(ctx context.Context, c *client.Client, id, from, to st
 		return err
 	}
 	if err := os.MkdirAll(to, 0o755); err != nil {
-		return &sandbox.Error{Op: "cp " + quoted(to), Kind: sandbox.ErrUnavailable, Problem: "the directory cannot be made", Cause: err}
+		return &sandbox.Error{Op: "cp " + sandbox.Quoted(to), Kind: sandbox.ErrUnavailable, Problem: "the directory cannot be made", Cause: err}
 	}
 	root, err := os.OpenRoot(to)
 	if err != nil {
@@ -156,9 +156,9 @@ func (a *app) copyTreeOut(ctx context.Context, c *client.Client, id, from, to st
 		name := filepath.FromSlash(rel)
 		switch {
 		case !ok || !filepath.IsLocal(name):
-			a.note("%s lies elsewhere, and was left out", quoted(e.Path))
+			a.note("%s lies elsewhere, and was left out", sandbox.Quoted(e.Path))
 		case e.Target != "" || e.Kind == "other":
-			a.note("%s is no file or directory, and was left out", quoted(e.Path))
+			a.note("%s is no file or directory, and was left out", sandbox.Quoted(e.Path))
 		case e.Kind == "directory":
 			err = root.MkdirAll(name, 0o755)
 		default:
@@ -172,7 +172,7 @@ func (a *app) copyTreeOut(ctx context.Context, c *client.Client, id, from, to st
 			})
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", quoted(e.Path), err)
+			return fmt.Errorf("%s: %w", sandbox.Quoted(e.Path), err)
 		}
 	}
 	return nil
@@ -193,7 +193,7 @@ func copyFileOut(ctx context.Context, c *client.Client, id, from string, to io.W
 	}
 	defer r.Close()
 	if _, err := io.Copy(to, r); err != nil {
-		return &sandbox.Error{Op: "cp " + quoted(from), Kind: sandbox.ErrUnavailable, Problem: "it was not copied whole", Cause: err}
+		return &sandbox.Error{Op: "cp " + sandbox.Quoted(from), Kind: sandbox.ErrUnavailable, Problem: "it was not copied whole", Cause: err}
 	}
 	return nil
 }

@@ -119,7 +119,7 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 		return err
 	}
 	if f.domain != "" && !domainName().MatchString(f.domain) {
-		return &sandbox.Error{Op: "--domain " + quoted(f.domain), Kind: sandbox.ErrInvalid, Problem: "it is not a host name", Hint: "write one like sandboxes.example.com, without http://"}
+		return &sandbox.Error{Op: "--domain " + sandbox.Quoted(f.domain), Kind: sandbox.ErrInvalid, Problem: "it is not a host name", Hint: "write one like sandboxes.example.com, without http://"}
 	}
 	certificate, err := f.certificate()
 	if err != nil {

@@ -25,9 +25,9 @@ func (a *app) hintUnseen(f *runFlags, call *session.Call, res *sandbox.Result) {
 		return
 	}
 	if name := unseen(call); name != "" {
-		a.note("%s is in this directory, and not in the sandbox (--mount %s shows it, --workspace . all of the directory)", quoted(name), quoted(name))
+		a.note("%s is in this directory, and not in the sandbox (--mount %s shows it, --workspace . all of the directory)", sandbox.Quoted(name), sandbox.Quoted(name))
 	} else if name := absent(call, *res.ExitCode); name != "" {
-		a.note("%s is on this host, and not in the sandbox (--mount %s:%s shows it there)", quoted(name), quoted(name), quoted(name))
+		a.note("%s is on this host, and not in the sandbox (--mount %s:%s shows it there)", sandbox.Quoted(name), sandbox.Quoted(name), sandbox.Quoted(name))
 	}
 }
 

@@ -205,12 +205,12 @@ func (e *Environment) mount(ctx context.Context, m policy.PlanMount, purpose str
 		return err
 	}
 	if purpose == "workspace" && !src.Dir {
-		return &sandbox.Error{Op: "workspace " + quoted(m.Source), Kind: sandbox.ErrInvalid, Problem: "it is a file", Hint: "name a directory, or use --mount"}
+		return &sandbox.Error{Op: "workspace " + sandbox.Quoted(m.Source), Kind: sandbox.ErrInvalid, Problem: "it is a file", Hint: "name a directory, or use --mount"}
 	}
 	same := func(have sandbox.Mount) bool { return have.Target == m.Target }
 	if i := slices.IndexFunc(e.Spec.Mounts, same); i >= 0 {
-		return &sandbox.Error{Op: "mount " + quoted(m.Source), Kind: sandbox.ErrInvalid,
-			Problem: quoted(e.Spec.Mounts[i].Name) + " is already at " + m.Target, Hint: "give it another target: " + m.Source + ":/data"}
+		return &sandbox.Error{Op: "mount " + sandbox.Quoted(m.Source), Kind: sandbox.ErrInvalid,
+			Problem: sandbox.Quoted(e.Spec.Mounts[i].Name) + " is already at " + m.Target, Hint: "give it another target: " + m.Source + ":/data"}
 	}
 	mount := sandbox.Mount{Source: src.File, Name: src.Name, Target: m.Target, Access: m.Access, Dir: src.Dir}
 	e.Spec.Mounts = append(e.Spec.Mounts, mount)

@@ -32,7 +32,7 @@ func (e *Environment) enforceCommands(more func(argv []string) []string) error {
 	}
 	for _, name := range names {
 		if err := x.add(name); err != nil {
-			return &sandbox.Error{Op: "commands", Kind: sandbox.ErrUnavailable, Problem: quoted(name) + " cannot be looked up inside", Cause: err}
+			return &sandbox.Error{Op: "commands", Kind: sandbox.ErrUnavailable, Problem: sandbox.Quoted(name) + " cannot be looked up inside", Cause: err}
 		}
 	}
 	if e.Spec.Sudo {
@@ -137,7 +137,7 @@ func (e *executables) file(at, name string) error {
 		return err
 	}
 	if m, _ := e.view.owner(real); loader && m != nil && m.Access != sandbox.ReadOnly {
-		e.hollow, e.instead = quoted(name)+" is in a mount that code inside can change", "mount it read-only, or leave enforce out"
+		e.hollow, e.instead = sandbox.Quoted(name)+" is in a mount that code inside can change", "mount it read-only, or leave enforce out"
 	}
 	for i, word := range words {
 		if i > 0 && (!strings.Contains(words[0], "/env") || strings.HasPrefix(word, "-") || strings.Contains(word, "=")) {

@@ -39,7 +39,7 @@ func (e *Environment) lookAfter(src *hostpath.Source, base *hostpath.Baseline) {
 		for _, f := range base.Look(ctx) {
 			name := filepath.Join(src.Name, f.Rel)
 			if f.Plain {
-				found.Plain = append(found.Plain, quoted(name)+": "+f.Problem)
+				found.Plain = append(found.Plain, sandbox.Quoted(name)+": "+f.Problem)
 				continue
 			}
 			found.Findings = append(found.Findings, sandbox.Finding{Kind: sandbox.FindingHostFile, Text: name, Problem: f.Problem, Action: sandbox.ActionInspect,

@@ -5,7 +5,6 @@ package environment
 import (
 	"context"
 	"path/filepath"
-	"strconv"
 
 	"github.com/caisson-run/caisson/image"
 	"github.com/caisson-run/caisson/internal/hostpath"
@@ -56,7 +55,7 @@ func beneath(src *hostpath.Source, above, purpose string) error {
 	if err == nil && sandbox.Within(src.Real, real) {
 		return nil
 	}
-	return &sandbox.Error{Op: purpose + " " + quoted(src.Name), Kind: sandbox.ErrDenied, Problem: "it is really " + quoted(src.Real) + ", outside of " + quoted(above),
+	return &sandbox.Error{Op: purpose + " " + sandbox.Quoted(src.Name), Kind: sandbox.ErrDenied, Problem: "it is really " + sandbox.Quoted(src.Real) + ", outside of " + sandbox.Quoted(above),
 		Hint: "name a path that no link leads out of, or add its real place to the policy", Rule: "built-in: beneath what the policy names", Cause: err}
 }
 
@@ -115,12 +114,4 @@ func targets(s *sandbox.Spec) []image.Target {
 		out = append(out, image.Target{Path: d.Target, Dir: true})
 	}
 	return out
-}
-
-// quoted shows a name that may hold anything. Plain ones stay as they are.
-func quoted(s string) string {
-	if q := strconv.Quote(s); q != `"`+s+`"` || s == "" {
-		return q
-	}
-	return s
 }

@@ -114,7 +114,7 @@ func (e *Environment) keepSource(p *Program, at string) error {
 }
 
 func unkept(name string, err error) error {
-	return &sandbox.Error{Op: "source " + quoted(name), Kind: sandbox.ErrUnavailable,
+	return &sandbox.Error{Op: "source " + sandbox.Quoted(name), Kind: sandbox.ErrUnavailable,
 		Problem: "it cannot be kept in the state directory", Hint: "free some space there", Cause: err}
 }
 

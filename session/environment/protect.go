@@ -51,7 +51,7 @@ func (e *Environment) protect(ctx context.Context, src *hostpath.Source, m polic
 		// be renamed away.
 		f, err := openBelow(src.File, x.Rel)
 		if err != nil {
-			return &sandbox.Error{Op: "mount " + quoted(src.Name), Kind: sandbox.ErrUnavailable, Problem: quoted(x.Rel) + " changed while it was looked at",
+			return &sandbox.Error{Op: "mount " + sandbox.Quoted(src.Name), Kind: sandbox.ErrUnavailable, Problem: sandbox.Quoted(x.Rel) + " changed while it was looked at",
 				Hint: "try again", Cause: err}
 		}
 		e.o.Host.Undo.Close(f)
@@ -60,7 +60,7 @@ func (e *Environment) protect(ctx context.Context, src *hostpath.Source, m polic
 			again.Access = m.Access
 		}
 		if err := e.keepName(src, x.Rel, again.Name, f); err != nil {
-			return &sandbox.Error{Op: "mount " + quoted(src.Name), Kind: sandbox.ErrUnavailable, Problem: quoted(x.Rel) + " changed while it was looked at",
+			return &sandbox.Error{Op: "mount " + sandbox.Quoted(src.Name), Kind: sandbox.ErrUnavailable, Problem: sandbox.Quoted(x.Rel) + " changed while it was looked at",
 				Hint: "try again", Cause: err}
 		}
 		e.Spec.Mounts = append(e.Spec.Mounts, again)
@@ -118,7 +118,7 @@ func (e *Environment) denied(target string) ([]string, error) {
 	for _, pattern := range e.o.Plan.Deny {
 		rest, whole := seenFrom(pattern, target, e.Dir)
 		if whole {
-			return nil, &sandbox.Error{Op: "mount at " + target, Kind: sandbox.ErrDenied, Problem: "it is denied by " + quoted(pattern),
+			return nil, &sandbox.Error{Op: "mount at " + target, Kind: sandbox.ErrDenied, Problem: "it is denied by " + sandbox.Quoted(pattern),
 				Hint: "drop the mount, or the pattern", Rule: e.o.Plan.From["files.deny."+pattern]}
 		}
 		out = append(out, rest...)

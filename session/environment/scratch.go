@@ -21,7 +21,7 @@ func (e *Environment) addScratch() error {
 	for _, p := range paths {
 		for _, m := range e.Spec.Mounts {
 			if m.Dir && sandbox.Within(p, m.Target) {
-				return &sandbox.Error{Op: "writable " + quoted(p), Kind: sandbox.ErrInvalid, Problem: "it lies in the mount at " + m.Target,
+				return &sandbox.Error{Op: "writable " + sandbox.Quoted(p), Kind: sandbox.ErrInvalid, Problem: "it lies in the mount at " + m.Target,
 					Hint: "mount it :cow to keep writes in the sandbox, or :rw to change the host's files"}
 			}
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package session
+package network
 
 import (
 	"context"
@@ -45,7 +45,7 @@ func TestLedger(t *testing.T) {
 		if len(j.batches) != 0 {
 			t.Fatal("something was written of a call that nobody knows")
 		}
-		l.open(&operation{id: "aud_x"}, &audit.Intent{Actor: "uid:0", Sandbox: "sbx"})
+		l.open(audit.Connection{Actor: "uid:0", Sandbox: "sbx", Call: "aud_x"})
 		l.add(seen(wire.Connection, 2, "it cannot be reached"))
 		l.add(seen(wire.Refused, 3, "no"))
 		l.add(wire.Event{Kind: wire.Connection})
@@ -85,14 +85,14 @@ func TestLedger(t *testing.T) {
 // What cannot be recorded ends the network, once.
 func TestLedgerFailsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &network{ended: make(chan error, 1)}
+		n := &Network{ended: make(chan error, 1)}
 		n.ledger = ledger{journal: &keptConnectionsOf{err: errors.New("the disk is full")}, lost: n.unrecorded}
-		n.ledger.open(&operation{id: "aud_x"}, &audit.Intent{})
+		n.ledger.open(audit.Connection{Call: "aud_x"})
 		n.ledger.add(seen(wire.Connection, 1, ""))
 		time.Sleep(2 * ledgerDelay)
 		select {
 		case err := <-n.ended:
-			if !errors.Is(err, errNetworkLost) || !errors.Is(err, errUnrecorded) {
+			if !errors.Is(err, ErrLost) || !errors.Is(err, errUnrecorded) {
 				t.Error(err)
 			}
 		default:

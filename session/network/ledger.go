@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package session
+package network
 
 import (
 	"context"
@@ -38,10 +38,10 @@ const (
 )
 
 // open names the call, whose intent is recorded by now.
-func (l *ledger) open(op *operation, in *audit.Intent) {
+func (l *ledger) open(call audit.Connection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.of = audit.Connection{Actor: in.Actor, Account: in.Account, Sandbox: in.Sandbox, Call: op.id}
+	l.of = call
 	if len(l.pending) > 0 {
 		l.soon()
 	}
