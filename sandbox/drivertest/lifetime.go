@@ -31,6 +31,7 @@ var lifetimeTests = []test{
 	{name: "many in a row leave nothing", run: testManyInARow},
 	{name: "instance", run: testInstance, only: living},
 	{name: "fork bomb", run: testForkBomb},
+	{name: "clone with CLONE_PARENT", run: testSiblings},
 	{name: "the owner is killed", run: testOwnerKilled},
 }
 
