@@ -223,7 +223,7 @@ func (i *inputs) within(fd int, name string) (rel string, in bool, err error) {
 	if rel = strings.TrimPrefix(strings.TrimPrefix(real, i.real), "/"); rel == "" {
 		return ".", true, nil
 	}
-	again, err := openPath(int(i.root.File.Fd()), rel, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
+	again, err := openPath(int(i.root.File.Fd()), rel, beneath)
 	if err != nil {
 		return "", false, i.failed(name, err)
 	}

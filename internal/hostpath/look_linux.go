@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -58,7 +59,7 @@ func Remember(root *Source, p *Placeholders, ms []Match) *Baseline {
 // object is what has a path in the tree now.
 func (b *Baseline) object(rel string) (id, error) {
 	var st unix.Stat_t
-	fd, err := openPath(int(b.root.File.Fd()), path.Dir(rel), unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
+	fd, err := openPath(int(b.root.File.Fd()), path.Dir(rel), beneath)
 	if err != nil {
 		return id{}, err
 	}
@@ -154,6 +155,20 @@ func (l *look) names(d io.Closer, read func(int) ([]fs.DirEntry, error)) ([]fs.D
 	}
 }
 
+// directory reads the names in an open directory, and what they are. Of one that cannot
+// be read, which it adds, there is neither.
+func (l *look) directory(f *os.File, rel string) ([]fs.DirEntry, kindsOf, error) {
+	entries, err := l.names(f, f.ReadDir)
+	var end errUnseen
+	switch {
+	case errors.As(err, &end):
+		return nil, nil, err
+	case err != nil:
+		return nil, nil, l.add(rel, "it cannot be read, so what is in it is unknown")
+	}
+	return entries, newKinds(entries), nil
+}
+
 // open opens a directory in another one; not ok is one that is gone, or that was
 // as unreadable before.
 func (l *look) open(dir int, name, rel string) (fd int, ok bool, err error) {
@@ -174,17 +189,9 @@ func (l *look) open(dir int, name, rel string) (fd int, ok bool, err error) {
 func (l *look) walk(fd int, rel string, depth int) error {
 	f := dirFile(fd)
 	defer f.Close()
-	entries, err := l.names(f, f.ReadDir)
-	var end errUnseen
-	switch {
-	case errors.As(err, &end):
+	entries, kinds, err := l.directory(f, rel)
+	if kinds == nil {
 		return err
-	case err != nil:
-		return l.add(rel, "it cannot be read, so what is in it is unknown")
-	}
-	kinds := kindsOf{}
-	for _, e := range entries {
-		kinds[e.Name()] = e.Type()
 	}
 	dir := int(f.Fd())
 	before, known := l.b.repositories[rel]
@@ -295,8 +302,7 @@ func (l *look) dotGit(dir int, rel string, e fs.DirEntry) error {
 	case kept || known && !module:
 		return l.add(rel, "it has the repository "+printable(at)+" take what its configuration names from another directory")
 	}
-	fd, err := unix.Openat2(int(l.b.root.File.Fd()), at, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
+	fd, err := openAt(int(l.b.root.File.Fd()), at, unix.O_RDONLY|unix.O_DIRECTORY, beneath)
 	switch {
 	case missing(err):
 		return nil
@@ -322,17 +328,9 @@ func (l *look) known(at string) (kept, repository bool) {
 func (l *look) gitDirAt(fd int, rel string) error {
 	f := dirFile(fd)
 	defer f.Close()
-	entries, err := l.names(f, f.ReadDir)
-	var end errUnseen
-	switch {
-	case errors.As(err, &end):
+	entries, kinds, err := l.directory(f, rel)
+	if kinds == nil {
 		return err
-	case err != nil:
-		return l.add(rel, "it cannot be read, so what is in it is unknown")
-	}
-	kinds := kindsOf{}
-	for _, e := range entries {
-		kinds[e.Name()] = e.Type()
 	}
 	before, known := l.b.repositories[rel]
 	if !known && !kinds.repository(int(f.Fd())) {

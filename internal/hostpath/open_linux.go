@@ -48,8 +48,16 @@ func Open(path string, o Options) (*Source, error) {
 
 // openPath opens an object without opening what is behind it.
 func openPath(dir int, path string, resolve uint64) (int, error) {
+	return openAt(dir, path, unix.O_PATH, resolve)
+}
+
+// beneath keeps a path below the directory that it starts from, and out of links.
+const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
+
+// openAt is openat2(2) without interruptions.
+func openAt(dir int, path string, flags, resolve uint64) (int, error) {
 	for {
-		fd, err := unix.Openat2(dir, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: resolve})
+		fd, err := unix.Openat2(dir, path, &unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: resolve})
 		// EAGAIN: something was renamed while the kernel looked.
 		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) {
 			return fd, err

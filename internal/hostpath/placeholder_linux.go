@@ -343,7 +343,7 @@ func hasText(dir int, name, text string) bool {
 
 // openParent opens the directory of rel in root, through no link.
 func openParent(root *os.File, rel string) (*os.File, error) {
-	fd, err := openPath(int(root.Fd()), path.Dir(rel), unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
+	fd, err := openPath(int(root.Fd()), path.Dir(rel), beneath)
 	if err != nil {
 		return nil, err
 	}

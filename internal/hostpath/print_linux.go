@@ -33,7 +33,7 @@ func (p *print) add(dir int, name, rel string, depth int) error {
 	if p.entries++; p.entries > maxCompared || depth > maxDepth {
 		return errTooBig
 	}
-	fd, err := openPath(dir, path.Dir(name), unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
+	fd, err := openPath(dir, path.Dir(name), beneath)
 	if err != nil {
 		return err
 	}

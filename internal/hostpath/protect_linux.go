@@ -13,6 +13,14 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
+func newKinds(entries []fs.DirEntry) kindsOf {
+	kinds := kindsOf{}
+	for _, e := range entries {
+		kinds[e.Name()] = e.Type()
+	}
+	return kinds
+}
+
 func (k kindsOf) has(name string) bool { _, ok := k[name]; return ok }
 
 func (k kindsOf) is(name string, kind ...fs.FileMode) bool {

@@ -72,7 +72,7 @@ func Scan(ctx context.Context, root *Source, o ScanOptions) ([]Match, error) {
 // Below opens (O_PATH) what a Match names, through no link: what is to be
 // mounted over itself. The caller closes it.
 func (s *Source) Below(rel string) (*os.File, error) {
-	fd, err := openPath(int(s.File.Fd()), rel, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
+	fd, err := openPath(int(s.File.Fd()), rel, beneath)
 	if err != nil {
 		return nil, &sandbox.Error{Op: "guard " + printable(path.Join(s.Name, rel)), Kind: sandbox.ErrConflict, Cause: err,
 			Problem: "it was moved or removed while it was looked at", Hint: "stop what changes it and try again"}
@@ -134,10 +134,7 @@ func (s *scan) walk(fd int, rel string, z zone) error {
 	if err := s.ctx.Err(); err != nil {
 		return err
 	}
-	kinds := kindsOf{}
-	for _, e := range entries {
-		kinds[e.Name()] = e.Type()
-	}
+	kinds := newKinds(entries)
 	if s.o.Protect && !z.kept {
 		if z, err = s.protect(int(f.Fd()), rel, kinds, z); err != nil {
 			return err

@@ -5,6 +5,8 @@ package hostpath
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -113,23 +115,17 @@ func (s *scan) readIndex(name string) ([]byte, error) {
 // trees of it, and what their indexes do.
 func (s *scan) worktrees(gitDir string, settings []gitSetting, hash int) error {
 	dir := path.Join(gitDir, "worktrees")
-	fd, err := unix.Openat2(int(s.root.File.Fd()), dir, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
-	if err != nil {
-		return nil // it has none
+	f, entries, err := s.directory(dir)
+	if f == nil {
+		return err
 	}
-	f := dirFile(fd)
 	defer f.Close()
-	entries, err := readDir(f)
-	if err != nil {
-		return s.failed(dir, err)
-	}
 	for i, e := range entries {
 		if i >= maxModules {
 			return s.unguarded(dir, fmt.Sprintf("it holds more than %d worktrees, which cannot all be looked at", maxModules))
 		}
 		at := path.Join(dir, e.Name())
-		text, err := readSmall(fd, path.Join(e.Name(), "gitdir"), maxPath)
+		text, err := readSmall(int(f.Fd()), path.Join(e.Name(), "gitdir"), maxPath)
 		if err != nil {
 			continue
 		}
@@ -154,17 +150,11 @@ func (s *scan) worktrees(gitDir string, settings []gitSetting, hash int) error {
 // modules are the submodules of a repository that is kept as a whole: where they are
 // checked out, each by its own configuration.
 func (s *scan) modules(dir string, n *int) error {
-	fd, err := unix.Openat2(int(s.root.File.Fd()), dir, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
-	if err != nil {
-		return nil // it has none
+	f, entries, err := s.directory(dir)
+	if f == nil {
+		return err
 	}
-	f := dirFile(fd)
 	defer f.Close()
-	entries, err := readDir(f)
-	if err != nil {
-		return s.failed(dir, err)
-	}
 	for _, e := range entries {
 		if !e.IsDir() {
 			continue
@@ -173,7 +163,7 @@ func (s *scan) modules(dir string, n *int) error {
 			return s.unguarded(dir, fmt.Sprintf("it holds more than %d directories, which cannot all be looked at", maxModules))
 		}
 		at := path.Join(dir, e.Name())
-		if unix.Faccessat(fd, e.Name()+"/HEAD", unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		if unix.Faccessat(int(f.Fd()), e.Name()+"/HEAD", unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) == nil {
 			if err := s.configured(at, at); err != nil {
 				return err
 			}
@@ -184,6 +174,22 @@ func (s *scan) modules(dir string, n *int) error {
 		}
 	}
 	return nil
+}
+
+// directory reads a directory of a repository, in a fixed order; nil is one that it has
+// not.
+func (s *scan) directory(rel string) (*os.File, []fs.DirEntry, error) {
+	fd, err := openAt(int(s.root.File.Fd()), rel, unix.O_RDONLY|unix.O_DIRECTORY, beneath)
+	if err != nil {
+		return nil, nil, nil
+	}
+	f := dirFile(fd)
+	entries, err := readDir(f)
+	if err != nil {
+		f.Close()
+		return nil, nil, s.failed(rel, err)
+	}
+	return f, entries, nil
 }
 
 // worktreeOf is the top of the working tree that settings name, else tree.
@@ -275,7 +281,7 @@ func (s *scan) keepTarget(at string, t gitTarget, why string) error {
 	for i := range parts {
 		rel := path.Join(parts[:i+1]...)
 		last := i == len(parts)-1
-		fd, err := openPath(int(s.root.File.Fd()), rel, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
+		fd, err := openPath(int(s.root.File.Fd()), rel, beneath)
 		switch {
 		case missing(err) && t.command:
 			return nil
