@@ -302,13 +302,6 @@ func (a *action) ended(ctx context.Context, exit guest.Exit, err error) (*sandbo
 // shellKilled is what a shell makes of a program that SIGKILL has ended.
 const shellKilled = 128 + 9
 
-// startCall is a copy of call as a decision about a sandbox sees it.
-func startCall(call *Call) *policy.Call {
-	c := call.Call
-	c.Kind = policy.StartSandbox
-	return &c
-}
-
 // program is what the action starts. Source is put into a file of the sandbox's
 // /tmp first, which is taken away again.
 func (a *action) program(ctx context.Context) ([]string, error) {

@@ -28,7 +28,7 @@ type admitted struct {
 // further; what came of it is recorded, and is the answer.
 func (r *run) admit(ctx context.Context) (*admitted, *sandbox.Result, error) {
 	stop := func(res *sandbox.Result, err error) (*admitted, *sandbox.Result, error) { return nil, res, err }
-	verdict, err := r.decide()
+	verdict, err := r.verdict()
 	if err != nil {
 		return stop(r.fail(ctx, err))
 	}
@@ -121,6 +121,19 @@ func (r *run) forget(ctx context.Context, mark int) error {
 	r.env, r.net, r.hosts, r.without = nil, nil, nil, nil
 	r.credentials = r.newCredentials()
 	return err
+}
+
+// verdict decides the call, once. A caller that has to know the verdict before admit, to
+// reserve what a sandbox takes, gets here the one that admit goes by.
+func (r *run) verdict() (policy.Verdict, error) {
+	if r.decided == nil {
+		v, err := r.decide()
+		if err != nil {
+			return v, err
+		}
+		r.decided = &v
+	}
+	return *r.decided, nil
 }
 
 // decide reads what is to run and asks the policy.

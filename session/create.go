@@ -217,18 +217,19 @@ func (b *Sandboxes) createFrom(ctx context.Context, k *Key, name string, c Creat
 	defer b.stock.create()()
 	call := callFor(rec)
 	call.Door = c.Door
+	r := g.starting(rec, call)
 	if from == nil {
-		g.offer(call)
+		r.offerRoot()
 		if len(c.Limits.Explicit) == 0 && c.Isolation == "" && len(c.Writable) == 0 {
 			b.stock.want(g, rec.Template)
 		}
 	}
-	l, err := b.reserve(g, rec, call)
+	l, err := b.reserve(g, rec, r)
 	if err != nil {
 		return nil, err
 	}
 	defer l.unlock()
-	in, a, err := b.boot(ctx, l, g, call, kept)
+	in, a, err := b.boot(ctx, l, g, r, kept)
 	if err == nil {
 		if err = in.canPause(rec.OnTimeout); err != nil {
 			err = errors.Join(err, in.close(ctx))
@@ -257,10 +258,18 @@ func (b *Sandboxes) createFrom(ctx context.Context, k *Key, name string, c Creat
 	return rec, nil
 }
 
-// offer takes the root that a template offers off a call whose policy has none: one
-// that goes on with it already insists.
-func (g *grant) offer(call *Call) {
-	call.Sudo = call.Sudo && g.policy.Decide(startCall(call)).Decision == policy.Allow
+// starting is the call that starts the sandbox of rec.
+func (g *grant) starting(rec *registry.Sandbox, call *Call) *run {
+	return &run{s: g.session, call: call, id: newID(), kind: policy.StartSandbox, name: rec.ID, reach: rec.Reach, shown: rec.Placeholders}
+}
+
+// offerRoot takes the root that a template offers off a call whose policy has none: one
+// that goes on with it already insists. The call without root is another call, and is
+// decided by itself.
+func (r *run) offerRoot() {
+	if v, _ := r.verdict(); r.call.Sudo && v.Decision != policy.Allow {
+		r.call.Sudo, r.decided = false, nil
+	}
 }
 
 // begin lets a sandbox that was started go on by itself. The caller holds change.
@@ -277,10 +286,11 @@ func (b *Sandboxes) begin(l *living, in *inside) {
 	l.arm()
 }
 
-// reserve takes a place for a new sandbox; its change is held.
-func (b *Sandboxes) reserve(g *grant, rec *registry.Sandbox, call *Call) (*living, error) {
+// reserve takes a place for the sandbox of a call; its change is held.
+func (b *Sandboxes) reserve(g *grant, rec *registry.Sandbox, r *run) (*living, error) {
 	l := newLiving(b, rec)
-	l.reserved = g.policy.Decide(startCall(call)).Plan.Limits // none where it will be refused
+	v, _ := r.verdict()        // what goes wrong goes wrong in admit
+	l.reserved = v.Plan.Limits // none where it will be refused
 	l.change <- struct{}{}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -13,7 +13,6 @@ import (
 
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/guest"
-	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/environment"
 	"github.com/caisson-run/caisson/session/registry"
@@ -153,8 +152,7 @@ func (l *living) keep(ctx context.Context, change func(*registry.Sandbox)) error
 // boot makes the sandbox's environment and starts it, or has it go on where it was
 // written down in the directory kept. What it makes is undone when it fails, and a
 // refusal is an error of kind ErrDenied.
-func (b *Sandboxes) boot(ctx context.Context, l *living, g *grant, call *Call, kept string) (*inside, *admitted, error) {
-	r := &run{s: g.session, call: call, id: newID(), kind: policy.StartSandbox, name: l.id, reach: l.record().Reach, shown: l.record().Placeholders}
+func (b *Sandboxes) boot(ctx context.Context, l *living, g *grant, r *run, kept string) (*inside, *admitted, error) {
 	if kept == "" {
 		r.stock = b.stock
 	}

@@ -37,7 +37,8 @@ func (b *Sandboxes) Run(ctx context.Context, k *Key, template string, call *Call
 	if !call.fetches { // its program is ours
 		call.Image = t.Image
 	}
-	l, err := b.reserve(g, &registry.Sandbox{ID: registry.NewID("i", 20), Owner: k.ID}, call)
+	r := &run{s: g.session, call: call, io: io, id: newID()}
+	l, err := b.reserve(g, &registry.Sandbox{ID: registry.NewID("i", 20), Owner: k.ID}, r)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +47,7 @@ func (b *Sandboxes) Run(ctx context.Context, k *Key, template string, call *Call
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(b.life, func() { end(errors.New("caisson is being stopped")) })()
-	return g.session.Do(ctx, call, io)
+	return r.whole(ctx)
 }
 
 // oneShots is what a key may have in sandboxes of one call.

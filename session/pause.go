@@ -329,7 +329,7 @@ func (l *living) markWaking(waking bool) {
 // goOn has the sandbox itself go on.
 func (b *Sandboxes) goOn(ctx context.Context, l *living, g *grant, rec *registry.Sandbox) (*inside, error) {
 	if rec.Kept != "" {
-		in, _, err := b.boot(ctx, l, g, callFor(rec), b.keptPath(rec.Kept))
+		in, _, err := b.boot(ctx, l, g, g.starting(rec, callFor(rec)), b.keptPath(rec.Kept))
 		return in, err
 	}
 	l.mu.Lock()

@@ -33,6 +33,8 @@ type run struct {
 	stock   *stock   // where living ones are that were; nil without
 	stocked *stocked // the living one that was made ahead; nil without
 
+	decided *policy.Verdict // see verdict; nil until it is known
+
 	prog   *program         // nil: the call's own argv
 	binary *hostpath.Source // the call's file, when it is a compiled program
 	caps   sandbox.Capabilities

@@ -121,8 +121,12 @@ func findDriver(drivers map[string]sandbox.Driver, name string) sandbox.Driver {
 // caller's file, or not all be taken away that was made for it.
 //
 // When ctx ends, everything inside is killed and the Result says so.
-func (s *Session) Do(ctx context.Context, call *Call, io IO) (res *sandbox.Result, err error) {
-	r := &run{s: s, call: call, io: io, id: newID()}
+func (s *Session) Do(ctx context.Context, call *Call, io IO) (*sandbox.Result, error) {
+	return (&run{s: s, call: call, io: io, id: newID()}).whole(ctx)
+}
+
+// whole is do, and takes away what it has left.
+func (r *run) whole(ctx context.Context) (res *sandbox.Result, err error) {
 	defer r.drain(ctx, &err)
 	defer r.undo.Run(ctx) // for a panic; what was undone is not undone twice
 	res, err = r.do(ctx)

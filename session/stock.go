@@ -294,14 +294,14 @@ func (s *stock) make(ctx context.Context, k *stockKind) (_ *stocked, err error) 
 	t := s.b.o.Templates[k.template]
 	call := &Call{}
 	call.Image, call.Sudo = t.Image, t.Root
-	k.grant.offer(call)
 	r := &run{s: k.grant.session, call: call, id: newID(), kind: policy.StartSandbox, ahead: true}
+	r.offerRoot()
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.undo.Run(context.WithoutCancel(ctx)))
 		}
 	}()
-	v, err := r.decide()
+	v, err := r.verdict()
 	if err != nil {
 		return nil, err
 	}

@@ -206,7 +206,7 @@ func TestStockWithNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.plan = g.policy.Decide(startCall(&Call{})).Plan
+	m.plan = g.policy.Decide(&policy.Call{Kind: policy.StartSandbox}).Plan
 	if err := m.lasting(); !errors.Is(err, sandbox.ErrUnsupported) {
 		t.Error("one with a secret:", m.plan.Network, err)
 	}

@@ -141,6 +141,7 @@ type toolRun struct {
 	actor   string
 
 	use        *policy.ToolCall
+	verdict    policy.Verdict
 	args       args
 	definition string // of a server's tool
 	answers    string // with a call of one
@@ -152,10 +153,14 @@ func (t *toolRun) do(ctx context.Context) (*ToolAnswer, error) {
 	if err != nil {
 		return nil, t.refuse(ctx, err)
 	}
-	// What the tool would do is decided once more with all of it, by who carries
-	// it out. This decision comes first because arguments mean nothing before.
-	if v := t.session.o.Policy.DecideTool(t.decided()); v.Decision == policy.Deny {
-		return nil, t.refuse(ctx, v.Err())
+	// What starts a program is decided twice: arguments mean nothing before the tool has
+	// been, and the program that they make is another call.
+	decide := t.session.o.Policy.DecideTool
+	if carry.living {
+		decide = t.session.o.Policy.Decide
+	}
+	if t.verdict = decide(t.decided()); t.verdict.Decision == policy.Deny {
+		return nil, t.refuse(ctx, t.verdict.Err())
 	}
 	if carry.do == nil { // the policy knows no such tool, and has refused it
 		return nil, t.refuse(ctx, &sandbox.Error{Op: "tool " + t.use.Name, Kind: sandbox.ErrUnsupported, Problem: "nothing here carries it out",
@@ -244,7 +249,7 @@ func (t *toolRun) refuse(ctx context.Context, why error) error {
 // recorded carries out what starts no program: intent first, then do, then what
 // came of it.
 func (t *toolRun) recorded(ctx context.Context, do func(ctx context.Context) (map[string]any, error)) (*ToolAnswer, error) {
-	note, err := t.admit(ctx)
+	note, err := t.admit(ctx, t.verdict)
 	if err != nil {
 		return nil, err
 	}

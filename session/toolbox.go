@@ -90,7 +90,8 @@ func (t *toolRun) inside(ctx context.Context, do func(ctx context.Context, in *I
 		if t.use.Name == string(policy.WriteFile) {
 			kind = policy.WriteFile
 		}
-		// What else the policy says of the tool was decided.
+		// The path is a decision of its own, since only the sandbox says what it means. What
+		// else the policy says of the tool was decided.
 		if v := t.session.o.Policy.DecideTool(&policy.Call{Kind: kind, Actor: t.actor, Path: t.pathIn(in), Cwd: in.Dir}); v.Decision == policy.Deny {
 			return nil, v.Err()
 		}

@@ -101,7 +101,7 @@ func (s *Session) AdmitServerTool(ctx context.Context, c *ServerTool) (*Admitted
 			call: &ToolCall{Name: name, Door: "mcp", Actor: c.Actor, Operator: true}, session: s, actor: c.Actor,
 			use: &policy.ToolCall{Name: name, Server: c.Server, Args: c.Args}, definition: c.Definition, answers: c.Answers,
 		}
-		note, err := t.admit(ctx)
+		note, err := t.admit(ctx, s.o.Policy.Decide(t.decided()))
 		if err != nil {
 			return nil, err
 		}
@@ -112,9 +112,8 @@ func (s *Session) AdmitServerTool(ctx context.Context, c *ServerTool) (*Admitted
 	return a, nil
 }
 
-// admit decides a call, counts it, and has it approved.
-func (t *toolRun) admit(ctx context.Context) (*audit.Approval, error) {
-	v := t.session.o.Policy.Decide(t.decided())
+// admit counts a call that was decided, and has it approved.
+func (t *toolRun) admit(ctx context.Context, v policy.Verdict) (*audit.Approval, error) {
 	if v.Decision == policy.Deny {
 		return nil, t.refuse(ctx, v.Err())
 	}
