@@ -387,7 +387,7 @@ func declares(file, name string) bool {
 	})
 }
 
-// TestOneRecorder holds that operations alone write calls into the record: session/operation.go does, and
+// TestOneRecorder holds that operations alone write calls into the record: session/operation does, and
 // session/records.go passes on what it has metered.
 func TestOneRecorder(t *testing.T) {
 	writes, found := regexp.MustCompile(`(?i)(journal|log|record)\.(Begin|Refuse)\(`), 0

@@ -22,6 +22,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -151,7 +152,7 @@ func (uncounted) Take(context.Context, registry.Instant, []registry.Rate) (int, 
 
 // lenient runs what it cannot record.
 type lenient struct {
-	session.Journal
+	operation.Journal
 	spare *audit.Log
 }
 
@@ -164,7 +165,7 @@ func (l lenient) Begin(ctx context.Context, in audit.Intent) (*audit.Entry, erro
 
 // forgetful has what was approved of servers forgotten before each call.
 type forgetful struct {
-	session.Journal
+	operation.Journal
 	pins *mcp.Pins
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/operation"
 )
 
 // action is a call in a sandbox that was allowed and whose intent is recorded.
@@ -30,7 +31,7 @@ type action struct {
 	Limits sandbox.Limits
 
 	run   *run
-	op    *operation
+	op    *operation.Operation
 	in    *inside
 	held  sandbox.Posture // of the sandbox
 	log   *logbook
@@ -100,7 +101,7 @@ func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, s
 		}
 		return nil, r.failed(ctx, err)
 	}
-	a.op, err = beginOperation(ctx, b.o.Journal, r.intent)
+	a.op, err = operation.Begin(ctx, b.o.Journal, r.intent)
 	return a, err
 }
 
@@ -230,7 +231,7 @@ func (a *action) end(ctx context.Context, res *sandbox.Result, err error, stdout
 			o.Error = err.Error()
 		}
 		a.log.add(a.run.s.o.Now(), a.run.call, &o)
-		a.err = a.op.end(ctx, o)
+		a.err = a.op.End(ctx, o)
 	})
 	return a.err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/environment"
+	"github.com/caisson-run/caisson/session/operation"
 )
 
 // admitted is a call that was allowed, with the environment that was made for it.
@@ -21,7 +22,7 @@ type admitted struct {
 	driver  sandbox.Driver
 	posture sandbox.Posture
 	env     *environment.Environment
-	op      *operation // its intent is on disk
+	op      *operation.Operation // its intent is on disk
 }
 
 // admit takes a call as far as its intent. Where that is nil the call went no
@@ -75,7 +76,7 @@ func (r *run) admit(ctx context.Context) (*admitted, *sandbox.Result, error) {
 	if a.env.Spec.Executables != nil {
 		a.posture.Commands = commandsEnforced
 	}
-	if a.op, err = beginOperation(ctx, r.s.o.Journal, r.intent); err != nil {
+	if a.op, err = operation.Begin(ctx, r.s.o.Journal, r.intent); err != nil {
 		return nil, nil, err // nothing runs unrecorded, and there is nowhere to record that
 	}
 	r.openNetwork(a.op)
@@ -213,7 +214,7 @@ func (r *run) refuse(ctx context.Context, why error) (*sandbox.Result, error) {
 		res.Rule, res.Hint = e.Rule, e.Hint
 	}
 	out := audit.Outcome{Status: audit.Refused, Result: res, Error: why.Error()}
-	if err := refuseOperation(ctx, r.s.o.Journal, r.intent, out); err != nil {
+	if err := operation.Refuse(ctx, r.s.o.Journal, r.intent, out); err != nil {
 		return nil, err
 	}
 	if errors.Is(why, sandbox.ErrInvalid) {

@@ -16,6 +16,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/environment"
+	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -128,7 +129,7 @@ func (b *Sandboxes) claimed(ctx context.Context, in *inside, level string) (*os.
 func (b *Sandboxes) settleIn(ctx context.Context, l *living, in *inside, far *os.File) error {
 	r := in.run
 	posture, err := b.redecide(ctx, l, in)
-	op, jerr := beginOperation(context.WithoutCancel(ctx), b.o.Journal, r.intent)
+	op, jerr := operation.Begin(context.WithoutCancel(ctx), b.o.Journal, r.intent)
 	if err = errors.Join(err, jerr); err != nil {
 		if far != nil {
 			far.Close()
@@ -144,7 +145,7 @@ func (b *Sandboxes) settleIn(ctx context.Context, l *living, in *inside, far *os
 		if err != nil {
 			end = nil
 		}
-		err = errors.Join(err, op.end(ctx, r.outcome(end, err)))
+		err = errors.Join(err, op.End(ctx, r.outcome(end, err)))
 	}
 	return err
 }
@@ -197,7 +198,7 @@ func (b *Sandboxes) redecide(ctx context.Context, l *living, in *inside) (sandbo
 // rewire puts a router at the far end of the sandbox's wire, which lets through what
 // the policy says now. Where that cannot be had (a secret that is not there any more,
 // say) the network stays closed, and that is said.
-func (b *Sandboxes) rewire(ctx context.Context, l *living, in *inside, far *os.File, op *operation) error {
+func (b *Sandboxes) rewire(ctx context.Context, l *living, in *inside, far *os.File, op *operation.Operation) error {
 	r, wired := in.run, l.record().Wired
 	if wired != (far != nil) {
 		if far != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/operation"
 )
 
 // Approvals is where people are asked about calls, and answer. What is asked
@@ -33,7 +34,7 @@ type ApprovalsOptions struct {
 	// somebody is asked.
 	Dir string
 	// Journal takes the records. Required.
-	Journal Journal
+	Journal operation.Journal
 	// Link, when set, is where an approver answers a request in a browser: an
 	// address without anything that would open it.
 	Link func(id string) string
@@ -134,7 +135,7 @@ func (a *Approvals) Answer(ctx context.Context, who approval.Who, id string, ans
 	}
 	note := noteOf(req)
 	note.State, note.Approver, note.Channel, note.Note = string(said), who.Name(), string(who.Channel()), answer.Note
-	op, err := beginOperation(ctx, a.o.Journal, audit.Intent{Actor: who.Name(), Kind: KindAnswer, Approval: note})
+	op, err := operation.Begin(ctx, a.o.Journal, audit.Intent{Actor: who.Name(), Kind: KindAnswer, Approval: note})
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +151,7 @@ func (a *Approvals) Answer(ctx context.Context, who approval.Who, id string, ans
 			out.Status = audit.Refused
 		}
 	}
-	if jerr := op.end(ctx, out); jerr != nil {
+	if jerr := op.End(ctx, out); jerr != nil {
 		return req, errors.Join(jerr, err)
 	}
 	return req, err

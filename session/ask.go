@@ -12,13 +12,14 @@ import (
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/operation"
 )
 
 // asking is one call on its way through approval: what it is, and how its door
 // wants it asked.
 type asking struct {
 	approvals *Approvals // nil: nobody can be asked
-	journal   Journal
+	journal   operation.Journal
 	question  *policy.Question
 	call      *Call
 	intent    audit.Intent // of the call
@@ -164,11 +165,11 @@ func (a *asking) recordAsked(ctx context.Context, req *approval.Request) error {
 	for _, q := range a.question.Askings {
 		in.Approval.Rules = append(in.Approval.Rules, q.Rule)
 	}
-	op, err := beginOperation(ctx, a.journal, in)
+	op, err := operation.Begin(ctx, a.journal, in)
 	if err != nil {
 		return err
 	}
-	return op.end(ctx, audit.Outcome{Status: audit.Allowed})
+	return op.End(ctx, audit.Outcome{Status: audit.Allowed})
 }
 
 // wait waits until the request has an answer, by whatever way it comes first.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/approval"
-	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
@@ -113,18 +112,6 @@ type Call struct {
 type IO struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-}
-
-// Journal keeps the records of calls; *audit.Log is one.
-type Journal interface {
-	// Begin commits the intent to run. Nothing runs when it fails.
-	Begin(ctx context.Context, in audit.Intent) (*audit.Entry, error)
-	// Refuse commits a call that did not run: refused, or failed before it
-	// began.
-	Refuse(ctx context.Context, in audit.Intent, out audit.Outcome) error
-	// Connections commits what networks did. A network that cannot be recorded is
-	// closed.
-	Connections(ctx context.Context, list []audit.Connection) error
 }
 
 // soonJournal is a Journal that takes its time to get ready, and is told as soon as it

@@ -16,6 +16,7 @@ import (
 	"github.com/caisson-run/caisson/policy/shell"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/environment"
+	"github.com/caisson-run/caisson/session/operation"
 )
 
 // KindReadCode is the kind of a record about a sandbox in which the text of a
@@ -230,7 +231,7 @@ func (r *run) readOut(ctx context.Context) (*sandbox.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	op, err := beginOperation(ctx, r.s.o.Journal, r.intent)
+	op, err := operation.Begin(ctx, r.s.o.Journal, r.intent)
 	if err != nil {
 		return nil, err
 	}
@@ -241,7 +242,7 @@ func (r *run) readOut(ctx context.Context) (*sandbox.Result, error) {
 	out := r.outcome(res, err)
 	out.Stdout, out.Stderr = nil, nil // the call's record has what came of it
 	out.Result = withoutStreams(out.Result)
-	return res, errors.Join(err, op.end(ctx, out))
+	return res, errors.Join(err, op.End(ctx, out))
 }
 
 // withoutStreams is a Result that a record keeps no output of.

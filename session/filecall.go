@@ -11,6 +11,7 @@ import (
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/operation"
 )
 
 // fileCall is a call about files that was allowed and whose intent is recorded.
@@ -23,7 +24,7 @@ type fileCall struct {
 
 	run   *run
 	key   *Key
-	op    *operation
+	op    *operation.Operation
 	leave func()
 }
 
@@ -77,7 +78,7 @@ func (f *Files) begin(ctx context.Context, kind policy.Kind, paths ...string) (_
 			return nil, err
 		}
 	}
-	if a.op, err = beginOperation(ctx, f.boxes.o.Journal, a.run.intent); err != nil {
+	if a.op, err = operation.Begin(ctx, f.boxes.o.Journal, a.run.intent); err != nil {
 		return nil, err
 	}
 	return a, nil
@@ -159,5 +160,5 @@ func fileTool(k policy.Kind) string {
 // is why it was not carried out.
 func (a *fileCall) end(ctx context.Context, files []sandbox.File, err error) error {
 	defer a.leave()
-	return a.op.end(ctx, outcomeOf(&sandbox.Result{Status: sandbox.StatusSuccess, Files: files}, err))
+	return a.op.End(ctx, operation.Outcome(&sandbox.Result{Status: sandbox.StatusSuccess, Files: files}, err))
 }

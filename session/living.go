@@ -15,6 +15,7 @@ import (
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/environment"
+	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -169,7 +170,7 @@ func (b *Sandboxes) boot(ctx context.Context, l *living, g *grant, r *run, kept 
 			end = nil
 		}
 		// Nobody gets a sandbox whose making could not be recorded.
-		err = errors.Join(err, a.op.end(ctx, r.outcome(end, err)))
+		err = errors.Join(err, a.op.End(ctx, r.outcome(end, err)))
 	} else if err == nil {
 		err = denied("create sandbox", res)
 	}
@@ -372,7 +373,7 @@ func (b *Sandboxes) endFor(ctx context.Context, l *living, why *ending) error {
 	reason := why.reason
 	// A full disk must not keep a sandbox alive: what cannot be recorded, although it
 	// may spend the reserve, is told.
-	op, err := beginOperation(ctx, b.o.Journal, audit.Intent{Actor: was.Actor, Account: was.Owner, Kind: "end_sandbox", Sandbox: l.id, Isolation: was.Isolation, Ends: true})
+	op, err := operation.Begin(ctx, b.o.Journal, audit.Intent{Actor: was.Actor, Account: was.Owner, Kind: "end_sandbox", Sandbox: l.id, Isolation: was.Isolation, Ends: true})
 	res := &sandbox.Result{Status: why.status, Resource: why.resource, Rule: why.rule, Reason: reason, Posture: was.Posture}
 	errs := []error{err}
 	if in != nil {
@@ -394,7 +395,7 @@ func (b *Sandboxes) endFor(ctx context.Context, l *living, why *ending) error {
 	delete(b.all, l.id)
 	b.mu.Unlock()
 	if op != nil {
-		errs = append(errs, op.end(ctx, audit.Outcome{Status: audit.Allowed, Result: forRecord(res)}))
+		errs = append(errs, op.End(ctx, audit.Outcome{Status: audit.Allowed, Result: forRecord(res)}))
 	}
 	b.tell(l.record(), "ended")
 	return errors.Join(errs...)

@@ -15,6 +15,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/network"
+	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -105,9 +106,9 @@ func (r *run) awaitRouter(ctx context.Context) error {
 }
 
 // openNetwork has what goes through the network recorded, as op's.
-func (r *run) openNetwork(op *operation) {
+func (r *run) openNetwork(op *operation.Operation) {
 	if r.net != nil {
-		r.net.Open(audit.Connection{Actor: r.intent.Actor, Account: r.intent.Account, Sandbox: r.intent.Sandbox, Call: op.id})
+		r.net.Open(audit.Connection{Actor: r.intent.Actor, Account: r.intent.Account, Sandbox: r.intent.Sandbox, Call: op.ID})
 	}
 }
 

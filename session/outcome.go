@@ -10,6 +10,7 @@ import (
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/network"
+	"github.com/caisson-run/caisson/session/operation"
 )
 
 // fail records a call that did not come to run, and says why: as a result where a rule
@@ -27,7 +28,7 @@ func (r *run) failed(ctx context.Context, why error) error {
 		return r.refused(ctx, why)
 	}
 	// A record that cannot be written changes nothing here: nothing ran.
-	jerr := refuseOperation(ctx, r.s.o.Journal, r.intent, r.outcome(nil, why))
+	jerr := operation.Refuse(ctx, r.s.o.Journal, r.intent, r.outcome(nil, why))
 	if errors.Is(jerr, sandbox.ErrExhausted) {
 		return jerr
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -96,7 +97,7 @@ func (b *Sandboxes) pause(ctx context.Context, l *living, how registry.Action, r
 		defer leave()
 	}
 	intent := audit.Intent{Actor: l.record().Actor, Account: l.owner, Kind: "pause_sandbox", Sandbox: l.id, Isolation: in.run.plan.Isolation}
-	return perform(ctx, b.o.Journal, intent, func(ctx context.Context, _ *operation) (*sandbox.Result, error) {
+	return operation.Perform(ctx, b.o.Journal, intent, func(ctx context.Context, _ *operation.Operation) (*sandbox.Result, error) {
 		// Before it stands still: afterwards the level may have nothing to ask.
 		cpu := in.spent(ctx)
 		err := b.stop(ctx, l, in, how, func(s *registry.Sandbox) {

@@ -10,6 +10,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/network"
+	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -74,7 +75,7 @@ func (b *Sandboxes) setNetwork(ctx context.Context, l *living, g *grant, reach *
 		}
 	}
 	r.intent.Network = plan.String()
-	return perform(ctx, b.o.Journal, r.intent, func(ctx context.Context, _ *operation) (*sandbox.Result, error) {
+	return operation.Perform(ctx, b.o.Journal, r.intent, func(ctx context.Context, _ *operation.Operation) (*sandbox.Result, error) {
 		return nil, b.carryNetwork(ctx, l, plan, reach)
 	})
 }

@@ -91,7 +91,7 @@ func (r *run) do(ctx context.Context) (*sandbox.Result, error) {
 	outcome.Connections = connections
 	undone := make(chan error, 1)
 	go func() { undone <- r.undo.Run(ctx) }()
-	jerr = errors.Join(jerr, a.op.end(ctx, outcome))
+	jerr = errors.Join(jerr, a.op.End(ctx, outcome))
 	r.left = errors.Join(r.left, <-undone)
 	if jerr != nil {
 		return res, errors.Join(jerr, err)

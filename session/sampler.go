@@ -12,6 +12,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/network"
+	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -94,7 +95,7 @@ func (s *sampler) report(f policy.Fired) {
 
 // note records something that happened by itself.
 func (b *Sandboxes) note(in audit.Intent, res *sandbox.Result) error {
-	return perform(context.Background(), b.o.Journal, in, func(context.Context, *operation) (*sandbox.Result, error) { return res, nil })
+	return operation.Perform(context.Background(), b.o.Journal, in, func(context.Context, *operation.Operation) (*sandbox.Result, error) { return res, nil })
 }
 
 // usage reads what the sandbox uses. CPU time is that since it was made, pauses

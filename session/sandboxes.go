@@ -19,6 +19,7 @@ import (
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -32,7 +33,7 @@ type Key = registry.Key
 type SandboxesOptions struct {
 	// Drivers, Journal and State are those of [Options]. Required.
 	Drivers map[string]sandbox.Driver
-	Journal Journal
+	Journal operation.Journal
 	State   State
 	// Registry keeps sandboxes and keys. Required; the caller closes it after
 	// Sandboxes.

@@ -34,6 +34,7 @@ import (
 
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -48,7 +49,7 @@ type Options struct {
 	// policies, for one.
 	Read []sandbox.HostFile
 	// Journal takes the records. Required: nothing runs unrecorded.
-	Journal Journal
+	Journal operation.Journal
 	// State makes run directories. Required.
 	State State
 	// Rates counts how often tools are called; nil refuses calls of tools that have

@@ -21,6 +21,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/faketest"
+	"github.com/caisson-run/caisson/session/operation"
 )
 
 func TestMain(m *testing.M) {
@@ -466,7 +467,7 @@ func TestLinkOutOfThePolicy(t *testing.T) {
 
 // brokenJournal refuses some of the records.
 type brokenJournal struct {
-	Journal
+	operation.Journal
 	begin, refuse bool
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -160,7 +161,7 @@ func (b *Sandboxes) copyDown(ctx context.Context, l *living, kind string) (kept 
 		return "", &sandbox.Error{Op: "snapshot", Kind: sandbox.ErrUnsupported, Problem: rec.Isolation + " cannot write a sandbox down", Hint: "take another level: --isolation gvisor"}
 	}
 	intent := audit.Intent{Actor: rec.Actor, Account: rec.Owner, Kind: kind, Sandbox: l.id, Isolation: rec.Isolation}
-	err = perform(ctx, b.o.Journal, intent, func(ctx context.Context, _ *operation) (*sandbox.Result, error) {
+	err = operation.Perform(ctx, b.o.Journal, intent, func(ctx context.Context, _ *operation.Operation) (*sandbox.Result, error) {
 		var dir string
 		if kept, dir, err = b.newKept(); err == nil {
 			err = snap.Snapshot(ctx, dir, false)

@@ -15,6 +15,7 @@ import (
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/tool"
 	"github.com/caisson-run/caisson/tool/params"
 )
@@ -129,7 +130,7 @@ func (b *Sandboxes) RefuseTool(ctx context.Context, k *Key, c *ToolCall) error {
 func (t *toolRun) notOffered(ctx context.Context) error {
 	t.use = &policy.ToolCall{Name: t.call.Name}
 	why := sandbox.Errorf(sandbox.ErrNotFound, "tool "+t.call.Name, "it is not offered")
-	return refuseOperation(ctx, t.session.o.Journal, t.intent(), refusedOutcome(why))
+	return operation.Refuse(ctx, t.session.o.Journal, t.intent(), operation.Refused(why))
 }
 
 // toolRun is a tool's call on its way.
@@ -239,7 +240,7 @@ func toolIntent(in *audit.Intent, p *policy.Policy, use *policy.ToolCall) {
 
 // refuse records a call that goes no further, and is why.
 func (t *toolRun) refuse(ctx context.Context, why error) error {
-	err := refuseOperation(ctx, t.session.o.Journal, t.intent(), refusedOutcome(why))
+	err := operation.Refuse(ctx, t.session.o.Journal, t.intent(), operation.Refused(why))
 	if errors.Is(err, sandbox.ErrExhausted) {
 		return err // nobody is told what is not recorded
 	}
@@ -255,16 +256,16 @@ func (t *toolRun) recorded(ctx context.Context, do func(ctx context.Context) (ma
 	}
 	in := t.intent()
 	in.Approval = note
-	op, err := beginOperation(ctx, t.session.o.Journal, in)
+	op, err := operation.Begin(ctx, t.session.o.Journal, in)
 	if err != nil {
 		return nil, err
 	}
 	out, err := do(ctx)
 	o := audit.Outcome{Status: audit.Allowed}
 	if err != nil {
-		o = outcomeOf(nil, err)
+		o = operation.Outcome(nil, err)
 	}
-	if jerr := op.end(ctx, o); jerr != nil {
+	if jerr := op.End(ctx, o); jerr != nil {
 		return nil, errors.Join(jerr, err)
 	}
 	if err != nil {

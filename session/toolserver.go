@@ -11,6 +11,7 @@ import (
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/operation"
 )
 
 // ServerTool is a call of a tool that somebody else's server carries out, behind a
@@ -59,7 +60,7 @@ func (c *UpstreamCall) intent() audit.Intent {
 // with the time that it took, or do's error. Its own error is that of the record alone; do is
 // not called where the intent cannot be recorded.
 func (s *Session) DoUpstream(ctx context.Context, c *UpstreamCall, do func(context.Context) (*sandbox.Result, error)) error {
-	op, err := beginOperation(ctx, s.o.Journal, c.intent())
+	op, err := operation.Begin(ctx, s.o.Journal, c.intent())
 	if err != nil {
 		return err
 	}
@@ -68,12 +69,12 @@ func (s *Session) DoUpstream(ctx context.Context, c *UpstreamCall, do func(conte
 	if res != nil {
 		res.WallMS = time.Since(began).Milliseconds()
 	}
-	return op.end(ctx, outcomeOf(res, err))
+	return op.End(ctx, operation.Outcome(res, err))
 }
 
 // RefuseUpstream records a call that was refused, and why.
 func (s *Session) RefuseUpstream(ctx context.Context, c *UpstreamCall, why *sandbox.Result) error {
-	return refuseOperation(ctx, s.o.Journal, c.intent(), audit.Outcome{Status: audit.Refused, Result: why, Error: why.Reason})
+	return operation.Refuse(ctx, s.o.Journal, c.intent(), audit.Outcome{Status: audit.Refused, Result: why, Error: why.Reason})
 }
 
 // ServerToolRecord is the arguments of a call as records have them: without what the

@@ -12,13 +12,14 @@ import (
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/operation"
 )
 
 // opened is a session and what it stands on.
 type opened struct {
 	*session.Session
 	approvals *session.Approvals
-	journal   session.Journal
+	journal   operation.Journal
 	state     string // the state directory
 	closers   []func() error
 }
