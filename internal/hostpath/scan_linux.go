@@ -90,7 +90,7 @@ type scan struct {
 	matches []Match
 	denied  map[id]string // objects that may have further names → why
 
-	configs    int // of git, that were read
+	included   int // files of git's configuration that others include
 	everywhere []namedEverywhere
 }
 

@@ -257,6 +257,17 @@ func TestScanConfigTargets(t *testing.T) {
 	}
 }
 
+// The configurations of all submodules are read.
+func TestScanManySubmodules(t *testing.T) {
+	names := repo(".git")
+	for i := range maxModules {
+		names = append(names, fmt.Sprintf(".git/modules/%d/HEAD", i))
+	}
+	ms, err := Scan(t.Context(), workspace(t, names...), ScanOptions{Protect: true})
+	must(t, err)
+	wantMatches(t, ms, absent("keep .git/"))
+}
+
 // An included file includes another, and a submodule has hooks of its own.
 func TestScanConfigTargetsFurther(t *testing.T) {
 	src := workspace(t, append(append(repo(".git"), repo(".git/modules/a/b")...), "one", "more/two", "lib/b/hooks/x", "lib/b/.git")...)

@@ -16,7 +16,7 @@ import (
 
 const (
 	maxIncludes = 10    // files that include each other, as for git
-	maxConfigs  = 1_000 // files of configuration that are read for one tree
+	maxIncluded = 1_000 // files that others include, for one tree
 	maxModules  = 500   // submodules of one repository
 )
 
@@ -208,8 +208,10 @@ func (s *scan) worktreeOf(settings []gitSetting, gitDir, tree string) string {
 // path. It is the operator's: code could not write to it. tree is empty where the file
 // counts in all repositories.
 func (s *scan) configuredBy(file, tree string, depth int) ([]gitSetting, error) {
-	if s.configs++; s.configs > maxConfigs {
-		return nil, s.unguarded(".", fmt.Sprintf("git reads more than %d files of configuration for it, which cannot all be looked at", maxConfigs))
+	if depth > 0 {
+		if s.included++; s.included > maxIncluded {
+			return nil, s.unguarded(".", fmt.Sprintf("configurations of git for it include more than %d files, which cannot all be looked at", maxIncluded))
+		}
 	}
 	text, err := s.readConfig(file)
 	switch {

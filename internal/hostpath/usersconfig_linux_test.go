@@ -39,6 +39,7 @@ func TestScanUsersConfig(t *testing.T) {
 		{"a link in the tree", in("dot->../x"), ".gitconfig->TREE/dot", "", "", nil},
 		{"the tree itself", in(), "", ".gitconfig", "[core]\nhooksPath = TREE", nil},
 		{"too big", in(), "", ".gitconfig", "#" + strings.Repeat("x", maxGitConfig), nil},
+		{"over and over", in(), "", ".gitconfig", strings.Repeat("[include]\npath = ~/.gitconfig\n", 4), nil},
 		{"around in a circle", in("h/x"), "", ".gitconfig", "[include]\npath = ~/.gitconfig\n[core]\nhooksPath = TREE/h", []string{"keep h/"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
