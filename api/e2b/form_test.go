@@ -5,6 +5,7 @@ package e2b
 import (
 	"io"
 	"net/http/httptest"
+	"net/textproto"
 	"strings"
 	"testing"
 )
@@ -42,4 +43,25 @@ func FuzzForm(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A form's file names hold what the form says, directories included.
+func TestFormFile(t *testing.T) {
+	for disposition, want := range map[string]string{
+		`form-data; name="file"; filename="a/b.txt"`:      "a/b.txt",
+		`form-data; name="file"; filename="/etc/x"`:       "/etc/x",
+		`form-data; name=file; filename="a \"b\""`:        `a "b"`,
+		`form-data; name="file"; filename*=UTF-8''%C3%BC`: "ü",
+		`form-data; name="file"`:                          "",
+		`form-data; name="other"; filename="a"`:           "-",
+		`nonsense; ;`:                                     "-",
+	} {
+		name, isFile := formFile(textproto.MIMEHeader{"Content-Disposition": {disposition}})
+		if !isFile {
+			name = "-"
+		}
+		if name != want {
+			t.Errorf("%s is %q, want %q", disposition, name, want)
+		}
+	}
 }
