@@ -116,7 +116,7 @@ func checkImports(pkgs []pkg) (broken []string) {
 				breaks(p, dep, "a driver carries out what others have decided")
 			case under(path, "approval") && under(d, append(slices.Concat(frontends, levels), "session", "policy", "audit")...):
 				breaks(p, dep, "what is approved is for the session to say, and who approves for a frontend")
-			case under(path, "policy", "tool") && under(d, "internal/newfile", "internal/named"):
+			case under(path, "policy", "tool") && under(d, "internal/files"):
 				breaks(p, dep, "policy and tool do no I/O, by others neither")
 			case under(path, levels...) && under(d, levels...) && level(path) != level(d):
 				breaks(p, dep, "a driver never reaches another")
@@ -156,7 +156,7 @@ func TestRulesBite(t *testing.T) {
 		"driver imports the store":      {ImportPath: "./sandbox/gvisor", Imports: []string{"./internal/store"}},
 		"driver imports another":        {ImportPath: "./sandbox/gvisor/boot", Deps: []string{"./sandbox/process"}},
 		"policy reads files":            {ImportPath: "./policy/shell", Imports: []string{"os"}},
-		"policy reaches files":          {ImportPath: "./policy", Deps: []string{"./internal/newfile"}},
+		"policy reaches files":          {ImportPath: "./policy", Deps: []string{"./internal/files"}},
 		"policy dials":                  {ImportPath: "./policy", Imports: []string{"net/http"}},
 		"a second one compiles schemas": {ImportPath: "./mcp", Imports: []string{"github.com/santhosh-tekuri/jsonschema/v6"}},
 		"tool reads files":              {ImportPath: "./tool/params", Imports: []string{"os"}},

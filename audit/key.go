@@ -12,7 +12,7 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/caisson-run/caisson/internal/newfile"
+	"github.com/caisson-run/caisson/internal/files"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -77,7 +77,7 @@ func makeKey(path string, random io.Reader) error {
 // publish makes a file with its whole content at once, durably, unless there
 // is one already.
 func publish(path string, content []byte) error {
-	if err := newfile.Make(path, content); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := files.Make(path, content); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
 	return syncDir(filepath.Dir(path))

@@ -20,7 +20,7 @@ import (
 
 	"github.com/caisson-run/caisson/image/erofs"
 	"github.com/caisson-run/caisson/image/fstree"
-	"github.com/caisson-run/caisson/internal/newfile"
+	"github.com/caisson-run/caisson/internal/files"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -73,7 +73,7 @@ func (i *Stored) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := newfile.Make(filepath.Join(dir, infoName), b); err != nil {
+	if err := files.Make(filepath.Join(dir, infoName), b); err != nil {
 		return err
 	}
 	d, err := os.Open(dir)

@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/caisson-run/caisson/internal/newfile"
+	"github.com/caisson-run/caisson/internal/files"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -78,7 +78,7 @@ func (p *Pins) Read(server, image string, command []string) (*Pin, error) {
 // First keeps the pin of a server that was never seen and returns the one that
 // counts, which is another process's when that was first.
 func (p *Pins) First(pin *Pin) (*Pin, error) {
-	err := p.write(pin, newfile.Make)
+	err := p.write(pin, files.Make)
 	if !errors.Is(err, fs.ErrExist) {
 		return pin, err
 	}
@@ -90,7 +90,7 @@ func (p *Pins) First(pin *Pin) (*Pin, error) {
 }
 
 // Approve keeps a pin in place of the one there is.
-func (p *Pins) Approve(pin *Pin) error { return p.write(pin, newfile.Replace) }
+func (p *Pins) Approve(pin *Pin) error { return p.write(pin, files.Replace) }
 
 func (p *Pins) write(pin *Pin, place func(file string, content []byte) error) error {
 	b, err := json.Marshal(pin)

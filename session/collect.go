@@ -16,7 +16,7 @@ import (
 	"syscall"
 
 	"github.com/caisson-run/caisson/guest"
-	"github.com/caisson-run/caisson/internal/newfile"
+	"github.com/caisson-run/caisson/internal/files"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/environment"
@@ -175,7 +175,7 @@ func (c *collector) create(f guest.File) (io.Writer, error) {
 	if err != nil {
 		return nil, c.failed("a directory for "+sandbox.Quoted(name)+" cannot be made", err)
 	}
-	w, err := newfile.Begin(dir, ".", 0o644)
+	w, err := files.Begin(dir, ".", 0o644)
 	if err != nil {
 		dir.Close()
 		return nil, c.unwritten(name, err)
@@ -193,7 +193,7 @@ func (c *collector) directory(rel string) (*os.Root, error) {
 	}
 	if info, err := at.Stat("."); err == nil && !c.swept[objectOf(info)] {
 		c.swept[objectOf(info)] = true
-		newfile.Sweep(at)
+		files.Sweep(at)
 	}
 	return at, nil
 }
@@ -241,7 +241,7 @@ func openOrMake(in *os.Root, name string) (*os.Root, error) {
 // saving is a file that has no name yet, whose faults are said by the one that it is to
 // have.
 type saving struct {
-	file    *newfile.File
+	file    *files.File
 	dir     *os.Root // where it goes
 	c       *collector
 	offered string // its path

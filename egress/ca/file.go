@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/caisson-run/caisson/internal/newfile"
+	"github.com/caisson-run/caisson/internal/files"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -83,7 +83,7 @@ func (a *Authority) write(path string, replace bool) error {
 		return err
 	}
 	if replace {
-		return newfile.Replace(path, b)
+		return files.Replace(path, b)
 	}
-	return newfile.Make(path, b)
+	return files.Make(path, b)
 }

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"os"
 
-	"github.com/caisson-run/caisson/internal/named"
+	"github.com/caisson-run/caisson/internal/files"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -36,7 +36,7 @@ func HostRoots() ([]byte, error) {
 		places = []string{own}
 	}
 	b, _, err := FirstBundle(places, func(path string) ([]byte, error) {
-		return named.Read(path, MostBundle)
+		return files.Read(path, MostBundle)
 	})
 	if err != nil {
 		return nil, &sandbox.Error{Op: "network", Kind: sandbox.ErrUnavailable, Problem: "this host's trusted certificates cannot be read", Cause: err,

@@ -15,7 +15,7 @@ import (
 
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/audit"
-	"github.com/caisson-run/caisson/internal/named"
+	"github.com/caisson-run/caisson/internal/files"
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -99,7 +99,7 @@ func (a *app) credential(f *approvalFlags) (string, error) {
 	text := os.Getenv(approverEnv)
 	switch {
 	case f.credential != "":
-		b, err := named.Read(f.credential, mostCredential)
+		b, err := files.Read(f.credential, mostCredential)
 		if err != nil {
 			return "", &sandbox.Error{Op: "--credential", Kind: sandbox.ErrInvalid, Problem: "the file cannot be read", Cause: err}
 		}

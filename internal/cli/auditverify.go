@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/audit"
-	"github.com/caisson-run/caisson/internal/named"
+	"github.com/caisson-run/caisson/internal/files"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -95,7 +95,7 @@ func readCheckpoints(files []string) ([]audit.Checkpoint, error) {
 
 // lastLine is the last line of a file that says something.
 func lastLine(name string) (last []byte, err error) {
-	f, err := named.Open(name)
+	f, err := files.Open(name)
 	if err != nil {
 		return nil, err
 	}

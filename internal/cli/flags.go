@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/caisson-run/caisson/image/reference"
-	"github.com/caisson-run/caisson/internal/named"
+	"github.com/caisson-run/caisson/internal/files"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -232,7 +232,7 @@ func readEnvFile(env map[string]string, name string) (none sandbox.HostFile, _ e
 	bad := func(problem string, cause error) error {
 		return &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: problem, Hint: "write lines of NAME=VALUE", Cause: cause}
 	}
-	text, file, err := named.ReadOpen(name, mostEnvFile)
+	text, file, err := files.ReadOpen(name, mostEnvFile)
 	if err != nil {
 		return none, &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: "it cannot be read", Hint: "name a file with lines of NAME=VALUE", Cause: err}
 	}
@@ -252,7 +252,7 @@ func readEnvFile(env map[string]string, name string) (none sandbox.HostFile, _ e
 	if lines.Err() != nil {
 		return none, bad("a line is too long", lines.Err())
 	}
-	path, err := named.Absolute(name)
+	path, err := files.Absolute(name)
 	if err != nil {
 		return none, &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: "the working directory cannot be found", Hint: "give an absolute path", Cause: err}
 	}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/internal/config"
+	"github.com/caisson-run/caisson/internal/files"
 	"github.com/caisson-run/caisson/internal/linux/scope"
-	"github.com/caisson-run/caisson/internal/named"
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
@@ -55,7 +55,7 @@ func (a *app) house(ctx context.Context, f *serveFlags, log *slog.Logger, link f
 		if name == "" {
 			continue
 		}
-		path, err := named.Absolute(name)
+		path, err := files.Absolute(name)
 		if err != nil {
 			return nil, &sandbox.Error{Op: name, Kind: sandbox.ErrInvalid, Problem: "its directory cannot be found", Hint: "give its absolute path", Cause: err}
 		}

@@ -118,7 +118,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("CAISSON_TEST_BINARY", real)
 			env.Setenv("DOCKER_HOST", engine)
 			env.Setenv("ESC", "\x1b")
-			return files(env.WorkDir)
+			return showFiles(env.WorkDir)
 		},
 	})
 }
@@ -176,8 +176,8 @@ func keep(files []string, dir string) error {
 	return err
 }
 
-// files are those that a txtar archive cannot hold.
-func files(dir string) error {
+// showFiles are those that a txtar archive cannot hold.
+func showFiles(dir string) error {
 	every := make([]byte, 256)
 	for i := range every {
 		every[i] = byte(i)

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/client"
-	"github.com/caisson-run/caisson/internal/named"
+	"github.com/caisson-run/caisson/internal/files"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -98,7 +98,7 @@ func (a *app) copyIn(ctx context.Context, c *client.Client, from string, to plac
 }
 
 func copyFileIn(ctx context.Context, c *client.Client, from string, to place) error {
-	f, err := named.Open(from)
+	f, err := files.Open(from)
 	if err != nil {
 		return &sandbox.Error{Op: "cp " + sandbox.Quoted(from), Kind: sandbox.ErrNotFound, Problem: "it cannot be read", Cause: err}
 	}

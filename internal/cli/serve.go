@@ -25,7 +25,7 @@ import (
 	"github.com/caisson-run/caisson/api/e2b"
 	"github.com/caisson-run/caisson/api/openai"
 	v1 "github.com/caisson-run/caisson/api/v1"
-	"github.com/caisson-run/caisson/internal/named"
+	"github.com/caisson-run/caisson/internal/files"
 	"github.com/caisson-run/caisson/mcp"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -243,13 +243,13 @@ func (f *serveFlags) certificate() (*tls.Certificate, error) {
 
 // readCertificate reads a certificate, with those above it, and its key.
 func readCertificate(certFile, keyFile string) (c tls.Certificate, err error) {
-	var files [2][]byte
+	var pair [2][]byte
 	for i, name := range []string{certFile, keyFile} {
-		if files[i], err = named.Read(name, mostPEM); err != nil {
+		if pair[i], err = files.Read(name, mostPEM); err != nil {
 			return c, err
 		}
 	}
-	return tls.X509KeyPair(files[0], files[1])
+	return tls.X509KeyPair(pair[0], pair[1])
 }
 
 const mostPEM = 1 << 20 // bytes

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/internal/config"
-	"github.com/caisson-run/caisson/internal/named"
+	"github.com/caisson-run/caisson/internal/files"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/tool"
@@ -196,10 +196,10 @@ refused the call, 125 when its arguments do not fit.`,
 func (a *app) toolArguments(s string) (text []byte, read []sandbox.HostFile, _ error) {
 	name, isFile := strings.CutPrefix(s, "@")
 	if isFile {
-		text, file, err := named.ReadOpen(name, params.MaxText+1)
+		text, file, err := files.ReadOpen(name, params.MaxText+1)
 		if err == nil && file != nil {
 			var path string
-			path, err = named.Absolute(name)
+			path, err = files.Absolute(name)
 			read = append(read, sandbox.HostFile{Path: path, File: file})
 		}
 		if err != nil {

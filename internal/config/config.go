@@ -14,7 +14,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/caisson-run/caisson/internal/named"
+	"github.com/caisson-run/caisson/internal/files"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -99,7 +99,7 @@ func File(path string) (*policy.File, error) {
 		return nil, &sandbox.Error{Op: path, Kind: sandbox.ErrUnavailable, Problem: "it cannot be examined", Cause: err}
 	}
 	pipe := info.Mode().Type() == fs.ModeNamedPipe
-	if !info.Mode().IsRegular() && !(pipe && named.ByDescriptor(path)) {
+	if !info.Mode().IsRegular() && !(pipe && files.ByDescriptor(path)) {
 		f.Close()
 		e := &sandbox.Error{Op: path, Kind: sandbox.ErrInvalid, Problem: "it is not a file", Hint: "name a policy file"}
 		if pipe {
@@ -129,7 +129,7 @@ func parse(f *os.File, path string) (_ *policy.File, err error) {
 	// Paths in it are relative to the file, wherever caisson was called; where it has
 	// no place, to the working directory.
 	at := path
-	if named.ByDescriptor(path) {
+	if files.ByDescriptor(path) {
 		at = "policy"
 	}
 	abs, err := filepath.Abs(at)
@@ -137,7 +137,7 @@ func parse(f *os.File, path string) (_ *policy.File, err error) {
 		return nil, &sandbox.Error{Op: path, Kind: sandbox.ErrInvalid, Problem: "its directory cannot be found", Hint: "give its absolute path", Cause: err}
 	}
 	p.Dir, p.From.File = filepath.Dir(abs), f
-	if p.From.Path, err = named.Absolute(path); err != nil {
+	if p.From.Path, err = files.Absolute(path); err != nil {
 		return nil, &sandbox.Error{Op: path, Kind: sandbox.ErrInvalid, Problem: "its directory cannot be found", Hint: "give its absolute path", Cause: err}
 	}
 	return p, nil

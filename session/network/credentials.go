@@ -14,7 +14,7 @@ import (
 	"github.com/caisson-run/caisson/egress/ca"
 	"github.com/caisson-run/caisson/egress/rule"
 	"github.com/caisson-run/caisson/egress/wire"
-	"github.com/caisson-run/caisson/internal/named"
+	"github.com/caisson-run/caisson/internal/files"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -142,7 +142,7 @@ func ReadSecret(from string, lookup func(name string) (string, bool)) (string, e
 		}
 		return value, nil
 	}
-	b, err := named.ReadRegular(strings.TrimPrefix(from, "file:"), maxSecret)
+	b, err := files.ReadRegular(strings.TrimPrefix(from, "file:"), maxSecret)
 	if err != nil {
 		return "", errors.New("the file that it is from cannot be read")
 	}
@@ -183,7 +183,7 @@ func (c *Credentials) upstreamRoots(more *policy.PlanRule) ([]byte, error) {
 	if more == nil {
 		return roots, err
 	}
-	own, rerr := named.ReadRegular(more.Text, ca.MostBundle)
+	own, rerr := files.ReadRegular(more.Text, ca.MostBundle)
 	if rerr == nil {
 		if block, _ := pem.Decode(own); block == nil || block.Type != "CERTIFICATE" {
 			rerr = errors.New("it has no certificate")

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package newfile makes files that are there whole or not at all, once: keys, and what
-// else is made by whoever comes first.
-package newfile
+package files
 
 import (
 	"errors"

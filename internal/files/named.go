@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package named reads the files that somebody named: in a flag, in a policy, in the
-// environment. A name may be that of a pipe that nobody will ever write to, or of a
-// device that waits, or never ends: what was opened is judged, and not waited for.
-package named
+// Package files reads files that somebody named, and makes new ones.
+//
+// A name in a flag, in a policy or in the environment may be that of a pipe that nobody
+// will ever write to, or of a device that waits, or never ends: what was opened is judged,
+// and not waited for. A new file is there whole or not at all, and once where it is a key
+// or what else is made by whoever comes first.
+package files
 
 import (
 	"errors"
@@ -16,8 +19,8 @@ import (
 	"syscall"
 )
 
-// File is one that was opened.
-type File struct {
+// Named is a file that was opened.
+type Named struct {
 	io.Reader
 	io.Closer
 	Mode fs.FileMode
@@ -26,7 +29,7 @@ type File struct {
 // Open opens a regular file; a pipe that somebody writes to; what the caller has open, as
 // <(COMMAND) of a shell is; or the null device, which many name for an empty file.
 // Errors are *fs.PathError.
-func Open(path string) (*File, error) {
+func Open(path string) (*Named, error) {
 	f, mode, err := open(path)
 	if err != nil {
 		return nil, err
@@ -43,7 +46,7 @@ func Open(path string) (*File, error) {
 		f.Close()
 		return nil, &fs.PathError{Op: "read", Path: path, Err: err}
 	}
-	return &File{r, f, mode}, nil
+	return &Named{r, f, mode}, nil
 }
 
 // Read reads what Open opens, of most bytes.

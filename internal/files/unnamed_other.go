@@ -2,7 +2,7 @@
 
 //go:build !linux
 
-package newfile
+package files
 
 import (
 	"errors"
