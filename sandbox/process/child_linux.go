@@ -17,7 +17,8 @@ func rawClone(trap, a1, a2, a3 uintptr) uintptr
 
 // The runtime's own brackets around a system call: meanwhile the thread holds
 // up nobody. The linker lets others have them because gVisor does
-// (runtime/proc.go).
+// (runtime/proc.go). They stay because the level rests on them: a child that shares our
+// memory runs while we wait, and without them a collection of garbage waits for it, too.
 //
 //go:linkname entersyscallblock runtime.entersyscallblock
 func entersyscallblock()

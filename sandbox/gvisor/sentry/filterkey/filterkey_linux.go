@@ -27,7 +27,8 @@ func Options() config.Options {
 }
 
 // Rules are gVisor's allowed and denied syscalls with vars as placeholders;
-// gVisor exports only the finished form.
+// gVisor exports only the finished form. It stays with the filters that are compiled
+// ahead; so does GoferRules.
 //
 //go:linkname Rules gvisor.dev/gvisor/runsc/boot/filter/config.rules
 func Rules(opt config.Options, vars precompiledseccomp.Values) (allow, deny seccomp.SyscallRules)
