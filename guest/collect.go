@@ -309,7 +309,7 @@ func (r *receiver) skipped() error {
 }
 
 // shorten keeps a hostile name from filling an error.
-func shorten(s string) string { return s[:min(len(s), 256)] }
+func shorten(s string) string { return sandbox.Clip(s, 256) }
 
 func unexpected(err error) error {
 	if err == io.EOF {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/tool/params"
 )
 
@@ -13,9 +14,6 @@ import (
 // what [params.Unseen] says of, but for line breaks and tabs, without characters
 // that each font draws otherwise, and at most most bytes long.
 func plain(s string, most int) string {
-	if len(s) > most {
-		s = s[:most] + "…"
-	}
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t':
@@ -24,7 +22,7 @@ func plain(s string, most int) string {
 			return -1
 		}
 		return r
-	}, strings.ToValidUTF8(s, "\uFFFD"))
+	}, strings.ToValidUTF8(sandbox.Clip(s, most), "\uFFFD"))
 }
 
 // line is plain text in one line.

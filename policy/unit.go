@@ -47,13 +47,7 @@ func invalid(hint, format string, args ...any) *sandbox.Error {
 }
 
 // short cuts a hint that quotes a value without end.
-func short(hint string) string {
-	const most = 300
-	if len(hint) > most {
-		return strings.ToValidUTF8(hint[:most], "") + "…"
-	}
-	return hint
-}
+func short(hint string) string { return sandbox.Clip(hint, 300) }
 
 // ParseSize reads a number of bytes: "256MiB", "100KB", "4096B" or "4096".
 // The units are B, KB, MB, GB, TB (thousands) and KiB, MiB, GiB, TiB, PiB

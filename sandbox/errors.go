@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // The kinds of error. Doors map them to exit codes and HTTP statuses; nobody
@@ -109,4 +110,13 @@ func Quoted(name string) string {
 		return q
 	}
 	return name
+}
+
+// Clip cuts s to most bytes, at the end of a character, and puts … behind it. What is no
+// longer stays as it is.
+func Clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
 }

@@ -27,3 +27,11 @@ func TestHint(t *testing.T) {
 		}
 	}
 }
+
+func TestClip(t *testing.T) {
+	for s, want := range map[string]string{"": "", "abcd": "abcd", "abcde": "abcd…", "abcé": "abc…"} {
+		if got := Clip(s, 4); got != want {
+			t.Errorf("Clip(%q, 4) = %q, want %q", s, got, want)
+		}
+	}
+}

@@ -50,7 +50,7 @@ type Tool struct {
 func New(d Definition) (*Tool, error) {
 	t := lazy(d)
 	if !validName(d.Name) {
-		return nil, &sandbox.Error{Op: "tool " + clip(d.Name), Kind: sandbox.ErrInvalid, Problem: "it is not a tool's name",
+		return nil, &sandbox.Error{Op: "tool " + sandbox.Clip(d.Name, 64), Kind: sandbox.ErrInvalid, Problem: "it is not a tool's name",
 			Hint: "use letters, digits, _ and -, 64 at most"}
 	}
 	_, err := t.params()
@@ -81,11 +81,4 @@ func CheckName(s string) error {
 		return nil
 	}
 	return &sandbox.Error{Op: "tool", Kind: sandbox.ErrInvalid, Problem: "its name is not one that models can call", Hint: "use letters, digits, _ and -, 64 at most"}
-}
-
-func clip(s string) string {
-	if len(s) > 64 {
-		return s[:64] + "…"
-	}
-	return s
 }

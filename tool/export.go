@@ -44,7 +44,7 @@ func Export(tools []*Tool, format string) ([]byte, error) {
 			Tools []any `json:"tools"`
 		}{each(tools, func(t *Tool) any { return t.mcp() })}
 	default:
-		return nil, &sandbox.Error{Op: "format " + clip(format), Kind: sandbox.ErrInvalid, Problem: "it is not known", Hint: "known are " + strings.Join(Formats(), ", ")}
+		return nil, &sandbox.Error{Op: "format " + sandbox.Clip(format, 64), Kind: sandbox.ErrInvalid, Problem: "it is not known", Hint: "known are " + strings.Join(Formats(), ", ")}
 	}
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)

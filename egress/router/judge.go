@@ -19,6 +19,7 @@ import (
 
 	"github.com/caisson-run/caisson/egress/rule"
 	"github.com/caisson-run/caisson/egress/wire"
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // passage is what is known of one judged request until its answer has passed.
@@ -223,7 +224,7 @@ func refuseRequest(rw http.ResponseWriter, req *http.Request, c *conn, d rule.De
 		rec.Address = c.t.addr.Addr().String()
 	}
 	if c.judged {
-		rec.Open, rec.Method, rec.Path = d.Open, cut(req.Method, 32), cut(wirePath(req), mostShown)
+		rec.Open, rec.Method, rec.Path = d.Open, sandbox.Clip(req.Method, 32), sandbox.Clip(wirePath(req), mostShown)
 		body.Method, body.Path = rec.Method, rec.Path
 		if d.Open {
 			body.Hint = "network: {allow: [" + rec.Entry() + "]}"
@@ -231,13 +232,6 @@ func refuseRequest(rw http.ResponseWriter, req *http.Request, c *conn, d rule.De
 	}
 	c.r.record.refuse(rec)
 	answer(rw, http.StatusForbidden, body)
-}
-
-func cut(s string, most int) string {
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
 }
 
 func answer(rw http.ResponseWriter, status int, r Refusal) {

@@ -10,6 +10,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // Unpacker builds the tree of one image. It is for one goroutine.
@@ -142,12 +144,7 @@ func (u *Unpacker) split(name string) ([]string, error) {
 	return parts, nil
 }
 
-func shorten(s string) string {
-	if len(s) > 100 {
-		return s[:100] + "…"
-	}
-	return s
-}
+func shorten(s string) string { return sandbox.Clip(s, 100) }
 
 // makeDir makes a directory that a layer does not mention but uses.
 func (u *Unpacker) makeDir(parent *Node, name string) (*Node, error) {

@@ -54,9 +54,7 @@ func (o Options) op(path string) string {
 
 // printable keeps control characters of a path away from the terminal.
 func printable(path string) string {
-	if len(path) > 200 {
-		path = path[:200] + "…"
-	}
+	path = sandbox.Clip(path, 200)
 	if strings.ContainsFunc(path, func(r rune) bool { return unicode.IsControl(r) || r == utf8.RuneError }) {
 		return fmt.Sprintf("%q", path)
 	}

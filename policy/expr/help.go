@@ -173,9 +173,4 @@ func globMatches(s, pattern string) (bool, error) {
 }
 
 // shown is a value in a message.
-func shown(s string) string {
-	if len(s) > 80 {
-		s = strings.ToValidUTF8(s[:80], "") + "…"
-	}
-	return strconv.Quote(s)
-}
+func shown(s string) string { return strconv.Quote(sandbox.Clip(s, 80)) }

@@ -17,6 +17,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/tool/params"
@@ -116,9 +117,4 @@ func invalid(problem, hint string) error {
 	return &sandbox.Error{Op: "call", Kind: sandbox.ErrInvalid, Problem: problem, Hint: hint}
 }
 
-func clip(s string) string {
-	if len(s) > 200 {
-		s = s[:200] + "…"
-	}
-	return fmt.Sprintf("%q", s)
-}
+func clip(s string) string { return strconv.Quote(sandbox.Clip(s, 200)) }
