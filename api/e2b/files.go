@@ -25,6 +25,7 @@ func (s *Server) serveDownload(w http.ResponseWriter, r *http.Request, in *insid
 	if err != nil {
 		return err
 	}
+	defer d.Close() // for a panic
 	maps.Copy(w.Header(), d.Header)
 	// Whatever it is, it is not shown as a page here.
 	w.Header().Set("Content-Disposition", "attachment")

@@ -143,6 +143,7 @@ func (s *Server) fileContent(c *call) error {
 	if err != nil {
 		return err
 	}
+	defer d.Close() // for a panic
 	maps.Copy(c.w.Header(), d.Header)
 	// Whatever it is, it is not shown as a page here.
 	c.w.Header().Set("Content-Disposition", "attachment")

@@ -167,6 +167,7 @@ func (s *Server) copyFile(c *call, from place, to *session.Sandbox) error {
 	if err != nil {
 		return err
 	}
+	defer d.Close() // for a panic
 	err = s.write(c, place{to.ID, path.Base(from.rel)}, d, func() error { return nil })
 	return errors.Join(err, d.CloseWithError(err))
 }

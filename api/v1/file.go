@@ -121,6 +121,7 @@ func (s *Server) readFile(ctx context.Context, k *session.Key, in *FilePath) (*s
 		return nil, err
 	}
 	return &streamed{func(ctx huma.Context) {
+		defer d.Close() // for a panic
 		_, w := humago.Unwrap(ctx)
 		maps.Copy(w.Header(), d.Header)
 		// Whatever it is, it is not shown as a page here.
