@@ -9,9 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
@@ -37,77 +35,6 @@ func marker(pattern, more string) string {
     params: {type: object, additionalProperties: false, required: [name], properties: {name: {type: string, pattern: "` + pattern + `"}, n: {type: integer, minimum: 0, maximum: 9}}}
     command: [touch, --, "{name}"]
 ` + more
-}
-
-// oddArguments are those that some reader takes for others than the tool's schema
-// allows, or that take their time.
-func oddArguments() []string {
-	deep := strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000)
-	all := []string{
-		`{"name":"ok-evil","name":"evil"}`, `{"name":"evil","name":"ok-evil"}`, `{"name":"ok-evil","\u006eame":"evil"}`, `{"NAME":"ok-evil"}`, `{"name":"ok-evil","Name":"evil"}`,
-		`{"name":"ok-evil"}{"name":"evil"}`, `{"name":"ok-evil"},`, "\ufeff" + `{"name":"ok-evil"}`, `{"name":"ok-evil"/**/}`, `{'name':'ok-evil'}`, `["ok-evil"]`, `"ok-evil"`, `{}`, `null`, `{"name":null}`,
-	}
-	for _, value := range []string{
-		`"ok-evil\n"`, `"ok-evil\u0000"`, `"ok-\u200devil"`, `"ok-ev\u0456l"`, `"\uff4fk-evil"`, `"ok-evil\ud800"`, `"../evil"`, `"/tmp/evil"`, `"-evil"`, `"ok-"`, `["ok-evil"]`, `{"ok-evil":1}`, `1`,
-		`"ok-` + strings.Repeat("a", 2<<20) + `"`,
-	} {
-		all = append(all, `{"name":`+value+`}`)
-	}
-	for _, more := range []string{
-		`"n":10`, `"n":-1`, `"n":1.5`, `"n":"1"`, `"n":1e400`, `"n":-1e400`, `"n":NaN`, `"n":Infinity`, `"n":9007199254740993`, `"n":1e-400`, `"n":` + strings.Repeat("9", 10_000), `"n":` + deep, `"n":[` + deep,
-		`"more":1`, `"privileged":true`, `"__proto__":{"n":1}`, `"constructor":{}`, `"n\u0000":1`, `"n\u200d":1`, `"\uff4e":1`, `"":1`,
-	} {
-		all = append(all, `{"name":"ok-evil",`+more+`}`)
-	}
-	return all
-}
-
-// arguments goes at how arguments of tools are read.
-func (s *suite) arguments(ctx context.Context) finding {
-	d, err := s.desk(ctx, "P07", marker("^ok-[a-z]{1,20}$", ""))
-	if err != nil {
-		return unable(err)
-	}
-	defer func() { d.Close() }()
-	if f := d.works("ok-control", d.tool(ctx, "mark", `{"name":"ok-control"}`)); f.verdict != Pass {
-		return f
-	}
-	for _, text := range oddArguments() {
-		began := time.Now()
-		_ = d.tool(ctx, "mark", text)
-		if _, n := d.any(""); n != 1 { // the control's
-			return breach("arguments that do not fit were taken: %s", shorten(text))
-		}
-		if took := time.Since(began); took > within {
-			return breach("it took %s to refuse %s", took.Round(time.Second), shorten(text))
-		}
-	}
-	return d.schemas(ctx)
-}
-
-// schemas has the Office read schemas that lead elsewhere, or round.
-func (d *desk) schemas(ctx context.Context) finding {
-	e, err := listen("127.0.0.1")
-	if err != nil {
-		return unable(err)
-	}
-	defer e.close()
-	for _, schema := range []string{
-		`{$ref: "http://` + e.at("127.0.0.1") + `/schema.json"}`, `{$schema: "http://` + e.at("127.0.0.1") + `/schema.json"}`, `{$ref: "file:///etc/passwd"}`,
-		`{$ref: "#"}`, `{$ref: "#/$defs/a", $defs: {a: {$ref: "#/$defs/b"}, b: {$ref: "#/$defs/a"}}}`, `{type: object, patternProperties: {"(a+)+$": {pattern: "((((a+)+)+)+)$"}}}`,
-	} {
-		began := time.Now()
-		if d.reopen(ctx, "tools: [{name: mark, params: "+schema+", command: [touch, evil]}]\n") == nil {
-			_ = d.tool(ctx, "mark", `{"name":"`+strings.Repeat("a", 60_000)+`!"}`)
-		}
-		switch {
-		case e.count() > 0:
-			return breach("a schema had an address asked: %s", schema)
-		case time.Since(began) > within:
-			return breach("it took %s: %s", time.Since(began).Round(time.Second), schema)
-		}
-	}
-	return pass()
 }
 
 // fields asks for what only the owner of this host may, in somebody else's name,

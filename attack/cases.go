@@ -17,7 +17,6 @@ func Cases() []Case {
 		allowList   = "report it; until then allow no network"
 		control     = "report it; until then stop caisson serve"
 		secrets     = "report it; until then give sandboxes no secrets"
-		commands    = "report it; until then give agents declared tools (tools: in the policy) in the place of a shell"
 		decisions   = "report it; until then let no agent call tools that need the policy to hold"
 		asking      = "report it; until then deny what you would ask about"
 		record      = "report it; until then keep caisson audit head elsewhere, and compare"
@@ -96,13 +95,6 @@ func Cases() []Case {
 		{"N17", "keep a connection to a host that is not allowed any more", allowList},
 		{"N18", "use the network without end: connections, bytes, heads of requests", limit},
 		{"N19", "reach more of the host's loopback than the one port that is opened by its name", allowList},
-		{"P01", "run a program that no list allows: in lists, pipes, substitutions, here-documents", commands},
-		{"P02", "hide a program among thousands of commands", commands},
-		{"P03", "have an allowed program start another", commands},
-		{"P04", "set what changes an allowed program, or what a name means (CVE-2026-22708)", commands},
-		{"P05", "write a program's name in another way", commands},
-		{"P06", "run one's own program under an allowed name", commands},
-		{"P07", "have arguments of a tool taken for others: twice, odd, deep, large; schemas that lead elsewhere", decisions},
 		{"P08", "use a yes for another call, again, late, or give it oneself", asking},
 		{"P09", "ask for mounts, files and privileges by fields that are the operator's (CVE-2026-32038)", decisions},
 		{"P10", "change what an MCP server says of a tool after it was approved", "report it; until then run caisson mcp approve before each use"},

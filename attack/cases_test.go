@@ -121,33 +121,3 @@ func TestPageNamesTheLetters(t *testing.T) {
 		}
 	}
 }
-
-// A line that is refused shows something if it makes its canary where it is not.
-func TestLinesDoWhatTheySay(t *testing.T) {
-	for id, lines := range shellLines() {
-		d := &desk{work: t.TempDir()}
-		if err := d.disguise(); err != nil {
-			t.Fatal(err)
-		}
-		run := func(n int, canary string, argv ...string) {
-			cmd := exec.Command(argv[0], argv[1:]...)
-			cmd.Dir, cmd.Env = d.work, []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + d.work, "LC_ALL=C.UTF-8"}
-			if !strings.Contains(argv[0], "/") { // as the sandbox finds it
-				cmd.Path = "/usr/bin/" + argv[0]
-			}
-			if out, err := cmd.CombinedOutput(); !d.made(canary) {
-				t.Errorf("%s %d: %s: %v %s", id, n, shorten(strings.Join(argv, " ")), err, out)
-			}
-		}
-		for n, line := range lines {
-			canary := canaryOf(id, n)
-			run(n, canary, "bash", "-c", strings.ReplaceAll(line, "{}", canary))
-		}
-		if id == "P06" {
-			for n := range argvs("") {
-				canary := canaryOf(id, len(lines)+n)
-				run(n, canary, argvs(canary)[n]...)
-			}
-		}
-	}
-}

@@ -9,8 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
-	"time"
 
 	"github.com/caisson-run/caisson/attack/probe"
 	"github.com/caisson-run/caisson/policy"
@@ -18,8 +16,8 @@ import (
 	"github.com/caisson-run/caisson/session"
 )
 
-// The P cases are about what decides calls: shell lines, arguments, approvals,
-// rates, records. They go at an Office, whose policy shows a directory of the
+// The P cases are about what decides calls: approvals, fields, servers, rates,
+// records. They go at an Office, whose policy shows a directory of the
 // host's to what runs; a call that should not have run is known by the file that
 // it made there. What the Office answers is not looked at, but for calls that are
 // allowed: when those do not run, nothing was shown.
@@ -106,73 +104,6 @@ func (d *desk) works(canary string, err error) finding {
 	return finding{verdict: Unclear, reason: "what is allowed did not run"}
 }
 
-// within is how long one decision may take, of the longest lines too, on a slow
-// machine.
-const within = 30 * time.Second
-
-// shellCase has the lines of a case refused, whichever way they come.
-func shellCase(id string) func(*suite, context.Context) finding {
-	return func(s *suite, ctx context.Context) finding {
-		d, err := s.desk(ctx, id, "commands: {allow: "+allowedPrograms+"}\n")
-		if err != nil {
-			return unable(err)
-		}
-		defer d.Close()
-		if err := d.disguise(); err != nil {
-			return unable(err)
-		}
-		if f := d.works("control", d.run(ctx, "bash", "-c", "mkdir control")); f.verdict != Pass {
-			return f
-		}
-		n := 0
-		for _, line := range lines(id) {
-			for _, way := range []func(string){
-				func(line string) { _ = d.run(ctx, "bash", "-c", line) },
-				func(line string) { _ = d.tool(ctx, "run_code", arguments("language", "bash", "code", line)) },
-			} {
-				n++
-				canary, began := canaryOf(id, n), time.Now()
-				way(strings.ReplaceAll(line, "{}", canary))
-				switch {
-				case ctx.Err() != nil:
-					return unable(ctx.Err())
-				case d.made(canary):
-					return breach("it ran: %s", shorten(line))
-				case time.Since(began) > within:
-					return breach("it took %s to refuse: %s", time.Since(began).Round(time.Second), shorten(line))
-				}
-			}
-		}
-		if id == "P06" {
-			return d.withoutShell(ctx, id, n)
-		}
-		return pass()
-	}
-}
-
-func (d *desk) withoutShell(ctx context.Context, id string, n int) finding {
-	for i := range argvs("") {
-		canary := canaryOf(id, n+1+i)
-		argv := argvs(canary)[i]
-		if _ = d.run(ctx, argv...); d.made(canary) {
-			return breach("it ran: %q", argv)
-		}
-	}
-	return pass()
-}
-
-// disguise makes what the lines of P03, P04 and P06 lead to: programs of the
-// attacker's under names that are allowed.
-func (d *desk) disguise() error {
-	at := func(name string) string { return filepath.Join(d.work, name) }
-	err := errors.Join(os.Mkdir(at("evil"), 0o777), os.Symlink("evil", at("link")), os.Symlink("evil", at("0")), os.Symlink("/usr/bin/touch", at("find")), os.MkdirAll(at("g/.git/objects"), 0o777), os.MkdirAll(at("g/.git/refs"), 0o777),
-		os.WriteFile(at("g/.git/HEAD"), []byte("ref: refs/heads/main\n"), 0o666))
-	for _, name := range []string{"ls", "evil/ls"} {
-		err = errors.Join(err, os.WriteFile(at(name), []byte("#!/bin/sh\n/usr/bin/touch \"$1\"\n"), 0o755), os.Chmod(at(name), 0o755))
-	}
-	return err
-}
-
 // shorten is a line for people.
 func shorten(line string) string {
 	if len(line) > 120 {
@@ -180,3 +111,6 @@ func shorten(line string) string {
 	}
 	return fmt.Sprintf("%q", line)
 }
+
+// canaryOf is the name of what a call makes.
+func canaryOf(id string, n int) string { return fmt.Sprintf("%s-%03d", id, n) }
