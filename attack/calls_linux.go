@@ -6,13 +6,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"sync"
 
 	"github.com/caisson-run/caisson/policy"
-	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
 
@@ -90,61 +88,6 @@ func (s *suite) fields(ctx context.Context) finding {
 		}
 	}
 	return pass()
-}
-
-// rates calls a tool more often than it may be called: all at once, through two
-// Offices that share what they count, and through a third that comes later.
-func (s *suite) rates(ctx context.Context) finding {
-	const most, burst = 3, 12
-	entry := marker("^P11-[0-9]+$", fmt.Sprintf("    rate: %d/day\n", most))
-	first, err := s.desk(ctx, "P11", entry)
-	if err != nil {
-		return unable(err)
-	}
-	defer func() { first.Close() }()
-	second, err := s.Open(ctx, OfficeOptions{Dir: first.state, Policy: first.policy})
-	if err != nil {
-		return unable(err)
-	}
-	errs := make([]error, 2*burst)
-	var all sync.WaitGroup
-	for i := range errs {
-		caller := []*Office{first.Office, second}[i%2]
-		all.Go(func() {
-			call := &session.ToolCall{Name: "mark", Args: []byte(arguments("name", fmt.Sprintf("P11-%d", i))), Actor: who, Door: fmt.Sprintf("attack-%d", i), Approval: fmt.Sprintf("token-%d", i)}
-			_, errs[i] = caller.CallTool(ctx, call)
-		})
-	}
-	all.Wait()
-	err = errors.Join(second.Close(), first.reopen(ctx, entry))
-	if err != nil {
-		return unable(err)
-	}
-	for i := range burst {
-		_ = first.tool(ctx, "mark", arguments("name", fmt.Sprintf("P11-%d", 100+i)))
-	}
-	switch _, n := first.any("P11-"); {
-	case n > most:
-		return breach("it ran %d times where %d are allowed in a day", n, most)
-	case n < most:
-		if i := firstOf(errs); i >= 0 && !errors.Is(errs[i], sandbox.ErrDenied) {
-			return unable(errs[i])
-		}
-		return finding{verdict: Unclear, reason: fmt.Sprintf("it ran %d times where %d are allowed", n, most)}
-	}
-	return pass()
-}
-
-// firstOf is the index of the first error that is no refusal, of any other where
-// all are.
-func firstOf(errs []error) int {
-	at := -1
-	for i, err := range errs {
-		if err != nil && (at < 0 || !errors.Is(err, sandbox.ErrDenied)) {
-			at = i
-		}
-	}
-	return at
 }
 
 // bounded keeps the beginning of what is written to it.

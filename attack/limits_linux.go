@@ -84,10 +84,8 @@ func scenes() map[string]func(*suite, context.Context) finding {
 		"N17": (*suite).swapped,
 		"N18": (*suite).flood,
 		"N19": (*suite).oneLocalPort,
-		"P08": (*suite).approvals,
 		"P09": (*suite).fields,
 		"P10": (*suite).changedTools,
-		"P11": (*suite).rates,
 		"P12": (*suite).records,
 	}
 }

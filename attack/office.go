@@ -16,10 +16,9 @@ type Office struct {
 	Caller
 	// Session is what Caller stands on; it judges for a gateway.
 	Session *session.Session
-	// Approvals and Pins are where it asks, and what it keeps of MCP servers.
-	Approvals *session.Approvals
-	Pins      *mcp.Pins
-	Close     func() error
+	// Pins are what it keeps of MCP servers.
+	Pins  *mcp.Pins
+	Close func() error
 }
 
 // Caller carries calls out, of tools too: *session.Session.

@@ -16,8 +16,7 @@ import (
 	"github.com/caisson-run/caisson/session"
 )
 
-// The P cases are about what decides calls: approvals, fields, servers, rates,
-// records. They go at an Office, whose policy shows a directory of the
+// The P cases are about what decides calls: fields, servers, records. They go at an Office, whose policy shows a directory of the
 // host's to what runs; a call that should not have run is known by the file that
 // it made there. What the Office answers is not looked at, but for calls that are
 // allowed: when those do not run, nothing was shown.

@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/caisson-run/caisson"
 	"github.com/caisson-run/caisson/attack"
@@ -20,7 +19,6 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/operation"
-	"github.com/caisson-run/caisson/session/registry"
 )
 
 // The policy with something out. Each turns exactly the cases red that are about it.
@@ -55,13 +53,6 @@ type believes struct{ attack.Caller }
 func (b believes) Do(ctx context.Context, c *session.Call, io session.IO) (*sandbox.Result, error) {
 	c.Operator = true
 	return b.Caller.Do(ctx, c, io)
-}
-
-// uncounted lets a rate pass.
-type uncounted struct{}
-
-func (uncounted) Take(context.Context, registry.Instant, []registry.Rate) (int, time.Duration, error) {
-	return -1, 0, nil
 }
 
 // lenient runs what it cannot record.
@@ -104,17 +95,15 @@ func TestWithWeakerPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer spare.Close()
-	const calls = "P08 P09 P10 P11"
+	const calls = "P09 P10"
 	for name, c := range map[string]struct {
 		office   func(*session.Options, *attack.Office)
 		red, all string
 	}{
-		"nobody is asked":            {rewritten(t, "approve: always", "approve: never"), "P08", calls},
 		"everybody is the owner":     {calling(t, func(c attack.Caller) attack.Caller { return believes{c} }), "P09", calls},
 		"servers are not remembered": {func(o *session.Options, office *attack.Office) { o.Journal = forgetful{o.Journal, office.Pins} }, "P10", calls},
-		"nothing is counted":         {func(o *session.Options, _ *attack.Office) { o.Rates = uncounted{} }, "P11", calls},
-		"what cannot be recorded":    {func(o *session.Options, _ *attack.Office) { o.Journal = lenient{o.Journal, spare} }, "P12", "P11 P12"},
-		"what is marked":             {rewritten(t, "redact: [key]", ""), "P12", "P11 P12"},
+		"what cannot be recorded":    {func(o *session.Options, _ *attack.Office) { o.Journal = lenient{o.Journal, spare} }, "P12", "P10 P12"},
+		"what is marked":             {rewritten(t, "redact: [key]", ""), "P12", "P10 P12"},
 		"a policy from nowhere":      {rewritten(t, "", ""), "F23", "F23"}, // it is known by its text alone
 	} {
 		t.Run(name, func(t *testing.T) {

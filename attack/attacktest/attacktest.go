@@ -115,7 +115,7 @@ func (l Level) open(ctx context.Context, o attack.OfficeOptions) (*attack.Office
 		Drivers: map[string]sandbox.Driver{l.Driver.Name(): l.Driver}, Policy: p, PolicyName: o.Policy, Journal: journal, State: session.DirState(state),
 		Rates: rates, Approvals: approvals,
 	}
-	office := &attack.Office{Approvals: approvals, Pins: &mcp.Pins{Dir: filepath.Join(state.Path(), "mcp")}}
+	office := &attack.Office{Pins: &mcp.Pins{Dir: filepath.Join(state.Path(), "mcp")}}
 	if l.Office != nil {
 		l.Office(&so, office)
 	}

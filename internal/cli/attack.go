@@ -161,7 +161,7 @@ func (a *app) office(ctx context.Context, o attack.OfficeOptions) (*attack.Offic
 	if err != nil {
 		return nil, err
 	}
-	return &attack.Office{Caller: opened, Session: opened.Session, Approvals: opened.approvals,
+	return &attack.Office{Caller: opened, Session: opened.Session,
 		Pins: &mcp.Pins{Dir: filepath.Join(opened.state, "mcp")}, Close: opened.close}, nil
 }
 

@@ -18,10 +18,9 @@ import (
 // opened is a session and what it stands on.
 type opened struct {
 	*session.Session
-	approvals *session.Approvals
-	journal   operation.Journal
-	state     string // the state directory
-	closers   []func() error
+	journal operation.Journal
+	state   string // the state directory
+	closers []func() error
 }
 
 func (o *opened) close() error {
@@ -70,8 +69,8 @@ func (a *app) openUnder(ctx context.Context, state string, p *policy.Policy, pol
 	}
 	rates := &counting{dir: dir.Path()}
 	o.state, o.journal = dir.Path(), audit.OpenLater(ctx, audit.Options{Dir: dir.Path()})
-	o.approvals = session.NewApprovals(session.ApprovalsOptions{Dir: o.state, Journal: o.journal, Complain: func(err error) { a.note("%v", err) }})
-	o.closers = append(o.closers, rates.close, o.approvals.Close)
-	o.Session, err = session.New(session.Options{Drivers: a.drivers(), Policy: p, PolicyName: policyFile, Journal: o.journal, State: session.DirState(dir), Rates: rates, Approvals: o.approvals})
+	approvals := session.NewApprovals(session.ApprovalsOptions{Dir: o.state, Journal: o.journal, Complain: func(err error) { a.note("%v", err) }})
+	o.closers = append(o.closers, rates.close, approvals.Close)
+	o.Session, err = session.New(session.Options{Drivers: a.drivers(), Policy: p, PolicyName: policyFile, Journal: o.journal, State: session.DirState(dir), Rates: rates, Approvals: approvals})
 	return o, err
 }
