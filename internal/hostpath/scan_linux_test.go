@@ -587,3 +587,24 @@ func TestScanRepositoriesAround(t *testing.T) {
 		}
 	}
 }
+
+// What a repository in the tree names is found from the working tree that its .git file
+// is in: where that has a configuration of its own, where it is a submodule of another
+// working tree, and where the repository lies apart.
+func TestScanLinkedInside(t *testing.T) {
+	src := workspace(t, append(append(repo(".git"), repo("store")...), repo(".git/worktrees/w/modules/m")...)...)
+	put(t, src.Real,
+		".git/worktrees/w/HEAD=ref: refs/heads/w\n", ".git/worktrees/w/commondir=../..\n", ".git/worktrees/w/gitdir="+src.Real+"/w/.git\n",
+		".git/config=", ".git/worktrees/w/config.worktree=[core]\nhooksPath = h1\n", "w/h1/x=", "w/.git=gitdir: ../.git/worktrees/w\n",
+		".git/worktrees/w/modules/m/config=[core]\nhooksPath = h2\nworktree = ../../../../../w/m\n", "w/m/h2/x=", "w/m/.git=gitdir: ../../.git/worktrees/w/modules/m\n",
+		"store/config=[core]\nhooksPath = h3\n", "apart/h3/x=", "apart/.git=gitdir: ../store\n")
+	for _, write := range []bool{false, true} {
+		ms, err := Scan(t.Context(), src, ScanOptions{Protect: true, GitWrite: write})
+		must(t, err)
+		for _, want := range []string{"keep w/h1/", "keep w/m/h2/", "keep apart/h3/"} {
+			if !slices.Contains(brief(ms), want) {
+				t.Errorf("git write %t: no %q in %q", write, want, brief(ms))
+			}
+		}
+	}
+}

@@ -318,9 +318,9 @@ func (s *scan) keepTarget(at string, t gitTarget, why string) error {
 
 // linked keeps what a repository names that a .git file at the top leads to, and
 // that lies outside of the tree. tree is the directory that the file is in, on the host.
-// A worktree is followed whose back pointer names this .git, and a submodule whose
-// core.worktree names this directory. A .git file that leads elsewhere is not followed:
-// somebody may have written it to have that looked at.
+// A worktree is followed whose back pointer names this .git, a submodule whose
+// core.worktree names this directory, and what lies in the tree. A .git file that leads
+// elsewhere is not followed: somebody may have written it to have that looked at.
 func (s *scan) linked(file, tree string) error {
 	text, err := readSmall(unix.AT_FDCWD, file, maxPath)
 	if err != nil {
@@ -331,24 +331,24 @@ func (s *scan) linked(file, tree string) error {
 		return nil
 	}
 	target = absoluteFrom(tree, target)
-	if _, inside := s.inside(".", target); inside {
-		return nil // a part of the tree, which is kept by itself
-	}
-	common := target
-	if back, err := readSmall(unix.AT_FDCWD, path.Join(target, "gitdir"), maxPath); err == nil {
-		// A relative one starts from the directory that it stands in.
-		if absoluteFrom(target, strings.TrimSpace(string(back))) != file {
-			return nil
-		}
-		up, err := readSmall(unix.AT_FDCWD, path.Join(target, "commondir"), maxPath)
-		if err != nil {
-			return nil
-		}
-		common = absoluteFrom(target, strings.TrimSpace(string(up)))
-	} else if !s.worktreeIs(target, tree) {
+	if _, inside := s.inside(".", target); !inside && !s.leadsBack(target, file, tree) {
 		return nil
 	}
+	common := target
+	if up, err := readSmall(unix.AT_FDCWD, path.Join(target, "commondir"), maxPath); err == nil {
+		common = absoluteFrom(target, strings.TrimSpace(string(up)))
+	}
 	return s.named(target, common, tree)
+}
+
+// leadsBack says whether a repository's own directory says itself that file leads to it.
+func (s *scan) leadsBack(gitDir, file, tree string) bool {
+	back, err := readSmall(unix.AT_FDCWD, path.Join(gitDir, "gitdir"), maxPath)
+	if err != nil {
+		return s.worktreeIs(gitDir, tree)
+	}
+	// A relative one starts from the directory that it stands in.
+	return absoluteFrom(gitDir, strings.TrimSpace(string(back))) == file
 }
 
 // above keeps what the repository names that the tree is a part of: its configuration
@@ -378,8 +378,9 @@ func (s *scan) above() error {
 	}
 }
 
-// named keeps what a repository outside of the tree names in it. Its own directory is
-// gitDir, its configuration lies in common, and tree is the top of its working tree.
+// named keeps what a repository names in the tree. Its own directory is gitDir, its
+// configuration lies in common, and tree is the top of its working tree. All three are
+// absolute.
 func (s *scan) named(gitDir, common, tree string) error {
 	hash := 20
 	for _, file := range []string{path.Join(common, "config"), path.Join(gitDir, "config.worktree")} {
@@ -391,6 +392,9 @@ func (s *scan) named(gitDir, common, tree string) error {
 	}
 	if err := s.keepEverywhere(tree); err != nil {
 		return err
+	}
+	if _, inside := s.inside(".", gitDir); inside && s.o.GitWrite {
+		return nil // code has the index
 	}
 	return s.gitlinks(gitDir, hash, tree, func(name string) ([]byte, error) { return readSmall(unix.AT_FDCWD, name, maxGitIndex) })
 }
