@@ -17,7 +17,6 @@ func Cases() []Case {
 		allowList   = "report it; until then allow no network"
 		control     = "report it; until then stop caisson serve"
 		secrets     = "report it; until then give sandboxes no secrets"
-		decisions   = "report it; until then let no agent call tools that need the policy to hold"
 		record      = "report it; until then keep caisson audit head elsewhere, and compare"
 	)
 	return []Case{
@@ -94,8 +93,6 @@ func Cases() []Case {
 		{"N17", "keep a connection to a host that is not allowed any more", allowList},
 		{"N18", "use the network without end: connections, bytes, heads of requests", limit},
 		{"N19", "reach more of the host's loopback than the one port that is opened by its name", allowList},
-		{"P09", "ask for mounts, files and privileges by fields that are the operator's (CVE-2026-32038)", decisions},
-		{"P10", "change what an MCP server says of a tool after it was approved", "report it; until then run caisson mcp approve before each use"},
 		{"P12", "write past the record, into it, or change it", record},
 		{"L01", "make processes without end", limit},
 		{"L02", "take memory without end: anonymous, memfd, /dev/shm, local and internet sockets", limit},

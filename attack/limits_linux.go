@@ -84,8 +84,6 @@ func scenes() map[string]func(*suite, context.Context) finding {
 		"N17": (*suite).swapped,
 		"N18": (*suite).flood,
 		"N19": (*suite).oneLocalPort,
-		"P09": (*suite).fields,
-		"P10": (*suite).changedTools,
 		"P12": (*suite).records,
 	}
 }

@@ -5,7 +5,6 @@ package attack
 import (
 	"context"
 
-	"github.com/caisson-run/caisson/mcp"
 	"github.com/caisson-run/caisson/session"
 )
 
@@ -14,10 +13,6 @@ import (
 // cases about the policy go at it, and nothing of them is in the user's records.
 type Office struct {
 	Caller
-	// Session is what Caller stands on; it judges for a gateway.
-	Session *session.Session
-	// Pins are what it keeps of MCP servers.
-	Pins  *mcp.Pins
 	Close func() error
 }
 

@@ -99,7 +99,7 @@ func (p *plants) files() (err error) {
 		p.workspace + "/web/sub/.git/HEAD": "ref: refs/heads/main\n", p.workspace + "/web/sub/.git/config": "[core]\n\tbare = false\n",
 		p.workspace + "/F22": "#!/bin/sh\n",
 	}
-	for _, id := range []string{"F06", "F07", "F10", "F17", "F19", "F20", "K17", "P09", "S03"} {
+	for _, id := range []string{"F06", "F07", "F10", "F17", "F19", "F20", "K17", "S03"} {
 		content[p.out+"/"+id] = p.token(id) + "\n"
 	}
 	content[p.out+"/data-evil/F12"] = p.token("F12") + "\n"

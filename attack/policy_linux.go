@@ -16,7 +16,7 @@ import (
 	"github.com/caisson-run/caisson/session"
 )
 
-// The P cases are about what decides calls: fields, servers, records. They go at an Office, whose policy shows a directory of the
+// P12 and F23 are about what decides calls and what is recorded of them. They go at an Office, whose policy shows a directory of the
 // host's to what runs; a call that should not have run is known by the file that
 // it made there. What the Office answers is not looked at, but for calls that are
 // allowed: when those do not run, nothing was shown.
@@ -110,6 +110,3 @@ func shorten(line string) string {
 	}
 	return fmt.Sprintf("%q", line)
 }
-
-// canaryOf is the name of what a call makes.
-func canaryOf(id string, n int) string { return fmt.Sprintf("%s-%03d", id, n) }

@@ -14,9 +14,7 @@ import (
 	"github.com/caisson-run/caisson/attack"
 	"github.com/caisson-run/caisson/attack/attacktest"
 	"github.com/caisson-run/caisson/audit"
-	"github.com/caisson-run/caisson/mcp"
 	"github.com/caisson-run/caisson/policy"
-	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/operation"
 )
@@ -47,14 +45,6 @@ func rewritten(t *testing.T, from, to string) func(*session.Options, *attack.Off
 	}
 }
 
-// believes takes everybody for the owner of this host.
-type believes struct{ attack.Caller }
-
-func (b believes) Do(ctx context.Context, c *session.Call, io session.IO) (*sandbox.Result, error) {
-	c.Operator = true
-	return b.Caller.Do(ctx, c, io)
-}
-
 // lenient runs what it cannot record.
 type lenient struct {
 	operation.Journal
@@ -68,43 +58,19 @@ func (l lenient) Begin(ctx context.Context, in audit.Intent) (*audit.Entry, erro
 	return l.spare.Begin(ctx, in)
 }
 
-// forgetful has what was approved of servers forgotten before each call.
-type forgetful struct {
-	operation.Journal
-	pins *mcp.Pins
-}
-
-func (f forgetful) Begin(ctx context.Context, in audit.Intent) (*audit.Entry, error) {
-	_ = os.RemoveAll(f.pins.Dir)
-	return f.Journal.Begin(ctx, in)
-}
-
-func calling(t *testing.T, wrap func(attack.Caller) attack.Caller) func(*session.Options, *attack.Office) {
-	return func(o *session.Options, office *attack.Office) {
-		s, err := session.New(*o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		office.Caller = wrap(s)
-	}
-}
-
 func TestWithWeakerPolicy(t *testing.T) {
 	spare, err := audit.Open(t.Context(), audit.Options{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer spare.Close()
-	const calls = "P09 P10"
 	for name, c := range map[string]struct {
 		office   func(*session.Options, *attack.Office)
 		red, all string
 	}{
-		"everybody is the owner":     {calling(t, func(c attack.Caller) attack.Caller { return believes{c} }), "P09", calls},
-		"servers are not remembered": {func(o *session.Options, office *attack.Office) { o.Journal = forgetful{o.Journal, office.Pins} }, "P10", calls},
-		"what cannot be recorded":    {func(o *session.Options, _ *attack.Office) { o.Journal = lenient{o.Journal, spare} }, "P12", "P10 P12"},
-		"what is marked":             {rewritten(t, "redact: [key]", ""), "P12", "P10 P12"},
-		"a policy from nowhere":      {rewritten(t, "", ""), "F23", "F23"}, // it is known by its text alone
+		"what cannot be recorded": {func(o *session.Options, _ *attack.Office) { o.Journal = lenient{o.Journal, spare} }, "P12", "P12"},
+		"what is marked":          {rewritten(t, "redact: [key]", ""), "P12", "P12"},
+		"a policy from nowhere":   {rewritten(t, "", ""), "F23", "F23"}, // it is known by its text alone
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := attacktest.Level{Driver: caisson.Drivers()["process"], Office: c.office}

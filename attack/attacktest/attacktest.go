@@ -23,7 +23,6 @@ import (
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/internal/config"
 	"github.com/caisson-run/caisson/internal/store"
-	"github.com/caisson-run/caisson/mcp"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -115,15 +114,16 @@ func (l Level) open(ctx context.Context, o attack.OfficeOptions) (*attack.Office
 		Drivers: map[string]sandbox.Driver{l.Driver.Name(): l.Driver}, Policy: p, PolicyName: o.Policy, Journal: journal, State: session.DirState(state),
 		Rates: rates, Approvals: approvals,
 	}
-	office := &attack.Office{Pins: &mcp.Pins{Dir: filepath.Join(state.Path(), "mcp")}}
+	office := &attack.Office{}
 	if l.Office != nil {
 		l.Office(&so, office)
 	}
-	if office.Session, err = session.New(so); err != nil {
+	s, err := session.New(so)
+	if err != nil {
 		return nil, err
 	}
 	if office.Caller == nil {
-		office.Caller = office.Session
+		office.Caller = s
 	}
 	office.Close = sync.OnceValue(func() error {
 		return errors.Join(approvals.Close(), rates.Close(), journal.Close(), state.Close())

@@ -41,7 +41,6 @@ const (
 	ModeHold     = "hold"     // TO RESOLVER: keeps a connection, and tries to have it back
 	ModeFlood    = "flood"    // KIND TO RESOLVER: uses a host without end
 	ModeInternet = "internet" // on the host: what a caisson takes for the internet, with Internet as JSON
-	ModeServer   = "server"   // serves MCP
 
 	modeChild = "child" // one attempt that needs a process of its own
 	modeSwap  = "swap"

@@ -74,8 +74,6 @@ func Main(args []string) int {
 		return flood(word(args, 1), word(args, 2), word(args, 3))
 	case ModeInternet:
 		return internet(word(args, 1))
-	case ModeServer:
-		return server()
 	case ModeAgent:
 		return agent()
 	case ModeLinks:

@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/attack"
-	"github.com/caisson-run/caisson/mcp"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -161,8 +160,7 @@ func (a *app) office(ctx context.Context, o attack.OfficeOptions) (*attack.Offic
 	if err != nil {
 		return nil, err
 	}
-	return &attack.Office{Caller: opened, Session: opened.Session,
-		Pins: &mcp.Pins{Dir: filepath.Join(opened.state, "mcp")}, Close: opened.close}, nil
+	return &attack.Office{Caller: opened, Close: opened.close}, nil
 }
 
 func (a *app) listAttacks(f *attackFlags) {
