@@ -5,12 +5,15 @@
 package guest_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"mime/multipart"
 	"net"
 	"net/http"
+	"net/textproto"
 	"strings"
 	"testing"
 
@@ -284,10 +287,20 @@ func TestEnvdFiles(t *testing.T) {
 		}
 		return fmt.Sprintf("%d %s", r.StatusCode, b)
 	}
+	var form bytes.Buffer
+	m := multipart.NewWriter(&form)
+	for _, name := range []string{"a/b.txt", "empty"} { // file names with their directories
+		w, err := m.CreatePart(textproto.MIMEHeader{"Content-Disposition": {`form-data; name="file"; filename="` + name + `"`}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name != "empty" {
+			io.WriteString(w, "content")
+		}
+	}
+	m.Close()
 	for _, tt := range []struct{ what, got, want string }{
-		{"form", text(e.do("POST", "/files", "multipart/form-data; boundary=x", "--x--\r\n"))[:4], "400 "},
-		{"below a new directory", text(e.do("POST", "/files?path=a/b.txt", "application/octet-stream", "content")), `200 [{"name":"b.txt","path":"/home/user/a/b.txt","type":"file"}]`},
-		{"empty", text(e.do("POST", "/files?path=empty", "application/octet-stream", "")), `200 [{"name":"empty","path":"/home/user/empty","type":"file"}]`},
+		{"form", text(e.do("POST", "/files?username=user", m.FormDataContentType(), form.String())), `200 [{"name":"b.txt","path":"/home/user/a/b.txt","type":"file"},{"name":"empty","path":"/home/user/empty","type":"file"}]`},
 		{"bytes", text(e.do("POST", "/files?path=c", "application/octet-stream", "more")), `200 [{"name":"c","path":"/home/user/c","type":"file"}]`},
 		{"read", text(e.do("GET", "/files?path=a/b.txt", "", "")), "200 content"},
 		{"part", text(e.do("GET", "/files?path=a/b.txt", "", "", "Range", "bytes=3-4")), "206 te"},

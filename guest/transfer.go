@@ -90,14 +90,30 @@ func (c *Client) Upload(ctx context.Context, file string, r io.Reader, o sandbox
 	if err := wire.CheckName(file); err != nil {
 		return sandbox.WrittenFile{}, &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: err.Error()}
 	}
-	q := url.Values{"path": {file}}
+	all, err := c.upload(ctx, op, url.Values{"path": {file}}, "application/octet-stream", r, o)
+	switch {
+	case err != nil:
+		return sandbox.WrittenFile{}, err
+	case len(all) != 1:
+		return sandbox.WrittenFile{}, sandbox.Errorf(sandbox.ErrUnavailable, op, "the guest agent's answer is not of one file")
+	}
+	return all[0], nil
+}
+
+// UploadForm is Upload of several files, as a form of the type kind: its parts named "file"
+// say their paths by their file names. A file costs a millisecond less than by itself.
+func (c *Client) UploadForm(ctx context.Context, kind string, form io.Reader, o sandbox.WriteOptions) ([]sandbox.WrittenFile, error) {
+	return c.upload(ctx, "write files", url.Values{}, kind, form, o)
+}
+
+func (c *Client) upload(ctx context.Context, op string, q url.Values, kind string, r io.Reader, o sandbox.WriteOptions) ([]sandbox.WrittenFile, error) {
 	if o.Atomic {
 		q.Set("atomic", "1")
 	}
 	if o.Mode != 0 {
 		q.Set("mode", strconv.FormatUint(uint64(o.Mode.Perm()), 8))
 	}
-	header := http.Header{"Content-Type": {"application/octet-stream"}}
+	header := http.Header{"Content-Type": {kind}}
 	if o.Encoding != "" {
 		header.Set("Content-Encoding", o.Encoding)
 	}
@@ -108,28 +124,29 @@ func (c *Client) Upload(ctx context.Context, file string, r io.Reader, o sandbox
 	defer cancel(nil)
 	source := &failing{r: r}
 	if err := c.acquire(ctx); err != nil {
-		return sandbox.WrittenFile{}, c.lost(op, err)
+		return nil, c.lost(op, err)
 	}
 	defer c.release()
 	resp, err := c.sendHeader(ctx, http.MethodPost, envd.PathFiles+"?"+q.Encode(), header, source)
 	if err != nil {
 		if e := source.failure(); e != nil {
-			return sandbox.WrittenFile{}, &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: "what is to be written cannot be read", Cause: e}
+			return nil, &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: "what is to be written cannot be read", Cause: e}
 		}
-		return sandbox.WrittenFile{}, c.lost(op, err)
+		return nil, c.lost(op, err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return sandbox.WrittenFile{}, answeredError(op, resp)
+		return nil, answeredError(op, resp)
 	}
 	var answer []envd.Written
 	if err := c.decode(op, resp.Body, &answer); err != nil {
-		return sandbox.WrittenFile{}, err
+		return nil, err
 	}
-	if len(answer) != 1 {
-		return sandbox.WrittenFile{}, sandbox.Errorf(sandbox.ErrUnavailable, op, "the guest agent's answer is not of one file")
+	all := make([]sandbox.WrittenFile, 0, len(answer))
+	for _, w := range answer {
+		all = append(all, written(w))
 	}
-	return written(answer[0]), nil
+	return all, nil
 }
 
 func written(w envd.Written) sandbox.WrittenFile {

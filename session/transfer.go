@@ -91,37 +91,6 @@ func (f *Files) Write(ctx context.Context, p string, r io.Reader, o sandbox.Writ
 	return w, err
 }
 
-// WriteAll writes the files that next gives, until it gives io.EOF, as one call. Each path is
-// decided when it comes. What was written before an error stays.
-func (f *Files) WriteAll(ctx context.Context, o sandbox.WriteOptions, next func() (p string, r io.Reader, err error)) (all []sandbox.WrittenFile, err error) {
-	err = f.change(ctx, policy.WriteFile, func(a *fileCall) (files []sandbox.File, _ error) {
-		seen := map[string]bool{}
-		for {
-			p, r, err := next()
-			if err == io.EOF {
-				return files, nil
-			} else if err != nil {
-				return files, err
-			}
-			p = InHome(a.User.Home, p)
-			if seen[p] {
-				return files, sandbox.Errorf(sandbox.ErrInvalid, "write "+sandbox.Quoted(p), "two files of one request have that path; only the first was written")
-			}
-			seen[p] = true
-			if err := a.allow(ctx, a.kind, p); err != nil {
-				return files, err
-			}
-			w, file, err := a.write(ctx, p, r, o)
-			files = append(files, file)
-			if err != nil {
-				return files, err
-			}
-			all = append(all, w)
-		}
-	})
-	return all, err
-}
-
 // write writes one file, whose path was decided.
 func (a *fileCall) write(ctx context.Context, p string, r io.Reader, o sandbox.WriteOptions) (sandbox.WrittenFile, sandbox.File, error) {
 	t := newTally()

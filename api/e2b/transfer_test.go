@@ -206,7 +206,7 @@ func TestForms(t *testing.T) {
 	}{
 		"for a path":           {"/files?path=~/chosen", one, 200, `"path":"/home/user/chosen"`},
 		"two for a path":       {"/files?path=chosen", two, 400, "more than one file"},
-		"one path twice":       {"/files", two, 400, "only the first was written"},
+		"one path twice":       {"/files", two, 400, "only the first"},
 		"without files":        {"/files", none, 200, "[]"},
 		"none for a path":      {"/files?path=empty", none, 200, "[]"},
 		"for a file of root's": {"/files?path=/etc/new", one, 403, ""},

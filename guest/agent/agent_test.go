@@ -184,16 +184,40 @@ func FuzzEnvelope(f *testing.F) {
 	})
 }
 
-// A path that a request names is absolute and clean, whatever it says.
-func FuzzPath(f *testing.F) {
-	f.Add("a/b.txt")
-	f.Add("~/../x")
+// A form's file names hold what the form says, directories included.
+func FuzzFileName(f *testing.F) {
+	f.Add(`form-data; name="file"; filename="a/b.txt"`)
+	f.Add(`form-data; name="file"; filename*=UTF-8''%2e%2e%2fx`)
 	u := user{home: "/home/user"}
-	f.Fuzz(func(t *testing.T, name string) {
+	f.Fuzz(func(t *testing.T, disposition string) {
+		isFile, name := fileName(disposition)
+		if !isFile && name != "" {
+			t.Errorf("%q is %q", disposition, name)
+		}
 		if p, err := u.path(name); err == nil && (!path.IsAbs(p) || path.Clean(p) != p || strings.Contains(p, "\x00")) {
-			t.Errorf("%q leads to %q", name, p)
+			t.Errorf("%q leads to %q", disposition, p)
 		}
 	})
+}
+
+func TestFileName(t *testing.T) {
+	for disposition, want := range map[string]string{
+		`form-data; name="file"; filename="a/b.txt"`:      "a/b.txt",
+		`form-data; name="file"; filename="/etc/x"`:       "/etc/x",
+		`form-data; name=file; filename="a \"b\""`:        `a "b"`,
+		`form-data; name="file"; filename*=UTF-8''%C3%BC`: "ü",
+		`form-data; name="file"`:                          "",
+		`form-data; name="other"; filename="a"`:           "-",
+		`nonsense; ;`:                                     "-",
+	} {
+		isFile, name := fileName(disposition)
+		if !isFile {
+			name = "-"
+		}
+		if name != want {
+			t.Errorf("%s is %q, want %q", disposition, name, want)
+		}
+	}
 }
 
 func FuzzNextEvent(f *testing.F) {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"mime/multipart"
 	"net/http"
 	"os"
 	"path"
@@ -23,12 +24,33 @@ import (
 // errDiskFull is what an upload gets for which there is no room.
 var errDiskFull = errors.New("not enough disk space available")
 
-// serveUpload answers POST /files: a body for the path that the query names. Our own
-// parameters are atomic=1, which puts the file in place only when it is whole, and mode in
-// octal. envd takes forms of several files, too; ours come one by one, since the host judges
-// each path.
+// serveUpload answers POST /files: a body for the path that the query names,
+// or a form with files. Our own parameters are atomic=1, which puts the file
+// in place only when it is whole, and mode in octal.
 func (a *Agent) serveUpload(w http.ResponseWriter, r *http.Request) {
-	written, err := a.upload(r)
+	o, err := a.upload(r)
+	if err != nil {
+		writeFileError(w, err)
+		return
+	}
+	body, err := inflate(r)
+	if err != nil {
+		writeFileError(w, err)
+		return
+	}
+	kind, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch {
+	case kind == "application/octet-stream" && !o.named:
+		err = &connectError{codeInvalid, "path query parameter is required for raw body upload"}
+	case kind == "application/octet-stream":
+		err = o.one(o.to, body)
+	case strings.HasPrefix(kind, "multipart/"):
+		// A form is read 4 KiB at a time, and each read of a request is a message to
+		// the server's own loop.
+		err = o.form(multipart.NewReader(bufio.NewReaderSize(body, pieceSize), params["boundary"]))
+	default:
+		err = &connectError{codeInvalid, fmt.Sprintf("unsupported content type: %s, expected multipart/form-data or application/octet-stream", r.Header.Get("Content-Type"))}
+	}
 	if errors.Is(err, errDiskFull) && r.ContentLength > 0 {
 		err = fmt.Errorf("attempted to write %d bytes: %w", r.ContentLength, err)
 	}
@@ -36,7 +58,7 @@ func (a *Agent) serveUpload(w http.ResponseWriter, r *http.Request) {
 		writeFileError(w, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, []envd.Written{*written})
+	writeJSON(w, http.StatusOK, o.written)
 }
 
 // inflate is the request's body, unpacked where it says that it is packed.
@@ -55,21 +77,24 @@ func inflate(r *http.Request) (io.Reader, error) {
 	return nil, &connectError{codeInvalid, fmt.Sprintf("error decompressing request body: unsupported Content-Encoding: %s, supported: [gzip]", r.Header.Get("Content-Encoding"))}
 }
 
-// upload is one request that writes a file.
+// upload is one request that writes files.
 type upload struct {
 	user     user
+	to       string // the path that the query names
+	named    bool   // it names one: an empty one is none
 	atomic   bool
 	mode     int // -1: as the umask has it
 	metadata map[string]string
+	written  []envd.Written
 }
 
-func (a *Agent) upload(r *http.Request) (*envd.Written, error) {
+func (a *Agent) upload(r *http.Request) (*upload, error) {
 	q := r.URL.Query()
 	u, err := a.user(r)
 	if err != nil {
 		return nil, err
 	}
-	o := &upload{user: u, atomic: q.Get("atomic") == "1", mode: -1}
+	o := &upload{user: u, to: q.Get("path"), named: q.Get("path") != "", atomic: q.Get("atomic") == "1", mode: -1, written: []envd.Written{}}
 	if m := q.Get("mode"); m != "" {
 		v, err := strconv.ParseUint(m, 8, 32)
 		if err != nil || v > 0o7777 {
@@ -80,25 +105,59 @@ func (a *Agent) upload(r *http.Request) (*envd.Written, error) {
 	if o.metadata, err = envd.ParseMetadata(r.Header); err != nil {
 		return nil, &connectError{codeInvalid, "invalid metadata: " + err.Error()}
 	}
-	body, err := inflate(r)
+	return o, nil
+}
+
+// form writes the parts named file.
+func (o *upload) form(form *multipart.Reader) error {
+	for {
+		part, err := form.NextPart()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return &connectError{codeInvalid, "error reading form: " + err.Error()}
+		}
+		isFile, name := fileName(part.Header.Get("Content-Disposition"))
+		if !isFile {
+			continue
+		}
+		if o.named {
+			name = o.to
+		}
+		if err := o.one(name, part); err != nil {
+			return err
+		}
+	}
+}
+
+// fileName reads a part's disposition: whether it is a file, and the file's
+// name with its directories, which multipart.Part.FileName would cut off.
+func fileName(disposition string) (isFile bool, name string) {
+	_, params, err := mime.ParseMediaType(disposition)
+	if err != nil || params["name"] != "file" {
+		return false, ""
+	}
+	return true, params["filename"]
+}
+
+// one writes one file.
+func (o *upload) one(name string, r io.Reader) error {
+	p, err := o.user.path(name)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/octet-stream" {
-		return nil, &connectError{codeInvalid, fmt.Sprintf("unsupported content type: %s, expected application/octet-stream", r.Header.Get("Content-Type"))}
+	for _, w := range o.written {
+		if w.Path == p {
+			return &connectError{codeInvalid, fmt.Sprintf("you cannot upload multiple files to the same path '%s' in one upload request, only the first specified file was uploaded", p)}
+		}
 	}
-	if q.Get("path") == "" {
-		return nil, &connectError{codeInvalid, "path query parameter is required for raw body upload"}
-	}
-	p, err := u.path(q.Get("path"))
+	kept, err := o.write(p, r)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	kept, err := o.write(p, body)
-	if err != nil {
-		return nil, err
-	}
-	return &envd.Written{Name: path.Base(p), Path: p, Type: "file", Metadata: kept}, nil
+	o.written = append(o.written, envd.Written{Name: path.Base(p), Path: p, Type: "file", Metadata: kept})
+	return nil
 }
 
 // write writes a file and the directories above it, and returns what of the
