@@ -269,8 +269,13 @@ type gitTarget struct {
 	command bool
 	// gitlink says that it is the .git of a submodule.
 	gitlink bool
+	// way says that it is a directory that a path leads through.
+	way     bool
 	setting string
 }
+
+// homeIn writes the home folder as git does in paths. A shell reads the lines of commands.
+var homeIn = strings.NewReplacer("${HOME}/", "~/", "$HOME/", "~/")
 
 // gitTargets are the paths that settings make git run or read.
 func gitTargets(settings []gitSetting) (out []gitTarget) {
@@ -281,7 +286,7 @@ func gitTargets(settings []gitSetting) (out []gitTarget) {
 		case name == "core.hookspath" || name == "init.templatedir":
 			out = append(out, gitTarget{path: s.value, dir: true, setting: s.name()})
 		case name != "core.worktree" && !s.isPlain():
-			words := strings.FieldsFunc(s.value, func(r rune) bool { return strings.ContainsRune(" \t\n'\"`;|&()<>!=$", r) })
+			words := strings.FieldsFunc(homeIn.Replace(s.value), func(r rune) bool { return strings.ContainsRune(" \t\n'\"`;|&()<>!=$", r) })
 			for i, word := range words {
 				// A first word without a slash is looked for in PATH; others may be scripts.
 				if i > 0 || strings.Contains(word, "/") {

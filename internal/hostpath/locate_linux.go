@@ -4,6 +4,7 @@ package hostpath
 
 import (
 	"os"
+	"os/user"
 	"path"
 	"path/filepath"
 	"strings"
@@ -21,28 +22,57 @@ func (s *scan) inside(from, name string) (string, bool) {
 	return at, ok && !path.IsAbs(at)
 }
 
-// locate is inside for all of the host: a path outside of the tree is absolute.
+// locate is inside for all of the host: a path outside of the tree is absolute, and as
+// it was written: what ".." leads to after a link is the kernel's to say.
 func (s *scan) locate(from, name string) (string, bool) {
-	if rest, ok := strings.CutPrefix(name, "~/"); ok { // git takes it from HOME
-		if home := os.Getenv("HOME"); path.IsAbs(home) {
-			name = path.Join(home, rest)
-		}
-	}
-	if strings.HasPrefix(name, "~") || name == "" || strings.ContainsRune(name, 0) {
+	name, ok := fromHome(name)
+	if !ok || name == "" || strings.ContainsRune(name, 0) {
 		return "", false
 	}
-	at := absoluteFrom(from, name)
-	if filepath.IsLocal(at) {
-		return at, true
+	if !path.IsAbs(name) {
+		if at := path.Join(from, name); filepath.IsLocal(at) {
+			return at, true
+		}
+		name = from + "/" + name
 	}
-	at = absoluteFrom(s.root.Real, at)
-	if rel, err := filepath.Rel(s.root.Real, at); err == nil && filepath.IsLocal(rel) {
+	if !path.IsAbs(name) {
+		name = s.root.Real + "/" + name
+	}
+	if rel, ok := s.leadsIn(name); ok {
 		return rel, true
 	}
-	if rel, ok := s.leadsIn(at); ok {
-		return rel, true
+	return name, true
+}
+
+// fromHome is a path of which git takes the beginning from the user's home folder; not
+// ok is one that it does not know.
+func fromHome(name string) (string, bool) {
+	name = strings.TrimPrefix(name, ":(optional)")
+	who, rest, _ := strings.Cut(name, "/")
+	if !strings.HasPrefix(who, "~") {
+		return name, true
 	}
-	return at, true
+	home := os.Getenv("HOME")
+	if who != "~" {
+		u, err := user.Lookup(who[1:])
+		if err != nil {
+			return "", false
+		}
+		home = u.HomeDir
+	}
+	return home + "/" + rest, path.IsAbs(home)
+}
+
+// leftBehind are the beginnings of a path that ".." leads out of again. Who puts a link
+// there has the path lead elsewhere.
+func leftBehind(name string) (out []string) {
+	parts := strings.Split(name, "/")
+	for i := 1; i < len(parts); i++ {
+		if parts[i] == ".." && parts[i-1] != ".." && parts[i-1] != "." && parts[i-1] != "" {
+			out = append(out, strings.Join(parts[:i], "/"))
+		}
+	}
+	return out
 }
 
 // leadsIn follows an absolute path until it comes to the tree, which it knows by its

@@ -227,6 +227,11 @@ func TestScanConfigTargets(t *testing.T) {
 		{"all of it missing", nil, "[core]\nhooksPath = a/b/c", []string{"keep a/?"}},
 		{"an absolute path", []string{"h/x"}, "[core]\nhooksPath = %s/h", []string{"keep h/"}},
 		{"below the home folder", []string{"h/x"}, "[core]\nhooksPath = ~/h", []string{"keep h/"}},
+		{"below the home folder, for a shell", []string{"h/x"}, "[diff]\nexternal = \"${HOME}/%b/h/x\"", []string{"keep h/x", "pin h/"}},
+		{"the same", []string{"h/x"}, "[diff]\nexternal = $HOME/%b/h/x", []string{"keep h/x", "pin h/"}},
+		{"for newer versions of git", []string{"h/x"}, "[core]\nhooksPath = :(optional)h", []string{"keep h/"}},
+		{"by way of a directory", []string{"a/b/x", "h/x"}, "[core]\nhooksPath = a/b/../../h", []string{"keep h/", "pin a/", "pin a/b/"}},
+		{"by way of what is missing", []string{"h/x"}, "[core]\nhooksPath = a/../h", []string{"keep a/?", "keep h/"}},
 		{"an argument of a command", []string{"clean.py"}, "[filter \"x\"]\nclean = python3 clean.py", []string{"keep clean.py"}},
 		{"in the repository", []string{"x"}, "[core]\nhooksPath = .git/hooks", nil},
 		{"outside", []string{"x"}, "[core]\nhooksPath = ../hooks\n[include]\npath = /etc/gitconfig\n[include]\npath = ~/.gitconfig", nil},
@@ -240,6 +245,7 @@ func TestScanConfigTargets(t *testing.T) {
 				src := workspace(t, append(repo(".git"), tt.names...)...)
 				t.Setenv("HOME", filepath.Dir(src.Real))
 				config := strings.Replace(tt.config, "~/h", "~/"+filepath.Base(src.Real)+"/h", 1)
+				config = strings.ReplaceAll(config, "%b", filepath.Base(src.Real))
 				if strings.Contains(config, "%s") {
 					config = fmt.Sprintf(config, src.Real)
 				}

@@ -221,7 +221,7 @@ func (s *scan) configuredBy(file, tree string, depth int) ([]gitSetting, error) 
 		return nil, s.unguarded(".", "what "+printable(file)+" makes git run is unknown: "+err.Error())
 	}
 	settings, _ := parseGitConfig(text) // git stops where it does not understand it
-	return settings, s.keepTargets(settings, file, path.Dir(file), s.worktreeOf(settings, path.Dir(file), tree), depth)
+	return settings, s.keepTargets(settings, file, dirOf(file), s.worktreeOf(settings, dirOf(file), tree), depth)
 }
 
 // readConfig reads a file of configuration. A link outside of the tree is nobody's but
@@ -252,6 +252,9 @@ func (s *scan) keepTargets(settings []gitSetting, file, dir, tree string, depth 
 			s.namesEverywhere(t, why)
 			continue
 		}
+		if err := s.keepWay(from, t, why); err != nil {
+			return err
+		}
 		at, ok := s.locate(from, t.path)
 		if !ok {
 			continue
@@ -262,9 +265,47 @@ func (s *scan) keepTargets(settings []gitSetting, file, dir, tree string, depth 
 			}
 		}
 		if t.include && depth < maxIncludes {
-			if _, err := s.configuredBy(at, tree, depth+1); err != nil {
+			if _, err := s.configuredBy(included(from, t.path, at), tree, depth+1); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// included is the name by which git opens a file that another one includes, which lies
+// at at: what that includes itself starts from there, not from where a link leads.
+func included(from, name, at string) string {
+	switch name, _ = fromHome(name); {
+	case path.IsAbs(name):
+		return name
+	case path.IsAbs(from):
+		return from + "/" + name
+	}
+	return at
+}
+
+// dirOf is path.Dir for a path in which ".." may follow a link.
+func dirOf(name string) string {
+	switch i := strings.LastIndexByte(name, '/'); i {
+	case -1:
+		return "."
+	case 0:
+		return "/"
+	default:
+		return name[:i]
+	}
+}
+
+// keepWay keeps what the path of a target leads out of again by "..".
+func (s *scan) keepWay(from string, t gitTarget, why string) error {
+	for _, name := range leftBehind(t.path) {
+		at, ok := s.inside(from, name)
+		if !ok || at == "." {
+			continue
+		}
+		if err := s.keepTarget(at, gitTarget{dir: true, way: true, command: t.command}, why); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -306,7 +347,10 @@ func (s *scan) keepTarget(at string, t gitTarget, why string) error {
 			return s.failed(rel, err)
 		}
 		isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
-		if last && !(t.command && isDir) {
+		switch {
+		case last && isDir && t.way:
+			s.add(Match{Rel: rel, Dir: true, Do: Pin, Why: why})
+		case last && !(t.command && isDir):
 			s.add(Match{Rel: rel, Dir: isDir, Do: Keep, Why: why})
 		}
 		if !isDir {

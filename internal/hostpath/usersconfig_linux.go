@@ -39,7 +39,7 @@ func (s *scan) configuredByUser() error {
 				return err
 			}
 		}
-		if _, err := s.configuredBy(at, "", 0); err != nil {
+		if _, err := s.configuredBy(name, "", 0); err != nil {
 			return err
 		}
 	}
@@ -49,6 +49,9 @@ func (s *scan) configuredByUser() error {
 // keepEverywhere keeps what these name in the working tree of a repository.
 func (s *scan) keepEverywhere(tree string) error {
 	for _, n := range s.everywhere {
+		if err := s.keepWay(tree, n.target, n.why); err != nil {
+			return err
+		}
 		if at, ok := s.inside(tree, n.target.path); ok {
 			if err := s.keepTarget(at, n.target, n.why); err != nil {
 				return err

@@ -5,7 +5,9 @@ package hostpath
 import (
 	"errors"
 	"os"
+	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,6 +33,9 @@ func TestScanUsersConfig(t *testing.T) {
 		{"a command", in("bin/x"), "", ".config/git/config", "[core]\nfsmonitor = sh TREE/bin/x", []string{"keep bin/x", "pin bin/"}},
 		{"a file that it includes", in("c"), "", ".gitconfig", "[includeIf \"gitdir:~/\"]\npath = TREE/c", []string{"keep c"}},
 		{"named by a file that it includes", in("h/x"), "", ".gitconfig", "[include]\npath = ~/more\n", []string{"keep h/"}},
+		{"named by one beside the link to it", in("dot/c", "h/x"), ".gitconfig->TREE/dot/c", "", "", []string{"keep dot/c", "keep h/", "pin dot/"}},
+		{"through a link and up", in("a/b/x", "h/x"), "project->TREE/a/b", ".gitconfig", "[core]\nhooksPath = ~/project/../../h", []string{"keep h/", "pin a/", "pin a/b/"}},
+		{"of the user by name", in("h/x"), "", ".gitconfig", "[core]\nhooksPath = ~ME/h", []string{"keep h/"}},
 		{"a link into the tree", in("dot/git"), ".gitconfig->TREE/dot/git", "", "", []string{"keep dot/git", "pin dot/"}},
 		{"a link to what is missing in the tree", in("dot/x"), ".gitconfig->TREE/dot/git", "", "", []string{"keep dot/git?", "pin dot/"}},
 		{"in every repository", in("x"), "", ".gitconfig", "[core]\nhooksPath = h", []string{"keep h/?"}},
@@ -44,9 +49,16 @@ func TestScanUsersConfig(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			src, home := workspace(t, tt.names...), workspace(t).Real
-			here := strings.NewReplacer("TREE", src.Real)
+			me, err := user.Current()
+			must(t, err)
+			down, err := filepath.Rel(me.HomeDir, src.Real)
+			must(t, err)
+			here := strings.NewReplacer("TREE", src.Real, "ME", me.Username+"/"+down)
 			for name, value := range map[string]string{"HOME": home, "XDG_CONFIG_HOME": "", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": ""} {
 				t.Setenv(name, value)
+			}
+			if slices.Contains(tt.names, "dot/c") {
+				put(t, src.Real, "dot/c=[include]\npath = more\n")
 			}
 			must(t, os.WriteFile(filepath.Join(home, "more"), []byte("[core]\nhooksPath = "+src.Real+"/h"), 0o644))
 			if tt.home != "" {
