@@ -258,6 +258,15 @@ func (s gitSetting) isPlain() bool {
 	return true
 }
 
+// programKeys are the last parts of settings that are lines of commands.
+var programKeys = []string{"askpass", "clean", "cmd", "command", "difffilter", "driver", "editor", "external", "fsmonitor", "gitproxy",
+	"helper", "packobjectshook", "pager", "process", "program", "smudge", "sshcommand", "textconv"}
+
+// isProgram says whether the value begins with the name of a program.
+func (s gitSetting) isProgram() bool {
+	return s.section == "pager" || slices.Contains(programKeys, s.key) || strings.HasPrefix(s.value, "!")
+}
+
 // gitTarget is a file or directory that a configuration names.
 type gitTarget struct {
 	path string // as it is written
@@ -267,6 +276,8 @@ type gitTarget struct {
 	dir     bool // a directory of hooks
 	// command says that it is a word of a command line: it may be no path at all.
 	command bool
+	// program says that it is what git runs, even where it is missing.
+	program bool
 	// gitlink says that it is the .git of a submodule.
 	gitlink bool
 	// way says that it is a directory that a path leads through.
@@ -290,7 +301,7 @@ func gitTargets(settings []gitSetting) (out []gitTarget) {
 			for i, word := range words {
 				// A first word without a slash is looked for in PATH; others may be scripts.
 				if i > 0 || strings.Contains(word, "/") {
-					out = append(out, gitTarget{path: word, command: true, setting: s.name()})
+					out = append(out, gitTarget{path: word, command: true, program: i == 0 && s.isProgram(), setting: s.name()})
 				}
 			}
 		}

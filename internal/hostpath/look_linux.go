@@ -25,6 +25,7 @@ type Baseline struct {
 	kept         map[string]bool    // mounted over itself: as it was
 	hidden       map[id]bool        // masked: as it was, wherever it is now
 	watched      map[string]string  // its print, by path
+	awaited      map[string]string  // what was missing → why it is told of when it is there
 	repositories map[string]kindsOf // those that code may write in, with their names
 
 	// For tests; 0 is the usual.
@@ -35,7 +36,7 @@ type Baseline struct {
 // Remember notes what Scan found, and what of it is to be compared by Look. p is what
 // makes placeholders in the tree; nil is nobody. root must stay open until Look is done.
 func Remember(root *Source, p *Placeholders, ms []Match) *Baseline {
-	b := &Baseline{root: root, placeholders: p, kept: map[string]bool{}, hidden: map[id]bool{}, watched: map[string]string{}, repositories: map[string]kindsOf{}}
+	b := &Baseline{root: root, placeholders: p, kept: map[string]bool{}, hidden: map[id]bool{}, watched: map[string]string{}, awaited: map[string]string{}, repositories: map[string]kindsOf{}}
 	for _, m := range ms {
 		switch m.Do {
 		case Keep:
@@ -45,7 +46,10 @@ func Remember(root *Source, p *Placeholders, ms []Match) *Baseline {
 				b.hidden[o] = true
 			}
 		case Watch:
-			if m.kinds == nil {
+			switch {
+			case m.missing:
+				b.awaited[m.Rel] = m.Why
+			case m.kinds == nil:
 				b.watched[m.Rel] = b.print(m.Rel)
 			}
 		}
@@ -215,6 +219,11 @@ func (l *look) walk(fd int, rel string, depth int) error {
 func (l *look) entry(dir int, rel string, e fs.DirEntry, depth int) error {
 	if l.b.kept[rel] || l.hidden(dir, e) {
 		return nil
+	}
+	if why, ok := l.b.awaited[rel]; ok && !e.IsDir() {
+		if err := l.add(rel, "it is new, and "+why); err != nil {
+			return err
+		}
 	}
 	// A directory that only some file systems take for .git is walked like any other; the
 	// walk knows a repository by what is in it.

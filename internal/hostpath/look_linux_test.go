@@ -356,3 +356,17 @@ func FuzzLook(f *testing.F) {
 		}
 	})
 }
+
+// A file is told that was missing and that a configuration names where a program may be.
+func TestLookAtWhatCommandsName(t *testing.T) {
+	src := workspace(t, append(repo(".git"), "b")...)
+	put(t, src.Real, ".git/config=[filter \"x\"]\nclean = python3 clean.py --out a/b origin/main\n[alias]\nst = status test\n")
+	p, ms := guardBy(t, filepath.Join(t.TempDir(), "p"), src, ScanOptions{Protect: true})
+	t.Cleanup(func() { p.Close() })
+	b := Remember(src, p, ms)
+	put(t, src.Real, "clean.py=x", "test=x", "src/clean.py=x", "a/b/c=x")
+	want := []Finding{{Rel: "clean.py", Problem: "it is new, and filter.x.clean in .git/config names it"}}
+	if diff := cmp.Diff(want, b.Look(t.Context())); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -39,6 +39,8 @@ type Match struct {
 	Absent bool   // it does not exist yet: Placeholders.Make makes it
 	Text   string // what its placeholder holds
 
+	missing bool // it is watched for coming into being
+
 	kinds kindsOf // of a repository that code may write in: what is in it
 }
 

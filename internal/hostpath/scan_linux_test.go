@@ -226,6 +226,8 @@ func TestScanConfigTargets(t *testing.T) {
 		{"hooks that are missing", []string{"tools/x"}, "[core]\nhooksPath = tools/hooks", []string{"keep tools/hooks/?", "pin tools/"}},
 		{"all of it missing", nil, "[core]\nhooksPath = a/b/c", []string{"keep a/?"}},
 		{"an absolute path", []string{"h/x"}, "[core]\nhooksPath = %s/h", []string{"keep h/"}},
+		{"a program that is missing", []string{"tools/x"}, "[core]\nfsmonitor = tools/watch", []string{"keep tools/watch?", "pin tools/"}},
+		{"one that a shell runs", nil, "[alias]\nx = !tools/watch", []string{"keep tools/?"}},
 		{"below the home folder", []string{"h/x"}, "[core]\nhooksPath = ~/h", []string{"keep h/"}},
 		{"below the home folder, for a shell", []string{"h/x"}, "[diff]\nexternal = \"${HOME}/%b/h/x\"", []string{"keep h/x", "pin h/"}},
 		{"the same", []string{"h/x"}, "[diff]\nexternal = $HOME/%b/h/x", []string{"keep h/x", "pin h/"}},

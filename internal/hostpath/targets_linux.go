@@ -326,7 +326,11 @@ func (s *scan) keepTarget(at string, t gitTarget, why string) error {
 		last := i == len(parts)-1
 		fd, err := openPath(int(s.root.File.Fd()), rel, beneath)
 		switch {
-		case missing(err) && t.command:
+		case missing(err) && t.command && !t.program:
+			// Who makes it may have it run; it may also be a word that means something else.
+			if strings.ContainsAny(t.path, "/.") {
+				s.add(Match{Rel: at, Do: Watch, Why: why, missing: true})
+			}
 			return nil
 		case missing(err):
 			s.add(Match{Rel: rel, Dir: !last || t.dir, Do: Keep, Why: why, Absent: true})
