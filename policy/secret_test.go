@@ -60,6 +60,7 @@ func TestSecretLayers(t *testing.T) {
 		"the file's, about no host":      {"", "network: {allow: [api.example.com], upstream_ca: ca.pem}", Call{}, "none"},
 		"the file's authorities, beyond": {net, "network: {allow: [api.example.com], upstream_ca: ca.pem}", Call{}, "refused /p/system"},
 		"somebody else's":                {"", "", Call{Secrets: wish("KEY=env:K@api.example.com"), Actor: "guest"}, "refused built-in: secrets"},
+		"somebody else's, of a file":     {"", "", Call{Secrets: wish("KEY=file:/run/k@api.example.com"), Actor: "guest"}, "refused built-in: secrets"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := New(Options{System: parsed(t, "system", c.system), File: parsed(t, "file", c.file)})
