@@ -97,7 +97,7 @@ func matchAllowed(pattern []string, c *shell.Command) (named map[int]bool, ok bo
 			return nil, false
 		case p == "*":
 			spread = spread || c.Words[next].Split || c.Words[next].Many
-		case spread || !c.Words[next].Static || !matchWord(p, c.Words[next].Text):
+		case spread || !c.Words[next].Static || !Matches(p, c.Words[next].Text):
 			return nil, false
 		case option > 0 && takesValue(c, option) && !inNeed(c, next):
 			return nil, false // it may be the option's value, and the operand another
@@ -170,9 +170,9 @@ func findOption(p string, c *shell.Command, end int) []int {
 	for i, w := range c.Words[1:max(end, 1)] {
 		switch i++; {
 		case !w.Static || !isOption(w.Text):
-		case matchWord(p, w.Text):
+		case Matches(p, w.Text):
 			return []int{i}
-		case has && w.Text == name && i+1 < len(c.Words) && c.Words[i+1].Static && matchWord(value, c.Words[i+1].Text):
+		case has && w.Text == name && i+1 < len(c.Words) && c.Words[i+1].Static && Matches(value, c.Words[i+1].Text):
 			return []int{i, i + 1}
 		case w.Text[1] != '-' && p[1] != '-':
 			for j := 1; j < len(w.Text); j++ {
@@ -201,7 +201,7 @@ func findOption(p string, c *shell.Command, end int) []int {
 // it: a word that is not known counts as the one that is looked for.
 func mayBe(pattern string, c *shell.Command) bool {
 	words := strings.Fields(pattern)
-	if !matchWord(words[0], c.Name()) && !matchWord(words[0], shell.Base(c.Name())) {
+	if !Matches(words[0], c.Name()) && !Matches(words[0], shell.Base(c.Name())) {
 		return false
 	}
 	unknown := slices.ContainsFunc(c.Words[1:], func(w shell.Word) bool { return !w.Static })
@@ -225,7 +225,7 @@ func mayBe(pattern string, c *shell.Command) bool {
 			if w.Static && isOption(w.Text) {
 				continue
 			}
-			found = !w.Static || matchWord(p, w.Text)
+			found = !w.Static || Matches(p, w.Text)
 			// The first operand is the first word that is no option and no value of one.
 			if first && !found && (c.Sub > 0 || next == 1 || !isOption(c.Words[next-1].Text)) {
 				return false
@@ -258,24 +258,4 @@ func hasOption(p string, c *shell.Command) bool {
 		}
 	}
 	return true
-}
-
-// matchWord: * in p is any text.
-func matchWord(p, s string) bool {
-	parts := strings.Split(p, "*")
-	if len(parts) == 1 {
-		return p == s
-	}
-	if !strings.HasPrefix(s, parts[0]) {
-		return false
-	}
-	s = s[len(parts[0]):]
-	for _, part := range parts[1 : len(parts)-1] {
-		i := strings.Index(s, part)
-		if i < 0 {
-			return false
-		}
-		s = s[i+len(part):]
-	}
-	return strings.HasSuffix(s, parts[len(parts)-1])
 }

@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/caisson-run/caisson/policy/code"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/tool/params"
 )
@@ -127,24 +128,7 @@ func (f *File) ServerFile(s *Server) *File {
 func (f *File) Place(p Pos) string { return f.rule(p) }
 
 // Matches says whether name is of pattern, in which * stands for any text.
-func Matches(pattern, name string) bool {
-	parts := strings.Split(pattern, "*")
-	if len(parts) == 1 {
-		return pattern == name
-	}
-	rest, ok := strings.CutPrefix(name, parts[0])
-	if !ok {
-		return false
-	}
-	for _, p := range parts[1 : len(parts)-1] {
-		_, after, ok := strings.Cut(rest, p)
-		if !ok {
-			return false
-		}
-		rest = after
-	}
-	return strings.HasSuffix(rest, parts[len(parts)-1])
-}
+func Matches(pattern, name string) bool { return code.Matches(pattern, name) }
 
 const mostServers = 50
 

@@ -114,19 +114,19 @@ func module(entry, name string) bool {
 
 // below says whether a pattern of DenyCalls means a name: it, or what it is of.
 func below(pattern, name string) bool {
-	if glob(pattern, name) {
+	if Matches(pattern, name) {
 		return true
 	}
 	for i := range len(name) {
-		if name[i] == '.' && glob(pattern, name[:i]) {
+		if name[i] == '.' && Matches(pattern, name[:i]) {
 			return true
 		}
 	}
 	return false
 }
 
-// glob: * in p is any text.
-func glob(p, s string) bool {
+// Matches says whether the whole of s is of pattern p, in which * stands for any text.
+func Matches(p, s string) bool {
 	first, rest, wild := strings.Cut(p, "*")
 	if !wild {
 		return p == s
