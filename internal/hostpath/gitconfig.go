@@ -285,6 +285,13 @@ type gitTarget struct {
 	setting string
 }
 
+// namedEverywhere is what a configuration names that counts in all repositories, by a
+// path from the top of each working tree.
+type namedEverywhere struct {
+	target gitTarget
+	why    string
+}
+
 // homeIn writes the home folder as git does in paths. A shell reads the lines of commands.
 var homeIn = strings.NewReplacer("${HOME}/", "~/", "$HOME/", "~/")
 

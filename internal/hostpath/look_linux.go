@@ -26,6 +26,7 @@ type Baseline struct {
 	hidden       map[id]bool        // masked: as it was, wherever it is now
 	watched      map[string]string  // its print, by path
 	awaited      map[string]string  // what was missing → why it is told of when it is there
+	everywhere   []namedEverywhere  // what is run in new repositories, too
 	repositories map[string]kindsOf // those that code may write in, with their names
 
 	// For tests; 0 is the usual.
@@ -38,6 +39,7 @@ type Baseline struct {
 func Remember(root *Source, p *Placeholders, ms []Match) *Baseline {
 	b := &Baseline{root: root, placeholders: p, kept: map[string]bool{}, hidden: map[id]bool{}, watched: map[string]string{}, awaited: map[string]string{}, repositories: map[string]kindsOf{}}
 	for _, m := range ms {
+		b.everywhere = append(b.everywhere, m.everywhere...)
 		switch m.Do {
 		case Keep:
 			b.kept[m.Rel] = true
@@ -318,7 +320,7 @@ func (l *look) dotGit(dir int, rel string, e fs.DirEntry) error {
 	case err != nil:
 		return l.add(rel, "where it leads is unknown: "+err.Error())
 	}
-	return l.gitDirAt(fd, at)
+	return errors.Join(l.gitDirAt(fd, at), l.newTree(path.Dir(rel)))
 }
 
 // known says whether a path was, or lies in, something that was kept, or a repository.

@@ -370,3 +370,27 @@ func TestLookAtWhatCommandsName(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// In a new repository git runs what the user's configuration names from the top of each.
+func TestLookAtWhatTheUserHasGitRun(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("GIT_CONFIG_GLOBAL", "")
+	put(t, home, ".gitconfig=[core]\nhooksPath = tools/hooks\n[alias]\nx = log origin/main\n")
+	const why = ": it is in a new working tree, and core.hookspath in "
+	got := looked(t, ScanOptions{Protect: true}, append(repo(".git"), "tools/hooks/x"), func(dir string) {
+		change(t, dir, append(newRepository("a/.git"), "a/tools/hooks/pre-commit=x"))
+		change(t, dir, append(newRepository("b"), "b/tools->x", "c/.git=gitdir: ../b\n", "c/tools/hooks/pre-commit=x", "d/tools/hooks/pre-commit=x"))
+	}, nil)
+	plain := func(at string) string {
+		return "plain " + at + ": it is a new repository, whose configuration makes git run nothing"
+	}
+	names := "/.gitconfig names it"
+	want := []string{
+		"a/tools/hooks" + why + home + names, plain("a/.git"), "b/tools/hooks" + why + home + names, "b: it is a new repository: tools is a link",
+		"b/tools/hooks" + why + home + names, "b: it is a new repository: tools is a link", "c/tools/hooks" + why + home + names,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

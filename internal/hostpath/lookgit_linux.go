@@ -22,6 +22,9 @@ func (l *look) gitDir(dir int, rel string, entries []fs.DirEntry, before kindsOf
 	}
 	if before == nil {
 		g.config(dir, kinds)
+		if err := l.newTree(treeOf(rel)); err != nil {
+			return err
+		}
 	} else if !headIsPlain(dir) {
 		g.problem("its HEAD is gone or broken: git looks for another repository around it")
 	}
@@ -37,6 +40,35 @@ func (l *look) gitDir(dir int, rel string, entries []fs.DirEntry, before kindsOf
 		return l.add(rel, strings.Join(g.problems, "; "))
 	case before == nil && len(l.findings) < maxFindings:
 		l.findings = append(l.findings, Finding{Rel: rel, Problem: "it is a new repository, whose configuration makes git run nothing", Plain: true})
+	}
+	return nil
+}
+
+// treeOf is the working tree of a repository's own directory.
+func treeOf(gitDir string) string {
+	if IsGit(path.Base(gitDir)) {
+		return path.Dir(gitDir)
+	}
+	return gitDir
+}
+
+// newTree looks for what the user's configuration has git run in a new working tree.
+func (l *look) newTree(rel string) error {
+	for _, n := range l.b.everywhere {
+		at := path.Join(rel, n.target.path)
+		if at == "." || !fs.ValidPath(at) || l.b.kept[at] {
+			continue
+		}
+		fd, err := openPath(int(l.b.root.File.Fd()), at, beneath)
+		if missing(err) {
+			continue
+		}
+		if err == nil {
+			unix.Close(fd)
+		}
+		if err := l.add(at, "it is in a new working tree, and "+n.why); err != nil {
+			return err
+		}
 	}
 	return nil
 }

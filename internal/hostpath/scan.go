@@ -41,6 +41,9 @@ type Match struct {
 
 	missing bool // it is watched for coming into being
 
+	// everywhere, of the first match, is what is run in new repositories, too.
+	everywhere []namedEverywhere
+
 	kinds kindsOf // of a repository that code may write in: what is in it
 }
 

@@ -63,6 +63,9 @@ func Scan(ctx context.Context, root *Source, o ScanOptions) ([]Match, error) {
 		}
 	}
 	ms := settle(pinAbove(s.matches))
+	if len(ms) > 0 {
+		ms[0].everywhere = s.everywhere
+	}
 	if len(ms) > maxMatches {
 		return nil, s.unguarded(".", fmt.Sprintf("%d paths in it would have to be guarded, more than %d", len(ms), maxMatches))
 	}

@@ -8,13 +8,6 @@ import (
 	"strings"
 )
 
-// namedEverywhere is what a configuration names that counts in all repositories, by a
-// path from the top of each working tree.
-type namedEverywhere struct {
-	target gitTarget
-	why    string
-}
-
 // usersConfigs are the files of git's configuration that belong to no repository: the
 // system's, and those of who has caisson's environment.
 func usersConfigs() (out []string) {
