@@ -42,6 +42,9 @@ func gitEntry(name string) (kind gitKind, plain bool) {
 		k, plain := gitEntry(base)
 		return k, plain
 	}
+	if _, known := gitKinds[strings.ToLower(name)]; known {
+		return gitUnknown, false // HOOKS: some file systems take it for hooks
+	}
 	// ORIG_HEAD, MERGE_MSG, COMMIT_EDITMSG, BISECT_LOG: git's states have such names.
 	if strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == "" || strings.HasPrefix(name, "sharedindex.") || strings.HasPrefix(name, "index.") || strings.HasPrefix(name, "packed-refs.") {
 		return gitPlain, true

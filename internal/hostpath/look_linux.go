@@ -335,7 +335,8 @@ func (l *look) known(at string) (kept, repository bool) {
 }
 
 // gitDirAt looks at the directory fd, which it closes, if git takes it for a
-// repository, or took it for one before.
+// repository, or took it for one before. git init makes one of it, with the
+// configuration and the hooks that are there.
 func (l *look) gitDirAt(fd int, rel string) error {
 	f := dirFile(fd)
 	defer f.Close()
@@ -344,7 +345,8 @@ func (l *look) gitDirAt(fd int, rel string) error {
 		return err
 	}
 	before, known := l.b.repositories[rel]
-	if !known && !kinds.repository(int(f.Fd())) {
+	begun := kinds.has("config") || kinds.has("config.worktree") || kinds.has("hooks") || kinds.has("commondir")
+	if !known && !begun && !kinds.repository(int(f.Fd())) {
 		return nil
 	}
 	return l.gitDir(int(f.Fd()), rel, entries, before)

@@ -95,6 +95,8 @@ func TestLook(t *testing.T) {
 		{"a way through a link", nil, []string{"s/ln->../d/x", "s/.git=gitdir: ln/../e\n"}, []string{"s/.git: where it leads is unknown: ln/../e"}},
 		{"another tree of the own one", repo(".git"), []string{"s/.git=gitdir: ../.git\n"}, []string{"s/.git: it has the repository .git take what its configuration names from another directory"}},
 		{"with hooks", nil, newRepository("sub/.git", "hooks/post-checkout=x"), []string{"sub/.git: it is a new repository: it has hooks: post-checkout"}},
+		{"with hooks in another case", nil, newRepository("sub/.git", "HOOKS/post-checkout=x"), []string{"sub/.git: it is a new repository: HOOKS is new: caisson does not know which program reads it in .git"}},
+		{"begun", nil, []string{"sub/.git/hooks/post-checkout=x", "s/.git/" + fsmonitor}, []string{"s/.git: it is a new repository: its config sets core.fsmonitor", "sub/.git: it is a new repository: it has hooks: post-checkout"}},
 		{"with a rebase", nil, newRepository("sub/.git", "rebase-merge/git-rebase-todo=exec x"),
 			[]string{"sub/.git: it is a new repository: rebase-merge is new: git rebase --continue runs what its to-do list says"}},
 		{"with what nobody knows", nil, newRepository("sub/.git", "sl/config=x"), []string{"sub/.git: it is a new repository: sl is new: caisson does not know which program reads it in .git"}},
@@ -392,5 +394,22 @@ func TestLookAtWhatTheUserHasGitRun(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// What git takes for a repository is the file system's to say.
+func TestIsRepository(t *testing.T) {
+	names := map[string]uint32{"head": unix.S_IFREG, "Objects": unix.S_IFDIR, "refs": unix.S_IFDIR}
+	exact := func(name string) (uint32, bool) { mode, ok := names[name]; return mode, ok }
+	folding := func(name string) (uint32, bool) {
+		for is, mode := range names {
+			if strings.EqualFold(is, name) {
+				return mode, true
+			}
+		}
+		return 0, false
+	}
+	if isRepository(exact) || !isRepository(folding) || !(kindsOf{"head": 0}).hasHead() {
+		t.Error("the case of letters counts where it does not, or does not where it does")
 	}
 }

@@ -29,17 +29,43 @@ func (k kindsOf) is(name string, kind ...fs.FileMode) bool {
 }
 
 // repository says whether git takes the directory dir for a repository's own: .git, a
-// bare repository, what a .git file leads to. Git follows links there. Of objects and
-// refs it asks only whether it may execute them: an executable file is enough.
+// bare repository, what a .git file leads to. The file system is asked, which may take
+// head for HEAD.
 func (k kindsOf) repository(dir int) bool {
-	enough := func(name string) bool {
-		if kind, ok := k[name]; !ok || kind == fs.ModeDir || kind == fs.ModeSymlink {
-			return ok
-		}
+	return k.hasHead() && isRepository(func(name string) (mode uint32, ok bool) {
 		var st unix.Stat_t
-		return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&0o111 != 0
+		err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+		return st.Mode, err == nil
+	})
+}
+
+// hasHead says whether a file system may take one of the names for HEAD.
+func (k kindsOf) hasHead() bool {
+	if k.has("HEAD") {
+		return true
 	}
-	return k.is("HEAD", 0, fs.ModeSymlink) && (enough("objects") && enough("refs") || k.is("commondir", 0, fs.ModeSymlink))
+	for name := range k {
+		if IsHead(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// isRepository is repository by what a directory has under a name. Git follows links
+// there. Of objects and refs it asks only whether it may execute them: an executable file
+// is enough.
+func isRepository(has func(name string) (mode uint32, ok bool)) bool {
+	file := func(name string) bool {
+		mode, ok := has(name)
+		kind := mode & unix.S_IFMT
+		return ok && (kind == unix.S_IFREG || kind == unix.S_IFLNK)
+	}
+	enough := func(name string) bool {
+		mode, ok := has(name)
+		return ok && (mode&unix.S_IFMT == unix.S_IFDIR || mode&unix.S_IFMT == unix.S_IFLNK || mode&0o111 != 0)
+	}
+	return file("HEAD") && (enough("objects") && enough("refs") || file("commondir"))
 }
 
 // protect notes what in one directory has to be kept, existing or not, and
