@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/audit"
@@ -230,7 +231,7 @@ func (a *action) end(ctx context.Context, res *sandbox.Result, err error, stdout
 		if err != nil {
 			o.Error = err.Error()
 		}
-		a.log.add(a.run.s.o.Now(), a.run.call, &o)
+		a.log.add(time.Now(), a.run.call, &o)
 		a.err = a.op.End(ctx, o)
 	})
 	return a.err

@@ -90,7 +90,7 @@ func (r *run) build(ctx context.Context, a *admitted) (err error) {
 		a.env, err = r.adopt(m)
 		return err
 	}
-	if m := r.stock.take(r); m != nil {
+	if m := r.spare(); m != nil {
 		a.env = r.settle(m)
 		return nil
 	}
@@ -221,4 +221,13 @@ func (r *run) refuse(ctx context.Context, why error) (*sandbox.Result, error) {
 		return nil, why
 	}
 	return res, nil
+}
+
+// offerRoot takes the root that a template offers off a call whose policy has none: one
+// that goes on with it already insists. The call without root is another call, and is
+// decided by itself.
+func (r *run) offerRoot() {
+	if v, _ := r.verdict(); r.call.Sudo && v.Decision != policy.Allow {
+		r.call.Sudo, r.decided = false, nil
+	}
 }

@@ -29,7 +29,7 @@ func (r *run) withAgent(ctx context.Context, box sandbox.Instance, w *environmen
 	}
 	r.undo.Add(func(context.Context) error { client.Close(); return nil }) // the box goes next
 	began := time.Now()
-	stop := sampling(ctx, box, ex, mostBlind, r.blind)
+	stop := sampling(ctx, box, ex, maxBlind, r.blind)
 	exit, err := client.Run(ctx, ex)
 	stop()
 	res := &sandbox.Result{WallMS: time.Since(began).Milliseconds()}
@@ -181,3 +181,6 @@ func usageSoon(ctx context.Context, box sandbox.Instance) (sandbox.Usage, error)
 	defer cancel()
 	return box.Usage(ctx)
 }
+
+// readTime bounds one reading of usage.
+const readTime = 2 * time.Second

@@ -158,8 +158,8 @@ func TestSamplingBlind(t *testing.T) {
 		cares bool
 		after time.Duration // when it is ended; 0 is never
 	}{
-		"from the start":       {func(time.Duration) bool { return true }, true, mostBlind},
-		"later":                {func(since time.Duration) bool { return since > time.Minute }, true, time.Minute + mostBlind},
+		"from the start":       {func(time.Duration) bool { return true }, true, maxBlind},
+		"later":                {func(since time.Duration) bool { return since > time.Minute }, true, time.Minute + maxBlind},
 		"now and then":         {func(since time.Duration) bool { return since%(20*time.Second) > time.Second }, true, 0},
 		"nobody depends on it": {func(time.Duration) bool { return true }, false, 0},
 	} {
@@ -182,7 +182,7 @@ func TestSamplingBlind(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
-			stop := sampling(ctx, box, &sandbox.Exec{Sample: func(sandbox.Usage) {}, SampleEvery: 500 * time.Millisecond}, mostBlind, blind)
+			stop := sampling(ctx, box, &sandbox.Exec{Sample: func(sandbox.Usage) {}, SampleEvery: 500 * time.Millisecond}, maxBlind, blind)
 			<-ctx.Done()
 			stop()
 			if late := ended - c.after; late < 0 || late > time.Second {

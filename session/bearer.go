@@ -20,7 +20,7 @@ func (b *Sandboxes) Find(ctx context.Context, id string) (*Sandbox, *Key, error)
 	l := b.all[id]
 	b.mu.Unlock()
 	if l == nil || !l.there() {
-		return nil, nil, sandbox.Errorf(sandbox.ErrNotFound, "sandbox "+sandbox.Quoted(clip(id, 64)), "there is none")
+		return nil, nil, sandbox.Errorf(sandbox.ErrNotFound, "sandbox "+sandbox.Quoted(sandbox.Clip(id, 64)), "there is none")
 	}
 	k, err := b.ownerOf(ctx, l)
 	if err != nil {

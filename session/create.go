@@ -121,7 +121,7 @@ func (c *Create) check() error {
 	case c.Idle < 0:
 		return invalid("idle", "it is negative", "")
 	case !slices.Contains([]registry.Action{"", registry.Kill, registry.Pause, registry.PauseFiles}, c.OnTimeout):
-		return invalid("on timeout", fmt.Sprintf("%q is not known", clip(string(c.OnTimeout), 32)), "use kill, pause or pause-files")
+		return invalid("on timeout", fmt.Sprintf("%q is not known", sandbox.Clip(string(c.OnTimeout), 32)), "use kill, pause or pause-files")
 	case c.OnTimeout == registry.PauseFiles && c.AutoResume:
 		return invalid("on timeout", "what was paused without its memory does not wake by itself: whoever asked would meet nothing that runs", "leave auto-resume out, or keep the memory")
 	}
@@ -186,7 +186,7 @@ func (b *Sandboxes) wanted(k *Key, name string, c *Create, lifetime time.Duratio
 	if from == nil {
 		t, ok := b.o.Templates[rec.Template]
 		if !ok && rec.Template != BaseTemplate {
-			return nil, &sandbox.Error{Op: "template " + sandbox.Quoted(clip(rec.Template, mostName)), Kind: sandbox.ErrNotFound, Problem: "there is none", Hint: "take " + BaseTemplate}
+			return nil, &sandbox.Error{Op: "template " + sandbox.Quoted(sandbox.Clip(rec.Template, mostName)), Kind: sandbox.ErrNotFound, Problem: "there is none", Hint: "take " + BaseTemplate}
 		}
 		rec.Image, rec.Sudo = t.Image, t.Root
 	}
@@ -261,15 +261,6 @@ func (b *Sandboxes) createFrom(ctx context.Context, k *Key, name string, c Creat
 // starting is the call that starts the sandbox of rec.
 func (g *grant) starting(rec *registry.Sandbox, call *Call) *run {
 	return &run{s: g.session, call: call, id: newID(), kind: policy.StartSandbox, name: rec.ID, reach: rec.Reach, shown: rec.Placeholders}
-}
-
-// offerRoot takes the root that a template offers off a call whose policy has none: one
-// that goes on with it already insists. The call without root is another call, and is
-// decided by itself.
-func (r *run) offerRoot() {
-	if v, _ := r.verdict(); r.call.Sudo && v.Decision != policy.Allow {
-		r.call.Sudo, r.decided = false, nil
-	}
 }
 
 // begin lets a sandbox that was started go on by itself. The caller holds change.

@@ -24,6 +24,7 @@ type fileCall struct {
 
 	run   *run
 	key   *Key
+	grant *grant
 	op    *operation.Operation
 	leave func()
 }
@@ -51,11 +52,11 @@ func (f *Files) begin(ctx context.Context, kind policy.Kind, paths ...string) (_
 		}
 	}()
 	as, err := shown.as(f.user)
-	a := &fileCall{kind: kind, key: f.key, leave: l.unuse}
+	a := &fileCall{kind: kind, key: f.key, grant: g, leave: l.unuse}
 	a.run = &run{s: g.session, call: &Call{Door: f.door}, id: in.run.id, name: f.id, caps: in.caps}
 	a.run.intent = audit.Intent{
 		Actor: f.key.Actor(), Account: f.key.ID, Kind: string(kind), Sandbox: f.id, Isolation: in.run.plan.Isolation,
-		Policy: g.session.o.PolicyName, PolicySHA: g.session.o.Policy.Digest(),
+		Policy: g.options.PolicyName, PolicySHA: g.policy.Digest(),
 	}
 	if err != nil { // what a path would mean is not known
 		a.run.intent.User, a.run.intent.Params = f.user, fileParams(paths)
@@ -130,8 +131,8 @@ func (a *fileCall) allow(ctx context.Context, kind policy.Kind, p string) error 
 	call := &policy.Call{Kind: kind, Actor: a.key.Actor(), Path: p, Cwd: a.Dir, Tool: &policy.ToolCall{
 		Name: fileTool(kind), Args: map[string]any{"path": p, "sandbox_id": r.name}, Sandbox: r.name,
 	}}
-	v := r.s.o.Policy.Decide(call)
-	err := r.s.takeRates(ctx, a.key.ID, &v, a.key.Actor(), "")
+	v := a.grant.policy.Decide(call)
+	err := a.grant.session.takeRates(ctx, a.key.ID, &v, a.key.Actor(), "")
 	switch {
 	case v.Decision == policy.Allow && err == nil:
 		return nil
@@ -142,7 +143,7 @@ func (a *fileCall) allow(ctx context.Context, kind policy.Kind, p string) error 
 	case v.Decision != policy.Allow:
 		err = v.Err()
 	}
-	refused := &run{s: r.s, call: r.call, intent: r.intent}
+	refused := &run{s: a.grant.session, call: r.call, intent: r.intent}
 	refused.intent.Params = fileParams([]string{p})
 	return refused.failed(ctx, err)
 }

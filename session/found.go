@@ -56,10 +56,3 @@ func (r *run) tellFound(found *environment.Found, res *sandbox.Result) {
 	}
 	res.Findings = append(res.Findings, found.Findings...)
 }
-
-// tellFound says what was found where a sandbox has lived, to whoever runs caisson.
-func (b *Sandboxes) tellFound(id string, found *environment.Found) {
-	for _, f := range found.Findings {
-		b.o.Notice("sandbox " + id + ": finding: " + sandbox.Quoted(f.Text) + ": " + f.Problem)
-	}
-}

@@ -3,12 +3,15 @@
 package session
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/network"
 )
 
 // guard reads a running program's usage and holds what no kernel holds for
@@ -69,3 +72,33 @@ func (g *guard) sample(u sandbox.Usage) {
 		}
 	}
 }
+
+// watchable refuses rules about what the level does not measure here: they would
+// never fire.
+func (r *run) watchable(ctx context.Context, usage func(context.Context) (sandbox.Usage, error)) error {
+	rules := r.watchRules()
+	if len(rules) == 0 {
+		return nil
+	}
+	u, err := usage(ctx)
+	if err != nil {
+		return err
+	}
+	for _, rule := range rules {
+		if why := rule.Blind(u, r.plan.Limits); why != "" {
+			return cannotWatch(rule, why, "leave the rule out, or take another level")
+		}
+	}
+	return nil
+}
+
+// watchRules are those of the policy, and those of the call.
+func (r *run) watchRules() []policy.WatchRule { return slices.Concat(r.plan.Watch, r.call.Watch) }
+
+func cannotWatch(rule policy.WatchRule, why, hint string) error {
+	return &sandbox.Error{Op: "watch rule " + sandbox.Quoted(rule.When), Kind: sandbox.ErrUnsupported, Problem: why, Hint: hint, Rule: network.RuleFrom(rule.From)}
+}
+
+// maxBlind is how long a sandbox may go on whose use cannot be read while
+// something depends on it.
+const maxBlind = 30 * time.Second

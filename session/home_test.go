@@ -211,3 +211,13 @@ func (c charged) check(actor, account, kind string) {
 		c.t.Errorf("%s of %s is charged to nobody", kind, actor)
 	}
 }
+
+// fileWith writes a file with a text and gives its path.
+func fileWith(t *testing.T, name, text string) string {
+	t.Helper()
+	p := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}

@@ -54,6 +54,7 @@ type inside struct {
 	client *guest.Client // the living's mu guards it, once that has it
 	env    *environment.Environment
 	grant  *grant
+	made   *stocked // the one made ahead that it was; nil without
 	caps   sandbox.Capabilities
 	before time.Duration // CPU time that it used in its life before this start
 	used   *atomic.Int64 // ns of CPU time in its whole life, when it was last read
@@ -154,10 +155,15 @@ func (l *living) keep(ctx context.Context, change func(*registry.Sandbox)) error
 // written down in the directory kept. What it makes is undone when it fails, and a
 // refusal is an error of kind ErrDenied.
 func (b *Sandboxes) boot(ctx context.Context, l *living, g *grant, r *run, kept string) (*inside, *admitted, error) {
-	if kept == "" {
-		r.stock = b.stock
-	}
 	in := &inside{run: r, grant: g, before: l.record().CPU, used: new(atomic.Int64)}
+	if kept == "" {
+		r.spares = func(r *run) *spare {
+			if in.made = b.stock.take(g, r); in.made == nil {
+				return nil
+			}
+			return in.made.spare
+		}
+	}
 	in.gone, in.leave = context.WithCancelCause(context.Background())
 	a, res, err := r.admit(ctx)
 	if a != nil {
@@ -202,11 +208,6 @@ func (in *inside) close(ctx context.Context) error {
 	return in.run.undo.Run(ctx)
 }
 
-// denied is a refusal as an error.
-func denied(op string, res *sandbox.Result) error {
-	return &sandbox.Error{Op: op, Kind: sandbox.ErrDenied, Problem: res.Reason, Hint: res.Hint, Rule: res.Rule}
-}
-
 // start has the level make the sandbox, and waits until its agent answers.
 func (in *inside) start(ctx context.Context, d sandbox.Driver, kept string) (err error) {
 	r := in.run
@@ -220,9 +221,9 @@ func (in *inside) start(ctx context.Context, d sandbox.Driver, kept string) (err
 		}
 		go watchNetwork(in.gone, r.net, in.leave)
 	}
-	if m := r.stocked; m != nil { // it runs, and its agent answers
+	if m := in.made; m != nil { // it runs, and its agent answers
 		in.box, in.client = m.box, m.client
-		if err := r.narrow(ctx, m); err != nil {
+		if err := r.narrow(ctx, m.spare); err != nil {
 			return err
 		}
 		if id := in.identity(); !maps.Equal(id.Env, m.told) {
@@ -247,7 +248,7 @@ func (in *inside) start(ctx context.Context, d sandbox.Driver, kept string) (err
 		return err
 	}
 	in.box = box
-	r.undo.Add(bounded(r.s.o.EndLimit, box.Destroy))
+	r.undo.Add(bounded(in.grant.options.EndLimit, box.Destroy))
 	if in.client, err = in.connect(ctx); err != nil {
 		return err
 	}
@@ -399,4 +400,11 @@ func (b *Sandboxes) endFor(ctx context.Context, l *living, why *ending) error {
 	}
 	b.tell(l.record(), "ended")
 	return errors.Join(errs...)
+}
+
+// tellFound says what was found where a sandbox has lived, to whoever runs caisson.
+func (b *Sandboxes) tellFound(id string, found *environment.Found) {
+	for _, f := range found.Findings {
+		b.o.Notice("sandbox " + id + ": finding: " + sandbox.Quoted(f.Text) + ": " + f.Problem)
+	}
 }

@@ -56,7 +56,7 @@ func (b *logbook) add(at time.Time, call *Call, o *audit.Outcome) {
 		l.Status, l.ExitCode, l.Signal, l.Reason = r.Status, r.ExitCode, r.Signal, r.Reason
 	}
 	for i, a := range l.Argv {
-		l.Argv[i] = clip(a, 4<<10)
+		l.Argv[i] = sandbox.Clip(a, 4<<10)
 	}
 	l.Argv = l.Argv[:min(len(l.Argv), 16)]
 	b.mu.Lock()

@@ -27,7 +27,7 @@ func (b *Sandboxes) Run(ctx context.Context, k *Key, template string, call *Call
 	template = cmp.Or(template, BaseTemplate)
 	t, ok := b.o.Templates[template]
 	if !ok && template != BaseTemplate {
-		return nil, &sandbox.Error{Op: "template " + sandbox.Quoted(clip(template, mostName)), Kind: sandbox.ErrNotFound, Problem: "there is none", Hint: "take " + BaseTemplate}
+		return nil, &sandbox.Error{Op: "template " + sandbox.Quoted(sandbox.Clip(template, mostName)), Kind: sandbox.ErrNotFound, Problem: "there is none", Hint: "take " + BaseTemplate}
 	}
 	g, err := b.oneShots(k)
 	if err != nil {
@@ -61,7 +61,7 @@ func (b *Sandboxes) oneShots(k *Key) (*grant, error) {
 	if g.once != nil {
 		return g.once, nil
 	}
-	o := g.session.o
+	o := g.options
 	if o.Policy, err = policy.New(policy.Options{System: b.o.System, File: b.o.Policies[k.Policy]}); err != nil {
 		return nil, err
 	}
@@ -69,7 +69,6 @@ func (b *Sandboxes) oneShots(k *Key) (*grant, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.swept = true
-	g.once = &grant{session: s, policy: o.Policy, profile: g.profile}
+	g.once = &grant{session: s, options: o, policy: o.Policy, profile: g.profile}
 	return g.once, nil
 }

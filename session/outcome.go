@@ -140,3 +140,8 @@ func cutShort(ctx context.Context) bool {
 	var e *ending
 	return errors.As(context.Cause(ctx), &e)
 }
+
+// denied is a refusal as an error.
+func denied(op string, res *sandbox.Result) error {
+	return &sandbox.Error{Op: op, Kind: sandbox.ErrDenied, Problem: res.Reason, Hint: res.Hint, Rule: res.Rule}
+}

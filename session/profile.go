@@ -98,6 +98,7 @@ type grantName struct{ policy, profile string }
 // grant is what it stands for.
 type grant struct {
 	session *Session
+	options Options // of session
 	policy  *policy.Policy
 	profile Profile
 	once    *grant // for sandboxes of one call; nil until the first, b.mu guards it
@@ -141,12 +142,12 @@ func (b *Sandboxes) grant(k *Key) (*grant, error) {
 			read = append(read, f.Reads()...)
 		}
 	}
-	s, err := New(Options{Drivers: b.o.Drivers, Policy: p, PolicyName: policyName, Read: append(read, b.o.Read...), Journal: b.o.Journal, State: b.o.State, Rates: b.o.Registry, Boot: b.o.Boot, Approvals: b.o.Approvals, Outlive: b.o.Grace > 0, EndLimit: b.o.EndLimit})
+	o := Options{Drivers: b.o.Drivers, Policy: p, PolicyName: policyName, Read: append(read, b.o.Read...), Journal: b.o.Journal, State: b.o.State, Rates: b.o.Registry, Boot: b.o.Boot, Approvals: b.o.Approvals, Outlive: b.o.Grace > 0, EndLimit: b.o.EndLimit, Swept: true}
+	s, err := New(o)
 	if err != nil {
 		return nil, err
 	}
-	s.swept = true // by OpenSandboxes
-	g := &grant{session: s, policy: p, profile: profile.withDefaults()}
+	g := &grant{session: s, options: o, policy: p, profile: profile.withDefaults()}
 	b.grants[name] = g
 	b.writes.know(k, g.profile.Quota.Records)
 	return g, nil

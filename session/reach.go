@@ -4,7 +4,6 @@ package session
 
 import (
 	"context"
-	"slices"
 
 	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/policy"
@@ -130,27 +129,4 @@ func (b *Sandboxes) carryNetwork(ctx context.Context, l *living, plan *policy.Pl
 		return err
 	}
 	return in.run.net.Change(ctx, rules)
-}
-
-// reaching is a call that asks for another network.
-func reaching(c *Call, reach *registry.Reach) *Call {
-	if reach == nil {
-		return c
-	}
-	other := *c
-	other.Network, other.NetworkDeny, other.NoNetwork = slices.Clone(reach.Allow), slices.Clone(reach.Deny), reach.None
-	return &other
-}
-
-// inForce is what the network of the run lets through: its plan's, unless it was
-// changed since the sandbox was first made.
-func (r *run) inForce() (*policy.PlanNetwork, error) {
-	if r.reach == nil {
-		return r.plan.Network, nil
-	}
-	v := r.s.o.Policy.Decide(&reaching(r.call, r.reach).Call)
-	if v.Decision != policy.Allow {
-		return nil, v.Err()
-	}
-	return v.Plan.Network, nil
 }

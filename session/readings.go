@@ -24,8 +24,6 @@ const (
 	readIdleEvery = time.Minute
 	// mostReadings are kept of each: an hour of a sandbox that is in use.
 	mostReadings = 720
-	// readTime bounds one reading.
-	readTime = 2 * time.Second
 )
 
 // series are the readings of one sandbox, from the oldest that is kept.

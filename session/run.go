@@ -27,11 +27,10 @@ type run struct {
 	kind policy.Kind // what the call is, where Source does not say; empty is RunCommand
 	name string      // what records call the sandbox; empty is id
 
-	ahead   bool     // there is no call yet: its sandbox is made for a pool
-	ready   *made    // the sandbox that was made ahead; nil without
-	oneshot bool     // its sandbox is for one program
-	stock   *stock   // where living ones are that were; nil without
-	stocked *stocked // the living one that was made ahead; nil without
+	ahead   bool              // there is no call yet: its sandbox is made for a pool
+	ready   *made             // the sandbox that was made ahead; nil without
+	oneshot bool              // its sandbox is for one program
+	spares  func(*run) *spare // where persistent ones are that were made ahead; nil without
 
 	decided *policy.Verdict // see verdict; nil until it is known
 
@@ -137,7 +136,7 @@ func (r *run) carryOut(parent context.Context, ex *sandbox.Exec, start func(cont
 		ex.Sample, ex.SampleEvery = g.sample, every
 	}
 	if g.depends() {
-		r.blind = func(err error) { end(blind(mostBlind, err)) }
+		r.blind = func(err error) { end(blind(maxBlind, err)) }
 	}
 
 	began := time.Now()

@@ -5,21 +5,16 @@ package session
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session/network"
 	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
 const (
-	// mostBlind is how long a sandbox may go on whose use cannot be read while
-	// something depends on it.
-	mostBlind = 30 * time.Second
 	// reportEvery bounds how often a rule that only reports is written down: what
 	// runs inside can make it fire with every other sample.
 	reportEvery = time.Minute
@@ -68,7 +63,7 @@ func (s *sampler) sample() {
 	u, err := s.in.usage(s.l.b.life)
 	now := s.l.b.o.Clock.Now()
 	if err != nil {
-		if long := now.Sub(s.read); long >= mostBlind {
+		if long := now.Sub(s.read); long >= maxBlind {
 			s.in.leave(blind(long, err))
 		}
 		return
@@ -122,30 +117,6 @@ func (in *inside) spent(ctx context.Context) time.Duration {
 // watchable refuses rules about what the level does not measure here: they would
 // never fire.
 func (in *inside) watchable(ctx context.Context) error { return in.run.watchable(ctx, in.usage) }
-
-func (r *run) watchable(ctx context.Context, usage func(context.Context) (sandbox.Usage, error)) error {
-	rules := r.watchRules()
-	if len(rules) == 0 {
-		return nil
-	}
-	u, err := usage(ctx)
-	if err != nil {
-		return err
-	}
-	for _, rule := range rules {
-		if why := rule.Blind(u, r.plan.Limits); why != "" {
-			return cannotWatch(rule, why, "leave the rule out, or take another level")
-		}
-	}
-	return nil
-}
-
-// watchRules are those of the policy, and those of the call.
-func (r *run) watchRules() []policy.WatchRule { return slices.Concat(r.plan.Watch, r.call.Watch) }
-
-func cannotWatch(rule policy.WatchRule, why, hint string) error {
-	return &sandbox.Error{Op: "watch rule " + sandbox.Quoted(rule.When), Kind: sandbox.ErrUnsupported, Problem: why, Hint: hint, Rule: network.RuleFrom(rule.From)}
-}
 
 // bound lets a sandbox's time end no later than its wall limit, which counts the
 // time that it runs, from when it was made.

@@ -251,7 +251,7 @@ func TestBlindSandboxEnds(t *testing.T) {
 	d.mu.Lock()
 	d.blind = errors.New("nobody answers")
 	d.mu.Unlock()
-	h.clock.move(mostBlind - 1)
+	h.clock.move(maxBlind - 1)
 	h.lives(t, s.ID)
 	h.clock.move(500 * time.Millisecond)
 	if res := h.endOf(t, s.ID); res.Status != sandbox.StatusError || !strings.Contains(res.Reason, "nobody answers") {

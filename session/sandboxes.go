@@ -366,7 +366,7 @@ func (b *Sandboxes) find(ctx context.Context, k *Key, id string) (*living, error
 	if l != nil && l.owner == k.ID && l.state() != "" {
 		return l, nil
 	}
-	e := &sandbox.Error{Op: "sandbox " + sandbox.Quoted(clip(id, 64)), Kind: sandbox.ErrNotFound, Problem: "there is none",
+	e := &sandbox.Error{Op: "sandbox " + sandbox.Quoted(sandbox.Clip(id, 64)), Kind: sandbox.ErrNotFound, Problem: "there is none",
 		Hint: "look for it in the list of sandboxes, where a key sees its own alone"}
 	if rec, err := b.o.Registry.Get(ctx, id); err == nil && rec.Owner == k.ID && rec.State == registry.Ended {
 		e.Problem, e.Hint = "it has ended: "+rec.Reason, ""
@@ -398,11 +398,4 @@ func (b *Sandboxes) Kill(ctx context.Context, k *Key, id string) error {
 		return l.gone()
 	}
 	return b.end(ctx, l, "it was killed by its owner")
-}
-
-func clip(s string, most int) string {
-	if len(s) > most {
-		return s[:most]
-	}
-	return s
 }

@@ -62,6 +62,9 @@ type Options struct {
 	// Outlive has sandboxes that live on made so that they may be let live on when
 	// this process is gone, where the level can.
 	Outlive bool
+	// Swept says that the caller has taken away what dead owners left; else the first call
+	// does.
+	Swept bool
 	// EndLimit is how long a level may take to end what it was told to end, before its
 	// caller gets an error; 40 seconds when 0.
 	EndLimit time.Duration
@@ -90,7 +93,7 @@ func New(o Options) (*Session, error) {
 		o.Now = time.Now
 	}
 	o.EndLimit = cmp.Or(o.EndLimit, defaultEndLimit)
-	return &Session{o: o}, nil
+	return &Session{o: o, swept: o.Swept}, nil
 }
 
 // driver finds a level by name.

@@ -5,7 +5,6 @@ package session
 import (
 	"context"
 	"errors"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session/environment"
 )
 
 // stock keeps living sandboxes ready, whose agents answer and in which nothing has
@@ -62,9 +60,7 @@ type stockKind struct {
 
 // stocked is a sandbox that waits.
 type stocked struct {
-	run    *run
-	env    *environment.Environment
-	shape  shape
+	*spare
 	box    sandbox.Instance
 	client *guest.Client
 	told   map[string]string // the variables that its agent knows
@@ -132,8 +128,8 @@ func (s *stock) poke() {
 // take gives away the oldest sandbox that was made as r's would be, or else one that
 // differs in what its network lets through, which it is told when it starts: see
 // [run.narrow]. nil when there is none.
-func (s *stock) take(r *run) *stocked {
-	if s == nil || r.question != nil { // people are asked about an environment that is made for them
+func (s *stock) take(g *grant, r *run) *stocked {
+	if s == nil {
 		return nil
 	}
 	mine := livingShape(r)
@@ -142,7 +138,7 @@ func (s *stock) take(r *run) *stocked {
 	for _, same := range []func(a, b shape) bool{shape.equals, shape.equalsBeyondRules} {
 		for _, k := range s.kinds {
 			for i, m := range k.ready {
-				if m.alive() && m.run.s == r.s && same(m.shape, mine) {
+				if k.grant == g && m.alive() && same(m.shape, mine) {
 					k.ready = slices.Delete(k.ready, i, i+1)
 					s.state.Taken++
 					return m
@@ -152,42 +148,6 @@ func (s *stock) take(r *run) *stocked {
 	}
 	s.state.Missed++
 	return nil
-}
-
-func (s shape) equals(other shape) bool { return reflect.DeepEqual(s, other) }
-
-// equalsBeyondRules reports whether two networks, of which each has one, differ in
-// nothing but the entries that let connections through.
-func (s shape) equalsBeyondRules(other shape) bool {
-	return s.plan.Network != nil && other.plan.Network != nil && s.ruleless().equals(other.ruleless())
-}
-
-func (s shape) ruleless() shape {
-	n := *s.plan.Network
-	n.Allow, n.Deny, s.plan.Network = nil, nil, &n
-	s.call.Network, s.call.NetworkDeny = nil, nil
-	return s
-}
-
-// narrow puts the call's own entries in force in a sandbox that was made ahead with
-// others. Nothing has run in it, and nobody has it until that is done.
-func (r *run) narrow(ctx context.Context, m *stocked) error {
-	if reflect.DeepEqual(m.run.plan.Network, r.plan.Network) {
-		return nil
-	}
-	rules, err := r.credentials.Rules(r.plan.Network)
-	if err == nil {
-		err = r.net.Change(ctx, rules)
-	}
-	return err
-}
-
-// livingShape is what decides how a living sandbox is made. Who asks, and by which
-// door, does not: what the policy made of that is in the plan.
-func livingShape(r *run) shape {
-	s := r.shape()
-	s.call.Actor, s.call.Door = "", ""
-	return s
 }
 
 func (m *stocked) alive() bool {
@@ -331,14 +291,14 @@ func (s *stock) make(ctx context.Context, k *stockKind) (_ *stocked, err error) 
 	if err != nil {
 		return nil, inTime(err)
 	}
-	r.undo.Add(bounded(r.s.o.EndLimit, box.Destroy))
+	r.undo.Add(bounded(k.grant.options.EndLimit, box.Destroy))
 	in := &inside{run: r, box: box, env: w}
 	client, err := in.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	r.undo.Add(func(context.Context) error { client.Close(); return nil }) // the box goes next
-	return &stocked{run: r, env: w, shape: livingShape(r), box: box, client: client, told: in.identity().Env, born: time.Now()}, nil
+	return &stocked{spare: &spare{run: r, env: w, shape: livingShape(r)}, box: box, client: client, told: in.identity().Env, born: time.Now()}, nil
 }
 
 func (s *stock) destroy(m *stocked) {
@@ -385,17 +345,4 @@ func (b *Sandboxes) Stock() StockState {
 		state.Waiting += len(k.ready)
 	}
 	return state
-}
-
-// settle makes a sandbox that was made ahead this call's own. Only what is the
-// call's alone is filled in; the agent is told of it when the call is recorded.
-func (r *run) settle(m *stocked) *environment.Environment {
-	r.undo.Add(m.run.undo.Run)
-	r.stocked = m
-	r.id, r.call.ID, r.dir = m.run.id, m.run.id, m.run.dir
-	r.credentials = r.newCredentials()
-	r.net, r.hosts, r.without = m.run.net, r.plan.Network.Hosts(), r.plan.Network.Denied()
-	w := *m.env
-	w.Exec = &sandbox.Exec{Dir: w.Dir, Env: r.variables(&w)}
-	return &w
 }

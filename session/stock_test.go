@@ -149,7 +149,7 @@ func (u unheard) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instanc
 // call that it is given to; one whose router is to have secrets is not, and none whose
 // network has ended.
 func TestStockWithNetwork(t *testing.T) {
-	secret := file(t, "secret", "s3cret")
+	secret := fileWith(t, "secret", "s3cret")
 	policies := map[string]*policy.File{}
 	for name, text := range map[string]string{
 		"net":    "network: {allow: [example.com]}",

@@ -4,9 +4,6 @@ package session
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -39,28 +36,6 @@ func (in *inside) life() *registry.Life {
 		Run: r.id, World: r.made, User: in.env.Spec.User, Dir: in.env.Dir, Search: slices.Clone(in.env.Search),
 		Env: slices.Clone(in.env.ImageEnv), Trust: maps.Clone(in.env.Trust),
 	}
-}
-
-// environmentDigest is of what the policy has a sandbox's environment made of, which no change
-// of the policy reaches once it is made. Its network, variables and rules are not
-// among it: those are decided as it goes; and of its commands what the level holds.
-func (r *run) environmentDigest() string {
-	if !r.s.o.Outlive && r.life == nil {
-		return "" // nobody will ask
-	}
-	p := &r.plan
-	var programs []string
-	if p.Commands != nil && r.caps.Executables {
-		programs = append(programs, p.Commands.Programs...)
-	}
-	b, err := json.Marshal([]any{
-		p.Isolation, p.Limits, p.Limits.Explicit, p.Workspace, p.Mounts, p.Toolchains, p.Rootfs, p.Image, p.Writable, p.Deny, p.Root, p.BestEffort, r.call.Sudo && r.caps.Root, programs,
-	})
-	if err != nil {
-		return "" // which is no environment's
-	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
 }
 
 // survive tells the level how long a sandbox that runs may live on without this

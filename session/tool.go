@@ -5,6 +5,7 @@ package session
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
@@ -60,12 +61,16 @@ type ToolAnswer struct {
 	Result *sandbox.Result
 }
 
-// Tools are the tools that CallTool may be asked for. Those about living sandboxes
-// are not among them: see [Sandboxes.Tools].
-func (s *Session) Tools() []*tool.Tool {
-	var out []*tool.Tool
+// Tools are the tools that CallTool may be asked for: those about persistent sandboxes are
+// not among them.
+func (s *Session) Tools() []*tool.Tool { return s.tools(false) }
+
+// ToolsIn are the tools that CallToolIn may be asked for.
+func (s *Session) ToolsIn() []*tool.Tool { return s.tools(true) }
+
+func (s *Session) tools(persistent bool) (out []*tool.Tool) {
 	for _, t := range s.o.Policy.Tools().List() {
-		if c, ok := carriers()[t.Name]; t.Command != nil || t.HTTP != nil || ok && !c.living {
+		if c, ok := carriers()[t.Name]; t.Command != nil || t.HTTP != nil || ok && (persistent || !c.living) {
 			out = append(out, t)
 		}
 	}
@@ -81,50 +86,46 @@ func (s *Session) Tools() []*tool.Tool {
 // [policy.Misfit] for those that do not fit;
 // ErrUnsupported for a tool about sandboxes that live on.
 func (s *Session) CallTool(ctx context.Context, c *ToolCall) (*ToolAnswer, error) {
-	return (&toolRun{call: c, session: s, actor: c.Actor}).do(ctx)
+	return (&toolRun{call: c, session: s, actor: c.Actor, account: c.Actor}).do(ctx)
 }
 
-// Tools are the tools that a key may call here.
-func (b *Sandboxes) Tools(k *Key) ([]*tool.Tool, error) {
-	g, err := b.grant(k)
-	if err != nil {
-		return nil, err
-	}
-	var out []*tool.Tool
-	for _, t := range g.policy.Tools().List() {
-		if _, ok := carriers()[t.Name]; ok || t.Command != nil || t.HTTP != nil {
-			out = append(out, t)
-		}
-	}
-	return out, nil
+// Boxes are the persistent sandboxes of one key, in which tools are carried out.
+type Boxes interface {
+	// Run runs a call in a sandbox of its own, and Exec in the sandbox id.
+	Run(ctx context.Context, call *Call, io IO) (*sandbox.Result, error)
+	Exec(ctx context.Context, id string, call *Call, io IO) (*sandbox.Result, error)
+	// Tool carries out a tool that starts no program. It was decided and recorded; the
+	// path of a file is a decision of its own, since only the sandbox says what it means.
+	Tool(ctx context.Context, u *ToolUse) (map[string]any, error)
 }
 
-// CallTool carries a tool out for a key: in the sandbox that its argument
-// sandbox_id names, or in one of its own. See [Session.CallTool].
-func (b *Sandboxes) CallTool(ctx context.Context, k *Key, c *ToolCall) (*ToolAnswer, error) {
-	g, err := b.grant(k)
-	if err != nil {
-		return nil, err
-	}
-	t := &toolRun{call: c, session: g.session, boxes: b, key: k, actor: k.Actor()}
-	t.call.Operator = false
-	return t.do(ctx)
+// ToolUse is a tool that starts no program, on its way.
+type ToolUse struct {
+	Name    string
+	Sandbox string // empty is none
+	Door    string
+	Args    Args
+	// Judge decides a path of a file inside.
+	Judge func(kind policy.Kind, path, dir string) error
+}
+
+// CallToolIn is CallTool for a key: in the sandbox of boxes that its argument sandbox_id
+// names, or in one of its own. account is whose rates it counts for, and actor who asks.
+func (s *Session) CallToolIn(ctx context.Context, boxes Boxes, account, actor string, c *ToolCall) (*ToolAnswer, error) {
+	c.Operator = false
+	return (&toolRun{call: c, session: s, boxes: boxes, account: account, actor: actor}).do(ctx)
+}
+
+// RefuseToolFor is RefuseTool for a key.
+func (s *Session) RefuseToolFor(ctx context.Context, account, actor string, c *ToolCall) error {
+	return (&toolRun{call: c, session: s, account: account, actor: actor}).notOffered(ctx)
 }
 
 // RefuseTool records a call of a tool that its door does not offer: who looks for
 // tools leaves a trace, too. Its arguments are not recorded; nobody has said which of
 // them are to be in no record.
 func (s *Session) RefuseTool(ctx context.Context, c *ToolCall) error {
-	return (&toolRun{call: c, session: s, actor: c.Actor}).notOffered(ctx)
-}
-
-// RefuseTool is the same, for a key.
-func (b *Sandboxes) RefuseTool(ctx context.Context, k *Key, c *ToolCall) error {
-	g, err := b.grant(k)
-	if err != nil {
-		return err
-	}
-	return (&toolRun{call: c, session: g.session, boxes: b, key: k, actor: k.Actor()}).notOffered(ctx)
+	return (&toolRun{call: c, session: s, actor: c.Actor, account: c.Actor}).notOffered(ctx)
 }
 
 func (t *toolRun) notOffered(ctx context.Context) error {
@@ -137,13 +138,13 @@ func (t *toolRun) notOffered(ctx context.Context) error {
 type toolRun struct {
 	call    *ToolCall
 	session *Session
-	boxes   *Sandboxes // nil: there are none that live on
-	key     *Key
+	boxes   Boxes  // nil: there are none that live on
+	account string // whose rates it counts for, and whose records
 	actor   string
 
 	use        *policy.ToolCall
 	verdict    policy.Verdict
-	args       args
+	args       Args
 	definition string // of a server's tool
 	answers    string // with a call of one
 }
@@ -171,14 +172,6 @@ func (t *toolRun) do(ctx context.Context) (*ToolAnswer, error) {
 		return nil, t.refuse(ctx, &sandbox.Error{Op: "tool " + t.use.Name, Kind: sandbox.ErrUnsupported, Problem: "there are no sandboxes that live on here", Hint: "ask caisson serve, or caisson mcp"})
 	}
 	return carry.do(t, ctx)
-}
-
-// account is whose rates it counts for, and whose records.
-func (t *toolRun) account() string {
-	if t.key != nil {
-		return t.key.ID
-	}
-	return t.actor
 }
 
 // read finds the tool and reads its arguments.
@@ -216,7 +209,7 @@ func (t *toolRun) decided() *policy.Call {
 // intent is the record's beginning.
 func (t *toolRun) intent() audit.Intent {
 	in := audit.Intent{
-		Actor: t.actor, Account: t.account(), Kind: string(policy.CallTool), Sandbox: t.use.Sandbox,
+		Actor: t.actor, Account: t.account, Kind: string(policy.CallTool), Sandbox: t.use.Sandbox,
 		Policy: t.session.o.PolicyName, PolicySHA: t.session.o.Policy.Digest(),
 	}
 	toolIntent(&in, t.session.o.Policy, t.use)
@@ -313,11 +306,40 @@ var carriers = sync.OnceValue(func() map[string]carrier {
 	return map[string]carrier{
 		"run_code":       {do: (*toolRun).runCode},
 		"run_command":    {do: (*toolRun).runCommand},
-		"read_file":      {true, (*toolRun).readFile},
-		"write_file":     {true, (*toolRun).writeFile},
-		"list_files":     {true, (*toolRun).listFiles},
-		"create_sandbox": {true, (*toolRun).createSandbox},
-		"kill_sandbox":   {true, (*toolRun).killSandbox},
-		"list_sandboxes": {true, (*toolRun).listSandboxes},
+		"read_file":      {true, (*toolRun).inBoxes},
+		"write_file":     {true, (*toolRun).inBoxes},
+		"list_files":     {true, (*toolRun).inBoxes},
+		"create_sandbox": {true, (*toolRun).inBoxes},
+		"kill_sandbox":   {true, (*toolRun).inBoxes},
+		"list_sandboxes": {true, (*toolRun).inBoxes},
 	}
 })
+
+// inBoxes carries out a tool about persistent sandboxes.
+func (t *toolRun) inBoxes(ctx context.Context) (*ToolAnswer, error) {
+	if err := t.readContent(); err != nil {
+		return nil, t.refuse(ctx, err)
+	}
+	return t.recorded(ctx, func(ctx context.Context) (map[string]any, error) {
+		return t.boxes.Tool(ctx, &ToolUse{Name: t.use.Name, Sandbox: t.use.Sandbox, Door: t.call.Door, Args: t.args, Judge: t.judge})
+	})
+}
+
+// readContent refuses a file's content that is not what it says.
+func (t *toolRun) readContent() error {
+	if t.use.Name != string(policy.WriteFile) || t.args.text("encoding") != "base64" {
+		return nil
+	}
+	if _, err := base64.StdEncoding.DecodeString(t.args.text("content")); err != nil {
+		return &sandbox.Error{Op: "argument /content", Kind: sandbox.ErrInvalid, Problem: "it is not base64", Cause: err}
+	}
+	return nil
+}
+
+// judge decides the path of a file. What else the policy says of the tool was decided.
+func (t *toolRun) judge(kind policy.Kind, path, dir string) error {
+	if v := t.session.o.Policy.DecideTool(&policy.Call{Kind: kind, Actor: t.actor, Path: path, Cwd: dir}); v.Decision == policy.Deny {
+		return v.Err()
+	}
+	return nil
+}

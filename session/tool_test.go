@@ -174,25 +174,6 @@ func TestToolsRefuse(t *testing.T) {
 	}
 }
 
-// Without sandboxes that live on there are only tools that need none.
-func TestToolsOfASession(t *testing.T) {
-	s := newBench(t, &stub{}, nil)
-	for _, tool := range s.Tools() {
-		if tool.Name != "run_code" && tool.Name != "run_command" {
-			t.Errorf("%s is offered", tool.Name)
-		}
-	}
-	a, err := s.CallTool(t.Context(), &ToolCall{Name: "run_command", Args: []byte(`{"command":"true"}`), Actor: "tester"})
-	if err != nil || a.Failed {
-		t.Errorf("%+v, %v", a, err)
-	}
-	for name, arguments := range map[string]string{"list_sandboxes": ``, "run_command": `{"command":"true","sandbox_id":"i0"}`} {
-		if _, err := s.CallTool(t.Context(), &ToolCall{Name: name, Args: []byte(arguments)}); !errors.Is(err, sandbox.ErrUnsupported) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 // Who calls what a door does not offer leaves a record, without arguments.
 func TestRefuseTool(t *testing.T) {
 	h := newHome(t, nil)
@@ -327,25 +308,6 @@ func testToolRecords(t *testing.T, h *home) {
 	}
 	if diff := cmp.Diff(want, status); diff != "" {
 		t.Error(diff)
-	}
-}
-
-// A session that counts nothing does not pass a rate over.
-func TestRatesNeedAStore(t *testing.T) {
-	f, err := policy.Parse("/p.yaml", []byte(toolPolicy))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := policy.New(policy.Options{File: f})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := newBench(t, &stub{}, func(o *Options) { o.Policy = p })
-	if _, err := b.CallTool(t.Context(), &ToolCall{Name: "run_command", Args: []byte(`{"command":"true"}`)}); !errors.Is(err, sandbox.ErrUnsupported) || !strings.Contains(err.Error(), "2/min") {
-		t.Error(err)
-	}
-	if a, b := sinceBoot(), sinceBoot(); a.Boot != b.Boot || a.Boot == "" || b.Since < a.Since {
-		t.Errorf("%v, %v", a, b)
 	}
 }
 

@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// args are arguments of a tool that fit its schema: what has another type than
+// Args are arguments of a tool that fit its schema: what has another type than
 // asked for is not there.
-type args map[string]any
+type Args map[string]any
 
-func (a args) text(name string) string {
+func (a Args) text(name string) string {
 	s, _ := a[name].(string)
 	return s
 }
 
-func (a args) given(name string) bool {
+func (a Args) given(name string) bool {
 	_, ok := a[name]
 	return ok
 }
 
-func (a args) texts(name string) []string {
+func (a Args) texts(name string) []string {
 	list, _ := a[name].([]any)
 	out := make([]string, 0, len(list))
 	for _, v := range list {
@@ -33,7 +33,7 @@ func (a args) texts(name string) []string {
 	return out
 }
 
-func (a args) table(name string) map[string]string {
+func (a Args) table(name string) map[string]string {
 	m, _ := a[name].(map[string]any)
 	if len(m) == 0 {
 		return nil
@@ -46,7 +46,7 @@ func (a args) table(name string) map[string]string {
 }
 
 // whole is a whole number, which may be written 2.0.
-func (a args) whole(name string, otherwise int64) int64 {
+func (a Args) whole(name string, otherwise int64) int64 {
 	n, ok := a[name].(json.Number)
 	f, err := n.Float64()
 	if !ok || err != nil {
@@ -56,7 +56,7 @@ func (a args) whole(name string, otherwise int64) int64 {
 }
 
 // seconds is a time; 0 where none is given.
-func (a args) seconds(name string) time.Duration {
+func (a Args) seconds(name string) time.Duration {
 	n, ok := a[name].(json.Number)
 	f, err := n.Float64()
 	if !ok || err != nil || f <= 0 || f > math.MaxInt32 {

@@ -13,25 +13,105 @@ import (
 
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/tool"
 )
 
-// createSandbox carries out create_sandbox.
-func (t *toolRun) createSandbox(ctx context.Context) (*ToolAnswer, error) {
-	return t.recorded(ctx, func(ctx context.Context) (map[string]any, error) {
-		c := Create{
-			Door: t.call.Door, Template: t.args.text("template"), Timeout: t.args.seconds("timeout"),
-			Env: t.args.table("env"), Metadata: t.args.table("metadata"),
-		}
-		if t.args.given("network") {
-			c.Network = &NetworkWish{Allow: t.args.texts("network")}
-			c.Network.None = len(c.Network.Allow) == 0
-		}
-		s, err := t.boxes.Create(ctx, t.key, c)
-		if err != nil {
+// toolbox is the persistent sandboxes of one key, for tools.
+type toolbox struct {
+	boxes *Sandboxes
+	key   *Key
+}
+
+// Tools are the tools that a key may call here.
+func (b *Sandboxes) Tools(k *Key) ([]*tool.Tool, error) {
+	g, err := b.grant(k)
+	if err != nil {
+		return nil, err
+	}
+	return g.session.ToolsIn(), nil
+}
+
+// CallTool carries a tool out for a key: in the sandbox that its argument
+// sandbox_id names, or in one of its own. See [Session.CallTool].
+func (b *Sandboxes) CallTool(ctx context.Context, k *Key, c *ToolCall) (*ToolAnswer, error) {
+	g, err := b.grant(k)
+	if err != nil {
+		return nil, err
+	}
+	return g.session.CallToolIn(ctx, toolbox{b, k}, k.ID, k.Actor(), c)
+}
+
+// RefuseTool records a key's call of a tool that its frontend does not offer. See
+// [Session.RefuseTool].
+func (b *Sandboxes) RefuseTool(ctx context.Context, k *Key, c *ToolCall) error {
+	g, err := b.grant(k)
+	if err != nil {
+		return err
+	}
+	return g.session.RefuseToolFor(ctx, k.ID, k.Actor(), c)
+}
+
+// Run implements [Boxes]: with the limits of a run, and in the key's quota.
+func (t toolbox) Run(ctx context.Context, call *Call, io IO) (*sandbox.Result, error) {
+	return t.boxes.Run(ctx, t.key, "", call, io)
+}
+
+// Exec implements [Boxes].
+func (t toolbox) Exec(ctx context.Context, id string, call *Call, io IO) (*sandbox.Result, error) {
+	return t.boxes.Exec(ctx, t.key, id, call, io)
+}
+
+// Tool implements [Boxes].
+func (t toolbox) Tool(ctx context.Context, u *ToolUse) (map[string]any, error) {
+	switch u.Name {
+	case "create_sandbox":
+		return t.create(ctx, u)
+	case "kill_sandbox":
+		if err := t.boxes.Kill(ctx, t.key, u.Sandbox); err != nil {
 			return nil, err
 		}
-		return sandboxOutput(s), nil
-	})
+		return map[string]any{"sandbox_id": u.Sandbox, "ended": true}, nil
+	case "list_sandboxes":
+		return t.list(ctx, u)
+	}
+	in, leave, err := t.boxes.Enter(ctx, t.key, u.Sandbox)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	name := u.Args.text("path") // relative to the user's home
+	if !path.IsAbs(name) {
+		name = path.Join(in.User.Home, name)
+	}
+	name = path.Clean(name)
+	kind, do := policy.ReadFile, readTool
+	switch u.Name {
+	case "write_file":
+		kind, do = policy.WriteFile, writeTool
+	case "list_files":
+		do = listTool
+	}
+	if err := u.Judge(kind, name, in.Dir); err != nil {
+		return nil, err
+	}
+	return do(ctx, in, name, u.Args)
+}
+
+// create carries out create_sandbox.
+func (t toolbox) create(ctx context.Context, u *ToolUse) (map[string]any, error) {
+	c := Create{
+		Door: u.Door, Template: u.Args.text("template"), Timeout: u.Args.seconds("timeout"),
+		Env: u.Args.table("env"), Metadata: u.Args.table("metadata"),
+	}
+	if u.Args.given("network") {
+		c.Network = &NetworkWish{Allow: u.Args.texts("network")}
+		c.Network.None = len(c.Network.Allow) == 0
+	}
+	s, err := t.boxes.Create(ctx, t.key, c)
+	if err != nil {
+		return nil, err
+	}
+	return sandboxOutput(s), nil
 }
 
 // sandboxOutput is a sandbox in the words of the output schemas.
@@ -49,138 +129,88 @@ func sandboxOutput(s *Sandbox) map[string]any {
 	return out
 }
 
-// killSandbox carries out kill_sandbox.
-func (t *toolRun) killSandbox(ctx context.Context) (*ToolAnswer, error) {
-	return t.recorded(ctx, func(ctx context.Context) (map[string]any, error) {
-		if err := t.boxes.Kill(ctx, t.key, t.use.Sandbox); err != nil {
-			return nil, err
-		}
-		return map[string]any{"sandbox_id": t.use.Sandbox, "ended": true}, nil
-	})
-}
-
-// listSandboxes carries out list_sandboxes.
-func (t *toolRun) listSandboxes(ctx context.Context) (*ToolAnswer, error) {
-	return t.recorded(ctx, func(ctx context.Context) (map[string]any, error) {
-		p, err := t.boxes.List(ctx, t.key, Filter{Metadata: t.args.table("metadata"), Limit: int(t.args.whole("limit", 0)), Cursor: t.args.text("cursor")})
-		if err != nil {
-			return nil, err
-		}
-		all := []any{}
-		for _, s := range p.Sandboxes {
-			all = append(all, sandboxOutput(s))
-		}
-		out := map[string]any{"sandboxes": all}
-		if p.Next != "" {
-			out["next"] = p.Next
-		}
-		return out, nil
-	})
-}
-
-// inside carries out what asks a sandbox's agent about files.
-func (t *toolRun) inside(ctx context.Context, do func(ctx context.Context, in *Inside) (map[string]any, error)) (*ToolAnswer, error) {
-	return t.recorded(ctx, func(ctx context.Context) (map[string]any, error) {
-		in, leave, err := t.boxes.Enter(ctx, t.key, t.use.Sandbox)
-		if err != nil {
-			return nil, err
-		}
-		defer leave()
-		kind := policy.ReadFile
-		if t.use.Name == string(policy.WriteFile) {
-			kind = policy.WriteFile
-		}
-		// The path is a decision of its own, since only the sandbox says what it means. What
-		// else the policy says of the tool was decided.
-		if v := t.session.o.Policy.DecideTool(&policy.Call{Kind: kind, Actor: t.actor, Path: t.pathIn(in), Cwd: in.Dir}); v.Decision == policy.Deny {
-			return nil, v.Err()
-		}
-		return do(ctx, in)
-	})
-}
-
-// pathIn is an argument's path, which may be relative to the user's home.
-func (t *toolRun) pathIn(in *Inside) string {
-	p := t.args.text("path")
-	if !path.IsAbs(p) {
-		p = path.Join(in.User.Home, p)
+// list carries out list_sandboxes.
+func (t toolbox) list(ctx context.Context, u *ToolUse) (map[string]any, error) {
+	p, err := t.boxes.List(ctx, t.key, Filter{Metadata: u.Args.table("metadata"), Limit: int(u.Args.whole("limit", 0)), Cursor: u.Args.text("cursor")})
+	if err != nil {
+		return nil, err
 	}
-	return path.Clean(p)
+	all := []any{}
+	for _, s := range p.Sandboxes {
+		all = append(all, sandboxOutput(s))
+	}
+	out := map[string]any{"sandboxes": all}
+	if p.Next != "" {
+		out["next"] = p.Next
+	}
+	return out, nil
 }
 
-// defaultRead is how much read_file reads when nobody says.
+// defaultRead is how much read_file reads when nobody says, in bytes.
 const defaultRead = 1 << 20
 
-// readFile carries out read_file.
-func (t *toolRun) readFile(ctx context.Context) (*ToolAnswer, error) {
-	return t.inside(ctx, func(ctx context.Context, in *Inside) (map[string]any, error) {
-		name, limit := t.pathIn(in), t.args.whole("limit", defaultRead)
-		var b bytes.Buffer
-		_, err := in.agent.ReadFile(ctx, name, &b, limit)
-		longer := int64(b.Len()) == limit && errors.Is(err, sandbox.ErrInvalid)
-		if err != nil && !longer {
-			return nil, err
-		}
-		content := b.Bytes()
-		out := map[string]any{"path": name, "encoding": "text"}
-		if longer {
-			content, out["truncated"] = wholeRunes(content), true
-		}
-		out["size"], out["content"] = len(content), string(content)
-		if t.args.text("encoding") == "base64" || !utf8.Valid(content) {
-			out["encoding"], out["size"], out["content"] = "base64", b.Len(), base64.StdEncoding.EncodeToString(b.Bytes())
-		}
-		return out, nil
-	})
+// readTool carries out read_file.
+func readTool(ctx context.Context, in *Inside, name string, args Args) (map[string]any, error) {
+	limit := args.whole("limit", defaultRead)
+	var b bytes.Buffer
+	_, err := in.agent.ReadFile(ctx, name, &b, limit)
+	longer := int64(b.Len()) == limit && errors.Is(err, sandbox.ErrInvalid)
+	if err != nil && !longer {
+		return nil, err
+	}
+	content := b.Bytes()
+	out := map[string]any{"path": name, "encoding": "text"}
+	if longer {
+		content, out["truncated"] = wholeRunes(content), true
+	}
+	out["size"], out["content"] = len(content), string(content)
+	if args.text("encoding") == "base64" || !utf8.Valid(content) {
+		out["encoding"], out["size"], out["content"] = "base64", b.Len(), base64.StdEncoding.EncodeToString(b.Bytes())
+	}
+	return out, nil
 }
 
-// writeFile carries out write_file.
-func (t *toolRun) writeFile(ctx context.Context) (*ToolAnswer, error) {
-	content := []byte(t.args.text("content"))
-	if t.args.text("encoding") == "base64" {
+// writeTool carries out write_file.
+func writeTool(ctx context.Context, in *Inside, name string, args Args) (map[string]any, error) {
+	content := []byte(args.text("content"))
+	if args.text("encoding") == "base64" {
 		var err error
 		if content, err = base64.StdEncoding.DecodeString(string(content)); err != nil {
-			return nil, t.refuse(ctx, &sandbox.Error{Op: "argument /content", Kind: sandbox.ErrInvalid, Problem: "it is not base64", Cause: err})
+			return nil, err
 		}
 	}
-	return t.inside(ctx, func(ctx context.Context, in *Inside) (map[string]any, error) {
-		name := t.pathIn(in)
-		if err := in.agent.WriteFile(ctx, name, bytes.NewReader(content), sandbox.WriteOptions{}); err != nil {
-			return nil, err
-		}
-		return map[string]any{"path": name, "size": len(content)}, nil
-	})
+	if err := in.agent.WriteFile(ctx, name, bytes.NewReader(content), sandbox.WriteOptions{}); err != nil {
+		return nil, err
+	}
+	return map[string]any{"path": name, "size": len(content)}, nil
 }
 
-// mostEntries is how many entries list_files answers with.
-const mostEntries = 2000
+// maxEntries is how many entries list_files answers with.
+const maxEntries = 2000
 
-// listFiles carries out list_files.
-func (t *toolRun) listFiles(ctx context.Context) (*ToolAnswer, error) {
-	return t.inside(ctx, func(ctx context.Context, in *Inside) (map[string]any, error) {
-		name := t.pathIn(in)
-		found, err := in.agent.List(ctx, name, int(t.args.whole("depth", 1)))
-		if err != nil {
-			return nil, err
+// listTool carries out list_files.
+func listTool(ctx context.Context, in *Inside, name string, args Args) (map[string]any, error) {
+	found, err := in.agent.List(ctx, name, int(args.whole("depth", 1)))
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]any{"path": name}
+	if more := len(found) - maxEntries; more > 0 {
+		out["omitted"], found = more, found[:maxEntries]
+	}
+	entries := []any{}
+	for _, e := range found {
+		one := map[string]any{
+			"name": e.Name, "path": e.Path, "type": entryType(e.Kind), "size": e.Size,
+			"permissions": e.Permissions, "modified": e.ModTime.UTC().Format(time.RFC3339),
 		}
-		out := map[string]any{"path": name}
-		if more := len(found) - mostEntries; more > 0 {
-			out["omitted"], found = more, found[:mostEntries]
+		if e.Target != "" {
+			one["target"] = e.Target
 		}
-		entries := []any{}
-		for _, e := range found {
-			one := map[string]any{
-				"name": e.Name, "path": e.Path, "type": entryType(e.Kind), "size": e.Size,
-				"permissions": e.Permissions, "modified": e.ModTime.UTC().Format(time.RFC3339),
-			}
-			if e.Target != "" {
-				one["target"] = e.Target
-			}
-			entries = append(entries, one)
-		}
-		out["entries"] = entries
-		return out, nil
-	})
+		entries = append(entries, one)
+	}
+	out["entries"] = entries
+	return out, nil
 }
 
 func entryType(k sandbox.FileKind) string {

@@ -53,13 +53,13 @@ func (t *toolRun) declaredHTTP(ctx context.Context) (*ToolAnswer, error) {
 			c.argv[1] = spec.URL
 		}
 	}
-	c.Door, c.Actor, c.Operator, c.Tool, c.account = t.call.Door, t.actor, t.call.Operator, t.use, t.account()
+	c.Door, c.Actor, c.Operator, c.Tool, c.account = t.call.Door, t.actor, t.call.Operator, t.use, t.account
 	t.asked(c)
 	out, errs := &told{most: mostTold}, &told{most: 4 << 10}
 	io := IO{Stdin: bytes.NewReader(text), Stdout: out, Stderr: errs}
 	var res *sandbox.Result
 	if t.boxes != nil {
-		res, err = t.boxes.Run(ctx, t.key, "", c, io)
+		res, err = t.boxes.Run(ctx, c, io)
 	} else {
 		res, err = t.session.Do(ctx, c, io)
 	}
@@ -101,9 +101,9 @@ func (t *toolRun) fetched(res *sandbox.Result, out *told, spec tool.HTTPSpec) (*
 	}
 	if a.Problem != "" {
 		if n := res.Network; n != nil && n.Denied > 0 {
-			return nil, failed("its network let it go no further: "+clip(a.Problem, 500), "caisson audit show has what was refused, and by which rule")
+			return nil, failed("its network let it go no further: "+sandbox.Clip(a.Problem, 500), "caisson audit show has what was refused, and by which rule")
 		}
-		return nil, failed(clip(a.Problem, 500), "")
+		return nil, failed(sandbox.Clip(a.Problem, 500), "")
 	}
 	all := a.Body[:min(int64(len(a.Body)), spec.Response)]
 	body := all
@@ -120,7 +120,7 @@ func (t *toolRun) fetched(res *sandbox.Result, out *told, spec tool.HTTPSpec) (*
 	if len(a.Headers) > 0 && len(a.Headers) <= 32 {
 		headers := map[string]any{}
 		for name, v := range a.Headers {
-			headers[clip(name, 64)] = clip(v, 1<<10)
+			headers[sandbox.Clip(name, 64)] = sandbox.Clip(v, 1<<10)
 		}
 		o["headers"] = headers
 	}

@@ -80,7 +80,7 @@ func (t *toolRun) program(ctx context.Context, c *Call) (*ToolAnswer, error) {
 
 // start runs c in a sandbox, or in one of its own.
 func (t *toolRun) start(ctx context.Context, c *Call, id string, stdin io.Reader) (*ToolAnswer, error) {
-	c.Door, c.Actor, c.Operator, c.Tool, c.account = t.call.Door, t.actor, t.call.Operator, t.use, t.account()
+	c.Door, c.Actor, c.Operator, c.Tool, c.account = t.call.Door, t.actor, t.call.Operator, t.use, t.account
 	t.asked(c)
 	stdout, stderr := &tee{to: t.call.Stdout}, &tee{to: t.call.Stderr}
 	io := IO{Stdin: stdin, Stdout: stdout, Stderr: stderr}
@@ -88,13 +88,13 @@ func (t *toolRun) start(ctx context.Context, c *Call, id string, stdin io.Reader
 	var err error
 	switch {
 	case id == "" && t.boxes != nil:
-		res, err = t.boxes.Run(ctx, t.key, "", c, io) // with the limits of a run, and in the key's quota
+		res, err = t.boxes.Run(ctx, c, io) // with the limits of a run, and in the key's quota
 	case id == "":
 		res, err = t.session.Do(ctx, c, io)
 	case t.boxes == nil:
 		return nil, t.refuse(ctx, &sandbox.Error{Op: "sandbox_id", Kind: sandbox.ErrUnsupported, Problem: "there are no sandboxes that live on here", Hint: "leave sandbox_id out"})
 	default:
-		res, err = t.boxes.Exec(ctx, t.key, id, c, io)
+		res, err = t.boxes.Exec(ctx, id, c, io)
 	}
 	if err != nil {
 		return nil, err

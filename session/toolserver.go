@@ -99,7 +99,7 @@ func (s *Session) AdmitServerTool(ctx context.Context, c *ServerTool) (*Admitted
 	a := &Admitted{}
 	for _, name := range c.Names {
 		t := &toolRun{
-			call: &ToolCall{Name: name, Door: "mcp", Actor: c.Actor, Operator: true}, session: s, actor: c.Actor,
+			call: &ToolCall{Name: name, Door: "mcp", Actor: c.Actor, Operator: true}, session: s, actor: c.Actor, account: c.Actor,
 			use: &policy.ToolCall{Name: name, Server: c.Server, Args: c.Args}, definition: c.Definition, answers: c.Answers,
 		}
 		note, err := t.admit(ctx, s.o.Policy.Decide(t.decided()))
@@ -118,7 +118,7 @@ func (t *toolRun) admit(ctx context.Context, v policy.Verdict) (*audit.Approval,
 	if v.Decision == policy.Deny {
 		return nil, t.refuse(ctx, v.Err())
 	}
-	if err := t.session.takeRates(ctx, t.account(), &v, t.actor, t.call.Approval); err != nil {
+	if err := t.session.takeRates(ctx, t.account, &v, t.actor, t.call.Approval); err != nil {
 		return nil, t.refuse(ctx, err)
 	}
 	note, err := t.approve(ctx, v)
