@@ -388,19 +388,19 @@ func declares(file, name string) bool {
 }
 
 // TestOneRecorder holds that operations alone write calls into the record: session/operation does, and
-// session/records.go passes on what it has metered.
+// session/persistent/records.go passes on what it has metered.
 func TestOneRecorder(t *testing.T) {
 	writes, found := regexp.MustCompile(`(?i)(journal|log|record)\.(Begin|Refuse)\(`), 0
 	sources(t, func(path string, text []byte, _ *ast.File) {
 		if strings.HasSuffix(path, "_test.go") || under(path, "audit", "internal/tools") || !bytes.Contains(text, []byte(module+`/audit"`)) || !writes.Match(text) {
 			return
 		}
-		if found++; path != "session/records.go" {
+		if found++; path != "session/persistent/records.go" {
 			t.Errorf("%s writes records by itself; it should be an operation", path)
 		}
 	})
 	if found == 0 {
-		t.Error("not even session/records.go was found")
+		t.Error("not even session/persistent/records.go was found")
 	}
 }
 

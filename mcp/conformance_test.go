@@ -22,7 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // clients is where make test-mcp keeps the clients and servers from npm; "" where
@@ -238,11 +238,11 @@ func behindGateway(t *testing.T, fixture string, do func(url string)) {
 		return 0
 	})
 	g := b.make(`{name: s, command: [server], tools: ["*"], resources: ["*"], prompts: ["*"], client: [sampling, elicitation, roots, logging]}`)
-	h := NewHandler(HandlerOptions{Tools: func(*session.Key) Toolbox { return nil }, Authenticate: func(_ context.Context, token string) (*session.Key, error) {
+	h := NewHandler(HandlerOptions{Tools: func(*persistent.Key) Toolbox { return nil }, Authenticate: func(_ context.Context, token string) (*persistent.Key, error) {
 		if token != "mine" {
 			return nil, sandbox.ErrDenied
 		}
-		return &session.Key{ID: "k"}, nil
+		return &persistent.Key{ID: "k"}, nil
 	}})
 	h.servers["k"] = g.face
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -25,6 +25,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/tool"
 )
 
@@ -122,8 +123,8 @@ func (a *asked) connect(t *testing.T, road string, patience, bound time.Duration
 	client := sdk.NewClient(&sdk.Implementation{Name: "a client\x1b]0;", Version: "1"}, o)
 	var transport sdk.Transport
 	if way.http {
-		h := NewHandler(HandlerOptions{Version: "v0", Tools: func(*session.Key) Toolbox { return a },
-			Authenticate: func(context.Context, string) (*session.Key, error) { return &session.Key{ID: "k"}, nil }})
+		h := NewHandler(HandlerOptions{Version: "v0", Tools: func(*persistent.Key) Toolbox { return a },
+			Authenticate: func(context.Context, string) (*persistent.Key, error) { return &persistent.Key{ID: "k"}, nil }})
 		h.patience, h.bound = patience, bound
 		s := httptest.NewServer(h)
 		t.Cleanup(func() { s.Close(); h.Close(); http.DefaultTransport.(*http.Transport).CloseIdleConnections() })

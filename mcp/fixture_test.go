@@ -16,7 +16,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // TestFixtureServer is a daemon's endpoint whose server has what the conformance suite
@@ -37,11 +37,11 @@ func TestFixtureServer(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go watchedResourceUpdater(ctx, s)
-	h := NewHandler(HandlerOptions{Version: "v0", Tools: func(*session.Key) Toolbox { return nil }, Authenticate: func(_ context.Context, token string) (*session.Key, error) {
+	h := NewHandler(HandlerOptions{Version: "v0", Tools: func(*persistent.Key) Toolbox { return nil }, Authenticate: func(_ context.Context, token string) (*persistent.Key, error) {
 		if token != "mine" {
 			return nil, sandbox.ErrDenied
 		}
-		return &session.Key{ID: "k"}, nil
+		return &persistent.Key{ID: "k"}, nil
 	}})
 	h.servers["k"] = s
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

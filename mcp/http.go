@@ -15,7 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // firstStateless is the first version of the protocol without sessions. Versions
@@ -32,16 +32,16 @@ const (
 // HandlerOptions are the parts of a Handler.
 type HandlerOptions struct {
 	// Authenticate finds the key that a token is. Required.
-	Authenticate func(ctx context.Context, token string) (*session.Key, error)
+	Authenticate func(ctx context.Context, token string) (*persistent.Key, error)
 	// Tools are a key's. Required.
-	Tools   func(*session.Key) Toolbox
+	Tools   func(*persistent.Key) Toolbox
 	Version string
 	// HostIsKnown says that somebody has looked at the request's host already.
 	// Otherwise one that reaches this machine by loopback must name that.
 	HostIsKnown bool
 	// Bounded serves a request of a key's by next, within what the key may have
 	// under way; nil bounds nothing.
-	Bounded func(k *session.Key, w http.ResponseWriter, r *http.Request, next http.Handler)
+	Bounded func(k *persistent.Key, w http.ResponseWriter, r *http.Request, next http.Handler)
 }
 
 // Handler serves streamable HTTP, clients of all versions of the protocol at one
@@ -117,12 +117,12 @@ func (h *Handler) bounded(next http.HandlerFunc) http.Handler {
 }
 
 // keyOf is whose request it is.
-func keyOf(r *http.Request) (*session.Key, error) {
+func keyOf(r *http.Request) (*persistent.Key, error) {
 	info := auth.TokenInfoFromContext(r.Context())
 	if info == nil {
 		return nil, errors.New("there is no key")
 	}
-	k, ok := info.Extra["key"].(*session.Key)
+	k, ok := info.Extra["key"].(*persistent.Key)
 	if !ok {
 		return nil, errors.New("there is no key")
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -211,7 +212,7 @@ func (b *bench) make(entries ...string) *Gateway {
 	}
 	o := GatewayOptions{Pins: &Pins{Dir: filepath.Join(b.dir.Path(), "mcp")}, Actor: "me", Version: "v0", Notice: b.notice, Complaint: b.notice,
 		Backoff: func(int) time.Duration { return time.Millisecond }}
-	whole, err := policy.New(policy.Options{File: f, Defaults: session.LivingLimits()})
+	whole, err := policy.New(policy.Options{File: f, Defaults: persistent.LivingLimits()})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -219,7 +220,7 @@ func (b *bench) make(entries ...string) *Gateway {
 		b.t.Fatal(err)
 	}
 	for _, s := range f.Servers {
-		p, err := policy.New(policy.Options{File: f.ServerFile(s), Defaults: session.LivingLimits()})
+		p, err := policy.New(policy.Options{File: f.ServerFile(s), Defaults: persistent.LivingLimits()})
 		if err != nil {
 			b.t.Fatal(err)
 		}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/tool"
 )
 
@@ -31,11 +32,11 @@ type Toolbox interface {
 }
 
 // KeyTools are the tools of a key.
-func KeyTools(b *session.Sandboxes, k *session.Key) Toolbox { return keyTools{b, k} }
+func KeyTools(b *persistent.Sandboxes, k *persistent.Key) Toolbox { return keyTools{b, k} }
 
 type keyTools struct {
-	b *session.Sandboxes
-	k *session.Key
+	b *persistent.Sandboxes
+	k *persistent.Key
 }
 
 func (t keyTools) Tools() ([]*tool.Tool, error) { return t.b.Tools(t.k) }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/tool"
 )
 
@@ -154,10 +155,10 @@ func TestServerCancels(t *testing.T) {
 // endpoint serves two keys over HTTP.
 func endpoint(t *testing.T, b box) *httptest.Server {
 	t.Helper()
-	h := NewHandler(HandlerOptions{Version: "v0", Tools: func(*session.Key) Toolbox { return b },
-		Authenticate: func(_ context.Context, token string) (*session.Key, error) {
+	h := NewHandler(HandlerOptions{Version: "v0", Tools: func(*persistent.Key) Toolbox { return b },
+		Authenticate: func(_ context.Context, token string) (*persistent.Key, error) {
 			if token == "mine" || token == "other" {
-				return &session.Key{ID: "k" + token}, nil
+				return &persistent.Key{ID: "k" + token}, nil
 			}
 			return nil, sandbox.ErrDenied
 		}})
@@ -257,14 +258,14 @@ func TestEndpointSessions(t *testing.T) {
 // key is known, and no other.
 func TestBounded(t *testing.T) {
 	var seen []string
-	h := NewHandler(HandlerOptions{Version: "v0", Tools: func(*session.Key) Toolbox { return nil },
-		Authenticate: func(_ context.Context, token string) (*session.Key, error) {
+	h := NewHandler(HandlerOptions{Version: "v0", Tools: func(*persistent.Key) Toolbox { return nil },
+		Authenticate: func(_ context.Context, token string) (*persistent.Key, error) {
 			if token == "mine" {
-				return &session.Key{ID: "k"}, nil
+				return &persistent.Key{ID: "k"}, nil
 			}
 			return nil, sandbox.ErrDenied
 		},
-		Bounded: func(k *session.Key, w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+		Bounded: func(k *persistent.Key, w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 			seen = append(seen, k.ID)
 			w.WriteHeader(http.StatusTooManyRequests)
 		}})

@@ -15,8 +15,8 @@ import (
 
 // withAgent runs the program in a living sandbox, through the guest agent, and
 // takes the files out that the plan lets out.
-func (r *run) withAgent(ctx context.Context, box sandbox.Instance, w *environment.Environment, ex *sandbox.Exec) (*sandbox.Result, error) {
-	if err := r.watchable(ctx, box.Usage); err != nil {
+func (r *Invocation) withAgent(ctx context.Context, box sandbox.Instance, w *environment.Environment, ex *sandbox.Exec) (*sandbox.Result, error) {
+	if err := r.Watchable(ctx, box.Usage); err != nil {
 		return nil, err
 	}
 	conn, err := box.Dial(ctx)
@@ -27,14 +27,14 @@ func (r *run) withAgent(ctx context.Context, box sandbox.Instance, w *environmen
 	if err != nil {
 		return nil, err
 	}
-	r.undo.Add(func(context.Context) error { client.Close(); return nil }) // the box goes next
+	r.Undo.Add(func(context.Context) error { client.Close(); return nil }) // the box goes next
 	began := time.Now()
-	stop := sampling(ctx, box, ex, maxBlind, r.blind)
+	stop := sampling(ctx, box, ex, MaxBlind, r.blind)
 	exit, err := client.Run(ctx, ex)
 	stop()
 	res := &sandbox.Result{WallMS: time.Since(began).Milliseconds()}
 	r.figures(ctx, box, res)
-	if awaitEnd(ctx, box, exit, err) {
+	if AwaitEnd(ctx, box, exit, err) {
 		r.figures(ctx, box, res) // the last ones
 	}
 	if err := ended(ctx, box, res, exit, err); err != nil {
@@ -54,10 +54,10 @@ const (
 	killedMoment = 300 * time.Millisecond
 )
 
-// awaitEnd reports whether the sandbox has ended. It waits for that where the
+// AwaitEnd reports whether the sandbox has ended. It waits for that where the
 // program's end looks as if a limit had ended the sandbox under its feet; how the
 // agent's stream broke says nothing about it.
-func awaitEnd(ctx context.Context, box sandbox.Instance, exit guest.Exit, err error) bool {
+func AwaitEnd(ctx context.Context, box sandbox.Instance, exit guest.Exit, err error) bool {
 	patience := time.Duration(0)
 	switch {
 	case ctx.Err() != nil || exit.Code != nil: // whoever ended ctx did it, or nobody
@@ -84,14 +84,14 @@ func awaitEnd(ctx context.Context, box sandbox.Instance, exit guest.Exit, err er
 // ended turns the agent's word on the program's end into a Result. The level's
 // word counts more: what a limit ended may have taken the agent with it.
 func ended(ctx context.Context, box sandbox.Instance, res *sandbox.Result, exit guest.Exit, err error) error {
-	if limitEnded(box, res) {
+	if LimitEnded(box, res) {
 		return nil
 	}
-	return programEnd(ctx, res, exit, err)
+	return ProgramEnd(ctx, res, exit, err)
 }
 
-// limitEnded says in res which limit ended the sandbox, where one has.
-func limitEnded(box sandbox.Instance, res *sandbox.Result) bool {
+// LimitEnded says in res which limit ended the sandbox, where one has.
+func LimitEnded(box sandbox.Instance, res *sandbox.Result) bool {
 	select {
 	case <-box.Ended():
 	default:
@@ -104,8 +104,8 @@ func limitEnded(box sandbox.Instance, res *sandbox.Result) bool {
 	return l != ""
 }
 
-// programEnd is what the agent says of a program's end as a Result.
-func programEnd(ctx context.Context, res *sandbox.Result, exit guest.Exit, err error) error {
+// ProgramEnd is what the agent says of a program's end as a Result.
+func ProgramEnd(ctx context.Context, res *sandbox.Result, exit guest.Exit, err error) error {
 	res.Status = sandbox.StatusError
 	switch {
 	case ctx.Err() != nil:
@@ -127,7 +127,7 @@ func programEnd(ctx context.Context, res *sandbox.Result, exit guest.Exit, err e
 }
 
 // figures reads what the program used.
-func (r *run) figures(ctx context.Context, box sandbox.Instance, res *sandbox.Result) {
+func (r *Invocation) figures(ctx context.Context, box sandbox.Instance, res *sandbox.Result) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	u, err := box.Usage(ctx)
@@ -159,7 +159,7 @@ func sampling(ctx context.Context, box sandbox.Instance, ex *sandbox.Exec, most 
 				return
 			case <-tick.C:
 			}
-			u, err := usageSoon(ctx, box)
+			u, err := ReadUsage(ctx, box)
 			switch {
 			case ctx.Err() != nil:
 				return
@@ -175,12 +175,12 @@ func sampling(ctx context.Context, box sandbox.Instance, ex *sandbox.Exec, most 
 	return func() { cancel(); over.Wait() }
 }
 
-// usageSoon reads usage once, if it takes no time.
-func usageSoon(ctx context.Context, box sandbox.Instance) (sandbox.Usage, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTime)
+// ReadUsage reads usage once, if it takes no time.
+func ReadUsage(ctx context.Context, box sandbox.Instance) (sandbox.Usage, error) {
+	ctx, cancel := context.WithTimeout(ctx, ReadTime)
 	defer cancel()
 	return box.Usage(ctx)
 }
 
-// readTime bounds one reading of usage.
-const readTime = 2 * time.Second
+// ReadTime bounds one reading of usage.
+const ReadTime = 2 * time.Second

@@ -52,7 +52,7 @@ func TestAwaitEnd(t *testing.T) {
 				time.AfterFunc(c.after, func() { close(box.ended) })
 			}
 			res := &sandbox.Result{}
-			over := awaitEnd(t.Context(), box, c.exit, c.err)
+			over := AwaitEnd(t.Context(), box, c.exit, c.err)
 			err := ended(t.Context(), box, res, c.exit, c.err)
 			if res.Resource != c.want || over != (c.want != "") || c.want != "" && (err != nil || res.ExitCode != nil) {
 				t.Errorf("%s: over %v, %+v, %v", name, over, res, err)
@@ -158,8 +158,8 @@ func TestSamplingBlind(t *testing.T) {
 		cares bool
 		after time.Duration // when it is ended; 0 is never
 	}{
-		"from the start":       {func(time.Duration) bool { return true }, true, maxBlind},
-		"later":                {func(since time.Duration) bool { return since > time.Minute }, true, time.Minute + maxBlind},
+		"from the start":       {func(time.Duration) bool { return true }, true, MaxBlind},
+		"later":                {func(since time.Duration) bool { return since > time.Minute }, true, time.Minute + MaxBlind},
 		"now and then":         {func(since time.Duration) bool { return since%(20*time.Second) > time.Second }, true, 0},
 		"nobody depends on it": {func(time.Duration) bool { return true }, false, 0},
 	} {
@@ -182,7 +182,7 @@ func TestSamplingBlind(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
-			stop := sampling(ctx, box, &sandbox.Exec{Sample: func(sandbox.Usage) {}, SampleEvery: 500 * time.Millisecond}, maxBlind, blind)
+			stop := sampling(ctx, box, &sandbox.Exec{Sample: func(sandbox.Usage) {}, SampleEvery: 500 * time.Millisecond}, MaxBlind, blind)
 			<-ctx.Done()
 			stop()
 			if late := ended - c.after; late < 0 || late > time.Second {
@@ -196,11 +196,11 @@ func TestSamplingBlind(t *testing.T) {
 func TestBlindProgramEnds(t *testing.T) {
 	for limited, want := range map[bool]sandbox.Status{true: sandbox.StatusError, false: sandbox.StatusSuccess} {
 		b := newBench(t, &stub{}, nil)
-		r := &run{s: b.Session, call: call(t, nil)}
+		r := &Invocation{Session: b.Session, Call: call(t, nil)}
 		if limited {
-			r.plan.Limits.CPUTime = time.Second
+			r.Plan.Limits.CPUTime = time.Second
 		}
-		res, err := r.carryOut(t.Context(), &sandbox.Exec{}, func(ctx context.Context, _ *sandbox.Exec) (*sandbox.Result, error) {
+		res, err := r.CarryOut(t.Context(), &sandbox.Exec{}, func(ctx context.Context, _ *sandbox.Exec) (*sandbox.Result, error) {
 			if (r.blind != nil) != limited {
 				t.Error("whether something depends on what is read is not known")
 			}

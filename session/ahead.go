@@ -12,26 +12,26 @@ import (
 	"github.com/caisson-run/caisson/session/environment"
 )
 
-// shape is all that decides how a call's sandbox is made: two calls of one shape
+// Shape is all that decides how a call's sandbox is made: two calls of one shape
 // can have sandboxes made alike, and only they. It is the whole of the call and
 // of what the policy made of it, without what is known to come later: a field
 // that is new counts.
-type shape struct {
+type Shape struct {
 	call    Call
 	plan    policy.Plan
 	program program
 	caps    sandbox.Capabilities
 }
 
-func (r *run) shape() shape {
-	s := shape{call: withoutHooks(*r.call), plan: r.plan, caps: r.caps}
+func (r *Invocation) shape() Shape {
+	s := Shape{call: withoutHooks(*r.Call), plan: r.Plan, caps: r.Caps}
 	s.call.ID, s.call.Argv, s.call.Env, s.call.Stdin, s.call.Code, s.call.Script = "", nil, nil, false, "", ""
-	s.call.account = "" // whom it is counted for
+	s.call.Account = "" // whom it is counted for
 	s.call.Read = nil   // it shows nothing that could be one of them
 	s.call.Source, s.call.Lookup, s.call.Term, s.call.Watch = nil, nil, "", nil
 	s.plan.Env, s.plan.From = nil, nil // where clauses come from, for people
-	if r.prog != nil {
-		s.program = *r.prog
+	if r.Program != nil {
+		s.program = *r.Program
 	} else {
 		s.call.Cwd = "" // the program's alone
 	}
@@ -46,7 +46,7 @@ func late() []sandbox.LimitName {
 
 // serves reports whether a sandbox that was made for calls of shape s can be that
 // of a call of another, and whether it has to be bounded more tightly then.
-func (s shape) serves(other shape) (yes, tighten bool) {
+func (s Shape) serves(other Shape) (yes, tighten bool) {
 	mine, asked := s.plan.Limits, other.plan.Limits
 	if asked.Check(nil) != nil { // the level says what is wrong
 		return false, false
@@ -59,7 +59,7 @@ func (s shape) serves(other shape) (yes, tighten bool) {
 
 // boundless leaves out the limits that come late, and what was asked for: what
 // became of that is in the plan.
-func (s shape) boundless() shape {
+func (s Shape) boundless() Shape {
 	s.call.Limits = sandbox.Limits{}
 	l := &s.plan.Limits
 	for _, name := range late() {
@@ -77,25 +77,25 @@ func withoutHooks(c Call) Call {
 	return c
 }
 
-// lasting refuses what a sandbox made ahead could not show as it is when the
+// CheckLasting refuses what a sandbox made ahead could not show as it is when the
 // call comes: what is looked at then, by name, and judged.
-func (r *run) lasting() error {
+func (r *Invocation) CheckLasting() error {
 	refuse := func(what, hint string) error {
 		return &sandbox.Error{Op: "pool", Kind: sandbox.ErrUnsupported, Problem: "no sandbox is made ahead with " + what, Hint: hint}
 	}
-	p := &r.plan
+	p := &r.Plan
 	switch {
-	case p.Workspace != nil || len(p.Mounts) > 0 || len(p.Toolchains) > 0 || p.Rootfs != nil || r.call.File != "":
+	case p.Workspace != nil || len(p.Mounts) > 0 || len(p.Toolchains) > 0 || p.Rootfs != nil || r.Call.File != "":
 		return refuse("files of the host's", "they may change until the call comes; leave them out, or hand the program its data as input")
 	case p.Image != nil:
 		return refuse("a container image", "its name may mean another one when the call comes; use the host's toolchain")
-	case p.Network != nil && r.kind != policy.StartSandbox:
+	case p.Network != nil && r.Kind != policy.StartSandbox:
 		return refuse("a network", "leave it out")
 	case p.Network != nil && len(p.Network.Secrets)+len(p.Network.Ended()) > 0:
 		return refuse("secrets, or hosts whose TLS is ended", "what is read for them may change until the call comes")
-	case r.call.TTY != nil || len(p.Collect) > 0:
+	case r.Call.TTY != nil || len(p.Collect) > 0:
 		return refuse("a terminal or files to take out", "those need the agent inside; leave them out")
-	case r.prog != nil && r.prog.direct:
+	case r.Program != nil && r.Program.direct:
 		return refuse("a compiled program", "name a language")
 	}
 	return nil
@@ -103,13 +103,13 @@ func (r *run) lasting() error {
 
 // takeReady finds a sandbox that was made ahead for calls like this one; nil
 // when there is none.
-func (r *run) takeReady() *made {
-	if r.kind != "" || r.name != "" || r.question != nil {
+func (r *Invocation) takeReady() *made {
+	if r.Kind != "" || r.Name != "" || r.Question != nil {
 		return nil // it lives on, or what it sees is looked at first
 	}
-	r.s.mu.Lock()
-	pools := r.s.pools
-	r.s.mu.Unlock()
+	r.Session.mu.Lock()
+	pools := r.Session.pools
+	r.Session.mu.Unlock()
 	if len(pools) == 0 {
 		return nil
 	}
@@ -123,7 +123,7 @@ func (r *run) takeReady() *made {
 		if m == nil {
 			continue
 		}
-		if !tighten || m.tighten(r.plan.Limits) {
+		if !tighten || m.tighten(r.Plan.Limits) {
 			return m
 		}
 		p.tightens.Store(false) // nor will another take it
@@ -140,22 +140,22 @@ func (m *made) tighten(l sandbox.Limits) bool {
 
 // adopt makes a sandbox that was made ahead this call's own: its name, its run
 // directory, its environment. Only what is the call's alone is filled in.
-func (r *run) adopt(m *made) (*environment.Environment, error) {
-	r.undo.Add(func(context.Context) error { m.pool.retire(m); return nil })
+func (r *Invocation) adopt(m *made) (*environment.Environment, error) {
+	r.Undo.Add(func(context.Context) error { m.pool.retire(m); return nil })
 	r.ready = m
-	r.id, r.call.ID, r.intent.Sandbox = m.run.id, m.run.id, m.run.id
+	r.ID, r.Call.ID, r.Intent.Sandbox = m.run.ID, m.run.ID, m.run.ID
 	w := *m.env
 	spec := *w.Spec
-	spec.Limits = r.plan.Limits
+	spec.Limits = r.Plan.Limits
 	w.Spec = &spec
-	w.Exec = &sandbox.Exec{Dir: r.call.Cwd, Env: r.variables(&w)}
+	w.Exec = &sandbox.Exec{Dir: r.Call.Cwd, Env: r.Variables(&w)}
 	if w.Exec.Dir == "" {
 		w.Exec.Dir = w.Dir
 	}
-	if r.prog == nil {
-		w.Exec.Argv = r.call.Argv
+	if r.Program == nil {
+		w.Exec.Argv = r.Call.Argv
 		return &w, nil
 	}
-	w.Exec.Argv = append(slices.Clone(m.env.Exec.Argv[:len(r.prog.argv)+1]), r.call.Argv...)
-	return &w, m.env.Fill(r.call.Source.Name, r.call.Source.Code)
+	w.Exec.Argv = append(slices.Clone(m.env.Exec.Argv[:len(r.Program.Argv)+1]), r.Call.Argv...)
+	return &w, m.env.Fill(r.Call.Source.Name, r.Call.Source.Code)
 }

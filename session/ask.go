@@ -24,17 +24,17 @@ type asking struct {
 	call      *Call
 	intent    audit.Intent // of the call
 	// gone ends when the call can no longer run, whatever is answered; nil is never.
-	gone <-chan struct{}
+	Gone <-chan struct{}
 }
 
-// settle has a call approved, and says by what, for its record. When it returns
+// Settle has a call approved, and says by what, for its record. When it returns
 // without an error, an approval for exactly this call was used up.
 //
 // subject makes everything that decides what the call does: before it is asked,
 // and again when it is about to run. release is called in between, where there
 // is a time in between. Errors are ErrDenied with the rule that asked, and a
 // *Pending where the door does not wait.
-func (a *asking) settle(ctx context.Context, subject func(context.Context) (*approval.Subject, error), release func(context.Context) error) (*audit.Approval, error) {
+func (a *asking) Settle(ctx context.Context, subject func(context.Context) (*approval.Subject, error), release func(context.Context) error) (*audit.Approval, error) {
 	if a.approvals == nil {
 		return nil, a.refusal("nobody can be asked here", nil)
 	}
@@ -177,10 +177,10 @@ func (a *asking) recordAsked(ctx context.Context, req *approval.Request) error {
 func (a *asking) wait(parent context.Context, store *approval.Store, req *approval.Request, asker Asker) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
-	if a.gone != nil {
+	if a.Gone != nil {
 		go func() {
 			select {
-			case <-a.gone:
+			case <-a.Gone:
 				cancel(errors.New("the sandbox is gone"))
 			case <-ctx.Done():
 			}

@@ -10,10 +10,10 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// defaultEndLimit is how long a level may take to end what it was told to end. The
+// DefaultEndLimit is how long a level may take to end what it was told to end. The
 // levels have limits of their own, at most 30 s, and say what is left; this one is for
 // what they did not think of.
-const defaultEndLimit = 40 * time.Second
+const DefaultEndLimit = 40 * time.Second
 
 func overdue(limit time.Duration) error {
 	return sandbox.Unended("end sandbox", fmt.Sprintf("its level is still at it after %s", limit))
@@ -55,8 +55,8 @@ func (s *Session) runBounded(ctx context.Context, run func() (*sandbox.Result, e
 	return nil, overdue(s.o.EndLimit)
 }
 
-// bounded is step, which is waited for no longer than limit.
-func bounded(limit time.Duration, step func(context.Context) error) func(context.Context) error {
+// WithLimit is step, which is waited for no longer than limit.
+func WithLimit(limit time.Duration, step func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		done := make(chan error, 1)
 		go func() { done <- step(ctx) }()

@@ -27,11 +27,11 @@ type Call struct {
 
 	// account is whose rates it counts for, and whose records: a key's ID, which is nobody
 	// else's. When empty the rates are the actor's, and the records nobody's.
-	account string
+	Account string
 	// argv is Argv as records have it, when that is not the same.
 	argv []string
 	// fetches says that it is a declared request, with a program of ours.
-	fetches bool
+	Fetches bool
 
 	// Door is where the request came in: "cli".
 	Door string
@@ -114,13 +114,13 @@ type IO struct {
 	Stdout, Stderr io.Writer
 }
 
-// soonJournal is a Journal that takes its time to get ready, and is told as soon as it
+// SoonJournal is a Journal that takes its time to get ready, and is told as soon as it
 // is known that a record will be wanted.
-type soonJournal interface{ Soon() }
+type SoonJournal interface{ Soon() }
 
 // soon tells the journal, where it wants to know.
 func (s *Session) soon() {
-	if j, ok := s.o.Journal.(soonJournal); ok {
+	if j, ok := s.o.Journal.(SoonJournal); ok {
 		j.Soon()
 	}
 }
@@ -172,5 +172,5 @@ func (d dirState) Adopt(id string, hold *os.File) (RunDir, error) {
 	return r, nil
 }
 
-// newID is a name that nobody can guess: 130 bits.
-func newID() string { return "sbx_" + rand.Text() }
+// NewID is a name that nobody can guess: 130 bits.
+func NewID() string { return "sbx_" + rand.Text() }

@@ -26,12 +26,12 @@ const KindReadCode = "read_code"
 // mostTexts is how many texts of one call are read.
 const mostTexts = 8
 
-// readCode has the texts that the call would run read, where the policy has rules
+// ReadCode has the texts that the call would run read, where the policy has rules
 // for them, and notes what it has to say. argv is what is started where the call
 // has no source; base is the run whose root is the sandbox's. The error is an
 // ErrDenied where the policy refuses the call for what its texts say.
-func (r *run) readCode(ctx context.Context, argv []string, base *run) error {
-	if r.plan.Code == nil || r.ahead {
+func (r *Invocation) ReadCode(ctx context.Context, argv []string, base *Invocation) error {
+	if r.Plan.Code == nil || r.Ahead {
 		return nil
 	}
 	var read []policy.ReadText
@@ -50,7 +50,7 @@ func (r *run) readCode(ctx context.Context, argv []string, base *run) error {
 		}
 	}
 	var err error
-	r.findings, err = r.s.o.Policy.JudgeCode(&r.call.Call, read)
+	r.Findings, err = r.Session.o.Policy.JudgeCode(&r.Call.Call, read)
 	return err
 }
 
@@ -61,31 +61,31 @@ type programText struct {
 }
 
 // texts are those of the call that the policy has rules for.
-func (r *run) texts(argv []string) []programText {
-	if r.prog == nil {
+func (r *Invocation) texts(argv []string) []programText {
+	if r.Program == nil {
 		return r.startedTexts(shell.Argv(argv))
 	}
-	name := sourceName(r.call, *r.prog)
-	switch l := code.Language(r.prog.language); {
-	case r.prog.direct:
+	name := SourceName(r.Call, *r.Program)
+	switch l := code.Language(r.Program.language); {
+	case r.Program.direct:
 		return nil
 	case l == "bash":
-		return r.startedTexts(shell.Line(string(r.call.Source.Code), shell.Bash))
+		return r.startedTexts(shell.Line(string(r.Call.Source.Code), shell.Bash))
 	case l == "sh":
-		return r.startedTexts(shell.Line(string(r.call.Source.Code), shell.POSIX))
-	case r.plan.Code.For(l):
-		return []programText{{code.Text{Language: l, Source: string(r.call.Source.Code), Known: true, AsFile: true}, name}}
+		return r.startedTexts(shell.Line(string(r.Call.Source.Code), shell.POSIX))
+	case r.Plan.Code.For(l):
+		return []programText{{code.Text{Language: l, Source: string(r.Call.Source.Code), Known: true, AsFile: true}, name}}
 	}
 	// A #! line may name an interpreter by way of another program.
-	return r.startedTexts(shell.Argv(r.call.Program))
+	return r.startedTexts(shell.Argv(r.Call.Program))
 }
 
 // startedTexts are the texts that commands have interpreters run.
-func (r *run) startedTexts(s *shell.Script) []programText {
+func (r *Invocation) startedTexts(s *shell.Script) []programText {
 	var out []programText
 	unread := func(name, why, hint string) {
 		for _, l := range []code.Language{code.PythonLanguage, code.JavaScriptLanguage} {
-			if r.plan.Code.For(l) {
+			if r.Plan.Code.For(l) {
 				out = append(out, programText{code.Text{Language: l, Why: why, Hint: hint}, name})
 			}
 		}
@@ -101,7 +101,7 @@ func (r *run) startedTexts(s *shell.Script) []programText {
 			words[j] = code.Word{Text: w.Text, Known: w.Static}
 		}
 		t, ok := code.Find(words, code.Input(c.Input))
-		if !ok || !r.plan.Code.For(t.Language) {
+		if !ok || !r.Plan.Code.For(t.Language) {
 			continue
 		}
 		if len(out) == mostTexts {
@@ -118,12 +118,12 @@ func (r *run) startedTexts(s *shell.Script) []programText {
 }
 
 // inputText reads the text that comes on standard input.
-func (r *run) inputText(ctx context.Context, t *programText) error {
+func (r *Invocation) inputText(ctx context.Context, t *programText) error {
 	switch {
-	case r.call.TTY != nil, r.call.TypedInput && r.io.Stdin != nil, r.call.WritesInput:
+	case r.Call.TTY != nil, r.Call.TypedInput && r.IO.Stdin != nil, r.Call.WritesInput:
 		t.Why, t.Hint = "what is typed is not known beforehand", "hand the source over with the call"
 		return nil
-	case r.io.Stdin == nil:
+	case r.IO.Stdin == nil:
 		t.Known = true // and empty
 		return nil
 	}
@@ -138,7 +138,7 @@ func (r *run) inputText(ctx context.Context, t *programText) error {
 const captureTime = 30 * time.Second
 
 // factsOf reads one text; nil is nothing to say.
-func (r *run) factsOf(ctx context.Context, t *programText, base *run) (f *code.Facts, err error) {
+func (r *Invocation) factsOf(ctx context.Context, t *programText, base *Invocation) (f *code.Facts, err error) {
 	switch {
 	case t.Why != "":
 		f = code.Unreadable(t.Why)
@@ -165,10 +165,10 @@ func (r *run) factsOf(ctx context.Context, t *programText, base *run) (f *code.F
 // readInside has a script of package code read a text in a sandbox of its own, on
 // the root that the call's program would have. What the script says is as good as
 // that root.
-func (r *run) readInside(ctx context.Context, s code.Script, t *programText, facts func([]byte) *code.Facts, base *run) (*code.Facts, error) {
+func (r *Invocation) readInside(ctx context.Context, s code.Script, t *programText, facts func([]byte) *code.Facts, base *Invocation) (*code.Facts, error) {
 	a := r.reader(s, []byte(t.Source), base)
 	res, err := a.readOut(ctx)
-	if err := errors.Join(err, a.left, a.undo.Run(ctx)); err != nil {
+	if err := errors.Join(err, a.left, a.Undo.Run(ctx)); err != nil {
 		return nil, err
 	}
 	switch {
@@ -192,33 +192,33 @@ const (
 )
 
 // reader is the run of a script: the root of base and its level, and nothing else.
-func (r *run) reader(s code.Script, text []byte, base *run) *run {
-	from := &base.plan
+func (r *Invocation) reader(s code.Script, text []byte, base *Invocation) *Invocation {
+	from := &base.Plan
 	l := from.Limits
 	l.Explicit, l.Output, l.OutputKill = nil, code.MaxAnswer, true
 	l.Wall, l.CPUTime = least(l.Wall, readWall), least(l.CPUTime, readWall)
 	l.Memory, l.Disk, l.Tmp = least(l.Memory, readMemory), least(l.Disk, readFiles), least(l.Tmp, readFiles)
 	l.Processes = least(l.Processes, readTasks)
-	call := &Call{Door: r.call.Door, account: r.call.account}
-	call.Kind, call.Actor, call.Argv, call.InsecureRegistry = policy.RunCommand, r.call.Actor, s.Argv, base.call.InsecureRegistry
-	a := &run{s: r.s, call: call, io: IO{Stdin: bytes.NewReader(text)}, id: newID(), own: true}
-	a.plan = policy.Plan{
+	call := &Call{Door: r.Call.Door, Account: r.Call.Account}
+	call.Kind, call.Actor, call.Argv, call.InsecureRegistry = policy.RunCommand, r.Call.Actor, s.Argv, base.Call.InsecureRegistry
+	a := &Invocation{Session: r.Session, Call: call, IO: IO{Stdin: bytes.NewReader(text)}, ID: NewID(), own: true}
+	a.Plan = policy.Plan{
 		Isolation: from.Isolation, Image: from.Image, Rootfs: from.Rootfs, Toolchains: from.Toolchains,
 		Limits: l, Writable: []string{"/tmp"}, Env: map[string]string{}, From: map[string]string{},
 	}
-	a.intent = audit.Intent{
-		Actor: r.call.Actor, Account: r.call.account, Kind: KindReadCode, Sandbox: a.id, Argv: []string{s.Name}, Policy: r.s.o.PolicyName, PolicySHA: r.s.o.Policy.Digest(),
+	a.Intent = audit.Intent{
+		Actor: r.Call.Actor, Account: r.Call.Account, Kind: KindReadCode, Sandbox: a.ID, Argv: []string{s.Name}, Policy: r.Session.o.PolicyName, PolicySHA: r.Session.o.Policy.Digest(),
 		Isolation: from.Isolation, Network: "none", Limits: l,
 	}
 	if from.Image != nil {
-		a.intent.Image = from.Image.Ref
+		a.Intent.Image = from.Image.Ref
 	}
 	return a
 }
 
 // readOut is the road of a reader: it is recorded like any sandbox.
-func (r *run) readOut(ctx context.Context) (*sandbox.Result, error) {
-	d, posture, err := r.level(ctx)
+func (r *Invocation) readOut(ctx context.Context) (*sandbox.Result, error) {
+	d, posture, err := r.Level(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -226,20 +226,20 @@ func (r *run) readOut(ctx context.Context) (*sandbox.Result, error) {
 	if m := r.takeReady(); m != nil {
 		w, err = r.adopt(m)
 	} else {
-		w, err = r.prepare(ctx)
+		w, err = r.Prepare(ctx)
 	}
 	if err != nil {
 		return nil, err
 	}
-	op, err := operation.Begin(ctx, r.s.o.Journal, r.intent)
+	op, err := operation.Begin(ctx, r.Session.o.Journal, r.Intent)
 	if err != nil {
 		return nil, err
 	}
-	res, err := r.carryOut(ctx, w.Exec, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) { return r.start(ctx, d, w, ex) })
+	res, err := r.CarryOut(ctx, w.Exec, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) { return r.start(ctx, d, w, ex) })
 	if res != nil {
-		r.finish(res, posture)
+		r.Finish(res, posture)
 	}
-	out := r.outcome(res, err)
+	out := r.Outcome(res, err)
 	out.Stdout, out.Stderr = nil, nil // the call's record has what came of it
 	out.Result = withoutStreams(out.Result)
 	return res, errors.Join(err, op.End(ctx, out))

@@ -31,10 +31,10 @@ import (
 // into a repository, or to make one (release.go); execute bits stay behind. What there is
 // gives way only where the caller says so. What does not come out is said beside what came
 // of the program, which has ended: code inside has a hand in both.
-func (r *run) collect(ctx context.Context, client *guest.Client, w *environment.Environment, res *sandbox.Result) {
+func (r *Invocation) collect(ctx context.Context, client *guest.Client, w *environment.Environment, res *sandbox.Result) {
 	taken, swept := map[string]string{}, map[string]bool{}
-	for i, wish := range r.plan.Collect {
-		c := &collector{wish: wish, run: r, res: res, root: r.dests[i], overwrite: r.plan.CollectOverwrite, taken: taken, swept: swept}
+	for i, wish := range r.Plan.Collect {
+		c := &collector{wish: wish, run: r, res: res, root: r.dests[i], overwrite: r.Plan.CollectOverwrite, taken: taken, swept: swept}
 		if err := c.collect(ctx, client, w.Dir); err != nil {
 			res.Uncollected = append(res.Uncollected, uncollected(ctx, wish, err))
 		}
@@ -44,10 +44,10 @@ func (r *run) collect(ctx context.Context, client *guest.Client, w *environment.
 // uncollected says why a wish was not carried out, or not to its end.
 func uncollected(ctx context.Context, wish policy.CollectWish, err error) sandbox.Uncollected {
 	u := sandbox.Uncollected{Pattern: wish.Pattern, Reason: err.Error(), Hint: sandbox.Hint(err)}
-	var e *ending
+	var e *Ending
 	switch {
 	case errors.As(context.Cause(ctx), &e):
-		u.Reason, u.Hint = e.reason+" before all files had come out", "raise the limit, or collect less"
+		u.Reason, u.Hint = e.Reason+" before all files had come out", "raise the limit, or collect less"
 	case ctx.Err() != nil:
 		u.Reason, u.Hint = "ended by the caller before all files had come out", ""
 	}
@@ -57,9 +57,9 @@ func uncollected(ctx context.Context, wish policy.CollectWish, err error) sandbo
 // openDests opens where files are to go, before anything runs: code that may
 // write to a directory on the way could put a link there, now or for the next
 // run (CVE-2026-46406).
-func (r *run) openDests() error {
+func (r *Invocation) openDests() error {
 	r.dests = nil
-	for _, wish := range r.plan.Collect {
+	for _, wish := range r.Plan.Collect {
 		root, err := r.openDest(wish.Dest)
 		if err == nil {
 			if err = leadsTo(wish.Dest, root); err != nil {
@@ -72,7 +72,7 @@ func (r *run) openDests() error {
 		if err != nil {
 			return (&collector{wish: wish}).failed("the directory cannot be opened", err)
 		}
-		r.undo.Add(func(context.Context) error { return root.Close() })
+		r.Undo.Add(func(context.Context) error { return root.Close() })
 		r.dests = append(r.dests, root)
 	}
 	return nil
@@ -80,10 +80,10 @@ func (r *run) openDests() error {
 
 // openDest opens one, and makes what is missing of it. Below what code may write
 // to no link is followed.
-func (r *run) openDest(dest string) (*os.Root, error) {
-	mounts := r.plan.Mounts
-	if r.plan.Workspace != nil {
-		mounts = append(slices.Clone(mounts), *r.plan.Workspace)
+func (r *Invocation) openDest(dest string) (*os.Root, error) {
+	mounts := r.Plan.Mounts
+	if r.Plan.Workspace != nil {
+		mounts = append(slices.Clone(mounts), *r.Plan.Workspace)
 	}
 	for _, m := range mounts {
 		rel, ok := below(m.Source, dest)
@@ -129,7 +129,7 @@ func below(dir, name string) (string, bool) {
 // collector carries out one wish.
 type collector struct {
 	wish      policy.CollectWish
-	run       *run
+	run       *Invocation
 	res       *sandbox.Result
 	root      *os.Root
 	prefix    string            // of names inside that does not come out

@@ -25,7 +25,7 @@ func TestOpenDest(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(work, "link")); err != nil {
 		t.Fatal(err)
 	}
-	r := &run{plan: policy.Plan{Workspace: &policy.PlanMount{PlanPath: policy.PlanPath{Source: work}, Access: sandbox.ReadWrite}}}
+	r := &Invocation{Plan: policy.Plan{Workspace: &policy.PlanMount{PlanPath: policy.PlanPath{Source: work}, Access: sandbox.ReadWrite}}}
 	for _, dest := range []string{"link", "link/below"} {
 		if root, err := r.openDest(filepath.Join(work, dest)); err == nil {
 			root.Close()
@@ -72,7 +72,7 @@ func TestOpenDest(t *testing.T) {
 			t.Errorf("%s by an alias: %v", dest, err)
 		}
 	}
-	r.plan.Workspace.Access = sandbox.ReadOnly // nobody inside made that link
+	r.Plan.Workspace.Access = sandbox.ReadOnly // nobody inside made that link
 	link, err := r.openDest(filepath.Join(work, "link"))
 	if err != nil {
 		t.Fatal(err)
@@ -80,13 +80,13 @@ func TestOpenDest(t *testing.T) {
 	link.Close()
 	// What an earlier run left is looked at, too.
 	for dest, want := range map[string]string{"results": "a link leads from there to", ".vscode": "", "link": "", "new": ""} {
-		r.plan.Collect = []policy.CollectWish{{Pattern: "*", Dest: filepath.Join(work, dest)}}
+		r.Plan.Collect = []policy.CollectWish{{Pattern: "*", Dest: filepath.Join(work, dest)}}
 		err := r.openDests()
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || sandbox.Hint(err) == "") {
 			t.Errorf("%s: %v, want %q", dest, err, want)
 		}
 	}
-	if err := r.undo.Run(t.Context()); err != nil {
+	if err := r.Undo.Run(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

@@ -28,12 +28,12 @@ const (
 	mostContent  = 256 << 20 // bytes of one
 )
 
-// contents finds what a command line says by name: the programs that it starts,
+// Contents finds what a command line says by name: the programs that it starts,
 // and the files among its arguments. read gives a file inside by its absolute
 // path: fs.ErrNotExist where there is no regular file.
 //
 // What a program opens by itself is not among them.
-func (r *run) contents(argv []string, dir string, search []string, read func(name string) (approval.File, error)) ([]approval.File, error) {
+func (r *Invocation) Contents(argv []string, dir string, search []string, read func(name string) (approval.File, error)) ([]approval.File, error) {
 	var out []approval.File
 	seen := map[string]bool{}
 	add := func(name, at string) (found bool, err error) {
@@ -146,7 +146,7 @@ func absoluteIn(dir, name string) string {
 
 // starts are the words of every command that argv, or a shell's source, would start,
 // empty where they are not known.
-func (r *run) starts(argv []string) [][]string {
+func (r *Invocation) starts(argv []string) [][]string {
 	out := [][]string{argv}
 	for _, s := range r.scripts(argv) {
 		for _, c := range s.Commands {
@@ -169,24 +169,24 @@ func (r *run) starts(argv []string) [][]string {
 }
 
 // scripts are what a shell would read of argv, and of the source.
-func (r *run) scripts(argv []string) []*shell.Script {
+func (r *Invocation) scripts(argv []string) []*shell.Script {
 	var scripts []*shell.Script
 	if len(argv) > 0 {
 		scripts = append(scripts, shell.Argv(argv))
 	}
-	if r.call.Script != "" {
+	if r.Call.Script != "" {
 		d := shell.POSIX
-		if r.call.Call.Language == "bash" {
+		if r.Call.Call.Language == "bash" {
 			d = shell.Bash
 		}
-		scripts = append(scripts, shell.Line(r.call.Script, d))
+		scripts = append(scripts, shell.Line(r.Call.Script, d))
 	}
 	return scripts
 }
 
 // unread says what of a shell's line its text does not tell, which an approver is told:
 // files that it names there are not covered.
-func (r *run) unread(argv []string) []string {
+func (r *Invocation) unread(argv []string) []string {
 	var out []string
 	for _, s := range r.scripts(argv) {
 		for _, f := range s.Refusals[:min(len(s.Refusals), 1)] {
@@ -246,10 +246,10 @@ func digestOf(name, real string, in io.Reader) (approval.File, error) {
 	return approval.File{Path: name, Real: real, Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Size: n}, err
 }
 
-// contentsOf reads in a sandbox that lives on, with the rights of its user. What
+// ContentsOf reads in a sandbox that lives on, with the rights of its user. What
 // its agent says is as good as the sandbox: whoever is in it may change a file
 // behind the approver's back.
-func contentsOf(ctx context.Context, agent *guest.Client) func(string) (approval.File, error) {
+func ContentsOf(ctx context.Context, agent *guest.Client) func(string) (approval.File, error) {
 	return func(name string) (approval.File, error) {
 		e, err := agent.Stat(ctx, name)
 		if errors.Is(err, sandbox.ErrNotFound) || err == nil && e.Kind != sandbox.RegularFile {

@@ -8,20 +8,20 @@ import (
 	"encoding/json"
 )
 
-// environmentDigest is of what the policy has a sandbox's environment made of, which no change
+// EnvironmentDigest is of what the policy has a sandbox's environment made of, which no change
 // of the policy reaches once it is made. Its network, variables and rules are not
 // among it: those are decided as it goes; and of its commands what the level holds.
-func (r *run) environmentDigest() string {
-	if !r.s.o.Outlive && r.life == nil {
+func (r *Invocation) EnvironmentDigest() string {
+	if !r.Session.o.Outlive && r.Life == nil {
 		return "" // nobody will ask
 	}
-	p := &r.plan
+	p := &r.Plan
 	var programs []string
-	if p.Commands != nil && r.caps.Executables {
+	if p.Commands != nil && r.Caps.Executables {
 		programs = append(programs, p.Commands.Programs...)
 	}
 	b, err := json.Marshal([]any{
-		p.Isolation, p.Limits, p.Limits.Explicit, p.Workspace, p.Mounts, p.Toolchains, p.Rootfs, p.Image, p.Writable, p.Deny, p.Root, p.BestEffort, r.call.Sudo && r.caps.Root, programs,
+		p.Isolation, p.Limits, p.Limits.Explicit, p.Workspace, p.Mounts, p.Toolchains, p.Rootfs, p.Image, p.Writable, p.Deny, p.Root, p.BestEffort, r.Call.Sudo && r.Caps.Root, programs,
 	})
 	if err != nil {
 		return "" // which is no environment's

@@ -12,45 +12,45 @@ import (
 	"github.com/caisson-run/caisson/session/network"
 )
 
-// ending is the cause with which the road cancels a run: it names the limit.
-type ending struct {
-	status   sandbox.Status
-	resource sandbox.LimitName
-	rule     string
-	reason   string
+// Ending is the cause with which the road cancels a run: it names the limit.
+type Ending struct {
+	Status   sandbox.Status
+	Resource sandbox.LimitName
+	Rule     string
+	Reason   string
 }
 
-func (e *ending) Error() string { return e.reason }
+func (e *Ending) Error() string { return e.Reason }
 
 // errOutputClosed is the cause when the caller's writer failed: its reader went
 // away. The program ends as one whose pipe is closed does.
 var errOutputClosed = errors.New("the output is closed")
 
-func timedOut(l sandbox.Limits) *ending {
-	return &ending{status: sandbox.StatusTimeout, resource: sandbox.LimitWall, reason: fmt.Sprintf("wall time of %s is over", l.Wall)}
+func TimedOut(l sandbox.Limits) *Ending {
+	return &Ending{Status: sandbox.StatusTimeout, Resource: sandbox.LimitWall, Reason: fmt.Sprintf("wall time of %s is over", l.Wall)}
 }
 
-func exceeded(name sandbox.LimitName, reason string) *ending {
-	return &ending{status: sandbox.StatusResourceExceeded, resource: name, reason: reason}
+func Exceeded(name sandbox.LimitName, reason string) *Ending {
+	return &Ending{Status: sandbox.StatusResourceExceeded, Resource: name, Reason: reason}
 }
 
 // settle sets what only the road knows: that it ended the program, and why.
 // A program that ended by itself before the kill reached it keeps its own end, but
 // for one that failed when its network was closed (settleBudget).
 func settle(ctx context.Context, r *sandbox.Result, l sandbox.Limits) {
-	var e *ending
+	var e *Ending
 	switch {
 	case r.Resource != "" && r.Status == sandbox.StatusResourceExceeded:
 		// The level itself held the limit; it only lacks the sentence.
 		if r.Reason == "" {
-			r.Reason = sentence(r.Resource, l)
+			r.Reason = Sentence(r.Resource, l)
 		}
 	case r.Signal == "SIGXCPU" && usedUp(r, l):
 		// The agent gives each program the limit of all as RLIMIT_CPU, which may
 		// be quicker than who adds them up.
-		r.Status, r.Resource, r.Reason = sandbox.StatusResourceExceeded, sandbox.LimitCPUTime, sentence(sandbox.LimitCPUTime, l)
+		r.Status, r.Resource, r.Reason = sandbox.StatusResourceExceeded, sandbox.LimitCPUTime, Sentence(sandbox.LimitCPUTime, l)
 	case r.Signal == "SIGKILL" && errors.As(context.Cause(ctx), &e):
-		r.Status, r.Resource, r.Rule, r.Reason = e.status, e.resource, e.rule, e.reason
+		r.Status, r.Resource, r.Rule, r.Reason = e.Status, e.Resource, e.Rule, e.Reason
 	case r.Signal == "SIGKILL" && errors.Is(context.Cause(ctx), network.ErrLost):
 		r.Status, r.Reason = sandbox.StatusError, context.Cause(ctx).Error()
 	case r.Signal == "SIGKILL" && errors.Is(context.Cause(ctx), errOutputClosed):
@@ -67,11 +67,11 @@ func usedUp(r *sandbox.Result, l sandbox.Limits) bool {
 	return l.CPUTime > 0 && r.CPUMS != nil && *r.CPUMS >= l.CPUTime.Milliseconds()/2
 }
 
-// sentence says which limit ended a program, with its amount.
-func sentence(name sandbox.LimitName, l sandbox.Limits) string {
+// Sentence says which limit ended a program, with its amount.
+func Sentence(name sandbox.LimitName, l sandbox.Limits) string {
 	switch name {
 	case sandbox.LimitWall:
-		return timedOut(l).reason
+		return TimedOut(l).Reason
 	case sandbox.LimitCPUTime:
 		return fmt.Sprintf("CPU time of %s is used up", l.CPUTime)
 	case sandbox.LimitMemory:
@@ -115,24 +115,24 @@ func Size(n int64) string {
 	return fmt.Sprintf("%.1f %s", f, units[i])
 }
 
-// startAllowance is what building the environment may take on top of the wall limit
+// StartAllowance is what building the environment may take on top of the wall limit
 // before the call is given up: seconds on a host that is busy with others.
-const startAllowance = 30 * time.Second
+const StartAllowance = 30 * time.Second
 
-// inTime says of what was cut short by startAllowance that it was, for people: no
+// InTime says of what was cut short by startAllowance that it was, for people: no
 // level does.
-func inTime(err error) error {
+func InTime(err error) error {
 	var own *sandbox.Error
 	if !errors.Is(err, context.DeadlineExceeded) || errors.As(err, &own) {
 		return err
 	}
 	return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Cause: err,
-		Problem: fmt.Sprintf("it was not ready within %s", startAllowance), Hint: "the host is too busy with others, or too slow: try again"}
+		Problem: fmt.Sprintf("it was not ready within %s", StartAllowance), Hint: "the host is too busy with others, or too slow: try again"}
 }
 
-// ofHost says whether an error is about the host, so that whoever runs it has to
+// OfHost says whether an error is about the host, so that whoever runs it has to
 // know, and not about what was asked: doors do not show what it is to clients.
-func ofHost(err error) bool {
+func OfHost(err error) bool {
 	for _, kind := range []error{sandbox.ErrInvalid, sandbox.ErrNotFound, sandbox.ErrUnsupported, sandbox.ErrDenied, sandbox.ErrConflict, sandbox.ErrExhausted} {
 		if errors.Is(err, kind) {
 			return false
@@ -153,7 +153,7 @@ func startWall(l sandbox.Limits, end func(error)) *wall {
 	if l.Wall <= 0 {
 		return &wall{}
 	}
-	return &wall{limit: l.Wall, timer: time.AfterFunc(l.Wall+startAllowance, func() { end(timedOut(l)) })}
+	return &wall{limit: l.Wall, timer: time.AfterFunc(l.Wall+StartAllowance, func() { end(TimedOut(l)) })}
 }
 
 func (w *wall) started() {

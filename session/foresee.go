@@ -28,18 +28,18 @@ func (s *Session) Foresee(ctx context.Context, w policy.Wish) (_ policy.Verdict,
 	if !NeedsReading(&v) || call.Kind == policy.CallTool {
 		return v, nil
 	}
-	r := &run{s: s, call: &Call{Call: *call}, id: newID(), plan: v.Plan}
-	defer func() { err = errors.Join(err, r.undo.Run(ctx)) }()
+	r := &Invocation{Session: s, Call: &Call{Call: *call}, ID: NewID(), Plan: v.Plan}
+	defer func() { err = errors.Join(err, r.Undo.Run(ctx)) }()
 	if call.Kind == policy.RunCode {
-		r.call.Source = &Source{Name: w.File, Language: call.Language, Code: []byte(w.Source)}
+		r.Call.Source = &Source{Name: w.File, Language: call.Language, Code: []byte(w.Source)}
 		if err := r.loadSource(); err != nil {
 			return v, err
 		}
 	}
-	if v.Plan.Image != nil && r.prog == nil {
+	if v.Plan.Image != nil && r.Program == nil {
 		return v, nil
 	}
-	err = r.readCode(ctx, call.Argv, r)
+	err = r.ReadCode(ctx, call.Argv, r)
 	var e *sandbox.Error
 	if errors.Is(err, sandbox.ErrDenied) && errors.As(err, &e) {
 		return policy.Verdict{Decision: policy.Deny, Rule: e.Rule, Reason: e.Problem, Hint: e.Hint}, nil
@@ -75,7 +75,7 @@ func Carried(p *policy.Policy, w policy.Wish) (policy.Wish, error) {
 		c.Kind, c.Network, c.Cwd = policy.CallHTTP, []string{known.HTTP.Endpoint()}, "/"
 		return w, err
 	}
-	use.Sandbox = t.args.text("sandbox_id")
+	use.Sandbox = t.args.Text("sandbox_id")
 	var made *Call
 	switch known.Name {
 	case "run_code":

@@ -10,16 +10,16 @@ import (
 	"github.com/caisson-run/caisson/session/environment"
 )
 
-// watchKept ends a program when a kept name is replaced. The caller calls stop.
-func watchKept(k environment.Kept, end context.CancelCauseFunc) (stop func()) {
+// WatchKept ends a program when a kept name is replaced. The caller calls stop.
+func WatchKept(k environment.Kept, end context.CancelCauseFunc) (stop func()) {
 	return k.Watch(func(name string) { end(lostName(name)) })
 }
 
 // lostName is the ending of a program that could write beside a name that is another
 // file's now.
-func lostName(name string) *ending {
-	return &ending{status: sandbox.StatusError, rule: environment.RuleHostRuns,
-		reason: fmt.Sprintf("%s was replaced on the host while the program could write beside it", sandbox.Quoted(name))}
+func lostName(name string) *Ending {
+	return &Ending{Status: sandbox.StatusError, Rule: environment.RuleHostRuns,
+		Reason: fmt.Sprintf("%s was replaced on the host while the program could write beside it", sandbox.Quoted(name))}
 }
 
 // tellLost says in the result what the program may have changed.
@@ -29,7 +29,7 @@ func tellLost(k environment.Kept, res *sandbox.Result) {
 		return
 	}
 	if e := lostName(name); res.Resource == "" {
-		res.Status, res.Rule, res.Reason = e.status, e.rule, e.reason
+		res.Status, res.Rule, res.Reason = e.Status, e.Rule, e.Reason
 	}
 	res.Hint = "look at what is in it before you run git or an editor there; change such files when no sandbox can write to the directory"
 }
@@ -39,7 +39,7 @@ const maxPlain = 5
 
 // tellFound adds what was found to a result, and says what is none. Where there is no
 // result it is said, too.
-func (r *run) tellFound(found *environment.Found, res *sandbox.Result) {
+func (r *Invocation) tellFound(found *environment.Found, res *sandbox.Result) {
 	for i, s := range found.Plain {
 		if i == maxPlain {
 			s = "more new repositories, whose configuration makes git run nothing"

@@ -14,13 +14,13 @@ import (
 	"github.com/caisson-run/caisson/session/network"
 )
 
-// guard reads a running program's usage and holds what no kernel holds for
+// Guard reads a running program's usage and holds what no kernel holds for
 // all of its processes together: CPU time, and the watch rules.
-type guard struct {
-	limits sandbox.Limits
-	rules  []policy.WatchRule
-	end    func(error)         // cancels the run with a cause
-	report func(policy.Fired)  // a watch rule that only reports; may be nil
+type Guard struct {
+	Limits sandbox.Limits
+	Rules  []policy.WatchRule
+	End    func(error)         // cancels the run with a cause
+	Report func(policy.Fired)  // a watch rule that only reports; may be nil
 	live   func(sandbox.Usage) // for --stats; may be nil
 
 	mu    sync.Mutex
@@ -28,54 +28,54 @@ type guard struct {
 }
 
 // depends says whether anything is held by what is read.
-func (g *guard) depends() bool { return g.limits.CPUTime != 0 || len(g.rules) > 0 }
+func (g *Guard) depends() bool { return g.Limits.CPUTime != 0 || len(g.Rules) > 0 }
 
-// blind is the end of a sandbox whose use could not be read for so long, because of err.
-func blind(long time.Duration, err error) error {
-	return &ending{status: sandbox.StatusError, reason: fmt.Sprintf("what it uses could not be read for %s, so that its limits did not hold: %v", long.Round(time.Second), err)}
+// Unreadable is the end of a sandbox whose use could not be read for so long, because of err.
+func Unreadable(long time.Duration, err error) error {
+	return &Ending{Status: sandbox.StatusError, Reason: fmt.Sprintf("what it uses could not be read for %s, so that its limits did not hold: %v", long.Round(time.Second), err)}
 }
 
-// every is how often usage has to be read: often enough for the shortest thing
+// Every is how often usage has to be read: often enough for the shortest thing
 // that is guarded, at most 20 times a second; 0 is not at all.
-func (g *guard) every() time.Duration {
+func (g *Guard) Every() time.Duration {
 	if !g.depends() && g.live == nil {
 		return 0
 	}
 	every := 500 * time.Millisecond
-	if t := g.limits.CPUTime; t > 0 {
+	if t := g.Limits.CPUTime; t > 0 {
 		every = min(every, t/20)
 	}
-	for _, r := range g.rules {
+	for _, r := range g.Rules {
 		every = min(every, max(r.For/5, 100*time.Millisecond))
 	}
 	return max(every, 50*time.Millisecond)
 }
 
-// sample takes one reading.
-func (g *guard) sample(u sandbox.Usage) {
+// Sample takes one reading.
+func (g *Guard) Sample(u sandbox.Usage) {
 	if g.live != nil {
 		g.live(u)
 	}
-	if t := g.limits.CPUTime; t > 0 && u.CPU != nil && *u.CPU >= t {
-		g.end(exceeded(sandbox.LimitCPUTime, sentence(sandbox.LimitCPUTime, g.limits)))
+	if t := g.Limits.CPUTime; t > 0 && u.CPU != nil && *u.CPU >= t {
+		g.End(Exceeded(sandbox.LimitCPUTime, Sentence(sandbox.LimitCPUTime, g.Limits)))
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.watch == nil {
-		g.watch = policy.NewWatch(g.rules, g.limits)
+		g.watch = policy.NewWatch(g.Rules, g.Limits)
 	}
 	for _, f := range g.watch.Observe(u) {
 		if f.Kill() {
-			g.end(&ending{status: sandbox.StatusResourceExceeded, resource: f.Resource(), rule: f.Rule.From, reason: "watch rule: " + f.String()})
-		} else if g.report != nil {
-			g.report(f)
+			g.End(&Ending{Status: sandbox.StatusResourceExceeded, Resource: f.Resource(), Rule: f.Rule.From, Reason: "watch rule: " + f.String()})
+		} else if g.Report != nil {
+			g.Report(f)
 		}
 	}
 }
 
-// watchable refuses rules about what the level does not measure here: they would
+// Watchable refuses rules about what the level does not measure here: they would
 // never fire.
-func (r *run) watchable(ctx context.Context, usage func(context.Context) (sandbox.Usage, error)) error {
+func (r *Invocation) Watchable(ctx context.Context, usage func(context.Context) (sandbox.Usage, error)) error {
 	rules := r.watchRules()
 	if len(rules) == 0 {
 		return nil
@@ -85,7 +85,7 @@ func (r *run) watchable(ctx context.Context, usage func(context.Context) (sandbo
 		return err
 	}
 	for _, rule := range rules {
-		if why := rule.Blind(u, r.plan.Limits); why != "" {
+		if why := rule.Blind(u, r.Plan.Limits); why != "" {
 			return cannotWatch(rule, why, "leave the rule out, or take another level")
 		}
 	}
@@ -93,12 +93,14 @@ func (r *run) watchable(ctx context.Context, usage func(context.Context) (sandbo
 }
 
 // watchRules are those of the policy, and those of the call.
-func (r *run) watchRules() []policy.WatchRule { return slices.Concat(r.plan.Watch, r.call.Watch) }
+func (r *Invocation) watchRules() []policy.WatchRule {
+	return slices.Concat(r.Plan.Watch, r.Call.Watch)
+}
 
 func cannotWatch(rule policy.WatchRule, why, hint string) error {
 	return &sandbox.Error{Op: "watch rule " + sandbox.Quoted(rule.When), Kind: sandbox.ErrUnsupported, Problem: why, Hint: hint, Rule: network.RuleFrom(rule.From)}
 }
 
-// maxBlind is how long a sandbox may go on whose use cannot be read while
+// MaxBlind is how long a sandbox may go on whose use cannot be read while
 // something depends on it.
-const maxBlind = 30 * time.Second
+const MaxBlind = 30 * time.Second

@@ -11,10 +11,10 @@ import (
 
 // limits notes in held how those in force hold. It refuses one that was asked for and
 // does not, and tells which of the defaults do not.
-func (r *run) limits(caps sandbox.Capabilities, held map[sandbox.LimitName]sandbox.Enforcement) error {
+func (r *Invocation) limits(caps sandbox.Capabilities, held map[sandbox.LimitName]sandbox.Enforcement) error {
 	var lacking Lacking
 	for _, name := range sandbox.LimitNames() {
-		if !r.plan.Limits.InForce(name) {
+		if !r.Plan.Limits.InForce(name) {
 			continue
 		}
 		c := Clause(caps, name)
@@ -22,14 +22,14 @@ func (r *run) limits(caps sandbox.Capabilities, held map[sandbox.LimitName]sandb
 		if c.Enforcement == sandbox.Enforced {
 			continue
 		}
-		asked, why := r.plan.Limits.Explicit[name], hintOr(c.Detail, "this level does not hold it")
-		if asked && !r.plan.BestEffort {
+		asked, why := r.Plan.Limits.Explicit[name], hintOr(c.Detail, "this level does not hold it")
+		if asked && !r.Plan.BestEffort {
 			return &sandbox.Error{Op: "limit " + string(name), Kind: sandbox.ErrUnsupported,
-				Problem: fmt.Sprintf("it cannot be enforced on %s here: %s", r.plan.Isolation, why),
+				Problem: fmt.Sprintf("it cannot be enforced on %s here: %s", r.Plan.Isolation, why),
 				Hint:    hintOr(c.Remedy, "drop the limit") + "; or run with less: best_effort: true in a policy, caisson run --best-effort", Rule: r.ruleOf("limits." + string(name))}
 		}
 		if c.Enforcement == sandbox.Off {
-			r.plan.Limits.Clear(name) // a driver refuses what it cannot hold
+			r.Plan.Limits.Clear(name) // a driver refuses what it cannot hold
 		}
 		if asked {
 			r.notice(fmt.Sprintf("limit %s is %s: %s", name, c.Enforcement, why))
@@ -37,8 +37,8 @@ func (r *run) limits(caps sandbox.Capabilities, held map[sandbox.LimitName]sandb
 			lacking.add(name, c.Enforcement, why)
 		}
 	}
-	if len(lacking.Limits) > 0 && r.call.OnLacking != nil {
-		r.call.OnLacking(lacking)
+	if len(lacking.Limits) > 0 && r.Call.OnLacking != nil {
+		r.Call.OnLacking(lacking)
 	}
 	return nil
 }

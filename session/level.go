@@ -16,11 +16,11 @@ const (
 	commandsParsed   = "parsed only"
 )
 
-// level finds the driver of the plan and refuses what it cannot enforce, by
+// Level finds the driver of the plan and refuses what it cannot enforce, by
 // name. The posture it returns says how each limit in force holds.
-func (r *run) level(ctx context.Context) (sandbox.Driver, sandbox.Posture, error) {
+func (r *Invocation) Level(ctx context.Context) (sandbox.Driver, sandbox.Posture, error) {
 	none := sandbox.Posture{}
-	d, err := r.s.driver(r.plan.Isolation)
+	d, err := r.Session.driver(r.Plan.Isolation)
 	if err != nil {
 		return nil, none, err
 	}
@@ -29,32 +29,32 @@ func (r *run) level(ctx context.Context) (sandbox.Driver, sandbox.Posture, error
 		return nil, none, err
 	}
 	if caps.Unusable != "" {
-		return nil, none, &sandbox.Error{Op: "isolation " + r.plan.Isolation, Kind: sandbox.ErrUnsupported, Problem: caps.Unusable,
+		return nil, none, &sandbox.Error{Op: "isolation " + r.Plan.Isolation, Kind: sandbox.ErrUnsupported, Problem: caps.Unusable,
 			Hint: hintOr(caps.Remedy, "caisson doctor says what is missing")}
 	}
-	r.caps = caps
+	r.Caps = caps
 	if err := r.features(caps); err != nil {
 		return nil, none, err
 	}
-	posture := sandbox.Posture{Isolation: r.plan.Isolation, Network: "none", Root: r.plan.Root || r.call.Sudo && caps.Root, Limits: map[sandbox.LimitName]sandbox.Enforcement{}}
-	if r.plan.Network != nil {
+	posture := sandbox.Posture{Isolation: r.Plan.Isolation, Network: "none", Root: r.Plan.Root || r.Call.Sudo && caps.Root, Limits: map[sandbox.LimitName]sandbox.Enforcement{}}
+	if r.Plan.Network != nil {
 		posture.Network = "allow-list"
-		posture.Ended, posture.Secrets, posture.Open = r.plan.Network.Ended(), r.intent.Secrets, r.plan.Network.Open()
+		posture.Ended, posture.Secrets, posture.Open = r.Plan.Network.Ended(), r.Intent.Secrets, r.Plan.Network.Open()
 	}
-	if r.plan.Commands != nil {
+	if r.Plan.Commands != nil {
 		posture.Commands = commandsParsed // until its environment is made
 	}
-	if c := r.plan.Commands; c != nil && c.Enforce != "" && !r.plan.BestEffort {
+	if c := r.Plan.Commands; c != nil && c.Enforce != "" && !r.Plan.BestEffort {
 		switch {
 		case !caps.Executables:
-			return nil, none, &sandbox.Error{Op: "commands.enforce", Kind: sandbox.ErrUnsupported, Problem: r.plan.Isolation + " does not look at what is executed here",
+			return nil, none, &sandbox.Error{Op: "commands.enforce", Kind: sandbox.ErrUnsupported, Problem: r.Plan.Isolation + " does not look at what is executed here",
 				Hint: "take a level that does (gvisor, process), or leave enforce out and have commands parsed only", Rule: c.Enforce}
 		case len(c.Programs) == 0:
 			return nil, none, &sandbox.Error{Op: "commands.enforce", Kind: sandbox.ErrInvalid, Problem: "the list does not say what may be executed",
 				Hint: "name the programs in commands.allow, without *", Rule: c.Enforce}
 		}
 	}
-	if r.plan.Code != nil {
+	if r.Plan.Code != nil {
 		posture.Code = "advice"
 	}
 	if err := r.limits(caps, posture.Limits); err != nil {
@@ -65,16 +65,16 @@ func (r *run) level(ctx context.Context) (sandbox.Driver, sandbox.Posture, error
 
 // features refuses what is no limit. Best effort does not help here: without
 // a mount or a mask the program would see something else than was asked for.
-func (r *run) features(caps sandbox.Capabilities) error {
+func (r *Invocation) features(caps sandbox.Capabilities) error {
 	refuse := func(op, what, hint string) error {
-		return &sandbox.Error{Op: op, Kind: sandbox.ErrUnsupported, Problem: r.plan.Isolation + " has no " + what + " on this host", Hint: hint}
+		return &sandbox.Error{Op: op, Kind: sandbox.ErrUnsupported, Problem: r.Plan.Isolation + " has no " + what + " on this host", Hint: hint}
 	}
-	if r.plan.Root && !caps.Root {
+	if r.Plan.Root && !caps.Root {
 		return refuse("--root", "root of its own", "run as the user, or on a level whose root is not the host's")
 	}
-	if n := r.plan.Network; n != nil && !caps.Network {
+	if n := r.Plan.Network; n != nil && !caps.Network {
 		e := &sandbox.Error{Op: "network " + sandbox.Quoted(n.Allow[0].Text), Kind: sandbox.ErrUnsupported,
-			Problem: r.plan.Isolation + " has no network with an allow-list here",
+			Problem: r.Plan.Isolation + " has no network with an allow-list here",
 			Hint:    "run without a network, or on a level that has one: --isolation gvisor", Rule: network.RuleFrom(n.Allow[0].From)}
 		if why := caps.NoNetwork; why.Detail != "" {
 			e.Problem += ": " + why.Detail
@@ -82,10 +82,10 @@ func (r *run) features(caps sandbox.Capabilities) error {
 		}
 		return e
 	}
-	if r.call.TTY != nil && !caps.Terminal {
+	if r.Call.TTY != nil && !caps.Terminal {
 		return refuse("-t", "terminal", "run without -t")
 	}
-	if len(r.plan.Deny) > 0 && !caps.Masks {
+	if len(r.Plan.Deny) > 0 && !caps.Masks {
 		return refuse("files.deny", "way to hide paths", "leave the files out of the mounts")
 	}
 	for _, rule := range r.watchRules() {
@@ -93,8 +93,8 @@ func (r *run) features(caps sandbox.Capabilities) error {
 			return cannotWatch(rule, policy.NobodyMeasures, "leave the rule out; limits.disk bounds it")
 		}
 	}
-	mounts := r.plan.Mounts
-	if w := r.plan.Workspace; w != nil {
+	mounts := r.Plan.Mounts
+	if w := r.Plan.Workspace; w != nil {
 		mounts = append(mounts[:len(mounts):len(mounts)], *w)
 	}
 	for _, m := range mounts {
@@ -110,11 +110,11 @@ func (r *run) features(caps sandbox.Capabilities) error {
 
 // ruleOf is the line of a policy file that a clause comes from; empty when it
 // was a flag or is a default.
-func (r *run) ruleOf(clause string) string { return network.RuleFrom(r.plan.From[clause]) }
+func (r *Invocation) ruleOf(clause string) string { return network.RuleFrom(r.Plan.From[clause]) }
 
-func (r *run) notice(s string) {
-	if r.call.OnNotice != nil {
-		r.call.OnNotice(s)
+func (r *Invocation) notice(s string) {
+	if r.Call.OnNotice != nil {
+		r.Call.OnNotice(s)
 	}
 }
 

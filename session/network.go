@@ -20,30 +20,30 @@ import (
 )
 
 // connect makes the wire of a plan that has a network; nil without.
-func (r *run) connect() (*sandbox.Network, error) {
-	plan := r.plan.Network
+func (r *Invocation) connect() (*sandbox.Network, error) {
+	plan := r.Plan.Network
 	if plan == nil {
 		return nil, nil
 	}
 	r.noticeInside(plan)
-	rules, err := r.credentials.Rules(plan)
+	rules, err := r.Credentials.Rules(plan)
 	if err != nil {
 		return nil, err
 	}
 	if err := r.foresee(); err != nil {
 		return nil, err
 	}
-	r.hosts, r.without = plan.Hosts(), plan.Denied()
-	if r.reach != nil { // the environment is made for plan, all the same
-		if rules, err = r.rulesInForce(); err != nil {
+	r.Hosts, r.Denied = plan.Hosts(), plan.Denied()
+	if r.Reach != nil { // the environment is made for plan, all the same
+		if rules, err = r.RulesInForce(); err != nil {
 			return nil, err
 		}
 	}
-	return r.startRouter(r.dir.Path(), rules, nil)
+	return r.StartRouter(r.Dir.Path(), rules, nil)
 }
 
 // noticeInside says what entries mean that are often written for this host.
-func (r *run) noticeInside(plan *policy.PlanNetwork) {
+func (r *Invocation) noticeInside(plan *policy.PlanNetwork) {
 	for _, text := range plan.Inside() {
 		r.notice(fmt.Sprintf("network: inside, %s is the sandbox itself; allow %s for this host's, and connect to that name", text, rule.LocalInstead(text)))
 	}
@@ -52,72 +52,72 @@ func (r *run) noticeInside(plan *policy.PlanNetwork) {
 // foresee gives what the network of a persistent sandbox may be changed to (see
 // Sandboxes.SetNetwork) its place in the environment: nothing of that can be put there
 // later.
-func (r *run) foresee() error {
-	if r.kind != policy.StartSandbox {
+func (r *Invocation) foresee() error {
+	if r.Kind != policy.StartSandbox {
 		return nil
 	}
-	v := r.s.o.Policy.Decide(&reaching(r.call, &registry.Reach{}).Call)
+	v := r.Session.o.Policy.Decide(&Reaching(r.Call, &registry.Reach{}).Call)
 	if v.Decision == policy.Deny || v.Plan.Network == nil {
 		return nil // there is nothing more to have
 	}
-	return r.credentials.Foresee(v.Plan.Network)
+	return r.Credentials.Foresee(v.Plan.Network)
 }
 
-// rulesInForce are those of what the network was changed to since the sandbox was
+// RulesInForce are those of what the network was changed to since the sandbox was
 // made, if it was.
-func (r *run) rulesInForce() (wire.Rules, error) {
+func (r *Invocation) RulesInForce() (wire.Rules, error) {
 	plan, err := r.inForce()
 	if err != nil {
 		return wire.Rules{}, err
 	}
-	r.intent.Network, r.hosts, r.without = plan.String(), plan.Hosts(), plan.Denied()
+	r.Intent.Network, r.Hosts, r.Denied = plan.String(), plan.Hosts(), plan.Denied()
 	if plan == nil {
 		return wire.Rules{}, nil
 	}
-	return r.credentials.Rules(plan)
+	return r.Credentials.Rules(plan)
 }
 
-// startRouter has a router at the end of a wire, from its first packet on: far where
+// StartRouter has a router at the end of a wire, from its first packet on: far where
 // the sandbox has the other end already.
-func (r *run) startRouter(stateDir string, rules wire.Rules, far *os.File) (*sandbox.Network, error) {
+func (r *Invocation) StartRouter(stateDir string, rules wire.Rules, far *os.File) (*sandbox.Network, error) {
 	o := network.Options{
-		Rules: rules, StateDir: stateDir, Caps: r.caps, Far: far, Journal: r.s.o.Journal, PolicyName: r.s.o.PolicyName, Refused: r.call.OnRefused,
+		Rules: rules, StateDir: stateDir, Caps: r.Caps, Far: far, Journal: r.Session.o.Journal, PolicyName: r.Session.o.PolicyName, Refused: r.Call.OnRefused,
 	}
-	if r.plan.Network != nil {
-		o.Budget = r.plan.Network.Budget
+	if r.Plan.Network != nil {
+		o.Budget = r.Plan.Network.Budget
 	}
 	n, err := network.Start(o)
 	if err != nil {
 		return nil, err
 	}
-	r.net = n
-	r.undo.Close(n)
+	r.Network = n
+	r.Undo.Close(n)
 	return n.Wire, nil
 }
 
-// awaitRouter waits until what is sent over the wire is read, by a router that its
+// AwaitRouter waits until what is sent over the wire is read, by a router that its
 // first packet starts: most sandboxes that may use a network do not. One that is to
 // have secrets is started at once, so that they are kept nowhere else.
-func (r *run) awaitRouter(ctx context.Context) error {
-	if len(r.plan.Network.Secrets) > 0 {
-		return r.net.Ready(ctx)
+func (r *Invocation) AwaitRouter(ctx context.Context) error {
+	if len(r.Plan.Network.Secrets) > 0 {
+		return r.Network.Ready(ctx)
 	}
-	return r.net.Started()
+	return r.Network.Started()
 }
 
-// openNetwork has what goes through the network recorded, as op's.
-func (r *run) openNetwork(op *operation.Operation) {
-	if r.net != nil {
-		r.net.Open(audit.Connection{Actor: r.intent.Actor, Account: r.intent.Account, Sandbox: r.intent.Sandbox, Call: op.ID})
+// OpenNetwork has what goes through the network recorded, as op's.
+func (r *Invocation) OpenNetwork(op *operation.Operation) {
+	if r.Network != nil {
+		r.Network.Open(audit.Connection{Actor: r.Intent.Actor, Account: r.Intent.Account, Sandbox: r.Intent.Sandbox, Call: op.ID})
 	}
 }
 
-// watchNetwork ends a program whose network ends by itself, until ctx is over.
-func watchNetwork(ctx context.Context, n *network.Network, end func(error)) {
+// WatchNetwork ends a program whose network ends by itself, until ctx is over.
+func WatchNetwork(ctx context.Context, n *network.Network, end func(error)) {
 	n.Watch(ctx, func(why error) {
 		var used *network.BudgetError
 		if errors.As(why, &used) {
-			why = exceeded(sandbox.LimitNetwork, used.Error())
+			why = Exceeded(sandbox.LimitNetwork, used.Error())
 		}
 		end(why)
 	})
@@ -136,25 +136,25 @@ func settleBudget(used *network.BudgetError, res *sandbox.Result) {
 	}
 }
 
-// traffic is what went through the run's network, which ends; nil without one.
-func (r *run) traffic() *sandbox.NetworkUse {
-	if r.net == nil {
+// Traffic is what went through the run's network, which ends; nil without one.
+func (r *Invocation) Traffic() *sandbox.NetworkUse {
+	if r.Network == nil {
 		return nil
 	}
-	return r.net.Use()
+	return r.Network.Use()
 }
 
 // unrecorded is the last of what went through the run's network.
-func (r *run) unrecorded() ([]audit.Connection, error) {
-	if r.net == nil {
+func (r *Invocation) unrecorded() ([]audit.Connection, error) {
+	if r.Network == nil {
 		return nil, nil
 	}
-	return r.net.Rest()
+	return r.Network.Rest()
 }
 
-// forRecord is a result as the record of its call has it: what went through its
+// ForRecord is a result as the record of its call has it: what went through its
 // network is not listed once more.
-func forRecord(res *sandbox.Result) *sandbox.Result {
+func ForRecord(res *sandbox.Result) *sandbox.Result {
 	if res == nil || res.Network == nil {
 		return res
 	}
@@ -164,8 +164,8 @@ func forRecord(res *sandbox.Result) *sandbox.Result {
 	return &short
 }
 
-// reaching is a call that asks for another network.
-func reaching(c *Call, reach *registry.Reach) *Call {
+// Reaching is a call that asks for another network.
+func Reaching(c *Call, reach *registry.Reach) *Call {
 	if reach == nil {
 		return c
 	}
@@ -176,11 +176,11 @@ func reaching(c *Call, reach *registry.Reach) *Call {
 
 // inForce is what the network of the run lets through: its plan's, unless it was
 // changed since the sandbox was first made.
-func (r *run) inForce() (*policy.PlanNetwork, error) {
-	if r.reach == nil {
-		return r.plan.Network, nil
+func (r *Invocation) inForce() (*policy.PlanNetwork, error) {
+	if r.Reach == nil {
+		return r.Plan.Network, nil
 	}
-	v := r.s.o.Policy.Decide(&reaching(r.call, r.reach).Call)
+	v := r.Session.o.Policy.Decide(&Reaching(r.Call, r.Reach).Call)
 	if v.Decision != policy.Allow {
 		return nil, v.Err()
 	}

@@ -15,28 +15,28 @@ import (
 
 // fail records a call that did not come to run, and says why: as a result where a rule
 // refused it (a path that no sandbox may see), since that is a denial.
-func (r *run) fail(ctx context.Context, why error) (*sandbox.Result, error) {
+func (r *Invocation) fail(ctx context.Context, why error) (*sandbox.Result, error) {
 	if byRule(why) {
 		return r.refuse(ctx, why)
 	}
-	return nil, r.failed(ctx, why)
+	return nil, r.Failed(ctx, why)
 }
 
-// failed is fail where there is no result to give. It never returns nil.
-func (r *run) failed(ctx context.Context, why error) error {
+// Failed is fail where there is no result to give. It never returns nil.
+func (r *Invocation) Failed(ctx context.Context, why error) error {
 	if byRule(why) {
-		return r.refused(ctx, why)
+		return r.Refused(ctx, why)
 	}
 	// A record that cannot be written changes nothing here: nothing ran.
-	jerr := operation.Refuse(ctx, r.s.o.Journal, r.intent, r.outcome(nil, why))
+	jerr := operation.Refuse(ctx, r.Session.o.Journal, r.Intent, r.Outcome(nil, why))
 	if errors.Is(jerr, sandbox.ErrExhausted) {
 		return jerr
 	}
 	return errors.Join(why, jerr)
 }
 
-// refused records what was refused, and says why. It never returns nil.
-func (r *run) refused(ctx context.Context, why error) error {
+// Refused records what was refused, and says why. It never returns nil.
+func (r *Invocation) Refused(ctx context.Context, why error) error {
 	if _, err := r.refuse(ctx, why); err != nil {
 		return err
 	}
@@ -52,13 +52,13 @@ func byRule(why error) bool {
 
 // whyNot names what is behind an error of a driver that was cancelled before
 // its program ran.
-func (r *run) whyNot(ctx context.Context, err error) error {
-	var e *ending
+func (r *Invocation) whyNot(ctx context.Context, err error) error {
+	var e *Ending
 	if errors.Is(err, sandbox.ErrUnended) {
 		return err
 	}
 	if errors.As(context.Cause(ctx), &e) {
-		return &sandbox.Error{Op: "run", Kind: sandbox.ErrUnavailable, Problem: e.reason + " before the program had started",
+		return &sandbox.Error{Op: "run", Kind: sandbox.ErrUnavailable, Problem: e.Reason + " before the program had started",
 			Hint: "raise the limit", Cause: err}
 	}
 	if lost := context.Cause(ctx); errors.Is(lost, network.ErrLost) {
@@ -67,12 +67,12 @@ func (r *run) whyNot(ctx context.Context, err error) error {
 	return err
 }
 
-// finish fills in what the road counted.
-func (r *run) finish(res *sandbox.Result, posture sandbox.Posture) {
-	res.Posture, res.Findings = posture, r.findings
-	res.Network = r.traffic()
-	if r.net != nil {
-		settleBudget(r.net.Exhausted(), res)
+// Finish fills in what the road counted.
+func (r *Invocation) Finish(res *sandbox.Result, posture sandbox.Posture) {
+	res.Posture, res.Findings = posture, r.Findings
+	res.Network = r.Traffic()
+	if r.Network != nil {
+		settleBudget(r.Network.Exhausted(), res)
 	}
 	for _, s := range r.out {
 		if cut := s.cut(); cut > 0 {
@@ -85,17 +85,17 @@ func (r *run) finish(res *sandbox.Result, posture sandbox.Posture) {
 	if len(res.Truncated) > 0 && res.Resource != sandbox.LimitOutput && !slices.Contains(res.LimitsHit, sandbox.LimitOutput) {
 		res.LimitsHit = append(res.LimitsHit, sandbox.LimitOutput)
 	}
-	if r.io.Stdout == nil {
+	if r.IO.Stdout == nil {
 		res.Stdout = r.out[0].bytes()
 	}
-	if r.io.Stderr == nil {
+	if r.IO.Stderr == nil {
 		res.Stderr = r.out[1].bytes()
 	}
 }
 
-// outcome is what the record says of the end.
-func (r *run) outcome(res *sandbox.Result, err error) audit.Outcome {
-	o := audit.Outcome{Status: audit.Allowed, Result: forRecord(res)}
+// Outcome is what the record says of the end.
+func (r *Invocation) Outcome(res *sandbox.Result, err error) audit.Outcome {
+	o := audit.Outcome{Status: audit.Allowed, Result: ForRecord(res)}
 	if res == nil {
 		o.Status = audit.Failed
 		if errors.Is(err, sandbox.ErrUnsupported) {
@@ -111,11 +111,11 @@ func (r *run) outcome(res *sandbox.Result, err error) audit.Outcome {
 	return o
 }
 
-// drain waits for the caller's writers to take the last bytes. The sandbox is
+// Drain waits for the caller's writers to take the last bytes. The sandbox is
 // gone and recorded by then. A program that ended by itself is waited for like
 // any program whose reader is slow. Where a file of the caller's took less than
 // was written, that is the error of a call that has no other.
-func (r *run) drain(ctx context.Context, failed *error) {
+func (r *Invocation) Drain(ctx context.Context, failed *error) {
 	if r.out[0] == nil {
 		return
 	}
@@ -137,11 +137,11 @@ func (r *run) drain(ctx context.Context, failed *error) {
 
 // cutShort says whether the road ended the run.
 func cutShort(ctx context.Context) bool {
-	var e *ending
+	var e *Ending
 	return errors.As(context.Cause(ctx), &e)
 }
 
-// denied is a refusal as an error.
-func denied(op string, res *sandbox.Result) error {
+// Denied is a refusal as an error.
+func Denied(op string, res *sandbox.Result) error {
 	return &sandbox.Error{Op: op, Kind: sandbox.ErrDenied, Problem: res.Reason, Hint: res.Hint, Rule: res.Rule}
 }

@@ -80,7 +80,7 @@ func TestWallBeginsAnewWhenTheProgramStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		over := make(chan error, 1)
 		w := startWall(sandbox.Limits{Wall: time.Second}, func(e error) { over <- e })
-		if err := <-over; err.(*ending).resource != sandbox.LimitWall { // it never started
+		if err := <-over; err.(*Ending).Resource != sandbox.LimitWall { // it never started
 			t.Errorf("got %v", err)
 		}
 		w.started() // too late
@@ -104,8 +104,8 @@ func TestEveryLimitHasASentence(t *testing.T) {
 	for _, n := range sandbox.LimitNames() {
 		l := sandbox.DefaultLimits()
 		l.CPUTime, l.FileSize, l.IO, l.IOPS = 1, 1, 1, 1
-		if !l.InForce(n) || sentence(n, l) == "" {
-			t.Errorf("%s: in force %v, %q", n, l.InForce(n), sentence(n, l))
+		if !l.InForce(n) || Sentence(n, l) == "" {
+			t.Errorf("%s: in force %v, %q", n, l.InForce(n), Sentence(n, l))
 		}
 	}
 }

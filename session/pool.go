@@ -42,9 +42,9 @@ type PoolOptions struct {
 type Pool struct {
 	s     *Session
 	o     PoolOptions
-	shape shape
-	of    *run  // the run whose texts its sandboxes read; nil: they are for calls
-	reads *Pool // of those that read the texts of p's calls; nil without
+	shape Shape
+	of    *Invocation // the run whose texts its sandboxes read; nil: they are for calls
+	reads *Pool       // of those that read the texts of p's calls; nil without
 
 	tightens atomic.Bool // its sandboxes take tighter limits, as far as is known
 
@@ -74,7 +74,7 @@ type PoolState struct {
 // made is a sandbox that waits for a call.
 type made struct {
 	pool   *Pool
-	run    *run // which prepared it; what it undoes goes last
+	run    *Invocation // which prepared it; what it undoes goes last
 	env    *environment.Environment
 	box    sandbox.Prepared
 	born   time.Time
@@ -82,10 +82,10 @@ type made struct {
 }
 
 const (
-	mostReady   = 64
+	MaxReady    = 64
 	defaultAge  = 5 * time.Minute
-	firstRefill = 100 * time.Millisecond // after a failure; doubled each time
-	lastRefill  = time.Minute
+	FirstRefill = 100 * time.Millisecond // after a failure; doubled each time
+	LastRefill  = time.Minute
 )
 
 // Keep makes sandboxes ahead for calls like o.Like until the pool is closed. The
@@ -99,13 +99,13 @@ func (s *Session) Keep(ctx context.Context, o PoolOptions) (*Pool, error) {
 	if o.Age == 0 {
 		o.Age = defaultAge
 	}
-	if o.Ready < 1 || o.Ready > mostReady || o.Age < time.Second || o.Age > 24*time.Hour || o.Memory < 0 {
+	if o.Ready < 1 || o.Ready > MaxReady || o.Age < time.Second || o.Age > 24*time.Hour || o.Memory < 0 {
 		return nil, &sandbox.Error{Op: "pool", Kind: sandbox.ErrInvalid, Problem: "its bounds cannot be meant",
-			Hint: fmt.Sprintf("from 1 to %d sandboxes, for a second to a day", mostReady)}
+			Hint: fmt.Sprintf("from 1 to %d sandboxes, for a second to a day", MaxReady)}
 	}
 	o.Like = withoutHooks(o.Like)
 	p, first, err := s.keep(ctx, o, nil)
-	if err == nil && first.plan.Code.For(code.PythonLanguage) {
+	if err == nil && first.Plan.Code.For(code.PythonLanguage) {
 		if p.reads, _, err = s.keep(ctx, o, first); err != nil {
 			return nil, errors.Join(err, p.Close())
 		}
@@ -114,7 +114,7 @@ func (s *Session) Keep(ctx context.Context, o PoolOptions) (*Pool, error) {
 }
 
 // keep begins a pool, and gives the run of its first sandbox.
-func (s *Session) keep(ctx context.Context, o PoolOptions, of *run) (*Pool, *run, error) {
+func (s *Session) keep(ctx context.Context, o PoolOptions, of *Invocation) (*Pool, *Invocation, error) {
 	p := &Pool{s: s, o: o, of: of, wake: make(chan struct{}, 1), ending: make(chan struct{}, o.Ready)}
 	m, err := p.make(ctx)
 	if err != nil {
@@ -137,39 +137,39 @@ func (s *Session) keep(ctx context.Context, o PoolOptions, of *run) (*Pool, *run
 // make makes one sandbox, the way a call's is made.
 func (p *Pool) make(ctx context.Context) (_ *made, err error) {
 	call := p.o.Like
-	r := &run{s: p.s, call: &call, id: newID(), ahead: true}
+	r := &Invocation{Session: p.s, Call: &call, ID: NewID(), Ahead: true}
 	if p.of != nil {
 		r = p.of.reader(code.Python(true), nil, p.of)
-		r.ahead = true
+		r.Ahead = true
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, r.undo.Run(ctx))
+			err = errors.Join(err, r.Undo.Run(ctx))
 		}
 	}()
 	if p.of == nil {
-		verdict, err := r.decide()
+		verdict, err := r.Decide()
 		if err != nil {
 			return nil, err
 		}
 		if verdict.Decision != policy.Allow {
 			return nil, verdict.Err()
 		}
-		r.plan = verdict.Plan
+		r.Plan = verdict.Plan
 	}
-	d, _, err := r.level(ctx)
+	d, _, err := r.Level(ctx)
 	if err != nil {
 		return nil, err
 	}
 	preparer, ok := d.(sandbox.Preparer)
 	if !ok {
-		return nil, &sandbox.Error{Op: "pool", Kind: sandbox.ErrUnsupported, Problem: r.plan.Isolation + " makes no sandboxes ahead",
+		return nil, &sandbox.Error{Op: "pool", Kind: sandbox.ErrUnsupported, Problem: r.Plan.Isolation + " makes no sandboxes ahead",
 			Hint: "take a level that does: process"}
 	}
-	if err := r.lasting(); err != nil {
+	if err := r.CheckLasting(); err != nil {
 		return nil, err
 	}
-	w, err := r.prepare(ctx)
+	w, err := r.Prepare(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +177,7 @@ func (p *Pool) make(ctx context.Context) (_ *made, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r.undo.Add(bounded(r.s.o.EndLimit, box.Destroy))
+	r.Undo.Add(WithLimit(r.Session.o.EndLimit, box.Destroy))
 	m := &made{pool: p, run: r, env: w, box: box, born: p.s.o.Now()}
 	if u, err := box.Usage(ctx); err == nil && u.Memory != nil {
 		m.memory = *u.Memory
@@ -188,17 +188,17 @@ func (p *Pool) make(ctx context.Context) (_ *made, err error) {
 // refill is a goroutine that makes what is missing. What cannot be made is tried
 // again after a pause.
 func (p *Pool) refill() {
-	pause := firstRefill
+	pause := FirstRefill
 	for p.ctx.Err() == nil {
 		p.expire()
 		again := p.o.Age / 4
 		if p.wants() {
 			m, err := p.make(p.ctx)
 			if p.add(m, err); err == nil {
-				pause = firstRefill
+				pause = FirstRefill
 				continue
 			}
-			again, pause = pause, min(2*pause, lastRefill)
+			again, pause = pause, min(2*pause, LastRefill)
 		}
 		select {
 		case <-p.ctx.Done():
@@ -310,7 +310,7 @@ func (p *Pool) retire(m *made) {
 }
 
 func (p *Pool) destroy(m *made) {
-	if err := m.run.undo.Run(context.Background()); err != nil {
+	if err := m.run.Undo.Run(context.Background()); err != nil {
 		p.mu.Lock()
 		p.left = errors.Join(p.left, err)
 		p.mu.Unlock()

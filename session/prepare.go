@@ -13,16 +13,16 @@ import (
 	"github.com/caisson-run/caisson/session/network"
 )
 
-// prepare makes the environment of the call, with its network.
-func (r *run) prepare(ctx context.Context) (*environment.Environment, error) {
-	dir, err := r.s.o.State.Run(r.id)
+// Prepare makes the environment of the call, with its network.
+func (r *Invocation) Prepare(ctx context.Context) (*environment.Environment, error) {
+	dir, err := r.Session.o.State.Run(r.ID)
 	if err != nil {
 		return nil, err
 	}
-	r.dir = dir
-	r.undo.Add(func(context.Context) error { return dir.Remove() })
-	r.s.soon()
-	r.s.sweep(ctx)
+	r.Dir = dir
+	r.Undo.Add(func(context.Context) error { return dir.Remove() })
+	r.Session.soon()
+	r.Session.sweep(ctx)
 	e, err := environment.Open(ctx, r.environment())
 	if err != nil {
 		return nil, err
@@ -31,83 +31,83 @@ func (r *run) prepare(ctx context.Context) (*environment.Environment, error) {
 	if err := r.judgeImage(ctx, e); err != nil {
 		return nil, err
 	}
-	r.credentials = r.newCredentials()
+	r.Credentials = r.NewCredentials()
 	wire, err := r.connect()
 	if err != nil {
 		return nil, err
 	}
-	if err := e.Build(ctx, environment.BuildOptions{Network: wire, Authority: r.credentials.Authority, Commands: r.startedBy}); err != nil {
+	if err := e.Build(ctx, environment.BuildOptions{Network: wire, Authority: r.Credentials.Authority, Commands: r.startedBy}); err != nil {
 		return nil, err
 	}
 	// One with a name of the host's that has to stay what it is does not outlive who looks
 	// after that.
-	if r.s.o.Outlive && r.kind == policy.StartSandbox && r.caps.Survives && len(e.Kept) == 0 {
+	if r.Session.o.Outlive && r.Kind == policy.StartSandbox && r.Caps.Survives && len(e.Kept) == 0 {
 		e.Spec.Outlives, e.Spec.Hold = true, dir.Hold()
 	}
-	e.Exec.Env = r.variables(e)
+	e.Exec.Env = r.Variables(e)
 	return e, nil
 }
 
 // host opens the host's files for the call.
-func (r *run) host() *environment.Host {
-	return &environment.Host{StateDir: r.s.o.State.Path(), AllowDangerous: r.call.AllowDangerousMounts, Undo: &r.undo}
+func (r *Invocation) host() *environment.Host {
+	return &environment.Host{StateDir: r.Session.o.State.Path(), AllowDangerous: r.Call.AllowDangerousMounts, Undo: &r.Undo}
 }
 
 // environment says what environment the call gets.
-func (r *run) environment() environment.Options {
+func (r *Invocation) environment() environment.Options {
 	o := environment.Options{
-		ID: r.id, Dir: r.dir.Path(), Images: r.s.Images(), Host: r.host(), Call: &r.call.Call, Plan: &r.plan, Caps: r.caps,
-		Read:     slices.Concat(r.s.o.Policy.Reads(), r.s.o.Read, r.call.Read),
-		Progress: r.call.OnPull, Notice: r.notice,
+		ID: r.ID, Dir: r.Dir.Path(), Images: r.Session.Images(), Host: r.host(), Call: &r.Call.Call, Plan: &r.Plan, Caps: r.Caps,
+		Read:     slices.Concat(r.Session.o.Policy.Reads(), r.Session.o.Read, r.Call.Read),
+		Progress: r.Call.OnPull, Notice: r.notice,
 	}
 	switch {
-	case r.kind == policy.StartSandbox:
+	case r.Kind == policy.StartSandbox:
 		o.First = environment.Agent
-	case r.call.fetches:
+	case r.Call.Fetches:
 		o.First = environment.Fetch
 	case r.own:
 		o.First = environment.Script
 	}
-	if p := r.prog; p != nil {
+	if p := r.Program; p != nil {
 		o.Program = &environment.Program{
-			Argv: p.argv, Name: sourceName(r.call, *p), From: r.call.Source.Name, File: r.call.File, Code: r.call.Source.Code, Binary: r.binary, Later: r.ahead,
+			Argv: p.Argv, Name: SourceName(r.Call, *p), From: r.Call.Source.Name, File: r.Call.File, Code: r.Call.Source.Code, Binary: r.binary, Later: r.Ahead,
 		}
 	}
 	return o
 }
 
 // judgeImage notes which image it is, and judges what it starts: that is known now.
-func (r *run) judgeImage(ctx context.Context, e *environment.Environment) error {
-	p := r.plan.Image
+func (r *Invocation) judgeImage(ctx context.Context, e *environment.Environment) error {
+	p := r.Plan.Image
 	if p == nil {
 		return nil
 	}
 	if e.Image == nil { // a plain directory
-		r.intent.Image, r.intent.Mounts = "", r.mountsForRecord()
+		r.Intent.Image, r.Intent.Mounts = "", r.mountsForRecord()
 	} else if ref, err := reference.Parse(p.Ref); err != nil || ref.Digest == "" {
-		r.intent.Image += "@" + e.Image.Digest
+		r.Intent.Image += "@" + e.Image.Digest
 	}
-	if r.prog != nil || r.kind != "" || r.own || r.call.fetches {
+	if r.Program != nil || r.Kind != "" || r.own || r.Call.Fetches {
 		return nil
 	}
 	if e.Image != nil {
-		if v := r.s.o.Policy.Starts(&r.call.Call, e.Exec.Argv); v != nil {
+		if v := r.Session.o.Policy.Starts(&r.Call.Call, e.Exec.Argv); v != nil {
 			if v.Decision != policy.Ask {
 				return v.Err()
 			}
-			if r.question = merge(r.question, v.Question); len(r.question.Channels) == 0 {
+			if r.Question = merge(r.Question, v.Question); len(r.Question.Channels) == 0 {
 				return v.Err()
 			}
 		}
-		r.intent.Argv = e.Exec.Argv
+		r.Intent.Argv = e.Exec.Argv
 	}
-	return r.readCode(ctx, e.Exec.Argv, r)
+	return r.ReadCode(ctx, e.Exec.Argv, r)
 }
 
 // startedBy are the names of the commands that the call is judged by, where it was
 // looked at in detail because somebody is asked.
-func (r *run) startedBy(argv []string) []string {
-	if r.question == nil {
+func (r *Invocation) startedBy(argv []string) []string {
+	if r.Question == nil {
 		return nil
 	}
 	var out []string
@@ -119,26 +119,26 @@ func (r *run) startedBy(argv []string) []string {
 	return out
 }
 
-// variables are those of the call's programs in e: nothing of the caller's but what the
+// Variables are those of the call's programs in e: nothing of the caller's but what the
 // plan passes on.
-func (r *run) variables(e *environment.Environment) []string {
+func (r *Invocation) Variables(e *environment.Environment) []string {
 	term := ""
-	if r.call.TTY != nil {
-		term = r.call.term()
+	if r.Call.TTY != nil {
+		term = r.Call.TerminalName()
 	}
-	return e.Variables(term, r.plan.Env, r.placeholders())
+	return e.Variables(term, r.Plan.Env, r.Placeholders())
 }
 
-// newCredentials are those of the call's network, with the placeholders that a sandbox
+// NewCredentials are those of the call's network, with the placeholders that a sandbox
 // that goes on has already.
-func (r *run) newCredentials() *network.Credentials {
-	return &network.Credentials{StateDir: r.s.o.State.Path(), Lookup: r.call.Lookup, Placeholders: maps.Clone(r.shown)}
+func (r *Invocation) NewCredentials() *network.Credentials {
+	return &network.Credentials{StateDir: r.Session.o.State.Path(), Lookup: r.Call.Lookup, Placeholders: maps.Clone(r.Known)}
 }
 
-// placeholders are what the call's programs have in place of secrets, by name.
-func (r *run) placeholders() map[string]string {
-	if r.credentials == nil {
-		return r.shown
+// Placeholders are what the call's programs have in place of secrets, by name.
+func (r *Invocation) Placeholders() map[string]string {
+	if r.Credentials == nil {
+		return r.Known
 	}
-	return r.credentials.Placeholders
+	return r.Credentials.Placeholders
 }

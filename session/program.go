@@ -16,8 +16,8 @@ import (
 // loadSource reads the code that the call brings along or names, and judges
 // it. Its digest is what the policy and the record see; the very bytes that
 // were judged are what runs.
-func (r *run) loadSource() error {
-	c := r.call
+func (r *Invocation) loadSource() error {
+	c := r.Call
 	if c.File != "" {
 		src, err := r.readFile(c.File, c.FileLanguage)
 		if err != nil {
@@ -36,15 +36,15 @@ func (r *run) loadSource() error {
 		return &sandbox.Error{Op: "source " + sandbox.Quoted(c.Source.Name), Kind: sandbox.ErrInvalid, Problem: "it is a compiled program",
 			Hint: "save it as a file and run that: caisson run ./program"}
 	}
-	c.Program = append(slices.Clone(p.argv), sourceName(c, p))
+	c.Program = append(slices.Clone(p.Argv), SourceName(c, p))
 	if p.direct {
-		c.Program = []string{"./" + sourceName(c, p)}
+		c.Program = []string{"./" + SourceName(c, p)}
 	}
 	if p.language == "bash" || p.language == "sh" {
 		c.Script = string(c.Source.Code)
 	}
 	sum := sha256.Sum256(c.Source.Code)
-	r.prog = &p
+	r.Program = &p
 	c.Kind, c.Call.Language, c.Code = policy.RunCode, p.language, "sha256:"+hex.EncodeToString(sum[:])
 	return nil
 }
@@ -56,18 +56,18 @@ func Judged(w policy.Wish) (*policy.Call, error) {
 	if c.Kind != policy.RunCode {
 		return &c, nil
 	}
-	r := &run{call: &Call{Call: c, Source: &Source{Name: w.File, Language: c.Language, Code: []byte(w.Source)}}}
+	r := &Invocation{Call: &Call{Call: c, Source: &Source{Name: w.File, Language: c.Language, Code: []byte(w.Source)}}}
 	if err := r.loadSource(); err != nil {
 		return nil, err
 	}
 	if w.File != "" {
-		r.call.Program[len(r.call.Program)-1] = filepath.Base(w.File)
+		r.Call.Program[len(r.Call.Program)-1] = filepath.Base(w.File)
 	}
-	return &r.call.Call, nil
+	return &r.Call.Call, nil
 }
 
-// sourceName is the name that source has inside.
-func sourceName(c *Call, p program) string {
+// SourceName is the name that source has inside.
+func SourceName(c *Call, p program) string {
 	if c.File != "" {
 		return filepath.Base(c.File)
 	}
@@ -76,7 +76,7 @@ func sourceName(c *Call, p program) string {
 
 // readFile reads the file that run FILE names. It is judged like a mount: its
 // contents are shown inside.
-func (r *run) readFile(name, language string) (*Source, error) {
+func (r *Invocation) readFile(name, language string) (*Source, error) {
 	src, err := r.host().Open(policy.PlanPath{Source: name}, "run", sandbox.ReadOnly)
 	if err != nil {
 		return nil, err

@@ -18,79 +18,79 @@ import (
 	"github.com/caisson-run/caisson/session/registry"
 )
 
-// run is one call on its way.
-type run struct {
-	s    *Session
-	call *Call
-	io   IO
-	id   string
-	kind policy.Kind // what the call is, where Source does not say; empty is RunCommand
-	name string      // what records call the sandbox; empty is id
+// Invocation is one call on its way.
+type Invocation struct {
+	Session *Session
+	Call    *Call
+	IO      IO
+	ID      string
+	Kind    policy.Kind // what the call is, where Source does not say; empty is RunCommand
+	Name    string      // what records call the sandbox; empty is id
 
-	ahead   bool              // there is no call yet: its sandbox is made for a pool
-	ready   *made             // the sandbox that was made ahead; nil without
-	oneshot bool              // its sandbox is for one program
-	spares  func(*run) *spare // where persistent ones are that were made ahead; nil without
+	Ahead   bool                     // there is no call yet: its sandbox is made for a pool
+	ready   *made                    // the sandbox that was made ahead; nil without
+	oneshot bool                     // its sandbox is for one program
+	Spares  func(*Invocation) *Spare // where persistent ones are that were made ahead; nil without
 
 	decided *policy.Verdict // see verdict; nil until it is known
 
-	prog   *program         // nil: the call's own argv
-	binary *hostpath.Source // the call's file, when it is a compiled program
-	caps   sandbox.Capabilities
-	plan   policy.Plan
-	intent audit.Intent
+	Program *program         // nil: the call's own argv
+	binary  *hostpath.Source // the call's file, when it is a compiled program
+	Caps    sandbox.Capabilities
+	Plan    policy.Plan
+	Intent  audit.Intent
 
 	own      bool              // it runs a script of caisson's, not what a caller asks for
-	findings []sandbox.Finding // what the texts of what would run say
+	Findings []sandbox.Finding // what the texts of what would run say
 
-	question *policy.Question // somebody has to say yes first; nil: nobody
+	Question *policy.Question // somebody has to say yes first; nil: nobody
 	input    []byte           // with a question: all of standard input
 
-	dir     RunDir         // what it has on the disk
-	life    *registry.Life // of a sandbox that was taken over; nil for any other
-	made    string         // digest of what its environment is made of
-	undo    environment.Cleanup
+	Dir     RunDir         // what it has on the disk
+	Life    *registry.Life // of a sandbox that was taken over; nil for any other
+	Digest  string         // digest of what its environment is made of
+	Undo    environment.Cleanup
 	left    error      // what could not be undone
 	out     [2]*stream // stdout, stderr
 	over    context.Context
 	blind   func(error)      // ends it, where something depends on what could not be read; nil where nothing does
-	net     *network.Network // nil without one
-	reach   *registry.Reach  // what the network was changed to; nil is the plan's
-	hosts   []string         // what it lets through
-	without []string         // what is taken away from that
+	Network *network.Network // nil without one
+	Reach   *registry.Reach  // what the network was changed to; nil is the plan's
+	Hosts   []string         // what it lets through
+	Denied  []string         // what is taken away from that
 
-	credentials *network.Credentials     // nil without a network
-	shown       map[string]string        // those that a sandbox that goes on has already
+	Credentials *network.Credentials     // nil without a network
+	Known       map[string]string        // those that a sandbox that goes on has already
 	dests       []*os.Root               // where plan.Collect goes
 	env         *environment.Environment // that prepare made; nil without
 }
 
 // do is the road itself.
-func (r *run) do(ctx context.Context) (*sandbox.Result, error) {
+func (r *Invocation) do(ctx context.Context) (*sandbox.Result, error) {
 	r.oneshot = true
-	a, res, err := r.admit(ctx)
+	a, res, err := r.Admit(ctx)
 	if a == nil {
 		return res, err
 	}
-	r.mayHaveRun()
-	res, err = r.carryOut(ctx, a.env.Exec, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) {
-		return r.start(ctx, a.driver, a.env, ex)
+	r.MayHaveRun()
+	res, err = r.CarryOut(ctx, a.Env.Exec, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) {
+		return r.start(ctx, a.Driver, a.Env, ex)
 	})
 	if res != nil {
-		r.finish(res, a.posture)
+		r.Finish(res, a.Posture)
 	}
 	connections, jerr := r.unrecorded()
-	if f := r.found(); f.Live { // it has to be gone before its files are looked at
-		r.left = r.undo.Run(ctx)
+	if f := r.Found(); f.Live { // it has to be gone before its files are looked at
+		r.left = r.Undo.Run(ctx)
 		r.tellFound(f, res)
 	}
 	// Whatever the caller's context says, the end is recorded; what was made is
 	// taken away meanwhile.
-	outcome := r.outcome(res, err)
+	outcome := r.Outcome(res, err)
 	outcome.Connections = connections
 	undone := make(chan error, 1)
-	go func() { undone <- r.undo.Run(ctx) }()
-	jerr = errors.Join(jerr, a.op.End(ctx, outcome))
+	go func() { undone <- r.Undo.Run(ctx) }()
+	jerr = errors.Join(jerr, a.Operation.End(ctx, outcome))
 	r.left = errors.Join(r.left, <-undone)
 	if jerr != nil {
 		return res, errors.Join(jerr, err)
@@ -98,51 +98,51 @@ func (r *run) do(ctx context.Context) (*sandbox.Result, error) {
 	return res, err
 }
 
-// carryOut has start run ex, under the limits that are held here for all levels.
-func (r *run) carryOut(parent context.Context, ex *sandbox.Exec, start func(context.Context, *sandbox.Exec) (*sandbox.Result, error)) (*sandbox.Result, error) {
+// CarryOut has start run ex, under the limits that are held here for all levels.
+func (r *Invocation) CarryOut(parent context.Context, ex *sandbox.Exec, start func(context.Context, *sandbox.Exec) (*sandbox.Result, error)) (*sandbox.Result, error) {
 	ctx, end := context.WithCancelCause(parent)
 	r.over = ctx
-	r.undo.Add(func(context.Context) error { end(nil); return nil })
-	if r.net != nil {
+	r.Undo.Add(func(context.Context) error { end(nil); return nil })
+	if r.Network != nil {
 		// Its first packet starts it, and waits for it; here is said what is against
 		// that from the start.
-		if err := r.net.Started(); err != nil {
+		if err := r.Network.Started(); err != nil {
 			return nil, err
 		}
-		go watchNetwork(ctx, r.net, end)
+		go WatchNetwork(ctx, r.Network, end)
 	}
-	limits := r.plan.Limits
+	limits := r.Plan.Limits
 
 	clock := startWall(limits, end)
 	defer clock.stop()
 	var over func()
 	if limits.OutputKill {
-		over = func() { end(exceeded(sandbox.LimitOutput, sentence(sandbox.LimitOutput, limits))) }
+		over = func() { end(Exceeded(sandbox.LimitOutput, Sentence(sandbox.LimitOutput, limits))) }
 	}
-	for i, to := range []io.Writer{r.io.Stdout, r.io.Stderr} {
+	for i, to := range []io.Writer{r.IO.Stdout, r.IO.Stderr} {
 		r.out[i] = newStream(ctx, [...]string{"stdout", "stderr"}[i], to, limits, over)
 		r.out[i].broken = func() { end(errOutputClosed) }
 	}
-	g := &guard{limits: limits, rules: r.watchRules(), end: end, report: r.call.OnReport, live: r.call.OnUsage}
-	ex.Stdin, ex.Stdout, ex.Stderr = r.io.Stdin, r.out[0], r.out[1]
-	ex.Terminal, ex.Signals = r.call.TTY, r.call.Signals
+	g := &Guard{Limits: limits, Rules: r.watchRules(), End: end, Report: r.Call.OnReport, live: r.Call.OnUsage}
+	ex.Stdin, ex.Stdout, ex.Stderr = r.IO.Stdin, r.out[0], r.out[1]
+	ex.Terminal, ex.Signals = r.Call.TTY, r.Call.Signals
 	ex.Started = func() {
 		clock.started()
-		if r.net != nil {
-			r.net.Used(r.caps.Wire)
+		if r.Network != nil {
+			r.Network.Used(r.Caps.Wire)
 		}
 	}
-	if every := g.every(); every > 0 {
-		ex.Sample, ex.SampleEvery = g.sample, every
+	if every := g.Every(); every > 0 {
+		ex.Sample, ex.SampleEvery = g.Sample, every
 	}
 	if g.depends() {
-		r.blind = func(err error) { end(blind(maxBlind, err)) }
+		r.blind = func(err error) { end(Unreadable(MaxBlind, err)) }
 	}
 
 	began := time.Now()
-	stop := watchKept(r.keptNames(), end)
-	res, err := r.s.runBounded(ctx, func() (*sandbox.Result, error) { return start(ctx, ex) }, func() {
-		_ = r.undo.Run(context.WithoutCancel(ctx)) // what start has added since; who waited was told
+	stop := WatchKept(r.KeptNames(), end)
+	res, err := r.Session.runBounded(ctx, func() (*sandbox.Result, error) { return start(ctx, ex) }, func() {
+		_ = r.Undo.Run(context.WithoutCancel(ctx)) // what start has added since; who waited was told
 	})
 	stop()
 	if err != nil {
@@ -152,14 +152,14 @@ func (r *run) carryOut(parent context.Context, ex *sandbox.Exec, start func(cont
 		res.WallMS = time.Since(began).Milliseconds()
 	}
 	settle(ctx, res, limits)
-	tellLost(r.keptNames(), res)
+	tellLost(r.KeptNames(), res)
 	return res, nil
 }
 
 // start takes the fastest way that the level has for this call: a one-shot
 // where nothing has to be asked of the sandbox afterwards and nobody sits at
 // it, else the guest agent.
-func (r *run) start(ctx context.Context, d sandbox.Driver, w *environment.Environment, ex *sandbox.Exec) (*sandbox.Result, error) {
+func (r *Invocation) start(ctx context.Context, d sandbox.Driver, w *environment.Environment, ex *sandbox.Exec) (*sandbox.Result, error) {
 	if r.ready != nil {
 		return r.ready.box.Run(ctx, ex)
 	}
@@ -172,40 +172,40 @@ func (r *run) start(ctx context.Context, d sandbox.Driver, w *environment.Enviro
 	}
 	box, err := d.Start(ctx, w.Spec)
 	switch {
-	case ok && len(r.plan.Collect) == 0 && errors.Is(err, sandbox.ErrUnsupported):
+	case ok && len(r.Plan.Collect) == 0 && errors.Is(err, sandbox.ErrUnsupported):
 		return runner.Run(ctx, w.Spec, ex) // a level without an agent
 	case err != nil:
 		return nil, err
 	}
-	r.undo.Add(bounded(r.s.o.EndLimit, box.Destroy))
+	r.Undo.Add(WithLimit(r.Session.o.EndLimit, box.Destroy))
 	return r.withAgent(ctx, box, w, ex)
 }
 
 // withoutAgent says that nothing has to be asked of the sandbox afterwards, and
 // nobody sits at it.
-func (r *run) withoutAgent() bool { return len(r.plan.Collect) == 0 && r.call.TTY == nil }
+func (r *Invocation) withoutAgent() bool { return len(r.Plan.Collect) == 0 && r.Call.TTY == nil }
 
 // drainGrace is how long the last bytes of a run that was ended may take to a
 // reader that does not read.
 const drainGrace = 2 * time.Second
 
-// mayHaveRun notes that code may have run from here on.
-func (r *run) mayHaveRun() {
+// MayHaveRun notes that code may have run from here on.
+func (r *Invocation) MayHaveRun() {
 	if r.env != nil {
 		r.env.Found.Ran = true
 	}
 }
 
-// found is what came of the call's read-write mounts.
-func (r *run) found() *environment.Found {
+// Found is what came of the call's read-write mounts.
+func (r *Invocation) Found() *environment.Found {
 	if r.env == nil {
 		return &environment.Found{}
 	}
 	return r.env.Found
 }
 
-// keptNames are names of the host's that must stay what they are.
-func (r *run) keptNames() environment.Kept {
+// KeptNames are names of the host's that must stay what they are.
+func (r *Invocation) KeptNames() environment.Kept {
 	if r.env == nil {
 		return nil
 	}

@@ -16,9 +16,6 @@
 //
 // What is written here is written once for all levels; drivers do not know
 // policies, records or callers.
-//
-// Lock order: the change of a sandbox that lives on, Sandboxes.mu, that sandbox's mu, and
-// last the mu of what is kept ready. A run's parts lock only themselves.
 package session
 
 import (
@@ -92,7 +89,7 @@ func New(o Options) (*Session, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	o.EndLimit = cmp.Or(o.EndLimit, defaultEndLimit)
+	o.EndLimit = cmp.Or(o.EndLimit, DefaultEndLimit)
 	return &Session{o: o, swept: o.Swept}, nil
 }
 
@@ -126,18 +123,18 @@ func findDriver(drivers map[string]sandbox.Driver, name string) sandbox.Driver {
 //
 // When ctx ends, everything inside is killed and the Result says so.
 func (s *Session) Do(ctx context.Context, call *Call, io IO) (*sandbox.Result, error) {
-	return (&run{s: s, call: call, io: io, id: newID()}).whole(ctx)
+	return (&Invocation{Session: s, Call: call, IO: io, ID: NewID()}).Whole(ctx)
 }
 
-// whole is do, and takes away what it has left.
-func (r *run) whole(ctx context.Context) (res *sandbox.Result, err error) {
-	defer r.drain(ctx, &err)
-	defer r.undo.Run(ctx) // for a panic; what was undone is not undone twice
+// Whole is do, and takes away what it has left.
+func (r *Invocation) Whole(ctx context.Context) (res *sandbox.Result, err error) {
+	defer r.Drain(ctx, &err)
+	defer r.Undo.Run(ctx) // for a panic; what was undone is not undone twice
 	res, err = r.do(ctx)
-	if uerr := errors.Join(r.left, r.undo.Run(ctx)); uerr != nil && err == nil {
+	if uerr := errors.Join(r.left, r.Undo.Run(ctx)); uerr != nil && err == nil {
 		// The program ran and its result stands; that something was left
 		// behind is a fault all the same, and nobody else will say it.
-		err = &sandbox.Error{Op: "clean up " + r.id, Kind: sandbox.ErrUnavailable, Problem: "something was left behind",
+		err = &sandbox.Error{Op: "clean up " + r.ID, Kind: sandbox.ErrUnavailable, Problem: "something was left behind",
 			Hint: "run caisson doctor; the next start sweeps it", Cause: uerr}
 	}
 	return res, err

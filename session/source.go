@@ -35,7 +35,7 @@ func ReadSource(name string, r io.Reader) ([]byte, error) {
 // program is what a source is run with.
 type program struct {
 	language string
-	argv     []string // the script's path follows, unless direct
+	Argv     []string // the script's path follows, unless direct
 	ext      string   // for a file that has no name of its own
 	direct   bool     // the file itself is the program
 }
@@ -63,17 +63,17 @@ func (s Source) plan() (program, error) {
 		if err != nil {
 			return program{}, err
 		}
-		return program{language: l.name, argv: l.argv, ext: l.ext[0]}, nil
+		return program{language: l.name, Argv: l.argv, ext: l.ext[0]}, nil
 	}
 	if argv, ok := shebang(s.Code); ok {
-		p := program{language: argv[0], argv: argv}
+		p := program{language: argv[0], Argv: argv}
 		if l, ok := languageOfInterpreter(argv[0]); ok {
 			p.language, p.ext = l.name, l.ext[0]
 		}
 		return p, nil
 	}
 	if l, ok := languageOf(s.Name); ok {
-		return program{language: l.name, argv: l.argv, ext: l.ext[0]}, nil
+		return program{language: l.name, Argv: l.argv, ext: l.ext[0]}, nil
 	}
 	return refuse("its language cannot be told from its name, and it has no #! line", "name it with --lang, for example --lang python")
 }

@@ -18,13 +18,13 @@ func TestSourcePlan(t *testing.T) {
 		want   program
 		err    string
 	}{
-		"extension":        {Source{Name: "x.py"}, program{language: "python", argv: []string{"python3"}, ext: ".py"}, ""},
-		"named":            {Source{Language: "rb"}, program{language: "ruby", argv: []string{"ruby"}, ext: ".rb"}, ""},
-		"name wins":        {Source{Name: "x.py", Language: "sh"}, program{language: "sh", argv: []string{"sh"}, ext: ".sh"}, ""},
-		"shebang":          {Source{Code: []byte("#!/usr/bin/python3.11 -u\n")}, program{language: "python", argv: []string{"/usr/bin/python3.11", "-u"}, ext: ".py"}, ""},
-		"env":              {Source{Code: []byte("#!/usr/bin/env -S node --x y\n")}, program{language: "javascript", argv: []string{"node", "--x", "y"}, ext: ".js"}, ""},
-		"shebang wins":     {Source{Name: "x.py", Code: []byte("#!/bin/sh")}, program{language: "sh", argv: []string{"/bin/sh"}, ext: ".sh"}, ""},
-		"unknown shebang":  {Source{Code: []byte("#!/opt/own\n")}, program{language: "/opt/own", argv: []string{"/opt/own"}}, ""},
+		"extension":        {Source{Name: "x.py"}, program{language: "python", Argv: []string{"python3"}, ext: ".py"}, ""},
+		"named":            {Source{Language: "rb"}, program{language: "ruby", Argv: []string{"ruby"}, ext: ".rb"}, ""},
+		"name wins":        {Source{Name: "x.py", Language: "sh"}, program{language: "sh", Argv: []string{"sh"}, ext: ".sh"}, ""},
+		"shebang":          {Source{Code: []byte("#!/usr/bin/python3.11 -u\n")}, program{language: "python", Argv: []string{"/usr/bin/python3.11", "-u"}, ext: ".py"}, ""},
+		"env":              {Source{Code: []byte("#!/usr/bin/env -S node --x y\n")}, program{language: "javascript", Argv: []string{"node", "--x", "y"}, ext: ".js"}, ""},
+		"shebang wins":     {Source{Name: "x.py", Code: []byte("#!/bin/sh")}, program{language: "sh", Argv: []string{"/bin/sh"}, ext: ".sh"}, ""},
+		"unknown shebang":  {Source{Code: []byte("#!/opt/own\n")}, program{language: "/opt/own", Argv: []string{"/opt/own"}}, ""},
 		"compiled":         {Source{Name: "x", Code: []byte("\x7fELF\x00")}, program{language: "binary", direct: true}, ""},
 		"compiled, named":  {Source{Language: "python", Code: []byte("\x7fELF\x00")}, program{}, "it is a compiled program and not python"},
 		"NUL":              {Source{Language: "python", Code: []byte("ab\x00")}, program{}, "byte 2 is NUL"},
@@ -73,7 +73,7 @@ func FuzzShebang(f *testing.F) {
 			t.Fatalf("%q: %q", code, argv)
 		}
 		p, err := (Source{Code: code}).plan()
-		if err == nil && !p.direct && (len(p.argv) == 0 || p.argv[0] == "") {
+		if err == nil && !p.direct && (len(p.Argv) == 0 || p.Argv[0] == "") {
 			t.Fatalf("%q: %+v", code, p)
 		}
 	})

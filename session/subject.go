@@ -26,25 +26,25 @@ import (
 // mostInput is how much of standard input somebody can be asked about.
 const mostInput = 128 << 10
 
-// readInput reads all of standard input where somebody is to be asked: what a
+// ReadInput reads all of standard input where somebody is to be asked: what a
 // program reads decides what it does. What somebody types is left out, because
 // nobody knows it yet.
-func (r *run) readInput(ctx context.Context) error {
-	if r.question == nil || r.io.Stdin == nil || r.input != nil {
+func (r *Invocation) ReadInput(ctx context.Context) error {
+	if r.Question == nil || r.IO.Stdin == nil || r.input != nil {
 		return nil
 	}
-	if r.call.TypedInput {
-		r.io.Stdin = nil
-		if r.call.OnNotice != nil {
-			r.call.OnNotice("the program gets no standard input: nobody can approve what is typed later")
+	if r.Call.TypedInput {
+		r.IO.Stdin = nil
+		if r.Call.OnNotice != nil {
+			r.Call.OnNotice("the program gets no standard input: nobody can approve what is typed later")
 		}
 		return nil
 	}
-	return r.captureInput(ctx, r.question.Timeout, "somebody would have to approve all of it")
+	return r.captureInput(ctx, r.Question.Timeout, "somebody would have to approve all of it")
 }
 
 // captureInput reads all of standard input within a time; why says what for.
-func (r *run) captureInput(ctx context.Context, within time.Duration, why string) error {
+func (r *Invocation) captureInput(ctx context.Context, within time.Duration, why string) error {
 	if r.input != nil {
 		return nil
 	}
@@ -53,7 +53,7 @@ func (r *run) captureInput(ctx context.Context, within time.Duration, why string
 	defer stop()
 	read := make(chan struct{})
 	var b []byte
-	from := r.io.Stdin
+	from := r.IO.Stdin
 	go func() {
 		defer close(read)
 		b, e.Cause = io.ReadAll(io.LimitReader(from, mostInput+1))
@@ -71,19 +71,19 @@ func (r *run) captureInput(ctx context.Context, within time.Duration, why string
 		e.Problem = fmt.Sprintf("it is longer than %d KiB, and %s", mostInput>>10, why)
 		return e
 	}
-	r.input, r.io.Stdin = b, bytes.NewReader(b)
+	r.input, r.IO.Stdin = b, bytes.NewReader(b)
 	return nil
 }
 
-// asking is the question of a call that gets a sandbox of its own.
-func (r *run) asking() *asking {
-	return &asking{approvals: r.s.o.Approvals, journal: r.s.o.Journal, question: r.question, call: r.call, intent: r.intent}
+// Asking is the question of a call that gets a sandbox of its own.
+func (r *Invocation) Asking() *asking {
+	return &asking{approvals: r.Session.o.Approvals, journal: r.Session.o.Journal, question: r.Question, call: r.Call, intent: r.Intent}
 }
 
 // subject is everything that decides what the call does, out of the environment
 // that was made for it.
-func (r *run) subject(ctx context.Context, w *environment.Environment) (*approval.Subject, error) {
-	s, err := r.about(ctx, w.Exec.Argv, w.Dir, w.Exec.Env)
+func (r *Invocation) subject(ctx context.Context, w *environment.Environment) (*approval.Subject, error) {
+	s, err := r.About(ctx, w.Exec.Argv, w.Dir, w.Exec.Env)
 	if err != nil {
 		return nil, err
 	}
@@ -98,9 +98,9 @@ func (r *run) subject(ctx context.Context, w *environment.Environment) (*approva
 		}
 		s.Mounts = append(s.Mounts, approval.Mount{Source: m.Name, Target: m.Target, Access: access, Object: objectOf(info)})
 	}
-	s.User, s.Image = w.Spec.User.Name, r.intent.Image
-	inside := &contents{view: w.View(), image: r.intent.Image}
-	s.Files, err = r.contents(w.Exec.Argv, w.Dir, w.Search, inside.read)
+	s.User, s.Image = w.Spec.User.Name, r.Intent.Image
+	inside := &contents{view: w.View(), image: r.Intent.Image}
+	s.Files, err = r.Contents(w.Exec.Argv, w.Dir, w.Search, inside.read)
 	if err != nil {
 		return nil, err
 	}
@@ -114,22 +114,22 @@ func (r *run) subject(ctx context.Context, w *environment.Environment) (*approva
 	return s, nil
 }
 
-// about is what a call says of itself: the part that is the same in a sandbox of
+// About is what a call says of itself: the part that is the same in a sandbox of
 // its own and in one that lives on.
-func (r *run) about(ctx context.Context, argv []string, dir string, env []string) (*approval.Subject, error) {
-	c, p := r.call, &r.plan
+func (r *Invocation) About(ctx context.Context, argv []string, dir string, env []string) (*approval.Subject, error) {
+	c, p := r.Call, &r.Plan
 	s := &approval.Subject{
-		Actor: c.Actor, Kind: string(c.Kind), Dir: dir, HasStdin: r.io.Stdin != nil, Stdin: r.input, Argv: argv,
-		Isolation: r.intent.Isolation, Network: p.Network.String(), Limits: audit.LimitTexts(p.Limits), Policy: r.s.o.Policy.Digest(),
+		Actor: c.Actor, Kind: string(c.Kind), Dir: dir, HasStdin: r.IO.Stdin != nil, Stdin: r.input, Argv: argv,
+		Isolation: r.Intent.Isolation, Network: p.Network.String(), Limits: audit.LimitTexts(p.Limits), Policy: r.Session.o.Policy.Digest(),
 	}
-	if r.prog != nil {
+	if r.Program != nil {
 		// The path of source inside is made up for each run.
 		s.Argv, s.Program, s.Language = c.Argv, c.Program, c.Call.Language
-		if s.Code = c.Source.Code; r.prog.direct {
+		if s.Code = c.Source.Code; r.Program.direct {
 			s.Code = nil // it is among the files, with all of it
 		}
 	}
-	store, err := r.s.o.Approvals.Store(ctx)
+	store, err := r.Session.o.Approvals.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -140,12 +140,12 @@ func (r *run) about(ctx context.Context, argv []string, dir string, env []string
 	if err := r.aboutTool(s, key); err != nil {
 		return nil, err
 	}
-	if c.fetches { // it is made of the arguments and the definition, and may have what is marked
+	if c.Fetches { // it is made of the arguments and the definition, and may have what is marked
 		s.Stdin, s.HasStdin = nil, false
 	}
 	for _, e := range env {
 		name, value, _ := strings.Cut(e, "=")
-		if _, placeholder := r.placeholders()[name]; placeholder {
+		if _, placeholder := r.Placeholders()[name]; placeholder {
 			value = "" // it is another each time, and stands for one of Secrets
 		}
 		s.Env = append(s.Env, approval.Variable{Name: name, Seal: approval.Seal(key, value)})
@@ -156,14 +156,14 @@ func (r *run) about(ctx context.Context, argv []string, dir string, env []string
 		}
 	}
 	line := s.Argv
-	if r.prog != nil {
+	if r.Program != nil {
 		line = nil // arguments of a program
 	}
 	s.Options = append(r.options(), r.unread(line)...)
-	for _, q := range r.question.Askings {
+	for _, q := range r.Question.Askings {
 		s.Reasons = append(s.Reasons, approval.Reason{Rule: q.Rule, What: q.What})
 	}
-	for _, f := range r.findings {
+	for _, f := range r.Findings {
 		s.Findings = append(s.Findings, f.Problem+" ("+f.Rule+")")
 	}
 	return s, nil
@@ -171,26 +171,26 @@ func (r *run) about(ctx context.Context, argv []string, dir string, env []string
 
 // aboutTool says which tool was called, and what that says of itself. A question is kept, shown and sent to webhooks: what no
 // record has is sealed, as variables are.
-func (r *run) aboutTool(s *approval.Subject, key []byte) error {
-	t := r.call.Tool
+func (r *Invocation) aboutTool(s *approval.Subject, key []byte) error {
+	t := r.Call.Tool
 	if t == nil {
 		return nil
 	}
 	args, err := json.Marshal(t.Args) // keys sorted: one text for one meaning
-	shown, serr := json.Marshal(r.s.o.Policy.ToolRecord(t))
+	shown, serr := json.Marshal(r.Session.o.Policy.ToolRecord(t))
 	all, aerr := json.Marshal([]any{string(args), s.Argv})
 	if err := errors.Join(err, serr, aerr); err != nil {
 		return sandbox.Errorf(sandbox.ErrInvalid, "tool "+sandbox.Quoted(t.Name), "its arguments cannot be written: %v", err)
 	}
 	s.Tool, s.Params = t.Name, string(shown)
-	differs := r.call.argv != nil && !slices.Equal(r.call.argv, r.call.Argv)
+	differs := r.Call.argv != nil && !slices.Equal(r.Call.argv, r.Call.Argv)
 	if differs {
-		s.Argv = r.call.argv
+		s.Argv = r.Call.argv
 	}
 	if differs || s.Params != string(args) {
 		s.Marked = approval.Seal(key, string(all))
 	}
-	if known, ok := r.s.o.Policy.Tools().Lookup(t.Name); ok {
+	if known, ok := r.Session.o.Policy.Tools().Lookup(t.Name); ok {
 		s.Definition = definitionOf(known)
 	}
 	return nil
@@ -221,8 +221,8 @@ func definitionOf(t *tool.Tool) string {
 }
 
 // options are what else a call asks for, and was allowed.
-func (r *run) options() []string {
-	c, p := r.call, &r.plan
+func (r *Invocation) options() []string {
+	c, p := r.Call, &r.Plan
 	var out []string
 	add := func(on bool, format string, args ...any) {
 		if on {

@@ -24,12 +24,12 @@ func (s *Session) sweep(ctx context.Context) {
 		return
 	}
 	s.swept = true
-	_ = sweepState(ctx, s.o.State, s.o.Drivers)
+	_ = Sweep(ctx, s.o.State, s.o.Drivers)
 }
 
-// sweepState takes away what dead owners left in a state directory, and outside
+// Sweep takes away what dead owners left in a state directory, and outside
 // of it.
-func sweepState(ctx context.Context, state State, drivers map[string]sandbox.Driver) error {
+func Sweep(ctx context.Context, state State, drivers map[string]sandbox.Driver) error {
 	_, err := state.Sweep(ctx, func(ctx context.Context, path string) error {
 		var errs []error
 		for _, d := range drivers {

@@ -4,8 +4,8 @@ package session
 
 import "strings"
 
-// term is the name of the kind of terminal that the program has.
-func (c *Call) term() string {
+// TerminalName is the name of the kind of terminal that the program has.
+func (c *Call) TerminalName() string {
 	if plainTerm(c.Term) {
 		return c.Term
 	}

@@ -197,7 +197,7 @@ func (t *toolRun) read() (carrier, error) {
 		return carrier{do: (*toolRun).declaredHTTP}, nil
 	}
 	// Of what is built in; a declared command may have an argument of that name.
-	t.use.Sandbox = t.args.text("sandbox_id")
+	t.use.Sandbox = t.args.Text("sandbox_id")
 	return carriers()[known.Name], nil // none for what others carry out
 }
 
@@ -272,9 +272,9 @@ func (t *toolRun) approve(ctx context.Context, v policy.Verdict) (*audit.Approva
 	if v.Decision != policy.Ask {
 		return nil, nil
 	}
-	r := &run{s: t.session, call: t.asked(&Call{Call: *t.decided()}), plan: v.Plan, question: v.Question, intent: t.intent()}
-	return r.asking().settle(ctx, func(ctx context.Context) (*approval.Subject, error) {
-		s, err := r.about(ctx, nil, "", nil)
+	r := &Invocation{Session: t.session, Call: t.asked(&Call{Call: *t.decided()}), Plan: v.Plan, Question: v.Question, Intent: t.intent()}
+	return r.Asking().Settle(ctx, func(ctx context.Context) (*approval.Subject, error) {
+		s, err := r.About(ctx, nil, "", nil)
 		if err == nil {
 			s.Sandbox = t.use.Sandbox
 		}
@@ -327,10 +327,10 @@ func (t *toolRun) inBoxes(ctx context.Context) (*ToolAnswer, error) {
 
 // readContent refuses a file's content that is not what it says.
 func (t *toolRun) readContent() error {
-	if t.use.Name != string(policy.WriteFile) || t.args.text("encoding") != "base64" {
+	if t.use.Name != string(policy.WriteFile) || t.args.Text("encoding") != "base64" {
 		return nil
 	}
-	if _, err := base64.StdEncoding.DecodeString(t.args.text("content")); err != nil {
+	if _, err := base64.StdEncoding.DecodeString(t.args.Text("content")); err != nil {
 		return &sandbox.Error{Op: "argument /content", Kind: sandbox.ErrInvalid, Problem: "it is not base64", Cause: err}
 	}
 	return nil

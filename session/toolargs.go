@@ -12,17 +12,17 @@ import (
 // asked for is not there.
 type Args map[string]any
 
-func (a Args) text(name string) string {
+func (a Args) Text(name string) string {
 	s, _ := a[name].(string)
 	return s
 }
 
-func (a Args) given(name string) bool {
+func (a Args) Given(name string) bool {
 	_, ok := a[name]
 	return ok
 }
 
-func (a Args) texts(name string) []string {
+func (a Args) Texts(name string) []string {
 	list, _ := a[name].([]any)
 	out := make([]string, 0, len(list))
 	for _, v := range list {
@@ -33,7 +33,7 @@ func (a Args) texts(name string) []string {
 	return out
 }
 
-func (a Args) table(name string) map[string]string {
+func (a Args) Table(name string) map[string]string {
 	m, _ := a[name].(map[string]any)
 	if len(m) == 0 {
 		return nil
@@ -45,8 +45,8 @@ func (a Args) table(name string) map[string]string {
 	return out
 }
 
-// whole is a whole number, which may be written 2.0.
-func (a Args) whole(name string, otherwise int64) int64 {
+// Whole is a whole number, which may be written 2.0.
+func (a Args) Whole(name string, otherwise int64) int64 {
 	n, ok := a[name].(json.Number)
 	f, err := n.Float64()
 	if !ok || err != nil {
@@ -55,8 +55,8 @@ func (a Args) whole(name string, otherwise int64) int64 {
 	return int64(f)
 }
 
-// seconds is a time; 0 where none is given.
-func (a Args) seconds(name string) time.Duration {
+// Seconds is a time; 0 where none is given.
+func (a Args) Seconds(name string) time.Duration {
 	n, ok := a[name].(json.Number)
 	f, err := n.Float64()
 	if !ok || err != nil || f <= 0 || f > math.MaxInt32 {

@@ -43,7 +43,7 @@ func (t *toolRun) declaredHTTP(ctx context.Context) (*ToolAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Call{fetches: true}
+	c := &Call{Fetches: true}
 	c.Kind, c.Network, c.Cwd = policy.CallHTTP, []string{known.HTTP.Endpoint()}, "/"
 	c.argv = []string{req.Method, req.URL}
 	if shown, ok := t.session.o.Policy.ToolRecord(t.use).(map[string]any); ok {
@@ -53,7 +53,7 @@ func (t *toolRun) declaredHTTP(ctx context.Context) (*ToolAnswer, error) {
 			c.argv[1] = spec.URL
 		}
 	}
-	c.Door, c.Actor, c.Operator, c.Tool, c.account = t.call.Door, t.actor, t.call.Operator, t.use, t.account
+	c.Door, c.Actor, c.Operator, c.Tool, c.Account = t.call.Door, t.actor, t.call.Operator, t.use, t.account
 	t.asked(c)
 	out, errs := &told{most: mostTold}, &told{most: 4 << 10}
 	io := IO{Stdin: bytes.NewReader(text), Stdout: out, Stderr: errs}
@@ -67,7 +67,7 @@ func (t *toolRun) declaredHTTP(ctx context.Context) (*ToolAnswer, error) {
 	case err != nil:
 		return nil, err
 	case res.Status == sandbox.StatusDenied:
-		return nil, denied("tool "+t.use.Name, res)
+		return nil, Denied("tool "+t.use.Name, res)
 	}
 	return t.fetched(res, out, spec)
 }
@@ -108,7 +108,7 @@ func (t *toolRun) fetched(res *sandbox.Result, out *told, spec tool.HTTPSpec) (*
 	all := a.Body[:min(int64(len(a.Body)), spec.Response)]
 	body := all
 	if a.Cut {
-		body = wholeRunes(all)
+		body = WholeRunes(all)
 	}
 	o := map[string]any{"status": a.Status, "body": string(body), "encoding": "text"}
 	if !utf8.Valid(body) {

@@ -23,8 +23,8 @@ const mostAnswered = 1 << 20
 func (t *toolRun) runCode(ctx context.Context) (*ToolAnswer, error) { return t.program(ctx, t.code()) }
 
 func (t *toolRun) code() *Call {
-	c := &Call{Source: &Source{Language: t.args.text("language"), Code: []byte(t.args.text("code"))}}
-	c.Argv = t.args.texts("args")
+	c := &Call{Source: &Source{Language: t.args.Text("language"), Code: []byte(t.args.Text("code"))}}
+	c.Argv = t.args.Texts("args")
 	return c
 }
 
@@ -35,9 +35,9 @@ func (t *toolRun) runCommand(ctx context.Context) (*ToolAnswer, error) {
 
 func (t *toolRun) command() *Call {
 	c := &Call{}
-	c.Argv = []string{"sh", "-c", t.args.text("command")}
-	if t.args.given("args") {
-		c.Argv = append([]string{t.args.text("command")}, t.args.texts("args")...)
+	c.Argv = []string{"sh", "-c", t.args.Text("command")}
+	if t.args.Given("args") {
+		c.Argv = append([]string{t.args.Text("command")}, t.args.Texts("args")...)
 	}
 	return c
 }
@@ -62,8 +62,8 @@ func (t *toolRun) declared(ctx context.Context) (*ToolAnswer, error) {
 
 // around fills in what run_code and run_command have in common.
 func (t *toolRun) around(c *Call) {
-	c.Env, c.Cwd = t.args.table("env"), t.args.text("cwd")
-	if d := t.args.seconds("timeout"); d > 0 {
+	c.Env, c.Cwd = t.args.Table("env"), t.args.Text("cwd")
+	if d := t.args.Seconds("timeout"); d > 0 {
 		c.Limits.Wall, c.Limits.Explicit = d, map[sandbox.LimitName]bool{sandbox.LimitWall: true}
 	}
 }
@@ -72,15 +72,15 @@ func (t *toolRun) around(c *Call) {
 func (t *toolRun) program(ctx context.Context, c *Call) (*ToolAnswer, error) {
 	t.around(c)
 	var stdin io.Reader
-	if t.args.given("stdin") {
-		stdin = strings.NewReader(t.args.text("stdin"))
+	if t.args.Given("stdin") {
+		stdin = strings.NewReader(t.args.Text("stdin"))
 	}
 	return t.start(ctx, c, t.use.Sandbox, stdin)
 }
 
 // start runs c in a sandbox, or in one of its own.
 func (t *toolRun) start(ctx context.Context, c *Call, id string, stdin io.Reader) (*ToolAnswer, error) {
-	c.Door, c.Actor, c.Operator, c.Tool, c.account = t.call.Door, t.actor, t.call.Operator, t.use, t.account
+	c.Door, c.Actor, c.Operator, c.Tool, c.Account = t.call.Door, t.actor, t.call.Operator, t.use, t.account
 	t.asked(c)
 	stdout, stderr := &tee{to: t.call.Stdout}, &tee{to: t.call.Stderr}
 	io := IO{Stdin: stdin, Stdout: stdout, Stderr: stderr}
@@ -100,7 +100,7 @@ func (t *toolRun) start(ctx context.Context, c *Call, id string, stdin io.Reader
 		return nil, err
 	}
 	if res.Status == sandbox.StatusDenied {
-		return nil, denied("tool "+t.use.Name, res)
+		return nil, Denied("tool "+t.use.Name, res)
 	}
 	out := programOutput(res, stdout, stderr)
 	if id != "" {
@@ -172,15 +172,15 @@ func (t *tee) kept() ([]byte, int64) {
 	defer t.mu.Unlock()
 	b, more := t.buf.Bytes(), t.more
 	if more > 0 {
-		whole := wholeRunes(b)
+		whole := WholeRunes(b)
 		more += int64(len(b) - len(whole))
 		b = whole
 	}
 	return b, more
 }
 
-// wholeRunes leaves out a character at the end that was cut apart.
-func wholeRunes(b []byte) []byte {
+// WholeRunes leaves out a character at the end that was cut apart.
+func WholeRunes(b []byte) []byte {
 	for i := 1; i < utf8.UTFMax && i < len(b); i++ {
 		if last := b[len(b)-i:]; utf8.RuneStart(last[0]) {
 			if !utf8.FullRune(last) {

@@ -118,7 +118,7 @@ func (t *toolRun) admit(ctx context.Context, v policy.Verdict) (*audit.Approval,
 	if v.Decision == policy.Deny {
 		return nil, t.refuse(ctx, v.Err())
 	}
-	if err := t.session.takeRates(ctx, t.account, &v, t.actor, t.call.Approval); err != nil {
+	if err := t.session.ChargeRates(ctx, t.account, &v, t.actor, t.call.Approval); err != nil {
 		return nil, t.refuse(ctx, err)
 	}
 	note, err := t.approve(ctx, v)

@@ -27,6 +27,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/faketest"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -43,7 +44,7 @@ type Server struct {
 	URL        string
 	Handler    http.Handler // what is served there
 	Key, Other string       // two keys
-	Sandboxes  *session.Sandboxes
+	Sandboxes  *persistent.Sandboxes
 	Approvals  *session.Approvals
 	Memory     bounds.Memory
 }
@@ -69,7 +70,7 @@ func Start(t *testing.T, text string) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { reg.Close(); journal.Close(); dir.Close() })
-	keys, err := session.OpenKeys(reg, "")
+	keys, err := persistent.OpenKeys(reg, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +90,7 @@ func Start(t *testing.T, text string) *Server {
 	}
 	d.Approvals = session.NewApprovals(session.ApprovalsOptions{Dir: dir.Path(), Journal: journal, Link: func(id string) string { return d.URL + v1.PagePath + id }})
 	t.Cleanup(func() { d.Approvals.Close() })
-	d.Sandboxes, err = session.OpenSandboxes(t.Context(), session.SandboxesOptions{
+	d.Sandboxes, err = persistent.OpenSandboxes(t.Context(), persistent.SandboxesOptions{
 		Drivers: map[string]sandbox.Driver{"gvisor": &faketest.Driver{Agent: true}}, Journal: journal, State: session.DirState(dir), Registry: reg,
 		Policies: policies, Notice: func(s string) { t.Log("notice:", s) },
 		Approvals: d.Approvals,

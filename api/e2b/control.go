@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/bounds"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -60,7 +60,7 @@ func (s *Server) control() http.Handler {
 		mux.Handle(pattern, s.keyed(h))
 	}
 	for pattern, what := range notServed {
-		mux.Handle(pattern, s.keyed(func(http.ResponseWriter, *http.Request, *session.Key) error {
+		mux.Handle(pattern, s.keyed(func(http.ResponseWriter, *http.Request, *persistent.Key) error {
 			return &apiError{http.StatusNotImplemented, what + " by this server; see docs/e2b.md"}
 		}))
 	}
@@ -82,7 +82,7 @@ var notServed = map[string]string{
 }
 
 // keyed is a call of somebody whose key was found.
-type keyed func(w http.ResponseWriter, r *http.Request, k *session.Key) error
+type keyed func(w http.ResponseWriter, r *http.Request, k *persistent.Key) error
 
 func (s *Server) keyed(h keyed) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -103,7 +103,7 @@ func (s *Server) keyed(h keyed) http.Handler {
 }
 
 // key finds whose request it is.
-func (s *Server) key(r *http.Request) (*session.Key, error) {
+func (s *Server) key(r *http.Request) (*persistent.Key, error) {
 	token := bounds.Token(r.Header)
 	if token == "" {
 		return nil, &apiError{http.StatusUnauthorized, "the request has no key; set E2B_API_KEY to one that caisson keys create made"}
@@ -142,7 +142,7 @@ type sandboxAnswer struct {
 	Domain             string  `json:"domain"`
 }
 
-func (s *Server) answer(b *session.Sandbox) sandboxAnswer {
+func (s *Server) answer(b *persistent.Sandbox) sandboxAnswer {
 	a := sandboxAnswer{
 		SandboxID: b.ID, TemplateID: b.Template, ClientID: clientID, EnvdVersion: envdVersion,
 		EnvdAccessToken: s.o.Sandboxes.Token(b, accessPurpose), Domain: s.o.Domain,
@@ -154,7 +154,7 @@ func (s *Server) answer(b *session.Sandbox) sandboxAnswer {
 	return a
 }
 
-func (s *Server) create(w http.ResponseWriter, r *http.Request, k *session.Key) error {
+func (s *Server) create(w http.ResponseWriter, r *http.Request, k *persistent.Key) error {
 	var q createBody
 	if err := readBody(w, r, &q, false); err != nil {
 		return err
@@ -173,7 +173,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, k *session.Key) 
 // answerMade answers with sandboxes that were made. Where nobody takes the answer they
 // are ended: they would run until their time is over, and count for the key's quota, and
 // nobody would know of them.
-func (s *Server) answerMade(w http.ResponseWriter, r *http.Request, answer any, made ...*session.Sandbox) error {
+func (s *Server) answerMade(w http.ResponseWriter, r *http.Request, answer any, made ...*persistent.Sandbox) error {
 	gone := context.Cause(r.Context())
 	if gone == nil {
 		writeJSON(w, http.StatusCreated, answer)
@@ -188,7 +188,7 @@ func (s *Server) answerMade(w http.ResponseWriter, r *http.Request, answer any, 
 }
 
 // wish is what the request asks of the road.
-func (q *createBody) wish() (*session.Create, error) {
+func (q *createBody) wish() (*persistent.Create, error) {
 	if q.TemplateID == "" {
 		return nil, &apiError{http.StatusBadRequest, "templateID is missing"}
 	}
@@ -211,7 +211,7 @@ func (q *createBody) wish() (*session.Create, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &session.Create{
+	c := &persistent.Create{
 		Door: "e2b", Template: q.TemplateID, Timeout: life, Metadata: q.Metadata, Env: q.EnvVars,
 		AutoResume: q.AutoResume != nil && q.AutoResume.Enabled, Network: network, Notes: map[string]string{},
 	}
@@ -255,7 +255,7 @@ type timeoutBody struct {
 
 // connect gives what a client needs for a sandbox that is there, resumes it if
 // it is paused, and lets it live for at least as long as is asked.
-func (s *Server) connect(w http.ResponseWriter, r *http.Request, k *session.Key) error {
+func (s *Server) connect(w http.ResponseWriter, r *http.Request, k *persistent.Key) error {
 	var q timeoutBody
 	if err := readBody(w, r, &q, true); err != nil {
 		return err
@@ -283,7 +283,7 @@ func isFalse(b *bool) bool { return b != nil && !*b }
 
 // mayForget refuses to resume a sandbox without the memory that was kept of it: that
 // has its files in it.
-func (s *Server) mayForget(r *http.Request, k *session.Key, memory *bool) error {
+func (s *Server) mayForget(r *http.Request, k *persistent.Key, memory *bool) error {
 	if !isFalse(memory) {
 		return nil
 	}
@@ -296,7 +296,7 @@ func (s *Server) mayForget(r *http.Request, k *session.Key, memory *bool) error 
 
 // resume is what older clients call instead of connect; it refuses a sandbox
 // that runs.
-func (s *Server) resume(w http.ResponseWriter, r *http.Request, k *session.Key) error {
+func (s *Server) resume(w http.ResponseWriter, r *http.Request, k *persistent.Key) error {
 	var q struct {
 		Timeout   *int64 `json:"timeout"`
 		AutoPause bool   `json:"autoPause"`
@@ -323,11 +323,11 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request, k *session.Key) 
 	return nil
 }
 
-func (s *Server) kill(w http.ResponseWriter, r *http.Request, k *session.Key) error {
+func (s *Server) kill(w http.ResponseWriter, r *http.Request, k *persistent.Key) error {
 	return noContent(w, s.o.Sandboxes.Kill(r.Context(), k, pathID(r)))
 }
 
-func (s *Server) setTimeout(w http.ResponseWriter, r *http.Request, k *session.Key) error {
+func (s *Server) setTimeout(w http.ResponseWriter, r *http.Request, k *persistent.Key) error {
 	var q struct {
 		Timeout *int64 `json:"timeout"`
 	}
@@ -346,7 +346,7 @@ func (s *Server) setTimeout(w http.ResponseWriter, r *http.Request, k *session.K
 }
 
 // refresh keeps a sandbox alive for longer; it never shortens its life.
-func (s *Server) refresh(w http.ResponseWriter, r *http.Request, k *session.Key) error {
+func (s *Server) refresh(w http.ResponseWriter, r *http.Request, k *persistent.Key) error {
 	var q struct {
 		Duration *int64 `json:"duration"`
 	}
@@ -362,7 +362,7 @@ func (s *Server) refresh(w http.ResponseWriter, r *http.Request, k *session.Key)
 }
 
 // pause stops a sandbox, with its memory or without; 409 says that it is paused already.
-func (s *Server) pause(w http.ResponseWriter, r *http.Request, k *session.Key) error {
+func (s *Server) pause(w http.ResponseWriter, r *http.Request, k *persistent.Key) error {
 	var q struct {
 		Memory *bool `json:"memory"`
 	}

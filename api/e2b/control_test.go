@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // Metadata of a filter is escaped three times on the wire; the query's own layer
@@ -99,18 +99,18 @@ func TestCreateBody(t *testing.T) {
 func TestNetworkWish(t *testing.T) {
 	for name, c := range map[string]struct {
 		body string
-		want *session.NetworkWish
+		want *persistent.NetworkWish
 	}{
-		"nothing":                       {`{}`, &session.NetworkWish{}},
-		"the internet, if there is one": {`{"allow_internet_access":true}`, &session.NetworkWish{}},
-		"no internet":                   {`{"allow_internet_access":false}`, &session.NetworkWish{None: true}},
-		"everything is denied":          {`{"denyOut":["0.0.0.0/0"]}`, &session.NetworkWish{None: true}},
-		"everything but":                {`{"denyOut":["8.8.8.8","10.1.2.3/8"]}`, &session.NetworkWish{Deny: []string{"8.8.8.8/32", "10.0.0.0/8"}}},
-		"these alone":                   {`{"allowOut":["pypi.org","*.a.test","1.1.1.1","10.1.0.0/16"],"denyOut":["0.0.0.0/0","8.8.8.8"]}`, &session.NetworkWish{Allow: []string{"pypi.org", "*.a.test", "1.1.1.1/32:*", "10.1.0.0/16:*"}}},
-		"IPv6":                          {`{"allowOut":["2606:4700::1111","2606:4700::/32"],"denyOut":["0.0.0.0/0"]}`, &session.NetworkWish{Allow: []string{"[2606:4700::1111/128]:*", "[2606:4700::/32]:*"}}},
+		"nothing":                       {`{}`, &persistent.NetworkWish{}},
+		"the internet, if there is one": {`{"allow_internet_access":true}`, &persistent.NetworkWish{}},
+		"no internet":                   {`{"allow_internet_access":false}`, &persistent.NetworkWish{None: true}},
+		"everything is denied":          {`{"denyOut":["0.0.0.0/0"]}`, &persistent.NetworkWish{None: true}},
+		"everything but":                {`{"denyOut":["8.8.8.8","10.1.2.3/8"]}`, &persistent.NetworkWish{Deny: []string{"8.8.8.8/32", "10.0.0.0/8"}}},
+		"these alone":                   {`{"allowOut":["pypi.org","*.a.test","1.1.1.1","10.1.0.0/16"],"denyOut":["0.0.0.0/0","8.8.8.8"]}`, &persistent.NetworkWish{Allow: []string{"pypi.org", "*.a.test", "1.1.1.1/32:*", "10.1.0.0/16:*"}}},
+		"IPv6":                          {`{"allowOut":["2606:4700::1111","2606:4700::/32"],"denyOut":["0.0.0.0/0"]}`, &persistent.NetworkWish{Allow: []string{"[2606:4700::1111/128]:*", "[2606:4700::/32]:*"}}},
 		"a zone":                        {`{"allowOut":["2606:4700::1111%eth0"],"denyOut":["0.0.0.0/0"]}`, nil},
-		"these alone, said otherwise":   {`{"allowOut":["pypi.org"],"allow_internet_access":false}`, &session.NetworkWish{Allow: []string{"pypi.org"}}},
-		"everything is allowed":         {`{"allowOut":["0.0.0.0/0"],"denyOut":["0.0.0.0/0"]}`, &session.NetworkWish{Allow: []string{"internet"}}},
+		"these alone, said otherwise":   {`{"allowOut":["pypi.org"],"allow_internet_access":false}`, &persistent.NetworkWish{Allow: []string{"pypi.org"}}},
+		"everything is allowed":         {`{"allowOut":["0.0.0.0/0"],"denyOut":["0.0.0.0/0"]}`, &persistent.NetworkWish{Allow: []string{"internet"}}},
 		"a domain, nothing denied":      {`{"allowOut":["pypi.org"]}`, nil},
 		"an address, nothing denied":    {`{"allowOut":["1.1.1.1"]}`, nil},
 		"an exception":                  {`{"allowOut":["1.1.1.1"],"denyOut":["1.0.0.0/8"]}`, nil},

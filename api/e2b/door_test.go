@@ -33,6 +33,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/faketest"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -52,7 +53,7 @@ func TestMain(m *testing.M) {
 type door struct {
 	url        string
 	key, other string
-	boxes      *session.Sandboxes
+	boxes      *persistent.Sandboxes
 	memory     bounds.Memory
 	log        *audit.Log
 	bodies     atomic.Pointer[func(io.ReadCloser) io.ReadCloser] // what becomes of a request's body; nil is nothing
@@ -61,7 +62,7 @@ type door struct {
 func newDoor(t *testing.T) *door { return newDoorUnder(t, nil) }
 
 // newDoorUnder is a door whose keys are bound to a policy.
-func newDoorUnder(t *testing.T, file *policy.File, change ...func(*session.SandboxesOptions)) *door {
+func newDoorUnder(t *testing.T, file *policy.File, change ...func(*persistent.SandboxesOptions)) *door {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("the fake level needs root")
@@ -79,7 +80,7 @@ func newDoorUnder(t *testing.T, file *policy.File, change ...func(*session.Sandb
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { reg.Close(); log.Close(); dir.Close() })
-	keys, err := session.OpenKeys(reg, "")
+	keys, err := persistent.OpenKeys(reg, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,14 +95,14 @@ func newDoorUnder(t *testing.T, file *policy.File, change ...func(*session.Sandb
 	if file != nil {
 		policies = map[string]*policy.File{"": file}
 	}
-	o := session.SandboxesOptions{
+	o := persistent.SandboxesOptions{
 		Drivers: map[string]sandbox.Driver{"gvisor": driver}, Journal: log, State: session.DirState(dir), Registry: reg, Policies: policies,
 		Notice: func(s string) { t.Log("notice:", s) },
 	}
 	for _, c := range change {
 		c(&o)
 	}
-	d.boxes, err = session.OpenSandboxes(t.Context(), o)
+	d.boxes, err = persistent.OpenSandboxes(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

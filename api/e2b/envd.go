@@ -9,11 +9,11 @@ import (
 
 	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/internal/envd"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
-// What a sandbox's tokens are for; see session.Sandboxes.Token.
+// What a sandbox's tokens are for; see persistent.Sandboxes.Token.
 const (
 	accessPurpose  = "e2b access"
 	trafficPurpose = "e2b traffic"
@@ -21,19 +21,19 @@ const (
 
 // What the door keeps with a sandbox.
 const (
-	notePrivate = session.PortNotes + "private"  // its ports ask for the traffic token
-	noteMask    = session.PortNotes + "maskHost" // what its ports see as the host; ${PORT} is the port
+	notePrivate = persistent.PortNotes + "private"  // its ports ask for the traffic token
+	noteMask    = persistent.PortNotes + "maskHost" // what its ports see as the host; ${PORT} is the port
 )
 
-func private(b *session.Sandbox) bool { return b.Notes[notePrivate] != "" }
+func private(b *persistent.Sandbox) bool { return b.Notes[notePrivate] != "" }
 
 // inside is a sandbox for one request that had the right to it.
 type inside struct {
-	*session.Inside // as the sandbox's own user
-	box             *session.Sandbox
-	owner           *session.Key
-	user            string         // whom the request names; empty for the sandbox's own
-	files           *session.Files // with the rights of that user
+	*persistent.Inside // as the sandbox's own user
+	box                *persistent.Sandbox
+	owner              *persistent.Key
+	user               string            // whom the request names; empty for the sandbox's own
+	files              *persistent.Files // with the rights of that user
 }
 
 // agentCall answers one request to an agent. What it returns is told in the way
@@ -92,7 +92,7 @@ func (s *Server) serveEnvd(w http.ResponseWriter, r *http.Request, t target) {
 }
 
 // health says whether a sandbox runs. Everybody who knows its name may ask.
-func (s *Server) health(w http.ResponseWriter, b *session.Sandbox) {
+func (s *Server) health(w http.ResponseWriter, b *persistent.Sandbox) {
 	if !running(b) {
 		writeGone(w, b.ID)
 		return
@@ -103,7 +103,7 @@ func (s *Server) health(w http.ResponseWriter, b *session.Sandbox) {
 // mayUse says whether a request has the right to b's agent: its token, or for
 // files a signature that was made with it. The user is whose rights it has: with
 // a signature those that were signed, whatever else the request says.
-func (s *Server) mayUse(r *http.Request, b *session.Sandbox) (user string, _ error) {
+func (s *Server) mayUse(r *http.Request, b *persistent.Sandbox) (user string, _ error) {
 	token := s.o.Sandboxes.Token(b, accessPurpose)
 	if same(r.Header.Get(headerAccess), token) {
 		return requestUser(r), nil
@@ -122,7 +122,7 @@ func (s *Server) mayUse(r *http.Request, b *session.Sandbox) (user string, _ err
 // are behind one address.
 func (s *Server) signedFiles(w http.ResponseWriter, r *http.Request) {
 	u, _ := signedURL(r.Method, r.URL.Query())
-	b, owner, err := s.o.Sandboxes.Search(r.Context(), func(b *session.Sandbox) bool { return u.by(s.o.Sandboxes.Token(b, accessPurpose)) })
+	b, owner, err := s.o.Sandboxes.Search(r.Context(), func(b *persistent.Sandbox) bool { return u.by(s.o.Sandboxes.Token(b, accessPurpose)) })
 	if err != nil {
 		writeAPIError(w, &apiError{http.StatusUnauthorized, "invalid signature"})
 		return
@@ -136,7 +136,7 @@ func (s *Server) signedFiles(w http.ResponseWriter, r *http.Request) {
 
 // within hands a request to the agent of a sandbox that it has the right to, as
 // a user of the sandbox's.
-func (s *Server) within(w http.ResponseWriter, r *http.Request, b *session.Sandbox, owner *session.Key, user string) {
+func (s *Server) within(w http.ResponseWriter, r *http.Request, b *persistent.Sandbox, owner *persistent.Key, user string) {
 	call := s.envd[r.Method+" "+r.URL.Path]
 	if call == nil {
 		writeAPIError(w, &apiError{http.StatusNotFound, "the agent has nothing at " + r.Method + " " + bounds.Quoted(r.URL.Path)})
@@ -169,7 +169,7 @@ func (s *Server) within(w http.ResponseWriter, r *http.Request, b *session.Sandb
 	call(w, r, &inside{Inside: a, box: b, owner: owner, user: user, files: s.o.Sandboxes.Files(owner, b.ID, "e2b", user)})
 }
 
-func running(b *session.Sandbox) bool { return b.State == registry.Running }
+func running(b *persistent.Sandbox) bool { return b.State == registry.Running }
 
 // requestUser is whom a request names: envd's Basic authentication, which has
 // no password, or the parameter of /files.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // apiError is an error of the control plane and of /files: clients look at the
@@ -60,7 +60,7 @@ var kinds = []struct {
 	status  int
 	connect string
 }{
-	{session.ErrNobody, http.StatusUnauthorized, codeUnauthenticated},
+	{persistent.ErrNobody, http.StatusUnauthorized, codeUnauthenticated},
 	{sandbox.ErrInvalid, http.StatusBadRequest, codeInvalid},
 	{sandbox.ErrNotFound, http.StatusNotFound, codeNotFound},
 	{sandbox.ErrConflict, http.StatusConflict, codeExists},

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -43,7 +43,7 @@ type lifecycle struct {
 	OnTimeout  string `json:"onTimeout"`
 }
 
-func (s *Server) listed(b *session.Sandbox) listed {
+func (s *Server) listed(b *persistent.Sandbox) listed {
 	l := listed{
 		SandboxID: b.ID, TemplateID: b.Template, ClientID: clientID, StartedAt: b.Started.UTC(), EndAt: b.Ends.UTC(),
 		CPUCount: cpuCount(b), MemoryMB: b.Limits.Memory >> 20, DiskSizeMB: b.Limits.Disk >> 20,
@@ -56,9 +56,9 @@ func (s *Server) listed(b *session.Sandbox) listed {
 }
 
 // cpuCount is a share of processors as the whole number that clients expect.
-func cpuCount(b *session.Sandbox) int { return max(int(math.Ceil(b.Limits.CPUs)), 1) }
+func cpuCount(b *persistent.Sandbox) int { return max(int(math.Ceil(b.Limits.CPUs)), 1) }
 
-func (s *Server) get(w http.ResponseWriter, r *http.Request, k *session.Key) error {
+func (s *Server) get(w http.ResponseWriter, r *http.Request, k *persistent.Key) error {
 	b, err := s.o.Sandboxes.Get(r.Context(), k, pathID(r))
 	if err != nil {
 		return err
@@ -72,8 +72,8 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, k *session.Key) err
 }
 
 // listV1 lists what runs, without pages.
-func (s *Server) listV1(w http.ResponseWriter, r *http.Request, k *session.Key) error {
-	f := session.Filter{States: []registry.State{registry.Running}}
+func (s *Server) listV1(w http.ResponseWriter, r *http.Request, k *persistent.Key) error {
+	f := persistent.Filter{States: []registry.State{registry.Running}}
 	var err error
 	if f.Metadata, err = metadataQuery(r.URL.Query().Get("metadata")); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (s *Server) listV1(w http.ResponseWriter, r *http.Request, k *session.Key) 
 }
 
 // listV2 lists a page of what runs and what is paused.
-func (s *Server) listV2(w http.ResponseWriter, r *http.Request, k *session.Key) error {
+func (s *Server) listV2(w http.ResponseWriter, r *http.Request, k *persistent.Key) error {
 	f, err := filter(r.URL.Query())
 	if err != nil {
 		return err
@@ -118,9 +118,9 @@ func (s *Server) listV2(w http.ResponseWriter, r *http.Request, k *session.Key) 
 }
 
 // filter reads which sandboxes a list is to have.
-func filter(q url.Values) (f session.Filter, err error) {
-	bad := func(what string) (session.Filter, error) {
-		return session.Filter{}, &apiError{http.StatusBadRequest, what}
+func filter(q url.Values) (f persistent.Filter, err error) {
+	bad := func(what string) (persistent.Filter, error) {
+		return persistent.Filter{}, &apiError{http.StatusBadRequest, what}
 	}
 	if f.Metadata, err = metadataQuery(q.Get("metadata")); err != nil {
 		return f, err

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // logLine is E2B's older form of a log, logEntry the newer one.
@@ -93,7 +93,7 @@ func (w logWish) pick(all []logEntry) []logEntry {
 
 // entries are a program that ended, in E2B's words: a line each of what it wrote,
 // and how it ended.
-func entries(l session.Log) []logEntry {
+func entries(l persistent.Log) []logEntry {
 	command := strings.Join(l.Argv, " ")
 	var out []logEntry
 	add := func(source, level, message string) {
@@ -122,7 +122,7 @@ func entries(l session.Log) []logEntry {
 	return out
 }
 
-func (s *Server) logEntries(r *http.Request, k *session.Key, fromName string) ([]logEntry, error) {
+func (s *Server) logEntries(r *http.Request, k *persistent.Key, fromName string) ([]logEntry, error) {
 	wish, err := readLogWish(r.URL.Query(), fromName)
 	if err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func (s *Server) logEntries(r *http.Request, k *session.Key, fromName string) ([
 
 // logs answers with the programs that have ended, and the beginning of what they
 // wrote, as far as they are kept.
-func (s *Server) logs(w http.ResponseWriter, r *http.Request, k *session.Key) error {
+func (s *Server) logs(w http.ResponseWriter, r *http.Request, k *persistent.Key) error {
 	all, err := s.logEntries(r, k, "start")
 	if err != nil {
 		return err
@@ -154,7 +154,7 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request, k *session.Key) er
 }
 
 // logsV2 is logs with pages and filters.
-func (s *Server) logsV2(w http.ResponseWriter, r *http.Request, k *session.Key) error {
+func (s *Server) logsV2(w http.ResponseWriter, r *http.Request, k *persistent.Key) error {
 	all, err := s.logEntries(r, k, "cursor")
 	if err == nil {
 		writeJSON(w, http.StatusOK, map[string]any{"logs": all})

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/caisson-run/caisson/api/bounds"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // allTraffic is how E2B's clients write "everything" in a list of what is denied.
@@ -32,8 +32,8 @@ type networkBody struct {
 
 // wish reads the way out of n. A wish that this server cannot carry exactly is
 // refused, never rounded.
-func (n *networkBody) wish() (*session.NetworkWish, error) {
-	bad := func(s string) (*session.NetworkWish, error) { return nil, &apiError{http.StatusBadRequest, s} }
+func (n *networkBody) wish() (*persistent.NetworkWish, error) {
+	bad := func(s string) (*persistent.NetworkWish, error) { return nil, &apiError{http.StatusBadRequest, s} }
 	for _, f := range []struct {
 		name string
 		raw  json.RawMessage
@@ -42,7 +42,7 @@ func (n *networkBody) wish() (*session.NetworkWish, error) {
 			return nil, notCarried(f.name)
 		}
 	}
-	w := &session.NetworkWish{}
+	w := &persistent.NetworkWish{}
 	denyAll := n.Internet != nil && !*n.Internet
 	for _, d := range n.DenyOut {
 		switch p, err := prefix(d); {
@@ -79,7 +79,7 @@ func (n *networkBody) wish() (*session.NetworkWish, error) {
 
 // setNetwork changes what a sandbox may reach while it lives. The whole of it is
 // said anew: what is left out is as if nothing had ever been said of it.
-func (s *Server) setNetwork(w http.ResponseWriter, r *http.Request, k *session.Key) error {
+func (s *Server) setNetwork(w http.ResponseWriter, r *http.Request, k *persistent.Key) error {
 	var q struct {
 		AllowOut    []string        `json:"allowOut"`
 		DenyOut     []string        `json:"denyOut"`

@@ -17,7 +17,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // The ports that programs inside open, as a reverse proxy. Each port has a host
@@ -37,11 +37,11 @@ const (
 type portKey struct{}
 
 type port struct {
-	box    *session.Sandbox
-	owner  *session.Key
+	box    *persistent.Sandbox
+	owner  *persistent.Key
 	number int
 	named  bool
-	keys   *session.Keys
+	keys   *persistent.Keys
 	http2  bool   // it is spoken to in HTTP/2, without TLS
 	access string // the token that opens the sandbox's agent
 }

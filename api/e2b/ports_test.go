@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // What programs get as HTTP/2 is what cannot be had otherwise, or was meant so.
@@ -44,7 +44,7 @@ func TestWantsHTTP2(t *testing.T) {
 // the program's own does.
 func TestKeysAreTakenOff(t *testing.T) {
 	const given = "the-operators-own-key-of-many-letters"
-	keys, err := session.OpenKeys(nil, given)
+	keys, err := persistent.OpenKeys(nil, given)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestKeysAreTakenOff(t *testing.T) {
 		in := httptest.NewRequest("GET", "/", nil)
 		in.Header[c.header] = c.values
 		r := &httputil.ProxyRequest{In: in, Out: in.Clone(t.Context())}
-		(&port{box: &session.Sandbox{ID: "i"}, number: 1, keys: keys, access: "the sandbox's"}).rewrite(r)
+		(&port{box: &persistent.Sandbox{ID: "i"}, number: 1, keys: keys, access: "the sandbox's"}).rewrite(r)
 		if _, kept := r.Out.Header[c.header]; kept != c.kept {
 			t.Errorf("%s: %q: kept is %t", c.header, c.values, kept)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/caisson-run/caisson/internal/envd"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // envd's process.Process: processes that live on without a listener. Their
@@ -33,7 +34,7 @@ func (s *Server) serveStart(w http.ResponseWriter, r *http.Request, in *inside) 
 	if q.Process.Cmd == "" {
 		return nil, &connectError{codeInvalid, "the process has no cmd"}
 	}
-	o := session.StartOptions{Tag: q.Tag, Stdin: q.Stdin == nil || *q.Stdin, Timeout: timeout}
+	o := persistent.StartOptions{Tag: q.Tag, Stdin: q.Stdin == nil || *q.Stdin, Timeout: timeout}
 	call := &session.Call{Door: "e2b"}
 	call.Argv, call.Env = append([]string{q.Process.Cmd}, q.Process.Args...), q.Process.Envs
 	if call.User, call.Cwd = in.user, in.directory(q.Process.Cwd); strings.HasPrefix(call.Cwd, "~") {
@@ -70,7 +71,7 @@ func (in *inside) directory(wish string) string {
 	case err != nil:
 		return "" // nothing begins
 	case wish != "":
-		return session.InHome(as.Home, wish)
+		return persistent.InHome(as.Home, wish)
 	case as == own.User || own.Dir != own.User.Home:
 		return ""
 	}
@@ -79,7 +80,7 @@ func (in *inside) directory(wish string) string {
 
 // follower hears a process until its end and tells who listens.
 type follower struct {
-	process  *session.Process
+	process  *persistent.Process
 	listener *stream
 	done     chan struct{} // closed when err is set
 	err      error         // why there is no more
@@ -93,7 +94,7 @@ func (f *follower) run() {
 
 // follow writes what a process does to a stream, until its end. Nobody listens to a stream
 // that cannot be written to any more, which ends nothing.
-func follow(p *session.Process, out *stream) error {
+func follow(p *persistent.Process, out *stream) error {
 	for {
 		o, err := p.Next()
 		if err == io.EOF {

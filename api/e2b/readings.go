@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // reading is what a sandbox uses at one moment, in bytes.
@@ -29,7 +29,7 @@ type reading struct {
 
 // metrics answers with what a sandbox used: what the level counts of it, on the
 // host, and for what it does not count, what the kernel inside says now.
-func (s *Server) metrics(w http.ResponseWriter, r *http.Request, k *session.Key) error {
+func (s *Server) metrics(w http.ResponseWriter, r *http.Request, k *persistent.Key) error {
 	start, end, err := span(r.URL.Query())
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func span(q url.Values) (start, end time.Time, err error) {
 }
 
 // metricsOfMany answers for several sandboxes; one that does not run is left out.
-func (s *Server) metricsOfMany(w http.ResponseWriter, r *http.Request, k *session.Key) error {
+func (s *Server) metricsOfMany(w http.ResponseWriter, r *http.Request, k *persistent.Key) error {
 	ids := strings.Split(r.URL.Query().Get("sandbox_ids"), ",")
 	if len(ids) > 100 {
 		return &apiError{http.StatusBadRequest, "sandbox_ids has more than 100"}
@@ -72,7 +72,7 @@ func (s *Server) metricsOfMany(w http.ResponseWriter, r *http.Request, k *sessio
 	return nil
 }
 
-func (s *Server) readings(ctx context.Context, k *session.Key, id string, start, end time.Time) ([]reading, error) {
+func (s *Server) readings(ctx context.Context, k *persistent.Key, id string, start, end time.Time) ([]reading, error) {
 	b, err := s.o.Sandboxes.Get(ctx, k, id)
 	if err != nil {
 		return nil, err

@@ -22,14 +22,14 @@ import (
 	"sync"
 
 	"github.com/caisson-run/caisson/api/bounds"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // Options are the parts of a Server.
 type Options struct {
 	// Sandboxes is where requests go, Keys are who may make them. Required.
-	Sandboxes *session.Sandboxes
-	Keys      *session.Keys
+	Sandboxes *persistent.Sandboxes
+	Keys      *persistent.Keys
 	// Domain is below what sandboxes have their host names, with the port that
 	// clients use if it is not the usual one: "localhost:7420". Clients build
 	// <port>-<id>.<domain> of it.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // Snapshots and forks. A client takes a snapshot for a template: it creates
@@ -22,7 +22,7 @@ type snapshotAnswer struct {
 	Names      []string `json:"names"`
 }
 
-func shownSnapshot(s *session.Snapshot) snapshotAnswer {
+func shownSnapshot(s *persistent.Snapshot) snapshotAnswer {
 	a := snapshotAnswer{SnapshotID: s.ID + snapshotTag, Names: []string{}}
 	if s.Name != "" {
 		a.Names = append(a.Names, s.Name)
@@ -36,7 +36,7 @@ func snapshotID(template string) (string, bool) {
 	return id, ok && wireID(id) == id && strings.HasPrefix(id, "s") && len(id) == 21
 }
 
-func (s *Server) snapshot(w http.ResponseWriter, r *http.Request, k *session.Key) error {
+func (s *Server) snapshot(w http.ResponseWriter, r *http.Request, k *persistent.Key) error {
 	var q struct {
 		Name string `json:"name"`
 	}
@@ -51,7 +51,7 @@ func (s *Server) snapshot(w http.ResponseWriter, r *http.Request, k *session.Key
 	return nil
 }
 
-func (s *Server) listSnapshots(w http.ResponseWriter, r *http.Request, k *session.Key) error {
+func (s *Server) listSnapshots(w http.ResponseWriter, r *http.Request, k *persistent.Key) error {
 	q := r.URL.Query()
 	limit, from := 100, 0
 	for name, to := range map[string]*int{"limit": &limit, "nextToken": &from} {
@@ -83,7 +83,7 @@ func (s *Server) listSnapshots(w http.ResponseWriter, r *http.Request, k *sessio
 }
 
 // deleteTemplate deletes a snapshot; templates are the operator's.
-func (s *Server) deleteTemplate(w http.ResponseWriter, r *http.Request, k *session.Key) error {
+func (s *Server) deleteTemplate(w http.ResponseWriter, r *http.Request, k *persistent.Key) error {
 	id, ok := snapshotID(r.PathValue("id"))
 	if !ok {
 		return &apiError{http.StatusNotFound, "there is no such snapshot, and templates are the operator's"}
@@ -97,7 +97,7 @@ type forked struct {
 	Error   *apiError      `json:"error,omitempty"`
 }
 
-func (s *Server) fork(w http.ResponseWriter, r *http.Request, k *session.Key) error {
+func (s *Server) fork(w http.ResponseWriter, r *http.Request, k *persistent.Key) error {
 	var q struct {
 		Count   *int   `json:"count"`
 		Timeout *int64 `json:"timeout"`
@@ -121,7 +121,7 @@ func (s *Server) fork(w http.ResponseWriter, r *http.Request, k *session.Key) er
 		return err
 	}
 	list := make([]forked, 0, len(all))
-	var made []*session.Sandbox
+	var made []*persistent.Sandbox
 	for _, one := range all {
 		if one.Err != nil {
 			list = append(list, forked{Error: asAPI(one.Err)})

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/bounds"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // Templates are the operator's: clients see which there are, and make none.
@@ -36,7 +36,7 @@ type templateAnswer struct {
 
 // template is one by its name. It is as old as the server: nothing else is known.
 func (s *Server) template(name string) templateAnswer {
-	l := session.LivingLimits()
+	l := persistent.LivingLimits()
 	const mib = 1 << 20
 	return templateAnswer{
 		TemplateID: name, BuildID: noBuild, BuildStatus: "ready", BuildCount: 1, CPUCount: max(int(l.CPUs), 1), MemoryMB: l.Memory / mib, DiskSizeMB: l.Disk / mib,
@@ -47,7 +47,7 @@ func (s *Server) template(name string) templateAnswer {
 // noBuild is the build of a template that was not built here; clients take a UUID.
 const noBuild = "00000000-0000-0000-0000-000000000000"
 
-func (s *Server) listTemplates(w http.ResponseWriter, _ *http.Request, _ *session.Key) error {
+func (s *Server) listTemplates(w http.ResponseWriter, _ *http.Request, _ *persistent.Key) error {
 	list := []templateAnswer{}
 	for _, name := range s.o.Sandboxes.Templates() {
 		list = append(list, s.template(name))
@@ -65,7 +65,7 @@ func (s *Server) named(r *http.Request, part string) (templateAnswer, error) {
 	return s.template(name), nil
 }
 
-func (s *Server) getTemplate(w http.ResponseWriter, r *http.Request, _ *session.Key) error {
+func (s *Server) getTemplate(w http.ResponseWriter, r *http.Request, _ *persistent.Key) error {
 	t, err := s.named(r, "id")
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func (s *Server) getTemplate(w http.ResponseWriter, r *http.Request, _ *session.
 	return nil
 }
 
-func (s *Server) templateAlias(w http.ResponseWriter, r *http.Request, _ *session.Key) error {
+func (s *Server) templateAlias(w http.ResponseWriter, r *http.Request, _ *persistent.Key) error {
 	t, err := s.named(r, "alias")
 	if err != nil {
 		return err

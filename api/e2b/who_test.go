@@ -18,6 +18,7 @@ import (
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // askingDoor is a door that offers root under a policy of these lines, and every
@@ -29,8 +30,8 @@ func askingDoor(t *testing.T, lines string) (*door, <-chan string) {
 		t.Fatal(err)
 	}
 	var approvals *session.Approvals
-	d := newDoorUnder(t, file, func(o *session.SandboxesOptions) {
-		o.Templates = map[string]session.Template{session.BaseTemplate: {Root: true}}
+	d := newDoorUnder(t, file, func(o *persistent.SandboxesOptions) {
+		o.Templates = map[string]persistent.Template{persistent.BaseTemplate: {Root: true}}
 		approvals = session.NewApprovals(session.ApprovalsOptions{Dir: o.State.Path(), Journal: o.Journal})
 		o.Approvals = approvals
 	})

@@ -15,7 +15,7 @@ import (
 
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -65,7 +65,7 @@ const (
 // sandbox's own ID.
 const prefix = "cntr_"
 
-func containerID(b *session.Sandbox) string {
+func containerID(b *persistent.Sandbox) string {
 	return fmt.Sprintf("%s%016x%s", prefix, b.Created.UnixNano(), b.ID)
 }
 
@@ -88,7 +88,7 @@ func SandboxOf(container string) string {
 	return box
 }
 
-func view(b *session.Sandbox) Container {
+func view(b *persistent.Sandbox) Container {
 	c := Container{
 		ID: containerID(b), Object: "container", CreatedAt: unix(b.Created), Status: string(registry.Running), Name: b.Notes[noteName],
 		LastActiveAt: unix(b.Used), ExpiresAfter: expiry{anchor, int(b.Idle / time.Minute)}, MemoryLimit: b.Notes[noteMemory],
@@ -101,10 +101,10 @@ func view(b *session.Sandbox) Container {
 }
 
 // isContainer says whether a sandbox was made here.
-func isContainer(b *session.Sandbox) bool { return b.Notes[noteNetwork] != "" }
+func isContainer(b *persistent.Sandbox) bool { return b.Notes[noteNetwork] != "" }
 
 // container is the one that a request is about.
-func (s *Server) container(c *call) (*session.Sandbox, error) {
+func (s *Server) container(c *call) (*persistent.Sandbox, error) {
 	id := c.r.PathValue("id")
 	box, _, ok := parseID(id)
 	if !ok {
@@ -161,7 +161,7 @@ func (s *Server) create(c *call) error {
 
 // discard ends a container that nobody is told of, also where nobody waits any
 // more, for the reason why: its error.
-func (s *Server) discard(c *call, b *session.Sandbox, why error) error {
+func (s *Server) discard(c *call, b *persistent.Sandbox, why error) error {
 	err := s.o.Sandboxes.Kill(context.WithoutCancel(c.ctx), c.key, b.ID)
 	if err != nil && !errors.Is(err, sandbox.ErrNotFound) {
 		return err
@@ -170,12 +170,12 @@ func (s *Server) discard(c *call, b *session.Sandbox, why error) error {
 }
 
 // wish is what a request asks for.
-func (o *object) wish() (_ *session.Create, fileIDs []string, err error) {
+func (o *object) wish() (_ *persistent.Create, fileIDs []string, err error) {
 	if err := o.carried("name", "expires_after", "file_ids", "memory_limit", "network_policy"); err != nil {
 		return nil, nil, err
 	}
-	w := &session.Create{
-		Door: "openai", Timeout: session.Longest, Idle: usualMinutes * time.Minute, OnTimeout: registry.Kill,
+	w := &persistent.Create{
+		Door: "openai", Timeout: persistent.Longest, Idle: usualMinutes * time.Minute, OnTimeout: registry.Kill,
 		Writable: []string{dataDir}, Notes: map[string]string{},
 	}
 	if w.Notes[noteName], err = o.text("name", mostName); err != nil {
@@ -207,7 +207,7 @@ func (o *object) wish() (_ *session.Create, fileIDs []string, err error) {
 }
 
 // expiry reads expires_after.
-func (o *object) expiry(w *session.Create) error {
+func (o *object) expiry(w *persistent.Create) error {
 	e, err := o.object("expires_after")
 	if e == nil || err != nil {
 		return err
@@ -227,8 +227,8 @@ func (o *object) expiry(w *session.Create) error {
 }
 
 // network reads network_policy. Who says nothing has none, as with OpenAI.
-func (o *object) network(w *session.Create) error {
-	w.Network = &session.NetworkWish{None: true}
+func (o *object) network(w *persistent.Create) error {
+	w.Network = &persistent.NetworkWish{None: true}
 	w.Notes[noteNetwork] = `{"type":"disabled"}`
 	n, err := o.object("network_policy")
 	if n == nil || err != nil {
@@ -253,7 +253,7 @@ func (o *object) network(w *session.Create) error {
 		if len(list) == 0 || slices.Contains(list, "") {
 			return n.wrong("allowed_domains", "it names no domain")
 		}
-		w.Network = &session.NetworkWish{Allow: list}
+		w.Network = &persistent.NetworkWish{Allow: list}
 		b, err := json.Marshal(map[string]any{"type": kind, "allowed_domains": list})
 		w.Notes[noteNetwork] = string(b)
 		return err
@@ -297,7 +297,7 @@ func (s *Server) list(c *call) error {
 	if _, _, ok := parseID(after); after != "" && !ok {
 		return wrong("after", "invalid_value", "after: it is no container's ID")
 	}
-	f := session.Filter{OldestFirst: p.asc}
+	f := persistent.Filter{OldestFirst: p.asc}
 	out := listed[Container]{Object: "list", Data: []Container{}}
 	for {
 		part, err := s.o.Sandboxes.List(c.ctx, c.key, f)

@@ -15,7 +15,7 @@ import (
 	"sync"
 
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // File is a file below /mnt/data of a container.
@@ -56,13 +56,13 @@ func parseFileID(id string) (place, error) {
 	switch {
 	case !ok || err != nil || !strings.HasPrefix(id, filePrefix),
 		len(box) != 21 || strings.Trim(box, "0123456789abcdefghijklmnopqrstuvwxyz") != "",
-		p.rel == "" || path.Clean("/"+p.rel) != "/"+p.rel, session.CheckPath(p.path()) != nil:
+		p.rel == "" || path.Clean("/"+p.rel) != "/"+p.rel, persistent.CheckPath(p.path()) != nil:
 		return place{}, none
 	}
 	return p, nil
 }
 
-func fileView(b *session.Sandbox, e sandbox.FileInfo, rel string) File {
+func fileView(b *persistent.Sandbox, e sandbox.FileInfo, rel string) File {
 	f := File{
 		ID: fileID(b.ID, rel), Object: "container.file", ContainerID: containerID(b), CreatedAt: unix(e.ModTime), Bytes: e.Size,
 		Path: path.Join(dataDir, rel), Source: "assistant",
@@ -77,7 +77,7 @@ func fileView(b *session.Sandbox, e sandbox.FileInfo, rel string) File {
 func plain(e sandbox.FileInfo) bool { return e.Kind == sandbox.RegularFile && e.Target == "" }
 
 // file finds the container and the file that a request is about.
-func (s *Server) file(c *call) (*session.Sandbox, place, error) {
+func (s *Server) file(c *call) (*persistent.Sandbox, place, error) {
 	if err := c.noQuery(); err != nil {
 		return nil, place{}, err
 	}
@@ -94,7 +94,7 @@ func (s *Server) file(c *call) (*session.Sandbox, place, error) {
 }
 
 // view asks a container about a file of its.
-func (s *Server) view(c *call, b *session.Sandbox, p place) (File, error) {
+func (s *Server) view(c *call, b *persistent.Sandbox, p place) (File, error) {
 	e, err := s.filesOf(c, b.ID).Stat(c.ctx, p.path())
 	if err == nil && !plain(e) {
 		err = notFound("file", fileID(p.box, p.rel), nil)
@@ -156,7 +156,7 @@ func (s *Server) fileContent(c *call) error {
 }
 
 // filesOf are the files of a container.
-func (s *Server) filesOf(c *call, box string) *session.Files {
+func (s *Server) filesOf(c *call, box string) *persistent.Files {
 	return s.o.Sandboxes.Files(c.key, box, "openai", "")
 }
 

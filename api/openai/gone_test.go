@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/api/openai"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // until is a context that ends when done is closed.
@@ -73,7 +73,7 @@ func TestNobodyIsTold(t *testing.T) {
 		t.Errorf("there are %v", got)
 	}
 	events, _ := d.Sandboxes.Events(owner, 0)
-	if n := len(slices.DeleteFunc(events, func(e session.Event) bool { return e.Kind != "ended" })); n != 7 {
+	if n := len(slices.DeleteFunc(events, func(e persistent.Event) bool { return e.Kind != "ended" })); n != 7 {
 		t.Errorf("%d were made and have ended", n)
 	}
 }

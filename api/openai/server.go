@@ -22,14 +22,14 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/bounds"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // Options are the parts of a Server.
 type Options struct {
 	// Sandboxes is where requests go, Keys are who may make them. Required.
-	Sandboxes *session.Sandboxes
-	Keys      *session.Keys
+	Sandboxes *persistent.Sandboxes
+	Keys      *persistent.Keys
 	// Memory bounds what requests hold; nil makes one for this door alone.
 	Memory *bounds.Memory
 	// Rest serves paths that are not this door's; they are not found when nil. See
@@ -119,7 +119,7 @@ type call struct {
 	w       http.ResponseWriter
 	r       *http.Request
 	ctx     context.Context
-	key     *session.Key
+	key     *persistent.Key
 	held    *bounds.Held
 	control *http.ResponseController
 }
@@ -153,7 +153,7 @@ func (s *Server) door(h handler) http.Handler {
 
 // key finds whose request it is. What is wrong with a key is nobody's business, a
 // registry that cannot be read is.
-func (s *Server) key(r *http.Request) (*session.Key, error) {
+func (s *Server) key(r *http.Request) (*persistent.Key, error) {
 	token := bounds.Token(r.Header)
 	if token == "" {
 		return nil, &fault{Status: http.StatusUnauthorized, Kind: kindRequest, Code: "invalid_api_key",

@@ -13,7 +13,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // createFile takes a file as a form, or copies one of another container.
@@ -42,7 +42,7 @@ func (s *Server) createFile(c *call) error {
 }
 
 // upload writes the file of a form, which is not held.
-func (s *Server) upload(c *call, b *session.Sandbox) (place, error) {
+func (s *Server) upload(c *call, b *persistent.Sandbox) (place, error) {
 	defer c.control.SetReadDeadline(time.Time{})
 	c.r.Body = struct {
 		io.Reader
@@ -71,7 +71,7 @@ func (s *Server) upload(c *call, b *session.Sandbox) (place, error) {
 		return place{}, wrong(part.FormName(), "unsupported_parameter", bounds.Quoted(part.FormName())+" is not carried by this server; a form has one field, file or file_id")
 	}
 	name := part.FileName() // without directories
-	if name == "" || name == "." || name == ".." || strings.ContainsRune(name, '/') || session.CheckPath(name) != nil {
+	if name == "" || name == "." || name == ".." || strings.ContainsRune(name, '/') || persistent.CheckPath(name) != nil {
 		return place{}, wrong("file", "invalid_value", "the file has no name that can be used")
 	}
 	p := place{b.ID, name}
@@ -115,7 +115,7 @@ func (c *checked) Read(p []byte) (int, error) {
 }
 
 // byID copies the file of another container that a request in JSON names.
-func (s *Server) byID(c *call, b *session.Sandbox) (place, error) {
+func (s *Server) byID(c *call, b *persistent.Sandbox) (place, error) {
 	o, err := c.body()
 	if err != nil {
 		return place{}, err
@@ -133,7 +133,7 @@ func (s *Server) byID(c *call, b *session.Sandbox) (place, error) {
 	return s.copyHere(c, b, id)
 }
 
-func (s *Server) copyHere(c *call, b *session.Sandbox, id string) (place, error) {
+func (s *Server) copyHere(c *call, b *persistent.Sandbox, id string) (place, error) {
 	sources, err := s.sources(c, []string{id})
 	if err != nil {
 		return place{}, err
@@ -158,7 +158,7 @@ func (s *Server) sources(c *call, ids []string) ([]place, error) {
 }
 
 // copyFile copies a file to another container of the same key's, by its last name.
-func (s *Server) copyFile(c *call, from place, to *session.Sandbox) error {
+func (s *Server) copyFile(c *call, from place, to *persistent.Sandbox) error {
 	files := s.filesOf(c, from.box)
 	if e, err := files.Stat(c.ctx, from.path()); err != nil || !plain(e) {
 		return notFound("file", fileID(from.box, from.rel), err)

@@ -18,6 +18,7 @@ import (
 	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // Exec is a program that is to run in a sandbox: Command, or Shell, a line for sh.
@@ -150,7 +151,7 @@ func (e *Exec) stdin() io.Reader {
 // carrier carries a call out: in a sandbox that lives on, or in one of its own.
 type carrier func(ctx context.Context, c *session.Call, io session.IO) (*sandbox.Result, error)
 
-func (s *Server) in(k *session.Key, id string) carrier {
+func (s *Server) in(k *persistent.Key, id string) carrier {
 	return func(ctx context.Context, c *session.Call, io session.IO) (*sandbox.Result, error) {
 		return s.o.Sandboxes.Exec(ctx, k, id, c, io)
 	}
@@ -172,7 +173,7 @@ func (s *Server) programs() {
 	op := operation("POST", "/sandboxes/{id}/exec", "exec", "Run a program in a sandbox", http.StatusOK)
 	op.Description = "The program is ended when the caller goes away."
 	s.describeResult(&op)
-	register(s, op, func(ctx context.Context, k *session.Key, in *execWish) (*streamed, error) {
+	register(s, op, func(ctx context.Context, k *persistent.Key, in *execWish) (*streamed, error) {
 		c, err := in.Body.call()
 		if err != nil {
 			return nil, err

@@ -16,7 +16,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // Files go to and from the agent inside as streams. Paths are the sandbox's: the
@@ -62,7 +62,7 @@ type filesAnswer struct {
 }
 
 // filesOf are the files of a sandbox, with the rights of its own user.
-func (s *Server) filesOf(k *session.Key, id string) *session.Files {
+func (s *Server) filesOf(k *persistent.Key, id string) *persistent.Files {
 	return s.o.Sandboxes.Files(k, id, "api", "")
 }
 
@@ -82,15 +82,15 @@ func (s *Server) files() {
 		"application/octet-stream": {Schema: &huma.Schema{Type: "string", Format: "binary"}}}}
 	register(s, op, s.writeFile)
 	op = operation("DELETE", "/sandboxes/{id}/files", "removeFile", "Remove a file, or a directory with all that is in it", http.StatusNoContent)
-	register(s, op, func(ctx context.Context, k *session.Key, in *FilePath) (*struct{}, error) {
+	register(s, op, func(ctx context.Context, k *persistent.Key, in *FilePath) (*struct{}, error) {
 		return nil, s.filesOf(k, in.ID).Remove(ctx, in.Path)
 	})
 	op = operation("GET", "/sandboxes/{id}/files/info", "statFile", "Describe a file or directory", http.StatusOK)
-	register(s, op, func(ctx context.Context, k *session.Key, in *FilePath) (*fileAnswer, error) {
+	register(s, op, func(ctx context.Context, k *persistent.Key, in *FilePath) (*fileAnswer, error) {
 		return fileAnswerOf(s.filesOf(k, in.ID).Stat(ctx, in.Path))
 	})
 	op = operation("GET", "/sandboxes/{id}/files/list", "listFiles", "List a directory", http.StatusOK)
-	register(s, op, func(ctx context.Context, k *session.Key, in *struct {
+	register(s, op, func(ctx context.Context, k *persistent.Key, in *struct {
 		FilePath
 		Depth int `query:"depth" minimum:"1" maximum:"64" doc:"How many levels below it; 1 is the directory alone"`
 	}) (*filesAnswer, error) {
@@ -103,11 +103,11 @@ func (s *Server) files() {
 		return a, err
 	})
 	op = operation("POST", "/sandboxes/{id}/files/directory", "makeDirectory", "Make a directory and those above it", http.StatusCreated)
-	register(s, op, func(ctx context.Context, k *session.Key, in *FilePath) (*fileAnswer, error) {
+	register(s, op, func(ctx context.Context, k *persistent.Key, in *FilePath) (*fileAnswer, error) {
 		return fileAnswerOf(s.filesOf(k, in.ID).MakeDir(ctx, in.Path))
 	})
 	op = operation("POST", "/sandboxes/{id}/files/move", "moveFile", "Rename a file or directory, and make the directories above its new place", http.StatusOK)
-	register(s, op, func(ctx context.Context, k *session.Key, in *struct {
+	register(s, op, func(ctx context.Context, k *persistent.Key, in *struct {
 		FilePath
 		To string `query:"to" required:"true" minLength:"1" maxLength:"4096"`
 	}) (*fileAnswer, error) {
@@ -115,7 +115,7 @@ func (s *Server) files() {
 	})
 }
 
-func (s *Server) readFile(ctx context.Context, k *session.Key, in *FilePath) (*streamed, error) {
+func (s *Server) readFile(ctx context.Context, k *persistent.Key, in *FilePath) (*streamed, error) {
 	d, err := s.filesOf(k, in.ID).Read(ctx, in.Path, callOf(ctx).header)
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func (s *Server) readFile(ctx context.Context, k *session.Key, in *FilePath) (*s
 	}}, nil
 }
 
-func (s *Server) writeFile(ctx context.Context, k *session.Key, in *struct {
+func (s *Server) writeFile(ctx context.Context, k *persistent.Key, in *struct {
 	FilePath
 	Mode   string `query:"mode" pattern:"^[0-7]{3,4}$" doc:"Its permissions as octal digits; 644, or what it had, when it is left out"`
 	Atomic bool   `query:"atomic" doc:"Put it in place only when it is whole, as a new file"`

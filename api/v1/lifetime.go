@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // Lifetime is how long something lives from now on.
@@ -39,30 +39,30 @@ type pauseWish struct {
 
 // lifetimes registers what prolongs, pauses and resumes sandboxes.
 func (s *Server) lifetimes() {
-	type change = func(context.Context, *session.Key, *lifetimeWish) (*session.Sandbox, error)
+	type change = func(context.Context, *persistent.Key, *lifetimeWish) (*persistent.Sandbox, error)
 	for _, c := range []struct {
 		verb, id, summary string
 		do                change
 	}{
-		{"extend", "extendSandbox", "Let a sandbox live for at least so long from now on; its time is never shortened", func(ctx context.Context, k *session.Key, in *lifetimeWish) (*session.Sandbox, error) {
+		{"extend", "extendSandbox", "Let a sandbox live for at least so long from now on; its time is never shortened", func(ctx context.Context, k *persistent.Key, in *lifetimeWish) (*persistent.Sandbox, error) {
 			return s.o.Sandboxes.Extend(ctx, k, in.ID, in.timeout())
 		}},
-		{"resume", "resumeSandbox", "Let a paused sandbox go on, with its files, memory and processes as they were, or begin anew with its files where the rest was not kept", func(ctx context.Context, k *session.Key, in *lifetimeWish) (*session.Sandbox, error) {
+		{"resume", "resumeSandbox", "Let a paused sandbox go on, with its files, memory and processes as they were, or begin anew with its files where the rest was not kept", func(ctx context.Context, k *persistent.Key, in *lifetimeWish) (*persistent.Sandbox, error) {
 			return s.o.Sandboxes.Resume(ctx, k, in.ID, in.timeout())
 		}},
-		{"connect", "connectSandbox", "Resume a sandbox if it is paused, and else extend it", func(ctx context.Context, k *session.Key, in *lifetimeWish) (*session.Sandbox, error) {
+		{"connect", "connectSandbox", "Resume a sandbox if it is paused, and else extend it", func(ctx context.Context, k *persistent.Key, in *lifetimeWish) (*persistent.Sandbox, error) {
 			b, _, err := s.o.Sandboxes.Connect(ctx, k, in.ID, in.timeout())
 			return b, err
 		}},
 	} {
 		op := operation("POST", "/sandboxes/{id}/"+c.verb, c.id, c.summary, http.StatusOK)
-		register(s, op, func(ctx context.Context, k *session.Key, in *lifetimeWish) (*sandboxAnswer, error) {
+		register(s, op, func(ctx context.Context, k *persistent.Key, in *lifetimeWish) (*sandboxAnswer, error) {
 			b, err := c.do(ctx, k, in)
 			return answer(http.StatusOK, b, err)
 		})
 	}
 	op := operation("POST", "/sandboxes/{id}/pause", "pauseSandbox", "Stop a sandbox until it is resumed or killed", http.StatusOK)
-	register(s, op, func(ctx context.Context, k *session.Key, in *pauseWish) (*sandboxAnswer, error) {
+	register(s, op, func(ctx context.Context, k *persistent.Key, in *pauseWish) (*sandboxAnswer, error) {
 		pause := s.o.Sandboxes.Pause
 		if in.Body != nil && in.Body.Memory != nil && !*in.Body.Memory {
 			pause = s.o.Sandboxes.PauseFiles

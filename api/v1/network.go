@@ -7,7 +7,7 @@ import (
 	"net/http"
 
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // Network asks for a part of what a policy grants.
@@ -17,8 +17,8 @@ type Network struct {
 	Deny  []string `json:"deny,omitempty" maxItems:"1000" doc:"Entries that are taken away from it"`
 }
 
-func (n *Network) wish() *session.NetworkWish {
-	return &session.NetworkWish{None: n.None || n.Allow != nil && len(n.Allow) == 0, Allow: n.Allow, Deny: n.Deny}
+func (n *Network) wish() *persistent.NetworkWish {
+	return &persistent.NetworkWish{None: n.None || n.Allow != nil && len(n.Allow) == 0, Allow: n.Allow, Deny: n.Deny}
 }
 
 // Reach is what a sandbox that lives may reach from now on. The whole of it is said
@@ -29,7 +29,7 @@ type Reach struct {
 	Deny  []string `json:"deny,omitempty" maxItems:"1000" doc:"Entries that are taken away from that"`
 }
 
-func (r *Reach) wish() (w session.NetworkWish, err error) {
+func (r *Reach) wish() (w persistent.NetworkWish, err error) {
 	some := len(r.Allow) > 0
 	switch {
 	case r.All && some:
@@ -37,7 +37,7 @@ func (r *Reach) wish() (w session.NetworkWish, err error) {
 	case len(r.Deny) > 0 && !r.All && !some:
 		return w, &sandbox.Error{Op: "network", Kind: sandbox.ErrInvalid, Problem: "there is nothing to take away from", Hint: `say "all": true, or what to allow, beside deny`}
 	}
-	return session.NetworkWish{None: !r.All && !some, Allow: r.Allow, Deny: r.Deny}, nil
+	return persistent.NetworkWish{None: !r.All && !some, Allow: r.Allow, Deny: r.Deny}, nil
 }
 
 type reachWish struct {
@@ -49,7 +49,7 @@ type reachWish struct {
 func (s *Server) networks() {
 	op := operation("PUT", "/sandboxes/{id}/network", "setNetwork",
 		"Change what a sandbox may reach, within the key's policy; connections that are not allowed any more are closed when it is answered", http.StatusOK)
-	register(s, op, func(ctx context.Context, k *session.Key, in *reachWish) (*sandboxAnswer, error) {
+	register(s, op, func(ctx context.Context, k *persistent.Key, in *reachWish) (*sandboxAnswer, error) {
 		w, err := in.Body.wish()
 		if err != nil {
 			return nil, err

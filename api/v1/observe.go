@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // Reading is what a sandbox used at one moment. What the level does not measure is
@@ -24,7 +24,7 @@ type Reading struct {
 	Disk       *int64    `json:"disk,omitempty" doc:"Bytes that were written"`
 }
 
-func reading(r session.Reading) Reading {
+func reading(r persistent.Reading) Reading {
 	v := Reading{At: r.At.UTC(), CPUPercent: r.CPUPercent, Memory: r.Memory, MemoryPeak: r.MemoryPeak, Processes: r.Processes, Disk: r.Disk}
 	if r.CPU != nil {
 		s := r.CPU.Seconds()
@@ -81,7 +81,7 @@ type Log struct {
 	Stderr   string    `json:"stderr,omitempty"`
 }
 
-func logView(l *session.Log) Log {
+func logView(l *persistent.Log) Log {
 	v := Log{Seq: l.Seq, At: l.At.UTC(), Command: l.Argv, Status: string(l.Status), ExitCode: l.ExitCode, Signal: l.Signal, Reason: l.Reason,
 		Stdout: strings.ToValidUTF8(string(l.Stdout), "\uFFFD"), Stderr: strings.ToValidUTF8(string(l.Stderr), "\uFFFD")}
 	if v.Status == "" {
@@ -114,7 +114,7 @@ type portAnswer struct{ Body Port }
 // observations registers what tells of sandboxes.
 func (s *Server) observations() {
 	op := operation("GET", "/sandboxes/{id}/usage", "sandboxUsage", "Tell what a sandbox used, as a series", http.StatusOK)
-	register(s, op, func(ctx context.Context, k *session.Key, in *usageWish) (*usageAnswer, error) {
+	register(s, op, func(ctx context.Context, k *persistent.Key, in *usageWish) (*usageAnswer, error) {
 		b, err := s.o.Sandboxes.Get(ctx, k, in.ID)
 		if err != nil {
 			return nil, err
@@ -134,7 +134,7 @@ func (s *Server) observations() {
 	op.Description = "As much of the last ones as is kept: some 256 KiB in memory, 16 KiB of a stream, for as long as the sandbox lives and caisson runs."
 	register(s, op, s.logs)
 	op = operation("GET", "/sandboxes/{id}/ports/{port}", "sandboxPort", "Say where a port of a sandbox is reached", http.StatusOK)
-	register(s, op, func(ctx context.Context, k *session.Key, in *struct {
+	register(s, op, func(ctx context.Context, k *persistent.Key, in *struct {
 		SandboxID
 		Port uint16 `path:"port" minimum:"1" maximum:"65535"`
 	}) (*portAnswer, error) {
@@ -153,7 +153,7 @@ func (s *Server) observations() {
 	})
 }
 
-func (s *Server) events(ctx context.Context, k *session.Key, in *eventsWish) (*eventsAnswer, error) {
+func (s *Server) events(ctx context.Context, k *persistent.Key, in *eventsWish) (*eventsAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, seconds(in.Wait))
 	defer cancel()
 	a := &eventsAnswer{}
@@ -177,7 +177,7 @@ func (s *Server) events(ctx context.Context, k *session.Key, in *eventsWish) (*e
 	}
 }
 
-func (s *Server) logs(ctx context.Context, k *session.Key, in *logsWish) (*logsAnswer, error) {
+func (s *Server) logs(ctx context.Context, k *persistent.Key, in *logsWish) (*logsAnswer, error) {
 	late, cancel := context.WithTimeout(ctx, seconds(in.Wait))
 	defer cancel()
 	a := &logsAnswer{}

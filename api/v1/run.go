@@ -8,6 +8,7 @@ import (
 
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // Run is a program, or code, that is to run in a sandbox of its own.
@@ -56,7 +57,7 @@ func (s *Server) runs() {
 	op := operation("POST", "/runs", "run", "Run a program or code in a sandbox of its own, which is taken away at its end", http.StatusOK)
 	op.Description = "The program is ended when the caller goes away."
 	s.describeResult(&op)
-	register(s, op, func(ctx context.Context, k *session.Key, in *struct {
+	register(s, op, func(ctx context.Context, k *persistent.Key, in *struct {
 		Accept string `header:"Accept" doc:"text/event-stream to be told what it writes as it writes it"`
 		Body   Run
 	}) (*streamed, error) {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -38,7 +38,7 @@ type Sandbox struct {
 	Kept       string            `json:"kept,omitempty" enum:"disk,memory,files" doc:"What there is of it while it is paused: all, on the disk; all, in memory, where it ends with caisson; or its files alone, on the disk"`
 }
 
-func view(b *session.Sandbox) Sandbox {
+func view(b *persistent.Sandbox) Sandbox {
 	s := Sandbox{
 		ID: b.ID, Name: b.Name, Template: b.Template, State: string(registry.Running), Metadata: b.Metadata,
 		Created: b.Created.UTC(), Started: b.Started.UTC(), Idle: b.Idle.Seconds(), OnTimeout: string(b.OnTimeout), AutoResume: b.AutoResume,
@@ -66,7 +66,7 @@ type sandboxAnswer struct {
 	Body   Sandbox
 }
 
-func answer(status int, b *session.Sandbox, err error) (*sandboxAnswer, error) {
+func answer(status int, b *persistent.Sandbox, err error) (*sandboxAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -95,8 +95,8 @@ type Create struct {
 	Isolation  string            `json:"isolation,omitempty" maxLength:"64" doc:"The level, where the policy leaves it open"`
 }
 
-func (c *Create) wish() session.Create {
-	w := session.Create{
+func (c *Create) wish() persistent.Create {
+	w := persistent.Create{
 		Door: "api", Template: c.Template, Snapshot: c.Snapshot, Metadata: c.Metadata, Env: c.Env,
 		Timeout: seconds(c.Timeout), Idle: seconds(c.Idle), OnTimeout: registry.Action(c.OnTimeout), AutoResume: c.AutoResume,
 		Limits: c.Limits.limits(), Isolation: c.Isolation,
@@ -112,7 +112,7 @@ func (s *Server) sandboxes() {
 	op := operation("POST", "/sandboxes", "createSandbox", "Make a sandbox", http.StatusCreated)
 	op.Responses = map[string]*huma.Response{"200": {Description: "The sandbox of this name, which there was", Content: map[string]*huma.MediaType{
 		"application/json": {Schema: s.schemaOf(Sandbox{})}}}}
-	register(s, op, func(ctx context.Context, k *session.Key, in *struct{ Body Create }) (*sandboxAnswer, error) {
+	register(s, op, func(ctx context.Context, k *persistent.Key, in *struct{ Body Create }) (*sandboxAnswer, error) {
 		if in.Body.Name == "" {
 			b, err := s.o.Sandboxes.Create(ctx, k, in.Body.wish())
 			if err == nil {
@@ -129,12 +129,12 @@ func (s *Server) sandboxes() {
 	op = operation("GET", "/sandboxes", "listSandboxes", "List sandboxes, newest first", http.StatusOK)
 	register(s, op, s.list)
 	op = operation("GET", "/sandboxes/{id}", "getSandbox", "Show a sandbox", http.StatusOK)
-	register(s, op, func(ctx context.Context, k *session.Key, in *SandboxID) (*sandboxAnswer, error) {
+	register(s, op, func(ctx context.Context, k *persistent.Key, in *SandboxID) (*sandboxAnswer, error) {
 		b, err := s.o.Sandboxes.Get(ctx, k, in.ID)
 		return answer(http.StatusOK, b, err)
 	})
 	op = operation("DELETE", "/sandboxes/{id}", "killSandbox", "End a sandbox; nothing of it is left", http.StatusNoContent)
-	register(s, op, func(ctx context.Context, k *session.Key, in *SandboxID) (*struct{}, error) {
+	register(s, op, func(ctx context.Context, k *persistent.Key, in *SandboxID) (*struct{}, error) {
 		return nil, s.o.Sandboxes.Kill(ctx, k, in.ID)
 	})
 }
@@ -159,8 +159,8 @@ type listAnswer struct {
 	}
 }
 
-func (s *Server) list(ctx context.Context, k *session.Key, in *filter) (*listAnswer, error) {
-	f := session.Filter{Template: in.Template, StartedAfter: in.StartedAfter, OldestFirst: in.Order == "oldest", Limit: in.Limit, Cursor: in.Cursor}
+func (s *Server) list(ctx context.Context, k *persistent.Key, in *filter) (*listAnswer, error) {
+	f := persistent.Filter{Template: in.Template, StartedAfter: in.StartedAfter, OldestFirst: in.Order == "oldest", Limit: in.Limit, Cursor: in.Cursor}
 	for _, state := range in.State {
 		f.States = append(f.States, registry.State(state))
 	}

@@ -31,13 +31,14 @@ import (
 	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // Options are the parts of a Server.
 type Options struct {
 	// Sandboxes is where requests go, Keys are who may make them. Required.
-	Sandboxes *session.Sandboxes
-	Keys      *session.Keys
+	Sandboxes *persistent.Sandboxes
+	Keys      *persistent.Keys
 	// Approvals is where approvers answer; nil is nowhere.
 	Approvals *session.Approvals
 	// Domain is below what ports of sandboxes have their host names, with the port
@@ -193,7 +194,7 @@ type callKey struct{}
 
 // call is a request of which is known whose it is: a key's, or an approver's.
 type call struct {
-	key  *session.Key
+	key  *persistent.Key
 	who  approval.Who
 	held *bounds.Held
 	// What a request has whose body is a file, which is not held.
@@ -221,11 +222,11 @@ func (s *Server) caller(r *http.Request) (c *call, owner string, err error) {
 }
 
 // KeyOf is whose request it is, in a handler below /v1.
-func KeyOf(ctx context.Context) *session.Key { return callOf(ctx).key }
+func KeyOf(ctx context.Context) *persistent.Key { return callOf(ctx).key }
 
 // key finds whose request it is. What is wrong with a key is nobody's business, a
 // registry that cannot be read is.
-func (s *Server) key(r *http.Request) (*session.Key, error) {
+func (s *Server) key(r *http.Request) (*persistent.Key, error) {
 	token := bounds.Token(r.Header)
 	if token == "" {
 		return nil, &Problem{Status: http.StatusUnauthorized, Detail: "the request has no key", Hint: "send one that caisson keys create made as X-API-Key"}
@@ -278,7 +279,7 @@ func operation(method, p, id, summary string, status int) huma.Operation {
 }
 
 // register adds an operation. Its handler's errors become problems.
-func register[I, O any](s *Server, op huma.Operation, f func(context.Context, *session.Key, *I) (*O, error)) {
+func register[I, O any](s *Server, op huma.Operation, f func(context.Context, *persistent.Key, *I) (*O, error)) {
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
 		k := KeyOf(ctx)
 		if k == nil {

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // Snapshot is a sandbox as it was at one moment.
@@ -19,7 +19,7 @@ type Snapshot struct {
 	Created  time.Time `json:"created"`
 }
 
-func snapshotView(s *session.Snapshot) Snapshot {
+func snapshotView(s *persistent.Snapshot) Snapshot {
 	return Snapshot{ID: s.ID, Name: s.Name, Sandbox: s.Sandbox.ID, Template: s.Sandbox.Template, Created: s.Created.UTC()}
 }
 
@@ -67,7 +67,7 @@ type Forks struct {
 // snapshots registers what writes sandboxes down, and what copies them.
 func (s *Server) snapshots() {
 	op := operation("POST", "/sandboxes/{id}/snapshots", "snapshotSandbox", "Write a running sandbox down, which goes on meanwhile", http.StatusCreated)
-	register(s, op, func(ctx context.Context, k *session.Key, in *snapshotWish) (*snapshotAnswer, error) {
+	register(s, op, func(ctx context.Context, k *persistent.Key, in *snapshotWish) (*snapshotAnswer, error) {
 		name := ""
 		if in.Body != nil {
 			name = in.Body.Name
@@ -79,7 +79,7 @@ func (s *Server) snapshots() {
 		return &snapshotAnswer{snapshotView(snap)}, nil
 	})
 	op = operation("GET", "/snapshots", "listSnapshots", "List snapshots, newest first", http.StatusOK)
-	register(s, op, func(ctx context.Context, k *session.Key, in *struct {
+	register(s, op, func(ctx context.Context, k *persistent.Key, in *struct {
 		Sandbox string `query:"sandbox" maxLength:"64" doc:"Those of one sandbox alone"`
 	}) (*snapshotsAnswer, error) {
 		all, err := s.o.Sandboxes.Snapshots(ctx, k, in.Sandbox)
@@ -91,20 +91,20 @@ func (s *Server) snapshots() {
 		return a, err
 	})
 	op = operation("DELETE", "/snapshots/{snapshot}", "deleteSnapshot", "Remove a snapshot; sandboxes that went on from it stay", http.StatusNoContent)
-	register(s, op, func(ctx context.Context, k *session.Key, in *struct {
+	register(s, op, func(ctx context.Context, k *persistent.Key, in *struct {
 		ID string `path:"snapshot" maxLength:"64"`
 	}) (*struct{}, error) {
 		return nil, s.o.Sandboxes.DeleteSnapshot(ctx, k, in.ID)
 	})
 	op = operation("POST", "/sandboxes/{id}/fork", "forkSandbox", "Make copies of a running sandbox, with its files, memory and processes", http.StatusCreated)
-	register(s, op, func(ctx context.Context, k *session.Key, in *forkWish) (*forkAnswer, error) {
+	register(s, op, func(ctx context.Context, k *persistent.Key, in *forkWish) (*forkAnswer, error) {
 		if in.Body == nil {
 			in.Body = &Forks{}
 		}
 		all, err := s.o.Sandboxes.Fork(ctx, k, in.ID, max(in.Body.Count, 1), seconds(in.Body.Timeout))
 		a := &forkAnswer{}
 		a.Body.Forks = []Fork{}
-		var copies []*session.Sandbox
+		var copies []*persistent.Sandbox
 		for _, f := range all {
 			if f.Err != nil {
 				a.Body.Forks = append(a.Body.Forks, Fork{Problem: asProblem(f.Err)})

@@ -13,6 +13,7 @@ import (
 	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/tool"
 	"github.com/caisson-run/caisson/tool/dialect"
 	"github.com/caisson-run/caisson/tool/params"
@@ -44,7 +45,7 @@ type toolsAnswer struct{ Body json.RawMessage }
 // tools registers what carries tools out.
 func (s *Server) tools() {
 	op := operation("GET", "/tools", "listTools", "List the tools that the key may call, as a model's API takes them", http.StatusOK)
-	register(s, op, func(_ context.Context, k *session.Key, in *toolsWish) (*toolsAnswer, error) {
+	register(s, op, func(_ context.Context, k *persistent.Key, in *toolsWish) (*toolsAnswer, error) {
 		list, err := s.o.Sandboxes.Tools(k)
 		if err != nil {
 			return nil, err
@@ -54,13 +55,13 @@ func (s *Server) tools() {
 	})
 	op = operation("POST", "/tools/call", "callTool", "Call a tool, by its name or as a model wrote it", http.StatusOK)
 	op.Description = "What it runs is ended when the caller goes away. A problem in answer to a call of a model's has a result, too: what its API takes back."
-	register(s, op, func(ctx context.Context, k *session.Key, in *struct{ Body ToolCall }) (*struct{ Body *ToolResult }, error) {
+	register(s, op, func(ctx context.Context, k *persistent.Key, in *struct{ Body ToolCall }) (*struct{ Body *ToolResult }, error) {
 		r, err := s.callTool(ctx, k, &in.Body)
 		return &struct{ Body *ToolResult }{r}, err
 	})
 }
 
-func (s *Server) callTool(ctx context.Context, k *session.Key, q *ToolCall) (*ToolResult, error) {
+func (s *Server) callTool(ctx context.Context, k *persistent.Key, q *ToolCall) (*ToolResult, error) {
 	x := &toolExchange{boxes: s.o.Sandboxes, key: k, wish: q, held: callOf(ctx).held}
 	invalid := func(problem, hint string) error {
 		return &sandbox.Error{Op: "call", Kind: sandbox.ErrInvalid, Problem: problem, Hint: hint}
@@ -103,8 +104,8 @@ func (s *Server) callTool(ctx context.Context, k *session.Key, q *ToolCall) (*To
 
 // toolExchange carries one request out, which may be several calls of tools.
 type toolExchange struct {
-	boxes *session.Sandboxes
-	key   *session.Key
+	boxes *persistent.Sandboxes
+	key   *persistent.Key
 	wish  *ToolCall
 	held  *bounds.Held
 }

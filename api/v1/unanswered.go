@@ -7,12 +7,12 @@ import (
 	"net/http"
 
 	"github.com/caisson-run/caisson/api/bounds"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // made notes sandboxes that were made for a call and have no name: only its answer tells
 // which they are. It is an error when whoever called is gone by now.
-func made(ctx context.Context, all ...*session.Sandbox) error {
+func made(ctx context.Context, all ...*persistent.Sandbox) error {
 	c := callOf(ctx)
 	for _, b := range all {
 		c.made = append(c.made, b.ID)

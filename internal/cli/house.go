@@ -16,6 +16,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -28,10 +29,10 @@ func (a *app) house(ctx context.Context, f *serveFlags, log *slog.Logger, link f
 			h.close()
 		}
 	}()
-	o := session.SandboxesOptions{
+	o := persistent.SandboxesOptions{
 		Policies: map[string]*policy.File{}, Notice: func(s string) { log.Warn(s) },
 		// As E2B's base does; a policy file without "user: sudoer" or "user: root" forbids it.
-		Templates: map[string]session.Template{session.BaseTemplate: {Root: true}},
+		Templates: map[string]persistent.Template{persistent.BaseTemplate: {Root: true}},
 	}
 	if o.System, err = config.System(config.SystemPath); err != nil {
 		return nil, err
@@ -98,7 +99,7 @@ func (a *app) house(ctx context.Context, f *serveFlags, log *slog.Logger, link f
 	}
 	db.SetReserve(reserve)
 	h.closers = append(h.closers, db.Close)
-	if h.keys, err = session.OpenKeys(db, os.Getenv("CAISSON_API_KEY")); err != nil {
+	if h.keys, err = persistent.OpenKeys(db, os.Getenv("CAISSON_API_KEY")); err != nil {
 		return nil, err
 	}
 	o.Ready, o.Grace, o.Leave = f.pool, f.grace, f.keepRunning
@@ -106,7 +107,7 @@ func (a *app) house(ctx context.Context, f *serveFlags, log *slog.Logger, link f
 	o.Approvals = h.approvals
 	h.closers = append(h.closers, h.approvals.Close)
 	o.Drivers, o.Journal, o.State, o.Registry = a.drivers(), record, session.DirState(dir), db
-	if h.boxes, err = session.OpenSandboxes(ctx, o); err != nil {
+	if h.boxes, err = persistent.OpenSandboxes(ctx, o); err != nil {
 		return nil, err
 	}
 	h.closers = append(h.closers, func() error { return h.endSandboxes(ctx) })

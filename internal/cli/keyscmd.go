@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/internal/store"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -37,7 +37,7 @@ made, and only its hash is kept.`,
 
 // withKeys opens the keys of a state directory, for one command. Only one that makes a
 // key makes what it is kept in.
-func (a *app) withKeys(ctx context.Context, makes bool, do func(*session.Keys) error) error {
+func (a *app) withKeys(ctx context.Context, makes bool, do func(*persistent.Keys) error) error {
 	dir, err := store.Open(store.Options{Dir: a.state, ReadOnly: !makes})
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (a *app) withKeys(ctx context.Context, makes bool, do func(*session.Keys) e
 		return err
 	}
 	defer db.Close()
-	keys, err := session.OpenKeys(db, "")
+	keys, err := persistent.OpenKeys(db, "")
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (a *app) keysCreate() *cobra.Command {
   caisson keys create --name ci --policy ci --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withKeys(contextOf(cmd), true, func(keys *session.Keys) error {
+			return a.withKeys(contextOf(cmd), true, func(keys *persistent.Keys) error {
 				k, token, err := keys.Create(contextOf(cmd), name, policy, profile)
 				switch {
 				case err != nil:
@@ -100,14 +100,14 @@ func (a *app) keysList() *cobra.Command {
   caisson keys ls --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withKeys(contextOf(cmd), false, func(keys *session.Keys) error {
+			return a.withKeys(contextOf(cmd), false, func(keys *persistent.Keys) error {
 				all, err := keys.List(contextOf(cmd))
 				if err != nil {
 					return err
 				}
 				if asJSON {
 					if all == nil {
-						all = []*session.Key{}
+						all = []*persistent.Key{}
 					}
 					a.printJSON(all)
 					return nil
@@ -137,7 +137,7 @@ func (a *app) keysRevoke() *cobra.Command {
 		Example: `  caisson keys revoke ci`,
 		Args:    one("the ID or name of a key", "caisson keys ls lists them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withKeys(contextOf(cmd), false, func(keys *session.Keys) error {
+			return a.withKeys(contextOf(cmd), false, func(keys *persistent.Keys) error {
 				k, err := keys.Revoke(contextOf(cmd), args[0])
 				if err == nil {
 					fmt.Fprintf(a.out, "revoked %s\n", k.ID)

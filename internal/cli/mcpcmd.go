@@ -22,6 +22,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 func (a *app) mcpCommand() *cobra.Command {
@@ -143,7 +144,7 @@ func (f *gatewayFlags) add(cmd *cobra.Command) {
 	fs.StringArrayVarP(&f.env, "env", "e", nil, "set a variable: `NAME`=VALUE, or NAME to pass yours on")
 	fs.StringArrayVar(&f.envFiles, "env-file", nil, "set the variables of a `FILE` of NAME=VALUE lines")
 	fs.StringVar(&f.isolation, "isolation", "", "`LEVEL` of isolation; caisson doctor lists them (gvisor)")
-	f.limits.add(fs, session.LivingLimits())
+	f.limits.add(fs, persistent.LivingLimits())
 	fs.BoolVar(&f.bestEffort, "best-effort", false, "run even if a limit cannot be enforced here")
 }
 
@@ -180,7 +181,7 @@ func (a *app) gateway(ctx context.Context, cmd *cobra.Command, f *gatewayFlags, 
 	record := audit.OpenLater(ctx, audit.Options{Dir: dir.Path()})
 	// What the whole file says of tools, of risk and of approval holds for every
 	// server's tools, too; each server's own policy is about its sandbox.
-	judged, err := policy.New(policy.Options{System: system, File: file, Defaults: session.LivingLimits()})
+	judged, err := policy.New(policy.Options{System: system, File: file, Defaults: persistent.LivingLimits()})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -189,7 +190,7 @@ func (a *app) gateway(ctx context.Context, cmd *cobra.Command, f *gatewayFlags, 
 	end = func() error { return errors.Join(rates.close(), approvals.Close(), dir.Close()) }
 	for i := range servers {
 		s := &servers[i]
-		p, err := policy.New(policy.Options{System: system, File: s.file, Defaults: session.LivingLimits()})
+		p, err := policy.New(policy.Options{System: system, File: s.file, Defaults: persistent.LivingLimits()})
 		if err != nil {
 			return nil, nil, err
 		}

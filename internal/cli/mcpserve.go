@@ -16,6 +16,7 @@ import (
 	"github.com/caisson-run/caisson/mcp"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -32,10 +33,10 @@ func withMCP(door *mcp.Handler, rest http.Handler) http.Handler {
 // of the other doors.
 func mcpDoor(h *house, memory *bounds.Memory) *mcp.Handler {
 	return mcp.NewHandler(mcp.HandlerOptions{Authenticate: h.keys.Authenticate, HostIsKnown: true, Version: version,
-		Bounded: func(k *session.Key, w http.ResponseWriter, r *http.Request, next http.Handler) {
+		Bounded: func(k *persistent.Key, w http.ResponseWriter, r *http.Request, next http.Handler) {
 			memory.Serve(k.ID, w, r, next)
 		},
-		Tools: func(k *session.Key) mcp.Toolbox { return mcp.KeyTools(h.boxes, k) }})
+		Tools: func(k *persistent.Key) mcp.Toolbox { return mcp.KeyTools(h.boxes, k) }})
 }
 
 // serveMCP serves one client on standard input and output.
@@ -51,14 +52,14 @@ func (a *app) serveMCP(ctx context.Context, policyFile string) (err error) {
 
 // privateHouse is what one client's sandboxes stand on, which are nobody else's and
 // end with it.
-func (a *app) privateHouse(ctx context.Context, policyFile string) (_ *house, _ *session.Key, err error) {
+func (a *app) privateHouse(ctx context.Context, policyFile string) (_ *house, _ *persistent.Key, err error) {
 	h := &house{}
 	defer func() {
 		if err != nil {
 			h.close()
 		}
 	}()
-	o := session.SandboxesOptions{Private: true, Policies: map[string]*policy.File{}, Notice: func(s string) { a.note("%s", s) }}
+	o := persistent.SandboxesOptions{Private: true, Policies: map[string]*policy.File{}, Notice: func(s string) { a.note("%s", s) }}
 	if o.System, err = config.System(config.SystemPath); err != nil {
 		return nil, nil, err
 	}
@@ -91,9 +92,9 @@ func (a *app) privateHouse(ctx context.Context, policyFile string) (_ *house, _ 
 	o.Drivers, o.Journal, o.State, o.Registry = a.drivers(), audit.OpenLater(ctx, audit.Options{Dir: dir.Path()}), session.DirState(dir), db
 	o.Approvals = session.NewApprovals(session.ApprovalsOptions{Dir: dir.Path(), Journal: o.Journal, Complain: func(err error) { a.note("%v", err) }})
 	h.closers = append(h.closers, o.Approvals.Close)
-	if h.boxes, err = session.OpenSandboxes(ctx, o); err != nil {
+	if h.boxes, err = persistent.OpenSandboxes(ctx, o); err != nil {
 		return nil, nil, err
 	}
 	h.closers = append(h.closers, func() error { return h.endSandboxes(ctx) })
-	return h, &session.Key{ID: id, Name: actor()}, nil
+	return h, &persistent.Key{ID: id, Name: actor()}, nil
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // profileFields are what a profile may say, in the order of the help.
@@ -20,8 +20,8 @@ var profileFields = []string{"sandboxes", "paused", "snapshots", "cpus", "memory
 
 // profile reads "[NAME:]FIELD=VALUE,...": how much all sandboxes of a key have together,
 // and how long one may live. What it does not say is the default's.
-func profile(text string) (name string, p session.Profile, err error) {
-	p = session.DefaultProfile()
+func profile(text string) (name string, p persistent.Profile, err error) {
+	p = persistent.DefaultProfile()
 	fields := text
 	if before, rest, found := strings.Cut(text, ":"); found && !strings.Contains(before, "=") {
 		name, fields = before, rest
@@ -47,8 +47,8 @@ func profile(text string) (name string, p session.Profile, err error) {
 }
 
 // profiles reads those of serve's flags.
-func profiles(flags []string) (map[string]session.Profile, error) {
-	all := map[string]session.Profile{}
+func profiles(flags []string) (map[string]persistent.Profile, error) {
+	all := map[string]persistent.Profile{}
 	for _, text := range flags {
 		name, p, err := profile(text)
 		if err != nil {
@@ -63,7 +63,7 @@ func profiles(flags []string) (map[string]session.Profile, error) {
 }
 
 // set sets one field.
-func set(p *session.Profile, field, value string) (hint string, err error) {
+func set(p *persistent.Profile, field, value string) (hint string, err error) {
 	count := func(to *int) error {
 		n, err := strconv.ParseUint(value, 10, 31)
 		switch {

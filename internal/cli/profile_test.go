@@ -9,19 +9,19 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 func TestProfile(t *testing.T) {
 	name, p, err := profile("ci:sandboxes=20,paused=5,snapshots=3,cpus=2.5,memory=16GiB,disk=1TiB,records=1GiB,timeout=10m,max-timeout=1h")
-	want := session.DefaultProfile()
-	want.Quota = session.Quota{Sandboxes: 20, Paused: 5, Snapshots: 3, CPUs: 2.5, Memory: 16 << 30, Disk: 1 << 40, Records: 1 << 30}
+	want := persistent.DefaultProfile()
+	want.Quota = persistent.Quota{Sandboxes: 20, Paused: 5, Snapshots: 3, CPUs: 2.5, Memory: 16 << 30, Disk: 1 << 40, Records: 1 << 30}
 	want.Timeout, want.MaxTimeout = 10*time.Minute, time.Hour
 	if err != nil || name != "ci" || p.Quota != want.Quota || p.Timeout != want.Timeout || p.MaxTimeout != want.MaxTimeout {
 		t.Errorf("%q, %+v, %v", name, p, err)
 	}
 	name, p, err = profile("max-timeout=1m")
-	if err != nil || name != "" || p.Quota != session.DefaultProfile().Quota || p.Timeout != time.Minute {
+	if err != nil || name != "" || p.Quota != persistent.DefaultProfile().Quota || p.Timeout != time.Minute {
 		t.Errorf("%q, %+v, %v: the rest is the default's, within the longest time", name, p, err)
 	}
 	for text, hint := range map[string]string{

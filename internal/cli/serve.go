@@ -29,6 +29,7 @@ import (
 	"github.com/caisson-run/caisson/mcp"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // defaultListen is where caisson serves when nobody says: this machine alone.
@@ -328,8 +329,8 @@ This command line:
 
 // house is what a daemon stands on.
 type house struct {
-	boxes     *session.Sandboxes
-	keys      *session.Keys
+	boxes     *persistent.Sandboxes
+	keys      *persistent.Keys
 	approvals *session.Approvals
 	unwritten bool // no policy is given, by the system neither
 	ended     bool

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -19,17 +19,17 @@ import (
 // attributes and holes. What is in memory is gone: processes, /dev/shm, and the boot.
 func TestPauseFilesOnGVisor(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
-	rooted := func(o *session.SandboxesOptions) {
-		o.Policies, o.Templates = nil, map[string]session.Template{session.BaseTemplate: {Root: true}}
+	rooted := func(o *persistent.SandboxesOptions) {
+		o.Policies, o.Templates = nil, map[string]persistent.Template{persistent.BaseTemplate: {Root: true}}
 	}
 	const boot = "cat /proc/sys/kernel/random/boot_id"
-	var s *session.Sandbox
+	var s *persistent.Sandbox
 	var first string
 	t.Run("paused", func(t *testing.T) {
 		l := openLiving(t, dir, "gvisor", rooted)
 		var err error
 		// What was paused by hand does not wake either.
-		if s, err = l.Create(t.Context(), l.key, session.Create{AutoResume: true, Env: map[string]string{"NAME": "value"}}); err != nil {
+		if s, err = l.Create(t.Context(), l.key, persistent.Create{AutoResume: true, Env: map[string]string{"NAME": "value"}}); err != nil {
 			t.Fatal(err)
 		}
 		first = l.sh(t, s.ID, boot)
@@ -87,13 +87,13 @@ value`
 // Levels whose files are in memory refuse it by name, and the sandbox runs on.
 func TestPauseFilesElsewhere(t *testing.T) {
 	l := openLiving(t, filepath.Join(t.TempDir(), "state"), "process")
-	if _, err := l.Create(t.Context(), l.key, session.Create{OnTimeout: registry.PauseFiles, AutoResume: true}); !errors.Is(err, sandbox.ErrInvalid) {
+	if _, err := l.Create(t.Context(), l.key, persistent.Create{OnTimeout: registry.PauseFiles, AutoResume: true}); !errors.Is(err, sandbox.ErrInvalid) {
 		t.Errorf("made to wake by itself: %v", err)
 	}
-	if _, err := l.Create(t.Context(), l.key, session.Create{OnTimeout: registry.PauseFiles}); !errors.Is(err, sandbox.ErrUnsupported) {
+	if _, err := l.Create(t.Context(), l.key, persistent.Create{OnTimeout: registry.PauseFiles}); !errors.Is(err, sandbox.ErrUnsupported) {
 		t.Errorf("made to be paused: %v", err)
 	}
-	s, err := l.Create(t.Context(), l.key, session.Create{})
+	s, err := l.Create(t.Context(), l.key, persistent.Create{})
 	if err != nil {
 		t.Fatal(err)
 	}

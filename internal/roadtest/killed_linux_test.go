@@ -11,14 +11,14 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
 // TestOwner is what TestKilledOwner kills: it makes and ends sandboxes until then.
 func TestOwner(t *testing.T) {
 	o := asOwner(t)
-	s, _, err := o.Acquire(t.Context(), o.key, "paused", session.Create{})
+	s, _, err := o.Acquire(t.Context(), o.key, "paused", persistent.Create{})
 	o.must(err)
 	o.sh(t, s.ID, "date +%N >> ~/file; cat ~/file")
 	s, err = o.Pause(t.Context(), o.key, s.ID)
@@ -62,7 +62,7 @@ func TestKilledOwner(t *testing.T) {
 			if _, err := l.Pause(t.Context(), l.key, s.ID); err != nil {
 				t.Fatal(err)
 			}
-			page, err := l.List(t.Context(), l.key, session.Filter{States: []registry.State{registry.Running}})
+			page, err := l.List(t.Context(), l.key, persistent.Filter{States: []registry.State{registry.Running}})
 			if err != nil || len(page.Sandboxes) != 0 {
 				t.Errorf("running after the kill: %v, %v", page, err)
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/caisson-run/caisson"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // eater takes more memory than it may have; wrapped, what it takes is not the
@@ -41,7 +42,7 @@ func TestMemoryLimitIsNamed(t *testing.T) {
 			}
 			l := openLiving(t, filepath.Join(t.TempDir(), "state"), level)
 			for _, argv := range [][]string{{"python3", "-c", eater}, {"sh", "-c", wrapped}} {
-				s, err := l.Create(t.Context(), l.key, session.Create{Limits: sandbox.Limits{
+				s, err := l.Create(t.Context(), l.key, persistent.Create{Limits: sandbox.Limits{
 					Memory: limits.Memory, Explicit: map[sandbox.LimitName]bool{sandbox.LimitMemory: true},
 				}})
 				if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/policy"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // A sandbox that was made ahead with the policy's network reaches, for who asks for a
@@ -17,7 +17,7 @@ import (
 func TestStockIsNarrowed(t *testing.T) {
 	onInternet(t, func(t *testing.T) {
 		plugIn(t)
-		l := openLiving(t, filepath.Join(t.TempDir(), "state"), "gvisor", func(o *session.SandboxesOptions) {
+		l := openLiving(t, filepath.Join(t.TempDir(), "state"), "gvisor", func(o *persistent.SandboxesOptions) {
 			file, err := policy.Parse("key.yaml", []byte("version: 1\nisolation: gvisor\nnetwork: {allow: [internet]}\n"))
 			if err != nil {
 				t.Fatal(err)
@@ -26,14 +26,14 @@ func TestStockIsNarrowed(t *testing.T) {
 		})
 		late := time.After(2 * time.Minute)
 		for i, c := range []struct {
-			wish session.NetworkWish
+			wish persistent.NetworkWish
 			want string
 		}{
-			{session.NetworkWish{Allow: []string{goodAddr + "/32:*"}}, goodAddr},
-			{session.NetworkWish{Allow: []string{"good.example.com"}}, "good.example.com"},
-			{session.NetworkWish{Deny: []string{evilAddr + "/32"}}, goodAddr + " good.example.com"},
-			{session.NetworkWish{Allow: []string{evilAddr + ":8080"}}, ""},
-			{session.NetworkWish{}, goodAddr + " " + evilAddr + " good.example.com"},
+			{persistent.NetworkWish{Allow: []string{goodAddr + "/32:*"}}, goodAddr},
+			{persistent.NetworkWish{Allow: []string{"good.example.com"}}, "good.example.com"},
+			{persistent.NetworkWish{Deny: []string{evilAddr + "/32"}}, goodAddr + " good.example.com"},
+			{persistent.NetworkWish{Allow: []string{evilAddr + ":8080"}}, ""},
+			{persistent.NetworkWish{}, goodAddr + " " + evilAddr + " good.example.com"},
 		} {
 			for now := l.Stock(); now.Waiting == 0; now = l.Stock() {
 				select {
@@ -42,7 +42,7 @@ func TestStockIsNarrowed(t *testing.T) {
 					t.Fatalf("%+v", now)
 				}
 			}
-			s, err := l.Create(t.Context(), l.key, session.Create{Network: &c.wish})
+			s, err := l.Create(t.Context(), l.key, persistent.Create{Network: &c.wish})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // ownerDir names the state directory of this test binary when it is the owner of
@@ -33,7 +34,7 @@ type owner struct {
 }
 
 // asOwner is the owner that another test of this binary kills.
-func asOwner(t *testing.T, change ...func(*session.SandboxesOptions)) *owner {
+func asOwner(t *testing.T, change ...func(*persistent.SandboxesOptions)) *owner {
 	t.Helper()
 	dir := os.Getenv(ownerDir)
 	if dir == "" {
@@ -62,7 +63,7 @@ func (o *owner) churn(t *testing.T, use func(id string)) {
 	for range 3 {
 		all.Go(func() {
 			for {
-				s, err := o.Create(t.Context(), o.key, session.Create{})
+				s, err := o.Create(t.Context(), o.key, persistent.Create{})
 				o.must(err)
 				use(s.ID)
 				o.must(o.Kill(t.Context(), o.key, s.ID))

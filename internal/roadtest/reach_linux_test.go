@@ -11,7 +11,7 @@ import (
 
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // What a living sandbox may reach is changed: connections that are no longer
@@ -24,15 +24,15 @@ func TestSetNetwork(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := openLiving(t, filepath.Join(t.TempDir(), "state"), "gvisor", func(o *session.SandboxesOptions) { o.Policies[""] = file })
-		s, err := l.Create(t.Context(), l.key, session.Create{Timeout: time.Minute})
+		l := openLiving(t, filepath.Join(t.TempDir(), "state"), "gvisor", func(o *persistent.SandboxesOptions) { o.Policies[""] = file })
+		s, err := l.Create(t.Context(), l.key, persistent.Create{Timeout: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
 		reaches := func(id, host string) bool {
 			return strings.Contains(l.sh(t, id, "curl -sS -m 20 http://"+host+"/ || true"), "good host")
 		}
-		set := func(w session.NetworkWish) {
+		set := func(w persistent.NetworkWish) {
 			t.Helper()
 			got, err := l.SetNetwork(t.Context(), l.key, s.ID, w)
 			if err != nil {
@@ -47,7 +47,7 @@ func TestSetNetwork(t *testing.T) {
 		}
 		// Two connections stand and wait; one stays allowed.
 		l.sh(t, s.ID, standing)
-		set(session.NetworkWish{Allow: []string{"good.example.com"}})
+		set(persistent.NetworkWish{Allow: []string{"good.example.com"}})
 		if got := l.sh(t, s.ID, `while ! test -s /tmp/end.other.example.com; do sleep 0.05; done; cat /tmp/end.other.example.com; test ! -e /tmp/end.good.example.com && echo " and one open"`); got != "reset and one open" {
 			t.Errorf("the connections: %s", got)
 		}
@@ -55,7 +55,7 @@ func TestSetNetwork(t *testing.T) {
 			t.Error("it does not reach what it may alone")
 		}
 		// Not beyond the policy, and what is refused changes nothing.
-		for _, w := range []session.NetworkWish{{Allow: []string{"evil.example.com"}}, {Allow: []string{"internet"}}, {Allow: []string{"good.example.com:*"}}} {
+		for _, w := range []persistent.NetworkWish{{Allow: []string{"evil.example.com"}}, {Allow: []string{"internet"}}, {Allow: []string{"good.example.com:*"}}} {
 			if _, err := l.SetNetwork(t.Context(), l.key, s.ID, w); !errors.Is(err, sandbox.ErrDenied) {
 				t.Errorf("%q: %v", w.Allow, err)
 			}
@@ -63,7 +63,7 @@ func TestSetNetwork(t *testing.T) {
 		if !reaches(s.ID, "good.example.com") || reaches(s.ID, "evil.example.com") || reaches(s.ID, "other.example.com") {
 			t.Error("what was refused is in force")
 		}
-		if _, err := l.SetNetwork(t.Context(), &session.Key{ID: "another"}, s.ID, session.NetworkWish{}); !errors.Is(err, sandbox.ErrNotFound) {
+		if _, err := l.SetNetwork(t.Context(), &persistent.Key{ID: "another"}, s.ID, persistent.NetworkWish{}); !errors.Is(err, sandbox.ErrNotFound) {
 			t.Errorf("another key: %v", err)
 		}
 		forked, err := l.Fork(t.Context(), l.key, s.ID, 1, time.Minute)
@@ -74,7 +74,7 @@ func TestSetNetwork(t *testing.T) {
 			t.Error("a fork reaches something else")
 		}
 		// Nothing at all, and through a pause, in which it is given back in part.
-		set(session.NetworkWish{None: true})
+		set(persistent.NetworkWish{None: true})
 		pause := func() {
 			t.Helper()
 			if _, err := l.Pause(t.Context(), l.key, s.ID); err != nil {
@@ -93,20 +93,20 @@ func TestSetNetwork(t *testing.T) {
 			t.Error("a pause brings the network back")
 		}
 		pause()
-		set(session.NetworkWish{Deny: []string{"good.example.com"}})
+		set(persistent.NetworkWish{Deny: []string{"good.example.com"}})
 		resume()
 		if reaches(s.ID, "good.example.com") || !reaches(s.ID, "other.example.com") {
 			t.Error("what was changed in a pause is not in force")
 		}
-		set(session.NetworkWish{})
+		set(persistent.NetworkWish{})
 		if !reaches(s.ID, "good.example.com") {
 			t.Error("what the policy grants does not come back")
 		}
-		none, err := l.Create(t.Context(), l.key, session.Create{Timeout: time.Minute, Network: &session.NetworkWish{None: true}})
+		none, err := l.Create(t.Context(), l.key, persistent.Create{Timeout: time.Minute, Network: &persistent.NetworkWish{None: true}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := l.SetNetwork(t.Context(), l.key, none.ID, session.NetworkWish{}); !errors.Is(err, sandbox.ErrUnsupported) {
+		if _, err := l.SetNetwork(t.Context(), l.key, none.ID, persistent.NetworkWish{}); !errors.Is(err, sandbox.ErrUnsupported) {
 			t.Errorf("a sandbox without a wire: %v", err)
 		}
 	})
@@ -117,7 +117,7 @@ func TestSetNetwork(t *testing.T) {
 func TestSetNetworkSecret(t *testing.T) {
 	onInternet(t, func(t *testing.T) {
 		t.Setenv("API_KEY", apiKey)
-		with := func(o *session.SandboxesOptions, text string) {
+		with := func(o *persistent.SandboxesOptions, text string) {
 			file, err := policy.Parse("key.yaml", []byte("version: 1\nnetwork: {allow: [good.example.com, other.example.com], upstream_ca: "+plugIn(t)+"}\n"+text))
 			if err != nil {
 				t.Fatal(err)
@@ -125,8 +125,8 @@ func TestSetNetworkSecret(t *testing.T) {
 			o.Policies[""] = file
 		}
 		const secret = "secrets: [{name: KEY, from: \"env:API_KEY\", hosts: [other.example.com]}]\n"
-		l := openLiving(t, filepath.Join(t.TempDir(), "state"), "gvisor", func(o *session.SandboxesOptions) { with(o, secret) })
-		s, err := l.Create(t.Context(), l.key, session.Create{Timeout: time.Minute, Network: &session.NetworkWish{Allow: []string{"good.example.com"}}})
+		l := openLiving(t, filepath.Join(t.TempDir(), "state"), "gvisor", func(o *persistent.SandboxesOptions) { with(o, secret) })
+		s, err := l.Create(t.Context(), l.key, persistent.Create{Timeout: time.Minute, Network: &persistent.NetworkWish{Allow: []string{"good.example.com"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,7 +138,7 @@ func TestSetNetworkSecret(t *testing.T) {
 		if got := l.sh(t, s.ID, ask+"; echo $KEY"); !strings.Contains(got, "Could not resolve") || !strings.Contains(got, "caisson-secret-") {
 			t.Errorf("before: %s", got)
 		}
-		if _, err := l.SetNetwork(t.Context(), l.key, s.ID, session.NetworkWish{Allow: []string{"other.example.com"}}); err != nil {
+		if _, err := l.SetNetwork(t.Context(), l.key, s.ID, persistent.NetworkWish{Allow: []string{"other.example.com"}}); err != nil {
 			t.Fatal(err)
 		}
 		const want = "HTTP/2.0 Bearer ***"

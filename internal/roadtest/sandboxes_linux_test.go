@@ -17,19 +17,20 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
 // living are sandboxes that live on, on the real levels, in a state directory of
 // their own.
 type living struct {
-	*session.Sandboxes
-	key *session.Key
+	*persistent.Sandboxes
+	key *persistent.Key
 	dir string
 	reg *registry.DB
 }
 
-func openLiving(t *testing.T, dir string, isolation string, change ...func(*session.SandboxesOptions)) *living {
+func openLiving(t *testing.T, dir string, isolation string, change ...func(*persistent.SandboxesOptions)) *living {
 	t.Helper()
 	state, err := store.Open(store.Options{Dir: dir})
 	if err != nil {
@@ -47,14 +48,14 @@ func openLiving(t *testing.T, dir string, isolation string, change ...func(*sess
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := session.SandboxesOptions{
+	o := persistent.SandboxesOptions{
 		Drivers: caisson.Drivers(), Journal: log, State: session.DirState(state), Registry: reg,
 		Policies: map[string]*policy.File{"": file}, Notice: func(s string) { t.Log(s) },
 	}
 	for _, c := range change {
 		c(&o)
 	}
-	b, err := session.OpenSandboxes(t.Context(), o)
+	b, err := persistent.OpenSandboxes(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +70,7 @@ func openLiving(t *testing.T, dir string, isolation string, change ...func(*sess
 			t.Errorf("left behind: %q", left)
 		}
 	})
-	return &living{b, &session.Key{ID: session.GivenKey, Name: session.GivenKey}, dir, reg}
+	return &living{b, &persistent.Key{ID: persistent.GivenKey, Name: persistent.GivenKey}, dir, reg}
 }
 
 func (l *living) sh(t *testing.T, id, line string) string {
@@ -95,11 +96,11 @@ func TestPauseOnGVisor(t *testing.T) {
 		t.Logf("%s: %s", what, time.Since(began).Round(time.Millisecond))
 		began = time.Now()
 	}
-	var s *session.Sandbox
+	var s *persistent.Sandbox
 	t.Run("first", func(t *testing.T) {
 		l := openLiving(t, dir, "gvisor")
 		var err error
-		if s, err = l.Create(t.Context(), l.key, session.Create{Env: map[string]string{"NAME": "value"}}); err != nil {
+		if s, err = l.Create(t.Context(), l.key, persistent.Create{Env: map[string]string{"NAME": "value"}}); err != nil {
 			t.Fatal(err)
 		}
 		lap("create")
@@ -169,8 +170,8 @@ func check(t *testing.T, l *living, id string) {
 
 // Copies go on where a sandbox was, each by itself, and so does the sandbox.
 func TestSnapshotOnGVisor(t *testing.T) {
-	l := openLiving(t, filepath.Join(t.TempDir(), "state"), "gvisor", func(o *session.SandboxesOptions) { o.EndOnClose = true })
-	s, err := l.Create(t.Context(), l.key, session.Create{Env: map[string]string{"NAME": "value"}, Metadata: map[string]string{"a": "b"}})
+	l := openLiving(t, filepath.Join(t.TempDir(), "state"), "gvisor", func(o *persistent.SandboxesOptions) { o.EndOnClose = true })
+	s, err := l.Create(t.Context(), l.key, persistent.Create{Env: map[string]string{"NAME": "value"}, Metadata: map[string]string{"a": "b"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,13 +196,13 @@ func TestSnapshotOnGVisor(t *testing.T) {
 		}
 	}
 	l.sh(t, s.ID, "[ ! -e ~/mine ]")
-	back, err := l.Create(t.Context(), l.key, session.Create{Snapshot: snap.ID})
+	back, err := l.Create(t.Context(), l.key, persistent.Create{Snapshot: snap.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
 	check(t, l, back.ID)
-	other := &session.Key{ID: "kother", Name: "other"}
-	if _, err := l.Create(t.Context(), other, session.Create{Snapshot: snap.ID}); !errors.Is(err, sandbox.ErrNotFound) {
+	other := &persistent.Key{ID: "kother", Name: "other"}
+	if _, err := l.Create(t.Context(), other, persistent.Create{Snapshot: snap.ID}); !errors.Is(err, sandbox.ErrNotFound) {
 		t.Errorf("another key's snapshot: %v", err)
 	}
 	if err := l.DeleteSnapshot(t.Context(), other, snap.ID); !errors.Is(err, sandbox.ErrNotFound) {

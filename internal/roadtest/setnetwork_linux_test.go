@@ -17,7 +17,7 @@ import (
 	"github.com/caisson-run/caisson/client"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // What a living sandbox may reach is changed through our own API, by its Go client,
@@ -32,7 +32,7 @@ func TestSetNetworkByAPI(t *testing.T) {
 func (l *living) byAPI(t *testing.T) *client.Client {
 	t.Helper()
 	const token = "the-token-of-the-test-0123456789"
-	keys, err := session.OpenKeys(l.reg, token)
+	keys, err := persistent.OpenKeys(l.reg, token)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func setNetworkByAPI(t *testing.T, level string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := openLiving(t, filepath.Join(t.TempDir(), "state"), level, func(o *session.SandboxesOptions) { o.Policies[""] = file })
+	l := openLiving(t, filepath.Join(t.TempDir(), "state"), level, func(o *persistent.SandboxesOptions) { o.Policies[""] = file })
 	c, ctx := l.byAPI(t), t.Context()
 	b, err := c.Create(ctx, client.Create{Timeout: client.In(time.Minute)})
 	if err != nil {
@@ -163,13 +163,13 @@ func TestSetNetworkNewer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return openLiving(t, dir, "gvisor", func(o *session.SandboxesOptions) {
+			return openLiving(t, dir, "gvisor", func(o *persistent.SandboxesOptions) {
 				o.Grace, o.Leave, o.Policies[""] = time.Minute, true, file
 			})
 		}
 		const allow = "network: {upstream_ca: CA, allow: [good.example.com, other.example.com]}\n"
 		l := open(strings.Replace(allow, "CA", ca, 1))
-		s, err := l.Create(t.Context(), l.key, session.Create{Timeout: time.Hour, Network: &session.NetworkWish{Allow: []string{"good.example.com"}}})
+		s, err := l.Create(t.Context(), l.key, persistent.Create{Timeout: time.Hour, Network: &persistent.NetworkWish{Allow: []string{"good.example.com"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -181,7 +181,7 @@ func TestSetNetworkNewer(t *testing.T) {
 				t.Fatal(err)
 			}
 			l = open(strings.Replace(newer.network, "CA", ca, 1))
-			_, err := l.SetNetwork(t.Context(), l.key, s.ID, session.NetworkWish{})
+			_, err := l.SetNetwork(t.Context(), l.key, s.ID, persistent.NetworkWish{})
 			if !errors.Is(err, sandbox.ErrUnsupported) || !strings.Contains(err.Error(), newer.refusal) || sandbox.Hint(err) == "" {
 				t.Errorf("%s: %v", newer.refusal, err)
 			}

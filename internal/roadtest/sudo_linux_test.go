@@ -12,13 +12,14 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // offersRoot gives the template base root, under a policy of these lines, or
 // none.
-func offersRoot(t *testing.T, lines string) func(*session.SandboxesOptions) {
-	return func(o *session.SandboxesOptions) {
-		o.Templates = map[string]session.Template{session.BaseTemplate: {Root: true}}
+func offersRoot(t *testing.T, lines string) func(*persistent.SandboxesOptions) {
+	return func(o *persistent.SandboxesOptions) {
+		o.Templates = map[string]persistent.Template{persistent.BaseTemplate: {Root: true}}
 		o.Policies, o.EndOnClose = nil, true
 		if lines != "" {
 			file, err := policy.Parse("test.yaml", []byte("version: 1\n"+lines+"\n"))
@@ -40,7 +41,7 @@ func asRoot(l *living, t *testing.T, id, line string) (*sandbox.Result, error) {
 // level's root is not the host's; also in a copy.
 func TestTemplateRootOnGVisor(t *testing.T) {
 	l := openLiving(t, filepath.Join(t.TempDir(), "state"), "gvisor", offersRoot(t, ""))
-	s, err := l.Create(t.Context(), l.key, session.Create{})
+	s, err := l.Create(t.Context(), l.key, persistent.Create{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,8 +91,8 @@ func TestTemplateRootIsBounded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l := openLiving(t, filepath.Join(t.TempDir(), "state"), c.level, offersRoot(t, c.policy), func(o *session.SandboxesOptions) { o.System = system })
-			s, err := l.Create(t.Context(), l.key, session.Create{})
+			l := openLiving(t, filepath.Join(t.TempDir(), "state"), c.level, offersRoot(t, c.policy), func(o *persistent.SandboxesOptions) { o.System = system })
+			s, err := l.Create(t.Context(), l.key, persistent.Create{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -118,11 +119,11 @@ func TestTemplateRootIsTakenBack(t *testing.T) {
 
 func rootIsTakenBack(t *testing.T, had string) {
 	dir := filepath.Join(t.TempDir(), "state")
-	var s *session.Sandbox
+	var s *persistent.Sandbox
 	t.Run("with", func(t *testing.T) {
 		l := openLiving(t, dir, "gvisor", offersRoot(t, had))
 		var err error
-		if s, err = l.Create(t.Context(), l.key, session.Create{}); err != nil {
+		if s, err = l.Create(t.Context(), l.key, persistent.Create{}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err = l.Pause(t.Context(), l.key, s.ID); err != nil {

@@ -16,17 +16,18 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
 // generously has sandboxes outlive their owner.
-func generously(o *session.SandboxesOptions) { o.Grace = time.Minute }
+func generously(o *persistent.SandboxesOptions) { o.Grace = time.Minute }
 
 // TestGenerousOwner is what TestKilledOwnerLeavesSandboxes kills: it has one sandbox
 // in which something counts, and makes and ends others.
 func TestGenerousOwner(t *testing.T) {
-	o := asOwner(t, generously, func(o *session.SandboxesOptions) { o.Ready = 1 })
-	s, _, err := o.Acquire(t.Context(), o.key, "steady", session.Create{Timeout: time.Hour})
+	o := asOwner(t, generously, func(o *persistent.SandboxesOptions) { o.Ready = 1 })
+	s, _, err := o.Acquire(t.Context(), o.key, "steady", persistent.Create{Timeout: time.Hour})
 	o.must(err)
 	// One process for as long as the sandbox lives, who says who it is.
 	o.sh(t, s.ID, counting)
@@ -79,7 +80,7 @@ func TestKilledOwnerLeavesSandboxes(t *testing.T) {
 				}
 			}
 			t.Logf("%d of %d were taken over", adopted, len(made))
-			_, err := l.Get(t.Context(), &session.Key{ID: "another"}, steady)
+			_, err := l.Get(t.Context(), &persistent.Key{ID: "another"}, steady)
 			if !errors.Is(err, sandbox.ErrNotFound) {
 				t.Errorf("another key sees what was taken over: %v", err)
 			}
@@ -90,7 +91,7 @@ func TestKilledOwnerLeavesSandboxes(t *testing.T) {
 			who = now
 			l.sh(t, steady, `a=$(cat ~/count); until [ "$(cat ~/count)" -gt "$a" ]; do sleep 0.02; done`)
 			// Others of which only the registry knows: made, and never told.
-			page, err := l.List(t.Context(), l.key, session.Filter{States: []registry.State{registry.Running}})
+			page, err := l.List(t.Context(), l.key, persistent.Filter{States: []registry.State{registry.Running}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -125,12 +126,12 @@ func TestKilledOwnerLeavesSandboxes(t *testing.T) {
 // next one's; the policy of that one is theirs.
 func TestStoppedOwnerLeavesSandboxes(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
-	var s *session.Sandbox
+	var s *persistent.Sandbox
 	who := ""
-	leaving := func(o *session.SandboxesOptions) { o.Grace, o.Leave = time.Minute, true }
-	open := func(t *testing.T, change ...func(*session.SandboxesOptions)) *living {
+	leaving := func(o *persistent.SandboxesOptions) { o.Grace, o.Leave = time.Minute, true }
+	open := func(t *testing.T, change ...func(*persistent.SandboxesOptions)) *living {
 		t.Helper()
-		return openLiving(t, dir, "gvisor", append(change, leaving, func(o *session.SandboxesOptions) { o.Ready = 1 })...)
+		return openLiving(t, dir, "gvisor", append(change, leaving, func(o *persistent.SandboxesOptions) { o.Ready = 1 })...)
 	}
 	stop := func(t *testing.T, l *living) {
 		t.Helper()
@@ -142,7 +143,7 @@ func TestStoppedOwnerLeavesSandboxes(t *testing.T) {
 		l := open(t)
 		defer stop(t, l)
 		var err error
-		if s, err = l.Create(t.Context(), l.key, session.Create{Env: map[string]string{"NAME": "value"}, Timeout: time.Hour}); err != nil {
+		if s, err = l.Create(t.Context(), l.key, persistent.Create{Env: map[string]string{"NAME": "value"}, Timeout: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 		who = l.sh(t, s.ID, counting)
@@ -177,7 +178,7 @@ func TestStoppedOwnerLeavesSandboxes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := open(t, func(o *session.SandboxesOptions) { o.Policies[""] = file })
+		l := open(t, func(o *persistent.SandboxesOptions) { o.Policies[""] = file })
 		defer stop(t, l)
 		if err := l.Kill(t.Context(), l.key, s.ID); err == nil || !strings.Contains(err.Error(), "would make another one now") {
 			t.Errorf("under another policy: %v", err)
@@ -202,7 +203,7 @@ func TestAdoptedNetwork(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return openLiving(t, dir, "gvisor", func(o *session.SandboxesOptions) {
+			return openLiving(t, dir, "gvisor", func(o *persistent.SandboxesOptions) {
 				o.Policies[""], o.Grace, o.Leave = file, time.Minute, true
 				o.Notice = func(s string) {
 					t.Log(s)
@@ -216,7 +217,7 @@ func TestAdoptedNetwork(t *testing.T) {
 		const head = "version: 1\nisolation: gvisor\n"
 		both := head + "network: {allow: [good.example.com, other.example.com]}\n"
 		l := open(both)
-		s, err := l.Create(t.Context(), l.key, session.Create{Timeout: time.Hour})
+		s, err := l.Create(t.Context(), l.key, persistent.Create{Timeout: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -241,7 +242,7 @@ until grep -q yes /tmp/got; do sleep 0.05; done`)
 		if !reaches("good.example.com") || !reaches("other.example.com") {
 			t.Error("it does not reach what its policy grants")
 		}
-		if _, err := l.SetNetwork(t.Context(), l.key, s.ID, session.NetworkWish{Allow: []string{"good.example.com"}}); err != nil {
+		if _, err := l.SetNetwork(t.Context(), l.key, s.ID, persistent.NetworkWish{Allow: []string{"good.example.com"}}); err != nil {
 			t.Fatal(err)
 		}
 		next(both)

@@ -20,6 +20,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox/docker/enginetest"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -195,14 +196,14 @@ func keyedRequest(t *testing.T, f *policy.File, log *audit.Log, dir *store.Dir) 
 		t.Fatal(err)
 	}
 	defer reg.Close()
-	b, err := session.OpenSandboxes(t.Context(), session.SandboxesOptions{Drivers: caisson.Drivers(), Journal: log, State: session.DirState(dir), Registry: reg,
-		Policies: map[string]*policy.File{"": f}, Templates: map[string]session.Template{session.BaseTemplate: {Root: true}}})
+	b, err := persistent.OpenSandboxes(t.Context(), persistent.SandboxesOptions{Drivers: caisson.Drivers(), Journal: log, State: session.DirState(dir), Registry: reg,
+		Policies: map[string]*policy.File{"": f}, Templates: map[string]persistent.Template{persistent.BaseTemplate: {Root: true}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close(t.Context())
 	for i, fails := range []bool{false, true} {
-		a, err := b.CallTool(t.Context(), &session.Key{ID: "k1", Name: "k"}, &session.ToolCall{Name: "send", Args: []byte(`{"a":1}`), Door: "test"})
+		a, err := b.CallTool(t.Context(), &persistent.Key{ID: "k1", Name: "k"}, &session.ToolCall{Name: "send", Args: []byte(`{"a":1}`), Door: "test"})
 		if (err != nil) != fails || !fails && a.Output["status"] != 200 {
 			t.Errorf("%d: %+v, %v", i, a, err)
 		}

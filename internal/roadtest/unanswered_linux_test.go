@@ -13,7 +13,7 @@ import (
 	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/api/e2b"
 	"github.com/caisson-run/caisson/api/v1"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // lost is the answer to somebody who has gone when it is sent.
@@ -23,9 +23,9 @@ func (lost) FlushError() error { return errors.New("connection reset by peer") }
 
 // Copies of which nobody has heard are ended, through either door.
 func TestUnansweredForks(t *testing.T) {
-	l := openLiving(t, filepath.Join(t.TempDir(), "state"), "gvisor", func(o *session.SandboxesOptions) { o.EndOnClose = true })
+	l := openLiving(t, filepath.Join(t.TempDir(), "state"), "gvisor", func(o *persistent.SandboxesOptions) { o.EndOnClose = true })
 	const token = "the-token-of-the-test-0123456789"
-	keys, err := session.OpenKeys(l.reg, token)
+	keys, err := persistent.OpenKeys(l.reg, token)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/approval/approvaltest"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 )
 
 // shownClient is a client of E2B's API to one sandbox, each of whose questions
@@ -35,12 +36,12 @@ func openShown(t *testing.T, level string) *shownClient {
 	t.Helper()
 	var approvals *session.Approvals
 	under := offersRoot(t, "isolation: "+level+"\nuser: sudoer\ncommands: {ask: [\"cat *\"]}\napprovals: {channels: [web], timeout: 5m}")
-	l := openLiving(t, filepath.Join(t.TempDir(), "state"), level, under, func(o *session.SandboxesOptions) {
+	l := openLiving(t, filepath.Join(t.TempDir(), "state"), level, under, func(o *persistent.SandboxesOptions) {
 		approvals = session.NewApprovals(session.ApprovalsOptions{Dir: o.State.Path(), Journal: o.Journal})
 		o.Approvals = approvals
 	})
 	c := &shownClient{shown: sayYes(t, approvals)}
-	keys, err := session.OpenKeys(l.reg, "")
+	keys, err := persistent.OpenKeys(l.reg, "")
 	if err != nil {
 		t.Fatal(err)
 	}

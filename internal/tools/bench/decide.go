@@ -13,7 +13,7 @@ import (
 
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/policy/shell"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/tool/params"
 )
 
@@ -54,7 +54,7 @@ func decided(goal, args, file string) func(context.Context) row {
 		if err != nil {
 			return row{notes: []string{err.Error()}}
 		}
-		p, err := policy.New(policy.Options{File: f, Defaults: session.LivingLimits()})
+		p, err := policy.New(policy.Options{File: f, Defaults: persistent.LivingLimits()})
 		if err != nil {
 			return row{notes: []string{err.Error()}}
 		}

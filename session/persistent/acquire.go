@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package persistent
+
+import (
+	"context"
+	"time"
+
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+// Acquire returns the key's sandbox with a name: one that runs, whose time is
+// extended; else one that is paused, which is resumed; else a new one, made as c
+// says. However many ask at once, there is one. made says that it is new; what c
+// says counts only then.
+func (b *Sandboxes) Acquire(ctx context.Context, k *Key, name string, c Create) (s *Sandbox, made bool, err error) {
+	if name == "" || len(name) > mostName {
+		return nil, false, sandbox.Errorf(sandbox.ErrInvalid, "acquire", "a name has 1 to %d bytes", mostName)
+	}
+	for {
+		l := b.named(k, name)
+		if l == nil {
+			s, err := b.create(ctx, k, name, c)
+			if err == errNameTaken { // by another call, in this moment
+				continue
+			}
+			return s, err == nil, err
+		}
+		if s, err := b.acquired(ctx, k, l, c.Timeout); s != nil || err != nil {
+			return s, false, err
+		}
+	}
+}
+
+// acquired waits for a sandbox that is being made or changed; both are nil when
+// it came to nothing, or is gone.
+func (b *Sandboxes) acquired(ctx context.Context, k *Key, l *living, timeout time.Duration) (*Sandbox, error) {
+	if err := l.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer l.unlock()
+	switch l.state() {
+	case registry.Running:
+		g, err := b.grant(k)
+		if err != nil {
+			return nil, err
+		}
+		d, err := g.profile.lifetime(timeout)
+		if err != nil {
+			return nil, err
+		}
+		return b.prolong(ctx, l, d, true)
+	case registry.Paused:
+		return b.resumeFor(ctx, k, l, timeout)
+	}
+	return nil, nil
+}
+
+// errNameTaken says that there is such a sandbox now.
+var errNameTaken = sandbox.Errorf(sandbox.ErrConflict, "create sandbox", "there is one with this name")
+
+// named finds a key's sandbox by its name, also one that is being made.
+func (b *Sandboxes) named(k *Key, name string) *living {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.namedLocked(k.ID, name)
+}
+
+func (b *Sandboxes) namedLocked(owner, name string) *living {
+	for _, l := range b.all {
+		if l.owner == owner && l.name == name {
+			return l
+		}
+	}
+	return nil
+}

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package persistent
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/caisson-run/caisson/approval"
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/guest"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/operation"
+)
+
+// action is a call in a sandbox that was allowed and whose intent is recorded.
+// Who has one carries it out with Agent, and ends it.
+type action struct {
+	Inside
+	// Limits are those of the policy for one program. Exec holds Wall and Output
+	// of each; all others are the sandbox's, which has them already, and whose
+	// time Wall bounds, too.
+	Limits sandbox.Limits
+
+	run   *session.Invocation
+	op    *operation.Operation
+	in    *inside
+	held  sandbox.Posture // of the sandbox
+	log   *logbook
+	once  sync.Once
+	leave func()
+	err   error
+}
+
+// beginAction decides call, which is to run in a sandbox of a key, and records the intent;
+// io is what the program gets of it.
+func (b *Sandboxes) beginAction(ctx context.Context, k *Key, id string, call *session.Call, io session.IO) (*action, error) {
+	g, err := b.grant(k)
+	if err != nil {
+		return nil, err
+	}
+	l, in, shown, err := b.enterBox(ctx, k, id)
+	if err != nil {
+		return nil, err
+	}
+	a, err := b.beginIn(ctx, k, g, in, shown, id, call, io)
+	if err != nil {
+		l.unuse()
+		return nil, err
+	}
+	a.leave, a.log, a.held = l.unuse, &l.log, l.record().Posture
+	return a, nil
+}
+
+func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, shown *Inside, id string, call *session.Call, io session.IO) (*action, error) {
+	if err := refuseEnvironment(call); err != nil {
+		return nil, err
+	}
+	call.Actor, call.Account, call.Operator, call.Sudo = k.Actor(), k.ID, false, in.env.Spec.Sudo
+	as, nobody := shown.Account(call.User)
+	call.Root = call.Root || call.User != "" && nobody == nil && as.UID == 0
+	r := &session.Invocation{Session: g.session, Call: call, IO: io, ID: in.run.ID, Name: id}
+	v, err := r.Decide()
+	if as != shown.User {
+		r.Intent.User = call.User
+	}
+	if err = cmp.Or(nobody, err); err != nil {
+		return nil, r.Failed(ctx, err)
+	}
+	r.Intent.Isolation = in.run.Plan.Isolation
+	if v.Decision == policy.Deny {
+		return nil, r.Refused(ctx, v.Err())
+	}
+	r.Plan, r.Caps, r.Question = v.Plan, in.caps, v.Question
+	if err := g.session.ChargeRates(ctx, call.Account, &v, call.Actor, call.Approval); err != nil {
+		return nil, r.Failed(ctx, err)
+	}
+	r.Intent.Env = append(r.Intent.Env, slices.Sorted(maps.Keys(r.Plan.Env))...)
+	if err := r.ReadCode(ctx, call.Argv, in.run); err != nil {
+		return nil, r.Failed(ctx, err)
+	}
+	a := &action{Inside: *shown, Limits: r.Plan.Limits, run: r, in: in}
+	if err := a.become(call.User, as); err != nil {
+		return nil, r.Failed(ctx, err)
+	}
+	if call.Cwd != "" {
+		a.Dir = call.Cwd
+	}
+	a.Env = overlay(a.Env, r.Plan.Env)
+	if err := b.approve(ctx, a); err != nil {
+		if p := (*session.Pending)(nil); errors.As(err, &p) {
+			return nil, p // that it waits is recorded
+		}
+		return nil, r.Failed(ctx, err)
+	}
+	a.op, err = operation.Begin(ctx, b.o.Journal, r.Intent)
+	return a, err
+}
+
+// become makes it a program of the account that its call names, or of whom the policy
+// says where it names nobody: from here on what is shown, recorded and run is that one.
+func (a *action) become(named string, as sandbox.User) error {
+	r := a.run
+	if own := a.User; named == "" && r.Plan.Root && own.UID != 0 {
+		as = sandbox.RootUser()
+	}
+	in, err := a.Inside.become(as)
+	if err != nil {
+		return err
+	}
+	r.Plan.Root = as.UID == 0
+	if as != a.User {
+		r.Intent.User = as.Name
+		a.Inside = *in
+		a.Env = overlay(a.Env, map[string]string{"HOME": as.Home, "USER": as.Name, "LOGNAME": as.Name})
+	}
+	return nil
+}
+
+// reached is what a sandbox may reach now.
+func (b *Sandboxes) reached(id string) string {
+	b.mu.Lock()
+	l := b.all[id]
+	b.mu.Unlock()
+	if l == nil {
+		return "none"
+	}
+	if hosts := l.record().Network; len(hosts) > 0 {
+		return strings.Join(hosts, " ")
+	}
+	return "none"
+}
+
+// approve has the action approved where the policy asks. It covers which sandbox
+// it is, and since when: one that was restored from a snapshot is another.
+func (b *Sandboxes) approve(ctx context.Context, a *action) error {
+	r := a.run
+	if r.Question == nil {
+		return nil
+	}
+	if r.Call.WritesInput {
+		return &sandbox.Error{Op: "policy", Kind: sandbox.ErrDenied, Rule: r.Question.Askings[0].Rule, Hint: "start it without, or hand the input over with the call",
+			Problem: r.Question.Askings[0].What + ", and what is written to it later cannot be looked at beforehand"}
+	}
+	if err := r.ReadInput(ctx); err != nil {
+		return err
+	}
+	asking := r.Asking()
+	asking.Gone = a.Gone
+	approved, err := asking.Settle(ctx, func(ctx context.Context) (*approval.Subject, error) {
+		s, err := r.About(ctx, r.Call.Argv, a.Dir, a.Env)
+		if err != nil {
+			return nil, err
+		}
+		s.User, s.Sandbox, s.Generation, s.Network = a.User.Name, r.Name, a.in.run.ID, b.reached(r.Name)
+		argv := r.Call.Argv
+		if r.Program != nil {
+			argv = append(slices.Clone(r.Call.Program), r.Call.Argv...)
+		}
+		s.Files, err = r.Contents(argv, a.Dir, searchOf(a.Env), session.ContentsOf(ctx, a.agent))
+		return s, err
+	}, func(context.Context) error { return nil })
+	r.Intent.Approval = approved
+	return err
+}
+
+// searchOf is where programs are looked for.
+func searchOf(env []string) []string {
+	for _, e := range env {
+		if path, ok := strings.CutPrefix(e, "PATH="); ok {
+			return strings.Split(path, ":")
+		}
+	}
+	return nil
+}
+
+// refuseEnvironment refuses what only a sandbox as a whole can have.
+func refuseEnvironment(c *session.Call) error {
+	if c.Workspace != nil || len(c.Mounts)+len(c.Toolchains)+len(c.Writable)+len(c.Deny)+len(c.Collect)+len(c.Network)+len(c.NetworkDeny) > 0 ||
+		c.Rootfs != "" || c.Image != "" || c.Isolation != "" || c.File != "" || c.Entrypoint != nil {
+		return &sandbox.Error{Op: "call", Kind: sandbox.ErrInvalid, Problem: "it asks for something that the sandbox as a whole has already",
+			Hint: "make a sandbox that has it"}
+	}
+	return nil
+}
+
+// overlay sets variables in a sorted environment.
+func overlay(env []string, set map[string]string) []string {
+	if len(set) == 0 {
+		return env
+	}
+	all := maps.Clone(set)
+	for _, e := range env {
+		name, value, _ := strings.Cut(e, "=")
+		if _, ok := set[name]; !ok {
+			all[name] = value
+		}
+	}
+	out := make([]string, 0, len(all))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, name+"="+all[name])
+	}
+	return out
+}
+
+// end records what came of it: a program that ran is a Result, however it ended;
+// err is what could not be done. stdout and stderr are what was captured, or nil.
+// Only the first end counts.
+func (a *action) end(ctx context.Context, res *sandbox.Result, err error, stdout, stderr *audit.Capture) error {
+	a.once.Do(func() {
+		defer a.leave()
+		if res != nil && res.Findings == nil {
+			res.Findings = a.run.Findings
+		}
+		if res != nil {
+			res.Posture = a.held
+		}
+		o := audit.Outcome{Status: audit.Allowed, Result: res, Stdout: stdout, Stderr: stderr}
+		if res == nil && err != nil {
+			o.Status = audit.Failed
+		}
+		if err != nil {
+			o.Error = err.Error()
+		}
+		a.log.add(time.Now(), a.run.Call, &o)
+		a.err = a.op.End(ctx, o)
+	})
+	return a.err
+}
+
+// Exec runs one program in a sandbox of a key under the limits that are a program's, and
+// waits for its end. See [Session.Do] for what the Result and an error are.
+func (b *Sandboxes) Exec(ctx context.Context, k *Key, id string, call *session.Call, io session.IO) (res *sandbox.Result, err error) {
+	a, err := b.beginAction(ctx, k, id, call, io)
+	if err != nil {
+		return nil, err
+	}
+	r := a.run
+	defer r.Drain(ctx, &err)
+	defer r.Undo.Run(ctx)
+	l := r.Plan.Limits
+	l.CPUTime = 0 // the agent's to hold, for each process
+	r.Plan.Limits = l
+	argv, err := a.program(ctx)
+	if err != nil {
+		return nil, errors.Join(err, a.end(ctx, nil, err, nil, nil))
+	}
+	ex := &sandbox.Exec{Argv: argv, Dir: a.Dir, Env: a.Env}
+	if _, own := r.Plan.Env["TERM"]; call.TTY != nil && !own {
+		ex.Env = overlay(ex.Env, map[string]string{"TERM": call.TerminalName()})
+	}
+	res, err = r.CarryOut(ctx, ex, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) {
+		ex.Sample, ex.SampleEvery = nil, 0
+		exit, err := a.agent.Run(ctx, ex)
+		return a.ended(ctx, exit, err)
+	})
+	if res != nil {
+		r.Finish(res, a.held)
+	}
+	o := r.Outcome(res, err)
+	if jerr := a.end(ctx, res, err, o.Stdout, o.Stderr); jerr != nil {
+		return res, errors.Join(jerr, err)
+	}
+	return res, err
+}
+
+// ended turns the agent's word on a program's end into a Result, or into the reason
+// why the sandbox is gone under its feet.
+func (a *action) ended(ctx context.Context, exit guest.Exit, err error) (*sandbox.Result, error) {
+	if ctx.Err() == nil && (exit.Code == nil || *exit.Code == shellKilled) {
+		_, _ = a.in.usage(ctx) // whoever has asked knows a limit that has killed something
+	}
+	over, res := session.AwaitEnd(ctx, a.in.box, exit, err), &sandbox.Result{}
+	select {
+	case <-a.Gone:
+		over = true
+		if e := endingOf(a.in); e != nil {
+			res.Status, res.Resource, res.Rule, res.Reason, res.Signal = e.Status, e.Resource, e.Rule, e.Reason, "SIGKILL"
+			return res, nil
+		}
+	default:
+	}
+	if session.LimitEnded(a.in.box, res) {
+		return res, nil
+	}
+	if over {
+		return nil, &sandbox.Error{Op: "exec", Kind: sandbox.ErrUnavailable, Problem: "the sandbox ended or was paused while the program ran", Cause: err}
+	}
+	if err := session.ProgramEnd(ctx, res, exit, err); err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+// shellKilled is what a shell makes of a program that SIGKILL has ended.
+const shellKilled = 128 + 9
+
+// program is what the action starts. Source is put into a file of the sandbox's
+// /tmp first, which is taken away again.
+func (a *action) program(ctx context.Context) ([]string, error) {
+	r := a.run
+	if r.Program == nil {
+		return r.Call.Argv, nil
+	}
+	dir := "/tmp/" + session.NewID()
+	name := path.Join(dir, session.SourceName(r.Call, *r.Program))
+	if err := a.agent.WriteFile(ctx, name, bytes.NewReader(r.Call.Source.Code), sandbox.WriteOptions{Mode: 0o600}); err != nil {
+		return nil, err
+	}
+	r.Undo.Add(func(ctx context.Context) error {
+		select {
+		case <-a.Gone: // and the file with it
+			return nil
+		default:
+		}
+		// What is left of it is the sandbox's own, and it may have removed it.
+		_ = a.agent.Remove(ctx, dir)
+		return nil
+	})
+	return append(append(slices.Clone(r.Program.Argv), name), r.Call.Argv...), nil
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package persistent
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/caisson-run/caisson/approval"
+	"github.com/caisson-run/caisson/approval/approvaltest"
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+)
+
+// newAskingHome is a home under f with approvals, and who may answer.
+func newAskingHome(t *testing.T, f *policy.File) (*home, *session.Approvals, approval.Who) {
+	t.Helper()
+	var approvals *session.Approvals
+	h := newHome(t, func(o *SandboxesOptions) {
+		approvals = session.NewApprovals(session.ApprovalsOptions{Dir: o.State.Path(), Journal: o.Journal})
+		o.Policies, o.Approvals = map[string]*policy.File{"": f}, approvals
+	})
+	t.Cleanup(func() { approvals.Close() })
+	return h, approvals, approvaltest.Ada(t, approvaltest.Store(t, approvals), approval.Web)
+}
+
+// In a sandbox that lives on, an approval is for one call of one key in that very
+// sandbox, with the contents of the files that it names.
+func TestAskInASandbox(t *testing.T) {
+	f, err := policy.Parse("/w/p.yaml", []byte("version: 1\ncommands: {ask: [\"touch *\", \"cat *\", \"./run *\"]}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, approvals, ada := newAskingHome(t, f)
+	one := h.mustTool(t, "create_sandbox", `{}`)["sandbox_id"].(string)
+	two := h.mustTool(t, "create_sandbox", `{}`)["sandbox_id"].(string)
+	command := func(id, line, token string) (*session.ToolAnswer, error) {
+		args := `{"sandbox_id":"` + id + `","command":"` + line + `"}`
+		return h.CallTool(t.Context(), h.key, &session.ToolCall{Name: "run_command", Args: []byte(args), Resumable: true, Approval: token})
+	}
+	approved := func(id, line string) string {
+		t.Helper()
+		_, err := command(id, line, "")
+		var p *session.Pending
+		if !errors.As(err, &p) {
+			t.Fatalf("%s: %v", line, err)
+		}
+		if _, err := approvals.Answer(t.Context(), ada, p.Request.ID, session.Answer{Yes: true, Digest: p.Request.Digest}); err != nil {
+			t.Fatal(err)
+		}
+		return p.Token
+	}
+	token := approved(one, "touch x")
+	if a, err := command(one, "touch x", token); err != nil || a.Failed {
+		t.Errorf("%+v, %v", a, err)
+	}
+	refused := func(what, id, line, token, says string) {
+		t.Helper()
+		if _, err := command(id, line, token); !errors.Is(err, sandbox.ErrDenied) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	refused("replay", one, "touch x", token, "used already")
+	refused("another sandbox", two, "touch y", approved(one, "touch y"), "not what approval was asked for")
+	refused("another command", one, "touch z2", approved(one, "touch z"), "not what approval was asked for")
+	write := func(text string) {
+		t.Helper()
+		h.mustTool(t, "write_file", `{"sandbox_id":"`+one+`","path":"f","content":"`+text+`"}`)
+	}
+	write("harmless")
+	token = approved(one, "cat f")
+	write("not so")
+	refused("another content", one, "cat f", token, "not what approval was asked for")
+	write("harmless")
+	if a, err := command(one, "cat f", approved(one, "cat f")); err != nil || a.Output["stdout"] != "harmless" {
+		t.Errorf("%+v, %v", a, err)
+	}
+	// Files that a line names from where it goes to, or in an option, count too.
+	h.mustTool(t, "run_command", `{"sandbox_id":"`+one+`","command":"mkdir -p sub/deeper"}`)
+	for _, line := range []string{"cd sub && touch x && ./g", "cd sub; cd deeper; touch x ../g", "touch x; env -C sub cat g", "touch -rsub/g x", "touch x --data=@sub/g"} {
+		put := func(text string) {
+			t.Helper()
+			h.mustTool(t, "write_file", `{"sandbox_id":"`+one+`","path":"sub/g","content":"`+text+`"}`)
+		}
+		put("harmless")
+		token = approved(one, line)
+		put("not so")
+		refused(line, one, line, token, "not what approval was asked for")
+	}
+	// What is written to it later nobody can approve.
+	c := &session.Call{Door: "test"}
+	c.Argv = []string{"cat"}
+	if _, err := h.Start(t.Context(), h.key, one, c, StartOptions{Stdin: true}); !errors.Is(err, sandbox.ErrDenied) || !strings.Contains(err.Error(), "written to it later") {
+		t.Errorf("%v", err)
+	}
+	// A door that waits hears the answer, and that the sandbox is gone.
+	began := make(chan error, 1)
+	waits := make(chan string, 1)
+	go func() {
+		c := &session.Call{Door: "test", OnNotice: func(s string) { waits <- s }}
+		c.Argv = []string{"cat", "/dev/null"}
+		_, err := h.Start(t.Context(), h.key, one, c, StartOptions{})
+		began <- err
+	}()
+	<-waits
+	if err := h.Kill(t.Context(), h.key, one); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-began; !errors.Is(err, sandbox.ErrDenied) {
+		t.Errorf("%v", err)
+	}
+}
+
+// That a question could not be put is a failure of ours, in a sandbox that lives on as
+// elsewhere, and no refusal by the policy.
+func TestQuestionThatFails(t *testing.T) {
+	f, err := policy.Parse("/w/p.yaml", []byte("version: 1\ncommands: {ask: [\"touch *\"]}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHome(t, func(o *SandboxesOptions) {
+		o.Policies = map[string]*policy.File{"": f}
+		o.Approvals = session.NewApprovals(session.ApprovalsOptions{Dir: "/dev/null", Journal: o.Journal})
+	})
+	s := h.create(t, Create{})
+	c := &session.Call{Door: "test"}
+	c.Argv = []string{"touch", "x"}
+	if _, err := h.Start(t.Context(), h.key, s.ID, c, StartOptions{}); err == nil || errors.Is(err, sandbox.ErrDenied) {
+		t.Errorf("without a place for questions: %v", err)
+	}
+	for r, err := range h.log.Query(t.Context(), audit.Filter{}) {
+		if err != nil || r.Status != audit.Failed {
+			t.Errorf("recorded as %s, %v", r.Status, err)
+		}
+		break
+	}
+}

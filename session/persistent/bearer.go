@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package persistent
+
+import (
+	"context"
+
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+// Some who come to a sandbox have no key but a right of that sandbox's own: its
+// token (see [Sandboxes.Token]), or the name of a port that is public. Doors
+// check that right; what they do then is decided by the key of the owner.
+
+// Find returns a sandbox by its ID, whosever it is, and its owner's key; one that
+// has ended is ErrNotFound. The caller has checked, or checks, a right to it.
+func (b *Sandboxes) Find(ctx context.Context, id string) (*Sandbox, *Key, error) {
+	b.mu.Lock()
+	l := b.all[id]
+	b.mu.Unlock()
+	if l == nil || !l.there() {
+		return nil, nil, sandbox.Errorf(sandbox.ErrNotFound, "sandbox "+sandbox.Quoted(sandbox.Clip(id, 64)), "there is none")
+	}
+	k, err := b.ownerOf(ctx, l)
+	if err != nil {
+		return nil, nil, err
+	}
+	return l.record(), k, nil
+}
+
+// Search returns the sandbox that is meant, whosever it is, and its owner's key.
+// meant must not call Sandboxes but for Token.
+func (b *Sandboxes) Search(ctx context.Context, meant func(*Sandbox) bool) (*Sandbox, *Key, error) {
+	b.mu.Lock()
+	all := make([]*living, 0, len(b.all))
+	for _, l := range b.all {
+		all = append(all, l)
+	}
+	b.mu.Unlock()
+	for _, l := range all {
+		if !l.there() {
+			continue
+		}
+		if rec := l.record(); meant(rec) {
+			k, err := b.ownerOf(ctx, l)
+			return rec, k, err
+		}
+	}
+	return nil, nil, sandbox.Errorf(sandbox.ErrNotFound, "sandbox", "there is none")
+}
+
+// there says that it was made and has neither ended nor begun to end: who hears
+// that it is gone and asks about it is told the same.
+func (l *living) there() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.rec.State
+	return s != "" && s != registry.Ended && (s != registry.Running || l.in != nil)
+}
+
+// ownerOf is the key that l belongs to, which may be revoked by now: its
+// sandboxes live until their time is over.
+func (b *Sandboxes) ownerOf(ctx context.Context, l *living) (*Key, error) {
+	if l.owner == GivenKey {
+		return &Key{ID: GivenKey, Name: GivenKey}, nil
+	}
+	return b.o.Registry.KeyByID(ctx, l.owner)
+}
+
+// Counts is how many sandboxes there are of all keys together, by state.
+func (b *Sandboxes) Counts() map[string]int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := map[string]int{}
+	for _, l := range b.all {
+		if l.there() {
+			n[string(l.state())]++
+		}
+	}
+	return n
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package persistent
+
+import (
+	"sync"
+	"time"
+
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+// Event is something that happened to a sandbox.
+type Event struct {
+	Seq      int64     `json:"seq"` // grows by 1; of this process and one key alone
+	At       time.Time `json:"at"`
+	Kind     string    `json:"kind"` // created, adopted, paused, resumed, ended, …
+	Sandbox  string    `json:"sandbox"`
+	Template string    `json:"template,omitempty"`
+	Reason   string    `json:"reason,omitempty"`
+}
+
+// mostEvents is how many events are kept of each key.
+const mostEvents = 4096
+
+// rings keep the last events of each key. None has to do with another's: neither
+// what is kept nor the numbers say anything of what other keys do.
+type rings struct {
+	mu sync.Mutex
+	of map[string]*ring // by the key's ID
+}
+
+// ring keeps the last events of one key.
+type ring struct {
+	seq   int64
+	kept  []Event
+	fresh chan struct{} // closed with the next event; nil while nobody waits
+}
+
+// ring is owner's. The caller holds mu.
+func (r *rings) ring(owner string) *ring {
+	if r.of[owner] == nil {
+		if r.of == nil {
+			r.of = map[string]*ring{}
+		}
+		r.of[owner] = &ring{}
+	}
+	return r.of[owner]
+}
+
+// tell adds an event.
+func (b *Sandboxes) tell(s *registry.Sandbox, kind string) {
+	b.events.mu.Lock()
+	defer b.events.mu.Unlock()
+	r := b.events.ring(s.Owner)
+	r.seq++
+	e := Event{Seq: r.seq, At: b.o.Clock.Now(), Kind: kind, Sandbox: s.ID, Template: s.Template, Reason: s.Reason}
+	if len(r.kept) < mostEvents {
+		r.kept = append(r.kept, e)
+	} else {
+		r.kept[(r.seq-1)%mostEvents] = e
+	}
+	if r.fresh != nil {
+		close(r.fresh)
+		r.fresh = nil
+	}
+}
+
+// Events returns what happened to a key's sandboxes after the event with the
+// number since, oldest first, as far as it is kept, and a channel that is closed
+// with the next.
+func (b *Sandboxes) Events(k *Key, since int64) ([]Event, <-chan struct{}) {
+	b.events.mu.Lock()
+	defer b.events.mu.Unlock()
+	r := b.events.ring(k.ID)
+	if r.fresh == nil {
+		r.fresh = make(chan struct{})
+	}
+	var out []Event
+	for seq := max(since+1, r.seq-int64(len(r.kept))+1); seq <= r.seq; seq++ {
+		out = append(out, r.kept[(seq-1)%mostEvents])
+	}
+	return out, r.fresh
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package persistent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/faketest"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+func TestPauseAndResume(t *testing.T) {
+	h := newHome(t, nil)
+	s := h.create(t, Create{Timeout: time.Minute, OnTimeout: registry.Pause})
+	h.sh(t, s.ID, "echo kept > ~/file")
+	in, leave, err := h.Enter(t.Context(), h.key, s.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	h.clock.move(time.Minute)
+	<-in.Gone
+	if got, err := h.Get(t.Context(), h.key, s.ID); err != nil || got.State != registry.Paused {
+		t.Fatalf("when its time was over: %v, %v", got, err)
+	}
+	if _, err := h.Pause(t.Context(), h.key, s.ID); !errors.Is(err, sandbox.ErrConflict) {
+		t.Errorf("paused twice: %v", err)
+	}
+	if _, _, err := h.Enter(t.Context(), h.key, s.ID); !errors.Is(err, sandbox.ErrConflict) {
+		t.Errorf("asked while it is paused: %v", err)
+	}
+	h.clock.move(time.Hour) // its time does not run
+	got, resumed, err := h.Connect(t.Context(), h.key, s.ID, 2*time.Minute)
+	if err != nil || !resumed || got.State != registry.Running || got.Ends.Sub(h.clock.Now()) != 2*time.Minute || got.Resumed != 1 {
+		t.Fatalf("resumed: %+v, %t, %v", got, resumed, err)
+	}
+	if got := h.sh(t, s.ID, "cat ~/file"); got != "kept\n" {
+		t.Errorf("its file has %q", got)
+	}
+	if _, err := h.Resume(t.Context(), h.key, s.ID, 0); !errors.Is(err, sandbox.ErrConflict) {
+		t.Errorf("resumed while it runs: %v", err)
+	}
+	if _, err := h.Pause(t.Context(), h.key, s.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Kill(t.Context(), h.key, s.ID); err != nil {
+		t.Errorf("killed while it is paused: %v", err)
+	}
+
+	// One that wants to is woken by who asks something of it.
+	s = h.create(t, Create{AutoResume: true})
+	if _, err := h.Pause(t.Context(), h.key, s.ID); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.sh(t, s.ID, "echo awake"); got != "awake\n" {
+		t.Errorf("woken it says %q", got)
+	}
+	// Its memory is caisson's: it ends with it, and is said to.
+	if _, err := h.Pause(t.Context(), h.key, s.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenSandboxes(t.Context(), h.o); !errors.Is(err, sandbox.ErrConflict) {
+		t.Fatalf("a second owner: %v", err)
+	}
+	token := h.Token(s, "access")
+	if err := h.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.open(t, nil)
+	if _, err := h.Get(t.Context(), h.key, s.ID); err == nil || !strings.Contains(err.Error(), "caisson was stopped") {
+		t.Errorf("after a restart: %v", err)
+	}
+	if h.Token(s, "access") != token || h.Token(s, "traffic") == token {
+		t.Error("tokens do not keep, or are not each their own")
+	}
+}
+
+// writer is a level whose snapshots are empty files.
+type writer struct{ *faketest.Driver }
+
+func (w writer) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
+	box, err := w.Driver.Start(ctx, spec)
+	return written{box}, err
+}
+
+type written struct{ sandbox.Instance }
+
+func (written) Snapshot(context.Context, string, bool) error { return nil }
+
+// heavy is a level whose snapshots take a megabyte.
+type heavy struct{ *faketest.Driver }
+
+func (w heavy) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
+	box, err := w.Driver.Start(ctx, spec)
+	return weighed{box}, err
+}
+
+type weighed struct{ sandbox.Instance }
+
+const weight = 1 << 20
+
+func (weighed) Snapshot(_ context.Context, dir string, _ bool) error {
+	return os.WriteFile(filepath.Join(dir, "memory"), bytes.Repeat([]byte("x"), weight), 0o600)
+}
+
+// What snapshots take counts for the disk of their key, before and after a restart,
+// and is free again when they are deleted.
+func TestSnapshotsTakeDisk(t *testing.T) {
+	d := &faketest.Driver{Agent: true, Caps: func(c *sandbox.Capabilities) { c.Snapshot = true }}
+	one := LivingLimits().Disk + LivingLimits().Tmp
+	profile := func(o *SandboxesOptions) {
+		o.Drivers = map[string]sandbox.Driver{"gvisor": heavy{d}}
+		p := DefaultProfile()
+		p.Quota.Disk = one + 2*weight + weight/2 // two snapshots, and what their directories take
+		o.Profiles = map[string]Profile{"": p}
+	}
+	h := newHome(t, profile)
+	s := h.create(t, Create{})
+	var last *Snapshot
+	for range 2 {
+		var err error
+		if last, err = h.Snapshot(t.Context(), h.key, s.ID, ""); err != nil || last.Bytes < weight {
+			t.Fatalf("%+v, %v", last, err)
+		}
+	}
+	more := func() error { _, err := h.Snapshot(t.Context(), h.key, s.ID, ""); return err }
+	if err := more(); !errors.Is(err, sandbox.ErrExhausted) {
+		t.Errorf("a third: %v", err)
+	}
+	kept, err := os.ReadDir(filepath.Join(h.o.State.Path(), keptDir))
+	if err != nil || len(kept) != 2 {
+		t.Errorf("%d are kept, %v", len(kept), err)
+	}
+	if err := h.DeleteSnapshot(t.Context(), h.key, last.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := more(); err != nil {
+		t.Errorf("after one was deleted: %v", err)
+	}
+	if err := h.Kill(t.Context(), h.key, s.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.open(t, profile)
+	s = h.create(t, Create{})
+	if err := more(); !errors.Is(err, sandbox.ErrExhausted) {
+		t.Errorf("a third after a restart: %v", err)
+	}
+	if _, err := h.Create(t.Context(), h.key, Create{}); !errors.Is(err, sandbox.ErrExhausted) {
+		t.Errorf("another sandbox: %v", err)
+	}
+}
+
+// A key has so many snapshots and no more, also when it asks for all at once.
+func TestSnapshotsAtOnce(t *testing.T) {
+	d := &faketest.Driver{Agent: true, Caps: func(c *sandbox.Capabilities) { c.Snapshot = true }}
+	h := newHome(t, func(o *SandboxesOptions) { o.Drivers = map[string]sandbox.Driver{"gvisor": writer{d}} })
+	s := h.create(t, Create{})
+	most := DefaultProfile().Quota.Snapshots
+	var made, refused atomic.Int32
+	var all sync.WaitGroup
+	for range most + 20 {
+		all.Go(func() {
+			switch _, err := h.Snapshot(t.Context(), h.key, s.ID, ""); {
+			case err == nil:
+				made.Add(1)
+			case errors.Is(err, sandbox.ErrExhausted):
+				refused.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	have, err := h.Snapshots(t.Context(), h.key, "")
+	if err != nil || len(have) > most || len(have) != int(made.Load()) || refused.Load() < 20 {
+		t.Errorf("%d snapshots, %d made, %d refused, %v", len(have), made.Load(), refused.Load(), err)
+	}
+	for len(have) < most { // places that were not used are free
+		one, err := h.Snapshot(t.Context(), h.key, s.ID, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		have = append(have, one)
+	}
+	if _, err := h.Snapshot(t.Context(), h.key, s.ID, ""); !errors.Is(err, sandbox.ErrExhausted) {
+		t.Errorf("one too many: %v", err)
+	}
+	if err := h.DeleteSnapshot(t.Context(), h.key, have[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Snapshot(t.Context(), h.key, s.ID, ""); err != nil {
+		t.Errorf("after one was deleted: %v", err)
+	}
+}
+
+func TestLevelThatCannotPauseSaysSo(t *testing.T) {
+	d := &faketest.Driver{Agent: true, Caps: func(c *sandbox.Capabilities) { c.Pause = false }}
+	h := newHome(t, func(o *SandboxesOptions) { o.Drivers = map[string]sandbox.Driver{"gvisor": d} })
+	if _, err := h.Create(t.Context(), h.key, Create{OnTimeout: registry.Pause}); !errors.Is(err, sandbox.ErrUnsupported) {
+		t.Errorf("made to be paused: %v", err)
+	}
+	s := h.create(t, Create{})
+	if _, err := h.Pause(t.Context(), h.key, s.ID); !errors.Is(err, sandbox.ErrUnsupported) {
+		t.Errorf("paused: %v", err)
+	}
+	if _, err := h.PauseFiles(t.Context(), h.key, s.ID); !errors.Is(err, sandbox.ErrUnsupported) {
+		t.Errorf("paused without its memory: %v", err)
+	}
+	h.sh(t, s.ID, "true") // it goes on
+	if err := h.Kill(t.Context(), h.key, s.ID); err != nil || d.Running() != 0 {
+		t.Errorf("killed: %v, %d are left", err, d.Running())
+	}
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package persistent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+// SetTimeout gives a running sandbox d from now on, which may be less than it
+// had; 0 ends its time at once. A paused one gets it when it is resumed.
+func (b *Sandboxes) SetTimeout(ctx context.Context, k *Key, id string, d time.Duration) (*Sandbox, error) {
+	return b.reset(ctx, k, id, d, false)
+}
+
+// Extend gives a running sandbox at least d from now on and never shortens its
+// time; 0 is the profile's.
+func (b *Sandboxes) Extend(ctx context.Context, k *Key, id string, d time.Duration) (*Sandbox, error) {
+	return b.reset(ctx, k, id, d, true)
+}
+
+func (b *Sandboxes) reset(ctx context.Context, k *Key, id string, d time.Duration, extend bool) (*Sandbox, error) {
+	l, err := b.find(ctx, k, id)
+	if err != nil {
+		return nil, err
+	}
+	g, err := b.grant(k)
+	if err != nil {
+		return nil, err
+	}
+	if d != 0 || extend {
+		if d, err = g.profile.lifetime(d); err != nil {
+			return nil, err
+		}
+	}
+	if err := l.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer l.unlock()
+	return b.prolong(ctx, l, d, extend)
+}
+
+// prolong is reset for who holds change.
+func (b *Sandboxes) prolong(ctx context.Context, l *living, d time.Duration, extend bool) (*Sandbox, error) {
+	rec := l.record()
+	ends := b.o.Clock.Now().Add(d)
+	switch {
+	case rec.State == registry.Ended:
+		return nil, l.gone()
+	case extend && rec.State == registry.Running && !ends.After(rec.Ends):
+		return rec, nil
+	}
+	err := l.keep(ctx, func(s *registry.Sandbox) {
+		if d > 0 { // else it would be paused again as soon as it is woken
+			s.Lifetime = d
+		}
+		if s.State == registry.Running {
+			s.Ends = ends
+			bound(s, b.o.Clock.Now())
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.survive()
+	l.arm()
+	return l.record(), nil
+}
+
+// due is when its time is over: zero is never. The caller holds mu.
+func (l *living) due() time.Time {
+	if l.rec.State != registry.Running {
+		return time.Time{}
+	}
+	due := l.rec.Ends
+	if l.rec.Idle > 0 && l.busy == 0 {
+		if idle := l.used.Add(l.rec.Idle); due.IsZero() || idle.Before(due) {
+			due = idle
+		}
+	}
+	return due
+}
+
+// arm sets its timer anew.
+func (l *living) arm() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.alarm != nil {
+		l.alarm()
+		l.alarm = nil
+	}
+	due := l.due()
+	if due.IsZero() || l.silent {
+		return
+	}
+	l.alarm = l.b.o.Clock.AfterFunc(max(due.Sub(l.b.o.Clock.Now()), 0), l.expire)
+}
+
+// expire does what is to happen when its time is over, if it is.
+func (l *living) expire() {
+	b := l.b
+	if !b.hold() {
+		return // Close ends it
+	}
+	defer b.work.Done()
+	if l.lock(b.life) != nil {
+		return
+	}
+	defer l.unlock()
+	l.mu.Lock()
+	due, rec := l.due(), l.rec
+	idle := due.Before(rec.Ends)
+	l.mu.Unlock()
+	if due.IsZero() {
+		return
+	}
+	now := b.o.Clock.Now()
+	if due.After(now) { // it was used or extended meanwhile
+		l.arm()
+		return
+	}
+	ctx := context.Background()
+	if outlived(rec, now) { // it could never go on
+		if err := b.endFor(ctx, l, session.TimedOut(rec.Limits)); err != nil {
+			b.o.Notice("sandbox " + l.id + ": " + err.Error())
+		}
+		return
+	}
+	reason := fmt.Sprintf("its time of %s was over", rec.Lifetime)
+	if idle {
+		reason = fmt.Sprintf("it went unused for %s", rec.Idle)
+	}
+	if rec.OnTimeout != registry.Kill {
+		err := b.pause(ctx, l, rec.OnTimeout, reason)
+		if err == nil {
+			return
+		}
+		reason += ", and it could not be paused: " + err.Error()
+		b.o.Notice("sandbox " + l.id + ": " + reason)
+	}
+	if err := b.end(ctx, l, reason); err != nil {
+		b.o.Notice("sandbox " + l.id + ": " + err.Error())
+	}
+}

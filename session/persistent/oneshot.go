@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package persistent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+// Run carries out a call of a key in a sandbox of its own, made of a template (""
+// is base) for this call alone and taken away at its end; see [Session.Do] for what
+// the Result and an error are. It counts for the key's quota while it runs. Where
+// nobody says anything, its limits are those of a run, not of a sandbox that lives
+// on.
+//
+// call names no host path and no image: those are the operator's to name.
+func (b *Sandboxes) Run(ctx context.Context, k *Key, template string, call *session.Call, io session.IO) (*sandbox.Result, error) {
+	if call.Workspace != nil || len(call.Mounts)+len(call.Toolchains)+len(call.Collect) > 0 || call.Rootfs != "" || call.File != "" ||
+		call.Image != "" || call.Entrypoint != nil || call.UpstreamCA != "" || len(call.Secrets) > 0 {
+		return nil, &sandbox.Error{Op: "run", Kind: sandbox.ErrInvalid, Problem: "it names something of the host, or an image", Hint: "name a template"}
+	}
+	template = cmp.Or(template, BaseTemplate)
+	t, ok := b.o.Templates[template]
+	if !ok && template != BaseTemplate {
+		return nil, &sandbox.Error{Op: "template " + sandbox.Quoted(sandbox.Clip(template, mostName)), Kind: sandbox.ErrNotFound, Problem: "there is none", Hint: "take " + BaseTemplate}
+	}
+	g, err := b.oneShots(k)
+	if err != nil {
+		return nil, err
+	}
+	call.Actor, call.Account, call.Operator = k.Actor(), k.ID, false
+	if !call.Fetches { // its program is ours
+		call.Image = t.Image
+	}
+	r := &session.Invocation{Session: g.session, Call: call, IO: io, ID: session.NewID()}
+	l, err := b.reserve(g, &registry.Sandbox{ID: registry.NewID("i", 20), Owner: k.ID}, r)
+	if err != nil {
+		return nil, err
+	}
+	defer b.drop(l)
+	defer l.unlock()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(b.life, func() { end(errors.New("caisson is being stopped")) })()
+	return r.Whole(ctx)
+}
+
+// oneShots is what a key may have in sandboxes of one call.
+func (b *Sandboxes) oneShots(k *Key) (*grant, error) {
+	g, err := b.grant(k)
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if g.once != nil {
+		return g.once, nil
+	}
+	o := g.options
+	if o.Policy, err = policy.New(policy.Options{System: b.o.System, File: b.o.Policies[k.Policy]}); err != nil {
+		return nil, err
+	}
+	s, err := session.New(o)
+	if err != nil {
+		return nil, err
+	}
+	g.once = &grant{session: s, options: o, policy: o.Policy, profile: g.profile}
+	return g.once, nil
+}

@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package persistent
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/operation"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+// Pause stops a running sandbox, with its memory, until it is resumed or killed.
+// Its time does not run meanwhile. ErrConflict when it is paused already.
+//
+// Where the level writes snapshots it takes nothing but disk then, and outlives
+// caisson and the host's power. Where the level can only stand still it keeps its
+// memory, and ends with caisson; Sandbox.Kept is empty then. Any other level
+// refuses.
+func (b *Sandboxes) Pause(ctx context.Context, k *Key, id string) (*Sandbox, error) {
+	return b.pauseAs(ctx, k, id, registry.Pause)
+}
+
+// PauseFiles is Pause without the memory: what the sandbox has on its disk is kept,
+// and resuming begins anew with that, with none of its processes. It does not wake by
+// itself. A level that keeps its files in memory, or cannot write them down, refuses.
+func (b *Sandboxes) PauseFiles(ctx context.Context, k *Key, id string) (*Sandbox, error) {
+	return b.pauseAs(ctx, k, id, registry.PauseFiles)
+}
+
+func (b *Sandboxes) pauseAs(ctx context.Context, k *Key, id string, how registry.Action) (*Sandbox, error) {
+	l, err := b.find(ctx, k, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer l.unlock()
+	switch l.state() {
+	case registry.Ended:
+		return nil, l.gone()
+	case registry.Paused:
+		return nil, sandbox.Errorf(sandbox.ErrConflict, "pause sandbox "+id, "it is paused already")
+	}
+	if err := b.pause(ctx, l, how, "its owner paused it"); err != nil {
+		return nil, err
+	}
+	return l.record(), nil
+}
+
+func cannotPause(level string) error {
+	return &sandbox.Error{Op: "pause", Kind: sandbox.ErrUnsupported, Problem: level + " cannot pause a sandbox with its memory", Hint: "take another level: --isolation gvisor"}
+}
+
+// canPause refuses a pause that the level has not.
+func (in *inside) canPause(how registry.Action) error {
+	level := in.run.Plan.Isolation
+	switch _, files := in.box.(sandbox.FileSnapshotter); {
+	case how == registry.PauseFiles && !(files && in.caps.Snapshot):
+		return &sandbox.Error{Op: "pause", Kind: sandbox.ErrUnsupported, Problem: level + " cannot pause a sandbox without its memory", Hint: "keep the memory, or take another level: --isolation gvisor"}
+	case how == registry.Pause && !in.caps.Snapshot && !in.caps.Pause:
+		return cannotPause(level)
+	}
+	return nil
+}
+
+// pause stops a sandbox that runs, with its memory or without. The caller holds
+// change. After an error it runs on, or has ended.
+func (b *Sandboxes) pause(ctx context.Context, l *living, how registry.Action, reason string) error {
+	// Half a pause would be neither: it is not given up with its caller.
+	ctx = context.WithoutCancel(ctx)
+	l.mu.Lock()
+	in := l.in
+	l.mu.Unlock()
+	if in == nil {
+		return l.gone()
+	}
+	if e := endingOf(in); e != nil {
+		return sandbox.Errorf(sandbox.ErrConflict, "pause sandbox "+l.id, "it is being ended: %s", e.Reason)
+	}
+	if err := in.canPause(how); err != nil {
+		return err
+	}
+	if rec := l.record(); !rec.Waits {
+		leave, err := b.placeAmongPaused(in.grant.profile.Quota, l)
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
+	intent := audit.Intent{Actor: l.record().Actor, Account: l.owner, Kind: "pause_sandbox", Sandbox: l.id, Isolation: in.run.Plan.Isolation}
+	return operation.Perform(ctx, b.o.Journal, intent, func(ctx context.Context, _ *operation.Operation) (*sandbox.Result, error) {
+		// Before it stands still: afterwards the level may have nothing to ask.
+		cpu := in.spent(ctx)
+		err := b.stop(ctx, l, in, how, func(s *registry.Sandbox) {
+			s.State, s.CPU, s.Ran, s.Life = registry.Paused, cpu, s.RanUntil(b.o.Clock.Now()), nil
+			s.Boots = how == registry.PauseFiles
+		})
+		if err == nil {
+			b.tell(l.record(), "paused")
+		}
+		return &sandbox.Result{Status: sandbox.StatusSuccess, Reason: reason}, err
+	})
+}
+
+// placeAmongPaused takes a place of the quota for a sandbox that is about to be
+// paused, until leave: by then its state says so, or it is not.
+func (b *Sandboxes) placeAmongPaused(q Quota, l *living) (leave func(), _ error) {
+	mark := func(pausing bool) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.pausing = pausing
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.fits(q, l, l.record().Limits, registry.Paused); err != nil {
+		return nil, err
+	}
+	mark(true)
+	return func() { mark(false) }, nil
+}
+
+// stop is the pause itself; paused changes the record to say so.
+func (b *Sandboxes) stop(ctx context.Context, l *living, in *inside, how registry.Action, paused func(*registry.Sandbox)) error {
+	snap, snaps := in.box.(sandbox.Snapshotter)
+	freeze, freezes := in.box.(sandbox.Pauser)
+	switch {
+	case how == registry.PauseFiles:
+		files, ok := in.box.(sandbox.FileSnapshotter)
+		if !ok {
+			return in.canPause(how)
+		}
+		return b.writeDown(ctx, l, in, files.SnapshotFiles, paused)
+	case in.caps.Snapshot && snaps:
+		return b.writeDown(ctx, l, in, func(ctx context.Context, dir string) error { return snap.Snapshot(ctx, dir, true) }, paused)
+	case in.caps.Pause && freezes:
+		if err := freeze.Pause(ctx); err != nil {
+			return err
+		}
+		if err := l.keep(ctx, paused); err != nil {
+			if undo := freeze.Resume(ctx); undo != nil {
+				return errors.Join(err, undo, b.end(ctx, l, "it could neither be paused nor go on"))
+			}
+			return err
+		}
+		b.leave(l, in, true)
+		return nil
+	}
+	return cannotPause(in.run.Plan.Isolation)
+}
+
+// leave lets nobody use a running sandbox any more.
+func (b *Sandboxes) leave(l *living, in *inside, frozen bool) {
+	l.mu.Lock()
+	l.in = nil
+	if frozen {
+		l.frozen = in
+	}
+	l.stopTimers()
+	l.mu.Unlock()
+	in.leave(errLeft)
+	in.client.Close()
+}
+
+// writeDown pauses a sandbox by a snapshot. The row that says so is written when
+// the snapshot is whole and before the sandbox is taken away, so that a daemon
+// that is killed has one or the other.
+func (b *Sandboxes) writeDown(ctx context.Context, l *living, in *inside, write func(context.Context, string) error, paused func(*registry.Sandbox)) error {
+	kept, dir, err := b.newKept()
+	if err != nil {
+		return err
+	}
+	b.leave(l, in, true)
+	err = write(ctx, dir)
+	if err == nil {
+		err = l.keep(ctx, func(s *registry.Sandbox) { paused(s); s.Kept = kept })
+	}
+	l.mu.Lock()
+	l.frozen = nil
+	l.mu.Unlock()
+	if err != nil {
+		// Whether it would go on is not known.
+		return errors.Join(err, b.dropKept(kept), in.run.Undo.Run(ctx), b.end(ctx, l, "it could not be paused: "+err.Error()))
+	}
+	err = in.run.Undo.Run(ctx)
+	b.tellFound(l.id, in.run.Found())
+	return err
+}
+
+// Resume lets a paused sandbox go on, for timeout from now on; 0 is as long as it
+// last was given. Its files, memory and processes are as they were, or its files
+// alone where it was paused without the rest; connections to the world outside are
+// not. ErrConflict when it runs.
+func (b *Sandboxes) Resume(ctx context.Context, k *Key, id string, timeout time.Duration) (*Sandbox, error) {
+	l, err := b.find(ctx, k, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer l.unlock()
+	if l.state() == registry.Running {
+		return nil, sandbox.Errorf(sandbox.ErrConflict, "resume sandbox "+id, "it runs")
+	}
+	return b.resumeFor(ctx, k, l, timeout)
+}
+
+// Connect extends a sandbox that runs, as Extend does, and resumes one that is
+// paused; resumed says which.
+func (b *Sandboxes) Connect(ctx context.Context, k *Key, id string, timeout time.Duration) (s *Sandbox, resumed bool, err error) {
+	l, err := b.find(ctx, k, id)
+	if err != nil {
+		return nil, false, err
+	}
+	if err := l.lock(ctx); err != nil {
+		return nil, false, err
+	}
+	defer l.unlock()
+	if l.state() == registry.Paused {
+		s, err = b.resumeFor(ctx, k, l, timeout)
+		return s, err == nil, err
+	}
+	g, err := b.grant(k)
+	if err != nil {
+		return nil, false, err
+	}
+	d, err := g.profile.lifetime(timeout)
+	if err != nil {
+		return nil, false, err
+	}
+	s, err = b.prolong(ctx, l, d, true)
+	return s, false, err
+}
+
+// resumeFor resumes a sandbox with a new lifetime. The caller holds change.
+func (b *Sandboxes) resumeFor(ctx context.Context, k *Key, l *living, timeout time.Duration) (*Sandbox, error) {
+	g, err := b.grant(k)
+	if err != nil {
+		return nil, err
+	}
+	if timeout == 0 {
+		timeout = l.record().Lifetime
+	}
+	d, err := g.profile.lifetime(timeout)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	l.rec.Lifetime = d
+	l.mu.Unlock()
+	if err := b.wake(ctx, k, l, true); err != nil {
+		return nil, err
+	}
+	return l.record(), nil
+}
+
+// wake resumes a paused sandbox that wants to be, or that its owner wants to. The
+// caller holds change.
+func (b *Sandboxes) wake(ctx context.Context, k *Key, l *living, asked bool) error {
+	// Who asked may be anybody who knows a public port. That they go away is no
+	// reason for a sandbox that is half awake to end.
+	ctx = context.WithoutCancel(ctx)
+	rec := l.record()
+	switch {
+	case rec.State == registry.Running:
+		return nil
+	case rec.State == registry.Ended:
+		return l.gone()
+	case !asked && (!rec.AutoResume || rec.Boots) && !rec.Waits:
+		return &sandbox.Error{Op: "sandbox " + l.id, Kind: sandbox.ErrConflict, Problem: "it is paused", Hint: "resume it first"}
+	}
+	g, err := b.grant(k)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	if err = b.enter(); err == nil {
+		err = b.fits(g.profile.Quota, l, rec.Limits, registry.Running)
+	}
+	if err == nil {
+		l.markWaking(true) // in one step with the count, as for pausing
+	}
+	b.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	defer l.markWaking(false)
+	in, err := b.goOn(ctx, l, g, rec)
+	if err != nil {
+		return err
+	}
+	err = l.keep(ctx, func(s *registry.Sandbox) {
+		now := b.o.Clock.Now()
+		s.State, s.Kept, s.Boots, s.Began, s.Life = registry.Running, "", false, now, in.life()
+		s.Placeholders = maps.Clone(in.run.Placeholders())
+		s.Limits = in.run.Plan.Limits // decided anew where it was booted anew
+		if !s.Waits || asked {
+			s.Started, s.Ends = now, now.Add(s.Lifetime)
+			s.Resumed++
+		}
+		s.Waits = false
+		bound(s, now)
+	})
+	if err != nil {
+		if rec.Kept == "" {
+			return errors.Join(err, b.end(ctx, l, "that it was resumed could not be written down"))
+		}
+		return errors.Join(err, in.close(ctx)) // what it was is still there
+	}
+	b.begin(l, in)
+	b.tell(l.record(), "resumed")
+	return b.dropKept(rec.Kept)
+}
+
+func (l *living) markWaking(waking bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waking = waking
+}
+
+// goOn has the sandbox itself go on.
+func (b *Sandboxes) goOn(ctx context.Context, l *living, g *grant, rec *registry.Sandbox) (*inside, error) {
+	if rec.Kept != "" {
+		in, _, err := b.boot(ctx, l, g, g.starting(rec, callFor(rec)), b.keptPath(rec.Kept))
+		return in, err
+	}
+	l.mu.Lock()
+	was := l.frozen
+	l.mu.Unlock()
+	if was == nil {
+		return nil, l.gone()
+	}
+	in := *was
+	in.gone, in.leave = context.WithCancelCause(context.Background())
+	if n := in.run.Network; n != nil {
+		go session.WatchNetwork(in.gone, n, in.leave)
+	}
+	err := was.box.(sandbox.Pauser).Resume(ctx)
+	if err == nil {
+		in.client, err = in.connect(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, b.end(ctx, l, "it could not be resumed: "+err.Error()))
+	}
+	l.mu.Lock()
+	l.frozen = nil
+	l.mu.Unlock()
+	return &in, nil
+}
+
+// keptDir is where paused sandboxes and snapshots lie, in the state directory.
+const keptDir = "kept"
+
+func (b *Sandboxes) keptPath(name string) string {
+	return filepath.Join(b.o.State.Path(), keptDir, filepath.Base(name))
+}
+
+// newKept makes a directory for a snapshot.
+func (b *Sandboxes) newKept() (name, path string, err error) {
+	name = registry.NewID("m", 20)
+	path = b.keptPath(name)
+	if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
+		err = os.Mkdir(path, 0o700)
+	}
+	if err != nil {
+		return "", "", &sandbox.Error{Op: "pause", Kind: sandbox.ErrUnavailable, Problem: "the state directory cannot be written", Hint: "free some space there", Cause: err}
+	}
+	return name, path, nil
+}
+
+// dropKept removes a snapshot; "" is none.
+func (b *Sandboxes) dropKept(name string) error {
+	if name == "" {
+		return nil
+	}
+	return b.o.removeAll(b.keptPath(name))
+}
+
+// sweepKept removes snapshots that belong to nobody: those of a daemon that was
+// killed before it had written down whose they are.
+func (b *Sandboxes) sweepKept() error {
+	entries, err := os.ReadDir(filepath.Join(b.o.State.Path(), keptDir))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	used := map[string]bool{}
+	for _, l := range b.all {
+		used[l.rec.Kept] = true
+	}
+	snapshots, serr := b.o.Registry.Snapshots(context.Background(), "")
+	if serr != nil {
+		return serr
+	}
+	for _, s := range snapshots {
+		used[s.Kept] = true
+		if s.Bytes == 0 { // from before it was written down
+			s.Bytes, _ = sizeOf(b.keptPath(s.Kept))
+		}
+		b.written[s.Owner] += s.Bytes
+	}
+	for _, e := range entries {
+		if !used[e.Name()] {
+			b.unowned = append(b.unowned, e.Name())
+		}
+	}
+	if left := b.dropUnowned(); left != nil {
+		b.o.Notice(unswept + left.Error())
+	}
+	return err
+}
+
+// dropUnowned removes the snapshots that sweepKept has found. What cannot be removed
+// stays for the next sweep: what is still ending of the killed daemon's may be writing it.
+func (b *Sandboxes) dropUnowned() error {
+	var errs []error
+	b.unowned = slices.DeleteFunc(b.unowned, func(name string) bool {
+		err := b.dropKept(name)
+		errs = append(errs, err)
+		return err == nil
+	})
+	return errors.Join(errs...)
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package persistent
+
+import (
+	"context"
+
+	"github.com/caisson-run/caisson/egress/wire"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/network"
+	"github.com/caisson-run/caisson/session/operation"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+// What a sandbox that lives on may reach can be changed. Its environment (the wire, whom
+// it trusts, its placeholders) stays as the network that it was made with wants
+// it; what the router lets through is decided by what was asked for last.
+
+// SetNetwork changes what a key's sandbox may reach, while it runs or for when it
+// goes on, to any part of what the key's policy grants. The zero wish is all of
+// that. When it returns, what is no longer allowed is closed; other connections
+// stay.
+//
+// Errors: ErrDenied with the rule for a wish beyond the policy, ErrUnsupported for
+// a sandbox that was made without a network, ErrNotFound.
+func (b *Sandboxes) SetNetwork(ctx context.Context, k *Key, id string, w NetworkWish) (*Sandbox, error) {
+	l, err := b.find(ctx, k, id)
+	if err != nil {
+		return nil, err
+	}
+	g, err := b.grant(k)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer l.unlock()
+	if l.state() == registry.Ended {
+		return nil, l.gone()
+	}
+	// Half a change would be neither: it is not given up with its caller.
+	if err := b.setNetwork(context.WithoutCancel(ctx), l, g, &registry.Reach{Allow: w.Allow, Deny: w.Deny, None: w.None}); err != nil {
+		return nil, err
+	}
+	b.tell(l.record(), "network")
+	return l.record(), nil
+}
+
+// setNetwork decides, records and carries out one change. The caller holds change.
+func (b *Sandboxes) setNetwork(ctx context.Context, l *living, g *grant, reach *registry.Reach) error {
+	rec := l.record()
+	r := &session.Invocation{Session: g.session, Call: session.Reaching(callFor(rec), reach), ID: l.id, Kind: policy.StartSandbox}
+	v, err := r.Decide()
+	if err != nil {
+		return err
+	}
+	r.Intent.Kind, r.Intent.Isolation = "change_network", rec.Isolation
+	if v.Decision != policy.Allow {
+		return r.Refused(ctx, v.Err())
+	}
+	plan := v.Plan.Network
+	if !rec.Wired && plan != nil {
+		return r.Failed(ctx, &sandbox.Error{Op: "sandbox " + l.id, Kind: sandbox.ErrUnsupported, Problem: "it was made without a network, and gets none while it lives",
+			Hint: "make it with the network that it may need, and take that away until then"})
+	}
+	if plan != nil {
+		for _, s := range plan.Secrets {
+			r.Intent.Secrets = append(r.Intent.Secrets, s.Name)
+		}
+		if err := l.fits(plan); err != nil {
+			return r.Failed(ctx, err)
+		}
+	}
+	r.Intent.Network = plan.String()
+	return operation.Perform(ctx, b.o.Journal, r.Intent, func(ctx context.Context, _ *operation.Operation) (*sandbox.Result, error) {
+		return nil, b.carryNetwork(ctx, l, plan, reach)
+	})
+}
+
+// fits refuses a network whose secrets, or whose ended TLS, have no place in the
+// environment of a sandbox: its policy had none of them when it was made.
+func (l *living) fits(plan *policy.PlanNetwork) error {
+	l.mu.Lock()
+	in, have := l.in, l.rec.Placeholders
+	if in == nil {
+		in = l.frozen
+	}
+	l.mu.Unlock()
+	if in != nil {
+		have = in.run.Placeholders()
+	}
+	no := func(rule, problem string) error {
+		return &sandbox.Error{Op: "sandbox " + l.id, Kind: sandbox.ErrUnsupported, Problem: problem, Rule: rule,
+			Hint: "make another one: this one is older than what its policy says of that"}
+	}
+	for _, s := range plan.Secrets {
+		if have[s.Name] == "" {
+			return no(network.RuleFrom(s.Rule), "its programs have no placeholder of the secret "+s.Name)
+		}
+	}
+	// One that is paused is made anew.
+	if ended := plan.Ended(); in != nil && len(ended) > 0 && len(in.env.Trust) == 0 {
+		return no("", "its programs do not trust who would end the TLS of "+ended[0])
+	}
+	return nil
+}
+
+// carryNetwork writes the change down, so that nothing else is in force when the
+// sandbox goes on, and tells the router.
+func (b *Sandboxes) carryNetwork(ctx context.Context, l *living, plan *policy.PlanNetwork, reach *registry.Reach) error {
+	l.mu.Lock()
+	in := l.in
+	if in == nil {
+		in = l.frozen
+	}
+	l.mu.Unlock()
+	var rules wire.Rules
+	var err error
+	live := in != nil && in.run.Network != nil
+	if live && plan != nil {
+		if rules, err = in.run.Credentials.Rules(plan); err != nil {
+			return err
+		}
+	}
+	err = l.keep(ctx, func(s *registry.Sandbox) { s.Reach, s.Network, s.Denied = reach, plan.Hosts(), plan.Denied() })
+	if err != nil || !live {
+		return err
+	}
+	return in.run.Network.Change(ctx, rules)
+}

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package persistent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/operation"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+// Snapshot is a sandbox as it was at one moment; see [Create.Snapshot].
+type Snapshot = registry.Snapshot
+
+// Snapshot writes a running sandbox down, which goes on meanwhile but for a
+// moment. name is the caller's own. A level that writes none refuses.
+func (b *Sandboxes) Snapshot(ctx context.Context, k *Key, id, name string) (*Snapshot, error) {
+	if len(name) > mostName {
+		return nil, sandbox.Errorf(sandbox.ErrInvalid, "snapshot", "its name is longer than %d bytes", mostName)
+	}
+	g, err := b.grant(k)
+	if err != nil {
+		return nil, err
+	}
+	leave, err := b.snapshotPlace(ctx, k, g.profile.Quota.Snapshots)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	l, err := b.find(ctx, k, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer l.unlock()
+	s := &Snapshot{ID: registry.NewID("s", 20), Owner: k.ID, Name: name, Created: b.o.Clock.Now()}
+	if s.Kept, err = b.copyDown(ctx, l, "snapshot_sandbox"); err != nil {
+		return nil, err
+	}
+	s.Sandbox = l.record()
+	if err := b.keepSnapshot(ctx, k, s); err != nil {
+		return nil, errors.Join(err, b.dropKept(s.Kept))
+	}
+	b.tell(s.Sandbox, "snapshot")
+	return s, nil
+}
+
+// keepSnapshot writes down whose a snapshot is, where its key has the room: how large
+// it is was not known before.
+func (b *Sandboxes) keepSnapshot(ctx context.Context, k *Key, s *Snapshot) error {
+	g, err := b.grant(k)
+	if err != nil {
+		return err
+	}
+	if s.Bytes, err = sizeOf(b.keptPath(s.Kept)); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	have := b.diskLocked(k.ID) + b.written[k.ID]
+	full := g.profile.Quota.Disk > 0 && have+s.Bytes > g.profile.Quota.Disk
+	if !full {
+		b.written[k.ID] += s.Bytes
+	}
+	b.mu.Unlock()
+	if full {
+		return &sandbox.Error{Op: "quota", Kind: sandbox.ErrExhausted, Problem: fmt.Sprintf("the snapshot takes %s, and the key has %s of its %s", session.Size(s.Bytes), session.Size(have), session.Size(g.profile.Quota.Disk)),
+			Hint: "delete another one, or end a sandbox", Rule: ruleQuota}
+	}
+	if err = b.o.Registry.PutSnapshot(context.WithoutCancel(ctx), s); err != nil {
+		b.unwrite(s)
+	}
+	return err
+}
+
+// unwrite gives the room of a snapshot back.
+func (b *Sandboxes) unwrite(s *Snapshot) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.written[s.Owner] -= s.Bytes; b.written[s.Owner] <= 0 {
+		delete(b.written, s.Owner)
+	}
+}
+
+// diskLocked is what the sandboxes of a key may write, in bytes. The caller holds mu.
+func (b *Sandboxes) diskLocked(owner string) (n int64) {
+	for _, l := range b.all {
+		if have := l.stake(); l.owner == owner && have.state != registry.Ended {
+			n += have.limits.Disk + have.limits.Tmp
+		}
+	}
+	return n
+}
+
+// sizeOf is what a directory takes of the disk, in bytes: holes take nothing.
+func sizeOf(dir string) (n int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil {
+			n += taken(info)
+		}
+		return err
+	})
+	return n, err
+}
+
+// snapshotPlace takes a place for one more snapshot of a key, until leave. Those
+// that are being written count: a burst of calls gets no more than their sum.
+func (b *Sandboxes) snapshotPlace(ctx context.Context, k *Key, most int) (leave func(), _ error) {
+	b.mu.Lock()
+	b.writing[k.ID]++
+	writing := b.writing[k.ID]
+	b.mu.Unlock()
+	leave = func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.writing[k.ID]--; b.writing[k.ID] == 0 {
+			delete(b.writing, k.ID)
+		}
+	}
+	have, err := b.o.Registry.Snapshots(ctx, k.ID)
+	if err == nil && most > 0 && len(have)+writing > most {
+		err = &sandbox.Error{Op: "quota", Kind: sandbox.ErrExhausted, Problem: fmt.Sprintf("the key has %d snapshots, and %d are being written", len(have), writing-1),
+			Hint: "delete one", Rule: ruleQuota}
+	}
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	return leave, nil
+}
+
+// copyDown writes a running sandbox into a directory of its own. The caller holds
+// change, and has the directory.
+func (b *Sandboxes) copyDown(ctx context.Context, l *living, kind string) (kept string, err error) {
+	ctx = context.WithoutCancel(ctx)
+	l.mu.Lock()
+	in, rec := l.in, l.rec
+	l.mu.Unlock()
+	if in == nil {
+		if rec.State == registry.Ended {
+			return "", l.gone()
+		}
+		return "", &sandbox.Error{Op: "snapshot", Kind: sandbox.ErrConflict, Problem: "the sandbox is paused", Hint: "resume it first"}
+	}
+	snap, ok := in.box.(sandbox.Snapshotter)
+	if !ok || !in.caps.Snapshot {
+		return "", &sandbox.Error{Op: "snapshot", Kind: sandbox.ErrUnsupported, Problem: rec.Isolation + " cannot write a sandbox down", Hint: "take another level: --isolation gvisor"}
+	}
+	intent := audit.Intent{Actor: rec.Actor, Account: rec.Owner, Kind: kind, Sandbox: l.id, Isolation: rec.Isolation}
+	err = operation.Perform(ctx, b.o.Journal, intent, func(ctx context.Context, _ *operation.Operation) (*sandbox.Result, error) {
+		var dir string
+		if kept, dir, err = b.newKept(); err == nil {
+			err = snap.Snapshot(ctx, dir, false)
+		}
+		if err != nil {
+			err = errors.Join(err, b.dropKept(kept))
+		}
+		return nil, err
+	})
+	if err != nil {
+		return "", err
+	}
+	return kept, nil
+}
+
+// Snapshots lists a key's snapshots, newest first: those of one sandbox, unless
+// of is empty.
+func (b *Sandboxes) Snapshots(ctx context.Context, k *Key, of string) ([]*Snapshot, error) {
+	all, err := b.o.Registry.Snapshots(ctx, k.ID)
+	if err != nil || of == "" {
+		return all, err
+	}
+	var out []*Snapshot
+	for _, s := range all {
+		if s.Sandbox.ID == of {
+			out = append(out, s)
+		}
+	}
+	return out, nil
+}
+
+// DeleteSnapshot removes a snapshot. Sandboxes that go on from it already need it
+// no longer.
+func (b *Sandboxes) DeleteSnapshot(ctx context.Context, k *Key, id string) error {
+	s, err := b.o.Registry.GetSnapshot(ctx, k.ID, id)
+	if err != nil {
+		return err
+	}
+	dropped, err := b.o.Registry.DropSnapshot(ctx, id)
+	if err != nil {
+		return err
+	}
+	if dropped { // by this call, and no other
+		b.unwrite(s)
+	}
+	return b.dropKept(s.Kept)
+}
+
+// from is c with the environment of the sandbox that was written down in a snapshot: it
+// goes on as it was, so that only its network may be another.
+func (c *Create) from(s *Snapshot) (*registry.Sandbox, error) {
+	if len(c.Limits.Explicit) > 0 || len(c.Writable) > 0 || c.Isolation != "" && c.Isolation != s.Sandbox.Isolation || c.Template != "" {
+		return nil, &sandbox.Error{Op: "create sandbox", Kind: sandbox.ErrInvalid, Problem: "a snapshot goes on with its own template, level, limits and directories", Hint: "leave them out"}
+	}
+	rec := s.Sandbox.Clone()
+	if rec.Env == nil {
+		rec.Env = map[string]string{}
+	}
+	maps.Copy(rec.Env, c.Env)
+	switch w := c.Network; {
+	case w == nil:
+	case rec.Wired: // its environment keeps the wire
+		rec.Reach = &registry.Reach{Allow: w.Allow, Deny: w.Deny, None: w.None}
+	default:
+		rec.Allow, rec.Deny, rec.NoNetwork = w.Allow, w.Deny, w.None
+	}
+	return &registry.Sandbox{
+		Template: rec.Template, Image: rec.Image, Isolation: rec.Isolation, Asked: rec.Asked, Env: rec.Env,
+		Allow: rec.Allow, Deny: rec.Deny, NoNetwork: rec.NoNetwork, Reach: rec.Reach, Placeholders: rec.Placeholders, Sudo: rec.Sudo, Writable: rec.Writable,
+	}, nil
+}
+
+// Forked is one copy of a sandbox, or why there is none.
+type Forked struct {
+	Sandbox *Sandbox
+	Err     error
+}
+
+// mostForks is how many copies are made at once.
+const mostForks = 100
+
+// Fork makes count copies of a running sandbox, each with its files, memory and
+// processes as they were at one moment, and timeout to live; 0 is the profile's.
+// The sandbox itself goes on. Each copy is a sandbox of its own, which quotas and
+// policies may refuse by itself. Who leaves before all are made leaves none behind.
+func (b *Sandboxes) Fork(ctx context.Context, k *Key, id string, count int, timeout time.Duration) ([]Forked, error) {
+	if count < 1 || count > mostForks {
+		return nil, sandbox.Errorf(sandbox.ErrInvalid, "fork", "1 to %d copies can be made", mostForks)
+	}
+	l, err := b.find(ctx, k, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.lock(ctx); err != nil {
+		return nil, err
+	}
+	s := &Snapshot{Owner: k.ID}
+	s.Kept, err = b.copyDown(ctx, l, "fork_sandbox")
+	s.Sandbox = l.record()
+	l.unlock()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Forked, count)
+	var all sync.WaitGroup
+	slots := make(chan struct{}, 4)
+	for i := range out {
+		all.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			if out[i].Err = awaited(ctx); out[i].Err != nil {
+				return
+			}
+			c := Create{Timeout: timeout, Metadata: s.Sandbox.Metadata, Notes: s.Sandbox.Notes, Idle: s.Sandbox.Idle, OnTimeout: s.Sandbox.OnTimeout, AutoResume: s.Sandbox.AutoResume}
+			out[i].Sandbox, out[i].Err = b.createFrom(ctx, k, "", c, s)
+		})
+	}
+	all.Wait()
+	err = errors.Join(awaited(ctx), b.dropKept(s.Kept))
+	if err == nil {
+		return out, nil
+	}
+	for _, f := range out { // nobody is told of them
+		if f.Sandbox != nil {
+			err = errors.Join(err, b.Withdraw(ctx, f.Sandbox.ID))
+		}
+	}
+	return nil, err
+}
+
+// Withdraw ends a sandbox that was made for nobody, unless it has ended: whoever asked
+// for it has gone, and has not been told which it is. That is for the door to know which
+// would have told, so nobody's key is asked for; ctx may be over.
+func (b *Sandboxes) Withdraw(ctx context.Context, id string) error {
+	ctx = context.WithoutCancel(ctx)
+	b.mu.Lock()
+	l := b.all[id]
+	b.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	if err := l.lock(ctx); err != nil {
+		return err
+	}
+	defer l.unlock()
+	if l.state() == registry.Ended {
+		return nil
+	}
+	return b.end(ctx, l, "who asked for it has gone")
+}

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package persistent
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/faketest"
+	"github.com/caisson-run/caisson/session"
+)
+
+// stocked waits until n sandboxes wait.
+func (h *home) stocked(t *testing.T, n int) {
+	t.Helper()
+	late := time.After(2 * time.Minute)
+	for {
+		now := h.Stock()
+		if now.Waiting == n {
+			return
+		}
+		select {
+		case <-now.Grown:
+		case <-late:
+			t.Fatalf("%+v, not %d", now, n)
+		}
+	}
+}
+
+// whereIs is the state directory's name of what a sandbox really is.
+func (h *home) whereIs(s *Sandbox) string {
+	h.mu.Lock()
+	l := h.all[s.ID]
+	h.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.in.run.ID
+}
+
+// A sandbox that was made ahead becomes that of the one who asks: its variables,
+// limits and record are as if it had been made then, and nobody gets it again.
+func TestStock(t *testing.T) {
+	var mu sync.Mutex
+	begun := 0
+	h := newHome(t, func(o *SandboxesOptions) {
+		o.Ready = 2
+		o.Drivers["gvisor"].(*faketest.Driver).Begun = func(*sandbox.Spec, *sandbox.Exec) { mu.Lock(); begun++; mu.Unlock() }
+	})
+	h.stocked(t, 2)
+	other := h.newKey(t, "other")
+	var places []string
+	for i, k := range []*Key{h.key, other, h.key} {
+		s, err := h.Create(t.Context(), k, Create{Env: map[string]string{"WHOSE": k.Name}, Metadata: map[string]string{"a": "b"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := h.Stock(); got.Taken != int64(i+1) || got.Missed != 0 {
+			t.Errorf("%+v", got)
+		}
+		places = append(places, h.whereIs(s))
+		call := &session.Call{}
+		call.Argv = []string{"sh", "-c", "echo $WHOSE; ls /home/user; echo mine > /home/user/mine"}
+		r, err := h.Exec(t.Context(), k, s.ID, call, session.IO{})
+		if err != nil || string(r.Stdout) != k.Name+"\n" {
+			t.Error(r, err)
+		}
+		if got, err := h.Get(t.Context(), k, s.ID); err != nil || got.Isolation != "gvisor" || got.Limits.Memory != LivingLimits().Memory || got.Posture.Limits[sandbox.LimitMemory] == "" {
+			t.Errorf("%+v %v", got, err)
+		}
+		if err := h.Kill(t.Context(), k, s.ID); err != nil {
+			t.Fatal(err)
+		}
+		h.stocked(t, 2)
+	}
+	slices.Sort(places)
+	if len(slices.Compact(places)) != 3 {
+		t.Error("one was handed out twice:", places)
+	}
+	if err := h.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if n := h.driver.(*faketest.Driver).Running(); n != 0 {
+		t.Errorf("%d are left", n)
+	}
+}
+
+// Who asks for anything else than the template's defaults gets one of its own, and
+// it is what was asked for.
+func TestStockIsForDefaults(t *testing.T) {
+	h := newHome(t, func(o *SandboxesOptions) {
+		o.Ready = 1
+		file, err := policy.Parse("/tight.yaml", []byte("version: 1\nlimits: {memory: 64MiB}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		file.Dir = "/"
+		o.Policies = map[string]*policy.File{"tight": file}
+	})
+	h.stocked(t, 1)
+	tight, _, err := h.keys.Create(t.Context(), "tight", "tight", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := sandbox.Limits{Memory: 128 << 20, Explicit: map[sandbox.LimitName]bool{sandbox.LimitMemory: true}}
+	for name, c := range map[string]struct {
+		key    *Key
+		wish   Create
+		memory int64
+	}{
+		"limits":         {h.key, Create{Limits: limits}, 128 << 20},
+		"another policy": {tight, Create{}, 64 << 20},
+	} {
+		s, err := h.Create(t.Context(), c.key, c.wish)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if s.Limits.Memory != c.memory || h.Stock().Taken != 0 {
+			t.Errorf("%s: %d bytes, %+v", name, s.Limits.Memory, h.Stock())
+		}
+	}
+	h.stocked(t, 2) // one of each kind from now on
+	s, err := h.Create(t.Context(), tight, Create{})
+	if err != nil || s.Limits.Memory != 64<<20 || h.Stock().Taken != 1 {
+		t.Error(s, err, h.Stock())
+	}
+}
+
+// unheard is a level that takes a network, and sends nothing over its wire.
+type unheard struct{ *faketest.Driver }
+
+func (u unheard) Probe(ctx context.Context) (sandbox.Capabilities, error) {
+	c, err := u.Driver.Probe(ctx)
+	c.Network, c.Wire = true, sandbox.WirePackets
+	return c, err
+}
+
+func (u unheard) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
+	s := *spec
+	s.Network = nil
+	return u.Driver.Start(ctx, &s)
+}
+
+// A sandbox with a network is made ahead as well, and its connections are those of the
+// call that it is given to; one whose router is to have secrets is not, and none whose
+// network has ended.
+func TestStockWithNetwork(t *testing.T) {
+	secret := fileWith(t, "secret", "s3cret")
+	policies := map[string]*policy.File{}
+	for name, text := range map[string]string{
+		"net":    "network: {allow: [example.com]}",
+		"secret": "network: {allow: [example.com]}\nsecrets:\n  - {name: KEY, from: 'file:" + secret + "', hosts: [example.com], header: Authorization}",
+	} {
+		f, err := policy.Parse("/"+name+".yaml", []byte("version: 1\n"+text+"\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Dir = "/"
+		policies[name] = f
+	}
+	h := newHome(t, func(o *SandboxesOptions) {
+		o.Ready, o.Policies = 1, policies
+		o.Drivers["gvisor"] = unheard{o.Drivers["gvisor"].(*faketest.Driver)}
+	})
+	h.stocked(t, 1)
+	k, _, err := h.keys.Create(t.Context(), "net", "net", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Create(t.Context(), k, Create{Network: &NetworkWish{}}); err != nil {
+		t.Fatal(err)
+	}
+	h.stocked(t, 2)
+	s, err := h.Create(t.Context(), k, Create{Network: &NetworkWish{}})
+	if err != nil || h.Stock().Taken != 1 || !s.Wired || !slices.Equal(s.Network, []string{"example.com"}) {
+		t.Fatal(s, err, h.Stock())
+	}
+	h.mu.Lock()
+	in := h.all[s.ID].in
+	h.mu.Unlock()
+	if of := in.run.Network.Of(); of.Sandbox != s.ID || of.Actor != k.Actor() || of.Call == "" {
+		t.Errorf("its connections are recorded as those of %+v", of)
+	}
+	if _, err := h.Create(t.Context(), k, Create{Network: &NetworkWish{None: true}}); err != nil || h.Stock().Taken != 1 {
+		t.Error("one without a network:", err, h.Stock())
+	}
+	h.stocked(t, 2)
+	h.stock.mu.Lock()
+	for _, kind := range h.stock.kinds {
+		for _, m := range kind.ready {
+			if m.Invocation.Network != nil {
+				m.Invocation.Network.Fail(errors.New("as if its router had died"))
+			}
+		}
+	}
+	h.stock.mu.Unlock()
+	if _, err := h.Create(t.Context(), k, Create{}); err != nil || h.Stock().Taken != 1 {
+		t.Error("one whose network has ended:", err, h.Stock())
+	}
+	m := &session.Invocation{Session: in.run.Session, Call: &session.Call{}, Kind: policy.StartSandbox}
+	g, err := h.grant(&Key{Policy: "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Plan = g.policy.Decide(&policy.Call{Kind: policy.StartSandbox}).Plan
+	if err := m.CheckLasting(); !errors.Is(err, sandbox.ErrUnsupported) {
+		t.Error("one with a secret:", m.Plan.Network, err)
+	}
+}
+
+// One that has died while it waited is given to nobody.
+func TestStockOfTheDead(t *testing.T) {
+	h := newHome(t, func(o *SandboxesOptions) { o.Ready = 1 })
+	h.stocked(t, 1)
+	h.stock.mu.Lock()
+	m := h.stock.kinds[0].ready[0]
+	h.stock.mu.Unlock()
+	if err := m.box.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-m.box.Ended()
+	s, err := h.Create(t.Context(), h.key, Create{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.whereIs(s) == m.Invocation.ID {
+		t.Error("a dead one was handed out")
+	}
+	call := &session.Call{}
+	call.Argv = []string{"true"}
+	if r, err := h.Exec(t.Context(), h.key, s.ID, call, session.IO{}); err != nil || r.Status != sandbox.StatusSuccess || r.Posture.Isolation != "gvisor" || r.Posture.Limits[sandbox.LimitMemory] == "" {
+		t.Error(r, err)
+	}
+}
+
+// Many who ask at once get one each.
+func TestStockAtOnce(t *testing.T) {
+	h := newHome(t, func(o *SandboxesOptions) { o.Ready = 3 })
+	h.stocked(t, 3)
+	var mu sync.Mutex
+	places := map[string]bool{}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			s, err := h.Create(t.Context(), h.key, Create{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if at := h.whereIs(s); places[at] {
+				t.Error("two have one:", at)
+			} else {
+				places[at] = true
+			}
+		})
+	}
+	all.Wait()
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package persistent
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+// A sandbox that lives on runs on when this process is killed, where the level can
+// and the operator wants it: until the next process takes it over, or its grace is
+// over. That is so from when its row says that it runs, and no sooner, so that a
+// sandbox that nobody has heard of ends with who made it.
+
+// survivor is the sandbox as one that may be let live on; nil when it may not.
+func (in *inside) survivor() sandbox.Survivor {
+	if s, ok := in.box.(sandbox.Survivor); ok && in.env.Spec.Outlives {
+		return s
+	}
+	return nil
+}
+
+// life is what the next caisson will need; nil when the sandbox dies with this one.
+func (in *inside) life() *registry.Life {
+	if in.survivor() == nil {
+		return nil
+	}
+	r := in.run
+	return &registry.Life{
+		Run: r.ID, World: r.Digest, User: in.env.Spec.User, Dir: in.env.Dir, Search: slices.Clone(in.env.Search),
+		Env: slices.Clone(in.env.ImageEnv), Trust: maps.Clone(in.env.Trust),
+	}
+}
+
+// survive tells the level how long a sandbox that runs may live on without this
+// process: for the grace, and no longer than its time. What is to be paused then is
+// not ended instead; the next owner sees to it.
+func (l *living) survive() {
+	l.mu.Lock()
+	in, rec := l.in, l.rec
+	l.mu.Unlock()
+	if in == nil {
+		return
+	}
+	s := in.survivor()
+	if s == nil {
+		return
+	}
+	now := l.b.o.Clock.Now()
+	var until time.Time
+	switch { // by the host's clock, which the level has
+	case rec.OnTimeout == registry.Kill && !rec.Ends.IsZero():
+		until = time.Now().Add(rec.Ends.Sub(now))
+	case rec.Limits.Wall > 0:
+		until = time.Now().Add(rec.Limits.Wall - rec.RanUntil(now))
+	}
+	if err := s.Outlive(l.b.o.Grace, until); err != nil && in.gone.Err() == nil {
+		l.b.o.Notice("sandbox " + l.id + " would end with caisson: " + err.Error())
+	}
+}
+
+// stays says whether Close lets go of a sandbox that runs.
+func (l *living) stays() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.o.Leave && l.b.o.Grace > 0 && !l.b.o.EndOnClose && l.in != nil && l.in.survivor() != nil && l.rec.Life != nil
+}
+
+// letGo lets go of a sandbox that runs, and of what this process has of it: its
+// network is closed until somebody takes it over. The caller holds change.
+func (b *Sandboxes) letGo(ctx context.Context, l *living) error {
+	l.mu.Lock()
+	in := l.in
+	l.mu.Unlock()
+	b.leave(l, in, false)
+	err := in.survivor().Leave()
+	in.run.Dir.Release()
+	// The sandbox and its directory are not this process's any more, so that
+	// undoing what was made leaves them alone.
+	return errors.Join(err, in.close(ctx))
+}

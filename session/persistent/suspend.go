@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package persistent
+
+import (
+	"context"
+	"sync"
+
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+// suspends says whether a sandbox that runs outlives a caisson that is stopped.
+func (l *living) suspends() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.in == nil || l.b.o.EndOnClose {
+		return false
+	}
+	_, ok := l.in.box.(sandbox.Snapshotter)
+	return ok && l.in.caps.Snapshot
+}
+
+// suspend writes a running sandbox down for the next caisson. The caller holds
+// change.
+func (b *Sandboxes) suspend(ctx context.Context, l *living) error {
+	l.mu.Lock()
+	l.rec.Waits = true
+	l.mu.Unlock()
+	if err := b.pause(ctx, l, registry.Pause, "caisson was stopped"); err != nil {
+		l.mu.Lock()
+		l.rec.Waits = false
+		l.mu.Unlock()
+		return err
+	}
+	return nil
+}
+
+// goOnAgain resumes the sandboxes that the last caisson wrote down when it was
+// stopped.
+func (b *Sandboxes) goOnAgain(waiting []*living) {
+	var all sync.WaitGroup
+	slots := make(chan struct{}, 4)
+	for _, l := range waiting {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			b.goOnWith(l)
+		})
+	}
+	all.Wait()
+}
+
+// goOnWith resumes one of them. One that cannot go on stays paused: whoever made
+// it decides.
+func (b *Sandboxes) goOnWith(l *living) {
+	ctx := b.life
+	if l.lock(ctx) != nil {
+		return
+	}
+	defer l.unlock()
+	if l.state() != registry.Paused {
+		return
+	}
+	k, err := b.ownerOf(ctx, l)
+	if err == nil {
+		err = b.wake(ctx, k, l, false)
+	}
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	b.o.Notice("sandbox " + l.id + " stays paused: " + err.Error())
+	if err := l.keep(ctx, func(s *registry.Sandbox) { s.Waits = false }); err != nil {
+		b.o.Notice("sandbox " + l.id + ": " + err.Error())
+	}
+}
