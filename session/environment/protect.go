@@ -5,6 +5,7 @@ package environment
 import (
 	"context"
 	"errors"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -69,8 +70,8 @@ func (e *Environment) protect(ctx context.Context, src *hostpath.Source, m polic
 }
 
 // inputs are the files that were read for this sandbox, or are going to be: policies, files
-// of variables, secrets and certificates, an image, a script. Who could write to one in a
-// mount would decide what the next run may do.
+// of variables, secrets and certificates, an image, a script, and this program. Who could
+// write to one in a mount would decide what the next run may do.
 func (e *Environment) inputs() []hostpath.Input {
 	var out []hostpath.Input
 	for _, f := range slices.Concat(e.o.Read, e.o.Plan.Reads()) {
@@ -78,6 +79,11 @@ func (e *Environment) inputs() []hostpath.Input {
 	}
 	if p := e.o.Program; p != nil && p.File != "" {
 		out = append(out, hostpath.Input{Path: p.File})
+	}
+	if self, err := os.Executable(); err == nil {
+		if _, err := os.Stat(self); err == nil { // it may be gone since it was started
+			out = append(out, hostpath.Input{Path: self})
+		}
 	}
 	return out
 }
