@@ -26,12 +26,12 @@ import (
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("../../docs/*.md")
-	design, derr := filepath.Glob("../../docs/design/*.md")
+	decisions, derr := filepath.Glob("../../docs/decisions/*.md")
 	security, serr := filepath.Glob("../../docs/security/*.md")
 	if err = errors.Join(err, derr, serr); err != nil {
 		t.Fatal(err)
 	}
-	files = slices.Concat(files, design, security)
+	files = slices.Concat(files, decisions, security)
 	out := map[string]string{}
 	for _, name := range append(files, "../../README.md", "../../SECURITY.md", "../../CONTRIBUTING.md", "../../ARCHITECTURE.md") {
 		text, err := os.ReadFile(name)
@@ -202,7 +202,7 @@ func TestDocumentedPolicyKeys(t *testing.T) {
 	var all strings.Builder
 	for name, text := range documents(t) {
 		switch {
-		case strings.HasPrefix(name, "docs/design/"), strings.HasPrefix(name, "docs/security/"): // why, not how
+		case strings.HasPrefix(name, "docs/decisions/"), strings.HasPrefix(name, "docs/security/"): // why, not how
 		case name == "SECURITY.md", name == "ARCHITECTURE.md", name == "CONTRIBUTING.md": // they say other things
 		default:
 			all.WriteString(text)

@@ -47,7 +47,7 @@ type mountTable []mountEntry
 
 // readMounts reads the mounts that the calling thread sees. That is another thread's
 // list where both see the same: by the thread's own name it would be dearer (see
-// docs/design/process.md, "Nothing is looked up below a thread's name").
+// docs/decisions/024-no-thread-names.md).
 func readMounts() (mountTable, error) {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil || !hasRoot(b) {

@@ -27,7 +27,7 @@ import (
 )
 
 // posture is what the host sees of one of a sandbox's processes. What
-// docs/design/run.md claims is held here as golden facts: a protection that goes
+// docs/security/process.md claims is held here as golden facts: a protection that goes
 // turns it red.
 type posture struct {
 	Caps       string // inheritable, permitted, effective, bounding, ambient
