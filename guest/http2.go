@@ -24,7 +24,7 @@ func (c *Client) RoundTripHTTP2(port uint16, r *http.Request) (*http.Response, e
 		return nil, err
 	}
 	o := c.options
-	o.PingTimeout = portPatience
+	o.PingTimeout = portTimeout
 	session, m, err := speak(conn, o)
 	if err != nil {
 		return nil, err
@@ -45,10 +45,10 @@ func (c *Client) RoundTripHTTP2(port uint16, r *http.Request) (*http.Response, e
 	return resp, nil
 }
 
-// portPatience is how long a program may take nothing of a request: it is no agent,
+// portTimeout is how long a program may take nothing of a request: it is no agent,
 // whose whole work is to answer. One that takes it and does not answer is waited for
 // as long as its caller likes, as one that speaks HTTP/1.1.
-const portPatience = time.Minute
+const portTimeout = time.Minute
 
 // ending is a body with which something else ends.
 type ending struct {
