@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caisson-run/caisson/internal/files"
 	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
@@ -80,9 +81,30 @@ func (e *Environment) inputs() []hostpath.Input {
 	if p := e.o.Program; p != nil && p.File != "" {
 		out = append(out, hostpath.Input{Path: p.File})
 	}
+	for _, name := range ownFiles() {
+		out = append(out, hostpath.Input{Path: name})
+	}
+	return out
+}
+
+// ownFiles are what caisson runs and reads by itself: its program, and what its
+// environment names of certificates and of registries' credentials.
+func ownFiles() (out []string) {
 	if self, err := os.Executable(); err == nil {
 		if _, err := os.Stat(self); err == nil { // it may be gone since it was started
-			out = append(out, hostpath.Input{Path: self})
+			out = append(out, self)
+		}
+	}
+	names := append(filepath.SplitList(os.Getenv("SSL_CERT_DIR")), os.Getenv("SSL_CERT_FILE"), os.Getenv("REGISTRY_AUTH_FILE"))
+	if dir := os.Getenv("DOCKER_CONFIG"); dir != "" {
+		names = append(names, dir+"/config.json")
+	}
+	for _, name := range names {
+		if name == "" {
+			continue
+		}
+		if at, err := files.Absolute(name); err == nil && at != "" {
+			out = append(out, at)
 		}
 	}
 	return out
