@@ -262,9 +262,10 @@ func (s gitSetting) isPlain() bool {
 var programKeys = []string{"askpass", "clean", "cmd", "command", "difffilter", "driver", "editor", "external", "fsmonitor", "gitproxy",
 	"helper", "packobjectshook", "pager", "process", "program", "smudge", "sshcommand", "textconv"}
 
-// isProgram says whether the value begins with the name of a program.
+// isProgram says whether the value begins with the name of a program that git runs by
+// itself. An alias somebody asks for.
 func (s gitSetting) isProgram() bool {
-	return s.section == "pager" || slices.Contains(programKeys, s.key) || strings.HasPrefix(s.value, "!")
+	return s.section == "pager" || s.section != "alias" && slices.Contains(programKeys, s.key)
 }
 
 // gitTarget is a file or directory that a configuration names.

@@ -95,7 +95,7 @@ func ownFiles() (out []string) {
 			out = append(out, self)
 		}
 	}
-	names := append(filepath.SplitList(os.Getenv("SSL_CERT_DIR")), os.Getenv("SSL_CERT_FILE"), os.Getenv("REGISTRY_AUTH_FILE"))
+	names := append(filepath.SplitList(os.Getenv("SSL_CERT_DIR")), os.Getenv("SSL_CERT_FILE"), os.Getenv("REGISTRY_AUTH_FILE"), os.Getenv("DOCKER_CERT_PATH"))
 	if dir := os.Getenv("DOCKER_CONFIG"); dir != "" {
 		names = append(names, dir+"/config.json")
 	}
