@@ -3,8 +3,12 @@
 package hostpath
 
 import (
+	"fmt"
+	"maps"
 	"os"
 	"path"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -23,8 +27,48 @@ func usersConfigs() (out []string) {
 	return out
 }
 
+// variables are settings that git takes from the environment.
+var variables = map[string]gitSetting{
+	"GIT_ASKPASS":         {section: "core", key: "askpass"},
+	"GIT_EDITOR":          {section: "core", key: "editor"},
+	"GIT_EXTERNAL_DIFF":   {section: "diff", key: "external"},
+	"GIT_PAGER":           {section: "core", key: "pager"},
+	"GIT_PROXY_COMMAND":   {section: "core", key: "gitproxy"},
+	"GIT_SEQUENCE_EDITOR": {section: "sequence", key: "editor"},
+	"GIT_SSH_COMMAND":     {section: "core", key: "sshcommand"},
+	"GIT_TEMPLATE_DIR":    {section: "init", key: "templatedir"},
+}
+
+// environmentSettings are these, and those that GIT_CONFIG_COUNT counts.
+func environmentSettings() (out []gitSetting) {
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		if s := variables[name]; os.Getenv(name) != "" {
+			s.value = os.Getenv(name)
+			out = append(out, s)
+		}
+	}
+	n, _ := strconv.Atoi(os.Getenv("GIT_CONFIG_COUNT"))
+	for i := range min(n, maxIncluded) {
+		name, value := os.Getenv(fmt.Sprintf("GIT_CONFIG_KEY_%d", i)), os.Getenv(fmt.Sprintf("GIT_CONFIG_VALUE_%d", i))
+		first, last := strings.IndexByte(name, '.'), strings.LastIndexByte(name, '.')
+		if first < 0 {
+			continue
+		}
+		s := gitSetting{section: strings.ToLower(name[:first]), key: strings.ToLower(name[last+1:]), value: value}
+		if first < last {
+			s.sub = name[first+1 : last]
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
 // configuredByUser keeps what these name in the tree, and those that lie in it.
 func (s *scan) configuredByUser() error {
+	// A file that is included from here has an absolute path, or git takes it for a fault.
+	if err := s.keepTargets(environmentSettings(), "the environment", "/", "", 0); err != nil {
+		return err
+	}
 	for _, name := range usersConfigs() {
 		at, _ := s.locate("/", name)
 		if !path.IsAbs(at) {

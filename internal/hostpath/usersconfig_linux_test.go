@@ -104,3 +104,32 @@ func TestScanUsersConfigOfTheEnvironment(t *testing.T) {
 		})
 	}
 }
+
+// It has settings, too.
+func TestScanSettingsOfTheEnvironment(t *testing.T) {
+	for _, tt := range []struct {
+		variables []string
+		want      string
+	}{
+		{[]string{"GIT_EXTERNAL_DIFF=TREE/bin/diff"}, "keep bin/diff"},
+		{[]string{"GIT_SSH_COMMAND=bin/diff -v"}, "keep bin/diff"},
+		{[]string{"GIT_TEMPLATE_DIR=TREE/bin"}, "keep bin/"},
+		{[]string{"GIT_CONFIG_COUNT=2", "GIT_CONFIG_KEY_0=user.name", "GIT_CONFIG_VALUE_0=x", "GIT_CONFIG_KEY_1=core.hooksPath", "GIT_CONFIG_VALUE_1=bin"}, "keep bin/"},
+		{[]string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=filter.a.b.Clean", "GIT_CONFIG_VALUE_0=sh bin/diff"}, "keep bin/diff"},
+		{[]string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=include.path", "GIT_CONFIG_VALUE_0=TREE/bin/diff"}, "keep bin/diff"},
+	} {
+		name, _, _ := strings.Cut(tt.variables[0], "=") // a "=" in the tree's path is not understood
+		t.Run(name, func(t *testing.T) {
+			src := workspace(t, append(repo(".git"), "bin/diff")...)
+			for _, v := range tt.variables {
+				name, value, _ := strings.Cut(v, "=")
+				t.Setenv(name, strings.ReplaceAll(value, "TREE", src.Real))
+			}
+			ms, err := Scan(t.Context(), src, ScanOptions{Protect: true})
+			must(t, err)
+			if !slices.Contains(brief(ms), tt.want) {
+				t.Errorf("no %q in %q", tt.want, brief(ms))
+			}
+		})
+	}
+}
