@@ -27,7 +27,7 @@ func (b *Sandboxes) Acquire(ctx context.Context, k *Key, name string, c Create) 
 			}
 			return s, err == nil, err
 		}
-		if s, err := b.acquired(ctx, k, l, c.Timeout); s != nil || err != nil {
+		if s, err := l.acquired(ctx, k, c.Timeout); s != nil || err != nil {
 			return s, false, err
 		}
 	}
@@ -35,7 +35,8 @@ func (b *Sandboxes) Acquire(ctx context.Context, k *Key, name string, c Create) 
 
 // acquired waits for a sandbox that is being made or changed; both are nil when
 // it came to nothing, or is gone.
-func (b *Sandboxes) acquired(ctx context.Context, k *Key, l *living, timeout time.Duration) (*Sandbox, error) {
+func (l *managed) acquired(ctx context.Context, k *Key, timeout time.Duration) (*Sandbox, error) {
+	b := l.b
 	if err := l.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -50,9 +51,9 @@ func (b *Sandboxes) acquired(ctx context.Context, k *Key, l *living, timeout tim
 		if err != nil {
 			return nil, err
 		}
-		return b.prolong(ctx, l, d, true)
+		return l.prolong(ctx, d, true)
 	case registry.Paused:
-		return b.resumeFor(ctx, k, l, timeout)
+		return l.resumeFor(ctx, k, timeout)
 	}
 	return nil, nil
 }
@@ -61,13 +62,13 @@ func (b *Sandboxes) acquired(ctx context.Context, k *Key, l *living, timeout tim
 var errNameTaken = sandbox.Errorf(sandbox.ErrConflict, "create sandbox", "there is one with this name")
 
 // named finds a key's sandbox by its name, also one that is being made.
-func (b *Sandboxes) named(k *Key, name string) *living {
+func (b *Sandboxes) named(k *Key, name string) *managed {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.namedLocked(k.ID, name)
 }
 
-func (b *Sandboxes) namedLocked(owner, name string) *living {
+func (b *Sandboxes) namedLocked(owner, name string) *managed {
 	for _, l := range b.all {
 		if l.owner == owner && l.name == name {
 			return l

@@ -34,7 +34,7 @@ type action struct {
 
 	run   *session.Invocation
 	op    *operation.Operation
-	in    *inside
+	in    *running
 	held  sandbox.Posture // of the sandbox
 	log   *logbook
 	once  sync.Once
@@ -62,7 +62,7 @@ func (b *Sandboxes) beginAction(ctx context.Context, k *Key, id string, call *se
 	return a, nil
 }
 
-func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *inside, shown *Inside, id string, call *session.Call, io session.IO) (*action, error) {
+func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *running, shown *Inside, id string, call *session.Call, io session.IO) (*action, error) {
 	if err := refuseEnvironment(call); err != nil {
 		return nil, err
 	}

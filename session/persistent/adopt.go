@@ -26,7 +26,7 @@ const adoptAtOnce = 8
 
 // adoptAll takes over the sandboxes that ran when the last caisson ended. The change
 // of each is held, so that who asks for one waits.
-func (b *Sandboxes) adoptAll(orphans []*living) {
+func (b *Sandboxes) adoptAll(orphans []*managed) {
 	var all sync.WaitGroup
 	slots := make(chan struct{}, adoptAtOnce)
 	for _, l := range orphans {
@@ -34,18 +34,19 @@ func (b *Sandboxes) adoptAll(orphans []*living) {
 		all.Go(func() {
 			defer func() { <-slots }()
 			defer l.unlock()
-			b.adopt(l)
+			l.adopt()
 		})
 	}
 	all.Wait()
 }
 
 // adopt takes over one, or says why it is gone.
-func (b *Sandboxes) adopt(l *living) {
-	in, err := b.takeOver(b.life, l)
+func (l *managed) adopt() {
+	b := l.b
+	in, err := l.takeOver(b.life)
 	switch {
 	case err == nil:
-		b.begin(l, in)
+		l.begin(in)
 		b.tell(l.record(), "adopted")
 		return
 	case b.life.Err() != nil:
@@ -55,7 +56,7 @@ func (b *Sandboxes) adopt(l *living) {
 	if errors.Is(err, sandbox.ErrNotFound) {
 		reason = "caisson was ended while it ran, and it ended before the next one came: by itself, or because nobody came in time"
 	}
-	if err := b.end(context.Background(), l, reason); err != nil {
+	if err := l.end(context.Background(), reason); err != nil {
 		b.o.Notice("sandbox " + l.id + ": " + err.Error())
 	}
 }
@@ -63,11 +64,12 @@ func (b *Sandboxes) adopt(l *living) {
 // takeOver makes a sandbox that runs this process's. Whose it is, what it may do and
 // what it is made of is what the registry and the policy say; nothing of that is
 // asked of the sandbox. It is gone after an error, unless ctx has ended.
-func (b *Sandboxes) takeOver(ctx context.Context, l *living) (_ *inside, err error) {
+func (l *managed) takeOver(ctx context.Context) (_ *running, err error) {
+	b := l.b
 	rec := l.record()
 	r := &session.Invocation{Call: callFor(rec), ID: rec.Life.Run, Kind: policy.StartSandbox, Name: l.id, Reach: rec.Reach, Life: rec.Life}
 	r.Known = rec.Placeholders
-	in := &inside{run: r, before: rec.CPU, used: new(atomic.Int64)}
+	in := &running{run: r, before: rec.CPU, used: new(atomic.Int64)}
 	in.gone, in.leave = context.WithCancelCause(context.Background())
 	in.env = &environment.Environment{Dir: rec.Life.Dir, Search: rec.Life.Search, ImageEnv: rec.Life.Env, Trust: maps.Clone(rec.Life.Trust), Exec: &sandbox.Exec{Dir: rec.Life.Dir}}
 	in.env.Spec = &sandbox.Spec{ID: r.ID, User: rec.Life.User, Limits: rec.Limits, Sudo: rec.Sudo, Outlives: true}
@@ -76,7 +78,7 @@ func (b *Sandboxes) takeOver(ctx context.Context, l *living) (_ *inside, err err
 	if err != nil {
 		return nil, errors.Join(err, in.close(ctx))
 	}
-	if err = b.settleIn(ctx, l, in, far); err == nil {
+	if err = l.settleIn(ctx, in, far); err == nil {
 		return in, nil
 	}
 	if ctx.Err() != nil { // nobody has decided against it
@@ -88,7 +90,7 @@ func (b *Sandboxes) takeOver(ctx context.Context, l *living) (_ *inside, err err
 
 // claimed takes over the sandbox itself, with what it has on the disk, and returns
 // the far end of its wire, if it has one.
-func (b *Sandboxes) claimed(ctx context.Context, in *inside, level string) (*os.File, error) {
+func (b *Sandboxes) claimed(ctx context.Context, in *running, level string) (*os.File, error) {
 	r := in.run
 	d, ok := b.o.Drivers[level]
 	if !ok {
@@ -127,15 +129,16 @@ func (b *Sandboxes) claimed(ctx context.Context, in *inside, level string) (*os.
 
 // settleIn decides what a sandbox that was taken over is, records it, and gives it
 // back what went with its last owner. far is its to close.
-func (b *Sandboxes) settleIn(ctx context.Context, l *living, in *inside, far *os.File) error {
+func (l *managed) settleIn(ctx context.Context, in *running, far *os.File) error {
+	b := l.b
 	r := in.run
-	posture, err := b.redecide(ctx, l, in)
+	posture, err := l.redecide(ctx, in)
 	op, jerr := operation.Begin(context.WithoutCancel(ctx), b.o.Journal, r.Intent)
 	if err = errors.Join(err, jerr); err != nil {
 		if far != nil {
 			far.Close()
 		}
-	} else if err = b.rewire(ctx, l, in, far, op); err == nil {
+	} else if err = l.rewire(ctx, in, far, op); err == nil {
 		in.env.Exec.Env = r.Variables(in.env)
 		if in.client, err = in.connect(ctx); err == nil {
 			err = in.watchable(ctx)
@@ -153,11 +156,12 @@ func (b *Sandboxes) settleIn(ctx context.Context, l *living, in *inside, far *os
 
 // redecide asks the policy, as it is now, for what the sandbox was made by. What
 // would be made of something else today cannot go on as it is.
-func (b *Sandboxes) redecide(ctx context.Context, l *living, in *inside) (sandbox.Posture, error) {
+func (l *managed) redecide(ctx context.Context, in *running) (sandbox.Posture, error) {
+	b := l.b
 	r, rec := in.run, l.record()
 	none := rec.Posture
 	r.Intent = audit.Intent{Actor: rec.Actor, Account: rec.Owner, Kind: "adopt_sandbox", Sandbox: l.id, Isolation: rec.Isolation}
-	k, err := b.ownerOf(ctx, l)
+	k, err := l.ownerOf(ctx)
 	if err != nil {
 		return none, err
 	}
@@ -199,7 +203,8 @@ func (b *Sandboxes) redecide(ctx context.Context, l *living, in *inside) (sandbo
 // rewire puts a router at the far end of the sandbox's wire, which lets through what
 // the policy says now. Where that cannot be had (a secret that is not there any more,
 // say) the network stays closed, and that is said.
-func (b *Sandboxes) rewire(ctx context.Context, l *living, in *inside, far *os.File, op *operation.Operation) error {
+func (l *managed) rewire(ctx context.Context, in *running, far *os.File, op *operation.Operation) error {
+	b := l.b
 	r, wired := in.run, l.record().Wired
 	if wired != (far != nil) {
 		if far != nil {

@@ -22,7 +22,7 @@ func (b *Sandboxes) Find(ctx context.Context, id string) (*Sandbox, *Key, error)
 	if l == nil || !l.there() {
 		return nil, nil, sandbox.Errorf(sandbox.ErrNotFound, "sandbox "+sandbox.Quoted(sandbox.Clip(id, 64)), "there is none")
 	}
-	k, err := b.ownerOf(ctx, l)
+	k, err := l.ownerOf(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -33,7 +33,7 @@ func (b *Sandboxes) Find(ctx context.Context, id string) (*Sandbox, *Key, error)
 // meant must not call Sandboxes but for Token.
 func (b *Sandboxes) Search(ctx context.Context, meant func(*Sandbox) bool) (*Sandbox, *Key, error) {
 	b.mu.Lock()
-	all := make([]*living, 0, len(b.all))
+	all := make([]*managed, 0, len(b.all))
 	for _, l := range b.all {
 		all = append(all, l)
 	}
@@ -43,7 +43,7 @@ func (b *Sandboxes) Search(ctx context.Context, meant func(*Sandbox) bool) (*San
 			continue
 		}
 		if rec := l.record(); meant(rec) {
-			k, err := b.ownerOf(ctx, l)
+			k, err := l.ownerOf(ctx)
 			return rec, k, err
 		}
 	}
@@ -52,7 +52,7 @@ func (b *Sandboxes) Search(ctx context.Context, meant func(*Sandbox) bool) (*San
 
 // there says that it was made and has neither ended nor begun to end: who hears
 // that it is gone and asks about it is told the same.
-func (l *living) there() bool {
+func (l *managed) there() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.rec.State
@@ -61,7 +61,8 @@ func (l *living) there() bool {
 
 // ownerOf is the key that l belongs to, which may be revoked by now: its
 // sandboxes live until their time is over.
-func (b *Sandboxes) ownerOf(ctx context.Context, l *living) (*Key, error) {
+func (l *managed) ownerOf(ctx context.Context) (*Key, error) {
+	b := l.b
 	if l.owner == GivenKey {
 		return &Key{ID: GivenKey, Name: GivenKey}, nil
 	}

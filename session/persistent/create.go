@@ -230,7 +230,7 @@ func (b *Sandboxes) createFrom(ctx context.Context, k *Key, name string, c Creat
 		return nil, err
 	}
 	defer l.unlock()
-	in, a, err := b.boot(ctx, l, g, r, kept)
+	in, a, err := l.boot(ctx, g, r, kept)
 	if err == nil {
 		if err = in.canPause(rec.OnTimeout); err != nil {
 			err = errors.Join(err, in.close(ctx))
@@ -253,7 +253,7 @@ func (b *Sandboxes) createFrom(ctx context.Context, k *Key, name string, c Creat
 		b.drop(l)
 		return nil, errors.Join(err, in.close(ctx))
 	}
-	b.begin(l, in)
+	l.begin(in)
 	rec = l.record()
 	b.tell(rec, "created")
 	return rec, nil
@@ -265,7 +265,8 @@ func (g *grant) starting(rec *registry.Sandbox, call *session.Call) *session.Inv
 }
 
 // begin lets a sandbox that was started go on by itself. The caller holds change.
-func (b *Sandboxes) begin(l *living, in *inside) {
+func (l *managed) begin(in *running) {
+	b := l.b
 	l.mu.Lock()
 	l.in, l.used = in, b.o.Clock.Now()
 	l.readSoon()
@@ -273,14 +274,14 @@ func (b *Sandboxes) begin(l *living, in *inside) {
 		s.soon()
 	}
 	l.mu.Unlock()
-	b.work.Go(func() { b.watch(l, in) })
+	b.work.Go(func() { l.watch(in) })
 	l.survive()
 	l.arm()
 }
 
 // reserve takes a place for the sandbox of a call; its change is held.
-func (b *Sandboxes) reserve(g *grant, rec *registry.Sandbox, r *session.Invocation) (*living, error) {
-	l := newLiving(b, rec)
+func (b *Sandboxes) reserve(g *grant, rec *registry.Sandbox, r *session.Invocation) (*managed, error) {
+	l := newManaged(b, rec)
 	v, _ := r.Verdict()        // what goes wrong goes wrong in admit
 	l.reserved = v.Plan.Limits // none where it will be refused
 	l.change <- struct{}{}
@@ -292,7 +293,7 @@ func (b *Sandboxes) reserve(g *grant, rec *registry.Sandbox, r *session.Invocati
 	if rec.Name != "" && b.namedLocked(rec.Owner, rec.Name) != nil {
 		return nil, errNameTaken
 	}
-	if err := b.fits(g.profile.Quota, l, l.reserved, registry.Running); err != nil {
+	if err := l.fits(g.profile.Quota, l.reserved, registry.Running); err != nil {
 		return nil, err
 	}
 	b.all[l.id] = l
@@ -300,7 +301,7 @@ func (b *Sandboxes) reserve(g *grant, rec *registry.Sandbox, r *session.Invocati
 }
 
 // drop gives the place back.
-func (b *Sandboxes) drop(l *living) {
+func (b *Sandboxes) drop(l *managed) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.all, l.id)

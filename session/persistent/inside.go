@@ -31,7 +31,7 @@ type Inside struct {
 	sudo  bool // its programs may be root
 }
 
-func (in *inside) show(client *guest.Client) *Inside {
+func (in *running) show(client *guest.Client) *Inside {
 	return &Inside{
 		agent: client, User: in.env.Spec.User, Dir: in.env.Dir, Env: slices.Clone(in.env.Exec.Env), Gone: in.gone.Done(),
 		sudo: in.env.Spec.Sudo,
@@ -40,7 +40,7 @@ func (in *inside) show(client *guest.Client) *Inside {
 
 // enterBox finds a key's sandbox, wakes it where it is to be woken, and counts
 // whoever called as its user until leave.
-func (b *Sandboxes) enterBox(ctx context.Context, k *Key, id string) (*living, *inside, *Inside, error) {
+func (b *Sandboxes) enterBox(ctx context.Context, k *Key, id string) (*managed, *running, *Inside, error) {
 	l, err := b.find(ctx, k, id)
 	if err != nil {
 		return nil, nil, nil, err
@@ -49,7 +49,7 @@ func (b *Sandboxes) enterBox(ctx context.Context, k *Key, id string) (*living, *
 		if in, client := l.use(); client != nil {
 			return l, in, in.show(client), nil
 		}
-		if err := b.ready(ctx, k, l); err != nil {
+		if err := l.ready(ctx, k); err != nil {
 			return nil, nil, nil, err
 		}
 	}
@@ -59,7 +59,7 @@ func (b *Sandboxes) enterBox(ctx context.Context, k *Key, id string) (*living, *
 // ready makes a sandbox ready that is paused, or on its way to or from it, or whose
 // agent is lost. Where that fails, it has failed for all who wait by then: each try
 // may take its time, and who wants to end the sandbox waits in the same row.
-func (b *Sandboxes) ready(ctx context.Context, k *Key, l *living) error {
+func (l *managed) ready(ctx context.Context, k *Key) error {
 	l.mu.Lock()
 	tries := l.tries
 	l.mu.Unlock()
@@ -73,7 +73,7 @@ func (b *Sandboxes) ready(ctx context.Context, k *Key, l *living) error {
 	if now != tries {
 		return err
 	}
-	if err = b.wake(ctx, k, l, false); err == nil {
+	if err = l.wake(ctx, k, false); err == nil {
 		err = l.reconnect(ctx)
 	}
 	if err != nil {
@@ -86,7 +86,7 @@ func (b *Sandboxes) ready(ctx context.Context, k *Key, l *living) error {
 
 // use counts an action that begins; both are nil when the sandbox does not run, or
 // its agent is lost.
-func (l *living) use() (*inside, *guest.Client) {
+func (l *managed) use() (*running, *guest.Client) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.in == nil || l.in.client.Lost() != nil {
@@ -98,7 +98,7 @@ func (l *living) use() (*inside, *guest.Client) {
 }
 
 // unuse counts one that ended.
-func (l *living) unuse() {
+func (l *managed) unuse() {
 	l.mu.Lock()
 	l.busy--
 	l.used = l.b.o.Clock.Now()

@@ -41,11 +41,12 @@ func (b *Sandboxes) reset(ctx context.Context, k *Key, id string, d time.Duratio
 		return nil, err
 	}
 	defer l.unlock()
-	return b.prolong(ctx, l, d, extend)
+	return l.prolong(ctx, d, extend)
 }
 
 // prolong is reset for who holds change.
-func (b *Sandboxes) prolong(ctx context.Context, l *living, d time.Duration, extend bool) (*Sandbox, error) {
+func (l *managed) prolong(ctx context.Context, d time.Duration, extend bool) (*Sandbox, error) {
+	b := l.b
 	rec := l.record()
 	ends := b.o.Clock.Now().Add(d)
 	switch {
@@ -72,7 +73,7 @@ func (b *Sandboxes) prolong(ctx context.Context, l *living, d time.Duration, ext
 }
 
 // due is when its time is over: zero is never. The caller holds mu.
-func (l *living) due() time.Time {
+func (l *managed) due() time.Time {
 	if l.rec.State != registry.Running {
 		return time.Time{}
 	}
@@ -86,7 +87,7 @@ func (l *living) due() time.Time {
 }
 
 // arm sets its timer anew.
-func (l *living) arm() {
+func (l *managed) arm() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.alarm != nil {
@@ -101,7 +102,7 @@ func (l *living) arm() {
 }
 
 // expire does what is to happen when its time is over, if it is.
-func (l *living) expire() {
+func (l *managed) expire() {
 	b := l.b
 	if !b.hold() {
 		return // Close ends it
@@ -125,7 +126,7 @@ func (l *living) expire() {
 	}
 	ctx := context.Background()
 	if outlived(rec, now) { // it could never go on
-		if err := b.endFor(ctx, l, session.TimedOut(rec.Limits)); err != nil {
+		if err := l.endFor(ctx, session.TimedOut(rec.Limits)); err != nil {
 			b.o.Notice("sandbox " + l.id + ": " + err.Error())
 		}
 		return
@@ -135,14 +136,14 @@ func (l *living) expire() {
 		reason = fmt.Sprintf("it went unused for %s", rec.Idle)
 	}
 	if rec.OnTimeout != registry.Kill {
-		err := b.pause(ctx, l, rec.OnTimeout, reason)
+		err := l.pause(ctx, rec.OnTimeout, reason)
 		if err == nil {
 			return
 		}
 		reason += ", and it could not be paused: " + err.Error()
 		b.o.Notice("sandbox " + l.id + ": " + reason)
 	}
-	if err := b.end(ctx, l, reason); err != nil {
+	if err := l.end(ctx, reason); err != nil {
 		b.o.Notice("sandbox " + l.id + ": " + err.Error())
 	}
 }

@@ -51,7 +51,7 @@ func (b *Sandboxes) pauseAs(ctx context.Context, k *Key, id string, how registry
 	case registry.Paused:
 		return nil, sandbox.Errorf(sandbox.ErrConflict, "pause sandbox "+id, "it is paused already")
 	}
-	if err := b.pause(ctx, l, how, "its owner paused it"); err != nil {
+	if err := l.pause(ctx, how, "its owner paused it"); err != nil {
 		return nil, err
 	}
 	return l.record(), nil
@@ -62,7 +62,7 @@ func cannotPause(level string) error {
 }
 
 // canPause refuses a pause that the level has not.
-func (in *inside) canPause(how registry.Action) error {
+func (in *running) canPause(how registry.Action) error {
 	level := in.run.Plan.Isolation
 	switch _, files := in.box.(sandbox.FileSnapshotter); {
 	case how == registry.PauseFiles && !(files && in.caps.Snapshot):
@@ -75,7 +75,8 @@ func (in *inside) canPause(how registry.Action) error {
 
 // pause stops a sandbox that runs, with its memory or without. The caller holds
 // change. After an error it runs on, or has ended.
-func (b *Sandboxes) pause(ctx context.Context, l *living, how registry.Action, reason string) error {
+func (l *managed) pause(ctx context.Context, how registry.Action, reason string) error {
+	b := l.b
 	// Half a pause would be neither: it is not given up with its caller.
 	ctx = context.WithoutCancel(ctx)
 	l.mu.Lock()
@@ -91,7 +92,7 @@ func (b *Sandboxes) pause(ctx context.Context, l *living, how registry.Action, r
 		return err
 	}
 	if rec := l.record(); !rec.Waits {
-		leave, err := b.placeAmongPaused(in.grant.profile.Quota, l)
+		leave, err := l.placeAmongPaused(in.grant.profile.Quota)
 		if err != nil {
 			return err
 		}
@@ -101,7 +102,7 @@ func (b *Sandboxes) pause(ctx context.Context, l *living, how registry.Action, r
 	return operation.Perform(ctx, b.o.Journal, intent, func(ctx context.Context, _ *operation.Operation) (*sandbox.Result, error) {
 		// Before it stands still: afterwards the level may have nothing to ask.
 		cpu := in.spent(ctx)
-		err := b.stop(ctx, l, in, how, func(s *registry.Sandbox) {
+		err := l.stop(ctx, in, how, func(s *registry.Sandbox) {
 			s.State, s.CPU, s.Ran, s.Life = registry.Paused, cpu, s.RanUntil(b.o.Clock.Now()), nil
 			s.Boots = how == registry.PauseFiles
 		})
@@ -114,7 +115,8 @@ func (b *Sandboxes) pause(ctx context.Context, l *living, how registry.Action, r
 
 // placeAmongPaused takes a place of the quota for a sandbox that is about to be
 // paused, until leave: by then its state says so, or it is not.
-func (b *Sandboxes) placeAmongPaused(q Quota, l *living) (leave func(), _ error) {
+func (l *managed) placeAmongPaused(q Quota) (leave func(), _ error) {
+	b := l.b
 	mark := func(pausing bool) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -122,7 +124,7 @@ func (b *Sandboxes) placeAmongPaused(q Quota, l *living) (leave func(), _ error)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if err := b.fits(q, l, l.record().Limits, registry.Paused); err != nil {
+	if err := l.fits(q, l.record().Limits, registry.Paused); err != nil {
 		return nil, err
 	}
 	mark(true)
@@ -130,7 +132,7 @@ func (b *Sandboxes) placeAmongPaused(q Quota, l *living) (leave func(), _ error)
 }
 
 // stop is the pause itself; paused changes the record to say so.
-func (b *Sandboxes) stop(ctx context.Context, l *living, in *inside, how registry.Action, paused func(*registry.Sandbox)) error {
+func (l *managed) stop(ctx context.Context, in *running, how registry.Action, paused func(*registry.Sandbox)) error {
 	snap, snaps := in.box.(sandbox.Snapshotter)
 	freeze, freezes := in.box.(sandbox.Pauser)
 	switch {
@@ -139,27 +141,27 @@ func (b *Sandboxes) stop(ctx context.Context, l *living, in *inside, how registr
 		if !ok {
 			return in.canPause(how)
 		}
-		return b.writeDown(ctx, l, in, files.SnapshotFiles, paused)
+		return l.writeDown(ctx, in, files.SnapshotFiles, paused)
 	case in.caps.Snapshot && snaps:
-		return b.writeDown(ctx, l, in, func(ctx context.Context, dir string) error { return snap.Snapshot(ctx, dir, true) }, paused)
+		return l.writeDown(ctx, in, func(ctx context.Context, dir string) error { return snap.Snapshot(ctx, dir, true) }, paused)
 	case in.caps.Pause && freezes:
 		if err := freeze.Pause(ctx); err != nil {
 			return err
 		}
 		if err := l.keep(ctx, paused); err != nil {
 			if undo := freeze.Resume(ctx); undo != nil {
-				return errors.Join(err, undo, b.end(ctx, l, "it could neither be paused nor go on"))
+				return errors.Join(err, undo, l.end(ctx, "it could neither be paused nor go on"))
 			}
 			return err
 		}
-		b.leave(l, in, true)
+		l.leave(in, true)
 		return nil
 	}
 	return cannotPause(in.run.Plan.Isolation)
 }
 
 // leave lets nobody use a running sandbox any more.
-func (b *Sandboxes) leave(l *living, in *inside, frozen bool) {
+func (l *managed) leave(in *running, frozen bool) {
 	l.mu.Lock()
 	l.in = nil
 	if frozen {
@@ -174,12 +176,13 @@ func (b *Sandboxes) leave(l *living, in *inside, frozen bool) {
 // writeDown pauses a sandbox by a snapshot. The row that says so is written when
 // the snapshot is whole and before the sandbox is taken away, so that a daemon
 // that is killed has one or the other.
-func (b *Sandboxes) writeDown(ctx context.Context, l *living, in *inside, write func(context.Context, string) error, paused func(*registry.Sandbox)) error {
+func (l *managed) writeDown(ctx context.Context, in *running, write func(context.Context, string) error, paused func(*registry.Sandbox)) error {
+	b := l.b
 	kept, dir, err := b.newKept()
 	if err != nil {
 		return err
 	}
-	b.leave(l, in, true)
+	l.leave(in, true)
 	err = write(ctx, dir)
 	if err == nil {
 		err = l.keep(ctx, func(s *registry.Sandbox) { paused(s); s.Kept = kept })
@@ -189,7 +192,7 @@ func (b *Sandboxes) writeDown(ctx context.Context, l *living, in *inside, write 
 	l.mu.Unlock()
 	if err != nil {
 		// Whether it would go on is not known.
-		return errors.Join(err, b.dropKept(kept), in.run.Undo.Run(ctx), b.end(ctx, l, "it could not be paused: "+err.Error()))
+		return errors.Join(err, b.dropKept(kept), in.run.Undo.Run(ctx), l.end(ctx, "it could not be paused: "+err.Error()))
 	}
 	err = in.run.Undo.Run(ctx)
 	b.tellFound(l.id, in.run.Found())
@@ -212,7 +215,7 @@ func (b *Sandboxes) Resume(ctx context.Context, k *Key, id string, timeout time.
 	if l.state() == registry.Running {
 		return nil, sandbox.Errorf(sandbox.ErrConflict, "resume sandbox "+id, "it runs")
 	}
-	return b.resumeFor(ctx, k, l, timeout)
+	return l.resumeFor(ctx, k, timeout)
 }
 
 // Connect extends a sandbox that runs, as Extend does, and resumes one that is
@@ -227,7 +230,7 @@ func (b *Sandboxes) Connect(ctx context.Context, k *Key, id string, timeout time
 	}
 	defer l.unlock()
 	if l.state() == registry.Paused {
-		s, err = b.resumeFor(ctx, k, l, timeout)
+		s, err = l.resumeFor(ctx, k, timeout)
 		return s, err == nil, err
 	}
 	g, err := b.grant(k)
@@ -238,12 +241,13 @@ func (b *Sandboxes) Connect(ctx context.Context, k *Key, id string, timeout time
 	if err != nil {
 		return nil, false, err
 	}
-	s, err = b.prolong(ctx, l, d, true)
+	s, err = l.prolong(ctx, d, true)
 	return s, false, err
 }
 
 // resumeFor resumes a sandbox with a new lifetime. The caller holds change.
-func (b *Sandboxes) resumeFor(ctx context.Context, k *Key, l *living, timeout time.Duration) (*Sandbox, error) {
+func (l *managed) resumeFor(ctx context.Context, k *Key, timeout time.Duration) (*Sandbox, error) {
+	b := l.b
 	g, err := b.grant(k)
 	if err != nil {
 		return nil, err
@@ -258,7 +262,7 @@ func (b *Sandboxes) resumeFor(ctx context.Context, k *Key, l *living, timeout ti
 	l.mu.Lock()
 	l.rec.Lifetime = d
 	l.mu.Unlock()
-	if err := b.wake(ctx, k, l, true); err != nil {
+	if err := l.wake(ctx, k, true); err != nil {
 		return nil, err
 	}
 	return l.record(), nil
@@ -266,7 +270,8 @@ func (b *Sandboxes) resumeFor(ctx context.Context, k *Key, l *living, timeout ti
 
 // wake resumes a paused sandbox that wants to be, or that its owner wants to. The
 // caller holds change.
-func (b *Sandboxes) wake(ctx context.Context, k *Key, l *living, asked bool) error {
+func (l *managed) wake(ctx context.Context, k *Key, asked bool) error {
+	b := l.b
 	// Who asked may be anybody who knows a public port. That they go away is no
 	// reason for a sandbox that is half awake to end.
 	ctx = context.WithoutCancel(ctx)
@@ -285,7 +290,7 @@ func (b *Sandboxes) wake(ctx context.Context, k *Key, l *living, asked bool) err
 	}
 	b.mu.Lock()
 	if err = b.enter(); err == nil {
-		err = b.fits(g.profile.Quota, l, rec.Limits, registry.Running)
+		err = l.fits(g.profile.Quota, rec.Limits, registry.Running)
 	}
 	if err == nil {
 		l.markWaking(true) // in one step with the count, as for pausing
@@ -295,7 +300,7 @@ func (b *Sandboxes) wake(ctx context.Context, k *Key, l *living, asked bool) err
 		return err
 	}
 	defer l.markWaking(false)
-	in, err := b.goOn(ctx, l, g, rec)
+	in, err := l.goOn(ctx, g, rec)
 	if err != nil {
 		return err
 	}
@@ -313,25 +318,26 @@ func (b *Sandboxes) wake(ctx context.Context, k *Key, l *living, asked bool) err
 	})
 	if err != nil {
 		if rec.Kept == "" {
-			return errors.Join(err, b.end(ctx, l, "that it was resumed could not be written down"))
+			return errors.Join(err, l.end(ctx, "that it was resumed could not be written down"))
 		}
 		return errors.Join(err, in.close(ctx)) // what it was is still there
 	}
-	b.begin(l, in)
+	l.begin(in)
 	b.tell(l.record(), "resumed")
 	return b.dropKept(rec.Kept)
 }
 
-func (l *living) markWaking(waking bool) {
+func (l *managed) markWaking(waking bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.waking = waking
 }
 
 // goOn has the sandbox itself go on.
-func (b *Sandboxes) goOn(ctx context.Context, l *living, g *grant, rec *registry.Sandbox) (*inside, error) {
+func (l *managed) goOn(ctx context.Context, g *grant, rec *registry.Sandbox) (*running, error) {
+	b := l.b
 	if rec.Kept != "" {
-		in, _, err := b.boot(ctx, l, g, g.starting(rec, callFor(rec)), b.keptPath(rec.Kept))
+		in, _, err := l.boot(ctx, g, g.starting(rec, callFor(rec)), b.keptPath(rec.Kept))
 		return in, err
 	}
 	l.mu.Lock()
@@ -350,7 +356,7 @@ func (b *Sandboxes) goOn(ctx context.Context, l *living, g *grant, rec *registry
 		in.client, err = in.connect(ctx)
 	}
 	if err != nil {
-		return nil, errors.Join(err, b.end(ctx, l, "it could not be resumed: "+err.Error()))
+		return nil, errors.Join(err, l.end(ctx, "it could not be resumed: "+err.Error()))
 	}
 	l.mu.Lock()
 	l.frozen = nil

@@ -156,7 +156,8 @@ func (b *Sandboxes) grant(k *Key) (*grant, error) {
 
 // fits says whether the quota of its owner has room for l in state with limits,
 // in one step with the count. The caller holds b.mu.
-func (b *Sandboxes) fits(q Quota, l *living, limits sandbox.Limits, state registry.State) error {
+func (l *managed) fits(q Quota, limits sandbox.Limits, state registry.State) error {
+	b := l.b
 	running, paused, cpus, memory, disk := 0, 0, limits.CPUs, limits.Memory, limits.Disk+limits.Tmp+b.written[l.owner]
 	for _, other := range b.all {
 		if other == l || other.owner != l.owner {

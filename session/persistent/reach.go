@@ -42,7 +42,7 @@ func (b *Sandboxes) SetNetwork(ctx context.Context, k *Key, id string, w Network
 		return nil, l.gone()
 	}
 	// Half a change would be neither: it is not given up with its caller.
-	if err := b.setNetwork(context.WithoutCancel(ctx), l, g, &registry.Reach{Allow: w.Allow, Deny: w.Deny, None: w.None}); err != nil {
+	if err := l.setNetwork(context.WithoutCancel(ctx), g, &registry.Reach{Allow: w.Allow, Deny: w.Deny, None: w.None}); err != nil {
 		return nil, err
 	}
 	b.tell(l.record(), "network")
@@ -50,7 +50,8 @@ func (b *Sandboxes) SetNetwork(ctx context.Context, k *Key, id string, w Network
 }
 
 // setNetwork decides, records and carries out one change. The caller holds change.
-func (b *Sandboxes) setNetwork(ctx context.Context, l *living, g *grant, reach *registry.Reach) error {
+func (l *managed) setNetwork(ctx context.Context, g *grant, reach *registry.Reach) error {
+	b := l.b
 	rec := l.record()
 	r := &session.Invocation{Session: g.session, Call: session.Reaching(callFor(rec), reach), ID: l.id, Kind: policy.StartSandbox}
 	v, err := r.Decide()
@@ -70,19 +71,19 @@ func (b *Sandboxes) setNetwork(ctx context.Context, l *living, g *grant, reach *
 		for _, s := range plan.Secrets {
 			r.Intent.Secrets = append(r.Intent.Secrets, s.Name)
 		}
-		if err := l.fits(plan); err != nil {
+		if err := l.checkReach(plan); err != nil {
 			return r.Failed(ctx, err)
 		}
 	}
 	r.Intent.Network = plan.String()
 	return operation.Perform(ctx, b.o.Journal, r.Intent, func(ctx context.Context, _ *operation.Operation) (*sandbox.Result, error) {
-		return nil, b.carryNetwork(ctx, l, plan, reach)
+		return nil, l.carryNetwork(ctx, plan, reach)
 	})
 }
 
-// fits refuses a network whose secrets, or whose ended TLS, have no place in the
+// checkReach refuses a network whose secrets, or whose ended TLS, have no place in the
 // environment of a sandbox: its policy had none of them when it was made.
-func (l *living) fits(plan *policy.PlanNetwork) error {
+func (l *managed) checkReach(plan *policy.PlanNetwork) error {
 	l.mu.Lock()
 	in, have := l.in, l.rec.Placeholders
 	if in == nil {
@@ -110,7 +111,7 @@ func (l *living) fits(plan *policy.PlanNetwork) error {
 
 // carryNetwork writes the change down, so that nothing else is in force when the
 // sandbox goes on, and tells the router.
-func (b *Sandboxes) carryNetwork(ctx context.Context, l *living, plan *policy.PlanNetwork, reach *registry.Reach) error {
+func (l *managed) carryNetwork(ctx context.Context, plan *policy.PlanNetwork, reach *registry.Reach) error {
 	l.mu.Lock()
 	in := l.in
 	if in == nil {

@@ -74,7 +74,7 @@ func (b *Sandboxes) Readings(ctx context.Context, k *Key, id string, since time.
 }
 
 // read takes one reading, if the sandbox runs and can say.
-func (l *living) read(ctx context.Context) {
+func (l *managed) read(ctx context.Context) {
 	l.mu.Lock()
 	in := l.in
 	l.mu.Unlock()
@@ -96,7 +96,7 @@ func (l *living) read(ctx context.Context) {
 }
 
 // readSoon sets the timer of the next reading. The caller holds mu.
-func (l *living) readSoon() {
+func (l *managed) readSoon() {
 	if l.reading != nil {
 		l.reading()
 		l.reading = nil

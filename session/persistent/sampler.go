@@ -24,8 +24,8 @@ const (
 // sampler has the guard of a sandbox that lives on read what it uses, while it
 // runs. Only its timer's goroutine uses what changes in it.
 type sampler struct {
-	l        *living
-	in       *inside
+	l        *managed
+	in       *running
 	guard    *session.Guard
 	every    time.Duration
 	read     time.Time // when use was last read
@@ -33,7 +33,7 @@ type sampler struct {
 }
 
 // newSampler is nil where nothing depends on what the sandbox uses.
-func newSampler(l *living, in *inside) *sampler {
+func newSampler(l *managed, in *running) *sampler {
 	s := &sampler{l: l, in: in, read: l.b.o.Clock.Now(), reported: map[policy.WatchRule]time.Time{}}
 	s.guard = &session.Guard{Limits: in.run.Plan.Limits, Rules: in.run.Plan.Watch, End: in.leave, Report: s.report}
 	if s.every = s.guard.Every(); s.every == 0 {
@@ -42,7 +42,7 @@ func newSampler(l *living, in *inside) *sampler {
 	return s
 }
 
-// soon sets the timer of the next sample. The caller holds the living's mu.
+// soon sets the timer of the next sample. The caller holds the sandbox's mu.
 func (s *sampler) soon() {
 	l := s.l
 	if l.silent || l.in != s.in || s.in.gone.Err() != nil {
@@ -96,7 +96,7 @@ func (b *Sandboxes) note(in audit.Intent, res *sandbox.Result) error {
 
 // usage reads what the sandbox uses. CPU time is that since it was made, pauses
 // before this start of it included.
-func (in *inside) usage(ctx context.Context) (sandbox.Usage, error) {
+func (in *running) usage(ctx context.Context) (sandbox.Usage, error) {
 	u, err := session.ReadUsage(ctx, in.box)
 	if err == nil && u.CPU != nil {
 		all := in.before + *u.CPU
@@ -108,7 +108,7 @@ func (in *inside) usage(ctx context.Context) (sandbox.Usage, error) {
 
 // spent is the CPU time that a sandbox has used since it was made, as far as it is
 // known.
-func (in *inside) spent(ctx context.Context) time.Duration {
+func (in *running) spent(ctx context.Context) time.Duration {
 	if u, err := in.usage(ctx); err == nil && u.CPU != nil {
 		return *u.CPU
 	}
@@ -117,7 +117,7 @@ func (in *inside) spent(ctx context.Context) time.Duration {
 
 // watchable refuses rules about what the level does not measure here: they would
 // never fire.
-func (in *inside) watchable(ctx context.Context) error { return in.run.Watchable(ctx, in.usage) }
+func (in *running) watchable(ctx context.Context) error { return in.run.Watchable(ctx, in.usage) }
 
 // bound lets a sandbox's time end no later than its wall limit, which counts the
 // time that it runs, from when it was made.
@@ -137,7 +137,7 @@ func outlived(s *registry.Sandbox, now time.Time) bool {
 
 // endingOf is the ending that a sandbox has to be left for; nil for any other
 // cause, and for none.
-func endingOf(in *inside) *session.Ending {
+func endingOf(in *running) *session.Ending {
 	var e *session.Ending
 	if in != nil && errors.As(context.Cause(in.gone), &e) {
 		return e

@@ -124,7 +124,7 @@ type Sandboxes struct {
 
 	mu     sync.Mutex
 	closed bool
-	all    map[string]*living
+	all    map[string]*managed
 	grants map[grantName]*grant
 	// writing counts snapshots that are being written, by their key.
 	writing map[string]int
@@ -160,7 +160,7 @@ func OpenSandboxes(ctx context.Context, o SandboxesOptions) (*Sandboxes, error) 
 		return nil, err
 	}
 	o.Journal = writes
-	b := &Sandboxes{o: o, writes: writes, all: map[string]*living{}, grants: map[grantName]*grant{}, writing: map[string]int{}, written: map[string]int64{}}
+	b := &Sandboxes{o: o, writes: writes, all: map[string]*managed{}, grants: map[grantName]*grant{}, writing: map[string]int{}, written: map[string]int64{}}
 	b.life, b.finish = context.WithCancel(context.Background())
 	claim := claimName
 	if o.Private {
@@ -199,9 +199,9 @@ func (b *Sandboxes) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var orphans, waiting []*living
+	var orphans, waiting []*managed
 	for _, rec := range left {
-		l := newLiving(b, rec)
+		l := newManaged(b, rec)
 		switch {
 		case rec.State == registry.Paused && rec.Kept != "":
 		case rec.State == registry.Running && rec.Life != nil && !b.o.Private:
@@ -265,7 +265,7 @@ func (b *Sandboxes) Close(ctx context.Context) error {
 	b.closed = true
 	b.forgetting()
 	b.sweeping()
-	var left []*living
+	var left []*managed
 	for _, l := range b.all {
 		left = append(left, l)
 	}
@@ -284,7 +284,7 @@ func (b *Sandboxes) Close(ctx context.Context) error {
 		ending.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			err := b.shutDown(ctx, l)
+			err := l.shutDown(ctx)
 			mu.Lock()
 			defer mu.Unlock()
 			errs = append(errs, err)
@@ -334,7 +334,7 @@ func unended(ids []string) error {
 }
 
 // shutDown ends l if it runs.
-func (b *Sandboxes) shutDown(ctx context.Context, l *living) error {
+func (l *managed) shutDown(ctx context.Context) error {
 	if err := l.lock(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
@@ -346,15 +346,15 @@ func (b *Sandboxes) shutDown(ctx context.Context, l *living) error {
 		return nil // it never ran, or is kept on the disk
 	}
 	if l.stays() {
-		return b.letGo(ctx, l)
+		return l.letGo(ctx)
 	}
 	if l.suspends() {
-		err := b.suspend(ctx, l)
+		err := l.suspend(ctx)
 		if err == nil || l.state() == registry.Ended {
 			return err
 		}
 	}
-	return b.end(ctx, l, "caisson was stopped")
+	return l.end(ctx, "caisson was stopped")
 }
 
 // enter says whether new work may begin.
@@ -366,7 +366,7 @@ func (b *Sandboxes) enter() error {
 }
 
 // find returns a key's sandbox.
-func (b *Sandboxes) find(ctx context.Context, k *Key, id string) (*living, error) {
+func (b *Sandboxes) find(ctx context.Context, k *Key, id string) (*managed, error) {
 	b.mu.Lock()
 	l := b.all[id]
 	b.mu.Unlock()
@@ -404,5 +404,5 @@ func (b *Sandboxes) Kill(ctx context.Context, k *Key, id string) error {
 	if l.state() == registry.Ended {
 		return l.gone()
 	}
-	return b.end(ctx, l, "it was killed by its owner")
+	return l.end(ctx, "it was killed by its owner")
 }

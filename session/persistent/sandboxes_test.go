@@ -344,7 +344,7 @@ func testPages(t *testing.T, h *home) {
 		if i%5 == 0 {
 			state = registry.Paused
 		}
-		l := newLiving(h.Sandboxes, &registry.Sandbox{ID: id, Owner: h.key.ID, State: state, Created: now.Add(time.Duration(i/2) * time.Second)})
+		l := newManaged(h.Sandboxes, &registry.Sandbox{ID: id, Owner: h.key.ID, State: state, Created: now.Add(time.Duration(i/2) * time.Second)})
 		h.all[id] = l
 		defer delete(h.all, id)
 	}

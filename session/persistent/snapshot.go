@@ -46,7 +46,7 @@ func (b *Sandboxes) Snapshot(ctx context.Context, k *Key, id, name string) (*Sna
 	}
 	defer l.unlock()
 	s := &Snapshot{ID: registry.NewID("s", 20), Owner: k.ID, Name: name, Created: b.o.Clock.Now()}
-	if s.Kept, err = b.copyDown(ctx, l, "snapshot_sandbox"); err != nil {
+	if s.Kept, err = l.copyDown(ctx, "snapshot_sandbox"); err != nil {
 		return nil, err
 	}
 	s.Sandbox = l.record()
@@ -146,7 +146,8 @@ func (b *Sandboxes) snapshotPlace(ctx context.Context, k *Key, most int) (leave 
 
 // copyDown writes a running sandbox into a directory of its own. The caller holds
 // change, and has the directory.
-func (b *Sandboxes) copyDown(ctx context.Context, l *living, kind string) (kept string, err error) {
+func (l *managed) copyDown(ctx context.Context, kind string) (kept string, err error) {
+	b := l.b
 	ctx = context.WithoutCancel(ctx)
 	l.mu.Lock()
 	in, rec := l.in, l.rec
@@ -260,7 +261,7 @@ func (b *Sandboxes) Fork(ctx context.Context, k *Key, id string, count int, time
 		return nil, err
 	}
 	s := &Snapshot{Owner: k.ID}
-	s.Kept, err = b.copyDown(ctx, l, "fork_sandbox")
+	s.Kept, err = l.copyDown(ctx, "fork_sandbox")
 	s.Sandbox = l.record()
 	l.unlock()
 	if err != nil {
@@ -311,5 +312,5 @@ func (b *Sandboxes) Withdraw(ctx context.Context, id string) error {
 	if l.state() == registry.Ended {
 		return nil
 	}
-	return b.end(ctx, l, "who asked for it has gone")
+	return l.end(ctx, "who asked for it has gone")
 }

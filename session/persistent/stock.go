@@ -15,7 +15,7 @@ import (
 	"github.com/caisson-run/caisson/session"
 )
 
-// stock keeps living sandboxes ready, whose agents answer and in which nothing has
+// stock keeps sandboxes ready, whose agents answer and in which nothing has
 // run. Each is made as a Create of the same template under the same policy and
 // profile would have made it, and becomes the sandbox of one key, for good: none is
 // handed out twice, or comes back. A Create that asks for anything else than the
@@ -293,7 +293,7 @@ func (s *stock) make(ctx context.Context, k *stockKind) (_ *stocked, err error) 
 		return nil, session.InTime(err)
 	}
 	r.Undo.Add(session.WithLimit(k.grant.options.EndLimit, box.Destroy))
-	in := &inside{run: r, box: box, env: w}
+	in := &running{run: r, box: box, env: w}
 	client, err := in.connect(ctx)
 	if err != nil {
 		return nil, err

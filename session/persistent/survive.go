@@ -19,7 +19,7 @@ import (
 // sandbox that nobody has heard of ends with who made it.
 
 // survivor is the sandbox as one that may be let live on; nil when it may not.
-func (in *inside) survivor() sandbox.Survivor {
+func (in *running) survivor() sandbox.Survivor {
 	if s, ok := in.box.(sandbox.Survivor); ok && in.env.Spec.Outlives {
 		return s
 	}
@@ -27,7 +27,7 @@ func (in *inside) survivor() sandbox.Survivor {
 }
 
 // life is what the next caisson will need; nil when the sandbox dies with this one.
-func (in *inside) life() *registry.Life {
+func (in *running) life() *registry.Life {
 	if in.survivor() == nil {
 		return nil
 	}
@@ -41,7 +41,7 @@ func (in *inside) life() *registry.Life {
 // survive tells the level how long a sandbox that runs may live on without this
 // process: for the grace, and no longer than its time. What is to be paused then is
 // not ended instead; the next owner sees to it.
-func (l *living) survive() {
+func (l *managed) survive() {
 	l.mu.Lock()
 	in, rec := l.in, l.rec
 	l.mu.Unlock()
@@ -66,7 +66,7 @@ func (l *living) survive() {
 }
 
 // stays says whether Close lets go of a sandbox that runs.
-func (l *living) stays() bool {
+func (l *managed) stays() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.o.Leave && l.b.o.Grace > 0 && !l.b.o.EndOnClose && l.in != nil && l.in.survivor() != nil && l.rec.Life != nil
@@ -74,11 +74,11 @@ func (l *living) stays() bool {
 
 // letGo lets go of a sandbox that runs, and of what this process has of it: its
 // network is closed until somebody takes it over. The caller holds change.
-func (b *Sandboxes) letGo(ctx context.Context, l *living) error {
+func (l *managed) letGo(ctx context.Context) error {
 	l.mu.Lock()
 	in := l.in
 	l.mu.Unlock()
-	b.leave(l, in, false)
+	l.leave(in, false)
 	err := in.survivor().Leave()
 	in.run.Dir.Release()
 	// The sandbox and its directory are not this process's any more, so that

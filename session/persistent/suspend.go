@@ -11,7 +11,7 @@ import (
 )
 
 // suspends says whether a sandbox that runs outlives a caisson that is stopped.
-func (l *living) suspends() bool {
+func (l *managed) suspends() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.in == nil || l.b.o.EndOnClose {
@@ -23,11 +23,11 @@ func (l *living) suspends() bool {
 
 // suspend writes a running sandbox down for the next caisson. The caller holds
 // change.
-func (b *Sandboxes) suspend(ctx context.Context, l *living) error {
+func (l *managed) suspend(ctx context.Context) error {
 	l.mu.Lock()
 	l.rec.Waits = true
 	l.mu.Unlock()
-	if err := b.pause(ctx, l, registry.Pause, "caisson was stopped"); err != nil {
+	if err := l.pause(ctx, registry.Pause, "caisson was stopped"); err != nil {
 		l.mu.Lock()
 		l.rec.Waits = false
 		l.mu.Unlock()
@@ -38,14 +38,14 @@ func (b *Sandboxes) suspend(ctx context.Context, l *living) error {
 
 // goOnAgain resumes the sandboxes that the last caisson wrote down when it was
 // stopped.
-func (b *Sandboxes) goOnAgain(waiting []*living) {
+func (b *Sandboxes) goOnAgain(waiting []*managed) {
 	var all sync.WaitGroup
 	slots := make(chan struct{}, 4)
 	for _, l := range waiting {
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			b.goOnWith(l)
+			l.goOnWith()
 		})
 	}
 	all.Wait()
@@ -53,7 +53,8 @@ func (b *Sandboxes) goOnAgain(waiting []*living) {
 
 // goOnWith resumes one of them. One that cannot go on stays paused: whoever made
 // it decides.
-func (b *Sandboxes) goOnWith(l *living) {
+func (l *managed) goOnWith() {
+	b := l.b
 	ctx := b.life
 	if l.lock(ctx) != nil {
 		return
@@ -62,9 +63,9 @@ func (b *Sandboxes) goOnWith(l *living) {
 	if l.state() != registry.Paused {
 		return
 	}
-	k, err := b.ownerOf(ctx, l)
+	k, err := l.ownerOf(ctx)
 	if err == nil {
-		err = b.wake(ctx, k, l, false)
+		err = l.wake(ctx, k, false)
 	}
 	if err == nil || ctx.Err() != nil {
 		return

@@ -20,8 +20,8 @@ import (
 	"github.com/caisson-run/caisson/session/registry"
 )
 
-// living is one sandbox that lives on.
-type living struct {
+// managed is one persistent sandbox, with what this process has of it.
+type managed struct {
 	b               *Sandboxes
 	id, owner, name string
 
@@ -32,8 +32,8 @@ type living struct {
 	mu       sync.Mutex
 	rec      *registry.Sandbox // its state is empty until it runs for the first time
 	reserved sandbox.Limits    // counts for the quota until then
-	in       *inside           // while it runs
-	frozen   *inside           // while it is paused and its memory stays where it is
+	in       *running          // while it runs
+	frozen   *running          // while it is paused and its memory stays where it is
 	alarm    func() bool       // stops the timer of its expiry
 	silent   bool              // no timer is set any more
 	pausing  bool              // it has a place among the paused ones
@@ -48,11 +48,11 @@ type living struct {
 	sampling func() bool // stops the timer of the next sample; see sampler
 }
 
-// inside is a sandbox that runs, from its start to its end or its pause.
-type inside struct {
+// running is a sandbox that runs, from its start to its end or its pause.
+type running struct {
 	run    *session.Invocation // what undoes it
 	box    sandbox.Instance
-	client *guest.Client // the living's mu guards it, once that has it
+	client *guest.Client // the sandbox's mu guards it, once that has it
 	env    *environment.Environment
 	grant  *grant
 	made   *stocked // the one made ahead that it was; nil without
@@ -64,12 +64,12 @@ type inside struct {
 	leave context.CancelCauseFunc
 }
 
-func newLiving(b *Sandboxes, rec *registry.Sandbox) *living {
-	return &living{b: b, id: rec.ID, owner: rec.Owner, name: rec.Name, rec: rec, change: make(chan struct{}, 1), used: b.o.Clock.Now()}
+func newManaged(b *Sandboxes, rec *registry.Sandbox) *managed {
+	return &managed{b: b, id: rec.ID, owner: rec.Owner, name: rec.Name, rec: rec, change: make(chan struct{}, 1), used: b.o.Clock.Now()}
 }
 
 // lock waits until nobody else changes the sandbox's state, or ctx ends.
-func (l *living) lock(ctx context.Context) error {
+func (l *managed) lock(ctx context.Context) error {
 	select {
 	case l.change <- struct{}{}:
 		return nil
@@ -78,16 +78,16 @@ func (l *living) lock(ctx context.Context) error {
 	}
 }
 
-func (l *living) unlock() { <-l.change }
+func (l *managed) unlock() { <-l.change }
 
-func (l *living) state() registry.State {
+func (l *managed) state() registry.State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.rec.State
 }
 
 // record is a copy of what is known of it.
-func (l *living) record() *Sandbox {
+func (l *managed) record() *Sandbox {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	rec := l.rec.Clone()
@@ -103,7 +103,7 @@ type stake struct {
 	limits  sandbox.Limits
 }
 
-func (l *living) stake() stake {
+func (l *managed) stake() stake {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.rec.State == "" {
@@ -117,12 +117,12 @@ func (l *living) stake() stake {
 }
 
 // gone is the error for a sandbox that ended while somebody waited for it.
-func (l *living) gone() error {
+func (l *managed) gone() error {
 	return sandbox.Errorf(sandbox.ErrNotFound, "sandbox "+l.id, "it has ended: %s", l.record().Reason)
 }
 
 // silence stops its timer for good.
-func (l *living) silence() {
+func (l *managed) silence() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.silent = true
@@ -130,7 +130,7 @@ func (l *living) silence() {
 }
 
 // stopTimers stops what would happen by itself. The caller holds mu.
-func (l *living) stopTimers() {
+func (l *managed) stopTimers() {
 	for _, stop := range []*func() bool{&l.alarm, &l.reading, &l.sampling} {
 		if *stop != nil {
 			(*stop)()
@@ -140,7 +140,7 @@ func (l *living) stopTimers() {
 }
 
 // keep changes the record, in the registry first. The caller holds change.
-func (l *living) keep(ctx context.Context, change func(*registry.Sandbox)) error {
+func (l *managed) keep(ctx context.Context, change func(*registry.Sandbox)) error {
 	rec := l.record()
 	change(rec)
 	if err := l.b.o.Registry.Put(context.WithoutCancel(ctx), rec); err != nil {
@@ -155,8 +155,9 @@ func (l *living) keep(ctx context.Context, change func(*registry.Sandbox)) error
 // boot makes the sandbox's environment and starts it, or has it go on where it was
 // written down in the directory kept. What it makes is undone when it fails, and a
 // refusal is an error of kind ErrDenied.
-func (b *Sandboxes) boot(ctx context.Context, l *living, g *grant, r *session.Invocation, kept string) (*inside, *session.Admission, error) {
-	in := &inside{run: r, grant: g, before: l.record().CPU, used: new(atomic.Int64)}
+func (l *managed) boot(ctx context.Context, g *grant, r *session.Invocation, kept string) (*running, *session.Admission, error) {
+	b := l.b
+	in := &running{run: r, grant: g, before: l.record().CPU, used: new(atomic.Int64)}
 	if kept == "" {
 		r.Spares = func(r *session.Invocation) *session.Spare {
 			if in.made = b.stock.take(g, r); in.made == nil {
@@ -201,7 +202,7 @@ func awaited(ctx context.Context) error {
 }
 
 // close ends it, and undoes what it was made of. Nobody uses it any more.
-func (in *inside) close(ctx context.Context) error {
+func (in *running) close(ctx context.Context) error {
 	in.leave(errLeft)
 	if in.client != nil {
 		in.client.Close()
@@ -210,7 +211,7 @@ func (in *inside) close(ctx context.Context) error {
 }
 
 // start has the level make the sandbox, and waits until its agent answers.
-func (in *inside) start(ctx context.Context, d sandbox.Driver, kept string) (err error) {
+func (in *running) start(ctx context.Context, d sandbox.Driver, kept string) (err error) {
 	r := in.run
 	r.MayHaveRun()
 	ctx, cancel := context.WithTimeout(ctx, session.StartAllowance)
@@ -258,7 +259,7 @@ func (in *inside) start(ctx context.Context, d sandbox.Driver, kept string) (err
 
 // connect begins a session with the agent. Whoever has the agent's place inside
 // may never answer, and the caller may hold the sandbox's change: it has a time.
-func (in *inside) connect(ctx context.Context) (*guest.Client, error) {
+func (in *running) connect(ctx context.Context) (*guest.Client, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), session.StartAllowance)
 	defer cancel()
 	conn, err := in.box.Dial(ctx)
@@ -281,7 +282,7 @@ func (in *inside) connect(ctx context.Context) (*guest.Client, error) {
 // reconnect begins another session with the agent of a sandbox that runs, when
 // the one before was lost: it was cut because the agent flooded it, say. The
 // caller holds change.
-func (l *living) reconnect(ctx context.Context) error {
+func (l *managed) reconnect(ctx context.Context) error {
 	l.mu.Lock()
 	in := l.in
 	lost := in != nil && in.client.Lost() != nil
@@ -302,7 +303,7 @@ func (l *living) reconnect(ctx context.Context) error {
 
 // identity is what the agent is told about its sandbox. Whose home it is, and
 // what they are called, it knows of each user itself.
-func (in *inside) identity() guest.Resume {
+func (in *running) identity() guest.Resume {
 	env := map[string]string{}
 	for _, e := range in.env.Exec.Env {
 		if name, value, _ := strings.Cut(e, "="); name != "HOME" && name != "USER" && name != "LOGNAME" {
@@ -318,7 +319,8 @@ func (in *inside) identity() guest.Resume {
 
 // watch ends the sandbox when it ends by itself, or something about it has to
 // end it.
-func (b *Sandboxes) watch(l *living, in *inside) {
+func (l *managed) watch(in *running) {
+	b := l.b
 	stop := session.WatchKept(in.run.KeptNames(), in.leave)
 	why := &session.Ending{Status: sandbox.StatusSuccess}
 	select {
@@ -343,7 +345,7 @@ func (b *Sandboxes) watch(l *living, in *inside) {
 	if left {
 		return // whoever left it has seen to it
 	}
-	if err := b.endFor(ctx, l, why); err != nil {
+	if err := l.endFor(ctx, why); err != nil {
 		b.o.Notice("sandbox " + l.id + ": " + err.Error())
 	}
 }
@@ -352,14 +354,15 @@ func (b *Sandboxes) watch(l *living, in *inside) {
 var errLeft = errors.New("the sandbox was ended or paused")
 
 // end ends a sandbox for a reason that is no limit's; see endFor.
-func (b *Sandboxes) end(ctx context.Context, l *living, reason string) error {
-	return b.endFor(ctx, l, &session.Ending{Status: sandbox.StatusSuccess, Reason: reason})
+func (l *managed) end(ctx context.Context, reason string) error {
+	return l.endFor(ctx, &session.Ending{Status: sandbox.StatusSuccess, Reason: reason})
 }
 
 // endFor ends a sandbox and takes it from the list. The caller holds change. It is
 // gone and said to be, whatever the error is about. Where a limit or a rule had
 // ended it already, that is why, whoever comes first.
-func (b *Sandboxes) endFor(ctx context.Context, l *living, why *session.Ending) error {
+func (l *managed) endFor(ctx context.Context, why *session.Ending) error {
+	b := l.b
 	ctx = context.WithoutCancel(ctx)
 	l.silence()
 	l.mu.Lock()
