@@ -38,16 +38,16 @@ type asked struct {
 	ada       approval.Who // an approver; nobody until enroll
 }
 
-func (a *asked) Tools() ([]*tool.Tool, error) { return a.session.Tools(), nil }
+func (a *asked) Tools() ([]*tool.Tool, error) { return session.Of(a.session).Tools(), nil }
 
 func (a *asked) RefuseTool(ctx context.Context, c *session.ToolCall) error {
 	c.Actor = "key:test"
-	return a.session.RefuseTool(ctx, c)
+	return session.Of(a.session).RefuseTool(ctx, c)
 }
 
 func (a *asked) CallTool(ctx context.Context, c *session.ToolCall) (*session.ToolAnswer, error) {
 	c.Actor = "key:test"
-	return a.session.CallTool(ctx, c)
+	return session.Of(a.session).CallTool(ctx, c)
 }
 
 func newAsked(t *testing.T, channels string, link bool) *asked {

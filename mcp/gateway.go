@@ -41,7 +41,7 @@ type GatewayOptions struct {
 	Pins *Pins
 	// Judge decides calls by what the whole policy says of tools and of risk, beside
 	// what its servers say, and records them. Required.
-	Judge *session.Session
+	Judge *session.Tools
 	// Actor is who calls, for the record.
 	Actor string
 	// Version is caisson's.

@@ -216,9 +216,11 @@ func (b *bench) make(entries ...string) *Gateway {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if o.Judge, err = session.New(session.Options{Drivers: map[string]sandbox.Driver{"gvisor": b.level}, Policy: whole, Journal: b.log, State: session.DirState(b.dir), Approvals: b.approvals, Rates: b.rates}); err != nil {
+	judge, err := session.New(session.Options{Drivers: map[string]sandbox.Driver{"gvisor": b.level}, Policy: whole, Journal: b.log, State: session.DirState(b.dir), Approvals: b.approvals, Rates: b.rates})
+	if err != nil {
 		b.t.Fatal(err)
 	}
+	o.Judge = session.Of(judge)
 	for _, s := range f.Servers {
 		p, err := policy.New(policy.Options{File: f.ServerFile(s), Defaults: persistent.LivingLimits()})
 		if err != nil {

@@ -5,6 +5,7 @@ package session
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -229,5 +230,20 @@ func (r *Invocation) refuse(ctx context.Context, why error) (*sandbox.Result, er
 func (r *Invocation) OfferRoot() {
 	if v, _ := r.Verdict(); r.Call.Sudo && v.Decision != policy.Allow {
 		r.Call.Sudo, r.decided = false, nil
+	}
+}
+
+// toolIntent says in a record which tool was called, and with what but for what no
+// record has.
+func toolIntent(in *audit.Intent, p *policy.Policy, use *policy.ToolCall) {
+	if use == nil {
+		return
+	}
+	in.Tool = use.Name
+	if use.Server != "" {
+		in.Tool = use.Server + "/" + use.Name
+	}
+	if use.Args != nil {
+		in.Params, _ = json.Marshal(p.ToolRecord(use)) // it was JSON
 	}
 }

@@ -46,7 +46,7 @@ func TestMarkedArguments(t *testing.T) {
 		if change != nil {
 			change(c)
 		}
-		_, err := b.CallTool(t.Context(), c)
+		_, err := Of(b.Session).CallTool(t.Context(), c)
 		return err
 	}
 	if err := errors.Join(

@@ -142,3 +142,12 @@ func (r *Invocation) Whole(ctx context.Context) (res *sandbox.Result, err error)
 
 // Images is the directory of the container images that the session's runs use.
 func (s *Session) Images() string { return filepath.Join(s.o.State.Path(), "images") }
+
+// Policy decides the session's calls.
+func (s *Session) Policy() *policy.Policy { return s.o.Policy }
+
+// PolicyName is the policy's file, for the record.
+func (s *Session) PolicyName() string { return s.o.PolicyName }
+
+// Journal takes the session's records; see package operation.
+func (s *Session) Journal() operation.Journal { return s.o.Journal }

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"io"
 	"sync"
@@ -20,6 +19,12 @@ import (
 	"github.com/caisson-run/caisson/tool"
 	"github.com/caisson-run/caisson/tool/params"
 )
+
+// Tools carry out the tools that a session's policy has.
+type Tools struct{ session *Session }
+
+// Of are the tools of s.
+func Of(s *Session) *Tools { return &Tools{s} }
 
 // ToolCall is one call of a tool, as it came.
 type ToolCall struct {
@@ -61,15 +66,15 @@ type ToolAnswer struct {
 	Result *sandbox.Result
 }
 
-// Tools are the tools that CallTool may be asked for: those about persistent sandboxes are
+// Tools are what CallTool may be asked for: those about persistent sandboxes are
 // not among them.
-func (s *Session) Tools() []*tool.Tool { return s.tools(false) }
+func (s *Tools) Tools() []*tool.Tool { return s.tools(false) }
 
 // ToolsIn are the tools that CallToolIn may be asked for.
-func (s *Session) ToolsIn() []*tool.Tool { return s.tools(true) }
+func (s *Tools) ToolsIn() []*tool.Tool { return s.tools(true) }
 
-func (s *Session) tools(persistent bool) (out []*tool.Tool) {
-	for _, t := range s.o.Policy.Tools().List() {
+func (s *Tools) tools(persistent bool) (out []*tool.Tool) {
+	for _, t := range s.session.Policy().Tools().List() {
 		if c, ok := carriers()[t.Name]; t.Command != nil || t.HTTP != nil || ok && (persistent || !c.living) {
 			out = append(out, t)
 		}
@@ -85,8 +90,8 @@ func (s *Session) tools(persistent bool) (out []*tool.Tool) {
 // approval; ErrInvalid for arguments that cannot be read, and, with all faults, as a
 // [policy.Misfit] for those that do not fit;
 // ErrUnsupported for a tool about sandboxes that live on.
-func (s *Session) CallTool(ctx context.Context, c *ToolCall) (*ToolAnswer, error) {
-	return (&toolRun{call: c, session: s, actor: c.Actor, account: c.Actor}).do(ctx)
+func (s *Tools) CallTool(ctx context.Context, c *ToolCall) (*ToolAnswer, error) {
+	return (&toolRun{call: c, session: s.session, actor: c.Actor, account: c.Actor}).do(ctx)
 }
 
 // Boxes are the persistent sandboxes of one key, in which tools are carried out.
@@ -111,27 +116,27 @@ type ToolUse struct {
 
 // CallToolIn is CallTool for a key: in the sandbox of boxes that its argument sandbox_id
 // names, or in one of its own. account is whose rates it counts for, and actor who asks.
-func (s *Session) CallToolIn(ctx context.Context, boxes Boxes, account, actor string, c *ToolCall) (*ToolAnswer, error) {
+func (s *Tools) CallToolIn(ctx context.Context, boxes Boxes, account, actor string, c *ToolCall) (*ToolAnswer, error) {
 	c.Operator = false
-	return (&toolRun{call: c, session: s, boxes: boxes, account: account, actor: actor}).do(ctx)
+	return (&toolRun{call: c, session: s.session, boxes: boxes, account: account, actor: actor}).do(ctx)
 }
 
 // RefuseToolFor is RefuseTool for a key.
-func (s *Session) RefuseToolFor(ctx context.Context, account, actor string, c *ToolCall) error {
-	return (&toolRun{call: c, session: s, account: account, actor: actor}).notOffered(ctx)
+func (s *Tools) RefuseToolFor(ctx context.Context, account, actor string, c *ToolCall) error {
+	return (&toolRun{call: c, session: s.session, account: account, actor: actor}).notOffered(ctx)
 }
 
 // RefuseTool records a call of a tool that its door does not offer: who looks for
 // tools leaves a trace, too. Its arguments are not recorded; nobody has said which of
 // them are to be in no record.
-func (s *Session) RefuseTool(ctx context.Context, c *ToolCall) error {
-	return (&toolRun{call: c, session: s, actor: c.Actor, account: c.Actor}).notOffered(ctx)
+func (s *Tools) RefuseTool(ctx context.Context, c *ToolCall) error {
+	return (&toolRun{call: c, session: s.session, actor: c.Actor, account: c.Actor}).notOffered(ctx)
 }
 
 func (t *toolRun) notOffered(ctx context.Context) error {
 	t.use = &policy.ToolCall{Name: t.call.Name}
 	why := sandbox.Errorf(sandbox.ErrNotFound, "tool "+t.call.Name, "it is not offered")
-	return operation.Refuse(ctx, t.session.o.Journal, t.intent(), operation.Refused(why))
+	return operation.Refuse(ctx, t.session.Journal(), t.intent(), operation.Refused(why))
 }
 
 // toolRun is a tool's call on its way.
@@ -157,9 +162,9 @@ func (t *toolRun) do(ctx context.Context) (*ToolAnswer, error) {
 	}
 	// What starts a program is decided twice: arguments mean nothing before the tool has
 	// been, and the program that they make is another call.
-	decide := t.session.o.Policy.DecideTool
+	decide := t.session.Policy().DecideTool
 	if carry.living {
-		decide = t.session.o.Policy.Decide
+		decide = t.session.Policy().Decide
 	}
 	if t.verdict = decide(t.decided()); t.verdict.Decision == policy.Deny {
 		return nil, t.refuse(ctx, t.verdict.Err())
@@ -187,7 +192,7 @@ func (t *toolRun) read() (carrier, error) {
 	}
 	t.use.Args = v
 	t.args, _ = v.(map[string]any) // the schema wants one
-	known, ok := t.session.o.Policy.Tools().Lookup(t.call.Name)
+	known, ok := t.session.Policy().Tools().Lookup(t.call.Name)
 	switch {
 	case !ok:
 		return carrier{}, nil // the policy says so, and by which rule
@@ -210,30 +215,15 @@ func (t *toolRun) decided() *policy.Call {
 func (t *toolRun) intent() audit.Intent {
 	in := audit.Intent{
 		Actor: t.actor, Account: t.account, Kind: string(policy.CallTool), Sandbox: t.use.Sandbox,
-		Policy: t.session.o.PolicyName, PolicySHA: t.session.o.Policy.Digest(),
+		Policy: t.session.PolicyName(), PolicySHA: t.session.Policy().Digest(),
 	}
-	toolIntent(&in, t.session.o.Policy, t.use)
+	toolIntent(&in, t.session.Policy(), t.use)
 	return in
-}
-
-// toolIntent says in a record which tool was called, and with what but for what no
-// record has.
-func toolIntent(in *audit.Intent, p *policy.Policy, use *policy.ToolCall) {
-	if use == nil {
-		return
-	}
-	in.Tool = use.Name
-	if use.Server != "" {
-		in.Tool = use.Server + "/" + use.Name
-	}
-	if use.Args != nil {
-		in.Params, _ = json.Marshal(p.ToolRecord(use)) // it was JSON
-	}
 }
 
 // refuse records a call that goes no further, and is why.
 func (t *toolRun) refuse(ctx context.Context, why error) error {
-	err := operation.Refuse(ctx, t.session.o.Journal, t.intent(), operation.Refused(why))
+	err := operation.Refuse(ctx, t.session.Journal(), t.intent(), operation.Refused(why))
 	if errors.Is(err, sandbox.ErrExhausted) {
 		return err // nobody is told what is not recorded
 	}
@@ -249,7 +239,7 @@ func (t *toolRun) recorded(ctx context.Context, do func(ctx context.Context) (ma
 	}
 	in := t.intent()
 	in.Approval = note
-	op, err := operation.Begin(ctx, t.session.o.Journal, in)
+	op, err := operation.Begin(ctx, t.session.Journal(), in)
 	if err != nil {
 		return nil, err
 	}
@@ -338,7 +328,7 @@ func (t *toolRun) readContent() error {
 
 // judge decides the path of a file. What else the policy says of the tool was decided.
 func (t *toolRun) judge(kind policy.Kind, path, dir string) error {
-	if v := t.session.o.Policy.DecideTool(&policy.Call{Kind: kind, Actor: t.actor, Path: path, Cwd: dir}); v.Decision == policy.Deny {
+	if v := t.session.Policy().DecideTool(&policy.Call{Kind: kind, Actor: t.actor, Path: path, Cwd: dir}); v.Decision == policy.Deny {
 		return v.Err()
 	}
 	return nil

@@ -25,7 +25,7 @@ const mostTold = 2*tool.MostResponse + 64<<10
 
 // declaredHTTP carries out a request that the policy declares.
 func (t *toolRun) declaredHTTP(ctx context.Context) (*ToolAnswer, error) {
-	known, _ := t.session.o.Policy.Tools().Lookup(t.use.Name)
+	known, _ := t.session.Policy().Tools().Lookup(t.use.Name)
 	req, err := known.HTTP.Request(t.args)
 	if err != nil {
 		return nil, t.refuse(ctx, err)
@@ -46,7 +46,7 @@ func (t *toolRun) declaredHTTP(ctx context.Context) (*ToolAnswer, error) {
 	c := &Call{Fetches: true}
 	c.Kind, c.Network, c.Cwd = policy.CallHTTP, []string{known.HTTP.Endpoint()}, "/"
 	c.argv = []string{req.Method, req.URL}
-	if shown, ok := t.session.o.Policy.ToolRecord(t.use).(map[string]any); ok {
+	if shown, ok := t.session.Policy().ToolRecord(t.use).(map[string]any); ok {
 		if r, err := known.HTTP.Request(shown); err == nil {
 			c.argv[1] = r.URL
 		} else { // what is redacted no longer fits

@@ -44,14 +44,14 @@ func (t *toolRun) command() *Call {
 
 // declared carries out a command that the policy declares.
 func (t *toolRun) declared(ctx context.Context) (*ToolAnswer, error) {
-	known, _ := t.session.o.Policy.Tools().Lookup(t.use.Name)
+	known, _ := t.session.Policy().Tools().Lookup(t.use.Name)
 	argv, err := known.Command.Argv(t.args)
 	if err != nil {
 		return nil, t.refuse(ctx, err)
 	}
 	c := &Call{}
 	c.Argv = argv
-	if shown, ok := t.session.o.Policy.ToolRecord(t.use).(map[string]any); ok {
+	if shown, ok := t.session.Policy().ToolRecord(t.use).(map[string]any); ok {
 		if c.argv, err = known.Command.Argv(shown); err != nil { // what is redacted is no longer of its type
 			c.argv = known.Command.Template()
 		}

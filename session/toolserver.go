@@ -59,8 +59,8 @@ func (c *UpstreamCall) intent() audit.Intent {
 // DoUpstream records the call, has do carry it out, and records what came of it: the Result
 // with the time that it took, or do's error. Its own error is that of the record alone; do is
 // not called where the intent cannot be recorded.
-func (s *Session) DoUpstream(ctx context.Context, c *UpstreamCall, do func(context.Context) (*sandbox.Result, error)) error {
-	op, err := operation.Begin(ctx, s.o.Journal, c.intent())
+func (s *Tools) DoUpstream(ctx context.Context, c *UpstreamCall, do func(context.Context) (*sandbox.Result, error)) error {
+	op, err := operation.Begin(ctx, s.session.Journal(), c.intent())
 	if err != nil {
 		return err
 	}
@@ -73,19 +73,19 @@ func (s *Session) DoUpstream(ctx context.Context, c *UpstreamCall, do func(conte
 }
 
 // RefuseUpstream records a call that was refused, and why.
-func (s *Session) RefuseUpstream(ctx context.Context, c *UpstreamCall, why *sandbox.Result) error {
-	return operation.Refuse(ctx, s.o.Journal, c.intent(), audit.Outcome{Status: audit.Refused, Result: why, Error: why.Reason})
+func (s *Tools) RefuseUpstream(ctx context.Context, c *UpstreamCall, why *sandbox.Result) error {
+	return operation.Refuse(ctx, s.session.Journal(), c.intent(), audit.Outcome{Status: audit.Refused, Result: why, Error: why.Reason})
 }
 
 // ServerToolRecord is the arguments of a call as records have them: without what the
 // policy keeps out of them under any of the tool's names. Nil are arguments that
 // could not be read; nobody knows what in those is to be kept out.
-func (s *Session) ServerToolRecord(server string, names []string, args any) []byte {
+func (s *Tools) ServerToolRecord(server string, names []string, args any) []byte {
 	if args == nil {
 		return nil
 	}
 	for _, name := range names {
-		args = s.o.Policy.ToolRecord(&policy.ToolCall{Name: name, Server: server, Args: args})
+		args = s.session.Policy().ToolRecord(&policy.ToolCall{Name: name, Server: server, Args: args})
 	}
 	b, _ := json.Marshal(args) // it was JSON
 	return b
@@ -95,14 +95,14 @@ func (s *Session) ServerToolRecord(server string, names []string, args any) []by
 // is beside what its servers say, counts it against their rates, and has it approved
 // where they ask. A call that is refused is recorded; one that is admitted goes to
 // DoUpstream. The caller may not be a program inside.
-func (s *Session) AdmitServerTool(ctx context.Context, c *ServerTool) (*Admitted, error) {
+func (s *Tools) AdmitServerTool(ctx context.Context, c *ServerTool) (*Admitted, error) {
 	a := &Admitted{}
 	for _, name := range c.Names {
 		t := &toolRun{
-			call: &ToolCall{Name: name, Door: "mcp", Actor: c.Actor, Operator: true}, session: s, actor: c.Actor, account: c.Actor,
+			call: &ToolCall{Name: name, Door: "mcp", Actor: c.Actor, Operator: true}, session: s.session, actor: c.Actor, account: c.Actor,
 			use: &policy.ToolCall{Name: name, Server: c.Server, Args: c.Args}, definition: c.Definition, answers: c.Answers,
 		}
-		note, err := t.admit(ctx, s.o.Policy.Decide(t.decided()))
+		note, err := t.admit(ctx, s.session.Policy().Decide(t.decided()))
 		if err != nil {
 			return nil, err
 		}

@@ -123,7 +123,7 @@ func (l Level) open(ctx context.Context, o attack.OfficeOptions) (*attack.Office
 		return nil, err
 	}
 	if office.Caller == nil {
-		office.Caller = s
+		office.Caller = session.Of(s)
 	}
 	office.Close = sync.OnceValue(func() error {
 		return errors.Join(approvals.Close(), rates.Close(), journal.Close(), state.Close())

@@ -204,9 +204,11 @@ func (a *app) gateway(ctx context.Context, cmd *cobra.Command, f *gatewayFlags, 
 	}
 	o := mcp.GatewayOptions{Pins: &mcp.Pins{Dir: filepath.Join(dir.Path(), "mcp")}, Actor: actor(), Version: version,
 		Notice: func(s string) { a.note("%s", s) }, Complaint: func(s string) { a.note("%s", s) }}
-	if o.Judge, err = session.New(session.Options{Drivers: a.drivers(), Policy: judged, PolicyName: f.policy, Journal: record, State: session.DirState(dir), Rates: rates, Approvals: approvals}); err != nil {
+	judge, err := session.New(session.Options{Drivers: a.drivers(), Policy: judged, PolicyName: f.policy, Journal: record, State: session.DirState(dir), Rates: rates, Approvals: approvals})
+	if err != nil {
 		return nil, nil, err
 	}
+	o.Judge = session.Of(judge)
 	for _, s := range servers {
 		o.Servers = append(o.Servers, s.Upstream)
 	}

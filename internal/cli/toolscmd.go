@@ -235,7 +235,7 @@ func (a *app) callTool(ctx context.Context, file string, call *session.ToolCall,
 		defer finishErr()
 		call.Stdout, call.Stderr = stdout, stderr
 	}
-	answer, err := opened.CallTool(ctx, call)
+	answer, err := session.Of(opened.Session).CallTool(ctx, call)
 	if err != nil {
 		return err
 	}

@@ -131,7 +131,7 @@ func declaredRequests(t *testing.T, level string, image bool) {
 		{"a secret that is none", "wrongkey", `{}`, "OTHER", true},
 		{"no rate without a count", "send", `{}`, "nothing counts calls here", true},
 	} {
-		a, err := s.CallTool(t.Context(), &session.ToolCall{Name: c.tool, Args: []byte(c.args), Door: "test", Actor: "me", Operator: true})
+		a, err := session.Of(s).CallTool(t.Context(), &session.ToolCall{Name: c.tool, Args: []byte(c.args), Door: "test", Actor: "me", Operator: true})
 		got := fmt.Sprint(err)
 		if err == nil {
 			b, _ := json.Marshal(a.Output)
@@ -168,7 +168,7 @@ func declaredRequests(t *testing.T, level string, image bool) {
 func askedRequest(t *testing.T, s *session.Session, approvals *session.Approvals) {
 	ada := approvaltest.Ada(t, approvaltest.Store(t, approvals), approval.CLI)
 	call := func(args, token string) (*session.ToolAnswer, error) {
-		return s.CallTool(t.Context(), &session.ToolCall{Name: "asked", Args: []byte(args), Door: "test", Actor: "me", Operator: true, Resumable: true, Approval: token})
+		return session.Of(s).CallTool(t.Context(), &session.ToolCall{Name: "asked", Args: []byte(args), Door: "test", Actor: "me", Operator: true, Resumable: true, Approval: token})
 	}
 	for _, again := range []string{`{"page":"x","note":"marked-note"}`, `{"page":"y","note":"marked-note"}`, `{"page":"x","note":"another"}`} {
 		_, err := call(`{"page":"x","note":"marked-note"}`, "")

@@ -29,27 +29,27 @@ func (b *Sandboxes) Tools(k *Key) ([]*tool.Tool, error) {
 	if err != nil {
 		return nil, err
 	}
-	return g.session.ToolsIn(), nil
+	return session.Of(g.session).ToolsIn(), nil
 }
 
 // CallTool carries a tool out for a key: in the sandbox that its argument
-// sandbox_id names, or in one of its own. See [Session.CallTool].
+// sandbox_id names, or in one of its own. See [toolcall.Tools.CallTool].
 func (b *Sandboxes) CallTool(ctx context.Context, k *Key, c *session.ToolCall) (*session.ToolAnswer, error) {
 	g, err := b.grant(k)
 	if err != nil {
 		return nil, err
 	}
-	return g.session.CallToolIn(ctx, toolbox{b, k}, k.ID, k.Actor(), c)
+	return session.Of(g.session).CallToolIn(ctx, toolbox{b, k}, k.ID, k.Actor(), c)
 }
 
 // RefuseTool records a key's call of a tool that its frontend does not offer. See
-// [Session.RefuseTool].
+// [toolcall.Tools.RefuseTool].
 func (b *Sandboxes) RefuseTool(ctx context.Context, k *Key, c *session.ToolCall) error {
 	g, err := b.grant(k)
 	if err != nil {
 		return err
 	}
-	return g.session.RefuseToolFor(ctx, k.ID, k.Actor(), c)
+	return session.Of(g.session).RefuseToolFor(ctx, k.ID, k.Actor(), c)
 }
 
 // Run implements [Boxes]: with the limits of a run, and in the key's quota.
