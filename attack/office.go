@@ -5,7 +5,7 @@ package attack
 import (
 	"context"
 
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/toolcall"
 )
 
 // Office is a caisson of the suite's own, put together as this installation is
@@ -19,7 +19,7 @@ type Office struct {
 // Caller carries calls out, of tools too: *session.Session.
 type Caller interface {
 	Doer
-	CallTool(ctx context.Context, c *session.ToolCall) (*session.ToolAnswer, error)
+	CallTool(ctx context.Context, c *toolcall.Call) (*toolcall.Answer, error)
 }
 
 // OfficeOptions say which Office.

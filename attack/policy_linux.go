@@ -14,6 +14,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/toolcall"
 )
 
 // P12 and F23 are about what decides calls and what is recorded of them. They go at an Office, whose policy shows a directory of the
@@ -72,7 +73,7 @@ func (d *desk) run(ctx context.Context, argv ...string) error {
 
 // tool calls one, as an agent does.
 func (d *desk) tool(ctx context.Context, name, arguments string) error {
-	_, err := d.CallTool(ctx, &session.ToolCall{Name: name, Args: []byte(arguments), Door: "attack", Actor: who})
+	_, err := d.CallTool(ctx, &toolcall.Call{Name: name, Args: []byte(arguments), Door: "attack", Actor: who})
 	return err
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/persistent"
+	"github.com/caisson-run/caisson/session/toolcall"
 	"github.com/caisson-run/caisson/tool"
 )
 
@@ -38,16 +39,16 @@ type asked struct {
 	ada       approval.Who // an approver; nobody until enroll
 }
 
-func (a *asked) Tools() ([]*tool.Tool, error) { return session.Of(a.session).Tools(), nil }
+func (a *asked) Tools() ([]*tool.Tool, error) { return toolcall.Of(a.session).Tools(), nil }
 
-func (a *asked) RefuseTool(ctx context.Context, c *session.ToolCall) error {
+func (a *asked) RefuseTool(ctx context.Context, c *toolcall.Call) error {
 	c.Actor = "key:test"
-	return session.Of(a.session).RefuseTool(ctx, c)
+	return toolcall.Of(a.session).RefuseTool(ctx, c)
 }
 
-func (a *asked) CallTool(ctx context.Context, c *session.ToolCall) (*session.ToolAnswer, error) {
+func (a *asked) CallTool(ctx context.Context, c *toolcall.Call) (*toolcall.Answer, error) {
 	c.Actor = "key:test"
-	return session.Of(a.session).CallTool(ctx, c)
+	return toolcall.Of(a.session).CallTool(ctx, c)
 }
 
 func newAsked(t *testing.T, channels string, link bool) *asked {

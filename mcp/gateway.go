@@ -29,7 +29,7 @@ import (
 
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/toolcall"
 	"github.com/caisson-run/caisson/tool/params"
 )
 
@@ -41,7 +41,7 @@ type GatewayOptions struct {
 	Pins *Pins
 	// Judge decides calls by what the whole policy says of tools and of risk, beside
 	// what its servers say, and records them. Required.
-	Judge *session.Tools
+	Judge *toolcall.Tools
 	// Actor is who calls, for the record.
 	Actor string
 	// Version is caisson's.
@@ -110,7 +110,7 @@ func NewGateway(o GatewayOptions) (*Gateway, error) {
 	}
 	g.face = sdk.NewServer(&sdk.Implementation{Name: "caisson-gateway", Title: "caisson gateway", Version: o.Version}, options)
 	g.face.AddReceivingMiddleware(g.outlives, only(options.Capabilities), g.await, recordUnknown(g.offers, func(ctx context.Context, name string) error {
-		return g.o.Judge.RefuseTool(ctx, &session.ToolCall{Name: name, Door: "mcp", Actor: g.o.Actor, Operator: true})
+		return g.o.Judge.RefuseTool(ctx, &toolcall.Call{Name: name, Door: "mcp", Actor: g.o.Actor, Operator: true})
 	}))
 	return g, nil
 }
@@ -326,8 +326,8 @@ func (g *Gateway) show(u *upstream, t *offered) (err error) {
 }
 
 // recorded is what the record says of a call of a server's.
-func (u *upstream) recorded(kind, name string, again round) *session.UpstreamCall {
-	return &session.UpstreamCall{Actor: u.g.o.Actor, Kind: kind, Server: u.o.Name, Name: name, Options: again.record(), Policy: u.o.Policy, PolicySHA: u.o.PolicySHA}
+func (u *upstream) recorded(kind, name string, again round) *toolcall.UpstreamCall {
+	return &toolcall.UpstreamCall{Actor: u.g.o.Actor, Kind: kind, Server: u.o.Name, Name: name, Options: again.record(), Policy: u.o.Policy, PolicySHA: u.o.PolicySHA}
 }
 
 // call decides one call, records it, and carries it out.
@@ -353,7 +353,7 @@ func (g *Gateway) call(ctx context.Context, u *upstream, t *offered, req *sdk.Ca
 		return v.result(), g.o.Judge.RefuseUpstream(ctx, record, v.outcome())
 	}
 	var err error
-	record.Admitted, err = g.o.Judge.AdmitServerTool(ctx, &session.ServerTool{Server: u.o.Name, Names: names, Definition: t.digest, Args: value, Answers: again.text(), Actor: g.o.Actor})
+	record.Admitted, err = g.o.Judge.AdmitServerTool(ctx, &toolcall.ServerTool{Server: u.o.Name, Names: names, Definition: t.digest, Args: value, Answers: again.text(), Actor: g.o.Actor})
 	if err != nil { // it is recorded
 		return refusal(err).result(), nil
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/session/registry"
+	"github.com/caisson-run/caisson/session/toolcall"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -220,7 +221,7 @@ func (b *bench) make(entries ...string) *Gateway {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	o.Judge = session.Of(judge)
+	o.Judge = toolcall.Of(judge)
 	for _, s := range f.Servers {
 		p, err := policy.New(policy.Options{File: f.ServerFile(s), Defaults: persistent.LivingLimits()})
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/toolcall"
 )
 
 // client is one that says what it likes.
@@ -102,7 +102,7 @@ func TestOddLines(t *testing.T) {
 
 // A call whose text is not UTF-8 is answered as a call.
 func TestOddText(t *testing.T) {
-	c := rawClient(t, box{func(_ context.Context, call *session.ToolCall) (*session.ToolAnswer, error) {
+	c := rawClient(t, box{func(_ context.Context, call *toolcall.Call) (*toolcall.Answer, error) {
 		return ran(map[string]any{"status": "success", "exit_code": 0, "stdout": string(call.Args), "stderr": ""}), nil
 	}})
 	c.ask(hello)

@@ -24,6 +24,9 @@ func (u *upstream) rates(t *policy.ServerTool) (list []policy.PlanRate) {
 
 // count counts a call, or says that it comes too soon.
 func (g *Gateway) count(ctx context.Context, rates []policy.PlanRate) *verdict {
+	if len(rates) == 0 {
+		return nil
+	}
 	full, wait, err := g.o.Judge.TakeRates(ctx, g.o.Actor, rates)
 	switch {
 	case err != nil:

@@ -18,17 +18,17 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/persistent"
+	"github.com/caisson-run/caisson/session/toolcall"
 	"github.com/caisson-run/caisson/tool"
 )
 
 // Toolbox is what a server offers: tools, and the road that carries them out.
 type Toolbox interface {
 	Tools() ([]*tool.Tool, error)
-	CallTool(ctx context.Context, c *session.ToolCall) (*session.ToolAnswer, error)
+	CallTool(ctx context.Context, c *toolcall.Call) (*toolcall.Answer, error)
 	// RefuseTool records a call of a tool that is not among Tools.
-	RefuseTool(ctx context.Context, c *session.ToolCall) error
+	RefuseTool(ctx context.Context, c *toolcall.Call) error
 }
 
 // KeyTools are the tools of a key.
@@ -41,11 +41,11 @@ type keyTools struct {
 
 func (t keyTools) Tools() ([]*tool.Tool, error) { return t.b.Tools(t.k) }
 
-func (t keyTools) CallTool(ctx context.Context, c *session.ToolCall) (*session.ToolAnswer, error) {
+func (t keyTools) CallTool(ctx context.Context, c *toolcall.Call) (*toolcall.Answer, error) {
 	return t.b.CallTool(ctx, t.k, c)
 }
 
-func (t keyTools) RefuseTool(ctx context.Context, c *session.ToolCall) error {
+func (t keyTools) RefuseTool(ctx context.Context, c *toolcall.Call) error {
 	return t.b.RefuseTool(ctx, t.k, c)
 }
 
@@ -84,7 +84,7 @@ func makeServer(own *serving, o sdk.ServerOptions, version string) (*sdk.Server,
 	// The library answers some of what a server has not with empty lists, without saying
 	// beforehand that it would.
 	s.AddReceivingMiddleware(only(o.Capabilities), recordUnknown(func(name string) bool { return known[name] }, func(ctx context.Context, name string) error {
-		return own.box.RefuseTool(ctx, &session.ToolCall{Name: name, Door: "mcp"})
+		return own.box.RefuseTool(ctx, &toolcall.Call{Name: name, Door: "mcp"})
 	}))
 	slots := make(chan struct{}, callsAtOnce)
 	for _, t := range tools {
@@ -138,7 +138,7 @@ func recordUnknown(known func(name string) bool, record func(ctx context.Context
 
 // call carries a call out. When ctx ends, what it runs is killed.
 func (s *serving) call(ctx context.Context, name string, req *sdk.CallToolRequest) *sdk.CallToolResult {
-	c := &session.ToolCall{Name: name, Args: req.Params.Arguments, Door: "mcp"}
+	c := &toolcall.Call{Name: name, Args: req.Params.Arguments, Door: "mcp"}
 	if token := req.Params.GetProgressToken(); token != nil {
 		p := &pulse{}
 		c.Stdout, c.Stderr = p, p
@@ -176,7 +176,7 @@ func refusal(err error) *verdict {
 }
 
 // shown is an answer as text, and the picture that it is.
-func shown(a *session.ToolAnswer) (text string, picture sdk.Content) {
+func shown(a *toolcall.Answer) (text string, picture sdk.Content) {
 	text, p := a.Shown()
 	if p != nil {
 		picture = &sdk.ImageContent{Data: p.Data, MIMEType: p.Kind}

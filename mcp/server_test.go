@@ -18,23 +18,23 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/persistent"
+	"github.com/caisson-run/caisson/session/toolcall"
 	"github.com/caisson-run/caisson/tool"
 )
 
 // box is a toolbox whose calls are a function of the test.
 type box struct {
-	call func(ctx context.Context, c *session.ToolCall) (*session.ToolAnswer, error)
+	call func(ctx context.Context, c *toolcall.Call) (*toolcall.Answer, error)
 }
 
 func (b box) Tools() ([]*tool.Tool, error) { return tool.Builtins(), nil }
 
-func (b box) CallTool(ctx context.Context, c *session.ToolCall) (*session.ToolAnswer, error) {
+func (b box) CallTool(ctx context.Context, c *toolcall.Call) (*toolcall.Answer, error) {
 	return b.call(ctx, c)
 }
 
-func (box) RefuseTool(context.Context, *session.ToolCall) error { return nil }
+func (box) RefuseTool(context.Context, *toolcall.Call) error { return nil }
 
 // stdio connects a client to a server of b.
 func (b box) stdio(t *testing.T, o *sdk.ClientOptions) (_ *sdk.ClientSession, hangUp func() error) {
@@ -52,24 +52,24 @@ func (b box) stdio(t *testing.T, o *sdk.ClientOptions) (_ *sdk.ClientSession, ha
 	return cs, toServer.Close
 }
 
-func ran(out map[string]any) *session.ToolAnswer {
-	return &session.ToolAnswer{Output: out, Result: &sandbox.Result{}, Failed: out["status"] != "success"}
+func ran(out map[string]any) *toolcall.Answer {
+	return &toolcall.Answer{Output: out, Result: &sandbox.Result{}, Failed: out["status"] != "success"}
 }
 
 func TestServerAnswers(t *testing.T) {
 	png := base64.StdEncoding.EncodeToString([]byte("\x89PNG\r\n\x1a\nrest"))
-	answers := map[string]*session.ToolAnswer{
+	answers := map[string]*toolcall.Answer{
 		"plain":   ran(map[string]any{"status": "success", "exit_code": 0, "stdout": "out\n", "stderr": ""}),
 		"failed":  ran(map[string]any{"status": "error", "exit_code": 3, "stdout": "out", "stderr": "bad\n", "truncated": map[string]int64{"stdout": 5}}),
 		"picture": ran(map[string]any{"status": "success", "exit_code": 0, "stdout": png, "stdout_encoding": "base64", "stderr": ""}),
 		"bytes":   ran(map[string]any{"status": "success", "exit_code": 0, "stdout": "/wA=", "stdout_encoding": "base64", "stderr": ""}),
 	}
-	cs, _ := box{func(_ context.Context, c *session.ToolCall) (*session.ToolAnswer, error) {
+	cs, _ := box{func(_ context.Context, c *toolcall.Call) (*toolcall.Answer, error) {
 		var args struct{ Command string }
 		json.Unmarshal(c.Args, &args)
 		switch {
 		case c.Name == "read_file":
-			return &session.ToolAnswer{Output: map[string]any{"path": "/a.png", "content": png, "encoding": "base64", "size": 12}}, nil
+			return &toolcall.Answer{Output: map[string]any{"path": "/a.png", "content": png, "encoding": "base64", "size": 12}}, nil
 		case c.Name == "kill_sandbox":
 			return nil, &sandbox.Error{Op: "tool", Kind: sandbox.ErrDenied, Problem: "no\x1b[2J", Hint: "do not", Rule: "p.yaml:3"}
 		}
@@ -122,7 +122,7 @@ func TestServerAnswers(t *testing.T) {
 func TestServerCancels(t *testing.T) {
 	begun, ended := make(chan struct{}), make(chan struct{}, 2)
 	heard := make(chan *sdk.ProgressNotificationParams, 10)
-	cs, hangUp := box{func(ctx context.Context, c *session.ToolCall) (*session.ToolAnswer, error) {
+	cs, hangUp := box{func(ctx context.Context, c *toolcall.Call) (*toolcall.Answer, error) {
 		if c.Stdout != nil {
 			fmt.Fprintf(c.Stdout, "one\ntwo\x1b\n")
 		}

@@ -11,7 +11,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/toolcall"
 )
 
 // Serve serves a toolbox to one client on a stream of lines, until it leaves or
@@ -62,7 +62,7 @@ type bounding struct {
 	life context.Context
 }
 
-func (b bounding) CallTool(ctx context.Context, c *session.ToolCall) (*session.ToolAnswer, error) {
+func (b bounding) CallTool(ctx context.Context, c *toolcall.Call) (*toolcall.Answer, error) {
 	ctx, stop := within(ctx, b.life)
 	defer stop()
 	return b.Toolbox.CallTool(ctx, c)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/toolcall"
 )
 
 // approvalKey is where in _meta programs find what a call waits for, and put its
@@ -96,7 +97,7 @@ func (s *serving) remember(call [sha256.Size]byte, p *session.Pending, asked *sd
 
 // carry carries a call out, and has it approved where the policy asks. It never
 // waits longer than patience, or bound where an older client asks its user.
-func (s *serving) carry(ctx context.Context, req *sdk.CallToolRequest, c *session.ToolCall) (*session.ToolAnswer, *sdk.CallToolResult, error) {
+func (s *serving) carry(ctx context.Context, req *sdk.CallToolRequest, c *toolcall.Call) (*toolcall.Answer, *sdk.CallToolResult, error) {
 	e, call := elicitationOf(req), callOf(c.Name, c.Args)
 	c.Patience, c.Approval = s.patience, tokenIn(req.Params.Meta)
 	var older *elicitor
@@ -151,7 +152,7 @@ func modern(req *sdk.CallToolRequest) bool { return req.ProtocolVersion() >= fir
 // resume reads what a client answers that was asked in the result before. What it
 // sends is its own saying: the token alone says which question it is about, and the
 // road compares that with the call.
-func resume(req *sdk.CallToolRequest, e *eliciting, c *session.ToolCall) error {
+func resume(req *sdk.CallToolRequest, e *eliciting, c *toolcall.Call) error {
 	mode, token, _ := strings.Cut(req.Params.RequestState, ":")
 	if e == nil || token == "" || !slices.Contains([]string{"form", "url"}, mode) {
 		return errors.New("the state of the request is not one that was given here")

@@ -155,9 +155,9 @@ func (r *Invocation) Decide() (policy.Verdict, error) {
 		Actor: c.Actor, Account: c.Account, Kind: string(c.Kind), Sandbox: cmp.Or(r.Name, r.ID), Argv: c.Argv, Dir: c.Cwd, Env: slices.Sorted(maps.Keys(c.Env)),
 		Policy: r.Session.o.PolicyName, PolicySHA: r.Session.o.Policy.Digest(), Isolation: c.Isolation,
 	}
-	toolIntent(&r.Intent, r.Session.o.Policy, c.Tool)
-	if c.argv != nil {
-		r.Intent.Argv = c.argv
+	ToolIntent(&r.Intent, r.Session.o.Policy, c.Tool)
+	if c.RecordArgv != nil {
+		r.Intent.Argv = c.RecordArgv
 	}
 	if c.File != "" {
 		r.Intent.Argv = append([]string{c.File}, c.Argv...)
@@ -173,7 +173,7 @@ func (r *Invocation) Decide() (policy.Verdict, error) {
 	}
 	v := r.Session.o.Policy.Decide(&c.Call)
 	if v.Plan.Argv != nil {
-		c.Argv, c.argv, r.Intent.Argv = v.Plan.Argv, nil, v.Plan.Argv
+		c.Argv, c.RecordArgv, r.Intent.Argv = v.Plan.Argv, nil, v.Plan.Argv
 	}
 	return v, nil
 }
@@ -233,9 +233,9 @@ func (r *Invocation) OfferRoot() {
 	}
 }
 
-// toolIntent says in a record which tool was called, and with what but for what no
+// ToolIntent says in a record which tool was called, and with what but for what no
 // record has.
-func toolIntent(in *audit.Intent, p *policy.Policy, use *policy.ToolCall) {
+func ToolIntent(in *audit.Intent, p *policy.Policy, use *policy.ToolCall) {
 	if use == nil {
 		return
 	}

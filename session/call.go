@@ -29,7 +29,7 @@ type Call struct {
 	// else's. When empty the rates are the actor's, and the records nobody's.
 	Account string
 	// argv is Argv as records have it, when that is not the same.
-	argv []string
+	RecordArgv []string
 	// fetches says that it is a declared request, with a program of ours.
 	Fetches bool
 

@@ -183,9 +183,9 @@ func (r *Invocation) aboutTool(s *approval.Subject, key []byte) error {
 		return sandbox.Errorf(sandbox.ErrInvalid, "tool "+sandbox.Quoted(t.Name), "its arguments cannot be written: %v", err)
 	}
 	s.Tool, s.Params = t.Name, string(shown)
-	differs := r.Call.argv != nil && !slices.Equal(r.Call.argv, r.Call.Argv)
+	differs := r.Call.RecordArgv != nil && !slices.Equal(r.Call.RecordArgv, r.Call.Argv)
 	if differs {
-		s.Argv = r.Call.argv
+		s.Argv = r.Call.RecordArgv
 	}
 	if differs || s.Params != string(args) {
 		s.Marked = approval.Seal(key, string(all))

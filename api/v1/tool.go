@@ -12,8 +12,8 @@ import (
 
 	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/persistent"
+	"github.com/caisson-run/caisson/session/toolcall"
 	"github.com/caisson-run/caisson/tool"
 	"github.com/caisson-run/caisson/tool/dialect"
 	"github.com/caisson-run/caisson/tool/params"
@@ -111,17 +111,17 @@ type toolExchange struct {
 }
 
 // one calls a tool. It waits a while for people that are asked about it.
-func (x *toolExchange) one(ctx context.Context, name string, args any) (*session.ToolAnswer, error) {
+func (x *toolExchange) one(ctx context.Context, name string, args any) (*toolcall.Answer, error) {
 	text, err := json.Marshal(args)
 	if err != nil {
 		return nil, err
 	}
-	return x.call(ctx, &session.ToolCall{Name: name, Args: text})
+	return x.call(ctx, &toolcall.Call{Name: name, Args: text})
 }
 
 // last calls the tool that the request comes to: what it says of approval is about
 // this call.
-func (x *toolExchange) last(ctx context.Context, name string, args any) (*session.ToolAnswer, error) {
+func (x *toolExchange) last(ctx context.Context, name string, args any) (*toolcall.Answer, error) {
 	text, err := json.Marshal(args)
 	if raw, ok := args.(json.RawMessage); ok {
 		text, err = raw, nil // every byte of it, for who reads it
@@ -129,10 +129,10 @@ func (x *toolExchange) last(ctx context.Context, name string, args any) (*sessio
 	if err != nil {
 		return nil, err
 	}
-	return x.call(ctx, &session.ToolCall{Name: name, Args: text, Resumable: x.wish.Resumable, Approval: x.wish.Approval})
+	return x.call(ctx, &toolcall.Call{Name: name, Args: text, Resumable: x.wish.Resumable, Approval: x.wish.Approval})
 }
 
-func (x *toolExchange) call(ctx context.Context, c *session.ToolCall) (*session.ToolAnswer, error) {
+func (x *toolExchange) call(ctx context.Context, c *toolcall.Call) (*toolcall.Answer, error) {
 	c.Door, c.Patience = "api", askPatience
 	out, errs := &toll{held: x.held}, &toll{held: x.held}
 	c.Stdout, c.Stderr = out, errs
@@ -193,7 +193,7 @@ func (x *toolExchange) placed(t *tool.Tool, text json.RawMessage) (json.RawMessa
 }
 
 // shownTo is an answer as the model's API takes it.
-func shownTo(c *dialect.Call, a *session.ToolAnswer) *ToolResult {
+func shownTo(c *dialect.Call, a *toolcall.Answer) *ToolResult {
 	text, p := a.Shown()
 	d := dialect.Answer{Text: text, Failed: a.Failed}
 	if p != nil {

@@ -27,6 +27,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/registry"
+	"github.com/caisson-run/caisson/session/toolcall"
 )
 
 // Init makes the test binary a probe where it was started as one; it is called
@@ -123,7 +124,7 @@ func (l Level) open(ctx context.Context, o attack.OfficeOptions) (*attack.Office
 		return nil, err
 	}
 	if office.Caller == nil {
-		office.Caller = session.Of(s)
+		office.Caller = toolcall.Of(s)
 	}
 	office.Close = sync.OnceValue(func() error {
 		return errors.Join(approvals.Close(), rates.Close(), journal.Close(), state.Close())

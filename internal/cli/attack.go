@@ -19,7 +19,7 @@ import (
 	"github.com/caisson-run/caisson/attack"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/toolcall"
 )
 
 type attackFlags struct {
@@ -161,7 +161,7 @@ func (a *app) office(ctx context.Context, o attack.OfficeOptions) (*attack.Offic
 	if err != nil {
 		return nil, err
 	}
-	return &attack.Office{Caller: session.Of(opened.Session), Close: opened.close}, nil
+	return &attack.Office{Caller: toolcall.Of(opened.Session), Close: opened.close}, nil
 }
 
 func (a *app) listAttacks(f *attackFlags) {

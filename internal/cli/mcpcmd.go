@@ -23,6 +23,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/persistent"
+	"github.com/caisson-run/caisson/session/toolcall"
 )
 
 func (a *app) mcpCommand() *cobra.Command {
@@ -208,7 +209,7 @@ func (a *app) gateway(ctx context.Context, cmd *cobra.Command, f *gatewayFlags, 
 	if err != nil {
 		return nil, nil, err
 	}
-	o.Judge = session.Of(judge)
+	o.Judge = toolcall.Of(judge)
 	for _, s := range servers {
 		o.Servers = append(o.Servers, s.Upstream)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/toolcall"
 )
 
 func (a *app) policyCommand() *cobra.Command {
@@ -178,7 +179,7 @@ type seer struct {
 }
 
 func (s *seer) foresee(ctx context.Context, w policy.Wish) (policy.Verdict, error) {
-	w, err := session.Carried(s.policy, w)
+	w, err := toolcall.Carried(s.policy, w)
 	if err != nil {
 		return policy.Verdict{}, err
 	}

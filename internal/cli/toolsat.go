@@ -10,7 +10,7 @@ import (
 
 	"github.com/caisson-run/caisson/client"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/toolcall"
 )
 
 // callToolAt has a daemon call a tool, under the policy of a key, and shows what came
@@ -42,7 +42,7 @@ func (a *app) callToolAt(ctx context.Context, d *daemon, name string, arguments 
 		if n, ok := answer.Output["status"].(float64); ok { // of a request
 			answer.Output["status"] = int(n)
 		}
-		text, _ := (&session.ToolAnswer{Output: answer.Output}).Shown()
+		text, _ := (&toolcall.Answer{Output: answer.Output}).Shown()
 		_, err := fmt.Fprintln(stdout, text)
 		a.out.note(err)
 		return nil

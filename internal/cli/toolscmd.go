@@ -17,7 +17,7 @@ import (
 	"github.com/caisson-run/caisson/internal/config"
 	"github.com/caisson-run/caisson/internal/files"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/toolcall"
 	"github.com/caisson-run/caisson/tool"
 	"github.com/caisson-run/caisson/tool/params"
 )
@@ -168,7 +168,7 @@ refused the call, 125 when its arguments do not fit.`,
 			case d.key != "":
 				return usage(cmd, "--api-key is for a caisson serve", "say which with --url")
 			}
-			return a.callTool(ctx, file, &session.ToolCall{Name: args[0], Args: text, Read: read, Door: "cli", Actor: actor(), Operator: true}, d.json)
+			return a.callTool(ctx, file, &toolcall.Call{Name: args[0], Args: text, Read: read, Door: "cli", Actor: actor(), Operator: true}, d.json)
 		},
 		SilenceErrors: true, SilenceUsage: true,
 	}
@@ -222,7 +222,7 @@ func (a *app) toolArguments(s string) (text []byte, read []sandbox.HostFile, _ e
 }
 
 // callTool calls a tool and shows what came of it.
-func (a *app) callTool(ctx context.Context, file string, call *session.ToolCall, asJSON bool) error {
+func (a *app) callTool(ctx context.Context, file string, call *toolcall.Call, asJSON bool) error {
 	opened, err := a.open(ctx, file)
 	if err != nil {
 		return err
@@ -235,7 +235,7 @@ func (a *app) callTool(ctx context.Context, file string, call *session.ToolCall,
 		defer finishErr()
 		call.Stdout, call.Stderr = stdout, stderr
 	}
-	answer, err := session.Of(opened.Session).CallTool(ctx, call)
+	answer, err := toolcall.Of(opened.Session).CallTool(ctx, call)
 	if err != nil {
 		return err
 	}

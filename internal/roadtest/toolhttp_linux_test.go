@@ -22,6 +22,7 @@ import (
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/session/registry"
+	"github.com/caisson-run/caisson/session/toolcall"
 )
 
 // Requests that a policy declares are made from sandboxes, by real routers, and its
@@ -131,7 +132,7 @@ func declaredRequests(t *testing.T, level string, image bool) {
 		{"a secret that is none", "wrongkey", `{}`, "OTHER", true},
 		{"no rate without a count", "send", `{}`, "nothing counts calls here", true},
 	} {
-		a, err := session.Of(s).CallTool(t.Context(), &session.ToolCall{Name: c.tool, Args: []byte(c.args), Door: "test", Actor: "me", Operator: true})
+		a, err := toolcall.Of(s).CallTool(t.Context(), &toolcall.Call{Name: c.tool, Args: []byte(c.args), Door: "test", Actor: "me", Operator: true})
 		got := fmt.Sprint(err)
 		if err == nil {
 			b, _ := json.Marshal(a.Output)
@@ -167,8 +168,8 @@ func declaredRequests(t *testing.T, level string, image bool) {
 // to no other.
 func askedRequest(t *testing.T, s *session.Session, approvals *session.Approvals) {
 	ada := approvaltest.Ada(t, approvaltest.Store(t, approvals), approval.CLI)
-	call := func(args, token string) (*session.ToolAnswer, error) {
-		return session.Of(s).CallTool(t.Context(), &session.ToolCall{Name: "asked", Args: []byte(args), Door: "test", Actor: "me", Operator: true, Resumable: true, Approval: token})
+	call := func(args, token string) (*toolcall.Answer, error) {
+		return toolcall.Of(s).CallTool(t.Context(), &toolcall.Call{Name: "asked", Args: []byte(args), Door: "test", Actor: "me", Operator: true, Resumable: true, Approval: token})
 	}
 	for _, again := range []string{`{"page":"x","note":"marked-note"}`, `{"page":"y","note":"marked-note"}`, `{"page":"x","note":"another"}`} {
 		_, err := call(`{"page":"x","note":"marked-note"}`, "")
@@ -203,7 +204,7 @@ func keyedRequest(t *testing.T, f *policy.File, log *audit.Log, dir *store.Dir) 
 	}
 	defer b.Close(t.Context())
 	for i, fails := range []bool{false, true} {
-		a, err := b.CallTool(t.Context(), &persistent.Key{ID: "k1", Name: "k"}, &session.ToolCall{Name: "send", Args: []byte(`{"a":1}`), Door: "test"})
+		a, err := b.CallTool(t.Context(), &persistent.Key{ID: "k1", Name: "k"}, &toolcall.Call{Name: "send", Args: []byte(`{"a":1}`), Door: "test"})
 		if (err != nil) != fails || !fails && a.Output["status"] != 200 {
 			t.Errorf("%d: %+v, %v", i, a, err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/toolcall"
 )
 
 // newAskingHome is a home under f with approvals, and who may answer.
@@ -37,9 +38,9 @@ func TestAskInASandbox(t *testing.T) {
 	h, approvals, ada := newAskingHome(t, f)
 	one := h.mustTool(t, "create_sandbox", `{}`)["sandbox_id"].(string)
 	two := h.mustTool(t, "create_sandbox", `{}`)["sandbox_id"].(string)
-	command := func(id, line, token string) (*session.ToolAnswer, error) {
+	command := func(id, line, token string) (*toolcall.Answer, error) {
 		args := `{"sandbox_id":"` + id + `","command":"` + line + `"}`
-		return h.CallTool(t.Context(), h.key, &session.ToolCall{Name: "run_command", Args: []byte(args), Resumable: true, Approval: token})
+		return h.CallTool(t.Context(), h.key, &toolcall.Call{Name: "run_command", Args: []byte(args), Resumable: true, Approval: token})
 	}
 	approved := func(id, line string) string {
 		t.Helper()

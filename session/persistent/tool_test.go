@@ -18,14 +18,15 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/registry"
+	"github.com/caisson-run/caisson/session/toolcall"
 	"github.com/caisson-run/caisson/tool"
 	"github.com/caisson-run/caisson/tool/params"
 )
 
 // tool calls a tool, and compares its answer with the tool's own schema.
-func (h *home) tool(t testing.TB, name, arguments string) (*session.ToolAnswer, error) {
+func (h *home) tool(t testing.TB, name, arguments string) (*toolcall.Answer, error) {
 	t.Helper()
-	a, err := h.CallTool(t.Context(), h.key, &session.ToolCall{Name: name, Args: []byte(arguments), Door: "test"})
+	a, err := h.CallTool(t.Context(), h.key, &toolcall.Call{Name: name, Args: []byte(arguments), Door: "test"})
 	if err != nil {
 		return a, err
 	}
@@ -33,7 +34,7 @@ func (h *home) tool(t testing.TB, name, arguments string) (*session.ToolAnswer, 
 	return a, nil
 }
 
-func fits(t testing.TB, name string, a *session.ToolAnswer) {
+func fits(t testing.TB, name string, a *toolcall.Answer) {
 	t.Helper()
 	def, _ := tool.Builtin(name)
 	schema, err := params.Compile(def.Output)
@@ -125,7 +126,7 @@ func TestTools(t *testing.T) {
 
 	// Without one it runs in its own.
 	var live bytes.Buffer
-	a, err := h.CallTool(t.Context(), h.key, &session.ToolCall{Name: "run_command", Args: []byte(`{"command":"echo alone; test -e ~/f"}`), Stdout: &live})
+	a, err := h.CallTool(t.Context(), h.key, &toolcall.Call{Name: "run_command", Args: []byte(`{"command":"echo alone; test -e ~/f"}`), Stdout: &live})
 	if err != nil || a.Output["stdout"] != "alone\n" || live.String() != "alone\n" || !a.Failed || a.Output["sandbox_id"] != nil {
 		t.Errorf("alone: %+v, %v, %q", a, err, &live)
 	}
@@ -178,7 +179,7 @@ func TestToolsRefuse(t *testing.T) {
 // Who calls what a door does not offer leaves a record, without arguments.
 func TestRefuseTool(t *testing.T) {
 	h := newHome(t, nil)
-	if err := h.RefuseTool(t.Context(), h.key, &session.ToolCall{Name: "nothing", Args: []byte(`{"password":"hunter2"}`), Door: "mcp"}); err != nil {
+	if err := h.RefuseTool(t.Context(), h.key, &toolcall.Call{Name: "nothing", Args: []byte(`{"password":"hunter2"}`), Door: "mcp"}); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -231,8 +232,8 @@ func TestToolsOfAPolicy(t *testing.T) {
 	if diff := cmp.Diff([]string{"greet", "list_sandboxes", "run_code", "run_command"}, names); diff != "" {
 		t.Error(diff)
 	}
-	call := func(name, arguments string) (*session.ToolAnswer, error) {
-		return h.CallTool(t.Context(), h.key, &session.ToolCall{Name: name, Args: []byte(arguments)})
+	call := func(name, arguments string) (*toolcall.Answer, error) {
+		return h.CallTool(t.Context(), h.key, &toolcall.Call{Name: name, Args: []byte(arguments)})
 	}
 	a, err := call("greet", `{"whom":"you; id","password":"hunter2","sandbox_id":"x"}`)
 	if err != nil || a.Output["stdout"] != "hello you; id hunter2 --\n" {
@@ -255,7 +256,7 @@ func TestToolsOfAPolicy(t *testing.T) {
 	testToolRecords(t, h)
 }
 
-func testToolRates(t *testing.T, h *home, call func(name, arguments string) (*session.ToolAnswer, error), clock *registry.Instant) {
+func testToolRates(t *testing.T, h *home, call func(name, arguments string) (*toolcall.Answer, error), clock *registry.Instant) {
 	run := func() error { _, err := call("run_command", `{"command":"true"}`); return err }
 	if err := errors.Join(run(), run()); err != nil {
 		t.Fatal(err)
@@ -325,7 +326,7 @@ tools:
 	}
 	h, approvals, ada := newAskingHome(t, f)
 	call := func(name, arguments, token string) error {
-		_, err := h.CallTool(t.Context(), h.key, &session.ToolCall{Name: name, Args: []byte(arguments), Resumable: true, Approval: token})
+		_, err := h.CallTool(t.Context(), h.key, &toolcall.Call{Name: name, Args: []byte(arguments), Resumable: true, Approval: token})
 		return err
 	}
 	for name, arguments := range map[string]string{"run_command": `{"command":"asked"}`, "list_sandboxes": `{}`} {

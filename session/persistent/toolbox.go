@@ -14,6 +14,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/toolcall"
 	"github.com/caisson-run/caisson/tool"
 )
 
@@ -29,27 +30,27 @@ func (b *Sandboxes) Tools(k *Key) ([]*tool.Tool, error) {
 	if err != nil {
 		return nil, err
 	}
-	return session.Of(g.session).ToolsIn(), nil
+	return toolcall.Of(g.session).ToolsIn(), nil
 }
 
 // CallTool carries a tool out for a key: in the sandbox that its argument
 // sandbox_id names, or in one of its own. See [toolcall.Tools.CallTool].
-func (b *Sandboxes) CallTool(ctx context.Context, k *Key, c *session.ToolCall) (*session.ToolAnswer, error) {
+func (b *Sandboxes) CallTool(ctx context.Context, k *Key, c *toolcall.Call) (*toolcall.Answer, error) {
 	g, err := b.grant(k)
 	if err != nil {
 		return nil, err
 	}
-	return session.Of(g.session).CallToolIn(ctx, toolbox{b, k}, k.ID, k.Actor(), c)
+	return toolcall.Of(g.session).CallToolIn(ctx, toolbox{b, k}, k.ID, k.Actor(), c)
 }
 
 // RefuseTool records a key's call of a tool that its frontend does not offer. See
 // [toolcall.Tools.RefuseTool].
-func (b *Sandboxes) RefuseTool(ctx context.Context, k *Key, c *session.ToolCall) error {
+func (b *Sandboxes) RefuseTool(ctx context.Context, k *Key, c *toolcall.Call) error {
 	g, err := b.grant(k)
 	if err != nil {
 		return err
 	}
-	return session.Of(g.session).RefuseToolFor(ctx, k.ID, k.Actor(), c)
+	return toolcall.Of(g.session).RefuseToolFor(ctx, k.ID, k.Actor(), c)
 }
 
 // Run implements [Boxes]: with the limits of a run, and in the key's quota.
@@ -63,7 +64,7 @@ func (t toolbox) Exec(ctx context.Context, id string, call *session.Call, io ses
 }
 
 // Tool implements [Boxes].
-func (t toolbox) Tool(ctx context.Context, u *session.ToolUse) (map[string]any, error) {
+func (t toolbox) Tool(ctx context.Context, u *toolcall.Use) (map[string]any, error) {
 	switch u.Name {
 	case "create_sandbox":
 		return t.create(ctx, u)
@@ -99,7 +100,7 @@ func (t toolbox) Tool(ctx context.Context, u *session.ToolUse) (map[string]any, 
 }
 
 // create carries out create_sandbox.
-func (t toolbox) create(ctx context.Context, u *session.ToolUse) (map[string]any, error) {
+func (t toolbox) create(ctx context.Context, u *toolcall.Use) (map[string]any, error) {
 	c := Create{
 		Door: u.Door, Template: u.Args.Text("template"), Timeout: u.Args.Seconds("timeout"),
 		Env: u.Args.Table("env"), Metadata: u.Args.Table("metadata"),
@@ -131,7 +132,7 @@ func sandboxOutput(s *Sandbox) map[string]any {
 }
 
 // list carries out list_sandboxes.
-func (t toolbox) list(ctx context.Context, u *session.ToolUse) (map[string]any, error) {
+func (t toolbox) list(ctx context.Context, u *toolcall.Use) (map[string]any, error) {
 	p, err := t.boxes.List(ctx, t.key, Filter{Metadata: u.Args.Table("metadata"), Limit: int(u.Args.Whole("limit", 0)), Cursor: u.Args.Text("cursor")})
 	if err != nil {
 		return nil, err
@@ -151,7 +152,7 @@ func (t toolbox) list(ctx context.Context, u *session.ToolUse) (map[string]any, 
 const defaultRead = 1 << 20
 
 // readTool carries out read_file.
-func readTool(ctx context.Context, in *Inside, name string, args session.Args) (map[string]any, error) {
+func readTool(ctx context.Context, in *Inside, name string, args toolcall.Args) (map[string]any, error) {
 	limit := args.Whole("limit", defaultRead)
 	var b bytes.Buffer
 	_, err := in.agent.ReadFile(ctx, name, &b, limit)
@@ -162,7 +163,7 @@ func readTool(ctx context.Context, in *Inside, name string, args session.Args) (
 	content := b.Bytes()
 	out := map[string]any{"path": name, "encoding": "text"}
 	if longer {
-		content, out["truncated"] = session.WholeRunes(content), true
+		content, out["truncated"] = toolcall.WholeRunes(content), true
 	}
 	out["size"], out["content"] = len(content), string(content)
 	if args.Text("encoding") == "base64" || !utf8.Valid(content) {
@@ -172,7 +173,7 @@ func readTool(ctx context.Context, in *Inside, name string, args session.Args) (
 }
 
 // writeTool carries out write_file.
-func writeTool(ctx context.Context, in *Inside, name string, args session.Args) (map[string]any, error) {
+func writeTool(ctx context.Context, in *Inside, name string, args toolcall.Args) (map[string]any, error) {
 	content := []byte(args.Text("content"))
 	if args.Text("encoding") == "base64" {
 		var err error
@@ -190,7 +191,7 @@ func writeTool(ctx context.Context, in *Inside, name string, args session.Args) 
 const maxEntries = 2000
 
 // listTool carries out list_files.
-func listTool(ctx context.Context, in *Inside, name string, args session.Args) (map[string]any, error) {
+func listTool(ctx context.Context, in *Inside, name string, args toolcall.Args) (map[string]any, error) {
 	found, err := in.agent.List(ctx, name, int(args.Whole("depth", 1)))
 	if err != nil {
 		return nil, err

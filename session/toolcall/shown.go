@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package session
+package toolcall
 
 import (
 	"encoding/base64"
@@ -20,7 +20,7 @@ type Picture struct {
 }
 
 // Shown is an answer as a model reads it: as text, and the picture that it is.
-func (a *ToolAnswer) Shown() (text string, picture *Picture) {
+func (a *Answer) Shown() (text string, picture *Picture) {
 	out := a.Output
 	if status, ok := out["status"].(int); ok && a.Result == nil {
 		return shownHTTP(status, out)

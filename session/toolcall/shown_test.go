@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package session
+package toolcall
 
 import (
 	"encoding/base64"
@@ -17,7 +17,7 @@ func TestShownHTTP(t *testing.T) {
 		"[HTTP status 200; a picture]":                {"status": 200, "body": png, "encoding": "base64"},
 		"[HTTP status 500; 3 bytes that are no text]": {"status": 500, "body": "/wAB", "encoding": "base64"},
 	} {
-		text, picture := (&ToolAnswer{Output: out}).Shown()
+		text, picture := (&Answer{Output: out}).Shown()
 		if text != want || (picture != nil) != (out["body"] == png) {
 			t.Errorf("%q, %v; want %q", text, picture, want)
 		}

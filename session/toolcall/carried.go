@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package session
+package toolcall
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
 )
 
 // Carried is what the call of a tool has made: the program or the request that it
@@ -24,7 +25,7 @@ func Carried(p *policy.Policy, w policy.Wish) (policy.Wish, error) {
 		return w, nil
 	}
 	use := *w.Call.Tool
-	t := &toolRun{use: &use}
+	t := &run{use: &use}
 	t.args, _ = use.Args.(map[string]any) // the schema wants one
 	c := &w.Call
 	c.Tool = t.use
@@ -39,7 +40,7 @@ func Carried(p *policy.Policy, w policy.Wish) (policy.Wish, error) {
 		return w, err
 	}
 	use.Sandbox = t.args.Text("sandbox_id")
-	var made *Call
+	var made *session.Call
 	switch known.Name {
 	case "run_code":
 		made = t.code()
@@ -64,6 +65,6 @@ func (s *Tools) TakeRates(ctx context.Context, account string, rates []policy.Pl
 }
 
 // Do is [Session.Do].
-func (s *Tools) Do(ctx context.Context, call *Call, io IO) (*sandbox.Result, error) {
+func (s *Tools) Do(ctx context.Context, call *session.Call, io session.IO) (*sandbox.Result, error) {
 	return s.session.Do(ctx, call, io)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package session
+package toolcall
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
 )
 
 // mostAnswered is how much of each stream an answer holds at most, whatever the
@@ -20,21 +21,21 @@ import (
 const mostAnswered = 1 << 20
 
 // runCode carries out run_code.
-func (t *toolRun) runCode(ctx context.Context) (*ToolAnswer, error) { return t.program(ctx, t.code()) }
+func (t *run) runCode(ctx context.Context) (*Answer, error) { return t.program(ctx, t.code()) }
 
-func (t *toolRun) code() *Call {
-	c := &Call{Source: &Source{Language: t.args.Text("language"), Code: []byte(t.args.Text("code"))}}
+func (t *run) code() *session.Call {
+	c := &session.Call{Source: &session.Source{Language: t.args.Text("language"), Code: []byte(t.args.Text("code"))}}
 	c.Argv = t.args.Texts("args")
 	return c
 }
 
 // runCommand carries out run_command.
-func (t *toolRun) runCommand(ctx context.Context) (*ToolAnswer, error) {
+func (t *run) runCommand(ctx context.Context) (*Answer, error) {
 	return t.program(ctx, t.command())
 }
 
-func (t *toolRun) command() *Call {
-	c := &Call{}
+func (t *run) command() *session.Call {
+	c := &session.Call{}
 	c.Argv = []string{"sh", "-c", t.args.Text("command")}
 	if t.args.Given("args") {
 		c.Argv = append([]string{t.args.Text("command")}, t.args.Texts("args")...)
@@ -43,17 +44,17 @@ func (t *toolRun) command() *Call {
 }
 
 // declared carries out a command that the policy declares.
-func (t *toolRun) declared(ctx context.Context) (*ToolAnswer, error) {
+func (t *run) declared(ctx context.Context) (*Answer, error) {
 	known, _ := t.session.Policy().Tools().Lookup(t.use.Name)
 	argv, err := known.Command.Argv(t.args)
 	if err != nil {
 		return nil, t.refuse(ctx, err)
 	}
-	c := &Call{}
+	c := &session.Call{}
 	c.Argv = argv
 	if shown, ok := t.session.Policy().ToolRecord(t.use).(map[string]any); ok {
-		if c.argv, err = known.Command.Argv(shown); err != nil { // what is redacted is no longer of its type
-			c.argv = known.Command.Template()
+		if c.RecordArgv, err = known.Command.Argv(shown); err != nil { // what is redacted is no longer of its type
+			c.RecordArgv = known.Command.Template()
 		}
 	}
 	// Its arguments are its own: none of them is the sandbox's.
@@ -61,7 +62,7 @@ func (t *toolRun) declared(ctx context.Context) (*ToolAnswer, error) {
 }
 
 // around fills in what run_code and run_command have in common.
-func (t *toolRun) around(c *Call) {
+func (t *run) around(c *session.Call) {
 	c.Env, c.Cwd = t.args.Table("env"), t.args.Text("cwd")
 	if d := t.args.Seconds("timeout"); d > 0 {
 		c.Limits.Wall, c.Limits.Explicit = d, map[sandbox.LimitName]bool{sandbox.LimitWall: true}
@@ -69,7 +70,7 @@ func (t *toolRun) around(c *Call) {
 }
 
 // program runs c with what both have in common.
-func (t *toolRun) program(ctx context.Context, c *Call) (*ToolAnswer, error) {
+func (t *run) program(ctx context.Context, c *session.Call) (*Answer, error) {
 	t.around(c)
 	var stdin io.Reader
 	if t.args.Given("stdin") {
@@ -79,11 +80,11 @@ func (t *toolRun) program(ctx context.Context, c *Call) (*ToolAnswer, error) {
 }
 
 // start runs c in a sandbox, or in one of its own.
-func (t *toolRun) start(ctx context.Context, c *Call, id string, stdin io.Reader) (*ToolAnswer, error) {
+func (t *run) start(ctx context.Context, c *session.Call, id string, stdin io.Reader) (*Answer, error) {
 	c.Door, c.Actor, c.Operator, c.Tool, c.Account = t.call.Door, t.actor, t.call.Operator, t.use, t.account
 	t.asked(c)
 	stdout, stderr := &tee{to: t.call.Stdout}, &tee{to: t.call.Stderr}
-	io := IO{Stdin: stdin, Stdout: stdout, Stderr: stderr}
+	io := session.IO{Stdin: stdin, Stdout: stdout, Stderr: stderr}
 	var res *sandbox.Result
 	var err error
 	switch {
@@ -92,7 +93,7 @@ func (t *toolRun) start(ctx context.Context, c *Call, id string, stdin io.Reader
 	case id == "":
 		res, err = t.session.Do(ctx, c, io)
 	case t.boxes == nil:
-		return nil, t.refuse(ctx, &sandbox.Error{Op: "sandbox_id", Kind: sandbox.ErrUnsupported, Problem: "there are no sandboxes that live on here", Hint: "leave sandbox_id out"})
+		return nil, t.refuse(ctx, &sandbox.Error{Op: "sandbox_id", Kind: sandbox.ErrUnsupported, Problem: "there are no persistent sandboxes here", Hint: "leave sandbox_id out"})
 	default:
 		res, err = t.boxes.Exec(ctx, id, c, io)
 	}
@@ -100,13 +101,13 @@ func (t *toolRun) start(ctx context.Context, c *Call, id string, stdin io.Reader
 		return nil, err
 	}
 	if res.Status == sandbox.StatusDenied {
-		return nil, Denied("tool "+t.use.Name, res)
+		return nil, session.Denied("tool "+t.use.Name, res)
 	}
 	out := programOutput(res, stdout, stderr)
 	if id != "" {
 		out["sandbox_id"] = id
 	}
-	return &ToolAnswer{Output: out, Failed: res.Status != sandbox.StatusSuccess, Result: res}, nil
+	return &Answer{Output: out, Failed: res.Status != sandbox.StatusSuccess, Result: res}, nil
 }
 
 // programOutput is a Result in the words of the output schema.

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package session
+// Package toolcall carries tools out: decided by the policy, under schema, rates and
+// approval, and recorded. A program runs in a sandbox of its own or in a persistent one;
+// a declared request is made from a sandbox of its own; a server behind a gateway carries
+// out its own.
+package toolcall
 
 import (
 	"bytes"
@@ -15,19 +19,20 @@ import (
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/tool"
 	"github.com/caisson-run/caisson/tool/params"
 )
 
 // Tools carry out the tools that a session's policy has.
-type Tools struct{ session *Session }
+type Tools struct{ session *session.Session }
 
 // Of are the tools of s.
-func Of(s *Session) *Tools { return &Tools{s} }
+func Of(s *session.Session) *Tools { return &Tools{s} }
 
-// ToolCall is one call of a tool, as it came.
-type ToolCall struct {
+// Call is one call of a tool, as it came.
+type Call struct {
 	Name string
 	// Args are the arguments, a JSON object; empty is one without any. Read are the files
 	// that they were read from: code that the tool runs cannot change them.
@@ -43,11 +48,11 @@ type ToolCall struct {
 
 	// Ask, Reach, Resumable, Approval, Reply and Patience are those of [Call]: who is asked
 	// what the policy asks about, for how long, and by what it was approved.
-	Ask       Asker
+	Ask       session.Asker
 	Reach     []approval.Channel
 	Resumable bool
 	Approval  string
-	Reply     *Reply
+	Reply     *session.Reply
 	Patience  time.Duration
 
 	// Stdout and Stderr, when set, get what a program writes as it comes, besides
@@ -55,8 +60,8 @@ type ToolCall struct {
 	Stdout, Stderr io.Writer
 }
 
-// ToolAnswer is what came of a tool that was carried out.
-type ToolAnswer struct {
+// Answer is what came of a tool that was carried out.
+type Answer struct {
 	// Output fits the tool's output schema.
 	Output map[string]any
 	// Failed says that it was carried out and did not succeed: its program ended
@@ -75,7 +80,7 @@ func (s *Tools) ToolsIn() []*tool.Tool { return s.tools(true) }
 
 func (s *Tools) tools(persistent bool) (out []*tool.Tool) {
 	for _, t := range s.session.Policy().Tools().List() {
-		if c, ok := carriers()[t.Name]; t.Command != nil || t.HTTP != nil || ok && (persistent || !c.living) {
+		if c, ok := carriers()[t.Name]; t.Command != nil || t.HTTP != nil || ok && (persistent || !c.persistent) {
 			out = append(out, t)
 		}
 	}
@@ -90,22 +95,22 @@ func (s *Tools) tools(persistent bool) (out []*tool.Tool) {
 // approval; ErrInvalid for arguments that cannot be read, and, with all faults, as a
 // [policy.Misfit] for those that do not fit;
 // ErrUnsupported for a tool about sandboxes that live on.
-func (s *Tools) CallTool(ctx context.Context, c *ToolCall) (*ToolAnswer, error) {
-	return (&toolRun{call: c, session: s.session, actor: c.Actor, account: c.Actor}).do(ctx)
+func (s *Tools) CallTool(ctx context.Context, c *Call) (*Answer, error) {
+	return (&run{call: c, session: s.session, actor: c.Actor, account: c.Actor}).do(ctx)
 }
 
 // Boxes are the persistent sandboxes of one key, in which tools are carried out.
 type Boxes interface {
 	// Run runs a call in a sandbox of its own, and Exec in the sandbox id.
-	Run(ctx context.Context, call *Call, io IO) (*sandbox.Result, error)
-	Exec(ctx context.Context, id string, call *Call, io IO) (*sandbox.Result, error)
+	Run(ctx context.Context, call *session.Call, io session.IO) (*sandbox.Result, error)
+	Exec(ctx context.Context, id string, call *session.Call, io session.IO) (*sandbox.Result, error)
 	// Tool carries out a tool that starts no program. It was decided and recorded; the
 	// path of a file is a decision of its own, since only the sandbox says what it means.
-	Tool(ctx context.Context, u *ToolUse) (map[string]any, error)
+	Tool(ctx context.Context, u *Use) (map[string]any, error)
 }
 
-// ToolUse is a tool that starts no program, on its way.
-type ToolUse struct {
+// Use is a tool that starts no program, on its way.
+type Use struct {
 	Name    string
 	Sandbox string // empty is none
 	Door    string
@@ -116,33 +121,33 @@ type ToolUse struct {
 
 // CallToolIn is CallTool for a key: in the sandbox of boxes that its argument sandbox_id
 // names, or in one of its own. account is whose rates it counts for, and actor who asks.
-func (s *Tools) CallToolIn(ctx context.Context, boxes Boxes, account, actor string, c *ToolCall) (*ToolAnswer, error) {
+func (s *Tools) CallToolIn(ctx context.Context, boxes Boxes, account, actor string, c *Call) (*Answer, error) {
 	c.Operator = false
-	return (&toolRun{call: c, session: s.session, boxes: boxes, account: account, actor: actor}).do(ctx)
+	return (&run{call: c, session: s.session, boxes: boxes, account: account, actor: actor}).do(ctx)
 }
 
 // RefuseToolFor is RefuseTool for a key.
-func (s *Tools) RefuseToolFor(ctx context.Context, account, actor string, c *ToolCall) error {
-	return (&toolRun{call: c, session: s.session, account: account, actor: actor}).notOffered(ctx)
+func (s *Tools) RefuseToolFor(ctx context.Context, account, actor string, c *Call) error {
+	return (&run{call: c, session: s.session, account: account, actor: actor}).notOffered(ctx)
 }
 
 // RefuseTool records a call of a tool that its door does not offer: who looks for
 // tools leaves a trace, too. Its arguments are not recorded; nobody has said which of
 // them are to be in no record.
-func (s *Tools) RefuseTool(ctx context.Context, c *ToolCall) error {
-	return (&toolRun{call: c, session: s.session, actor: c.Actor, account: c.Actor}).notOffered(ctx)
+func (s *Tools) RefuseTool(ctx context.Context, c *Call) error {
+	return (&run{call: c, session: s.session, actor: c.Actor, account: c.Actor}).notOffered(ctx)
 }
 
-func (t *toolRun) notOffered(ctx context.Context) error {
+func (t *run) notOffered(ctx context.Context) error {
 	t.use = &policy.ToolCall{Name: t.call.Name}
 	why := sandbox.Errorf(sandbox.ErrNotFound, "tool "+t.call.Name, "it is not offered")
 	return operation.Refuse(ctx, t.session.Journal(), t.intent(), operation.Refused(why))
 }
 
-// toolRun is a tool's call on its way.
-type toolRun struct {
-	call    *ToolCall
-	session *Session
+// run is a tool's call on its way.
+type run struct {
+	call    *Call
+	session *session.Session
 	boxes   Boxes  // nil: there are none that live on
 	account string // whose rates it counts for, and whose records
 	actor   string
@@ -155,7 +160,7 @@ type toolRun struct {
 }
 
 // do decides the tool, and hands what it does to the road.
-func (t *toolRun) do(ctx context.Context) (*ToolAnswer, error) {
+func (t *run) do(ctx context.Context) (*Answer, error) {
 	carry, err := t.read()
 	if err != nil {
 		return nil, t.refuse(ctx, err)
@@ -163,7 +168,7 @@ func (t *toolRun) do(ctx context.Context) (*ToolAnswer, error) {
 	// What starts a program is decided twice: arguments mean nothing before the tool has
 	// been, and the program that they make is another call.
 	decide := t.session.Policy().DecideTool
-	if carry.living {
+	if carry.persistent {
 		decide = t.session.Policy().Decide
 	}
 	if t.verdict = decide(t.decided()); t.verdict.Decision == policy.Deny {
@@ -173,14 +178,14 @@ func (t *toolRun) do(ctx context.Context) (*ToolAnswer, error) {
 		return nil, t.refuse(ctx, &sandbox.Error{Op: "tool " + t.use.Name, Kind: sandbox.ErrUnsupported, Problem: "nothing here carries it out",
 			Hint: "give it a command or http in the policy; policy explain --call gives the verdict alone"})
 	}
-	if carry.living && t.boxes == nil {
-		return nil, t.refuse(ctx, &sandbox.Error{Op: "tool " + t.use.Name, Kind: sandbox.ErrUnsupported, Problem: "there are no sandboxes that live on here", Hint: "ask caisson serve, or caisson mcp"})
+	if carry.persistent && t.boxes == nil {
+		return nil, t.refuse(ctx, &sandbox.Error{Op: "tool " + t.use.Name, Kind: sandbox.ErrUnsupported, Problem: "there are no persistent sandboxes here", Hint: "ask caisson serve, or caisson mcp"})
 	}
 	return carry.do(t, ctx)
 }
 
 // read finds the tool and reads its arguments.
-func (t *toolRun) read() (carrier, error) {
+func (t *run) read() (carrier, error) {
 	t.use = &policy.ToolCall{Name: t.call.Name}
 	text := t.call.Args
 	if len(bytes.TrimSpace(text)) == 0 {
@@ -197,9 +202,9 @@ func (t *toolRun) read() (carrier, error) {
 	case !ok:
 		return carrier{}, nil // the policy says so, and by which rule
 	case known.Command != nil:
-		return carrier{do: (*toolRun).declared}, nil
+		return carrier{do: (*run).declared}, nil
 	case known.HTTP != nil:
-		return carrier{do: (*toolRun).declaredHTTP}, nil
+		return carrier{do: (*run).declaredHTTP}, nil
 	}
 	// Of what is built in; a declared command may have an argument of that name.
 	t.use.Sandbox = t.args.Text("sandbox_id")
@@ -207,22 +212,22 @@ func (t *toolRun) read() (carrier, error) {
 }
 
 // decided is the call as the policy sees it, before what it does is known.
-func (t *toolRun) decided() *policy.Call {
+func (t *run) decided() *policy.Call {
 	return &policy.Call{Kind: policy.CallTool, Actor: t.actor, Operator: t.call.Operator, Tool: t.use}
 }
 
 // intent is the record's beginning.
-func (t *toolRun) intent() audit.Intent {
+func (t *run) intent() audit.Intent {
 	in := audit.Intent{
 		Actor: t.actor, Account: t.account, Kind: string(policy.CallTool), Sandbox: t.use.Sandbox,
 		Policy: t.session.PolicyName(), PolicySHA: t.session.Policy().Digest(),
 	}
-	toolIntent(&in, t.session.Policy(), t.use)
+	session.ToolIntent(&in, t.session.Policy(), t.use)
 	return in
 }
 
 // refuse records a call that goes no further, and is why.
-func (t *toolRun) refuse(ctx context.Context, why error) error {
+func (t *run) refuse(ctx context.Context, why error) error {
 	err := operation.Refuse(ctx, t.session.Journal(), t.intent(), operation.Refused(why))
 	if errors.Is(err, sandbox.ErrExhausted) {
 		return err // nobody is told what is not recorded
@@ -232,7 +237,7 @@ func (t *toolRun) refuse(ctx context.Context, why error) error {
 
 // recorded carries out what starts no program: intent first, then do, then what
 // came of it.
-func (t *toolRun) recorded(ctx context.Context, do func(ctx context.Context) (map[string]any, error)) (*ToolAnswer, error) {
+func (t *run) recorded(ctx context.Context, do func(ctx context.Context) (map[string]any, error)) (*Answer, error) {
 	note, err := t.admit(ctx, t.verdict)
 	if err != nil {
 		return nil, err
@@ -254,15 +259,15 @@ func (t *toolRun) recorded(ctx context.Context, do func(ctx context.Context) (ma
 	if err != nil {
 		return nil, err
 	}
-	return &ToolAnswer{Output: out}, nil
+	return &Answer{Output: out}, nil
 }
 
 // approve has a tool that starts no program approved where the policy asks.
-func (t *toolRun) approve(ctx context.Context, v policy.Verdict) (*audit.Approval, error) {
+func (t *run) approve(ctx context.Context, v policy.Verdict) (*audit.Approval, error) {
 	if v.Decision != policy.Ask {
 		return nil, nil
 	}
-	r := &Invocation{Session: t.session, Call: t.asked(&Call{Call: *t.decided()}), Plan: v.Plan, Question: v.Question, Intent: t.intent()}
+	r := &session.Invocation{Session: t.session, Call: t.asked(&session.Call{Call: *t.decided()}), Plan: v.Plan, Question: v.Question, Intent: t.intent()}
 	return r.Asking().Settle(ctx, func(ctx context.Context) (*approval.Subject, error) {
 		s, err := r.About(ctx, nil, "", nil)
 		if err == nil {
@@ -279,7 +284,7 @@ func (t *toolRun) approve(ctx context.Context, v policy.Verdict) (*audit.Approva
 }
 
 // asked gives c the door's ways to ask, and what was read to make the call.
-func (t *toolRun) asked(c *Call) *Call {
+func (t *run) asked(c *session.Call) *session.Call {
 	c.Read = t.call.Read
 	c.Ask, c.Reach, c.Resumable, c.Approval, c.Reply, c.Patience = t.call.Ask, t.call.Reach, t.call.Resumable, t.call.Approval, t.call.Reply, t.call.Patience
 	return c
@@ -287,36 +292,36 @@ func (t *toolRun) asked(c *Call) *Call {
 
 // carrier is how a tool is carried out.
 type carrier struct {
-	living bool // it is about sandboxes that live on
-	do     func(*toolRun, context.Context) (*ToolAnswer, error)
+	persistent bool // it is about persistent sandboxes
+	do         func(*run, context.Context) (*Answer, error)
 }
 
 // carriers are how those that are built in are carried out.
 var carriers = sync.OnceValue(func() map[string]carrier {
 	return map[string]carrier{
-		"run_code":       {do: (*toolRun).runCode},
-		"run_command":    {do: (*toolRun).runCommand},
-		"read_file":      {true, (*toolRun).inBoxes},
-		"write_file":     {true, (*toolRun).inBoxes},
-		"list_files":     {true, (*toolRun).inBoxes},
-		"create_sandbox": {true, (*toolRun).inBoxes},
-		"kill_sandbox":   {true, (*toolRun).inBoxes},
-		"list_sandboxes": {true, (*toolRun).inBoxes},
+		"run_code":       {do: (*run).runCode},
+		"run_command":    {do: (*run).runCommand},
+		"read_file":      {true, (*run).inBoxes},
+		"write_file":     {true, (*run).inBoxes},
+		"list_files":     {true, (*run).inBoxes},
+		"create_sandbox": {true, (*run).inBoxes},
+		"kill_sandbox":   {true, (*run).inBoxes},
+		"list_sandboxes": {true, (*run).inBoxes},
 	}
 })
 
 // inBoxes carries out a tool about persistent sandboxes.
-func (t *toolRun) inBoxes(ctx context.Context) (*ToolAnswer, error) {
+func (t *run) inBoxes(ctx context.Context) (*Answer, error) {
 	if err := t.readContent(); err != nil {
 		return nil, t.refuse(ctx, err)
 	}
 	return t.recorded(ctx, func(ctx context.Context) (map[string]any, error) {
-		return t.boxes.Tool(ctx, &ToolUse{Name: t.use.Name, Sandbox: t.use.Sandbox, Door: t.call.Door, Args: t.args, Judge: t.judge})
+		return t.boxes.Tool(ctx, &Use{Name: t.use.Name, Sandbox: t.use.Sandbox, Door: t.call.Door, Args: t.args, Judge: t.judge})
 	})
 }
 
 // readContent refuses a file's content that is not what it says.
-func (t *toolRun) readContent() error {
+func (t *run) readContent() error {
 	if t.use.Name != string(policy.WriteFile) || t.args.Text("encoding") != "base64" {
 		return nil
 	}
@@ -327,7 +332,7 @@ func (t *toolRun) readContent() error {
 }
 
 // judge decides the path of a file. What else the policy says of the tool was decided.
-func (t *toolRun) judge(kind policy.Kind, path, dir string) error {
+func (t *run) judge(kind policy.Kind, path, dir string) error {
 	if v := t.session.Policy().DecideTool(&policy.Call{Kind: kind, Actor: t.actor, Path: path, Cwd: dir}); v.Decision == policy.Deny {
 		return v.Err()
 	}

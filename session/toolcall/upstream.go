@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package session
+package toolcall
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/operation"
 )
 
@@ -98,8 +99,8 @@ func (s *Tools) ServerToolRecord(server string, names []string, args any) []byte
 func (s *Tools) AdmitServerTool(ctx context.Context, c *ServerTool) (*Admitted, error) {
 	a := &Admitted{}
 	for _, name := range c.Names {
-		t := &toolRun{
-			call: &ToolCall{Name: name, Door: "mcp", Actor: c.Actor, Operator: true}, session: s.session, actor: c.Actor, account: c.Actor,
+		t := &run{
+			call: &Call{Name: name, Door: "mcp", Actor: c.Actor, Operator: true}, session: s.session, actor: c.Actor, account: c.Actor,
 			use: &policy.ToolCall{Name: name, Server: c.Server, Args: c.Args}, definition: c.Definition, answers: c.Answers,
 		}
 		note, err := t.admit(ctx, s.session.Policy().Decide(t.decided()))
@@ -114,7 +115,7 @@ func (s *Tools) AdmitServerTool(ctx context.Context, c *ServerTool) (*Admitted, 
 }
 
 // admit counts a call that was decided, and has it approved.
-func (t *toolRun) admit(ctx context.Context, v policy.Verdict) (*audit.Approval, error) {
+func (t *run) admit(ctx context.Context, v policy.Verdict) (*audit.Approval, error) {
 	if v.Decision == policy.Deny {
 		return nil, t.refuse(ctx, v.Err())
 	}
@@ -122,7 +123,7 @@ func (t *toolRun) admit(ctx context.Context, v policy.Verdict) (*audit.Approval,
 		return nil, t.refuse(ctx, err)
 	}
 	note, err := t.approve(ctx, v)
-	if p := (*Pending)(nil); errors.As(err, &p) {
+	if p := (*session.Pending)(nil); errors.As(err, &p) {
 		return nil, p // that it waits is recorded
 	} else if err != nil {
 		return nil, t.refuse(ctx, err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package session
+package toolcall
 
 import (
 	"bytes"
@@ -13,7 +13,9 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/approval"
+	"github.com/caisson-run/caisson/approval/approvaltest"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
 )
 
 const markedPolicy = `version: 1
@@ -29,24 +31,32 @@ commands: {allow: [ls], deny: ["ls * denied"], ask: ["ls * asked"]}
 approvals: {channels: [terminal, cli]}
 `
 
+// person is somebody at a terminal.
+type person func(ctx context.Context, r *approval.Request) (approval.Who, session.Answer, error)
+
+func (p person) Ask(ctx context.Context, r *approval.Request) (approval.Who, session.Answer, error) {
+	return p(ctx, r)
+}
+func (p person) Channel() approval.Channel { return approval.Terminal }
+
 // TestMarkedArguments: what no record has is in no question either, in no verdict, and
 // in no file of the state directory; and yet the yes is for that very value.
 func TestMarkedArguments(t *testing.T) {
 	const secret = "hunter2-and-more"
-	b := newAskBench(t, markedPolicy+"files: {rootfs: "+tree(t)+"}\n")
+	b := newBench(t, markedPolicy)
 	var seen []string
-	ask := func(yes bool) Asker {
-		return person(func(ctx context.Context, r *approval.Request) (approval.Who, Answer, error) {
+	ask := func(yes bool) session.Asker {
+		return person(func(_ context.Context, r *approval.Request) (approval.Who, session.Answer, error) {
 			seen = append(seen, r.View.String())
-			return says(yes)(ctx, r)
+			return approval.AtTerminal("tester"), session.Answer{Yes: yes, Digest: r.Seal()}, nil
 		})
 	}
-	call := func(name, arguments string, change func(*ToolCall)) error {
-		c := &ToolCall{Name: name, Args: []byte(arguments), Actor: "agent", Ask: ask(true)}
+	call := func(name, arguments string, change func(*Call)) error {
+		c := &Call{Name: name, Args: []byte(arguments), Actor: "agent", Ask: ask(true)}
 		if change != nil {
 			change(c)
 		}
-		_, err := Of(b.Session).CallTool(t.Context(), c)
+		_, err := b.CallTool(t.Context(), c)
 		return err
 	}
 	if err := errors.Join(
@@ -71,20 +81,20 @@ func TestMarkedArguments(t *testing.T) {
 		}
 	}
 	// The same call with another secret is another call.
-	who := b.enroll(t)
+	who := approvaltest.Ada(t, approvaltest.Store(t, b.approvals), approval.CLI)
 	pend := func(password string) string {
-		var p *Pending
-		err := call("greet", `{"whom":"you","password":"`+password+`"}`, func(c *ToolCall) { c.Ask, c.Resumable = nil, true })
+		var p *session.Pending
+		err := call("greet", `{"whom":"you","password":"`+password+`"}`, func(c *Call) { c.Ask, c.Resumable = nil, true })
 		if !errors.As(err, &p) {
 			t.Fatal(err)
 		}
-		if _, err := b.approvals.Answer(t.Context(), who, p.Request.ID, Answer{Yes: true, Digest: p.Request.Seal()}); err != nil {
+		if _, err := b.approvals.Answer(t.Context(), who, p.Request.ID, session.Answer{Yes: true, Digest: p.Request.Seal()}); err != nil {
 			t.Fatal(err)
 		}
 		return p.Token
 	}
 	with := func(token, password string) error {
-		return call("greet", `{"whom":"you","password":"`+password+`"}`, func(c *ToolCall) { c.Ask, c.Approval = nil, token })
+		return call("greet", `{"whom":"you","password":"`+password+`"}`, func(c *Call) { c.Ask, c.Approval = nil, token })
 	}
 	if err := with(pend(secret), secret); err != nil {
 		t.Error(err)

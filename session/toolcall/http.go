@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package session
+package toolcall
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"github.com/caisson-run/caisson/guest/fetch"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/tool"
 )
 
@@ -24,7 +25,7 @@ import (
 const mostTold = 2*tool.MostResponse + 64<<10
 
 // declaredHTTP carries out a request that the policy declares.
-func (t *toolRun) declaredHTTP(ctx context.Context) (*ToolAnswer, error) {
+func (t *run) declaredHTTP(ctx context.Context) (*Answer, error) {
 	known, _ := t.session.Policy().Tools().Lookup(t.use.Name)
 	req, err := known.HTTP.Request(t.args)
 	if err != nil {
@@ -43,20 +44,20 @@ func (t *toolRun) declaredHTTP(ctx context.Context) (*ToolAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Call{Fetches: true}
+	c := &session.Call{Fetches: true}
 	c.Kind, c.Network, c.Cwd = policy.CallHTTP, []string{known.HTTP.Endpoint()}, "/"
-	c.argv = []string{req.Method, req.URL}
+	c.RecordArgv = []string{req.Method, req.URL}
 	if shown, ok := t.session.Policy().ToolRecord(t.use).(map[string]any); ok {
 		if r, err := known.HTTP.Request(shown); err == nil {
-			c.argv[1] = r.URL
+			c.RecordArgv[1] = r.URL
 		} else { // what is redacted no longer fits
-			c.argv[1] = spec.URL
+			c.RecordArgv[1] = spec.URL
 		}
 	}
 	c.Door, c.Actor, c.Operator, c.Tool, c.Account = t.call.Door, t.actor, t.call.Operator, t.use, t.account
 	t.asked(c)
 	out, errs := &told{most: mostTold}, &told{most: 4 << 10}
-	io := IO{Stdin: bytes.NewReader(text), Stdout: out, Stderr: errs}
+	io := session.IO{Stdin: bytes.NewReader(text), Stdout: out, Stderr: errs}
 	var res *sandbox.Result
 	if t.boxes != nil {
 		res, err = t.boxes.Run(ctx, c, io)
@@ -67,7 +68,7 @@ func (t *toolRun) declaredHTTP(ctx context.Context) (*ToolAnswer, error) {
 	case err != nil:
 		return nil, err
 	case res.Status == sandbox.StatusDenied:
-		return nil, Denied("tool "+t.use.Name, res)
+		return nil, session.Denied("tool "+t.use.Name, res)
 	}
 	return t.fetched(res, out, spec)
 }
@@ -84,7 +85,7 @@ func (t *told) Write(p []byte) (int, error) {
 }
 
 // fetched is what the program told. It is looked at as what code in a sandbox says.
-func (t *toolRun) fetched(res *sandbox.Result, out *told, spec tool.HTTPSpec) (*ToolAnswer, error) {
+func (t *run) fetched(res *sandbox.Result, out *told, spec tool.HTTPSpec) (*Answer, error) {
 	failed := func(problem, hint string) error {
 		return &sandbox.Error{Op: "tool " + t.use.Name, Kind: sandbox.ErrUnavailable, Problem: problem, Hint: hint}
 	}
@@ -124,5 +125,5 @@ func (t *toolRun) fetched(res *sandbox.Result, out *told, spec tool.HTTPSpec) (*
 		}
 		o["headers"] = headers
 	}
-	return &ToolAnswer{Output: o, Failed: a.Status >= 400}, nil
+	return &Answer{Output: o, Failed: a.Status >= 400}, nil
 }
