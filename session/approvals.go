@@ -16,7 +16,7 @@ import (
 )
 
 // Approvals is where people are asked about calls, and answer. What is asked
-// about is settled by the road ([Session.Do], [Sandboxes.Start]); doors put the
+// about is settled by the pipeline ([Session.Do]); frontends put the
 // questions before people, and bring answers here. It may be used from many
 // goroutines.
 type Approvals struct {

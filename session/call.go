@@ -18,7 +18,7 @@ import (
 )
 
 // Call is one request. Doors fill what policy.Call asks for; ID, Kind,
-// Language and Code are the road's to fill.
+// Language and Code are the pipeline's to fill.
 //
 // What runs is one of three: Argv alone, Source, or File. With the latter two
 // Argv holds the arguments.

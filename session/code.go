@@ -201,7 +201,7 @@ func (r *Invocation) reader(s code.Script, text []byte, base *Invocation) *Invoc
 	l.Processes = least(l.Processes, readTasks)
 	call := &Call{Door: r.Call.Door, Account: r.Call.Account}
 	call.Kind, call.Actor, call.Argv, call.InsecureRegistry = policy.RunCommand, r.Call.Actor, s.Argv, base.Call.InsecureRegistry
-	a := &Invocation{Session: r.Session, Call: call, IO: IO{Stdin: bytes.NewReader(text)}, ID: NewID(), own: true}
+	a := &Invocation{Session: r.Session, Call: call, IO: IO{Stdin: bytes.NewReader(text)}, ID: NewID(), source: source{own: true}}
 	a.Plan = policy.Plan{
 		Isolation: from.Isolation, Image: from.Image, Rootfs: from.Rootfs, Toolchains: from.Toolchains,
 		Limits: l, Writable: []string{"/tmp"}, Env: map[string]string{}, From: map[string]string{},
@@ -216,7 +216,7 @@ func (r *Invocation) reader(s code.Script, text []byte, base *Invocation) *Invoc
 	return a
 }
 
-// readOut is the road of a reader: it is recorded like any sandbox.
+// readOut runs a reader: it is recorded like any sandbox.
 func (r *Invocation) readOut(ctx context.Context) (*sandbox.Result, error) {
 	d, posture, err := r.Level(ctx)
 	if err != nil {

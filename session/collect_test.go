@@ -25,7 +25,7 @@ func TestOpenDest(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(work, "link")); err != nil {
 		t.Fatal(err)
 	}
-	r := &Invocation{Plan: policy.Plan{Workspace: &policy.PlanMount{PlanPath: policy.PlanPath{Source: work}, Access: sandbox.ReadWrite}}}
+	r := &Invocation{Decision: Decision{Plan: policy.Plan{Workspace: &policy.PlanMount{PlanPath: policy.PlanPath{Source: work}, Access: sandbox.ReadWrite}}}}
 	for _, dest := range []string{"link", "link/below"} {
 		if root, err := r.openDest(filepath.Join(work, dest)); err == nil {
 			root.Close()

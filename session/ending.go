@@ -12,7 +12,7 @@ import (
 	"github.com/caisson-run/caisson/session/network"
 )
 
-// Ending is the cause with which the road cancels a run: it names the limit.
+// Ending is the cause with which the pipeline cancels a run: it names the limit.
 type Ending struct {
 	Status   sandbox.Status
 	Resource sandbox.LimitName
@@ -26,15 +26,17 @@ func (e *Ending) Error() string { return e.Reason }
 // away. The program ends as one whose pipe is closed does.
 var errOutputClosed = errors.New("the output is closed")
 
+// TimedOut is the end by the wall limit of l.
 func TimedOut(l sandbox.Limits) *Ending {
 	return &Ending{Status: sandbox.StatusTimeout, Resource: sandbox.LimitWall, Reason: fmt.Sprintf("wall time of %s is over", l.Wall)}
 }
 
+// Exceeded is the end by a limit; reason is a sentence for people.
 func Exceeded(name sandbox.LimitName, reason string) *Ending {
 	return &Ending{Status: sandbox.StatusResourceExceeded, Resource: name, Reason: reason}
 }
 
-// settle sets what only the road knows: that it ended the program, and why.
+// settle sets what only the pipeline knows: that it ended the program, and why.
 // A program that ended by itself before the kill reached it keeps its own end, but
 // for one that failed when its network was closed (settleBudget).
 func settle(ctx context.Context, r *sandbox.Result, l sandbox.Limits) {

@@ -24,7 +24,7 @@ func (s *Session) Foresee(ctx context.Context, w policy.Wish) (_ policy.Verdict,
 	if !NeedsReading(&v) || call.Kind == policy.CallTool {
 		return v, nil
 	}
-	r := &Invocation{Session: s, Call: &Call{Call: *call}, ID: NewID(), Plan: v.Plan}
+	r := &Invocation{Session: s, Call: &Call{Call: *call}, ID: NewID(), Decision: Decision{Plan: v.Plan}}
 	defer func() { err = errors.Join(err, r.Undo.Run(ctx)) }()
 	if call.Kind == policy.RunCode {
 		r.Call.Source = &Source{Name: w.File, Language: call.Language, Code: []byte(w.Source)}

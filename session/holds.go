@@ -80,7 +80,7 @@ func (l Lacking) String() string {
 	return "of the default limits " + strings.Join(names, ", ") + ": " + strings.Join(l.why, "; ")
 }
 
-// Clause is how a limit holds on a level with caps. What the road itself holds
+// Clause is how a limit holds on a level with caps. What the pipeline itself holds
 // is enforced everywhere; what a level says nothing about is off.
 func Clause(caps sandbox.Capabilities, name sandbox.LimitName) sandbox.Clause {
 	if name == sandbox.LimitWall || name == sandbox.LimitOutput {

@@ -67,7 +67,7 @@ func (r *Invocation) whyNot(ctx context.Context, err error) error {
 	return err
 }
 
-// Finish fills in what the road counted.
+// Finish fills in what the pipeline counted.
 func (r *Invocation) Finish(res *sandbox.Result, posture sandbox.Posture) {
 	res.Posture, res.Findings = posture, r.Findings
 	res.Network = r.Traffic()
@@ -135,7 +135,7 @@ func (r *Invocation) Drain(ctx context.Context, failed *error) {
 	}
 }
 
-// cutShort says whether the road ended the run.
+// cutShort says whether the pipeline ended the run.
 func cutShort(ctx context.Context) bool {
 	var e *Ending
 	return errors.As(context.Cause(ctx), &e)

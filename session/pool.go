@@ -137,7 +137,7 @@ func (s *Session) keep(ctx context.Context, o PoolOptions, of *Invocation) (*Poo
 // make makes one sandbox, the way a call's is made.
 func (p *Pool) make(ctx context.Context) (_ *made, err error) {
 	call := p.o.Like
-	r := &Invocation{Session: p.s, Call: &call, ID: NewID(), Ahead: true}
+	r := &Invocation{Session: p.s, Call: &call, ID: NewID(), Origin: Origin{Ahead: true}}
 	if p.of != nil {
 		r = p.of.reader(code.Python(true), nil, p.of)
 		r.Ahead = true

@@ -49,7 +49,7 @@ func (r *Invocation) loadSource() error {
 	return nil
 }
 
-// Judged completes a wish as the road does: with how its source is run. The
+// Judged completes a wish as the pipeline does: with how its source is run. The
 // language must be one of Languages.
 func Judged(w policy.Wish) (*policy.Call, error) {
 	c := w.Call

@@ -18,54 +18,85 @@ import (
 	"github.com/caisson-run/caisson/session/registry"
 )
 
-// Invocation is one call on its way.
+// Invocation is one call on its way through the pipeline. It is for one goroutine.
 type Invocation struct {
 	Session *Session
 	Call    *Call
 	IO      IO
-	ID      string
+	ID      string      // of its sandbox's environment
 	Kind    policy.Kind // what the call is, where Source does not say; empty is RunCommand
-	Name    string      // what records call the sandbox; empty is id
+	Name    string      // what records call the sandbox; empty is ID
 
-	Ahead   bool                     // there is no call yet: its sandbox is made for a pool
-	ready   *made                    // the sandbox that was made ahead; nil without
-	oneshot bool                     // its sandbox is for one program
-	Spares  func(*Invocation) *Spare // where persistent ones are that were made ahead; nil without
-
-	decided *policy.Verdict // see verdict; nil until it is known
-
-	Program *program         // nil: the call's own argv
-	binary  *hostpath.Source // the call's file, when it is a compiled program
-	Caps    sandbox.Capabilities
-	Plan    policy.Plan
-	Intent  audit.Intent
-
-	own      bool              // it runs a script of caisson's, not what a caller asks for
-	Findings []sandbox.Finding // what the texts of what would run say
-
-	Question *policy.Question // somebody has to say yes first; nil: nobody
-	input    []byte           // with a question: all of standard input
-
-	Dir     RunDir         // what it has on the disk
-	Life    *registry.Life // of a sandbox that was taken over; nil for any other
-	Digest  string         // digest of what its environment is made of
-	Undo    environment.Cleanup
-	left    error      // what could not be undone
-	out     [2]*stream // stdout, stderr
-	over    context.Context
-	blind   func(error)      // ends it, where something depends on what could not be read; nil where nothing does
-	Network *network.Network // nil without one
-	Reach   *registry.Reach  // what the network was changed to; nil is the plan's
-	Hosts   []string         // what it lets through
-	Denied  []string         // what is taken away from that
-
-	Credentials *network.Credentials     // nil without a network
-	Known       map[string]string        // those that a sandbox that goes on has already
-	dests       []*os.Root               // where plan.Collect goes
-	env         *environment.Environment // that prepare made; nil without
+	Decision
+	Origin
+	Resources
+	source
+	streams
 }
 
-// do is the road itself.
+// Decision is what the policy and the level made of a call.
+type Decision struct {
+	Caps   sandbox.Capabilities
+	Plan   policy.Plan
+	Intent audit.Intent
+	// Question is what somebody has to say yes to first; nil is nothing.
+	Question *policy.Question
+	// Findings are what the texts of what would run say.
+	Findings []sandbox.Finding
+
+	decided *policy.Verdict // see verdict; nil until it is known
+}
+
+// Origin says where a call's sandbox comes from, where it is not made from the start.
+type Origin struct {
+	// Ahead says that there is no call yet: the sandbox is made for a pool.
+	Ahead bool
+	// Spares are persistent sandboxes that were made ahead; nil without.
+	Spares func(*Invocation) *Spare
+	// Life is of a sandbox that was taken over, Reach what its network was changed to, and
+	// Known the placeholders that its programs have; nil for any other.
+	Life  *registry.Life
+	Reach *registry.Reach
+	Known map[string]string
+
+	ready   *made // the one-shot that was made ahead; nil without
+	oneshot bool  // the sandbox is for one program
+}
+
+// Resources are what was made for a call.
+type Resources struct {
+	// Undo takes it all away.
+	Undo environment.Cleanup
+	Dir  RunDir
+	// Digest is of what the environment is made of.
+	Digest string
+	// Network and Credentials are nil without a network. Hosts are what it lets through,
+	// and Denied is taken away from that.
+	Network       *network.Network
+	Credentials   *network.Credentials
+	Hosts, Denied []string
+
+	env   *environment.Environment // that Prepare made; nil without
+	dests []*os.Root               // where Plan.Collect goes
+	left  error                    // what could not be undone
+}
+
+// source is the code of a call.
+type source struct {
+	Program *program         // nil: the call's own argv
+	binary  *hostpath.Source // the call's file, when it is a compiled program
+	own     bool             // it runs a script of caisson's, not what a caller asks for
+	input   []byte           // all of standard input, where it had to be read before
+}
+
+// streams are where a running program's output goes, and what ends it.
+type streams struct {
+	out   [2]*stream // stdout, stderr
+	over  context.Context
+	blind func(error) // ends it, where something depends on what could not be read; nil where nothing does
+}
+
+// do takes the call through the pipeline.
 func (r *Invocation) do(ctx context.Context) (*sandbox.Result, error) {
 	r.oneshot = true
 	a, res, err := r.Admit(ctx)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package session is the road: the one way from a request to code that runs
+// Package session is the pipeline: the one way from a request to code that runs
 // in a sandbox, and back.
 //
-// Every door (command line, HTTP, MCP) builds a [Call] and hands it to
+// Every frontend (command line, HTTP, MCP) builds a [Call] and hands it to
 // [Session.Do], which
 //
 //	decides it (package policy), and refuses what may not be, or cannot be

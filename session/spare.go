@@ -16,6 +16,7 @@ type Spare struct {
 	Shape      Shape
 }
 
+// Equals reports whether two sandboxes are made alike.
 func (s Shape) Equals(other Shape) bool { return reflect.DeepEqual(s, other) }
 
 // EqualsBeyondRules reports whether two networks, of which each has one, differ in

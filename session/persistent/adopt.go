@@ -67,8 +67,7 @@ func (l *managed) adopt() {
 func (l *managed) takeOver(ctx context.Context) (_ *running, err error) {
 	b := l.b
 	rec := l.record()
-	r := &session.Invocation{Call: callFor(rec), ID: rec.Life.Run, Kind: policy.StartSandbox, Name: l.id, Reach: rec.Reach, Life: rec.Life}
-	r.Known = rec.Placeholders
+	r := &session.Invocation{Call: callFor(rec), ID: rec.Life.Run, Kind: policy.StartSandbox, Name: l.id, Origin: session.Origin{Life: rec.Life, Reach: rec.Reach, Known: rec.Placeholders}}
 	in := &running{run: r, before: rec.CPU, used: new(atomic.Int64)}
 	in.gone, in.leave = context.WithCancelCause(context.Background())
 	in.env = &environment.Environment{Dir: rec.Life.Dir, Search: rec.Life.Search, ImageEnv: rec.Life.Env, Trust: maps.Clone(rec.Life.Trust), Exec: &sandbox.Exec{Dir: rec.Life.Dir}}

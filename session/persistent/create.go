@@ -129,7 +129,7 @@ func (c *Create) check() error {
 	return nil
 }
 
-// callFor is what is asked for with a sandbox, as the road has it.
+// callFor is what is asked for with a sandbox, as the pipeline has it.
 func callFor(s *registry.Sandbox) *session.Call {
 	c := &session.Call{Account: s.Owner}
 	c.Actor, c.Env, c.Image, c.Limits, c.Isolation = s.Actor, s.Env, s.Image, s.Asked, s.Isolation
@@ -261,7 +261,7 @@ func (b *Sandboxes) createFrom(ctx context.Context, k *Key, name string, c Creat
 
 // starting is the call that starts the sandbox of rec.
 func (g *grant) starting(rec *registry.Sandbox, call *session.Call) *session.Invocation {
-	return &session.Invocation{Session: g.session, Call: call, ID: session.NewID(), Kind: policy.StartSandbox, Name: rec.ID, Reach: rec.Reach, Known: rec.Placeholders}
+	return &session.Invocation{Session: g.session, Call: call, ID: session.NewID(), Kind: policy.StartSandbox, Name: rec.ID, Origin: session.Origin{Reach: rec.Reach, Known: rec.Placeholders}}
 }
 
 // begin lets a sandbox that was started go on by itself. The caller holds change.

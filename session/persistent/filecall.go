@@ -54,7 +54,7 @@ func (f *Files) begin(ctx context.Context, kind policy.Kind, paths ...string) (_
 	}()
 	as, err := shown.as(f.user)
 	a := &fileCall{kind: kind, key: f.key, grant: g, leave: l.unuse}
-	a.run = &session.Invocation{Session: g.session, Call: &session.Call{Door: f.door}, ID: in.run.ID, Name: f.id, Caps: in.caps}
+	a.run = &session.Invocation{Session: g.session, Call: &session.Call{Door: f.door}, ID: in.run.ID, Name: f.id, Decision: session.Decision{Caps: in.caps}}
 	a.run.Intent = audit.Intent{
 		Actor: f.key.Actor(), Account: f.key.ID, Kind: string(kind), Sandbox: f.id, Isolation: in.run.Plan.Isolation,
 		Policy: g.options.PolicyName, PolicySHA: g.policy.Digest(),
@@ -144,7 +144,7 @@ func (a *fileCall) allow(ctx context.Context, kind policy.Kind, p string) error 
 	case v.Decision != policy.Allow:
 		err = v.Err()
 	}
-	refused := &session.Invocation{Session: a.grant.session, Call: r.Call, Intent: r.Intent}
+	refused := &session.Invocation{Session: a.grant.session, Call: r.Call, Decision: session.Decision{Intent: r.Intent}}
 	refused.Intent.Params = fileParams([]string{p})
 	return refused.Failed(ctx, err)
 }

@@ -255,7 +255,7 @@ func (s *stock) make(ctx context.Context, k *stockKind) (_ *stocked, err error) 
 	t := s.b.o.Templates[k.template]
 	call := &session.Call{}
 	call.Image, call.Sudo = t.Image, t.Root
-	r := &session.Invocation{Session: k.grant.session, Call: call, ID: session.NewID(), Kind: policy.StartSandbox, Ahead: true}
+	r := &session.Invocation{Session: k.grant.session, Call: call, ID: session.NewID(), Kind: policy.StartSandbox, Origin: session.Origin{Ahead: true}}
 	r.OfferRoot()
 	defer func() {
 		if err != nil {

@@ -12,16 +12,19 @@ import (
 // asked for is not there.
 type Args map[string]any
 
+// Text is a string; empty where there is none.
 func (a Args) Text(name string) string {
 	s, _ := a[name].(string)
 	return s
 }
 
+// Given reports whether there is an argument of that name.
 func (a Args) Given(name string) bool {
 	_, ok := a[name]
 	return ok
 }
 
+// Texts are the strings of a list.
 func (a Args) Texts(name string) []string {
 	list, _ := a[name].([]any)
 	out := make([]string, 0, len(list))
@@ -33,6 +36,7 @@ func (a Args) Texts(name string) []string {
 	return out
 }
 
+// Table are the strings of an object, by name; nil where there are none.
 func (a Args) Table(name string) map[string]string {
 	m, _ := a[name].(map[string]any)
 	if len(m) == 0 {

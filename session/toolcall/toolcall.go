@@ -159,7 +159,7 @@ type run struct {
 	answers    string // with a call of one
 }
 
-// do decides the tool, and hands what it does to the road.
+// do decides the tool, and hands what it does to the pipeline.
 func (t *run) do(ctx context.Context) (*Answer, error) {
 	carry, err := t.read()
 	if err != nil {
@@ -267,7 +267,7 @@ func (t *run) approve(ctx context.Context, v policy.Verdict) (*audit.Approval, e
 	if v.Decision != policy.Ask {
 		return nil, nil
 	}
-	r := &session.Invocation{Session: t.session, Call: t.asked(&session.Call{Call: *t.decided()}), Plan: v.Plan, Question: v.Question, Intent: t.intent()}
+	r := &session.Invocation{Session: t.session, Call: t.asked(&session.Call{Call: *t.decided()}), Decision: session.Decision{Plan: v.Plan, Question: v.Question, Intent: t.intent()}}
 	return r.Asking().Settle(ctx, func(ctx context.Context) (*approval.Subject, error) {
 		s, err := r.About(ctx, nil, "", nil)
 		if err == nil {
