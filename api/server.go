@@ -21,19 +21,19 @@ import (
 
 // Bounds of one server. A client that keeps to them notices none.
 const (
-	headerPatience = 10 * time.Second
-	idlePatience   = 2 * time.Minute
+	headerTimeout  = 10 * time.Second
+	idleTimeout    = 2 * time.Minute
 	maxHeader      = 64 << 10 // bytes
 	maxConnections = 4096
 	maxRequests    = 4096 // under way at once, streams included
 	maxStreams     = 250  // of one HTTP/2 connection
 
-	// tailPatience is how long what is left of a request may take to arrive, and
+	// tailTimeout is how long what is left of a request may take to arrive, and
 	// of its answer to leave, when its handler is done with it. Handlers see to
 	// the time before that themselves. It is also how long a request may take that
 	// net/http answers by itself ("OPTIONS *", an unknown expectation), whose body it
 	// waits for all the same.
-	tailPatience = 30 * time.Second
+	tailTimeout = 30 * time.Second
 
 	// tailGrace is how much of that it has even where others want the connection's
 	// place: far more than a client needs that has sent its request, and reads.
@@ -49,7 +49,7 @@ type Server struct {
 // New makes a Server for h, which may be a [bounds.Refuser]. stats counts what it
 // serves, and log takes what goes wrong; neither may be nil.
 func New(h http.Handler, stats *Stats, log *slog.Logger) *Server {
-	return newServer(h, stats, log, tailPatience)
+	return newServer(h, stats, log, tailTimeout)
 }
 
 func newServer(h http.Handler, stats *Stats, log *slog.Logger, tail time.Duration) *Server {
@@ -61,9 +61,9 @@ func newServer(h http.Handler, stats *Stats, log *slog.Logger, tail time.Duratio
 		ConnState:         noteState,
 		ConnContext:       withConn,
 		Handler:           finished(bounded(counted(h, stats, log), h), tail),
-		ReadHeaderTimeout: headerPatience,
+		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       tail, // of what no handler sees: finished takes it off the rest
-		IdleTimeout:       idlePatience,
+		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		Protocols:         &protocols,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
@@ -95,7 +95,7 @@ func (s *Server) Shutdown(ctx context.Context) {
 }
 
 // bounded refuses requests when too many are under way, in the words of door.
-func bounded(h, door http.Handler) http.Handler {
+func bounded(h, frontend http.Handler) http.Handler {
 	slots := make(chan struct{}, maxRequests)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -105,7 +105,7 @@ func bounded(h, door http.Handler) http.Handler {
 		default:
 			w.Header().Set("Retry-After", "1")
 			const why = "the server has as many requests under way as it takes"
-			if d, ok := door.(bounds.Refuser); !ok || !d.Refuse(w, r, http.StatusServiceUnavailable, why) {
+			if d, ok := frontend.(bounds.Refuser); !ok || !d.Refuse(w, r, http.StatusServiceUnavailable, why) {
 				http.Error(w, why, http.StatusServiceUnavailable)
 			}
 		}
@@ -115,7 +115,7 @@ func bounded(h, door http.Handler) http.Handler {
 // finished bounds the time of what net/http does behind a handler: it reads the
 // rest of the request's body, and sends the rest of the answer, for as long as the
 // other side likes. It notes, too, when a connection has handlers at work.
-func finished(h http.Handler, patience time.Duration) http.Handler {
+func finished(h http.Handler, timeout time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn := connOf(r.Context())
 		conn.begins()
@@ -123,8 +123,8 @@ func finished(h http.Handler, patience time.Duration) http.Handler {
 		control.SetReadDeadline(time.Time{})  // of the whole request
 		control.SetWriteDeadline(time.Time{}) // of the request before
 		defer func() {
-			control.SetReadDeadline(time.Now().Add(patience))
-			control.SetWriteDeadline(time.Now().Add(patience))
+			control.SetReadDeadline(time.Now().Add(timeout))
+			control.SetWriteDeadline(time.Now().Add(timeout))
 			conn.ends()
 		}()
 		h.ServeHTTP(w, r)

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 
 // started is a server of h on a port of its own.
 func started(t *testing.T, h http.Handler, stats *Stats) (addr string, s *Server) {
-	return patient(t, h, stats, tailPatience)
+	return patient(t, h, stats, tailTimeout)
 }
 
 func patient(t *testing.T, h http.Handler, stats *Stats, tail time.Duration) (addr string, s *Server) {
@@ -189,7 +189,7 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 		}
 		io.WriteString(w, "whole")
 	})
-	s := newServer(h, l.stats, slog.New(slog.DiscardHandler), tailPatience)
+	s := newServer(h, l.stats, slog.New(slog.DiscardHandler), tailTimeout)
 	var served sync.WaitGroup
 	served.Go(func() { s.http.Serve(l) })
 	defer served.Wait()
@@ -303,7 +303,7 @@ func TestHalfRequests(t *testing.T) {
 // The next request of a connection has all the time that it had.
 func TestAfterADeadline(t *testing.T) {
 	t.Parallel()
-	const patience = 5 * time.Second
+	const timeout = 5 * time.Second
 	wait := make(chan struct{})
 	addr, _ := patient(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
@@ -318,7 +318,7 @@ func TestAfterADeadline(t *testing.T) {
 			}
 		}
 		io.WriteString(w, "whole")
-	}), NewStats(), patience)
+	}), NewStats(), timeout)
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
@@ -332,7 +332,7 @@ func TestAfterADeadline(t *testing.T) {
 	defer up.Close()
 	up.SetDeadline(time.Now().Add(2 * time.Minute))
 	io.WriteString(up, "POST /upload HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n")
-	time.AfterFunc(2*patience, func() { close(wait); io.WriteString(up, "body") })
+	time.AfterFunc(2*timeout, func() { close(wait); io.WriteString(up, "body") })
 	in := bufio.NewReader(c)
 	for _, path := range []string{"/", "/slow"} {
 		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)

@@ -17,13 +17,13 @@ import (
 // Filter is which requests are meant, and how many.
 type Filter struct {
 	States []State // empty is all
-	Limit  int     // 1 to MostListed
+	Limit  int     // 1 to MaxListed
 	// After is the cursor of the page before; empty is the first page.
 	After string
 }
 
-// MostListed is how many requests are on a page.
-const MostListed = 100
+// MaxListed is how many requests are on a page.
+const MaxListed = 100
 
 // Page lists requests, newest first, with the cursor of the next page, which is
 // empty on the last one. They come without what an approver has to see before
@@ -33,7 +33,7 @@ func (s *Store) Page(ctx context.Context, f Filter) (list []*Request, next strin
 	if err != nil {
 		return nil, "", err
 	}
-	limit := min(max(f.Limit, 1), MostListed)
+	limit := min(max(f.Limit, 1), MaxListed)
 	err = s.db.Update(ctx, func(tx *sql.Tx) error {
 		if err := s.expire(ctx, tx, s.now()); err != nil {
 			return err

@@ -86,11 +86,11 @@ type Wish struct {
 
 // Bounds of what one actor can put before the approvers.
 const (
-	mostPending = 16  // of one actor
-	mostWaiting = 256 // of all together
-	mostAsked   = 100 // of one actor within askedWithin, whatever became of them
+	maxPending  = 16  // of one actor
+	maxWaiting  = 256 // of all together
+	maxAsked    = 100 // of one actor within askedWithin, whatever became of them
 	askedWithin = 10 * time.Minute
-	mostKept    = 500 // of one actor, but for those that were denied
+	maxKept     = 500 // of one actor, but for those that were denied
 	keepEnded   = 7 * 24 * time.Hour
 	maxNote     = 500
 )
@@ -129,7 +129,7 @@ func (s *Store) Ask(ctx context.Context, w Wish) (*Request, string, error) {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, `DELETE FROM requests WHERE actor = ? AND state IN ('used', 'expired', 'cancelled', 'void')
-			AND created < (SELECT created FROM requests WHERE actor = ? ORDER BY created DESC LIMIT 1 OFFSET ?)`, r.Actor, r.Actor, mostKept)
+			AND created < (SELECT created FROM requests WHERE actor = ? ORDER BY created DESC LIMIT 1 OFFSET ?)`, r.Actor, r.Actor, maxKept)
 		if err != nil {
 			return err
 		}
@@ -164,10 +164,10 @@ func admit(ctx context.Context, tx *sql.Tx, r *Request, again bool, now time.Tim
 		return err
 	case denied > 0 && !again:
 		return refused("the same was denied a moment ago, and that was final", "do something else")
-	case mine >= mostPending || all >= mostWaiting:
+	case mine >= maxPending || all >= maxWaiting:
 		return &sandbox.Error{Op: "approval", Kind: sandbox.ErrExhausted, Problem: "too many questions wait for an answer", Hint: "wait until some are answered"}
-	case asked >= mostAsked && !again:
-		return &sandbox.Error{Op: "approval", Kind: sandbox.ErrExhausted, Problem: fmt.Sprintf("%d questions were asked within %v", mostAsked, askedWithin), Hint: "wait"}
+	case asked >= maxAsked && !again:
+		return &sandbox.Error{Op: "approval", Kind: sandbox.ErrExhausted, Problem: fmt.Sprintf("%d questions were asked within %v", maxAsked, askedWithin), Hint: "wait"}
 	}
 	return nil
 }

@@ -290,7 +290,7 @@ func TestApprovers(t *testing.T) {
 
 func TestQuota(t *testing.T) {
 	s, _ := newStore(t)
-	for i := range mostPending {
+	for i := range maxPending {
 		sub := subject()
 		sub.Argv[0] = strings.Repeat("a", i+1)
 		ask(t, s, sub)
@@ -316,7 +316,7 @@ func TestAskedAgainAndAgain(t *testing.T) {
 		}
 		return s.Cancel(t.Context(), r.ID, "no more")
 	}
-	for i := range mostAsked {
+	for i := range maxAsked {
 		if err := again(i); err != nil {
 			t.Fatalf("%d: %v", i, err)
 		}
@@ -325,7 +325,7 @@ func TestAskedAgainAndAgain(t *testing.T) {
 		t.Fatalf("one more: %v", err)
 	}
 	// As many more as are kept, and once more: the same, a little earlier each time.
-	for n := int64(1); n <= mostKept/mostAsked+1; n++ {
+	for n := int64(1); n <= maxKept/maxAsked+1; n++ {
 		past := n * askedWithin.Milliseconds()
 		if _, err := s.db.ExecContext(t.Context(), `INSERT INTO requests (id, token, actor, digest, state, created, expires, timeout, channels, view, ended)
 			SELECT id || ?, randomblob(32), actor, digest, state, created - ?, expires - ?, timeout, channels, view, ended - ?
@@ -340,7 +340,7 @@ func TestAskedAgainAndAgain(t *testing.T) {
 		}
 	}
 	list, err := s.List(t.Context())
-	if err != nil || len(list) > mostKept+mostAsked {
+	if err != nil || len(list) > maxKept+maxAsked {
 		t.Errorf("%d are kept, %v", len(list), err)
 	}
 }

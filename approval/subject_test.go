@@ -131,7 +131,7 @@ func TestView(t *testing.T) {
 // What nobody can look through cannot be approved.
 func TestTooLong(t *testing.T) {
 	for name, code := range map[string]string{
-		"bytes": strings.Repeat("a", mostText+1), "lines": strings.Repeat("a\n", mostLines+1),
+		"bytes": strings.Repeat("a", maxText+1), "lines": strings.Repeat("a\n", maxLines+1),
 	} {
 		s := subject()
 		s.Code = []byte(code)
@@ -140,7 +140,7 @@ func TestTooLong(t *testing.T) {
 		}
 	}
 	s := subject()
-	s.Argv = slices.Repeat([]string{"a"}, mostLines)
+	s.Argv = slices.Repeat([]string{"a"}, maxLines)
 	if _, err := s.View(); err == nil {
 		t.Error("many arguments are shown")
 	}

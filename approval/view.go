@@ -30,8 +30,8 @@ type Field struct {
 // Bounds of what somebody can be asked to read. What is longer cannot be
 // approved: what nobody sees nobody has agreed to.
 const (
-	mostLines = 4000
-	mostText  = 256 << 10
+	maxLines = 4000
+	maxText  = 256 << 10
 )
 
 // View makes what an approver sees. ErrInvalid says that it is too long for one.
@@ -90,7 +90,7 @@ func (s *Subject) View() (*View, error) {
 	v.field("policy", s.Policy)
 	if v.tooLong {
 		return nil, &sandbox.Error{Op: "approval", Kind: sandbox.ErrDenied, Problem: "it is too long for anybody to look through",
-			Hint: fmt.Sprintf("make it shorter than %d KiB and %d lines, or put data into a file", mostText>>10, mostLines), Rule: "built-in: approvals"}
+			Hint: fmt.Sprintf("make it shorter than %d KiB and %d lines, or put data into a file", maxText>>10, maxLines), Rule: "built-in: approvals"}
 	}
 	return &v.View, nil
 }
@@ -111,7 +111,7 @@ func (v *viewer) field(name, text string) {
 
 func (v *viewer) always(name, text string) {
 	v.text += len(text)
-	if v.tooLong = v.tooLong || v.text > mostText; v.tooLong {
+	if v.tooLong = v.tooLong || v.text > maxText; v.tooLong {
 		return
 	}
 	shown, found := lines(text)
@@ -119,7 +119,7 @@ func (v *viewer) always(name, text string) {
 		shown = []string{gutter + string(openMark) + "empty" + string(closeMark)}
 	}
 	v.lines += len(shown)
-	v.tooLong = v.tooLong || v.lines > mostLines
+	v.tooLong = v.tooLong || v.lines > maxLines
 	for _, w := range found.words() {
 		v.Warnings = append(v.Warnings, name+" has "+w)
 	}

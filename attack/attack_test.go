@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	caisson.Reexec()
 	faketest.Init()
 	attacktest.Init()
-	if how := os.Getenv(weakDoor); how != "" {
+	if how := os.Getenv(weakEnv); how != "" {
 		if err := serveWeakly(how); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

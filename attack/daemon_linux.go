@@ -54,7 +54,7 @@ func (s *suite) serve(ctx context.Context, policy string) (*daemon, error) {
 	if err := d.cmd.Start(); err != nil {
 		return nil, err
 	}
-	late := time.AfterFunc(patience, func() { _ = d.cmd.Process.Kill() })
+	late := time.AfterFunc(probeTimeout, func() { _ = d.cmd.Process.Kill() })
 	defer late.Stop()
 	lines := bufio.NewScanner(out)
 	for d.key == "" && lines.Scan() {
@@ -82,7 +82,7 @@ func (d *daemon) stop() {
 	_ = d.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-d.ended:
-	case <-time.After(patience / 3):
+	case <-time.After(probeTimeout / 3):
 		_ = d.cmd.Process.Kill()
 		<-d.ended
 	}
@@ -104,7 +104,7 @@ func (d *daemon) ask(ctx context.Context, method, path string, in, out any) erro
 		}
 		body = bytes.NewReader(text)
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, d.url+path, body)
 	if err != nil {
@@ -135,7 +135,7 @@ func (d *daemon) create(ctx context.Context, words map[string]string) (id string
 	var made struct {
 		ID string `json:"id"`
 	}
-	err = d.ask(ctx, "POST", "/v1/sandboxes", map[string]any{"timeout": patience.Seconds(), "metadata": words, "env": words}, &made)
+	err = d.ask(ctx, "POST", "/v1/sandboxes", map[string]any{"timeout": probeTimeout.Seconds(), "metadata": words, "env": words}, &made)
 	return made.ID, err
 }
 
@@ -282,12 +282,12 @@ func (r visitor) text(host string) string {
 
 // heard makes the request and says what it got that it should not.
 func (r visitor) heard(d *daemon, canary string) (why string, err error) {
-	c, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", d.port), patience/3)
+	c, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", d.port), probeTimeout/3)
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(patience / 3))
+	_ = c.SetDeadline(time.Now().Add(probeTimeout / 3))
 	if _, err := io.WriteString(c, r.text(net.JoinHostPort("127.0.0.1", d.port))); err != nil {
 		return "", err
 	}
@@ -318,7 +318,7 @@ const (
 // comes who has no key.
 func visitors(d *daemon, id string) (all []visitor) {
 	const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
-	doors := []visitor{
+	routes := []visitor{
 		{method: "GET", path: "/v1/sandboxes"}, {method: "GET", path: "/v2/sandboxes"}, {method: "GET", path: "/sandboxes"},
 		{method: "GET", path: "/v1/sandboxes/" + id}, {method: "GET", path: "/v1/sandboxes/" + id + "/logs"}, {method: "GET", path: "/v1/events"},
 		{method: "GET", path: "/v1/approvals"}, {method: "GET", path: "/v1/tools"}, {method: "GET", path: "/v1/containers"}, {method: "GET", path: "/metrics"},
@@ -339,7 +339,7 @@ func visitors(d *daemon, id string) (all []visitor) {
 		"with a cookie":                {"Cookie: key=" + strings.Repeat("0", 40) + "; session=1"},
 		"as who stands in front of it": {"X-Forwarded-For: 127.0.0.1", "X-Forwarded-Host: localhost", "X-Original-URL: /health"},
 	} {
-		for _, r := range doors {
+		for _, r := range routes {
 			r.what, r.headers = what, append(append([]string{}, r.headers...), headers...)
 			all = append(all, r)
 		}

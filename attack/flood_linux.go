@@ -70,7 +70,7 @@ func (s *suite) flood(ctx context.Context) finding {
 // empty is the usual.
 func (s *suite) flooded(ctx context.Context, host *counter, kind, budget, memory string, over func(total, most int, bytes int64) bool) finding {
 	file := filepath.Join(s.dir, "flood-"+kind+".yaml")
-	limits := "wall: " + patience.String()
+	limits := "wall: " + probeTimeout.String()
 	if memory != "" {
 		limits += ", memory: " + memory
 	}
@@ -93,7 +93,7 @@ func (s *suite) flooded(ctx context.Context, host *counter, kind, budget, memory
 		_ = cmd.Wait()
 		close(ended)
 	}()
-	late := time.After(patience)
+	late := time.After(probeTimeout)
 	for {
 		memory, files := routerOf(cmd.Process.Pid)
 		if memory > floodMemory || files > floodFiles {
@@ -110,7 +110,7 @@ func (s *suite) flooded(ctx context.Context, host *counter, kind, budget, memory
 		case <-late:
 			_ = cmd.Process.Kill()
 			<-ended
-			return breach("%s: it did not end within %s", kind, patience)
+			return breach("%s: it did not end within %s", kind, probeTimeout)
 		case <-time.After(20 * time.Millisecond):
 			continue
 		}

@@ -61,10 +61,10 @@ func (s *suite) tryWire(ctx context.Context) (held sandbox.Posture, f *finding) 
 // internet heard.
 func (s *suite) onInternet(ctx context.Context, plan probe.Knocks, flags ...string) (*probe.Heard, error) {
 	text, _ := json.Marshal(plan)
-	again := s.Again(slices.Concat([]string{"run", "--isolation", s.Isolation, "--timeout", patience.String(), "--mount", s.Program + ":" + probe.AtProbe}, flags,
+	again := s.Again(slices.Concat([]string{"run", "--isolation", s.Isolation, "--timeout", probeTimeout.String(), "--mount", s.Program + ":" + probe.AtProbe}, flags,
 		[]string{"--", probe.AtProbe, probe.Word, probe.ModeNetwork, string(text), s.nonce})...)
 	in, _ := json.Marshal(probe.Internet{Argv: append([]string{again.Path}, again.Args[1:]...), Address: publicAddress, Ports: []int{80, 443}})
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, s.Program, probe.Word, probe.ModeInternet, string(in), s.nonce)
 	cmd.Env, cmd.SysProcAttr = again.Env, apart()

@@ -281,7 +281,7 @@ func (s *suite) killed(context.Context) finding {
 	case <-out.Said(probe.CaseReady):
 	case err := <-ended:
 		return finding{verdict: Unclear, reason: fmt.Sprintf("the second caisson ended early: %v: %s", err, errs.text())}
-	case <-time.After(patience):
+	case <-time.After(probeTimeout):
 		_ = cmd.Process.Kill()
 		return finding{verdict: Unclear, reason: "the second caisson did not come to run"}
 	}

@@ -45,9 +45,9 @@ type ear struct {
 
 // Bounds of what is heard: of one connection, in bytes and time, and of all.
 const (
-	mostHeard   = 64 << 10
+	maxHeard    = 64 << 10
 	hearingTime = 5 * time.Second
-	mostOfEar   = 4 << 20
+	maxEar      = 4 << 20
 )
 
 // listen starts a server at an address of the host's, of TCP and UDP on one port.
@@ -96,7 +96,7 @@ func (e *ear) serve(c net.Conn) {
 	_ = c.SetDeadline(time.Now().Add(hearingTime))
 	var all []byte
 	b := make([]byte, 4<<10)
-	for len(all) < mostHeard {
+	for len(all) < maxHeard {
 		n, err := c.Read(b)
 		e.keep(b[:n], 0)
 		all = append(all, b[:n]...)
@@ -126,7 +126,7 @@ func (e *ear) keep(b []byte, calls int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.calls += calls
-	e.heard = append(e.heard, b[:min(len(b), max(0, mostOfEar-len(e.heard)))]...)
+	e.heard = append(e.heard, b[:min(len(b), max(0, maxEar-len(e.heard)))]...)
 }
 
 // has reports whether any of words was heard, in any case.

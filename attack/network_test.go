@@ -132,8 +132,8 @@ func TestWeakSecondCaisson(t *testing.T) {
 		"names of an attacker allowed": {change: func(args []string) []string { return widened(args, "*.caisson-attack-evil.test") }, red: "N07"},
 		"a range of a host allowed":    {change: func(args []string) []string { return widened(args, "93.184.0.0/16:*") }, red: "N12"},
 		"no budget":                    {change: unbounded, red: "N18"},
-		"a door that is open":          {env: openDoor, red: "N16"},
-		"a network that stays":         {env: deafDoor, red: "N17"},
+		"a door that is open":          {env: openProxy, red: "N16"},
+		"a network that stays":         {env: deafProxy, red: "N17"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := attacktest.Level{Driver: caisson.Drivers()["gvisor"], Again: func(program, state string, args ...string) *exec.Cmd {
@@ -142,7 +142,7 @@ func TestWeakSecondCaisson(t *testing.T) {
 				}
 				cmd := second(program, state, args...)
 				if c.env != "" && args[0] == "serve" {
-					cmd.Env = append(cmd.Env, weakDoor+"="+c.env)
+					cmd.Env = append(cmd.Env, weakEnv+"="+c.env)
 				}
 				return cmd
 			}}

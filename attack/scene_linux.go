@@ -42,7 +42,7 @@ type scene struct {
 
 // patience is how long a probe may take to say something. Loaded machines are
 // slow; the whole suite takes a fraction of it.
-const patience = 90 * time.Second
+const probeTimeout = 90 * time.Second
 
 // begin starts a sandbox with the probe in it. What is given up is ended by
 // ending its input.
@@ -61,7 +61,7 @@ func (s *suite) begin(ctx context.Context, change func(*session.Call), args ...s
 			limits = map[sandbox.LimitName]bool{}
 		}
 		limits[sandbox.LimitWall] = true
-		c.Limits.Wall, c.Limits.Explicit = patience, limits
+		c.Limits.Wall, c.Limits.Explicit = probeTimeout, limits
 	}
 	in, enter := io.Pipe()
 	ctx, stop := context.WithCancel(ctx)
@@ -87,8 +87,8 @@ func (sc *scene) wait(id string) error {
 		default:
 		}
 		return sc.why()
-	case <-time.After(patience):
-		return fmt.Errorf("the probe did not come to its end within %s; its last words: %s", patience, sc.out.Last())
+	case <-time.After(probeTimeout):
+		return fmt.Errorf("the probe did not come to its end within %s; its last words: %s", probeTimeout, sc.out.Last())
 	}
 }
 
@@ -96,7 +96,7 @@ func (sc *scene) wait(id string) error {
 // to be helped: processes that outlive their time are killed.
 func (sc *scene) end() (helped bool) {
 	sc.enter.Close()
-	return sc.over(patience / 3)
+	return sc.over(probeTimeout / 3)
 }
 
 // over waits for the end, for a while. Then the call is given up; if that does not
@@ -111,7 +111,7 @@ func (sc *scene) over(d time.Duration) (helped bool) {
 				kill(sc.suite.mine())
 			}
 			sc.stop()
-			helped, d = true, patience/9
+			helped, d = true, probeTimeout/9
 		}
 	}
 }

@@ -158,10 +158,10 @@ func (s *suite) swapped(ctx context.Context) finding {
 	ran := make(chan error, 1)
 	go func() {
 		ran <- d.ask(ctx, "POST", "/v1/sandboxes/"+id+"/exec", map[string]any{
-			"command": []string{probe.AtProbe, probe.Word, probe.ModeHold, host.at(localhost), resolver, s.nonce}, "timeout": patience.Seconds(),
+			"command": []string{probe.AtProbe, probe.Word, probe.ModeHold, host.at(localhost), resolver, s.nonce}, "timeout": probeTimeout.Seconds(),
 		}, nil)
 	}()
-	if !host.until(func(open, _ int) bool { return open == 1 }, patience) {
+	if !host.until(func(open, _ int) bool { return open == 1 }, probeTimeout) {
 		select {
 		case err := <-ran:
 			return unable(fmt.Errorf("the connection that is allowed did not arrive: %v", err))
@@ -172,7 +172,7 @@ func (s *suite) swapped(ctx context.Context) finding {
 	if err := d.ask(ctx, "PUT", "/sandboxes/"+id+"/network", map[string]any{"allow_internet_access": false}, nil); err != nil {
 		return unable(err)
 	}
-	if !host.until(func(open, _ int) bool { return open == 0 }, patience/3) {
+	if !host.until(func(open, _ int) bool { return open == 0 }, probeTimeout/3) {
 		return breach("a connection stayed open to a host that is not allowed any more")
 	}
 	if err := <-ran; err != nil { // it has tried to come back

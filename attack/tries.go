@@ -15,8 +15,8 @@ import (
 // something, and none of it is kept beyond these bounds.
 const (
 	longestLine = 16 << 10
-	mostTries   = 16 << 10
-	mostText    = 512 // of a description or error that is shown
+	maxTries    = 16 << 10
+	maxText     = 512 // of a description or error that is shown
 )
 
 // probeLog reads a probe's output as it comes. The zero value is ready for use; it
@@ -55,7 +55,7 @@ func (t *probeLog) Write(p []byte) (int, error) {
 // take adds one line, if it is one.
 func (t *probeLog) take(line []byte) {
 	var one probe.Try
-	if len(t.all) >= mostTries || json.Unmarshal(line, &one) != nil || one.Case == "" {
+	if len(t.all) >= maxTries || json.Unmarshal(line, &one) != nil || one.Case == "" {
 		return
 	}
 	one.What, one.Error = cut(one.What), cut(one.Error)
@@ -66,8 +66,8 @@ func (t *probeLog) take(line []byte) {
 }
 
 func cut(s string) string {
-	if len(s) > mostText {
-		return s[:mostText]
+	if len(s) > maxText {
+		return s[:maxText]
 	}
 	return s
 }

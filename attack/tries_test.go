@@ -54,11 +54,11 @@ func FuzzTries(f *testing.F) {
 			if one != pieces.all[i] {
 				t.Errorf("%+v and %+v", one, pieces.all[i])
 			}
-			if one.Case == "" || len(one.What) > mostText || len(one.Error) > mostText || len(one.Found) > 4*longestLine {
+			if one.Case == "" || len(one.What) > maxText || len(one.Error) > maxText || len(one.Found) > 4*longestLine {
 				t.Errorf("%+v is out of bounds", one)
 			}
 		}
-		if len(whole.all) > mostTries || len(whole.line) > longestLine {
+		if len(whole.all) > maxTries || len(whole.line) > longestLine {
 			t.Error("more was kept than may be")
 		}
 	})

@@ -32,12 +32,12 @@ type connectionBody struct {
 	Call
 }
 
-// mostOfName bounds each text of a connection's record: names and paths are of
+// maxName bounds each text of a connection's record: names and paths are of
 // the sandbox's making.
-const mostOfName = 512
+const maxName = 512
 
 func (c *Connection) body() connectionBody {
-	short := func(s string) string { return clean(s, mostOfName) }
+	short := func(s string) string { return clean(s, maxName) }
 	n := c.Connection
 	n.Protocol, n.Host, n.Address, n.Rule, n.From = short(n.Protocol), short(n.Host), short(n.Address), short(n.Rule), short(n.From)
 	n.Reason, n.Method, n.Path = short(n.Reason), short(n.Method), short(n.Path)

@@ -42,7 +42,7 @@ func TestConnections(t *testing.T) {
 	if len(all) != 2 || all[0].Status != Allowed || all[1].Status != Refused || all[0].Call.Connection.Sent != 10 || all[0].Ended.Second() != 1 || all[1].Ended != nil {
 		t.Fatalf("%+v", all)
 	}
-	if n := len(all[1].Call.Connection.Path); n > 2*mostOfName {
+	if n := len(all[1].Call.Connection.Path); n > 2*maxName {
 		t.Errorf("a path of %d bytes is kept", n)
 	}
 	if ids, _ := list(t, l, Filter{Kind: KindConnection, Status: Refused}); len(ids) != 1 || ids[0] != all[1].ID {

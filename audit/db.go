@@ -70,9 +70,9 @@ func (l *Log) openWriter(ctx context.Context) error {
 // busyWait is how long a writer waits for its turn.
 const busyWait = 10 * time.Second
 
-// mostWait is busyWait, but where tests have many processes write at once: who has the
+// maxWait is busyWait, but where tests have many processes write at once: who has the
 // turn may have no processor for longer.
-var mostWait = busyWait
+var maxWait = busyWait
 
 // patiently calls do until it does not find the database locked, for busyWait
 // or as long as ctx lives. SQLite's own wait would not look at ctx; it is set
@@ -80,7 +80,7 @@ var mostWait = busyWait
 func (l *Log) patiently(ctx context.Context, do func() error) error {
 	for began := time.Now(); ; {
 		err := do()
-		if !isBusy(err) || time.Since(began) > mostWait {
+		if !isBusy(err) || time.Since(began) > maxWait {
 			return err
 		}
 		if l.onBusy != nil {

@@ -31,8 +31,8 @@ type waiter struct {
 	lead chan struct{} // is closed when it is its turn to commit
 }
 
-// mostGrouped bounds how many calls one transaction carries.
-const mostGrouped = 256
+// maxGrouped bounds how many calls one transaction carries.
+const maxGrouped = 256
 
 // commit appends records in one transaction, others' perhaps in the same one. When
 // it returns without an error they are on disk.
@@ -94,7 +94,7 @@ func (g *group) pass() {
 func (g *group) take() []*waiter {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n := min(len(g.waiting), mostGrouped)
+	n := min(len(g.waiting), maxGrouped)
 	batch := slices.Clone(g.waiting[:n])
 	g.waiting = slices.Delete(g.waiting, 0, n)
 	return batch

@@ -58,7 +58,7 @@ func appendMany(args []string) error {
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "audit-helper" {
-		mostWait = 5 * time.Minute
+		maxWait = 5 * time.Minute
 		if err := helpers[os.Args[2]](os.Args[3:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

@@ -242,8 +242,8 @@ type Detail struct {
 	MoreConnections bool     `json:"more_connections,omitempty"`
 }
 
-// mostShown bounds the connections of a Detail.
-const mostShown = 1000
+// maxShown bounds the connections of a Detail.
+const maxShown = 1000
 
 // Show gives one call by its id, or by the beginning of an id that only one
 // call has. Errors: ErrNotFound, and ErrInvalid when several begin so.
@@ -279,7 +279,7 @@ func (l *Log) addConnections(ctx context.Context, d *Detail) error {
 		if err != nil {
 			return err
 		}
-		if d.MoreConnections = len(d.Connections) == mostShown; d.MoreConnections {
+		if d.MoreConnections = len(d.Connections) == maxShown; d.MoreConnections {
 			return nil
 		}
 		d.Connections = append(d.Connections, r)

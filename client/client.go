@@ -164,8 +164,8 @@ func (p *problem) err() *Error {
 	return &Error{Status: p.Status, Faults: p.Faults, Approval: p.Approval, Result: p.Result, err: e}
 }
 
-// mostAnswer bounds an answer that is no file, in bytes.
-const mostAnswer = 64 << 20
+// maxAnswer bounds an answer that is no file, in bytes.
+const maxAnswer = 64 << 20
 
 // request makes a request below /v1.
 func (c *Client) request(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Request, error) {
@@ -248,8 +248,8 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 
 // decode reads an answer.
 func decode(body io.Reader, out any) error {
-	b, err := io.ReadAll(io.LimitReader(body, mostAnswer+1))
-	if err == nil && len(b) > mostAnswer {
+	b, err := io.ReadAll(io.LimitReader(body, maxAnswer+1))
+	if err == nil && len(b) > maxAnswer {
 		err = errors.New("it is too long")
 	}
 	if err == nil {

@@ -153,8 +153,8 @@ type IO struct {
 	Signals <-chan string
 }
 
-// mostInput is how much input goes in one message, in bytes.
-const mostInput = 64 << 10
+// maxInput is how much input goes in one message, in bytes.
+const maxInput = 64 << 10
 
 // Attach runs a program in a sandbox, lets it be spoken with, and waits for its
 // end. When ctx ends, the program is ended. Result.Stdout and Stderr are empty.
@@ -260,7 +260,7 @@ func (a *attached) say(ctx context.Context, v any) error {
 
 // input sends what Stdin has, until its end. An error ends the input.
 func (a *attached) input(ctx context.Context) {
-	buf := make([]byte, mostInput)
+	buf := make([]byte, maxInput)
 	for {
 		n, err := a.io.Stdin.Read(buf)
 		if n > 0 {

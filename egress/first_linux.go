@@ -99,9 +99,9 @@ func (w *watch) look(fd int, seen func(fd int) bool) bool {
 	return raw.Read(func(fd uintptr) bool { return seen(int(fd)) }) == nil
 }
 
-// mostOthers bounds the packets that are taken off a wire without a router: a kernel
+// maxOthers bounds the packets that are taken off a wire without a router: a kernel
 // says a few by itself. More are code's doing, and not for the owner to read.
-const mostOthers = 64
+const maxOthers = 64
 
 // packet reports whether a packet of IPv4 is next, or the end or a fault. What is of
 // another protocol is taken off the wire.
@@ -113,7 +113,7 @@ func (w *watch) packet(fd int) bool {
 			continue
 		case errors.Is(err, unix.EAGAIN):
 			return false
-		case err != nil || n == 0 || b[0]>>4 == 4 || w.others == mostOthers:
+		case err != nil || n == 0 || b[0]>>4 == 4 || w.others == maxOthers:
 			return true
 		}
 		w.others++

@@ -103,7 +103,7 @@ func Start(o Options) (*Router, error) {
 		settled: make(chan struct{}), ready: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{}, 1),
 	}
 	r.began = sync.OnceFunc(func() { close(r.begun) })
-	r.in.Buffer(nil, wire.MostLine)
+	r.in.Buffer(nil, wire.MaxLine)
 	r.tell = rate.NewLimiter(rate.Every(wire.RecordEvery/2), toldAtOnce)
 	order := &wire.Order{Rules: o.Rules, Budget: o.Budget, Guest: Guest.String(), Gateway: Gateway.String(), MTU: MTU, Device: o.Wire == sandbox.WireDevice}
 	go r.await(order, theirs)

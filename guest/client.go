@@ -68,10 +68,10 @@ const (
 	streamWindow = 256 << 10
 	connWindow   = 4<<20 - 1 // the most that net/http takes
 	maxHeader    = 16 << 10
-	// mostFrame is how much of an answer comes at once, in bytes. Each piece costs
+	// maxFrame is how much of an answer comes at once, in bytes. Each piece costs
 	// the agent several turns of scheduling, which inside gVisor is most of what a
 	// transfer costs.
-	mostFrame = 128 << 10
+	maxFrame = 128 << 10
 )
 
 func (o Options) withDefaults() Options {
@@ -154,7 +154,7 @@ func speak(conn net.Conn, o Options) (*http.ClientConn, *meter, error) {
 		HTTP2: &http.HTTP2Config{
 			MaxReceiveBufferPerConnection: connWindow,
 			MaxReceiveBufferPerStream:     streamWindow,
-			MaxReadFrameSize:              mostFrame,
+			MaxReadFrameSize:              maxFrame,
 			MaxDecoderHeaderTableSize:     4096,
 			MaxEncoderHeaderTableSize:     4096,
 			WriteByteTimeout:              o.PingTimeout,

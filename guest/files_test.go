@@ -309,7 +309,7 @@ while True:
 	go func() { defer close(ended); c.Run(ctx, x) }()
 	<-ready
 	seen := 0
-	late := time.Now().Add(patience)
+	late := time.Now().Add(timeout)
 	// On a busy machine the program may stand still in the one state for as long as
 	// a few hundred tries take.
 	for n := 0; n < 300 || seen == 0 && time.Now().Before(late); n++ {

@@ -461,7 +461,7 @@ func TestHostileAgent(t *testing.T) {
 			if !errors.As(err, &mine) || mine.Kind == nil {
 				t.Errorf("the error %v has no kind", err)
 			}
-			if took > patience/2 {
+			if took > timeout/2 {
 				t.Errorf("the call took %v", took)
 			}
 			if grown > 24<<20 {
@@ -470,7 +470,7 @@ func TestHostileAgent(t *testing.T) {
 			if tt.cut {
 				select {
 				case <-e.stopped:
-				case <-time.After(patience):
+				case <-time.After(timeout):
 					t.Error("the session goes on")
 				}
 			}

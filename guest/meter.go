@@ -26,10 +26,10 @@ var expected = [...]bool{0: true, 1: true, 3: true, 4: true, 6: true, 7: true, 8
 // more, for ever, and net/http has no knob against it; measured, an honest
 // agent under load stays below a tenth of this.
 const (
-	wasteFrames     = 10_000
-	wasteFramesMost = 100_000
-	wasteBytes      = 8 << 20
-	wasteBytesMost  = 16 << 20
+	wasteFrames    = 10_000
+	maxWasteFrames = 100_000
+	wasteBytes     = 8 << 20
+	maxWasteBytes  = 16 << 20
 	// Honest frames that carry no data acknowledge ours: at most one for so
 	// many bytes that we wrote.
 	bytesPerAck = 2 << 10
@@ -52,7 +52,7 @@ type meter struct {
 }
 
 func newMeter(c net.Conn) *meter {
-	return &meter{Conn: c, last: time.Now(), frames: wasteFramesMost, bytes: wasteBytesMost}
+	return &meter{Conn: c, last: time.Now(), frames: maxWasteFrames, bytes: maxWasteBytes}
 }
 
 // Read implements net.Conn.
@@ -70,7 +70,7 @@ func (m *meter) Write(p []byte) (int, error) {
 	n, err := m.Conn.Write(p)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.frames = min(m.frames+float64(n)/bytesPerAck, wasteFramesMost)
+	m.frames = min(m.frames+float64(n)/bytesPerAck, maxWasteFrames)
 	return n, err
 }
 
@@ -81,8 +81,8 @@ func (m *meter) pay(p []byte) error {
 	now := time.Now()
 	passed := now.Sub(m.last).Seconds()
 	m.last = now
-	m.frames = min(m.frames+passed*wasteFrames, wasteFramesMost)
-	m.bytes = min(m.bytes+passed*wasteBytes, wasteBytesMost)
+	m.frames = min(m.frames+passed*wasteFrames, maxWasteFrames)
+	m.bytes = min(m.bytes+passed*wasteBytes, maxWasteBytes)
 
 	m.bytes -= float64(len(p))
 	for len(p) > 0 {
@@ -115,8 +115,8 @@ func (m *meter) pay(p []byte) error {
 func (m *meter) credit(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.frames = min(m.frames+float64(n), wasteFramesMost)
-	m.bytes = min(m.bytes+float64(n)*1.1, wasteBytesMost) // and their headers
+	m.frames = min(m.frames+float64(n), maxWasteFrames)
+	m.bytes = min(m.bytes+float64(n)*1.1, maxWasteBytes) // and their headers
 }
 
 // silence is how long nothing has come.

@@ -27,7 +27,7 @@ func TestMeterFollowsFrames(t *testing.T) {
 			}
 			rest = rest[n:]
 		}
-		if spent := int(wasteFramesMost - m.frames + 0.5); spent > len(sizes) || m.have != 0 || m.left != 0 {
+		if spent := int(maxWasteFrames - m.frames + 0.5); spent > len(sizes) || m.have != 0 || m.left != 0 {
 			t.Fatalf("%d frames cost %d; %d bytes of a header and %d of a payload are open", len(sizes), spent, m.have, m.left)
 		}
 	})
@@ -36,20 +36,20 @@ func TestMeterFollowsFrames(t *testing.T) {
 func TestMeterBudget(t *testing.T) {
 	ping := append([]byte{0, 0, 8, 6, 0, 0, 0, 0, 0}, make([]byte, 8)...)
 	m := newMeter(nil)
-	err := m.pay(bytes.Repeat(ping, wasteFramesMost/2))
+	err := m.pay(bytes.Repeat(ping, maxWasteFrames/2))
 	if err != nil {
 		t.Errorf("a burst is refused: %v", err)
 	}
-	if err := m.pay(bytes.Repeat(ping, wasteFramesMost)); err != errWasteful {
+	if err := m.pay(bytes.Repeat(ping, maxWasteFrames)); err != errWasteful {
 		t.Errorf("a flood gives %v", err)
 	}
 	m = newMeter(nil)
 	data := []byte{0, 0, 1, 0, 0, 0, 0, 0, 1, 'x'}
 	for range 100 {
-		if err := m.pay(bytes.Repeat(data, wasteFramesMost/2)); err != nil {
+		if err := m.pay(bytes.Repeat(data, maxWasteFrames/2)); err != nil {
 			t.Fatalf("small frames that callers read are refused: %v", err)
 		}
-		m.credit(wasteFramesMost / 2 * 15) // with our own headers, as an exec has them
+		m.credit(maxWasteFrames / 2 * 15) // with our own headers, as an exec has them
 	}
 }
 

@@ -197,15 +197,15 @@ func (c *Client) Processes(ctx context.Context) ([]sandbox.ProcessInfo, error) {
 	return all, nil
 }
 
-// mostInput is how much of an input goes in one request, in bytes.
-const mostInput = 1 << 20
+// maxInput is how much of an input goes in one request, in bytes.
+const maxInput = 1 << 20
 
 // Input writes to a process: to its terminal when to is its terminal, else to its
 // stdin. It waits until the process has read enough, or ctx or the time for one
 // call ends; what was written until then stays written.
 func (c *Client) Input(ctx context.Context, s sandbox.ProcessSelector, to sandbox.Stream, b []byte) error {
 	for first := true; first || len(b) > 0; first = false {
-		part := b[:min(len(b), mostInput)]
+		part := b[:min(len(b), maxInput)]
 		b = b[len(part):]
 		q := envd.ProcessSendInput{Process: selector(s)}
 		if to == sandbox.StreamTerminal {

@@ -20,8 +20,8 @@ var (
 	}
 )
 
-// mostPhrase is how much of a phrase of the guest's is kept, in bytes.
-const mostPhrase = 4 << 10
+// maxPhrase is how much of a phrase of the guest's is kept, in bytes.
+const maxPhrase = 4 << 10
 
 // answeredError reads an error answer of the agent. Its text is the guest's:
 // it is shown, quoted, and decides nothing but the error's kind.
@@ -30,7 +30,7 @@ func answeredError(op string, resp *http.Response) error {
 		Code    any
 		Message string
 	}
-	b, _ := io.ReadAll(io.LimitReader(resp.Body, 2*mostPhrase))
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, 2*maxPhrase))
 	json.Unmarshal(b, &e)
 	code, _ := e.Code.(string)
 	return refusal(op, resp.StatusCode, code, e.Message)
@@ -55,7 +55,7 @@ func refusal(op string, status int, code, message string) error {
 	if slices.Contains(refusalCodes, code) {
 		r.Code = code
 	}
-	r.Message = strings.ToValidUTF8(message[:min(len(message), mostPhrase)], "")
+	r.Message = strings.ToValidUTF8(message[:min(len(message), maxPhrase)], "")
 	kind := sandbox.ErrUnavailable
 	switch status {
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnauthorized, http.StatusNotAcceptable,

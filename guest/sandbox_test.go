@@ -116,7 +116,7 @@ func newBox(t testing.TB, flags ...string) *box {
 	b.opener = stream.NewOpener(b.host, mark)
 	t.Cleanup(func() {
 		b.host.Close()
-		late := time.AfterFunc(patience, func() {
+		late := time.AfterFunc(timeout, func() {
 			t.Error("the agent did not end with its stream")
 			b.cmd.Process.Kill()
 		})
@@ -138,7 +138,7 @@ func user() guest.Options { return guest.Options{User: sandbox.DefaultUser()} }
 // dial begins a session with the box.
 func (b *box) dial(t testing.TB, o guest.Options) *guest.Client {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	conn, err := b.opener.Open(ctx)
 	if err != nil {
@@ -173,7 +173,7 @@ func shell(script string) *sandbox.Exec { return program("/bin/bash", "-c", scri
 // run runs x to its end.
 func run(t testing.TB, c *guest.Client, x *sandbox.Exec) (outcome, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	var o, e bytes.Buffer
 	if x.Stdout == nil {
@@ -201,13 +201,13 @@ func output(t testing.TB, c *guest.Client, script string) string {
 
 // patience is how long anything may take that a test waits for, on a machine that
 // has other work.
-const patience = 2 * time.Minute
+const timeout = 2 * time.Minute
 
 // eventually waits for a condition that nothing tells of. Between two looks it
 // leaves the processor to what it waits for.
 func eventually(t testing.TB, what string, f func() bool) {
 	t.Helper()
-	late := time.After(patience)
+	late := time.After(timeout)
 	for !f() {
 		select {
 		case <-late:

@@ -15,9 +15,9 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// mostMessage bounds one message of a watch, in bytes: two paths, a name, and
+// maxMessage bounds one message of a watch, in bytes: two paths, a name, and
 // metadata.
-const mostMessage = 128 << 10
+const maxMessage = 128 << 10
 
 // Watch is a directory that is watched. Close it.
 type Watch struct{ stream *long }
@@ -80,7 +80,7 @@ func (w *Watch) message() (e envd.WatchEvent, err error) {
 		return e, w.stream.lost(unexpected(err))
 	}
 	n := binary.BigEndian.Uint32(h[1:])
-	if h[0]&^2 != 0 || n > mostMessage {
+	if h[0]&^2 != 0 || n > maxMessage {
 		return e, w.stream.lost(fmt.Errorf("an envelope has the flags %#x and %d bytes", h[0], n))
 	}
 	b, err := io.ReadAll(io.LimitReader(w.stream.answer, int64(n)))

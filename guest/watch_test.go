@@ -82,7 +82,7 @@ func TestWatch(t *testing.T) {
 func TestWatchMissesNothing(t *testing.T) {
 	c := newClient(t)
 	output(t, c, "mkdir w")
-	ctx, cancel := context.WithTimeout(t.Context(), patience) // when one is missed
+	ctx, cancel := context.WithTimeout(t.Context(), timeout) // when one is missed
 	defer cancel()
 	w, err := c.Watch(ctx, "w", sandbox.WatchOptions{Recursive: true})
 	if err != nil {

@@ -40,19 +40,19 @@ func TestClients(t *testing.T) {
 	}
 	// The Inspector takes a -- for itself, so the servers are in a policy file.
 	servers := filepath.Join(t.TempDir(), "servers.yaml")
-	world := "    limits: {memory: 1GiB}\n    files: {toolchains: [" + filepath.Dir(filepath.Dir(node)) + "], mounts: [{source: " + dir + "/node_modules, target: /srv/node_modules}, {source: " + notes + ", target: /notes}]}\n"
+	own := "    limits: {memory: 1GiB}\n    files: {toolchains: [" + filepath.Dir(filepath.Dir(node)) + "], mounts: [{source: " + dir + "/node_modules, target: /srv/node_modules}, {source: " + notes + ", target: /notes}]}\n"
 	if err := writeFile(servers, `version: 1
 servers:
   - name: files
     command: [node, /srv/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js, /notes]
     tools: [read_text_file, "list_*", write_file]
-`+world+`  - name: everything
+`+own+`  - name: everything
     command: [node, /srv/node_modules/@modelcontextprotocol/server-everything/dist/index.js, stdio]
     tools: ["*"]
     deny_tools: [get-env]
     resources: ["demo://*"]
     prompts: ["simple*"]
-`+world); err != nil {
+`+own); err != nil {
 		t.Fatal(err)
 	}
 	files := []string{binary, "mcp", "gateway", "--policy", servers, "files"}

@@ -118,7 +118,7 @@ func (keyed) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // connect connects a client by a road.
-func (a *asked) connect(t *testing.T, road string, patience, bound time.Duration, o *sdk.ClientOptions) *sdk.ClientSession {
+func (a *asked) connect(t *testing.T, road string, timeout, bound time.Duration, o *sdk.ClientOptions) *sdk.ClientSession {
 	t.Helper()
 	way := roads[road]
 	client := sdk.NewClient(&sdk.Implementation{Name: "a client\x1b]0;", Version: "1"}, o)
@@ -126,14 +126,14 @@ func (a *asked) connect(t *testing.T, road string, patience, bound time.Duration
 	if way.http {
 		h := NewHandler(HandlerOptions{Version: "v0", Tools: func(*persistent.Key) Toolbox { return a },
 			Authenticate: func(context.Context, string) (*persistent.Key, error) { return &persistent.Key{ID: "k"}, nil }})
-		h.patience, h.bound = patience, bound
+		h.timeout, h.bound = timeout, bound
 		s := httptest.NewServer(h)
 		t.Cleanup(func() { s.Close(); h.Close(); http.DefaultTransport.(*http.Transport).CloseIdleConnections() })
 		transport = &sdk.StreamableClientTransport{Endpoint: s.URL, HTTPClient: &http.Client{Transport: keyed{}}, DisableStandaloneSSE: true}
 	} else {
 		in, toServer := io.Pipe()
 		fromServer, out := io.Pipe()
-		server, err := newServer(&serving{box: a, patience: patience, bound: bound}, "v0")
+		server, err := newServer(&serving{box: a, timeout: timeout, bound: bound}, "v0")
 		if err != nil {
 			t.Fatal(err)
 		}

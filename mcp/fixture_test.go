@@ -26,7 +26,7 @@ func TestFixtureServer(t *testing.T) {
 	// The suite asks for more than tools: those bounds are opened, and no other.
 	can := &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: true}, Prompts: &sdk.PromptCapabilities{ListChanged: true},
 		Resources: &sdk.ResourceCapabilities{ListChanged: true, Subscribe: true}, Completions: &sdk.CompletionCapabilities{}, Logging: &sdk.LoggingCapabilities{}}
-	own := &serving{box: box{}, patience: askPatience, bound: elicitBound}
+	own := &serving{box: box{}, timeout: askTimeout, bound: elicitBound}
 	s, err := makeServer(own, sdk.ServerOptions{Capabilities: can, CompletionHandler: completionHandler, SubscribeHandler: subscribeHandler, UnsubscribeHandler: unsubscribeHandler}, "v0")
 	if err != nil {
 		t.Fatal(err)

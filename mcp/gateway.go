@@ -414,7 +414,7 @@ func (t *offered) judge(ctx context.Context, u *upstream, args json.RawMessage) 
 
 // carryOut has the server do it.
 func (u *upstream) carryOut(ctx context.Context, t *offered, req *sdk.CallToolRequest, args json.RawMessage) (*sdk.CallToolResult, *verdict) {
-	timeout, most := u.timeout(), u.mostOutput()
+	timeout, most := u.timeout(), u.maxOutput()
 	late := fmt.Errorf("it took longer than %v", timeout)
 	ctx, stop := context.WithTimeoutCause(ctx, timeout, late)
 	defer stop()

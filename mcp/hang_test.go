@@ -218,12 +218,12 @@ func TestDeafServer(t *testing.T) {
 	stop()
 
 	out, in := io.Pipe()
-	h := &heard{PipeWriter: in, patience: time.Millisecond, deaf: func() { out.CloseWithError(errDeaf) }}
+	h := &heard{PipeWriter: in, timeout: time.Millisecond, deaf: func() { out.CloseWithError(errDeaf) }}
 	if n, err := h.Write([]byte("x")); n != 0 || !errors.Is(err, errDeaf) {
 		t.Errorf("%d, %v", n, err)
 	}
 	out, in = io.Pipe()
-	h = &heard{PipeWriter: in, patience: time.Hour, deaf: func() { t.Error("it has read") }}
+	h = &heard{PipeWriter: in, timeout: time.Hour, deaf: func() { t.Error("it has read") }}
 	long := strings.Repeat("x", 3*heardAtOnce+1)
 	go func() {
 		h.Write([]byte(long))

@@ -57,7 +57,7 @@ type Handler struct {
 	life context.Context
 	end  context.CancelFunc
 
-	patience, bound time.Duration // of calls that are asked about
+	timeout, bound time.Duration // of calls that are asked about
 
 	mu      sync.Mutex
 	servers map[string]*sdk.Server // by the ID of a key
@@ -65,7 +65,7 @@ type Handler struct {
 
 // NewHandler makes a Handler.
 func NewHandler(o HandlerOptions) *Handler {
-	h := &Handler{o: o, servers: map[string]*sdk.Server{}, patience: askPatience, bound: elicitBound}
+	h := &Handler{o: o, servers: map[string]*sdk.Server{}, timeout: askTimeout, bound: elicitBound}
 	h.life, h.end = context.WithCancel(context.Background())
 	options := sdk.StreamableHTTPOptions{Logger: slog.New(slog.DiscardHandler), MaxRequestBodyBytes: maxBody, SessionTimeout: sessionIdle,
 		DisableLocalhostProtection: o.HostIsKnown}
@@ -177,7 +177,7 @@ func (h *Handler) find(r *http.Request) (*sdk.Server, error) {
 	if s := h.servers[k.ID]; s != nil {
 		return s, nil
 	}
-	s, err := newServer(&serving{box: bounding{h.o.Tools(k), h.life}, patience: h.patience, bound: h.bound}, h.o.Version)
+	s, err := newServer(&serving{box: bounding{h.o.Tools(k), h.life}, timeout: h.timeout, bound: h.bound}, h.o.Version)
 	if err != nil {
 		return nil, err
 	}

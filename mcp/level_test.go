@@ -159,7 +159,7 @@ type bench struct {
 	version string // of the protocol that the client speaks; the newest when empty
 	advice  string // of the server's operator
 	// patience is with servers that are silent at first; the usual one when zero.
-	patience time.Duration
+	timeout time.Duration
 	// unread is with servers that read nothing; the usual one when zero.
 	unread time.Duration
 
@@ -240,7 +240,7 @@ func (b *bench) make(entries ...string) *Gateway {
 		b.t.Fatal(err)
 	}
 	for _, u := range g.upstreams {
-		u.patience = cmp.Or(b.patience, u.patience)
+		u.silence = cmp.Or(b.timeout, u.silence)
 		u.unread = cmp.Or(b.unread, u.unread)
 	}
 	return g

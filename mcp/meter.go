@@ -59,8 +59,8 @@ func (m *meter) Close() error {
 // library waits for it, beyond the time of any call, and with it everybody who calls.
 type heard struct {
 	*io.PipeWriter
-	patience time.Duration
-	deaf     func() // it has read nothing
+	timeout time.Duration
+	deaf    func() // it has read nothing
 }
 
 // errDeaf is why a server is ended that does not read.
@@ -71,7 +71,7 @@ const heardAtOnce = 64 << 10
 
 func (h *heard) Write(p []byte) (n int, err error) {
 	for len(p) > 0 && err == nil {
-		late := time.AfterFunc(h.patience, func() {
+		late := time.AfterFunc(h.timeout, func() {
 			h.CloseWithError(errDeaf)
 			h.deaf()
 		})

@@ -60,7 +60,7 @@ func (g *Gateway) fetch(ctx context.Context, u *upstream, o other, do func(conte
 	var failed error
 	err := g.o.Judge.DoUpstream(ctx, record, func(ctx context.Context) (*sandbox.Result, error) {
 		v, err := u.guarded(ctx, &caller{session: o.session, can: o.can}, do)
-		if most := u.mostOutput(); err == nil && size(v) > most {
+		if most := u.maxOutput(); err == nil && size(v) > most {
 			err = fmt.Errorf("server %s: the answer has more than %d bytes", u.o.Name, most)
 		}
 		if err != nil {
@@ -128,7 +128,7 @@ func (u *upstream) timeout() time.Duration {
 	return callTimeout
 }
 
-func (u *upstream) mostOutput() int64 {
+func (u *upstream) maxOutput() int64 {
 	if c := u.o.Server.Calls; c.Output.Said() {
 		return c.Output.V
 	}

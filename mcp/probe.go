@@ -12,12 +12,12 @@ import (
 )
 
 // Many servers from before 2026-07-28 say nothing to a request that comes before the
-// handshake, not even that they do not know it: after probePatience they are asked for
+// handshake, not even that they do not know it: after probeTimeout they are asked for
 // the handshake. One that was only slow to start, and knows no handshake or has
 // discovered itself by then, refuses that: it is started again, and waited for.
 
-// probePatience is how long a server may be silent when it is asked what it is.
-const probePatience = 10 * time.Second
+// probeTimeout is how long a server may be silent when it is asked what it is.
+const probeTimeout = 10 * time.Second
 
 var (
 	errSilent = errors.New("it says nothing")
@@ -26,8 +26,8 @@ var (
 
 // probe asks a server what it is.
 type probe struct {
-	patience time.Duration
-	silent   bool // it said nothing
+	timeout time.Duration
+	silent  bool // it said nothing
 }
 
 // asks is a sender that waits for the answer no longer than that. The library falls back
@@ -37,7 +37,7 @@ func (p *probe) asks(next sdk.MethodHandler) sdk.MethodHandler {
 		if method != "server/discover" {
 			return next(ctx, method, req)
 		}
-		ctx, stop := context.WithTimeoutCause(ctx, p.patience, errSilent)
+		ctx, stop := context.WithTimeoutCause(ctx, p.timeout, errSilent)
 		defer stop()
 		res, err := next(ctx, method, req)
 		p.silent = err != nil && context.Cause(ctx) == errSilent

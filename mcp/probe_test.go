@@ -39,7 +39,7 @@ func silentBefore(in *bufio.Scanner, line func(string)) {
 // for the handshake, by a review and for a client that has none.
 func TestSilentServer(t *testing.T) {
 	b := newBench(t, after(silentBefore, sdkServer(func(s *sdk.Server) { addTool(s, "read", "Read.", says("read")) })))
-	b.patience = time.Millisecond
+	b.timeout = time.Millisecond
 	reviews, err := b.make().Review(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestSlowServer(t *testing.T) {
 		})
 		addTool(s, "read", "Read.", says("read"))
 	})))
-	b.patience = time.Millisecond
+	b.timeout = time.Millisecond
 	reviews, err := b.make().Review(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -61,7 +61,7 @@ const callsAtOnce = 32
 // NewServer makes the server of one caller's tools. It keeps nothing between calls:
 // a sandbox that lives on is named by an argument.
 func NewServer(box Toolbox, version string) (*sdk.Server, error) {
-	return newServer(&serving{box: box, patience: askPatience, bound: elicitBound}, version)
+	return newServer(&serving{box: box, timeout: askTimeout, bound: elicitBound}, version)
 }
 
 func newServer(own *serving, version string) (*sdk.Server, error) {

@@ -42,17 +42,17 @@ type Upstream struct {
 
 // Bounds of a server's life.
 const (
-	startPatience = 60 * time.Second // from its start to its list of tools
-	listPatience  = 30 * time.Second
-	endPatience   = 2 * time.Second // from the end of its input to its own end
-	steady        = time.Minute     // after which a crash is the first again
-	// unreadPatience is how long it may leave what it is told unread.
-	unreadPatience = 30 * time.Second
-	maxFrame       = 16 << 20        // bytes of one message of its
-	callTimeout    = 5 * time.Minute // of one call, unless the policy says
-	callOutput     = 1 << 20         // bytes of one result, unless the policy says
-	callParallel   = 16              // calls under way, unless the policy says
-	maxSilent      = 3               // calls in a row without an answer in their time, after which it hangs
+	startTimeout = 60 * time.Second // from its start to its list of tools
+	listTimeout  = 30 * time.Second
+	endTimeout   = 2 * time.Second // from the end of its input to its own end
+	steady       = time.Minute     // after which a crash is the first again
+	// unreadTimeout is how long it may leave what it is told unread.
+	unreadTimeout = 30 * time.Second
+	maxFrame      = 16 << 20        // bytes of one message of its
+	callTimeout   = 5 * time.Minute // of one call, unless the policy says
+	callOutput    = 1 << 20         // bytes of one result, unless the policy says
+	callParallel  = 16              // calls under way, unless the policy says
+	maxSilent     = 3               // calls in a row without an answer in their time, after which it hangs
 )
 
 // upstream is a server that is kept running.
@@ -62,8 +62,8 @@ type upstream struct {
 	slots  chan struct{}
 	relist chan struct{} // holds one when the server said that its tools changed
 
-	patience time.Duration // with its silence when it is asked what it is; of who runs it
-	unread   time.Duration // how long it may read nothing of what it is told
+	silence time.Duration // how long it may say nothing when it is asked what it is; live alone uses it
+	unread  time.Duration // how long it may read nothing of what it is told
 
 	mu      sync.Mutex
 	session *sdk.ClientSession // nil while it does not run
@@ -87,7 +87,7 @@ func newUpstream(g *Gateway, o Upstream) *upstream {
 		n = callParallel
 	}
 	u := &upstream{o: o, g: g, slots: make(chan struct{}, n),
-		relist: make(chan struct{}, 1), patience: probePatience, unread: unreadPatience, down: "it has not started yet", news: rate.NewLimiter(10, 50)}
+		relist: make(chan struct{}, 1), silence: probeTimeout, unread: unreadTimeout, down: "it has not started yet", news: rate.NewLimiter(10, 50)}
 	return u
 }
 
@@ -130,10 +130,10 @@ func backoff(n int) time.Duration { return min(time.Second<<min(n-1, 6), time.Mi
 
 // live runs the server, as long as use uses it, and says why it ended.
 func (u *upstream) live(ctx context.Context, use func(start context.Context, cs *sdk.ClientSession) error) error {
-	err := u.once(ctx, u.patience, use)
+	err := u.once(ctx, u.silence, use)
 	if errors.Is(err, errHasty) {
-		u.patience = startPatience
-		err = u.once(ctx, u.patience, use)
+		u.silence = startTimeout
+		err = u.once(ctx, u.silence, use)
 	}
 	return err
 }
@@ -152,7 +152,7 @@ func (u *upstream) tellFound(res *sandbox.Result) {
 
 // once starts the server and lets use use it. It may be silent for patience when it is
 // asked what it is.
-func (u *upstream) once(ctx context.Context, patience time.Duration, use func(start context.Context, cs *sdk.ClientSession) error) (err error) {
+func (u *upstream) once(ctx context.Context, timeout time.Duration, use func(start context.Context, cs *sdk.ClientSession) error) (err error) {
 	// What it still does is ended last, so that it can end by itself before.
 	run, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
@@ -171,7 +171,7 @@ func (u *upstream) once(ctx context.Context, patience time.Duration, use func(st
 	defer func() {
 		toServer.Close() // the sign to end
 		select {
-		case <-time.After(endPatience):
+		case <-time.After(endTimeout):
 			kill()
 			<-ended
 		case why := <-ended:
@@ -183,12 +183,12 @@ func (u *upstream) once(ctx context.Context, patience time.Duration, use func(st
 	client := sdk.NewClient(&sdk.Implementation{Name: "caisson", Version: u.g.o.Version}, u.clientOptions())
 	order := &order{}
 	client.AddReceivingMiddleware(u.g.outlives, order.hears, u.elicits)
-	probe := &probe{patience: patience}
+	probe := &probe{timeout: timeout}
 	client.AddSendingMiddleware(probe.asks)
-	start, stop := context.WithTimeout(ctx, startPatience)
+	start, stop := context.WithTimeout(ctx, startTimeout)
 	defer stop()
 	// Where it ends before it answers, that is the reason.
-	hears := &heard{PipeWriter: toServer, patience: u.unread, deaf: func() {
+	hears := &heard{PipeWriter: toServer, timeout: u.unread, deaf: func() {
 		fromServer.CloseWithError(errDeaf)
 		u.g.o.Notice(fmt.Sprintf("server %s: %v, and is ended", u.o.Name, errDeaf))
 	}}
@@ -210,7 +210,7 @@ var errUnready = errors.New("it did not become ready")
 // unready is why a server could not be spoken to.
 func unready(start context.Context, err error) error {
 	if errors.Is(start.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("%w within %v", errUnready, startPatience)
+		return fmt.Errorf("%w within %v", errUnready, startTimeout)
 	}
 	return fmt.Errorf("%w: %w", errUnready, err)
 }
@@ -246,7 +246,7 @@ func (u *upstream) offerTools(ctx context.Context, up func()) func(context.Conte
 				return fmt.Errorf("it answered none of %d calls in their time", maxSilent)
 			case <-u.relist:
 			}
-			again, stop := context.WithTimeout(ctx, listPatience)
+			again, stop := context.WithTimeout(ctx, listTimeout)
 			err := pace.Wait(again)
 			if err == nil {
 				err = u.list(again, cs)

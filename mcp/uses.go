@@ -29,11 +29,11 @@ import (
 // without saying which: it is heard only where there is one.
 
 const (
-	maxQuestion  = 8 << 10         // bytes of a message to a user
-	maxSample    = 1 << 20         // bytes of a request to a model
-	maxState     = 64 << 10        // bytes that a server gives for the next round
-	maxInputs    = 8               // questions of one result
-	userPatience = 2 * time.Minute // of a user or model that an older server asks
+	maxQuestion = 8 << 10         // bytes of a message to a user
+	maxSample   = 1 << 20         // bytes of a request to a model
+	maxState    = 64 << 10        // bytes that a server gives for the next round
+	maxInputs   = 8               // questions of one result
+	userTimeout = 2 * time.Minute // of a user or model that an older server asks
 )
 
 // uses says whether the server may use something of its client.
@@ -113,7 +113,7 @@ func (u *upstream) elicit(_ context.Context, req *sdk.ElicitRequest) (*sdk.Elici
 	if err != nil {
 		return nil, err
 	}
-	ctx, stop := context.WithTimeout(c.ctx, userPatience)
+	ctx, stop := context.WithTimeout(c.ctx, userTimeout)
 	defer stop()
 	return c.session.Elicit(ctx, p)
 }
@@ -128,7 +128,7 @@ func (u *upstream) sample(_ context.Context, req *sdk.CreateMessageRequest) (*sd
 	if err != nil {
 		return nil, err
 	}
-	ctx, stop := context.WithTimeout(c.ctx, userPatience)
+	ctx, stop := context.WithTimeout(c.ctx, userTimeout)
 	defer stop()
 	return c.session.CreateMessage(ctx, p.(*sdk.CreateMessageParams))
 }

@@ -24,20 +24,20 @@ import (
 const approvalKey = "run.caisson/approval"
 
 const (
-	// askPatience is how long a call waits for people before its caller is told what
+	// askTimeout is how long a call waits for people before its caller is told what
 	// it waits for: less than clients wait for an answer.
-	askPatience = 20 * time.Second
+	askTimeout = 20 * time.Second
 	// elicitBound is how long an older client may take to ask its user, while its
 	// call waits.
 	elicitBound = 2 * time.Minute
-	// mostRemembered is how many calls that wait are remembered by what they are.
-	mostRemembered = 64
+	// maxRemembered is how many calls that wait are remembered by what they are.
+	maxRemembered = 64
 )
 
 // serving is the server of one caller's tools.
 type serving struct {
-	box             Toolbox
-	patience, bound time.Duration
+	box            Toolbox
+	timeout, bound time.Duration
 
 	mu sync.Mutex
 	// waits has the tokens of calls that wait, by what was called: a model that makes
@@ -78,7 +78,7 @@ func (s *serving) take(call [sha256.Size]byte) (w waiting, ok bool) {
 func (s *serving) remember(call [sha256.Size]byte, p *session.Pending, asked *sdk.CallToolResult) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.waits) >= mostRemembered {
+	if len(s.waits) >= maxRemembered {
 		first := call
 		for k, w := range s.waits {
 			if old, ok := s.waits[first]; !ok || w.until.Before(old.until) {
@@ -99,7 +99,7 @@ func (s *serving) remember(call [sha256.Size]byte, p *session.Pending, asked *sd
 // waits longer than patience, or bound where an older client asks its user.
 func (s *serving) carry(ctx context.Context, req *sdk.CallToolRequest, c *toolcall.Call) (*toolcall.Answer, *sdk.CallToolResult, error) {
 	e, call := elicitationOf(req), callOf(c.Name, c.Args)
-	c.Patience, c.Approval = s.patience, tokenIn(req.Params.Meta)
+	c.Patience, c.Approval = s.timeout, tokenIn(req.Params.Meta)
 	var older *elicitor
 	w, known := s.take(call)
 	switch {

@@ -119,16 +119,16 @@ func checkWebhook(s string) error {
 	return invalid(hint, "without TLS only this machine may be told")
 }
 
-// mostAskings bounds what is noted of a call in which everything asks: what it
+// maxAskings bounds what is noted of a call in which everything asks: what it
 // does is shown in full anyway.
-const mostAskings = 20
+const maxAskings = 20
 
 // ask notes that a rule of f asks: the call needs a yes, and is not refused for
 // it. channels may answer; nil is those of f.
 func (d *decision) ask(f *File, at Pos, channels []string, format string, args ...any) {
 	a := Asking{Rule: f.rule(at), What: strings.ToValidUTF8(fmt.Sprintf(format, args...), "\uFFFD"), Channels: channels, file: f}
 	same := func(b Asking) bool { return b.file == f && slices.Equal(b.Channels, a.Channels) }
-	if len(d.askings) < mostAskings || !slices.ContainsFunc(d.askings, same) {
+	if len(d.askings) < maxAskings || !slices.ContainsFunc(d.askings, same) {
 		d.askings = append(d.askings, a)
 	}
 }

@@ -102,7 +102,7 @@ func TestStartsAsks(t *testing.T) {
 func TestManyAsk(t *testing.T) {
 	p := policyOf(t, "", "commands: {ask: [ls]}")
 	v := p.Decide(command(bashCode(strings.Repeat("ls\n", 5000))))
-	if v.Decision != Ask || len(v.Question.Askings) > mostAskings {
+	if v.Decision != Ask || len(v.Question.Askings) > maxAskings {
 		t.Errorf("%v, %d", v.Decision, len(v.Question.Askings))
 	}
 }

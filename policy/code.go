@@ -243,7 +243,7 @@ func (p *Policy) JudgeCode(call *Call, read []ReadText) ([]sandbox.Finding, erro
 						denied = r
 					}
 				}
-				if len(out) < mostFindings {
+				if len(out) < maxFindings {
 					out = append(out, sandbox.Finding{
 						Kind: string(found.Kind), Name: found.Name, Language: string(t.Language), Text: t.Name, Line: found.Line, Column: found.Column,
 						Problem: r.reason, Rule: r.rule, Hint: r.hint, Action: action,
@@ -261,8 +261,8 @@ func (p *Policy) JudgeCode(call *Call, read []ReadText) ([]sandbox.Finding, erro
 	return out, denied.verdict().Err()
 }
 
-// mostFindings bounds what a result has of them.
-const mostFindings = 200
+// maxFindings bounds what a result has of them.
+const maxFindings = 200
 
 // finding says which line of f speaks against a fact, and what would allow it.
 func (f *File) finding(r *CodeRules, found *code.Finding, t *ReadText) *refusal {

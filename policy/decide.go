@@ -47,7 +47,7 @@ func (p *Policy) decide(call *Call, toolAlone bool) (v Verdict) {
 	d := &decision{Policy: p, call: call, layers: p.layers(call.Operator)}
 	d.plan = Plan{Env: map[string]string{}, From: map[string]string{}}
 	steps := []func() *refusal{
-		d.request, d.hostPaths, func() *refusal { return p.conflict }, d.tool, d.doors,
+		d.request, d.hostPaths, func() *refusal { return p.conflict }, d.tool, d.untooled,
 		d.isolation, d.image, d.limits, d.switches, d.workspace, d.mounts, d.trees, d.writable, d.patterns, d.env, d.network, d.secrets, d.ended, d.commands, d.code,
 	}
 	if toolAlone || call.Kind == CallTool { // it has no world

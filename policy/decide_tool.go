@@ -134,8 +134,8 @@ func (d *decision) tool() *refusal {
 // brokenRule is a rule that does not hold: what is said of it, and where it stands.
 type brokenRule struct{ text, rule string }
 
-// mostBroken is how many of them a verdict tells.
-const mostBroken = 10
+// maxBroken is how many of them a verdict tells.
+const maxBroken = 10
 
 // refuseBroken tells all rules that do not hold, so that they can be met at once.
 func refuseBroken(name string, broken []brokenRule) *refusal {
@@ -143,11 +143,11 @@ func refuseBroken(name string, broken []brokenRule) *refusal {
 		return nil
 	}
 	text, hint := broken[0].text, "change the arguments so that it holds"
-	for _, b := range broken[1:min(len(broken), mostBroken)] {
+	for _, b := range broken[1:min(len(broken), maxBroken)] {
 		text += "; " + b.text + " [" + b.rule + "]"
 		hint = "change the arguments so that all of them hold"
 	}
-	if more := len(broken) - mostBroken; more > 0 {
+	if more := len(broken) - maxBroken; more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
 	}
 	return refuse(broken[0].rule, hint, "%s: %s", name, text)
@@ -390,7 +390,7 @@ func (e *explainer) tools(p *Policy) {
 			e.add("tools", r.String(), f.rule(r.At), e.always)
 		}
 		for _, kind := range []Kind{RunCommand, RunCode} {
-			if f.door(string(kind)) != nil {
+			if f.untooledProgram(string(kind)) != nil {
 				e.add("tools", "keys have no "+string(kind)+" without a tool", f.rule(f.Tools.At), e.always)
 			}
 		}

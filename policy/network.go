@@ -60,8 +60,8 @@ type PlanBudget struct {
 	Bandwidth   int64 `json:"bandwidth,omitempty"`
 }
 
-// mostRules bounds a list.
-const mostRules = 1000
+// maxRules bounds a list.
+const maxRules = 1000
 
 const allowHint = `write a host (pypi.org), "*.example.com", host:port, 10.1.0.0/16:5432, internet, preset:pip, or host.caisson.internal:8080 for this host's loopback`
 
@@ -93,8 +93,8 @@ func (d *decoder) network() []field {
 
 // rules reads a list of entries.
 func (d *decoder) rules(n *yaml.Node, what string, check func(string) error) []Value[string] {
-	if len(n.Content) > mostRules {
-		d.fault(at(n), "", "%s has more than %d entries", what, mostRules)
+	if len(n.Content) > maxRules {
+		d.fault(at(n), "", "%s has more than %d entries", what, maxRules)
 		return nil
 	}
 	return d.texts(n, what, check)

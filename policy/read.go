@@ -36,9 +36,9 @@ func (f *File) Reads() (out []sandbox.HostFile) {
 		name(r.Path)
 	}
 	for _, s := range f.Servers {
-		world := f.ServerFile(s)
-		world.From = sandbox.HostFile{}
-		out = append(out, world.Reads()...)
+		inner := f.ServerFile(s)
+		inner.From = sandbox.HostFile{}
+		out = append(out, inner.Reads()...)
 	}
 	return out
 }

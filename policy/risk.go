@@ -18,7 +18,7 @@ type Risk struct {
 	OnHigh Value[string] // ask, which is the default, or deny
 }
 
-const mostRisks = 200
+const maxRisks = 200
 
 // risk are the keys of risk.
 func (d *decoder) risk() []field {
@@ -26,8 +26,8 @@ func (d *decoder) risk() []field {
 	return []field{
 		{"high", func(n *yaml.Node) {
 			d.list(n, "risk.high", func(n *yaml.Node) {
-				if len(r.High) == mostRisks {
-					d.fault(at(n), "", "risk.high has more than %d conditions", mostRisks)
+				if len(r.High) == maxRisks {
+					d.fault(at(n), "", "risk.high has more than %d conditions", maxRisks)
 					return
 				}
 				c := d.condition(n, "a condition")

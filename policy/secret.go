@@ -44,8 +44,8 @@ const (
 	fromFile = "file:"
 )
 
-// mostSecrets bounds the secrets of a file or a call.
-const mostSecrets = 100
+// maxSecrets bounds the secrets of a file or a call.
+const maxSecrets = 100
 
 const secretHint = "write KEY=env:API_KEY@api.example.com, or KEY=file:/run/key@api.example.com"
 
@@ -124,8 +124,8 @@ func (d *decoder) secret(n *yaml.Node) {
 		d.fault(at(n), sandbox.Hint(err), "%v", err)
 	case slices.ContainsFunc(d.file.Secrets, func(o Secret) bool { return o.Name == s.Name }):
 		d.fault(at(n), "keep one of them", "there are two secrets %s", s.Name)
-	case len(d.file.Secrets) == mostSecrets:
-		d.fault(at(n), "", "there are more than %d secrets", mostSecrets)
+	case len(d.file.Secrets) == maxSecrets:
+		d.fault(at(n), "", "there are more than %d secrets", maxSecrets)
 	default:
 		d.file.Secrets = append(d.file.Secrets, s)
 	}
@@ -167,8 +167,8 @@ func (d *decision) secrets() *refusal {
 	if len(d.call.Secrets) > 0 && !d.call.Operator {
 		return refuse("built-in: secrets", "ask the operator to name it in the policy", "only the operator names secrets of this host")
 	}
-	if len(d.call.Secrets) > mostSecrets {
-		return cannotMean("ask for less", "there are more than %d secrets", mostSecrets)
+	if len(d.call.Secrets) > maxSecrets {
+		return cannotMean("ask for less", "there are more than %d secrets", maxSecrets)
 	}
 	if f := d.file; f != nil {
 		for i := range f.Secrets {

@@ -109,14 +109,14 @@ func TestWebLayers(t *testing.T) {
 		t.Errorf("TLS is ended for %s", got)
 	}
 	many := "network:\n  allow:\n"
-	for i := range wire.MostHosts + 1 {
+	for i := range wire.MaxHosts + 1 {
 		many += "    - {host: h" + formatCount(int64(i)) + ".example.com, methods: [GET]}\n"
 	}
 	if p, err = New(Options{File: parsed(t, "file", many)}); err != nil {
 		t.Fatal(err)
 	}
 	if v := p.Decide(command(nil)); v.Decision != Deny || !strings.Contains(v.Hint, "*.example.com") {
-		t.Errorf("%d hosts: %+v", wire.MostHosts+1, v)
+		t.Errorf("%d hosts: %+v", wire.MaxHosts+1, v)
 	}
 }
 

@@ -37,7 +37,7 @@ type Server struct {
 
 	// world is the sandbox: a policy of its own. Of the rest of the file the
 	// level and best_effort hold where the entry says none, and nothing else.
-	world File
+	sandbox File
 }
 
 // ServerTool lets tools be called.
@@ -113,7 +113,7 @@ func (f *File) Server(name string) *Server {
 
 // ServerFile is the policy that holds for the sandbox of s, which is of f.
 func (f *File) ServerFile(s *Server) *File {
-	w := s.world
+	w := s.sandbox
 	w.Name, w.Dir, w.From = f.Name, f.Dir, f.From
 	if !w.Isolation.Said() {
 		w.Isolation = f.Isolation
@@ -130,16 +130,16 @@ func (f *File) Place(p Pos) string { return f.rule(p) }
 // Matches says whether name is of pattern, in which * stands for any text.
 func Matches(pattern, name string) bool { return code.Matches(pattern, name) }
 
-const mostServers = 50
+const maxServers = 50
 
 // server reads one entry.
 func (d *decoder) server(n *yaml.Node) {
-	s := &Server{At: at(n), world: File{Name: d.file.Name, Dir: d.file.Dir, limitsAt: map[sandbox.LimitName]Pos{}}}
-	if len(d.file.Servers) == mostServers {
-		d.fault(at(n), "", "servers has more than %d entries", mostServers)
+	s := &Server{At: at(n), sandbox: File{Name: d.file.Name, Dir: d.file.Dir, limitsAt: map[sandbox.LimitName]Pos{}}}
+	if len(d.file.Servers) == maxServers {
+		d.fault(at(n), "", "servers has more than %d entries", maxServers)
 		return
 	}
-	inner := &decoder{file: &s.world}
+	inner := &decoder{file: &s.sandbox}
 	inner.mapping(n, "a server", inner.serverFields(s))
 	if n.Kind == yaml.MappingNode {
 		for _, key := range []string{"name", "command"} {
@@ -148,7 +148,7 @@ func (d *decoder) server(n *yaml.Node) {
 			}
 		}
 	}
-	if u := s.world.User; u.V == asSudoer {
+	if u := s.sandbox.User; u.V == asSudoer {
 		inner.fault(u.At, "write user: user, or user: root", "nobody asks for root by name in a server's sandbox")
 	}
 	for _, other := range d.file.Servers {
@@ -160,9 +160,9 @@ func (d *decoder) server(n *yaml.Node) {
 	d.file.Servers = append(d.file.Servers, s)
 }
 
-// worldKeys are the keys of a server that say what its sandbox is like. They are
+// sandboxKeys are the keys of a server that say what its sandbox is like. They are
 // those of the file.
-func worldKeys() []string {
+func sandboxKeys() []string {
 	return []string{"isolation", "image", "user", "best_effort", "limits", "watch", "files", "env", "network", "secrets"}
 }
 
@@ -183,7 +183,7 @@ func (d *decoder) serverFields(s *Server) []field {
 		{"calls", func(n *yaml.Node) { d.mapping(n, "calls", d.serverCalls(&s.Calls)) }},
 	}
 	for _, f := range d.top() {
-		if slices.Contains(worldKeys(), f.name) {
+		if slices.Contains(sandboxKeys(), f.name) {
 			fields = append(fields, f)
 		}
 	}
@@ -339,10 +339,10 @@ func (s *Server) sum(f *File) any {
 		Output       int64
 		Rate         CallRate
 		Parallel     int64
-		World        *canonical
+		Sandbox      *canonical `json:"World"` // its name in digests that are on record
 	}{Name: s.Name.V, Prefix: s.Prefix.V, Command: texts(s.Command), Deny: texts(s.Deny),
 		Resources: texts(s.Resources), Prompts: texts(s.Prompts), Client: texts(s.Client), Timeout: s.Calls.Timeout.V, Output: s.Calls.Output.V,
-		Rate: s.Calls.Rate.V, Parallel: s.Calls.Parallel.V, World: f.ServerFile(s).canonical()}
+		Rate: s.Calls.Rate.V, Parallel: s.Calls.Parallel.V, Sandbox: f.ServerFile(s).canonical()}
 	for _, t := range s.Tools {
 		out.Tools = append(out.Tools, tool{t.Name, t.As, t.Params.V, t.Rate.V})
 	}

@@ -61,10 +61,10 @@ type Condition struct {
 }
 
 const (
-	approveAlways  = "always"
-	approveNever   = "never"
-	mostTools      = 2000
-	mostConditions = 1000 // of one tool
+	approveAlways = "always"
+	approveNever  = "never"
+	maxTools      = 2000
+	maxConditions = 1000 // of one tool
 )
 
 // tools reads the section.
@@ -73,8 +73,8 @@ func (d *decoder) tools(n *yaml.Node) {
 	t.At = d.key
 	seen := map[string]Pos{}
 	d.list(n, "tools", func(n *yaml.Node) {
-		if len(t.List) == mostTools {
-			d.fault(at(n), "", "tools has more than %d entries", mostTools)
+		if len(t.List) == maxTools {
+			d.fault(at(n), "", "tools has more than %d entries", maxTools)
 			return
 		}
 		r := &ToolRule{At: at(n)}
@@ -143,10 +143,10 @@ func (d *decoder) toolFields(r *ToolRule) []field {
 		}},
 		{"rules", func(n *yaml.Node) {
 			d.list(n, "rules", func(n *yaml.Node) {
-				if len(r.Rules) < mostConditions {
+				if len(r.Rules) < maxConditions {
 					r.Rules = append(r.Rules, d.condition(n, "a rule"))
 				} else {
-					d.fault(at(n), "", "a tool has more than %d rules", mostConditions)
+					d.fault(at(n), "", "a tool has more than %d rules", maxConditions)
 				}
 			})
 		}},

@@ -89,8 +89,8 @@ func (d *decoder) notEmpty(n *yaml.Node, what string, list []string) {
 func (d *decoder) allowList(n *yaml.Node) {
 	list := &d.file.Network.Allow
 	*list = []Value[string]{}
-	if len(n.Content) > mostRules {
-		d.fault(at(n), "", "network.allow has more than %d entries", mostRules)
+	if len(n.Content) > maxRules {
+		d.fault(at(n), "", "network.allow has more than %d entries", maxRules)
 		return
 	}
 	d.list(n, "network.allow", func(n *yaml.Node) {
@@ -205,8 +205,8 @@ func (d *decision) ended() *refusal {
 	if n == 0 && d.call.UpstreamCA != "" {
 		return cannotMean("leave it out, or say with --secret, or in a policy file, which host's requests are the router's", "--upstream-ca: there is no host whose TLS the router ends")
 	}
-	if n > wire.MostHosts {
-		return cannotMean("write *.example.com for many hosts of one domain", "requests to %d hosts are judged or get a secret; the most is %d", n, wire.MostHosts)
+	if n > wire.MaxHosts {
+		return cannotMean("write *.example.com for many hosts of one domain", "requests to %d hosts are judged or get a secret; the most is %d", n, wire.MaxHosts)
 	}
 	return nil
 }

@@ -31,9 +31,9 @@ const (
 	DefaultResponse    = 256 << 10
 	MostResponse       = 512 << 10
 	DefaultHTTPTimeout = 30 * time.Second
-	mostRedirects      = 10
-	mostURL            = 16 << 10
-	mostHeaders        = 64
+	maxRedirects       = 10
+	maxURL             = 16 << 10
+	maxHeaders         = 64
 )
 
 // HTTP is a declared request: where it goes is the declaration's alone, and a value
@@ -107,8 +107,8 @@ func ParseHTTP(spec HTTPSpec) (*HTTP, error) {
 		return nil, httpError("write 512KiB or less", "its response is longer than an answer may be")
 	case h.spec.Timeout < time.Millisecond || h.spec.Timeout > time.Hour:
 		return nil, httpError("write up to 1h", "its timeout is too short or too long")
-	case h.spec.Redirects < 0 || h.spec.Redirects > mostRedirects:
-		return nil, httpError(fmt.Sprintf("write up to %d", mostRedirects), "it follows too many redirects")
+	case h.spec.Redirects < 0 || h.spec.Redirects > maxRedirects:
+		return nil, httpError(fmt.Sprintf("write up to %d", maxRedirects), "it follows too many redirects")
 	}
 	if err := h.readURL(spec.URL); err != nil {
 		return nil, err
@@ -209,7 +209,7 @@ func (h *HTTP) template(text string, secrets bool) ([]piece, error) {
 }
 
 func (h *HTTP) readHeaders() error {
-	if len(h.spec.Headers) > mostHeaders {
+	if len(h.spec.Headers) > maxHeaders {
 		return httpError("", "it has too many headers")
 	}
 	seen := map[string]bool{}
@@ -284,7 +284,7 @@ func (h *HTTP) Request(args map[string]any) (*Request, error) {
 		}
 		mark = "&"
 	}
-	if r.URL = b.String(); len(r.URL) > mostURL {
+	if r.URL = b.String(); len(r.URL) > maxURL {
 		return nil, httpError("use shorter arguments", "its url is too long")
 	}
 	for _, p := range h.headers {

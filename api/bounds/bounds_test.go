@@ -54,7 +54,7 @@ func TestMemory(t *testing.T) {
 		return h
 	}
 	one, two, other := hold("k"), hold("k"), hold("l")
-	if err := one.Add(MostMessages); err != nil {
+	if err := one.Add(MaxMessages); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.Copy(io.Discard, two.Body(io.NopCloser(strings.NewReader("x")))); !errors.Is(err, sandbox.ErrExhausted) {
@@ -64,7 +64,7 @@ func TestMemory(t *testing.T) {
 		t.Error(err)
 	}
 	one.Done()
-	if err := two.Add(MostMessages); err != nil {
+	if err := two.Add(MaxMessages); err != nil {
 		t.Error("what was held is not given back:", err)
 	}
 	two.Done()
@@ -82,7 +82,7 @@ func TestCalls(t *testing.T) {
 	for _, c := range []struct {
 		enter func(string) (*Held, error)
 		most  int
-	}{{m.Hold, MostCalls}, {m.Visit, MostVisits}} {
+	}{{m.Hold, MaxCalls}, {m.Visit, MaxVisits}} {
 		for range c.most {
 			h, err := c.enter("k")
 			if err != nil {
@@ -119,7 +119,7 @@ func (l *late) SetReadDeadline(at time.Time) error { l.at = at; return nil }
 // A body has a time to arrive in, and its call none from then on.
 func TestMessage(t *testing.T) {
 	w := &late{ResponseRecorder: httptest.NewRecorder()}
-	m := &Message{ReadCloser: io.NopCloser(strings.NewReader("xy")), Control: http.NewResponseController(w), Patience: time.Hour}
+	m := &Message{ReadCloser: io.NopCloser(strings.NewReader("xy")), Control: http.NewResponseController(w), Timeout: time.Hour}
 	if m.Read(make([]byte, 1)); w.at.IsZero() {
 		t.Error("it may take for ever")
 	}
@@ -149,7 +149,7 @@ func TestServe(t *testing.T) {
 	if len(m.calls)+len(m.used) != 0 || len(w.seen) != 1 || !w.seen[0] {
 		t.Errorf("%v %v %v", m.calls, m.used, w.seen)
 	}
-	for range MostCalls {
+	for range MaxCalls {
 		if _, err := m.Hold("k"); err != nil {
 			t.Fatal(err)
 		}

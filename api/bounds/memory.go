@@ -13,19 +13,19 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// MostMessages is how many bytes of messages the calls of one key may have here at
+// MaxMessages is how many bytes of messages the calls of one key may have here at
 // once: four of the longest, or thousands of usual ones. Files are not among
 // them, since they go through.
-const MostMessages = 64 << 20
+const MaxMessages = 64 << 20
 
 const (
-	// MostCalls is how many calls of one key may be under way, streams included.
+	// MaxCalls is how many calls of one key may be under way, streams included.
 	// The server has a bound for all of them together; with this one nobody uses it
 	// up alone.
-	MostCalls = 1024
-	// MostVisits is how many requests may be under way of people who have no key:
+	MaxCalls = 1024
+	// MaxVisits is how many requests may be under way of people who have no key:
 	// to ports of one key's sandboxes, with signatures that it made, or of nobody.
-	MostVisits = 512
+	MaxVisits = 512
 )
 
 // Memory counts the calls of each key and what messages of theirs are held. The
@@ -42,7 +42,7 @@ func (m *Memory) Take(owner string, n int64) bool {
 	defer m.mu.Unlock()
 	now := m.used[owner] + n
 	switch {
-	case n > 0 && now > MostMessages:
+	case n > 0 && now > MaxMessages:
 		return false
 	case now == 0:
 		delete(m.used, owner)
@@ -68,12 +68,12 @@ type Held struct {
 
 // Hold begins to count a call of owner's. The caller calls Done at its end. It is
 // ErrExhausted where as many are under way as may be.
-func (m *Memory) Hold(owner string) (*Held, error) { return m.enter(owner, owner, MostCalls) }
+func (m *Memory) Hold(owner string) (*Held, error) { return m.enter(owner, owner, MaxCalls) }
 
 // Visit is Hold for who has no key and comes to something of owner's, or with an
 // empty owner, to something that is everybody's. Visits take no place of the calls
 // that owner itself makes.
-func (m *Memory) Visit(owner string) (*Held, error) { return m.enter(owner, "to "+owner, MostVisits) }
+func (m *Memory) Visit(owner string) (*Held, error) { return m.enter(owner, "to "+owner, MaxVisits) }
 
 func (m *Memory) enter(owner, who string, most int) (*Held, error) {
 	m.mu.Lock()

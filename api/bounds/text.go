@@ -4,11 +4,11 @@ package bounds
 
 import "strconv"
 
-// mostShown is how much of a word that a client sent an answer repeats, in bytes.
-const mostShown = 200
+// maxShown is how much of a word that a client sent an answer repeats, in bytes.
+const maxShown = 200
 
 // Quoted shows what a client sent.
-func Quoted(s string) string { return strconv.Quote(Clip(s, mostShown)) }
+func Quoted(s string) string { return strconv.Quote(Clip(s, maxShown)) }
 
 // Clip is the first bytes of s, most of them.
 func Clip(s string, most int) string { return s[:min(len(s), most)] }

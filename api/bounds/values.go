@@ -7,9 +7,9 @@ import (
 	"io"
 )
 
-// MostValues is how many values the JSON of one request is made of at most: as many
+// MaxValues is how many values the JSON of one request is made of at most: as many
 // as a tool's arguments may have, and more than any other call has a use for.
-const MostValues = 20_000
+const MaxValues = 20_000
 
 // Values counts what JSON is made of, as it is read. Each value costs its reader some
 // hundred bytes, however small it is, and one that does not fit as much again for
@@ -49,7 +49,7 @@ func (e *TooMany) Error() string {
 	return fmt.Sprintf("the request is made of more than %d values", e.Most)
 }
 
-// JSON is a request's body that is made of MostValues at most. Reading more is a
+// JSON is a request's body that is made of MaxValues at most. Reading more is a
 // [*TooMany], before anybody has looked at what it says.
 func JSON(body io.ReadCloser) io.ReadCloser { return &limitedJSON{ReadCloser: body} }
 
@@ -65,8 +65,8 @@ func (l *limitedJSON) Read(p []byte) (int, error) {
 		return 0, l.err
 	}
 	n, err := l.ReadCloser.Read(p)
-	if !l.values.Take(p[:n], MostValues) {
-		l.err = &TooMany{MostValues}
+	if !l.values.Take(p[:n], MaxValues) {
+		l.err = &TooMany{MaxValues}
 		return 0, l.err
 	}
 	return n, err

@@ -19,16 +19,16 @@ func TestJSON(t *testing.T) {
 		text string
 		ok   bool
 	}{
-		"as much as may be":                  {list(MostValues), true},
-		"one more":                           {list(MostValues + 1), false},
-		"objects":                            {strings.Repeat("{", MostValues+1), false},
-		"a long text":                        {`{"a":"` + strings.Repeat(`,[{`, MostValues) + `"}`, true},
-		"a text with a quote in it":          {`{"a":"` + strings.Repeat(`\",[`, MostValues) + `"}`, true},
-		"a text that ends with a backslash":  {`{"a":"\\"` + strings.Repeat(",", MostValues) + `}`, false},
-		"many lines":                         {strings.Repeat("[\n", MostValues+1), false},
-		"more than one value, side by side":  {strings.Repeat("{}", MostValues+1), false},
-		"a text that a line does not end":    {"\"\n" + strings.Repeat(",", MostValues+1), true},
-		"a backslash that is in no text":     {`\"` + strings.Repeat(",", MostValues+1), true},
+		"as much as may be":                  {list(MaxValues), true},
+		"one more":                           {list(MaxValues + 1), false},
+		"objects":                            {strings.Repeat("{", MaxValues+1), false},
+		"a long text":                        {`{"a":"` + strings.Repeat(`,[{`, MaxValues) + `"}`, true},
+		"a text with a quote in it":          {`{"a":"` + strings.Repeat(`\",[`, MaxValues) + `"}`, true},
+		"a text that ends with a backslash":  {`{"a":"\\"` + strings.Repeat(",", MaxValues) + `}`, false},
+		"many lines":                         {strings.Repeat("[\n", MaxValues+1), false},
+		"more than one value, side by side":  {strings.Repeat("{}", MaxValues+1), false},
+		"a text that a line does not end":    {"\"\n" + strings.Repeat(",", MaxValues+1), true},
+		"a backslash that is in no text":     {`\"` + strings.Repeat(",", MaxValues+1), true},
 		"nothing":                            {"", true},
 		"a value that is not yet at its end": {`{"a":[`, true},
 	} {

@@ -29,7 +29,7 @@ func TestCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := newDoorUnder(t, file)
+	d := newFrontendUnder(t, file)
 	b := d.create(t, "")
 	for _, c := range []struct {
 		process string
@@ -61,7 +61,7 @@ func TestProgramsByToolsAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := newDoorUnder(t, file)
+		d := newFrontendUnder(t, file)
 		b := d.create(t, "")
 		_, answer, _ := d.raw(t, "POST", "/process.Process/Start", with(b.to(49983), "Content-Type", "application/connect+json"),
 			envelope(`{"process":{"cmd":"/bin/bash","args":["-l","-c","ls -d /; exit"]},"stdin":false}`))
@@ -84,7 +84,7 @@ func TestLoginShell(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := newDoorUnder(t, file)
+		d := newFrontendUnder(t, file)
 		b := d.create(t, "")
 		for name, code := range map[string]string{".bash_profile": "echo stolen\n", ".bash_logout": "echo left\n"} {
 			if status, a, _ := d.raw(t, "POST", "/files?path="+name, with(b.to(49983), "Content-Type", "application/octet-stream"), code); status != 200 {
@@ -113,7 +113,7 @@ func TestLoginShell(t *testing.T) {
 
 // What a sandbox's life is told by.
 func TestGone(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	b := d.create(t, "")
 	hear := func(path string) int {
 		status, _ := d.ask(t, "GET", path, with(b.to(49983)), "")
@@ -140,7 +140,7 @@ func TestGone(t *testing.T) {
 
 // A stream that the end of its sandbox cuts is broken off, not finished.
 func TestStreamBreaks(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	b := d.create(t, "")
 	req, _ := http.NewRequestWithContext(t.Context(), "POST", d.url+"/process.Process/Start", strings.NewReader(envelope(`{"process":{"cmd":"sleep","args":["600"]}}`)))
 	for k, v := range with(b.to(49983), "Content-Type", "application/connect+json") {
@@ -167,7 +167,7 @@ func TestStreamBreaks(t *testing.T) {
 // Who is not this server's host is sent away, and a page of any origin needs a
 // right of its own.
 func TestOrigins(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	b := d.create(t, "")
 	key := map[string]string{"X-API-Key": d.key}
 	for host, want := range map[string]int{"": 200, "localhost:7420": 200, "api.localhost": 200, "evil.test": 421, "localhost.evil.test": 421, "127.0.0.1.evil.test": 421} {
@@ -186,7 +186,7 @@ func TestOrigins(t *testing.T) {
 }
 
 func TestBadInput(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	b := d.create(t, "")
 	key := map[string]string{"X-API-Key": d.key}
 	for name, c := range map[string]struct {
@@ -246,7 +246,7 @@ func TestBadInput(t *testing.T) {
 // A thousand streams that are begun and never asked for whole keep nobody else out,
 // and leave nothing.
 func TestHalfStreams(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	b := d.create(t, "")
 	var held []net.Conn
 	for range 1000 {
@@ -276,7 +276,7 @@ func TestHalfStreams(t *testing.T) {
 // Ports are reached by header and by name; what leads back to the client stays
 // within its origin, and what a client sends by mistake is not given away.
 func TestPorts(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	b := d.create(t, "")
 	program := `
 import http.server, hashlib, base64
@@ -386,7 +386,7 @@ func upgrade(t *testing.T, url, host string) {
 }
 
 func TestPrivatePorts(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	_, a := d.ask(t, "POST", "/v2/sandboxes", map[string]string{"X-API-Key": d.key}, `{"templateID":"base","network":{"allowPublicTraffic":false}}`)
 	id, _ := a["sandboxID"].(string)
 	token, _ := a["trafficAccessToken"].(string)
@@ -403,7 +403,7 @@ func TestPrivatePorts(t *testing.T) {
 
 // Files by a right of their own, found without a name.
 func TestSignedFiles(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	b := d.create(t, "")
 	d.create(t, "")
 	d.sh(t, b, "printf content > /home/user/signed")
@@ -446,7 +446,7 @@ func TestOutputLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := newDoorUnder(t, file)
+	d := newFrontendUnder(t, file)
 	b := d.create(t, "")
 	for _, c := range []struct {
 		line, file  string

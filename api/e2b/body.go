@@ -19,8 +19,8 @@ import (
 const (
 	// maxBody bounds a request to the control plane, in bytes.
 	maxBody = 1 << 20
-	// bodyPatience is how long it may take to arrive.
-	bodyPatience = 30 * time.Second
+	// bodyTimeout is how long it may take to arrive.
+	bodyTimeout = 30 * time.Second
 )
 
 // readBody reads a JSON object into the struct that v points to. A field that
@@ -29,7 +29,7 @@ const (
 // empty body is an empty object where mayBeEmpty says so.
 func readBody(w http.ResponseWriter, r *http.Request, v any, mayBeEmpty bool) error {
 	rc := http.NewResponseController(w)
-	rc.SetReadDeadline(time.Now().Add(bodyPatience))
+	rc.SetReadDeadline(time.Now().Add(bodyTimeout))
 	defer rc.SetReadDeadline(time.Time{})
 	b, err := io.ReadAll(http.MaxBytesReader(w, bounds.JSON(r.Body), maxBody))
 	if err != nil {

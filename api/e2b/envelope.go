@@ -30,9 +30,9 @@ const (
 	flagCompressed = 1
 	flagEnd        = 2
 
-	// writePatience is how long a client may leave one message of a stream
+	// writeTimeout is how long a client may leave one message of a stream
 	// unread before the stream is given up. The process behind it lives on.
-	writePatience = 5 * time.Minute
+	writeTimeout = 5 * time.Minute
 )
 
 // errLate is why a context ended whose call took longer than its client gave it.
@@ -42,7 +42,7 @@ var errLate = &connectError{codeDeadline, "the call took longer than its timeout
 // ignored, as envd does.
 func readUnary(w http.ResponseWriter, r *http.Request, v any) error {
 	control := http.NewResponseController(w)
-	control.SetReadDeadline(time.Now().Add(bodyPatience))
+	control.SetReadDeadline(time.Now().Add(bodyTimeout))
 	defer control.SetReadDeadline(time.Time{})
 	b, err := io.ReadAll(http.MaxBytesReader(w, bounds.JSON(r.Body), maxMessage))
 	var big *http.MaxBytesError
@@ -67,7 +67,7 @@ func readUnary(w http.ResponseWriter, r *http.Request, v any) error {
 // request behind it.
 func readEnvelope(w http.ResponseWriter, r *http.Request, v any) error {
 	control := http.NewResponseController(w)
-	control.SetReadDeadline(time.Now().Add(bodyPatience))
+	control.SetReadDeadline(time.Now().Add(bodyTimeout))
 	defer control.SetReadDeadline(time.Time{})
 	b, err := cutEnvelope(r.Body)
 	if err != nil {
@@ -256,7 +256,7 @@ func (s *stream) write() error {
 	}
 	binary.BigEndian.PutUint32(s.buf[1:], uint32(len(s.buf)-5))
 	s.last = time.Now()
-	s.control.SetWriteDeadline(s.last.Add(writePatience))
+	s.control.SetWriteDeadline(s.last.Add(writeTimeout))
 	_, s.err = s.w.Write(s.buf)
 	return s.err
 }

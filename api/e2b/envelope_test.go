@@ -83,7 +83,7 @@ func TestMessageOfTooMuch(t *testing.T) {
 		}
 	}
 	var c createBody
-	err := readBody(httptest.NewRecorder(), httptest.NewRequest("POST", "/", strings.NewReader(`{"metadata":`+strings.Repeat("[", bounds.MostValues))), &c, false)
+	err := readBody(httptest.NewRecorder(), httptest.NewRequest("POST", "/", strings.NewReader(`{"metadata":`+strings.Repeat("[", bounds.MaxValues))), &c, false)
 	if e := asAPI(err); e.Code != 413 || !strings.Contains(e.Message, "more than 20000 values") {
 		t.Errorf("the control plane: %v", err)
 	}

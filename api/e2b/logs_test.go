@@ -9,7 +9,7 @@ import (
 )
 
 func TestLogs(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	b := d.create(t, "")
 	key := map[string]string{"X-API-Key": d.key}
 	d.sh(t, b, "echo one; echo two")
@@ -66,7 +66,7 @@ func TestLogs(t *testing.T) {
 }
 
 func TestTemplates(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	key := map[string]string{"X-API-Key": d.key}
 	for path, want := range map[string]string{
 		"/templates": `"templateID":"base"`, "/v2/templates": `"names":["base"]`, "/templates/base": `"builds":[]`, "/templates/aliases/base": `"templateID":"base"`,

@@ -29,8 +29,8 @@ const (
 	headerAccess  = "X-Access-Token"
 	// proxyHeader bounds the header of what a program inside answers, in bytes.
 	proxyHeader = 64 << 10
-	// answerPatience is how long a program may take to begin an answer.
-	answerPatience = 10 * time.Minute
+	// answerTimeout is how long a program may take to begin an answer.
+	answerTimeout = 10 * time.Minute
 )
 
 // portKey is whose port a request goes to, in its context.
@@ -234,7 +234,7 @@ func (s *Server) transport() *http.Transport {
 		MaxIdleConns:           256,
 		IdleConnTimeout:        15 * time.Second,
 		MaxResponseHeaderBytes: proxyHeader,
-		ResponseHeaderTimeout:  answerPatience,
+		ResponseHeaderTimeout:  answerTimeout,
 	}
 	return t
 }

@@ -43,7 +43,7 @@ func rude(ln net.Listener) {
 // address, which it is asked at by header, in no browser and in no cache; and it gives
 // no orders to a proxy in front.
 func TestPortsAnswerForThemselves(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	b := d.create(t, "")
 	port := d.listening(t, b, "rude")
 	for _, c := range []struct {

@@ -77,7 +77,7 @@ func flood(ln net.Listener) {
 }
 
 // listening starts such a program in b, and says its port. It ends with the test.
-func (d *door) listening(t *testing.T, b box, how string) string {
+func (d *frontend) listening(t *testing.T, b box, how string) string {
 	t.Helper()
 	self, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
@@ -130,7 +130,7 @@ func knowing(t *testing.T) http.RoundTripper {
 // A program that speaks HTTP/2 alone is spoken to in it: messages go in both
 // directions in turns, and what comes behind the last one arrives.
 func TestPortsHTTP2(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	b := d.create(t, "")
 	host := d.listening(t, b, "http2") + "-" + b.id + ".localhost:1"
 	for _, kind := range []string{"application/grpc", "application/grpc+proto", "text/plain"} {
@@ -177,7 +177,7 @@ func TestPortsHTTP2(t *testing.T) {
 // A program that sends what is of use to nobody is hung up on, and the sandbox's
 // agent and other ports are there as before.
 func TestPortsFlood(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	b := d.create(t, "")
 	bad, good := d.listening(t, b, "flood"), d.listening(t, b, "http2")
 	tr := knowing(t)

@@ -90,7 +90,7 @@ var python = []struct {
 }
 
 // begin begins a stream and returns its first message, and the rest to be read.
-func (d *door) begin(t *testing.T, path string, header map[string]string, body string) (int, []byte, io.ReadCloser) {
+func (d *frontend) begin(t *testing.T, path string, header map[string]string, body string) (int, []byte, io.ReadCloser) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), "POST", d.url+path, strings.NewReader(body))
 	if err != nil {
@@ -115,7 +115,7 @@ func (d *door) begin(t *testing.T, path string, header map[string]string, body s
 }
 
 func TestPython(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	var id, token, kept string
 	var begun io.ReadCloser
 	for _, c := range python {

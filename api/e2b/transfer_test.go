@@ -39,7 +39,7 @@ risk: {high: ['tool.name == "write_file" && path.ext(params.path) == ".sh"'], on
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := newDoorUnder(t, file)
+	d := newFrontendUnder(t, file)
 	b := d.create(t, "")
 	d.sh(t, b, "cd /home/user; mkdir -p .ssh; printf secret > .env; printf key > .ssh/id; printf x > asked; printf plain > plain; printf other > /tmp/other")
 	octets := with(b.to(49983), "Content-Type", "application/octet-stream")
@@ -97,7 +97,7 @@ func TestTransfersAreRecorded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := newDoorUnder(t, file)
+	d := newFrontendUnder(t, file)
 	b := d.create(t, "")
 	octets := with(b.to(49983), "Content-Type", "application/octet-stream", "Accept-Encoding", "identity")
 	rpc := with(b.to(49983), "Content-Type", "application/json")
@@ -162,7 +162,7 @@ func TestTransfersAreRecorded(t *testing.T) {
 // A file is packed for who asks for that and nothing else, not for what HTTP clients
 // offer of their own accord, which would leave the record without a digest.
 func TestPackedWhenAsked(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	b := d.create(t, "")
 	d.raw(t, "POST", "/files?path=a", with(b.to(49983), "Content-Type", "application/octet-stream"), strings.Repeat("x", 1<<20))
 	for accept, packed := range map[string]bool{
@@ -178,7 +178,7 @@ func TestPackedWhenAsked(t *testing.T) {
 
 // A form goes on as it came: names, contents, several files, what is no file, packed.
 func TestForms(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	b := d.create(t, "")
 	_, body := form("plain", "1", "/tmp/absolute", "22", "dir/ümläut \"q\".txt", "333", "", "no name")
 	status, answer, _ := d.raw(t, "POST", "/files", with(b.to(49983), "Content-Type", "multipart/form-data; boundary=x"), body)

@@ -21,16 +21,16 @@ import (
 	"github.com/caisson-run/caisson/session/persistent"
 )
 
-// askingDoor is a door that offers root under a policy of these lines, and every
+// askingFrontend is a door that offers root under a policy of these lines, and every
 // question's view, each of which somebody says yes to.
-func askingDoor(t *testing.T, lines string) (*door, <-chan string) {
+func askingFrontend(t *testing.T, lines string) (*frontend, <-chan string) {
 	t.Helper()
 	file, err := policy.Parse("/p.yaml", []byte("version: 1\n"+lines))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var approvals *session.Approvals
-	d := newDoorUnder(t, file, func(o *persistent.SandboxesOptions) {
+	d := newFrontendUnder(t, file, func(o *persistent.SandboxesOptions) {
 		o.Templates = map[string]persistent.Template{persistent.BaseTemplate: {Root: true}}
 		approvals = session.NewApprovals(session.ApprovalsOptions{Dir: o.State.Path(), Journal: o.Journal})
 		o.Approvals = approvals
@@ -53,7 +53,7 @@ func as(user string, h map[string]string) map[string]string {
 }
 
 // start runs a process as a user, and returns what it wrote, or the code of why not.
-func (d *door) start(t *testing.T, b box, user, process string) (said, code string) {
+func (d *frontend) start(t *testing.T, b box, user, process string) (said, code string) {
 	t.Helper()
 	_, answer, _ := d.raw(t, "POST", "/process.Process/Start", as(user, with(b.to(49983), "Content-Type", "application/connect+json")), envelope(`{"process":`+process+`,"stdin":false}`))
 	for len(answer) >= 5 {
@@ -96,7 +96,7 @@ func TestYesIsForWhoRuns(t *testing.T) {
 		},
 	} {
 		t.Run(lines, func(t *testing.T) {
-			d, shown := askingDoor(t, lines+"files: {writable: [/root, /home/user, /tmp]}\ncommands: {ask: [\"cat *\"]}\napprovals: {channels: [web], timeout: 5m}\n")
+			d, shown := askingFrontend(t, lines+"files: {writable: [/root, /home/user, /tmp]}\ncommands: {ask: [\"cat *\"]}\napprovals: {channels: [web], timeout: 5m}\n")
 			b := d.create(t, "")
 			own := all[0].who
 			for _, dir := range []string{"/home/user", "/home/user/sub", "/root", "/root/sub", "/tmp"} {
@@ -140,7 +140,7 @@ func TestYesIsForWhoRuns(t *testing.T) {
 }
 
 // recordedUsers are those that records of programs name. The door is closed then.
-func (d *door) recordedUsers(t *testing.T, b box) (users []string) {
+func (d *frontend) recordedUsers(t *testing.T, b box) (users []string) {
 	t.Helper()
 	d.boxes.Close(t.Context()) // no answer is under way any more
 	for r, err := range d.log.Query(t.Context(), audit.Filter{OldestFirst: true, Sandbox: b.id}) {
@@ -156,7 +156,7 @@ func (d *door) recordedUsers(t *testing.T, b box) (users []string) {
 
 // A program by its path is another one in another user's home.
 func TestCommandsOfAnother(t *testing.T) {
-	d, _ := askingDoor(t, "user: sudoer\ncommands: {allow: [./tool, ls]}\n")
+	d, _ := askingFrontend(t, "user: sudoer\ncommands: {allow: [./tool, ls]}\n")
 	b := d.create(t, "")
 	for _, c := range []struct{ user, process, code string }{
 		{"", `{"cmd":"./tool"}`, "invalid_argument"}, // allowed, and not there
@@ -177,7 +177,7 @@ func TestCommandsOfAnother(t *testing.T) {
 // Files, too, are those of whom the request names, at their home, and of nobody whom
 // only the account file inside knows.
 func TestFilesOfAnother(t *testing.T) {
-	d, _ := askingDoor(t, "user: sudoer\nfiles: {writable: [/root, /home/user]}\n")
+	d, _ := askingFrontend(t, "user: sudoer\nfiles: {writable: [/root, /home/user]}\n")
 	b := d.create(t, "")
 	octets := with(b.to(49983), "Content-Type", "application/octet-stream", "Accept-Encoding", "identity")
 	rpc := with(b.to(49983), "Content-Type", "application/json")

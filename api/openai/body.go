@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// mostBody bounds a request in JSON, in bytes.
-	mostBody = params.MaxText
-	// bodyPatience is how long it may take to arrive.
-	bodyPatience = 30 * time.Second
+	// maxBody bounds a request in JSON, in bytes.
+	maxBody = params.MaxText
+	// bodyTimeout is how long it may take to arrive.
+	bodyTimeout = 30 * time.Second
 )
 
 // object is a JSON object of a request, at a path.
@@ -36,8 +36,8 @@ func (c *call) body() (*object, error) {
 	if err := mediaType(c.r, "application/json"); err != nil {
 		return nil, err
 	}
-	in := &bounds.Message{ReadCloser: bounds.JSON(c.held.Body(c.r.Body)), Control: c.control, Patience: bodyPatience}
-	b, err := io.ReadAll(http.MaxBytesReader(c.w, in, mostBody))
+	in := &bounds.Message{ReadCloser: bounds.JSON(c.held.Body(c.r.Body)), Control: c.control, Timeout: bodyTimeout}
+	b, err := io.ReadAll(http.MaxBytesReader(c.w, in, maxBody))
 	if f := asFault(err); err != nil && f.Status != http.StatusInternalServerError {
 		return nil, f
 	}
@@ -158,7 +158,7 @@ type page struct {
 
 const (
 	usualPage = 20
-	mostPage  = 100
+	maxPage   = 100
 )
 
 // page reads a list's query; more names what it may have besides.
@@ -177,8 +177,8 @@ func (c *call) page(more ...string) (*page, error) {
 		case name == "after":
 			p.after = v
 		case name == "limit":
-			if p.limit, err = strconv.Atoi(v); err != nil || p.limit < 1 || p.limit > mostPage {
-				return nil, wrong(name, "invalid_value", "limit: it is no whole number from 1 to "+strconv.Itoa(mostPage))
+			if p.limit, err = strconv.Atoi(v); err != nil || p.limit < 1 || p.limit > maxPage {
+				return nil, wrong(name, "invalid_value", "limit: it is no whole number from 1 to "+strconv.Itoa(maxPage))
 			}
 		case name == "order" && (v == "asc" || v == "desc"):
 			p.asc = v == "asc"

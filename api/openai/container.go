@@ -41,10 +41,10 @@ const (
 	anchor = "last_active_at"
 	// usualMinutes is how long a container may go unused that says nothing.
 	usualMinutes = 20
-	mostMinutes  = 24 * 60
-	mostName     = 256
-	mostDomains  = 100
-	mostFileIDs  = 50
+	maxMinutes   = 24 * 60
+	maxName      = 256
+	maxDomains   = 100
+	maxFileIDs   = 50
 
 	// dataDir is where its files are, as models expect.
 	dataDir = policy.DataDir
@@ -178,7 +178,7 @@ func (o *object) wish() (_ *persistent.Create, fileIDs []string, err error) {
 		Door: "openai", Timeout: persistent.Longest, Idle: usualMinutes * time.Minute, OnTimeout: registry.Kill,
 		Writable: []string{dataDir}, Notes: map[string]string{},
 	}
-	if w.Notes[noteName], err = o.text("name", mostName); err != nil {
+	if w.Notes[noteName], err = o.text("name", maxName); err != nil {
 		return nil, nil, err
 	}
 	if w.Notes[noteName] == "" {
@@ -202,7 +202,7 @@ func (o *object) wish() (_ *persistent.Create, fileIDs []string, err error) {
 	if err := o.network(w); err != nil {
 		return nil, nil, err
 	}
-	fileIDs, err = o.texts("file_ids", mostFileIDs)
+	fileIDs, err = o.texts("file_ids", maxFileIDs)
 	return w, fileIDs, err
 }
 
@@ -218,7 +218,7 @@ func (o *object) expiry(w *persistent.Create) error {
 	if at, err := e.text("anchor", 64); err != nil || at != anchor {
 		return e.wrong("anchor", "it is not "+anchor)
 	}
-	n, err := e.number("minutes", 1, mostMinutes)
+	n, err := e.number("minutes", 1, maxMinutes)
 	if err == nil && n == 0 {
 		err = wrong("expires_after.minutes", "missing_required_parameter", "expires_after.minutes is missing")
 	}
@@ -246,7 +246,7 @@ func (o *object) network(w *persistent.Create) error {
 		if err := n.carried("type", "allowed_domains"); err != nil {
 			return err
 		}
-		list, err := n.texts("allowed_domains", mostDomains)
+		list, err := n.texts("allowed_domains", maxDomains)
 		if err != nil {
 			return err
 		}

@@ -170,7 +170,7 @@ func (s *Server) listFiles(c *call) error {
 	if err != nil {
 		return err
 	}
-	all, err := s.filesOf(c, b.ID).List(c.ctx, dataDir, mostDepth)
+	all, err := s.filesOf(c, b.ID).List(c.ctx, dataDir, maxDepth)
 	if err != nil {
 		return err
 	}
@@ -208,8 +208,8 @@ func (s *Server) listFiles(c *call) error {
 	return c.answer(out)
 }
 
-// mostDepth is how many directories below /mnt/data are looked into.
-const mostDepth = 32
+// maxDepth is how many directories below /mnt/data are looked into.
+const maxDepth = 32
 
 // removed are the files that were removed last, so that who deletes while paging
 // can go on.
@@ -218,13 +218,13 @@ type removed struct {
 	files []File
 }
 
-// mostRemoved is how many there are, of all keys together.
-const mostRemoved = 4096
+// maxRemoved is how many there are, of all keys together.
+const maxRemoved = 4096
 
 func (r *removed) add(f File) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.files) == mostRemoved {
+	if len(r.files) == maxRemoved {
 		r.files = r.files[1:]
 	}
 	r.files = append(r.files, f)

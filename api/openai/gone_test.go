@@ -40,7 +40,7 @@ func (unsent) FlushError() error { return errors.New("broken pipe") }
 // A container ends whose client has gone before it was told of it: nobody else knows
 // its ID.
 func TestNobodyIsTold(t *testing.T) {
-	d := newDoor(t, "")
+	d := newFrontend(t, "")
 	id := d.create(t, `{"name":"first"}`)
 	file := d.upload(t, id, "in.txt", "hello")["id"].(string)
 	_, owner, err := d.Sandboxes.Find(t.Context(), openai.SandboxOf(id))

@@ -66,7 +66,7 @@ func New(o Options) *Server {
 		"DELETE /v1/containers/{id}/files/{file}":      s.removeFile,
 		"GET /v1/containers/{id}/files/{file}/content": s.fileContent,
 	} {
-		s.mux.Handle(pattern, s.door(h))
+		s.mux.Handle(pattern, s.frontend(h))
 	}
 	return s
 }
@@ -83,7 +83,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name(w)
 	if _, pattern := s.mux.Handler(r); pattern == "" || path.Clean(r.URL.Path) != r.URL.Path {
 		// Only who has a key is told what there is.
-		s.door(func(c *call) error { return s.otherMethod(r) }).ServeHTTP(w, r)
+		s.frontend(func(c *call) error { return s.otherMethod(r) }).ServeHTTP(w, r)
 		return
 	}
 	s.mux.ServeHTTP(w, r)
@@ -128,7 +128,7 @@ type call struct {
 type handler func(c *call) error
 
 // door finds whose request it is, and bounds what it holds.
-func (s *Server) door(h handler) http.Handler {
+func (s *Server) frontend(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		patient := bounds.Patient(w)
 		k, err := s.key(r)

@@ -23,12 +23,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-type door struct{ *apitest.Server }
+type frontend struct{ *apitest.Server }
 
-func newDoor(t *testing.T, policy string) *door { return &door{apitest.Start(t, policy)} }
+func newFrontend(t *testing.T, policy string) *frontend { return &frontend{apitest.Start(t, policy)} }
 
 // ask sends one request.
-func (d *door) ask(t *testing.T, method, path, body string, header ...string) (int, map[string]any) {
+func (d *frontend) ask(t *testing.T, method, path, body string, header ...string) (int, map[string]any) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, d.URL+path, strings.NewReader(body))
 	if err != nil {
@@ -60,7 +60,7 @@ func (d *door) ask(t *testing.T, method, path, body string, header ...string) (i
 	return resp.StatusCode, v
 }
 
-func (d *door) want(t *testing.T, status int, method, path, body string, header ...string) map[string]any {
+func (d *frontend) want(t *testing.T, status int, method, path, body string, header ...string) map[string]any {
 	t.Helper()
 	have, v := d.ask(t, method, path, body, header...)
 	if have != status {
@@ -69,7 +69,7 @@ func (d *door) want(t *testing.T, status int, method, path, body string, header 
 	return v
 }
 
-func (d *door) create(t *testing.T, body string) string {
+func (d *frontend) create(t *testing.T, body string) string {
 	t.Helper()
 	return d.want(t, 200, "POST", "/v1/containers", body)["id"].(string)
 }
@@ -94,13 +94,13 @@ func form(t *testing.T, fields ...[3]string) (body, kind string) {
 	return b.String(), w.FormDataContentType()
 }
 
-func (d *door) upload(t *testing.T, id, name, text string) map[string]any {
+func (d *frontend) upload(t *testing.T, id, name, text string) map[string]any {
 	t.Helper()
 	body, kind := form(t, [3]string{"file", name, text})
 	return d.want(t, 200, "POST", "/v1/containers/"+id+"/files", body, "Content-Type", kind)
 }
 
-func (d *door) exec(t *testing.T, id, line string) {
+func (d *frontend) exec(t *testing.T, id, line string) {
 	t.Helper()
 	q, _ := json.Marshal(map[string]any{"shell": line})
 	if a := d.want(t, 200, "POST", "/v1/sandboxes/"+openai.SandboxOf(id)+"/exec", string(q)); a["status"] != "success" || a["exit_code"] != 0.0 {
@@ -108,7 +108,7 @@ func (d *door) exec(t *testing.T, id, line string) {
 	}
 }
 
-func (d *door) listed(t *testing.T, path, field string) []string {
+func (d *frontend) listed(t *testing.T, path, field string) []string {
 	t.Helper()
 	var all []string
 	for _, v := range d.want(t, 200, "GET", path, "")["data"].([]any) {
@@ -118,7 +118,7 @@ func (d *door) listed(t *testing.T, path, field string) []string {
 }
 
 func TestContainer(t *testing.T) {
-	d := newDoor(t, "")
+	d := newFrontend(t, "")
 	c := d.want(t, 200, "POST", "/v1/containers", `{"name":"one","expires_after":{"anchor":"last_active_at","minutes":7},"file_ids":null}`)
 	id := c["id"].(string)
 	if c["object"] != "container" || c["status"] != "running" || c["name"] != "one" || c["created_at"].(float64) < 1e9 || c["last_active_at"].(float64) < c["created_at"].(float64)-1 ||
@@ -139,7 +139,7 @@ func TestContainer(t *testing.T) {
 
 // Pages hold together, also for who ends what is on them.
 func TestContainerPages(t *testing.T) {
-	d := newDoor(t, "")
+	d := newFrontend(t, "")
 	d.want(t, 201, "POST", "/v1/sandboxes", "{}") // which is no container
 	var made []string
 	for _, name := range []string{"a", "b", "a"} {
@@ -166,7 +166,7 @@ func TestContainerPages(t *testing.T) {
 }
 
 func TestFiles(t *testing.T) {
-	d := newDoor(t, "")
+	d := newFrontend(t, "")
 	id := d.create(t, `{"name":"one"}`)
 	at := "/v1/containers/" + id + "/files"
 	f := d.upload(t, id, "dir/in.txt", "hello")
@@ -222,7 +222,7 @@ func TestFiles(t *testing.T) {
 // A file is there whole, or not at all: a form that ends early, or that has more
 // than it may, leaves what was there before.
 func TestUploadIsWholeOrNothing(t *testing.T) {
-	d := newDoor(t, "")
+	d := newFrontend(t, "")
 	id := d.create(t, `{"name":"one"}`)
 	at := "/v1/containers/" + id + "/files"
 	f := d.upload(t, id, "x", "old")["id"].(string)
@@ -242,7 +242,7 @@ func TestUploadIsWholeOrNothing(t *testing.T) {
 
 // A container has what its key's policy gives, and only that.
 func TestPolicy(t *testing.T) {
-	d := newDoor(t, "version: 1\nlimits: {memory: 2GiB}\nnetwork: {allow: [example.com]}\n")
+	d := newFrontend(t, "version: 1\nlimits: {memory: 2GiB}\nnetwork: {allow: [example.com]}\n")
 	c := d.want(t, 200, "POST", "/v1/containers", `{"name":"one","memory_limit":"1g","network_policy":{"type":"disabled"}}`)
 	b := d.want(t, 200, "GET", "/v1/sandboxes/"+openai.SandboxOf(c["id"].(string)), "")
 	if b["limits"].(map[string]any)["memory"] != float64(1<<30) || b["network"] != nil || c["memory_limit"] != "1g" {
@@ -258,7 +258,7 @@ func TestPolicy(t *testing.T) {
 			t.Errorf("%s: %v", body, v)
 		}
 	}
-	only := newDoor(t, "version: 1\nfiles: {writable: [/home/user]}\n")
+	only := newFrontend(t, "version: 1\nfiles: {writable: [/home/user]}\n")
 	if v := only.want(t, 403, "POST", "/v1/containers", `{"name":"x"}`)["error"].(map[string]any); !strings.Contains(v["message"].(string), "/mnt/data") {
 		t.Errorf("%v", v)
 	}
@@ -266,7 +266,7 @@ func TestPolicy(t *testing.T) {
 
 // Another key's containers and files are ones that do not exist.
 func TestAnotherKey(t *testing.T) {
-	d := newDoor(t, "")
+	d := newFrontend(t, "")
 	id := d.create(t, `{"name":"one"}`)
 	f := d.upload(t, id, "x", "secret")["id"].(string)
 	mine := d.Key
@@ -295,7 +295,7 @@ func TestAnotherKey(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	d := newDoor(t, "")
+	d := newFrontend(t, "")
 	id := d.create(t, `{"name":"one"}`)
 	_, own := d.ask(t, "POST", "/v1/sandboxes", "{}")
 	plain := own["id"].(string) // a sandbox, no container

@@ -14,10 +14,10 @@ import (
 const asks = "version: 1\ncommands: {allow: [sh, echo], ask: [\"echo *\"]}\napprovals: {channels: [CHANNELS], timeout: 5m}\n"
 
 // asker is a door whose policy asks, and an approver's credential.
-func asker(t *testing.T, channels string) (d *door, s *apitest.Server, credential string) {
+func asker(t *testing.T, channels string) (d *frontend, s *apitest.Server, credential string) {
 	t.Helper()
 	s = apitest.Start(t, strings.Replace(asks, "CHANNELS", channels, 1))
-	return &door{s.URL, s.Key, s.Other}, s, approvaltest.Enroll(t, approvaltest.Store(t, s.Approvals))
+	return &frontend{s.URL, s.Key, s.Other}, s, approvaltest.Enroll(t, approvaltest.Store(t, s.Approvals))
 }
 
 const askedRun = `{"command":["echo","%s"],"resumable":true%s}`
@@ -114,7 +114,7 @@ func TestWhoApproves(t *testing.T) {
 
 // The page is for everybody, has nothing of anybody, and runs its own script alone.
 func TestApprovalPage(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	resp, b := d.raw(t, "GET", "/approvals/apv_x", "", "X-API-Key", "")
 	policy := resp.Header.Get("Content-Security-Policy")
 	if resp.StatusCode != 200 || !strings.Contains(policy, "default-src 'none'; script-src 'sha256-") || !strings.Contains(policy, "frame-ancestors 'none'") || strings.Contains(policy, "unsafe") {

@@ -101,9 +101,9 @@ func result(r *sandbox.Result) *Result {
 	return v
 }
 
-// askPatience is how long a request waits for people before it is answered with
+// askTimeout is how long a request waits for people before it is answered with
 // what it waits for.
-const askPatience = time.Minute
+const askTimeout = time.Minute
 
 // call is what e asks of the road.
 func (e *Exec) call() (*session.Call, error) {
@@ -128,7 +128,7 @@ func (e *Exec) call() (*session.Call, error) {
 		return nil, invalid("it has stdin twice", "leave one of them out")
 	}
 	c.Env, c.Cwd, c.Root = e.Env, e.Cwd, e.User == "root"
-	c.Resumable, c.Approval, c.Patience = e.Resumable, e.Approval, askPatience
+	c.Resumable, c.Approval, c.Patience = e.Resumable, e.Approval, askTimeout
 	if e.Timeout > 0 {
 		c.Limits.Wall, c.Limits.Explicit = seconds(e.Timeout), map[sandbox.LimitName]bool{sandbox.LimitWall: true}
 	}

@@ -11,7 +11,7 @@ import (
 
 // Files go in and out whole, and are listed, moved and removed.
 func TestFiles(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	id := d.create(t, "{}")
 	at := func(what, path string) string {
 		return "/v1/sandboxes/" + id + "/files" + what + "?path=" + url.QueryEscape(path)
@@ -70,7 +70,7 @@ func TestFiles(t *testing.T) {
 
 // A run has a sandbox of its own, with the limits of a run, and leaves nothing.
 func TestRuns(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	status, a := d.ask(t, "POST", "/v1/runs", `{"code":"import sys; print(sys.argv[1:])","language":"python","args":["a","b"],"limits":{"memory":134217728}}`)
 	if status != 200 || a["stdout"] != "['a', 'b']\n" || a["posture"].(map[string]any)["isolation"] != "gvisor" {
 		t.Errorf("%d %v", status, a)

@@ -73,7 +73,7 @@ func init() {
 		}
 		for _, err := range errs {
 			var d huma.ErrorDetailer
-			if errors.As(err, &d) && len(p.Faults) < mostFlaws {
+			if errors.As(err, &d) && len(p.Faults) < maxFlaws {
 				// What was sent is not sent back.
 				p.Faults = append(p.Faults, Flaw{At: d.ErrorDetail().Location, Problem: bounds.Clip(d.ErrorDetail().Message, 300)})
 			}
@@ -86,7 +86,7 @@ func init() {
 	}
 }
 
-const mostFlaws = 20
+const maxFlaws = 20
 
 // kinds says what each kind of error is called here, and its status.
 var kinds = []struct {

@@ -19,7 +19,7 @@ import (
 // Requests that get nothing. Each has a status, a problem that says why, and the
 // server goes on.
 func TestRefused(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	id := d.create(t, "{}")
 	_, theirs := d.ask(t, "POST", "/v1/sandboxes", "{}", "X-API-Key", d.other)
 	other := theirs["id"].(string)
@@ -138,7 +138,7 @@ func TestRefused(t *testing.T) {
 
 // A program is ended when its caller goes away.
 func TestCallerGoes(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	id := d.create(t, "{}")
 	c, err := net.Dial("tcp", strings.TrimPrefix(d.url, "http://"))
 	if err != nil {
@@ -164,7 +164,7 @@ func until(t *testing.T, done func() bool) {
 // A request that is refused before it gets to any door is refused in the words of
 // that of its path.
 func TestRefusedBefore(t *testing.T) {
-	door := apitest.Start(t, "").Handler.(bounds.Refuser)
+	frontend := apitest.Start(t, "").Handler.(bounds.Refuser)
 	for path, want := range map[string]string{
 		"/v1/sandboxes":     `{"status":503,"title":"Service Unavailable","detail":"too much"}`,
 		"/openapi.yaml":     `{"status":503,"title":"Service Unavailable","detail":"too much"}`,
@@ -173,7 +173,7 @@ func TestRefusedBefore(t *testing.T) {
 		"/somewhere/beside": `{"code":503,"message":"too much"}`,
 	} {
 		w := httptest.NewRecorder()
-		if !door.Refuse(w, httptest.NewRequest("GET", path, nil), 503, "too much") || w.Code != 503 || strings.TrimSpace(w.Body.String()) != want {
+		if !frontend.Refuse(w, httptest.NewRequest("GET", path, nil), 503, "too much") || w.Code != 503 || strings.TrimSpace(w.Body.String()) != want {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}
 	}

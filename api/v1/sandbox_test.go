@@ -17,7 +17,7 @@ import (
 
 // From its making to its end, as its owner sees it.
 func TestLife(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	status, a := d.ask(t, "POST", "/v1/sandboxes", `{"metadata":{"a":"1"},"env":{"SECRET":"value-of-env"},"timeout":120,"idle":60,"on_timeout":"pause","limits":{"memory":134217728}}`)
 	if status != 201 || a["state"] != "running" || a["template"] != "base" || a["idle"] != 60.0 || a["on_timeout"] != "pause" || a["limits"].(map[string]any)["memory"] != 134217728.0 {
 		t.Fatalf("%d %v", status, a)
@@ -70,7 +70,7 @@ func TestLife(t *testing.T) {
 
 // A list has pages, and what its filter wants.
 func TestList(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	var ids []string
 	for i := range 3 {
 		ids = append(ids, d.create(t, fmt.Sprintf(`{"metadata":{"n":"%d","all":"yes"}}`, i)))
@@ -108,7 +108,7 @@ func TestList(t *testing.T) {
 
 // A name is one sandbox, however often it is asked for.
 func TestAcquire(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	id := d.create(t, `{"name":"mine"}`)
 	if status, a := d.ask(t, "POST", "/v1/sandboxes", `{"name":"mine"}`); status != 200 || a["id"] != id {
 		t.Errorf("%d %v", status, a)
@@ -120,7 +120,7 @@ func TestAcquire(t *testing.T) {
 
 // What a program writes comes as it writes it.
 func TestStream(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	id := d.create(t, "{}")
 	req, _ := http.NewRequestWithContext(t.Context(), "POST", d.url+"/v1/sandboxes/"+id+"/exec",
 		strings.NewReader(`{"shell":"cat; echo one; while ! test -e go; do sleep 0.05; done; printf '\\377' >&2; exit 7","stdin":"in"}`))
@@ -168,7 +168,7 @@ func TestStream(t *testing.T) {
 
 // What goes wrong before a stream has begun has a status.
 func TestStreamOfNothing(t *testing.T) {
-	d := newDoorUnder(t, "version: 1\ncommands: {allow: [echo]}\n")
+	d := newFrontendUnder(t, "version: 1\ncommands: {allow: [echo]}\n")
 	id := d.create(t, "{}")
 	for _, accept := range []string{"application/json", "text/event-stream"} {
 		resp, b := d.raw(t, "POST", "/v1/sandboxes/"+id+"/exec", `{"command":["cat"]}`, "Accept", accept)
@@ -183,7 +183,7 @@ func TestStreamOfNothing(t *testing.T) {
 // What a sandbox may reach is said whole, and for one's own sandboxes alone. What is
 // not said is nothing.
 func TestSetNetwork(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	id := d.create(t, `{"network":{"allow":[]}}`)
 	for _, c := range []struct {
 		body   string
@@ -212,7 +212,7 @@ func TestSetNetwork(t *testing.T) {
 func TestProgramsByToolsAlone(t *testing.T) {
 	const tools = "version: 1\ntools:\n  - {name: greet, params: {type: object}, command: [echo, hello]}\n  - {name: run_command, rate: 100/min}\n"
 	for text, open := range map[string]bool{tools: false, tools + "commands: {allow: [echo]}\n": true} {
-		d := newDoorUnder(t, text)
+		d := newFrontendUnder(t, text)
 		id := d.create(t, "{}")
 		for path, body := range map[string]string{
 			"/v1/sandboxes/" + id + "/exec": `{"command":["echo","raw"]}`,
@@ -244,7 +244,7 @@ func TestProgramsByToolsAlone(t *testing.T) {
 
 // What a program writes beyond what is kept is cut, and said to be.
 func TestKeep(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	id := d.create(t, "{}")
 	status, a := d.ask(t, "POST", "/v1/sandboxes/"+id+"/exec", `{"shell":"head -c 100000 /dev/zero | tr '\\0' x","keep":10}`)
 	if status != 200 || a["stdout"] != "xxxxxxxxxx" || a["truncated"].(map[string]any)["stdout"] != 99990.0 {
@@ -262,7 +262,7 @@ func TestKeep(t *testing.T) {
 
 // The description is that of docs/openapi.yaml, and everybody may have it.
 func TestDescription(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	resp, b := d.raw(t, "GET", "/openapi.yaml", "", "X-API-Key", "")
 	if resp.StatusCode != 200 || !strings.HasPrefix(string(b), "components:") {
 		t.Fatalf("%d %.200s", resp.StatusCode, b)

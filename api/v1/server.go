@@ -169,7 +169,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body := r.Body
 	c.held, c.body, c.header, c.control = held, body, r.Header, http.NewResponseController(w)
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
-	r.Body = &bounds.Message{ReadCloser: bounds.JSON(held.Body(body)), Control: http.NewResponseController(w), Patience: bodyPatience}
+	r.Body = &bounds.Message{ReadCloser: bounds.JSON(held.Body(body)), Control: http.NewResponseController(w), Timeout: bodyTimeout}
 	if _, pattern := s.mux.Handler(r); pattern == "" || path.Clean(r.URL.Path) != r.URL.Path {
 		writeProblem(w, s.otherMethod(r))
 		return
@@ -265,15 +265,15 @@ const (
 	// maxBody bounds a request's body, in bytes, but for files. bounds.JSON bounds
 	// what it is made of.
 	maxBody = 4 << 20
-	// bodyPatience is how long it may take to arrive.
-	bodyPatience = 30 * time.Second
+	// bodyTimeout is how long it may take to arrive.
+	bodyTimeout = 30 * time.Second
 )
 
 // operation is what all operations have in common.
 func operation(method, p, id, summary string, status int) huma.Operation {
 	return huma.Operation{
 		Method: method, Path: "/v1" + p, OperationID: id, Summary: summary, DefaultStatus: status,
-		MaxBodyBytes: maxBody, BodyReadTimeout: bodyPatience,
+		MaxBodyBytes: maxBody, BodyReadTimeout: bodyTimeout,
 		Errors: []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound},
 	}
 }

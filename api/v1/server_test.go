@@ -25,18 +25,18 @@ func TestMain(m *testing.M) {
 }
 
 // door is a server with two keys.
-type door struct{ url, key, other string }
+type frontend struct{ url, key, other string }
 
-func newDoor(t *testing.T) *door { return newDoorUnder(t, "") }
+func newFrontend(t *testing.T) *frontend { return newFrontendUnder(t, "") }
 
-// newDoorUnder is a door whose keys are bound to a policy.
-func newDoorUnder(t *testing.T, text string) *door {
+// newFrontendUnder is a door whose keys are bound to a policy.
+func newFrontendUnder(t *testing.T, text string) *frontend {
 	s := apitest.Start(t, text)
-	return &door{s.URL, s.Key, s.Other}
+	return &frontend{s.URL, s.Key, s.Other}
 }
 
 // raw sends one request; header has names and values in turns.
-func (d *door) raw(t *testing.T, method, path, body string, header ...string) (*http.Response, []byte) {
+func (d *frontend) raw(t *testing.T, method, path, body string, header ...string) (*http.Response, []byte) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, d.url+path, strings.NewReader(body))
 	if err != nil {
@@ -62,7 +62,7 @@ func (d *door) raw(t *testing.T, method, path, body string, header ...string) (*
 }
 
 // ask sends one request and returns the status and the answer's JSON.
-func (d *door) ask(t *testing.T, method, path, body string, header ...string) (int, map[string]any) {
+func (d *frontend) ask(t *testing.T, method, path, body string, header ...string) (int, map[string]any) {
 	t.Helper()
 	resp, b := d.raw(t, method, path, body, header...)
 	var v map[string]any
@@ -71,7 +71,7 @@ func (d *door) ask(t *testing.T, method, path, body string, header ...string) (i
 }
 
 // create makes a sandbox and returns its ID.
-func (d *door) create(t *testing.T, body string) string {
+func (d *frontend) create(t *testing.T, body string) string {
 	t.Helper()
 	status, a := d.ask(t, "POST", "/v1/sandboxes", body)
 	if status != 201 {
@@ -81,7 +81,7 @@ func (d *door) create(t *testing.T, body string) string {
 }
 
 // exec runs a shell line and returns the answer.
-func (d *door) exec(t *testing.T, id, line string) map[string]any {
+func (d *frontend) exec(t *testing.T, id, line string) map[string]any {
 	t.Helper()
 	q, _ := json.Marshal(map[string]any{"shell": line})
 	status, a := d.ask(t, "POST", "/v1/sandboxes/"+id+"/exec", string(q))

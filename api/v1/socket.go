@@ -44,12 +44,12 @@ type last struct {
 }
 
 const (
-	// mostInput bounds one message of input, in bytes.
-	mostInput = 1 << 20
-	// mostControl bounds a message of the client's that is none, in bytes.
-	mostControl = 4 << 10
-	// firstPatience is how long the first message may take.
-	firstPatience = 30 * time.Second
+	// maxInput bounds one message of input, in bytes.
+	maxInput = 1 << 20
+	// maxControl bounds a message of the client's that is none, in bytes.
+	maxControl = 4 << 10
+	// firstTimeout is how long the first message may take.
+	firstTimeout = 30 * time.Second
 )
 
 // sockets registers the programs that are spoken with.
@@ -118,7 +118,7 @@ func (t *talk) carry(ctx context.Context, do carrier) last {
 	if c.TTY != nil {
 		c.TTY.Resize = t.resize
 	}
-	t.conn.SetReadLimit(mostInput)
+	t.conn.SetReadLimit(maxInput)
 	ctx, gone := context.WithCancel(ctx)
 	defer gone()
 	in, input := io.Pipe()
@@ -144,7 +144,7 @@ func (t *talk) carry(ctx context.Context, do carrier) last {
 
 // first reads the first message.
 func (t *talk) first(ctx context.Context) (*Exec, error) {
-	ctx, cancel := context.WithTimeout(ctx, firstPatience)
+	ctx, cancel := context.WithTimeout(ctx, firstTimeout)
 	defer cancel()
 	kind, r, err := t.conn.Reader(ctx)
 	if err != nil || kind != websocket.MessageText {
@@ -193,8 +193,8 @@ func (t *talk) listen(input *io.PipeWriter) error {
 			}
 			continue
 		}
-		b, err := io.ReadAll(io.LimitReader(r, mostControl+1))
-		if err != nil || len(b) > mostControl {
+		b, err := io.ReadAll(io.LimitReader(r, maxControl+1))
+		if err != nil || len(b) > maxControl {
 			return io.ErrUnexpectedEOF
 		}
 		var c control
@@ -259,7 +259,7 @@ func (t *talk) send(l last) {
 }
 
 func (t *talk) write(kind websocket.MessageType, b []byte) error {
-	ctx, cancel := context.WithTimeout(context.Background(), bounds.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), bounds.Timeout)
 	defer cancel()
 	t.writing.Add(1)
 	defer t.writing.Add(-1)

@@ -17,7 +17,7 @@ import (
 )
 
 // dial opens the WebSocket of a sandbox's programs.
-func (d *door) dial(t *testing.T, id string, header ...string) (*websocket.Conn, *http.Response, error) {
+func (d *frontend) dial(t *testing.T, id string, header ...string) (*websocket.Conn, *http.Response, error) {
 	t.Helper()
 	h := http.Header{"X-Api-Key": {d.key}}
 	for i := 0; i < len(header); i += 2 {
@@ -70,7 +70,7 @@ func talk(t *testing.T, c *websocket.Conn, first string, heard func(all string))
 }
 
 func TestSocket(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	id := d.create(t, "{}")
 	open := func(t *testing.T) *websocket.Conn {
 		c, _, err := d.dial(t, id)
@@ -181,7 +181,7 @@ func TestSocket(t *testing.T) {
 // The first message of a WebSocket is held to what the body of the same request by
 // POST is, and refused in the same words.
 func TestFirstMessageIsABody(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	id := d.create(t, "{}")
 	for _, first := range []string{
 		"{", "[]", "null", "{}", `{"shell":"true"}{}`, `{"shell":"true","mounts":[]}`, `{"SHELL":"true"}`, `{"shell":7}`, `{"shell":"true","command":["true"]}`,

@@ -16,16 +16,16 @@ import (
 // One key that asks for as much as it can keeps no other key out.
 func TestOneKeyStarvesNobody(t *testing.T) {
 	s := apitest.Start(t, "")
-	d := &door{s.URL, s.Key, s.Other}
+	d := &frontend{s.URL, s.Key, s.Other}
 	ctx, end := context.WithCancel(t.Context())
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
 	const more = 8
-	refused := make(chan int, bounds.MostCalls+more)
+	refused := make(chan int, bounds.MaxCalls+more)
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer end()
-	for range bounds.MostCalls + more {
+	for range bounds.MaxCalls + more {
 		all.Go(func() {
 			req, err := http.NewRequestWithContext(ctx, "GET", d.url+"/v1/events?wait=60", nil)
 			if err != nil {
@@ -58,9 +58,9 @@ func TestOneKeyStarvesNobody(t *testing.T) {
 
 // Every way in counts: the agent as its owner's, a port and a signature as visits,
 // which take no place of the owner's.
-func TestEveryDoorCounts(t *testing.T) {
+func TestEveryFrontendCounts(t *testing.T) {
 	s := apitest.Start(t, "")
-	d := &door{s.URL, s.Key, s.Other}
+	d := &frontend{s.URL, s.Key, s.Other}
 	status, made := d.ask(t, "POST", "/sandboxes", `{"templateID":"base"}`)
 	if status != 201 {
 		t.Fatal(status, made)

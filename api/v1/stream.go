@@ -96,7 +96,7 @@ func (o *events) event(name string, v any) error {
 // end lets nobody write any more, and last writes what comes last. A write that is
 // under way to somebody who does not read is given up.
 func (o *events) end(last func()) {
-	given := time.AfterFunc(lastPatience, func() { o.control.SetWriteDeadline(time.Now()) })
+	given := time.AfterFunc(lastTimeout, func() { o.control.SetWriteDeadline(time.Now()) })
 	o.mu.Lock()
 	given.Stop()
 	o.over = true
@@ -104,9 +104,9 @@ func (o *events) end(last func()) {
 	o.mu.Unlock()
 }
 
-// lastPatience is how long the last bytes of a program may take to its caller once
+// lastTimeout is how long the last bytes of a program may take to its caller once
 // it has ended.
-const lastPatience = 5 * time.Second
+const lastTimeout = 5 * time.Second
 
 // keepAlive writes a comment now and then, until stop.
 func (o *events) keepAlive() (stop func()) {

@@ -119,7 +119,7 @@ func TestFirstMessageCounts(t *testing.T) {
 	memory := new(bounds.Memory)
 	other, err := memory.Hold("k")
 	if err == nil {
-		err = other.Add(bounds.MostMessages - 100<<10)
+		err = other.Add(bounds.MaxMessages - 100<<10)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -133,7 +133,7 @@ func (x *toolExchange) last(ctx context.Context, name string, args any) (*toolca
 }
 
 func (x *toolExchange) call(ctx context.Context, c *toolcall.Call) (*toolcall.Answer, error) {
-	c.Door, c.Patience = "api", askPatience
+	c.Door, c.Patience = "api", askTimeout
 	out, errs := &toll{held: x.held}, &toll{held: x.held}
 	c.Stdout, c.Stderr = out, errs
 	a, err := x.boxes.CallTool(ctx, x.key, c)
@@ -276,8 +276,8 @@ func (x *toolExchange) shell(ctx context.Context, c *dialect.Call) (*ToolResult,
 	return &ToolResult{Result: c.ShellResult(list), Failed: failed}, nil
 }
 
-// mostEdited is how long a file may be that is edited here, in bytes.
-const mostEdited = 1 << 20
+// maxEdited is how long a file may be that is edited here, in bytes.
+const maxEdited = 1 << 20
 
 // edit carries out Anthropic's text editor, by reading and writing files as the
 // tools read_file and write_file do, each of which is decided and recorded.
@@ -295,7 +295,7 @@ func (x *toolExchange) edit(ctx context.Context, c *dialect.Call) (*ToolResult, 
 	}
 	old := ""
 	if e.Command != "create" {
-		a, err := x.one(ctx, "read_file", map[string]any{"sandbox_id": id, "path": e.Path, "limit": mostEdited})
+		a, err := x.one(ctx, "read_file", map[string]any{"sandbox_id": id, "path": e.Path, "limit": maxEdited})
 		if err != nil {
 			return nil, err
 		}
@@ -357,13 +357,13 @@ type toll struct {
 	fail error
 }
 
-// mostShown is how much of a stream a tool's answer holds.
-const mostShown = 1 << 20
+// maxShown is how much of a stream a tool's answer holds.
+const maxShown = 1 << 20
 
 func (t *toll) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := min(int64(len(p)), mostShown-t.n)
+	n := min(int64(len(p)), maxShown-t.n)
 	// As it is, as text, and as the answer has it.
 	if t.fail = t.held.Add(3 * n); t.fail != nil {
 		return 0, t.fail

@@ -11,7 +11,7 @@ import (
 
 // shapes are what each API calls a tool by, and takes back.
 func TestModelCalls(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	id := d.create(t, "{}")
 	beside := `,"sandbox_id":"` + id + `"`
 	edit := func(input string) string {
@@ -63,7 +63,7 @@ func TestModelCalls(t *testing.T) {
 
 // A call by name has the tool's own output, and a refusal is a problem.
 func TestToolCalls(t *testing.T) {
-	d := newDoorUnder(t, "version: 1\ntools:\n  - run_command\n  - {name: read_file}\n  - name: greet\n    params: {type: object, additionalProperties: false, required: [who], properties: {who: {type: string, pattern: '^[a-z]+$'}}}\n    command: [echo, hello, '{who}']\n")
+	d := newFrontendUnder(t, "version: 1\ntools:\n  - run_command\n  - {name: read_file}\n  - name: greet\n    params: {type: object, additionalProperties: false, required: [who], properties: {who: {type: string, pattern: '^[a-z]+$'}}}\n    command: [echo, hello, '{who}']\n")
 	status, a := d.ask(t, "POST", "/v1/tools/call", `{"name":"greet","arguments":{"who":"ada"}}`)
 	if out, _ := a["output"].(map[string]any); status != 200 || out["stdout"] != "hello ada\n" || out["exit_code"] != 0.0 || a["failed"] != nil {
 		t.Errorf("%d %v", status, a)

@@ -31,7 +31,7 @@ func (l late) Write(b []byte) (int, error) { l.hangUp(); return l.ResponseRecord
 // somebody has, or that has a name to ask for, lives.
 func TestUnanswered(t *testing.T) {
 	s := apitest.Start(t, "")
-	d := &door{s.URL, s.Key, s.Other}
+	d := &frontend{s.URL, s.Key, s.Other}
 	alive := func() (ids []string) {
 		t.Helper()
 		_, a := d.ask(t, "GET", "/v1/sandboxes", "")

@@ -20,7 +20,7 @@ import (
 // costs what was read of it. Without the bound a request below was 490 MB.
 func TestBodyOfTooMuch(t *testing.T) {
 	s := apitest.Start(t, "")
-	d := &door{s.URL, s.Key, s.Other}
+	d := &frontend{s.URL, s.Key, s.Other}
 	id := d.create(t, "{}")
 	many := "[" + strings.Repeat("[],", (4<<20)/3-50) + "[]]"
 	for path, body := range map[string]string{
@@ -52,13 +52,13 @@ func TestBodyOfTooMuch(t *testing.T) {
 
 // The first message of a WebSocket is held to the same.
 func TestFirstMessageOfTooMuch(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	c, _, err := d.dial(t, d.create(t, "{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close(websocket.StatusNormalClosure, "")
-	_, _, p := talk(t, c, `{"env":{"x":[`+strings.Repeat("{},", bounds.MostValues/2)+`{}]}}`, nil)
+	_, _, p := talk(t, c, `{"env":{"x":[`+strings.Repeat("{},", bounds.MaxValues/2)+`{}]}}`, nil)
 	if p == nil || p.Status != 413 || !strings.Contains(p.Detail, "values") {
 		t.Errorf("%+v", p)
 	}

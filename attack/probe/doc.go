@@ -119,4 +119,4 @@ const (
 )
 
 // MemfdName is the name of what a probe makes by another door.
-func MemfdName(door, nonce string) string { return "caisson-attack-" + door + "-" + nonce }
+func MemfdName(entry, nonce string) string { return "caisson-attack-" + entry + "-" + nonce }

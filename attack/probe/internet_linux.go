@@ -43,14 +43,14 @@ type HeardConn struct{ To, Bytes string }
 
 // Bounds of what is heard.
 const (
-	mostQueries     = 10000
-	mostConnections = 1000
-	mostOfHead      = 8 << 10
-	headTime        = 5 * time.Second
+	maxQueries     = 10000
+	maxConnections = 1000
+	maxHead        = 8 << 10
+	headTime       = 5 * time.Second
 )
 
 // world is that internet.
-type world struct {
+type fakeInternet struct {
 	Internet
 	mu    sync.Mutex
 	heard Heard
@@ -58,7 +58,7 @@ type world struct {
 
 // internet prints what was heard, as one line.
 func internet(text string) int {
-	w := &world{}
+	w := &fakeInternet{}
 	err := json.Unmarshal([]byte(text), &w.Internet)
 	if err == nil {
 		err = w.open()
@@ -76,7 +76,7 @@ func internet(text string) int {
 }
 
 // run starts what is to run, without this process's rights over the network.
-func (w *world) run() {
+func (w *fakeInternet) run() {
 	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
 	var said last
 	cmd := exec.Command(w.Argv[0], w.Argv[1:]...)
@@ -99,7 +99,7 @@ func (l *last) Write(b []byte) (int, error) {
 }
 
 // open makes every address this namespace's own, and listens at all of them.
-func (w *world) open() error {
+func (w *fakeInternet) open() error {
 	if err := everywhere(); err != nil {
 		return fmt.Errorf("a network of its own: %w", err)
 	}
@@ -174,7 +174,7 @@ func route(family uint8) error {
 }
 
 // answer is the name server.
-func (w *world) answer(c net.PacketConn) {
+func (w *fakeInternet) answer(c net.PacketConn) {
 	b := make([]byte, 4096)
 	for {
 		n, from, err := c.ReadFrom(b)
@@ -188,7 +188,7 @@ func (w *world) answer(c net.PacketConn) {
 }
 
 // reply answers for every name, and keeps which it was.
-func (w *world) reply(query []byte) []byte {
+func (w *fakeInternet) reply(query []byte) []byte {
 	var p dnsmessage.Parser
 	h, err := p.Start(query)
 	if err != nil {
@@ -199,7 +199,7 @@ func (w *world) reply(query []byte) []byte {
 		return nil
 	}
 	w.mu.Lock()
-	if len(w.heard.Queries) < mostQueries {
+	if len(w.heard.Queries) < maxQueries {
 		w.heard.Queries = append(w.heard.Queries, strings.ToLower(q.Name.String()))
 	}
 	w.mu.Unlock()
@@ -216,7 +216,7 @@ func (w *world) reply(query []byte) []byte {
 	return out
 }
 
-func (w *world) accept(l net.Listener) {
+func (w *fakeInternet) accept(l net.Listener) {
 	for {
 		c, err := l.Accept()
 		if err != nil {
@@ -227,19 +227,19 @@ func (w *world) accept(l net.Listener) {
 }
 
 // serve keeps the first words of a connection, and answers a request.
-func (w *world) serve(c net.Conn) {
+func (w *fakeInternet) serve(c net.Conn) {
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(headTime))
 	w.mu.Lock()
 	at := len(w.heard.Connections)
-	if at == mostConnections {
+	if at == maxConnections {
 		w.mu.Unlock()
 		return
 	}
 	w.heard.Connections = append(w.heard.Connections, HeardConn{To: c.LocalAddr().String()})
 	w.mu.Unlock()
 	b := make([]byte, 4096)
-	for words := 0; words < mostOfHead; {
+	for words := 0; words < maxHead; {
 		n, err := c.Read(b)
 		words += n
 		w.mu.Lock()

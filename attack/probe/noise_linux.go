@@ -16,8 +16,8 @@ import (
 
 // What a sandbox does that others should not feel, and one that would.
 
-// WearAtMost bounds what wear leaves on a disk that nobody slows down.
-const WearAtMost = 256 << 20
+// MaxWear bounds what wear leaves on a disk that nobody slows down.
+const MaxWear = 256 << 20
 
 // wear writes a file, piece by piece, each of which is on the disk before the next.
 func wear(name string) int {
@@ -34,7 +34,7 @@ func wear(name string) int {
 		close(told)
 	}()
 	piece := bytes.Repeat([]byte("caisson."), 32<<10)
-	for n := 0; n < WearAtMost; n += len(piece) {
+	for n := 0; n < MaxWear; n += len(piece) {
 		select {
 		case <-told:
 			return 0

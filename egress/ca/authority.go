@@ -112,8 +112,8 @@ func (a *Authority) Delegate(hosts []rule.Name, now time.Time) (*wire.Issuer, er
 	}
 	slices.Sort(domains)
 	domains = slices.Compact(domains)
-	if len(domains) == 0 || len(domains) > wire.MostHosts {
-		return nil, fmt.Errorf("there are %d hosts to end the TLS of; there may be 1 to %d", len(domains), wire.MostHosts)
+	if len(domains) == 0 || len(domains) > wire.MaxHosts {
+		return nil, fmt.Errorf("there are %d hosts to end the TLS of; there may be 1 to %d", len(domains), wire.MaxHosts)
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -96,7 +96,7 @@ func TestDelegate(t *testing.T) {
 			t.Errorf("a certificate of %s for %s: %v", c.certified, c.asked, err)
 		}
 	}
-	for _, hosts := range [][]rule.Name{nil, {{}}, many(t, wire.MostHosts+1)} {
+	for _, hosts := range [][]rule.Name{nil, {{}}, many(t, wire.MaxHosts+1)} {
 		if _, err := a.Delegate(hosts, time.Now()); err == nil {
 			t.Errorf("an issuer for %d hosts", len(hosts))
 		}
@@ -140,10 +140,10 @@ func TestLeaves(t *testing.T) {
 	if leaf("a.example.com") == first {
 		t.Error("it is used until it ends")
 	}
-	for i := range 3 * mostLeaves {
+	for i := range 3 * maxLeaves {
 		leaf(fmt.Sprintf("h%d.example.com", i))
 	}
-	if n := len(m.leaves); n > mostLeaves {
+	if n := len(m.leaves); n > maxLeaves {
 		t.Errorf("%d are kept", n)
 	}
 }

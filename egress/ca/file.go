@@ -17,8 +17,8 @@ import (
 // without the other.
 const fileName = "authority.pem"
 
-// mostFile bounds that file, in bytes.
-const mostFile = 64 << 10
+// maxFile bounds that file, in bytes.
+const maxFile = 64 << 10
 
 // Open gives the authority of the installation whose state directory dir is, and
 // makes it when there is none yet, or when it would end during a run that begins
@@ -68,7 +68,7 @@ func read(path string) (*Authority, error) {
 	case info.Mode().Perm()&0o077 != 0:
 		return nil, errors.New("others may read its key")
 	}
-	b, err := io.ReadAll(io.LimitReader(f, mostFile))
+	b, err := io.ReadAll(io.LimitReader(f, maxFile))
 	if err != nil {
 		return nil, err
 	}

@@ -18,8 +18,8 @@ import (
 // public, and every Java has this one.
 const JavaPassword = "changeit"
 
-// mostCertificates bounds a bundle; public ones have about 150.
-const mostCertificates = 2000
+// maxCertificates bounds a bundle; public ones have about 150.
+const maxCertificates = 2000
 
 // Numbers of the format JKS, as sun.security.provider.JavaKeyStore writes it.
 const (
@@ -37,8 +37,8 @@ func Java(bundle []byte) ([]byte, error) {
 		if block.Type != "CERTIFICATE" {
 			continue
 		}
-		if count++; count > mostCertificates {
-			return nil, fmt.Errorf("a bundle of more than %d certificates", mostCertificates)
+		if count++; count > maxCertificates {
+			return nil, fmt.Errorf("a bundle of more than %d certificates", maxCertificates)
 		}
 		number(&entries, uint32(jksTrusted))
 		text(&entries, "caisson-"+strconv.Itoa(count))

@@ -22,9 +22,9 @@ const (
 	// be left of it for a connection.
 	leafLife    = 24 * time.Hour
 	leafReserve = time.Hour
-	// mostLeaves bounds the certificates that are kept; below a wildcard code
+	// maxLeaves bounds the certificates that are kept; below a wildcard code
 	// inside can think of any number of hosts.
-	mostLeaves = 256
+	maxLeaves = 256
 )
 
 // Minter makes certificates for hosts. It may be used from many goroutines.
@@ -72,7 +72,7 @@ func (m *Minter) Leaf(host rule.Name) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(m.leaves) >= mostLeaves {
+	if len(m.leaves) >= maxLeaves {
 		clear(m.leaves) // making one takes less than a millisecond
 	}
 	m.leaves[host] = c

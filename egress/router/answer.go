@@ -15,9 +15,9 @@ import (
 // whether it may be reached is decided at each connection.
 const ttl = 60
 
-// mostQuery is how long a query may be, in bytes. One question and an EDNS
+// maxQuery is how long a query may be, in bytes. One question and an EDNS
 // record need about 300.
-const mostQuery = 1232
+const maxQuery = 1232
 
 // Query is what was asked, for records. Asked is "" when that could not be
 // read.
@@ -39,7 +39,7 @@ type Answerer struct {
 // Answer answers one DNS message, which comes from code that may be hostile.
 // The reply is nil when there is none to give: to what is no query.
 func (r *Answerer) Answer(query []byte) (reply []byte, q Query) {
-	if len(query) > mostQuery {
+	if len(query) > maxQuery {
 		return nil, q
 	}
 	var p dnsmessage.Parser

@@ -131,7 +131,7 @@ func TestNoReply(t *testing.T) {
 
 func TestNamesAreBounded(t *testing.T) {
 	r := goodOnly()
-	for i := range mostNames {
+	for i := range maxNames {
 		if m, _ := askZone(t, r, question(t, fmt.Sprintf("h%d.good.test.", i), dnsmessage.TypeA)); len(m.Answers) != 1 {
 			t.Fatalf("name %d has no address", i)
 		}

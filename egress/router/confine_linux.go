@@ -21,12 +21,12 @@ import (
 const (
 	// softMemory is where the collector begins to work hard, in bytes.
 	softMemory = 96 << 20
-	// mostMemory is what the process may hold, in bytes: 512 connections with
+	// maxMemory is what the process may hold, in bytes: 512 connections with
 	// full buffers and room. Beyond it the process ends, and with it the
 	// network.
-	mostMemory = 1 << 30
-	// mostFiles are two for each connection and some.
-	mostFiles = 2048
+	maxMemory = 1 << 30
+	// maxFiles are two for each connection and some.
+	maxFiles = 2048
 )
 
 // readable is where the host's resolver keeps what it reads, links included.
@@ -41,8 +41,8 @@ func confine(uid int) error {
 	}{
 		{unix.RLIMIT_CORE, 0}, // packets of others' secrets
 		{unix.RLIMIT_FSIZE, 0},
-		{unix.RLIMIT_DATA, mostMemory},
-		{unix.RLIMIT_NOFILE, mostFiles},
+		{unix.RLIMIT_DATA, maxMemory},
+		{unix.RLIMIT_NOFILE, maxFiles},
 		{unix.RLIMIT_MEMLOCK, 0},
 		{unix.RLIMIT_MSGQUEUE, 0},
 	} {

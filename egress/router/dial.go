@@ -21,7 +21,7 @@ import (
 
 const (
 	dialTime   = 10 * time.Second // for a connection with its lookup
-	mostTried  = 4                // addresses of one name
+	maxTried   = 4                // addresses of one name
 	oneAddress = 4 * time.Second  // for each but the last
 )
 
@@ -94,7 +94,7 @@ func (r *Router) dialAny(ctx context.Context, t target, addrs []netip.Addr) (net
 	slices.SortStableFunc(addrs, func(a, b netip.Addr) int { return a.Unmap().BitLen() - b.Unmap().BitLen() })
 	var refused *refusal
 	var failed error
-	for i, a := range addrs[:min(len(addrs), mostTried)] {
+	for i, a := range addrs[:min(len(addrs), maxTried)] {
 		to := netip.AddrPortFrom(a.Unmap(), t.addr.Port())
 		if d := r.reachable(t, to); !d.Allow {
 			refused = &refusal{d, to.Addr()}

@@ -25,9 +25,9 @@ type Hello struct {
 // errShort says that the bytes are the beginning of something longer.
 var errShort = errors.New("more bytes are needed")
 
-// mostHello bounds a ClientHello, in bytes with its record headers. With
+// maxHello bounds a ClientHello, in bytes with its record headers. With
 // post-quantum keys and a session ticket they are below 4 KiB; TLS allows 16 MiB.
-const mostHello = 16 << 10
+const maxHello = 16 << 10
 
 // FirstOfTLS is the first byte of every connection of TLS.
 const FirstOfTLS = recordHandshake
@@ -87,8 +87,8 @@ func handshake(b []byte) (message []byte, length int, err error) {
 		}
 		size := int(message[1])<<16 | int(message[2])<<8 | int(message[3])
 		switch {
-		case size > mostHello:
-			return nil, 0, fmt.Errorf("the ClientHello has more than %d bytes", mostHello)
+		case size > maxHello:
+			return nil, 0, fmt.Errorf("the ClientHello has more than %d bytes", maxHello)
 		case len(message) == 4+size:
 			return message[4:], whole - len(b), nil
 		case len(message) > 4+size:
@@ -99,8 +99,8 @@ func handshake(b []byte) (message []byte, length int, err error) {
 
 // tooLong sees the length that a message announces as soon as it can.
 func tooLong(message []byte, otherwise error) error {
-	if len(message) >= 4 && int(message[1])<<16|int(message[2])<<8|int(message[3]) > mostHello {
-		return fmt.Errorf("the ClientHello has more than %d bytes", mostHello)
+	if len(message) >= 4 && int(message[1])<<16|int(message[2])<<8|int(message[3]) > maxHello {
+		return fmt.Errorf("the ClientHello has more than %d bytes", maxHello)
 	}
 	return otherwise
 }

@@ -213,8 +213,8 @@ type Refusal struct {
 	Hint   string `json:"hint,omitempty"` // the entry that would allow it
 }
 
-// mostShown bounds the path in records and answers, in bytes.
-const mostShown = 256
+// maxShown bounds the path in records and answers, in bytes.
+const maxShown = 256
 
 func refuseRequest(rw http.ResponseWriter, req *http.Request, c *conn, d rule.Decision, other string) {
 	port := int(c.t.addr.Port())
@@ -224,7 +224,7 @@ func refuseRequest(rw http.ResponseWriter, req *http.Request, c *conn, d rule.De
 		rec.Address = c.t.addr.Addr().String()
 	}
 	if c.judged {
-		rec.Open, rec.Method, rec.Path = d.Open, sandbox.Clip(req.Method, 32), sandbox.Clip(wirePath(req), mostShown)
+		rec.Open, rec.Method, rec.Path = d.Open, sandbox.Clip(req.Method, 32), sandbox.Clip(wirePath(req), maxShown)
 		body.Method, body.Path = rec.Method, rec.Path
 		if d.Open {
 			body.Hint = "network: {allow: [" + rec.Entry() + "]}"

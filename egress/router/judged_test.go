@@ -43,7 +43,7 @@ func TestAroundJudgement(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		config := trust(s.world)
+		config := trust(s.internet)
 		config.ServerName = "api.good.test"
 		if err := tls.Client(c, config).Handshake(); err == nil {
 			t.Error("the host was reached")
@@ -59,7 +59,7 @@ func TestJudgedBounds(t *testing.T) {
 	s := secured(t, secureOptions{web: rule.Web{Methods: []string{"GET"}}})
 	for _, two := range []bool{false, true} {
 		req := request(t, "GET", s.url("/"), nil)
-		req.Header.Set("X-Long", strings.Repeat("a", 2*mostHead))
+		req.Header.Set("X-Long", strings.Repeat("a", 2*maxHead))
 		status, body := ask(t, s.web(two), req)
 		if status == 200 || s.count() != 0 {
 			t.Errorf("two %v: %d %s", two, status, body)
@@ -76,7 +76,7 @@ func TestChangeJudgement(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer open.Close()
-	config := trust(s.world)
+	config := trust(s.internet)
 	config.ServerName = "api.good.test"
 	conn := tls.Client(open, config)
 	if err := conn.Handshake(); err != nil {

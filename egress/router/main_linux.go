@@ -62,7 +62,7 @@ func takeOwner() (net.Conn, error) {
 // newLines reads lines of a bounded length.
 func newLines(r io.Reader) *bufio.Scanner {
 	s := bufio.NewScanner(r)
-	s.Buffer(nil, wire.MostOrder)
+	s.Buffer(nil, wire.MaxOrder)
 	return s
 }
 

@@ -153,8 +153,8 @@ func TestFarHost(t *testing.T) {
 // bubble.
 func answerOf(t *testing.T, ended, two bool, value string, handler http.HandlerFunc) *recording {
 	t.Helper()
-	world := newAuthority(t)
-	minter, err := ca.NewMinter(delegate(t, world, "good.test"))
+	internet := newAuthority(t)
+	minter, err := ca.NewMinter(delegate(t, internet, "good.test"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func answerOf(t *testing.T, ended, two bool, value string, handler http.HandlerF
 	if ended {
 		w.tls = &tlsEnd{}
 		w.way.DialTLSContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			config := trust(world)
+			config := trust(internet)
 			config.ServerName, config.NextProtos = "api.good.test", []string{protoHTTP1}
 			if two {
 				config.NextProtos = []string{protoHTTP2}

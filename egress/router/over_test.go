@@ -58,7 +58,7 @@ func TestHostThatDidNotWait(t *testing.T) {
 // about to close it.
 func TestUnusedForLong(t *testing.T) {
 	h := build(t, options{}) // nothing is allowed: another one is refused
-	for age, want := range map[time.Duration]bool{0: true, mostUnused: false} {
+	for age, want := range map[time.Duration]bool{0: true, maxUnused: false} {
 		ours, theirs := net.Pipe()
 		defer ours.Close()
 		defer theirs.Close()

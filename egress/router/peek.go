@@ -25,7 +25,7 @@ const (
 )
 
 // BufferSize is what a reader's buffer must hold at least, in bytes.
-const BufferSize = mostHello + 1<<10
+const BufferSize = maxHello + 1<<10
 
 // Peek says what the client of r speaks, and for TLS what its ClientHello
 // says. It reads until that is clear, at most BufferSize bytes, and leaves all

@@ -10,8 +10,8 @@ import (
 	"github.com/caisson-run/caisson/egress/wire"
 )
 
-// mostRefused bounds the sorts of refused attempts that are told of one sandbox.
-const mostRefused = 512
+// maxRefused bounds the sorts of refused attempts that are told of one sandbox.
+const maxRefused = 512
 
 // recorder tells each connection and each sort of refused attempt once.
 type recorder struct {
@@ -33,7 +33,7 @@ func (r *recorder) refuse(rec wire.Record) {
 	r.mu.Lock()
 	r.totals.Refused++
 	n, known := r.refused[rec]
-	fresh := !known && len(r.refused) < mostRefused && !r.over
+	fresh := !known && len(r.refused) < maxRefused && !r.over
 	switch {
 	case known:
 		r.refused[rec] = n + 1

@@ -504,17 +504,17 @@ func TestBudgets(t *testing.T) {
 func TestRecordsAreBounded(t *testing.T) {
 	var events int
 	r := newRecorder(func(wire.Event) { events++ })
-	for i := range 2 * mostRefused {
+	for i := range 2 * maxRefused {
 		r.refuse(wire.Record{Port: i})
 		r.refuse(wire.Record{Port: 0})
 	}
-	if events != mostRefused {
-		t.Errorf("%d events for %d sorts", events, 2*mostRefused)
+	if events != maxRefused {
+		t.Errorf("%d events for %d sorts", events, 2*maxRefused)
 	}
 	var done wire.Event
 	r.emit = func(e wire.Event) { done = e }
 	r.finish(wire.Totals{})
-	if done.Totals.Refused != 4*mostRefused || len(done.Repeats) != 1 || done.Repeats[0].Count != 2*mostRefused+1 {
+	if done.Totals.Refused != 4*maxRefused || len(done.Repeats) != 1 || done.Repeats[0].Count != 2*maxRefused+1 {
 		t.Errorf("%+v", done)
 	}
 }

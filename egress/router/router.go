@@ -133,7 +133,7 @@ func New(o Options) (*Router, error) {
 	if o.Own == nil {
 		o.Own = (&interfaces{}).own
 	}
-	r := &Router{o: o, record: newRecorder(o.Event), open: map[*conn]struct{}{}, conns: make(chan net.Conn), places: make(chan struct{}, mostOpen)}
+	r := &Router{o: o, record: newRecorder(o.Event), open: map[*conn]struct{}{}, conns: make(chan net.Conn), places: make(chan struct{}, maxOpen)}
 	r.ctx, r.end = context.WithCancel(context.Background())
 	r.rules.Store(o.Rules)
 	r.ends.Store(o.Ends)

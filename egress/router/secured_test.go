@@ -25,9 +25,9 @@ import (
 // secure is a house whose router ends TLS, with hosts that are trusted by it.
 type secure struct {
 	*house
-	ours, world *ca.Authority // whom the sandbox trusts, and whom the router
-	port        int
-	server      *httptest.Server
+	ours, internet *ca.Authority // whom the sandbox trusts, and whom the router
+	port           int
+	server         *httptest.Server
 
 	shaken atomic.Int64 // handshakes in which the server showed its certificate
 
@@ -86,8 +86,8 @@ func delegate(t testing.TB, a *ca.Authority, hosts ...string) *wire.Issuer {
 // has plain.good.test, too, about which no entry says anything.
 func secured(t testing.TB, o secureOptions) *secure {
 	t.Helper()
-	s := &secure{ours: newAuthority(t), world: newAuthority(t)}
-	signer := s.world
+	s := &secure{ours: newAuthority(t), internet: newAuthority(t)}
+	signer := s.internet
 	if o.wrongCA {
 		signer = newAuthority(t)
 	}
@@ -133,7 +133,7 @@ func secured(t testing.TB, o secureOptions) *secure {
 
 func (s *secure) ends(t testing.TB, secrets []wire.Secret) *Ends {
 	t.Helper()
-	e, err := NewEnds(&wire.TLS{Issuer: delegate(t, s.ours, "api.good.test"), Roots: s.world.PEM()}, secrets)
+	e, err := NewEnds(&wire.TLS{Issuer: delegate(t, s.ours, "api.good.test"), Roots: s.internet.PEM()}, secrets)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -126,7 +126,7 @@ func TestPlaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	open := []net.Conn{first}
-	for len(open) < mostOpen {
+	for len(open) < maxOpen {
 		c, err := h.guest.Dial(first.RemoteAddr().String())
 		if err != nil {
 			t.Fatal(err)

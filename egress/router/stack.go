@@ -22,18 +22,18 @@ import (
 const nic tcpip.NICID = 1
 
 const (
-	// mostPending bounds the connections that are being made; the beginnings
-	// of more are dropped, and their senders try again. It is twice mostOpen:
+	// maxPending bounds the connections that are being made; the beginnings
+	// of more are dropped, and their senders try again. It is twice maxOpen:
 	// those that are refused take a place for a moment, too, and must not keep
 	// the others out.
-	mostPending = 2 * mostOpen
-	// mostOpen bounds the connections at one time, and placeTime is how long one
+	maxPending = 2 * maxOpen
+	// maxOpen bounds the connections at one time, and placeTime is how long one
 	// more waits for another's end before it is refused.
-	mostOpen  = 512
+	maxOpen   = 512
 	placeTime = 3 * time.Second
-	// mostBuffer bounds what the stack keeps for one connection and direction,
+	// maxBuffer bounds what the stack keeps for one connection and direction,
 	// in bytes.
-	mostBuffer  = 1 << 20
+	maxBuffer   = 1 << 20
 	usualBuffer = 256 << 10
 )
 
@@ -61,7 +61,7 @@ func (r *Router) newStack() error {
 		}
 	}
 	s.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: nic}})
-	s.SetTransportProtocolHandler(tcp.ProtocolNumber, tcp.NewForwarder(s, 0, mostPending, r.accept).HandlePacket)
+	s.SetTransportProtocolHandler(tcp.ProtocolNumber, tcp.NewForwarder(s, 0, maxPending, r.accept).HandlePacket)
 	s.SetTransportProtocolHandler(udp.ProtocolNumber, r.stray)
 	dns, err := gonet.DialUDP(s, &tcpip.FullAddress{NIC: nic, Addr: addr(r.o.Gateway), Port: 53}, nil, ipv4.ProtocolNumber)
 	if err != nil {
@@ -75,8 +75,8 @@ func (r *Router) newStack() error {
 func (r *Router) tune() tcpip.Error {
 	sack, moderate := tcpip.TCPSACKEnabled(true), tcpip.TCPModerateReceiveBufferOption(true)
 	wait, linger := tcpip.TCPTimeWaitTimeoutOption(time.Second), tcpip.TCPLingerTimeoutOption(10*time.Second)
-	receive := tcpip.TCPReceiveBufferSizeRangeOption{Min: 4 << 10, Default: usualBuffer, Max: mostBuffer}
-	send := tcpip.TCPSendBufferSizeRangeOption{Min: 4 << 10, Default: usualBuffer, Max: mostBuffer}
+	receive := tcpip.TCPReceiveBufferSizeRangeOption{Min: 4 << 10, Default: usualBuffer, Max: maxBuffer}
+	send := tcpip.TCPSendBufferSizeRangeOption{Min: 4 << 10, Default: usualBuffer, Max: maxBuffer}
 	for _, o := range []tcpip.SettableTransportProtocolOption{&sack, &moderate, &wait, &linger, &receive, &send} {
 		if err := r.stack.SetTransportProtocolOption(tcp.ProtocolNumber, o); err != nil {
 			return err

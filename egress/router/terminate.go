@@ -33,11 +33,11 @@ type Ends struct {
 	spoken map[string]string // what a host chose last, by host and port
 }
 
-// mostSpoken bounds the hosts of which that is known, and mostSessions those whose
+// maxSpoken bounds the hosts of which that is known, and maxSessions those whose
 // sessions are.
 const (
-	mostSpoken   = 256
-	mostSessions = 64
+	maxSpoken   = 256
+	maxSessions = 64
 )
 
 // speaks is what a host chose last; empty when it was not asked yet.
@@ -55,7 +55,7 @@ func (e *Ends) heard(host, proto string) {
 		delete(e.spoken, host)
 		return
 	}
-	if len(e.spoken) >= mostSpoken {
+	if len(e.spoken) >= maxSpoken {
 		clear(e.spoken)
 	}
 	e.spoken[host] = proto
@@ -64,7 +64,7 @@ func (e *Ends) heard(host, proto string) {
 // NewEnds reads what the owner sent. Without TLS no connection is ended: those
 // that would be are refused.
 func NewEnds(t *wire.TLS, secrets []wire.Secret) (*Ends, error) {
-	e := &Ends{sessions: tls.NewLRUClientSessionCache(mostSessions), spoken: map[string]string{}}
+	e := &Ends{sessions: tls.NewLRUClientSessionCache(maxSessions), spoken: map[string]string{}}
 	for _, s := range secrets {
 		c, err := NewSecret(s)
 		if err != nil {
@@ -203,10 +203,10 @@ func (t *tlsEnd) shake(ctx context.Context, up net.Conn, offered []string) (*tls
 	return conn, nil
 }
 
-// mostUnused is how long the connection that was made already may have waited for the
+// maxUnused is how long the connection that was made already may have waited for the
 // first request. A host that hears none closes, one of HTTP/2 that heard no preface, too
 // (Go's after ten seconds), and may do so while the request is on its way.
-const mostUnused = 5 * time.Second
+const maxUnused = 5 * time.Second
 
 // dial gives the connection that was made already, then others to the same host,
 // decided about anew. Where the host did not wait, or may not wait any longer, for a
@@ -225,7 +225,7 @@ func (t *tlsEnd) dial(ctx context.Context) (net.Conn, error) {
 	switch {
 	case fault != nil:
 		return nil, fault
-	case first != nil && time.Since(since) < mostUnused && !over(first.NetConn()):
+	case first != nil && time.Since(since) < maxUnused && !over(first.NetConn()):
 		return first, nil
 	case first != nil:
 		first.NetConn().Close()

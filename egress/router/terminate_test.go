@@ -98,7 +98,7 @@ func TestEnded(t *testing.T) {
 			s := secured(t, c.o)
 			client := s.web(true)
 			if !c.ours {
-				client.Transport.(*http.Transport).TLSClientConfig = trust(s.world)
+				client.Transport.(*http.Transport).TLSClientConfig = trust(s.internet)
 			}
 			_, body := ask(t, client, request(t, "GET", fmt.Sprintf("https://%s:%d/", c.host, s.port), nil))
 			if !strings.Contains(body, c.want) {
@@ -131,7 +131,7 @@ func TestSecrets(t *testing.T) {
 	for _, two := range []bool{false, true} {
 		client := s.web(two)
 		other := s.web(two)
-		other.Transport.(*http.Transport).TLSClientConfig = trust(s.world)
+		other.Transport.(*http.Transport).TLSClientConfig = trust(s.internet)
 		bearer := func(v string) func(*http.Request) {
 			return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+v) }
 		}

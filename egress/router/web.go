@@ -25,10 +25,10 @@ import (
 // read other requests than were seen here.
 
 const (
-	mostHead   = 64 << 10  // of a request, in bytes
-	mostAnswer = 256 << 10 // the head of an answer, in bytes
-	headTime   = 30 * time.Second
-	idleTime   = 2 * time.Minute
+	maxHead   = 64 << 10  // of a request, in bytes
+	maxAnswer = 256 << 10 // the head of an answer, in bytes
+	headTime  = 30 * time.Second
+	idleTime  = 2 * time.Minute
 	// expectTime is how long a client that waits for "100 Continue" is kept
 	// waiting for a server that does not know of it.
 	expectTime = time.Second
@@ -37,20 +37,20 @@ const (
 // What HTTP/2 keeps of one connection: streams, and bytes that nobody has read
 // yet.
 const (
-	mostStreams  = 100
-	mostOfStream = 256 << 10
-	mostOfConn   = 1 << 20
+	maxStreams = 100
+	maxStream  = 256 << 10
+	maxConn    = 1 << 20
 )
 
 func http2() *http.HTTP2Config {
-	return &http.HTTP2Config{MaxConcurrentStreams: mostStreams, MaxReceiveBufferPerStream: mostOfStream, MaxReceiveBufferPerConnection: mostOfConn}
+	return &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: maxStream, MaxReceiveBufferPerConnection: maxConn}
 }
 
 // newWeb starts the server that reads HTTP.
 func (r *Router) newWeb() {
 	r.web = &http.Server{
 		Handler:           http.HandlerFunc(serveRequest),
-		MaxHeaderBytes:    mostHead,
+		MaxHeaderBytes:    maxHead,
 		ReadHeaderTimeout: headTime,
 		IdleTimeout:       idleTime,
 		HTTP2:             http2(),
@@ -92,7 +92,7 @@ func (w *webConn) Close() error {
 func (c *conn) newWeb() *webConn {
 	w := &webConn{Conn: c.down, c: c, done: make(chan struct{})}
 	w.way = &http.Transport{
-		DisableCompression: true, MaxIdleConns: 1, MaxConnsPerHost: 1, MaxResponseHeaderBytes: mostAnswer, ExpectContinueTimeout: expectTime,
+		DisableCompression: true, MaxIdleConns: 1, MaxConnsPerHost: 1, MaxResponseHeaderBytes: maxAnswer, ExpectContinueTimeout: expectTime,
 		ForceAttemptHTTP2: true, HTTP2: http2(),
 		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return w.tls.dial(ctx) },
 	}

@@ -7,9 +7,9 @@ import (
 	"errors"
 )
 
-// mostLine bounds the first line of an HTTP request, in bytes, with empty lines
+// maxLine bounds the first line of an HTTP request, in bytes, with empty lines
 // before it. What begins like one and is longer is taken for one.
-const mostLine = 8 << 10
+const maxLine = 8 << 10
 
 var (
 	errOld     = errors.New("a ClientHello in the form of SSL 2, which names no server")
@@ -81,7 +81,7 @@ func beginsRequest(b []byte) (kind Kind, sure bool, err error) {
 	method := b[start:i]
 	switch {
 	case i == len(b):
-		return HTTP, len(b) >= mostLine, nil
+		return HTTP, len(b) >= maxLine, nil
 	case i == start || !blank(b[i]) || !usual(b[i]) && !verb(method):
 		return Opaque, true, nil
 	}
@@ -94,7 +94,7 @@ func beginsRequest(b []byte) (kind Kind, sure bool, err error) {
 	case whole:
 		return Opaque, true, nil
 	}
-	return HTTP, len(b) >= mostLine, nil
+	return HTTP, len(b) >= maxLine, nil
 }
 
 // version reports whether a line has the beginning of a version of HTTP. It is asked

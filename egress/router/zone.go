@@ -27,9 +27,9 @@ var (
 	last  = netip.MustParseAddr("198.19.255.255")
 )
 
-// mostNames bounds how many names one sandbox may have addresses for. A
+// maxNames bounds how many names one sandbox may have addresses for. A
 // wildcard allows more names than there is memory for.
-const mostNames = 8192
+const maxNames = 8192
 
 // Zone binds names to addresses. The zero Zone is empty and ready; it may be
 // used from many goroutines.
@@ -48,7 +48,7 @@ func (z *Zone) Address(n rule.Name) netip.Addr {
 	if a, ok := z.byName[n]; ok {
 		return a
 	}
-	if n.IsZero() || len(z.byName) >= mostNames {
+	if n.IsZero() || len(z.byName) >= maxNames {
 		return netip.Addr{}
 	}
 	if z.byName == nil {

@@ -33,8 +33,8 @@ func (n Name) IsZero() bool { return n.s == "" }
 // What a name and a label may measure (RFC 1035, 2.3.4): 255 bytes on the
 // wire are 253 characters of text.
 const (
-	mostName  = 253
-	mostLabel = 63
+	maxName  = 253
+	maxLabel = 63
 )
 
 // profile maps what people type (upper case, full-width letters) and refuses
@@ -48,8 +48,8 @@ var profile = idna.New(
 // is an error: an empty label, a control character, a NUL byte, white space, an
 // address in any spelling.
 func ParseName(s string) (Name, error) {
-	if len(s) > 4*mostName { // before anything that takes time
-		return Name{}, fmt.Errorf("a host name has at most %d characters", mostName)
+	if len(s) > 4*maxName { // before anything that takes time
+		return Name{}, fmt.Errorf("a host name has at most %d characters", maxName)
 	}
 	for i := range len(s) {
 		if c := s[i]; c < 0x80 && !ascii(c) {
@@ -104,16 +104,16 @@ func (n Name) Spells(s string) bool {
 // check holds for the result what is promised of a Name, whatever the mapping
 // before it made of the input.
 func check(a string) (Name, error) {
-	if len(a) > mostName {
-		return Name{}, fmt.Errorf("a host name has at most %d characters", mostName)
+	if len(a) > maxName {
+		return Name{}, fmt.Errorf("a host name has at most %d characters", maxName)
 	}
 	labels := strings.Split(a, ".")
 	for _, l := range labels {
 		switch {
 		case l == "":
 			return Name{}, fmt.Errorf("the host name has an empty part")
-		case len(l) > mostLabel:
-			return Name{}, fmt.Errorf("a part of a host name has at most %d characters", mostLabel)
+		case len(l) > maxLabel:
+			return Name{}, fmt.Errorf("a part of a host name has at most %d characters", maxLabel)
 		case l[0] == '-' || l[len(l)-1] == '-':
 			return Name{}, fmt.Errorf("a part of a host name does not begin or end with a hyphen")
 		}

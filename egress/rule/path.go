@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// mostPath bounds the path of a request that is compared with patterns, in
+// maxPath bounds the path of a request that is compared with patterns, in
 // bytes as it was sent.
-const mostPath = 8 << 10
+const maxPath = 8 << 10
 
 // Segments decodes the path of a request, as it is on the wire (RFC 3986, 3.3),
 // once, and splits it at its slashes. A path that two readers could take for two
@@ -19,8 +19,8 @@ const mostPath = 8 << 10
 // backslash in disguise, what is encoded twice. A slash at the end is an empty
 // last segment.
 func Segments(raw string) ([]string, error) {
-	if len(raw) > mostPath {
-		return nil, fmt.Errorf("the path has more than %d bytes", mostPath)
+	if len(raw) > maxPath {
+		return nil, fmt.Errorf("the path has more than %d bytes", maxPath)
 	}
 	rest, ok := strings.CutPrefix(raw, "/")
 	if !ok {
@@ -111,8 +111,8 @@ type PathPattern struct {
 	parts []string
 }
 
-// mostPattern bounds a pattern, in bytes.
-const mostPattern = 512
+// maxPattern bounds a pattern, in bytes.
+const maxPattern = 512
 
 // ParsePath reads a pattern such as /repos/** or /v1/*/messages.
 func ParsePath(s string) (PathPattern, error) {
@@ -120,8 +120,8 @@ func ParsePath(s string) (PathPattern, error) {
 		return PathPattern{}, fmt.Errorf(format, args...)
 	}
 	switch {
-	case len(s) > mostPattern:
-		return fail("a path has at most %d characters", mostPattern)
+	case len(s) > maxPattern:
+		return fail("a path has at most %d characters", maxPattern)
 	case !strings.HasPrefix(s, "/"):
 		return fail("%q does not begin with a slash", s)
 	case !utf8.ValidString(s):

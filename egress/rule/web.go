@@ -29,8 +29,8 @@ type conditions struct {
 
 // Bounds of one entry.
 const (
-	mostMethods = 32
-	mostPaths   = 256
+	maxMethods = 32
+	maxPaths   = 256
 )
 
 // AllowWeb reads an entry of an allow-list that says something of requests. It
@@ -55,8 +55,8 @@ func (w Web) read() (*conditions, error) {
 	if w.IsZero() {
 		return nil, errors.New("there are no methods, paths or max_body")
 	}
-	if len(w.Methods) > mostMethods || len(w.Paths) > mostPaths || w.MaxBody < 0 {
-		return nil, fmt.Errorf("an entry has at most %d methods and %d paths", mostMethods, mostPaths)
+	if len(w.Methods) > maxMethods || len(w.Paths) > maxPaths || w.MaxBody < 0 {
+		return nil, fmt.Errorf("an entry has at most %d methods and %d paths", maxMethods, maxPaths)
 	}
 	c := &conditions{methods: slices.Clone(w.Methods), maxBody: w.MaxBody}
 	for _, m := range w.Methods {

@@ -25,11 +25,11 @@ const (
 	Program = 255
 )
 
-// MostLine bounds one line from a router, in bytes, and MostOrder one to it: an
+// MaxLine bounds one line from a router, in bytes, and MaxOrder one to it: an
 // order holds the whole allow-list and what the host trusts.
 const (
-	MostLine  = 1 << 20
-	MostOrder = 16 << 20
+	MaxLine  = 1 << 20
+	MaxOrder = 16 << 20
 )
 
 // A router tells so many connections at once, and then one more each time so
@@ -40,9 +40,9 @@ const (
 	RecordEvery   = 10 * time.Second
 )
 
-// MostHosts is how many hosts a router ends the TLS of at most: each is in the
+// MaxHosts is how many hosts a router ends the TLS of at most: each is in the
 // certificate that a client is sent with every connection.
-const MostHosts = 100
+const MaxHosts = 100
 
 // Order tells the router what to let through.
 type Order struct {

@@ -17,8 +17,8 @@ import (
 	"github.com/caisson-run/caisson/internal/envd"
 )
 
-// mostSources bounds the files that are put together at once.
-const mostSources = 10_000
+// maxSources bounds the files that are put together at once.
+const maxSources = 10_000
 
 // serveCompose answers POST /files/compose: files become one, and are removed.
 func (a *Agent) serveCompose(w http.ResponseWriter, r *http.Request) {
@@ -43,8 +43,8 @@ func (a *Agent) compose(r *http.Request, q *envd.ComposeRequest) (*envd.Written,
 	switch {
 	case len(q.Sources) == 0:
 		return nil, &connectError{codeInvalid, "source_paths must not be empty"}
-	case len(q.Sources) > mostSources:
-		return nil, &connectError{codeInvalid, fmt.Sprintf("there are more than %d source_paths", mostSources)}
+	case len(q.Sources) > maxSources:
+		return nil, &connectError{codeInvalid, fmt.Sprintf("there are more than %d source_paths", maxSources)}
 	case q.Destination == "":
 		return nil, &connectError{codeInvalid, "destination is required"}
 	}

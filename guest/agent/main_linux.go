@@ -81,9 +81,9 @@ func run(args []string) error {
 	debug.SetGCPercent(50)
 	// Nor does it need all of a large machine's processors, of which a control group
 	// may give it a part.
-	const mostThreads = 4
-	if runtime.GOMAXPROCS(0) > mostThreads {
-		runtime.GOMAXPROCS(mostThreads)
+	const maxThreads = 4
+	if runtime.GOMAXPROCS(0) > maxThreads {
+		runtime.GOMAXPROCS(maxThreads)
 	}
 	// Not signal.Ignore: what is ignored is inherited by every program.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)

@@ -14,8 +14,8 @@ import (
 	"github.com/caisson-run/caisson/internal/envd"
 )
 
-// mostAttributes bounds what is read of a file's attributes, in bytes.
-const mostAttributes = 64 << 10
+// maxAttributes bounds what is read of a file's attributes, in bytes.
+const maxAttributes = 64 << 10
 
 // attributes are one file's, by its name or its descriptor.
 type attributes struct {
@@ -48,7 +48,7 @@ func (a attributes) names() ([]string, error) {
 	if err != nil || n == 0 {
 		return nil, err
 	}
-	b := make([]byte, min(n, mostAttributes))
+	b := make([]byte, min(n, maxAttributes))
 	if n, err = a.list(b); err != nil {
 		return nil, err
 	}
@@ -70,10 +70,10 @@ func (a attributes) metadata() map[string]string {
 	var all map[string]string
 	total := 0
 	for _, name := range names {
-		b := make([]byte, envd.MostMetadata)
+		b := make([]byte, envd.MaxMetadata)
 		n, err := a.get(name, b)
 		key := strings.TrimPrefix(name, envd.MetadataPrefix)
-		if total += len(name) + n; total > envd.MostMetadata {
+		if total += len(name) + n; total > envd.MaxMetadata {
 			return all
 		}
 		if err != nil || !utf8.ValidString(key) || !utf8.Valid(b[:n]) {

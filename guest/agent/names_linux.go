@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// mostNames is how much is read of an account database, in bytes: it is the
+// maxNames is how much is read of an account database, in bytes: it is the
 // image's, or root's inside.
-const mostNames = 1 << 20
+const maxNames = 1 << 20
 
 // names are those of users and groups, read when the first is asked for.
 type names struct{ users, groups map[uint32]string }
@@ -71,7 +71,7 @@ func accounts(file string) func(yield func([]string) bool) {
 			return
 		}
 		defer f.Close()
-		for lines := bufio.NewScanner(io.LimitReader(f, mostNames)); lines.Scan(); {
+		for lines := bufio.NewScanner(io.LimitReader(f, maxNames)); lines.Scan(); {
 			if p := strings.Split(lines.Text(), ":"); len(p) > 2 && p[0] != "" && !yield(p) {
 				return
 			}

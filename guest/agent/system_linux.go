@@ -20,8 +20,8 @@ import (
 	"github.com/caisson-run/caisson/internal/envd"
 )
 
-// mostDrift is how far the clock may be off before resume says so.
-const mostDrift = time.Second
+// maxDrift is how far the clock may be off before resume says so.
+const maxDrift = time.Second
 
 // serveResume takes what the host says about the sandbox. The clock is the
 // level's to set: where it is not, it is the host's own.
@@ -31,7 +31,7 @@ func (a *Agent) serveResume(_ *http.Request, q *wire.ResumeRequest) (*wire.Resum
 	}
 	answer := &wire.ResumeAnswer{Failed: map[string]string{}}
 	if q.Time != 0 {
-		if d := time.Since(time.Unix(0, q.Time)); d > mostDrift || d < -mostDrift {
+		if d := time.Since(time.Unix(0, q.Time)); d > maxDrift || d < -maxDrift {
 			answer.Failed["time"] = fmt.Sprintf("the clock inside is %v ahead", d)
 		}
 	}

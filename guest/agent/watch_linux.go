@@ -15,9 +15,9 @@ import (
 	"github.com/caisson-run/caisson/internal/envd"
 )
 
-// mostWatched bounds the directories of one watch: each costs the kernel about
+// maxWatched bounds the directories of one watch: each costs the kernel about
 // a kilobyte.
-const mostWatched = 8192
+const maxWatched = 8192
 
 // watchedFor is what is watched of a directory.
 const watchedFor = syscall.IN_CREATE | syscall.IN_MOVED_TO | syscall.IN_MOVED_FROM | syscall.IN_DELETE |
@@ -78,8 +78,8 @@ func (a *Agent) newWatch(u user, q *envd.WatchRequest) (*watch, error) {
 // add watches a directory and, if the watch is recursive, those below it. What
 // it finds goes to found, which may be nil; the caller is the user.
 func (w *watch) add(name string, found func(name string)) error {
-	if len(w.dirs) >= mostWatched {
-		return &connectError{codeExhausted, fmt.Sprintf("watcher error: more than %d directories", mostWatched)}
+	if len(w.dirs) >= maxWatched {
+		return &connectError{codeExhausted, fmt.Sprintf("watcher error: more than %d directories", maxWatched)}
 	}
 	flags := uint32(watchedFor | syscall.IN_ONLYDIR)
 	if name != "" {

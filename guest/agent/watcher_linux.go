@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// mostWatchers bounds the watches that wait to be asked, and mostKept the
+	// maxWatchers bounds the watches that wait to be asked, and maxKept the
 	// changes that one keeps until then.
-	mostWatchers = 64
-	mostKept     = 16 << 10
+	maxWatchers = 64
+	maxKept     = 16 << 10
 )
 
 // beginWatch begins the watch that a request asks for.
@@ -92,8 +92,8 @@ type watchers struct {
 func (a *Agent) serveCreateWatcher(r *http.Request, q *envd.WatchRequest) (*envd.WatcherAnswer, error) {
 	a.watchers.mu.Lock()
 	defer a.watchers.mu.Unlock()
-	if len(a.watchers.all) >= mostWatchers {
-		return nil, &connectError{codeExhausted, fmt.Sprintf("there are %d watchers already", mostWatchers)}
+	if len(a.watchers.all) >= maxWatchers {
+		return nil, &connectError{codeExhausted, fmt.Sprintf("there are %d watchers already", maxWatchers)}
 	}
 	watch, err := a.beginWatch(r, q)
 	if err != nil {
@@ -120,9 +120,9 @@ func (a *Agent) serveCreateWatcher(r *http.Request, q *envd.WatchRequest) (*envd
 func (w *watcher) keep(c *envd.Change) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.changes) >= mostKept {
+	if len(w.changes) >= maxKept {
 		w.changes = nil
-		return &connectError{codeExhausted, fmt.Sprintf("watcher error: nobody asked for more than %d events", mostKept)}
+		return &connectError{codeExhausted, fmt.Sprintf("watcher error: nobody asked for more than %d events", maxKept)}
 	}
 	w.changes = append(w.changes, c)
 	return nil
@@ -138,9 +138,9 @@ func (a *Agent) watcher(id string) (*watcher, error) {
 	return w, nil
 }
 
-// mostAtOnce is how many changes one answer has: with their entries they fit in
+// maxAtOnce is how many changes one answer has: with their entries they fit in
 // what the host reads. The next answer has the next ones.
-const mostAtOnce = 2048
+const maxAtOnce = 2048
 
 func (a *Agent) serveGetWatcherEvents(_ *http.Request, q *envd.WatcherRequest) (*envd.WatcherEvents, error) {
 	w, err := a.watcher(q.WatcherID)
@@ -149,7 +149,7 @@ func (a *Agent) serveGetWatcherEvents(_ *http.Request, q *envd.WatcherRequest) (
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n := min(len(w.changes), mostAtOnce)
+	n := min(len(w.changes), maxAtOnce)
 	if n == 0 && w.err != nil {
 		return nil, w.err
 	}

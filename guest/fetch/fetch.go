@@ -61,9 +61,9 @@ type Answer struct {
 
 // Bounds of what is read and told.
 const (
-	mostRequest = 4 << 20
-	mostHead    = 64 << 10
-	mostValue   = 1 << 10
+	maxRequest = 4 << 20
+	maxHead    = 64 << 10
+	maxValue   = 1 << 10
 )
 
 // told are the headers of an answer that callers are told of.
@@ -81,7 +81,7 @@ func Init() {
 // Main reads a request and answers it. It returns the exit code.
 func Main(in io.Reader, out io.Writer) int {
 	var r Request
-	b, err := io.ReadAll(io.LimitReader(in, mostRequest+1))
+	b, err := io.ReadAll(io.LimitReader(in, maxRequest+1))
 	if err == nil {
 		err = json.Unmarshal(b, &r)
 	}
@@ -124,7 +124,7 @@ func Do(ctx context.Context, r *Request) *Answer {
 		}
 		req.Header.Set(h.Name, value)
 	}
-	transport := &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: mostHead, ForceAttemptHTTP2: true}
+	transport := &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: maxHead, ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
 		if len(via) > r.Redirects {
@@ -149,7 +149,7 @@ func answer(ctx context.Context, r *Request, resp *http.Response) *Answer {
 	a := &Answer{Status: resp.StatusCode, Headers: map[string]string{}}
 	for _, name := range told {
 		if v := resp.Header.Get(name); v != "" {
-			a.Headers[strings.ToLower(name)] = v[:min(len(v), mostValue)]
+			a.Headers[strings.ToLower(name)] = v[:min(len(v), maxValue)]
 		}
 	}
 	// What is packed is unpacked as it is read, and no further than this.

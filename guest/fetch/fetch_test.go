@@ -63,7 +63,7 @@ func TestFetch(t *testing.T) {
 				z.Flush()
 			}
 		case "/head":
-			w.Header().Set("X-Long", strings.Repeat("x", mostHead))
+			w.Header().Set("X-Long", strings.Repeat("x", maxHead))
 		case "/slow":
 			<-r.Context().Done()
 		case "/here":

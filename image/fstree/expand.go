@@ -12,9 +12,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// windowMost bounds what a zstd stream makes us keep in memory: as much as the
+// maxWindow bounds what a zstd stream makes us keep in memory: as much as the
 // highest level of the usual tools needs.
-const windowMost = 128 << 20
+const maxWindow = 128 << 20
 
 // expand looks at how the layer begins: what a manifest says of its
 // compression is not always true.
@@ -32,7 +32,7 @@ func (s *stream) expand(r io.Reader) error {
 		}
 		s.plain = ahead(s, z)
 	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(windowMost), zstd.WithDecoderLowmem(true))
+		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
 		if err != nil {
 			return broken(err, "a layer is no zstd stream")
 		}

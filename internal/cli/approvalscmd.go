@@ -92,14 +92,14 @@ func (a *app) approver(ctx context.Context, f *approvalFlags, s *approval.Store)
 	return s.Authenticate(ctx, text, approval.CLI)
 }
 
-const mostCredential = 4 << 10 // bytes, of which one has a hundred
+const maxCredential = 4 << 10 // bytes, of which one has a hundred
 
 // credential is what who answers shows for it.
 func (a *app) credential(f *approvalFlags) (string, error) {
 	text := os.Getenv(approverEnv)
 	switch {
 	case f.credential != "":
-		b, err := files.Read(f.credential, mostCredential)
+		b, err := files.Read(f.credential, maxCredential)
 		if err != nil {
 			return "", &sandbox.Error{Op: "--credential", Kind: sandbox.ErrInvalid, Problem: "the file cannot be read", Cause: err}
 		}

@@ -56,7 +56,7 @@ end, with how often.`,
 	}
 	fs := cmd.Flags()
 	f.add(cmd, true)
-	countVar(fs, &f.Limit, "limit", "", 100, 0, mostCount, "at most so many; 0 is all")
+	countVar(fs, &f.Limit, "limit", "", 100, 0, maxCount, "at most so many; 0 is all")
 	fs.BoolVar(&asJSON, "json", false, "print one JSON object per line")
 	return cmd
 }
@@ -73,13 +73,13 @@ func readTime(flag, s string, now time.Time) (time.Time, error) {
 	}
 	bad := func(problem string) (time.Time, error) {
 		return time.Time{}, &sandbox.Error{Op: flag + " " + sandbox.Quoted(s), Kind: sandbox.ErrInvalid, Problem: problem,
-			Hint: fmt.Sprintf("write how long ago (90m, 24h, 30d; the most is %dd) or when (2026-11-21, 2026-11-21T10:00:00Z)", mostDaysAgo)}
+			Hint: fmt.Sprintf("write how long ago (90m, 24h, 30d; the most is %dd) or when (2026-11-21, 2026-11-21T10:00:00Z)", maxDaysAgo)}
 	}
 	if digits, ok := strings.CutSuffix(s, "d"); ok && digits != "" && strings.Trim(digits, "0123456789") == "" {
 		// The calendar goes round: enough days before now come after it, and all calls
 		// are older than that.
 		days, err := strconv.Atoi(digits)
-		if err != nil || days > mostDaysAgo {
+		if err != nil || days > maxDaysAgo {
 			return bad("it is too long ago")
 		}
 		return now.AddDate(0, 0, -days), nil
@@ -88,14 +88,14 @@ func readTime(flag, s string, now time.Time) (time.Time, error) {
 	switch {
 	case err != nil || d <= 0:
 		return bad("it is no time")
-	case d > mostDaysAgo*24*time.Hour:
+	case d > maxDaysAgo*24*time.Hour:
 		return bad("it is too long ago")
 	}
 	return now.Add(-d), nil
 }
 
-// mostDaysAgo is a hundred years.
-const mostDaysAgo = 36500
+// maxDaysAgo is a hundred years.
+const maxDaysAgo = 36500
 
 func (a *app) printRecord(r audit.Record) {
 	end := ""

@@ -55,7 +55,7 @@ meanwhile. Ctrl-C ends it.`,
 	fs := cmd.Flags()
 	f.add(cmd, false)
 	fs.BoolVarP(&follow, "follow", "f", false, "go on with those that come")
-	countVar(fs, &f.Limit, "lines", "n", 10, 0, mostCount, "begin with the last `N`")
+	countVar(fs, &f.Limit, "lines", "n", 10, 0, maxCount, "begin with the last `N`")
 	fs.BoolVar(&asJSON, "json", false, "print one JSON object per line")
 	return cmd
 }

@@ -101,7 +101,7 @@ func lastLine(name string) (last []byte, err error) {
 	}
 	defer f.Close()
 	lines := bufio.NewScanner(f)
-	for lines.Buffer(nil, mostLine); lines.Scan(); {
+	for lines.Buffer(nil, maxLine); lines.Scan(); {
 		if line := bytes.TrimSpace(lines.Bytes()); len(line) > 0 {
 			last = append(last[:0], line...)
 		}
@@ -109,4 +109,4 @@ func lastLine(name string) (last []byte, err error) {
 	return last, lines.Err()
 }
 
-const mostLine = 64 << 20 // bytes; that of a record has its program and what it wrote
+const maxLine = 64 << 20 // bytes; that of a record has its program and what it wrote

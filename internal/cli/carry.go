@@ -97,9 +97,9 @@ func (a *app) output(to *os.File, f *runFlags) (io.Writer, func()) {
 	return fl, func() { fl.Close() }
 }
 
-// mostRefusals is how many refused connections are shown; the result and the
+// maxRefusals is how many refused connections are shown; the result and the
 // record have more.
-const mostRefusals = 10
+const maxRefusals = 10
 
 // refusals shows attempts of the program's to reach what is not allowed. They
 // come one after the other.
@@ -107,9 +107,9 @@ func (a *app) refusals() func(network.Refusal) {
 	shown := 0
 	return func(r network.Refusal) {
 		switch shown++; {
-		case shown == mostRefusals+1:
+		case shown == maxRefusals+1:
 			a.note("network: more connections were refused; caisson audit has them")
-		case shown > mostRefusals:
+		case shown > maxRefusals:
 		case r.Hint != "":
 			a.note("network: %s (%s)", r, r.Hint)
 		default:

@@ -222,8 +222,8 @@ func readEnv(flags, files []string) (_ map[string]string, read []sandbox.HostFil
 	return env, read, nil
 }
 
-// mostEnvFile is how long one is at most, in bytes: Linux starts no program with more.
-const mostEnvFile = 6 << 20
+// maxEnvFile is how long one is at most, in bytes: Linux starts no program with more.
+const maxEnvFile = 6 << 20
 
 // readEnvFile reads NAME=VALUE lines. Values are taken as they are: no quotes,
 // no variables, as docker's --env-file. Messages never show a value.
@@ -232,7 +232,7 @@ func readEnvFile(env map[string]string, name string) (none sandbox.HostFile, _ e
 	bad := func(problem string, cause error) error {
 		return &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: problem, Hint: "write lines of NAME=VALUE", Cause: cause}
 	}
-	text, file, err := files.ReadOpen(name, mostEnvFile)
+	text, file, err := files.ReadOpen(name, maxEnvFile)
 	if err != nil {
 		return none, &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: "it cannot be read", Hint: "name a file with lines of NAME=VALUE", Cause: err}
 	}

@@ -232,7 +232,7 @@ func (a *app) upstreams(cmd *cobra.Command, f *gatewayFlags, file *policy.File, 
 	if file == nil || len(file.Servers) == 0 {
 		return nil, usage(cmd, "there is no server to run", "name a policy file with servers, or a command after --: "+cmd.CommandPath()+" --tool '*' --mount ./server.js -- node server.js")
 	}
-	for _, name := range worldFlags {
+	for _, name := range sandboxFlags {
 		if cmd.Flags().Changed(name) {
 			return nil, usage(cmd, "--"+name+" goes with a command after --", "write it into the server's entry in "+f.policy)
 		}
@@ -256,24 +256,24 @@ func (a *app) upstreams(cmd *cobra.Command, f *gatewayFlags, file *policy.File, 
 	}
 	var out []upstreamOf
 	for _, s := range wanted {
-		world := file.ServerFile(s)
+		own := file.ServerFile(s)
 		c := session.Call{Door: "mcp"}
 		c.Actor, c.Operator, c.Lookup = actor(), true, os.LookupEnv
 		for _, word := range s.Command {
 			c.Argv = append(c.Argv, word.V)
 		}
-		u := mcp.Upstream{Name: s.Name.V, Server: s, Place: file.Place, Call: c, Image: world.Image.V}
-		if len(world.Network.Allow) == 0 {
+		u := mcp.Upstream{Name: s.Name.V, Server: s, Place: file.Place, Call: c, Image: own.Image.V}
+		if len(own.Network.Allow) == 0 {
 			u.Advice = fetches(c.Argv)
 		}
-		out = append(out, upstreamOf{u, world})
+		out = append(out, upstreamOf{u, own})
 	}
 	return out, nil
 }
 
-// worldFlags say what the sandbox of a command is like, and what of it may be
+// sandboxFlags say what the sandbox of a command is like, and what of it may be
 // used.
-var worldFlags = []string{"tool", "deny-tool", "resource", "prompt", "client", "name", "prefix", "mount", "workspace", "git", "workdir", "writable", "toolchain", "image", "allow", "secret",
+var sandboxFlags = []string{"tool", "deny-tool", "resource", "prompt", "client", "name", "prefix", "mount", "workspace", "git", "workdir", "writable", "toolchain", "image", "allow", "secret",
 	"env", "env-file", "isolation", "best-effort", "output-kill"}
 
 // commandUpstream is the server of a command after --.

@@ -22,16 +22,16 @@ import (
 
 // withMCP serves MCP at /mcp, and all else by rest. Who looked at the request's
 // host calls it.
-func withMCP(door *mcp.Handler, rest http.Handler) http.Handler {
+func withMCP(frontend *mcp.Handler, rest http.Handler) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/mcp", door)
+	mux.Handle("/mcp", frontend)
 	mux.Handle("/", rest)
 	return mux
 }
 
-// mcpDoor is MCP for the keys of a daemon. What its requests hold counts with those
+// mcpFrontend is MCP for the keys of a daemon. What its requests hold counts with those
 // of the other doors.
-func mcpDoor(h *house, memory *bounds.Memory) *mcp.Handler {
+func mcpFrontend(h *house, memory *bounds.Memory) *mcp.Handler {
 	return mcp.NewHandler(mcp.HandlerOptions{Authenticate: h.keys.Authenticate, HostIsKnown: true, Version: version,
 		Bounded: func(k *persistent.Key, w http.ResponseWriter, r *http.Request, next http.Handler) {
 			memory.Serve(k.ID, w, r, next)

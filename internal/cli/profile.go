@@ -80,17 +80,17 @@ func set(p *persistent.Profile, field, value string) (hint string, err error) {
 		return err
 	}
 	span := func(to *time.Duration) (err error) {
-		*to, err = policy.ParseDurationFrom(value, leastTime, mostTime)
+		*to, err = policy.ParseDurationFrom(value, leastTime, maxTime)
 		return err
 	}
 	q := &p.Quota
 	switch field {
 	case "sandboxes":
-		return fmt.Sprintf("a number from 1 to %d", mostCount), count(&q.Sandboxes)
+		return fmt.Sprintf("a number from 1 to %d", maxCount), count(&q.Sandboxes)
 	case "paused":
-		return fmt.Sprintf("a number from 1 to %d", mostCount), count(&q.Paused)
+		return fmt.Sprintf("a number from 1 to %d", maxCount), count(&q.Paused)
 	case "snapshots":
-		return fmt.Sprintf("a number from 1 to %d", mostCount), count(&q.Snapshots)
+		return fmt.Sprintf("a number from 1 to %d", maxCount), count(&q.Snapshots)
 	case "cpus":
 		if q.CPUs, err = strconv.ParseFloat(value, 64); err == nil && !(q.CPUs > 0 && q.CPUs < 1e6) {
 			err = fmt.Errorf("%s is no number of processors", value)

@@ -18,8 +18,8 @@ import (
 // many of something are all.
 const (
 	leastTime = time.Millisecond
-	mostTime  = 365 * 24 * time.Hour
-	mostCount = math.MaxInt32
+	maxTime   = 365 * 24 * time.Hour
+	maxCount  = math.MaxInt32
 )
 
 // ranged is the value of a flag that is read with its range.

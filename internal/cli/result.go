@@ -97,10 +97,10 @@ func (a *app) show(f *runFlags, r *sandbox.Result, reports []string) {
 	}
 }
 
-// mostShown is how many findings people see of a text, mostInspect of those in mounts.
+// maxShown is how many findings people see of a text, maxInspect of those in mounts.
 const (
-	mostShown   = 10
-	mostInspect = 50
+	maxShown   = 10
+	maxInspect = 50
 )
 
 // toInspect says of a finding that it is a file, which somebody has to look at.
@@ -113,13 +113,13 @@ func (a *app) showInspect(r *sandbox.Result) {
 		if !toInspect(f) {
 			continue
 		}
-		if n++; n <= mostInspect {
+		if n++; n <= maxInspect {
 			a.say("finding: %s: %s", sandbox.Quoted(f.Text), f.Problem)
 		}
 		hint = f.Hint
 	}
-	if n > mostInspect {
-		a.say("%d more findings (--json shows all)", n-mostInspect)
+	if n > maxInspect {
+		a.say("%d more findings (--json shows all)", n-maxInspect)
 	}
 	if hint != "" {
 		a.detail("hint", hint)
@@ -133,7 +133,7 @@ func (a *app) showFindings(r *sandbox.Result) {
 	said := slices.DeleteFunc(slices.Clone(r.Findings), toInspect)
 	for i, f := range said {
 		switch {
-		case i == mostShown:
+		case i == maxShown:
 			a.note("%d more findings (--json shows all)", len(said)-i)
 			return
 		case !named && f.Action == "deny":

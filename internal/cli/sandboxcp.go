@@ -107,8 +107,8 @@ func copyFileIn(ctx context.Context, c *client.Client, from string, to place) er
 	return err
 }
 
-// mostDepth is how many levels of a directory are copied out.
-const mostDepth = 64
+// maxDepth is how many levels of a directory are copied out.
+const maxDepth = 64
 
 // copyOut copies a file or a directory of a sandbox.
 func (a *app) copyOut(ctx context.Context, c *client.Client, from place, to string) error {
@@ -139,7 +139,7 @@ func usageless(op, problem, hint string) error {
 // copyTreeOut copies a directory. Its names were made inside: all that is made of
 // them is made below to, through a descriptor of it.
 func (a *app) copyTreeOut(ctx context.Context, c *client.Client, id, from, to string) error {
-	all, err := c.ListFiles(ctx, id, from, mostDepth)
+	all, err := c.ListFiles(ctx, id, from, maxDepth)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ it, 137 that a limit ended it, 125 that it could not be run.`,
 			p.StringArrayVar(&f.envFiles, "env-file", nil, "set the variables of a `FILE` of NAME=VALUE lines")
 			p.StringVar(&f.dir, "workdir", "", "begin in `DIR`, inside")
 			p.StringVar(&f.user, "user", "", "with the rights of `USER`: root, where the template has it")
-			timeVar(p, &f.timeout, "timeout", 0, leastTime, mostTime, "end it after so long")
+			timeVar(p, &f.timeout, "timeout", 0, leastTime, maxTime, "end it after so long")
 			p.BoolVarP(&f.interactive, "interactive", "i", true, "pass standard input on; =false for programs that a policy asks people about")
 			p.BoolVarP(&f.tty, "tty", "t", false, "give it a terminal")
 			p.BoolVar(&f.raw, "raw", false, "pass its output to a terminal unfiltered")
@@ -149,9 +149,9 @@ func (a *app) speak(ctx context.Context, cmd *cobra.Command, d *daemon, c *clien
 	return nil
 }
 
-// mostKept is how many bytes of each stream the daemon keeps of a program that is
+// maxKept is how many bytes of each stream the daemon keeps of a program that is
 // not spoken with.
-const mostKept = 16 << 20
+const maxKept = 16 << 20
 
 // carried runs a program. One without input or a terminal is handed over whole,
 // which people can be asked about.
@@ -159,7 +159,7 @@ func carried(ctx context.Context, c *client.Client, id string, e client.Exec, io
 	if io.Stdin != nil || e.Terminal != nil {
 		return c.Attach(ctx, id, e, io)
 	}
-	e.Keep = mostKept
+	e.Keep = maxKept
 	r, err := c.Exec(ctx, id, e)
 	if err != nil {
 		return nil, err

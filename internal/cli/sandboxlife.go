@@ -50,7 +50,7 @@ func (a *app) timed(d *daemon, use, short, help string, do func(*client.Client, 
 	return a.sub(d, sub{
 		use: use, short: short, args: some(1, 1, "the ID of a sandbox"),
 		example: "  caisson sandbox " + word + " ID --timeout 1h",
-		flags:   func(cmd *cobra.Command) { timeVar(cmd.Flags(), &timeout, "timeout", 0, leastTime, mostTime, help) },
+		flags:   func(cmd *cobra.Command) { timeVar(cmd.Flags(), &timeout, "timeout", 0, leastTime, maxTime, help) },
 		run: func(ctx context.Context, _ *cobra.Command, c *client.Client, args []string) error {
 			b, err := do(c, ctx, args[0], timeout)
 			if err != nil {
@@ -122,7 +122,7 @@ func (a *app) sandboxFork(d *daemon) *cobra.Command {
 		example: "  caisson sandbox fork ID --count 4",
 		flags: func(cmd *cobra.Command) {
 			countVar(cmd.Flags(), &count, "count", "", 1, 1, 100, "make so many")
-			timeVar(cmd.Flags(), &timeout, "timeout", 0, leastTime, mostTime, "let each live for so long (5m)")
+			timeVar(cmd.Flags(), &timeout, "timeout", 0, leastTime, maxTime, "let each live for so long (5m)")
 		},
 		run: func(ctx context.Context, _ *cobra.Command, c *client.Client, args []string) error {
 			all, err := c.Fork(ctx, args[0], count, timeout)

@@ -25,7 +25,7 @@ func (a *app) sandboxStats(d *daemon) *cobra.Command {
 		example: `  caisson sandbox stats ID
   caisson sandbox stats ID --since 10m --json`,
 		flags: func(cmd *cobra.Command) {
-			timeVar(cmd.Flags(), &since, "since", 0, leastTime, mostTime, "and what it used since so long ago")
+			timeVar(cmd.Flags(), &since, "since", 0, leastTime, maxTime, "and what it used since so long ago")
 		},
 		run: func(ctx context.Context, _ *cobra.Command, c *client.Client, args []string) error {
 			all, err := c.Usage(ctx, args[0], time.Now().Add(-since))

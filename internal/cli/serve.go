@@ -40,10 +40,10 @@ const defaultListen = "127.0.0.1:7420"
 const defaultPool = 4
 
 // defaultGrace is how long sandboxes wait for the next daemon when one was killed;
-// mostGrace how long they may be told to.
+// maxGrace how long they may be told to.
 const (
 	defaultGrace = 5 * time.Minute
-	mostGrace    = 24 * time.Hour
+	maxGrace     = 24 * time.Hour
 )
 
 // serveFlags are the flags of caisson serve.
@@ -98,7 +98,7 @@ network, until the next one takes them over, for as long as --grace says.`,
 	p.StringArrayVar(&f.profiles, "profile", nil, "`[NAME:]FIELD=VALUE,...`: what all sandboxes of a key together may have that is bound to NAME, or to none: "+strings.Join(profileFields, ", "))
 	a.inState(cmd)
 	countVar(p, &f.pool, "pool", "", defaultPool, 0, 64, "keep `N` sandboxes of a kind ready, made before they are asked for; 0 keeps none")
-	timeVar(p, &f.grace, "grace", defaultGrace, 0, mostGrace, "sandboxes live on for `TIME` when this process is killed, until the next one takes them over; 0 ends them with it")
+	timeVar(p, &f.grace, "grace", defaultGrace, 0, maxGrace, "sandboxes live on for `TIME` when this process is killed, until the next one takes them over; 0 ends them with it")
 	p.BoolVar(&f.keepRunning, "keep-running", false, "when it is stopped, leave sandboxes running for the next one, for --grace, instead of writing them down")
 	p.StringVar(&f.sandboxesIn, "sandboxes-in", "", "as a service before systemd 254: have the control groups of sandboxes below another `SERVICE`, so that this one can be restarted beside them")
 	p.StringVar(&f.keepRecords, "keep-records", "", "drop what is known of calls after `TIME`, 90d; the chain stays whole (default for ever)")
@@ -160,14 +160,14 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 		return n
 	}
 	memory := new(bounds.Memory)
-	models := mcpDoor(h, memory)
+	models := mcpFrontend(h, memory)
 	own := v1.New(v1.Options{
 		Sandboxes: h.boxes, Keys: h.keys, Approvals: h.approvals, Domain: f.domainAt(ln.Addr()), Secure: certificate != nil || f.behindProxy, Memory: memory, Version: versions(time.Now()).Caisson,
 		Rest: withMCP(models, api.Operator(stats, func(ctx context.Context, token string) error { _, err := h.keys.Authenticate(ctx, token); return err })),
 	})
 	containers := openai.New(openai.Options{Sandboxes: h.boxes, Keys: h.keys, Memory: memory, Rest: own})
-	door := e2b.New(e2b.Options{Sandboxes: h.boxes, Keys: h.keys, Domain: f.domainAt(ln.Addr()), Memory: memory, Rest: containers})
-	server := api.New(door, stats, log)
+	frontend := e2b.New(e2b.Options{Sandboxes: h.boxes, Keys: h.keys, Domain: f.domainAt(ln.Addr()), Memory: memory, Rest: containers})
+	server := api.New(frontend, stats, log)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln, certificate) }()
 	if !f.quiet {
@@ -183,27 +183,27 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 		stop() // a second signal ends it at once
 		log.Info("ending")
 	}
-	return errors.Join(err, h.end(server, models, door, containers, own))
+	return errors.Join(err, h.end(server, models, frontend, containers, own))
 }
 
-// shutdownPatience is how long sandboxes may take to end, and after that
+// shutdownTimeout is how long sandboxes may take to end, and after that
 // answers under way. See mustEnd for what they cannot keep.
 const (
-	shutdownPatience = 30 * time.Second
-	answerPatience   = 5 * time.Second
+	shutdownTimeout = 30 * time.Second
+	answerTimeout   = 5 * time.Second
 )
 
 // end ends what was served: sandboxes first, which breaks their streams off,
 // then what else is under way.
-func (h *house) end(server *api.Server, models *mcp.Handler, doors ...interface{ Close() }) error {
-	ctx, cancel := context.WithTimeout(context.Background(), shutdownPatience)
+func (h *house) end(server *api.Server, models *mcp.Handler, frontends ...interface{ Close() }) error {
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	models.Close()
 	err := h.endSandboxes(ctx)
-	drain, cancel := context.WithTimeout(ctx, answerPatience)
+	drain, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	server.Shutdown(drain)
-	for _, d := range doors {
+	for _, d := range frontends {
 		d.Close()
 	}
 	return err
@@ -246,14 +246,14 @@ func (f *serveFlags) certificate() (*tls.Certificate, error) {
 func readCertificate(certFile, keyFile string) (c tls.Certificate, err error) {
 	var pair [2][]byte
 	for i, name := range []string{certFile, keyFile} {
-		if pair[i], err = files.Read(name, mostPEM); err != nil {
+		if pair[i], err = files.Read(name, maxPEM); err != nil {
 			return c, err
 		}
 	}
 	return tls.X509KeyPair(pair[0], pair[1])
 }
 
-const mostPEM = 1 << 20 // bytes
+const maxPEM = 1 << 20 // bytes
 
 // domainName is what names of sandboxes can stand before: a host name, and perhaps a
 // port.
@@ -343,7 +343,7 @@ func (h *house) endSandboxes(ctx context.Context) error {
 		return nil
 	}
 	h.ended = true
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	return h.boxes.Close(ctx)
 }

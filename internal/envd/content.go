@@ -15,11 +15,11 @@ const (
 	MetadataHeader = "X-Metadata-"
 	// MetadataPrefix begins the names of the extended attributes that hold it.
 	MetadataPrefix = "user.e2b."
-	// MostMetadata is how much of it a file has, names with their prefix and
+	// MaxMetadata is how much of it a file has, names with their prefix and
 	// values, in bytes: ext4 keeps all of an inode's attributes in one block.
-	MostMetadata = 4096
-	// mostKey is what is left of the kernel's 255 bytes for a name.
-	mostKey = 255 - len(MetadataPrefix)
+	MaxMetadata = 4096
+	// maxKey is what is left of the kernel's 255 bytes for a name.
+	maxKey = 255 - len(MetadataPrefix)
 )
 
 // Written is a file that an upload wrote, as envd says it.
@@ -43,8 +43,8 @@ func ParseMetadata(h http.Header) (map[string]string, error) {
 		switch {
 		case key == "":
 			continue
-		case len(key) > mostKey:
-			return nil, fmt.Errorf("metadata key %q exceeds %d bytes", key, mostKey)
+		case len(key) > maxKey:
+			return nil, fmt.Errorf("metadata key %q exceeds %d bytes", key, maxKey)
 		case !printable(key):
 			return nil, fmt.Errorf("metadata key %q is not printable ASCII", key)
 		case !printable(value):
@@ -56,8 +56,8 @@ func ParseMetadata(h http.Header) (map[string]string, error) {
 		}
 		all[key] = value
 	}
-	if total > MostMetadata {
-		return nil, errors.New("total metadata size " + strconv.Itoa(total) + " exceeds " + strconv.Itoa(MostMetadata) + " bytes")
+	if total > MaxMetadata {
+		return nil, errors.New("total metadata size " + strconv.Itoa(total) + " exceeds " + strconv.Itoa(MaxMetadata) + " bytes")
 	}
 	return all, nil
 }

@@ -55,7 +55,7 @@ func FuzzParseMetadata(f *testing.F) {
 			return
 		}
 		for k, v := range m {
-			if k == "" || k != strings.ToLower(k) || len(MetadataPrefix)+len(k) > 255 || strings.ContainsAny(k+v, "\x00\n") || len(k)+len(v) > MostMetadata {
+			if k == "" || k != strings.ToLower(k) || len(MetadataPrefix)+len(k) > 255 || strings.ContainsAny(k+v, "\x00\n") || len(k)+len(v) > MaxMetadata {
 				t.Errorf("%q=%q passes", k, v)
 			}
 		}

@@ -27,16 +27,16 @@ import (
 
 // world is a home folder with secrets, a state directory, and Options that
 // know of them and of nothing of the person who runs the test.
-type world struct {
+type fixture struct {
 	dir, home string
 	opts      Options
 }
 
-func newWorld(t testing.TB) *world {
+func newFixture(t testing.TB) *fixture {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)
-	w := &world{dir: dir, home: filepath.Join(dir, "people/alice")}
+	w := &fixture{dir: dir, home: filepath.Join(dir, "people/alice")}
 	for _, d := range []string{".ssh/keys", ".aws", ".config/gcloud", ".config/other", "project/sub", ".local/state/caisson/runs"} {
 		must(t, os.MkdirAll(filepath.Join(w.home, d), 0o755))
 	}
@@ -56,7 +56,7 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-func (w *world) path(p string) string { return filepath.Join(w.dir, p) }
+func (w *fixture) path(p string) string { return filepath.Join(w.dir, p) }
 
 func must(t testing.TB, err error) {
 	t.Helper()
@@ -86,7 +86,7 @@ func check(t *testing.T, path string, o Options, want error) error {
 // TestForbidden is the list of bad input. never says that the
 // operator's explicit word does not help either.
 func TestForbidden(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	must(t, os.Symlink(w.home, w.path("to-home")))
 	must(t, os.Symlink("people/alice/.ssh", w.path("to-ssh")))
 	must(t, os.Symlink("/etc", w.path("to-etc")))
@@ -143,7 +143,7 @@ func TestForbidden(t *testing.T) {
 }
 
 func TestForbiddenSentence(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	for path, want := range map[string]string{
 		w.home + "/.ssh/id_rsa": "mount ~/.ssh/id_rsa: it lies in ~/.ssh, which is refused, because it holds SSH keys",
 		w.home + "/.ssh":        "mount ~/.ssh: ~/.ssh is refused, because it holds SSH keys",
@@ -160,7 +160,7 @@ func TestForbiddenSentence(t *testing.T) {
 }
 
 func TestBadNames(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	must(t, os.Symlink("loop", w.path("loop")))
 	f, err := os.Open(w.home + "/project/data.csv")
 	must(t, err)
@@ -195,7 +195,7 @@ func TestBadNames(t *testing.T) {
 }
 
 func TestSourceSaysWhatItIs(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	must(t, os.Symlink("people/alice/project/sub/../data.csv", w.path("link")))
 	src, err := Open(w.path("link"), w.opts)
 	must(t, err)
@@ -217,7 +217,7 @@ func TestSourceSaysWhatItIs(t *testing.T) {
 // TestSwapRace renames a link between a harmless file and a key while it is
 // opened: what is returned is never the key.
 func TestSwapRace(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	good, bad, link := w.path("good"), w.path("bad"), w.path("link")
 	must(t, os.Symlink(w.home+"/project", good))
 	must(t, os.Symlink(w.home+"/.ssh", bad))
@@ -261,7 +261,7 @@ func TestSwapRace(t *testing.T) {
 // and back: what is judged is where it was at one moment, never a mixture that
 // fails otherwise than with a sentence.
 func TestMoveRace(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	out, in := w.home+"/project/moving", w.home+"/.ssh/moving"
 	must(t, os.WriteFile(out, nil, 0o600))
 	var stop atomic.Bool
@@ -325,7 +325,7 @@ func TestMountsInside(t *testing.T) {
 	if os.Getenv("CAISSON_IN_NAMESPACE") == "" {
 		return // TestMounts calls it
 	}
-	w := newWorld(t)
+	w := newFixture(t)
 	isHome := func(m mountEntry) bool { return m.point == w.home }
 	theirs, err := mountsOfAThread(w.home)
 	must(t, err)
@@ -388,7 +388,7 @@ func TestMountsInside(t *testing.T) {
 // TestSpellings writes forbidden and harmless paths in many ways: the answer
 // never depends on the spelling.
 func TestSpellings(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	must(t, os.Symlink(w.home, w.path("h")))
 	objects := map[string]bool{".ssh": false, ".ssh/keys": false, ".config/gcloud": false, ".local/state/caisson/runs": false, "project": true, "project/sub": true, ".config/other": true}
 	names := slices.Sorted(maps.Keys(objects))
@@ -443,7 +443,7 @@ func FuzzCheckName(f *testing.F) {
 }
 
 func BenchmarkOpen(b *testing.B) {
-	w := newWorld(b)
+	w := newFixture(b)
 	for b.Loop() {
 		src, err := Open(w.home+"/project", w.opts)
 		if err != nil {

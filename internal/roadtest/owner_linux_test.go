@@ -149,7 +149,7 @@ func processOf(link string) int {
 }
 
 // ends waits until a process has ended.
-func ends(t *testing.T, pid int, patience time.Duration) bool {
+func ends(t *testing.T, pid int, timeout time.Duration) bool {
 	t.Helper()
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -160,7 +160,7 @@ func ends(t *testing.T, pid int, patience time.Duration) bool {
 	}
 	defer unix.Close(fd)
 	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(patience.Milliseconds()))
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(timeout.Milliseconds()))
 		if err != unix.EINTR {
 			return n > 0
 		}

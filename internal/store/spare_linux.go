@@ -25,9 +25,9 @@ import (
 const (
 	spare  = ".spare-" // and a number: such a name is never an id's
 	spares = 8         // as many are kept
-	// mostSpare is how large a directory may be, in bytes. Most file systems never
+	// maxSpare is how large a directory may be, in bytes. Most file systems never
 	// make one smaller, and what ran here may have filled it.
-	mostSpare = 16 << 10
+	maxSpare = 16 << 10
 )
 
 // keepSpare gives dir/name, which is open as top, has nothing in it but its lock, and
@@ -116,7 +116,7 @@ func judgeSpare(top, lock *os.File) error {
 	if err := judgeOwn(&d); err != nil {
 		return err
 	}
-	if d.Mode&0o7777 != 0o700 || d.Size > mostSpare || l.Uid != d.Uid || l.Dev != d.Dev || l.Nlink != 1 || l.Mode&0o077 != 0 || l.Size != 0 {
+	if d.Mode&0o7777 != 0o700 || d.Size > maxSpare || l.Uid != d.Uid || l.Dev != d.Dev || l.Nlink != 1 || l.Mode&0o077 != 0 || l.Size != 0 {
 		return errSpare
 	}
 	return nil

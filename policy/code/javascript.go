@@ -138,7 +138,7 @@ func (visit) Exit(js.INode) {}
 
 // spend bounds what reading takes.
 func (r *reader) spend() {
-	if r.work++; r.work > mostWork {
+	if r.work++; r.work > maxWork {
 		panic("it is too involved")
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/tdewolff/parse/v2/js"
 )
 
-// mostLoops is how many are looked for in the text.
-const mostLoops = 200
+// maxLoops is how many are looked for in the text.
+const maxLoops = 200
 
 // forever says that a condition is always true.
 func (r *reader) forever(e js.IExpr) bool {
@@ -108,7 +108,7 @@ func (r *reader) loop(at int) {
 // word finds a loop's keyword, of which the parser keeps no place: the last one
 // before at that is no other loop's, else the next one.
 func (r *reader) word(word string, at int) int {
-	if len(r.loops) >= mostLoops {
+	if len(r.loops) >= maxLoops {
 		return at
 	}
 	for end := min(at+len(word), len(r.src)); end > 0; {

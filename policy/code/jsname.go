@@ -215,13 +215,13 @@ func (b *binder) imports(n *js.ImportStmt) {
 type set map[string]bool
 
 const (
-	mostNames = 16
-	mostDepth = 40
-	mostWork  = 10_000_000 // expressions that are looked at
+	maxNames = 16
+	maxDepth = 40
+	maxWork  = 10_000_000 // expressions that are looked at
 )
 
 func (s set) add(name string) {
-	if len(s) < mostNames && len(name) <= maxName {
+	if len(s) < maxNames && len(name) <= maxName {
 		s[name] = true
 	}
 }
@@ -237,7 +237,7 @@ func (s set) all(t set) {
 func (r *reader) resolve(e js.IExpr, depth int) set {
 	r.spend()
 	out := set{}
-	if e == nil || depth > mostDepth {
+	if e == nil || depth > maxDepth {
 		return out
 	}
 	depth++

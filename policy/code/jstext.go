@@ -10,12 +10,12 @@ import (
 	"github.com/tdewolff/parse/v2/js"
 )
 
-// mostText is how long a string may become that is put together, in bytes.
-const mostText = 4096
+// maxText is how long a string may become that is put together, in bytes.
+const maxText = 4096
 
 // text is the string that an expression surely is.
 func (r *reader) text(e js.IExpr, depth int) (string, bool) {
-	if r.work++; e == nil || depth > mostDepth || r.work > mostWork {
+	if r.work++; e == nil || depth > maxDepth || r.work > maxWork {
 		return "", false
 	}
 	depth++
@@ -42,7 +42,7 @@ func (r *reader) text(e js.IExpr, depth int) (string, bool) {
 	case *js.CallExpr:
 		s, ok = r.computed(e, depth)
 	}
-	return s, ok && len(s) <= mostText
+	return s, ok && len(s) <= maxText
 }
 
 func (r *reader) template(e *js.TemplateExpr, depth int) (string, bool) {

@@ -53,10 +53,10 @@ func sayHello() {
 	fmt.Printf("uid %d %q %v, %v, %s\n", os.Getuid(), b, err, werr != nil, to)
 }
 
-// imageWorld is a world on an unpacked container image.
-func imageWorld(t *testing.T) *sandbox.Spec {
+// imageFixture is a world on an unpacked container image.
+func imageFixture(t *testing.T) *sandbox.Spec {
 	t.Helper()
-	spec := world(t)
+	spec := fixture(t)
 	tree := t.TempDir()
 	for _, d := range []string{"bin", "etc", "proc", "sys", "dev", "tmp", "home/user", ".caisson"} {
 		if err := os.MkdirAll(filepath.Join(tree, d), 0o755); err != nil {
@@ -96,7 +96,7 @@ func hears(t *testing.T, host string, spec *sandbox.Spec) string {
 const greeting = ".caisson bin dev etc home link proc sys tmp uid 1000 \"hello\" <nil>, true, /etc/passwd\n"
 
 func TestImage(t *testing.T) {
-	spec := imageWorld(t)
+	spec := imageFixture(t)
 	if got := hears(t, engineHost(t), spec); got != greeting {
 		t.Errorf("%q, want %q", got, greeting)
 	}
@@ -105,10 +105,10 @@ func TestImage(t *testing.T) {
 // An engine behind tcp gets the agent and the image, and nothing of this host.
 func TestRemoteEngine(t *testing.T) {
 	host, _ := proxy(t, nil)
-	if got := hears(t, host, imageWorld(t)); got != greeting {
+	if got := hears(t, host, imageFixture(t)); got != greeting {
 		t.Errorf("%q, want %q", got, greeting)
 	}
-	_, err := docker.New(docker.Options{Host: host}).Start(t.Context(), world(t))
+	_, err := docker.New(docker.Options{Host: host}).Start(t.Context(), fixture(t))
 	if !errors.Is(err, sandbox.ErrUnsupported) {
 		t.Errorf("host files on a remote engine: %v", err)
 	}
@@ -119,7 +119,7 @@ func TestRemoteEngine(t *testing.T) {
 // asked to start.
 func TestSwappedBeforeTheEngineMounts(t *testing.T) {
 	for _, who := range []string{"a directory", "a file", "a link"} {
-		spec := world(t)
+		spec := fixture(t)
 		dir := t.TempDir()
 		source, other := filepath.Join(dir, "data"), filepath.Join(dir, "other")
 		for _, d := range []string{source, other} {
@@ -179,7 +179,7 @@ func TestNumbersOfAnotherMachine(t *testing.T) {
 		return string(b)
 	}
 	before := mounts()
-	spec := world(t)
+	spec := fixture(t)
 	dir := t.TempDir()
 	spec.Mounts = []sandbox.Mount{{Source: open(t, dir), Name: dir, Target: "/mnt", Dir: true}}
 	_, unix := proxy(t, func(r *http.Request) string {

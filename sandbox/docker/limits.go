@@ -22,9 +22,9 @@ const (
 	agentFiles = 4096
 )
 
-// mostPids is the largest number that kernels take for a limit of processes, as no
+// maxPids is the largest number that kernels take for a limit of processes, as no
 // machine has more (PID_MAX_LIMIT in include/linux/threads.h).
-const mostPids = 4 << 20
+const maxPids = 4 << 20
 
 // limit writes the limits of a sandbox into the request.
 func (h *hostConfig) limit(l *sandbox.Limits, holds map[sandbox.LimitName]sandbox.Clause) {

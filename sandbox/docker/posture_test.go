@@ -21,7 +21,7 @@ import (
 )
 
 // world is the smallest one in which the host's programs run.
-func world(t *testing.T) *sandbox.Spec {
+func fixture(t *testing.T) *sandbox.Spec {
 	t.Helper()
 	dir := t.TempDir()
 	for _, d := range []string{"usr", "etc", "home/user", "tmp"} {
@@ -125,7 +125,7 @@ func find(t *testing.T, cmdline string) int {
 
 // What code is on the host, seen from the host.
 func TestPosture(t *testing.T) {
-	_, client := box(t, world(t))
+	_, client := box(t, fixture(t))
 	seconds := strconv.Itoa(100000 + os.Getpid())
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -184,7 +184,7 @@ func atoi(t *testing.T, s string) int {
 // The first process has two capabilities and may make a user namespace; code
 // has no way to either.
 func TestCodeHasTheFilter(t *testing.T) {
-	_, client := box(t, world(t))
+	_, client := box(t, fixture(t))
 	for name, script := range map[string]string{
 		"a user namespace":   "import os; os.unshare(os.CLONE_NEWUSER)",
 		"a mount namespace":  "import os; os.unshare(os.CLONE_NEWNS)",
@@ -208,7 +208,7 @@ func TestCodeHasTheFilter(t *testing.T) {
 
 // Nothing of a sandbox is left with the engine.
 func TestSweepTakesWhatADeadOwnerLeft(t *testing.T) {
-	spec, neighbour := world(t), world(t)
+	spec, neighbour := fixture(t), fixture(t)
 	d := docker.New(docker.Options{Host: engineHost(t)})
 	left, err := d.Start(t.Context(), spec)
 	if err != nil {

@@ -395,7 +395,7 @@ func TestRemoteEngineMountsNothing(t *testing.T) {
 }
 
 // Worlds that differ in what is mounted share one image of the engine's.
-func TestMostWorldsShareAnImage(t *testing.T) {
+func TestMostFixturesShareAnImage(t *testing.T) {
 	f := &facts{at: address{"tcp", "127.0.0.1:1"}, api: "1.41"}
 	name := func(change func(*sandbox.Spec)) string {
 		s := spec(t)

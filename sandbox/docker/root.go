@@ -138,8 +138,8 @@ type scan struct {
 	bound   []part
 }
 
-// scanMost bounds how many entries of directories without files are looked at.
-const scanMost = 2000
+// maxScan bounds how many entries of directories without files are looked at.
+const maxScan = 2000
 
 // usual are directories that stay in the image though something may be mounted
 // on them, so that most worlds share one image.
@@ -189,7 +189,7 @@ func (s *scan) empty(p string, e fs.DirEntry) bool {
 	mine := len(s.entries)
 	leads := false
 	for _, c := range names {
-		if s.seen++; s.seen > scanMost {
+		if s.seen++; s.seen > maxScan {
 			return false
 		}
 		q := path.Join(p, c.Name())

@@ -27,7 +27,7 @@ func hostTasks(ociRuntime string, processes int) int64 {
 	if ociRuntime == runtimeGVisor {
 		n = 2*int64(processes) + 512
 	}
-	return min(n, mostPids)
+	return min(n, maxPids)
 }
 
 // holdsInside says that the memory limit is held by the kernel inside, and that the

@@ -31,7 +31,7 @@ const (
 // TestRunsc runs something on a stock runsc: it is another kernel that answers, and
 // what that kernel refuses the agent does without.
 func TestRunsc(t *testing.T) {
-	_, client := boxOn(t, runtimeOf(runscHost(t), "runsc"), imageWorld(t))
+	_, client := boxOn(t, runtimeOf(runscHost(t), "runsc"), imageFixture(t))
 	var out bytes.Buffer
 	exit, err := client.Run(t.Context(), &sandbox.Exec{Argv: []string{hello}, Dir: "/", Stdout: &out})
 	if err != nil || exit.Code == nil || *exit.Code != 0 || !strings.HasSuffix(out.String(), "uid 1000 \"hello\" <nil>, true, /etc/passwd\n") {
@@ -52,7 +52,7 @@ func TestRunscWithoutGroups(t *testing.T) {
 		sandbox.LimitCPUs:    func(l *sandbox.Limits) { l.CPUs = 0.5 },
 		sandbox.LimitCPUTime: func(l *sandbox.Limits) { l.CPUTime = time.Second },
 	} {
-		spec := imageWorld(t)
+		spec := imageFixture(t)
 		change(&spec.Limits)
 		spec.Limits.Explicit = map[sandbox.LimitName]bool{name: true}
 		_, err := runtimeOf(host, "runsc").Start(t.Context(), spec)
@@ -60,7 +60,7 @@ func TestRunscWithoutGroups(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	boxOn(t, runtimeOf(host, "runsc"), imageWorld(t)) // where nobody has
+	boxOn(t, runtimeOf(host, "runsc"), imageFixture(t)) // where nobody has
 }
 
 // TestConformanceOnRunsc holds docker:runsc, on a stock runsc of the very gVisor that

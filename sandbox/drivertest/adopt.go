@@ -34,7 +34,7 @@ var adoptTests = []test{
 
 // outlives makes a world that may be let live on, and skips on a level whose
 // sandboxes cannot, which must say so by name.
-func (s *suite) outlives(t *testing.T) (*world, string) {
+func (s *suite) outlives(t *testing.T) (*fixture, string) {
 	t.Helper()
 	if !s.caps.Survives {
 		if s.caps.NoSurvival.Detail == "" {
@@ -47,7 +47,7 @@ func (s *suite) outlives(t *testing.T) (*world, string) {
 		s.lacks(t, "no sandbox without its owner")
 	}
 	dir := s.path(t)
-	w := s.world(t, generous(t, filepath.Join(dir, "lock")), mount(t, dir, "/data", sandbox.ReadWrite))
+	w := s.fixture(t, generous(t, filepath.Join(dir, "lock")), mount(t, dir, "/data", sandbox.ReadWrite))
 	return w, dir
 }
 
@@ -94,7 +94,7 @@ type left struct {
 // beGenerous starts a sandbox, lets it live on, and waits to be killed.
 func (s *suite) beGenerous(t *testing.T, dir string) {
 	ctx := t.Context()
-	w, _, err := s.makeWorld(ctx, filepath.Join(dir, "state"), generous(t, filepath.Join(dir, "lock")), mount(t, dir, "/data", sandbox.ReadWrite))
+	w, _, err := s.makeFixture(ctx, filepath.Join(dir, "state"), generous(t, filepath.Join(dir, "lock")), mount(t, dir, "/data", sandbox.ReadWrite))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func testAdopt(t *testing.T, s *suite, _ road) {
 		if inst.Far != nil {
 			t.Error("it has a wire")
 		}
-		c := s.speak(t, ctx, inst, &world{spec: spec})
+		c := s.speak(t, ctx, inst, &fixture{spec: spec})
 		var out strings.Builder
 		x := &sandbox.Exec{Argv: []string{"cat", "file"}, Dir: home, Stdout: &out}
 		if _, err := c.Run(ctx, x); err != nil || out.String() != "kept\n" {

@@ -23,7 +23,7 @@ var exitTests = []test{
 
 func testExitCodes(t *testing.T, s *suite, r road) {
 	for code, status := range map[int]sandbox.Status{0: sandbox.StatusSuccess, 1: sandbox.StatusError, 7: sandbox.StatusError, 137: sandbox.StatusError, 255: sandbox.StatusError} {
-		o := s.world(t).run(t, r, "sh", "-c", "exit $0", itoa(code)).exited(t, code)
+		o := s.fixture(t).run(t, r, "sh", "-c", "exit $0", itoa(code)).exited(t, code)
 		if o.Status != status {
 			t.Errorf("exit code %d is %q, want %q", code, o.Status, status)
 		}
@@ -34,7 +34,7 @@ func testExitSignals(t *testing.T, s *suite, r road) {
 	for _, sig := range []string{"SEGV", "TERM", "KILL", "ABRT"} {
 		// A first process may be shielded from its own signals; what code is
 		// run as must not be.
-		o := s.world(t).run(t, r, "sh", "-c", "kill -"+sig+" $$; exit 9")
+		o := s.fixture(t).run(t, r, "sh", "-c", "kill -"+sig+" $$; exit 9")
 		if o.Signal != "SIG"+sig || o.ExitCode != nil || o.Status != sandbox.StatusError || o.Resource != "" {
 			t.Errorf("after SIG%s: %s", sig, o.describe())
 		}
@@ -43,20 +43,20 @@ func testExitSignals(t *testing.T, s *suite, r road) {
 
 func testNotFound(t *testing.T, s *suite, r road) {
 	for _, name := range []string{"no-such-program", "/usr/bin/no-such-program", "./here", "/etc/passwd/x"} {
-		s.world(t).run(t, r, name).exited(t, 127)
+		s.fixture(t).run(t, r, name).exited(t, 127)
 	}
 }
 
 func testNotExecutable(t *testing.T, s *suite, r road) {
 	long := strings.Repeat("x", 300) // more than a name may have
 	for _, name := range []string{"/etc/passwd", "/usr", long, "/bin/" + long} {
-		s.world(t).run(t, r, name).exited(t, 126)
+		s.fixture(t).run(t, r, name).exited(t, 126)
 	}
 }
 
 func testFigures(t *testing.T, s *suite, r road) {
 	const mib = 1 << 20
-	o := s.world(t).run(t, r, "python3", "-I", "-S", "-c", `
+	o := s.fixture(t).run(t, r, "python3", "-I", "-S", "-c", `
 b = bytearray(64 << 20)
 for i in range(0, len(b), 4096): b[i] = 1
 for i in range(12_000_000): pass
@@ -85,7 +85,7 @@ for i in range(12_000_000): pass
 // nobody counts: a limit of its processor time is refused by name then.
 func (s *suite) needFigures(t *testing.T, r road) {
 	t.Helper()
-	w := s.world(t, limit(func(l *sandbox.Limits) {
+	w := s.fixture(t, limit(func(l *sandbox.Limits) {
 		l.CPUTime, l.Explicit = time.Minute, map[sandbox.LimitName]bool{sandbox.LimitCPUTime: true}
 	}))
 	_, err := r.run(timeout(t), w.spec, w.exec("true"))

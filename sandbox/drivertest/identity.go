@@ -32,7 +32,7 @@ func testNobodySpecial(t *testing.T, s *suite, r road) {
 		Name, Home  string
 		Cwd, Node   string
 	}
-	s.world(t).python(t, r, `
+	s.fixture(t).python(t, r, `
 import pwd, ctypes
 caps = {l.split(':')[0]: l.split()[1] for l in open('/proc/self/status') if l.startswith('Cap')}
 say({'IDs': [os.getuid(), os.geteuid(), os.getgid(), os.getegid()], 'Groups': os.getgroups(), 'Caps': caps,
@@ -65,7 +65,7 @@ say({'IDs': [os.getuid(), os.geteuid(), os.getgid(), os.getegid()], 'Groups': os
 // so would be who asks.
 func testPrivilegedCalls(t *testing.T, s *suite, r road) {
 	got := map[string]string{}
-	s.world(t).python(t, r, `
+	s.fixture(t).python(t, r, `
 import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
 def raw(name, *a):
@@ -102,14 +102,14 @@ func testSetuid(t *testing.T, s *suite, r road) {
 	if err := unix.Chmod(dir+"/id", 0o6755); err != nil {
 		t.Fatal(err)
 	}
-	o := s.world(t, mount(t, dir, "/data", 0)).run(t, r, "/data/id", "-u").ok(t)
+	o := s.fixture(t, mount(t, dir, "/data", 0)).run(t, r, "/data/id", "-u").ok(t)
 	if o.out != "1000\n" {
 		t.Errorf("a set-user-id program runs as %q", o.out)
 	}
 }
 
 func testEnvironment(t *testing.T, s *suite, r road) {
-	w := s.world(t)
+	w := s.fixture(t)
 	w.env = append(w.env, "EMPTY=", "SPACED= a b ", "UTF8=ü", "MULTI=a\nb")
 	var got map[string]string
 	w.python(t, r, "say(dict(os.environ))", &got)
@@ -133,7 +133,7 @@ func testEnvironment(t *testing.T, s *suite, r road) {
 	// A long one, before a command line that is longer still: they are no more to a
 	// level than what a program may be started with.
 	const long = 100_000
-	w = s.world(t)
+	w = s.fixture(t)
 	w.env = append(w.env, "LONG="+strings.Repeat("e", long))
 	args := slices.Repeat([]string{strings.Repeat("a", long)}, 8)
 	o = w.run(t, r, append([]string{"sh", "-c", `echo ${#LONG} $# ${#1} ${#8}`, "sh"}, args...)...).ok(t)
@@ -144,7 +144,7 @@ func testEnvironment(t *testing.T, s *suite, r road) {
 
 func testDescriptors(t *testing.T, s *suite, r road) {
 	var got []string
-	w := s.world(t)
+	w := s.fixture(t)
 	w.python(t, r, `
 fds = sorted(int(n) for n in os.listdir('/proc/self/fd'))
 say([str(n) for n in fds if n > 2 and os.path.exists('/proc/self/fd/%d' % n)])`, &got)
@@ -164,7 +164,7 @@ say([str(n) for n in fds if n > 2 and os.path.exists('/proc/self/fd/%d' % n)])`,
 
 func testProcesses(t *testing.T, s *suite, r road) {
 	var got map[string]string
-	s.world(t).python(t, r, `
+	s.fixture(t).python(t, r, `
 def comm(p):
     try: return open('/proc/%s/cmdline' % p, 'rb').read().replace(b'\0', b' ').decode(errors='replace')
     except OSError: return '?'

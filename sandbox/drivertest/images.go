@@ -32,15 +32,15 @@ var imageTests = []test{
 // imagePrograms are of this host, in the image that the tests use.
 var imagePrograms = []string{"sh", "cat", "id", "ls", "stat", "find", "touch", "mkdir", "rm", "chmod", "cmp", "ln", "sha256sum", "true", "env", "readlink", "grep", "tr"}
 
-// imageWorld is a world whose root is an image, in the form that the level
+// imageFixture is a world whose root is an image, in the form that the level
 // takes. Mounts are added to it, not to the world it is made from: the host's
 // own tree could not be given their mountpoints.
-func (s *suite) imageWorld(t *testing.T, mounts ...func(*sandbox.Spec)) *world {
+func (s *suite) imageFixture(t *testing.T, mounts ...func(*sandbox.Spec)) *fixture {
 	t.Helper()
 	if !s.caps.Images {
 		t.Skip("the level takes no images")
 	}
-	w := s.world(t)
+	w := s.fixture(t)
 	for _, m := range mounts {
 		m(w.spec)
 	}
@@ -94,20 +94,20 @@ func (s *suite) testImage(ctx context.Context, t *testing.T, store *image.Store)
 }
 
 func testImageRuns(t *testing.T, s *suite, r road) {
-	w := s.imageWorld(t)
+	w := s.imageFixture(t)
 	if o := w.run(t, r, "sh", "-c", "cat /data/small; exit 7"); o.out != "some text\n" || o.ExitCode == nil || *o.ExitCode != 7 {
 		t.Errorf("%+v, %q, %q", o.Result, o.out, o.errs)
 	}
-	if o := s.imageWorld(t).run(t, r, "/data/no-such-program"); o.ExitCode == nil || *o.ExitCode != 127 {
+	if o := s.imageFixture(t).run(t, r, "/data/no-such-program"); o.ExitCode == nil || *o.ExitCode != 127 {
 		t.Errorf("a program that is not there: %+v", o.Result)
 	}
-	if o := s.imageWorld(t).run(t, r, "sh", "-c", "echo x > $HOME/a && cat $HOME/a && echo y > /tmp/b && cat /tmp/b && echo z > /dev/shm/c && cat /dev/shm/c").ok(t); o.out != "x\ny\nz\n" {
+	if o := s.imageFixture(t).run(t, r, "sh", "-c", "echo x > $HOME/a && cat $HOME/a && echo y > /tmp/b && cat /tmp/b && echo z > /dev/shm/c && cat /dev/shm/c").ok(t); o.out != "x\ny\nz\n" {
 		t.Errorf("scratch: %q", o.out)
 	}
 }
 
 func testImageReadOnly(t *testing.T, s *suite, r road) {
-	o := s.imageWorld(t).run(t, r, "sh", "-c", `for d in / /etc /data /data/own /usr/bin /workspace /root /srv /proc /sys /dev; do
+	o := s.imageFixture(t).run(t, r, "sh", "-c", `for d in / /etc /data /data/own /usr/bin /workspace /root /srv /proc /sys /dev; do
   (echo x > $d/caisson-x) 2>/dev/null && echo "wrote $d"; mkdir $d/caisson-d 2>/dev/null && echo "made $d"; ln -s x $d/caisson-l 2>/dev/null && echo "linked $d"
 done
 (echo x >> /data/own/secret) 2>/dev/null && echo appended; rm -f /data/own/secret 2>/dev/null && echo removed; chmod 777 /data/own 2>/dev/null && echo chmod; touch /data/own/secret 2>/dev/null && echo touched; true`)
@@ -117,7 +117,7 @@ done
 }
 
 func testImageNames(t *testing.T, s *suite, r road) {
-	o := s.imageWorld(t).run(t, r, "sh", "-c", `id -un; id -u; cat /data/own/secret >/dev/null && echo own; cat /data/roots 2>/dev/null && echo roots
+	o := s.imageFixture(t).run(t, r, "sh", "-c", `id -un; id -u; cat /data/own/secret >/dev/null && echo own; cat /data/roots 2>/dev/null && echo roots
 stat -c %a /data/setid; grep -v ip6- /etc/hosts | tr '\t' ' '; cat /etc/hostname; ls -d /proc/self /dev/null /workspace`)
 	out := o.out
 	if !s.caps.EROFS && os.Geteuid() != 0 {
@@ -134,7 +134,7 @@ stat -c %a /data/setid; grep -v ip6- /etc/hosts | tr '\t' ' '; cat /etc/hostname
 }
 
 func testImageFiles(t *testing.T, s *suite, r road) {
-	o := s.imageWorld(t).run(t, r, "sh", "-c", `sha256sum < /data/large; cmp /data/small /data/twice && echo same; cat /data/link; readlink /data/out; ls /data`)
+	o := s.imageFixture(t).run(t, r, "sh", "-c", `sha256sum < /data/large; cmp /data/small /data/twice && echo same; cat /data/link; readlink /data/out; ls /data`)
 	sum := fmt.Sprintf("%x  -", sha256.Sum256([]byte(strings.Repeat("0123456789abcdef", 100_000))))
 	lines := strings.Split(o.out, "\n")
 	if len(lines) < 4 || lines[0] != sum || lines[1] != "same" || lines[2] != "some text" || lines[3] != "/etc/shadow" {
@@ -151,7 +151,7 @@ func testImageMounts(t *testing.T, s *suite, r road) {
 	if err := os.WriteFile(file, []byte("from the host"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	w := s.imageWorld(t,
+	w := s.imageFixture(t,
 		mount(t, file, home+"/file", sandbox.ReadOnly),
 		mount(t, file, "/etc/app.conf", sandbox.ReadOnly),
 		mount(t, file, "/data/small", sandbox.ReadOnly),
@@ -165,7 +165,7 @@ func testImageMounts(t *testing.T, s *suite, r road) {
 }
 
 func testImageCanaries(t *testing.T, s *suite, r road) {
-	o := s.imageWorld(t).run(t, r, "sh", "-c", `cat "$1" /proc/1/root"$1" /data/out /etc/hosts; find / -name 'drivertest*' 2>/dev/null; env; true`, "sh", filepath.Join(s.dir, "canary"))
+	o := s.imageFixture(t).run(t, r, "sh", "-c", `cat "$1" /proc/1/root"$1" /data/out /etc/hosts; find / -name 'drivertest*' 2>/dev/null; env; true`, "sh", filepath.Join(s.dir, "canary"))
 	if strings.Contains(o.out, canary) || strings.Contains(o.out, "drivertest") {
 		t.Errorf("%q", o.out)
 	}

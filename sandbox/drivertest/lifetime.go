@@ -95,7 +95,7 @@ func beats(files []string) (n int64) {
 
 func testDaemonsDie(t *testing.T, s *suite, r road) {
 	dir, inside, files := s.hearts(t)
-	w := s.world(t, mount(t, dir, "/data", sandbox.ReadWrite))
+	w := s.fixture(t, mount(t, dir, "/data", sandbox.ReadWrite))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	x := w.exec(append([]string{"python3", "-I", "-S", "-c", prelude + beat + "time.sleep(600)"}, inside...)...)
@@ -119,14 +119,14 @@ func testDaemonsDie(t *testing.T, s *suite, r road) {
 // testLeftoversDie: the first program ends, what it started does not.
 func testLeftoversDie(t *testing.T, s *suite, r road) {
 	dir, inside, files := s.hearts(t)
-	w := s.world(t, mount(t, dir, "/data", sandbox.ReadWrite))
+	w := s.fixture(t, mount(t, dir, "/data", sandbox.ReadWrite))
 	w.run(t, r, append([]string{"python3", "-I", "-S", "-c", prelude + beat}, inside...)...).ok(t)
 	stopped(t, files)
 }
 
 func testCancelledAtOnce(t *testing.T, s *suite, r road) {
 	for _, after := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond, 60 * time.Millisecond} {
-		w := s.world(t)
+		w := s.fixture(t)
 		ctx, cancel := context.WithTimeout(t.Context(), after)
 		before := s.look(t)
 		res, err := r.run(ctx, w.spec, w.exec("sleep", "600"))
@@ -147,12 +147,12 @@ const eight = 8
 
 func testConcurrent(t *testing.T, s *suite, r road) {
 	s.fewer = *together < eight
-	worlds := make([]*world, *together)
-	for i := range worlds {
-		worlds[i] = s.world(t)
+	fixtures := make([]*fixture, *together)
+	for i := range fixtures {
+		fixtures[i] = s.fixture(t)
 	}
 	var wait sync.WaitGroup
-	for i, w := range worlds {
+	for i, w := range fixtures {
 		wait.Go(func() {
 			x := w.exec("sh", "-c", "echo "+itoa(i)+" > mine; cat; cat mine; hostname >&2")
 			x.Stdin = strings.NewReader("in" + itoa(i) + " ")
@@ -180,7 +180,7 @@ func testManyInARow(t *testing.T, s *suite, r road) {
 		return len(names)
 	}
 	run := func() {
-		w, done, err := s.makeWorld(t.Context(), filepath.Join(s.path(t), "state"))
+		w, done, err := s.makeFixture(t.Context(), filepath.Join(s.path(t), "state"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +201,7 @@ func testManyInARow(t *testing.T, s *suite, r road) {
 // testInstance is about the living sandbox itself.
 func testInstance(t *testing.T, s *suite, _ road) {
 	ctx := timeout(t)
-	w := s.world(t)
+	w := s.fixture(t)
 	inst, err := s.driver.Start(ctx, w.spec)
 	if err != nil {
 		t.Fatal(err)
@@ -274,7 +274,7 @@ func testInstance(t *testing.T, s *suite, _ road) {
 
 func testForkBomb(t *testing.T, s *suite, r road) {
 	s.need(t, sandbox.LimitProcesses)
-	w := s.world(t, limit(func(l *sandbox.Limits) { l.Processes = 32 }))
+	w := s.fixture(t, limit(func(l *sandbox.Limits) { l.Processes = 32 }))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	x := w.exec("bash", "-c", "echo up; b() { b | b & }; while :; do b 2>/dev/null; done")
@@ -370,7 +370,7 @@ func (s *suite) beOwner(t *testing.T, dir string) {
 		s.beGenerous(t, dir)
 		return
 	}
-	w, _, err := s.makeWorld(t.Context(), filepath.Join(dir, "state"), mount(t, dir, "/data", sandbox.ReadWrite))
+	w, _, err := s.makeFixture(t.Context(), filepath.Join(dir, "state"), mount(t, dir, "/data", sandbox.ReadWrite))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ var limitTests = []test{
 	{name: "cpu time can be watched", run: testSample},
 	{name: "looking to the very end is safe", run: testSampleToTheEnd},
 	{name: "rlimits cannot be raised", run: testRaise},
-	{name: "the least and the most of files and processes", run: testLeastAndMost},
+	{name: "the least and the most of files and processes", run: testMinAndMax},
 	{name: "an ordinary failure is no limit", run: testNoLimit},
 }
 
@@ -52,7 +52,7 @@ print('survived')
 // testMemory: a limit that is only emulated may show as a failed allocation.
 func testMemory(t *testing.T, s *suite, r road) {
 	s.need(t, sandbox.LimitMemory)
-	w := s.world(t, limit(func(l *sandbox.Limits) { l.Memory = 96 * mib }))
+	w := s.fixture(t, limit(func(l *sandbox.Limits) { l.Memory = 96 * mib }))
 	o := w.run(t, r, "python3", "-I", "-S", "-c", prelude+eat, "600")
 	if strings.Contains(o.out, "survived") {
 		t.Fatalf("600 MiB in a limit of 96: %s", o.describe())
@@ -67,7 +67,7 @@ func testMemory(t *testing.T, s *suite, r road) {
 }
 
 func testMemoryWithin(t *testing.T, s *suite, r road) {
-	w := s.world(t, limit(func(l *sandbox.Limits) { l.Memory = 128 * mib }))
+	w := s.fixture(t, limit(func(l *sandbox.Limits) { l.Memory = 128 * mib }))
 	o := w.run(t, r, "python3", "-I", "-S", "-c", prelude+eat, "96").ok(t)
 	if o.Resource != "" || has(o.LimitsHit, sandbox.LimitMemory) {
 		t.Errorf("memory is said to have been hit: %s", o.describe())
@@ -79,7 +79,7 @@ func testMemorySum(t *testing.T, s *suite, r road) {
 	if s.caps.Limits[sandbox.LimitMemory].Enforcement == sandbox.Emulated {
 		s.lacks(t, "memory is only emulated, which may mean per process")
 	}
-	w := s.world(t, limit(func(l *sandbox.Limits) { l.Memory = 96 * mib }))
+	w := s.fixture(t, limit(func(l *sandbox.Limits) { l.Memory = 96 * mib }))
 	o := w.run(t, r, "python3", "-I", "-S", "-c", prelude+`
 for n in range(8):
     if os.fork() == 0:
@@ -94,7 +94,7 @@ print('survived')`)
 // What lies in /dev/shm is memory.
 func testMemoryShm(t *testing.T, s *suite, r road) {
 	s.need(t, sandbox.LimitMemory)
-	w := s.world(t, limit(func(l *sandbox.Limits) { l.Memory = 96 * mib }), func(spec *sandbox.Spec) {
+	w := s.fixture(t, limit(func(l *sandbox.Limits) { l.Memory = 96 * mib }), func(spec *sandbox.Spec) {
 		for i := range spec.Scratch {
 			if spec.Scratch[i].Memory {
 				spec.Scratch[i].Size = 16 * mib
@@ -114,7 +114,7 @@ func testMemoryShm(t *testing.T, s *suite, r road) {
 // A level that has no other place for scratch than memory says so, and then the
 // memory limit is what a large file meets.
 func testDiskIsNoMemory(t *testing.T, s *suite, r road) {
-	w := s.world(t, limit(func(l *sandbox.Limits) { l.Memory = 96 * mib; l.Disk = 512 * mib }))
+	w := s.fixture(t, limit(func(l *sandbox.Limits) { l.Memory = 96 * mib; l.Disk = 512 * mib }))
 	o := w.run(t, r, "sh", "-c", "head -c 160M /dev/zero > big && stat -c %s big")
 	if s.caps.ScratchInMemory {
 		if s.caps.Limits[sandbox.LimitMemory].Enforcement == sandbox.Enforced {
@@ -137,7 +137,7 @@ func testProcessLimit(t *testing.T, s *suite, r road) {
 		Made int
 		Why  string
 	}
-	w := s.world(t, limit(func(l *sandbox.Limits) { l.Processes = 20 }))
+	w := s.fixture(t, limit(func(l *sandbox.Limits) { l.Processes = 20 }))
 	w.python(t, r, `
 made, why, pids = 0, 'none', []
 for n in range(200):
@@ -156,7 +156,7 @@ say({'Made': made, 'Why': why})`, &got)
 func testThreads(t *testing.T, s *suite, r road) {
 	s.need(t, sandbox.LimitProcesses)
 	var made int
-	w := s.world(t, limit(func(l *sandbox.Limits) { l.Processes = 20 }))
+	w := s.fixture(t, limit(func(l *sandbox.Limits) { l.Processes = 20 }))
 	w.python(t, r, `
 import threading
 made, stop = 0, threading.Event()
@@ -177,7 +177,7 @@ func testOpenFiles(t *testing.T, s *suite, r road) {
 		Open int
 		Why  string
 	}
-	w := s.world(t, limit(func(l *sandbox.Limits) { l.OpenFiles = 64 }))
+	w := s.fixture(t, limit(func(l *sandbox.Limits) { l.OpenFiles = 64 }))
 	w.python(t, r, `
 files = []
 why = attempt(lambda: [files.append(open('/dev/null')) for _ in range(1000)])
@@ -191,7 +191,7 @@ say({'Open': n, 'Why': why})`, &got)
 
 func testFileSize(t *testing.T, s *suite, r road) {
 	s.need(t, sandbox.LimitFileSize)
-	w := s.world(t, limit(func(l *sandbox.Limits) { l.FileSize = mib }))
+	w := s.fixture(t, limit(func(l *sandbox.Limits) { l.FileSize = mib }))
 	var got struct {
 		Why  string
 		Size int64
@@ -231,7 +231,7 @@ func full(t *testing.T, what string, got []any, size float64) {
 func testDisk(t *testing.T, s *suite, r road) {
 	s.need(t, sandbox.LimitDisk)
 	var got [][]any
-	w := s.world(t, limit(func(l *sandbox.Limits) { l.Disk = 16 * mib }))
+	w := s.fixture(t, limit(func(l *sandbox.Limits) { l.Disk = 16 * mib }))
 	o := w.python(t, r, fillTo+`
 a = fill('big'); os.unlink('big'); b = fill('again'); say([a, b])`, &got)
 	full(t, "a full disk", got[0], 16*mib)
@@ -244,7 +244,7 @@ a = fill('big'); os.unlink('big'); b = fill('again'); say([a, b])`, &got)
 func testDiskSum(t *testing.T, s *suite, r road) {
 	s.need(t, sandbox.LimitDisk)
 	var got [][]any
-	w := s.world(t, limit(func(l *sandbox.Limits) { l.Disk = 16 * mib }), func(spec *sandbox.Spec) {
+	w := s.fixture(t, limit(func(l *sandbox.Limits) { l.Disk = 16 * mib }), func(spec *sandbox.Spec) {
 		spec.Scratch = append(spec.Scratch, sandbox.Scratch{Target: "/var/cache/build"})
 	})
 	w.python(t, r, fillTo+`say([fill('big'), fill('/var/cache/build/big')])`, &got)
@@ -264,7 +264,7 @@ func testDiskSum(t *testing.T, s *suite, r road) {
 func testDiskDeleted(t *testing.T, s *suite, r road) {
 	s.need(t, sandbox.LimitDisk)
 	var got []any
-	w := s.world(t, limit(func(l *sandbox.Limits) { l.Disk = 16 * mib }))
+	w := s.fixture(t, limit(func(l *sandbox.Limits) { l.Disk = 16 * mib }))
 	w.python(t, r, fillTo+`
 f = open('held', 'wb', 0); f.write(bytes(10 << 20)); os.unlink('held')
 say(fill('big'))`, &got)
@@ -277,7 +277,7 @@ func testInodes(t *testing.T, s *suite, r road) {
 		Made int
 		Why  string
 	}
-	w := s.world(t, limit(func(l *sandbox.Limits) { l.Inodes = 300 }))
+	w := s.fixture(t, limit(func(l *sandbox.Limits) { l.Inodes = 300 }))
 	w.python(t, r, `
 made, why = 0, None
 for n in range(3000):
@@ -293,7 +293,7 @@ say({'Made': made, 'Why': why or ''})`, &got)
 func testTmp(t *testing.T, s *suite, r road) {
 	s.need(t, sandbox.LimitTmp)
 	var got [][]any
-	w := s.world(t, limit(func(l *sandbox.Limits) { l.Tmp = 8 * mib; l.Disk = 32 * mib }))
+	w := s.fixture(t, limit(func(l *sandbox.Limits) { l.Tmp = 8 * mib; l.Disk = 32 * mib }))
 	w.python(t, r, fillTo+`say([fill('/tmp/big'), fill('big')])`, &got)
 	full(t, "/tmp", got[0], 8*mib)
 	full(t, "the disk beside a full /tmp", got[1], 32*mib)
@@ -303,7 +303,7 @@ func testCPUShare(t *testing.T, s *suite, r road) {
 	if s.caps.Limits[sandbox.LimitCPUs].Enforcement != sandbox.Enforced {
 		s.lacks(t, "cpus is not enforced: "+s.caps.Limits[sandbox.LimitCPUs].Detail)
 	}
-	w := s.world(t, limit(func(l *sandbox.Limits) { l.CPUs = 0.4 }))
+	w := s.fixture(t, limit(func(l *sandbox.Limits) { l.CPUs = 0.4 }))
 	// What a kernel of the sandbox's own counts inside goes on while it is
 	// throttled; what the host measured counts.
 	o := w.run(t, r, "python3", "-I", "-S", "-c", prelude+`
@@ -328,7 +328,7 @@ func testSample(t *testing.T, s *suite, r road) {
 	if s.programs != nil {
 		s.needFigures(t, r)
 	}
-	w := s.world(t)
+	w := s.fixture(t)
 	ctx, cancel := context.WithTimeout(t.Context(), runLimit)
 	defer cancel()
 	x := w.exec("sh", "-c", "while :; do :; done")
@@ -360,7 +360,7 @@ func testSample(t *testing.T, s *suite, r road) {
 // testSampleToTheEnd asks as often as it can while the sandbox comes and goes.
 func testSampleToTheEnd(t *testing.T, s *suite, r road) {
 	for range 6 {
-		w := s.world(t)
+		w := s.fixture(t)
 		x := w.exec("sh", "-c", "sleep 0.03")
 		x.SampleEvery, x.Sample = time.Millisecond, func(sandbox.Usage) {}
 		w.start(t, timeout(t), r, x).ok(t)
@@ -369,7 +369,7 @@ func testSampleToTheEnd(t *testing.T, s *suite, r road) {
 
 func testRaise(t *testing.T, s *suite, r road) {
 	var got map[string]string
-	w := s.world(t, limit(func(l *sandbox.Limits) { l.OpenFiles, l.Processes, l.FileSize = 64, 32, mib }))
+	w := s.fixture(t, limit(func(l *sandbox.Limits) { l.OpenFiles, l.Processes, l.FileSize = 64, 32, mib }))
 	w.python(t, r, `
 import resource
 def up(which):
@@ -384,16 +384,16 @@ say({n: up(getattr(resource, 'RLIMIT_' + n)) for n in ('NOFILE', 'NPROC', 'FSIZE
 	}
 }
 
-// testLeastAndMost: what is not refused is enough to start with; and what is too little
+// testMinAndMax: what is not refused is enough to start with; and what is too little
 // is refused as such, unless a level can start with it.
-func testLeastAndMost(t *testing.T, s *suite, r road) {
+func testMinAndMax(t *testing.T, s *suite, r road) {
 	files, processes := sandbox.LeastOpenFiles, 1
 	if r.name == living {
 		files, processes = sandbox.LeastAgentFiles, sandbox.LeastAgentProcesses
 	}
 	const most = 4 << 20 // PID_MAX_LIMIT
 	for _, l := range []sandbox.Limits{{OpenFiles: files, Processes: processes}, {OpenFiles: files, Processes: most}} {
-		w := s.world(t, limit(func(all *sandbox.Limits) { all.OpenFiles, all.Processes = l.OpenFiles, l.Processes }))
+		w := s.fixture(t, limit(func(all *sandbox.Limits) { all.OpenFiles, all.Processes = l.OpenFiles, l.Processes }))
 		if o := w.run(t, r, "sh", "-c", "ulimit -n").ok(t); o.out != itoa(files)+"\n" {
 			t.Errorf("%+v: %q", l, o.out)
 		}
@@ -408,7 +408,7 @@ func testLeastAndMost(t *testing.T, s *suite, r road) {
 
 func (s *suite) startsOrRefuses(t *testing.T, r road, name string, change func(*sandbox.Limits)) {
 	t.Helper()
-	w := s.world(t, limit(change))
+	w := s.fixture(t, limit(change))
 	_, err := r.run(timeout(t), w.spec, w.exec("true"))
 	if err != nil && (!errors.Is(err, sandbox.ErrInvalid) || !strings.HasPrefix(err.Error(), "limit "+name+":") || !strings.HasPrefix(sandbox.Hint(err), "the least is")) {
 		t.Errorf("limits of %d files and %d processes: %v (%s)", w.spec.Limits.OpenFiles, w.spec.Limits.Processes, err, sandbox.Hint(err))
@@ -419,7 +419,7 @@ func (s *suite) startsOrRefuses(t *testing.T, r road, name string, change func(*
 // that, has met no limit.
 func testNoLimit(t *testing.T, s *suite, r road) {
 	for _, script := range []string{"kill -KILL $$", "exit 137"} {
-		o := s.world(t).run(t, r, "sh", "-c", script)
+		o := s.fixture(t).run(t, r, "sh", "-c", script)
 		if o.Status != sandbox.StatusError || o.Resource != "" || len(o.LimitsHit) > 0 {
 			t.Errorf("%s: %s", script, o.describe())
 		}

@@ -43,7 +43,7 @@ func testMasksHide(t *testing.T, s *suite, r road) {
 			continue
 		}
 		dir := maskTree(t, s)
-		w := s.world(t, mount(t, dir, "/data", access), masks(sandbox.Mask{Target: "/data/.env"}, sandbox.Mask{Target: "/data/keys", Dir: true}))
+		w := s.fixture(t, mount(t, dir, "/data", access), masks(sandbox.Mask{Target: "/data/.env"}, sandbox.Mask{Target: "/data/keys", Dir: true}))
 		o := w.run(t, r, "sh", "-c", `cd /data; cat main.py; cat .env keys/id keys/*; mv .env seen && cat seen; mv keys seen2 && cat seen2/id
 rm -rf .env keys; cat .env keys/id; ln .env hard && cat hard; umount .env keys; cat .env keys/id; echo x > .env; true`)
 		if !strings.Contains(o.out, "print(1)") {
@@ -63,7 +63,7 @@ rm -rf .env keys; cat .env keys/id; ln .env hard && cat hard; umount .env keys; 
 func testProtect(t *testing.T, s *suite, r road) {
 	s.needAccess(t, sandbox.ReadWrite)
 	dir := maskTree(t, s)
-	w := s.world(t, mount(t, dir, "/data", sandbox.ReadWrite),
+	w := s.fixture(t, mount(t, dir, "/data", sandbox.ReadWrite),
 		mount(t, dir+"/.git", "/data/.git", sandbox.ReadOnly), mount(t, dir+"/.env", "/data/.env", sandbox.ReadOnly))
 	o := w.run(t, r, "sh", "-c", `cd /data; cat .git/config; echo evil > .git/config; echo evil > .git/hook; rm -rf .git; mv .git .git2; mv .env .env2
 echo evil > .env; rm -f .env; ln -sf /dev/null .env; echo changed > main.py; true`).ok(t)
@@ -120,7 +120,7 @@ func testPeers(t *testing.T, s *suite, r road) {
 		if !s.caps.InertSockets && access != sandbox.CopyOnWrite {
 			hide = masks(sandbox.Mask{Target: "/data/socket"}, sandbox.Mask{Target: "/data/pipe"})
 		}
-		o := s.world(t, mount(t, dir, "/data", access), hide).run(t, r, "python3", "-I", "-S", "-c", `
+		o := s.fixture(t, mount(t, dir, "/data", access), hide).run(t, r, "python3", "-I", "-S", "-c", `
 import os, socket
 print(open("/data/file").read(), end="")
 try:

@@ -84,7 +84,7 @@ func testReadOnlyMount(t *testing.T, s *suite, r road) {
 	dir := tree(t, s)
 	before := listing(t, dir)
 	var got meddled
-	s.world(t, mount(t, dir, "/data", sandbox.ReadOnly)).python(t, r, meddle, &got, "/data")
+	s.fixture(t, mount(t, dir, "/data", sandbox.ReadOnly)).python(t, r, meddle, &got, "/data")
 	if got.Read != "content\ndeep\n" || len(got.Done) > 0 {
 		t.Errorf("%+v", got)
 	}
@@ -101,7 +101,7 @@ func testReadOnlyFile(t *testing.T, s *suite, r road) {
 		Names []string
 	}
 	// /data is a directory of every root, there to be mounted on: a file may take its place.
-	s.world(t, mount(t, dir+"/open", "/home/user/data.csv", sandbox.ReadOnly), mount(t, dir+"/file", "/data", sandbox.ReadOnly)).python(t, r, `
+	s.fixture(t, mount(t, dir+"/open", "/home/user/data.csv", sandbox.ReadOnly), mount(t, dir+"/file", "/data", sandbox.ReadOnly)).python(t, r, `
 p = '/home/user/data.csv'
 say({'Read': open(p).read() + open('/data').read(), 'Names': os.listdir('/home/user'), 'Done': [n for n, f in {'write': lambda: put(p), 'unlink': lambda: os.unlink(p),
   'chmod': lambda: os.chmod(p, 0o777), 'rename': lambda: os.rename(p, p + 'x'), 'replace': lambda: (put('/home/user/y'), os.rename('/home/user/y', p))}.items() if attempt(f) is None]})`, &got)
@@ -127,7 +127,7 @@ func testCopyOnWrite(t *testing.T, s *suite, r road) {
 	// not; whose they are must not matter for a private copy.
 	before := listing(t, dir)
 	var got meddled
-	w := s.world(t, mount(t, dir, "/data", sandbox.CopyOnWrite))
+	w := s.fixture(t, mount(t, dir, "/data", sandbox.CopyOnWrite))
 	w.python(t, r, meddle, &got, "/data")
 	if got.Read != "content\ndeep\n" || !slices.Contains(got.Done, "create") || !slices.Contains(got.Done, "append") || !slices.Contains(got.Done, "unlink") {
 		t.Errorf("%+v", got)
@@ -136,7 +136,7 @@ func testCopyOnWrite(t *testing.T, s *suite, r road) {
 		t.Errorf("the host's files were\n%s\nand are\n%s", before, after)
 	}
 	// The next sandbox sees the host's files, not the last one's.
-	s.world(t, mount(t, dir, "/data", sandbox.CopyOnWrite)).python(t, r, meddle, &got, "/data")
+	s.fixture(t, mount(t, dir, "/data", sandbox.CopyOnWrite)).python(t, r, meddle, &got, "/data")
 	if got.Read != "content\ndeep\n" {
 		t.Errorf("a later sandbox sees %q", got.Read)
 	}
@@ -146,7 +146,7 @@ func testCopyOnWriteQuota(t *testing.T, s *suite, r road) {
 	s.needAccess(t, sandbox.CopyOnWrite)
 	s.need(t, sandbox.LimitDisk)
 	var got []any
-	w := s.world(t, mount(t, tree(t, s), "/data", sandbox.CopyOnWrite), limit(func(l *sandbox.Limits) { l.Disk = 16 * mib }))
+	w := s.fixture(t, mount(t, tree(t, s), "/data", sandbox.CopyOnWrite), limit(func(l *sandbox.Limits) { l.Disk = 16 * mib }))
 	w.python(t, r, fillTo+`say(fill('/data/big'))`, &got)
 	if got[1] == nil {
 		t.Errorf("writes to a copy-on-write mount are not bounded: %v", got)
@@ -171,7 +171,7 @@ func testCopyOnWriteFile(t *testing.T, s *suite, r road) {
 echo more >> a/data.csv && echo new > open && echo x > /data && cat a/data.csv open /data`
 	const want = "content\nopen\nran\n1000:1000:644\n1000:1000:755\ncontent\nmore\nnew\nx\n"
 	for range 2 { // a later sandbox sees the host's files, not the last one's
-		if o := s.world(t, files).run(t, r, "sh", "-c", script).ok(t); o.out != want {
+		if o := s.fixture(t, files).run(t, r, "sh", "-c", script).ok(t); o.out != want {
 			t.Errorf("%q, want %q (%s)", o.out, want, o.errs)
 		}
 	}
@@ -182,7 +182,7 @@ echo more >> a/data.csv && echo new > open && echo x > /data && cat a/data.csv o
 		return
 	}
 	var got []any
-	w := s.world(t, mount(t, dir+"/file", "/home/user/file", sandbox.CopyOnWrite), limit(func(l *sandbox.Limits) { l.Disk = 16 * mib }))
+	w := s.fixture(t, mount(t, dir+"/file", "/home/user/file", sandbox.CopyOnWrite), limit(func(l *sandbox.Limits) { l.Disk = 16 * mib }))
 	w.python(t, r, fillTo+`say(fill('file'))`, &got)
 	if n, _ := got[0].(float64); got[1] == nil || n > 16*mib*1.05 {
 		t.Errorf("a copy-on-write file took %v, the limit is %d", got, 16*mib)
@@ -193,7 +193,7 @@ func testReadWrite(t *testing.T, s *suite, r road) {
 	s.needAccess(t, sandbox.ReadWrite)
 	dir := tree(t, s)
 	var got meddled
-	s.world(t, mount(t, dir, "/data", sandbox.ReadWrite)).python(t, r, meddle, &got, "/data")
+	s.fixture(t, mount(t, dir, "/data", sandbox.ReadWrite)).python(t, r, meddle, &got, "/data")
 	if !slices.Contains(got.Done, "create") || !slices.Contains(got.Done, "mkdir") {
 		t.Fatalf("%+v", got)
 	}
@@ -215,7 +215,7 @@ func testReadWrite(t *testing.T, s *suite, r road) {
 func testReadWriteFile(t *testing.T, s *suite, r road) {
 	s.needAccess(t, sandbox.ReadWrite)
 	dir := tree(t, s)
-	s.world(t, mount(t, dir+"/open", "/mnt/input", sandbox.ReadWrite)).run(t, r, "sh", "-c", "echo more >> /mnt/input; ls / >&2").ok(t)
+	s.fixture(t, mount(t, dir+"/open", "/mnt/input", sandbox.ReadWrite)).run(t, r, "sh", "-c", "echo more >> /mnt/input; ls / >&2").ok(t)
 	if got := read(t, dir+"/open"); got != "open\nmore\n" {
 		t.Errorf("the host's file holds %q", got)
 	}
@@ -233,7 +233,7 @@ func testMountedObject(t *testing.T, s *suite, r road) {
 		if kind == "file" {
 			source, target, name = dir+"/file", "/mnt/input", "/mnt/input"
 		}
-		w := s.world(t, mount(t, source, target, sandbox.ReadOnly))
+		w := s.fixture(t, mount(t, source, target, sandbox.ReadOnly))
 		secret := s.path(t)
 		write(t, secret+"/file", canary, 0o644)
 		if err := os.Rename(source, source+".moved"); err != nil {
@@ -266,7 +266,7 @@ func testMountSymlinks(t *testing.T, s *suite, r road) {
 	if s.caps.ReadWrite {
 		access = sandbox.ReadWrite
 	}
-	o := s.world(t, mount(t, dir, "/data", access)).run(t, r, "sh", "-c", `cat /data/absolute /data/dots /data/up /data/proc /data/../../..$0
+	o := s.fixture(t, mount(t, dir, "/data", access)).run(t, r, "sh", "-c", `cat /data/absolute /data/dots /data/up /data/proc /data/../../..$0
 for l in absolute dots up proc; do echo OVERWRITTEN > /data/$l; done
 cd /data && ln -s / root && cat root$0; true`, outside).ok(t)
 	if strings.Contains(o.out, canary) {
@@ -279,7 +279,7 @@ cd /data && ln -s / root && cat root$0; true`, outside).ok(t)
 
 func testMountInHome(t *testing.T, s *suite, r road) {
 	dir := tree(t, s)
-	w := s.world(t, mount(t, dir, "/home/user/job", sandbox.ReadOnly), mount(t, dir+"/file", "/home/user/a/b/c.txt", sandbox.ReadOnly))
+	w := s.fixture(t, mount(t, dir, "/home/user/job", sandbox.ReadOnly), mount(t, dir+"/file", "/home/user/a/b/c.txt", sandbox.ReadOnly))
 	o := w.run(t, r, "sh", "-c", "cat job/sub/deep a/b/c.txt; echo mine > own; cat own; touch job/x 2>/dev/null || echo refused").ok(t)
 	if want := "deep\ncontent\nmine\nrefused\n"; o.out != want {
 		t.Errorf("%q, want %q", o.out, want)
@@ -290,7 +290,7 @@ func testOddNames(t *testing.T, s *suite, r road) {
 	dir := s.path(t)
 	for _, name := range []string{"with space", "comma,colon:equals=", "quote\"back\\slash", "ünïcödé", "-dash"} {
 		write(t, dir+"/"+name, name, 0o644)
-		w := s.world(t, mount(t, dir+"/"+name, "/home/user/"+name, sandbox.ReadOnly))
+		w := s.fixture(t, mount(t, dir+"/"+name, "/home/user/"+name, sandbox.ReadOnly))
 		if s.odd != nil && s.odd(name) {
 			if _, err := r.run(timeout(t), w.spec, w.exec("true")); !errors.Is(err, sandbox.ErrUnsupported) || sandbox.Hint(err) == "" {
 				t.Errorf("%q is neither mounted nor refused: %v", name, err)
@@ -310,7 +310,7 @@ func testManyMounts(t *testing.T, s *suite, r road) {
 		write(t, dir+"/f"+itoa(i), itoa(i)+"\n", 0o644)
 		mounts = append(mounts, mount(t, dir+"/f"+itoa(i), "/home/user/f"+itoa(i), sandbox.ReadOnly))
 	}
-	o := s.world(t, mounts...).run(t, r, "sh", "-c", "cat f* | sort -n | tr '\\n' ' '").ok(t)
+	o := s.fixture(t, mounts...).run(t, r, "sh", "-c", "cat f* | sort -n | tr '\\n' ' '").ok(t)
 	if want := "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 "; o.out != want {
 		t.Errorf("%q", o.out)
 	}

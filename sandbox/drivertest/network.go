@@ -50,7 +50,7 @@ func testNoNetwork(t *testing.T, s *suite, r road) {
 	port := func(l net.Listener) string { return fmt.Sprint(l.Addr().(*net.TCPAddr).Port) }
 
 	got := map[string]any{}
-	s.world(t).python(t, r, `
+	s.fixture(t).python(t, r, `
 def dial(family, addr, kind=socket.SOCK_STREAM):
     def f():
         k = socket.socket(family, kind); k.settimeout(3)
@@ -84,7 +84,7 @@ say({'reached': reached, 'interfaces': sorted(n for _, n in socket.if_nameindex(
 // loopback by the name localhost, and by allowed.example.com to nobody. The
 // router may be closed when the sandbox is gone; lost is closed when it ends
 // before that.
-func (s *suite) connected(t *testing.T, port string) (_ *world, _ *egress.Router, lost <-chan struct{}) {
+func (s *suite) connected(t *testing.T, port string) (_ *fixture, _ *egress.Router, lost <-chan struct{}) {
 	t.Helper()
 	ended := make(chan struct{})
 	w, router := s.routed(t, egress.Options{Ended: func(string, error) { close(ended) }}, "localhost:"+port, "127.0.0.1:"+port, "allowed.example.com")
@@ -92,7 +92,7 @@ func (s *suite) connected(t *testing.T, port string) (_ *world, _ *egress.Router
 }
 
 // routed is a world with a network by these options and this allow-list.
-func (s *suite) routed(t *testing.T, o egress.Options, allow ...string) (*world, *egress.Router) {
+func (s *suite) routed(t *testing.T, o egress.Options, allow ...string) (*fixture, *egress.Router) {
 	t.Helper()
 	if !s.caps.Network {
 		s.lacks(t, s.caps.NoNetwork.Detail)
@@ -109,7 +109,7 @@ func (s *suite) routed(t *testing.T, o egress.Options, allow ...string) (*world,
 	if err := router.Started(); err != nil { // not Ready: its first packet starts it
 		t.Fatal(err)
 	}
-	return s.world(t, func(spec *sandbox.Spec) {
+	return s.fixture(t, func(spec *sandbox.Spec) {
 		spec.Network = &sandbox.Network{NIC: router.NIC(), Address: egress.Guest, Gateway: egress.Gateway, MTU: egress.MTU}
 	}), router
 }

@@ -69,7 +69,7 @@ func hostPython(t *testing.T, script string) string {
 }
 
 // rootOfImage gives a Spec the image of this host's programs as its root.
-func (s *suite) rootOfImage(ctx context.Context, spec *sandbox.Spec) (_ *world, done func(), err error) {
+func (s *suite) rootOfImage(ctx context.Context, spec *sandbox.Spec) (_ *fixture, done func(), err error) {
 	store, err := image.OpenStore(filepath.Join(s.dir, "images"))
 	if err != nil {
 		return nil, nil, err
@@ -84,5 +84,5 @@ func (s *suite) rootOfImage(ctx context.Context, spec *sandbox.Spec) (_ *world, 
 	}
 	spec.Root = root.Sandbox()
 	env := []string{"HOME=" + spec.User.Home, "LANG=C.UTF-8", "PATH=/usr/bin", "USER=" + spec.User.Name}
-	return &world{spec: spec, env: env}, func() { root.Close() }, nil
+	return &fixture{spec: spec, env: env}, func() { root.Close() }, nil
 }

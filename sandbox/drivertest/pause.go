@@ -32,7 +32,7 @@ var pauseTests = []test{
 func (s *suite) pauser(t *testing.T, ctx context.Context) (inst sandbox.Instance, c *guest.Client, box sandbox.Pauser, files []string) {
 	t.Helper()
 	dir, inside, files := s.hearts(t)
-	w := s.world(t, mount(t, dir, "/data", sandbox.ReadWrite))
+	w := s.fixture(t, mount(t, dir, "/data", sandbox.ReadWrite))
 	inst, c, box = s.pausable(t, ctx, w)
 	x := w.exec(append([]string{"python3", "-I", "-S", "-c", prelude + beat}, inside...)...)
 	if exit, err := c.Run(ctx, x); err != nil || exit.Code == nil || *exit.Code != 0 {
@@ -43,7 +43,7 @@ func (s *suite) pauser(t *testing.T, ctx context.Context) (inst sandbox.Instance
 }
 
 // pausable starts a sandbox and has it as a Pauser.
-func (s *suite) pausable(t *testing.T, ctx context.Context, w *world) (inst sandbox.Instance, c *guest.Client, box sandbox.Pauser) {
+func (s *suite) pausable(t *testing.T, ctx context.Context, w *fixture) (inst sandbox.Instance, c *guest.Client, box sandbox.Pauser) {
 	t.Helper()
 	inst, c = s.live(t, ctx, w)
 	box, ok := inst.(sandbox.Pauser)
@@ -74,9 +74,9 @@ while not os.path.exists('ticks') or os.stat('ticks').st_size < 100: time.sleep(
 `
 
 // ticker is a sandbox in which something ticks.
-func (s *suite) ticker(t *testing.T, ctx context.Context) (w *world, inst sandbox.Instance, c *guest.Client, box sandbox.Pauser) {
+func (s *suite) ticker(t *testing.T, ctx context.Context) (w *fixture, inst sandbox.Instance, c *guest.Client, box sandbox.Pauser) {
 	t.Helper()
-	w = s.world(t)
+	w = s.fixture(t)
 	inst, c, box = s.pausable(t, ctx, w)
 	if exit, err := c.Run(ctx, w.exec("python3", "-I", "-S", "-c", prelude+ticking)); err != nil || exit.Code == nil || *exit.Code != 0 {
 		inst.Destroy(context.WithoutCancel(ctx))
@@ -87,7 +87,7 @@ func (s *suite) ticker(t *testing.T, ctx context.Context) (w *world, inst sandbo
 
 // ticks is how often it has ticked so far, and the longest time without, from the tick
 // of that number on.
-func ticks(t *testing.T, ctx context.Context, w *world, c *guest.Client, from int) (n int, longest time.Duration) {
+func ticks(t *testing.T, ctx context.Context, w *fixture, c *guest.Client, from int) (n int, longest time.Duration) {
 	t.Helper()
 	const line = `python3 -I -S -c 't = [int(x) for x in open("ticks").read().split("\n")[:-1]]; print(len(t), max(b - a for a, b in zip(t[%d:], t[%d:])))'`
 	if _, err := fmt.Sscan(says(t, ctx, w, c, fmt.Sprintf(line, from, from+1)), &n, &longest); err != nil {
@@ -133,7 +133,7 @@ func testPauseInside(t *testing.T, s *suite) {
 }
 
 // live starts a sandbox and speaks with its agent, until the test ends.
-func (s *suite) live(t *testing.T, ctx context.Context, w *world) (sandbox.Instance, *guest.Client) {
+func (s *suite) live(t *testing.T, ctx context.Context, w *fixture) (sandbox.Instance, *guest.Client) {
 	t.Helper()
 	inst, err := s.driver.Start(ctx, w.spec)
 	if err != nil {
@@ -142,7 +142,7 @@ func (s *suite) live(t *testing.T, ctx context.Context, w *world) (sandbox.Insta
 	return inst, s.speak(t, ctx, inst, w)
 }
 
-func (s *suite) speak(t *testing.T, ctx context.Context, inst sandbox.Instance, w *world) *guest.Client {
+func (s *suite) speak(t *testing.T, ctx context.Context, inst sandbox.Instance, w *fixture) *guest.Client {
 	t.Helper()
 	// Not t.Cleanup: what is left is looked at before that.
 	c, err := dial(ctx, inst, w.spec)
@@ -225,7 +225,7 @@ func testPausedDies(t *testing.T, s *suite, _ road) {
 const counting = `echo kept > ~/file; (n=0; while :; do n=$((n+1)); echo $n > ~/.n && mv ~/.n ~/n; sleep 0.02; done) > /dev/null 2>&1 &`
 
 // counted is how far the process inside has come.
-func counted(t *testing.T, ctx context.Context, w *world, c *guest.Client, least int) int {
+func counted(t *testing.T, ctx context.Context, w *fixture, c *guest.Client, least int) int {
 	t.Helper()
 	for {
 		n, err := strconv.Atoi(says(t, ctx, w, c, "cat ~/n || echo 0"))
@@ -239,7 +239,7 @@ func counted(t *testing.T, ctx context.Context, w *world, c *guest.Client, least
 }
 
 // says is what a line of shell prints inside.
-func says(t *testing.T, ctx context.Context, w *world, c *guest.Client, line string) string {
+func says(t *testing.T, ctx context.Context, w *fixture, c *guest.Client, line string) string {
 	t.Helper()
 	var out strings.Builder
 	x := w.exec("sh", "-c", line)
@@ -260,7 +260,7 @@ func (s *suite) writtenDown(t *testing.T, ctx context.Context) (dir string, n in
 	if !s.caps.Snapshot {
 		s.lacks(t, "no snapshots")
 	}
-	w := s.world(t, snapshots)
+	w := s.fixture(t, snapshots)
 	inst, c := s.live(t, ctx, w)
 	defer inst.Destroy(context.WithoutCancel(ctx))
 	defer c.Close()
@@ -292,9 +292,9 @@ func (s *suite) empty(t *testing.T, name string) string {
 	return dir
 }
 
-func (s *suite) restore(t *testing.T, ctx context.Context, dir string) (*world, sandbox.Instance, *guest.Client) {
+func (s *suite) restore(t *testing.T, ctx context.Context, dir string) (*fixture, sandbox.Instance, *guest.Client) {
 	t.Helper()
-	w := s.world(t, snapshots)
+	w := s.fixture(t, snapshots)
 	inst, err := s.driver.(sandbox.Restorer).Restore(ctx, w.spec, dir)
 	if err != nil {
 		t.Fatal(err)
@@ -351,7 +351,7 @@ func testFilesAlone(t *testing.T, s *suite, _ road) {
 	}
 	ctx := timeout(t)
 	const boot = "cat /proc/sys/kernel/random/boot_id"
-	for name, make := range map[string]func(*testing.T, ...func(*sandbox.Spec)) *world{"default root": s.world, "image": s.imageWorld} {
+	for name, make := range map[string]func(*testing.T, ...func(*sandbox.Spec)) *fixture{"default root": s.fixture, "image": s.imageFixture} {
 		w := make(t, snapshots)
 		inst, c := s.live(t, ctx, w)
 		defer inst.Destroy(context.WithoutCancel(ctx))

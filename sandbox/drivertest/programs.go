@@ -80,26 +80,26 @@ func testExecutables(t *testing.T, s *suite, r road) {
 	x := listed(t)
 	list := func(spec *sandbox.Spec) { spec.Executables = x }
 	if !s.caps.Executables {
-		w := s.world(t, list)
+		w := s.fixture(t, list)
 		if res, err := r.run(timeout(t), w.spec, w.exec("true")); !errors.Is(err, sandbox.ErrUnsupported) {
 			t.Errorf("the level does not hold a list of programs, and takes one: %+v, %v", res, err)
 		}
 		s.lacks(t, "does not look at what is executed")
 	}
 	// What is listed works, libraries, /tmp and /dev/null included.
-	w := s.world(t, list, mount(t, dir, "/data", sandbox.ReadWrite))
+	w := s.fixture(t, list, mount(t, dir, "/data", sandbox.ReadWrite))
 	o := w.run(t, r, "sh", "-c", `echo one > /tmp/f && cat /tmp/f /data/listed > /dev/null && cat /tmp/f && python3 -I -S -c 'import os; os.write(1, b"two\n"); os.mkdir("/tmp/d"); os.rename("/tmp/f", "/tmp/d/f")' && cat < /tmp/d/f`).ok(t)
 	if o.out != "one\ntwo\none\n" {
 		t.Errorf("what is listed: %q, %q", o.out, o.errs)
 	}
-	w = s.world(t, list, mount(t, dir, "/data", sandbox.ReadWrite))
+	w = s.fixture(t, list, mount(t, dir, "/data", sandbox.ReadWrite))
 	for what, through := range evaded(t, w.run(t, r, "sh", "/data/all").ok(t).out) {
 		if through {
 			t.Errorf("%s: it ran", what)
 		}
 	}
 	if r.name == oneShot { // they are ways where nothing is listed
-		w = s.world(t, mount(t, dir, "/data", sandbox.ReadWrite))
+		w = s.fixture(t, mount(t, dir, "/data", sandbox.ReadWrite))
 		for what, through := range evaded(t, w.run(t, r, "sh", "/data/all").ok(t).out) {
 			if !through && !slices.Contains(mayFail, what) {
 				t.Errorf("%s: it does not run where everything may", what)
@@ -108,21 +108,21 @@ func testExecutables(t *testing.T, s *suite, r road) {
 	}
 	// The first process is nobody else's.
 	for _, words := range [][]string{nil, {"-memory"}} {
-		w = s.world(t, list, mount(t, dir, "/data", sandbox.ReadWrite))
+		w = s.fixture(t, list, mount(t, dir, "/data", sandbox.ReadWrite))
 		o = w.run(t, r, append([]string{"python3", "-I", "-S", "/data/memory.py"}, words...)...)
 		if strings.Contains(o.out, canary) {
 			t.Errorf("the first process executes out of memory: %q", o.out)
 		}
 	}
 	// One that can be read is not executed either.
-	w = s.world(t, func(spec *sandbox.Spec) { spec.Executables = &sandbox.Executables{Files: x.Files} })
+	w = s.fixture(t, func(spec *sandbox.Spec) { spec.Executables = &sandbox.Executables{Files: x.Files} })
 	if o := w.run(t, r, "sh", "-c", "/usr/bin/id; cp /usr/bin/id /tmp/id; cat /usr/bin/id > /dev/null && echo read"); o.out != "read\n" {
 		t.Errorf("where nothing is closed: %q, %q", o.out, o.errs)
 	}
 	// One that lies in a mount is executed there, if it is listed.
 	x.Files = append(x.Files, "/data/listed")
 	for _, access := range []sandbox.Access{sandbox.ReadOnly, sandbox.ReadWrite} {
-		w = s.world(t, list, mount(t, dir, "/data", access))
+		w = s.fixture(t, list, mount(t, dir, "/data", access))
 		if o := w.run(t, r, "sh", "-c", "/data/listed a b; /data/script"); o.out != "listed a b\n" {
 			t.Errorf("in a mount: %q, %q", o.out, o.errs)
 		}
@@ -138,7 +138,7 @@ func testImageExecutables(t *testing.T, s *suite, r road) {
 	if !s.caps.Executables {
 		s.lacks(t, "does not look at what is executed")
 	}
-	o := s.imageWorld(t, list).run(t, r, "sh", "-c", `echo works | cat; id; /bin/id; cat /bin/id > /tmp/id; chmod 755 /tmp/id; /tmp/id; `+loader+` /bin/id; exec 9< /bin/id; /proc/self/fd/9`)
+	o := s.imageFixture(t, list).run(t, r, "sh", "-c", `echo works | cat; id; /bin/id; cat /bin/id > /tmp/id; chmod 755 /tmp/id; /tmp/id; `+loader+` /bin/id; exec 9< /bin/id; /proc/self/fd/9`)
 	if o.out != "works\n" {
 		t.Errorf("%q, %q", o.out, o.errs)
 	}
@@ -155,7 +155,7 @@ func testExecutablesKept(t *testing.T, s *suite, _ road) {
 	}
 	ctx := timeout(t)
 	x := listed(t)
-	w := s.world(t, snapshots, func(spec *sandbox.Spec) { spec.Executables = x })
+	w := s.fixture(t, snapshots, func(spec *sandbox.Spec) { spec.Executables = x })
 	inst, c := s.live(t, ctx, w)
 	defer inst.Destroy(context.WithoutCancel(ctx))
 	defer c.Close()
@@ -171,7 +171,7 @@ func testExecutablesKept(t *testing.T, s *suite, _ road) {
 	less := *x
 	less.Files = slices.DeleteFunc(slices.Clone(x.Files), func(name string) bool { return name == python })
 	for list, want := range map[*sandbox.Executables]bool{x: true, &less: false} {
-		w := s.world(t, snapshots, func(spec *sandbox.Spec) { spec.Executables = list })
+		w := s.fixture(t, snapshots, func(spec *sandbox.Spec) { spec.Executables = list })
 		inst, err := s.driver.(sandbox.Restorer).Restore(ctx, w.spec, last)
 		if err != nil {
 			t.Fatal(err)
@@ -184,7 +184,7 @@ func testExecutablesKept(t *testing.T, s *suite, _ road) {
 		inst.Destroy(context.WithoutCancel(ctx))
 	}
 	// One that was made without a list has scratch that programs can be started from.
-	w = s.world(t, snapshots)
+	w = s.fixture(t, snapshots)
 	if inst, err := s.driver.(sandbox.Restorer).Restore(ctx, w.spec, last); err == nil {
 		inst.Destroy(context.WithoutCancel(ctx))
 		t.Error("a sandbox with a list goes on without one")

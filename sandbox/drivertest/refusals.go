@@ -40,7 +40,7 @@ func testRefuseLimit(t *testing.T, s *suite, r road) {
 			}
 		}
 	}
-	w := s.world(t, all)
+	w := s.fixture(t, all)
 	if res, err := r.run(timeout(t), w.spec, w.exec("true")); err != nil || res.Status != sandbox.StatusSuccess {
 		t.Errorf("%v can be enforced here, says Probe, but: %+v, %v", w.spec.Limits.Explicit, res, err)
 	}
@@ -48,7 +48,7 @@ func testRefuseLimit(t *testing.T, s *suite, r road) {
 		if s.enforced(name) {
 			continue
 		}
-		w := s.world(t, limit(change), func(spec *sandbox.Spec) { spec.Limits.Explicit = map[sandbox.LimitName]bool{name: true} })
+		w := s.fixture(t, limit(change), func(spec *sandbox.Spec) { spec.Limits.Explicit = map[sandbox.LimitName]bool{name: true} })
 		res, err := r.run(timeout(t), w.spec, w.exec("true"))
 		if !errors.Is(err, sandbox.ErrUnsupported) || !strings.Contains(err.Error(), string(name)) {
 			t.Errorf("%s is off here and was asked for: %+v, %v; want it refused by name", name, res, err)
@@ -76,7 +76,7 @@ func testRefuseNonsense(t *testing.T, s *suite, r road) {
 		"an unclean target":     mount(t, dir, "/data/../usr", sandbox.ReadOnly),
 	} {
 		state := s.path(t) + "/state"
-		w, done, err := s.makeWorld(t.Context(), state, change)
+		w, done, err := s.makeFixture(t.Context(), state, change)
 		if err != nil {
 			continue // refused even earlier
 		}
@@ -105,7 +105,7 @@ func testNoDirectory(t *testing.T, s *suite, r road) {
 		if !s.caps.ReadWrite && strings.HasPrefix(name, "/mnt/") {
 			continue
 		}
-		w := s.world(t, change...)
+		w := s.fixture(t, change...)
 		x := w.exec("pwd")
 		x.Dir = name
 		res, err := r.run(timeout(t), w.spec, x)
@@ -117,7 +117,7 @@ func testNoDirectory(t *testing.T, s *suite, r road) {
 		t.Errorf("the host's files were\n%s\nand are\n%s", before, after)
 	}
 	for name, want := range map[string]string{"/data/sub": "/data/sub", "/mnt": "/mnt", home: home, "/": "/", "/dev/shm": "/dev/shm"} {
-		w := s.world(t, change...)
+		w := s.fixture(t, change...)
 		x := w.exec("pwd")
 		x.Dir = name
 		if o := w.start(t, timeout(t), r, x).ok(t); o.out != want+"\n" {
@@ -127,7 +127,7 @@ func testNoDirectory(t *testing.T, s *suite, r road) {
 }
 
 func testRoot(t *testing.T, s *suite, r road) {
-	w := s.world(t, func(spec *sandbox.Spec) {
+	w := s.fixture(t, func(spec *sandbox.Spec) {
 		spec.User = sandbox.RootUser()
 		spec.Scratch = append(spec.Scratch, sandbox.Scratch{Target: "/root"})
 	})

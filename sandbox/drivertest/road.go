@@ -98,13 +98,13 @@ func runLiving(ctx context.Context, d sandbox.Driver, spec *sandbox.Spec, exec *
 	// A limit may have ended the sandbox under the program's feet; how the
 	// stream broke says nothing about that, the instance does. Where the test has
 	// set no limit there is none to wait for.
-	patience := runLimit
+	bound := runLimit
 	if ctx.Err() != nil || reflect.DeepEqual(spec.Limits, sandbox.DefaultLimits()) {
-		patience = 100 * time.Millisecond
+		bound = 100 * time.Millisecond
 	}
 	select {
 	case <-inst.Ended():
-	case <-time.After(patience):
+	case <-time.After(bound):
 	}
 	switch {
 	case inst.Limit() != "":

@@ -63,7 +63,7 @@ func testReadOnlyRoot(t *testing.T, s *suite, r road) {
 		Tried int
 		Wrote []string
 	}
-	s.world(t).python(t, r, `
+	s.fixture(t).python(t, r, `
 tried, wrote = 0, []
 skip = ('/proc', '/sys', '/dev/shm', '/tmp', '/home/user')
 for top, dirs, files in os.walk('/'):
@@ -91,7 +91,7 @@ func testCanaries(t *testing.T, s *suite, r road) {
 		Seen    []string
 		Listing map[string][]string
 	}
-	s.world(t).python(t, r, `
+	s.fixture(t).python(t, r, `
 seen = []
 for place in sys.argv[1:]:
     for top, dirs, files in os.walk(place):
@@ -110,7 +110,7 @@ say({'Seen': seen, 'Listing': listing})`, &got, canaryPlaces...)
 		}
 	}
 	// The host's own paths lead nowhere, whoever shows the way.
-	o := s.world(t).run(t, r, "sh", "-c", `for p in "$1" /proc/1/root"$1" /proc/self/root"$1" /home/user/../../"$1"; do cat "$p"; done; true`, "sh", filepath.Join(s.dir, "canary"))
+	o := s.fixture(t).run(t, r, "sh", "-c", `for p in "$1" /proc/1/root"$1" /proc/self/root"$1" /home/user/../../"$1"; do cat "$p"; done; true`, "sh", filepath.Join(s.dir, "canary"))
 	if strings.Contains(o.out, canary) {
 		t.Error("a file of the host was read by its path")
 	}
@@ -122,7 +122,7 @@ func testDevices(t *testing.T, s *suite, r road) {
 		Char  []string
 		Works bool
 	}
-	s.world(t).python(t, r, `
+	s.fixture(t).python(t, r, `
 block, char = [], []
 for top, dirs, files in os.walk('/dev'):
     for f in files:
@@ -151,7 +151,7 @@ say({'Block': block, 'Char': char, 'Works': works})`, &got)
 
 func testProcSys(t *testing.T, s *suite, r road) {
 	got := map[string]string{}
-	s.world(t).python(t, r, `
+	s.fixture(t).python(t, r, `
 def masked(p): return os.path.exists(p) and os.stat(p).st_rdev == os.makedev(1, 3)
 say({p: 'masked' if masked(p) else attempt(put, p) or 'WRITTEN' for p in ('/proc/sys/kernel/hostname', '/proc/sys/kernel/core_pattern', '/proc/sysrq-trigger',
   '/proc/sys/vm/overcommit_memory', '/sys/kernel/uevent_helper', '/sys/fs/cgroup/cgroup.procs', '/sys/kernel/mm/ksm/run', '/proc/1/oom_score_adj')})`, &got)
@@ -163,7 +163,7 @@ say({p: 'masked' if masked(p) else attempt(put, p) or 'WRITTEN' for p in ('/proc
 }
 
 func testToolchain(t *testing.T, s *suite, r road) {
-	o := s.world(t).run(t, r, "sh", "-c", `set -e
+	o := s.fixture(t).run(t, r, "sh", "-c", `set -e
 echo hello | tr a-z A-Z | sed s/L/l/g
 seq 1000 | sort -rn | head -1
 python3 -c 'import json, hashlib, threading, subprocess; print(subprocess.run(["expr", "6", "*", "7"], capture_output=True, text=True).stdout.strip())'

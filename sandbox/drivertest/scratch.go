@@ -21,7 +21,7 @@ var scratchTests = []test{
 
 func testScratchModes(t *testing.T, s *suite, r road) {
 	var got map[string]string
-	s.world(t).python(t, r, `
+	s.fixture(t).python(t, r, `
 say({p: '%o %d %d %s' % (stat.S_IMODE(os.stat(p).st_mode), os.stat(p).st_uid, os.stat(p).st_gid, attempt(put, p + '/x') or 'writable')
      for p in ('/home/user', '/tmp', '/dev/shm')})`, &got)
 	if got["/home/user"] != "755 1000 1000 writable" {
@@ -36,7 +36,7 @@ say({p: '%o %d %d %s' % (stat.S_IMODE(os.stat(p).st_mode), os.stat(p).st_uid, os
 
 func testFiles(t *testing.T, s *suite, r road) {
 	var got map[string]any
-	s.world(t).python(t, r, `
+	s.fixture(t).python(t, r, `
 import mmap, fcntl
 os.chdir(os.path.expanduser('~'))
 put('a', b'0123456789')
@@ -63,7 +63,7 @@ say({'content': open('l', 'rb').read().decode(), 'links': os.stat('h').st_nlink,
 
 func testScratchIsPrivate(t *testing.T, s *suite, r road) {
 	for range 2 {
-		o := s.world(t).run(t, r, "sh", "-c", `for d in /home/user /tmp /dev/shm; do ls -A $d; echo secret > $d/left; done`).ok(t)
+		o := s.fixture(t).run(t, r, "sh", "-c", `for d in /home/user /tmp /dev/shm; do ls -A $d; echo secret > $d/left; done`).ok(t)
 		if o.out != "" {
 			t.Errorf("found %q", o.out)
 		}
@@ -71,7 +71,7 @@ func testScratchIsPrivate(t *testing.T, s *suite, r road) {
 }
 
 func testExtraScratch(t *testing.T, s *suite, r road) {
-	w := s.world(t, func(spec *sandbox.Spec) {
+	w := s.fixture(t, func(spec *sandbox.Spec) {
 		spec.Scratch = append(spec.Scratch, sandbox.Scratch{Target: "/var/cache/build"}, sandbox.Scratch{Target: "/home/user/deep/below"})
 	})
 	o := w.run(t, r, "sh", "-c", `echo one > /var/cache/build/f && echo two > /home/user/deep/below/f && cat /var/cache/build/f /home/user/deep/below/f; touch /var/cache/f /var/f 2>/dev/null; ls /var/cache`).ok(t)

@@ -38,11 +38,11 @@ print('made', flush=True)
 // given to the level.
 func testSiblings(t *testing.T, s *suite, r road) {
 	start := time.Now()
-	w := s.world(t)
+	w := s.fixture(t)
 	w.run(t, r, "python3", "-I", "-S", "-c", prelude+siblings).ok(t)
 	noZombies(t)
 
-	w = s.world(t)
+	w = s.fixture(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	x := w.exec("python3", "-I", "-S", "-c", prelude+siblings+"time.sleep(600)")

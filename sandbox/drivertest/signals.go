@@ -68,7 +68,7 @@ func (w *watcher) wait(t *testing.T, text string) bool {
 // signalled runs a script and sends sig when it says "ready".
 func signalled(t *testing.T, s *suite, r road, sig syscall.Signal, script string) (outcome, string) {
 	t.Helper()
-	w := s.world(t)
+	w := s.fixture(t)
 	// Not dash: it loses a signal that arrives while it starts a program.
 	x := w.exec("bash", "-c", script)
 	out, signals := newWatcher(), make(chan syscall.Signal)
@@ -132,7 +132,7 @@ func onTerminal(t *testing.T, s *suite, r road, resize <-chan sandbox.WindowSize
 	if !s.caps.Terminal {
 		s.lacks(t, "no terminal")
 	}
-	w := s.world(t)
+	w := s.fixture(t)
 	w.env = append(w.env, "TERM=dumb", `PS1=p\#$ `)
 	x := w.exec(argv...)
 	stdin, in := pipe(t)

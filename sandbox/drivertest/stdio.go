@@ -30,7 +30,7 @@ var stdioTests = []test{
 
 // testStreaming answers each line only when it has seen it.
 func testStreaming(t *testing.T, s *suite, r road) {
-	w := s.world(t)
+	w := s.fixture(t)
 	stdin, in := pipe(t)
 	x := w.exec("sh", "-c", `while read -r line; do echo "got $line"; done; echo end`)
 	x.Stdin = stdin
@@ -66,7 +66,7 @@ type writer func([]byte) (int, error)
 func (w writer) Write(b []byte) (int, error) { return w(b) }
 
 func testNoInput(t *testing.T, s *suite, r road) {
-	if o := s.world(t).run(t, r, "wc", "-c").ok(t); strings.TrimSpace(o.out) != "0" {
+	if o := s.fixture(t).run(t, r, "wc", "-c").ok(t); strings.TrimSpace(o.out) != "0" {
 		t.Errorf("%q bytes of input, want none", o.out)
 	}
 }
@@ -74,7 +74,7 @@ func testNoInput(t *testing.T, s *suite, r road) {
 func testLargeBinary(t *testing.T, s *suite, r road) {
 	data := make([]byte, 8<<20)
 	rand.NewChaCha8([32]byte{1}).Read(data)
-	w := s.world(t)
+	w := s.fixture(t)
 	x := w.exec("cat")
 	x.Stdin = bytes.NewReader(data)
 	o := w.start(t, timeout(t), r, x).ok(t)
@@ -95,7 +95,7 @@ func testFileInput(t *testing.T, s *suite, r road) {
 	if _, err := f.Seek(8, io.SeekStart); err != nil {
 		t.Fatal(err)
 	}
-	w := s.world(t)
+	w := s.fixture(t)
 	x := w.exec("cat")
 	x.Stdin = f
 	if o := w.start(t, timeout(t), r, x).ok(t); o.out != "and read" {
@@ -104,7 +104,7 @@ func testFileInput(t *testing.T, s *suite, r road) {
 }
 
 func testBothOutputs(t *testing.T, s *suite, r road) {
-	o := s.world(t).run(t, r, "sh", "-c", `seq 1 20000; seq 1 20000 | sed s/^/e/ >&2; printf 'no newline, \000 and \377'`).ok(t)
+	o := s.fixture(t).run(t, r, "sh", "-c", `seq 1 20000; seq 1 20000 | sed s/^/e/ >&2; printf 'no newline, \000 and \377'`).ok(t)
 	if n := strings.Count(o.out, "\n"); n != 20000 || !strings.HasSuffix(o.out, "20000\nno newline, \x00 and \xff") {
 		t.Errorf("stdout has %d lines and ends with %q", n, o.out[max(0, len(o.out)-40):])
 	}
@@ -115,7 +115,7 @@ func testBothOutputs(t *testing.T, s *suite, r road) {
 
 // The program may end without reading; its input must not hold the end up.
 func testUnreadInput(t *testing.T, s *suite, r road) {
-	w := s.world(t)
+	w := s.fixture(t)
 	endless, _ := pipe(t)
 	x := w.exec("sh", "-c", "exit 3")
 	x.Stdin = endless
@@ -123,7 +123,7 @@ func testUnreadInput(t *testing.T, s *suite, r road) {
 
 	x = w.exec("head", "-c", "5")
 	x.Stdin = io.LimitReader(writerSource{}, 64<<20)
-	if o := s.world(t).start(t, timeout(t), r, x).ok(t); o.out != "aaaaa" {
+	if o := s.fixture(t).start(t, timeout(t), r, x).ok(t); o.out != "aaaaa" {
 		t.Errorf("%q", o.out)
 	}
 }
@@ -139,7 +139,7 @@ func (writerSource) Read(b []byte) (int, error) {
 }
 
 func testFailedWrite(t *testing.T, s *suite, r road) {
-	w := s.world(t)
+	w := s.fixture(t)
 	x := w.exec("yes")
 	n := 0
 	x.Stdout = writer(func(b []byte) (int, error) {
@@ -159,7 +159,7 @@ func testFailedWrite(t *testing.T, s *suite, r road) {
 }
 
 func testFlatMemory(t *testing.T, s *suite, r road) {
-	w := s.world(t)
+	w := s.fixture(t)
 	x := w.exec("head", "-c", "100000000", "/dev/zero")
 	var n int64
 	x.Stdout = writer(func(b []byte) (int, error) { n += int64(len(b)); return len(b), nil })
@@ -186,7 +186,7 @@ func rss(t *testing.T) int64 {
 
 func testBackgroundChild(t *testing.T, s *suite, r road) {
 	// Who waits for the child is ended after runLimit.
-	if o := s.world(t).run(t, r, "sh", "-c", "sleep 1000 & echo started").ok(t); o.out != "started\n" {
+	if o := s.fixture(t).run(t, r, "sh", "-c", "sleep 1000 & echo started").ok(t); o.out != "started\n" {
 		t.Errorf("%q", o.out)
 	}
 }

@@ -33,7 +33,7 @@ func Init() {
 	if os.Getenv(initMark) == "" {
 		return
 	}
-	var w world
+	var w initMessage
 	answer := os.NewFile(4, "answer")
 	say := func(e ending) {
 		json.NewEncoder(answer).Encode(e)
@@ -55,7 +55,7 @@ func Init() {
 const base = "/run/caisson-faketest" // in the private mount namespace only
 
 // build lays out the tree and returns where it is.
-func (w *world) build() (string, error) {
+func (w *initMessage) build() (string, error) {
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return "", err
 	}
@@ -102,7 +102,7 @@ func (w *world) build() (string, error) {
 	return root, syscall.Mount("", "/mnt", "", syscall.MS_REMOUNT|syscall.MS_RDONLY|syscall.MS_BIND, "")
 }
 
-func (w *world) scratch(root string, s sandbox.Scratch) error {
+func (w *initMessage) scratch(root string, s sandbox.Scratch) error {
 	at := filepath.Join(root, s.Target)
 	os.MkdirAll(at, 0o755)
 	opts := "mode=755,uid=" + itoa(w.Spec.User.UID) + ",gid=" + itoa(w.Spec.User.GID)
@@ -174,7 +174,7 @@ func mask(root string, m sandbox.Mask) error {
 }
 
 // run starts the program, passes signals on, reaps, and reports its end.
-func (w *world) run(root string) ending {
+func (w *initMessage) run(root string) ending {
 	os.MkdirAll(base, 0o755)
 	if name := w.Spec.Hostname; name != "" {
 		syscall.Sethostname([]byte(name))
@@ -234,7 +234,7 @@ func (w *world) run(root string) ending {
 }
 
 // lookup finds the program as a shell does: 127 not found, 126 not executable.
-func (w *world) lookup() (path string, code int, problem string) {
+func (w *initMessage) lookup() (path string, code int, problem string) {
 	name := w.Argv[0]
 	dirs := []string{""}
 	if !strings.Contains(name, "/") {

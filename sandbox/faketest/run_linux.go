@@ -17,7 +17,7 @@ import (
 )
 
 // world is what the first process is told, on its fd 3. Files come as fds.
-type world struct {
+type initMessage struct {
 	Spec    sandbox.Spec
 	Argv    []string
 	Dir     string
@@ -110,7 +110,7 @@ func (d *Driver) Run(ctx context.Context, spec *sandbox.Spec, ex *sandbox.Exec) 
 // command makes the re-exec of this binary with the world on its fd 3, and with
 // the agent's program, when there is one, on agentFD.
 func (d *Driver) command(spec *sandbox.Spec, ex *sandbox.Exec, program *os.File) (tell, hear *os.File, cmd *exec.Cmd, err error) {
-	w := world{Spec: *spec, Argv: ex.Argv, Dir: ex.Dir, Env: ex.Env, TTY: ex.Terminal != nil, RootFD: -1, Agent: program != nil}
+	w := initMessage{Spec: *spec, Argv: ex.Argv, Dir: ex.Dir, Env: ex.Env, TTY: ex.Terminal != nil, RootFD: -1, Agent: program != nil}
 	var files []*os.File
 	// Go's exec gives ExtraFiles[i] the number 3+i; 3 and 4 are the pipes.
 	pass := func(f *os.File) int {

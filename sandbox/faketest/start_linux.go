@@ -195,7 +195,7 @@ func (i *instance) Destroy(context.Context) error {
 }
 
 // becomeAgent turns the first process, with its world built, into the agent.
-func (w *world) becomeAgent(root string) ending {
+func (w *initMessage) becomeAgent(root string) ending {
 	syscall.CloseOnExec(agentFD)
 	if err := syscall.Chroot(root); err != nil {
 		return ending{Fault: "chroot: " + err.Error()}

@@ -21,7 +21,7 @@ func TestMasksHoldAgainstMounting(t *testing.T) {
 	for _, access := range []sandbox.Access{sandbox.ReadOnly, sandbox.CopyOnWrite, sandbox.ReadWrite} {
 		t.Run(access.String(), func(t *testing.T) {
 			dir := project(t)
-			spec := world(t)
+			spec := fixture(t)
 			spec.Mounts = []sandbox.Mount{{Source: handle(t, dir), Name: dir, Target: "/home/user/p", Access: access, Dir: true}}
 			spec.Masks = []sandbox.Mask{{Target: "/home/user/p/.env"}, {Target: "/home/user/p/private", Dir: true}}
 			got := sh(t, spec, `cat > /tmp/try <<'X'
@@ -49,7 +49,7 @@ func TestMasksHoldAgainstRenamingThroughAnotherMount(t *testing.T) {
 		t.Fatal(err)
 	}
 	own(t, dir)
-	spec := world(t)
+	spec := fixture(t)
 	spec.Mounts = []sandbox.Mount{
 		{Source: handle(t, dir), Name: dir, Target: "/home/user/p", Access: sandbox.ReadWrite, Dir: true},
 		{Source: handle(t, filepath.Join(dir, "sub")), Name: "sub", Target: "/x", Access: sandbox.ReadWrite, Dir: true},
@@ -67,7 +67,7 @@ mv $d p/sub/deep; cat /x/deep/.env /x/deep/private/key p/sub/deep/private/key; e
 
 // Without a memory cgroup, what code makes the kernel inside hold counts too.
 func TestKernelMemoryCountsWithoutAControlGroup(t *testing.T) {
-	spec := world(t)
+	spec := fixture(t)
 	res, err := gvisor.New(gvisor.Options{NoCgroups: true}).Run(t.Context(), spec, &sandbox.Exec{
 		Argv: []string{"python3", "-c", `
 import socket

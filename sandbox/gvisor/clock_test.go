@@ -20,7 +20,7 @@ func TestTimeGoesOn(t *testing.T) {
 	const slack = 10 * time.Millisecond
 	var out, errs bytes.Buffer
 	before := time.Now()
-	_, err := gvisor.New(gvisor.Options{}).Run(t.Context(), world(t), &sandbox.Exec{
+	_, err := gvisor.New(gvisor.Options{}).Run(t.Context(), fixture(t), &sandbox.Exec{
 		Argv: []string{"python3", "-c", `
 import time
 first, back = time.time_ns(), 0

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 // world is the smallest one in which the host's programs run.
-func world(t *testing.T) *sandbox.Spec {
+func fixture(t *testing.T) *sandbox.Spec {
 	t.Helper()
 	dir := t.TempDir()
 	for _, d := range []string{"usr", "etc", "proc", "sys", "dev", "tmp", "home/user"} {
@@ -70,7 +70,7 @@ func open(t *testing.T, name string) *os.File {
 func TestRunIsSomebodyElseOnAReadOnlyRoot(t *testing.T) {
 	var out, errs bytes.Buffer
 	script := `id -u; grep CapEff /proc/self/status; touch /usr/x; touch /x; echo ok > /home/user/f && cat /home/user/f; exit 7`
-	res, err := gvisor.New(gvisor.Options{DebugDir: os.Getenv("DBG")}).Run(t.Context(), world(t), &sandbox.Exec{
+	res, err := gvisor.New(gvisor.Options{DebugDir: os.Getenv("DBG")}).Run(t.Context(), fixture(t), &sandbox.Exec{
 		Argv: []string{"sh", "-c", script}, Dir: "/home/user", Env: []string{"PATH=/usr/bin:/bin"},
 		Stdout: &out, Stderr: &errs,
 	})
@@ -89,7 +89,7 @@ func TestRunIsSomebodyElseOnAReadOnlyRoot(t *testing.T) {
 }
 
 func TestInstanceRunsThroughTheAgent(t *testing.T) {
-	box, err := gvisor.New(gvisor.Options{DebugDir: os.Getenv("DBG")}).Start(t.Context(), world(t))
+	box, err := gvisor.New(gvisor.Options{DebugDir: os.Getenv("DBG")}).Start(t.Context(), fixture(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func TestCancelEndsAKernelThatDoesNotAnswer(t *testing.T) {
 	signals := make(chan syscall.Signal)
 	ended := make(chan error, 1)
 	go func() {
-		res, err := gvisor.New(gvisor.Options{}).Run(ctx, world(t), &sandbox.Exec{
+		res, err := gvisor.New(gvisor.Options{}).Run(ctx, fixture(t), &sandbox.Exec{
 			Argv: []string{"sh", "-c", "echo up; sleep 1000"}, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"}, Stdout: up,
 			Signals: signals, Sample: func(sandbox.Usage) {}, SampleEvery: 10 * time.Millisecond,
 		})
@@ -71,7 +71,7 @@ func TestCancelEndsAStoppedShim(t *testing.T) {
 	up := &waiter{text: "up", seen: make(chan struct{})}
 	ended := make(chan error, 1)
 	go func() {
-		_, err := gvisor.New(gvisor.Options{}).Run(ctx, world(t), &sandbox.Exec{
+		_, err := gvisor.New(gvisor.Options{}).Run(ctx, fixture(t), &sandbox.Exec{
 			Argv: []string{"sh", "-c", "echo up; sleep 1000"}, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"}, Stdout: up,
 		})
 		ended <- err

@@ -29,7 +29,7 @@ func TestStuckOwner(t *testing.T) {
 	if dir == "" {
 		return
 	}
-	spec := world(t)
+	spec := fixture(t)
 	spec.StateDir = dir
 	if err := unix.Setrlimit(unix.RLIMIT_SIGPENDING, &unix.Rlimit{}); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestNoRoom(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("root's halves do not hang in this way")
 	}
-	spec := world(t)
+	spec := fixture(t)
 	var has unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_SIGPENDING, &has); err != nil {
 		t.Fatal(err)

@@ -46,7 +46,7 @@ func imageRoot(t *testing.T) sandbox.Root {
 // TestImageNeedsNoGofer wants the kernel alone where nothing of the host is
 // mounted, with nothing of the host's files but the image.
 func TestImageNeedsNoGofer(t *testing.T) {
-	spec := world(t)
+	spec := fixture(t)
 	spec.Root = imageRoot(t)
 	halves := whileRunning(t, spec)
 	if _, ok := halves["runsc-gofer"]; ok {
@@ -60,7 +60,7 @@ func TestImageNeedsNoGofer(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	// A mount brings the gofer back, and the image stays the root.
-	spec = world(t)
+	spec = fixture(t)
 	spec.Root = imageRoot(t)
 	dir := t.TempDir()
 	f, err := os.Open(dir)
@@ -77,7 +77,7 @@ func TestImageNeedsNoGofer(t *testing.T) {
 // TestImageScratchIsBounded fills scratch that lies in files which no gofer
 // has made: it is on the disk, not in the program's memory, and bounded.
 func TestImageScratchIsBounded(t *testing.T) {
-	spec := world(t)
+	spec := fixture(t)
 	spec.Root = imageRoot(t)
 	spec.Limits.Memory = 64 << 20
 	for i := range spec.Scratch {

@@ -16,7 +16,7 @@ import (
 // beyond it, is an error to the program.
 func TestMissingSystemCalls(t *testing.T) {
 	var out, errs bytes.Buffer
-	_, err := gvisor.New(gvisor.Options{}).Run(t.Context(), world(t), &sandbox.Exec{
+	_, err := gvisor.New(gvisor.Options{}).Run(t.Context(), fixture(t), &sandbox.Exec{
 		Argv: []string{"python3", "-c", `
 import ctypes, errno
 c = ctypes.CDLL(None, use_errno=True)

@@ -90,7 +90,7 @@ func TestMounts(t *testing.T) {
 	} {
 		t.Run(tc.access.String(), func(t *testing.T) {
 			dir := project(t)
-			spec := world(t)
+			spec := fixture(t)
 			spec.Mounts = []sandbox.Mount{{Source: handle(t, dir), Name: dir, Target: "/home/user/p", Access: tc.access, Dir: true}}
 			if got := sh(t, spec, try); got != tc.want {
 				t.Errorf("output %q, want %q", got, tc.want)
@@ -115,7 +115,7 @@ func TestMounts(t *testing.T) {
 
 func TestOneFileAlone(t *testing.T) {
 	dir := project(t)
-	spec := world(t)
+	spec := fixture(t)
 	spec.Mounts = []sandbox.Mount{
 		{Source: handle(t, filepath.Join(dir, "data.csv")), Name: "data.csv", Target: "/home/user/data.csv"},
 		{Source: handle(t, filepath.Join(dir, "sub")), Name: "sub", Target: "/deep/down/sub", Dir: true},
@@ -130,7 +130,7 @@ func TestMasks(t *testing.T) {
 	for _, access := range []sandbox.Access{sandbox.ReadOnly, sandbox.CopyOnWrite, sandbox.ReadWrite} {
 		t.Run(access.String(), func(t *testing.T) {
 			dir := project(t)
-			spec := world(t)
+			spec := fixture(t)
 			spec.Mounts = []sandbox.Mount{{Source: handle(t, dir), Name: dir, Target: "/home/user/p", Access: access, Dir: true}}
 			spec.Masks = []sandbox.Mask{{Target: "/home/user/p/.env"}, {Target: "/home/user/p/sub/.env"}, {Target: "/home/user/p/private", Dir: true}}
 			got := sh(t, spec, `cat p/.env p/sub/.env p/private/key; ls p/private; mv p/.env p/seen; cat p/seen; mv p/sub p/moved; cat p/moved/.env; mv p/private p/open; cat p/open/key; rm -f p/.env; cat p/.env; ln p/.env p/link; cat p/link; echo done`)
@@ -143,7 +143,7 @@ func TestMasks(t *testing.T) {
 
 func TestMountpointInsideAMountMustExist(t *testing.T) {
 	dir := project(t)
-	spec := world(t)
+	spec := fixture(t)
 	spec.Mounts = []sandbox.Mount{
 		{Source: handle(t, dir), Name: dir, Target: "/home/user/p", Access: sandbox.ReadWrite, Dir: true},
 		{Source: handle(t, dir), Name: dir, Target: "/home/user/p/missing", Dir: true},
@@ -161,7 +161,7 @@ func TestMountpointInsideAMountMustExist(t *testing.T) {
 // would be a way for anybody on the host to become the owner.
 func TestNoSetIDBitsOnTheHost(t *testing.T) {
 	dir := project(t)
-	spec := world(t)
+	spec := fixture(t)
 	spec.Mounts = []sandbox.Mount{{Source: handle(t, dir), Name: dir, Target: "/home/user/p", Access: sandbox.ReadWrite, Dir: true}}
 	got := sh(t, spec, `cd p; cp /bin/true a; chmod 4755 a; chmod g+s a; chmod 2755 sub; mkdir -m 2777 d; install -m 6755 /bin/true b
 python3 -c '
@@ -189,7 +189,7 @@ chmod 755 a && echo usual modes work`)
 // is what there is.
 func TestOverThePartsOfARoot(t *testing.T) {
 	dir := t.TempDir()
-	spec := world(t)
+	spec := fixture(t)
 	spec.Mounts = []sandbox.Mount{{Source: handle(t, dir), Name: dir, Target: "/usr", Dir: true}}
 	res, err := gvisor.New(gvisor.Options{}).Run(t.Context(), spec, &sandbox.Exec{Argv: []string{"/usr/bin/true"}, Dir: "/usr"})
 	if err != nil || res.ExitCode == nil || *res.ExitCode != 127 {
@@ -214,7 +214,7 @@ func TestStateInRun(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { os.RemoveAll(state) })
-			spec := world(t)
+			spec := fixture(t)
 			spec.StateDir = filepath.Join(state, "run")
 			if err := os.Mkdir(spec.StateDir, 0o700); err != nil {
 				t.Fatal(err)

@@ -41,7 +41,7 @@ func connected(t *testing.T, allow ...string) (*sandbox.Spec, *egress.Router) {
 	if err := r.Ready(ctx); err != nil {
 		t.Fatal(err)
 	}
-	s := world(t)
+	s := fixture(t)
 	s.Network = &sandbox.Network{NIC: r.NIC(), Address: egress.Guest, Gateway: egress.Gateway, MTU: egress.MTU}
 	// The tree is the test's own; a session has the file in the root.
 	root := s.Root.Dir.Name()

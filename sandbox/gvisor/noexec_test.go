@@ -69,20 +69,20 @@ func TestStateOnOddMountsInside(t *testing.T) {
 		t.Run("root of its own", TestOneFileAlone)
 		t.Run("masks", TestMasks)
 		t.Run("image", func(t *testing.T) {
-			spec := world(t)
+			spec := fixture(t)
 			spec.Root = imageRoot(t)
 			if got := sh(t, spec, "echo here"); got != "here\n" {
 				t.Errorf("it says %q", got)
 			}
 		})
 		t.Run("programs", func(t *testing.T) {
-			spec, dir := world(t), project(t)
+			spec, dir := fixture(t), project(t)
 			const own = `for d in /home/user /tmp /home/user/p; do cp /usr/bin/id $d/mine && $d/mine -u; done`
 			spec.Mounts = []sandbox.Mount{{Source: handle(t, dir), Name: dir, Target: "/home/user/p", Access: sandbox.CopyOnWrite, Dir: true}}
 			if got := sh(t, spec, own); got != "1000\n1000\n1000\n" {
 				t.Errorf("beside a copy-on-write mount: %q", got)
 			}
-			if got := sh(t, world(t), `mkdir p; `+own); got != "1000\n1000\n1000\n" {
+			if got := sh(t, fixture(t), `mkdir p; `+own); got != "1000\n1000\n1000\n" {
 				t.Errorf("without: %q", got)
 			}
 		})
@@ -94,9 +94,9 @@ func TestStateOnOddMountsInside(t *testing.T) {
 			works(t)
 			return
 		}
-		t.Run("tree", func(t *testing.T) { refused(t, world(t)) })
+		t.Run("tree", func(t *testing.T) { refused(t, fixture(t)) })
 		t.Run("image", func(t *testing.T) {
-			spec := world(t)
+			spec := fixture(t)
 			spec.Root = imageRoot(t)
 			refused(t, spec)
 		})
@@ -128,7 +128,7 @@ func refused(t *testing.T, spec *sandbox.Spec) {
 
 // goesOn writes a sandbox down and has it go on, in directories beside each other.
 func goesOn(t *testing.T) {
-	spec := world(t)
+	spec := fixture(t)
 	spec.Snapshots = true
 	c, box := living(t, spec, guest.Options{User: spec.User})
 	if got := says(t, c, "echo kept > /home/user/file"); got != "" {
@@ -141,7 +141,7 @@ func goesOn(t *testing.T) {
 	if err := box.(sandbox.Snapshotter).Snapshot(t.Context(), dir, true); err != nil {
 		t.Fatal(err)
 	}
-	spec = world(t)
+	spec = fixture(t)
 	spec.Snapshots = true
 	again, err := gvisor.New(gvisor.Options{}).Restore(t.Context(), spec, dir)
 	if err != nil {

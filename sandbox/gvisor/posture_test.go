@@ -56,7 +56,7 @@ func TestPostureOfFirst(t *testing.T) { drivertest.AsFirst(t, "TestPosture") }
 func TestPosture(t *testing.T) { holdPosture(t) }
 
 func holdPosture(t *testing.T) {
-	spec := world(t)
+	spec := fixture(t)
 	t.Setenv("CAISSON_CANARY", "canary")
 	canary, err := unix.Open("/etc/hostname", unix.O_RDONLY, 0) // inherited by whom does not mind
 	if err != nil {

@@ -40,13 +40,13 @@ type shimProcess struct {
 // startShim starts the shim of the sandbox in stateDir, as a member of group unless that
 // is nil. The shim waits for its order. The caller ends it.
 func startShim(stateDir string, group *cgroup.Group) (*shimProcess, error) {
-	birth := &protocol.Birth{StateDir: stateDir}
+	msg := &protocol.InitMessage{StateDir: stateDir}
 	if group != nil {
 		outside, err := group.Outside()
 		if err != nil {
 			return nil, err
 		}
-		birth.Cgroup = &protocol.Cgroup{Dirs: group.Dirs(), Outside: outside}
+		msg.Cgroup = &protocol.Cgroup{Dirs: group.Dirs(), Outside: outside}
 	}
 	program, err := engine.Open(stateDir)
 	if err != nil {
@@ -60,7 +60,7 @@ func startShim(stateDir string, group *cgroup.Group) (*shimProcess, error) {
 	defer theirs.Close()
 	// Before the shim is there, so that there is no moment in which it does not
 	// know what to take away.
-	if err := protocol.Send(conn, birth, nil); err != nil {
+	if err := protocol.Send(conn, msg, nil); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("start shim: %w", err)
 	}

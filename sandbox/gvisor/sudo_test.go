@@ -69,7 +69,7 @@ func TestSudo(t *testing.T) {
 	const plant = "cp /usr/bin/id /tmp/id && chmod 4755 /tmp/id"
 	const facts = "id -u; grep -E 'CapEff|NoNewPrivs' /proc/self/status; /tmp/id -u"
 
-	spec := world(t)
+	spec := fixture(t)
 	spec.Sudo, spec.RootSize = true, 100<<20
 	c, _ := living(t, spec, guest.Options{User: spec.User})
 	if got := says(t, c.As("root"), plant+"; id -u; grep CapEff /proc/self/status; echo x > /tmp/of-root"); got != "0\nCapEff:\t00000000a80405ff\n" {
@@ -88,7 +88,7 @@ func TestSudo(t *testing.T) {
 	}
 
 	// The same program, planted by the host's agent as root, and nobody may use it.
-	plain := world(t)
+	plain := fixture(t)
 	asRoot, box := living(t, plain, guest.Options{})
 	if got := says(t, asRoot, plant); got != "" {
 		t.Errorf("planting says %q", got)

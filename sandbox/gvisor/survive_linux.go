@@ -78,7 +78,7 @@ func (b *bequest) handOver(o *protocol.Order, files []*os.File) []*os.File {
 		return len(files) - 1
 	}
 	add(b.root) // the shim holds all that comes
-	o.Will = &protocol.Will{Socket: add(b.socket), Stream: add(b.stream), Log: add(b.log), Hold: add(b.hold), Far: add(b.far), Self: b.self}
+	o.Handover = &protocol.Handover{Socket: add(b.socket), Stream: add(b.stream), Log: add(b.log), Hold: add(b.hold), Far: add(b.far), Self: b.self}
 	return files
 }
 
@@ -212,8 +212,8 @@ func claim(ctx context.Context, conn *net.UnixConn, id string) (*protocol.Legacy
 	return &l, files, nil
 }
 
-// foreignPatience is how long a shim of another version may take to end its sandbox.
-const foreignPatience = 20 * time.Second
+// foreignTimeout is how long a shim of another version may take to end its sandbox.
+const foreignTimeout = 20 * time.Second
 
 // endForeign ends a sandbox whose shim is of another version, and says so: what either
 // would understand of the other's words is anybody's guess. The shim takes away what
@@ -233,7 +233,7 @@ func endForeign(ctx context.Context, conn *net.UnixConn, id string, l *protocol.
 		e.Cause = json.NewEncoder(conn).Encode(protocol.Command{Kind: protocol.Outlive})
 	}
 	conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, foreignPatience)
+	ctx, cancel := context.WithTimeout(ctx, foreignTimeout)
 	defer cancel()
 	ended := make(chan struct{})
 	go func() { p.wait(); close(ended) }()

@@ -29,7 +29,7 @@ func TestClaimOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be another user")
 	}
-	spec := world(t)
+	spec := fixture(t)
 	spec.Outlives = true
 	d := gvisor.New(gvisor.Options{})
 	inst, err := d.Start(t.Context(), spec)
@@ -104,7 +104,7 @@ func dialAs(uid int, socket string) (conn *net.UnixConn, err error) {
 // A caisson of another version gets nothing of a sandbox, which ends: nobody else will
 // come for it.
 func TestClaimOfAnotherVersion(t *testing.T) {
-	spec := world(t)
+	spec := fixture(t)
 	spec.Outlives = true
 	inst, err := gvisor.New(gvisor.Options{}).Start(t.Context(), spec)
 	if err != nil {

@@ -21,7 +21,7 @@ func TestOddUmaskAsNobody(t *testing.T) { drivertest.AsUser(t, 65534, "TestOddUm
 // often do, a sandbox is made, and programs inside have the usual one.
 func TestOddUmask(t *testing.T) {
 	for _, mask := range []int{0o027, 0o077} {
-		w := world(t)
+		w := fixture(t)
 		w.Mounts = append(w.Mounts, sandbox.Mount{Source: open(t, "/usr"), Name: "/usr", Target: "/new/place", Dir: true}) // the root has none
 		var out, errs bytes.Buffer
 		was := unix.Umask(mask)

@@ -22,7 +22,7 @@ func BenchmarkRun(b *testing.B) {
 	for _, argv := range [][]string{{"/bin/true"}, {"/usr/bin/python3", "-c", "print(1)"}} {
 		b.Run(argv[0], func(b *testing.B) {
 			d := process.New(process.Options{})
-			spec := world(b)
+			spec := fixture(b)
 			var ours, bare []time.Duration
 			var cpu [2]time.Duration // with all that was waited for
 			for b.Loop() {

@@ -96,7 +96,7 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first) (_ *box, err error) {
 	if p.rules, err = landlock.New(allowed); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the kernel refused a Landlock ruleset", Cause: err}
 	}
-	if p.world, err = newWorld(spec); err != nil {
+	if p.rootfs, err = newRootfs(spec); err != nil {
 		return nil, err
 	}
 	if x := spec.Executables; x != nil {
@@ -104,12 +104,12 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first) (_ *box, err error) {
 			return nil, &sandbox.Error{Op: "executables", Kind: sandbox.ErrUnsupported, Problem: "this kernel has no Landlock that would refuse other programs",
 				Hint: "boot with lsm=landlock,…, or run without the list"}
 		}
-		if p.readable, err = p.world.readable(x.Closed); err != nil {
+		if p.readable, err = p.rootfs.readable(x.Closed); err != nil {
 			return nil, err
 		}
 	}
-	err = p.world.openDevices()
-	for _, s := range p.world.devices {
+	err = p.rootfs.openDevices()
+	for _, s := range p.rootfs.devices {
 		b.opened = append(b.opened, s.mount.Source)
 	}
 	if err != nil {
@@ -119,7 +119,7 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first) (_ *box, err error) {
 		if spec.Network == nil { // else the builder may have to make its device, by the host's /dev
 			p.stage = onStage()
 		}
-		detached, err := p.world.detach(p.ids)
+		detached, err := p.rootfs.detach(p.ids)
 		b.opened = append(b.opened, detached...)
 		if err != nil {
 			return nil, err
@@ -157,12 +157,12 @@ func (b *box) makeGroup(host *cgroup.Host) (wait func() error) {
 		return func() error { return nil }
 	}
 	var group *cgroup.Group
-	var door groupDoor
+	var entry groupEntry
 	made := make(chan error, 1)
 	go func() {
 		var err error
-		if group, door.pids, err = b.newGroup(host); err == nil {
-			err = door.open(group, host.Version)
+		if group, entry.pids, err = b.newGroup(host); err == nil {
+			err = entry.open(group, host.Version)
 			if b.plan.first.agent == nil { // somebody waits for its end, and reads it once
 				group.Keep()
 			}
@@ -171,7 +171,7 @@ func (b *box) makeGroup(host *cgroup.Host) (wait func() error) {
 	}()
 	return sync.OnceValue(func() error {
 		err := <-made
-		b.group, b.plan.group, b.opened = group, door, append(b.opened, door.files()...)
+		b.group, b.plan.group, b.opened = group, entry, append(b.opened, entry.files()...)
 		return err
 	})
 }
@@ -196,7 +196,7 @@ func (b *box) newGroup(host *cgroup.Host) (g *cgroup.Group, pids bool, err error
 }
 
 // open opens the way into a group.
-func (d *groupDoor) open(g *cgroup.Group, version int) (err error) {
+func (d *groupEntry) open(g *cgroup.Group, version int) (err error) {
 	if version == 2 {
 		d.dir, err = g.FD()
 		return err
@@ -211,7 +211,7 @@ func (d *groupDoor) open(g *cgroup.Group, version int) (err error) {
 	return nil
 }
 
-func (d *groupDoor) files() []*os.File {
+func (d *groupEntry) files() []*os.File {
 	if d.dir != nil {
 		return []*os.File{d.dir}
 	}
@@ -245,7 +245,7 @@ func (b *box) start() error {
 	defer b.mu.Unlock()
 	if errno != 0 {
 		err := l.explain(errno)
-		l.bury()
+		l.reapBuilder()
 		l.clear()
 		b.init, b.over = 0, true
 		if l.mapper != nil && l.mapper.err != nil {

@@ -13,7 +13,7 @@ import (
 
 // build writes down how the builder makes the world. The host's files, or a stage's,
 // are the root until the call to enter, the sandbox's from then on.
-func (w *world) build(s *script, staged bool) {
+func (w *rootfs) build(s *script, staged bool) {
 	bound(s)
 	if !staged {
 		s.doing("keep mounts apart from the host's")
@@ -74,7 +74,7 @@ func (w *world) build(s *script, staged bool) {
 
 // buildLayer lays a layer with the missing mountpoints over the root, which is
 // the working directory, and enters it.
-func (w *world) buildLayer(s *script, root any) {
+func (w *rootfs) buildLayer(s *script, root any) {
 	s.doing("make mountpoints in a layer over the root")
 	// Relative names: those that begin with a slash are still the host's.
 	const stage, upper = "dev", "dev/upper"
@@ -107,7 +107,7 @@ func makePath(s *script, from, rel string, dir bool) {
 
 // makePlace makes a mountpoint where it lies in scratch: what is there has been
 // made by this very script.
-func (w *world) makePlace(s *script, target string, dir bool) {
+func (w *rootfs) makePlace(s *script, target string, dir bool) {
 	from := ""
 	for _, sc := range w.scratch {
 		if target != sc.Target && sandbox.Within(target, sc.Target) && len(sc.Target) > len(from) {
@@ -134,7 +134,7 @@ const (
 const maxTerminals = "64"
 
 // buildDev makes /dev.
-func (w *world) buildDev(s *script, opened []any) {
+func (w *rootfs) buildDev(s *script, opened []any) {
 	s.doing("make /dev")
 	s.attach(s.filesystem("tmpfs", readWrite|unix.MOUNT_ATTR_NOEXEC, "mode", "0755", "size", "65536", "nr_inodes", "64"), "/dev")
 	for _, dir := range []string{"/dev/pts", "/dev/shm"} {
@@ -156,7 +156,7 @@ func (w *world) buildDev(s *script, opened []any) {
 
 // finish hides what is to be hidden and lets go of the host's files. /proc is
 // there by now.
-func (w *world) finish(s *script, staged bool) {
+func (w *rootfs) finish(s *script, staged bool) {
 	for _, p := range procReadOnly() {
 		s.doing("make %s read-only", p)
 		m := s.clone(p)

@@ -14,7 +14,7 @@ import (
 
 // buildCopy lays something private and writable over a mount: a layer over a directory,
 // a copy over a file, which no layer can be laid over.
-func (w *world) buildCopy(s *script, src *source) {
+func (w *rootfs) buildCopy(s *script, src *source) {
 	options := []string{"mode", "0700"}
 	if w.cow > 0 {
 		options = append(options, "size", fmt.Sprint(w.cow))
@@ -30,7 +30,7 @@ func (w *world) buildCopy(s *script, src *source) {
 	s.call(unix.SYS_UMOUNT2, staging, unix.MNT_DETACH)
 }
 
-func (w *world) buildLayerOver(s *script, src *source) {
+func (w *rootfs) buildLayerOver(s *script, src *source) {
 	m := src.mount
 	// The merged directory is what the upper one is: the user's, whoever's the
 	// lower one is, with the lower one's mode.
@@ -44,14 +44,14 @@ func (w *world) buildLayerOver(s *script, src *source) {
 // stands between two.
 func lowerDir(name string) string { return strings.NewReplacer(`\`, `\\`, ":", `\:`).Replace(name) }
 
-// mostSent is how much one sendfile(2) copies.
-const mostSent = 0x7ffff000
+// maxSent is how much one sendfile(2) copies.
+const maxSent = 0x7ffff000
 
 // copyFile copies the file that is mounted at its target, and mounts the copy there. It
 // takes nothing but the very object that was checked, and all that there was of it then.
 // The copy is bounded by its share of the disk. The kernel does not count it as the
 // sandbox's memory, though: the builder runs on caisson's. What the file grows by inside is.
-func (w *world) copyFile(s *script, src *source) {
+func (w *rootfs) copyFile(s *script, src *source) {
 	const at = staging + "/copy"
 	m := src.mount
 	s.doing("copy %s", m.Name)
@@ -59,8 +59,8 @@ func (w *world) copyFile(s *script, src *source) {
 	how := &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
 	s.call(unix.SYS_OPENAT2, unix.AT_FDCWD, m.Target, to(how), int(unix.SizeofOpenHow)).save(in)
 	s.call(unix.SYS_OPENAT, unix.AT_FDCWD, at, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600).save(out)
-	for left := src.size; left > 0; left -= mostSent {
-		s.call(unix.SYS_SENDFILE, out, in, nil, uint64(min(left, mostSent)))
+	for left := src.size; left > 0; left -= maxSent {
+		s.call(unix.SYS_SENDFILE, out, in, nil, uint64(min(left, maxSent)))
 	}
 	read, written := new(unix.Stat_t), new(unix.Stat_t)
 	s.call(unix.SYS_FSTAT, in, to(read))
@@ -79,7 +79,7 @@ func (w *world) copyFile(s *script, src *source) {
 }
 
 // userOwns makes what lies at path the user's, with the mode of what it stands for.
-func (w *world) userOwns(s *script, path string, mode uint32) {
+func (w *rootfs) userOwns(s *script, path string, mode uint32) {
 	s.call(unix.SYS_FCHOWNAT, unix.AT_FDCWD, path, w.spec.User.UID, w.spec.User.GID, 0)
 	s.call(unix.SYS_FCHMODAT, unix.AT_FDCWD, path, mode)
 }
@@ -88,7 +88,7 @@ func (w *world) userOwns(s *script, path string, mode uint32) {
 func (src *source) copied() bool { return src.mount.Access == sandbox.CopyOnWrite && !src.mount.Dir }
 
 // checkCopy refuses what cannot be copied, and what there is no room for.
-func (w *world) checkCopy(src *source) error {
+func (w *rootfs) checkCopy(src *source) error {
 	if !src.copied() {
 		return nil
 	}

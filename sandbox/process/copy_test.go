@@ -57,7 +57,7 @@ func TestCopyRefused(t *testing.T) {
 		"more than the disk": {big, func(l *sandbox.Limits) { l.Disk = 8 << 20 }, "--disk"},
 		"a pipe":             {fifo, func(*sandbox.Limits) {}, "ro or rw"},
 	} {
-		spec := world(t)
+		spec := fixture(t)
 		tc.limit(&spec.Limits)
 		spec.Mounts = append(spec.Mounts, cowFile(t, tc.name))
 		res, err := process.New(process.Options{}).Run(t.Context(), spec, &sandbox.Exec{Argv: []string{"/bin/true"}, Dir: "/"})

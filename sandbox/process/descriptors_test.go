@@ -54,7 +54,7 @@ func TestLowDescriptors(t *testing.T) {
 			}
 		})
 	}
-	spec := world(t)
+	spec := fixture(t)
 	t.Run("living", func(t *testing.T) {
 		free(t)
 		box, err := process.New(process.Options{}).Start(t.Context(), spec)

@@ -19,7 +19,7 @@ import (
 // In what operators name the owner of the source is the sandbox's user: a file
 // that its owner alone may read is readable inside, and what the sandbox writes
 // belongs to the owner, while the private uid owns nothing on the host.
-func (w *world) detach(ids identity) (opened []*os.File, err error) {
+func (w *rootfs) detach(ids identity) (opened []*os.File, err error) {
 	owners := ownerMaps{to: ids}
 	defer owners.close()
 	operators := 1 + len(w.spec.Root.Binds)

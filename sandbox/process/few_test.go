@@ -23,7 +23,7 @@ func TestFewProcesses(t *testing.T) {
 	for name, run := range roads {
 		for n := 1; n <= 3; n++ {
 			for range 10 { // it is a race
-				spec := world(t)
+				spec := fixture(t)
 				spec.Limits.Processes = n
 				// The shell gives up where it cannot fork, and those that wait end with it.
 				var out, trouble bytes.Buffer
@@ -48,7 +48,7 @@ func TestFewAreNotNamed(t *testing.T) {
 		t.Errorf("%+v, %v", c.Limits[sandbox.LimitProcesses], err)
 	}
 	for n, named := range map[int]bool{2: false, sandbox.LeastAgentProcesses: c.Limits[sandbox.LimitCPUs].Enforcement == sandbox.Enforced} {
-		spec := world(t)
+		spec := fixture(t)
 		spec.Limits.Processes = n
 		res, err := d.Run(t.Context(), spec, &sandbox.Exec{Argv: []string{"/bin/dash", "-c", "while :; do sleep 1000 & done"}, Dir: "/"})
 		if err != nil || slices.Contains(res.LimitsHit, sandbox.LimitProcesses) != named {

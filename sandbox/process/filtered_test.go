@@ -22,7 +22,7 @@ func TestFiltered(t *testing.T) {
 	if !drivertest.Refused(t, unix.SYS_SCHED_GETATTR, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_IOPRIO_GET, unix.SYS_IOPRIO_SET, unix.SYS_PERSONALITY) {
 		return
 	}
-	res, err := process.New(process.Options{}).Run(t.Context(), world(t), &sandbox.Exec{Argv: []string{"/bin/true"}, Dir: "/"})
+	res, err := process.New(process.Options{}).Run(t.Context(), fixture(t), &sandbox.Exec{Argv: []string{"/bin/true"}, Dir: "/"})
 	if err != nil || res.Status != sandbox.StatusSuccess {
 		t.Errorf("%+v, %v", res, err)
 	}
@@ -35,7 +35,7 @@ func TestRefusedByName(t *testing.T) {
 			if !drivertest.Refused(t, call) {
 				return
 			}
-			_, err := roads["made ahead"](t.Context(), process.New(process.Options{}), world(t), &sandbox.Exec{Argv: []string{"/bin/true"}, Dir: "/"})
+			_, err := roads["made ahead"](t.Context(), process.New(process.Options{}), fixture(t), &sandbox.Exec{Argv: []string{"/bin/true"}, Dir: "/"})
 			var e *sandbox.Error
 			if !errors.As(err, &e) || !errors.Is(err, unix.EPERM) || !strings.Contains(e.Problem, "("+name+")") || !strings.Contains(e.Hint, "doctor") {
 				t.Errorf("%+v", err)

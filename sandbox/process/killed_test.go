@@ -28,7 +28,7 @@ const holdEnv = "CAISSON_TEST_OWNER_OF_A_SANDBOX_HELD_AT"
 func TestKilledWhileItMakes(t *testing.T) {
 	if at := os.Getenv(holdEnv); at != "" {
 		process.Hold(at == "mapping", 3, 4)
-		spec := *world(t)
+		spec := *fixture(t)
 		spec.ID = "sbx_" + rand.Text()
 		fmt.Println("id", spec.ID, spec.StateDir)
 		_, err := process.New(process.Options{}).Prepare(t.Context(), &spec)

@@ -31,7 +31,7 @@ func TestLandlock(t *testing.T) {
 		t.Skip("this kernel has no Landlock that is of use")
 	}
 	var out strings.Builder
-	res, err := process.New(process.Options{}).Run(t.Context(), world(t), &sandbox.Exec{
+	res, err := process.New(process.Options{}).Run(t.Context(), fixture(t), &sandbox.Exec{
 		Argv: []string{"/usr/bin/python3", "-I", "-S", "-c", layers}, Dir: "/tmp", Stdout: &out,
 	})
 	if err != nil || res.Status != sandbox.StatusSuccess {

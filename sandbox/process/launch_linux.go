@@ -100,7 +100,7 @@ func (l *launch) start() syscall.Errno {
 }
 
 // bury waits until the builder is gone, which has done its work.
-func (l *launch) bury() {
+func (l *launch) reapBuilder() {
 	if l.builder.pid < maxPID {
 		reap(int(l.builder.pid), nil)
 	}

@@ -19,7 +19,7 @@ import (
 // What the agent starts has no more rights than what is run without it, though
 // the agent has some.
 func TestProgramOfTheAgent(t *testing.T) {
-	spec := world(t)
+	spec := fixture(t)
 	inst, err := process.New(process.Options{}).Start(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func TestProgramOfTheAgent(t *testing.T) {
 
 // Nobody becomes root here: root inside would be talking to the host's kernel.
 func TestSudoIsRefused(t *testing.T) {
-	spec := world(t)
+	spec := fixture(t)
 	spec.Sudo = true
 	if inst, err := process.New(process.Options{}).Start(t.Context(), spec); !errors.Is(err, sandbox.ErrUnsupported) || !strings.Contains(err.Error(), "sudo") {
 		if err == nil {

@@ -35,7 +35,7 @@ func TestKernelMemoryCounts(t *testing.T) {
 		want sandbox.LimitName
 	}{{"group", process.Options{}, sandbox.LimitMemory}, {"no group", process.Options{NoCgroups: true}, ""}} {
 		t.Run(c.name, func(t *testing.T) {
-			spec := world(t)
+			spec := fixture(t)
 			spec.Limits.Memory, spec.Limits.OpenFiles = 48<<20, 2048
 			var out bytes.Buffer
 			res, err := process.New(c.o).Run(t.Context(), spec, &sandbox.Exec{Argv: []string{"python3", "-I", "-S", "-c", watches}, Dir: "/", Stdout: &out, Stderr: &out})

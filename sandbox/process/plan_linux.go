@@ -33,19 +33,19 @@ type first struct {
 type plan struct {
 	spec   *sandbox.Spec
 	ids    identity
-	world  *world
+	rootfs *rootfs
 	first  first
 	filter []unix.SockFilter
 	rules  *landlock.Ruleset
 	// readable is what may be read where only listed programs may be executed.
 	readable []sandbox.Mask
-	group    groupDoor
+	group    groupEntry
 	stage    *stage // nil: the builder begins with what the host has mounted
 }
 
-// groupDoor is the way into a control group: the builder takes it, with all that
+// groupEntry is the way into a control group: the builder takes it, with all that
 // comes after.
-type groupDoor struct {
+type groupEntry struct {
 	tasks []*os.File // version 1: it writes itself in
 	dir   *os.File   // version 2: it is born there
 	pids  bool       // the group counts processes
@@ -70,7 +70,7 @@ func (p *plan) write() (*launch, error) {
 		return nil, err
 	}
 	p.becomeRoot(b, l.mapper)
-	p.world.build(b, p.stage != nil)
+	p.rootfs.build(b, p.stage != nil)
 	p.ownNamespaces(b)
 	p.lose(b)
 
@@ -78,14 +78,14 @@ func (p *plan) write() (*launch, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.birth(b, &l.init)
-	p.world.finish(b, p.stage != nil)
+	l.startChild(b, &l.init)
+	p.rootfs.finish(b, p.stage != nil)
 	p.restrict(b)
 	program := p.writeProgram(b, l)
 	if p.first.late != nil {
 		p.letGo(b)
 	}
-	l.birth(b, &l.program)
+	l.startChild(b, &l.program)
 	if p.alone() {
 		l.program.clone[1] |= unix.CLONE_NEWUSER
 	}
@@ -102,7 +102,7 @@ func (p *plan) write() (*launch, error) {
 }
 
 // birth adds the call that makes another child.
-func (l *launch) birth(b *script, c *child) {
+func (l *launch) startChild(b *script, c *child) {
 	c.clone = [4]uintptr{unix.SYS_CLONE, sharing | unix.CLONE_PARENT, 0, 0}
 	b.doing("start a process")
 	b.spawn(c)

@@ -153,7 +153,7 @@ func lateTimers(t *testing.T) {
 }
 
 // world is the usual one.
-func world(t testing.TB) *sandbox.Spec {
+func fixture(t testing.TB) *sandbox.Spec {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "process-test-")
 	if err != nil {
@@ -181,7 +181,7 @@ func world(t testing.TB) *sandbox.Spec {
 // whileRunning starts a program and looks at the sandbox's processes.
 func whileRunning(t *testing.T, run run, processes int) map[string]posture {
 	t.Helper()
-	spec := world(t)
+	spec := fixture(t)
 	spec.Limits.Processes = processes
 	in, release := io.Pipe()
 	up, started := make(chan struct{}), make(chan struct{})

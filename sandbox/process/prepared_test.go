@@ -47,7 +47,7 @@ func TestWaitingHoldsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	p := prepare(t, world(t))
+	p := prepare(t, fixture(t))
 	w.Close()
 	if err := r.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func opened(t *testing.T) (kinds []string) {
 
 // What is killed while it waits is not run in, and leaves nothing.
 func TestKilledWhileItWaits(t *testing.T) {
-	p := prepare(t, world(t))
+	p := prepare(t, fixture(t))
 	for _, pid := range children(t) {
 		if strings.HasPrefix(read(t, pid, "cmdline"), "init") {
 			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
@@ -101,7 +101,7 @@ func TestKilledWhileItWaits(t *testing.T) {
 }
 
 func TestPreparedRunsOnce(t *testing.T) {
-	p := prepare(t, world(t))
+	p := prepare(t, fixture(t))
 	for _, bad := range []*sandbox.Exec{{Argv: []string{"/bin/true"}, Dir: "tmp"}, {Argv: []string{"a\x00b"}, Dir: "/"}, {Dir: "/"}, {Argv: []string{"/bin/true"}, Dir: "/", Terminal: &sandbox.Terminal{}}} {
 		if res, err := p.Run(t.Context(), bad); err == nil {
 			t.Errorf("%+v: %+v", bad, res)
@@ -115,7 +115,7 @@ func TestPreparedRunsOnce(t *testing.T) {
 	if res, err := p.Run(t.Context(), x); !errors.Is(err, sandbox.ErrConflict) {
 		t.Errorf("a second time: %+v, %v", res, err)
 	}
-	p = prepare(t, world(t))
+	p = prepare(t, fixture(t))
 	if err := p.Destroy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestPreparedRunsOnce(t *testing.T) {
 
 // What runs is killed, and its Run has its say.
 func TestDestroyedWhileItRuns(t *testing.T) {
-	p := prepare(t, world(t))
+	p := prepare(t, fixture(t))
 	up := onWrite(func() {
 		go p.Destroy(context.Background())
 	})
@@ -148,7 +148,7 @@ const ownerEnv = "CAISSON_TEST_OWNER_OF_A_WAITING_SANDBOX"
 // SIGKILL to caisson, and what waits dies, too.
 func TestWaitingDiesWithItsOwner(t *testing.T) {
 	if os.Getenv(ownerEnv) != "" {
-		spec := world(t)
+		spec := fixture(t)
 		p := prepare(t, spec)
 		fmt.Println("id", p.ID(), spec.StateDir, children(t))
 		select {}
@@ -191,7 +191,7 @@ func TestWaitingDiesWithItsOwner(t *testing.T) {
 // As many as there are goroutines, beside a busy garbage collector: stacks and
 // memory of ours are in a waiting child's hands for long.
 func TestManyWait(t *testing.T) {
-	spec := world(t)
+	spec := fixture(t)
 	d := process.New(process.Options{})
 	var runs sync.WaitGroup
 	for range 4 {
@@ -284,7 +284,7 @@ var everything = []string{
 // Two sandboxes are made of one spec and wait side by side; what runs in the
 // first is not seen in the second, nor in one that is made afterwards.
 func TestNothingIsPassedOn(t *testing.T) {
-	spec := world(t)
+	spec := fixture(t)
 	python := func(script string) *sandbox.Exec {
 		return &sandbox.Exec{Argv: []string{"/usr/bin/python3", "-I", "-S", "-c", script}, Dir: "/tmp", Env: []string{"PATH=/usr/bin"}}
 	}
@@ -314,7 +314,7 @@ func TestNothingIsPassedOn(t *testing.T) {
 
 // The same in one sandbox, which is used twice: so find finds what there is.
 func TestWhatIsPassedOnIsFound(t *testing.T) {
-	spec := world(t)
+	spec := fixture(t)
 	inst, err := process.New(process.Options{}).Start(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)
@@ -352,7 +352,7 @@ func TestTightened(t *testing.T) {
 		t.Skip("without a control group it is refused")
 	}
 	tightened := func(change func(*sandbox.Limits)) sandbox.Prepared {
-		spec := world(t)
+		spec := fixture(t)
 		p := prepare(t, spec)
 		l := spec.Limits
 		change(&l)
@@ -388,14 +388,14 @@ func TestTightened(t *testing.T) {
 		"more processes": func(l *sandbox.Limits) { l.Processes++ },
 		"any processor":  func(l *sandbox.Limits) { l.CPUs = 0 },
 	} {
-		spec := world(t)
+		spec := fixture(t)
 		l := spec.Limits
 		change(&l)
 		if err := prepare(t, spec).(sandbox.Tightener).Tighten(l); !errors.Is(err, sandbox.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	d, spec := process.New(process.Options{NoCgroups: true}), world(t)
+	d, spec := process.New(process.Options{NoCgroups: true}), fixture(t)
 	p, err := d.Prepare(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)

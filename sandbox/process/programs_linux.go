@@ -19,7 +19,7 @@ import (
 // unexecutable is what a mount gets where only listed programs may be executed,
 // and none of them lies in it: not even a loader that may be executed maps a file
 // of it as code.
-func (w *world) unexecutable(m sandbox.Mount) uint64 {
+func (w *rootfs) unexecutable(m sandbox.Mount) uint64 {
 	x := w.spec.Executables
 	if x == nil {
 		return 0
@@ -50,12 +50,12 @@ func (p *plan) restrictPrograms(b *script) {
 	}
 }
 
-// mostListed bounds the rules that readable makes.
-const mostListed = 4096
+// maxListed bounds the rules that readable makes.
+const maxListed = 4096
 
 // readable are the files and directories that together have all of the world but
 // the closed directories. Links need no rule: what they lead to has one.
-func (w *world) readable(closed []string) ([]sandbox.Mask, error) {
+func (w *rootfs) readable(closed []string) ([]sandbox.Mask, error) {
 	var out []sandbox.Mask
 	var visit func(dir string) error
 	visit = func(dir string) error {
@@ -87,14 +87,14 @@ func (w *world) readable(closed []string) ([]sandbox.Mask, error) {
 			out = append(out, sandbox.Mask{Target: m.Target, Dir: m.Dir})
 		}
 	}
-	if len(out) > mostListed {
+	if len(out) > maxListed {
 		return nil, sandbox.Errorf(sandbox.ErrUnsupported, "start sandbox", "its root has too many entries to tell programs from other files")
 	}
 	return out, nil
 }
 
 // list is what a directory will have, as far as it comes from the root or a mount.
-func (w *world) list(dir string) ([]os.DirEntry, error) {
+func (w *rootfs) list(dir string) ([]os.DirEntry, error) {
 	src, scratch := w.owner(dir, len(w.sources))
 	if scratch {
 		return nil, nil

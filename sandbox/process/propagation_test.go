@@ -33,7 +33,7 @@ func TestNothingShowsInSharedMounts(t *testing.T) {
 		}
 		return
 	}
-	spec := world(t)
+	spec := fixture(t)
 	before := table(t)
 	if !strings.Contains(before, " shared:") {
 		t.Fatal("no mount is shared")

@@ -90,8 +90,8 @@ func (p *plan) rlimits(s *script) {
 	s.limit(unix.RLIMIT_SIGPENDING, pendingSignals())
 }
 
-// mostSignals is more queued signals and timers (timer_create(2)) than programs have.
-const mostSignals = 4096
+// maxSignals is more queued signals and timers (timer_create(2)) than programs have.
+const maxSignals = 4096
 
 // pendingSignals is how many signals may wait for the processes of a sandbox, timers
 // included. The kernel counts them by user, and an ordinary user's sandboxes are all of
@@ -101,7 +101,7 @@ func pendingSignals() uint64 {
 	if unix.Getrlimit(unix.RLIMIT_SIGPENDING, &own) != nil {
 		return 0
 	}
-	return min(own.Cur/16, mostSignals)
+	return min(own.Cur/16, maxSignals)
 }
 
 // agentThreads is more than the agent ever has.
@@ -151,7 +151,7 @@ func (p *plan) restrict(b *script) {
 	}
 	b.allow(p.rules, landlock.Device, "/proc", true)
 	b.allow(p.rules, landlock.Device, "/dev", true)
-	for _, sc := range p.world.scratch {
+	for _, sc := range p.rootfs.scratch {
 		b.allow(p.rules, write, sc.Target, true)
 	}
 	for _, m := range p.spec.Mounts {

@@ -32,7 +32,7 @@ func TestLimitsAboveOurs(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1000, Max: 1000}); err != nil {
 		t.Fatal(err)
 	}
-	spec := world(t)
+	spec := fixture(t)
 	spec.Limits.OpenFiles = 8192
 	var out bytes.Buffer
 	res, err := process.New(process.Options{}).Run(t.Context(), spec, &sandbox.Exec{Argv: []string{"/bin/sh", "-c", "ulimit -n"}, Dir: "/tmp", Stdout: &out, Stderr: &out})
@@ -60,7 +60,7 @@ func TestNoCoreLimitOfOne(t *testing.T) {
 	if c, err := d.Probe(t.Context()); err != nil || !strings.Contains(c.Unusable, "ulimit -Hc") || c.Remedy == "" {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if res, err := d.Run(t.Context(), world(t), &sandbox.Exec{Argv: []string{"/bin/true"}, Dir: "/tmp"}); err == nil {
+	if res, err := d.Run(t.Context(), fixture(t), &sandbox.Exec{Argv: []string{"/bin/true"}, Dir: "/tmp"}); err == nil {
 		t.Errorf("it ran: %+v", res)
 	}
 }

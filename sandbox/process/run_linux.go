@@ -68,7 +68,7 @@ func (b *box) live() (<-chan error, <-chan ending) {
 		}
 		started <- err
 		if err == nil {
-			b.launch.bury()
+			b.launch.reapBuilder()
 			b.end(ended)
 		}
 		return true

@@ -70,7 +70,7 @@ func newStage() *stage {
 	defer runtime.UnlockOSThread()
 	l.fork()
 	runtime.KeepAlive(l)
-	l.bury()
+	l.reapBuilder()
 	if l.builder.outcome() != 0 {
 		l.closeOpened()
 		return nil

@@ -29,7 +29,7 @@ func TestNothingLiesUnderTheRoot(t *testing.T) {
 	if !process.WaitForStage() {
 		t.Fatal("this host lets no stage be made")
 	}
-	d, spec := process.New(process.Options{}), world(t)
+	d, spec := process.New(process.Options{}), fixture(t)
 	before := children(t) // of tests before this one, which may still be ending
 	i, err := d.Start(t.Context(), spec)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // busy garbage collector: a child on our memory meets whatever the Go runtime
 // does at the same time.
 func TestManyAtOnce(t *testing.T) {
-	spec := world(t)
+	spec := fixture(t)
 	d := process.New(process.Options{})
 	stop := make(chan struct{})
 	var busy, runs sync.WaitGroup

@@ -15,7 +15,7 @@ import (
 // There is one pool of pseudoterminals for all sandboxes of a machine.
 func TestTerminalsAreBounded(t *testing.T) {
 	var out strings.Builder
-	res, err := process.New(process.Options{}).Run(t.Context(), world(t), &sandbox.Exec{
+	res, err := process.New(process.Options{}).Run(t.Context(), fixture(t), &sandbox.Exec{
 		Argv: []string{"/bin/bash", "-c", `for n in {1..200}; do exec {fd}<>/dev/ptmx && echo one; done 2>/dev/null`}, Dir: "/tmp", Stdout: &out,
 	})
 	if err != nil {

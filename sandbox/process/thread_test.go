@@ -22,7 +22,7 @@ func TestThreadsComeHome(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, spec := process.New(process.Options{}), world(t)
+	d, spec := process.New(process.Options{}), fixture(t)
 	exec := &sandbox.Exec{Argv: []string{"/bin/sh", "-c", "readlink /proc/self/ns/net"}, Dir: "/tmp"}
 	for range 4 {
 		var out, wrong bytes.Buffer

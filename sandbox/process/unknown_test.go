@@ -51,7 +51,7 @@ func TestNoSiblings(t *testing.T) {
 	for name, run := range roads {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			res, err := run(t.Context(), process.New(process.Options{}), world(t), makingSiblings(&out))
+			res, err := run(t.Context(), process.New(process.Options{}), fixture(t), makingSiblings(&out))
 			if err != nil || res.Status != sandbox.StatusSuccess {
 				t.Fatalf("%+v, %v", res, err)
 			}
@@ -68,7 +68,7 @@ func TestUnknownChildrenAreReaped(t *testing.T) {
 	for name, run := range roads {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			res, err := run(t.Context(), process.New(process.Options{}), world(t), makingSiblings(&out))
+			res, err := run(t.Context(), process.New(process.Options{}), fixture(t), makingSiblings(&out))
 			if err != nil || res.Status != sandbox.StatusSuccess || strings.Count(out.String(), "made") != 4 {
 				t.Fatalf("%+v, %v, %q", res, err, out.String())
 			}
@@ -92,9 +92,9 @@ func TestEndThatDoesNotCome(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	_, err := roads["at once"](t.Context(), process.New(process.Options{}), world(t), makingSiblings(&out))
+	_, err := roads["at once"](t.Context(), process.New(process.Options{}), fixture(t), makingSiblings(&out))
 	stuck("Run", err)
-	p, err := process.New(process.Options{}).Prepare(t.Context(), world(t))
+	p, err := process.New(process.Options{}).Prepare(t.Context(), fixture(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ type Shell struct {
 	MaxOutput *int64   `json:"max_output_length"` // characters of an answer
 }
 
-const mostCommands = 64
+const maxCommands = 64
 
 // raw is a call of any API.
 type raw struct {
@@ -86,8 +86,8 @@ func Read(text []byte) (*Call, error) {
 		if err := Decode(r.Action, c.Shell); err != nil {
 			return nil, err
 		}
-		if n := len(c.Shell.Commands); n == 0 || n > mostCommands {
-			return nil, invalid(fmt.Sprintf("its action has %d commands", n), fmt.Sprintf("1 to %d are carried out", mostCommands))
+		if n := len(c.Shell.Commands); n == 0 || n > maxCommands {
+			return nil, invalid(fmt.Sprintf("its action has %d commands", n), fmt.Sprintf("1 to %d are carried out", maxCommands))
 		}
 	default:
 		return nil, &sandbox.Error{Op: "call", Kind: sandbox.ErrUnsupported, Problem: "calls of the type " + clip(r.Type) + " are not carried out here",

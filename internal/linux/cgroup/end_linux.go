@@ -19,7 +19,7 @@ import (
 )
 
 // patience bounds Kill and Remove where the caller's context has no deadline.
-const patience = 5 * time.Second
+const endTimeout = 5 * time.Second
 
 // Kill kills everything in the group, however it forks, and returns when
 // nothing is left, or when ctx (5 seconds where it has no deadline) ends. The
@@ -138,7 +138,7 @@ func (g *Group) remove(dir string) (gone bool, err error) {
 func (g *Group) wait(ctx context.Context, op, late string, step func() (bool, error)) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, patience)
+		ctx, cancel = context.WithTimeout(ctx, endTimeout)
 		defer cancel()
 	}
 	for pause := 200 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {

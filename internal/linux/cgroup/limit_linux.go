@@ -65,9 +65,9 @@ func (g *Group) limit(l Limits, refused error) error {
 	return nil
 }
 
-// MostPids is the largest number that the kernel takes for a limit of processes, as no
+// MaxPids is the largest number that the kernel takes for a limit of processes, as no
 // machine has more: PID_MAX_LIMIT of 64 bits (include/linux/threads.h).
-const MostPids = 4 << 20
+const MaxPids = 4 << 20
 
 // Tighten sets the limits of l anew. Each is as tight as the one that is in force,
 // or tighter; 0 leaves one as it is. One that the kernel does not take is an error

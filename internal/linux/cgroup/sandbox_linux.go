@@ -43,7 +43,7 @@ func (h *Host) LimitsOf(l *sandbox.Limits, own Share, stateDir string) (Limits, 
 		g.CPUs = l.CPUs
 	}
 	if l.Processes > 0 && can(Pids) {
-		g.Pids = min(l.Processes+own.Pids, MostPids)
+		g.Pids = min(l.Processes+own.Pids, MaxPids)
 	}
 	if (l.IO > 0 || l.IOPS > 0) && can(IO) && h.Version == 2 {
 		device, err := BlockDevice(stateDir)

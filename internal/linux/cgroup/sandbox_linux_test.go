@@ -29,7 +29,7 @@ func TestLimitsOf(t *testing.T) {
 		"nothing":       {all, sandbox.Limits{}, Limits{}},
 		"memory alone":  {"memory", sandbox.Limits{Memory: 1 << 28, CPUs: 0.5, Processes: 64, IO: 1}, Limits{Memory: 1<<28 + 1<<20}},
 		"without pids":  {"cpu memory", sandbox.Limits{CPUs: 2, Processes: 64}, Limits{CPUs: 2}},
-		"more than all": {all, sandbox.Limits{Processes: MostPids}, Limits{Pids: MostPids}},
+		"more than all": {all, sandbox.Limits{Processes: MaxPids}, Limits{Pids: MaxPids}},
 	} {
 		f := newFake(t, 1000, own, map[string]string{"/": c.controllers, own: c.controllers})
 		f.group(own, c.controllers, "4242")

@@ -23,7 +23,7 @@ import (
 
 // patience bounds Enter, whatever its context allows: a manager that hangs
 // must not hang a run that works without it.
-const patience = 3 * time.Second
+const enterTimeout = 3 * time.Second
 
 // joining bounds Join, which a service does once, at its start.
 const joining = 10 * time.Second
@@ -64,7 +64,7 @@ func realHost() host {
 		dir = fmt.Sprintf("/run/user/%d", os.Geteuid())
 	}
 	stuck := func(h *cgroup.Host) string { why, _ := h.Returns(); return why }
-	return host{os.Geteuid(), os.Getpid(), dir, "/run/dbus/system_bus_socket", "/proc/self/cgroup", cgroup.Detect, stuck, patience, joining}
+	return host{os.Geteuid(), os.Getpid(), dir, "/run/dbus/system_bus_socket", "/proc/self/cgroup", cgroup.Detect, stuck, enterTimeout, joining}
 }
 
 func (h host) enter(ctx context.Context) (bool, error) {

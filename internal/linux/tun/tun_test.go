@@ -26,7 +26,7 @@ func TestLifetime(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("namespaces of the network are made by root here; an ordinary user's are in the tests of the process level")
 	}
-	patience, enough := context.WithTimeout(t.Context(), time.Minute)
+	timeout, enough := context.WithTimeout(t.Context(), time.Minute)
 	defer enough()
 	outside := make(chan int)     // the thread whose namespace has the cable's other end
 	inside := make(chan error, 1) // the namespace was made, and everybody has left it
@@ -41,7 +41,7 @@ func TestLifetime(t *testing.T) {
 				return nil
 			}
 			select {
-			case <-patience.Done():
+			case <-timeout.Done():
 				return errors.New("the cable is still there: somebody holds the namespace")
 			case <-time.After(5 * time.Millisecond):
 			}

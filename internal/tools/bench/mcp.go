@@ -65,7 +65,7 @@ func wall(do func(context.Context) error) once {
 func (s *stage) mcpBeyond(living bool) func(context.Context) row {
 	return func(ctx context.Context) row {
 		u := s.users[0]
-		r, err := s.doors(ctx, u, living)
+		r, err := s.frontends(ctx, u, living)
 		if err != nil {
 			r = row{notes: []string{err.Error()}}
 		}
@@ -74,7 +74,7 @@ func (s *stage) mcpBeyond(living bool) func(context.Context) row {
 	}
 }
 
-func (s *stage) doors(ctx context.Context, u user, living bool) (_ row, err error) {
+func (s *stage) frontends(ctx context.Context, u user, living bool) (_ row, err error) {
 	d, err := s.daemon(ctx, u, serving{})
 	if err != nil {
 		return row{}, err

@@ -23,16 +23,16 @@ type answer struct {
 }
 
 func checks() []check {
-	everywhere := func(world) bool { return true }
-	bare := func(w world) bool { return !w.delegated }
-	rooted := func(w world) bool { return w.as == asRoot }
-	session := func(w world) bool { return w.as == asSession }
-	tiny := func(w world) bool { return w.init == "tiny" && w.as == asRoot }
+	everywhere := func(host) bool { return true }
+	bare := func(w host) bool { return !w.delegated }
+	rooted := func(w host) bool { return w.as == asRoot }
+	session := func(w host) bool { return w.as == asSession }
+	tiny := func(w host) bool { return w.init == "tiny" && w.as == asRoot }
 	const linux, product = "internal/linux/", "cmd/caisson"
 	return []check{
-		{"world", everywhere, ".", checkWorld},
+		{"world", everywhere, ".", checkHost},
 		// The session's tests would all skip: it is caisson that asks for a scope.
-		{"cgroup tests", func(w world) bool { return w.delegated && w.as != asSession }, linux + "cgroup", checkTests("cgroup", 10)},
+		{"cgroup tests", func(w host) bool { return w.delegated && w.as != asSession }, linux + "cgroup", checkTests("cgroup", 10)},
 		{"scope tests", session, linux + "scope", checkTests("scope", 4)},
 		{"idmap tests", rooted, linux + "idmap", checkTests("idmap", 5)},
 		{"hostfacts tests", everywhere, linux + "hostfacts", checkTests("hostfacts", 8)},
@@ -49,26 +49,26 @@ func checks() []check {
 		{"disk on the process level", everywhere, product, on("process", checkDisk)},
 		{"block I/O that others would feel", tiny, product, on("gvisor", checkWorn)},
 		{"block I/O that others would feel on the process level", tiny, product, on("process", checkWorn)},
-		{"service", func(w world) bool { return w.init == "systemd" && w.as == asRoot }, "internal/tools/mkdeb", checkService},
+		{"service", func(w host) bool { return w.init == "systemd" && w.as == asRoot }, "internal/tools/mkdeb", checkService},
 		{"nothing left", everywhere, ".", checkNothingLeft},
 	}
 }
 
 // on makes a check of one level.
-func on(level string, run func(context.Context, *vm, world, ...string) error) func(context.Context, *vm, world) error {
-	return func(ctx context.Context, g *vm, w world) error { return run(ctx, g, w, "--isolation", level) }
+func on(level string, run func(context.Context, *vm, host, ...string) error) func(context.Context, *vm, host) error {
+	return func(ctx context.Context, g *vm, w host) error { return run(ctx, g, w, "--isolation", level) }
 }
 
 // slow is for how long one run may take on an emulated processor.
 const slow = 4 * time.Minute
 
 // caisson runs a piece of Python and reads the answer.
-func caisson(ctx context.Context, g *vm, w world, source string, flags ...string) (*answer, outcome, error) {
+func caisson(ctx context.Context, g *vm, w host, source string, flags ...string) (*answer, outcome, error) {
 	return caissonBy(ctx, g, w, nil, source, flags...)
 }
 
 // caissonBy is caisson started by a command.
-func caissonBy(ctx context.Context, g *vm, w world, by []string, source string, flags ...string) (*answer, outcome, error) {
+func caissonBy(ctx context.Context, g *vm, w host, by []string, source string, flags ...string) (*answer, outcome, error) {
 	argv := append(append(by, "./caisson", "run", "--json", "--timeout", "3m"), flags...)
 	o, err := execIn(ctx, g, w, slow, append(argv, "--", "python3", "-c", source)...)
 	if err != nil {
@@ -81,7 +81,7 @@ func caissonBy(ctx context.Context, g *vm, w world, by []string, source string, 
 	return &a, o, nil
 }
 
-func checkPlain(ctx context.Context, g *vm, w world, flags ...string) error {
+func checkPlain(ctx context.Context, g *vm, w host, flags ...string) error {
 	a, o, err := caisson(ctx, g, w, "print(6*7)", flags...)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func checkPlain(ctx context.Context, g *vm, w world, flags ...string) error {
 	return nil
 }
 
-func checkMemory(ctx context.Context, g *vm, w world, flags ...string) error {
+func checkMemory(ctx context.Context, g *vm, w host, flags ...string) error {
 	flags = append(flags, "--memory", "96MiB")
 	if !w.delegated {
 		flags = append(flags, "--best-effort") // without, it is refused: checkRefused
@@ -119,7 +119,7 @@ func checkMemory(ctx context.Context, g *vm, w world, flags ...string) error {
 // others: no group could be held to its limits by killing what has that from it. As a
 // real-time process it would not be held to a part of a processor either, here, where the
 // kernel has no groups of these.
-func checkSpared(ctx context.Context, g *vm, w world, flags ...string) error {
+func checkSpared(ctx context.Context, g *vm, w host, flags ...string) error {
 	by := []string{"sh", "-c", `echo -1000 > /proc/self/oom_score_adj && exec chrt --fifo 10 "$@"`, "sh"}
 	const source = "print(open('/proc/self/oom_score_adj').read().strip(), open('/proc/self/stat').read().split()[40], flush=True)\nb = bytearray(b'x') * (400 << 20)"
 	a, o, err := caissonBy(ctx, g, w, by, source, append(flags, "--memory", "96MiB")...)
@@ -134,7 +134,7 @@ func checkSpared(ctx context.Context, g *vm, w world, flags ...string) error {
 
 // checkRefused: a limit that somebody wrote down and that cannot be
 // enforced refuses the run, and says which.
-func checkRefused(ctx context.Context, g *vm, w world) error {
+func checkRefused(ctx context.Context, g *vm, w host) error {
 	for limit, value := range map[string]string{"cpus": "0.5", "memory": "96MiB"} {
 		o, err := execIn(ctx, g, w, slow, "./caisson", "run", "--"+limit, value, "--", "true")
 		if err != nil {
@@ -158,7 +158,7 @@ except OSError as e:
     print(n < 20 and e.strerror)
 `
 
-func checkProcesses(ctx context.Context, g *vm, w world, flags ...string) error {
+func checkProcesses(ctx context.Context, g *vm, w host, flags ...string) error {
 	a, o, err := caisson(ctx, g, w, forks, append(flags, "--processes", "16")...)
 	if err != nil {
 		return err
@@ -179,7 +179,7 @@ except OSError as e:
     print(e.strerror)
 `
 
-func checkDisk(ctx context.Context, g *vm, w world, flags ...string) error {
+func checkDisk(ctx context.Context, g *vm, w host, flags ...string) error {
 	a, o, err := caisson(ctx, g, w, fill, append(flags, "--disk", "16MiB")...)
 	if err != nil {
 		return err
@@ -192,7 +192,7 @@ func checkDisk(ctx context.Context, g *vm, w world, flags ...string) error {
 
 // checkWorn attacks: only version 2 slows a sandbox's block I/O down, on a disk, which
 // the guest's root is not.
-func checkWorn(ctx context.Context, g *vm, w world, flags ...string) error {
+func checkWorn(ctx context.Context, g *vm, w host, flags ...string) error {
 	const line = `mkdir -p -m 700 /scratch/worn && CAISSON_STATE=/scratch/worn ./caisson attack --case L12 --json "$@"`
 	o, err := execIn(ctx, g, w, slow, append([]string{"sh", "-c", line, "sh"}, flags...)...)
 	if err != nil {
@@ -206,7 +206,7 @@ func checkWorn(ctx context.Context, g *vm, w world, flags ...string) error {
 }
 
 // checkNothingLeft looks as root, whoever ran.
-func checkNothingLeft(ctx context.Context, g *vm, w world) error {
+func checkNothingLeft(ctx context.Context, g *vm, w host) error {
 	w.as = asRoot
 	o, err := execIn(ctx, g, w, time.Minute, "sh", "-c", `
 ps -eo pid,ppid,user,args | grep -i -E 'caisson|runsc' | grep -v -e grep -e ' sh -c'

@@ -30,7 +30,7 @@ const chapterLimit = 40 * time.Minute
 // On gVisor all of it takes hours. What was seen is kept (book), and not tried again.
 func conformance() (all []check) {
 	// One setting of each kind: the rest differs in how it got its group.
-	once := func(w world) bool { return w.init == "tiny" && w.delegated }
+	once := func(w host) bool { return w.init == "tiny" && w.delegated }
 	for _, level := range []string{"process", "gvisor"} {
 		needs := "sandbox/" + level + "/conformance_test.go"
 		for _, chapter := range drivertest.Chapters() {
@@ -42,8 +42,8 @@ func conformance() (all []check) {
 }
 
 // checkChapter runs what has not been seen yet of a chapter.
-func checkChapter(level, chapter string) func(context.Context, *vm, world) error {
-	return func(ctx context.Context, g *vm, w world) error {
+func checkChapter(level, chapter string) func(context.Context, *vm, host) error {
+	return func(ctx context.Context, g *vm, w host) error {
 		seen, err := openBook(g, level, w.as)
 		if err != nil {
 			return err
@@ -116,8 +116,8 @@ func skip(c *drivertest.Column, chapter string) string {
 // checkColumn makes a column of docs/levels.md of what was seen, where CAISSON_LEVELS
 // names the directory for them; otherwise what is there must be true. What was not
 // seen is no success, even where the column says so.
-func checkColumn(level string) func(context.Context, *vm, world) error {
-	return func(_ context.Context, g *vm, w world) error {
+func checkColumn(level string) func(context.Context, *vm, host) error {
+	return func(_ context.Context, g *vm, w host) error {
 		seen, err := openBook(g, level, w.as)
 		if err != nil {
 			return err

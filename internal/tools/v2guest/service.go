@@ -78,7 +78,7 @@ systemctl daemon-reload
 
 // checkService tries the package's units: nothing that runs ends with a restart or with
 // a daemon that is killed, on a systemd that has no group below for it either.
-func checkService(ctx context.Context, g *vm, w world) error {
+func checkService(ctx context.Context, g *vm, w host) error {
 	o, err := execIn(ctx, g, w, 15*time.Minute, "sh", "-c", service)
 	if err != nil {
 		return err

@@ -22,14 +22,14 @@ import (
 const hardStop = 80 * time.Minute
 
 // world is one way to be started on a cgroup v2 host.
-type world struct {
+type host struct {
 	init      string
 	as        setting
 	delegated bool // limits of the cgroup must hold
 }
 
 // worlds, those of one guest after another.
-var worlds = []world{
+var hosts = []host{
 	{"tiny", asRoot, true},
 	{"tiny", asDelegated, true},
 	{"tiny", asBare, false},
@@ -41,15 +41,15 @@ var worlds = []world{
 // check is one thing to try in a world.
 type check struct {
 	name string
-	in   func(world) bool
+	in   func(host) bool
 	// needs is the part of the source that it tests.
 	needs string
-	run   func(context.Context, *vm, world) error
+	run   func(context.Context, *vm, host) error
 }
 
 // attempt is one check in one world.
 type attempt struct {
-	world
+	host
 	check
 }
 
@@ -57,7 +57,7 @@ func (a attempt) String() string { return fmt.Sprintf("%s/%s/%s", a.init, a.as, 
 
 // attempts are those of every world whose names match part, world by world.
 func attempts(checks []check, part *regexp.Regexp) (as []attempt) {
-	for _, w := range worlds {
+	for _, w := range hosts {
 		for _, c := range checks {
 			if a := (attempt{w, c}); c.in(w) && part.MatchString(a.String()) {
 				as = append(as, a)
@@ -124,7 +124,7 @@ func runSuite(ctx context.Context, checks []check, part *regexp.Regexp) error {
 // try runs it and says how it went.
 func (a attempt) try(ctx context.Context, guest *vm) bool {
 	t := time.Now()
-	err := a.run(ctx, guest, a.world)
+	err := a.run(ctx, guest, a.host)
 	word := "ok"
 	if err != nil {
 		word = "FAIL"
@@ -195,7 +195,7 @@ func (o outcome) String() string {
 	return fmt.Sprintf("exit code %d\nstdout: %s\nstderr: %s", o.code, o.stdout, o.stderr)
 }
 
-func execIn(ctx context.Context, g *vm, w world, limit time.Duration, argv ...string) (outcome, error) {
+func execIn(ctx context.Context, g *vm, w host, limit time.Duration, argv ...string) (outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
@@ -207,8 +207,8 @@ func execIn(ctx context.Context, g *vm, w world, limit time.Duration, argv ...st
 	return o, nil
 }
 
-// checkWorld makes sure that the guest is what the other checks take it for.
-func checkWorld(ctx context.Context, g *vm, w world) error {
+// checkHost makes sure that the guest is what the other checks take it for.
+func checkHost(ctx context.Context, g *vm, w host) error {
 	o, err := execIn(ctx, g, w, time.Minute, "sh", "-c", `id -u; stat -fc %T /sys/fs/cgroup; own=/sys/fs/cgroup$(sed s/0::// /proc/self/cgroup)
 mkdir "$own/probe" 2>/dev/null && rmdir "$own/probe" && echo may`)
 	if err != nil {
@@ -230,8 +230,8 @@ mkdir "$own/probe" 2>/dev/null && rmdir "$own/probe" && echo may`)
 // checkTests runs a compiled test binary. A suite of which less ran than the
 // floor, which is known to be there, is a failure, and so is a test that
 // skipped itself.
-func checkTests(name string, floor int) func(context.Context, *vm, world) error {
-	return func(ctx context.Context, g *vm, w world) error {
+func checkTests(name string, floor int) func(context.Context, *vm, host) error {
+	return func(ctx context.Context, g *vm, w host) error {
 		o, err := execIn(ctx, g, w, 5*time.Minute, "./"+name+".test", "-test.v", "-test.timeout=4m")
 		if err != nil {
 			return err

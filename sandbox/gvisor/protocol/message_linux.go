@@ -20,9 +20,9 @@ import (
 // many bytes as it takes; and JSON.
 
 const (
-	atOnce     = 250      // SCM_RIGHTS takes 253 (SCM_MAX_FD in net/scm.h)
-	mostFiles  = 1 << 16  // more than a process may have open by default
-	mostLength = 64 << 20 // a spec has some kilobytes
+	atOnce    = 250      // SCM_RIGHTS takes 253 (SCM_MAX_FD in net/scm.h)
+	maxFiles  = 1 << 16  // more than a process may have open by default
+	maxLength = 64 << 20 // a spec has some kilobytes
 )
 
 // Send sends v with files.
@@ -31,7 +31,7 @@ func Send(conn *net.UnixConn, v any, files []*os.File) error {
 	if err != nil {
 		return err
 	}
-	if len(data) > mostLength || len(files) > mostFiles {
+	if len(data) > maxLength || len(files) > maxFiles {
 		return fmt.Errorf("a message of %d bytes and %d files is too large", len(data), len(files))
 	}
 	head := binary.LittleEndian.AppendUint32(nil, uint32(len(data)))
@@ -70,7 +70,7 @@ func Receive(conn *net.UnixConn, v any) (files []*os.File, err error) {
 		return nil, err
 	}
 	length, count := binary.LittleEndian.Uint32(head[:4]), int(binary.LittleEndian.Uint32(head[4:]))
-	if length > mostLength || count > mostFiles {
+	if length > maxLength || count > maxFiles {
 		return nil, fmt.Errorf("a message of %d bytes and %d files is too large", length, count)
 	}
 	for len(files) < count {

@@ -51,13 +51,13 @@ func TestMessages(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		_, err := owner.Write(nil)
-		err = errors.Join(err, Send(owner, Birth{StateDir: "/s"}, nil), Send(owner, &long, sent))
+		err = errors.Join(err, Send(owner, InitMessage{StateDir: "/s"}, nil), Send(owner, &long, sent))
 		_, last := owner.Write([]byte("line\n"))
 		done <- errors.Join(err, last, owner.Close())
 	}()
-	var birth Birth
-	if files, err := Receive(shim, &birth); err != nil || len(files) != 0 || birth.StateDir != "/s" {
-		t.Fatalf("%v, %d files, %+v", err, len(files), birth)
+	var msg InitMessage
+	if files, err := Receive(shim, &msg); err != nil || len(files) != 0 || msg.StateDir != "/s" {
+		t.Fatalf("%v, %d files, %+v", err, len(files), msg)
 	}
 	var order Order
 	files, err := Receive(shim, &order)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package protocol is what the gVisor driver and its shim say to each other: a
-// Birth and an Order down, then Events up and Commands down, on a socket that
+// InitMessage and an Order down, then Events up and Commands down, on a socket that
 // only these two processes hold. The next owner of a sandbox that lives on says
 // a Claim on a connection of its own, gets a Legacy, and goes on as the one before.
 package protocol
@@ -40,9 +40,9 @@ const Argv0 = "caisson-shim"
 // woken later by as much at most; gVisor waits in whole milliseconds anyway.
 const Slack = 300_000
 
-// Birth tells the shim what it has to take away when its owner is gone. It
+// InitMessage tells the shim what it has to take away when its owner is gone. It
 // waits on the socket when the shim starts.
-type Birth struct {
+type InitMessage struct {
 	// StateDir is the sandbox's own directory.
 	StateDir string `json:"state_dir"`
 	// Cgroup is where the sandbox is; nil when it is in the owner's.
@@ -75,7 +75,7 @@ type Order struct {
 	// sandbox begins, with its scratch as it is there.
 	Files string `json:"files,omitempty"`
 	// Will, when not nil, is what the sandbox needs to live on without its owner.
-	Will *Will `json:"will,omitempty"`
+	Handover *Handover `json:"will,omitempty"`
 	// Flags are gVisor's own, name to value.
 	Flags map[string]string `json:"flags"`
 	// Memory, when not 0, is what programs inside may use, in bytes. The
@@ -87,9 +87,9 @@ type Order struct {
 	KernelShare int64 `json:"kernel_share,omitempty"`
 }
 
-// Will is what an owner leaves to the next one, by indexes of files that come
+// Handover is what an owner leaves to the next one, by indexes of files that come
 // with the order. The shim holds them for as long as the sandbox lives.
-type Will struct {
+type Handover struct {
 	// Socket listens for claims: ClaimName in StateDir.
 	Socket int `json:"socket"`
 	// Stream is the owner's end of the stream to the agent, Log of its output,

@@ -101,8 +101,8 @@ type image struct {
 	flags           int32
 }
 
-// scriptsMost is how many interpreters may have one another, as in Linux.
-const scriptsMost = 5
+// maxScripts is how many interpreters may have one another, as in Linux.
+const maxScripts = 5
 
 // execute is execve for what is listed. It follows links and first lines of scripts
 // itself, and hands the kernel the open file of the program that it has judged, so
@@ -129,7 +129,7 @@ func (p *programs) execute(t *kernel.Task, i *image) (uintptr, *kernel.SyscallCo
 		return 0, nil, err
 	}
 	name := shown
-	for range scriptsMost + 1 {
+	for range maxScripts + 1 {
 		file, script, err := p.open(t, object)
 		object.DecRef(t)
 		switch {
@@ -252,8 +252,8 @@ func (p *programs) restarts(t *kernel.Task, place string) bool {
 	return place == "" && t.TGIDInRoot() == 1 && p.restart.CompareAndSwap(true, false)
 }
 
-// firstLineMost is as much of a script's first line as gVisor reads.
-const firstLineMost = 127
+// maxFirstLine is as much of a script's first line as gVisor reads.
+const maxFirstLine = 127
 
 func firstLine(t *kernel.Task, at *vfs.PathOperation) ([]byte, error) {
 	file, err := t.Kernel().VFS().OpenAt(t, t.Credentials(), at, &vfs.OpenOptions{Flags: linux.O_RDONLY})
@@ -261,7 +261,7 @@ func firstLine(t *kernel.Task, at *vfs.PathOperation) ([]byte, error) {
 		return nil, err
 	}
 	defer file.DecRef(t)
-	head := make([]byte, firstLineMost)
+	head := make([]byte, maxFirstLine)
 	n, err := file.ReadFull(t, usermem.BytesIOSequence(head), 0)
 	if err != nil && err != io.EOF && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, err

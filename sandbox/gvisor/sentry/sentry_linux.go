@@ -29,11 +29,11 @@ func Wanted(argv []string) bool {
 		return false
 	}
 	return strings.HasPrefix(filepath.Base(argv[0]), "runsc-") ||
-		(argv[0] == "/proc/self/exe" && len(argv) > 1 && isHalf(argv[1:]))
+		(argv[0] == "/proc/self/exe" && len(argv) > 1 && isInternal(argv[1:]))
 }
 
-// isHalf reports whether one of gVisor's internal commands is among args.
-func isHalf(args []string) bool {
+// isInternal reports whether one of gVisor's internal commands is among args.
+func isInternal(args []string) bool {
 	for _, a := range args {
 		switch a {
 		case "boot", "gofer", "umount":

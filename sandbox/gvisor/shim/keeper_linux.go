@@ -15,9 +15,9 @@ import (
 
 // keeper makes one sandbox, serves its owner and cleans up.
 type keeper struct {
-	w      *world
-	estate *estate
-	will   *will // nil: the sandbox dies with its owner
+	w        *instance
+	cleanup  *cleanup
+	handover *handover // nil: the sandbox dies with its owner
 
 	saving sync.Mutex // held until whoever asked for a snapshot has the answer
 

@@ -25,7 +25,7 @@ import (
 // place, so the two calls that it comes to are made here: which interfaces
 // there are, and start. gVisor's own network stays "none": the kernel's process
 // is in an empty network namespace and its filter lets it make no socket.
-func (w *world) startConnected(*config.Config) error {
+func (w *instance) startConnected(*config.Config) error {
 	n := w.order.Network
 	nic, err := w.nic(n)
 	if err != nil {
@@ -48,7 +48,7 @@ func (w *world) startConnected(*config.Config) error {
 }
 
 // nic is the sandbox's end of the wire.
-func (w *world) nic(n *protocol.Network) (*os.File, error) {
+func (w *instance) nic(n *protocol.Network) (*os.File, error) {
 	if n.NIC < protocol.FirstFile || n.NIC >= len(w.files) {
 		return nil, errors.New("the wire did not come with the order")
 	}
@@ -57,7 +57,7 @@ func (w *world) nic(n *protocol.Network) (*os.File, error) {
 
 // control connects to the kernel's socket. Its path may be longer than an
 // address of a socket, so it is named by descriptor.
-func (w *world) control() (*urpc.Client, error) {
+func (w *instance) control() (*urpc.Client, error) {
 	fd, err := unix.Open(w.box.Sandbox.GetControlSocketPath(), unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("the kernel's socket: %w", err)

@@ -24,7 +24,7 @@ import (
 
 // findScratch counts the files that are to be made here, and puts the directories on
 // the stage where the order says so.
-func (w *world) findScratch() error {
+func (w *instance) findScratch() error {
 	hints := map[string]string{} // a directory, and the annotation that says what it is
 	for key, value := range w.spec.Annotations {
 		if strings.HasPrefix(key, scratchAnnotation) && strings.HasSuffix(key, ".source") {
@@ -62,7 +62,7 @@ func (w *world) findScratch() error {
 const scratchAnnotation = "dev.gvisor.spec.mount.scratch"
 
 // backScratch makes the files that are this process's to make.
-func (w *world) backScratch() (map[int]*os.File, error) {
+func (w *instance) backScratch() (map[int]*os.File, error) {
 	files := map[int]*os.File{}
 	for n := range w.behind {
 		f, err := nameless(w.order.StateDir)

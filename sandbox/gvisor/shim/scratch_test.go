@@ -20,7 +20,7 @@ import (
 func TestScratchIsThere(t *testing.T) {
 	dir := t.TempDir()
 	for name, missing := range map[string]bool{dir: false, filepath.Join(dir, "gone"): true} {
-		w := &world{order: &protocol.Order{}, spec: &specs.Spec{
+		w := &instance{order: &protocol.Order{}, spec: &specs.Spec{
 			Annotations: map[string]string{scratchAnnotation + "0.source": dir, scratchAnnotation + "1.source": name},
 			Mounts:      []specs.Mount{{Source: dir}, {Source: name}},
 		}}

@@ -78,7 +78,7 @@ func Main() {
 	ev := protocol.Event{Kind: protocol.Failed}
 	ev.Fail(err)
 	if !k.last(ev) && e != nil {
-		e.bury()
+		e.run()
 	}
 	os.Exit(1)
 }
@@ -117,22 +117,22 @@ func letTimersBeLate() {
 
 // run does everything between birth and the end of the sandbox. With an error comes what
 // there is to be taken away by then, if the owner does not; nil is nothing.
-func (k *keeper) run() (*estate, error) {
+func (k *keeper) run() (*cleanup, error) {
 	if err := standing.Leave(); err != nil {
 		return nil, err
 	}
 	letTimersBeLate()
-	var birth protocol.Birth
-	if _, err := protocol.Receive(k.owner, &birth); err != nil {
+	var msg protocol.InitMessage
+	if _, err := protocol.Receive(k.owner, &msg); err != nil {
 		return nil, fmt.Errorf("reading who is to be born: %w", err)
 	}
-	e, err := openEstate(&birth)
+	e, err := openCleanup(&msg)
 	if err != nil {
 		return e, err
 	}
 	r := getReady()
 	if r.err == nil && os.Geteuid() == 0 {
-		r.err = showState(birth.StateDir, r.hidden)
+		r.err = showState(msg.StateDir, r.hidden)
 	}
 	var order protocol.Order
 	files, err := protocol.Receive(k.owner, &order)
@@ -142,16 +142,16 @@ func (k *keeper) run() (*estate, error) {
 	if r.err != nil {
 		return e, r.err
 	}
-	if k.will, err = newWill(&order, files, &birth); err != nil {
+	if k.handover, err = newHandover(&order, files, &msg); err != nil {
 		return e, err
 	}
-	if k.w, err = newWorld(&order, files, e.group, r, k.started); err != nil {
+	if k.w, err = newInstance(&order, files, e.group, r, k.started); err != nil {
 		return e, err
 	}
-	k.estate = e
+	k.cleanup = e
 	// From here on the owner may hang up or ask at any time.
 	go k.serve(k.owner)
-	if k.will != nil {
+	if k.handover != nil {
 		go k.await()
 	}
 	ev, err := k.w.runToEnd()
@@ -165,7 +165,7 @@ func (k *keeper) run() (*estate, error) {
 	k.saving.Lock()
 	defer k.saving.Unlock()
 	if !k.last(*ev) {
-		e.bury()
+		e.run()
 	}
 	return nil, nil
 }

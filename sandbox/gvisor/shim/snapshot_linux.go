@@ -19,7 +19,7 @@ import (
 //
 // It asks the kernel's control socket itself: container.Checkpoint would look at
 // a state that a start through that socket has not changed.
-func (w *world) save(c protocol.Command) error {
+func (w *instance) save(c protocol.Command) error {
 	k := w.runningKernel()
 	if k == nil {
 		return errors.New("the sandbox does not run")
@@ -35,7 +35,7 @@ func (w *world) save(c protocol.Command) error {
 
 // restore lets the sandbox go on from a snapshot, with a new wire where it has
 // one.
-func (w *world) restore(conf *config.Config) error {
+func (w *instance) restore(conf *config.Config) error {
 	var args *boot.CreateLinksAndRoutesArgs
 	if n := w.order.Network; n != nil {
 		nic, err := w.nic(n)

@@ -23,21 +23,21 @@ import (
 // would each have half of what it says.
 
 // will is what the shim holds for the next owner.
-type will struct {
-	*protocol.Will
+type handover struct {
+	*protocol.Handover
 	id     string
 	files  []*os.File // that came with the order, and stay open: locks are among them
 	socket *net.UnixListener
-	birth  *protocol.Birth
+	msg    *protocol.InitMessage
 }
 
-// newWill takes what the order leaves to the next owner; nil when it leaves
+// newHandover takes what the order leaves to the next owner; nil when it leaves
 // nothing.
-func newWill(o *protocol.Order, files []*os.File, birth *protocol.Birth) (*will, error) {
-	if o.Will == nil {
+func newHandover(o *protocol.Order, files []*os.File, msg *protocol.InitMessage) (*handover, error) {
+	if o.Handover == nil {
 		return nil, nil
 	}
-	t := &will{Will: o.Will, id: o.ID, files: files, birth: birth}
+	t := &handover{Handover: o.Handover, id: o.ID, files: files, msg: msg}
 	for _, n := range []int{t.Socket, t.Stream, t.Log, t.Hold, t.Far} {
 		if n >= len(files) || n != 0 && n < protocol.FirstFile {
 			return nil, errors.New("what is left to the next owner did not come with the order")
@@ -76,7 +76,7 @@ func (k *keeper) lost(owner *net.UnixConn) {
 	k.owner, k.out = nil, nil
 	close(k.alone)
 	grace := k.grace
-	if k.will == nil {
+	if k.handover == nil {
 		grace = 0
 	}
 	if !k.until.IsZero() {
@@ -96,8 +96,8 @@ func (k *keeper) lost(owner *net.UnixConn) {
 	})
 }
 
-// endPatience is how long a sandbox that nobody wants may take to end.
-const endPatience = 5 * time.Second
+// endTimeout is how long a sandbox that nobody wants may take to end.
+const endTimeout = 5 * time.Second
 
 // end ends the sandbox, which nobody wants. One that gVisor hangs in making has no process
 // yet that is known to be its: then this one goes, and with it, by the kernel's word, what
@@ -105,20 +105,20 @@ const endPatience = 5 * time.Second
 func (k *keeper) end() {
 	k.over = true
 	k.w.kill("")
-	time.AfterFunc(endPatience, func() {
-		k.estate.bury()
+	time.AfterFunc(endTimeout, func() {
+		k.cleanup.run()
 		os.Exit(1)
 	})
 }
 
-// claimPatience is how long a claim waits for the owner before to be gone: a
+// claimTimeout is how long a claim waits for the owner before to be gone: a
 // process that is killed lets go of one file after the other.
-const claimPatience = 2 * time.Second
+const claimTimeout = 2 * time.Second
 
 // await takes claims for as long as this process lives.
 func (k *keeper) await() {
 	for {
-		conn, err := k.will.socket.AcceptUnix()
+		conn, err := k.handover.socket.AcceptUnix()
 		if err != nil {
 			return
 		}
@@ -135,7 +135,7 @@ func (k *keeper) claimed(conn *net.UnixConn) bool {
 	if !sameUser(conn) {
 		return false
 	}
-	_ = conn.SetDeadline(time.Now().Add(claimPatience))
+	_ = conn.SetDeadline(time.Now().Add(claimTimeout))
 	var c protocol.Claim
 	files, err := protocol.Receive(conn, &c)
 	for _, f := range files {
@@ -145,14 +145,14 @@ func (k *keeper) claimed(conn *net.UnixConn) bool {
 		return false
 	}
 	refuse := func(why protocol.Refusal) bool {
-		_ = conn.SetDeadline(time.Now().Add(claimPatience))
+		_ = conn.SetDeadline(time.Now().Add(claimTimeout))
 		_ = protocol.Send(conn, &protocol.Legacy{Version: protocol.Version, Refused: why, PID: os.Getpid()}, nil)
 		return false
 	}
-	if c.ID != k.will.id {
+	if c.ID != k.handover.id {
 		return refuse(protocol.Wrong)
 	}
-	for late := time.After(claimPatience); ; {
+	for late := time.After(claimTimeout); ; {
 		k.mu.Lock()
 		if k.owner == nil || k.over {
 			break
@@ -179,18 +179,18 @@ func (k *keeper) claimed(conn *net.UnixConn) bool {
 
 // inherit hands the sandbox to its next owner. The caller holds mu.
 func (k *keeper) inherit(conn *net.UnixConn) bool {
-	l := protocol.Legacy{Version: protocol.Version, Self: k.will.Self, PID: os.Getpid(), Cgroup: k.will.birth.Cgroup}
+	l := protocol.Legacy{Version: protocol.Version, Self: k.handover.Self, PID: os.Getpid(), Cgroup: k.handover.msg.Cgroup}
 	var files []*os.File
 	for _, f := range []struct {
 		from int
 		to   *int
-	}{{k.will.Stream, &l.Stream}, {k.will.Hold, &l.Hold}, {k.will.Far, &l.Far}} {
+	}{{k.handover.Stream, &l.Stream}, {k.handover.Hold, &l.Hold}, {k.handover.Far, &l.Far}} {
 		if f.from != 0 {
-			files = append(files, k.will.files[f.from])
+			files = append(files, k.handover.files[f.from])
 			*f.to = len(files)
 		}
 	}
-	_ = conn.SetDeadline(time.Now().Add(claimPatience))
+	_ = conn.SetDeadline(time.Now().Add(claimTimeout))
 	if protocol.Send(conn, &l, files) != nil || conn.SetDeadline(time.Time{}) != nil {
 		return false // it is gone again
 	}

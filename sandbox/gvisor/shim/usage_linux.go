@@ -37,7 +37,7 @@ const (
 
 // counters reads what the sandbox has used since its first process started:
 // the share of gVisor itself until then is not the program's.
-func (w *world) counters() protocol.Counters {
+func (w *instance) counters() protocol.Counters {
 	w.mu.Lock()
 	base := w.base
 	w.mu.Unlock()
@@ -77,7 +77,7 @@ func since[T int64 | time.Duration](now, base *T) *T {
 
 // read takes the raw figures: from the control group, or without one from the
 // kernel inside and its processes.
-func (w *world) read() protocol.Counters {
+func (w *instance) read() protocol.Counters {
 	var n protocol.Counters
 	if w.group != nil {
 		u := w.group.Usage()
@@ -102,7 +102,7 @@ func (w *world) read() protocol.Counters {
 }
 
 // guestMemory asks the kernel inside how much memory programs hold.
-func (w *world) guestMemory() (int64, bool) {
+func (w *instance) guestMemory() (int64, bool) {
 	k := w.runningKernel()
 	if k == nil {
 		return 0, false
@@ -115,7 +115,7 @@ func (w *world) guestMemory() (int64, bool) {
 }
 
 // processes counts the processes inside; nil when the kernel is gone.
-func (w *world) processes() *int {
+func (w *instance) processes() *int {
 	k := w.runningKernel()
 	if k == nil {
 		return nil
@@ -130,7 +130,7 @@ func (w *world) processes() *int {
 
 // runningKernel is the kernel inside while programs run, else nil. One that
 // ends meanwhile answers with an error.
-func (w *world) runningKernel() *gvisor.Sandbox {
+func (w *instance) runningKernel() *gvisor.Sandbox {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.running {
@@ -144,7 +144,7 @@ func (w *world) runningKernel() *gvisor.Sandbox {
 // holds on their behalf beyond the share that it has for itself: full sockets
 // and pipes, names of files. That is gVisor's own heap, which its figures for
 // programs leave out. It goes on until looks is stopped, which is its own from then on.
-func (w *world) watchMemory(looks *beat) {
+func (w *instance) watchMemory(looks *beat) {
 	defer looks.close()
 	every := watchEveryAlone
 	if w.group != nil {
@@ -186,7 +186,7 @@ func (w *world) watchMemory(looks *beat) {
 // others is the processor time of the control group without this process's own,
 // which is in the group: to look costs more than an idle sandbox uses, and would be
 // a reason to ask. nil where it cannot be read.
-func (w *world) others() *time.Duration {
+func (w *instance) others() *time.Duration {
 	all := w.group.CPU()
 	if all == nil {
 		return nil
@@ -247,7 +247,7 @@ func (s *sleeper) took(cpu *time.Duration) {
 
 // kernelHeap is the kernel process's anonymous memory, in bytes; programs'
 // memory lies in files of its own. It is 0 when the process is gone.
-func (w *world) kernelHeap() int64 {
+func (w *instance) kernelHeap() int64 {
 	w.mu.Lock()
 	pid := w.pid
 	w.mu.Unlock()

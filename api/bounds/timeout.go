@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Patience is how long an upload, and a client that is answered, may stand still.
-const Patience = time.Minute
+// Timeout is how long an upload, and a client that is answered, may stand still.
+const Timeout = time.Minute
 
 // Reader lets a body come slowly, but not stop.
 type Reader struct {
@@ -19,7 +19,7 @@ type Reader struct {
 
 // Read implements io.Reader.
 func (p Reader) Read(b []byte) (int, error) {
-	p.Control.SetReadDeadline(time.Now().Add(Patience))
+	p.Control.SetReadDeadline(time.Now().Add(Timeout))
 	return p.Reader.Read(b)
 }
 
@@ -36,14 +36,14 @@ func Patient(w http.ResponseWriter) Writer { return Writer{w, http.NewResponseCo
 
 // Write implements io.Writer.
 func (p Writer) Write(b []byte) (int, error) {
-	p.Control.SetWriteDeadline(time.Now().Add(Patience))
+	p.Control.SetWriteDeadline(time.Now().Add(Timeout))
 	defer p.Control.SetWriteDeadline(time.Time{})
 	return p.ResponseWriter.Write(b)
 }
 
 // FlushError is what http.ResponseController looks for.
 func (p Writer) FlushError() error {
-	p.Control.SetWriteDeadline(time.Now().Add(Patience))
+	p.Control.SetWriteDeadline(time.Now().Add(Timeout))
 	defer p.Control.SetWriteDeadline(time.Time{})
 	return p.Control.Flush()
 }
@@ -62,7 +62,7 @@ func (m *Memory) Serve(owner string, w http.ResponseWriter, r *http.Request, nex
 	}
 	defer held.Done()
 	control := http.NewResponseController(w)
-	r.Body = &Message{ReadCloser: held.Body(r.Body), Control: control, Patience: Patience}
+	r.Body = &Message{ReadCloser: held.Body(r.Body), Control: control, Timeout: Timeout}
 	next.ServeHTTP(w, r)
 }
 
@@ -70,16 +70,16 @@ func (m *Memory) Serve(owner string, w http.ResponseWriter, r *http.Request, nex
 // deadline when it has: a request that is under way has none.
 type Message struct {
 	io.ReadCloser
-	Control  *http.ResponseController
-	Patience time.Duration
-	begun    bool
+	Control *http.ResponseController
+	Timeout time.Duration
+	begun   bool
 }
 
 // Read implements io.Reader.
 func (m *Message) Read(b []byte) (int, error) {
 	if !m.begun {
 		m.begun = true
-		m.Control.SetReadDeadline(time.Now().Add(m.Patience))
+		m.Control.SetReadDeadline(time.Now().Add(m.Timeout))
 	}
 	n, err := m.ReadCloser.Read(b)
 	if err != nil {

@@ -34,7 +34,7 @@ func TestLockGoesLast(t *testing.T) {
 	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_DELETE); err != nil {
 		t.Fatal(err)
 	}
-	(&estate{birth: &protocol.Birth{StateDir: dir}}).bury()
+	(&cleanup{msg: &protocol.InitMessage{StateDir: dir}}).run()
 	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Fatalf("it is still there: %v", err)
 	}

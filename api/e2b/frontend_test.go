@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 }
 
 // door is a server with two keys, on the fake level with the real agent.
-type door struct {
+type frontend struct {
 	url        string
 	key, other string
 	boxes      *persistent.Sandboxes
@@ -59,10 +59,10 @@ type door struct {
 	bodies     atomic.Pointer[func(io.ReadCloser) io.ReadCloser] // what becomes of a request's body; nil is nothing
 }
 
-func newDoor(t *testing.T) *door { return newDoorUnder(t, nil) }
+func newFrontend(t *testing.T) *frontend { return newFrontendUnder(t, nil) }
 
-// newDoorUnder is a door whose keys are bound to a policy.
-func newDoorUnder(t *testing.T, file *policy.File, change ...func(*persistent.SandboxesOptions)) *door {
+// newFrontendUnder is a door whose keys are bound to a policy.
+func newFrontendUnder(t *testing.T, file *policy.File, change ...func(*persistent.SandboxesOptions)) *frontend {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("the fake level needs root")
@@ -84,7 +84,7 @@ func newDoorUnder(t *testing.T, file *policy.File, change ...func(*persistent.Sa
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &door{log: log}
+	d := &frontend{log: log}
 	for _, token := range []*string{&d.key, &d.other} {
 		if _, *token, err = keys.Create(t.Context(), "", "", ""); err != nil {
 			t.Fatal(err)
@@ -135,7 +135,7 @@ func newDoorUnder(t *testing.T, file *policy.File, change ...func(*persistent.Sa
 }
 
 // ask sends one request and returns the status and the answer's JSON.
-func (d *door) ask(t *testing.T, method, path string, header map[string]string, body string) (int, map[string]any) {
+func (d *frontend) ask(t *testing.T, method, path string, header map[string]string, body string) (int, map[string]any) {
 	t.Helper()
 	status, b, _ := d.raw(t, method, path, header, body)
 	var v map[string]any
@@ -143,7 +143,7 @@ func (d *door) ask(t *testing.T, method, path string, header map[string]string, 
 	return status, v
 }
 
-func (d *door) raw(t *testing.T, method, path string, header map[string]string, body string) (int, []byte, http.Header) {
+func (d *frontend) raw(t *testing.T, method, path string, header map[string]string, body string) (int, []byte, http.Header) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, d.url+path, strings.NewReader(body))
 	if err != nil {
@@ -170,7 +170,7 @@ func (d *door) raw(t *testing.T, method, path string, header map[string]string, 
 // box is a sandbox as a client knows it.
 type box struct{ id, token string }
 
-func (d *door) create(t *testing.T, more string) box {
+func (d *frontend) create(t *testing.T, more string) box {
 	t.Helper()
 	status, a := d.ask(t, "POST", "/v2/sandboxes", map[string]string{"X-API-Key": d.key}, `{"templateID":"base"`+more+`}`)
 	if status != 201 {
@@ -197,7 +197,7 @@ func envelope(s string) string {
 }
 
 // sh runs a shell command as E2B's clients do, and returns its output.
-func (d *door) sh(t *testing.T, b box, line string) string {
+func (d *frontend) sh(t *testing.T, b box, line string) string {
 	t.Helper()
 	q, _ := json.Marshal(map[string]any{"process": map[string]any{"cmd": "/bin/sh", "args": []string{"-c", line}}, "stdin": false})
 	_, answer, _ := d.raw(t, "POST", "/process.Process/Start", with(b.to(49983), "Content-Type", "application/connect+json"), envelope(string(q)))
@@ -221,7 +221,7 @@ func (d *door) sh(t *testing.T, b box, line string) string {
 
 // Every right is looked at: none, a wrong one, and somebody else's.
 func TestRights(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	b, second := d.create(t, ""), d.create(t, "")
 	calls := []struct{ method, path, body string }{
 		{"GET", "/sandboxes/" + b.id, ""},
@@ -287,7 +287,7 @@ func (c *counted) Read(p []byte) (int, error) {
 // What a key's messages take of the server's memory is bounded, whatever it has
 // under way, and no other key's business.
 func TestMessagesAreBounded(t *testing.T) {
-	d := newDoor(t)
+	d := newFrontend(t)
 	b := d.create(t, "")
 	text := bytes.Repeat([]byte(" "), 15<<20)
 	send := func(h map[string]string, body io.Reader) (int, []byte) {
@@ -318,7 +318,7 @@ func TestMessagesAreBounded(t *testing.T) {
 	}
 	others, err := d.memory.Hold(owner.ID)
 	if err == nil { // as of three more: a message has half a minute to arrive
-		err = others.Add(bounds.MostMessages - 16<<20)
+		err = others.Add(bounds.MaxMessages - 16<<20)
 	}
 	if err != nil {
 		t.Fatal(err)

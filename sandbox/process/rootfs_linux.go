@@ -29,7 +29,7 @@ const (
 
 // world is what a sandbox's files look like, in the order in which it is put
 // together.
-type world struct {
+type rootfs struct {
 	spec    *sandbox.Spec
 	sources []source          // the root, its binds, and what the operator named
 	devices []source          // of the host's /dev
@@ -40,7 +40,7 @@ type world struct {
 	stageProc slot // the stage's /proc, once it is found
 }
 
-func newWorld(spec *sandbox.Spec) (*world, error) {
+func newRootfs(spec *sandbox.Spec) (*rootfs, error) {
 	if n := len(spec.Mounts) + len(spec.Root.Binds) + len(spec.Masks); n > maxSources {
 		return nil, &sandbox.Error{
 			Op: "prepare sandbox", Kind: sandbox.ErrUnsupported,
@@ -51,7 +51,7 @@ func newWorld(spec *sandbox.Spec) (*world, error) {
 	if spec.Root.Dir == nil {
 		return nil, sandbox.Errorf(sandbox.ErrUnsupported, "prepare sandbox", "this level takes no root but a directory: the kernel mounts nobody's file systems for it")
 	}
-	w := &world{spec: spec}
+	w := &rootfs{spec: spec}
 	w.scratch, w.cow = spec.Shares()
 	slices.SortStableFunc(w.scratch, func(a, b sandbox.Scratch) int { return len(a.Target) - len(b.Target) })
 	if err := w.check(); err != nil {
@@ -90,7 +90,7 @@ func newWorld(spec *sandbox.Spec) (*world, error) {
 }
 
 // check refuses paths that mean something else than they say.
-func (w *world) check() error {
+func (w *rootfs) check() error {
 	bad := func(op, target string) error {
 		if !path.IsAbs(target) || path.Clean(target) != target || strings.ContainsRune(target, 0) {
 			return sandbox.Errorf(sandbox.ErrInvalid, op, "%q is not an absolute, clean path", target)
@@ -126,7 +126,7 @@ func (w *world) check() error {
 // owner is what a target lies in: the last source mounted there before the one
 // at index n, or a scratch directory, which comes before all that the operator
 // named.
-func (w *world) owner(target string, n int) (src *source, scratch bool) {
+func (w *rootfs) owner(target string, n int) (src *source, scratch bool) {
 	src = &w.sources[0]
 	depth := 0
 	at := func(dir string) bool { return sandbox.Within(target, dir) && len(dir) >= depth }
@@ -151,7 +151,7 @@ func (w *world) owner(target string, n int) (src *source, scratch bool) {
 
 // mountpoints sees to it that every target exists, or can be made: because it
 // lies in scratch, or in a layer over the root.
-func (w *world) mountpoints() error {
+func (w *rootfs) mountpoints() error {
 	for i := 1; i < len(w.sources); i++ {
 		m := w.sources[i].mount
 		if src, scratch := w.owner(m.Target, i); !scratch {
@@ -180,7 +180,7 @@ func (w *world) mountpoints() error {
 }
 
 // under is the part of the root that a path lies in.
-func (w *world) under(target string) *source {
+func (w *rootfs) under(target string) *source {
 	src := &w.sources[0]
 	for i := 1; i <= len(w.spec.Root.Binds); i++ {
 		if t := w.sources[i].mount.Target; sandbox.Within(target, t) && len(t) >= len(src.mount.Target) {
@@ -192,7 +192,7 @@ func (w *world) under(target string) *source {
 
 // mountpoint looks for one target, and notes it where the root's own tree lacks
 // it: that tree is shared and read-only.
-func (w *world) mountpoint(src *source, name string, at sandbox.Mask) error {
+func (w *rootfs) mountpoint(src *source, name string, at sandbox.Mask) error {
 	err := mountinfo.FindPoint(src.mount.Source, src.mount.Target, at.Target, at.Dir)
 	switch {
 	case err == nil:
@@ -209,7 +209,7 @@ func (w *world) mountpoint(src *source, name string, at sandbox.Mask) error {
 }
 
 // openDevices opens the host's harmless devices.
-func (w *world) openDevices() error {
+func (w *rootfs) openDevices() error {
 	for _, d := range devices {
 		f, err := openRaw("/dev/"+d.name, noLinks)
 		if err != nil {

@@ -25,7 +25,7 @@ import (
 )
 
 // world is one gVisor sandbox from its making to its end.
-type world struct {
+type instance struct {
 	order   *protocol.Order
 	files   []*os.File // that came with the order
 	started func()     // called once the first process runs
@@ -50,8 +50,8 @@ type world struct {
 	base *protocol.Counters // read just before the first process started; nil until then
 }
 
-func newWorld(o *protocol.Order, files []*os.File, group *cgroup.Group, r *ready, started func()) (*world, error) {
-	w := &world{order: o, files: files, group: group, started: started, spec: new(specs.Spec), own: o.StateDir}
+func newInstance(o *protocol.Order, files []*os.File, group *cgroup.Group, r *ready, started func()) (*instance, error) {
+	w := &instance{order: o, files: files, group: group, started: started, spec: new(specs.Spec), own: o.StateDir}
 	if err := takeStdio(files); err != nil {
 		return nil, fmt.Errorf("taking over the program's input and output: %w", err)
 	}
@@ -102,11 +102,11 @@ func newConfig(fs *flag.FlagSet, flags map[string]string) (*config.Config, error
 	return config.NewFromFlags(fs)
 }
 
-func (w *world) bundleDir() string { return filepath.Join(w.own, "bundle") }
+func (w *instance) bundleDir() string { return filepath.Join(w.own, "bundle") }
 
 // writeBundle writes the spec that gVisor's halves read. The kernel inside is
 // told another first user than the creator where only the creator's is mapped.
-func (w *world) writeBundle() error {
+func (w *instance) writeBundle() error {
 	if err := os.Mkdir(w.bundleDir(), 0o700); err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (w *world) writeBundle() error {
 }
 
 // runToEnd makes the sandbox, starts it, and waits for its first process.
-func (w *world) runToEnd() (*protocol.Event, error) {
+func (w *instance) runToEnd() (*protocol.Event, error) {
 	status, err := newStatusPipe()
 	if err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func (w *world) runToEnd() (*protocol.Event, error) {
 
 // create forks gofer and kernel; they are in the control group as this process
 // is.
-func (w *world) create(status *statusPipe) error {
+func (w *instance) create(status *statusPipe) error {
 	args := container.Args{ID: w.order.ID, Spec: w.spec, BundleDir: w.bundleDir(), Attached: true, FSRestoreImagePath: w.order.Files}
 	if n := w.order.ExecFile; n != 0 {
 		if n >= len(w.files) {
@@ -229,7 +229,7 @@ func detachStdio() error {
 	return nil
 }
 
-func (w *world) start() error {
+func (w *instance) start() error {
 	if w.isKilled() {
 		return errors.New("the sandbox was ended before its program started")
 	}
@@ -249,7 +249,7 @@ func (w *world) start() error {
 	return nil
 }
 
-func (w *world) isKilled() bool {
+func (w *instance) isKilled() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.killed
@@ -257,7 +257,7 @@ func (w *world) isKilled() bool {
 
 // kill ends everything inside at once. limit names the limit it is for, or is
 // empty. It may be called at any time and any number of times.
-func (w *world) kill(limit string) {
+func (w *instance) kill(limit string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.killed = true
@@ -272,14 +272,14 @@ func (w *world) kill(limit string) {
 }
 
 // signal delivers sig to the first process's group, inside.
-func (w *world) signal(sig syscall.Signal) {
+func (w *instance) signal(sig syscall.Signal) {
 	if k := w.runningKernel(); k != nil { // asked without mu: kill needs it, and this may hang
 		_ = k.SignalProcessGroup(w.order.ID, 1, sig)
 	}
 }
 
 // endedBy names the limit that ended the sandbox.
-func (w *world) endedBy() string {
+func (w *instance) endedBy() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.limit == "" && w.group != nil && w.group.OOMKilled() {
@@ -289,7 +289,7 @@ func (w *world) endedBy() string {
 }
 
 // cleanUp removes what the sandbox was made of, but for StateDir itself.
-func (w *world) cleanUp() {
+func (w *instance) cleanUp() {
 	w.kill("")
 	if w.box != nil {
 		_ = w.box.Destroy()

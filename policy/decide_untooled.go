@@ -12,16 +12,16 @@ import (
 // a tool that is built in would run; it may be started where that is listed with
 // nothing more to say, or where commands lists what may be, which holds for every
 // door. The operator of this host is no key.
-func (d *decision) doors() *refusal {
+func (d *decision) untooled() *refusal {
 	c := d.call
 	if c.Tool != nil || c.Operator || c.Kind != RunCommand && c.Kind != RunCode {
 		return nil
 	}
-	return d.each(func(f *File) *refusal { return f.door(string(c.Kind)) })
+	return d.each(func(f *File) *refusal { return f.untooledProgram(string(c.Kind)) })
 }
 
 // door says whether what the tool of that name would run may be started without it.
-func (f *File) door(name string) *refusal {
+func (f *File) untooledProgram(name string) *refusal {
 	if !f.Tools.At.Said() || f.Commands.Allow.Said() {
 		return nil
 	}

@@ -15,14 +15,14 @@ import (
 
 // estate is what the owner takes away otherwise: the control group that this
 // process is in, and the sandbox's directory.
-type estate struct {
-	birth *protocol.Birth
+type cleanup struct {
+	msg   *protocol.InitMessage
 	group *cgroup.Group // nil without one
 	taken sync.Once     // away
 }
 
-func openEstate(b *protocol.Birth) (*estate, error) {
-	e := &estate{birth: b}
+func openCleanup(b *protocol.InitMessage) (*cleanup, error) {
+	e := &cleanup{msg: b}
 	if b.Cgroup == nil {
 		return e, nil
 	}
@@ -32,13 +32,13 @@ func openEstate(b *protocol.Birth) (*estate, error) {
 }
 
 // bury takes it away; the owner is gone. Who comes second waits for the first.
-func (e *estate) bury() { e.taken.Do(e.takeAway) }
+func (e *cleanup) run() { e.taken.Do(e.takeAway) }
 
-func (e *estate) takeAway() {
+func (e *cleanup) takeAway() {
 	if e.group != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		if err := e.group.Leave(e.birth.Cgroup.Outside); err == nil {
+		if err := e.group.Leave(e.msg.Cgroup.Outside); err == nil {
 			_ = e.group.Kill(ctx)
 			_ = e.group.Remove(ctx)
 		}
@@ -52,14 +52,14 @@ const ownerLock = "owner.lock"
 // clear removes the directory, and its lock last: another caisson may be sweeping just
 // then, and without it could not tell that nobody has the rest; nor could any later one,
 // should this process be killed.
-func (e *estate) clear() {
+func (e *cleanup) clear() {
 	// RemoveAll does not follow symlinks, and code inside never had the
 	// directory in sight.
-	entries, _ := os.ReadDir(e.birth.StateDir)
+	entries, _ := os.ReadDir(e.msg.StateDir)
 	for _, entry := range entries {
 		if entry.Name() != ownerLock {
-			_ = os.RemoveAll(filepath.Join(e.birth.StateDir, entry.Name()))
+			_ = os.RemoveAll(filepath.Join(e.msg.StateDir, entry.Name()))
 		}
 	}
-	_ = os.RemoveAll(e.birth.StateDir)
+	_ = os.RemoveAll(e.msg.StateDir)
 }

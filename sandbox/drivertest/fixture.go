@@ -23,16 +23,16 @@ const home = "/home/user"
 
 // world is a Spec and what belongs to it, made as the session makes it: the
 // host's toolchain, a private home, /tmp and /dev/shm, the usual limits.
-type world struct {
+type fixture struct {
 	spec *sandbox.Spec
 	env  []string
 	runs int
 }
 
 // world makes one; change may alter the Spec before the root is built.
-func (s *suite) world(t *testing.T, change ...func(*sandbox.Spec)) *world {
+func (s *suite) fixture(t *testing.T, change ...func(*sandbox.Spec)) *fixture {
 	t.Helper()
-	w, done, err := s.makeWorld(t.Context(), filepath.Join(s.path(t), "state"), change...)
+	w, done, err := s.makeFixture(t.Context(), filepath.Join(s.path(t), "state"), change...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func (s *suite) needMounts(t *testing.T, spec *sandbox.Spec) {
 
 func (s *suite) id() string { return "sbx_" + s.tag + rand.Text() }
 
-func (s *suite) makeWorld(ctx context.Context, state string, change ...func(*sandbox.Spec)) (_ *world, done func(), err error) {
+func (s *suite) makeFixture(ctx context.Context, state string, change ...func(*sandbox.Spec)) (_ *fixture, done func(), err error) {
 	if err := os.Mkdir(state, 0o700); err != nil {
 		return nil, nil, err
 	}
@@ -99,7 +99,7 @@ func (s *suite) makeWorld(ctx context.Context, state string, change ...func(*san
 	spec.Root = root.Sandbox()
 	spec.Mounts = append(root.Mounts(), spec.Mounts...)
 	env := []string{"HOME=" + spec.User.Home, "LANG=C.UTF-8", "PATH=" + strings.Join(root.Path, ":"), "USER=" + spec.User.Name}
-	return &world{spec: spec, env: env}, func() { root.Close() }, nil
+	return &fixture{spec: spec, env: env}, func() { root.Close() }, nil
 }
 
 // mount adds a host file or directory to the Spec.
@@ -131,18 +131,18 @@ type outcome struct {
 }
 
 // exec is the program's description in w's world.
-func (w *world) exec(argv ...string) *sandbox.Exec {
+func (w *fixture) exec(argv ...string) *sandbox.Exec {
 	return &sandbox.Exec{Argv: argv, Dir: w.spec.User.Home, Env: w.env}
 }
 
 // run runs argv in w on road r; the run itself must succeed.
-func (w *world) run(t *testing.T, r road, argv ...string) outcome {
+func (w *fixture) run(t *testing.T, r road, argv ...string) outcome {
 	t.Helper()
 	return w.start(t, timeout(t), r, w.exec(argv...))
 }
 
 // start runs x and collects what it writes, unless x says where that goes.
-func (w *world) start(t *testing.T, ctx context.Context, r road, x *sandbox.Exec) outcome {
+func (w *fixture) start(t *testing.T, ctx context.Context, r road, x *sandbox.Exec) outcome {
 	t.Helper()
 	var out, errs bytes.Buffer
 	if x.Stdout == nil {
@@ -163,7 +163,7 @@ func (w *world) start(t *testing.T, ctx context.Context, r road, x *sandbox.Exec
 }
 
 // fresh makes a world that was used already into another one like it.
-func (w *world) fresh(t *testing.T) {
+func (w *fixture) fresh(t *testing.T) {
 	t.Helper()
 	if w.runs++; w.runs == 1 {
 		return
@@ -210,7 +210,7 @@ func (o outcome) describe() string {
 }
 
 // python runs a script in w that must end with 0, and reads the JSON it prints.
-func (w *world) python(t *testing.T, r road, script string, answer any, args ...string) outcome {
+func (w *fixture) python(t *testing.T, r road, script string, answer any, args ...string) outcome {
 	t.Helper()
 	o := w.run(t, r, append([]string{"python3", "-I", "-S", "-c", prelude + script}, args...)...).ok(t)
 	if err := json.Unmarshal([]byte(o.out), answer); err != nil {

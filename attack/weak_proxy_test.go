@@ -18,12 +18,12 @@ import (
 	"syscall"
 )
 
-// weakDoor has a second caisson that serves stand behind a door of the test's own,
+// weakEnv has a second caisson that serves stand behind a door of the test's own,
 // which is weak in one way.
 const (
-	weakDoor = "CAISSON_ATTACK_DOOR"
-	openDoor = "open" // takes everybody for the owner
-	deafDoor = "deaf" // says yes to a change of a network, and changes none
+	weakEnv   = "CAISSON_ATTACK_DOOR"
+	openProxy = "open" // takes everybody for the owner
+	deafProxy = "deaf" // says yes to a change of a network, and changes none
 )
 
 // serveWeakly is that door: a proxy before a caisson that serves.
@@ -32,7 +32,7 @@ func serveWeakly(how string) error {
 	cmd.Args[0] = os.Args[0]
 	cmd.Stderr = os.Stderr
 	for _, e := range os.Environ() {
-		if !strings.HasPrefix(e, weakDoor+"=") {
+		if !strings.HasPrefix(e, weakEnv+"=") {
 			cmd.Env = append(cmd.Env, e)
 		}
 	}
@@ -61,13 +61,13 @@ func serveWeakly(how string) error {
 	}
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(at)
-		if how == openDoor {
+		if how == openProxy {
 			r.Out.Header.Del("Authorization")
 			r.Out.Header.Set("X-API-Key", key)
 		}
 	}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if how == deafDoor && r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/network") {
+		if how == deafProxy && r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/network") {
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
