@@ -4,6 +4,6 @@
 
 package caisson
 
-// reexecEngine has nothing to take over: gVisor's halves and the router are other
+// reexecEngine has nothing to take over: gVisor's gofer and sentry and the router are other
 // programs, which this one carries (internal/linux/engine).
 func reexecEngine() {}

@@ -94,7 +94,7 @@ func (s *Server) Shutdown(ctx context.Context) {
 	}
 }
 
-// bounded refuses requests when too many are under way, in the words of door.
+// bounded refuses requests when too many are under way, in the words of frontend.
 func bounded(h, frontend http.Handler) http.Handler {
 	slots := make(chan struct{}, maxRequests)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -102,7 +102,7 @@ func TestOperator(t *testing.T) {
 	}
 }
 
-// worded is a door with words of its own for one path.
+// worded is a frontend with words of its own for one path.
 type worded struct{ http.Handler }
 
 func (worded) Refuse(w http.ResponseWriter, r *http.Request, status int, _ string) bool {
@@ -348,7 +348,7 @@ func TestAfterADeadline(t *testing.T) {
 	served(t, up)
 }
 
-// A request that is under way is waited for, until the patience ends.
+// A request that is under way is waited for, until the timeout ends.
 func TestShutdown(t *testing.T) {
 	in, out := make(chan struct{}), make(chan struct{})
 	addr, s := started(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { close(in); <-out; io.WriteString(w, "whole") }), NewStats())

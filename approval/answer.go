@@ -15,7 +15,7 @@ import (
 )
 
 // Who is somebody who may answer. The zero Who may not: one comes from
-// [Store.Authenticate] or from a door that vouches for a person.
+// [Store.Authenticate] or from a frontend that vouches for a person.
 type Who struct {
 	name    string
 	channel Channel
@@ -27,7 +27,7 @@ func (w Who) Name() string { return w.name }
 // Channel is the way by which they answer.
 func (w Who) Channel() Channel { return w.channel }
 
-// AtTerminal is a person at a terminal. The door that says so has opened the
+// AtTerminal is a person at a terminal. The frontend that says so has opened the
 // terminal itself, and knows that it is not the agent's.
 func AtTerminal(name string) Who { return Who{"terminal:" + name, Terminal} }
 

@@ -115,7 +115,7 @@ func (s *Store) Revoke(ctx context.Context, by Who, which string) error {
 }
 
 // Reachable says whether anybody could answer by one of channels, but for a
-// terminal or a client that a door has at hand.
+// terminal or a client that a frontend has at hand.
 func (s *Store) Reachable(ctx context.Context, channels []Channel) (bool, error) {
 	for _, c := range channels {
 		if c == CLI || c == Web {

@@ -28,7 +28,7 @@
 //
 // Who approves is not who asks. [Store.Approve] takes an approver's credential,
 // of which only the hash is kept and which no key of an agent is; the other way
-// is a person at a terminal that is not the agent's, whom a door vouches for
+// is a person at a terminal that is not the agent's, whom a frontend vouches for
 // ([AtTerminal]).
 //
 // # What the approver sees

@@ -89,7 +89,7 @@ func Cases() []Case {
 		{"N13", "go on from an allowed host: other ports, tunnels, upgrades", allowList},
 		{"N14", "speak past a proxy: plain TCP, TLS, QUIC", allowList},
 		{"N15", "reach anything with an empty allow-list (CVE-2025-66479)", network},
-		{"N16", "reach another sandbox, or a daemon's door without a key: from inside, from a page in a browser", control},
+		{"N16", "reach another sandbox, or a daemon without a key: from inside, from a page in a browser", control},
 		{"N17", "keep a connection to a host that is not allowed any more", allowList},
 		{"N18", "use the network without end: connections, bytes, heads of requests", limit},
 		{"N19", "reach more of the host's loopback than the one port that is opened by its name", allowList},

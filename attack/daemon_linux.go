@@ -139,7 +139,7 @@ func (d *daemon) create(ctx context.Context, words map[string]string) (id string
 	return made.ID, err
 }
 
-// control goes at the door of a daemon without a key: as a page in a browser of the
+// control goes at a daemon without a key: as a page in a browser of the
 // daemon's own user, and as code in a sandbox that was given a way to it.
 func (s *suite) control(ctx context.Context) finding {
 	if f := s.neighbours(ctx); f.verdict != Pass {
@@ -314,8 +314,8 @@ const (
 	guessing = "with a guessed key"
 )
 
-// visitors are requests to all doors of a daemon, in the ways in which somebody
-// comes who has no key.
+// visitors are requests to all frontends of a daemon, in the ways of a client
+// without a key.
 func visitors(d *daemon, id string) (all []visitor) {
 	const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
 	routes := []visitor{

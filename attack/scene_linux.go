@@ -40,7 +40,7 @@ type scene struct {
 	err  error
 }
 
-// patience is how long a probe may take to say something. Loaded machines are
+// probeTimeout is how long a probe may take to say something. Loaded machines are
 // slow; the whole suite takes a fraction of it.
 const probeTimeout = 90 * time.Second
 

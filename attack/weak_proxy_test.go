@@ -18,7 +18,7 @@ import (
 	"syscall"
 )
 
-// weakEnv has a second caisson that serves stand behind a door of the test's own,
+// weakEnv has a second caisson that serves stand behind a proxy of the test's own,
 // which is weak in one way.
 const (
 	weakEnv   = "CAISSON_ATTACK_DOOR"
@@ -26,7 +26,7 @@ const (
 	deafProxy = "deaf" // says yes to a change of a network, and changes none
 )
 
-// serveWeakly is that door: a proxy before a caisson that serves.
+// serveWeakly is that proxy, before a caisson that serves.
 func serveWeakly(how string) error {
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Args[0] = os.Args[0]

@@ -199,7 +199,7 @@ func output(t testing.TB, c *guest.Client, script string) string {
 	return strings.TrimSpace(o.out)
 }
 
-// patience is how long anything may take that a test waits for, on a machine that
+// timeout is how long anything may take that a test waits for, on a machine that
 // has other work.
 const timeout = 2 * time.Minute
 

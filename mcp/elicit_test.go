@@ -320,7 +320,7 @@ func TestElicitationByAddress(t *testing.T) {
 	}
 }
 
-// A call that nobody answers ends within its patience, says what it waits for, and
+// A call that nobody answers ends within its timeout, says what it waits for, and
 // goes on by its token, or by being made again.
 func TestPending(t *testing.T) {
 	for road := range roads {

@@ -2,7 +2,7 @@
 
 //lint:file-ignore SA1019 what is deprecated is what older servers and clients use
 
-// Package mcp speaks the Model Context Protocol: one of the doors. Gateway runs
+// Package mcp speaks the Model Context Protocol: one of the frontends. Gateway runs
 // third-party servers in sandboxes and lets callers use what a policy lists of
 // them.
 //

@@ -158,7 +158,7 @@ type bench struct {
 	options sdk.ClientOptions
 	version string // of the protocol that the client speaks; the newest when empty
 	advice  string // of the server's operator
-	// patience is with servers that are silent at first; the usual one when zero.
+	// timeout is for servers that are silent at first; the usual one when zero.
 	timeout time.Duration
 	// unread is with servers that read nothing; the usual one when zero.
 	unread time.Duration

@@ -221,7 +221,7 @@ func TestEndpoint(t *testing.T) {
 	if status, _, _ := post(t, s.URL, "", initialize, "X-API-Key", "mine"); status != 200 {
 		t.Error("X-API-Key", status)
 	}
-	// With two keys it is X-API-Key's, as behind every other door.
+	// With two keys it is X-API-Key's, as behind every other frontend.
 	if status, _, _ := post(t, s.URL, "none", initialize, "X-API-Key", "mine"); status != 200 {
 		t.Error("X-API-Key beside a token for somebody else", status)
 	}

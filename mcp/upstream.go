@@ -150,7 +150,7 @@ func (u *upstream) tellFound(res *sandbox.Result) {
 	}
 }
 
-// once starts the server and lets use use it. It may be silent for patience when it is
+// once starts the server and lets use use it. It may be silent for timeout when it is
 // asked what it is.
 func (u *upstream) once(ctx context.Context, timeout time.Duration, use func(start context.Context, cs *sdk.ClientSession) error) (err error) {
 	// What it still does is ended last, so that it can end by itself before.

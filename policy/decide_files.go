@@ -10,7 +10,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// checkAbsolute refuses host paths that a door left relative: what they start
+// checkAbsolute refuses host paths that a frontend left relative: what they start
 // from is not known here.
 func checkAbsolute(p string) *refusal {
 	if err := checkHostPath(p); err != nil {

@@ -6,12 +6,12 @@ import (
 	"github.com/caisson-run/caisson/tool"
 )
 
-// doors refuses programs that a key starts by itself, through an API that has no
+// untooled refuses programs that a key starts by itself, through an API that has no
 // tools, where a layer lists tools: what that bounds (which, how often, with which
-// arguments, whom to ask) would have a second door beside it. Such a program is what
+// arguments, whom to ask) would have a second frontend beside it. Such a program is what
 // a tool that is built in would run; it may be started where that is listed with
 // nothing more to say, or where commands lists what may be, which holds for every
-// door. The operator of this host is no key.
+// frontend. The operator of this host is no key.
 func (d *decision) untooled() *refusal {
 	c := d.call
 	if c.Tool != nil || c.Operator || c.Kind != RunCommand && c.Kind != RunCode {
@@ -20,14 +20,14 @@ func (d *decision) untooled() *refusal {
 	return d.each(func(f *File) *refusal { return f.untooledProgram(string(c.Kind)) })
 }
 
-// door says whether what the tool of that name would run may be started without it.
+// untooledProgram says whether what the tool of that name would run may be started without it.
 func (f *File) untooledProgram(name string) *refusal {
 	if !f.Tools.At.Said() || f.Commands.Allow.Said() {
 		return nil
 	}
 	_, builtIn := tool.Builtin(name)
 	r := f.Tools.rule(name, builtIn)
-	hint := "call a tool that is listed, or " + f.add(`commands: {allow: [...]}`) + `, with the programs that every door may start ("*" for all)`
+	hint := "call a tool that is listed, or " + f.add(`commands: {allow: [...]}`) + `, with the programs that every frontend may start ("*" for all)`
 	switch {
 	case r == nil:
 		return refuse(f.rule(f.Tools.At), hint, "programs are started by tools only, and tool %s is not listed", name)

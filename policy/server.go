@@ -35,7 +35,7 @@ type Server struct {
 	Client []Value[string]
 	Calls  ServerCalls
 
-	// world is the sandbox: a policy of its own. Of the rest of the file the
+	// sandbox is a policy of its own. Of the rest of the file the
 	// level and best_effort hold where the entry says none, and nothing else.
 	sandbox File
 }

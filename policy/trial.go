@@ -21,7 +21,7 @@ type Trial struct {
 }
 
 // Wish is a call as people and programs write one down. Its Call lacks what
-// only a door knows: the actor, and how the source is run (Program, Script).
+// only a frontend knows: the actor, and how the source is run (Program, Script).
 type Wish struct {
 	Call   Call
 	Source string // of RunCode
@@ -158,7 +158,7 @@ func (d *decoder) wishFields(w *Wish) []field {
 	}
 }
 
-// arguments reads the arguments of a tool, as strictly as a door does.
+// arguments reads the arguments of a tool, as strictly as a frontend does.
 func (d *decoder) arguments(n *yaml.Node) any {
 	var v any
 	if !d.allPlain(n) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package tool says which tools there are: what each is called, what it takes
-// and gives, and what it does to the world. Agents choose by it, doors show it,
+// and gives, and what it does to the world. Agents choose by it, frontends show it,
 // and the policy checks arguments against it.
 //
 // A tool is described here and carried out by package session, so that nothing

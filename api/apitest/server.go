@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apitest is a server of caisson's for tests: all its doors over HTTP, on a
+// Package apitest is a server of caisson's for tests: all its frontends over HTTP, on a
 // port of its own, with two keys, on the fake level with the real agent. Only tests
 // import it. A test binary calls [Init] first in TestMain.
 package apitest

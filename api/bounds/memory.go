@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bounds has what every door over HTTP holds requests to: how many of one
+// Package bounds has what every frontend over HTTP holds requests to: how many of one
 // key's are under way, how much memory their messages take, and how long a transfer
 // may stand still.
 package bounds

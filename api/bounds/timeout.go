@@ -66,7 +66,7 @@ func (m *Memory) Serve(owner string, w http.ResponseWriter, r *http.Request, nex
 	next.ServeHTTP(w, r)
 }
 
-// Message is a body that arrives within patience, as a whole. It clears the
+// Message is a body that arrives within Timeout, as a whole. It clears the
 // deadline when it has: a request that is under way has none.
 type Message struct {
 	io.ReadCloser

@@ -8,7 +8,7 @@ import (
 )
 
 // Token is the key that a request comes with, or "": what X-API-Key says, else what
-// Authorization says as a bearer token. All doors look for it here, so that a request
+// Authorization says as a bearer token. All frontends look for it here, so that a request
 // with two keys is the same key's everywhere; X-API-Key comes first since clients and
 // proxies send a token for somebody else in Authorization beside it.
 func Token(h http.Header) string {

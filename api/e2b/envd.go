@@ -19,7 +19,7 @@ const (
 	trafficPurpose = "e2b traffic"
 )
 
-// What the door keeps with a sandbox.
+// What the frontend keeps with a sandbox.
 const (
 	notePrivate = persistent.PortNotes + "private"  // its ports ask for the traffic token
 	noteMask    = persistent.PortNotes + "maskHost" // what its ports see as the host; ${PORT} is the port

@@ -23,7 +23,7 @@ type apiError struct {
 
 func (e *apiError) Error() string { return e.Message }
 
-// The codes of the Connect protocol that this door answers with.
+// The codes of the Connect protocol that this frontend answers with.
 const (
 	codeInvalid         = "invalid_argument"
 	codeUnauthenticated = "unauthenticated"

@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
 
-// door is a server with two keys, on the fake level with the real agent.
+// frontend is a server with two keys, on the fake level with the real agent.
 type frontend struct {
 	url        string
 	key, other string
@@ -61,7 +61,7 @@ type frontend struct {
 
 func newFrontend(t *testing.T) *frontend { return newFrontendUnder(t, nil) }
 
-// newFrontendUnder is a door whose keys are bound to a policy.
+// newFrontendUnder is a frontend whose keys are bound to a policy.
 func newFrontendUnder(t *testing.T, file *policy.File, change ...func(*persistent.SandboxesOptions)) *frontend {
 	t.Helper()
 	if os.Geteuid() != 0 {

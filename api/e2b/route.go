@@ -11,7 +11,7 @@ import (
 )
 
 // envdPort is the port under which clients know a sandbox's agent. Nothing
-// listens there; the door answers.
+// listens there; the frontend answers.
 const envdPort = 49983
 
 // The headers by which clients name a sandbox's port when its host name does not.

@@ -5,7 +5,7 @@
 // inside each sandbox (Connect with JSON), files, and the ports that programs
 // inside open. One port of one server carries all of it.
 //
-// It is a door: it reads requests, calls package session, and turns what comes
+// It is a frontend: it reads requests, calls package session, and turns what comes
 // back into E2B's words. docs/e2b.md says what is carried, what is refused, and
 // why.
 //
@@ -34,7 +34,7 @@ type Options struct {
 	// clients use if it is not the usual one: "localhost:7420". Clients build
 	// <port>-<id>.<domain> of it.
 	Domain string
-	// Memory bounds what requests hold; nil makes one for this door alone.
+	// Memory bounds what requests hold; nil makes one for this frontend alone.
 	Memory *bounds.Memory
 	// Rest serves paths of this server that are not E2B's; they are not found
 	// when nil. It is asked after the host was looked at, and sees to rights
@@ -42,7 +42,7 @@ type Options struct {
 	Rest http.Handler
 }
 
-// Server is the door. It is an http.Handler for all paths but those that the
+// Server is the frontend. It is an http.Handler for all paths but those that the
 // caller keeps for itself.
 type Server struct {
 	o       Options

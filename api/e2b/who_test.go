@@ -21,7 +21,7 @@ import (
 	"github.com/caisson-run/caisson/session/persistent"
 )
 
-// askingFrontend is a door that offers root under a policy of these lines, and every
+// askingFrontend is a frontend that offers root under a policy of these lines, and every
 // question's view, each of which somebody says yes to.
 func askingFrontend(t *testing.T, lines string) (*frontend, <-chan string) {
 	t.Helper()
@@ -139,7 +139,7 @@ func TestYesIsForWhoRuns(t *testing.T) {
 	}
 }
 
-// recordedUsers are those that records of programs name. The door is closed then.
+// recordedUsers are those that records of programs name. The frontend is closed then.
 func (d *frontend) recordedUsers(t *testing.T, b box) (users []string) {
 	t.Helper()
 	d.boxes.Close(t.Context()) // no answer is under way any more

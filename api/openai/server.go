@@ -4,7 +4,7 @@
 // /v1/containers: OpenAI's own clients work with it once their base URL is
 // caisson's, with /v1 behind it. docs/openai.md says what is carried.
 //
-// It is a door. A container is a sandbox that lives on, made here, with a private
+// It is a frontend. A container is a sandbox that lives on, made here, with a private
 // directory /mnt/data; its files are what is in there, and nothing of them is kept
 // outside. A key sees its own containers alone: others answer as ones that do not
 // exist. A field that is not carried is refused by its name.
@@ -30,14 +30,14 @@ type Options struct {
 	// Sandboxes is where requests go, Keys are who may make them. Required.
 	Sandboxes *persistent.Sandboxes
 	Keys      *persistent.Keys
-	// Memory bounds what requests hold; nil makes one for this door alone.
+	// Memory bounds what requests hold; nil makes one for this frontend alone.
 	Memory *bounds.Memory
-	// Rest serves paths that are not this door's; they are not found when nil. See
+	// Rest serves paths that are not this frontend's; they are not found when nil. See
 	// [Server.Refuse], too.
 	Rest http.Handler
 }
 
-// Server is the door, an http.Handler. Who has looked at the request's host calls
+// Server is the frontend, an http.Handler. Who has looked at the request's host calls
 // it: e2b.Server does.
 type Server struct {
 	o     Options
@@ -89,7 +89,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// mine says whether a request's path is this door's.
+// mine says whether a request's path is this frontend's.
 func mine(r *http.Request) bool {
 	const root = "/v1/containers"
 	return r.URL.Path == root || strings.HasPrefix(r.URL.Path, root+"/")
@@ -98,7 +98,7 @@ func mine(r *http.Request) bool {
 // name gives an answer its ID, which clients show.
 func name(w http.ResponseWriter) { w.Header().Set("X-Request-Id", "req_"+rand.Text()) }
 
-// Refuse answers a request that somebody before this door does not let through, or
+// Refuse answers a request that somebody before this frontend does not let through, or
 // has Rest do it. False is that its path is neither's.
 func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, status int, why string) bool {
 	if !mine(r) {
@@ -127,7 +127,7 @@ type call struct {
 // handler answers a call, or says why not.
 type handler func(c *call) error
 
-// door finds whose request it is, and bounds what it holds.
+// frontend finds whose request it is, and bounds what it holds.
 func (s *Server) frontend(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		patient := bounds.Patient(w)

@@ -13,7 +13,7 @@ import (
 
 const asks = "version: 1\ncommands: {allow: [sh, echo], ask: [\"echo *\"]}\napprovals: {channels: [CHANNELS], timeout: 5m}\n"
 
-// asker is a door whose policy asks, and an approver's credential.
+// asker is a frontend whose policy asks, and an approver's credential.
 func asker(t *testing.T, channels string) (d *frontend, s *apitest.Server, credential string) {
 	t.Helper()
 	s = apitest.Start(t, strings.Replace(asks, "CHANNELS", channels, 1))

@@ -161,7 +161,7 @@ func until(t *testing.T, done func() bool) {
 	}
 }
 
-// A request that is refused before it gets to any door is refused in the words of
+// A request that is refused before it gets to any frontend is refused in the words of
 // that of its path.
 func TestRefusedBefore(t *testing.T) {
 	frontend := apitest.Start(t, "").Handler.(bounds.Refuser)

@@ -207,7 +207,7 @@ func TestSetNetwork(t *testing.T) {
 	}
 }
 
-// A key whose policy lists tools starts programs by those alone, whatever the door;
+// A key whose policy lists tools starts programs by those alone, whatever the frontend;
 // commands is the word that opens the others.
 func TestProgramsByToolsAlone(t *testing.T) {
 	const tools = "version: 1\ntools:\n  - {name: greet, params: {type: object}, command: [echo, hello]}\n  - {name: run_command, rate: 100/min}\n"

@@ -5,7 +5,7 @@
 // OpenAPI 3.1 document at /openapi.json and /openapi.yaml. docs/api.md says how it
 // is used.
 //
-// It is a door: it reads requests, calls package session, and says what comes back.
+// It is a frontend: it reads requests, calls package session, and says what comes back.
 // Every request below /v1 has a key in a header, which no browser adds by itself,
 // so a web page that has none does nothing. A sandbox of another key answers as
 // one that does not exist. No request names a path of the host.
@@ -45,15 +45,15 @@ type Options struct {
 	// that clients use if it is not the usual one; Secure says that they use https.
 	Domain string
 	Secure bool
-	// Memory bounds what requests hold; nil makes one for this door alone.
+	// Memory bounds what requests hold; nil makes one for this frontend alone.
 	Memory *bounds.Memory
 	// Version is caisson's, for the document.
 	Version string
-	// Rest serves paths that are not this door's; they are not found when nil.
+	// Rest serves paths that are not this frontend's; they are not found when nil.
 	Rest http.Handler
 }
 
-// Server is the door. It is an http.Handler for /v1, /openapi.json, /openapi.yaml
+// Server is the frontend. It is an http.Handler for /v1, /openapi.json, /openapi.yaml
 // and, through Options.Rest, all else. Who has looked at the request's host calls
 // it: e2b.Server does.
 type Server struct {
@@ -178,8 +178,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.settle(r.Context(), c, w)
 }
 
-// Refuse answers a request that somebody before this door does not let through.
-// False is that its path is not this door's.
+// Refuse answers a request that somebody before this frontend does not let through.
+// False is that its path is not this frontend's.
 func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, status int, why string) bool {
 	p := r.URL.Path
 	mine := p == "/openapi.json" || p == "/openapi.yaml" || p == "/v1" || strings.HasPrefix(p, "/v1/") || strings.HasPrefix(p, PagePath)

@@ -24,12 +24,12 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
 
-// door is a server with two keys.
+// frontend is a server with two keys.
 type frontend struct{ url, key, other string }
 
 func newFrontend(t *testing.T) *frontend { return newFrontendUnder(t, "") }
 
-// newFrontendUnder is a door whose keys are bound to a policy.
+// newFrontendUnder is a frontend whose keys are bound to a policy.
 func newFrontendUnder(t *testing.T, text string) *frontend {
 	s := apitest.Start(t, text)
 	return &frontend{s.URL, s.Key, s.Other}

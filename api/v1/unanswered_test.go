@@ -27,7 +27,7 @@ type late struct {
 
 func (l late) Write(b []byte) (int, error) { l.hangUp(); return l.ResponseRecorder.Write(b) }
 
-// A sandbox of which nobody has heard is ended, through either door; one of which
+// A sandbox of which nobody has heard is ended, through either frontend; one of which
 // somebody has, or that has a name to ask for, lives.
 func TestUnanswered(t *testing.T) {
 	s := apitest.Start(t, "")

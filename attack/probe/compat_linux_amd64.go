@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// int80 makes a system call by the door of 32-bit programs.
+// int80 makes a system call by the entry of 32-bit programs.
 func int80(number, a, b uintptr) uintptr
 
 // memfd_create's number there.
 const i386MemfdCreate = 356
 
-// bit32 makes a memfd by the 32-bit door: its name shows on the host.
+// bit32 makes a memfd by the 32-bit entry: its name shows on the host.
 func (p *prober) bit32() {
 	// The name must lie where 32 bits reach.
 	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_32BIT)
@@ -32,7 +32,7 @@ func (p *prober) bit32() {
 	p.hold("memfd_create by int 0x80", uintptr(got), 0)
 }
 
-// x32 makes one by the door of the x32 ABI.
+// x32 makes one by the entry of the x32 ABI.
 func (p *prober) x32() {
 	name, _ := unix.BytePtrFromString(MemfdName("x32", p.Nonce))
 	p.say("try memfd_create by the x32 number")

@@ -118,5 +118,5 @@ const (
 	AtWorkspace = "/workspace" // read-write
 )
 
-// MemfdName is the name of what a probe makes by another door.
+// MemfdName is the name of what a probe makes by another entry.
 func MemfdName(entry, nonce string) string { return "caisson-attack-" + entry + "-" + nonce }

@@ -49,7 +49,7 @@ const (
 	headTime       = 5 * time.Second
 )
 
-// world is that internet.
+// fakeInternet is that internet.
 type fakeInternet struct {
 	Internet
 	mu    sync.Mutex

@@ -24,7 +24,7 @@ import (
 var hostGroup = regexp.MustCompile(`/cpu\.(cfs_(quota|period)_us|max)$`)
 
 // What runs beside a sandbox's code holds nothing of the host's control groups: each of
-// gVisor's halves is the engine, as the keeper is that is looked at here.
+// gVisor's gofer and sentry is the engine, as the keeper is that is looked at here.
 func TestEngineHoldsNoControlGroups(t *testing.T) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli is the command line: one of the doors. It turns flags into a
+// Package cli is the command line: one of the frontends. It turns flags into a
 // [session.Call], streams what the program reads and writes, and turns what
 // came of it into an exit code and a sentence.
 //

@@ -30,7 +30,7 @@ func withMCP(frontend *mcp.Handler, rest http.Handler) http.Handler {
 }
 
 // mcpFrontend is MCP for the keys of a daemon. What its requests hold counts with those
-// of the other doors.
+// of the other frontends.
 func mcpFrontend(h *house, memory *bounds.Memory) *mcp.Handler {
 	return mcp.NewHandler(mcp.HandlerOptions{Authenticate: h.keys.Authenticate, HostIsKnown: true, Version: version,
 		Bounded: func(k *persistent.Key, w http.ResponseWriter, r *http.Request, next http.Handler) {

@@ -25,7 +25,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// world is a home folder with secrets, a state directory, and Options that
+// fixture is a home folder with secrets, a state directory, and Options that
 // know of them and of nothing of the person who runs the test.
 type fixture struct {
 	dir, home string

@@ -21,7 +21,7 @@ type lost struct{ *httptest.ResponseRecorder }
 
 func (lost) FlushError() error { return errors.New("connection reset by peer") }
 
-// Copies of which nobody has heard are ended, through either door.
+// Copies of which nobody has heard are ended, through either frontend.
 func TestUnansweredForks(t *testing.T) {
 	l := openLiving(t, filepath.Join(t.TempDir(), "state"), "gvisor", func(o *persistent.SandboxesOptions) { o.EndOnClose = true })
 	const token = "the-token-of-the-test-0123456789"

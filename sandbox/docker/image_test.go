@@ -53,7 +53,7 @@ func sayHello() {
 	fmt.Printf("uid %d %q %v, %v, %s\n", os.Getuid(), b, err, werr != nil, to)
 }
 
-// imageFixture is a world on an unpacked container image.
+// imageFixture is a fixture on an unpacked container image.
 func imageFixture(t *testing.T) *sandbox.Spec {
 	t.Helper()
 	spec := fixture(t)

@@ -20,7 +20,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox/docker"
 )
 
-// world is the smallest one in which the host's programs run.
+// fixture is the smallest one in which the host's programs run.
 func fixture(t *testing.T) *sandbox.Spec {
 	t.Helper()
 	dir := t.TempDir()

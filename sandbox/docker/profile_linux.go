@@ -12,10 +12,10 @@ import (
 	"github.com/caisson-run/caisson/internal/linux/seccomp"
 )
 
-// architectures are the doors that the engine's filter knows; for another it
+// architectures are the entries that the engine's filter knows; for another it
 // kills the thread that knocks, and what is left of a Go program then hangs. So
 // x32's is among them, and the filter of programs answers there: ENOSYS. For the
-// 32-bit door that one kills the process.
+// 32-bit entry that one kills the process.
 var architectures = map[string][]string{
 	"amd64": {"SCMP_ARCH_X86_64", "SCMP_ARCH_X32"},
 	"arm64": {"SCMP_ARCH_AARCH64"},

@@ -22,7 +22,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// spec is a world on a root of directories.
+// spec is a fixture on a root of directories.
 func spec(t testing.TB) *sandbox.Spec {
 	t.Helper()
 	dir := t.TempDir()

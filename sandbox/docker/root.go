@@ -142,7 +142,7 @@ type scan struct {
 const maxScan = 2000
 
 // usual are directories that stay in the image though something may be mounted
-// on them, so that most worlds share one image.
+// on them, so that most sandboxes share one image.
 var usual = []string{
 	"/app", "/code", "/data", "/etc", "/home", "/input", "/media", "/mnt", "/opt", "/output", "/project", "/repo", "/root",
 	"/run", "/src", "/srv", "/tmp", "/usr", "/var", "/var/cache", "/work", "/workspace",

@@ -32,7 +32,7 @@ var adoptTests = []test{
 	{name: "what takes claims is judged", run: testFalseClaims, only: living},
 }
 
-// outlives makes a world that may be let live on, and skips on a level whose
+// outlives makes a fixture that may be let live on, and skips on a level whose
 // sandboxes cannot, which must say so by name.
 func (s *suite) outlives(t *testing.T) (*fixture, string) {
 	t.Helper()
@@ -51,7 +51,7 @@ func (s *suite) outlives(t *testing.T) (*fixture, string) {
 	return w, dir
 }
 
-// generous lets the world's sandbox live on, with a lock that it holds.
+// generous lets the fixture's sandbox live on, with a lock that it holds.
 func generous(t *testing.T, lock string) func(*sandbox.Spec) {
 	f, err := os.OpenFile(lock, os.O_RDWR|os.O_CREATE, 0o600)
 	if err == nil {

@@ -13,7 +13,7 @@
 //
 //	func TestConformanceAsNobody(t *testing.T) { drivertest.AsUser(t, 65534, "TestConformance") }
 //
-// The suite knows a level only by its contract. It builds worlds as the session
+// The suite knows a level only by its contract. It builds fixtures as the session
 // does, with the host's toolchain as root, and tries everything on each road that
 // a level has: the one-shot (sandbox.Runner), the living sandbox with its guest
 // agent, and the one-shot whose sandbox was made ahead (sandbox.Preparer). What a level says it cannot enforce on this host
@@ -46,7 +46,7 @@ type Harness struct {
 	// Level is what the level is called in docs/levels.md where its own name does
 	// not tell it apart from another; the driver's name when empty.
 	Level string
-	// OnImage says that the level shows nothing of this host: worlds are made of an
+	// OnImage says that the level shows nothing of this host: fixtures are made of an
 	// image of its programs, and what mounts something is not tried.
 	OnImage bool
 	// Shm is how large /dev/shm is whatever it was to be; 0 is as large as that.
@@ -76,7 +76,7 @@ type suite struct {
 	dir    string                 // for what tests need on the host; reachable by the sandbox's uids
 	tag    string                 // in the ID of every sandbox of ours: others may be running too
 	roads  []road
-	// programs is the image of this host's programs, where worlds are made of it.
+	// programs is the image of this host's programs, where fixtures are made of it.
 	programs *image.Stored
 	lack     string // why the test that runs now cannot be kept here
 	fewer    bool   // it tries less than is promised: see together

@@ -21,7 +21,7 @@ import (
 
 const home = "/home/user"
 
-// world is a Spec and what belongs to it, made as the session makes it: the
+// fixture is a Spec and what belongs to it, made as the session makes it: the
 // host's toolchain, a private home, /tmp and /dev/shm, the usual limits.
 type fixture struct {
 	spec *sandbox.Spec
@@ -29,7 +29,7 @@ type fixture struct {
 	runs int
 }
 
-// world makes one; change may alter the Spec before the root is built.
+// fixture makes one; change may alter the Spec before the root is built.
 func (s *suite) fixture(t *testing.T, change ...func(*sandbox.Spec)) *fixture {
 	t.Helper()
 	w, done, err := s.makeFixture(t.Context(), filepath.Join(s.path(t), "state"), change...)
@@ -130,7 +130,7 @@ type outcome struct {
 	out, errs string
 }
 
-// exec is the program's description in w's world.
+// exec is the program's description in w's fixture.
 func (w *fixture) exec(argv ...string) *sandbox.Exec {
 	return &sandbox.Exec{Argv: argv, Dir: w.spec.User.Home, Env: w.env}
 }
@@ -162,7 +162,7 @@ func (w *fixture) start(t *testing.T, ctx context.Context, r road, x *sandbox.Ex
 	return outcome{res, out.String(), errs.String()}
 }
 
-// fresh makes a world that was used already into another one like it.
+// fresh makes a fixture that was used already into another one like it.
 func (w *fixture) fresh(t *testing.T) {
 	t.Helper()
 	if w.runs++; w.runs == 1 {

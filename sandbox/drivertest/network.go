@@ -80,7 +80,7 @@ say({'reached': reached, 'interfaces': sorted(n for _, n in socket.if_nameindex(
 	}
 }
 
-// connected is a world with a network that leads to port of this host's
+// connected is a fixture with a network that leads to port of this host's
 // loopback by the name localhost, and by allowed.example.com to nobody. The
 // router may be closed when the sandbox is gone; lost is closed when it ends
 // before that.
@@ -91,7 +91,7 @@ func (s *suite) connected(t *testing.T, port string) (_ *fixture, _ *egress.Rout
 	return w, router, ended
 }
 
-// routed is a world with a network by these options and this allow-list.
+// routed is a fixture with a network by these options and this allow-list.
 func (s *suite) routed(t *testing.T, o egress.Options, allow ...string) (*fixture, *egress.Router) {
 	t.Helper()
 	if !s.caps.Network {

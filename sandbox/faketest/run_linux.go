@@ -16,7 +16,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// world is what the first process is told, on its fd 3. Files come as fds.
+// initMessage is what the first process is told, on its fd 3. Files come as fds.
 type initMessage struct {
 	Spec    sandbox.Spec
 	Argv    []string

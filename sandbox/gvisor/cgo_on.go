@@ -4,6 +4,6 @@
 
 package gvisor
 
-// builtWithCgo: gVisor's halves execute this program again where there is no
+// builtWithCgo: gVisor's gofer and sentry execute this program again where there is no
 // dynamic linker, so a program with cgo cannot be them.
 const builtWithCgo = true

@@ -10,7 +10,7 @@
 //	   └──────pipes─────────────► stdin, stdout, stderr of the first process
 //
 // The shim (package shim) makes the other two with gVisor's own packages and
-// lives as long as they do. Package sentry is gVisor's halves. This package,
+// lives as long as they do. Package sentry is gVisor's gofer and sentry. This package,
 // which links neither, plans the sandbox, starts the shim, and moves bytes.
 //
 // Code inside runs as uid 1000 without capabilities, on a read-only root, and

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// world is the smallest one in which the host's programs run.
+// fixture is the smallest one in which the host's programs run.
 func fixture(t *testing.T) *sandbox.Spec {
 	t.Helper()
 	dir := t.TempDir()

@@ -9,7 +9,7 @@ import "time"
 // HaveRoom has it assumed that signals may wait.
 func HaveRoom() { room = func() bool { return true } }
 
-// SetEndGrace shortens the patience with a shim, for a test of its end.
+// SetEndGrace shortens the timeout of a shim, for a test of its end.
 func SetEndGrace(d time.Duration) (restore func()) {
 	old := endGrace
 	endGrace = d

@@ -23,7 +23,7 @@ import (
 const stuck = "CAISSON_TEST_STUCK"
 
 // TestStuckOwner is what TestStuckAsNobody kills: no signal may wait for it or for what it
-// starts, and gVisor's halves wait for their threads for ever.
+// starts, and gVisor's gofer and sentry wait for their threads for ever.
 func TestStuckOwner(t *testing.T) {
 	dir := os.Getenv(stuck)
 	if dir == "" {

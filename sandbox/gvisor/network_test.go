@@ -23,7 +23,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox/gvisor"
 )
 
-// connected is a world with a wire, and its router. localhost stands for a host
+// connected is a fixture with a wire, and its router. localhost stands for a host
 // of the internet: the one name that every resolver knows.
 func connected(t *testing.T, allow ...string) (*sandbox.Spec, *egress.Router) {
 	t.Helper()
@@ -51,7 +51,7 @@ func connected(t *testing.T, allow ...string) (*sandbox.Spec, *egress.Router) {
 	return s, r
 }
 
-// inside runs Python in the world of s.
+// inside runs Python in the fixture of s.
 func inside(t *testing.T, s *sandbox.Spec, code string) string {
 	t.Helper()
 	var out, errs bytes.Buffer

@@ -157,7 +157,7 @@ func (b *box) give(stdin, stdout, stderr *os.File) error {
 // be executed at number protocol.LastFile. The numbers in between are closed in the
 // shim, whatever this process has there that is not close-on-exec. And the
 // table of descriptors is large from the start: growing it later, in a process with several threads, waits for the kernel's RCU
-// grace period, which gVisor's halves would each pay for when they move their
+// grace period, which gVisor's gofer and sentry would each pay for when they move their
 // stdio to the numbers below 256.
 func fill(socket, program *os.File) []*os.File {
 	const first = 3 // what exec.Cmd counts ExtraFiles from

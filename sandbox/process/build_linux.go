@@ -11,7 +11,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// build writes down how the builder makes the world. The host's files, or a stage's,
+// build writes down how the builder makes the root file system. The host's files, or a stage's,
 // are the root until the call to enter, the sandbox's from then on.
 func (w *rootfs) build(s *script, staged bool) {
 	bound(s)
@@ -124,7 +124,7 @@ func (w *rootfs) makePlace(s *script, target string, dir bool) {
 }
 
 const (
-	hiddenFile = "/dev/.file" // empty and unreadable; gone when the world is made
+	hiddenFile = "/dev/.file" // empty and unreadable; gone when the root is made
 	hiddenDir  = "/dev/.dir"
 	staging    = "/dev/.copies"
 )

@@ -9,7 +9,7 @@
 // child that shares caisson's memory until it is done (clone with CLONE_VM and
 // CLONE_VFORK), so that nothing is copied and nothing is executed again:
 //
-//	caisson ──clone──► builder     makes the world, then ends
+//	caisson ──clone──► builder     makes the root,  then ends
 //	   │                 ├─────► init      pid 1: reaps, and sleeps
 //	   │                 └─────► program   pid 2: what is run, or the guest agent
 //	   └── parent of all three (CLONE_PARENT)

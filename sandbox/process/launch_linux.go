@@ -99,7 +99,7 @@ func (l *launch) start() syscall.Errno {
 	return l.builder.outcome()
 }
 
-// bury waits until the builder is gone, which has done its work.
+// reapBuilder waits until the builder, which has done its work, is gone.
 func (l *launch) reapBuilder() {
 	if l.builder.pid < maxPID {
 		reap(int(l.builder.pid), nil)

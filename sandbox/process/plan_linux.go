@@ -47,7 +47,7 @@ type plan struct {
 // comes after.
 type groupEntry struct {
 	tasks []*os.File // version 1: it writes itself in
-	dir   *os.File   // version 2: it is born there
+	dir   *os.File   // version 2: it is started there
 	pids  bool       // the group counts processes
 }
 
@@ -101,7 +101,7 @@ func (p *plan) write() (*launch, error) {
 	return l, nil
 }
 
-// birth adds the call that makes another child.
+// startChild adds the call that makes another child.
 func (l *launch) startChild(b *script, c *child) {
 	c.clone = [4]uintptr{unix.SYS_CLONE, sharing | unix.CLONE_PARENT, 0, 0}
 	b.doing("start a process")

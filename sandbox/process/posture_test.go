@@ -152,7 +152,7 @@ func lateTimers(t *testing.T) {
 	t.Cleanup(func() { set("50000") })
 }
 
-// world is the usual one.
+// fixture is the usual one.
 func fixture(t testing.TB) *sandbox.Spec {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "process-test-")

@@ -53,7 +53,7 @@ func (p *plan) restrictPrograms(b *script) {
 // maxListed bounds the rules that readable makes.
 const maxListed = 4096
 
-// readable are the files and directories that together have all of the world but
+// readable are the files and directories that together have all of the root but
 // the closed directories. Links need no rule: what they lead to has one.
 func (w *rootfs) readable(closed []string) ([]sandbox.Mask, error) {
 	var out []sandbox.Mask

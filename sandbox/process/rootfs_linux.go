@@ -27,7 +27,7 @@ const (
 	nothing   = readOnly | unix.MOUNT_ATTR_NOEXEC
 )
 
-// world is what a sandbox's files look like, in the order in which it is put
+// rootfs is what a sandbox's files look like, in the order in which it is put
 // together.
 type rootfs struct {
 	spec    *sandbox.Spec

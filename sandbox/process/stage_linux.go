@@ -13,7 +13,7 @@ import (
 
 // A stage is a mount namespace that shows next to nothing: an empty, read-only
 // directory, and a /proc of a pid namespace whose last process has ended. Root's
-// sandboxes get copies of it, and put their world on top, in place of a copy of all
+// sandboxes get copies of it, and put their own root on top, in place of a copy of all
 // that the host has mounted. So there is nothing of the host's to take away again: to
 // change the root of a namespace (pivot_root) the kernel looks at every thread of the
 // machine, and to take the host's mounts away it waits for every processor.

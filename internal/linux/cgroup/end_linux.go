@@ -18,7 +18,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// patience bounds Kill and Remove where the caller's context has no deadline.
+// endTimeout bounds Kill and Remove where the caller's context has no deadline.
 const endTimeout = 5 * time.Second
 
 // Kill kills everything in the group, however it forks, and returns when

@@ -9,7 +9,7 @@ import (
 )
 
 // Lookup is what this host's control groups can do, found out when somebody first asks:
-// a door may move caisson into a delegated group before. It is safe for use from many
+// a frontend may move caisson into a delegated group before. It is safe for use from many
 // goroutines.
 type Lookup struct {
 	// Off leaves sandboxes in the caller's group.

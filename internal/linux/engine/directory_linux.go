@@ -83,7 +83,7 @@ func (d *directory) find(l Label) (*os.File, error) {
 	return f, nil
 }
 
-// mode is a kept program's: gVisor's halves have another uid as root's.
+// mode is a kept program's: gVisor's gofer and sentry have another uid as root's.
 const mode = 0o555
 
 // put makes the program with that label from what write writes. While somebody

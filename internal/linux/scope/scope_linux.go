@@ -21,7 +21,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// patience bounds Enter, whatever its context allows: a manager that hangs
+// enterTimeout bounds Enter, whatever its context allows: a manager that hangs
 // must not hang a run that works without it.
 const enterTimeout = 3 * time.Second
 

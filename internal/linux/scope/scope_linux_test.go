@@ -243,7 +243,7 @@ func TestNotEntered(t *testing.T) {
 	}
 }
 
-// A manager that hangs costs the patience that the context gives it, or enter's own.
+// A manager that hangs costs the timeout that the context gives it, or enter's own.
 func TestHangingManager(t *testing.T) {
 	for name, m := range map[string]*manager{"in the handshake": {silent: true}, "in the job": {lazy: true}} {
 		t.Run(name, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/caisson-run/caisson"
 )
 
-// The test binary starts itself again as gVisor's halves and as a program that
+// The test binary starts itself again as gVisor's gofer and sentry and as a program that
 // embeds caisson, as bench does.
 func TestMain(m *testing.M) {
 	caisson.Reexec()

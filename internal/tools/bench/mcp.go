@@ -21,7 +21,7 @@ import (
 	api "github.com/caisson-run/caisson/client"
 )
 
-// mcpRows say what the Model Context Protocol costs: as a door of a daemon, beside the
+// mcpRows say what the Model Context Protocol costs: as a frontend of a daemon, beside the
 // Go client of the same daemon; and as a gateway, beside the same server without one.
 func (s *stage) mcpRows() []bench {
 	return []bench{
@@ -61,7 +61,7 @@ func wall(do func(context.Context) error) once {
 	}
 }
 
-// mcpBeyond runs the same program by both doors of one daemon.
+// mcpBeyond runs the same program by both frontends of one daemon.
 func (s *stage) mcpBeyond(living bool) func(context.Context) row {
 	return func(ctx context.Context) row {
 		u := s.users[0]

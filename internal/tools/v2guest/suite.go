@@ -21,14 +21,14 @@ import (
 // hardStop ends the whole suite of make test-v2.
 const hardStop = 80 * time.Minute
 
-// world is one way to be started on a cgroup v2 host.
+// host is one way to be started on a cgroup v2 host.
 type host struct {
 	init      string
 	as        setting
 	delegated bool // limits of the cgroup must hold
 }
 
-// worlds, those of one guest after another.
+// hosts, those of one guest after another.
 var hosts = []host{
 	{"tiny", asRoot, true},
 	{"tiny", asDelegated, true},
@@ -38,7 +38,7 @@ var hosts = []host{
 	{"systemd", asSession, true}, // caisson asks for a scope of its own
 }
 
-// check is one thing to try in a world.
+// check is one thing to try in a host.
 type check struct {
 	name string
 	in   func(host) bool
@@ -47,7 +47,7 @@ type check struct {
 	run   func(context.Context, *vm, host) error
 }
 
-// attempt is one check in one world.
+// attempt is one check in one host.
 type attempt struct {
 	host
 	check
@@ -55,7 +55,7 @@ type attempt struct {
 
 func (a attempt) String() string { return fmt.Sprintf("%s/%s/%s", a.init, a.as, a.name) }
 
-// attempts are those of every world whose names match part, world by world.
+// attempts are those of every host whose names match part, host by host.
 func attempts(checks []check, part *regexp.Regexp) (as []attempt) {
 	for _, w := range hosts {
 		for _, c := range checks {
@@ -67,7 +67,7 @@ func attempts(checks []check, part *regexp.Regexp) (as []attempt) {
 	return as
 }
 
-// runSuite runs every check in every world, as far as part has it, and says so line
+// runSuite runs every check in every host, as far as part has it, and says so line
 // by line.
 func runSuite(ctx context.Context, checks []check, part *regexp.Regexp) error {
 	start := time.Now()

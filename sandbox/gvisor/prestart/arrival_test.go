@@ -62,7 +62,7 @@ func TestWanted(t *testing.T) {
 	}
 }
 
-// Command lines of gVisor's halves, up to who they will be.
+// Command lines of gVisor's gofer and sentry, up to who they will be.
 const (
 	goferLine  = "runsc-gofer gofer --sync-userns-fd=3"
 	kernelLine = "runsc-sandbox boot --apply-caps=true --setup-root --sync-userns-fd=3"

@@ -16,7 +16,7 @@ func entries() (bounds, umount uintptr)
 // Bounds returns a program that a half of gVisor is executed through. With the
 // rights of root in a new user namespace it takes everything out of its
 // bounding set of capabilities but gofer or kernel, a bit for each (it tells
-// the halves apart by argv[0]), and then executes the file next with its own
+// gofer and sentry apart by argv[0]), and then executes the file next with its own
 // arguments and environment.
 //
 // gVisor would do that in all of its threads, with one stop of the world for

@@ -9,7 +9,7 @@ import (
 )
 
 // Advice is what a *sandbox.Error says besides its text: without it a caller would not
-// learn what can be done, nor a door which status to answer with.
+// learn what can be done, nor a frontend which status to answer with.
 type Advice struct {
 	Kind string `json:"kind,omitempty"`
 	Hint string `json:"hint,omitempty"`

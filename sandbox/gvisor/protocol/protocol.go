@@ -32,7 +32,7 @@ const LastFile = 255
 const Argv0 = "caisson-shim"
 
 // Slack is for how many nanoseconds the kernel may put off timers of the shim and of
-// gVisor's halves, which inherit it (PR_SET_TIMERSLACK).
+// gVisor's gofer and sentry, which inherit it (PR_SET_TIMERSLACK).
 //
 // While a Go program is busy a thread of its runtime looks after the others every
 // 20 µs, which the 50 µs of slack that every process has make 70. In four processes
@@ -49,7 +49,7 @@ type InitMessage struct {
 	Cgroup *Cgroup `json:"cgroup,omitempty"`
 }
 
-// Order tells the shim what to make. It may come much later than the Birth, or
+// Order tells the shim what to make. It may come much later than the InitMessage, or
 // never: then the owner hangs up, or kills the shim.
 type Order struct {
 	ID string `json:"id"`
@@ -74,7 +74,7 @@ type Order struct {
 	// Files, when not empty, is the directory of a snapshot of files alone: the
 	// sandbox begins, with its scratch as it is there.
 	Files string `json:"files,omitempty"`
-	// Will, when not nil, is what the sandbox needs to live on without its owner.
+	// Handover, when not nil, is what the sandbox needs to live on without its owner.
 	Handover *Handover `json:"will,omitempty"`
 	// Flags are gVisor's own, name to value.
 	Flags map[string]string `json:"flags"`
@@ -114,7 +114,7 @@ type Claim struct {
 	ID      string `json:"id"`
 }
 
-// Legacy is the answer. With it come the files of the Will that are named here, by
+// Legacy is the answer. With it come the files of the Handover that are named here, by
 // their index plus 1; 0 is none.
 type Legacy struct {
 	Version int `json:"version"`

@@ -46,7 +46,7 @@ var goferPrograms map[string]precompiledseccomp.Program
 //go:linkname tmpfsOptions gvisor.dev/gvisor/runsc/boot.tmpfsAllowedData
 var tmpfsOptions []string
 
-// adapt changes what gVisor's halves do by themselves, before they start.
+// adapt changes what gVisor's gofer and sentry do by themselves, before they start.
 func adapt() {
 	if !slices.Contains(tmpfsOptions, "nr_inodes") {
 		tmpfsOptions = append(tmpfsOptions, "nr_inodes")

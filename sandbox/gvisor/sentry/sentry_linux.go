@@ -22,7 +22,7 @@ import (
 	"gvisor.dev/gvisor/runsc/version"
 )
 
-// Wanted reports whether argv is one of gVisor's halves: "runsc-sandbox",
+// Wanted reports whether argv is one of gVisor's gofer and sentry: "runsc-sandbox",
 // "runsc-gofer", or the umounter, which is "/proc/self/exe" itself.
 func Wanted(argv []string) bool {
 	if len(argv) == 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
-// estate is what the owner takes away otherwise: the control group that this
-// process is in, and the sandbox's directory.
+// cleanup removes the control group that this process is in, and the sandbox's
+// directory. The owner does that where it can.
 type cleanup struct {
 	msg   *protocol.InitMessage
 	group *cgroup.Group // nil without one
@@ -31,7 +31,7 @@ func openCleanup(b *protocol.InitMessage) (*cleanup, error) {
 	return e, err
 }
 
-// bury takes it away; the owner is gone. Who comes second waits for the first.
+// run removes both, once: the owner is gone. A second caller waits for the first.
 func (e *cleanup) run() { e.taken.Do(e.takeAway) }
 
 func (e *cleanup) takeAway() {

@@ -24,7 +24,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
-// world is one gVisor sandbox from its making to its end.
+// instance is one gVisor sandbox from its making to its end.
 type instance struct {
 	order   *protocol.Order
 	files   []*os.File // that came with the order
@@ -104,7 +104,7 @@ func newConfig(fs *flag.FlagSet, flags map[string]string) (*config.Config, error
 
 func (w *instance) bundleDir() string { return filepath.Join(w.own, "bundle") }
 
-// writeBundle writes the spec that gVisor's halves read. The kernel inside is
+// writeBundle writes the spec that gVisor's gofer and sentry read. The kernel inside is
 // told another first user than the creator where only the creator's is mapped.
 func (w *instance) writeBundle() error {
 	if err := os.Mkdir(w.bundleDir(), 0o700); err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package shim is the keeper of one gVisor sandbox: a small process between
-// caisson and gVisor's halves.
+// caisson and gVisor's gofer and sentry.
 //
 // It exists because gVisor's packages change the process that uses them: on
 // cgroup v1 the creator moves itself into the sandbox's groups, the first
@@ -55,7 +55,7 @@ func Main() {
 	// A kernel that crashes must not leave its sandbox's memory on the disk.
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
 
-	// What is made here says itself who may read it; as root, gVisor's halves have
+	// What is made here says itself who may read it; as root, gVisor's gofer and sentry have
 	// another uid and execute some of it. All of it lies where nobody else can look.
 	unix.Umask(0o022)
 
@@ -99,7 +99,7 @@ func ownerConn() (*net.UnixConn, error) {
 }
 
 // letGoOfProgram puts /dev/null where this process's program is open. Something
-// must stay there: gVisor's halves, which are forked from here, would have to
+// must stay there: gVisor's gofer and sentry, which are forked from here, would have to
 // make their tables of descriptors large again.
 func letGoOfProgram() error {
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -115,8 +115,8 @@ func letTimersBeLate() {
 	_, _, _ = threads.Call(unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, protocol.Slack, 0)
 }
 
-// run does everything between birth and the end of the sandbox. With an error comes what
-// there is to be taken away by then, if the owner does not; nil is nothing.
+// run does everything from the init message to the end of the sandbox. With an error comes
+// the cleanup that is left, if the owner does not do it; nil is none.
 func (k *keeper) run() (*cleanup, error) {
 	if err := standing.Leave(); err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func (k *keeper) run() (*cleanup, error) {
 	letTimersBeLate()
 	var msg protocol.InitMessage
 	if _, err := protocol.Receive(k.owner, &msg); err != nil {
-		return nil, fmt.Errorf("reading who is to be born: %w", err)
+		return nil, fmt.Errorf("reading the init message: %w", err)
 	}
 	e, err := openCleanup(&msg)
 	if err != nil {

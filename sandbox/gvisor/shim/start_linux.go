@@ -13,7 +13,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox/gvisor/prestart"
 )
 
-// What gVisor's halves keep in their bounding sets, as bits.
+// What gVisor's gofer and sentry keep in their bounding sets, as bits.
 const (
 	fileCaps = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID
 
@@ -31,7 +31,7 @@ func startWithin(dir string, self int) {
 	if err != nil {
 		return
 	}
-	// gVisor's halves have another uid and cannot walk to the binary by its
+	// gVisor's gofer and sentry have another uid and cannot walk to the binary by its
 	// name; and /proc/self/exe is the tiny program then.
 	if err := attach(handedFile{fd: self}, exe); err != nil {
 		return

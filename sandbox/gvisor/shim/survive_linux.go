@@ -22,7 +22,7 @@ import (
 // cannot be taken out of the hands of a process that lives, and two who read it
 // would each have half of what it says.
 
-// will is what the shim holds for the next owner.
+// handover is what the shim holds for the next owner.
 type handover struct {
 	*protocol.Handover
 	id     string
