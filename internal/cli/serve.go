@@ -156,7 +156,7 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 	stats := api.NewStats()
 	stats.Sandboxes = func() map[string]int {
 		n := h.boxes.Counts()
-		n["ready"] = h.boxes.Stock().Waiting
+		n["ready"] = h.boxes.WarmPool().Waiting
 		return n
 	}
 	memory := new(bounds.Memory)

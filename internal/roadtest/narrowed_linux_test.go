@@ -35,7 +35,7 @@ func TestStockIsNarrowed(t *testing.T) {
 			{persistent.NetworkWish{Allow: []string{evilAddr + ":8080"}}, ""},
 			{persistent.NetworkWish{}, goodAddr + " " + evilAddr + " good.example.com"},
 		} {
-			for now := l.Stock(); now.Waiting == 0; now = l.Stock() {
+			for now := l.WarmPool(); now.Waiting == 0; now = l.WarmPool() {
 				select {
 				case <-now.Grown:
 				case <-late:
@@ -46,7 +46,7 @@ func TestStockIsNarrowed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := l.Stock(); got.Taken != int64(i+1) {
+			if got := l.WarmPool(); got.Taken != int64(i+1) {
 				t.Errorf("%+v: %+v", c.wish, got)
 			}
 			got := l.sh(t, s.ID, `for a in `+goodAddr+` `+evilAddr+` good.example.com; do curl -sS -m 20 http://$a/ 2>/dev/null | grep -q ' host' && printf '%s ' $a; done; true`)

@@ -215,14 +215,14 @@ func (b *Sandboxes) createFrom(ctx context.Context, k *Key, name string, c Creat
 	if from != nil {
 		kept = b.keptPath(from.Kept)
 	}
-	defer b.stock.create()()
+	defer b.warmPool.create()()
 	call := callFor(rec)
 	call.Door = c.Door
 	r := g.starting(rec, call)
 	if from == nil {
 		r.OfferRoot()
 		if len(c.Limits.Explicit) == 0 && c.Isolation == "" && len(c.Writable) == 0 {
-			b.stock.want(g, rec.Template)
+			b.warmPool.want(g, rec.Template)
 		}
 	}
 	l, err := b.reserve(g, rec, r)

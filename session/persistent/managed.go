@@ -55,7 +55,7 @@ type running struct {
 	client *guest.Client // the sandbox's mu guards it, once that has it
 	env    *environment.Environment
 	grant  *grant
-	made   *stocked // the one made ahead that it was; nil without
+	made   *warmSandbox // the one made ahead that it was; nil without
 	caps   sandbox.Capabilities
 	before time.Duration // CPU time that it used in its life before this start
 	used   *atomic.Int64 // ns of CPU time in its whole life, when it was last read
@@ -160,7 +160,7 @@ func (l *managed) boot(ctx context.Context, g *grant, r *session.Invocation, kep
 	in := &running{run: r, grant: g, before: l.record().CPU, used: new(atomic.Int64)}
 	if kept == "" {
 		r.Spares = func(r *session.Invocation) *session.Spare {
-			if in.made = b.stock.take(g, r); in.made == nil {
+			if in.made = b.warmPool.take(g, r); in.made == nil {
 				return nil
 			}
 			return in.made.Spare

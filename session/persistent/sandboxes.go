@@ -64,7 +64,7 @@ type SandboxesOptions struct {
 	Approvals *session.Approvals
 
 	// Ready is how many sandboxes of a kind are kept ready, made before they are
-	// asked for; 0 is none. See [Sandboxes.Stock].
+	// asked for; 0 is none. See [Sandboxes.WarmPool].
 	Ready int
 
 	// Grace is how long sandboxes live on when this process is killed, on levels that
@@ -115,12 +115,12 @@ type Sandboxes struct {
 	secret []byte
 	claim  session.RunDir
 
-	life   context.Context // of everything that nobody waits for
-	finish context.CancelFunc
-	work   sync.WaitGroup
-	events rings
-	stock  *stock   // nil where none is kept
-	writes *records // what keys add to the record
+	life     context.Context // of everything that nobody waits for
+	finish   context.CancelFunc
+	work     sync.WaitGroup
+	events   rings
+	warmPool *warmPool // nil where none is kept
+	writes   *records  // what keys add to the record
 
 	mu     sync.Mutex
 	closed bool
@@ -177,9 +177,9 @@ func OpenSandboxes(ctx context.Context, o SandboxesOptions) (*Sandboxes, error) 
 	b.forgetLater()
 	b.sweepLater(sweepSoon)
 	if o.Ready > 0 {
-		b.stock = newStock(b, min(o.Ready, session.MaxReady))
+		b.warmPool = newWarmPool(b, min(o.Ready, session.MaxReady))
 		if g, err := b.grant(&Key{}); err == nil {
-			b.stock.want(g, BaseTemplate)
+			b.warmPool.want(g, BaseTemplate)
 		}
 	}
 	return b, nil
@@ -295,7 +295,7 @@ func (b *Sandboxes) Close(ctx context.Context) error {
 	go func() {
 		defer close(ended)
 		ending.Wait()
-		b.stock.close()
+		b.warmPool.close()
 		b.work.Wait()
 	}()
 	late := awaitEnds(ctx, ended, b.o.EndLimit/4)

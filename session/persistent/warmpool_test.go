@@ -16,12 +16,12 @@ import (
 	"github.com/caisson-run/caisson/session"
 )
 
-// stocked waits until n sandboxes wait.
-func (h *home) stocked(t *testing.T, n int) {
+// awaitWarm waits until n sandboxes wait.
+func (h *home) awaitWarm(t *testing.T, n int) {
 	t.Helper()
 	late := time.After(2 * time.Minute)
 	for {
-		now := h.Stock()
+		now := h.WarmPool()
 		if now.Waiting == n {
 			return
 		}
@@ -52,7 +52,7 @@ func TestStock(t *testing.T) {
 		o.Ready = 2
 		o.Drivers["gvisor"].(*faketest.Driver).Begun = func(*sandbox.Spec, *sandbox.Exec) { mu.Lock(); begun++; mu.Unlock() }
 	})
-	h.stocked(t, 2)
+	h.awaitWarm(t, 2)
 	other := h.newKey(t, "other")
 	var places []string
 	for i, k := range []*Key{h.key, other, h.key} {
@@ -60,7 +60,7 @@ func TestStock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := h.Stock(); got.Taken != int64(i+1) || got.Missed != 0 {
+		if got := h.WarmPool(); got.Taken != int64(i+1) || got.Missed != 0 {
 			t.Errorf("%+v", got)
 		}
 		places = append(places, h.whereIs(s))
@@ -76,7 +76,7 @@ func TestStock(t *testing.T) {
 		if err := h.Kill(t.Context(), k, s.ID); err != nil {
 			t.Fatal(err)
 		}
-		h.stocked(t, 2)
+		h.awaitWarm(t, 2)
 	}
 	slices.Sort(places)
 	if len(slices.Compact(places)) != 3 {
@@ -102,7 +102,7 @@ func TestStockIsForDefaults(t *testing.T) {
 		file.Dir = "/"
 		o.Policies = map[string]*policy.File{"tight": file}
 	})
-	h.stocked(t, 1)
+	h.awaitWarm(t, 1)
 	tight, _, err := h.keys.Create(t.Context(), "tight", "tight", "")
 	if err != nil {
 		t.Fatal(err)
@@ -120,14 +120,14 @@ func TestStockIsForDefaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(name, err)
 		}
-		if s.Limits.Memory != c.memory || h.Stock().Taken != 0 {
-			t.Errorf("%s: %d bytes, %+v", name, s.Limits.Memory, h.Stock())
+		if s.Limits.Memory != c.memory || h.WarmPool().Taken != 0 {
+			t.Errorf("%s: %d bytes, %+v", name, s.Limits.Memory, h.WarmPool())
 		}
 	}
-	h.stocked(t, 2) // one of each kind from now on
+	h.awaitWarm(t, 2) // one of each kind from now on
 	s, err := h.Create(t.Context(), tight, Create{})
-	if err != nil || s.Limits.Memory != 64<<20 || h.Stock().Taken != 1 {
-		t.Error(s, err, h.Stock())
+	if err != nil || s.Limits.Memory != 64<<20 || h.WarmPool().Taken != 1 {
+		t.Error(s, err, h.WarmPool())
 	}
 }
 
@@ -167,7 +167,7 @@ func TestStockWithNetwork(t *testing.T) {
 		o.Ready, o.Policies = 1, policies
 		o.Drivers["gvisor"] = unheard{o.Drivers["gvisor"].(*faketest.Driver)}
 	})
-	h.stocked(t, 1)
+	h.awaitWarm(t, 1)
 	k, _, err := h.keys.Create(t.Context(), "net", "net", "")
 	if err != nil {
 		t.Fatal(err)
@@ -175,10 +175,10 @@ func TestStockWithNetwork(t *testing.T) {
 	if _, err := h.Create(t.Context(), k, Create{Network: &NetworkWish{}}); err != nil {
 		t.Fatal(err)
 	}
-	h.stocked(t, 2)
+	h.awaitWarm(t, 2)
 	s, err := h.Create(t.Context(), k, Create{Network: &NetworkWish{}})
-	if err != nil || h.Stock().Taken != 1 || !s.Wired || !slices.Equal(s.Network, []string{"example.com"}) {
-		t.Fatal(s, err, h.Stock())
+	if err != nil || h.WarmPool().Taken != 1 || !s.Wired || !slices.Equal(s.Network, []string{"example.com"}) {
+		t.Fatal(s, err, h.WarmPool())
 	}
 	h.mu.Lock()
 	in := h.all[s.ID].in
@@ -186,21 +186,21 @@ func TestStockWithNetwork(t *testing.T) {
 	if of := in.run.Network.Of(); of.Sandbox != s.ID || of.Actor != k.Actor() || of.Call == "" {
 		t.Errorf("its connections are recorded as those of %+v", of)
 	}
-	if _, err := h.Create(t.Context(), k, Create{Network: &NetworkWish{None: true}}); err != nil || h.Stock().Taken != 1 {
-		t.Error("one without a network:", err, h.Stock())
+	if _, err := h.Create(t.Context(), k, Create{Network: &NetworkWish{None: true}}); err != nil || h.WarmPool().Taken != 1 {
+		t.Error("one without a network:", err, h.WarmPool())
 	}
-	h.stocked(t, 2)
-	h.stock.mu.Lock()
-	for _, kind := range h.stock.kinds {
+	h.awaitWarm(t, 2)
+	h.warmPool.mu.Lock()
+	for _, kind := range h.warmPool.kinds {
 		for _, m := range kind.ready {
 			if m.Invocation.Network != nil {
 				m.Invocation.Network.Fail(errors.New("as if its router had died"))
 			}
 		}
 	}
-	h.stock.mu.Unlock()
-	if _, err := h.Create(t.Context(), k, Create{}); err != nil || h.Stock().Taken != 1 {
-		t.Error("one whose network has ended:", err, h.Stock())
+	h.warmPool.mu.Unlock()
+	if _, err := h.Create(t.Context(), k, Create{}); err != nil || h.WarmPool().Taken != 1 {
+		t.Error("one whose network has ended:", err, h.WarmPool())
 	}
 	m := &session.Invocation{Session: in.run.Session, Call: &session.Call{}, Kind: policy.StartSandbox}
 	g, err := h.grant(&Key{Policy: "secret"})
@@ -216,10 +216,10 @@ func TestStockWithNetwork(t *testing.T) {
 // One that has died while it waited is given to nobody.
 func TestStockOfTheDead(t *testing.T) {
 	h := newHome(t, func(o *SandboxesOptions) { o.Ready = 1 })
-	h.stocked(t, 1)
-	h.stock.mu.Lock()
-	m := h.stock.kinds[0].ready[0]
-	h.stock.mu.Unlock()
+	h.awaitWarm(t, 1)
+	h.warmPool.mu.Lock()
+	m := h.warmPool.kinds[0].ready[0]
+	h.warmPool.mu.Unlock()
 	if err := m.box.Destroy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +241,7 @@ func TestStockOfTheDead(t *testing.T) {
 // Many who ask at once get one each.
 func TestStockAtOnce(t *testing.T) {
 	h := newHome(t, func(o *SandboxesOptions) { o.Ready = 3 })
-	h.stocked(t, 3)
+	h.awaitWarm(t, 3)
 	var mu sync.Mutex
 	places := map[string]bool{}
 	var all sync.WaitGroup

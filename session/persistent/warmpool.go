@@ -15,7 +15,7 @@ import (
 	"github.com/caisson-run/caisson/session"
 )
 
-// stock keeps sandboxes ready, whose agents answer and in which nothing has
+// warmPool keeps sandboxes ready, whose agents answer and in which nothing has
 // run. Each is made as a Create of the same template under the same policy and
 // profile would have made it, and becomes the sandbox of one key, for good: none is
 // handed out twice, or comes back. A Create that asks for anything else than the
@@ -24,7 +24,7 @@ import (
 //
 // What is kept is decided by use: the first kind is made at the start, others when
 // they were asked for. Lock order: mu is the last.
-type stock struct {
+type warmPool struct {
 	b     *Sandboxes
 	ready int // of each kind
 
@@ -35,13 +35,13 @@ type stock struct {
 	mu     sync.Mutex
 	closed bool
 	busy   int           // Creates under way, which have the processors first
-	kinds  []*stockKind  // by last use, latest first
+	kinds  []*warmKind   // by last use, latest first
 	grown  chan struct{} // closed when another one waits; nil while nobody looks
-	state  StockState
+	state  WarmPoolState
 }
 
-// StockState is how the sandboxes made ahead do.
-type StockState struct {
+// WarmPoolState is how the sandboxes made ahead do.
+type WarmPoolState struct {
 	Waiting int // sandboxes
 	// Grown is closed when another one waits.
 	Grown  <-chan struct{}
@@ -49,18 +49,18 @@ type StockState struct {
 	Missed int64 // Creates that found none, or wanted another kind
 }
 
-// stockKind is one kind of sandbox that is kept ready.
-type stockKind struct {
+// warmKind is one kind of sandbox that is kept ready.
+type warmKind struct {
 	grant    *grant
 	template string
-	ready    []*stocked // oldest first
+	ready    []*warmSandbox // oldest first
 	used     time.Time
 	failed   time.Time     // when the last could not be made
 	pause    time.Duration // until the next is tried
 }
 
-// stocked is a sandbox that waits.
-type stocked struct {
+// warmSandbox is a sandbox that waits.
+type warmSandbox struct {
 	*session.Spare
 	box    sandbox.Instance
 	client *guest.Client
@@ -70,29 +70,29 @@ type stocked struct {
 
 const (
 	// mostKinds are kept ready at once, each for kindAge from its last use; one
-	// sandbox waits for stockAge at most: it shows the host's toolchain as it was.
+	// sandbox waits for warmAge at most: it shows the host's toolchain as it was.
 	mostKinds = 4
 	kindAge   = 15 * time.Minute
-	stockAge  = 10 * time.Minute
+	warmAge   = 10 * time.Minute
 	// lookEvery is how often it is looked for what is too old.
 	lookEvery = 30 * time.Second
 )
 
-func newStock(b *Sandboxes, ready int) *stock {
-	s := &stock{b: b, ready: ready, wake: make(chan struct{}, 1)}
+func newWarmPool(b *Sandboxes, ready int) *warmPool {
+	s := &warmPool{b: b, ready: ready, wake: make(chan struct{}, 1)}
 	s.makers.Go(s.refill)
 	return s
 }
 
 // want notes that sandboxes of a kind are asked for.
-func (s *stock) want(g *grant, template string) {
+func (s *warmPool) want(g *grant, template string) {
 	if s == nil || s.b.o.Templates[template].Image != "" {
 		return // an image's name may mean another one tomorrow
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.IndexFunc(s.kinds, func(k *stockKind) bool { return k.grant == g && k.template == template })
-	k := &stockKind{grant: g, template: template}
+	i := slices.IndexFunc(s.kinds, func(k *warmKind) bool { return k.grant == g && k.template == template })
+	k := &warmKind{grant: g, template: template}
 	if i >= 0 {
 		k = s.kinds[i]
 		s.kinds = slices.Delete(s.kinds, i, i+1)
@@ -103,7 +103,7 @@ func (s *stock) want(g *grant, template string) {
 }
 
 // create notes that somebody waits for a sandbox, until done.
-func (s *stock) create() (done func()) {
+func (s *warmPool) create() (done func()) {
 	if s == nil {
 		return func() {}
 	}
@@ -119,7 +119,7 @@ func (s *stock) create() (done func()) {
 	}
 }
 
-func (s *stock) poke() {
+func (s *warmPool) poke() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -129,7 +129,7 @@ func (s *stock) poke() {
 // take gives away the oldest sandbox that was made as r's would be, or else one that
 // differs in what its network lets through, which it is told when it starts: see
 // [run.narrow]. nil when there is none.
-func (s *stock) take(g *grant, r *session.Invocation) *stocked {
+func (s *warmPool) take(g *grant, r *session.Invocation) *warmSandbox {
 	if s == nil {
 		return nil
 	}
@@ -151,17 +151,17 @@ func (s *stock) take(g *grant, r *session.Invocation) *stocked {
 	return nil
 }
 
-func (m *stocked) alive() bool {
+func (m *warmSandbox) alive() bool {
 	select {
 	case <-m.box.Ended():
 		return false
 	default:
-		return m.client.Lost() == nil && m.Invocation.Network.Holds() && time.Since(m.born) < stockAge
+		return m.client.Lost() == nil && m.Invocation.Network.Holds() && time.Since(m.born) < warmAge
 	}
 }
 
 // refill makes what is missing, one at a time and while nobody waits for a sandbox.
-func (s *stock) refill() {
+func (s *warmPool) refill() {
 	ctx := s.b.life
 	for ctx.Err() == nil {
 		s.expire()
@@ -180,7 +180,7 @@ func (s *stock) refill() {
 }
 
 // next is the kind that lacks one, the latest used first, or when to look again.
-func (s *stock) next() (*stockKind, time.Duration) {
+func (s *warmPool) next() (*warmKind, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	again := lookEvery
@@ -201,11 +201,11 @@ func (s *stock) next() (*stockKind, time.Duration) {
 }
 
 // expire takes away what is too old or has died.
-func (s *stock) expire() {
+func (s *warmPool) expire() {
 	s.mu.Lock()
-	var old []*stocked
-	s.kinds = slices.DeleteFunc(s.kinds, func(k *stockKind) bool {
-		k.ready = slices.DeleteFunc(k.ready, func(m *stocked) bool {
+	var old []*warmSandbox
+	s.kinds = slices.DeleteFunc(s.kinds, func(k *warmKind) bool {
+		k.ready = slices.DeleteFunc(k.ready, func(m *warmSandbox) bool {
 			if m.alive() {
 				return false
 			}
@@ -226,7 +226,7 @@ func (s *stock) expire() {
 	}
 }
 
-func (s *stock) add(k *stockKind, m *stocked, err error) {
+func (s *warmPool) add(k *warmKind, m *warmSandbox, err error) {
 	s.mu.Lock()
 	kept := err == nil && !s.closed && slices.Contains(s.kinds, k)
 	switch {
@@ -251,7 +251,7 @@ func (s *stock) add(k *stockKind, m *stocked, err error) {
 }
 
 // make makes one sandbox, as Create would have.
-func (s *stock) make(ctx context.Context, k *stockKind) (_ *stocked, err error) {
+func (s *warmPool) make(ctx context.Context, k *warmKind) (_ *warmSandbox, err error) {
 	t := s.b.o.Templates[k.template]
 	call := &session.Call{}
 	call.Image, call.Sudo = t.Image, t.Root
@@ -299,17 +299,17 @@ func (s *stock) make(ctx context.Context, k *stockKind) (_ *stocked, err error) 
 		return nil, err
 	}
 	r.Undo.Add(func(context.Context) error { client.Close(); return nil }) // the box goes next
-	return &stocked{Spare: &session.Spare{Invocation: r, Env: w, Shape: session.PersistentShape(r)}, box: box, client: client, told: in.identity().Env, born: time.Now()}, nil
+	return &warmSandbox{Spare: &session.Spare{Invocation: r, Env: w, Shape: session.PersistentShape(r)}, box: box, client: client, told: in.identity().Env, born: time.Now()}, nil
 }
 
-func (s *stock) destroy(m *stocked) {
+func (s *warmPool) destroy(m *warmSandbox) {
 	if err := m.Invocation.Undo.Run(context.Background()); err != nil {
 		s.b.o.Notice("a sandbox that was made ahead could not be taken away: " + err.Error())
 	}
 }
 
 // close takes away all that waits. Sandboxes.life has ended.
-func (s *stock) close() {
+func (s *warmPool) close() {
 	if s == nil {
 		return
 	}
@@ -329,11 +329,11 @@ func (s *stock) close() {
 	s.ends.Wait()
 }
 
-// Stock says how the sandboxes that are made ahead do.
-func (b *Sandboxes) Stock() StockState {
-	s := b.stock
+// WarmPool says how the sandboxes that are made ahead do.
+func (b *Sandboxes) WarmPool() WarmPoolState {
+	s := b.warmPool
 	if s == nil {
-		return StockState{}
+		return WarmPoolState{}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
