@@ -431,7 +431,6 @@ var oldWords = []string{
 // names no standard is work that is left: it goes when its words do.
 var oldWordsStay = []struct{ path, word string }{
 	{"internal/linux/birth", "birth"}, // birth time is what statx(2) calls it
-	{"session", ""},                   // left: Call.Door, Call.Patience, the pool's stock
 }
 
 // checkWords returns the old words among the names that a file declares, and in the file's own name.

@@ -94,7 +94,7 @@ mkdir -p $at/objects/ab $at/refs/heads $at/hooks $at/.git/hooks $at/.GIT $at/.vs
 echo 'ref: refs/heads/main' >$at/HEAD; cp $at/HEAD $at/.git/HEAD; echo x >$at/objects/ab/x; echo x >$at/refs/heads/x
 for f in config hooks/post-checkout .git/config .git/hooks/post-checkout .GIT/config .vscode/tasks.json .claude/settings.json lefthook.yml MISE.toml opencode.json Makefile report; do echo evil >$at/$f; done; done`
 	for _, pattern := range []string{"out/**", "out/**/.*", "out/**/.*/**", "out/**/*.*", "out/*", "out/.*"} {
-		c := &session.Call{Door: "attack", Call: policy.Call{Actor: who, Operator: true, Isolation: s.Isolation, Argv: []string{"bash", "-c", plant}, Collect: []policy.CollectWish{collectWish(pattern, dest)}}}
+		c := &session.Call{Frontend: "attack", Call: policy.Call{Actor: who, Operator: true, Isolation: s.Isolation, Argv: []string{"bash", "-c", plant}, Collect: []policy.CollectWish{collectWish(pattern, dest)}}}
 		res, err := s.Session.Do(ctx, c, session.IO{})
 		if err != nil {
 			return unable(err)

@@ -63,7 +63,7 @@ func (d *desk) reopen(ctx context.Context, more string) (err error) {
 
 // run makes a call of a program, by the owner of this host.
 func (d *desk) run(ctx context.Context, argv ...string) error {
-	c := &session.Call{Door: "attack", Call: policy.Call{Actor: who, Operator: true, Argv: argv}}
+	c := &session.Call{Frontend: "attack", Call: policy.Call{Actor: who, Operator: true, Argv: argv}}
 	res, err := d.Do(ctx, c, session.IO{Stdout: io.Discard, Stderr: io.Discard})
 	if err == nil && res.Status == sandbox.StatusDenied {
 		err = &sandbox.Error{Kind: sandbox.ErrDenied, Problem: res.Reason, Hint: res.Hint, Rule: res.Rule}
@@ -73,7 +73,7 @@ func (d *desk) run(ctx context.Context, argv ...string) error {
 
 // tool calls one, as an agent does.
 func (d *desk) tool(ctx context.Context, name, arguments string) error {
-	_, err := d.CallTool(ctx, &toolcall.Call{Name: name, Args: []byte(arguments), Door: "attack", Actor: who})
+	_, err := d.CallTool(ctx, &toolcall.Call{Name: name, Args: []byte(arguments), Frontend: "attack", Actor: who})
 	return err
 }
 

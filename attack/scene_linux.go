@@ -47,7 +47,7 @@ const probeTimeout = 90 * time.Second
 // begin starts a sandbox with the probe in it. What is given up is ended by
 // ending its input.
 func (s *suite) begin(ctx context.Context, change func(*session.Call), args ...string) *scene {
-	c := &session.Call{Door: "attack"}
+	c := &session.Call{Frontend: "attack"}
 	c.Actor, c.Operator, c.Isolation = "caisson attack", true, s.Isolation
 	c.Argv = append(append([]string{probe.AtProbe, probe.Word}, args...), s.nonce) // by which the host knows it
 	c.Mounts = []policy.MountWish{{Source: s.Program, Target: probe.AtProbe}}

@@ -110,7 +110,7 @@ func NewGateway(o GatewayOptions) (*Gateway, error) {
 	}
 	g.face = sdk.NewServer(&sdk.Implementation{Name: "caisson-gateway", Title: "caisson gateway", Version: o.Version}, options)
 	g.face.AddReceivingMiddleware(g.outlives, only(options.Capabilities), g.await, recordUnknown(g.offers, func(ctx context.Context, name string) error {
-		return g.o.Judge.RefuseTool(ctx, &toolcall.Call{Name: name, Door: "mcp", Actor: g.o.Actor, Operator: true})
+		return g.o.Judge.RefuseTool(ctx, &toolcall.Call{Name: name, Frontend: "mcp", Actor: g.o.Actor, Operator: true})
 	}))
 	return g, nil
 }

@@ -84,7 +84,7 @@ func makeServer(own *serving, o sdk.ServerOptions, version string) (*sdk.Server,
 	// The library answers some of what a server has not with empty lists, without saying
 	// beforehand that it would.
 	s.AddReceivingMiddleware(only(o.Capabilities), recordUnknown(func(name string) bool { return known[name] }, func(ctx context.Context, name string) error {
-		return own.box.RefuseTool(ctx, &toolcall.Call{Name: name, Door: "mcp"})
+		return own.box.RefuseTool(ctx, &toolcall.Call{Name: name, Frontend: "mcp"})
 	}))
 	slots := make(chan struct{}, callsAtOnce)
 	for _, t := range tools {
@@ -138,7 +138,7 @@ func recordUnknown(known func(name string) bool, record func(ctx context.Context
 
 // call carries a call out. When ctx ends, what it runs is killed.
 func (s *serving) call(ctx context.Context, name string, req *sdk.CallToolRequest) *sdk.CallToolResult {
-	c := &toolcall.Call{Name: name, Args: req.Params.Arguments, Door: "mcp"}
+	c := &toolcall.Call{Name: name, Args: req.Params.Arguments, Frontend: "mcp"}
 	if token := req.Params.GetProgressToken(); token != nil {
 		p := &pulse{}
 		c.Stdout, c.Stderr = p, p

@@ -99,7 +99,7 @@ func (s *serving) remember(call [sha256.Size]byte, p *session.Pending, asked *sd
 // waits longer than timeout, or bound where an older client asks its user.
 func (s *serving) carry(ctx context.Context, req *sdk.CallToolRequest, c *toolcall.Call) (*toolcall.Answer, *sdk.CallToolResult, error) {
 	e, call := elicitationOf(req), callOf(c.Name, c.Args)
-	c.Patience, c.Approval = s.timeout, tokenIn(req.Params.Meta)
+	c.AnswerTimeout, c.Approval = s.timeout, tokenIn(req.Params.Meta)
 	var older *elicitor
 	w, known := s.take(call)
 	switch {

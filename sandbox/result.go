@@ -28,7 +28,7 @@ type Result struct {
 	ExitCode *int   `json:"exit_code,omitempty"` // the program's own; absent when a signal ended it
 	Signal   string `json:"signal,omitempty"`    // "SIGSEGV"
 
-	Stdout    []byte           `json:"-"` // doors encode them: text where valid UTF-8
+	Stdout    []byte           `json:"-"` // frontends encode them: text where valid UTF-8
 	Stderr    []byte           `json:"-"`
 	Truncated map[string]int64 `json:"truncated,omitempty"` // stream → bytes cut
 

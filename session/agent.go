@@ -58,15 +58,15 @@ const (
 // program's end looks as if a limit had ended the sandbox under its feet; how the
 // agent's stream broke says nothing about it.
 func AwaitEnd(ctx context.Context, box sandbox.Instance, exit guest.Exit, err error) bool {
-	patience := time.Duration(0)
+	limit := time.Duration(0)
 	switch {
 	case ctx.Err() != nil || exit.Code != nil: // whoever ended ctx did it, or nobody
 	case errors.Is(err, sandbox.ErrUnavailable):
-		patience = lostMoment
+		limit = lostMoment
 	case exit.Signal == "SIGKILL":
-		patience = killedMoment
+		limit = killedMoment
 	}
-	wait, cancel := context.WithTimeout(ctx, patience)
+	wait, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	select {
 	case <-box.Ended():

@@ -162,7 +162,7 @@ func noteOf(r *approval.Request) *audit.Approval {
 	return &audit.Approval{ID: r.ID, Digest: r.Digest, State: string(r.State), Approver: r.Approver, Channel: string(r.Channel), Note: r.Note}
 }
 
-// Asker puts a question to somebody by a way that a door has at hand: its
+// Asker puts a question to somebody by a way that a frontend has at hand: its
 // terminal, or the client at its other end.
 type Asker interface {
 	// Ask shows the request and returns what was said, and by whom. When ctx ends,
@@ -174,7 +174,7 @@ type Asker interface {
 }
 
 // Reply is an answer to a request whose token a call is made again with, of
-// somebody whom the door has asked meanwhile.
+// somebody whom the frontend has asked meanwhile.
 type Reply struct {
 	Who  approval.Who
 	Yes  bool
@@ -185,7 +185,7 @@ type Reply struct {
 // answer.
 var ErrElsewhere = errors.New("the answer comes by another channel")
 
-// Pending is the error of a call that waits for a yes, where the door does not:
+// Pending is the error of a call that waits for a yes, where the frontend does not:
 // it makes the same call again, with the token, when there is an answer. Its
 // Request has the URL where an approver answers, where there is one.
 type Pending struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/caisson-run/caisson/session/operation"
 )
 
-// asking is one call on its way through approval: what it is, and how its door
+// asking is one call on its way through approval: what it is, and how its frontend
 // wants it asked.
 type asking struct {
 	approvals *Approvals // nil: nobody can be asked
@@ -33,7 +33,7 @@ type asking struct {
 // subject makes everything that decides what the call does: before it is asked,
 // and again when it is about to run. release is called in between, where there
 // is a time in between. Errors are ErrDenied with the rule that asked, and a
-// *Pending where the door does not wait.
+// *Pending where the frontend does not wait.
 func (a *asking) Settle(ctx context.Context, subject func(context.Context) (*approval.Subject, error), release func(context.Context) error) (*audit.Approval, error) {
 	if a.approvals == nil {
 		return nil, a.refusal("nobody can be asked here", nil)
@@ -66,7 +66,7 @@ func (a *asking) Settle(ctx context.Context, subject func(context.Context) (*app
 	return noteOf(req), nil
 }
 
-// ask puts the question, and waits for the answer where the door waits. The
+// ask puts the question, and waits for the answer where the frontend waits. The
 // token it returns is of a request that was approved.
 func (a *asking) ask(ctx context.Context, store *approval.Store, subject func(context.Context) (*approval.Subject, error), release func(context.Context) error) (string, error) {
 	channels := make([]approval.Channel, len(a.question.Channels))
@@ -114,7 +114,7 @@ func (a *asking) ask(ctx context.Context, store *approval.Store, subject func(co
 		a.call.OnNotice("waiting until " + req.Expires.Local().Format(time.TimeOnly) + " for approval: caisson approvals show " + req.ID)
 	}
 	err = a.wait(ctx, store, req, asker)
-	if errors.Is(err, errImpatient) {
+	if errors.Is(err, errNoAnswer) {
 		return "", &Pending{Request: req, Token: token}
 	}
 	return token, err
@@ -131,7 +131,7 @@ func (a *asking) locate(ctx context.Context, store *approval.Store, req *approva
 }
 
 // again is a call that is made again with a token: somebody may have answered the
-// door meanwhile, and the call may wait for others.
+// frontend meanwhile, and the call may wait for others.
 func (a *asking) again(ctx context.Context, store *approval.Store, release func(context.Context) error) error {
 	req, err := store.Presented(ctx, a.call.Actor, a.call.Approval)
 	if err != nil {
@@ -144,13 +144,13 @@ func (a *asking) again(ctx context.Context, store *approval.Store, release func(
 		}
 		return nil
 	}
-	if req.State != approval.Pending || a.call.Patience <= 0 || a.call.Resumable {
+	if req.State != approval.Pending || a.call.AnswerTimeout <= 0 || a.call.Resumable {
 		return nil
 	}
 	if err := release(ctx); err != nil {
 		return err
 	}
-	late, stop := context.WithTimeout(ctx, a.call.Patience)
+	late, stop := context.WithTimeout(ctx, a.call.AnswerTimeout)
 	defer stop()
 	if _, err = store.Wait(late, req.ID); late.Err() != nil {
 		err = context.Cause(ctx)
@@ -186,21 +186,21 @@ func (a *asking) wait(parent context.Context, store *approval.Store, req *approv
 			}
 		}()
 	}
-	patience := func() {
-		if a.call.Patience > 0 {
-			stop := time.AfterFunc(a.call.Patience, func() { cancel(errImpatient) })
+	limit := func() {
+		if a.call.AnswerTimeout > 0 {
+			stop := time.AfterFunc(a.call.AnswerTimeout, func() { cancel(errNoAnswer) })
 			context.AfterFunc(ctx, func() { stop.Stop() })
 		}
 	}
 	asked := make(chan error, 1)
 	if asker == nil {
-		patience()
+		limit()
 		asked <- nil
 	} else {
 		go func() {
 			err := a.askThere(ctx, asker, req)
 			if errors.Is(err, ErrElsewhere) {
-				patience()
+				limit()
 				err = nil
 			}
 			asked <- err
@@ -210,8 +210,8 @@ func (a *asking) wait(parent context.Context, store *approval.Store, req *approv
 	why := context.Cause(ctx)
 	cancel(nil)
 	aerr := <-asked
-	if err != nil && errors.Is(why, errImpatient) {
-		return errImpatient // the question stands
+	if err != nil && errors.Is(why, errNoAnswer) {
+		return errNoAnswer // the question stands
 	}
 	if err != nil {
 		if why == nil {
@@ -226,10 +226,10 @@ func (a *asking) wait(parent context.Context, store *approval.Store, req *approv
 	return nil
 }
 
-// errImpatient is the end of a call's patience.
-var errImpatient = errors.New("nobody has answered yet")
+// errNoAnswer is the end of a call's limit.
+var errNoAnswer = errors.New("nobody has answered yet")
 
-// askThere asks by the door's own way. What goes wrong there ends the question:
+// askThere asks by the frontend's own way. What goes wrong there ends the question:
 // nobody has said yes.
 func (a *asking) askThere(ctx context.Context, asker Asker, req *approval.Request) error {
 	who, answer, err := asker.Ask(ctx, req)

@@ -419,16 +419,16 @@ func TestInputIsAskedAbout(t *testing.T) {
 	}
 }
 
-// A call whose patience ends is told what it waits for, and the question stands: a
+// A call whose answer timeout ends is told what it waits for, and the question stands: a
 // yes that comes later is for the same call, once.
-func TestPatience(t *testing.T) {
+func TestAnswerTimeout(t *testing.T) {
 	b := newAskBench(t, asksProg)
 	who := b.enroll(t)
 	elsewhere := person(func(context.Context, *approval.Request) (approval.Who, Answer, error) {
 		return approval.Who{}, Answer{}, ErrElsewhere
 	})
 	for name, ask := range map[string]Asker{"nobody here": nil, "somebody who answers elsewhere": elsewhere} {
-		c := asked(t, func(c *Call) { c.Ask, c.Patience = ask, time.Millisecond })
+		c := asked(t, func(c *Call) { c.Ask, c.AnswerTimeout = ask, time.Millisecond })
 		var p *Pending
 		if res, err := b.Do(t.Context(), c, IO{}); !errors.As(err, &p) || res != nil || b.d.ran != 0 {
 			t.Fatalf("%s: %+v, %v, ran %d times", name, res, err, b.d.ran)

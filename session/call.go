@@ -34,7 +34,7 @@ type Call struct {
 	Fetches bool
 
 	// Door is where the request came in: "cli".
-	Door string
+	Frontend string
 
 	// Source is code that came with the request.
 	Source *Source
@@ -61,7 +61,7 @@ type Call struct {
 	Signals <-chan syscall.Signal
 
 	// Ask puts a question of the policy's before somebody, besides the other
-	// channels; nil is not at all. Reach are channels by which the door itself
+	// channels; nil is not at all. Reach are channels by which the frontend itself
 	// asks when it gets a *Pending.
 	Ask   Asker
 	Reach []approval.Channel
@@ -70,12 +70,12 @@ type Call struct {
 	// said yes, and if nothing about it is another.
 	Resumable bool
 	Approval  string
-	// Reply is, with an Approval, what somebody has said about it whom the door asked.
+	// Reply is, with an Approval, what somebody has said about it whom the frontend asked.
 	Reply *Reply
-	// Patience is how long such a call waits for an answer before it ends with a
+	// AnswerTimeout is how long such a call waits for an answer before it ends with a
 	// *Pending, too; 0 is as long as the question stands. Somebody whom Ask asks is
 	// given their own time.
-	Patience time.Duration
+	AnswerTimeout time.Duration
 
 	// User is whom the request names of those that a sandbox that lives on has, and
 	// whose rights the program has: see [Inside.Account]. Empty is the sandbox's own, or

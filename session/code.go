@@ -199,7 +199,7 @@ func (r *Invocation) reader(s code.Script, text []byte, base *Invocation) *Invoc
 	l.Wall, l.CPUTime = least(l.Wall, readWall), least(l.CPUTime, readWall)
 	l.Memory, l.Disk, l.Tmp = least(l.Memory, readMemory), least(l.Disk, readFiles), least(l.Tmp, readFiles)
 	l.Processes = least(l.Processes, readTasks)
-	call := &Call{Door: r.Call.Door, Account: r.Call.Account}
+	call := &Call{Frontend: r.Call.Frontend, Account: r.Call.Account}
 	call.Kind, call.Actor, call.Argv, call.InsecureRegistry = policy.RunCommand, r.Call.Actor, s.Argv, base.Call.InsecureRegistry
 	a := &Invocation{Session: r.Session, Call: call, IO: IO{Stdin: bytes.NewReader(text)}, ID: NewID(), source: source{own: true}}
 	a.Plan = policy.Plan{

@@ -133,7 +133,7 @@ func InTime(err error) error {
 }
 
 // OfHost says whether an error is about the host, so that whoever runs it has to
-// know, and not about what was asked: doors do not show what it is to clients.
+// know, and not about what was asked: frontends do not show what it is to clients.
 func OfHost(err error) bool {
 	for _, kind := range []error{sandbox.ErrInvalid, sandbox.ErrNotFound, sandbox.ErrUnsupported, sandbox.ErrDenied, sandbox.ErrConflict, sandbox.ErrExhausted} {
 		if errors.Is(err, kind) {

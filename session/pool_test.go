@@ -138,7 +138,7 @@ func waiting(t *testing.T, p *Pool, n int) {
 
 // like is a call that a pool can be for.
 func like(change func(*Call)) *Call {
-	c := &Call{Door: "test"}
+	c := &Call{Frontend: "test"}
 	c.Argv, c.Operator, c.Actor = []string{"prog"}, true, "tester"
 	if change != nil {
 		change(c)
@@ -189,7 +189,7 @@ func TestPoolIsForOneShape(t *testing.T) {
 		"disk":             limited(func(l *sandbox.Limits) { l.Disk = 1 << 20 }, sandbox.LimitDisk),
 		"processes":        limited(func(l *sandbox.Limits) { l.Processes = 7 }, sandbox.LimitProcesses),
 		"somebody else":    func(c *Call) { c.Actor = "other" },
-		"another door":     func(c *Call) { c.Door = "other" },
+		"another door":     func(c *Call) { c.Frontend = "other" },
 		"a writable place": func(c *Call) { c.Writable = []string{"/home/user", "/tmp", "/more"} },
 		"best effort":      func(c *Call) { c.BestEffort = true },
 		"hidden paths": func(c *Call) {

@@ -131,7 +131,7 @@ func tree(t *testing.T) string {
 
 // call runs argv on an empty tree, which costs nothing to build.
 func call(t *testing.T, change func(*Call)) *Call {
-	c := &Call{Door: "test"}
+	c := &Call{Frontend: "test"}
 	c.Argv, c.Operator, c.Actor, c.Rootfs = []string{"prog"}, true, "tester", tree(t)
 	if change != nil {
 		change(c)

@@ -46,10 +46,10 @@ func (r *Invocation) Narrow(ctx context.Context, m *Spare) error {
 }
 
 // PersistentShape is what decides how a living sandbox is made. Who asks, and by which
-// door, does not: what the policy made of that is in the plan.
+// frontend, does not: what the policy made of that is in the plan.
 func PersistentShape(r *Invocation) Shape {
 	s := r.shape()
-	s.call.Actor, s.call.Door = "", ""
+	s.call.Actor, s.call.Frontend = "", ""
 	return s
 }
 

@@ -28,8 +28,8 @@ const (
 	webhookSignature = "Caisson-Signature"
 )
 
-// webhookPatience is how long a webhook may take.
-const webhookPatience = 10 * time.Second
+// webhookTimeout is how long a webhook may take.
+const webhookTimeout = 10 * time.Second
 
 // shortestWebhookSecret is how many bytes sign at least.
 const shortestWebhookSecret = 16
@@ -51,7 +51,7 @@ func tellWebhook(ctx context.Context, w policy.Webhook, r *approval.Request, now
 	if err != nil {
 		return failed("the message cannot be written", err)
 	}
-	ctx, stop := context.WithTimeout(ctx, webhookPatience)
+	ctx, stop := context.WithTimeout(ctx, webhookTimeout)
 	defer stop()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL, bytes.NewReader(body))
 	if err != nil {

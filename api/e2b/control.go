@@ -212,7 +212,7 @@ func (q *createBody) wish() (*persistent.Create, error) {
 		return nil, err
 	}
 	c := &persistent.Create{
-		Door: "e2b", Template: q.TemplateID, Timeout: life, Metadata: q.Metadata, Env: q.EnvVars,
+		Frontend: "e2b", Template: q.TemplateID, Timeout: life, Metadata: q.Metadata, Env: q.EnvVars,
 		AutoResume: q.AutoResume != nil && q.AutoResume.Enabled, Network: network, Notes: map[string]string{},
 	}
 	if id, ok := snapshotID(q.TemplateID); ok {

@@ -35,7 +35,7 @@ func (s *Server) serveStart(w http.ResponseWriter, r *http.Request, in *inside) 
 		return nil, &connectError{codeInvalid, "the process has no cmd"}
 	}
 	o := persistent.StartOptions{Tag: q.Tag, Stdin: q.Stdin == nil || *q.Stdin, Timeout: timeout}
-	call := &session.Call{Door: "e2b"}
+	call := &session.Call{Frontend: "e2b"}
 	call.Argv, call.Env = append([]string{q.Process.Cmd}, q.Process.Args...), q.Process.Envs
 	if call.User, call.Cwd = in.user, in.directory(q.Process.Cwd); strings.HasPrefix(call.Cwd, "~") {
 		return nil, &connectError{codeInvalid, "cannot expand user-specific home dir"}

@@ -110,7 +110,7 @@ func (e *Exec) call() (*session.Call, error) {
 	invalid := func(problem, hint string) error {
 		return &sandbox.Error{Op: "exec", Kind: sandbox.ErrInvalid, Problem: problem, Hint: hint}
 	}
-	c := &session.Call{Door: "api"}
+	c := &session.Call{Frontend: "api"}
 	switch {
 	case len(e.Command) > 0 && e.Shell != "":
 		return nil, invalid("it has a command and a shell line", "leave one of them out")
@@ -128,7 +128,7 @@ func (e *Exec) call() (*session.Call, error) {
 		return nil, invalid("it has stdin twice", "leave one of them out")
 	}
 	c.Env, c.Cwd, c.Root = e.Env, e.Cwd, e.User == "root"
-	c.Resumable, c.Approval, c.Patience = e.Resumable, e.Approval, askTimeout
+	c.Resumable, c.Approval, c.AnswerTimeout = e.Resumable, e.Approval, askTimeout
 	if e.Timeout > 0 {
 		c.Limits.Wall, c.Limits.Explicit = seconds(e.Timeout), map[sandbox.LimitName]bool{sandbox.LimitWall: true}
 	}

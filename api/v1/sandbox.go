@@ -97,7 +97,7 @@ type Create struct {
 
 func (c *Create) wish() persistent.Create {
 	w := persistent.Create{
-		Door: "api", Template: c.Template, Snapshot: c.Snapshot, Metadata: c.Metadata, Env: c.Env,
+		Frontend: "api", Template: c.Template, Snapshot: c.Snapshot, Metadata: c.Metadata, Env: c.Env,
 		Timeout: seconds(c.Timeout), Idle: seconds(c.Idle), OnTimeout: registry.Action(c.OnTimeout), AutoResume: c.AutoResume,
 		Limits: c.Limits.limits(), Isolation: c.Isolation,
 	}

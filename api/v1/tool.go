@@ -133,7 +133,7 @@ func (x *toolExchange) last(ctx context.Context, name string, args any) (*toolca
 }
 
 func (x *toolExchange) call(ctx context.Context, c *toolcall.Call) (*toolcall.Answer, error) {
-	c.Door, c.Patience = "api", askTimeout
+	c.Frontend, c.AnswerTimeout = "api", askTimeout
 	out, errs := &toll{held: x.held}, &toll{held: x.held}
 	c.Stdout, c.Stderr = out, errs
 	a, err := x.boxes.CallTool(ctx, x.key, c)

@@ -257,7 +257,7 @@ func (a *app) upstreams(cmd *cobra.Command, f *gatewayFlags, file *policy.File, 
 	var out []upstreamOf
 	for _, s := range wanted {
 		own := file.ServerFile(s)
-		c := session.Call{Door: "mcp"}
+		c := session.Call{Frontend: "mcp"}
 		c.Actor, c.Operator, c.Lookup = actor(), true, os.LookupEnv
 		for _, word := range s.Command {
 			c.Argv = append(c.Argv, word.V)
@@ -285,7 +285,7 @@ func (a *app) commandUpstream(cmd *cobra.Command, f *gatewayFlags, file *policy.
 	if err != nil {
 		return none, err
 	}
-	call.Door = "mcp"
+	call.Frontend = "mcp"
 	name := f.name
 	if name == "" {
 		name = filepath.Base(args[0])

@@ -179,7 +179,7 @@ func (a *app) doRun(cmd *cobra.Command, f *runFlags, args []string) error {
 // call turns flags and arguments into a request. The file is what the program
 // reads as its input; nil is none.
 func (a *app) call(cmd *cobra.Command, f *runFlags, args []string) (*session.Call, *os.File, error) {
-	c := &session.Call{Door: "cli"}
+	c := &session.Call{Frontend: "cli"}
 	c.Actor, c.Operator, c.Lookup = actor(), true, os.LookupEnv
 	c.Isolation, c.Root, c.BestEffort, c.Override, c.Cwd = f.isolation, f.root, f.bestEffort, f.override, f.workdir
 	c.Network = f.allow

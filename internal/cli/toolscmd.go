@@ -168,7 +168,7 @@ refused the call, 125 when its arguments do not fit.`,
 			case d.key != "":
 				return usage(cmd, "--api-key is for a caisson serve", "say which with --url")
 			}
-			return a.callTool(ctx, file, &toolcall.Call{Name: args[0], Args: text, Read: read, Door: "cli", Actor: actor(), Operator: true}, d.json)
+			return a.callTool(ctx, file, &toolcall.Call{Name: args[0], Args: text, Read: read, Frontend: "cli", Actor: actor(), Operator: true}, d.json)
 		},
 		SilenceErrors: true, SilenceUsage: true,
 	}

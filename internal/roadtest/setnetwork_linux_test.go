@@ -36,8 +36,8 @@ func (l *living) byAPI(t *testing.T) *client.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	door := v1.New(v1.Options{Sandboxes: l.Sandboxes, Keys: keys, Domain: "localhost:1"})
-	s := httptest.NewServer(door)
+	frontend := v1.New(v1.Options{Sandboxes: l.Sandboxes, Keys: keys, Domain: "localhost:1"})
+	s := httptest.NewServer(frontend)
 	t.Cleanup(s.Close)
 	c, err := client.New(client.Options{URL: s.URL, Key: token})
 	if err != nil {

@@ -132,7 +132,7 @@ func declaredRequests(t *testing.T, level string, image bool) {
 		{"a secret that is none", "wrongkey", `{}`, "OTHER", true},
 		{"no rate without a count", "send", `{}`, "nothing counts calls here", true},
 	} {
-		a, err := toolcall.Of(s).CallTool(t.Context(), &toolcall.Call{Name: c.tool, Args: []byte(c.args), Door: "test", Actor: "me", Operator: true})
+		a, err := toolcall.Of(s).CallTool(t.Context(), &toolcall.Call{Name: c.tool, Args: []byte(c.args), Frontend: "test", Actor: "me", Operator: true})
 		got := fmt.Sprint(err)
 		if err == nil {
 			b, _ := json.Marshal(a.Output)
@@ -169,7 +169,7 @@ func declaredRequests(t *testing.T, level string, image bool) {
 func askedRequest(t *testing.T, s *session.Session, approvals *session.Approvals) {
 	ada := approvaltest.Ada(t, approvaltest.Store(t, approvals), approval.CLI)
 	call := func(args, token string) (*toolcall.Answer, error) {
-		return toolcall.Of(s).CallTool(t.Context(), &toolcall.Call{Name: "asked", Args: []byte(args), Door: "test", Actor: "me", Operator: true, Resumable: true, Approval: token})
+		return toolcall.Of(s).CallTool(t.Context(), &toolcall.Call{Name: "asked", Args: []byte(args), Frontend: "test", Actor: "me", Operator: true, Resumable: true, Approval: token})
 	}
 	for _, again := range []string{`{"page":"x","note":"marked-note"}`, `{"page":"y","note":"marked-note"}`, `{"page":"x","note":"another"}`} {
 		_, err := call(`{"page":"x","note":"marked-note"}`, "")
@@ -204,7 +204,7 @@ func keyedRequest(t *testing.T, f *policy.File, log *audit.Log, dir *store.Dir) 
 	}
 	defer b.Close(t.Context())
 	for i, fails := range []bool{false, true} {
-		a, err := b.CallTool(t.Context(), &persistent.Key{ID: "k1", Name: "k"}, &toolcall.Call{Name: "send", Args: []byte(`{"a":1}`), Door: "test"})
+		a, err := b.CallTool(t.Context(), &persistent.Key{ID: "k1", Name: "k"}, &toolcall.Call{Name: "send", Args: []byte(`{"a":1}`), Frontend: "test"})
 		if (err != nil) != fails || !fails && a.Output["status"] != 200 {
 			t.Errorf("%d: %+v, %v", i, a, err)
 		}

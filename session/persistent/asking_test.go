@@ -92,16 +92,16 @@ func TestAskInASandbox(t *testing.T) {
 		refused(line, one, line, token, "not what approval was asked for")
 	}
 	// What is written to it later nobody can approve.
-	c := &session.Call{Door: "test"}
+	c := &session.Call{Frontend: "test"}
 	c.Argv = []string{"cat"}
 	if _, err := h.Start(t.Context(), h.key, one, c, StartOptions{Stdin: true}); !errors.Is(err, sandbox.ErrDenied) || !strings.Contains(err.Error(), "written to it later") {
 		t.Errorf("%v", err)
 	}
-	// A door that waits hears the answer, and that the sandbox is gone.
+	// A frontend that waits hears the answer, and that the sandbox is gone.
 	began := make(chan error, 1)
 	waits := make(chan string, 1)
 	go func() {
-		c := &session.Call{Door: "test", OnNotice: func(s string) { waits <- s }}
+		c := &session.Call{Frontend: "test", OnNotice: func(s string) { waits <- s }}
 		c.Argv = []string{"cat", "/dev/null"}
 		_, err := h.Start(t.Context(), h.key, one, c, StartOptions{})
 		began <- err
@@ -127,7 +127,7 @@ func TestQuestionThatFails(t *testing.T) {
 		o.Approvals = session.NewApprovals(session.ApprovalsOptions{Dir: "/dev/null", Journal: o.Journal})
 	})
 	s := h.create(t, Create{})
-	c := &session.Call{Door: "test"}
+	c := &session.Call{Frontend: "test"}
 	c.Argv = []string{"touch", "x"}
 	if _, err := h.Start(t.Context(), h.key, s.ID, c, StartOptions{}); err == nil || errors.Is(err, sandbox.ErrDenied) {
 		t.Errorf("without a place for questions: %v", err)

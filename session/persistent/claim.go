@@ -17,13 +17,13 @@ const claimName = "sandboxes"
 // An owner that was killed may hold it a little longer than it lived: what it was just
 // starting has copies of all that it had open until it executes its program.
 const (
-	claimPatience = 2 * time.Second
-	claimAgain    = 20 * time.Millisecond
+	claimTimeout = 2 * time.Second
+	claimAgain   = 20 * time.Millisecond
 )
 
 // claimAll takes away what dead owners left, and the run directory name for this one.
 func claimAll(ctx context.Context, o *SandboxesOptions, name string) (session.RunDir, error) {
-	late := time.After(claimPatience)
+	late := time.After(claimTimeout)
 	for again := false; ; again = true {
 		if err := session.Sweep(ctx, o.State, o.Drivers); err != nil && !again {
 			o.Notice(unswept + err.Error())

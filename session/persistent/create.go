@@ -22,7 +22,7 @@ import (
 // base, as the key's policy has it, that is killed when its time is over.
 type Create struct {
 	// Door is where the request came in: "e2b".
-	Door string
+	Frontend string
 
 	// Template names what it is made of; empty is "base".
 	Template string
@@ -31,7 +31,7 @@ type Create struct {
 	Snapshot string
 	// Metadata are the caller's own words. They decide nothing.
 	Metadata map[string]string
-	// Notes are the door's own, and come back with the sandbox. With Snapshot they come
+	// Notes are the frontend's own, and come back with the sandbox. With Snapshot they come
 	// on top of that one's PortNotes.
 	Notes map[string]string
 	// Env are variables that every program in it gets. They are in no record,
@@ -60,8 +60,8 @@ type Create struct {
 	Isolation string
 }
 
-// PortNotes begins the names of notes about ports, of the door that serves them: they
-// hold for what is made of a snapshot, too, through whichever door.
+// PortNotes begins the names of notes about ports, of the frontend that serves them: they
+// hold for what is made of a snapshot, too, through whichever frontend.
 const PortNotes = "e2b."
 
 // NetworkWish asks for a part of what a policy grants.
@@ -217,7 +217,7 @@ func (b *Sandboxes) createFrom(ctx context.Context, k *Key, name string, c Creat
 	}
 	defer b.warmPool.create()()
 	call := callFor(rec)
-	call.Door = c.Door
+	call.Frontend = c.Frontend
 	r := g.starting(rec, call)
 	if from == nil {
 		r.OfferRoot()

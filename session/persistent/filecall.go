@@ -54,7 +54,7 @@ func (f *Files) begin(ctx context.Context, kind policy.Kind, paths ...string) (_
 	}()
 	as, err := shown.as(f.user)
 	a := &fileCall{kind: kind, key: f.key, grant: g, leave: l.unuse}
-	a.run = &session.Invocation{Session: g.session, Call: &session.Call{Door: f.door}, ID: in.run.ID, Name: f.id, Decision: session.Decision{Caps: in.caps}}
+	a.run = &session.Invocation{Session: g.session, Call: &session.Call{Frontend: f.frontend}, ID: in.run.ID, Name: f.id, Decision: session.Decision{Caps: in.caps}}
 	a.run.Intent = audit.Intent{
 		Actor: f.key.Actor(), Account: f.key.ID, Kind: string(kind), Sandbox: f.id, Isolation: in.run.Plan.Isolation,
 		Policy: g.options.PolicyName, PolicySHA: g.policy.Digest(),

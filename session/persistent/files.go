@@ -22,17 +22,17 @@ import (
 // Paths are the sandbox's: ~ and what is relative begin at the user's home; see [InHome]. What
 // the agent inside answers is a [*sandbox.AgentError].
 type Files struct {
-	boxes *Sandboxes
-	key   *Key
-	id    string
-	door  string
-	user  string
+	boxes    *Sandboxes
+	key      *Key
+	id       string
+	frontend string
+	user     string
 }
 
-// Files are the files of a key's sandbox. door is where the request came in, such as "e2b";
+// Files are the files of a key's sandbox. frontend is where the request came in, such as "e2b";
 // user is whom it names, whose rights it has; see [Inside.Account]. Empty is the sandbox's own.
-func (b *Sandboxes) Files(k *Key, id, door, user string) *Files {
-	return &Files{boxes: b, key: k, id: id, door: door, user: user}
+func (b *Sandboxes) Files(k *Key, id, frontend, user string) *Files {
+	return &Files{boxes: b, key: k, id: id, frontend: frontend, user: user}
 }
 
 // CheckPath says what is wrong with a path of a sandbox, as a request writes it.

@@ -295,7 +295,7 @@ func (b *Sandboxes) Fork(ctx context.Context, k *Key, id string, count int, time
 }
 
 // Withdraw ends a sandbox that was made for nobody, unless it has ended: whoever asked
-// for it has gone, and has not been told which it is. That is for the door to know which
+// for it has gone, and has not been told which it is. That is for the frontend to know which
 // would have told, so nobody's key is asked for; ctx may be over.
 func (b *Sandboxes) Withdraw(ctx context.Context, id string) error {
 	ctx = context.WithoutCancel(ctx)

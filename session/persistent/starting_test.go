@@ -125,7 +125,7 @@ func TestNobodyWaitsForCopies(t *testing.T) {
 	}
 }
 
-// What a door has noted with a sandbox, such as that its ports are not for everybody, holds
+// What a frontend has noted with a sandbox, such as that its ports are not for everybody, holds
 // for what is made of its snapshots, however that is asked for.
 func TestSnapshotsKeepNotes(t *testing.T) {
 	h := newHome(t, func(o *SandboxesOptions) { o.Drivers = map[string]sandbox.Driver{"gvisor": newMeteredLevel()} })

@@ -33,7 +33,7 @@ func (in *running) life() *registry.Life {
 	}
 	r := in.run
 	return &registry.Life{
-		Run: r.ID, World: r.Digest, User: in.env.Spec.User, Dir: in.env.Dir, Search: slices.Clone(in.env.Search),
+		Run: r.ID, Environment: r.Digest, User: in.env.Spec.User, Dir: in.env.Dir, Search: slices.Clone(in.env.Search),
 		Env: slices.Clone(in.env.ImageEnv), Trust: maps.Clone(in.env.Trust),
 	}
 }

@@ -26,7 +26,7 @@ import (
 // tool calls a tool, and compares its answer with the tool's own schema.
 func (h *home) tool(t testing.TB, name, arguments string) (*toolcall.Answer, error) {
 	t.Helper()
-	a, err := h.CallTool(t.Context(), h.key, &toolcall.Call{Name: name, Args: []byte(arguments), Door: "test"})
+	a, err := h.CallTool(t.Context(), h.key, &toolcall.Call{Name: name, Args: []byte(arguments), Frontend: "test"})
 	if err != nil {
 		return a, err
 	}
@@ -176,10 +176,10 @@ func TestToolsRefuse(t *testing.T) {
 	}
 }
 
-// Who calls what a door does not offer leaves a record, without arguments.
+// Who calls what a frontend does not offer leaves a record, without arguments.
 func TestRefuseTool(t *testing.T) {
 	h := newHome(t, nil)
-	if err := h.RefuseTool(t.Context(), h.key, &toolcall.Call{Name: "nothing", Args: []byte(`{"password":"hunter2"}`), Door: "mcp"}); err != nil {
+	if err := h.RefuseTool(t.Context(), h.key, &toolcall.Call{Name: "nothing", Args: []byte(`{"password":"hunter2"}`), Frontend: "mcp"}); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -347,7 +347,7 @@ tools:
 			t.Errorf("%s, again: %v", name, err)
 		}
 	}
-	// The limit is used up, so a token of nothing comes to nobody's door.
+	// The limit is used up, so a token of nothing comes to nobody's frontend.
 	for name, arguments := range map[string]string{"run_command": `{"command":"asked"}`, "list_sandboxes": `{}`} {
 		if err := call(name, arguments, "made up"); !errors.Is(err, sandbox.ErrDenied) || !strings.Contains(err.Error(), "1/h") {
 			t.Errorf("%s with a token that is made up: %v", name, err)

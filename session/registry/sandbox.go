@@ -50,7 +50,7 @@ type Sandbox struct {
 	Name     string            `json:"name,omitempty"`
 	Template string            `json:"template,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// Notes are what a door keeps with it. They are shown to nobody.
+	// Notes are what a frontend keeps with it. They are shown to nobody.
 	Notes map[string]string `json:"notes,omitempty"`
 	State State             `json:"state"`
 
@@ -128,8 +128,8 @@ type Sandbox struct {
 type Life struct {
 	// Run names its run directory.
 	Run string `json:"run"`
-	// World is a digest of what the policy had its world made of.
-	World string `json:"world"`
+	// Environment is a digest of what the policy had it made of.
+	Environment string `json:"world"` // the name of earlier versions
 	// User, Dir and Search are its programs' user, directory and PATH.
 	User   sandbox.User `json:"user"`
 	Dir    string       `json:"dir"`

@@ -54,7 +54,7 @@ func (t *run) declaredHTTP(ctx context.Context) (*Answer, error) {
 			c.RecordArgv[1] = spec.URL
 		}
 	}
-	c.Door, c.Actor, c.Operator, c.Tool, c.Account = t.call.Door, t.actor, t.call.Operator, t.use, t.account
+	c.Frontend, c.Actor, c.Operator, c.Tool, c.Account = t.call.Frontend, t.actor, t.call.Operator, t.use, t.account
 	t.asked(c)
 	out, errs := &told{most: mostTold}, &told{most: 4 << 10}
 	io := session.IO{Stdin: bytes.NewReader(text), Stdout: out, Stderr: errs}

@@ -81,7 +81,7 @@ func (t *run) program(ctx context.Context, c *session.Call) (*Answer, error) {
 
 // start runs c in a sandbox, or in one of its own.
 func (t *run) start(ctx context.Context, c *session.Call, id string, stdin io.Reader) (*Answer, error) {
-	c.Door, c.Actor, c.Operator, c.Tool, c.Account = t.call.Door, t.actor, t.call.Operator, t.use, t.account
+	c.Frontend, c.Actor, c.Operator, c.Tool, c.Account = t.call.Frontend, t.actor, t.call.Operator, t.use, t.account
 	t.asked(c)
 	stdout, stderr := &tee{to: t.call.Stdout}, &tee{to: t.call.Stderr}
 	io := session.IO{Stdin: stdin, Stdout: stdout, Stderr: stderr}

@@ -40,20 +40,20 @@ type Call struct {
 	Read []sandbox.HostFile
 
 	// Door is where the request came in: "mcp".
-	Door string
+	Frontend string
 	// Actor is who asks, where that is no key: the user of the command line.
 	// Operator says that it is the owner of this host.
 	Actor    string
 	Operator bool
 
-	// Ask, Reach, Resumable, Approval, Reply and Patience are those of [Call]: who is asked
+	// Ask, Reach, Resumable, Approval, Reply and AnswerTimeout are those of [Call]: who is asked
 	// what the policy asks about, for how long, and by what it was approved.
-	Ask       session.Asker
-	Reach     []approval.Channel
-	Resumable bool
-	Approval  string
-	Reply     *session.Reply
-	Patience  time.Duration
+	Ask           session.Asker
+	Reach         []approval.Channel
+	Resumable     bool
+	Approval      string
+	Reply         *session.Reply
+	AnswerTimeout time.Duration
 
 	// Stdout and Stderr, when set, get what a program writes as it comes, besides
 	// the answer.
@@ -111,10 +111,10 @@ type Boxes interface {
 
 // Use is a tool that starts no program, on its way.
 type Use struct {
-	Name    string
-	Sandbox string // empty is none
-	Door    string
-	Args    Args
+	Name     string
+	Sandbox  string // empty is none
+	Frontend string
+	Args     Args
 	// Judge decides a path of a file inside.
 	Judge func(kind policy.Kind, path, dir string) error
 }
@@ -131,7 +131,7 @@ func (s *Tools) RefuseToolFor(ctx context.Context, account, actor string, c *Cal
 	return (&run{call: c, session: s.session, account: account, actor: actor}).notOffered(ctx)
 }
 
-// RefuseTool records a call of a tool that its door does not offer: who looks for
+// RefuseTool records a call of a tool that its frontend does not offer: who looks for
 // tools leaves a trace, too. Its arguments are not recorded; nobody has said which of
 // them are to be in no record.
 func (s *Tools) RefuseTool(ctx context.Context, c *Call) error {
@@ -283,10 +283,10 @@ func (t *run) approve(ctx context.Context, v policy.Verdict) (*audit.Approval, e
 	}, func(context.Context) error { return nil })
 }
 
-// asked gives c the door's ways to ask, and what was read to make the call.
+// asked gives c the frontend's ways to ask, and what was read to make the call.
 func (t *run) asked(c *session.Call) *session.Call {
 	c.Read = t.call.Read
-	c.Ask, c.Reach, c.Resumable, c.Approval, c.Reply, c.Patience = t.call.Ask, t.call.Reach, t.call.Resumable, t.call.Approval, t.call.Reply, t.call.Patience
+	c.Ask, c.Reach, c.Resumable, c.Approval, c.Reply, c.AnswerTimeout = t.call.Ask, t.call.Reach, t.call.Resumable, t.call.Approval, t.call.Reply, t.call.AnswerTimeout
 	return c
 }
 
@@ -316,7 +316,7 @@ func (t *run) inBoxes(ctx context.Context) (*Answer, error) {
 		return nil, t.refuse(ctx, err)
 	}
 	return t.recorded(ctx, func(ctx context.Context) (map[string]any, error) {
-		return t.boxes.Tool(ctx, &Use{Name: t.use.Name, Sandbox: t.use.Sandbox, Door: t.call.Door, Args: t.args, Judge: t.judge})
+		return t.boxes.Tool(ctx, &Use{Name: t.use.Name, Sandbox: t.use.Sandbox, Frontend: t.call.Frontend, Args: t.args, Judge: t.judge})
 	})
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // ServerTool is a call of a tool that somebody else's server carries out, behind a
-// door that speaks with it.
+// frontend that speaks with it.
 type ServerTool struct {
 	Server string
 	// Names are what the tool is called: by its server, and as it is offered. What
@@ -100,7 +100,7 @@ func (s *Tools) AdmitServerTool(ctx context.Context, c *ServerTool) (*Admitted, 
 	a := &Admitted{}
 	for _, name := range c.Names {
 		t := &run{
-			call: &Call{Name: name, Door: "mcp", Actor: c.Actor, Operator: true}, session: s.session, actor: c.Actor, account: c.Actor,
+			call: &Call{Name: name, Frontend: "mcp", Actor: c.Actor, Operator: true}, session: s.session, actor: c.Actor, account: c.Actor,
 			use: &policy.ToolCall{Name: name, Server: c.Server, Args: c.Args}, definition: c.Definition, answers: c.Answers,
 		}
 		note, err := t.admit(ctx, s.session.Policy().Decide(t.decided()))
