@@ -413,7 +413,7 @@ func TestInputIsAskedAbout(t *testing.T) {
 	if err != nil || b.d.ran != 1 {
 		t.Errorf("%+v, %v", res, err)
 	}
-	_, err = b.Do(t.Context(), asked(t, func(c *Call) { c.Ask = says(true) }), IO{Stdin: strings.NewReader(strings.Repeat("x", mostInput+1))})
+	_, err = b.Do(t.Context(), asked(t, func(c *Call) { c.Ask = says(true) }), IO{Stdin: strings.NewReader(strings.Repeat("x", maxInput+1))})
 	if !errors.Is(err, sandbox.ErrInvalid) || b.d.ran != 1 {
 		t.Errorf("too much input: %v", err)
 	}

@@ -23,8 +23,8 @@ import (
 // program was read, before the call that would run it.
 const KindReadCode = "read_code"
 
-// mostTexts is how many texts of one call are read.
-const mostTexts = 8
+// maxTexts is how many texts of one call are read.
+const maxTexts = 8
 
 // ReadCode has the texts that the call would run read, where the policy has rules
 // for them, and notes what it has to say. argv is what is started where the call
@@ -104,8 +104,8 @@ func (r *Invocation) startedTexts(s *shell.Script) []programText {
 		if !ok || !r.Plan.Code.For(t.Language) {
 			continue
 		}
-		if len(out) == mostTexts {
-			unread("the rest", fmt.Sprintf("the call has more than %d texts", mostTexts), "make several calls")
+		if len(out) == maxTexts {
+			unread("the rest", fmt.Sprintf("the call has more than %d texts", maxTexts), "make several calls")
 			break
 		}
 		name := "code of " + path.Base(c.Name())

@@ -354,8 +354,8 @@ func (c *collector) exists(s *saving) error {
 	return e
 }
 
-// mostNamed is how many of those files are named that do not come out besides the first.
-const mostNamed = 10
+// maxNamed is how many of those files are named that do not come out besides the first.
+const maxNamed = 10
 
 // andMore has the fault of one file say which others do not come out.
 func andMore(fault error, others []string) error {
@@ -364,7 +364,7 @@ func andMore(fault error, others []string) error {
 		return fault
 	}
 	var names []string
-	for _, name := range others[:min(len(others), mostNamed)] {
+	for _, name := range others[:min(len(others), maxNamed)] {
 		names = append(names, sandbox.Quoted(name))
 	}
 	if n := len(others) - len(names); n > 0 {

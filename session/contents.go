@@ -24,8 +24,8 @@ import (
 
 // Bounds of the contents that an approval covers.
 const (
-	mostContents = 256       // files
-	mostContent  = 256 << 20 // bytes of one
+	maxContents = 256       // files
+	maxContent  = 256 << 20 // bytes of one
 )
 
 // Contents finds what a command line says by name: the programs that it starts,
@@ -47,8 +47,8 @@ func (r *Invocation) Contents(argv []string, dir string, search []string, read f
 		case err != nil:
 			return false, &sandbox.Error{Op: "approval", Kind: sandbox.ErrDenied, Problem: fmt.Sprintf("%s cannot be looked at: %v", sandbox.Quoted(name), err),
 				Hint: "see whether it can be read", Rule: "built-in: approvals"}
-		case len(out) == mostContents:
-			return false, &sandbox.Error{Op: "approval", Kind: sandbox.ErrDenied, Problem: fmt.Sprintf("it names more than %d files", mostContents),
+		case len(out) == maxContents:
+			return false, &sandbox.Error{Op: "approval", Kind: sandbox.ErrDenied, Problem: fmt.Sprintf("it names more than %d files", maxContents),
 				Hint: "name a directory", Rule: "built-in: approvals"}
 		}
 		seen[at], f.Path = true, name
@@ -57,7 +57,7 @@ func (r *Invocation) Contents(argv []string, dir string, search []string, read f
 	}
 	dirs := []string{dir}
 	for _, c := range r.starts(argv) {
-		if dirs = movedTo(dirs, c); len(dirs) > mostDirs {
+		if dirs = movedTo(dirs, c); len(dirs) > maxDirs {
 			return nil, &sandbox.Error{Op: "approval", Kind: sandbox.ErrDenied, Problem: "it changes its directory too often for anybody to follow",
 				Hint: "write absolute paths", Rule: "built-in: approvals"}
 		}
@@ -89,8 +89,8 @@ func (r *Invocation) Contents(argv []string, dir string, search []string, read f
 	return out, nil
 }
 
-// mostDirs is in how many directories the files of a line are looked for.
-const mostDirs = 16
+// maxDirs is in how many directories the files of a line are looked for.
+const maxDirs = 16
 
 // movedTo adds to the directories that a line may be in those that a command of it
 // changes to: as each of them, since no order and no branch is known.
@@ -111,7 +111,7 @@ func movedTo(dirs, words []string) []string {
 			continue
 		}
 		for _, dir := range slices.Clone(dirs) {
-			if at := path.Clean(absoluteIn(dir, to)); !slices.Contains(dirs, at) && len(dirs) <= mostDirs {
+			if at := path.Clean(absoluteIn(dir, to)); !slices.Contains(dirs, at) && len(dirs) <= maxDirs {
 				dirs = append(dirs, at)
 			}
 		}
@@ -239,9 +239,9 @@ func contentOf(f *os.File, name, real string) (approval.File, error) {
 
 func digestOf(name, real string, in io.Reader) (approval.File, error) {
 	sum := sha256.New()
-	n, err := io.Copy(sum, io.LimitReader(in, mostContent+1))
-	if err == nil && n > mostContent {
-		err = fmt.Errorf("it is larger than %d MiB", mostContent>>20)
+	n, err := io.Copy(sum, io.LimitReader(in, maxContent+1))
+	if err == nil && n > maxContent {
+		err = fmt.Errorf("it is larger than %d MiB", maxContent>>20)
 	}
 	return approval.File{Path: name, Real: real, Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Size: n}, err
 }
@@ -259,7 +259,7 @@ func ContentsOf(ctx context.Context, agent *guest.Client) func(string) (approval
 			return approval.File{}, err
 		}
 		sum := sha256.New()
-		n, err := agent.ReadFile(ctx, name, sum, mostContent)
+		n, err := agent.ReadFile(ctx, name, sum, maxContent)
 		if errors.Is(err, sandbox.ErrDenied) { // the program's user may not read it either
 			return approval.File{Real: e.Path, Digest: "may not be read", Size: e.Size}, nil
 		}

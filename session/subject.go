@@ -23,8 +23,8 @@ import (
 	"github.com/caisson-run/caisson/tool"
 )
 
-// mostInput is how much of standard input somebody can be asked about.
-const mostInput = 128 << 10
+// maxInput is how much of standard input somebody can be asked about.
+const maxInput = 128 << 10
 
 // ReadInput reads all of standard input where somebody is to be asked: what a
 // program reads decides what it does. What somebody types is left out, because
@@ -56,7 +56,7 @@ func (r *Invocation) captureInput(ctx context.Context, within time.Duration, why
 	from := r.IO.Stdin
 	go func() {
 		defer close(read)
-		b, e.Cause = io.ReadAll(io.LimitReader(from, mostInput+1))
+		b, e.Cause = io.ReadAll(io.LimitReader(from, maxInput+1))
 	}()
 	select {
 	case <-ctx.Done(): // whoever reads goes on until there is something
@@ -67,8 +67,8 @@ func (r *Invocation) captureInput(ctx context.Context, within time.Duration, why
 	case e.Cause != nil:
 		e.Problem = "it cannot be read"
 		return e
-	case len(b) > mostInput:
-		e.Problem = fmt.Sprintf("it is longer than %d KiB, and %s", mostInput>>10, why)
+	case len(b) > maxInput:
+		e.Problem = fmt.Sprintf("it is longer than %d KiB, and %s", maxInput>>10, why)
 		return e
 	}
 	r.input, r.IO.Stdin = b, bytes.NewReader(b)

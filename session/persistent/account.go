@@ -33,7 +33,7 @@ func (in *Inside) Account(name string) (sandbox.User, error) {
 	if i := slices.IndexFunc(known, func(u sandbox.User) bool { return u.Name == name }); i >= 0 {
 		return known[i], nil
 	}
-	return sandbox.User{}, &sandbox.Error{Op: "user " + sandbox.Quoted(sandbox.Clip(name, mostName)), Kind: sandbox.ErrInvalid, Cause: ErrNobody,
+	return sandbox.User{}, &sandbox.Error{Op: "user " + sandbox.Quoted(sandbox.Clip(name, maxName)), Kind: sandbox.ErrInvalid, Cause: ErrNobody,
 		Problem: "the sandbox has none that can be asked for", Hint: "programs and files here are those of " + known[0].Name + " and " + known[1].Name}
 }
 

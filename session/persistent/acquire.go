@@ -15,8 +15,8 @@ import (
 // says. However many ask at once, there is one. made says that it is new; what c
 // says counts only then.
 func (b *Sandboxes) Acquire(ctx context.Context, k *Key, name string, c Create) (s *Sandbox, made bool, err error) {
-	if name == "" || len(name) > mostName {
-		return nil, false, sandbox.Errorf(sandbox.ErrInvalid, "acquire", "a name has 1 to %d bytes", mostName)
+	if name == "" || len(name) > maxName {
+		return nil, false, sandbox.Errorf(sandbox.ErrInvalid, "acquire", "a name has 1 to %d bytes", maxName)
 	}
 	for {
 		l := b.named(k, name)

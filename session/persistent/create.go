@@ -97,10 +97,10 @@ func (b *Sandboxes) Templates() []string {
 
 // Bounds of what a caller may have kept.
 const (
-	mostMetadata  = 64
-	mostWords     = 16 << 10 // bytes of all metadata
-	mostVariables = 256 << 10
-	mostName      = 256
+	maxMetadata  = 64
+	maxWords     = 16 << 10 // bytes of all metadata
+	maxVariables = 256 << 10
+	maxName      = 256
 )
 
 // check refuses what cannot be meant.
@@ -115,10 +115,10 @@ func (c *Create) check() error {
 		return n
 	}
 	switch {
-	case len(c.Metadata) > mostMetadata || size(c.Metadata) > mostWords:
-		return invalid("metadata", fmt.Sprintf("it has more than %d entries or %s", mostMetadata, session.Size(mostWords)), "keep large things in files of the sandbox")
-	case size(c.Env) > mostVariables:
-		return invalid("variables", "they are longer than "+session.Size(mostVariables)+" together", "write them into a file of the sandbox")
+	case len(c.Metadata) > maxMetadata || size(c.Metadata) > maxWords:
+		return invalid("metadata", fmt.Sprintf("it has more than %d entries or %s", maxMetadata, session.Size(maxWords)), "keep large things in files of the sandbox")
+	case size(c.Env) > maxVariables:
+		return invalid("variables", "they are longer than "+session.Size(maxVariables)+" together", "write them into a file of the sandbox")
 	case c.Idle < 0:
 		return invalid("idle", "it is negative", "")
 	case !slices.Contains([]registry.Action{"", registry.Kill, registry.Pause, registry.PauseFiles}, c.OnTimeout):
@@ -187,7 +187,7 @@ func (b *Sandboxes) wanted(k *Key, name string, c *Create, lifetime time.Duratio
 	if from == nil {
 		t, ok := b.o.Templates[rec.Template]
 		if !ok && rec.Template != BaseTemplate {
-			return nil, &sandbox.Error{Op: "template " + sandbox.Quoted(sandbox.Clip(rec.Template, mostName)), Kind: sandbox.ErrNotFound, Problem: "there is none", Hint: "take " + BaseTemplate}
+			return nil, &sandbox.Error{Op: "template " + sandbox.Quoted(sandbox.Clip(rec.Template, maxName)), Kind: sandbox.ErrNotFound, Problem: "there is none", Hint: "take " + BaseTemplate}
 		}
 		rec.Image, rec.Sudo = t.Image, t.Root
 	}

@@ -19,8 +19,8 @@ type Event struct {
 	Reason   string    `json:"reason,omitempty"`
 }
 
-// mostEvents is how many events are kept of each key.
-const mostEvents = 4096
+// maxEvents is how many events are kept of each key.
+const maxEvents = 4096
 
 // rings keep the last events of each key. None has to do with another's: neither
 // what is kept nor the numbers say anything of what other keys do.
@@ -54,10 +54,10 @@ func (b *Sandboxes) tell(s *registry.Sandbox, kind string) {
 	r := b.events.ring(s.Owner)
 	r.seq++
 	e := Event{Seq: r.seq, At: b.o.Clock.Now(), Kind: kind, Sandbox: s.ID, Template: s.Template, Reason: s.Reason}
-	if len(r.kept) < mostEvents {
+	if len(r.kept) < maxEvents {
 		r.kept = append(r.kept, e)
 	} else {
-		r.kept[(r.seq-1)%mostEvents] = e
+		r.kept[(r.seq-1)%maxEvents] = e
 	}
 	if r.fresh != nil {
 		close(r.fresh)
@@ -77,7 +77,7 @@ func (b *Sandboxes) Events(k *Key, since int64) ([]Event, <-chan struct{}) {
 	}
 	var out []Event
 	for seq := max(since+1, r.seq-int64(len(r.kept))+1); seq <= r.seq; seq++ {
-		out = append(out, r.kept[(seq-1)%mostEvents])
+		out = append(out, r.kept[(seq-1)%maxEvents])
 	}
 	return out, r.fresh
 }

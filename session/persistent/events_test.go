@@ -14,7 +14,7 @@ func TestEventsAreEachKeysOwn(t *testing.T) {
 	one, other := &Key{ID: "k1"}, &Key{ID: "k2"}
 	b.tell(&Sandbox{ID: "i1", Owner: one.ID}, "created")
 	_, more := b.Events(one, 1)
-	for range 2 * mostEvents {
+	for range 2 * maxEvents {
 		b.tell(&Sandbox{ID: "i2", Owner: other.ID}, "paused")
 	}
 	select {
@@ -32,7 +32,7 @@ func TestEventsAreEachKeysOwn(t *testing.T) {
 	if len(all) != 2 || all[0].Kind != "created" || all[1].Seq != 2 {
 		t.Errorf("%+v", all)
 	}
-	if all, _ := b.Events(other, 0); len(all) != mostEvents || all[0].Seq != mostEvents+1 {
+	if all, _ := b.Events(other, 0); len(all) != maxEvents || all[0].Seq != maxEvents+1 {
 		t.Errorf("%d of the other's", len(all))
 	}
 }

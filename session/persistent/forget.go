@@ -8,16 +8,16 @@ import (
 )
 
 // It is known of a sandbox for forgetAfter that it has ended, and why, of the last
-// mostEnded: some 300 bytes each. What is older is dropped every forgetEvery.
+// maxEnded: some 300 bytes each. What is older is dropped every forgetEvery.
 const (
 	forgetAfter = 24 * time.Hour
 	forgetEvery = time.Hour
-	mostEnded   = 100_000
+	maxEnded    = 100_000
 )
 
 // forget drops what is too old.
 func (b *Sandboxes) forget(ctx context.Context) error {
-	return b.o.Registry.Forget(ctx, b.o.Clock.Now().Add(-forgetAfter), mostEnded)
+	return b.o.Registry.Forget(ctx, b.o.Clock.Now().Add(-forgetAfter), maxEnded)
 }
 
 // forgetLater does it again, until everything is being stopped.

@@ -42,15 +42,15 @@ type Page struct {
 	Running int
 }
 
-// mostListed is the longest page.
-const mostListed = 100
+// maxListed is the longest page.
+const maxListed = 100
 
 // List lists a key's sandboxes, running and paused, by when they were made.
 // Pages hold together: a sandbox that is there from the first page to the last
 // is on exactly one of them.
 func (b *Sandboxes) List(_ context.Context, k *Key, f Filter) (*Page, error) {
-	if f.Limit < 0 || f.Limit > mostListed {
-		return nil, sandbox.Errorf(sandbox.ErrInvalid, "list", "a page has 1 to %d sandboxes", mostListed)
+	if f.Limit < 0 || f.Limit > maxListed {
+		return nil, sandbox.Errorf(sandbox.ErrInvalid, "list", "a page has 1 to %d sandboxes", maxListed)
 	}
 	from, err := parseCursor(f.Cursor)
 	if err != nil {
@@ -91,7 +91,7 @@ func (b *Sandboxes) List(_ context.Context, k *Key, f Filter) (*Page, error) {
 	}
 	limit := f.Limit
 	if limit == 0 {
-		limit = mostListed
+		limit = maxListed
 	}
 	if len(found) > limit {
 		found = found[:limit]

@@ -28,10 +28,10 @@ type Log struct {
 }
 
 const (
-	// mostLog is how many bytes of programs are kept of each sandbox, mostLogStream
+	// maxLog is how many bytes of programs are kept of each sandbox, maxLogStream
 	// how many of one stream.
-	mostLog       = 256 << 10
-	mostLogStream = 16 << 10
+	maxLog       = 256 << 10
+	maxLogStream = 16 << 10
 )
 
 // logbook keeps the last programs of one sandbox, in memory while it lives.
@@ -66,7 +66,7 @@ func (b *logbook) add(at time.Time, call *session.Call, o *audit.Outcome) {
 	l.Seq = b.seq
 	b.kept = append(b.kept, l)
 	b.size += l.size()
-	for b.size > mostLog && len(b.kept) > 1 {
+	for b.size > maxLog && len(b.kept) > 1 {
 		b.size -= b.kept[0].size()
 		b.kept[0] = Log{}
 		b.kept = b.kept[1:]
@@ -79,7 +79,7 @@ func (b *logbook) add(at time.Time, call *session.Call, o *audit.Outcome) {
 
 func begin(c *audit.Capture) []byte {
 	kept := c.Kept()
-	return slices.Clone(kept[:min(len(kept), mostLogStream)])
+	return slices.Clone(kept[:min(len(kept), maxLogStream)])
 }
 
 // Logs returns the programs of a sandbox that ended after the one with the number

@@ -28,7 +28,7 @@ func (b *Sandboxes) Run(ctx context.Context, k *Key, template string, call *sess
 	template = cmp.Or(template, BaseTemplate)
 	t, ok := b.o.Templates[template]
 	if !ok && template != BaseTemplate {
-		return nil, &sandbox.Error{Op: "template " + sandbox.Quoted(sandbox.Clip(template, mostName)), Kind: sandbox.ErrNotFound, Problem: "there is none", Hint: "take " + BaseTemplate}
+		return nil, &sandbox.Error{Op: "template " + sandbox.Quoted(sandbox.Clip(template, maxName)), Kind: sandbox.ErrNotFound, Problem: "there is none", Hint: "take " + BaseTemplate}
 	}
 	g, err := b.oneShots(k)
 	if err != nil {

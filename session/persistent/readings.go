@@ -23,8 +23,8 @@ const (
 	// readIdleEvery when it was not for a while.
 	readEvery     = 5 * time.Second
 	readIdleEvery = time.Minute
-	// mostReadings are kept of each: an hour of a sandbox that is in use.
-	mostReadings = 720
+	// maxReadings are kept of each: an hour of a sandbox that is in use.
+	maxReadings = 720
 )
 
 // series are the readings of one sandbox, from the oldest that is kept.
@@ -42,12 +42,12 @@ func (s *series) add(u sandbox.Usage) {
 			r.CPUPercent = &p
 		}
 	}
-	if len(s.list) < mostReadings {
+	if len(s.list) < maxReadings {
 		s.list = append(s.list, r)
 		return
 	}
 	s.list[s.next] = r
-	s.next = (s.next + 1) % mostReadings
+	s.next = (s.next + 1) % maxReadings
 }
 
 func (s *series) since(t time.Time) []Reading {

@@ -259,12 +259,12 @@ func testReadings(t *testing.T, h *home) {
 		t.Errorf("readings %+v, %v", got, err)
 	}
 	var few series
-	for i := range mostReadings + 10 {
+	for i := range maxReadings + 10 {
 		cpu := time.Duration(i) * time.Second
 		few.add(sandbox.Usage{At: began.Add(time.Duration(2*i) * time.Second), CPU: &cpu})
 	}
 	all := few.since(time.Time{})
-	if len(all) != mostReadings || *all[0].CPU != 10*time.Second || *all[0].CPUPercent != 50 {
+	if len(all) != maxReadings || *all[0].CPU != 10*time.Second || *all[0].CPUPercent != 50 {
 		t.Errorf("%d kept, from %v", len(all), all[0])
 	}
 }

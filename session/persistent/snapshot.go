@@ -25,8 +25,8 @@ type Snapshot = registry.Snapshot
 // Snapshot writes a running sandbox down, which goes on meanwhile but for a
 // moment. name is the caller's own. A level that writes none refuses.
 func (b *Sandboxes) Snapshot(ctx context.Context, k *Key, id, name string) (*Snapshot, error) {
-	if len(name) > mostName {
-		return nil, sandbox.Errorf(sandbox.ErrInvalid, "snapshot", "its name is longer than %d bytes", mostName)
+	if len(name) > maxName {
+		return nil, sandbox.Errorf(sandbox.ErrInvalid, "snapshot", "its name is longer than %d bytes", maxName)
 	}
 	g, err := b.grant(k)
 	if err != nil {
@@ -242,16 +242,16 @@ type Forked struct {
 	Err     error
 }
 
-// mostForks is how many copies are made at once.
-const mostForks = 100
+// maxForks is how many copies are made at once.
+const maxForks = 100
 
 // Fork makes count copies of a running sandbox, each with its files, memory and
 // processes as they were at one moment, and timeout to live; 0 is the profile's.
 // The sandbox itself goes on. Each copy is a sandbox of its own, which quotas and
 // policies may refuse by itself. Who leaves before all are made leaves none behind.
 func (b *Sandboxes) Fork(ctx context.Context, k *Key, id string, count int, timeout time.Duration) ([]Forked, error) {
-	if count < 1 || count > mostForks {
-		return nil, sandbox.Errorf(sandbox.ErrInvalid, "fork", "1 to %d copies can be made", mostForks)
+	if count < 1 || count > maxForks {
+		return nil, sandbox.Errorf(sandbox.ErrInvalid, "fork", "1 to %d copies can be made", maxForks)
 	}
 	l, err := b.find(ctx, k, id)
 	if err != nil {

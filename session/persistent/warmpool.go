@@ -69,11 +69,11 @@ type warmSandbox struct {
 }
 
 const (
-	// mostKinds are kept ready at once, each for kindAge from its last use; one
+	// maxKinds are kept ready at once, each for kindAge from its last use; one
 	// sandbox waits for warmAge at most: it shows the host's toolchain as it was.
-	mostKinds = 4
-	kindAge   = 15 * time.Minute
-	warmAge   = 10 * time.Minute
+	maxKinds = 4
+	kindAge  = 15 * time.Minute
+	warmAge  = 10 * time.Minute
 	// lookEvery is how often it is looked for what is too old.
 	lookEvery = 30 * time.Second
 )
@@ -215,7 +215,7 @@ func (s *warmPool) expire() {
 		return false
 	})
 	for i := len(s.kinds) - 1; i > 0; i-- { // the latest stays, however old
-		if k := s.kinds[i]; i >= mostKinds || time.Since(k.used) > kindAge {
+		if k := s.kinds[i]; i >= maxKinds || time.Since(k.used) > kindAge {
 			old = append(old, k.ready...)
 			s.kinds = s.kinds[:i]
 		}

@@ -21,8 +21,8 @@ import (
 // the one host that the declaration names, as far as the policy does. This process
 // opens no connection, and reads of the answer what the program tells.
 
-// mostTold is how much of the program's own words is read, in bytes.
-const mostTold = 2*tool.MostResponse + 64<<10
+// maxTold is how much of the program's own words is read, in bytes.
+const maxTold = 2*tool.MostResponse + 64<<10
 
 // declaredHTTP carries out a request that the policy declares.
 func (t *run) declaredHTTP(ctx context.Context) (*Answer, error) {
@@ -56,7 +56,7 @@ func (t *run) declaredHTTP(ctx context.Context) (*Answer, error) {
 	}
 	c.Frontend, c.Actor, c.Operator, c.Tool, c.Account = t.call.Frontend, t.actor, t.call.Operator, t.use, t.account
 	t.asked(c)
-	out, errs := &told{most: mostTold}, &told{most: 4 << 10}
+	out, errs := &told{most: maxTold}, &told{most: 4 << 10}
 	io := session.IO{Stdin: bytes.NewReader(text), Stdout: out, Stderr: errs}
 	var res *sandbox.Result
 	if t.boxes != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/caisson-run/caisson/session"
 )
 
-// mostAnswered is how much of each stream an answer holds at most, whatever the
+// maxAnswered is how much of each stream an answer holds at most, whatever the
 // output limit says: it goes to a model.
-const mostAnswered = 1 << 20
+const maxAnswered = 1 << 20
 
 // runCode carries out run_code.
 func (t *run) runCode(ctx context.Context) (*Answer, error) { return t.program(ctx, t.code()) }
@@ -156,7 +156,7 @@ type tee struct {
 
 func (t *tee) Write(p []byte) (int, error) {
 	t.mu.Lock()
-	n := min(len(p), mostAnswered-t.buf.Len())
+	n := min(len(p), maxAnswered-t.buf.Len())
 	t.buf.Write(p[:n])
 	t.more += int64(len(p) - n)
 	t.mu.Unlock()
