@@ -83,15 +83,6 @@ func (d *desk) made(name string) bool {
 	return err == nil
 }
 
-// any names one of the files that begin so, and how many there are.
-func (d *desk) any(prefix string) (string, int) {
-	list, _ := filepath.Glob(filepath.Join(d.work, prefix+"*"))
-	if len(list) == 0 {
-		return "", 0
-	}
-	return filepath.Base(list[0]), len(list)
-}
-
 // works is the finding of a case whose allowed call did not do what it is to do;
 // Pass when it did.
 func (d *desk) works(canary string, err error) finding {

@@ -222,11 +222,6 @@ func size(dir string) (n int64) {
 	return n
 }
 
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
-}
-
 // arguments are those of a tool: names and values by turns.
 func arguments(pairs ...string) string {
 	m := map[string]string{}
