@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
+	"unicode/utf8"
 )
 
 // The kinds of error. Doors map them to exit codes and HTTP statuses; nobody
@@ -118,5 +118,10 @@ func Clip(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
+	for i := most; i > 0 && most-i < utf8.UTFMax; i-- {
+		if utf8.RuneStart(s[i]) {
+			return s[:i] + "…"
+		}
+	}
+	return s[:most] + "…" // it is no text
 }

@@ -93,7 +93,7 @@ const partial = ".caisson-"
 // write writes a file, which is in its place only when it is whole and checked.
 func (s *Server) write(c *call, p place, from io.Reader, check func() error) error {
 	o := sandbox.WriteOptions{Atomic: true, Metadata: map[string]string{sourceKey: "user"}}
-	_, err := s.filesOf(c, p.box).Write(c.ctx, p.path(), &checked{from, check}, o)
+	_, err := s.filesOf(c, p.box).Write(c.ctx, p.path(), &checked{Reader: from, check: check}, o)
 	return err
 }
 
@@ -101,15 +101,20 @@ func (s *Server) write(c *call, p place, from io.Reader, check func() error) err
 type checked struct {
 	io.Reader
 	check func() error
+	end   error // what the first end was
 }
 
 // Read reads, and has check's error in place of io.EOF.
 func (c *checked) Read(p []byte) (int, error) {
+	if c.end != nil {
+		return 0, c.end
+	}
 	n, err := c.Reader.Read(p)
-	if err == io.EOF {
+	if err == io.EOF { // check reads on, and does so once
 		if failed := c.check(); failed != nil {
 			err = failed
 		}
+		c.end = err
 	}
 	return n, err
 }
