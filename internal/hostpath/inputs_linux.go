@@ -28,6 +28,7 @@ type inputs struct {
 	real   string // where the tree is now
 	mounts mountTable
 	linked map[id]string // files with several names → as they were named
+	own    map[id]bool   // those of linked that are Own
 	kept   map[string]bool
 }
 
@@ -38,7 +39,7 @@ func (s *scan) keepInputs() error {
 	if len(s.o.Inputs) == 0 {
 		return nil
 	}
-	i := &inputs{scan: s, linked: map[id]string{}, kept: map[string]bool{}}
+	i := &inputs{scan: s, linked: map[id]string{}, own: map[id]bool{}, kept: map[string]bool{}}
 	var err error
 	if i.mounts, err = readMounts(); err == nil {
 		i.tree, err = lookup(int(s.root.File.Fd()), i.mounts)
@@ -63,8 +64,11 @@ func (i *inputs) keep(in Input) error {
 	var now id
 	if in.Path != "" {
 		var err error
-		if now, err = i.follow(in.Path, in.Path); err != nil {
+		if now, err = i.follow(in.Path, in.Path, in.Own); err != nil {
 			return err
+		}
+		if _, several := i.linked[now]; several && in.Own {
+			i.own[now] = true
 		}
 	}
 	if in.File == nil {
@@ -80,7 +84,7 @@ func (i *inputs) keep(in Input) error {
 	}
 	real, err := realPath(int(in.File.Fd()))
 	if err == nil && !strings.HasSuffix(real, " (deleted)") {
-		if now, err = i.follow(real, in.File.Name()); err != nil {
+		if now, err = i.follow(real, in.File.Name(), false); err != nil {
 			return err
 		}
 	}
@@ -91,8 +95,9 @@ func (i *inputs) keep(in Input) error {
 }
 
 // follow walks to a file as the kernel does, and notes what in the tree leads there.
-// name is the file as errors call it. What is nowhere is the zero id.
-func (i *inputs) follow(file, name string) (id, error) {
+// name is the file as errors call it. What is nowhere is the zero id, and so is what own
+// cannot reach outside of the tree.
+func (i *inputs) follow(file, name string, own bool) (id, error) {
 	cur, err := openPath(unix.AT_FDCWD, "/", 0)
 	if err != nil {
 		return id{}, i.failed(name, err)
@@ -113,6 +118,9 @@ func (i *inputs) follow(file, name string) (id, error) {
 			return id{}, nil
 		}
 		if err != nil {
+			if _, in, werr := i.within(cur, name); own && !in && werr == nil {
+				return id{}, nil // caisson cannot read it either
+			}
 			return id{}, i.failed(name, err)
 		}
 		kind := st.Mode & unix.S_IFMT
@@ -129,6 +137,9 @@ func (i *inputs) follow(file, name string) (id, error) {
 			unix.Close(fd)
 			if links++; err == nil && links > maxFollowed {
 				err = unix.ELOOP
+			}
+			if own && errors.Is(err, unix.ELOOP) {
+				return id{}, nil
 			}
 			if err != nil {
 				return id{}, i.failed(name, err)
@@ -276,16 +287,21 @@ func (i *inputs) otherLinks() error {
 				continue
 			}
 			if name, ok := i.linked[id{st.Dev, st.Ino}]; ok && !i.kept[at] {
+				if i.own[id{st.Dev, st.Ino}] {
+					i.add(Match{Rel: at, Do: Keep, Why: "it is another name of " + name})
+					continue
+				}
 				return i.refused(name, at+" is another name of it", "make it a file of its own: cp "+at+" NEW && mv NEW "+at)
 			}
-			if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-				continue
+			if st.Mode&unix.S_IFMT != unix.S_IFDIR || len(i.own) == len(i.linked) && e.Name() == "objects" && IsGit(path.Base(rel)) {
+				continue // git's own: many, and nobody runs caisson from there
 			}
 			switch sub, err := openDir(int(f.Fd()), e.Name()); {
 			case err == nil:
 				if err := walk(sub, at); err != nil {
 					return err
 				}
+			case errors.Is(err, unix.EACCES): // nor does code, which has no more rights
 			case !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR):
 				return i.failed(at, err)
 			}

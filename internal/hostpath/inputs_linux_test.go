@@ -101,7 +101,7 @@ func TestScanInputsMoved(t *testing.T) {
 					must(t, os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)))
 				}
 			}
-			ms, err := Scan(t.Context(), open(t, dir+"/w"), ScanOptions{Inputs: []Input{{dir + "/w/p", f}}})
+			ms, err := Scan(t.Context(), open(t, dir+"/w"), ScanOptions{Inputs: []Input{{Path: dir + "/w/p", File: f}}})
 			if tt.why != "" {
 				refusedFor(t, err, tt.why)
 				return
@@ -111,6 +111,33 @@ func TestScanInputsMoved(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// What caisson reads by itself keeps no tree from being mounted for what lies outside of it.
+func TestScanOwnInputs(t *testing.T) {
+	for name, tt := range map[string]struct {
+		names []string
+		named string
+		want  []string
+	}{
+		"its program":              {[]string{"w/bin/caisson"}, "w/bin/caisson", []string{"pin bin/", "keep bin/caisson"}},
+		"other names in the tree":  {[]string{"p", "w/a/q=>p", "w/r=>p"}, "p", []string{"pin a/", "keep a/q", "keep r"}},
+		"out of reach, outside":    {[]string{"w/a", "x->x"}, "x/config.json", nil},
+		"among what git has there": {[]string{"p", "w/.git/objects/q=>p"}, "p", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := planted(t, tt.names...)
+			ms, err := Scan(t.Context(), open(t, dir+"/w"), ScanOptions{Inputs: []Input{{Path: dir + "/" + tt.named, Own: true}}})
+			must(t, err)
+			if diff := cmp.Diff(tt.want, brief(ms), cmpopts.EquateEmpty()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	dir := planted(t, "w/a", "w/x->x")
+	if _, err := Scan(t.Context(), open(t, dir+"/w"), ScanOptions{Inputs: []Input{{Path: dir + "/w/x", Own: true}}}); err == nil {
+		t.Error("a link in the tree: nothing said so")
 	}
 }
 
@@ -161,7 +188,7 @@ func TestInputsFollow(t *testing.T) {
 		o, err := lookup(int(src.File.Fd()), mounts)
 		must(t, err)
 		i := &inputs{scan: &scan{ctx: t.Context(), root: src, o: ScanOptions{maxEntries: maxEntries}}, tree: o, real: src.Real, mounts: mounts, linked: map[id]string{}, kept: map[string]bool{}}
-		got, err := i.follow(at, at)
+		got, err := i.follow(at, at, false)
 		switch {
 		case werr == nil && (err != nil || got != id{want.Dev, want.Ino}):
 			t.Errorf("%s: %v, %v, want %v", name, got, err, want.Ino)

@@ -55,6 +55,9 @@ type kindsOf map[string]fs.FileMode
 type Input struct {
 	Path string   // absolute, as it was named; empty where no name led to it
 	File *os.File // what was read; nil is what Path names now
+	// Own is a file that caisson reads by itself, such as its program. One that it cannot
+	// reach is passed over, and its other names in the tree are kept, too.
+	Own bool
 }
 
 // ScanOptions say what Scan looks for.

@@ -76,13 +76,13 @@ func (e *Environment) protect(ctx context.Context, src *hostpath.Source, m polic
 func (e *Environment) inputs() []hostpath.Input {
 	var out []hostpath.Input
 	for _, f := range slices.Concat(e.o.Read, e.o.Plan.Reads()) {
-		out = append(out, hostpath.Input(f))
+		out = append(out, hostpath.Input{Path: f.Path, File: f.File})
 	}
 	if p := e.o.Program; p != nil && p.File != "" {
 		out = append(out, hostpath.Input{Path: p.File})
 	}
 	for _, name := range ownFiles() {
-		out = append(out, hostpath.Input{Path: name})
+		out = append(out, hostpath.Input{Path: name, Own: true})
 	}
 	return out
 }
