@@ -96,6 +96,10 @@ func checkImports(pkgs []pkg) (broken []string) {
 				// internal/cli opens the record for session, and shows, checks and exports it;
 				// TestOneRecorder holds that it writes none.
 				breaks(p, dep, "session writes the record, and internal/cli alone reads it")
+			case firstParty(dep) && under(path, frontends...) && d == "session/environment" && !testOnly(path):
+				breaks(p, dep, "session makes the environments of calls that it has decided")
+			case firstParty(dep) && path == "session/environment" && (d == "session" || under(d, "audit", "session/operation", "session/persistent", "session/toolcall")):
+				breaks(p, dep, "an environment decides nothing and records nothing")
 			case under(dep, "github.com/santhosh-tekuri/jsonschema") && path != "tool/params":
 				breaks(p, dep, "it takes no schema before tool/params/drafts is ready, which tool/params sees to")
 			case under(path, "policy", "tool") && doesIO(dep):
@@ -149,6 +153,8 @@ func TestImportRules(t *testing.T) {
 // A rule that cannot fail holds nothing.
 func TestRulesBite(t *testing.T) {
 	for name, p := range map[string]pkg{
+		"frontend makes environments":   {ImportPath: "./api/v1", Imports: []string{"./session/environment"}},
+		"environment records":           {ImportPath: "./session/environment", Imports: []string{"./audit"}},
 		"frontend imports driver":       {ImportPath: "./mcp", Imports: []string{"./sandbox/gvisor"}, Deps: []string{"./sandbox/gvisor"}},
 		"frontend reaches driver":       {ImportPath: "./api/e2b", Imports: []string{"./x"}, Deps: []string{"./x", "./sandbox/kube"}},
 		"driver imports policy":         {ImportPath: "./sandbox/gvisor", Deps: []string{"./policy"}},
@@ -401,6 +407,72 @@ func TestOneRecorder(t *testing.T) {
 	})
 	if found == 0 {
 		t.Error("not even session/persistent/records.go was found")
+	}
+}
+
+// pipelineOnly are names that only session's own packages may say: who says one goes round the
+// decision, the record, or what a call is counted for.
+var pipelineOnly = []string{
+	"session.Invocation", "session.Decision", "session.Origin", "session.Resources",
+	"operation.Begin", "operation.Refuse", "operation.Perform", "*.Journal()", "*.CallToolIn", "*.RefuseToolFor", "*.RecordArgv", "*.Fetches", "*.Swept",
+}
+
+// checkPipeline returns what of pipelineOnly a file says.
+func checkPipeline(path string, f *ast.File) (broken []string) {
+	says := func(name string) {
+		if slices.Contains(pipelineOnly, name) {
+			broken = append(broken, path+" says "+name+": calls go through Session.Do, persistent.Sandboxes and toolcall.Tools")
+		}
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			if sel, ok := n.Fun.(*ast.SelectorExpr); ok && len(n.Args) == 0 {
+				says("*." + sel.Sel.Name + "()")
+			}
+		case *ast.KeyValueExpr:
+			if key, ok := n.Key.(*ast.Ident); ok {
+				says("*." + key.Name)
+			}
+		case *ast.SelectorExpr:
+			says("*." + n.Sel.Name)
+			if x, ok := n.X.(*ast.Ident); ok {
+				says(x.Name + "." + n.Sel.Name)
+			}
+		}
+		return true
+	})
+	return broken
+}
+
+// TestFrontendsGoThroughThePipeline holds what exported names of session's packages would let a
+// frontend pass over.
+func TestFrontendsGoThroughThePipeline(t *testing.T) {
+	looked := 0
+	sources(t, func(path string, _ []byte, f *ast.File) {
+		dir := filepath.ToSlash(filepath.Dir(path))
+		if strings.HasSuffix(path, "_test.go") || testOnly(dir) || dir != "." && !under(dir, frontends...) {
+			return
+		}
+		looked++
+		for _, b := range checkPipeline(path, f) {
+			t.Error(b)
+		}
+	})
+	if looked == 0 {
+		t.Error("no frontend was found")
+	}
+	for _, src := range []string{
+		"var r session.Invocation", "var _ = operation.Begin", "func f(s T) { s.Journal() }", "func f(t T) { t.CallToolIn() }",
+		"func f(c *T) { c.RecordArgv = nil }", "var o = session.Options{Swept: true}",
+	} {
+		file, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x\n"+src, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(checkPipeline("x.go", file)) == 0 {
+			t.Errorf("%s: nothing said so", src)
+		}
 	}
 }
 

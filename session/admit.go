@@ -117,7 +117,7 @@ func (r *Invocation) build(ctx context.Context, a *Admission) (err error) {
 	return err
 }
 
-// forget undoes an environment that was made, back to a mark of r.undo.
+// forget undoes an environment that was made, back to a mark of r.Undo.
 func (r *Invocation) forget(ctx context.Context, mark int) error {
 	err := r.Undo.Back(ctx, mark)
 	r.env, r.Network, r.Hosts, r.Denied = nil, nil, nil, nil

@@ -226,7 +226,7 @@ func (a *asking) wait(parent context.Context, store *approval.Store, req *approv
 	return nil
 }
 
-// errNoAnswer is the end of a call's limit.
+// errNoAnswer is the end of a call's AnswerTimeout.
 var errNoAnswer = errors.New("nobody has answered yet")
 
 // askThere asks by the frontend's own way. What goes wrong there ends the question:

@@ -138,7 +138,7 @@ func parseCursor(s string) (place, error) {
 	if s == "" {
 		return place{}, nil
 	}
-	text, err := base64.RawURLEncoding.DecodeString(sandbox.Clip(s, 200))
+	text, err := base64.RawURLEncoding.DecodeString(s[:min(len(s), 200)])
 	at, id, ok := strings.Cut(string(text), " ")
 	n, nerr := strconv.ParseInt(at, 10, 64)
 	if err != nil || nerr != nil || !ok || id == "" {

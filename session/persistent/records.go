@@ -214,7 +214,7 @@ func (r *records) admit(ctx context.Context, in *audit.Intent) error {
 	return err
 }
 
-// Soon passes on what the journal may want to know; see soonJournal.
+// Soon passes on what the journal may want to know; see session.SoonJournal.
 func (r *records) Soon() {
 	if j, ok := r.Journal.(session.SoonJournal); ok {
 		j.Soon()

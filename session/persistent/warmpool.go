@@ -128,7 +128,7 @@ func (s *warmPool) poke() {
 
 // take gives away the oldest sandbox that was made as r's would be, or else one that
 // differs in what its network lets through, which it is told when it starts: see
-// [run.narrow]. nil when there is none.
+// [session.Invocation.Narrow]. nil when there is none.
 func (s *warmPool) take(g *grant, r *session.Invocation) *warmSandbox {
 	if s == nil {
 		return nil
