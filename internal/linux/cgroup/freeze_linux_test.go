@@ -34,7 +34,7 @@ func TestFreezeStopsEverything(t *testing.T) {
 		after := used()
 		// What ran takes all of that time, on each processor; a kernel may still add what
 		// was used before.
-		if now, _ := g.Pids(); after-before > 10*time.Millisecond || len(pids) < 4 || !slices.Equal(now, pids) {
+		if now, _ := g.Pids(); after-before > 10*time.Millisecond || len(pids) == 0 || !slices.Equal(now, pids) {
 			t.Errorf("it used %v while it stood still: %v, then %v", after-before, pids, now)
 		}
 		for range 2 {
