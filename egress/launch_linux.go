@@ -3,8 +3,11 @@
 package egress
 
 import (
+	"errors"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/internal/linux/engine"
@@ -59,6 +62,9 @@ func (r *Router) await(order *wire.Order, theirs *os.File) {
 	if err == nil && (came || stands) { // there is something to read, so nothing to wait for
 		if err = r.begin(); err != nil {
 			r.process.kill()
+			if errors.Is(err, unix.EPIPE) {
+				return // it has ended by itself, and follow tells why
+			}
 			err = cannot("the router takes no order", err)
 		}
 	}
