@@ -4,6 +4,7 @@ package sandbox
 
 import (
 	"context"
+	"io"
 	"net"
 	"os"
 	"time"
@@ -204,4 +205,18 @@ type Restorer interface {
 	// What is open beyond the sandbox is lost: connections are reset. dir is only
 	// read.
 	Restore(ctx context.Context, spec *Spec, dir string) (Instance, error)
+}
+
+// ChangeReader is the optional ability of an Instance to tell what was changed in a
+// copy-on-write mount (Capabilities.Changes).
+type ChangeReader interface {
+	// ReadChanges writes the layer of the copy-on-write mount of a directory at target to w,
+	// as a tar stream. Nothing inside runs meanwhile; it goes on afterwards. Names are
+	// relative to target. A removal is a character device 0:0. A directory that hides what
+	// the host has there says so in a PAX record, SCHILY.xattr.trusted.overlay.opaque or
+	// SCHILY.xattr.user.overlay.opaque, with the value "y"; one that was renamed names where
+	// the host has it, SCHILY.xattr.trusted.overlay.redirect. What the stream says is code's
+	// doing and not to be trusted. ErrInvalid when target is no such mount; ErrUnavailable
+	// when the layer has ended with the sandbox.
+	ReadChanges(ctx context.Context, target string, w io.Writer) error
 }

@@ -183,6 +183,10 @@ type Capabilities struct {
 	Images bool
 	EROFS  bool
 
+	// Changes says that what was changed in a copy-on-write mount can be read: by
+	// Spec.OnChanges, and of Instances, which are ChangeReaders.
+	Changes bool
+
 	// ScratchInMemory says that what is written to scratch directories counts as
 	// memory, too, because the level has no other place for it.
 	ScratchInMemory bool

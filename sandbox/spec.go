@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"io"
 	"net/netip"
 	"os"
 )
@@ -67,6 +68,13 @@ type Spec struct {
 
 	// Limits bound what code inside may use.
 	Limits Limits
+
+	// OnChanges, when not nil, gets the layer of each copy-on-write mount of a directory at
+	// the end of Runner.Run, as ChangeReader has it: once nothing inside runs any more, after
+	// a time limit too, and before Run returns. It is not called for a layer that could not
+	// be read, as after a memory limit that ended the sandbox's kernel. An error of its own
+	// ends the reading of that layer alone. Instances ignore it, and Preparers refuse it.
+	OnChanges func(target string, layer io.Reader) error
 
 	// StateDir is a directory of this sandbox alone, mode 0700, which the
 	// session made and removes; the driver keeps its files and file-backed
