@@ -19,7 +19,7 @@ import (
 	gofer "gvisor.dev/gvisor/runsc/fsgofer/filter"
 )
 
-//go:generate go run ./seccompgen
+//go:generate go test -count=1 -v -run ^TestGenerateFilters$ . -generate
 
 // MemoryAnnotation is the key in a spec's annotations under which the driver
 // says how many bytes of memory the sandbox shall see (MemTotal).

@@ -6,7 +6,7 @@ package sentry
 
 import "gvisor.dev/gvisor/pkg/seccomp/precompiledseccomp"
 
-// Without seccompgen's output gVisor compiles its filters at every start.
+// Without generated filters gVisor compiles its filters at every start.
 
 func kernelFilters() []precompiledseccomp.Program { return nil }
 func goferFilters() []precompiledseccomp.Program  { return nil }

@@ -18,15 +18,13 @@ import (
 	"gvisor.dev/gvisor/runsc/boot/filter/config"
 	goferfilter "gvisor.dev/gvisor/runsc/fsgofer/filter"
 	goferconfig "gvisor.dev/gvisor/runsc/fsgofer/filter/config"
-
-	"github.com/caisson-run/caisson/sandbox/gvisor/sentry/filterkey"
 )
 
 // TestKernelFilter holds the generated filter against what this version of
 // gVisor would compile itself: instruction by instruction, and under the name
 // by which gVisor will look for it. Red means: go generate.
 func TestKernelFilter(t *testing.T) {
-	opt := filterkey.Options()
+	opt := kernelOptions()
 	p := only(t, kernelFilters(), opt.ConfigKey())
 	opt.ControllerFD = 17
 	allow, deny := config.Rules(opt)
@@ -38,7 +36,7 @@ func TestKernelFilter(t *testing.T) {
 
 // TestGoferFilter does the same for the file server's.
 func TestGoferFilter(t *testing.T) {
-	opt := filterkey.GoferOptions()
+	opt := goferOptions()
 	p := only(t, goferFilters(), opt.ConfigKey())
 	allow, deny := goferconfig.Rules(opt)
 	sameFilter(t, p, opt.Vars(), &seccomp.Program{

@@ -1,59 +1,91 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command seccompgen compiles gVisor's own seccomp filter, for the one set of
-// options that caisson starts it with, into a Go file.
-//
-// gVisor compiles the filter at every start of a sandbox otherwise, which is
-// 14–21 ms of a cold start of 60–70: its Go module ships without the table of
-// precompiled filters that its Bazel build makes.
-package main
+package sentry
 
 import (
+	"flag"
 	"fmt"
 	"go/format"
-	"log"
 	"maps"
 	"os"
 	"runtime"
 	"slices"
 	"strings"
+	"testing"
+	_ "unsafe" // for go:linkname
 
 	"gvisor.dev/gvisor/pkg/seccomp"
 	"gvisor.dev/gvisor/pkg/seccomp/precompiledseccomp"
+	"gvisor.dev/gvisor/pkg/sentry/platform"
+	_ "gvisor.dev/gvisor/pkg/sentry/platform/systrap" // registers itself
 	"gvisor.dev/gvisor/runsc/boot/filter/config"
-
-	"github.com/caisson-run/caisson/sandbox/gvisor/sentry/filterkey"
+	goferconfig "gvisor.dev/gvisor/runsc/fsgofer/filter/config"
 )
 
-func main() {
-	log.SetFlags(0)
+// The filters are compiled here, and not at every start of a sandbox, where that is 14 to
+// 21 ms: gVisor's Go module comes without the table of precompiled filters that its Bazel
+// build makes.
+var generate = flag.Bool("generate", false, "write gVisor's seccomp filters for this architecture into a Go file")
+
+// TestGenerateFilters writes the file if -generate asks for it, which go generate does.
+// TestKernelFilter and TestGoferFilter hold what is in it.
+func TestGenerateFilters(t *testing.T) {
+	if !*generate {
+		t.Skip("go generate writes the filters")
+	}
 	kernel, err := compileKernel()
 	if err != nil {
-		log.Fatal(err)
+		t.Fatal(err)
 	}
 	gofer, err := compileGofer()
 	if err != nil {
-		log.Fatal(err)
+		t.Fatal(err)
 	}
 	name := "seccomp_linux_" + runtime.GOARCH + ".go"
-	code, err := format.Source([]byte(source(kernel, gofer)))
+	code, err := format.Source([]byte(filterSource(kernel, gofer)))
 	if err != nil {
-		log.Fatal(err)
+		t.Fatal(err)
 	}
 	if err := os.WriteFile(name, code, 0o644); err != nil {
-		log.Fatal(err)
+		t.Fatal(err)
 	}
 	for _, p := range []precompiledseccomp.Program{kernel, gofer} {
-		log.Printf("wrote %s: %d instructions for %s", name, len(p.Bytecode32)/2, p.Name)
+		t.Logf("wrote %s: %d instructions for %s", name, len(p.Bytecode32)/2, p.Name)
 	}
 }
+
+// kernelOptions are what caisson starts gVisor with, as far as its filter depends
+// on it: systrap, gVisor's own network stack, host files reached directly.
+func kernelOptions() config.Options {
+	constructor, err := platform.Lookup("systrap")
+	if err != nil {
+		panic("systrap is linked in: " + err.Error())
+	}
+	return config.Options{Platform: constructor.PrecompiledSeccompInfo()[0], HostFilesystem: true}
+}
+
+// goferOptions are what the file server is started with, as far as its filter
+// depends on it: files are donated to the kernel, which opens them itself.
+func goferOptions() goferconfig.Options { return goferconfig.Options{DirectFS: true} }
+
+// kernelRules are gVisor's allowed and denied syscalls with vars as placeholders;
+// gVisor exports only the finished form. It stays with the filters that are compiled
+// ahead; so does goferRules.
+//
+//go:linkname kernelRules gvisor.dev/gvisor/runsc/boot/filter/config.rules
+func kernelRules(opt config.Options, vars precompiledseccomp.Values) (allow, deny seccomp.SyscallRules)
+
+// goferRules are the file server's rules with vars as placeholders.
+//
+//go:linkname goferRules gvisor.dev/gvisor/runsc/fsgofer/filter/config.rules
+func goferRules(opt goferconfig.Options, vars precompiledseccomp.Values) (allow, deny seccomp.SyscallRules)
 
 // compileKernel is what gVisor's own table maker does for one entry, with one
 // correction.
 func compileKernel() (precompiledseccomp.Program, error) {
-	opt := filterkey.Options()
+	opt := kernelOptions()
 	p, err := precompiledseccomp.Precompile(opt.ConfigKey(), sorted(opt.Vars()), func(vars precompiledseccomp.Values) *seccomp.Program {
-		allow, deny := filterkey.Rules(opt, vars)
+		allow, deny := kernelRules(opt, vars)
 		return &seccomp.Program{
 			RuleSets: []seccomp.RuleSet{{Rules: deny.Copy()}, {Rules: allow.Copy(), Action: seccomp.Allow}},
 			Options:  config.SeccompOptions(opt),
@@ -67,9 +99,9 @@ func compileKernel() (precompiledseccomp.Program, error) {
 
 // compileGofer does the same for the file server.
 func compileGofer() (precompiledseccomp.Program, error) {
-	opt := filterkey.GoferOptions()
+	opt := goferOptions()
 	return precompiledseccomp.Precompile(opt.ConfigKey(), sorted(opt.Vars()), func(vars precompiledseccomp.Values) *seccomp.Program {
-		allow, deny := filterkey.GoferRules(opt, vars)
+		allow, deny := goferRules(opt, vars)
 		return &seccomp.Program{
 			RuleSets: []seccomp.RuleSet{{Rules: deny.Copy()}, {Rules: allow.Copy(), Action: seccomp.Allow}},
 		}
@@ -79,7 +111,7 @@ func compileGofer() (precompiledseccomp.Program, error) {
 // pidIsVariable marks the places where the filter names its own process.
 // Systrap's rule for rt_tgsigqueueinfo takes os.Getpid() instead of the
 // placeholder, so that what was compiled here would name this process for
-// ever. The filter's test in package sentry compares the outcome with what
+// ever. TestKernelFilter compares the outcome with what
 // gVisor compiles under another pid.
 func pidIsVariable(p *precompiledseccomp.Program) error {
 	const pid = "self_pid_low32bits"
@@ -98,16 +130,16 @@ func pidIsVariable(p *precompiledseccomp.Program) error {
 	return nil
 }
 
-func source(kernel, gofer precompiledseccomp.Program) string {
+func filterSource(kernel, gofer precompiledseccomp.Program) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "// SPDX-License-Identifier: Apache-2.0\n\n// Code generated by seccompgen; DO NOT EDIT.\n\npackage sentry\n\n")
+	fmt.Fprintf(&b, "// SPDX-License-Identifier: Apache-2.0\n\n// Code generated by go generate; DO NOT EDIT.\n\npackage sentry\n\n")
 	fmt.Fprintf(&b, "import \"gvisor.dev/gvisor/pkg/seccomp/precompiledseccomp\"\n\n")
-	writeProgram(&b, "kernel", kernel)
-	writeProgram(&b, "gofer", gofer)
+	writeFilter(&b, "kernel", kernel)
+	writeFilter(&b, "gofer", gofer)
 	return b.String()
 }
 
-func writeProgram(b *strings.Builder, who string, p precompiledseccomp.Program) {
+func writeFilter(b *strings.Builder, who string, p precompiledseccomp.Program) {
 	fmt.Fprintf(b, "func %sFilters() []precompiledseccomp.Program {\n\treturn []precompiledseccomp.Program{{\n\t\tName: %q,\n\t\tBytecode32: %sBytecode[:],\n\t\tVarOffsets: map[string][]int{\n", who, p.Name, who)
 	for _, name := range sorted(p.VarOffsets) {
 		fmt.Fprintf(b, "\t\t\t%q: {", name)
