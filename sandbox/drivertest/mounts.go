@@ -24,6 +24,7 @@ var mountTests = []test{
 	{name: "copy-on-write file", run: testCopyOnWriteFile},
 	{name: "read-write", run: testReadWrite},
 	{name: "read-write file", run: testReadWriteFile},
+	{name: "copy-on-write beside read-write", run: testCopyOnWriteBesideReadWrite},
 	{name: "the object, not its name", run: testMountedObject},
 	{name: "symlinks lead nowhere", run: testMountSymlinks},
 	{name: "in the working directory", run: testMountInHome},
@@ -152,6 +153,42 @@ func testCopyOnWriteQuota(t *testing.T, s *suite, r road) {
 		t.Errorf("writes to a copy-on-write mount are not bounded: %v", got)
 	} else if n, _ := got[0].(float64); n > 16*mib*1.05 {
 		t.Errorf("%v bytes went into a copy-on-write mount, the limit is %d", n, 16*mib)
+	}
+}
+
+// testCopyOnWriteBesideReadWrite: each mount keeps to its own mode, inside one another
+// too.
+func testCopyOnWriteBesideReadWrite(t *testing.T, s *suite, r road) {
+	s.needAccess(t, sandbox.CopyOnWrite)
+	s.needAccess(t, sandbox.ReadWrite)
+	private, live := s.path(t)+"/private", s.path(t)+"/live"
+	for _, dir := range []string{private, live} {
+		write(t, dir+"/file", "old", 0o666)
+		for _, d := range []string{dir, dir + "/in"} {
+			if err := os.MkdirAll(d, 0o777); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(d, 0o777); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	before := listing(t, private)
+	var got []string
+	s.fixture(t, mount(t, live, "/live", sandbox.ReadWrite), mount(t, private, "/live/in", sandbox.CopyOnWrite),
+		mount(t, private, "/private", sandbox.CopyOnWrite), mount(t, live, "/private/in", sandbox.ReadWrite)).python(t, r, `
+for d in ('/live', '/private', '/live/in', '/private/in'): put(d + '/file', d.encode()); put(d + '/new', d.encode())
+say([open(d + '/file').read() + open(d + '/new').read() for d in ('/live', '/private', '/live/in', '/private/in')])`, &got)
+	if want := []string{"/private/in/private/in", "/private/private", "/live/in/live/in", "/private/in/private/in"}; !slices.Equal(got, want) {
+		t.Errorf("inside there is %q, want %q", got, want)
+	}
+	if after := listing(t, private); after != before {
+		t.Errorf("the host's files in the copy-on-write mounts were\n%s\nand are\n%s", before, after)
+	}
+	for _, name := range []string{"/file", "/new"} {
+		if got := read(t, live+name); got != "/private/in" {
+			t.Errorf("%s on the host has %q", name, got)
+		}
 	}
 }
 

@@ -174,7 +174,7 @@ func (b *box) makeOrder(f first) error {
 		return err
 	}
 	b.order = &protocol.Order{ID: b.spec.ID, StateDir: b.spec.StateDir, Spec: oci, Flags: b.flags(), Memory: b.spec.Limits.Memory,
-		StageScratch: b.plan.stagesScratch()}
+		StageScratch: b.plan.stagesScratch(), Live: b.plan.live}
 	if !b.memoryHeld && b.spec.Limits.Memory > 0 {
 		b.order.KernelShare = kernelShare(b.spec.Limits.Memory)
 	}
@@ -216,7 +216,7 @@ func (b *box) flags() map[string]string {
 		// gVisor would rather find its halves as files on disk; we are them.
 		"sidecar-usage-policy": "LEGACY_DEPRECATED_SLOW_EMBEDDED_FALLBACK",
 	}
-	if b.plan.shared {
+	if len(b.plan.live) > 0 { // the host may change mounted files while it runs
 		f["file-access-mounts"] = "shared"
 	}
 	if b.debug != "" {

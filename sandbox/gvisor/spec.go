@@ -35,9 +35,9 @@ type plan struct {
 	// scratchDirs are below the state directory, unless stagesScratch.
 	scratchDirs []string
 	hide        []sandbox.Mask
-	overlay     string // gVisor's --overlay2
-	shared      bool   // the host may change mounted files while we run
-	erofs       bool   // the root is an image that gVisor's kernel mounts itself
+	overlay     string   // gVisor's --overlay2
+	live        []string // where what is written goes to the host's files
+	erofs       bool     // the root is an image that gVisor's kernel mounts itself
 }
 
 // newPlan builds the OCI spec of a sandbox. It touches nothing on the host.
@@ -92,9 +92,7 @@ func newPlan(s *sandbox.Spec, f first, ids identity) (*plan, error) {
 	for i, sc := range scratch {
 		p.scratch(s, i, sc)
 	}
-	if err := p.mounts(s, cow); err != nil {
-		return nil, err
-	}
+	p.mounts(s, cow)
 	if p.overlay != "none" && strings.ContainsAny(s.StateDir, ",:") { // which end a name in gVisor's flag
 		return nil, &sandbox.Error{
 			Op: "state directory " + strconv.Quote(s.StateDir), Kind: sandbox.ErrUnsupported,
@@ -172,11 +170,10 @@ func scratchMode(sc sandbox.Scratch) string {
 	return "0755"
 }
 
-// mounts adds what the operator named. gVisor has one overlay setting for all
-// writable mounts of a sandbox, so copy-on-write and read-write cannot be
-// had side by side. Each copy-on-write mount may take share bytes of scratch.
-func (p *plan) mounts(s *sandbox.Spec, share int64) error {
-	var cow, rw string
+// mounts adds what the operator named. Each copy-on-write mount may take share bytes of
+// scratch.
+func (p *plan) mounts(s *sandbox.Spec, share int64) {
+	cow := false
 	for _, m := range s.Mounts {
 		options := []string{"nosuid", "nodev"}
 		if unexecutable(s.Executables, m) {
@@ -186,31 +183,25 @@ func (p *plan) mounts(s *sandbox.Spec, share int64) error {
 		case sandbox.ReadOnly:
 			options = append(options, "ro")
 		case sandbox.CopyOnWrite:
-			cow = m.Name
+			cow = true
 		case sandbox.ReadWrite:
-			rw, p.shared = m.Name, true
+			p.live = append(p.live, m.Target)
 		}
 		p.bind(m, options...)
 	}
-	if cow != "" && rw != "" {
-		return &sandbox.Error{
-			Op: "mount " + cow, Kind: sandbox.ErrUnsupported,
-			Problem: "gvisor cannot mount one directory copy-on-write and another (" + rw + ") read-write in the same sandbox",
-			Hint:    "make both cow, or both rw, or one of them ro",
-		}
+	if !cow {
+		return
 	}
-	if cow != "" {
-		if s.Sudo && s.RootSize > 0 {
-			share = min(share, s.RootSize) // there is one size for all of them
-		}
-		p.overlay = overlay("all", s.StateDir, share)
+	if s.Sudo && s.RootSize > 0 {
+		share = min(share, s.RootSize) // there is one size for all of them
 	}
-	return nil
+	p.overlay = overlay("all", s.StateDir, share)
 }
 
 // overlay has gVisor lay a layer of its own over which mounts, in a file in the
-// state directory; their own files are opened read-only then. Each layer takes
-// at most size bytes, where that is more than 0.
+// state directory; their own files are opened read-only then. "all" are those that are
+// neither read-only nor, as the shim sees to, live. Each layer takes at most size bytes,
+// where that is more than 0.
 func overlay(which, stateDir string, size int64) string {
 	o := which + ":dir=" + stateDir
 	if size > 0 {

@@ -14,7 +14,7 @@ import "time"
 // and PID as they are here, and a Command that is an Outlive without a grace, followed
 // by a hangup, ends the sandbox: so that versions that differ can say so and end it.
 // Shims from before there were versions have 0.
-const Version = 3
+const Version = 4
 
 // FD is the shim's end of the socket.
 const FD = 3
@@ -63,6 +63,9 @@ type Order struct {
 	// StageScratch says that the directories in StateDir which Spec has for scratch
 	// are not there: the shim has others for gVisor, and makes the files behind them.
 	StageScratch bool `json:"stage_scratch,omitempty"`
+	// Live are the targets of mounts through which is written to the host's files. What
+	// else is writable in Spec is copy-on-write where Flags have an overlay.
+	Live []string `json:"live,omitempty"`
 	// ExecFile, when not 0, is the index of the file that the first process
 	// executes, whatever there is inside.
 	ExecFile int `json:"exec_file,omitempty"`

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -171,7 +172,7 @@ func (w *instance) runToEnd() (*protocol.Event, error) {
 // create forks gofer and kernel; they are in the control group as this process
 // is.
 func (w *instance) create(status *statusPipe) error {
-	args := container.Args{ID: w.order.ID, Spec: w.spec, BundleDir: w.bundleDir(), Attached: true, FSRestoreImagePath: w.order.Files}
+	args := container.Args{ID: w.order.ID, Spec: w.withoutLive(), BundleDir: w.bundleDir(), Attached: true, FSRestoreImagePath: w.order.Files}
 	if n := w.order.ExecFile; n != 0 {
 		if n >= len(w.files) {
 			return errors.New("the file to execute did not come with the order")
@@ -196,6 +197,20 @@ func (w *instance) create(status *statusPipe) error {
 		return err
 	}
 	return detachStdio()
+}
+
+// withoutLive is the spec by which gVisor decides where to lay an overlay: over all mounts
+// that are writable in it, or none. So those that are live are read-only there. What
+// mounts them reads the bundle.
+func (w *instance) withoutLive() *specs.Spec {
+	s := *w.spec
+	s.Mounts = slices.Clone(s.Mounts)
+	for i, m := range s.Mounts {
+		if slices.Contains(w.order.Live, m.Destination) {
+			s.Mounts[i].Options = append(slices.Clone(m.Options), "ro")
+		}
+	}
+	return &s
 }
 
 // takeStdio makes the first files this process's standard input, output and
