@@ -24,24 +24,14 @@ import (
 // takes away meanwhile: the keeper of a sandbox whose owner was killed does so with the
 // directory that the next one sweeps.
 func removeTree(parent *os.File, name string) error {
-	top, err := clearTree(parent, name)
-	if top == nil {
+	top, err := openSub(parent, name)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	defer top.Close()
-	return removeClear(parent, name, top)
-}
-
-// clearTree deletes what is in parent/name but its owner.lock, and returns the
-// directory; nil when it is gone already.
-func clearTree(parent *os.File, name string) (*os.File, error) {
-	top, err := openSub(parent, name)
-	if errors.Is(err, unix.ENOENT) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
 	moved := 0
 	err = eachName(top, ownerLck, func(entry string) error {
 		err := unlink(top, entry, 0)
@@ -54,14 +44,8 @@ func clearTree(parent *os.File, name string) (*os.File, error) {
 		return err
 	})
 	if err != nil {
-		top.Close()
-		return nil, err
+		return err
 	}
-	return top, nil
-}
-
-// removeClear deletes parent/name, which clearTree has returned.
-func removeClear(parent *os.File, name string, top *os.File) error {
 	if err := unlink(top, ownerLck, 0); err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ const (
 	newRun   = ".new-"      // a run directory that is being made
 	making   = ".making"    // shared by makers, exclusive for who clears away .new-*
 	ownerLck = "owner.lock" // in each run directory; flock'ed by its owner
+	unused   = ".spare-"    // an empty directory with its lock, which earlier versions kept for the next run
 )
 
 // validID says whether id may name a run directory: 1 to 128 letters, digits,
@@ -64,10 +65,7 @@ func (d *Dir) Run(id string) (*RunDir, error) {
 	if err != nil {
 		return nil, walkError(d.path, filepath.Join(d.path, runs), err)
 	}
-	lock, err := takeSpare(dir, id)
-	if lock == nil && err == nil {
-		lock, err = makeRun(dir, id)
-	}
+	lock, err := makeRun(dir, id)
 	if err != nil {
 		dir.Close()
 		if errors.Is(err, unix.EEXIST) {
@@ -167,8 +165,7 @@ func flock(dir *os.File, name string, create, how int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// Remove deletes everything in the directory, and it too unless it is kept as a
-// spare for the next run, and gives up the lock. It
+// Remove deletes the directory with everything in it, and gives up the lock. It
 // follows no link and crosses no mount: a mount left inside is an error and
 // what it shows stays untouched. Remove is idempotent; after an error it may be
 // called again, and the directory stays held. Whatever ran with the directory has
@@ -179,25 +176,13 @@ func (r *RunDir) Remove() error {
 	if r.lock == nil {
 		return nil
 	}
-	if err := r.remove(); err != nil {
+	if err := removeTree(r.runs, r.id); err != nil {
 		return &sandbox.Error{Op: "remove " + r.path, Kind: sandbox.ErrUnavailable, Problem: "something in it cannot be removed", Cause: err}
 	}
 	r.lock.Close()
 	r.runs.Close()
 	r.lock = nil
 	return nil
-}
-
-func (r *RunDir) remove() error {
-	top, err := clearTree(r.runs, r.id)
-	if top == nil {
-		return err
-	}
-	defer top.Close()
-	if keepSpare(r.runs, r.id, top, r.lock) {
-		return nil
-	}
-	return removeClear(r.runs, r.id, top)
 }
 
 // Hold is the lock, for who keeps a copy of it so that the directory stays held when

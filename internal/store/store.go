@@ -20,8 +20,7 @@
 // SIGKILL too. [Dir.Sweep] takes what nobody holds any more and never touches
 // what somebody holds. A run directory appears under its name by rename, with
 // the lock already held, so there is no moment at which a living owner's
-// directory can be had. One that its owner is done with is emptied and kept for
-// the next run, under a name that no run has (.spare-<n>).
+// directory can be had.
 //
 // Everything here is safe for use by many goroutines and many processes.
 package store

@@ -81,7 +81,6 @@ var helpers = map[string]func(args []string) error{
 		_, err := agreed(Options{Dir: args[0]})
 		return err
 	},
-	"overlay": runOnOverlay,
 	"mounted": removeAcrossMount,
 	"deep":    removeDeep,
 }

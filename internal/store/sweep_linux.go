@@ -38,6 +38,12 @@ func (d *Dir) Sweep(ctx context.Context, clean func(ctx context.Context, path st
 		if err := ctx.Err(); err != nil {
 			return swept, errors.Join(append(errs, err)...)
 		}
+		if strings.HasPrefix(name, unused) {
+			if _, err := sweepOne(ctx, dir, name, "", nil); err != nil {
+				errs = append(errs, fmt.Errorf("sweep %s: %w", name, err))
+			}
+			continue
+		}
 		if !validID(name) {
 			continue
 		}
@@ -105,10 +111,9 @@ func lockDead(dir *os.File, name string, sub *os.File) (*os.File, error) {
 	case err != nil:
 		return nil, err
 	}
-	// Who held it may have deleted the file between our open and our lock, or kept it
-	// as a spare, which is another run's by now.
+	// Its owner may have deleted the file between our open and our lock.
 	var st unix.Stat_t
-	if err := unix.Fstat(int(lock.Fd()), &st); err != nil || st.Nlink == 0 || !sameFile(dir, name, sub) {
+	if err := unix.Fstat(int(lock.Fd()), &st); err != nil || st.Nlink == 0 {
 		lock.Close()
 		return nil, err
 	}
