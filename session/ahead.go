@@ -119,15 +119,15 @@ func (r *Invocation) takeReady() *made {
 		if !yes || tighten && !p.tightens.Load() {
 			continue
 		}
-		m := p.take()
-		if m == nil {
+		m, ok := p.warm.Take()
+		if !ok {
 			continue
 		}
 		if !tighten || m.tighten(r.Plan.Limits) {
 			return m
 		}
 		p.tightens.Store(false) // nor will another take it
-		p.retire(m)
+		p.warm.Retire(m)
 	}
 	return nil
 }
@@ -141,7 +141,7 @@ func (m *made) tighten(l sandbox.Limits) bool {
 // adopt makes a sandbox that was made ahead this call's own: its name, its run
 // directory, its environment. Only what is the call's alone is filled in.
 func (r *Invocation) adopt(m *made) (*environment.Environment, error) {
-	r.Undo.Add(func(context.Context) error { m.pool.retire(m); return nil })
+	r.Undo.Add(func(context.Context) error { m.pool.warm.Retire(m); return nil })
 	r.ready = m
 	r.ID, r.Call.ID, r.Intent.Sandbox = m.run.ID, m.run.ID, m.run.ID
 	w := *m.env

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/caisson-run/caisson/policy/code"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/environment"
+	"github.com/caisson-run/caisson/session/warmpool"
 )
 
 // PoolOptions say for which calls sandboxes are made ahead, and how many.
@@ -47,29 +47,11 @@ type Pool struct {
 	reads *Pool       // of those that read the texts of p's calls; nil without
 
 	tightens atomic.Bool // its sandboxes take tighter limits, as far as is known
-
-	ctx    context.Context
-	end    context.CancelFunc
-	wake   chan struct{}
-	makers sync.WaitGroup
-	ending chan struct{} // bounds how many are taken away at a time
-	ends   sync.WaitGroup
-
-	mu     sync.Mutex
-	closed bool
-	ready  []*made // oldest first
-	making int
-	state  PoolState
-	left   error // what could not be taken away
+	warm     *warmpool.Pool[struct{}, *made]
 }
 
 // PoolState is how a pool does.
-type PoolState struct {
-	Waiting int   // sandboxes
-	Taken   int64 // sandboxes that calls have got
-	Missed  int64 // calls that found none
-	Err     error // why the last one could not be made; nil when it could
-}
+type PoolState = warmpool.State
 
 // made is a sandbox that waits for a call.
 type made struct {
@@ -77,15 +59,13 @@ type made struct {
 	run    *Invocation // which prepared it; what it undoes goes last
 	env    *environment.Environment
 	box    sandbox.Prepared
-	born   time.Time
 	memory int64
 }
 
+// MaxReady is how many sandboxes of a kind are kept ready at most.
 const (
-	MaxReady    = 64
-	defaultAge  = 5 * time.Minute
-	FirstRefill = 100 * time.Millisecond // after a failure; doubled each time
-	LastRefill  = time.Minute
+	MaxReady   = 64
+	defaultAge = 5 * time.Minute
 )
 
 // Keep makes sandboxes ahead for calls like o.Like until the pool is closed. The
@@ -115,7 +95,7 @@ func (s *Session) Keep(ctx context.Context, o PoolOptions) (*Pool, error) {
 
 // keep begins a pool, and gives the run of its first sandbox.
 func (s *Session) keep(ctx context.Context, o PoolOptions, of *Invocation) (*Pool, *Invocation, error) {
-	p := &Pool{s: s, o: o, of: of, wake: make(chan struct{}, 1), ending: make(chan struct{}, o.Ready)}
+	p := &Pool{s: s, o: o, of: of}
 	m, err := p.make(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -123,11 +103,14 @@ func (s *Session) keep(ctx context.Context, o PoolOptions, of *Invocation) (*Poo
 	p.shape = m.run.shape()
 	_, tightens := m.box.(sandbox.Tightener)
 	p.tightens.Store(tightens)
-	p.ready = append(p.ready, m)
-	p.ctx, p.end = context.WithCancel(context.WithoutCancel(ctx))
-	for range min(o.Ready, runtime.GOMAXPROCS(0)) {
-		p.makers.Go(p.refill)
-	}
+	p.warm = warmpool.New(context.WithoutCancel(ctx), warmpool.Options[struct{}, *made]{
+		Make:    func(ctx context.Context, _ struct{}) (*made, error) { return p.make(ctx) },
+		Destroy: func(m *made) error { return m.run.Undo.Run(context.Background()) },
+		Alive:   (*made).alive,
+		Ready:   o.Ready, Makers: min(o.Ready, runtime.GOMAXPROCS(0)), Age: o.Age,
+		MaxMemory: o.Memory, Memory: func(m *made) int64 { return m.memory },
+	})
+	p.warm.Add(struct{}{}, m)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pools = append(s.pools, p)
@@ -178,153 +161,24 @@ func (p *Pool) make(ctx context.Context) (_ *made, err error) {
 		return nil, err
 	}
 	r.Undo.Add(WithLimit(r.Session.o.EndLimit, box.Destroy))
-	m := &made{pool: p, run: r, env: w, box: box, born: p.s.o.Now()}
+	m := &made{pool: p, run: r, env: w, box: box}
 	if u, err := box.Usage(ctx); err == nil && u.Memory != nil {
 		m.memory = *u.Memory
 	}
 	return m, nil
 }
 
-// refill is a goroutine that makes what is missing. What cannot be made is tried
-// again after a pause.
-func (p *Pool) refill() {
-	pause := FirstRefill
-	for p.ctx.Err() == nil {
-		p.expire()
-		again := p.o.Age / 4
-		if p.wants() {
-			m, err := p.make(p.ctx)
-			if p.add(m, err); err == nil {
-				pause = FirstRefill
-				continue
-			}
-			again, pause = pause, min(2*pause, LastRefill)
-		}
-		select {
-		case <-p.ctx.Done():
-		case <-p.wake:
-		case <-time.After(again):
-		}
-	}
-}
-
-// wants says whether another sandbox is to be made, and that it is being made.
-func (p *Pool) wants() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var memory, largest int64
-	for _, m := range p.ready {
-		memory, largest = memory+m.memory, max(largest, m.memory)
-	}
-	full := len(p.ready)+p.making >= p.o.Ready
-	if full || p.o.Memory > 0 && memory+int64(p.making+1)*largest > p.o.Memory {
-		return false
-	}
-	p.making++
-	if len(p.ready)+p.making < p.o.Ready {
-		p.poke() // there is work for another
-	}
-	return true
-}
-
-// poke wakes one goroutine that refills.
-func (p *Pool) poke() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
-}
-
-// add takes what a make gave.
-func (p *Pool) add(m *made, err error) {
-	p.mu.Lock()
-	p.making--
-	p.state.Err = err
-	if err == nil && !p.closed {
-		p.ready, m = append(p.ready, m), nil
-	}
-	p.mu.Unlock()
-	if m != nil {
-		p.retire(m)
-	}
-}
-
-// expire takes away what is too old or has died.
-func (p *Pool) expire() {
-	p.mu.Lock()
-	var old []*made
-	p.ready = slices.DeleteFunc(p.ready, func(m *made) bool {
-		if p.fresh(m) {
-			return false
-		}
-		old = append(old, m)
-		return true
-	})
-	p.mu.Unlock()
-	for _, m := range old {
-		p.retire(m)
-	}
-}
-
-// fresh says whether a sandbox may still be used.
-func (p *Pool) fresh(m *made) bool {
+func (m *made) alive() bool {
 	select {
 	case <-m.box.Ended():
 		return false
 	default:
-		return p.s.o.Now().Sub(m.born) < p.o.Age
-	}
-}
-
-// take gives the oldest sandbox away; nil when there is none.
-func (p *Pool) take() *made {
-	p.expire()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	defer p.poke()
-	if len(p.ready) == 0 {
-		p.state.Missed++
-		return nil
-	}
-	m := p.ready[0]
-	p.ready = p.ready[1:]
-	p.state.Taken++
-	return m
-}
-
-// retire takes a sandbox away, beside the caller while the pool is open.
-func (p *Pool) retire(m *made) {
-	p.mu.Lock()
-	open := !p.closed
-	if open {
-		p.ends.Go(func() {
-			p.ending <- struct{}{}
-			p.destroy(m)
-			<-p.ending
-		})
-	}
-	p.mu.Unlock()
-	if !open {
-		p.destroy(m)
-	}
-}
-
-func (p *Pool) destroy(m *made) {
-	if err := m.run.Undo.Run(context.Background()); err != nil {
-		p.mu.Lock()
-		p.left = errors.Join(p.left, err)
-		p.mu.Unlock()
+		return true
 	}
 }
 
 // State says how the pool does.
-func (p *Pool) State() PoolState {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := p.state
-	s.Waiting = len(p.ready)
-	return s
-}
+func (p *Pool) State() PoolState { return p.warm.State() }
 
 // Close takes away every sandbox that waits and waits for those that are being
 // taken away. Calls go on without it. Its error says what was left behind, which
@@ -333,23 +187,9 @@ func (p *Pool) Close() error {
 	p.s.mu.Lock()
 	p.s.pools = slices.DeleteFunc(slices.Clone(p.s.pools), func(q *Pool) bool { return p == q })
 	p.s.mu.Unlock()
-	p.end()
-	p.makers.Wait()
-	p.mu.Lock()
-	ready := p.ready
-	p.ready = nil
-	p.mu.Unlock()
-	for _, m := range ready {
-		p.retire(m)
-	}
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
-	p.ends.Wait()
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	err := p.warm.Close()
 	if p.reads != nil {
-		return errors.Join(p.left, p.reads.Close())
+		err = errors.Join(err, p.reads.Close())
 	}
-	return p.left
+	return err
 }

@@ -89,14 +89,11 @@ func (p *preparedStub) Destroy(context.Context) error {
 }
 
 // pooled is a session with a pool of n for calls like one.
-func pooled(t *testing.T, n int, change func(*PoolOptions), and func(*Options)) (*bench, *preparer, *Pool) {
+func pooled(t *testing.T, n int, change func(*PoolOptions)) (*bench, *preparer, *Pool) {
 	t.Helper()
 	d := &preparer{made: map[string]*preparedStub{}, begun: make(chan struct{}, 100)}
 	b := newBench(t, &d.stub, func(o *Options) {
 		o.Drivers["gvisor"] = d
-		if and != nil {
-			and(o)
-		}
 	})
 	o := PoolOptions{Like: *like(nil), Ready: n}
 	if change != nil {
@@ -127,11 +124,15 @@ func pooled(t *testing.T, n int, change func(*PoolOptions), and func(*Options)) 
 // waiting waits until so many wait.
 func waiting(t *testing.T, p *Pool, n int) {
 	t.Helper()
-	for end := time.After(time.Minute); p.State().Waiting != n; {
+	for end := time.After(time.Minute); ; {
+		now := p.State()
+		if now.Waiting == n {
+			return
+		}
 		select {
 		case <-end:
-			t.Fatalf("%+v, want %d waiting", p.State(), n)
-		case <-time.After(time.Millisecond):
+			t.Fatalf("%+v, want %d waiting", now, n)
+		case <-now.Grown:
 		}
 	}
 }
@@ -147,7 +148,7 @@ func like(change func(*Call)) *Call {
 }
 
 func TestPool(t *testing.T) {
-	b, d, p := pooled(t, 2, nil, nil)
+	b, d, p := pooled(t, 2, nil)
 	seen := map[string]bool{}
 	for i := range 5 {
 		res, err := b.Do(t.Context(), like(func(c *Call) {
@@ -177,7 +178,7 @@ func TestPool(t *testing.T) {
 // What differs in anything that decides how a sandbox is made gets its own.
 func TestPoolIsForOneShape(t *testing.T) {
 	python := func(c *Call) { c.Argv, c.Source = nil, &Source{Language: "python"} }
-	b, d, p := pooled(t, 1, nil, nil)
+	b, d, p := pooled(t, 1, nil)
 	code, err := b.Keep(t.Context(), PoolOptions{Like: *like(python), Ready: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -237,7 +238,7 @@ func TestPoolOfCode(t *testing.T) {
 			with := func(code string) func(*Call) {
 				return func(c *Call) { c.Argv, c.Source = nil, &Source{Language: language, Code: []byte(code)} }
 			}
-			b, d, p := pooled(t, 2, func(o *PoolOptions) { with("")(&o.Like) }, nil)
+			b, d, p := pooled(t, 2, func(o *PoolOptions) { with("")(&o.Like) })
 			for _, text := range []string{"one\n", "two\n", ""} {
 				waiting(t, p, 2)
 				if _, err := b.Do(t.Context(), like(with(text)), IO{}); err != nil {
@@ -289,48 +290,25 @@ func TestPoolRefuses(t *testing.T) {
 	b.clean(t)
 }
 
-// clock is one that a test sets.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time { c.mu.Lock(); defer c.mu.Unlock(); return c.now }
-
-func (c *clock) add(d time.Duration) { c.mu.Lock(); defer c.mu.Unlock(); c.now = c.now.Add(d) }
-
-// What has waited too long, or has died, is not used, and taken away.
-func TestPoolTakesNoOldSandbox(t *testing.T) {
-	c := &clock{now: time.Now()}
-	b, d, p := pooled(t, 1, func(o *PoolOptions) { o.Age = time.Hour }, func(o *Options) { o.Now = c.Now })
-	// The one that waits, not one of an earlier call's that is still being taken
-	// away beside it.
-	first := func() *preparedStub {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.ready[0].box.(*preparedStub)
+// What has died while it waited is not used.
+func TestPoolTakesNoDeadSandbox(t *testing.T) {
+	b, d, p := pooled(t, 1, nil)
+	var m *preparedStub
+	p.warm.Take(func(_ struct{}, one *made) bool { m = one.box.(*preparedStub); return false })
+	close(m.ended)
+	if _, err := b.Do(t.Context(), like(nil), IO{}); err != nil {
+		t.Fatal(err)
 	}
-	for name, end := range map[string]func(*preparedStub){
-		"old":  func(*preparedStub) { c.add(2 * time.Hour) },
-		"dead": func(m *preparedStub) { close(m.ended) },
-	} {
-		waiting(t, p, 1)
-		m := first()
-		end(m)
-		if _, err := b.Do(t.Context(), like(nil), IO{}); err != nil {
-			t.Fatal(err)
-		}
-		d.mu.Lock()
-		if m.ran > 0 {
-			t.Errorf("%s: it was used", name)
-		}
-		d.mu.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if m.ran > 0 {
+		t.Error("it was used")
 	}
 }
 
 // Where none can be made calls go on, and the pool says why.
 func TestPoolThatCannotFill(t *testing.T) {
-	b, d, p := pooled(t, 1, nil, nil)
+	b, d, p := pooled(t, 1, nil)
 	d.mu.Lock()
 	d.fails = sandbox.Errorf(sandbox.ErrUnavailable, "start sandbox", "no more")
 	d.mu.Unlock()
@@ -353,7 +331,7 @@ func TestPoolThatCannotFill(t *testing.T) {
 }
 
 func TestPoolIsBoundedByMemory(t *testing.T) {
-	_, d, p := pooled(t, 2, func(o *PoolOptions) { o.Ready, o.Memory = 8, 2<<20 }, nil)
+	_, d, p := pooled(t, 2, func(o *PoolOptions) { o.Ready, o.Memory = 8, 2<<20 })
 	select {
 	case <-d.begun:
 		t.Errorf("more than two of 1 MiB: %+v", p.State())
@@ -363,7 +341,7 @@ func TestPoolIsBoundedByMemory(t *testing.T) {
 
 // A pool changes nothing about what may be asked for.
 func TestPoolAsksThePolicy(t *testing.T) {
-	b, _, p := pooled(t, 1, nil, nil)
+	b, _, p := pooled(t, 1, nil)
 	res, err := b.Do(t.Context(), like(func(c *Call) { c.Argv = []string{"a\x00b"} }), IO{})
 	if !errors.Is(err, sandbox.ErrInvalid) || res != nil || p.State().Taken != 0 {
 		t.Error(res, err, p.State())

@@ -215,14 +215,14 @@ func (b *Sandboxes) createFrom(ctx context.Context, k *Key, name string, c Creat
 	if from != nil {
 		kept = b.keptPath(from.Kept)
 	}
-	defer b.warmPool.create()()
+	defer b.warmPool.Hold()()
 	call := callFor(rec)
 	call.Frontend = c.Frontend
 	r := g.starting(rec, call)
 	if from == nil {
 		r.OfferRoot()
 		if len(c.Limits.Explicit) == 0 && c.Isolation == "" && len(c.Writable) == 0 {
-			b.warmPool.want(g, rec.Template)
+			b.wantWarm(g, rec.Template)
 		}
 	}
 	l, err := b.reserve(g, rec, r)

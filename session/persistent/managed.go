@@ -160,7 +160,7 @@ func (l *managed) boot(ctx context.Context, g *grant, r *session.Invocation, kep
 	in := &running{run: r, grant: g, before: l.record().CPU, used: new(atomic.Int64)}
 	if kept == "" {
 		r.Spares = func(r *session.Invocation) *session.Spare {
-			if in.made = b.warmPool.take(g, r); in.made == nil {
+			if in.made = b.takeWarm(g, r); in.made == nil {
 				return nil
 			}
 			return in.made.Spare

@@ -119,8 +119,8 @@ type Sandboxes struct {
 	finish   context.CancelFunc
 	work     sync.WaitGroup
 	events   rings
-	warmPool *warmPool // nil where none is kept
-	writes   *records  // what keys add to the record
+	warmPool *warmPool
+	writes   *records // what keys add to the record
 
 	mu     sync.Mutex
 	closed bool
@@ -162,6 +162,7 @@ func OpenSandboxes(ctx context.Context, o SandboxesOptions) (*Sandboxes, error) 
 	o.Journal = writes
 	b := &Sandboxes{o: o, writes: writes, all: map[string]*managed{}, grants: map[grantName]*grant{}, writing: map[string]int{}, written: map[string]int64{}}
 	b.life, b.finish = context.WithCancel(context.Background())
+	b.warmPool = newWarmPool(b)
 	claim := claimName
 	if o.Private {
 		claim, b.o.EndOnClose, b.o.Grace = registry.NewID(claimName+"_", 20), true, 0
@@ -177,9 +178,8 @@ func OpenSandboxes(ctx context.Context, o SandboxesOptions) (*Sandboxes, error) 
 	b.forgetLater()
 	b.sweepLater(sweepSoon)
 	if o.Ready > 0 {
-		b.warmPool = newWarmPool(b, min(o.Ready, session.MaxReady))
 		if g, err := b.grant(&Key{}); err == nil {
-			b.warmPool.want(g, BaseTemplate)
+			b.wantWarm(g, BaseTemplate)
 		}
 	}
 	return b, nil
@@ -295,7 +295,7 @@ func (b *Sandboxes) Close(ctx context.Context) error {
 	go func() {
 		defer close(ended)
 		ending.Wait()
-		b.warmPool.close()
+		_ = b.warmPool.Close() // what is left behind was told
 		b.work.Wait()
 	}()
 	late := awaitEnds(ctx, ended, b.o.EndLimit/4)

@@ -33,6 +33,11 @@ func (h *home) awaitWarm(t *testing.T, n int) {
 	}
 }
 
+// eachWarm looks at the sandboxes that wait. It takes none.
+func (h *home) eachWarm(look func(*warmSandbox)) {
+	h.warmPool.Take(func(_ warmKind, m *warmSandbox) bool { look(m); return false })
+}
+
 // whereIs is the state directory's name of what a sandbox really is.
 func (h *home) whereIs(s *Sandbox) string {
 	h.mu.Lock()
@@ -190,15 +195,11 @@ func TestStockWithNetwork(t *testing.T) {
 		t.Error("one without a network:", err, h.WarmPool())
 	}
 	h.awaitWarm(t, 2)
-	h.warmPool.mu.Lock()
-	for _, kind := range h.warmPool.kinds {
-		for _, m := range kind.ready {
-			if m.Invocation.Network != nil {
-				m.Invocation.Network.Fail(errors.New("as if its router had died"))
-			}
+	h.eachWarm(func(m *warmSandbox) {
+		if m.Invocation.Network != nil {
+			m.Invocation.Network.Fail(errors.New("as if its router had died"))
 		}
-	}
-	h.warmPool.mu.Unlock()
+	})
 	if _, err := h.Create(t.Context(), k, Create{}); err != nil || h.WarmPool().Taken != 1 {
 		t.Error("one whose network has ended:", err, h.WarmPool())
 	}
@@ -217,9 +218,8 @@ func TestStockWithNetwork(t *testing.T) {
 func TestStockOfTheDead(t *testing.T) {
 	h := newHome(t, func(o *SandboxesOptions) { o.Ready = 1 })
 	h.awaitWarm(t, 1)
-	h.warmPool.mu.Lock()
-	m := h.warmPool.kinds[0].ready[0]
-	h.warmPool.mu.Unlock()
+	var m *warmSandbox
+	h.eachWarm(func(one *warmSandbox) { m = one })
 	if err := m.box.Destroy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
