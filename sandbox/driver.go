@@ -211,8 +211,9 @@ type Restorer interface {
 // copy-on-write mount (Capabilities.Changes).
 type ChangeReader interface {
 	// ReadChanges writes the layer of the copy-on-write mount of a directory at target to w,
-	// as a tar stream. Nothing inside runs meanwhile; it goes on afterwards. Names are
-	// relative to target. A removal is a character device 0:0. A directory that hides what
+	// as a tar stream. Nothing inside runs meanwhile; it goes on afterwards, but on a level
+	// that cannot have it stand still on this host, which ends it. Names are relative to
+	// target. A removal is a character device 0:0. A directory that hides what
 	// the host has there says so in a PAX record, SCHILY.xattr.trusted.overlay.opaque or
 	// SCHILY.xattr.user.overlay.opaque, with the value "y"; one that was renamed names where
 	// the host has it, SCHILY.xattr.trusted.overlay.redirect. What the stream says is code's

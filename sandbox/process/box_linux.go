@@ -26,6 +26,7 @@ type box struct {
 	group *cgroup.Group // nil without one
 
 	opened []*os.File // closed by close
+	layers *layers    // of what is mounted copy-on-write; nil without
 
 	launch *launch
 	gone   chan struct{} // closed when no process is left; nil before there are any
@@ -99,6 +100,10 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first) (_ *box, err error) {
 	if p.rootfs, err = newRootfs(spec); err != nil {
 		return nil, err
 	}
+	if b.layers, err = newLayers(spec, f); err != nil {
+		return nil, err
+	}
+	p.rootfs.layers = b.layers
 	if x := spec.Executables; x != nil {
 		if p.rules == nil {
 			return nil, &sandbox.Error{Op: "executables", Kind: sandbox.ErrUnsupported, Problem: "this kernel has no Landlock that would refuse other programs",
@@ -292,4 +297,5 @@ func (b *box) closeFiles() {
 		f.Close()
 	}
 	b.opened = nil
+	b.layers.close()
 }

@@ -15,8 +15,9 @@ var _ sandbox.Pauser = (*instance)(nil)
 // would not do: code inside could be anywhere in a fork, and could be told by
 // SIGCONT to go on by whatever else it left running.
 type pause struct {
-	mu   sync.Mutex
-	over bool // it is being destroyed: nothing stops it any more
+	mu     sync.Mutex
+	over   bool // it is being destroyed: nothing stops it any more
+	paused bool
 }
 
 // Pause has the kernel stop everything inside. Where the sandbox has no control
@@ -28,7 +29,9 @@ func (i *instance) Pause(ctx context.Context) error {
 	if i.pause.over || group == nil || host == nil {
 		return sandbox.Errorf(sandbox.ErrUnsupported, "pause sandbox "+i.ID(), "it has no control group that could stand still")
 	}
-	return host.Freeze(ctx, group)
+	err := host.Freeze(ctx, group)
+	i.pause.paused = err == nil
+	return err
 }
 
 // Resume lets it go on.
@@ -38,6 +41,7 @@ func (i *instance) Resume(context.Context) error {
 	if i.pause.over || i.box.group == nil {
 		return nil
 	}
+	i.pause.paused = false
 	return i.box.group.Thaw()
 }
 

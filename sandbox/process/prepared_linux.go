@@ -38,6 +38,9 @@ func (d *Driver) Prepare(ctx context.Context, spec *sandbox.Spec) (sandbox.Prepa
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
+	if spec.OnChanges != nil {
+		return nil, sandbox.Errorf(sandbox.ErrUnsupported, "prepare sandbox", "one made ahead tells no changes")
+	}
 	l, err := newLate()
 	if err != nil {
 		return nil, err

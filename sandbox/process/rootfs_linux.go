@@ -36,6 +36,7 @@ type rootfs struct {
 	scratch []sandbox.Scratch // with their shares, parents first
 	cow     int64             // bytes for each copy-on-write mount
 	missing []sandbox.Mask    // mountpoints that the root lacks
+	layers  *layers           // of what is mounted copy-on-write; nil without
 
 	stageProc slot // the stage's /proc, once it is found
 }

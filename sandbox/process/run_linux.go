@@ -37,7 +37,11 @@ func (d *Driver) runToEnd(ctx context.Context, spec *sandbox.Spec, exec *sandbox
 	if err := b.awaitStart(ctx, started); err != nil {
 		return nil, err
 	}
-	return b.serve(ctx, exec, streams, streams.Copy(exec), ended)
+	res, err := b.serve(ctx, exec, streams, streams.Copy(exec), ended)
+	if err == nil {
+		b.tellChanges(ctx)
+	}
+	return res, err
 }
 
 // serve is there for a program that has started until it has ended.

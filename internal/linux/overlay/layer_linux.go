@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxDepth is how many directories lie in one another at most. Each is an open file
+// while what is in it is read.
+const maxDepth = 256
+
+// marks are the extended attributes by which the kernel notes what a directory of the
+// upper layer does to the lower one's: trusted.* where the overlay was mounted by the
+// host's root, user.* with the option userxattr.
+var marks = []string{"trusted.overlay.opaque", "user.overlay.opaque", "trusted.overlay.redirect"}
+
+// WriteTar writes the upper layer at dir, an open directory, to w as
+// [sandbox.ChangeReader] says. Nothing may write to it meanwhile. It follows no link,
+// opens nothing but directories and regular files, and crosses no mount. Pipes and
+// sockets are left out. When ctx ends it stops with the cause.
+func WriteTar(ctx context.Context, dir *os.File, w io.Writer) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		return fmt.Errorf("look at an upper layer: %w", err)
+	}
+	l := &layer{ctx: ctx, tar: tar.NewWriter(w), dev: st.Dev, seen: map[uint64]string{}}
+	if err := l.directory(int(dir.Fd()), "", 0); err != nil {
+		return err
+	}
+	return l.tar.Close()
+}
+
+// layer is one reading.
+type layer struct {
+	ctx  context.Context
+	tar  *tar.Writer
+	dev  uint64
+	seen map[uint64]string // files of several names, by inode
+}
+
+// directory writes what lies in an open directory.
+func (l *layer) directory(fd int, name string, depth int) error {
+	if depth > maxDepth {
+		return fmt.Errorf("%.80q lies more than %d directories deep", name, maxDepth)
+	}
+	names, err := list(fd)
+	if err != nil {
+		return fmt.Errorf("read %.80q of an upper layer: %w", name, err)
+	}
+	for _, n := range names {
+		if l.ctx.Err() != nil {
+			return context.Cause(l.ctx)
+		}
+		if err := l.entry(fd, n, path.Join(name, n), depth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// list reads the names in an open directory, sorted.
+func list(fd int) ([]string, error) {
+	again, err := unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	d := os.NewFile(uintptr(again), "directory")
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	slices.Sort(names)
+	return names, err
+}
+
+// entry writes one name of a directory.
+func (l *layer) entry(dir int, base, name string, depth int) error {
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return fmt.Errorf("look at %.80q of an upper layer: %w", name, err)
+	}
+	if st.Dev != l.dev {
+		return fmt.Errorf("%.80q of an upper layer is a mount", name)
+	}
+	h := &tar.Header{Name: name, Mode: int64(st.Mode & 0o7777), Format: tar.FormatPAX}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		return l.subdirectory(dir, base, h, depth)
+	case unix.S_IFREG:
+		if first, ok := l.seen[st.Ino]; ok {
+			h.Typeflag, h.Linkname = tar.TypeLink, first
+			return l.tar.WriteHeader(h)
+		}
+		if st.Nlink > 1 {
+			l.seen[st.Ino] = name
+		}
+		return l.file(dir, base, h, st)
+	case unix.S_IFLNK:
+		target, err := readlink(dir, base)
+		if err != nil {
+			return fmt.Errorf("read the link %.80q of an upper layer: %w", name, err)
+		}
+		h.Typeflag, h.Linkname = tar.TypeSymlink, target
+		return l.tar.WriteHeader(h)
+	case unix.S_IFCHR:
+		h.Typeflag, h.Devmajor, h.Devminor = tar.TypeChar, int64(unix.Major(st.Rdev)), int64(unix.Minor(st.Rdev))
+		return l.tar.WriteHeader(h)
+	}
+	return nil
+}
+
+func (l *layer) subdirectory(dir int, base string, h *tar.Header, depth int) error {
+	fd, err := open(dir, base, unix.O_DIRECTORY, uint32(h.Mode), 0o500)
+	if err != nil {
+		return fmt.Errorf("open the directory %.80q of an upper layer: %w", h.Name, err)
+	}
+	defer unix.Close(fd)
+	h.Typeflag = tar.TypeDir
+	for _, mark := range marks {
+		value, err := attribute(fd, mark)
+		if err != nil {
+			return fmt.Errorf("read %s of %.80q in an upper layer: %w", mark, h.Name, err)
+		}
+		if value != "" {
+			if h.PAXRecords == nil {
+				h.PAXRecords = map[string]string{}
+			}
+			h.PAXRecords["SCHILY.xattr."+mark] = value
+		}
+	}
+	name := h.Name
+	h.Name += "/"
+	if err := l.tar.WriteHeader(h); err != nil {
+		return err
+	}
+	return l.directory(fd, name, depth+1)
+}
+
+func (l *layer) file(dir int, base string, h *tar.Header, st unix.Stat_t) error {
+	fd, err := open(dir, base, unix.O_NONBLOCK, uint32(h.Mode), 0o400)
+	if err != nil {
+		return fmt.Errorf("open %.80q of an upper layer: %w", h.Name, err)
+	}
+	f := os.NewFile(uintptr(fd), h.Name)
+	defer f.Close()
+	h.Typeflag, h.Size = tar.TypeReg, st.Size
+	if err := l.tar.WriteHeader(h); err != nil {
+		return err
+	}
+	if _, err := io.CopyN(l.tar, &reader{l.ctx, f}, st.Size); err != nil {
+		return fmt.Errorf("read %.80q of an upper layer: %w", h.Name, err)
+	}
+	return nil
+}
+
+// reader ends with a context.
+type reader struct {
+	ctx context.Context
+	f   *os.File
+}
+
+func (r *reader) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	return r.f.Read(p)
+}
+
+// open opens what lies in a directory, for reading. Its owner may have taken the right
+// to read it away, also from a caisson that is no root but the same user: it is given
+// back for as long as opening takes.
+func open(dir int, base string, flags int, mode, needed uint32) (int, error) {
+	flags |= unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := unix.Openat(dir, base, flags, 0)
+	if !errors.Is(err, unix.EACCES) || mode&needed == needed {
+		return fd, err
+	}
+	if err := unix.Fchmodat(dir, base, mode|needed, 0); err != nil {
+		return -1, err
+	}
+	fd, err = unix.Openat(dir, base, flags, 0)
+	return fd, errors.Join(err, unix.Fchmodat(dir, base, mode, 0))
+}
+
+// attribute reads an extended attribute; "" when there is none.
+func attribute(fd int, name string) (string, error) {
+	value := make([]byte, 4096)
+	n, err := unix.Fgetxattr(fd, name, value)
+	switch {
+	case errors.Is(err, unix.ENODATA), errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.EPERM):
+		return "", nil // trusted.* shows to the host's root alone, who alone mounts with it
+	case err != nil:
+		return "", err
+	}
+	return strings.TrimRight(string(value[:n]), "\x00"), nil
+}
+
+func readlink(dir int, base string) (string, error) {
+	target := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(dir, base, target)
+	if err != nil {
+		return "", err
+	}
+	return string(target[:n]), nil
+}
