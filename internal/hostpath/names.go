@@ -76,3 +76,7 @@ func CompletesRepository(rel string, exists func(rel string) bool) (dir string, 
 	}
 	return "", false
 }
+
+// Folded is a name as the most forgiving file system compares it: two names with one
+// Folded may be one file.
+func Folded(name string) string { return plain(name) }

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package changes
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Source says whose changes a layer has.
+type Source struct {
+	Root   *os.File // the workspace on the host, a directory; O_PATH is enough
+	Name   string   // its absolute path on the host
+	Target string   // and inside
+	Owner  string   // the key that the set belongs to; empty is the operator
+	Run    string
+	Began  time.Time // of the run, by Clock: a file of the host that was changed since is a conflict
+	// KeepIgnored keeps what the .gitignore files of the host ignore.
+	KeepIgnored bool
+	// Exclude says of paths below the workspace that they are no part of it: what is
+	// mounted there, and what the policy hides. May be nil.
+	Exclude func(path string) bool
+}
+
+// Keep makes a set of a layer. It is nil when nothing was changed that is kept: git alone
+// refreshes its index, and a build makes what is ignored.
+//
+// ErrInvalid: the layer is malformed. ErrExhausted: it does not fit. Nothing is kept then.
+// What is in the workspace is read only where the layer has something at its path.
+func (s *Store) Keep(ctx context.Context, src Source, from io.Reader) (*Set, error) {
+	dev, inode, err := identity(src.Root)
+	if err != nil {
+		return nil, hostError(src.Name, err)
+	}
+	dir, lock, room, err := s.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
+	defer os.RemoveAll(dir)
+	c, err := newContents(dir, room, s.o.MaxBytes)
+	if err != nil {
+		return nil, err
+	}
+	h := &host{root: src.Root, began: src.Began}
+	f := &filter{exclude: src.Exclude, repositories: map[string]int{}}
+	if !src.KeepIgnored {
+		f.ignores = newIgnores(h)
+	}
+	l, err := readLayer(ctx, from, f, c)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := compare(ctx, l, h)
+	if err != nil {
+		return nil, err
+	}
+	if len(entries) == 0 {
+		return nil, nil
+	}
+	set := &Set{Entries: entries, Root: Root{Dev: dev, Inode: inode}}
+	set.Name, set.Target, set.Owner, set.Run = src.Name, src.Target, src.Owner, src.Run
+	set.Created = s.o.Now().UTC().Round(0)
+	set.Expires = set.Created.Add(s.o.MaxAge)
+	set.count(f)
+	hold(set, h, dir)
+	if set.Bytes, err = c.keepOnly(entries); err != nil {
+		return nil, err
+	}
+	return set, s.commit(dir, set)
+}
+
+// count takes over what the filter counted.
+func (set *Set) count(f *filter) {
+	for i := range set.Entries {
+		if set.Entries[i].Type != Dir {
+			set.Files++
+		}
+	}
+	set.Ignored, set.Skipped, set.SkippedPaths = f.ignored, f.skipped, f.skippedPaths
+	for path, n := range f.repositories {
+		set.Repositories = append(set.Repositories, Repository{Path: path, Changes: n})
+	}
+	slices.SortFunc(set.Repositories, func(a, b Repository) int { return comparePaths(a.Path, b.Path) })
+}
+
+// begin makes a directory for a set that is not whole yet, and says how many bytes it
+// may have.
+func (s *Store) begin() (dir string, lock *os.File, room int64, err error) {
+	err = s.exclusively(func() error {
+		if err := s.sweep(); err != nil {
+			return err
+		}
+		if room, err = s.room(); err != nil {
+			return err
+		}
+		dir = s.path(makingDir + rand.Text())
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return err
+		}
+		lock, err = lockFile(filepath.Join(dir, setLock), lockTry)
+		return err
+	})
+	if err != nil {
+		err = storeError("keep what was changed", err)
+	}
+	return dir, lock, room, err
+}
+
+// room says how many bytes are left, under the store's lock.
+func (s *Store) room() (int64, error) {
+	names, err := s.names()
+	if err != nil {
+		return 0, err
+	}
+	room := s.o.MaxBytes
+	for _, id := range names {
+		sum, err := s.summary(id)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		room -= sum.Bytes
+	}
+	return room, nil
+}
+
+// commit gives a set its ID and its place.
+func (s *Store) commit(dir string, set *Set) error {
+	return s.exclusively(func() error {
+		room, err := s.room()
+		if err != nil {
+			return err
+		}
+		if set.Bytes > room {
+			return (&contents{room: room, limit: s.o.MaxBytes}).full()
+		}
+		for {
+			var b [idLength / 2]byte
+			_, _ = rand.Read(b[:]) // it does not fail
+			set.ID = hex.EncodeToString(b[:])
+			if _, err := os.Lstat(s.path(set.ID)); errors.Is(err, fs.ErrNotExist) {
+				break
+			}
+		}
+		if err := set.write(dir); err != nil {
+			return storeError("keep what was changed", err)
+		}
+		if err := os.Rename(dir, s.path(set.ID)); err != nil {
+			return storeError("keep what was changed", err)
+		}
+		return nil
+	})
+}
+
+// hostError is a failure to look at the workspace.
+func hostError(name string, err error) error {
+	if e := (*sandbox.Error)(nil); errors.As(err, &e) {
+		return err
+	}
+	return &sandbox.Error{Op: "compare with " + sandbox.Quoted(name), Kind: sandbox.ErrUnavailable, Problem: "the workspace cannot be looked at", Hint: "see that it is still there and can be read", Cause: err}
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package changes
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/aymanbagabas/go-udiff"
+)
+
+// maxPatch bounds a file that is shown, in bytes: comparing takes time with its lines.
+const maxPatch = 1 << 20
+
+// WritePatch writes what was changed as a unified diff with the files that the host has
+// now: all of it, or what is at a path and below. It is to be read, not to be fed to
+// patch: characters that are not seen are written as numbers. Binary and large files are
+// named.
+func (s *Store) WritePatch(w io.Writer, set *Set, path string) error {
+	lock, err := s.lock(set.ID, lockShared)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	var h *host
+	if root, err := openRoot(set, &ApplyOptions{}); err == nil {
+		defer root.Close()
+		h = &host{root: root}
+	}
+	b := bufio.NewWriter(w)
+	found := false
+	for i := range set.Entries {
+		e := &set.Entries[i]
+		if path != "" && !strings.HasPrefix(e.Path+"/", strings.TrimSuffix(path, "/")+"/") {
+			continue
+		}
+		found = true
+		if err := s.patch(b, set.ID, e, h); err != nil {
+			return err
+		}
+	}
+	if path != "" && !found {
+		return notInSet(path)
+	}
+	return b.Flush()
+}
+
+// patch writes one entry.
+func (s *Store) patch(b *bufio.Writer, id string, e *Entry, h *host) error {
+	fmt.Fprintf(b, "%s %s%s\n", letters[e.Op], Shown(e.Path), e.what())
+	for _, why := range e.Held {
+		fmt.Fprintf(b, "  held back: %s\n", why)
+	}
+	if e.Type != File || e.Op == Mode {
+		return nil
+	}
+	before, why, err := s.before(e, h)
+	if err != nil {
+		return err
+	}
+	if why != "" {
+		fmt.Fprintf(b, "  %s\n", why)
+	}
+	var after []byte
+	if e.hasContent() {
+		if e.Size > maxPatch {
+			b.WriteString("  too large to show\n")
+			return nil
+		}
+		f, err := s.content(id, e)
+		if err != nil {
+			return err
+		}
+		after, err = io.ReadAll(io.LimitReader(f, maxPatch+1))
+		f.Close()
+		if err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(before) > maxPatch:
+		b.WriteString("  the host's is too large to show\n")
+	case binary(before) || binary(after):
+		b.WriteString("  binary\n")
+	default:
+		writeDiff(b, Shown(e.Path), before, after)
+	}
+	return nil
+}
+
+// before reads the host's file. What it cannot read it says, and takes for empty.
+func (s *Store) before(e *Entry, h *host) (text []byte, why string, err error) {
+	if e.Base == nil || e.Base.Type != File {
+		return nil, "", nil
+	}
+	if h == nil {
+		return nil, "the host's workspace cannot be opened: all lines are shown as new", nil
+	}
+	f, err := h.open(e.Path)
+	if err != nil {
+		return nil, "the host's file cannot be opened: all lines are shown as new", nil
+	}
+	defer f.Close()
+	if now, err := h.look(e.Path); err != nil || now == nil || now.Inode != e.Base.Inode || now.Size != e.Base.Size || !now.Ctime.Equal(e.Base.Ctime) {
+		why = "the host's file has changed since the run"
+	}
+	text, err = io.ReadAll(io.LimitReader(f, maxPatch+1))
+	if pe := (*os.PathError)(nil); errors.As(err, &pe) {
+		return nil, "the host's file cannot be read: all lines are shown as new", nil
+	}
+	return text, why, err
+}
+
+// binary says that a content is no text, as git has it, or no UTF-8.
+func binary(b []byte) bool { return bytes.IndexByte(b, 0) >= 0 || !utf8.Valid(b) }
+
+// writeDiff writes the diff of two texts, each line as it can be seen.
+func writeDiff(b *bufio.Writer, name string, before, after []byte) {
+	was := string(before)
+	diff, err := udiff.ToUnified("host/"+name, "set/"+name, was, udiff.Lines(was, string(after)), udiff.DefaultContextLines)
+	if err != nil {
+		fmt.Fprintf(b, "  it cannot be compared: %v\n", err)
+		return
+	}
+	for line := range strings.Lines(diff) {
+		text, ended := strings.CutSuffix(line, "\n")
+		b.WriteString(shown(text, true))
+		if ended {
+			b.WriteByte('\n')
+		}
+	}
+	if diff != "" && !strings.HasSuffix(diff, "\n") {
+		b.WriteByte('\n')
+	}
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package changes
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// letters are what a list shows of an operation.
+var letters = map[Op]string{Add: "A", Change: "M", Remove: "D", Mode: "X"}
+
+// WriteStat writes a line for each entry of a set, and what is not in them. Directories
+// that only hold what is listed have none.
+func WriteStat(w io.Writer, set *Set) error {
+	b := bufio.NewWriter(w)
+	for i := range set.Entries {
+		e := &set.Entries[i]
+		fmt.Fprintf(b, "%s %s%s\n", letters[e.Op], Shown(e.Path), e.what())
+		for _, why := range e.Held {
+			fmt.Fprintf(b, "  held back: %s\n", why)
+		}
+		if e.Base != nil && e.Base.Touched {
+			b.WriteString("  in conflict: it was changed on the host while the run was on\n")
+		}
+	}
+	for _, r := range set.Repositories {
+		fmt.Fprintf(b, "! %s: %s, never applied: git on the host runs what is in a repository\n", Shown(r.Path), count(r.Changes, "change"))
+	}
+	fmt.Fprintf(b, "%s\n", set.Line())
+	return b.Flush()
+}
+
+// what says what a path is, where it is not a plain file.
+func (e *Entry) what() string {
+	switch {
+	case e.Type == Dir:
+		return "/"
+	case e.Type == Link && e.Op != Remove:
+		return " -> " + Shown(e.Link)
+	case e.Op == Remove:
+		return ""
+	case e.Op == Mode && e.Exec():
+		return " (can be run now)"
+	case e.Op == Mode:
+		return " (can no longer be run)"
+	case e.Exec():
+		return fmt.Sprintf(" (%s, can be run)", count(e.Size, "byte"))
+	}
+	return fmt.Sprintf(" (%s)", count(e.Size, "byte"))
+}
+
+// Line is a summary in one line.
+func (s *Summary) Line() string {
+	parts := []string{count(s.Files, "file") + " changed"}
+	for _, p := range []struct {
+		n    int
+		text string
+	}{{s.Counts.Held, "held back"}, {s.Ignored, "ignored and not kept"}, {s.Skipped, "skipped"}, {s.State.Applied, "applied"}} {
+		if p.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.text))
+		}
+	}
+	if s.State.Unfinished {
+		parts = append(parts, "an apply ended half way: apply again goes on")
+	}
+	return strings.Join(parts, ", ")
+}
+
+func count[N int | int64](n N, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
