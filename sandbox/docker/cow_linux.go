@@ -81,6 +81,10 @@ func (t *trees) overlay(lower *os.File, dir string) (int, error) {
 			return -1, fmt.Errorf("overlay's %s layer: %w", layer, err)
 		}
 	}
+	// Directories of the lower layer can be renamed: see sandbox/process/layer_linux.go.
+	if err := unix.FsconfigSetString(fs, "redirect_dir", "on"); err != nil {
+		return -1, fmt.Errorf("overlay's redirects: %w", err)
+	}
 	if err := unix.FsconfigCreate(fs); err != nil {
 		return -1, fmt.Errorf("make the overlay: %w", err)
 	}

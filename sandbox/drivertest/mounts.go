@@ -22,6 +22,7 @@ var mountTests = []test{
 	{name: "copy-on-write", run: testCopyOnWrite},
 	{name: "copy-on-write counts as disk", run: testCopyOnWriteQuota},
 	{name: "copy-on-write file", run: testCopyOnWriteFile},
+	{name: "copy-on-write directories can be renamed", run: testCopyOnWriteRename},
 	{name: "read-write", run: testReadWrite},
 	{name: "read-write file", run: testReadWriteFile},
 	{name: "copy-on-write beside read-write", run: testCopyOnWriteBesideReadWrite},
@@ -153,6 +154,50 @@ func testCopyOnWriteQuota(t *testing.T, s *suite, r road) {
 		t.Errorf("writes to a copy-on-write mount are not bounded: %v", got)
 	} else if n, _ := got[0].(float64); n > 16*mib*1.05 {
 		t.Errorf("%v bytes went into a copy-on-write mount, the limit is %d", n, 16*mib)
+	}
+}
+
+// testCopyOnWriteRename: what was renamed is there once. What is hidden in a directory
+// stays so where that can be renamed, and it need not.
+func testCopyOnWriteRename(t *testing.T, s *suite, r road) {
+	s.needAccess(t, sandbox.CopyOnWrite)
+	dir := tree(t, s)
+	write(t, dir+"/top/secret", "canary", 0o644)
+	before := listing(t, dir)
+	hide := func(spec *sandbox.Spec) {
+		if s.caps.Masks {
+			spec.Masks = []sandbox.Mask{{Target: "/data/top/secret"}}
+		}
+	}
+	var got struct {
+		Refused string
+		Names   []string
+		Secrets []string
+		Forged  []string
+	}
+	s.fixture(t, mount(t, dir, "/data", sandbox.CopyOnWrite), hide).python(t, r, `
+import errno
+def tries(f):
+    try: return f() or ''
+    except OSError as e: return errno.errorcode[e.errno]
+refused = tries(lambda: os.rename('/data/sub', '/data/moved'))
+if not refused: put('/data/moved/new'); os.mkdir('/data/sub'); put('/data/sub/other')
+tries(lambda: os.rename('/data/top', '/data/t')); tries(lambda: os.mkdir('/data/top'))
+names = sorted(p + '/' + n for p in ('/data/sub', '/data/moved') if os.path.isdir(p) for n in os.listdir(p))
+secrets = [tries(lambda: open(d + '/secret').read()) for d in ('/data/t', '/data/top', '/data/moved', '/data/sub')]
+forged = [n for n in ('redirect', 'opaque', 'metacopy') if attempt(lambda: os.setxattr('/data/moved', 'trusted.overlay.' + n, b'/top')) is None]
+say({'Refused': refused, 'Names': names, 'Secrets': secrets, 'Forged': forged})`, &got)
+	if after := listing(t, dir); after != before {
+		t.Errorf("the host's files were\n%s\nand are\n%s", before, after)
+	}
+	if len(got.Forged) > 0 || s.caps.Masks && slices.Contains(got.Secrets, "canary") {
+		t.Errorf("%+v", got)
+	}
+	if got.Refused == "EXDEV" {
+		s.lacks(t, "the kernel renames directories of a lower layer (EXDEV) for the host's root alone")
+	}
+	if want := []string{"/data/moved/deep", "/data/moved/new", "/data/sub/other"}; !slices.Equal(got.Names, want) {
+		t.Errorf("after the renaming there is %q, want %q; refused: %q", got.Names, want, got.Refused)
 	}
 }
 

@@ -66,7 +66,7 @@ func (w *rootfs) build(s *script, staged bool) {
 			w.makePlace(s, m.Target, m.Dir)
 		}
 		s.attach(opened[i], m.Target)
-		if m.Access == sandbox.CopyOnWrite {
+		if m.Access == sandbox.CopyOnWrite && !w.sources[i].layered {
 			w.buildCopy(s, &w.sources[i])
 		}
 	}

@@ -28,6 +28,11 @@ func (w *rootfs) detach(ids identity) (opened []*os.File, err error) {
 		if s.detached, err = owners.mount(s, i >= operators); err != nil {
 			return opened, err
 		}
+		if s.mount.Access == sandbox.CopyOnWrite && s.mount.Dir {
+			if err := w.layer(s, ids); err != nil {
+				return append(opened, s.detached), err
+			}
+		}
 		opened = append(opened, s.detached)
 	}
 	for i := range w.devices {

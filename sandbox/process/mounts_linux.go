@@ -102,6 +102,7 @@ func scratchOptions(sc sandbox.Scratch, u sandbox.User) []string {
 type source struct {
 	mount    sandbox.Mount
 	detached *os.File // for root
+	layered  bool     // a layer lies over it, which keeps what is written
 	name     string   // for others
 	dev, ino uint64
 	mode     uint32 // permissions only
