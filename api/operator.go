@@ -6,8 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-
-	"github.com/caisson-run/caisson/api/bounds"
 )
 
 // Operator serves what the operator of a server asks: /healthz of everybody,
@@ -19,7 +17,7 @@ func Operator(stats *Stats, known func(ctx context.Context, token string) error)
 		w.Write([]byte("ok\n"))
 	})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		token := bounds.Token(r.Header)
+		token := Token(r.Header)
 		if token == "" || known(r.Context(), token) != nil {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			say(w, http.StatusUnauthorized, "metrics are for who has a key: Authorization: Bearer e2b_…")

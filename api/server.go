@@ -4,6 +4,10 @@
 // running server (/healthz, /metrics), and the order in which it ends. What is
 // served beside that is a handler of another package, [e2b.Server].
 //
+// It also has what each of those handlers holds requests to: how many of one key's are
+// under way, how much memory their messages take ([Memory]), and how long a transfer may
+// stand still ([TransferTimeout]).
+//
 // [e2b.Server]: https://pkg.go.dev/github.com/caisson-run/caisson/api/e2b
 package api
 
@@ -15,8 +19,6 @@ import (
 	"net"
 	"net/http"
 	"time"
-
-	"github.com/caisson-run/caisson/api/bounds"
 )
 
 // Bounds of one server. A client that keeps to them notices none.
@@ -46,7 +48,7 @@ type Server struct {
 	stats *Stats
 }
 
-// New makes a Server for h, which may be a [bounds.Refuser]. stats counts what it
+// New makes a Server for h, which may be a [Refuser]. stats counts what it
 // serves, and log takes what goes wrong; neither may be nil.
 func New(h http.Handler, stats *Stats, log *slog.Logger) *Server {
 	return newServer(h, stats, log, tailTimeout)
@@ -105,7 +107,7 @@ func bounded(h, frontend http.Handler) http.Handler {
 		default:
 			w.Header().Set("Retry-After", "1")
 			const why = "the server has as many requests under way as it takes"
-			if d, ok := frontend.(bounds.Refuser); !ok || !d.Refuse(w, r, http.StatusServiceUnavailable, why) {
+			if d, ok := frontend.(Refuser); !ok || !d.Refuse(w, r, http.StatusServiceUnavailable, why) {
 				http.Error(w, why, http.StatusServiceUnavailable)
 			}
 		}

@@ -5,7 +5,7 @@ package mcp
 import (
 	"io"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 )
 
 // maxValues is how many values a message may be made of: results of tools may be
@@ -15,7 +15,7 @@ const maxValues = 200_000
 // framed is a body that is made of no more. After that it reads nothing.
 type framed struct {
 	io.ReadCloser
-	values bounds.Values
+	values api.Values
 	err    error
 }
 

@@ -90,7 +90,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// Clients of other APIs send a key in this header: it is the key here, too, if there
-	// is another in Authorization (bounds.Token).
+	// is another in Authorization (api.Token).
 	if key := r.Header.Get("X-API-Key"); key != "" {
 		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", "Bearer "+key)

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 )
 
 // Why a line is no message of ours, whatever stands in it.
@@ -35,7 +35,7 @@ func (l *lines) next() ([]byte, error) {
 			return nil, err
 		case len(one) == 0:
 			continue
-		case !new(bounds.Values).Take(one, maxValues):
+		case !new(api.Values).Take(one, maxValues):
 			return one, errMuch
 		}
 		return one, nil // what comes after the last one is found by the next

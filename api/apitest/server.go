@@ -15,7 +15,6 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/api"
-	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/api/e2b"
 	"github.com/caisson-run/caisson/api/openai"
 	"github.com/caisson-run/caisson/api/v1"
@@ -46,7 +45,7 @@ type Server struct {
 	Key, Other string       // two keys
 	Sandboxes  *persistent.Sandboxes
 	Approvals  *session.Approvals
-	Memory     bounds.Memory
+	Memory     api.Memory
 }
 
 // Start starts a server whose keys are bound to a policy, in YAML; "" is none. It

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 )
 
 const (
@@ -31,7 +31,7 @@ func readBody(w http.ResponseWriter, r *http.Request, v any, mayBeEmpty bool) er
 	rc := http.NewResponseController(w)
 	rc.SetReadDeadline(time.Now().Add(bodyTimeout))
 	defer rc.SetReadDeadline(time.Time{})
-	b, err := io.ReadAll(http.MaxBytesReader(w, bounds.JSON(r.Body), maxBody))
+	b, err := io.ReadAll(http.MaxBytesReader(w, api.LimitJSON(r.Body), maxBody))
 	if err != nil {
 		if e := asAPI(err); e.Code == http.StatusRequestEntityTooLarge || e.Code == http.StatusTooManyRequests {
 			return e

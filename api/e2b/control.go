@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/session/registry"
 )
@@ -87,7 +87,7 @@ type keyed func(w http.ResponseWriter, r *http.Request, k *persistent.Key) error
 func (s *Server) keyed(h keyed) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		k, err := s.key(r)
-		var held *bounds.Held
+		var held *api.Held
 		if err == nil {
 			held, err = s.o.Memory.Hold(k.ID)
 		}
@@ -104,7 +104,7 @@ func (s *Server) keyed(h keyed) http.Handler {
 
 // key finds whose request it is.
 func (s *Server) key(r *http.Request) (*persistent.Key, error) {
-	token := bounds.Token(r.Header)
+	token := api.Token(r.Header)
 	if token == "" {
 		return nil, &apiError{http.StatusUnauthorized, "the request has no key; set E2B_API_KEY to one that caisson keys create made"}
 	}
@@ -177,7 +177,7 @@ func (s *Server) answerMade(w http.ResponseWriter, r *http.Request, answer any, 
 	gone := context.Cause(r.Context())
 	if gone == nil {
 		writeJSON(w, http.StatusCreated, answer)
-		if bounds.Taken(w) {
+		if api.Taken(w) {
 			return nil
 		}
 	}

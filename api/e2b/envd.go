@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/internal/envd"
 	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/session/registry"
@@ -139,7 +139,7 @@ func (s *Server) signedFiles(w http.ResponseWriter, r *http.Request) {
 func (s *Server) within(w http.ResponseWriter, r *http.Request, b *persistent.Sandbox, owner *persistent.Key, user string) {
 	call := s.envd[r.Method+" "+r.URL.Path]
 	if call == nil {
-		writeAPIError(w, &apiError{http.StatusNotFound, "the agent has nothing at " + r.Method + " " + bounds.Quoted(r.URL.Path)})
+		writeAPIError(w, &apiError{http.StatusNotFound, "the agent has nothing at " + r.Method + " " + api.Quoted(r.URL.Path)})
 		return
 	}
 	// Who has a signature and no token takes no place of the owner's.

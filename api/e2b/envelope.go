@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -24,7 +24,7 @@ import (
 const (
 	// maxMessage bounds one message of a client, in bytes: a unary call's body
 	// or an envelope. Clients send standard input in messages of any size;
-	// bounds.JSON bounds what a message is made of.
+	// api.LimitJSON bounds what a message is made of.
 	maxMessage = 16 << 20
 
 	flagCompressed = 1
@@ -44,9 +44,9 @@ func readUnary(w http.ResponseWriter, r *http.Request, v any) error {
 	control := http.NewResponseController(w)
 	control.SetReadDeadline(time.Now().Add(bodyTimeout))
 	defer control.SetReadDeadline(time.Time{})
-	b, err := io.ReadAll(http.MaxBytesReader(w, bounds.JSON(r.Body), maxMessage))
+	b, err := io.ReadAll(http.MaxBytesReader(w, api.LimitJSON(r.Body), maxMessage))
 	var big *http.MaxBytesError
-	var many *bounds.TooMany
+	var many *api.TooMany
 	switch {
 	case errors.As(err, &big):
 		return &connectError{codeExhausted, fmt.Sprintf("the message is longer than %d bytes", maxMessage)}
@@ -108,8 +108,8 @@ func cutEnvelope(r io.Reader) ([]byte, error) {
 	case n > maxMessage:
 		return nil, &connectError{codeExhausted, fmt.Sprintf("the message has %d bytes, more than %d", n, maxMessage)}
 	}
-	b, err := io.ReadAll(bounds.JSON(io.NopCloser(io.LimitReader(r, int64(n)))))
-	var many *bounds.TooMany
+	b, err := io.ReadAll(api.LimitJSON(io.NopCloser(io.LimitReader(r, int64(n)))))
+	var many *api.TooMany
 	switch {
 	case errors.As(err, &many):
 		return nil, &connectError{codeExhausted, many.Error()}

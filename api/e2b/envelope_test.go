@@ -16,7 +16,7 @@ import (
 	"testing/iotest"
 	"time"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/internal/envd"
 )
 
@@ -83,7 +83,7 @@ func TestMessageOfTooMuch(t *testing.T) {
 		}
 	}
 	var c createBody
-	err := readBody(httptest.NewRecorder(), httptest.NewRequest("POST", "/", strings.NewReader(`{"metadata":`+strings.Repeat("[", bounds.MaxValues))), &c, false)
+	err := readBody(httptest.NewRecorder(), httptest.NewRequest("POST", "/", strings.NewReader(`{"metadata":`+strings.Repeat("[", api.MaxValues))), &c, false)
 	if e := asAPI(err); e.Code != 413 || !strings.Contains(e.Message, "more than 20000 values") {
 		t.Errorf("the control plane: %v", err)
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/persistent"
 )
@@ -85,7 +85,7 @@ func asAPI(err error) *apiError {
 	if errors.As(err, &big) {
 		return &apiError{http.StatusRequestEntityTooLarge, "the request is too long"}
 	}
-	var many *bounds.TooMany
+	var many *api.TooMany
 	if errors.As(err, &many) {
 		return &apiError{http.StatusRequestEntityTooLarge, many.Error()}
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/internal/envd"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -31,7 +31,7 @@ func (s *Server) serveDownload(w http.ResponseWriter, r *http.Request, in *insid
 	w.Header().Set("Content-Disposition", "attachment")
 	w.WriteHeader(d.Status)
 	if r.Method != http.MethodHead {
-		_, err = io.CopyBuffer(bounds.Patient(w), d, make([]byte, downloadPiece))
+		_, err = io.CopyBuffer(api.NewTransferWriter(w), d, make([]byte, downloadPiece))
 	}
 	if err = errors.Join(err, d.CloseWithError(err)); err != nil {
 		panic(http.ErrAbortHandler) // it has begun: only a break says that it is not whole
@@ -62,7 +62,7 @@ func unpacked(h http.Header) http.Header {
 func (s *Server) serveUpload(w http.ResponseWriter, r *http.Request, in *inside) error {
 	control := http.NewResponseController(w)
 	defer control.SetReadDeadline(time.Time{})
-	body := bounds.Reader{Reader: r.Body, Control: control}
+	body := api.TransferReader{Reader: r.Body, Control: control}
 	form, err := openForm(r, body)
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func (s *Server) serveUpload(w http.ResponseWriter, r *http.Request, in *inside)
 	case form != nil:
 		all, err = s.uploadFirst(r, in, p, form, o)
 	case kind != octets:
-		err = &apiError{http.StatusBadRequest, "unsupported content type: " + bounds.Quoted(r.Header.Get("Content-Type")) + ", expected multipart/form-data or " + octets}
+		err = &apiError{http.StatusBadRequest, "unsupported content type: " + api.Quoted(r.Header.Get("Content-Type")) + ", expected multipart/form-data or " + octets}
 	default:
 		o.Encoding = r.Header.Get("Content-Encoding")
 		all = make([]sandbox.WrittenFile, 1)

@@ -23,7 +23,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/caisson-run/caisson/api"
-	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/api/e2b"
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/guest/agent"
@@ -54,7 +53,7 @@ type frontend struct {
 	url        string
 	key, other string
 	boxes      *persistent.Sandboxes
-	memory     bounds.Memory
+	memory     api.Memory
 	log        *audit.Log
 	bodies     atomic.Pointer[func(io.ReadCloser) io.ReadCloser] // what becomes of a request's body; nil is nothing
 }
@@ -318,7 +317,7 @@ func TestMessagesAreBounded(t *testing.T) {
 	}
 	others, err := d.memory.Hold(owner.ID)
 	if err == nil { // as of three more: a message has half a minute to arrive
-		err = others.Add(bounds.MaxMessages - 16<<20)
+		err = others.Add(api.MaxMessages - 16<<20)
 	}
 	if err != nil {
 		t.Fatal(err)

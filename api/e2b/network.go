@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/session/persistent"
 )
 
@@ -47,7 +47,7 @@ func (n *networkBody) wish() (*persistent.NetworkWish, error) {
 	for _, d := range n.DenyOut {
 		switch p, err := prefix(d); {
 		case err != nil:
-			return bad("denyOut takes addresses and ranges, not " + bounds.Quoted(d))
+			return bad("denyOut takes addresses and ranges, not " + api.Quoted(d))
 		case p.Bits() == 0:
 			denyAll = true
 		default:
@@ -60,10 +60,10 @@ func (n *networkBody) wish() (*persistent.NetworkWish, error) {
 			continue
 		}
 		if !denyAll {
-			return bad("allowOut has the domain " + bounds.Quoted(a) + "; when it has domains, denyOut must have " + allTraffic)
+			return bad("allowOut has the domain " + api.Quoted(a) + "; when it has domains, denyOut must have " + allTraffic)
 		}
 		if strings.ContainsAny(a, ":/") {
-			return bad("allowOut takes domains, addresses and ranges, not " + bounds.Quoted(a))
+			return bad("allowOut takes domains, addresses and ranges, not " + api.Quoted(a))
 		}
 		w.Allow = append(w.Allow, a)
 	}

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/persistent"
 )
@@ -79,7 +79,7 @@ func (s *Server) servePort(w http.ResponseWriter, r *http.Request, t target) {
 	}
 	// What waits for a client that does not read is in the way of all else that the
 	// agent sends.
-	proxy.ServeHTTP(final{bounds.Patient(w)}, r.WithContext(context.WithValue(r.Context(), portKey{}, p)))
+	proxy.ServeHTTP(final{api.NewTransferWriter(w)}, r.WithContext(context.WithValue(r.Context(), portKey{}, p)))
 }
 
 // rewrite makes the request that the program inside gets.

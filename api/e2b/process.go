@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/internal/envd"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -216,7 +216,7 @@ func (s *Server) serveCloseStdin(r *http.Request, in *inside, q *envd.ProcessCon
 func (s *Server) serveSendSignal(r *http.Request, in *inside, q *envd.ProcessSignal) (any, error) {
 	n, ok := map[string]syscall.Signal{"SIGNAL_SIGKILL": syscall.SIGKILL, "SIGNAL_SIGTERM": syscall.SIGTERM}[q.Signal]
 	if !ok {
-		return nil, &connectError{codeInvalid, "the signal " + bounds.Quoted(q.Signal) + " is not one of SIGNAL_SIGKILL, SIGNAL_SIGTERM"}
+		return nil, &connectError{codeInvalid, "the signal " + api.Quoted(q.Signal) + " is not one of SIGNAL_SIGKILL, SIGNAL_SIGTERM"}
 	}
 	return struct{}{}, in.Signal(r.Context(), selector(q.Process), n)
 }

@@ -21,7 +21,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/session/persistent"
 )
 
@@ -35,10 +35,10 @@ type Options struct {
 	// <port>-<id>.<domain> of it.
 	Domain string
 	// Memory bounds what requests hold; nil makes one for this frontend alone.
-	Memory *bounds.Memory
+	Memory *api.Memory
 	// Rest serves paths of this server that are not E2B's; they are not found
 	// when nil. It is asked after the host was looked at, and sees to rights
-	// itself. It may be a [bounds.Refuser], for those that do not get there.
+	// itself. It may be a [api.Refuser], for those that do not get there.
 	Rest http.Handler
 }
 
@@ -59,11 +59,11 @@ type Server struct {
 func New(o Options) *Server {
 	if o.Rest == nil {
 		o.Rest = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			writeAPIError(w, &apiError{http.StatusNotFound, "there is nothing at " + r.Method + " " + bounds.Quoted(r.URL.Path)})
+			writeAPIError(w, &apiError{http.StatusNotFound, "there is nothing at " + r.Method + " " + api.Quoted(r.URL.Path)})
 		})
 	}
 	if o.Memory == nil {
-		o.Memory = new(bounds.Memory)
+		o.Memory = new(api.Memory)
 	}
 	s := &Server{o: o, domain: hostName(o.Domain)}
 	s.api = s.control()
@@ -100,7 +100,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // Refuse answers a request that goes nowhere, in the words of whose path it is:
 // Rest's or E2B's, which all are that are not Rest's.
 func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, status int, why string) bool {
-	if rest, ok := s.o.Rest.(bounds.Refuser); !ok || !rest.Refuse(w, r, status, why) {
+	if rest, ok := s.o.Rest.(api.Refuser); !ok || !rest.Refuse(w, r, status, why) {
 		writeAPIError(w, &apiError{status, why})
 	}
 	return true

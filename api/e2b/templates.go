@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/session/persistent"
 )
 
@@ -60,7 +60,7 @@ func (s *Server) listTemplates(w http.ResponseWriter, _ *http.Request, _ *persis
 func (s *Server) named(r *http.Request, part string) (templateAnswer, error) {
 	name := r.PathValue(part)
 	if !slices.Contains(s.o.Sandboxes.Templates(), name) {
-		return templateAnswer{}, &apiError{http.StatusNotFound, "there is no template " + bounds.Quoted(name)}
+		return templateAnswer{}, &apiError{http.StatusNotFound, "there is no template " + api.Quoted(name)}
 	}
 	return s.template(name), nil
 }

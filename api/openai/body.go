@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/tool/params"
 )
@@ -36,7 +36,7 @@ func (c *call) body() (*object, error) {
 	if err := mediaType(c.r, "application/json"); err != nil {
 		return nil, err
 	}
-	in := &bounds.Message{ReadCloser: bounds.JSON(c.held.Body(c.r.Body)), Control: c.control, Timeout: bodyTimeout}
+	in := &api.Message{ReadCloser: api.LimitJSON(c.held.Body(c.r.Body)), Control: c.control, Timeout: bodyTimeout}
 	b, err := io.ReadAll(http.MaxBytesReader(c.w, in, maxBody))
 	if f := asFault(err); err != nil && f.Status != http.StatusInternalServerError {
 		return nil, f
@@ -78,7 +78,7 @@ func (o *object) carried(names ...string) error {
 		return nil
 	}
 	slices.Sort(not)
-	return wrong(not[0], "unsupported_parameter", bounds.Quoted(strings.Join(not, ", "))+" is not carried by this server, and nothing is made that lacks what was asked for; see docs/openai.md")
+	return wrong(not[0], "unsupported_parameter", api.Quoted(strings.Join(not, ", "))+" is not carried by this server, and nothing is made that lacks what was asked for; see docs/openai.md")
 }
 
 func (o *object) wrong(name, message string) error {
@@ -170,7 +170,7 @@ func (c *call) page(more ...string) (*page, error) {
 	p := &page{limit: usualPage}
 	for name, values := range q {
 		if len(values) != 1 {
-			return nil, wrong(name, "invalid_value", bounds.Quoted(name)+" is there more than once")
+			return nil, wrong(name, "invalid_value", api.Quoted(name)+" is there more than once")
 		}
 		v := values[0]
 		switch {
@@ -187,7 +187,7 @@ func (c *call) page(more ...string) (*page, error) {
 		case slices.Contains(more, name) && name == "name":
 			p.name = v
 		default:
-			return nil, wrong(name, "unsupported_parameter", bounds.Quoted(name)+" is not carried by this server")
+			return nil, wrong(name, "unsupported_parameter", api.Quoted(name)+" is not carried by this server")
 		}
 	}
 	return p, nil
@@ -212,7 +212,7 @@ type listed[T any] struct {
 
 // notFound is the answer for what is not there, or is another key's.
 func notFound(what, id string, err error) error {
-	f := asFault(sandbox.Errorf(sandbox.ErrNotFound, what+" "+bounds.Quoted(id), "there is none"))
+	f := asFault(sandbox.Errorf(sandbox.ErrNotFound, what+" "+api.Quoted(id), "there is none"))
 	if err != nil {
 		f = asFault(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -37,7 +37,7 @@ func (f *fault) Error() string { return f.Message }
 func wrong(param, code, message string) error {
 	f := &fault{Status: http.StatusBadRequest, Kind: kindRequest, Message: message, Code: code}
 	if param != "" {
-		name := bounds.Clip(param, 200)
+		name := api.Clip(param, 200)
 		f.Param = &name
 	}
 	return f
@@ -76,7 +76,7 @@ func asFault(err error) *fault {
 	}
 	var inside *sandbox.AgentError
 	var big *http.MaxBytesError
-	var many *bounds.TooMany
+	var many *api.TooMany
 	var e *sandbox.Error
 	switch {
 	case errors.As(err, &inside):

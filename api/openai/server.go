@@ -21,7 +21,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/session/persistent"
 )
 
@@ -31,7 +31,7 @@ type Options struct {
 	Sandboxes *persistent.Sandboxes
 	Keys      *persistent.Keys
 	// Memory bounds what requests hold; nil makes one for this frontend alone.
-	Memory *bounds.Memory
+	Memory *api.Memory
 	// Rest serves paths that are not this frontend's; they are not found when nil. See
 	// [Server.Refuse], too.
 	Rest http.Handler
@@ -49,7 +49,7 @@ type Server struct {
 // New makes a Server.
 func New(o Options) *Server {
 	if o.Memory == nil {
-		o.Memory = new(bounds.Memory)
+		o.Memory = new(api.Memory)
 	}
 	if o.Rest == nil {
 		o.Rest = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { writeFault(w, nowhere(r)) })
@@ -102,7 +102,7 @@ func name(w http.ResponseWriter) { w.Header().Set("X-Request-Id", "req_"+rand.Te
 // has Rest do it. False is that its path is neither's.
 func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, status int, why string) bool {
 	if !mine(r) {
-		rest, ok := s.o.Rest.(bounds.Refuser)
+		rest, ok := s.o.Rest.(api.Refuser)
 		return ok && rest.Refuse(w, r, status, why)
 	}
 	name(w)
@@ -110,7 +110,7 @@ func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, status int, why 
 	if status >= http.StatusInternalServerError {
 		kind = kindServer
 	}
-	writeFault(bounds.Patient(w), &fault{Status: status, Kind: kind, Message: why})
+	writeFault(api.NewTransferWriter(w), &fault{Status: status, Kind: kind, Message: why})
 	return true
 }
 
@@ -120,7 +120,7 @@ type call struct {
 	r       *http.Request
 	ctx     context.Context
 	key     *persistent.Key
-	held    *bounds.Held
+	held    *api.Held
 	control *http.ResponseController
 }
 
@@ -130,7 +130,7 @@ type handler func(c *call) error
 // frontend finds whose request it is, and bounds what it holds.
 func (s *Server) frontend(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		patient := bounds.Patient(w)
+		patient := api.NewTransferWriter(w)
 		k, err := s.key(r)
 		if err != nil {
 			writeFault(patient, err)
@@ -154,7 +154,7 @@ func (s *Server) frontend(h handler) http.Handler {
 // key finds whose request it is. What is wrong with a key is nobody's business, a
 // registry that cannot be read is.
 func (s *Server) key(r *http.Request) (*persistent.Key, error) {
-	token := bounds.Token(r.Header)
+	token := api.Token(r.Header)
 	if token == "" {
 		return nil, &fault{Status: http.StatusUnauthorized, Kind: kindRequest, Code: "invalid_api_key",
 			Message: "the request has no key; send one that caisson keys create made: Authorization: Bearer KEY"}
@@ -182,11 +182,11 @@ func (s *Server) otherMethod(r *http.Request) error {
 	if can == nil {
 		return nowhere(r)
 	}
-	return &fault{Status: http.StatusMethodNotAllowed, Kind: kindRequest, Message: "there is no " + bounds.Quoted(r.Method) + " here; it takes " + strings.Join(can, ", ")}
+	return &fault{Status: http.StatusMethodNotAllowed, Kind: kindRequest, Message: "there is no " + api.Quoted(r.Method) + " here; it takes " + strings.Join(can, ", ")}
 }
 
 func nowhere(r *http.Request) error {
-	return &fault{Status: http.StatusNotFound, Kind: kindRequest, Message: "there is nothing at " + r.Method + " " + bounds.Quoted(r.URL.Path) + "; docs/openai.md says what there is"}
+	return &fault{Status: http.StatusNotFound, Kind: kindRequest, Message: "there is nothing at " + r.Method + " " + api.Quoted(r.URL.Path) + "; docs/openai.md says what there is"}
 }
 
 // answer writes v.

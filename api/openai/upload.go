@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/persistent"
 )
@@ -47,7 +47,7 @@ func (s *Server) upload(c *call, b *persistent.Sandbox) (place, error) {
 	c.r.Body = struct {
 		io.Reader
 		io.Closer
-	}{bounds.Reader{Reader: c.r.Body, Control: c.control}, c.r.Body}
+	}{api.TransferReader{Reader: c.r.Body, Control: c.control}, c.r.Body}
 	form, err := c.r.MultipartReader()
 	if err != nil {
 		return place{}, wrong("", "invalid_value", "the form cannot be read")
@@ -68,7 +68,7 @@ func (s *Server) upload(c *call, b *persistent.Sandbox) (place, error) {
 		}
 		return s.copyHere(c, b, string(id))
 	default:
-		return place{}, wrong(part.FormName(), "unsupported_parameter", bounds.Quoted(part.FormName())+" is not carried by this server; a form has one field, file or file_id")
+		return place{}, wrong(part.FormName(), "unsupported_parameter", api.Quoted(part.FormName())+" is not carried by this server; a form has one field, file or file_id")
 	}
 	name := part.FileName() // without directories
 	if name == "" || name == "." || name == ".." || strings.ContainsRune(name, '/') || persistent.CheckPath(name) != nil {
@@ -152,7 +152,7 @@ func (s *Server) sources(c *call, ids []string) ([]place, error) {
 	for _, id := range ids {
 		p, err := parseFileID(id)
 		if err != nil {
-			return nil, wrong("file_ids", "not_found", bounds.Quoted(id)+" is no file of a container; there is no other store of files here: upload it to the container")
+			return nil, wrong("file_ids", "not_found", api.Quoted(id)+" is no file of a container; there is no other store of files here: upload it to the container")
 		}
 		if b, err := s.o.Sandboxes.Get(c.ctx, c.key, p.box); err != nil || !isContainer(b) {
 			return nil, notFound("file", id, nil)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -77,7 +77,7 @@ type QuestionID struct {
 // approver finds whose credential a request has, before anything of it is
 // read. A key is not tried: it is refused by its place.
 func (s *Server) approver(r *http.Request) (approval.Who, error) {
-	credential := bounds.Bearer(r.Header)
+	credential := api.Bearer(r.Header)
 	if !strings.HasPrefix(credential, approval.CredentialPrefix) || len(credential) > 256 {
 		return approval.Who{}, &Problem{Status: http.StatusUnauthorized, Detail: "the request has no approver's credential, and a key is none",
 			Hint: "caisson approvals enroll makes one; send it as Authorization: Bearer approver_…"}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/persistent"
@@ -265,7 +265,7 @@ func firstOf(errs ...error) error {
 // room.
 type capture struct {
 	most int64
-	held *bounds.Held
+	held *api.Held
 
 	mu  sync.Mutex
 	b   []byte

@@ -14,7 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/persistent"
 )
@@ -144,7 +144,7 @@ func (s *Server) writeFile(ctx context.Context, k *persistent.Key, in *struct {
 	c := callOf(ctx)
 	defer c.control.SetReadDeadline(time.Time{})
 	files := s.filesOf(k, in.ID)
-	_, err := files.Write(ctx, in.Path, bounds.Reader{Reader: c.body, Control: c.control}, sandbox.WriteOptions{Mode: fs.FileMode(mode).Perm(), Atomic: in.Atomic})
+	_, err := files.Write(ctx, in.Path, api.TransferReader{Reader: c.body, Control: c.control}, sandbox.WriteOptions{Mode: fs.FileMode(mode).Perm(), Atomic: in.Atomic})
 	if err != nil {
 		return nil, err
 	}

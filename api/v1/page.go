@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 )
 
 // PagePath is where approvers answer in a browser: PagePath + the ID of an
@@ -37,9 +37,9 @@ var pagePolicy = sync.OnceValue(func() string {
 
 // page serves the page on which approvers answer.
 func page(w http.ResponseWriter, r *http.Request) {
-	w = bounds.Patient(w)
+	w = api.NewTransferWriter(w)
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		writeProblem(w, &Problem{Status: http.StatusMethodNotAllowed, Detail: "there is no " + bounds.Quoted(r.Method) + " here", Hint: "it takes GET"})
+		writeProblem(w, &Problem{Status: http.StatusMethodNotAllowed, Detail: "there is no " + api.Quoted(r.Method) + " here", Hint: "it takes GET"})
 		return
 	}
 	h := w.Header()

@@ -11,7 +11,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -61,7 +61,7 @@ func init() {
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
 		for _, err := range errs { // a body that could not be read
 			var e *sandbox.Error
-			var many *bounds.TooMany
+			var many *api.TooMany
 			if errors.As(err, &e) || errors.As(err, &many) {
 				return asProblem(err)
 			}
@@ -75,7 +75,7 @@ func init() {
 			var d huma.ErrorDetailer
 			if errors.As(err, &d) && len(p.Faults) < maxFlaws {
 				// What was sent is not sent back.
-				p.Faults = append(p.Faults, Flaw{At: d.ErrorDetail().Location, Problem: bounds.Clip(d.ErrorDetail().Message, 300)})
+				p.Faults = append(p.Faults, Flaw{At: d.ErrorDetail().Location, Problem: api.Clip(d.ErrorDetail().Message, 300)})
 			}
 		}
 		if len(p.Faults) > 0 {
@@ -143,7 +143,7 @@ func asProblem(err error) *Problem {
 	var e *sandbox.Error
 	var inside *sandbox.AgentError
 	var big *http.MaxBytesError
-	var many *bounds.TooMany
+	var many *api.TooMany
 	switch {
 	case errors.As(err, &inside):
 		p.Detail = inside.Message

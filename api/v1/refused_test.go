@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/api/apitest"
-	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/api/v1"
 )
 
@@ -164,7 +164,7 @@ func until(t *testing.T, done func() bool) {
 // A request that is refused before it gets to any frontend is refused in the words of
 // that of its path.
 func TestRefusedBefore(t *testing.T) {
-	frontend := apitest.Start(t, "").Handler.(bounds.Refuser)
+	frontend := apitest.Start(t, "").Handler.(api.Refuser)
 	for path, want := range map[string]string{
 		"/v1/sandboxes":     `{"status":503,"title":"Service Unavailable","detail":"too much"}`,
 		"/openapi.yaml":     `{"status":503,"title":"Service Unavailable","detail":"too much"}`,

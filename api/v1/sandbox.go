@@ -10,7 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/session/registry"
@@ -167,7 +167,7 @@ func (s *Server) list(ctx context.Context, k *persistent.Key, in *filter) (*list
 	for _, m := range in.Metadata {
 		name, value, ok := strings.Cut(m, "=")
 		if !ok || name == "" {
-			return nil, sandbox.Errorf(sandbox.ErrInvalid, "metadata", "%s is not name=value", bounds.Quoted(m))
+			return nil, sandbox.Errorf(sandbox.ErrInvalid, "metadata", "%s is not name=value", api.Quoted(m))
 		}
 		if f.Metadata == nil {
 			f.Metadata = map[string]string{}

@@ -28,7 +28,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/persistent"
@@ -46,7 +46,7 @@ type Options struct {
 	Domain string
 	Secure bool
 	// Memory bounds what requests hold; nil makes one for this frontend alone.
-	Memory *bounds.Memory
+	Memory *api.Memory
 	// Version is caisson's, for the document.
 	Version string
 	// Rest serves paths that are not this frontend's; they are not found when nil.
@@ -66,7 +66,7 @@ type Server struct {
 // New makes a Server.
 func New(o Options) *Server {
 	if o.Memory == nil {
-		o.Memory = new(bounds.Memory)
+		o.Memory = new(api.Memory)
 	}
 	if o.Rest == nil {
 		o.Rest = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { writeProblem(w, nowhere(r)) })
@@ -136,7 +136,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch p := r.URL.Path; {
 	case p == "/openapi.json" || p == "/openapi.yaml":
 		// They are for everybody, and long.
-		w = bounds.Patient(w)
+		w = api.NewTransferWriter(w)
 		held, err := s.o.Memory.Visit("")
 		if err != nil {
 			writeProblem(w, err)
@@ -149,17 +149,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		page(w, r)
 		return
 	case p != "/v1" && !strings.HasPrefix(p, "/v1/"):
-		s.o.Rest.ServeHTTP(bounds.Patient(w), r)
+		s.o.Rest.ServeHTTP(api.NewTransferWriter(w), r)
 		return
 	}
 	c, owner, err := s.caller(r)
 	if err != nil {
-		writeProblem(bounds.Patient(w), err)
+		writeProblem(api.NewTransferWriter(w), err)
 		return
 	}
 	s.live.Add(1)
 	defer s.live.Done()
-	w = bounds.Patient(w)
+	w = api.NewTransferWriter(w)
 	held, err := s.o.Memory.Hold(owner)
 	if err != nil {
 		writeProblem(w, err)
@@ -169,7 +169,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body := r.Body
 	c.held, c.body, c.header, c.control = held, body, r.Header, http.NewResponseController(w)
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
-	r.Body = &bounds.Message{ReadCloser: bounds.JSON(held.Body(body)), Control: http.NewResponseController(w), Timeout: bodyTimeout}
+	r.Body = &api.Message{ReadCloser: api.LimitJSON(held.Body(body)), Control: http.NewResponseController(w), Timeout: bodyTimeout}
 	if _, pattern := s.mux.Handler(r); pattern == "" || path.Clean(r.URL.Path) != r.URL.Path {
 		writeProblem(w, s.otherMethod(r))
 		return
@@ -184,7 +184,7 @@ func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, status int, why 
 	p := r.URL.Path
 	mine := p == "/openapi.json" || p == "/openapi.yaml" || p == "/v1" || strings.HasPrefix(p, "/v1/") || strings.HasPrefix(p, PagePath)
 	if mine {
-		writeProblem(bounds.Patient(w), &Problem{Status: status, Detail: why})
+		writeProblem(api.NewTransferWriter(w), &Problem{Status: status, Detail: why})
 	}
 	return mine
 }
@@ -196,7 +196,7 @@ type callKey struct{}
 type call struct {
 	key  *persistent.Key
 	who  approval.Who
-	held *bounds.Held
+	held *api.Held
 	// What a request has whose body is a file, which is not held.
 	body    io.Reader
 	header  http.Header
@@ -227,7 +227,7 @@ func KeyOf(ctx context.Context) *persistent.Key { return callOf(ctx).key }
 // key finds whose request it is. What is wrong with a key is nobody's business, a
 // registry that cannot be read is.
 func (s *Server) key(r *http.Request) (*persistent.Key, error) {
-	token := bounds.Token(r.Header)
+	token := api.Token(r.Header)
 	if token == "" {
 		return nil, &Problem{Status: http.StatusUnauthorized, Detail: "the request has no key", Hint: "send one that caisson keys create made as X-API-Key"}
 	}
@@ -254,15 +254,15 @@ func (s *Server) otherMethod(r *http.Request) error {
 	if can == nil {
 		return nowhere(r)
 	}
-	return &Problem{Status: http.StatusMethodNotAllowed, Detail: "there is no " + bounds.Quoted(r.Method) + " here", Hint: "it takes " + strings.Join(can, ", ")}
+	return &Problem{Status: http.StatusMethodNotAllowed, Detail: "there is no " + api.Quoted(r.Method) + " here", Hint: "it takes " + strings.Join(can, ", ")}
 }
 
 func nowhere(r *http.Request) error {
-	return &Problem{Status: http.StatusNotFound, Detail: "there is nothing at " + bounds.Quoted(r.URL.Path), Hint: "/openapi.json says what there is"}
+	return &Problem{Status: http.StatusNotFound, Detail: "there is nothing at " + api.Quoted(r.URL.Path), Hint: "/openapi.json says what there is"}
 }
 
 const (
-	// maxBody bounds a request's body, in bytes, but for files. bounds.JSON bounds
+	// maxBody bounds a request's body, in bytes, but for files. api.LimitJSON bounds
 	// what it is made of.
 	maxBody = 4 << 20
 	// bodyTimeout is how long it may take to arrive.

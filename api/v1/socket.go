@@ -19,7 +19,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
@@ -94,7 +94,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 type talk struct {
 	conn    *websocket.Conn
 	taken   func(first []byte) (*Exec, error)
-	held    *bounds.Held
+	held    *api.Held
 	resize  chan sandbox.WindowSize
 	signals chan syscall.Signal
 
@@ -150,8 +150,8 @@ func (t *talk) first(ctx context.Context) (*Exec, error) {
 	if err != nil || kind != websocket.MessageText {
 		return nil, sandbox.Errorf(sandbox.ErrInvalid, "exec", "the first message is to say what runs, as text")
 	}
-	b, err := io.ReadAll(bounds.JSON(t.held.Body(io.NopCloser(r))))
-	var many *bounds.TooMany
+	b, err := io.ReadAll(api.LimitJSON(t.held.Body(io.NopCloser(r))))
+	var many *api.TooMany
 	switch {
 	case errors.Is(err, sandbox.ErrExhausted), errors.As(err, &many):
 		return nil, err
@@ -259,7 +259,7 @@ func (t *talk) send(l last) {
 }
 
 func (t *talk) write(kind websocket.MessageType, b []byte) error {
-	ctx, cancel := context.WithTimeout(context.Background(), bounds.Timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), api.TransferTimeout)
 	defer cancel()
 	t.writing.Add(1)
 	defer t.writing.Add(-1)

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/api/apitest"
-	"github.com/caisson-run/caisson/api/bounds"
 )
 
 // One key that asks for as much as it can keeps no other key out.
@@ -21,11 +21,11 @@ func TestOneKeyStarvesNobody(t *testing.T) {
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
 	const more = 8
-	refused := make(chan int, bounds.MaxCalls+more)
+	refused := make(chan int, api.MaxCalls+more)
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer end()
-	for range bounds.MaxCalls + more {
+	for range api.MaxCalls + more {
 		all.Go(func() {
 			req, err := http.NewRequestWithContext(ctx, "GET", d.url+"/v1/events?wait=60", nil)
 			if err != nil {
@@ -72,8 +72,8 @@ func TestEveryFrontendCounts(t *testing.T) {
 	}
 	agent := []string{"E2b-Sandbox-Id", b.ID, "E2b-Sandbox-Port", "49983", "X-Access-Token", made["envdAccessToken"].(string), "Content-Type", "application/json"}
 	port := []string{"E2b-Sandbox-Id", b.ID, "E2b-Sandbox-Port", "8000"}
-	fill := func(enter func(string) (*bounds.Held, error)) (leave func()) {
-		var all []*bounds.Held
+	fill := func(enter func(string) (*api.Held, error)) (leave func()) {
+		var all []*api.Held
 		for {
 			h, err := enter(owner.ID)
 			if err != nil {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
@@ -25,7 +25,7 @@ import (
 const aliveInTests = 250 * time.Millisecond
 
 // spoken lets do be spoken with and returns the client's end.
-func spoken(t *testing.T, do carrier, memory *bounds.Memory) *websocket.Conn {
+func spoken(t *testing.T, do carrier, memory *api.Memory) *websocket.Conn {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, err := websocket.Accept(w, r, nil)
@@ -70,7 +70,7 @@ func TestCallerGoesWhileNobodyReads(t *testing.T) {
 			ended <- errors.New("it runs on without its caller")
 		}
 		return &sandbox.Result{}, nil
-	}, new(bounds.Memory))
+	}, new(api.Memory))
 	for _, m := range []string{anything, strings.Repeat("x", 1<<19)} {
 		kind := websocket.MessageBinary
 		if m == anything {
@@ -96,7 +96,7 @@ func TestInputGoesThrough(t *testing.T) {
 		}
 		io.Copy(io.Discard, in.Stdin)
 		return &sandbox.Result{}, nil
-	}, new(bounds.Memory))
+	}, new(api.Memory))
 	if err := c.Write(t.Context(), websocket.MessageText, []byte(anything)); err != nil {
 		t.Fatal(err)
 	}
@@ -116,10 +116,10 @@ func TestInputGoesThrough(t *testing.T) {
 
 // A first message counts for the key as it comes, not when it is whole.
 func TestFirstMessageCounts(t *testing.T) {
-	memory := new(bounds.Memory)
+	memory := new(api.Memory)
 	other, err := memory.Hold("k")
 	if err == nil {
-		err = other.Add(bounds.MaxMessages - 100<<10)
+		err = other.Add(api.MaxMessages - 100<<10)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/session/toolcall"
@@ -107,7 +107,7 @@ type toolExchange struct {
 	boxes *persistent.Sandboxes
 	key   *persistent.Key
 	wish  *ToolCall
-	held  *bounds.Held
+	held  *api.Held
 }
 
 // one calls a tool. It waits a while for people that are asked about it.
@@ -350,7 +350,7 @@ func (x *toolExchange) view(ctx context.Context, c *dialect.Call, e *dialect.Edi
 // toll counts the beginning of a stream, which an answer holds, as far as the key's
 // messages have room. What there is no room for ends the program.
 type toll struct {
-	held *bounds.Held
+	held *api.Held
 
 	mu   sync.Mutex
 	n    int64

@@ -6,7 +6,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/session/persistent"
 )
 
@@ -24,7 +24,7 @@ func made(ctx context.Context, all ...*persistent.Sandbox) error {
 // settle ends what a call has made whose answer nobody has taken: it would run until its
 // time is over, and count for the key's quota, and nobody would know of it.
 func (s *Server) settle(ctx context.Context, c *call, w http.ResponseWriter) {
-	if len(c.made) == 0 || !c.left && bounds.Taken(w) {
+	if len(c.made) == 0 || !c.left && api.Taken(w) {
 		return
 	}
 	for _, id := range c.made {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/api/apitest"
-	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/api/v1"
 )
 
@@ -58,7 +58,7 @@ func TestFirstMessageOfTooMuch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close(websocket.StatusNormalClosure, "")
-	_, _, p := talk(t, c, `{"env":{"x":[`+strings.Repeat("{},", bounds.MaxValues/2)+`{}]}}`, nil)
+	_, _, p := talk(t, c, `{"env":{"x":[`+strings.Repeat("{},", api.MaxValues/2)+`{}]}}`, nil)
 	if p == nil || p.Status != 413 || !strings.Contains(p.Detail, "values") {
 		t.Errorf("%+v", p)
 	}

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"runtime"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/internal/config"
 	"github.com/caisson-run/caisson/internal/linux/scope"
@@ -31,7 +31,7 @@ func withMCP(frontend *mcp.Handler, rest http.Handler) http.Handler {
 
 // mcpFrontend is MCP for the keys of a daemon. What its requests hold counts with those
 // of the other frontends.
-func mcpFrontend(h *house, memory *bounds.Memory) *mcp.Handler {
+func mcpFrontend(h *house, memory *api.Memory) *mcp.Handler {
 	return mcp.NewHandler(mcp.HandlerOptions{Authenticate: h.keys.Authenticate, HostIsKnown: true, Version: version,
 		Bounded: func(k *persistent.Key, w http.ResponseWriter, r *http.Request, next http.Handler) {
 			memory.Serve(k.ID, w, r, next)

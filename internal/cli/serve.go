@@ -21,7 +21,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/api"
-	"github.com/caisson-run/caisson/api/bounds"
 	"github.com/caisson-run/caisson/api/e2b"
 	"github.com/caisson-run/caisson/api/openai"
 	v1 "github.com/caisson-run/caisson/api/v1"
@@ -159,7 +158,7 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 		n["ready"] = h.boxes.WarmPool().Waiting
 		return n
 	}
-	memory := new(bounds.Memory)
+	memory := new(api.Memory)
 	models := mcpFrontend(h, memory)
 	own := v1.New(v1.Options{
 		Sandboxes: h.boxes, Keys: h.keys, Approvals: h.approvals, Domain: f.domainAt(ln.Addr()), Secure: certificate != nil || f.behindProxy, Memory: memory, Version: versions(time.Now()).Caisson,

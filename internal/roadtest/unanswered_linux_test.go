@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/api/e2b"
 	"github.com/caisson-run/caisson/api/v1"
 	"github.com/caisson-run/caisson/session/persistent"
@@ -29,8 +29,8 @@ func TestUnansweredForks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := v1.New(v1.Options{Sandboxes: l.Sandboxes, Keys: keys, Domain: "localhost:1", Memory: &bounds.Memory{}})
-	theirs := e2b.New(e2b.Options{Sandboxes: l.Sandboxes, Keys: keys, Domain: "localhost:1", Rest: own, Memory: &bounds.Memory{}})
+	own := v1.New(v1.Options{Sandboxes: l.Sandboxes, Keys: keys, Domain: "localhost:1", Memory: &api.Memory{}})
+	theirs := e2b.New(e2b.Options{Sandboxes: l.Sandboxes, Keys: keys, Domain: "localhost:1", Rest: own, Memory: &api.Memory{}})
 	defer own.Close()
 	defer theirs.Close()
 	ask := func(w http.ResponseWriter, method, path, body string) {

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caisson-run/caisson/api/bounds"
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/api/e2b"
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/approval/approvaltest"
@@ -49,7 +49,7 @@ func openShown(t *testing.T, level string) *shownClient {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler := e2b.New(e2b.Options{Sandboxes: l.Sandboxes, Keys: keys, Domain: "localhost:1", Memory: &bounds.Memory{}})
+	handler := e2b.New(e2b.Options{Sandboxes: l.Sandboxes, Keys: keys, Domain: "localhost:1", Memory: &api.Memory{}})
 	server := httptest.NewServer(handler)
 	t.Cleanup(func() { server.Close(); handler.Close() })
 	c.url = server.URL

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bounds
+package api
 
 import (
 	"fmt"
@@ -51,7 +51,7 @@ func (e *TooMany) Error() string {
 
 // JSON is a request's body that is made of MaxValues at most. Reading more is a
 // [*TooMany], before anybody has looked at what it says.
-func JSON(body io.ReadCloser) io.ReadCloser { return &limitedJSON{ReadCloser: body} }
+func LimitJSON(body io.ReadCloser) io.ReadCloser { return &limitedJSON{ReadCloser: body} }
 
 type limitedJSON struct {
 	io.ReadCloser

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bounds
+package api
 
 import (
 	"errors"
@@ -31,7 +31,7 @@ func (t *timed) Flush() { t.seen = append(t.seen, !t.at.IsZero()) }
 // What goes to a client goes within a time; between that there is none.
 func TestPatient(t *testing.T) {
 	w := &timed{ResponseRecorder: httptest.NewRecorder()}
-	p := Patient(w)
+	p := NewTransferWriter(w)
 	p.Write([]byte("x"))
 	if !w.at.IsZero() {
 		t.Error("a deadline stays behind a write")

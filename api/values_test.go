@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bounds
+package api
 
 import (
 	"bytes"
@@ -33,7 +33,7 @@ func TestJSON(t *testing.T) {
 		"a value that is not yet at its end": {`{"a":[`, true},
 	} {
 		for _, r := range []io.Reader{strings.NewReader(c.text), iotest.OneByteReader(strings.NewReader(c.text))} {
-			body := JSON(io.NopCloser(r))
+			body := LimitJSON(io.NopCloser(r))
 			b, err := io.ReadAll(body)
 			var many *TooMany
 			if c.ok && (err != nil || string(b) != c.text) || !c.ok && !errors.As(err, &many) {

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bounds has what every frontend over HTTP holds requests to: how many of one
-// key's are under way, how much memory their messages take, and how long a transfer
-// may stand still.
-package bounds
+package api
 
 import (
 	"fmt"
@@ -122,15 +119,15 @@ func (h *Held) Done() {
 }
 
 // Body is a request's body, counted as it arrives.
-func (h *Held) Body(body io.ReadCloser) io.ReadCloser { return &counted{body, h} }
+func (h *Held) Body(body io.ReadCloser) io.ReadCloser { return &countedBody{body, h} }
 
-type counted struct {
+type countedBody struct {
 	io.ReadCloser
 	held *Held
 }
 
 // Read implements io.Reader.
-func (c *counted) Read(p []byte) (int, error) {
+func (c *countedBody) Read(p []byte) (int, error) {
 	n, err := c.ReadCloser.Read(p)
 	if n > 0 {
 		if err := c.held.Add(int64(n)); err != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bounds
+package api
 
 import (
 	"io"
@@ -9,52 +9,54 @@ import (
 )
 
 // Timeout is how long an upload, and a client that is answered, may stand still.
-const Timeout = time.Minute
+const TransferTimeout = time.Minute
 
 // Reader lets a body come slowly, but not stop.
-type Reader struct {
+type TransferReader struct {
 	io.Reader
 	Control *http.ResponseController
 }
 
 // Read implements io.Reader.
-func (p Reader) Read(b []byte) (int, error) {
-	p.Control.SetReadDeadline(time.Now().Add(Timeout))
+func (p TransferReader) Read(b []byte) (int, error) {
+	p.Control.SetReadDeadline(time.Now().Add(TransferTimeout))
 	return p.Reader.Read(b)
 }
 
 // Writer lets a client take its time, but not stop: an answer that it has stopped
 // to read is broken off. There is no deadline between two writes, which may be as
 // far apart as they like.
-type Writer struct {
+type TransferWriter struct {
 	http.ResponseWriter
 	Control *http.ResponseController
 }
 
 // Patient is a Writer on w.
-func Patient(w http.ResponseWriter) Writer { return Writer{w, http.NewResponseController(w)} }
+func NewTransferWriter(w http.ResponseWriter) TransferWriter {
+	return TransferWriter{w, http.NewResponseController(w)}
+}
 
 // Write implements io.Writer.
-func (p Writer) Write(b []byte) (int, error) {
-	p.Control.SetWriteDeadline(time.Now().Add(Timeout))
+func (p TransferWriter) Write(b []byte) (int, error) {
+	p.Control.SetWriteDeadline(time.Now().Add(TransferTimeout))
 	defer p.Control.SetWriteDeadline(time.Time{})
 	return p.ResponseWriter.Write(b)
 }
 
 // FlushError is what http.ResponseController looks for.
-func (p Writer) FlushError() error {
-	p.Control.SetWriteDeadline(time.Now().Add(Timeout))
+func (p TransferWriter) FlushError() error {
+	p.Control.SetWriteDeadline(time.Now().Add(TransferTimeout))
 	defer p.Control.SetWriteDeadline(time.Time{})
 	return p.Control.Flush()
 }
 
 // Unwrap lets http.ResponseController reach what is below.
-func (p Writer) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+func (p TransferWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // Serve has next answer a request of owner's whose body is a message, within what
 // owner may have under way.
 func (m *Memory) Serve(owner string, w http.ResponseWriter, r *http.Request, next http.Handler) {
-	w = Patient(w)
+	w = NewTransferWriter(w)
 	held, err := m.Hold(owner)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusTooManyRequests)
@@ -62,7 +64,7 @@ func (m *Memory) Serve(owner string, w http.ResponseWriter, r *http.Request, nex
 	}
 	defer held.Done()
 	control := http.NewResponseController(w)
-	r.Body = &Message{ReadCloser: held.Body(r.Body), Control: control, Timeout: Timeout}
+	r.Body = &Message{ReadCloser: held.Body(r.Body), Control: control, Timeout: TransferTimeout}
 	next.ServeHTTP(w, r)
 }
 
