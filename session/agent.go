@@ -41,7 +41,7 @@ func (r *Invocation) withAgent(ctx context.Context, box sandbox.Instance, w *env
 		return nil, err
 	}
 	if res.Resource == "" && ctx.Err() == nil {
-		r.collect(ctx, client, w, res)
+		r.files.Take(ctx, client, w.Dir, res)
 	}
 	return res, nil
 }

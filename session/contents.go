@@ -17,6 +17,7 @@ import (
 
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/guest"
+	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/policy/shell"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/environment"
@@ -222,7 +223,7 @@ func (c *contents) read(name string) (approval.File, error) {
 	}
 	file, err := contentOf(f, real, real)
 	if errors.Is(err, fs.ErrPermission) {
-		return approval.File{Real: real, Digest: fmt.Sprintf("may not be read: %s of %s", objectOf(info), info.ModTime()), Size: info.Size()}, nil
+		return approval.File{Real: real, Digest: fmt.Sprintf("may not be read: %s of %s", hostpath.Identity(info), info.ModTime()), Size: info.Size()}, nil
 	}
 	return file, err
 }

@@ -22,6 +22,15 @@ type Ending struct {
 
 func (e *Ending) Error() string { return e.Reason }
 
+// endedBy says which limit ended a run, if one did.
+func endedBy(ctx context.Context) (reason string, limit bool) {
+	var e *Ending
+	if errors.As(context.Cause(ctx), &e) {
+		return e.Reason, true
+	}
+	return "", false
+}
+
 // errOutputClosed is the cause when the caller's writer failed: its reader went
 // away. The program ends as one whose pipe is closed does.
 var errOutputClosed = errors.New("the output is closed")

@@ -52,13 +52,12 @@ func byRule(why error) bool {
 
 // whyNot names what is behind an error of a driver that was cancelled before
 // its program ran.
-func (r *Invocation) whyNot(ctx context.Context, err error) error {
-	var e *Ending
+func whyNot(ctx context.Context, err error) error {
 	if errors.Is(err, sandbox.ErrUnended) {
 		return err
 	}
-	if errors.As(context.Cause(ctx), &e) {
-		return &sandbox.Error{Op: "run", Kind: sandbox.ErrUnavailable, Problem: e.Reason + " before the program had started",
+	if reason, limit := endedBy(ctx); limit {
+		return &sandbox.Error{Op: "run", Kind: sandbox.ErrUnavailable, Problem: reason + " before the program had started",
 			Hint: "raise the limit", Cause: err}
 	}
 	if lost := context.Cause(ctx); errors.Is(lost, network.ErrLost) {
@@ -119,7 +118,7 @@ func (r *Invocation) Drain(ctx context.Context, failed *error) {
 	if r.out[0] == nil {
 		return
 	}
-	if ended := ctx.Err() != nil || cutShort(r.over); ended {
+	if _, limit := endedBy(r.over); limit || ctx.Err() != nil {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(context.WithoutCancel(ctx), drainGrace)
 		defer stop()
@@ -133,12 +132,6 @@ func (r *Invocation) Drain(ctx context.Context, failed *error) {
 	if *failed == nil {
 		*failed = errors.Join(lost...)
 	}
-}
-
-// cutShort says whether the pipeline ended the run.
-func cutShort(ctx context.Context) bool {
-	var e *Ending
-	return errors.As(context.Cause(ctx), &e)
 }
 
 // Denied is a refusal as an error.

@@ -6,13 +6,14 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
+	"slices"
 	"time"
 
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/collect"
 	"github.com/caisson-run/caisson/session/environment"
 	"github.com/caisson-run/caisson/session/network"
 	"github.com/caisson-run/caisson/session/registry"
@@ -77,7 +78,7 @@ type Resources struct {
 	Hosts, Denied []string
 
 	env   *environment.Environment // that Prepare made; nil without
-	dests []*os.Root               // where Plan.Collect goes
+	files *collect.Files           // those that come out; nil before it starts
 	left  error                    // what could not be undone
 }
 
@@ -177,7 +178,7 @@ func (r *Invocation) CarryOut(parent context.Context, ex *sandbox.Exec, start fu
 	})
 	stop()
 	if err != nil {
-		return nil, r.whyNot(ctx, err)
+		return nil, whyNot(ctx, err)
 	}
 	if res.WallMS == 0 {
 		res.WallMS = time.Since(began).Milliseconds()
@@ -198,9 +199,11 @@ func (r *Invocation) start(ctx context.Context, d sandbox.Driver, w *environment
 	if ok && r.withoutAgent() {
 		return runner.Run(ctx, w.Spec, ex)
 	}
-	if err := r.openDests(); err != nil {
+	var err error
+	if r.files, err = collect.Open(collecting(&r.Plan, r.notice)); err != nil {
 		return nil, err
 	}
+	r.Undo.Close(r.files)
 	box, err := d.Start(ctx, w.Spec)
 	switch {
 	case ok && len(r.Plan.Collect) == 0 && errors.Is(err, sandbox.ErrUnsupported):
@@ -210,6 +213,21 @@ func (r *Invocation) start(ctx context.Context, d sandbox.Driver, w *environment
 	}
 	r.Undo.Add(WithLimit(r.Session.o.EndLimit, box.Destroy))
 	return r.withAgent(ctx, box, w, ex)
+}
+
+// collecting says which files come out of a plan's sandbox.
+func collecting(p *policy.Plan, notice func(string)) collect.Options {
+	mounts := p.Mounts
+	if p.Workspace != nil {
+		mounts = append(slices.Clone(mounts), *p.Workspace)
+	}
+	o := collect.Options{Wishes: p.Collect, Overwrite: p.CollectOverwrite, Notice: notice, Ended: endedBy}
+	for _, m := range mounts {
+		if m.Access == sandbox.ReadWrite {
+			o.Writable = append(o.Writable, m.Source)
+		}
+	}
+	return o
 }
 
 // withoutAgent says that nothing has to be asked of the sandbox afterwards, and

@@ -17,6 +17,7 @@ import (
 
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/environment"
@@ -96,7 +97,7 @@ func (r *Invocation) subject(ctx context.Context, w *environment.Environment) (*
 		if m.GitWrite {
 			access += ", git rw"
 		}
-		s.Mounts = append(s.Mounts, approval.Mount{Source: m.Name, Target: m.Target, Access: access, Object: objectOf(info)})
+		s.Mounts = append(s.Mounts, approval.Mount{Source: m.Name, Target: m.Target, Access: access, Object: hostpath.Identity(info)})
 	}
 	s.User, s.Image = w.Spec.User.Name, r.Intent.Image
 	inside := &contents{view: w.View(), image: r.Intent.Image}

@@ -1,6 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package session
+// Package collect takes files out of a sandbox.
+//
+// Their names and bytes were chosen by code that nobody trusts: each is written below
+// the caller's directory, through handles that no link leads out of (os.Root), into a
+// new file that takes its name only when it is whole, and has none before where the file
+// system can: who is killed leaves nothing half done. Hidden files come out only where
+// the pattern has their dot, what would run something on the host only where the pattern
+// has its name, and nothing into a repository, or to make one (release.go); execute bits
+// stay behind. What there is gives way only where the caller says so. What does not come
+// out is said beside what came of the program, which has ended: code inside has a hand in
+// both.
+package collect
 
 import (
 	"cmp"
@@ -11,86 +22,99 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/internal/files"
+	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session/environment"
 )
 
-// collect takes files out. Their names and bytes were chosen by code that
-// nobody trusts: each is written below the caller's directory, through handles
-// that no link leads out of (os.Root), into a new file that takes its name only
-// when it is whole, and has none before where the file system can: who is killed
-// leaves nothing half done. Hidden files come out only where the pattern has their dot,
-// what would run something on the host only where the pattern has its name, and nothing
-// into a repository, or to make one (release.go); execute bits stay behind. What there is
-// gives way only where the caller says so. What does not come out is said beside what came
-// of the program, which has ended: code inside has a hand in both.
-func (r *Invocation) collect(ctx context.Context, client *guest.Client, w *environment.Environment, res *sandbox.Result) {
+// Options say which files come out, and where they go.
+type Options struct {
+	// Wishes are patterns, each with its directory. Overwrite has what exists there give way.
+	Wishes    []policy.CollectWish
+	Overwrite bool
+	// Writable are directories of the host's that code inside may write to.
+	Writable []string
+	// Notice hears sentences for people. Required.
+	Notice func(string)
+	// Ended says which limit ended the sandbox, if one did. Required.
+	Ended func(context.Context) (reason string, limit bool)
+}
+
+// Files takes files out of one sandbox. It is for one goroutine.
+type Files struct {
+	o     Options
+	dests []*os.Root // where those of each wish go
+}
+
+// Open opens where files are to go, before anything runs: code that may write to a
+// directory on the way could put a link there, now or for the next run
+// (CVE-2026-46406). The caller must call Close.
+func Open(o Options) (*Files, error) {
+	f := &Files{o: o}
+	for _, wish := range o.Wishes {
+		root, err := f.open(wish.Dest)
+		if err == nil {
+			f.dests = append(f.dests, root)
+			err = leadsTo(wish.Dest, root)
+		}
+		if err == nil {
+			continue
+		}
+		f.Close()
+		if e := (*sandbox.Error)(nil); errors.As(err, &e) {
+			return nil, err
+		}
+		return nil, (&collector{wish: wish}).failed("the directory cannot be opened", err)
+	}
+	return f, nil
+}
+
+// Close lets go of where files go.
+func (f *Files) Close() error {
+	var errs []error
+	for _, root := range f.dests {
+		errs = append(errs, root.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Take takes files out of the sandbox of client, whose patterns are of the directory
+// dir, and says in res which came out, and of which wishes not all did.
+func (f *Files) Take(ctx context.Context, client *guest.Client, dir string, res *sandbox.Result) {
 	taken, swept := map[string]string{}, map[string]bool{}
-	for i, wish := range r.Plan.Collect {
-		c := &collector{wish: wish, run: r, res: res, root: r.dests[i], overwrite: r.Plan.CollectOverwrite, taken: taken, swept: swept}
-		if err := c.collect(ctx, client, w.Dir); err != nil {
-			res.Uncollected = append(res.Uncollected, uncollected(ctx, wish, err))
+	for i, wish := range f.o.Wishes {
+		c := &collector{wish: wish, notice: f.o.Notice, res: res, root: f.dests[i], overwrite: f.o.Overwrite, taken: taken, swept: swept}
+		if err := c.collect(ctx, client, dir); err != nil {
+			res.Uncollected = append(res.Uncollected, f.uncollected(ctx, wish, err))
 		}
 	}
 }
 
 // uncollected says why a wish was not carried out, or not to its end.
-func uncollected(ctx context.Context, wish policy.CollectWish, err error) sandbox.Uncollected {
+func (f *Files) uncollected(ctx context.Context, wish policy.CollectWish, err error) sandbox.Uncollected {
 	u := sandbox.Uncollected{Pattern: wish.Pattern, Reason: err.Error(), Hint: sandbox.Hint(err)}
-	var e *Ending
-	switch {
-	case errors.As(context.Cause(ctx), &e):
-		u.Reason, u.Hint = e.Reason+" before all files had come out", "raise the limit, or collect less"
-	case ctx.Err() != nil:
+	if reason, limit := f.o.Ended(ctx); limit {
+		u.Reason, u.Hint = reason+" before all files had come out", "raise the limit, or collect less"
+	} else if ctx.Err() != nil {
 		u.Reason, u.Hint = "ended by the caller before all files had come out", ""
 	}
 	return u
 }
 
-// openDests opens where files are to go, before anything runs: code that may
-// write to a directory on the way could put a link there, now or for the next
-// run (CVE-2026-46406).
-func (r *Invocation) openDests() error {
-	r.dests = nil
-	for _, wish := range r.Plan.Collect {
-		root, err := r.openDest(wish.Dest)
-		if err == nil {
-			if err = leadsTo(wish.Dest, root); err != nil {
-				root.Close()
-			}
-		}
-		if e := (*sandbox.Error)(nil); errors.As(err, &e) {
-			return err
-		}
-		if err != nil {
-			return (&collector{wish: wish}).failed("the directory cannot be opened", err)
-		}
-		r.Undo.Add(func(context.Context) error { return root.Close() })
-		r.dests = append(r.dests, root)
-	}
-	return nil
-}
-
-// openDest opens one, and makes what is missing of it. Below what code may write
+// open opens one directory, and makes what is missing of it. Below what code may write
 // to no link is followed.
-func (r *Invocation) openDest(dest string) (*os.Root, error) {
-	mounts := r.Plan.Mounts
-	if r.Plan.Workspace != nil {
-		mounts = append(slices.Clone(mounts), *r.Plan.Workspace)
-	}
-	for _, m := range mounts {
-		rel, ok := below(m.Source, dest)
-		if !ok || m.Access != sandbox.ReadWrite {
+func (f *Files) open(dest string) (*os.Root, error) {
+	for _, dir := range f.o.Writable {
+		rel, ok := below(dir, dest)
+		if !ok {
 			continue
 		}
-		top, err := os.OpenRoot(m.Source)
+		top, err := os.OpenRoot(dir)
 		if err != nil {
 			return nil, err
 		}
@@ -129,7 +153,7 @@ func below(dir, name string) (string, bool) {
 // collector carries out one wish.
 type collector struct {
 	wish      policy.CollectWish
-	run       *Invocation
+	notice    func(string)
 	res       *sandbox.Result
 	root      *os.Root
 	prefix    string            // of names inside that does not come out
@@ -140,8 +164,8 @@ type collector struct {
 	named     map[string]bool   // those that have theirs, by paths as they were offered
 	fault     error             // of the first that does not come out
 	others    []string          // names of others
-	taken     map[string]string // files that came out, of all wishes: paths inside by objectOf
-	swept     map[string]bool   // directories that were looked through for what others left, by objectOf
+	taken     map[string]string // files that came out, of all wishes: paths inside by hostpath.Identity
+	swept     map[string]bool   // directories that were looked through for what others left, by hostpath.Identity
 }
 
 func (c *collector) collect(ctx context.Context, client *guest.Client, cwd string) error {
@@ -191,8 +215,8 @@ func (c *collector) directory(rel string) (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	if info, err := at.Stat("."); err == nil && !c.swept[objectOf(info)] {
-		c.swept[objectOf(info)] = true
+	if info, err := at.Stat("."); err == nil && !c.swept[hostpath.Identity(info)] {
+		c.swept[hostpath.Identity(info)] = true
 		files.Sweep(at)
 	}
 	return at, nil
@@ -302,10 +326,10 @@ func (c *collector) keep(got *guest.Collection) error {
 			SavedAs: filepath.Join(c.wish.Dest, filepath.FromSlash(strings.TrimPrefix(f.Path, c.prefix)))})
 	}
 	for _, s := range got.Skipped {
-		c.run.notice("not collected: " + s.Path + ": " + s.Reason)
+		c.notice("not collected: " + s.Path + ": " + s.Reason)
 	}
 	for _, p := range got.Unmatched {
-		c.run.notice("nothing was collected for " + sandbox.Quoted(p))
+		c.notice("nothing was collected for " + sandbox.Quoted(p))
 	}
 	return andMore(c.fault, c.others)
 }
@@ -318,7 +342,7 @@ func (c *collector) name(s *saving) error {
 	base, inside := path.Base(s.name), path.Join(c.from, s.offered)
 	replace := c.overwrite
 	if old, err := s.dir.Lstat(base); err == nil {
-		is := objectOf(old)
+		is := hostpath.Identity(old)
 		other, ours := c.taken[is]
 		if ours && other != inside {
 			e := c.failed("that would take the place of "+sandbox.Quoted(other), nil)
@@ -339,7 +363,7 @@ func (c *collector) name(s *saving) error {
 		return c.unwritten(s.name, err)
 	}
 	if now, err := s.dir.Lstat(base); err == nil {
-		c.taken[objectOf(now)] = inside
+		c.taken[hostpath.Identity(now)] = inside
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package session
+package collect
 
 import (
 	"errors"
@@ -25,15 +25,15 @@ func TestOpenDest(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(work, "link")); err != nil {
 		t.Fatal(err)
 	}
-	r := &Invocation{Decision: Decision{Plan: policy.Plan{Workspace: &policy.PlanMount{PlanPath: policy.PlanPath{Source: work}, Access: sandbox.ReadWrite}}}}
+	r := &Files{o: Options{Writable: []string{work}}}
 	for _, dest := range []string{"link", "link/below"} {
-		if root, err := r.openDest(filepath.Join(work, dest)); err == nil {
+		if root, err := r.open(filepath.Join(work, dest)); err == nil {
 			root.Close()
 			t.Errorf("%s is opened", dest)
 		}
 	}
 	dest := filepath.Join(work, "new", "below")
-	root, err := r.openDest(dest)
+	root, err := r.open(dest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestOpenDest(t *testing.T) {
 	if err := errors.Join(os.Mkdir(filepath.Join(work, ".vscode"), 0o700), os.Symlink(".vscode", filepath.Join(work, "results"))); err != nil {
 		t.Fatal(err)
 	}
-	if root, err := r.openDest(filepath.Join(work, "results")); err == nil {
+	if root, err := r.open(filepath.Join(work, "results")); err == nil {
 		root.Close()
 		t.Error("a link to .vscode is followed")
 	}
@@ -64,7 +64,7 @@ func TestOpenDest(t *testing.T) {
 		t.Fatal(err)
 	}
 	for dest, want := range map[string]bool{"link": false, "link/below": false, "results": false, "new": true, "made/below": true, ".": true} {
-		root, err := r.openDest(filepath.Join(alias, dest))
+		root, err := r.open(filepath.Join(alias, dest))
 		if err == nil {
 			root.Close()
 		}
@@ -72,22 +72,21 @@ func TestOpenDest(t *testing.T) {
 			t.Errorf("%s by an alias: %v", dest, err)
 		}
 	}
-	r.Plan.Workspace.Access = sandbox.ReadOnly // nobody inside made that link
-	link, err := r.openDest(filepath.Join(work, "link"))
+	r.o.Writable = nil // no code inside made that link
+	link, err := r.open(filepath.Join(work, "link"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	link.Close()
 	// What an earlier run left is looked at, too.
 	for dest, want := range map[string]string{"results": "a link leads from there to", ".vscode": "", "link": "", "new": ""} {
-		r.Plan.Collect = []policy.CollectWish{{Pattern: "*", Dest: filepath.Join(work, dest)}}
-		err := r.openDests()
+		f, err := Open(Options{Wishes: []policy.CollectWish{{Pattern: "*", Dest: filepath.Join(work, dest)}}})
+		if err == nil {
+			err = f.Close()
+		}
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || sandbox.Hint(err) == "") {
 			t.Errorf("%s: %v, want %q", dest, err, want)
 		}
-	}
-	if err := r.Undo.Run(t.Context()); err != nil {
-		t.Error(err)
 	}
 }
 
