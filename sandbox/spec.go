@@ -74,7 +74,7 @@ type Spec struct {
 	// a time limit too, and before Run returns. It is not called for a layer that could not
 	// be read, as after a memory limit that ended the sandbox's kernel. An error of its own
 	// ends the reading of that layer alone. Instances ignore it, and Preparers refuse it.
-	OnChanges func(target string, layer io.Reader) error
+	OnChanges func(target string, layer io.Reader) error `json:"-"`
 
 	// StateDir is a directory of this sandbox alone, mode 0700, which the
 	// session made and removes; the driver keeps its files and file-backed
