@@ -145,6 +145,10 @@ func (d *Driver) command(spec *sandbox.Spec, ex *sandbox.Exec, program *os.File)
 	if err != nil {
 		return nil, nil, nil, &sandbox.Error{Op: "start fake sandbox", Kind: sandbox.ErrInvalid, Problem: "a source is closed", Cause: err}
 	}
+	message, err := json.Marshal(w)
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	say, tell, err := os.Pipe()
 	if err != nil {
 		return nil, nil, nil, err
@@ -154,7 +158,7 @@ func (d *Driver) command(spec *sandbox.Spec, ex *sandbox.Exec, program *os.File)
 		return nil, nil, nil, err
 	}
 	go func() {
-		json.NewEncoder(tell).Encode(w)
+		tell.Write(message)
 		tell.Close()
 	}()
 	cmd = exec.Command("/proc/self/exe")
