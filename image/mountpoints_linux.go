@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/image/erofs"
 	"github.com/caisson-run/caisson/image/fstree"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -47,9 +46,9 @@ func missingTargets(f *os.File, targets []Target) ([]Target, error) {
 	}
 	var missing []Target
 	for _, t := range check {
-		n, err := erofs.Find(f, st.Size(), t.Path)
+		n, err := fstree.FindEROFS(f, st.Size(), t.Path)
 		switch {
-		case errors.Is(err, erofs.ErrDamaged):
+		case errors.Is(err, fstree.ErrDamaged):
 			return nil, damagedImage(err)
 		case errors.Is(err, fstree.ErrNotFound):
 			missing = append(missing, t)
@@ -68,7 +67,7 @@ func readTree(f *os.File) (*fstree.Node, error) {
 	if err != nil {
 		return nil, cacheError("read image", err)
 	}
-	root, err := erofs.Read(f, info.Size())
+	root, err := fstree.ReadEROFS(f, info.Size())
 	if err != nil {
 		return nil, damagedImage(err)
 	}
@@ -88,7 +87,7 @@ func addTargets(f *os.File, dir, digest string, targets []Target) error {
 			return err
 		}
 	}
-	end, err := erofs.DataEnd(f)
+	end, err := fstree.EROFSDataEnd(f)
 	if err != nil {
 		return damagedImage(err)
 	}
@@ -102,7 +101,7 @@ func addTargets(f *os.File, dir, digest string, targets []Target) error {
 	}
 	var uuid [16]byte
 	copy(uuid[:], shortHash(digest+targetsHash(targets)))
-	size, err := erofs.Write(out, root, end, uuid)
+	size, err := fstree.WriteEROFS(out, root, end, uuid)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/image/erofs"
 	"github.com/caisson-run/caisson/image/fstree"
 	"github.com/caisson-run/caisson/internal/files"
 	"github.com/caisson-run/caisson/sandbox"
@@ -38,7 +37,7 @@ func pack(ctx context.Context, img *Image, dir string, progress func(done, total
 		return err
 	}
 	defer f.Close()
-	contents := erofs.NewContents(f)
+	contents := fstree.NewContents(f)
 	u := fstree.NewUnpacker(contents, fstree.Bounds{})
 	meter := &meter{total: img.Size, tell: progress}
 	for _, b := range img.Layers {
@@ -85,7 +84,7 @@ func (i *Stored) write(dir string) error {
 }
 
 // addFile adds a file of our own.
-func addFile(c *erofs.Contents, text string) (*fstree.Node, error) {
+func addFile(c *fstree.Contents, text string) (*fstree.Node, error) {
 	n := &fstree.Node{Kind: fstree.File, Mode: 0o644, Size: int64(len(text))}
 	if text == "" {
 		return n, nil
@@ -101,7 +100,7 @@ func addFile(c *erofs.Contents, text string) (*fstree.Node, error) {
 // finish writes the tree behind the contents, gives back the room of contents
 // that an upper layer replaced, and waits until the disk has it all: the name
 // that it gets next must not outlive a power failure without it.
-func finish(f *os.File, root *fstree.Node, contents *erofs.Contents, digest string) error {
+func finish(f *os.File, root *fstree.Node, contents *fstree.Contents, digest string) error {
 	end, err := contents.End()
 	if err != nil {
 		return err
@@ -109,7 +108,7 @@ func finish(f *os.File, root *fstree.Node, contents *erofs.Contents, digest stri
 	var uuid [16]byte
 	sum, _ := hex.DecodeString(strings.TrimPrefix(digest, "sha256:"))
 	copy(uuid[:], sum)
-	size, err := erofs.Write(f, root, end, uuid)
+	size, err := fstree.WriteEROFS(f, root, end, uuid)
 	if err != nil {
 		return err
 	}
@@ -137,14 +136,14 @@ func punch(f *os.File, root *fstree.Node, end int64) {
 				walk(c)
 			case c.Size > 0 && !seen[c]:
 				seen[c] = true
-				live = append(live, part{c.Offset, (c.Offset + c.Size + erofs.Block - 1) / erofs.Block * erofs.Block})
+				live = append(live, part{c.Offset, (c.Offset + c.Size + fstree.Block - 1) / fstree.Block * fstree.Block})
 			}
 		}
 	}
 	walk(root)
 	slices.SortFunc(live, func(a, b part) int { return int(min(max(a.from-b.from, -1), 1)) })
-	at := int64(erofs.DataStart)
-	for _, p := range append(live, part{end / erofs.Block * erofs.Block, end}) {
+	at := int64(fstree.DataStart)
+	for _, p := range append(live, part{end / fstree.Block * fstree.Block, end}) {
 		if p.from > at {
 			_ = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, p.from-at)
 		}

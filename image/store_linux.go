@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/image/erofs"
 	"github.com/caisson-run/caisson/image/fstree"
 	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/sandbox"
@@ -246,9 +245,9 @@ func (s *Store) ReadFile(info *Stored, path string, most int64) ([]byte, error) 
 	if err != nil {
 		return nil, cacheError("read image", err)
 	}
-	n, err := erofs.Find(f, st.Size(), path)
+	n, err := fstree.FindEROFS(f, st.Size(), path)
 	switch {
-	case errors.Is(err, erofs.ErrDamaged):
+	case errors.Is(err, fstree.ErrDamaged):
 		return nil, damagedImage(err)
 	case err != nil || n.Kind != fstree.File || n.Size > most:
 		return nil, os.ErrNotExist
@@ -316,7 +315,7 @@ func (s *Store) withMore(ctx context.Context, r *Root, f *os.File, info *Stored,
 
 // damagedImage explains an image that cannot be read.
 func damagedImage(err error) error {
-	if !errors.Is(err, erofs.ErrDamaged) {
+	if !errors.Is(err, fstree.ErrDamaged) {
 		return cacheError("read image", err)
 	}
 	return &sandbox.Error{Op: "read image", Kind: sandbox.ErrUnavailable, Problem: "it is damaged", Hint: "caisson image rm it, and pull it again", Cause: err}

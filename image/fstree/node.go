@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fstree is the tree of files of a container image, in memory, and applies the
-// image's layers to it. The contents of files are elsewhere: a [Node] says where.
+// Package fstree is the tree of files of a container image, in memory. It applies the
+// image's layers to it ([Unpacker]), and writes and reads it as an EROFS image
+// ([WriteEROFS]). The contents of files are elsewhere: a [Node] says where.
 //
 // Names come from images that may be hostile. Nothing here is a path of the
 // host: a tree is walked node by node, links are followed inside of it only
@@ -43,7 +44,8 @@ type Node struct {
 	Children map[string]*Node // of a directory
 }
 
-// Block is what file contents are aligned to: a page, so that they can be mapped.
+// Block is the block size of an image, and what file contents are aligned to: a page, so
+// that they can be mapped.
 const Block = 4096
 
 // Bounds of what a tree may hold; the kernel has the same ones.

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/caisson-run/caisson/image/erofs"
 	"github.com/caisson-run/caisson/image/fstree"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -148,7 +147,7 @@ func (v *View) inImage(name string) (File, error) {
 		file := v.spec.Root.Image.EROFS
 		info, err := file.Stat()
 		if err == nil {
-			node, err = erofs.Find(file, info.Size(), name)
+			node, err = fstree.FindEROFS(file, info.Size(), name)
 		}
 		if err != nil && !errors.Is(err, fstree.ErrNotFound) {
 			return File{}, err

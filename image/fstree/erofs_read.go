@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package erofs
+package fstree
 
 import (
 	"bytes"
@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-
-	"github.com/caisson-run/caisson/image/fstree"
 )
 
 // Bounds of what is read.
@@ -19,10 +17,10 @@ const (
 	maxDepth     = 2048
 )
 
-// Read gives the tree of an image that Write made. size is the file's. An
+// ReadEROFS gives the tree of an image that WriteEROFS made. size is the file's. An
 // image that was damaged gives an error or another tree, never anything that
 // is out of bounds.
-func Read(r io.ReaderAt, size int64) (*fstree.Node, error) {
+func ReadEROFS(r io.ReaderAt, size int64) (*Node, error) {
 	rd, top, err := newReader(r, size)
 	if err != nil {
 		return nil, err
@@ -37,15 +35,15 @@ func Read(r io.ReaderAt, size int64) (*fstree.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if root.Kind != fstree.Dir {
+	if root.Kind != Dir {
 		return nil, damaged("its root is no directory")
 	}
 	return root, nil
 }
 
-// Find looks for one path in an image, as [fstree.Node.Lookup] does, without
+// FindEROFS looks for one path in an image, as [Node.Lookup] does, without
 // reading more than the directories that lead there. The node has no children.
-func Find(r io.ReaderAt, size int64, p string) (*fstree.Node, error) {
+func FindEROFS(r io.ReaderAt, size int64, p string) (*Node, error) {
 	rd, at, err := newReader(r, size)
 	if err != nil {
 		return nil, err
@@ -56,15 +54,15 @@ func Find(r io.ReaderAt, size int64, p string) (*fstree.Node, error) {
 		if err != nil || part == "" {
 			break
 		}
-		if n.Kind != fstree.Dir {
+		if n.Kind != Dir {
 			return nil, fmt.Errorf("%s: a file or symbolic link is on the way", p)
 		}
-		rd.want, rd.found, rd.seen = part, 0, map[uint64]*fstree.Node{}
+		rd.want, rd.found, rd.seen = part, 0, map[uint64]*Node{}
 		if _, err = rd.node(at, 0); err != nil {
 			break
 		}
 		if at = rd.found; at == 0 {
-			return nil, fstree.ErrNotFound
+			return nil, ErrNotFound
 		}
 		rd.want = ""
 		n, err = rd.node(at, 0)
@@ -74,7 +72,7 @@ func Find(r io.ReaderAt, size int64, p string) (*fstree.Node, error) {
 
 // newReader reads the superblock and gives the number of the root.
 func newReader(r io.ReaderAt, size int64) (*reader, uint64, error) {
-	rd := &reader{r: r, size: size, seen: map[uint64]*fstree.Node{}}
+	rd := &reader{r: r, size: size, seen: map[uint64]*Node{}}
 	super := make([]byte, superSize)
 	if _, err := r.ReadAt(super, superOffset); err != nil {
 		return nil, 0, damaged("the superblock cannot be read: %v", err)
@@ -89,8 +87,8 @@ func newReader(r io.ReaderAt, size int64) (*reader, uint64, error) {
 	return rd, uint64(le.Uint16(super[14:])), nil
 }
 
-// DataEnd is where the metadata of an image begins.
-func DataEnd(r io.ReaderAt) (int64, error) {
+// EROFSDataEnd is where the metadata of an image begins.
+func EROFSDataEnd(r io.ReaderAt) (int64, error) {
 	super := make([]byte, superSize)
 	if _, err := r.ReadAt(super, superOffset); err != nil {
 		return 0, damaged("the superblock cannot be read: %v", err)
@@ -108,7 +106,7 @@ func damaged(format string, args ...any) error {
 type reader struct {
 	r          io.ReaderAt
 	size, meta int64
-	seen       map[uint64]*fstree.Node
+	seen       map[uint64]*Node
 	all        []byte // the metadata, when all of it was read
 
 	// For Find: directories are searched for a name in place of being read.
@@ -117,9 +115,9 @@ type reader struct {
 	found uint64
 }
 
-func (rd *reader) node(nid uint64, depth int) (*fstree.Node, error) {
+func (rd *reader) node(nid uint64, depth int) (*Node, error) {
 	if n := rd.seen[nid]; n != nil {
-		if n.Kind == fstree.Dir {
+		if n.Kind == Dir {
 			return nil, damaged("a directory is met twice")
 		}
 		return n, nil
@@ -132,7 +130,7 @@ func (rd *reader) node(nid uint64, depth int) (*fstree.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &fstree.Node{Mode: le.Uint16(h[4:]) & 0o1777, UID: le.Uint32(h[24:]), GID: le.Uint32(h[28:]), MTime: int64(le.Uint64(h[32:]))}
+	n := &Node{Mode: le.Uint16(h[4:]) & 0o1777, UID: le.Uint32(h[24:]), GID: le.Uint32(h[28:]), MTime: int64(le.Uint64(h[32:]))}
 	rd.seen[nid] = n
 	size, block := int64(le.Uint64(h[8:])), int64(le.Uint32(h[16:]))*Block
 	format := le.Uint16(h)
@@ -141,7 +139,7 @@ func (rd *reader) node(nid uint64, depth int) (*fstree.Node, error) {
 	}
 	switch le.Uint16(h[4:]) & typeMask {
 	case typeFile:
-		n.Kind, n.Size, n.Offset = fstree.File, size, block
+		n.Kind, n.Size, n.Offset = File, size, block
 		if size == 0 {
 			n.Offset = 0
 		} else if format != formatPlain || block < DataStart || block+size > rd.size || block+size < block {
@@ -149,12 +147,12 @@ func (rd *reader) node(nid uint64, depth int) (*fstree.Node, error) {
 		}
 		return n, nil
 	case typeLink:
-		n.Kind = fstree.Link
-		b, err := rd.data(at, size, block, format, fstree.MaxTarget)
+		n.Kind = Link
+		b, err := rd.data(at, size, block, format, MaxTarget)
 		n.Target = string(b)
 		return n, err
 	case typeDir:
-		n.Kind, n.Children = fstree.Dir, map[string]*fstree.Node{}
+		n.Kind, n.Children = Dir, map[string]*Node{}
 		if rd.only && rd.want == "" {
 			return n, nil
 		}
@@ -203,7 +201,7 @@ func (rd *reader) bytes(off, n int64) ([]byte, error) {
 }
 
 // directory reads the entries in b into n.
-func (rd *reader) directory(n *fstree.Node, b []byte, depth int) error {
+func (rd *reader) directory(n *Node, b []byte, depth int) error {
 	for len(b) > 0 {
 		block := b[:min(len(b), Block)]
 		b = b[len(block):]
@@ -232,7 +230,7 @@ func (rd *reader) directory(n *fstree.Node, b []byte, depth int) error {
 				}
 				continue
 			}
-			if err := fstree.CheckName(name); err != nil || n.Children[name] != nil {
+			if err := CheckName(name); err != nil || n.Children[name] != nil {
 				return damaged("a directory holds a name that cannot be")
 			}
 			c, err := rd.node(le.Uint64(block[at:]), depth+1)

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package erofs
+package fstree
 
 import (
 	"slices"
-
-	"github.com/caisson-run/caisson/image/fstree"
 )
 
 // A directory is blocks, each of them entries followed by their names, both in
 // the order of the names' bytes; "." and ".." are sorted in.
 
 // entries are the names of a directory as they are written.
-func entries(n *fstree.Node) []string {
+func entries(n *Node) []string {
 	names := append(n.Names(), ".", "..")
 	slices.Sort(names)
 	return names
@@ -34,7 +32,7 @@ func split(names []string) [][]string {
 }
 
 // directorySize is how long a directory is: every block but the last is full.
-func directorySize(n *fstree.Node) int64 {
+func directorySize(n *Node) int64 {
 	parts := split(entries(n))
 	last := 0
 	for _, name := range parts[len(parts)-1] {
@@ -77,9 +75,9 @@ func (p *plan) entry(i *inode, name string) (*inode, byte) {
 	}
 	to := p.nodes[i.Children[name]]
 	switch to.Kind {
-	case fstree.Dir:
+	case Dir:
 		return to, entryDir
-	case fstree.Link:
+	case Link:
 		return to, entryLink
 	}
 	return to, entryFile

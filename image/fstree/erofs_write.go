@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package erofs
+package fstree
 
 import (
 	"fmt"
 	"io"
 	"math"
-
-	"github.com/caisson-run/caisson/image/fstree"
 )
 
-// Write completes an image whose file contents are in w already, from
+// WriteEROFS completes an image whose file contents are in w already, from
 // DataStart to dataEnd, where the nodes of the tree say: it writes the metadata
 // from dataEnd on, and the superblock. uuid identifies the image. It returns
 // the image's size in bytes, to which w is to be cut.
-func Write(w io.WriterAt, root *fstree.Node, dataEnd int64, uuid [16]byte) (int64, error) {
-	p := &plan{nodes: map[*fstree.Node]*inode{}, metaAt: blocks(dataEnd) * Block}
-	if root.Kind != fstree.Dir {
+func WriteEROFS(w io.WriterAt, root *Node, dataEnd int64, uuid [16]byte) (int64, error) {
+	p := &plan{nodes: map[*Node]*inode{}, metaAt: blocks(dataEnd) * Block}
+	if root.Kind != Dir {
 		return 0, fmt.Errorf("erofs: the root is no directory")
 	}
 	if err := p.add(root, root); err != nil {
@@ -44,7 +42,7 @@ func Write(w io.WriterAt, root *fstree.Node, dataEnd int64, uuid [16]byte) (int6
 
 // plan is where everything goes.
 type plan struct {
-	nodes map[*fstree.Node]*inode
+	nodes map[*Node]*inode
 	order []*inode // as they are written: parents first, names sorted
 
 	metaAt, end int64
@@ -52,7 +50,7 @@ type plan struct {
 
 // inode is one node's place.
 type inode struct {
-	*fstree.Node
+	*Node
 	parent *inode
 	number int
 	links  int
@@ -66,9 +64,9 @@ type inode struct {
 }
 
 // add lists n and what is below it.
-func (p *plan) add(n, parent *fstree.Node) error {
+func (p *plan) add(n, parent *Node) error {
 	if have := p.nodes[n]; have != nil {
-		if n.Kind == fstree.Dir {
+		if n.Kind == Dir {
 			return fmt.Errorf("erofs: a directory has two names")
 		}
 		have.links++
@@ -79,14 +77,14 @@ func (p *plan) add(n, parent *fstree.Node) error {
 	i.parent = p.nodes[parent]
 	p.order = append(p.order, i)
 	switch n.Kind {
-	case fstree.File:
+	case File:
 		if n.Size < 0 || n.Size > 0 && (n.Offset < DataStart || n.Offset%Block != 0 || n.Offset+n.Size > p.metaAt) {
 			return fmt.Errorf("erofs: contents of %d bytes at %d are not in the image", n.Size, n.Offset)
 		}
 		i.size = n.Size
 		return nil
-	case fstree.Link:
-		if n.Target == "" || len(n.Target) > fstree.MaxTarget {
+	case Link:
+		if n.Target == "" || len(n.Target) > MaxTarget {
 			return fmt.Errorf("erofs: a link has a target of %d bytes", len(n.Target))
 		}
 		i.data = []byte(n.Target)
@@ -95,11 +93,11 @@ func (p *plan) add(n, parent *fstree.Node) error {
 	}
 	i.links = 2
 	for _, name := range n.Names() {
-		if err := fstree.CheckName(name); err != nil {
+		if err := CheckName(name); err != nil {
 			return fmt.Errorf("erofs: %w", err)
 		}
 		c := n.Children[name]
-		if c.Kind == fstree.Dir {
+		if c.Kind == Dir {
 			i.links++
 		}
 		if err := p.add(c, n); err != nil {
@@ -116,7 +114,7 @@ func (p *plan) place() {
 	at := int64(firstNID * slotSize)
 	for _, i := range p.order {
 		need, tail := int64(inodeSize), i.size%Block
-		if i.Kind != fstree.File && tail > 0 && tail <= Block-inodeSize {
+		if i.Kind != File && tail > 0 && tail <= Block-inodeSize {
 			i.inline = true
 			need += tail
 		}
@@ -128,7 +126,7 @@ func (p *plan) place() {
 	}
 	next := p.metaAt + blocks(at)*Block
 	for _, i := range p.order {
-		if i.Kind == fstree.File {
+		if i.Kind == File {
 			if i.size > 0 {
 				i.block = i.Offset / Block
 			}
@@ -158,7 +156,7 @@ func (p *plan) write(w io.WriterAt, dataEnd int64) error {
 		}
 	}
 	for _, i := range p.order {
-		if i.Kind == fstree.Dir {
+		if i.Kind == Dir {
 			i.data = p.directory(i)
 		}
 		out.padTo(p.metaAt + i.at)
@@ -166,7 +164,7 @@ func (p *plan) write(w io.WriterAt, dataEnd int64) error {
 		if i.inline {
 			out.buf = append(out.buf, i.data[i.size/Block*Block:]...)
 		}
-		if i.Kind == fstree.Dir && i.inline && i.size < Block {
+		if i.Kind == Dir && i.inline && i.size < Block {
 			i.data = nil // written; most directories are small
 		}
 		if err := out.flush(1 << 18); err != nil {
@@ -174,7 +172,7 @@ func (p *plan) write(w io.WriterAt, dataEnd int64) error {
 		}
 	}
 	for _, i := range p.order {
-		if i.Kind == fstree.File || i.block == 0 {
+		if i.Kind == File || i.block == 0 {
 			continue
 		}
 		out.padTo(i.block * Block)
@@ -200,9 +198,9 @@ func (p *plan) header(i *inode) []byte {
 	}
 	mode := i.Mode & 0o1777
 	switch i.Kind {
-	case fstree.Dir:
+	case Dir:
 		mode |= typeDir
-	case fstree.Link:
+	case Link:
 		mode = typeLink | 0o777
 	default:
 		mode = typeFile | mode&0o777

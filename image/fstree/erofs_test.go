@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package erofs_test
+package fstree_test
 
 import (
 	"bytes"
@@ -18,7 +18,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/caisson-run/caisson/image/erofs"
 	"github.com/caisson-run/caisson/image/fstree"
 )
 
@@ -28,7 +27,7 @@ func build(t testing.TB, root *fstree.Node, text map[*fstree.Node][]byte) *os.Fi
 	f, err := os.Create(filepath.Join(t.TempDir(), "image"))
 	must(t, err)
 	t.Cleanup(func() { f.Close() })
-	at := int64(erofs.DataStart)
+	at := int64(fstree.DataStart)
 	var walk func(*fstree.Node)
 	walk = func(d *fstree.Node) {
 		for _, name := range d.Names() {
@@ -39,22 +38,15 @@ func build(t testing.TB, root *fstree.Node, text map[*fstree.Node][]byte) *os.Fi
 				c.Size, c.Offset = int64(len(text[c])), at
 				_, err := f.WriteAt(text[c], at)
 				must(t, err)
-				at += (c.Size + erofs.Block - 1) / erofs.Block * erofs.Block
+				at += (c.Size + fstree.Block - 1) / fstree.Block * fstree.Block
 			}
 		}
 	}
 	walk(root)
-	size, err := erofs.Write(f, root, at, [16]byte{1})
+	size, err := fstree.WriteEROFS(f, root, at, [16]byte{1})
 	must(t, err)
 	must(t, f.Truncate(size))
 	return f
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // sample is a tree with everything in it.
@@ -84,7 +76,7 @@ func sample() (*fstree.Node, map[*fstree.Node][]byte) {
 		file(wide, fmt.Sprintf("a name that is not short, number %d", i), fmt.Sprint(i))
 	}
 	exact := dir(root, "exact") // ends with a block: 2*12+3 for the dots
-	for i, rest := 0, erofs.Block-27; rest > 0; i++ {
+	for i, rest := 0, fstree.Block-27; rest > 0; i++ {
 		n := min(rest, 100)
 		if rest-n < 20 {
 			n = rest
@@ -109,7 +101,7 @@ func TestReadWhatWasWritten(t *testing.T) {
 	f := build(t, root, text)
 	info, err := f.Stat()
 	must(t, err)
-	got, err := erofs.Read(f, info.Size())
+	got, err := fstree.ReadEROFS(f, info.Size())
 	must(t, err)
 	if diff := cmp.Diff(root, got, cmp.Comparer(func(a, b *fstree.Node) bool { return same(a, b) })); diff != "" {
 		t.Error(diff)
@@ -125,7 +117,7 @@ func TestFind(t *testing.T) {
 	f := build(t, root, text)
 	info, err := f.Stat()
 	must(t, err)
-	find := func(p string) (*fstree.Node, error) { return erofs.Find(f, info.Size(), p) }
+	find := func(p string) (*fstree.Node, error) { return fstree.FindEROFS(f, info.Size(), p) }
 	var walk func(string, *fstree.Node)
 	walk = func(p string, n *fstree.Node) {
 		got, err := find(p)
@@ -237,7 +229,7 @@ func TestRandomTrees(t *testing.T) {
 		f := build(t, root, text)
 		defer f.Close() // shrinking a failure builds thousands
 		info, _ := f.Stat()
-		got, err := erofs.Read(f, info.Size())
+		got, err := fstree.ReadEROFS(f, info.Size())
 		if err != nil || !same(root, got) {
 			r.Fatalf("read back: %v", err)
 		}
@@ -264,7 +256,7 @@ func TestRootOfEverySize(t *testing.T) {
 		f := build(t, root, nil)
 		info, err := f.Stat()
 		must(t, err)
-		if got, err := erofs.Read(f, info.Size()); err != nil || !same(root, got) {
+		if got, err := fstree.ReadEROFS(f, info.Size()); err != nil || !same(root, got) {
 			t.Errorf("a root of %d bytes: %v", size, err)
 		}
 		if _, err := other.Open(f); err != nil {
@@ -300,12 +292,12 @@ func TestWriteRefuses(t *testing.T) {
 		"slash":              {Children: map[string]*fstree.Node{"a/b": fstree.NewDir()}},
 		"directory twice":    {Children: map[string]*fstree.Node{"a": shared, "b": shared}},
 		"empty link":         {Children: map[string]*fstree.Node{"a": {Kind: fstree.Link}}},
-		"contents elsewhere": {Children: map[string]*fstree.Node{"a": {Kind: fstree.File, Size: 5000, Offset: erofs.DataStart}}},
+		"contents elsewhere": {Children: map[string]*fstree.Node{"a": {Kind: fstree.File, Size: 5000, Offset: fstree.DataStart}}},
 		"contents at 0":      {Children: map[string]*fstree.Node{"a": {Kind: fstree.File, Size: 5}}},
 	} {
 		f, err := os.Create(filepath.Join(t.TempDir(), "image"))
 		must(t, err)
-		if _, err := erofs.Write(f, root, 2*erofs.Block, [16]byte{}); err == nil {
+		if _, err := fstree.WriteEROFS(f, root, 2*fstree.Block, [16]byte{}); err == nil {
 			t.Errorf("%s: it was written", name)
 		}
 		f.Close()
@@ -324,8 +316,8 @@ func FuzzRead(f *testing.F) {
 	f.Add(b[1024:])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		b = append(make([]byte, 1024), b...)
-		_, _ = erofs.Find(bytes.NewReader(b), int64(len(b)), "/d/a")
-		n, err := erofs.Read(bytes.NewReader(b), int64(len(b)))
+		_, _ = fstree.FindEROFS(bytes.NewReader(b), int64(len(b)), "/d/a")
+		n, err := fstree.ReadEROFS(bytes.NewReader(b), int64(len(b)))
 		if err != nil {
 			return
 		}
@@ -336,7 +328,7 @@ func FuzzRead(f *testing.F) {
 				if err := fstree.CheckName(name); err != nil {
 					t.Error(err)
 				}
-				if c.Kind == fstree.File && c.Size > 0 && (c.Offset < erofs.DataStart || c.Offset+c.Size > int64(len(b))) {
+				if c.Kind == fstree.File && c.Size > 0 && (c.Offset < fstree.DataStart || c.Offset+c.Size > int64(len(b))) {
 					t.Errorf("contents out of bounds: %d at %d", c.Size, c.Offset)
 				}
 				walk(c)

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package erofs writes and reads root filesystems as EROFS, the kernel's
-// read-only file system (https://docs.kernel.org/filesystems/erofs.html), in
-// the one shape that caisson uses:
+package fstree
+
+import "encoding/binary"
+
+// Images are EROFS, the kernel's read-only file system
+// (https://docs.kernel.org/filesystems/erofs.html), in the one shape that caisson uses:
 //
 //	block 0                the superblock, at byte 1024
 //	contents of files      each file contiguous, from a block boundary on
@@ -15,14 +18,9 @@
 // devices. The same tree gives the same bytes.
 //
 // The metadata can be written again for another tree with the same contents.
-// [Read] takes only what [Write] makes; it is not a general reader.
-package erofs
-
-import "encoding/binary"
+// [ReadEROFS] takes only what [WriteEROFS] makes; it is not a general reader.
 
 const (
-	// Block is the block size, and the alignment of file contents.
-	Block = 4096
 	// DataStart is where file contents begin.
 	DataStart = Block
 
