@@ -33,7 +33,7 @@ type ApprovalsOptions struct {
 	// Dir is the state directory. Required; nothing in it is opened before
 	// somebody is asked.
 	Dir string
-	// Journal takes the records. Required.
+	// Journal takes the records. Required, unless questions and approvers are only read.
 	Journal operation.Journal
 	// Link, when set, is where an approver answers a request in a browser: an
 	// address without anything that would open it.

@@ -114,17 +114,6 @@ type IO struct {
 	Stdout, Stderr io.Writer
 }
 
-// SoonJournal is a Journal that takes its time to get ready, and is told as soon as it
-// is known that a record will be wanted.
-type SoonJournal interface{ Soon() }
-
-// soon tells the journal, where it wants to know.
-func (s *Session) soon() {
-	if j, ok := s.o.Journal.(SoonJournal); ok {
-		j.Soon()
-	}
-}
-
 // State makes the directories of runs.
 type State interface {
 	// Run makes a directory, mode 0700, for sandbox id, held by this process

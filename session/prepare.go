@@ -21,7 +21,6 @@ func (r *Invocation) Prepare(ctx context.Context) (*environment.Environment, err
 	}
 	r.Dir = dir
 	r.Undo.Add(func(context.Context) error { return dir.Remove() })
-	r.Session.soon()
 	r.Session.sweep(ctx)
 	e, err := environment.Open(ctx, r.environment())
 	if err != nil {

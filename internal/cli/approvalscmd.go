@@ -14,7 +14,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/caisson-run/caisson/approval"
-	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/internal/files"
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/sandbox"
@@ -63,18 +62,33 @@ themselves are made and revoked where the state is.`,
 	return cmd
 }
 
-// withApprovals opens what a command needs. Only one that makes an approver makes the
-// state directory, and one that waits for the first question what it will be in.
-func (a *app) withApprovals(ctx context.Context, f *approvalFlags, makes bool, do func(*session.Approvals, *approval.Store) error) error {
+// purpose is what a command opens the approvals for.
+type purpose int
+
+const (
+	toLook   purpose = iota // at what is there, or to revoke an approver
+	toAnswer                // which is recorded
+	toEnroll                // which makes the state directory
+)
+
+// withApprovals opens what a command needs. One that waits makes what the first question
+// will be in.
+func (a *app) withApprovals(ctx context.Context, f *approvalFlags, p purpose, do func(*session.Approvals, *approval.Store) error) error {
 	if f.url != "" {
 		return &sandbox.Error{Op: "--url", Kind: sandbox.ErrUnsupported, Problem: "approvers are not made, listed or revoked over HTTP", Hint: "do it where the state directory is"}
 	}
-	dir, err := store.Open(store.Options{Dir: a.state, ReadOnly: !makes})
+	dir, err := store.Open(store.Options{Dir: a.state, ReadOnly: p != toEnroll})
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	approvals := session.NewApprovals(session.ApprovalsOptions{Dir: dir.Path(), Journal: audit.OpenLater(ctx, audit.Options{Dir: dir.Path()}), Look: !makes && !f.wait})
+	o := session.ApprovalsOptions{Dir: dir.Path(), Look: p != toEnroll && !f.wait}
+	if p == toAnswer {
+		if o.Journal, err = openRecord(ctx, dir); err != nil {
+			return err
+		}
+	}
+	approvals := session.NewApprovals(o)
 	defer approvals.Close()
 	s, err := approvals.Store(ctx)
 	if err != nil {
@@ -130,7 +144,7 @@ func (a *app) approvalsList(f *approvalFlags) *cobra.Command {
   caisson approvals ls --all --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withDesk(contextOf(cmd), f, func(d desk) error {
+			return a.withDesk(contextOf(cmd), f, toLook, func(d desk) error {
 				list, err := d.list(contextOf(cmd), f)
 				if err != nil {
 					return err
@@ -176,7 +190,7 @@ func (a *app) approvalsShow(f *approvalFlags) *cobra.Command {
 		Example: `  caisson approvals show apv_2xk7`,
 		Args:    one("the ID of a question", "caisson approvals ls lists them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withDesk(contextOf(cmd), f, func(d desk) error {
+			return a.withDesk(contextOf(cmd), f, toLook, func(d desk) error {
 				r, err := d.get(contextOf(cmd), args[0])
 				if err != nil {
 					return err
@@ -214,7 +228,7 @@ func (a *app) approvalsApprove(f *approvalFlags) *cobra.Command {
 		Args: some(1, 2, "the ID of a question, and without a terminal its digest"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := contextOf(cmd)
-			return a.withDesk(ctx, f, func(d desk) error {
+			return a.withDesk(ctx, f, toAnswer, func(d desk) error {
 				if err := d.enter(ctx); err != nil {
 					return err
 				}
@@ -252,7 +266,7 @@ func (a *app) approvalsDeny(f *approvalFlags) *cobra.Command {
 		Args:    one("the ID of a question", "caisson approvals ls lists them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := contextOf(cmd)
-			return a.withDesk(ctx, f, func(d desk) error {
+			return a.withDesk(ctx, f, toAnswer, func(d desk) error {
 				if err := d.enter(ctx); err != nil {
 					return err
 				}
@@ -280,7 +294,7 @@ enrolled.`,
 		Args:    one("the approver's name", "caisson approvals enroll ada"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := contextOf(cmd)
-			return a.withApprovals(ctx, f, true, func(_ *session.Approvals, s *approval.Store) error {
+			return a.withApprovals(ctx, f, toEnroll, func(_ *session.Approvals, s *approval.Store) error {
 				var by approval.Who
 				there, err := s.Reachable(ctx, []approval.Channel{approval.CLI})
 				if err == nil && there {
@@ -306,7 +320,7 @@ func (a *app) approvalsApprovers(f *approvalFlags) *cobra.Command {
 		Example: `  caisson approvals approvers`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withApprovals(contextOf(cmd), f, false, func(_ *session.Approvals, s *approval.Store) error {
+			return a.withApprovals(contextOf(cmd), f, toLook, func(_ *session.Approvals, s *approval.Store) error {
 				list, err := s.Approvers(contextOf(cmd))
 				if err != nil {
 					return err
@@ -340,7 +354,7 @@ func (a *app) approvalsRevoke(f *approvalFlags) *cobra.Command {
 		Args:    one("an approver's name or ID", "caisson approvals approvers lists them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := contextOf(cmd)
-			return a.withApprovals(ctx, f, false, func(_ *session.Approvals, s *approval.Store) error {
+			return a.withApprovals(ctx, f, toLook, func(_ *session.Approvals, s *approval.Store) error {
 				by, err := a.approver(ctx, f, s)
 				if err == nil {
 					err = s.Revoke(ctx, by, args[0])

@@ -22,9 +22,9 @@ type desk interface {
 }
 
 // withDesk opens what the flags name.
-func (a *app) withDesk(ctx context.Context, f *approvalFlags, do func(desk) error) error {
+func (a *app) withDesk(ctx context.Context, f *approvalFlags, p purpose, do func(desk) error) error {
 	if f.url == "" {
-		return a.withApprovals(ctx, f, false, func(approvals *session.Approvals, s *approval.Store) error {
+		return a.withApprovals(ctx, f, p, func(approvals *session.Approvals, s *approval.Store) error {
 			return do(&localDesk{a: a, f: f, approvals: approvals, store: s})
 		})
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/internal/config"
 	"github.com/caisson-run/caisson/internal/linux/scope"
 	"github.com/caisson-run/caisson/internal/store"
@@ -179,7 +178,10 @@ func (a *app) gateway(ctx context.Context, cmd *cobra.Command, f *gatewayFlags, 
 	if note := dir.Note(); note != "" {
 		a.note("%s", note)
 	}
-	record := audit.OpenLater(ctx, audit.Options{Dir: dir.Path()})
+	record, err := openRecord(ctx, dir)
+	if err != nil {
+		return nil, nil, err
+	}
 	// What the whole file says of tools, of risk and of approval holds for every
 	// server's tools, too; each server's own policy is about its sandbox.
 	judged, err := policy.New(policy.Options{System: system, File: file, Defaults: persistent.LivingLimits()})

@@ -9,7 +9,6 @@ import (
 	"runtime"
 
 	"github.com/caisson-run/caisson/api"
-	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/internal/config"
 	"github.com/caisson-run/caisson/internal/linux/scope"
 	"github.com/caisson-run/caisson/internal/store"
@@ -89,7 +88,10 @@ func (a *app) privateHouse(ctx context.Context, policyFile string) (_ *house, _ 
 		return nil, nil, err
 	}
 	h.closers = append(h.closers, db.Close)
-	o.Drivers, o.Journal, o.State, o.Registry = a.drivers(), audit.OpenLater(ctx, audit.Options{Dir: dir.Path()}), session.DirState(dir), db
+	if o.Journal, err = openRecord(ctx, dir); err != nil {
+		return nil, nil, err
+	}
+	o.Drivers, o.State, o.Registry = a.drivers(), session.DirState(dir), db
 	o.Approvals = session.NewApprovals(session.ApprovalsOptions{Dir: dir.Path(), Journal: o.Journal, Complain: func(err error) { a.note("%v", err) }})
 	h.closers = append(h.closers, o.Approvals.Close)
 	if h.boxes, err = persistent.OpenSandboxes(ctx, o); err != nil {

@@ -31,10 +31,21 @@ func (o *opened) close() error {
 	return errors.Join(errs...)
 }
 
-// open reads the policies, opens the state directory, begins to open the audit
-// record, and makes a session of them.
+// open reads the policies, opens the state directory and the audit record, and makes a
+// session of them.
 func (a *app) open(ctx context.Context, policyFile string) (*opened, error) {
 	return a.openIn(ctx, a.state, policyFile)
+}
+
+// openRecord opens the audit record for a process that ends soon. It is not closed: each
+// record is on disk when the call that wrote it returns, and closing would pay for a
+// checkpoint of the database.
+func openRecord(ctx context.Context, dir *store.Dir) (operation.Journal, error) {
+	log, err := audit.Open(ctx, audit.Options{Dir: dir.Path()})
+	if err != nil {
+		return nil, err
+	}
+	return log, nil
 }
 
 // openIn is open with another state directory than the usual one.
@@ -68,7 +79,10 @@ func (a *app) openUnder(ctx context.Context, state string, p *policy.Policy, pol
 		a.note("%s", note)
 	}
 	rates := &counting{dir: dir.Path()}
-	o.state, o.journal = dir.Path(), audit.OpenLater(ctx, audit.Options{Dir: dir.Path()})
+	o.state = dir.Path()
+	if o.journal, err = openRecord(ctx, dir); err != nil {
+		return nil, err
+	}
 	approvals := session.NewApprovals(session.ApprovalsOptions{Dir: o.state, Journal: o.journal, Complain: func(err error) { a.note("%v", err) }})
 	o.closers = append(o.closers, rates.close, approvals.Close)
 	o.Session, err = session.New(session.Options{Drivers: a.drivers(), Policy: p, PolicyName: policyFile, Journal: o.journal, State: session.DirState(dir), Rates: rates, Approvals: approvals})

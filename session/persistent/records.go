@@ -213,10 +213,3 @@ func (r *records) admit(ctx context.Context, in *audit.Intent) error {
 	}
 	return err
 }
-
-// Soon passes on what the journal may want to know; see session.SoonJournal.
-func (r *records) Soon() {
-	if j, ok := r.Journal.(session.SoonJournal); ok {
-		j.Soon()
-	}
-}
