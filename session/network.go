@@ -50,7 +50,7 @@ func (r *Invocation) noticeInside(plan *policy.PlanNetwork) {
 }
 
 // foresee gives what the network of a persistent sandbox may be changed to (see
-// Sandboxes.SetNetwork) its place in the environment: nothing of that can be put there
+// Handle.SetNetwork) its place in the environment: nothing of that can be put there
 // later.
 func (r *Invocation) foresee() error {
 	if r.Kind != policy.StartSandbox {

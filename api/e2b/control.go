@@ -267,7 +267,7 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request, k *persistent.K
 	if err != nil {
 		return err
 	}
-	b, resumed, err := s.o.Sandboxes.Connect(r.Context(), k, pathID(r), life)
+	b, resumed, err := s.o.Sandboxes.Handle(k, pathID(r)).Connect(r.Context(), life)
 	if err != nil {
 		return err
 	}
@@ -287,7 +287,7 @@ func (s *Server) mayForget(r *http.Request, k *persistent.Key, memory *bool) err
 	if !isFalse(memory) {
 		return nil
 	}
-	b, err := s.o.Sandboxes.Get(r.Context(), k, pathID(r))
+	b, err := s.o.Sandboxes.Handle(k, pathID(r)).Get(r.Context())
 	if err == nil && b.State == registry.Paused && !b.Boots {
 		err = notCarried("memory: false for a sandbox that was paused with its memory")
 	}
@@ -315,7 +315,7 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request, k *persistent.Ke
 	if err != nil {
 		return err
 	}
-	b, err := s.o.Sandboxes.Resume(r.Context(), k, pathID(r), life)
+	b, err := s.o.Sandboxes.Handle(k, pathID(r)).Resume(r.Context(), life)
 	if err != nil {
 		return err
 	}
@@ -324,7 +324,7 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request, k *persistent.Ke
 }
 
 func (s *Server) kill(w http.ResponseWriter, r *http.Request, k *persistent.Key) error {
-	return noContent(w, s.o.Sandboxes.Kill(r.Context(), k, pathID(r)))
+	return noContent(w, s.o.Sandboxes.Handle(k, pathID(r)).Kill(r.Context()))
 }
 
 func (s *Server) setTimeout(w http.ResponseWriter, r *http.Request, k *persistent.Key) error {
@@ -341,7 +341,7 @@ func (s *Server) setTimeout(w http.ResponseWriter, r *http.Request, k *persisten
 	if err != nil {
 		return err
 	}
-	_, err = s.o.Sandboxes.SetTimeout(r.Context(), k, pathID(r), life)
+	_, err = s.o.Sandboxes.Handle(k, pathID(r)).SetTimeout(r.Context(), life)
 	return noContent(w, err)
 }
 
@@ -357,7 +357,7 @@ func (s *Server) refresh(w http.ResponseWriter, r *http.Request, k *persistent.K
 	if err != nil {
 		return err
 	}
-	_, err = s.o.Sandboxes.Extend(r.Context(), k, pathID(r), life)
+	_, err = s.o.Sandboxes.Handle(k, pathID(r)).Extend(r.Context(), life)
 	return noContent(w, err)
 }
 
@@ -369,11 +369,12 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request, k *persistent.Key
 	if err := readBody(w, r, &q, true); err != nil {
 		return err
 	}
-	pause := s.o.Sandboxes.Pause
+	h := s.o.Sandboxes.Handle(k, pathID(r))
+	pause := h.Pause
 	if isFalse(q.Memory) {
-		pause = s.o.Sandboxes.PauseFiles
+		pause = h.PauseFiles
 	}
-	_, err := pause(r.Context(), k, pathID(r))
+	_, err := pause(r.Context())
 	return noContent(w, err)
 }
 

@@ -153,7 +153,7 @@ func (s *Server) within(w http.ResponseWriter, r *http.Request, b *persistent.Sa
 		return
 	}
 	defer held.Done()
-	a, leave, err := s.o.Sandboxes.Enter(r.Context(), owner, b.ID)
+	a, leave, err := s.o.Sandboxes.Handle(owner, b.ID).Enter(r.Context())
 	if err != nil {
 		if e := asAPI(err); e.Code == http.StatusNotFound || e.Code == http.StatusConflict {
 			writeGone(w, b.ID)
@@ -166,7 +166,7 @@ func (s *Server) within(w http.ResponseWriter, r *http.Request, b *persistent.Sa
 	if r.URL.Path != envd.PathFiles {
 		r.Body = held.Body(r.Body)
 	}
-	call(w, r, &inside{Inside: a, box: b, owner: owner, user: user, files: s.o.Sandboxes.Files(owner, b.ID, "e2b", user)})
+	call(w, r, &inside{Inside: a, box: b, owner: owner, user: user, files: s.o.Sandboxes.Handle(owner, b.ID).Files("e2b", user)})
 }
 
 func running(b *persistent.Sandbox) bool { return b.State == registry.Running }

@@ -59,7 +59,7 @@ func (s *Server) listed(b *persistent.Sandbox) listed {
 func cpuCount(b *persistent.Sandbox) int { return max(int(math.Ceil(b.Limits.CPUs)), 1) }
 
 func (s *Server) get(w http.ResponseWriter, r *http.Request, k *persistent.Key) error {
-	b, err := s.o.Sandboxes.Get(r.Context(), k, pathID(r))
+	b, err := s.o.Sandboxes.Handle(k, pathID(r)).Get(r.Context())
 	if err != nil {
 		return err
 	}

@@ -127,7 +127,7 @@ func (s *Server) logEntries(r *http.Request, k *persistent.Key, fromName string)
 	if err != nil {
 		return nil, err
 	}
-	kept, _, err := s.o.Sandboxes.Logs(r.Context(), k, pathID(r), 0)
+	kept, _, err := s.o.Sandboxes.Handle(k, pathID(r)).Logs(r.Context(), 0)
 	if err != nil {
 		return nil, err
 	}

@@ -99,7 +99,7 @@ func (s *Server) setNetwork(w http.ResponseWriter, r *http.Request, k *persisten
 	if err != nil {
 		return err
 	}
-	_, err = s.o.Sandboxes.SetNetwork(r.Context(), k, pathID(r), *wish)
+	_, err = s.o.Sandboxes.Handle(k, pathID(r)).SetNetwork(r.Context(), *wish)
 	return noContent(w, err)
 }
 

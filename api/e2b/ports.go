@@ -64,7 +64,7 @@ func (s *Server) servePort(w http.ResponseWriter, r *http.Request, t target) {
 	}
 	defer held.Done()
 	p := &port{box: b, owner: owner, number: t.Port, named: t.Named, keys: s.o.Keys, http2: wantsHTTP2(r), access: s.o.Sandboxes.Token(b, accessPurpose)}
-	_, leave, err := s.o.Sandboxes.Enter(r.Context(), owner, b.ID)
+	_, leave, err := s.o.Sandboxes.Handle(owner, b.ID).Enter(r.Context())
 	if err != nil {
 		writeGone(w, b.ID)
 		return
@@ -210,7 +210,7 @@ func (s *Server) portTransport(p *port) http.RoundTripper {
 		return s.proxies
 	}
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
-		a, leave, err := s.o.Sandboxes.Enter(r.Context(), p.owner, p.box.ID)
+		a, leave, err := s.o.Sandboxes.Handle(p.owner, p.box.ID).Enter(r.Context())
 		if err != nil {
 			return nil, err
 		}
@@ -246,7 +246,7 @@ func (s *Server) dialPort(ctx context.Context, _, _ string) (net.Conn, error) {
 	if !ok {
 		return nil, sandbox.Errorf(sandbox.ErrInvalid, "connect", "no sandbox was named")
 	}
-	a, leave, err := s.o.Sandboxes.Enter(ctx, p.owner, p.box.ID)
+	a, leave, err := s.o.Sandboxes.Handle(p.owner, p.box.ID).Enter(ctx)
 	if err != nil {
 		return nil, err
 	}

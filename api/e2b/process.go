@@ -43,7 +43,7 @@ func (s *Server) serveStart(w http.ResponseWriter, r *http.Request, in *inside) 
 	if q.PTY != nil {
 		call.TTY = &sandbox.Terminal{Size: sizeOf(q.PTY)}
 	}
-	p, err := s.o.Sandboxes.Start(r.Context(), in.owner, in.box.ID, call, o)
+	p, err := s.o.Sandboxes.Handle(in.owner, in.box.ID).Start(r.Context(), call, o)
 	if err != nil {
 		return nil, err
 	}

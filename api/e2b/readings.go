@@ -73,17 +73,17 @@ func (s *Server) metricsOfMany(w http.ResponseWriter, r *http.Request, k *persis
 }
 
 func (s *Server) readings(ctx context.Context, k *persistent.Key, id string, start, end time.Time) ([]reading, error) {
-	b, err := s.o.Sandboxes.Get(ctx, k, id)
+	b, err := s.o.Sandboxes.Handle(k, id).Get(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.o.Sandboxes.Readings(ctx, k, id, start)
+	all, err := s.o.Sandboxes.Handle(k, id).Readings(ctx, start)
 	if err != nil {
 		return nil, err
 	}
 	inside := sandbox.Metrics{}
 	if running(b) {
-		if in, leave, err := s.o.Sandboxes.Enter(ctx, k, id); err == nil {
+		if in, leave, err := s.o.Sandboxes.Handle(k, id).Enter(ctx); err == nil {
 			inside, _ = in.Metrics(ctx) // none is no reason to tell nothing
 			leave()
 		}

@@ -43,7 +43,7 @@ func (s *Server) snapshot(w http.ResponseWriter, r *http.Request, k *persistent.
 	if err := readBody(w, r, &q, true); err != nil {
 		return err
 	}
-	made, err := s.o.Sandboxes.Snapshot(r.Context(), k, pathID(r), q.Name)
+	made, err := s.o.Sandboxes.Handle(k, pathID(r)).Snapshot(r.Context(), q.Name)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (s *Server) fork(w http.ResponseWriter, r *http.Request, k *persistent.Key)
 	if err != nil {
 		return err
 	}
-	all, err := s.o.Sandboxes.Fork(r.Context(), k, pathID(r), count, life)
+	all, err := s.o.Sandboxes.Handle(k, pathID(r)).Fork(r.Context(), count, life)
 	if err != nil {
 		return err
 	}

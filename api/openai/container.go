@@ -110,7 +110,7 @@ func (s *Server) container(c *call) (*persistent.Sandbox, error) {
 	if !ok {
 		return nil, notFound("container", id, nil)
 	}
-	b, err := s.o.Sandboxes.Get(c.ctx, c.key, box)
+	b, err := s.o.Sandboxes.Handle(c.key, box).Get(c.ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (s *Server) create(c *call) error {
 // discard ends a container that nobody is told of, also where nobody waits any
 // more, for the reason why: its error.
 func (s *Server) discard(c *call, b *persistent.Sandbox, why error) error {
-	err := s.o.Sandboxes.Kill(context.WithoutCancel(c.ctx), c.key, b.ID)
+	err := s.o.Sandboxes.Handle(c.key, b.ID).Kill(context.WithoutCancel(c.ctx))
 	if err != nil && !errors.Is(err, sandbox.ErrNotFound) {
 		return err
 	}
@@ -280,7 +280,7 @@ func (s *Server) remove(c *call) error {
 	if err != nil {
 		return err
 	}
-	if err := s.o.Sandboxes.Kill(c.ctx, c.key, b.ID); err != nil {
+	if err := s.o.Sandboxes.Handle(c.key, b.ID).Kill(c.ctx); err != nil {
 		return err
 	}
 	return c.answer(deleted{containerID(b), "container.deleted", true})

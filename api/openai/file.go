@@ -157,7 +157,7 @@ func (s *Server) fileContent(c *call) error {
 
 // filesOf are the files of a container.
 func (s *Server) filesOf(c *call, box string) *persistent.Files {
-	return s.o.Sandboxes.Files(c.key, box, "openai", "")
+	return s.o.Sandboxes.Handle(c.key, box).Files("openai", "")
 }
 
 // listFiles lists what is below /mnt/data, by when it was written.

@@ -154,7 +154,7 @@ func (s *Server) sources(c *call, ids []string) ([]place, error) {
 		if err != nil {
 			return nil, wrong("file_ids", "not_found", api.Quoted(id)+" is no file of a container; there is no other store of files here: upload it to the container")
 		}
-		if b, err := s.o.Sandboxes.Get(c.ctx, c.key, p.box); err != nil || !isContainer(b) {
+		if b, err := s.o.Sandboxes.Handle(c.key, p.box).Get(c.ctx); err != nil || !isContainer(b) {
 			return nil, notFound("file", id, nil)
 		}
 		out = append(out, p)

@@ -153,7 +153,7 @@ type carrier func(ctx context.Context, c *session.Call, io session.IO) (*sandbox
 
 func (s *Server) in(k *persistent.Key, id string) carrier {
 	return func(ctx context.Context, c *session.Call, io session.IO) (*sandbox.Result, error) {
-		return s.o.Sandboxes.Exec(ctx, k, id, c, io)
+		return s.o.Sandboxes.Handle(k, id).Exec(ctx, c, io)
 	}
 }
 

@@ -63,7 +63,7 @@ type filesAnswer struct {
 
 // filesOf are the files of a sandbox, with the rights of its own user.
 func (s *Server) filesOf(k *persistent.Key, id string) *persistent.Files {
-	return s.o.Sandboxes.Files(k, id, "api", "")
+	return s.o.Sandboxes.Handle(k, id).Files("api", "")
 }
 
 // fileAnswerOf answers with what there is now.

@@ -45,13 +45,13 @@ func (s *Server) lifetimes() {
 		do                change
 	}{
 		{"extend", "extendSandbox", "Let a sandbox live for at least so long from now on; its time is never shortened", func(ctx context.Context, k *persistent.Key, in *lifetimeWish) (*persistent.Sandbox, error) {
-			return s.o.Sandboxes.Extend(ctx, k, in.ID, in.timeout())
+			return s.o.Sandboxes.Handle(k, in.ID).Extend(ctx, in.timeout())
 		}},
 		{"resume", "resumeSandbox", "Let a paused sandbox go on, with its files, memory and processes as they were, or begin anew with its files where the rest was not kept", func(ctx context.Context, k *persistent.Key, in *lifetimeWish) (*persistent.Sandbox, error) {
-			return s.o.Sandboxes.Resume(ctx, k, in.ID, in.timeout())
+			return s.o.Sandboxes.Handle(k, in.ID).Resume(ctx, in.timeout())
 		}},
 		{"connect", "connectSandbox", "Resume a sandbox if it is paused, and else extend it", func(ctx context.Context, k *persistent.Key, in *lifetimeWish) (*persistent.Sandbox, error) {
-			b, _, err := s.o.Sandboxes.Connect(ctx, k, in.ID, in.timeout())
+			b, _, err := s.o.Sandboxes.Handle(k, in.ID).Connect(ctx, in.timeout())
 			return b, err
 		}},
 	} {
@@ -63,11 +63,12 @@ func (s *Server) lifetimes() {
 	}
 	op := operation("POST", "/sandboxes/{id}/pause", "pauseSandbox", "Stop a sandbox until it is resumed or killed", http.StatusOK)
 	register(s, op, func(ctx context.Context, k *persistent.Key, in *pauseWish) (*sandboxAnswer, error) {
-		pause := s.o.Sandboxes.Pause
+		h := s.o.Sandboxes.Handle(k, in.ID)
+		pause := h.Pause
 		if in.Body != nil && in.Body.Memory != nil && !*in.Body.Memory {
-			pause = s.o.Sandboxes.PauseFiles
+			pause = h.PauseFiles
 		}
-		b, err := pause(ctx, k, in.ID)
+		b, err := pause(ctx)
 		return answer(http.StatusOK, b, err)
 	})
 }

@@ -54,7 +54,7 @@ func (s *Server) networks() {
 		if err != nil {
 			return nil, err
 		}
-		b, err := s.o.Sandboxes.SetNetwork(ctx, k, in.ID, w)
+		b, err := s.o.Sandboxes.Handle(k, in.ID).SetNetwork(ctx, w)
 		return answer(http.StatusOK, b, err)
 	})
 }

@@ -115,11 +115,11 @@ type portAnswer struct{ Body Port }
 func (s *Server) observations() {
 	op := operation("GET", "/sandboxes/{id}/usage", "sandboxUsage", "Tell what a sandbox used, as a series", http.StatusOK)
 	register(s, op, func(ctx context.Context, k *persistent.Key, in *usageWish) (*usageAnswer, error) {
-		b, err := s.o.Sandboxes.Get(ctx, k, in.ID)
+		b, err := s.o.Sandboxes.Handle(k, in.ID).Get(ctx)
 		if err != nil {
 			return nil, err
 		}
-		all, err := s.o.Sandboxes.Readings(ctx, k, in.ID, in.Since)
+		all, err := s.o.Sandboxes.Handle(k, in.ID).Readings(ctx, in.Since)
 		a := &usageAnswer{}
 		a.Body.Readings, a.Body.Limits = []Reading{}, limitsOf(b.Limits)
 		for _, r := range all {
@@ -138,7 +138,7 @@ func (s *Server) observations() {
 		SandboxID
 		Port uint16 `path:"port" minimum:"1" maximum:"65535"`
 	}) (*portAnswer, error) {
-		b, err := s.o.Sandboxes.Get(ctx, k, in.ID)
+		b, err := s.o.Sandboxes.Handle(k, in.ID).Get(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -183,7 +183,7 @@ func (s *Server) logs(ctx context.Context, k *persistent.Key, in *logsWish) (*lo
 	a := &logsAnswer{}
 	a.Body.Logs, a.Body.Next = []Log{}, in.Since
 	for {
-		all, fresh, err := s.o.Sandboxes.Logs(ctx, k, in.ID, in.Since)
+		all, fresh, err := s.o.Sandboxes.Handle(k, in.ID).Logs(ctx, in.Since)
 		if err != nil {
 			return nil, err
 		}

@@ -130,12 +130,12 @@ func (s *Server) sandboxes() {
 	register(s, op, s.list)
 	op = operation("GET", "/sandboxes/{id}", "getSandbox", "Show a sandbox", http.StatusOK)
 	register(s, op, func(ctx context.Context, k *persistent.Key, in *SandboxID) (*sandboxAnswer, error) {
-		b, err := s.o.Sandboxes.Get(ctx, k, in.ID)
+		b, err := s.o.Sandboxes.Handle(k, in.ID).Get(ctx)
 		return answer(http.StatusOK, b, err)
 	})
 	op = operation("DELETE", "/sandboxes/{id}", "killSandbox", "End a sandbox; nothing of it is left", http.StatusNoContent)
 	register(s, op, func(ctx context.Context, k *persistent.Key, in *SandboxID) (*struct{}, error) {
-		return nil, s.o.Sandboxes.Kill(ctx, k, in.ID)
+		return nil, s.o.Sandboxes.Handle(k, in.ID).Kill(ctx)
 	})
 }
 

@@ -72,7 +72,7 @@ func (s *Server) snapshots() {
 		if in.Body != nil {
 			name = in.Body.Name
 		}
-		snap, err := s.o.Sandboxes.Snapshot(ctx, k, in.ID, name)
+		snap, err := s.o.Sandboxes.Handle(k, in.ID).Snapshot(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -101,7 +101,7 @@ func (s *Server) snapshots() {
 		if in.Body == nil {
 			in.Body = &Forks{}
 		}
-		all, err := s.o.Sandboxes.Fork(ctx, k, in.ID, max(in.Body.Count, 1), seconds(in.Body.Timeout))
+		all, err := s.o.Sandboxes.Handle(k, in.ID).Fork(ctx, max(in.Body.Count, 1), seconds(in.Body.Timeout))
 		a := &forkAnswer{}
 		a.Body.Forks = []Fork{}
 		var copies []*persistent.Sandbox

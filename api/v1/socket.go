@@ -73,7 +73,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 	}
 	c := callOf(r.Context())
 	id := r.PathValue("id")
-	if _, err := s.o.Sandboxes.Get(r.Context(), c.key, id); err != nil {
+	if _, err := s.o.Sandboxes.Handle(c.key, id).Get(r.Context()); err != nil {
 		writeProblem(w, err)
 		return
 	}

@@ -39,10 +39,10 @@ func TestPauseFilesOnGVisor(t *testing.T) {
 			echo of tmp > /tmp/file; echo of shm > /dev/shm/file; mkdir /made && echo root > /made/file
 			sudo sh -c 'rm -rf /media; echo changed > /etc/motd; chmod 4755 /etc/motd'
 			sleep 4321 > /dev/null 2>&1 &`)
-		if s, err = l.PauseFiles(t.Context(), l.key, s.ID); err != nil || s.State != registry.Paused || !s.Boots {
+		if s, err = l.Handle(l.key, s.ID).PauseFiles(t.Context()); err != nil || s.State != registry.Paused || !s.Boots {
 			t.Fatalf("%+v, %v", s, err)
 		}
-		if _, _, err := l.Enter(t.Context(), l.key, s.ID); !errors.Is(err, sandbox.ErrConflict) {
+		if _, _, err := l.Handle(l.key, s.ID).Enter(t.Context()); !errors.Is(err, sandbox.ErrConflict) {
 			t.Errorf("asked while it is paused: %v", err)
 		}
 	})
@@ -51,7 +51,7 @@ func TestPauseFilesOnGVisor(t *testing.T) {
 	}
 	t.Run("resumed", func(t *testing.T) { // by another caisson
 		l := openLiving(t, dir, "gvisor", rooted)
-		got, err := l.Resume(t.Context(), l.key, s.ID, 0)
+		got, err := l.Handle(l.key, s.ID).Resume(t.Context(), 0)
 		if err != nil || got.State != registry.Running || got.Boots || got.Kept != "" {
 			t.Fatalf("%+v, %v", got, err)
 		}
@@ -75,7 +75,7 @@ value`
 		if found != want {
 			t.Errorf("there is\n%s\nwant\n%s", found, want)
 		}
-		if err := l.Kill(t.Context(), l.key, s.ID); err != nil {
+		if err := l.Handle(l.key, s.ID).Kill(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if left, _ := os.ReadDir(filepath.Join(dir, "kept")); len(left) > 0 {
@@ -97,7 +97,7 @@ func TestPauseFilesElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.PauseFiles(t.Context(), l.key, s.ID); !errors.Is(err, sandbox.ErrUnsupported) || !strings.Contains(err.Error(), "process") {
+	if _, err := l.Handle(l.key, s.ID).PauseFiles(t.Context()); !errors.Is(err, sandbox.ErrUnsupported) || !strings.Contains(err.Error(), "process") {
 		t.Errorf("paused: %v", err)
 	}
 	if got := l.sh(t, s.ID, "echo it runs"); got != "it runs" {

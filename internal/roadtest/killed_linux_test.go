@@ -21,7 +21,7 @@ func TestOwner(t *testing.T) {
 	s, _, err := o.Acquire(t.Context(), o.key, "paused", persistent.Create{})
 	o.must(err)
 	o.sh(t, s.ID, "date +%N >> ~/file; cat ~/file")
-	s, err = o.Pause(t.Context(), o.key, s.ID)
+	s, err = o.Handle(o.key, s.ID).Pause(t.Context())
 	o.must(err)
 	o.say("paused %s", s.ID)
 	o.churn(t, func(id string) {
@@ -47,19 +47,19 @@ func TestKilledOwner(t *testing.T) {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			l := openLiving(t, dir, "gvisor")
 			for _, id := range made {
-				_, err := l.Get(t.Context(), l.key, id)
+				_, err := l.Handle(l.key, id).Get(t.Context())
 				if !errors.Is(err, sandbox.ErrNotFound) || !strings.Contains(err.Error(), "it has ended: ") {
 					t.Errorf("of a sandbox that was made is known: %v", err)
 				}
 			}
-			s, err := l.Resume(t.Context(), l.key, paused, 0)
+			s, err := l.Handle(l.key, paused).Resume(t.Context(), 0)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got := strings.Fields(l.sh(t, s.ID, "cat ~/file")); len(got) != i+1 {
 				t.Errorf("the paused one's file has %d lines, want %d", len(got), i+1)
 			}
-			if _, err := l.Pause(t.Context(), l.key, s.ID); err != nil {
+			if _, err := l.Handle(l.key, s.ID).Pause(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			page, err := l.List(t.Context(), l.key, persistent.Filter{States: []registry.State{registry.Running}})

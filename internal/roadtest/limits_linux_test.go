@@ -50,7 +50,7 @@ func TestMemoryLimitIsNamed(t *testing.T) {
 				}
 				c := &session.Call{}
 				c.Argv = argv
-				res, err := l.Exec(t.Context(), l.key, s.ID, c, session.IO{})
+				res, err := l.Handle(l.key, s.ID).Exec(t.Context(), c, session.IO{})
 				if err != nil {
 					t.Errorf("in a living sandbox, %q: %v", argv[0], err)
 					continue

@@ -56,7 +56,7 @@ func TestStockIsNarrowed(t *testing.T) {
 			if len(c.wish.Allow) > 0 && !strings.Contains(strings.Join(s.Network, " "), strings.TrimSuffix(c.wish.Allow[0], ":*")) || strings.Join(s.Denied, " ") != strings.Join(c.wish.Deny, " ") {
 				t.Errorf("%+v: it says %q without %q", c.wish, s.Network, s.Denied)
 			}
-			if err := l.Kill(t.Context(), l.key, s.ID); err != nil {
+			if err := l.Handle(l.key, s.ID).Kill(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -66,7 +66,7 @@ func (o *owner) churn(t *testing.T, use func(id string)) {
 				s, err := o.Create(t.Context(), o.key, persistent.Create{})
 				o.must(err)
 				use(s.ID)
-				o.must(o.Kill(t.Context(), o.key, s.ID))
+				o.must(o.Handle(o.key, s.ID).Kill(t.Context()))
 			}
 		})
 	}
@@ -77,7 +77,7 @@ func (o *owner) churn(t *testing.T, use func(id string)) {
 func (o *owner) script(t *testing.T, id, script string) {
 	c := &session.Call{}
 	c.Argv = []string{"sh", "-c", script}
-	_, err := o.Exec(t.Context(), o.key, id, c, session.IO{})
+	_, err := o.Handle(o.key, id).Exec(t.Context(), c, session.IO{})
 	o.must(err)
 }
 

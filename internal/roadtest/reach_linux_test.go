@@ -34,7 +34,7 @@ func TestSetNetwork(t *testing.T) {
 		}
 		set := func(w persistent.NetworkWish) {
 			t.Helper()
-			got, err := l.SetNetwork(t.Context(), l.key, s.ID, w)
+			got, err := l.Handle(l.key, s.ID).SetNetwork(t.Context(), w)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,17 +56,17 @@ func TestSetNetwork(t *testing.T) {
 		}
 		// Not beyond the policy, and what is refused changes nothing.
 		for _, w := range []persistent.NetworkWish{{Allow: []string{"evil.example.com"}}, {Allow: []string{"internet"}}, {Allow: []string{"good.example.com:*"}}} {
-			if _, err := l.SetNetwork(t.Context(), l.key, s.ID, w); !errors.Is(err, sandbox.ErrDenied) {
+			if _, err := l.Handle(l.key, s.ID).SetNetwork(t.Context(), w); !errors.Is(err, sandbox.ErrDenied) {
 				t.Errorf("%q: %v", w.Allow, err)
 			}
 		}
 		if !reaches(s.ID, "good.example.com") || reaches(s.ID, "evil.example.com") || reaches(s.ID, "other.example.com") {
 			t.Error("what was refused is in force")
 		}
-		if _, err := l.SetNetwork(t.Context(), &persistent.Key{ID: "another"}, s.ID, persistent.NetworkWish{}); !errors.Is(err, sandbox.ErrNotFound) {
+		if _, err := l.Handle(&persistent.Key{ID: "another"}, s.ID).SetNetwork(t.Context(), persistent.NetworkWish{}); !errors.Is(err, sandbox.ErrNotFound) {
 			t.Errorf("another key: %v", err)
 		}
-		forked, err := l.Fork(t.Context(), l.key, s.ID, 1, time.Minute)
+		forked, err := l.Handle(l.key, s.ID).Fork(t.Context(), 1, time.Minute)
 		if err != nil || forked[0].Err != nil {
 			t.Fatal(err, forked[0].Err)
 		}
@@ -77,13 +77,13 @@ func TestSetNetwork(t *testing.T) {
 		set(persistent.NetworkWish{None: true})
 		pause := func() {
 			t.Helper()
-			if _, err := l.Pause(t.Context(), l.key, s.ID); err != nil {
+			if _, err := l.Handle(l.key, s.ID).Pause(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		resume := func() {
 			t.Helper()
-			if _, err := l.Resume(t.Context(), l.key, s.ID, 0); err != nil {
+			if _, err := l.Handle(l.key, s.ID).Resume(t.Context(), 0); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -106,7 +106,7 @@ func TestSetNetwork(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := l.SetNetwork(t.Context(), l.key, none.ID, persistent.NetworkWish{}); !errors.Is(err, sandbox.ErrUnsupported) {
+		if _, err := l.Handle(l.key, none.ID).SetNetwork(t.Context(), persistent.NetworkWish{}); !errors.Is(err, sandbox.ErrUnsupported) {
 			t.Errorf("a sandbox without a wire: %v", err)
 		}
 	})
@@ -138,7 +138,7 @@ func TestSetNetworkSecret(t *testing.T) {
 		if got := l.sh(t, s.ID, ask+"; echo $KEY"); !strings.Contains(got, "Could not resolve") || !strings.Contains(got, "caisson-secret-") {
 			t.Errorf("before: %s", got)
 		}
-		if _, err := l.SetNetwork(t.Context(), l.key, s.ID, persistent.NetworkWish{Allow: []string{"other.example.com"}}); err != nil {
+		if _, err := l.Handle(l.key, s.ID).SetNetwork(t.Context(), persistent.NetworkWish{Allow: []string{"other.example.com"}}); err != nil {
 			t.Fatal(err)
 		}
 		const want = "HTTP/2.0 Bearer ***"
@@ -148,16 +148,16 @@ func TestSetNetworkSecret(t *testing.T) {
 		if got := before("1"); !strings.Contains(got, want) {
 			t.Errorf("an earlier program: %s", got)
 		}
-		if _, err := l.Pause(t.Context(), l.key, s.ID); err != nil {
+		if _, err := l.Handle(l.key, s.ID).Pause(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := l.Resume(t.Context(), l.key, s.ID, 0); err != nil {
+		if _, err := l.Handle(l.key, s.ID).Resume(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
 		if got := before("2"); !strings.Contains(got, want) {
 			t.Errorf("an earlier program, after a pause: %s", got)
 		}
-		forked, err := l.Fork(t.Context(), l.key, s.ID, 1, time.Minute)
+		forked, err := l.Handle(l.key, s.ID).Fork(t.Context(), 1, time.Minute)
 		if err != nil || forked[0].Err != nil {
 			t.Fatal(err, forked[0].Err)
 		}

@@ -77,7 +77,7 @@ func (l *living) sh(t *testing.T, id, line string) string {
 	t.Helper()
 	c := &session.Call{}
 	c.Argv = []string{"sh", "-c", line}
-	res, err := l.Exec(t.Context(), l.key, id, c, session.IO{})
+	res, err := l.Handle(l.key, id).Exec(t.Context(), c, session.IO{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,11 +106,11 @@ func TestPauseOnGVisor(t *testing.T) {
 		lap("create")
 		l.sh(t, s.ID, `echo one > ~/file; echo two > /tmp/file; x=0; (while sleep 0.05; do x=$((x+1)); echo $x > /tmp/count; done) >/dev/null 2>&1 &`)
 		lap("exec")
-		if _, err := l.Pause(t.Context(), l.key, s.ID); err != nil {
+		if _, err := l.Handle(l.key, s.ID).Pause(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		lap("pause")
-		if s, err = l.Resume(t.Context(), l.key, s.ID, 0); err != nil {
+		if s, err = l.Handle(l.key, s.ID).Resume(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
 		lap("resume")
@@ -124,13 +124,13 @@ func TestPauseOnGVisor(t *testing.T) {
 	t.Run("second", func(t *testing.T) {
 		l := openLiving(t, dir, "gvisor")
 		check(t, l, s.ID) // nobody has to resume it
-		got, err := l.Get(t.Context(), l.key, s.ID)
+		got, err := l.Handle(l.key, s.ID).Get(t.Context())
 		if err != nil || got.State != registry.Running || !got.Ends.Equal(s.Ends) || got.Resumed != 1 {
 			t.Errorf("after a restart: %+v, %v", got, err)
 		}
 		lap("start caisson")
 		// Paused it stays paused.
-		if _, err := l.Pause(t.Context(), l.key, s.ID); err != nil {
+		if _, err := l.Handle(l.key, s.ID).Pause(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -139,21 +139,21 @@ func TestPauseOnGVisor(t *testing.T) {
 	}
 	t.Run("third", func(t *testing.T) {
 		l := openLiving(t, dir, "gvisor")
-		got, err := l.Get(t.Context(), l.key, s.ID)
+		got, err := l.Handle(l.key, s.ID).Get(t.Context())
 		if err != nil || got.State != registry.Paused {
 			t.Fatalf("after a restart: %v, %v", got, err)
 		}
-		if _, err := l.Resume(t.Context(), l.key, s.ID, 0); err != nil {
+		if _, err := l.Handle(l.key, s.ID).Resume(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
 		check(t, l, s.ID)
-		if err := l.Kill(t.Context(), l.key, s.ID); err != nil {
+		if err := l.Handle(l.key, s.ID).Kill(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if left, _ := os.ReadDir(filepath.Join(dir, "kept")); len(left) > 0 {
 			t.Errorf("%d snapshots are left", len(left))
 		}
-		if _, err := l.Get(t.Context(), l.key, s.ID); !errors.Is(err, sandbox.ErrNotFound) {
+		if _, err := l.Handle(l.key, s.ID).Get(t.Context()); !errors.Is(err, sandbox.ErrNotFound) {
 			t.Errorf("killed: %v", err)
 		}
 	})
@@ -176,13 +176,13 @@ func TestSnapshotOnGVisor(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.sh(t, s.ID, `echo one > ~/file; echo two > /tmp/file; x=0; (while sleep 0.05; do x=$((x+1)); echo $x > /tmp/count; done) >/dev/null 2>&1 &`)
-	snap, err := l.Snapshot(t.Context(), l.key, s.ID, "before")
+	snap, err := l.Handle(l.key, s.ID).Snapshot(t.Context(), "before")
 	if err != nil {
 		t.Fatal(err)
 	}
 	check(t, l, s.ID)
 	l.sh(t, s.ID, "rm ~/file")
-	forks, err := l.Fork(t.Context(), l.key, s.ID, 2, time.Minute)
+	forks, err := l.Handle(l.key, s.ID).Fork(t.Context(), 2, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -181,18 +181,18 @@ func TestSetNetworkNewer(t *testing.T) {
 				t.Fatal(err)
 			}
 			l = open(strings.Replace(newer.network, "CA", ca, 1))
-			_, err := l.SetNetwork(t.Context(), l.key, s.ID, persistent.NetworkWish{})
+			_, err := l.Handle(l.key, s.ID).SetNetwork(t.Context(), persistent.NetworkWish{})
 			if !errors.Is(err, sandbox.ErrUnsupported) || !strings.Contains(err.Error(), newer.refusal) || sandbox.Hint(err) == "" {
 				t.Errorf("%s: %v", newer.refusal, err)
 			}
-			if got, err := l.Get(t.Context(), l.key, s.ID); err != nil || strings.Join(got.Network, " ") != "good.example.com" {
+			if got, err := l.Handle(l.key, s.ID).Get(t.Context()); err != nil || strings.Join(got.Network, " ") != "good.example.com" {
 				t.Errorf("it may reach %+v, %v", got, err)
 			}
 			if got := l.sh(t, s.ID, `for h in good other; do curl -sS -m 20 http://$h.example.com/; done 2>&1 || true`); !strings.Contains(got, "good host") || !strings.Contains(got, "Could not resolve host: other.example.com") {
 				t.Errorf("it reaches %s", got)
 			}
 		}
-		if err := l.Kill(t.Context(), l.key, s.ID); err != nil {
+		if err := l.Handle(l.key, s.ID).Kill(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	})

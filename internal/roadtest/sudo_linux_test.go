@@ -34,7 +34,7 @@ func offersRoot(t *testing.T, lines string) func(*persistent.SandboxesOptions) {
 func asRoot(l *living, t *testing.T, id, line string) (*sandbox.Result, error) {
 	c := &session.Call{}
 	c.Argv, c.Root = []string{"sh", "-c", line}, true
-	return l.Exec(t.Context(), l.key, id, c, session.IO{})
+	return l.Handle(l.key, id).Exec(t.Context(), c, session.IO{})
 }
 
 // Programs are root where a template offers it, no policy forbids it, and the
@@ -71,7 +71,7 @@ func TestTemplateRootOnGVisor(t *testing.T) {
 	if !s.Posture.Root {
 		t.Error("its posture hides that it may have root")
 	}
-	forks, err := l.Fork(t.Context(), l.key, s.ID, 1, 0)
+	forks, err := l.Handle(l.key, s.ID).Fork(t.Context(), 1, 0)
 	if err != nil || forks[0].Err != nil {
 		t.Fatal(err, forks)
 	}
@@ -103,7 +103,7 @@ func TestTemplateRootIsBounded(t *testing.T) {
 			if (!errors.Is(err, sandbox.ErrDenied) && !errors.Is(err, sandbox.ErrUnsupported)) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("root: %v", err)
 			}
-			if _, err := l.Files(l.key, s.ID, "e2b", "root").Stat(t.Context(), "/root"); err == nil {
+			if _, err := l.Handle(l.key, s.ID).Files("e2b", "root").Stat(t.Context(), "/root"); err == nil {
 				t.Error("it has files of root's")
 			}
 		})
@@ -126,7 +126,7 @@ func rootIsTakenBack(t *testing.T, had string) {
 		if s, err = l.Create(t.Context(), l.key, persistent.Create{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err = l.Pause(t.Context(), l.key, s.ID); err != nil {
+		if _, err = l.Handle(l.key, s.ID).Pause(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -135,10 +135,10 @@ func rootIsTakenBack(t *testing.T, had string) {
 	}
 	t.Run("without", func(t *testing.T) {
 		l := openLiving(t, dir, "gvisor", offersRoot(t, "user: user"))
-		if _, err := l.Resume(t.Context(), l.key, s.ID, 0); !errors.Is(err, sandbox.ErrDenied) || !strings.Contains(err.Error(), "root") {
+		if _, err := l.Handle(l.key, s.ID).Resume(t.Context(), 0); !errors.Is(err, sandbox.ErrDenied) || !strings.Contains(err.Error(), "root") {
 			t.Errorf("it goes on: %v", err)
 		}
-		if err := l.Kill(t.Context(), l.key, s.ID); err != nil {
+		if err := l.Handle(l.key, s.ID).Kill(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})

@@ -67,20 +67,20 @@ func TestKilledOwnerLeavesSandboxes(t *testing.T) {
 				// It may have been about to end when its owner was killed.
 				c := &session.Call{}
 				c.Argv = []string{"cat", "/home/user/mark"}
-				res, err := l.Exec(t.Context(), l.key, id, c, session.IO{})
+				res, err := l.Handle(l.key, id).Exec(t.Context(), c, session.IO{})
 				if err == nil {
 					adopted++
 					if len(res.Stdout) == 0 {
 						t.Errorf("%s has lost its file: %+v", id, res)
 					}
-					err = l.Kill(t.Context(), l.key, id)
+					err = l.Handle(l.key, id).Kill(t.Context())
 				}
 				if err != nil && (!errors.Is(err, sandbox.ErrNotFound) || !strings.Contains(err.Error(), "it has ended: ")) {
 					t.Errorf("of a sandbox that was made is known: %v", err)
 				}
 			}
 			t.Logf("%d of %d were taken over", adopted, len(made))
-			_, err := l.Get(t.Context(), &persistent.Key{ID: "another"}, steady)
+			_, err := l.Handle(&persistent.Key{ID: "another"}, steady).Get(t.Context())
 			if !errors.Is(err, sandbox.ErrNotFound) {
 				t.Errorf("another key sees what was taken over: %v", err)
 			}
@@ -97,7 +97,7 @@ func TestKilledOwnerLeavesSandboxes(t *testing.T) {
 			}
 			for _, s := range page.Sandboxes {
 				if s.ID != steady {
-					if err := l.Kill(t.Context(), l.key, s.ID); err != nil && !errors.Is(err, sandbox.ErrNotFound) {
+					if err := l.Handle(l.key, s.ID).Kill(t.Context()); err != nil && !errors.Is(err, sandbox.ErrNotFound) {
 						t.Error(err)
 					}
 				}
@@ -157,15 +157,15 @@ func TestStoppedOwnerLeavesSandboxes(t *testing.T) {
 		if got := l.sh(t, s.ID, `echo "$NAME"`); got != "value" {
 			t.Errorf("its variable is %q", got)
 		}
-		got, err := l.Get(t.Context(), l.key, s.ID)
+		got, err := l.Handle(l.key, s.ID).Get(t.Context())
 		if err != nil || got.State != registry.Running || !got.Ends.Equal(s.Ends) || got.Resumed != 0 {
 			t.Errorf("after a restart: %+v, %v", got, err)
 		}
 		// It still can what sandboxes can.
-		if _, err := l.Pause(t.Context(), l.key, s.ID); err != nil {
+		if _, err := l.Handle(l.key, s.ID).Pause(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := l.Resume(t.Context(), l.key, s.ID, 0); err != nil {
+		if _, err := l.Handle(l.key, s.ID).Resume(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
 		if now := l.sh(t, s.ID, counting); now != who {
@@ -180,7 +180,7 @@ func TestStoppedOwnerLeavesSandboxes(t *testing.T) {
 		}
 		l := open(t, func(o *persistent.SandboxesOptions) { o.Policies[""] = file })
 		defer stop(t, l)
-		if err := l.Kill(t.Context(), l.key, s.ID); err == nil || !strings.Contains(err.Error(), "would make another one now") {
+		if err := l.Handle(l.key, s.ID).Kill(t.Context()); err == nil || !strings.Contains(err.Error(), "would make another one now") {
 			t.Errorf("under another policy: %v", err)
 		}
 	}()
@@ -242,7 +242,7 @@ until grep -q yes /tmp/got; do sleep 0.05; done`)
 		if !reaches("good.example.com") || !reaches("other.example.com") {
 			t.Error("it does not reach what its policy grants")
 		}
-		if _, err := l.SetNetwork(t.Context(), l.key, s.ID, persistent.NetworkWish{Allow: []string{"good.example.com"}}); err != nil {
+		if _, err := l.Handle(l.key, s.ID).SetNetwork(t.Context(), persistent.NetworkWish{Allow: []string{"good.example.com"}}); err != nil {
 			t.Fatal(err)
 		}
 		next(both)
@@ -253,7 +253,7 @@ until grep -q yes /tmp/got; do sleep 0.05; done`)
 		if reaches("good.example.com") || reaches("other.example.com") {
 			t.Error("a policy that grants less is not in force")
 		}
-		if got, err := l.Get(t.Context(), l.key, s.ID); err != nil || len(got.Network) != 0 {
+		if got, err := l.Handle(l.key, s.ID).Get(t.Context()); err != nil || len(got.Network) != 0 {
 			t.Errorf("it says that it may reach %+v, %v", got, err)
 		}
 		next(head)
@@ -274,7 +274,7 @@ until grep -q yes /tmp/got; do sleep 0.05; done`)
 		if what := <-said; !strings.Contains(what, "its network is closed") || !strings.Contains(what, "KEY") {
 			t.Errorf("it is said: %s", what)
 		}
-		if err := l.Kill(t.Context(), l.key, s.ID); err != nil {
+		if err := l.Handle(l.key, s.ID).Kill(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	})

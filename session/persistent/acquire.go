@@ -36,26 +36,17 @@ func (b *Sandboxes) Acquire(ctx context.Context, k *Key, name string, c Create) 
 // acquired waits for a sandbox that is being made or changed; both are nil when
 // it came to nothing, or is gone.
 func (l *managed) acquired(ctx context.Context, k *Key, timeout time.Duration) (*Sandbox, error) {
-	b := l.b
 	if err := l.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer l.unlock()
-	switch l.state() {
-	case registry.Running:
-		g, err := b.grant(k)
-		if err != nil {
-			return nil, err
-		}
-		d, err := g.profile.lifetime(timeout)
-		if err != nil {
-			return nil, err
-		}
-		return l.prolong(ctx, d, true)
-	case registry.Paused:
-		return l.resumeFor(ctx, k, timeout)
+	if s := l.state(); s != registry.Running && s != registry.Paused {
+		return nil, nil
 	}
-	return nil, nil
+	if _, err := l.connect(ctx, k, timeout); err != nil {
+		return nil, err
+	}
+	return l.record(), nil
 }
 
 // errNameTaken says that there is such a sandbox now.

@@ -21,6 +21,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/operation"
+	"github.com/caisson-run/caisson/session/registry"
 )
 
 // action is a call in a sandbox that was allowed and whose intent is recorded.
@@ -32,79 +33,80 @@ type action struct {
 	// time Wall bounds, too.
 	Limits sandbox.Limits
 
-	run   *session.Invocation
-	op    *operation.Operation
-	in    *running
-	held  sandbox.Posture // of the sandbox
-	log   *logbook
-	once  sync.Once
-	leave func()
-	err   error
+	l    *managed
+	in   *running
+	run  *session.Invocation
+	op   *operation.Operation
+	held sandbox.Posture // of the sandbox
+	once sync.Once
+	err  error
 }
 
-// beginAction decides call, which is to run in a sandbox of a key, and records the intent;
-// io is what the program gets of it.
-func (b *Sandboxes) beginAction(ctx context.Context, k *Key, id string, call *session.Call, io session.IO) (*action, error) {
-	g, err := b.grant(k)
+// begin decides call, which is to run in the sandbox, and records the intent; io is what the
+// program gets of it.
+func (h *Handle) begin(ctx context.Context, call *session.Call, io session.IO) (*action, error) {
+	g, err := h.boxes.grant(h.key)
 	if err != nil {
 		return nil, err
 	}
-	l, in, shown, err := b.enterBox(ctx, k, id)
+	l, in, shown, err := h.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
-	a, err := b.beginIn(ctx, k, g, in, shown, id, call, io)
-	if err != nil {
+	a := &action{Inside: *shown, l: l, in: in}
+	if err := a.begin(ctx, h.key, g, call, io); err != nil {
 		l.unuse()
 		return nil, err
 	}
-	a.leave, a.log, a.held = l.unuse, &l.log, l.record().Posture
+	a.held = l.record().Posture
 	return a, nil
 }
 
-func (b *Sandboxes) beginIn(ctx context.Context, k *Key, g *grant, in *running, shown *Inside, id string, call *session.Call, io session.IO) (*action, error) {
+// begin decides what the action is to do, and records the intent.
+func (a *action) begin(ctx context.Context, k *Key, g *grant, call *session.Call, io session.IO) error {
 	if err := refuseEnvironment(call); err != nil {
-		return nil, err
+		return err
 	}
+	in := a.in
 	call.Actor, call.Account, call.Operator, call.Sudo = k.Actor(), k.ID, false, in.env.Spec.Sudo
-	as, nobody := shown.Account(call.User)
+	as, nobody := a.Account(call.User)
 	call.Root = call.Root || call.User != "" && nobody == nil && as.UID == 0
-	r := &session.Invocation{Session: g.session, Call: call, IO: io, ID: in.run.ID, Name: id}
+	r := &session.Invocation{Session: g.session, Call: call, IO: io, ID: in.run.ID, Name: a.l.id}
 	v, err := r.Decide()
-	if as != shown.User {
+	if as != a.User {
 		r.Intent.User = call.User
 	}
 	if err = cmp.Or(nobody, err); err != nil {
-		return nil, r.Failed(ctx, err)
+		return r.Failed(ctx, err)
 	}
 	r.Intent.Isolation = in.run.Plan.Isolation
 	if v.Decision == policy.Deny {
-		return nil, r.Refused(ctx, v.Err())
+		return r.Refused(ctx, v.Err())
 	}
 	r.Plan, r.Caps, r.Question = v.Plan, in.caps, v.Question
 	if err := g.session.ChargeRates(ctx, call.Account, &v, call.Actor, call.Approval); err != nil {
-		return nil, r.Failed(ctx, err)
+		return r.Failed(ctx, err)
 	}
 	r.Intent.Env = append(r.Intent.Env, slices.Sorted(maps.Keys(r.Plan.Env))...)
 	if err := r.ReadCode(ctx, call.Argv, in.run); err != nil {
-		return nil, r.Failed(ctx, err)
+		return r.Failed(ctx, err)
 	}
-	a := &action{Inside: *shown, Limits: r.Plan.Limits, run: r, in: in}
+	a.Limits, a.run = r.Plan.Limits, r
 	if err := a.become(call.User, as); err != nil {
-		return nil, r.Failed(ctx, err)
+		return r.Failed(ctx, err)
 	}
 	if call.Cwd != "" {
 		a.Dir = call.Cwd
 	}
 	a.Env = overlay(a.Env, r.Plan.Env)
-	if err := b.approve(ctx, a); err != nil {
+	if err := a.approve(ctx); err != nil {
 		if p := (*session.Pending)(nil); errors.As(err, &p) {
-			return nil, p // that it waits is recorded
+			return p // that it waits is recorded
 		}
-		return nil, r.Failed(ctx, err)
+		return r.Failed(ctx, err)
 	}
-	a.op, err = operation.Begin(ctx, b.o.Journal, r.Intent)
-	return a, err
+	a.op, err = operation.Begin(ctx, a.l.b.o.Journal, r.Intent)
+	return err
 }
 
 // become makes it a program of the account that its call names, or of whom the policy
@@ -127,23 +129,17 @@ func (a *action) become(named string, as sandbox.User) error {
 	return nil
 }
 
-// reached is what a sandbox may reach now.
-func (b *Sandboxes) reached(id string) string {
-	b.mu.Lock()
-	l := b.all[id]
-	b.mu.Unlock()
-	if l == nil {
-		return "none"
-	}
-	if hosts := l.record().Network; len(hosts) > 0 {
-		return strings.Join(hosts, " ")
+// reached is what the sandbox may reach now.
+func (a *action) reached() string {
+	if rec := a.l.record(); rec.State != registry.Ended && len(rec.Network) > 0 {
+		return strings.Join(rec.Network, " ")
 	}
 	return "none"
 }
 
 // approve has the action approved where the policy asks. It covers which sandbox
 // it is, and since when: one that was restored from a snapshot is another.
-func (b *Sandboxes) approve(ctx context.Context, a *action) error {
+func (a *action) approve(ctx context.Context) error {
 	r := a.run
 	if r.Question == nil {
 		return nil
@@ -162,7 +158,7 @@ func (b *Sandboxes) approve(ctx context.Context, a *action) error {
 		if err != nil {
 			return nil, err
 		}
-		s.User, s.Sandbox, s.Generation, s.Network = a.User.Name, r.Name, a.in.run.ID, b.reached(r.Name)
+		s.User, s.Sandbox, s.Generation, s.Network = a.User.Name, r.Name, a.in.run.ID, a.reached()
 		argv := r.Call.Argv
 		if r.Program != nil {
 			argv = append(slices.Clone(r.Call.Program), r.Call.Argv...)
@@ -218,7 +214,7 @@ func overlay(env []string, set map[string]string) []string {
 // Only the first end counts.
 func (a *action) end(ctx context.Context, res *sandbox.Result, err error, stdout, stderr *audit.Capture) error {
 	a.once.Do(func() {
-		defer a.leave()
+		defer a.l.unuse()
 		if res != nil && res.Findings == nil {
 			res.Findings = a.run.Findings
 		}
@@ -232,16 +228,16 @@ func (a *action) end(ctx context.Context, res *sandbox.Result, err error, stdout
 		if err != nil {
 			o.Error = err.Error()
 		}
-		a.log.add(time.Now(), a.run.Call, &o)
+		a.l.log.add(time.Now(), a.run.Call, &o)
 		a.err = a.op.End(ctx, o)
 	})
 	return a.err
 }
 
-// Exec runs one program in a sandbox of a key under the limits that are a program's, and
+// Exec runs one program in the sandbox under the limits that are a program's, and
 // waits for its end. See [Session.Do] for what the Result and an error are.
-func (b *Sandboxes) Exec(ctx context.Context, k *Key, id string, call *session.Call, io session.IO) (res *sandbox.Result, err error) {
-	a, err := b.beginAction(ctx, k, id, call, io)
+func (h *Handle) Exec(ctx context.Context, call *session.Call, io session.IO) (res *sandbox.Result, err error) {
+	a, err := h.begin(ctx, call, io)
 	if err != nil {
 		return nil, err
 	}

@@ -94,7 +94,7 @@ func TestAskInASandbox(t *testing.T) {
 	// What is written to it later nobody can approve.
 	c := &session.Call{Frontend: "test"}
 	c.Argv = []string{"cat"}
-	if _, err := h.Start(t.Context(), h.key, one, c, StartOptions{Stdin: true}); !errors.Is(err, sandbox.ErrDenied) || !strings.Contains(err.Error(), "written to it later") {
+	if _, err := h.Handle(h.key, one).Start(t.Context(), c, StartOptions{Stdin: true}); !errors.Is(err, sandbox.ErrDenied) || !strings.Contains(err.Error(), "written to it later") {
 		t.Errorf("%v", err)
 	}
 	// A frontend that waits hears the answer, and that the sandbox is gone.
@@ -103,11 +103,11 @@ func TestAskInASandbox(t *testing.T) {
 	go func() {
 		c := &session.Call{Frontend: "test", OnNotice: func(s string) { waits <- s }}
 		c.Argv = []string{"cat", "/dev/null"}
-		_, err := h.Start(t.Context(), h.key, one, c, StartOptions{})
+		_, err := h.Handle(h.key, one).Start(t.Context(), c, StartOptions{})
 		began <- err
 	}()
 	<-waits
-	if err := h.Kill(t.Context(), h.key, one); err != nil {
+	if err := h.Handle(h.key, one).Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-began; !errors.Is(err, sandbox.ErrDenied) {
@@ -129,7 +129,7 @@ func TestQuestionThatFails(t *testing.T) {
 	s := h.create(t, Create{})
 	c := &session.Call{Frontend: "test"}
 	c.Argv = []string{"touch", "x"}
-	if _, err := h.Start(t.Context(), h.key, s.ID, c, StartOptions{}); err == nil || errors.Is(err, sandbox.ErrDenied) {
+	if _, err := h.Handle(h.key, s.ID).Start(t.Context(), c, StartOptions{}); err == nil || errors.Is(err, sandbox.ErrDenied) {
 		t.Errorf("without a place for questions: %v", err)
 	}
 	for r, err := range h.log.Query(t.Context(), audit.Filter{}) {

@@ -73,7 +73,7 @@ func wantUnended(t *testing.T, what string, err error, about string) {
 func TestSandboxThatDoesNotEnd(t *testing.T) {
 	h, _ := undyingHome(t)
 	s := h.create(t, Create{})
-	wantUnended(t, "Kill", h.Kill(t.Context(), h.key, s.ID), "100ms")
+	wantUnended(t, "Kill", h.Handle(h.key, s.ID).Kill(t.Context()), "100ms")
 	s = h.create(t, Create{})
 	stopped, stop := context.WithCancel(t.Context())
 	stop()

@@ -51,11 +51,11 @@ func TestCodeInLivingSandboxes(t *testing.T) {
 	}
 	// What is followed as it runs (E2B's commands, terminals) obeys, too.
 	c := &session.Call{Call: policy.Call{Argv: []string{"/bin/bash", "-l", "-c", "python3 -c 'import socket'"}}}
-	if _, err := h.Start(t.Context(), h.key, id, c, StartOptions{}); !errors.Is(err, sandbox.ErrDenied) {
+	if _, err := h.Handle(h.key, id).Start(t.Context(), c, StartOptions{}); !errors.Is(err, sandbox.ErrDenied) {
 		t.Errorf("E2B's form: %v", err)
 	}
 	c = &session.Call{Call: policy.Call{Argv: []string{"python3"}}}
-	if _, err := h.Start(t.Context(), h.key, id, c, StartOptions{Stdin: true}); !errors.Is(err, sandbox.ErrDenied) || !strings.Contains(err.Error(), "typed") {
+	if _, err := h.Handle(h.key, id).Start(t.Context(), c, StartOptions{Stdin: true}); !errors.Is(err, sandbox.ErrDenied) || !strings.Contains(err.Error(), "typed") {
 		t.Errorf("an interpreter that is written to: %v", err)
 	}
 

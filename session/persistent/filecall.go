@@ -39,11 +39,12 @@ func (f *Files) begin(ctx context.Context, kind policy.Kind, paths ...string) (_
 			return nil, &sandbox.Error{Op: "file", Kind: sandbox.ErrInvalid, Problem: err.Error()}
 		}
 	}
-	g, err := f.boxes.grant(f.key)
+	h := f.handle
+	g, err := h.boxes.grant(h.key)
 	if err != nil {
 		return nil, err
 	}
-	l, in, shown, err := f.boxes.enterBox(ctx, f.key, f.id)
+	l, in, shown, err := h.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -53,10 +54,10 @@ func (f *Files) begin(ctx context.Context, kind policy.Kind, paths ...string) (_
 		}
 	}()
 	as, err := shown.as(f.user)
-	a := &fileCall{kind: kind, key: f.key, grant: g, leave: l.unuse}
-	a.run = &session.Invocation{Session: g.session, Call: &session.Call{Frontend: f.frontend}, ID: in.run.ID, Name: f.id, Decision: session.Decision{Caps: in.caps}}
+	a := &fileCall{kind: kind, key: h.key, grant: g, leave: l.unuse}
+	a.run = &session.Invocation{Session: g.session, Call: &session.Call{Frontend: f.frontend}, ID: in.run.ID, Name: h.id, Decision: session.Decision{Caps: in.caps}}
 	a.run.Intent = audit.Intent{
-		Actor: f.key.Actor(), Account: f.key.ID, Kind: string(kind), Sandbox: f.id, Isolation: in.run.Plan.Isolation,
+		Actor: h.key.Actor(), Account: h.key.ID, Kind: string(kind), Sandbox: h.id, Isolation: in.run.Plan.Isolation,
 		Policy: g.options.PolicyName, PolicySHA: g.policy.Digest(),
 	}
 	if err != nil { // what a path would mean is not known
@@ -80,7 +81,7 @@ func (f *Files) begin(ctx context.Context, kind policy.Kind, paths ...string) (_
 			return nil, err
 		}
 	}
-	if a.op, err = operation.Begin(ctx, f.boxes.o.Journal, a.run.Intent); err != nil {
+	if a.op, err = operation.Begin(ctx, h.boxes.o.Journal, a.run.Intent); err != nil {
 		return nil, err
 	}
 	return a, nil

@@ -22,17 +22,15 @@ import (
 // Paths are the sandbox's: ~ and what is relative begin at the user's home; see [InHome]. What
 // the agent inside answers is a [*sandbox.AgentError].
 type Files struct {
-	boxes    *Sandboxes
-	key      *Key
-	id       string
+	handle   *Handle
 	frontend string
 	user     string
 }
 
-// Files are the files of a key's sandbox. frontend is where the request came in, such as "e2b";
+// Files are the files of the sandbox. frontend is where the request came in, such as "e2b";
 // user is whom it names, whose rights it has; see [Inside.Account]. Empty is the sandbox's own.
-func (b *Sandboxes) Files(k *Key, id, frontend, user string) *Files {
-	return &Files{boxes: b, key: k, id: id, frontend: frontend, user: user}
+func (h *Handle) Files(frontend, user string) *Files {
+	return &Files{handle: h, frontend: frontend, user: user}
 }
 
 // CheckPath says what is wrong with a path of a sandbox, as a request writes it.
@@ -56,7 +54,7 @@ func InHome(home, p string) string {
 // look has do ask the agent about the file that p means, with the user's rights. It changes
 // nothing, and is no call in the record.
 func (f *Files) look(ctx context.Context, p string, do func(in *Inside, p string) error) error {
-	l, _, shown, err := f.boxes.enterBox(ctx, f.key, f.id)
+	l, _, shown, err := f.handle.enter(ctx)
 	if err != nil {
 		return err
 	}

@@ -14,11 +14,11 @@ import (
 // It is known for a day that a sandbox has ended, also of a daemon that runs for months.
 func testForgets(t *testing.T, h *home) {
 	s := h.create(t, Create{})
-	if err := h.Kill(t.Context(), h.key, s.ID); err != nil {
+	if err := h.Handle(h.key, s.ID).Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for hours := range 26 {
-		_, err := h.Get(t.Context(), h.key, s.ID)
+		_, err := h.Handle(h.key, s.ID).Get(t.Context())
 		if want := hours <= 24; strings.Contains(err.Error(), "killed by its owner") != want {
 			t.Fatalf("after %d hours: %v", hours, err)
 		}

@@ -174,7 +174,7 @@ func (h *home) sh(t testing.TB, id, line string) string {
 	t.Helper()
 	c := &session.Call{}
 	c.Argv = []string{"sh", "-c", line}
-	res, err := h.Exec(t.Context(), h.key, id, c, session.IO{})
+	res, err := h.Handle(h.key, id).Exec(t.Context(), c, session.IO{})
 	if err != nil {
 		t.Fatal(err)
 	}

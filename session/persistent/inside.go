@@ -15,7 +15,7 @@ import (
 
 // Inside is a running persistent sandbox that a caller has entered. Its methods run no
 // program and change no file, so that none of them is a call in the record: a program is
-// [Sandboxes.Start] and [Sandboxes.Exec], a file is [Sandboxes.Files].
+// [Handle.Start] and [Handle.Exec], a file is [Handle.Files].
 type Inside struct {
 	// User is whom programs run as when nobody says, Dir where.
 	User sandbox.User
@@ -38,10 +38,10 @@ func (in *running) show(client *guest.Client) *Inside {
 	}
 }
 
-// enterBox finds a key's sandbox, wakes it where it is to be woken, and counts
-// whoever called as its user until leave.
-func (b *Sandboxes) enterBox(ctx context.Context, k *Key, id string) (*managed, *running, *Inside, error) {
-	l, err := b.find(ctx, k, id)
+// enter finds the sandbox, wakes it where it is to be woken, and counts the caller as its
+// user until unuse.
+func (h *Handle) enter(ctx context.Context) (*managed, *running, *Inside, error) {
+	l, err := h.find(ctx)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -49,11 +49,11 @@ func (b *Sandboxes) enterBox(ctx context.Context, k *Key, id string) (*managed, 
 		if in, client := l.use(); client != nil {
 			return l, in, in.show(client), nil
 		}
-		if err := l.ready(ctx, k); err != nil {
+		if err := l.ready(ctx, h.key); err != nil {
 			return nil, nil, nil, err
 		}
 	}
-	return nil, nil, nil, sandbox.Errorf(sandbox.ErrConflict, "sandbox "+id, "it was paused again at once, or its agent is lost again")
+	return nil, nil, nil, sandbox.Errorf(sandbox.ErrConflict, "sandbox "+h.id, "it was paused again at once, or its agent is lost again")
 }
 
 // ready makes a sandbox ready that is paused, or on its way to or from it, or whose
@@ -109,10 +109,10 @@ func (l *managed) unuse() {
 	}
 }
 
-// Enter enters a sandbox of a key, and resumes it first when it is paused and was made so.
-// The caller calls leave when it is done; until then the sandbox is in use.
-func (b *Sandboxes) Enter(ctx context.Context, k *Key, id string) (_ *Inside, leave func(), _ error) {
-	l, _, in, err := b.enterBox(ctx, k, id)
+// Enter enters the sandbox, and resumes it first when it is paused and was made so. The caller
+// calls leave when it is done; until then the sandbox is in use.
+func (h *Handle) Enter(ctx context.Context) (_ *Inside, leave func(), _ error) {
+	l, _, in, err := h.enter(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

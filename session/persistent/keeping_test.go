@@ -23,50 +23,50 @@ func TestPauseAndResume(t *testing.T) {
 	h := newHome(t, nil)
 	s := h.create(t, Create{Timeout: time.Minute, OnTimeout: registry.Pause})
 	h.sh(t, s.ID, "echo kept > ~/file")
-	in, leave, err := h.Enter(t.Context(), h.key, s.ID)
+	in, leave, err := h.Handle(h.key, s.ID).Enter(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	leave()
 	h.clock.move(time.Minute)
 	<-in.Gone
-	if got, err := h.Get(t.Context(), h.key, s.ID); err != nil || got.State != registry.Paused {
+	if got, err := h.Handle(h.key, s.ID).Get(t.Context()); err != nil || got.State != registry.Paused {
 		t.Fatalf("when its time was over: %v, %v", got, err)
 	}
-	if _, err := h.Pause(t.Context(), h.key, s.ID); !errors.Is(err, sandbox.ErrConflict) {
+	if _, err := h.Handle(h.key, s.ID).Pause(t.Context()); !errors.Is(err, sandbox.ErrConflict) {
 		t.Errorf("paused twice: %v", err)
 	}
-	if _, _, err := h.Enter(t.Context(), h.key, s.ID); !errors.Is(err, sandbox.ErrConflict) {
+	if _, _, err := h.Handle(h.key, s.ID).Enter(t.Context()); !errors.Is(err, sandbox.ErrConflict) {
 		t.Errorf("asked while it is paused: %v", err)
 	}
 	h.clock.move(time.Hour) // its time does not run
-	got, resumed, err := h.Connect(t.Context(), h.key, s.ID, 2*time.Minute)
+	got, resumed, err := h.Handle(h.key, s.ID).Connect(t.Context(), 2*time.Minute)
 	if err != nil || !resumed || got.State != registry.Running || got.Ends.Sub(h.clock.Now()) != 2*time.Minute || got.Resumed != 1 {
 		t.Fatalf("resumed: %+v, %t, %v", got, resumed, err)
 	}
 	if got := h.sh(t, s.ID, "cat ~/file"); got != "kept\n" {
 		t.Errorf("its file has %q", got)
 	}
-	if _, err := h.Resume(t.Context(), h.key, s.ID, 0); !errors.Is(err, sandbox.ErrConflict) {
+	if _, err := h.Handle(h.key, s.ID).Resume(t.Context(), 0); !errors.Is(err, sandbox.ErrConflict) {
 		t.Errorf("resumed while it runs: %v", err)
 	}
-	if _, err := h.Pause(t.Context(), h.key, s.ID); err != nil {
+	if _, err := h.Handle(h.key, s.ID).Pause(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Kill(t.Context(), h.key, s.ID); err != nil {
+	if err := h.Handle(h.key, s.ID).Kill(t.Context()); err != nil {
 		t.Errorf("killed while it is paused: %v", err)
 	}
 
 	// One that wants to is woken by who asks something of it.
 	s = h.create(t, Create{AutoResume: true})
-	if _, err := h.Pause(t.Context(), h.key, s.ID); err != nil {
+	if _, err := h.Handle(h.key, s.ID).Pause(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.sh(t, s.ID, "echo awake"); got != "awake\n" {
 		t.Errorf("woken it says %q", got)
 	}
 	// Its memory is caisson's: it ends with it, and is said to.
-	if _, err := h.Pause(t.Context(), h.key, s.ID); err != nil {
+	if _, err := h.Handle(h.key, s.ID).Pause(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := OpenSandboxes(t.Context(), h.o); !errors.Is(err, sandbox.ErrConflict) {
@@ -77,7 +77,7 @@ func TestPauseAndResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.open(t, nil)
-	if _, err := h.Get(t.Context(), h.key, s.ID); err == nil || !strings.Contains(err.Error(), "caisson was stopped") {
+	if _, err := h.Handle(h.key, s.ID).Get(t.Context()); err == nil || !strings.Contains(err.Error(), "caisson was stopped") {
 		t.Errorf("after a restart: %v", err)
 	}
 	if h.Token(s, "access") != token || h.Token(s, "traffic") == token {
@@ -129,11 +129,11 @@ func TestSnapshotsTakeDisk(t *testing.T) {
 	var last *Snapshot
 	for range 2 {
 		var err error
-		if last, err = h.Snapshot(t.Context(), h.key, s.ID, ""); err != nil || last.Bytes < weight {
+		if last, err = h.Handle(h.key, s.ID).Snapshot(t.Context(), ""); err != nil || last.Bytes < weight {
 			t.Fatalf("%+v, %v", last, err)
 		}
 	}
-	more := func() error { _, err := h.Snapshot(t.Context(), h.key, s.ID, ""); return err }
+	more := func() error { _, err := h.Handle(h.key, s.ID).Snapshot(t.Context(), ""); return err }
 	if err := more(); !errors.Is(err, sandbox.ErrExhausted) {
 		t.Errorf("a third: %v", err)
 	}
@@ -147,7 +147,7 @@ func TestSnapshotsTakeDisk(t *testing.T) {
 	if err := more(); err != nil {
 		t.Errorf("after one was deleted: %v", err)
 	}
-	if err := h.Kill(t.Context(), h.key, s.ID); err != nil {
+	if err := h.Handle(h.key, s.ID).Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Close(t.Context()); err != nil {
@@ -173,7 +173,7 @@ func TestSnapshotsAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range most + 20 {
 		all.Go(func() {
-			switch _, err := h.Snapshot(t.Context(), h.key, s.ID, ""); {
+			switch _, err := h.Handle(h.key, s.ID).Snapshot(t.Context(), ""); {
 			case err == nil:
 				made.Add(1)
 			case errors.Is(err, sandbox.ErrExhausted):
@@ -189,19 +189,19 @@ func TestSnapshotsAtOnce(t *testing.T) {
 		t.Errorf("%d snapshots, %d made, %d refused, %v", len(have), made.Load(), refused.Load(), err)
 	}
 	for len(have) < most { // places that were not used are free
-		one, err := h.Snapshot(t.Context(), h.key, s.ID, "")
+		one, err := h.Handle(h.key, s.ID).Snapshot(t.Context(), "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		have = append(have, one)
 	}
-	if _, err := h.Snapshot(t.Context(), h.key, s.ID, ""); !errors.Is(err, sandbox.ErrExhausted) {
+	if _, err := h.Handle(h.key, s.ID).Snapshot(t.Context(), ""); !errors.Is(err, sandbox.ErrExhausted) {
 		t.Errorf("one too many: %v", err)
 	}
 	if err := h.DeleteSnapshot(t.Context(), h.key, have[0].ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Snapshot(t.Context(), h.key, s.ID, ""); err != nil {
+	if _, err := h.Handle(h.key, s.ID).Snapshot(t.Context(), ""); err != nil {
 		t.Errorf("after one was deleted: %v", err)
 	}
 }
@@ -213,14 +213,14 @@ func TestLevelThatCannotPauseSaysSo(t *testing.T) {
 		t.Errorf("made to be paused: %v", err)
 	}
 	s := h.create(t, Create{})
-	if _, err := h.Pause(t.Context(), h.key, s.ID); !errors.Is(err, sandbox.ErrUnsupported) {
+	if _, err := h.Handle(h.key, s.ID).Pause(t.Context()); !errors.Is(err, sandbox.ErrUnsupported) {
 		t.Errorf("paused: %v", err)
 	}
-	if _, err := h.PauseFiles(t.Context(), h.key, s.ID); !errors.Is(err, sandbox.ErrUnsupported) {
+	if _, err := h.Handle(h.key, s.ID).PauseFiles(t.Context()); !errors.Is(err, sandbox.ErrUnsupported) {
 		t.Errorf("paused without its memory: %v", err)
 	}
 	h.sh(t, s.ID, "true") // it goes on
-	if err := h.Kill(t.Context(), h.key, s.ID); err != nil || d.Running() != 0 {
+	if err := h.Handle(h.key, s.ID).Kill(t.Context()); err != nil || d.Running() != 0 {
 		t.Errorf("killed: %v, %d are left", err, d.Running())
 	}
 }

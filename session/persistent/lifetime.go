@@ -13,47 +13,43 @@ import (
 
 // SetTimeout gives a running sandbox d from now on, which may be less than it
 // had; 0 ends its time at once. A paused one gets it when it is resumed.
-func (b *Sandboxes) SetTimeout(ctx context.Context, k *Key, id string, d time.Duration) (*Sandbox, error) {
-	return b.reset(ctx, k, id, d, false)
+func (h *Handle) SetTimeout(ctx context.Context, d time.Duration) (*Sandbox, error) {
+	return h.change(ctx, func(l *managed) error {
+		if d == 0 {
+			return l.prolong(ctx, 0, false)
+		}
+		return l.prolongFor(ctx, h.key, d, false)
+	})
 }
 
 // Extend gives a running sandbox at least d from now on and never shortens its
 // time; 0 is the profile's.
-func (b *Sandboxes) Extend(ctx context.Context, k *Key, id string, d time.Duration) (*Sandbox, error) {
-	return b.reset(ctx, k, id, d, true)
+func (h *Handle) Extend(ctx context.Context, d time.Duration) (*Sandbox, error) {
+	return h.change(ctx, func(l *managed) error { return l.prolongFor(ctx, h.key, d, true) })
 }
 
-func (b *Sandboxes) reset(ctx context.Context, k *Key, id string, d time.Duration, extend bool) (*Sandbox, error) {
-	l, err := b.find(ctx, k, id)
+// prolongFor gives a sandbox the time that its key may have of what it wants. The caller holds
+// change.
+func (l *managed) prolongFor(ctx context.Context, k *Key, want time.Duration, extend bool) error {
+	g, err := l.b.grant(k)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	g, err := b.grant(k)
+	d, err := g.profile.lifetime(want)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if d != 0 || extend {
-		if d, err = g.profile.lifetime(d); err != nil {
-			return nil, err
-		}
-	}
-	if err := l.lock(ctx); err != nil {
-		return nil, err
-	}
-	defer l.unlock()
 	return l.prolong(ctx, d, extend)
 }
 
-// prolong is reset for who holds change.
-func (l *managed) prolong(ctx context.Context, d time.Duration, extend bool) (*Sandbox, error) {
+// prolong gives a sandbox that has not ended d from now on. With extend it never shortens its
+// time. The caller holds change.
+func (l *managed) prolong(ctx context.Context, d time.Duration, extend bool) error {
 	b := l.b
 	rec := l.record()
 	ends := b.o.Clock.Now().Add(d)
-	switch {
-	case rec.State == registry.Ended:
-		return nil, l.gone()
-	case extend && rec.State == registry.Running && !ends.After(rec.Ends):
-		return rec, nil
+	if extend && rec.State == registry.Running && !ends.After(rec.Ends) {
+		return nil
 	}
 	err := l.keep(ctx, func(s *registry.Sandbox) {
 		if d > 0 { // else it would be paused again as soon as it is woken
@@ -65,11 +61,11 @@ func (l *managed) prolong(ctx context.Context, d time.Duration, extend bool) (*S
 		}
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	l.survive()
 	l.arm()
-	return l.record(), nil
+	return nil
 }
 
 // due is when its time is over: zero is never. The caller holds mu.

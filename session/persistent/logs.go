@@ -82,11 +82,11 @@ func begin(c *audit.Capture) []byte {
 	return slices.Clone(kept[:min(len(kept), maxLogStream)])
 }
 
-// Logs returns the programs of a sandbox that ended after the one with the number
+// Logs returns the programs of the sandbox that ended after the one with the number
 // since, oldest first, as far as they are kept: some 256 KiB, in memory, for as long
 // as the sandbox lives and this process does. The channel is closed with the next.
-func (b *Sandboxes) Logs(ctx context.Context, k *Key, id string, since int64) ([]Log, <-chan struct{}, error) {
-	l, err := b.find(ctx, k, id)
+func (h *Handle) Logs(ctx context.Context, since int64) ([]Log, <-chan struct{}, error) {
+	l, err := h.find(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -18,43 +18,31 @@ import (
 	"github.com/caisson-run/caisson/session/registry"
 )
 
-// Pause stops a running sandbox, with its memory, until it is resumed or killed.
+// Pause stops the running sandbox, with its memory, until it is resumed or killed.
 // Its time does not run meanwhile. ErrConflict when it is paused already.
 //
 // Where the level writes snapshots it takes nothing but disk then, and outlives
 // caisson and the host's power. Where the level can only stand still it keeps its
 // memory, and ends with caisson; Sandbox.Kept is empty then. Any other level
 // refuses.
-func (b *Sandboxes) Pause(ctx context.Context, k *Key, id string) (*Sandbox, error) {
-	return b.pauseAs(ctx, k, id, registry.Pause)
+func (h *Handle) Pause(ctx context.Context) (*Sandbox, error) {
+	return h.pauseAs(ctx, registry.Pause)
 }
 
 // PauseFiles is Pause without the memory: what the sandbox has on its disk is kept,
 // and resuming begins anew with that, with none of its processes. It does not wake by
 // itself. A level that keeps its files in memory, or cannot write them down, refuses.
-func (b *Sandboxes) PauseFiles(ctx context.Context, k *Key, id string) (*Sandbox, error) {
-	return b.pauseAs(ctx, k, id, registry.PauseFiles)
+func (h *Handle) PauseFiles(ctx context.Context) (*Sandbox, error) {
+	return h.pauseAs(ctx, registry.PauseFiles)
 }
 
-func (b *Sandboxes) pauseAs(ctx context.Context, k *Key, id string, how registry.Action) (*Sandbox, error) {
-	l, err := b.find(ctx, k, id)
-	if err != nil {
-		return nil, err
-	}
-	if err := l.lock(ctx); err != nil {
-		return nil, err
-	}
-	defer l.unlock()
-	switch l.state() {
-	case registry.Ended:
-		return nil, l.gone()
-	case registry.Paused:
-		return nil, sandbox.Errorf(sandbox.ErrConflict, "pause sandbox "+id, "it is paused already")
-	}
-	if err := l.pause(ctx, how, "its owner paused it"); err != nil {
-		return nil, err
-	}
-	return l.record(), nil
+func (h *Handle) pauseAs(ctx context.Context, how registry.Action) (*Sandbox, error) {
+	return h.change(ctx, func(l *managed) error {
+		if l.state() == registry.Paused {
+			return sandbox.Errorf(sandbox.ErrConflict, "pause sandbox "+h.id, "it is paused already")
+		}
+		return l.pause(ctx, how, "its owner paused it")
+	})
 }
 
 func cannotPause(level string) error {
@@ -199,73 +187,55 @@ func (l *managed) writeDown(ctx context.Context, in *running, write func(context
 	return err
 }
 
-// Resume lets a paused sandbox go on, for timeout from now on; 0 is as long as it
+// Resume lets the paused sandbox go on, for timeout from now on; 0 is as long as it
 // last was given. Its files, memory and processes are as they were, or its files
 // alone where it was paused without the rest; connections to the world outside are
 // not. ErrConflict when it runs.
-func (b *Sandboxes) Resume(ctx context.Context, k *Key, id string, timeout time.Duration) (*Sandbox, error) {
-	l, err := b.find(ctx, k, id)
-	if err != nil {
-		return nil, err
-	}
-	if err := l.lock(ctx); err != nil {
-		return nil, err
-	}
-	defer l.unlock()
-	if l.state() == registry.Running {
-		return nil, sandbox.Errorf(sandbox.ErrConflict, "resume sandbox "+id, "it runs")
-	}
-	return l.resumeFor(ctx, k, timeout)
+func (h *Handle) Resume(ctx context.Context, timeout time.Duration) (*Sandbox, error) {
+	return h.change(ctx, func(l *managed) error {
+		if l.state() == registry.Running {
+			return sandbox.Errorf(sandbox.ErrConflict, "resume sandbox "+h.id, "it runs")
+		}
+		return l.resume(ctx, h.key, timeout)
+	})
 }
 
-// Connect extends a sandbox that runs, as Extend does, and resumes one that is
-// paused; resumed says which.
-func (b *Sandboxes) Connect(ctx context.Context, k *Key, id string, timeout time.Duration) (s *Sandbox, resumed bool, err error) {
-	l, err := b.find(ctx, k, id)
-	if err != nil {
-		return nil, false, err
-	}
-	if err := l.lock(ctx); err != nil {
-		return nil, false, err
-	}
-	defer l.unlock()
-	if l.state() == registry.Paused {
-		s, err = l.resumeFor(ctx, k, timeout)
-		return s, err == nil, err
-	}
-	g, err := b.grant(k)
-	if err != nil {
-		return nil, false, err
-	}
-	d, err := g.profile.lifetime(timeout)
-	if err != nil {
-		return nil, false, err
-	}
-	s, err = l.prolong(ctx, d, true)
-	return s, false, err
+// Connect extends the sandbox if it runs, as Extend does, and resumes it if it is paused;
+// resumed says which.
+func (h *Handle) Connect(ctx context.Context, timeout time.Duration) (s *Sandbox, resumed bool, err error) {
+	s, err = h.change(ctx, func(l *managed) (err error) {
+		resumed, err = l.connect(ctx, h.key, timeout)
+		return err
+	})
+	return s, resumed, err
 }
 
-// resumeFor resumes a sandbox with a new lifetime. The caller holds change.
-func (l *managed) resumeFor(ctx context.Context, k *Key, timeout time.Duration) (*Sandbox, error) {
-	b := l.b
-	g, err := b.grant(k)
+// connect extends a sandbox that runs or resumes one that is paused. The caller holds change.
+func (l *managed) connect(ctx context.Context, k *Key, timeout time.Duration) (resumed bool, _ error) {
+	if l.state() != registry.Paused {
+		return false, l.prolongFor(ctx, k, timeout, true)
+	}
+	err := l.resume(ctx, k, timeout)
+	return err == nil, err
+}
+
+// resume resumes a sandbox with a new lifetime. The caller holds change.
+func (l *managed) resume(ctx context.Context, k *Key, timeout time.Duration) error {
+	g, err := l.b.grant(k)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if timeout == 0 {
 		timeout = l.record().Lifetime
 	}
 	d, err := g.profile.lifetime(timeout)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	l.mu.Lock()
 	l.rec.Lifetime = d
 	l.mu.Unlock()
-	if err := l.wake(ctx, k, true); err != nil {
-		return nil, err
-	}
-	return l.record(), nil
+	return l.wake(ctx, k, true)
 }
 
 // wake resumes a paused sandbox that wants to be, or that its owner wants to. The

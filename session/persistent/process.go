@@ -36,9 +36,7 @@ type Process struct {
 // started is the call by which a program was started. Its output is counted: a written
 // output limit ends it.
 type started struct {
-	boxes  *Sandboxes
-	key    *Key
-	id     string
+	handle *Handle
 	action *action
 	pid    int
 	kept   map[sandbox.Stream]*audit.Capture
@@ -53,9 +51,9 @@ type started struct {
 //
 // call names no host path, no level and no network: those are the sandbox's. Its Env comes on
 // top of the sandbox's own. call.TTY gives the program a terminal.
-func (b *Sandboxes) Start(ctx context.Context, k *Key, id string, call *session.Call, o StartOptions) (*Process, error) {
+func (h *Handle) Start(ctx context.Context, call *session.Call, o StartOptions) (*Process, error) {
 	call.WritesInput = o.Stdin
-	a, err := b.beginAction(ctx, k, id, call, session.IO{})
+	a, err := h.begin(ctx, call, session.IO{})
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +68,7 @@ func (b *Sandboxes) Start(ctx context.Context, k *Key, id string, call *session.
 		return nil, errors.Join(err, a.end(ctx, nil, err, nil, nil))
 	}
 	out := audit.NewCapture()
-	return &Process{PID: p.PID, process: p, started: &started{boxes: b, key: k, id: id, action: a, pid: p.PID, left: map[sandbox.Stream]int64{},
+	return &Process{PID: p.PID, process: p, started: &started{handle: h, action: a, pid: p.PID, left: map[sandbox.Stream]int64{},
 		kept: map[sandbox.Stream]*audit.Capture{sandbox.StreamStdout: out, sandbox.StreamTerminal: out, sandbox.StreamStderr: audit.NewCapture()}}}, nil
 }
 
@@ -165,7 +163,7 @@ func (s *started) kill() {
 	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
 	defer cancel()
 	if err := s.action.agent.Signal(ctx, sandbox.ProcessSelector{PID: s.pid}, syscall.SIGKILL); err != nil && !errors.Is(err, sandbox.ErrNotFound) {
-		_ = s.boxes.Kill(context.Background(), s.key, s.id) // who follows hears that it has ended
+		_ = s.handle.Kill(context.Background()) // who follows hears that it has ended
 	}
 }
 

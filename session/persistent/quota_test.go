@@ -27,7 +27,7 @@ func TestQuota(t *testing.T) {
 	if _, err := h.Create(t.Context(), h.newKey(t, "other"), Create{}); err != nil {
 		t.Errorf("another key has its own: %v", err)
 	}
-	if err := h.Kill(t.Context(), h.key, first.ID); err != nil {
+	if err := h.Handle(h.key, first.ID).Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	h.create(t, Create{Limits: small})
@@ -48,7 +48,7 @@ func TestQuotaOfPaused(t *testing.T) {
 	var paused, refused atomic.Int32
 	for _, s := range all {
 		wait.Go(func() {
-			switch _, err := h.Pause(t.Context(), h.key, s.ID); {
+			switch _, err := h.Handle(h.key, s.ID).Pause(t.Context()); {
 			case err == nil:
 				paused.Add(1)
 			case errors.Is(err, sandbox.ErrExhausted):

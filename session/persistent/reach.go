@@ -18,35 +18,27 @@ import (
 // it trusts, its placeholders) stays as the network that it was made with wants
 // it; what the router lets through is decided by what was asked for last.
 
-// SetNetwork changes what a key's sandbox may reach, while it runs or for when it
+// SetNetwork changes what the sandbox may reach, while it runs or for when it
 // goes on, to any part of what the key's policy grants. The zero wish is all of
 // that. When it returns, what is no longer allowed is closed; other connections
 // stay.
 //
 // Errors: ErrDenied with the rule for a wish beyond the policy, ErrUnsupported for
 // a sandbox that was made without a network, ErrNotFound.
-func (b *Sandboxes) SetNetwork(ctx context.Context, k *Key, id string, w NetworkWish) (*Sandbox, error) {
-	l, err := b.find(ctx, k, id)
-	if err != nil {
-		return nil, err
-	}
-	g, err := b.grant(k)
-	if err != nil {
-		return nil, err
-	}
-	if err := l.lock(ctx); err != nil {
-		return nil, err
-	}
-	defer l.unlock()
-	if l.state() == registry.Ended {
-		return nil, l.gone()
-	}
-	// Half a change would be neither: it is not given up with its caller.
-	if err := l.setNetwork(context.WithoutCancel(ctx), g, &registry.Reach{Allow: w.Allow, Deny: w.Deny, None: w.None}); err != nil {
-		return nil, err
-	}
-	b.tell(l.record(), "network")
-	return l.record(), nil
+func (h *Handle) SetNetwork(ctx context.Context, w NetworkWish) (*Sandbox, error) {
+	b := h.boxes
+	return h.change(ctx, func(l *managed) error {
+		g, err := b.grant(h.key)
+		if err != nil {
+			return err
+		}
+		// Half a change would be neither: it is not given up with its caller.
+		if err := l.setNetwork(context.WithoutCancel(ctx), g, &registry.Reach{Allow: w.Allow, Deny: w.Deny, None: w.None}); err != nil {
+			return err
+		}
+		b.tell(l.record(), "network")
+		return nil
+	})
 }
 
 // setNetwork decides, records and carries out one change. The caller holds change.

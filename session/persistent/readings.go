@@ -60,10 +60,10 @@ func (s *series) since(t time.Time) []Reading {
 	return out
 }
 
-// Readings returns what a sandbox used since t, oldest first: one reading every 5 s
+// Readings returns what the sandbox used since t, oldest first: one reading every 5 s
 // while it is in use, fewer when it is not, for about an hour; and one of now.
-func (b *Sandboxes) Readings(ctx context.Context, k *Key, id string, since time.Time) ([]Reading, error) {
-	l, err := b.find(ctx, k, id)
+func (h *Handle) Readings(ctx context.Context, since time.Time) ([]Reading, error) {
+	l, err := h.find(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ func TestRecordsOfAKey(t *testing.T) {
 	run := func(k *Key, id, line string) error {
 		c := &session.Call{}
 		c.Argv = []string{"sh", "-c", line}
-		_, err := h.Exec(t.Context(), k, id, c, session.IO{})
+		_, err := h.Handle(k, id).Exec(t.Context(), c, session.IO{})
 		return err
 	}
 	n := 0
@@ -72,10 +72,10 @@ func TestRecordsOfAKey(t *testing.T) {
 	if err != nil {
 		t.Errorf("another key: %v", err)
 	}
-	if _, err := h.Get(t.Context(), h.key, s.ID); err != nil {
+	if _, err := h.Handle(h.key, s.ID).Get(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := h.Kill(t.Context(), h.key, s.ID); err != nil {
+	if err := h.Handle(h.key, s.ID).Kill(t.Context()); err != nil {
 		t.Error(err)
 	}
 	h.clock.move(22 * time.Hour)
@@ -145,7 +145,7 @@ func TestRecordsAreTheKeys(t *testing.T) {
 		for range 3 {
 			c := &session.Call{}
 			c.Argv = []string{"sh", "-c", "head -c 60000 /dev/urandom"}
-			if _, err := h.Exec(t.Context(), h.key, s.ID, c, session.IO{}); err != nil && !errors.Is(err, sandbox.ErrExhausted) {
+			if _, err := h.Handle(h.key, s.ID).Exec(t.Context(), c, session.IO{}); err != nil && !errors.Is(err, sandbox.ErrExhausted) {
 				t.Fatal(err)
 			}
 		}

@@ -163,7 +163,7 @@ func TestCPUTimeOfAllProcessesEnds(t *testing.T) {
 	h.lives(t, s.ID)
 	// What it used counts on when it is resumed, though the level's counter does not.
 	for range 2 {
-		got, err := h.Pause(t.Context(), h.key, s.ID)
+		got, err := h.Handle(h.key, s.ID).Pause(t.Context())
 		if err != nil || got.CPU != 6*time.Second {
 			t.Fatalf("paused after %v: %v", got, err)
 		}
@@ -171,7 +171,7 @@ func TestCPUTimeOfAllProcessesEnds(t *testing.T) {
 		if err != nil || kept.CPU != 6*time.Second {
 			t.Fatalf("the registry has %v, %v", kept, err)
 		}
-		if _, err := h.Resume(t.Context(), h.key, s.ID, 0); err != nil {
+		if _, err := h.Handle(h.key, s.ID).Resume(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -184,7 +184,7 @@ func TestCPUTimeOfAllProcessesEnds(t *testing.T) {
 	if res.Status != sandbox.StatusResourceExceeded || res.Resource != sandbox.LimitCPUTime {
 		t.Errorf("recorded %+v", res)
 	}
-	if _, err := h.Get(t.Context(), h.key, s.ID); err == nil || !strings.Contains(err.Error(), "CPU time of 10s is used up") {
+	if _, err := h.Handle(h.key, s.ID).Get(t.Context()); err == nil || !strings.Contains(err.Error(), "CPU time of 10s is used up") {
 		t.Errorf("why: %v", err)
 	}
 }
@@ -268,14 +268,14 @@ func TestWallBoundsTheLifetime(t *testing.T) {
 		t.Errorf("it is to end after %s", s.Ends.Sub(s.Created))
 	}
 	h.clock.move(4 * time.Minute)
-	if got, err := h.SetTimeout(t.Context(), h.key, s.ID, 20*time.Minute); err != nil || got.Ends.Sub(h.clock.Now()) != 6*time.Minute {
+	if got, err := h.Handle(h.key, s.ID).SetTimeout(t.Context(), 20*time.Minute); err != nil || got.Ends.Sub(h.clock.Now()) != 6*time.Minute {
 		t.Errorf("extended: %+v, %v", got, err)
 	}
-	if _, err := h.Pause(t.Context(), h.key, s.ID); err != nil {
+	if _, err := h.Handle(h.key, s.ID).Pause(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	h.clock.move(time.Hour)
-	if got, err := h.Resume(t.Context(), h.key, s.ID, time.Hour); err != nil || got.Ends.Sub(h.clock.Now()) != 6*time.Minute {
+	if got, err := h.Handle(h.key, s.ID).Resume(t.Context(), time.Hour); err != nil || got.Ends.Sub(h.clock.Now()) != 6*time.Minute {
 		t.Errorf("resumed: %+v, %v", got, err)
 	}
 	h.clock.move(6*time.Minute - 1)
@@ -311,7 +311,7 @@ func TestWrittenLimitsHoldOrRefuse(t *testing.T) {
 			}
 			c := &session.Call{}
 			c.Argv = []string{"sh", "-c", "echo 0123456789; exec sleep 1000"}
-			p, err := h.Start(t.Context(), h.key, s.ID, c, StartOptions{})
+			p, err := h.Handle(h.key, s.ID).Start(t.Context(), c, StartOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

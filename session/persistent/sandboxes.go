@@ -99,7 +99,7 @@ type SandboxesOptions struct {
 // keys, each of which sees its own alone. Another key's sandbox answers as one
 // that does not exist.
 //
-// What runs inside goes the same road as everything else: [Sandboxes.Start]
+// What runs inside goes the same road as everything else: [Handle.Start]
 // decides it by the key's policy and records the intent first.
 //
 // One process has the sandboxes of a state directory. When it is stopped, those
@@ -363,46 +363,4 @@ func (b *Sandboxes) enter() error {
 		return &sandbox.Error{Op: "sandboxes", Kind: sandbox.ErrUnavailable, Problem: "caisson is being stopped", Hint: "try again in a moment"}
 	}
 	return nil
-}
-
-// find returns a key's sandbox.
-func (b *Sandboxes) find(ctx context.Context, k *Key, id string) (*managed, error) {
-	b.mu.Lock()
-	l := b.all[id]
-	b.mu.Unlock()
-	if l != nil && l.owner == k.ID && l.state() != "" {
-		return l, nil
-	}
-	e := &sandbox.Error{Op: "sandbox " + sandbox.Quoted(sandbox.Clip(id, 64)), Kind: sandbox.ErrNotFound, Problem: "there is none",
-		Hint: "look for it in the list of sandboxes, where a key sees its own alone"}
-	if rec, err := b.o.Registry.Get(ctx, id); err == nil && rec.Owner == k.ID && rec.State == registry.Ended {
-		e.Problem, e.Hint = "it has ended: "+rec.Reason, ""
-	}
-	return nil, e
-}
-
-// Get returns one sandbox. One that has ended is ErrNotFound, and for a day the
-// error says why it ended.
-func (b *Sandboxes) Get(ctx context.Context, k *Key, id string) (*Sandbox, error) {
-	l, err := b.find(ctx, k, id)
-	if err != nil {
-		return nil, err
-	}
-	return l.record(), nil
-}
-
-// Kill ends a sandbox, whatever it does, and returns when nothing of it is left.
-func (b *Sandboxes) Kill(ctx context.Context, k *Key, id string) error {
-	l, err := b.find(ctx, k, id)
-	if err != nil {
-		return err
-	}
-	if err := l.lock(ctx); err != nil {
-		return err
-	}
-	defer l.unlock()
-	if l.state() == registry.Ended {
-		return l.gone()
-	}
-	return l.end(ctx, "it was killed by its owner")
 }

@@ -37,7 +37,7 @@ func TestSandboxes(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, s := range page.Sandboxes {
-				if err := h.Kill(t.Context(), mine.key, s.ID); err != nil {
+				if err := h.Handle(mine.key, s.ID).Kill(t.Context()); err != nil {
 					t.Error(err)
 				}
 			}
@@ -58,14 +58,14 @@ func testSandboxLives(t *testing.T, h *home) {
 	if err != nil || len(page.Sandboxes) != 1 || page.Sandboxes[0].ID != s.ID {
 		t.Errorf("listed %+v, %v", page, err)
 	}
-	if err := h.Kill(t.Context(), h.key, s.ID); err != nil {
+	if err := h.Handle(h.key, s.ID).Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_, err = h.Get(t.Context(), h.key, s.ID)
+	_, err = h.Handle(h.key, s.ID).Get(t.Context())
 	if !errors.Is(err, sandbox.ErrNotFound) || !strings.Contains(err.Error(), "killed by its owner") {
 		t.Errorf("a sandbox that was killed: %v", err)
 	}
-	if err := h.Kill(t.Context(), h.key, s.ID); !errors.Is(err, sandbox.ErrNotFound) {
+	if err := h.Handle(h.key, s.ID).Kill(t.Context()); !errors.Is(err, sandbox.ErrNotFound) {
 		t.Errorf("killed twice: %v", err)
 	}
 }
@@ -73,17 +73,17 @@ func testSandboxLives(t *testing.T, h *home) {
 func testAnotherKeysSandboxIsUnknown(t *testing.T, h *home) {
 	s := h.create(t, Create{})
 	other := h.newKey(t, "other")
-	_, unknown := h.Get(t.Context(), other, "i00000000000000000000")
+	_, unknown := h.Handle(other, "i00000000000000000000").Get(t.Context())
 	tries := map[string]func(id string) error{
-		"get":     func(id string) error { _, err := h.Get(t.Context(), other, id); return err },
-		"kill":    func(id string) error { return h.Kill(t.Context(), other, id) },
-		"extend":  func(id string) error { _, err := h.Extend(t.Context(), other, id, time.Minute); return err },
-		"timeout": func(id string) error { _, err := h.SetTimeout(t.Context(), other, id, 0); return err },
-		"agent":   func(id string) error { _, _, err := h.Enter(t.Context(), other, id); return err },
+		"get":     func(id string) error { _, err := h.Handle(other, id).Get(t.Context()); return err },
+		"kill":    func(id string) error { return h.Handle(other, id).Kill(t.Context()) },
+		"extend":  func(id string) error { _, err := h.Handle(other, id).Extend(t.Context(), time.Minute); return err },
+		"timeout": func(id string) error { _, err := h.Handle(other, id).SetTimeout(t.Context(), 0); return err },
+		"agent":   func(id string) error { _, _, err := h.Handle(other, id).Enter(t.Context()); return err },
 		"exec": func(id string) error {
 			c := &session.Call{}
 			c.Argv = []string{"true"}
-			_, err := h.Exec(t.Context(), other, id, c, session.IO{})
+			_, err := h.Handle(other, id).Exec(t.Context(), c, session.IO{})
 			return err
 		},
 	}
@@ -106,7 +106,7 @@ func testExpiry(t *testing.T, h *home) {
 	idle := h.create(t, Create{Timeout: time.Hour, Idle: 10 * time.Second})
 	lives := func(id string, want bool) {
 		t.Helper()
-		if _, err := h.Get(t.Context(), h.key, id); (err == nil) != want {
+		if _, err := h.Handle(h.key, id).Get(t.Context()); (err == nil) != want {
 			t.Errorf("lives: %t, want %t (%v)", err == nil, want, err)
 		}
 	}
@@ -117,20 +117,20 @@ func testExpiry(t *testing.T, h *home) {
 	h.clock.move(time.Second)
 	lives(idle.ID, false)
 	// Extending never shortens, setting may.
-	if got, err := h.Extend(t.Context(), h.key, s.ID, 10*time.Second); err != nil || !got.Ends.Equal(s.Ends) {
+	if got, err := h.Handle(h.key, s.ID).Extend(t.Context(), 10*time.Second); err != nil || !got.Ends.Equal(s.Ends) {
 		t.Errorf("extended by less: %v, %v, want %v", got, err, s.Ends)
 	}
-	if got, err := h.Extend(t.Context(), h.key, s.ID, time.Minute); err != nil || got.Ends.Sub(h.clock.Now()) != time.Minute {
+	if got, err := h.Handle(h.key, s.ID).Extend(t.Context(), time.Minute); err != nil || got.Ends.Sub(h.clock.Now()) != time.Minute {
 		t.Errorf("extended: %v, %v", got, err)
 	}
-	if got, err := h.SetTimeout(t.Context(), h.key, s.ID, 5*time.Second); err != nil || got.Ends.Sub(h.clock.Now()) != 5*time.Second {
+	if got, err := h.Handle(h.key, s.ID).SetTimeout(t.Context(), 5*time.Second); err != nil || got.Ends.Sub(h.clock.Now()) != 5*time.Second {
 		t.Errorf("set: %v, %v", got, err)
 	}
 	h.clock.move(5*time.Second - 1)
 	lives(s.ID, true)
 	h.clock.move(1)
 	lives(s.ID, false)
-	if _, err := h.Get(t.Context(), h.key, s.ID); err == nil || !strings.Contains(err.Error(), "its time of 5s was over") {
+	if _, err := h.Handle(h.key, s.ID).Get(t.Context()); err == nil || !strings.Contains(err.Error(), "its time of 5s was over") {
 		t.Errorf("why: %v", err)
 	}
 	if len(h.clock.timers) != set { // of readings neither
@@ -143,12 +143,12 @@ func testExpiry(t *testing.T, h *home) {
 
 func testSandboxEndsByItself(t *testing.T, h *home) {
 	s := h.create(t, Create{})
-	in, leave, err := h.Enter(t.Context(), h.key, s.ID)
+	in, leave, err := h.Handle(h.key, s.ID).Enter(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer leave()
-	l, _ := h.find(t.Context(), h.key, s.ID)
+	l, _ := h.Handle(h.key, s.ID).find(t.Context())
 	l.in.box.Destroy(t.Context()) // as when its agent is killed
 	<-in.Gone
 	for {
@@ -158,7 +158,7 @@ func testSandboxEndsByItself(t *testing.T, h *home) {
 		}
 		<-more
 	}
-	if _, err := h.Get(t.Context(), h.key, s.ID); err == nil || !strings.Contains(err.Error(), "first process ended") {
+	if _, err := h.Handle(h.key, s.ID).Get(t.Context()); err == nil || !strings.Contains(err.Error(), "first process ended") {
 		t.Errorf("why: %v", err)
 	}
 }
@@ -169,15 +169,15 @@ func testActionsAreRecorded(t *testing.T, h *home) {
 	h.sh(t, s.ID, "echo $TOKEN | tr a-z A-Z")
 	bad := &session.Call{}
 	bad.Argv, bad.Rootfs = []string{"true"}, "/etc"
-	if _, err := h.Exec(t.Context(), h.key, s.ID, bad, session.IO{}); !errors.Is(err, sandbox.ErrInvalid) {
+	if _, err := h.Handle(h.key, s.ID).Exec(t.Context(), bad, session.IO{}); !errors.Is(err, sandbox.ErrInvalid) {
 		t.Errorf("a command with an environment of its own: %v", err)
 	}
 	nowhere := &session.Call{}
 	nowhere.Argv, nowhere.Cwd = []string{"true"}, "../x"
-	if _, err := h.Exec(t.Context(), h.key, s.ID, nowhere, session.IO{}); !errors.Is(err, sandbox.ErrInvalid) {
+	if _, err := h.Handle(h.key, s.ID).Exec(t.Context(), nowhere, session.IO{}); !errors.Is(err, sandbox.ErrInvalid) {
 		t.Errorf("a command that cannot be meant: %v", err)
 	}
-	h.Kill(t.Context(), h.key, s.ID)
+	h.Handle(h.key, s.ID).Kill(t.Context())
 	var kinds []string
 	for r, err := range h.log.Query(t.Context(), audit.Filter{}) {
 		if err != nil {
@@ -230,17 +230,17 @@ func testAcquireMakesOne(t *testing.T, h *home) {
 	if err != nil || !fresh || ids[other.ID] != 0 {
 		t.Fatalf("another key's: %v, %t, %v", other, fresh, err)
 	}
-	if err := h.Kill(t.Context(), &Key{ID: other.Owner}, other.ID); err != nil {
+	if err := h.Handle(&Key{ID: other.Owner}, other.ID).Kill(t.Context()); err != nil {
 		t.Error(err)
 	}
 	for id := range ids {
-		if _, err := h.Pause(t.Context(), h.key, id); err != nil {
+		if _, err := h.Handle(h.key, id).Pause(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if s, fresh, err := h.Acquire(t.Context(), h.key, "workbench", Create{}); err != nil || fresh || s.ID != id || s.State != registry.Running {
 			t.Errorf("while it is paused: %v, %t, %v", s, fresh, err)
 		}
-		if err := h.Kill(t.Context(), h.key, id); err != nil {
+		if err := h.Handle(h.key, id).Kill(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if s, fresh, err := h.Acquire(t.Context(), h.key, "workbench", Create{}); err != nil || !fresh || s.ID == id {
@@ -254,7 +254,7 @@ func testReadings(t *testing.T, h *home) {
 	began := h.clock.Now()
 	h.clock.move(5 * time.Second)
 	h.clock.move(5 * time.Second)
-	got, err := h.Readings(t.Context(), h.key, s.ID, began.Add(6*time.Second))
+	got, err := h.Handle(h.key, s.ID).Readings(t.Context(), began.Add(6*time.Second))
 	if err != nil || len(got) != 1 || got[0].Memory == nil || got[0].CPUPercent == nil {
 		t.Errorf("readings %+v, %v", got, err)
 	}
@@ -294,18 +294,18 @@ func TestSandboxesAtOnce(t *testing.T) {
 				id := page.Sandboxes[random.IntN(len(page.Sandboxes))].ID
 				switch random.IntN(5) {
 				case 0:
-					err = h.Kill(t.Context(), h.key, id)
+					err = h.Handle(h.key, id).Kill(t.Context())
 				case 1:
-					_, err = h.Pause(t.Context(), h.key, id)
+					_, err = h.Handle(h.key, id).Pause(t.Context())
 				case 2:
-					_, _, err = h.Connect(t.Context(), h.key, id, time.Minute)
+					_, _, err = h.Handle(h.key, id).Connect(t.Context(), time.Minute)
 				case 3:
-					_, err = h.SetTimeout(t.Context(), h.key, id, time.Second)
+					_, err = h.Handle(h.key, id).SetTimeout(t.Context(), time.Second)
 					h.clock.move(time.Second)
 				case 4:
 					c := &session.Call{}
 					c.Argv = []string{"true"}
-					_, err = h.Exec(t.Context(), h.key, id, c, session.IO{})
+					_, err = h.Handle(h.key, id).Exec(t.Context(), c, session.IO{})
 				}
 				for _, fine := range []error{sandbox.ErrNotFound, sandbox.ErrConflict, sandbox.ErrExhausted, sandbox.ErrUnavailable} {
 					if errors.Is(err, fine) {
@@ -445,7 +445,7 @@ func testKeys(t *testing.T, h *home) {
 // A session that was lost is begun again: it is not the sandbox that ended.
 func testLostSession(t *testing.T, h *home) {
 	s := h.create(t, Create{})
-	in, leave, err := h.Enter(t.Context(), h.key, s.ID)
+	in, leave, err := h.Handle(h.key, s.ID).Enter(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

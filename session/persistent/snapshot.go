@@ -22,9 +22,10 @@ import (
 // Snapshot is a sandbox as it was at one moment; see [Create.Snapshot].
 type Snapshot = registry.Snapshot
 
-// Snapshot writes a running sandbox down, which goes on meanwhile but for a
+// Snapshot writes the running sandbox down, which goes on meanwhile but for a
 // moment. name is the caller's own. A level that writes none refuses.
-func (b *Sandboxes) Snapshot(ctx context.Context, k *Key, id, name string) (*Snapshot, error) {
+func (h *Handle) Snapshot(ctx context.Context, name string) (*Snapshot, error) {
+	b, k := h.boxes, h.key
 	if len(name) > maxName {
 		return nil, sandbox.Errorf(sandbox.ErrInvalid, "snapshot", "its name is longer than %d bytes", maxName)
 	}
@@ -37,23 +38,21 @@ func (b *Sandboxes) Snapshot(ctx context.Context, k *Key, id, name string) (*Sna
 		return nil, err
 	}
 	defer leave()
-	l, err := b.find(ctx, k, id)
+	s := &Snapshot{ID: registry.NewID("s", 20), Owner: k.ID, Name: name, Created: b.o.Clock.Now()}
+	_, err = h.change(ctx, func(l *managed) (err error) {
+		if s.Kept, err = l.copyDown(ctx, "snapshot_sandbox"); err != nil {
+			return err
+		}
+		s.Sandbox = l.record()
+		if err := b.keepSnapshot(ctx, k, s); err != nil {
+			return errors.Join(err, b.dropKept(s.Kept))
+		}
+		b.tell(s.Sandbox, "snapshot")
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	if err := l.lock(ctx); err != nil {
-		return nil, err
-	}
-	defer l.unlock()
-	s := &Snapshot{ID: registry.NewID("s", 20), Owner: k.ID, Name: name, Created: b.o.Clock.Now()}
-	if s.Kept, err = l.copyDown(ctx, "snapshot_sandbox"); err != nil {
-		return nil, err
-	}
-	s.Sandbox = l.record()
-	if err := b.keepSnapshot(ctx, k, s); err != nil {
-		return nil, errors.Join(err, b.dropKept(s.Kept))
-	}
-	b.tell(s.Sandbox, "snapshot")
 	return s, nil
 }
 
@@ -245,25 +244,21 @@ type Forked struct {
 // maxForks is how many copies are made at once.
 const maxForks = 100
 
-// Fork makes count copies of a running sandbox, each with its files, memory and
+// Fork makes count copies of the running sandbox, each with its files, memory and
 // processes as they were at one moment, and timeout to live; 0 is the profile's.
 // The sandbox itself goes on. Each copy is a sandbox of its own, which quotas and
 // policies may refuse by itself. Who leaves before all are made leaves none behind.
-func (b *Sandboxes) Fork(ctx context.Context, k *Key, id string, count int, timeout time.Duration) ([]Forked, error) {
+func (h *Handle) Fork(ctx context.Context, count int, timeout time.Duration) ([]Forked, error) {
+	b, k := h.boxes, h.key
 	if count < 1 || count > maxForks {
 		return nil, sandbox.Errorf(sandbox.ErrInvalid, "fork", "1 to %d copies can be made", maxForks)
 	}
-	l, err := b.find(ctx, k, id)
-	if err != nil {
-		return nil, err
-	}
-	if err := l.lock(ctx); err != nil {
-		return nil, err
-	}
+	var err error
 	s := &Snapshot{Owner: k.ID}
-	s.Kept, err = l.copyDown(ctx, "fork_sandbox")
-	s.Sandbox = l.record()
-	l.unlock()
+	s.Sandbox, err = h.change(ctx, func(l *managed) (err error) {
+		s.Kept, err = l.copyDown(ctx, "fork_sandbox")
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

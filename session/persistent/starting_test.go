@@ -113,7 +113,7 @@ func TestNobodyWaitsForCopies(t *testing.T) {
 		}
 		leave()
 	}
-	forks, err := h.Fork(ctx, h.key, s.ID, 2, 0)
+	forks, err := h.Handle(h.key, s.ID).Fork(ctx, 2, 0)
 	if !errors.Is(err, sandbox.ErrUnavailable) || !errors.Is(err, context.Canceled) {
 		t.Errorf("%+v %v", forks, err)
 	}
@@ -130,11 +130,11 @@ func TestNobodyWaitsForCopies(t *testing.T) {
 func TestSnapshotsKeepNotes(t *testing.T) {
 	h := newHome(t, func(o *SandboxesOptions) { o.Drivers = map[string]sandbox.Driver{"gvisor": newMeteredLevel()} })
 	s := h.create(t, Create{Notes: map[string]string{"e2b.private": "yes", "e2b.mask": "a", "openai.name": "b"}})
-	snap, err := h.Snapshot(t.Context(), h.key, s.ID, "")
+	snap, err := h.Handle(h.key, s.ID).Snapshot(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	forks, err := h.Fork(t.Context(), h.key, s.ID, 1, 0)
+	forks, err := h.Handle(h.key, s.ID).Fork(t.Context(), 1, 0)
 	if err != nil || forks[0].Err != nil {
 		t.Fatal(err, forks)
 	}

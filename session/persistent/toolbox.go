@@ -60,7 +60,7 @@ func (t toolbox) Run(ctx context.Context, call *session.Call, io session.IO) (*s
 
 // Exec implements [Boxes].
 func (t toolbox) Exec(ctx context.Context, id string, call *session.Call, io session.IO) (*sandbox.Result, error) {
-	return t.boxes.Exec(ctx, t.key, id, call, io)
+	return t.boxes.Handle(t.key, id).Exec(ctx, call, io)
 }
 
 // Tool implements [Boxes].
@@ -69,14 +69,14 @@ func (t toolbox) Tool(ctx context.Context, u *toolcall.Use) (map[string]any, err
 	case "create_sandbox":
 		return t.create(ctx, u)
 	case "kill_sandbox":
-		if err := t.boxes.Kill(ctx, t.key, u.Sandbox); err != nil {
+		if err := t.boxes.Handle(t.key, u.Sandbox).Kill(ctx); err != nil {
 			return nil, err
 		}
 		return map[string]any{"sandbox_id": u.Sandbox, "ended": true}, nil
 	case "list_sandboxes":
 		return t.list(ctx, u)
 	}
-	in, leave, err := t.boxes.Enter(ctx, t.key, u.Sandbox)
+	in, leave, err := t.boxes.Handle(t.key, u.Sandbox).Enter(ctx)
 	if err != nil {
 		return nil, err
 	}

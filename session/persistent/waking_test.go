@@ -75,15 +75,15 @@ func TestWakerGoesAway(t *testing.T) {
 	h, w := watchedHome(t, Quota{})
 	s := h.create(t, Create{AutoResume: true})
 	h.sh(t, s.ID, "echo here >/tmp/kept")
-	if _, err := h.Pause(t.Context(), h.key, s.ID); err != nil {
+	if _, err := h.Handle(h.key, s.ID).Pause(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	visitor, leave := context.WithCancel(t.Context())
 	w.resumed = leave
-	if _, left, err := h.Enter(visitor, h.key, s.ID); err == nil {
+	if _, left, err := h.Handle(h.key, s.ID).Enter(visitor); err == nil {
 		left()
 	}
-	if got, err := h.Get(t.Context(), h.key, s.ID); err != nil || got.State != registry.Running {
+	if got, err := h.Handle(h.key, s.ID).Get(t.Context()); err != nil || got.State != registry.Running {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if got := h.sh(t, s.ID, "cat /tmp/kept"); got != "here\n" {
@@ -97,18 +97,18 @@ func TestQuotaOfWaking(t *testing.T) {
 	var all []string
 	for range 2 {
 		s := h.create(t, Create{})
-		if _, err := h.Pause(t.Context(), h.key, s.ID); err != nil {
+		if _, err := h.Handle(h.key, s.ID).Pause(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, s.ID)
 	}
 	w.resumed = func() {
 		w.resumed = nil
-		if _, err := h.Resume(t.Context(), h.key, all[1], 0); !errors.Is(err, sandbox.ErrExhausted) {
+		if _, err := h.Handle(h.key, all[1]).Resume(t.Context(), 0); !errors.Is(err, sandbox.ErrExhausted) {
 			t.Errorf("a second one, while the first is being resumed: %v", err)
 		}
 	}
-	if _, err := h.Resume(t.Context(), h.key, all[0], 0); err != nil {
+	if _, err := h.Handle(h.key, all[0]).Resume(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -131,7 +131,7 @@ func TestPauseThatCannotBeKept(t *testing.T) {
 	for _, on := range []string{"INSERT", "UPDATE"} {
 		change("CREATE TRIGGER full_" + on + " BEFORE " + on + " ON sandboxes BEGIN SELECT RAISE(ABORT, 'the disk is full'); END")
 	}
-	if got, err := h.Pause(t.Context(), h.key, s.ID); err == nil {
+	if got, err := h.Handle(h.key, s.ID).Pause(t.Context()); err == nil {
 		t.Fatal("paused", got)
 	}
 	for _, on := range []string{"INSERT", "UPDATE"} {
@@ -141,7 +141,7 @@ func TestPauseThatCannotBeKept(t *testing.T) {
 		t.Error(got)
 	}
 	h.clock.move(2 * time.Minute)
-	if got, err := h.Get(t.Context(), h.key, s.ID); !errors.Is(err, sandbox.ErrNotFound) {
+	if got, err := h.Handle(h.key, s.ID).Get(t.Context()); !errors.Is(err, sandbox.ErrNotFound) {
 		t.Errorf("its time is over, and it is there: %+v, %v", got, err)
 	}
 }
@@ -151,7 +151,7 @@ func TestPauseThatCannotBeKept(t *testing.T) {
 func TestSilentAgent(t *testing.T) {
 	h, w := watchedHome(t, Quota{})
 	s := h.create(t, Create{})
-	l, err := h.find(t.Context(), h.key, s.ID)
+	l, err := h.Handle(h.key, s.ID).find(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestSilentAgent(t *testing.T) {
 	l.in.client.Close() // the agent had it cut
 	var callers sync.WaitGroup
 	ask := func(seen func()) {
-		if _, _, err := h.Enter(&noticed{Context: t.Context(), seen: sync.OnceFunc(seen)}, h.key, s.ID); !errors.Is(err, silence) {
+		if _, _, err := h.Handle(h.key, s.ID).Enter(&noticed{Context: t.Context(), seen: sync.OnceFunc(seen)}); !errors.Is(err, silence) {
 			t.Error(err)
 		}
 	}
@@ -188,7 +188,7 @@ func TestSilentAgent(t *testing.T) {
 	if n := tries.Load(); n != 1 {
 		t.Errorf("it was tried %d times in turn", n)
 	}
-	if err := h.Kill(t.Context(), h.key, s.ID); err != nil {
+	if err := h.Handle(h.key, s.ID).Kill(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

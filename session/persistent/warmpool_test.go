@@ -71,14 +71,14 @@ func TestStock(t *testing.T) {
 		places = append(places, h.whereIs(s))
 		call := &session.Call{}
 		call.Argv = []string{"sh", "-c", "echo $WHOSE; ls /home/user; echo mine > /home/user/mine"}
-		r, err := h.Exec(t.Context(), k, s.ID, call, session.IO{})
+		r, err := h.Handle(k, s.ID).Exec(t.Context(), call, session.IO{})
 		if err != nil || string(r.Stdout) != k.Name+"\n" {
 			t.Error(r, err)
 		}
-		if got, err := h.Get(t.Context(), k, s.ID); err != nil || got.Isolation != "gvisor" || got.Limits.Memory != LivingLimits().Memory || got.Posture.Limits[sandbox.LimitMemory] == "" {
+		if got, err := h.Handle(k, s.ID).Get(t.Context()); err != nil || got.Isolation != "gvisor" || got.Limits.Memory != LivingLimits().Memory || got.Posture.Limits[sandbox.LimitMemory] == "" {
 			t.Errorf("%+v %v", got, err)
 		}
-		if err := h.Kill(t.Context(), k, s.ID); err != nil {
+		if err := h.Handle(k, s.ID).Kill(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		h.awaitWarm(t, 2)
@@ -233,7 +233,7 @@ func TestStockOfTheDead(t *testing.T) {
 	}
 	call := &session.Call{}
 	call.Argv = []string{"true"}
-	if r, err := h.Exec(t.Context(), h.key, s.ID, call, session.IO{}); err != nil || r.Status != sandbox.StatusSuccess || r.Posture.Isolation != "gvisor" || r.Posture.Limits[sandbox.LimitMemory] == "" {
+	if r, err := h.Handle(h.key, s.ID).Exec(t.Context(), call, session.IO{}); err != nil || r.Status != sandbox.StatusSuccess || r.Posture.Isolation != "gvisor" || r.Posture.Limits[sandbox.LimitMemory] == "" {
 		t.Error(r, err)
 	}
 }

@@ -19,7 +19,7 @@ type Watch struct {
 // Watch begins to watch a directory for as long as ctx lasts. What happens after it has
 // returned is seen.
 func (f *Files) Watch(ctx context.Context, p string, o sandbox.WatchOptions) (*Watch, error) {
-	l, _, shown, err := f.boxes.enterBox(ctx, f.key, f.id)
+	l, _, shown, err := f.handle.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
