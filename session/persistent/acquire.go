@@ -19,9 +19,9 @@ func (b *Sandboxes) Acquire(ctx context.Context, k *Key, name string, c Create) 
 		return nil, false, sandbox.Errorf(sandbox.ErrInvalid, "acquire", "a name has 1 to %d bytes", maxName)
 	}
 	for {
-		l := b.named(k, name)
+		l := b.inventory.named(k.ID, name)
 		if l == nil {
-			s, err := b.create(ctx, k, name, c)
+			s, err := (&creation{b: b, key: k, name: name, want: c}).run(ctx)
 			if err == errNameTaken { // by another call, in this moment
 				continue
 			}
@@ -47,23 +47,4 @@ func (l *managed) acquired(ctx context.Context, k *Key, timeout time.Duration) (
 		return nil, err
 	}
 	return l.record(), nil
-}
-
-// errNameTaken says that there is such a sandbox now.
-var errNameTaken = sandbox.Errorf(sandbox.ErrConflict, "create sandbox", "there is one with this name")
-
-// named finds a key's sandbox by its name, also one that is being made.
-func (b *Sandboxes) named(k *Key, name string) *managed {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.namedLocked(k.ID, name)
-}
-
-func (b *Sandboxes) namedLocked(owner, name string) *managed {
-	for _, l := range b.all {
-		if l.owner == owner && l.name == name {
-			return l
-		}
-	}
-	return nil
 }

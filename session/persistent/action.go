@@ -45,7 +45,7 @@ type action struct {
 // begin decides call, which is to run in the sandbox, and records the intent; io is what the
 // program gets of it.
 func (h *Handle) begin(ctx context.Context, call *session.Call, io session.IO) (*action, error) {
-	g, err := h.boxes.grant(h.key)
+	g, err := h.boxes.grants.of(h.key)
 	if err != nil {
 		return nil, err
 	}

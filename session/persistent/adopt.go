@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"sync"
 	"sync/atomic"
 
 	"github.com/caisson-run/caisson/audit"
@@ -21,35 +20,16 @@ import (
 	"github.com/caisson-run/caisson/session/registry"
 )
 
-// adoptAtOnce is how many sandboxes are taken over at once.
-const adoptAtOnce = 8
-
-// adoptAll takes over the sandboxes that ran when the last caisson ended. The change
-// of each is held, so that who asks for one waits.
-func (b *Sandboxes) adoptAll(orphans []*managed) {
-	var all sync.WaitGroup
-	slots := make(chan struct{}, adoptAtOnce)
-	for _, l := range orphans {
-		slots <- struct{}{}
-		all.Go(func() {
-			defer func() { <-slots }()
-			defer l.unlock()
-			l.adopt()
-		})
-	}
-	all.Wait()
-}
-
 // adopt takes over one, or says why it is gone.
 func (l *managed) adopt() {
 	b := l.b
-	in, err := l.takeOver(b.life)
+	in, err := l.takeOver(b.background.life)
 	switch {
 	case err == nil:
 		l.begin(in)
-		b.tell(l.record(), "adopted")
+		b.events.tell(l.record(), "adopted")
 		return
-	case b.life.Err() != nil:
+	case b.background.life.Err() != nil:
 		return // the next caisson's
 	}
 	reason := "caisson was ended while it ran, and it could not be taken over: " + err.Error()
@@ -164,7 +144,7 @@ func (l *managed) redecide(ctx context.Context, in *running) (sandbox.Posture, e
 	if err != nil {
 		return none, err
 	}
-	g, err := b.grant(k)
+	g, err := b.grants.of(k)
 	if err != nil {
 		return none, err
 	}
@@ -230,7 +210,7 @@ func (l *managed) rewire(ctx context.Context, in *running, far *os.File, op *ope
 	if why != nil {
 		rec := l.record()
 		rec.Reason = fmt.Sprintf("its network is closed, since caisson was ended: %v", why)
-		b.tell(rec, "network")
+		b.events.tell(rec, "network")
 		b.o.Notice("sandbox " + l.id + ": " + rec.Reason)
 	}
 	return l.keep(ctx, func(s *registry.Sandbox) { s.Network, s.Denied = r.Hosts, r.Denied })

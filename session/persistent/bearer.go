@@ -16,9 +16,7 @@ import (
 // Find returns a sandbox by its ID, whosever it is, and its owner's key; one that
 // has ended is ErrNotFound. The caller has checked, or checks, a right to it.
 func (b *Sandboxes) Find(ctx context.Context, id string) (*Sandbox, *Key, error) {
-	b.mu.Lock()
-	l := b.all[id]
-	b.mu.Unlock()
+	l := b.inventory.get(id)
 	if l == nil || !l.there() {
 		return nil, nil, sandbox.Errorf(sandbox.ErrNotFound, "sandbox "+sandbox.Quoted(sandbox.Clip(id, 64)), "there is none")
 	}
@@ -32,13 +30,7 @@ func (b *Sandboxes) Find(ctx context.Context, id string) (*Sandbox, *Key, error)
 // Search returns the sandbox that is meant, whosever it is, and its owner's key.
 // meant must not call Sandboxes but for Token.
 func (b *Sandboxes) Search(ctx context.Context, meant func(*Sandbox) bool) (*Sandbox, *Key, error) {
-	b.mu.Lock()
-	all := make([]*managed, 0, len(b.all))
-	for _, l := range b.all {
-		all = append(all, l)
-	}
-	b.mu.Unlock()
-	for _, l := range all {
+	for _, l := range b.inventory.list() {
 		if !l.there() {
 			continue
 		}
@@ -71,10 +63,8 @@ func (l *managed) ownerOf(ctx context.Context) (*Key, error) {
 
 // Counts is how many sandboxes there are of all keys together, by state.
 func (b *Sandboxes) Counts() map[string]int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	n := map[string]int{}
-	for _, l := range b.all {
+	for _, l := range b.inventory.list() {
 		if l.there() {
 			n[string(l.state())]++
 		}

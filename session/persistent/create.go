@@ -3,16 +3,11 @@
 package persistent
 
 import (
-	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/registry"
@@ -21,7 +16,7 @@ import (
 // Create says what sandbox is wanted. The zero value is one of the template
 // base, as the key's policy has it, that is killed when its time is over.
 type Create struct {
-	// Door is where the request came in: "e2b".
+	// Frontend is where the request came in: "e2b".
 	Frontend string
 
 	// Template names what it is made of; empty is "base".
@@ -127,182 +122,4 @@ func (c *Create) check() error {
 		return invalid("on timeout", "what was paused without its memory does not wake by itself: whoever asked would meet nothing that runs", "leave auto-resume out, or keep the memory")
 	}
 	return nil
-}
-
-// callFor is what is asked for with a sandbox, as the pipeline has it.
-func callFor(s *registry.Sandbox) *session.Call {
-	c := &session.Call{Account: s.Owner}
-	c.Actor, c.Env, c.Image, c.Limits, c.Isolation = s.Actor, s.Env, s.Image, s.Asked, s.Isolation
-	c.Network, c.NetworkDeny, c.NoNetwork, c.Writable = s.Allow, s.Deny, s.NoNetwork, s.Writable
-	c.Sudo = s.Sudo
-	return c
-}
-
-// Create makes a sandbox and starts it. It is the key's alone.
-//
-// Errors: ErrInvalid for what cannot be meant, ErrNotFound for a template that
-// is not there, ErrDenied with the rule that refuses it, ErrExhausted for a
-// quota, ErrUnsupported for what the level cannot do.
-func (b *Sandboxes) Create(ctx context.Context, k *Key, c Create) (*Sandbox, error) {
-	return b.create(ctx, k, "", c)
-}
-
-func (b *Sandboxes) create(ctx context.Context, k *Key, name string, c Create) (*Sandbox, error) {
-	if c.Snapshot == "" {
-		return b.createFrom(ctx, k, name, c, nil)
-	}
-	s, err := b.o.Registry.GetSnapshot(ctx, k.ID, c.Snapshot)
-	if err != nil {
-		return nil, err
-	}
-	return b.createFrom(ctx, k, name, c, s)
-}
-
-// wanted is a new sandbox's record.
-func (b *Sandboxes) wanted(k *Key, name string, c *Create, lifetime time.Duration, from *Snapshot) (*registry.Sandbox, error) {
-	rec := &registry.Sandbox{Template: c.Template, Env: c.Env, Isolation: c.Isolation, Asked: c.Limits, Writable: c.Writable}
-	if w := c.Network; w != nil {
-		rec.Allow, rec.Deny, rec.NoNetwork = w.Allow, w.Deny, w.None
-	}
-	if from != nil {
-		var err error
-		if rec, err = c.from(from); err != nil {
-			return nil, err
-		}
-	}
-	rec.ID, rec.Owner, rec.Actor, rec.Name, rec.Metadata = registry.NewID("i", 20), k.ID, k.Actor(), name, c.Metadata
-	rec.Lifetime, rec.Idle, rec.AutoResume = lifetime, c.Idle, c.AutoResume
-	rec.Notes = c.Notes
-	if from != nil { // whom its ports let in, they let in as before, unless the caller says otherwise
-		rec.Notes = map[string]string{}
-		for name, note := range from.Sandbox.Notes {
-			if strings.HasPrefix(name, PortNotes) {
-				rec.Notes[name] = note
-			}
-		}
-		maps.Copy(rec.Notes, c.Notes)
-	}
-	rec.OnTimeout = cmp.Or(c.OnTimeout, registry.Kill)
-	rec.Template = cmp.Or(rec.Template, BaseTemplate)
-	if from == nil {
-		t, ok := b.o.Templates[rec.Template]
-		if !ok && rec.Template != BaseTemplate {
-			return nil, &sandbox.Error{Op: "template " + sandbox.Quoted(sandbox.Clip(rec.Template, maxName)), Kind: sandbox.ErrNotFound, Problem: "there is none", Hint: "take " + BaseTemplate}
-		}
-		rec.Image, rec.Sudo = t.Image, t.Root
-	}
-	return rec.Clone(), nil // the maps are the caller's
-}
-
-// createFrom makes a sandbox, of a snapshot where from is not nil.
-func (b *Sandboxes) createFrom(ctx context.Context, k *Key, name string, c Create, from *Snapshot) (*Sandbox, error) {
-	if err := c.check(); err != nil {
-		return nil, err
-	}
-	g, err := b.grant(k)
-	if err != nil {
-		return nil, err
-	}
-	lifetime, err := g.profile.lifetime(c.Timeout)
-	if err != nil {
-		return nil, err
-	}
-	rec, err := b.wanted(k, name, &c, lifetime, from)
-	if err != nil {
-		return nil, err
-	}
-	kept := ""
-	if from != nil {
-		kept = b.keptPath(from.Kept)
-	}
-	defer b.warmPool.Hold()()
-	call := callFor(rec)
-	call.Frontend = c.Frontend
-	r := g.starting(rec, call)
-	if from == nil {
-		r.OfferRoot()
-		if len(c.Limits.Explicit) == 0 && c.Isolation == "" && len(c.Writable) == 0 {
-			b.wantWarm(g, rec.Template)
-		}
-	}
-	l, err := b.reserve(g, rec, r)
-	if err != nil {
-		return nil, err
-	}
-	defer l.unlock()
-	in, a, err := l.boot(ctx, g, r, kept)
-	if err == nil {
-		if err = in.canPause(rec.OnTimeout); err != nil {
-			err = errors.Join(err, in.close(ctx))
-		}
-	}
-	if err != nil {
-		b.drop(l)
-		return nil, err
-	}
-	err = l.keep(ctx, func(s *registry.Sandbox) {
-		now := b.o.Clock.Now()
-		s.State, s.Created, s.Started, s.Began, s.Ends = registry.Running, now, now, now, now.Add(s.Lifetime)
-		s.Isolation, s.Limits, s.Posture = a.Posture.Isolation, in.run.Plan.Limits, a.Posture
-		s.Sudo = in.env.Spec.Sudo
-		bound(s, now)
-		s.Wired, s.Network, s.Denied, s.Life = in.run.Network != nil, in.run.Hosts, in.run.Denied, in.life()
-		s.Placeholders = maps.Clone(in.run.Placeholders())
-	})
-	if err != nil {
-		b.drop(l)
-		return nil, errors.Join(err, in.close(ctx))
-	}
-	l.begin(in)
-	rec = l.record()
-	b.tell(rec, "created")
-	return rec, nil
-}
-
-// starting is the call that starts the sandbox of rec.
-func (g *grant) starting(rec *registry.Sandbox, call *session.Call) *session.Invocation {
-	return &session.Invocation{Session: g.session, Call: call, ID: session.NewID(), Kind: policy.StartSandbox, Name: rec.ID, Origin: session.Origin{Reach: rec.Reach, Known: rec.Placeholders}}
-}
-
-// begin lets a sandbox that was started go on by itself. The caller holds change.
-func (l *managed) begin(in *running) {
-	b := l.b
-	l.mu.Lock()
-	l.in, l.used = in, b.o.Clock.Now()
-	l.readSoon()
-	if s := newSampler(l, in); s != nil {
-		s.soon()
-	}
-	l.mu.Unlock()
-	b.work.Go(func() { l.watch(in) })
-	l.survive()
-	l.arm()
-}
-
-// reserve takes a place for the sandbox of a call; its change is held.
-func (b *Sandboxes) reserve(g *grant, rec *registry.Sandbox, r *session.Invocation) (*managed, error) {
-	l := newManaged(b, rec)
-	v, _ := r.Verdict()        // what goes wrong goes wrong in admit
-	l.reserved = v.Plan.Limits // none where it will be refused
-	l.change <- struct{}{}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := b.enter(); err != nil {
-		return nil, err
-	}
-	if rec.Name != "" && b.namedLocked(rec.Owner, rec.Name) != nil {
-		return nil, errNameTaken
-	}
-	if err := l.fits(g.profile.Quota, l.reserved, registry.Running); err != nil {
-		return nil, err
-	}
-	b.all[l.id] = l
-	return l, nil
-}
-
-// drop gives the place back.
-func (b *Sandboxes) drop(l *managed) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.all, l.id)
 }

@@ -22,9 +22,11 @@ type Event struct {
 // maxEvents is how many events are kept of each key.
 const maxEvents = 4096
 
-// rings keep the last events of each key. None has to do with another's: neither
+// events are the last events of each key. None has to do with another's: neither
 // what is kept nor the numbers say anything of what other keys do.
-type rings struct {
+type events struct {
+	clock Clock
+
 	mu sync.Mutex
 	of map[string]*ring // by the key's ID
 }
@@ -37,27 +39,27 @@ type ring struct {
 }
 
 // ring is owner's. The caller holds mu.
-func (r *rings) ring(owner string) *ring {
-	if r.of[owner] == nil {
-		if r.of == nil {
-			r.of = map[string]*ring{}
+func (e *events) ring(owner string) *ring {
+	if e.of[owner] == nil {
+		if e.of == nil {
+			e.of = map[string]*ring{}
 		}
-		r.of[owner] = &ring{}
+		e.of[owner] = &ring{}
 	}
-	return r.of[owner]
+	return e.of[owner]
 }
 
 // tell adds an event.
-func (b *Sandboxes) tell(s *registry.Sandbox, kind string) {
-	b.events.mu.Lock()
-	defer b.events.mu.Unlock()
-	r := b.events.ring(s.Owner)
+func (e *events) tell(s *registry.Sandbox, kind string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r := e.ring(s.Owner)
 	r.seq++
-	e := Event{Seq: r.seq, At: b.o.Clock.Now(), Kind: kind, Sandbox: s.ID, Template: s.Template, Reason: s.Reason}
+	one := Event{Seq: r.seq, At: e.clock.Now(), Kind: kind, Sandbox: s.ID, Template: s.Template, Reason: s.Reason}
 	if len(r.kept) < maxEvents {
-		r.kept = append(r.kept, e)
+		r.kept = append(r.kept, one)
 	} else {
-		r.kept[(r.seq-1)%maxEvents] = e
+		r.kept[(r.seq-1)%maxEvents] = one
 	}
 	if r.fresh != nil {
 		close(r.fresh)

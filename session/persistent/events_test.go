@@ -10,19 +10,19 @@ import (
 // What another key does, however much, takes no event away, wakes nobody, and is
 // told by no number.
 func TestEventsAreEachKeysOwn(t *testing.T) {
-	b := &Sandboxes{o: SandboxesOptions{Clock: newHandClock()}}
+	b := &Sandboxes{events: events{clock: newHandClock()}}
 	one, other := &Key{ID: "k1"}, &Key{ID: "k2"}
-	b.tell(&Sandbox{ID: "i1", Owner: one.ID}, "created")
+	b.events.tell(&Sandbox{ID: "i1", Owner: one.ID}, "created")
 	_, more := b.Events(one, 1)
 	for range 2 * maxEvents {
-		b.tell(&Sandbox{ID: "i2", Owner: other.ID}, "paused")
+		b.events.tell(&Sandbox{ID: "i2", Owner: other.ID}, "paused")
 	}
 	select {
 	case <-more:
 		t.Error("another key's events wake who waits")
 	default:
 	}
-	b.tell(&Sandbox{ID: "i1", Owner: one.ID}, "ended")
+	b.events.tell(&Sandbox{ID: "i1", Owner: one.ID}, "ended")
 	select {
 	case <-more:
 	case <-time.After(time.Minute):

@@ -40,7 +40,7 @@ func (f *Files) begin(ctx context.Context, kind policy.Kind, paths ...string) (_
 		}
 	}
 	h := f.handle
-	g, err := h.boxes.grant(h.key)
+	g, err := h.boxes.grants.of(h.key)
 	if err != nil {
 		return nil, err
 	}

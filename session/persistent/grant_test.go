@@ -15,7 +15,7 @@ func TestKeyOfAnUnknownPolicy(t *testing.T) {
 		`key kabcdefghij: its policy "gone"`:  {ID: "kabcdefghij", Policy: "gone"},
 		`key kabcdefghij: its profile "gone"`: {ID: "kabcdefghij", Profile: "gone"},
 	} {
-		if _, err := h.grant(k); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := h.grants.of(k); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}

@@ -24,9 +24,7 @@ func (b *Sandboxes) Handle(k *Key, id string) *Handle { return &Handle{boxes: b,
 // find returns the sandbox.
 func (h *Handle) find(ctx context.Context) (*managed, error) {
 	b := h.boxes
-	b.mu.Lock()
-	l := b.all[h.id]
-	b.mu.Unlock()
+	l := b.inventory.get(h.id)
 	if l != nil && l.owner == h.key.ID && l.state() != "" {
 		return l, nil
 	}

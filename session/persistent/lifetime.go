@@ -31,7 +31,7 @@ func (h *Handle) Extend(ctx context.Context, d time.Duration) (*Sandbox, error) 
 // prolongFor gives a sandbox the time that its key may have of what it wants. The caller holds
 // change.
 func (l *managed) prolongFor(ctx context.Context, k *Key, want time.Duration, extend bool) error {
-	g, err := l.b.grant(k)
+	g, err := l.b.grants.of(k)
 	if err != nil {
 		return err
 	}
@@ -100,11 +100,11 @@ func (l *managed) arm() {
 // expire does what is to happen when its time is over, if it is.
 func (l *managed) expire() {
 	b := l.b
-	if !b.hold() {
+	if !b.background.hold() {
 		return // Close ends it
 	}
-	defer b.work.Done()
-	if l.lock(b.life) != nil {
+	defer b.background.work.Done()
+	if l.lock(b.background.life) != nil {
 		return
 	}
 	defer l.unlock()

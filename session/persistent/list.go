@@ -57,8 +57,7 @@ func (b *Sandboxes) List(_ context.Context, k *Key, f Filter) (*Page, error) {
 		return nil, err
 	}
 	var found []*Sandbox
-	b.mu.Lock()
-	for _, l := range b.all {
+	for _, l := range b.inventory.list() {
 		if l.owner != k.ID {
 			continue
 		}
@@ -66,7 +65,6 @@ func (b *Sandboxes) List(_ context.Context, k *Key, f Filter) (*Page, error) {
 			found = append(found, s)
 		}
 	}
-	b.mu.Unlock()
 	order := func(x, y place) int {
 		if f.OldestFirst {
 			return x.compare(y)

@@ -95,27 +95,6 @@ func (l *managed) record() *Sandbox {
 	return rec
 }
 
-// stake is what a sandbox counts for in a quota.
-type stake struct {
-	state   registry.State
-	pausing bool // counts as paused already: a burst of pauses gets no more than one would
-	holds   bool // paused, with its memory where it is
-	limits  sandbox.Limits
-}
-
-func (l *managed) stake() stake {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.rec.State == "" {
-		return stake{state: registry.Running, limits: l.reserved}
-	}
-	state := l.rec.State
-	if l.waking {
-		state = registry.Running
-	}
-	return stake{state, l.pausing, l.frozen != nil || l.in != nil, l.rec.Limits}
-}
-
 // gone is the error for a sandbox that ended while somebody waited for it.
 func (l *managed) gone() error {
 	return sandbox.Errorf(sandbox.ErrNotFound, "sandbox "+l.id, "it has ended: %s", l.record().Reason)
@@ -317,6 +296,21 @@ func (in *running) identity() guest.Resume {
 	return guest.Resume{Env: env, Dir: &dir}
 }
 
+// begin lets a sandbox that was started go on by itself. The caller holds change.
+func (l *managed) begin(in *running) {
+	b := l.b
+	l.mu.Lock()
+	l.in, l.used = in, b.o.Clock.Now()
+	l.readSoon()
+	if s := newSampler(l, in); s != nil {
+		s.soon()
+	}
+	l.mu.Unlock()
+	b.background.work.Go(func() { l.watch(in) })
+	l.survive()
+	l.arm()
+}
+
 // watch ends the sandbox when it ends by itself, or something about it has to
 // end it.
 func (l *managed) watch(in *running) {
@@ -384,7 +378,7 @@ func (l *managed) endFor(ctx context.Context, why *session.Ending) error {
 	if in != nil {
 		errs = append(errs, in.close(ctx))
 		res.Network, res.Findings = in.run.Traffic(), in.run.Found().Findings
-		b.tellFound(l.id, in.run.Found())
+		l.tellFound(in.run.Found())
 	}
 	now := b.o.Clock.Now()
 	errs = append(errs, l.keep(ctx, func(s *registry.Sandbox) {
@@ -395,20 +389,18 @@ func (l *managed) endFor(ctx context.Context, why *session.Ending) error {
 		l.rec.State, l.rec.EndedAt, l.rec.Reason, l.rec.Env = registry.Ended, now, reason, nil
 		l.mu.Unlock()
 	}
-	errs = append(errs, b.dropKept(was.Kept))
-	b.mu.Lock()
-	delete(b.all, l.id)
-	b.mu.Unlock()
+	errs = append(errs, b.kept.drop(was.Kept))
+	b.inventory.remove(l)
 	if op != nil {
 		errs = append(errs, op.End(ctx, audit.Outcome{Status: audit.Allowed, Result: session.ForRecord(res)}))
 	}
-	b.tell(l.record(), "ended")
+	b.events.tell(l.record(), "ended")
 	return errors.Join(errs...)
 }
 
-// tellFound says what was found where a sandbox has lived, to whoever runs caisson.
-func (b *Sandboxes) tellFound(id string, found *environment.Found) {
+// tellFound says what was found where it has lived, to whoever runs caisson.
+func (l *managed) tellFound(found *environment.Found) {
 	for _, f := range found.Findings {
-		b.o.Notice("sandbox " + id + ": finding: " + sandbox.Quoted(f.Text) + ": " + f.Problem)
+		l.b.o.Notice("sandbox " + l.id + ": finding: " + sandbox.Quoted(f.Text) + ": " + f.Problem)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/registry"
@@ -30,7 +29,7 @@ func (b *Sandboxes) Run(ctx context.Context, k *Key, template string, call *sess
 	if !ok && template != BaseTemplate {
 		return nil, &sandbox.Error{Op: "template " + sandbox.Quoted(sandbox.Clip(template, maxName)), Kind: sandbox.ErrNotFound, Problem: "there is none", Hint: "take " + BaseTemplate}
 	}
-	g, err := b.oneShots(k)
+	g, err := b.grants.oneShot(k)
 	if err != nil {
 		return nil, err
 	}
@@ -43,33 +42,10 @@ func (b *Sandboxes) Run(ctx context.Context, k *Key, template string, call *sess
 	if err != nil {
 		return nil, err
 	}
-	defer b.drop(l)
+	defer b.inventory.remove(l)
 	defer l.unlock()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	defer context.AfterFunc(b.life, func() { end(errors.New("caisson is being stopped")) })()
+	defer context.AfterFunc(b.background.life, func() { end(errors.New("caisson is being stopped")) })()
 	return r.Whole(ctx)
-}
-
-// oneShots is what a key may have in sandboxes of one call.
-func (b *Sandboxes) oneShots(k *Key) (*grant, error) {
-	g, err := b.grant(k)
-	if err != nil {
-		return nil, err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if g.once != nil {
-		return g.once, nil
-	}
-	o := g.options
-	if o.Policy, err = policy.New(policy.Options{System: b.o.System, File: b.o.Policies[k.Policy]}); err != nil {
-		return nil, err
-	}
-	s, err := session.New(o)
-	if err != nil {
-		return nil, err
-	}
-	g.once = &grant{session: s, options: o, policy: o.Policy, profile: g.profile}
-	return g.once, nil
 }

@@ -6,9 +6,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"os"
-	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/caisson-run/caisson/audit"
@@ -95,7 +92,7 @@ func (l *managed) pause(ctx context.Context, how registry.Action, reason string)
 			s.Boots = how == registry.PauseFiles
 		})
 		if err == nil {
-			b.tell(l.record(), "paused")
+			b.events.tell(l.record(), "paused")
 		}
 		return &sandbox.Result{Status: sandbox.StatusSuccess, Reason: reason}, err
 	})
@@ -104,18 +101,14 @@ func (l *managed) pause(ctx context.Context, how registry.Action, reason string)
 // placeAmongPaused takes a place of the quota for a sandbox that is about to be
 // paused, until leave: by then its state says so, or it is not.
 func (l *managed) placeAmongPaused(q Quota) (leave func(), _ error) {
-	b := l.b
 	mark := func(pausing bool) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.pausing = pausing
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := l.fits(q, l.record().Limits, registry.Paused); err != nil {
+	if err := l.b.inventory.place(l, q, registry.Paused, func() { mark(true) }); err != nil {
 		return nil, err
 	}
-	mark(true)
 	return func() { mark(false) }, nil
 }
 
@@ -166,7 +159,7 @@ func (l *managed) leave(in *running, frozen bool) {
 // that is killed has one or the other.
 func (l *managed) writeDown(ctx context.Context, in *running, write func(context.Context, string) error, paused func(*registry.Sandbox)) error {
 	b := l.b
-	kept, dir, err := b.newKept()
+	kept, dir, err := b.kept.create()
 	if err != nil {
 		return err
 	}
@@ -180,10 +173,10 @@ func (l *managed) writeDown(ctx context.Context, in *running, write func(context
 	l.mu.Unlock()
 	if err != nil {
 		// Whether it would go on is not known.
-		return errors.Join(err, b.dropKept(kept), in.run.Undo.Run(ctx), l.end(ctx, "it could not be paused: "+err.Error()))
+		return errors.Join(err, b.kept.drop(kept), in.run.Undo.Run(ctx), l.end(ctx, "it could not be paused: "+err.Error()))
 	}
 	err = in.run.Undo.Run(ctx)
-	b.tellFound(l.id, in.run.Found())
+	l.tellFound(in.run.Found())
 	return err
 }
 
@@ -221,7 +214,7 @@ func (l *managed) connect(ctx context.Context, k *Key, timeout time.Duration) (r
 
 // resume resumes a sandbox with a new lifetime. The caller holds change.
 func (l *managed) resume(ctx context.Context, k *Key, timeout time.Duration) error {
-	g, err := l.b.grant(k)
+	g, err := l.b.grants.of(k)
 	if err != nil {
 		return err
 	}
@@ -254,19 +247,11 @@ func (l *managed) wake(ctx context.Context, k *Key, asked bool) error {
 	case !asked && (!rec.AutoResume || rec.Boots) && !rec.Waits:
 		return &sandbox.Error{Op: "sandbox " + l.id, Kind: sandbox.ErrConflict, Problem: "it is paused", Hint: "resume it first"}
 	}
-	g, err := b.grant(k)
+	g, err := b.grants.of(k)
 	if err != nil {
 		return err
 	}
-	b.mu.Lock()
-	if err = b.enter(); err == nil {
-		err = l.fits(g.profile.Quota, rec.Limits, registry.Running)
-	}
-	if err == nil {
-		l.markWaking(true) // in one step with the count, as for pausing
-	}
-	b.mu.Unlock()
-	if err != nil {
+	if err := b.inventory.place(l, g.profile.Quota, registry.Running, func() { l.markWaking(true) }); err != nil {
 		return err
 	}
 	defer l.markWaking(false)
@@ -293,8 +278,8 @@ func (l *managed) wake(ctx context.Context, k *Key, asked bool) error {
 		return errors.Join(err, in.close(ctx)) // what it was is still there
 	}
 	l.begin(in)
-	b.tell(l.record(), "resumed")
-	return b.dropKept(rec.Kept)
+	b.events.tell(l.record(), "resumed")
+	return b.kept.drop(rec.Kept)
 }
 
 func (l *managed) markWaking(waking bool) {
@@ -307,7 +292,7 @@ func (l *managed) markWaking(waking bool) {
 func (l *managed) goOn(ctx context.Context, g *grant, rec *registry.Sandbox) (*running, error) {
 	b := l.b
 	if rec.Kept != "" {
-		in, _, err := l.boot(ctx, g, g.starting(rec, callFor(rec)), b.keptPath(rec.Kept))
+		in, _, err := l.boot(ctx, g, g.starting(rec, callFor(rec)), b.kept.path(rec.Kept))
 		return in, err
 	}
 	l.mu.Lock()
@@ -332,77 +317,4 @@ func (l *managed) goOn(ctx context.Context, g *grant, rec *registry.Sandbox) (*r
 	l.frozen = nil
 	l.mu.Unlock()
 	return &in, nil
-}
-
-// keptDir is where paused sandboxes and snapshots lie, in the state directory.
-const keptDir = "kept"
-
-func (b *Sandboxes) keptPath(name string) string {
-	return filepath.Join(b.o.State.Path(), keptDir, filepath.Base(name))
-}
-
-// newKept makes a directory for a snapshot.
-func (b *Sandboxes) newKept() (name, path string, err error) {
-	name = registry.NewID("m", 20)
-	path = b.keptPath(name)
-	if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
-		err = os.Mkdir(path, 0o700)
-	}
-	if err != nil {
-		return "", "", &sandbox.Error{Op: "pause", Kind: sandbox.ErrUnavailable, Problem: "the state directory cannot be written", Hint: "free some space there", Cause: err}
-	}
-	return name, path, nil
-}
-
-// dropKept removes a snapshot; "" is none.
-func (b *Sandboxes) dropKept(name string) error {
-	if name == "" {
-		return nil
-	}
-	return b.o.removeAll(b.keptPath(name))
-}
-
-// sweepKept removes snapshots that belong to nobody: those of a daemon that was
-// killed before it had written down whose they are.
-func (b *Sandboxes) sweepKept() error {
-	entries, err := os.ReadDir(filepath.Join(b.o.State.Path(), keptDir))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	used := map[string]bool{}
-	for _, l := range b.all {
-		used[l.rec.Kept] = true
-	}
-	snapshots, serr := b.o.Registry.Snapshots(context.Background(), "")
-	if serr != nil {
-		return serr
-	}
-	for _, s := range snapshots {
-		used[s.Kept] = true
-		if s.Bytes == 0 { // from before it was written down
-			s.Bytes, _ = sizeOf(b.keptPath(s.Kept))
-		}
-		b.written[s.Owner] += s.Bytes
-	}
-	for _, e := range entries {
-		if !used[e.Name()] {
-			b.unowned = append(b.unowned, e.Name())
-		}
-	}
-	if left := b.dropUnowned(); left != nil {
-		b.o.Notice(unswept + left.Error())
-	}
-	return err
-}
-
-// dropUnowned removes the snapshots that sweepKept has found. What cannot be removed
-// stays for the next sweep: what is still ending of the killed daemon's may be writing it.
-func (b *Sandboxes) dropUnowned() error {
-	var errs []error
-	b.unowned = slices.DeleteFunc(b.unowned, func(name string) bool {
-		err := b.dropKept(name)
-		errs = append(errs, err)
-		return err == nil
-	})
-	return errors.Join(errs...)
 }

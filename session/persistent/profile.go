@@ -3,15 +3,11 @@
 package persistent
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"time"
 
-	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
-	"github.com/caisson-run/caisson/session/registry"
 )
 
 // Profile is how much a key may have. A policy file may allow less or more of
@@ -24,23 +20,6 @@ type Profile struct {
 	Timeout, MaxTimeout time.Duration
 	// Quota bounds all sandboxes of the key together.
 	Quota Quota
-}
-
-// Quota bounds what all sandboxes of one key have together; 0 is no bound.
-// Limits count, not use: a quota that holds never makes a sandbox fail later. Of
-// snapshots it is their size, which is known when they are written.
-type Quota struct {
-	Sandboxes int     // that run
-	Paused    int     // that are paused
-	CPUs      float64 // of those that run
-	Memory    int64   // bytes, of those that run
-	// Disk is bytes: the scratch that those have which run or are paused, /tmp
-	// included, and what the key's snapshots take.
-	Disk      int64
-	Snapshots int
-	// Records is how many bytes the key's calls may add to the audit log in a day. It
-	// is use that counts here.
-	Records int64
 }
 
 // LivingLimits are the limits of a sandbox that lives on, where nobody says
@@ -92,113 +71,3 @@ func (p Profile) lifetime(want time.Duration) (time.Duration, error) {
 	}
 	return want, nil
 }
-
-// grantName is what a key is bound to.
-type grantName struct{ policy, profile string }
-
-// grant is what it stands for.
-type grant struct {
-	session *session.Session
-	options session.Options // of session
-	policy  *policy.Policy
-	profile Profile
-	once    *grant // for sandboxes of one call; nil until the first, b.mu guards it
-}
-
-// grant finds what a key may have.
-func (b *Sandboxes) grant(k *Key) (*grant, error) {
-	name := grantName{k.Policy, k.Profile}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if g := b.grants[name]; g != nil {
-		b.writes.know(k, g.profile.Quota.Records)
-		return g, nil
-	}
-	unknown := func(what, name string) error {
-		return &sandbox.Error{Op: "key " + cmp.Or(k.Name, k.ID), Kind: sandbox.ErrDenied, Problem: fmt.Sprintf("its %s %q is not known to this caisson", what, name),
-			Hint: "start caisson with it, or make another key", Rule: "built-in: keys"}
-	}
-	file, ok := b.o.Policies[k.Policy]
-	if !ok && k.Policy != "" {
-		return nil, unknown("policy", k.Policy)
-	}
-	profile, ok := b.o.Profiles[k.Profile]
-	if !ok {
-		if k.Profile != "" {
-			return nil, unknown("profile", k.Profile)
-		}
-		profile = DefaultProfile()
-	}
-	p, err := policy.New(policy.Options{System: b.o.System, File: file, Defaults: profile.Limits})
-	if err != nil {
-		return nil, err
-	}
-	policyName := ""
-	if file != nil {
-		policyName = file.Name
-	}
-	var read []sandbox.HostFile // another key's policy, too, is nothing that code may write
-	for _, f := range b.o.Policies {
-		if f != file {
-			read = append(read, f.Reads()...)
-		}
-	}
-	o := session.Options{Drivers: b.o.Drivers, Policy: p, PolicyName: policyName, Read: append(read, b.o.Read...), Journal: b.o.Journal, State: b.o.State, Rates: b.o.Registry, Boot: b.o.Boot, Approvals: b.o.Approvals, Outlive: b.o.Grace > 0, EndLimit: b.o.EndLimit, Swept: true}
-	s, err := session.New(o)
-	if err != nil {
-		return nil, err
-	}
-	g := &grant{session: s, options: o, policy: p, profile: profile.withDefaults()}
-	b.grants[name] = g
-	b.writes.know(k, g.profile.Quota.Records)
-	return g, nil
-}
-
-// fits says whether the quota of its owner has room for l in state with limits,
-// in one step with the count. The caller holds b.mu.
-func (l *managed) fits(q Quota, limits sandbox.Limits, state registry.State) error {
-	b := l.b
-	running, paused, cpus, memory, disk := 0, 0, limits.CPUs, limits.Memory, limits.Disk+limits.Tmp+b.written[l.owner]
-	for _, other := range b.all {
-		if other == l || other.owner != l.owner {
-			continue
-		}
-		have := other.stake()
-		if have.state == registry.Ended {
-			continue
-		}
-		if have.pausing || have.state == registry.Paused {
-			paused++
-		}
-		if have.state != registry.Paused {
-			running++
-			cpus += have.limits.CPUs
-		}
-		if have.state != registry.Paused || have.holds {
-			memory += have.limits.Memory
-		}
-		disk += have.limits.Disk + have.limits.Tmp
-	}
-	full := func(what string) error {
-		return &sandbox.Error{Op: "quota", Kind: sandbox.ErrExhausted, Problem: "the key's sandboxes have all " + what + " that it may have",
-			Hint: "end one of them", Rule: ruleQuota}
-	}
-	switch {
-	case state == registry.Paused:
-		if q.Paused > 0 && paused >= q.Paused {
-			return full(fmt.Sprintf("%d places for paused ones", q.Paused))
-		}
-	case q.Sandboxes > 0 && running >= q.Sandboxes:
-		return full(fmt.Sprintf("%d places", q.Sandboxes))
-	case q.CPUs > 0 && cpus > q.CPUs:
-		return full(fmt.Sprintf("%g processors", q.CPUs))
-	case q.Memory > 0 && memory > q.Memory:
-		return full("memory of " + session.Size(q.Memory))
-	}
-	if q.Disk > 0 && disk > q.Disk {
-		return full("disk of " + session.Size(q.Disk))
-	}
-	return nil
-}
-
-const ruleQuota = "built-in: quota"

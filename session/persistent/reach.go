@@ -28,7 +28,7 @@ import (
 func (h *Handle) SetNetwork(ctx context.Context, w NetworkWish) (*Sandbox, error) {
 	b := h.boxes
 	return h.change(ctx, func(l *managed) error {
-		g, err := b.grant(h.key)
+		g, err := b.grants.of(h.key)
 		if err != nil {
 			return err
 		}
@@ -36,7 +36,7 @@ func (h *Handle) SetNetwork(ctx context.Context, w NetworkWish) (*Sandbox, error
 		if err := l.setNetwork(context.WithoutCancel(ctx), g, &registry.Reach{Allow: w.Allow, Deny: w.Deny, None: w.None}); err != nil {
 			return err
 		}
-		b.tell(l.record(), "network")
+		b.events.tell(l.record(), "network")
 		return nil
 	})
 }

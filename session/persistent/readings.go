@@ -109,24 +109,12 @@ func (l *managed) readSoon() {
 		every = readIdleEvery
 	}
 	l.reading = l.b.o.Clock.AfterFunc(every, func() {
-		if l.b.hold() {
-			defer l.b.work.Done()
-			l.read(l.b.life)
+		if l.b.background.hold() {
+			defer l.b.background.work.Done()
+			l.read(l.b.background.life)
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.readSoon()
 		}
 	})
-}
-
-// hold counts something that goes on by itself, until work.Done; false when
-// everything is being stopped.
-func (b *Sandboxes) hold() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return false
-	}
-	b.work.Add(1)
-	return true
 }

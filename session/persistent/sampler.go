@@ -49,8 +49,8 @@ func (s *sampler) soon() {
 		return
 	}
 	l.sampling = l.b.o.Clock.AfterFunc(s.every, func() {
-		if l.b.hold() {
-			defer l.b.work.Done()
+		if l.b.background.hold() {
+			defer l.b.background.work.Done()
 			s.sample()
 			l.mu.Lock()
 			defer l.mu.Unlock()
@@ -61,7 +61,7 @@ func (s *sampler) soon() {
 
 // sample takes one sample. The guard ends the sandbox if it has to.
 func (s *sampler) sample() {
-	u, err := s.in.usage(s.l.b.life)
+	u, err := s.in.usage(s.l.b.background.life)
 	now := s.l.b.o.Clock.Now()
 	if err != nil {
 		if long := now.Sub(s.read); long >= session.MaxBlind {
@@ -81,8 +81,8 @@ func (s *sampler) report(f policy.Fired) {
 	s.reported[f.Rule] = f.At
 	b, rec := s.l.b, s.l.record()
 	rec.Reason = "watch rule: " + f.String()
-	b.tell(rec, "watch")
-	err := b.note(audit.Intent{Actor: rec.Actor, Account: rec.Owner, Kind: "watch_sandbox", Sandbox: rec.ID, Isolation: rec.Isolation},
+	b.events.tell(rec, "watch")
+	err := note(b.o.Journal, audit.Intent{Actor: rec.Actor, Account: rec.Owner, Kind: "watch_sandbox", Sandbox: rec.ID, Isolation: rec.Isolation},
 		&sandbox.Result{Status: sandbox.StatusSuccess, Reason: rec.Reason, Rule: f.Rule.From})
 	if err != nil {
 		b.o.Notice("sandbox " + rec.ID + ": " + err.Error())
@@ -90,8 +90,8 @@ func (s *sampler) report(f policy.Fired) {
 }
 
 // note records something that happened by itself.
-func (b *Sandboxes) note(in audit.Intent, res *sandbox.Result) error {
-	return operation.Perform(context.Background(), b.o.Journal, in, func(context.Context, *operation.Operation) (*sandbox.Result, error) { return res, nil })
+func note(j operation.Journal, in audit.Intent, res *sandbox.Result) error {
+	return operation.Perform(context.Background(), j, in, func(context.Context, *operation.Operation) (*sandbox.Result, error) { return res, nil })
 }
 
 // usage reads what the sandbox uses. CPU time is that since it was made, pauses

@@ -112,9 +112,7 @@ func (h *home) endOf(t *testing.T, id string) *sandbox.Result {
 
 // left says whether a sandbox has ended or is about to.
 func (h *home) left(id string) bool {
-	h.mu.Lock()
-	l := h.all[id]
-	h.mu.Unlock()
+	l := h.inventory.get(id)
 	if l == nil {
 		return true
 	}

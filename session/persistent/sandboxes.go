@@ -4,8 +4,8 @@
 // pauses, snapshots, extends and ends them for keys, and runs programs in them. What runs
 // goes through package session like everything else.
 //
-// Lock order: the change of a sandbox, Sandboxes.mu, that sandbox's mu, and last the mu of
-// what is kept ready.
+// Lock order: the change of a sandbox, the mu of the inventory, that sandbox's mu, and last the
+// mu of the background or of the warm pool.
 package persistent
 
 import (
@@ -17,12 +17,12 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -108,34 +108,19 @@ type SandboxesOptions struct {
 // until the next one takes them over, and the level ends the others. The next Open
 // says so of each. Paused ones stay.
 //
-// It may be used from many goroutines. Lock order: a sandbox's change, then
-// Sandboxes.mu, then a sandbox's mu.
+// It may be used from many goroutines.
 type Sandboxes struct {
 	o      SandboxesOptions
 	secret []byte
 	claim  session.RunDir
 
-	life     context.Context // of everything that nobody waits for
-	finish   context.CancelFunc
-	work     sync.WaitGroup
-	events   rings
-	warmPool *warmPool
-	writes   *records // what keys add to the record
-
-	mu     sync.Mutex
-	closed bool
-	all    map[string]*managed
-	grants map[grantName]*grant
-	// writing counts snapshots that are being written, by their key.
-	writing map[string]int
-	// written is how many bytes of snapshots there are, by their key.
-	written map[string]int64
-	// forgetting stops the timer of the next forget.
-	forgetting func() bool
-	// sweeping stops the timer of the next sweep.
-	sweeping func() bool
-	// unowned are the snapshots of nobody that are still there; each sweep's alone.
-	unowned []string
+	background *background
+	grants     *grants
+	inventory  *inventory
+	kept       *keptDirs
+	events     events
+	writes     *records // what keys add to the record
+	warmPool   *warmPool
 }
 
 // OpenSandboxes takes over the sandboxes of a state directory. ErrConflict means
@@ -160,92 +145,39 @@ func OpenSandboxes(ctx context.Context, o SandboxesOptions) (*Sandboxes, error) 
 		return nil, err
 	}
 	o.Journal = writes
-	b := &Sandboxes{o: o, writes: writes, all: map[string]*managed{}, grants: map[grantName]*grant{}, writing: map[string]int{}, written: map[string]int64{}}
-	b.life, b.finish = context.WithCancel(context.Background())
-	b.warmPool = newWarmPool(b)
 	claim := claimName
 	if o.Private {
-		claim, b.o.EndOnClose, b.o.Grace = registry.NewID(claimName+"_", 20), true, 0
+		claim, o.EndOnClose, o.Grace = registry.NewID(claimName+"_", 20), true, 0
 	}
-	if b.claim, err = claimAll(ctx, &o, claim); err != nil {
-		b.finish()
+	b := newSandboxes(o, writes)
+	if b.claim, err = claimAll(ctx, &b.o, claim); err != nil {
+		b.background.stop()
 		return nil, err
 	}
-	if err := b.recover(ctx); err != nil {
-		b.finish()
+	if b.secret, err = o.Registry.Secret(ctx, "sandbox tokens"); err == nil {
+		err = (&recovery{b: b}).run(ctx)
+	}
+	if err != nil {
+		b.background.stop()
 		return nil, errors.Join(err, b.claim.Remove())
 	}
-	b.forgetLater()
-	b.sweepLater(sweepSoon)
+	b.keepHouse()
 	if o.Ready > 0 {
-		if g, err := b.grant(&Key{}); err == nil {
+		if g, err := b.grants.of(&Key{}); err == nil {
 			b.wantWarm(g, BaseTemplate)
 		}
 	}
 	return b, nil
 }
 
-// recover reads what the last owner knew.
-func (b *Sandboxes) recover(ctx context.Context) error {
-	var err error
-	if b.secret, err = b.o.Registry.Secret(ctx, "sandbox tokens"); err != nil {
-		return err
-	}
-	now := b.o.Clock.Now()
-	if err := b.forget(ctx); err != nil {
-		return err
-	}
-	left, err := b.o.Registry.Left(ctx)
-	if err != nil {
-		return err
-	}
-	var orphans, waiting []*managed
-	for _, rec := range left {
-		l := newManaged(b, rec)
-		switch {
-		case rec.State == registry.Paused && rec.Kept != "":
-		case rec.State == registry.Running && rec.Life != nil && !b.o.Private:
-			l.change <- struct{}{} // until it is known whether it lives
-			orphans = append(orphans, l)
-		default:
-			if err := b.lost(ctx, rec, now); err != nil {
-				return err
-			}
-			continue
-		}
-		b.all[rec.ID] = l
-		if rec.Waits {
-			waiting = append(waiting, l)
-		}
-	}
-	if b.o.Private {
-		return nil // what is kept there is others'
-	}
-	if err := b.sweepKept(); err != nil {
-		return err
-	}
-	// Last: from here on others change what was read, and nobody waits for them
-	// where b does not come to be.
-	if len(orphans) > 0 {
-		b.work.Go(func() { b.adoptAll(orphans) })
-	}
-	if len(waiting) > 0 {
-		b.work.Go(func() { b.goOnAgain(waiting) })
-	}
-	return nil
-}
-
-// lost says of a sandbox that ran that it is gone: in its row, in the record, and to
-// who looks at events.
-func (b *Sandboxes) lost(ctx context.Context, rec *registry.Sandbox, now time.Time) error {
-	rec.State, rec.EndedAt, rec.Env, rec.Life = registry.Ended, now, nil, nil
-	rec.Reason = "caisson was ended while it ran, and it could not live on without it"
-	err := b.note(audit.Intent{Actor: rec.Actor, Account: rec.Owner, Kind: "end_sandbox", Sandbox: rec.ID, Isolation: rec.Isolation},
-		&sandbox.Result{Status: sandbox.StatusSuccess, Reason: rec.Reason, Posture: rec.Posture})
-	if err = errors.Join(err, b.o.Registry.Put(ctx, rec)); err == nil {
-		b.tell(rec, "ended")
-	}
-	return err
+// newSandboxes are none yet.
+func newSandboxes(o SandboxesOptions, writes *records) *Sandboxes {
+	b := &Sandboxes{o: o, writes: writes, background: newBackground(), events: events{clock: o.Clock}}
+	b.grants = &grants{o: &b.o, writes: writes, known: map[grantName]*grant{}}
+	b.inventory = newInventory(b.background)
+	b.kept = &keptDirs{dir: filepath.Join(o.State.Path(), keptDir), removeAll: o.removeAll}
+	b.warmPool = newWarmPool(b)
+	return b
 }
 
 // Token is a secret of one sandbox for one purpose, 40 hex digits. It is the
@@ -261,16 +193,8 @@ func (b *Sandboxes) Token(s *Sandbox, purpose string) string {
 // sandboxes; none may follow. What has not ended soon after ctx is an error that names
 // it, and is left as it is.
 func (b *Sandboxes) Close(ctx context.Context) error {
-	b.mu.Lock()
-	b.closed = true
-	b.forgetting()
-	b.sweeping()
-	var left []*managed
-	for _, l := range b.all {
-		left = append(left, l)
-	}
-	b.mu.Unlock()
-	b.finish()
+	b.background.stop()
+	left := b.inventory.list()
 	var errs []error
 	var mu sync.Mutex
 	var ending sync.WaitGroup
@@ -296,7 +220,7 @@ func (b *Sandboxes) Close(ctx context.Context) error {
 		defer close(ended)
 		ending.Wait()
 		_ = b.warmPool.Close() // what is left behind was told
-		b.work.Wait()
+		b.background.work.Wait()
 	}()
 	late := awaitEnds(ctx, ended, b.o.EndLimit/4)
 	mu.Lock()
@@ -355,12 +279,4 @@ func (l *managed) shutDown(ctx context.Context) error {
 		}
 	}
 	return l.end(ctx, "caisson was stopped")
-}
-
-// enter says whether new work may begin.
-func (b *Sandboxes) enter() error {
-	if b.closed {
-		return &sandbox.Error{Op: "sandboxes", Kind: sandbox.ErrUnavailable, Problem: "caisson is being stopped", Hint: "try again in a moment"}
-	}
-	return nil
 }

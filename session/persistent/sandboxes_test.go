@@ -345,8 +345,8 @@ func testPages(t *testing.T, h *home) {
 			state = registry.Paused
 		}
 		l := newManaged(h.Sandboxes, &registry.Sandbox{ID: id, Owner: h.key.ID, State: state, Created: now.Add(time.Duration(i/2) * time.Second)})
-		h.all[id] = l
-		defer delete(h.all, id)
+		h.inventory.put(l)
+		defer h.inventory.remove(l)
 	}
 	for _, oldest := range []bool{false, true} {
 		seen := map[string]bool{}

@@ -5,16 +5,12 @@ package persistent
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"maps"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/registry"
 )
@@ -29,11 +25,11 @@ func (h *Handle) Snapshot(ctx context.Context, name string) (*Snapshot, error) {
 	if len(name) > maxName {
 		return nil, sandbox.Errorf(sandbox.ErrInvalid, "snapshot", "its name is longer than %d bytes", maxName)
 	}
-	g, err := b.grant(k)
+	g, err := b.grants.of(k)
 	if err != nil {
 		return nil, err
 	}
-	leave, err := b.snapshotPlace(ctx, k, g.profile.Quota.Snapshots)
+	leave, err := b.inventory.snapshotPlace(ctx, b.o.Registry, k.ID, g.profile.Quota)
 	if err != nil {
 		return nil, err
 	}
@@ -44,10 +40,10 @@ func (h *Handle) Snapshot(ctx context.Context, name string) (*Snapshot, error) {
 			return err
 		}
 		s.Sandbox = l.record()
-		if err := b.keepSnapshot(ctx, k, s); err != nil {
-			return errors.Join(err, b.dropKept(s.Kept))
+		if err := b.keepSnapshot(ctx, s, g.profile.Quota); err != nil {
+			return errors.Join(err, b.kept.drop(s.Kept))
 		}
-		b.tell(s.Sandbox, "snapshot")
+		b.events.tell(s.Sandbox, "snapshot")
 		return nil
 	})
 	if err != nil {
@@ -56,91 +52,18 @@ func (h *Handle) Snapshot(ctx context.Context, name string) (*Snapshot, error) {
 	return s, nil
 }
 
-// keepSnapshot writes down whose a snapshot is, where its key has the room: how large
-// it is was not known before.
-func (b *Sandboxes) keepSnapshot(ctx context.Context, k *Key, s *Snapshot) error {
-	g, err := b.grant(k)
-	if err != nil {
+// keepSnapshot writes down whose a snapshot is, where its key has the room.
+func (b *Sandboxes) keepSnapshot(ctx context.Context, s *Snapshot, q Quota) (err error) {
+	if s.Bytes, err = b.kept.size(s.Kept); err != nil {
 		return err
 	}
-	if s.Bytes, err = sizeOf(b.keptPath(s.Kept)); err != nil {
+	if err := b.inventory.takeRoom(s, q); err != nil {
 		return err
-	}
-	b.mu.Lock()
-	have := b.diskLocked(k.ID) + b.written[k.ID]
-	full := g.profile.Quota.Disk > 0 && have+s.Bytes > g.profile.Quota.Disk
-	if !full {
-		b.written[k.ID] += s.Bytes
-	}
-	b.mu.Unlock()
-	if full {
-		return &sandbox.Error{Op: "quota", Kind: sandbox.ErrExhausted, Problem: fmt.Sprintf("the snapshot takes %s, and the key has %s of its %s", session.Size(s.Bytes), session.Size(have), session.Size(g.profile.Quota.Disk)),
-			Hint: "delete another one, or end a sandbox", Rule: ruleQuota}
 	}
 	if err = b.o.Registry.PutSnapshot(context.WithoutCancel(ctx), s); err != nil {
-		b.unwrite(s)
+		b.inventory.giveRoom(s)
 	}
 	return err
-}
-
-// unwrite gives the room of a snapshot back.
-func (b *Sandboxes) unwrite(s *Snapshot) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.written[s.Owner] -= s.Bytes; b.written[s.Owner] <= 0 {
-		delete(b.written, s.Owner)
-	}
-}
-
-// diskLocked is what the sandboxes of a key may write, in bytes. The caller holds mu.
-func (b *Sandboxes) diskLocked(owner string) (n int64) {
-	for _, l := range b.all {
-		if have := l.stake(); l.owner == owner && have.state != registry.Ended {
-			n += have.limits.Disk + have.limits.Tmp
-		}
-	}
-	return n
-}
-
-// sizeOf is what a directory takes of the disk, in bytes: holes take nothing.
-func sizeOf(dir string) (n int64, err error) {
-	err = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := e.Info()
-		if err == nil {
-			n += taken(info)
-		}
-		return err
-	})
-	return n, err
-}
-
-// snapshotPlace takes a place for one more snapshot of a key, until leave. Those
-// that are being written count: a burst of calls gets no more than their sum.
-func (b *Sandboxes) snapshotPlace(ctx context.Context, k *Key, most int) (leave func(), _ error) {
-	b.mu.Lock()
-	b.writing[k.ID]++
-	writing := b.writing[k.ID]
-	b.mu.Unlock()
-	leave = func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if b.writing[k.ID]--; b.writing[k.ID] == 0 {
-			delete(b.writing, k.ID)
-		}
-	}
-	have, err := b.o.Registry.Snapshots(ctx, k.ID)
-	if err == nil && most > 0 && len(have)+writing > most {
-		err = &sandbox.Error{Op: "quota", Kind: sandbox.ErrExhausted, Problem: fmt.Sprintf("the key has %d snapshots, and %d are being written", len(have), writing-1),
-			Hint: "delete one", Rule: ruleQuota}
-	}
-	if err != nil {
-		leave()
-		return nil, err
-	}
-	return leave, nil
 }
 
 // copyDown writes a running sandbox into a directory of its own. The caller holds
@@ -164,11 +87,11 @@ func (l *managed) copyDown(ctx context.Context, kind string) (kept string, err e
 	intent := audit.Intent{Actor: rec.Actor, Account: rec.Owner, Kind: kind, Sandbox: l.id, Isolation: rec.Isolation}
 	err = operation.Perform(ctx, b.o.Journal, intent, func(ctx context.Context, _ *operation.Operation) (*sandbox.Result, error) {
 		var dir string
-		if kept, dir, err = b.newKept(); err == nil {
+		if kept, dir, err = b.kept.create(); err == nil {
 			err = snap.Snapshot(ctx, dir, false)
 		}
 		if err != nil {
-			err = errors.Join(err, b.dropKept(kept))
+			err = errors.Join(err, b.kept.drop(kept))
 		}
 		return nil, err
 	})
@@ -206,9 +129,9 @@ func (b *Sandboxes) DeleteSnapshot(ctx context.Context, k *Key, id string) error
 		return err
 	}
 	if dropped { // by this call, and no other
-		b.unwrite(s)
+		b.inventory.giveRoom(s)
 	}
-	return b.dropKept(s.Kept)
+	return b.kept.drop(s.Kept)
 }
 
 // from is c with the environment of the sandbox that was written down in a snapshot: it
@@ -273,11 +196,11 @@ func (h *Handle) Fork(ctx context.Context, count int, timeout time.Duration) ([]
 				return
 			}
 			c := Create{Timeout: timeout, Metadata: s.Sandbox.Metadata, Notes: s.Sandbox.Notes, Idle: s.Sandbox.Idle, OnTimeout: s.Sandbox.OnTimeout, AutoResume: s.Sandbox.AutoResume}
-			out[i].Sandbox, out[i].Err = b.createFrom(ctx, k, "", c, s)
+			out[i].Sandbox, out[i].Err = (&creation{b: b, key: k, want: c, from: s}).run(ctx)
 		})
 	}
 	all.Wait()
-	err = errors.Join(awaited(ctx), b.dropKept(s.Kept))
+	err = errors.Join(awaited(ctx), b.kept.drop(s.Kept))
 	if err == nil {
 		return out, nil
 	}
@@ -294,9 +217,7 @@ func (h *Handle) Fork(ctx context.Context, count int, timeout time.Duration) ([]
 // would have told, so nobody's key is asked for; ctx may be over.
 func (b *Sandboxes) Withdraw(ctx context.Context, id string) error {
 	ctx = context.WithoutCancel(ctx)
-	b.mu.Lock()
-	l := b.all[id]
-	b.mu.Unlock()
+	l := b.inventory.get(id)
 	if l == nil {
 		return nil
 	}

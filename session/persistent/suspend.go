@@ -4,7 +4,6 @@ package persistent
 
 import (
 	"context"
-	"sync"
 
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/registry"
@@ -36,26 +35,11 @@ func (l *managed) suspend(ctx context.Context) error {
 	return nil
 }
 
-// goOnAgain resumes the sandboxes that the last caisson wrote down when it was
-// stopped.
-func (b *Sandboxes) goOnAgain(waiting []*managed) {
-	var all sync.WaitGroup
-	slots := make(chan struct{}, 4)
-	for _, l := range waiting {
-		slots <- struct{}{}
-		all.Go(func() {
-			defer func() { <-slots }()
-			l.goOnWith()
-		})
-	}
-	all.Wait()
-}
-
 // goOnWith resumes one of them. One that cannot go on stays paused: whoever made
 // it decides.
 func (l *managed) goOnWith() {
 	b := l.b
-	ctx := b.life
+	ctx := b.background.life
 	if l.lock(ctx) != nil {
 		return
 	}

@@ -168,10 +168,8 @@ func TestReadBeforeTakenOver(t *testing.T) {
 			return os.RemoveAll(path)
 		}
 	})
-	h.work.Wait()
-	h.Sandboxes.mu.Lock()
-	left := len(h.all)
-	h.Sandboxes.mu.Unlock()
+	h.background.work.Wait()
+	left := len(h.inventory.list())
 	if left != 0 || reading != 1 || !level.asked.Load() {
 		t.Errorf("%d of 20 that are gone are still known; read %d times, looked for: %t", left, reading, level.asked.Load())
 	}

@@ -26,7 +26,7 @@ type toolbox struct {
 
 // Tools are the tools that a key may call here.
 func (b *Sandboxes) Tools(k *Key) ([]*tool.Tool, error) {
-	g, err := b.grant(k)
+	g, err := b.grants.of(k)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (b *Sandboxes) Tools(k *Key) ([]*tool.Tool, error) {
 // CallTool carries a tool out for a key: in the sandbox that its argument
 // sandbox_id names, or in one of its own. See [toolcall.Tools.CallTool].
 func (b *Sandboxes) CallTool(ctx context.Context, k *Key, c *toolcall.Call) (*toolcall.Answer, error) {
-	g, err := b.grant(k)
+	g, err := b.grants.of(k)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (b *Sandboxes) CallTool(ctx context.Context, k *Key, c *toolcall.Call) (*to
 // RefuseTool records a key's call of a tool that its frontend does not offer. See
 // [toolcall.Tools.RefuseTool].
 func (b *Sandboxes) RefuseTool(ctx context.Context, k *Key, c *toolcall.Call) error {
-	g, err := b.grant(k)
+	g, err := b.grants.of(k)
 	if err != nil {
 		return err
 	}

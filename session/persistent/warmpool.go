@@ -48,7 +48,7 @@ const (
 )
 
 func newWarmPool(b *Sandboxes) *warmPool {
-	return warmpool.New(b.life, warmpool.Options[warmKind, *warmSandbox]{
+	return warmpool.New(b.background.life, warmpool.Options[warmKind, *warmSandbox]{
 		Make: b.makeWarm,
 		Destroy: func(m *warmSandbox) error {
 			if err := m.Invocation.Undo.Run(context.Background()); err != nil {

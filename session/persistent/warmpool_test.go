@@ -40,9 +40,7 @@ func (h *home) eachWarm(look func(*warmSandbox)) {
 
 // whereIs is the state directory's name of what a sandbox really is.
 func (h *home) whereIs(s *Sandbox) string {
-	h.mu.Lock()
-	l := h.all[s.ID]
-	h.mu.Unlock()
+	l := h.inventory.get(s.ID)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.in.run.ID
@@ -185,9 +183,7 @@ func TestStockWithNetwork(t *testing.T) {
 	if err != nil || h.WarmPool().Taken != 1 || !s.Wired || !slices.Equal(s.Network, []string{"example.com"}) {
 		t.Fatal(s, err, h.WarmPool())
 	}
-	h.mu.Lock()
-	in := h.all[s.ID].in
-	h.mu.Unlock()
+	in := h.inventory.get(s.ID).in
 	if of := in.run.Network.Of(); of.Sandbox != s.ID || of.Actor != k.Actor() || of.Call == "" {
 		t.Errorf("its connections are recorded as those of %+v", of)
 	}
@@ -204,7 +200,7 @@ func TestStockWithNetwork(t *testing.T) {
 		t.Error("one whose network has ended:", err, h.WarmPool())
 	}
 	m := &session.Invocation{Session: in.run.Session, Call: &session.Call{}, Kind: policy.StartSandbox}
-	g, err := h.grant(&Key{Policy: "secret"})
+	g, err := h.grants.of(&Key{Policy: "secret"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package persistent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/registry"
+)
+
+// Create makes a sandbox and starts it. It is the key's alone.
+//
+// Errors: ErrInvalid for what cannot be meant, ErrNotFound for a template that
+// is not there, ErrDenied with the rule that refuses it, ErrExhausted for a
+// quota, ErrUnsupported for what the level cannot do.
+func (b *Sandboxes) Create(ctx context.Context, k *Key, c Create) (*Sandbox, error) {
+	return (&creation{b: b, key: k, want: c}).run(ctx)
+}
+
+// creation is the making of one sandbox for a key.
+type creation struct {
+	b    *Sandboxes
+	key  *Key
+	name string // what Acquire finds it by; empty without
+	want Create
+	from *Snapshot // what it goes on from; nil without
+}
+
+// record is the new sandbox's record.
+func (n *creation) record(lifetime time.Duration) (*registry.Sandbox, error) {
+	c, from := &n.want, n.from
+	rec := &registry.Sandbox{Template: c.Template, Env: c.Env, Isolation: c.Isolation, Asked: c.Limits, Writable: c.Writable}
+	if w := c.Network; w != nil {
+		rec.Allow, rec.Deny, rec.NoNetwork = w.Allow, w.Deny, w.None
+	}
+	if from != nil {
+		var err error
+		if rec, err = c.from(from); err != nil {
+			return nil, err
+		}
+	}
+	rec.ID, rec.Owner, rec.Actor, rec.Name, rec.Metadata = registry.NewID("i", 20), n.key.ID, n.key.Actor(), n.name, c.Metadata
+	rec.Lifetime, rec.Idle, rec.AutoResume = lifetime, c.Idle, c.AutoResume
+	rec.Notes = c.Notes
+	if from != nil { // whom its ports let in, they let in as before, unless the caller says otherwise
+		rec.Notes = map[string]string{}
+		for name, note := range from.Sandbox.Notes {
+			if strings.HasPrefix(name, PortNotes) {
+				rec.Notes[name] = note
+			}
+		}
+		maps.Copy(rec.Notes, c.Notes)
+	}
+	rec.OnTimeout = cmp.Or(c.OnTimeout, registry.Kill)
+	rec.Template = cmp.Or(rec.Template, BaseTemplate)
+	if from == nil {
+		t, ok := n.b.o.Templates[rec.Template]
+		if !ok && rec.Template != BaseTemplate {
+			return nil, &sandbox.Error{Op: "template " + sandbox.Quoted(sandbox.Clip(rec.Template, maxName)), Kind: sandbox.ErrNotFound, Problem: "there is none", Hint: "take " + BaseTemplate}
+		}
+		rec.Image, rec.Sudo = t.Image, t.Root
+	}
+	return rec.Clone(), nil // the maps are the caller's
+}
+
+// run makes the sandbox.
+func (n *creation) run(ctx context.Context) (_ *Sandbox, err error) {
+	b, c := n.b, &n.want
+	if c.Snapshot != "" {
+		if n.from, err = b.o.Registry.GetSnapshot(ctx, n.key.ID, c.Snapshot); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	g, err := b.grants.of(n.key)
+	if err != nil {
+		return nil, err
+	}
+	lifetime, err := g.profile.lifetime(c.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := n.record(lifetime)
+	if err != nil {
+		return nil, err
+	}
+	defer b.warmPool.Hold()()
+	call := callFor(rec)
+	call.Frontend = c.Frontend
+	r := g.starting(rec, call)
+	if n.from == nil {
+		r.OfferRoot()
+		if len(c.Limits.Explicit) == 0 && c.Isolation == "" && len(c.Writable) == 0 {
+			b.wantWarm(g, rec.Template)
+		}
+	}
+	l, err := b.reserve(g, rec, r)
+	if err != nil {
+		return nil, err
+	}
+	defer l.unlock()
+	if err := n.start(ctx, l, g, r); err != nil {
+		b.inventory.remove(l)
+		return nil, err
+	}
+	rec = l.record()
+	b.events.tell(rec, "created")
+	return rec, nil
+}
+
+// start starts the sandbox, which has its place.
+func (n *creation) start(ctx context.Context, l *managed, g *grant, r *session.Invocation) error {
+	kept := ""
+	if n.from != nil {
+		kept = n.b.kept.path(n.from.Kept)
+	}
+	in, a, err := l.boot(ctx, g, r, kept)
+	if err != nil {
+		return err
+	}
+	if err := in.canPause(l.record().OnTimeout); err != nil {
+		return errors.Join(err, in.close(ctx))
+	}
+	err = l.keep(ctx, func(s *registry.Sandbox) {
+		now := n.b.o.Clock.Now()
+		s.State, s.Created, s.Started, s.Began, s.Ends = registry.Running, now, now, now, now.Add(s.Lifetime)
+		s.Isolation, s.Limits, s.Posture = a.Posture.Isolation, in.run.Plan.Limits, a.Posture
+		s.Sudo = in.env.Spec.Sudo
+		bound(s, now)
+		s.Wired, s.Network, s.Denied, s.Life = in.run.Network != nil, in.run.Hosts, in.run.Denied, in.life()
+		s.Placeholders = maps.Clone(in.run.Placeholders())
+	})
+	if err != nil {
+		return errors.Join(err, in.close(ctx))
+	}
+	l.begin(in)
+	return nil
+}
+
+// reserve takes a place for the sandbox of a call; its change is held.
+func (b *Sandboxes) reserve(g *grant, rec *registry.Sandbox, r *session.Invocation) (*managed, error) {
+	l := newManaged(b, rec)
+	v, _ := r.Verdict()        // what goes wrong goes wrong in admit
+	l.reserved = v.Plan.Limits // none where it will be refused
+	l.change <- struct{}{}
+	if err := b.inventory.add(l, g.profile.Quota); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// callFor is what is asked for with a sandbox, as the pipeline has it.
+func callFor(s *registry.Sandbox) *session.Call {
+	c := &session.Call{Account: s.Owner}
+	c.Actor, c.Env, c.Image, c.Limits, c.Isolation = s.Actor, s.Env, s.Image, s.Asked, s.Isolation
+	c.Network, c.NetworkDeny, c.NoNetwork, c.Writable = s.Allow, s.Deny, s.NoNetwork, s.Writable
+	c.Sudo = s.Sudo
+	return c
+}
+
+// starting is the call that starts the sandbox of rec.
+func (g *grant) starting(rec *registry.Sandbox, call *session.Call) *session.Invocation {
+	return &session.Invocation{Session: g.session, Call: call, ID: session.NewID(), Kind: policy.StartSandbox, Name: rec.ID, Origin: session.Origin{Reach: rec.Reach, Known: rec.Placeholders}}
+}
