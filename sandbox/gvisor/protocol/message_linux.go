@@ -92,31 +92,43 @@ func Receive(conn *net.UnixConn, v any) (files []*os.File, err error) {
 
 // receiveFiles receives one byte and the files that go with it.
 func receiveFiles(conn *net.UnixConn) ([]*os.File, error) {
-	var b [1]byte
-	space := make([]byte, unix.CmsgSpace(4*atOnce))
-	n, oobn, flags, _, err := conn.ReadMsgUnix(b[:], space)
+	n, files, err := receiveSome(conn, make([]byte, 1))
 	switch {
 	case err != nil:
-		return nil, err
+		return files, err
 	case n == 0:
 		return nil, io.ErrUnexpectedEOF
+	case len(files) == 0:
+		return nil, errLost
+	}
+	return files, nil
+}
+
+var errLost = errors.New("files were lost on the way")
+
+// receiveSome reads bytes and the files that go with them.
+func receiveSome(conn *net.UnixConn, p []byte) (int, []*os.File, error) {
+	space := make([]byte, unix.CmsgSpace(4*atOnce))
+	n, oobn, flags, _, err := conn.ReadMsgUnix(p, space)
+	if err != nil || oobn == 0 {
+		return n, nil, err
 	}
 	messages, err := unix.ParseSocketControlMessage(space[:oobn])
 	if err != nil {
-		return nil, err
+		return n, nil, err
 	}
 	var files []*os.File
 	for _, m := range messages {
 		fds, err := unix.ParseUnixRights(&m)
 		if err != nil {
-			return files, err
+			return n, files, err
 		}
 		for _, fd := range fds {
 			files = append(files, os.NewFile(uintptr(fd), "handed over"))
 		}
 	}
-	if flags&unix.MSG_CTRUNC != 0 || len(files) == 0 {
-		return files, errors.New("files were lost on the way")
+	if flags&unix.MSG_CTRUNC != 0 {
+		return n, files, errLost
 	}
-	return files, nil
+	return n, files, nil
 }

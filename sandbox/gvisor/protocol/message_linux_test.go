@@ -97,3 +97,52 @@ func TestBrokenOff(t *testing.T) {
 		}
 	}
 }
+
+// Commands with files and without, all in the socket before one is read.
+func TestCommands(t *testing.T) {
+	owner, shim := pair(t)
+	var sent []*os.File
+	for i := range 4 {
+		f, err := os.Create(fmt.Sprintf("%s/%d", t.TempDir(), i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		sent = append(sent, f)
+		err = errors.Join(SendCommand(owner, Command{Kind: Measure}, nil), SendCommand(owner, Command{Kind: ReadLayer, Target: fmt.Sprint(i)}, f),
+			SendCommand(owner, Command{Kind: Signal, Signal: i}, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := owner.Write([]byte(`{"kind":"read_layer","with_file":true}`)); err != nil {
+		t.Fatal(err)
+	}
+	owner.Close()
+	in := NewCommands(shim)
+	for i, f := range sent {
+		first, none, err := in.Next()
+		if err != nil || none != nil || first.Kind != Measure {
+			t.Fatalf("%+v, %v, %v", first, none, err)
+		}
+		with, got, err := in.Next()
+		if err != nil || got == nil || with.Target != fmt.Sprint(i) {
+			t.Fatalf("%+v, %v, %v", with, got, err)
+		}
+		a, aerr := got.Stat()
+		b, berr := f.Stat()
+		if err := errors.Join(aerr, berr, got.Close()); err != nil || !os.SameFile(a, b) {
+			t.Fatalf("file %d is another (%v)", i, err)
+		}
+		if last, none, err := in.Next(); err != nil || none != nil || last.Signal != i {
+			t.Fatalf("%+v, %v, %v", last, none, err)
+		}
+	}
+	if c, f, err := in.Next(); err == nil || f != nil {
+		t.Errorf("a command whose file did not come: %+v, %v", c, f)
+	}
+	if _, _, err := in.Next(); !errors.Is(err, io.EOF) {
+		t.Errorf("after all: %v", err)
+	}
+	in.Close()
+}

@@ -79,6 +79,9 @@ type Order struct {
 	Files string `json:"files,omitempty"`
 	// Handover, when not nil, is what the sandbox needs to live on without its owner.
 	Handover *Handover `json:"will,omitempty"`
+	// Changes, when not nil, says that layers of copy-on-write mounts are asked for: at the
+	// end, or by commands.
+	Changes *Changes `json:"changes,omitempty"`
 	// Flags are gVisor's own, name to value.
 	Flags map[string]string `json:"flags"`
 	// Memory, when not 0, is what programs inside may use, in bytes. The
@@ -88,6 +91,19 @@ type Order struct {
 	// KernelShare, when not 0, says that no control group bounds memory: so
 	// many bytes the kernel inside may hold on top of Memory.
 	KernelShare int64 `json:"kernel_share,omitempty"`
+}
+
+// Changes says how layers of copy-on-write mounts are asked for.
+type Changes struct {
+	// Layers are those that are written once no program runs any more, one after the
+	// other. Without any, each is written when a Command asks for it.
+	Layers []Layer `json:"layers,omitempty"`
+}
+
+// Layer is a copy-on-write mount, and where its layer is written.
+type Layer struct {
+	Target string `json:"target"` // inside
+	File   int    `json:"file"`   // the index of the file, a pipe
 }
 
 // Handover is what an owner leaves to the next one, by indexes of files that come
@@ -164,19 +180,23 @@ type Cgroup struct {
 // EventKind says what an Event tells.
 type EventKind string
 
-// The events, in the order in which they come. Usage answers a Command.
+// The events, in the order in which they come. Usage, Saved and Read answer Commands.
 const (
 	Started EventKind = "started" // the first process runs
 	Usage   EventKind = "usage"
-	Saved   EventKind = "saved"  // the snapshot is written, or Error says why not; answers Save
-	Exited  EventKind = "exited" // the first process ended; everything is gone
-	Failed  EventKind = "failed" // the sandbox could not be made; everything is gone
+	Saved   EventKind = "saved"   // the snapshot is written, or Error says why not; answers Save
+	Read    EventKind = "read"    // the layer is written, or Error says why not; answers ReadLayer
+	Stopped EventKind = "stopped" // no program runs any more, and the layers are being written
+	Exited  EventKind = "exited"  // the first process ended; everything is gone
+	Failed  EventKind = "failed"  // the sandbox could not be made; everything is gone
 )
 
 // Event is one line from the shim.
 type Event struct {
 	Kind  EventKind `json:"kind"`
 	Error string    `json:"error,omitempty"`
+	// NoLayer says that Error is so because there is no such mount (Read).
+	NoLayer bool `json:"no_layer,omitempty"`
 	// Advice is what goes with Error, where that was an error for people; see Fail.
 	Advice *Advice `json:"advice,omitempty"`
 
@@ -208,7 +228,10 @@ const (
 	Signal  CommandKind = "signal"  // deliver Signal to the first process's group
 	Kill    CommandKind = "kill"    // end everything
 	Save    CommandKind = "save"    // write a snapshot into Dir; answer with Saved
+	Stop    CommandKind = "stop"    // end all programs, and write the layers of Order.Changes
 	Outlive CommandKind = "outlive" // live on without an owner for Grace, at most until Until
+	// ReadLayer writes the layer of Target to the file that comes with it; answer with Read.
+	ReadLayer CommandKind = "read_layer"
 )
 
 // Command is one line to the shim.
@@ -220,6 +243,11 @@ type Command struct {
 	Dir   string `json:"dir,omitempty"`
 	End   bool   `json:"end,omitempty"`
 	Files bool   `json:"files,omitempty"`
+	// Target is the copy-on-write mount whose layer is to be written to the file that
+	// comes with the command (ReadLayer).
+	Target string `json:"target,omitempty"`
+	// WithFile says that a file comes with it; SendCommand sets it.
+	WithFile bool `json:"with_file,omitempty"`
 	// Grace is 0 for a sandbox that dies with its owner; Until is zero for no
 	// bound but that (Outlive).
 	Grace time.Duration `json:"grace,omitempty"`
