@@ -75,11 +75,19 @@ func adaptKernel() {
 	if err != nil {
 		panic(err)
 	}
+	os.Args = takePassed(os.Args, StatusFD, statusVariable)
+	os.Args = takePassed(os.Args, ChangesFD, changesVariable)
+	if wanted, err = parseChanges(said[ChangesAnnotation]); err != nil {
+		panic(err)
+	}
 	for _, table := range syscallTables {
 		withholdNamespaces(table)
 		startClocks(table)
 		if listed != nil {
 			listed.hold(table)
+		}
+		if wanted != nil {
+			wanted.hold(table)
 		}
 	}
 	filter.GetPrecompiled("") // makes the table, once
@@ -88,7 +96,6 @@ func adaptKernel() {
 	}
 	lightenUnmount(os.Args)
 	os.Args = takeScratch(os.Args)
-	os.Args = takeStatus(os.Args)
 	if n, err := strconv.ParseInt(said[MemoryAnnotation], 10, 64); err == nil && n > 0 {
 		showMemory(os.Args, n)
 	}

@@ -6,9 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"os"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/google/subcommands"
 	"golang.org/x/sys/unix"
@@ -27,21 +25,8 @@ const StatusFD = ScratchFD - 1
 // again, with arguments of gVisor's making.
 const statusVariable = "CAISSON_STATUS_FD"
 
-// takeStatus takes the pipe out of args, for itself and for the kernels that come
-// after it.
-func takeStatus(args []string) []string {
-	return slices.DeleteFunc(args, func(a string) bool {
-		rest, ok := strings.CutPrefix(a, "--pass-fd=")
-		host, number, _ := strings.Cut(rest, ":")
-		if !ok || number != strconv.Itoa(StatusFD) {
-			return false
-		}
-		_ = os.Setenv(statusVariable, host)
-		return true
-	})
-}
-
-// boot is gVisor's kernel, and says at its end how its first program has ended.
+// boot is gVisor's kernel, and says at its end how its first program has ended, and what
+// was changed.
 type boot struct{ sentrycmd.Boot }
 
 // Execute implements subcommands.Command.
@@ -51,6 +36,9 @@ func (b *boot) Execute(ctx context.Context, f *flag.FlagSet, args ...any) subcom
 	if err == nil && code == subcommands.ExitSuccess {
 		status := args[1].(*unix.WaitStatus)
 		_, _ = unix.Write(fd, binary.NativeEndian.AppendUint32(nil, uint32(*status)))
+		if wanted != nil && wanted.AtEnd {
+			wanted.serve()
+		}
 	}
 	return code
 }
