@@ -118,6 +118,7 @@ func themes() []theme {
 		{name: "Exit", tests: exitTests, inside: true},
 		{name: "Limits", tests: limitTests},
 		{name: "Mounts", tests: mountTests, made: true},
+		{name: "Changes", tests: changeTests},
 		{name: "Masks", tests: maskTests, made: true},
 		{name: "Programs", tests: programTests, made: true, inside: true},
 		{name: "Signals", tests: signalTests, inside: true},

@@ -33,6 +33,7 @@ type box struct {
 	memoryHeld bool          // group bounds memory
 	shim       *shimProcess  // in the group; it waits for its order
 
+	layers  layers   // those that Spec.OnChanges gets
 	bequest *bequest // what the next owner would get; nil without
 
 	opened []*os.File // closed by close
@@ -169,12 +170,16 @@ func stateError(err error) error {
 
 // makeOrder writes down what the shim has to do.
 func (b *box) makeOrder(f first) error {
+	asked, err := b.wantChanges(f)
+	if err != nil {
+		return err
+	}
 	oci, err := json.Marshal(b.plan.oci)
 	if err != nil {
 		return err
 	}
 	b.order = &protocol.Order{ID: b.spec.ID, StateDir: b.spec.StateDir, Spec: oci, Flags: b.flags(), Memory: b.spec.Limits.Memory,
-		StageScratch: b.plan.stagesScratch(), Live: b.plan.live}
+		StageScratch: b.plan.stagesScratch(), Live: b.plan.live, Changes: asked}
 	if !b.memoryHeld && b.spec.Limits.Memory > 0 {
 		b.order.KernelShare = kernelShare(b.spec.Limits.Memory)
 	}

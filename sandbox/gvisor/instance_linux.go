@@ -48,6 +48,9 @@ type instance struct {
 	err   error                       // why there was none
 	asked []chan<- *protocol.Counters // who waits for a Usage event
 	saved chan error                  // for Saved; nil while nobody waits
+
+	reading chan struct{}        // holds a value while a layer is read
+	read    chan *protocol.Event // for Read; nil while nobody waits
 }
 
 var _ sandbox.Instance = (*instance)(nil)
@@ -83,7 +86,7 @@ func (d *Driver) startInstance(ctx context.Context, spec *sandbox.Spec, from str
 	}
 	self.Base = uint32(b.plan.ids.rootID)
 	b.order.Restore, b.order.Files = from, files
-	i := &instance{box: b, self: self, ended: make(chan struct{})}
+	i := &instance{box: b, self: self, ended: make(chan struct{}), reading: make(chan struct{}, 1)}
 	if err := i.start(mark); err != nil {
 		return nil, errors.Join(err, b.close())
 	}
@@ -111,7 +114,7 @@ func agentProcess(spec *sandbox.Spec, mark stream.Mark) first {
 	f := first{
 		argv: append(argv, "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)),
 		env:  []string{agent.MarkVariable + "=" + mark.String()},
-		dir:  "/", user: sandbox.RootUser(), caps: agentCapabilities,
+		dir:  "/", user: sandbox.RootUser(), caps: agentCapabilities, agent: true,
 		restarts: spec.Snapshots,
 	}
 	if spec.Sudo {
@@ -217,6 +220,10 @@ func (i *instance) follow(started chan<- struct{}) {
 		if i.saved != nil && (over || ev.Kind == protocol.Saved) {
 			i.saved <- saveError(ev, i.err)
 			i.saved = nil
+		}
+		if i.read != nil && (over || ev.Kind == protocol.Read) {
+			i.read <- ev
+			i.read = nil
 		}
 		if ev != nil && ev.Kind == protocol.Usage || over {
 			for _, c := range i.asked {

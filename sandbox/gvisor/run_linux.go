@@ -37,9 +37,11 @@ func (b *box) follow(ctx context.Context, exec *sandbox.Exec, streams *stdio.Pip
 	watch := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() { b.control(ctx, exec, broken, watch) })
+	told := b.tellChanges()
 	ev, err := b.waitExit(exec)
 	close(watch)
 	watching.Wait()
+	<-told
 	if err != nil {
 		return nil, err
 	}
@@ -62,10 +64,10 @@ func (b *box) control(ctx context.Context, exec *sandbox.Exec, broken <-chan str
 		case <-done:
 			return
 		case <-cancel:
-			b.shim.kill()
+			b.stop()
 			cancel = nil
 		case <-broken:
-			b.shim.kill()
+			b.stop()
 			broken = nil
 		case s, ok := <-signals:
 			if !ok {
@@ -95,6 +97,8 @@ func (b *box) waitExit(exec *sandbox.Exec) (*protocol.Event, error) {
 			if exec.Sample != nil && ev.Counters != nil {
 				exec.Sample(usage(ev.Counters))
 			}
+		case protocol.Stopped:
+			b.layers.press()
 		case protocol.Exited:
 			return ev, b.shim.end()
 		case protocol.Failed:

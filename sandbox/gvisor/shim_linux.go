@@ -30,8 +30,7 @@ type shimProcess struct {
 	in      *json.Decoder
 	ordered bool // it has its order; set before anybody else knows the shim
 
-	mu  sync.Mutex
-	out *json.Encoder
+	sending sync.Mutex
 
 	lateOnce, stopOnce sync.Once
 	stuck              error // why end gave up; nil: it has ended
@@ -106,7 +105,7 @@ func unstarted(err error) error {
 }
 
 func newShimProcess(p process, conn *net.UnixConn) *shimProcess {
-	return &shimProcess{process: p, conn: conn, in: json.NewDecoder(bufio.NewReader(conn)), out: json.NewEncoder(conn)}
+	return &shimProcess{process: p, conn: conn, in: json.NewDecoder(bufio.NewReader(conn))}
 }
 
 // socketPair is what owner and shim talk over.
@@ -143,12 +142,19 @@ func (b *box) give(stdin, stdout, stderr *os.File) error {
 		b.order.Network = &protocol.Network{NIC: len(files), Address: n.Address.String(), Gateway: n.Gateway.String(), MTU: n.MTU}
 		files = append(files, n.NIC)
 	}
+	for i, l := range b.layers.all {
+		b.order.Changes.Layers[i].File = len(files)
+		files = append(files, l.write)
+	}
 	if b.bequest != nil {
 		files = b.bequest.handOver(b.order, files)
 	}
 	b.began, b.shim.ordered = time.Now(), true
 	if err := protocol.Send(b.shim.conn, b.order, files); err != nil {
 		return b.shim.lastWord(err)
+	}
+	for _, l := range b.layers.all {
+		l.write.Close() // so that its reader sees the kernel's end
 	}
 	return nil
 }
@@ -167,10 +173,13 @@ func fill(socket, program *os.File) []*os.File {
 }
 
 // command sends one command; a shim that is gone is noticed by next.
-func (s *shimProcess) command(c protocol.Command) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.out.Encode(c)
+func (s *shimProcess) command(c protocol.Command) error { return s.commandWith(c, nil) }
+
+// commandWith sends one with a file, unless that is nil.
+func (s *shimProcess) commandWith(c protocol.Command, f *os.File) error {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	return protocol.SendCommand(s.conn, c, f)
 }
 
 // next waits for the next event.

@@ -24,6 +24,7 @@ type first struct {
 	user sandbox.User
 	caps []string
 
+	agent    bool // it is the guest agent
 	restarts bool // it is the agent, which will start itself again from memory
 }
 

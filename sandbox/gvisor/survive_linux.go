@@ -164,7 +164,7 @@ func (d *Driver) Adopt(ctx context.Context, spec *sandbox.Spec) (_ *sandbox.Adop
 
 // heir is the sandbox as its new owner has it, but for its stream.
 func heir(spec *sandbox.Spec, conn *net.UnixConn, l *protocol.Legacy) (*instance, error) {
-	i := &instance{ended: make(chan struct{}), survives: true}
+	i := &instance{ended: make(chan struct{}), reading: make(chan struct{}, 1), survives: true}
 	if err := json.Unmarshal(l.Self, &i.self); err != nil {
 		return nil, err
 	}
@@ -175,7 +175,7 @@ func heir(spec *sandbox.Spec, conn *net.UnixConn, l *protocol.Legacy) (*instance
 	}
 	b := &box{
 		spec: spec, began: time.Now(),
-		shim: &shimProcess{process: p, conn: conn, in: json.NewDecoder(bufio.NewReader(conn)), out: json.NewEncoder(conn), ordered: true},
+		shim: &shimProcess{process: p, conn: conn, in: json.NewDecoder(bufio.NewReader(conn)), ordered: true},
 	}
 	if l.Cgroup != nil {
 		if b.group, err = cgroup.Open(l.Cgroup.Dirs); err != nil {

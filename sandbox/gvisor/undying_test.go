@@ -38,7 +38,7 @@ func TestShimThatDoesNotEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer theirs.Close()
-		b := &box{shim: &shimProcess{process: undying{}, conn: conn, in: json.NewDecoder(bufio.NewReader(conn)), out: json.NewEncoder(conn), ordered: true}}
+		b := &box{shim: &shimProcess{process: undying{}, conn: conn, in: json.NewDecoder(bufio.NewReader(conn)), ordered: true}}
 		ended := make(chan error, 1)
 		go func() { ended <- wait(b) }()
 		select {

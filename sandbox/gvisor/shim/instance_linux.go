@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,23 +28,27 @@ import (
 
 // instance is one gVisor sandbox from its making to its end.
 type instance struct {
-	order   *protocol.Order
-	files   []*os.File // that came with the order
-	started func()     // called once the first process runs
-	conf    *config.Config
-	spec    *specs.Spec
-	group   *cgroup.Group        // nil without a control group
-	box     *container.Container // set by create; for the making goroutine alone
-	handed  []handedFile
-	own     string // where gVisor's own files lie
-	behind  int    // how many files behind scratch directories are ours to make
+	order  *protocol.Order
+	files  []*os.File               // that came with the order
+	tell   func(protocol.EventKind) // called once the first process runs, and when none does any more
+	conf   *config.Config
+	spec   *specs.Spec
+	group  *cgroup.Group        // nil without a control group
+	box    *container.Container // set by create; for the making goroutine alone
+	handed []handedFile
+	own    string // where gVisor's own files lie
+	behind int    // how many files behind scratch directories are ours to make
 
 	mu      sync.Mutex
 	kernel  *gvisor.Sandbox // box.Sandbox, which Destroy sets to nil under whoever asks
 	pid     int             // the kernel process; 0 before it exists
 	running bool            // the first process has been started
+	stopped bool            // no program runs any more, and layers are being written
 	killed  bool            // somebody wants it to end
 	limit   string          // the limit it was ended for, or empty
+
+	layers  sync.Mutex    // held while the kernel is asked for one
+	changes *net.UnixConn // the shim's end of sentry.ChangesFD; nil without
 
 	peak int64         // the most memory that programs were seen to hold
 	cpu  time.Duration // the most processor time that was seen, without a group
@@ -51,8 +56,8 @@ type instance struct {
 	base *protocol.Counters // read just before the first process started; nil until then
 }
 
-func newInstance(o *protocol.Order, files []*os.File, group *cgroup.Group, r *ready, started func()) (*instance, error) {
-	w := &instance{order: o, files: files, group: group, started: started, spec: new(specs.Spec), own: o.StateDir}
+func newInstance(o *protocol.Order, files []*os.File, group *cgroup.Group, r *ready, tell func(protocol.EventKind)) (*instance, error) {
+	w := &instance{order: o, files: files, group: group, tell: tell, spec: new(specs.Spec), own: o.StateDir}
 	if err := takeStdio(files); err != nil {
 		return nil, fmt.Errorf("taking over the program's input and output: %w", err)
 	}
@@ -150,10 +155,15 @@ func (w *instance) runToEnd() (*protocol.Event, error) {
 		looks.close()
 		return nil, err
 	}
-	w.started()
+	w.tell(protocol.Started)
 	go w.watchMemory(looks)
+	over := w.awaitStop(status)
 	ws, err := w.box.Wait()
-	wall := time.Since(begin)
+	if err != nil {
+		w.kill("")
+	}
+	ended := over()
+	wall := ended.Sub(begin)
 	looks.stop()
 	n := w.counters()
 	if err != nil {
@@ -185,10 +195,16 @@ func (w *instance) create(status *statusPipe) error {
 	}
 	defer closeAll(files)
 	args.PassFiles = status.passTo(maps.Clone(files))
+	changes, err := w.openChanges(args.PassFiles)
+	if err != nil {
+		return fmt.Errorf("asking for changes: %w", err)
+	}
+	defer changes()
 	box, err := container.New(w.conf, args)
 	if err != nil {
 		return err
 	}
+	status.passed()
 	w.box = box
 	w.mu.Lock()
 	w.kernel, w.pid = box.Sandbox, box.Sandbox.Getpid()

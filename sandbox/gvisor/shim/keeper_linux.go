@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -61,9 +62,11 @@ func (k *keeper) serve(owner *net.UnixConn) {
 	asked := make(chan protocol.Command, 16)
 	defer close(asked)
 	go k.answer(owner, asked)
-	for in := json.NewDecoder(owner); ; {
-		var c protocol.Command
-		if err := in.Decode(&c); err != nil {
+	in := protocol.NewCommands(owner)
+	defer in.Close()
+	for {
+		c, file, err := in.Next()
+		if err != nil {
 			if !errors.Is(err, net.ErrClosed) {
 				k.lost(owner)
 			}
@@ -76,6 +79,12 @@ func (k *keeper) serve(owner *net.UnixConn) {
 			continue
 		case protocol.Outlive:
 			k.outlive(c.Grace, c.Until)
+			continue
+		case protocol.Stop:
+			go k.w.stop()
+			continue
+		case protocol.ReadLayer:
+			go k.readLayer(owner, c.Target, file)
 			continue
 		}
 		select {
@@ -108,5 +117,15 @@ func (k *keeper) answer(owner *net.UnixConn, asked <-chan protocol.Command) {
 	}
 }
 
-// started tells the owner that the first process runs.
-func (k *keeper) started() { k.send(protocol.Event{Kind: protocol.Started}) }
+// readLayer has the kernel write a layer, for as long as the owner takes to read it.
+func (k *keeper) readLayer(owner *net.UnixConn, target string, to *os.File) {
+	e := protocol.Event{Kind: protocol.Read}
+	if err := k.w.readLayer(target, to); err != nil {
+		e.NoLayer = errors.Is(err, errNoLayer)
+		e.Fail(err)
+	}
+	k.answerTo(owner, e)
+}
+
+// tell tells the owner that the first process runs, or that none does any more.
+func (k *keeper) tell(kind protocol.EventKind) { k.send(protocol.Event{Kind: kind}) }

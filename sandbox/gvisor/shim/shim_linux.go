@@ -145,7 +145,7 @@ func (k *keeper) run() (*cleanup, error) {
 	if k.handover, err = newHandover(&order, files, &msg); err != nil {
 		return e, err
 	}
-	if k.w, err = newInstance(&order, files, e.group, r, k.started); err != nil {
+	if k.w, err = newInstance(&order, files, e.group, r, k.tell); err != nil {
 		return e, err
 	}
 	k.cleanup = e

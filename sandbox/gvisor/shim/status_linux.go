@@ -4,6 +4,7 @@ package shim
 
 import (
 	"encoding/binary"
+	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -30,6 +31,19 @@ func (p *statusPipe) passTo(files map[int]*os.File) map[int]*os.File {
 	}
 	files[sentry.StatusFD] = p.write
 	return files
+}
+
+// passed lets go of the kernel's end, so that its death ends a wait.
+func (p *statusPipe) passed() { p.write.Close() }
+
+// wait waits until the kernel has said it, or is dead.
+func (p *statusPipe) wait() {
+	for {
+		_, err := unix.Poll([]unix.PollFd{{Fd: int32(p.read.Fd()), Events: unix.POLLIN}}, -1)
+		if !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
 }
 
 // said is what the kernel has said, if it has; a kernel that was killed has not.
