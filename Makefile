@@ -22,7 +22,7 @@ export GOFLAGS := $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimpath
 # to compile and to run. And those that start sandboxes, in which a binary built
 # with cgo finds no dynamic linker, or make system calls in all threads, as a router
 # does and only a binary without cgo can. They are tested without it.
-HEAVY := $(wildcard *.go) $(wildcard cmd/*/*.go) $(wildcard sandbox/process/*.go) $(wildcard sandbox/gvisor/*.go) $(wildcard sandbox/gvisor/*/*.go) $(wildcard sandbox/gvisor/*/*/*.go) $(wildcard internal/tools/bench/*.go) $(wildcard attack/*.go) $(wildcard egress/*.go) $(wildcard egress/router/*.go) $(wildcard internal/roadtest/*.go) $(wildcard internal/linux/standing/*.go) $(wildcard internal/linux/threads/*.go)
+HEAVY := $(wildcard *.go) $(wildcard cmd/*/*.go) $(wildcard sandbox/process/*.go) $(wildcard sandbox/gvisor/*.go) $(wildcard sandbox/gvisor/*/*.go) $(wildcard sandbox/gvisor/*/*/*.go) $(wildcard internal/tools/bench/*.go) $(wildcard attack/*.go) $(wildcard egress/*.go) $(wildcard egress/router/*.go) $(wildcard internal/roadtest/*.go) $(wildcard internal/linux/threads/*.go)
 # Those that take longest are begun first.
 LONGEST := ./sandbox/gvisor ./attack ./sandbox/process ./internal/roadtest
 HEAVY_PACKAGES = $(LONGEST) $(filter-out $(LONGEST),$(addprefix ./,$(sort $(patsubst %/,%,$(dir $(HEAVY))))))

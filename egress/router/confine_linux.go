@@ -14,7 +14,6 @@ import (
 
 	"github.com/caisson-run/caisson/internal/linux/landlock"
 	"github.com/caisson-run/caisson/internal/linux/seccomp"
-	"github.com/caisson-run/caisson/internal/linux/standing"
 	"github.com/caisson-run/caisson/internal/linux/threads"
 )
 
@@ -50,7 +49,7 @@ func confine(uid int) error {
 			return fmt.Errorf("limits: %w", err)
 		}
 	}
-	if err := standing.Leave(); err != nil {
+	if err := threads.ResetAttributes(); err != nil {
 		return err
 	}
 	if err := become(uid); err != nil {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/internal/linux/seccomp"
-	"github.com/caisson-run/caisson/internal/linux/standing"
+	"github.com/caisson-run/caisson/internal/linux/threads"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -253,7 +253,7 @@ func (m *mapper) serve(tid *int32) {
 	proc := fmt.Sprintf("/proc/%d/", *tid)
 	m.err = errors.Join(writeFile(proc+"uid_map", m.uids), writeFile(proc+"gid_map", m.gids))
 	if m.unprotect {
-		m.err = errors.Join(m.err, writeFile(proc+"oom_score_adj", standing.Unprotected))
+		m.err = errors.Join(m.err, writeFile(proc+"oom_score_adj", threads.Unprotected))
 	}
 	reply := uint64(mapped)
 	if m.err != nil {

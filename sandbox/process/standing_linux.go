@@ -5,7 +5,7 @@ package process
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/internal/linux/standing"
+	"github.com/caisson-run/caisson/internal/linux/threads"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -24,22 +24,22 @@ func (l *launch) standAsOthers(b *script) {
 // to make it. That the kernel rather kills others, root's caisson takes from it; for
 // another user that is its own to do.
 func (l *launch) stand() error {
-	own, err := standing.Look()
+	own, err := threads.ReadAttributes()
 	if err != nil {
 		return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "it cannot be told what it would inherit", Cause: err}
 	}
 	s := &script{}
 	if own.RealTime {
-		s.call(unix.SYS_SCHED_SETSCHEDULER, 0, standing.Ordinary, to(standing.Priority))
+		s.call(unix.SYS_SCHED_SETSCHEDULER, 0, threads.Ordinary, to(threads.OrdinaryPriority))
 	}
 	if own.Favoured {
-		s.call(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, standing.Ordinary)
+		s.call(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, threads.Ordinary)
 	}
 	if own.DiskFirst {
-		s.call(unix.SYS_IOPRIO_SET, standing.WhoProcess, 0, standing.Ordinary)
+		s.call(unix.SYS_IOPRIO_SET, threads.WhoProcess, 0, threads.Ordinary)
 	}
 	if own.Foreseeable {
-		s.call(unix.SYS_PERSONALITY, standing.Ordinary)
+		s.call(unix.SYS_PERSONALITY, threads.Ordinary)
 	}
 	switch {
 	case !own.Protected:
@@ -47,7 +47,7 @@ func (l *launch) stand() error {
 		l.mapper.unprotect = true
 	default:
 		s.call(unix.SYS_OPENAT, unix.AT_FDCWD, "/proc/self/oom_score_adj", unix.O_WRONLY|unix.O_CLOEXEC, 0).save(l.score)
-		s.call(unix.SYS_WRITE, l.score, standing.Unprotected, len(standing.Unprotected))
+		s.call(unix.SYS_WRITE, l.score, threads.Unprotected, len(threads.Unprotected))
 		s.call(unix.SYS_CLOSE, l.score)
 	}
 	b := l.scripts[0]

@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/internal/linux/standing"
 	"github.com/caisson-run/caisson/internal/linux/threads"
 )
 
@@ -66,7 +65,7 @@ func (g *Group) startByThread(cmd *exec.Cmd) error {
 // leaveRealTime gives the calling thread an ordinary scheduling policy if it has a
 // real-time one: a group without a share of real time refuses such a thread (sched(7)).
 func leaveRealTime() (changed bool, err error) {
-	now, err := standing.Look()
+	now, err := threads.ReadAttributes()
 	if err != nil || !now.RealTime {
 		return false, err
 	}

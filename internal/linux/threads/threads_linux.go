@@ -7,8 +7,9 @@
 // answered (syscall.AllThreadsSyscall). The kernel refuses such a signal while its user
 // has as many waiting as the process may (RLIMIT_SIGPENDING), timers included, and Go does
 // not look. So who is the same user as code that it does not trust, or as anybody, asks
-// before whether there is room. What is imported is next to nothing, for the sake of
-// packages that are initialised before most others.
+// before whether there is room.
+//
+// It also takes from a process what all that it starts would inherit ([Attributes]).
 package threads
 
 import (

@@ -31,7 +31,6 @@ import (
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/log"
 
-	"github.com/caisson-run/caisson/internal/linux/standing"
 	"github.com/caisson-run/caisson/internal/linux/threads"
 	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
@@ -118,7 +117,7 @@ func letTimersBeLate() {
 // run does everything from the init message to the end of the sandbox. With an error comes
 // the cleanup that is left, if the owner does not do it; nil is none.
 func (k *keeper) run() (*cleanup, error) {
-	if err := standing.Leave(); err != nil {
+	if err := threads.ResetAttributes(); err != nil {
 		return nil, err
 	}
 	letTimersBeLate()

@@ -2,7 +2,7 @@
 
 //go:build linux
 
-package standing_test
+package threads_test
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/internal/linux/standing"
+	"github.com/caisson-run/caisson/internal/linux/threads"
 	"github.com/caisson-run/caisson/sandbox/drivertest"
 )
 
@@ -20,13 +20,13 @@ func TestLeaveAsFirst(t *testing.T) { drivertest.AsFirst(t, "TestLeave") }
 
 // What all threads of a process have they give up, and what it starts has it no more.
 func TestLeave(t *testing.T) {
-	if err := standing.Leave(); err != nil {
+	if err := threads.ResetAttributes(); err != nil {
 		t.Fatal(err)
 	}
 	if has := drivertest.Standing(t, os.Getpid()); has != "" {
 		t.Errorf("it has %s", has)
 	}
-	if s, err := standing.Look(); err != nil || s != (standing.Standing{}) {
+	if s, err := threads.ReadAttributes(); err != nil || s != (threads.Attributes{}) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	cmd := exec.Command("cat")
@@ -52,10 +52,10 @@ func TestMayNotAsk(t *testing.T) {
 	if !drivertest.Refused(t, unix.SYS_SCHED_GETATTR, unix.SYS_IOPRIO_GET, unix.SYS_PERSONALITY) {
 		return
 	}
-	if s, err := standing.Look(); err != nil || s != (standing.Standing{}) {
+	if s, err := threads.ReadAttributes(); err != nil || s != (threads.Attributes{}) {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if err := standing.Leave(); err != nil {
+	if err := threads.ResetAttributes(); err != nil {
 		t.Error(err)
 	}
 }
@@ -74,7 +74,7 @@ func TestIdle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := standing.Leave(); err != nil {
+	if err := threads.ResetAttributes(); err != nil {
 		t.Fatal(err)
 	}
 	if after, err := unix.SchedGetAttr(0, 0); err != nil || after.Policy != before.Policy || after.Nice != before.Nice {
@@ -84,7 +84,7 @@ func TestIdle(t *testing.T) {
 
 func BenchmarkLook(b *testing.B) {
 	for b.Loop() {
-		if _, err := standing.Look(); err != nil {
+		if _, err := threads.ReadAttributes(); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,7 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package standing knows what a process hands down to all that it starts, and what runs
-// in a sandbox must not have of its owner's:
+package threads
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Attributes are those of a thread that all that it starts inherits, and that what runs in
+// a sandbox must not have of its owner's:
 //
 //   - a real-time policy (sched(7)), which goes before everybody else on the machine, and
 //     which a limit on processors does not hold: the kernel's quota is for ordinary
@@ -18,22 +30,7 @@
 // A caisson has these from a service manager, from chrt, nice or setarch. What only makes
 // it stand back, as an idle policy does, or a nice value above 0, is its user's wish, and
 // stays.
-package standing
-
-import (
-	"fmt"
-	"os"
-	"strconv"
-	"strings"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
-
-	"github.com/caisson-run/caisson/internal/linux/threads"
-)
-
-// Standing is what a thread would hand down.
-type Standing struct {
+type Attributes struct {
 	RealTime    bool // its policy is a real-time one
 	Favoured    bool // its nice value is below 0
 	DiskFirst   bool // its block I/O goes first
@@ -53,14 +50,14 @@ const (
 	ask         = 1<<32 - 1
 )
 
-// Priority is struct sched_param of an ordinary policy, where the kernel finds it.
-var Priority = new(int32)
+// OrdinaryPriority is struct sched_param of an ordinary policy, where the kernel finds it.
+var OrdinaryPriority = new(int32)
 
-// Look looks at the calling thread, and at its process. What a kernel does not have is
+// ReadAttributes reads those of the calling thread, and of its process. What a kernel does not have is
 // not handed down, and what a filter of system calls, a container's for one, does not let
 // be asked is taken for ordinary: it is no reason to run nothing. The policy is asked for
 // by the call that kernels and filters have known for longest.
-func Look() (s Standing, err error) {
+func ReadAttributes() (s Attributes, err error) {
 	policy, _, errno := unix.RawSyscall(unix.SYS_SCHED_GETSCHEDULER, 0, 0, 0)
 	if errno != 0 {
 		return s, fmt.Errorf("the scheduling policy: %w", errno)
@@ -88,10 +85,10 @@ func protected() (bool, error) {
 	return score < 0, err
 }
 
-// Leave has all threads of this process, which has no C in it, and what it starts from
-// now on stand as others do.
-func Leave() error {
-	s, err := Look()
+// ResetAttributes gives all threads of this process, which has no C in it, and what it
+// starts from now on those of others.
+func ResetAttributes() error {
+	s, err := ReadAttributes()
 	if err != nil {
 		return err
 	}
@@ -100,7 +97,7 @@ func Leave() error {
 		what string
 		call [4]uintptr
 	}{
-		{s.RealTime, "the scheduling policy", [4]uintptr{unix.SYS_SCHED_SETSCHEDULER, 0, Ordinary, uintptr(unsafe.Pointer(Priority))}},
+		{s.RealTime, "the scheduling policy", [4]uintptr{unix.SYS_SCHED_SETSCHEDULER, 0, Ordinary, uintptr(unsafe.Pointer(OrdinaryPriority))}},
 		{s.Favoured, "the nice value", [4]uintptr{unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, Ordinary}},
 		{s.DiskFirst, "the I/O priority", [4]uintptr{unix.SYS_IOPRIO_SET, WhoProcess, 0, Ordinary}},
 		{s.Foreseeable, "the personality", [4]uintptr{unix.SYS_PERSONALITY, Ordinary}},
@@ -108,7 +105,7 @@ func Leave() error {
 		if !c.held {
 			continue
 		}
-		if _, _, errno := threads.Call(c.call[0], c.call[1], c.call[2], c.call[3]); errno != 0 {
+		if _, _, errno := Call(c.call[0], c.call[1], c.call[2], c.call[3]); errno != 0 {
 			return fmt.Errorf("giving up %s: %w", c.what, errno)
 		}
 	}
