@@ -99,6 +99,32 @@ func (p *Placeholders) Make(ms []Match) error {
 	})
 }
 
+// Files are those of matches that are placeholders and look like something new: files, and
+// a .git. Another sandbox may have made them.
+func (p *Placeholders) Files(ms []Match) []string {
+	var out []string
+	for _, m := range ms {
+		name := path.Base(m.Rel)
+		if m.Do != Keep || m.Dir && name != noGit.name {
+			continue
+		}
+		if known, ok := protectedByName()[name]; m.Absent || (name == noGit.name || ok && known.missing) && p.madeAt(m.Rel) {
+			out = append(out, m.Rel)
+		}
+	}
+	return out
+}
+
+// madeAt is made for a path in the workspace.
+func (p *Placeholders) madeAt(rel string) bool {
+	parent, err := openParent(p.root, rel)
+	if err != nil {
+		return false
+	}
+	defer parent.Close()
+	return p.made(int(parent.Fd()), path.Base(rel))
+}
+
 // made says whether what is called name in dir is a placeholder, of any sandbox that
 // has a directory read-write.
 func (p *Placeholders) made(dir int, name string) bool {

@@ -32,6 +32,9 @@ func Join(_ string, root *Source) (*Placeholders, error) {
 // Make does nothing.
 func (*Placeholders) Make([]Match) error { return nil }
 
+// Files are none.
+func (*Placeholders) Files([]Match) []string { return nil }
+
 // Close does nothing.
 func (*Placeholders) Close() error { return nil }
 

@@ -81,8 +81,10 @@ type Environment struct {
 	// Found is what came of read-write mounts, once the cleanup has run.
 	Found *Found
 
-	o     Options
-	store *image.Store
+	o       Options
+	store   *image.Store
+	ignored []ignored // what git is not to see
+	noGit   bool      // the placeholder of a .git is somewhere
 }
 
 // Mount is a mount that the plan names.
@@ -138,6 +140,7 @@ func (e *Environment) Build(ctx context.Context, b BuildOptions) error {
 	e.Spec.Network = b.Network
 	for _, step := range []func() error{
 		func() error { return e.addMounts(ctx) },
+		e.addGit,
 		e.addNameServer,
 		func() error { return e.addTrust(b.Authority) },
 		e.addProgram,

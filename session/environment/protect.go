@@ -36,7 +36,7 @@ func (e *Environment) protect(ctx context.Context, src *hostpath.Source, m polic
 	if live {
 		o.Inputs = e.inputs()
 	}
-	matches, err := e.scan(ctx, src, o)
+	matches, err := e.scan(ctx, src, m.Target, o)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func ownFiles() (out []string) {
 
 // scan looks through a tree, and makes placeholders where something must not
 // come into being.
-func (e *Environment) scan(ctx context.Context, src *hostpath.Source, o hostpath.ScanOptions) ([]hostpath.Match, error) {
+func (e *Environment) scan(ctx context.Context, src *hostpath.Source, target string, o hostpath.ScanOptions) ([]hostpath.Match, error) {
 	if !o.Protect || !src.Dir {
 		return hostpath.Scan(ctx, src, o)
 	}
@@ -129,6 +129,7 @@ func (e *Environment) scan(ctx context.Context, src *hostpath.Source, o hostpath
 		// Somebody else may be at work in the tree: then look again.
 		if err = p.Make(matches); err == nil {
 			e.lookAfter(src, hostpath.Remember(src, p, matches))
+			e.note(target, p.Files(matches))
 			return matches, nil
 		}
 		if !errors.Is(err, sandbox.ErrConflict) {

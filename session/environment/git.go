@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package environment
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Placeholders in a read-write mount look like new files to git. It is told to ignore
+// them, in its system's configuration, for the repositories of that mount alone; what a
+// user's own configuration says inside comes after that.
+
+// systemGit is git's system-wide configuration, and gitDir where the files lie that it
+// names.
+const (
+	systemGit = "/etc/gitconfig"
+	gitDir    = "/etc/caisson"
+)
+
+// maxSystemGit bounds what is read of an image's.
+const maxSystemGit = 1 << 20
+
+// ignored is a mount with placeholders in it.
+type ignored struct {
+	target   string
+	patterns []string // as in a .gitignore at the top of each of its repositories
+}
+
+// note notes what was made in a mount for the time of the sandbox.
+func (e *Environment) note(target string, placeholders []string) {
+	var anchors []string // where repositories begin
+	for _, rel := range placeholders {
+		if dir := path.Dir(rel); dir != "." && path.Base(rel) == ".envrc" {
+			anchors = append(anchors, dir)
+		}
+	}
+	var patterns []string
+	for _, rel := range placeholders {
+		if path.Base(rel) == ".git" {
+			e.noGit = true
+			continue
+		}
+		at := ""
+		for _, dir := range anchors {
+			if strings.HasPrefix(rel, dir+"/") && len(dir) > len(at) {
+				at = dir
+			}
+		}
+		if rest := strings.TrimPrefix(strings.TrimPrefix(rel, at), "/"); !strings.ContainsAny(rest, "\n\r") {
+			patterns = append(patterns, "/"+ignorePattern(rest))
+		}
+	}
+	if slices.Sort(patterns); len(patterns) > 0 {
+		e.ignored = append(e.ignored, ignored{target, slices.Compact(patterns)})
+	}
+}
+
+// ignorePattern writes a path as a pattern of a .gitignore that matches it alone.
+func ignorePattern(p string) string {
+	p = escapeGlob(p)
+	if trimmed := strings.TrimRight(p, " "); trimmed != p {
+		p = trimmed + strings.Repeat(`\ `, len(p)-len(trimmed))
+	}
+	return p
+}
+
+// addGit has git, and Go, pass over what was made in read-write mounts. A root tree of
+// the operator's stays as it is.
+func (e *Environment) addGit() error {
+	if e.noGit {
+		// Go takes the placeholder of a .git for a repository, and asks git of it.
+		e.addGoFlag("-buildvcs=false")
+	}
+	named := func(m sandbox.Mount) bool {
+		return sandbox.Within(systemGit, m.Target) || sandbox.Within(gitDir, m.Target)
+	}
+	if len(e.ignored) == 0 || e.o.Plan.Rootfs != nil || slices.ContainsFunc(e.Spec.Mounts, named) {
+		return nil
+	}
+	config, err := e.imageGit()
+	if err == nil {
+		err = e.writeGit(config)
+	}
+	if err != nil {
+		return &sandbox.Error{Op: "prepare sandbox", Kind: sandbox.ErrUnavailable, Problem: "git's configuration cannot be written", Hint: "free some space in the state directory", Cause: err}
+	}
+	return nil
+}
+
+// imageGit is what an image has of that configuration.
+func (e *Environment) imageGit() ([]byte, error) {
+	if e.Image == nil {
+		return nil, nil
+	}
+	b, err := e.store.ReadFile(e.Image, systemGit, maxSystemGit)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return b, err
+}
+
+// writeGit writes the configuration, before what the root has of it, and shows it.
+func (e *Environment) writeGit(root []byte) error {
+	var config strings.Builder
+	show := func(name, target, text string) error {
+		name = filepath.Join(e.Spec.StateDir, name)
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			return err
+		}
+		return e.show(name, target)
+	}
+	for i, m := range e.ignored {
+		name := fmt.Sprintf("git-%d", i)
+		at := path.Join(gitDir, name)
+		fmt.Fprintf(&config, "[includeIf %s]\n\tpath = %s\n", gitString("gitdir:"+escapeGlob(strings.TrimSuffix(m.target, "/"))+"/"), at)
+		if err := show(name, at, "[core]\n\texcludesFile = "+at+"-exclude\n"); err != nil {
+			return err
+		}
+		if err := show(name+"-exclude", at+"-exclude", strings.Join(m.patterns, "\n")+"\n"); err != nil {
+			return err
+		}
+	}
+	return show("gitconfig", systemGit, config.String()+string(root))
+}
+
+// gitString quotes the name of a section.
+func gitString(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
+}
+
+// addGoFlag adds a flag of Go's to those that an image has.
+func (e *Environment) addGoFlag(flag string) {
+	const name = "GOFLAGS="
+	for i, v := range e.ImageEnv {
+		if flags, ok := strings.CutPrefix(v, name); ok {
+			e.ImageEnv = slices.Clone(e.ImageEnv)
+			e.ImageEnv[i] = name + strings.TrimSpace(flags+" "+flag)
+			return
+		}
+	}
+	e.ImageEnv = append(slices.Clone(e.ImageEnv), name+flag)
+}
