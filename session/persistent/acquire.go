@@ -36,14 +36,15 @@ func (b *Sandboxes) Acquire(ctx context.Context, k *Key, name string, c Create) 
 // acquired waits for a sandbox that is being made or changed; both are nil when
 // it came to nothing, or is gone.
 func (l *managed) acquired(ctx context.Context, k *Key, timeout time.Duration) (*Sandbox, error) {
-	if err := l.lock(ctx); err != nil {
+	held, err := l.lock(ctx)
+	if err != nil {
 		return nil, err
 	}
-	defer l.unlock()
+	defer held.unlock()
 	if s := l.state(); s != registry.Running && s != registry.Paused {
 		return nil, nil
 	}
-	if _, err := l.connect(ctx, k, timeout); err != nil {
+	if _, err := held.connect(ctx, k, timeout); err != nil {
 		return nil, err
 	}
 	return l.record(), nil

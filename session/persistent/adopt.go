@@ -20,16 +20,24 @@ import (
 	"github.com/caisson-run/caisson/session/registry"
 )
 
-// adopt takes over one, or says why it is gone.
-func (l *managed) adopt() {
-	b := l.b
-	in, err := l.takeOver(b.background.life)
+// adoption takes over one sandbox that ran when the last caisson ended.
+type adoption struct {
+	l   locked
+	rec *Sandbox // what the last caisson knew
+	in  *running
+	far *os.File // the far end of its wire, if it has one, until a router has it
+}
+
+// run takes it over, or says why it is gone. life ends when this caisson is stopped.
+func (a *adoption) run(life context.Context) {
+	l, b := a.l, a.l.b
+	err := a.takeOver(life)
 	switch {
 	case err == nil:
-		l.begin(in)
+		l.begin(a.in)
 		b.events.tell(l.record(), "adopted")
 		return
-	case b.background.life.Err() != nil:
+	case life.Err() != nil:
 		return // the next caisson's
 	}
 	reason := "caisson was ended while it ran, and it could not be taken over: " + err.Error()
@@ -44,52 +52,51 @@ func (l *managed) adopt() {
 // takeOver makes a sandbox that runs this process's. Whose it is, what it may do and
 // what it is made of is what the registry and the policy say; nothing of that is
 // asked of the sandbox. It is gone after an error, unless ctx has ended.
-func (l *managed) takeOver(ctx context.Context) (_ *running, err error) {
-	b := l.b
-	rec := l.record()
+func (a *adoption) takeOver(ctx context.Context) (err error) {
+	l, rec := a.l, a.rec
 	r := &session.Invocation{Call: callFor(rec), ID: rec.Life.Run, Kind: policy.StartSandbox, Name: l.id, Origin: session.Origin{Life: rec.Life, Reach: rec.Reach, Known: rec.Placeholders}}
 	in := &running{run: r, before: rec.CPU, used: new(atomic.Int64)}
 	in.gone, in.leave = context.WithCancelCause(context.Background())
 	in.env = &environment.Environment{Dir: rec.Life.Dir, Search: rec.Life.Search, ImageEnv: rec.Life.Env, Trust: maps.Clone(rec.Life.Trust), Exec: &sandbox.Exec{Dir: rec.Life.Dir}}
 	in.env.Spec = &sandbox.Spec{ID: r.ID, User: rec.Life.User, Limits: rec.Limits, Sudo: rec.Sudo, Outlives: true}
 	in.env.Spec.Limits.Explicit = nil
-	far, err := b.claimed(ctx, in, rec.Isolation)
-	if err != nil {
-		return nil, errors.Join(err, in.close(ctx))
+	a.in = in
+	if err := a.claim(ctx); err != nil {
+		return errors.Join(err, in.close(ctx))
 	}
-	if err = l.settleIn(ctx, in, far); err == nil {
-		return in, nil
+	if err = a.settle(ctx); err == nil {
+		return nil
 	}
 	if ctx.Err() != nil { // nobody has decided against it
 		err = errors.Join(err, in.survivor().Leave())
 		r.Dir.Release()
 	}
-	return nil, errors.Join(err, in.close(ctx))
+	return errors.Join(err, in.close(ctx))
 }
 
-// claimed takes over the sandbox itself, with what it has on the disk, and returns
-// the far end of its wire, if it has one.
-func (b *Sandboxes) claimed(ctx context.Context, in *running, level string) (*os.File, error) {
+// claim takes over the sandbox itself, with what it has on the disk.
+func (a *adoption) claim(ctx context.Context) error {
+	b, in, level := a.l.b, a.in, a.rec.Isolation
 	r := in.run
 	d, ok := b.o.Drivers[level]
 	if !ok {
-		return nil, sandbox.Errorf(sandbox.ErrUnsupported, "isolation "+level, "this build has no such level")
+		return sandbox.Errorf(sandbox.ErrUnsupported, "isolation "+level, "this build has no such level")
 	}
 	caps, err := d.Probe(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if in.env.Spec.StateDir, err = b.o.State.RunPath(r.ID); err != nil {
-		return nil, err
+		return err
 	}
 	in.env.Spec.Snapshots = caps.Snapshot
 	ctx, cancel := context.WithTimeout(ctx, session.StartAllowance)
 	defer cancel()
 	box, err := d.Adopt(ctx, in.env.Spec)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	in.box = box.Instance
+	in.box, a.far = box.Instance, box.Far
 	if box.Hold != nil {
 		if r.Dir, err = b.o.State.Adopt(r.ID, box.Hold); err != nil {
 			box.Hold.Close()
@@ -100,24 +107,29 @@ func (b *Sandboxes) claimed(ctx context.Context, in *running, level string) (*os
 		err = sandbox.Errorf(sandbox.ErrUnavailable, "adopt sandbox", "nobody held its directory")
 	}
 	r.Undo.Add(session.WithLimit(b.o.EndLimit, box.Destroy))
-	if err != nil && box.Far != nil {
-		box.Far.Close()
+	if err != nil {
+		a.closeFar()
 	}
-	return box.Far, err
+	return err
 }
 
-// settleIn decides what a sandbox that was taken over is, records it, and gives it
-// back what went with its last owner. far is its to close.
-func (l *managed) settleIn(ctx context.Context, in *running, far *os.File) error {
-	b := l.b
+// closeFar closes the far end of the wire that no router has.
+func (a *adoption) closeFar() {
+	if a.far != nil {
+		a.far.Close()
+	}
+}
+
+// settle decides what the sandbox is, records it, and gives it back what went with its last
+// owner. It closes far where no router has it.
+func (a *adoption) settle(ctx context.Context) error {
+	b, in := a.l.b, a.in
 	r := in.run
-	posture, err := l.redecide(ctx, in)
+	posture, err := a.redecide(ctx)
 	op, jerr := operation.Begin(context.WithoutCancel(ctx), b.o.Journal, r.Intent)
 	if err = errors.Join(err, jerr); err != nil {
-		if far != nil {
-			far.Close()
-		}
-	} else if err = l.rewire(ctx, in, far, op); err == nil {
+		a.closeFar()
+	} else if err = a.rewire(ctx, op); err == nil {
 		in.env.Exec.Env = r.Variables(in.env)
 		if in.client, err = in.connect(ctx); err == nil {
 			err = in.watchable(ctx)
@@ -135,9 +147,9 @@ func (l *managed) settleIn(ctx context.Context, in *running, far *os.File) error
 
 // redecide asks the policy, as it is now, for what the sandbox was made by. What
 // would be made of something else today cannot go on as it is.
-func (l *managed) redecide(ctx context.Context, in *running) (sandbox.Posture, error) {
-	b := l.b
-	r, rec := in.run, l.record()
+func (a *adoption) redecide(ctx context.Context) (sandbox.Posture, error) {
+	l, in, rec := a.l, a.in, a.rec
+	b, r := l.b, in.run
 	none := rec.Posture
 	r.Intent = audit.Intent{Actor: rec.Actor, Account: rec.Owner, Kind: "adopt_sandbox", Sandbox: l.id, Isolation: rec.Isolation}
 	k, err := l.ownerOf(ctx)
@@ -182,13 +194,11 @@ func (l *managed) redecide(ctx context.Context, in *running) (sandbox.Posture, e
 // rewire puts a router at the far end of the sandbox's wire, which lets through what
 // the policy says now. Where that cannot be had (a secret that is not there any more,
 // say) the network stays closed, and that is said.
-func (l *managed) rewire(ctx context.Context, in *running, far *os.File, op *operation.Operation) error {
-	b := l.b
-	r, wired := in.run, l.record().Wired
-	if wired != (far != nil) {
-		if far != nil {
-			far.Close()
-		}
+func (a *adoption) rewire(ctx context.Context, op *operation.Operation) error {
+	l, in, wired := a.l, a.in, a.rec.Wired
+	b, r := l.b, in.run
+	if wired != (a.far != nil) {
+		a.closeFar()
 		return sandbox.Errorf(sandbox.ErrUnavailable, "adopt sandbox", "its network does not fit what is known of it")
 	}
 	if !wired {
@@ -199,7 +209,7 @@ func (l *managed) rewire(ctx context.Context, in *running, far *os.File, op *ope
 		rules, r.Hosts, r.Denied = wire.Rules{}, nil, nil
 	}
 	var err error
-	if in.env.Spec.Network, err = r.StartRouter(in.env.Spec.StateDir, rules, far); err != nil {
+	if in.env.Spec.Network, err = r.StartRouter(in.env.Spec.StateDir, rules, a.far); err != nil {
 		return err
 	}
 	r.OpenNetwork(op)

@@ -101,7 +101,7 @@ func (n *creation) run(ctx context.Context) (_ *Sandbox, err error) {
 	if n.from == nil {
 		r.OfferRoot()
 		if len(c.Limits.Explicit) == 0 && c.Isolation == "" && len(c.Writable) == 0 {
-			b.wantWarm(g, rec.Template)
+			b.warmPool.want(g, rec.Template)
 		}
 	}
 	l, err := b.reserve(g, rec, r)
@@ -110,7 +110,7 @@ func (n *creation) run(ctx context.Context) (_ *Sandbox, err error) {
 	}
 	defer l.unlock()
 	if err := n.start(ctx, l, g, r); err != nil {
-		b.inventory.remove(l)
+		b.inventory.remove(l.managed)
 		return nil, err
 	}
 	rec = l.record()
@@ -119,7 +119,7 @@ func (n *creation) run(ctx context.Context) (_ *Sandbox, err error) {
 }
 
 // start starts the sandbox, which has its place.
-func (n *creation) start(ctx context.Context, l *managed, g *grant, r *session.Invocation) error {
+func (n *creation) start(ctx context.Context, l locked, g *grant, r *session.Invocation) error {
 	kept := ""
 	if n.from != nil {
 		kept = n.b.kept.path(n.from.Kept)
@@ -147,16 +147,35 @@ func (n *creation) start(ctx context.Context, l *managed, g *grant, r *session.I
 	return nil
 }
 
-// reserve takes a place for the sandbox of a call; its change is held.
-func (b *Sandboxes) reserve(g *grant, rec *registry.Sandbox, r *session.Invocation) (*managed, error) {
-	l := newManaged(b, rec)
-	v, _ := r.Verdict()        // what goes wrong goes wrong in admit
-	l.reserved = v.Plan.Limits // none where it will be refused
-	l.change <- struct{}{}
-	if err := b.inventory.add(l, g.profile.Quota); err != nil {
-		return nil, err
+// reserve takes a place for the sandbox of a call.
+func (b *Sandboxes) reserve(g *grant, rec *registry.Sandbox, r *session.Invocation) (locked, error) {
+	l := newLocked(b, rec)
+	v, _ := r.Verdict()              // what goes wrong goes wrong in admit
+	l.quota.reserved = v.Plan.Limits // none where it will be refused
+	if err := b.inventory.add(l.managed, g.profile.Quota); err != nil {
+		return locked{}, err
 	}
 	return l, nil
+}
+
+// Withdraw ends a sandbox that was made for nobody, unless it has ended: whoever asked
+// for it has gone, and has not been told which it is. That is for the frontend to know which
+// would have told, so nobody's key is asked for; ctx may be over.
+func (b *Sandboxes) Withdraw(ctx context.Context, id string) error {
+	ctx = context.WithoutCancel(ctx)
+	found := b.inventory.get(id)
+	if found == nil {
+		return nil
+	}
+	l, err := found.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.unlock()
+	if l.state() == registry.Ended {
+		return nil
+	}
+	return l.end(ctx, "who asked for it has gone")
 }
 
 // callFor is what is asked for with a sandbox, as the pipeline has it.

@@ -37,12 +37,13 @@ func (h *Handle) find(ctx context.Context) (*managed, error) {
 }
 
 // change has do change the sandbox while no other call changes it, and returns what it is then.
-func (h *Handle) change(ctx context.Context, do func(*managed) error) (*Sandbox, error) {
-	l, err := h.find(ctx)
+func (h *Handle) change(ctx context.Context, do func(locked) error) (*Sandbox, error) {
+	found, err := h.find(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := l.lock(ctx); err != nil {
+	l, err := found.lock(ctx)
+	if err != nil {
 		return nil, err
 	}
 	defer l.unlock()
@@ -67,6 +68,6 @@ func (h *Handle) Get(ctx context.Context) (*Sandbox, error) {
 
 // Kill ends the sandbox, whatever it does, and returns when nothing of it is left.
 func (h *Handle) Kill(ctx context.Context) error {
-	_, err := h.change(ctx, func(l *managed) error { return l.end(ctx, "it was killed by its owner") })
+	_, err := h.change(ctx, func(l locked) error { return l.end(ctx, "it was killed by its owner") })
 	return err
 }

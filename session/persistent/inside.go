@@ -61,24 +61,25 @@ func (h *Handle) enter(ctx context.Context) (*managed, *running, *Inside, error)
 // may take its time, and who wants to end the sandbox waits in the same row.
 func (l *managed) ready(ctx context.Context, k *Key) error {
 	l.mu.Lock()
-	tries := l.tries
+	before := l.failed.n
 	l.mu.Unlock()
-	if err := l.lock(ctx); err != nil {
+	held, err := l.lock(ctx)
+	if err != nil {
 		return err
 	}
-	defer l.unlock()
+	defer held.unlock()
 	l.mu.Lock()
-	now, err := l.tries, l.tried
+	failed := l.failed
 	l.mu.Unlock()
-	if now != tries {
-		return err
+	if failed.n != before {
+		return failed.last
 	}
-	if err = l.wake(ctx, k, false); err == nil {
-		err = l.reconnect(ctx)
+	if err = held.wake(ctx, k, false); err == nil {
+		err = held.reconnect(ctx)
 	}
 	if err != nil {
 		l.mu.Lock()
-		l.tries, l.tried = l.tries+1, err
+		l.failed = attempts{failed.n + 1, err}
 		l.mu.Unlock()
 	}
 	return err
@@ -92,17 +93,17 @@ func (l *managed) use() (*running, *guest.Client) {
 	if l.in == nil || l.in.client.Lost() != nil {
 		return nil, nil
 	}
-	l.busy++
-	l.used = l.b.o.Clock.Now()
+	l.active.calls++
+	l.active.last = l.b.o.Clock.Now()
 	return l.in, l.in.client
 }
 
 // unuse counts one that ended.
 func (l *managed) unuse() {
 	l.mu.Lock()
-	l.busy--
-	l.used = l.b.o.Clock.Now()
-	idles := l.busy == 0 && l.rec.Idle > 0
+	l.active.calls--
+	l.active.last = l.b.o.Clock.Now()
+	idles := l.active.calls == 0 && l.rec.Idle > 0
 	l.mu.Unlock()
 	if idles {
 		l.arm()

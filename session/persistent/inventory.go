@@ -69,7 +69,7 @@ func (n *inventory) add(l *managed, q Quota) error {
 	if l.name != "" && n.namedLocked(l.owner, l.name) != nil {
 		return errNameTaken
 	}
-	if err := n.fits(l, q, l.reserved, registry.Running); err != nil {
+	if err := n.fits(l, q, l.quota.reserved, registry.Running); err != nil {
 		return err
 	}
 	n.all[l.id] = l

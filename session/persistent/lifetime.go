@@ -14,7 +14,7 @@ import (
 // SetTimeout gives a running sandbox d from now on, which may be less than it
 // had; 0 ends its time at once. A paused one gets it when it is resumed.
 func (h *Handle) SetTimeout(ctx context.Context, d time.Duration) (*Sandbox, error) {
-	return h.change(ctx, func(l *managed) error {
+	return h.change(ctx, func(l locked) error {
 		if d == 0 {
 			return l.prolong(ctx, 0, false)
 		}
@@ -25,12 +25,11 @@ func (h *Handle) SetTimeout(ctx context.Context, d time.Duration) (*Sandbox, err
 // Extend gives a running sandbox at least d from now on and never shortens its
 // time; 0 is the profile's.
 func (h *Handle) Extend(ctx context.Context, d time.Duration) (*Sandbox, error) {
-	return h.change(ctx, func(l *managed) error { return l.prolongFor(ctx, h.key, d, true) })
+	return h.change(ctx, func(l locked) error { return l.prolongFor(ctx, h.key, d, true) })
 }
 
-// prolongFor gives a sandbox the time that its key may have of what it wants. The caller holds
-// change.
-func (l *managed) prolongFor(ctx context.Context, k *Key, want time.Duration, extend bool) error {
+// prolongFor gives a sandbox the time that its key may have of what it wants.
+func (l locked) prolongFor(ctx context.Context, k *Key, want time.Duration, extend bool) error {
 	g, err := l.b.grants.of(k)
 	if err != nil {
 		return err
@@ -43,8 +42,8 @@ func (l *managed) prolongFor(ctx context.Context, k *Key, want time.Duration, ex
 }
 
 // prolong gives a sandbox that has not ended d from now on. With extend it never shortens its
-// time. The caller holds change.
-func (l *managed) prolong(ctx context.Context, d time.Duration, extend bool) error {
+// time.
+func (l locked) prolong(ctx context.Context, d time.Duration, extend bool) error {
 	b := l.b
 	rec := l.record()
 	ends := b.o.Clock.Now().Add(d)
@@ -74,8 +73,8 @@ func (l *managed) due() time.Time {
 		return time.Time{}
 	}
 	due := l.rec.Ends
-	if l.rec.Idle > 0 && l.busy == 0 {
-		if idle := l.used.Add(l.rec.Idle); due.IsZero() || idle.Before(due) {
+	if l.rec.Idle > 0 && l.active.calls == 0 {
+		if idle := l.active.last.Add(l.rec.Idle); due.IsZero() || idle.Before(due) {
 			due = idle
 		}
 	}
@@ -86,15 +85,16 @@ func (l *managed) due() time.Time {
 func (l *managed) arm() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.alarm != nil {
-		l.alarm()
-		l.alarm = nil
+	t := &l.timers
+	if t.expiry != nil {
+		t.expiry()
+		t.expiry = nil
 	}
 	due := l.due()
-	if due.IsZero() || l.silent {
+	if due.IsZero() || t.silent {
 		return
 	}
-	l.alarm = l.b.o.Clock.AfterFunc(max(due.Sub(l.b.o.Clock.Now()), 0), l.expire)
+	t.expiry = l.b.o.Clock.AfterFunc(max(due.Sub(l.b.o.Clock.Now()), 0), l.expire)
 }
 
 // expire does what is to happen when its time is over, if it is.
@@ -104,10 +104,11 @@ func (l *managed) expire() {
 		return // Close ends it
 	}
 	defer b.background.work.Done()
-	if l.lock(b.background.life) != nil {
+	held, err := l.lock(b.background.life)
+	if err != nil {
 		return
 	}
-	defer l.unlock()
+	defer held.unlock()
 	l.mu.Lock()
 	due, rec := l.due(), l.rec
 	idle := due.Before(rec.Ends)
@@ -122,7 +123,7 @@ func (l *managed) expire() {
 	}
 	ctx := context.Background()
 	if outlived(rec, now) { // it could never go on
-		if err := l.endFor(ctx, session.TimedOut(rec.Limits)); err != nil {
+		if err := held.endFor(ctx, session.TimedOut(rec.Limits)); err != nil {
 			b.o.Notice("sandbox " + l.id + ": " + err.Error())
 		}
 		return
@@ -132,14 +133,14 @@ func (l *managed) expire() {
 		reason = fmt.Sprintf("it went unused for %s", rec.Idle)
 	}
 	if rec.OnTimeout != registry.Kill {
-		err := l.pause(ctx, rec.OnTimeout, reason)
+		err := held.pause(ctx, rec.OnTimeout, reason)
 		if err == nil {
 			return
 		}
 		reason += ", and it could not be paused: " + err.Error()
 		b.o.Notice("sandbox " + l.id + ": " + reason)
 	}
-	if err := l.end(ctx, reason); err != nil {
+	if err := held.end(ctx, reason); err != nil {
 		b.o.Notice("sandbox " + l.id + ": " + err.Error())
 	}
 }

@@ -42,7 +42,7 @@ func (b *Sandboxes) Run(ctx context.Context, k *Key, template string, call *sess
 	if err != nil {
 		return nil, err
 	}
-	defer b.inventory.remove(l)
+	defer b.inventory.remove(l.managed)
 	defer l.unlock()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)

@@ -22,7 +22,7 @@ type Profile struct {
 	Quota Quota
 }
 
-// LivingLimits are the limits of a sandbox that lives on, where nobody says
+// LivingLimits are the limits of a persistent sandbox, where nobody says
 // anything: no wall clock, since its timeout bounds it, and no output limit,
 // which is a program's; 1 CPU, 512 MiB, 512 processes, 8192 files open in each,
 // 1 GiB of disk and 256 MiB of /tmp. A wall limit that is written bounds the time

@@ -30,6 +30,13 @@ type Quota struct {
 
 const ruleQuota = "built-in: quota"
 
+// quotaMark is what a sandbox counts for besides what its record says.
+type quotaMark struct {
+	reserved sandbox.Limits // until it runs for the first time
+	pausing  bool           // it has a place among the paused ones
+	waking   bool           // it has a place among those that run
+}
+
 // stake is what a sandbox counts for in a quota.
 type stake struct {
 	state   registry.State
@@ -42,13 +49,13 @@ func (l *managed) stake() stake {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.rec.State == "" {
-		return stake{state: registry.Running, limits: l.reserved}
+		return stake{state: registry.Running, limits: l.quota.reserved}
 	}
 	state := l.rec.State
-	if l.waking {
+	if l.quota.waking {
 		state = registry.Running
 	}
-	return stake{state, l.pausing, l.frozen != nil || l.in != nil, l.rec.Limits}
+	return stake{state, l.quota.pausing, l.frozen != nil || l.in != nil, l.rec.Limits}
 }
 
 // place has taken mark that a sandbox takes a place for a change to state, if the quota of its

@@ -14,7 +14,7 @@ import (
 	"github.com/caisson-run/caisson/session/registry"
 )
 
-// What a sandbox that lives on may reach can be changed. Its environment (the wire, whom
+// What a persistent sandbox may reach can be changed. Its environment (the wire, whom
 // it trusts, its placeholders) stays as the network that it was made with wants
 // it; what the router lets through is decided by what was asked for last.
 
@@ -27,13 +27,14 @@ import (
 // a sandbox that was made without a network, ErrNotFound.
 func (h *Handle) SetNetwork(ctx context.Context, w NetworkWish) (*Sandbox, error) {
 	b := h.boxes
-	return h.change(ctx, func(l *managed) error {
+	return h.change(ctx, func(l locked) error {
 		g, err := b.grants.of(h.key)
 		if err != nil {
 			return err
 		}
+		n := &networkChange{l: l, grant: g, reach: &registry.Reach{Allow: w.Allow, Deny: w.Deny, None: w.None}}
 		// Half a change would be neither: it is not given up with its caller.
-		if err := l.setNetwork(context.WithoutCancel(ctx), g, &registry.Reach{Allow: w.Allow, Deny: w.Deny, None: w.None}); err != nil {
+		if err := n.run(context.WithoutCancel(ctx)); err != nil {
 			return err
 		}
 		b.events.tell(l.record(), "network")
@@ -41,11 +42,19 @@ func (h *Handle) SetNetwork(ctx context.Context, w NetworkWish) (*Sandbox, error
 	})
 }
 
-// setNetwork decides, records and carries out one change. The caller holds change.
-func (l *managed) setNetwork(ctx context.Context, g *grant, reach *registry.Reach) error {
-	b := l.b
+// networkChange is one change of what a sandbox may reach.
+type networkChange struct {
+	l     locked
+	grant *grant              // of its key
+	reach *registry.Reach     // what is asked for
+	plan  *policy.PlanNetwork // what comes of it; nil is no network
+}
+
+// run decides, records and carries out the change.
+func (n *networkChange) run(ctx context.Context) error {
+	l, g := n.l, n.grant
 	rec := l.record()
-	r := &session.Invocation{Session: g.session, Call: session.Reaching(callFor(rec), reach), ID: l.id, Kind: policy.StartSandbox}
+	r := &session.Invocation{Session: g.session, Call: session.Reaching(callFor(rec), n.reach), ID: l.id, Kind: policy.StartSandbox}
 	v, err := r.Decide()
 	if err != nil {
 		return err
@@ -55,6 +64,7 @@ func (l *managed) setNetwork(ctx context.Context, g *grant, reach *registry.Reac
 		return r.Refused(ctx, v.Err())
 	}
 	plan := v.Plan.Network
+	n.plan = plan
 	if !rec.Wired && plan != nil {
 		return r.Failed(ctx, &sandbox.Error{Op: "sandbox " + l.id, Kind: sandbox.ErrUnsupported, Problem: "it was made without a network, and gets none while it lives",
 			Hint: "make it with the network that it may need, and take that away until then"})
@@ -63,25 +73,21 @@ func (l *managed) setNetwork(ctx context.Context, g *grant, reach *registry.Reac
 		for _, s := range plan.Secrets {
 			r.Intent.Secrets = append(r.Intent.Secrets, s.Name)
 		}
-		if err := l.checkReach(plan); err != nil {
+		if err := n.check(); err != nil {
 			return r.Failed(ctx, err)
 		}
 	}
 	r.Intent.Network = plan.String()
-	return operation.Perform(ctx, b.o.Journal, r.Intent, func(ctx context.Context, _ *operation.Operation) (*sandbox.Result, error) {
-		return nil, l.carryNetwork(ctx, plan, reach)
+	return operation.Perform(ctx, l.b.o.Journal, r.Intent, func(ctx context.Context, _ *operation.Operation) (*sandbox.Result, error) {
+		return nil, n.carryOut(ctx)
 	})
 }
 
-// checkReach refuses a network whose secrets, or whose ended TLS, have no place in the
+// check refuses a network whose secrets, or whose ended TLS, have no place in the
 // environment of a sandbox: its policy had none of them when it was made.
-func (l *managed) checkReach(plan *policy.PlanNetwork) error {
-	l.mu.Lock()
-	in, have := l.in, l.rec.Placeholders
-	if in == nil {
-		in = l.frozen
-	}
-	l.mu.Unlock()
+func (n *networkChange) check() error {
+	l, plan := n.l, n.plan
+	in, have := l.here(), l.record().Placeholders
 	if in != nil {
 		have = in.run.Placeholders()
 	}
@@ -101,15 +107,10 @@ func (l *managed) checkReach(plan *policy.PlanNetwork) error {
 	return nil
 }
 
-// carryNetwork writes the change down, so that nothing else is in force when the
+// carryOut writes the change down, so that nothing else is in force when the
 // sandbox goes on, and tells the router.
-func (l *managed) carryNetwork(ctx context.Context, plan *policy.PlanNetwork, reach *registry.Reach) error {
-	l.mu.Lock()
-	in := l.in
-	if in == nil {
-		in = l.frozen
-	}
-	l.mu.Unlock()
+func (n *networkChange) carryOut(ctx context.Context) error {
+	in, plan := n.l.here(), n.plan
 	var rules wire.Rules
 	var err error
 	live := in != nil && in.run.Network != nil
@@ -118,7 +119,7 @@ func (l *managed) carryNetwork(ctx context.Context, plan *policy.PlanNetwork, re
 			return err
 		}
 	}
-	err = l.keep(ctx, func(s *registry.Sandbox) { s.Reach, s.Network, s.Denied = reach, plan.Hosts(), plan.Denied() })
+	err = n.l.keep(ctx, func(s *registry.Sandbox) { s.Reach, s.Network, s.Denied = n.reach, plan.Hosts(), plan.Denied() })
 	if err != nil || !live {
 		return err
 	}

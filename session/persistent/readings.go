@@ -35,8 +35,8 @@ type series struct {
 
 func (s *series) add(u sandbox.Usage) {
 	r := Reading{Usage: u}
-	if n := len(s.list); n > 0 {
-		last := s.list[(s.next+n-1)%n]
+	if len(s.list) > 0 {
+		last := s.last()
 		if took := u.At.Sub(last.At); u.CPU != nil && last.CPU != nil && took > 0 && *u.CPU >= *last.CPU {
 			p := 100 * float64(*u.CPU-*last.CPU) / float64(took)
 			r.CPUPercent = &p
@@ -49,6 +49,9 @@ func (s *series) add(u sandbox.Usage) {
 	s.list[s.next] = r
 	s.next = (s.next + 1) % maxReadings
 }
+
+// last is the newest reading of those that there are.
+func (s *series) last() *Reading { return &s.list[(s.next+len(s.list)-1)%len(s.list)] }
 
 func (s *series) since(t time.Time) []Reading {
 	out := []Reading{}
@@ -67,14 +70,21 @@ func (h *Handle) Readings(ctx context.Context, since time.Time) ([]Reading, erro
 	if err != nil {
 		return nil, err
 	}
-	l.read(ctx)
+	l.meter.read(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.readings.since(since), nil
+	return l.meter.series.since(since), nil
+}
+
+// meter reads now and then what a sandbox uses, while it runs.
+type meter struct {
+	l      *managed // whose mu guards the series
+	series series
 }
 
 // read takes one reading, if the sandbox runs and can say.
-func (l *managed) read(ctx context.Context) {
+func (m *meter) read(ctx context.Context) {
+	l := m.l
 	l.mu.Lock()
 	in := l.in
 	l.mu.Unlock()
@@ -90,31 +100,34 @@ func (l *managed) read(ctx context.Context) {
 	u.At = l.b.o.Clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if n := len(l.readings.list); n == 0 || u.At.After(l.readings.list[(l.readings.next+n-1)%n].At) {
-		l.readings.add(u)
+	if s := &m.series; len(s.list) == 0 || u.At.After(s.last().At) {
+		s.add(u)
 	}
 }
 
-// readSoon sets the timer of the next reading. The caller holds mu.
-func (l *managed) readSoon() {
-	if l.reading != nil {
-		l.reading()
-		l.reading = nil
+// soon sets the timer of the next reading. The caller holds the sandbox's mu.
+func (m *meter) soon() {
+	l := m.l
+	t := &l.timers
+	if t.reading != nil {
+		t.reading()
+		t.reading = nil
 	}
-	if l.silent || l.in == nil {
+	if t.silent || l.in == nil {
 		return
 	}
 	every := readEvery
-	if l.busy == 0 && l.b.o.Clock.Now().Sub(l.used) > readIdleEvery {
+	if l.active.calls == 0 && l.b.o.Clock.Now().Sub(l.active.last) > readIdleEvery {
 		every = readIdleEvery
 	}
-	l.reading = l.b.o.Clock.AfterFunc(every, func() {
-		if l.b.background.hold() {
-			defer l.b.background.work.Done()
-			l.read(l.b.background.life)
+	g := l.b.background
+	t.reading = l.b.o.Clock.AfterFunc(every, func() {
+		if g.hold() {
+			defer g.work.Done()
+			m.read(g.life)
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			l.readSoon()
+			m.soon()
 		}
 	})
 }

@@ -16,7 +16,7 @@ import (
 // recovery takes over what the last owner of a state directory left.
 type recovery struct {
 	b       *Sandboxes
-	orphans []*managed // ran when it was killed, and may still; their change is held
+	orphans []locked   // ran when it was killed, and may still
 	waiting []*managed // were written down when it was stopped, and go on
 }
 
@@ -55,21 +55,21 @@ func (r *recovery) read(ctx context.Context) error {
 		return err
 	}
 	for _, rec := range left {
-		l := newManaged(b, rec)
+		l := newLocked(b, rec)
 		switch {
 		case rec.State == registry.Paused && rec.Kept != "":
+			l.unlock()
 		case rec.State == registry.Running && rec.Life != nil && !b.o.Private:
-			l.change <- struct{}{} // until it is known whether it lives
-			r.orphans = append(r.orphans, l)
+			r.orphans = append(r.orphans, l) // locked until it is known whether it lives
 		default:
 			if err := r.lost(ctx, rec, now); err != nil {
 				return err
 			}
 			continue
 		}
-		b.inventory.put(l)
+		b.inventory.put(l.managed)
 		if rec.Waits {
-			r.waiting = append(r.waiting, l)
+			r.waiting = append(r.waiting, l.managed)
 		}
 	}
 	return nil
@@ -125,17 +125,43 @@ const (
 // adopt takes over the sandboxes that ran when the last caisson ended. Who asks for one of
 // them waits meanwhile.
 func (r *recovery) adopt() {
-	each(r.orphans, adoptAtOnce, func(l *managed) {
+	each(r.orphans, adoptAtOnce, func(l locked) {
 		defer l.unlock()
-		l.adopt()
+		(&adoption{l: l, rec: l.record()}).run(r.b.background.life)
 	})
 }
 
 // resume resumes the sandboxes that the last caisson wrote down when it was stopped.
-func (r *recovery) resume() { each(r.waiting, resumeAtOnce, (*managed).goOnWith) }
+func (r *recovery) resume() { each(r.waiting, resumeAtOnce, r.resumeOne) }
+
+// resumeOne resumes one of them. One that cannot go on stays paused: whoever made
+// it decides.
+func (r *recovery) resumeOne(waiting *managed) {
+	b := r.b
+	ctx := b.background.life
+	l, err := waiting.lock(ctx)
+	if err != nil {
+		return
+	}
+	defer l.unlock()
+	if l.state() != registry.Paused {
+		return
+	}
+	k, err := l.ownerOf(ctx)
+	if err == nil {
+		err = l.wake(ctx, k, false)
+	}
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	b.o.Notice("sandbox " + l.id + " stays paused: " + err.Error())
+	if err := l.keep(ctx, func(s *registry.Sandbox) { s.Waits = false }); err != nil {
+		b.o.Notice("sandbox " + l.id + ": " + err.Error())
+	}
+}
 
 // each has do be called of each sandbox, of some at once.
-func each(list []*managed, atOnce int, do func(*managed)) {
+func each[T any](list []T, atOnce int, do func(T)) {
 	var all sync.WaitGroup
 	slots := make(chan struct{}, atOnce)
 	for _, l := range list {

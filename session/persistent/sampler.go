@@ -21,7 +21,7 @@ const (
 	reportEvery = time.Minute
 )
 
-// sampler has the guard of a sandbox that lives on read what it uses, while it
+// sampler has the guard of a persistent sandbox read what it uses, while it
 // runs. Only its timer's goroutine uses what changes in it.
 type sampler struct {
 	l        *managed
@@ -45,10 +45,10 @@ func newSampler(l *managed, in *running) *sampler {
 // soon sets the timer of the next sample. The caller holds the sandbox's mu.
 func (s *sampler) soon() {
 	l := s.l
-	if l.silent || l.in != s.in || s.in.gone.Err() != nil {
+	if l.timers.silent || l.in != s.in || s.in.gone.Err() != nil {
 		return
 	}
-	l.sampling = l.b.o.Clock.AfterFunc(s.every, func() {
+	l.timers.sample = l.b.o.Clock.AfterFunc(s.every, func() {
 		if l.b.background.hold() {
 			defer l.b.background.work.Done()
 			s.sample()

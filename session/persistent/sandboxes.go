@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package persistent has the sandboxes that go on between calls: [Sandboxes] makes, lists,
-// pauses, snapshots, extends and ends them for keys, and runs programs in them. What runs
-// goes through package session like everything else.
+// Package persistent has the sandboxes that go on between calls. [Sandboxes] makes and lists
+// them for keys. A [Handle] is one of them for its key, which pauses, extends, snapshots and
+// ends it, and runs programs in it. What runs goes through package session like everything
+// else.
+//
+// Inside, managed is one sandbox, and locked the same for the one call that may change it.
+// running is what there is of it while it runs. A change of several steps has a type of its
+// own: creation, pausing, networkChange, adoption.
 //
 // Lock order: the change of a sandbox, the mu of the inventory, that sandbox's mu, and last the
-// mu of the background or of the warm pool.
+// mu of the background.
 package persistent
 
 import (
@@ -15,12 +20,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/caisson-run/caisson/policy"
@@ -30,7 +31,7 @@ import (
 	"github.com/caisson-run/caisson/session/registry"
 )
 
-// Sandbox is one sandbox that lives on, as its owner sees it.
+// Sandbox is one persistent sandbox, as its owner sees it.
 type Sandbox = registry.Sandbox
 
 // Key is who asks for sandboxes.
@@ -95,12 +96,8 @@ type SandboxesOptions struct {
 	removeAll func(path string) error // os.RemoveAll but in tests
 }
 
-// Sandboxes are the sandboxes that live on: made, listed, extended and ended by
-// keys, each of which sees its own alone. Another key's sandbox answers as one
-// that does not exist.
-//
-// What runs inside goes the same road as everything else: [Handle.Start]
-// decides it by the key's policy and records the intent first.
+// Sandboxes are the persistent sandboxes of a state directory. Each key sees its own
+// alone: another key's sandbox answers as one that does not exist.
 //
 // One process has the sandboxes of a state directory. When it is stopped, those
 // that run are written down, where the level can, and go on with the next one;
@@ -164,7 +161,7 @@ func OpenSandboxes(ctx context.Context, o SandboxesOptions) (*Sandboxes, error) 
 	b.keepHouse()
 	if o.Ready > 0 {
 		if g, err := b.grants.of(&Key{}); err == nil {
-			b.wantWarm(g, BaseTemplate)
+			b.warmPool.want(g, BaseTemplate)
 		}
 	}
 	return b, nil
@@ -186,97 +183,4 @@ func (b *Sandboxes) Token(s *Sandbox, purpose string) string {
 	m := hmac.New(sha256.New, b.secret)
 	m.Write([]byte(purpose + "\x00" + s.ID))
 	return hex.EncodeToString(m.Sum(nil)[:20])
-}
-
-// Close writes every running sandbox down, or ends it where that cannot be, and
-// lets another process have them. Calls that are under way end with their
-// sandboxes; none may follow. What has not ended soon after ctx is an error that names
-// it, and is left as it is.
-func (b *Sandboxes) Close(ctx context.Context) error {
-	b.background.stop()
-	left := b.inventory.list()
-	var errs []error
-	var mu sync.Mutex
-	var ending sync.WaitGroup
-	slots := make(chan struct{}, 16)
-	pending := make(map[string]bool)
-	for _, l := range left {
-		l.silence()
-		pending[l.id] = true
-	}
-	for _, l := range left {
-		ending.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			err := l.shutDown(ctx)
-			mu.Lock()
-			defer mu.Unlock()
-			errs = append(errs, err)
-			delete(pending, l.id)
-		})
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		ending.Wait()
-		_ = b.warmPool.Close() // what is left behind was told
-		b.background.work.Wait()
-	}()
-	late := awaitEnds(ctx, ended, b.o.EndLimit/4)
-	mu.Lock()
-	defer mu.Unlock()
-	if late {
-		errs = append(errs, unended(slices.Sorted(maps.Keys(pending))))
-	}
-	errs = append(errs, b.writes.saveAll(context.WithoutCancel(ctx)))
-	return errors.Join(append(errs, b.claim.Remove())...)
-}
-
-// awaitEnds waits for ended, and after ctx for limit. It says whether that was not
-// enough.
-func awaitEnds(ctx context.Context, ended <-chan struct{}, limit time.Duration) (late bool) {
-	select {
-	case <-ended:
-		return false
-	case <-ctx.Done():
-	}
-	select {
-	case <-ended:
-		return false
-	case <-time.After(limit):
-		return true
-	}
-}
-
-// unended is the error for what is left when Close waits no longer.
-func unended(ids []string) error {
-	what := "calls under way"
-	if len(ids) > 0 {
-		what = "sandboxes " + strings.Join(ids, ", ")
-	}
-	return sandbox.Unended("stop", what+" are left")
-}
-
-// shutDown ends l if it runs.
-func (l *managed) shutDown(ctx context.Context) error {
-	if err := l.lock(context.WithoutCancel(ctx)); err != nil {
-		return err
-	}
-	defer l.unlock()
-	l.mu.Lock()
-	here := l.in != nil || l.frozen != nil
-	l.mu.Unlock()
-	if !here {
-		return nil // it never ran, or is kept on the disk
-	}
-	if l.stays() {
-		return l.letGo(ctx)
-	}
-	if l.suspends() {
-		err := l.suspend(ctx)
-		if err == nil || l.state() == registry.Ended {
-			return err
-		}
-	}
-	return l.end(ctx, "caisson was stopped")
 }

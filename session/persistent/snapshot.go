@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"sync"
-	"time"
 
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/sandbox"
@@ -35,7 +33,7 @@ func (h *Handle) Snapshot(ctx context.Context, name string) (*Snapshot, error) {
 	}
 	defer leave()
 	s := &Snapshot{ID: registry.NewID("s", 20), Owner: k.ID, Name: name, Created: b.o.Clock.Now()}
-	_, err = h.change(ctx, func(l *managed) (err error) {
+	_, err = h.change(ctx, func(l locked) (err error) {
 		if s.Kept, err = l.copyDown(ctx, "snapshot_sandbox"); err != nil {
 			return err
 		}
@@ -66,9 +64,9 @@ func (b *Sandboxes) keepSnapshot(ctx context.Context, s *Snapshot, q Quota) (err
 	return err
 }
 
-// copyDown writes a running sandbox into a directory of its own. The caller holds
-// change, and has the directory.
-func (l *managed) copyDown(ctx context.Context, kind string) (kept string, err error) {
+// copyDown writes a running sandbox into a directory of its own, which is the
+// caller's.
+func (l locked) copyDown(ctx context.Context, kind string) (kept string, err error) {
 	b := l.b
 	ctx = context.WithoutCancel(ctx)
 	l.mu.Lock()
@@ -156,77 +154,4 @@ func (c *Create) from(s *Snapshot) (*registry.Sandbox, error) {
 		Template: rec.Template, Image: rec.Image, Isolation: rec.Isolation, Asked: rec.Asked, Env: rec.Env,
 		Allow: rec.Allow, Deny: rec.Deny, NoNetwork: rec.NoNetwork, Reach: rec.Reach, Placeholders: rec.Placeholders, Sudo: rec.Sudo, Writable: rec.Writable,
 	}, nil
-}
-
-// Forked is one copy of a sandbox, or why there is none.
-type Forked struct {
-	Sandbox *Sandbox
-	Err     error
-}
-
-// maxForks is how many copies are made at once.
-const maxForks = 100
-
-// Fork makes count copies of the running sandbox, each with its files, memory and
-// processes as they were at one moment, and timeout to live; 0 is the profile's.
-// The sandbox itself goes on. Each copy is a sandbox of its own, which quotas and
-// policies may refuse by itself. Who leaves before all are made leaves none behind.
-func (h *Handle) Fork(ctx context.Context, count int, timeout time.Duration) ([]Forked, error) {
-	b, k := h.boxes, h.key
-	if count < 1 || count > maxForks {
-		return nil, sandbox.Errorf(sandbox.ErrInvalid, "fork", "1 to %d copies can be made", maxForks)
-	}
-	var err error
-	s := &Snapshot{Owner: k.ID}
-	s.Sandbox, err = h.change(ctx, func(l *managed) (err error) {
-		s.Kept, err = l.copyDown(ctx, "fork_sandbox")
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	out := make([]Forked, count)
-	var all sync.WaitGroup
-	slots := make(chan struct{}, 4)
-	for i := range out {
-		all.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			if out[i].Err = awaited(ctx); out[i].Err != nil {
-				return
-			}
-			c := Create{Timeout: timeout, Metadata: s.Sandbox.Metadata, Notes: s.Sandbox.Notes, Idle: s.Sandbox.Idle, OnTimeout: s.Sandbox.OnTimeout, AutoResume: s.Sandbox.AutoResume}
-			out[i].Sandbox, out[i].Err = (&creation{b: b, key: k, want: c, from: s}).run(ctx)
-		})
-	}
-	all.Wait()
-	err = errors.Join(awaited(ctx), b.kept.drop(s.Kept))
-	if err == nil {
-		return out, nil
-	}
-	for _, f := range out { // nobody is told of them
-		if f.Sandbox != nil {
-			err = errors.Join(err, b.Withdraw(ctx, f.Sandbox.ID))
-		}
-	}
-	return nil, err
-}
-
-// Withdraw ends a sandbox that was made for nobody, unless it has ended: whoever asked
-// for it has gone, and has not been told which it is. That is for the frontend to know which
-// would have told, so nobody's key is asked for; ctx may be over.
-func (b *Sandboxes) Withdraw(ctx context.Context, id string) error {
-	ctx = context.WithoutCancel(ctx)
-	l := b.inventory.get(id)
-	if l == nil {
-		return nil
-	}
-	if err := l.lock(ctx); err != nil {
-		return err
-	}
-	defer l.unlock()
-	if l.state() == registry.Ended {
-		return nil
-	}
-	return l.end(ctx, "who asked for it has gone")
 }

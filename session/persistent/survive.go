@@ -3,8 +3,6 @@
 package persistent
 
 import (
-	"context"
-	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -13,7 +11,7 @@ import (
 	"github.com/caisson-run/caisson/session/registry"
 )
 
-// A sandbox that lives on runs on when this process is killed, where the level can
+// A persistent sandbox runs on when this process is killed, where the level can
 // and the operator wants it: until the next process takes it over, or its grace is
 // over. That is so from when its row says that it runs, and no sooner, so that a
 // sandbox that nobody has heard of ends with who made it.
@@ -41,7 +39,7 @@ func (in *running) life() *registry.Life {
 // survive tells the level how long a sandbox that runs may live on without this
 // process: for the grace, and no longer than its time. What is to be paused then is
 // not ended instead; the next owner sees to it.
-func (l *managed) survive() {
+func (l locked) survive() {
 	l.mu.Lock()
 	in, rec := l.in, l.rec
 	l.mu.Unlock()
@@ -63,25 +61,4 @@ func (l *managed) survive() {
 	if err := s.Outlive(l.b.o.Grace, until); err != nil && in.gone.Err() == nil {
 		l.b.o.Notice("sandbox " + l.id + " would end with caisson: " + err.Error())
 	}
-}
-
-// stays says whether Close lets go of a sandbox that runs.
-func (l *managed) stays() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.o.Leave && l.b.o.Grace > 0 && !l.b.o.EndOnClose && l.in != nil && l.in.survivor() != nil && l.rec.Life != nil
-}
-
-// letGo lets go of a sandbox that runs, and of what this process has of it: its
-// network is closed until somebody takes it over. The caller holds change.
-func (l *managed) letGo(ctx context.Context) error {
-	l.mu.Lock()
-	in := l.in
-	l.mu.Unlock()
-	l.leave(in, false)
-	err := in.survivor().Leave()
-	in.run.Dir.Release()
-	// The sandbox and its directory are not this process's any more, so that
-	// undoing what was made leaves them alone.
-	return errors.Join(err, in.close(ctx))
 }

@@ -23,7 +23,10 @@ import (
 //
 // What is kept is decided by use: the first kind is made at the start, others when
 // they were asked for. While a Create is under way, it has the processors first.
-type warmPool = warmpool.Pool[warmKind, *warmSandbox]
+type warmPool struct {
+	*warmpool.Pool[warmKind, *warmSandbox]
+	o *SandboxesOptions
+}
 
 // warmKind is one kind of sandbox that is kept ready.
 type warmKind struct {
@@ -48,8 +51,9 @@ const (
 )
 
 func newWarmPool(b *Sandboxes) *warmPool {
-	return warmpool.New(b.background.life, warmpool.Options[warmKind, *warmSandbox]{
-		Make: b.makeWarm,
+	p := &warmPool{o: &b.o}
+	p.Pool = warmpool.New(b.background.life, warmpool.Options[warmKind, *warmSandbox]{
+		Make: p.make,
 		Destroy: func(m *warmSandbox) error {
 			if err := m.Invocation.Undo.Run(context.Background()); err != nil {
 				b.o.Notice("a sandbox that was made ahead could not be taken away: " + err.Error())
@@ -60,24 +64,25 @@ func newWarmPool(b *Sandboxes) *warmPool {
 		Failed: func(err error) { b.o.Notice("no sandbox could be made ahead: " + err.Error()) },
 		Ready:  min(b.o.Ready, session.MaxReady), Age: warmAge, Kinds: maxKinds, KindAge: kindAge,
 	})
+	return p
 }
 
-// wantWarm notes that sandboxes of a kind are asked for.
-func (b *Sandboxes) wantWarm(g *grant, template string) {
-	if b.o.Templates[template].Image == "" { // an image's name may mean another one tomorrow
-		b.warmPool.Want(warmKind{g, template})
+// want notes that sandboxes of a kind are asked for.
+func (p *warmPool) want(g *grant, template string) {
+	if p.o.Templates[template].Image == "" { // an image's name may mean another one tomorrow
+		p.Want(warmKind{g, template})
 	}
 }
 
-// takeWarm gives away a sandbox that was made as r's would be, or else one that
+// take gives away a sandbox that was made as r's would be, or else one that
 // differs in what its network lets through, which it is told when it starts: see
 // [session.Invocation.Narrow]. nil when there is none.
-func (b *Sandboxes) takeWarm(g *grant, r *session.Invocation) *warmSandbox {
+func (p *warmPool) take(g *grant, r *session.Invocation) *warmSandbox {
 	mine := session.PersistentShape(r)
 	of := func(same func(a, b session.Shape) bool) func(warmKind, *warmSandbox) bool {
 		return func(k warmKind, m *warmSandbox) bool { return k.grant == g && same(m.Shape, mine) }
 	}
-	m, _ := b.warmPool.Take(of(session.Shape.Equals), of(session.Shape.EqualsBeyondRules))
+	m, _ := p.Take(of(session.Shape.Equals), of(session.Shape.EqualsBeyondRules))
 	return m
 }
 
@@ -90,9 +95,9 @@ func (m *warmSandbox) alive() bool {
 	}
 }
 
-// makeWarm makes one sandbox, as Create would have.
-func (b *Sandboxes) makeWarm(ctx context.Context, k warmKind) (_ *warmSandbox, err error) {
-	t := b.o.Templates[k.template]
+// make makes one sandbox, as Create would have.
+func (p *warmPool) make(ctx context.Context, k warmKind) (_ *warmSandbox, err error) {
+	t := p.o.Templates[k.template]
 	call := &session.Call{}
 	call.Image, call.Sudo = t.Image, t.Root
 	r := &session.Invocation{Session: k.grant.session, Call: call, ID: session.NewID(), Kind: policy.StartSandbox, Origin: session.Origin{Ahead: true}}

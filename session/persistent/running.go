@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package persistent
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/caisson-run/caisson/guest"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/environment"
+)
+
+// running is a sandbox that runs, from its start to its end or its pause.
+type running struct {
+	run    *session.Invocation // what undoes it
+	box    sandbox.Instance
+	client *guest.Client // the sandbox's mu guards it, once that has it
+	env    *environment.Environment
+	grant  *grant
+	made   *warmSandbox // the one made ahead that it was; nil without
+	caps   sandbox.Capabilities
+	before time.Duration // CPU time that it used in its life before this start
+	used   *atomic.Int64 // ns of CPU time in its whole life, when it was last read
+	// gone ends when it is left, and before that with the reason why it has to be.
+	gone  context.Context
+	leave context.CancelCauseFunc
+}
+
+// errLeft is why a sandbox is gone that somebody ended or paused.
+var errLeft = errors.New("the sandbox was ended or paused")
+
+// close ends it, and undoes what it was made of. Nobody uses it any more.
+func (in *running) close(ctx context.Context) error {
+	in.leave(errLeft)
+	if in.client != nil {
+		in.client.Close()
+	}
+	return in.run.Undo.Run(ctx)
+}
+
+// start has the level make the sandbox, and waits until its agent answers.
+func (in *running) start(ctx context.Context, d sandbox.Driver, kept string) (err error) {
+	r := in.run
+	r.MayHaveRun()
+	ctx, cancel := context.WithTimeout(ctx, session.StartAllowance)
+	defer cancel()
+	defer func() { err = session.InTime(err) }()
+	if r.Network != nil {
+		if err := r.AwaitRouter(ctx); err != nil {
+			return err
+		}
+		go session.WatchNetwork(in.gone, r.Network, in.leave)
+	}
+	if m := in.made; m != nil { // it runs, and its agent answers
+		in.box, in.client = m.box, m.client
+		if err := r.Narrow(ctx, m.Spare); err != nil {
+			return err
+		}
+		if id := in.identity(); !maps.Equal(id.Env, m.told) {
+			if _, err := in.client.Resume(ctx, id); err != nil {
+				return err
+			}
+		}
+		return in.watchable(ctx)
+	}
+	make := d.Start
+	if kept != "" {
+		restorer, ok := d.(sandbox.Restorer)
+		if !ok {
+			return cannotPause(d.Name())
+		}
+		make = func(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
+			return restorer.Restore(ctx, spec, kept)
+		}
+	}
+	box, err := make(ctx, in.env.Spec)
+	if err != nil {
+		return err
+	}
+	in.box = box
+	r.Undo.Add(session.WithLimit(in.grant.options.EndLimit, box.Destroy))
+	if in.client, err = in.connect(ctx); err != nil {
+		return err
+	}
+	return in.watchable(ctx)
+}
+
+// connect begins a session with the agent. Whoever has the agent's place inside
+// may never answer, and the caller may hold the sandbox's change: it has a time.
+func (in *running) connect(ctx context.Context) (*guest.Client, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), session.StartAllowance)
+	defer cancel()
+	conn, err := in.box.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	spec := in.env.Spec
+	client, err := guest.NewClient(conn, guest.Options{User: spec.User, Limits: spec.Limits, NewPrivileges: spec.Sudo})
+	if err != nil {
+		return nil, err
+	}
+	// It answers now, and knows what it is: also when it is a copy of another.
+	if _, err = client.Resume(ctx, in.identity()); err != nil {
+		client.Close()
+		return nil, err
+	}
+	return client, nil
+}
+
+// identity is what the agent is told about its sandbox. Whose home it is, and
+// what they are called, it knows of each user itself.
+func (in *running) identity() guest.Resume {
+	env := map[string]string{}
+	for _, e := range in.env.Exec.Env {
+		if name, value, _ := strings.Cut(e, "="); name != "HOME" && name != "USER" && name != "LOGNAME" {
+			env[name] = value
+		}
+	}
+	dir := in.env.Dir
+	if dir == in.env.Spec.User.Home {
+		dir = ""
+	}
+	return guest.Resume{Env: env, Dir: &dir}
+}
