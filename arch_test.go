@@ -501,9 +501,7 @@ var oldWords = []string{
 
 // oldWordsStay says where an old word may still be declared, and why; without a word, every one of the list. A row that
 // names no standard is work that is left: it goes when its words do.
-var oldWordsStay = []struct{ path, word string }{
-	{"internal/linux/birth", "birth"}, // birth time is what statx(2) calls it
-}
+var oldWordsStay = []struct{ path, word string }{}
 
 // checkWords returns the old words among the names that a file declares, and in the file's own name.
 func checkWords(path string, f *ast.File) (broken []string) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package birth
+package mountinfo
 
 import (
 	"strconv"
@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of is the mark of a directory: its device, its inode and when it was made. It is
+// DirectoryMark is the mark of a directory: its device, its inode and when it was made. It is
 // neither a name, which another directory may have later, nor anything in it, which a
 // copy has too. Some file systems do not say when: that is 0 then, and a directory may
 // have the mark of one that is gone. It is empty where there is no directory.
-func Of(dir string) string {
+func DirectoryMark(dir string) string {
 	var st unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, dir, 0, unix.STATX_INO|unix.STATX_BTIME, &st); err != nil {
 		return ""

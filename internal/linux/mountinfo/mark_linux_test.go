@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package birth
+package mountinfo
 
 import (
 	"os"
@@ -10,23 +10,23 @@ import (
 
 // A copy has another mark, also where a file system does not say when a directory was
 // made, as that of /proc.
-func TestOf(t *testing.T) {
+func TestDirectoryMark(t *testing.T) {
 	dir := t.TempDir()
 	at := filepath.Join(dir, "a")
 	if err := os.Mkdir(at, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	before := Of(at)
+	before := DirectoryMark(at)
 	if err := os.Rename(at, at+"2"); err != nil {
 		t.Fatal(err)
 	}
-	if before == "" || Of(at+"2") != before || Of(dir) == before {
-		t.Errorf("%q became %q when it was renamed; the directory above has %q", before, Of(at+"2"), Of(dir))
+	if before == "" || DirectoryMark(at+"2") != before || DirectoryMark(dir) == before {
+		t.Errorf("%q became %q when it was renamed; the directory above has %q", before, DirectoryMark(at+"2"), DirectoryMark(dir))
 	}
-	if one, other := Of("/proc"), Of("/proc/sys"); one == "" || one == other {
+	if one, other := DirectoryMark("/proc"), DirectoryMark("/proc/sys"); one == "" || one == other {
 		t.Errorf("%q and %q", one, other)
 	}
-	if got := Of(at); got != "" {
+	if got := DirectoryMark(at); got != "" {
 		t.Errorf("what is missing has %q", got)
 	}
 }
