@@ -36,7 +36,7 @@ func newContents(dir string, room, limit int64) (*contents, error) {
 	return &contents{dir: dir, room: room, limit: limit, sizes: map[string]int64{}, sum: sha256.New(), copy: make([]byte, 64<<10)}, nil
 }
 
-// add keeps a content, once.
+// add keeps a content, once. What it is, and whether it fits, shows at its end.
 func (c *contents) add(r io.Reader) (sha string, size int64, err error) {
 	temp := filepath.Join(c.dir, contentDir, "new")
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -45,8 +45,8 @@ func (c *contents) add(r io.Reader) (sha string, size int64, err error) {
 	}
 	defer f.Close()
 	c.sum.Reset()
-	size, err = io.CopyBuffer(io.MultiWriter(c.sum, writeOnly{f}), io.LimitReader(readOnly{r}, max(c.room, 0)+1), c.copy)
-	if size > c.room {
+	size, err = io.CopyBuffer(io.MultiWriter(c.sum, writeOnly{f}), io.LimitReader(readOnly{r}, c.limit+1), c.copy)
+	if size > c.limit {
 		return "", 0, c.full()
 	}
 	if err != nil {
@@ -55,6 +55,9 @@ func (c *contents) add(r io.Reader) (sha string, size int64, err error) {
 	sha = hex.EncodeToString(c.sum.Sum(nil))
 	if _, ok := c.sizes[sha]; ok {
 		return sha, size, nil
+	}
+	if size > c.room {
+		return "", 0, c.full()
 	}
 	if err := os.Rename(temp, filepath.Join(c.dir, contentDir, sha)); err != nil {
 		return "", 0, storeError("keep what was changed", err)

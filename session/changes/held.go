@@ -102,7 +102,7 @@ func (k *holding) link(e *Entry) (why []string) {
 		}
 	}
 	if named := heldName(at); at != "." && len(named) > 0 {
-		why = append(why, "it is a link to "+named[0])
+		why = append(why, "it leads to what is held back: "+named[0])
 	}
 	return why
 }

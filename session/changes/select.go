@@ -70,6 +70,7 @@ func choose(set *Set, o *ApplyOptions) (*selection, error) {
 		}
 		s.chosen[i] = true
 	}
+	s.dropEmpty()
 	s.addAbove()
 	return s, s.bounded(o)
 }
@@ -132,7 +133,7 @@ func (s *selection) wanted(o *ApplyOptions, why func(int) string) ([]bool, error
 func (s *selection) want(name string, wanted []bool, may func(int) bool, why func(int) string) (found bool, err error) {
 	if i, ok := s.find(name); ok {
 		op := "apply " + Shown(name)
-		if !may(i) {
+		if !may(i) && s.set.Entries[i].Type != Dir {
 			return false, &sandbox.Error{Op: op, Kind: sandbox.ErrDenied, Problem: "no rule applies it", Hint: "add it to changes.apply"}
 		}
 		if because := why(i); because != "" {
@@ -151,6 +152,21 @@ func (s *selection) want(name string, wanted []bool, may func(int) bool, why fun
 		}
 	}
 	return found, nil
+}
+
+// dropEmpty leaves new directories of which nothing is chosen that the set has in them.
+func (s *selection) dropEmpty() {
+	for i := len(s.chosen) - 1; i >= 0; i-- {
+		if e := &s.set.Entries[i]; !s.chosen[i] || e.Type != Dir || e.Op != Add {
+			continue
+		}
+		has, below := false, s.set.Entries[i].Path+"/"
+		j := i + 1
+		for ; j < len(s.chosen) && strings.HasPrefix(s.set.Entries[j].Path, below) && !has; j++ {
+			has = s.chosen[j]
+		}
+		s.chosen[i] = has || j == i+1
+	}
 }
 
 // addAbove adds the new directories that chosen entries lie in.

@@ -284,3 +284,20 @@ func paths(set *Set) (list []string) {
 	}
 	return list
 }
+
+func (ws *workspace) storeNames() (names []string) {
+	all, err := os.ReadDir(ws.store.dir)
+	if err != nil {
+		ws.Fatal(err)
+	}
+	for _, e := range all {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// dirs writes a directory with a mode.
+func (w *tarWriter) dirs(at string, mode int64) *tarWriter {
+	w.add(&tar.Header{Name: at, Typeflag: tar.TypeDir, Mode: mode})
+	return w
+}

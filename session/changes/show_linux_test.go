@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package changes
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestShown(t *testing.T) {
+	for s, want := range map[string]string{
+		"plain é 漢": "plain é 漢", "a\x1b[2Jb": `a\x1b[2Jb`, "a\u202eb": `a\u{202e}b`, "a\u200bb": `a\u{200b}b`, "\xff": `\xff`, "a\nb\tc\r": `a\x0ab\x09c\x0d`,
+		"\u2028": `\u{2028}`, "\u009b": `\u{009b}`, "\x7f": `\x7f`, "\ufe0f": `\u{fe0f}`, "\U000e0041": `\u{e0041}`, "\ufffd": "\ufffd", "\u115f": `\u{115f}`,
+	} {
+		if got := Shown(s); got != want {
+			t.Errorf("%q: %s, want %s", s, got, want)
+		}
+	}
+}
+
+func TestStatAndPatch(t *testing.T) {
+	host := tree{"f": {File, "one\ntwo\nthree\n", false}, "gone": {File, "x\n", false}, "run": {File, "x", true}, "bin": {File, "a\x00b", false}}
+	ws := newWorkspace(t, host)
+	set := ws.keep(newTar().file("f", "one\nt\u202ewo\x1b]0;x\a\tz\nthree", 0o644).whiteout("gone").file("run", "x", 0o644).file("bin", "a\x00c", 0o644).
+		file("new\u202egpj.sh", "#!\n", 0o755).link("l", "f\t").file(".git/index", "x", 0o644).file("big", strings.Repeat("x", maxPatch+1), 0o644).dir("d").bytes())
+	var stat, patch strings.Builder
+	if err := WriteStat(&stat, set); err != nil {
+		t.Fatal(err)
+	}
+	want := `A big (1048577 bytes)
+M bin (3 bytes)
+A d/
+M f (24 bytes)
+D gone
+A l -> f\x09
+  held back: it leads to what is held back: its name has characters that are not seen
+A new\u{202e}gpj.sh (3 bytes, can be run)
+  held back: its name has characters that are not seen
+  held back: it can be run: its exec bit is new
+X run (can no longer be run)
+! .git: 1 change, never applied: git on the host runs what is in a repository
+7 files changed, 2 held back
+`
+	if diff := cmp.Diff(want, stat.String()); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	ws.edit("gone", "other\n", false)
+	if err := ws.store.WritePatch(&patch, set, ""); err != nil {
+		t.Fatal(err)
+	}
+	want = `A big (1048577 bytes)
+  too large to show
+M bin (3 bytes)
+  binary
+A d/
+M f (24 bytes)
+--- host/f
++++ set/f
+@@ -1,3 +1,3 @@
+ one
+-two
+-three
++t\u{202e}wo\x1b]0;x\x07` + "\t" + `z
++three
+\ No newline at end of file
+D gone
+  the host's file has changed since the run
+--- host/gone
++++ set/gone
+@@ -1 +0,0 @@
+-other
+A l -> f\x09
+  held back: it leads to what is held back: its name has characters that are not seen
+A new\u{202e}gpj.sh (3 bytes, can be run)
+  held back: its name has characters that are not seen
+  held back: it can be run: its exec bit is new
+--- host/new\u{202e}gpj.sh
++++ set/new\u{202e}gpj.sh
+@@ -0,0 +1 @@
++#!
+X run (can no longer be run)
+`
+	if diff := cmp.Diff(want, patch.String()); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	patch.Reset()
+	if err := ws.store.WritePatch(&patch, set, "gone"); err != nil || !strings.HasPrefix(patch.String(), "D gone\n") || strings.Contains(patch.String(), "X run") {
+		t.Errorf("%s, %v", patch.String(), err)
+	}
+	if err := ws.store.WritePatch(&patch, set, "none"); err == nil {
+		t.Error("a path that is not in it is shown")
+	}
+}
+
+// No text of a set reaches a terminal as it is.
+func FuzzShown(f *testing.F) {
+	f.Add("a\x1b[2J\u202e\xff")
+	f.Fuzz(func(t *testing.T, s string) {
+		got := Shown(s)
+		if !utf8.ValidString(got) || strings.ContainsFunc(got, unseen) {
+			t.Errorf("%q is shown as %q", s, got)
+		}
+	})
+}
