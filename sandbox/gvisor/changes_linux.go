@@ -76,6 +76,7 @@ type layers struct {
 	mu      sync.Mutex
 	reading *os.File  // the one that is read, until it was
 	pressed time.Time // when the kernel was told to hurry; zero before
+	until   time.Time // and when it is over whatever comes, because the run was ended; zero: not
 	got     int64     // bytes of all that were read
 	late    bool
 }
@@ -86,8 +87,9 @@ type layer struct {
 }
 
 // stopGrace is how long programs may take to end when they are killed, and layers to be
-// written from then on, beside a second for each slowestRate bytes.
-var stopGrace = 30 * time.Second
+// written from then on; those of a run that ended by itself have a second more for each
+// slowestRate bytes. Who has ended a run does not wait for ever (session.DefaultEndLimit).
+var stopGrace = 24 * time.Second
 
 const slowestRate = 1 << 20
 
@@ -98,25 +100,34 @@ func (b *box) stop() {
 		b.shim.kill()
 		return
 	}
-	b.layers.press()
+	b.layers.press(time.Now().Add(stopGrace))
 	_ = b.shim.command(protocol.Command{Kind: protocol.Stop})
 }
 
-// press begins the time in which they have to be written.
-func (l *layers) press() {
+// press begins the time in which they have to be written, until it ends where it is not
+// zero.
+func (l *layers) press(until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.pressed.IsZero() {
 		l.pressed = time.Now()
-		l.setDeadline()
 	}
+	if l.until.IsZero() {
+		l.until = until
+	}
+	l.setDeadline()
 }
 
 // setDeadline is for who holds mu.
 func (l *layers) setDeadline() {
-	if !l.pressed.IsZero() && l.reading != nil {
-		_ = l.reading.SetReadDeadline(l.pressed.Add(stopGrace + time.Duration(l.got/slowestRate)*time.Second))
+	if l.pressed.IsZero() || l.reading == nil {
+		return
 	}
+	at := l.pressed.Add(stopGrace + time.Duration(l.got/slowestRate)*time.Second)
+	if !l.until.IsZero() && l.until.Before(at) {
+		at = l.until
+	}
+	_ = l.reading.SetReadDeadline(at)
 }
 
 // begin reads another one from now on.

@@ -98,7 +98,7 @@ func (b *box) waitExit(exec *sandbox.Exec) (*protocol.Event, error) {
 				exec.Sample(usage(ev.Counters))
 			}
 		case protocol.Stopped:
-			b.layers.press()
+			b.layers.press(time.Time{})
 		case protocol.Exited:
 			return ev, b.shim.end()
 		case protocol.Failed:
