@@ -45,7 +45,7 @@ func (r *Invocation) Admit(ctx context.Context) (*Admission, *sandbox.Result, er
 		return stop(r.fail(ctx, err))
 	}
 	r.Intent.Isolation, r.Intent.Network, r.Intent.Limits, r.Intent.Overrides = r.Plan.Isolation, r.Plan.Network.String(), r.Plan.Limits, r.Plan.Overridden
-	r.Intent.Mounts = r.mountsForRecord()
+	r.Intent.Mounts = mountsForRecord(&r.Plan)
 	if n := r.Plan.Network; n != nil {
 		for _, s := range n.Secrets {
 			r.Intent.Secrets = append(r.Intent.Secrets, s.Name)
@@ -62,7 +62,9 @@ func (r *Invocation) Admit(ctx context.Context) (*Admission, *sandbox.Result, er
 	if a.Driver, a.Posture, err = r.Level(ctx); err != nil {
 		return stop(r.fail(ctx, err))
 	}
-	r.Digest = r.EnvironmentDigest()
+	if r.Session.o.Outlive || r.Life != nil { // else nothing asks for it
+		r.Digest = EnvironmentDigest(r.Call, &r.Plan, r.Caps)
+	}
 	if r.Plan.Image == nil || r.Program != nil { // what an image starts is known when it is there
 		if err := r.ReadCode(ctx, r.Call.Argv, r); err != nil {
 			return stop(r.fail(ctx, err))
@@ -87,13 +89,19 @@ func (r *Invocation) Admit(ctx context.Context) (*Admission, *sandbox.Result, er
 // build makes the environment of an allowed call, and has it approved where the policy
 // asks.
 func (r *Invocation) build(ctx context.Context, a *Admission) (err error) {
-	if m := r.takeReady(); m != nil {
-		a.Env, err = r.adopt(m)
-		return err
-	}
-	if m := r.spare(); m != nil {
-		a.Env = r.settle(m)
-		return nil
+	if r.Question == nil { // people are asked about an environment that is made for them
+		if r.Kind == "" && r.Name == "" { // it does not go on between calls
+			if m := r.Session.takeReady(shapeOf(r.Call, &r.Decision, r.Program)); m != nil {
+				a.Env, err = m.adopt(r)
+				return err
+			}
+		}
+		if r.Spares != nil {
+			if m := r.Spares(r); m != nil {
+				a.Env = m.settle(r)
+				return nil
+			}
+		}
 	}
 	mark, question, intent := r.Undo.Mark(), r.Question, r.Intent
 	if a.Env, err = r.Prepare(ctx); err != nil || r.Question == nil {
@@ -111,17 +119,12 @@ func (r *Invocation) build(ctx context.Context, a *Admission) (err error) {
 		return r.subject(ctx, a.Env)
 	}, func(ctx context.Context) error {
 		a.Env = nil
-		return r.forget(ctx, mark)
+		err := r.Undo.Back(ctx, mark)
+		r.Made, r.Network, r.Hosts, r.Denied = nil, nil, nil, nil
+		r.Credentials = r.NewCredentials()
+		return err
 	})
 	r.Intent.Approval = approved
-	return err
-}
-
-// forget undoes an environment that was made, back to a mark of r.Undo.
-func (r *Invocation) forget(ctx context.Context, mark int) error {
-	err := r.Undo.Back(ctx, mark)
-	r.env, r.Network, r.Hosts, r.Denied = nil, nil, nil, nil
-	r.Credentials = r.NewCredentials()
 	return err
 }
 
@@ -165,7 +168,7 @@ func (r *Invocation) Decide() (policy.Verdict, error) {
 	if c.File != "" && !c.Operator { // before it is opened
 		return policy.Verdict{}, &sandbox.Error{Op: "policy", Kind: sandbox.ErrDenied, Problem: "only the operator names paths of this host", Hint: "send the source itself", Rule: "built-in: host paths"}
 	}
-	if err := r.loadSource(); err != nil {
+	if err := r.source.load(c, r.host()); err != nil {
 		return policy.Verdict{}, err
 	}
 	if c.Source != nil {
@@ -179,7 +182,7 @@ func (r *Invocation) Decide() (policy.Verdict, error) {
 }
 
 // mountsForRecord names the host paths that the call is given.
-func (r *Invocation) mountsForRecord() []audit.Mount {
+func mountsForRecord(p *policy.Plan) []audit.Mount {
 	var out []audit.Mount
 	add := func(source, target, access string) {
 		out = append(out, audit.Mount{Name: source, Target: target, Access: access})
@@ -190,17 +193,17 @@ func (r *Invocation) mountsForRecord() []audit.Mount {
 			out[len(out)-1].Git = string(policy.GitWrite)
 		}
 	}
-	if m := r.Plan.Workspace; m != nil {
+	if m := p.Workspace; m != nil {
 		mount(m, environment.WorkspaceTarget(m))
 	}
-	for _, m := range r.Plan.Mounts {
+	for _, m := range p.Mounts {
 		mount(&m, m.Target)
 	}
-	for _, p := range r.Plan.Toolchains {
-		add(p.Source, p.Source, sandbox.ReadOnly.String())
+	for _, t := range p.Toolchains {
+		add(t.Source, t.Source, sandbox.ReadOnly.String())
 	}
-	if p := r.Plan.Rootfs; p != nil {
-		add(p.Source, "/", sandbox.ReadOnly.String())
+	if root := p.Rootfs; root != nil {
+		add(root.Source, "/", sandbox.ReadOnly.String())
 	}
 	return out
 }

@@ -16,7 +16,7 @@ import (
 // withAgent runs the program in a living sandbox, through the guest agent, and
 // takes the files out that the plan lets out.
 func (r *Invocation) withAgent(ctx context.Context, box sandbox.Instance, w *environment.Environment, ex *sandbox.Exec) (*sandbox.Result, error) {
-	if err := r.Watchable(ctx, box.Usage); err != nil {
+	if err := Watchable(ctx, r.Call, &r.Plan, box.Usage); err != nil {
 		return nil, err
 	}
 	conn, err := box.Dial(ctx)
@@ -33,9 +33,9 @@ func (r *Invocation) withAgent(ctx context.Context, box sandbox.Instance, w *env
 	exit, err := client.Run(ctx, ex)
 	stop()
 	res := &sandbox.Result{WallMS: time.Since(began).Milliseconds()}
-	r.figures(ctx, box, res)
+	figures(ctx, box, res)
 	if AwaitEnd(ctx, box, exit, err) {
-		r.figures(ctx, box, res) // the last ones
+		figures(ctx, box, res) // the last ones
 	}
 	if err := ended(ctx, box, res, exit, err); err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func ProgramEnd(ctx context.Context, res *sandbox.Result, exit guest.Exit, err e
 }
 
 // figures reads what the program used.
-func (r *Invocation) figures(ctx context.Context, box sandbox.Instance, res *sandbox.Result) {
+func figures(ctx context.Context, box sandbox.Instance, res *sandbox.Result) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	u, err := box.Usage(ctx)

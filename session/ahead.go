@@ -23,15 +23,15 @@ type Shape struct {
 	caps    sandbox.Capabilities
 }
 
-func (r *Invocation) shape() Shape {
-	s := Shape{call: withoutHooks(*r.Call), plan: r.Plan, caps: r.Caps}
+func shapeOf(call *Call, d *Decision, p *program) Shape {
+	s := Shape{call: withoutHooks(*call), plan: d.Plan, caps: d.Caps}
 	s.call.ID, s.call.Argv, s.call.Env, s.call.Stdin, s.call.Code, s.call.Script = "", nil, nil, false, "", ""
 	s.call.Account = "" // whom it is counted for
 	s.call.Read = nil   // it shows nothing that could be one of them
 	s.call.Source, s.call.Lookup, s.call.Term, s.call.Watch = nil, nil, "", nil
 	s.plan.Env, s.plan.From = nil, nil // where clauses come from, for people
-	if r.Program != nil {
-		s.program = *r.Program
+	if p != nil {
+		s.program = *p
 	} else {
 		s.call.Cwd = "" // the program's alone
 	}
@@ -79,41 +79,34 @@ func withoutHooks(c Call) Call {
 
 // CheckLasting refuses what a sandbox made ahead could not show as it is when the
 // call comes: what is looked at then, by name, and judged.
-func (r *Invocation) CheckLasting() error {
+func (s Shape) CheckLasting() error {
 	refuse := func(what, hint string) error {
 		return &sandbox.Error{Op: "pool", Kind: sandbox.ErrUnsupported, Problem: "no sandbox is made ahead with " + what, Hint: hint}
 	}
-	p := &r.Plan
+	p := &s.plan
 	switch {
-	case p.Workspace != nil || len(p.Mounts) > 0 || len(p.Toolchains) > 0 || p.Rootfs != nil || r.Call.File != "":
+	case p.Workspace != nil || len(p.Mounts) > 0 || len(p.Toolchains) > 0 || p.Rootfs != nil || s.call.File != "":
 		return refuse("files of the host's", "they may change until the call comes; leave them out, or hand the program its data as input")
 	case p.Image != nil:
 		return refuse("a container image", "its name may mean another one when the call comes; use the host's toolchain")
-	case p.Network != nil && r.Kind != policy.StartSandbox:
+	case p.Network != nil && s.call.Kind != policy.StartSandbox:
 		return refuse("a network", "leave it out")
 	case p.Network != nil && len(p.Network.Secrets)+len(p.Network.Ended()) > 0:
 		return refuse("secrets, or hosts whose TLS is ended", "what is read for them may change until the call comes")
-	case r.Call.TTY != nil || len(p.Collect) > 0:
+	case s.call.TTY != nil || len(p.Collect) > 0:
 		return refuse("a terminal or files to take out", "those need the agent inside; leave them out")
-	case r.Program != nil && r.Program.direct:
+	case s.program.direct:
 		return refuse("a compiled program", "name a language")
 	}
 	return nil
 }
 
-// takeReady finds a sandbox that was made ahead for calls like this one; nil
-// when there is none.
-func (r *Invocation) takeReady() *made {
-	if r.Kind != "" || r.Name != "" || r.Question != nil {
-		return nil // it lives on, or what it sees is looked at first
-	}
-	r.Session.mu.Lock()
-	pools := r.Session.pools
-	r.Session.mu.Unlock()
-	if len(pools) == 0 {
-		return nil
-	}
-	mine := r.shape()
+// takeReady finds a sandbox that was made ahead for calls of a shape, and has it hold
+// their limits; nil when there is none.
+func (s *Session) takeReady(mine Shape) *made {
+	s.mu.Lock()
+	pools := s.pools
+	s.mu.Unlock()
 	for _, p := range pools {
 		yes, tighten := p.shape.serves(mine)
 		if !yes || tighten && !p.tightens.Load() {
@@ -123,7 +116,7 @@ func (r *Invocation) takeReady() *made {
 		if !ok {
 			continue
 		}
-		if !tighten || m.tighten(r.Plan.Limits) {
+		if !tighten || m.tighten(mine.plan.Limits) {
 			return m
 		}
 		p.tightens.Store(false) // nor will another take it
@@ -138,9 +131,9 @@ func (m *made) tighten(l sandbox.Limits) bool {
 	return ok && t.Tighten(l) == nil
 }
 
-// adopt makes a sandbox that was made ahead this call's own: its name, its run
+// adopt makes the sandbox a call's own: its name, its run
 // directory, its environment. Only what is the call's alone is filled in.
-func (r *Invocation) adopt(m *made) (*environment.Environment, error) {
+func (m *made) adopt(r *Invocation) (*environment.Environment, error) {
 	r.Undo.Add(func(context.Context) error { m.pool.warm.Retire(m); return nil })
 	r.ready = m
 	r.ID, r.Call.ID, r.Intent.Sandbox = m.run.ID, m.run.ID, m.run.ID

@@ -223,8 +223,8 @@ func (r *Invocation) readOut(ctx context.Context) (*sandbox.Result, error) {
 		return nil, err
 	}
 	var w *environment.Environment
-	if m := r.takeReady(); m != nil {
-		w, err = r.adopt(m)
+	if m := r.Session.takeReady(shapeOf(r.Call, &r.Decision, r.Program)); m != nil {
+		w, err = m.adopt(r)
 	} else {
 		w, err = r.Prepare(ctx)
 	}

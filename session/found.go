@@ -39,18 +39,18 @@ const maxPlain = 5
 
 // tellFound adds what was found to a result, and says what is none. Where there is no
 // result it is said, too.
-func (r *Invocation) tellFound(found *environment.Found, res *sandbox.Result) {
+func tellFound(found *environment.Found, res *sandbox.Result, notice func(string)) {
 	for i, s := range found.Plain {
 		if i == maxPlain {
 			s = "more new repositories, whose configuration makes git run nothing"
 		}
 		if i <= maxPlain {
-			r.notice(s)
+			notice(s)
 		}
 	}
 	if res == nil {
 		for _, f := range found.Findings {
-			r.notice("finding: " + sandbox.Quoted(f.Text) + ": " + f.Problem)
+			notice("finding: " + sandbox.Quoted(f.Text) + ": " + f.Problem)
 		}
 		return
 	}

@@ -75,8 +75,8 @@ func (g *Guard) Sample(u sandbox.Usage) {
 
 // Watchable refuses rules about what the level does not measure here: they would
 // never fire.
-func (r *Invocation) Watchable(ctx context.Context, usage func(context.Context) (sandbox.Usage, error)) error {
-	rules := r.watchRules()
+func Watchable(ctx context.Context, call *Call, plan *policy.Plan, usage func(context.Context) (sandbox.Usage, error)) error {
+	rules := watchRules(call, plan)
 	if len(rules) == 0 {
 		return nil
 	}
@@ -85,7 +85,7 @@ func (r *Invocation) Watchable(ctx context.Context, usage func(context.Context) 
 		return err
 	}
 	for _, rule := range rules {
-		if why := rule.Blind(u, r.Plan.Limits); why != "" {
+		if why := rule.Blind(u, plan.Limits); why != "" {
 			return cannotWatch(rule, why, "leave the rule out, or take another level")
 		}
 	}
@@ -93,8 +93,8 @@ func (r *Invocation) Watchable(ctx context.Context, usage func(context.Context) 
 }
 
 // watchRules are those of the policy, and those of the call.
-func (r *Invocation) watchRules() []policy.WatchRule {
-	return slices.Concat(r.Plan.Watch, r.Call.Watch)
+func watchRules(call *Call, plan *policy.Plan) []policy.WatchRule {
+	return slices.Concat(plan.Watch, call.Watch)
 }
 
 func cannotWatch(rule policy.WatchRule, why, hint string) error {

@@ -6,15 +6,16 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// limits notes in held how those in force hold. It refuses one that was asked for and
+// holdLimits notes in held how those in force hold. It refuses one that was asked for and
 // does not, and tells which of the defaults do not.
-func (r *Invocation) limits(caps sandbox.Capabilities, held map[sandbox.LimitName]sandbox.Enforcement) error {
+func holdLimits(call *Call, plan *policy.Plan, caps sandbox.Capabilities, held map[sandbox.LimitName]sandbox.Enforcement) error {
 	var lacking Lacking
 	for _, name := range sandbox.LimitNames() {
-		if !r.Plan.Limits.InForce(name) {
+		if !plan.Limits.InForce(name) {
 			continue
 		}
 		c := Clause(caps, name)
@@ -22,23 +23,23 @@ func (r *Invocation) limits(caps sandbox.Capabilities, held map[sandbox.LimitNam
 		if c.Enforcement == sandbox.Enforced {
 			continue
 		}
-		asked, why := r.Plan.Limits.Explicit[name], hintOr(c.Detail, "this level does not hold it")
-		if asked && !r.Plan.BestEffort {
+		asked, why := plan.Limits.Explicit[name], hintOr(c.Detail, "this level does not hold it")
+		if asked && !plan.BestEffort {
 			return &sandbox.Error{Op: "limit " + string(name), Kind: sandbox.ErrUnsupported,
-				Problem: fmt.Sprintf("it cannot be enforced on %s here: %s", r.Plan.Isolation, why),
-				Hint:    hintOr(c.Remedy, "drop the limit") + "; or run with less: best_effort: true in a policy, caisson run --best-effort", Rule: r.ruleOf("limits." + string(name))}
+				Problem: fmt.Sprintf("it cannot be enforced on %s here: %s", plan.Isolation, why),
+				Hint:    hintOr(c.Remedy, "drop the limit") + "; or run with less: best_effort: true in a policy, caisson run --best-effort", Rule: ruleOf(plan, "limits."+string(name))}
 		}
 		if c.Enforcement == sandbox.Off {
-			r.Plan.Limits.Clear(name) // a driver refuses what it cannot hold
+			plan.Limits.Clear(name) // a driver refuses what it cannot hold
 		}
 		if asked {
-			r.notice(fmt.Sprintf("limit %s is %s: %s", name, c.Enforcement, why))
+			call.notice(fmt.Sprintf("limit %s is %s: %s", name, c.Enforcement, why))
 		} else {
 			lacking.add(name, c.Enforcement, why)
 		}
 	}
-	if len(lacking.Limits) > 0 && r.Call.OnLacking != nil {
-		r.Call.OnLacking(lacking)
+	if len(lacking.Limits) > 0 && call.OnLacking != nil {
+		call.OnLacking(lacking)
 	}
 	return nil
 }

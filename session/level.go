@@ -33,7 +33,7 @@ func (r *Invocation) Level(ctx context.Context) (sandbox.Driver, sandbox.Posture
 			Hint: hintOr(caps.Remedy, "caisson doctor says what is missing")}
 	}
 	r.Caps = caps
-	if err := r.features(caps); err != nil {
+	if err := features(r.Call, &r.Plan, caps); err != nil {
 		return nil, none, err
 	}
 	posture := sandbox.Posture{Isolation: r.Plan.Isolation, Network: "none", Root: r.Plan.Root || r.Call.Sudo && caps.Root, Limits: map[sandbox.LimitName]sandbox.Enforcement{}}
@@ -57,7 +57,7 @@ func (r *Invocation) Level(ctx context.Context) (sandbox.Driver, sandbox.Posture
 	if r.Plan.Code != nil {
 		posture.Code = "advice"
 	}
-	if err := r.limits(caps, posture.Limits); err != nil {
+	if err := holdLimits(r.Call, &r.Plan, caps, posture.Limits); err != nil {
 		return nil, none, err
 	}
 	return d, posture, nil
@@ -65,16 +65,16 @@ func (r *Invocation) Level(ctx context.Context) (sandbox.Driver, sandbox.Posture
 
 // features refuses what is no limit. Best effort does not help here: without
 // a mount or a mask the program would see something else than was asked for.
-func (r *Invocation) features(caps sandbox.Capabilities) error {
+func features(call *Call, plan *policy.Plan, caps sandbox.Capabilities) error {
 	refuse := func(op, what, hint string) error {
-		return &sandbox.Error{Op: op, Kind: sandbox.ErrUnsupported, Problem: r.Plan.Isolation + " has no " + what + " on this host", Hint: hint}
+		return &sandbox.Error{Op: op, Kind: sandbox.ErrUnsupported, Problem: plan.Isolation + " has no " + what + " on this host", Hint: hint}
 	}
-	if r.Plan.Root && !caps.Root {
+	if plan.Root && !caps.Root {
 		return refuse("--root", "root of its own", "run as the user, or on a level whose root is not the host's")
 	}
-	if n := r.Plan.Network; n != nil && !caps.Network {
+	if n := plan.Network; n != nil && !caps.Network {
 		e := &sandbox.Error{Op: "network " + sandbox.Quoted(n.Allow[0].Text), Kind: sandbox.ErrUnsupported,
-			Problem: r.Plan.Isolation + " has no network with an allow-list here",
+			Problem: plan.Isolation + " has no network with an allow-list here",
 			Hint:    "run without a network, or on a level that has one: --isolation gvisor", Rule: network.RuleFrom(n.Allow[0].From)}
 		if why := caps.NoNetwork; why.Detail != "" {
 			e.Problem += ": " + why.Detail
@@ -82,19 +82,19 @@ func (r *Invocation) features(caps sandbox.Capabilities) error {
 		}
 		return e
 	}
-	if r.Call.TTY != nil && !caps.Terminal {
+	if call.TTY != nil && !caps.Terminal {
 		return refuse("-t", "terminal", "run without -t")
 	}
-	if len(r.Plan.Deny) > 0 && !caps.Masks {
+	if len(plan.Deny) > 0 && !caps.Masks {
 		return refuse("files.deny", "way to hide paths", "leave the files out of the mounts")
 	}
-	for _, rule := range r.watchRules() {
+	for _, rule := range watchRules(call, plan) {
 		if rule.Unmeasured() {
 			return cannotWatch(rule, policy.NobodyMeasures, "leave the rule out; limits.disk bounds it")
 		}
 	}
-	mounts := r.Plan.Mounts
-	if w := r.Plan.Workspace; w != nil {
+	mounts := plan.Mounts
+	if w := plan.Workspace; w != nil {
 		mounts = append(mounts[:len(mounts):len(mounts)], *w)
 	}
 	for _, m := range mounts {
@@ -110,11 +110,11 @@ func (r *Invocation) features(caps sandbox.Capabilities) error {
 
 // ruleOf is the line of a policy file that a clause comes from; empty when it
 // was a flag or is a default.
-func (r *Invocation) ruleOf(clause string) string { return network.RuleFrom(r.Plan.From[clause]) }
+func ruleOf(plan *policy.Plan, clause string) string { return network.RuleFrom(plan.From[clause]) }
 
-func (r *Invocation) notice(s string) {
-	if r.Call.OnNotice != nil {
-		r.Call.OnNotice(s)
+func (c *Call) notice(s string) {
+	if c.OnNotice != nil {
+		c.OnNotice(s)
 	}
 }
 

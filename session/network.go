@@ -25,7 +25,7 @@ func (r *Invocation) connect() (*sandbox.Network, error) {
 	if plan == nil {
 		return nil, nil
 	}
-	r.noticeInside(plan)
+	noticeInside(plan, r.Call.notice)
 	rules, err := r.Credentials.Rules(plan)
 	if err != nil {
 		return nil, err
@@ -43,9 +43,9 @@ func (r *Invocation) connect() (*sandbox.Network, error) {
 }
 
 // noticeInside says what entries mean that are often written for this host.
-func (r *Invocation) noticeInside(plan *policy.PlanNetwork) {
+func noticeInside(plan *policy.PlanNetwork, notice func(string)) {
 	for _, text := range plan.Inside() {
-		r.notice(fmt.Sprintf("network: inside, %s is the sandbox itself; allow %s for this host's, and connect to that name", text, rule.LocalInstead(text)))
+		notice(fmt.Sprintf("network: inside, %s is the sandbox itself; allow %s for this host's, and connect to that name", text, rule.LocalInstead(text)))
 	}
 }
 

@@ -114,19 +114,19 @@ func (r *Invocation) Outcome(res *sandbox.Result, err error) audit.Outcome {
 // gone and recorded by then. A program that ended by itself is waited for like
 // any program whose reader is slow. Where a file of the caller's took less than
 // was written, that is the error of a call that has no other.
-func (r *Invocation) Drain(ctx context.Context, failed *error) {
-	if r.out[0] == nil {
+func (s *streams) Drain(ctx context.Context, failed *error) {
+	if s.out[0] == nil {
 		return
 	}
-	if _, limit := endedBy(r.over); limit || ctx.Err() != nil {
+	if _, limit := endedBy(s.over); limit || ctx.Err() != nil {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(context.WithoutCancel(ctx), drainGrace)
 		defer stop()
 	}
 	var lost []error
-	for _, s := range r.out {
-		if s.pump != nil {
-			lost = append(lost, unwritten(s.name, s.pump.drain(ctx)))
+	for _, o := range s.out {
+		if o.pump != nil {
+			lost = append(lost, unwritten(o.name, o.pump.drain(ctx)))
 		}
 	}
 	if *failed == nil {

@@ -100,7 +100,7 @@ func (s *Session) keep(ctx context.Context, o PoolOptions, of *Invocation) (*Poo
 	if err != nil {
 		return nil, nil, err
 	}
-	p.shape = m.run.shape()
+	p.shape = shapeOf(m.run.Call, &m.run.Decision, m.run.Program)
 	_, tightens := m.box.(sandbox.Tightener)
 	p.tightens.Store(tightens)
 	p.warm = warmpool.New(context.WithoutCancel(ctx), warmpool.Options[struct{}, *made]{
@@ -149,7 +149,7 @@ func (p *Pool) make(ctx context.Context) (_ *made, err error) {
 		return nil, &sandbox.Error{Op: "pool", Kind: sandbox.ErrUnsupported, Problem: r.Plan.Isolation + " makes no sandboxes ahead",
 			Hint: "take a level that does: process"}
 	}
-	if err := r.CheckLasting(); err != nil {
+	if err := shapeOf(r.Call, &r.Decision, r.Program).CheckLasting(); err != nil {
 		return nil, err
 	}
 	w, err := r.Prepare(ctx)

@@ -26,7 +26,7 @@ func (r *Invocation) Prepare(ctx context.Context) (*environment.Environment, err
 	if err != nil {
 		return nil, err
 	}
-	r.env = e
+	r.Made = e
 	if err := r.judgeImage(ctx, e); err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (r *Invocation) environment() environment.Options {
 	o := environment.Options{
 		ID: r.ID, Dir: r.Dir.Path(), Images: r.Session.Images(), Host: r.host(), Call: &r.Call.Call, Plan: &r.Plan, Caps: r.Caps,
 		Read:     slices.Concat(r.Session.o.Policy.Reads(), r.Session.o.Read, r.Call.Read),
-		Progress: r.Call.OnPull, Notice: r.notice,
+		Progress: r.Call.OnPull, Notice: r.Call.notice,
 	}
 	switch {
 	case r.Kind == policy.StartSandbox:
@@ -82,7 +82,7 @@ func (r *Invocation) judgeImage(ctx context.Context, e *environment.Environment)
 		return nil
 	}
 	if e.Image == nil { // a plain directory
-		r.Intent.Image, r.Intent.Mounts = "", r.mountsForRecord()
+		r.Intent.Image, r.Intent.Mounts = "", mountsForRecord(&r.Plan)
 	} else if ref, err := reference.Parse(p.Ref); err != nil || ref.Digest == "" {
 		r.Intent.Image += "@" + e.Image.Digest
 	}

@@ -13,13 +13,12 @@ import (
 	"github.com/caisson-run/caisson/session/environment"
 )
 
-// loadSource reads the code that the call brings along or names, and judges
-// it. Its digest is what the policy and the record see; the very bytes that
-// were judged are what runs.
-func (r *Invocation) loadSource() error {
-	c := r.Call
+// load reads the code that the call brings along or names, and judges it. Its
+// digest is what the policy and the record see; the very bytes that were judged
+// are what runs.
+func (s *source) load(c *Call, host *environment.Host) error {
 	if c.File != "" {
-		src, err := r.readFile(c.File, c.FileLanguage)
+		src, err := s.readFile(c.File, c.FileLanguage, host)
 		if err != nil {
 			return err
 		}
@@ -44,7 +43,7 @@ func (r *Invocation) loadSource() error {
 		c.Script = string(c.Source.Code)
 	}
 	sum := sha256.Sum256(c.Source.Code)
-	r.Program = &p
+	s.Program = &p
 	c.Kind, c.Call.Language, c.Code = policy.RunCode, p.language, "sha256:"+hex.EncodeToString(sum[:])
 	return nil
 }
@@ -56,14 +55,14 @@ func Judged(w policy.Wish) (*policy.Call, error) {
 	if c.Kind != policy.RunCode {
 		return &c, nil
 	}
-	r := &Invocation{Call: &Call{Call: c, Source: &Source{Name: w.File, Language: c.Language, Code: []byte(w.Source)}}}
-	if err := r.loadSource(); err != nil {
+	call := &Call{Call: c, Source: &Source{Name: w.File, Language: c.Language, Code: []byte(w.Source)}}
+	if err := new(source).load(call, nil); err != nil {
 		return nil, err
 	}
 	if w.File != "" {
-		r.Call.Program[len(r.Call.Program)-1] = filepath.Base(w.File)
+		call.Program[len(call.Program)-1] = filepath.Base(w.File)
 	}
-	return &r.Call.Call, nil
+	return &call.Call, nil
 }
 
 // SourceName is the name that source has inside.
@@ -76,8 +75,8 @@ func SourceName(c *Call, p program) string {
 
 // readFile reads the file that run FILE names. It is judged like a mount: its
 // contents are shown inside.
-func (r *Invocation) readFile(name, language string) (*Source, error) {
-	src, err := r.host().Open(policy.PlanPath{Source: name}, "run", sandbox.ReadOnly)
+func (s *source) readFile(name, language string, host *environment.Host) (*Source, error) {
+	src, err := host.Open(policy.PlanPath{Source: name}, "run", sandbox.ReadOnly)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +102,7 @@ func (r *Invocation) readFile(name, language string) (*Source, error) {
 		if info.Mode().Perm()&0o111 == 0 {
 			return nil, &sandbox.Error{Op: "run " + sandbox.Quoted(name), Kind: sandbox.ErrInvalid, Problem: "it is a compiled program that may not be executed", Hint: "chmod +x " + name}
 		}
-		r.binary = src
+		s.binary = src
 		code = code[:min(len(code), MaxSource)] // programs may be larger than source; the record has their beginning
 	}
 	return &Source{Name: name, Language: language, Code: code}, nil

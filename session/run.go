@@ -69,6 +69,8 @@ type Resources struct {
 	// Undo takes it all away.
 	Undo environment.Cleanup
 	Dir  RunDir
+	// Made is the environment that Prepare made; nil without.
+	Made *environment.Environment
 	// Digest is of what the environment is made of.
 	Digest string
 	// Network and Credentials are nil without a network. Hosts are what it lets through,
@@ -77,9 +79,8 @@ type Resources struct {
 	Credentials   *network.Credentials
 	Hosts, Denied []string
 
-	env   *environment.Environment // that Prepare made; nil without
-	files *collect.Files           // those that come out; nil before it starts
-	left  error                    // what could not be undone
+	files *collect.Files // those that come out; nil before it starts
+	left  error          // what could not be undone
 }
 
 // source is the code of a call.
@@ -104,7 +105,7 @@ func (r *Invocation) do(ctx context.Context) (*sandbox.Result, error) {
 	if a == nil {
 		return res, err
 	}
-	r.MayHaveRun()
+	r.Made.MayHaveRun()
 	res, err = r.CarryOut(ctx, a.Env.Exec, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) {
 		return r.start(ctx, a.Driver, a.Env, ex)
 	})
@@ -112,9 +113,9 @@ func (r *Invocation) do(ctx context.Context) (*sandbox.Result, error) {
 		r.Finish(res, a.Posture)
 	}
 	connections, jerr := r.unrecorded()
-	if f := r.Found(); f.Live { // it has to be gone before its files are looked at
+	if f := r.Made.Outcome(); f.Live { // it has to be gone before its files are looked at
 		r.left = r.Undo.Run(ctx)
-		r.tellFound(f, res)
+		tellFound(f, res, r.Call.notice)
 	}
 	// Whatever the caller's context says, the end is recorded; what was made is
 	// taken away meanwhile.
@@ -155,7 +156,7 @@ func (r *Invocation) CarryOut(parent context.Context, ex *sandbox.Exec, start fu
 		r.out[i] = newStream(ctx, [...]string{"stdout", "stderr"}[i], to, limits, over)
 		r.out[i].broken = func() { end(errOutputClosed) }
 	}
-	g := &Guard{Limits: limits, Rules: r.watchRules(), End: end, Report: r.Call.OnReport, live: r.Call.OnUsage}
+	g := &Guard{Limits: limits, Rules: watchRules(r.Call, &r.Plan), End: end, Report: r.Call.OnReport, live: r.Call.OnUsage}
 	ex.Stdin, ex.Stdout, ex.Stderr = r.IO.Stdin, r.out[0], r.out[1]
 	ex.Terminal, ex.Signals = r.Call.TTY, r.Call.Signals
 	ex.Started = func() {
@@ -172,7 +173,7 @@ func (r *Invocation) CarryOut(parent context.Context, ex *sandbox.Exec, start fu
 	}
 
 	began := time.Now()
-	stop := WatchKept(r.KeptNames(), end)
+	stop := WatchKept(r.Made.KeptNames(), end)
 	res, err := r.Session.runBounded(ctx, func() (*sandbox.Result, error) { return start(ctx, ex) }, func() {
 		_ = r.Undo.Run(context.WithoutCancel(ctx)) // what start has added since; who waited was told
 	})
@@ -184,7 +185,7 @@ func (r *Invocation) CarryOut(parent context.Context, ex *sandbox.Exec, start fu
 		res.WallMS = time.Since(began).Milliseconds()
 	}
 	settle(ctx, res, limits)
-	tellLost(r.KeptNames(), res)
+	tellLost(r.Made.KeptNames(), res)
 	return res, nil
 }
 
@@ -196,11 +197,11 @@ func (r *Invocation) start(ctx context.Context, d sandbox.Driver, w *environment
 		return r.ready.box.Run(ctx, ex)
 	}
 	runner, ok := d.(sandbox.Runner)
-	if ok && r.withoutAgent() {
+	if ok && len(r.Plan.Collect) == 0 && r.Call.TTY == nil {
 		return runner.Run(ctx, w.Spec, ex)
 	}
 	var err error
-	if r.files, err = collect.Open(collecting(&r.Plan, r.notice)); err != nil {
+	if r.files, err = collect.Open(collecting(&r.Plan, r.Call.notice)); err != nil {
 		return nil, err
 	}
 	r.Undo.Close(r.files)
@@ -230,33 +231,6 @@ func collecting(p *policy.Plan, notice func(string)) collect.Options {
 	return o
 }
 
-// withoutAgent says that nothing has to be asked of the sandbox afterwards, and
-// nobody sits at it.
-func (r *Invocation) withoutAgent() bool { return len(r.Plan.Collect) == 0 && r.Call.TTY == nil }
-
 // drainGrace is how long the last bytes of a run that was ended may take to a
 // reader that does not read.
 const drainGrace = 2 * time.Second
-
-// MayHaveRun notes that code may have run from here on.
-func (r *Invocation) MayHaveRun() {
-	if r.env != nil {
-		r.env.Found.Ran = true
-	}
-}
-
-// Found is what came of the call's read-write mounts.
-func (r *Invocation) Found() *environment.Found {
-	if r.env == nil {
-		return &environment.Found{}
-	}
-	return r.env.Found
-}
-
-// KeptNames are names of the host's that must stay what they are.
-func (r *Invocation) KeptNames() environment.Kept {
-	if r.env == nil {
-		return nil
-	}
-	return r.env.Kept
-}

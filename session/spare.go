@@ -4,9 +4,12 @@ package session
 
 import (
 	"context"
+	"reflect"
+
+	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/environment"
-	"reflect"
+	"github.com/caisson-run/caisson/session/network"
 )
 
 // Spare is a persistent sandbox that was made before it was asked for: what made it.
@@ -32,15 +35,15 @@ func (s Shape) ruleless() Shape {
 	return s
 }
 
-// Narrow puts the call's own entries in force in a sandbox that was made ahead with
-// others. Nothing has run in it, and nobody has it until that is done.
-func (r *Invocation) Narrow(ctx context.Context, m *Spare) error {
-	if reflect.DeepEqual(m.Invocation.Plan.Network, r.Plan.Network) {
+// Narrow puts a call's own entries in force where the sandbox was made with others.
+// Nothing has run in it, and no caller has it until that is done.
+func (m *Spare) Narrow(ctx context.Context, to *policy.PlanNetwork, with *network.Credentials) error {
+	if reflect.DeepEqual(m.Invocation.Plan.Network, to) {
 		return nil
 	}
-	rules, err := r.Credentials.Rules(r.Plan.Network)
+	rules, err := with.Rules(to)
 	if err == nil {
-		err = r.Network.Change(ctx, rules)
+		err = m.Invocation.Network.Change(ctx, rules)
 	}
 	return err
 }
@@ -48,14 +51,14 @@ func (r *Invocation) Narrow(ctx context.Context, m *Spare) error {
 // PersistentShape is what decides how a living sandbox is made. Who asks, and by which
 // frontend, does not: what the policy made of that is in the plan.
 func PersistentShape(r *Invocation) Shape {
-	s := r.shape()
+	s := shapeOf(r.Call, &r.Decision, r.Program)
 	s.call.Actor, s.call.Frontend = "", ""
 	return s
 }
 
-// settle makes a sandbox that was made ahead this call's own. Only what is the
+// settle makes the sandbox a call's own. Only what is the
 // call's alone is filled in; the agent is told of it when the call is recorded.
-func (r *Invocation) settle(m *Spare) *environment.Environment {
+func (m *Spare) settle(r *Invocation) *environment.Environment {
 	r.Undo.Add(m.Invocation.Undo.Run)
 	r.ID, r.Call.ID, r.Dir = m.Invocation.ID, m.Invocation.ID, m.Invocation.Dir
 	r.Credentials = r.NewCredentials()
@@ -63,12 +66,4 @@ func (r *Invocation) settle(m *Spare) *environment.Environment {
 	w := *m.Env
 	w.Exec = &sandbox.Exec{Dir: w.Dir, Env: r.Variables(&w)}
 	return &w
-}
-
-// spare is one that was made for calls like r; nil without.
-func (r *Invocation) spare() *Spare {
-	if r.Spares == nil || r.Question != nil { // people are asked about an environment that is made for them
-		return nil
-	}
-	return r.Spares(r)
 }

@@ -177,7 +177,7 @@ func (a *adoption) redecide(ctx context.Context) (sandbox.Posture, error) {
 	}
 	in.caps = r.Caps
 	r.Intent.Limits, r.Intent.Network = r.Plan.Limits, r.Plan.Network.String()
-	if r.Digest = r.EnvironmentDigest(); r.Digest == "" || r.Digest != r.Life.Environment {
+	if r.Digest = session.EnvironmentDigest(r.Call, &r.Plan, r.Caps); r.Digest == "" || r.Digest != r.Life.Environment {
 		return none, &sandbox.Error{Op: "sandbox " + l.id, Kind: sandbox.ErrDenied, Rule: "built-in: a sandbox is what its policy makes",
 			Problem: "its policy, or the limits of its key, would make another one now", Hint: "make it anew"}
 	}

@@ -176,8 +176,8 @@ func (l locked) endFor(ctx context.Context, why *session.Ending) error {
 	errs := []error{err}
 	if in != nil {
 		errs = append(errs, in.close(ctx))
-		res.Network, res.Findings = in.run.Traffic(), in.run.Found().Findings
-		l.tellFound(in.run.Found())
+		res.Network, res.Findings = in.run.Traffic(), in.run.Made.Outcome().Findings
+		l.tellFound(in.run.Made.Outcome())
 	}
 	now := b.o.Clock.Now()
 	errs = append(errs, l.keep(ctx, func(s *registry.Sandbox) {

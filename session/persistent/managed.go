@@ -115,7 +115,7 @@ func (l *managed) silence() {
 // end it.
 func (l *managed) watch(in *running) {
 	b := l.b
-	stop := session.WatchKept(in.run.KeptNames(), in.leave)
+	stop := session.WatchKept(in.run.Made.KeptNames(), in.leave)
 	why := &session.Ending{Status: sandbox.StatusSuccess}
 	select {
 	case <-in.box.Ended():

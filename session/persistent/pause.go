@@ -171,6 +171,6 @@ func (p *pausing) writeDown(ctx context.Context, write func(context.Context, str
 		return errors.Join(err, l.b.kept.drop(kept), in.run.Undo.Run(ctx), l.end(ctx, "it could not be paused: "+err.Error()))
 	}
 	err = in.run.Undo.Run(ctx)
-	l.tellFound(in.run.Found())
+	l.tellFound(in.run.Made.Outcome())
 	return err
 }

@@ -47,7 +47,7 @@ func (in *running) close(ctx context.Context) error {
 // start has the level make the sandbox, and waits until its agent answers.
 func (in *running) start(ctx context.Context, d sandbox.Driver, kept string) (err error) {
 	r := in.run
-	r.MayHaveRun()
+	r.Made.MayHaveRun()
 	ctx, cancel := context.WithTimeout(ctx, session.StartAllowance)
 	defer cancel()
 	defer func() { err = session.InTime(err) }()
@@ -59,7 +59,7 @@ func (in *running) start(ctx context.Context, d sandbox.Driver, kept string) (er
 	}
 	if m := in.made; m != nil { // it runs, and its agent answers
 		in.box, in.client = m.box, m.client
-		if err := r.Narrow(ctx, m.Spare); err != nil {
+		if err := m.Narrow(ctx, r.Plan.Network, r.Credentials); err != nil {
 			return err
 		}
 		if id := in.identity(); !maps.Equal(id.Env, m.told) {

@@ -117,7 +117,9 @@ func (in *running) spent(ctx context.Context) time.Duration {
 
 // watchable refuses rules about what the level does not measure here: they would
 // never fire.
-func (in *running) watchable(ctx context.Context) error { return in.run.Watchable(ctx, in.usage) }
+func (in *running) watchable(ctx context.Context) error {
+	return session.Watchable(ctx, in.run.Call, &in.run.Plan, in.usage)
+}
 
 // bound lets a sandbox's time end no later than its wall limit, which counts the
 // time that it runs, from when it was made.

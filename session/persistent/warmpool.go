@@ -117,7 +117,7 @@ func (p *warmPool) make(ctx context.Context, k warmKind) (_ *warmSandbox, err er
 	r.Plan = v.Plan
 	d, _, err := r.Level(ctx)
 	if err == nil {
-		err = r.CheckLasting()
+		err = session.PersistentShape(r).CheckLasting()
 	}
 	if err != nil {
 		return nil, err

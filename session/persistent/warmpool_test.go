@@ -199,13 +199,14 @@ func TestStockWithNetwork(t *testing.T) {
 	if _, err := h.Create(t.Context(), k, Create{}); err != nil || h.WarmPool().Taken != 1 {
 		t.Error("one whose network has ended:", err, h.WarmPool())
 	}
-	m := &session.Invocation{Session: in.run.Session, Call: &session.Call{}, Kind: policy.StartSandbox}
+	m := &session.Invocation{Session: in.run.Session, Call: &session.Call{}}
+	m.Call.Kind = policy.StartSandbox
 	g, err := h.grants.of(&Key{Policy: "secret"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.Plan = g.policy.Decide(&policy.Call{Kind: policy.StartSandbox}).Plan
-	if err := m.CheckLasting(); !errors.Is(err, sandbox.ErrUnsupported) {
+	if err := session.PersistentShape(m).CheckLasting(); !errors.Is(err, sandbox.ErrUnsupported) {
 		t.Error("one with a secret:", m.Plan.Network, err)
 	}
 }
