@@ -82,7 +82,7 @@ func (r *Invocation) Admit(ctx context.Context) (*Admission, *sandbox.Result, er
 	if a.Operation, err = operation.Begin(ctx, r.Session.o.Journal, r.Intent); err != nil {
 		return nil, nil, err // nothing runs unrecorded, and there is nowhere to record that
 	}
-	r.OpenNetwork(a.Operation)
+	r.Network.Open(Connections(&r.Intent, a.Operation))
 	return a, nil, nil
 }
 

@@ -34,24 +34,42 @@ func (r *Invocation) ReadCode(ctx context.Context, argv []string, base *Invocati
 	if r.Plan.Code == nil || r.Ahead {
 		return nil
 	}
+	c := &codeReader{session: r.Session, call: r.Call, io: &r.IO, source: &r.source, rules: r.Plan.Code, base: base}
+	read, err := c.read(ctx, argv)
+	if err == nil {
+		r.Findings, err = r.Session.o.Policy.JudgeCode(&r.Call.Call, read)
+	}
+	return err
+}
+
+// codeReader reads the texts that a call would run, before it runs.
+type codeReader struct {
+	session *Session
+	call    *Call
+	io      *IO
+	source  *source
+	rules   *policy.PlanCode
+	base    *Invocation // whose root and level have what reads them
+}
+
+// read reads those that the policy has rules for.
+func (c *codeReader) read(ctx context.Context, argv []string) ([]policy.ReadText, error) {
 	var read []policy.ReadText
-	for _, t := range r.texts(argv) {
+	for _, t := range c.texts(argv) {
 		if t.Stdin && !t.Known {
-			if err := r.inputText(ctx, &t); err != nil {
-				return err
+			if err := c.inputText(ctx, &t); err != nil {
+				return nil, err
 			}
 		}
-		facts, err := r.factsOf(ctx, &t, base)
+		facts, err := c.factsOf(ctx, &t)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if facts != nil {
 			read = append(read, policy.ReadText{Language: t.Language, Name: t.name, Facts: facts, Hint: t.Hint})
 		}
 	}
-	var err error
-	r.Findings, err = r.Session.o.Policy.JudgeCode(&r.Call.Call, read)
-	return err
+	return read, nil
 }
 
 // programText is a text, and what it is called in messages.
@@ -61,31 +79,31 @@ type programText struct {
 }
 
 // texts are those of the call that the policy has rules for.
-func (r *Invocation) texts(argv []string) []programText {
-	if r.Program == nil {
-		return r.startedTexts(shell.Argv(argv))
+func (c *codeReader) texts(argv []string) []programText {
+	if c.source.Program == nil {
+		return c.startedTexts(shell.Argv(argv))
 	}
-	name := SourceName(r.Call, *r.Program)
-	switch l := code.Language(r.Program.language); {
-	case r.Program.direct:
+	name := SourceName(c.call, *c.source.Program)
+	switch l := code.Language(c.source.Program.language); {
+	case c.source.Program.direct:
 		return nil
 	case l == "bash":
-		return r.startedTexts(shell.Line(string(r.Call.Source.Code), shell.Bash))
+		return c.startedTexts(shell.Line(string(c.call.Source.Code), shell.Bash))
 	case l == "sh":
-		return r.startedTexts(shell.Line(string(r.Call.Source.Code), shell.POSIX))
-	case r.Plan.Code.For(l):
-		return []programText{{code.Text{Language: l, Source: string(r.Call.Source.Code), Known: true, AsFile: true}, name}}
+		return c.startedTexts(shell.Line(string(c.call.Source.Code), shell.POSIX))
+	case c.rules.For(l):
+		return []programText{{code.Text{Language: l, Source: string(c.call.Source.Code), Known: true, AsFile: true}, name}}
 	}
 	// A #! line may name an interpreter by way of another program.
-	return r.startedTexts(shell.Argv(r.Call.Program))
+	return c.startedTexts(shell.Argv(c.call.Program))
 }
 
 // startedTexts are the texts that commands have interpreters run.
-func (r *Invocation) startedTexts(s *shell.Script) []programText {
+func (c *codeReader) startedTexts(s *shell.Script) []programText {
 	var out []programText
 	unread := func(name, why, hint string) {
 		for _, l := range []code.Language{code.PythonLanguage, code.JavaScriptLanguage} {
-			if r.Plan.Code.For(l) {
+			if c.rules.For(l) {
 				out = append(out, programText{code.Text{Language: l, Why: why, Hint: hint}, name})
 			}
 		}
@@ -95,22 +113,22 @@ func (r *Invocation) startedTexts(s *shell.Script) []programText {
 		break
 	}
 	for i := range s.Commands {
-		c := &s.Commands[i]
-		words := make([]code.Word, len(c.Words))
-		for j, w := range c.Words {
+		cmd := &s.Commands[i]
+		words := make([]code.Word, len(cmd.Words))
+		for j, w := range cmd.Words {
 			words[j] = code.Word{Text: w.Text, Known: w.Static}
 		}
-		t, ok := code.Find(words, code.Input(c.Input))
-		if !ok || !r.Plan.Code.For(t.Language) {
+		t, ok := code.Find(words, code.Input(cmd.Input))
+		if !ok || !c.rules.For(t.Language) {
 			continue
 		}
 		if len(out) == maxTexts {
 			unread("the rest", fmt.Sprintf("the call has more than %d texts", maxTexts), "make several calls")
 			break
 		}
-		name := "code of " + path.Base(c.Name())
+		name := "code of " + path.Base(cmd.Name())
 		if t.Stdin {
-			name = "input of " + path.Base(c.Name())
+			name = "input of " + path.Base(cmd.Name())
 		}
 		out = append(out, programText{t, name})
 	}
@@ -118,19 +136,19 @@ func (r *Invocation) startedTexts(s *shell.Script) []programText {
 }
 
 // inputText reads the text that comes on standard input.
-func (r *Invocation) inputText(ctx context.Context, t *programText) error {
+func (c *codeReader) inputText(ctx context.Context, t *programText) error {
 	switch {
-	case r.Call.TTY != nil, r.Call.TypedInput && r.IO.Stdin != nil, r.Call.WritesInput:
+	case c.call.TTY != nil, c.call.TypedInput && c.io.Stdin != nil, c.call.WritesInput:
 		t.Why, t.Hint = "what is typed is not known beforehand", "hand the source over with the call"
 		return nil
-	case r.IO.Stdin == nil:
+	case c.io.Stdin == nil:
 		t.Known = true // and empty
 		return nil
 	}
-	if err := r.captureInput(ctx, captureTime, "its source is read before it runs"); err != nil {
+	if err := c.source.capture(ctx, c.io, captureTime, "its source is read before it runs"); err != nil {
 		return err
 	}
-	t.Source, t.Known = string(r.input), true
+	t.Source, t.Known = string(c.source.input), true
 	return nil
 }
 
@@ -138,7 +156,7 @@ func (r *Invocation) inputText(ctx context.Context, t *programText) error {
 const captureTime = 30 * time.Second
 
 // factsOf reads one text; nil is nothing to say.
-func (r *Invocation) factsOf(ctx context.Context, t *programText, base *Invocation) (f *code.Facts, err error) {
+func (c *codeReader) factsOf(ctx context.Context, t *programText) (f *code.Facts, err error) {
 	switch {
 	case t.Why != "":
 		f = code.Unreadable(t.Why)
@@ -147,9 +165,9 @@ func (r *Invocation) factsOf(ctx context.Context, t *programText, base *Invocati
 	case t.Source == "":
 		f = &code.Facts{}
 	case t.Language == code.PythonLanguage:
-		f, err = r.readInside(ctx, code.Python(t.AsFile), t, code.ReadPython, base)
+		f, err = c.readInside(ctx, code.Python(t.AsFile), t, code.ReadPython)
 	case t.Language == code.TypeScriptLanguage:
-		f, err = r.readInside(ctx, code.TypeScript(), t, code.ReadTypeScript, base)
+		f, err = c.readInside(ctx, code.TypeScript(), t, code.ReadTypeScript)
 	default:
 		f = code.JavaScript([]byte(t.Source))
 	}
@@ -165,8 +183,8 @@ func (r *Invocation) factsOf(ctx context.Context, t *programText, base *Invocati
 // readInside has a script of package code read a text in a sandbox of its own, on
 // the root that the call's program would have. What the script says is as good as
 // that root.
-func (r *Invocation) readInside(ctx context.Context, s code.Script, t *programText, facts func([]byte) *code.Facts, base *Invocation) (*code.Facts, error) {
-	a := r.reader(s, []byte(t.Source), base)
+func (c *codeReader) readInside(ctx context.Context, s code.Script, t *programText, facts func([]byte) *code.Facts) (*code.Facts, error) {
+	a := newReader(c.call, c.base, s, []byte(t.Source))
 	res, err := a.readOut(ctx)
 	if err := errors.Join(err, a.left, a.Undo.Run(ctx)); err != nil {
 		return nil, err
@@ -191,23 +209,24 @@ const (
 	readTasks  = 64 // node has a dozen threads
 )
 
-// reader is the run of a script: the root of base and its level, and nothing else.
-func (r *Invocation) reader(s code.Script, text []byte, base *Invocation) *Invocation {
+// newReader is the run of a script for a call: the root of base and its level, and
+// nothing else.
+func newReader(of *Call, base *Invocation, s code.Script, text []byte) *Invocation {
 	from := &base.Plan
 	l := from.Limits
 	l.Explicit, l.Output, l.OutputKill = nil, code.MaxAnswer, true
 	l.Wall, l.CPUTime = least(l.Wall, readWall), least(l.CPUTime, readWall)
 	l.Memory, l.Disk, l.Tmp = least(l.Memory, readMemory), least(l.Disk, readFiles), least(l.Tmp, readFiles)
 	l.Processes = least(l.Processes, readTasks)
-	call := &Call{Frontend: r.Call.Frontend, Account: r.Call.Account}
-	call.Kind, call.Actor, call.Argv, call.InsecureRegistry = policy.RunCommand, r.Call.Actor, s.Argv, base.Call.InsecureRegistry
-	a := &Invocation{Session: r.Session, Call: call, IO: IO{Stdin: bytes.NewReader(text)}, ID: NewID(), source: source{own: true}}
+	call := &Call{Frontend: of.Frontend, Account: of.Account}
+	call.Kind, call.Actor, call.Argv, call.InsecureRegistry = policy.RunCommand, of.Actor, s.Argv, base.Call.InsecureRegistry
+	a := &Invocation{Session: base.Session, Call: call, IO: IO{Stdin: bytes.NewReader(text)}, ID: NewID(), source: source{own: true}}
 	a.Plan = policy.Plan{
 		Isolation: from.Isolation, Image: from.Image, Rootfs: from.Rootfs, Toolchains: from.Toolchains,
 		Limits: l, Writable: []string{"/tmp"}, Env: map[string]string{}, From: map[string]string{},
 	}
 	a.Intent = audit.Intent{
-		Actor: r.Call.Actor, Account: r.Call.Account, Kind: KindReadCode, Sandbox: a.ID, Argv: []string{s.Name}, Policy: r.Session.o.PolicyName, PolicySHA: r.Session.o.Policy.Digest(),
+		Actor: of.Actor, Account: of.Account, Kind: KindReadCode, Sandbox: a.ID, Argv: []string{s.Name}, Policy: base.Session.o.PolicyName, PolicySHA: base.Session.o.Policy.Digest(),
 		Isolation: from.Isolation, Network: "none", Limits: l,
 	}
 	if from.Image != nil {

@@ -30,8 +30,10 @@ func (r *Invocation) connect() (*sandbox.Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.foresee(); err != nil {
-		return nil, err
+	if r.Kind == policy.StartSandbox {
+		if err := foresee(r.Session.o.Policy, r.Call, r.Credentials); err != nil {
+			return nil, err
+		}
 	}
 	r.Hosts, r.Denied = plan.Hosts(), plan.Denied()
 	if r.Reach != nil { // the environment is made for plan, all the same
@@ -52,21 +54,18 @@ func noticeInside(plan *policy.PlanNetwork, notice func(string)) {
 // foresee gives what the network of a persistent sandbox may be changed to (see
 // Handle.SetNetwork) its place in the environment: nothing of that can be put there
 // later.
-func (r *Invocation) foresee() error {
-	if r.Kind != policy.StartSandbox {
-		return nil
-	}
-	v := r.Session.o.Policy.Decide(&Reaching(r.Call, &registry.Reach{}).Call)
+func foresee(p *policy.Policy, call *Call, c *network.Credentials) error {
+	v := p.Decide(&Reaching(call, &registry.Reach{}).Call)
 	if v.Decision == policy.Deny || v.Plan.Network == nil {
 		return nil // there is nothing more to have
 	}
-	return r.Credentials.Foresee(v.Plan.Network)
+	return c.Foresee(v.Plan.Network)
 }
 
 // RulesInForce are those of what the network was changed to since the sandbox was
 // made, if it was.
 func (r *Invocation) RulesInForce() (wire.Rules, error) {
-	plan, err := r.inForce()
+	plan, err := inForce(r.Session.o.Policy, r.Call, &r.Plan, r.Reach)
 	if err != nil {
 		return wire.Rules{}, err
 	}
@@ -98,18 +97,16 @@ func (r *Invocation) StartRouter(stateDir string, rules wire.Rules, far *os.File
 // AwaitRouter waits until what is sent over the wire is read, by a router that its
 // first packet starts: most sandboxes that may use a network do not. One that is to
 // have secrets is started at once, so that they are kept nowhere else.
-func (r *Invocation) AwaitRouter(ctx context.Context) error {
-	if len(r.Plan.Network.Secrets) > 0 {
-		return r.Network.Ready(ctx)
+func AwaitRouter(ctx context.Context, n *network.Network, plan *policy.PlanNetwork) error {
+	if len(plan.Secrets) > 0 {
+		return n.Ready(ctx)
 	}
-	return r.Network.Started()
+	return n.Started()
 }
 
-// OpenNetwork has what goes through the network recorded, as op's.
-func (r *Invocation) OpenNetwork(op *operation.Operation) {
-	if r.Network != nil {
-		r.Network.Open(audit.Connection{Actor: r.Intent.Actor, Account: r.Intent.Account, Sandbox: r.Intent.Sandbox, Call: op.ID})
-	}
+// Connections are what goes through the network of a call, as records have it.
+func Connections(of *audit.Intent, op *operation.Operation) audit.Connection {
+	return audit.Connection{Actor: of.Actor, Account: of.Account, Sandbox: of.Sandbox, Call: op.ID}
 }
 
 // WatchNetwork ends a program whose network ends by itself, until ctx is over.
@@ -136,22 +133,6 @@ func settleBudget(used *network.BudgetError, res *sandbox.Result) {
 	}
 }
 
-// Traffic is what went through the run's network, which ends; nil without one.
-func (r *Invocation) Traffic() *sandbox.NetworkUse {
-	if r.Network == nil {
-		return nil
-	}
-	return r.Network.Use()
-}
-
-// unrecorded is the last of what went through the run's network.
-func (r *Invocation) unrecorded() ([]audit.Connection, error) {
-	if r.Network == nil {
-		return nil, nil
-	}
-	return r.Network.Rest()
-}
-
 // ForRecord is a result as the record of its call has it: what went through its
 // network is not listed once more.
 func ForRecord(res *sandbox.Result) *sandbox.Result {
@@ -174,13 +155,13 @@ func Reaching(c *Call, reach *registry.Reach) *Call {
 	return &other
 }
 
-// inForce is what the network of the run lets through: its plan's, unless it was
+// inForce is what the network of a call lets through: its plan's, unless it was
 // changed since the sandbox was first made.
-func (r *Invocation) inForce() (*policy.PlanNetwork, error) {
-	if r.Reach == nil {
-		return r.Plan.Network, nil
+func inForce(p *policy.Policy, call *Call, plan *policy.Plan, reach *registry.Reach) (*policy.PlanNetwork, error) {
+	if reach == nil {
+		return plan.Network, nil
 	}
-	v := r.Session.o.Policy.Decide(&Reaching(r.Call, r.Reach).Call)
+	v := p.Decide(&Reaching(call, reach).Call)
 	if v.Decision != policy.Allow {
 		return nil, v.Err()
 	}

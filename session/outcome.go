@@ -69,7 +69,7 @@ func whyNot(ctx context.Context, err error) error {
 // Finish fills in what the pipeline counted.
 func (r *Invocation) Finish(res *sandbox.Result, posture sandbox.Posture) {
 	res.Posture, res.Findings = posture, r.Findings
-	res.Network = r.Traffic()
+	res.Network = r.Network.Use()
 	if r.Network != nil {
 		settleBudget(r.Network.Exhausted(), res)
 	}

@@ -122,7 +122,7 @@ func (p *Pool) make(ctx context.Context) (_ *made, err error) {
 	call := p.o.Like
 	r := &Invocation{Session: p.s, Call: &call, ID: NewID(), Origin: Origin{Ahead: true}}
 	if p.of != nil {
-		r = p.of.reader(code.Python(true), nil, p.of)
+		r = newReader(p.of.Call, p.of, code.Python(true), nil)
 		r.Ahead = true
 	}
 	defer func() {

@@ -112,7 +112,7 @@ func (r *Invocation) do(ctx context.Context) (*sandbox.Result, error) {
 	if res != nil {
 		r.Finish(res, a.Posture)
 	}
-	connections, jerr := r.unrecorded()
+	connections, jerr := r.Network.Rest()
 	if f := r.Made.Outcome(); f.Live { // it has to be gone before its files are looked at
 		r.left = r.Undo.Run(ctx)
 		tellFound(f, res, r.Call.notice)

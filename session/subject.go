@@ -41,12 +41,12 @@ func (r *Invocation) ReadInput(ctx context.Context) error {
 		}
 		return nil
 	}
-	return r.captureInput(ctx, r.Question.Timeout, "somebody would have to approve all of it")
+	return r.capture(ctx, &r.IO, r.Question.Timeout, "somebody would have to approve all of it")
 }
 
-// captureInput reads all of standard input within a time; why says what for.
-func (r *Invocation) captureInput(ctx context.Context, within time.Duration, why string) error {
-	if r.input != nil {
+// capture reads all of standard input within a time; why says what for.
+func (s *source) capture(ctx context.Context, in *IO, within time.Duration, why string) error {
+	if s.input != nil {
 		return nil
 	}
 	e := &sandbox.Error{Op: "standard input", Kind: sandbox.ErrInvalid, Hint: "leave it out, or put it into a file"}
@@ -54,7 +54,7 @@ func (r *Invocation) captureInput(ctx context.Context, within time.Duration, why
 	defer stop()
 	read := make(chan struct{})
 	var b []byte
-	from := r.IO.Stdin
+	from := in.Stdin
 	go func() {
 		defer close(read)
 		b, e.Cause = io.ReadAll(io.LimitReader(from, maxInput+1))
@@ -72,7 +72,7 @@ func (r *Invocation) captureInput(ctx context.Context, within time.Duration, why
 		e.Problem = fmt.Sprintf("it is longer than %d KiB, and %s", maxInput>>10, why)
 		return e
 	}
-	r.input, r.IO.Stdin = b, bytes.NewReader(b)
+	s.input, in.Stdin = b, bytes.NewReader(b)
 	return nil
 }
 

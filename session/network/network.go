@@ -102,7 +102,11 @@ func Start(o Options) (*Network, error) {
 
 // Open names the call whose network it is: its intent is recorded by now, and from here
 // on what goes through is.
-func (n *Network) Open(call audit.Connection) { n.ledger.open(call) }
+func (n *Network) Open(call audit.Connection) {
+	if n != nil {
+		n.ledger.open(call)
+	}
+}
 
 // Of is the call that Open named.
 func (n *Network) Of() audit.Connection {
@@ -186,6 +190,9 @@ func (n *Network) Watch(ctx context.Context, end func(error)) {
 // Use ends the network, once the sandbox is gone, and says what went through. What came
 // more than once is recorded with how often.
 func (n *Network) Use() *sandbox.NetworkUse {
+	if n == nil {
+		return nil
+	}
 	n.once.Do(func() {
 		rep := n.router.Stop()
 		for i := range rep.Refused {
@@ -200,7 +207,12 @@ func (n *Network) Use() *sandbox.NetworkUse {
 
 // Rest is what is not recorded yet, for who ends the call: it goes into one commit with
 // the outcome.
-func (n *Network) Rest() ([]audit.Connection, error) { return n.ledger.rest() }
+func (n *Network) Rest() ([]audit.Connection, error) {
+	if n == nil {
+		return nil, nil
+	}
+	return n.ledger.rest()
+}
 
 // Close ends the network, and records what is left.
 func (n *Network) Close() error {

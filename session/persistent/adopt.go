@@ -212,7 +212,7 @@ func (a *adoption) rewire(ctx context.Context, op *operation.Operation) error {
 	if in.env.Spec.Network, err = r.StartRouter(in.env.Spec.StateDir, rules, a.far); err != nil {
 		return err
 	}
-	r.OpenNetwork(op)
+	r.Network.Open(session.Connections(&r.Intent, op))
 	if err := r.Network.Ready(ctx); err != nil {
 		return err
 	}

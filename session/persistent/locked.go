@@ -176,7 +176,7 @@ func (l locked) endFor(ctx context.Context, why *session.Ending) error {
 	errs := []error{err}
 	if in != nil {
 		errs = append(errs, in.close(ctx))
-		res.Network, res.Findings = in.run.Traffic(), in.run.Made.Outcome().Findings
+		res.Network, res.Findings = in.run.Network.Use(), in.run.Made.Outcome().Findings
 		l.tellFound(in.run.Made.Outcome())
 	}
 	now := b.o.Clock.Now()

@@ -52,7 +52,7 @@ func (in *running) start(ctx context.Context, d sandbox.Driver, kept string) (er
 	defer cancel()
 	defer func() { err = session.InTime(err) }()
 	if r.Network != nil {
-		if err := r.AwaitRouter(ctx); err != nil {
+		if err := session.AwaitRouter(ctx, r.Network, r.Plan.Network); err != nil {
 			return err
 		}
 		go session.WatchNetwork(in.gone, r.Network, in.leave)
