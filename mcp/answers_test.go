@@ -13,7 +13,7 @@ import (
 
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/approval/approvaltest"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/question"
 )
 
 // answering is a server that does what it is answered, whether it has asked or not.
@@ -79,7 +79,7 @@ func TestAnswersToNoQuestion(t *testing.T) {
 func TestAnswersAreAskedAbout(t *testing.T) {
 	b := newBench(t, sdkServer(answering(func(sdk.InputResponseMap, string) {})))
 	b.more = "\ntools:\n  - {name: send, params: {type: object}, approve: always}\napprovals: {channels: [cli]}\n"
-	b.approvals = session.NewApprovals(session.ApprovalsOptions{Dir: b.dir.Path(), Journal: b.log})
+	b.approvals = question.New(question.Options{Dir: b.dir.Path(), Journal: b.log})
 	defer b.approvals.Close()
 	store := approvaltest.Store(t, b.approvals)
 	who := approvaltest.Ada(t, store, approval.CLI)
@@ -102,7 +102,7 @@ func TestAnswersAreAskedAbout(t *testing.T) {
 			t.Errorf("what the approver sees does not have it:\n%s", view)
 		}
 		digests[asked[0].Digest] = true
-		if _, err := b.approvals.Answer(t.Context(), who, asked[0].ID, session.Answer{Yes: true, Digest: asked[0].Seal()}); err != nil {
+		if _, err := b.approvals.Answer(t.Context(), who, asked[0].ID, question.Answer{Yes: true, Digest: asked[0].Seal()}); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-answer; err != nil {

@@ -12,7 +12,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/caisson-run/caisson/approval"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/question"
 )
 
 // Elicitation asks whoever sits at the client. It is the weakest channel: the
@@ -91,8 +91,8 @@ func (e *eliciting) question(r *approval.Request) *sdk.ElicitParams {
 }
 
 // reply is what a client's answer means: yes is one thing only.
-func (e *eliciting) reply(res *sdk.ElicitResult) *session.Reply {
-	r := &session.Reply{Who: e.who()}
+func (e *eliciting) reply(res *sdk.ElicitResult) *question.Reply {
+	r := &question.Reply{Who: e.who()}
 	switch {
 	case res == nil:
 		r.Note = "the client gave no answer"
@@ -121,15 +121,15 @@ type elicitor struct {
 
 func (*elicitor) Channel() approval.Channel { return approval.Elicitation }
 
-// Ask implements session.Asker. No answer in time, an error and anything but a yes
+// Ask implements question.Asker. No answer in time, an error and anything but a yes
 // are a no.
-func (e *elicitor) Ask(ctx context.Context, r *approval.Request) (approval.Who, session.Answer, error) {
+func (e *elicitor) Ask(ctx context.Context, r *approval.Request) (approval.Who, question.Answer, error) {
 	q := e.question(r)
 	if q == nil && elsewhere(r) {
-		return approval.Who{}, session.Answer{}, session.ErrElsewhere
+		return approval.Who{}, question.Answer{}, question.ErrElsewhere
 	}
 	if q == nil {
-		return e.who(), session.Answer{Note: "the client cannot show all of it"}, nil
+		return e.who(), question.Answer{Note: "the client cannot show all of it"}, nil
 	}
 	late, stop := context.WithTimeout(ctx, e.bound)
 	defer stop()
@@ -139,8 +139,8 @@ func (e *elicitor) Ask(ctx context.Context, r *approval.Request) (approval.Who, 
 	}
 	if q.Mode == "url" && res != nil && res.Action == "accept" {
 		e.told.Store(&r.ID)
-		return approval.Who{}, session.Answer{}, session.ErrElsewhere
+		return approval.Who{}, question.Answer{}, question.ErrElsewhere
 	}
 	said := e.reply(res)
-	return said.Who, session.Answer{Yes: said.Yes, Digest: r.Digest, Note: said.Note}, nil
+	return said.Who, question.Answer{Yes: said.Yes, Digest: r.Digest, Note: said.Note}, nil
 }

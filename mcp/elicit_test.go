@@ -26,6 +26,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/persistent"
+	"github.com/caisson-run/caisson/session/question"
 	"github.com/caisson-run/caisson/session/toolcall"
 	"github.com/caisson-run/caisson/tool"
 )
@@ -34,7 +35,7 @@ import (
 type asked struct {
 	level     *level
 	session   *session.Session
-	approvals *session.Approvals
+	approvals *question.Approvals
 	store     *approval.Store
 	ada       approval.Who // an approver; nobody until enroll
 }
@@ -70,11 +71,11 @@ func newAsked(t *testing.T, channels string, link bool) *asked {
 		t.Fatal(err)
 	}
 	a := &asked{level: &level{prog: func(_ context.Context, _ io.Reader, out, _ io.Writer) int { fmt.Fprintln(out, "it ran"); return 0 }}}
-	o := session.ApprovalsOptions{Dir: dir.Path(), Journal: log}
+	o := question.Options{Dir: dir.Path(), Journal: log}
 	if link {
 		o.Link = func(id string) string { return "https://caisson.example.com/approvals/" + id }
 	}
-	a.approvals = session.NewApprovals(o)
+	a.approvals = question.New(o)
 	t.Cleanup(func() { a.approvals.Close(); log.Close(); dir.Close() })
 	if a.session, err = session.New(session.Options{Drivers: map[string]sandbox.Driver{"gvisor": a.level}, Policy: p, Journal: log, State: session.DirState(dir), Approvals: a.approvals}); err != nil {
 		t.Fatal(err)
@@ -299,7 +300,7 @@ func TestElicitationByAddress(t *testing.T) {
 					go func() {
 						list, err := a.store.List(context.WithoutCancel(ctx))
 						if err == nil {
-							_, err = a.approvals.Answer(context.WithoutCancel(ctx), a.ada, id, session.Answer{Yes: yes, Digest: list[0].Digest})
+							_, err = a.approvals.Answer(context.WithoutCancel(ctx), a.ada, id, question.Answer{Yes: yes, Digest: list[0].Digest})
 						}
 						answered <- err
 					}()
@@ -342,7 +343,7 @@ func TestPending(t *testing.T) {
 				if _, text = echo(t, cs, meta); !strings.HasPrefix(text, "pending: ") || a.only(t).ID != r.ID || a.level.starts() != 0 {
 					t.Fatalf("%s, ran %d times", text, a.level.starts())
 				}
-				if _, err := a.approvals.Answer(t.Context(), a.ada, r.ID, session.Answer{Yes: true, Digest: r.Digest}); err != nil {
+				if _, err := a.approvals.Answer(t.Context(), a.ada, r.ID, question.Answer{Yes: true, Digest: r.Digest}); err != nil {
 					t.Fatal(err)
 				}
 				if _, text = echo(t, cs, meta); !strings.Contains(text, "it ran") || a.level.starts() != 1 {

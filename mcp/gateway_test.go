@@ -28,7 +28,7 @@ import (
 	"github.com/caisson-run/caisson/approval/approvaltest"
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/question"
 )
 
 func TestTools(t *testing.T) {
@@ -347,7 +347,7 @@ func TestChangedWhileAsked(t *testing.T) {
 	description := "Send."
 	b := newBench(t, sdkServer(func(s *sdk.Server) { server = s; addTool(s, "send", description, says("sent")) }))
 	b.more = "\ntools:\n  - {name: send, params: {type: object}, approve: always}\napprovals: {channels: [cli]}\n"
-	b.approvals = session.NewApprovals(session.ApprovalsOptions{Dir: b.dir.Path(), Journal: b.log})
+	b.approvals = question.New(question.Options{Dir: b.dir.Path(), Journal: b.log})
 	defer b.approvals.Close()
 	store := approvaltest.Store(t, b.approvals)
 	who := approvaltest.Ada(t, store, approval.CLI)
@@ -372,7 +372,7 @@ func TestChangedWhileAsked(t *testing.T) {
 		})
 		digests = append(digests, asked[0].Digest)
 		meanwhile()
-		if _, err := b.approvals.Answer(t.Context(), who, asked[0].ID, session.Answer{Yes: true, Digest: asked[0].Seal()}); err != nil {
+		if _, err := b.approvals.Answer(t.Context(), who, asked[0].ID, question.Answer{Yes: true, Digest: asked[0].Seal()}); err != nil {
 			t.Fatal(err)
 		}
 		res := <-answer

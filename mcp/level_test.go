@@ -23,6 +23,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/persistent"
+	"github.com/caisson-run/caisson/session/question"
 	"github.com/caisson-run/caisson/session/registry"
 	"github.com/caisson-run/caisson/session/toolcall"
 )
@@ -163,7 +164,7 @@ type bench struct {
 	// unread is with servers that read nothing; the usual one when zero.
 	unread time.Duration
 
-	approvals *session.Approvals // nil: nobody is asked
+	approvals *question.Approvals // nil: nobody is asked
 	rates     session.Rates
 
 	mu      sync.Mutex

@@ -15,7 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/caisson-run/caisson/approval"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/question"
 	"github.com/caisson-run/caisson/session/toolcall"
 )
 
@@ -75,7 +75,7 @@ func (s *serving) take(call [sha256.Size]byte) (w waiting, ok bool) {
 
 // remember keeps what a call waits for, in the place of the oldest where there are
 // too many.
-func (s *serving) remember(call [sha256.Size]byte, p *session.Pending, asked *sdk.CallToolResult) {
+func (s *serving) remember(call [sha256.Size]byte, p *question.Pending, asked *sdk.CallToolResult) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.waits) >= maxRemembered {
@@ -123,7 +123,7 @@ func (s *serving) carry(ctx context.Context, req *sdk.CallToolRequest, c *toolca
 		c.Reach, c.Ask = []approval.Channel{approval.Elicitation}, older
 	}
 	answer, err := s.box.CallTool(ctx, c)
-	var p *session.Pending
+	var p *question.Pending
 	if c.Resumable && errors.As(err, &p) {
 		if q := e.question(p.Request); q != nil {
 			asked := &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{askedFor: q}, RequestState: q.Mode + ":" + p.Token}
@@ -132,7 +132,7 @@ func (s *serving) carry(ctx context.Context, req *sdk.CallToolRequest, c *toolca
 		}
 		again := *c
 		if again.Resumable, again.Approval = false, p.Token; !elsewhere(p.Request) {
-			again.Reply = &session.Reply{Who: e.who(), Note: "the client cannot show all of it"}
+			again.Reply = &question.Reply{Who: e.who(), Note: "the client cannot show all of it"}
 		}
 		answer, err = s.box.CallTool(ctx, &again)
 	}
@@ -182,7 +182,7 @@ func tokenIn(meta sdk.Meta) string {
 }
 
 // pending is the answer to a call that waits.
-func pending(p *session.Pending) *sdk.CallToolResult {
+func pending(p *question.Pending) *sdk.CallToolResult {
 	v := &verdict{Status: "pending", Reason: "it has not run: it waits for a person's approval (" + p.Request.ID + ")",
 		Hint: "make the same call again, with the same arguments, when somebody has answered; in other words it is another call"}
 	res := v.result()

@@ -16,6 +16,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/environment"
 	"github.com/caisson-run/caisson/session/operation"
+	"github.com/caisson-run/caisson/session/question"
 )
 
 // Admission is a call that was allowed, with the environment that was made for it.
@@ -71,7 +72,7 @@ func (r *Invocation) Admit(ctx context.Context) (*Admission, *sandbox.Result, er
 		}
 	}
 	if err := r.build(ctx, a); err != nil {
-		if p := (*Pending)(nil); errors.As(err, &p) {
+		if p := (*question.Pending)(nil); errors.As(err, &p) {
 			return nil, nil, p // that it waits is recorded
 		}
 		return stop(r.fail(ctx, err))
@@ -103,7 +104,7 @@ func (r *Invocation) build(ctx context.Context, a *Admission) (err error) {
 			}
 		}
 	}
-	mark, question, intent := r.Undo.Mark(), r.Question, r.Intent
+	mark, asks, intent := r.Undo.Mark(), r.Question, r.Intent
 	if a.Env, err = r.Prepare(ctx); err != nil || r.Question == nil {
 		return err
 	}
@@ -111,12 +112,12 @@ func (r *Invocation) build(ctx context.Context, a *Admission) (err error) {
 	// answered, and is compared with the one that they were asked about.
 	approved, err := r.Asking().Settle(ctx, func(ctx context.Context) (*approval.Subject, error) {
 		if a.Env == nil {
-			r.Question, r.Intent = question, intent
+			r.Question, r.Intent = asks, intent
 			if a.Env, err = r.Prepare(ctx); err != nil {
 				return nil, err
 			}
 		}
-		return r.subject(ctx, a.Env)
+		return r.Asking().Subject(ctx, a.Env, r.Intent.Image)
 	}, func(ctx context.Context) error {
 		a.Env = nil
 		err := r.Undo.Back(ctx, mark)

@@ -18,20 +18,21 @@ import (
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/question"
 )
 
 // person is somebody at a terminal.
-type person func(ctx context.Context, r *approval.Request) (approval.Who, Answer, error)
+type person func(ctx context.Context, r *approval.Request) (approval.Who, question.Answer, error)
 
-func (p person) Ask(ctx context.Context, r *approval.Request) (approval.Who, Answer, error) {
+func (p person) Ask(ctx context.Context, r *approval.Request) (approval.Who, question.Answer, error) {
 	return p(ctx, r)
 }
 func (p person) Channel() approval.Channel { return approval.Terminal }
 
 // says is a person who answers at once.
 func says(yes bool) person {
-	return func(_ context.Context, r *approval.Request) (approval.Who, Answer, error) {
-		return approval.AtTerminal("tester"), Answer{Yes: yes, Digest: r.Seal(), Note: "no"}, nil
+	return func(_ context.Context, r *approval.Request) (approval.Who, question.Answer, error) {
+		return approval.AtTerminal("tester"), question.Answer{Yes: yes, Digest: r.Seal(), Note: "no"}, nil
 	}
 }
 
@@ -42,7 +43,7 @@ const asksProg = "version: 1\ncommands: {allow: [ls], ask: [\"prog *\", \"./depl
 type askBench struct {
 	*bench
 	d         *stub
-	approvals *Approvals
+	approvals *question.Approvals
 	store     *approval.Store
 	skew      *atomic.Int64
 }
@@ -52,7 +53,7 @@ func newAskBench(t *testing.T, src string) *askBench {
 	b := &askBench{d: &stub{}, skew: &atomic.Int64{}}
 	b.bench = newBench(t, b.d, func(o *Options) {
 		o.Policy = parsePolicy(t, src)
-		b.approvals = NewApprovals(ApprovalsOptions{Dir: o.State.Path(), Journal: o.Journal, Now: func() time.Time {
+		b.approvals = question.New(question.Options{Dir: o.State.Path(), Journal: o.Journal, Link: func(id string) string { return "https://here/" + id }, Now: func() time.Time {
 			return time.Now().Add(time.Duration(b.skew.Load()))
 		}})
 		o.Approvals = b.approvals
@@ -127,7 +128,7 @@ func TestYesAtTheTerminal(t *testing.T) {
 	b := newAskBench(t, asksProg)
 	var seen *approval.Request
 	c := asked(t, func(c *Call) {
-		c.Ask = person(func(ctx context.Context, r *approval.Request) (approval.Who, Answer, error) {
+		c.Ask = person(func(ctx context.Context, r *approval.Request) (approval.Who, question.Answer, error) {
 			seen = r
 			if b.d.ran != 0 {
 				t.Error("it ran before anybody answered")
@@ -163,20 +164,20 @@ func TestNoAndNobody(t *testing.T) {
 	res, err = b.Do(t.Context(), asked(t, nil), IO{})
 	b.wantDenied(t, "nobody to ask", res, err, "nobody can be asked")
 	res, err = b.Do(t.Context(), asked(t, func(c *Call) {
-		c.Ask = person(func(context.Context, *approval.Request) (approval.Who, Answer, error) {
-			return approval.Who{}, Answer{}, errors.New("the terminal is gone")
+		c.Ask = person(func(context.Context, *approval.Request) (approval.Who, question.Answer, error) {
+			return approval.Who{}, question.Answer{}, errors.New("the terminal is gone")
 		})
 	}), IO{})
 	b.wantDenied(t, "the terminal went away", res, err, "taken back")
 	for name, a := range map[string]person{
-		"who is nobody": func(_ context.Context, r *approval.Request) (approval.Who, Answer, error) {
-			return approval.Who{}, Answer{Yes: true, Digest: r.Digest}, nil
+		"who is nobody": func(_ context.Context, r *approval.Request) (approval.Who, question.Answer, error) {
+			return approval.Who{}, question.Answer{Yes: true, Digest: r.Digest}, nil
 		},
-		"who answers by another way": func(_ context.Context, r *approval.Request) (approval.Who, Answer, error) {
-			return approval.ByElicitation("agent"), Answer{Yes: true, Digest: r.Digest}, nil
+		"who answers by another way": func(_ context.Context, r *approval.Request) (approval.Who, question.Answer, error) {
+			return approval.ByElicitation("agent"), question.Answer{Yes: true, Digest: r.Digest}, nil
 		},
-		"who has seen something else": func(_ context.Context, r *approval.Request) (approval.Who, Answer, error) {
-			return approval.AtTerminal("tester"), Answer{Yes: true, Digest: strings.Repeat("0", 64)}, nil
+		"who has seen something else": func(_ context.Context, r *approval.Request) (approval.Who, question.Answer, error) {
+			return approval.AtTerminal("tester"), question.Answer{Yes: true, Digest: strings.Repeat("0", 64)}, nil
 		},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -196,11 +197,11 @@ func TestYesFromElsewhere(t *testing.T) {
 	for _, yes := range []bool{true, false} {
 		b := newAskBench(t, asksProg)
 		who := b.enroll(t)
-		other := NewApprovals(ApprovalsOptions{Dir: b.state.Path(), Journal: b.log})
+		other := question.New(question.Options{Dir: b.state.Path(), Journal: b.log})
 		defer other.Close()
-		never := person(func(ctx context.Context, _ *approval.Request) (approval.Who, Answer, error) {
+		never := person(func(ctx context.Context, _ *approval.Request) (approval.Who, question.Answer, error) {
 			<-ctx.Done()
-			return approval.Who{}, Answer{}, ctx.Err()
+			return approval.Who{}, question.Answer{}, ctx.Err()
 		})
 		done := make(chan *sandbox.Result, 1)
 		waits := make(chan struct{})
@@ -220,7 +221,7 @@ func TestYesFromElsewhere(t *testing.T) {
 		if err != nil || len(list) != 1 {
 			t.Fatalf("%+v, %v", list, err)
 		}
-		if _, err := other.Answer(t.Context(), who, list[0].ID, Answer{Yes: yes, Digest: list[0].Digest}); err != nil {
+		if _, err := other.Answer(t.Context(), who, list[0].ID, question.Answer{Yes: yes, Digest: list[0].Digest}); err != nil {
 			t.Fatal(err)
 		}
 		res := <-done
@@ -233,18 +234,18 @@ func TestYesFromElsewhere(t *testing.T) {
 // No answer is a no, and so is going away.
 func TestNoAnswer(t *testing.T) {
 	b := newAskBench(t, asksProg)
-	late := person(func(ctx context.Context, _ *approval.Request) (approval.Who, Answer, error) {
+	late := person(func(ctx context.Context, _ *approval.Request) (approval.Who, question.Answer, error) {
 		b.skew.Store(int64(time.Hour))
 		<-ctx.Done()
-		return approval.Who{}, Answer{}, ctx.Err()
+		return approval.Who{}, question.Answer{}, ctx.Err()
 	})
 	res, err := b.Do(t.Context(), asked(t, func(c *Call) { c.Ask = late }), IO{})
 	b.wantDenied(t, "no answer", res, err, "in time")
 	ctx, cancel := context.WithCancel(t.Context())
-	away := person(func(ctx context.Context, _ *approval.Request) (approval.Who, Answer, error) {
+	away := person(func(ctx context.Context, _ *approval.Request) (approval.Who, question.Answer, error) {
 		cancel()
 		<-ctx.Done()
-		return approval.Who{}, Answer{}, ctx.Err()
+		return approval.Who{}, question.Answer{}, ctx.Err()
 	})
 	res, err = b.Do(ctx, asked(t, func(c *Call) { c.Ask = away }), IO{})
 	b.wantDenied(t, "gone", res, err, "given up")
@@ -259,11 +260,11 @@ func (b *askBench) pend(t *testing.T, who approval.Who, c *Call, io IO) string {
 	t.Helper()
 	c.Resumable = true
 	res, err := b.Do(t.Context(), c, io)
-	var p *Pending
+	var p *question.Pending
 	if !errors.As(err, &p) || res != nil || b.d.ran != 0 {
 		t.Fatalf("%+v, %v, ran %d times", res, err, b.d.ran)
 	}
-	if _, err := b.approvals.Answer(t.Context(), who, p.Request.ID, Answer{Yes: true, Digest: p.Request.Seal()}); err != nil {
+	if _, err := b.approvals.Answer(t.Context(), who, p.Request.ID, question.Answer{Yes: true, Digest: p.Request.Seal()}); err != nil {
 		t.Fatal(err)
 	}
 	return p.Token
@@ -355,7 +356,7 @@ func TestChangedWhileAsked(t *testing.T) {
 	b := newAskBench(t, strings.Replace(asksProg, "version: 1\n", "version: 1\nfiles: {workspace: {source: "+work+"}}\n", 1))
 	res, err := b.Do(t.Context(), asked(t, func(c *Call) {
 		c.Argv, c.Workspace = []string{"./deploy", "now"}, &policy.MountWish{Source: work, Access: sandbox.CopyOnWrite}
-		c.Ask = person(func(ctx context.Context, r *approval.Request) (approval.Who, Answer, error) {
+		c.Ask = person(func(ctx context.Context, r *approval.Request) (approval.Who, question.Answer, error) {
 			if !strings.Contains(r.View.String(), "/workspace/deploy") {
 				t.Errorf("the script is not shown:\n%s", r.View.String())
 			}
@@ -374,7 +375,7 @@ func TestStillPending(t *testing.T) {
 	b.enroll(t)
 	c := asked(t, func(c *Call) { c.Resumable = true })
 	_, err := b.Do(t.Context(), c, IO{})
-	var p *Pending
+	var p *question.Pending
 	if !errors.As(err, &p) || !errors.Is(err, sandbox.ErrDenied) {
 		t.Fatal(err)
 	}
@@ -403,7 +404,7 @@ func TestInputIsAskedAbout(t *testing.T) {
 		return exited(0), nil
 	}
 	res, err := b.Do(t.Context(), asked(t, func(c *Call) {
-		c.Ask = person(func(ctx context.Context, r *approval.Request) (approval.Who, Answer, error) {
+		c.Ask = person(func(ctx context.Context, r *approval.Request) (approval.Who, question.Answer, error) {
 			if !strings.Contains(r.View.String(), "standard input:\n  │ the input\n") {
 				t.Errorf("shown:\n%s", r.View.String())
 			}
@@ -424,19 +425,19 @@ func TestInputIsAskedAbout(t *testing.T) {
 func TestAnswerTimeout(t *testing.T) {
 	b := newAskBench(t, asksProg)
 	who := b.enroll(t)
-	elsewhere := person(func(context.Context, *approval.Request) (approval.Who, Answer, error) {
-		return approval.Who{}, Answer{}, ErrElsewhere
+	elsewhere := person(func(context.Context, *approval.Request) (approval.Who, question.Answer, error) {
+		return approval.Who{}, question.Answer{}, question.ErrElsewhere
 	})
-	for name, ask := range map[string]Asker{"nobody here": nil, "somebody who answers elsewhere": elsewhere} {
+	for name, ask := range map[string]question.Asker{"nobody here": nil, "somebody who answers elsewhere": elsewhere} {
 		c := asked(t, func(c *Call) { c.Ask, c.AnswerTimeout = ask, time.Millisecond })
-		var p *Pending
+		var p *question.Pending
 		if res, err := b.Do(t.Context(), c, IO{}); !errors.As(err, &p) || res != nil || b.d.ran != 0 {
 			t.Fatalf("%s: %+v, %v, ran %d times", name, res, err, b.d.ran)
 		}
 		if r, err := b.store.Get(t.Context(), p.Request.ID); err != nil || r.State != approval.Pending {
 			t.Fatalf("%s: %+v, %v", name, r, err)
 		}
-		if _, err := b.approvals.Answer(t.Context(), who, p.Request.ID, Answer{Yes: true, Digest: p.Request.Digest}); err != nil {
+		if _, err := b.approvals.Answer(t.Context(), who, p.Request.ID, question.Answer{Yes: true, Digest: p.Request.Digest}); err != nil {
 			t.Fatal(err)
 		}
 		again := *c
@@ -454,7 +455,7 @@ func TestApproverSeesFindings(t *testing.T) {
 	seen := ""
 	c := asked(t, func(c *Call) {
 		c.Argv, c.Source = nil, &Source{Language: "javascript", Code: []byte("let x = 1\nrequire('fs')\n")}
-		c.Ask = person(func(ctx context.Context, r *approval.Request) (approval.Who, Answer, error) {
+		c.Ask = person(func(ctx context.Context, r *approval.Request) (approval.Who, question.Answer, error) {
 			seen = r.View.String()
 			return says(true)(ctx, r)
 		})

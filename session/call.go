@@ -8,13 +8,12 @@ import (
 	"io"
 	"os"
 	"syscall"
-	"time"
 
-	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/network"
+	"github.com/caisson-run/caisson/session/question"
 )
 
 // Call is one request. Doors fill what policy.Call asks for; ID, Kind,
@@ -60,22 +59,7 @@ type Call struct {
 	Term    string
 	Signals <-chan syscall.Signal
 
-	// Ask puts a question of the policy's before somebody, besides the other
-	// channels; nil is not at all. Reach are channels by which the frontend itself
-	// asks when it gets a *Pending.
-	Ask   Asker
-	Reach []approval.Channel
-	// Resumable has a call that has to be asked about end with a *Pending in place
-	// of waiting. Made again with its Token as Approval, it runs if somebody has
-	// said yes, and if nothing about it is another.
-	Resumable bool
-	Approval  string
-	// Reply is, with an Approval, what somebody has said about it whom the frontend asked.
-	Reply *Reply
-	// AnswerTimeout is how long such a call waits for an answer before it ends with a
-	// *Pending, too; 0 is as long as the question stands. Somebody whom Ask asks is
-	// given their own time.
-	AnswerTimeout time.Duration
+	question.Ways
 
 	// User is whom the request names of those that a sandbox that lives on has, and
 	// whose rights the program has: see [Inside.Account]. Empty is the sandbox's own, or

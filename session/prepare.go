@@ -11,6 +11,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/session/environment"
 	"github.com/caisson-run/caisson/session/network"
+	"github.com/caisson-run/caisson/session/question"
 )
 
 // Prepare makes the environment of the call, with its network.
@@ -94,7 +95,7 @@ func (r *Invocation) judgeImage(ctx context.Context, e *environment.Environment)
 			if v.Decision != policy.Ask {
 				return v.Err()
 			}
-			if r.Question = merge(r.Question, v.Question); len(r.Question.Channels) == 0 {
+			if r.Question = question.Merge(r.Question, v.Question); len(r.Question.Channels) == 0 {
 				return v.Err()
 			}
 		}
@@ -110,7 +111,7 @@ func (r *Invocation) startedBy(argv []string) []string {
 		return nil
 	}
 	var out []string
-	for _, words := range r.starts(argv) {
+	for _, words := range question.Starts(&r.Call.Call, argv) {
 		if words[0] != "" {
 			out = append(out, words[0])
 		}

@@ -26,7 +26,7 @@ type Rates interface {
 func (s *Session) ChargeRates(ctx context.Context, account string, v *policy.Verdict, actor, token string) error {
 	rates := v.Plan.Rates
 	if v.Decision == policy.Ask && token != "" && len(rates) > 0 {
-		if open, err := s.o.Approvals.open(ctx, actor, token); err != nil || open {
+		if open, err := s.o.Approvals.Open(ctx, actor, token); err != nil || open {
 			return err
 		}
 	}

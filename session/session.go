@@ -32,6 +32,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/operation"
+	"github.com/caisson-run/caisson/session/question"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -55,7 +56,7 @@ type Options struct {
 	Boot  func() registry.Instant
 	// Approvals is where people are asked what the policy asks about; nil refuses
 	// such calls.
-	Approvals *Approvals
+	Approvals *question.Approvals
 	// Outlive has sandboxes that live on made so that they may be let live on when
 	// this process is gone, where the level can.
 	Outlive bool

@@ -17,7 +17,7 @@ import (
 	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/api/e2b"
 	"github.com/caisson-run/caisson/api/openai"
-	"github.com/caisson-run/caisson/api/v1"
+	v1 "github.com/caisson-run/caisson/api/v1"
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/guest/agent"
 	"github.com/caisson-run/caisson/guest/embedded"
@@ -27,6 +27,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox/faketest"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/persistent"
+	"github.com/caisson-run/caisson/session/question"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -44,7 +45,7 @@ type Server struct {
 	Handler    http.Handler // what is served there
 	Key, Other string       // two keys
 	Sandboxes  *persistent.Sandboxes
-	Approvals  *session.Approvals
+	Approvals  *question.Approvals
 	Memory     api.Memory
 }
 
@@ -87,7 +88,7 @@ func Start(t *testing.T, text string) *Server {
 		file.Dir = "/"
 		policies = map[string]*policy.File{"": file}
 	}
-	d.Approvals = session.NewApprovals(session.ApprovalsOptions{Dir: dir.Path(), Journal: journal, Link: func(id string) string { return d.URL + v1.PagePath + id }})
+	d.Approvals = question.New(question.Options{Dir: dir.Path(), Journal: journal, Link: func(id string) string { return d.URL + v1.PagePath + id }})
 	t.Cleanup(func() { d.Approvals.Close() })
 	d.Sandboxes, err = persistent.OpenSandboxes(t.Context(), persistent.SandboxesOptions{
 		Drivers: map[string]sandbox.Driver{"gvisor": &faketest.Driver{Agent: true}}, Journal: journal, State: session.DirState(dir), Registry: reg,

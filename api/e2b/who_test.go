@@ -17,8 +17,8 @@ import (
 	"github.com/caisson-run/caisson/approval/approvaltest"
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
-	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/persistent"
+	"github.com/caisson-run/caisson/session/question"
 )
 
 // askingFrontend is a frontend that offers root under a policy of these lines, and every
@@ -29,17 +29,17 @@ func askingFrontend(t *testing.T, lines string) (*frontend, <-chan string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var approvals *session.Approvals
+	var approvals *question.Approvals
 	d := newFrontendUnder(t, file, func(o *persistent.SandboxesOptions) {
 		o.Templates = map[string]persistent.Template{persistent.BaseTemplate: {Root: true}}
-		approvals = session.NewApprovals(session.ApprovalsOptions{Dir: o.State.Path(), Journal: o.Journal})
+		approvals = question.New(question.Options{Dir: o.State.Path(), Journal: o.Journal})
 		o.Approvals = approvals
 	})
 	t.Cleanup(func() { approvals.Close() })
 	store := approvaltest.Store(t, approvals)
 	ada := approvaltest.Ada(t, store, approval.Web)
 	return d, approvaltest.SayYes(t, store, func(ctx context.Context, r *approval.Request) error {
-		_, err := approvals.Answer(ctx, ada, r.ID, session.Answer{Yes: true, Digest: r.Digest})
+		_, err := approvals.Answer(ctx, ada, r.ID, question.Answer{Yes: true, Digest: r.Digest})
 		return err
 	})
 }
@@ -147,7 +147,7 @@ func (d *frontend) recordedUsers(t *testing.T, b box) (users []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if k := r.Call.Kind; k == session.KindAsk || k == "run_command" {
+		if k := r.Call.Kind; k == question.KindAsk || k == "run_command" {
 			users = append(users, r.Call.User)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/question"
 )
 
 // Who approves is not who asks: below /v1/approvals no key opens anything, and the
@@ -133,7 +133,7 @@ func (s *Server) approvals() {
 			Digest string `json:"digest" minLength:"12" maxLength:"71" doc:"Of what was shown, or 12 digits of it and more: a yes is for that"`
 		}
 	}) (*questionAnswer, error) {
-		return s.answer(ctx, who, in.ID, session.Answer{Yes: true, Digest: in.Body.Digest})
+		return s.answer(ctx, who, in.ID, question.Answer{Yes: true, Digest: in.Body.Digest})
 	})
 	approving(s, "POST", "/{id}/deny", "deny", "Say no, which is final", func(ctx context.Context, who approval.Who, in *struct {
 		QuestionID
@@ -141,12 +141,12 @@ func (s *Server) approvals() {
 			Note string `json:"note,omitempty" maxLength:"500" doc:"Why; who asked is told"`
 		}
 	}) (*questionAnswer, error) {
-		return s.answer(ctx, who, in.ID, session.Answer{Note: in.Body.Note})
+		return s.answer(ctx, who, in.ID, question.Answer{Note: in.Body.Note})
 	})
 }
 
 // answer is recorded, and counts where the policy takes answers over HTTP.
-func (s *Server) answer(ctx context.Context, who approval.Who, id string, a session.Answer) (*questionAnswer, error) {
+func (s *Server) answer(ctx context.Context, who approval.Who, id string, a question.Answer) (*questionAnswer, error) {
 	r, err := s.o.Approvals.Answer(ctx, who, id, a)
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/question"
 )
 
 // Problem is an error as RFC 9457 writes it, with the rule that refused and what
@@ -136,7 +136,7 @@ func asProblem(err error) *Problem {
 			break
 		}
 	}
-	var waits *session.Pending
+	var waits *question.Pending
 	if errors.As(err, &waits) {
 		p.Approval = &Waiting{ID: waits.Request.ID, Token: waits.Token, URL: waits.Request.URL}
 	}

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/caisson-run/caisson/api/v1"
+	v1 "github.com/caisson-run/caisson/api/v1"
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/question"
 )
 
 // Each kind of error has its status; what is none for people is not shown, nor
@@ -28,7 +28,7 @@ func TestFault(t *testing.T) {
 		"joined":      {errors.Join(host, &sandbox.Error{Kind: sandbox.ErrConflict, Problem: "paused"}), 409, "conflict", "paused"},
 		"unavailable": {&sandbox.Error{Kind: sandbox.ErrUnavailable, Problem: "disk", Cause: host}, 503, "unavailable", "disk"},
 		"our own":     {host, 500, "", "internal error"},
-		"waits":       {&session.Pending{Request: &approval.Request{ID: "a1"}, Token: "t"}, 403, "denied", "policy: it waits for approval: a1"},
+		"waits":       {&question.Pending{Request: &approval.Request{ID: "a1"}, Token: "t"}, 403, "denied", "policy: it waits for approval: a1"},
 	} {
 		var p *v1.Problem
 		if !errors.As(v1.Fault(c.err), &p) || p.Status != c.status || p.Kind != c.kind || p.Detail != c.detail || p.Title == "" {

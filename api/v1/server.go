@@ -30,8 +30,8 @@ import (
 
 	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/approval"
-	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/persistent"
+	"github.com/caisson-run/caisson/session/question"
 )
 
 // Options are the parts of a Server.
@@ -40,7 +40,7 @@ type Options struct {
 	Sandboxes *persistent.Sandboxes
 	Keys      *persistent.Keys
 	// Approvals is where approvers answer; nil is nowhere.
-	Approvals *session.Approvals
+	Approvals *question.Approvals
 	// Domain is below what ports of sandboxes have their host names, with the port
 	// that clients use if it is not the usual one; Secure says that they use https.
 	Domain string

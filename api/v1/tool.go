@@ -13,6 +13,7 @@ import (
 	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/persistent"
+	"github.com/caisson-run/caisson/session/question"
 	"github.com/caisson-run/caisson/session/toolcall"
 	"github.com/caisson-run/caisson/tool"
 	"github.com/caisson-run/caisson/tool/dialect"
@@ -129,7 +130,7 @@ func (x *toolExchange) last(ctx context.Context, name string, args any) (*toolca
 	if err != nil {
 		return nil, err
 	}
-	return x.call(ctx, &toolcall.Call{Name: name, Args: text, Resumable: x.wish.Resumable, Approval: x.wish.Approval})
+	return x.call(ctx, &toolcall.Call{Name: name, Args: text, Ways: question.Ways{Resumable: x.wish.Resumable, Approval: x.wish.Approval}})
 }
 
 func (x *toolExchange) call(ctx context.Context, c *toolcall.Call) (*toolcall.Answer, error) {

@@ -26,6 +26,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/question"
 	"github.com/caisson-run/caisson/session/registry"
 	"github.com/caisson-run/caisson/session/toolcall"
 )
@@ -110,7 +111,7 @@ func (l Level) open(ctx context.Context, o attack.OfficeOptions) (*attack.Office
 	if err != nil {
 		return nil, err
 	}
-	approvals := session.NewApprovals(session.ApprovalsOptions{Dir: state.Path(), Journal: journal})
+	approvals := question.New(question.Options{Dir: state.Path(), Journal: journal})
 	so := session.Options{
 		Drivers: map[string]sandbox.Driver{l.Driver.Name(): l.Driver}, Policy: p, PolicyName: o.Policy, Journal: journal, State: session.DirState(state),
 		Rates: rates, Approvals: approvals,

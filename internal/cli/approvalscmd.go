@@ -17,7 +17,7 @@ import (
 	"github.com/caisson-run/caisson/internal/files"
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/question"
 )
 
 // approverEnv is the variable that holds an approver's credential.
@@ -73,7 +73,7 @@ const (
 
 // withApprovals opens what a command needs. One that waits makes what the first question
 // will be in.
-func (a *app) withApprovals(ctx context.Context, f *approvalFlags, p purpose, do func(*session.Approvals, *approval.Store) error) error {
+func (a *app) withApprovals(ctx context.Context, f *approvalFlags, p purpose, do func(*question.Approvals, *approval.Store) error) error {
 	if f.url != "" {
 		return &sandbox.Error{Op: "--url", Kind: sandbox.ErrUnsupported, Problem: "approvers are not made, listed or revoked over HTTP", Hint: "do it where the state directory is"}
 	}
@@ -82,13 +82,13 @@ func (a *app) withApprovals(ctx context.Context, f *approvalFlags, p purpose, do
 		return err
 	}
 	defer dir.Close()
-	o := session.ApprovalsOptions{Dir: dir.Path(), Look: p != toEnroll && !f.wait}
+	o := question.Options{Dir: dir.Path(), Look: p != toEnroll && !f.wait}
 	if p == toAnswer {
 		if o.Journal, err = openRecord(ctx, dir); err != nil {
 			return err
 		}
 	}
-	approvals := session.NewApprovals(o)
+	approvals := question.New(o)
 	defer approvals.Close()
 	s, err := approvals.Store(ctx)
 	if err != nil {
@@ -249,7 +249,7 @@ func (a *app) approvalsApprove(f *approvalFlags) *cobra.Command {
 					a.code = exitDenied
 					return nil
 				}
-				if r, err = d.answer(ctx, r.ID, session.Answer{Yes: true, Digest: digest}); err == nil {
+				if r, err = d.answer(ctx, r.ID, question.Answer{Yes: true, Digest: digest}); err == nil {
 					fmt.Fprintf(a.out, "approved %s\n", r.ID)
 				}
 				return err
@@ -270,7 +270,7 @@ func (a *app) approvalsDeny(f *approvalFlags) *cobra.Command {
 				if err := d.enter(ctx); err != nil {
 					return err
 				}
-				r, err := d.answer(ctx, args[0], session.Answer{Note: f.note})
+				r, err := d.answer(ctx, args[0], question.Answer{Note: f.note})
 				if err == nil {
 					fmt.Fprintf(a.out, "denied %s\n", r.ID)
 				}
@@ -294,7 +294,7 @@ enrolled.`,
 		Args:    one("the approver's name", "caisson approvals enroll ada"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := contextOf(cmd)
-			return a.withApprovals(ctx, f, toEnroll, func(_ *session.Approvals, s *approval.Store) error {
+			return a.withApprovals(ctx, f, toEnroll, func(_ *question.Approvals, s *approval.Store) error {
 				var by approval.Who
 				there, err := s.Reachable(ctx, []approval.Channel{approval.CLI})
 				if err == nil && there {
@@ -320,7 +320,7 @@ func (a *app) approvalsApprovers(f *approvalFlags) *cobra.Command {
 		Example: `  caisson approvals approvers`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withApprovals(contextOf(cmd), f, toLook, func(_ *session.Approvals, s *approval.Store) error {
+			return a.withApprovals(contextOf(cmd), f, toLook, func(_ *question.Approvals, s *approval.Store) error {
 				list, err := s.Approvers(contextOf(cmd))
 				if err != nil {
 					return err
@@ -354,7 +354,7 @@ func (a *app) approvalsRevoke(f *approvalFlags) *cobra.Command {
 		Args:    one("an approver's name or ID", "caisson approvals approvers lists them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := contextOf(cmd)
-			return a.withApprovals(ctx, f, toLook, func(_ *session.Approvals, s *approval.Store) error {
+			return a.withApprovals(ctx, f, toLook, func(_ *question.Approvals, s *approval.Store) error {
 				by, err := a.approver(ctx, f, s)
 				if err == nil {
 					err = s.Revoke(ctx, by, args[0])

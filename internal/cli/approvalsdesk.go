@@ -9,7 +9,7 @@ import (
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/client"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/question"
 )
 
 // desk is where questions are: a state directory, or a daemon.
@@ -18,13 +18,13 @@ type desk interface {
 	enter(ctx context.Context) error
 	list(ctx context.Context, f *approvalFlags) ([]*approval.Request, error)
 	get(ctx context.Context, id string) (*approval.Request, error)
-	answer(ctx context.Context, id string, answer session.Answer) (*approval.Request, error)
+	answer(ctx context.Context, id string, answer question.Answer) (*approval.Request, error)
 }
 
 // withDesk opens what the flags name.
 func (a *app) withDesk(ctx context.Context, f *approvalFlags, p purpose, do func(desk) error) error {
 	if f.url == "" {
-		return a.withApprovals(ctx, f, p, func(approvals *session.Approvals, s *approval.Store) error {
+		return a.withApprovals(ctx, f, p, func(approvals *question.Approvals, s *approval.Store) error {
 			return do(&localDesk{a: a, f: f, approvals: approvals, store: s})
 		})
 	}
@@ -47,7 +47,7 @@ func (a *app) withDesk(ctx context.Context, f *approvalFlags, p purpose, do func
 type localDesk struct {
 	a         *app
 	f         *approvalFlags
-	approvals *session.Approvals
+	approvals *question.Approvals
 	store     *approval.Store
 	who       approval.Who
 }
@@ -76,7 +76,7 @@ func (d *localDesk) get(ctx context.Context, id string) (*approval.Request, erro
 	return d.store.Get(ctx, id)
 }
 
-func (d *localDesk) answer(ctx context.Context, id string, answer session.Answer) (*approval.Request, error) {
+func (d *localDesk) answer(ctx context.Context, id string, answer question.Answer) (*approval.Request, error) {
 	return d.approvals.Answer(ctx, d.who, id, answer)
 }
 
@@ -118,7 +118,7 @@ func (d remoteDesk) get(ctx context.Context, id string) (*approval.Request, erro
 	return requestOf(q), nil
 }
 
-func (d remoteDesk) answer(ctx context.Context, id string, answer session.Answer) (*approval.Request, error) {
+func (d remoteDesk) answer(ctx context.Context, id string, answer question.Answer) (*approval.Request, error) {
 	say := func() (*client.Question, error) { return d.c.Deny(ctx, id, answer.Note) }
 	if answer.Yes {
 		say = func() (*client.Question, error) { return d.c.Approve(ctx, id, answer.Digest) }

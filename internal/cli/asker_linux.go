@@ -14,7 +14,7 @@ import (
 
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/question"
 )
 
 // asker asks on the terminal that this process was started from, whatever its
@@ -26,7 +26,7 @@ type asker struct {
 }
 
 // terminalAsker is nil where there is no such terminal.
-func (a *app) terminalAsker(signals <-chan syscall.Signal) session.Asker {
+func (a *app) terminalAsker(signals <-chan syscall.Signal) question.Asker {
 	tty, err := openTerminal()
 	if err != nil {
 		return nil
@@ -56,18 +56,18 @@ func (*asker) Channel() approval.Channel { return approval.Terminal }
 
 // Ask shows r and reads one line. Keys that were pressed before it was shown do
 // not count.
-func (k *asker) Ask(ctx context.Context, r *approval.Request) (approval.Who, session.Answer, error) {
+func (k *asker) Ask(ctx context.Context, r *approval.Request) (approval.Who, question.Answer, error) {
 	tty, err := openTerminal()
 	if err != nil {
-		return approval.Who{}, session.Answer{}, err
+		return approval.Who{}, question.Answer{}, err
 	}
 	defer tty.Close()
 	fmt.Fprintf(tty, "\r\n%s\r\n%s", k.a.paint("1", "caisson: this needs approval"), strings.ReplaceAll(r.View.String(), "\n", "\r\n"))
 	line, err := k.question(ctx, tty, fmt.Sprintf("Let it run (%s)? Write yes, or press Enter for no: ", r.Seal()))
 	if err != nil {
-		return approval.Who{}, session.Answer{}, err
+		return approval.Who{}, question.Answer{}, err
 	}
-	return approval.AtTerminal(actor()), session.Answer{Yes: line == "yes", Digest: r.Digest, Note: "at the terminal"}, nil
+	return approval.AtTerminal(actor()), question.Answer{Yes: line == "yes", Digest: r.Digest, Note: "at the terminal"}, nil
 }
 
 // question reads an answer, which a signal or the end of ctx cuts short.

@@ -10,11 +10,11 @@ import (
 
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/question"
 )
 
 // terminalAsker is none here: no sandbox runs on this system.
-func (a *app) terminalAsker(<-chan syscall.Signal) session.Asker { return nil }
+func (a *app) terminalAsker(<-chan syscall.Signal) question.Asker { return nil }
 
 func (a *app) confirm(_ context.Context, r *approval.Request) (bool, error) {
 	return false, &sandbox.Error{Op: "approve " + r.ID, Kind: sandbox.ErrInvalid, Problem: "this system's terminal cannot be asked",

@@ -10,6 +10,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/question"
 )
 
 // auditKinds are the kinds of call that records have; TestAuditKinds looks for those that
@@ -19,7 +20,7 @@ func auditKinds() []string {
 		string(policy.RunCommand), string(policy.RunCode), string(policy.CallTool), string(policy.CallHTTP), audit.KindConnection,
 		string(policy.StartSandbox), "pause_sandbox", "snapshot_sandbox", "fork_sandbox", "adopt_sandbox", "change_network", "watch_sandbox", "end_sandbox",
 		string(policy.ReadFile), string(policy.WriteFile), string(policy.RemoveFile), string(policy.MoveFile), string(policy.MakeDirectory),
-		session.KindReadCode, session.KindAsk, session.KindAnswer,
+		session.KindReadCode, question.KindAsk, question.KindAnswer,
 		"read_resource", "subscribe_resource", "get_prompt", "complete", // of MCP servers
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/question"
 )
 
 func (a *app) auditList() *cobra.Command {
@@ -113,7 +114,7 @@ func (a *app) printRecord(r audit.Record) {
 	case c == nil:
 	case c.Connection != nil:
 		end = audit.KindConnection
-	case c.Approval != nil && (c.Kind == session.KindAsk || c.Kind == session.KindAnswer):
+	case c.Approval != nil && (c.Kind == question.KindAsk || c.Kind == question.KindAnswer):
 		end = c.Approval.State
 	}
 	fmt.Fprintf(a.out, "%s  %s  %-10s %-24s %-14s %s\n", r.ID, r.Time.Local().Format("2006-01-02 15:04:05"), r.Status, end,
@@ -136,7 +137,7 @@ func deed(r audit.Record) string {
 	if c.Tool != c.Kind {
 		words = append(words, c.Tool)
 	}
-	if c.Approval != nil && c.Kind == session.KindAnswer {
+	if c.Approval != nil && c.Kind == question.KindAnswer {
 		words = append(words, c.Approval.ID)
 	}
 	if !strings.HasPrefix(c.Sandbox, oneShot) {

@@ -17,6 +17,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/persistent"
+	"github.com/caisson-run/caisson/session/question"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -103,7 +104,7 @@ func (a *app) house(ctx context.Context, f *serveFlags, log *slog.Logger, link f
 		return nil, err
 	}
 	o.Ready, o.Grace, o.Leave = f.pool, f.grace, f.keepRunning
-	h.approvals = session.NewApprovals(session.ApprovalsOptions{Dir: dir.Path(), Journal: record, Link: link, Complain: func(err error) { log.Warn(err.Error()) }})
+	h.approvals = question.New(question.Options{Dir: dir.Path(), Journal: record, Link: link, Complain: func(err error) { log.Warn(err.Error()) }})
 	o.Approvals = h.approvals
 	h.closers = append(h.closers, h.approvals.Close)
 	o.Drivers, o.Journal, o.State, o.Registry = a.drivers(), record, session.DirState(dir), db

@@ -22,6 +22,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/persistent"
+	"github.com/caisson-run/caisson/session/question"
 	"github.com/caisson-run/caisson/session/toolcall"
 )
 
@@ -189,7 +190,7 @@ func (a *app) gateway(ctx context.Context, cmd *cobra.Command, f *gatewayFlags, 
 		return nil, nil, err
 	}
 	rates := &counting{dir: dir.Path()}
-	approvals := session.NewApprovals(session.ApprovalsOptions{Dir: dir.Path(), Journal: record, Complain: func(err error) { a.note("%v", err) }})
+	approvals := question.New(question.Options{Dir: dir.Path(), Journal: record, Complain: func(err error) { a.note("%v", err) }})
 	end = func() error { return errors.Join(rates.close(), approvals.Close(), dir.Close()) }
 	for i := range servers {
 		s := &servers[i]

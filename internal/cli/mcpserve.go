@@ -16,6 +16,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/persistent"
+	"github.com/caisson-run/caisson/session/question"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -92,7 +93,7 @@ func (a *app) privateHouse(ctx context.Context, policyFile string) (_ *house, _ 
 		return nil, nil, err
 	}
 	o.Drivers, o.State, o.Registry = a.drivers(), session.DirState(dir), db
-	o.Approvals = session.NewApprovals(session.ApprovalsOptions{Dir: dir.Path(), Journal: o.Journal, Complain: func(err error) { a.note("%v", err) }})
+	o.Approvals = question.New(question.Options{Dir: dir.Path(), Journal: o.Journal, Complain: func(err error) { a.note("%v", err) }})
 	h.closers = append(h.closers, o.Approvals.Close)
 	if h.boxes, err = persistent.OpenSandboxes(ctx, o); err != nil {
 		return nil, nil, err

@@ -13,6 +13,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/operation"
+	"github.com/caisson-run/caisson/session/question"
 )
 
 // opened is a session and what it stands on.
@@ -83,7 +84,7 @@ func (a *app) openUnder(ctx context.Context, state string, p *policy.Policy, pol
 	if o.journal, err = openRecord(ctx, dir); err != nil {
 		return nil, err
 	}
-	approvals := session.NewApprovals(session.ApprovalsOptions{Dir: o.state, Journal: o.journal, Complain: func(err error) { a.note("%v", err) }})
+	approvals := question.New(question.Options{Dir: o.state, Journal: o.journal, Complain: func(err error) { a.note("%v", err) }})
 	o.closers = append(o.closers, rates.close, approvals.Close)
 	o.Session, err = session.New(session.Options{Drivers: a.drivers(), Policy: p, PolicyName: policyFile, Journal: o.journal, State: session.DirState(dir), Rates: rates, Approvals: approvals})
 	return o, err

@@ -27,8 +27,8 @@ import (
 	"github.com/caisson-run/caisson/internal/files"
 	"github.com/caisson-run/caisson/mcp"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/persistent"
+	"github.com/caisson-run/caisson/session/question"
 )
 
 // defaultListen is where caisson serves when nobody says: this machine alone.
@@ -330,7 +330,7 @@ This command line:
 type house struct {
 	boxes     *persistent.Sandboxes
 	keys      *persistent.Keys
-	approvals *session.Approvals
+	approvals *question.Approvals
 	unwritten bool // no policy is given, by the system neither
 	ended     bool
 	closers   []func() error

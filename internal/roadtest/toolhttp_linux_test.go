@@ -21,6 +21,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox/docker/enginetest"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/persistent"
+	"github.com/caisson-run/caisson/session/question"
 	"github.com/caisson-run/caisson/session/registry"
 	"github.com/caisson-run/caisson/session/toolcall"
 )
@@ -109,7 +110,7 @@ func declaredRequests(t *testing.T, level string, image bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	approvals := session.NewApprovals(session.ApprovalsOptions{Dir: dir.Path(), Journal: log})
+	approvals := question.New(question.Options{Dir: dir.Path(), Journal: log})
 	t.Cleanup(func() { approvals.Close() })
 	s, err := session.New(session.Options{Drivers: caisson.Drivers(), Policy: p, Journal: log, State: session.DirState(dir), Approvals: approvals})
 	if err != nil {
@@ -166,21 +167,21 @@ func declaredRequests(t *testing.T, level string, image bool) {
 
 // A request that is asked about is made when somebody has said yes to it, once, and
 // to no other.
-func askedRequest(t *testing.T, s *session.Session, approvals *session.Approvals) {
+func askedRequest(t *testing.T, s *session.Session, approvals *question.Approvals) {
 	ada := approvaltest.Ada(t, approvaltest.Store(t, approvals), approval.CLI)
 	call := func(args, token string) (*toolcall.Answer, error) {
-		return toolcall.Of(s).CallTool(t.Context(), &toolcall.Call{Name: "asked", Args: []byte(args), Frontend: "test", Actor: "me", Operator: true, Resumable: true, Approval: token})
+		return toolcall.Of(s).CallTool(t.Context(), &toolcall.Call{Name: "asked", Args: []byte(args), Frontend: "test", Actor: "me", Operator: true, Ways: question.Ways{Resumable: true, Approval: token}})
 	}
 	for _, again := range []string{`{"page":"x","note":"marked-note"}`, `{"page":"y","note":"marked-note"}`, `{"page":"x","note":"another"}`} {
 		_, err := call(`{"page":"x","note":"marked-note"}`, "")
-		var p *session.Pending
+		var p *question.Pending
 		if !errors.As(err, &p) {
 			t.Fatal(err)
 		}
 		if view := p.Request.View.String(); !strings.Contains(view, "http://good.example.com/x") || !strings.Contains(view, "call_http") || strings.Contains(view, "marked-note") {
 			t.Errorf("%s", view)
 		}
-		if _, err := approvals.Answer(t.Context(), ada, p.Request.ID, session.Answer{Yes: true, Digest: p.Request.Digest}); err != nil {
+		if _, err := approvals.Answer(t.Context(), ada, p.Request.ID, question.Answer{Yes: true, Digest: p.Request.Digest}); err != nil {
 			t.Fatal(err)
 		}
 		a, err := call(again, p.Token)

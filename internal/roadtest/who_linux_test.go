@@ -20,8 +20,8 @@ import (
 	"github.com/caisson-run/caisson/api/e2b"
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/approval/approvaltest"
-	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/persistent"
+	"github.com/caisson-run/caisson/session/question"
 )
 
 // shownClient is a client of E2B's API to one sandbox, each of whose questions
@@ -34,10 +34,10 @@ type shownClient struct {
 // openShown makes a sandbox of a level, under a policy that asks before cat.
 func openShown(t *testing.T, level string) *shownClient {
 	t.Helper()
-	var approvals *session.Approvals
+	var approvals *question.Approvals
 	under := offersRoot(t, "isolation: "+level+"\nuser: sudoer\ncommands: {ask: [\"cat *\"]}\napprovals: {channels: [web], timeout: 5m}")
 	l := openLiving(t, filepath.Join(t.TempDir(), "state"), level, under, func(o *persistent.SandboxesOptions) {
-		approvals = session.NewApprovals(session.ApprovalsOptions{Dir: o.State.Path(), Journal: o.Journal})
+		approvals = question.New(question.Options{Dir: o.State.Path(), Journal: o.Journal})
 		o.Approvals = approvals
 	})
 	c := &shownClient{shown: sayYes(t, approvals)}
@@ -66,13 +66,13 @@ func openShown(t *testing.T, level string) *shownClient {
 
 // sayYes has somebody say yes to every question, each of which comes out as it was
 // shown.
-func sayYes(t *testing.T, approvals *session.Approvals) <-chan string {
+func sayYes(t *testing.T, approvals *question.Approvals) <-chan string {
 	t.Helper()
 	t.Cleanup(func() { approvals.Close() })
 	store := approvaltest.Store(t, approvals)
 	ada := approvaltest.Ada(t, store, approval.Web)
 	return approvaltest.SayYes(t, store, func(ctx context.Context, r *approval.Request) error {
-		_, err := approvals.Answer(ctx, ada, r.ID, session.Answer{Yes: true, Digest: r.Digest})
+		_, err := approvals.Answer(ctx, ada, r.ID, question.Answer{Yes: true, Digest: r.Digest})
 		return err
 	})
 }

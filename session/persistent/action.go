@@ -18,6 +18,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/operation"
+	"github.com/caisson-run/caisson/session/question"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -97,7 +98,7 @@ func (a *action) begin(ctx context.Context, k *Key, g *grant, call *session.Call
 	}
 	a.Env = overlay(a.Env, r.Plan.Env)
 	if err := a.approve(ctx); err != nil {
-		if p := (*session.Pending)(nil); errors.As(err, &p) {
+		if p := (*question.Pending)(nil); errors.As(err, &p) {
 			return p // that it waits is recorded
 		}
 		return r.Failed(ctx, err)
@@ -151,7 +152,7 @@ func (a *action) approve(ctx context.Context) error {
 	asking := r.Asking()
 	asking.Gone = a.Gone
 	approved, err := asking.Settle(ctx, func(ctx context.Context) (*approval.Subject, error) {
-		s, err := r.About(ctx, r.Call.Argv, a.Dir, a.Env)
+		s, err := asking.About(ctx, r.Call.Argv, a.Dir, a.Env)
 		if err != nil {
 			return nil, err
 		}
@@ -160,7 +161,7 @@ func (a *action) approve(ctx context.Context) error {
 		if r.Program != nil {
 			argv = append(slices.Clone(r.Call.Program), r.Call.Argv...)
 		}
-		s.Files, err = r.Contents(argv, a.Dir, searchOf(a.Env), session.ContentsOf(ctx, a.agent))
+		s.Files, err = question.Contents(&r.Call.Call, argv, a.Dir, searchOf(a.Env), question.ContentsOf(ctx, a.agent))
 		return s, err
 	}, func(context.Context) error { return nil })
 	r.Intent.Approval = approved

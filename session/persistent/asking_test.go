@@ -13,15 +13,16 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/question"
 	"github.com/caisson-run/caisson/session/toolcall"
 )
 
 // newAskingHome is a home under f with approvals, and who may answer.
-func newAskingHome(t *testing.T, f *policy.File) (*home, *session.Approvals, approval.Who) {
+func newAskingHome(t *testing.T, f *policy.File) (*home, *question.Approvals, approval.Who) {
 	t.Helper()
-	var approvals *session.Approvals
+	var approvals *question.Approvals
 	h := newHome(t, func(o *SandboxesOptions) {
-		approvals = session.NewApprovals(session.ApprovalsOptions{Dir: o.State.Path(), Journal: o.Journal})
+		approvals = question.New(question.Options{Dir: o.State.Path(), Journal: o.Journal})
 		o.Policies, o.Approvals = map[string]*policy.File{"": f}, approvals
 	})
 	t.Cleanup(func() { approvals.Close() })
@@ -40,16 +41,16 @@ func TestAskInASandbox(t *testing.T) {
 	two := h.mustTool(t, "create_sandbox", `{}`)["sandbox_id"].(string)
 	command := func(id, line, token string) (*toolcall.Answer, error) {
 		args := `{"sandbox_id":"` + id + `","command":"` + line + `"}`
-		return h.CallTool(t.Context(), h.key, &toolcall.Call{Name: "run_command", Args: []byte(args), Resumable: true, Approval: token})
+		return h.CallTool(t.Context(), h.key, &toolcall.Call{Name: "run_command", Args: []byte(args), Ways: question.Ways{Resumable: true, Approval: token}})
 	}
 	approved := func(id, line string) string {
 		t.Helper()
 		_, err := command(id, line, "")
-		var p *session.Pending
+		var p *question.Pending
 		if !errors.As(err, &p) {
 			t.Fatalf("%s: %v", line, err)
 		}
-		if _, err := approvals.Answer(t.Context(), ada, p.Request.ID, session.Answer{Yes: true, Digest: p.Request.Digest}); err != nil {
+		if _, err := approvals.Answer(t.Context(), ada, p.Request.ID, question.Answer{Yes: true, Digest: p.Request.Digest}); err != nil {
 			t.Fatal(err)
 		}
 		return p.Token
@@ -124,7 +125,7 @@ func TestQuestionThatFails(t *testing.T) {
 	}
 	h := newHome(t, func(o *SandboxesOptions) {
 		o.Policies = map[string]*policy.File{"": f}
-		o.Approvals = session.NewApprovals(session.ApprovalsOptions{Dir: "/dev/null", Journal: o.Journal})
+		o.Approvals = question.New(question.Options{Dir: "/dev/null", Journal: o.Journal})
 	})
 	s := h.create(t, Create{})
 	c := &session.Call{Frontend: "test"}

@@ -28,6 +28,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/operation"
+	"github.com/caisson-run/caisson/session/question"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -62,7 +63,7 @@ type SandboxesOptions struct {
 	Templates map[string]Template
 
 	// Approvals is where people are asked; nil refuses what a policy asks about.
-	Approvals *session.Approvals
+	Approvals *question.Approvals
 
 	// Ready is how many sandboxes of a kind are kept ready, made before they are
 	// asked for; 0 is none. See [Sandboxes.WarmPool].

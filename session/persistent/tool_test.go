@@ -16,7 +16,7 @@ import (
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/question"
 	"github.com/caisson-run/caisson/session/registry"
 	"github.com/caisson-run/caisson/session/toolcall"
 	"github.com/caisson-run/caisson/tool"
@@ -326,18 +326,18 @@ tools:
 	}
 	h, approvals, ada := newAskingHome(t, f)
 	call := func(name, arguments, token string) error {
-		_, err := h.CallTool(t.Context(), h.key, &toolcall.Call{Name: name, Args: []byte(arguments), Resumable: true, Approval: token})
+		_, err := h.CallTool(t.Context(), h.key, &toolcall.Call{Name: name, Args: []byte(arguments), Ways: question.Ways{Resumable: true, Approval: token}})
 		return err
 	}
 	for name, arguments := range map[string]string{"run_command": `{"command":"asked"}`, "list_sandboxes": `{}`} {
-		var p *session.Pending
+		var p *question.Pending
 		if err := call(name, arguments, ""); !errors.As(err, &p) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if err := call(name, arguments, ""); !errors.Is(err, sandbox.ErrDenied) || !strings.Contains(err.Error(), "1/h") {
 			t.Errorf("%s is asked about again: %v", name, err)
 		}
-		if _, err := approvals.Answer(t.Context(), ada, p.Request.ID, session.Answer{Yes: true, Digest: p.Request.Digest}); err != nil {
+		if _, err := approvals.Answer(t.Context(), ada, p.Request.ID, question.Answer{Yes: true, Digest: p.Request.Digest}); err != nil {
 			t.Fatal(err)
 		}
 		if err := call(name, arguments, p.Token); err != nil {

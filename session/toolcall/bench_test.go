@@ -14,6 +14,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/question"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -47,7 +48,7 @@ func (stub) Run(_ context.Context, _ *sandbox.Spec, x *sandbox.Exec) (*sandbox.R
 type bench struct {
 	*Tools
 	state     *store.Dir
-	approvals *session.Approvals
+	approvals *question.Approvals
 }
 
 // newBench makes one under a policy; empty is the default.
@@ -61,7 +62,7 @@ func newBench(t *testing.T, text string) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	approvals := session.NewApprovals(session.ApprovalsOptions{Dir: dir.Path(), Journal: log})
+	approvals := question.New(question.Options{Dir: dir.Path(), Journal: log})
 	t.Cleanup(func() { approvals.Close(); log.Close(); dir.Close() })
 	var o policy.Options
 	if text != "" {

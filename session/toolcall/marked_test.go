@@ -15,7 +15,7 @@ import (
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/approval/approvaltest"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/question"
 )
 
 const markedPolicy = `version: 1
@@ -32,9 +32,9 @@ approvals: {channels: [terminal, cli]}
 `
 
 // person is somebody at a terminal.
-type person func(ctx context.Context, r *approval.Request) (approval.Who, session.Answer, error)
+type person func(ctx context.Context, r *approval.Request) (approval.Who, question.Answer, error)
 
-func (p person) Ask(ctx context.Context, r *approval.Request) (approval.Who, session.Answer, error) {
+func (p person) Ask(ctx context.Context, r *approval.Request) (approval.Who, question.Answer, error) {
 	return p(ctx, r)
 }
 func (p person) Channel() approval.Channel { return approval.Terminal }
@@ -45,14 +45,14 @@ func TestMarkedArguments(t *testing.T) {
 	const secret = "hunter2-and-more"
 	b := newBench(t, markedPolicy)
 	var seen []string
-	ask := func(yes bool) session.Asker {
-		return person(func(_ context.Context, r *approval.Request) (approval.Who, session.Answer, error) {
+	ask := func(yes bool) question.Asker {
+		return person(func(_ context.Context, r *approval.Request) (approval.Who, question.Answer, error) {
 			seen = append(seen, r.View.String())
-			return approval.AtTerminal("tester"), session.Answer{Yes: yes, Digest: r.Seal()}, nil
+			return approval.AtTerminal("tester"), question.Answer{Yes: yes, Digest: r.Seal()}, nil
 		})
 	}
 	call := func(name, arguments string, change func(*Call)) error {
-		c := &Call{Name: name, Args: []byte(arguments), Actor: "agent", Ask: ask(true)}
+		c := &Call{Name: name, Args: []byte(arguments), Actor: "agent", Ways: question.Ways{Ask: ask(true)}}
 		if change != nil {
 			change(c)
 		}
@@ -83,12 +83,12 @@ func TestMarkedArguments(t *testing.T) {
 	// The same call with another secret is another call.
 	who := approvaltest.Ada(t, approvaltest.Store(t, b.approvals), approval.CLI)
 	pend := func(password string) string {
-		var p *session.Pending
+		var p *question.Pending
 		err := call("greet", `{"whom":"you","password":"`+password+`"}`, func(c *Call) { c.Ask, c.Resumable = nil, true })
 		if !errors.As(err, &p) {
 			t.Fatal(err)
 		}
-		if _, err := b.approvals.Answer(t.Context(), who, p.Request.ID, session.Answer{Yes: true, Digest: p.Request.Seal()}); err != nil {
+		if _, err := b.approvals.Answer(t.Context(), who, p.Request.ID, question.Answer{Yes: true, Digest: p.Request.Seal()}); err != nil {
 			t.Fatal(err)
 		}
 		return p.Token

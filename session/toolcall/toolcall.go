@@ -13,7 +13,6 @@ import (
 	"errors"
 	"io"
 	"sync"
-	"time"
 
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/audit"
@@ -21,6 +20,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/operation"
+	"github.com/caisson-run/caisson/session/question"
 	"github.com/caisson-run/caisson/tool"
 	"github.com/caisson-run/caisson/tool/params"
 )
@@ -46,14 +46,8 @@ type Call struct {
 	Actor    string
 	Operator bool
 
-	// Ask, Reach, Resumable, Approval, Reply and AnswerTimeout are those of [Call]: who is asked
-	// what the policy asks about, for how long, and by what it was approved.
-	Ask           session.Asker
-	Reach         []approval.Channel
-	Resumable     bool
-	Approval      string
-	Reply         *session.Reply
-	AnswerTimeout time.Duration
+	// Ways are those of [session.Call].
+	question.Ways
 
 	// Stdout and Stderr, when set, get what a program writes as it comes, besides
 	// the answer.
@@ -268,8 +262,9 @@ func (t *run) approve(ctx context.Context, v policy.Verdict) (*audit.Approval, e
 		return nil, nil
 	}
 	r := &session.Invocation{Session: t.session, Call: t.asked(&session.Call{Call: *t.decided()}), Decision: session.Decision{Plan: v.Plan, Question: v.Question, Intent: t.intent()}}
-	return r.Asking().Settle(ctx, func(ctx context.Context) (*approval.Subject, error) {
-		s, err := r.About(ctx, nil, "", nil)
+	asking := r.Asking()
+	return asking.Settle(ctx, func(ctx context.Context) (*approval.Subject, error) {
+		s, err := asking.About(ctx, nil, "", nil)
 		if err == nil {
 			s.Sandbox = t.use.Sandbox
 		}
@@ -286,7 +281,7 @@ func (t *run) approve(ctx context.Context, v policy.Verdict) (*audit.Approval, e
 // asked gives c the frontend's ways to ask, and what was read to make the call.
 func (t *run) asked(c *session.Call) *session.Call {
 	c.Read = t.call.Read
-	c.Ask, c.Reach, c.Resumable, c.Approval, c.Reply, c.AnswerTimeout = t.call.Ask, t.call.Reach, t.call.Resumable, t.call.Approval, t.call.Reply, t.call.AnswerTimeout
+	c.Ways = t.call.Ways
 	return c
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/operation"
+	"github.com/caisson-run/caisson/session/question"
 )
 
 // ServerTool is a call of a tool that somebody else's server carries out, behind a
@@ -123,7 +123,7 @@ func (t *run) admit(ctx context.Context, v policy.Verdict) (*audit.Approval, err
 		return nil, t.refuse(ctx, err)
 	}
 	note, err := t.approve(ctx, v)
-	if p := (*session.Pending)(nil); errors.As(err, &p) {
+	if p := (*question.Pending)(nil); errors.As(err, &p) {
 		return nil, p // that it waits is recorded
 	} else if err != nil {
 		return nil, t.refuse(ctx, err)

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package session
+// Package question asks people about calls, where the policy says so: what they are
+// shown, by which ways, and what their answers do.
+//
+// Which calls are asked about is settled by the pipeline of package session; frontends put questions
+// before people, and bring answers to [Approvals].
+package question
 
 import (
 	"context"
@@ -16,11 +21,11 @@ import (
 )
 
 // Approvals is where people are asked about calls, and answer. What is asked
-// about is settled by the pipeline ([Session.Do]); frontends put the
-// questions before people, and bring answers here. It may be used from many
+// about is settled by the pipeline; frontends put the questions before
+// people, and bring answers here. It may be used from many
 // goroutines.
 type Approvals struct {
-	o ApprovalsOptions
+	o Options
 
 	telling sync.WaitGroup // webhooks
 
@@ -28,8 +33,8 @@ type Approvals struct {
 	store *approval.Store
 }
 
-// ApprovalsOptions are the parts of Approvals.
-type ApprovalsOptions struct {
+// Options are the parts of Approvals.
+type Options struct {
 	// Dir is the state directory. Required; nothing in it is opened before
 	// somebody is asked.
 	Dir string
@@ -46,8 +51,8 @@ type ApprovalsOptions struct {
 	Now func() time.Time
 }
 
-// NewApprovals makes Approvals.
-func NewApprovals(o ApprovalsOptions) *Approvals { return &Approvals{o: o} }
+// New makes Approvals.
+func New(o Options) *Approvals { return &Approvals{o: o} }
 
 // Store is where requests and approvers are kept. It is closed by Close.
 func (a *Approvals) Store(ctx context.Context) (*approval.Store, error) {
@@ -63,9 +68,9 @@ func (a *Approvals) Store(ctx context.Context) (*approval.Store, error) {
 	return a.store, nil
 }
 
-// open says whether a token is of a question of actor's that may still be answered, or
+// Open says whether a token is of a question of actor's that may still be answered, or
 // whose yes was not used yet. Without anybody to ask there is none.
-func (a *Approvals) open(ctx context.Context, actor, token string) (bool, error) {
+func (a *Approvals) Open(ctx context.Context, actor, token string) (bool, error) {
 	if a == nil {
 		return false, nil
 	}
@@ -179,6 +184,26 @@ type Reply struct {
 	Who  approval.Who
 	Yes  bool
 	Note string // of a no: why
+}
+
+// Ways are how a frontend has a call asked about.
+type Ways struct {
+	// Ask puts a question of the policy's before somebody, besides the other
+	// channels; nil is not at all. Reach are channels by which the frontend itself
+	// asks when it gets a *Pending.
+	Ask   Asker
+	Reach []approval.Channel
+	// Resumable has a call that has to be asked about end with a *Pending in place
+	// of waiting. Made again with its Token as Approval, it runs if somebody has
+	// said yes, and if nothing about it is another.
+	Resumable bool
+	Approval  string
+	// Reply is, with an Approval, what somebody has said about it whom the frontend asked.
+	Reply *Reply
+	// AnswerTimeout is how long such a call waits for an answer before it ends with a
+	// *Pending, too; 0 is as long as the question stands. Somebody whom Ask asks is
+	// given their own time.
+	AnswerTimeout time.Duration
 }
 
 // ErrElsewhere is what an Asker returns that has only told somebody where to

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package session
+package question
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/internal/hostpath"
+	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/policy/shell"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/environment"
@@ -29,12 +30,12 @@ const (
 	maxContent  = 256 << 20 // bytes of one
 )
 
-// Contents finds what a command line says by name: the programs that it starts,
+// Contents finds what a call's command line says by name: the programs that it starts,
 // and the files among its arguments. read gives a file inside by its absolute
 // path: fs.ErrNotExist where there is no regular file.
 //
 // What a program opens by itself is not among them.
-func (r *Invocation) Contents(argv []string, dir string, search []string, read func(name string) (approval.File, error)) ([]approval.File, error) {
+func Contents(call *policy.Call, argv []string, dir string, search []string, read func(name string) (approval.File, error)) ([]approval.File, error) {
 	var out []approval.File
 	seen := map[string]bool{}
 	add := func(name, at string) (found bool, err error) {
@@ -57,7 +58,7 @@ func (r *Invocation) Contents(argv []string, dir string, search []string, read f
 		return true, nil
 	}
 	dirs := []string{dir}
-	for _, c := range r.starts(argv) {
+	for _, c := range Starts(call, argv) {
 		if dirs = movedTo(dirs, c); len(dirs) > maxDirs {
 			return nil, &sandbox.Error{Op: "approval", Kind: sandbox.ErrDenied, Problem: "it changes its directory too often for anybody to follow",
 				Hint: "write absolute paths", Rule: "built-in: approvals"}
@@ -145,11 +146,11 @@ func absoluteIn(dir, name string) string {
 	return path.Join(dir, name)
 }
 
-// starts are the words of every command that argv, or a shell's source, would start,
+// Starts are the words of every command that argv, or a shell's source, would start,
 // empty where they are not known.
-func (r *Invocation) starts(argv []string) [][]string {
+func Starts(call *policy.Call, argv []string) [][]string {
 	out := [][]string{argv}
-	for _, s := range r.scripts(argv) {
+	for _, s := range scripts(call, argv) {
 		for _, c := range s.Commands {
 			var words []string
 			for _, w := range c.Words {
@@ -170,26 +171,26 @@ func (r *Invocation) starts(argv []string) [][]string {
 }
 
 // scripts are what a shell would read of argv, and of the source.
-func (r *Invocation) scripts(argv []string) []*shell.Script {
+func scripts(call *policy.Call, argv []string) []*shell.Script {
 	var scripts []*shell.Script
 	if len(argv) > 0 {
 		scripts = append(scripts, shell.Argv(argv))
 	}
-	if r.Call.Script != "" {
+	if call.Script != "" {
 		d := shell.POSIX
-		if r.Call.Call.Language == "bash" {
+		if call.Language == "bash" {
 			d = shell.Bash
 		}
-		scripts = append(scripts, shell.Line(r.Call.Script, d))
+		scripts = append(scripts, shell.Line(call.Script, d))
 	}
 	return scripts
 }
 
 // unread says what of a shell's line its text does not tell, which an approver is told:
 // files that it names there are not covered.
-func (r *Invocation) unread(argv []string) []string {
+func unread(call *policy.Call, argv []string) []string {
 	var out []string
-	for _, s := range r.scripts(argv) {
+	for _, s := range scripts(call, argv) {
 		for _, f := range s.Refusals[:min(len(s.Refusals), 1)] {
 			out = append(out, "not all that is started can be told from the text, nor which files: "+f.Why)
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package session
+package question
 
 import (
 	"context"
@@ -15,16 +15,18 @@ import (
 	"github.com/caisson-run/caisson/session/operation"
 )
 
-// asking is one call on its way through approval: what it is, and how its frontend
+// Asking is one call on its way through approval: what it is, and how its frontend
 // wants it asked.
-type asking struct {
-	approvals *Approvals // nil: nobody can be asked
-	journal   operation.Journal
-	question  *policy.Question
-	call      *Call
-	intent    audit.Intent // of the call
-	// gone ends when the call can no longer run, whatever is answered; nil is never.
+type Asking struct {
+	Approvals *Approvals // nil: nobody can be asked
+	Journal   operation.Journal
+	Question  *policy.Question
+	Intent    audit.Intent // of the call
+	Notice    func(string) // hears what it waits for. Required
+	// Gone ends when the call can no longer run, whatever is answered; nil is never.
 	Gone <-chan struct{}
+	Ways
+	Described
 }
 
 // Settle has a call approved, and says by what, for its record. When it returns
@@ -34,15 +36,15 @@ type asking struct {
 // and again when it is about to run. release is called in between, where there
 // is a time in between. Errors are ErrDenied with the rule that asked, and a
 // *Pending where the frontend does not wait.
-func (a *asking) Settle(ctx context.Context, subject func(context.Context) (*approval.Subject, error), release func(context.Context) error) (*audit.Approval, error) {
-	if a.approvals == nil {
+func (a *Asking) Settle(ctx context.Context, subject func(context.Context) (*approval.Subject, error), release func(context.Context) error) (*audit.Approval, error) {
+	if a.Approvals == nil {
 		return nil, a.refusal("nobody can be asked here", nil)
 	}
-	store, err := a.approvals.Store(ctx)
+	store, err := a.Approvals.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
-	token := a.call.Approval
+	token := a.Approval
 	if token != "" {
 		err = a.again(ctx, store, release)
 	} else {
@@ -68,12 +70,12 @@ func (a *asking) Settle(ctx context.Context, subject func(context.Context) (*app
 
 // ask puts the question, and waits for the answer where the frontend waits. The
 // token it returns is of a request that was approved.
-func (a *asking) ask(ctx context.Context, store *approval.Store, subject func(context.Context) (*approval.Subject, error), release func(context.Context) error) (string, error) {
-	channels := make([]approval.Channel, len(a.question.Channels))
-	for i, c := range a.question.Channels {
+func (a *Asking) ask(ctx context.Context, store *approval.Store, subject func(context.Context) (*approval.Subject, error), release func(context.Context) error) (string, error) {
+	channels := make([]approval.Channel, len(a.Question.Channels))
+	for i, c := range a.Question.Channels {
 		channels[i] = approval.Channel(c)
 	}
-	asker := a.call.Ask
+	asker := a.Ways.Ask
 	if asker != nil && !slices.Contains(channels, asker.Channel()) {
 		asker = nil
 	}
@@ -82,7 +84,7 @@ func (a *asking) ask(ctx context.Context, store *approval.Store, subject func(co
 		return "", err
 	}
 	reach := func(c approval.Channel) bool { return slices.Contains(channels, c) }
-	if asker == nil && !reachable && !(a.call.Resumable && slices.ContainsFunc(a.call.Reach, reach)) {
+	if asker == nil && !reachable && !(a.Resumable && slices.ContainsFunc(a.Reach, reach)) {
 		no := a.refusal("nobody can be asked: there is no terminal that the policy takes an answer from, and no approver is enrolled", nil)
 		no.Hint = "enroll one, and try again: caisson approvals enroll NAME"
 		return "", no
@@ -92,7 +94,7 @@ func (a *asking) ask(ctx context.Context, store *approval.Store, subject func(co
 		return "", err
 	}
 	req, token, err := store.Ask(ctx, approval.Wish{
-		Subject: about, Channels: channels, Timeout: a.question.Timeout, Again: asker != nil && asker.Channel() == approval.Terminal,
+		Subject: about, Channels: channels, Timeout: a.Question.Timeout, Again: asker != nil && asker.Channel() == approval.Terminal,
 	})
 	if err != nil {
 		return "", a.refusal("", err)
@@ -101,17 +103,17 @@ func (a *asking) ask(ctx context.Context, store *approval.Store, subject func(co
 		return "", errors.Join(err, store.Cancel(context.WithoutCancel(ctx), req.ID, "it could not be recorded"))
 	}
 	a.locate(ctx, store, req)
-	for _, w := range a.question.Webhooks {
-		a.approvals.tell(ctx, w, req)
+	for _, w := range a.Question.Webhooks {
+		a.Approvals.tell(ctx, w, req)
 	}
-	if a.call.Resumable {
+	if a.Resumable {
 		return "", &Pending{Request: req, Token: token}
 	}
 	if err := release(ctx); err != nil {
 		return "", errors.Join(err, store.Cancel(context.WithoutCancel(ctx), req.ID, "caisson could not go on"))
 	}
-	if a.call.OnNotice != nil && reachable {
-		a.call.OnNotice("waiting until " + req.Expires.Local().Format(time.TimeOnly) + " for approval: caisson approvals show " + req.ID)
+	if reachable {
+		a.Notice("waiting until " + req.Expires.Local().Format(time.TimeOnly) + " for approval: caisson approvals show " + req.ID)
 	}
 	err = a.wait(ctx, store, req, asker)
 	if errors.Is(err, errNoAnswer) {
@@ -121,36 +123,36 @@ func (a *asking) ask(ctx context.Context, store *approval.Store, subject func(co
 }
 
 // locate says where a request is answered in a browser, where somebody could.
-func (a *asking) locate(ctx context.Context, store *approval.Store, req *approval.Request) {
-	if a.approvals.o.Link == nil || !slices.Contains(req.Channels, approval.Web) {
+func (a *Asking) locate(ctx context.Context, store *approval.Store, req *approval.Request) {
+	if a.Approvals.o.Link == nil || !slices.Contains(req.Channels, approval.Web) {
 		return
 	}
 	if some, err := store.Reachable(ctx, []approval.Channel{approval.Web}); err == nil && some {
-		req.URL = a.approvals.o.Link(req.ID)
+		req.URL = a.Approvals.o.Link(req.ID)
 	}
 }
 
 // again is a call that is made again with a token: somebody may have answered the
 // frontend meanwhile, and the call may wait for others.
-func (a *asking) again(ctx context.Context, store *approval.Store, release func(context.Context) error) error {
-	req, err := store.Presented(ctx, a.call.Actor, a.call.Approval)
+func (a *Asking) again(ctx context.Context, store *approval.Store, release func(context.Context) error) error {
+	req, err := store.Presented(ctx, a.Call.Actor, a.Approval)
 	if err != nil {
 		return a.refusal("", err)
 	}
-	if r := a.call.Reply; r != nil {
-		_, err := a.approvals.Answer(ctx, r.Who, req.ID, Answer{Yes: r.Yes, Digest: req.Digest, Note: r.Note})
+	if r := a.Reply; r != nil {
+		_, err := a.Approvals.Answer(ctx, r.Who, req.ID, Answer{Yes: r.Yes, Digest: req.Digest, Note: r.Note})
 		if err != nil && !errors.Is(err, sandbox.ErrConflict) { // somebody else was faster
 			return a.refusal("", err)
 		}
 		return nil
 	}
-	if req.State != approval.Pending || a.call.AnswerTimeout <= 0 || a.call.Resumable {
+	if req.State != approval.Pending || a.AnswerTimeout <= 0 || a.Resumable {
 		return nil
 	}
 	if err := release(ctx); err != nil {
 		return err
 	}
-	late, stop := context.WithTimeout(ctx, a.call.AnswerTimeout)
+	late, stop := context.WithTimeout(ctx, a.AnswerTimeout)
 	defer stop()
 	if _, err = store.Wait(late, req.ID); late.Err() != nil {
 		err = context.Cause(ctx)
@@ -159,13 +161,13 @@ func (a *asking) again(ctx context.Context, store *approval.Store, release func(
 }
 
 // recordAsked records that the question was put, before anybody sees it.
-func (a *asking) recordAsked(ctx context.Context, req *approval.Request) error {
-	in := a.intent
+func (a *Asking) recordAsked(ctx context.Context, req *approval.Request) error {
+	in := a.Intent
 	in.Kind, in.Approval = KindAsk, noteOf(req)
-	for _, q := range a.question.Askings {
+	for _, q := range a.Question.Askings {
 		in.Approval.Rules = append(in.Approval.Rules, q.Rule)
 	}
-	op, err := operation.Begin(ctx, a.journal, in)
+	op, err := operation.Begin(ctx, a.Journal, in)
 	if err != nil {
 		return err
 	}
@@ -174,7 +176,7 @@ func (a *asking) recordAsked(ctx context.Context, req *approval.Request) error {
 
 // wait waits until the request has an answer, by whatever way it comes first.
 // Who asked and went away takes the question along.
-func (a *asking) wait(parent context.Context, store *approval.Store, req *approval.Request, asker Asker) error {
+func (a *Asking) wait(parent context.Context, store *approval.Store, req *approval.Request, asker Asker) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	if a.Gone != nil {
@@ -187,8 +189,8 @@ func (a *asking) wait(parent context.Context, store *approval.Store, req *approv
 		}()
 	}
 	limit := func() {
-		if a.call.AnswerTimeout > 0 {
-			stop := time.AfterFunc(a.call.AnswerTimeout, func() { cancel(errNoAnswer) })
+		if a.AnswerTimeout > 0 {
+			stop := time.AfterFunc(a.AnswerTimeout, func() { cancel(errNoAnswer) })
 			context.AfterFunc(ctx, func() { stop.Stop() })
 		}
 	}
@@ -231,7 +233,7 @@ var errNoAnswer = errors.New("nobody has answered yet")
 
 // askThere asks by the frontend's own way. What goes wrong there ends the question:
 // nobody has said yes.
-func (a *asking) askThere(ctx context.Context, asker Asker, req *approval.Request) error {
+func (a *Asking) askThere(ctx context.Context, asker Asker, req *approval.Request) error {
 	who, answer, err := asker.Ask(ctx, req)
 	if ctx.Err() != nil {
 		return nil // somebody else has answered, or nobody will
@@ -240,13 +242,13 @@ func (a *asking) askThere(ctx context.Context, asker Asker, req *approval.Reques
 		return err
 	}
 	if err == nil {
-		_, err = a.approvals.Answer(context.WithoutCancel(ctx), who, req.ID, answer)
+		_, err = a.Approvals.Answer(context.WithoutCancel(ctx), who, req.ID, answer)
 	}
 	if err == nil {
 		return nil
 	}
 	ctx = context.WithoutCancel(ctx)
-	store, serr := a.approvals.Store(ctx)
+	store, serr := a.Approvals.Store(ctx)
 	if serr != nil {
 		return errors.Join(err, serr)
 	}
@@ -257,8 +259,8 @@ func (a *asking) askThere(ctx context.Context, asker Asker, req *approval.Reques
 }
 
 // refusal is a no, by the rule that asked.
-func (a *asking) refusal(problem string, cause error) *sandbox.Error {
-	first := a.question.Askings[0]
+func (a *Asking) refusal(problem string, cause error) *sandbox.Error {
+	first := a.Question.Askings[0]
 	e := &sandbox.Error{Op: "policy", Kind: sandbox.ErrDenied, Rule: first.Rule, Problem: first.What,
 		Hint: "let an approver answer: caisson approvals ls; see caisson approvals --help"}
 	if cause != nil && problem == "" {
@@ -283,8 +285,8 @@ func causeOf(err error) string {
 	return err.Error()
 }
 
-// merge adds what an image turned out to ask about.
-func merge(q, more *policy.Question) *policy.Question {
+// Merge adds what an image turned out to ask about.
+func Merge(q, more *policy.Question) *policy.Question {
 	if q == nil {
 		return more
 	}
