@@ -30,20 +30,28 @@ type Admission struct {
 // Admit takes a call as far as its intent. Where that is nil the call went no
 // further; what came of it is recorded, and is the answer.
 func (r *Invocation) Admit(ctx context.Context) (*Admission, *sandbox.Result, error) {
-	stop := func(res *sandbox.Result, err error) (*Admission, *sandbox.Result, error) { return nil, res, err }
+	// What a rule refused (a path that no sandbox may see) is a denial, and so a result.
+	stop := func(why error) (*Admission, *sandbox.Result, error) {
+		if byRule(why) {
+			res, err := r.refuse(ctx, r.Session.o.Journal, why)
+			return nil, res, err
+		}
+		return nil, nil, r.Failed(ctx, why)
+	}
 	verdict, err := r.Verdict()
 	if err != nil {
-		return stop(r.fail(ctx, err))
+		return stop(err)
 	}
 	if verdict.Decision == policy.Deny {
-		return stop(r.refuse(ctx, verdict.Err()))
+		res, err := r.refuse(ctx, r.Session.o.Journal, verdict.Err())
+		return nil, res, err
 	}
 	r.Plan, r.Question = verdict.Plan, verdict.Question
 	if err := r.Session.ChargeRates(ctx, cmp.Or(r.Call.Account, r.Call.Actor), &verdict, r.Call.Actor, r.Call.Approval); err != nil {
-		return stop(r.fail(ctx, err))
+		return stop(err)
 	}
 	if err := r.ReadInput(ctx); err != nil {
-		return stop(r.fail(ctx, err))
+		return stop(err)
 	}
 	r.Intent.Isolation, r.Intent.Network, r.Intent.Limits, r.Intent.Overrides = r.Plan.Isolation, r.Plan.Network.String(), r.Plan.Limits, r.Plan.Overridden
 	r.Intent.Mounts = mountsForRecord(&r.Plan)
@@ -61,21 +69,21 @@ func (r *Invocation) Admit(ctx context.Context) (*Admission, *sandbox.Result, er
 	r.Intent.Env = append(r.Intent.Env, slices.Sorted(maps.Keys(r.Plan.Env))...)
 	a := &Admission{}
 	if a.Driver, a.Posture, err = r.Level(ctx); err != nil {
-		return stop(r.fail(ctx, err))
+		return stop(err)
 	}
 	if r.Session.o.Outlive || r.Life != nil { // else nothing asks for it
 		r.Digest = EnvironmentDigest(r.Call, &r.Plan, r.Caps)
 	}
 	if r.Plan.Image == nil || r.Program != nil { // what an image starts is known when it is there
 		if err := r.ReadCode(ctx, r.Call.Argv, r); err != nil {
-			return stop(r.fail(ctx, err))
+			return stop(err)
 		}
 	}
 	if err := r.build(ctx, a); err != nil {
 		if p := (*question.Pending)(nil); errors.As(err, &p) {
 			return nil, nil, p // that it waits is recorded
 		}
-		return stop(r.fail(ctx, err))
+		return stop(err)
 	}
 	if a.Env.Spec.Executables != nil {
 		a.Posture.Commands = commandsEnforced
@@ -169,7 +177,7 @@ func (r *Invocation) Decide() (policy.Verdict, error) {
 	if c.File != "" && !c.Operator { // before it is opened
 		return policy.Verdict{}, &sandbox.Error{Op: "policy", Kind: sandbox.ErrDenied, Problem: "only the operator names paths of this host", Hint: "send the source itself", Rule: "built-in: host paths"}
 	}
-	if err := r.source.load(c, r.host()); err != nil {
+	if err := r.source.load(c, r.Session.host(c, &r.Undo)); err != nil {
 		return policy.Verdict{}, err
 	}
 	if c.Source != nil {
@@ -212,14 +220,14 @@ func mountsForRecord(p *policy.Plan) []audit.Mount {
 // refuse records a refusal, by policy or by a rule that is built in. It is a
 // Result: the caller's question was answered. What cannot be meant is recorded, too,
 // and is an error.
-func (r *Invocation) refuse(ctx context.Context, why error) (*sandbox.Result, error) {
-	res := &sandbox.Result{Status: sandbox.StatusDenied, Reason: why.Error(), Findings: r.Findings}
+func (d *Decision) refuse(ctx context.Context, j operation.Journal, why error) (*sandbox.Result, error) {
+	res := &sandbox.Result{Status: sandbox.StatusDenied, Reason: why.Error(), Findings: d.Findings}
 	var e *sandbox.Error
 	if errors.As(why, &e) {
 		res.Rule, res.Hint = e.Rule, e.Hint
 	}
 	out := audit.Outcome{Status: audit.Refused, Result: res, Error: why.Error()}
-	if err := operation.Refuse(ctx, r.Session.o.Journal, r.Intent, out); err != nil {
+	if err := operation.Refuse(ctx, j, d.Intent, out); err != nil {
 		return nil, err
 	}
 	if errors.Is(why, sandbox.ErrInvalid) {

@@ -185,7 +185,7 @@ func (c *codeReader) factsOf(ctx context.Context, t *programText) (f *code.Facts
 // that root.
 func (c *codeReader) readInside(ctx context.Context, s code.Script, t *programText, facts func([]byte) *code.Facts) (*code.Facts, error) {
 	a := newReader(c.call, c.base, s, []byte(t.Source))
-	res, err := a.readOut(ctx)
+	res, err := readOut(ctx, a)
 	if err := errors.Join(err, a.left, a.Undo.Run(ctx)); err != nil {
 		return nil, err
 	}
@@ -236,7 +236,7 @@ func newReader(of *Call, base *Invocation, s code.Script, text []byte) *Invocati
 }
 
 // readOut runs a reader: it is recorded like any sandbox.
-func (r *Invocation) readOut(ctx context.Context) (*sandbox.Result, error) {
+func readOut(ctx context.Context, r *Invocation) (*sandbox.Result, error) {
 	d, posture, err := r.Level(ctx)
 	if err != nil {
 		return nil, err

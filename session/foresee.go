@@ -28,7 +28,7 @@ func (s *Session) Foresee(ctx context.Context, w policy.Wish) (_ policy.Verdict,
 	defer func() { err = errors.Join(err, r.Undo.Run(ctx)) }()
 	if call.Kind == policy.RunCode {
 		r.Call.Source = &Source{Name: w.File, Language: call.Language, Code: []byte(w.Source)}
-		if err := r.source.load(r.Call, r.host()); err != nil {
+		if err := r.source.load(r.Call, s.host(r.Call, &r.Undo)); err != nil {
 			return v, err
 		}
 	}

@@ -13,16 +13,7 @@ import (
 	"github.com/caisson-run/caisson/session/operation"
 )
 
-// fail records a call that did not come to run, and says why: as a result where a rule
-// refused it (a path that no sandbox may see), since that is a denial.
-func (r *Invocation) fail(ctx context.Context, why error) (*sandbox.Result, error) {
-	if byRule(why) {
-		return r.refuse(ctx, why)
-	}
-	return nil, r.Failed(ctx, why)
-}
-
-// Failed is fail where there is no result to give. It never returns nil.
+// Failed records a call that did not come to run, and says why. It never returns nil.
 func (r *Invocation) Failed(ctx context.Context, why error) error {
 	if byRule(why) {
 		return r.Refused(ctx, why)
@@ -37,7 +28,7 @@ func (r *Invocation) Failed(ctx context.Context, why error) error {
 
 // Refused records what was refused, and says why. It never returns nil.
 func (r *Invocation) Refused(ctx context.Context, why error) error {
-	if _, err := r.refuse(ctx, why); err != nil {
+	if _, err := r.refuse(ctx, r.Session.o.Journal, why); err != nil {
 		return err
 	}
 	return why
@@ -93,7 +84,7 @@ func (r *Invocation) Finish(res *sandbox.Result, posture sandbox.Posture) {
 }
 
 // Outcome is what the record says of the end.
-func (r *Invocation) Outcome(res *sandbox.Result, err error) audit.Outcome {
+func (s *streams) Outcome(res *sandbox.Result, err error) audit.Outcome {
 	o := audit.Outcome{Status: audit.Allowed, Result: ForRecord(res)}
 	if res == nil {
 		o.Status = audit.Failed
@@ -104,8 +95,8 @@ func (r *Invocation) Outcome(res *sandbox.Result, err error) audit.Outcome {
 	if err != nil {
 		o.Error = err.Error()
 	}
-	if r.out[0] != nil {
-		o.Stdout, o.Stderr = r.out[0].captured(), r.out[1].captured()
+	if s.out[0] != nil {
+		o.Stdout, o.Stderr = s.out[0].captured(), s.out[1].captured()
 	}
 	return o
 }

@@ -36,7 +36,7 @@ func (r *Invocation) Prepare(ctx context.Context) (*environment.Environment, err
 	if err != nil {
 		return nil, err
 	}
-	if err := e.Build(ctx, environment.BuildOptions{Network: wire, Authority: r.Credentials.Authority, Commands: r.startedBy}); err != nil {
+	if err := e.Build(ctx, environment.BuildOptions{Network: wire, Authority: r.Credentials.Authority, Commands: func(argv []string) []string { return startedBy(r.Call, r.Question, argv) }}); err != nil {
 		return nil, err
 	}
 	// One with a name of the host's that has to stay what it is does not outlive who looks
@@ -48,15 +48,15 @@ func (r *Invocation) Prepare(ctx context.Context) (*environment.Environment, err
 	return e, nil
 }
 
-// host opens the host's files for the call.
-func (r *Invocation) host() *environment.Host {
-	return &environment.Host{StateDir: r.Session.o.State.Path(), AllowDangerous: r.Call.AllowDangerousMounts, Undo: &r.Undo}
+// host opens the host's files for a call.
+func (s *Session) host(call *Call, undo *environment.Cleanup) *environment.Host {
+	return &environment.Host{StateDir: s.o.State.Path(), AllowDangerous: call.AllowDangerousMounts, Undo: undo}
 }
 
 // environment says what environment the call gets.
 func (r *Invocation) environment() environment.Options {
 	o := environment.Options{
-		ID: r.ID, Dir: r.Dir.Path(), Images: r.Session.Images(), Host: r.host(), Call: &r.Call.Call, Plan: &r.Plan, Caps: r.Caps,
+		ID: r.ID, Dir: r.Dir.Path(), Images: r.Session.Images(), Host: r.Session.host(r.Call, &r.Undo), Call: &r.Call.Call, Plan: &r.Plan, Caps: r.Caps,
 		Read:     slices.Concat(r.Session.o.Policy.Reads(), r.Session.o.Read, r.Call.Read),
 		Progress: r.Call.OnPull, Notice: r.Call.notice,
 	}
@@ -106,12 +106,12 @@ func (r *Invocation) judgeImage(ctx context.Context, e *environment.Environment)
 
 // startedBy are the names of the commands that the call is judged by, where it was
 // looked at in detail because somebody is asked.
-func (r *Invocation) startedBy(argv []string) []string {
-	if r.Question == nil {
+func startedBy(call *Call, asks *policy.Question, argv []string) []string {
+	if asks == nil {
 		return nil
 	}
 	var out []string
-	for _, words := range question.Starts(&r.Call.Call, argv) {
+	for _, words := range question.Starts(&call.Call, argv) {
 		if words[0] != "" {
 			out = append(out, words[0])
 		}
@@ -136,7 +136,7 @@ func (r *Invocation) NewCredentials() *network.Credentials {
 }
 
 // Placeholders are what the call's programs have in place of secrets, by name.
-func (r *Invocation) Placeholders() map[string]string {
+func (r *Resources) Placeholders() map[string]string {
 	if r.Credentials == nil {
 		return r.Known
 	}

@@ -45,7 +45,7 @@ type Decision struct {
 	// Findings are what the texts of what would run say.
 	Findings []sandbox.Finding
 
-	decided *policy.Verdict // see verdict; nil until it is known
+	decided *policy.Verdict // see Verdict; nil until it is known
 }
 
 // Origin says where a call's sandbox comes from, where it is not made from the start.
@@ -54,11 +54,10 @@ type Origin struct {
 	Ahead bool
 	// Spares are persistent sandboxes that were made ahead; nil without.
 	Spares func(*Invocation) *Spare
-	// Life is of a sandbox that was taken over, Reach what its network was changed to, and
-	// Known the placeholders that its programs have; nil for any other.
+	// Life is of a sandbox that was taken over, and Reach what its network was changed to;
+	// nil for any other.
 	Life  *registry.Life
 	Reach *registry.Reach
-	Known map[string]string
 
 	ready   *made // the one-shot that was made ahead; nil without
 	oneshot bool  // the sandbox is for one program
@@ -78,6 +77,8 @@ type Resources struct {
 	Network       *network.Network
 	Credentials   *network.Credentials
 	Hosts, Denied []string
+	// Known are the placeholders that programs of a sandbox have that goes on.
+	Known map[string]string
 
 	files *collect.Files // those that come out; nil before it starts
 	left  error          // what could not be undone

@@ -54,7 +54,7 @@ func (a *adoption) run(life context.Context) {
 // asked of the sandbox. It is gone after an error, unless ctx has ended.
 func (a *adoption) takeOver(ctx context.Context) (err error) {
 	l, rec := a.l, a.rec
-	r := &session.Invocation{Call: callFor(rec), ID: rec.Life.Run, Kind: policy.StartSandbox, Name: l.id, Origin: session.Origin{Life: rec.Life, Reach: rec.Reach, Known: rec.Placeholders}}
+	r := &session.Invocation{Call: callFor(rec), ID: rec.Life.Run, Kind: policy.StartSandbox, Name: l.id, Origin: session.Origin{Life: rec.Life, Reach: rec.Reach}, Resources: session.Resources{Known: rec.Placeholders}}
 	in := &running{run: r, before: rec.CPU, used: new(atomic.Int64)}
 	in.gone, in.leave = context.WithCancelCause(context.Background())
 	in.env = &environment.Environment{Dir: rec.Life.Dir, Search: rec.Life.Search, ImageEnv: rec.Life.Env, Trust: maps.Clone(rec.Life.Trust), Exec: &sandbox.Exec{Dir: rec.Life.Dir}}

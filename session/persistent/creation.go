@@ -189,5 +189,5 @@ func callFor(s *registry.Sandbox) *session.Call {
 
 // starting is the call that starts the sandbox of rec.
 func (g *grant) starting(rec *registry.Sandbox, call *session.Call) *session.Invocation {
-	return &session.Invocation{Session: g.session, Call: call, ID: session.NewID(), Kind: policy.StartSandbox, Name: rec.ID, Origin: session.Origin{Reach: rec.Reach, Known: rec.Placeholders}}
+	return &session.Invocation{Session: g.session, Call: call, ID: session.NewID(), Kind: policy.StartSandbox, Name: rec.ID, Origin: session.Origin{Reach: rec.Reach}, Resources: session.Resources{Known: rec.Placeholders}}
 }
