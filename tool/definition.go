@@ -4,6 +4,9 @@
 // and gives, and what it does to the world. Agents choose by it, frontends show it,
 // and the policy checks arguments against it.
 //
+// It also reads calls of tools as the APIs of models write them ([ReadCall]), and writes
+// what came of them as those APIs take it back ([Answer]).
+//
 // A tool is described here and carried out by package session, so that nothing
 // runs by another way. Nothing here does I/O.
 package tool

@@ -16,7 +16,6 @@ import (
 	"github.com/caisson-run/caisson/session/question"
 	"github.com/caisson-run/caisson/session/toolcall"
 	"github.com/caisson-run/caisson/tool"
-	"github.com/caisson-run/caisson/tool/dialect"
 	"github.com/caisson-run/caisson/tool/params"
 )
 
@@ -83,7 +82,7 @@ func (s *Server) callTool(ctx context.Context, k *persistent.Key, q *ToolCall) (
 	case q.Arguments != nil:
 		return nil, invalid("it has arguments beside a call of a model's", "leave one of them out")
 	}
-	c, err := dialect.Read(q.Call)
+	c, err := tool.ReadCall(q.Call)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +96,7 @@ func (s *Server) callTool(ctx context.Context, k *persistent.Key, q *ToolCall) (
 		if p.Rule != "" {
 			text += "\nrule: " + p.Rule
 		}
-		p.Result = c.Result(dialect.Answer{Text: text, Failed: true})
+		p.Result = c.Result(tool.Answer{Text: text, Failed: true})
 		return nil, p
 	}
 	return r, nil
@@ -145,7 +144,7 @@ func (x *toolExchange) call(ctx context.Context, c *toolcall.Call) (*toolcall.An
 }
 
 // model carries out a call of a model's.
-func (x *toolExchange) model(ctx context.Context, c *dialect.Call) (*ToolResult, error) {
+func (x *toolExchange) model(ctx context.Context, c *tool.Call) (*ToolResult, error) {
 	if c.Shell != nil {
 		return x.shell(ctx, c)
 	}
@@ -158,7 +157,7 @@ func (x *toolExchange) model(ctx context.Context, c *dialect.Call) (*ToolResult,
 	case at >= 0 || !c.Anthropic:
 	case c.Name == "bash":
 		return x.bash(ctx, c)
-	case slices.Contains(dialect.EditorNames(), c.Name):
+	case slices.Contains(tool.EditorNames(), c.Name):
 		return x.edit(ctx, c)
 	}
 	args := c.Args
@@ -194,9 +193,9 @@ func (x *toolExchange) placed(t *tool.Tool, text json.RawMessage) (json.RawMessa
 }
 
 // shownTo is an answer as the model's API takes it.
-func shownTo(c *dialect.Call, a *toolcall.Answer) *ToolResult {
+func shownTo(c *tool.Call, a *toolcall.Answer) *ToolResult {
 	text, p := a.Shown()
-	d := dialect.Answer{Text: text, Failed: a.Failed}
+	d := tool.Answer{Text: text, Failed: a.Failed}
 	if p != nil {
 		d.Picture, d.Kind = p.Data, p.Kind
 	}
@@ -214,14 +213,14 @@ func (x *toolExchange) line(text string) map[string]any {
 
 // bash carries out Anthropic's bash tool. Each call is a shell of its own: a restart
 // has nothing to do.
-func (x *toolExchange) bash(ctx context.Context, c *dialect.Call) (*ToolResult, error) {
-	var in dialect.Bash
-	if err := dialect.Decode(c.Args, &in); err != nil {
+func (x *toolExchange) bash(ctx context.Context, c *tool.Call) (*ToolResult, error) {
+	var in tool.Bash
+	if err := tool.DecodeCall(c.Args, &in); err != nil {
 		return nil, err
 	}
 	switch {
 	case in.Restart && in.Command == "":
-		return &ToolResult{Result: c.Result(dialect.Answer{Text: "each command has a shell of its own: there is nothing to restart"})}, nil
+		return &ToolResult{Result: c.Result(tool.Answer{Text: "each command has a shell of its own: there is nothing to restart"})}, nil
 	case in.Command == "":
 		return nil, &sandbox.Error{Op: "call", Kind: sandbox.ErrInvalid, Problem: "it has no command"}
 	}
@@ -234,7 +233,7 @@ func (x *toolExchange) bash(ctx context.Context, c *dialect.Call) (*ToolResult, 
 
 // shell carries out OpenAI's shell tool. When one of its commands is refused, or is
 // asked about, the rest is not run.
-func (x *toolExchange) shell(ctx context.Context, c *dialect.Call) (*ToolResult, error) {
+func (x *toolExchange) shell(ctx context.Context, c *tool.Call) (*ToolResult, error) {
 	carry := x.last
 	if len(c.Shell.Commands) > 1 {
 		if x.wish.Approval != "" || x.wish.Resumable {
@@ -242,7 +241,7 @@ func (x *toolExchange) shell(ctx context.Context, c *dialect.Call) (*ToolResult,
 		}
 		carry = x.one
 	}
-	list, failed := []dialect.Ended{}, false
+	list, failed := []tool.Ended{}, false
 	for i, command := range c.Shell.Commands {
 		args := x.line(command)
 		if t := c.Shell.TimeoutMS; t != nil && *t > 0 {
@@ -253,11 +252,11 @@ func (x *toolExchange) shell(ctx context.Context, c *dialect.Call) (*ToolResult,
 			return nil, err
 		}
 		if err != nil {
-			list = append(list, dialect.Ended{Stderr: asProblem(err).Detail + "; nothing behind it was run", ExitCode: 126})
+			list = append(list, tool.Ended{Stderr: asProblem(err).Detail + "; nothing behind it was run", ExitCode: 126})
 			failed = true
 			break
 		}
-		e := dialect.Ended{Timeout: a.Result != nil && a.Result.Status == sandbox.StatusTimeout}
+		e := tool.Ended{Timeout: a.Result != nil && a.Result.Status == sandbox.StatusTimeout}
 		e.Stdout, _ = a.Output["stdout"].(string)
 		e.Stderr, _ = a.Output["stderr"].(string)
 		switch r := a.Result; {
@@ -282,8 +281,8 @@ const maxEdited = 1 << 20
 
 // edit carries out Anthropic's text editor, by reading and writing files as the
 // tools read_file and write_file do, each of which is decided and recorded.
-func (x *toolExchange) edit(ctx context.Context, c *dialect.Call) (*ToolResult, error) {
-	e, err := dialect.ReadEdit(c.Args)
+func (x *toolExchange) edit(ctx context.Context, c *tool.Call) (*ToolResult, error) {
+	e, err := tool.ReadEdit(c.Args)
 	if err != nil {
 		return nil, err
 	}
@@ -316,11 +315,11 @@ func (x *toolExchange) edit(ctx context.Context, c *dialect.Call) (*ToolResult, 
 	if a.Failed {
 		return shownTo(c, a), nil
 	}
-	return &ToolResult{Result: c.Result(dialect.Answer{Text: e.Path + " is written"})}, nil
+	return &ToolResult{Result: c.Result(tool.Answer{Text: e.Path + " is written"})}, nil
 }
 
 // view shows a file, or what is in a directory, two levels down.
-func (x *toolExchange) view(ctx context.Context, c *dialect.Call, e *dialect.Edit) (*ToolResult, error) {
+func (x *toolExchange) view(ctx context.Context, c *tool.Call, e *tool.Edit) (*ToolResult, error) {
 	args := map[string]any{"sandbox_id": x.wish.SandboxID, "path": e.Path}
 	a, err := x.last(ctx, "read_file", args)
 	if errors.Is(err, sandbox.ErrDenied) {
@@ -345,7 +344,7 @@ func (x *toolExchange) view(ctx context.Context, c *dialect.Call, e *dialect.Edi
 	if a.Output["truncated"] == true {
 		text += "[the file goes on]\n"
 	}
-	return &ToolResult{Result: c.Result(dialect.Answer{Text: text})}, nil
+	return &ToolResult{Result: c.Result(tool.Answer{Text: text})}, nil
 }
 
 // toll counts the beginning of a stream, which an answer holds, as far as the key's

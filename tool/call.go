@@ -1,17 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dialect reads calls of tools as the APIs of models write them, and writes
-// what came of them as those APIs take it back:
-//
-//   - Anthropic's Messages API: tool_use, tool_result; of the tools whose arguments
-//     Anthropic itself defines, bash and the text editor;
-//   - OpenAI's Responses API: function_call and shell_call, with their outputs;
-//   - OpenAI's Chat Completions: a tool call of the type function.
-//
-// It carries nothing out, and does no I/O. What it reads was written by a model:
-// nothing in it is believed. Fields around a call that are not known are left
-// alone, since APIs add to them; within what is to be done they are refused.
-package dialect
+package tool
 
 import (
 	"bytes"
@@ -48,8 +37,8 @@ type Shell struct {
 
 const maxCommands = 64
 
-// raw is a call of any API.
-type raw struct {
+// rawCall is a call of any API.
+type rawCall struct {
 	Type      string          `json:"type"`
 	ID        string          `json:"id"`
 	CallID    string          `json:"call_id"`
@@ -63,16 +52,16 @@ type raw struct {
 	} `json:"function"`
 }
 
-// Read reads a call. Errors are ErrInvalid, and ErrUnsupported for calls of a type
+// ReadCall reads a call. Errors are ErrInvalid, and ErrUnsupported for calls of a type
 // that nothing here carries out.
-func Read(text []byte) (*Call, error) {
+func ReadCall(text []byte) (*Call, error) {
 	// Two readers of it must read the same.
 	if _, err := params.Read(text); err != nil {
 		return nil, err
 	}
-	var r raw
+	var r rawCall
 	if err := json.Unmarshal(text, &r); err != nil {
-		return nil, invalid("it is not one of a model's", "hand over the item or block as the model's API gave it")
+		return nil, invalidCall("it is not one of a model's", "hand over the item or block as the model's API gave it")
 	}
 	c := &Call{form: r.Type, ID: r.CallID, Name: r.Name, Args: json.RawMessage(r.Arguments)}
 	switch r.Type {
@@ -83,37 +72,37 @@ func Read(text []byte) (*Call, error) {
 		c.ID, c.Name, c.Args = r.ID, r.Function.Name, json.RawMessage(r.Function.Arguments)
 	case "shell_call":
 		c.Name, c.Args, c.Shell = "", nil, &Shell{}
-		if err := Decode(r.Action, c.Shell); err != nil {
+		if err := DecodeCall(r.Action, c.Shell); err != nil {
 			return nil, err
 		}
 		if n := len(c.Shell.Commands); n == 0 || n > maxCommands {
-			return nil, invalid(fmt.Sprintf("its action has %d commands", n), fmt.Sprintf("1 to %d are carried out", maxCommands))
+			return nil, invalidCall(fmt.Sprintf("its action has %d commands", n), fmt.Sprintf("1 to %d are carried out", maxCommands))
 		}
 	default:
 		return nil, &sandbox.Error{Op: "call", Kind: sandbox.ErrUnsupported, Problem: "calls of the type " + clip(r.Type) + " are not carried out here",
 			Hint: "known are tool_use, function_call, function and shell_call"}
 	}
 	if c.ID == "" || len(c.ID) > 256 {
-		return nil, invalid("it has no ID, or a long one", "hand over the item or block as the model's API gave it")
+		return nil, invalidCall("it has no ID, or a long one", "hand over the item or block as the model's API gave it")
 	}
 	if c.Shell == nil && c.Name == "" {
-		return nil, invalid("it names no tool", "hand over the item or block as the model's API gave it")
+		return nil, invalidCall("it names no tool", "hand over the item or block as the model's API gave it")
 	}
 	return c, nil
 }
 
-// Decode reads what is to be done into v. What v does not know is refused: it might
+// DecodeCall reads what is to be done into v. What v does not know is refused: it might
 // have changed what is done.
-func Decode(text json.RawMessage, v any) error {
+func DecodeCall(text json.RawMessage, v any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
-		return invalid("its input is not one that is known here: "+clip(err.Error()), "")
+		return invalidCall("its input is not one that is known here: "+clip(err.Error()), "")
 	}
 	return nil
 }
 
-func invalid(problem, hint string) error {
+func invalidCall(problem, hint string) error {
 	return &sandbox.Error{Op: "call", Kind: sandbox.ErrInvalid, Problem: problem, Hint: hint}
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package dialect
+package tool
 
 import (
 	"encoding/json"
@@ -78,7 +78,7 @@ func FuzzRead(f *testing.F) {
 		f.Add(s, "out é\n")
 	}
 	f.Fuzz(func(t *testing.T, text, out string) {
-		c, err := Read([]byte(text))
+		c, err := ReadCall([]byte(text))
 		if err != nil {
 			return
 		}

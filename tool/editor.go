@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package dialect
+package tool
 
 import (
 	"encoding/json"
@@ -36,7 +36,7 @@ type Edit struct {
 // ReadEdit reads the input of a call of the text editor. Errors are ErrInvalid.
 func ReadEdit(input json.RawMessage) (*Edit, error) {
 	e := &Edit{}
-	if err := Decode(input, e); err != nil {
+	if err := DecodeCall(input, e); err != nil {
 		return nil, err
 	}
 	if e.Inserted == nil && e.Command == "insert" {
@@ -62,7 +62,7 @@ func ReadEdit(input json.RawMessage) (*Edit, error) {
 		problem = "its command " + clip(e.Command) + " is not view, create, str_replace or insert"
 	}
 	if problem != "" {
-		return nil, invalid(problem, "")
+		return nil, invalidCall(problem, "")
 	}
 	return e, nil
 }
@@ -78,7 +78,7 @@ func (e *Edit) Apply(old string) (string, error) {
 			lines = lines[:len(lines)-1]
 		}
 		if *e.Line > len(lines) {
-			return "", invalid(fmt.Sprintf("insert_line is %d, and the file has %d lines", *e.Line, len(lines)), "view it")
+			return "", invalidCall(fmt.Sprintf("insert_line is %d, and the file has %d lines", *e.Line, len(lines)), "view it")
 		}
 		added := *e.Inserted
 		if added != "" && !strings.HasSuffix(added, "\n") {
@@ -92,9 +92,9 @@ func (e *Edit) Apply(old string) (string, error) {
 	switch n := strings.Count(old, *e.Old); n {
 	case 1:
 	case 0:
-		return "", invalid("old_str is not in the file", "view it, and take the text as it is")
+		return "", invalidCall("old_str is not in the file", "view it, and take the text as it is")
 	default:
-		return "", invalid(fmt.Sprintf("old_str is in the file %d times", n), "take more of what is around it")
+		return "", invalidCall(fmt.Sprintf("old_str is in the file %d times", n), "take more of what is around it")
 	}
 	with := ""
 	if e.New != nil {
@@ -112,7 +112,7 @@ func (e *Edit) View(content string) (string, error) {
 			last = min(e.Range[1], last)
 		}
 		if first > len(lines) {
-			return "", invalid(fmt.Sprintf("view_range begins at %d, and the file has %d lines", first, len(lines)), "")
+			return "", invalidCall(fmt.Sprintf("view_range begins at %d, and the file has %d lines", first, len(lines)), "")
 		}
 	}
 	var b strings.Builder

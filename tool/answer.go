@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package dialect
+package tool
 
 import "encoding/base64"
 
@@ -13,17 +13,17 @@ type Answer struct {
 	Kind    string
 }
 
-type text struct {
+type resultText struct {
 	Type string `json:"type"`
 	Text string `json:"text"`
 }
 
-type picture struct {
-	Type   string `json:"type"`
-	Source source `json:"source"`
+type resultPicture struct {
+	Type   string       `json:"type"`
+	Source resultSource `json:"source"`
 }
 
-type source struct {
+type resultSource struct {
 	Type string `json:"type"`
 	Kind string `json:"media_type"`
 	Data string `json:"data"`
@@ -33,12 +33,12 @@ type source struct {
 func (c *Call) Result(a Answer) any {
 	switch c.form {
 	case "tool_use":
-		content := []any{text{"text", a.Text}}
+		content := []any{resultText{"text", a.Text}}
 		if a.Text == "" {
 			content = []any{} // an empty text is refused there
 		}
 		if a.Picture != nil {
-			content = append(content, picture{"image", source{"base64", a.Kind, base64.StdEncoding.EncodeToString(a.Picture)}})
+			content = append(content, resultPicture{"image", resultSource{"base64", a.Kind, base64.StdEncoding.EncodeToString(a.Picture)}})
 		}
 		return struct {
 			Type    string `json:"type"`
@@ -69,15 +69,15 @@ type Ended struct {
 	Timeout        bool
 }
 
-type outcome struct {
+type shellOutcome struct {
 	Type     string `json:"type"`
 	ExitCode *int   `json:"exit_code,omitempty"`
 }
 
 type shellOutput struct {
-	Stdout  string  `json:"stdout"`
-	Stderr  string  `json:"stderr"`
-	Outcome outcome `json:"outcome"`
+	Stdout  string       `json:"stdout"`
+	Stderr  string       `json:"stderr"`
+	Outcome shellOutcome `json:"outcome"`
 }
 
 // ShellResult is the answer to a shell call, cut to as many characters as the call
@@ -101,10 +101,10 @@ func (c *Call) ShellResult(list []Ended) any {
 	}
 	out := []shellOutput{}
 	for _, e := range list {
-		o := shellOutput{Stdout: cut(e.Stdout), Stderr: cut(e.Stderr), Outcome: outcome{Type: "timeout"}}
+		o := shellOutput{Stdout: cut(e.Stdout), Stderr: cut(e.Stderr), Outcome: shellOutcome{Type: "timeout"}}
 		if !e.Timeout {
 			code := e.ExitCode
-			o.Outcome = outcome{"exit", &code}
+			o.Outcome = shellOutcome{"exit", &code}
 		}
 		out = append(out, o)
 	}
