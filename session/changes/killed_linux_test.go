@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -39,46 +40,59 @@ func TestMain(m *testing.M) {
 func TestKilled(t *testing.T) {
 	kills := 100
 	if testing.Short() {
-		kills = 10
+		kills = 12
 	}
-	host, inside := manyFiles()
-	half := 0
-	for range kills {
-		ws := newWorkspace(t, host)
-		set := ws.keep(layerOf(host, inside, func() bool { return true }))
-		if ws.killApply(set, 1+rand.IntN(200)) {
-			half++
+	var half atomic.Int32
+	t.Run("all", func(t *testing.T) {
+		for i := range 4 { // they wait for the disk
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				t.Parallel()
+				for range kills / 4 {
+					if killedOnce(t) {
+						half.Add(1)
+					}
+				}
+			})
 		}
-		got := readTree(t, ws.dir)
-		for at, o := range got {
-			if o != host[at] && o != inside[at] && !strings.HasPrefix(filepath.Base(at), tempPrefix) {
-				t.Errorf("%s is %+v, which is neither the old nor the new one", at, o)
-			}
-		}
-		for at := range host {
-			_, is := got[at]
-			if _, stays := inside[at]; stays && !is {
-				t.Errorf("%s is gone: neither the old nor the new one is there", at)
-			}
-		}
-		a, err := ws.apply(set, ApplyOptions{})
-		if err != nil || len(a.Conflicts) > 0 {
-			t.Fatalf("it does not go on: %v", err)
-		}
-		if diff := cmp.Diff(inside, readTree(t, ws.dir), cmp.AllowUnexported(object{})); diff != "" {
-			t.Fatalf("-inside +host\n%s", diff)
-		}
-		if set, err = ws.store.Get("", set.ID); err != nil || set.State.Unfinished || set.State.Applied != len(set.Entries) {
-			t.Fatalf("%+v, %v", set.State, err)
-		}
-		if err := os.RemoveAll(filepath.Dir(ws.dir)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if half == 0 {
+	})
+	if half.Load() == 0 {
 		t.Error("no Apply was killed half way")
 	}
-	t.Logf("%d of %d were killed half way", half, kills)
+	t.Logf("%d of %d were killed half way", half.Load(), kills)
+}
+
+// killedOnce kills an Apply, looks at what it left, and goes on with it.
+func killedOnce(t *testing.T) (half bool) {
+	host, inside := manyFiles()
+	ws := newWorkspace(t, host)
+	set := ws.keep(layerOf(host, inside, func() bool { return true }))
+	half = ws.killApply(set, 1+rand.IntN(100))
+	got := readTree(t, ws.dir)
+	for at, o := range got {
+		if o != host[at] && o != inside[at] && !strings.HasPrefix(filepath.Base(at), tempPrefix) {
+			t.Errorf("%s is %+v, which is neither the old nor the new one", at, o)
+		}
+	}
+	for at := range host {
+		_, is := got[at]
+		if _, stays := inside[at]; stays && !is {
+			t.Errorf("%s is gone: neither the old nor the new one is there", at)
+		}
+	}
+	a, err := ws.apply(set, ApplyOptions{})
+	if err != nil || len(a.Conflicts) > 0 {
+		t.Fatalf("it does not go on: %v", err)
+	}
+	if diff := cmp.Diff(inside, readTree(t, ws.dir), cmp.AllowUnexported(object{})); diff != "" {
+		t.Fatalf("-inside +host\n%s", diff)
+	}
+	if set, err = ws.store.Get("", set.ID); err != nil || set.State.Unfinished || set.State.Applied != len(set.Entries) {
+		t.Fatalf("%+v, %v", set.State, err)
+	}
+	if err := os.RemoveAll(filepath.Dir(ws.dir)); err != nil {
+		t.Fatal(err)
+	}
+	return half
 }
 
 // manyFiles is a workspace of 200 files that are changed, removed, made, and changed in type.
