@@ -30,6 +30,24 @@ const (
 // one of them git looks into a repository there. hash is the length of object names, 20
 // or 32.
 func parseGitIndex(b []byte, hash int) (*gitIndex, error) {
+	return readGitIndex(b, hash, func([]byte) {})
+}
+
+// TrackedPaths gives the paths that an index has, and the name of the file beside it that
+// has more; empty is none.
+func TrackedPaths(index []byte) (paths []string, shared string, err error) {
+	for _, hash := range []int{20, 32} {
+		paths = nil
+		x, err := readGitIndex(index, hash, func(name []byte) { paths = append(paths, string(name)) })
+		if err == nil {
+			return paths, x.shared, nil
+		}
+	}
+	return nil, "", errGitIndex
+}
+
+// readGitIndex is parseGitIndex that gives each path to each.
+func readGitIndex(b []byte, hash int, each func(name []byte)) (*gitIndex, error) {
 	if len(b) < 12+hash || string(b[:4]) != "DIRC" {
 		return nil, errGitIndex
 	}
@@ -66,6 +84,7 @@ func parseGitIndex(b []byte, hash int) (*gitIndex, error) {
 			return nil, errGitIndex
 		}
 		name = append(name, rest[at:at+end]...)
+		each(name)
 		if mode>>12 == indexGitlink {
 			x.gitlinks = append(x.gitlinks, string(name))
 		}

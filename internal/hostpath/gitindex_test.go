@@ -56,6 +56,9 @@ func TestGitIndex(t *testing.T) {
 				must(t, err)
 				got = append(got, more.gitlinks...)
 			}
+			if paths, shared, err := TrackedPaths(b); err != nil || shared != x.shared || shared == "" && !slices.Contains(paths, "z/y/x/w") {
+				t.Errorf("%q are tracked, more in %q, %v", paths, shared, err)
+			}
 			if want := []string{"lib/sub", "vendor/a name"}; !slices.Equal(got, want) {
 				t.Errorf("got %q, want %q", got, want)
 			}

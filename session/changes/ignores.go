@@ -23,6 +23,9 @@ type ignores struct {
 	host *host
 	dirs map[string][]ignoreRule // by the directory of a .gitignore
 	seen map[string]bool         // whether a directory is ignored
+
+	index     []string // what git tracks, sorted
+	indexRead bool
 }
 
 // ignoreRule is one line of a .gitignore.

@@ -56,6 +56,32 @@ func TestIgnoresAreTheHosts(t *testing.T) {
 	}
 }
 
+// What git tracks is not ignored, also where a whole directory was removed.
+func TestTrackedIsNotIgnored(t *testing.T) {
+	git, err := exec.LookPath("git")
+	if err != nil {
+		t.Skip("there is no git")
+	}
+	files := tree{".gitignore": {File, "dist\n*.log\n", false}}
+	for _, at := range []string{"a.log", "b.log", "dist/in", "dist/out", "old/dist/in", "old/dist/out"} {
+		files.put(at, object{File, "old", false})
+	}
+	ws := newWorkspace(t, files)
+	for _, args := range [][]string{{"init", "-q"}, {"add", "-f", "a.log", "dist/in", "old/dist/in"}} {
+		if out, err := exec.Command(git, append([]string{"-C", ws.dir}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("%s, %v", out, err)
+		}
+	}
+	set := ws.keep(newTar().file("a.log", "new", 0o644).file("b.log", "new", 0o644).file("dist/in", "new", 0o644).file("dist/out", "new", 0o644).file("dist/new", "new", 0o644).whiteout("old").bytes())
+	if got := strings.Join(paths(set), ", "); got != "M file a.log, M file dist/in, D dir old, D dir old/dist, D file old/dist/in" || set.Ignored != 4 {
+		t.Errorf("%s, %d ignored", got, set.Ignored)
+	}
+	a, err := ws.apply(set, ApplyOptions{})
+	if err != nil || len(a.Left) != 2 || ws.read("old/dist/out") != "old" {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
 func FuzzIgnores(f *testing.F) {
 	f.Add("*.o\n!keep\n/a/**/b\n", "a/x/b")
 	f.Add("[a-\n\\\n{a,b\n", "a")

@@ -79,7 +79,7 @@ func (f *filter) keeps(at string, dir bool) bool {
 	if f.excluded(at) {
 		return false
 	}
-	if f.ignores != nil && f.ignores.match(at, dir) {
+	if f.ignores != nil && f.ignores.match(at, dir) && !f.ignores.tracked(at, dir) {
 		if !dir {
 			f.ignored++
 		}
