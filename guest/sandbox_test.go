@@ -21,7 +21,7 @@ import (
 
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/agent"
-	"github.com/caisson-run/caisson/guest/stream"
+	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -66,7 +66,7 @@ func becomeInit() {
 type box struct {
 	cmd    *exec.Cmd
 	host   *os.File
-	opener *stream.Opener
+	opener *wire.Opener
 	log    *logBuffer
 }
 
@@ -91,7 +91,7 @@ func newBox(t testing.TB, flags ...string) *box {
 	syscall.SetNonblock(fd[0], true)
 	theirs := os.NewFile(uintptr(fd[1]), "guest")
 	b := &box{host: os.NewFile(uintptr(fd[0]), "host"), log: &logBuffer{}}
-	mark := stream.NewMark()
+	mark := wire.NewMark()
 	b.cmd = exec.Command("/proc/self/exe")
 	b.cmd.Args = append([]string{"caisson-guest", "-user", "1000:1000:user:/home/user"}, flags...)
 	// A binary with the race detector would wait a second before it ends.
@@ -113,7 +113,7 @@ func newBox(t testing.TB, flags ...string) *box {
 		t.Fatal(err)
 	}
 	theirs.Close()
-	b.opener = stream.NewOpener(b.host, mark)
+	b.opener = wire.NewOpener(b.host, mark)
 	t.Cleanup(func() {
 		b.host.Close()
 		late := time.AfterFunc(timeout, func() {

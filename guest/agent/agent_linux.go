@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/caisson-run/caisson/guest/stream"
 	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/internal/envd"
 )
@@ -55,7 +54,7 @@ func New(o Options) *Agent {
 
 // Serve answers on s until the stream ends, which is no error. Programs that
 // still run then are left to whoever ends the sandbox.
-func (a *Agent) Serve(s stream.Stream, mark stream.Mark) error {
+func (a *Agent) Serve(s wire.Stream, mark wire.Mark) error {
 	stop := make(chan struct{})
 	reaped := make(chan struct{})
 	go func() { defer close(reaped); a.table.reap(stop) }()
@@ -77,7 +76,7 @@ func (a *Agent) Serve(s stream.Stream, mark stream.Mark) error {
 		},
 		MaxHeaderBytes: 16 << 10,
 	}
-	err := server.Serve(stream.NewListener(s, mark, a.options.Stay))
+	err := server.Serve(wire.NewListener(s, mark, a.options.Stay))
 	server.Close()
 	if errors.Is(err, io.EOF) {
 		return nil

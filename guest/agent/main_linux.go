@@ -14,7 +14,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/caisson-run/caisson/guest/stream"
+	"github.com/caisson-run/caisson/guest/wire"
 )
 
 // Main is the agent as a program: fd 0 is the stream, fd 1 and 2 are its log.
@@ -62,7 +62,7 @@ func run(args []string) error {
 			return err
 		}
 	}
-	mark, err := stream.ParseMark(os.Getenv(MarkVariable))
+	mark, err := wire.ParseMark(os.Getenv(MarkVariable))
 	if err != nil {
 		return fmt.Errorf("%s: %w", MarkVariable, err)
 	}
@@ -146,7 +146,7 @@ func parseFlags(args []string) (o Options, start flags, err error) {
 // The file for fd 0 must not be os.NewFile(0): when such a file is collected,
 // it closes fd 0. Inside gVisor the stream must arrive on fd 0, since only
 // stdio survives a checkpoint; a duplicate there is the same open file.
-func takeStream(pipes bool) (stream.Stream, error) {
+func takeStream(pipes bool) (wire.Stream, error) {
 	in, err := duplicate(0)
 	if err != nil {
 		return nil, err
@@ -165,7 +165,7 @@ func takeStream(pipes bool) (stream.Stream, error) {
 	if err := syscall.Dup3(2, 1, 0); err != nil {
 		return nil, fmt.Errorf("take the stream from fd 1: %w", err)
 	}
-	return stream.Pair(in, out), nil
+	return wire.Pair(in, out), nil
 }
 
 // duplicate is a non-blocking file for what fd is.

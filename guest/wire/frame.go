@@ -1,10 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wire is what the host and the guest agent agree on above HTTP/2: the
-// frames, the JSON messages, and the names of files.
+// Package wire is what the host and the guest agent agree on. Below HTTP/2 that are
+// sessions over a stream ([Opener], [Listener]); above it the frames, the JSON messages,
+// and the names of files.
 //
 // The host trusts none of it. Every reader here has a bound, and allocates by
 // what has arrived, never by what was announced.
+//
+// # Sessions
+//
+// A session is a fresh connection out of a byte stream that has no connections of its
+// own, or that an earlier one left dirty.
+//
+// The host begins it with the sandbox's [Mark] and a nonce. The guest
+// looks for the mark in everything that it reads; where it finds it, the
+// session before ends, whatever it was in the middle of, and the guest answers
+// with the mark's complement and the nonce. The host throws away all bytes
+// until it sees its own nonce. So a session can begin after a checkpoint and
+// restore, after the host process was replaced, in the middle of half a frame,
+// behind text that somebody printed, and on a serial port that knows no end.
+// (The complement keeps a line that echoes from answering for the guest.)
+//
+//	host → guest   mark[32] nonce[16]            then HTTP/2
+//	guest → host   ^mark[32] nonce[16]           then HTTP/2
+//
+// Closing a session never closes the stream. [Opener] is the host's end,
+// [Listener] the guest's; each end has at most one session at a time.
 package wire
 
 import (

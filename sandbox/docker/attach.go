@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/guest/agent"
-	"github.com/caisson-run/caisson/guest/stream"
+	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -35,7 +35,7 @@ type attached struct {
 	once   sync.Once
 }
 
-var _ stream.Stream = (*attached)(nil)
+var _ wire.Stream = (*attached)(nil)
 
 // attach connects to a container that was created and not started yet.
 func (e *engine) attach(ctx context.Context, id string) (*attached, error) {

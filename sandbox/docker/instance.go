@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/caisson-run/caisson/guest/stream"
+	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -41,7 +41,7 @@ type instance struct {
 	engine *engine
 	name   string // the container's
 	stream *attached
-	opener *stream.Opener
+	opener *wire.Opener
 	meter  meter
 	inside bool // the memory limit is held inside: see holdsInside
 
@@ -63,7 +63,7 @@ var _ sandbox.Instance = (*instance)(nil)
 // start makes a sandbox and returns when its agent waits for a session and
 // what it shows of the host is what it was to show.
 func (d *Driver) start(ctx context.Context, e *engine, f *facts, spec *sandbox.Spec) (_ sandbox.Instance, err error) {
-	mark := stream.NewMark()
+	mark := wire.NewMark()
 	p, err := d.newPlan(spec, mark, f)
 	if err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func (d *Driver) start(ctx context.Context, e *engine, f *facts, spec *sandbox.S
 			return nil, err
 		}
 	}
-	i.opener = stream.NewOpener(i.stream, mark)
+	i.opener = wire.NewOpener(i.stream, mark)
 	i.running.Go(func() { i.watch(watch) })
 	return i, nil
 }

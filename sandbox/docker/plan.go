@@ -12,7 +12,7 @@ import (
 
 	"github.com/caisson-run/caisson/guest/agent"
 	"github.com/caisson-run/caisson/guest/embedded"
-	"github.com/caisson-run/caisson/guest/stream"
+	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/internal/linux/mountinfo"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -40,7 +40,7 @@ const agentDir = "/.caisson"
 
 // newPlan decides what a sandbox is made of. Of the host it opens the root's
 // own directories and, for masks, makes something empty in the state directory.
-func (d *Driver) newPlan(s *sandbox.Spec, mark stream.Mark, f *facts) (_ *plan, err error) {
+func (d *Driver) newPlan(s *sandbox.Spec, mark wire.Mark, f *facts) (_ *plan, err error) {
 	if err := checkSpec(s); err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ import (
 
 	"github.com/caisson-run/caisson/guest/agent"
 	"github.com/caisson-run/caisson/guest/embedded"
-	"github.com/caisson-run/caisson/guest/stream"
+	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -34,7 +34,7 @@ type instance struct {
 	id     string
 	cmd    *exec.Cmd
 	stream *os.File
-	opener *stream.Opener
+	opener *wire.Opener
 	meter  *meter
 
 	ended chan struct{}
@@ -55,7 +55,7 @@ func (d *Driver) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instanc
 	if err := sandbox.CheckID(spec.ID); err != nil {
 		return nil, err
 	}
-	mark, u := stream.NewMark(), spec.User
+	mark, u := wire.NewMark(), spec.User
 	ex := &sandbox.Exec{
 		Argv: []string{embedded.Argv0, "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)},
 		Env:  []string{agent.MarkVariable + "=" + mark.String()}, Dir: "/",
@@ -108,7 +108,7 @@ func (d *Driver) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instanc
 		i.stream.Close()
 		return nil, err
 	}
-	i.opener = stream.NewOpener(i.stream, mark)
+	i.opener = wire.NewOpener(i.stream, mark)
 	i.meter = newMeter(cmd.Process.Pid, spec, ex)
 	d.count(1)
 	go i.follow()

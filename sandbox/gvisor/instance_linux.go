@@ -17,7 +17,7 @@ import (
 
 	"github.com/caisson-run/caisson/guest/agent"
 	"github.com/caisson-run/caisson/guest/embedded"
-	"github.com/caisson-run/caisson/guest/stream"
+	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
@@ -35,7 +35,7 @@ type instance struct {
 	box    *box
 	self   self
 	stream *os.File
-	opener *stream.Opener
+	opener *wire.Opener
 	log    *os.File    // our end of the agent's log; nil where the shim reads it
 	left   atomic.Bool // its owner let go of it
 
@@ -62,7 +62,7 @@ func (d *Driver) startInstance(ctx context.Context, spec *sandbox.Spec, from str
 	if err := spec.Limits.CheckAgent(); err != nil {
 		return nil, err
 	}
-	self, files := self{Mark: stream.NewMark().String()}, ""
+	self, files := self{Mark: wire.NewMark().String()}, ""
 	if from != "" {
 		was, err := readSelf(from)
 		switch {
@@ -74,7 +74,7 @@ func (d *Driver) startInstance(ctx context.Context, spec *sandbox.Spec, from str
 			self = was
 		}
 	}
-	mark, err := stream.ParseMark(self.Mark)
+	mark, err := wire.ParseMark(self.Mark)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (d *Driver) startInstance(ctx context.Context, spec *sandbox.Spec, from str
 }
 
 // agentProcess is the agent as the first process, as the sandbox's own root.
-func agentProcess(spec *sandbox.Spec, mark stream.Mark) first {
+func agentProcess(spec *sandbox.Spec, mark wire.Mark) first {
 	u := spec.User
 	argv := []string{embedded.Argv0}
 	if spec.Snapshots {
@@ -132,7 +132,7 @@ var rootCapabilities = []string{
 }
 
 // start hands the agent its stream on fd 0 and a log on fd 1 and 2.
-func (i *instance) start(mark stream.Mark) error {
+func (i *instance) start(mark wire.Mark) error {
 	program, err := embedded.Open()
 	if err != nil {
 		return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the guest agent is missing", Cause: err}
@@ -187,7 +187,7 @@ func (i *instance) start(mark stream.Mark) error {
 
 // take makes ours the stream to the agent. It has been handed to others before:
 // asking a file for its number undoes what deadlines need.
-func (i *instance) take(ours *os.File, mark stream.Mark) error {
+func (i *instance) take(ours *os.File, mark wire.Mark) error {
 	fd, err := unix.FcntlInt(ours.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err == nil {
 		err = unix.SetNonblock(fd, true)
@@ -197,7 +197,7 @@ func (i *instance) take(ours *os.File, mark stream.Mark) error {
 	}
 	ours.Close()
 	i.stream = os.NewFile(uintptr(fd), "agent")
-	i.opener = stream.NewOpener(i.stream, mark)
+	i.opener = wire.NewOpener(i.stream, mark)
 	return nil
 }
 

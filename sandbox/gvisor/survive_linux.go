@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/guest/stream"
+	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/internal/linux/cgroup"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
@@ -151,7 +151,7 @@ func (d *Driver) Adopt(ctx context.Context, spec *sandbox.Spec) (_ *sandbox.Adop
 		}
 		return files[n-1]
 	}
-	mark, err := stream.ParseMark(i.self.Mark)
+	mark, err := wire.ParseMark(i.self.Mark)
 	if err != nil || file(legacy.Stream) == nil {
 		return nil, none(errors.Join(err, errors.New("its stream is missing")))
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/caisson-run/caisson/guest/agent"
 	"github.com/caisson-run/caisson/guest/embedded"
-	"github.com/caisson-run/caisson/guest/stream"
+	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/internal/linux/cgroup"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -23,7 +23,7 @@ import (
 type instance struct {
 	box    *box
 	stream *os.File
-	opener *stream.Opener
+	opener *wire.Opener
 	log    *os.File     // our end of the agent's log
 	host   *cgroup.Host // nil without control groups
 	pause  pause
@@ -74,8 +74,8 @@ func (i *instance) start(ctx context.Context, d *Driver, spec *sandbox.Spec) err
 	// business but a debugger's. It is read so that it cannot block.
 	i.log = logRead
 	go func() { _, _ = io.Copy(io.Discard, logRead) }()
-	mark, u := stream.NewMark(), spec.User
-	i.opener = stream.NewOpener(i.stream, mark)
+	mark, u := wire.NewMark(), spec.User
+	i.opener = wire.NewOpener(i.stream, mark)
 	i.box, err = d.newBox(spec, first{
 		argv:  []string{embedded.Argv0, "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)},
 		env:   []string{agent.MarkVariable + "=" + mark.String()},

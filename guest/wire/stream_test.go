@@ -2,7 +2,7 @@
 
 //go:build linux
 
-package stream
+package wire
 
 import (
 	"bytes"
