@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caisson-run/caisson/internal/daemontest"
+	"github.com/caisson-run/caisson/api/apitest"
 )
 
 // model is a scripted one, behind the APIs of Anthropic's and OpenAI's: asked with
@@ -276,7 +276,7 @@ func TestAgents(t *testing.T) {
 				m := &model{code: `{"language":"python","code":"print(str(42)*2)"}`}
 				s := httptest.NewServer(m)
 				defer s.Close()
-				caisson := daemontest.Built(t, "test-agents")
+				caisson := apitest.BuiltCaisson(t, "test-agents")
 				home, server := t.TempDir(), tools{command: append([]string{caisson.Binary}, c.args...), state: caisson.State}
 				if c.args[0] == "serve" {
 					server.key, server.url = caisson.Key(t, "agent"), caisson.Serve(t, c.args[1:]...)+"/mcp"

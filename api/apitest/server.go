@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apitest is a server of caisson's for tests: all its frontends over HTTP, on a
-// port of its own, with two keys, on the fake level with the real agent. Only tests
-// import it. A test binary calls [Init] first in TestMain.
+// Package apitest is a server of caisson's for tests. [Start] has all its frontends over
+// HTTP in the test's process, on a port of its own, with two keys, on the fake level with
+// the real agent; a test binary calls [Init] first in TestMain. [Caisson] is a built
+// program that serves, for other people's clients. Only tests import it.
 package apitest
 
 import (

@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/caisson-run/caisson/internal/daemontest"
+	"github.com/caisson-run/caisson/api/apitest"
 	"github.com/caisson-run/caisson/sandbox/docker/enginetest"
 )
 
@@ -16,7 +16,7 @@ func TestDocker(t *testing.T) {
 	if os.Getenv("CAISSON_TEST_ENGINE") == "" {
 		t.Skip("make test-docker-all runs it")
 	}
-	caisson := daemontest.Built(t, "test-docker-all")
+	caisson := apitest.BuiltCaisson(t, "test-docker-all")
 	engine, err := enginetest.Start(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func TestDocker(t *testing.T) {
 	mine, other := caisson.Key(t, "mine"), caisson.Key(t, "other")
 	env := clientEnv(caisson.Serve(t, "--policy", policyFile(t, "docker")), mine, true)
 	t.Run("E2B", func(t *testing.T) {
-		daemontest.Node(t, "testdata/sdk", append(env, "CAISSON_OTHER_KEY="+other, "CAISSON_TEST_CANARY="+canary(t)))
+		apitest.Node(t, "testdata/sdk", append(env, "CAISSON_OTHER_KEY="+other, "CAISSON_TEST_CANARY="+canary(t)))
 	})
-	t.Run("frameworks", func(t *testing.T) { daemontest.Node(t, "testdata/frameworks", env) })
+	t.Run("frameworks", func(t *testing.T) { apitest.Node(t, "testdata/frameworks", env) })
 }

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caisson-run/caisson/internal/daemontest"
+	"github.com/caisson-run/caisson/api/apitest"
 	"github.com/caisson-run/caisson/policy"
 )
 
@@ -23,7 +23,7 @@ import (
 // against a built caisson serve and its default level. make test-e2b sees to the
 // clients.
 func TestSDK(t *testing.T) {
-	caisson := daemontest.Built(t, "test-e2b")
+	caisson := apitest.BuiltCaisson(t, "test-e2b")
 	mine, other := caisson.Key(t, "mine"), caisson.Key(t, "other")
 	cert, certKey := certificate(t)
 	process := policyFile(t, "process")
@@ -56,7 +56,7 @@ func TestSDK(t *testing.T) {
 			if c.name == "as E2B's cloud" {
 				env = append(env, "CAISSON_TEST_INTERNET=yes")
 			}
-			daemontest.Node(t, "testdata/sdk", append(env, "E2B_SDK="+c.sdk, "CAISSON_OTHER_KEY="+other, "CAISSON_TEST_CANARY="+canary(t), "NODE_EXTRA_CA_CERTS="+cert), args...)
+			apitest.Node(t, "testdata/sdk", append(env, "E2B_SDK="+c.sdk, "CAISSON_OTHER_KEY="+other, "CAISSON_TEST_CANARY="+canary(t), "NODE_EXTRA_CA_CERTS="+cert), args...)
 		})
 	}
 }
@@ -64,16 +64,16 @@ func TestSDK(t *testing.T) {
 // TestFrameworks runs the tests in testdata/frameworks: what others have built on
 // E2B's client, ComputeSDK and OpenAI's Agents SDK, which is given a scripted model.
 func TestFrameworks(t *testing.T) {
-	caisson := daemontest.Built(t, "test-e2b")
+	caisson := apitest.BuiltCaisson(t, "test-e2b")
 	if testing.Short() {
 		t.Skip("make test-e2b runs it; make test brings E2B's client alone")
 	}
 	key := caisson.Key(t, "mine")
 	t.Run("gvisor", func(t *testing.T) {
-		daemontest.Node(t, "testdata/frameworks", clientEnv(caisson.Serve(t), key, false))
+		apitest.Node(t, "testdata/frameworks", clientEnv(caisson.Serve(t), key, false))
 	})
 	t.Run("process", func(t *testing.T) {
-		daemontest.Node(t, "testdata/frameworks", clientEnv(caisson.Serve(t, "--policy", policyFile(t, "process")), key, true))
+		apitest.Node(t, "testdata/frameworks", clientEnv(caisson.Serve(t, "--policy", policyFile(t, "process")), key, true))
 	})
 }
 

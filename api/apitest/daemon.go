@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package daemontest runs a built caisson serve for tests, with a state directory of
-// its own, and other people's clients against it. Only tests import it.
-package daemontest
+package apitest
 
 import (
 	"bufio"
@@ -21,9 +19,9 @@ type Caisson struct {
 	State  string
 }
 
-// Built is the program that CAISSON_TEST_BINARY names, with an empty state directory.
+// BuiltCaisson is the program that CAISSON_TEST_BINARY names, with an empty state directory.
 // Where it names none the test is skipped: target is make's that runs it.
-func Built(t *testing.T, target string) Caisson {
+func BuiltCaisson(t *testing.T, target string) Caisson {
 	t.Helper()
 	binary := os.Getenv("CAISSON_TEST_BINARY")
 	if binary == "" {
