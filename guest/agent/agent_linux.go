@@ -94,6 +94,7 @@ func (a *Agent) handler() http.Handler {
 	mux.HandleFunc("POST "+wire.PathSignal, unary(a.serveSignal))
 	mux.HandleFunc("POST "+wire.PathResize, unary(a.serveResize))
 	mux.HandleFunc("POST "+wire.PathCollect, a.serveCollect)
+	mux.HandleFunc("POST "+wire.PathPlace, a.servePlace)
 	mux.HandleFunc("POST "+wire.PathResume, unary(a.serveResume))
 	mux.HandleFunc("POST "+wire.PathTunnel, a.serveTunnel)
 	mux.HandleFunc("GET "+envd.PathEnvs, a.serveEnvs)

@@ -16,6 +16,7 @@ const (
 	PathSignal  = "/caisson/signal"  // SignalRequest
 	PathResize  = "/caisson/resize"  // ResizeRequest
 	PathCollect = "/caisson/collect" // CollectRequest; answers with frames
+	PathPlace   = "/caisson/place"   // a tar stream, with root=DIR
 	PathResume  = "/caisson/resume"  // ResumeRequest; answers with ResumeAnswer
 	PathTunnel  = "/caisson/tunnel"  // ?port=N; bytes both ways
 )

@@ -12,6 +12,9 @@ import (
 // UserHeader names whose rights a file operation has: "UID:GID".
 const UserHeader = "Caisson-User"
 
+// PlaceMode is the PAX record by which a file of PathPlace changes the mode alone.
+const PlaceMode = "CAISSON.mode"
+
 // CollectRequest asks for the files below Root that match a pattern. Nothing
 // on the way may be a symbolic link, Root itself included.
 type CollectRequest struct {
