@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package changes
+
+import (
+	"archive/tar"
+	"io"
+	"os"
+
+	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// MadeOf says whether a directory is the workspace that the set was made of.
+func (set *Set) MadeOf(root *os.File) bool {
+	dev, inode, err := identity(root)
+	return err == nil && (Root{dev, inode}) == set.Root
+}
+
+// WriteTar writes the set as a stream that puts it in place elsewhere, in the form that the
+// agent inside takes: what is held back, too. Paths for which skip says so are left out.
+func (c *Contents) WriteTar(w io.Writer, skip func(path string) bool) error {
+	tw := tar.NewWriter(w)
+	for i := range c.Set.Entries {
+		e := &c.Set.Entries[i]
+		if skip(e.Path) {
+			continue
+		}
+		if err := c.writeEntry(tw, e); err != nil {
+			return err
+		}
+	}
+	return tw.Close()
+}
+
+func (c *Contents) writeEntry(tw *tar.Writer, e *Entry) error {
+	hdr := &tar.Header{Name: e.Path, Mode: int64(e.Mode & 0o777), Format: tar.FormatPAX}
+	switch {
+	case e.Op == Remove:
+		hdr.Typeflag = tar.TypeChar
+	case e.Type == Dir:
+		hdr.Typeflag = tar.TypeDir
+	case e.Type == Link:
+		hdr.Typeflag, hdr.Linkname = tar.TypeSymlink, e.Link
+	case e.hasContent():
+		hdr.Typeflag, hdr.Size = tar.TypeReg, e.Size
+	default:
+		hdr.Typeflag, hdr.PAXRecords = tar.TypeReg, map[string]string{wire.PlaceMode: "1"}
+	}
+	if err := tw.WriteHeader(hdr); err != nil {
+		return &sandbox.Error{Op: "read " + Shown(e.Path), Kind: sandbox.ErrUnsupported, Problem: "it cannot be put in place elsewhere", Hint: "drop the set and run again", Cause: err}
+	}
+	if !e.hasContent() {
+		return nil
+	}
+	f, err := c.Open(e)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(tw, f)
+	return err
+}
