@@ -45,7 +45,9 @@ func (t *trees) copyOnWrite(lower *os.File, m sandbox.Mount) (overlay *os.File, 
 		var fd int
 		var err error
 		if m.Dir {
-			fd, err = t.overlay(lower, dir)
+			if fd, err = t.overlay(lower, dir); err == nil {
+				t.layers[m.Target], err = os.Open(filepath.Join(dir, "upper")) // which keeps the layer
+			}
 		} else {
 			fd, err = t.copyFile(lower, dir)
 		}

@@ -32,8 +32,9 @@ func (p *plan) insert(ctx context.Context, pid int) error {
 		return errElsewhere
 	}
 	_, disk := p.spec.Shares()
-	trees := trees{ids: p.ids, stateDir: p.spec.StateDir, disk: disk, inodes: p.spec.Limits.Inodes}
+	trees := trees{ids: p.ids, stateDir: p.spec.StateDir, disk: disk, inodes: p.spec.Limits.Inodes, layers: map[string]*os.File{}}
 	defer trees.close()
+	p.layers = trees.layers
 	var names, targets []string
 	if p.terminals {
 		tree, err := newTerminals()
@@ -92,6 +93,7 @@ type trees struct {
 
 	owners map[[2]uint32]*idmap.Namespace
 	made   []*os.File
+	layers map[string]*os.File // upper layers of copy-on-write directories, by target
 }
 
 func (t *trees) close() {

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -55,7 +56,8 @@ type instance struct {
 	killed bool // by us
 
 	pause   pause
-	destroy sync.Mutex // held by the one who destroys
+	layers  map[string]*os.File // of copy-on-write directories, by target
+	destroy sync.Mutex          // held by the one who destroys
 }
 
 var _ sandbox.Instance = (*instance)(nil)
@@ -96,7 +98,8 @@ func (d *Driver) start(ctx context.Context, e *engine, f *facts, spec *sandbox.S
 	if !here && p.looks && !p.asks {
 		return nil, errElsewhere
 	}
-	if err := p.insert(ctx, pid); err != nil {
+	err = p.insert(ctx, pid)
+	if i.layers = p.layers; err != nil {
 		return nil, err
 	}
 	if err := p.connect(ctx, pid); err != nil {
@@ -425,6 +428,9 @@ func (i *instance) Destroy(ctx context.Context) error {
 	i.running.Wait()
 	if i.stream != nil {
 		i.stream.Close()
+	}
+	for _, f := range i.layers {
+		f.Close()
 	}
 	i.meter.close()
 	i.stop = nil

@@ -28,6 +28,7 @@ type plan struct {
 	terminals bool            // and terminals; see newTerminals
 	// inserted is what it mounts, parents before what lies in them.
 	inserted []sandbox.Mount
+	layers   map[string]*os.File // of what it mounts copy-on-write, by target; the instance's
 	here     bool                // its processes are this machine's; see shared
 	looks    bool                // what the container shows is compared; see verify
 	asks     bool                // the agent says what it sees: we may not look ourselves
