@@ -17,15 +17,15 @@ import (
 )
 
 // layers are the upper layers of a sandbox's copy-on-write directories. They lie in
-// mounts that no path leads to; the builder sends an open directory of each, which
-// waits in the socket for its owner and keeps the layer as long as that lives.
+// mounts that no path leads to. An open directory keeps each: where the builder makes
+// the mount it sends one, which waits in a socket for the sandbox's owner.
 type layers struct {
-	ours, theirs *os.File // a socket
+	targets      []string // where the mounts show inside, in the order in which they are made
+	ours, theirs *os.File // the socket
 
 	mu   sync.Mutex
-	dirs []*os.File // as far as they were received, in the order of targets
-	// targets are where the mounts show inside, in the order in which they are made.
-	targets []string
+	sent []string            // of targets, those that the builder sends
+	dirs map[string]*os.File // what is here, by target
 }
 
 // newLayers is nil where nothing is mounted copy-on-write, or will be asked for.
@@ -47,14 +47,28 @@ func newLayers(spec *sandbox.Spec, f first) (*layers, error) {
 		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
 	l.ours, l.theirs = os.NewFile(uintptr(fds[0]), "layers"), os.NewFile(uintptr(fds[1]), "layers")
+	l.dirs = map[string]*os.File{}
 	return l, nil
 }
 
+// keep keeps the upper layer at a path of this thread's.
+func (l *layers) keep(target, upper string) error {
+	if l == nil {
+		return nil
+	}
+	dir, err := openRaw(upper, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	if err == nil {
+		l.dirs[target] = dir
+	}
+	return err
+}
+
 // send has the builder send what it has open at the upper layer's path.
-func (l *layers) send(s *script, upper string) {
+func (l *layers) send(s *script, target, upper string) {
 	if l == nil {
 		return
 	}
+	l.sent = append(l.sent, target)
 	dir := s.slot()
 	s.keep = append(s.keep, l.theirs)
 	s.call(unix.SYS_OPENAT, unix.AT_FDCWD, upper, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0).save(dir)
@@ -62,21 +76,20 @@ func (l *layers) send(s *script, upper string) {
 	s.close(dir)
 }
 
-// dir is the upper layer of the mount at target. It is the receiver's.
+// dir is the upper layer of the mount at target, which stays l's.
 func (l *layers) dir(target string) (*os.File, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i, t := range l.targets {
-		for i >= len(l.dirs) {
-			dir, err := receive(l.ours)
-			if err != nil {
-				return nil, &sandbox.Error{Op: "read changes", Kind: sandbox.ErrUnavailable, Problem: "the layer of " + t + " was not made", Cause: err}
-			}
-			l.dirs = append(l.dirs, dir)
+	for l.dirs[target] == nil && len(l.sent) > 0 {
+		dir, err := receive(l.ours)
+		if err != nil {
+			return nil, &sandbox.Error{Op: "read changes", Kind: sandbox.ErrUnavailable, Problem: "the layer of " + l.sent[0] + " was not made", Cause: err}
 		}
-		if t == target {
-			return l.dirs[i], nil
-		}
+		l.dirs[l.sent[0]] = dir
+		l.sent = l.sent[1:]
+	}
+	if dir := l.dirs[target]; dir != nil {
+		return dir, nil
 	}
 	return nil, sandbox.Errorf(sandbox.ErrInvalid, "read changes", "no directory is mounted copy-on-write at %s", target)
 }
@@ -105,9 +118,11 @@ func (l *layers) close() {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, d := range append(l.dirs, l.ours, l.theirs) {
+	for _, d := range l.dirs {
 		d.Close()
 	}
+	l.ours.Close()
+	l.theirs.Close()
 }
 
 // tellChanges gives the layers of a sandbox in which nothing runs any more to who asked

