@@ -86,6 +86,8 @@ type Call struct {
 	Secrets    []Secret
 	UpstreamCA string
 
+	Changes ChangesWish // of what it changes in a copy-on-write workspace
+
 	Root       bool // run as the sandbox's own root
 	Sudo       bool // the operator's template offers it to what runs; files bound that, the defaults do not
 	BestEffort bool // run although a clause cannot be enforced

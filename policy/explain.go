@@ -59,6 +59,7 @@ func ExplainPlan(p *Policy, operator bool, plan *Plan, levels map[string]sandbox
 		e.watch(r)
 	}
 	e.files()
+	e.changes()
 	for _, name := range slices.Sorted(maps.Keys(plan.Env)) {
 		if key := "env.pass." + name; plan.From["env.set."+name] == "" {
 			e.add(key, "from the caller", e.from(key), e.always)

@@ -50,6 +50,8 @@ type File struct {
 	Files Files
 	Env   Env
 
+	Changes Changes
+
 	Network  Network
 	Commands Commands
 	Code     Code

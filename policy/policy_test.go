@@ -112,12 +112,14 @@ func TestParseAll(t *testing.T) {
 		f.hostPath(f.Files.Workspace.Source), f.Files.Workspace.Access.String(), f.hostPath(f.Files.Mounts[0].Source),
 		f.Files.Mounts[0].Target, f.rule(f.Files.Mounts[1].At), texts(f.Files.Writable.V), texts(f.Files.Deny), texts(f.Files.Collect),
 		texts(f.Files.Toolchains), f.Files.Rootfs.V, texts(f.Env.Pass), f.Env.Set["MODE"].V, f.position(f.Env.Set["MODE"].At),
+		f.Changes.Keep.V, texts(f.Changes.Apply.V), texts(f.Changes.Hold), f.Changes.MaxFiles.V,
 	}
 	want := []any{
 		"gvisor", "root", true, true, 2, "cpu_percent > 80", "/etc/x/all.yaml:22",
 		"/etc/x", "cow", "/etc/x/data",
 		"/data", "/etc/x/all.yaml:29", []string{"/home/user", "/tmp"}, []string{"**/.env"}, []string{"out/**"},
-		[]string{"/opt/go"}, "./tree", []string{"LANG"}, "test", "/etc/x/all.yaml:37:15",
+		[]string{"/opt/go"}, "./tree", []string{"LANG"}, "test", "/etc/x/all.yaml:38:15",
+		"workspace", []string{"src/**"}, []string{"src/build/**"}, 200,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -23,6 +23,7 @@ func (d *decoder) top() []field {
 		{"limits", func(n *yaml.Node) { d.mapping(n, "limits", d.limits()) }},
 		{"watch", func(n *yaml.Node) { d.list(n, "watch", d.watch) }},
 		{"files", func(n *yaml.Node) { f.Files.At = d.key; d.mapping(n, "files", d.files()) }},
+		{"changes", func(n *yaml.Node) { f.Changes.At = d.key; d.mapping(n, "changes", d.changes()) }},
 		{"env", func(n *yaml.Node) { f.Env.At = d.key; d.mapping(n, "env", d.env()) }},
 		{"commands", func(n *yaml.Node) { f.Commands.At = d.key; d.mapping(n, "commands", d.commands()) }},
 		{"code", func(n *yaml.Node) { f.Code.At = d.key; d.mapping(n, "code", d.code()) }},
@@ -39,7 +40,7 @@ func (d *decoder) top() []field {
 // sectionKeys are the keys within a section of the top level.
 func sectionKeys(section string) []string {
 	d := &decoder{file: &File{}}
-	fields := map[string]func() []field{"limits": d.limits, "files": d.files, "env": d.env, "network": d.network, "commands": d.commands, "code": d.code, "risk": d.risk, "approvals": d.approvals}[section]
+	fields := map[string]func() []field{"limits": d.limits, "files": d.files, "changes": d.changes, "env": d.env, "network": d.network, "commands": d.commands, "code": d.code, "risk": d.risk, "approvals": d.approvals}[section]
 	if fields == nil {
 		return nil
 	}

@@ -110,6 +110,8 @@ type Plan struct {
 	// it takes. Empty without a file.
 	MayCollect []string `json:"may_collect,omitempty"`
 
+	Changes *PlanChanges `json:"changes,omitempty"` // nil: nothing is kept
+
 	Network *PlanNetwork `json:"network,omitempty"` // nil is none
 
 	Commands *PlanCommands `json:"commands,omitempty"` // nil: any
