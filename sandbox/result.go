@@ -40,6 +40,7 @@ type Result struct {
 	// refused; and what it left in read-write mounts that this host may run (ActionInspect).
 	Findings []Finding `json:"findings,omitempty"`
 
+	Changes     *Changes      `json:"changes,omitempty"`     // of a copy-on-write workspace; absent where there are none, or none are kept
 	Files       []File        `json:"files,omitempty"`       // what was collected
 	Uncollected []Uncollected `json:"uncollected,omitempty"` // what was to be, and was not, or not all of it
 	Network     *NetworkUse   `json:"network,omitempty"`     // what went through; absent without a network
@@ -68,6 +69,21 @@ type Finding struct {
 	Rule     string `json:"rule,omitempty"` // file:line
 	Hint     string `json:"hint,omitempty"` // what would allow it
 	Action   string `json:"action"`         // deny, warn or inspect
+}
+
+// Changes is what is kept of what a call changed in its workspace.
+type Changes struct {
+	// ID is the change set's, and Digest that of all that is in it. Empty: nothing was kept.
+	ID     string `json:"id,omitempty"`
+	Digest string `json:"digest,omitempty"`
+	Files  int    `json:"files"`          // that were added, changed or removed
+	Held   int    `json:"held,omitempty"` // paths that are applied only where they are named
+	// Ignored are files that .gitignore ignores and that were not kept.
+	Ignored int      `json:"ignored,omitempty"`
+	Applied []string `json:"applied,omitempty"` // paths that the policy's rules let be applied without a person
+	// Problem is why nothing was kept or, with an ID, applied; Hint what to do.
+	Problem string `json:"problem,omitempty"`
+	Hint    string `json:"hint,omitempty"`
 }
 
 // File is one file that was collected.

@@ -15,7 +15,7 @@ import (
 
 // withAgent runs the program in a living sandbox, through the guest agent, and
 // takes the files out that the plan lets out.
-func (r *Invocation) withAgent(ctx context.Context, box sandbox.Instance, w *environment.Environment, ex *sandbox.Exec) (*sandbox.Result, error) {
+func (r *Invocation) withAgent(ctx context.Context, box sandbox.Instance, w *environment.Environment, ex *sandbox.Exec, k *keeper) (*sandbox.Result, error) {
 	if err := Watchable(ctx, r.Call, &r.Plan, box.Usage); err != nil {
 		return nil, err
 	}
@@ -43,6 +43,7 @@ func (r *Invocation) withAgent(ctx context.Context, box sandbox.Instance, w *env
 	if res.Resource == "" && ctx.Err() == nil {
 		r.files.Take(ctx, client, w.Dir, res)
 	}
+	k.readFrom(box)
 	return res, nil
 }
 

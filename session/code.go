@@ -254,7 +254,9 @@ func readOut(ctx context.Context, r *Invocation) (*sandbox.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	res, err := r.CarryOut(ctx, w.Exec, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) { return r.start(ctx, d, w, ex) })
+	res, err := r.CarryOut(ctx, w.Exec, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) {
+		return r.start(ctx, d, w, ex, nil)
+	})
 	if res != nil {
 		r.Finish(res, posture)
 	}

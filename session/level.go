@@ -97,6 +97,13 @@ func features(call *Call, plan *policy.Plan, caps sandbox.Capabilities) error {
 	if w := plan.Workspace; w != nil {
 		mounts = append(mounts[:len(mounts):len(mounts)], *w)
 	}
+	if c := plan.Changes; c != nil && !c.Discard && !caps.Changes {
+		if call.Changes.Required {
+			return refuse("changes", "way to tell what was changed", "leave it out, or run on another level")
+		}
+		call.notice("changes in the workspace are not kept: " + plan.Isolation + " does not tell them on this host")
+		c.Discard = true
+	}
 	for _, m := range mounts {
 		if m.Access == sandbox.CopyOnWrite && !caps.CopyOnWrite {
 			return refuse("mount "+sandbox.Quoted(m.Source), "copy-on-write", "mount it :ro or :rw")

@@ -13,6 +13,7 @@ import (
 	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/changes"
 	"github.com/caisson-run/caisson/session/collect"
 	"github.com/caisson-run/caisson/session/environment"
 	"github.com/caisson-run/caisson/session/network"
@@ -102,16 +103,21 @@ type streams struct {
 // do takes the call through the pipeline.
 func (r *Invocation) do(ctx context.Context) (*sandbox.Result, error) {
 	r.oneshot = true
+	began := changes.Clock()
 	a, res, err := r.Admit(ctx)
 	if a == nil {
 		return res, err
 	}
-	r.Made.MayHaveRun()
-	res, err = r.CarryOut(ctx, a.Env.Exec, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) {
-		return r.start(ctx, a.Driver, a.Env, ex)
-	})
+	k, err := r.keeper(ctx, a.Env, began)
+	if err == nil {
+		r.Made.MayHaveRun()
+		res, err = r.CarryOut(ctx, a.Env.Exec, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) {
+			return r.start(ctx, a.Driver, a.Env, ex, k)
+		})
+	}
 	if res != nil {
 		r.Finish(res, a.Posture)
+		k.tell(res)
 	}
 	connections, jerr := r.Network.Rest()
 	if f := r.Made.Outcome(); f.Live { // it has to be gone before its files are looked at
@@ -126,6 +132,7 @@ func (r *Invocation) do(ctx context.Context) (*sandbox.Result, error) {
 	go func() { undone <- r.Undo.Run(ctx) }()
 	jerr = errors.Join(jerr, a.Operation.End(ctx, outcome))
 	r.left = errors.Join(r.left, <-undone)
+	r.applyByRules(ctx, res)
 	if jerr != nil {
 		return res, errors.Join(jerr, err)
 	}
@@ -193,7 +200,10 @@ func (r *Invocation) CarryOut(parent context.Context, ex *sandbox.Exec, start fu
 // start takes the fastest way that the level has for this call: a one-shot
 // where nothing has to be asked of the sandbox afterwards and nobody sits at
 // it, else the guest agent.
-func (r *Invocation) start(ctx context.Context, d sandbox.Driver, w *environment.Environment, ex *sandbox.Exec) (*sandbox.Result, error) {
+func (r *Invocation) start(ctx context.Context, d sandbox.Driver, w *environment.Environment, ex *sandbox.Exec, k *keeper) (*sandbox.Result, error) {
+	if k != nil {
+		w.Spec.OnChanges = k.take
+	}
 	if r.ready != nil {
 		return r.ready.box.Run(ctx, ex)
 	}
@@ -214,7 +224,7 @@ func (r *Invocation) start(ctx context.Context, d sandbox.Driver, w *environment
 		return nil, err
 	}
 	r.Undo.Add(WithLimit(r.Session.o.EndLimit, box.Destroy))
-	return r.withAgent(ctx, box, w, ex)
+	return r.withAgent(ctx, box, w, ex, k)
 }
 
 // collecting says which files come out of a plan's sandbox.

@@ -31,6 +31,7 @@ import (
 
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/changes"
 	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/question"
 	"github.com/caisson-run/caisson/session/registry"
@@ -77,6 +78,8 @@ type Session struct {
 	mu    sync.Mutex
 	swept bool
 	pools []*Pool // replaced, not changed
+
+	changes *changes.Store // nil until it is wanted
 }
 
 // New checks o and makes a Session.

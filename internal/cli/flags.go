@@ -87,6 +87,16 @@ func (f *limitFlags) read(l *sandbox.Limits) error {
 	return nil
 }
 
+// readChanges reads what is kept of what code changes in the workspace.
+func readChanges(c *session.Call, f *runFlags) error {
+	asked := f.keepIgnored || strings.HasSuffix(f.workspace, ":review")
+	if f.discard && asked {
+		return &sandbox.Error{Op: "--discard", Kind: sandbox.ErrInvalid, Problem: "it keeps nothing, and --keep-ignored and :review want it kept", Hint: "drop one of them"}
+	}
+	c.Changes = policy.ChangesWish{Keep: !f.discard, Discard: f.discard, Required: asked, Ignored: f.keepIgnored}
+	return nil
+}
+
 // readFiles reads what is shown and what is taken out. Host paths become
 // absolute here: this is the last place that knows the working directory.
 func readFiles(c *session.Call, f *runFlags) (err error) {
@@ -100,8 +110,13 @@ func readFiles(c *session.Call, f *runFlags) (err error) {
 		}
 		c.Mounts = append(c.Mounts, m)
 	}
+	if err := readChanges(c, f); err != nil {
+		return err
+	}
 	if f.workspace != "" {
-		m, err := policy.ParseWorkspace(f.workspace)
+		dir, review := strings.CutSuffix(f.workspace, ":review")
+		f.review = review
+		m, err := policy.ParseWorkspace(dir)
 		if err != nil {
 			return err
 		}

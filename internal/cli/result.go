@@ -86,6 +86,7 @@ func (a *app) show(f *runFlags, r *sandbox.Result, reports []string) {
 			a.note("limit %s was reached%s", l, f.with("raise", l))
 		}
 	}
+	a.showChanges(r.Changes)
 	for _, file := range r.Files {
 		a.note("saved %s (%s)", file.SavedAs, session.Size(file.Size))
 	}

@@ -30,6 +30,7 @@ type runFlags struct {
 	limits                                         limitFlags
 	override, bestEffort, root, dangerous          bool
 	overwrite                                      bool
+	discard, keepIgnored, review                   bool
 	interactive, tty, raw, json, stats             bool
 	set                                            *pflag.FlagSet // the command's, by which a hint can name them
 }
@@ -117,7 +118,9 @@ ended it.`,
 	fs.BoolVarP(&f.tty, "tty", "t", false, "give the program a terminal")
 
 	fs.StringArrayVar(&f.mounts, "mount", nil, "show a file or directory: `SRC`[:TARGET][:ro|rw|cow] (ro; without a target under its name in the working directory), with \\: for a colon in a name")
-	fs.StringVar(&f.workspace, "workspace", "", "work in a directory of yours: `DIR`[:cow|ro|rw] (cow: writes stay in the sandbox), with \\: for a colon in it")
+	fs.StringVar(&f.workspace, "workspace", "", "work in a directory of yours: `DIR`[:cow|review|ro|rw] (cow: what is changed is kept as a change set; review asks at the end), with \\: for a colon in it")
+	fs.BoolVar(&f.discard, "discard", false, "keep nothing of what is changed in the workspace")
+	fs.BoolVar(&f.keepIgnored, "keep-ignored", false, "keep also what .gitignore files ignore")
 	fs.StringVar(&f.git, "git", "", "what code may do with repositories in what is mounted rw: `MODE` ro, or rw to let it commit (ro)")
 	fs.StringArrayVar(&f.collect, "collect", nil, "take files out afterwards: `PATTERN`[:DIR]; hidden ones where it has their dot, those that run something on this host where it has their name")
 	fs.BoolVar(&f.overwrite, "collect-overwrite", false, "let --collect replace files that are there")

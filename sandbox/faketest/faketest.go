@@ -31,6 +31,9 @@ type Driver struct {
 	Agent bool
 	// Begun, when set, is called with each Spec before it runs.
 	Begun func(*sandbox.Spec, *sandbox.Exec)
+	// Changes, when set, is the layer that the level tells of every copy-on-write
+	// directory, a tar stream; else nothing was changed, whatever was.
+	Changes []byte
 
 	mu      sync.Mutex
 	running int
@@ -60,7 +63,7 @@ func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) {
 			sandbox.LimitIO:   {Enforcement: sandbox.Off, Detail: "the fake level has no block device", Remedy: "use a real level"},
 			sandbox.LimitIOPS: {Enforcement: sandbox.Off, Detail: "the fake level has no block device", Remedy: "use a real level"},
 		},
-		Root: true, Pause: d.Agent, Terminal: true, CopyOnWrite: true, ReadWrite: true, Masks: true, Images: true,
+		Root: true, Pause: d.Agent, Terminal: true, CopyOnWrite: true, Changes: true, ReadWrite: true, Masks: true, Images: true,
 		NoSurvival: sandbox.Clause{Enforcement: sandbox.Off, Detail: noSurvival},
 		Engine:     "fake, for tests",
 		Notes:      []string{"This level isolates nothing."},

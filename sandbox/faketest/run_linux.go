@@ -45,6 +45,7 @@ func (d *Driver) Run(ctx context.Context, spec *sandbox.Spec, ex *sandbox.Exec) 
 	}
 	d.count(1)
 	defer d.count(-1)
+	defer d.tellChanges(spec)
 
 	tell, hear, cmd, err := d.command(spec, ex, nil)
 	if err != nil {

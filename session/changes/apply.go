@@ -22,8 +22,9 @@ type ApplyOptions struct {
 	Paths []string
 	// Held are paths that are applied although they are held back, beside those of Paths.
 	Held []string
-	// Rules bound all of it where nobody looks. They may hold back what Held names.
-	Rules *Rules
+	// Rules bound all of it where no person looks: each of them has to let a path through.
+	// They may hold back what Held names. Empty: there are none.
+	Rules []Rules
 	// SkipConflicts applies what is in no conflict. Without it a conflict means that
 	// nothing is applied.
 	SkipConflicts bool

@@ -13,7 +13,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// Rules apply without a person. Nothing that is held back is theirs to apply.
+// Rules say what is applied without a person. Nothing that is held back is theirs to apply.
 type Rules struct {
 	Apply    []string // globs of what may be applied; none is nothing
 	Hold     []string // globs of what is held back all the same
@@ -34,22 +34,14 @@ func choose(set *Set, o *ApplyOptions) (*selection, error) {
 	if err != nil {
 		return nil, err
 	}
-	hold, err := parseGlobs(o.rules().Hold)
-	if err != nil {
-		return nil, err
-	}
-	folded := make([]string, len(o.rules().Hold))
-	for i, pattern := range o.rules().Hold {
-		folded[i] = strings.ToLower(pattern)
-	}
-	holdFolded, err := parseGlobs(folded)
+	hold, err := o.holds()
 	if err != nil {
 		return nil, err
 	}
 	why := func(i int) string {
 		e := &set.Entries[i]
 		switch {
-		case matchesAbove(hold, e.Path), matchesAbove(holdFolded, foldedPath(e.Path)):
+		case hold(e.Path):
 			return "a rule holds it back"
 		case len(e.Held) > 0 && !named[i]:
 			return strings.Join(e.Held, "; ")
@@ -75,11 +67,35 @@ func choose(set *Set, o *ApplyOptions) (*selection, error) {
 	return s, s.bounded(o)
 }
 
-func (o *ApplyOptions) rules() Rules {
-	if o.Rules == nil {
-		return Rules{}
+// holds says what the rules hold back: a path, and each below a directory that they name.
+func (o *ApplyOptions) holds() (func(at string) bool, error) {
+	var patterns, folded []string
+	for _, r := range o.Rules {
+		for _, p := range r.Hold {
+			patterns, folded = append(patterns, p), append(folded, strings.ToLower(p))
+		}
 	}
-	return *o.Rules
+	hold, err := parseGlobs(patterns)
+	if err != nil {
+		return nil, err
+	}
+	holdFolded, err := parseGlobs(folded)
+	return func(at string) bool { return matchesAbove(hold, at) || matchesAbove(holdFolded, foldedPath(at)) }, err
+}
+
+// allows says what the rules let through: all of them have to.
+func (o *ApplyOptions) allows() (func(at string) bool, error) {
+	var all [][]policy.Glob
+	for _, r := range o.Rules {
+		globs, err := parseGlobs(r.Apply)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, globs)
+	}
+	return func(at string) bool {
+		return !slices.ContainsFunc(all, func(globs []policy.Glob) bool { return !matches(globs, at) })
+	}, nil
 }
 
 // held finds what is named although it is held back.
@@ -106,11 +122,11 @@ func (s *selection) find(name string) (int, bool) {
 // wanted finds what the paths and the rules name. why says what is held back.
 func (s *selection) wanted(o *ApplyOptions, why func(int) string) ([]bool, error) {
 	wanted := make([]bool, len(s.set.Entries))
-	allowed, err := parseGlobs(o.rules().Apply)
+	allowed, err := o.allows()
 	if err != nil {
 		return nil, err
 	}
-	may := func(i int) bool { return o.Rules == nil || matches(allowed, s.set.Entries[i].Path) }
+	may := func(i int) bool { return allowed(s.set.Entries[i].Path) }
 	if len(o.Paths) == 0 {
 		for i := range wanted {
 			wanted[i] = may(i)
@@ -192,8 +208,10 @@ func (s *selection) bounded(o *ApplyOptions) error {
 			files++
 		}
 	}
-	if most := o.rules().MaxFiles; most > 0 && files > most {
-		return &sandbox.Error{Op: "apply change set " + s.set.ID, Kind: sandbox.ErrDenied, Problem: fmt.Sprintf("it would apply %d files, and the rules allow %d", files, most), Hint: "look at the set, then apply it by hand", Rule: "changes.max_files"}
+	for _, r := range o.Rules {
+		if r.MaxFiles > 0 && files > r.MaxFiles {
+			return &sandbox.Error{Op: "apply change set " + s.set.ID, Kind: sandbox.ErrDenied, Problem: fmt.Sprintf("it would apply %d files, and the rules allow %d", files, r.MaxFiles), Hint: "look at the set, then apply it by hand", Rule: "changes.max_files"}
+		}
 	}
 	return nil
 }
