@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"sync/atomic"
@@ -69,6 +70,9 @@ func (a *app) carryOut(ctx context.Context, f *runFlags, s *opened, call *sessio
 		a.hintUnseen(f, call, res)
 		a.hintShell(f, call, res)
 		a.hintGit(f, call, res)
+		if f.review && !f.json {
+			err = errors.Join(err, a.review(ctx, s, res.Changes, sig.forward))
+		}
 	}
 	return err
 }
@@ -76,17 +80,23 @@ func (a *app) carryOut(ctx context.Context, f *runFlags, s *opened, call *sessio
 // streams connects the program. With --json everything is kept; on a terminal
 // what it would obey is filtered out.
 func (a *app) streams(f *runFlags, stdin *os.File) (io session.IO, finish func()) {
+	finish = func() {}
 	if stdin != nil {
 		io.Stdin = stdin
 	}
-	finish = func() {}
+	if f.review && stdin != nil && isTerminal(stdin) {
+		if in, end, err := endable(stdin); err == nil {
+			io.Stdin, finish = in, end
+		}
+	}
 	if f.json {
 		return io, finish
 	}
 	out, stop1 := a.output(a.out.file, f)
 	err, stop2 := a.output(a.err, f)
 	io.Stdout, io.Stderr = out, err
-	return io, func() { stop1(); stop2() }
+	end := finish
+	return io, func() { stop1(); stop2(); end() }
 }
 
 func (a *app) output(to *os.File, f *runFlags) (io.Writer, func()) {
