@@ -62,10 +62,12 @@ func TestReadmePrograms(t *testing.T) {
 }
 
 // TestReadmeTour runs each command of the console blocks and compares what it
-// prints, both streams together. $PWD and $HOME stand for what they are.
+// prints, both streams together. $PWD and $HOME stand for what they are, and the change
+// set's ID for the one that there is.
 func TestReadmeTour(t *testing.T) {
 	dir, home := tourPlace(t)
 	names := strings.NewReplacer(dir, "$PWD", home, "$HOME")
+	set, ids := regexp.MustCompile(`caisson changes show ([0-9a-f]{8})`), strings.NewReplacer()
 	status, refused := 0, false
 	for _, block := range blocks(t, "console") {
 		for _, step := range strings.Split("\n"+block, "\n$ ")[1:] {
@@ -73,9 +75,13 @@ func TestReadmeTour(t *testing.T) {
 			if command == "echo $?" {
 				command = "echo " + strconv.Itoa(status)
 			}
-			cmd := exec.Command("bash", "-c", command)
+			cmd := exec.Command("bash", "-c", ids.Replace(command))
 			cmd.Dir = dir
 			out, err := cmd.CombinedOutput()
+			if here, there := set.FindStringSubmatch(want), set.FindSubmatch(out); here != nil && there != nil {
+				ids = strings.NewReplacer(here[1], string(there[1]))
+				out = bytes.ReplaceAll(out, there[1], []byte(here[1]))
+			}
 			if err != nil && cmd.ProcessState == nil {
 				t.Fatalf("%s: %v", command, err)
 			}

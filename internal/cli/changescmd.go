@@ -4,6 +4,8 @@ package cli
 
 import (
 	"fmt"
+	"path"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -121,9 +123,9 @@ apply --digest takes it.`,
 			if err != nil {
 				return err
 			}
-			path := ""
+			at := ""
 			if len(args) > 1 {
-				path = args[1]
+				at = args[1]
 			}
 			switch {
 			case asJSON:
@@ -132,7 +134,7 @@ apply --digest takes it.`,
 			case stat:
 				err = changes.WriteStat(a.out, set)
 			default:
-				err = store.WritePatch(a.out, set, path)
+				err = store.WritePatch(a.out, set, at)
 			}
 			if err == nil {
 				fmt.Fprintf(a.out, "digest %s\n", set.Digest)
@@ -205,7 +207,7 @@ func (a *app) showApplied(r *changes.Applied, asJSON bool) {
 		a.note("conflict: %s: %s", changes.Shown(c.Path), c.Why)
 	}
 	for _, l := range r.Left {
-		a.note("not applied: %s: %s", changes.Shown(l.Path), l.Why)
+		a.note("not applied: %s: %s", changes.Shown(l.Path), strings.TrimPrefix(l.Why, path.Base(l.Path)+": "))
 	}
 	for _, p := range r.Paths {
 		fmt.Fprintln(a.out, changes.Shown(p))
