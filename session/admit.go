@@ -47,6 +47,9 @@ func (r *Invocation) Admit(ctx context.Context) (*Admission, *sandbox.Result, er
 		return nil, res, err
 	}
 	r.Plan, r.Question = verdict.Plan, verdict.Question
+	if err := r.findBeginning(); err != nil {
+		return stop(err)
+	}
 	if err := r.Session.ChargeRates(ctx, cmp.Or(r.Call.Account, r.Call.Actor), &verdict, r.Call.Actor, r.Call.Approval); err != nil {
 		return stop(err)
 	}
@@ -83,6 +86,9 @@ func (r *Invocation) Admit(ctx context.Context) (*Admission, *sandbox.Result, er
 		if p := (*question.Pending)(nil); errors.As(err, &p) {
 			return nil, nil, p // that it waits is recorded
 		}
+		return stop(err)
+	}
+	if err := r.begins.fit(a.Env.Spec); err != nil {
 		return stop(err)
 	}
 	if a.Env.Spec.Executables != nil {

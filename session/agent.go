@@ -28,6 +28,9 @@ func (r *Invocation) withAgent(ctx context.Context, box sandbox.Instance, w *env
 		return nil, err
 	}
 	r.Undo.Add(func(context.Context) error { client.Close(); return nil }) // the box goes next
+	if err := r.begins.place(ctx, client); err != nil {
+		return nil, err
+	}
 	began := time.Now()
 	stop := sampling(ctx, box, ex, MaxBlind, r.blind)
 	exit, err := client.Run(ctx, ex)

@@ -44,7 +44,7 @@ func (r *Invocation) keeper(ctx context.Context, e *environment.Environment, beg
 	target := environment.WorkspaceTarget(r.Plan.Workspace)
 	k := &keeper{store: store, ctx: context.WithoutCancel(ctx), source: changes.Source{
 		Name: r.Plan.Workspace.Source, Target: target, Owner: owner(r.Call), Run: r.ID, Began: began,
-		KeepIgnored: p.Ignored, Exclude: shownBelow(e.Spec, target),
+		KeepIgnored: p.Ignored, Exclude: mountedBelow(e.Spec, target).covers,
 	}}
 	for _, m := range e.Spec.Mounts {
 		if m.Target == target {
@@ -65,10 +65,9 @@ func owner(c *Call) string {
 	return cmp.Or(c.Account, "actor:"+c.Actor)
 }
 
-// shownBelow says which paths below a mount are not its own: what is mounted there, and
-// what is hidden.
-func shownBelow(spec *sandbox.Spec, target string) func(string) bool {
-	var at []string
+// mountedBelow are the paths below a mount that are not its own: what is mounted there,
+// and what is hidden.
+func mountedBelow(spec *sandbox.Spec, target string) (at notItsOwn) {
 	add := func(t string) {
 		if rel, ok := strings.CutPrefix(t, target+"/"); ok {
 			at = append(at, rel)
@@ -83,14 +82,19 @@ func shownBelow(spec *sandbox.Spec, target string) func(string) bool {
 	for _, s := range spec.Scratch {
 		add(s.Target)
 	}
-	return func(name string) bool {
-		for _, rel := range at {
-			if name == rel || strings.HasPrefix(name, rel+"/") {
-				return true
-			}
+	return at
+}
+
+// notItsOwn are paths below a mount, with all that is in them.
+type notItsOwn []string
+
+func (at notItsOwn) covers(name string) bool {
+	for _, rel := range at {
+		if name == rel || strings.HasPrefix(name, rel+"/") {
+			return true
 		}
-		return false
 	}
+	return false
 }
 
 // take is Spec.OnChanges.

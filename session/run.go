@@ -81,8 +81,9 @@ type Resources struct {
 	// Known are the placeholders that programs of a sandbox have that goes on.
 	Known map[string]string
 
-	files *collect.Files // those that come out; nil before it starts
-	left  error          // what could not be undone
+	begins *beginning     // the change set that the workspace begins with; nil without
+	files  *collect.Files // those that come out; nil before it starts
+	left   error          // what could not be undone
 }
 
 // source is the code of a call.
@@ -208,7 +209,7 @@ func (r *Invocation) start(ctx context.Context, d sandbox.Driver, w *environment
 		return r.ready.box.Run(ctx, ex)
 	}
 	runner, ok := d.(sandbox.Runner)
-	if ok && len(r.Plan.Collect) == 0 && r.Call.TTY == nil {
+	if ok && len(r.Plan.Collect) == 0 && r.Call.TTY == nil && r.begins == nil {
 		return runner.Run(ctx, w.Spec, ex)
 	}
 	var err error
@@ -218,7 +219,7 @@ func (r *Invocation) start(ctx context.Context, d sandbox.Driver, w *environment
 	r.Undo.Close(r.files)
 	box, err := d.Start(ctx, w.Spec)
 	switch {
-	case ok && len(r.Plan.Collect) == 0 && errors.Is(err, sandbox.ErrUnsupported):
+	case ok && len(r.Plan.Collect) == 0 && r.begins == nil && errors.Is(err, sandbox.ErrUnsupported):
 		return runner.Run(ctx, w.Spec, ex) // a level without an agent
 	case err != nil:
 		return nil, err

@@ -93,7 +93,7 @@ func readChanges(c *session.Call, f *runFlags) error {
 	if f.discard && asked {
 		return &sandbox.Error{Op: "--discard", Kind: sandbox.ErrInvalid, Problem: "it keeps nothing, and --keep-ignored and :review want it kept", Hint: "drop one of them"}
 	}
-	c.Changes = policy.ChangesWish{Keep: !f.discard, Discard: f.discard, Required: asked, Ignored: f.keepIgnored}
+	c.Changes = policy.ChangesWish{Keep: !f.discard, Discard: f.discard, Required: asked, Ignored: f.keepIgnored, From: f.changes}
 	return nil
 }
 

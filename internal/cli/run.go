@@ -31,6 +31,7 @@ type runFlags struct {
 	override, bestEffort, root, dangerous          bool
 	overwrite                                      bool
 	discard, keepIgnored, review                   bool
+	changes                                        string
 	interactive, tty, raw, json, stats             bool
 	set                                            *pflag.FlagSet // the command's, by which a hint can name them
 }
@@ -120,6 +121,7 @@ ended it.`,
 	fs.StringArrayVar(&f.mounts, "mount", nil, "show a file or directory: `SRC`[:TARGET][:ro|rw|cow] (ro; without a target under its name in the working directory), with \\: for a colon in a name")
 	fs.StringVar(&f.workspace, "workspace", "", "work in a directory of yours: `DIR`[:cow|review|ro|rw] (cow: what is changed is kept as a change set; review asks at the end), with \\: for a colon in it")
 	fs.BoolVar(&f.discard, "discard", false, "keep nothing of what is changed in the workspace")
+	fs.StringVar(&f.changes, "changes", "", "begin with the change set `ID` in place; its workspace is the workspace where none is named")
 	fs.BoolVar(&f.keepIgnored, "keep-ignored", false, "keep also what .gitignore files ignore")
 	fs.StringVar(&f.git, "git", "", "what code may do with repositories in what is mounted rw: `MODE` ro, or rw to let it commit (ro)")
 	fs.StringArrayVar(&f.collect, "collect", nil, "take files out afterwards: `PATTERN`[:DIR]; hidden ones where it has their dot, those that run something on this host where it has their name")
@@ -176,7 +178,27 @@ func (a *app) doRun(cmd *cobra.Command, f *runFlags, args []string) error {
 		return err
 	}
 	defer opened.close()
+	if err := beginWith(opened, call, f); err != nil {
+		return err
+	}
 	return a.carryOut(contextOf(cmd), f, opened, call, stdin)
+}
+
+// beginWith works in the workspace of the change set to begin with, where none is named.
+func beginWith(o *opened, c *session.Call, f *runFlags) error {
+	if f.changes == "" || f.workspace != "" {
+		return nil
+	}
+	store, err := o.ChangeSets()
+	if err != nil {
+		return err
+	}
+	set, err := store.Get("", f.changes)
+	if err != nil {
+		return err
+	}
+	c.Workspace = &policy.MountWish{Source: set.Name, Access: sandbox.CopyOnWrite}
+	return nil
 }
 
 // call turns flags and arguments into a request. The file is what the program

@@ -218,6 +218,9 @@ func (a *Described) options() []string {
 	for _, t := range p.Toolchains {
 		add(true, "toolchain: %s", t.Source)
 	}
+	if c := p.Changes; c != nil {
+		add(c.From != "", "begins with change set %s", c.From)
+	}
 	if n := p.Network; n != nil {
 		for _, d := range n.Deny {
 			add(true, "not reached: %s", d.Text)
