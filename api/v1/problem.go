@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -54,9 +55,10 @@ func (p *Problem) GetStatus() int { return p.Status }
 // ContentType is RFC 9457's.
 func (p *Problem) ContentType(string) string { return "application/problem+json" }
 
-// huma makes its own errors, of requests that do not fit their description, by
-// this function; and it takes fields of another case unless it is told. The description of errors comes of what it returns.
-func init() {
+// setUp sets huma's two package variables, once. One is the function that makes errors of
+// requests that do not fit their description; the description of errors comes of what it
+// returns. The other makes huma refuse fields that are written in another case.
+var setUp = sync.OnceFunc(func() {
 	huma.ValidateStrictCasing = true
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
 		for _, err := range errs { // a body that could not be read
@@ -84,7 +86,7 @@ func init() {
 		}
 		return p
 	}
-}
+})
 
 const maxFlaws = 20
 

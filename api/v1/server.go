@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1 serves caisson's own HTTP API, below /v1: sandboxes that live on, what
+// Package v1 serves caisson's own HTTP API, below /v1: persistent sandboxes, what
 // runs in them, their files, readings and events; and what describes it, the
 // OpenAPI 3.1 document at /openapi.json and /openapi.yaml. docs/api.md says how it
 // is used.
@@ -72,6 +72,7 @@ func New(o Options) *Server {
 		o.Rest = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { writeProblem(w, nowhere(r)) })
 	}
 	s := &Server{o: o, mux: http.NewServeMux()}
+	setUp()
 	s.api = humago.New(s.mux, config(o.Version))
 	s.sandboxes()
 	s.lifetimes()
