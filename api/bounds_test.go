@@ -80,10 +80,10 @@ func TestCalls(t *testing.T) {
 	var m Memory
 	var all []*Held
 	for _, c := range []struct {
-		enter func(string) (*Held, error)
-		most  int
+		enter   func(string) (*Held, error)
+		maximum int
 	}{{m.Hold, MaxCalls}, {m.Visit, MaxVisits}} {
-		for range c.most {
+		for range c.maximum {
 			h, err := c.enter("k")
 			if err != nil {
 				t.Fatal(err)
@@ -91,7 +91,7 @@ func TestCalls(t *testing.T) {
 			all = append(all, h)
 		}
 		if _, err := c.enter("k"); !errors.Is(err, sandbox.ErrExhausted) {
-			t.Errorf("one more than %d: %v", c.most, err)
+			t.Errorf("one more than %d: %v", c.maximum, err)
 		}
 		h, err := c.enter("l")
 		if err != nil {

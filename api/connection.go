@@ -27,9 +27,9 @@ type limitedListener struct {
 	waiting *list.List // of *limitedConn, on which no handler is at work; longest first
 }
 
-func limited(ln net.Listener, most int, stats *Stats) *limitedListener {
+func limited(ln net.Listener, maximum int, stats *Stats) *limitedListener {
 	return &limitedListener{
-		Listener: ln, slots: make(chan struct{}, most), stats: stats, grace: tailGrace,
+		Listener: ln, slots: make(chan struct{}, maximum), stats: stats, grace: tailGrace,
 		over: make(chan struct{}), more: make(chan struct{}, 1), waiting: list.New(),
 	}
 }

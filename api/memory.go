@@ -72,11 +72,11 @@ func (m *Memory) Hold(owner string) (*Held, error) { return m.enter(owner, owner
 // that owner itself makes.
 func (m *Memory) Visit(owner string) (*Held, error) { return m.enter(owner, "to "+owner, MaxVisits) }
 
-func (m *Memory) enter(owner, who string, most int) (*Held, error) {
+func (m *Memory) enter(owner, who string, maximum int) (*Held, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.calls[who] >= most {
-		return nil, &sandbox.Error{Op: "request", Kind: sandbox.ErrExhausted, Problem: fmt.Sprintf("%d are under way already", most),
+	if m.calls[who] >= maximum {
+		return nil, &sandbox.Error{Op: "request", Kind: sandbox.ErrExhausted, Problem: fmt.Sprintf("%d are under way already", maximum),
 			Hint: "wait until one has ended", Rule: "built-in: requests"}
 	}
 	if m.calls == nil {

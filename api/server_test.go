@@ -179,8 +179,8 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const most = 4
-	l := limited(ln, most, NewStats())
+	const maximum = 4
+	l := limited(ln, maximum, NewStats())
 	begun, end := make(chan struct{}), make(chan struct{})
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/long" {
@@ -219,16 +219,16 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	}
 	_, long := ask("/long")
 	<-begun
-	for range most - 2 { // kept alive by who has asked once, and by who has not
+	for range maximum - 2 { // kept alive by who has asked once, and by who has not
 		_, r := ask("/")
 		if err := answer(r); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for range most {
+	for range maximum {
 		ask("")
 	}
-	for range 3 * most {
+	for range 3 * maximum {
 		_, r := ask("/")
 		if err := answer(r); err != nil {
 			t.Fatal("kept out:", err)

@@ -11,4 +11,4 @@ const maxShown = 200
 func Quoted(s string) string { return strconv.Quote(Clip(s, maxShown)) }
 
 // Clip is the first bytes of s, most of them.
-func Clip(s string, most int) string { return s[:min(len(s), most)] }
+func Clip(s string, maximum int) string { return s[:min(len(s), maximum)] }

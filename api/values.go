@@ -23,7 +23,7 @@ type Values struct {
 }
 
 // Take counts what p adds; false is that there are more than most.
-func (v *Values) Take(p []byte, most int) bool {
+func (v *Values) Take(p []byte, maximum int) bool {
 	for _, c := range p {
 		switch {
 		case v.escaped:
@@ -33,7 +33,7 @@ func (v *Values) Take(p []byte, most int) bool {
 		case c == '"':
 			v.inText = !v.inText
 		case !v.inText && (c == ',' || c == '[' || c == '{'):
-			if v.n++; v.n > most {
+			if v.n++; v.n > maximum {
 				return false
 			}
 		}

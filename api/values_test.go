@@ -53,13 +53,13 @@ func FuzzValues(f *testing.F) {
 		f.Add([]byte(s), 3)
 	}
 	f.Fuzz(func(t *testing.T, b []byte, at int) {
-		var whole, halves Values
+		var whole, inPieces Values
 		whole.Take(b, len(b))
 		at = min(max(at, 0), len(b))
-		halves.Take(b[:at], len(b))
-		halves.Take(b[at:], len(b))
-		if whole != halves {
-			t.Fatalf("%+v, cut at %d %+v", whole, at, halves)
+		inPieces.Take(b[:at], len(b))
+		inPieces.Take(b[at:], len(b))
+		if whole != inPieces {
+			t.Fatalf("%+v, cut at %d %+v", whole, at, inPieces)
 		}
 		if whole.n > 0 && new(Values).Take(b, whole.n-1) || !new(Values).Take(b, whole.n) {
 			t.Fatalf("the bound is not at %d", whole.n)

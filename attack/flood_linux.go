@@ -47,11 +47,11 @@ func (s *suite) flood(ctx context.Context) finding {
 	}
 	for _, k := range []struct {
 		kind, budget string
-		over         func(total, most int, bytes int64) bool
+		over         func(total, peak int, bytes int64) bool
 	}{
 		{probe.FloodConnections, fmt.Sprintf("connections: %d", floodConnections), func(total, _ int, _ int64) bool { return total > floodConnections }},
 		{probe.FloodBytes, fmt.Sprintf("egress: %dKiB", floodBytes>>10), func(_, _ int, bytes int64) bool { return bytes > floodBytes+floodRoom }},
-		{probe.FloodHeads, "", func(_, most int, _ int64) bool { return most > floodAtOnce }},
+		{probe.FloodHeads, "", func(_, peak int, _ int64) bool { return peak > floodAtOnce }},
 	} {
 		host, err := count()
 		if err != nil {
@@ -68,7 +68,7 @@ func (s *suite) flood(ctx context.Context) finding {
 
 // flooded is one flood, which a second caisson runs, with so much memory of its own;
 // empty is the usual.
-func (s *suite) flooded(ctx context.Context, host *counter, kind, budget, memory string, over func(total, most int, bytes int64) bool) finding {
+func (s *suite) flooded(ctx context.Context, host *counter, kind, budget, memory string, over func(total, peak int, bytes int64) bool) finding {
 	file := filepath.Join(s.dir, "flood-"+kind+".yaml")
 	limits := "wall: " + probeTimeout.String()
 	if memory != "" {
@@ -116,10 +116,10 @@ func (s *suite) flooded(ctx context.Context, host *counter, kind, budget, memory
 		}
 		break
 	}
-	_, total, most, bytes := host.now()
+	_, total, peak, bytes := host.now()
 	switch {
-	case over(total, most, bytes):
-		return breach("%s: a host got %d connections, %d at one time, and %d bytes", kind, total, most, bytes)
+	case over(total, peak, bytes):
+		return breach("%s: a host got %d connections, %d at one time, and %d bytes", kind, total, peak, bytes)
 	case total == 0:
 		return unable(fmt.Errorf("%s: nothing arrived: %s", kind, errs.text()))
 	}

@@ -134,7 +134,7 @@ func (s *suite) harmless(ctx context.Context) error {
 
 // imageBomb is a small layer that becomes large.
 func (s *suite) imageBomb(ctx context.Context) finding {
-	const size, most = 256 << 20, 160 << 20
+	const size, maximum = 256 << 20, 160 << 20
 	if err := s.harmless(ctx); err != nil {
 		return unable(fmt.Errorf("an image without tricks: %w", err))
 	}
@@ -165,7 +165,7 @@ func (s *suite) imageBomb(ctx context.Context) finding {
 		}
 		return nil
 	})
-	if refused == nil || took > most {
+	if refused == nil || took > maximum {
 		return breach("a layer of %d KiB was unpacked to %d MiB", packed.Len()>>10, took>>20)
 	}
 	return pass()

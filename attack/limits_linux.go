@@ -90,8 +90,8 @@ func scenes() map[string]func(*suite, context.Context) finding {
 
 // manyProcesses asks for five times what is allowed, and the host counts.
 func (s *suite) manyProcesses(ctx context.Context) finding {
-	const most, want = 32, 160
-	set := limited(func(l *sandbox.Limits) { l.Processes, l.Memory = most, 2<<30 }, sandbox.LimitProcesses, sandbox.LimitMemory)
+	const maximum, want = 32, 160
+	set := limited(func(l *sandbox.Limits) { l.Processes, l.Memory = maximum, 2<<30 }, sandbox.LimitProcesses, sandbox.LimitMemory)
 	sc := s.begin(ctx, func(c *session.Call) {
 		set(c)
 		c.BestEffort = true // about the memory; the posture says of the processes
@@ -116,17 +116,17 @@ func (s *suite) manyProcesses(ctx context.Context) finding {
 	// The level's own tasks come on top: gVisor has a host process for each
 	// process inside, and threads of its own.
 	const own = 512
-	if made > most || tasks > 2*most+own {
-		return breach("%d processes were made where %d are allowed; the host counted %d tasks", made, most, tasks)
+	if made > maximum || tasks > 2*maximum+own {
+		return breach("%d processes were made where %d are allowed; the host counted %d tasks", made, maximum, tasks)
 	}
 	return pass()
 }
 
 // muchMemory takes three times what is allowed, of several kinds.
 func (s *suite) muchMemory(ctx context.Context) finding {
-	const most, slack = 128 << 20, 96 << 20
+	const maximum, slack = 128 << 20, 96 << 20
 	for _, kind := range []string{"anonymous", "memfd", "shm", "sockets", "datagrams"} {
-		sc := s.begin(ctx, limited(func(l *sandbox.Limits) { l.Memory = most }, sandbox.LimitMemory), probe.ModeMemory, kind, strconv.Itoa(3*most))
+		sc := s.begin(ctx, limited(func(l *sandbox.Limits) { l.Memory = maximum }, sandbox.LimitMemory), probe.ModeMemory, kind, strconv.Itoa(3*maximum))
 		err := sc.wait(probe.CaseReady)
 		sc.end()
 		got := int64(0)
@@ -134,14 +134,14 @@ func (s *suite) muchMemory(ctx context.Context) finding {
 			got = max(got, t.Count)
 		}
 		switch {
-		case got > most+slack:
-			return breach("%s: %d MiB were had where %d are allowed", kind, got>>20, most>>20)
+		case got > maximum+slack:
+			return breach("%s: %d MiB were had where %d are allowed", kind, got>>20, maximum>>20)
 		case sc.res == nil:
 			return unable(sc.why())
 		case err != nil && sc.res.Resource != sandbox.LimitMemory:
 			return unable(fmt.Errorf("%s: %w", kind, err))
-		case sc.res.MemoryPeakBytes != nil && *sc.res.MemoryPeakBytes > most+slack:
-			return breach("%s: the peak was %d MiB where %d are allowed", kind, *sc.res.MemoryPeakBytes>>20, most>>20)
+		case sc.res.MemoryPeakBytes != nil && *sc.res.MemoryPeakBytes > maximum+slack:
+			return breach("%s: the peak was %d MiB where %d are allowed", kind, *sc.res.MemoryPeakBytes>>20, maximum>>20)
 		}
 	}
 	return pass()
@@ -167,12 +167,12 @@ func (s *suite) muchDisk(ctx context.Context) finding {
 	}
 	const slack = 2 << 20 // what is written a megabyte at a time
 	for _, x := range []struct {
-		dir  string
-		most int64
+		dir     string
+		maximum int64
 	}{{"/home/user", disk}, {"/tmp", tmp}} {
 		for _, what := range []string{"bytes", "holes"} {
-			if got := total[what+" "+x.dir]; got > x.most+slack {
-				return breach("%s: %d MiB (%s) were written where %d are allowed", x.dir, got>>20, what, x.most>>20)
+			if got := total[what+" "+x.dir]; got > x.maximum+slack {
+				return breach("%s: %d MiB (%s) were written where %d are allowed", x.dir, got>>20, what, x.maximum>>20)
 			}
 		}
 	}
@@ -184,14 +184,14 @@ func (s *suite) muchDisk(ctx context.Context) finding {
 
 // muchOutput writes more than is kept: no lines, controls, no text.
 func (s *suite) muchOutput(ctx context.Context) finding {
-	const most, want = 64 << 10, 8 << 20
-	sc := s.begin(ctx, limited(func(l *sandbox.Limits) { l.Output = most }, sandbox.LimitOutput), probe.ModeOutput, strconv.Itoa(want))
+	const maximum, want = 64 << 10, 8 << 20
+	sc := s.begin(ctx, limited(func(l *sandbox.Limits) { l.Output = maximum }, sandbox.LimitOutput), probe.ModeOutput, strconv.Itoa(want))
 	sc.end()
 	switch {
 	case sc.res == nil || sc.err != nil || sc.res.Status == sandbox.StatusDenied:
 		return unable(sc.why())
-	case sc.out.Size() > most:
-		return breach("%d bytes came where %d are allowed", sc.out.Size(), most)
+	case sc.out.Size() > maximum:
+		return breach("%d bytes came where %d are allowed", sc.out.Size(), maximum)
 	case sc.res.Truncated["stdout"] == 0:
 		return finding{verdict: Unclear, reason: "nothing was cut: the probe wrote too little"}
 	}
@@ -307,15 +307,15 @@ func (s *suite) killed(context.Context) finding {
 
 // manyFiles opens more descriptors than are allowed.
 func (s *suite) manyFiles(ctx context.Context) finding {
-	const most, want = 100, 1000
-	sc := s.begin(ctx, limited(func(l *sandbox.Limits) { l.OpenFiles = most }, sandbox.LimitOpenFiles), probe.ModeFiles, strconv.Itoa(want))
+	const maximum, want = 100, 1000
+	sc := s.begin(ctx, limited(func(l *sandbox.Limits) { l.OpenFiles = maximum }, sandbox.LimitOpenFiles), probe.ModeFiles, strconv.Itoa(want))
 	err := sc.wait(probe.CaseReady)
 	sc.end()
 	if err != nil {
 		return unable(err)
 	}
-	if got := sc.out.Of(probe.CaseReady)[0].Count; got > most {
-		return breach("%d descriptors were had where %d are allowed", got, most)
+	if got := sc.out.Of(probe.CaseReady)[0].Count; got > maximum {
+		return breach("%d descriptors were had where %d are allowed", got, maximum)
 	}
 	return s.quotas(ctx)
 }

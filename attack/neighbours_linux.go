@@ -68,8 +68,8 @@ func (s *suite) quotas(ctx context.Context) finding {
 // at what the host's kernel counts for its processes. With less, gVisor's kernel
 // takes half a minute to start on a busy machine.
 func (s *suite) busy(ctx context.Context) finding {
-	const most, threads, window = 0.2, 16, 2 * time.Second
-	sc := s.begin(ctx, limited(func(l *sandbox.Limits) { l.CPUs = most }, sandbox.LimitCPUs), probe.ModeBusy, strconv.Itoa(threads))
+	const maximum, threads, window = 0.2, 16, 2 * time.Second
+	sc := s.begin(ctx, limited(func(l *sandbox.Limits) { l.CPUs = maximum }, sandbox.LimitCPUs), probe.ModeBusy, strconv.Itoa(threads))
 	defer sc.end()
 	if err := sc.wait(probe.CaseReady); err != nil {
 		return unable(err)
@@ -84,9 +84,9 @@ func (s *suite) busy(ctx context.Context) finding {
 	}
 	used := (spent(s.mine()) - before).Seconds() / time.Since(began).Seconds()
 	switch {
-	case used > 2.5*most:
-		return breach("%.2f processors were used where %.2f are allowed", used, most)
-	case used < most/20:
+	case used > 2.5*maximum:
+		return breach("%.2f processors were used where %.2f are allowed", used, maximum)
+	case used < maximum/20:
 		return finding{verdict: Unclear, reason: fmt.Sprintf("it used %.3f processors: this machine had none for it, or the host does not see it", used)}
 	}
 	return pass()

@@ -24,7 +24,7 @@ import (
 // how fast that grows. The host itself writes one first: a disk that is slower than
 // what is allowed shows nothing.
 func (s *suite) worn(ctx context.Context) finding {
-	const most, room, window = 1 << 20, 2 << 20, 4 * time.Second
+	const maximum, room, window = 1 << 20, 2 << 20, 4 * time.Second
 	work := filepath.Join(s.dir, "L12")
 	if err := errors.Join(os.MkdirAll(work, 0o755), os.Chmod(work, 0o777)); err != nil {
 		return unable(err)
@@ -34,9 +34,9 @@ func (s *suite) worn(ctx context.Context) finding {
 	if err := errors.Join(unix.Stat(work, &here), unix.Stat(s.State, &held)); err != nil {
 		return unable(err)
 	}
-	allowed := func(began time.Time) int64 { return room + int64(2.5*most*time.Since(began).Seconds()) }
+	allowed := func(began time.Time) int64 { return room + int64(2.5*maximum*time.Since(began).Seconds()) }
 	sc := s.begin(ctx, func(c *session.Call) {
-		limited(func(l *sandbox.Limits) { l.IO = most }, sandbox.LimitIO)(c)
+		limited(func(l *sandbox.Limits) { l.IO = maximum }, sandbox.LimitIO)(c)
 		c.Workspace = &policy.MountWish{Source: work, Target: probe.AtWorkspace, Access: sandbox.ReadWrite}
 	}, probe.ModeWear, probe.AtWorkspace+"/worn")
 	defer sc.end()
@@ -49,7 +49,7 @@ func (s *suite) worn(ctx context.Context) finding {
 	began := time.Now()
 	for time.Since(began) < window {
 		if n := grown(filepath.Join(work, "worn")); n > allowed(began) {
-			return breach("%d MiB were on the disk after %.1f s, where %d MiB a second are allowed", n>>20, time.Since(began).Seconds(), most>>20)
+			return breach("%d MiB were on the disk after %.1f s, where %d MiB a second are allowed", n>>20, time.Since(began).Seconds(), maximum>>20)
 		}
 		select {
 		case <-sc.done:
@@ -128,12 +128,12 @@ func (s *suite) noisy(ctx context.Context) finding {
 
 // besideNoise is how slow quiet is without the noise, and with it.
 func (s *suite) besideNoise(ctx context.Context, quiet *scene) (alone, beside time.Duration, err error) {
-	const most, processes = 0.2, 128
+	const maximum, processes = 0.2, 128
 	before, err := quiet.slowest(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
-	set := limited(func(l *sandbox.Limits) { l.CPUs, l.Processes, l.Memory = most, 2*processes, 2<<30 },
+	set := limited(func(l *sandbox.Limits) { l.CPUs, l.Processes, l.Memory = maximum, 2*processes, 2<<30 },
 		sandbox.LimitCPUs, sandbox.LimitProcesses, sandbox.LimitMemory)
 	noise := s.begin(ctx, set, probe.ModeNoise, strconv.Itoa(processes))
 	defer noise.end()

@@ -177,9 +177,9 @@ func withoutHost(reason string) string {
 type tail struct{ kept []byte }
 
 func (t *tail) Write(p []byte) (int, error) {
-	const most = 1024
-	t.kept = append(t.kept, p[max(0, len(p)-most):]...)
-	t.kept = t.kept[max(0, len(t.kept)-most):]
+	const maximum = 1024
+	t.kept = append(t.kept, p[max(0, len(p)-maximum):]...)
+	t.kept = t.kept[max(0, len(t.kept)-maximum):]
 	return len(p), nil
 }
 

@@ -23,7 +23,7 @@ type counter struct {
 	mu    sync.Mutex
 	conns map[net.Conn]struct{} // open
 	total int                   // connections in all
-	most  int                   // at one time
+	peak  int                   // at one time
 	bytes int64
 }
 
@@ -50,7 +50,7 @@ func (c *counter) serve(conn net.Conn) {
 	c.mu.Lock()
 	c.conns[conn] = struct{}{}
 	c.total++
-	c.most = max(c.most, c.alive())
+	c.peak = max(c.peak, c.alive())
 	c.mu.Unlock()
 	b := make([]byte, 64<<10)
 	for {
@@ -107,10 +107,10 @@ func (c *counter) close() {
 }
 
 // now is what it has seen.
-func (c *counter) now() (open, total, most int, bytes int64) {
+func (c *counter) now() (open, total, peak int, bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.conns), c.total, c.most, c.bytes
+	return len(c.conns), c.total, c.peak, c.bytes
 }
 
 // until waits for something to be seen.

@@ -91,11 +91,11 @@ func (l *Log) checkCopy(ctx context.Context, q querier, head Checkpoint) error {
 // of.
 func headAndLast(ctx context.Context, q querier, installation string) (head Checkpoint, last int64, named record, err error) {
 	var count, at int64
-	var most sql.NullInt64
+	var maximum sql.NullInt64
 	var link, sig []byte
 	err = q.QueryRowContext(ctx, `SELECT h.count, h.link, h.at, h.signature, (SELECT max(seq) FROM records), r.digest, r.signature
-		FROM head AS h LEFT JOIN records AS r ON r.seq = h.count WHERE h.one = 1`).Scan(&count, &link, &at, &sig, &most, &named.digest, &named.signature)
-	return newHead(installation, count, link, at, sig), most.Int64, named, err
+		FROM head AS h LEFT JOIN records AS r ON r.seq = h.count WHERE h.one = 1`).Scan(&count, &link, &at, &sig, &maximum, &named.digest, &named.signature)
+	return newHead(installation, count, link, at, sig), maximum.Int64, named, err
 }
 
 // is says whether c names this record.

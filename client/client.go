@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package client speaks with a caisson daemon (caisson serve), here or on another
-// machine: sandboxes that live on, what runs in them, and their files. It builds
+// machine: persistent sandboxes, what runs in them, and their files. It builds
 // wherever Go does.
 //
 //	c, err := client.New(client.Options{URL: "http://127.0.0.1:7420", Key: os.Getenv("CAISSON_API_KEY")})

@@ -13,7 +13,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// Sandbox is one that lives on.
+// Sandbox is a persistent sandbox.
 type Sandbox struct {
 	ID         string            `json:"id"`
 	Name       string            `json:"name,omitempty"` // what its maker called it

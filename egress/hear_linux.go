@@ -91,11 +91,11 @@ func (r *Router) keep(e wire.Event) {
 		return
 	}
 	r.mu.Lock()
-	list, most := &r.report.Refused, keptRefused
+	list, maximum := &r.report.Refused, keptRefused
 	if e.Kind == wire.Connection {
-		list, most = &r.report.Connections, keptConnections
+		list, maximum = &r.report.Connections, keptConnections
 	}
-	if len(*list) < most {
+	if len(*list) < maximum {
 		*list = append(*list, *e.Record)
 	} else {
 		r.omitted++

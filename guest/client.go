@@ -299,9 +299,9 @@ func (c *Client) lost(op string, err error) error {
 
 // printable makes a phrase of the guest's harmless to show.
 func printable(s string) string {
-	const most = 512
-	if len(s) > most {
-		s = s[:most]
+	const maximum = 512
+	if len(s) > maximum {
+		s = s[:maximum]
 	}
 	q := strconv.Quote(s)
 	return q[1 : len(q)-1]

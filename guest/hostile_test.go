@@ -496,7 +496,7 @@ func watchHeap() func() int64 {
 		return int64(m.HeapAlloc)
 	}
 	runtime.GC()
-	first, stop, most := heap(), make(chan struct{}), make(chan int64)
+	first, stop, peak := heap(), make(chan struct{}), make(chan int64)
 	go func() {
 		highest := first
 		tick := time.NewTicker(20 * time.Millisecond)
@@ -506,10 +506,10 @@ func watchHeap() func() int64 {
 			case <-tick.C:
 				highest = max(highest, heap())
 			case <-stop:
-				most <- highest
+				peak <- highest
 				return
 			}
 		}
 	}()
-	return func() int64 { close(stop); return <-most - first }
+	return func() int64 { close(stop); return <-peak - first }
 }

@@ -227,7 +227,7 @@ func (s *Store) Root(ctx context.Context, info *Stored, o RootOptions) (*Root, e
 // ReadFile reads a regular file of an image, of at most most bytes, that no link
 // leads to. What is not there is os.ErrNotExist; so is all else that is no such
 // file.
-func (s *Store) ReadFile(info *Stored, path string, most int64) ([]byte, error) {
+func (s *Store) ReadFile(info *Stored, path string, maximum int64) ([]byte, error) {
 	held, err := s.images().open(keyOf(info.Digest))
 	if err != nil {
 		return nil, err
@@ -249,7 +249,7 @@ func (s *Store) ReadFile(info *Stored, path string, most int64) ([]byte, error) 
 	switch {
 	case errors.Is(err, fstree.ErrDamaged):
 		return nil, damagedImage(err)
-	case err != nil || n.Kind != fstree.File || n.Size > most:
+	case err != nil || n.Kind != fstree.File || n.Size > maximum:
 		return nil, os.ErrNotExist
 	}
 	return io.ReadAll(io.NewSectionReader(f, n.Offset, n.Size))

@@ -145,10 +145,10 @@ func cutResult(t *testing.T, src []byte) {
 	if json.Unmarshal(src, &res) != nil {
 		return
 	}
-	const most = 256
-	bounded(&res, most)
-	if n := size(&res); n > 6*most+1024 { // what is text may be longer when it is written
-		t.Errorf("%d bytes of %d", n, most)
+	const maximum = 256
+	bounded(&res, maximum)
+	if n := size(&res); n > 6*maximum+1024 { // what is text may be longer when it is written
+		t.Errorf("%d bytes of %d", n, maximum)
 	}
 }
 

@@ -414,7 +414,7 @@ func (t *offered) judge(ctx context.Context, u *upstream, args json.RawMessage) 
 
 // carryOut has the server do it.
 func (u *upstream) carryOut(ctx context.Context, t *offered, req *sdk.CallToolRequest, args json.RawMessage) (*sdk.CallToolResult, *verdict) {
-	timeout, most := u.timeout(), u.maxOutput()
+	timeout, maximum := u.timeout(), u.maxOutput()
 	late := fmt.Errorf("it took longer than %v", timeout)
 	ctx, stop := context.WithTimeoutCause(ctx, timeout, late)
 	defer stop()
@@ -451,7 +451,7 @@ func (u *upstream) carryOut(ctx context.Context, t *offered, req *sdk.CallToolRe
 	case protocolError(err, req.Params.RequestState != "" || req.Params.InputResponses != nil) != nil:
 		return nil, &verdict{Status: "invalid", Reason: "server " + u.o.Name + ": " + line(err.Error(), 2000), protocol: protocolError(err, true)}
 	case err == nil:
-		bounded(res, most)
+		bounded(res, maximum)
 		return res, nil
 	case context.Cause(ctx) == late:
 		return nil, &verdict{Status: "unavailable", Reason: "server " + u.o.Name + ": " + late.Error()}

@@ -60,8 +60,8 @@ func (g *Gateway) fetch(ctx context.Context, u *upstream, o other, do func(conte
 	var failed error
 	err := g.o.Judge.DoUpstream(ctx, record, func(ctx context.Context) (*sandbox.Result, error) {
 		v, err := u.guarded(ctx, &caller{session: o.session, can: o.can}, do)
-		if most := u.maxOutput(); err == nil && size(v) > most {
-			err = fmt.Errorf("server %s: the answer has more than %d bytes", u.o.Name, most)
+		if maximum := u.maxOutput(); err == nil && size(v) > maximum {
+			err = fmt.Errorf("server %s: the answer has more than %d bytes", u.o.Name, maximum)
 		}
 		if err != nil {
 			failed = u.refusal(err)

@@ -25,7 +25,7 @@ const maxMessage = 1024
 // open makes a token for a call whose caller wants to hear of its progress.
 func (r *relay) open(ctx context.Context, caller *sdk.ServerSession, callers any) (token string, done func()) {
 	pace := rate.NewLimiter(20, 20)
-	most := 0.0
+	highest := 0.0
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.under == nil {
@@ -34,10 +34,10 @@ func (r *relay) open(ctx context.Context, caller *sdk.ServerSession, callers any
 	r.last++
 	token = "caisson-" + strconv.FormatInt(r.last, 36)
 	r.under[token] = func(p *sdk.ProgressNotificationParams) {
-		if !pace.Allow() || p.Progress < most { // it only grows
+		if !pace.Allow() || p.Progress < highest { // it only grows
 			return
 		}
-		most = p.Progress
+		highest = p.Progress
 		_ = caller.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: callers, Progress: p.Progress, Total: p.Total, Message: line(p.Message, maxMessage)})
 	}
 	return token, func() {

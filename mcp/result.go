@@ -56,8 +56,8 @@ const maxContents = 1000
 
 // bounded cuts a result to at most most bytes: texts are cut, other contents and
 // structured ones that do not fit are left out, and it says so.
-func bounded(res *sdk.CallToolResult, most int64) {
-	left, out, lost := most, 0, int64(0)
+func bounded(res *sdk.CallToolResult, maximum int64) {
+	left, out, lost := maximum, 0, int64(0)
 	res.Meta = nil
 	if n := size(res.StructuredContent); res.StructuredContent != nil && n > left {
 		// Clients check it with the tool's schema; without it this is no answer.
@@ -83,7 +83,7 @@ func bounded(res *sdk.CallToolResult, most int64) {
 		out, lost = out+1, lost+n
 	}
 	if out > 0 {
-		kept = append(kept, &sdk.TextContent{Text: fmt.Sprintf("[%d bytes of %d contents were left out: a result may have %d bytes and %d contents]", lost, out, most, maxContents)})
+		kept = append(kept, &sdk.TextContent{Text: fmt.Sprintf("[%d bytes of %d contents were left out: a result may have %d bytes and %d contents]", lost, out, maximum, maxContents)})
 	}
 	res.Content = kept
 }

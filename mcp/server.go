@@ -59,7 +59,7 @@ const instructions = "Code and commands run in isolated Linux sandboxes, never o
 const callsAtOnce = 32
 
 // NewServer makes the server of one caller's tools. It keeps nothing between calls:
-// a sandbox that lives on is named by an argument.
+// a persistent sandbox is named by an argument.
 func NewServer(box Toolbox, version string) (*sdk.Server, error) {
 	return newServer(&serving{box: box, timeout: askTimeout, bound: elicitBound}, version)
 }

@@ -60,15 +60,15 @@ func (u *upstream) survey(ctx context.Context, cs *sdk.ClientSession) (*survey, 
 }
 
 // all is a list of a server's, which is too long to be taken beyond most.
-func all[T any](list iter.Seq2[*T, error], what string, most int) ([]*T, error) {
+func all[T any](list iter.Seq2[*T, error], what string, maximum int) ([]*T, error) {
 	var out []*T
 	left := int64(maxList)
 	for one, err := range list {
 		if err != nil {
 			return nil, fmt.Errorf("it does not list its %s: %w", what, err)
 		}
-		if len(out) == most {
-			return nil, fmt.Errorf("it has more than %d %s", most, what)
+		if len(out) == maximum {
+			return nil, fmt.Errorf("it has more than %d %s", maximum, what)
 		}
 		if one == nil {
 			continue

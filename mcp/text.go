@@ -13,7 +13,7 @@ import (
 // plain is text of a server's as it may be shown to people and models: without
 // what [params.Unseen] says of, but for line breaks and tabs, without characters
 // that each font draws otherwise, and at most most bytes long.
-func plain(s string, most int) string {
+func plain(s string, maximum int) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t':
@@ -22,26 +22,26 @@ func plain(s string, most int) string {
 			return -1
 		}
 		return r
-	}, strings.ToValidUTF8(sandbox.Clip(s, most), "\uFFFD"))
+	}, strings.ToValidUTF8(sandbox.Clip(s, maximum), "\uFFFD"))
 }
 
 // line is plain text in one line.
-func line(s string, most int) string {
-	return strings.Join(strings.Fields(plain(s, most)), " ")
+func line(s string, maximum int) string {
+	return strings.Join(strings.Fields(plain(s, maximum)), " ")
 }
 
 // plainValue is v, which was JSON, with plain texts; its names are left alone.
-func plainValue(v any, most int) any {
+func plainValue(v any, maximum int) any {
 	switch v := v.(type) {
 	case string:
-		return plain(v, most)
+		return plain(v, maximum)
 	case []any:
 		for i := range v {
-			v[i] = plainValue(v[i], most)
+			v[i] = plainValue(v[i], maximum)
 		}
 	case map[string]any:
 		for k := range v {
-			v[k] = plainValue(v[k], most)
+			v[k] = plainValue(v[k], maximum)
 		}
 	}
 	return v

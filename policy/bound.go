@@ -42,7 +42,7 @@ func (f *File) add(line string) string {
 }
 
 // limitBound is the most that f allows of l and the line that says so.
-func (f *File) limitBound(l limit, defaults *sandbox.Limits) (most float64, at Pos) {
+func (f *File) limitBound(l limit, defaults *sandbox.Limits) (maximum float64, at Pos) {
 	if f.Limits.Explicit[l.name] {
 		return l.get(&f.Limits), f.limitsAt[l.name]
 	}
@@ -52,16 +52,16 @@ func (f *File) limitBound(l limit, defaults *sandbox.Limits) (most float64, at P
 // boundLimit: no more than the file says, or than the default where it is
 // silent.
 func (f *File) boundLimit(l limit, want float64, defaults *sandbox.Limits) *refusal {
-	most, at := f.limitBound(l, defaults)
-	if bound(want) <= bound(most) {
+	maximum, at := f.limitBound(l, defaults)
+	if bound(want) <= bound(maximum) {
 		return nil
 	}
 	if !at.Said() {
 		return refuse(f.Name, f.add(fmt.Sprintf("limits: {%s: %s}", l.name, l.show(want))),
-			"%s %s is more than the default %s, and the policy says nothing about it", l.name, l.show(want), l.show(most))
+			"%s %s is more than the default %s, and the policy says nothing about it", l.name, l.show(want), l.show(maximum))
 	}
 	return refuse(f.rule(at), fmt.Sprintf("change the line to %s: %s", l.name, l.show(want)),
-		"%s %s is more than the %s of the policy", l.name, l.show(want), l.show(most))
+		"%s %s is more than the %s of the policy", l.name, l.show(want), l.show(maximum))
 }
 
 // boundOnOutput: killing is the tighter choice.

@@ -11,7 +11,7 @@ type Kind string
 const (
 	RunCommand Kind = "run_command"
 	RunCode    Kind = "run_code"
-	// StartSandbox makes a sandbox that lives on. What runs in it later is a
+	// StartSandbox makes a persistent sandbox. What runs in it later is a
 	// call of its own.
 	StartSandbox Kind = "start_sandbox"
 	// CallHTTP is a declared request, made from a sandbox that has nothing but a

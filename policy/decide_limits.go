@@ -81,9 +81,9 @@ func (d *decision) tighten(l limit, want float64) *refusal {
 			}
 			return r
 		}
-		most, _ := f.limitBound(l, &d.defaults)
+		maximum, _ := f.limitBound(l, &d.defaults)
 		d.plan.Overridden = append(d.plan.Overridden,
-			fmt.Sprintf("limits.%s: %s instead of %s (%s)", l.name, l.show(want), l.show(most), r.rule))
+			fmt.Sprintf("limits.%s: %s instead of %s (%s)", l.name, l.show(want), l.show(maximum), r.rule))
 	}
 	d.put(l, want, "flag", true)
 	return nil

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Kinds of calls that are about one file or directory of a sandbox that lives on
+// Kinds of calls that are about one file or directory of a persistent sandbox
 // (Call.Path), as whoever has files moved or changed asks for them, without a tool.
 const (
 	ReadFile      Kind = "read_file"

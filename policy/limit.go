@@ -55,11 +55,11 @@ var limits = sync.OnceValue(func() []limit {
 })
 
 // amount makes a limit from a pointer to its field.
-func amount[T ~int | ~int64](name sandbox.LimitName, s scalar, least, most T, field func(*sandbox.Limits) *T,
+func amount[T ~int | ~int64](name sandbox.LimitName, s scalar, minimum, maximum T, field func(*sandbox.Limits) *T,
 	parse func(string) (T, error), format func(T) string,
 ) limit {
 	return limit{
-		name: name, scalar: s, min: float64(least), max: float64(most),
+		name: name, scalar: s, min: float64(minimum), max: float64(maximum),
 		get:    func(l *sandbox.Limits) float64 { return float64(*field(l)) },
 		set:    func(l *sandbox.Limits, v float64) { *field(l) = T(v) },
 		parse:  func(s string) (float64, error) { v, err := parse(s); return float64(v), err },
@@ -75,19 +75,19 @@ func size(name sandbox.LimitName, field func(*sandbox.Limits) *int64) limit {
 	return amount(name, scalarTextOrInt, 1, maxSize, field, ParseSize, formatSize)
 }
 
-func rate(name sandbox.LimitName, most int64, parse func(string) (int64, error), format func(int64) string,
+func rate(name sandbox.LimitName, maximum int64, parse func(string) (int64, error), format func(int64) string,
 	field func(*sandbox.Limits) *int64,
 ) limit {
 	s := scalarText
 	if name == sandbox.LimitIOPS {
 		s = scalarTextOrInt
 	}
-	return amount(name, s, 1, most, field, parse, func(v int64) string { return format(v) + "/s" })
+	return amount(name, s, 1, maximum, field, parse, func(v int64) string { return format(v) + "/s" })
 }
 
-func count[T ~int | ~int64](name sandbox.LimitName, most T, field func(*sandbox.Limits) *T) limit {
-	parse := func(s string) (T, error) { n, err := ParseCount(s, int64(most)); return T(n), err }
-	return amount(name, scalarInt, 1, most, field, parse, func(v T) string { return formatCount(int64(v)) })
+func count[T ~int | ~int64](name sandbox.LimitName, maximum T, field func(*sandbox.Limits) *T) limit {
+	parse := func(s string) (T, error) { n, err := ParseCount(s, int64(maximum)); return T(n), err }
+	return amount(name, scalarInt, 1, maximum, field, parse, func(v T) string { return formatCount(int64(v)) })
 }
 
 func formatCount(n int64) string { return strconv.FormatInt(n, 10) }

@@ -154,15 +154,15 @@ func below(dir, p string) bool {
 func beyond(plan Plan, f *File, system bool, isolation string) string {
 	defaults := sandbox.DefaultLimits()
 	for _, l := range limits() {
-		most := l.get(&defaults)
+		maximum := l.get(&defaults)
 		if f.Limits.Explicit[l.name] {
-			most = l.get(&f.Limits)
+			maximum = l.get(&f.Limits)
 		}
 		got := l.get(&plan.Limits)
-		more := most != 0 && (got == 0 || got > most)
+		more := maximum != 0 && (got == 0 || got > maximum)
 		recorded := slices.ContainsFunc(plan.Overridden, func(s string) bool { return strings.HasPrefix(s, "limits."+string(l.name)+":") })
 		if more && (system || !recorded) {
-			return fmt.Sprintf("%s %v of %v", l.name, got, most)
+			return fmt.Sprintf("%s %v of %v", l.name, got, maximum)
 		}
 		if recorded && !more && !system {
 			return fmt.Sprintf("%s is recorded as overridden and is not", l.name)

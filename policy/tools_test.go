@@ -359,7 +359,7 @@ func TestDecideRisk(t *testing.T) {
 }
 
 // Where tools are listed, what a key starts without one is decided by the same list.
-func TestDoors(t *testing.T) {
+func TestListedToolsDecide(t *testing.T) {
 	program := Call{Kind: RunCommand, Actor: "key:ci", Argv: []string{"ls"}}
 	source := Call{Kind: RunCode, Actor: "key:ci", Language: "sh", Program: []string{"sh", "main.sh"}, Script: "ls"}
 	for _, c := range []struct {

@@ -130,21 +130,21 @@ func ParseDuration(s string) (time.Duration, error) {
 }
 
 // ParseDurationFrom is ParseDuration with other bounds.
-func ParseDurationFrom(s string, least, most time.Duration) (time.Duration, error) {
+func ParseDurationFrom(s string, minimum, maximum time.Duration) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	beyond := err != nil // what a Duration can hold
 	if beyond {
 		if d, err = time.ParseDuration(withOnes(s)); err != nil {
-			return 0, invalid(durationHint(s, least, most), "%s is not a duration", quote(s))
+			return 0, invalid(durationHint(s, minimum, maximum), "%s is not a duration", quote(s))
 		}
 	}
 	switch {
 	case d < 0:
-		return 0, invalid("the least is "+least.String(), "duration %s is negative", quote(s))
-	case d > most || beyond:
-		return 0, invalid("the most is "+inHours(most), "duration %s is too long", quote(s))
-	case d < least:
-		return 0, invalid("the least is "+least.String(), "duration %s is too short", quote(s))
+		return 0, invalid("the least is "+minimum.String(), "duration %s is negative", quote(s))
+	case d > maximum || beyond:
+		return 0, invalid("the most is "+inHours(maximum), "duration %s is too long", quote(s))
+	case d < minimum:
+		return 0, invalid("the least is "+minimum.String(), "duration %s is too short", quote(s))
 	}
 	return d, nil
 }
@@ -175,7 +175,7 @@ func withOnes(s string) string {
 }
 
 // durationHint says what somebody meant who wrote 30, 30 s, 2d or 5 min.
-func durationHint(s string, least, most time.Duration) string {
+func durationHint(s string, minimum, maximum time.Duration) string {
 	digits, unit := splitNumber(s)
 	if digits == "" || len(digits) > 9 {
 		return "write a number and a unit, such as 30s, 5m or 1h30m"
@@ -194,7 +194,7 @@ func durationHint(s string, least, most time.Duration) string {
 	default:
 		return "the units are ms, s, m and h, such as 30s or 1h30m"
 	}
-	if _, err := ParseDurationFrom(meant, least, most); err != nil {
+	if _, err := ParseDurationFrom(meant, minimum, maximum); err != nil {
 		return why + sandbox.Hint(err)
 	}
 	return why + "did you mean " + meant + "?"
@@ -254,8 +254,8 @@ func ParseCPUs(s string) (float64, error) {
 
 // ParseCount reads a whole number between 1 and most. Errors are ErrInvalid
 // with a hint.
-func ParseCount(s string, most int64) (int64, error) {
-	hint := fmt.Sprintf("write a whole number between 1 and %d", most)
+func ParseCount(s string, maximum int64) (int64, error) {
+	hint := fmt.Sprintf("write a whole number between 1 and %d", maximum)
 	digits, rest := splitNumber(strings.TrimPrefix(s, "-"))
 	if digits == "" || rest != "" {
 		return 0, invalid(hint, "%s is not a whole number", quote(s))
@@ -264,7 +264,7 @@ func ParseCount(s string, most int64) (int64, error) {
 		return 0, invalid("drop the leading 0", "%s is not a whole number", quote(s))
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n > most || n < 1 {
+	if err != nil || n > maximum || n < 1 {
 		return 0, invalid(hint, "%s is out of range", quote(s))
 	}
 	return n, nil
@@ -272,9 +272,9 @@ func ParseCount(s string, most int64) (int64, error) {
 
 // quote shows s in a message: in quotes, control characters escaped, cut short.
 func quote(s string) string {
-	const most = 60
-	if len(s) > most {
-		return strconv.Quote(strings.ToValidUTF8(s[:most], "")) + "…"
+	const maximum = 60
+	if len(s) > maximum {
+		return strconv.Quote(strings.ToValidUTF8(s[:maximum], "")) + "…"
 	}
 	return strconv.Quote(s)
 }

@@ -108,14 +108,14 @@ func parseThreshold(metric, s string) (float64, error) {
 		n, err := ParseCount(s, maxProcesses)
 		return float64(n), err
 	}
-	most := 100.0
+	maximum := 100.0
 	if metric == metricCPU {
-		most = 100 * maxCPUs
+		maximum = 100 * maxCPUs
 	}
 	number := strings.TrimSpace(strings.TrimSuffix(s, "%"))
 	v, err := strconv.ParseFloat(number, 64)
-	if err != nil || strings.Trim(number, "0123456789.") != "" || v < 0 || v > most {
-		return 0, invalid("write a number between 0 and "+strconv.FormatFloat(most, 'f', -1, 64), "%s is not a percentage", quote(s))
+	if err != nil || strings.Trim(number, "0123456789.") != "" || v < 0 || v > maximum {
+		return 0, invalid("write a number between 0 and "+strconv.FormatFloat(maximum, 'f', -1, 64), "%s is not a percentage", quote(s))
 	}
 	return v, nil
 }

@@ -15,7 +15,7 @@ import (
 // A driver is made once and used from many goroutines. It keeps no policy: it
 // is told what to build and says what it can build. It holds a sandbox for as
 // long as its owner lives; an owner that dies, by SIGKILL too, takes its
-// sandboxes with it, but for those that it let live on (Survivor).
+// sandboxes with it, but for those that it let outlive it (Survivor).
 type Driver interface {
 	// Name is what --isolation takes: "gvisor", "process", "docker".
 	Name() string
@@ -32,7 +32,7 @@ type Driver interface {
 	// ErrInvalid when spec contradicts itself; nothing is left behind then.
 	Start(ctx context.Context, spec *Spec) (Instance, error)
 
-	// Adopt takes over a sandbox that its owner let live on (Survivor) before it
+	// Adopt takes over a sandbox that may outlive its owner (Survivor) before it
 	// died or left. spec is the world that it was made with, by ID and StateDir;
 	// Root, Mounts and the wire of its Network are not looked at. It has one owner
 	// at a time: ErrConflict while the one before lives. ErrNotFound when nothing
@@ -72,17 +72,17 @@ type Adopted struct {
 	Hold, Far *os.File
 }
 
-// Survivor is the optional ability of an Instance to live on when its owner dies
+// Survivor is the optional ability of an Instance to outlive its owner
 // (Capabilities.Survives, Spec.Outlives). Before Outlive it dies with its owner.
 type Survivor interface {
-	// Outlive lets it live on. When its owner is gone it waits for the next one
+	// Outlive lets it outlive its owner. When its owner is gone it waits for the next one
 	// (Driver.Adopt) for grace, or until that time when it is sooner and not zero,
 	// and then ends, leaving nothing. A grace of 0 takes that back. It may be
 	// called any number of times; the last counts.
 	Outlive(grace time.Duration, until time.Time) error
 
 	// Leave lets go of it, as the owner's death would: it ends when it may not
-	// live on. The instance is of no use afterwards, and is not destroyed.
+	// outlive its owner. The instance is of no use afterwards, and is not destroyed.
 	Leave() error
 }
 

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// The kinds of error. Doors map them to exit codes and HTTP statuses; nobody
+// The kinds of error. Frontends map them to exit codes and HTTP statuses; nobody
 // else does. Test with errors.Is.
 var (
 	ErrInvalid     = errors.New("invalid")       // the caller asked for something that cannot be meant
@@ -114,14 +114,14 @@ func Quoted(name string) string {
 
 // Clip cuts s to most bytes, at the end of a character, and puts … behind it. What is no
 // longer stays as it is.
-func Clip(s string, most int) string {
-	if len(s) <= most {
+func Clip(s string, maximum int) string {
+	if len(s) <= maximum {
 		return s
 	}
-	for i := most; i > 0 && most-i < utf8.UTFMax; i-- {
+	for i := maximum; i > 0 && maximum-i < utf8.UTFMax; i-- {
 		if utf8.RuneStart(s[i]) {
 			return s[:i] + "…"
 		}
 	}
-	return s[:most] + "…" // it is no text
+	return s[:maximum] + "…" // it is no text
 }

@@ -49,7 +49,7 @@ type Spec struct {
 	// may have to be prepared for (see Snapshotter). Any other level ignores it.
 	Snapshots bool
 
-	// Outlives says that the sandbox may be let live on without its owner, which a
+	// Outlives says that the sandbox may be let outlive its owner, which a
 	// level has to be prepared for (see Survivor). Any other level ignores it.
 	Outlives bool
 
@@ -249,6 +249,6 @@ func DefaultUser() User { return User{UID: 1000, GID: 1000, Name: "user", Home: 
 // the host's (Capabilities.Root).
 func RootUser() User { return User{Name: "root", Home: "/root"} }
 
-// ProgramDir is a directory for programs that sandboxes which live on have beside
+// ProgramDir is a directory for programs that persistent sandboxes have beside
 // those of their image or host. It comes first in PATH.
 const ProgramDir = "/opt/caisson/bin"

@@ -29,7 +29,7 @@ type HTTPSpec struct {
 // Bounds of declared requests.
 const (
 	DefaultResponse    = 256 << 10
-	MostResponse       = 512 << 10
+	MaxResponse        = 512 << 10
 	DefaultHTTPTimeout = 30 * time.Second
 	maxRedirects       = 10
 	maxURL             = 16 << 10
@@ -103,7 +103,7 @@ func ParseHTTP(spec HTTPSpec) (*HTTP, error) {
 		return nil, httpError("write json or form, or leave it out", "its body is of no kind that is known")
 	case h.spec.Body != "" && !withBody:
 		return nil, httpError("write method: POST", h.spec.Method+" has no body")
-	case h.spec.Response < 1 || h.spec.Response > MostResponse:
+	case h.spec.Response < 1 || h.spec.Response > MaxResponse:
 		return nil, httpError("write 512KiB or less", "its response is longer than an answer may be")
 	case h.spec.Timeout < time.Millisecond || h.spec.Timeout > time.Hour:
 		return nil, httpError("write up to 1h", "its timeout is too short or too long")

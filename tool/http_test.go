@@ -41,7 +41,7 @@ func TestParseHTTP(t *testing.T) {
 		"a line in a header":        {URL: ok, Headers: map[string]string{"X-A": "1\r\nX-B: 2"}},
 		"a name of a header's name": {URL: ok, Headers: map[string]string{"X-{id}": "1"}},
 		"a type beside a body":      {URL: ok, Method: "POST", Body: "json", Headers: map[string]string{"Content-Type": "text/plain"}},
-		"a long answer":             {URL: ok, Response: MostResponse + 1},
+		"a long answer":             {URL: ok, Response: MaxResponse + 1},
 		"many redirects":            {URL: ok, Redirects: 11},
 		"a long time":               {URL: ok, Timeout: 2 * time.Hour},
 	} {

@@ -449,14 +449,14 @@ func TestOutputLimit(t *testing.T) {
 	d := newFrontendUnder(t, file)
 	b := d.create(t, "")
 	for _, c := range []struct {
-		line, file  string
-		most, least int
+		line, file       string
+		maximum, minimum int
 	}{
 		{"head -c 4096 /dev/zero | tr '\\0' x; echo y >&2; touch whole", "whole", 4098, 4098},
 		{"while :; do echo endless; done; touch out", "", 4096, 4096},
 		{"while :; do echo endless; done >&2; touch out", "", 4096, 4096},
 	} {
-		if n := len(d.sh(t, b, c.line)); n < c.least || n > c.most {
+		if n := len(d.sh(t, b, c.line)); n < c.minimum || n > c.maximum {
 			t.Errorf("%s: %d bytes came", c.line, n)
 		}
 		if got := strings.TrimSpace(d.sh(t, b, "ls out whole 2>/dev/null; rm -f whole")); got != c.file {

@@ -137,12 +137,12 @@ func callTimeout(r *http.Request) (time.Duration, error) {
 
 // keepaliveEvery is how long a stream may be silent before a keepalive event.
 func keepaliveEvery(r *http.Request) time.Duration {
-	const usual, least, most = 90, 1, 3600
+	const usual, minimum, maximum = 90, 1, 3600
 	n, err := strconv.Atoi(r.Header.Get("Keepalive-Ping-Interval"))
 	if err != nil || n <= 0 {
 		n = usual
 	}
-	return time.Duration(min(max(n, least), most)) * time.Second
+	return time.Duration(min(max(n, minimum), maximum)) * time.Second
 }
 
 var errDetached = errors.New("nobody listens")

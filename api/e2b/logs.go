@@ -42,10 +42,10 @@ type logWish struct {
 }
 
 func readLogWish(q url.Values, fromName string) (w logWish, err error) {
-	const most = 1000
-	w.limit = most
+	const maximum = 1000
+	w.limit = maximum
 	if v := q.Get("limit"); v != "" {
-		if w.limit, err = strconv.Atoi(v); err != nil || w.limit < 0 || w.limit > most {
+		if w.limit, err = strconv.Atoi(v); err != nil || w.limit < 0 || w.limit > maximum {
 			return w, &apiError{http.StatusBadRequest, "limit lies between 0 and 1000"}
 		}
 	}

@@ -86,13 +86,13 @@ func (o *object) wrong(name, message string) error {
 }
 
 // text is a field of at most most bytes; "" when it is not there.
-func (o *object) text(name string, most int) (string, error) {
+func (o *object) text(name string, maximum int) (string, error) {
 	switch v := o.m[name].(type) {
 	case nil:
 		return "", nil
 	case string:
-		if len(v) > most {
-			return "", o.wrong(name, "it is longer than "+strconv.Itoa(most)+" bytes")
+		if len(v) > maximum {
+			return "", o.wrong(name, "it is longer than "+strconv.Itoa(maximum)+" bytes")
 		}
 		return v, nil
 	}
@@ -118,13 +118,13 @@ func asNumber(v any) json.Number {
 }
 
 // texts is a list of at most most texts.
-func (o *object) texts(name string, most int) ([]string, error) {
+func (o *object) texts(name string, maximum int) ([]string, error) {
 	if o.m[name] == nil {
 		return nil, nil
 	}
 	list, ok := o.m[name].([]any)
-	if !ok || len(list) > most {
-		return nil, o.wrong(name, "it is no list of at most "+strconv.Itoa(most))
+	if !ok || len(list) > maximum {
+		return nil, o.wrong(name, "it is no list of at most "+strconv.Itoa(maximum))
 	}
 	out := make([]string, 0, len(list))
 	for _, v := range list {

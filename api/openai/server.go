@@ -4,7 +4,7 @@
 // /v1/containers: OpenAI's own clients work with it once their base URL is
 // caisson's, with /v1 behind it. docs/openai.md says what is carried.
 //
-// It is a frontend. A container is a sandbox that lives on, made here, with a private
+// It is a frontend. A container is a persistent sandbox, made here, with a private
 // directory /mnt/data; its files are what is in there, and nothing of them is kept
 // outside. A key sees its own containers alone: others answer as ones that do not
 // exist. A field that is not carried is refused by its name.

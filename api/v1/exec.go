@@ -148,7 +148,7 @@ func (e *Exec) stdin() io.Reader {
 	return nil
 }
 
-// carrier carries a call out: in a sandbox that lives on, or in one of its own.
+// carrier carries a call out: in a persistent sandbox, or in one of its own.
 type carrier func(ctx context.Context, c *session.Call, io session.IO) (*sandbox.Result, error)
 
 func (s *Server) in(k *persistent.Key, id string) carrier {
@@ -220,11 +220,11 @@ func (s *Server) carry(ctx context.Context, accept string, e *Exec, c *session.C
 		return &streamed{func(ctx huma.Context) { s.stream(ctx, e, c, do) }}, nil
 	}
 	held := callOf(ctx).held
-	most := e.Keep
-	if most == 0 {
-		most = 1 << 20
+	maximum := e.Keep
+	if maximum == 0 {
+		maximum = 1 << 20
 	}
-	out, errs := &capture{most: most, held: held}, &capture{most: most, held: held}
+	out, errs := &capture{maximum: maximum, held: held}, &capture{maximum: maximum, held: held}
 	r, err := do(ctx, c, session.IO{Stdin: e.stdin(), Stdout: out, Stderr: errs})
 	if err == nil {
 		err = denied(r)
@@ -264,8 +264,8 @@ func firstOf(errs ...error) error {
 // capture keeps the first bytes of a stream, as far as the key's messages have
 // room.
 type capture struct {
-	most int64
-	held *api.Held
+	maximum int64
+	held    *api.Held
 
 	mu  sync.Mutex
 	b   []byte
@@ -277,7 +277,7 @@ type capture struct {
 func (c *capture) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := min(int64(len(p)), c.most-int64(len(c.b)))
+	n := min(int64(len(p)), c.maximum-int64(len(c.b)))
 	// As it is, and as the answer has it.
 	if c.err = c.held.Add(2 * n); c.err != nil {
 		return 0, c.err

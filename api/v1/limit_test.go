@@ -22,28 +22,28 @@ func TestLimitRanges(t *testing.T) {
 	for i := range fields.NumField() {
 		f := fields.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		least, most := f.Tag.Get("minimum"), f.Tag.Get("maximum")
-		if least == "" || most == "" {
+		minimum, maximum := f.Tag.Get("minimum"), f.Tag.Get("maximum")
+		if minimum == "" || maximum == "" {
 			t.Errorf("%s has no range", name)
 			continue
 		}
 		unit, beyond := "", ""
 		switch name {
 		case "wall", "cpu_time":
-			unit, beyond = "s", most+".001"
+			unit, beyond = "s", maximum+".001"
 		case "cpus":
-			beyond = most + ".01"
+			beyond = maximum + ".01"
 		default:
 			if name == "io" {
 				unit = "/s"
 			}
 			var n int64
-			if _, err := fmt.Sscan(most, &n); err != nil {
+			if _, err := fmt.Sscan(maximum, &n); err != nil {
 				t.Fatal(err)
 			}
 			beyond = fmt.Sprint(n + 1)
 		}
-		for _, value := range []string{least, most} {
+		for _, value := range []string{minimum, maximum} {
 			if err := said(name, value+unit); err != nil {
 				t.Errorf("%s: %s: %v", name, value, err)
 			}

@@ -16,7 +16,7 @@ import (
 	"github.com/caisson-run/caisson/session/registry"
 )
 
-// Sandbox is one that lives on, as its owner sees it.
+// Sandbox is a persistent sandbox, as its owner sees it.
 type Sandbox struct {
 	ID         string            `json:"id"`
 	Name       string            `json:"name,omitempty" doc:"What its maker called it"`

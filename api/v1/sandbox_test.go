@@ -231,7 +231,7 @@ func TestProgramsByToolsAlone(t *testing.T) {
 		if status, a := d.ask(t, "POST", "/v1/runs", `{"language":"bash","code":"echo raw"}`); open != (status == 200) {
 			t.Errorf("code: %d %v", status, a)
 		}
-		// Tools run all the same, in a sandbox that lives on, too.
+		// Tools run all the same, in a persistent sandbox, too.
 		for _, body := range []string{`{"name":"greet","arguments":{}}`, `{"name":"run_command","arguments":{"command":"echo hello"}}`,
 			`{"name":"run_command","arguments":{"command":"echo hello","sandbox_id":"` + id + `"}}`} {
 			status, a := d.ask(t, "POST", "/v1/tools/call", body)

@@ -48,7 +48,7 @@ func TestOneKeyStarvesNobody(t *testing.T) {
 		}
 	}
 	if status, a := d.ask(t, "GET", "/sandboxes", ""); status != http.StatusTooManyRequests {
-		t.Errorf("by the other door: %d %v", status, a)
+		t.Errorf("by the other frontend: %d %v", status, a)
 	}
 	d.key = d.other
 	if status, a := d.ask(t, "GET", "/v1/sandboxes", ""); status != http.StatusOK {

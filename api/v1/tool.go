@@ -288,7 +288,7 @@ func (x *toolExchange) edit(ctx context.Context, c *tool.Call) (*ToolResult, err
 	}
 	id := x.wish.SandboxID
 	if id == "" {
-		return nil, &sandbox.Error{Op: "call", Kind: sandbox.ErrInvalid, Problem: "it says in no sandbox", Hint: "give the sandbox_id of one that lives on beside the call"}
+		return nil, &sandbox.Error{Op: "call", Kind: sandbox.ErrInvalid, Problem: "it says in no sandbox", Hint: "give the sandbox_id of a persistent sandbox beside the call"}
 	}
 	if e.Command == "view" {
 		return x.view(ctx, c, e)

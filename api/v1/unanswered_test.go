@@ -43,7 +43,7 @@ func TestUnanswered(t *testing.T) {
 	for _, c := range []struct {
 		what, path, body string
 		lost             bool
-		want             int // of those that live on
+		want             int // of the persistent ones
 	}{
 		{"v1", "/v1/sandboxes", "{}", true, 0},
 		{"v1, heard of", "/v1/sandboxes", "{}", false, 1},

@@ -24,11 +24,11 @@ func (p *prober) helpers() {
 }
 
 // groupFiles opens files of control groups for writing.
-func (p *prober) groupFiles(name string, most int) {
+func (p *prober) groupFiles(name string, maximum int) {
 	n, depth := 0, strings.Count("/sys/fs/cgroup", "/")
 	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
 		switch {
-		case err != nil || n >= most:
+		case err != nil || n >= maximum:
 			return fs.SkipDir
 		case d.IsDir() && strings.Count(path, "/") > depth+4:
 			return fs.SkipDir

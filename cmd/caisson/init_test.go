@@ -103,8 +103,8 @@ func TestBinaryStaysSmall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const most = 75_000_000
-	if info.Size() > most {
-		t.Errorf("the binary has %d bytes, the bound is %d", info.Size(), most)
+	const maximum = 75_000_000
+	if info.Size() > maximum {
+		t.Errorf("the binary has %d bytes, the bound is %d", info.Size(), maximum)
 	}
 }

@@ -22,8 +22,8 @@ func Bundles() []string {
 	}
 }
 
-// MostBundle bounds a bundle, in bytes; public ones have about 220 KiB.
-const MostBundle = 4 << 20
+// MaxBundle bounds a bundle, in bytes; public ones have about 220 KiB.
+const MaxBundle = 4 << 20
 
 // errNoBundle says that no place has one.
 var errNoBundle = errors.New("there is no file with certificates of authorities")
@@ -36,7 +36,7 @@ func HostRoots() ([]byte, error) {
 		places = []string{own}
 	}
 	b, _, err := FirstBundle(places, func(path string) ([]byte, error) {
-		return files.Read(path, MostBundle)
+		return files.Read(path, MaxBundle)
 	})
 	if err != nil {
 		return nil, &sandbox.Error{Op: "network", Kind: sandbox.ErrUnavailable, Problem: "this host's trusted certificates cannot be read", Cause: err,
@@ -54,7 +54,7 @@ func FirstBundle(places []string, read func(path string) ([]byte, error)) (b []b
 		case errors.Is(err, os.ErrNotExist):
 		case err != nil:
 			return nil, path, err
-		case len(b) > MostBundle:
+		case len(b) > MaxBundle:
 			return nil, path, errors.New(path + " is too long for a bundle of certificates")
 		case len(b) > 0:
 			return b, path, nil

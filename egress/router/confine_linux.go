@@ -35,8 +35,8 @@ var readable = []string{"/etc", "/run/systemd/resolve", "/run/resolvconf", "/run
 // process becomes.
 func confine(uid int) error {
 	for _, l := range []struct {
-		which int
-		most  uint64
+		which   int
+		maximum uint64
 	}{
 		{unix.RLIMIT_CORE, 0}, // packets of others' secrets
 		{unix.RLIMIT_FSIZE, 0},
@@ -45,7 +45,7 @@ func confine(uid int) error {
 		{unix.RLIMIT_MEMLOCK, 0},
 		{unix.RLIMIT_MSGQUEUE, 0},
 	} {
-		if err := lower(l.which, l.most); err != nil {
+		if err := lower(l.which, l.maximum); err != nil {
 			return fmt.Errorf("limits: %w", err)
 		}
 	}
@@ -69,18 +69,18 @@ func confine(uid int) error {
 }
 
 // lower never raises a limit.
-func lower(which int, most uint64) error {
+func lower(which int, maximum uint64) error {
 	var now unix.Rlimit
 	if err := unix.Getrlimit(which, &now); err != nil {
 		return err
 	}
-	most = min(most, now.Max)
+	maximum = min(maximum, now.Max)
 	// The runtime raises and restores the number of files by itself, which
 	// syscall.Setrlimit tells it.
 	if which == unix.RLIMIT_NOFILE {
-		return syscall.Setrlimit(which, &syscall.Rlimit{Cur: most, Max: most})
+		return syscall.Setrlimit(which, &syscall.Rlimit{Cur: maximum, Max: maximum})
 	}
-	return unix.Setrlimit(which, &unix.Rlimit{Cur: most, Max: most})
+	return unix.Setrlimit(which, &unix.Rlimit{Cur: maximum, Max: maximum})
 }
 
 // become gives up root with everything that belongs to it, where this process was not

@@ -132,7 +132,7 @@ func (r *Router) place(c *conn) error {
 
 // spend counts a connection of ours against the budget.
 func (r *Router) spend() error {
-	if most := r.o.Budget.Connections; r.connections.Add(1) > most && most > 0 {
+	if maximum := r.o.Budget.Connections; r.connections.Add(1) > maximum && maximum > 0 {
 		r.connections.Add(-1)
 		r.exceed("connections")
 		return errShut

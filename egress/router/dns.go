@@ -19,7 +19,7 @@ func (r *Router) serveDNS() {
 		if err != nil {
 			return
 		}
-		if most := r.o.Budget.Queries; r.queries.Add(1) > most && most > 0 {
+		if maximum := r.o.Budget.Queries; r.queries.Add(1) > maximum && maximum > 0 {
 			r.queries.Add(-1)
 			r.at.do(func() { r.exceed("dns_queries") })
 			return

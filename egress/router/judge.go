@@ -59,7 +59,7 @@ func (w *webConn) judge(req *http.Request, asked *rule.Request) (*http.Request, 
 		return no("a request that names its host in two ways")
 	}
 	list, host, port := c.r.rules.Load(), c.t.name, c.t.addr.Port()
-	d, most := list.Request(host, port, *asked)
+	d, maxBody := list.Request(host, port, *asked)
 	if !d.Allow {
 		return req, d
 	}
@@ -94,8 +94,8 @@ func (w *webConn) judge(req *http.Request, asked *rule.Request) (*http.Request, 
 	if p.hidden != nil {
 		req.Header.Set("Accept-Encoding", "identity") // what is compressed cannot be looked through
 	}
-	if most > 0 && req.Body != nil {
-		p.body = &bounded{ReadCloser: req.Body, after: req.Trailer, left: most, why: rule.Decision{Rule: d.Rule, From: d.From, Reason: rule.TooLong(most), Open: true}}
+	if maxBody > 0 && req.Body != nil {
+		p.body = &bounded{ReadCloser: req.Body, after: req.Trailer, left: maxBody, why: rule.Decision{Rule: d.Rule, From: d.From, Reason: rule.TooLong(maxBody), Open: true}}
 		req.Body = p.body
 	}
 	return req, rule.Decision{Allow: true}

@@ -36,7 +36,7 @@ func (m *metered) Read(b []byte) (int, error) {
 func (m *metered) Write(b []byte) (total int, err error) {
 	for len(b) > 0 {
 		part := b[:min(len(b), copySize)]
-		if most := m.c.r.o.Budget.Egress; m.c.r.sent.Add(int64(len(part))) > most && most > 0 {
+		if maximum := m.c.r.o.Budget.Egress; m.c.r.sent.Add(int64(len(part))) > maximum && maximum > 0 {
 			m.c.r.sent.Add(-int64(len(part)))
 			// At once: who sees this connection end must not get another. What is
 			// open is ended by somebody who holds none of it.

@@ -70,8 +70,8 @@ func FuzzRedaction(f *testing.F) {
 }
 
 type parts struct {
-	r    io.Reader
-	most int
+	r       io.Reader
+	maximum int
 }
 
-func (p *parts) Read(b []byte) (int, error) { return p.r.Read(b[:min(len(b), p.most)]) }
+func (p *parts) Read(b []byte) (int, error) { return p.r.Read(b[:min(len(b), p.maximum)]) }

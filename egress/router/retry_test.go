@@ -59,9 +59,9 @@ func TestSecondHello(t *testing.T) {
 		_ = inner.CloseWrite()
 	})
 	for name, c := range map[string]struct {
-		first tls.CurveID // what the client has a key for at once
-		most  uint16
-		forge bool
+		first   tls.CurveID // what the client has a key for at once
+		maximum uint16
+		forge   bool
 	}{
 		"asked for":               {tls.X25519, tls.VersionTLS13, false},
 		"not asked for":           {tls.CurveP384, tls.VersionTLS13, false},
@@ -80,7 +80,7 @@ func TestSecondHello(t *testing.T) {
 				conn = &forger{Conn: conn}
 			}
 			curves := []tls.CurveID{c.first, tls.CurveP384}
-			client := tls.Client(conn, &tls.Config{ServerName: "good.test", InsecureSkipVerify: true, CurvePreferences: curves, MaxVersion: c.most})
+			client := tls.Client(conn, &tls.Config{ServerName: "good.test", InsecureSkipVerify: true, CurvePreferences: curves, MaxVersion: c.maximum})
 			err = client.Handshake()
 			if c.forge {
 				if err == nil || isTimeout(err) {
@@ -104,7 +104,7 @@ func TestSecondHello(t *testing.T) {
 			if b, err := io.ReadAll(client); string(b) != "hello" || err != nil {
 				t.Errorf("%q, %v", b, err)
 			}
-			if again := client.ConnectionState(); c.first == tls.X25519 && c.most == tls.VersionTLS13 && !again.HelloRetryRequest {
+			if again := client.ConnectionState(); c.first == tls.X25519 && c.maximum == tls.VersionTLS13 && !again.HelloRetryRequest {
 				t.Error("the server did not ask again")
 			}
 		})

@@ -179,8 +179,8 @@ func TestPublicIsPublic(t *testing.T) {
 		if Classify(to) != Public {
 			rt.Fatalf("%s is taken, and %s is %s", text, to, Classify(to))
 		}
-		if d, most := l.Number(netip.AddrPortFrom(to, 443), own), internet.Number(netip.AddrPortFrom(to, 443), own); d.Allow != most.Allow {
-			rt.Fatalf("%s: %s is %+v, and in the internet %+v", text, to, d, most)
+		if d, public := l.Number(netip.AddrPortFrom(to, 443), own), internet.Number(netip.AddrPortFrom(to, 443), own); d.Allow != public.Allow {
+			rt.Fatalf("%s: %s is %+v, and in the internet %+v", text, to, d, public)
 		}
 		if !internet.Allow[0].Covers(l.Allow[0]) {
 			rt.Fatalf("the internet does not cover %s", text)

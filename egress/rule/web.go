@@ -124,7 +124,7 @@ func about(layer []Rule, n Name, port uint16) []Rule {
 // Request says whether a request to n at port may be made, whose connection is
 // allowed. In each layer that says something of the host one entry must let it
 // through. most bounds its body, in bytes; 0 is no bound.
-func (l *List) Request(n Name, port uint16, q Request) (d Decision, most int64) {
+func (l *List) Request(n Name, port uint16, q Request) (d Decision, maxBody int64) {
 	if d = l.Name(n, port); !d.Allow {
 		return d, 0
 	}
@@ -138,17 +138,17 @@ func (l *List) Request(n Name, port uint16, q Request) (d Decision, most int64) 
 			return one, 0
 		}
 		d = one
-		if bound > 0 && (most == 0 || bound < most) {
-			most = bound
+		if bound > 0 && (maxBody == 0 || bound < maxBody) {
+			maxBody = bound
 		}
 	}
-	return d, most
+	return d, maxBody
 }
 
 // judge asks the rules of one layer. Of those that let the request through the
 // most generous bounds the body; where none does, the one that came closest says
 // why.
-func judge(rules []Rule, q Request) (d Decision, most int64) {
+func judge(rules []Rule, q Request) (d Decision, maxBody int64) {
 	segments, odd := Segments(q.Path)
 	closest := -1
 	for _, r := range rules {
@@ -157,11 +157,11 @@ func judge(rules []Rule, q Request) (d Decision, most int64) {
 		case reason != "" && !d.Allow && met > closest:
 			d, closest = denied(r, reason), met
 			d.Open = odd == nil
-		case reason == "" && (!d.Allow || most != 0 && (r.web.maxBody == 0 || r.web.maxBody > most)):
-			d, most = allowed(r), r.web.maxBody
+		case reason == "" && (!d.Allow || maxBody != 0 && (r.web.maxBody == 0 || r.web.maxBody > maxBody)):
+			d, maxBody = allowed(r), r.web.maxBody
 		}
 	}
-	return d, most
+	return d, maxBody
 }
 
 // against says why c is against a request, and how much of c it met; "" when it
@@ -188,8 +188,8 @@ func (c *conditions) against(q Request, segments []string, odd error) (reason st
 }
 
 // TooLong is the reason to refuse a body of more than most bytes.
-func TooLong(most int64) string {
-	return fmt.Sprintf("the body of the request has more than %d bytes", most)
+func TooLong(maximum int64) string {
+	return fmt.Sprintf("the body of the request has more than %d bytes", maximum)
 }
 
 // Conditional says which parts of a request the rules about it look at, so that

@@ -123,12 +123,12 @@ func TestRequests(t *testing.T) {
 	l := list(t, []string{"internet", "*.x.test:*"}, []string{"denied.x.test"})
 	two := func(layers ...[]Rule) *List { return &List{Allow: l.Allow, Deny: l.Deny, Web: layers} }
 	for what, c := range map[string]struct {
-		layers [][]Rule
-		host   string
-		port   uint16
-		q      Request
-		want   string // a part of the reason; "" is allowed
-		most   int64
+		layers  [][]Rule
+		host    string
+		port    uint16
+		q       Request
+		want    string // a part of the reason; "" is allowed
+		maximum int64
 	}{
 		"nothing is said":            {nil, "api.x.test", 443, Request{Method: "PUT", Path: "//"}, "", 0},
 		"of another host":            {[][]Rule{{read}}, "b.x.test", 443, Request{Method: "PUT", Path: "//"}, "", 0},
@@ -151,9 +151,9 @@ func TestRequests(t *testing.T) {
 		"the generous of one layer":  {[][]Rule{{write, small}}, "api.x.test", 443, Request{Method: "POST", Path: "/repos/a/issues", Length: 50}, "", 100},
 		"denied":                     {[][]Rule{{small}}, "denied.x.test", 443, Request{Method: "GET", Path: "/"}, "deny-list", 0},
 	} {
-		d, most := two(c.layers...).Request(host(t, c.host), c.port, c.q)
-		if d.Allow != (c.want == "") || !strings.Contains(d.Reason, c.want) || most != c.most {
-			t.Errorf("%s: %+v, at most %d; want %q, %d", what, d, most, c.want, c.most)
+		d, maximum := two(c.layers...).Request(host(t, c.host), c.port, c.q)
+		if d.Allow != (c.want == "") || !strings.Contains(d.Reason, c.want) || maximum != c.maximum {
+			t.Errorf("%s: %+v, at most %d; want %q, %d", what, d, maximum, c.want, c.maximum)
 		}
 	}
 	if d, _ := (*List)(nil).Request(host(t, "api.x.test"), 443, Request{Method: "GET", Path: "/"}); d.Allow {

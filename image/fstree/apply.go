@@ -23,7 +23,7 @@ type Unpacker struct {
 	bounds  Bounds
 	layer   int
 	bytes   int64 // of all files so far
-	most    int64 // what bytes may be at the end of this layer
+	maximum int64 // what bytes may be at the end of this layer
 	entries int
 	buf     []byte
 	pruned  map[*Node]int // the layer in which what is older was last removed below it
@@ -39,9 +39,9 @@ func NewUnpacker(sink Sink, b Bounds) *Unpacker {
 // beyond the bounds, ErrInvalid for what cannot be read or has another digest.
 func (u *Unpacker) Apply(ctx context.Context, b Blob) error {
 	u.layer++
-	u.most = u.bounds.Bytes
+	u.maximum = u.bounds.Bytes
 	if b.Size >= 0 { // holes in files are not in the archive, so the stream's own bound does not see them
-		u.most = min(u.most, u.bytes+ratioFrom+b.Size*u.bounds.Ratio)
+		u.maximum = min(u.maximum, u.bytes+ratioFrom+b.Size*u.bounds.Ratio)
 	}
 	s, err := open(b, u.bounds.Ratio)
 	if err != nil {
@@ -195,8 +195,8 @@ func (u *Unpacker) describe(n *Node, h *tar.Header) error {
 
 // file makes a file; it takes the place of whatever was there.
 func (u *Unpacker) file(parent *Node, name string, h *tar.Header, r io.Reader) error {
-	if h.Size < 0 || h.Size > u.most-u.bytes {
-		return tooMuch("its files are larger than %d bytes together", u.most)
+	if h.Size < 0 || h.Size > u.maximum-u.bytes {
+		return tooMuch("its files are larger than %d bytes together", u.maximum)
 	}
 	n := &Node{Kind: File}
 	if err := u.describe(n, h); err != nil {

@@ -166,8 +166,8 @@ func (rd *reader) node(nid uint64, depth int) (*Node, error) {
 }
 
 // data reads what a directory or link holds.
-func (rd *reader) data(at, size, block int64, format uint16, most int64) ([]byte, error) {
-	if size > most {
+func (rd *reader) data(at, size, block int64, format uint16, maximum int64) ([]byte, error) {
+	if size > maximum {
 		return nil, damaged("something is %d bytes long", size)
 	}
 	if format == formatPlain {

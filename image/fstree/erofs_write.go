@@ -230,8 +230,8 @@ func (s *sequence) padTo(at int64) {
 }
 
 // flush writes when there are more than most bytes.
-func (s *sequence) flush(most int) error {
-	if len(s.buf) <= most {
+func (s *sequence) flush(maximum int) error {
+	if len(s.buf) <= maximum {
 		return nil
 	}
 	_, err := s.w.WriteAt(s.buf, s.at)

@@ -217,7 +217,7 @@ func library(t testing.TB, name string) string {
 
 // Tree makes a layer of a directory of this host, shown at the path at, until
 // it holds about most bytes.
-func Tree(t testing.TB, dir, at string, most int64) []byte {
+func Tree(t testing.TB, dir, at string, maximum int64) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -237,7 +237,7 @@ func Tree(t testing.TB, dir, at string, most int64) []byte {
 				return nil
 			}
 			return w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: to, Mode: 0o777, ModTime: info.ModTime()})
-		case !d.Type().IsRegular() || total > most:
+		case !d.Type().IsRegular() || total > maximum:
 			return nil
 		}
 		data, err := os.ReadFile(p)

@@ -14,7 +14,7 @@ import "strings"
 
 // CheckPattern refuses what cannot match anything.
 func CheckPattern(p string) error {
-	if strings.ContainsFunc(p, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\uFFFD' }) || p == "" || len(p) > most {
+	if strings.ContainsFunc(p, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\uFFFD' }) || p == "" || len(p) > maxLength {
 		return bad(p, "it is empty, too long, or holds spaces or control characters")
 	}
 	if IsPath(p) || strings.HasPrefix(p, "oci:") || strings.HasPrefix(p, "docker-archive:") {

@@ -46,12 +46,12 @@ type Ref struct {
 }
 
 // most is how long a reference may be.
-const most = 4096
+const maxLength = 4096
 
 // Parse reads a reference.
 func Parse(s string) (Ref, error) {
 	switch {
-	case s == "" || len(s) > most:
+	case s == "" || len(s) > maxLength:
 		return Ref{}, bad(s, "it is empty or too long")
 	case strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }):
 		return Ref{}, bad(s, "it holds a control character or is not UTF-8")

@@ -33,9 +33,9 @@ func (a *app) mcpCommand() *cobra.Command {
 		Short: "Give an agent tools that run in sandboxes, over MCP",
 		Long: `Serve tools over the Model Context Protocol to the client that starts this
 command, on standard input and output: run_code and run_command in a fresh sandbox
-or in one that lives on, files in it, and sandboxes themselves.
+or in a persistent one, files in it, and sandboxes themselves.
 
-Sandboxes that live on are this client's alone, and end when it leaves. What
+Persistent sandboxes are this client's alone, and end when it leaves. What
 they and each run may do is what the policy file says; without one they have no
 network and none of your files. The same tools are at /mcp of caisson serve, for
 who has a key.

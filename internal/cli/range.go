@@ -47,23 +47,23 @@ func (r *ranged[T]) Set(s string) error {
 }
 
 // countVar adds a flag for a number from least to most.
-func countVar(fs *pflag.FlagSet, to *int, name, short string, def, least, most int, help string) {
+func countVar(fs *pflag.FlagSet, to *int, name, short string, def, minimum, maximum int, help string) {
 	*to = def
 	fs.VarP(&ranged[int]{to, "N", func(s string) (int, error) {
 		n, err := strconv.Atoi(s)
-		if err != nil || n < least || n > most {
+		if err != nil || n < minimum || n > maximum {
 			return 0, &sandbox.Error{Kind: sandbox.ErrInvalid, Problem: sandbox.Quoted(s) + " is out of range",
-				Hint: fmt.Sprintf("write a whole number from %d to %d", least, most)}
+				Hint: fmt.Sprintf("write a whole number from %d to %d", minimum, maximum)}
 		}
 		return n, nil
 	}}, name, short, help)
 }
 
 // timeVar adds a flag for a time from least to most.
-func timeVar(fs *pflag.FlagSet, to *time.Duration, name string, def, least, most time.Duration, help string) {
+func timeVar(fs *pflag.FlagSet, to *time.Duration, name string, def, minimum, maximum time.Duration, help string) {
 	*to = def
 	f := fs.VarPF(&ranged[time.Duration]{to, "TIME", func(s string) (time.Duration, error) {
-		return policy.ParseDurationFrom(s, least, most)
+		return policy.ParseDurationFrom(s, minimum, maximum)
 	}}, name, "", help)
 	if def == 0 {
 		f.DefValue = "" // none, in help

@@ -77,9 +77,9 @@ func (a *app) sub(d *daemon, s sub) *cobra.Command {
 }
 
 // some wants that many arguments, and says what they are.
-func some(least, most int, what string) cobra.PositionalArgs {
+func some(minimum, maximum int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) < least || most > 0 && len(args) > most {
+		if len(args) < minimum || maximum > 0 && len(args) > maximum {
 			return usage(cmd, "it takes "+what, cmd.CommandPath()+" --help")
 		}
 		return nil
@@ -89,8 +89,8 @@ func some(least, most int, what string) cobra.PositionalArgs {
 func (a *app) sandboxCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sandbox",
-		Short: "Make and use sandboxes that live on, of a caisson serve here or elsewhere",
-		Long: `Make and use sandboxes that live on, of a caisson serve on this machine or another.
+		Short: "Make and use persistent sandboxes, of a caisson serve here or elsewhere",
+		Long: `Make and use persistent sandboxes, of a caisson serve on this machine or another.
 
 CAISSON_URL says where it is, CAISSON_API_KEY who asks.`,
 		Example: `  export CAISSON_API_KEY=e2b_…

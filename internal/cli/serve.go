@@ -65,8 +65,8 @@ func (a *app) serveCommand() *cobra.Command {
 	f := &serveFlags{}
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve sandboxes that live on, and tools, over HTTP and to E2B's official clients",
-		Long: `Serve sandboxes that live on, over HTTP, to those who have a key.
+		Short: "Serve persistent sandboxes, and tools, over HTTP and to E2B's official clients",
+		Long: `Serve persistent sandboxes, over HTTP, to those who have a key.
 
 The official E2B SDKs work with it as they are; what it prints at its start is
 all they need. The first start makes a key and shows it once.
@@ -97,7 +97,7 @@ network, until the next one takes them over, for as long as --grace says.`,
 	p.StringArrayVar(&f.profiles, "profile", nil, "`[NAME:]FIELD=VALUE,...`: what all sandboxes of a key together may have that is bound to NAME, or to none: "+strings.Join(profileFields, ", "))
 	a.inState(cmd)
 	countVar(p, &f.pool, "pool", "", defaultPool, 0, 64, "keep `N` sandboxes of a kind ready, made before they are asked for; 0 keeps none")
-	timeVar(p, &f.grace, "grace", defaultGrace, 0, maxGrace, "sandboxes live on for `TIME` when this process is killed, until the next one takes them over; 0 ends them with it")
+	timeVar(p, &f.grace, "grace", defaultGrace, 0, maxGrace, "sandboxes run on for `TIME` when this process is killed, until the next one takes them over; 0 ends them with it")
 	p.BoolVar(&f.keepRunning, "keep-running", false, "when it is stopped, leave sandboxes running for the next one, for --grace, instead of writing them down")
 	p.StringVar(&f.sandboxesIn, "sandboxes-in", "", "as a service before systemd 254: have the control groups of sandboxes below another `SERVICE`, so that this one can be restarted beside them")
 	p.StringVar(&f.keepRecords, "keep-records", "", "drop what is known of calls after `TIME`, 90d; the chain stays whole (default for ever)")

@@ -134,8 +134,8 @@ func (a *app) toolsCall() *cobra.Command {
 		Use:   "call NAME [--params JSON]",
 		Short: "Call a tool as an agent does, in a sandbox of its own",
 		Long: `Call a tool as an agent does: its arguments are checked, the policy decides, and
-what it runs is run in a fresh sandbox and recorded. Tools about sandboxes that
-live on need caisson serve or caisson mcp: with --url the caisson serve there
+what it runs is run in a fresh sandbox and recorded. Tools about persistent
+sandboxes need caisson serve or caisson mcp: with --url the caisson serve there
 calls the tool, under the policy of the key.
 
 --params - reads the arguments from standard input, --params @FILE from a file.

@@ -50,23 +50,23 @@ func Open(path string) (*Named, error) {
 }
 
 // Read reads what Open opens, of most bytes.
-func Read(path string, most int64) ([]byte, error) {
+func Read(path string, maximum int64) ([]byte, error) {
 	f, err := Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return read(f, path, most)
+	return read(f, path, maximum)
 }
 
 // ReadOpen is Read that leaves a regular file open, for who has to know later which one
 // was read. Of anything else there is nothing to know, and kept is nil.
-func ReadOpen(path string, most int64) (b []byte, kept *os.File, err error) {
+func ReadOpen(path string, maximum int64) (b []byte, kept *os.File, err error) {
 	f, err := Open(path)
 	if err != nil {
 		return nil, nil, err
 	}
-	if b, err = read(f, path, most); err != nil || !f.Mode.IsRegular() {
+	if b, err = read(f, path, maximum); err != nil || !f.Mode.IsRegular() {
 		f.Close()
 		return b, nil, err
 	}
@@ -89,7 +89,7 @@ func Absolute(path string) (string, error) {
 
 // ReadRegular reads a regular file of most bytes, and nothing else: where it is read
 // again later, a pipe would have nothing more.
-func ReadRegular(path string, most int64) ([]byte, error) {
+func ReadRegular(path string, maximum int64) ([]byte, error) {
 	f, mode, err := open(path)
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func ReadRegular(path string, most int64) ([]byte, error) {
 	if !mode.IsRegular() {
 		return nil, &fs.PathError{Op: "read", Path: path, Err: errNoFile}
 	}
-	return read(f, path, most)
+	return read(f, path, maximum)
 }
 
 // ByDescriptor says whether path names what the caller has open.
@@ -138,10 +138,10 @@ func begun(f *os.File) (io.Reader, error) {
 	return io.MultiReader(strings.NewReader(string(first)), f), nil
 }
 
-func read(r io.Reader, path string, most int64) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(r, most+1))
-	if err == nil && int64(len(b)) > most {
-		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("it has more than %d bytes", most)}
+func read(r io.Reader, path string, maximum int64) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, maximum+1))
+	if err == nil && int64(len(b)) > maximum {
+		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("it has more than %d bytes", maximum)}
 	}
 	if err != nil {
 		return nil, err

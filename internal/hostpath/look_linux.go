@@ -89,14 +89,14 @@ func (b *Baseline) print(rel string) string {
 // followed, nothing but regular files is opened, and all is bounded. What could not be
 // looked at is a Finding. They are in the order of the walk.
 func (b *Baseline) Look(ctx context.Context) []Finding {
-	most, within := maxLookEntries, maxLookTime
+	maximum, within := maxLookEntries, maxLookTime
 	if b.maxEntries > 0 {
-		most = b.maxEntries
+		maximum = b.maxEntries
 	}
 	if b.maxTime != 0 {
 		within = b.maxTime
 	}
-	l := &look{b: b, ctx: ctx, left: most, until: time.Now().Add(within)}
+	l := &look{b: b, ctx: ctx, left: maximum, until: time.Now().Add(within)}
 	fd, err := openDir(int(b.root.File.Fd()), ".")
 	if err == nil {
 		err = l.walk(fd, ".", 0)

@@ -27,7 +27,7 @@ var (
 
 // readSmall reads a regular file below dir, through no link inside dir and without
 // waiting for anybody. The error is unix.ENOENT when there is none.
-func readSmall(dir int, name string, most int64) ([]byte, error) {
+func readSmall(dir int, name string, maximum int64) ([]byte, error) {
 	resolve := uint64(unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS)
 	if dir != unix.AT_FDCWD {
 		resolve |= unix.RESOLVE_BENEATH
@@ -44,7 +44,7 @@ func readSmall(dir int, name string, most int64) ([]byte, error) {
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		return nil, errNoFile
-	case st.Size > most:
+	case st.Size > maximum:
 		return nil, errTooBig
 	}
 	again, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)

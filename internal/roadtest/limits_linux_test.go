@@ -20,7 +20,7 @@ const (
 )
 
 // A memory limit is named however the program is followed: by the level, through the
-// agent, and in a sandbox that lives on. The agent's word, that the program was
+// agent, and in a persistent sandbox. The agent's word, that the program was
 // killed or nothing at all, comes before the level's.
 func TestMemoryLimitIsNamed(t *testing.T) {
 	limits := caisson.Limits{Memory: 192 << 20} // the agent is this whole test program, and is in memory, too

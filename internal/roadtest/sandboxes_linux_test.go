@@ -21,7 +21,7 @@ import (
 	"github.com/caisson-run/caisson/session/registry"
 )
 
-// living are sandboxes that live on, on the real levels, in a state directory of
+// living are persistent sandboxes, on the real levels, in a state directory of
 // their own.
 type living struct {
 	*persistent.Sandboxes

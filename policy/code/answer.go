@@ -123,7 +123,7 @@ type answered struct {
 }
 
 // most is the highest line or column that a text can have.
-const most = MaxText + 1
+const maxLength = MaxText + 1
 
 func (a *answered) UnmarshalJSON(b []byte) error {
 	var parts []json.RawMessage
@@ -142,7 +142,7 @@ func (a *answered) UnmarshalJSON(b []byte) error {
 			return err
 		}
 	}
-	if a.Line < 0 || a.Line > most || a.Column < 0 || a.Column > most {
+	if a.Line < 0 || a.Line > maxLength || a.Column < 0 || a.Column > maxLength {
 		return errors.New("not a place")
 	}
 	return nil

@@ -429,21 +429,21 @@ func ansiC(v string) (string, bool) {
 // escape reads what follows a backslash as a number: octal, x, u, U. It gives
 // 0 for anything else.
 func escape(v string) (n, used int) {
-	base, most, digits := 16, 0, v[1:]
+	base, maximum, digits := 16, 0, v[1:]
 	switch v[0] {
 	case 'x':
-		most = 2
+		maximum = 2
 	case 'u':
-		most = 4
+		maximum = 4
 	case 'U':
-		most = 8
+		maximum = 8
 	case '0', '1', '2', '3', '4', '5', '6', '7':
-		base, most, digits = 8, 3, v
+		base, maximum, digits = 8, 3, v
 	default:
 		return 0, 0
 	}
 	used = len(v) - len(digits)
-	for i := 0; i < most && i < len(digits); i++ {
+	for i := 0; i < maximum && i < len(digits); i++ {
 		d := strings.IndexByte("0123456789abcdef", digits[i]|0x20)
 		if digits[i] < 'A' {
 			d = strings.IndexByte("0123456789", digits[i])

@@ -24,15 +24,15 @@ import (
 )
 
 var adoptTests = []test{
-	{name: "it lives on when its owner is killed", run: testAdopt, only: living},
+	{name: "it outlives an owner that is killed", run: testAdopt, only: living},
 	{name: "it has one owner at a time", run: testOneOwner, only: living},
 	{name: "nobody comes", run: testNobodyComes, only: living},
 	{name: "its time is over meanwhile", run: testTimeIsOver, only: living},
-	{name: "nobody let it live on", run: testNotGenerous, only: living},
+	{name: "it was not allowed to outlive its owner", run: testNotGenerous, only: living},
 	{name: "what takes claims is judged", run: testFalseClaims, only: living},
 }
 
-// outlives makes a fixture that may be let live on, and skips on a level whose
+// outlives makes a fixture that may outlive its owner, and skips on a level whose
 // sandboxes cannot, which must say so by name.
 func (s *suite) outlives(t *testing.T) (*fixture, string) {
 	t.Helper()
@@ -51,7 +51,7 @@ func (s *suite) outlives(t *testing.T) (*fixture, string) {
 	return w, dir
 }
 
-// generous lets the fixture's sandbox live on, with a lock that it holds.
+// generous lets the fixture's sandbox outlive its owner, with a lock that it holds.
 func generous(t *testing.T, lock string) func(*sandbox.Spec) {
 	f, err := os.OpenFile(lock, os.O_RDWR|os.O_CREATE, 0o600)
 	if err == nil {
@@ -79,7 +79,7 @@ func held(t *testing.T, lock string) bool {
 	return err != nil
 }
 
-// adoptRoad is what an owner is told to do: to let its sandbox live on.
+// adoptRoad is what an owner is told to do: to let its sandbox outlive it.
 const adoptRoad = "adopt"
 
 // left is what a killed owner has said of its sandbox.
@@ -91,7 +91,7 @@ type left struct {
 	Root     string // of its tree, in a cache that is cleared away now and then
 }
 
-// beGenerous starts a sandbox, lets it live on, and waits to be killed.
+// beGenerous starts a sandbox, lets it outlive its owner, and waits to be killed.
 func (s *suite) beGenerous(t *testing.T, dir string) {
 	ctx := t.Context()
 	w, _, err := s.makeFixture(ctx, filepath.Join(dir, "state"), generous(t, filepath.Join(dir, "lock")), mount(t, dir, "/data", sandbox.ReadWrite))
@@ -168,7 +168,7 @@ func testAdopt(t *testing.T, s *suite, _ road) {
 	spec, root := s.bereaved(t, dir)
 	lock, files := filepath.Join(dir, "lock"), []string{filepath.Join(dir, "a"), filepath.Join(dir, "b")}
 	if !held(t, lock) {
-		t.Error("nobody holds the lock of a sandbox that lives on")
+		t.Error("the lock of a sandbox that outlived its owner is free")
 	}
 	if !held(t, root) {
 		t.Error("its root may be cleared away while it runs")
@@ -272,7 +272,7 @@ func testNotGenerous(t *testing.T, s *suite, _ road) {
 	s.abandoned(t, 0, time.Time{})
 }
 
-// abandoned leaves a sandbox that may live on for grace, and demands that it goes,
+// abandoned leaves a sandbox that may outlive its owner by grace, and demands that it goes,
 // with its directory, by itself.
 func (s *suite) abandoned(t *testing.T, grace time.Duration, end time.Time) {
 	t.Helper()

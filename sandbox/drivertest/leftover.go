@@ -55,7 +55,7 @@ func (s *suite) nothingLeft(t *testing.T, before traces) {
 }
 
 // strangers are the processes that descend from us, or run our binary and do
-// not lead to us: a level's halves are the same binary.
+// not lead to us: a level's gofer and sentry are the same binary.
 func strangers(t *testing.T) []string {
 	t.Helper()
 	self, err := os.Readlink("/proc/self/exe")

@@ -79,7 +79,7 @@ func stopped(t *testing.T, files []string) {
 	}
 	<-time.After(300 * time.Millisecond) // thirty beats
 	if after := beats(files); after != before {
-		t.Errorf("it lives on: %d beats, then %d", before, after)
+		t.Errorf("it still runs: %d beats, then %d", before, after)
 	}
 }
 
@@ -354,7 +354,7 @@ func testOwnerKilled(t *testing.T, s *suite, r road) {
 	}
 	spec := &sandbox.Spec{ID: id, StateDir: filepath.Join(dir, "state")}
 	if _, err := s.driver.Adopt(t.Context(), spec); !errors.Is(err, sandbox.ErrUnsupported) && !errors.Is(err, sandbox.ErrNotFound) {
-		t.Errorf("adopting what nobody let live on: %v", err)
+		t.Errorf("adopting one that may not outlive its owner: %v", err)
 	}
 	if groups := cgroupsOf(t, id); len(groups) > 0 {
 		t.Errorf("control groups are left after the sweep: %v", groups)

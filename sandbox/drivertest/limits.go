@@ -102,12 +102,12 @@ func testMemoryShm(t *testing.T, s *suite, r road) {
 		}
 	})
 	o := w.run(t, r, "sh", "-c", "head -c 64M /dev/zero > /dev/shm/big; stat -c %s /dev/shm/big")
-	most := int64(16 * mib)
+	maximum := int64(16 * mib)
 	if s.shm > 0 { // what was asked for is no more than the memory limit
-		most = s.shm
+		maximum = s.shm
 	}
-	if size, err := strconv.ParseInt(strings.TrimSpace(o.out), 10, 64); err == nil && size > most {
-		t.Errorf("%d bytes in a /dev/shm of %d", size, most)
+	if size, err := strconv.ParseInt(strings.TrimSpace(o.out), 10, 64); err == nil && size > maximum {
+		t.Errorf("%d bytes in a /dev/shm of %d", size, maximum)
 	}
 }
 
@@ -391,8 +391,8 @@ func testMinAndMax(t *testing.T, s *suite, r road) {
 	if r.name == living {
 		files, processes = sandbox.LeastAgentFiles, sandbox.LeastAgentProcesses
 	}
-	const most = 4 << 20 // PID_MAX_LIMIT
-	for _, l := range []sandbox.Limits{{OpenFiles: files, Processes: processes}, {OpenFiles: files, Processes: most}} {
+	const maximum = 4 << 20 // PID_MAX_LIMIT
+	for _, l := range []sandbox.Limits{{OpenFiles: files, Processes: processes}, {OpenFiles: files, Processes: maximum}} {
 		w := s.fixture(t, limit(func(all *sandbox.Limits) { all.OpenFiles, all.Processes = l.OpenFiles, l.Processes }))
 		if o := w.run(t, r, "sh", "-c", "ulimit -n").ok(t); o.out != itoa(files)+"\n" {
 			t.Errorf("%+v: %q", l, o.out)

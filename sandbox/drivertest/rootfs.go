@@ -133,7 +133,7 @@ for top, dirs, files in os.walk('/dev'):
         if stat.S_ISCHR(m): char.append(top + '/' + f)
 works = open('/dev/null', 'wb').write(b'x') == 1 and open('/dev/zero', 'rb').read(3) == b'\0\0\0' and len(os.urandom(8)) == 8 and len(open('/dev/urandom', 'rb', 0).read(8)) == 8
 say({'Block': block, 'Char': char, 'Works': works})`, &got)
-	// fuse and tun are doors only for who may mount or has CAP_NET_ADMIN; a
+	// fuse and tun are of use only to a program that may mount or has CAP_NET_ADMIN; a
 	// kernel of the sandbox's own may show them.
 	harmless := []string{"fuse", "tun", "null", "zero", "full", "random", "urandom", "tty", "ptmx", "console", "stdin", "stdout", "stderr"}
 	for _, dev := range got.Char {

@@ -97,12 +97,12 @@ say({'answers': {n: 'an address' if a.startswith('198.1') else a for n, a in ans
 // testNetworkBudgets: each budget lets through what it says, and then the network
 // is closed, for everything.
 func testNetworkBudgets(t *testing.T, s *suite, r road) {
-	const most = 200_000
+	const maximum = 200_000
 	for name, tc := range map[string]struct {
-		budget wire.Budget
-		most   int // steps that may succeed
+		budget  wire.Budget
+		maximum int // steps that may succeed
 	}{
-		"egress":      {wire.Budget{Egress: most}, 100_000}, // what is sent waits in buffers, which have a bound
+		"egress":      {wire.Budget{Egress: maximum}, 100_000}, // what is sent waits in buffers, which have a bound
 		"dns_queries": {wire.Budget{Queries: 5}, 4},
 		"connections": {wire.Budget{Connections: 3}, 3},
 	} {
@@ -138,7 +138,7 @@ say({'steps': steps, 'again': attempt(again, 1) is None})`, &got, name, port)
 		case <-timeout(t).Done():
 			t.Fatalf("%s: nobody is told: %+v", name, got)
 		}
-		if got.Steps == 0 || got.Steps > tc.most || got.Again {
+		if got.Steps == 0 || got.Steps > tc.maximum || got.Again {
 			t.Errorf("%s: %+v", name, got)
 		}
 		rep := router.Close()
@@ -194,8 +194,8 @@ say({'received': n, 'seconds': time.monotonic() - began})`, &got, port, fmt.Spri
 	for what, a := range map[string]arrival{"down": {got.Received, time.Duration(got.Seconds * float64(time.Second))}, "up": sent} {
 		// What may come at once is a tenth of a second's, or one piece of 64 KiB;
 		// two clocks need not be one.
-		if most := 64<<10 + a.took.Seconds()*1.05*perSecond; a.n != size || float64(a.n) > most {
-			t.Errorf("%s: %d of %d bytes in %v, where %.0f can be", what, a.n, size, a.took, most)
+		if maximum := 64<<10 + a.took.Seconds()*1.05*perSecond; a.n != size || float64(a.n) > maximum {
+			t.Errorf("%s: %d of %d bytes in %v, where %.0f can be", what, a.n, size, a.took, maximum)
 		}
 	}
 }

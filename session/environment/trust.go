@@ -83,7 +83,7 @@ func (e *Environment) rootBundle() (bundle []byte, at string, err error) {
 	read := func(p string) ([]byte, error) { return readBounded(os.Open(p)) }
 	switch {
 	case e.Image != nil:
-		read = func(p string) ([]byte, error) { return e.store.ReadFile(e.Image, p, ca.MostBundle) }
+		read = func(p string) ([]byte, error) { return e.store.ReadFile(e.Image, p, ca.MaxBundle) }
 	case e.o.Plan.Rootfs != nil:
 		src, err := e.o.Host.Open(policy.PlanPath{Source: e.o.Plan.Rootfs.Source, Beneath: e.o.Plan.Rootfs.Beneath}, "rootfs", sandbox.ReadOnly)
 		if err != nil {
@@ -109,7 +109,7 @@ func readBounded(f *os.File, err error) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, ca.MostBundle+1))
+	return io.ReadAll(io.LimitReader(f, ca.MaxBundle+1))
 }
 
 // addNameServer shows a root that is not ours the sandbox's resolver.

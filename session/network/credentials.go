@@ -183,7 +183,7 @@ func (c *Credentials) upstreamRoots(more *policy.PlanRule) ([]byte, error) {
 	if more == nil {
 		return roots, err
 	}
-	own, rerr := files.ReadRegular(more.Text, ca.MostBundle)
+	own, rerr := files.ReadRegular(more.Text, ca.MaxBundle)
 	if rerr == nil {
 		if block, _ := pem.Decode(own); block == nil || block.Type != "CERTIFICATE" {
 			rerr = errors.New("it has no certificate")

@@ -22,7 +22,7 @@ import (
 // opens no connection, and reads of the answer what the program tells.
 
 // maxTold is how much of the program's own words is read, in bytes.
-const maxTold = 2*tool.MostResponse + 64<<10
+const maxTold = 2*tool.MaxResponse + 64<<10
 
 // declaredHTTP carries out a request that the policy declares.
 func (t *run) declaredHTTP(ctx context.Context) (*Answer, error) {

@@ -75,20 +75,20 @@ func (p *patterns) engine(s string) (jsonschema.Regexp, error) {
 }
 
 // program is about how many instructions re becomes, most + 1 at most.
-func program(re *syntax.Regexp, most int) int {
+func program(re *syntax.Regexp, maximum int) int {
 	n := 1 + len(re.Rune)/16
 	if re.Op == syntax.OpLiteral {
 		n = 1 + len(re.Rune)
 	}
 	for _, sub := range re.Sub {
-		if n += program(sub, most); n > most {
-			return most + 1
+		if n += program(sub, maximum); n > maximum {
+			return maximum + 1
 		}
 	}
 	if re.Op == syntax.OpRepeat {
-		n = min(n, most+1) * max(re.Min+1, re.Max)
+		n = min(n, maximum+1) * max(re.Min+1, re.Max)
 	}
-	return min(n, most+1)
+	return min(n, maximum+1)
 }
 
 // pattern is one that was found small enough.

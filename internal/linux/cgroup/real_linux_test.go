@@ -66,7 +66,7 @@ func TestMemoryLimitHoldsSockets(t *testing.T) {
 		t.Fatalf("%v: %s", err, &p.out)
 	}
 	held, err := strconv.ParseInt(strings.TrimSpace(p.out.String()), 10, 64)
-	if most := socketShare(limit) + mib; err != nil || held == 0 || h.Version == 1 && held > most || held > limit {
+	if maximum := socketShare(limit) + mib; err != nil || held == 0 || h.Version == 1 && held > maximum || held > limit {
 		t.Errorf("sockets hold %d bytes in a group of %d, %v", held, limit, err)
 	}
 }

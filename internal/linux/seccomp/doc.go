@@ -13,9 +13,9 @@
 //     no longer has, and what cannot be judged by its arguments and has an older
 //     form that a C library goes back to then (clone3, openat2).
 //
-// A call by another architecture's door (int 0x80 on amd64, a 32-bit program)
+// A call by another architecture's entry (int 0x80 on amd64, a 32-bit program)
 // kills the process: no program of ours makes one by mistake, and its numbers
-// mean other calls. The x32 door, the same architecture with a bit in the
+// mean other calls. The x32 entry, the same architecture with a bit in the
 // number, answers ENOSYS, as a kernel without it does.
 //
 // A filter is a program of classic BPF (seccomp(2)): it checks the

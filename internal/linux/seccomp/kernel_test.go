@@ -178,7 +178,7 @@ func TestAttemptsTell(t *testing.T) {
 	}
 }
 
-// int80 calls getpid by the 32-bit door: mov eax, 20; int 0x80; ret. Go has no
+// int80 calls getpid by the 32-bit entry: mov eax, 20; int 0x80; ret. Go has no
 // such instruction in a test, so it lies in a page of its own.
 func int80() {
 	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE|unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_ANON)

@@ -21,8 +21,8 @@ import (
 
 var update = flag.Bool("update", false, "write testdata")
 
-// doors are the ways to make a system call, and the filter that stands there.
-var doors = []struct {
+// entries are the ways to make a system call, and the filter that stands there.
+var entries = []struct {
 	name   string
 	goarch string // the filter's
 	arch   uint32
@@ -43,7 +43,7 @@ const beyond = 1024 // the kernel's numbers end far below
 // the tables that it is made from.
 func TestUntrusted(t *testing.T) {
 	var got strings.Builder
-	for _, d := range doors {
+	for _, d := range entries {
 		l, err := untrusted(d.goarch)
 		if err != nil {
 			t.Fatal(err)

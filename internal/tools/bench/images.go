@@ -90,16 +90,16 @@ func (s *stage) smallImage(ctx context.Context, u user, program string) (string,
 }
 
 // hostFiles lists files below dir until they are most bytes together.
-func hostFiles(ctx context.Context, dir string, most int64) (files []string) {
+func hostFiles(ctx context.Context, dir string, maximum int64) (files []string) {
 	_ = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if ctx.Err() != nil || most <= 0 {
+		if ctx.Err() != nil || maximum <= 0 {
 			return fs.SkipAll
 		}
 		if err != nil || !d.Type().IsRegular() {
 			return nil
 		}
 		if info, err := d.Info(); err == nil && info.Size() < 30e6 {
-			files, most = append(files, p), most-info.Size()
+			files, maximum = append(files, p), maximum-info.Size()
 		}
 		return nil
 	})

@@ -39,7 +39,7 @@ const (
 	refills = 500 * time.Millisecond
 )
 
-// sdkRows are about sandboxes that live on.
+// sdkRows are about persistent sandboxes.
 func (s *stage) sdkRows() []bench {
 	few := func(pairs int) int { return max(pairs/8, 1) }
 	var list []bench

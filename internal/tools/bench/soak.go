@@ -27,7 +27,7 @@ const (
 	watched = 30 * time.Second
 )
 
-// soakRows are about what sandboxes that live on cost together.
+// soakRows are about what persistent sandboxes cost together.
 func (s *stage) soakRows() []bench {
 	return []bench{
 		{fmt.Sprintf("%d idle sandboxes", s.o.idle), s.idle},

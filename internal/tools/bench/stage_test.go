@@ -105,12 +105,12 @@ cd "$HOME"; look idle; echo start; look printing; x=$(head -c 8000000 /dev/zero 
 		}
 	}
 	r := s.flooded(t.Context())
-	idle, most, ok := strings.Cut(r.ours, ", most +")
+	idle, growth, ok := strings.Cut(r.ours, ", most +")
 	if !ok || !strings.HasPrefix(idle, "idle ") {
 		t.Fatalf("%+v", r)
 	}
-	if mbs, _, _ := strings.Cut(most, "."); len(mbs) < 1 || mbs == "0" || mbs == "1" {
-		t.Errorf("growth %s MB, want about 8", most)
+	if mbs, _, _ := strings.Cut(growth, "."); len(mbs) < 1 || mbs == "0" || mbs == "1" {
+		t.Errorf("growth %s MB, want about 8", growth)
 	}
 }
 
@@ -204,8 +204,8 @@ func TestFirstByte(t *testing.T) {
 		}
 		return time.Unix(0, ns)
 	}
-	if least, most := at("writing").Sub(at("up")), at("taken").Sub(began); first.wall < least || first.wall > most {
-		t.Errorf("first byte after %v, want %v to %v", first.wall, least, most)
+	if minimum, maximum := at("writing").Sub(at("up")), at("taken").Sub(began); first.wall < minimum || first.wall > maximum {
+		t.Errorf("first byte after %v, want %v to %v", first.wall, minimum, maximum)
 	}
 	quiet := actors(t, "", "exit 0")
 	if _, err := quiet.runscFirstByte(t.Context(), quiet.users[0]); err == nil {
