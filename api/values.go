@@ -42,11 +42,11 @@ func (v *Values) Take(p []byte, maximum int) bool {
 }
 
 // TooMany is why a body is not read to its end.
-type TooMany struct{ Most int }
+type TooMany struct{ Max int }
 
 // Error says so of a request.
 func (e *TooMany) Error() string {
-	return fmt.Sprintf("the request is made of more than %d values", e.Most)
+	return fmt.Sprintf("the request is made of more than %d values", e.Max)
 }
 
 // JSON is a request's body that is made of MaxValues at most. Reading more is a

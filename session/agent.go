@@ -147,7 +147,7 @@ func figures(ctx context.Context, box sandbox.Instance, res *sandbox.Result) {
 
 // sampling reads usage while the program runs. blind hears why, once it could not for as
 // long as most; nil does not care.
-func sampling(ctx context.Context, box sandbox.Instance, ex *sandbox.Exec, most time.Duration, blind func(error)) (stop func()) {
+func sampling(ctx context.Context, box sandbox.Instance, ex *sandbox.Exec, maximum time.Duration, blind func(error)) (stop func()) {
 	if ex.Sample == nil || ex.SampleEvery <= 0 {
 		return func() {}
 	}
@@ -170,7 +170,7 @@ func sampling(ctx context.Context, box sandbox.Instance, ex *sandbox.Exec, most 
 			case err == nil:
 				read = time.Now()
 				ex.Sample(u)
-			case blind != nil && time.Since(read) >= most:
+			case blind != nil && time.Since(read) >= maximum:
 				blind(err)
 				return
 			}

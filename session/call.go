@@ -16,7 +16,7 @@ import (
 	"github.com/caisson-run/caisson/session/question"
 )
 
-// Call is one request. Doors fill what policy.Call asks for; ID, Kind,
+// Call is one request. Frontends fill what policy.Call asks for; ID, Kind,
 // Language and Code are the pipeline's to fill.
 //
 // What runs is one of three: Argv alone, Source, or File. With the latter two
@@ -32,7 +32,7 @@ type Call struct {
 	// fetches says that it is a declared request, with a program of ours.
 	Fetches bool
 
-	// Door is where the request came in: "cli".
+	// Frontend is where the request came in: "cli".
 	Frontend string
 
 	// Source is code that came with the request.
@@ -61,12 +61,12 @@ type Call struct {
 
 	question.Ways
 
-	// User is whom the request names of those that a sandbox that lives on has, and
+	// User is whom the request names of those that a persistent sandbox has, and
 	// whose rights the program has: see [Inside.Account]. Empty is the sandbox's own, or
 	// root where the policy says so.
 	User string
 
-	// WritesInput says that who carries the call out in a sandbox that lives on
+	// WritesInput says that who carries the call out in a persistent sandbox
 	// writes to the program while it runs. Nobody can approve that beforehand.
 	WritesInput bool
 

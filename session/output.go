@@ -17,8 +17,8 @@ import (
 const (
 	// chunk is how much of a stream is under way to a slow reader at most.
 	chunk = 32 << 10
-	// keepMost bounds what a Result holds when the output limit is off.
-	keepMost = 64 << 20
+	// keepMax bounds what a Result holds when the output limit is off.
+	keepMax = 64 << 20
 )
 
 // stream is one output stream of a program: it counts everything, lets the
@@ -63,7 +63,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	}
 	if s.pump == nil {
 		if s.limit == 0 {
-			pass = pass[:min(len(pass), keepMost-len(s.kept))]
+			pass = pass[:min(len(pass), keepMax-len(s.kept))]
 		}
 		s.kept = append(s.kept, pass...)
 	}

@@ -190,7 +190,7 @@ func TestPoolIsForOneShape(t *testing.T) {
 		"disk":             limited(func(l *sandbox.Limits) { l.Disk = 1 << 20 }, sandbox.LimitDisk),
 		"processes":        limited(func(l *sandbox.Limits) { l.Processes = 7 }, sandbox.LimitProcesses),
 		"somebody else":    func(c *Call) { c.Actor = "other" },
-		"another frontend":     func(c *Call) { c.Frontend = "other" },
+		"another frontend": func(c *Call) { c.Frontend = "other" },
 		"a writable place": func(c *Call) { c.Writable = []string{"/home/user", "/tmp", "/more"} },
 		"best effort":      func(c *Call) { c.BestEffort = true },
 		"hidden paths": func(c *Call) {

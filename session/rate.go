@@ -63,7 +63,7 @@ func (s *Session) TakeRates(ctx context.Context, account string, rates []policy.
 		if err != nil {
 			return -1, 0, err
 		}
-		list[i] = registry.Rate{Bucket: string(bucket), Most: r.Rate.N, Per: r.Rate.Per}
+		list[i] = registry.Rate{Bucket: string(bucket), Max: r.Rate.N, Per: r.Rate.Per}
 	}
 	return s.o.Rates.Take(ctx, now(), list)
 }

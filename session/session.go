@@ -58,7 +58,7 @@ type Options struct {
 	// Approvals is where people are asked what the policy asks about; nil refuses
 	// such calls.
 	Approvals *question.Approvals
-	// Outlive has sandboxes that live on made so that they may be let live on when
+	// Outlive has persistent sandboxes made so that they may be let live on when
 	// this process is gone, where the level can.
 	Outlive bool
 	// Swept says that the caller has taken away what dead owners left; else the first call

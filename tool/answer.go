@@ -111,11 +111,11 @@ func (c *Call) ShellResult(list []Ended) any {
 	v := struct {
 		Type   string        `json:"type"`
 		ID     string        `json:"call_id"`
-		Most   *int64        `json:"max_output_length,omitempty"`
+		Max    *int64        `json:"max_output_length,omitempty"`
 		Output []shellOutput `json:"output"`
 	}{Type: "shell_call_output", ID: c.ID, Output: out}
 	if c.Shell != nil {
-		v.Most = c.Shell.MaxOutput
+		v.Max = c.Shell.MaxOutput
 	}
 	return v
 }

@@ -54,7 +54,7 @@ type connectError struct {
 
 func (e *connectError) Error() string { return e.Message }
 
-// kinds says, for each kind of error, what each of the two halves answers.
+// kinds says, for each kind of error, what each of the two APIs answers.
 var kinds = []struct {
 	kind    error
 	status  int

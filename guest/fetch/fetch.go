@@ -32,7 +32,7 @@ type Request struct {
 	URL       string   `json:"url"`
 	Headers   []Header `json:"headers,omitempty"`
 	Body      []byte   `json:"body,omitempty"`
-	Most      int64    `json:"most"`    // bytes of the answer's body, unpacked
+	Max       int64    `json:"most"`    // bytes of the answer's body, unpacked
 	Timeout   float64  `json:"timeout"` // seconds
 	Redirects int      `json:"redirects,omitempty"`
 }
@@ -153,12 +153,12 @@ func answer(ctx context.Context, r *Request, resp *http.Response) *Answer {
 		}
 	}
 	// What is packed is unpacked as it is read, and no further than this.
-	body, err := io.ReadAll(io.LimitReader(resp.Body, r.Most+1))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, r.Max+1))
 	if err != nil {
 		return &Answer{Problem: "the answer broke off: " + why(ctx, err)}
 	}
-	if a.Cut = int64(len(body)) > r.Most; a.Cut {
-		body = body[:r.Most]
+	if a.Cut = int64(len(body)) > r.Max; a.Cut {
+		body = body[:r.Max]
 	}
 	a.Body = body
 	return a

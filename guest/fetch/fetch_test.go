@@ -100,7 +100,7 @@ func TestFetch(t *testing.T) {
 		"redirects":           {Request{Method: "GET", URL: "/round", Redirects: 3}, 302, "Found", false},
 		"another scheme":      {Request{Method: "GET", URL: "file:///etc/passwd"}, 0, "unsupported protocol", false},
 	} {
-		if c.r.Most = 1 << 10; c.r.Timeout == 0 {
+		if c.r.Max = 1 << 10; c.r.Timeout == 0 {
 			c.r.Timeout = 30
 		}
 		if strings.HasPrefix(c.r.URL, "/") {

@@ -60,7 +60,7 @@ func (e *engine) attach(ctx context.Context, id string) (*attached, error) {
 		return nil, err
 	}
 	a := &attached{conn: conn, broken: make(chan struct{})}
-	a.log.most = logTail
+	a.log.maximum = logTail
 	a.out = demux{r: r, log: writerFunc(a.complain)}
 	return a, nil
 }

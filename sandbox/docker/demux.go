@@ -89,13 +89,13 @@ func (d *demux) ended(err error) error {
 
 // tail keeps the end of what is written to it.
 type tail struct {
-	kept []byte
-	most int
+	kept    []byte
+	maximum int
 }
 
 func (t *tail) Write(p []byte) (int, error) {
-	t.kept = append(t.kept, p[max(0, len(p)-t.most):]...)
-	if over := len(t.kept) - t.most; over > 0 {
+	t.kept = append(t.kept, p[max(0, len(p)-t.maximum):]...)
+	if over := len(t.kept) - t.maximum; over > 0 {
 		t.kept = t.kept[:copy(t.kept, t.kept[over:])]
 	}
 	return len(p), nil

@@ -121,7 +121,7 @@ func FuzzDemux(f *testing.F) {
 
 func TestTailKeepsTheEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := tail{most: 10}
+		l := tail{maximum: 10}
 		var all []byte
 		for _, p := range rapid.SliceOf(rapid.SliceOfN(rapid.Byte(), 0, 25)).Draw(t, "writes") {
 			all = append(all, p...)

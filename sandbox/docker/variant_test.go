@@ -249,7 +249,7 @@ func TestContainerGroup(t *testing.T) {
 // if nobody outside has killed it.
 func TestMemoryLimitInside(t *testing.T) {
 	a := &attached{}
-	a.log.most = logTail
+	a.log.maximum = logTail
 	for _, said := range []string{"not " + agent.OOMLine + "\n", agent.OOMLine + " yet\n", agent.OOMLine[:5]} {
 		a.complain([]byte(said))
 		if a.outOfMemory() {

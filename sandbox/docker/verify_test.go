@@ -39,7 +39,7 @@ func piped(t testing.TB) (*attached, net.Conn) {
 	ours, theirs := net.Pipe()
 	t.Cleanup(func() { ours.Close(); theirs.Close() })
 	a := &attached{conn: ours, broken: make(chan struct{})}
-	a.log.most = logTail
+	a.log.maximum = logTail
 	a.out = demux{r: ours, log: writerFunc(a.complain)}
 	return a, theirs
 }

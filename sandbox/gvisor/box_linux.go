@@ -218,7 +218,7 @@ func (b *box) flags() map[string]string {
 		"allow-suid":              strconv.FormatBool(b.spec.Sudo),
 		"net-raw":                 "false",
 		"host-settings":           "ignore", // advice for a log that nobody reads
-		// gVisor would rather find its halves as files on disk; we are them.
+		// gVisor would rather find its gofer and sentry as files on disk; we are them.
 		"sidecar-usage-policy": "LEGACY_DEPRECATED_SLOW_EMBEDDED_FALLBACK",
 	}
 	if len(b.plan.live) > 0 { // the host may change mounted files while it runs

@@ -44,7 +44,7 @@ func TestNoRoomAsNobody(t *testing.T) { drivertest.AsUser(t, 65534, "TestNoRoom"
 // Where they would wait so, nothing is begun, and it is said what to do.
 func TestNoRoom(t *testing.T) {
 	if os.Geteuid() == 0 {
-		t.Skip("root's halves do not hang in this way")
+		t.Skip("root's gofer and sentry do not hang in this way")
 	}
 	spec := fixture(t)
 	var has unix.Rlimit
@@ -71,7 +71,7 @@ func TestStuckAsNobody(t *testing.T) { drivertest.AsUser(t, 65534, "TestStuck") 
 // that was made of it.
 func TestStuck(t *testing.T) {
 	if os.Geteuid() == 0 {
-		t.Skip("root's halves do not hang in this way")
+		t.Skip("root's gofer and sentry do not hang in this way")
 	}
 	dir := t.TempDir() + "/state"
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -82,16 +82,16 @@ func TestStuck(t *testing.T) {
 	if err := owner.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var shims, halves []int
-	for len(halves) == 0 && t.Context().Err() == nil {
+	var shims, sentries []int
+	for len(sentries) == 0 && t.Context().Err() == nil {
 		if shims = descendants(t, owner.Process.Pid, "caisson-shim"); len(shims) == 1 {
-			halves = descendants(t, shims[0], "runsc-sandbox")
+			sentries = descendants(t, shims[0], "runsc-sandbox")
 		}
 	}
 	if err := errors.Join(owner.Process.Kill(), owner.Wait()); err == nil {
 		t.Error("the owner ended by itself")
 	}
-	for _, pid := range append(shims, halves...) {
+	for _, pid := range append(shims, sentries...) {
 		await(t, pid)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {

@@ -48,11 +48,11 @@ func imageRoot(t *testing.T) sandbox.Root {
 func TestImageNeedsNoGofer(t *testing.T) {
 	spec := fixture(t)
 	spec.Root = imageRoot(t)
-	halves := whileRunning(t, spec)
-	if _, ok := halves["runsc-gofer"]; ok {
+	processes := whileRunning(t, spec)
+	if _, ok := processes["runsc-gofer"]; ok {
 		t.Error("there is a gofer")
 	}
-	got, ok := halves["runsc-sandbox"]
+	got, ok := processes["runsc-sandbox"]
 	if !ok {
 		t.Fatal("there is no kernel")
 	}

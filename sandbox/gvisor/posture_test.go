@@ -69,7 +69,7 @@ func holdPosture(t *testing.T) {
 	}
 	defer unix.Close(high)
 
-	halves := whileRunning(t, spec)
+	processes := whileRunning(t, spec)
 	// Chown, dac_override, dac_read_search, fowner, fsetid, and sys_chroot: to
 	// serve files, in a user namespace that owns nothing. It executes nothing.
 	gofer := posture{Caps: "000000000004001f 000000000004001f", Sets: []string{"000000000004001f 000000000004001f"}, Ambient: "000000000004001f"}
@@ -85,7 +85,7 @@ func holdPosture(t *testing.T) {
 		if os.Geteuid() == 0 {
 			want.Slack = "300000" // no protection, but a tenth of the processor time
 		}
-		got, ok := halves[name]
+		got, ok := processes[name]
 		if !ok {
 			t.Errorf("there is no %s", name)
 			continue
@@ -115,7 +115,7 @@ func whileRunning(t *testing.T, spec *sandbox.Spec) map[string]posture {
 	case err := <-ended:
 		t.Fatalf("it ended early: %v", err)
 	}
-	halves := make(map[string]posture)
+	processes := make(map[string]posture)
 	shims := descendants(t, os.Getpid(), "caisson-shim")
 	if len(shims) != 1 {
 		t.Fatalf("%d shims", len(shims))
@@ -135,7 +135,7 @@ func whileRunning(t *testing.T, spec *sandbox.Spec) map[string]posture {
 	all := shims
 	for _, name := range []string{"runsc-gofer", "runsc-sandbox"} {
 		for _, pid := range descendants(t, shims[0], name) {
-			halves[name] = look(t, pid, spec.StateDir)
+			processes[name] = look(t, pid, spec.StateDir)
 			all = append(all, pid)
 		}
 	}
@@ -144,7 +144,7 @@ func whileRunning(t *testing.T, spec *sandbox.Spec) map[string]posture {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	return halves
+	return processes
 }
 
 // waiter is a writer that tells when its text was written.

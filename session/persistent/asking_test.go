@@ -29,7 +29,7 @@ func newAskingHome(t *testing.T, f *policy.File) (*home, *question.Approvals, ap
 	return h, approvals, approvaltest.Ada(t, approvaltest.Store(t, approvals), approval.Web)
 }
 
-// In a sandbox that lives on, an approval is for one call of one key in that very
+// In a persistent sandbox, an approval is for one call of one key in that very
 // sandbox, with the contents of the files that it names.
 func TestAskInASandbox(t *testing.T) {
 	f, err := policy.Parse("/w/p.yaml", []byte("version: 1\ncommands: {ask: [\"touch *\", \"cat *\", \"./run *\"]}\n"))
@@ -116,7 +116,7 @@ func TestAskInASandbox(t *testing.T) {
 	}
 }
 
-// That a question could not be put is a failure of ours, in a sandbox that lives on as
+// That a question could not be put is a failure of ours, in a persistent sandbox as
 // elsewhere, and no refusal by the policy.
 func TestQuestionThatFails(t *testing.T) {
 	f, err := policy.Parse("/w/p.yaml", []byte("version: 1\ncommands: {ask: [\"touch *\"]}\n"))

@@ -10,7 +10,7 @@ import (
 )
 
 // Some who come to a sandbox have no key but a right of that sandbox's own: its
-// token (see [Sandboxes.Token]), or the name of a port that is public. Doors
+// token (see [Sandboxes.Token]), or the name of a port that is public. Frontends
 // check that right; what they do then is decided by the key of the owner.
 
 // Find returns a sandbox by its ID, whosever it is, and its owner's key; one that

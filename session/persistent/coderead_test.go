@@ -22,7 +22,7 @@ func codeHome(t *testing.T, rules string) *home {
 	return newHome(t, func(o *SandboxesOptions) { o.Policies = map[string]*policy.File{"": f} })
 }
 
-// In a sandbox that lives on, what is read is read in a sandbox of its own: what
+// In a persistent sandbox, what is read is read in a sandbox of its own: what
 // runs in the first has no say in it.
 func TestCodeInLivingSandboxes(t *testing.T) {
 	h := codeHome(t, "{python: {deny_imports: [socket]}, javascript: {deny_imports: [fs]}}")

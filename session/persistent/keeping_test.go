@@ -168,10 +168,10 @@ func TestSnapshotsAtOnce(t *testing.T) {
 	d := &faketest.Driver{Agent: true, Caps: func(c *sandbox.Capabilities) { c.Snapshot = true }}
 	h := newHome(t, func(o *SandboxesOptions) { o.Drivers = map[string]sandbox.Driver{"gvisor": writer{d}} })
 	s := h.create(t, Create{})
-	most := DefaultProfile().Quota.Snapshots
+	maximum := DefaultProfile().Quota.Snapshots
 	var made, refused atomic.Int32
 	var all sync.WaitGroup
-	for range most + 20 {
+	for range maximum + 20 {
 		all.Go(func() {
 			switch _, err := h.Handle(h.key, s.ID).Snapshot(t.Context(), ""); {
 			case err == nil:
@@ -185,10 +185,10 @@ func TestSnapshotsAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	have, err := h.Snapshots(t.Context(), h.key, "")
-	if err != nil || len(have) > most || len(have) != int(made.Load()) || refused.Load() < 20 {
+	if err != nil || len(have) > maximum || len(have) != int(made.Load()) || refused.Load() < 20 {
 		t.Errorf("%d snapshots, %d made, %d refused, %v", len(have), made.Load(), refused.Load(), err)
 	}
-	for len(have) < most { // places that were not used are free
+	for len(have) < maximum { // places that were not used are free
 		one, err := h.Handle(h.key, s.ID).Snapshot(t.Context(), "")
 		if err != nil {
 			t.Fatal(err)

@@ -34,7 +34,7 @@ type records struct {
 
 // account is what one key has written lately.
 type account struct {
-	most    int64 // bytes in a day; 0 is no bound
+	maximum int64 // bytes in a day; 0 is no bound
 	hours   [day]int64
 	hour    int64 // the newest of them, since 1970
 	told    int64 // the last in which it is recorded that there was no room
@@ -75,13 +75,13 @@ func newRecords(ctx context.Context, o *SandboxesOptions) (*records, error) {
 func (r *records) now() int64 { return r.clock.Now().Unix() / int64(time.Hour/time.Second) }
 
 // know says how much a key may write.
-func (r *records) know(k *Key, most int64) {
+func (r *records) know(k *Key, maximum int64) {
 	if k.ID == "" || r.free { // nobody's, or the only one's
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.at(k.ID).most = most
+	r.at(k.ID).maximum = maximum
 }
 
 // at is a key's account, with the hours that are over taken from it. The caller holds mu.
@@ -136,7 +136,7 @@ func (r *records) save(ctx context.Context, enough func(*account) bool) error {
 
 // saveSome keeps what was counted where it is so much that it must not be lost.
 func (r *records) saveSome(ctx context.Context) error {
-	return r.save(ctx, func(a *account) bool { return a.most > 0 && a.unsaved >= a.most/unsavedPart })
+	return r.save(ctx, func(a *account) bool { return a.maximum > 0 && a.unsaved >= a.maximum/unsavedPart })
 }
 
 // saveAll keeps what was counted, at the end.
@@ -153,19 +153,19 @@ func (r *records) room(key string) (first bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := r.at(key)
-	if a.most <= 0 {
+	if a.maximum <= 0 {
 		return false, nil
 	}
 	var all int64
 	for _, n := range a.hours {
 		all += n
 	}
-	if all < a.most {
+	if all < a.maximum {
 		return false, nil
 	}
 	first = a.told != a.hour
 	a.told = a.hour
-	return first, &sandbox.Error{Op: "quota", Kind: sandbox.ErrExhausted, Problem: fmt.Sprintf("the key's records of a day take the %s that they may", session.Size(a.most)),
+	return first, &sandbox.Error{Op: "quota", Kind: sandbox.ErrExhausted, Problem: fmt.Sprintf("the key's records of a day take the %s that they may", session.Size(a.maximum)),
 		Hint: "wait some hours; who runs this caisson may give the key a profile with more records", Rule: ruleQuota}
 }
 

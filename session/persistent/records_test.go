@@ -18,10 +18,10 @@ import (
 // allowed or refused, until a day is over; what it has is its own still, and other keys
 // go on.
 func TestRecordsOfAKey(t *testing.T) {
-	const most = 256 << 10
+	const maximum = 256 << 10
 	h := newHome(t, func(o *SandboxesOptions) {
 		p := DefaultProfile()
-		p.Quota.Records = most
+		p.Quota.Records = maximum
 		o.Profiles = map[string]Profile{"": p}
 	})
 	s := h.create(t, Create{})
@@ -185,7 +185,7 @@ func TestRecordsAreTheKeys(t *testing.T) {
 func TestRecordsSurviveAKill(t *testing.T) {
 	h := newHome(t, nil)
 	o := &SandboxesOptions{Clock: h.clock, Journal: h.log, Registry: h.reg}
-	const most = 64 << 10
+	const maximum = 64 << 10
 	counted := func() int64 {
 		r, err := newRecords(t.Context(), o)
 		if err != nil {
@@ -197,13 +197,13 @@ func TestRecordsSurviveAKill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.know(&Key{ID: "k"}, most)
+	r.know(&Key{ID: "k"}, maximum)
 	for n := int64(100); n <= 5000; n += 100 {
 		r.wrote("k", 100)
 		if err := r.admit(t.Context(), &audit.Intent{Account: "k"}); err != nil {
 			t.Fatal(err)
 		}
-		if lost := n - counted(); lost < 0 || lost >= most/unsavedPart {
+		if lost := n - counted(); lost < 0 || lost >= maximum/unsavedPart {
 			t.Fatalf("of %d bytes %d would be lost", n, lost)
 		}
 	}

@@ -284,7 +284,7 @@ func TestWallBoundsTheLifetime(t *testing.T) {
 	}
 }
 
-// Each limit that a policy writes down holds in a sandbox that lives on, or
+// Each limit that a policy writes down holds in a persistent sandbox, or
 // refuses by its name: there is no third.
 func TestWrittenLimitsHoldOrRefuse(t *testing.T) {
 	written := map[sandbox.LimitName]string{

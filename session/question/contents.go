@@ -248,7 +248,7 @@ func digestOf(name, real string, in io.Reader) (approval.File, error) {
 	return approval.File{Path: name, Real: real, Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Size: n}, err
 }
 
-// ContentsOf reads in a sandbox that lives on, with the rights of its user. What
+// ContentsOf reads in a persistent sandbox, with the rights of its user. What
 // its agent says is as good as the sandbox: whoever is in it may change a file
 // behind the approver's back.
 func ContentsOf(ctx context.Context, agent *guest.Client) func(string) (approval.File, error) {

@@ -19,11 +19,11 @@ type Instant struct {
 	Since time.Duration
 }
 
-// Rate bounds how often something is done: Most times within any Per, by whoever
+// Rate bounds how often something is done: Max times within any Per, by whoever
 // Bucket names. It slides: a window begins with each time.
 type Rate struct {
 	Bucket string
-	Most   int64
+	Max    int64
 	Per    time.Duration
 }
 
@@ -37,7 +37,7 @@ func (r *DB) Take(ctx context.Context, now Instant, rates []Rate) (full int, wai
 	full = -1
 	err = r.db.Update(ctx, func(tx *sql.Tx) error {
 		for i, rate := range rates {
-			if rate.Most <= 0 || rate.Per <= 0 {
+			if rate.Max <= 0 || rate.Per <= 0 {
 				return sandbox.Errorf(sandbox.ErrInvalid, "rate", "it allows nothing")
 			}
 			if slices.ContainsFunc(rates[:i], func(o Rate) bool { return o == rate }) {
@@ -82,7 +82,7 @@ func take(ctx context.Context, tx *sql.Tx, now Instant, rate Rate) (wait time.Du
 	case boot == now.Boot:
 		at = max(at, newest) // another process looked at the clock a moment later
 	}
-	slot := taken % rate.Most
+	slot := taken % rate.Max
 	var oldest int64
 	err = tx.QueryRowContext(ctx, "SELECT CASE WHEN boot = ? THEN at ELSE 0 END FROM rate_times WHERE bucket = ? AND slot = ?", now.Boot, rate.Bucket, slot).Scan(&oldest)
 	if err == nil && at-oldest < rate.Per.Nanoseconds() {
@@ -93,7 +93,7 @@ func take(ctx context.Context, tx *sql.Tx, now Instant, rate Rate) (wait time.Du
 	}
 	if _, err := tx.ExecContext(ctx, `INSERT INTO rates (bucket, most, per, taken, boot, newest) VALUES (?, ?, ?, 1, ?, ?)
 		ON CONFLICT (bucket) DO UPDATE SET taken = taken + 1, boot = excluded.boot, newest = excluded.newest`,
-		rate.Bucket, rate.Most, rate.Per.Nanoseconds(), now.Boot, at); err != nil {
+		rate.Bucket, rate.Max, rate.Per.Nanoseconds(), now.Boot, at); err != nil {
 		return 0, err
 	}
 	_, err = tx.ExecContext(ctx, "INSERT INTO rate_times (bucket, slot, boot, at) VALUES (?, ?, ?, ?) ON CONFLICT (bucket, slot) DO UPDATE SET boot = excluded.boot, at = excluded.at",

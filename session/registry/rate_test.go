@@ -53,7 +53,7 @@ func TestRatesSlide(t *testing.T) {
 					within++
 				}
 			}
-			want := within < rate.Most
+			want := within < rate.Max
 			if got := allowed(t, db, at(now), rate); got != want {
 				rt.Fatalf("at %d after %v: %t, want %t", now, taken, got, want)
 			}

@@ -39,7 +39,7 @@ const (
 	PauseFiles Action = "pause-files" // without its memory
 )
 
-// Sandbox is one sandbox that lives on, or has lived.
+// Sandbox is the record of a persistent sandbox, which may have ended.
 type Sandbox struct {
 	// ID is 'i' and 20 of 0-9a-z, Owner the ID of the key that it belongs to.
 	ID    string `json:"id"`
@@ -86,7 +86,7 @@ type Sandbox struct {
 	EndedAt time.Time `json:"ended_at,omitzero"`
 	Reason  string    `json:"reason,omitempty"`
 
-	// Env are the variables of every program in it. Doors show them to nobody.
+	// Env are the variables of every program in it. Frontends show them to nobody.
 	Env map[string]string `json:"env,omitempty"`
 	// Image is the container image that was asked for; empty for the default
 	// root.
@@ -246,13 +246,13 @@ const forgetAtOnce = 500
 
 // Forget drops what is kept of sandboxes that ended before t, and of all but the last
 // most.
-func (r *DB) Forget(ctx context.Context, t time.Time, most int) error {
+func (r *DB) Forget(ctx context.Context, t time.Time, maximum int) error {
 	for _, old := range []struct {
 		which string
 		args  []any
 	}{
 		{"ended < ? LIMIT ?", []any{t.UnixMilli(), forgetAtOnce}},
-		{"ended IS NOT NULL ORDER BY ended DESC LIMIT ? OFFSET ?", []any{forgetAtOnce, most}},
+		{"ended IS NOT NULL ORDER BY ended DESC LIMIT ? OFFSET ?", []any{forgetAtOnce, maximum}},
 	} {
 		for n := int64(1); n > 0; {
 			res, err := r.db.ExecContext(ctx, "DELETE FROM sandboxes WHERE id IN (SELECT id FROM sandboxes WHERE "+old.which+")", old.args...)

@@ -36,7 +36,7 @@ func TestEndedIsShort(t *testing.T) {
 // What ended too long ago is forgotten, and the first of what is too much; what has
 // not ended never is.
 func TestForget(t *testing.T) {
-	const many, old, most = 2*forgetAtOnce + 7, forgetAtOnce + 3, 50
+	const many, old, maximum = 2*forgetAtOnce + 7, forgetAtOnce + 3, 50
 	db := openHere(t, t.TempDir())
 	for i := range many {
 		s := &Sandbox{ID: fmt.Sprintf("i%d", i), State: Ended, EndedAt: time.UnixMilli(int64(i))}
@@ -47,16 +47,16 @@ func TestForget(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, tt := range []struct{ before, most, first int }{{old, many, old}, {0, most, many - most}, {0, most, many - most}, {many, 0, many}} {
-		if err := db.Forget(t.Context(), time.UnixMilli(int64(tt.before)), tt.most); err != nil {
+	for _, tt := range []struct{ before, maximum, first int }{{old, many, old}, {0, maximum, many - maximum}, {0, maximum, many - maximum}, {many, 0, many}} {
+		if err := db.Forget(t.Context(), time.UnixMilli(int64(tt.before)), tt.maximum); err != nil {
 			t.Fatal(err)
 		}
 		var n int
 		if err := db.db.QueryRowContext(t.Context(), "SELECT count(*) FROM sandboxes").Scan(&n); err != nil || n != many-tt.first+1 {
-			t.Errorf("before %d, at most %d: %d are left, %v; want %d", tt.before, tt.most, n, err, many-tt.first+1)
+			t.Errorf("before %d, at most %d: %d are left, %v; want %d", tt.before, tt.maximum, n, err, many-tt.first+1)
 		}
 		if _, err := db.Get(t.Context(), fmt.Sprintf("i%d", tt.first-1)); !errors.Is(err, sandbox.ErrNotFound) {
-			t.Errorf("before %d, at most %d: it is still there: %v", tt.before, tt.most, err)
+			t.Errorf("before %d, at most %d: it is still there: %v", tt.before, tt.maximum, err)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func (t *run) declaredHTTP(ctx context.Context) (*Answer, error) {
 		return nil, t.refuse(ctx, err)
 	}
 	spec := known.HTTP.Spec()
-	wire := &fetch.Request{Method: req.Method, URL: req.URL, Body: req.Body, Most: spec.Response, Timeout: spec.Timeout.Seconds(), Redirects: spec.Redirects}
+	wire := &fetch.Request{Method: req.Method, URL: req.URL, Body: req.Body, Max: spec.Response, Timeout: spec.Timeout.Seconds(), Redirects: spec.Redirects}
 	for _, h := range req.Headers {
 		one := fetch.Header{Name: h.Name}
 		for _, p := range h.Parts {
@@ -56,7 +56,7 @@ func (t *run) declaredHTTP(ctx context.Context) (*Answer, error) {
 	}
 	c.Frontend, c.Actor, c.Operator, c.Tool, c.Account = t.call.Frontend, t.actor, t.call.Operator, t.use, t.account
 	t.asked(c)
-	out, errs := &told{most: maxTold}, &told{most: 4 << 10}
+	out, errs := &told{maximum: maxTold}, &told{maximum: 4 << 10}
 	io := session.IO{Stdin: bytes.NewReader(text), Stdout: out, Stderr: errs}
 	var res *sandbox.Result
 	if t.boxes != nil {
@@ -75,12 +75,12 @@ func (t *run) declaredHTTP(ctx context.Context) (*Answer, error) {
 
 // told keeps the beginning of what the program says.
 type told struct {
-	most int
-	buf  bytes.Buffer
+	maximum int
+	buf     bytes.Buffer
 }
 
 func (t *told) Write(p []byte) (int, error) {
-	t.buf.Write(p[:min(len(p), t.most-t.buf.Len())])
+	t.buf.Write(p[:min(len(p), t.maximum-t.buf.Len())])
 	return len(p), nil
 }
 

@@ -39,7 +39,7 @@ type Call struct {
 	Args []byte
 	Read []sandbox.HostFile
 
-	// Door is where the request came in: "mcp".
+	// Frontend is where the request came in: "mcp".
 	Frontend string
 	// Actor is who asks, where that is no key: the user of the command line.
 	// Operator says that it is the owner of this host.
@@ -88,7 +88,7 @@ func (s *Tools) tools(persistent bool) (out []*tool.Tool) {
 // Errors: ErrDenied with the rule; a *Pending where the caller does not wait for
 // approval; ErrInvalid for arguments that cannot be read, and, with all faults, as a
 // [policy.Misfit] for those that do not fit;
-// ErrUnsupported for a tool about sandboxes that live on.
+// ErrUnsupported for a tool about persistent sandboxes.
 func (s *Tools) CallTool(ctx context.Context, c *Call) (*Answer, error) {
 	return (&run{call: c, session: s.session, actor: c.Actor, account: c.Actor}).do(ctx)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// Without sandboxes that live on there are only tools that need none.
+// Without persistent sandboxes there are only tools that need none.
 func TestToolsOfASession(t *testing.T) {
 	s := newBench(t, "")
 	for _, tool := range s.Tools.Tools() {

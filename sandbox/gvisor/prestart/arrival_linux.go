@@ -59,7 +59,7 @@ type stranger struct {
 
 const readyFlag = "--sync-userns-fd="
 
-// wanted recognises the command lines that gVisor gives its halves:
+// wanted recognises the command lines that gVisor gives its gofer and sentry:
 // "runsc-gofer FLAGS gofer FLAGS --sync-userns-fd=9 --uid=1000 --gid=1000 ID",
 // and "runsc-sandbox FLAGS boot FLAGS --apply-caps=true --setup-root …" with the
 // same. A user who is root there has no --uid; that kernel is left to gVisor,

@@ -68,7 +68,7 @@ const (
 	kernelLine = "runsc-sandbox boot --apply-caps=true --setup-root --sync-userns-fd=3"
 )
 
-// arrived starts this program as gVisor starts its halves, and ends the wait
+// arrived starts this program as gVisor starts its gofer and sentry, and ends the wait
 // with data.
 func arrived(t *testing.T, line, data string, args ...string) (string, error) {
 	t.Helper()

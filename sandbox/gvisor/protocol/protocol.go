@@ -2,7 +2,7 @@
 
 // Package protocol is what the gVisor driver and its shim say to each other: a
 // InitMessage and an Order down, then Events up and Commands down, on a socket that
-// only these two processes hold. The next owner of a sandbox that lives on says
+// only these two processes hold. The next owner of a persistent sandbox says
 // a Claim on a connection of its own, gets a Legacy, and goes on as the one before.
 package protocol
 

@@ -3,7 +3,7 @@
 // Package sentry is the half of the binary that is gVisor: the boot process
 // (the application kernel), the gofer (its file server) and the umounter.
 //
-// gVisor starts its halves by executing /proc/self/exe with a telling
+// gVisor starts its gofer and sentry by executing /proc/self/exe with a telling
 // argv[0]. A binary that embeds this package must therefore hand over to
 // [Main] before anything else when [Wanted] says so. Only the three commands
 // that are executed again are linked; the runsc command line is not, which

@@ -11,7 +11,7 @@
 //
 // When the socket to its owner closes (the owner ended, by SIGKILL too) the shim
 // kills the sandbox, removes its control group and directory, and exits. Where the
-// owner of a sandbox that lives on has said so, it waits for the next owner before
+// owner of a persistent sandbox has said so, it waits for the next owner before
 // that, for as long as it was told (survive_linux.go). When the shim itself is killed, the kernel kills the
 // sandbox (PDEATHSIG) and the next start of caisson sweeps the rest.
 package shim
@@ -109,7 +109,7 @@ func letGoOfProgram() error {
 	return unix.Dup3(null, protocol.LastFile, unix.O_CLOEXEC)
 }
 
-// letTimersBeLate is for all threads: gVisor forks its halves from which it likes.
+// letTimersBeLate is for all threads: gVisor forks its gofer and sentry from which it likes.
 func letTimersBeLate() {
 	_, _, _ = threads.Call(unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, protocol.Slack, 0)
 }

@@ -21,7 +21,7 @@ const (
 	kernelCaps = fileCaps | 1<<unix.CAP_SYS_PTRACE
 )
 
-// startWithin makes gVisor start its halves through a tiny program in dir that
+// startWithin makes gVisor start its gofer and sentry through a tiny program in dir that
 // narrows their bounding sets, see [prestart.Bounds]. Where that cannot be done
 // gVisor starts the binary itself and narrows them later, in all its threads.
 // self is this process's executable, from cloneSelf.
