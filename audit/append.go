@@ -185,6 +185,9 @@ func (out *Outcome) record(id string) (*addition, error) {
 		// Names that a sandbox chose must not keep its end from being recorded.
 		ending.FilesOmitted += len(ending.Result.Files)
 		ending.Result.Files = nil
+		if c := ending.Result.Changes; c != nil {
+			c.Applied = nil
+		}
 		return newAddition(id, eventOutcome, ending, kept)
 	}
 	return a, err

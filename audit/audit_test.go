@@ -245,6 +245,10 @@ func TestHostileText(t *testing.T) {
 	for i := range 3 * maxFiles {
 		out.Result.Files = append(out.Result.Files, sandbox.File{Path: fmt.Sprint(i, strings.Repeat("\xff", 4000)), SavedAs: strings.Repeat("s", 4000)})
 	}
+	out.Result.Changes = &sandbox.Changes{ID: "c"}
+	for range 3 * maxItems {
+		out.Result.Changes.Applied = append(out.Result.Changes.Applied, strings.Repeat("\xff", 4000))
+	}
 	for range 3 * maxUncollected {
 		u := strings.Repeat("\xff", 2*maxText)
 		out.Result.Uncollected = append(out.Result.Uncollected, sandbox.Uncollected{Pattern: u, Reason: u, Hint: u})
@@ -257,6 +261,9 @@ func TestHostileText(t *testing.T) {
 	}
 	if d.Call.Argv.Size < 10<<20 || d.Call.Argv.Kept == "" || len(d.Stdout) != KeepBytes || d.Ending.Stdout.Size != 1_000_000 {
 		t.Errorf("content: %+v %+v, %d bytes of stdout", d.Call.Argv, d.Ending.Stdout, len(d.Stdout))
+	}
+	if c := d.Ending.Result.Changes; c == nil || len(c.Applied) > maxItems+1 {
+		t.Errorf("%+v", c)
 	}
 	if d.Ending.FilesOmitted+len(d.Ending.Result.Files) != 3*maxFiles {
 		t.Errorf("%d files listed, %d omitted", len(d.Ending.Result.Files), d.Ending.FilesOmitted)

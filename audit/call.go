@@ -210,6 +210,11 @@ func (out *Outcome) ending() (Ending, []*Capture) {
 		r.Files, r.Uncollected = files, cleanUncollected(r.Uncollected)
 		r.Rule, r.Reason = clean(r.Rule, maxText), clean(r.Reason, maxText)
 		r.Hint, r.Signal = clean(r.Hint, maxText), clean(r.Signal, maxText)
+		if c := r.Changes; c != nil {
+			short := *c
+			short.Applied, short.Problem, short.Hint = cleanAll(c.Applied), clean(c.Problem, maxText), clean(c.Hint, maxText)
+			r.Changes = &short
+		}
 		if stdout == nil && r.Stdout != nil {
 			stdout = Captured(r.Stdout)
 		}

@@ -79,8 +79,9 @@ type Changes struct {
 	Files  int    `json:"files"`          // that were added, changed or removed
 	Held   int    `json:"held,omitempty"` // paths that are applied only where they are named
 	// Ignored are files that .gitignore ignores and that were not kept.
-	Ignored int      `json:"ignored,omitempty"`
-	Applied []string `json:"applied,omitempty"` // paths that the policy's rules let be applied without a person
+	Ignored int `json:"ignored,omitempty"`
+	// Applied are the paths that were applied.
+	Applied []string `json:"applied,omitempty"`
 	// Problem is why nothing was kept or, with an ID, applied; Hint what to do.
 	Problem string `json:"problem,omitempty"`
 	Hint    string `json:"hint,omitempty"`

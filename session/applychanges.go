@@ -51,7 +51,9 @@ func (s *Session) ApplyChanges(ctx context.Context, call *Call, id string, o cha
 		if err != nil {
 			return nil, err
 		}
-		return &sandbox.Result{Status: sandbox.StatusSuccess, Changes: &sandbox.Changes{ID: set.ID, Digest: set.Digest, Files: set.Files, Held: set.Held, Applied: applied.Paths}}, nil
+		return &sandbox.Result{Status: sandbox.StatusSuccess, Changes: &sandbox.Changes{
+			ID: set.ID, Digest: set.Digest, Files: set.Files, Held: set.Held, Applied: applied.Paths,
+		}}, nil
 	})
 	return applied, err
 }

@@ -25,6 +25,7 @@ type keeper struct {
 	store  *changes.Store
 	source changes.Source
 	ctx    context.Context
+	ended  func() // is called before anything is read
 
 	read bool // the layer has been read, or it was tried
 	set  *changes.Set
@@ -103,6 +104,7 @@ func (k *keeper) take(target string, layer io.Reader) error {
 		return nil
 	}
 	k.read = true
+	k.ended()
 	ctx, cancel := context.WithTimeout(k.ctx, keepLimit)
 	defer cancel()
 	k.set, k.err = k.store.Keep(ctx, k.source, layer)
@@ -115,6 +117,7 @@ func (k *keeper) readFrom(box sandbox.Instance) {
 		return
 	}
 	k.read = true
+	k.ended()
 	reader, ok := box.(sandbox.ChangeReader)
 	if !ok {
 		k.err = sandbox.Errorf(sandbox.ErrUnsupported, "keep changes", "this level does not tell what was changed")

@@ -99,6 +99,7 @@ type streams struct {
 	out   [2]*stream // stdout, stderr
 	over  context.Context
 	blind func(error) // ends it, where something depends on what could not be read; nil where nothing does
+	ended func()      // says that it has ended: what comes afterwards is none of its time
 }
 
 // do takes the call through the pipeline.
@@ -157,6 +158,7 @@ func (r *Invocation) CarryOut(parent context.Context, ex *sandbox.Exec, start fu
 
 	clock := startWall(limits, end)
 	defer clock.stop()
+	r.ended = clock.stop
 	var over func()
 	if limits.OutputKill {
 		over = func() { end(Exceeded(sandbox.LimitOutput, Sentence(sandbox.LimitOutput, limits))) }
@@ -203,7 +205,7 @@ func (r *Invocation) CarryOut(parent context.Context, ex *sandbox.Exec, start fu
 // it, else the guest agent.
 func (r *Invocation) start(ctx context.Context, d sandbox.Driver, w *environment.Environment, ex *sandbox.Exec, k *keeper) (*sandbox.Result, error) {
 	if k != nil {
-		w.Spec.OnChanges = k.take
+		k.ended, w.Spec.OnChanges = r.ended, k.take
 	}
 	if r.ready != nil {
 		return r.ready.box.Run(ctx, ex)
