@@ -88,6 +88,9 @@ type Mount struct {
 	Source string         // host path, absolute or relative to the process
 	Target string         // absolute path inside; empty is the base name in the working directory
 	Access sandbox.Access // read-only unless said
+	// Shared lets a read-write mount through that another sandbox has: on gVisor locks and
+	// shared mappings of files in it are then each sandbox's own.
+	Shared bool
 }
 
 // Secret is a secret and where it goes.
@@ -172,7 +175,7 @@ func (r *Request) secrets(c *session.Call) (err error) {
 
 func (m Mount) wish() (policy.MountWish, error) {
 	source, err := absolute(m.Source)
-	return policy.MountWish{Source: source, Target: m.Target, Access: m.Access}, err
+	return policy.MountWish{Source: source, Target: m.Target, Access: m.Access, Shared: m.Shared}, err
 }
 
 func absolute(path string) (string, error) {

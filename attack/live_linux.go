@@ -63,7 +63,7 @@ func (s *suite) together(ctx context.Context, ids []string, report func(id strin
 	text, _ := json.Marshal(config)
 	sc := s.begin(ctx, func(c *session.Call) {
 		c.Mounts = append(c.Mounts, policy.MountWish{Source: s.data, Target: probe.AtData})
-		c.Workspace = &policy.MountWish{Source: s.workspace, Target: probe.AtWorkspace, Access: sandbox.ReadWrite}
+		c.Workspace = &policy.MountWish{Source: s.workspace, Target: probe.AtWorkspace, Access: sandbox.ReadWrite, Shared: true}
 		c.Deny = hidden()
 		c.Env = map[string]string{"CAISSON_ATTACK_SECRET": s.secret}
 		c.Limits.Memory, c.Limits.Processes = 1<<30, 512

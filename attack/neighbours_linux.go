@@ -120,7 +120,7 @@ func (s *suite) placedLinks(ctx context.Context) finding {
 	before := listing(s.out)
 	for _, dest := range []string{"collected", "kept"} {
 		sc := s.begin(ctx, func(c *session.Call) {
-			c.Workspace = &policy.MountWish{Source: work, Target: probe.AtWorkspace, Access: sandbox.ReadWrite}
+			c.Workspace = &policy.MountWish{Source: work, Target: probe.AtWorkspace, Access: sandbox.ReadWrite, Shared: true}
 			c.Collect = append(c.Collect, collectWish("out/**", filepath.Join(work, dest)))
 		}, probe.ModePlaced, s.out)
 		err := sc.wait(probe.CaseReady)

@@ -37,7 +37,7 @@ func (s *suite) worn(ctx context.Context) finding {
 	allowed := func(began time.Time) int64 { return room + int64(2.5*maximum*time.Since(began).Seconds()) }
 	sc := s.begin(ctx, func(c *session.Call) {
 		limited(func(l *sandbox.Limits) { l.IO = maximum }, sandbox.LimitIO)(c)
-		c.Workspace = &policy.MountWish{Source: work, Target: probe.AtWorkspace, Access: sandbox.ReadWrite}
+		c.Workspace = &policy.MountWish{Source: work, Target: probe.AtWorkspace, Access: sandbox.ReadWrite, Shared: true}
 	}, probe.ModeWear, probe.AtWorkspace+"/worn")
 	defer sc.end()
 	if err := sc.wait(probe.CaseReady); err != nil {

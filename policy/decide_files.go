@@ -25,7 +25,7 @@ func checkAbsolute(p string) *refusal {
 // wish makes a mount of the plan out of what a call asks for, if every layer
 // covers it.
 func (d *decision) wish(w MountWish, workspace bool) (PlanMount, *refusal) {
-	m := PlanMount{PlanPath: PlanPath{Source: filepath.Clean(w.Source)}, Target: w.Target, Access: w.Access, From: "flag"}
+	m := PlanMount{PlanPath: PlanPath{Source: filepath.Clean(w.Source)}, Target: w.Target, Access: w.Access, Shared: w.Shared, From: "flag"}
 	m.GitWrite = w.Access == sandbox.ReadWrite && d.call.Git == GitWrite
 	for _, f := range d.layers {
 		by, r := f.boundMount(m, workspace)
@@ -41,7 +41,7 @@ func (d *decision) wish(w MountWish, workspace bool) (PlanMount, *refusal) {
 func (d *decision) own(s source) (PlanMount, *refusal) {
 	m := PlanMount{
 		PlanPath: PlanPath{Source: s.Source}, Target: s.Target, Access: s.Access, From: d.file.rule(s.At),
-		GitWrite: s.GitWrite && d.call.Git != GitReadOnly,
+		GitWrite: s.GitWrite && d.call.Git != GitReadOnly, Shared: s.Shared,
 	}
 	if d.call.Git == GitWrite && s.Access == sandbox.ReadWrite && !s.GitWrite {
 		return PlanMount{}, refuse(m.From, "add git: rw to the entry", "repositories in %s are read-only (git: ro)", s.Source)

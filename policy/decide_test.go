@@ -57,7 +57,7 @@ func wantLimit(name sandbox.LimitName, v float64) func(*Call) {
 func gitWrite(c *Call) { c.Git = GitWrite }
 
 func wantMount(source, target string, a sandbox.Access) func(*Call) {
-	return func(c *Call) { c.Mounts = []MountWish{{source, target, a}} }
+	return func(c *Call) { c.Mounts = []MountWish{{source, target, a, false}} }
 }
 
 func wantEnv(name, value string) func(*Call) {
@@ -136,7 +136,7 @@ func TestDenied(t *testing.T) {
 		{"over a place, by the working directory", "", "files: {mounts: [{source: /a, target: /x/b/y}, {source: /b}]}",
 			together(wantMount("/b", "", ro), func(c *Call) { c.Cwd = "/x" }), "/w/p.yaml:2", "another target"},
 		{"onto proc, by the working directory", "", "", together(wantMount("/self", "", ro), func(c *Call) { c.Cwd = "/proc" }), "built-in: valid requests", ""},
-		{"twice", "", "", func(c *Call) { c.Mounts = []MountWish{{"/a", "/x", ro}, {"/b", "/x", ro}} }, "built-in: one mount for each target", ""},
+		{"twice", "", "", func(c *Call) { c.Mounts = []MountWish{{"/a", "/x", ro, false}, {"/b", "/x", ro, false}} }, "built-in: one mount for each target", ""},
 		{"relative", "", "", wantMount("data", "/x", ro), "built-in: valid requests", "absolute"},
 		{"onto proc", "", "", wantMount("/data", "/proc/self", ro), "built-in: valid requests", ""},
 		{"git wider than the mount", "", "files: {mounts: [{source: /d, target: /d, mode: rw}]}", together(wantMount("/d", "/d", rw), gitWrite), "/w/p.yaml:2", "git: rw"},
@@ -149,8 +149,8 @@ func TestDenied(t *testing.T) {
 		{"rootfs by another", "", "", together(stranger, func(c *Call) { c.Rootfs = "/w" }), "built-in: host paths", ""},
 		{"toolchain by another", "", "", together(stranger, func(c *Call) { c.Toolchains = []string{"/w"} }), "built-in: host paths", ""},
 		{"collect to a host path by another", "", "", together(stranger, func(c *Call) { c.Collect = []CollectWish{{"a", "/x"}} }), "built-in: host paths", ""},
-		{"workspace wider", "", files, func(c *Call) { c.Workspace = &MountWish{"/w", "", rw} }, "/w/p.yaml:3", "mode: rw"},
-		{"workspace elsewhere", "", files, func(c *Call) { c.Workspace = &MountWish{"/v", "", ro} }, "/w/p.yaml:2", "workspace"},
+		{"workspace wider", "", files, func(c *Call) { c.Workspace = &MountWish{"/w", "", rw, false} }, "/w/p.yaml:3", "mode: rw"},
+		{"workspace elsewhere", "", files, func(c *Call) { c.Workspace = &MountWish{"/v", "", ro, false} }, "/w/p.yaml:2", "workspace"},
 		{"file's mount against the system", "files: {mounts: [{source: /srv}]}", "files: {mounts: [{source: /srv/a, mode: rw}]}", nil, "/etc/caisson/policy.yaml:2", "/w/p.yaml:2"},
 		{"file's mount without the system's", "user: user", "files: {mounts: [{source: ./a}]}", nil, "/etc/caisson/policy.yaml", "/w/a"},
 		{"rootfs", "", "user: user", func(c *Call) { c.Rootfs = "/tree" }, "/w/p.yaml", "rootfs: /tree"},
@@ -374,7 +374,7 @@ func TestAllowed(t *testing.T) {
 			func(p Plan) any { return p.Mounts[0].GitWrite }, false,
 		},
 		{
-			"workspace narrowed", "", "files: {workspace: {source: ., mode: rw}}", func(c *Call) { c.Workspace = &MountWish{"/w/sub", "", cow} },
+			"workspace narrowed", "", "files: {workspace: {source: ., mode: rw}}", func(c *Call) { c.Workspace = &MountWish{"/w/sub", "", cow, false} },
 			func(p Plan) any { return *p.Workspace }, PlanMount{PlanPath: beneathOf("/w/sub", "/w"), Access: cow, From: "flag"},
 		},
 		{

@@ -225,6 +225,9 @@ func (e *explainer) mount(name string, m PlanMount) {
 	if m.GitWrite {
 		value += ", git rw"
 	}
+	if m.Shared {
+		value += ", shared"
+	}
 	e.add(name, value, m.From, func(c sandbox.Capabilities) sandbox.Clause {
 		switch m.Access {
 		case sandbox.CopyOnWrite:

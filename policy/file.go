@@ -85,6 +85,8 @@ type Mount struct {
 	Access sandbox.Access
 	// GitWrite lets code write in the repositories of a read-write mount.
 	GitWrite bool `json:",omitempty"`
+	// Shared lets several sandboxes have a read-write mount at once.
+	Shared bool `json:",omitempty"`
 }
 
 // Env is the section env.

@@ -15,6 +15,7 @@ type MountWish struct {
 	Source string         // host path; absolute once it is in a Call
 	Target string         // path inside; empty is the base name in the working directory
 	Access sandbox.Access // read-only unless said
+	Shared bool           // other sandboxes may have it read-write, too, whatever that does to locks
 }
 
 // GitAccess says what code may do with the repositories in read-write mounts.
@@ -60,7 +61,7 @@ func atColons(s string) (parts []string) {
 	return append(parts, part.String())
 }
 
-// ParseMount reads a --mount flag, SRC[:TARGET][:ro|rw|cow]. SRC is kept as it
+// ParseMount reads a --mount flag, SRC[:TARGET][:ro|rw|cow], or :rw,shared. SRC is kept as it
 // is written, but for \:, which is a colon; the caller makes it absolute. TARGET is
 // absolute; without one the mount lands under its base name in the working
 // directory. Without a mode it is read-only. Errors are ErrInvalid with a hint.
@@ -73,10 +74,10 @@ func ParseMount(s string) (MountWish, error) {
 	}
 	if len(parts) > 1 {
 		last := parts[len(parts)-1]
-		access, err := ParseAccess(last)
+		access, shared, err := parseMode(last)
 		switch {
 		case err == nil:
-			m.Access, parts = access, parts[:len(parts)-1]
+			m.Access, m.Shared, parts = access, shared, parts[:len(parts)-1]
 		case len(parts) == 3 || !strings.HasPrefix(last, "/"):
 			if w := nearest(last, accessWords()); w != "" {
 				return MountWish{}, invalid("did you mean "+w+"?", "mount %s: %s is not a mode", quote(s), quote(last))
@@ -96,17 +97,17 @@ func ParseMount(s string) (MountWish, error) {
 	return m, nil
 }
 
-// ParseWorkspace reads a --workspace flag, DIR[:cow|ro|rw], with \: for a colon in DIR;
+// ParseWorkspace reads a --workspace flag, DIR[:cow|ro|rw], or :rw,shared, with \: for a colon in DIR;
 // without a mode writes stay in the sandbox (cow). Errors are ErrInvalid with a hint.
 func ParseWorkspace(s string) (MountWish, error) {
 	parts := atColons(s)
 	m := MountWish{Source: parts[0], Access: sandbox.CopyOnWrite}
 	if len(parts) > 1 {
-		access, err := ParseAccess(strings.Join(parts[1:], ":"))
+		access, shared, err := parseMode(strings.Join(parts[1:], ":"))
 		if err != nil {
 			return MountWish{}, invalid(sandbox.Hint(err)+`; a colon in a name is written \:`, "workspace %s: %v", quote(s), err)
 		}
-		m.Access = access
+		m.Access, m.Shared = access, shared
 	}
 	if err := checkHostPath(m.Source); err != nil {
 		return MountWish{}, err
@@ -141,6 +142,18 @@ func cutPattern(s string) (pattern, rest string, found bool) {
 	}
 	return s, "", false
 }
+
+// parseMode reads what ParseAccess does, or rw,shared.
+func parseMode(s string) (a sandbox.Access, shared bool, err error) {
+	if s == sharedMode {
+		return sandbox.ReadWrite, true, nil
+	}
+	a, err = ParseAccess(s)
+	return a, false, err
+}
+
+// sharedMode is the mode of a mount that several sandboxes may have read-write.
+const sharedMode = "rw,shared"
 
 // ParseAccess reads ro, cow or rw. Errors are ErrInvalid with a hint.
 func ParseAccess(s string) (sandbox.Access, error) {

@@ -183,7 +183,7 @@ func (f *File) canonical() *canonical {
 		c.Watch = append(c.Watch, r)
 	}
 	strip := func(m Mount) Mount {
-		return Mount{Source: f.hostPath(m.Source), Target: m.Target, Access: m.Access, GitWrite: m.GitWrite}
+		return Mount{Source: f.hostPath(m.Source), Target: m.Target, Access: m.Access, GitWrite: m.GitWrite, Shared: m.Shared}
 	}
 	if f.Files.Workspace != nil {
 		c.Workspace = []Mount{strip(*f.Files.Workspace)}

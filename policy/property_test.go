@@ -120,10 +120,10 @@ func drawCall(t *rapid.T) *Call {
 		case 3:
 			c.Limits.OutputKill, c.Limits.Explicit["on_output"] = coin(t, "kill"), true
 		case 4:
-			c.Workspace = &MountWish{pick(t, somePaths, "source"), "", sandbox.Access(rapid.IntRange(0, 2).Draw(t, "access"))}
+			c.Workspace = &MountWish{pick(t, somePaths, "source"), "", sandbox.Access(rapid.IntRange(0, 2).Draw(t, "access")), false}
 		case 5, 6:
 			c.Mounts = append(c.Mounts, MountWish{
-				pick(t, somePaths, "source"), pick(t, someTargets, "target"), sandbox.Access(rapid.IntRange(0, 2).Draw(t, "access")),
+				pick(t, somePaths, "source"), pick(t, someTargets, "target"), sandbox.Access(rapid.IntRange(0, 2).Draw(t, "access")), false,
 			})
 		case 7:
 			c.Toolchains = some(t, somePaths, "toolchains")

@@ -145,6 +145,9 @@ func (d *decoder) mount(n *yaml.Node, what string, m *Mount, fields []field) {
 	if n.Kind == yaml.MappingNode && m.Source == "" && !hasKey(n, "source") {
 		d.fault(at(n), "write source: ./data", "%s has no source", what)
 	}
+	if m.Shared && m.Access != sandbox.ReadWrite {
+		d.fault(at(n), "write mode: rw, or leave shared out", "%s has shared: true, and is not mounted rw", what)
+	}
 	if m.GitWrite && m.Access != sandbox.ReadWrite {
 		d.fault(at(n), "write mode: rw, or leave git out", "%s has git: rw, and is not mounted rw", what)
 	}
@@ -156,6 +159,7 @@ func (d *decoder) workspaceFields(m *Mount) []field {
 		{"mode", func(n *yaml.Node) {
 			d.text(n, "mode", func(s string) (err error) { m.Access, err = ParseAccess(s); return err })
 		}},
+		{"shared", func(n *yaml.Node) { m.Shared = d.boolean(n, "shared").V }},
 		{"git", func(n *yaml.Node) {
 			m.GitWrite = d.text(n, "git", func(s string) error { _, err := ParseGit(s); return err }).V == string(GitWrite)
 		}},

@@ -160,8 +160,10 @@ type PlanMount struct {
 	Target string         `json:"target,omitempty"` // empty is the base name in the working directory
 	Access sandbox.Access `json:"access"`
 	// GitWrite says that code may write in the repositories of a read-write mount.
-	GitWrite bool   `json:"git_write,omitempty"`
-	From     string `json:"from"` // file:line or "flag"
+	GitWrite bool `json:"git_write,omitempty"`
+	// Shared says that other sandboxes may have a read-write mount, too.
+	Shared bool   `json:"shared,omitempty"`
+	From   string `json:"from"` // file:line or "flag"
 }
 
 // refusal is a Deny in the making.

@@ -150,7 +150,10 @@ type Capabilities struct {
 	Terminal    bool // PTY with resize and job control
 	CopyOnWrite bool
 	ReadWrite   bool
-	Masks       bool
+	// LiveFiles says that mounted files are the host kernel's own: locks and shared mappings
+	// hold between sandboxes and against the host, whose changes make inotify events inside.
+	LiveFiles bool
+	Masks     bool
 
 	// Executables says that the level holds Spec.Executables.
 	Executables bool

@@ -156,6 +156,8 @@ type Posture struct {
 	// saw what was said there. Secrets are the names of secrets that it had.
 	Ended   []string `json:"tls_ended,omitempty"`
 	Secrets []string `json:"secrets,omitempty"`
+	// Mounts is what mounted files do not do that the host's do, in sentences.
+	Mounts []string `json:"mounts,omitempty"`
 	// Open is what a network with an allow-list does not hold back, in sentences.
 	Open []string `json:"network_open,omitempty"`
 }

@@ -4,6 +4,7 @@ package session
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
@@ -41,6 +42,7 @@ func (r *Invocation) Level(ctx context.Context) (sandbox.Driver, sandbox.Posture
 		posture.Network = "allow-list"
 		posture.Ended, posture.Secrets, posture.Open = r.Plan.Network.Ended(), r.Intent.Secrets, r.Plan.Network.Open()
 	}
+	posture.Mounts = apart(&r.Plan, caps)
 	if r.Plan.Commands != nil {
 		posture.Commands = commandsParsed // until its environment is made
 	}
@@ -93,10 +95,6 @@ func features(call *Call, plan *policy.Plan, caps sandbox.Capabilities) error {
 			return cannotWatch(rule, policy.NobodyMeasures, "leave the rule out; limits.disk bounds it")
 		}
 	}
-	mounts := plan.Mounts
-	if w := plan.Workspace; w != nil {
-		mounts = append(mounts[:len(mounts):len(mounts)], *w)
-	}
 	if c := plan.Changes; c != nil && !c.Discard && !caps.Changes {
 		if call.Changes.Required {
 			return refuse("changes", "way to tell what was changed", "leave it out, or run on another level")
@@ -104,7 +102,7 @@ func features(call *Call, plan *policy.Plan, caps sandbox.Capabilities) error {
 		call.notice("changes in the workspace are not kept: " + plan.Isolation + " does not tell them on this host")
 		c.Discard = true
 	}
-	for _, m := range mounts {
+	for _, m := range mounts(plan) {
 		if m.Access == sandbox.CopyOnWrite && !caps.CopyOnWrite {
 			return refuse("mount "+sandbox.Quoted(m.Source), "copy-on-write", "mount it :ro or :rw")
 		}
@@ -113,6 +111,34 @@ func features(call *Call, plan *policy.Plan, caps sandbox.Capabilities) error {
 		}
 	}
 	return nil
+}
+
+// mounts are the plan's, the workspace too.
+func mounts(p *policy.Plan) []policy.PlanMount {
+	mounts := p.Mounts
+	if w := p.Workspace; w != nil {
+		mounts = append(mounts[:len(mounts):len(mounts)], *w)
+	}
+	return mounts
+}
+
+// apart says what a kernel of the sandbox's own keeps apart of mounted files.
+func apart(p *policy.Plan, caps sandbox.Capabilities) []string {
+	if caps.LiveFiles || len(mounts(p)) == 0 {
+		return nil
+	}
+	out := []string{"what the host changes in mounted directories makes no inotify event inside"}
+	for _, m := range mounts(p) {
+		if m.Access != sandbox.ReadWrite {
+			continue
+		}
+		against := "the host"
+		if m.Shared {
+			against = "other sandboxes and the host"
+		}
+		out = append(out, fmt.Sprintf("locks and shared mappings of files in %s are the sandbox's own, and do not hold against %s", sandbox.Quoted(m.Source), against))
+	}
+	return out
 }
 
 // ruleOf is the line of a policy file that a clause comes from; empty when it

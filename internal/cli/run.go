@@ -118,8 +118,8 @@ ended it.`,
 	fs.BoolVarP(&f.interactive, "interactive", "i", true, "pass standard input on")
 	fs.BoolVarP(&f.tty, "tty", "t", false, "give the program a terminal")
 
-	fs.StringArrayVar(&f.mounts, "mount", nil, "show a file or directory: `SRC`[:TARGET][:ro|rw|cow] (ro; without a target under its name in the working directory), with \\: for a colon in a name")
-	fs.StringVar(&f.workspace, "workspace", "", "work in a directory of yours: `DIR`[:cow|review|ro|rw] (cow: what is changed is kept as a change set; review asks at the end), with \\: for a colon in it")
+	fs.StringArrayVar(&f.mounts, "mount", nil, "show a file or directory: `SRC`[:TARGET][:ro|rw|cow|rw,shared] (ro; without a target under its name in the working directory), with \\: for a colon in a name")
+	fs.StringVar(&f.workspace, "workspace", "", "work in a directory of yours: `DIR`[:cow|review|ro|rw|rw,shared] (cow: what is changed is kept as a change set; review asks at the end), with \\: for a colon in it")
 	fs.BoolVar(&f.discard, "discard", false, "keep nothing of what is changed in the workspace")
 	fs.StringVar(&f.changes, "changes", "", "begin with the change set `ID` in place; its workspace is the workspace where none is named")
 	fs.BoolVar(&f.keepIgnored, "keep-ignored", false, "keep also what .gitignore files ignore")

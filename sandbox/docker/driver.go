@@ -123,7 +123,7 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 	}
 	c := sandbox.Capabilities{
 		Engine: f.name(), Notes: f.notes(), Limits: f.limits(d.opts.Runtime),
-		Terminal: true, Masks: d.opts.Runtime == "", ReadWrite: f.namespaces() && d.opts.Runtime == "", CopyOnWrite: f.inserts(os.Geteuid(), d.opts.Runtime), Changes: f.inserts(os.Geteuid(), d.opts.Runtime) && f.pauses(), ScratchInMemory: true, Images: true, Pause: f.pauses(),
+		Terminal: true, Masks: d.opts.Runtime == "", ReadWrite: f.namespaces() && d.opts.Runtime == "", LiveFiles: d.opts.Runtime == "", CopyOnWrite: f.inserts(os.Geteuid(), d.opts.Runtime), Changes: f.inserts(os.Geteuid(), d.opts.Runtime) && f.pauses(), ScratchInMemory: true, Images: true, Pause: f.pauses(),
 	}
 	c.NoSurvival = sandbox.Clause{Enforcement: sandbox.Off, Detail: noSurvival}
 	c.Wire, c.NoNetwork = f.network(os.Geteuid(), d.opts.Runtime)

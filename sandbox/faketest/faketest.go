@@ -63,7 +63,7 @@ func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) {
 			sandbox.LimitIO:   {Enforcement: sandbox.Off, Detail: "the fake level has no block device", Remedy: "use a real level"},
 			sandbox.LimitIOPS: {Enforcement: sandbox.Off, Detail: "the fake level has no block device", Remedy: "use a real level"},
 		},
-		Root: true, Pause: d.Agent, Terminal: true, CopyOnWrite: true, Changes: true, ReadWrite: true, Masks: true, Images: true,
+		Root: true, Pause: d.Agent, Terminal: true, CopyOnWrite: true, Changes: true, ReadWrite: true, LiveFiles: true, Masks: true, Images: true,
 		NoSurvival: sandbox.Clause{Enforcement: sandbox.Off, Detail: noSurvival},
 		Engine:     "fake, for tests",
 		Notes:      []string{"This level isolates nothing."},

@@ -22,7 +22,7 @@ func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) {
 	release, major, minor := kernel()
 	c := sandbox.Capabilities{
 		Engine: "Linux " + release, Limits: d.limits(),
-		ScratchInMemory: true, Terminal: true, CopyOnWrite: true, Changes: true, ReadWrite: true, Masks: true, Images: true,
+		ScratchInMemory: true, Terminal: true, CopyOnWrite: true, Changes: true, ReadWrite: true, LiveFiles: true, Masks: true, Images: true,
 	}
 	if _, err := seccomp.Untrusted(runtime.GOARCH); err != nil {
 		c.Unusable = "this level runs on amd64 and arm64 only, this is " + runtime.GOARCH

@@ -91,6 +91,7 @@ type Environment struct {
 type Mount struct {
 	sandbox.Mount
 	GitWrite bool // code may write in its repositories
+	Shared   bool // other sandboxes may have it read-write
 }
 
 // workspaceTarget is where the workspace shows, and then the working directory: below
@@ -217,7 +218,7 @@ func (e *Environment) mount(ctx context.Context, m policy.PlanMount, purpose str
 	}
 	mount := sandbox.Mount{Source: src.File, Name: src.Name, Target: m.Target, Access: m.Access, Dir: src.Dir}
 	e.Spec.Mounts = append(e.Spec.Mounts, mount)
-	e.Mounts = append(e.Mounts, Mount{mount, m.GitWrite})
+	e.Mounts = append(e.Mounts, Mount{mount, m.GitWrite, m.Shared})
 	return e.protect(ctx, src, m)
 }
 

@@ -36,6 +36,12 @@ func (e *Environment) protect(ctx context.Context, src *hostpath.Source, m polic
 	if live {
 		o.Inputs = e.inputs()
 	}
+	if live {
+		err := src.Claim(hostpath.Use{Run: e.Spec.StateDir, StateDir: e.o.Host.StateDir, Level: e.o.Plan.Isolation, Own: !e.o.Caps.LiveFiles, Shared: m.Shared})
+		if err != nil {
+			return err
+		}
+	}
 	matches, err := e.scan(ctx, src, m.Target, o)
 	if err != nil {
 		return err

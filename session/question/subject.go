@@ -59,6 +59,9 @@ func (a *Asking) Subject(ctx context.Context, w *environment.Environment, image 
 		if m.GitWrite {
 			access += ", git rw"
 		}
+		if m.Shared {
+			access += ", shared"
+		}
 		s.Mounts = append(s.Mounts, approval.Mount{Source: m.Name, Target: m.Target, Access: access, Object: hostpath.Identity(info)})
 	}
 	s.User, s.Image = w.Spec.User.Name, image

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package hostpath
+
+// Use is one read-write mount of a sandbox.
+type Use struct {
+	Run, StateDir, Level string
+	Own, Shared          bool
+}
+
+// Claim does nothing here.
+func (*Source) Claim(Use) error { return nil }
