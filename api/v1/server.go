@@ -78,6 +78,7 @@ func New(o Options) *Server {
 	s.lifetimes()
 	s.networks()
 	s.snapshots()
+	s.changes()
 	s.observations()
 	s.programs()
 	s.runs()

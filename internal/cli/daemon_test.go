@@ -31,7 +31,7 @@ func startDaemon(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	cmd := exec.Command(path, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
 	cmd.Args[0] = "caisson"
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "CAISSON_STATE", "CAISSON_API_KEY", "CAISSON_FAKE_AGENT", "CAISSON_FAKE_STUCK", "CAISSON_TEST_BINARY"} {
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "CAISSON_STATE", "CAISSON_API_KEY", "CAISSON_FAKE_AGENT", "CAISSON_FAKE_STUCK", "CAISSON_FAKE_LAYER", "CAISSON_TEST_BINARY"} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}
 	cmd.Dir = ts.MkAbs(".")

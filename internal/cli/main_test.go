@@ -45,6 +45,12 @@ func fake() map[string]sandbox.Driver {
 		d.Caps = func(c *sandbox.Capabilities) { c.Unusable, c.Remedy = why, "sysctl something" }
 	}
 	d.Agent = os.Getenv("CAISSON_FAKE_AGENT") != ""
+	if layer := os.Getenv("CAISSON_FAKE_LAYER"); layer != "" {
+		var err error
+		if d.Changes, err = os.ReadFile(layer); err != nil {
+			panic(err)
+		}
+	}
 	if began := os.Getenv("CAISSON_FAKE_STUCK"); began != "" {
 		daemonLimit = time.Second
 		return map[string]sandbox.Driver{"gvisor": stuck{d, began}}

@@ -105,7 +105,7 @@ CAISSON_URL says where it is, CAISSON_API_KEY who asks.`,
 	}
 	d := &daemon{}
 	cmd.AddCommand(a.sandboxCreate(d), a.sandboxList(d), a.sandboxExec(d), a.sandboxShell(d), a.sandboxCopy(d), a.sandboxLogs(d), a.sandboxStats(d),
-		a.sandboxPause(d), a.sandboxResume(d), a.sandboxExtend(d), a.sandboxNetwork(d), a.sandboxSnapshot(d), a.sandboxSnapshots(d), a.sandboxFork(d), a.sandboxKill(d), a.sandboxURL(d))
+		a.sandboxPause(d), a.sandboxResume(d), a.sandboxExtend(d), a.sandboxNetwork(d), a.sandboxSnapshot(d), a.sandboxSnapshots(d), a.sandboxFork(d), a.sandboxChanges(d), a.sandboxKill(d), a.sandboxURL(d))
 	return cmd
 }
 

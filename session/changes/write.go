@@ -17,6 +17,12 @@ func (set *Set) MadeOf(root *os.File) bool {
 	return err == nil && (Root{dev, inode}) == set.Root
 }
 
+// RootOf tells the directory f from others.
+func RootOf(f *os.File) (Root, error) {
+	dev, inode, err := identity(f)
+	return Root{dev, inode}, err
+}
+
 // WriteTar writes the set as a stream that puts it in place elsewhere, in the form that the
 // agent inside takes: what is held back, too. Paths for which skip says so are left out.
 func (c *Contents) WriteTar(w io.Writer, skip func(path string) bool) error {

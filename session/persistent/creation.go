@@ -13,6 +13,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/changes"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -124,11 +125,16 @@ func (n *creation) start(ctx context.Context, l locked, g *grant, r *session.Inv
 	if n.from != nil {
 		kept = n.b.kept.path(n.from.Kept)
 	}
+	began := changes.Clock()
 	in, a, err := l.boot(ctx, g, r, kept)
 	if err != nil {
 		return err
 	}
 	if err := in.canPause(l.record().OnTimeout); err != nil {
+		return errors.Join(err, in.close(ctx))
+	}
+	ws, err := session.WorkspaceOf(&in.run.Plan, in.env, began)
+	if err != nil {
 		return errors.Join(err, in.close(ctx))
 	}
 	err = l.keep(ctx, func(s *registry.Sandbox) {
@@ -138,13 +144,27 @@ func (n *creation) start(ctx context.Context, l locked, g *grant, r *session.Inv
 		s.Sudo = in.env.Spec.Sudo
 		bound(s, now)
 		s.Wired, s.Network, s.Denied, s.Life = in.run.Network != nil, in.run.Hosts, in.run.Denied, in.life()
-		s.Placeholders = maps.Clone(in.run.Placeholders())
+		s.Placeholders, s.Workspace = maps.Clone(in.run.Placeholders()), n.workspace(ws)
 	})
 	if err != nil {
 		return errors.Join(err, in.close(ctx))
 	}
 	l.begin(in)
 	return nil
+}
+
+// workspace is what is known of the sandbox's workspace. What was changed in a sandbox that
+// goes on was changed since the first one was made.
+func (n *creation) workspace(made *registry.Workspace) *registry.Workspace {
+	if n.from == nil || made == nil {
+		return made
+	}
+	was := n.from.Sandbox.Workspace
+	if was == nil || was.Dev != made.Dev || was.Inode != made.Inode {
+		return nil // its files were another directory's
+	}
+	made.Began = was.Began
+	return made
 }
 
 // reserve takes a place for the sandbox of a call.

@@ -115,6 +115,8 @@ type Sandbox struct {
 	// Life is what the next caisson needs to take it over while it runs; nil when it
 	// dies with this one.
 	Life *Life `json:"life,omitempty"`
+	// Workspace is its copy-on-write workspace; nil without.
+	Workspace *Workspace `json:"workspace,omitempty"`
 	// Kept is the directory that holds its memory and files while it is paused,
 	// relative to the state directory.
 	Kept string `json:"kept,omitempty"`
@@ -165,6 +167,7 @@ func (s *Sandbox) Clone() *Sandbox {
 		life.Search, life.Env, life.Trust = slices.Clone(l.Search), slices.Clone(l.Env), maps.Clone(l.Trust)
 		c.Life = &life
 	}
+	c.Workspace = s.Workspace.clone()
 	c.Limits.Explicit, c.Posture.Limits = maps.Clone(s.Limits.Explicit), maps.Clone(s.Posture.Limits)
 	return &c
 }
