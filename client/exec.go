@@ -51,6 +51,14 @@ type Run struct {
 	Network   *Network `json:"network,omitempty"`
 	Limits    *Limits  `json:"limits,omitempty"`
 	Isolation string   `json:"isolation,omitempty"`
+	Changes   *Keeping `json:"changes,omitempty"` // nil is what the policy says
+}
+
+// Keeping says whether changes in the workspace are kept as a change set. Where Keep is set
+// and they cannot be, the run is refused.
+type Keeping struct {
+	Keep    bool `json:"keep"`
+	Ignored bool `json:"ignored,omitempty"` // also what .gitignore files ignore
 }
 
 // Result is what came of a program.
@@ -70,6 +78,7 @@ type Result struct {
 	MemoryPeak *int64           `json:"memory_peak_bytes,omitempty"`
 	Findings   []Finding        `json:"findings,omitempty"` // of the policy's rules about code
 	Network    *Traffic         `json:"network,omitempty"`
+	Changes    *Changes         `json:"changes,omitempty"` // what is kept of what a run changed in its workspace
 	Posture    *Posture         `json:"posture,omitempty"` // what held in its sandbox
 }
 

@@ -54,6 +54,12 @@ type Server struct {
 // ends with the test.
 func Start(t *testing.T, text string) *Server {
 	t.Helper()
+	return StartOn(t, &faketest.Driver{Agent: true}, text)
+}
+
+// StartOn is Start with a fake level of the test's.
+func StartOn(t *testing.T, level *faketest.Driver, text string) *Server {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("the fake level needs root")
 	}
@@ -92,7 +98,7 @@ func Start(t *testing.T, text string) *Server {
 	d.Approvals = question.New(question.Options{Dir: dir.Path(), Journal: journal, Link: func(id string) string { return d.URL + v1.PagePath + id }})
 	t.Cleanup(func() { d.Approvals.Close() })
 	d.Sandboxes, err = persistent.OpenSandboxes(t.Context(), persistent.SandboxesOptions{
-		Drivers: map[string]sandbox.Driver{"gvisor": &faketest.Driver{Agent: true}}, Journal: journal, State: session.DirState(dir), Registry: reg,
+		Drivers: map[string]sandbox.Driver{"gvisor": level}, Journal: journal, State: session.DirState(dir), Registry: reg,
 		Policies: policies, Notice: func(s string) { t.Log("notice:", s) },
 		Approvals: d.Approvals,
 	})

@@ -63,6 +63,7 @@ type Result struct {
 	MemoryPeak   *int64           `json:"memory_peak_bytes,omitempty"`
 	Findings     []Finding        `json:"findings,omitempty" doc:"What the policy's rules about code say of its text, which is advice; and what it left in read-write mounts that the host may run"`
 	Network      *Traffic         `json:"network,omitempty"`
+	Changes      *Changes         `json:"changes,omitempty" doc:"What is kept of what a run changed in its workspace"`
 	Posture      *Posture         `json:"posture,omitempty" doc:"What held in its sandbox"`
 }
 
@@ -83,7 +84,7 @@ type Finding struct {
 func result(r *sandbox.Result) *Result {
 	v := &Result{
 		Status: string(r.Status), ExitCode: r.ExitCode, Signal: r.Signal, Reason: r.Reason, Rule: r.Rule, Resource: string(r.Resource),
-		Truncated: r.Truncated, WallMS: r.WallMS, CPUMS: r.CPUMS, MemoryPeak: r.MemoryPeakBytes,
+		Truncated: r.Truncated, WallMS: r.WallMS, CPUMS: r.CPUMS, MemoryPeak: r.MemoryPeakBytes, Changes: changesOf(r.Changes),
 	}
 	for _, f := range r.Findings {
 		v.Findings = append(v.Findings, Finding(f))

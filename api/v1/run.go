@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/persistent"
@@ -21,6 +22,13 @@ type Run struct {
 	Network   *Network `json:"network,omitempty" doc:"A part of what the key's policy grants; all of that when it is left out"`
 	Limits    *Limits  `json:"limits,omitempty"`
 	Isolation string   `json:"isolation,omitempty" maxLength:"64"`
+	Changes   *Keeping `json:"changes,omitempty" doc:"What is kept of what it changes in the workspace; what the policy says when it is left out"`
+}
+
+// Keeping says whether changes in the workspace are kept as a change set.
+type Keeping struct {
+	Keep    bool `json:"keep" doc:"Keep them, or refuse the run where that cannot be; false keeps nothing"`
+	Ignored bool `json:"ignored,omitempty" doc:"Also what .gitignore files ignore"`
 }
 
 func (q *Run) call() (*session.Call, error) {
@@ -46,6 +54,9 @@ func (q *Run) call() (*session.Call, error) {
 		c.Limits.Wall, c.Limits.Explicit[sandbox.LimitWall] = wall.Wall, true
 	}
 	c.Isolation = q.Isolation
+	if k := q.Changes; k != nil {
+		c.Changes = policy.ChangesWish{Keep: k.Keep, Required: k.Keep, Discard: !k.Keep, Ignored: k.Ignored}
+	}
 	if n := q.Network; n != nil {
 		c.NoNetwork, c.Network, c.NetworkDeny = n.None, n.Allow, n.Deny
 	}

@@ -79,6 +79,7 @@ func New(o Options) *Server {
 	s.networks()
 	s.snapshots()
 	s.changes()
+	s.changeSets()
 	s.observations()
 	s.programs()
 	s.runs()
