@@ -17,6 +17,7 @@ import (
 
 	"github.com/caisson-run/caisson"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/changes"
 )
 
 // TestMain is this test binary's main: it begins with Reexec, as every
@@ -111,4 +112,50 @@ func ExampleRequest_stdout() {
 	// step 2
 	// step 3
 	// error 4
+}
+
+// What code changes in a copy-on-write workspace is looked at before the host has it.
+func ExampleChangeSets() {
+	dir, err := os.MkdirTemp("", "caisson-example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "greeting")
+	if err := os.WriteFile(file, []byte("hello\n"), 0o666); err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	c, err := caisson.Open(ctx, caisson.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	res, err := c.Run(ctx, caisson.Request{
+		Command:   []string{"sh", "-c", "rm greeting; echo hello, world >greeting; echo all: >Makefile"},
+		Workspace: &caisson.Mount{Source: dir, Access: sandbox.CopyOnWrite}, KeepChanges: true,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	set, err := c.ChangeSets().Get(res.Changes.ID)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, e := range set.Entries {
+		fmt.Println(e.Op, changes.Shown(e.Path), "held back:", len(e.Held) > 0)
+	}
+	applied, err := c.ChangeSets().Apply(ctx, set.ID, changes.ApplyOptions{Digest: set.Digest})
+	if err != nil {
+		log.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("applied %v: %s", applied.Paths, text)
+	// Output:
+	// add Makefile held back: true
+	// change greeting held back: false
+	// applied [greeting]: hello, world
 }

@@ -58,6 +58,11 @@ type Request struct {
 	Mounts []Mount
 	// Workspace, when not nil, is shown as the working directory.
 	Workspace *Mount
+	// KeepChanges keeps what code changes in a copy-on-write Workspace as a change set;
+	// Result.Changes names it, and [Caisson.ChangeSets] shows and applies it. Where that
+	// cannot be, the request is refused. KeepIgnored keeps also what .gitignore files ignore.
+	KeepChanges bool
+	KeepIgnored bool
 	// GitWrite lets code write in the repositories of what is mounted read-write,
 	// which are read-only otherwise.
 	GitWrite bool
@@ -143,6 +148,7 @@ func (r *Request) call() (*session.Call, session.IO, error) {
 		c.Workspace = &w
 	}
 	c.CollectOverwrite = r.CollectOverwrite
+	c.Changes = policy.ChangesWish{Keep: r.KeepChanges, Required: r.KeepChanges, Ignored: r.KeepIgnored}
 	if r.GitWrite {
 		c.Git = policy.GitWrite
 	}
