@@ -22,6 +22,7 @@ const maxEntries = 200_000
 // or renamed directory had, is looked at.
 type comparison struct {
 	ctx     context.Context
+	git     bool // it is of the workspace's own repository, and of nothing else
 	layer   *layer
 	host    *host
 	entries []Entry
@@ -36,6 +37,36 @@ func compare(ctx context.Context, l *layer, h *host) ([]Entry, error) {
 	}
 	slices.SortFunc(c.entries, func(a, b Entry) int { return comparePaths(a.Path, b.Path) })
 	return c.entries, nil
+}
+
+// compareGit gives what the layer changes of the workspace's own repository, sorted.
+func compareGit(ctx context.Context, l *layer, h *host) ([]Entry, error) {
+	n, from := l.top.children[gitDir], origin{"", true}
+	if n == nil || l.filter.excluded(gitDir) {
+		return nil, nil
+	}
+	c := &comparison{ctx: ctx, git: true, layer: l, host: h}
+	if err := c.node(gitDir, n, from.of(gitDir, n)); err != nil {
+		return nil, hostError("the workspace", err)
+	}
+	slices.SortFunc(c.entries, func(a, b Entry) int { return comparePaths(a.Path, b.Path) })
+	return c.entries, nil
+}
+
+// never says that a path is not kept, and not counted as ignored either.
+func (c *comparison) never(at string) bool {
+	if c.git {
+		return c.layer.filter.excluded(at)
+	}
+	return c.layer.filter.never(at)
+}
+
+// keeps says whether a path is kept, and counts it where it is not.
+func (c *comparison) keeps(at string, dir bool) bool {
+	if c.git {
+		return !c.layer.filter.excluded(at)
+	}
+	return c.layer.filter.keeps(at, dir)
 }
 
 // comparePaths puts a directory before what is in it, and that before what comes after
@@ -134,9 +165,12 @@ func (c *comparison) node(at string, n *node, from origin) error {
 		return err
 	}
 	if !n.isDir() {
+		if !c.git && ownGit(at) {
+			return nil
+		}
 		return c.leaf(at, n, base)
 	}
-	keeps := !c.layer.filter.never(at)
+	keeps := !c.never(at)
 	if base != nil && base.Type == Dir {
 		if n.kind == nodeDir && n.mode != base.Mode && keeps {
 			err = c.add(Entry{Path: at, Op: Mode, Type: Dir, Mode: n.mode, Base: base})
@@ -151,7 +185,7 @@ func (c *comparison) node(at string, n *node, from origin) error {
 }
 
 func (c *comparison) ignores(at string) bool {
-	return c.layer.filter.ignores != nil && c.layer.filter.ignores.match(at, true)
+	return !c.git && c.layer.filter.ignores != nil && c.layer.filter.ignores.match(at, true)
 }
 
 // leaf compares a file or a link.
@@ -211,7 +245,7 @@ func (c *comparison) removed(at string) error {
 		return err
 	}
 	dir := base.Type == Dir
-	if !c.layer.filter.keeps(at, dir) {
+	if !c.keeps(at, dir) {
 		if dir && c.ignores(at) {
 			c.layer.filter.ignored++ // it is not walked to count what is in it
 		}
@@ -245,7 +279,7 @@ func (c *comparison) emptied(at string) error {
 // moved compares a path that shows what the host has elsewhere: it is in a directory that
 // was renamed. What the code could not read there, it does not get by a new name.
 func (c *comparison) moved(at, from string) error {
-	if c.layer.filter.never(from) || len(at) > maxPath || strings.Count(at, "/") > maxDepth {
+	if c.never(from) || len(at) > maxPath || strings.Count(at, "/") > maxDepth {
 		return nil
 	}
 	was, err := c.host.look(from)
@@ -256,7 +290,7 @@ func (c *comparison) moved(at, from string) error {
 		return err
 	}
 	n := &node{mode: was.Mode, size: was.Size}
-	if was.Type != Dir && !c.layer.filter.keeps(at, false) {
+	if was.Type != Dir && !c.keeps(at, false) {
 		return nil
 	}
 	switch was.Type {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/caisson-run/caisson/sandbox"
@@ -65,19 +66,29 @@ func (s *Store) Keep(ctx context.Context, src Source, from io.Reader) (*Set, err
 	if err != nil {
 		return nil, err
 	}
-	if len(entries) == 0 {
+	git, err := compareGit(ctx, l, h)
+	if err != nil {
+		return nil, err
+	}
+	if len(entries) == 0 && !slices.ContainsFunc(git, movesBranch) {
 		return nil, nil
 	}
-	set := &Set{Entries: entries, Root: Root{Dev: dev, Inode: inode}}
+	set := &Set{Entries: entries, Git: git, Root: Root{Dev: dev, Inode: inode}}
 	set.Name, set.Target, set.Owner, set.Run = src.Name, src.Target, src.Owner, src.Run
 	set.Created = s.o.Now().UTC().Round(0)
 	set.Expires = set.Created.Add(s.o.MaxAge)
 	set.count(f)
 	hold(set, h, dir)
-	if set.Bytes, err = c.keepOnly(entries); err != nil {
+	if set.Bytes, err = c.keepOnly(slices.Concat(entries, git)); err != nil {
 		return nil, err
 	}
 	return set, s.commit(dir, set)
+}
+
+// movesBranch says that a change of a repository is that of a branch: something was
+// committed, or another branch was taken.
+func movesBranch(e Entry) bool {
+	return e.Type != Dir && (e.Path == gitDir+"/HEAD" || e.Path == gitDir+"/packed-refs" || strings.HasPrefix(e.Path, gitDir+"/refs/heads/"))
 }
 
 // count takes over what the filter counted.

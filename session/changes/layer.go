@@ -88,6 +88,18 @@ func (f *filter) keeps(at string, dir bool) bool {
 	return true
 }
 
+// takes says whether what the layer has at a path is taken, and counts it where it is
+// not. Of the workspace's own repository all is.
+func (f *filter) takes(at string) bool {
+	return f.keeps(at, false) || ownGit(at) && !f.excluded(at)
+}
+
+// ownGit says that a path is the workspace's own repository or in it, under the one
+// spelling that git gives it.
+func ownGit(at string) bool { return at == gitDir || strings.HasPrefix(at, gitDir+"/") }
+
+const gitDir = ".git"
+
 // excluded says that a path, or a directory above it, is no part of the workspace.
 func (f *filter) excluded(at string) bool {
 	if f.exclude == nil {
@@ -186,7 +198,7 @@ func (l *layer) take(hdr *tar.Header, r io.Reader) error {
 		l.filter.skip(name)
 		return nil
 	}
-	if !l.filter.keeps(name, false) {
+	if !l.filter.takes(name) {
 		n.kind = nodeLeft
 	}
 	return nil
@@ -246,7 +258,7 @@ func (l *layer) takeFile(n *node, name string, hdr *tar.Header, r io.Reader) err
 			return malformed(name, "is a file whose content is elsewhere")
 		}
 	}
-	if !l.filter.keeps(name, false) {
+	if !l.filter.takes(name) {
 		n.kind = nodeLeft
 		return nil
 	}
@@ -270,7 +282,7 @@ func (l *layer) takeHardLink(n *node, name string, hdr *tar.Header) error {
 		return malformed(name, "is a second name of what is not there")
 	case of.isDir():
 		return malformed(name, "is a second name of a directory")
-	case !l.filter.keeps(name, false):
+	case !l.filter.takes(name):
 		n.kind = nodeLeft
 	case of.kind == nodeLeft:
 		n.kind = nodeLeft

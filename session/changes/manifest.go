@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -40,8 +41,8 @@ func (set *Set) manifest() ([]byte, error) {
 	if err := w.Encode(manifestHead{Format: 1, Name: set.Name, Root: set.Root, Repositories: set.Repositories}); err != nil {
 		return nil, err
 	}
-	for i := range set.Entries {
-		if err := w.Encode(set.Entries[i]); err != nil {
+	for _, e := range slices.Concat(set.Entries, set.Git) {
+		if err := w.Encode(e); err != nil {
 			return nil, err
 		}
 	}
@@ -130,7 +131,11 @@ func (set *Set) parse(m []byte) error {
 		if _, err := cleanName(e.Path, false); err != nil || e.Path == "" {
 			return damaged(set.ID, errors.New("it has a path that is none"))
 		}
-		set.Entries = append(set.Entries, e)
+		if ownGit(e.Path) {
+			set.Git = append(set.Git, e)
+		} else {
+			set.Entries = append(set.Entries, e)
+		}
 	}
 }
 

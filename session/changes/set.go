@@ -9,6 +9,9 @@ type Set struct {
 	Summary
 	Root    Root    `json:"root"`
 	Entries []Entry `json:"entries"` // sorted by Path
+	// Git are the changes of the workspace's own repository, .git, sorted. They are never
+	// applied, and not shown one by one.
+	Git []Entry `json:"-"`
 }
 
 // Root tells a workspace on the host from others.
@@ -52,7 +55,7 @@ type State struct {
 }
 
 // Repository is a .git, under any of its spellings, in which something was changed.
-// Nothing of it is kept, and nothing applied.
+// Nothing of it is applied, and it is kept of the workspace's own alone.
 type Repository struct {
 	Path    string `json:"path"`
 	Changes int    `json:"changes"` // files and directories that were written or removed in it

@@ -6,6 +6,7 @@ import (
 	"archive/tar"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/sandbox"
@@ -27,12 +28,11 @@ func RootOf(f *os.File) (Root, error) {
 // agent inside takes: what is held back, too. Paths for which skip says so are left out.
 func (c *Contents) WriteTar(w io.Writer, skip func(path string) bool) error {
 	tw := tar.NewWriter(w)
-	for i := range c.Set.Entries {
-		e := &c.Set.Entries[i]
+	for _, e := range slices.Concat(c.Set.Git, c.Set.Entries) {
 		if skip(e.Path) {
 			continue
 		}
-		if err := c.writeEntry(tw, e); err != nil {
+		if err := c.writeEntry(tw, &e); err != nil {
 			return err
 		}
 	}
@@ -66,4 +66,12 @@ func (c *Contents) writeEntry(tw *tar.Writer, e *Entry) error {
 	defer f.Close()
 	_, err = io.Copy(tw, f)
 	return err
+}
+
+// OpenRoot opens the workspace on the host that the set was made of, and no other.
+func (set *Set) OpenRoot() (*os.File, error) { return openRoot(set, &ApplyOptions{}) }
+
+// Ignores says of paths in a workspace whether its .gitignore files ignore them.
+func Ignores(root *os.File) func(path string, dir bool) bool {
+	return newIgnores(&host{root: root}).match
 }
