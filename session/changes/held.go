@@ -20,28 +20,43 @@ const maxPackage = 1 << 20
 // holding says which entries of a set are held back. It is advice: whatever is applied
 // is code in the end.
 type holding struct {
-	set      *Set
-	host     *host
-	contents string // the directory of the set's contents
-	entries  map[string]*Entry
+	Beside
+	entries map[string]*Entry
+}
+
+// Beside is what entries change: what Hold compares them with.
+type Beside struct {
+	Look    func(path string) (*Base, error)         // what it has at a path; nil is nothing
+	Content func(e *Entry) (io.ReadCloser, error)    // of a file that is added or changed
+	Old     func(path string) (io.ReadCloser, error) // of a file that it has
 }
 
 // hold marks what is held back in a set whose contents lie in dir.
 func hold(set *Set, h *host, dir string) {
-	k := &holding{set: set, host: h, contents: dir, entries: map[string]*Entry{}}
-	for i := range set.Entries {
-		k.entries[set.Entries[i].Path] = &set.Entries[i]
+	set.Counts.Held = Hold(set.Entries, Beside{
+		Look:    h.look,
+		Content: func(e *Entry) (io.ReadCloser, error) { return os.Open(path.Join(dir, contentDir, e.SHA256)) },
+		Old:     func(at string) (io.ReadCloser, error) { return h.open(at) },
+	})
+}
+
+// Hold says in entries, which are sorted, why each is held back, and how many are.
+func Hold(entries []Entry, b Beside) (held int) {
+	k := &holding{Beside: b, entries: map[string]*Entry{}}
+	for i := range entries {
+		k.entries[entries[i].Path] = &entries[i]
 	}
-	for i := range set.Entries {
-		e := &set.Entries[i]
+	for i := range entries {
+		e := &entries[i]
 		e.Held = k.why(e)
 		if above := k.entries[path.Dir(e.Path)]; e.Held == nil && above != nil && above.Held != nil && above.Type == Dir && above.Op != Mode && above.Op != Remove {
 			e.Held = []string{"its directory is held back"}
 		}
 		if len(e.Held) > 0 {
-			set.Counts.Held++
+			held++
 		}
 	}
+	return held
 }
 
 // why gives the reasons, none for what is not held.
@@ -72,7 +87,7 @@ func (k *holding) exists(at string) bool {
 	if e, ok := k.entries[at]; ok {
 		return e.Op != Remove
 	}
-	base, err := k.host.look(at)
+	base, err := k.Look(at)
 	return base != nil || err != nil
 }
 
@@ -112,13 +127,13 @@ func (k *holding) isLink(at string) bool {
 	if e, ok := k.entries[at]; ok && e.Type == Link {
 		return true
 	}
-	base, err := k.host.look(at)
+	base, err := k.Look(at)
 	return err != nil || base != nil && base.Type == Link
 }
 
 // scripts says whether a package.json has other scripts than the host's, or may have.
 func (k *holding) scripts(e *Entry) bool {
-	f, err := os.Open(path.Join(k.contents, contentDir, e.SHA256))
+	f, err := k.Content(e)
 	if err != nil {
 		return true
 	}
@@ -129,7 +144,7 @@ func (k *holding) scripts(e *Entry) bool {
 	if e.Base == nil || e.Base.Type != File {
 		return is != nil
 	}
-	old, err := k.host.open(e.Path)
+	old, err := k.Old(e.Path)
 	if err != nil {
 		return true
 	}
