@@ -316,3 +316,20 @@ func gitTargets(settings []gitSetting) (out []gitTarget) {
 	}
 	return out
 }
+
+// GitExtensions gives the extensions that a repository's config names, in lower case. A
+// config that git would not read is an error, and one that includes another is read
+// without it: git takes extensions from the file itself alone.
+func GitExtensions(config []byte) (map[string]string, error) {
+	settings, err := parseGitConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]string{}
+	for _, s := range settings {
+		if s.section == "extensions" && s.sub == "" {
+			all[s.key] = strings.ToLower(s.value)
+		}
+	}
+	return all, nil
+}
