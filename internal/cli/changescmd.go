@@ -33,12 +33,13 @@ nothing is applied, but for --skip-conflicts.`,
   caisson changes show 7f3a
   caisson changes apply 7f3a src
   caisson changes apply 7f3a --held Makefile
+  caisson changes branch 7f3a agent/fix
   caisson changes drop 7f3a`,
 		Args:          a.unknownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	cmd.AddCommand(a.changesList(), a.changesShow(), a.changesApply(), a.changesDrop())
+	cmd.AddCommand(a.changesList(), a.changesShow(), a.changesApply(), a.changesBranch(), a.changesDrop())
 	a.inState(cmd.Commands()...)
 	return cmd
 }
@@ -215,6 +216,59 @@ func (a *app) showApplied(r *changes.Applied, asJSON bool) {
 	if len(r.Paths) == 0 && len(r.Already) > 0 && len(r.Conflicts)+len(r.Left) == 0 {
 		a.note("the host has all of it already")
 	}
+}
+
+func (a *app) changesBranch() *cobra.Command {
+	var o session.BranchOptions
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "branch ID NAME",
+		Short: "Make a branch of what was committed inside, or of the set",
+		Long: `Make a branch in the repository of the workspace that a change set was made of.
+
+Commits that were made inside come out as the new branch NAME. Where nothing was
+committed, one commit of the set is made on the repository's HEAD, without what is held
+back and what .gitignore files ignore. Nothing is checked out, and no branch that is
+there is changed. A path that is held back refuses all of it, whatever commit changes
+it, unless it is named with --held. What is committed is code: look at it before you
+check it out.`,
+		Example: `  caisson changes branch 7f3a agent/fix
+  caisson changes branch 7f3a agent/fix --held Makefile`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, store, err := a.changeSets(cmd)
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			set, err := store.Get("", args[0])
+			if err != nil {
+				return err
+			}
+			if o.Digest == "" {
+				o.Digest = set.Digest // a set does not change once it is made
+			}
+			o.Branch = args[1]
+			made, err := s.BranchChanges(contextOf(cmd), byOperator(), set.ID, o)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				a.printJSON(made)
+				return nil
+			}
+			for _, l := range made.Left {
+				a.note("not in it: %s: %s", changes.Shown(l.Path), l.Why)
+			}
+			fmt.Fprintln(a.out, made.Tip)
+			return nil
+		},
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	cmd.Flags().StringArrayVar(&o.Held, "held", nil, "take over a `PATH` although it is held back")
+	cmd.Flags().StringVar(&o.Digest, "digest", "", "refuse a set that has not the `DIGEST` that show printed")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
 }
 
 func (a *app) changesDrop() *cobra.Command {
