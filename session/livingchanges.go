@@ -79,7 +79,7 @@ func (r *Invocation) living(ctx context.Context, undo *environment.Cleanup, ws *
 	if src.Dev != ws.Dev || src.Ino != ws.Inode {
 		return nil, &sandbox.Error{Op: "keep changes", Kind: sandbox.ErrConflict, Problem: sandbox.Quoted(plan.Source) + " is another directory than the one that the sandbox was made with", Hint: "make a sandbox with the one that is there now"}
 	}
-	return &keeper{store: store, ctx: ctx, source: changes.Source{
+	return &keeper{store: store, ctx: ctx, ended: func() {}, source: changes.Source{
 		Root: src.File, Name: plan.Source, Target: environment.WorkspaceTarget(plan), Owner: owner(r.Call), Run: r.Name, Began: ws.Began,
 		KeepIgnored: r.Plan.Changes.Ignored, Exclude: notItsOwn(ws.Below).covers,
 	}}, nil
