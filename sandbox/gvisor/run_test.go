@@ -67,16 +67,6 @@ func TestResult(t *testing.T) {
 	}
 }
 
-func TestCowBesideRwIsRefused(t *testing.T) {
-	spec := &sandbox.Spec{StateDir: "/s", Mounts: []sandbox.Mount{
-		{Name: "a", Target: "/a", Access: sandbox.CopyOnWrite, Dir: true}, {Name: "b", Target: "/b", Access: sandbox.ReadWrite, Dir: true},
-	}}
-	_, err := newPlan(spec, first{argv: []string{"true"}}, identity{})
-	if !errors.Is(err, sandbox.ErrUnsupported) || sandbox.Hint(err) == "" {
-		t.Errorf("error %v, hint %q", err, sandbox.Hint(err))
-	}
-}
-
 func TestLayerBelowOddNames(t *testing.T) {
 	for state, cow := range map[string]bool{"/a:b/run/x": true, "/a,size=1/run/x": true, "/a:b,c": false, "/a b": true} {
 		spec := &sandbox.Spec{StateDir: state}

@@ -178,6 +178,7 @@ func (i *instance) still(ctx context.Context) (goOn func(), err error) {
 	i.box.kill()
 	select {
 	case <-i.box.gone:
+		<-i.ended // which follow closes at once
 		return func() {}, nil
 	case <-time.After(i.box.remaining()):
 		return nil, i.box.stuck()
