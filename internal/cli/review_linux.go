@@ -45,12 +45,12 @@ func (a *app) review(ctx context.Context, s *opened, c *sandbox.Changes, signals
 		return nil
 	case drop:
 		return s.DropChanges(ctx, byOperator(), set.ID)
-	case len(o.Paths)+len(o.Held) == 0:
+	case o == nil:
 		a.note("the change set is kept: caisson changes show %s", set.ID)
 		return nil
 	}
 	o.Digest = set.Digest
-	applied, err := s.ApplyChanges(ctx, byOperator(), set.ID, o)
+	applied, err := s.ApplyChanges(ctx, byOperator(), set.ID, *o)
 	if applied != nil {
 		for _, c := range applied.Conflicts {
 			a.note("conflict: %s: %s", changes.Shown(c.Path), c.Why)
@@ -68,8 +68,8 @@ type reviewer struct {
 	set   *changes.Set
 }
 
-// decide asks about all of it first.
-func (r *reviewer) decide(ctx context.Context) (o changes.ApplyOptions, drop bool, err error) {
+// decide asks about all of it first; nil is to keep it as it is.
+func (r *reviewer) decide(ctx context.Context) (o *changes.ApplyOptions, drop bool, err error) {
 	if err := changes.WriteStat(r.tty, r.set); err != nil {
 		return o, false, err
 	}
@@ -81,12 +81,7 @@ func (r *reviewer) decide(ctx context.Context) (o changes.ApplyOptions, drop boo
 		}
 		switch strings.ToLower(line) {
 		case "a", "all":
-			for i := range r.set.Entries {
-				if e := &r.set.Entries[i]; len(e.Held) == 0 {
-					o.Paths = append(o.Paths, e.Path)
-				}
-			}
-			return o, false, nil
+			return &changes.ApplyOptions{}, false, nil
 		case "f", "file":
 			o, err = r.each(ctx)
 			return o, false, err
@@ -98,15 +93,17 @@ func (r *reviewer) decide(ctx context.Context) (o changes.ApplyOptions, drop boo
 	}
 }
 
-// each asks about one file after the other. What is held back takes a whole yes.
-func (r *reviewer) each(ctx context.Context) (o changes.ApplyOptions, err error) {
+// each asks about one file after the other. What is held back takes a whole yes. A yes is
+// for that entry alone.
+func (r *reviewer) each(ctx context.Context) (*changes.ApplyOptions, error) {
+	o := &changes.ApplyOptions{Exact: true}
 	for i := range r.set.Entries {
 		e := &r.set.Entries[i]
 		if e.Type == changes.Dir && e.Op == changes.Add && len(e.Held) == 0 {
 			continue // it comes with what lies in it
 		}
 		if err := r.show(e); err != nil {
-			return changes.ApplyOptions{}, err
+			return nil, err
 		}
 		text := "Apply it? [y]es, Enter for no, [q]uit: "
 		if len(e.Held) > 0 {
@@ -114,18 +111,29 @@ func (r *reviewer) each(ctx context.Context) (o changes.ApplyOptions, err error)
 		}
 		line, err := r.question(ctx, r.tty, text)
 		if err != nil {
-			return changes.ApplyOptions{}, err
+			return nil, err
 		}
 		switch answer := strings.ToLower(line); {
 		case answer == "q" || answer == "quit":
-			return o, nil
+			return unlessNone(o), nil
 		case len(e.Held) > 0 && answer == "yes":
 			o.Held = append(o.Held, e.Path)
 		case len(e.Held) == 0 && (answer == "y" || answer == "yes"):
 			o.Paths = append(o.Paths, e.Path)
 		}
 	}
-	return o, nil
+	return unlessNone(o), nil
+}
+
+// unlessNone is nil where nothing was said yes to: no path would mean all of them.
+func unlessNone(o *changes.ApplyOptions) *changes.ApplyOptions {
+	if len(o.Paths) == 0 && len(o.Held) == 0 {
+		return nil
+	}
+	if len(o.Paths) == 0 {
+		o.Paths = o.Held
+	}
+	return o
 }
 
 // show shows what was done to one path.

@@ -27,5 +27,5 @@ func (i *instance) ReadChanges(ctx context.Context, target string, w io.Writer) 
 		}
 		defer func() { _ = i.Resume(context.WithoutCancel(ctx)) }() // it is removed all the same
 	}
-	return overlay.WriteTar(ctx, dir, w)
+	return overlay.WriteTar(ctx, dir, overlay.Trusted, w)
 }

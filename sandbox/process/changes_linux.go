@@ -26,6 +26,7 @@ type layers struct {
 	mu   sync.Mutex
 	sent []string            // of targets, those that the builder sends
 	dirs map[string]*os.File // what is here, by target
+	made map[string]bool     // the mounts that caisson made itself, by target
 }
 
 // newLayers is nil where nothing is mounted copy-on-write, or will be asked for.
@@ -47,7 +48,7 @@ func newLayers(spec *sandbox.Spec, f first) (*layers, error) {
 		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
 	l.ours, l.theirs = os.NewFile(uintptr(fds[0]), "layers"), os.NewFile(uintptr(fds[1]), "layers")
-	l.dirs = map[string]*os.File{}
+	l.dirs, l.made = map[string]*os.File{}, map[string]bool{}
 	return l, nil
 }
 
@@ -58,9 +59,17 @@ func (l *layers) keep(target, upper string) error {
 	}
 	dir, err := openRaw(upper, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if err == nil {
-		l.dirs[target] = dir
+		l.dirs[target], l.made[target] = dir, true
 	}
 	return err
+}
+
+// marks are what the kernel notes in the layer of a mount.
+func (l *layers) marks(target string) overlay.Marks {
+	if l.made[target] {
+		return overlay.Trusted
+	}
+	return overlay.User
 }
 
 // send has the builder send what it has open at the upper layer's path.
@@ -137,7 +146,7 @@ func (b *box) tellChanges(ctx context.Context) {
 			continue
 		}
 		r, w := io.Pipe()
-		go func() { w.CloseWithError(overlay.WriteTar(context.WithoutCancel(ctx), dir, w)) }()
+		go func() { w.CloseWithError(overlay.WriteTar(context.WithoutCancel(ctx), dir, b.layers.marks(target), w)) }()
 		_ = b.spec.OnChanges(target, r) // which has its error
 		r.Close()
 	}
@@ -159,7 +168,7 @@ func (i *instance) ReadChanges(ctx context.Context, target string, w io.Writer) 
 		return err
 	}
 	defer goOn()
-	return overlay.WriteTar(ctx, dir, w)
+	return overlay.WriteTar(ctx, dir, i.box.layers.marks(target), w)
 }
 
 // still has nothing inside run until goOn is called. Where this host's kernel cannot

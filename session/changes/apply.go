@@ -20,6 +20,9 @@ type ApplyOptions struct {
 	// Paths are files, directories with all that is in them, or globs with *, ? and **.
 	// None is all. What is held back is left, and refused where it is named alone.
 	Paths []string
+	// Exact takes each of Paths for one entry of the set and nothing else: not for what lies
+	// below it, and not for a pattern.
+	Exact bool
 	// Held are paths that are applied although they are held back, beside those of Paths.
 	Held []string
 	// Rules bound all of it where no person looks: each of them has to let a path through.

@@ -17,6 +17,8 @@ type host struct {
 }
 
 func (h *host) look(string) (*Base, error)      { return nil, unsupported("look at a workspace") }
+func (h *host) since(*Base) bool                { return false }
+func (h *host) shows(string) (bool, error)      { return false, unsupported("look at a workspace") }
 func (h *host) open(string) (*os.File, error)   { return nil, unsupported("look at a workspace") }
 func (h *host) list(string) ([]string, error)   { return nil, unsupported("look at a workspace") }
 func (h *host) readlink(string) (string, error) { return "", unsupported("look at a workspace") }

@@ -27,6 +27,7 @@ type comparison struct {
 	host    *host
 	entries []Entry
 	seen    int // names of the host that were looked at without the layer naming them
+	touched int // directories above, that are removed, in which the host changed names since the run began
 }
 
 // compare gives what the layer changes, sorted.
@@ -125,6 +126,11 @@ func (c *comparison) inside(at string, n *node, from origin, there bool) error {
 	if !there {
 		return nil
 	}
+	base, err := c.look(at)
+	if err != nil {
+		return err
+	}
+	defer c.below(base)()
 	here, err := c.list(origin{at, true})
 	if err != nil {
 		return err
@@ -208,7 +214,7 @@ func (c *comparison) leaf(at string, n *node, base *Base) error {
 		}
 	}
 	if base != nil && base.Type == Dir {
-		if err := c.emptied(at); err != nil {
+		if err := c.emptied(at, base); err != nil {
 			return err
 		}
 	}
@@ -252,18 +258,34 @@ func (c *comparison) removed(at string) error {
 		return nil
 	}
 	if dir {
-		if err := c.emptied(at); err != nil {
+		if err := c.emptied(at, base); err != nil {
 			return err
 		}
 	}
+	base.Touched = base.Touched || c.touched > 0
 	return c.add(Entry{Path: at, Op: Remove, Type: base.Type, Mode: base.Mode, Size: base.Size, Base: base})
 }
 
+// below says that what is removed next lies in a directory. What the host moved into it
+// after the run had begun, the code never saw, and it may be as old as it was: where the
+// names in it have changed, all of it is in conflict. The caller calls leave.
+func (c *comparison) below(dir *Base) (leave func()) {
+	if dir == nil || !c.host.since(dir) {
+		return func() {}
+	}
+	c.touched++
+	return func() { c.touched-- }
+}
+
 // emptied compares a directory of the host of which nothing is left.
-func (c *comparison) emptied(at string) error {
+func (c *comparison) emptied(at string, base *Base) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
 	}
+	if c.host.since(base) {
+		base.Touched = true
+	}
+	defer c.below(base)()
 	names, err := c.list(origin{at, true})
 	if err != nil {
 		return err
@@ -292,6 +314,10 @@ func (c *comparison) moved(at, from string) error {
 	n := &node{mode: was.Mode, size: was.Size}
 	if was.Type != Dir && !c.keeps(at, false) {
 		return nil
+	}
+	if ok, err := c.host.shows(from); err != nil || !ok {
+		c.layer.filter.skip(at)
+		return err
 	}
 	switch was.Type {
 	case Dir:

@@ -91,8 +91,14 @@ func (c *contents) failed(err error) error {
 // keepOnly removes what no entry has, and gives the size of the rest.
 func (c *contents) keepOnly(entries []Entry) (int64, error) {
 	used := map[string]bool{}
-	var bytes int64
+	var bytes, applied int64 // one content may have many names, and each takes room on the host
 	for i := range entries {
+		if entries[i].hasContent() {
+			applied += entries[i].Size
+		}
+		if applied > c.limit {
+			return 0, c.full()
+		}
 		if sha := entries[i].SHA256; entries[i].hasContent() && !used[sha] {
 			used[sha] = true
 			bytes += entries[i].Size

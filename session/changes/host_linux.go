@@ -68,7 +68,7 @@ func (h *host) base(st *unix.Stat_t) *Base {
 	case unix.S_IFLNK:
 		b.Type = Link
 	}
-	b.Touched = b.Type != Dir && !h.began.IsZero() && !b.Ctime.Before(h.began)
+	b.Touched = b.Type != Dir && h.since(b)
 	return b
 }
 
@@ -135,4 +135,42 @@ func Clock() time.Time {
 		return time.Now()
 	}
 	return time.Unix(ts.Unix()).UTC()
+}
+
+// since says that a file, or the names in a directory, were changed after the run began.
+func (h *host) since(b *Base) bool { return !h.began.IsZero() && !b.Ctime.Before(h.began) }
+
+// shows says whether the sandbox's user, who has the rights of the workspace's owner, may
+// read what is at a path. Root reads all, and the code must not get by root what it could
+// not read.
+func (h *host) shows(path string) (bool, error) {
+	var root, st unix.Stat_t
+	if err := unix.Fstat(int(h.root.Fd()), &root); err != nil {
+		return false, &os.PathError{Op: "stat", Path: ".", Err: err}
+	}
+	fd, err := h.at(path, unix.O_PATH)
+	if missing(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	if err := unix.Fstat(fd, &st); err != nil {
+		return false, &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	needed := uint32(0o4)
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFLNK:
+		return true, nil
+	case unix.S_IFDIR:
+		needed = 0o5
+	}
+	switch {
+	case st.Uid == root.Uid:
+		needed <<= 6
+	case st.Gid == root.Gid:
+		needed <<= 3
+	}
+	return st.Mode&needed == needed, nil
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -58,7 +59,7 @@ func (s *Store) Keep(ctx context.Context, src Source, from io.Reader) (*Set, err
 	if !src.KeepIgnored {
 		f.ignores = newIgnores(h)
 	}
-	l, err := readLayer(ctx, from, f, c)
+	l, err := readLayer(ctx, &stream{ctx, from, maxStream}, f, c)
 	if err != nil {
 		return nil, err
 	}
@@ -89,6 +90,30 @@ func (s *Store) Keep(ctx context.Context, src Source, from io.Reader) (*Set, err
 // committed, or another branch was taken.
 func movesBranch(e Entry) bool {
 	return e.Type != Dir && (e.Path == gitDir+"/HEAD" || e.Path == gitDir+"/packed-refs" || strings.HasPrefix(e.Path, gitDir+"/refs/heads/"))
+}
+
+// maxStream bounds a layer as it comes, with what is not kept of it: a file with holes
+// may be any size, and its zeros come all the same.
+const maxStream = 16 << 30
+
+// stream is a layer that ends with a context, and is bounded.
+type stream struct {
+	ctx  context.Context
+	from io.Reader
+	left int64
+}
+
+// Read reads on.
+func (s *stream) Read(p []byte) (int, error) {
+	if s.ctx.Err() != nil {
+		return 0, context.Cause(s.ctx)
+	}
+	if s.left <= 0 {
+		return 0, &sandbox.Error{Op: "read what was changed", Kind: sandbox.ErrExhausted, Problem: fmt.Sprintf("the layer has more than %d bytes", int64(maxStream)), Hint: "code inside may have made a large file with holes"}
+	}
+	n, err := s.from.Read(p[:min(int64(len(p)), s.left)])
+	s.left -= int64(n)
+	return n, err
 }
 
 // count takes over what the filter counted.

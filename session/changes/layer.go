@@ -185,6 +185,9 @@ func (l *layer) take(hdr *tar.Header, r io.Reader) error {
 		if n.link == "" || len(n.link) > maxPath || strings.ContainsRune(n.link, 0) {
 			return malformed(name, "is a link to something that is no path")
 		}
+		if l.names += len(n.link); l.names > maxNames {
+			return malformed(name, "is one of too many long links")
+		}
 	case tar.TypeLink:
 		return l.takeHardLink(n, name, hdr)
 	case tar.TypeChar:
@@ -239,6 +242,9 @@ func (l *layer) attributes(n *node, name string, hdr *tar.Header) error {
 		}
 	case len(redirect) > maxComponent || strings.ContainsAny(redirect, "/\x00") || redirect == "." || redirect == "..":
 		return malformed(name, "was renamed from something that is no name")
+	}
+	if l.names += len(redirect); l.names > maxNames {
+		return malformed(name, "was renamed from one of too many long names")
 	}
 	n.opaque, n.redirect = opaque == "y", redirect
 	return nil

@@ -134,7 +134,7 @@ func (s *selection) wanted(o *ApplyOptions, why func(int) string) ([]bool, error
 		return wanted, nil
 	}
 	for _, name := range o.Paths {
-		found, err := s.want(name, wanted, may, why)
+		found, err := s.want(name, o.Exact, wanted, may, why)
 		if err != nil {
 			return nil, err
 		}
@@ -145,9 +145,14 @@ func (s *selection) wanted(o *ApplyOptions, why func(int) string) ([]bool, error
 	return wanted, nil
 }
 
-// want marks what one path or pattern names.
-func (s *selection) want(name string, wanted []bool, may func(int) bool, why func(int) string) (found bool, err error) {
-	if i, ok := s.find(name); ok {
+// holdsOthers says that an entry is, or takes the place of, a directory.
+func (e *Entry) holdsOthers() bool { return e.Type == Dir || e.Base != nil && e.Base.Type == Dir }
+
+// want marks what one path or pattern names. The name of a file is no pattern, whatever
+// is in it: code inside chooses it. With only it is an entry's name and nothing else.
+func (s *selection) want(name string, only bool, wanted []bool, may func(int) bool, why func(int) string) (found bool, err error) {
+	i, exact := s.find(name)
+	if exact {
 		op := "apply " + Shown(name)
 		if !may(i) && s.set.Entries[i].Type != Dir {
 			return false, &sandbox.Error{Op: op, Kind: sandbox.ErrDenied, Problem: "no rule applies it", Hint: "add it to changes.apply"}
@@ -155,6 +160,13 @@ func (s *selection) want(name string, wanted []bool, may func(int) bool, why fun
 		if because := why(i); because != "" {
 			return false, &sandbox.Error{Op: op, Kind: sandbox.ErrDenied, Problem: "it is held back: " + because, Hint: "look at it, then name it as one that was held back", Rule: "built-in: held back"}
 		}
+	}
+	if exact && (only || !s.set.Entries[i].holdsOthers()) {
+		wanted[i] = true
+		return true, nil
+	}
+	if only {
+		return false, nil
 	}
 	globs, err := parseGlobs([]string{name})
 	if err != nil {

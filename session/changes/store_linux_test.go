@@ -176,23 +176,23 @@ func TestSize(t *testing.T) {
 		t.Fatal(err)
 	}
 	ws.store = s
-	first := ws.keep(newTar().file("f", strings.Repeat("x", 60), 0o644).file("same", strings.Repeat("x", 60), 0o644).bytes())
-	if first.Bytes != 60 {
+	first := ws.keep(newTar().file("f", strings.Repeat("x", 45), 0o644).file("same", strings.Repeat("x", 45), 0o644).bytes())
+	if first.Bytes != 45 {
 		t.Errorf("%d bytes", first.Bytes)
 	}
-	big := newTar().file("f", strings.Repeat("y", 41), 0o644).bytes()
+	big := newTar().file("f", strings.Repeat("y", 56), 0o644).bytes()
 	_, err = s.Keep(t.Context(), ws.src, bytes.NewReader(big))
-	if !errors.Is(err, sandbox.ErrExhausted) || !strings.Contains(err.Error(), "at most 100 bytes, and 40 are left") {
+	if !errors.Is(err, sandbox.ErrExhausted) || !strings.Contains(err.Error(), "at most 100 bytes, and 55 are left") {
 		t.Error(err)
 	}
 	if names := ws.storeNames(); len(names) != 2 {
 		t.Errorf("%v are left", names)
 	}
-	ws.keep(newTar().file("f", strings.Repeat("y", 40), 0o644).bytes())
+	ws.keep(newTar().file("f", strings.Repeat("y", 55), 0o644).bytes())
 	if err := s.Drop(first.ID); err != nil {
 		t.Fatal(err)
 	}
-	ws.keep(newTar().file("f", strings.Repeat("z", 60), 0o644).bytes())
+	ws.keep(newTar().file("f", strings.Repeat("z", 45), 0o644).bytes())
 }
 
 // Sets are made, listed and dropped by several processes at once, and applied by one.

@@ -20,21 +20,18 @@ import (
 // while what is in it is read.
 const maxDepth = 256
 
-// marks are the extended attributes by which the kernel notes what a directory of the
-// upper layer does to the lower one's: trusted.* where the overlay was mounted by the
-// host's root, user.* with the option userxattr.
-var marks = []string{"trusted.overlay.opaque", "user.overlay.opaque", "trusted.overlay.redirect"}
-
 // WriteTar writes the upper layer at dir, an open directory, to w as
 // [sandbox.ChangeReader] says. Nothing may write to it meanwhile. It follows no link,
 // opens nothing but directories and regular files, and crosses no mount. Pipes and
-// sockets are left out. When ctx ends it stops with the cause.
-func WriteTar(ctx context.Context, dir *os.File, w io.Writer) error {
+// sockets are left out. So is the content of files that the directory's owner, who is the
+// sandbox's user, may not read: the kernel copied them up as root, for a rename. They come
+// as pipes. When ctx ends it stops with the cause.
+func WriteTar(ctx context.Context, dir *os.File, marks Marks, w io.Writer) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
 		return fmt.Errorf("look at an upper layer: %w", err)
 	}
-	l := &layer{ctx: ctx, tar: tar.NewWriter(w), dev: st.Dev, seen: map[uint64]string{}}
+	l := &layer{ctx: ctx, tar: tar.NewWriter(w), dev: st.Dev, seen: map[uint64]string{}, uid: st.Uid, gid: st.Gid, marks: marks}
 	if err := l.directory(int(dir.Fd()), "", 0); err != nil {
 		return err
 	}
@@ -47,6 +44,9 @@ type layer struct {
 	tar  *tar.Writer
 	dev  uint64
 	seen map[uint64]string // files of several names, by inode
+
+	uid, gid uint32 // of the sandbox's user
+	marks    Marks
 }
 
 // directory writes what lies in an open directory.
@@ -96,6 +96,10 @@ func (l *layer) entry(dir int, base, name string, depth int) error {
 	case unix.S_IFDIR:
 		return l.subdirectory(dir, base, h, depth)
 	case unix.S_IFREG:
+		if !l.shows(&st) {
+			h.Typeflag = tar.TypeFifo
+			return l.tar.WriteHeader(h)
+		}
 		if first, ok := l.seen[st.Ino]; ok {
 			h.Typeflag, h.Linkname = tar.TypeLink, first
 			return l.tar.WriteHeader(h)
@@ -118,6 +122,12 @@ func (l *layer) entry(dir int, base, name string, depth int) error {
 	return nil
 }
 
+// shows says whether the sandbox's user may read a file, or is its owner and so may say
+// that it may.
+func (l *layer) shows(st *unix.Stat_t) bool {
+	return st.Uid == l.uid || st.Gid == l.gid && st.Mode&0o040 != 0 || st.Mode&0o004 != 0
+}
+
 func (l *layer) subdirectory(dir int, base string, h *tar.Header, depth int) error {
 	fd, err := open(dir, base, unix.O_DIRECTORY, uint32(h.Mode), 0o500)
 	if err != nil {
@@ -125,7 +135,8 @@ func (l *layer) subdirectory(dir int, base string, h *tar.Header, depth int) err
 	}
 	defer unix.Close(fd)
 	h.Typeflag = tar.TypeDir
-	for _, mark := range marks {
+	for _, name := range []string{"opaque", "redirect"} {
+		mark := string(l.marks) + ".overlay." + name
 		value, err := attribute(fd, mark)
 		if err != nil {
 			return fmt.Errorf("read %s of %.80q in an upper layer: %w", mark, h.Name, err)

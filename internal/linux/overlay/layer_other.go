@@ -12,4 +12,4 @@ import (
 )
 
 // WriteTar refuses: only Linux has overlays.
-func WriteTar(context.Context, *os.File, io.Writer) error { return errors.ErrUnsupported }
+func WriteTar(context.Context, *os.File, Marks, io.Writer) error { return errors.ErrUnsupported }
