@@ -70,7 +70,9 @@ func (a *app) changesList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the change sets, the newest first",
-		Args:  noArgs,
+		Example: `  caisson changes ls
+  caisson changes ls --json`,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o, store, err := a.changeSets(cmd)
 			if err != nil {
@@ -273,9 +275,10 @@ check it out.`,
 
 func (a *app) changesDrop() *cobra.Command {
 	return &cobra.Command{
-		Use:   "drop ID",
-		Short: "Remove a change set",
-		Args:  one("a change set", "caisson changes ls lists them"),
+		Use:     "drop ID",
+		Short:   "Remove a change set",
+		Example: `  caisson changes drop 7f3a`,
+		Args:    one("a change set", "caisson changes ls lists them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, _, err := a.changeSets(cmd)
 			if err != nil {
