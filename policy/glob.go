@@ -86,10 +86,10 @@ func (g Glob) Match(dir, p string) bool {
 	return coverParts(g.parts, parts)
 }
 
+var escaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`)
+
 // escape writes a plain name as a pattern of itself.
-func escape(name string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`).Replace(name)
-}
+func escape(name string) string { return escaper.Replace(name) }
 
 // Covers says whether every path that matches h matches g too. It may say no
 // where it is so, never yes where it is not.
@@ -109,7 +109,7 @@ func coverParts(g, want []string) bool {
 		case i < len(g) && g[i] == "**":
 			star, mark = i, j
 			i++
-		case i < len(g) && want[j] != "**" && coverPart(tokens(g[i]), tokens(want[j])):
+		case i < len(g) && want[j] != "**" && coverComponent(g[i], want[j]):
 			i++
 			j++
 		case star >= 0:
@@ -123,6 +123,15 @@ func coverParts(g, want []string) bool {
 		i++
 	}
 	return i == len(g)
+}
+
+// coverComponent is coverParts within a component.
+func coverComponent(g, want string) bool {
+	const special = `*?\`
+	if !strings.ContainsAny(g, special) && !strings.ContainsAny(want, special) {
+		return g == want
+	}
+	return coverPart(tokens(g), tokens(want))
 }
 
 // token is one character of a component, or a wildcard.
@@ -152,7 +161,7 @@ func tokens(part string) []token {
 	return ts
 }
 
-// coverPart is coverParts within a component: * takes any run, also a *; ?
+// coverPart is coverComponent of its tokens: * takes any run, also a *; ?
 // takes one character or a ?; a plain character takes itself.
 func coverPart(g, want []token) bool {
 	anyRun := token{char: '*', wild: true}

@@ -4,6 +4,7 @@ package hostpath
 
 import (
 	"path"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -47,6 +48,13 @@ func RunsByName(rel string) (part, why string, ok bool) {
 		}
 	}
 	return "", "", false
+}
+
+// AboveProtected says whether certain names are protected in a directory of this name
+// alone: .config has .config/mise.
+func AboveProtected(name string) bool {
+	name = plain(name)
+	return slices.ContainsFunc(protectedNames, func(p protected) bool { return strings.HasPrefix(p.name, name+"/") })
 }
 
 // IsGit says whether a file system may take the name for .git.

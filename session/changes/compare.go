@@ -73,7 +73,19 @@ func (c *comparison) keeps(at string, dir bool) bool {
 // comparePaths puts a directory before what is in it, and that before what comes after
 // the directory.
 func comparePaths(a, b string) int {
-	return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
+	i := 0
+	for i < len(a) && i < len(b) && a[i] == b[i] {
+		i++
+	}
+	switch {
+	case i == len(a) || i == len(b):
+		return cmp.Compare(len(a), len(b))
+	case a[i] == '/':
+		return -1
+	case b[i] == '/':
+		return 1
+	}
+	return cmp.Compare(a[i], b[i])
 }
 
 // origin is the directory of the host that an overlay shows through one of the layer's.

@@ -5,6 +5,7 @@ package changes
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path"
@@ -61,7 +62,10 @@ func Hold(entries []Entry, b Beside) (held int) {
 
 // why gives the reasons, none for what is not held.
 func (k *holding) why(e *Entry) []string {
-	why := heldName(e.Path)
+	why := heldName(e.Path, e.Type == Dir && (e.Base == nil || e.Base.Type == Dir))
+	if strings.ContainsAny(e.Path, `\:`) {
+		why = append(why, `some systems take a \ or : in its name for another place`)
+	}
 	if e.Op == Remove {
 		return why
 	}
@@ -71,13 +75,16 @@ func (k *holding) why(e *Entry) []string {
 	switch {
 	case e.Type == Link:
 		why = append(why, k.link(e)...)
+	case e.Type == Dir && e.Op == Mode && e.Base != nil:
+		why = append(why, fmt.Sprintf("its mode changes from %04o to %04o", e.Base.Mode, e.Mode))
+		if e.Mode&^e.Base.Mode&0o022 != 0 {
+			why = append(why, "other users could write to it")
+		}
 	case e.Exec() && (e.Base == nil || e.Base.Type != File || e.Base.Mode&0o111 == 0):
 		why = append(why, "it can be run: its exec bit is new")
-	case e.Type == Dir && e.Op == Mode && e.Mode&^e.Base.Mode&0o022 != 0:
-		why = append(why, "other users could write to it")
 	}
-	if hostpath.Folded(path.Base(e.Path)) == "package.json" && e.Type == File && e.Op != Mode && k.scripts(e) {
-		why = append(why, "its scripts changed: npm runs them")
+	if hostpath.Folded(path.Base(e.Path)) == "package.json" && e.Type != Dir && e.Op != Mode && (e.Type == Link || k.packageActs(e)) {
+		why = append(why, "a package manager runs or obeys what changed in it")
 	}
 	return why
 }
@@ -93,8 +100,11 @@ func (k *holding) exists(at string) bool {
 
 // link says what is wrong with where a link leads.
 func (k *holding) link(e *Entry) (why []string) {
+	if isAbove(path.Base(e.Path)) {
+		why = append(why, "it is a link, and in a directory of that name certain names are held back")
+	}
 	if strings.HasPrefix(e.Link, "/") {
-		return []string{"it is a link to " + Shown(e.Link) + ", from the top of the host"}
+		return append(why, "it is a link to "+Shown(e.Link)+", from the top of the host")
 	}
 	if strings.ContainsAny(e.Link, `\:`) {
 		why = append(why, `some systems take a \ or : in a link for another place`)
@@ -116,7 +126,7 @@ func (k *holding) link(e *Entry) (why []string) {
 			return append(why, "it is a link through another one, "+Shown(at))
 		}
 	}
-	if named := heldName(at); at != "." && len(named) > 0 {
+	if named := heldName(at, k.isDir(at)); at != "." && len(named) > 0 {
 		why = append(why, "it leads to what is held back: "+named[0])
 	}
 	return why
@@ -131,29 +141,44 @@ func (k *holding) isLink(at string) bool {
 	return err != nil || base != nil && base.Type == Link
 }
 
-// scripts says whether a package.json has other scripts than the host's, or may have.
-func (k *holding) scripts(e *Entry) bool {
+// isDir says that a path is a directory, once the set is applied.
+func (k *holding) isDir(at string) bool {
+	if e, ok := k.entries[at]; ok {
+		return e.Op != Remove && e.Type == Dir
+	}
+	base, err := k.Look(at)
+	return err == nil && base != nil && base.Type == Dir
+}
+
+// harmlessKeys are what no package manager acts by in a package.json.
+var harmlessKeys = []string{"version", "description", "keywords", "author", "license", "homepage", "bugs", "repository", "contributors", "funding", "private"}
+
+// packageActs says whether a package.json differs from the host's in more than harmless
+// keys, or may.
+func (k *holding) packageActs(e *Entry) bool {
 	f, err := k.Content(e)
 	if err != nil {
 		return true
 	}
-	is, err := readScripts(f)
+	is, err := readPackage(f)
 	if err != nil {
 		return true
 	}
-	if e.Base == nil || e.Base.Type != File {
-		return is != nil
+	was := map[string]any{}
+	if e.Base != nil && e.Base.Type == File {
+		old, err := k.Old(e.Path)
+		if err != nil {
+			return true
+		}
+		if was, err = readPackage(old); err != nil {
+			return true
+		}
 	}
-	old, err := k.Old(e.Path)
-	if err != nil {
-		return true
-	}
-	was, err := readScripts(old)
-	return err != nil || !reflect.DeepEqual(is, was)
+	return !reflect.DeepEqual(is, was)
 }
 
-// readScripts reads the parts of a package.json that npm and its like run.
-func readScripts(f io.ReadCloser) (map[string]any, error) {
+// readPackage reads what is not harmless of a package.json.
+func readPackage(f io.ReadCloser) (map[string]any, error) {
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxPackage+1))
 	if err != nil {
@@ -162,19 +187,12 @@ func readScripts(f io.ReadCloser) (map[string]any, error) {
 	if len(text) > maxPackage {
 		return nil, errors.New("it is too large")
 	}
-	var all map[string]any
+	all := map[string]any{}
 	if err := json.Unmarshal(text, &all); err != nil {
 		return nil, err
 	}
-	var run map[string]any
-	for name, value := range all {
-		switch strings.ToLower(name) {
-		case "scripts", "bin", "gypfile", "husky", "lint-staged", "simple-git-hooks", "pre-commit", "packagemanager", "bundleddependencies", "bundledependencies", "pnpm", "config":
-			if run == nil {
-				run = map[string]any{}
-			}
-			run[name] = value
-		}
+	for _, name := range harmlessKeys {
+		delete(all, name)
 	}
-	return run, nil
+	return all, nil
 }

@@ -74,13 +74,49 @@ MAKEFI~1
 my.code-workspace
 `), "\n")
 	for _, at := range append(names, ".vs\u200bcode/tasks.json", "name\u202etxt.py", "esc\x1b[2J", ".vscode\u200d", "M\u200bakefile") {
-		if len(heldName(at)) == 0 {
+		if len(heldName(at, false)) == 0 {
 			t.Errorf("%q is not held back", at)
 		}
 	}
-	for _, at := range []string{"main.go", "src/a.py", "README.md", "docs/makefile-howto.md", "package.json", "AGENTS.md", "a/b/c.txt", "github/workflows.go", "ci.go", "täst.txt", "v1.2~3.txt.orig"} {
-		if why := heldName(at); len(why) > 0 {
+	for _, at := range []string{"main.go", "src/a.py", "README.md", "docs/makefile-howto.md", "package.json", "a/b/c.txt", "github/workflows.go", "ci.go", "täst.txt", "v1.2~3.txt.orig"} {
+		if why := heldName(at, false); len(why) > 0 {
 			t.Errorf("%q is held back: %v", at, why)
+		}
+	}
+}
+
+// What builds, tests, installs, deploys, and what tells agents what to do.
+func TestHeldTable(t *testing.T) {
+	names := strings.FieldsFunc(`eslint.config.js|vite.config.cjs|x.config.mjs|x.config.ts|x.config.cts|x.config.mts|.foorc|.foorc.js|.foorc.cjs|.foorc.mjs|.foorc.ts|.foorc.json|.foorc.yml|.foorc.yaml
+Dockerfile.prod|Containerfile.dev|compose.prod.yml|compose.prod.yaml|docker-compose.ci.yml|docker-compose.ci.yaml
+x.gradle|x.gradle.kts|gradle.properties|build.mill|ci.bazelrc|BUILD|sub/BUILD|BUILD.bazel|WORKSPACE|WORKSPACE.bazel|WORKSPACE.bzlmod|MODULE.bazel|tools/bazel|.pnpmfile.mjs
+.drone.yaml|goreleaser.yml|goreleaser.yaml|.goreleaser.yml|.goreleaser.yaml|.renovaterc|.renovaterc.json5|appveyor.yml|appveyor.yaml|Jenkinsfile.release|.pre-commit-config.yml
+.pdbrc|.pdbrc.py|gems.rb|Gemfile|x.gemspec|.rspec|Guardfile|Fastfile|fastlane/Fastfile|Podfile|lib/x.rake|Rakefile
+.huskyrc|.huskyrc.json|.simple-git-hooks.cjs|.simple-git-hooks.json|simple-git-hooks.json|.git-hooks/x|githooks/x|.githooks/x|.hooks/x|.lefthookrc|.lefthookrc.sh
+CLAUDE.md|sub/CLAUDE.local.md|AGENTS.md|GEMINI.md|.cursorrules|.windsurfrules|.clinerules|.clinerules/x.md|.roomodes|.rules|.github/copilot-instructions.md|.github/instructions/x.md
+.github/prompts/x.md|.github/agents/x.md|.github/chatmodes/x.md|mcp.json|.mcp.json|.agents/x|.agent/x|skills/x/SKILL.md
+pyproject.toml|setup.py|setup.cfg|conftest.py|pytest.ini|tox.ini|noxfile.py|hatch_build.py|uv.toml|poetry.toml|requirements.txt|requirements-dev.txt|Pipfile|Cargo.toml|build.rs
+go.mod|go.work|go.env|.golangci.yml|.golangci.toml|pom.xml|x.sbt|.sbtopts|.jvmopts|composer.json|Makefile.inc|x.mk|x.m4|autogen.sh|bootstrap|deno.json|deno.jsonc
+package-lock.json|yarn.lock|pnpm-lock.yaml|Cargo.lock|go.sum|poetry.lock|uv.lock|Gemfile.lock|composer.lock|bun.lock|bun.lockb|project.json|nodemon.json|.mocharc.jsonc
+tsconfig.json|tsconfig.build.json|x.csproj|x.fsproj|x.vbproj|x.props|x.targets|x.sln|rebar.config|rebar.config.script|config.nims|premake5.lua|xmake.lua
+.env|.env.local|.flaskenv|.rbenv-vars|.tool-versions|.prototools|mise.toml|.mise.toml|.mise.prod.toml|.python-version|.node-version|.nvmrc|.ruby-version|.java-version|.go-version
+pyvenv.cfg|.venv/bin/x|sitecustomize.py|usercustomize.py|x.pth|_vimrc|.vim/x|.nvim/x|.nvim.lua|.exrc|.local.vimrc|coc-settings.json|.ycm_extra_conf.py|.clangd|.emacs|.emacs.d/init.el
+.dir-locals.el|x.sublime-project|.project|.settings/x|x.xcodeproj/project.pbxproj|x.xcscheme|ansible.cfg|x.tf|.terraform/x|terragrunt.hcl|Pulumi.yaml|Pulumi.yml|Pulumi.dev.yaml
+.gitpod.yml|devenv.nix|devenv.yaml|process-compose.yml|process-compose.yaml|x.nix|x.service|x.timer|x.socket|x.path|x.desktop|action.yml|action.yaml|CODEOWNERS|.github/CODEOWNERS
+.readthedocs.yml|.readthedocs.yaml|netlify.toml|fly.toml|vercel.json|FLY.TOML|X.Config.JS`, func(r rune) bool { return r == '|' || r == '\n' })
+	for _, at := range names {
+		if len(heldName(at, false)) == 0 {
+			t.Errorf("%q is not held back", at)
+		}
+	}
+	for _, at := range []string{"src/main.go", "README.md", "docs/x.md", "lib/a.py", "test/a_test.go", "package/index.js", "build/a.txt", "bootstrap/css/x.css", "tools/bazel/x.go", "workspace.go", "src/config.js", "config.ts", "src/rc.js", "a.lock", "mod.go", "env.go", "skills.md", "fix/make.go"} {
+		if why := heldName(at, false); len(why) > 0 {
+			t.Errorf("%q is held back: %v", at, why)
+		}
+	}
+	for dir := range ordinaryDirs {
+		if why := heldName(dir, true); len(why) > 0 {
+			t.Errorf("the directory %q is held back: %v", dir, why)
 		}
 	}
 }
@@ -117,13 +153,27 @@ func TestHeld(t *testing.T) {
 		"one on a file":              {newTar().file("text.sh", "old", 0o755), "it can be run: its exec bit is new"},
 		"one that was there":         {newTar().file("run.sh", "new", 0o755), ""},
 		"one that is gone":           {newTar().file("run.sh", "old", 0o644), ""},
-		"other scripts":              {newTar().file("package.json", `{"name": "x", "version": "1", "scripts": {"test": "y"}}`, 0o644), "its scripts changed: npm runs them"},
-		"another case":               {newTar().file("package.json", `{"name": "x", "Scripts": {"test": "y"}}`, 0o644), "its scripts changed: npm runs them"},
-		"the same scripts":           {newTar().file("package.json", `{"version": "2", "scripts": {"test": "x"}}`, 0o644), ""},
-		"no JSON":                    {newTar().file("package.json", `{`, 0o644), "its scripts changed: npm runs them"},
-		"new scripts":                {newTar().file("z/package.json", `{"scripts": {"postinstall": "x"}}`, 0o644), "its scripts changed: npm runs them"},
-		"none":                       {newTar().file("z/package.json", `{"name": "x"}`, 0o644), ""},
-		"in another spelling":        {newTar().file("z/Package.JSON", `{"scripts": {"postinstall": "x"}}`, 0o644), "its scripts changed: npm runs them"},
+		"other scripts":              {newTar().file("package.json", `{"name": "x", "version": "1", "scripts": {"test": "y"}}`, 0o644), "a package manager runs or obeys what changed in it"},
+		"another case":               {newTar().file("package.json", `{"name": "x", "Scripts": {"test": "y"}}`, 0o644), "a package manager runs or obeys what changed in it"},
+		"the same scripts":           {newTar().file("package.json", `{"version": "2", "name": "x", "author": {"name": "y"}, "scripts": {"test": "x"}}`, 0o644), ""},
+		"no JSON":                    {newTar().file("package.json", `{`, 0o644), "a package manager runs or obeys what changed in it"},
+		"new scripts":                {newTar().file("z/package.json", `{"scripts": {"postinstall": "x"}}`, 0o644), "a package manager runs or obeys what changed in it"},
+		"harmless keys":              {newTar().file("z/package.json", `{"version": "1", "license": "MIT"}`, 0o644), ""},
+		"another entry point":        {newTar().file("package.json", `{"name": "x", "main": "y", "scripts": {"test": "x"}}`, 0o644), "a package manager runs or obeys what changed in it"},
+		"another dependency":         {newTar().file("z/package.json", `{"dependencies": {"x": "1"}}`, 0o644), "a package manager runs or obeys what changed in it"},
+		"a link for it":              {newTar().link("package.json", "dir/x"), "a package manager runs or obeys what changed in it"},
+		"a link above held names":    {newTar().link("z/.GitHub", "../dir"), "it is a link, and in a directory of that name certain names are held back"},
+		"one above protected names":  {newTar().link(".config", "dir"), "it is a link, and in a directory of that name certain names are held back"},
+		"a backslash":                {newTar().file(`a\b`, "x", 0o644), `some systems take a \ or : in its name for another place`},
+		"a colon":                    {newTar().file("a.txt:b", "x", 0o644), `some systems take a \ or : in its name for another place`},
+		"a control character":        {newTar().file("a\x01", "x", 0o644), "its name has characters that are not seen"},
+		"a directory's mode":         {newDir("dir", 0o700), "its mode changes from 0755 to 0700"},
+		"a new directory's mode":     {newDir("z", 0o700), ""},
+		"a directory named build":    {newTar().dir("build").file("build/a.txt", "x", 0o644), ""},
+		"a file named build":         {newTar().file("BUILD", "x", 0o644), "BUILD: a build or task runner runs it"},
+		"a link to a build dir":      {newTar().dir("build").link("l", "build"), ""},
+		"a link to a build file":     {newTar().link("l", "Build"), "it leads to what is held back: Build: a build or task runner runs it"},
+		"in another spelling":        {newTar().file("z/Package.JSON", `{"scripts": {"postinstall": "x"}}`, 0o644), "a package manager runs or obeys what changed in it"},
 		"a link":                     {newTar().link("l", "dir/x"), ""},
 		"an absolute link":           {newTar().link("l", "/etc"), "it is a link to /etc, from the top of the host"},
 		"a link out":                 {newTar().link("l", "../x"), "it is a link out of the workspace: ../x"},
@@ -138,26 +188,22 @@ func TestHeld(t *testing.T) {
 		"below one that is held":     {newTar().dir(".vscode").dir(".vscode/x").file(".vscode/x/y", "x", 0o644), ".vscode: the editor runs its tasks and settings"},
 		"a removal":                  {newTar().whiteout("text.sh"), ""},
 		"a removal of a name":        {newTar().whiteout("opencode.json"), "opencode.json: an agent's own configuration: its servers"},
-		"a directory open to others": {openDir(), "other users could write to it"},
+		"a directory open to others": {newDir("dir", 0o777), "its mode changes from 0755 to 0777; other users could write to it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ws := newWorkspace(t, host)
 			set := ws.keep(tc.layer.bytes())
 			last := set.Entries[len(set.Entries)-1]
-			want := []string{tc.want}
-			if tc.want == "" {
-				want = nil
-			}
-			if diff := cmp.Diff(want, last.Held); diff != "" {
+			if diff := cmp.Diff(tc.want, strings.Join(last.Held, "; ")); diff != "" {
 				t.Errorf("%s: -want +got\n%s", last.Path, diff)
 			}
 		})
 	}
 }
 
-func openDir() *tarWriter {
+func newDir(at string, mode int64) *tarWriter {
 	w := newTar()
-	w.dirs("dir", 0o777)
+	w.dirs(at, mode)
 	return w
 }
 

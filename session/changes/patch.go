@@ -10,18 +10,19 @@ import (
 	"io"
 	"os"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/aymanbagabas/go-udiff"
 )
 
-// maxPatch bounds a file that is shown, in bytes: comparing takes time with its lines.
-const maxPatch = 1 << 20
+const (
+	maxPatch = 1 << 20  // bytes of a file that is shown whole: comparing takes time with its lines
+	headSize = 64 << 10 // bytes that are shown of a larger one
+)
 
 // WritePatch writes what was changed as a unified diff with the files that the host has
 // now: all of it, or what is at a path and below. It is to be read, not to be fed to
-// patch: characters that are not seen are written as numbers. Binary and large files are
-// named.
+// patch: characters that are not seen are written as numbers. Of large files the beginning
+// is shown; binary files are named.
 func (s *Store) WritePatch(w io.Writer, set *Set, path string) error {
 	lock, err := s.lock(set.ID, lockShared)
 	if err != nil {
@@ -69,29 +70,35 @@ func (s *Store) patch(b *bufio.Writer, id string, e *Entry, h *host) error {
 	}
 	var after []byte
 	if e.hasContent() {
-		if e.Size > maxPatch {
-			b.WriteString("  too large to show\n")
-			return nil
-		}
-		f, err := s.content(id, e)
-		if err != nil {
-			return err
-		}
-		after, err = io.ReadAll(io.LimitReader(f, maxPatch+1))
-		f.Close()
-		if err != nil {
+		if after, err = s.after(id, e); err != nil {
 			return err
 		}
 	}
-	switch {
-	case len(before) > maxPatch:
-		b.WriteString("  the host's is too large to show\n")
-	case binary(before) || binary(after):
+	if len(before) > maxPatch || len(after) > maxPatch {
+		before, after = before[:min(len(before), headSize)], after[:min(len(after), headSize)]
+		fmt.Fprintf(b, "  too large to show whole: it is cut after %d KiB\n", headSize>>10)
+	}
+	if bytes.IndexByte(before, 0) >= 0 || bytes.IndexByte(after, 0) >= 0 {
 		b.WriteString("  binary\n")
-	default:
-		writeDiff(b, Shown(e.Path), before, after)
+		return nil
 	}
+	writeDiff(b, Shown(e.Path), before, after)
 	return nil
+}
+
+// after reads the beginning of a set's file. What follows is read, too: at its end is
+// known whether it is what was kept.
+func (s *Store) after(id string, e *Entry) ([]byte, error) {
+	f, err := s.content(id, e)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxPatch+1))
+	if err == nil {
+		_, err = io.Copy(io.Discard, f)
+	}
+	return text, err
 }
 
 // before reads the host's file. What it cannot read it says, and takes for empty.
@@ -117,9 +124,6 @@ func (s *Store) before(e *Entry, h *host) (text []byte, why string, err error) {
 	return text, why, err
 }
 
-// binary says that a content is no text, as git has it, or no UTF-8.
-func binary(b []byte) bool { return bytes.IndexByte(b, 0) >= 0 || !utf8.Valid(b) }
-
 // writeDiff writes the diff of two texts, each line as it can be seen.
 func writeDiff(b *bufio.Writer, name string, before, after []byte) {
 	was := string(before)
@@ -130,7 +134,7 @@ func writeDiff(b *bufio.Writer, name string, before, after []byte) {
 	}
 	for line := range strings.Lines(diff) {
 		text, ended := strings.CutSuffix(line, "\n")
-		b.WriteString(shown(text, true))
+		b.WriteString(shownLine(text))
 		if ended {
 			b.WriteByte('\n')
 		}

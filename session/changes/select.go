@@ -80,7 +80,8 @@ func (o *ApplyOptions) holds() (func(at string) bool, error) {
 		return nil, err
 	}
 	holdFolded, err := parseGlobs(folded)
-	return func(at string) bool { return matchesAbove(hold, at) || matchesAbove(holdFolded, foldedPath(at)) }, err
+	plain, forgiving := matchesAbove(hold), matchesAbove(holdFolded)
+	return func(at string) bool { return plain(at) || len(holdFolded) > 0 && forgiving(foldedPath(at)) }, err
 }
 
 // allows says what the rules let through: all of them have to.
@@ -197,14 +198,16 @@ func (s *selection) dropEmpty() {
 	}
 }
 
-// addAbove adds the new directories that chosen entries lie in.
+// addAbove adds the new directories that chosen entries lie in. Each directory is looked
+// up once, however many entries it has below.
 func (s *selection) addAbove() {
+	added := map[string]bool{}
 	for i := len(s.chosen) - 1; i >= 0; i-- {
 		if !s.chosen[i] || s.set.Entries[i].Op == Remove {
 			continue
 		}
-		for at := s.set.Entries[i].Path; strings.Contains(at, "/"); {
-			at = at[:strings.LastIndex(at, "/")]
+		for at := path.Dir(s.set.Entries[i].Path); at != "." && !added[at]; at = path.Dir(at) {
+			added[at] = true
 			if j, ok := s.find(at); ok && s.set.Entries[j].Type == Dir && s.set.Entries[j].Op == Add {
 				s.chosen[j] = true
 			}
@@ -233,14 +236,23 @@ func matches(globs []policy.Glob, at string) bool {
 	return slices.ContainsFunc(globs, func(g policy.Glob) bool { return g.Match("/", "/"+at) })
 }
 
-// matchesAbove compares a path, and each directory above it.
-func matchesAbove(globs []policy.Glob, at string) bool {
-	for ; at != "." && len(globs) > 0; at = path.Dir(at) {
-		if matches(globs, at) {
-			return true
+// matchesAbove compares a path, and each directory above it, which it does once for all
+// paths that it is asked about.
+func matchesAbove(globs []policy.Glob) func(at string) bool {
+	known := map[string]bool{".": false}
+	var match func(at string) bool
+	match = func(at string) bool {
+		if len(globs) == 0 {
+			return false
 		}
+		m, ok := known[at]
+		if !ok {
+			m = match(path.Dir(at)) || matches(globs, at)
+			known[at] = m
+		}
+		return m
 	}
-	return false
+	return match
 }
 
 func parseGlobs(patterns []string) ([]policy.Glob, error) {

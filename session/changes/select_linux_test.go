@@ -3,7 +3,10 @@
 package changes
 
 import (
+	stdcmp "cmp"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,5 +69,42 @@ func TestSelection(t *testing.T) {
 				t.Errorf("left: -want +got\n%s", diff)
 			}
 		})
+	}
+}
+
+// Deep trees are chosen from in time that grows with the number of paths.
+func TestSelectionDeep(t *testing.T) {
+	const files, depth = 2000, 160
+	apart, together := &Set{}, &Set{}
+	chain := strings.Repeat("d/", depth)
+	for i := range files {
+		apart.Entries = append(apart.Entries, Entry{Path: fmt.Sprintf("%04d/%sf", i, chain), Op: Add, Type: File})
+	}
+	for at := range strings.SplitAfterSeq(strings.TrimSuffix(chain, "/"), "/") {
+		above := "s"
+		if n := len(together.Entries); n > 0 {
+			above = together.Entries[n-1].Path
+		}
+		together.Entries = append(together.Entries, Entry{Path: above + "/" + strings.TrimSuffix(at, "/"), Op: Add, Type: Dir})
+	}
+	for i := range files {
+		together.Entries = append(together.Entries, Entry{Path: fmt.Sprintf("s/%s%04d", chain, i), Op: Add, Type: File})
+	}
+	for set, rules := range map[*Set][]Rules{apart: nil, together: {{Apply: []string{"s/**"}, Hold: []string{"**/x", "**/Y/**"}}}} {
+		s, err := choose(set, &ApplyOptions{Rules: rules})
+		if err != nil || slices.Contains(s.chosen, false) {
+			t.Errorf("not all of %d entries are chosen: %v", len(set.Entries), err)
+		}
+	}
+}
+
+func TestComparePaths(t *testing.T) {
+	paths := []string{"", "a", "a/b", "a/b/c", "a/c", "a!", "a.b", "a.b/c", "ab", "b", "é/x"}
+	for i, a := range paths {
+		for j, b := range paths {
+			if got := comparePaths(a, b); got != stdcmp.Compare(i, j) {
+				t.Errorf("%q and %q: %d", a, b, got)
+			}
+		}
 	}
 }

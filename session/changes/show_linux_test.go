@@ -14,6 +14,8 @@ func TestShown(t *testing.T) {
 	for s, want := range map[string]string{
 		"plain é 漢": "plain é 漢", "a\x1b[2Jb": `a\x1b[2Jb`, "a\u202eb": `a\u{202e}b`, "a\u200bb": `a\u{200b}b`, "\xff": `\xff`, "a\nb\tc\r": `a\x0ab\x09c\x0d`,
 		"\u2028": `\u{2028}`, "\u009b": `\u{009b}`, "\x7f": `\x7f`, "\ufe0f": `\u{fe0f}`, "\U000e0041": `\u{e0041}`, "\ufffd": "\ufffd", "\u115f": `\u{115f}`,
+		"a b": "a b", "a\u00a0b": `a\u{00a0}b`, "\u2003": `\u{2003}`, "\u3000": `\u{3000}`, "\u1680": `\u{1680}`, "\u2800": `\u{2800}`, "\ufffc": `\u{fffc}`,
+		"\u0301a/\u0301b": `\u{0301}a/\u{0301}b`, "e\u0301": "e\u0301", `\x1b`: `\\x1b`, "\\\x1b": `\\\x1b`,
 	} {
 		if got := Shown(s); got != want {
 			t.Errorf("%q: %s, want %s", s, got, want)
@@ -52,7 +54,12 @@ X run (can no longer be run)
 		t.Fatal(err)
 	}
 	want = `A big (1048577 bytes)
-  too large to show
+  too large to show whole: it is cut after 64 KiB
+--- host/big
++++ set/big
+@@ -0,0 +1 @@
++` + strings.Repeat("x", headSize) + `
+\ No newline at end of file
 M bin (3 bytes)
   binary
 A d/
@@ -92,6 +99,43 @@ X run (can no longer be run)
 	}
 	if err := ws.store.WritePatch(&patch, set, "none"); err == nil {
 		t.Error("a path that is not in it is shown")
+	}
+}
+
+// Only a NUL makes a file binary. What is replaced by another type is said.
+func TestPatchShows(t *testing.T) {
+	ws := newWorkspace(t, tree{"latin": {File, "caf\xe9\n", false}, "link": {kind: Link, text: "latin"}, "dir": {kind: Dir}, "file": {File, "x\n", false}, "mode": {kind: Dir}, "to": {File, "x\n", false}})
+	layer := newTar().file("latin", "caf\xe8 \\x \u00a0\n", 0o644).file("link", "x\n", 0o755).file("dir", "x\n", 0o644).dir("file").link("to", "latin")
+	layer.dirs("mode", 0o700)
+	set := ws.keep(layer.bytes())
+	var patch strings.Builder
+	if err := ws.store.WritePatch(&patch, set, ""); err != nil {
+		t.Fatal(err)
+	}
+	want := `M dir (2 bytes, was a directory)
+--- host/dir
++++ set/dir
+@@ -0,0 +1 @@
++x
+M file/ (was a file)
+M latin (11 bytes)
+--- host/latin
++++ set/latin
+@@ -1 +1 @@
+-caf\xe9
++caf\xe8 \x ` + "\u00a0" + `
+M link (2 bytes, can be run, was a link)
+  held back: it can be run: its exec bit is new
+--- host/link
++++ set/link
+@@ -0,0 +1 @@
++x
+X mode/ (mode 0700, was 0755)
+  held back: its mode changes from 0755 to 0700
+M to -> latin (was a file)
+`
+	if diff := cmp.Diff(want, patch.String()); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
 	}
 }
 

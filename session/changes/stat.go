@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -36,20 +37,47 @@ func WriteStat(w io.Writer, set *Set) error {
 // what says what a path is, where it is not a plain file.
 func (e *Entry) what() string {
 	switch {
+	case e.Type == Dir && e.Op == Mode && e.Base != nil:
+		return fmt.Sprintf("/ (mode %04o, was %04o)", e.Mode, e.Base.Mode)
 	case e.Type == Dir:
-		return "/"
-	case e.Type == Link && e.Op != Remove:
-		return " -> " + Shown(e.Link)
+		return "/" + bracketed(e.was())
 	case e.Op == Remove:
 		return ""
+	case e.Type == Link:
+		return " -> " + Shown(e.Link) + bracketed(e.was())
 	case e.Op == Mode && e.Exec():
 		return " (can be run now)"
 	case e.Op == Mode:
 		return " (can no longer be run)"
 	case e.Exec():
-		return fmt.Sprintf(" (%s, can be run)", count(e.Size, "byte"))
+		return bracketed(count(e.Size, "byte"), "can be run", e.was())
 	}
-	return fmt.Sprintf(" (%s)", count(e.Size, "byte"))
+	return bracketed(count(e.Size, "byte"), e.was())
+}
+
+// was says what was at a path that is of another type now.
+func (e *Entry) was() string {
+	if e.Op != Change || e.Base == nil || e.Base.Type == e.Type {
+		return ""
+	}
+	switch e.Base.Type {
+	case Link:
+		return "was a link"
+	case Dir:
+		return "was a directory"
+	case File:
+		return "was a file"
+	}
+	return "was a socket, pipe or device"
+}
+
+// bracketed writes what there is to say about a path.
+func bracketed(said ...string) string {
+	said = slices.DeleteFunc(said, func(s string) bool { return s == "" })
+	if len(said) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(said, ", ") + ")"
 }
 
 // Line is a summary in one line.
