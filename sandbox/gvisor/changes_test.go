@@ -44,8 +44,17 @@ func TestSlowLayers(t *testing.T) {
 	defer func(d time.Duration) { stopGrace = d }(stopGrace)
 	stopGrace = time.Millisecond
 	var whole, cut int
+	begun := make(chan struct{})
 	b, shim, kernel := boxWithLayers(t, func(target string, layer io.Reader) error {
-		data, err := io.ReadAll(layer)
+		data := make([]byte, 3)
+		if _, err := io.ReadFull(layer, data); err != nil {
+			t.Error(err)
+		}
+		if target == "/second" {
+			close(begun)
+		}
+		rest, err := io.ReadAll(layer)
+		data = append(data, rest...)
 		if string(data) == "whole" && err == nil && target == "/first" {
 			whole++
 		} else if string(data) == "cut" && errors.Is(err, os.ErrDeadlineExceeded) && target == "/second" {
@@ -61,6 +70,7 @@ func TestSlowLayers(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := b.tellChanges()
+	<-begun // what is not begun by then is not told at all
 	b.stop()
 	<-told
 	for _, want := range []protocol.CommandKind{protocol.Stop, protocol.Kill} {
