@@ -27,6 +27,7 @@ const approverEnv = "CAISSON_APPROVER"
 type approvalFlags struct {
 	credential, note, url  string
 	json, all, wait, quiet bool
+	typed                  string // the credential, once it was asked for
 }
 
 func (a *app) approvalsCommand() *cobra.Command {
@@ -84,6 +85,9 @@ func (a *app) withApprovals(ctx context.Context, f *approvalFlags, p purpose, do
 	defer dir.Close()
 	o := question.Options{Dir: dir.Path(), Look: p != toEnroll && !f.wait}
 	if p == toAnswer {
+		if err := a.knownApprover(ctx, f, dir.Path()); err != nil {
+			return err
+		}
 		if o.Journal, err = openRecord(ctx, dir); err != nil {
 			return err
 		}
@@ -95,6 +99,19 @@ func (a *app) withApprovals(ctx context.Context, f *approvalFlags, p purpose, do
 		return err
 	}
 	return do(approvals, s)
+}
+
+// knownApprover refuses who may not answer before a record is opened, which makes one
+// where there is none.
+func (a *app) knownApprover(ctx context.Context, f *approvalFlags, dir string) error {
+	look := question.New(question.Options{Dir: dir, Look: true})
+	defer look.Close()
+	s, err := look.Store(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = a.approver(ctx, f, s)
+	return err
 }
 
 // approver finds out who answers.
@@ -118,6 +135,8 @@ func (a *app) credential(f *approvalFlags) (string, error) {
 			return "", &sandbox.Error{Op: "--credential", Kind: sandbox.ErrInvalid, Problem: "the file cannot be read", Cause: err}
 		}
 		text = string(b)
+	case f.typed != "":
+		return f.typed, nil
 	case text == "":
 		tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 		if err != nil {
@@ -131,7 +150,7 @@ func (a *app) credential(f *approvalFlags) (string, error) {
 		if err != nil {
 			return "", &sandbox.Error{Op: "credential", Kind: sandbox.ErrInvalid, Problem: "it could not be read", Cause: err}
 		}
-		text = string(b)
+		text, f.typed = string(b), string(b)
 	}
 	return strings.TrimSpace(text), nil
 }

@@ -298,7 +298,10 @@ func (a *app) showChanges(c *sandbox.Changes) {
 	}
 	if c.ID != "" {
 		text := fmt.Sprintf("%d files changed", c.Files)
-		if c.Files == 1 {
+		switch c.Files {
+		case 0:
+			text = "directories changed"
+		case 1:
 			text = "1 file changed"
 		}
 		if c.Held > 0 {
