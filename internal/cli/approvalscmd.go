@@ -150,7 +150,8 @@ func (a *app) credential(f *approvalFlags) (string, error) {
 		if err != nil {
 			return "", &sandbox.Error{Op: "credential", Kind: sandbox.ErrInvalid, Problem: "it could not be read", Cause: err}
 		}
-		text, f.typed = string(b), string(b)
+		text = string(b)
+		f.typed = strings.TrimSpace(text)
 	}
 	return strings.TrimSpace(text), nil
 }
