@@ -44,6 +44,20 @@ nothing is applied, but for --skip-conflicts.`,
 	return cmd
 }
 
+// aSet takes the ID of a change set, and paths behind it: no more than maximum arguments in
+// all, where it is not 0.
+func aSet(maximum int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return usage(cmd, "it takes a change set", "caisson changes ls lists them")
+		case maximum > 0 && len(args) > maximum:
+			return usage(cmd, "it takes one path", "leave the others out, or name the directory that they lie in")
+		}
+		return nil
+	}
+}
+
 // changeSets opens the pipeline and its change sets.
 func (a *app) changeSets(cmd *cobra.Command) (*opened, *changes.Store, error) {
 	o, err := a.open(contextOf(cmd), "")
@@ -115,7 +129,7 @@ as its number. The digest in the last line is that of all that is in the set:
 apply --digest takes it.`,
 		Example: `  caisson changes show 7f3a --stat
   caisson changes show 7f3a src/main.go`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: aSet(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, store, err := a.changeSets(cmd)
 			if err != nil {
@@ -167,7 +181,7 @@ that is applied is code: look at it first.`,
 		Example: `  caisson changes apply 7f3a
   caisson changes apply 7f3a src 'docs/**/*.md'
   caisson changes apply 7f3a --held Makefile`,
-		Args: cobra.MinimumNArgs(1),
+		Args: aSet(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, store, err := a.changeSets(cmd)
 			if err != nil {
