@@ -32,8 +32,9 @@ type keeper struct {
 	err  error
 }
 
-// keeper is nil where nothing is kept.
-func (r *Invocation) keeper(ctx context.Context, e *environment.Environment, began time.Time) (*keeper, error) {
+// keeper is nil where nothing is kept. What the host changed up to called, when the call
+// came, is no conflict: the program, which has not started, will see it.
+func (r *Invocation) keeper(ctx context.Context, e *environment.Environment, called time.Time) (*keeper, error) {
 	p := r.Plan.Changes
 	if p == nil || p.Discard {
 		return nil, nil
@@ -44,7 +45,7 @@ func (r *Invocation) keeper(ctx context.Context, e *environment.Environment, beg
 	}
 	target := environment.WorkspaceTarget(r.Plan.Workspace)
 	k := &keeper{store: store, ctx: context.WithoutCancel(ctx), source: changes.Source{
-		Name: r.Plan.Workspace.Source, Target: target, Owner: owner(r.Call), Run: r.ID, Began: began,
+		Name: r.Plan.Workspace.Source, Target: target, Owner: owner(r.Call), Run: r.ID, Began: changes.Clock(called),
 		KeepIgnored: p.Ignored, Exclude: mountedBelow(e.Spec, target).covers,
 	}}
 	for _, m := range e.Spec.Mounts {

@@ -13,7 +13,6 @@ import (
 	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session/changes"
 	"github.com/caisson-run/caisson/session/collect"
 	"github.com/caisson-run/caisson/session/environment"
 	"github.com/caisson-run/caisson/session/network"
@@ -105,12 +104,12 @@ type streams struct {
 // do takes the call through the pipeline.
 func (r *Invocation) do(ctx context.Context) (*sandbox.Result, error) {
 	r.oneshot = true
-	began := changes.Clock()
+	called := time.Now()
 	a, res, err := r.Admit(ctx)
 	if a == nil {
 		return res, err
 	}
-	k, err := r.keeper(ctx, a.Env, began)
+	k, err := r.keeper(ctx, a.Env, called)
 	if err == nil {
 		r.Made.MayHaveRun()
 		res, err = r.CarryOut(ctx, a.Env.Exec, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -110,7 +111,7 @@ func (ws *workspace) symlink(to, at string) {
 // A file that was changed while the run was on is a conflict from the start.
 func TestTouched(t *testing.T) {
 	ws := newWorkspace(t, tree{"f": {File, "old", false}, "g": {File, "old", false}})
-	ws.src.Began = Clock()
+	ws.src.Began = Clock(time.Now())
 	ws.edit("f", "host", false)
 	set := ws.keep(newTar().file("f", "new", 0o644).bytes())
 	if !set.Entries[0].Base.Touched {
@@ -118,6 +119,21 @@ func TestTouched(t *testing.T) {
 	}
 	if a, err := ws.apply(set, ApplyOptions{}); !errors.Is(err, sandbox.ErrConflict) || a.Conflicts[0].Why != "it was changed on the host while the run was on" || ws.read("f") != "host" {
 		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+// What was written right before the call is no conflict, and what is written right after
+// the program may start is one: the file systems' clock stands still for milliseconds.
+func TestClock(t *testing.T) {
+	ws := newWorkspace(t, tree{"before": {File, "0", false}, "after": {File, "0", false}})
+	for range 50 {
+		ws.edit("before", "1", false)
+		ws.src.Began = Clock(time.Now())
+		ws.edit("after", "1", false)
+		set := ws.keep(newTar().file("after", "new", 0o644).file("before", "new", 0o644).bytes())
+		if !set.Entries[0].Base.Touched || set.Entries[1].Base.Touched {
+			t.Fatalf("after %v, before %v", set.Entries[0].Base.Touched, set.Entries[1].Base.Touched)
+		}
 	}
 }
 

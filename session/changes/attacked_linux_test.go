@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -117,7 +118,7 @@ func TestExact(t *testing.T) {
 // however old it is.
 func TestMovedIntoRemoved(t *testing.T) {
 	ws := newWorkspace(t, tree{"d": {Dir, "", false}, "d/f": {File, "1", false}, "mine": {Dir, "", false}, "mine/work": {File, "precious", false}})
-	ws.src.Began = Clock()
+	ws.src.Began = Clock(time.Now())
 	if err := os.Rename(filepath.Join(ws.dir, "mine"), filepath.Join(ws.dir, "d/mine")); err != nil {
 		t.Fatal(err)
 	}

@@ -127,14 +127,24 @@ func identity(f *os.File) (dev, inode uint64, err error) {
 	return st.Dev, st.Ino, nil
 }
 
-// Clock is the time as the host's file systems stamp it: what is changed after Clock was
-// read has a ctime that is not before it. It is what Source.Began wants.
-func Clock() time.Time {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &ts); err != nil {
-		return time.Now()
+// maxTick bounds how long the file systems' clock stands still: 10 ms where CONFIG_HZ is
+// 100, and as much again for a clock that is being set.
+const maxTick = 20 * time.Millisecond
+
+// Clock is the time as the host's file systems stamp it, once that has passed t. What was
+// changed up to t has a ctime before it; what is changed afterwards has not. It is what
+// Source.Began wants. It waits for one tick at most.
+func Clock(t time.Time) time.Time {
+	for waited := time.Duration(0); ; waited += time.Millisecond {
+		var ts unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &ts); err != nil {
+			return time.Now()
+		}
+		if now := time.Unix(ts.Unix()).UTC(); now.After(t) || waited >= maxTick {
+			return now
+		}
+		time.Sleep(time.Millisecond)
 	}
-	return time.Unix(ts.Unix()).UTC()
 }
 
 // since says that a file, or the names in a directory, were changed after the run began.

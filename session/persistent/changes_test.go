@@ -17,7 +17,6 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/faketest"
 	"github.com/caisson-run/caisson/session"
-	"github.com/caisson-run/caisson/session/changes"
 )
 
 // layerOf is a layer in which files were written: names and contents in turns.
@@ -47,8 +46,6 @@ func workspaceHome(t *testing.T, d *faketest.Driver, more string) (h *home, dir 
 	})
 	if err := os.WriteFile(filepath.Join(dir, "a"), []byte("one\n"), 0o644); err != nil {
 		t.Fatal(err)
-	}
-	for at := changes.Clock(); !changes.Clock().After(at); { // what is made from here on is younger
 	}
 	return h, dir
 }

@@ -33,6 +33,8 @@ type creation struct {
 	name string // what Acquire finds it by; empty without
 	want Create
 	from *Snapshot // what it goes on from; nil without
+
+	called time.Time // when the call came
 }
 
 // record is the new sandbox's record.
@@ -74,6 +76,7 @@ func (n *creation) record(lifetime time.Duration) (*registry.Sandbox, error) {
 
 // run makes the sandbox.
 func (n *creation) run(ctx context.Context) (_ *Sandbox, err error) {
+	n.called = time.Now()
 	b, c := n.b, &n.want
 	if c.Snapshot != "" {
 		if n.from, err = b.o.Registry.GetSnapshot(ctx, n.key.ID, c.Snapshot); err != nil {
@@ -125,7 +128,10 @@ func (n *creation) start(ctx context.Context, l locked, g *grant, r *session.Inv
 	if n.from != nil {
 		kept = n.b.kept.path(n.from.Kept)
 	}
-	began := changes.Clock()
+	var began time.Time
+	if v, err := r.Verdict(); err == nil && v.Plan.Workspace != nil {
+		began = changes.Clock(n.called)
+	}
 	in, a, err := l.boot(ctx, g, r, kept)
 	if err != nil {
 		return err
