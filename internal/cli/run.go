@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/caisson-run/caisson/internal/config"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -18,7 +19,8 @@ import (
 
 // runFlags are the flags of run.
 type runFlags struct {
-	isolation, policy, workspace, rootfs, workdir  string
+	isolation, policy, preset                      string
+	workspace, rootfs, workdir                     string
 	git                                            string
 	image, entrypoint                              string
 	entrypointGiven, insecure                      bool
@@ -145,6 +147,7 @@ ended it.`,
 	f.limits.add(fs, sandbox.DefaultLimits())
 	fs.StringArrayVar(&f.watch, "watch", nil, "watch usage by a `RULE`: 'cpu_percent > 80 for 10s do kill' (or report)")
 	policyVar(fs, &f.policy, "policy `FILE` that bounds this run")
+	fs.Var(&once{to: &f.preset}, "preset", "bound this run by a policy that caisson brings along: `NAME` "+strings.Join(policy.Presets(), ", "))
 	a.inState(cmd)
 	fs.BoolVar(&f.override, "override", false, "let flags loosen the limits of the policy file; recorded")
 	fs.BoolVar(&f.bestEffort, "best-effort", false, "run even if a limit cannot be enforced here; the result says which")
@@ -158,6 +161,7 @@ ended it.`,
 	a.completeLevels(cmd)
 	completeWords(cmd, "lang", session.Languages()...)
 	completeWords(cmd, "git", "ro", "rw")
+	completeWords(cmd, "preset", policy.Presets()...)
 	return cmd
 }
 
@@ -173,7 +177,11 @@ func (a *app) doRun(cmd *cobra.Command, f *runFlags, args []string) error {
 	if f.json && f.tty {
 		return usage(cmd, "--json and -t do not go together", "a terminal mixes output and error output: drop one of them")
 	}
-	opened, err := a.open(contextOf(cmd), f.policy)
+	p, name, err := policyOf(cmd, f, call)
+	if err != nil {
+		return err
+	}
+	opened, err := a.openUnder(contextOf(cmd), a.state, p, name)
 	if err != nil {
 		return err
 	}
@@ -182,6 +190,31 @@ func (a *app) doRun(cmd *cobra.Command, f *runFlags, args []string) error {
 		return err
 	}
 	return a.carryOut(contextOf(cmd), f, opened, call, stdin)
+}
+
+// policyOf is the policy of --policy or --preset, below the system's, and its name. A
+// preset's paths start from the workspace that the call names, or else from here.
+func policyOf(cmd *cobra.Command, f *runFlags, c *session.Call) (*policy.Policy, string, error) {
+	if f.preset == "" {
+		p, err := config.Policy(f.policy)
+		return p, f.policy, err
+	}
+	if f.policy != "" {
+		return nil, "", usage(cmd, "--preset and --policy do not go together", "write both into one file, which starts with: caisson policy init --preset "+f.preset)
+	}
+	dir, err := absolute(".")
+	if err != nil {
+		return nil, "", err
+	}
+	if c.Workspace != nil {
+		dir = c.Workspace.Source
+	}
+	file, err := config.Preset(f.preset, dir)
+	if err != nil {
+		return nil, "", err
+	}
+	p, err := config.Over(file)
+	return p, file.Name, err
 }
 
 // beginWith works in the workspace of the change set to begin with, where none is named.

@@ -38,6 +38,19 @@ func Policy(file string) (*policy.Policy, error) {
 	return Over(f)
 }
 
+// Preset is a policy that caisson brings along, with paths from dir, which is absolute.
+func Preset(name, dir string) (*policy.File, error) {
+	text, err := policy.Preset(name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := policy.Parse("preset "+name, text)
+	if err == nil {
+		f.Dir = dir
+	}
+	return f, err
+}
+
 // Over puts the system's layer over a file that was read; nil is none.
 func Over(file *policy.File) (*policy.Policy, error) {
 	system, err := System(SystemPath)
