@@ -46,6 +46,9 @@ func isLimit(name sandbox.LimitName) bool {
 // default, and never more than the system's.
 func (d *decision) settle(l limit) {
 	value, from, explicit := l.get(&d.defaults), "default", d.defaults.Explicit[l.name]
+	if l.name == sandbox.LimitWall && d.endless(d.file) {
+		value, from, explicit = 0, d.file.rule(d.file.NoWall), false
+	}
 	if f := d.file; f != nil && f.Limits.Explicit[l.name] {
 		value, from, explicit = l.get(&f.Limits), f.rule(f.limitsAt[l.name]), true
 	}
@@ -53,6 +56,21 @@ func (d *decision) settle(l limit) {
 		value, from, explicit = l.get(&f.Limits), f.rule(f.limitsAt[l.name]), true
 	}
 	d.put(l, value, from, explicit)
+}
+
+// endless says whether f lets the call run for as long as it likes. What a client or a
+// model starts has an end.
+func (d *decision) endless(f *File) bool {
+	c := d.call
+	return f != nil && f.NoWall.Said() && c.Operator && c.Tool == nil && (c.Kind == RunCommand || c.Kind == RunCode)
+}
+
+// boundLimit is [File.boundLimit] for this call.
+func (d *decision) boundLimit(f *File, l limit, want float64) *refusal {
+	if l.name == sandbox.LimitWall && d.endless(f) {
+		return nil
+	}
+	return f.boundLimit(l, want, &d.defaults)
 }
 
 func (d *decision) put(l limit, value float64, from string, explicit bool) {
@@ -71,7 +89,7 @@ func (d *decision) tighten(l limit, want float64) *refusal {
 			"limit %s cannot be %s", l.name, l.say(want))
 	}
 	for _, f := range d.layers {
-		r := f.boundLimit(l, want, &d.defaults)
+		r := d.boundLimit(f, l, want)
 		if r == nil {
 			continue
 		}

@@ -45,6 +45,11 @@ type File struct {
 	// Limits holds the limits that the file says, Explicit names them.
 	Limits   sandbox.Limits
 	limitsAt map[sandbox.LimitName]Pos
+	// NoWall says that the operator's own runs have no wall limit: limits.wall is none.
+	// For all other calls it is as if the file said nothing about it.
+	NoWall Pos
+	// Terminal has a run of the command line have a terminal where there is one.
+	Terminal Value[bool]
 
 	Watch []WatchRule
 	Files Files

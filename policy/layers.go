@@ -5,6 +5,8 @@ package policy
 import (
 	"maps"
 	"slices"
+
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // fileWithinSystem refuses a policy file that asks for more than the system
@@ -51,6 +53,14 @@ func (p *Policy) switchesWithin(sys, f *File) *refusal {
 
 func (p *Policy) limitsWithin(sys, f *File) *refusal {
 	for _, l := range limits() {
+		if l.name == sandbox.LimitWall && sys.NoWall.Said() {
+			continue
+		}
+		if l.name == sandbox.LimitWall && f.NoWall.Said() {
+			if r := sys.boundLimit(l, 0, &p.defaults); r != nil {
+				return r.by(f, f.NoWall)
+			}
+		}
 		if f.Limits.Explicit[l.name] {
 			if r := sys.boundLimit(l, l.get(&f.Limits), &p.defaults); r != nil {
 				return r.by(f, f.limitsAt[l.name])

@@ -111,6 +111,9 @@ func (f *File) hostPaths() []string {
 	return out
 }
 
+// Terminal says whether a run of the command line has a terminal where there is one.
+func (p *Policy) Terminal() bool { return p.file != nil && p.file.Terminal.V }
+
 // Digest names what the layers say, "sha256:" and 64 hex digits. Comments,
 // order of keys and places do not change it; any value does.
 func (p *Policy) Digest() string {
@@ -147,6 +150,7 @@ type canonical struct {
 	Isolation, User, Rootfs, Image            string
 	Images                                    []string
 	BestEffort, WritableSaid                  bool
+	NoWall, Terminal                          bool `json:",omitempty"`
 	AnyEnv                                    bool `json:",omitempty"`
 	Limits                                    sandbox.Limits
 	Watch                                     []WatchRule
@@ -171,6 +175,7 @@ func (f *File) canonical() *canonical {
 	}
 	c := &canonical{
 		Commands: f.Commands.sum(), Code: f.Code.sum(), Approvals: f.Approvals.sum(f), Tools: f.Tools.sum(), Risk: f.Risk.sum(),
+		NoWall: f.NoWall.Said(), Terminal: f.Terminal.V,
 		Isolation: f.Isolation.V, User: f.User.V, BestEffort: f.BestEffort.V, AnyEnv: f.Env.Any.V, Limits: f.Limits,
 		WritableSaid: f.Files.Writable.Said(), Writable: texts(f.Files.Writable.V), Deny: texts(f.Files.Deny),
 		Collect: texts(f.Files.Collect), Pass: texts(f.Env.Pass), Set: map[string]string{},

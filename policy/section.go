@@ -20,6 +20,7 @@ func (d *decoder) top() []field {
 		{"images", func(n *yaml.Node) { f.Images = d.texts(n, "images", reference.CheckPattern) }},
 		{"user", func(n *yaml.Node) { f.User = d.text(n, "user", oneOf(users...)) }},
 		{"best_effort", func(n *yaml.Node) { f.BestEffort = d.boolean(n, "best_effort") }},
+		{"terminal", func(n *yaml.Node) { f.Terminal = d.boolean(n, "terminal") }},
 		{"limits", func(n *yaml.Node) { d.mapping(n, "limits", d.limits()) }},
 		{"watch", func(n *yaml.Node) { d.list(n, "watch", d.watch) }},
 		{"files", func(n *yaml.Node) { f.Files.At = d.key; d.mapping(n, "files", d.files()) }},
@@ -67,6 +68,10 @@ func (d *decoder) limits() []field {
 	for _, l := range limits() {
 		fields = append(fields, field{string(l.name), func(n *yaml.Node) {
 			d.value(n, "limits."+string(l.name), l.scalar, func(s string) error {
+				if l.name == sandbox.LimitWall && s == none {
+					d.file.NoWall = at(n)
+					return nil
+				}
 				v, err := l.read(s)
 				if err == nil {
 					l.set(&d.file.Limits, v)
@@ -82,6 +87,9 @@ func (d *decoder) limits() []field {
 		d.limitSaid(limitOnOutput, n)
 	}})
 }
+
+// none is limits.wall where there is none.
+const none = "none"
 
 func (d *decoder) limitSaid(name sandbox.LimitName, n *yaml.Node) {
 	if d.file.Limits.Explicit == nil {

@@ -181,6 +181,9 @@ func (a *app) doRun(cmd *cobra.Command, f *runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
+	if p.Terminal() && !cmd.Flags().Changed("tty") && !f.json && isTerminal(stdin) && isTerminal(a.out.file) {
+		f.tty = true
+	}
 	opened, err := a.openUnder(contextOf(cmd), a.state, p, name)
 	if err != nil {
 		return err
