@@ -39,6 +39,7 @@ func TestRunEnds(t *testing.T) {
 		{name: "missing file", exec: program("/no/such/file"), code: 127, kind: sandbox.ErrNotFound},
 		{name: "not executable", exec: program("/etc/hostname"), code: 126, kind: sandbox.ErrInvalid},
 		{name: "a directory", exec: program("/etc"), code: 126, kind: sandbox.ErrInvalid},
+		{name: "a long argument", exec: program("/bin/true", strings.Repeat("a", 200_000)), code: 126, kind: sandbox.ErrInvalid, out: "128 KiB"},
 		{name: "no working directory", exec: &sandbox.Exec{Argv: []string{"/bin/true"}, Dir: "/no/where"}, code: -1, kind: sandbox.ErrInvalid},
 		{name: "a closed working directory", exec: &sandbox.Exec{Argv: []string{"/bin/true"}, Dir: "/root"}, code: -1, kind: sandbox.ErrInvalid},
 		{name: "a relative working directory", exec: &sandbox.Exec{Argv: []string{"/bin/true"}, Dir: "x"}, code: -1, kind: sandbox.ErrInvalid},
@@ -62,6 +63,9 @@ func TestRunEnds(t *testing.T) {
 			}
 			if tt.kind == nil && got.out != tt.out {
 				t.Errorf("stdout %q, want %q", got.out, tt.out)
+			}
+			if tt.kind != nil && !strings.Contains(err.Error(), tt.out) {
+				t.Errorf("%v does not say %q", err, tt.out)
 			}
 		})
 	}

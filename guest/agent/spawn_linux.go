@@ -153,6 +153,8 @@ func explain(c *child, at stage, errno syscall.Errno) error {
 			return &startError{failure: wire.NotFound, message: name + ": command not found"}
 		case errno == syscall.ENOTDIR:
 			return &startError{failure: wire.NotFound, message: name + ": " + errno.Error()}
+		case errno == syscall.E2BIG:
+			return &startError{failure: wire.NotExecutable, message: name + ": " + wire.ArgumentsTooLong}
 		}
 		return &startError{failure: wire.NotExecutable, message: name + ": " + errno.Error()}
 	}

@@ -95,6 +95,10 @@ const (
 	Failed        Failure = "failed"         // the agent could not do its part
 )
 
+// ArgumentsTooLong is what NotExecutable says where the kernel takes no argument so long,
+// and what to do.
+const ArgumentsTooLong = "argument list too long: one argument may have 128 KiB; put more in a file, or pass it on standard input"
+
 // ExitEvent is the end.
 type ExitEvent struct {
 	Code    int     `json:"code"`             // the exit code; as a shell would count it when Signal or Failure is set

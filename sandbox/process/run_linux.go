@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/internal/linux/stdio"
 	"github.com/caisson-run/caisson/internal/linux/threads"
 	"github.com/caisson-run/caisson/sandbox"
@@ -174,6 +175,8 @@ func (b *box) shellCode() (int, string) {
 	switch b.child.errno {
 	case syscall.ENOENT, syscall.ENOTDIR:
 		return 127, name + ": command not found"
+	case syscall.E2BIG:
+		return 126, name + ": " + wire.ArgumentsTooLong
 	}
 	return 126, name + ": cannot be executed"
 }

@@ -89,6 +89,7 @@ func adaptKernel() {
 		if wanted != nil {
 			wanted.hold(table)
 		}
+		nameLongArguments(table)
 	}
 	filter.GetPrecompiled("") // makes the table, once
 	for _, p := range kernelFilters() {
