@@ -22,6 +22,8 @@ type WebRule struct {
 	Methods []string
 	Paths   []string
 	MaxBody int64 // bytes; 0 is no bound
+	// MaxRequests is how many requests a sandbox may make by it; 0 is no bound.
+	MaxRequests int64
 }
 
 // PlanWeb is such an entry in a plan.
@@ -30,6 +32,13 @@ type PlanWeb struct {
 	Methods []string `json:"methods,omitempty"`
 	Paths   []string `json:"paths,omitempty"`
 	MaxBody int64    `json:"max_body,omitempty"`
+	// MaxRequests is how many requests it lets through.
+	MaxRequests int64 `json:"max_requests,omitempty"`
+}
+
+// rule is what w says of requests.
+func (w PlanWeb) rule() rule.Web {
+	return rule.Web{Methods: w.Methods, Paths: w.Paths, MaxBody: w.MaxBody, MaxRequests: w.MaxRequests}
 }
 
 // String is the entry in one phrase.
@@ -43,6 +52,9 @@ func (w PlanWeb) String() string {
 	}
 	if w.MaxBody > 0 {
 		s += " max_body " + formatSize(w.MaxBody)
+	}
+	if w.MaxRequests > 0 {
+		s += " max_requests " + formatCount(w.MaxRequests)
 	}
 	return s
 }
@@ -59,7 +71,7 @@ func (d *decoder) webRule(n *yaml.Node) {
 		d.fault(at(n), "write {host: api.example.com, methods: [GET]}", "a rule of network.allow has no host")
 		return
 	}
-	if _, err := rule.AllowWeb(w.Host, "", rule.Web{Methods: w.Methods, Paths: w.Paths, MaxBody: w.MaxBody}); err != nil {
+	if _, err := rule.AllowWeb(w.Host, "", rule.Web{Methods: w.Methods, Paths: w.Paths, MaxBody: w.MaxBody, MaxRequests: w.MaxRequests}); err != nil {
 		d.fault(at(n), `write {host: api.example.com, methods: [GET], paths: ["/v1/**"], max_body: 1MiB}`, "a rule of network.allow: %v", err)
 		return
 	}
@@ -74,6 +86,9 @@ func (d *decoder) webFields(w *WebRule) []field {
 		{"paths", func(n *yaml.Node) { w.Paths = texts(d.texts(n, "paths", any)); d.notEmpty(n, "paths", w.Paths) }},
 		{"max_body", func(n *yaml.Node) {
 			d.value(n, "max_body", scalarTextOrInt, func(s string) (err error) { w.MaxBody, err = ParseSize(s); return err })
+		}},
+		{"max_requests", func(n *yaml.Node) {
+			d.value(n, "max_requests", scalarInt, func(s string) (err error) { w.MaxRequests, err = ParseCount(s, 1<<40); return err })
 		}},
 	}
 }
@@ -112,7 +127,7 @@ func (d *decision) web(n *PlanNetwork) *refusal {
 	for _, f := range d.layers {
 		var layer []PlanWeb
 		for _, w := range f.Network.Web {
-			layer = append(layer, PlanWeb{PlanRule{w.Host, f.rule(w.At)}, w.Methods, w.Paths, w.MaxBody})
+			layer = append(layer, PlanWeb{PlanRule{w.Host, f.rule(w.At)}, w.Methods, w.Paths, w.MaxBody, w.MaxRequests})
 		}
 		if layer != nil {
 			n.Web = append(n.Web, layer)
@@ -159,7 +174,7 @@ func (n *PlanNetwork) Ended() []string {
 	}
 	for _, layer := range n.Web {
 		for _, w := range layer {
-			add(rule.AllowWeb(w.Text, "", rule.Web{Methods: w.Methods, Paths: w.Paths, MaxBody: w.MaxBody}))
+			add(rule.AllowWeb(w.Text, "", w.rule()))
 		}
 	}
 	for _, s := range n.Secrets {

@@ -59,7 +59,7 @@ func (w *webConn) judge(req *http.Request, asked *rule.Request) (*http.Request, 
 		return no("a request that names its host in two ways")
 	}
 	list, host, port := c.r.rules.Load(), c.t.name, c.t.addr.Port()
-	d, maxBody := list.Request(host, port, *asked)
+	d, bounds := list.Request(host, port, *asked)
 	if !d.Allow {
 		return req, d
 	}
@@ -94,9 +94,12 @@ func (w *webConn) judge(req *http.Request, asked *rule.Request) (*http.Request, 
 	if p.hidden != nil {
 		req.Header.Set("Accept-Encoding", "identity") // what is compressed cannot be looked through
 	}
-	if maxBody > 0 && req.Body != nil {
-		p.body = &bounded{ReadCloser: req.Body, after: req.Trailer, left: maxBody, why: rule.Decision{Rule: d.Rule, From: d.From, Reason: rule.TooLong(maxBody), Open: true}}
+	if maximum := bounds.Body; maximum > 0 && req.Body != nil {
+		p.body = &bounded{ReadCloser: req.Body, after: req.Trailer, left: maximum, why: rule.Decision{Rule: d.Rule, From: d.From, Reason: rule.TooLong(maximum), Open: true}}
 		req.Body = p.body
+	}
+	if spent := c.r.requests.take(bounds.Counts); spent != nil {
+		return req, rule.Decision{Rule: spent.Rule, From: spent.From, Reason: rule.Spent(spent.Max), Spent: true}
 	}
 	return req, rule.Decision{Allow: true}
 }
@@ -199,8 +202,8 @@ func isLive(res *http.Response) bool {
 	return res.ContentLength < 0 || strings.HasPrefix(strings.ToLower(strings.TrimSpace(res.Header.Get("Content-Type"))), "text/event-stream")
 }
 
-// Refusal is the body of a 403, or of a 502 when the host did not answer: the
-// same for people and agents.
+// Refusal is the body of a 403, of a 429 when a budget is used up, or of a 502 when the
+// host did not answer: the same for people and agents.
 type Refusal struct {
 	Error  string `json:"error"` // "egress_denied", "egress_failed"
 	Host   string `json:"host"`
@@ -231,6 +234,11 @@ func refuseRequest(rw http.ResponseWriter, req *http.Request, c *conn, d rule.De
 		}
 	}
 	c.r.record.refuse(rec)
+	if d.Spent { // clients of models ask again at 429, unless they are told not to
+		rw.Header().Set("X-Should-Retry", "false")
+		answer(rw, http.StatusTooManyRequests, body)
+		return
+	}
 	answer(rw, http.StatusForbidden, body)
 }
 

@@ -251,7 +251,7 @@ func list(r *wire.Rules) (*rule.List, error) {
 	for _, layer := range r.Web {
 		var rules []rule.Rule
 		for _, e := range layer {
-			w, err := rule.AllowWeb(e.Text, e.From, rule.Web{Methods: e.Methods, Paths: e.Paths, MaxBody: e.MaxBody})
+			w, err := rule.AllowWeb(e.Text, e.From, rule.Web{Methods: e.Methods, Paths: e.Paths, MaxBody: e.MaxBody, MaxRequests: e.MaxRequests})
 			if err != nil {
 				return nil, fmt.Errorf("allow %q: %w", e.Text, err)
 			}

@@ -83,6 +83,7 @@ type Router struct {
 	pace   [2]*rate.Limiter // sent, received; nil without a bound
 
 	queries, connections atomic.Int64
+	requests             requests
 	sent, received       atomic.Int64
 
 	places chan struct{} // has an element for each connection

@@ -13,6 +13,8 @@ import (
 	"net/http/httptrace"
 	"net/textproto"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -73,6 +75,42 @@ func TestJudged(t *testing.T) {
 	e := s.refused(`"DELETE" is not`)
 	if e.From != "policy.yaml:3" || e.Method != "DELETE" || e.Path != "/repos/a" || !strings.Contains(e.Entry(), `methods: ["DELETE"], paths: ["/repos/a"]`) {
 		t.Errorf("%+v", e)
+	}
+}
+
+// Requests beyond an entry's budget reach nobody, also those that come at once, under
+// other rules with that entry, and by a new connection.
+func TestRequestBudget(t *testing.T) {
+	s := secured(t, secureOptions{web: rule.Web{Methods: []string{"GET"}, MaxRequests: 5}})
+	client := s.web(true)
+	var through, spent atomic.Int64
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			switch status, body := ask(t, client, request(t, "GET", s.url("/"), nil)); {
+			case status == 200:
+				through.Add(1)
+			case status == 429 && strings.Contains(body, "budget of 5 requests is used up"):
+				spent.Add(1)
+			default:
+				t.Errorf("%d %s", status, body)
+			}
+		})
+	}
+	all.Wait()
+	if through.Load() != 5 || spent.Load() != 15 {
+		t.Errorf("%d are through, %d refused", through.Load(), spent.Load())
+	}
+	if e := s.refused("used up"); e.From != "policy.yaml:3" || e.Open {
+		t.Errorf("%+v", e)
+	}
+	rules := *s.r.rules.Load()
+	s.r.Change(&rules, s.r.ends.Load())
+	if status, _ := ask(t, s.web(false), request(t, "GET", s.url("/"), nil)); status != 429 {
+		t.Errorf("after a change: %d", status)
+	}
+	if status, _ := ask(t, client, request(t, "POST", s.url("/"), nil)); status != 403 {
+		t.Errorf("what is refused anyway: %d", status)
 	}
 }
 

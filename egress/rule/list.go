@@ -32,6 +32,8 @@ type Decision struct {
 	Reason string
 	// Open says that an entry of its own would allow it.
 	Open bool
+	// Spent says that it was allowed so many times and is not any more.
+	Spent bool
 }
 
 func allowed(r Rule) Decision { return Decision{Allow: true, Rule: r.String(), From: r.From} }

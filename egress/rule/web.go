@@ -15,16 +15,24 @@ type Web struct {
 	Methods []string // GET lets HEAD through, too; none is every method
 	Paths   []string // see PathPattern; none is every path
 	MaxBody int64    // of a request, in bytes; 0 is no bound
+	// MaxRequests is how many requests it lets through in the life of one router; 0 is no
+	// bound.
+	MaxRequests int64
 }
 
 // IsZero reports whether w says nothing of requests.
-func (w Web) IsZero() bool { return len(w.Methods) == 0 && len(w.Paths) == 0 && w.MaxBody == 0 }
+func (w Web) IsZero() bool {
+	return len(w.Methods) == 0 && len(w.Paths) == 0 && w.MaxBody == 0 && w.MaxRequests == 0
+}
 
 // conditions are a Web that was read.
 type conditions struct {
 	methods []string
 	paths   []PathPattern
 	maxBody int64
+	// maxRequests is counted by key, which names an entry also where rules are changed.
+	maxRequests int64
+	key         string
 }
 
 // Bounds of one entry.
@@ -45,20 +53,22 @@ func AllowWeb(text, from string, w Web) (Rule, error) {
 		return Rule{}, err
 	}
 	if r.host.IsZero() {
-		return Rule{}, errors.New("methods, paths and max_body go with a host or *.host")
+		return Rule{}, errors.New("methods, paths, max_body and max_requests go with a host or *.host")
 	}
-	r.web, err = w.read()
+	if r.web, err = w.read(); err == nil {
+		r.web.key = fmt.Sprintf("%q %q %q %q", text, from, w.Methods, w.Paths)
+	}
 	return r, err
 }
 
 func (w Web) read() (*conditions, error) {
 	if w.IsZero() {
-		return nil, errors.New("there are no methods, paths or max_body")
+		return nil, errors.New("there are no methods, paths, max_body or max_requests")
 	}
-	if len(w.Methods) > maxMethods || len(w.Paths) > maxPaths || w.MaxBody < 0 {
+	if len(w.Methods) > maxMethods || len(w.Paths) > maxPaths || w.MaxBody < 0 || w.MaxRequests < 0 {
 		return nil, fmt.Errorf("an entry has at most %d methods and %d paths", maxMethods, maxPaths)
 	}
-	c := &conditions{methods: slices.Clone(w.Methods), maxBody: w.MaxBody}
+	c := &conditions{methods: slices.Clone(w.Methods), maxBody: w.MaxBody, maxRequests: w.MaxRequests}
 	for _, m := range w.Methods {
 		if err := checkMethod(m); err != nil {
 			return nil, err
@@ -121,34 +131,52 @@ func about(layer []Rule, n Name, port uint16) []Rule {
 	return out
 }
 
+// Bounds are what holds for a request that may be made.
+type Bounds struct {
+	Body int64 // of its body, in bytes; 0 is no bound
+	// Counts are the entries that let it through and count requests.
+	Counts []Count
+}
+
+// Count is an entry that lets through Max requests. Key is the same for the same entry of
+// other rules.
+type Count struct {
+	Key        string
+	Max        int64
+	Rule, From string
+}
+
 // Request says whether a request to n at port may be made, whose connection is
 // allowed. In each layer that says something of the host one entry must let it
-// through. most bounds its body, in bytes; 0 is no bound.
-func (l *List) Request(n Name, port uint16, q Request) (d Decision, maxBody int64) {
+// through.
+func (l *List) Request(n Name, port uint16, q Request) (d Decision, b Bounds) {
 	if d = l.Name(n, port); !d.Allow {
-		return d, 0
+		return d, Bounds{}
 	}
 	for _, layer := range l.Web {
 		rules := about(layer, n, port)
 		if len(rules) == 0 {
 			continue
 		}
-		one, bound := judge(rules, q)
+		one, by := judge(rules, q)
 		if !one.Allow {
-			return one, 0
+			return one, Bounds{}
 		}
 		d = one
-		if bound > 0 && (maxBody == 0 || bound < maxBody) {
-			maxBody = bound
+		if bound := by.maxBody; bound > 0 && (b.Body == 0 || bound < b.Body) {
+			b.Body = bound
+		}
+		if by.maxRequests > 0 {
+			b.Counts = append(b.Counts, Count{Key: by.key, Max: by.maxRequests, Rule: d.Rule, From: d.From})
 		}
 	}
-	return d, maxBody
+	return d, b
 }
 
-// judge asks the rules of one layer. Of those that let the request through the
-// most generous bounds the body; where none does, the one that came closest says
-// why.
-func judge(rules []Rule, q Request) (d Decision, maxBody int64) {
+// judge asks the rules of one layer. Of those that let the request through the most
+// generous is by, which bounds it: first one that does not count requests, then the one
+// with the longest body. Where none does, the one that came closest says why.
+func judge(rules []Rule, q Request) (d Decision, by *conditions) {
 	segments, odd := Segments(q.Path)
 	closest := -1
 	for _, r := range rules {
@@ -157,11 +185,20 @@ func judge(rules []Rule, q Request) (d Decision, maxBody int64) {
 		case reason != "" && !d.Allow && met > closest:
 			d, closest = denied(r, reason), met
 			d.Open = odd == nil
-		case reason == "" && (!d.Allow || maxBody != 0 && (r.web.maxBody == 0 || r.web.maxBody > maxBody)):
-			d, maxBody = allowed(r), r.web.maxBody
+		case reason == "" && (by == nil || r.web.wider(by)):
+			d, by = allowed(r), r.web
 		}
 	}
-	return d, maxBody
+	return d, by
+}
+
+// wider reports whether c bounds a request that both let through less than o does.
+func (c *conditions) wider(o *conditions) bool {
+	more := func(a, b int64) bool { return b != 0 && (a == 0 || a > b) }
+	if c.maxRequests != o.maxRequests {
+		return more(c.maxRequests, o.maxRequests)
+	}
+	return more(c.maxBody, o.maxBody)
 }
 
 // against says why c is against a request, and how much of c it met; "" when it
@@ -181,6 +218,8 @@ func (c *conditions) against(q Request, segments []string, odd error) (reason st
 	switch {
 	case c.maxBody > 0 && q.Upgrade:
 		return "an upgrade has no end that max_body could bound", 2
+	case c.maxRequests > 0 && q.Upgrade:
+		return "an upgrade has no requests that max_requests could count", 2
 	case c.maxBody > 0 && q.Length > c.maxBody:
 		return TooLong(c.maxBody), 2
 	}
@@ -190,6 +229,11 @@ func (c *conditions) against(q Request, segments []string, odd error) (reason st
 // TooLong is the reason to refuse a body of more than most bytes.
 func TooLong(maximum int64) string {
 	return fmt.Sprintf("the body of the request has more than %d bytes", maximum)
+}
+
+// Spent is the reason to refuse a request after so many.
+func Spent(maximum int64) string {
+	return fmt.Sprintf("its budget of %d requests is used up (max_requests)", maximum)
 }
 
 // Conditional says which parts of a request the rules about it look at, so that

@@ -151,9 +151,32 @@ func TestRequests(t *testing.T) {
 		"the generous of one layer":  {[][]Rule{{write, small}}, "api.x.test", 443, Request{Method: "POST", Path: "/repos/a/issues", Length: 50}, "", 100},
 		"denied":                     {[][]Rule{{small}}, "denied.x.test", 443, Request{Method: "GET", Path: "/"}, "deny-list", 0},
 	} {
-		d, maximum := two(c.layers...).Request(host(t, c.host), c.port, c.q)
-		if d.Allow != (c.want == "") || !strings.Contains(d.Reason, c.want) || maximum != c.maximum {
-			t.Errorf("%s: %+v, at most %d; want %q, %d", what, d, maximum, c.want, c.maximum)
+		d, b := two(c.layers...).Request(host(t, c.host), c.port, c.q)
+		if d.Allow != (c.want == "") || !strings.Contains(d.Reason, c.want) || b.Body != c.maximum {
+			t.Errorf("%s: %+v, at most %d; want %q, %d", what, d, b.Body, c.want, c.maximum)
+		}
+	}
+	// Of two entries of a layer the one counts that lets through more, or none.
+	few, many := conditional(t, "api.x.test", Web{MaxRequests: 2}), conditional(t, "*.x.test", Web{MaxRequests: 5})
+	get := Request{Method: "GET", Path: "/repos/a"}
+	for what, c := range map[string]struct {
+		layers [][]Rule
+		q      Request
+		want   []int64
+	}{
+		"one":                 {[][]Rule{{few}}, get, []int64{2}},
+		"the more generous":   {[][]Rule{{few, many}}, get, []int64{5}},
+		"one does not count":  {[][]Rule{{few, read, many}}, get, nil},
+		"each layer":          {[][]Rule{{few}, {many}}, get, []int64{2, 5}},
+		"what cannot be read": {[][]Rule{{few}}, Request{Method: "GET", Path: "/", Upgrade: true}, nil},
+	} {
+		d, b := two(c.layers...).Request(host(t, "api.x.test"), 443, c.q)
+		var got []int64
+		for _, count := range b.Counts {
+			got = append(got, count.Max)
+		}
+		if d.Allow == c.q.Upgrade || !slices.Equal(got, c.want) {
+			t.Errorf("%s: %+v, %v; want %v", what, d, got, c.want)
 		}
 	}
 	if d, _ := (*List)(nil).Request(host(t, "api.x.test"), 443, Request{Method: "GET", Path: "/"}); d.Allow {

@@ -84,6 +84,8 @@ type WebEntry struct {
 	Methods []string `json:"methods,omitempty"`
 	Paths   []string `json:"paths,omitempty"`
 	MaxBody int64    `json:"max_body,omitempty"` // bytes
+	// MaxRequests is how many requests the entry lets through.
+	MaxRequests int64 `json:"max_requests,omitempty"`
 }
 
 // TLS is what a router needs to stand between a sandbox and a host.

@@ -45,7 +45,7 @@ func (c *Credentials) Rules(plan *policy.PlanNetwork) (wire.Rules, error) {
 	for _, layer := range plan.Web {
 		var list []wire.WebEntry
 		for _, w := range layer {
-			list = append(list, wire.WebEntry{Entry: wire.Entry{Text: w.Text, From: w.From}, Methods: w.Methods, Paths: w.Paths, MaxBody: w.MaxBody})
+			list = append(list, wire.WebEntry{Entry: wire.Entry{Text: w.Text, From: w.From}, Methods: w.Methods, Paths: w.Paths, MaxBody: w.MaxBody, MaxRequests: w.MaxRequests})
 		}
 		rules.Web = append(rules.Web, list)
 	}
