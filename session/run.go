@@ -125,14 +125,11 @@ func (r *Invocation) do(ctx context.Context) (*sandbox.Result, error) {
 		r.left = r.Undo.Run(ctx)
 		tellFound(f, res, r.Call.notice)
 	}
-	// Whatever the caller's context says, the end is recorded; what was made is
-	// taken away meanwhile.
+	// Whatever the caller's context says, the end is recorded.
 	outcome := r.Outcome(res, err)
 	outcome.Connections = connections
-	undone := make(chan error, 1)
-	go func() { undone <- r.Undo.Run(ctx) }()
 	jerr = errors.Join(jerr, a.Operation.End(ctx, outcome))
-	r.left = errors.Join(r.left, <-undone)
+	r.left = errors.Join(r.left, r.Undo.Run(ctx))
 	r.applyByRules(ctx, res)
 	if jerr != nil {
 		return res, errors.Join(jerr, err)
