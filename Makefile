@@ -52,11 +52,11 @@ ENGINE := internal/linux/engine/caisson-engine
 ROUTER := internal/linux/engine/caisson-router
 define build_caisson
 	GOOS=linux GOARCH=$(1) go build -ldflags '-s -w' -o .cache/engine/$(1)-guest ./cmd/caisson-guest
-	go run ./internal/tools/packengine -quick .cache/engine/$(1)-guest $(GUEST)
+	go run ./internal/tools/pack quick .cache/engine/$(1)-guest $(GUEST)
 	GOOS=linux GOARCH=$(1) go build -buildvcs=false -ldflags '-s -w' -o .cache/engine/$(1) ./cmd/caisson-engine
 	GOOS=linux GOARCH=$(1) go build -buildvcs=false -ldflags '-s -w' -o .cache/engine/$(1)-router ./cmd/caisson-router
-	go run ./internal/tools/packengine .cache/engine/$(1) $(ENGINE)
-	go run ./internal/tools/packengine .cache/engine/$(1)-router $(ROUTER)
+	go run ./internal/tools/pack program .cache/engine/$(1) $(ENGINE)
+	go run ./internal/tools/pack program .cache/engine/$(1)-router $(ROUTER)
 	GOOS=linux GOARCH=$(1) go build -tags embedguest,embedengine -ldflags '$(LDFLAGS)' -o $(2) ./cmd/caisson
 endef
 
@@ -291,7 +291,7 @@ $(addprefix dist-,$(DIST_ARCHES)): dist-%:
 	$(call build_caisson,$*,dist/caisson_linux_$*/caisson)
 	@cp LICENSE $(wildcard README.md) dist/caisson_linux_$*/
 	@tar -C dist --owner=0 --group=0 --numeric-owner --sort=name --mtime=@$(SOURCE_DATE) -czf dist/caisson_linux_$*.tar.gz caisson_linux_$*
-	@go run ./internal/tools/mkdeb -version '$(VERSION)' -arch $* -date $(SOURCE_DATE) -binary dist/caisson_linux_$*/caisson -out dist
+	@go run ./internal/tools/pack deb -version '$(VERSION)' -arch $* -date $(SOURCE_DATE) -binary dist/caisson_linux_$*/caisson -out dist
 
 # Archives are dated by the commit, so that the same source gives the same bytes.
 SOURCE_DATE = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)

@@ -49,7 +49,7 @@ func checks() []check {
 		{"disk on the process level", everywhere, product, on("process", checkDisk)},
 		{"block I/O that others would feel", tiny, product, on("gvisor", checkWorn)},
 		{"block I/O that others would feel on the process level", tiny, product, on("process", checkWorn)},
-		{"service", func(w host) bool { return w.init == "systemd" && w.as == asRoot }, "internal/tools/mkdeb", checkService},
+		{"service", func(w host) bool { return w.init == "systemd" && w.as == asRoot }, "internal/tools/pack", checkService},
 		{"nothing left", everywhere, ".", checkNothingLeft},
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 // makePackage makes the Debian package of what is tried.
 func makePackage(ctx context.Context, dir string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "run", "./internal/tools/mkdeb", "-version", "v0.0.0-v2guest", "-binary", product, "-out", dir)
+	cmd := exec.CommandContext(ctx, "go", "run", "./internal/tools/pack", "deb", "-version", "v0.0.0-v2guest", "-binary", product, "-out", dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("make the package: %w\n%s", err, out)
 	}

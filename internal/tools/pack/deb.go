@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command mkdeb wraps one static binary into a Debian package, on any system
-// and with the same bytes each time: an ar archive of two tars, deb(5).
 package main
 
 import (
@@ -43,20 +41,21 @@ type Package struct {
 	License []byte
 }
 
-func main() {
+// packDeb is `pack deb`: its flags are args.
+func packDeb(args []string) error {
 	var p Package
-	flag.StringVar(&p.Version, "version", "v0.0.0-dev", "version, as git describes it")
-	flag.StringVar(&p.Arch, "arch", "amd64", "amd64 or arm64")
-	date := flag.Int64("date", 0, "time of every file, seconds since 1970")
-	binary := flag.String("binary", "bin/caisson", "the static binary")
-	license := flag.String("license", "LICENSE", "the licence's text")
-	out := flag.String("out", "dist", "directory to write to")
-	flag.Parse()
-	p.Date = time.Unix(*date, 0).UTC()
-	if err := write(&p, *binary, *license, *out); err != nil {
-		fmt.Fprintln(os.Stderr, "mkdeb:", err)
-		os.Exit(1)
+	flags := flag.NewFlagSet("pack deb", flag.ExitOnError)
+	flags.StringVar(&p.Version, "version", "v0.0.0-dev", "version, as git describes it")
+	flags.StringVar(&p.Arch, "arch", "amd64", "amd64 or arm64")
+	date := flags.Int64("date", 0, "time of every file, seconds since 1970")
+	binary := flags.String("binary", "bin/caisson", "the static binary")
+	license := flags.String("license", "LICENSE", "the licence's text")
+	out := flags.String("out", "dist", "directory to write to")
+	if err := flags.Parse(args); err != nil {
+		return err
 	}
+	p.Date = time.Unix(*date, 0).UTC()
+	return write(&p, *binary, *license, *out)
 }
 
 // write reads the two files, and writes caisson_VERSION_ARCH.deb into dir.

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command packengine packs a built cmd/caisson-engine or cmd/caisson-router for
-// embedding, with a label, or with -quick a cmd/caisson-guest, which is unpacked often, so
-// that unpacking it takes half as long: the same program gives the same bytes.
 package main
 
 import (
@@ -10,7 +7,6 @@ import (
 	"debug/buildinfo"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"os"
 
 	"github.com/klauspost/compress/zstd"
@@ -18,24 +14,9 @@ import (
 	"github.com/caisson-run/caisson/internal/linux/engine"
 )
 
-func main() {
-	quick := len(os.Args) == 4 && os.Args[1] == "-quick"
-	if len(os.Args) != 3 && !quick {
-		fmt.Fprintln(os.Stderr, "usage: packengine PROGRAM OUTPUT (makes OUTPUT.zst and OUTPUT.txt)\n       packengine -quick PROGRAM OUTPUT (makes OUTPUT.zst)")
-		os.Exit(2)
-	}
-	do := pack
-	if quick {
-		do = packQuick
-	}
-	args := os.Args[len(os.Args)-2:]
-	if err := do(args[0], args[1]); err != nil {
-		fmt.Fprintln(os.Stderr, "packengine:", err)
-		os.Exit(1)
-	}
-}
-
-func pack(program, output string) error {
+// packProgram packs a built cmd/caisson-engine or cmd/caisson-router for embedding, with
+// a label. The same program gives the same bytes.
+func packProgram(program, output string) error {
 	data, err := os.ReadFile(program)
 	if err != nil {
 		return err
@@ -58,6 +39,8 @@ func pack(program, output string) error {
 	return os.WriteFile(output+".txt", []byte(label.String()), 0o644)
 }
 
+// packQuick packs a cmd/caisson-guest, which is unpacked often: unpacking it takes half as
+// long.
 func packQuick(program, output string) error {
 	data, err := os.ReadFile(program)
 	if err != nil {
