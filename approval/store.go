@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caisson-run/caisson/internal/database"
+	"github.com/caisson-run/caisson/internal/store"
 )
 
 // file is the database's name in the state directory.
@@ -33,7 +33,7 @@ type Options struct {
 // Store keeps requests and approvers. It may be used from many goroutines, and
 // many processes may have the same one open.
 type Store struct {
-	db  *database.DB
+	db  *store.DB
 	now func() time.Time
 
 	mu      sync.Mutex
@@ -46,7 +46,7 @@ type Store struct {
 func Open(ctx context.Context, o Options) (*Store, error) {
 	// Durable: an approval that was used must not be unused again after the power
 	// was lost.
-	db, err := database.Open(ctx, database.Options{Path: filepath.Join(o.Dir, file), Commits: database.Durable,
+	db, err := store.OpenDatabase(ctx, store.DatabaseOptions{Path: filepath.Join(o.Dir, file), Commits: store.Durable,
 		Migrations: migrations, Problem: "approvals cannot be kept", Look: o.Look})
 	if err != nil {
 		return nil, err

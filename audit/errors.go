@@ -7,7 +7,7 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/caisson-run/caisson/internal/database"
+	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -49,7 +49,7 @@ func unavailable(op string, err error) error {
 	e := &sandbox.Error{Op: op, Kind: sandbox.ErrUnavailable, Problem: "the audit record cannot be used", Cause: err,
 		Hint: "nothing runs unrecorded: check the state directory"}
 	switch sqlite := errorOf(err); {
-	case database.Full(err), errors.Is(err, syscall.EIO), errors.Is(err, syscall.EFBIG): // as SQLite has it
+	case store.Full(err), errors.Is(err, syscall.EIO), errors.Is(err, syscall.EFBIG): // as SQLite has it
 		e.Problem = "the disk of the state directory is full or failing"
 		e.Hint = "nothing runs unrecorded: free some space, or set CAISSON_STATE to a directory on another disk"
 	case sqlite == locked, errors.Is(err, errTailHeld):
@@ -77,7 +77,7 @@ const (
 
 // unwritable says whether an error is that nothing can be written.
 func unwritable(err error) bool {
-	return err != nil && !isDamage(err) && (database.Full(err) || errorOf(err) == forbidden || errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS))
+	return err != nil && !isDamage(err) && (store.Full(err) || errorOf(err) == forbidden || errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS))
 }
 
 // problemOf is the sentence that an error is for people.

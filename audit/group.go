@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/caisson-run/caisson/internal/database"
+	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -112,7 +112,7 @@ func (l *Log) carry(ctx context.Context, w *waiter) {
 		ctx = context.WithoutCancel(ctx) // it is others' affair, too
 	}
 	err := l.write(ctx, batch)
-	if l.reserve != nil && database.Full(err) {
+	if l.reserve != nil && store.Full(err) {
 		if batch = ends(batch, err); len(batch) > 0 {
 			err = l.reserve.Spend(func() error { return l.write(ctx, batch) })
 		}

@@ -18,7 +18,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/internal/database"
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -198,7 +197,7 @@ func reserved(args []string) error {
 	for err = nil; err == nil; {
 		err = l.commit(ctx, &addition{record: record{entry: strconv.FormatInt(time.Now().UnixNano(), 10), event: eventIntent, body: make([]byte, 64<<10)}})
 	}
-	if !database.Full(err) {
+	if !store.Full(err) {
 		return fmt.Errorf("a full disk: %w", err)
 	}
 	out := outcome("running")

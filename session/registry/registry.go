@@ -20,7 +20,7 @@ import (
 	"embed"
 	"path/filepath"
 
-	"github.com/caisson-run/caisson/internal/database"
+	"github.com/caisson-run/caisson/internal/store"
 )
 
 // file is the database's name in the state directory.
@@ -31,7 +31,7 @@ var migrations embed.FS
 
 // DB is an open registry. It may be used from many goroutines.
 type DB struct {
-	db      *database.DB
+	db      *store.DB
 	reserve Reserve
 }
 
@@ -55,7 +55,7 @@ func Open(ctx context.Context, dir string) (*DB, error) { return open(ctx, dir, 
 func Look(ctx context.Context, dir string) (*DB, error) { return open(ctx, dir, true) }
 
 func open(ctx context.Context, dir string, look bool) (*DB, error) {
-	db, err := database.Open(ctx, database.Options{Path: filepath.Join(dir, file), Commits: database.Lazy,
+	db, err := store.OpenDatabase(ctx, store.DatabaseOptions{Path: filepath.Join(dir, file), Commits: store.Lazy,
 		Migrations: migrations, Problem: "the registry cannot be used", Look: look})
 	if err != nil {
 		return nil, err

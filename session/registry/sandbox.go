@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/caisson-run/caisson/internal/database"
+	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -203,7 +203,7 @@ func (r *DB) Put(ctx context.Context, s *Sandbox) error {
 			s.ID, s.Owner, string(s.State), at, body)
 		return err
 	}
-	if err = put(); s.State == Ended && r.reserve != nil && database.Full(err) {
+	if err = put(); s.State == Ended && r.reserve != nil && store.Full(err) {
 		err = r.reserve.Spend(put)
 	}
 	return r.db.Failed("write", err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package database
+package store
 
 import (
 	"bytes"
@@ -28,13 +28,13 @@ func layouts(n int) fs.FS {
 	return m
 }
 
-func at(path string, layout int) Options {
-	return Options{Path: path, Migrations: layouts(layout), Problem: "things cannot be kept"}
+func at(path string, layout int) DatabaseOptions {
+	return DatabaseOptions{Path: path, Migrations: layouts(layout), Problem: "things cannot be kept"}
 }
 
-func mustOpen(t *testing.T, o Options) *DB {
+func mustOpenDatabase(t *testing.T, o DatabaseOptions) *DB {
 	t.Helper()
-	d, err := Open(t.Context(), o)
+	d, err := OpenDatabase(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,14 +44,14 @@ func mustOpen(t *testing.T, o Options) *DB {
 
 func TestLayout(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "things ?#%.db")
-	first := mustOpen(t, at(path, 1))
+	first := mustOpenDatabase(t, at(path, 1))
 	secret, err := first.Secret(t.Context(), "a")
 	if err != nil || len(secret) != 32 {
 		t.Fatal(len(secret), err)
 	}
 	first.Close()
 	for range 2 { // what was applied is not applied again
-		newer := mustOpen(t, at(path, 3))
+		newer := mustOpenDatabase(t, at(path, 3))
 		var n, rows int
 		if err := newer.QueryRow("SELECT max(n), count(*) FROM things").Scan(&n, &rows); err != nil || n != 7 || rows != 1 {
 			t.Fatal(n, rows, err)
@@ -64,7 +64,7 @@ func TestLayout(t *testing.T) {
 		}
 		newer.Close()
 	}
-	_, err = Open(t.Context(), at(path, 2))
+	_, err = OpenDatabase(t.Context(), at(path, 2))
 	var mine *sandbox.Error
 	if !errors.Is(err, sandbox.ErrUnsupported) || !errors.As(err, &mine) || mine.Hint == "" {
 		t.Errorf("a newer layout: %v", err)
@@ -74,7 +74,7 @@ func TestLayout(t *testing.T) {
 // A file is its owner's from the start, whatever the umask is.
 func TestPrivate(t *testing.T) {
 	dir := t.TempDir()
-	d := mustOpen(t, at(filepath.Join(dir, "x.db"), 2))
+	d := mustOpenDatabase(t, at(filepath.Join(dir, "x.db"), 2))
 	if _, err := d.Exec("INSERT INTO things VALUES (1)"); err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestDurability(t *testing.T) {
 		o := at(filepath.Join(t.TempDir(), "x.db"), 1)
 		o.Commits = commits
 		var n int
-		if err := mustOpen(t, o).QueryRow("PRAGMA synchronous").Scan(&n); err != nil || n != want {
+		if err := mustOpenDatabase(t, o).QueryRow("PRAGMA synchronous").Scan(&n); err != nil || n != want {
 			t.Errorf("%q: synchronous is %d, %v", commits, n, err)
 		}
 	}
@@ -107,7 +107,7 @@ func TestAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range openers {
 		all.Go(func() {
-			d, err := Open(context.Background(), at(path, 3))
+			d, err := OpenDatabase(context.Background(), at(path, 3))
 			if err != nil {
 				t.Error(err)
 				return
@@ -122,7 +122,7 @@ func TestAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	var n int
-	if err := mustOpen(t, at(path, 3)).QueryRow("SELECT n FROM things").Scan(&n); err != nil || n != 7+each*openers {
+	if err := mustOpenDatabase(t, at(path, 3)).QueryRow("SELECT n FROM things").Scan(&n); err != nil || n != 7+each*openers {
 		t.Errorf("%d, %v", n, err)
 	}
 }
@@ -139,7 +139,7 @@ func increment(tx *sql.Tx) error {
 }
 
 func TestFailed(t *testing.T) {
-	_, err := Open(t.Context(), at(filepath.Join(t.TempDir(), "missing", "x.db"), 1))
+	_, err := OpenDatabase(t.Context(), at(filepath.Join(t.TempDir(), "missing", "x.db"), 1))
 	if !errors.Is(err, sandbox.ErrUnavailable) || !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
@@ -147,7 +147,7 @@ func TestFailed(t *testing.T) {
 	if err := os.WriteFile(path, bytes.Repeat([]byte("not a database "), 1000), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(t.Context(), at(path, 1)); !errors.Is(err, sandbox.ErrUnavailable) {
+	if _, err := OpenDatabase(t.Context(), at(path, 1)); !errors.Is(err, sandbox.ErrUnavailable) {
 		t.Errorf("a file that is none: %v", err)
 	}
 	if got := (&DB{}).Failed("read", nil); got != nil {

@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package database opens the SQLite files of a state directory: private to their
-// owner from the start, brought up to the newest layout, and refused when a newer
-// caisson has written them.
-//
-// The audit log opens its own file (package audit): it has readers beside its
-// writer, a head in another file, and looks at its schema before it uses it.
-package database
+package store
 
 import (
 	"context"
@@ -35,10 +29,11 @@ const (
 	Lazy Durability = "normal"
 )
 
-// Options describe a database. Path, Migrations and Problem are needed.
-type Options struct {
-	// Path is the file, in a directory that exists, is private and was checked
-	// (internal/store).
+// DatabaseOptions describe a SQLite file of a state directory. Path, Migrations and Problem
+// are needed. The audit log opens its own file (package audit): it has readers beside its
+// writer, a head in another file, and looks at its schema before it uses it.
+type DatabaseOptions struct {
+	// Path is the file, in a directory that exists, is private and was checked.
 	Path string
 	// Commits is Durable when empty.
 	Commits Durability
@@ -56,12 +51,13 @@ type Options struct {
 // processes may have one file open.
 type DB struct {
 	*sql.DB
-	o Options
+	o DatabaseOptions
 }
 
-// Open opens a database, and makes the file where it is missing, but for Look. Errors are
+// OpenDatabase opens a SQLite file that is private to its owner, and brings it up to the
+// newest layout. It makes the file where it is missing, but for Look. Errors are
 // ErrUnavailable, and ErrUnsupported for a file that a newer caisson has written.
-func Open(ctx context.Context, o Options) (*DB, error) {
+func OpenDatabase(ctx context.Context, o DatabaseOptions) (*DB, error) {
 	if o.Commits == "" {
 		o.Commits = Durable
 	}
@@ -98,7 +94,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 // deleted; trusted_schema=off keeps a schema that somebody else wrote from running
 // functions; every transaction takes the write lock when it begins, so that none
 // fails halfway because another was faster.
-func dsn(o Options) string {
+func dsn(o DatabaseOptions) string {
 	path := filepath.ToSlash(o.Path)
 	if !strings.HasPrefix(path, "/") {
 		path = "/" + path
