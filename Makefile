@@ -47,7 +47,7 @@ build: ## bin/caisson, static and stripped
 # slim, and embedded; a plain `go install` does without and is all of them itself.
 # No time or commit is stamped on them: another commit of the same code has the
 # same engine.
-GUEST := guest/embedded/caisson-guest
+GUEST := guest/caisson-guest
 ENGINE := internal/linux/engine/caisson-engine
 ROUTER := internal/linux/engine/caisson-router
 define build_caisson

@@ -5,8 +5,8 @@ package caisson
 import (
 	"os"
 
+	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/agent"
-	"github.com/caisson-run/caisson/guest/embedded"
 	"github.com/caisson-run/caisson/guest/fetch"
 )
 
@@ -24,7 +24,7 @@ import (
 func Reexec() {
 	reexecEngine()
 	fetch.Init()
-	if len(os.Args) > 0 && os.Args[0] == embedded.Argv0 {
+	if len(os.Args) > 0 && os.Args[0] == guest.AgentArgv0 {
 		agent.Main()
 	}
 	itself.Store(true)

@@ -20,8 +20,8 @@ import (
 	"github.com/caisson-run/caisson/api/openai"
 	v1 "github.com/caisson-run/caisson/api/v1"
 	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/agent"
-	"github.com/caisson-run/caisson/guest/embedded"
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
@@ -34,7 +34,7 @@ import (
 
 // Init becomes what the fake level starts, where it is that.
 func Init() {
-	if os.Args[0] == embedded.Argv0 {
+	if os.Args[0] == guest.AgentArgv0 {
 		agent.Main()
 	}
 	faketest.Init()

@@ -25,8 +25,8 @@ import (
 	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/api/e2b"
 	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/agent"
-	"github.com/caisson-run/caisson/guest/embedded"
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
@@ -37,7 +37,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Args[0] == embedded.Argv0 {
+	if os.Args[0] == guest.AgentArgv0 {
 		agent.Main()
 	}
 	if how := os.Getenv(listensVariable); how != "" {

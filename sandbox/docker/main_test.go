@@ -15,8 +15,8 @@ import (
 	"github.com/caisson-run/caisson/attack/attacktest"
 	"github.com/caisson-run/caisson/egress/router"
 	"github.com/caisson-run/caisson/egress/wire"
+	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/agent"
-	"github.com/caisson-run/caisson/guest/embedded"
 	"github.com/caisson-run/caisson/sandbox/docker/enginetest"
 )
 
@@ -26,7 +26,7 @@ const hostVariable = "CAISSON_DOCKER_TEST_HOST"
 func TestMain(m *testing.M) {
 	attacktest.Init()
 	switch os.Args[0] {
-	case embedded.Argv0:
+	case guest.AgentArgv0:
 		agent.Main()
 	case wire.Argv0:
 		router.Main()

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/agent"
-	"github.com/caisson-run/caisson/guest/embedded"
 	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/internal/linux/mountinfo"
 	"github.com/caisson-run/caisson/sandbox"
@@ -72,7 +72,7 @@ func (d *Driver) newPlan(s *sandbox.Spec, mark wire.Mark, f *facts) (_ *plan, er
 		Hostname: s.Hostname, User: "0:0",
 		AttachStdin: true, AttachStdout: true, AttachStderr: true, OpenStdin: true, StdinOnce: true,
 		Env:             []string{"PATH=" + agentDir, agent.MarkVariable + "=" + mark.String()},
-		Entrypoint:      append([]string{embedded.Argv0, "-name", s.ID, "-stdio", "-filter", "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)}, ids.arguments()...),
+		Entrypoint:      append([]string{guest.AgentArgv0, "-name", s.ID, "-stdio", "-filter", "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)}, ids.arguments()...),
 		WorkingDir:      "/",
 		Labels:          map[string]string{labelSandbox: s.ID, labelState: mountinfo.DirectoryMark(filepath.Dir(s.StateDir))},
 		NetworkDisabled: p.here, // a third of the engine's time

@@ -21,7 +21,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caisson-run/caisson/guest/embedded"
+	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -74,7 +74,7 @@ func (r *rootImage) write(w io.Writer) error {
 	if err := t.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: agentDir[1:] + "/", Mode: 0o755}); err != nil {
 		return err
 	}
-	if err := t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: agentDir[1:] + "/" + embedded.Argv0, Mode: 0o555, Size: r.agent.size}); err != nil {
+	if err := t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: agentDir[1:] + "/" + guest.AgentArgv0, Mode: 0o555, Size: r.agent.size}); err != nil {
 		return err
 	}
 	if _, err := io.Copy(t, io.NewSectionReader(r.agent.file, 0, r.agent.size)); err != nil {
@@ -244,7 +244,7 @@ func newAgentFile() (agentFile, error) {
 	fail := func(err error) (agentFile, error) {
 		return agentFile{}, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the guest agent is missing", Cause: err}
 	}
-	f, err := embedded.Open()
+	f, err := guest.OpenAgent()
 	if err != nil {
 		return fail(err)
 	}

@@ -15,8 +15,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/agent"
-	"github.com/caisson-run/caisson/guest/embedded"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -27,7 +27,7 @@ const initMark = "CAISSON_FAKETEST_INIT"
 // Init turns this process into the first process of a sandbox if that is what
 // it was started for; it then does not return.
 func Init() {
-	if os.Args[0] == embedded.Argv0 {
+	if os.Args[0] == guest.AgentArgv0 {
 		agent.Main()
 	}
 	if os.Getenv(initMark) == "" {

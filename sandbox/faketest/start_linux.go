@@ -19,8 +19,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/agent"
-	"github.com/caisson-run/caisson/guest/embedded"
 	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -57,7 +57,7 @@ func (d *Driver) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instanc
 	}
 	mark, u := wire.NewMark(), spec.User
 	ex := &sandbox.Exec{
-		Argv: []string{embedded.Argv0, "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)},
+		Argv: []string{guest.AgentArgv0, "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)},
 		Env:  []string{agent.MarkVariable + "=" + mark.String()}, Dir: "/",
 	}
 	if spec.Sudo {
@@ -66,7 +66,7 @@ func (d *Driver) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instanc
 	if d.Begun != nil {
 		d.Begun(spec, ex)
 	}
-	program, err := embedded.Open()
+	program, err := guest.OpenAgent()
 	if err != nil {
 		return nil, err
 	}

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/agent"
-	"github.com/caisson-run/caisson/guest/embedded"
 	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
@@ -107,7 +107,7 @@ func (d *Driver) startInstance(ctx context.Context, spec *sandbox.Spec, from str
 // agentProcess is the agent as the first process, as the sandbox's own root.
 func agentProcess(spec *sandbox.Spec, mark wire.Mark) first {
 	u := spec.User
-	argv := []string{embedded.Argv0}
+	argv := []string{guest.AgentArgv0}
 	if spec.Snapshots {
 		argv = append(argv, "-memory", "-stay", agentStays.String())
 	}
@@ -133,7 +133,7 @@ var rootCapabilities = []string{
 
 // start hands the agent its stream on fd 0 and a log on fd 1 and 2.
 func (i *instance) start(mark wire.Mark) error {
-	program, err := embedded.Open()
+	program, err := guest.OpenAgent()
 	if err != nil {
 		return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the guest agent is missing", Cause: err}
 	}

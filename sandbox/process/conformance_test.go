@@ -11,8 +11,8 @@ import (
 	"github.com/caisson-run/caisson/attack/attacktest"
 	"github.com/caisson-run/caisson/egress/router"
 	"github.com/caisson-run/caisson/egress/wire"
+	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/agent"
-	"github.com/caisson-run/caisson/guest/embedded"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/drivertest"
 	"github.com/caisson-run/caisson/sandbox/process"
@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) {
 	switch os.Args[0] { // the binary is its own guest agent, and its own router
-	case embedded.Argv0:
+	case guest.AgentArgv0:
 		agent.Main()
 	case wire.Argv0:
 		router.Main()

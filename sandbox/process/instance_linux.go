@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/agent"
-	"github.com/caisson-run/caisson/guest/embedded"
 	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/internal/linux/cgroup"
 	"github.com/caisson-run/caisson/sandbox"
@@ -55,7 +55,7 @@ func (d *Driver) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instanc
 
 // start hands the agent its stream on fd 0 and a log on fd 1 and 2.
 func (i *instance) start(ctx context.Context, d *Driver, spec *sandbox.Spec) error {
-	program, err := embedded.Open()
+	program, err := guest.OpenAgent()
 	if err != nil {
 		return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the guest agent is missing", Cause: err}
 	}
@@ -77,7 +77,7 @@ func (i *instance) start(ctx context.Context, d *Driver, spec *sandbox.Spec) err
 	mark, u := wire.NewMark(), spec.User
 	i.opener = wire.NewOpener(i.stream, mark)
 	i.box, err = d.newBox(spec, first{
-		argv:  []string{embedded.Argv0, "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)},
+		argv:  []string{guest.AgentArgv0, "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)},
 		env:   []string{agent.MarkVariable + "=" + mark.String()},
 		dir:   "/",
 		agent: program,

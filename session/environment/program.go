@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/caisson-run/caisson/guest/embedded"
+	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/fetch"
 	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/sandbox"
@@ -162,7 +162,7 @@ func (e *Environment) addFetch() error {
 	failed := func(err error) error {
 		return &sandbox.Error{Op: "declared request", Kind: sandbox.ErrUnavailable, Problem: "its program cannot be put into the state directory", Hint: "free some space there", Cause: err}
 	}
-	from, err := embedded.Open()
+	from, err := guest.OpenAgent()
 	if err != nil {
 		return failed(err)
 	}

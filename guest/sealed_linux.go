@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package embedded
+package guest
 
 import (
 	"fmt"
@@ -13,16 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shared is a program as one sealed file for all who open it: it is written once
+// sharedFile is a program as one sealed file for all who open it: it is written once
 // for a process, and not for each sandbox, which took 7 MB of memory and 5 ms of
 // processor time. Nobody can change it, and each has an open file of their own.
-type shared struct {
+type sharedFile struct {
 	mu   sync.Mutex
 	file *os.File // stays open
 }
 
 // open gives it to one more; write writes it where nobody has had it yet.
-func (s *shared) open(write func(io.Writer) error) (*os.File, error) {
+func (s *sharedFile) open(write func(io.Writer) error) (*os.File, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.file != nil {
@@ -48,11 +48,11 @@ func reopen(f *os.File) (*os.File, error) {
 // sealed returns the program that write writes as an open file without a name that
 // nobody can change, open for reading only: gVisor takes no other as a first process.
 func sealed(write func(io.Writer) error) (*os.File, error) {
-	fd, err := unix.MemfdCreate(Argv0, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	fd, err := unix.MemfdCreate(AgentArgv0, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("guest agent: memfd_create: %w", err)
 	}
-	f := os.NewFile(uintptr(fd), Argv0)
+	f := os.NewFile(uintptr(fd), AgentArgv0)
 	defer f.Close()
 	if err := write(f); err != nil {
 		return nil, err

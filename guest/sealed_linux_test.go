@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package embedded
+package guest
 
 import (
 	"io"
@@ -13,7 +13,7 @@ import (
 // A make build's agent once was a file that gVisor refused to execute, while
 // the tests, which run without it, passed.
 func TestSealedIsReadOnlyAndStaysWhatItIs(t *testing.T) {
-	f, err := sealed(written("#!/bin/true\n"))
+	f, err := sealed(writing("#!/bin/true\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,8 +31,8 @@ func TestSealedIsReadOnlyAndStaysWhatItIs(t *testing.T) {
 	}
 }
 
-// written writes a program.
-func written(program string) func(io.Writer) error {
+// writing writes a program.
+func writing(program string) func(io.Writer) error {
 	return func(w io.Writer) error {
 		_, err := io.WriteString(w, program)
 		return err
@@ -42,11 +42,11 @@ func written(program string) func(io.Writer) error {
 // All sandboxes of a process execute one file. They have no offset in common, and
 // what one does to it by its name in /proc leaves the next one a program.
 func TestSharedIsOneFileForAll(t *testing.T) {
-	var s shared
+	var s sharedFile
 	const program = "#!/bin/true\n"
 	open := func() (*os.File, uint64) {
 		t.Helper()
-		f, err := s.open(written(program))
+		f, err := s.open(writing(program))
 		if err != nil {
 			t.Fatal(err)
 		}

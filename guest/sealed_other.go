@@ -2,7 +2,7 @@
 
 //go:build embedguest && !linux
 
-package embedded
+package guest
 
 import (
 	"fmt"
@@ -10,14 +10,14 @@ import (
 	"os"
 )
 
-// shared is a program; elsewhere than on Linux nobody starts it often.
-type shared struct{}
+// sharedFile is a program; elsewhere than on Linux nobody starts it often.
+type sharedFile struct{}
 
-func (*shared) open(write func(io.Writer) error) (*os.File, error) { return sealed(write) }
+func (*sharedFile) open(write func(io.Writer) error) (*os.File, error) { return sealed(write) }
 
 // sealed returns the program that write writes as an open file without a name.
 func sealed(write func(io.Writer) error) (*os.File, error) {
-	f, err := os.CreateTemp("", Argv0+"-")
+	f, err := os.CreateTemp("", AgentArgv0+"-")
 	if err != nil {
 		return nil, fmt.Errorf("guest agent: %w", err)
 	}
