@@ -72,6 +72,8 @@ type Request struct {
 	// CollectOverwrite has files that exist give way to those that are taken out. Without
 	// it they stay, and what would take their names is in Result.Uncollected.
 	CollectOverwrite bool
+	// CollectLimits bound what each of them takes out. Zero is 1000 files, 256 MiB.
+	CollectLimits policy.CollectLimits
 
 	// Allow lets connections out: "pypi.org" (443 and 80), "*.example.com:443",
 	// "10.1.0.0/16:5432", "internet", "preset:pip". Empty is no network.
@@ -147,7 +149,7 @@ func (r *Request) call() (*session.Call, session.IO, error) {
 		}
 		c.Workspace = &w
 	}
-	c.CollectOverwrite = r.CollectOverwrite
+	c.CollectOverwrite, c.CollectLimits = r.CollectOverwrite, r.CollectLimits
 	c.Changes = policy.ChangesWish{Keep: r.KeepChanges, Required: r.KeepChanges, Ignored: r.KeepIgnored}
 	if r.GitWrite {
 		c.Git = policy.GitWrite

@@ -43,6 +43,10 @@ type Collected struct {
 	SHA256 string
 }
 
+// Link is a symbolic link that matched. Its Path was checked as a File's is; its Target is
+// what hostile code wrote.
+type Link struct{ Path, Target string }
+
 // Skipped is a match that did not come out, in the agent's words, made
 // printable.
 type Skipped struct{ Path, Reason, Target string }
@@ -50,6 +54,7 @@ type Skipped struct{ Path, Reason, Target string }
 // Collection is what came of a Collect.
 type Collection struct {
 	Files     []Collected
+	Links     []Link
 	Skipped   []Skipped
 	Unmatched []string // patterns that no file or skipped name matched
 }
@@ -58,7 +63,7 @@ type Collection struct {
 // one of the patterns (see wire.Glob). For each it calls open, writes the
 // content to what that returns, and closes it if it is an io.Closer; the next one
 // is opened only when the one before came out whole. Symbolic links are never
-// followed; those that match are reported.
+// followed; those that match are in Links.
 //
 // On an error the Collection holds what came out until then; a file that was
 // cut short is not in it, though open was called for it.
@@ -250,7 +255,7 @@ func unsaved(name string, err error) error {
 // cannot make.
 func tooMuch(format string, args ...any) error {
 	return &sandbox.Error{Op: "collect files", Kind: sandbox.ErrInvalid, Problem: fmt.Sprintf(format, args...),
-		Hint: "let the pattern match less, or have the program pack it into one file"}
+		Hint: "let the pattern match less, raise the limit (--collect-files, --collect-size), or have the program pack it into one file"}
 }
 
 // content takes a file's bytes until its end.
@@ -300,6 +305,10 @@ func (r *receiver) skipped() error {
 	}
 	if len(r.got.Skipped) >= r.limits.Files {
 		return refuse("the sandbox reports more than %d skipped names", r.limits.Files)
+	}
+	if e.Target != "" && wire.CheckPath(e.Path) == nil {
+		r.got.Links = append(r.got.Links, Link{e.Path, e.Target})
+		return r.accept(e.Path)
 	}
 	for i, g := range r.globs {
 		r.hit[i] = r.hit[i] || g.Match(e.Path)

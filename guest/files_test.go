@@ -246,9 +246,9 @@ func TestCollect(t *testing.T) {
 			{Path: "out/deep/er/3.txt", Size: 2, SHA256: "1121cfccd5913f0a63fec40a6ffd44ea64f9dc135c66634ba001d10bcf4302a2"},
 			{Path: "out/empty.txt", Size: 0, SHA256: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
 		},
+		Links: []guest.Link{{Path: "out/link.txt", Target: "/etc/passwd"}},
 		Skipped: []guest.Skipped{
 			{Path: `out/bad\nname.txt`, Reason: "its name: it holds the control character U+000A"},
-			{Path: "out/link.txt", Reason: "symlink", Target: "/etc/passwd"},
 			{Path: "out/pipe.txt", Reason: "not a file"},
 			{Path: "out/secret.txt", Reason: "permission denied"},
 		},

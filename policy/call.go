@@ -75,6 +75,7 @@ type Call struct {
 	Collect  []CollectWish
 	// CollectOverwrite has files give way that exist where Collect brings others.
 	CollectOverwrite bool
+	CollectLimits    CollectLimits
 
 	Network []string // entries of an allow-list; see egress/rule
 	// NetworkDeny takes parts of it away, and NoNetwork all of it, also of what

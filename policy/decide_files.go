@@ -274,7 +274,8 @@ func (d *decision) patterns() *refusal {
 		d.plan.Collect = append(d.plan.Collect, c)
 	}
 	d.plan.CollectOverwrite = d.call.CollectOverwrite && len(d.call.Collect) > 0
-	return nil
+	d.plan.CollectLimits = d.call.CollectLimits
+	return d.call.CollectLimits.check()
 }
 
 func (d *decision) deny(pattern, from string) {

@@ -5,6 +5,7 @@ package policy
 import (
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/caisson-run/caisson/sandbox"
@@ -40,6 +41,23 @@ func ParseGit(s string) (GitAccess, error) {
 type CollectWish struct {
 	Pattern string // a Glob on paths inside; relative to the working directory
 	Dest    string // host directory; empty is the caller's to choose
+}
+
+// CollectLimits bound what comes out by one CollectWish. Zero is the default: 1000 files and
+// links, 256 MiB.
+type CollectLimits struct {
+	Files int   `json:"files,omitempty"` // up to 100,000
+	Bytes int64 `json:"bytes,omitempty"` // of all files together
+}
+
+// maxCollected bounds the names that caisson holds of one collection.
+const maxCollected = 100_000
+
+func (l CollectLimits) check() *refusal {
+	if l.Files < 0 || l.Files > maxCollected || l.Bytes < 0 {
+		return cannotMean("collect 1 to "+strconv.Itoa(maxCollected)+" files; of more let the program make an archive", "the limits of what is collected are out of range")
+	}
+	return nil
 }
 
 // atColons takes a flag apart at its colons. A backslash before one makes it a part of a

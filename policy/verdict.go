@@ -105,7 +105,8 @@ type Plan struct {
 	Deny     []string          `json:"deny,omitempty"` // Globs
 	Collect  []CollectWish     `json:"collect,omitempty"`
 	// CollectOverwrite has files give way that exist where Collect brings others.
-	CollectOverwrite bool `json:"collect_overwrite,omitempty"`
+	CollectOverwrite bool          `json:"collect_overwrite,omitempty"`
+	CollectLimits    CollectLimits `json:"collect_limits,omitzero"`
 	// MayCollect are the Globs that the file lets out; a call still names what
 	// it takes. Empty without a file.
 	MayCollect []string `json:"may_collect,omitempty"`

@@ -93,6 +93,8 @@ type File struct {
 	SavedAs string `json:"saved_as"` // on the host
 	Size    int64  `json:"size"`
 	SHA256  string `json:"sha256"`
+	// Link is where a symbolic link leads, which has neither Size nor SHA256.
+	Link string `json:"link,omitempty"`
 }
 
 // Uncollected is a wish to collect that failed. The program had ended by itself, and

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
@@ -211,7 +212,7 @@ func (r *Invocation) start(ctx context.Context, d sandbox.Driver, w *environment
 		return runner.Run(ctx, w.Spec, ex)
 	}
 	var err error
-	if r.files, err = collect.Open(collecting(&r.Plan, r.Call.notice)); err != nil {
+	if r.files, err = collect.Open(collecting(&r.Plan)); err != nil {
 		return nil, err
 	}
 	r.Undo.Close(r.files)
@@ -227,12 +228,12 @@ func (r *Invocation) start(ctx context.Context, d sandbox.Driver, w *environment
 }
 
 // collecting says which files come out of a plan's sandbox.
-func collecting(p *policy.Plan, notice func(string)) collect.Options {
+func collecting(p *policy.Plan) collect.Options {
 	mounts := p.Mounts
 	if p.Workspace != nil {
 		mounts = append(slices.Clone(mounts), *p.Workspace)
 	}
-	o := collect.Options{Wishes: p.Collect, Overwrite: p.CollectOverwrite, Notice: notice, Ended: endedBy}
+	o := collect.Options{Wishes: p.Collect, Overwrite: p.CollectOverwrite, Limits: guest.CollectLimits{Files: p.CollectLimits.Files, Bytes: p.CollectLimits.Bytes}, Ended: endedBy}
 	for _, m := range mounts {
 		if m.Access == sandbox.ReadWrite {
 			o.Writable = append(o.Writable, m.Source)

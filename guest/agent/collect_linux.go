@@ -146,6 +146,9 @@ func (c *collector) name(d *os.File, rel, name string, depth int) error {
 	case !match || kind == unix.S_IFDIR:
 		return nil
 	case kind == unix.S_IFLNK:
+		if err := c.count(); err != nil {
+			return err
+		}
 		target := make([]byte, 4096)
 		n, _ := unix.Readlinkat(int(d.Fd()), name, target)
 		return c.skip(rel, "symlink", string(target[:max(n, 0)]))
@@ -175,8 +178,8 @@ func (c *collector) file(d *os.File, rel, name string) error {
 	if err != nil || !i.Mode().IsRegular() {
 		return c.skip(rel, "not a file", "")
 	}
-	if c.files++; c.files > c.request.MaxFiles {
-		return fmt.Errorf("there are more than %d files", c.request.MaxFiles)
+	if err := c.count(); err != nil {
+		return err
 	}
 	if err := c.out.json(wire.File, wire.FileEvent{Path: rel, Mode: uint32(i.Mode().Perm())}); err != nil {
 		return err
@@ -201,6 +204,14 @@ func (c *collector) file(d *os.File, rel, name string) error {
 		}
 	}
 	return c.out.json(wire.FileEnd, end)
+}
+
+// count counts a file or a link that is offered.
+func (c *collector) count() error {
+	if c.files++; c.files > c.request.MaxFiles {
+		return fmt.Errorf("there are more than %d files", c.request.MaxFiles)
+	}
+	return nil
 }
 
 func (c *collector) skip(rel, reason, target string) error {

@@ -97,6 +97,38 @@ func readChanges(c *session.Call, f *runFlags) error {
 	return nil
 }
 
+// readCollect reads what is taken out.
+func readCollect(c *session.Call, f *runFlags) (err error) {
+	for _, name := range []string{"collect-overwrite", "collect-files", "collect-size"} {
+		if f.set.Changed(name) && len(f.collect) == 0 {
+			return &sandbox.Error{Op: "--" + name, Kind: sandbox.ErrInvalid, Problem: "there is nothing to collect", Hint: "name it with --collect 'PATTERN[:DIR]'"}
+		}
+	}
+	c.CollectOverwrite, c.CollectLimits.Files = f.overwrite, f.collectFiles
+	if f.set.Changed("collect-files") && f.collectFiles < 1 {
+		c.CollectLimits.Files = -1 // which policy refuses
+	}
+	if f.collectSize != "" {
+		if c.CollectLimits.Bytes, err = policy.ParseSize(f.collectSize); err != nil {
+			return &sandbox.Error{Op: "--collect-size", Kind: sandbox.ErrInvalid, Problem: err.Error(), Hint: sandbox.Hint(err)}
+		}
+	}
+	for _, s := range f.collect {
+		w, err := policy.ParseCollect(s)
+		if err != nil {
+			return err
+		}
+		if w.Dest == "" {
+			w.Dest = "."
+		}
+		if w.Dest, err = absolute(w.Dest); err != nil {
+			return err
+		}
+		c.Collect = append(c.Collect, w)
+	}
+	return nil
+}
+
 // readFiles reads what is shown and what is taken out. Host paths become
 // absolute here: this is the last place that knows the working directory.
 func readFiles(c *session.Call, f *runFlags) (err error) {
@@ -130,22 +162,8 @@ func readFiles(c *session.Call, f *runFlags) (err error) {
 			return &sandbox.Error{Op: "--git", Kind: sandbox.ErrInvalid, Problem: err.Error(), Hint: sandbox.Hint(err)}
 		}
 	}
-	if f.overwrite && len(f.collect) == 0 {
-		return &sandbox.Error{Op: "--collect-overwrite", Kind: sandbox.ErrInvalid, Problem: "there is nothing to collect", Hint: "name it with --collect 'PATTERN[:DIR]'"}
-	}
-	c.CollectOverwrite = f.overwrite
-	for _, s := range f.collect {
-		w, err := policy.ParseCollect(s)
-		if err != nil {
-			return err
-		}
-		if w.Dest == "" {
-			w.Dest = "."
-		}
-		if w.Dest, err = absolute(w.Dest); err != nil {
-			return err
-		}
-		c.Collect = append(c.Collect, w)
+	if err := readCollect(c, f); err != nil {
+		return err
 	}
 	for _, s := range f.toolchains {
 		p, err := absolute(s)

@@ -5,6 +5,7 @@ package cli
 import (
 	"errors"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -87,9 +88,7 @@ func (a *app) show(f *runFlags, r *sandbox.Result, reports []string) {
 		}
 	}
 	a.showChanges(r.Changes)
-	for _, file := range r.Files {
-		a.note("saved %s (%s)", file.SavedAs, session.Size(file.Size))
-	}
+	a.showFiles(r.Files)
 	for _, u := range r.Uncollected {
 		a.say("not collected: %s: %s", u.Pattern, u.Reason)
 		if u.Hint != "" {
@@ -170,6 +169,32 @@ func flagOf(name sandbox.LimitName) string {
 		}
 	}
 	return ""
+}
+
+// maxSavedLines is how many files that came out have a line of their own.
+const maxSavedLines = 10
+
+// showFiles says which files came out: each in a line, or many in one.
+func (a *app) showFiles(files []sandbox.File) {
+	if len(files) > maxSavedLines {
+		var size int64
+		dir := filepath.Dir(files[0].SavedAs)
+		for _, file := range files {
+			size += file.Size
+			for dir != filepath.Dir(dir) && !strings.HasPrefix(file.SavedAs, dir+string(filepath.Separator)) {
+				dir = filepath.Dir(dir)
+			}
+		}
+		a.note("saved %d files (%s) below %s", len(files), session.Size(size), dir)
+		return
+	}
+	for _, file := range files {
+		if file.Link != "" {
+			a.note("saved %s (a link to %s)", file.SavedAs, file.Link)
+			continue
+		}
+		a.note("saved %s (%s)", file.SavedAs, session.Size(file.Size))
+	}
 }
 
 // resultJSON is a Result with its streams: text where it is UTF-8, base64

@@ -32,6 +32,8 @@ type runFlags struct {
 	limits                                         limitFlags
 	override, bestEffort, root, dangerous          bool
 	overwrite                                      bool
+	collectFiles                                   int
+	collectSize                                    string
 	discard, keepIgnored, review                   bool
 	changes                                        string
 	interactive, tty, raw, json, stats             bool
@@ -126,8 +128,10 @@ ended it.`,
 	fs.StringVar(&f.changes, "changes", "", "begin with the change set `ID` in place; its workspace is the workspace where none is named")
 	fs.BoolVar(&f.keepIgnored, "keep-ignored", false, "keep also what .gitignore files ignore")
 	fs.StringVar(&f.git, "git", "", "what code may do with repositories in what is mounted rw: `MODE` ro, or rw to let it commit (ro)")
-	fs.StringArrayVar(&f.collect, "collect", nil, "take files out afterwards: `PATTERN`[:DIR]; hidden ones where it has their dot, those that run something on this host where it has their name")
+	fs.StringArrayVar(&f.collect, "collect", nil, "take files out afterwards: `PATTERN`[:DIR]; without the directories before its first wildcard, hidden ones where it has their dot, those that run something on this host where it has their name")
 	fs.BoolVar(&f.overwrite, "collect-overwrite", false, "let --collect replace files that are there")
+	fs.IntVar(&f.collectFiles, "collect-files", 0, "files and links that a --collect takes out: `N` (1000)")
+	fs.StringVar(&f.collectSize, "collect-size", "", "`SIZE` of what a --collect takes out (256MiB)")
 	fs.BoolVar(&f.dangerous, "allow-dangerous-mount", false, "mount home folders, keys and credentials too; recorded")
 	fs.StringArrayVar(&f.toolchains, "toolchain", nil, "show a toolchain from elsewhere, with its bin in PATH: `DIR`")
 	fs.StringVar(&f.rootfs, "rootfs", "", "use another tree as the root: `DIR`")

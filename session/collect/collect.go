@@ -7,8 +7,8 @@
 // new file that takes its name only when it is whole, and has none before where the file
 // system can: who is killed leaves nothing half done. Hidden files come out only where
 // the pattern has their dot, what would run something on the host only where the pattern
-// has its name, and nothing into a repository, or to make one (release.go); execute bits
-// stay behind. What there is gives way only where the caller says so. What does not come
+// has its name, and nothing into a repository, or to make one (release.go). Links come out
+// that lead to what came out (links.go). What there is gives way only where the caller says so. What does not come
 // out is said beside what came of the program, which has ended: code inside has a hand in
 // both.
 package collect
@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -37,10 +38,10 @@ type Options struct {
 	// Wishes are patterns, each with its directory. Overwrite has what exists there give way.
 	Wishes    []policy.CollectWish
 	Overwrite bool
+	// Limits are of each wish.
+	Limits guest.CollectLimits
 	// Writable are directories of the host's that code inside may write to.
 	Writable []string
-	// Notice hears sentences for people. Required.
-	Notice func(string)
 	// Ended says which limit ended the sandbox, if one did. Required.
 	Ended func(context.Context) (reason string, limit bool)
 }
@@ -88,7 +89,7 @@ func (f *Files) Close() error {
 func (f *Files) Take(ctx context.Context, client *guest.Client, dir string, res *sandbox.Result) {
 	taken, swept := map[string]string{}, map[string]bool{}
 	for i, wish := range f.o.Wishes {
-		c := &collector{wish: wish, notice: f.o.Notice, res: res, root: f.dests[i], overwrite: f.o.Overwrite, taken: taken, swept: swept}
+		c := &collector{wish: wish, res: res, root: f.dests[i], overwrite: f.o.Overwrite, limits: f.o.Limits, taken: taken, swept: swept}
 		if err := c.collect(ctx, client, dir); err != nil {
 			res.Uncollected = append(res.Uncollected, f.uncollected(ctx, wish, err))
 		}
@@ -153,12 +154,12 @@ func below(dir, name string) (string, bool) {
 // collector carries out one wish.
 type collector struct {
 	wish      policy.CollectWish
-	notice    func(string)
 	res       *sandbox.Result
 	root      *os.Root
-	prefix    string            // of names inside that does not come out
-	hidden    bool              // the pattern names hidden files
-	overwrite bool              // what exists gives way
+	prefix    string // of names inside that does not come out
+	hidden    bool   // the pattern names hidden files
+	overwrite bool   // what exists gives way
+	limits    guest.CollectLimits
 	from      string            // the directory inside that paths are of
 	last      *saving           // the last file that was offered: it has no name yet, and may not be whole
 	named     map[string]bool   // those that have theirs, by paths as they were offered
@@ -175,7 +176,7 @@ func (c *collector) collect(ctx context.Context, client *guest.Client, cwd strin
 	}
 	c.prefix, c.hidden, c.from, c.named = literal(pattern), namesHidden(pattern), from, map[string]bool{}
 	defer c.discard()
-	got, err := client.Collect(ctx, []string{pattern}, from, c.create, guest.CollectLimits{})
+	got, err := client.Collect(ctx, []string{pattern}, from, c.create, c.limits)
 	if got != nil {
 		kept := c.keep(got)
 		err = cmp.Or(err, kept)
@@ -199,13 +200,22 @@ func (c *collector) create(f guest.File) (io.Writer, error) {
 	if err != nil {
 		return nil, c.failed("a directory for "+sandbox.Quoted(name)+" cannot be made", err)
 	}
-	w, err := files.Begin(dir, ".", 0o644)
+	w, err := files.Begin(dir, ".", modeOf(f.Mode))
 	if err != nil {
 		dir.Close()
 		return nil, c.unwritten(name, err)
 	}
 	c.last = &saving{w, dir, c, f.Path, name}
 	return c.last, nil
+}
+
+// modeOf is the mode of a file that comes out, less the caller's umask: of what code set, the
+// owner's execute bit counts and nothing else.
+func modeOf(inside fs.FileMode) fs.FileMode {
+	if inside&0o100 != 0 {
+		return 0o755
+	}
+	return 0o644
 }
 
 // directory opens a directory below the caller's, and makes what is missing of it. It
@@ -304,6 +314,17 @@ func (c *collector) settle() {
 	c.named[last.offered] = true
 }
 
+// refused is why what code made does not come out.
+func (c *collector) refused(name, reason, hint string) error {
+	return &sandbox.Error{Op: "collect into " + sandbox.Quoted(c.wish.Dest), Kind: sandbox.ErrInvalid, Problem: sandbox.Quoted(name) + " is not brought out: " + reason, Hint: hint}
+}
+
+// nothing is the error of a pattern that matched nothing.
+func (c *collector) nothing() error {
+	return &sandbox.Error{Op: "collect into " + sandbox.Quoted(c.wish.Dest), Kind: sandbox.ErrNotFound, Problem: "nothing matches " + sandbox.Quoted(c.wish.Pattern),
+		Hint: "patterns are paths from the working directory; ** matches directories, too"}
+}
+
 // fails notes that a file does not come out.
 func (c *collector) fails(name string, err error) {
 	if c.fault == nil {
@@ -325,11 +346,14 @@ func (c *collector) keep(got *guest.Collection) error {
 		c.res.Files = append(c.res.Files, sandbox.File{Path: path.Join(c.from, f.Path), Size: f.Size, SHA256: f.SHA256,
 			SavedAs: filepath.Join(c.wish.Dest, filepath.FromSlash(strings.TrimPrefix(f.Path, c.prefix)))})
 	}
+	c.links(got.Links)
 	for _, s := range got.Skipped {
-		c.notice("not collected: " + s.Path + ": " + s.Reason)
+		if c.hidden || !isHidden(strings.TrimPrefix(s.Path, c.prefix)) {
+			c.fails(s.Path, c.refused(s.Path, s.Reason, "let the program pack it into an archive"))
+		}
 	}
-	for _, p := range got.Unmatched {
-		c.notice("nothing was collected for " + sandbox.Quoted(p))
+	if len(got.Unmatched) > 0 && c.fault == nil {
+		c.fault = c.nothing()
 	}
 	return andMore(c.fault, c.others)
 }
@@ -339,18 +363,10 @@ func (c *collector) keep(got *guest.Collection) error {
 // files nobody would miss the one that gave way. It is told by the file itself, as there
 // are many ways to a directory.
 func (c *collector) name(s *saving) error {
-	base, inside := path.Base(s.name), path.Join(c.from, s.offered)
-	replace := c.overwrite
-	if old, err := s.dir.Lstat(base); err == nil {
-		is := hostpath.Identity(old)
-		other, ours := c.taken[is]
-		if ours && other != inside {
-			e := c.failed("that would take the place of "+sandbox.Quoted(other), nil)
-			e.Hint = "collect them into different directories: --collect 'PATTERN:DIR'"
-			return e
-		}
-		replace = replace || ours
-		delete(c.taken, is)
+	base := path.Base(s.name)
+	replace, err := c.replaces(s.dir, base, s.offered)
+	if err != nil {
+		return err
 	}
 	keep := s.file.KeepNew
 	if replace {
@@ -358,22 +374,44 @@ func (c *collector) name(s *saving) error {
 	}
 	if err := keep(base); err != nil {
 		if !replace && errors.Is(err, os.ErrExist) {
-			return c.exists(s)
+			return c.exists(s.dir, s.name)
 		}
 		return c.unwritten(s.name, err)
 	}
-	if now, err := s.dir.Lstat(base); err == nil {
-		c.taken[hostpath.Identity(now)] = inside
-	}
+	c.takes(s.dir, base, s.offered)
 	return nil
 }
 
-// exists is why a file does not come out whose name is taken.
-func (c *collector) exists(s *saving) error {
-	if info, err := s.dir.Lstat(path.Base(s.name)); err == nil && info.IsDir() {
-		return c.unwritten(s.name, syscall.EISDIR)
+// replaces says whether what is offered may take the place of what lies there.
+func (c *collector) replaces(dir *os.Root, base, offered string) (bool, error) {
+	old, err := dir.Lstat(base)
+	if err != nil {
+		return c.overwrite, nil
 	}
-	e := c.failed(sandbox.Quoted(s.name)+" is there already", nil)
+	is := hostpath.Identity(old)
+	other, ours := c.taken[is]
+	if ours && other != path.Join(c.from, offered) {
+		e := c.failed("that would take the place of "+sandbox.Quoted(other), nil)
+		e.Hint = "collect them into different directories: --collect 'PATTERN:DIR'"
+		return false, e
+	}
+	delete(c.taken, is)
+	return c.overwrite || ours, nil
+}
+
+// takes notes what has its name now.
+func (c *collector) takes(dir *os.Root, base, offered string) {
+	if now, err := dir.Lstat(base); err == nil {
+		c.taken[hostpath.Identity(now)] = path.Join(c.from, offered)
+	}
+}
+
+// exists is why what is called name does not come out: its name is taken.
+func (c *collector) exists(dir *os.Root, name string) error {
+	if info, err := dir.Lstat(path.Base(name)); err == nil && info.IsDir() {
+		return c.unwritten(name, syscall.EISDIR)
+	}
+	e := c.failed(sandbox.Quoted(name)+" is there already", nil)
 	e.Kind, e.Hint = sandbox.ErrConflict, "to replace what is there: --collect-overwrite; or choose another directory: --collect 'PATTERN:DIR'"
 	return e
 }

@@ -232,6 +232,77 @@ func TestUncollectedIsNamed(t *testing.T) {
 	}
 }
 
+// Links come out that lead to what came out, and no others.
+func TestLinks(t *testing.T) {
+	c, offer, there := collecting(t, "out/**")
+	offer("bin/tool")
+	offer("lib/x.so.1.2")
+	links := []guest.Link{
+		{Path: "out/lib/x.so", Target: "x.so.1"}, {Path: "out/lib/x.so.1", Target: "x.so.1.2"}, // a chain, in any order
+		{Path: "out/run", Target: "bin/tool"}, {Path: "out/a/up", Target: "../bin/tool"}, {Path: "out/dir", Target: "lib"},
+	}
+	for at, to := range map[string]string{
+		"absolute": "/etc/passwd", "above": "..", "root": ".", "above2": "../out/bin/tool", "not": "bin/none", "through": "dir/../bin/tool",
+		"loop": "loop", "long": "bin//tool", "throughlink": "dir/x.so.1.2", "mise.toml": "bin/tool", "b/hooks": "../../../.git/hooks",
+	} {
+		links = append(links, guest.Link{Path: "out/" + at, Target: to})
+	}
+	err := c.keep(&guest.Collection{Files: []guest.Collected{{Path: "out/bin/tool"}, {Path: "out/lib/x.so.1.2"}}, Links: links})
+	there("a/up", "bin/tool", "dir", "lib/x.so", "lib/x.so.1", "lib/x.so.1.2", "run")
+	if b, err := c.root.ReadFile("lib/x.so"); string(b) != "lib/x.so.1.2" {
+		t.Errorf("it reads %q, %v", b, err)
+	}
+	if err == nil || !strings.Contains(err.Error(), "and 10 more did not come out") || len(c.res.Files) != 7 {
+		t.Errorf("%v, %v", err, c.res.Files)
+	}
+	// What there is stays, without --collect-overwrite.
+	if err := errors.Join(c.root.Remove("run"), c.root.WriteFile("run", []byte("mine"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, overwrite := range []bool{false, true} {
+		c.overwrite, c.fault, c.others, c.taken = overwrite, nil, nil, map[string]string{}
+		err := c.keep(&guest.Collection{Links: []guest.Link{{Path: "out/run", Target: "bin/tool"}}})
+		to, _ := c.root.Readlink("run")
+		if overwrite && (err != nil || to != "bin/tool") || !overwrite && (err == nil || to != "") {
+			t.Errorf("overwrite %v: %v, it leads to %q", overwrite, err, to)
+		}
+	}
+	there("a/up", "bin/tool", "dir", "lib/x.so", "lib/x.so.1", "lib/x.so.1.2", "run")
+}
+
+// Of what code set as a file's mode, the owner's execute bit comes out and nothing else.
+func TestModes(t *testing.T) {
+	c, _, _ := collecting(t, "out/**")
+	for mode, want := range map[fs.FileMode]fs.FileMode{0o644: 0o600, 0o700: 0o700, 0o100: 0o700, 0o667: 0o600, 0o755 | fs.ModeSetuid: 0o700} {
+		if _, err := c.create(guest.File{Path: "out/f", Mode: mode}); err != nil {
+			t.Fatal(err)
+		}
+		err := c.keep(&guest.Collection{Files: []guest.Collected{{Path: "out/f"}}})
+		info, serr := c.root.Lstat("f")
+		if err != nil || serr != nil || info.Mode()&0o700 != want || info.Mode()&(fs.ModeSetuid|0o022) != 0 {
+			t.Errorf("%v: %v, %v, %v", mode, info.Mode(), err, serr)
+		}
+	}
+}
+
+// What cannot come out is told, and a pattern that matches nothing.
+func TestNothingComesOut(t *testing.T) {
+	c, _, _ := collecting(t, "out/**")
+	c.hidden = false
+	got := &guest.Collection{Skipped: []guest.Skipped{{Path: "out/.cache/pipe", Reason: "not a file"}}}
+	if err := c.keep(got); err != nil {
+		t.Errorf("hidden: %v", err)
+	}
+	got.Skipped = append(got.Skipped, guest.Skipped{Path: `out/a\nb`, Reason: "its name: it holds a control character"})
+	if err := c.keep(got); err == nil || !strings.Contains(err.Error(), "its name") {
+		t.Errorf("skipped: %v", err)
+	}
+	c.fault = nil
+	if err := c.keep(&guest.Collection{Unmatched: []string{"out/**"}}); err == nil || !strings.Contains(err.Error(), "nothing matches out/**") {
+		t.Errorf("unmatched: %v", err)
+	}
+}
+
 // Directories are gone to through no link, whoever made it and wherever it leads.
 func TestDirectoriesThroughNoLink(t *testing.T) {
 	c, _, there := collecting(t, "out/**")
