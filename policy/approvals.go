@@ -53,7 +53,7 @@ type Asking struct {
 	// Channels may answer; nil is those of the section.
 	Channels []string
 
-	file *File // that asks
+	file *File // that asks; nil: it is built in
 }
 
 // Question is what somebody has to be asked before a call may run.
@@ -172,7 +172,7 @@ func (d *decision) mayAnswer(a Asking) []string {
 	var bounds [][]string
 	for _, f := range d.layers {
 		c := f.Approvals.Channels
-		switch own := a.file == f; {
+		switch own := a.file == f || a.file == nil && may == nil; { // a rule that is built in is the first one's
 		case !c.Said():
 		case own && may == nil:
 			may = texts(c.V)

@@ -89,6 +89,38 @@ func TestWhoIsAsked(t *testing.T) {
 	}
 }
 
+// What a tool applies to the host is asked about, by whichever layer's channels; an entry
+// of the tool's own may name others, and none takes the question away.
+func TestApplyIsAsked(t *testing.T) {
+	for _, c := range []struct {
+		name, system, file string
+		ruled              bool
+		channels, rule     string
+	}{
+		{"nobody said", "", "", false, "terminal cli web", RuleApply},
+		{"the file", "", "approvals: {channels: [elicitation]}", false, "elicitation", RuleApply},
+		{"both files", "approvals: {channels: [cli]}", "approvals: {channels: [cli, elicitation]}", false, "cli", RuleApply},
+		{"the entry", "", "tools: [{name: apply_changes, approve: {when: 'true', channels: [elicitation]}}]", false, "elicitation", "/w/p.yaml:2"},
+		{"never", "", "tools: [{name: apply_changes, approve: never}]", false, "terminal cli web", RuleApply},
+		{"by rule", "", "", true, "", ""},
+		{"by rule, and the entry", "", "tools: [{name: apply_changes, approve: always}]", true, "terminal cli web", "/w/p.yaml:2"},
+	} {
+		args := map[string]any{"id": "7f3a91c2", "digest": strings.Repeat("0", 64)}
+		v := policyOf(t, c.system, c.file).Decide(&Call{Kind: CallTool, Actor: "key:ci", Tool: &ToolCall{Name: "apply_changes", Args: args, Ruled: c.ruled}})
+		got := ""
+		if v.Question != nil {
+			got = strings.Join(v.Question.Channels, " ")
+		}
+		if v.Decision == Deny || got != c.channels || v.Rule != c.rule {
+			t.Errorf("%s: %v by %q: %q %s, want %q", c.name, v.Decision, v.Rule, got, v.Reason, c.channels)
+		}
+	}
+	nobody := policyOf(t, "", "approvals: {channels: []}").Decide(&Call{Kind: CallTool, Tool: &ToolCall{Name: "apply_changes", Args: map[string]any{"id": "7f3a", "digest": strings.Repeat("0", 64)}}})
+	if nobody.Decision != Deny {
+		t.Errorf("nobody may answer: %v", nobody.Decision)
+	}
+}
+
 // What an image turns out to start is asked about, too.
 func TestStartsAsks(t *testing.T) {
 	p := policyOf(t, "", "image: alpine\ncommands: {ask: [ls]}")

@@ -112,4 +112,7 @@ type ToolCall struct {
 	Args any
 	// Sandbox is the living sandbox that it is about; empty is none.
 	Sandbox string
+	// Ruled says, of apply_changes, that the policy's own rules let all of it through:
+	// nobody has to be asked.
+	Ruled bool
 }

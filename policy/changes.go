@@ -47,6 +47,8 @@ type PlanChanges struct {
 	// Rules are those of each layer that says what is applied without a person; a path has
 	// to be let through by all of them. Empty: nothing is.
 	Rules []ChangeRules `json:"rules,omitempty"`
+	// Hold are Globs of what any layer holds back, also where a person is asked for a tool.
+	Hold []string `json:"hold,omitempty"`
 }
 
 // ChangeRules say what is applied without a person.
@@ -122,9 +124,11 @@ func (d *decision) changes() *refusal {
 				keep, from = true, f.rule(f.Changes.Keep.At)
 			}
 		}
-		if r, ok := f.Changes.rules(); ok {
+		r, ok := f.Changes.rules()
+		if ok {
 			plan.Rules = append(plan.Rules, r)
 		}
+		plan.Hold = append(plan.Hold, r.Hold...)
 	}
 	for _, f := range d.layers {
 		keep = keep && f.Changes.Keep.V != KeepNone
@@ -134,6 +138,17 @@ func (d *decision) changes() *refusal {
 	}
 	plan.Discard = !keep
 	d.plan.Changes, d.plan.From["changes.keep"] = plan, from
+	return nil
+}
+
+// RuleApply is the rule by which a person says yes to what is applied to the host.
+const RuleApply = "built-in: a person applies changes"
+
+// applied has a person asked about what a tool applies to the host, where no layer does.
+func (d *decision) applied() *refusal {
+	if t := d.call.Tool; t != nil && t.Server == "" && t.Name == "apply_changes" && !t.Ruled && len(d.askings) == 0 {
+		d.askings = append(d.askings, Asking{Rule: RuleApply, What: "it changes files of the host"})
+	}
 	return nil
 }
 

@@ -60,7 +60,7 @@ func (p *Policy) decide(call *Call, toolAlone bool) (v Verdict) {
 		steps = []func() *refusal{d.request, d.checkPath, steps[2], d.path}
 	}
 	if !toolAlone {
-		steps = append(steps, d.risk)
+		steps = append(steps, d.applied, d.risk)
 	}
 	for _, step := range steps {
 		if r := step(); r != nil {
