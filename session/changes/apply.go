@@ -89,6 +89,21 @@ func (s *Store) Apply(ctx context.Context, id string, o ApplyOptions) (*Applied,
 	return s.apply(ctx, sel, &o, root)
 }
 
+// Chosen gives the entries that an Apply would take, before it looks at the host, and the
+// paths that it would leave. Errors are those of Apply for what is asked of it.
+func Chosen(set *Set, o *ApplyOptions) (entries []*Entry, left []Left, err error) {
+	sel, err := choose(set, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, chosen := range sel.chosen {
+		if chosen {
+			entries = append(entries, &set.Entries[i])
+		}
+	}
+	return entries, sel.left, nil
+}
+
 // conflicted is the error of an Apply with conflicts.
 func (a *Applied) conflicted(nothing bool) error {
 	first := a.Conflicts[0]

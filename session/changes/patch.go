@@ -24,6 +24,25 @@ const (
 // patch: characters that are not seen are written as numbers. Of large files the beginning
 // is shown; binary files are named.
 func (s *Store) WritePatch(w io.Writer, set *Set, path string) error {
+	var list []*Entry
+	for i := range set.Entries {
+		if e := &set.Entries[i]; e.IsBelow(path) {
+			list = append(list, e)
+		}
+	}
+	if path != "" && len(list) == 0 {
+		return notInSet(path)
+	}
+	return s.WriteEntries(w, set, list)
+}
+
+// IsBelow says that an entry is at a path, or below it. All are below "".
+func (e *Entry) IsBelow(path string) bool {
+	return path == "" || strings.HasPrefix(e.Path+"/", strings.TrimSuffix(path, "/")+"/")
+}
+
+// WriteEntries is WritePatch for some entries of a set.
+func (s *Store) WriteEntries(w io.Writer, set *Set, list []*Entry) error {
 	lock, err := s.lock(set.ID, lockShared)
 	if err != nil {
 		return err
@@ -35,26 +54,20 @@ func (s *Store) WritePatch(w io.Writer, set *Set, path string) error {
 		h = &host{root: root}
 	}
 	b := bufio.NewWriter(w)
-	found := false
-	for i := range set.Entries {
-		e := &set.Entries[i]
-		if path != "" && !strings.HasPrefix(e.Path+"/", strings.TrimSuffix(path, "/")+"/") {
-			continue
-		}
-		found = true
+	for _, e := range list {
 		if err := s.patch(b, set.ID, e, h); err != nil {
 			return err
 		}
-	}
-	if path != "" && !found {
-		return notInSet(path)
+		if _, err := b.Write(nil); err != nil {
+			return err // who reads has had enough
+		}
 	}
 	return b.Flush()
 }
 
 // patch writes one entry.
 func (s *Store) patch(b *bufio.Writer, id string, e *Entry, h *host) error {
-	fmt.Fprintf(b, "%s %s%s\n", letters[e.Op], Shown(e.Path), e.what())
+	fmt.Fprintln(b, e.Line())
 	for _, why := range e.Held {
 		fmt.Fprintf(b, "  held back: %s\n", why)
 	}

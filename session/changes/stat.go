@@ -19,7 +19,7 @@ func WriteStat(w io.Writer, set *Set) error {
 	b := bufio.NewWriter(w)
 	for i := range set.Entries {
 		e := &set.Entries[i]
-		fmt.Fprintf(b, "%s %s%s\n", letters[e.Op], Shown(e.Path), e.what())
+		fmt.Fprintln(b, e.Line())
 		for _, why := range e.Held {
 			fmt.Fprintf(b, "  held back: %s\n", why)
 		}
@@ -33,6 +33,9 @@ func WriteStat(w io.Writer, set *Set) error {
 	fmt.Fprintf(b, "%s\n", set.Line())
 	return b.Flush()
 }
+
+// Line says in one line what was done to a path.
+func (e *Entry) Line() string { return letters[e.Op] + " " + Shown(e.Path) + e.what() }
 
 // what says what a path is, where it is not a plain file.
 func (e *Entry) what() string {
