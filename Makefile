@@ -198,7 +198,7 @@ test-mcp: build ## official MCP clients, servers and the conformance suite, with
 	@echo '== MCP clients and servers'
 	@node=$$(CAISSON_TEST_NODE=22 .ci/node); export PATH="$$node:$$PATH"; \
 		.ci/clients mcp/testdata/clients; \
-		CAISSON_TEST_BINARY=$(CURDIR)/bin/caisson go test -count=1 -timeout 10m -run '^Test(Clients|Conformance|ConformanceOfServer)$$' $(MCP_TESTS) ./mcp
+		CAISSON_TEST_BINARY=$(CURDIR)/bin/caisson go test -count=1 -timeout 10m -run '^Test(Clients|ChangesOverMCP|Conformance|ConformanceOfServer)$$' $(MCP_TESTS) ./mcp
 
 .PHONY: test-openai
 test-openai: build ## OpenAI's official client against caisson serve, on gVisor

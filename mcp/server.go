@@ -53,6 +53,7 @@ func (t keyTools) RefuseTool(ctx context.Context, c *toolcall.Call) error {
 const instructions = "Code and commands run in isolated Linux sandboxes, never on the user's machine. " +
 	"run_code and run_command without sandbox_id use a fresh sandbox each time, of which nothing is left. " +
 	"To keep files and processes from call to call, make one with create_sandbox and pass its sandbox_id. " +
+	"What is changed in a workspace reaches the user's own files only by keep_changes, show_changes and apply_changes. " +
 	"A refusal names the rule and what would be allowed; asking again in other words changes nothing."
 
 // callsAtOnce is how many calls of one caller are under way at once.

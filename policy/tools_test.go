@@ -156,7 +156,7 @@ func TestToolsOffered(t *testing.T) {
 		}
 		return out
 	}
-	if got := names(policyOf(t, "", "")); len(got) != 8 {
+	if got := names(policyOf(t, "", "")); len(got) != 12 {
 		t.Errorf("%q", got)
 	}
 	if diff := cmp.Diff([]string{"run_code", "send_email"}, names(policyOf(t, "", mailTools))); diff != "" {

@@ -33,7 +33,8 @@ func (a *app) mcpCommand() *cobra.Command {
 		Short: "Give an agent tools that run in sandboxes, over MCP",
 		Long: `Serve tools over the Model Context Protocol to the client that starts this
 command, on standard input and output: run_code and run_command in a fresh sandbox
-or in a persistent one, files in it, and sandboxes themselves.
+or in a persistent one, files in it, sandboxes themselves, and what was changed in
+the workspace that the policy names. A person is asked before that is applied.
 
 Persistent sandboxes are this client's alone, and end when it leaves. What
 they and each run may do is what the policy file says; without one they have no

@@ -93,11 +93,7 @@ func (c *ChangeSets) Apply(ctx context.Context, id, digest string, paths []strin
 	if err != nil {
 		return nil, err
 	}
-	call := c.call()
-	call.Changes = policy.ChangesWish{Keep: true, Required: true}
-	r := &session.Invocation{Session: g.session, Call: call, ID: session.NewID(), Kind: policy.StartSandbox, Name: set.Run}
-	v, err := r.Decide()
-	r.Intent.Kind, r.Intent.Labels = session.KindApplyChanges, map[string]string{"changes": set.ID}
+	r, v, err := c.decide(g, set)
 	if err == nil && v.Decision == policy.Deny {
 		err = v.Err()
 	}
@@ -107,7 +103,17 @@ func (c *ChangeSets) Apply(ctx context.Context, id, digest string, paths []strin
 	if err != nil {
 		return nil, errors.Join(r.Failed(ctx, err), r.Undo.Run(ctx))
 	}
-	return g.session.ApplyChanges(ctx, call, set.ID, changes.ApplyOptions{Digest: digest, Paths: paths, Rules: session.Rules(v.Plan.Changes.Rules)})
+	return g.session.ApplyChanges(ctx, c.call(), set.ID, changes.ApplyOptions{Digest: digest, Paths: paths, Rules: session.Rules(v.Plan.Changes.Rules)})
+}
+
+// decide asks the policy what it says of changes in the workspace of the key.
+func (c *ChangeSets) decide(g *grant, set *changes.Set) (*session.Invocation, policy.Verdict, error) {
+	call := c.call()
+	call.Changes = policy.ChangesWish{Keep: true, Required: true}
+	r := &session.Invocation{Session: g.session, Call: call, ID: session.NewID(), Kind: policy.StartSandbox, Name: set.Run}
+	v, err := r.Decide()
+	r.Intent.Kind, r.Intent.Labels = session.KindApplyChanges, map[string]string{"changes": set.ID}
+	return r, v, err
 }
 
 // mayApply refuses what the policy does not let be applied without a person.
@@ -115,15 +121,19 @@ func mayApply(p *policy.Plan, set *changes.Set, digest string) error {
 	const op = "apply changes"
 	switch {
 	case len(p.Changes.Rules) == 0:
-		return &sandbox.Error{Op: op, Kind: sandbox.ErrDenied, Rule: "built-in: a person applies changes", Problem: "the key's policy lets nothing be applied without a person",
+		return &sandbox.Error{Op: op, Kind: sandbox.ErrDenied, Rule: policy.RuleApply, Problem: "the key's policy lets nothing be applied without a person",
 			Hint: `add to the policy: changes: {apply: ["src/**"]}; or on the host: caisson changes apply ` + set.ID}
 	case p.Workspace.Source != set.Name:
-		return &sandbox.Error{Op: op, Kind: sandbox.ErrDenied, Rule: "built-in: a person applies changes", Problem: "the key's policy has another workspace than the one that the set was made of",
-			Hint: "on the host: caisson changes apply " + set.ID}
+		return anotherWorkspace(set)
 	case digest == "":
 		return &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: "it has no digest of what was looked at", Hint: "give the digest that the set has"}
 	}
 	return nil
+}
+
+func anotherWorkspace(set *changes.Set) error {
+	return &sandbox.Error{Op: "apply changes", Kind: sandbox.ErrDenied, Rule: policy.RuleApply, Problem: "the key's policy has another workspace than the one that the set was made of",
+		Hint: "on the host: caisson changes apply " + set.ID}
 }
 
 // Drop removes one.

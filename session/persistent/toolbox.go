@@ -75,6 +75,12 @@ func (t toolbox) Tool(ctx context.Context, u *toolcall.Use) (map[string]any, err
 		return map[string]any{"sandbox_id": u.Sandbox, "ended": true}, nil
 	case "list_sandboxes":
 		return t.list(ctx, u)
+	case "keep_changes":
+		return t.keepChanges(ctx, u)
+	case "list_changes":
+		return t.listChanges()
+	case "show_changes":
+		return t.showChanges(u)
 	}
 	in, leave, err := t.boxes.Handle(t.key, u.Sandbox).Enter(ctx)
 	if err != nil {

@@ -121,6 +121,9 @@ func programOutput(r *sandbox.Result, stdout, stderr *tee) map[string]any {
 			out[name] = s
 		}
 	}
+	if r.Changes != nil {
+		out["changes"] = KeptOutput(r.Changes)
+	}
 	if len(r.Findings) > 0 {
 		out["findings"] = r.Findings
 	}

@@ -35,6 +35,9 @@ func (a *Answer) Shown() (text string, picture *Picture) {
 		if out["encoding"] == "text" {
 			return content, nil
 		}
+		if _, ok := out["patch"]; ok {
+			return shownSet(out), nil
+		}
 		b, _ := json.Marshal(out) // it was made of JSON's types
 		return string(b), nil
 	}
@@ -92,6 +95,9 @@ func howEnded(out map[string]any) string {
 		if v, ok := out[key]; ok {
 			parts = append(parts, fmt.Sprintf("%s: %v", strings.ReplaceAll(key, "_", " "), v))
 		}
+	}
+	if kept, ok := out["changes"].(map[string]any); ok {
+		parts = append(parts, shownKept(kept))
 	}
 	if cut, ok := out["truncated"]; ok {
 		parts = append(parts, fmt.Sprintf("cut: %v", cut))

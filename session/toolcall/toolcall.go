@@ -101,6 +101,8 @@ type Boxes interface {
 	// Tool carries out a tool that starts no program. It was decided and recorded; the
 	// path of a file is a decision of its own, since only the sandbox says what it means.
 	Tool(ctx context.Context, u *Use) (map[string]any, error)
+	// Applying looks at what apply_changes would do.
+	Applying(u *Use) (*Applying, error)
 }
 
 // Use is a tool that starts no program, on its way.
@@ -151,6 +153,8 @@ type run struct {
 	args       Args
 	definition string // of a server's tool
 	answers    string // with a call of one
+	// about adds to what people are shown; nil is nothing.
+	about func() ([]string, error)
 }
 
 // do decides the tool, and hands what it does to the pipeline.
@@ -160,9 +164,9 @@ func (t *run) do(ctx context.Context) (*Answer, error) {
 		return nil, t.refuse(ctx, err)
 	}
 	// What starts a program is decided twice: arguments mean nothing before the tool has
-	// been, and the program that they make is another call.
+	// been, and the program that they make is another call. So is what is looked at first.
 	decide := t.session.Policy().DecideTool
-	if carry.persistent {
+	if carry.persistent && !carry.looks {
 		decide = t.session.Policy().Decide
 	}
 	if t.verdict = decide(t.decided()); t.verdict.Decision == policy.Deny {
@@ -268,6 +272,11 @@ func (t *run) approve(ctx context.Context, v policy.Verdict) (*audit.Approval, e
 		if err == nil {
 			s.Sandbox = t.use.Sandbox
 		}
+		if err == nil && t.about != nil {
+			var more []string
+			more, err = t.about()
+			s.Options = append(s.Options, more...)
+		}
 		if err == nil && t.use.Server != "" {
 			s.Tool, s.Definition = t.use.Server+"/"+t.use.Name, t.definition
 			if t.answers != "" {
@@ -288,6 +297,7 @@ func (t *run) asked(c *session.Call) *session.Call {
 // carrier is how a tool is carried out.
 type carrier struct {
 	persistent bool // it is about persistent sandboxes
+	looks      bool // what it would do has to be looked at before it is decided
 	do         func(*run, context.Context) (*Answer, error)
 }
 
@@ -296,12 +306,16 @@ var carriers = sync.OnceValue(func() map[string]carrier {
 	return map[string]carrier{
 		"run_code":       {do: (*run).runCode},
 		"run_command":    {do: (*run).runCommand},
-		"read_file":      {true, (*run).inBoxes},
-		"write_file":     {true, (*run).inBoxes},
-		"list_files":     {true, (*run).inBoxes},
-		"create_sandbox": {true, (*run).inBoxes},
-		"kill_sandbox":   {true, (*run).inBoxes},
-		"list_sandboxes": {true, (*run).inBoxes},
+		"read_file":      {persistent: true, do: (*run).inBoxes},
+		"write_file":     {persistent: true, do: (*run).inBoxes},
+		"list_files":     {persistent: true, do: (*run).inBoxes},
+		"create_sandbox": {persistent: true, do: (*run).inBoxes},
+		"kill_sandbox":   {persistent: true, do: (*run).inBoxes},
+		"list_sandboxes": {persistent: true, do: (*run).inBoxes},
+		"keep_changes":   {persistent: true, do: (*run).inBoxes},
+		"list_changes":   {persistent: true, do: (*run).inBoxes},
+		"show_changes":   {persistent: true, do: (*run).inBoxes},
+		"apply_changes":  {persistent: true, looks: true, do: (*run).applyChanges},
 	}
 })
 
@@ -311,8 +325,12 @@ func (t *run) inBoxes(ctx context.Context) (*Answer, error) {
 		return nil, t.refuse(ctx, err)
 	}
 	return t.recorded(ctx, func(ctx context.Context) (map[string]any, error) {
-		return t.boxes.Tool(ctx, &Use{Name: t.use.Name, Sandbox: t.use.Sandbox, Frontend: t.call.Frontend, Args: t.args, Judge: t.judge})
+		return t.boxes.Tool(ctx, t.inside())
 	})
+}
+
+func (t *run) inside() *Use {
+	return &Use{Name: t.use.Name, Sandbox: t.use.Sandbox, Frontend: t.call.Frontend, Args: t.args, Judge: t.judge}
 }
 
 // readContent refuses a file's content that is not what it says.
