@@ -222,6 +222,9 @@ func (d *decision) writable() *refusal {
 		paths, from = texts(d.file.Files.Writable.V), d.file.rule(d.file.Files.Writable.At)
 	}
 	for _, p := range paths {
+		if d.plan.inVolume(p) {
+			continue // it can be written there
+		}
 		if d.system == nil || d.system.boundWritable(p) == nil {
 			d.plan.Writable = append(d.plan.Writable, p)
 			d.plan.From["files.writable."+p] = from
@@ -234,7 +237,7 @@ func (d *decision) writable() *refusal {
 		if r := d.each(func(f *File) *refusal { return f.boundWritable(p) }); r != nil {
 			return r
 		}
-		if !slices.ContainsFunc(d.plan.Writable, func(have string) bool { return sandbox.Within(p, have) }) {
+		if !d.plan.inVolume(p) && !slices.ContainsFunc(d.plan.Writable, func(have string) bool { return sandbox.Within(p, have) }) {
 			d.plan.Writable = append(d.plan.Writable, p)
 			d.plan.From["files.writable."+p] = "flag"
 		}

@@ -61,8 +61,13 @@ func (d *decision) settle(l limit) {
 // endless says whether f lets the call run for as long as it likes. What a client or a
 // model starts has an end.
 func (d *decision) endless(f *File) bool {
+	return f != nil && f.NoWall.Said() && d.ownRun()
+}
+
+// ownRun says whether the call is a run of the operator's, and of no tool.
+func (d *decision) ownRun() bool {
 	c := d.call
-	return f != nil && f.NoWall.Said() && c.Operator && c.Tool == nil && (c.Kind == RunCommand || c.Kind == RunCode)
+	return c.Operator && c.Tool == nil && (c.Kind == RunCommand || c.Kind == RunCode)
 }
 
 // boundLimit is [File.boundLimit] for this call.

@@ -186,6 +186,7 @@ func (e *explainer) files() {
 	for _, m := range p.Mounts {
 		e.mount("files.mounts", m)
 	}
+	e.volumes()
 	for _, t := range p.Toolchains {
 		e.add("files.toolchains", t.Source, e.from("files.toolchains."+t.Source), e.always)
 	}

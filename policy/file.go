@@ -75,6 +75,7 @@ type Files struct {
 	At         Pos
 	Workspace  *Mount
 	Mounts     []Mount
+	Volumes    []Volume
 	Writable   Value[[]Value[string]] // paths inside; an empty list means none
 	Deny       []Value[string]        // Globs
 	Collect    []Value[string]        // Globs

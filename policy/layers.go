@@ -13,7 +13,7 @@ import (
 // file allows. The refusal names both lines.
 func (p *Policy) fileWithinSystem() *refusal {
 	for _, check := range []func(sys, f *File) *refusal{
-		p.switchesWithin, p.limitsWithin, filesWithin, pathsWithin, envWithin, networkWithin,
+		p.switchesWithin, p.limitsWithin, filesWithin, volumesWithin, pathsWithin, envWithin, networkWithin,
 	} {
 		if r := check(p.system, p.file); r != nil {
 			return r

@@ -156,6 +156,7 @@ type canonical struct {
 	Watch                                     []WatchRule
 	Workspace                                 []Mount
 	Mounts                                    []Mount
+	Volumes                                   []Volume `json:",omitempty"`
 	Writable, Deny, Collect, Toolchains, Pass []string
 	Set                                       map[string]string
 	NetworkAllow, NetworkDeny                 []string
@@ -195,6 +196,10 @@ func (f *File) canonical() *canonical {
 	}
 	for _, m := range f.Files.Mounts {
 		c.Mounts = append(c.Mounts, strip(m))
+	}
+	for _, v := range f.Files.Volumes {
+		v.At = Pos{}
+		c.Volumes = append(c.Volumes, v)
 	}
 	for _, t := range f.Files.Toolchains {
 		c.Toolchains = append(c.Toolchains, f.hostPath(t.V))

@@ -135,6 +135,7 @@ func (d *decoder) files() []field {
 				f.Mounts = append(f.Mounts, m)
 			})
 		}},
+		{"volumes", func(n *yaml.Node) { d.list(n, "files.volumes", d.volume) }},
 		{"writable", func(n *yaml.Node) {
 			f.Writable = Value[[]Value[string]]{d.texts(n, "files.writable", checkTarget), at(n)}
 		}},

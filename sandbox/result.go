@@ -160,6 +160,8 @@ type Posture struct {
 	Secrets []string `json:"secrets,omitempty"`
 	// Mounts is what mounted files do not do that the host's do, in sentences.
 	Mounts []string `json:"mounts,omitempty"`
+	// Volumes are the names of directories that are kept for its workspace.
+	Volumes []string `json:"volumes,omitempty"`
 	// Open is what a network with an allow-list does not hold back, in sentences.
 	Open []string `json:"network_open,omitempty"`
 }

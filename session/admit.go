@@ -214,6 +214,9 @@ func mountsForRecord(p *policy.Plan) []audit.Mount {
 	for _, m := range p.Mounts {
 		mount(&m, m.Target)
 	}
+	for _, v := range p.Volumes {
+		add("volume "+v.Name, v.Target, sandbox.ReadWrite.String())
+	}
 	for _, t := range p.Toolchains {
 		add(t.Source, t.Source, sandbox.ReadOnly.String())
 	}

@@ -43,6 +43,9 @@ func (r *Invocation) Level(ctx context.Context) (sandbox.Driver, sandbox.Posture
 		posture.Ended, posture.Secrets, posture.Open = r.Plan.Network.Ended(), r.Intent.Secrets, r.Plan.Network.Open()
 	}
 	posture.Mounts = apart(&r.Plan, caps)
+	for _, v := range r.Plan.Volumes {
+		posture.Volumes = append(posture.Volumes, v.Name)
+	}
 	if r.Plan.Commands != nil {
 		posture.Commands = commandsParsed // until its environment is made
 	}
@@ -101,6 +104,9 @@ func features(call *Call, plan *policy.Plan, caps sandbox.Capabilities) error {
 		}
 		call.notice("changes in the workspace are not kept: " + plan.Isolation + " does not tell them on this host")
 		c.Discard = true
+	}
+	if len(plan.Volumes) > 0 && !caps.ReadWrite {
+		return refuse("volume "+plan.Volumes[0].Name, "writable mounts", "leave files.volumes out, or run on another level")
 	}
 	for _, m := range mounts(plan) {
 		if m.Access == sandbox.CopyOnWrite && !caps.CopyOnWrite {

@@ -27,6 +27,7 @@ const (
 	usesFile  = "mounts"
 	ownerLock = "owner.lock"
 	usesLock  = "mounts.lock"
+	runsDir   = "run"
 )
 
 // Use is one read-write mount of a sandbox.
@@ -86,11 +87,56 @@ func (s *Source) Claim(u Use) error {
 	return nil
 }
 
-// conflict is the refusal where another sandbox stands against mine.
-func (mine *use) conflict(s *Source, run string) error {
-	entries, err := os.ReadDir(filepath.Dir(run))
+// Unclaimed calls do while no sandbox has s, and none can claim it. It is refused where
+// one has.
+func (s *Source) Unclaimed(stateDir string, do func() error) error {
+	chain, err := chainOf(s)
 	if err != nil {
 		return useError(s, err)
+	}
+	f, err := os.OpenFile(filepath.Join(stateDir, usesLock), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return useError(s, err)
+	}
+	defer f.Close()
+	if err := flock(f, unix.LOCK_EX); err != nil {
+		return useError(s, err)
+	}
+	mine := use{Name: s.Real, Chain: chain}
+	id, _, err := mine.met(s, filepath.Join(stateDir, runsDir, "-"), func(*use) bool { return true })
+	if err != nil {
+		return err
+	}
+	if id != "" {
+		return &sandbox.Error{Op: printable(s.Name), Kind: sandbox.ErrConflict, Problem: "sandbox " + id + " has it", Hint: "end that one first"}
+	}
+	return do()
+}
+
+// conflict is the refusal where another sandbox stands against mine.
+func (mine *use) conflict(s *Source, run string) error {
+	id, other, err := mine.met(s, run, func(other *use) bool { return mine.Own || other.Own })
+	if err != nil || other == nil {
+		return err
+	}
+	what := "it"
+	if other.Name != mine.Name {
+		what = printable(other.Name)
+	}
+	level := mine.Level
+	if !mine.Own {
+		level = other.Level
+	}
+	return &sandbox.Error{Op: "mount " + printable(s.Name), Kind: sandbox.ErrConflict,
+		Problem: fmt.Sprintf("sandbox %s has %s read-write, and locks and shared mappings do not hold between two sandboxes on %s", id, what, level),
+		Hint:    "end that one first, mount it :cow or :ro, or write :rw,shared where programs do not rely on locks (SQLite does)"}
+}
+
+// met finds a use of a living sandbox other than that of run, which meets mine and counts.
+func (mine *use) met(s *Source, run string, counts func(*use) bool) (id string, _ *use, _ error) {
+	entries, err := os.ReadDir(filepath.Dir(run))
+	if err != nil {
+		return "", nil, useError(s, err)
 	}
 	for _, e := range entries {
 		dir := filepath.Join(filepath.Dir(run), e.Name())
@@ -101,25 +147,14 @@ func (mine *use) conflict(s *Source, run string) error {
 		for line := range bytes.Lines(b) {
 			var other use
 			if err := json.Unmarshal(line, &other); err != nil {
-				return useError(s, fmt.Errorf("%s: %w", e.Name(), err))
+				return "", nil, useError(s, fmt.Errorf("%s: %w", e.Name(), err))
 			}
-			if !mine.Own && !other.Own || !mine.meets(&other) {
-				continue
+			if counts(&other) && mine.meets(&other) {
+				return e.Name(), &other, nil
 			}
-			what := "it"
-			if other.Name != mine.Name {
-				what = printable(other.Name)
-			}
-			level := mine.Level
-			if !mine.Own {
-				level = other.Level
-			}
-			return &sandbox.Error{Op: "mount " + printable(s.Name), Kind: sandbox.ErrConflict,
-				Problem: fmt.Sprintf("sandbox %s has %s read-write, and locks and shared mappings do not hold between two sandboxes on %s", e.Name(), what, level),
-				Hint:    "end that one first, mount it :cow or :ro, or write :rw,shared where programs do not rely on locks (SQLite does)"}
 		}
 	}
-	return nil
+	return "", nil, nil
 }
 
 // meets says whether one of the two is the other, or lies in it.

@@ -12,6 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// RemoveTree deletes directory parent/name, which nobody uses and whose content is
+// hostile: it follows no link, and leaves alone what is mounted below it.
+func RemoveTree(parent *os.File, name string) error { return removeTree(parent, name) }
+
 // removeTree deletes parent/name, a directory, with everything below it and
 // its owner.lock last. What a sandbox left is hostile: it may be a million
 // levels deep, unreadable, or full of links.

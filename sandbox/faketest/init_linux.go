@@ -4,6 +4,7 @@ package faketest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -92,6 +93,11 @@ func (w *initMessage) build() (string, error) {
 		if err := bind(w.MountFD[len(w.Spec.Root.Binds)+i], root, m); err != nil {
 			return "", err
 		}
+		if m.Dir && m.Access == sandbox.ReadWrite {
+			if err := w.give(filepath.Join(root, m.Target)); err != nil {
+				return "", wrap("mount "+m.Target, err)
+			}
+		}
 	}
 	for _, m := range w.Spec.Masks {
 		if err := mask(root, m); err != nil {
@@ -140,6 +146,18 @@ func bind(fd int, root string, m sandbox.Mount) error {
 		return wrap("mount "+m.Target, syscall.Mount("", at, "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY, ""))
 	}
 	return nil
+}
+
+// give gives a directory that is its owner's alone to the user inside, where levels
+// translate owners: a volume, which nobody else looks into.
+func (w *initMessage) give(at string) error {
+	info, err := os.Stat(at)
+	if err != nil || info.Mode().Perm()&0o077 != 0 {
+		return err
+	}
+	return filepath.WalkDir(at, func(p string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(p, w.Spec.User.UID, w.Spec.User.GID))
+	})
 }
 
 var layers int

@@ -21,6 +21,7 @@ import (
 
 	"github.com/caisson-run/caisson/egress/ca"
 	"github.com/caisson-run/caisson/image"
+	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -81,10 +82,11 @@ type Environment struct {
 	// Found is what came of read-write mounts, once the cleanup has run.
 	Found *Found
 
-	o       Options
-	store   *image.Store
-	ignored []ignored // what git is not to see
-	noGit   bool      // the placeholder of a .git is somewhere
+	o         Options
+	workspace *hostpath.Source // nil without one
+	store     *image.Store
+	ignored   []ignored // what git is not to see
+	noGit     bool      // the placeholder of a .git is somewhere
 }
 
 // Mount is a mount that the plan names.
@@ -141,6 +143,7 @@ func (e *Environment) Build(ctx context.Context, b BuildOptions) error {
 	e.Spec.Network = b.Network
 	for _, step := range []func() error{
 		func() error { return e.addMounts(ctx) },
+		e.addVolumes,
 		e.addGit,
 		e.addNameServer,
 		func() error { return e.addTrust(b.Authority) },
@@ -210,6 +213,9 @@ func (e *Environment) mount(ctx context.Context, m policy.PlanMount, purpose str
 	}
 	if purpose == "workspace" && !src.Dir {
 		return &sandbox.Error{Op: "workspace " + sandbox.Quoted(m.Source), Kind: sandbox.ErrInvalid, Problem: "it is a file", Hint: "name a directory, or use --mount"}
+	}
+	if purpose == "workspace" {
+		e.workspace = src
 	}
 	same := func(have sandbox.Mount) bool { return have.Target == m.Target }
 	if i := slices.IndexFunc(e.Spec.Mounts, same); i >= 0 {
