@@ -228,6 +228,17 @@ type Scratch struct {
 	Sticky bool
 }
 
+// Limit names the limit of its bytes; empty for memory.
+func (s *Scratch) Limit() LimitName {
+	switch {
+	case s.Memory:
+		return ""
+	case s.Target == "/tmp":
+		return LimitTmp
+	}
+	return LimitDisk
+}
+
 // Mask hides one path inside.
 type Mask struct {
 	Target string // absolute and clean

@@ -51,6 +51,7 @@ func failedCode(err error) int {
 func (a *app) show(f *runFlags, r *sandbox.Result, reports []string) {
 	if f.json {
 		a.printJSON(resultObject(r, reports))
+		a.showLimits(f, r)
 		return
 	}
 	switch r.Status {
@@ -82,17 +83,23 @@ func (a *app) show(f *runFlags, r *sandbox.Result, reports []string) {
 	for _, name := range slices.Sorted(maps.Keys(r.Truncated)) {
 		a.note("%s: %s cut%s", name, session.Size(r.Truncated[name]), f.with("keep more", sandbox.LimitOutput))
 	}
-	for _, l := range r.LimitsHit {
-		if l != sandbox.LimitOutput {
-			a.note("limit %s was reached%s", l, f.with("raise", l))
-		}
-	}
+	a.showLimits(f, r)
 	a.showChanges(r.Changes)
 	a.showFiles(r.Files)
 	for _, u := range r.Uncollected {
 		a.say("not collected: %s: %s", u.Pattern, u.Reason)
 		if u.Hint != "" {
 			a.detail("hint", u.Hint)
+		}
+	}
+}
+
+// showLimits names the limits that a call of the program failed for: what the program
+// says of it is some error of its own.
+func (a *app) showLimits(f *runFlags, r *sandbox.Result) {
+	for _, l := range r.LimitsHit {
+		if l != sandbox.LimitOutput { // which is said with how much was cut
+			a.note("limit %s was reached%s", l, f.with("raise", l))
 		}
 	}
 }

@@ -184,8 +184,10 @@ func result(ev *protocol.Event) *sandbox.Result {
 			r.CPUMS = &ms
 		}
 		r.MemoryPeakBytes = n.MemoryPeak
-		if n.PidsHit {
-			r.LimitsHit = append(r.LimitsHit, sandbox.LimitProcesses)
+		for _, l := range sandbox.LimitNames() {
+			if _, hit := n.Hit[string(l)]; hit {
+				r.LimitsHit = append(r.LimitsHit, l)
+			}
 		}
 	}
 	return r

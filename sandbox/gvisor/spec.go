@@ -76,6 +76,9 @@ func newPlan(s *sandbox.Spec, f first, ids identity) (*plan, error) {
 	if s.Limits.Memory > 0 {
 		p.oci.Annotations[memoryAnnotation] = strconv.FormatInt(s.Limits.Memory, 10)
 	}
+	if err := p.held(s); err != nil {
+		return nil, err
+	}
 	if err := p.programs(s, f.restarts); err != nil {
 		return nil, err
 	}

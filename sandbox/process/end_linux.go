@@ -26,6 +26,7 @@ type ending struct {
 	wall   time.Duration
 	usage  sandbox.Usage
 	pids   bool // a fork failed for want of processes
+	full   []sandbox.LimitName
 }
 
 // end waits for the program's end and tells it when nothing that it started is
@@ -39,6 +40,7 @@ func (b *box) end(tell chan<- ending) {
 	e.status = reap(b.program, &ru)
 	b.program = 0
 	b.mu.Unlock()
+	e.full = b.full()
 	if b.plan.first.late == nil {
 		b.kill() // dying takes init longer than what follows; who waits for a sandbox made ahead does not wait for that
 	}

@@ -154,6 +154,7 @@ func (b *box) result(e ending) *sandbox.Result {
 	if e.pids {
 		r.LimitsHit = append(r.LimitsHit, sandbox.LimitProcesses)
 	}
+	r.LimitsHit = append(r.LimitsHit, e.full...)
 	return r
 }
 

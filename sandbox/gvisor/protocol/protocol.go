@@ -216,7 +216,8 @@ type Counters struct {
 	Memory     *int64         `json:"memory,omitempty"`
 	MemoryPeak *int64         `json:"memory_peak,omitempty"`
 	Processes  *int           `json:"processes,omitempty"`
-	PidsHit    bool           `json:"pids_hit,omitempty"`
+	// Hit says when a call last failed for a limit, by the limit's name.
+	Hit map[string]time.Time `json:"hit,omitempty"`
 }
 
 // CommandKind says what a Command wants.

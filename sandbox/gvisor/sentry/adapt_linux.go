@@ -77,6 +77,11 @@ func adaptKernel() {
 	}
 	os.Args = takePassed(os.Args, StatusFD, statusVariable)
 	os.Args = takePassed(os.Args, ChangesFD, changesVariable)
+	os.Args = takePassed(os.Args, HitsFD, hitsVariable)
+	noted, err := parseHits(said[HitsAnnotation])
+	if err != nil {
+		panic(err)
+	}
 	if wanted, err = parseChanges(said[ChangesAnnotation]); err != nil {
 		panic(err)
 	}
@@ -90,6 +95,9 @@ func adaptKernel() {
 			wanted.hold(table)
 		}
 		nameLongArguments(table)
+		if noted != nil {
+			noted.hold(table)
+		}
 	}
 	filter.GetPrecompiled("") // makes the table, once
 	for _, p := range kernelFilters() {

@@ -49,6 +49,7 @@ type instance struct {
 
 	layers  sync.Mutex    // held while the kernel is asked for one
 	changes *net.UnixConn // the shim's end of sentry.ChangesFD; nil without
+	hits    *os.File      // sentry.HitsFD; set by create
 
 	peak int64         // the most memory that programs were seen to hold
 	cpu  time.Duration // the most processor time that was seen, without a group
@@ -195,6 +196,9 @@ func (w *instance) create(status *statusPipe) error {
 	}
 	defer closeAll(files)
 	args.PassFiles = status.passTo(maps.Clone(files))
+	if err := w.openHits(args.PassFiles); err != nil {
+		return fmt.Errorf("noting limits: %w", err)
+	}
 	changes, err := w.openChanges(args.PassFiles)
 	if err != nil {
 		return fmt.Errorf("asking for changes: %w", err)

@@ -57,9 +57,7 @@ func (w *instance) counters() protocol.Counters {
 	}
 	w.mu.Unlock()
 	n.Processes = w.processes()
-	if w.group != nil {
-		n.PidsHit = w.group.PidsMaxHit()
-	}
+	n.Hit = w.hitLimits()
 	return n
 }
 

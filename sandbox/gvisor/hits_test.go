@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package gvisor_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/gvisor"
+)
+
+// The limit that a call failed for is named, and no other; also where nothing is full any
+// more at the end.
+func TestLimitsHit(t *testing.T) {
+	threads := `import threading, time
+try:
+    for i in range(100): threading.Thread(target=time.sleep, args=(.1,)).start()
+except RuntimeError: pass
+`
+	type limits = []sandbox.LimitName
+	for name, tc := range map[string]struct {
+		code string
+		want limits
+	}{
+		"nothing":           {"open('/tmp/a', 'w').write('a')", nil},
+		"threads":           {threads, limits{"processes"}},
+		"its own limit":     {"import resource; resource.setrlimit(resource.RLIMIT_NPROC, (5, 5))\n" + threads, nil},
+		"disk":              {"f = open('/home/user/a', 'wb', 0)\ntry:\n    while True: f.write(bytes(1 << 20))\nexcept OSError: f.truncate(0)", limits{"disk"}},
+		"tmp":               {"f = open('/tmp/a', 'wb', 0)\ntry:\n    while True: f.write(bytes(1 << 20))\nexcept OSError: f.truncate(0)", limits{"tmp"}},
+		"all at once":       {"import os\nf = open('/tmp/a', 'wb')\ntry: os.posix_fallocate(f.fileno(), 0, 1 << 30)\nexcept OSError: pass", limits{"tmp"}},
+		"inodes":            {"import os\ntry:\n    for i in range(2000): open(f'/home/user/{i}', 'w').close()\nexcept OSError: pass", limits{"inodes"}},
+		"a full device":     {"try:\n    f = open('/dev/full', 'wb', 0); f.write(b'a')\nexcept OSError: pass", nil},
+		"killed for memory": {"f = open('/tmp/a', 'wb', 0)\ntry:\n    while True: f.write(bytes(1 << 20))\nexcept OSError: bytearray(b'a' * (1 << 30))", limits{"tmp"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := fixture(t)
+			spec.Limits.Processes, spec.Scratch[0].Size, spec.Scratch[1].Size = 32, 8<<20, 4<<20
+			res, err := gvisor.New(gvisor.Options{}).Run(t.Context(), spec, &sandbox.Exec{Argv: []string{"/usr/bin/python3", "-I", "-S", "-c", tc.code}, Dir: "/"})
+			if err != nil || !slices.Equal(res.LimitsHit, tc.want) {
+				t.Errorf("%+v, %v; want %v", res, err, tc.want)
+			}
+		})
+	}
+}
