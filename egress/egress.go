@@ -34,6 +34,9 @@ const MTU = 32 << 10
 type Options struct {
 	Rules  wire.Rules
 	Budget wire.Budget
+	// Closed is for a sandbox without a network: the router lets nothing through, ever, and
+	// tells what was tried. Rules are empty.
+	Closed bool
 	// StateDir is the directory of the sandbox that this is the network of; the
 	// router's program may be kept beside it (internal/linux/engine).
 	StateDir string

@@ -105,7 +105,7 @@ func Start(o Options) (*Router, error) {
 	r.began = sync.OnceFunc(func() { close(r.begun) })
 	r.in.Buffer(nil, wire.MaxLine)
 	r.tell = rate.NewLimiter(rate.Every(wire.RecordEvery/2), toldAtOnce)
-	order := &wire.Order{Rules: o.Rules, Budget: o.Budget, Guest: Guest.String(), Gateway: Gateway.String(), MTU: MTU, Device: o.Wire == sandbox.WireDevice}
+	order := &wire.Order{Rules: o.Rules, Budget: o.Budget, Guest: Guest.String(), Gateway: Gateway.String(), MTU: MTU, Closed: o.Closed, Device: o.Wire == sandbox.WireDevice}
 	go r.await(order, theirs)
 	return r, nil
 }

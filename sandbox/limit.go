@@ -168,6 +168,9 @@ type Capabilities struct {
 	// Wire is how the level takes the sandbox's end of a network; set where
 	// Network is true.
 	Wire Wire
+	// TellsAttempts says that a sandbox without a network may have a wire that leads
+	// nowhere, at next to no cost, whose other end tells what was tried.
+	TellsAttempts bool
 	// NoNetwork says why Network is false on this host, where the level has one
 	// elsewhere: Detail and Remedy.
 	NoNetwork Clause

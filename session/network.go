@@ -22,7 +22,10 @@ import (
 // connect makes the wire of a plan that has a network; nil without.
 func (r *Invocation) connect() (*sandbox.Network, error) {
 	plan := r.Plan.Network
-	if plan == nil {
+	switch {
+	case plan == nil && r.Call.OnRefused != nil && r.oneshot && r.Caps.TellsAttempts:
+		return r.tellTried()
+	case plan == nil:
 		return nil, nil
 	}
 	noticeInside(plan, r.Call.notice)
@@ -42,6 +45,20 @@ func (r *Invocation) connect() (*sandbox.Network, error) {
 		}
 	}
 	return r.StartRouter(r.Dir.Path(), rules, nil)
+}
+
+// tellTried makes a wire that leads nowhere, for a caller who wants to be told what a
+// program tries to reach without a network.
+func (r *Invocation) tellTried() (*sandbox.Network, error) {
+	n, err := network.Start(network.Options{
+		Closed: true, StateDir: r.Dir.Path(), Caps: r.Caps, Journal: r.Session.o.Journal, PolicyName: r.Session.o.PolicyName, Refused: r.Call.OnRefused,
+	})
+	if err != nil {
+		return nil, nil // there is none without it, either
+	}
+	r.Network = n
+	r.Undo.Close(n)
+	return n.Wire, nil
 }
 
 // noticeInside says what entries mean that are often written for this host.

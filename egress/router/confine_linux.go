@@ -33,7 +33,7 @@ var readable = []string{"/etc", "/run/systemd/resolve", "/run/resolvconf", "/run
 
 // confine takes away what a router does not need. uid, when not 0, is who this
 // process becomes.
-func confine(uid int) error {
+func confine(uid int, closed bool) error {
 	for _, l := range []struct {
 		which   int
 		maximum uint64
@@ -65,7 +65,7 @@ func confine(uid int) error {
 	if err := hideFiles(); err != nil {
 		return err
 	}
-	return filter()
+	return filter(closed)
 }
 
 // lower never raises a limit.
@@ -145,8 +145,8 @@ func hideFiles() error {
 }
 
 // filter puts the system call filter over all threads.
-func filter() error {
-	program, err := seccomp.Router(runtime.GOARCH, os.Getpid())
+func filter(closed bool) error {
+	program, err := seccomp.Router(runtime.GOARCH, os.Getpid(), closed)
 	if err != nil {
 		return err
 	}

@@ -101,14 +101,35 @@ func exitChild(pid uintptr, e syscall.Errno) {
 	}
 }
 
+// closedRouter is how a router is confined that lets nothing through.
+const closedRouter = "closed"
+
+// reaching are attempts to use the network, beside those that no router may make. sock is
+// a socket from before.
+func reaching(sock int) map[string]func() error {
+	to := &unix.SockaddrInet4{Port: 9, Addr: [4]byte{127, 0, 0, 1}}
+	return map[string]func() error{
+		"make a socket":   func() error { _, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0); return err },
+		"connect one":     func() error { return unix.Connect(sock, to) },
+		"send a datagram": func() error { return unix.Sendto(sock, []byte("x"), 0, to) },
+		"bind one":        func() error { return unix.Bind(sock, &unix.SockaddrInet4{}) },
+		"list interfaces": func() error { _, err := net.InterfaceAddrs(); return err },
+	}
+}
+
 // try prints the attempts that worked.
-func try(confined bool) {
-	if confined {
+func try(how string) {
+	sock, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		fmt.Println("a socket:", err)
+		return
+	}
+	if how != "no" {
 		uid := 0
 		if os.Geteuid() == 0 {
 			uid = 0x70001234
 		}
-		if err := confine(uid); err != nil {
+		if err := confine(uid, how == closedRouter); err != nil {
 			fmt.Println("confine:", err)
 			return
 		}
@@ -117,6 +138,14 @@ func try(confined bool) {
 		if do() == nil {
 			fmt.Println(name)
 		}
+	}
+	if how == closedRouter {
+		for name, do := range reaching(sock) {
+			if do() == nil {
+				fmt.Println(name)
+			}
+		}
+		return
 	}
 	// What a router needs.
 	for name, do := range map[string]func() error{
@@ -161,6 +190,9 @@ func TestConfined(t *testing.T) {
 	t.Cleanup(func() { os.Remove("/tmp/caisson-confined-test") })
 	if got := run("yes"); got != "" {
 		t.Errorf("it can:\n%s", got)
+	}
+	if got := run(closedRouter); got != "" {
+		t.Errorf("one that is closed can:\n%s", got)
 	}
 	// The attempts work where nothing is in their way.
 	if got := run("no"); os.Geteuid() == 0 && strings.Count(got, "\n") < len(attempts())-8 {

@@ -222,8 +222,12 @@ const (
 )
 
 // describe writes the header before a packet: its checksum is not written, and
-// who receives it need not look.
+// who receives it need not look. That of ICMP is.
 func describe(h, p []byte) {
+	if p[9] != protocolTCP && p[9] != protocolUDP {
+		clear(h)
+		return
+	}
 	offset := checksumOfTCP
 	if p[9] == protocolUDP {
 		offset = checksumOfUDP

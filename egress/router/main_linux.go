@@ -124,7 +124,7 @@ func (p *process) run() error {
 		o.Wire, o.Headers, look = d, true, d.Look
 	}
 	o.Event = p.send
-	if err := confine(order.UID); err != nil {
+	if err := confine(order.UID, order.Closed); err != nil {
 		return err
 	}
 	p.ready()
@@ -139,7 +139,7 @@ func (p *process) run() error {
 		return fmt.Errorf("the wire: %w", err)
 	}
 	r.Begin()
-	return p.serve(r)
+	return p.serve(r, order.Closed)
 }
 
 // told waits for the owner's word that packets are to be read.
@@ -160,7 +160,7 @@ func (p *process) told() (begin bool, err error) {
 }
 
 // serve carries out the owner's commands until it hangs up.
-func (p *process) serve(r *Router) error {
+func (p *process) serve(r *Router, closed bool) error {
 	for {
 		var c wire.Command
 		if err := p.read(&c); errors.Is(err, io.EOF) {
@@ -168,8 +168,8 @@ func (p *process) serve(r *Router) error {
 		} else if err != nil {
 			return fmt.Errorf("reading a command: %w", err)
 		}
-		switch c.Kind {
-		case wire.Change:
+		switch {
+		case c.Kind == wire.Change && !closed:
 			// What cannot be read allows nothing.
 			l, ends, err := rulesOf(c.Rules)
 			r.Change(l, ends)
@@ -177,7 +177,7 @@ func (p *process) serve(r *Router) error {
 				return err
 			}
 			p.send(wire.Event{Kind: wire.Changed})
-		case wire.End:
+		case c.Kind == wire.End:
 			r.Close()
 			return nil
 		default:
@@ -210,7 +210,10 @@ func optionsOf(o *wire.Order) (Options, error) {
 	if err != nil {
 		return Options{}, err
 	}
-	return Options{MTU: o.MTU, Guest: guest, Gateway: gateway, Rules: l, Ends: ends, Budget: o.Budget}, nil
+	if o.Closed && !l.Empty() {
+		return Options{}, errors.New("a network that is closed has an allow-list")
+	}
+	return Options{MTU: o.MTU, Guest: guest, Gateway: gateway, Rules: l, Ends: ends, Budget: o.Budget, Closed: o.Closed}, nil
 }
 
 // rulesOf reads what an order or a change says. A fault anywhere gives nothing,

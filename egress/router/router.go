@@ -55,6 +55,10 @@ type Options struct {
 	Ends   *Ends // nil ends no TLS and has no secrets
 	Budget wire.Budget
 
+	// Closed says that nothing is ever let through. Datagrams are answered with ICMP then, so
+	// that who sent them need not wait.
+	Closed bool
+
 	// Event is told what happened, from many goroutines. It must not be nil.
 	Event func(wire.Event)
 

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		Main()
 	}
 	if os.Getenv(inside) != "" {
-		try(os.Getenv(inside) == "yes")
+		try(os.Getenv(inside))
 		os.Exit(0)
 	}
 	// net/http waits half a second before it closes what it has answered with

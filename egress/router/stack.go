@@ -15,6 +15,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
 
+	"github.com/caisson-run/caisson/egress/rule"
 	"github.com/caisson-run/caisson/egress/wire"
 )
 
@@ -86,11 +87,12 @@ func (r *Router) tune() tcpip.Error {
 }
 
 // stray takes UDP that is not for the resolver. It is dropped: no answer says
-// more than a network that is not there.
+// more than a network that is not there. Where that is so for good the stack answers,
+// since nobody needs to wait to find out.
 func (r *Router) stray(id stack.TransportEndpointID, _ *stack.PacketBuffer) bool {
 	to := netip.AddrPortFrom(netip.AddrFrom4(id.LocalAddress.As4()), id.LocalPort)
 	r.refuseStray(wire.UDP, to)
-	return true
+	return !r.o.Closed
 }
 
 // odd takes packets that the link did not let through. Those of IPv4 and UDP or
@@ -110,7 +112,7 @@ func (r *Router) odd(p []byte) {
 	default:
 		rec.Protocol = wire.Protocol(fmt.Sprintf("ip %d", p[9]))
 	}
-	r.record.refuse(rec)
+	r.recordStray(rec)
 }
 
 func (r *Router) refuseStray(p wire.Protocol, to netip.AddrPort) {
@@ -120,6 +122,13 @@ func (r *Router) refuseStray(p wire.Protocol, to netip.AddrPort) {
 	}
 	if to.Port() == 53 {
 		rec.Reason = "only the sandbox's own resolver answers"
+	}
+	r.recordStray(rec)
+}
+
+func (r *Router) recordStray(rec wire.Record) {
+	if r.o.Closed {
+		rec.Reason = rule.NetworkOff
 	}
 	r.record.refuse(rec)
 }

@@ -50,12 +50,18 @@ const (
 	notByNumber = "addresses that no allowed name led to are refused"
 )
 
+// NetworkOff is why a list that allows nothing refuses.
+const NetworkOff = "the network is off"
+
 // Empty reports whether the list allows nothing at all.
 func (l *List) Empty() bool { return l == nil || len(l.Allow) == 0 }
 
 // Resolve says whether n may be looked up: some port of it is allowed.
 func (l *List) Resolve(n Name) Decision {
-	if l == nil || n.IsZero() {
+	switch {
+	case l.Empty():
+		return Decision{Reason: NetworkOff, Open: true}
+	case n.IsZero():
 		return Decision{Reason: notListed, Open: true}
 	}
 	for _, r := range l.Deny {
@@ -121,10 +127,11 @@ func (l *List) Number(a netip.AddrPort, own func(netip.Addr) bool) Decision {
 }
 
 func (l *List) address(to netip.AddrPort, own func(netip.Addr) bool, named bool) Decision {
-	if l == nil {
-		return Decision{Reason: notListed, Open: true}
-	}
 	a := to.Addr().Unmap()
+	if l == nil || !named && len(l.Allow) == 0 {
+		c := Classify(a)
+		return Decision{Reason: NetworkOff, Open: c == Public || special(c).Open}
+	}
 	for _, r := range l.Deny {
 		if r.ports.has(to.Port()) && (r.net.IsValid() && r.net.Contains(a) || r.all) {
 			return denied(r, deniedBy)

@@ -43,3 +43,17 @@ func preset(which, from string) ([]Rule, error) {
 	}
 	return rules, nil
 }
+
+// PresetOf is the entry of the preset that lets connections to n at port through, where n
+// is a host of one; empty where it is not. Port 0 is any.
+func PresetOf(n Name, port uint16) string {
+	for _, which := range Presets() {
+		rules, _ := preset(which, "")
+		for _, r := range rules {
+			if r.host.Match(n) && (port == 0 || r.ports.has(port)) {
+				return presetPrefix + which
+			}
+		}
+	}
+	return ""
+}

@@ -325,3 +325,35 @@ func FuzzAllow(f *testing.F) {
 		}
 	})
 }
+
+// Without an allow-list the network is off, and what would open it is said, but for what
+// nobody should be told to open.
+func TestNetworkOff(t *testing.T) {
+	for _, l := range []*List{nil, {}} {
+		n, _ := ParseName("example.com")
+		if d := l.Name(n, 443); d.Allow || d.Reason != NetworkOff || !d.Open {
+			t.Errorf("%+v", d)
+		}
+		for a, open := range map[string]bool{"93.184.216.34:443": true, "10.0.0.1:5432": true, "169.254.169.254:80": false, "224.0.0.1:53": false} {
+			if d := l.Number(netip.MustParseAddrPort(a), nil); d.Allow || d.Reason != NetworkOff || d.Open != open {
+				t.Errorf("%s: %+v", a, d)
+			}
+		}
+	}
+}
+
+// A host of a preset is opened by the preset.
+func TestPresetOf(t *testing.T) {
+	for host, want := range map[string]string{"registry.npmjs.org": "preset:npm", "files.pythonhosted.org": "preset:pip", "de.archive.ubuntu.com": "preset:apt", "npmjs.org": ""} {
+		n, err := ParseName(host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := PresetOf(n, 0); got != want {
+			t.Errorf("%s: %q", host, got)
+		}
+		if got := PresetOf(n, 22); got != "" {
+			t.Errorf("%s:22: %q", host, got)
+		}
+	}
+}

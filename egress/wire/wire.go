@@ -56,6 +56,9 @@ type Order struct {
 	// Device says that NIC is a socket over which the descriptor of a TUN device
 	// comes, once, and that this is the wire.
 	Device bool `json:"device,omitempty"`
+	// Closed says that nothing will ever be let through: the router only tells what was
+	// tried. It may make no socket then, and takes no Change.
+	Closed bool `json:"closed,omitempty"`
 	// UID, when not 0, is who the router becomes, as user and as group.
 	UID int `json:"uid,omitempty"`
 }

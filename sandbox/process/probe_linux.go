@@ -44,9 +44,9 @@ func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) {
 	}
 	c.Executables = landlock.ABI() >= 2
 	c.NoSurvival = sandbox.Clause{Enforcement: sandbox.Off, Detail: noSurvival}
-	c.Network, c.Wire = true, sandbox.WireDevice
+	c.Network, c.TellsAttempts, c.Wire = true, true, sandbox.WireDevice
 	if why, remedy := tun.Usable(); why != "" {
-		c.Network, c.Wire = false, ""
+		c.Network, c.TellsAttempts, c.Wire = false, false, ""
 		c.NoNetwork = sandbox.Clause{Enforcement: sandbox.Off, Detail: why, Remedy: remedy}
 		c.Notes = append(c.Notes, "no network with an allow-list: "+why+" ("+remedy+")")
 	}

@@ -15,12 +15,19 @@ import (
 // start inside gVisor. CPython sets the same one (PEP 538).
 const characters = "C.UTF-8"
 
+// impatient keep tools from trying again where each attempt is answered at once and the
+// same way (npm waits for 70 s otherwise).
+var impatient = map[string]string{"npm_config_fetch_retries": "0", "PIP_RETRIES": "0"}
+
 // Variables is the environment of programs, KEY=value, sorted: the image's, the search
 // path, the user's, and more, of which later ones take the place of earlier ones. It has
 // nothing of the caller's but what is in more. term is the kind of the program's
 // terminal; empty is none.
 func (e *Environment) Variables(term string, more ...map[string]string) []string {
 	env := map[string]string{}
+	if e.o.Plan.Network == nil && e.Spec.Network != nil {
+		maps.Copy(env, impatient)
+	}
 	for _, v := range e.ImageEnv {
 		name, value, _ := strings.Cut(v, "=")
 		env[name] = value

@@ -33,6 +33,9 @@ type Options struct {
 	// StateDir is the sandbox's run directory, and Caps what its level has.
 	StateDir string
 	Caps     sandbox.Capabilities
+	// Closed is for a sandbox without a network: nothing is let through, and what was tried
+	// is told and recorded. Rules are empty, and how the router ends is of no consequence.
+	Closed bool
 	// Far is the router's end of a wire of which the sandbox has the other end already;
 	// nil makes a wire. Start closes it when it fails.
 	Far     *os.File
@@ -49,6 +52,7 @@ type Network struct {
 	// Wire is what the driver is handed.
 	Wire *sandbox.Network
 
+	closed bool
 	router *egress.Router
 	ledger ledger
 	ended  chan error // why it ended before the sandbox did; holds one
@@ -71,7 +75,7 @@ func (e *BudgetError) Error() string { return "the network budget " + e.Budget +
 
 // Start makes the wire, whose first packet starts the router.
 func Start(o Options) (*Network, error) {
-	n := &Network{ended: make(chan error, 1)}
+	n := &Network{closed: o.Closed, ended: make(chan error, 1)}
 	n.ledger = ledger{journal: o.Journal, lost: n.unrecorded}
 	record := func(e wire.Event) {
 		n.ledger.add(e)
@@ -80,7 +84,7 @@ func Start(o Options) (*Network, error) {
 		}
 	}
 	router, err := egress.Start(egress.Options{
-		Rules: o.Rules,
+		Rules: o.Rules, Closed: o.Closed,
 		Budget: wire.Budget{
 			Egress: o.Budget.Egress, Queries: o.Budget.Queries, Connections: o.Budget.Connections, Bandwidth: o.Budget.Bandwidth,
 		},
@@ -117,14 +121,23 @@ func (n *Network) Of() audit.Connection {
 
 // Started says what is against the router's start, as far as that is known: its first
 // packet starts it.
-func (n *Network) Started() error { return n.router.Started() }
+func (n *Network) Started() error {
+	if n.closed {
+		return nil
+	}
+	return n.router.Started()
+}
 
 // Ready starts the router and waits for it.
 func (n *Network) Ready(ctx context.Context) error { return n.router.Ready(ctx) }
 
 // Used tells the router that a program has started, which may want a network once it has
 // run for longer than one that only looks at something.
-func (n *Network) Used(w sandbox.Wire) { n.router.Foresee(shortProgram(w)) }
+func (n *Network) Used(w sandbox.Wire) {
+	if !n.closed {
+		n.router.Foresee(shortProgram(w))
+	}
+}
 
 // Change puts other rules in force. What they do not allow is closed when it returns;
 // other connections stay. After an error the network is closed: nobody knows what is in
@@ -161,6 +174,9 @@ func (n *Network) unrecorded(err error) {
 }
 
 func (n *Network) stop(why error) {
+	if n.closed {
+		return // there is nothing to lose
+	}
 	select {
 	case n.ended <- why:
 	default:
@@ -200,7 +216,9 @@ func (n *Network) Use() *sandbox.NetworkUse {
 				n.ledger.add(wire.Event{Kind: wire.Refused, Record: &rep.Refused[i]})
 			}
 		}
-		n.use = use(rep)
+		if !n.closed || rep.Totals.Refused > 0 {
+			n.use = use(rep)
+		}
 	})
 	return n.use
 }

@@ -54,6 +54,11 @@ func hint(rec *wire.Record, policyName string) string {
 		c.Host = ""
 	}
 	entry := target(c)
+	if n, err := rule.ParseName(c.Host); err == nil {
+		if preset := rule.PresetOf(n, uint16(c.Port)); preset != "" {
+			entry = preset
+		}
+	}
 	if c.Host == rule.ThisHost && c.Port == 0 {
 		entry += ":PORT"
 	}

@@ -12,26 +12,26 @@ import (
 // between sockets and reads packets of code that nobody trusts: sockets of TCP,
 // UDP and the list of interfaces, reading files, threads. It starts no process,
 // makes no memory executable, and writes no file. pid is the process's own, the
-// only one it may signal: the Go runtime signals its threads.
+// only one it may signal: the Go runtime signals its threads. One that is closed makes
+// and connects no socket at all; it has those that it was started with.
 //
 // Everything else answers EPERM, which the runtime gets along with.
-func Router(goarch string, pid int) ([]unix.SockFilter, error) {
+func Router(goarch string, pid int, closed bool) ([]unix.SockFilter, error) {
 	if goarch != "amd64" && goarch != "arm64" {
 		return nil, fmt.Errorf("no system call filter for %s", goarch)
 	}
-	l, err := newList(goarch, routerGroups(pid), errno(unix.EPERM))
+	l, err := newList(goarch, routerGroups(pid, closed), errno(unix.EPERM))
 	if err != nil {
 		return nil, err
 	}
 	return l.assemble()
 }
 
-func routerGroups(pid int) []group {
-	return []group{
+func routerGroups(pid int, closed bool) []group {
+	groups := []group{
 		{allow, `read write readv writev pread64 close fstat newfstatat lseek getdents64 readlinkat
 			epoll_create1 epoll_ctl epoll_wait epoll_pwait eventfd2 pipe2`},
-		{allow, `connect bind getsockname getpeername getsockopt shutdown
-			sendto recvfrom sendmsg recvmsg`},
+		{allow, `recvfrom recvmsg shutdown`},
 		{allow, `munmap brk madvise futex sched_yield sched_getaffinity sigaltstack rt_sigaction
 			rt_sigprocmask rt_sigreturn gettid getpid nanosleep clock_nanosleep clock_gettime gettimeofday
 			getrandom exit exit_group restart_syscall set_robust_list rseq uname`},
@@ -42,10 +42,16 @@ func routerGroups(pid int) []group {
 		// Threads, no processes.
 		{verdict{test: &test{mask: unix.CLONE_THREAD, then: allow, not: errno(unix.EPERM)}}, `clone`},
 		{errno(unix.ENOSYS), `clone3`},
-		{routerSocket(), `socket`},
-		{setsockoptVerdict(), `setsockopt`},
 		{fcntlVerdict(), `fcntl`},
 	}
+	if closed {
+		return groups
+	}
+	return append(groups,
+		group{allow, `connect bind getsockname getpeername getsockopt sendto sendmsg`},
+		group{routerSocket(), `socket`},
+		group{setsockoptVerdict(), `setsockopt`},
+	)
 }
 
 // routerSocket is socketVerdict without what is local.
