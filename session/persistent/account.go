@@ -14,9 +14,8 @@ var ErrNobody = errors.New("there is no such user")
 
 // Account is whom a name means that a request gives: the sandbox's own user, where
 // it is empty, too; its root; or, where its own is root, the ordinary user. It is
-// known before anything is decided, and is nobody else: who is in an account file
-// inside, and where their home is, is known only there, and could be another when a
-// program starts than when somebody was asked about it.
+// known before anything is decided, and does not change. An account file inside
+// could name another user, or another home, by the time the program starts.
 //
 // It does not say that the account may be had; as does.
 func (in *Inside) Account(name string) (sandbox.User, error) {

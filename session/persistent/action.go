@@ -107,8 +107,8 @@ func (a *action) begin(ctx context.Context, k *Key, g *grant, call *session.Call
 	return err
 }
 
-// become makes it a program of the account that its call names, or of whom the policy
-// says where it names nobody: from here on what is shown, recorded and run is that one.
+// become makes it a program of the account that its call names, or, where it names
+// none, of the policy's. From here on that account is shown, recorded and used.
 func (a *action) become(named string, as sandbox.User) error {
 	r := a.run
 	if own := a.User; named == "" && r.Plan.Root && own.UID != 0 {

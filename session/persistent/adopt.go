@@ -67,7 +67,7 @@ func (a *adoption) takeOver(ctx context.Context) (err error) {
 	if err = a.settle(ctx); err == nil {
 		return nil
 	}
-	if ctx.Err() != nil { // nobody has decided against it
+	if ctx.Err() != nil { // no decision was made against it
 		err = errors.Join(err, in.survivor().Leave())
 		r.Dir.Release()
 	}

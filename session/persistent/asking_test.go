@@ -92,7 +92,7 @@ func TestAskInASandbox(t *testing.T) {
 		put("not so")
 		refused(line, one, line, token, "not what approval was asked for")
 	}
-	// What is written to it later nobody can approve.
+	// What is written to it later cannot be approved.
 	c := &session.Call{Frontend: "test"}
 	c.Argv = []string{"cat"}
 	if _, err := h.Handle(h.key, one).Start(t.Context(), c, StartOptions{Stdin: true}); !errors.Is(err, sandbox.ErrDenied) || !strings.Contains(err.Error(), "written to it later") {

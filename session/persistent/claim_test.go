@@ -12,8 +12,8 @@ import (
 	"github.com/caisson-run/caisson/session"
 )
 
-// heldFor is a state directory whose sandboxes a dead owner holds until somebody has
-// asked for them a few times.
+// heldFor is a state directory whose sandboxes a dead owner holds until they were
+// asked for a few times.
 type heldFor struct {
 	session.State
 	times int

@@ -134,8 +134,8 @@ func (l locked) stays() bool {
 	return l.b.o.Leave && l.b.o.Grace > 0 && !l.b.o.EndOnClose && l.in != nil && l.in.survivor() != nil && l.rec.Life != nil
 }
 
-// letGo lets go of a sandbox that runs, and of what this process has of it: its
-// network is closed until somebody takes it over.
+// letGo lets go of a sandbox that runs, and of what this process has of it. Its
+// network is closed until the next owner takes it over.
 func (l locked) letGo(ctx context.Context) error {
 	l.mu.Lock()
 	in := l.in

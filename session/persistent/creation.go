@@ -184,9 +184,8 @@ func (b *Sandboxes) reserve(g *grant, rec *registry.Sandbox, r *session.Invocati
 	return l, nil
 }
 
-// Withdraw ends a sandbox that was made for nobody, unless it has ended: whoever asked
-// for it has gone, and has not been told which it is. That is for the frontend to know which
-// would have told, so nobody's key is asked for; ctx may be over.
+// Withdraw ends a sandbox whose caller has gone before it was told its id, unless the
+// sandbox has ended. Only the frontend knows that, so no key is checked. ctx may be over.
 func (b *Sandboxes) Withdraw(ctx context.Context, id string) error {
 	ctx = context.WithoutCancel(ctx)
 	found := b.inventory.get(id)

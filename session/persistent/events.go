@@ -35,7 +35,7 @@ type events struct {
 type ring struct {
 	seq   int64
 	kept  []Event
-	fresh chan struct{} // closed with the next event; nil while nobody waits
+	fresh chan struct{} // closed with the next event; nil while no caller waits
 }
 
 // ring is owner's. The caller holds mu.

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// What another key does, however much, takes no event away, wakes nobody, and is
-// told by no number.
+// What another key does takes no event away, however much it is. It wakes no
+// waiting caller and shows in no number.
 func TestEventsAreEachKeysOwn(t *testing.T) {
 	b := &Sandboxes{events: events{clock: newHandClock()}}
 	one, other := &Key{ID: "k1"}, &Key{ID: "k2"}

@@ -54,7 +54,7 @@ func (h *Handle) Exec(ctx context.Context, call *session.Call, io session.IO) (r
 // why the sandbox is gone under its feet.
 func (a *action) ended(ctx context.Context, exit guest.Exit, err error) (*sandbox.Result, error) {
 	if ctx.Err() == nil && (exit.Code == nil || *exit.Code == shellKilled) {
-		_, _ = a.in.usage(ctx) // whoever has asked knows a limit that has killed something
+		_, _ = a.in.usage(ctx) // the caller sees a limit that has killed something
 	}
 	over, res := session.AwaitEnd(ctx, a.in.box, exit, err), &sandbox.Result{}
 	select {

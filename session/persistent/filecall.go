@@ -151,7 +151,7 @@ func (a *fileCall) allow(ctx context.Context, kind policy.Kind, p string) error 
 }
 
 // fileTool is the built-in tool whose entry in a policy holds for such calls, too:
-// whoever may not write a file neither removes nor moves it.
+// a caller that may not write a file may not remove or move it.
 func fileTool(k policy.Kind) string {
 	if k == policy.ReadFile {
 		return string(policy.ReadFile)

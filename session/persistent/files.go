@@ -16,7 +16,7 @@ import (
 // changes a file is a call: decided by the key's policy, path by path, recorded with what came
 // of it, and carried out by the paths that were decided, never by how a client wrote them. What
 // is refused is recorded, too, and an ErrDenied with the rule. What the policy asks about is
-// refused: nobody can be asked while a file is on its way; the tools read_file and write_file
+// refused: a transfer under way cannot wait for an answer. The tools read_file and write_file
 // wait.
 //
 // Paths are the sandbox's: ~ and what is relative begin at the user's home; see [InHome]. What

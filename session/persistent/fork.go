@@ -57,7 +57,7 @@ func (h *Handle) Fork(ctx context.Context, count int, timeout time.Duration) ([]
 	if err == nil {
 		return out, nil
 	}
-	for _, f := range out { // nobody is told of them
+	for _, f := range out { // the caller is not told of them
 		if f.Sandbox != nil {
 			err = errors.Join(err, b.Withdraw(ctx, f.Sandbox.ID))
 		}

@@ -17,7 +17,7 @@ import (
 // program and change no file, so that none of them is a call in the record: a program is
 // [Handle.Start] and [Handle.Exec], a file is [Handle.Files].
 type Inside struct {
-	// User is whom programs run as when nobody says, Dir where.
+	// User is whom programs run as by default, Dir where.
 	User sandbox.User
 	Dir  string
 	// Env is the environment of every program, KEY=value, sorted: what the level

@@ -21,7 +21,7 @@ const keptDir = "kept"
 type keptDirs struct {
 	dir       string
 	removeAll func(path string) error
-	unowned   []string // of those that belong to nobody and are still there; each sweep's alone
+	unowned   []string // directories without an owner that are still there; each sweep's alone
 }
 
 func (d *keptDirs) path(name string) string { return filepath.Join(d.dir, filepath.Base(name)) }
@@ -47,8 +47,8 @@ func (d *keptDirs) drop(name string) error {
 	return d.removeAll(d.path(name))
 }
 
-// find notes the directories that belong to nobody: those of a daemon that was killed before
-// it had written down whose they are.
+// find notes the directories without an owner. Their daemon was killed before it had written
+// down whose they are.
 func (d *keptDirs) find(used map[string]bool) error {
 	entries, err := os.ReadDir(d.dir)
 	if errors.Is(err, os.ErrNotExist) {

@@ -45,7 +45,8 @@ func OpenKeys(r *registry.DB, given string) (*Keys, error) {
 
 // Authenticate finds the key that a token is; ErrDenied when it is none. One that
 // is in the registry is that key, with its policy and its sandboxes, also when the
-// environment gave it: whoever exports a key for a client may start a daemon there.
+// environment gave it: a user who exports a key for a client may start a daemon
+// there.
 func (k *Keys) Authenticate(ctx context.Context, token string) (*Key, error) {
 	key, err := k.registry.KeyOf(ctx, token)
 	if errors.Is(err, sandbox.ErrDenied) && k.isGiven(token) {
@@ -61,7 +62,7 @@ func (k *Keys) isGiven(token string) bool {
 }
 
 // Resembles says whether token could be a key, by its form or as the operator's
-// own: what nobody else should be given. It asks no registry.
+// own. Such a token should be given to no one else. It asks no registry.
 func (k *Keys) Resembles(token string) bool {
 	return strings.HasPrefix(token, registry.TokenPrefix) || k.isGiven(token)
 }

@@ -75,7 +75,7 @@ func (l locked) boot(ctx context.Context, g *grant, r *session.Invocation, kept 
 		if err != nil {
 			end = nil
 		}
-		// Nobody gets a sandbox whose making could not be recorded.
+		// A sandbox whose making could not be recorded is given to no caller.
 		err = errors.Join(err, a.Operation.End(ctx, r.Outcome(end, err)))
 	} else if err == nil {
 		err = session.Denied("create sandbox", res)
@@ -90,8 +90,8 @@ func (l locked) boot(ctx context.Context, g *grant, r *session.Invocation, kept 
 	return in, a, nil
 }
 
-// awaited refuses what was started for somebody who has gone meanwhile: it would run
-// on, and count for their quota, without anybody who has been told of it.
+// awaited refuses what was started for a caller who has gone meanwhile. It would run
+// on and count for the key's quota, and no caller would know of it.
 func awaited(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
@@ -114,7 +114,7 @@ func (l locked) begin(in *running) {
 	l.arm()
 }
 
-// leave lets nobody use a running sandbox any more.
+// leave takes a running sandbox away from its users.
 func (l locked) leave(in *running, frozen bool) {
 	l.mu.Lock()
 	l.in = nil
@@ -154,8 +154,7 @@ func (l locked) end(ctx context.Context, reason string) error {
 }
 
 // endFor ends a sandbox and takes it from the list. It is gone and said to be, whatever the
-// error is about. Where a limit or a rule had ended it already, that is why, whoever comes
-// first.
+// error is about. Where a limit or a rule had ended it already, that is the reason given.
 func (l locked) endFor(ctx context.Context, why *session.Ending) error {
 	b := l.b
 	ctx = context.WithoutCancel(ctx)
@@ -197,7 +196,8 @@ func (l locked) endFor(ctx context.Context, why *session.Ending) error {
 	return errors.Join(errs...)
 }
 
-// tellFound says what was found where it has lived, to whoever runs caisson.
+// tellFound tells the operator what was found in the places that the sandbox
+// could write to.
 func (l locked) tellFound(found *environment.Found) {
 	for _, f := range found.Findings {
 		l.b.o.Notice("sandbox " + l.id + ": finding: " + sandbox.Quoted(f.Text) + ": " + f.Problem)

@@ -40,7 +40,7 @@ type logbook struct {
 	seq   int64
 	size  int
 	kept  []Log
-	fresh chan struct{} // closed with the next one; nil while nobody waits
+	fresh chan struct{} // closed with the next one; nil while no caller waits
 }
 
 func (l *Log) size() int {

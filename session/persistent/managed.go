@@ -88,7 +88,7 @@ func (l *managed) record() *Sandbox {
 	return rec
 }
 
-// gone is the error for a sandbox that ended while somebody waited for it.
+// gone is the error for a sandbox that ended while a caller waited for it.
 func (l *managed) gone() error {
 	return sandbox.Errorf(sandbox.ErrNotFound, "sandbox "+l.id, "it has ended: %s", l.record().Reason)
 }
@@ -122,7 +122,7 @@ func (l *managed) watch(in *running) {
 		why.Reason = "its first process ended"
 		if limit := in.box.Limit(); limit != "" {
 			why = session.Exceeded(limit, session.Sentence(limit, in.env.Spec.Limits))
-			in.leave(why) // and whoever runs something in it learns that
+			in.leave(why) // and callers with a program in it learn that
 		}
 	case <-in.gone.Done():
 		why.Reason = context.Cause(in.gone).Error()
@@ -141,7 +141,7 @@ func (l *managed) watch(in *running) {
 	left := l.in != in
 	l.mu.Unlock()
 	if left {
-		return // whoever left it has seen to it
+		return // the caller of leave has seen to it
 	}
 	if err := held.endFor(ctx, why); err != nil {
 		b.o.Notice("sandbox " + l.id + ": " + err.Error())

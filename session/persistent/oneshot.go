@@ -14,9 +14,8 @@ import (
 
 // Run carries out a call of a key in a sandbox of its own, made of a template (""
 // is base) for this call alone and taken away at its end; see [Session.Do] for what
-// the Result and an error are. It counts for the key's quota while it runs. Where
-// nobody says anything, its limits are those of a run, not of a sandbox that lives
-// on.
+// the Result and an error are. It counts for the key's quota while it runs. Its
+// default limits are those of a run, not of a persistent sandbox.
 //
 // call names no host path and no image: those are the operator's to name.
 func (b *Sandboxes) Run(ctx context.Context, k *Key, template string, call *session.Call, io session.IO) (*sandbox.Result, error) {

@@ -19,12 +19,12 @@ import (
 // StartOptions say how a program is started that is followed while it runs.
 type StartOptions struct {
 	Tag     string        // another name of the program beside its PID
-	Stdin   bool          // it has input, which is written while it runs: nobody can approve that beforehand
+	Stdin   bool          // it has input, which is written while it runs and cannot be approved beforehand
 	Timeout time.Duration // it is killed when that is over; 0 is never
 }
 
-// Process is a program in a persistent sandbox that is followed while it runs. It lives on
-// when nobody follows it. One goroutine at a time calls Next; the caller must call Close,
+// Process is a program in a persistent sandbox that is followed while it runs. It goes on
+// without a follower. One goroutine at a time calls Next; the caller must call Close,
 // after Next has returned an error.
 type Process struct {
 	PID int // inside

@@ -15,18 +15,18 @@ import (
 type Profile struct {
 	// Limits are those of each sandbox where its policy says nothing.
 	Limits sandbox.Limits
-	// Timeout is how long a sandbox lives when nobody says; MaxTimeout is the
-	// longest that may be asked for. 0 is 5 minutes and 24 hours.
+	// Timeout is how long a sandbox lives by default; MaxTimeout is the longest
+	// that may be asked for. 0 is 5 minutes and 24 hours.
 	Timeout, MaxTimeout time.Duration
 	// Quota bounds all sandboxes of the key together.
 	Quota Quota
 }
 
-// LivingLimits are the limits of a persistent sandbox, where nobody says
-// anything: no wall clock, since its timeout bounds it, and no output limit,
-// which is a program's; 1 CPU, 512 MiB, 512 processes, 8192 files open in each,
-// 1 GiB of disk and 256 MiB of /tmp. A wall limit that is written bounds the time
-// that it runs in all its life, beside the timeout.
+// LivingLimits are the default limits of a persistent sandbox: no wall clock,
+// since its timeout bounds it, and no output limit, which is a program's; 1 CPU,
+// 512 MiB, 512 processes, 8192 files open in each, 1 GiB of disk and 256 MiB of
+// /tmp. A wall limit that is written bounds the time that it runs in all its
+// life, beside the timeout.
 func LivingLimits() sandbox.Limits {
 	const mib = 1 << 20
 	return sandbox.Limits{

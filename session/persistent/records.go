@@ -65,7 +65,7 @@ func newRecords(ctx context.Context, o *SandboxesOptions) (*records, error) {
 	}
 	for _, w := range known {
 		a := r.at(w.Key)
-		a.hours[min(w.Hour, a.hour)%day] += w.Bytes // somebody may have set the clock back
+		a.hours[min(w.Hour, a.hour)%day] += w.Bytes // the clock may have been set back
 	}
 	m.Meter(r.wrote)
 	return r, nil
@@ -76,7 +76,7 @@ func (r *records) now() int64 { return r.clock.Now().Unix() / int64(time.Hour/ti
 
 // know says how much a key may write.
 func (r *records) know(k *Key, maximum int64) {
-	if k.ID == "" || r.free { // nobody's, or the only one's
+	if k.ID == "" || r.free { // no key's, or the only one's
 		return
 	}
 	r.mu.Lock()

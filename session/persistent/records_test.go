@@ -116,7 +116,7 @@ func TestRecordsAreCountedForADay(t *testing.T) {
 		t.Error("after two days")
 	}
 	r.wrote(k.ID, 100)
-	clock.move(-5 * time.Hour) // somebody sets it back
+	clock.move(-5 * time.Hour) // the clock is set back
 	if !full() {
 		t.Error("a clock that was set back forgets")
 	}

@@ -35,8 +35,8 @@ func (r *recovery) run(ctx context.Context) error {
 	if err := r.sweep(ctx); err != nil {
 		return err
 	}
-	// Last: from here on others change what was read, and nobody waits for them
-	// where b does not come to be.
+	// Last: from here on others change what was read, and they are not waited
+	// for where opening fails.
 	if len(r.orphans) > 0 {
 		b.background.work.Go(r.adopt)
 	}
@@ -89,7 +89,7 @@ func (r *recovery) lost(ctx context.Context, rec *registry.Sandbox, now time.Tim
 	return err
 }
 
-// sweep counts the snapshots that there are, and removes what belongs to nobody.
+// sweep counts the snapshots that there are, and removes those without an owner.
 func (r *recovery) sweep(ctx context.Context) error {
 	b := r.b
 	used := map[string]bool{}
@@ -134,8 +134,8 @@ func (r *recovery) adopt() {
 // resume resumes the sandboxes that the last caisson wrote down when it was stopped.
 func (r *recovery) resume() { each(r.waiting, resumeAtOnce, r.resumeOne) }
 
-// resumeOne resumes one of them. One that cannot go on stays paused: whoever made
-// it decides.
+// resumeOne resumes one of them. One that cannot go on stays paused: its maker
+// decides.
 func (r *recovery) resumeOne(waiting *managed) {
 	b := r.b
 	ctx := b.background.life

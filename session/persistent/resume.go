@@ -67,8 +67,8 @@ func (l locked) resume(ctx context.Context, k *Key, timeout time.Duration) error
 // wake resumes a paused sandbox that wants to be, or that its owner wants to.
 func (l locked) wake(ctx context.Context, k *Key, asked bool) error {
 	b := l.b
-	// Who asked may be anybody who knows a public port. That they go away is no
-	// reason for a sandbox that is half awake to end.
+	// The caller may be any client that knows a public port. When it goes away,
+	// a sandbox that is half awake does not end.
 	ctx = context.WithoutCancel(ctx)
 	rec := l.record()
 	switch {

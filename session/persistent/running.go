@@ -32,10 +32,10 @@ type running struct {
 	leave context.CancelCauseFunc
 }
 
-// errLeft is why a sandbox is gone that somebody ended or paused.
+// errLeft is why a sandbox is gone that was ended or paused.
 var errLeft = errors.New("the sandbox was ended or paused")
 
-// close ends it, and undoes what it was made of. Nobody uses it any more.
+// close ends it, and undoes what it was made of. It is not used any more.
 func (in *running) close(ctx context.Context) error {
 	in.leave(errLeft)
 	if in.client != nil {
@@ -91,8 +91,9 @@ func (in *running) start(ctx context.Context, d sandbox.Driver, kept string) (er
 	return in.watchable(ctx)
 }
 
-// connect begins a session with the agent. Whoever has the agent's place inside
-// may never answer, and the caller may hold the sandbox's change: it has a time.
+// connect begins a session with the agent. Code that took the agent's place
+// inside may never answer, and the caller may hold the sandbox's change. So the
+// call has a timeout.
 func (in *running) connect(ctx context.Context) (*guest.Client, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), session.StartAllowance)
 	defer cancel()

@@ -195,7 +195,7 @@ func TestWatchRules(t *testing.T) {
 	s := h.create(t, Create{Timeout: time.Hour})
 	const every = 100 * time.Millisecond
 	used := time.Duration(0)
-	for i := range 20 { // it swings faster than anybody wants to read of it
+	for i := range 20 { // it swings faster than a reader wants to see
 		used += every / 2
 		d.uses(used, 100+100*(i%2))
 		h.clock.move(every)

@@ -69,8 +69,8 @@ type SandboxesOptions struct {
 	// asked for; 0 is none. See [Sandboxes.WarmPool].
 	Ready int
 
-	// Grace is how long sandboxes live on when this process is killed, on levels that
-	// can, until the next one takes them over: at most; 0 has them end with it.
+	// Grace is how long sandboxes stay at most when this process is killed, on levels
+	// that can, until the next one takes them over. At 0 they end with it.
 	Grace time.Duration
 	// Leave has Close let go of such sandboxes instead of writing them down: they run
 	// on meanwhile, and end when no other process comes within Grace.
@@ -90,8 +90,8 @@ type SandboxesOptions struct {
 	// process may have its own in the same state directory, and all end with Close.
 	// The registry is this process's alone, too.
 	Private bool
-	// Notice, when set, is told what nobody waits for: a sandbox that could not
-	// be paused, say. It must not block.
+	// Notice, when set, is told what no caller waits for: a sandbox that could
+	// not be paused, say. It must not block.
 	Notice func(string)
 
 	removeAll func(path string) error // os.RemoveAll but in tests

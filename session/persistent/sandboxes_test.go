@@ -101,7 +101,7 @@ func testAnotherKeysSandboxIsUnknown(t *testing.T, h *home) {
 }
 
 func testExpiry(t *testing.T, h *home) {
-	set := len(h.clock.timers) // for nobody's sandbox
+	set := len(h.clock.timers) // for no sandbox
 	s := h.create(t, Create{Timeout: time.Minute})
 	idle := h.create(t, Create{Timeout: time.Hour, Idle: 10 * time.Second})
 	lives := func(id string, want bool) {

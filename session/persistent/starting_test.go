@@ -24,7 +24,7 @@ type failing struct {
 func (f *failing) Start(context.Context, *sandbox.Spec) (sandbox.Instance, error) { return nil, f.err }
 
 // What keeps a sandbox from starting is the host's matter: a client hears what kind of
-// thing it is, and whoever runs the daemon hears what it was.
+// thing it is, and the operator hears what it was.
 func TestNotStarted(t *testing.T) {
 	var mu sync.Mutex
 	var notices []string
@@ -57,8 +57,8 @@ func TestNotStarted(t *testing.T) {
 	}
 }
 
-// What was made for somebody who has gone meanwhile ends, since nobody knows of it,
-// and counts for nothing.
+// What was made for a caller who has gone meanwhile ends, since no caller knows of
+// it, and counts for nothing.
 func TestNobodyWaits(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	var level *faketest.Driver
@@ -92,7 +92,7 @@ func (c *copying) Restore(ctx context.Context, spec *sandbox.Spec, dir string) (
 	return c.meteredLevel.Restore(ctx, spec, dir)
 }
 
-// Copies of a sandbox are for whoever asked: when they have gone before all are made, those
+// Copies of a sandbox are for their caller. When it has gone before all are made, those
 // that run already end, too, and the sandbox goes on.
 func TestNobodyWaitsForCopies(t *testing.T) {
 	level := &copying{meteredLevel: newMeteredLevel()}

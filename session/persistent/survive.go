@@ -14,9 +14,10 @@ import (
 // A persistent sandbox runs on when this process is killed, where the level can
 // and the operator wants it: until the next process takes it over, or its grace is
 // over. That is so from when its row says that it runs, and no sooner, so that a
-// sandbox that nobody has heard of ends with who made it.
+// sandbox of which no caller has heard ends with its maker.
 
-// survivor is the sandbox as one that may be let live on; nil when it may not.
+// survivor is the sandbox as one that may outlive this process; nil when it may
+// not.
 func (in *running) survivor() sandbox.Survivor {
 	if s, ok := in.box.(sandbox.Survivor); ok && in.env.Spec.Outlives {
 		return s
@@ -36,9 +37,9 @@ func (in *running) life() *registry.Life {
 	}
 }
 
-// survive tells the level how long a sandbox that runs may live on without this
-// process: for the grace, and no longer than its time. What is to be paused then is
-// not ended instead; the next owner sees to it.
+// survive tells the level how long a running sandbox stays without this process:
+// for the grace, and no longer than its time. What is to be paused then is not
+// ended instead; the next owner sees to it.
 func (l locked) survive() {
 	l.mu.Lock()
 	in, rec := l.in, l.rec

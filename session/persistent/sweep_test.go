@@ -22,8 +22,8 @@ import (
 	"github.com/caisson-run/caisson/session/registry"
 )
 
-// What was still held when the sandboxes were opened, by somebody who ends without
-// taking it away, is taken away later.
+// What was still held when the sandboxes were opened, by an owner that ends
+// without taking it away, is taken away later.
 func testSweepsAgain(t *testing.T, h *home) {
 	dying, err := h.dir.Run("sbx_ofadeadowner0000000000")
 	if err != nil {
@@ -96,8 +96,9 @@ func TestPlaceholdersGoLast(t *testing.T) {
 	}
 }
 
-// A snapshot of nobody that cannot be removed, since something of a killed owner's still
-// writes it, keeps nobody from taking the sandboxes over, and goes later.
+// A snapshot without an owner that cannot be removed, since something of a killed
+// owner's still writes it, does not keep the next one from taking the sandboxes over. It
+// goes later.
 func TestSnapshotStillWritten(t *testing.T) {
 	h := newHome(t, nil)
 	if err := h.Close(t.Context()); err != nil {
@@ -127,7 +128,7 @@ func TestSnapshotStillWritten(t *testing.T) {
 	}
 }
 
-// finds is a level that notes that somebody looked for a sandbox to take over.
+// finds is a level that notes each search for a sandbox to take over.
 type finds struct {
 	*faketest.Driver
 	asked atomic.Bool
@@ -138,8 +139,8 @@ func (f *finds) Adopt(ctx context.Context, spec *sandbox.Spec) (*sandbox.Adopted
 	return f.Driver.Adopt(ctx, spec)
 }
 
-// What the last owner left is read whole before anybody takes it over, and ends what
-// cannot be: both are of the same list.
+// What the last owner left is read whole before any of it is taken over, and what
+// cannot be taken over ends. Both use the same list.
 func TestReadBeforeTakenOver(t *testing.T) {
 	h := newHome(t, nil)
 	if err := h.Close(t.Context()); err != nil {

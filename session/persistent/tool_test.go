@@ -210,7 +210,7 @@ tools:
 `
 
 // A policy's tools: what it declares runs, what it marks is in no record, what it
-// bounds is bounded for each key, and what it asks about runs for nobody.
+// bounds is bounded for each key, and what it asks about does not run.
 func TestToolsOfAPolicy(t *testing.T) {
 	clock := registry.Instant{Boot: "boot", Since: time.Hour}
 	h := newHome(t, func(o *SandboxesOptions) {
@@ -272,7 +272,7 @@ func testToolRates(t *testing.T, h *home, call func(name, arguments string) (*to
 	if _, err := h.keys.Revoke(t.Context(), h.key.ID); err != nil {
 		t.Fatal(err)
 	}
-	other.key = h.newKey(t, h.key.Name) // of the same name, and somebody else
+	other.key = h.newKey(t, h.key.Name) // of the same name, and another key
 	if _, err := other.tool(t, "run_command", `{"command":"true"}`); err != nil {
 		t.Errorf("another key: %v", err)
 	}
@@ -313,8 +313,8 @@ func testToolRecords(t *testing.T, h *home) {
 	}
 }
 
-// A call that somebody has to approve counts once: when it is asked about. A token
-// is no way round a rate where nobody is asked.
+// A call that needs an approval counts once: when it is asked about. A token is no
+// way round a rate where no question is asked.
 func TestRateOfWhatIsApproved(t *testing.T) {
 	f, err := policy.Parse("/p.yaml", []byte(`version: 1
 tools:
@@ -347,7 +347,7 @@ tools:
 			t.Errorf("%s, again: %v", name, err)
 		}
 	}
-	// The limit is used up, so a token of nothing comes to nobody's frontend.
+	// The limit is used up, so a made-up token reaches no frontend.
 	for name, arguments := range map[string]string{"run_command": `{"command":"asked"}`, "list_sandboxes": `{}`} {
 		if err := call(name, arguments, "made up"); !errors.Is(err, sandbox.ErrDenied) || !strings.Contains(err.Error(), "1/h") {
 			t.Errorf("%s with a token that is made up: %v", name, err)

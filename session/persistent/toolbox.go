@@ -154,7 +154,7 @@ func (t toolbox) list(ctx context.Context, u *toolcall.Use) (map[string]any, err
 	return out, nil
 }
 
-// defaultRead is how much read_file reads when nobody says, in bytes.
+// defaultRead is how much read_file reads by default, in bytes.
 const defaultRead = 1 << 20
 
 // readTool carries out read_file.

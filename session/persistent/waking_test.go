@@ -69,8 +69,8 @@ func watchedHome(t *testing.T, quota Quota) (*home, *watched) {
 	return h, w
 }
 
-// Who wakes a sandbox and goes away, as anybody may who knows a public port, does
-// not end it.
+// A client that wakes a sandbox and goes away does not end it. Any client that
+// knows a public port may do that.
 func TestWakerGoesAway(t *testing.T) {
 	h, w := watchedHome(t, Quota{})
 	s := h.create(t, Create{AutoResume: true})
@@ -114,7 +114,7 @@ func TestQuotaOfWaking(t *testing.T) {
 }
 
 // A pause that cannot be written down leaves a sandbox that runs and whose time
-// passes, not one that nobody can wake and that never ends.
+// passes, not one that cannot be woken and never ends.
 func TestPauseThatCannotBeKept(t *testing.T) {
 	h := newHome(t, nil)
 	s := h.create(t, Create{Timeout: time.Minute})
@@ -146,8 +146,9 @@ func TestPauseThatCannotBeKept(t *testing.T) {
 	}
 }
 
-// An agent that never answers again keeps nobody from ending its sandbox, however
-// many wait for it: each try has its time, and one is for all who wait.
+// An agent that never answers again does not keep its sandbox from being ended,
+// however many callers wait. Each try has a timeout, and one try is for all of
+// them.
 func TestSilentAgent(t *testing.T) {
 	h, w := watchedHome(t, Quota{})
 	s := h.create(t, Create{})
@@ -193,7 +194,7 @@ func TestSilentAgent(t *testing.T) {
 	}
 }
 
-// noticed says when somebody is about to wait for it.
+// noticed says when a caller is about to wait for it.
 type noticed struct {
 	context.Context
 	seen func()

@@ -47,7 +47,7 @@ func (h *home) whereIs(s *Sandbox) string {
 }
 
 // A sandbox that was made ahead becomes that of the one who asks: its variables,
-// limits and record are as if it had been made then, and nobody gets it again.
+// limits and record are as if it had been made then, and it is given out once.
 func TestStock(t *testing.T) {
 	var mu sync.Mutex
 	begun := 0
@@ -211,7 +211,7 @@ func TestStockWithNetwork(t *testing.T) {
 	}
 }
 
-// One that has died while it waited is given to nobody.
+// One that has died while it waited is not given out.
 func TestStockOfTheDead(t *testing.T) {
 	h := newHome(t, func(o *SandboxesOptions) { o.Ready = 1 })
 	h.awaitWarm(t, 1)

@@ -47,7 +47,7 @@ func (w *Watch) Close() error {
 }
 
 // CreateWatcher begins to watch a directory, until RemoveWatcher or the sandbox's end. Some
-// 16 000 changes are kept until somebody asks for them. There are 64 such watchers at most.
+// 16 000 changes are kept until they are asked for. There are 64 such watchers at most.
 func (f *Files) CreateWatcher(ctx context.Context, p string, o sandbox.WatchOptions) (id string, err error) {
 	err = f.look(ctx, p, func(in *Inside, p string) (err error) {
 		id, err = in.agent.CreateWatcher(ctx, p, o)
