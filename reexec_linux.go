@@ -7,7 +7,6 @@ import (
 
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/agent"
-	"github.com/caisson-run/caisson/guest/fetch"
 )
 
 // Reexec must be the first statement of main in every program that runs
@@ -23,7 +22,7 @@ import (
 // one that has not called Reexec: what it starts would start the next, without end.
 func Reexec() {
 	reexecEngine()
-	fetch.Init()
+	agent.InitFetch()
 	if len(os.Args) > 0 && os.Args[0] == guest.AgentArgv0 {
 		agent.Main()
 	}

@@ -11,7 +11,7 @@ import (
 	"slices"
 
 	"github.com/caisson-run/caisson/guest"
-	"github.com/caisson-run/caisson/guest/fetch"
+	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -180,6 +180,6 @@ func (e *Environment) addFetch() error {
 		return failed(err)
 	}
 	e.Spec.Mounts[len(e.Spec.Mounts)-1].Name = "caisson"
-	e.Exec.Argv = []string{fetchTarget, fetch.Word}
+	e.Exec.Argv = []string{fetchTarget, wire.FetchWord}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"encoding/json"
 	"unicode/utf8"
 
-	"github.com/caisson-run/caisson/guest/fetch"
+	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -32,15 +32,15 @@ func (t *run) declaredHTTP(ctx context.Context) (*Answer, error) {
 		return nil, t.refuse(ctx, err)
 	}
 	spec := known.HTTP.Spec()
-	wire := &fetch.Request{Method: req.Method, URL: req.URL, Body: req.Body, Max: spec.Response, Timeout: spec.Timeout.Seconds(), Redirects: spec.Redirects}
+	asked := &wire.FetchRequest{Method: req.Method, URL: req.URL, Body: req.Body, Max: spec.Response, Timeout: spec.Timeout.Seconds(), Redirects: spec.Redirects}
 	for _, h := range req.Headers {
-		one := fetch.Header{Name: h.Name}
+		one := wire.FetchHeader{Name: h.Name}
 		for _, p := range h.Parts {
-			one.Parts = append(one.Parts, fetch.Part{Text: p.Text, Variable: p.Secret})
+			one.Parts = append(one.Parts, wire.FetchPart{Text: p.Text, Variable: p.Secret})
 		}
-		wire.Headers = append(wire.Headers, one)
+		asked.Headers = append(asked.Headers, one)
 	}
-	text, err := json.Marshal(wire)
+	text, err := json.Marshal(asked)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (t *run) fetched(res *sandbox.Result, out *told, spec tool.HTTPSpec) (*Answ
 		}
 		return nil, failed(problem, res.Hint)
 	}
-	var a fetch.Answer
+	var a wire.FetchAnswer
 	if err := json.Unmarshal(out.buf.Bytes(), &a); err != nil || a.Problem == "" && (a.Status < 100 || a.Status > 999) {
 		return nil, failed("what came back cannot be read", "raise limits.output where the policy lowers it")
 	}

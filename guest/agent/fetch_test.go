@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package fetch
+package agent
 
 import (
 	"bytes"
@@ -12,25 +12,21 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/caisson-run/caisson/guest/wire"
 )
 
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
-}
-
-// fetch asks what Main is asked.
-func fetch(t *testing.T, r Request) *Answer {
+// fetched is the answer of a program that is given r.
+func fetched(t *testing.T, r wire.FetchRequest) *wire.FetchAnswer {
 	t.Helper()
 	b, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if code := Main(bytes.NewReader(b), &out); code != 0 {
+	if code := fetchMain(bytes.NewReader(b), &out); code != 0 {
 		t.Fatal(code)
 	}
-	a := &Answer{}
+	a := &wire.FetchAnswer{}
 	if err := json.Unmarshal(out.Bytes(), a); err != nil {
 		t.Fatalf("%v: %s", err, out.Bytes())
 	}
@@ -63,7 +59,7 @@ func TestFetch(t *testing.T) {
 				z.Flush()
 			}
 		case "/head":
-			w.Header().Set("X-Long", strings.Repeat("x", maxHead))
+			w.Header().Set("X-Long", strings.Repeat("x", maxFetchHead))
 		case "/slow":
 			<-r.Context().Done()
 		case "/here":
@@ -79,26 +75,26 @@ func TestFetch(t *testing.T) {
 		fmt.Fprint(w, "other ", r.Header.Get("X-Key"))
 	}))
 	defer other.Close()
-	key := []Header{{Name: "X-Key", Parts: []Part{{Variable: "KEY"}}}}
+	key := []wire.FetchHeader{{Name: "X-Key", Parts: []wire.FetchPart{{Variable: "KEY"}}}}
 	for name, c := range map[string]struct {
-		r      Request
+		r      wire.FetchRequest
 		status int
 		says   string // of the body, or of the problem
 		cut    bool
 	}{
-		"all of it": {Request{Method: "POST", URL: "/echo?a=%2F", Body: []byte("hi"), Headers: []Header{{"Authorization", []Part{{Text: "Bearer "}, {Variable: "KEY"}}}, {"Content-Type", []Part{{Text: "x/y"}}}}}, 200,
+		"all of it": {wire.FetchRequest{Method: "POST", URL: "/echo?a=%2F", Body: []byte("hi"), Headers: []wire.FetchHeader{{Name: "Authorization", Parts: []wire.FetchPart{{Text: "Bearer "}, {Variable: "KEY"}}}, {Name: "Content-Type", Parts: []wire.FetchPart{{Text: "x/y"}}}}}, 200,
 			"POST /echo?a=%2F Bearer caisson-secret-x x/y hi", false},
-		"no secret":           {Request{Method: "GET", URL: "/echo", Headers: []Header{{"X", []Part{{Variable: "NONE"}}}}}, 0, "NONE is not there", false},
-		"long":                {Request{Method: "GET", URL: "/long"}, 200, strings.Repeat("x", 1<<10), true},
-		"packed":              {Request{Method: "GET", URL: "/bomb"}, 200, strings.Repeat("\x00", 1<<10), true},
-		"a long head":         {Request{Method: "GET", URL: "/head"}, 0, "exceeded", false},
-		"slow":                {Request{Method: "GET", URL: "/slow", Timeout: 0.05}, 0, "in time", false},
-		"a line in a header":  {Request{Method: "GET", URL: "/echo", Headers: []Header{{"X", []Part{{Text: "a\r\nHost: evil"}}}}}, 0, "invalid header", false},
-		"redirect, not taken": {Request{Method: "GET", URL: "/here"}, 302, "Found", false},
-		"redirect":            {Request{Method: "GET", URL: "/here", Redirects: 1}, 200, "GET /echo", false},
-		"redirect elsewhere":  {Request{Method: "GET", URL: "/there", Redirects: 1, Headers: key}, 200, "other ", false},
-		"redirects":           {Request{Method: "GET", URL: "/round", Redirects: 3}, 302, "Found", false},
-		"another scheme":      {Request{Method: "GET", URL: "file:///etc/passwd"}, 0, "unsupported protocol", false},
+		"no secret":           {wire.FetchRequest{Method: "GET", URL: "/echo", Headers: []wire.FetchHeader{{Name: "X", Parts: []wire.FetchPart{{Variable: "NONE"}}}}}, 0, "NONE is not there", false},
+		"long":                {wire.FetchRequest{Method: "GET", URL: "/long"}, 200, strings.Repeat("x", 1<<10), true},
+		"packed":              {wire.FetchRequest{Method: "GET", URL: "/bomb"}, 200, strings.Repeat("\x00", 1<<10), true},
+		"a long head":         {wire.FetchRequest{Method: "GET", URL: "/head"}, 0, "exceeded", false},
+		"slow":                {wire.FetchRequest{Method: "GET", URL: "/slow", Timeout: 0.05}, 0, "in time", false},
+		"a line in a header":  {wire.FetchRequest{Method: "GET", URL: "/echo", Headers: []wire.FetchHeader{{Name: "X", Parts: []wire.FetchPart{{Text: "a\r\nHost: evil"}}}}}, 0, "invalid header", false},
+		"redirect, not taken": {wire.FetchRequest{Method: "GET", URL: "/here"}, 302, "Found", false},
+		"redirect":            {wire.FetchRequest{Method: "GET", URL: "/here", Redirects: 1}, 200, "GET /echo", false},
+		"redirect elsewhere":  {wire.FetchRequest{Method: "GET", URL: "/there", Redirects: 1, Headers: key}, 200, "other ", false},
+		"redirects":           {wire.FetchRequest{Method: "GET", URL: "/round", Redirects: 3}, 302, "Found", false},
+		"another scheme":      {wire.FetchRequest{Method: "GET", URL: "file:///etc/passwd"}, 0, "unsupported protocol", false},
 	} {
 		if c.r.Max = 1 << 10; c.r.Timeout == 0 {
 			c.r.Timeout = 30
@@ -106,7 +102,7 @@ func TestFetch(t *testing.T) {
 		if strings.HasPrefix(c.r.URL, "/") {
 			c.r.URL = s.URL + c.r.URL
 		}
-		a := fetch(t, c.r)
+		a := fetched(t, c.r)
 		if text := a.Problem + string(a.Body); a.Status != c.status || !strings.Contains(text, c.says) || a.Cut != c.cut || len(a.Body) > 1<<10 || a.Headers["set-cookie"] != "" {
 			t.Errorf("%s: %d %.200q %v %v", name, a.Status, text, a.Cut, a.Headers)
 		}
@@ -114,7 +110,7 @@ func TestFetch(t *testing.T) {
 			t.Errorf("the secret's header goes elsewhere: %s", a.Body)
 		}
 	}
-	if a := fetch(t, Request{}); a.Problem == "" {
+	if a := fetched(t, wire.FetchRequest{}); a.Problem == "" {
 		t.Errorf("%+v", a)
 	}
 }
