@@ -14,7 +14,6 @@ import (
 	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session/collect"
 	"github.com/caisson-run/caisson/session/environment"
 	"github.com/caisson-run/caisson/session/network"
 	"github.com/caisson-run/caisson/session/registry"
@@ -81,9 +80,9 @@ type Resources struct {
 	// Known are the placeholders that programs of a sandbox have that goes on.
 	Known map[string]string
 
-	begins *beginning     // the change set that the workspace begins with; nil without
-	files  *collect.Files // those that come out; nil before it starts
-	left   error          // what could not be undone
+	begins *beginning      // the change set that the workspace begins with; nil without
+	files  *collectedFiles // those that come out; nil before it starts
+	left   error           // what could not be undone
 }
 
 // source is the code of a call.
@@ -212,7 +211,7 @@ func (r *Invocation) start(ctx context.Context, d sandbox.Driver, w *environment
 		return runner.Run(ctx, w.Spec, ex)
 	}
 	var err error
-	if r.files, err = collect.Open(collecting(&r.Plan)); err != nil {
+	if r.files, err = openCollected(collecting(&r.Plan)); err != nil {
 		return nil, err
 	}
 	r.Undo.Close(r.files)
@@ -228,12 +227,12 @@ func (r *Invocation) start(ctx context.Context, d sandbox.Driver, w *environment
 }
 
 // collecting says which files come out of a plan's sandbox.
-func collecting(p *policy.Plan) collect.Options {
+func collecting(p *policy.Plan) collectOptions {
 	mounts := p.Mounts
 	if p.Workspace != nil {
 		mounts = append(slices.Clone(mounts), *p.Workspace)
 	}
-	o := collect.Options{Wishes: p.Collect, Overwrite: p.CollectOverwrite, Limits: guest.CollectLimits{Files: p.CollectLimits.Files, Bytes: p.CollectLimits.Bytes}, Ended: endedBy}
+	o := collectOptions{Wishes: p.Collect, Overwrite: p.CollectOverwrite, Limits: guest.CollectLimits{Files: p.CollectLimits.Files, Bytes: p.CollectLimits.Bytes}, Ended: endedBy}
 	for _, m := range mounts {
 		if m.Access == sandbox.ReadWrite {
 			o.Writable = append(o.Writable, m.Source)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package collect
+package session
 
 import (
 	"errors"
@@ -25,7 +25,7 @@ func TestOpenDest(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(work, "link")); err != nil {
 		t.Fatal(err)
 	}
-	r := &Files{o: Options{Writable: []string{work}}}
+	r := &collectedFiles{o: collectOptions{Writable: []string{work}}}
 	for _, dest := range []string{"link", "link/below"} {
 		if root, err := r.open(filepath.Join(work, dest)); err == nil {
 			root.Close()
@@ -80,7 +80,7 @@ func TestOpenDest(t *testing.T) {
 	link.Close()
 	// What an earlier run left is looked at, too.
 	for dest, want := range map[string]string{"results": "a link leads from there to", ".vscode": "", "link": "", "new": ""} {
-		f, err := Open(Options{Wishes: []policy.CollectWish{{Pattern: "*", Dest: filepath.Join(work, dest)}}})
+		f, err := openCollected(collectOptions{Wishes: []policy.CollectWish{{Pattern: "*", Dest: filepath.Join(work, dest)}}})
 		if err == nil {
 			err = f.Close()
 		}
@@ -92,7 +92,7 @@ func TestOpenDest(t *testing.T) {
 
 // Who is killed while files come out leaves nothing that is not one of them.
 func TestCollectedFilesHaveNoOtherName(t *testing.T) {
-	c, offer, there := collecting(t, "out/**")
+	c, offer, there := newCollector(t, "out/**")
 	dir, res := c.wish.Dest, c.res
 	offer("a")
 	there()
@@ -109,9 +109,9 @@ func TestCollectedFilesHaveNoOtherName(t *testing.T) {
 	}
 }
 
-// collecting is a wish that is being carried out: into an empty directory, from which
+// newCollector is a wish that is being carried out: into an empty directory, from which
 // there says what is in it.
-func collecting(t *testing.T, pattern string) (c *collector, offer func(name string), there func(want ...string)) {
+func newCollector(t *testing.T, pattern string) (c *collector, offer func(name string), there func(want ...string)) {
 	t.Helper()
 	dir := t.TempDir()
 	root, err := os.OpenRoot(dir)
@@ -179,7 +179,7 @@ func TestMayRelease(t *testing.T) {
 		{"out/**", "config", "HEAD objects/ refs/", ". is or would be a repository"},
 		{"out/**", "a/b/c", "a/HEAD a/commondir", "a is or would be a repository"},
 	} {
-		c, _, _ := collecting(t, tt.pattern)
+		c, _, _ := newCollector(t, tt.pattern)
 		for _, name := range strings.Fields(tt.there) {
 			dir, err := c.directory(path.Dir(name))
 			if err == nil && path.Base(name) == "HEAD" || path.Base(name) == "commondir" {
@@ -198,7 +198,7 @@ func TestMayRelease(t *testing.T) {
 
 // What does not come out is named, and what exists stays.
 func TestUncollectedIsNamed(t *testing.T) {
-	c, offer, there := collecting(t, "out/**")
+	c, offer, there := newCollector(t, "out/**")
 	if err := errors.Join(c.root.WriteFile("old", []byte("mine"), 0o600), c.root.Symlink("old", "link"), c.root.Mkdir("sub", 0o700)); err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestUncollectedIsNamed(t *testing.T) {
 
 // Links come out that lead to what came out, and no others.
 func TestLinks(t *testing.T) {
-	c, offer, there := collecting(t, "out/**")
+	c, offer, there := newCollector(t, "out/**")
 	offer("bin/tool")
 	offer("lib/x.so.1.2")
 	links := []guest.Link{
@@ -272,7 +272,7 @@ func TestLinks(t *testing.T) {
 
 // Of what code set as a file's mode, the owner's execute bit comes out and nothing else.
 func TestModes(t *testing.T) {
-	c, _, _ := collecting(t, "out/**")
+	c, _, _ := newCollector(t, "out/**")
 	for mode, want := range map[fs.FileMode]fs.FileMode{0o644: 0o600, 0o700: 0o700, 0o100: 0o700, 0o667: 0o600, 0o755 | fs.ModeSetuid: 0o700} {
 		if _, err := c.create(guest.File{Path: "out/f", Mode: mode}); err != nil {
 			t.Fatal(err)
@@ -287,7 +287,7 @@ func TestModes(t *testing.T) {
 
 // What cannot come out is told, and a pattern that matches nothing.
 func TestNothingComesOut(t *testing.T) {
-	c, _, _ := collecting(t, "out/**")
+	c, _, _ := newCollector(t, "out/**")
 	c.hidden = false
 	got := &guest.Collection{Skipped: []guest.Skipped{{Path: "out/.cache/pipe", Reason: "not a file"}}}
 	if err := c.keep(got); err != nil {
@@ -305,7 +305,7 @@ func TestNothingComesOut(t *testing.T) {
 
 // Directories are gone to through no link, whoever made it and wherever it leads.
 func TestDirectoriesThroughNoLink(t *testing.T) {
-	c, _, there := collecting(t, "out/**")
+	c, _, there := newCollector(t, "out/**")
 	if err := errors.Join(c.root.Mkdir("hooks", 0o700), c.root.Symlink("hooks", "out"), c.root.Symlink("/tmp", "up")); err != nil {
 		t.Fatal(err)
 	}

@@ -1,17 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package collect takes files out of a sandbox.
-//
-// Their names and bytes were chosen by code that nobody trusts: each is written below
-// the caller's directory, through handles that no link leads out of (os.Root), into a
-// new file that takes its name only when it is whole, and has none before where the file
-// system can: who is killed leaves nothing half done. Hidden files come out only where
-// the pattern has their dot, what would run something on the host only where the pattern
-// has its name, and nothing into a repository, or to make one (release.go). Links come out
-// that lead to what came out (links.go). What there is gives way only where the caller says so. What does not come
-// out is said beside what came of the program, which has ended: code inside has a hand in
-// both.
-package collect
+package session
 
 import (
 	"cmp"
@@ -33,8 +22,8 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// Options say which files come out, and where they go.
-type Options struct {
+// collectOptions say which files come out, and where they go.
+type collectOptions struct {
 	// Wishes are patterns, each with its directory. Overwrite has what exists there give way.
 	Wishes    []policy.CollectWish
 	Overwrite bool
@@ -46,17 +35,26 @@ type Options struct {
 	Ended func(context.Context) (reason string, limit bool)
 }
 
-// Files takes files out of one sandbox. It is for one goroutine.
-type Files struct {
-	o     Options
+// collectedFiles takes files out of one sandbox. It is for one goroutine.
+//
+// Their names and bytes were chosen by untrusted code. Each is written below the caller's
+// directory, through handles that no link leads out of (os.Root). It is a new file that
+// takes its name only when it is whole, and has none before where the file system can: a
+// caisson that is killed leaves nothing half done. Hidden files come out only where the
+// pattern has their dot, and what would run something on the host only where the pattern
+// has its name. Nothing goes into a repository or makes one (collectrelease.go). Links come
+// out that lead to what came out (collectlinks.go). An existing file is replaced only where
+// the caller says so. What does not come out is said beside what came of the program.
+type collectedFiles struct {
+	o     collectOptions
 	dests []*os.Root // where those of each wish go
 }
 
-// Open opens where files are to go, before anything runs: code that may write to a
+// openCollected opens where files are to go, before anything runs: code that may write to a
 // directory on the way could put a link there, now or for the next run
 // (CVE-2026-46406). The caller must call Close.
-func Open(o Options) (*Files, error) {
-	f := &Files{o: o}
+func openCollected(o collectOptions) (*collectedFiles, error) {
+	f := &collectedFiles{o: o}
 	for _, wish := range o.Wishes {
 		root, err := f.open(wish.Dest)
 		if err == nil {
@@ -76,7 +74,7 @@ func Open(o Options) (*Files, error) {
 }
 
 // Close lets go of where files go.
-func (f *Files) Close() error {
+func (f *collectedFiles) Close() error {
 	var errs []error
 	for _, root := range f.dests {
 		errs = append(errs, root.Close())
@@ -86,7 +84,7 @@ func (f *Files) Close() error {
 
 // Take takes files out of the sandbox of client, whose patterns are of the directory
 // dir, and says in res which came out, and of which wishes not all did.
-func (f *Files) Take(ctx context.Context, client *guest.Client, dir string, res *sandbox.Result) {
+func (f *collectedFiles) Take(ctx context.Context, client *guest.Client, dir string, res *sandbox.Result) {
 	taken, swept := map[string]string{}, map[string]bool{}
 	for i, wish := range f.o.Wishes {
 		c := &collector{wish: wish, res: res, root: f.dests[i], overwrite: f.o.Overwrite, limits: f.o.Limits, taken: taken, swept: swept}
@@ -97,7 +95,7 @@ func (f *Files) Take(ctx context.Context, client *guest.Client, dir string, res 
 }
 
 // uncollected says why a wish was not carried out, or not to its end.
-func (f *Files) uncollected(ctx context.Context, wish policy.CollectWish, err error) sandbox.Uncollected {
+func (f *collectedFiles) uncollected(ctx context.Context, wish policy.CollectWish, err error) sandbox.Uncollected {
 	u := sandbox.Uncollected{Pattern: wish.Pattern, Reason: err.Error(), Hint: sandbox.Hint(err)}
 	if reason, limit := f.o.Ended(ctx); limit {
 		u.Reason, u.Hint = reason+" before all files had come out", "raise the limit, or collect less"
@@ -109,7 +107,7 @@ func (f *Files) uncollected(ctx context.Context, wish policy.CollectWish, err er
 
 // open opens one directory, and makes what is missing of it. Below what code may write
 // to no link is followed.
-func (f *Files) open(dest string) (*os.Root, error) {
+func (f *collectedFiles) open(dest string) (*os.Root, error) {
 	for _, dir := range f.o.Writable {
 		rel, ok := below(dir, dest)
 		if !ok {
