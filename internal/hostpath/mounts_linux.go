@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/internal/linux/mountinfo"
+	"github.com/caisson-run/caisson/internal/linux/mounts"
 )
 
 // place is where something lies in its own filesystem, whatever it is mounted
@@ -76,7 +76,7 @@ func hasRoot(b []byte) bool {
 func parseMounts(b []byte) (mountTable, error) {
 	var t mountTable
 	for line := range strings.Lines(string(b)) {
-		m, ok := mountinfo.Parse(line)
+		m, ok := mounts.Parse(line)
 		if !ok {
 			return nil, errors.New("a line of /proc/self/mountinfo is malformed")
 		}

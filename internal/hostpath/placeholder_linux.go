@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/internal/linux/mountinfo"
+	"github.com/caisson-run/caisson/internal/linux/mounts"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -51,7 +51,7 @@ func Join(dir string, root *Source) (*Placeholders, error) {
 		return nil, placeError("guard "+root.Name, err)
 	}
 	p := &Placeholders{dir: dir, root: os.NewFile(uintptr(fd), root.Real)}
-	head := journalHead{root.Real, root.Dev, root.Ino, mountinfo.DirectoryMark(dir)}
+	head := journalHead{root.Real, root.Dev, root.Ino, mounts.DirectoryMark(dir)}
 	name := filepath.Join(dir, fmt.Sprintf("%x-%x%s", root.Dev, root.Ino, journalSuffix))
 	err = exclusively(dir, func() error {
 		f, alone, err := openJournal(name)
@@ -308,7 +308,7 @@ func sweep(name string) error {
 // directory is left alone: its sandboxes may live.
 func clean(journal, root *os.File) error {
 	head, lines, err := readJournal(journal)
-	if err != nil || head.State != mountinfo.DirectoryMark(filepath.Dir(journal.Name())) {
+	if err != nil || head.State != mounts.DirectoryMark(filepath.Dir(journal.Name())) {
 		return err
 	}
 	for _, l := range slices.Backward(lines) {

@@ -6,7 +6,7 @@ import (
 	"context"
 	"io"
 
-	"github.com/caisson-run/caisson/internal/linux/overlay"
+	"github.com/caisson-run/caisson/internal/linux/mounts"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -27,5 +27,5 @@ func (i *instance) ReadChanges(ctx context.Context, target string, w io.Writer) 
 		}
 		defer func() { _ = i.Resume(context.WithoutCancel(ctx)) }() // it is removed all the same
 	}
-	return overlay.WriteTar(ctx, dir, overlay.Trusted, w)
+	return mounts.WriteUpper(ctx, dir, mounts.TrustedMarks, w)
 }

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caisson-run/caisson/internal/linux/mountinfo"
+	"github.com/caisson-run/caisson/internal/linux/mounts"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -203,7 +203,7 @@ func (e *engine) isOf(ctx context.Context, name, dir string) (bool, error) {
 	if isStatus(err, http.StatusNotFound) {
 		return false, nil
 	}
-	return err == nil && c.Config.Labels[labelState] == mountinfo.DirectoryMark(dir), err
+	return err == nil && c.Config.Labels[labelState] == mounts.DirectoryMark(dir), err
 }
 
 // remove kills and removes a container and waits until it is gone. One that

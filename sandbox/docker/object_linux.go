@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/internal/linux/mountinfo"
+	"github.com/caisson-run/caisson/internal/linux/mounts"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -59,7 +59,7 @@ func nameOf(f *os.File) (string, error) {
 
 // exists looks for m's target in the object that owner shows.
 func exists(owner, m sandbox.Mount) error {
-	return mountinfo.FindPoint(owner.Source, owner.Target, m.Target, m.Dir)
+	return mounts.FindPoint(owner.Source, owner.Target, m.Target, m.Dir)
 }
 
 // mountedBelow is a mountpoint below a directory, or "".
@@ -70,7 +70,7 @@ func mountedBelow(dir string) string {
 		return unknown
 	}
 	for line := range strings.Lines(string(b)) {
-		m, ok := mountinfo.Parse(line)
+		m, ok := mounts.Parse(line)
 		switch {
 		case !ok:
 			return unknown

@@ -13,7 +13,7 @@ import (
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/agent"
 	"github.com/caisson-run/caisson/guest/wire"
-	"github.com/caisson-run/caisson/internal/linux/mountinfo"
+	"github.com/caisson-run/caisson/internal/linux/mounts"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -74,7 +74,7 @@ func (d *Driver) newPlan(s *sandbox.Spec, mark wire.Mark, f *facts) (_ *plan, er
 		Env:             []string{"PATH=" + agentDir, agent.MarkVariable + "=" + mark.String()},
 		Entrypoint:      append([]string{guest.AgentArgv0, "-name", s.ID, "-stdio", "-filter", "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)}, ids.arguments()...),
 		WorkingDir:      "/",
-		Labels:          map[string]string{labelSandbox: s.ID, labelState: mountinfo.DirectoryMark(filepath.Dir(s.StateDir))},
+		Labels:          map[string]string{labelSandbox: s.ID, labelState: mounts.DirectoryMark(filepath.Dir(s.StateDir))},
 		NetworkDisabled: p.here, // a third of the engine's time
 		HostConfig: hostConfig{
 			AutoRemove: true, ReadonlyRootfs: true,

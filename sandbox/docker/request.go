@@ -117,7 +117,7 @@ const (
 	labelSandbox = "dev.caisson.sandbox"
 	labelRoot    = "dev.caisson.root"
 	// labelState says in which directory the sandbox's state directory lies, see
-	// [mountinfo.DirectoryMark]: a copy of it has the same IDs, and no business with the container.
+	// [mounts.DirectoryMark]: a copy of it has the same IDs, and no business with the container.
 	labelState = "dev.caisson.state"
 )
 

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/guest/agent"
-	"github.com/caisson-run/caisson/internal/linux/mountinfo"
+	"github.com/caisson-run/caisson/internal/linux/mounts"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -204,7 +204,7 @@ func TestRemovesWhatStandsStill(t *testing.T) {
 		`"State":{"Paused":false},"HostConfig":{"Runtime":"runsc"}`: false,
 	} {
 		fake := newFakeEngine(t)
-		answer = `{"Config":{"Labels":{"` + labelState + `":"` + mountinfo.DirectoryMark(run) + `"}},` + answer + `}`
+		answer = `{"Config":{"Labels":{"` + labelState + `":"` + mounts.DirectoryMark(run) + `"}},` + answer + `}`
 		fake.answers = map[string]string{path + "/json": answer, path + "/unpause": " "}
 		if err := New(Options{Host: fake.host}).Sweep(t.Context(), id, filepath.Join(run, id)); err != nil {
 			t.Fatal(err)

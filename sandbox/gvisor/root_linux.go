@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/internal/linux/mountinfo"
+	"github.com/caisson-run/caisson/internal/linux/mounts"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -38,7 +38,7 @@ func (b *box) makeMountpoints() error {
 		if owner.Target == "/" && b.plan.erofs {
 			continue // the gofer's own tree is empty; the image has the mountpoint
 		}
-		switch err := mountinfo.FindPoint(owner.Source, owner.Target, m.Target, m.Dir); {
+		switch err := mounts.FindPoint(owner.Source, owner.Target, m.Target, m.Dir); {
 		case err == nil:
 		case owner.Target == "/" && errors.Is(err, fs.ErrNotExist):
 			missing = append(missing, m)

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/internal/linux/overlay"
+	"github.com/caisson-run/caisson/internal/linux/mounts"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -65,11 +65,11 @@ func (l *layers) keep(target, upper string) error {
 }
 
 // marks are what the kernel notes in the layer of a mount.
-func (l *layers) marks(target string) overlay.Marks {
+func (l *layers) marks(target string) mounts.OverlayMarks {
 	if l.made[target] {
-		return overlay.Trusted
+		return mounts.TrustedMarks
 	}
-	return overlay.User
+	return mounts.UserMarks
 }
 
 // send has the builder send what it has open at the upper layer's path.
@@ -146,7 +146,9 @@ func (b *box) tellChanges(ctx context.Context) {
 			continue
 		}
 		r, w := io.Pipe()
-		go func() { w.CloseWithError(overlay.WriteTar(context.WithoutCancel(ctx), dir, b.layers.marks(target), w)) }()
+		go func() {
+			w.CloseWithError(mounts.WriteUpper(context.WithoutCancel(ctx), dir, b.layers.marks(target), w))
+		}()
 		_ = b.spec.OnChanges(target, r) // which has its error
 		r.Close()
 	}
@@ -168,7 +170,7 @@ func (i *instance) ReadChanges(ctx context.Context, target string, w io.Writer) 
 		return err
 	}
 	defer goOn()
-	return overlay.WriteTar(ctx, dir, i.box.layers.marks(target), w)
+	return mounts.WriteUpper(ctx, dir, i.box.layers.marks(target), w)
 }
 
 // still has nothing inside run until goOn is called. Where this host's kernel cannot

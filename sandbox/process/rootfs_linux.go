@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/internal/linux/mountinfo"
+	"github.com/caisson-run/caisson/internal/linux/mounts"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -194,7 +194,7 @@ func (w *rootfs) under(target string) *source {
 // mountpoint looks for one target, and notes it where the root's own tree lacks
 // it: that tree is shared and read-only.
 func (w *rootfs) mountpoint(src *source, name string, at sandbox.Mask) error {
-	err := mountinfo.FindPoint(src.mount.Source, src.mount.Target, at.Target, at.Dir)
+	err := mounts.FindPoint(src.mount.Source, src.mount.Target, at.Target, at.Dir)
 	switch {
 	case err == nil:
 		return nil

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/caisson-run/caisson/internal/linux/mountinfo"
+	"github.com/caisson-run/caisson/internal/linux/mounts"
 )
 
 // mount is one mounted hierarchy.
@@ -21,9 +21,9 @@ type mount struct {
 // parseMounts picks the cgroup mounts out of a list of mounts. Lines that are
 // none of the kernel's are passed over.
 func parseMounts(list string) []mount {
-	var mounts []mount
+	var found []mount
 	for line := range strings.Lines(list) {
-		listed, ok := mountinfo.Parse(line)
+		listed, ok := mounts.Parse(line)
 		if !ok {
 			continue
 		}
@@ -41,9 +41,9 @@ func parseMounts(list string) []mount {
 		default:
 			continue
 		}
-		mounts = append(mounts, m)
+		found = append(found, m)
 	}
-	return mounts
+	return found
 }
 
 // parseOwn reads /proc/PID/cgroup: controller → group, with "" for version 2.

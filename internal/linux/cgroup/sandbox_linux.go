@@ -8,15 +8,15 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/caisson-run/caisson/internal/linux/mountinfo"
+	"github.com/caisson-run/caisson/internal/linux/mounts"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
 // NameOf is the group of the sandbox with the given ID and state directory. Its end says
-// in which directory that lies, see [mountinfo.DirectoryMark]: so a group can be told from those of other
+// in which directory that lies, see [mounts.DirectoryMark]: so a group can be told from those of other
 // caissons when its sandbox's state directory is gone.
 func NameOf(id, stateDir string) string {
-	if owner := mountinfo.DirectoryMark(filepath.Dir(stateDir)); owner != "" {
+	if owner := mounts.DirectoryMark(filepath.Dir(stateDir)); owner != "" {
 		return sandboxPrefix + id + "." + owner
 	}
 	return sandboxPrefix + id
@@ -84,7 +84,7 @@ func (l *Lookup) Sweep(ctx context.Context, id, stateDir string) error {
 // there no more, as far as nothing is in them; a living owner's sandbox has its directory
 // for longer than its group. owned says whether the sandbox with an ID has its directory.
 func (l *Lookup) SweepEmpty(ctx context.Context, dir string, owned func(id string) bool) error {
-	host, owner := l.Host(), mountinfo.DirectoryMark(dir)
+	host, owner := l.Host(), mounts.DirectoryMark(dir)
 	if host == nil || owner == "" {
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caisson-run/caisson/internal/linux/mountinfo"
+	"github.com/caisson-run/caisson/internal/linux/mounts"
 )
 
 // proc says whether /proc is there.
@@ -49,10 +49,10 @@ func (m *machine) newProc(f Facts) Fact {
 var empty = []string{"/sys/fs/binfmt_misc", "/fs/nfsd"}
 
 // covered is what lies over the /proc over which the least does; of one alone nothing may.
-func covered(mounts string) (least []string) {
+func covered(table string) (least []string) {
 	var whole, points []string
-	for line := range strings.Lines(mounts) {
-		if one, ok := mountinfo.Parse(line); ok {
+	for line := range strings.Lines(table) {
+		if one, ok := mounts.Parse(line); ok {
 			points = append(points, one.Point)
 			if one.Type == "proc" && one.Root == "/" {
 				whole = append(whole, one.Point)

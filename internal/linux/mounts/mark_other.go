@@ -2,7 +2,7 @@
 
 //go:build !linux
 
-package mountinfo
+package mounts
 
 // DirectoryMark is empty: an engine on such a host is in a virtual machine.
 func DirectoryMark(string) string { return "" }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mountinfo finds mountpoints, tells a directory from all others that there are and
-// were on a host ([DirectoryMark]), and reads lists of mounts as the kernel writes them
-// (proc_pid_mountinfo(5)). Whoever may mount in a user namespace chooses a part of
-// what stands there.
-package mountinfo
+// Package mounts finds mountpoints, tells a directory from all others that there are and
+// were on a host ([DirectoryMark]), and reads what was written to an overlay ([WriteUpper]).
+// It reads lists of mounts as the kernel writes them (proc_pid_mountinfo(5)). A user who may
+// mount in a user namespace chooses a part of what stands there.
+package mounts
 
 import (
 	"slices"

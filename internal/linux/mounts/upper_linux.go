@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package overlay
+package mounts
 
 import (
 	"archive/tar"
@@ -20,13 +20,13 @@ import (
 // while what is in it is read.
 const maxDepth = 256
 
-// WriteTar writes the upper layer at dir, an open directory, to w as
+// WriteUpper writes the upper layer at dir, an open directory, to w as
 // [sandbox.ChangeReader] says. Nothing may write to it meanwhile. It follows no link,
 // opens nothing but directories and regular files, and crosses no mount. Pipes and
 // sockets are left out. So is the content of files that the directory's owner, who is the
 // sandbox's user, may not read: the kernel copied them up as root, for a rename. They come
 // as pipes. When ctx ends it stops with the cause.
-func WriteTar(ctx context.Context, dir *os.File, marks Marks, w io.Writer) error {
+func WriteUpper(ctx context.Context, dir *os.File, marks OverlayMarks, w io.Writer) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
 		return fmt.Errorf("look at an upper layer: %w", err)
@@ -46,7 +46,7 @@ type layer struct {
 	seen map[uint64]string // files of several names, by inode
 
 	uid, gid uint32 // of the sandbox's user
-	marks    Marks
+	marks    OverlayMarks
 }
 
 // directory writes what lies in an open directory.
