@@ -98,7 +98,7 @@ func checkImports(pkgs []pkg) (broken []string) {
 				breaks(p, dep, "session writes the record, and internal/cli alone reads it")
 			case firstParty(dep) && under(path, frontends...) && d == "session/environment" && !testOnly(path):
 				breaks(p, dep, "session makes the environments of calls that it has decided")
-			case firstParty(dep) && path == "session/environment" && (d == "session" || under(d, "audit", "session/operation", "session/persistent", "session/toolcall")):
+			case firstParty(dep) && path == "session/environment" && (d == "session" || under(d, "audit", "session/persistent", "session/toolcall")):
 				breaks(p, dep, "an environment decides nothing and records nothing")
 			case under(dep, "github.com/santhosh-tekuri/jsonschema") && path != "tool/params":
 				breaks(p, dep, "it takes no schema before tool/params/drafts is ready, which tool/params sees to")
@@ -393,7 +393,7 @@ func declares(file, name string) bool {
 	})
 }
 
-// TestOneRecorder holds that operations alone write calls into the record: session/operation does, and
+// TestOneRecorder holds that operations alone write calls into the record: audit/operation.go does, and
 // session/persistent/records.go passes on what it has metered.
 func TestOneRecorder(t *testing.T) {
 	writes, found := regexp.MustCompile(`(?i)(journal|log|record)\.(Begin|Refuse)\(`), 0
@@ -414,7 +414,7 @@ func TestOneRecorder(t *testing.T) {
 // decision, the record, or what a call is counted for.
 var pipelineOnly = []string{
 	"session.Invocation", "session.Decision", "session.Origin", "session.Resources",
-	"operation.Begin", "operation.Refuse", "operation.Perform", "*.Journal()", "*.CallToolIn", "*.RefuseToolFor", "*.RecordArgv", "*.Fetches", "*.Swept",
+	"audit.Begin", "audit.Refuse", "audit.Perform", "*.Journal()", "*.CallToolIn", "*.RefuseToolFor", "*.RecordArgv", "*.Fetches", "*.Swept",
 }
 
 // checkPipeline returns what of pipelineOnly a file says.
@@ -463,7 +463,7 @@ func TestFrontendsGoThroughThePipeline(t *testing.T) {
 		t.Error("no frontend was found")
 	}
 	for _, src := range []string{
-		"var r session.Invocation", "var _ = operation.Begin", "func f(s T) { s.Journal() }", "func f(t T) { t.CallToolIn() }",
+		"var r session.Invocation", "var _ = audit.Begin", "func f(s T) { s.Journal() }", "func f(t T) { t.CallToolIn() }",
 		"func f(c *T) { c.RecordArgv = nil }", "var o = session.Options{Swept: true}",
 	} {
 		file, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x\n"+src, 0)

@@ -16,7 +16,6 @@ import (
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/session"
-	"github.com/caisson-run/caisson/session/operation"
 )
 
 // The policy with something out. Each turns exactly the cases red that are about it.
@@ -47,7 +46,7 @@ func rewritten(t *testing.T, from, to string) func(*session.Options, *attack.Off
 
 // lenient runs what it cannot record.
 type lenient struct {
-	operation.Journal
+	audit.Journal
 	spare *audit.Log
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/environment"
-	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/question"
 )
 
@@ -24,7 +23,7 @@ type Admission struct {
 	Driver    sandbox.Driver
 	Posture   sandbox.Posture
 	Env       *environment.Environment
-	Operation *operation.Operation // its intent is on disk
+	Operation *audit.Operation // its intent is on disk
 }
 
 // Admit takes a call as far as its intent. Where that is nil the call went no
@@ -94,7 +93,7 @@ func (r *Invocation) Admit(ctx context.Context) (*Admission, *sandbox.Result, er
 	if a.Env.Spec.Executables != nil {
 		a.Posture.Commands = commandsEnforced
 	}
-	if a.Operation, err = operation.Begin(ctx, r.Session.o.Journal, r.Intent); err != nil {
+	if a.Operation, err = audit.Begin(ctx, r.Session.o.Journal, r.Intent); err != nil {
 		return nil, nil, err // nothing runs unrecorded, and there is nowhere to record that
 	}
 	r.Network.Open(Connections(&r.Intent, a.Operation))
@@ -229,14 +228,14 @@ func mountsForRecord(p *policy.Plan) []audit.Mount {
 // refuse records a refusal, by policy or by a rule that is built in. It is a
 // Result: the caller's question was answered. What cannot be meant is recorded, too,
 // and is an error.
-func (d *Decision) refuse(ctx context.Context, j operation.Journal, why error) (*sandbox.Result, error) {
+func (d *Decision) refuse(ctx context.Context, j audit.Journal, why error) (*sandbox.Result, error) {
 	res := &sandbox.Result{Status: sandbox.StatusDenied, Reason: why.Error(), Findings: d.Findings}
 	var e *sandbox.Error
 	if errors.As(why, &e) {
 		res.Rule, res.Hint = e.Rule, e.Hint
 	}
 	out := audit.Outcome{Status: audit.Refused, Result: res, Error: why.Error()}
-	if err := operation.Refuse(ctx, j, d.Intent, out); err != nil {
+	if err := audit.Refuse(ctx, j, d.Intent, out); err != nil {
 		return nil, err
 	}
 	if errors.Is(why, sandbox.ErrInvalid) {

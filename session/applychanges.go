@@ -10,7 +10,6 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/changes"
-	"github.com/caisson-run/caisson/session/operation"
 )
 
 // KindApplyChanges and KindDropChanges are what records call it when a change set is
@@ -46,7 +45,7 @@ func (s *Session) ApplyChanges(ctx context.Context, call *Call, id string, o cha
 	in := s.changesIntent(call, KindApplyChanges, set)
 	in.Params = params
 	var applied *changes.Applied
-	err = operation.Perform(ctx, s.o.Journal, in, func(ctx context.Context, _ *operation.Operation) (*sandbox.Result, error) {
+	err = audit.Perform(ctx, s.o.Journal, in, func(ctx context.Context, _ *audit.Operation) (*sandbox.Result, error) {
 		applied, err = store.Apply(ctx, set.ID, o)
 		if err != nil {
 			return nil, err
@@ -68,7 +67,7 @@ func (s *Session) DropChanges(ctx context.Context, call *Call, id string) error 
 	if err != nil {
 		return err
 	}
-	return operation.Perform(ctx, s.o.Journal, s.changesIntent(call, KindDropChanges, set), func(context.Context, *operation.Operation) (*sandbox.Result, error) {
+	return audit.Perform(ctx, s.o.Journal, s.changesIntent(call, KindDropChanges, set), func(context.Context, *audit.Operation) (*sandbox.Result, error) {
 		return nil, store.Drop(set.ID)
 	})
 }

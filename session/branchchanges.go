@@ -6,9 +6,9 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/changes/gitimport"
-	"github.com/caisson-run/caisson/session/operation"
 )
 
 // KindBranchChanges is what records call it when a branch is made of a change set.
@@ -38,7 +38,7 @@ func (s *Session) BranchChanges(ctx context.Context, call *Call, id string, o Br
 		return nil, err
 	}
 	var made *gitimport.Branched
-	err = operation.Perform(ctx, s.o.Journal, in, func(ctx context.Context, _ *operation.Operation) (*sandbox.Result, error) {
+	err = audit.Perform(ctx, s.o.Journal, in, func(ctx context.Context, _ *audit.Operation) (*sandbox.Result, error) {
 		if o.Digest != set.Digest {
 			return nil, &sandbox.Error{Op: "change set " + set.ID, Kind: sandbox.ErrConflict, Problem: "it has another digest than the one that was shown", Hint: "show it again, and give the digest that it shows"}
 		}

@@ -16,7 +16,6 @@ import (
 	"github.com/caisson-run/caisson/policy/shell"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/environment"
-	"github.com/caisson-run/caisson/session/operation"
 )
 
 // KindReadCode is the kind of a record about a sandbox in which the text of a
@@ -250,7 +249,7 @@ func readOut(ctx context.Context, r *Invocation) (*sandbox.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	op, err := operation.Begin(ctx, r.Session.o.Journal, r.Intent)
+	op, err := audit.Begin(ctx, r.Session.o.Journal, r.Intent)
 	if err != nil {
 		return nil, err
 	}

@@ -7,11 +7,11 @@ import (
 	"errors"
 	"time"
 
+	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/changes"
 	"github.com/caisson-run/caisson/session/environment"
-	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -47,7 +47,7 @@ func (r *Invocation) KeepChanges(ctx context.Context, box sandbox.Instance, ws *
 	undo := &r.Undo
 	r.Intent.Kind, r.Intent.Isolation, r.Intent.Mounts = KindKeepChanges, r.Plan.Isolation, mountsForRecord(&policy.Plan{Workspace: r.Plan.Workspace})
 	var kept *sandbox.Changes
-	err := operation.Perform(ctx, r.Session.o.Journal, r.Intent, func(ctx context.Context, _ *operation.Operation) (*sandbox.Result, error) {
+	err := audit.Perform(ctx, r.Session.o.Journal, r.Intent, func(ctx context.Context, _ *audit.Operation) (*sandbox.Result, error) {
 		k, err := r.living(ctx, undo, ws)
 		if err != nil {
 			return nil, err

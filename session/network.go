@@ -15,7 +15,6 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/network"
-	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -122,7 +121,7 @@ func AwaitRouter(ctx context.Context, n *network.Network, plan *policy.PlanNetwo
 }
 
 // Connections are what goes through the network of a call, as records have it.
-func Connections(of *audit.Intent, op *operation.Operation) audit.Connection {
+func Connections(of *audit.Intent, op *audit.Operation) audit.Connection {
 	return audit.Connection{Actor: of.Actor, Account: of.Account, Sandbox: of.Sandbox, Call: op.ID}
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/network"
-	"github.com/caisson-run/caisson/session/operation"
 )
 
 // Failed records a call that did not come to run, and says why. It never returns nil.
@@ -19,7 +18,7 @@ func (r *Invocation) Failed(ctx context.Context, why error) error {
 		return r.Refused(ctx, why)
 	}
 	// A record that cannot be written changes nothing here: nothing ran.
-	jerr := operation.Refuse(ctx, r.Session.o.Journal, r.Intent, r.Outcome(nil, why))
+	jerr := audit.Refuse(ctx, r.Session.o.Journal, r.Intent, r.Outcome(nil, why))
 	if errors.Is(jerr, sandbox.ErrExhausted) {
 		return jerr
 	}

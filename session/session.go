@@ -29,10 +29,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/changes"
-	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/question"
 	"github.com/caisson-run/caisson/session/registry"
 )
@@ -48,7 +48,7 @@ type Options struct {
 	// policies, for one.
 	Read []sandbox.HostFile
 	// Journal takes the records. Required: nothing runs unrecorded.
-	Journal operation.Journal
+	Journal audit.Journal
 	// State makes run directories. Required.
 	State State
 	// Rates counts how often tools are called; nil refuses calls of tools that have
@@ -154,4 +154,4 @@ func (s *Session) Policy() *policy.Policy { return s.o.Policy }
 func (s *Session) PolicyName() string { return s.o.PolicyName }
 
 // Journal takes the session's records; see package operation.
-func (s *Session) Journal() operation.Journal { return s.o.Journal }
+func (s *Session) Journal() audit.Journal { return s.o.Journal }

@@ -21,7 +21,6 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/faketest"
-	"github.com/caisson-run/caisson/session/operation"
 )
 
 func TestMain(m *testing.M) {
@@ -467,7 +466,7 @@ func TestLinkOutOfThePolicy(t *testing.T) {
 
 // brokenJournal refuses some of the records.
 type brokenJournal struct {
-	operation.Journal
+	audit.Journal
 	begin, refuse bool
 }
 

@@ -12,14 +12,13 @@ import (
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/session"
-	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/question"
 )
 
 // opened is a session and what it stands on.
 type opened struct {
 	*session.Session
-	journal operation.Journal
+	journal audit.Journal
 	state   string // the state directory
 	closers []func() error
 }
@@ -41,7 +40,7 @@ func (a *app) open(ctx context.Context, policyFile string) (*opened, error) {
 // openRecord opens the audit record for a process that ends soon. It is not closed: each
 // record is on disk when the call that wrote it returns, and closing would pay for a
 // checkpoint of the database.
-func openRecord(ctx context.Context, dir *store.Dir) (operation.Journal, error) {
+func openRecord(ctx context.Context, dir *store.Dir) (audit.Journal, error) {
 	log, err := audit.Open(ctx, audit.Options{Dir: dir.Path()})
 	if err != nil {
 		return nil, err

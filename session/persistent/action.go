@@ -17,7 +17,6 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
-	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/question"
 	"github.com/caisson-run/caisson/session/registry"
 )
@@ -34,7 +33,7 @@ type action struct {
 	l    *managed
 	in   *running
 	run  *session.Invocation
-	op   *operation.Operation
+	op   *audit.Operation
 	held sandbox.Posture // of the sandbox
 	once sync.Once
 	err  error
@@ -103,7 +102,7 @@ func (a *action) begin(ctx context.Context, k *Key, g *grant, call *session.Call
 		}
 		return r.Failed(ctx, err)
 	}
-	a.op, err = operation.Begin(ctx, a.l.b.o.Journal, r.Intent)
+	a.op, err = audit.Begin(ctx, a.l.b.o.Journal, r.Intent)
 	return err
 }
 

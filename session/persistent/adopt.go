@@ -16,7 +16,6 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/environment"
-	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -126,7 +125,7 @@ func (a *adoption) settle(ctx context.Context) error {
 	b, in := a.l.b, a.in
 	r := in.run
 	posture, err := a.redecide(ctx)
-	op, jerr := operation.Begin(context.WithoutCancel(ctx), b.o.Journal, r.Intent)
+	op, jerr := audit.Begin(context.WithoutCancel(ctx), b.o.Journal, r.Intent)
 	if err = errors.Join(err, jerr); err != nil {
 		a.closeFar()
 	} else if err = a.rewire(ctx, op); err == nil {
@@ -194,7 +193,7 @@ func (a *adoption) redecide(ctx context.Context) (sandbox.Posture, error) {
 // rewire puts a router at the far end of the sandbox's wire, which lets through what
 // the policy says now. Where that cannot be had (a secret that is not there any more,
 // say) the network stays closed, and that is said.
-func (a *adoption) rewire(ctx context.Context, op *operation.Operation) error {
+func (a *adoption) rewire(ctx context.Context, op *audit.Operation) error {
 	l, in, wired := a.l, a.in, a.rec.Wired
 	b, r := l.b, in.run
 	if wired != (a.far != nil) {

@@ -12,7 +12,6 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
-	"github.com/caisson-run/caisson/session/operation"
 )
 
 // fileCall is a call about files that was allowed and whose intent is recorded.
@@ -26,7 +25,7 @@ type fileCall struct {
 	run   *session.Invocation
 	key   *Key
 	grant *grant
-	op    *operation.Operation
+	op    *audit.Operation
 	leave func()
 }
 
@@ -81,7 +80,7 @@ func (f *Files) begin(ctx context.Context, kind policy.Kind, paths ...string) (_
 			return nil, err
 		}
 	}
-	if a.op, err = operation.Begin(ctx, h.boxes.o.Journal, a.run.Intent); err != nil {
+	if a.op, err = audit.Begin(ctx, h.boxes.o.Journal, a.run.Intent); err != nil {
 		return nil, err
 	}
 	return a, nil
@@ -163,5 +162,5 @@ func fileTool(k policy.Kind) string {
 // is why it was not carried out.
 func (a *fileCall) end(ctx context.Context, files []sandbox.File, err error) error {
 	defer a.leave()
-	return a.op.End(ctx, operation.Outcome(&sandbox.Result{Status: sandbox.StatusSuccess, Files: files}, err))
+	return a.op.End(ctx, audit.OutcomeOf(&sandbox.Result{Status: sandbox.StatusSuccess, Files: files}, err))
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/environment"
-	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -170,7 +169,7 @@ func (l locked) endFor(ctx context.Context, why *session.Ending) error {
 	reason := why.Reason
 	// A full disk must not keep a sandbox alive: what cannot be recorded, although it
 	// may spend the reserve, is told.
-	op, err := operation.Begin(ctx, b.o.Journal, audit.Intent{Actor: was.Actor, Account: was.Owner, Kind: "end_sandbox", Sandbox: l.id, Isolation: was.Isolation, Ends: true})
+	op, err := audit.Begin(ctx, b.o.Journal, audit.Intent{Actor: was.Actor, Account: was.Owner, Kind: "end_sandbox", Sandbox: l.id, Isolation: was.Isolation, Ends: true})
 	res := &sandbox.Result{Status: why.Status, Resource: why.Resource, Rule: why.Rule, Reason: reason, Posture: was.Posture}
 	errs := []error{err}
 	if in != nil {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -88,7 +87,7 @@ func (l locked) pause(ctx context.Context, how registry.Action, reason string) e
 		defer leave()
 	}
 	intent := audit.Intent{Actor: l.record().Actor, Account: l.owner, Kind: "pause_sandbox", Sandbox: l.id, Isolation: in.run.Plan.Isolation}
-	return operation.Perform(ctx, b.o.Journal, intent, func(ctx context.Context, _ *operation.Operation) (*sandbox.Result, error) {
+	return audit.Perform(ctx, b.o.Journal, intent, func(ctx context.Context, _ *audit.Operation) (*sandbox.Result, error) {
 		// Before it stands still: afterwards the level may have nothing to ask.
 		p.cpu = in.spent(ctx)
 		err := p.stop(ctx)

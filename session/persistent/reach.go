@@ -5,12 +5,12 @@ package persistent
 import (
 	"context"
 
+	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/network"
-	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -78,7 +78,7 @@ func (n *networkChange) run(ctx context.Context) error {
 		}
 	}
 	r.Intent.Network = plan.String()
-	return operation.Perform(ctx, l.b.o.Journal, r.Intent, func(ctx context.Context, _ *operation.Operation) (*sandbox.Result, error) {
+	return audit.Perform(ctx, l.b.o.Journal, r.Intent, func(ctx context.Context, _ *audit.Operation) (*sandbox.Result, error) {
 		return nil, n.carryOut(ctx)
 	})
 }

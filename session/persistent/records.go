@@ -11,7 +11,6 @@ import (
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
-	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -23,7 +22,7 @@ import (
 // counted before this process began a part of unsavedPart is lost where its owner was
 // killed.
 type records struct {
-	operation.Journal
+	audit.Journal
 	clock    Clock
 	registry *registry.DB
 	free     bool // there is one user, for whom nothing is bounded

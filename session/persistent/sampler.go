@@ -11,7 +11,6 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
-	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -90,8 +89,8 @@ func (s *sampler) report(f policy.Fired) {
 }
 
 // note records something that happened by itself.
-func note(j operation.Journal, in audit.Intent, res *sandbox.Result) error {
-	return operation.Perform(context.Background(), j, in, func(context.Context, *operation.Operation) (*sandbox.Result, error) { return res, nil })
+func note(j audit.Journal, in audit.Intent, res *sandbox.Result) error {
+	return audit.Perform(context.Background(), j, in, func(context.Context, *audit.Operation) (*sandbox.Result, error) { return res, nil })
 }
 
 // usage reads what the sandbox uses. CPU time is that since it was made, pauses

@@ -24,10 +24,10 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
-	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/question"
 	"github.com/caisson-run/caisson/session/registry"
 )
@@ -42,7 +42,7 @@ type Key = registry.Key
 type SandboxesOptions struct {
 	// Drivers, Journal and State are those of [Options]. Required.
 	Drivers map[string]sandbox.Driver
-	Journal operation.Journal
+	Journal audit.Journal
 	State   session.State
 	// Registry keeps sandboxes and keys. Required; the caller closes it after
 	// Sandboxes.

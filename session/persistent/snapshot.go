@@ -9,7 +9,6 @@ import (
 
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/registry"
 )
 
@@ -83,7 +82,7 @@ func (l locked) copyDown(ctx context.Context, kind string) (kept string, err err
 		return "", &sandbox.Error{Op: "snapshot", Kind: sandbox.ErrUnsupported, Problem: rec.Isolation + " cannot write a sandbox down", Hint: "take another level: --isolation gvisor"}
 	}
 	intent := audit.Intent{Actor: rec.Actor, Account: rec.Owner, Kind: kind, Sandbox: l.id, Isolation: rec.Isolation}
-	err = operation.Perform(ctx, b.o.Journal, intent, func(ctx context.Context, _ *operation.Operation) (*sandbox.Result, error) {
+	err = audit.Perform(ctx, b.o.Journal, intent, func(ctx context.Context, _ *audit.Operation) (*sandbox.Result, error) {
 		var dir string
 		if kept, dir, err = b.kept.create(); err == nil {
 			err = snap.Snapshot(ctx, dir, false)

@@ -17,7 +17,6 @@ import (
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session/operation"
 )
 
 // Approvals is where people are asked about calls, and answer. What is asked
@@ -39,7 +38,7 @@ type Options struct {
 	// somebody is asked.
 	Dir string
 	// Journal takes the records. Required, unless questions and approvers are only read.
-	Journal operation.Journal
+	Journal audit.Journal
 	// Link, when set, is where an approver answers a request in a browser: an
 	// address without anything that would open it.
 	Link func(id string) string
@@ -140,7 +139,7 @@ func (a *Approvals) Answer(ctx context.Context, who approval.Who, id string, ans
 	}
 	note := noteOf(req)
 	note.State, note.Approver, note.Channel, note.Note = string(said), who.Name(), string(who.Channel()), answer.Note
-	op, err := operation.Begin(ctx, a.o.Journal, audit.Intent{Actor: who.Name(), Kind: KindAnswer, Approval: note})
+	op, err := audit.Begin(ctx, a.o.Journal, audit.Intent{Actor: who.Name(), Kind: KindAnswer, Approval: note})
 	if err != nil {
 		return nil, err
 	}

@@ -12,14 +12,13 @@ import (
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session/operation"
 )
 
 // Asking is one call on its way through approval: what it is, and how its frontend
 // wants it asked.
 type Asking struct {
 	Approvals *Approvals // nil: nobody can be asked
-	Journal   operation.Journal
+	Journal   audit.Journal
 	Question  *policy.Question
 	Intent    audit.Intent // of the call
 	Notice    func(string) // hears what it waits for. Required
@@ -167,7 +166,7 @@ func (a *Asking) recordAsked(ctx context.Context, req *approval.Request) error {
 	for _, q := range a.Question.Askings {
 		in.Approval.Rules = append(in.Approval.Rules, q.Rule)
 	}
-	op, err := operation.Begin(ctx, a.Journal, in)
+	op, err := audit.Begin(ctx, a.Journal, in)
 	if err != nil {
 		return err
 	}

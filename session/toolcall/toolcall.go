@@ -19,7 +19,6 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
-	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/question"
 	"github.com/caisson-run/caisson/tool"
 	"github.com/caisson-run/caisson/tool/params"
@@ -137,7 +136,7 @@ func (s *Tools) RefuseTool(ctx context.Context, c *Call) error {
 func (t *run) notOffered(ctx context.Context) error {
 	t.use = &policy.ToolCall{Name: t.call.Name}
 	why := sandbox.Errorf(sandbox.ErrNotFound, "tool "+t.call.Name, "it is not offered")
-	return operation.Refuse(ctx, t.session.Journal(), t.intent(), operation.Refused(why))
+	return audit.Refuse(ctx, t.session.Journal(), t.intent(), audit.RefusedOutcome(why))
 }
 
 // run is a tool's call on its way.
@@ -226,7 +225,7 @@ func (t *run) intent() audit.Intent {
 
 // refuse records a call that goes no further, and is why.
 func (t *run) refuse(ctx context.Context, why error) error {
-	err := operation.Refuse(ctx, t.session.Journal(), t.intent(), operation.Refused(why))
+	err := audit.Refuse(ctx, t.session.Journal(), t.intent(), audit.RefusedOutcome(why))
 	if errors.Is(err, sandbox.ErrExhausted) {
 		return err // nobody is told what is not recorded
 	}
@@ -242,14 +241,14 @@ func (t *run) recorded(ctx context.Context, do func(ctx context.Context) (map[st
 	}
 	in := t.intent()
 	in.Approval = note
-	op, err := operation.Begin(ctx, t.session.Journal(), in)
+	op, err := audit.Begin(ctx, t.session.Journal(), in)
 	if err != nil {
 		return nil, err
 	}
 	out, err := do(ctx)
 	o := audit.Outcome{Status: audit.Allowed}
 	if err != nil {
-		o = operation.Outcome(nil, err)
+		o = audit.OutcomeOf(nil, err)
 	}
 	if jerr := op.End(ctx, o); jerr != nil {
 		return nil, errors.Join(jerr, err)

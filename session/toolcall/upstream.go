@@ -11,7 +11,6 @@ import (
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session/operation"
 	"github.com/caisson-run/caisson/session/question"
 )
 
@@ -61,7 +60,7 @@ func (c *UpstreamCall) intent() audit.Intent {
 // with the time that it took, or do's error. Its own error is that of the record alone; do is
 // not called where the intent cannot be recorded.
 func (s *Tools) DoUpstream(ctx context.Context, c *UpstreamCall, do func(context.Context) (*sandbox.Result, error)) error {
-	op, err := operation.Begin(ctx, s.session.Journal(), c.intent())
+	op, err := audit.Begin(ctx, s.session.Journal(), c.intent())
 	if err != nil {
 		return err
 	}
@@ -70,12 +69,12 @@ func (s *Tools) DoUpstream(ctx context.Context, c *UpstreamCall, do func(context
 	if res != nil {
 		res.WallMS = time.Since(began).Milliseconds()
 	}
-	return op.End(ctx, operation.Outcome(res, err))
+	return op.End(ctx, audit.OutcomeOf(res, err))
 }
 
 // RefuseUpstream records a call that was refused, and why.
 func (s *Tools) RefuseUpstream(ctx context.Context, c *UpstreamCall, why *sandbox.Result) error {
-	return operation.Refuse(ctx, s.session.Journal(), c.intent(), audit.Outcome{Status: audit.Refused, Result: why, Error: why.Reason})
+	return audit.Refuse(ctx, s.session.Journal(), c.intent(), audit.Outcome{Status: audit.Refused, Result: why, Error: why.Reason})
 }
 
 // ServerToolRecord is the arguments of a call as records have them: without what the
