@@ -92,8 +92,8 @@ func (s *stream) Write(p []byte) (int, error) {
 func (s *stream) cut() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.pump == nil && s.limit == 0 {
-		return s.n - int64(len(s.kept))
+	if s.pump == nil {
+		return s.n - int64(len(s.whole()))
 	}
 	if s.limit == 0 {
 		return 0
@@ -111,6 +111,14 @@ func (s *stream) captured() *audit.Capture {
 func (s *stream) bytes() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.whole()
+}
+
+// whole is what is kept, without a character that the limit cut apart: text stays text.
+func (s *stream) whole() []byte {
+	if s.n > int64(len(s.kept)) {
+		return WholeRunes(s.kept)
+	}
 	return s.kept
 }
 

@@ -33,7 +33,7 @@ func TestStreamCounts(t *testing.T) {
 		}
 		want := all
 		if limit > 0 && int64(len(all)) > limit {
-			want = all[:limit]
+			want = WholeRunes(all[:limit])
 		}
 		if diff := cmp.Diff(string(want), string(s.bytes())); diff != "" {
 			t.Fatal(diff)

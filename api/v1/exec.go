@@ -299,6 +299,8 @@ func (c *capture) text(cut *map[string]int64, name string) (*string, []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cut > 0 {
+		whole := session.WholeRunes(c.b) // text stays text
+		c.b, c.cut = whole, c.cut+int64(len(c.b)-len(whole))
 		if *cut == nil {
 			*cut = map[string]int64{}
 		}

@@ -3,12 +3,14 @@
 package v1
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
 	"reflect"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -32,7 +34,7 @@ const aliveEvery = 15 * time.Second
 // stream carries a program out and tells what it writes, as server-sent events.
 func (s *Server) stream(ctx huma.Context, e *Exec, c *session.Call, do carrier) {
 	r, w := humago.Unwrap(ctx)
-	out := &events{w: w, control: http.NewResponseController(w)}
+	out := &events{w: w, control: http.NewResponseController(w), left: map[string][]byte{}}
 	defer out.keepAlive()()
 	res, err := do(r.Context(), c, session.IO{Stdin: e.stdin(), Stdout: streamOf{out, "stdout"}, Stderr: streamOf{out, "stderr"}})
 	if err == nil {
@@ -59,6 +61,7 @@ type events struct {
 	mu    sync.Mutex
 	begun bool
 	over  bool
+	left  map[string][]byte // by stream: the beginning of a character that has not come whole
 }
 
 // send writes an event, or a comment where name is empty.
@@ -93,6 +96,32 @@ func (o *events) event(name string, v any) error {
 	return o.control.Flush()
 }
 
+// output tells a piece of a stream. A character that it cuts apart waits for the next one.
+func (o *events) output(stream string, p []byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.over {
+		return io.ErrClosedPipe
+	}
+	p = append(o.left[stream], p...)
+	whole := session.WholeRunes(p)
+	if !utf8.Valid(whole) {
+		whole = p
+	}
+	o.left[stream] = bytes.Clone(p[len(whole):])
+	return o.piece(stream, whole)
+}
+
+// piece is the event of a piece, for who holds mu.
+func (o *events) piece(stream string, p []byte) error {
+	if len(p) == 0 {
+		return nil
+	}
+	v := Output{Stream: stream}
+	v.Text, v.Base64 = textOrBytes(p)
+	return o.event("output", v)
+}
+
 // end lets nobody write any more, and last writes what comes last. A write that is
 // under way to somebody who does not read is given up.
 func (o *events) end(last func()) {
@@ -100,6 +129,9 @@ func (o *events) end(last func()) {
 	o.mu.Lock()
 	given.Stop()
 	o.over = true
+	for _, stream := range []string{"stdout", "stderr"} {
+		_ = o.piece(stream, o.left[stream]) // who does not read misses what comes last, too
+	}
 	last()
 	o.mu.Unlock()
 }
@@ -134,9 +166,7 @@ type streamOf struct {
 
 // Write implements io.Writer.
 func (s streamOf) Write(p []byte) (int, error) {
-	o := Output{Stream: s.name}
-	o.Text, o.Base64 = textOrBytes(p)
-	if err := s.to.send("output", o); err != nil {
+	if err := s.to.output(s.name, p); err != nil {
 		return 0, err
 	}
 	return len(p), nil

@@ -169,7 +169,7 @@ func readTool(ctx context.Context, in *Inside, name string, args toolcall.Args) 
 	content := b.Bytes()
 	out := map[string]any{"path": name, "encoding": "text"}
 	if longer {
-		content, out["truncated"] = toolcall.WholeRunes(content), true
+		content, out["truncated"] = session.WholeRunes(content), true
 	}
 	out["size"], out["content"] = len(content), string(content)
 	if args.Text("encoding") == "base64" || !utf8.Valid(content) {

@@ -109,7 +109,7 @@ func (t *run) fetched(res *sandbox.Result, out *told, spec tool.HTTPSpec) (*Answ
 	all := a.Body[:min(int64(len(a.Body)), spec.Response)]
 	body := all
 	if a.Cut {
-		body = WholeRunes(all)
+		body = session.WholeRunes(all)
 	}
 	o := map[string]any{"status": a.Status, "body": string(body), "encoding": "text"}
 	if !utf8.Valid(body) {

@@ -176,22 +176,9 @@ func (t *tee) kept() ([]byte, int64) {
 	defer t.mu.Unlock()
 	b, more := t.buf.Bytes(), t.more
 	if more > 0 {
-		whole := WholeRunes(b)
+		whole := session.WholeRunes(b)
 		more += int64(len(b) - len(whole))
 		b = whole
 	}
 	return b, more
-}
-
-// WholeRunes leaves out a character at the end that was cut apart.
-func WholeRunes(b []byte) []byte {
-	for i := 1; i < utf8.UTFMax && i < len(b); i++ {
-		if last := b[len(b)-i:]; utf8.RuneStart(last[0]) {
-			if !utf8.FullRune(last) {
-				return b[:len(b)-i]
-			}
-			break
-		}
-	}
-	return b
 }
