@@ -4,6 +4,7 @@ package policy
 
 import (
 	"strings"
+	"unicode"
 
 	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/sandbox"
@@ -212,8 +213,9 @@ func (d *decoder) env() []field {
 
 // checkEnvName refuses what no program can look up.
 func checkEnvName(s string) error {
-	if s == "" || len(s) > 256 || strings.ContainsAny(s, "=\x00*?") {
-		return invalid("name one variable, without = and *", "%s is not the name of a variable", quote(s))
+	blank := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
+	if s == "" || len(s) > 256 || strings.ContainsAny(s, "=*?") || strings.ContainsFunc(s, blank) {
+		return invalid("name one variable, without = and *, and without blanks", "%s is not the name of a variable", quote(s))
 	}
 	return nil
 }

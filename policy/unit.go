@@ -49,9 +49,15 @@ func invalid(hint, format string, args ...any) *sandbox.Error {
 // short cuts a hint that quotes a value without end.
 func short(hint string) string { return sandbox.Clip(hint, 300) }
 
-// ParseSize reads a number of bytes: "256MiB", "100KB", "4096B" or "4096".
-// The units are B, KB, MB, GB, TB (thousands) and KiB, MiB, GiB, TiB, PiB
-// (1024s); the size lies between 1 byte and 1 PiB. Errors are ErrInvalid with
+// dockerUnits are what "docker run --memory" takes: 1024s, in small letters. A capital M is
+// another number to Kubernetes, and none here.
+func dockerUnits() []sizeUnit {
+	return []sizeUnit{{"g", 1 << 30}, {"m", 1 << 20}, {"k", 1 << 10}, {"b", 1}}
+}
+
+// ParseSize reads a number of bytes: "256MiB", "100KB", "4096B", "4096", or "256m" as
+// Docker has it. The units are B, KB, MB, GB, TB (thousands), KiB, MiB, GiB, TiB, PiB
+// (1024s), and b, k, m, g (1024s); the size lies between 1 byte and 1 PiB. Errors are ErrInvalid with
 // the nearest right spelling as their hint.
 func ParseSize(s string) (int64, error) {
 	digits, unit := splitNumber(s)
@@ -89,7 +95,7 @@ func splitNumber(s string) (digits, rest string) {
 }
 
 func findUnit(name string) (sizeUnit, bool) {
-	for _, u := range sizeUnits() {
+	for _, u := range append(sizeUnits(), dockerUnits()...) {
 		if u.name == name {
 			return u, true
 		}

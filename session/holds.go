@@ -18,6 +18,9 @@ func holdLimits(call *Call, plan *policy.Plan, caps sandbox.Capabilities, held m
 		if !plan.Limits.InForce(name) {
 			continue
 		}
+		if err := call.beyondHost(name); err != nil {
+			return err
+		}
 		c := Clause(caps, name)
 		held[name] = c.Enforcement
 		if c.Enforcement == sandbox.Enforced {

@@ -39,10 +39,21 @@ end, with how often.`,
 			if err := f.read(time.Now()); err != nil {
 				return err
 			}
+			limit, n := f.Limit, 0
+			if limit > 0 {
+				f.Limit++ // one more says that there are more
+			}
 			return a.withLog(contextOf(cmd), false, func(log *audit.Log) error {
 				for r, err := range log.Query(contextOf(cmd), f.Filter) {
 					if err != nil || a.out.failed != nil {
 						return err
+					}
+					if n++; limit > 0 && n > limit {
+						a.say("these are the newest %d; --limit N lists more, --limit 0 all", limit)
+						break
+					}
+					if n == 1 && !asJSON {
+						fmt.Fprintf(a.out, recordLine, "ID", "TIME", "CALL", "ENDED", "ACTOR", "WHAT")
 					}
 					if asJSON {
 						a.printJSON(r)
@@ -98,6 +109,9 @@ func readTime(flag, s string, now time.Time) (time.Time, error) {
 // maxDaysAgo is a hundred years.
 const maxDaysAgo = 36500
 
+// recordLine is the line of a record, and of the head.
+const recordLine = "%-30s  %-19s  %-10s %-24s %-14s %s\n"
+
 func (a *app) printRecord(r audit.Record) {
 	end := ""
 	if r.Ending != nil && r.Ending.Result != nil {
@@ -117,7 +131,7 @@ func (a *app) printRecord(r audit.Record) {
 	case c.Approval != nil && (c.Kind == question.KindAsk || c.Kind == question.KindAnswer):
 		end = c.Approval.State
 	}
-	fmt.Fprintf(a.out, "%s  %s  %-10s %-24s %-14s %s\n", r.ID, r.Time.Local().Format("2006-01-02 15:04:05"), r.Status, end,
+	fmt.Fprintf(a.out, recordLine, r.ID, r.Time.Local().Format("2006-01-02 15:04:05"), r.Status, end,
 		printable(actor), printable(deed(r)))
 }
 
