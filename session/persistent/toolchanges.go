@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/changes"
 	"github.com/caisson-run/caisson/session/toolcall"
 )
@@ -156,7 +157,7 @@ func (c *cutText) Write(p []byte) (int, error) {
 		return c.text.Write(p)
 	}
 	c.text.Write(p[:room])
-	c.text.Truncate(len(toolcall.WholeRunes(c.text.Bytes())))
+	c.text.Truncate(len(session.WholeRunes(c.text.Bytes())))
 	c.cut = true
 	return room, errCut
 }
