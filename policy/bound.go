@@ -232,7 +232,7 @@ func (f *File) boundPath(key, p string, list []Value[string]) (string, *refusal)
 }
 
 func (f *File) boundToolchain(p string) (string, *refusal) {
-	return f.boundPath("toolchains", p, f.Files.Toolchains)
+	return f.boundPath("toolchains", p, f.dirs())
 }
 
 func (f *File) boundRootfs(p string) (string, *refusal) {

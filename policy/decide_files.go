@@ -152,7 +152,10 @@ func mountRule(m PlanMount) string {
 // trees are the toolchains and the root filesystem.
 func (d *decision) trees() *refusal {
 	if f := d.file; f != nil {
-		for _, v := range f.Files.Toolchains {
+		if r := d.pathTools(f); r != nil {
+			return r
+		}
+		for _, v := range f.dirs() {
 			if r := d.toolchain(f.hostPath(v.V), d.above(f), f.rule(v.At)); r != nil {
 				return r
 			}

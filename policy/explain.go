@@ -190,6 +190,7 @@ func (e *explainer) files() {
 	for _, t := range p.Toolchains {
 		e.add("files.toolchains", t.Source, e.from("files.toolchains."+t.Source), e.always)
 	}
+	e.pathTools()
 	if p.Image != nil {
 		e.add("image", p.Image.Ref, e.from("image"), func(c sandbox.Capabilities) sandbox.Clause {
 			return e.can(c.Images, "the level takes no container images")

@@ -80,7 +80,12 @@ func filesWithin(sys, f *File) *refusal {
 			return r.by(f, s.At)
 		}
 	}
-	for _, t := range f.Files.Toolchains {
+	if at := f.pathTools(); at.Said() {
+		if r := sys.boundPathTools(); r != nil {
+			return r.by(f, at)
+		}
+	}
+	for _, t := range f.dirs() {
 		if _, r := sys.boundToolchain(f.hostPath(t.V)); r != nil {
 			return r.by(f, t.At)
 		}

@@ -86,7 +86,7 @@ func (f *File) hostPaths() []string {
 	for _, n := range f.named() {
 		out = append(out, n.written)
 	}
-	for _, t := range f.Files.Toolchains {
+	for _, t := range f.dirs() {
 		out = append(out, t.V)
 	}
 	if f.Files.Rootfs.Said() {
@@ -201,7 +201,10 @@ func (f *File) canonical() *canonical {
 		v.At = Pos{}
 		c.Volumes = append(c.Volumes, v)
 	}
-	for _, t := range f.Files.Toolchains {
+	if f.pathTools().Said() {
+		c.Toolchains = append(c.Toolchains, pathWord)
+	}
+	for _, t := range f.dirs() {
 		c.Toolchains = append(c.Toolchains, f.hostPath(t.V))
 	}
 	if f.Files.Rootfs.Said() {

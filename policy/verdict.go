@@ -94,12 +94,13 @@ type Plan struct {
 	Limits    sandbox.Limits `json:"limits"` // Explicit: written in a file or by a flag
 	Watch     []WatchRule    `json:"watch,omitempty"`
 
-	Workspace  *PlanMount   `json:"workspace,omitempty"`
-	Mounts     []PlanMount  `json:"mounts,omitempty"` // the file's first, then the call's
-	Volumes    []PlanVolume `json:"volumes,omitempty"`
-	Toolchains []PlanPath   `json:"toolchains,omitempty"`
-	Rootfs     *PlanPath    `json:"rootfs,omitempty"`
-	Image      *PlanImage   `json:"image,omitempty"`
+	Workspace  *PlanMount     `json:"workspace,omitempty"`
+	Mounts     []PlanMount    `json:"mounts,omitempty"` // the file's first, then the call's
+	Volumes    []PlanVolume   `json:"volumes,omitempty"`
+	Toolchains []PlanPath     `json:"toolchains,omitempty"`
+	PathTools  *PlanPathTools `json:"path_toolchains,omitempty"`
+	Rootfs     *PlanPath      `json:"rootfs,omitempty"`
+	Image      *PlanImage     `json:"image,omitempty"`
 
 	Env      map[string]string `json:"-"` // values are never recorded
 	Writable []string          `json:"writable,omitempty"`

@@ -162,6 +162,9 @@ type Posture struct {
 	Mounts []string `json:"mounts,omitempty"`
 	// Volumes are the names of directories that are kept for its workspace.
 	Volumes []string `json:"volumes,omitempty"`
+	// Toolchains are directories and files of the host that it has besides its root, for
+	// their programs.
+	Toolchains []string `json:"toolchains,omitempty"`
 	// Open is what a network with an allow-list does not hold back, in sentences.
 	Open []string `json:"network_open,omitempty"`
 }

@@ -90,6 +90,7 @@ func (r *Invocation) Admit(ctx context.Context) (*Admission, *sandbox.Result, er
 	if err := r.begins.fit(a.Env.Spec); err != nil {
 		return stop(err)
 	}
+	r.tellToolchains(a)
 	if a.Env.Spec.Executables != nil {
 		a.Posture.Commands = commandsEnforced
 	}
@@ -98,6 +99,21 @@ func (r *Invocation) Admit(ctx context.Context) (*Admission, *sandbox.Result, er
 	}
 	r.Network.Open(Connections(&r.Intent, a.Operation))
 	return a, nil, nil
+}
+
+// tellToolchains says in posture and record which toolchains there are.
+func (r *Invocation) tellToolchains(a *Admission) {
+	for _, t := range r.Plan.Toolchains {
+		a.Posture.Toolchains = append(a.Posture.Toolchains, t.Source)
+	}
+	t := a.Env.PathTools
+	if t == nil {
+		return
+	}
+	for _, name := range t.Names() {
+		a.Posture.Toolchains = append(a.Posture.Toolchains, name)
+		r.Intent.Mounts = append(r.Intent.Mounts, audit.Mount{Name: name, Target: name, Access: sandbox.ReadOnly.String()})
+	}
 }
 
 // build makes the environment of an allowed call, and has it approved where the policy

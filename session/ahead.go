@@ -85,7 +85,7 @@ func (s Shape) CheckLasting() error {
 	}
 	p := &s.plan
 	switch {
-	case p.Workspace != nil || len(p.Mounts)+len(p.Volumes)+len(p.Toolchains) > 0 || p.Rootfs != nil || s.call.File != "":
+	case p.Workspace != nil || len(p.Mounts)+len(p.Volumes)+len(p.Toolchains) > 0 || p.PathTools != nil || p.Rootfs != nil || s.call.File != "":
 		return refuse("files of the host's", "they may change until the call comes; leave them out, or hand the program its data as input")
 	case p.Image != nil:
 		return refuse("a container image", "its name may mean another one when the call comes; use the host's toolchain")

@@ -79,6 +79,8 @@ type Environment struct {
 	Trust    map[string]string
 	// Kept are names of the host's that must stay what they are.
 	Kept Kept
+	// PathTools are what is shown of the caller's PATH; nil without.
+	PathTools *PathTools
 	// Found is what came of read-write mounts, once the cleanup has run.
 	Found *Found
 

@@ -70,6 +70,7 @@ func (e *Environment) addRoot(ctx context.Context) error {
 		}
 		chains = append(chains, src)
 	}
+	chains = append(chains, e.addPathTools()...)
 	root, err := e.root(ctx, chains)
 	if err != nil {
 		return err
