@@ -16,8 +16,12 @@ type host struct {
 	began time.Time
 }
 
-func (h *host) look(string) (*Base, error)      { return nil, unsupported("look at a workspace") }
-func (h *host) since(*Base) bool                { return false }
+func (h *host) look(string) (*Base, error) { return nil, unsupported("look at a workspace") }
+func (h *host) since(*Base) bool           { return false }
+
+// NamedByGit is of Linux.
+func NamedByGit(*os.File, []Entry) Named { return nil }
+
 func (h *host) shows(string) (bool, error)      { return false, unsupported("look at a workspace") }
 func (h *host) open(string) (*os.File, error)   { return nil, unsupported("look at a workspace") }
 func (h *host) list(string) ([]string, error)   { return nil, unsupported("look at a workspace") }

@@ -34,15 +34,21 @@ type Beside struct {
 
 // hold marks what is held back in a set whose contents lie in dir.
 func hold(set *Set, h *host, dir string) {
-	set.Counts.Held = Hold(set.Entries, Beside{
+	Hold(set.Entries, Beside{
 		Look:    h.look,
 		Content: func(e *Entry) (io.ReadCloser, error) { return os.Open(path.Join(dir, contentDir, e.SHA256)) },
 		Old:     func(at string) (io.ReadCloser, error) { return h.open(at) },
 	})
+	NamedByGit(h.root, set.Entries).Hold(set.Entries)
+	for i := range set.Entries {
+		if len(set.Entries[i].Held) > 0 {
+			set.Counts.Held++
+		}
+	}
 }
 
-// Hold says in entries, which are sorted, why each is held back, and how many are.
-func Hold(entries []Entry, b Beside) (held int) {
+// Hold says in entries, which are sorted, why each is held back.
+func Hold(entries []Entry, b Beside) {
 	k := &holding{Beside: b, entries: map[string]*Entry{}}
 	for i := range entries {
 		k.entries[entries[i].Path] = &entries[i]
@@ -53,11 +59,7 @@ func Hold(entries []Entry, b Beside) (held int) {
 		if above := k.entries[path.Dir(e.Path)]; e.Held == nil && above != nil && above.Held != nil && above.Type == Dir && above.Op != Mode && above.Op != Remove {
 			e.Held = []string{"its directory is held back"}
 		}
-		if len(e.Held) > 0 {
-			held++
-		}
 	}
-	return held
 }
 
 // why gives the reasons, none for what is not held.

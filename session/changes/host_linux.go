@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/internal/hostpath"
 )
 
 // host is a workspace on the host. No way of looking at it follows a link, leaves it, or
@@ -116,6 +118,12 @@ func (h *host) readlink(path string) (string, error) {
 		return "", &os.PathError{Op: "readlink", Path: path, Err: err}
 	}
 	return string(buf[:n]), nil
+}
+
+// NamedByGit finds what git's configurations name in a workspace: those of the repositories
+// that it is, is a part of, or has entries in.
+func NamedByGit(root *os.File, entries []Entry) Named {
+	return newNamed(hostpath.GitNames(root, treesOf(entries)))
 }
 
 // identity tells a directory from others.

@@ -169,11 +169,7 @@ func refuseHeld(held []changes.Entry) error {
 func (in *inside) one(ctx context.Context, ignored func(string, bool) bool, o Options, out *Branched) (*Import, error) {
 	m := Made{Content: in.set.Open, Time: o.Time, Message: "Change set " + in.set.Set.ID + "\n\nDigest: " + in.set.Set.Digest}
 	entries := slices.Clone(in.set.Set.Entries)
-	names, err := in.repo.names()
-	if err != nil {
-		return nil, err
-	}
-	names.hold(entries)
+	in.repo.named.Hold(entries)
 	for _, name := range o.Held {
 		if !slices.ContainsFunc(entries, func(e changes.Entry) bool { return e.Path == name && len(e.Held) > 0 }) {
 			return nil, &sandbox.Error{Op: "--held " + changes.Shown(name), Kind: sandbox.ErrInvalid, Problem: "the set has no such path that is held back", Hint: "name a file as the set does, or leave it out"}

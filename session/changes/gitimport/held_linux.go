@@ -24,10 +24,6 @@ const maxScript = 2 << 20
 // host's.
 func (p *Import) Held() ([]changes.Entry, error) {
 	held := map[string]changes.Entry{}
-	names, err := p.repo.names()
-	if err != nil {
-		return nil, err
-	}
 	for _, id := range p.order {
 		o := p.objects[id]
 		if o.kind != Commit {
@@ -37,7 +33,7 @@ func (p *Import) Held() ([]changes.Entry, error) {
 		if err != nil {
 			return nil, err
 		}
-		names.hold(all)
+		p.repo.named.Hold(all)
 		for _, e := range all {
 			if was, ok := held[e.Path]; e.Type != changes.Dir && len(e.Held) > 0 && (!ok || len(was.Held) < len(e.Held)) {
 				held[e.Path] = e

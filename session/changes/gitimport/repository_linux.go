@@ -15,6 +15,7 @@ import (
 
 	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/changes"
 )
 
 // Repository is a git repository of the host, read and written without running git. No
@@ -24,6 +25,7 @@ type Repository struct {
 	git     *os.File // .git
 	objects *os.File
 	packs   []*pack
+	named   changes.Named      // what the host's configurations have git run or read
 	trees   map[ID][]treeEntry // that were read
 	chain   int                // how deep it is in objects that are deltas of others
 }
@@ -39,7 +41,7 @@ func refuse(hint, format string, args ...any) error {
 
 // Open opens the repository of a workspace, which name names for people.
 func Open(root *os.File, name string) (*Repository, error) {
-	r := &Repository{name: name, trees: map[ID][]treeEntry{}}
+	r := &Repository{name: name, trees: map[ID][]treeEntry{}, named: changes.NamedByGit(root, nil)}
 	var st unix.Stat_t
 	err := unix.Fstatat(int(root.Fd()), ".git", &st, unix.AT_SYMLINK_NOFOLLOW)
 	switch {
