@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -120,16 +121,11 @@ func (a *applying) carryOut(ctx context.Context) error {
 	return nil
 }
 
-// step is a list of entries that may be applied at once or, with one writer, in order.
-type step struct {
-	entries []int
-	writers int
-}
-
-// steps orders what is ready: what must give way, directories, files, links, removals,
-// and modes last, for a directory may no longer be written then.
-func (a *applying) steps() []step {
-	var clear, dirs, files, links, removals, modes []int
+// steps orders what is ready, in lists of entries that may be applied at once: what must
+// give way, directories, files and links, removals, and modes last, for a directory may no
+// longer be written then.
+func (a *applying) steps() [][]int {
+	var clear, dirs, files, removals, modes []int
 	replaced := ""
 	for i := range a.set.Entries {
 		e := &a.set.Entries[i]
@@ -146,30 +142,43 @@ func (a *applying) steps() []step {
 			modes = append(modes, i)
 		case e.Type == Dir:
 			dirs = append(dirs, i)
-		case e.Type == Link:
-			links = append(links, i)
 		default:
 			files = append(files, i)
 		}
 	}
-	for _, list := range [][]int{clear, removals, modes} {
-		slices.Reverse(list) // what is in a directory comes before it
+	// Outer directories are made first; what is in a directory goes first, and so does its
+	// mode.
+	return slices.Concat(a.byDepth(clear, true), a.byDepth(dirs, false), [][]int{files}, a.byDepth(removals, true), a.byDepth(modes, true))
+}
+
+// byDepth makes a list of each depth.
+func (a *applying) byDepth(entries []int, deepest bool) (all [][]int) {
+	depth := func(i int) int { return strings.Count(a.set.Entries[i].Path, "/") }
+	slices.SortStableFunc(entries, func(i, j int) int { return depth(i) - depth(j) })
+	for k, i := range entries {
+		if k == 0 || depth(i) != depth(entries[k-1]) {
+			all = append(all, nil)
+		}
+		all[len(all)-1] = append(all[len(all)-1], i)
 	}
-	return []step{{clear, 1}, {dirs, 1}, {files, writers}, {links, 1}, {removals, 1}, {modes, 1}}
+	if deepest {
+		slices.Reverse(all)
+	}
+	return all
 }
 
 // each applies the entries of a step.
-func (a *applying) each(ctx context.Context, s step) {
+func (a *applying) each(ctx context.Context, step []int) {
 	var wg sync.WaitGroup
 	next := make(chan int)
-	for range min(s.writers, len(s.entries)) {
+	for range min(writers, len(step)) {
 		wg.Go(func() {
 			for i := range next {
 				a.note(i, a.one(i))
 			}
 		})
 	}
-	for _, i := range s.entries {
+	for _, i := range step {
 		err := ctx.Err()
 		a.mu.Lock()
 		if a.err == nil {

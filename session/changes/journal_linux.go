@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 
@@ -19,10 +20,15 @@ import (
 const tempPrefix = ".caisson-apply-"
 
 // journal is what an Apply leaves that ends half way: which entries it was to apply, and
-// which names it made. Lines are whole or missing.
+// which names it made. Lines are whole or missing, and on the disk before what they say is
+// done: the machine may crash, too.
 type journal struct {
-	mu sync.Mutex
-	f  *os.File
+	mu      sync.Mutex // for written, and one line after the other
+	f       *os.File
+	written int // lines
+
+	disk sync.Mutex // held by who waits for the disk
+	safe int        // lines that are on it
 }
 
 // journalHead is the first line.
@@ -46,23 +52,55 @@ func startJournal(name string, head journalHead) (*journal, error) {
 		return nil, err
 	}
 	j := &journal{f: f}
-	if err := errors.Join(j.add(head), f.Sync(), os.Rename(name+".new", name)); err != nil {
+	if err := errors.Join(j.add(head), os.Rename(name+".new", name), syncDir(filepath.Dir(name))); err != nil {
 		f.Close()
 		return nil, err
 	}
 	return j, nil
 }
 
-// add adds a line, in one write.
+func syncDir(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}
+
+// add adds a line, in one write. It is on the disk afterwards.
 func (j *journal) add(v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
 	j.mu.Lock()
-	defer j.mu.Unlock()
 	_, err = j.f.Write(append(b, '\n'))
-	return err
+	j.written++
+	line := j.written
+	j.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return j.save(line)
+}
+
+// save has the lines up to one on the disk. Writers that come meanwhile wait, and share the
+// next time.
+func (j *journal) save(line int) error {
+	j.disk.Lock()
+	defer j.disk.Unlock()
+	if j.safe >= line {
+		return nil
+	}
+	j.mu.Lock()
+	written := j.written
+	j.mu.Unlock()
+	if err := unix.Fdatasync(int(j.f.Fd())); err != nil {
+		return err
+	}
+	j.safe = written
+	return nil
 }
 
 // readJournal reads a journal; nil is none. The last line may be cut off.
