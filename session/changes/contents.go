@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"hash"
 	"io"
 	"os"
@@ -22,14 +21,14 @@ const contentDir = "content"
 // them.
 type contents struct {
 	dir   string // of the set
-	room  int64  // bytes that the store has left
-	limit int64  // that it has at all
+	room  *reservation
+	limit int64 // bytes that the owner's sets may have
 	sizes map[string]int64
 	sum   hash.Hash
 	copy  []byte
 }
 
-func newContents(dir string, room, limit int64) (*contents, error) {
+func newContents(dir string, room *reservation, limit int64) (*contents, error) {
 	if err := os.Mkdir(filepath.Join(dir, contentDir), 0o700); err != nil {
 		return nil, storeError("keep what was changed", err)
 	}
@@ -45,25 +44,19 @@ func (c *contents) add(r io.Reader) (sha string, size int64, err error) {
 	}
 	defer f.Close()
 	c.sum.Reset()
-	size, err = io.CopyBuffer(io.MultiWriter(c.sum, writeOnly{f}), io.LimitReader(readOnly{r}, c.limit+1), c.copy)
-	if size > c.limit {
-		return "", 0, c.full()
-	}
+	size, err = io.CopyBuffer(io.MultiWriter(c.room, c.sum, writeOnly{f}), readOnly{r}, c.copy)
 	if err != nil {
 		return "", 0, c.failed(err)
 	}
 	sha = hex.EncodeToString(c.sum.Sum(nil))
 	if _, ok := c.sizes[sha]; ok {
+		c.room.left += size
 		return sha, size, nil
-	}
-	if size > c.room {
-		return "", 0, c.full()
 	}
 	if err := os.Rename(temp, filepath.Join(c.dir, contentDir, sha)); err != nil {
 		return "", 0, storeError("keep what was changed", err)
 	}
 	c.sizes[sha] = size
-	c.room -= size
 	return sha, size, nil
 }
 
@@ -74,14 +67,11 @@ type (
 	writeOnly struct{ io.Writer }
 )
 
-// full says that a set does not fit.
-func (c *contents) full() error {
-	return &sandbox.Error{Op: "keep what was changed", Kind: sandbox.ErrExhausted, Problem: fmt.Sprintf("it does not fit: all change sets together have at most %d bytes, and %d are left", c.limit, max(c.room, 0)),
-		Hint: "drop change sets that are no longer needed, or ignore what is built"}
-}
-
 // failed tells a layer that cannot be read from a disk that cannot be written.
 func (c *contents) failed(err error) error {
+	if errors.Is(err, sandbox.ErrExhausted) {
+		return err
+	}
 	if pe := (*os.PathError)(nil); errors.As(err, &pe) && strings.HasPrefix(pe.Path, c.dir) {
 		return storeError("keep what was changed", err)
 	}
@@ -97,7 +87,7 @@ func (c *contents) keepOnly(entries []Entry) (int64, error) {
 			applied += entries[i].Size
 		}
 		if applied > c.limit {
-			return 0, c.full()
+			return 0, c.room.store.full(c.room.held.Owner, c.limit)
 		}
 		if sha := entries[i].SHA256; entries[i].hasContent() && !used[sha] {
 			used[sha] = true

@@ -44,13 +44,13 @@ func (s *Store) Keep(ctx context.Context, src Source, from io.Reader) (*Set, err
 	if err != nil {
 		return nil, hostError(src.Name, err)
 	}
-	dir, lock, room, err := s.begin()
+	dir, lock, room, err := s.begin(src.Owner)
 	if err != nil {
 		return nil, err
 	}
 	defer lock.Close()
 	defer os.RemoveAll(dir)
-	c, err := newContents(dir, room, s.o.MaxBytes)
+	c, err := newContents(dir, room, s.limit(src.Owner))
 	if err != nil {
 		return nil, err
 	}
@@ -130,20 +130,17 @@ func (set *Set) count(f *filter) {
 	slices.SortFunc(set.Repositories, func(a, b Repository) int { return comparePaths(a.Path, b.Path) })
 }
 
-// begin makes a directory for a set that is not whole yet, and says how many bytes it
-// may have.
-func (s *Store) begin() (dir string, lock *os.File, room int64, err error) {
+// begin makes a directory for a set that is not whole yet, and says what it may take.
+func (s *Store) begin(owner string) (dir string, lock *os.File, room *reservation, err error) {
 	err = s.exclusively(func() error {
 		if err := s.sweep(); err != nil {
-			return err
-		}
-		if room, err = s.room(); err != nil {
 			return err
 		}
 		dir = s.path(makingDir + rand.Text())
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return err
 		}
+		room = &reservation{store: s, dir: dir, held: roomHeld{Owner: owner}}
 		lock, err = lockFile(filepath.Join(dir, setLock), lockTry)
 		return err
 	})
@@ -153,35 +150,18 @@ func (s *Store) begin() (dir string, lock *os.File, room int64, err error) {
 	return dir, lock, room, err
 }
 
-// room says how many bytes are left, under the store's lock.
-func (s *Store) room() (int64, error) {
-	names, err := s.names()
-	if err != nil {
-		return 0, err
-	}
-	room := s.o.MaxBytes
-	for _, id := range names {
-		sum, err := s.summary(id)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return 0, err
-		}
-		room -= sum.Bytes
-	}
-	return room, nil
-}
-
 // commit gives a set its ID and its place.
 func (s *Store) commit(dir string, set *Set) error {
 	return s.exclusively(func() error {
-		room, err := s.room()
+		room, err := s.room(set.Owner, dir)
 		if err != nil {
 			return err
 		}
 		if set.Bytes > room {
-			return (&contents{room: room, limit: s.o.MaxBytes}).full()
+			return s.full(set.Owner, room)
+		}
+		if err := os.Remove(filepath.Join(dir, roomFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return storeError("keep what was changed", err)
 		}
 		for {
 			var b [idLength / 2]byte
