@@ -103,12 +103,14 @@ type Mount struct {
 // Secret is a secret and where it goes.
 type Secret struct {
 	Name   string   // of the variable that holds the placeholder inside
-	From   string   // "env:NAME" of this process, or "file:PATH"
-	Hosts  []string // "api.example.com", "*.example.com:8443"
+	From   string   // "env:NAME" of this process, "file:PATH", or "login:claude", "login:chatgpt", "login:google"
+	Hosts  []string // "api.example.com", "*.example.com:8443"; a login has its own
 	Header string   // Authorization when empty
 	Format string   // of the header, with {} for the secret; empty keeps what code wrote around its placeholder
 	// OtherCredentials lets requests to Hosts have credentials of their own.
 	OtherCredentials bool
+	// Optional says of a login that it may be absent.
+	Optional bool
 }
 
 // Collect names files to be taken out.
@@ -173,7 +175,7 @@ func (r *Request) secrets(c *session.Call) (err error) {
 			}
 			s.From = "file:" + path
 		}
-		c.Secrets = append(c.Secrets, policy.Secret{Name: s.Name, From: s.From, Hosts: s.Hosts, Header: s.Header, Format: s.Format, Others: s.OtherCredentials})
+		c.Secrets = append(c.Secrets, policy.Secret{Name: s.Name, From: s.From, Hosts: s.Hosts, Header: s.Header, Format: s.Format, Others: s.OtherCredentials, Optional: s.Optional})
 	}
 	if r.UpstreamCA != "" {
 		c.UpstreamCA, err = absolute(r.UpstreamCA)

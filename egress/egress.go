@@ -50,6 +50,9 @@ type Options struct {
 	// was refused, one after the other, as far as wire.RecordsAtOnce and
 	// wire.RecordEvery go. It may be nil.
 	Record func(wire.Event)
+	// Renew gives another value of a secret that has a Serial, in the place of the one with
+	// that. It may take its time, and be called for several secrets at once. It may be nil.
+	Renew func(name string, serial int64) wire.Renewal
 	// Ended is called once, when the router ends before Close, or a budget is
 	// used up: the network is closed then. It may be nil.
 	Ended func(budget string, err error)

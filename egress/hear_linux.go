@@ -56,6 +56,8 @@ func (r *Router) hear(e wire.Event) bool {
 		case r.changed <- struct{}{}:
 		default: // nobody asked
 		}
+	case wire.Stale:
+		r.renew(e.Secret, e.Serial)
 	case wire.Exceeded:
 		if r.o.Ended != nil {
 			r.o.Ended(e.Budget, nil)
@@ -84,6 +86,32 @@ func (r *Router) begin() (err error) {
 		r.once.Do(func() { close(r.ready) })
 	}
 	return err
+}
+
+// maxRenewals bounds the secrets that are renewed at once, whatever a router says.
+const maxRenewals = 100
+
+// renew has a secret renewed, beside all else. It is not broken off: what gives a new value
+// may be worth nothing afterwards.
+func (r *Router) renew(name string, serial int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.o.Renew == nil || r.closing || r.renewing[name] || len(r.renewing) >= maxRenewals {
+		return
+	}
+	if r.renewing == nil {
+		r.renewing = map[string]bool{}
+	}
+	r.renewing[name] = true
+	r.renewals.Go(func() {
+		n := r.o.Renew(name, serial)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.renewing, name)
+		if r.reads {
+			_ = r.write(wire.Command{Kind: wire.Renewed, Renewal: &n}) // one that is gone waits for nothing
+		}
+	})
 }
 
 func (r *Router) keep(e wire.Event) {

@@ -63,6 +63,9 @@ type Router struct {
 	tell    *rate.Limiter
 	omitted int64 // records that are not in report
 	untold  int64 // those that Record was not told, either
+	// renewing are the secrets that are being renewed, by name.
+	renewing map[string]bool
+	renewals sync.WaitGroup
 }
 
 // endGrace is how long a router may take to close everything, and changeGrace how
@@ -237,6 +240,7 @@ func (r *Router) Close() Report {
 			r.process.wait()
 			late.Stop()
 		}
+		r.renewals.Wait()
 		r.conn.Close()
 		r.nic.Close()
 		r.far.Close()

@@ -18,41 +18,62 @@ type Secret struct {
 	At Pos
 
 	Name   string   // of the variable that holds the placeholder
-	From   string   // "env:NAME" or "file:PATH", on the host
+	From   string   // "env:NAME", "file:PATH" or "login:NAME", on the host
 	Hosts  []string // host or *.host, with 443 or another port
 	Header string   // Authorization when empty
 	Format string   // of the header, with {} for the value; empty keeps what code wrote
 	Plain  bool     // over HTTP without TLS, too
 	Others bool     // requests to Hosts may have other credentials
+	// Optional says of a login that it may be absent.
+	Optional bool
 }
 
 // PlanSecret is a secret of a plan. Its value is nowhere but in the router.
 type PlanSecret struct {
 	Name   string   `json:"name"`
-	From   string   `json:"from"` // "env:NAME" or "file:/PATH"
+	From   string   `json:"from"` // "env:NAME", "file:/PATH" or "login:NAME"
 	Hosts  []string `json:"hosts"`
 	Header string   `json:"header,omitempty"`
 	Format string   `json:"format,omitempty"`
 	Plain  bool     `json:"plain_http,omitempty"`
 	Others bool     `json:"other_credentials,omitempty"`
 	Rule   string   `json:"rule"` // file:line or "--secret"
+	// Optional says of a login that it may be absent.
+	Optional bool `json:"optional,omitempty"`
+}
+
+// Login is the name of the login that p is, if it is one (see rule.LoginOf).
+func (p PlanSecret) Login() string {
+	name, ok := strings.CutPrefix(p.From, fromLogin)
+	if !ok {
+		return ""
+	}
+	return name
 }
 
 // The places that a secret is read from.
 const (
 	fromEnv  = "env:"
 	fromFile = "file:"
+	// fromLogin is what its agent keeps of an account's login (see rule.Login).
+	fromLogin = "login:"
 )
 
 // maxSecrets bounds the secrets of a file or a call.
 const maxSecrets = 100
 
-const secretHint = "write KEY=env:API_KEY@api.example.com, or KEY=file:/run/key@api.example.com"
+const secretHint = "write KEY=env:API_KEY@api.example.com, KEY=file:/run/key@api.example.com, or CLAUDE=login:claude"
 
 // ParseSecret reads the command line's form: NAME=env:VARIABLE@HOST[,HOST], or
-// NAME=file:PATH@HOST[,HOST]. Errors are ErrInvalid with a hint.
+// NAME=file:PATH@HOST[,HOST]; or NAME=login:LOGIN, which goes to its own hosts. Errors are
+// ErrInvalid with a hint.
 func ParseSecret(s string) (Secret, error) {
 	name, rest, ok := strings.Cut(s, "=")
+	if ok && strings.HasPrefix(rest, fromLogin) {
+		out := Secret{Name: name, From: rest}
+		out.fill()
+		return out, out.check()
+	}
 	at := strings.LastIndex(rest, "@")
 	if !ok || at < 0 {
 		return Secret{}, invalid(secretHint, "a secret says where it is from and where it goes")
@@ -61,13 +82,37 @@ func ParseSecret(s string) (Secret, error) {
 	return out, out.check()
 }
 
+// fill gives a login its hosts.
+func (s *Secret) fill() {
+	if name, ok := strings.CutPrefix(s.From, fromLogin); ok && len(s.Hosts) == 0 {
+		l, _ := rule.LoginOf(name)
+		s.Hosts = slices.Clone(l.Hosts)
+	}
+}
+
+// checkLogin wants of a login no more than its name: the rest is settled.
+func (s *Secret) checkLogin() error {
+	name, ok := strings.CutPrefix(s.From, fromLogin)
+	l, _ := rule.LoginOf(name)
+	switch {
+	case !ok && s.Optional:
+		return invalid("drop optional", "secret %s is no login; only a login may be absent", s.Name)
+	case ok && (!slices.Equal(s.Hosts, l.Hosts) || s.Header != "" || s.Format != "" || s.Plain || s.Others):
+		return invalid(`write {name: CLAUDE, from: "login:claude"}`, "secret %s is a login, which goes to its own hosts in its own way", s.Name)
+	}
+	return nil
+}
+
 // check says whether s can be meant. No message has more of From than its kind:
 // who mistakes it for the value has written that there.
 func (s *Secret) check() error {
 	if err := checkEnvName(s.Name); err != nil {
 		return err
 	}
-	if err := checkSecretFrom(s.From); err != nil {
+	if err := checkFrom(s.From); err != nil {
+		return err
+	}
+	if err := s.checkLogin(); err != nil {
 		return err
 	}
 	if len(s.Hosts) == 0 {
@@ -94,6 +139,18 @@ func checkSecretFrom(s string) error {
 	return invalid("write env:NAME or file:PATH; the value itself has no place here", "a secret is from env: or file:")
 }
 
+// checkFrom takes a login, too.
+func checkFrom(s string) error {
+	name, ok := strings.CutPrefix(s, fromLogin)
+	if !ok {
+		return checkSecretFrom(s)
+	}
+	if _, ok := rule.LoginOf(name); ok {
+		return nil
+	}
+	return invalid("logins are "+strings.Join(rule.Logins(), ", "), "there is no such login")
+}
+
 func checkSecretHost(h string) error {
 	if _, err := rule.ParseSecretHost(h, ""); err != nil {
 		return invalid(`write api.example.com, or "*.example.com:8443"`, "a secret cannot go to %s: %v", quote(h), err)
@@ -117,8 +174,9 @@ func (d *decoder) secret(n *yaml.Node) {
 	if len(d.faults) > before || n.Kind != yaml.MappingNode {
 		return
 	}
+	s.fill()
 	switch err := s.check(); {
-	case !hasKey(n, "name"), !hasKey(n, "from"), !hasKey(n, "hosts"):
+	case !hasKey(n, "name"), !hasKey(n, "from"), !hasKey(n, "hosts") && !strings.HasPrefix(s.From, fromLogin):
 		d.fault(at(n), `write {name: API_KEY, from: "env:API_KEY", hosts: [api.example.com]}`, "a secret needs name, from and hosts")
 	case err != nil:
 		d.fault(at(n), sandbox.Hint(err), "%v", err)
@@ -134,7 +192,7 @@ func (d *decoder) secret(n *yaml.Node) {
 func (d *decoder) secretFields(s *Secret) []field {
 	return []field{
 		{"name", func(n *yaml.Node) { s.Name = d.text(n, "name", checkEnvName).V }},
-		{"from", func(n *yaml.Node) { s.From = d.text(n, "from", checkSecretFrom).V }},
+		{"from", func(n *yaml.Node) { s.From = d.text(n, "from", checkFrom).V }},
 		{"hosts", func(n *yaml.Node) { s.Hosts = texts(d.texts(n, "hosts", checkSecretHost)) }},
 		{"header", func(n *yaml.Node) {
 			s.Header = d.text(n, "header", func(h string) error { return rule.CheckSecretHeader(h, "") }).V
@@ -143,13 +201,14 @@ func (d *decoder) secretFields(s *Secret) []field {
 			s.Format = d.text(n, "format", func(f string) error { return rule.CheckSecretHeader("Authorization", f) }).V
 		}},
 		{"only_our_credentials", func(n *yaml.Node) { v := d.boolean(n, "only_our_credentials"); s.Others = v.Said() && !v.V }},
+		{"optional", func(n *yaml.Node) { s.Optional = d.boolean(n, "optional").V }},
 		{"plain_http", func(n *yaml.Node) { s.Plain = d.boolean(n, "plain_http").V }},
 	}
 }
 
 // plan is s as a part of a plan; rule is where it stands.
 func (s *Secret) plan(from, rule string) PlanSecret {
-	return PlanSecret{Name: s.Name, From: from, Hosts: s.Hosts, Header: s.Header, Format: s.Format, Plain: s.Plain, Others: s.Others, Rule: rule}
+	return PlanSecret{Name: s.Name, From: from, Hosts: s.Hosts, Header: s.Header, Format: s.Format, Plain: s.Plain, Others: s.Others, Rule: rule, Optional: s.Optional}
 }
 
 // secretFrom is where a secret of the file is from; a relative path starts from
@@ -186,7 +245,8 @@ func (d *decision) secrets() *refusal {
 		}
 	}
 	for i := range d.call.Secrets {
-		s := &d.call.Secrets[i]
+		s := d.call.Secrets[i]
+		s.fill()
 		if err := s.check(); err != nil {
 			return refuseInvalid("--secret", err)
 		}
@@ -238,8 +298,28 @@ func (d *decision) addSecret(p PlanSecret) *refusal {
 			return refuse(p.Rule, "drop one of them", "secret %s is already in %s", p.Name, have.Rule)
 		}
 	}
-	d.plan.Network.Secrets = append(d.plan.Network.Secrets, p)
+	n := d.plan.Network
+	n.Secrets = append(n.Secrets, p)
+	if l, ok := rule.LoginOf(p.Login()); ok {
+		n.login(p, l)
+	}
 	return nil
+}
+
+// login holds requests to the hosts of a login to those that it is for, as a layer of its
+// own, and closes the hosts that give out tokens.
+func (n *PlanNetwork) login(p PlanSecret, l rule.Login) {
+	from := "login " + p.Login()
+	var layer []PlanWeb
+	for _, host := range l.Hosts {
+		for _, w := range l.Requests {
+			layer = append(layer, PlanWeb{PlanRule: PlanRule{host, from}, Methods: w.Methods, Paths: w.Paths, Closed: true})
+		}
+	}
+	n.Web = append(n.Web, layer)
+	for _, host := range l.Elsewhere {
+		n.Deny = append(n.Deny, PlanRule{host, from})
+	}
 }
 
 // boundSecret: a secret of the file is the same one, and goes as far.
@@ -280,6 +360,9 @@ func secretsWithin(sys, f *File) *refusal {
 // String is a secret in one phrase, without its value.
 func (p PlanSecret) String() string {
 	s := p.Name + " from " + p.From + " to " + strings.Join(p.Hosts, ", ")
+	if p.Optional {
+		s += ", where there is one"
+	}
 	if p.Plain {
 		s += ", without TLS too"
 	}

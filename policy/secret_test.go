@@ -4,9 +4,11 @@ package policy
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/caisson-run/caisson/egress/rule"
 	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -53,6 +55,14 @@ func TestSecretLayers(t *testing.T) {
 		"beside others":                  {net + secret, net + strings.Replace(secret, "name:", "only_our_credentials: false, name:", 1), Call{}, "refused /p/system:3"},
 		"the system's grants nothing":    {net + secret, "", Call{Network: []string{"api.example.com"}}, "none"},
 		"the system's bounds a flag":     {net + secret, "", Call{Network: []string{"api.example.com"}, Secrets: wish("KEY=env:L@api.example.com")}, "refused /p/system:3"},
+		"a login":                        {"", "", Call{Network: []string{"api.anthropic.com"}, Secrets: wish("C=login:claude")}, "C from login:claude to api.anthropic.com"},
+		"a login, not reached":           {"", "", Call{Network: []string{"api.example.com"}, Secrets: wish("C=login:claude")}, "refused built-in: valid requests"},
+		"a login of the file's":          {"", "network: {allow: [chatgpt.com]}\nsecrets: [{name: C, from: 'login:chatgpt', optional: true}]", Call{}, "C from login:chatgpt to chatgpt.com, where there is one"},
+		"a login for another host":       {"", "", Call{Network: []string{"internet"}, Secrets: []Secret{{Name: "C", From: "login:claude", Hosts: []string{"evil.example.com"}}}}, "refused built-in: valid requests"},
+		"a login without TLS":            {"", "", Call{Network: []string{"internet"}, Secrets: []Secret{{Name: "C", From: "login:claude", Plain: true}}}, "refused built-in: valid requests"},
+		"a login that the system has":    {"network: {allow: [api.anthropic.com]}\nsecrets: [{name: C, from: 'login:claude'}]", "", Call{Network: []string{"api.anthropic.com"}, Secrets: wish("C=login:claude")}, "C from"},
+		"a login that the system lacks":  {net, "", Call{Secrets: wish("C=login:claude")}, "refused /p/system"},
+		"somebody else's login":          {"", "", Call{Secrets: wish("C=login:claude"), Actor: "guest"}, "refused built-in: secrets"},
 		"a flag's authorities":           {"", net, Call{UpstreamCA: "/ca.pem"}, "refused /p/file"},
 		"a flag's, about no host":        {"", "", Call{Network: []string{"api.example.com"}, UpstreamCA: "/ca.pem"}, "refused built-in: valid requests"},
 		"a flag's, about a host":         {"", "", Call{Network: []string{"api.example.com"}, UpstreamCA: "/ca.pem", Secrets: wish("KEY=env:K@api.example.com")}, "KEY from"},
@@ -84,8 +94,37 @@ func TestSecretLayers(t *testing.T) {
 	}
 }
 
+// Requests to a login's hosts are held to those that it is for, whatever a policy allows,
+// and the hosts that give out tokens are closed.
+func TestLoginLayer(t *testing.T) {
+	for _, name := range rule.Logins() {
+		l, _ := rule.LoginOf(name)
+		p, err := New(Options{File: parsed(t, "file", "network: {allow: [internet, {host: "+l.Hosts[0]+", methods: [GET, POST, PUT], paths: ['/**']}]}\nsecrets: [{name: C, from: 'login:"+name+"'}]")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := p.Decide(command(nil)).Plan.Network
+		if n == nil || len(n.Web) != 2 {
+			t.Fatalf("%s: %v", name, n)
+		}
+		for _, w := range n.Web[1] {
+			if !w.Closed || w.From != "login "+name || len(w.Methods) == 0 || len(w.Paths) == 0 {
+				t.Errorf("%s: %+v", name, w)
+			}
+			if _, err := rule.AllowWeb(w.Text, w.From, w.rule()); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		for _, host := range l.Elsewhere {
+			if !slices.Contains(n.Denied(), host) {
+				t.Errorf("%s: %s is not closed: %v", name, host, n.Denied())
+			}
+		}
+	}
+}
+
 func TestParseSecretRefuses(t *testing.T) {
-	for _, s := range []string{"", "KEY", "KEY=env:K", "KEY=@api.example.com", "=env:K@api.example.com", "KEY=sk-123@api.example.com", "KEY=env:@api.example.com", "KEY=env:K@", "KEY=env:K@10.0.0.0/8", "KEY=env:K@a.example.com,", "KEY=env:K@internet"} {
+	for _, s := range []string{"", "KEY", "KEY=env:K", "KEY=@api.example.com", "=env:K@api.example.com", "KEY=sk-123@api.example.com", "KEY=env:@api.example.com", "KEY=env:K@", "KEY=env:K@10.0.0.0/8", "KEY=env:K@a.example.com,", "KEY=env:K@internet", "KEY=login:none", "KEY=login:claude@evil.example.com", "KEY=login:"} {
 		if _, err := ParseSecret(s); !errors.Is(err, sandbox.ErrInvalid) || sandbox.Hint(err) == "" || strings.Contains(err.Error(), "sk-123") {
 			t.Errorf("%q: %v", s, err)
 		}

@@ -34,11 +34,13 @@ type PlanWeb struct {
 	MaxBody int64    `json:"max_body,omitempty"`
 	// MaxRequests is how many requests it lets through.
 	MaxRequests int64 `json:"max_requests,omitempty"`
+	// Closed says that no entry of a policy's lets through more.
+	Closed bool `json:"closed,omitempty"`
 }
 
 // rule is what w says of requests.
 func (w PlanWeb) rule() rule.Web {
-	return rule.Web{Methods: w.Methods, Paths: w.Paths, MaxBody: w.MaxBody, MaxRequests: w.MaxRequests}
+	return rule.Web{Methods: w.Methods, Paths: w.Paths, MaxBody: w.MaxBody, MaxRequests: w.MaxRequests, Closed: w.Closed}
 }
 
 // String is the entry in one phrase.
@@ -127,7 +129,7 @@ func (d *decision) web(n *PlanNetwork) *refusal {
 	for _, f := range d.layers {
 		var layer []PlanWeb
 		for _, w := range f.Network.Web {
-			layer = append(layer, PlanWeb{PlanRule{w.Host, f.rule(w.At)}, w.Methods, w.Paths, w.MaxBody, w.MaxRequests})
+			layer = append(layer, PlanWeb{PlanRule: PlanRule{w.Host, f.rule(w.At)}, Methods: w.Methods, Paths: w.Paths, MaxBody: w.MaxBody, MaxRequests: w.MaxRequests})
 		}
 		if layer != nil {
 			n.Web = append(n.Web, layer)

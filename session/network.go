@@ -98,6 +98,9 @@ func (r *Invocation) StartRouter(stateDir string, rules wire.Rules, far *os.File
 	o := network.Options{
 		Rules: rules, StateDir: stateDir, Caps: r.Caps, Far: far, Journal: r.Session.o.Journal, PolicyName: r.Session.o.PolicyName, Refused: r.Call.OnRefused,
 	}
+	if r.Credentials != nil {
+		o.Renew = r.Credentials.Renew
+	}
 	if r.Plan.Network != nil {
 		o.Budget = r.Plan.Network.Budget
 	}

@@ -36,7 +36,11 @@ func (r *Invocation) Prepare(ctx context.Context) (*environment.Environment, err
 	if err != nil {
 		return nil, err
 	}
-	if err := e.Build(ctx, environment.BuildOptions{Network: wire, Authority: r.Credentials.Authority, Commands: func(argv []string) []string { return startedBy(r.Call, r.Question, argv) }}); err != nil {
+	logins, err := r.Credentials.Files()
+	if err != nil {
+		return nil, err
+	}
+	if err := e.Build(ctx, environment.BuildOptions{Network: wire, Logins: loginFiles(logins), Authority: r.Credentials.Authority, Commands: func(argv []string) []string { return startedBy(r.Call, r.Question, argv) }}); err != nil {
 		return nil, err
 	}
 	// One with a name of the host's that has to stay what it is does not outlive who looks
@@ -126,7 +130,14 @@ func (r *Invocation) Variables(e *environment.Environment) []string {
 	if r.Call.TTY != nil {
 		term = r.Call.TerminalName()
 	}
-	return e.Variables(term, r.Plan.Env, r.Placeholders())
+	return e.Variables(term, network.LoginEnv(r.Plan.Network, r.Placeholders()), r.Plan.Env, r.Placeholders())
+}
+
+func loginFiles(list []network.File) (out []environment.HomeFile) {
+	for _, f := range list {
+		out = append(out, environment.HomeFile{Path: f.Path, Content: f.Content})
+	}
+	return out
 }
 
 // NewCredentials are those of the call's network, with the placeholders that a sandbox

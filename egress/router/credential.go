@@ -29,6 +29,7 @@ type Secret struct {
 	format      string // "" keeps what is around the placeholder
 	plain       bool
 	others      bool
+	renews      *renewal // nil for a value that stays
 }
 
 // NewSecret reads what the owner sent.
@@ -36,6 +37,9 @@ func NewSecret(s wire.Secret) (*Secret, error) {
 	c := &Secret{name: s.Name, placeholder: s.Placeholder, value: s.Value, header: http.CanonicalHeaderKey(s.Header), format: s.Format, plain: s.Plain, others: s.Others}
 	if c.header == "" {
 		c.header = "Authorization"
+	}
+	if s.Serial != 0 {
+		c.renews = &renewal{value: s.Value, serial: s.Serial, expires: s.Expires}
 	}
 	if len(c.placeholder) < 16 {
 		return nil, fmt.Errorf("secret %s: its placeholder can be guessed", s.Name)
@@ -63,27 +67,27 @@ const maxOther = 1 << 10
 // put gives a header's value with the secret in it; false when the placeholder is
 // not what it consists of. What code may write around it is a scheme ("Bearer"),
 // or the other half of a user and password.
-func (s *Secret) put(v string) (string, bool) {
+func (s *Secret) put(v, value string) (string, bool) {
 	if !s.in(v) {
 		return "", false
 	}
 	if s.format != "" {
-		return strings.Replace(s.format, rule.SecretPlace, string(s.value), 1), true
+		return strings.Replace(s.format, rule.SecretPlace, value, 1), true
 	}
 	scheme, rest, two := strings.Cut(v, " ")
 	switch {
 	case v == s.placeholder:
-		return string(s.value), true
+		return value, true
 	case !two:
 		return "", false
 	case rest == s.placeholder:
-		return scheme + " " + string(s.value), true
+		return scheme + " " + value, true
 	}
 	user, password, _ := strings.Cut(basic(v), ":")
 	if user == s.placeholder {
-		user = string(s.value)
+		user = value
 	} else {
-		password = string(s.value)
+		password = value
 	}
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password)), true
 }
@@ -174,10 +178,11 @@ func (s Secrets) Fill(n rule.Name, port uint16, tls bool, h http.Header) (hidden
 		if len(values) != 1 || !c.to(n, port, tls) { // of two values, each reader takes another
 			continue
 		}
-		if v, ok := c.put(values[0]); ok {
+		value := c.current()
+		if v, ok := c.put(values[0], value); ok {
 			h[c.header] = []string{v}
 			ours[c.header] = true
-			hidden = hidden.add(c, v)
+			hidden = hidden.add(value, v)
 		}
 	}
 	if only == nil {

@@ -26,6 +26,8 @@ import (
 type passage struct {
 	hidden Redaction // what the answer must not show
 	body   *bounded  // nil without a bound
+	used   used
+	router *Router
 }
 
 type passageKey struct{}
@@ -69,7 +71,7 @@ func (w *webConn) judge(req *http.Request, asked *rule.Request) (*http.Request, 
 			return no("a header (%s) that may be taken for another method or path", plain)
 		}
 	}
-	p := &passage{}
+	p := &passage{router: c.r}
 	// Its body is wrapped in a copy: the server knows by the body of its own whether the
 	// sandbox still waits to be asked for it.
 	req = req.WithContext(context.WithValue(req.Context(), passageKey{}, p))
@@ -82,6 +84,9 @@ func (w *webConn) judge(req *http.Request, asked *rule.Request) (*http.Request, 
 	}
 	if ends := c.r.ends.Load(); ends != nil {
 		var err error
+		if p.used, err = c.r.freshen(req.Context(), ends.Secrets, host, port, w.tls != nil, req.Header); err != nil {
+			return no("%v", err)
+		}
 		p.hidden, err = ends.Secrets.Fill(host, port, w.tls != nil, req.Header)
 		var foreign *ErrForeign
 		if errors.As(err, &foreign) {
@@ -183,7 +188,7 @@ func (e *ending) Read(b []byte) (int, error) {
 // hideSecrets covers, in an answer, the secrets that its request got.
 func hideSecrets(res *http.Response) error {
 	p := passageOf(res.Request)
-	if p == nil || p.hidden == nil {
+	if p == nil || p.hidden == nil || p.router.renewed(res, p.used) {
 		return nil
 	}
 	p.hidden.Header(res.Header)

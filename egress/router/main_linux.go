@@ -177,6 +177,10 @@ func (p *process) serve(r *Router, closed bool) error {
 				return err
 			}
 			p.send(wire.Event{Kind: wire.Changed})
+		case c.Kind == wire.Renewed:
+			if c.Renewal != nil {
+				r.Renewed(*c.Renewal)
+			}
 		case c.Kind == wire.End:
 			r.Close()
 			return nil
@@ -254,7 +258,7 @@ func list(r *wire.Rules) (*rule.List, error) {
 	for _, layer := range r.Web {
 		var rules []rule.Rule
 		for _, e := range layer {
-			w, err := rule.AllowWeb(e.Text, e.From, rule.Web{Methods: e.Methods, Paths: e.Paths, MaxBody: e.MaxBody, MaxRequests: e.MaxRequests})
+			w, err := rule.AllowWeb(e.Text, e.From, rule.Web{Methods: e.Methods, Paths: e.Paths, MaxBody: e.MaxBody, MaxRequests: e.MaxRequests, Closed: e.Closed})
 			if err != nil {
 				return nil, fmt.Errorf("allow %q: %w", e.Text, err)
 			}

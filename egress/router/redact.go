@@ -27,14 +27,14 @@ const minHidden = 8
 type Redaction [][]byte
 
 // add adds a secret, and how it was written.
-func (r Redaction) add(s *Secret, written string) Redaction {
+func (r Redaction) add(value, written string) Redaction {
 	if r == nil {
 		r = Redaction{}
 	}
-	if len(s.value) < minHidden {
+	if len(value) < minHidden {
 		return r
 	}
-	r = append(r, []byte(s.value))
+	r = append(r, []byte(value))
 	if _, b64, ok := strings.Cut(written, " "); ok && basic(written) != "" {
 		r = append(r, []byte(b64))
 	}

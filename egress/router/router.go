@@ -166,7 +166,13 @@ func (r *Router) Begin() { r.link.begin() }
 // allow, those with a request under way that they do not, and those whose requests
 // are judged now and were not, or the other way round.
 func (r *Router) Change(rules *rule.List, ends *Ends) {
-	r.ends.Store(ends)
+	if before := r.ends.Swap(ends); before != nil {
+		for _, s := range before.Secrets {
+			if s.renews != nil { // whoever waits for it waits no longer
+				s.renews.take(wire.Renewal{Problem: "the rules have changed meanwhile"})
+			}
+		}
+	}
 	r.rules.Store(rules)
 	for _, c := range r.list() {
 		if d := c.still(); !d.Allow || r.judged(c.t) != c.judged || !c.stillAsked() {

@@ -68,6 +68,7 @@ type options struct {
 	budget      wire.Budget
 	hosts       map[string]string
 	own         func(netip.Addr) bool
+	stale       func(h *house, e wire.Event) // is told which secret is to be renewed
 	web         [][]rule.Rule
 	ends        *Ends
 	close       bool // the test closes the router itself
@@ -121,6 +122,9 @@ func build(t testing.TB, o options) *house {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.events = append(h.events, e)
+			if e.Kind == wire.Stale {
+				go o.stale(h, e)
+			}
 			close(h.more)
 			h.more = make(chan struct{})
 		},

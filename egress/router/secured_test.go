@@ -49,6 +49,7 @@ type secureOptions struct {
 	wrongCA bool   // which nobody trusts
 	// handshake is called by the server in the middle of each.
 	handshake func()
+	stale     func(h *house, e wire.Event)
 }
 
 func newAuthority(t testing.TB) *ca.Authority {
@@ -126,7 +127,7 @@ func secured(t testing.TB, o secureOptions) *secure {
 	s.port = s.server.Listener.Addr().(*net.TCPAddr).Port
 	s.house = build(t, options{
 		allow: []string{"*.good.test:*", "127.0.0.1:*"}, hosts: map[string]string{"api.good.test": "127.0.0.1", "plain.good.test": "127.0.0.1"},
-		ends: s.ends(t, o.secrets), web: s.layers(t, o),
+		ends: s.ends(t, o.secrets), web: s.layers(t, o), stale: o.stale,
 	})
 	return s
 }

@@ -18,6 +18,8 @@ type Web struct {
 	// MaxRequests is how many requests it lets through in the life of one router; 0 is no
 	// bound.
 	MaxRequests int64
+	// Closed says that no entry of a policy's would let through more.
+	Closed bool
 }
 
 // IsZero reports whether w says nothing of requests.
@@ -33,6 +35,7 @@ type conditions struct {
 	// maxRequests is counted by key, which names an entry also where rules are changed.
 	maxRequests int64
 	key         string
+	closed      bool
 }
 
 // Bounds of one entry.
@@ -68,7 +71,7 @@ func (w Web) read() (*conditions, error) {
 	if len(w.Methods) > maxMethods || len(w.Paths) > maxPaths || w.MaxBody < 0 || w.MaxRequests < 0 {
 		return nil, fmt.Errorf("an entry has at most %d methods and %d paths", maxMethods, maxPaths)
 	}
-	c := &conditions{methods: slices.Clone(w.Methods), maxBody: w.MaxBody, maxRequests: w.MaxRequests}
+	c := &conditions{methods: slices.Clone(w.Methods), maxBody: w.MaxBody, maxRequests: w.MaxRequests, closed: w.Closed}
 	for _, m := range w.Methods {
 		if err := checkMethod(m); err != nil {
 			return nil, err
@@ -184,7 +187,7 @@ func judge(rules []Rule, q Request) (d Decision, by *conditions) {
 		switch {
 		case reason != "" && !d.Allow && met > closest:
 			d, closest = denied(r, reason), met
-			d.Open = odd == nil
+			d.Open = odd == nil && !r.web.closed
 		case reason == "" && (by == nil || r.web.wider(by)):
 			d, by = allowed(r), r.web
 		}

@@ -89,6 +89,8 @@ type WebEntry struct {
 	MaxBody int64    `json:"max_body,omitempty"` // bytes
 	// MaxRequests is how many requests the entry lets through.
 	MaxRequests int64 `json:"max_requests,omitempty"`
+	// Closed says that no other entry would let through more.
+	Closed bool `json:"closed,omitempty"`
 }
 
 // TLS is what a router needs to stand between a sandbox and a host.
@@ -121,6 +123,19 @@ type Secret struct {
 	Format      string   `json:"format,omitempty"`
 	Plain       bool     `json:"plain,omitempty"`  // over HTTP without TLS, too
 	Others      bool     `json:"others,omitempty"` // requests may have other credentials
+	// Serial, when not 0, is the number of a Value that the owner can renew, and Expires
+	// when it is worth nothing any more, as far as that is known.
+	Serial  int64     `json:"serial,omitempty"`
+	Expires time.Time `json:"expires,omitzero"`
+}
+
+// Renewal is another value of a secret, or why there is none.
+type Renewal struct {
+	Name    string    `json:"name"`
+	Value   Value     `json:"value,omitempty"`
+	Serial  int64     `json:"serial,omitempty"`
+	Expires time.Time `json:"expires,omitzero"`
+	Problem string    `json:"problem,omitempty"`
 }
 
 // Value is a secret's value. Only JSON shows it; no message does.
@@ -178,6 +193,7 @@ const (
 	Connection EventKind = "connection" // a connection has ended
 	Refused    EventKind = "refused"    // an attempt was refused, the first of its sort
 	Changed    EventKind = "changed"    // a change is in force; what it does not allow is closed
+	Stale      EventKind = "stale"      // a secret's value has expired, or a host refused it: Secret, Serial
 	Exceeded   EventKind = "exceeded"   // a budget is used up; nothing goes through any more
 	Done       EventKind = "done"       // the last event: Totals
 )
@@ -187,6 +203,8 @@ type Event struct {
 	Kind    EventKind `json:"kind"`
 	Error   string    `json:"error,omitempty"`   // Failed
 	Budget  string    `json:"budget,omitempty"`  // Exceeded: the key that was used up
+	Secret  string    `json:"secret,omitempty"`  // Stale: its name
+	Serial  int64     `json:"serial,omitempty"`  // Stale: of the value
 	Record  *Record   `json:"record,omitempty"`  // Connection, Refused
 	Totals  *Totals   `json:"totals,omitempty"`  // Done
 	Repeats []Record  `json:"repeats,omitempty"` // Done: refusals that came again, with Count
@@ -251,11 +269,15 @@ const (
 	// anything can have gone through a router that it ends.
 	Begin  CommandKind = "begin"
 	Change CommandKind = "change" // other rules: what they do not allow is closed
-	End    CommandKind = "end"    // close everything, say Done
+	// Renewed answers Stale.
+	Renewed CommandKind = "renewed"
+	End     CommandKind = "end" // close everything, say Done
 )
 
 // Command is one line to the router.
 type Command struct {
 	Kind  CommandKind `json:"kind"`
 	Rules *Rules      `json:"rules,omitempty"` // Change
+	// Renewal goes with Renewed.
+	Renewal *Renewal `json:"renewal,omitempty"`
 }

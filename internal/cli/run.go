@@ -141,7 +141,7 @@ ended it.`,
 	fs.StringArrayVar(&f.writable, "writable", nil, "make a path inside writable: `PATH`")
 	fs.StringArrayVar(&f.deny, "deny", nil, "hide files of mounts: `PATTERN`, such as '**/.env'")
 	fs.StringArrayVar(&f.allow, "allow", nil, "let connections out: `HOST`[:PORT], '*.HOST', CIDR:PORT, internet, or preset:pip (npm, git, apt, go); without a port 443 and 80")
-	fs.StringArrayVar(&f.secrets, "secret", nil, "let the router put a secret into requests: `NAME`=env:VARIABLE@HOST or NAME=file:PATH@HOST; code has a placeholder in $NAME")
+	fs.StringArrayVar(&f.secrets, "secret", nil, "let the router put a secret into requests: `NAME`=env:VARIABLE@HOST, NAME=file:PATH@HOST or NAME=login:claude; code has a placeholder in $NAME")
 	fs.StringVar(&f.upstreamCA, "upstream-ca", "", "trust the authorities in a PEM file, too, for hosts whose TLS the router ends: `FILE`")
 	fs.StringVar(&f.workdir, "workdir", "", "work in the directory `PATH` inside, absolute")
 	fs.StringArrayVarP(&f.env, "env", "e", nil, "set a variable: `NAME`=VALUE, or NAME to pass yours on")

@@ -88,6 +88,7 @@ type Environment struct {
 	workspace *hostpath.Source // nil without one
 	store     *image.Store
 	ignored   []ignored // what git is not to see
+	private   []string  // directories of the user's that are made for files in them
 	noGit     bool      // the placeholder of a .git is somewhere
 }
 
@@ -135,6 +136,8 @@ type BuildOptions struct {
 	Network *sandbox.Network
 	// Authority signs for hosts whose TLS is ended; nil when none is.
 	Authority *ca.Authority
+	// Logins are files by which agents find their logins.
+	Logins []HomeFile
 	// Commands gives names of programs that an argv starts and that may be executed besides
 	// those of the policy's list: somebody is asked about them. Required.
 	Commands func(argv []string) []string
@@ -149,6 +152,7 @@ func (e *Environment) Build(ctx context.Context, b BuildOptions) error {
 		e.addGit,
 		e.addNameServer,
 		func() error { return e.addTrust(b.Authority) },
+		func() error { return e.addLogins(b.Logins) },
 		e.addProgram,
 		e.addScratch,
 		func() error { return e.addRoot(ctx) },

@@ -18,6 +18,9 @@ func (e *Environment) addScratch() error {
 	if home := e.Spec.User.Home; e.o.Plan.Root && !slices.Contains(paths, home) {
 		paths = append(paths, home)
 	}
+	for _, p := range e.private {
+		e.Spec.Scratch = append(e.Spec.Scratch, sandbox.Scratch{Target: p})
+	}
 	for _, p := range paths {
 		for _, m := range e.Spec.Mounts {
 			if m.Dir && sandbox.Within(p, m.Target) {

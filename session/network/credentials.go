@@ -9,6 +9,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/caisson-run/caisson/egress/ca"
@@ -17,6 +18,7 @@ import (
 	"github.com/caisson-run/caisson/internal/files"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/network/login"
 )
 
 // Credentials turn the network of a plan into what a router is told.
@@ -33,6 +35,12 @@ type Credentials struct {
 	Placeholders map[string]string
 	// Authority signs for hosts whose TLS is ended; nil while none is.
 	Authority *ca.Authority
+	// OpenLogin finds a login of this host; nil is login.Open, by Lookup.
+	OpenLogin func(name string) (*login.Login, error)
+
+	mu     sync.Mutex
+	logins map[string]*login.Login // by the names of secrets
+	roots  []byte                  // what hosts are held to, once TLS is ended
 }
 
 // Rules are what the router is told, with the secrets in it. Placeholders and Authority
@@ -45,7 +53,7 @@ func (c *Credentials) Rules(plan *policy.PlanNetwork) (wire.Rules, error) {
 	for _, layer := range plan.Web {
 		var list []wire.WebEntry
 		for _, w := range layer {
-			list = append(list, wire.WebEntry{Entry: wire.Entry{Text: w.Text, From: w.From}, Methods: w.Methods, Paths: w.Paths, MaxBody: w.MaxBody, MaxRequests: w.MaxRequests})
+			list = append(list, wire.WebEntry{Entry: wire.Entry{Text: w.Text, From: w.From}, Methods: w.Methods, Paths: w.Paths, MaxBody: w.MaxBody, MaxRequests: w.MaxRequests, Closed: w.Closed})
 		}
 		rules.Web = append(rules.Web, list)
 	}
@@ -54,7 +62,9 @@ func (c *Credentials) Rules(plan *policy.PlanNetwork) (wire.Rules, error) {
 		if err != nil {
 			return rules, err
 		}
-		rules.Secrets = append(rules.Secrets, s)
+		if s != nil {
+			rules.Secrets = append(rules.Secrets, *s)
+		}
 	}
 	ended := plan.Ended()
 	if len(ended) == 0 {
@@ -74,17 +84,20 @@ func entries(rules []policy.PlanRule) []wire.Entry {
 }
 
 // secretFor reads one secret and thinks of a placeholder, which nobody can guess
-// and everybody can recognise.
-func (c *Credentials) secretFor(p policy.PlanSecret) (wire.Secret, error) {
+// and everybody can recognise; nil for a login that is absent and may be.
+func (c *Credentials) secretFor(p policy.PlanSecret) (*wire.Secret, error) {
+	if p.Login() != "" {
+		return c.loginFor(p)
+	}
 	value, err := ReadSecret(p.From, c.Lookup)
 	if err == nil {
 		err = rule.CheckSecretValue(value)
 	}
 	if err != nil {
-		return wire.Secret{}, &sandbox.Error{Op: "secret " + p.Name, Kind: sandbox.ErrUnavailable, Problem: err.Error(), Rule: RuleFrom(p.Rule),
+		return nil, &sandbox.Error{Op: "secret " + p.Name, Kind: sandbox.ErrUnavailable, Problem: err.Error(), Rule: RuleFrom(p.Rule),
 			Hint: "look at what it is from: " + p.From}
 	}
-	return wire.Secret{
+	return &wire.Secret{
 		Name: p.Name, From: p.Rule, Placeholder: c.placeholder(p.Name), Value: wire.Value(value),
 		Hosts: p.Hosts, Header: p.Header, Format: p.Format, Plain: p.Plain, Others: p.Others,
 	}, nil
@@ -107,7 +120,9 @@ func (c *Credentials) placeholder(name string) string {
 // for nobody, until a router is told of them.
 func (c *Credentials) Foresee(plan *policy.PlanNetwork) error {
 	for _, s := range plan.Secrets {
-		c.placeholder(s.Name)
+		if s.Login() == "" || c.hasLogin(s) {
+			c.placeholder(s.Name)
+		}
 	}
 	if len(plan.Ended()) == 0 {
 		return nil
@@ -173,6 +188,9 @@ func (c *Credentials) endTLS(plan *policy.PlanNetwork, ended []string) (*wire.TL
 	if err != nil {
 		return nil, err
 	}
+	c.mu.Lock()
+	c.roots = roots
+	c.mu.Unlock()
 	return &wire.TLS{Issuer: issuer, Roots: roots}, nil
 }
 

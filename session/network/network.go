@@ -44,6 +44,8 @@ type Options struct {
 	PolicyName string
 	// Refused, when set, gets attempts to reach what is not allowed. It must not block.
 	Refused func(Refusal)
+	// Renew, when set, gives another value of a secret ([Credentials.Renew]).
+	Renew func(name string, serial int64) wire.Renewal
 }
 
 // Network is the router of one sandbox, from its first packet on. It may be used from
@@ -88,7 +90,7 @@ func Start(o Options) (*Network, error) {
 		Budget: wire.Budget{
 			Egress: o.Budget.Egress, Queries: o.Budget.Queries, Connections: o.Budget.Connections, Bandwidth: o.Budget.Bandwidth,
 		},
-		StateDir: o.StateDir, Wire: o.Caps.Wire, Far: o.Far, Record: record, Ended: n.end,
+		StateDir: o.StateDir, Wire: o.Caps.Wire, Far: o.Far, Record: record, Renew: o.Renew, Ended: n.end,
 	})
 	if err != nil {
 		if o.Far != nil {

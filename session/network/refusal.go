@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 
 	"github.com/caisson-run/caisson/egress/rule"
 	"github.com/caisson-run/caisson/egress/wire"
@@ -71,7 +72,7 @@ func hint(rec *wire.Record, policyName string) string {
 // RuleFrom is the line of a policy file that an entry comes from; empty when it
 // was a flag or is a default.
 func RuleFrom(from string) string {
-	if from != "flag" && from != "default" && from != "--allow" && from != "--secret" && from != "--upstream-ca" {
+	if !strings.HasPrefix(from, "login ") && from != "flag" && from != "default" && from != "--allow" && from != "--secret" && from != "--upstream-ca" {
 		return from
 	}
 	return ""
