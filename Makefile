@@ -209,11 +209,13 @@ test-openai: build ## OpenAI's official client against caisson serve, on gVisor
 
 # 770 MB of agents: not in make test.
 .PHONY: test-agents
-test-agents: build ## Claude Code and Codex with a scripted model, calling tools of caisson mcp
+test-agents: build ## Claude Code and Codex with a scripted model: calling tools of caisson mcp, and working in a sandbox
 	@echo '== Agents'
 	@node=$$(CAISSON_TEST_NODE=22 .ci/node); export PATH="$$node:$$PATH"; \
 		.ci/clients mcp/testdata/agents; \
-		CAISSON_TEST_AGENTS=yes CAISSON_TEST_BINARY=$(CURDIR)/bin/caisson go test -count=1 -timeout 10m -run '^TestAgents$$' ./mcp
+		export CAISSON_TEST_AGENTS=$(CURDIR)/mcp/testdata/agents CAISSON_TEST_BINARY=$(CURDIR)/bin/caisson; \
+		go test -count=1 -timeout 10m -run '^TestAgents$$' ./mcp; \
+		go test -count=1 -timeout 10m -run '^TestCodingAgents$$' ./internal/roadtest
 
 .PHONY: test-v2
 test-v2: $(if $(wildcard cmd/caisson),build) ## limits on a real cgroup v2 host: a small guest, plain and under systemd; V2=REGEXP is a part, V2_SUITE=trixie another Debian

@@ -53,7 +53,7 @@ const (
 var hosts = map[string]string{
 	"localhost": "127.0.0.1", "good.example.com": goodAddr, "other.example.com": goodAddr, "evil.example.com": evilAddr,
 	"private.example.com": "10.0.0.1", "metadata.example.com": "169.254.169.254", "loopback.example.com": "127.0.0.1", "own.example.com": ourAddr,
-	"api.anthropic.com": goodAddr, "platform.claude.com": goodAddr,
+	"api.anthropic.com": goodAddr, "platform.claude.com": goodAddr, "api.openai.com": goodAddr,
 }
 
 // onInternet runs a test again in the namespace where caisson runs.
@@ -165,7 +165,7 @@ func serve(t *testing.T, name, addr string, cert *tls.Certificate) {
 				fmt.Fprintf(w, "%s %s\n%s", r.Proto, r.Header.Get("Authorization"), "X-Note: "+r.Header.Get("X-Note"))
 				return
 			}
-			if servePackages(w, r) || serveLogin(w, r) {
+			if servePackages(w, r) || serveModel(w, r) || serveLogin(w, r) {
 				return
 			}
 			if rest, ok := strings.CutPrefix(r.URL.Path, "/repo/"); ok {
@@ -211,7 +211,7 @@ func certificate(t *testing.T) (tls.Certificate, string) {
 	}
 	authority := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "caisson test authority"}, IsCA: true, KeyUsage: x509.KeyUsageCertSign}
 	root, signer := make(authority, authority, nil)
-	leaf, key := make(&x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "caisson test"}, DNSNames: []string{"*.example.com", "api.anthropic.com", "platform.claude.com"},
+	leaf, key := make(&x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "caisson test"}, DNSNames: []string{"*.example.com", "api.anthropic.com", "platform.claude.com", "api.openai.com"},
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, authority, signer)
 	return tls.Certificate{Certificate: [][]byte{leaf}, PrivateKey: key}, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root}))
 }
