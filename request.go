@@ -109,7 +109,8 @@ type Secret struct {
 	Format string   // of the header, with {} for the secret; empty keeps what code wrote around its placeholder
 	// OtherCredentials lets requests to Hosts have credentials of their own.
 	OtherCredentials bool
-	// Optional says of a login that it may be absent.
+	// Optional says that it may be absent: a variable that is not set, a file or a login that
+	// is not there.
 	Optional bool
 }
 

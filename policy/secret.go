@@ -24,7 +24,8 @@ type Secret struct {
 	Format string   // of the header, with {} for the value; empty keeps what code wrote
 	Plain  bool     // over HTTP without TLS, too
 	Others bool     // requests to Hosts may have other credentials
-	// Optional says of a login that it may be absent.
+	// Optional says that it may be absent: a variable that is not set, a file or a login that
+	// is not there.
 	Optional bool
 }
 
@@ -38,7 +39,7 @@ type PlanSecret struct {
 	Plain  bool     `json:"plain_http,omitempty"`
 	Others bool     `json:"other_credentials,omitempty"`
 	Rule   string   `json:"rule"` // file:line or "--secret"
-	// Optional says of a login that it may be absent.
+	// Optional says that it may be absent.
 	Optional bool `json:"optional,omitempty"`
 }
 
@@ -94,10 +95,7 @@ func (s *Secret) fill() {
 func (s *Secret) checkLogin() error {
 	name, ok := strings.CutPrefix(s.From, fromLogin)
 	l, _ := rule.LoginOf(name)
-	switch {
-	case !ok && s.Optional:
-		return invalid("drop optional", "secret %s is no login; only a login may be absent", s.Name)
-	case ok && (!slices.Equal(s.Hosts, l.Hosts) || s.Header != "" || s.Format != "" || s.Plain || s.Others):
+	if ok && (!slices.Equal(s.Hosts, l.Hosts) || s.Header != "" || s.Format != "" || s.Plain || s.Others) {
 		return invalid(`write {name: CLAUDE, from: "login:claude"}`, "secret %s is a login, which goes to its own hosts in its own way", s.Name)
 	}
 	return nil

@@ -7,6 +7,8 @@ import (
 	"crypto/rand"
 	"encoding/pem"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"sync"
@@ -84,12 +86,15 @@ func entries(rules []policy.PlanRule) []wire.Entry {
 }
 
 // secretFor reads one secret and thinks of a placeholder, which nobody can guess
-// and everybody can recognise; nil for a login that is absent and may be.
+// and everybody can recognise; nil for one that is absent and may be.
 func (c *Credentials) secretFor(p policy.PlanSecret) (*wire.Secret, error) {
 	if p.Login() != "" {
 		return c.loginFor(p)
 	}
 	value, err := ReadSecret(p.From, c.Lookup)
+	if p.Optional && errors.Is(err, errAbsent) {
+		return nil, nil
+	}
 	if err == nil {
 		err = rule.CheckSecretValue(value)
 	}
@@ -120,7 +125,7 @@ func (c *Credentials) placeholder(name string) string {
 // for nobody, until a router is told of them.
 func (c *Credentials) Foresee(plan *policy.PlanNetwork) error {
 	for _, s := range plan.Secrets {
-		if s.Login() == "" || c.hasLogin(s) {
+		if !s.Optional || c.has(s) {
 			c.placeholder(s.Name)
 		}
 	}
@@ -143,6 +148,9 @@ func (c *Credentials) installation(now time.Time) (*ca.Authority, error) {
 // maxSecret is how much of a file is read, in bytes; a secret has less.
 const maxSecret = 64 << 10
 
+// errAbsent marks that there is nothing where a secret is from.
+var errAbsent = errors.New("")
+
 // ReadSecret reads a secret from where the operator said: env:NAME or file:PATH. lookup
 // gives variables; nil is this process's. A line end after a secret in a file is none of it.
 // Errors say nothing of it.
@@ -153,11 +161,14 @@ func ReadSecret(from string, lookup func(name string) (string, bool)) (string, e
 		}
 		value, ok := lookup(variable)
 		if !ok {
-			return "", errors.New("the variable that it is from is not set")
+			return "", fmt.Errorf("the variable that it is from is not set%w", errAbsent)
 		}
 		return value, nil
 	}
 	b, err := files.ReadRegular(strings.TrimPrefix(from, "file:"), maxSecret)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("the file that it is from cannot be read%w", errAbsent)
+	}
 	if err != nil {
 		return "", errors.New("the file that it is from cannot be read")
 	}

@@ -66,9 +66,15 @@ func (c *Credentials) findLogin(p policy.PlanSecret) (*login.Login, error) {
 	return l, nil
 }
 
-func (c *Credentials) hasLogin(p policy.PlanSecret) bool {
-	_, err := c.findLogin(p)
-	return err == nil
+// has says whether there is something where a secret is from.
+func (c *Credentials) has(p policy.PlanSecret) bool {
+	var err error
+	if p.Login() != "" {
+		_, err = c.findLogin(p)
+		return !errors.Is(err, login.ErrAbsent)
+	}
+	_, err = ReadSecret(p.From, c.Lookup)
+	return !errors.Is(err, errAbsent)
 }
 
 // Renew gives another access token of the login that a secret is, in the place of the one
