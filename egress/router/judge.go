@@ -207,8 +207,8 @@ func isLive(res *http.Response) bool {
 	return res.ContentLength < 0 || strings.HasPrefix(strings.ToLower(strings.TrimSpace(res.Header.Get("Content-Type"))), "text/event-stream")
 }
 
-// Refusal is the body of a 403, of a 429 when a budget is used up, or of a 502 when the
-// host did not answer: the same for people and agents.
+// Refusal is the body of a 403, of a 426 to who wants a WebSocket, of a 429 when a budget
+// is used up, or of a 502 when the host did not answer: the same for people and agents.
 type Refusal struct {
 	Error  string `json:"error"` // "egress_denied", "egress_failed"
 	Host   string `json:"host"`
@@ -239,12 +239,17 @@ func refuseRequest(rw http.ResponseWriter, req *http.Request, c *conn, d rule.De
 		}
 	}
 	c.r.record.refuse(rec)
-	if d.Spent { // clients of models ask again at 429, unless they are told not to
+	switch {
+	case d.Spent: // clients of models ask again at 429, unless they are told not to
 		rw.Header().Set("X-Should-Retry", "false")
 		answer(rw, http.StatusTooManyRequests, body)
-		return
+	case c.judged && req.Header.Get("Upgrade") != "":
+		// At this Codex does at once without a WebSocket; at a 403 it asks on for eight seconds.
+		rw.Header().Set("Upgrade", "HTTP/1.1")
+		answer(rw, http.StatusUpgradeRequired, body)
+	default:
+		answer(rw, http.StatusForbidden, body)
 	}
-	answer(rw, http.StatusForbidden, body)
 }
 
 func answer(rw http.ResponseWriter, status int, r Refusal) {

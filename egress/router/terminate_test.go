@@ -410,7 +410,7 @@ func TestUpgrade(t *testing.T) {
 		line, _ := rw.ReadString('\n')
 		fmt.Fprint(c, "echo "+line)
 	}})
-	for path, want := range map[string]string{"/live": "101", "/other": "403"} {
+	for path, want := range map[string]string{"/live": "101", "/other": "426"} {
 		c := s.dialTLS(t)
 		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: api.good.test:%d\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", path, s.port)
 		in := bufio.NewReader(c)

@@ -41,7 +41,7 @@ var logins = map[string]Login{
 	"google": { // Gemini CLI
 		Hosts: []string{"cloudcode-pa.googleapis.com"},
 		Requests: []Web{{Methods: []string{"POST"}, Paths: []string{
-			"/v1internal:generateContent", "/v1internal:streamGenerateContent", "/v1internal:countTokens", "/v1internal:loadCodeAssist",
+			"/v1internal:generateContent", "/v1internal:streamGenerateContent", "/v1internal:countTokens", "/v1internal:loadCodeAssist", "/v1internal:listExperiments",
 		}}},
 		Elsewhere: []string{"oauth2.googleapis.com", "accounts.google.com"},
 	},
