@@ -64,7 +64,7 @@ const (
 func AwaitEnd(ctx context.Context, box sandbox.Instance, exit guest.Exit, err error) bool {
 	limit := time.Duration(0)
 	switch {
-	case ctx.Err() != nil || exit.Code != nil: // whoever ended ctx did it, or nobody
+	case ctx.Err() != nil || exit.Code != nil: // ended by the owner of ctx, or not at all
 	case errors.Is(err, sandbox.ErrUnavailable):
 		limit = lostMoment
 	case exit.Signal == "SIGKILL":

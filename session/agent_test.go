@@ -27,7 +27,7 @@ func (b *endingBox) Ended() <-chan struct{} { return b.ended }
 func (b *endingBox) Limit() sandbox.LimitName { return sandbox.LimitMemory }
 
 // The level's word on what ended a program counts, although the agent's comes first;
-// where the level says nothing nobody waits for it for long.
+// where the level says nothing, it is not waited for for long.
 func TestAwaitEnd(t *testing.T) {
 	lost, code := sandbox.Errorf(sandbox.ErrUnavailable, "exec", "the guest agent did not answer"), 3
 	for name, c := range map[string]struct {
@@ -64,7 +64,7 @@ func TestAwaitEnd(t *testing.T) {
 	}
 }
 
-// readBox is a sandbox of which somebody else says what is read.
+// readBox is a sandbox whose readings a test chooses.
 type readBox struct {
 	sandbox.Instance
 	use  sandbox.Usage
@@ -93,9 +93,9 @@ func (d *agentLevel) Start(context.Context, *sandbox.Spec) (sandbox.Instance, er
 	return &d.box, nil
 }
 
-// A rule about what the level does not read here would never fire, and is refused
-// before the program is there, whoever wrote it; nor is the one-shot taken instead, which
-// asks nobody. CPU time that is too little to be read yet is no such thing, where
+// A rule about what the level does not read here would never fire, and is refused before
+// the program is there, whichever layer has it. The one-shot, which reads nothing, is not
+// taken instead. CPU time that is too little to be read yet is no such thing, where
 // something else is read.
 func TestWatchable(t *testing.T) {
 	cpu, memory, dialled := time.Second, int64(1), errors.New("dialled")
@@ -150,7 +150,7 @@ func TestUnmeasured(t *testing.T) {
 }
 
 // A program whose use cannot be read for long, while something is held by that, is ended;
-// what is read again in time ends nothing, and neither what nobody depends on.
+// what is read again in time ends nothing, and neither does what no rule depends on.
 func TestSamplingBlind(t *testing.T) {
 	lost := errors.New("nobody answers")
 	for name, c := range map[string]struct {

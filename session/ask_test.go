@@ -21,7 +21,7 @@ import (
 	"github.com/caisson-run/caisson/session/question"
 )
 
-// person is somebody at a terminal.
+// person answers at a terminal.
 type person func(ctx context.Context, r *approval.Request) (approval.Who, question.Answer, error)
 
 func (p person) Ask(ctx context.Context, r *approval.Request) (approval.Who, question.Answer, error) {
@@ -345,8 +345,8 @@ func TestTokenIsForOneCall(t *testing.T) {
 	}
 }
 
-// What is in the workspace may change while somebody looks at it: then what they
-// have said yes to is not what would run.
+// What is in the workspace may change while a person looks at it. Then they said
+// yes to something else than what would run.
 func TestChangedWhileAsked(t *testing.T) {
 	work := t.TempDir()
 	script := filepath.Join(work, "deploy")
@@ -383,7 +383,7 @@ func TestStillPending(t *testing.T) {
 	if _, err := b.Do(t.Context(), c, IO{}); !errors.As(err, &p) || b.d.ran != 0 {
 		t.Errorf("%v, ran %d times", err, b.d.ran)
 	}
-	// Nobody is asked about what nobody could answer.
+	// No question is put that no person could answer.
 	b = newAskBench(t, asksProg)
 	res, err := b.Do(t.Context(), c, IO{})
 	b.wantDenied(t, "a token of nowhere", res, err, "not known")
@@ -392,7 +392,7 @@ func TestStillPending(t *testing.T) {
 	b.wantDenied(t, "nobody enrolled", res, err, "nobody can be asked")
 }
 
-// Input is read before anybody is asked, and all of it.
+// Input is read before the question is put, and all of it.
 func TestInputIsAskedAbout(t *testing.T) {
 	b := newAskBench(t, asksProg)
 	b.d.prog = func(_ context.Context, _ *sandbox.Spec, x *sandbox.Exec) (*sandbox.Result, error) {

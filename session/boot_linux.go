@@ -17,12 +17,12 @@ import (
 var bootID = sync.OnceValue(func() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return "unknown" // then a boot makes the clock go back, which lets nobody through
+		return "unknown" // then a boot makes the clock go back, and no call gets through by that
 	}
 	return strings.TrimSpace(string(b))
 })
 
-// sinceBoot is the host's clock that nobody sets.
+// sinceBoot is the host's clock that cannot be set.
 func sinceBoot() registry.Instant {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {

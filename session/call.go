@@ -24,8 +24,8 @@ import (
 type Call struct {
 	policy.Call
 
-	// account is whose rates it counts for, and whose records: a key's ID, which is nobody
-	// else's. When empty the rates are the actor's, and the records nobody's.
+	// Account is the ID of the key for whose rates and records it counts. When empty the
+	// rates are the actor's, and the records are no key's.
 	Account string
 	// argv is Argv as records have it, when that is not the same.
 	RecordArgv []string
@@ -66,11 +66,11 @@ type Call struct {
 	// root where the policy says so.
 	User string
 
-	// WritesInput says that who carries the call out in a persistent sandbox
-	// writes to the program while it runs. Nobody can approve that beforehand.
+	// WritesInput says that the caller writes to the program in a persistent
+	// sandbox while it runs. That cannot be approved beforehand.
 	WritesInput bool
 
-	// TypedInput says that standard input is what somebody types.
+	// TypedInput says that standard input is typed by a person.
 	TypedInput bool
 
 	// OnUsage, when set, gets live usage. It must not block.
@@ -145,5 +145,5 @@ func (d dirState) Adopt(id string, hold *os.File) (RunDir, error) {
 	return r, nil
 }
 
-// NewID is a name that nobody can guess: 130 bits.
+// NewID is a name that cannot be guessed: 130 bits.
 func NewID() string { return "sbx_" + rand.Text() }

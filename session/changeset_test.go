@@ -124,7 +124,7 @@ func TestChangesNotTold(t *testing.T) {
 	}
 }
 
-// Nobody keeps what nobody asked to be kept.
+// Changes are kept only when that was asked for.
 func TestChangesNotAsked(t *testing.T) {
 	b, _, call := changing(t, map[string]string{"a": "two"})
 	c := call()

@@ -356,10 +356,10 @@ func (c *collector) keep(got *guest.Collection) error {
 	return andMore(c.fault, c.others)
 }
 
-// name gives a file the name it is to have. What lay there before stays, unless the
-// caller said otherwise, or it came out of this sandbox and is the same file there: of two
-// files nobody would miss the one that gave way. It is told by the file itself, as there
-// are many ways to a directory.
+// name gives a file the name it is to have. What lay there before stays, unless the caller
+// said otherwise, or it came out of this sandbox and is the same file there: of two files
+// the loss of one would go unnoticed. It is told by the file itself, as there are many
+// ways to a directory.
 func (c *collector) name(s *saving) error {
 	base := path.Base(s.name)
 	replace, err := c.replaces(s.dir, base, s.offered)
@@ -448,7 +448,7 @@ func (c *collector) unwritten(name string, err error) *sandbox.Error {
 }
 
 // failed is what a call of the host's system said, in words: it names temporary files,
-// and nobody asked for those.
+// which the caller does not know.
 func (c *collector) failed(problem string, err error) *sandbox.Error {
 	e := &sandbox.Error{Op: "collect into " + sandbox.Quoted(c.wish.Dest), Kind: sandbox.ErrUnavailable, Problem: problem,
 		Hint: "choose another directory: --collect 'PATTERN:DIR'", Cause: err}

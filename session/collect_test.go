@@ -58,7 +58,7 @@ func TestOpenDest(t *testing.T) {
 		root.Close()
 		t.Error("a link to .vscode is followed")
 	}
-	// Nor by way of a link that somebody else made to the directory.
+	// Nor by way of a link that another user made to the directory.
 	alias := filepath.Join(t.TempDir(), "alias")
 	if err := os.Symlink(work, alias); err != nil {
 		t.Fatal(err)
@@ -303,7 +303,7 @@ func TestNothingComesOut(t *testing.T) {
 	}
 }
 
-// Directories are gone to through no link, whoever made it and wherever it leads.
+// Directories are gone to through no link, wherever it leads.
 func TestDirectoriesThroughNoLink(t *testing.T) {
 	c, _, there := newCollector(t, "out/**")
 	if err := errors.Join(c.root.Mkdir("hooks", 0o700), c.root.Symlink("hooks", "out"), c.root.Symlink("/tmp", "up")); err != nil {

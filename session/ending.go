@@ -141,8 +141,8 @@ func InTime(err error) error {
 		Problem: fmt.Sprintf("it was not ready within %s", StartAllowance), Hint: "the host is too busy with others, or too slow: try again"}
 }
 
-// OfHost says whether an error is about the host, so that whoever runs it has to
-// know, and not about what was asked: frontends do not show what it is to clients.
+// OfHost says whether an error is about the host, and not about what was asked.
+// The operator has to know such an error. Frontends do not show it to clients.
 func OfHost(err error) bool {
 	for _, kind := range []error{sandbox.ErrInvalid, sandbox.ErrNotFound, sandbox.ErrUnsupported, sandbox.ErrDenied, sandbox.ErrConflict, sandbox.ErrExhausted} {
 		if errors.Is(err, kind) {

@@ -48,7 +48,7 @@ func TestEnvironmentIsKnown(t *testing.T) {
 	if diff := cmp.Diff(want, x.Env); diff != "" {
 		t.Error(diff)
 	}
-	for _, own := range []string{"LANG", "LC_ALL", "LC_CTYPE"} { // whoever says what locale it is says all of it
+	for _, own := range []string{"LANG", "LC_ALL", "LC_CTYPE"} { // a caller who sets one locale variable sets all
 		_, x = built(t, func(c *Call) { c.Env = map[string]string{own: "de_DE.UTF-8"} })
 		if slices.Contains(x.Env, "LC_CTYPE=C.UTF-8") || !slices.Contains(x.Env, own+"=de_DE.UTF-8") {
 			t.Errorf("with %s: %q", own, x.Env)
@@ -104,7 +104,7 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// What was judged is what runs, whoever changes the file meanwhile.
+// What was judged is what runs, also when the file is changed meanwhile.
 func TestSourceIsKept(t *testing.T) {
 	script := file(t, "a.py", "print(1)")
 	d := &stub{}

@@ -13,8 +13,8 @@ import (
 )
 
 // What a program leaves in a read-write mount that the host may run is in the result
-// and in the record, whatever came of the program; in what is read-only or
-// copy-on-write nobody looks.
+// and in the record, whatever came of the program; what is read-only or
+// copy-on-write is not searched.
 func TestFound(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

@@ -47,8 +47,7 @@ func holdLimits(call *Call, plan *policy.Plan, caps sandbox.Capabilities, held m
 	return nil
 }
 
-// Lacking are limits that nobody has asked for, and that do not hold here as they do
-// elsewhere.
+// Lacking are default limits that do not hold here as they do elsewhere.
 type Lacking struct {
 	Limits []Held
 	why    []string

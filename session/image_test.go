@@ -54,8 +54,8 @@ func onImage(t *testing.T, c imagetest.Config, erofs bool, change func(*Call)) (
 	return spec, exec, record, err
 }
 
-// TestImageStays has somebody remove all images when a call's was found: what the call
-// is to run on stays until its end.
+// TestImageStays removes all images when a call's was found: what the call is to run
+// on stays until its end.
 func TestImageStays(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "layout")
 	img := imagetest.New(t, imagetest.Config{}, imagetest.Layer(t, "etc/", "home/", "home/user/", "home/user/hidden=1"))

@@ -13,12 +13,12 @@ import (
 	"github.com/caisson-run/caisson/session/question"
 )
 
-// maxInput is how much of standard input somebody can be asked about.
+// maxInput is how much of standard input a question can be about.
 const maxInput = 128 << 10
 
-// ReadInput reads all of standard input where somebody is to be asked: what a
-// program reads decides what it does. What somebody types is left out, because
-// nobody knows it yet.
+// ReadInput reads all of standard input where a question is to be put: what a
+// program reads decides what it does. Typed input is left out, because it is
+// not known yet.
 func (r *Invocation) ReadInput(ctx context.Context) error {
 	if r.Question == nil || r.IO.Stdin == nil || r.input != nil {
 		return nil
@@ -49,7 +49,7 @@ func (s *source) capture(ctx context.Context, in *IO, within time.Duration, why 
 		b, e.Cause = io.ReadAll(io.LimitReader(from, maxInput+1))
 	}()
 	select {
-	case <-ctx.Done(): // whoever reads goes on until there is something
+	case <-ctx.Done(): // the reader goes on until there is something
 		return &sandbox.Error{Op: e.Op, Kind: sandbox.ErrInvalid, Problem: "it has not ended, and " + why, Hint: e.Hint}
 	case <-read:
 	}

@@ -45,7 +45,7 @@ func TestKeptNameReplaced(t *testing.T) {
 			if err := os.Rename(filepath.Join(dir, "sub"), filepath.Join(dir, "moved")); err != nil {
 				t.Fatal(err)
 			}
-		}, false, "sub"}, // what code makes in its place is nobody's to keep
+		}, false, "sub"}, // what code makes in its place is not kept
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -15,8 +15,8 @@ import (
 	"github.com/caisson-run/caisson/session/registry"
 )
 
-// KindKeepChanges is what records call it when what was changed in the workspace of a
-// sandbox that lives on is kept.
+// KindKeepChanges is what records call it when the changes in the workspace of a
+// persistent sandbox are kept.
 const KindKeepChanges = "keep_changes"
 
 // WorkspaceOf is the copy-on-write workspace that a sandbox was made with; nil without one.
@@ -64,8 +64,8 @@ func (r *Invocation) KeepChanges(ctx context.Context, box sandbox.Instance, ws *
 	return kept, errors.Join(err, undo.Run(ctx))
 }
 
-// living is the keeper of a sandbox that lives on: the directory that its policy names has
-// to be the one that it was made with.
+// living is the keeper of a persistent sandbox: the directory that its policy names has to
+// be the one that it was made with.
 func (r *Invocation) living(ctx context.Context, undo *environment.Cleanup, ws *registry.Workspace) (*keeper, error) {
 	store, err := r.Session.ChangeSets()
 	if err != nil {

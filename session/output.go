@@ -181,7 +181,7 @@ func (p *pump) drain(ctx context.Context) error {
 
 // unwritten is the error of a call whose output a file of the caller's did not
 // take: a full disk, say. A reader that went away is none. It ends the program as a
-// closed pipe does, and whoever left knows.
+// closed pipe does, and the reader that left knows.
 func unwritten(name string, err error) error {
 	var file *fs.PathError
 	if !errors.As(err, &file) || errors.Is(err, fs.ErrClosed) || errors.Is(err, syscall.EPIPE) {

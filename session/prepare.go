@@ -109,7 +109,7 @@ func (r *Invocation) judgeImage(ctx context.Context, e *environment.Environment)
 }
 
 // startedBy are the names of the commands that the call is judged by, where it was
-// looked at in detail because somebody is asked.
+// looked at in detail for a question.
 func startedBy(call *Call, asks *policy.Question, argv []string) []string {
 	if asks == nil {
 		return nil

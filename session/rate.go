@@ -19,9 +19,9 @@ type Rates interface {
 	Take(ctx context.Context, now registry.Instant, rates []registry.Rate) (full int, wait time.Duration, err error)
 }
 
-// ChargeRates counts a call that v is about against its rates, for whose it is. A rate
-// that nobody can count is not passed over. A call that is asked about counts when
-// it is asked, so that nobody is asked too often; made again by actor with the token of
+// ChargeRates counts a call that v is about against its rates, for its account. A rate
+// that cannot be counted refuses the call. A call that is asked about counts when it is
+// asked, so that people are not asked too often; made again by actor with the token of
 // that question, which is good for that call alone, it does not count again.
 func (s *Session) ChargeRates(ctx context.Context, account string, v *policy.Verdict, actor, token string) error {
 	rates := v.Plan.Rates

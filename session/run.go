@@ -40,7 +40,7 @@ type Decision struct {
 	Caps   sandbox.Capabilities
 	Plan   policy.Plan
 	Intent audit.Intent
-	// Question is what somebody has to say yes to first; nil is nothing.
+	// Question needs a yes first; nil is none.
 	Question *policy.Question
 	// Findings are what the texts of what would run say.
 	Findings []sandbox.Finding
@@ -197,8 +197,8 @@ func (r *Invocation) CarryOut(parent context.Context, ex *sandbox.Exec, start fu
 }
 
 // start takes the fastest way that the level has for this call: a one-shot
-// where nothing has to be asked of the sandbox afterwards and nobody sits at
-// it, else the guest agent.
+// where nothing has to be asked of the sandbox afterwards and it has no
+// terminal, else the guest agent.
 func (r *Invocation) start(ctx context.Context, d sandbox.Driver, w *environment.Environment, ex *sandbox.Exec, k *keeper) (*sandbox.Result, error) {
 	if k != nil {
 		k.ended, w.Spec.OnChanges = r.ended, k.take

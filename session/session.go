@@ -58,8 +58,8 @@ type Options struct {
 	// Approvals is where people are asked what the policy asks about; nil refuses
 	// such calls.
 	Approvals *question.Approvals
-	// Outlive has persistent sandboxes made so that they may be let live on when
-	// this process is gone, where the level can.
+	// Outlive has persistent sandboxes made so that they can outlive this
+	// process, where the level can.
 	Outlive bool
 	// Swept says that the caller has taken away what dead owners left; else the first call
 	// does.
@@ -136,8 +136,8 @@ func (r *Invocation) Whole(ctx context.Context) (res *sandbox.Result, err error)
 	defer r.Undo.Run(ctx) // for a panic; what was undone is not undone twice
 	res, err = r.do(ctx)
 	if uerr := errors.Join(r.left, r.Undo.Run(ctx)); uerr != nil && err == nil {
-		// The program ran and its result stands; that something was left
-		// behind is a fault all the same, and nobody else will say it.
+		// The program ran and its result stands; that something was left behind
+		// is a fault all the same, and is said only here.
 		err = &sandbox.Error{Op: "clean up " + r.ID, Kind: sandbox.ErrUnavailable, Problem: "something was left behind",
 			Hint: "run caisson doctor; the next start sweeps it", Cause: uerr}
 	}

@@ -417,7 +417,7 @@ func TestCannotBeMeant(t *testing.T) {
 	}
 }
 
-// A file of the host's is its owner's to run, and nobody else has it opened.
+// A file of the host's is its owner's to run, and is opened for no other user.
 func TestFileOfSomebodyElse(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "main.sh")
 	if err := os.WriteFile(file, []byte("true\n"), 0o600); err != nil {

@@ -211,7 +211,7 @@ func TestGoesOn(t *testing.T) {
 	}
 }
 
-// A file that somebody saves between the last look and the exchange comes back.
+// A file that is saved between the last look and the exchange comes back.
 func TestExchanged(t *testing.T) {
 	for name, replace := range map[string]bool{"in place": false, "by another": true} {
 		t.Run(name, func(t *testing.T) {

@@ -8,7 +8,7 @@ package changes
 type heldGroup struct{ why, names string }
 
 // heldTable is what is held back besides the names of internal/hostpath, which editors,
-// agents, shells and version control run by themselves. What is here runs when somebody
+// agents, shells and version control run by themselves. What is here runs when a person
 // builds, tests, installs or pushes, or tells an agent what to do, and is easily overlooked
 // in a diff.
 var heldTable = []heldGroup{

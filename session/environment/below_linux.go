@@ -38,7 +38,7 @@ func Reopen(f *os.File) (*os.File, error) {
 	return os.Open("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
 }
 
-// readBelow opens a regular file below dir for reading, through no link. Whoever made
+// readBelow opens a regular file below dir for reading, through no link. The maker of
 // the tree may have put a pipe there, which would be waited for.
 func readBelow(dir *os.File, rel string) (*os.File, error) {
 	f, err := openBelow(dir, rel)

@@ -36,7 +36,7 @@ func (c *Cleanup) Mark() int {
 }
 
 // Run undoes everything. Its context is never cancelled with the call's: what
-// was made has to go above all when somebody pressed Ctrl-C.
+// was made has to go above all after Ctrl-C.
 func (c *Cleanup) Run(ctx context.Context) error { return c.Back(ctx, 0) }
 
 // Back undoes what was added since Mark returned mark.

@@ -113,7 +113,7 @@ func Open(ctx context.Context, o Options) (*Environment, error) {
 		Exec: &sandbox.Exec{}, Found: &Found{}, o: o,
 	}
 	if o.Plan.BestEffort {
-		e.Spec.Limits.Explicit = nil // the caller has seen what is off or emulated; nobody insists
+		e.Spec.Limits.Explicit = nil // the caller has seen what is off or emulated; none is insisted on
 	}
 	if o.Plan.Root {
 		e.Spec.User = sandbox.RootUser()
@@ -139,7 +139,7 @@ type BuildOptions struct {
 	// Logins are files by which agents find their logins.
 	Logins []HomeFile
 	// Commands gives names of programs that an argv starts and that may be executed besides
-	// those of the policy's list: somebody is asked about them. Required.
+	// those of the policy's list: a question is put about them. Required.
 	Commands func(argv []string) []string
 }
 

@@ -64,7 +64,7 @@ type executables struct {
 	dir    string
 	search []string
 	seen   map[string]bool
-	loads  map[string]bool // those of out.Files that nobody has named, but as a loader
+	loads  map[string]bool // those of out.Files that are there as a loader only
 	out    *sandbox.Executables
 
 	hollow  string // why a list of files would say nothing
@@ -155,7 +155,7 @@ func (e *executables) file(at, name string) error {
 	return nil
 }
 
-// loader adds a program's loader, which nobody has named.
+// loader adds a program's loader, which no list names.
 func (e *executables) loader(name string) error {
 	real, f, err := e.view.Find(name)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // Kept are names of read-write mounts that are mounted over themselves. The mount
-// lies on the file that has the name, not on the name: when somebody on the host
+// lies on the file that has the name, not on the name: when a program on the host
 // puts another in its place (git config and most editors write a new file and
 // rename it), the kernel takes the mount away in every namespace, and the new
 // file is the sandbox's to write. Nothing can keep the host from that. So it is
@@ -36,7 +36,7 @@ func (e *Environment) keepName(src *hostpath.Source, rel, name string, file *os.
 	return nil
 }
 
-// replaced reports whether the name is another file's, or nobody's.
+// replaced reports whether the name is another file's, or no file's.
 func (k kept) replaced() bool {
 	then, err := k.file.Stat()
 	if err != nil {
@@ -51,7 +51,8 @@ func (k kept) replaced() bool {
 	return err != nil || !os.SameFile(then, now)
 }
 
-// Lost is a name that is another file's now, or nobody's; empty while all are kept.
+// Lost is a name that is another file's now, or no file's; empty while all are
+// kept.
 func (k Kept) Lost() (name string) {
 	for _, one := range k {
 		if one.replaced() {

@@ -13,9 +13,9 @@ import (
 	"strings"
 )
 
-// along is what the kernel executes along with a program: the loader that an ELF
-// file names, or a script's interpreter, with its argument; elf says which. A file that cannot be
-// read, or is neither, has none. It is whatever somebody put there.
+// along is what the kernel executes along with a program: the loader that an ELF file names, or a
+// script's interpreter, with its argument; elf says which. A file that cannot be read, or is
+// neither, has none. Its content is untrusted.
 func (e *executables) along(f File) (words []string, elf bool, err error) {
 	if f.node != nil {
 		return alongside(io.NewSectionReader(e.view.spec.Root.Image.EROFS, f.node.Offset, f.node.Size))

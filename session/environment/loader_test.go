@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// What is executed along with a program is read from files that anybody may have
-// made.
+// What is executed along with a program is read from files that any user may
+// have made.
 func TestLoaders(t *testing.T) {
 	for _, head := range []string{"", "\x7fELF", "\x7fELF\x02\x01" + strings.Repeat("\xff", 100), "\x7fELF\x02\x01" + strings.Repeat("\x00", 100), "#!", "#! ", "#!/bin/sh"} {
 		name := filepath.Join(t.TempDir(), "f")

@@ -25,7 +25,8 @@ type Program struct {
 	Name, From string
 	// File is the host file that it was read from; empty when it came with the call.
 	File string
-	// Code is its text, which is what runs, whoever changes File meanwhile.
+	// Code is its text, which is what runs, also when File is changed
+	// meanwhile.
 	Code []byte
 	// Binary is the file itself, when that is a compiled program.
 	Binary *hostpath.Source
@@ -36,8 +37,8 @@ type Program struct {
 }
 
 // addProgram completes the argv. Source goes into a file of the run directory
-// that is shown read-only: what was judged is what runs, whoever changes the
-// original meanwhile, and whoever may read that. A compiled program is shown
+// that is shown read-only: what was judged is what runs, also when the original
+// is changed meanwhile, and whatever its mode. A compiled program is shown
 // itself.
 func (e *Environment) addProgram() error {
 	p := e.o.Program

@@ -27,7 +27,7 @@ func (e *Environment) protect(ctx context.Context, src *hostpath.Source, m polic
 		return err
 	}
 	live := m.Access == sandbox.ReadWrite
-	// A copy-on-write mount has inodes of its own, which nobody listens on.
+	// A copy-on-write mount has inodes of its own, on which no process listens.
 	peers := !e.o.Caps.InertSockets && m.Access != sandbox.CopyOnWrite
 	if !live && (!src.Dir || len(deny) == 0 && !peers) {
 		return nil
@@ -132,7 +132,7 @@ func (e *Environment) scan(ctx context.Context, src *hostpath.Source, target str
 		if matches, err = hostpath.Scan(ctx, src, o); err != nil {
 			return nil, err
 		}
-		// Somebody else may be at work in the tree: then look again.
+		// Another process may be at work in the tree: then look again.
 		if err = p.Make(matches); err == nil {
 			e.lookAfter(src, hostpath.Remember(src, p, matches))
 			e.note(target, p.Files(matches))

@@ -142,8 +142,8 @@ func (n *Network) Used(w sandbox.Wire) {
 }
 
 // Change puts other rules in force. What they do not allow is closed when it returns;
-// other connections stay. After an error the network is closed: nobody knows what is in
-// force.
+// other connections stay. After an error the network is closed: it is not known what is
+// in force.
 func (n *Network) Change(ctx context.Context, rules wire.Rules) error {
 	err := n.router.Change(ctx, rules)
 	if err != nil {

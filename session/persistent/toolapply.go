@@ -22,7 +22,7 @@ import (
 const maxAsked = 8 << 10
 
 // Applying implements [toolcall.Boxes]. What is held back is never applied for a tool,
-// whoever says yes; nor is what an apply by somebody else left half way.
+// also after a yes. Nor is what another caller's apply left half way.
 func (t toolbox) Applying(u *toolcall.Use) (*toolcall.Applying, error) {
 	sets := t.boxes.ChangeSets(t.key)
 	g, store, err := sets.open()
@@ -70,7 +70,7 @@ func (t toolbox) Applying(u *toolcall.Use) (*toolcall.Applying, error) {
 	return a, nil
 }
 
-// mayTool refuses what no tool applies, whoever says yes.
+// mayTool refuses what no tool applies, also after a yes.
 func mayTool(p *policy.Plan, set *changes.Set, digest string) error {
 	e := &sandbox.Error{Op: "apply changes", Kind: sandbox.ErrConflict, Hint: "on the host: caisson changes apply " + set.ID}
 	switch {

@@ -151,7 +151,7 @@ func TestChangeToolsOfAnotherKey(t *testing.T) {
 	}
 }
 
-// Where nobody can be asked nothing is applied.
+// Where no person can be asked nothing is applied.
 func TestApplyToolAsksNobody(t *testing.T) {
 	h := newSetHome(t, "")
 	if out, err := h.apply(t, h.looked(), ""); !errors.Is(err, sandbox.ErrDenied) || !strings.Contains(sandbox.Hint(err), "enroll") || h.has() != "" {
@@ -216,7 +216,7 @@ func TestApplyToolComparesWithTheHost(t *testing.T) {
 	}
 }
 
-// What is not applied whoever says yes is refused before anybody is asked.
+// What is not applied even after a yes is refused before a question is put.
 func TestApplyToolRefuses(t *testing.T) {
 	h := newSetHome(t, "changes: {hold: [b]}\n")
 	h.enroll(t)
@@ -249,7 +249,7 @@ func TestApplyToolRefuses(t *testing.T) {
 	}
 }
 
-// By the policy's rules nobody is asked, where they let all of it through.
+// By the policy's rules no question is put, where they let all of it through.
 func TestApplyToolByRules(t *testing.T) {
 	h := newSetHome(t, "changes: {apply: [\"src/**\", Makefile]}\n")
 	h.enroll(t)

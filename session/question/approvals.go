@@ -34,8 +34,8 @@ type Approvals struct {
 
 // Options are the parts of Approvals.
 type Options struct {
-	// Dir is the state directory. Required; nothing in it is opened before
-	// somebody is asked.
+	// Dir is the state directory. Required; nothing in it is opened before a
+	// question is put.
 	Dir string
 	// Journal takes the records. Required, unless questions and approvers are only read.
 	Journal audit.Journal
@@ -44,7 +44,8 @@ type Options struct {
 	Link func(id string) string
 	// Complain, when set, hears that a webhook could not be told. It must not block.
 	Complain func(error)
-	// Look says that nobody will be asked: where nobody ever was, nothing is made.
+	// Look says that no question will be put: where none ever was, nothing is
+	// made.
 	Look bool
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
@@ -68,7 +69,7 @@ func (a *Approvals) Store(ctx context.Context) (*approval.Store, error) {
 }
 
 // Open says whether a token is of a question of actor's that may still be answered, or
-// whose yes was not used yet. Without anybody to ask there is none.
+// whose yes was not used yet. Where no person can be asked there is none.
 func (a *Approvals) Open(ctx context.Context, actor, token string) (bool, error) {
 	if a == nil {
 		return false, nil
@@ -108,7 +109,7 @@ func (a *Approvals) Close() error {
 	return s.Close()
 }
 
-// Answer is what somebody said.
+// Answer is what a person said.
 type Answer struct {
 	Yes bool
 	// Digest is of a yes: what was shown, or the first 12 digits of it and more.
@@ -119,7 +120,7 @@ type Answer struct {
 // The kinds of records about approvals.
 const (
 	KindAsk    = "ask_approval"    // a question was put
-	KindAnswer = "answer_approval" // somebody answered; the actor is the approver
+	KindAnswer = "answer_approval" // a person answered; the actor is the approver
 )
 
 // Answer records an answer and gives it to the request with an ID. A yes counts
@@ -166,19 +167,19 @@ func noteOf(r *approval.Request) *audit.Approval {
 	return &audit.Approval{ID: r.ID, Digest: r.Digest, State: string(r.State), Approver: r.Approver, Channel: string(r.Channel), Note: r.Note}
 }
 
-// Asker puts a question to somebody by a way that a frontend has at hand: its
-// terminal, or the client at its other end.
+// Asker puts a question to a person by a way that a frontend has: its terminal,
+// or its client.
 type Asker interface {
 	// Ask shows the request and returns what was said, and by whom. When ctx ends,
-	// it returns at once: somebody else has answered, or nobody will. ErrElsewhere
-	// says that who was asked answers by another channel.
+	// it returns at once: another person has answered, or none will. ErrElsewhere
+	// says that the person answers by another channel.
 	Ask(ctx context.Context, r *approval.Request) (approval.Who, Answer, error)
 	// Channel is the way that it is.
 	Channel() approval.Channel
 }
 
-// Reply is an answer to a request whose token a call is made again with, of
-// somebody whom the frontend has asked meanwhile.
+// Reply is an answer to a request with whose token a call is made again. It is
+// of a person whom the frontend has asked meanwhile.
 type Reply struct {
 	Who  approval.Who
 	Yes  bool
@@ -187,25 +188,25 @@ type Reply struct {
 
 // Ways are how a frontend has a call asked about.
 type Ways struct {
-	// Ask puts a question of the policy's before somebody, besides the other
-	// channels; nil is not at all. Reach are channels by which the frontend itself
-	// asks when it gets a *Pending.
+	// Ask puts a question of the policy's to a person, besides the other channels;
+	// nil is not at all. Reach are channels by which the frontend itself asks when
+	// it gets a *Pending.
 	Ask   Asker
 	Reach []approval.Channel
 	// Resumable has a call that has to be asked about end with a *Pending in place
-	// of waiting. Made again with its Token as Approval, it runs if somebody has
-	// said yes, and if nothing about it is another.
+	// of waiting. Made again with its Token as Approval, it runs if it was
+	// approved and nothing about it has changed.
 	Resumable bool
 	Approval  string
-	// Reply is, with an Approval, what somebody has said about it whom the frontend asked.
+	// Reply is, with an Approval, the answer of a person whom the frontend asked.
 	Reply *Reply
 	// AnswerTimeout is how long such a call waits for an answer before it ends with a
-	// *Pending, too; 0 is as long as the question stands. Somebody whom Ask asks is
+	// *Pending, too; 0 is as long as the question stands. A person whom Ask asks is
 	// given their own time.
 	AnswerTimeout time.Duration
 }
 
-// ErrElsewhere is what an Asker returns that has only told somebody where to
+// ErrElsewhere is what an Asker returns that has only told a person where to
 // answer.
 var ErrElsewhere = errors.New("the answer comes by another channel")
 

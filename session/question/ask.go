@@ -17,7 +17,7 @@ import (
 // Asking is one call on its way through approval: what it is, and how its frontend
 // wants it asked.
 type Asking struct {
-	Approvals *Approvals // nil: nobody can be asked
+	Approvals *Approvals // nil: no person can be asked
 	Journal   audit.Journal
 	Question  *policy.Question
 	Intent    audit.Intent // of the call
@@ -121,7 +121,7 @@ func (a *Asking) ask(ctx context.Context, store *approval.Store, subject func(co
 	return token, err
 }
 
-// locate says where a request is answered in a browser, where somebody could.
+// locate says where a request is answered in a browser, where that is possible.
 func (a *Asking) locate(ctx context.Context, store *approval.Store, req *approval.Request) {
 	if a.Approvals.o.Link == nil || !slices.Contains(req.Channels, approval.Web) {
 		return
@@ -131,7 +131,7 @@ func (a *Asking) locate(ctx context.Context, store *approval.Store, req *approva
 	}
 }
 
-// again is a call that is made again with a token: somebody may have answered the
+// again is a call that is made again with a token. A person may have answered the
 // frontend meanwhile, and the call may wait for others.
 func (a *Asking) again(ctx context.Context, store *approval.Store, release func(context.Context) error) error {
 	req, err := store.Presented(ctx, a.Call.Actor, a.Approval)
@@ -140,7 +140,7 @@ func (a *Asking) again(ctx context.Context, store *approval.Store, release func(
 	}
 	if r := a.Reply; r != nil {
 		_, err := a.Approvals.Answer(ctx, r.Who, req.ID, Answer{Yes: r.Yes, Digest: req.Digest, Note: r.Note})
-		if err != nil && !errors.Is(err, sandbox.ErrConflict) { // somebody else was faster
+		if err != nil && !errors.Is(err, sandbox.ErrConflict) { // another answer was faster
 			return a.refusal("", err)
 		}
 		return nil
@@ -159,7 +159,7 @@ func (a *Asking) again(ctx context.Context, store *approval.Store, release func(
 	return err
 }
 
-// recordAsked records that the question was put, before anybody sees it.
+// recordAsked records that the question was put, before any person sees it.
 func (a *Asking) recordAsked(ctx context.Context, req *approval.Request) error {
 	in := a.Intent
 	in.Kind, in.Approval = KindAsk, noteOf(req)
@@ -231,11 +231,11 @@ func (a *Asking) wait(parent context.Context, store *approval.Store, req *approv
 var errNoAnswer = errors.New("nobody has answered yet")
 
 // askThere asks by the frontend's own way. What goes wrong there ends the question:
-// nobody has said yes.
+// there is no yes.
 func (a *Asking) askThere(ctx context.Context, asker Asker, req *approval.Request) error {
 	who, answer, err := asker.Ask(ctx, req)
 	if ctx.Err() != nil {
-		return nil // somebody else has answered, or nobody will
+		return nil // another person has answered, or none will
 	}
 	if errors.Is(err, ErrElsewhere) {
 		return err
@@ -252,7 +252,7 @@ func (a *Asking) askThere(ctx context.Context, asker Asker, req *approval.Reques
 		return errors.Join(err, serr)
 	}
 	if now, serr := store.Get(ctx, req.ID); serr == nil && now.State != approval.Pending {
-		return nil // somebody else was faster
+		return nil // another answer was faster
 	}
 	return errors.Join(err, store.Cancel(ctx, req.ID, err.Error()))
 }

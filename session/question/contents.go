@@ -249,8 +249,8 @@ func digestOf(name, real string, in io.Reader) (approval.File, error) {
 }
 
 // ContentsOf reads in a persistent sandbox, with the rights of its user. What
-// its agent says is as good as the sandbox: whoever is in it may change a file
-// behind the approver's back.
+// its agent says is as good as the sandbox: code in it may change a file behind
+// the approver's back.
 func ContentsOf(ctx context.Context, agent *guest.Client) func(string) (approval.File, error) {
 	return func(name string) (approval.File, error) {
 		e, err := agent.Stat(ctx, name)

@@ -81,7 +81,7 @@ func (a *Asking) Subject(ctx context.Context, w *environment.Environment, image 
 }
 
 // About is what a call says of itself: the part that is the same in a sandbox of
-// its own and in one that lives on.
+// its own and in a persistent one.
 func (a *Asking) About(ctx context.Context, argv []string, dir string, env []string) (*approval.Subject, error) {
 	c, p := a.Call, a.Plan
 	s := &approval.Subject{

@@ -166,7 +166,7 @@ func (r *DB) RevokeKey(ctx context.Context, which string, now time.Time) (*Key, 
 	return k, r.db.Failed("write", err)
 }
 
-// NewID is letter and n digits of base 36 that nobody can guess.
+// NewID is letter and n digits of base 36 that cannot be guessed.
 func NewID(letter string, n int) string {
 	const digits = "0123456789abcdefghijklmnopqrstuvwxyz"
 	var b strings.Builder

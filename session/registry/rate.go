@@ -12,15 +12,15 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// Instant is a time on a clock that nobody sets: how long ago the host was booted,
-// and which boot that was. All processes of a host share it.
+// Instant is a time on a clock that cannot be set: how long ago the host was
+// booted, and which boot that was. All processes of a host share it.
 type Instant struct {
 	Boot  string
 	Since time.Duration
 }
 
-// Rate bounds how often something is done: Max times within any Per, by whoever
-// Bucket names. It slides: a window begins with each time.
+// Rate bounds how often something is done: Max times within any Per, by the
+// caller that Bucket names. It slides: a window begins with each time.
 type Rate struct {
 	Bucket string
 	Max    int64
@@ -101,8 +101,8 @@ func take(ctx context.Context, tx *sql.Tx, now Instant, rate Rate) (wait time.Du
 	return 0, err
 }
 
-// forgetRates drops what no rate looks at any more. It runs when somebody does
-// something for the first time.
+// forgetRates drops what no rate looks at any more. It runs when a bucket is
+// used for the first time.
 func forgetRates(ctx context.Context, tx *sql.Tx, now Instant) error {
 	const over = "SELECT bucket FROM rates WHERE CASE WHEN boot = ? THEN newest ELSE 0 END + per <= ?"
 	for _, stmt := range []string{"DELETE FROM rate_times WHERE bucket IN (" + over + ")", "DELETE FROM rates WHERE bucket IN (" + over + ")"} {

@@ -50,7 +50,7 @@ type Sandbox struct {
 	Name     string            `json:"name,omitempty"`
 	Template string            `json:"template,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// Notes are what a frontend keeps with it. They are shown to nobody.
+	// Notes are what a frontend keeps with it. They are never shown.
 	Notes map[string]string `json:"notes,omitempty"`
 	State State             `json:"state"`
 
@@ -86,7 +86,7 @@ type Sandbox struct {
 	EndedAt time.Time `json:"ended_at,omitzero"`
 	Reason  string    `json:"reason,omitempty"`
 
-	// Env are the variables of every program in it. Frontends show them to nobody.
+	// Env are the variables of every program in it. Frontends never show them.
 	Env map[string]string `json:"env,omitempty"`
 	// Image is the container image that was asked for; empty for the default
 	// root.
@@ -121,12 +121,12 @@ type Sandbox struct {
 	// relative to the state directory.
 	Kept string `json:"kept,omitempty"`
 	// Boots says that Kept has its files alone: it begins anew when it is resumed,
-	// which somebody has to ask for.
+	// which a caller has to ask for.
 	Boots bool `json:"boots,omitempty"`
 }
 
-// Life is what a sandbox that may live on without its caisson was made of, as far as
-// that cannot be decided anew.
+// Life is what a sandbox that may outlive its caisson was made of, as far as that
+// cannot be decided anew.
 type Life struct {
 	// Run names its run directory.
 	Run string `json:"run"`

@@ -31,7 +31,7 @@ commands: {allow: [ls], deny: ["ls * denied"], ask: ["ls * asked"]}
 approvals: {channels: [terminal, cli]}
 `
 
-// person is somebody at a terminal.
+// person answers at a terminal.
 type person func(ctx context.Context, r *approval.Request) (approval.Who, question.Answer, error)
 
 func (p person) Ask(ctx context.Context, r *approval.Request) (approval.Who, question.Answer, error) {

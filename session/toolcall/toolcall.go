@@ -126,9 +126,9 @@ func (s *Tools) RefuseToolFor(ctx context.Context, account, actor string, c *Cal
 	return (&run{call: c, session: s.session, account: account, actor: actor}).notOffered(ctx)
 }
 
-// RefuseTool records a call of a tool that its frontend does not offer: who looks for
-// tools leaves a trace, too. Its arguments are not recorded; nobody has said which of
-// them are to be in no record.
+// RefuseTool records a call of a tool that its frontend does not offer: a search for
+// tools leaves a trace, too. Its arguments are not recorded: no policy says which of
+// them are to be kept out of records.
 func (s *Tools) RefuseTool(ctx context.Context, c *Call) error {
 	return (&run{call: c, session: s.session, actor: c.Actor, account: c.Actor}).notOffered(ctx)
 }
@@ -143,7 +143,7 @@ func (t *run) notOffered(ctx context.Context) error {
 type run struct {
 	call    *Call
 	session *session.Session
-	boxes   Boxes  // nil: there are none that live on
+	boxes   Boxes  // nil: there are no persistent ones
 	account string // whose rates it counts for, and whose records
 	actor   string
 
@@ -227,7 +227,7 @@ func (t *run) intent() audit.Intent {
 func (t *run) refuse(ctx context.Context, why error) error {
 	err := audit.Refuse(ctx, t.session.Journal(), t.intent(), audit.RefusedOutcome(why))
 	if errors.Is(err, sandbox.ErrExhausted) {
-		return err // nobody is told what is not recorded
+		return err // a caller is told only what is recorded
 	}
 	return errors.Join(why, err)
 }

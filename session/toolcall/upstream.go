@@ -14,8 +14,8 @@ import (
 	"github.com/caisson-run/caisson/session/question"
 )
 
-// ServerTool is a call of a tool that somebody else's server carries out, behind a
-// frontend that speaks with it.
+// ServerTool is a call of a tool that an upstream server carries out. The frontend
+// speaks with that server.
 type ServerTool struct {
 	Server string
 	// Names are what the tool is called: by its server, and as it is offered. What
@@ -44,7 +44,7 @@ type UpstreamCall struct {
 	Params      []byte   // JSON; nil is nothing that may be kept
 	Policy      string   // name and digest of the policy of the server's sandbox
 	PolicySHA   string
-	Admitted    *Admitted // nil: nobody had to say yes
+	Admitted    *Admitted // nil: no yes was needed
 }
 
 func (c *UpstreamCall) intent() audit.Intent {
@@ -79,7 +79,7 @@ func (s *Tools) RefuseUpstream(ctx context.Context, c *UpstreamCall, why *sandbo
 
 // ServerToolRecord is the arguments of a call as records have them: without what the
 // policy keeps out of them under any of the tool's names. Nil are arguments that
-// could not be read; nobody knows what in those is to be kept out.
+// could not be read: it is not known what in those is to be kept out.
 func (s *Tools) ServerToolRecord(server string, names []string, args any) []byte {
 	if args == nil {
 		return nil

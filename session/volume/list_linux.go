@@ -113,7 +113,8 @@ func (s *Store) Remove(id string) error {
 	return s.sweep()
 }
 
-// sweep takes away what has lost its name, also what somebody left who was killed then.
+// sweep takes away what has lost its name, also what a process left that was killed
+// then.
 func (s *Store) sweep() error {
 	dir, err := os.Open(s.path())
 	if err != nil {

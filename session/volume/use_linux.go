@@ -98,8 +98,8 @@ func (s *Store) is(id string, src *hostpath.Source) bool {
 	return unix.Lstat(s.path(id, dataDir), &st) == nil && st.Dev == src.Dev && st.Ino == src.Ino
 }
 
-// make makes a volume. It has its name when it is whole; one that somebody else made
-// meanwhile is as good.
+// make makes a volume. It has its name when it is whole; one that another process
+// made meanwhile is as good.
 func (s *Store) make(id string, a *about, files map[string]string) error {
 	if err := os.Mkdir(s.path(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err

@@ -63,7 +63,7 @@ type Pool[K comparable, T any] struct {
 	timer  *time.Timer   // of the next look
 	kinds  []*kind[K, T] // last used first
 	held   int           // callers that have the processors first
-	grown  chan struct{} // nil while nobody looks
+	grown  chan struct{} // nil while no caller waits
 	state  State
 	left   error // what could not be destroyed
 }

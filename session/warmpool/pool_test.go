@@ -219,7 +219,7 @@ func TestConditions(t *testing.T) {
 	})
 }
 
-// What is too old or has died is given to nobody, and another one is made.
+// What is too old or has died is not given out, and another one is made.
 func TestExpiry(t *testing.T) {
 	try(t, func(_ *factory, o *warmpool.Options[string, thing]) { o.Ready = 1 }, func(t *testing.T, f *factory, p *pool) {
 		p.Want("a")
