@@ -135,8 +135,8 @@ func unread(t *testing.T) string {
 	return out.String()
 }
 
-// Who needs no key to be answered, and neither sends the rest of the request nor
-// reads the answer, keeps nobody out.
+// A client that needs no key to be answered, and neither sends the rest of the
+// request nor reads the answer, keeps no other client out.
 func TestUnfinishedRequestsMakeRoom(t *testing.T) {
 	for name, c := range map[string]struct {
 		says  string

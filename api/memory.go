@@ -16,12 +16,12 @@ import (
 const MaxMessages = 64 << 20
 
 const (
-	// MaxCalls is how many calls of one key may be under way, streams included.
-	// The server has a bound for all of them together; with this one nobody uses it
-	// up alone.
+	// MaxCalls is how many calls of one key may be under way, streams included. The
+	// server has a bound for all of them together; with this one no key uses it up
+	// alone.
 	MaxCalls = 1024
 	// MaxVisits is how many requests may be under way of people who have no key:
-	// to ports of one key's sandboxes, with signatures that it made, or of nobody.
+	// to ports of one key's sandboxes, with signatures that it made, or of no key.
 	MaxVisits = 512
 )
 

@@ -172,8 +172,8 @@ func TestLimitedListener(t *testing.T) {
 	}
 }
 
-// Connections on which nothing is under way, which everybody can open, keep nobody
-// out; one with a request is left alone.
+// Connections on which nothing is under way, which everybody can open, keep no
+// client out; one with a request is left alone.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -257,7 +257,7 @@ func TestHeads(t *testing.T) {
 }
 
 // Who announces a body and does not send it, and who does not read answers,
-// holds a connection no longer than somebody who says nothing.
+// holds a connection no longer than a client that says nothing.
 func TestHalfRequests(t *testing.T) {
 	addr, _ := patient(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)

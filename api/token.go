@@ -10,7 +10,7 @@ import (
 // Token is the key that a request comes with, or "": what X-API-Key says, else what
 // Authorization says as a bearer token. All frontends look for it here, so that a request
 // with two keys is the same key's everywhere; X-API-Key comes first since clients and
-// proxies send a token for somebody else in Authorization beside it.
+// proxies send a token for another server in Authorization beside it.
 func Token(h http.Header) string {
 	if key := h.Get("X-API-Key"); key != "" {
 		return key

@@ -50,7 +50,7 @@ func (e *TooMany) Error() string {
 }
 
 // JSON is a request's body that is made of MaxValues at most. Reading more is a
-// [*TooMany], before anybody has looked at what it says.
+// [*TooMany], before the body is read for what it says.
 func LimitJSON(body io.ReadCloser) io.ReadCloser { return &limitedJSON{ReadCloser: body} }
 
 type limitedJSON struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// Who is somebody who may answer. The zero Who may not: one comes from
+// Who is a person who may answer. The zero Who may not: one comes from
 // [Store.Authenticate] or from a frontend that vouches for a person.
 type Who struct {
 	name    string
@@ -31,13 +31,13 @@ func (w Who) Channel() Channel { return w.channel }
 // terminal itself, and knows that it is not the agent's.
 func AtTerminal(name string) Who { return Who{"terminal:" + name, Terminal} }
 
-// ByElicitation is whoever sits at an agent's own client: as good as that
-// client. It answers only where a policy names the channel.
+// ByElicitation is the user of an agent's own client: as good as that client.
+// It answers only where a policy names the channel.
 func ByElicitation(name string) Who { return Who{"client:" + name, Elicitation} }
 
 // Approve says yes to a request. digest is the one that the approver was shown,
 // or as much of its beginning as they could be asked for (12 digits at least):
-// whoever approves says what.
+// the approver says what is approved.
 func (s *Store) Approve(ctx context.Context, who Who, id, digest string) (*Request, error) {
 	return s.answer(ctx, who, id, func(r *Request) (State, string, error) {
 		if !sameDigest(r.Digest, digest) {
@@ -146,7 +146,7 @@ func (s *Store) Use(ctx context.Context, token string, subject *Subject) (*Reque
 		next := Used
 		switch {
 		case r.Actor != subject.Actor:
-			refusal = refused("the token is not known", "ask for approval") // nobody learns of others' requests
+			refusal = refused("the token is not known", "ask for approval") // no caller learns of others' requests
 			return nil
 		case r.State == Pending && r.Digest == digest:
 			refusal = &sandbox.Error{Op: "approval " + r.ID, Kind: sandbox.ErrDenied, Problem: "nobody has answered yet",

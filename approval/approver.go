@@ -15,7 +15,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// Approver is somebody who has a credential.
+// Approver is a person who has a credential.
 type Approver struct {
 	ID      string    `json:"id"` // no secret
 	Name    string    `json:"name"`
@@ -27,8 +27,8 @@ type Approver struct {
 const CredentialPrefix = "approver_"
 
 // Enroll makes an approver and returns their credential, which cannot be had
-// again: its hash alone is kept. The first one is whoever has the state
-// directory's; every other is vouched for by one who is enrolled.
+// again: its hash alone is kept. The first one is made by the owner of the
+// state directory; every other is vouched for by one who is enrolled.
 func (s *Store) Enroll(ctx context.Context, by Who, name string) (*Approver, string, error) {
 	if name == "" || len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, "", sandbox.Errorf(sandbox.ErrInvalid, "approver", "a name has 1 to 64 letters, digits and punctuation")
@@ -58,7 +58,7 @@ func (s *Store) Enroll(ctx context.Context, by Who, name string) (*Approver, str
 }
 
 // Authenticate finds the approver whose credential it is, who answers by channel.
-// ErrDenied when it is nobody's.
+// ErrDenied when it is no approver's.
 func (s *Store) Authenticate(ctx context.Context, credential string, channel Channel) (Who, error) {
 	want := hashOf(credential)
 	var have []byte
@@ -114,7 +114,7 @@ func (s *Store) Revoke(ctx context.Context, by Who, which string) error {
 	return nil
 }
 
-// Reachable says whether anybody could answer by one of channels, but for a
+// Reachable says whether an approver could answer by one of channels, but for a
 // terminal or a client that a frontend has at hand.
 func (s *Store) Reachable(ctx context.Context, channels []Channel) (bool, error) {
 	for _, c := range channels {

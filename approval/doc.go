@@ -12,8 +12,8 @@
 //
 // # How it goes
 //
-// [Store.Ask] makes a request, which is pending until somebody answers, it
-// expires, or who asked takes it back. No answer, a cancelled one and a no are
+// [Store.Ask] makes a request, which is pending until it is answered, it
+// expires, or its caller takes it back. No answer, a cancelled one and a no are
 // the same: a final no. A yes is used once ([Store.Use]), by the actor that
 // asked, before it expires.
 //

@@ -103,8 +103,8 @@ func (s *Store) Changes(ctx context.Context) {
 	}
 }
 
-// Presented finds the request whose token somebody holds, if actor asked it.
-// ErrDenied is that there is none: nobody learns of others' requests.
+// Presented finds the request of a token, if actor asked it. ErrDenied is that
+// there is none: no caller learns of others' requests.
 func (s *Store) Presented(ctx context.Context, actor, token string) (*Request, error) {
 	var r *Request
 	err := s.db.Update(ctx, func(tx *sql.Tx) (err error) {

@@ -21,11 +21,11 @@ type State string
 
 // The states. All but the first two are final.
 const (
-	Pending   State = "pending"   // nobody has answered
-	Approved  State = "approved"  // somebody said yes, and it has not run
+	Pending   State = "pending"   // no answer yet
+	Approved  State = "approved"  // there is a yes, and it has not run
 	Used      State = "used"      // it ran, or was about to
-	Denied    State = "denied"    // somebody said no
-	Expired   State = "expired"   // nobody answered in time, or it did not run in time
+	Denied    State = "denied"    // there is a no
+	Expired   State = "expired"   // it was not answered in time, or did not run in time
 	Cancelled State = "cancelled" // who asked went away
 	Void      State = "void"      // approved, and then presented with another call
 )
@@ -35,7 +35,7 @@ func States() []State {
 	return []State{Pending, Approved, Used, Denied, Expired, Cancelled, Void}
 }
 
-// Channel is a way by which somebody is asked and answers.
+// Channel is a way by which a person is asked and answers.
 type Channel string
 
 // The channels.
@@ -65,8 +65,8 @@ type Request struct {
 	Note     string    `json:"note,omitempty"`     // why not
 	Channels []Channel `json:"channels"`           // that may answer
 	View     View      `json:"view"`
-	// URL is where an approver answers in a browser, where whoever asked knows one.
-	// It is not kept, and opens nothing.
+	// URL is where an approver answers in a browser, where the caller knows one. It
+	// is not kept, and opens nothing.
 	URL string `json:"url,omitempty"`
 
 	summary string // what it is about, of one that comes without View
@@ -75,7 +75,7 @@ type Request struct {
 // Wish is a request to be made.
 type Wish struct {
 	Subject *Subject
-	// Channels may answer; none is nobody.
+	// Channels may answer; without any no person may.
 	Channels []Channel
 	// Timeout is how long the question stands, and then once more the yes.
 	Timeout time.Duration
@@ -97,7 +97,7 @@ const (
 
 // Ask makes a request. Its token is the actor's, for Use, and cannot be had
 // again. ErrDenied says that the same was denied to the same actor a moment
-// ago, or that nobody can be asked; ErrExhausted that too much is asked.
+// ago, or that no person can be asked; ErrExhausted that too much is asked.
 func (s *Store) Ask(ctx context.Context, w Wish) (*Request, string, error) {
 	view, err := w.Subject.View()
 	if err != nil {
@@ -172,8 +172,8 @@ func admit(ctx context.Context, tx *sql.Tx, r *Request, again bool, now time.Tim
 	return nil
 }
 
-// expire ends what nobody answered or used in time, and forgets what ended long
-// ago. A clock that was set back must not make anything last longer.
+// expire ends what was not answered or used in time, and forgets what ended
+// long ago. A clock that was set back must not make anything last longer.
 func (s *Store) expire(ctx context.Context, tx *sql.Tx, now time.Time) error {
 	ms := now.UnixMilli()
 	if _, err := tx.ExecContext(ctx, `UPDATE requests SET state = 'expired', ended = ? WHERE state IN ('pending', 'approved') AND (expires <= ? OR created > ? + 1000)`, ms, ms, ms); err != nil {
@@ -276,7 +276,7 @@ func refused(problem, hint string) error {
 	return &sandbox.Error{Op: "approval", Kind: sandbox.ErrDenied, Problem: problem, Hint: hint, Rule: "built-in: approvals"}
 }
 
-// clip keeps at most n bytes of what somebody typed.
+// clip keeps at most n bytes of what a person typed.
 func clip(s string, n int) string {
 	if len(s) > n {
 		s = s[:n]

@@ -303,8 +303,8 @@ func TestQuota(t *testing.T) {
 	ask(t, s, other)
 }
 
-// Whoever asks, takes it back and asks again tells webhooks each time, and fills the
-// disk: that ends, and begins again later.
+// A caller that asks, takes it back and asks again tells webhooks each time, and
+// fills the disk: that ends, and begins again later.
 func TestAskedAgainAndAgain(t *testing.T) {
 	s, clock := newStore(t)
 	again := func(i int) error {

@@ -12,8 +12,8 @@ import (
 	"slices"
 )
 
-// Subject is everything that decides what a call does. Whoever makes one fills
-// in what the call will really use, not what it was called.
+// Subject is everything that decides what a call does. Its maker fills in what
+// the call will really use, not what it was called.
 type Subject struct {
 	Actor string // who asks: "key:ci"
 	Kind  string // "run_command", "run_code", "call_tool"
@@ -87,7 +87,7 @@ type Reason struct {
 }
 
 // Seal stands for a value that must not be told: it is as good as a digest for
-// comparing, and nobody without key can try values out on it.
+// comparing, and without key values cannot be tried out on it.
 func Seal(key []byte, value string) string {
 	m := hmac.New(sha256.New, key)
 	m.Write([]byte(value))

@@ -128,7 +128,7 @@ func TestView(t *testing.T) {
 	}
 }
 
-// What nobody can look through cannot be approved.
+// What cannot be looked through cannot be approved.
 func TestTooLong(t *testing.T) {
 	for name, code := range map[string]string{
 		"bytes": strings.Repeat("a", maxText+1), "lines": strings.Repeat("a\n", maxLines+1),

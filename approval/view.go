@@ -27,8 +27,8 @@ type Field struct {
 	Lines []string `json:"lines"` // each begins with a gutter, which no text can write
 }
 
-// Bounds of what somebody can be asked to read. What is longer cannot be
-// approved: what nobody sees nobody has agreed to.
+// Bounds of what a person can be asked to read. What is longer cannot be
+// approved: no person agrees to what they have not seen.
 const (
 	maxLines = 4000
 	maxText  = 256 << 10

@@ -46,7 +46,7 @@ type Options struct {
 	Transport *http.Transport
 }
 
-// DefaultURL is where caisson serve serves when nobody says.
+// DefaultURL is where caisson serve serves by default.
 const DefaultURL = "http://127.0.0.1:7420"
 
 // Client speaks with one daemon. It may be used from many goroutines.

@@ -28,7 +28,7 @@ type Exec struct {
 	Terminal    *Terminal         `json:"terminal,omitempty"`
 	// Resumable has a program that people are asked about end with an Error that has
 	// an Approval, instead of waiting for them. Its Token as Approval, in the same
-	// request, runs it if somebody has said yes.
+	// request, runs it after a yes.
 	Resumable bool   `json:"resumable,omitempty"`
 	Approval  string `json:"approval,omitempty"`
 	Keep      int64  `json:"keep,omitempty"` // bytes of each stream in a Result; 0 is 1 MiB

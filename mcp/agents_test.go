@@ -177,7 +177,7 @@ func (m *model) openai(w http.ResponseWriter, body []byte) {
 		map[string]any{"type": "response.completed", "response": response("completed", item)})
 }
 
-// agent is an agent from npm that nobody sits at.
+// agent is an agent from npm without a person at it.
 type agent struct {
 	name string
 	// command is how it is started, with a home of its own, a model and caisson as
@@ -248,8 +248,8 @@ default_tools_approval_mode = "approve"
 
 // TestAgents: Claude Code and Codex, as npm has them, with a scripted model on this
 // machine, call a tool of a built caisson mcp on its default level. Where the policy
-// asks whoever sits at the client, nobody does: their cancelling and declining are a
-// final no. CAISSON_TEST_AGENTS says that they are there; make test-agents sees to it.
+// asks the client's user, there is none: cancelling and declining are a final no.
+// CAISSON_TEST_AGENTS says that they are there; make test-agents sees to it.
 func TestAgents(t *testing.T) {
 	if os.Getenv("CAISSON_TEST_AGENTS") == "" {
 		t.Skip("make test-agents runs it")

@@ -37,7 +37,7 @@ type offered struct {
 	rates  []policy.PlanRate // how often, with all of its server's
 }
 
-// hidden is a tool of a server that nobody sees, and why.
+// hidden is a tool of a server that is not listed, and why.
 type hidden struct {
 	Name, Why string
 	// Changed says that an approval would show it.

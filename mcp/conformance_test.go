@@ -103,7 +103,7 @@ func TestConformanceOfServer(t *testing.T) {
 }
 
 // buildFixture builds this package's tests with the source of the official fixture
-// in it, which is a program: Go lets nobody import one.
+// in it, which is a program: Go cannot import one.
 func buildFixture(t *testing.T) (program string) {
 	t.Helper()
 	source, err := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/modelcontextprotocol/go-sdk/conformance/everything-server").Output()

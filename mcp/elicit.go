@@ -15,15 +15,15 @@ import (
 	"github.com/caisson-run/caisson/session/question"
 )
 
-// Elicitation asks whoever sits at the client. It is the weakest channel: the
-// client, which is the agent's side, shows the question and says what was
-// answered. So it is used only where a policy names it.
+// Elicitation asks the client's user. It is the weakest channel: the client,
+// which is the agent's side, shows the question and says what was answered. So
+// it is used only where a policy names it.
 //
 // Where the policy names web, too, and the client can open addresses, it is only
 // shown where to answer: there an approver's credential is asked for.
 
 // maxElicited is how much of a request a client is asked to show, in bytes. What is
-// longer would be scrolled past, or cut by somebody else.
+// longer would be scrolled past, or cut by the client.
 const maxElicited = 16 << 10
 
 // askedFor is the name of the one question, and of the field in its form.
@@ -60,7 +60,7 @@ func plainNameRune(r rune) rune {
 	return -1
 }
 
-// who is whoever answers there.
+// who is the person who answers there.
 func (e *eliciting) who() approval.Who { return approval.ByElicitation(e.name) }
 
 // question is what the client is asked to show; nil where it cannot, or where all
@@ -106,7 +106,7 @@ func (e *eliciting) reply(res *sdk.ElicitResult) *question.Reply {
 	return r
 }
 
-// elsewhere says that somebody else may answer a request.
+// elsewhere says that a request may be answered by another channel.
 func elsewhere(r *approval.Request) bool {
 	return slices.Contains(r.Channels, approval.CLI) || slices.Contains(r.Channels, approval.Web)
 }

@@ -37,7 +37,7 @@ type asked struct {
 	session   *session.Session
 	approvals *question.Approvals
 	store     *approval.Store
-	ada       approval.Who // an approver; nobody until enroll
+	ada       approval.Who // an approver; none until enroll
 }
 
 func (a *asked) Tools() ([]*tool.Tool, error) { return toolcall.Of(a.session).Tools(), nil }
@@ -321,7 +321,7 @@ func TestElicitationByAddress(t *testing.T) {
 	}
 }
 
-// A call that nobody answers ends within its timeout, says what it waits for, and
+// A call without an answer ends within its timeout, says what it waits for, and
 // goes on by its token, or by being made again.
 func TestPending(t *testing.T) {
 	for road := range roads {

@@ -137,7 +137,7 @@ func (g *Gateway) backoff(n int) time.Duration {
 	return backoff(n)
 }
 
-// await lets nobody ask for anything of a server's before every server was tried
+// await holds requests for anything of a server's until every server was tried
 // once, and has them started in the era of the client's first words.
 func (g *Gateway) await(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
@@ -194,7 +194,7 @@ func (g *Gateway) era() *sdk.ClientSessionOptions {
 	select {
 	case <-g.spoken:
 		return &sdk.ClientSessionOptions{ProtocolVersion: g.version}
-	default: // nobody has asked: they are looked at
+	default: // not asked yet: they are looked at
 		return nil
 	}
 }

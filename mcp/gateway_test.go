@@ -57,7 +57,7 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// TestNoTools: nothing is listed unless somebody wrote it down.
+// TestNoTools: nothing is listed unless the policy names it.
 func TestNoTools(t *testing.T) {
 	b := newBench(t, nil)
 	defer func() {
@@ -240,7 +240,7 @@ func scripted(answer func(method string) string) func(context.Context, io.Reader
 }
 
 // TestRugPull: attack case P10. What changes after it was approved is hidden, in
-// the middle of a session and in a later one, until somebody approves it.
+// the middle of a session and in a later one, until it is approved.
 func TestRugPull(t *testing.T) {
 	var server *sdk.Server
 	description := "Read a file."

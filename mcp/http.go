@@ -36,8 +36,8 @@ type HandlerOptions struct {
 	// Tools are a key's. Required.
 	Tools   func(*persistent.Key) Toolbox
 	Version string
-	// HostIsKnown says that somebody has looked at the request's host already.
-	// Otherwise one that reaches this machine by loopback must name that.
+	// HostIsKnown says that the request's host was looked at already. Otherwise
+	// one that reaches this machine by loopback must name that.
 	HostIsKnown bool
 	// Bounded serves a request of a key's by next, within what the key may have
 	// under way; nil bounds nothing.
@@ -142,8 +142,7 @@ func (h *Handler) Close() {
 	}
 }
 
-// foreign says why a request may have been made by a page that somebody else
-// wrote.
+// foreign says why a request may have been made by a page of another site.
 func foreign(r *http.Request) string {
 	if origin := r.Header.Get("Origin"); origin != "" {
 		if u, err := url.Parse(origin); err != nil || u.Host != r.Host {

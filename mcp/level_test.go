@@ -164,7 +164,7 @@ type bench struct {
 	// unread is with servers that read nothing; the usual one when zero.
 	unread time.Duration
 
-	approvals *question.Approvals // nil: nobody is asked
+	approvals *question.Approvals // nil: no person is asked
 	rates     session.Rates
 
 	mu      sync.Mutex
@@ -319,7 +319,7 @@ func (b *bench) records() (out []string) {
 	return out
 }
 
-// until waits for a condition, which somebody else is about to make true.
+// until waits for a condition, which another goroutine is about to make true.
 func (b *bench) until(what string, ok func() bool) {
 	b.t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)

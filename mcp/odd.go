@@ -19,7 +19,7 @@ func outlined(one []byte) (o outline) {
 	return o
 }
 
-// named says whether somebody waits for an answer with its ID, or was to get this one.
+// named says whether a caller waits for an answer with its ID, or was to get this one.
 func (o outline) named() bool { return len(o.ID) > 0 && string(o.ID) != "null" }
 
 // maxEchoed is how long an ID may be that is said again.
@@ -54,7 +54,7 @@ func meant(one []byte, why error) bool {
 }
 
 // odd judges a line of the server's that is no message. What it prints beside messages is
-// shown like its standard error. But somebody may wait for what was meant as one, and would
+// shown like its standard error. But a caller may wait for what was meant as one, and would
 // do so in vain: that ends it.
 func (u *upstream) odd(shown *complaints) func([]byte, error) ([]byte, error) {
 	return func(one []byte, why error) ([]byte, error) {

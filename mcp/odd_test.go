@@ -146,8 +146,8 @@ func TestEndlessLine(t *testing.T) {
 	}
 }
 
-// What a server prints beside its messages is shown, and ends nothing; but whoever waits
-// for what was meant as one would wait in vain.
+// What a server prints beside its messages is shown, and ends nothing; but a caller that
+// waits for what was meant as one would wait in vain.
 func TestServerPrints(t *testing.T) {
 	for name, bad := range map[string]string{"another version": `{"id":7,"result":{}}`, "two at once": `{"jsonrpc":"2.0",Done.`} {
 		b := newBench(t, func(ctx context.Context, in io.Reader, out, errs io.Writer) int {

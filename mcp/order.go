@@ -13,17 +13,18 @@ import (
 
 // A server tells of a call while it is under way: its progress, words for a log. The
 // library has that heard by a goroutine of its own, which the call's answer overtakes on
-// a busy machine; and what comes after the answer is nobody's, and is not passed on.
+// a busy machine; and what comes after the answer belongs to no call, and is not passed
+// on.
 
 // order has answers wait for what a server has told before them.
 type order struct {
 	mu      sync.Mutex
 	unheard int
-	heard   chan struct{} // closed when all is; nil while nobody waits
+	heard   chan struct{} // closed when all is; nil while no answer waits
 }
 
 // hearing is how long an answer waits at most: what is told may be too odd to be heard,
-// and whoever it is for may be slow to take it.
+// and its reader may be slow to take it.
 const hearing = time.Second
 
 // tells says whether a method is one that tells of calls.

@@ -236,7 +236,7 @@ func (g *Gateway) complete(ctx context.Context, req *sdk.CompleteRequest) (*sdk.
 	return out, nil
 }
 
-// updated passes on that a resource has changed, no more often than somebody reads.
+// updated passes on that a resource has changed, no more often than it is read.
 func (u *upstream) updated(ctx context.Context, req *sdk.ResourceUpdatedNotificationRequest) {
 	if req.Params != nil && u.readable(req.Params.URI) == "" && u.news.Allow() {
 		_ = u.g.face.ResourceUpdated(ctx, &sdk.ResourceUpdatedNotificationParams{URI: req.Params.URI})

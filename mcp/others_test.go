@@ -90,7 +90,8 @@ func TestResources(t *testing.T) {
 	if len(records) < 4 || records[0] != "allowed s file:///notes/a.txt" || !slices.ContainsFunc(records, func(s string) bool { return strings.HasPrefix(s, "refused s file:///notes/../") }) {
 		t.Errorf("%q", records)
 	}
-	// What its entry does not list is not there, and nobody is told that it could be.
+	// What its entry does not list is not there, and the client is not told that it
+	// could be.
 	if _, err := b.client.ListPrompts(t.Context(), nil); err == nil {
 		t.Error("prompts are listed")
 	}

@@ -17,10 +17,10 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// Pins keep what was approved of servers: of each tool what it said of itself.
-// A server can change that at any time, and a model would follow it (a rug
-// pull); so what differs from its pin is not offered until somebody approves it.
-// The first sight of a server approves what it has then.
+// Pins keep what was approved of servers: of each tool what it said of itself. A
+// server can change that at any time, and a model would follow it (a rug pull);
+// so what differs from its pin is not offered until it is approved. The first
+// sight of a server approves what it has then.
 type Pins struct {
 	// Dir is a private directory in the state directory.
 	Dir string

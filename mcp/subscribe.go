@@ -81,7 +81,7 @@ func (u *upstream) watch(uri string) bool {
 
 // subscribe asks a server to say when a resource changes.
 func (g *Gateway) subscribe(ctx context.Context, req *sdk.SubscribeRequest) error {
-	// A client of 2026-07-28 subscribes as it begins to listen, which waits for nobody.
+	// A client of 2026-07-28 subscribes as it begins to listen, which does not wait.
 	select {
 	case <-g.ready:
 	case <-ctx.Done():
@@ -109,7 +109,7 @@ func (g *Gateway) subscribe(ctx context.Context, req *sdk.SubscribeRequest) erro
 }
 
 // resubscribe asks a server that was started again for what clients subscribed to
-// before, and has them look: nobody told of what changed meanwhile. ctx is the
+// before, and has them look: what changed meanwhile was not told. ctx is the
 // server's life.
 func (u *upstream) resubscribe(ctx context.Context, cs *sdk.ClientSession, lost []string) {
 	for _, uri := range lost {

@@ -223,7 +223,7 @@ func (u *upstream) offerTools(ctx context.Context, up func()) func(context.Conte
 		if err := u.list(start, cs); err != nil {
 			return err
 		}
-		lost := u.g.subscribed.all() // while it does not run nobody subscribes
+		lost := u.g.subscribed.all() // while it does not run no client subscribes
 		u.mu.Lock()
 		u.session, u.down, u.watched, u.silent = cs, "", nil, 0
 		hung := make(chan struct{})

@@ -21,8 +21,8 @@ import (
 
 // What a server may use of its client is nothing, unless its entry lists it: the
 // client's model (sampling), its user (elicitation), and its log. What it says there
-// is bounded and plain, and names the server, so that nobody takes it for somebody
-// else's words.
+// is bounded and plain, and names the server, so that it is not taken for another
+// party's words.
 //
 // A server of the newer protocol says in the result of a call what it needs, and
 // gets it with the same call made again. An older one asks while a call is under way,
@@ -256,7 +256,7 @@ func (r round) record() []string {
 }
 
 // mayAnswer says why a client may not answer a server that its entry lets ask for
-// nothing of the kind: nobody has asked it.
+// nothing of the kind: the client was not asked.
 func (u *upstream) mayAnswer(r round) *verdict {
 	text := r.text()
 	if text == "" {

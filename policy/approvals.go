@@ -19,7 +19,7 @@ import (
 // long the question stands.
 type Approvals struct {
 	At       Pos
-	Channels Value[[]Value[string]] // not said: DefaultChannels; empty: nobody
+	Channels Value[[]Value[string]] // not said: DefaultChannels; empty: none
 	Timeout  Value[time.Duration]
 	Webhook  *Webhook
 }
@@ -32,7 +32,7 @@ type Webhook struct {
 	Secret string // "env:NAME" or "file:PATH"; what is sent is signed with it
 }
 
-// Channels are the ways by which somebody may answer, as package approval has
+// Channels are the ways by which people may answer, as package approval has
 // them.
 func Channels() []string { return []string{"terminal", "cli", "web", "elicitation"} }
 
@@ -56,7 +56,7 @@ type Asking struct {
 	file *File // that asks; nil: it is built in
 }
 
-// Question is what somebody has to be asked before a call may run.
+// Question is what people have to be asked before a call may run.
 type Question struct {
 	Askings  []Asking
 	Channels []string // by which an answer counts, not empty
@@ -133,8 +133,8 @@ func (d *decision) ask(f *File, at Pos, channels []string, format string, args .
 	}
 }
 
-// question is what has to be asked; nil is nothing. Nobody who could answer is a
-// refusal.
+// question is what has to be asked; nil is nothing. Where no person could
+// answer, it is a refusal.
 func (d *decision) question() (*Question, *refusal) {
 	if len(d.askings) == 0 {
 		return nil, nil
@@ -269,8 +269,8 @@ func (a *Approvals) sum(f *File) any {
 	return s
 }
 
-// needsApproval is the error of a call that somebody would have to be asked
-// about, where nobody asks.
+// needsApproval is the error of a call that needs an approval, where no
+// question can be put.
 func (v Verdict) needsApproval() error {
 	return &sandbox.Error{Op: "policy", Kind: sandbox.ErrDenied, Problem: v.Reason + ", and nobody can be asked here", Hint: v.Hint, Rule: v.Rule}
 }

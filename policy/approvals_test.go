@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// What asks runs when somebody says yes to it; what is denied, or not allowed
-// besides, is refused.
+// What asks runs after a yes; what is denied, or not allowed besides, is
+// refused.
 func TestAsk(t *testing.T) {
 	const file = `commands: {allow: [ls, cat, rm, {name: git, args: [status]}], deny: ["git push --force *"], ask: ["git push *", "rm *", "./deploy *", "fossil push *"]}`
 	p := policyOf(t, "", file)

@@ -35,7 +35,7 @@ func shellLines() map[string][]string {
 			"trap 'touch {}' EXIT", "eval touch {}", "exec touch {}", "command touch {}", "builtin command touch {}", ". <(echo touch {})", "coproc touch {}; wait",
 			"echo x | while read y; do touch {}; done", "x='a[$(touch {})0]'; echo $((x))",
 		},
-		// More commands than somebody counts.
+		// More commands than are counted.
 		"P02": {
 			strings.Repeat("true; ", 50) + "touch {}", strings.Repeat("true; ", 10_000) + "touch {}", strings.Repeat("true && ", 51) + "touch {}",
 			strings.Repeat("true\n", 2_000) + "touch {}\n" + strings.Repeat("true\n", 2_000), strings.Repeat("( ", 40) + "touch {}" + strings.Repeat(" )", 40),

@@ -290,8 +290,8 @@ func (f *File) boundCollect(pattern string) *refusal {
 
 // boundEnv: in env.set with the same value, or its name in env.pass, or, where the
 // file does not set it, any. Values are no part of messages: they may be secrets.
-// Where nobody wrote a policy a caller sets what its own programs see: nothing of the
-// host is in it.
+// Where there is no policy file a caller sets what its own programs see: nothing of
+// the host is in it.
 func (f *File) boundEnv(name, value string) *refusal {
 	if _, set := f.Env.Set[name]; f.Name == builtinName || f.Env.Any.V && !set {
 		return nil
@@ -314,8 +314,8 @@ func (f *File) boundEnv(name, value string) *refusal {
 }
 
 // plain are values of variables that no file needs to pass: they say what the
-// caller's terminal shows, or that nobody sits at one. Clients send them of their
-// own accord with every terminal, and with git.
+// caller's terminal shows, or that there is none. Clients send them of their own
+// accord with every terminal, and with git.
 var plain = map[string][]string{
 	"TERM":                {"dumb", "linux", "screen", "screen-256color", "tmux-256color", "vt100", "xterm", "xterm-256color"},
 	"COLORTERM":           {"truecolor"},

@@ -113,6 +113,6 @@ type ToolCall struct {
 	// Sandbox is the living sandbox that it is about; empty is none.
 	Sandbox string
 	// Ruled says, of apply_changes, that the policy's own rules let all of it through:
-	// nobody has to be asked.
+	// no question is put.
 	Ruled bool
 }

@@ -32,7 +32,7 @@ type AllowedCommand struct {
 	At   Pos
 }
 
-// AskedCommand is a command that somebody has to say yes to.
+// AskedCommand is a command that needs a yes.
 type AskedCommand struct {
 	Pattern  string
 	Channels []string // that may answer; nil is those of approvals
@@ -151,8 +151,8 @@ type PlanCommands struct {
 // to start others, which are judged themselves, or to print.
 const Carriers = "sh bash dash env nice nohup timeout setsid stdbuf ionice xargs find true false echo printf pwd test ["
 
-// programs are the names of the section's list, and those that somebody may say
-// yes to; bounded is false where they do not say all that may be started.
+// programs are the names of the section's list, and those that may be approved;
+// bounded is false where they do not say all that may be started.
 func (c *Commands) programs(asked bool) (names []string, bounded bool) {
 	if !c.Allow.Said() || c.Enforce.Said() && !c.Enforce.V {
 		return nil, false

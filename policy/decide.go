@@ -132,8 +132,8 @@ func (d *decision) request() *refusal {
 	return nil
 }
 
-// hostPaths refuses host paths that come from anybody but the operator, and
-// paths that cannot be meant from the operator too.
+// hostPaths refuses host paths that do not come from the operator, and paths
+// that cannot be meant from the operator too.
 func (d *decision) hostPaths() *refusal {
 	c := d.call
 	paths := slices.Concat(c.Toolchains)

@@ -307,7 +307,7 @@ func harmless(c *shell.Command) bool {
 
 // sameProgram: a program by its name is the one in a system's directory, which
 // is what PATH finds; any other path is only itself, and a relative one only
-// where nobody goes elsewhere first.
+// where no cd comes first.
 func sameProgram(allowed, name string, moved bool) bool {
 	if strings.Contains(name, "/") && !path.IsAbs(name) && moved {
 		return false

@@ -9,7 +9,8 @@ import (
 )
 
 // Kinds of calls that are about one file or directory of a persistent sandbox
-// (Call.Path), as whoever has files moved or changed asks for them, without a tool.
+// (Call.Path), as a client asks for them that moves or changes files without a
+// tool.
 const (
 	ReadFile      Kind = "read_file"
 	WriteFile     Kind = "write_file"

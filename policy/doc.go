@@ -26,8 +26,8 @@
 // the [Verdict] on a [Call], with the [Plan] that is in force when the verdict
 // is Allow. The zero Verdict is Deny, and a fault in this package ends in Deny.
 //
-// The package does no I/O: it opens no file, asks no clock and no
-// environment. Host paths are compared by their components, as text; whoever
-// carries a Plan out opens each path beneath the source that covers it
-// ([PlanMount.Beneath]) and judges the object it got.
+// The package does no I/O: it opens no file, asks no clock and no environment. Host
+// paths are compared by their components, as text; the session that carries a Plan
+// out opens each path beneath the source that covers it ([PlanMount.Beneath]) and
+// judges the object it got.
 package policy

@@ -117,8 +117,8 @@ func (e *explainer) can(ok bool, why string) sandbox.Clause {
 	return sandbox.Clause{Enforcement: Refused, Detail: why}
 }
 
-// isolation is the one clause that tells the levels apart. Where nobody has said which
-// it is, a call may name each that the layers take.
+// isolation is the one clause that tells the levels apart. Where none is named, a call
+// may name each that the layers take.
 func (e *explainer) isolation(layers []*File) {
 	from := e.from("isolation")
 	e.add("isolation", e.plan.Isolation, from, e.always)
@@ -154,7 +154,8 @@ func (e *explainer) limit(l limit) {
 		case !known || c.Enforcement == "":
 			c = sandbox.Clause{Enforcement: sandbox.Off, Detail: "the level does not have it"}
 		}
-		// As the session does: what somebody wrote down is not merely emulated.
+		// As the session does: a limit that is written down is not merely
+		// emulated.
 		if c.Enforcement != sandbox.Enforced && explicit && !e.plan.BestEffort {
 			c.Enforcement = Refused
 		}

@@ -30,8 +30,8 @@ type File struct {
 	// Name is the file's name as it appears in messages.
 	Name string
 	// Dir is the directory relative host paths in the file start from. Parse
-	// takes it from the name; whoever has only a relative name sets it to the
-	// absolute directory before [New].
+	// takes it from the name; a caller that has only a relative name sets it to
+	// the absolute directory before [New].
 	Dir string
 	// From is what it was read from; the zero value where it was not read from a file.
 	From sandbox.HostFile

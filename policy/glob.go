@@ -48,7 +48,7 @@ func ParseGlob(s string) (Glob, error) {
 }
 
 // checkComponent refuses what other tools' patterns have and this one not, so
-// that nobody believes in a rule that never matches.
+// that no author relies on a rule that never matches.
 func checkComponent(s, p string) error {
 	for i := 0; i < len(p); i++ {
 		switch p[i] {

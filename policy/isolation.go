@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// DefaultIsolation is the level of a call when nobody names one.
+// DefaultIsolation is the level of a call that names none.
 const DefaultIsolation = "gvisor"
 
 // Isolations lists the levels that a policy file or a flag may name. Whether

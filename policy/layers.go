@@ -132,9 +132,9 @@ func envWithin(sys, f *File) *refusal {
 	return nil
 }
 
-// layers are the files that bound a call, the system's first. Whoever is not
-// the operator is never without a file: what the system would let the operator
-// ask for is not theirs.
+// layers are the files that bound a call, the system's first. A caller that is
+// not the operator is never without a file: what the system would let the
+// operator ask for is not the caller's.
 func (p *Policy) layers(operator bool) []*File {
 	var out []*File
 	if p.system != nil {
@@ -151,8 +151,8 @@ func (p *Policy) layers(operator bool) []*File {
 
 const builtinName = "built-in: defaults"
 
-// builtin is the policy of a caller who is not the operator where nobody wrote
-// one: the defaults, and nothing more.
+// builtin is the policy of a caller who is not the operator where there is no
+// file: the defaults, and nothing more.
 func builtin() *File {
 	return &File{Name: builtinName, Dir: "/"}
 }

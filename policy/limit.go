@@ -129,8 +129,8 @@ func ReadLimit(l *sandbox.Limits, name sandbox.LimitName, text string) error {
 	return invalid("", "there is no limit %s", quote(string(name)))
 }
 
-// read reads what somebody wrote. Who wrote what elsewhere means no limit at all is told
-// how that is said here.
+// read reads what a file or a caller wrote. A word that means no limit elsewhere gets a
+// hint how that is said here.
 func (l limit) read(text string) (float64, error) {
 	v, err := l.parse(text)
 	var e *sandbox.Error

@@ -193,7 +193,7 @@ func accessName(a sandbox.Access) string {
 	return a.String()
 }
 
-// checkHostPath refuses what no host path can be, or what nobody means.
+// checkHostPath refuses what no host path can be, or what is never meant.
 func checkHostPath(p string) error {
 	switch {
 	case p == "":

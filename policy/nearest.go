@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// nearest returns the word that somebody who wrote got most likely meant, or
-// "". Words of other tools are known by heart (timeout is our wall); else it
-// is the word with the fewest slips: a letter too many, too few, wrong, or two
-// swapped. Of equals the first wins, so that messages are stable.
+// nearest returns the word that was most likely meant by got, or "". Words of
+// other tools are known by heart (timeout is our wall); else it is the word
+// with the fewest slips: a letter too many, too few, wrong, or two swapped. Of
+// equals the first wins, so that messages are stable.
 func nearest(got string, words []string) string {
 	if len(got) > 40 {
 		return ""

@@ -311,7 +311,7 @@ func (e *explainer) onWire(name, value, from string) {
 }
 
 // Inside are the entries of the allow-list that name what is the sandbox's own, and
-// open nothing that another entry's name leads to: whoever wrote them means this host.
+// open nothing that another entry's name leads to: their author means this host.
 func (n *PlanNetwork) Inside() (texts []string) {
 	if n == nil {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// TestNoWall: limits.wall none is for what the operator runs, and for nobody else; the
-// system's policy bounds it.
+// TestNoWall: limits.wall none is for what the operator runs alone; the system's
+// policy bounds it.
 func TestNoWall(t *testing.T) {
 	longer := wantLimit("wall", float64(10*time.Hour))
 	for _, tc := range []struct {

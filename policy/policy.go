@@ -22,7 +22,7 @@ type Options struct {
 	System *File
 	// File is the policy file of --policy, or the one bound to a key.
 	File *File
-	// Defaults are the limits where nobody says any; a zero value means
+	// Defaults are the limits where none are said; a zero value means
 	// sandbox.DefaultLimits.
 	Defaults sandbox.Limits
 }

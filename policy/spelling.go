@@ -2,7 +2,8 @@
 
 package policy
 
-// maxWord bounds what is compared, in bytes: nobody meant a flag by more.
+// maxWord bounds what is compared, in bytes: no longer word was meant as a
+// flag.
 const maxWord = 64
 
 // Distance is how far a word is from one that would have been right: the number of bytes to

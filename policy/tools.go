@@ -241,8 +241,8 @@ func (d *decoder) condition(n *yaml.Node, what string) (c Condition) {
 }
 
 // known says whether an entry that is only a name, or that declares nothing, can be
-// of a tool: one that is built in, or one that somebody else carries out, who then
-// says what its arguments are.
+// of a tool: one that is built in, or one of an upstream server, which says what
+// its arguments are.
 func (d *decoder) known(n *yaml.Node, r *ToolRule) {
 	if r.Name == "" || r.Name == "*" || r.Params.Said() || r.Command.Said() || r.HTTP.Said() {
 		return

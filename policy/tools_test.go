@@ -45,7 +45,7 @@ func TestDecideTool(t *testing.T) {
 		want         Decision
 		says         string // in reason, rule or hint
 	}{
-		// Nobody lists: those that are built in.
+		// No list: those that are built in.
 		{"", "", "run_code", `{"code":"1","language":"python"}`, Allow, ""},
 		{"", "", "run_code", `{"code":"1"}`, Deny, "language"},
 		{"", "", "send_email", `{}`, Deny, "not listed"},

@@ -103,8 +103,8 @@ func findUnit(name string) (sizeUnit, bool) {
 	return sizeUnit{}, false
 }
 
-// unitHint says what somebody who wrote digits and an unknown unit meant:
-// 128M, 128mb, 128 MiB, 1.5GiB.
+// unitHint says what was meant by digits and an unknown unit: 128M, 128mb, 128
+// MiB, 1.5GiB.
 func unitHint(digits, unit string) string {
 	if strings.HasPrefix(unit, ".") {
 		return "fractions are not taken: write a whole number of a smaller unit, such as 1536MiB for 1.5GiB"
@@ -180,7 +180,7 @@ func withOnes(s string) string {
 	return b.String()
 }
 
-// durationHint says what somebody meant who wrote 30, 30 s, 2d or 5 min.
+// durationHint says what was meant by 30, 30 s, 2d or 5 min.
 func durationHint(s string, minimum, maximum time.Duration) string {
 	digits, unit := splitNumber(s)
 	if digits == "" || len(digits) > 9 {

@@ -11,5 +11,6 @@ import (
 
 var began = time.Now()
 
-// used is the time since this process began, where nobody says what it used of it.
+// used is the time since this process began, where the system does not say what it
+// used of it.
 func used(*testing.T) time.Duration { return time.Since(began) }

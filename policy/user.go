@@ -13,19 +13,19 @@ import (
 const (
 	asUser   = "user"   // never root
 	asSudoer = "sudoer" // the user, and root by name: who asks for it, and sudo where it is
-	asRoot   = "root"   // root, unless somebody else is asked for
+	asRoot   = "root"   // root, unless another user is asked for
 )
 
 var users = []string{asUser, asSudoer, asRoot}
 
 // boundUser: a layer below has no more than f. Both words let code be root in the end,
-// but sudoer has whoever runs something say so.
+// but with sudoer the caller has to say so.
 func (f *File) boundUser(word string) *refusal { return f.boundAs(word, word) }
 
 // boundRoot: a call may ask for root by its name.
 func (f *File) boundRoot() *refusal { return f.boundAs(asSudoer, asRoot) }
 
-// boundAs: f has word, at least, which somebody needs for what they want to be.
+// boundAs: f has word, at least, which a caller needs to run as that user.
 func (f *File) boundAs(word, who string) *refusal {
 	if slices.Index(users, word) <= max(slices.Index(users, f.User.V), 0) {
 		return nil

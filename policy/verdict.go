@@ -17,7 +17,7 @@ type Decision int
 const (
 	Deny  Decision = iota // it does not run
 	Allow                 // it runs under Verdict.Plan
-	Ask                   // it runs under Verdict.Plan if somebody says yes to it
+	Ask                   // it runs under Verdict.Plan after a yes
 )
 
 // String is the word of records and JSON: deny, allow or ask.
@@ -65,9 +65,9 @@ func (v Verdict) Invalid() bool {
 	return v.Decision == Deny && (v.Rule == ruleValid || len(v.Faults) > 0)
 }
 
-// Err is nil on Allow and an ErrDenied for people otherwise: of Ask it says that nobody
-// was asked. What cannot be meant is an ErrInvalid, and a [Misfit] where arguments do
-// not fit.
+// Err is nil on Allow and an ErrDenied for people otherwise: of Ask it says that no
+// question was put. What cannot be meant is an ErrInvalid, and a [Misfit] where
+// arguments do not fit.
 func (v Verdict) Err() error {
 	switch v.Decision {
 	case Allow:
@@ -119,7 +119,7 @@ type Plan struct {
 
 	Commands *PlanCommands `json:"commands,omitempty"` // nil: any
 	// Argv is what is to be started in the place of the call's, which would first
-	// read what nobody judged; nil is the call's.
+	// read unjudged files; nil is the call's.
 	Argv []string  `json:"-"`
 	Code *PlanCode `json:"code,omitempty"` // nil: no text is read
 

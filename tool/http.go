@@ -65,7 +65,7 @@ type Request struct {
 }
 
 // Header is a header; where a part has a Secret, its text is that secret's value,
-// which nobody knows here.
+// which is not known here.
 type Header struct {
 	Name  string
 	Parts []Part

@@ -16,7 +16,7 @@ import (
 )
 
 // What is built in is as well-formed as what others declare, and closed: an
-// argument that nobody reads is refused.
+// argument that is never read is refused.
 func TestBuiltins(t *testing.T) {
 	want := []string{"apply_changes", "create_sandbox", "keep_changes", "kill_sandbox", "list_changes", "list_files", "list_sandboxes", "read_file", "run_code", "run_command", "show_changes", "write_file"}
 	adds := []string{"create_sandbox", "keep_changes"} // and changes nothing

@@ -243,8 +243,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// A thousand streams that are begun and never asked for whole keep nobody else out,
-// and leave nothing.
+// A thousand streams that are begun and never asked for whole keep no other client
+// out, and leave nothing.
 func TestHalfStreams(t *testing.T) {
 	d := newFrontend(t)
 	b := d.create(t, "")

@@ -81,7 +81,7 @@ var notServed = map[string]string{
 	"DELETE /templates/tags": "templates are the operator's, and not tagged",
 }
 
-// keyed is a call of somebody whose key was found.
+// keyed is a call whose key was found.
 type keyed func(w http.ResponseWriter, r *http.Request, k *persistent.Key) error
 
 func (s *Server) keyed(h keyed) http.Handler {
@@ -170,9 +170,9 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, k *persistent.Ke
 	return s.answerMade(w, r, s.answer(b), b)
 }
 
-// answerMade answers with sandboxes that were made. Where nobody takes the answer they
-// are ended: they would run until their time is over, and count for the key's quota, and
-// nobody would know of them.
+// answerMade answers with sandboxes that were made. Where the client does not take the
+// answer they are ended. They would run until their time is over and count for the key's
+// quota, and no client would know of them.
 func (s *Server) answerMade(w http.ResponseWriter, r *http.Request, answer any, made ...*persistent.Sandbox) error {
 	gone := context.Cause(r.Context())
 	if gone == nil {

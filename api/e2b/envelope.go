@@ -31,7 +31,7 @@ const (
 	flagEnd        = 2
 
 	// writeTimeout is how long a client may leave one message of a stream
-	// unread before the stream is given up. The process behind it lives on.
+	// unread before the stream is given up. The process behind it goes on.
 	writeTimeout = 5 * time.Minute
 )
 

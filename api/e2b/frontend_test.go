@@ -218,7 +218,7 @@ func (d *frontend) sh(t *testing.T, b box, line string) string {
 	return string(out)
 }
 
-// Every right is looked at: none, a wrong one, and somebody else's.
+// Every right is looked at: none, a wrong one, and another sandbox's.
 func TestRights(t *testing.T) {
 	d := newFrontend(t)
 	b, second := d.create(t, ""), d.create(t, "")

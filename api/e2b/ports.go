@@ -91,8 +91,8 @@ func (p *port) rewrite(r *httputil.ProxyRequest) {
 		r.Out.Host = strings.ReplaceAll(mask, "${PORT}", strconv.Itoa(p.number))
 	}
 	r.SetXForwarded()
-	// Whoever sends a key, or the sandbox's token, to a sandbox by mistake does not
-	// give it to the code there.
+	// A key, or the sandbox's token, that is sent to a sandbox by mistake does not
+	// reach the code there.
 	for _, h := range []string{headerTraffic, headerSandbox, headerPort} {
 		r.Out.Header.Del(h)
 	}
@@ -112,7 +112,7 @@ func (p *port) hasKey(value string) bool {
 }
 
 // final passes on no answers before the last one (103 Early Hints), whose headers
-// nobody has looked at.
+// were not looked at.
 type final struct{ http.ResponseWriter }
 
 // Unwrap is for http.ResponseController.

@@ -39,7 +39,7 @@ func rude(ln net.Listener) {
 	}
 }
 
-// What a program answers is for whoever asked it. It leaves nothing at this server's
+// What a program answers is for its client alone. It leaves nothing at this server's
 // address, which it is asked at by header, in no browser and in no cache; and it gives
 // no orders to a proxy in front.
 func TestPortsAnswerForThemselves(t *testing.T) {

@@ -56,7 +56,7 @@ func echoCall(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(http.TrailerPrefix+"Grpc-Status", "7")
 }
 
-// flood answers with frames that are of use to nobody, for ever.
+// flood answers with useless frames, for ever.
 func flood(ln net.Listener) {
 	for {
 		c, err := ln.Accept()
@@ -174,8 +174,8 @@ func TestPortsHTTP2(t *testing.T) {
 	}
 }
 
-// A program that sends what is of use to nobody is hung up on, and the sandbox's
-// agent and other ports are there as before.
+// A program that sends useless frames is hung up on, and the sandbox's agent and
+// other ports are there as before.
 func TestPortsFlood(t *testing.T) {
 	d := newFrontend(t)
 	b := d.create(t, "")

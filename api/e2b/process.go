@@ -18,13 +18,13 @@ import (
 	"github.com/caisson-run/caisson/session/persistent"
 )
 
-// envd's process.Process: processes that live on without a listener. Their
-// output comes from the agent as frames of our own and becomes JSON here.
+// envd's process.Process: processes that go on without a listener. Their output
+// comes from the agent as frames of our own and becomes JSON here.
 
 // serveStart starts a process and streams what becomes of it. The time that the
 // client gives the call is the process's own: it is killed when that is over.
 // The process is a call like any other: decided by the key's policy first, and
-// recorded with its end, whoever listens by then.
+// recorded with its end, with or without a listener.
 func (s *Server) serveStart(w http.ResponseWriter, r *http.Request, in *inside) (*stream, error) {
 	var q envd.ProcessStart
 	timeout, err := readCall(w, r, &q)
@@ -92,8 +92,8 @@ func (f *follower) run() {
 	_ = f.process.Close() // the client has its answer already
 }
 
-// follow writes what a process does to a stream, until its end. Nobody listens to a stream
-// that cannot be written to any more, which ends nothing.
+// follow writes what a process does to a stream, until its end. A stream that cannot be
+// written to any more has no listener. That ends nothing.
 func follow(p *persistent.Process, out *stream) error {
 	for {
 		o, err := p.Next()

@@ -127,8 +127,8 @@ func (s *Server) crossOrigin(w http.ResponseWriter, r *http.Request, h http.Hand
 	h(w, r)
 }
 
-// unauthorized is why a key is not taken: what is wrong with it is nobody's
-// business, a registry that cannot be read is.
+// unauthorized is why a key is not taken: what is wrong with it is not told, a
+// registry that cannot be read is.
 func unauthorized(err error) error {
 	if e := asAPI(err); e.Code >= 500 {
 		return e

@@ -18,7 +18,7 @@ import (
 const maxSignedPath = 4096
 
 // signed is a URL of /files that carries its own right: made with a sandbox's
-// access token by whoever had it.
+// access token by a client that had it.
 type signed struct {
 	path, operation, user, expiration, signature string
 }
@@ -35,8 +35,8 @@ func signedURL(method string, q url.Values) (s signed, ok bool) {
 
 // by says whether the signature was made with token. The hash is E2B's own; a
 // message authentication code would be the better choice. Its parts are joined
-// by colons, which a path may have too; a user may not, so that nobody reads the
-// same text as another path and user.
+// by colons, which a path may have too; a user may not, so that the same text
+// cannot be read as another path and user.
 func (s signed) by(token string) bool {
 	if token == "" || len(s.path) > maxSignedPath || len(s.user) > 256 || len(s.expiration) > 20 || strings.Contains(s.user, ":") {
 		return false

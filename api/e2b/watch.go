@@ -35,7 +35,7 @@ func (s *Server) serveWatchDir(w http.ResponseWriter, r *http.Request, in *insid
 			return out, late(ctx, err)
 		}
 		if err := out.message(envd.WatchEvent{Filesystem: changed(c)}); err != nil {
-			return out, nil // nobody listens
+			return out, nil // without a listener
 		}
 	}
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // askingFrontend is a frontend that offers root under a policy of these lines, and every
-// question's view, each of which somebody says yes to.
+// question's view, each of which is answered with yes.
 func askingFrontend(t *testing.T, lines string) (*frontend, <-chan string) {
 	t.Helper()
 	file, err := policy.Parse("/p.yaml", []byte("version: 1\n"+lines))
@@ -79,8 +79,8 @@ func digestOf(s string) string {
 }
 
 // What an approver is shown of a process is who runs it, where, and what is in the
-// files that it names there; and the record says who. Nobody else can be named, of
-// whom the account file inside alone says who that is and where.
+// files that it names there; and the record says who. No user can be named that
+// only the account file inside knows.
 func TestYesIsForWhoRuns(t *testing.T) {
 	type one struct{ name, cwd, uid, who, dir string }
 	for lines, all := range map[string][]one{
@@ -174,8 +174,8 @@ func TestCommandsOfAnother(t *testing.T) {
 	}
 }
 
-// Files, too, are those of whom the request names, at their home, and of nobody whom
-// only the account file inside knows.
+// Files, too, are those of whom the request names, at their home, and of no user
+// whom only the account file inside knows.
 func TestFilesOfAnother(t *testing.T) {
 	d, _ := askingFrontend(t, "user: sudoer\nfiles: {writable: [/root, /home/user]}\n")
 	b := d.create(t, "")

@@ -65,8 +65,8 @@ func mediaType(r *http.Request, want string) error {
 	return &fault{Status: http.StatusUnsupportedMediaType, Kind: kindRequest, Code: "unsupported_media_type", Message: "the body is not " + want}
 }
 
-// carried refuses fields that are not among names, unless they are null: whoever
-// asks for something must not believe that they have it.
+// carried refuses fields that are not among names, unless they are null: a
+// client that asks for something must not believe that it has it.
 func (o *object) carried(names ...string) error {
 	var not []string
 	for name, v := range o.m {

@@ -159,8 +159,8 @@ func (s *Server) create(c *call) error {
 	return nil
 }
 
-// discard ends a container that nobody is told of, also where nobody waits any
-// more, for the reason why: its error.
+// discard ends a container of which no client is told, also where the client
+// has gone, for the reason why: its error.
 func (s *Server) discard(c *call, b *persistent.Sandbox, why error) error {
 	err := s.o.Sandboxes.Handle(c.key, b.ID).Kill(context.WithoutCancel(c.ctx))
 	if err != nil && !errors.Is(err, sandbox.ErrNotFound) {

@@ -37,8 +37,8 @@ type unsent struct{ *httptest.ResponseRecorder }
 
 func (unsent) FlushError() error { return errors.New("broken pipe") }
 
-// A container ends whose client has gone before it was told of it: nobody else knows
-// its ID.
+// A container ends whose client has gone before it was told of it: no other client
+// knows its ID.
 func TestNobodyIsTold(t *testing.T) {
 	d := newFrontend(t, "")
 	id := d.create(t, `{"name":"first"}`)

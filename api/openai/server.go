@@ -98,8 +98,8 @@ func mine(r *http.Request) bool {
 // name gives an answer its ID, which clients show.
 func name(w http.ResponseWriter) { w.Header().Set("X-Request-Id", "req_"+rand.Text()) }
 
-// Refuse answers a request that somebody before this frontend does not let through, or
-// has Rest do it. False is that its path is neither's.
+// Refuse answers a request that a handler before this frontend does not let through,
+// or has Rest do it. False is that its path is neither's.
 func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, status int, why string) bool {
 	if !mine(r) {
 		rest, ok := s.o.Rest.(api.Refuser)
@@ -151,8 +151,8 @@ func (s *Server) frontend(h handler) http.Handler {
 	})
 }
 
-// key finds whose request it is. What is wrong with a key is nobody's business, a
-// registry that cannot be read is.
+// key finds whose request it is. What is wrong with a key is not told, a registry
+// that cannot be read is.
 func (s *Server) key(r *http.Request) (*persistent.Key, error) {
 	token := api.Token(r.Header)
 	if token == "" {

@@ -301,7 +301,7 @@ func TestRefused(t *testing.T) {
 	plain := own["id"].(string) // a sandbox, no container
 	long := strings.Repeat("x", 2<<20)
 	box := "/v1/containers/" + id
-	evil := func(rel string) string { // a file's ID with a path of somebody's choice
+	evil := func(rel string) string { // a file's ID with a path of the client's choice
 		return "cfile_" + openai.SandboxOf(id) + "_" + openai.Encode(rel)
 	}
 	named := func(name string) [2]string {

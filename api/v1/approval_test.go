@@ -112,7 +112,7 @@ func TestWhoApproves(t *testing.T) {
 	}
 }
 
-// The page is for everybody, has nothing of anybody, and runs its own script alone.
+// The page is for everybody, has no one's data, and runs its own script alone.
 func TestApprovalPage(t *testing.T) {
 	d := newFrontend(t)
 	resp, b := d.raw(t, "GET", "/approvals/apv_x", "", "X-API-Key", "")

@@ -10,7 +10,7 @@
 // so a web page that has none does nothing. A sandbox of another key answers as
 // one that does not exist. No request names a path of the host.
 //
-// Whoever serves more below /v1 registers it at [Server.API] before the first
+// A package that serves more below /v1 registers it at [Server.API] before the first
 // request: its handlers find the key by [KeyOf], and hand errors of the road to
 // [Fault].
 package v1
@@ -181,8 +181,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.settle(r.Context(), c, w)
 }
 
-// Refuse answers a request that somebody before this frontend does not let through.
-// False is that its path is not this frontend's.
+// Refuse answers a request that a handler before this frontend does not let
+// through. False is that its path is not this frontend's.
 func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, status int, why string) bool {
 	p := r.URL.Path
 	mine := p == "/openapi.json" || p == "/openapi.yaml" || p == "/v1" || strings.HasPrefix(p, "/v1/") || strings.HasPrefix(p, PagePath)
@@ -206,7 +206,7 @@ type call struct {
 	control *http.ResponseController
 
 	made []string // sandboxes that only the answer tells of
-	left bool     // there was nobody any more to tell
+	left bool     // the client had gone and could not be told
 }
 
 func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
@@ -227,8 +227,8 @@ func (s *Server) caller(r *http.Request) (c *call, owner string, err error) {
 // KeyOf is whose request it is, in a handler below /v1.
 func KeyOf(ctx context.Context) *persistent.Key { return callOf(ctx).key }
 
-// key finds whose request it is. What is wrong with a key is nobody's business, a
-// registry that cannot be read is.
+// key finds whose request it is. What is wrong with a key is not told, a registry
+// that cannot be read is.
 func (s *Server) key(r *http.Request) (*persistent.Key, error) {
 	token := api.Token(r.Header)
 	if token == "" {

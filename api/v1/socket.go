@@ -220,8 +220,8 @@ func (t *talk) listen(input *io.PipeWriter) error {
 	}
 }
 
-// keepAlive lets nobody between give the connection up, and sees that it is broken
-// while nobody listens, since the program does not read its input.
+// keepAlive keeps proxies from giving the connection up. It sees that the
+// connection is broken also while the program does not read its input.
 func (t *talk) keepAlive(ctx context.Context, gone func()) {
 	tick := time.NewTicker(t.alive)
 	defer tick.Stop()
@@ -243,7 +243,7 @@ func (t *talk) keepAlive(ctx context.Context, gone func()) {
 }
 
 // broken says whether a connection is, by what came of a ping. It is answered when
-// somebody listens, which is not now if the program does not read its input; and it
+// the socket is read, which is not now if the program does not read its input; and it
 // waits its turn, for 5 s whatever it was given, while output goes to a client that
 // takes its time. Only where the ping itself cannot be written for so long, since the
 // client has read nothing for a while, the library closes the connection.

@@ -165,7 +165,7 @@ func TestPingThatWaits(t *testing.T) {
 	c := <-conns
 	soon, cancel := context.WithTimeout(t.Context(), aliveInTests)
 	defer cancel()
-	if err := c.Ping(soon); err == nil || broken(err) { // nobody reads, nobody answers
+	if err := c.Ping(soon); err == nil || broken(err) { // no reader, no answer
 		t.Errorf("unanswered: %v", err)
 	}
 	written := make(chan error)

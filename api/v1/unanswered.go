@@ -11,7 +11,7 @@ import (
 )
 
 // made notes sandboxes that were made for a call and have no name: only its answer tells
-// which they are. It is an error when whoever called is gone by now.
+// which they are. It is an error when the caller has gone by now.
 func made(ctx context.Context, all ...*persistent.Sandbox) error {
 	c := callOf(ctx)
 	for _, b := range all {
@@ -21,8 +21,8 @@ func made(ctx context.Context, all ...*persistent.Sandbox) error {
 	return context.Cause(ctx)
 }
 
-// settle ends what a call has made whose answer nobody has taken: it would run until its
-// time is over, and count for the key's quota, and nobody would know of it.
+// settle ends what a call has made whose answer was not taken. It would run until its
+// time is over and count for the key's quota, and no client would know of it.
 func (s *Server) settle(ctx context.Context, c *call, w http.ResponseWriter) {
 	if len(c.made) == 0 || !c.left && api.Taken(w) {
 		return

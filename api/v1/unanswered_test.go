@@ -13,7 +13,7 @@ import (
 	"github.com/caisson-run/caisson/api/apitest"
 )
 
-// lost is the answer to somebody who has gone when it is sent.
+// lost is the answer to a client that has gone when it is sent.
 type lost struct{ *httptest.ResponseRecorder }
 
 func (lost) FlushError() error { return errors.New("connection reset by peer") }
@@ -27,8 +27,8 @@ type late struct {
 
 func (l late) Write(b []byte) (int, error) { l.hangUp(); return l.ResponseRecorder.Write(b) }
 
-// A sandbox of which nobody has heard is ended, through either frontend; one of which
-// somebody has, or that has a name to ask for, lives.
+// A sandbox of which no client has heard is ended, through either frontend. One of
+// which a client has heard, or that has a name to ask for, lives.
 func TestUnanswered(t *testing.T) {
 	s := apitest.Start(t, "")
 	d := &frontend{s.URL, s.Key, s.Other}

@@ -16,7 +16,7 @@ import (
 	"github.com/caisson-run/caisson/api/v1"
 )
 
-// A body is refused for what it is made of before anybody looks at what it says: it
+// A body is refused for what it is made of before it is read for what it says: it
 // costs what was read of it. Without the bound a request below was 490 MB.
 func TestBodyOfTooMuch(t *testing.T) {
 	s := apitest.Start(t, "")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package approvaltest is somebody who answers questions, for tests. Only tests import
-// it.
+// Package approvaltest answers questions as a person would, for tests. Only tests
+// import it.
 package approvaltest
 
 import (
@@ -43,8 +43,7 @@ func Ada(t testing.TB, s *approval.Store, over approval.Channel) approval.Who {
 	return who
 }
 
-// SayYes has somebody answer every question until the test ends, and returns each as it
-// was shown.
+// SayYes answers every question until the test ends, and returns each as it was shown.
 func SayYes(t testing.TB, s *approval.Store, answer func(context.Context, *approval.Request) error) <-chan string {
 	ctx, shown, done := t.Context(), make(chan string, 64), make(chan struct{})
 	go func() {

@@ -92,7 +92,7 @@ func numeric(f *syntax.File) map[string]bool {
 
 // namesIn tells of every name that the words of a builtin may give a value to, an
 // option with a name behind it (printf -vNAME) among them. It is false where one of
-// them cannot be read off: quotes or several parts make a name that nobody sees.
+// them cannot be read off: quotes or several parts make a name that cannot be seen.
 func namesIn(builtin string, words []*syntax.Word, tell func(string)) bool {
 	for i, w := range words {
 		lit := w.Lit()

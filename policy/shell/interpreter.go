@@ -83,8 +83,8 @@ func login(words []Word) (at int) {
 }
 
 // WithoutLogin is argv so that what it starts is what its words say: a login bash reads
-// files in its user's home, which whoever may write there has written, ~/.profile first
-// and ~/.bash_logout at an exit. Without the option it does the same otherwise. What other
+// files in its user's home, which code inside may have written, ~/.profile first and
+// ~/.bash_logout at an exit. Without the option it does the same otherwise. What other
 // shells would do is left as it is, and refused.
 func WithoutLogin(argv []string) []string {
 	if len(argv) < 2 || Base(argv[0]) != "bash" {

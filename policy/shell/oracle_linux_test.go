@@ -73,8 +73,8 @@ func newOracle(t *testing.T, shell string) *oracle {
 	return o
 }
 
-// run gives line to the shell, as a user of nobody's and with small limits, and
-// returns how the stubs were called.
+// run gives line to the shell, as a user without rights and with small limits,
+// and returns how the stubs were called.
 func (o *oracle) run(line string) [][]string {
 	record := filepath.Join(o.dir, "ran")
 	if err := os.WriteFile(record, nil, 0o666); err != nil {

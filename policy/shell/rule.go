@@ -250,7 +250,7 @@ func interpreter(s *scope, c *Command, in stdin) {
 		c.need(i, i+1, "runs a script file")
 		return
 	}
-	if !named { // else whoever names the options knows what is read
+	if !named { // else the caller that names the options knows what is read
 		c.need(0, 0, "runs what it reads from %s", in)
 	}
 }

@@ -312,7 +312,7 @@ func (s *scope) look(words []Word, env []Variable, in stdin) {
 	*c = Command{Words: words, Env: env, Input: Input{Outside: in.outside, Text: in.text}}
 	rule(s, c, in)
 	if c.Kind == Carrier && Common(name.Text) != Base(name.Text) {
-		c.Kind = Program // somebody's own env is no env
+		c.Kind = Program // another program named env is no env
 	}
 	s.emit(*c)
 	s.judged = append(s.judged, c)

@@ -175,7 +175,7 @@ func doubled(n int, leaf string) string {
 	return b.String()
 }
 
-// TestCompileRefuses: schemas come from servers that nobody trusts.
+// TestCompileRefuses: schemas come from untrusted servers.
 func TestCompileRefuses(t *testing.T) {
 	for _, c := range []struct{ name, src, want string }{
 		{"no JSON", `{`, "not JSON"},

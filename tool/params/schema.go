@@ -15,7 +15,7 @@ import (
 	"github.com/caisson-run/caisson/tool/params/drafts"
 )
 
-// More bounds of a schema, which may come from a server that nobody trusts.
+// More bounds of a schema, which may come from an untrusted server.
 const (
 	maxFaults   = 50     // reported
 	maxProblem  = 1000   // bytes of what one says
@@ -42,7 +42,7 @@ func Compile(src []byte) (*Schema, error) {
 		return refuse("it is longer than %d KiB", MaxSchema>>10)
 	}
 	// Read first: it bounds depth, and a name that is there twice means one thing
-	// to us and another to whoever shows the schema.
+	// to us and another to the program that shows the schema.
 	if _, err := read(src, true); err != nil {
 		var e *sandbox.Error
 		errors.As(err, &e)

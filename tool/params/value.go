@@ -2,10 +2,11 @@
 
 // Package params reads and checks the arguments of tools.
 //
-// Who writes them is a model, or whoever told it what to write; whoever carries
-// the call out may read JSON in another way than we do. So [Read] takes only
-// text that every reader understands alike, and [Schema.Check] reports every
-// fault with its path, because a model mends what it is told about.
+// They are written by a model, or by the author of what it read. The program
+// that carries the call out may read JSON in another way than we do. So [Read]
+// takes only text that every reader understands alike, and [Schema.Check]
+// reports every fault with its path, because a model mends what it is told
+// about.
 //
 // Nothing here does I/O; time and memory are bounded by the text and by the
 // schema, and a schema whose checking could take long is refused when it is
