@@ -62,7 +62,7 @@ type Options struct {
 	Listeners int
 }
 
-// Bounds that nobody needs to change.
+// Bounds that need no change.
 const (
 	// streamWindow is how much of one answer can lie unread, connWindow of all.
 	streamWindow = 256 << 10
@@ -140,8 +140,8 @@ func NewClient(conn net.Conn, o Options) (*Client, error) {
 	return c, nil
 }
 
-// speak begins HTTP/2 on conn with somebody inside, within the bounds of o. conn
-// is closed when it fails.
+// speak begins HTTP/2 on conn with a program inside, within the bounds of o.
+// conn is closed when it fails.
 func speak(conn net.Conn, o Options) (*http.ClientConn, *meter, error) {
 	m := newMeter(conn)
 	var protocols http.Protocols
@@ -149,7 +149,7 @@ func speak(conn net.Conn, o Options) (*http.ClientConn, *meter, error) {
 	t := &http.Transport{
 		DialContext:            func(context.Context, string, string) (net.Conn, error) { return m, nil },
 		Protocols:              &protocols,
-		DisableCompression:     true, // a bomb needs somebody who inflates it
+		DisableCompression:     true, // a bomb needs a reader that inflates it
 		MaxResponseHeaderBytes: maxHeader,
 		HTTP2: &http.HTTP2Config{
 			MaxReceiveBufferPerConnection: connWindow,

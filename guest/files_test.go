@@ -84,8 +84,8 @@ func userName(t *testing.T, c *guest.Client) string {
 	return output(t, c, "stat -c %U .")
 }
 
-// The agent is root, and lends nobody its rights: neither by a name nor by a
-// link that code inside has laid out.
+// The agent is root, and lends its rights to no program: neither by a name nor
+// by a link that code inside has laid out.
 func TestFilesHaveTheUsersRights(t *testing.T) {
 	b := newBox(t)
 	root := b.dial(t, guest.Options{})

@@ -15,9 +15,9 @@ import (
 // Request and answer go in both directions at once, trailers included.
 //
 // Each request has a connection of its own, which ends with the answer's body: a
-// program that floods it with what nobody asked for (see meter) breaks that one
-// off, and nobody else's. A port that nothing listens on gives ErrNotFound; one
-// that answers in anything else fails. ctx is r's; it bounds all of it.
+// program that floods it unasked (see meter) breaks that one off, and no other. A
+// port that nothing listens on gives ErrNotFound; one that answers in anything
+// else fails. ctx is r's; it bounds all of it.
 func (c *Client) RoundTripHTTP2(port uint16, r *http.Request) (*http.Response, error) {
 	conn, err := c.DialPort(r.Context(), port)
 	if err != nil {

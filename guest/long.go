@@ -15,7 +15,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// long is a call that goes on for as long as somebody wants it.
+// long is a call that goes on for as long as its caller wants it.
 type long struct {
 	client *Client
 	op     string

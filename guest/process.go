@@ -16,8 +16,8 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// Command is a process that lives on without anybody who listens, unlike a
-// program of Run. It runs as the client's user; see [Client.As].
+// Command is a process that goes on without a listener, unlike a program of
+// Run. It runs as the client's user; see [Client.As].
 type Command struct {
 	Path string   // looked up in PATH, inside, when it has no slash
 	Args []string // without the name
@@ -40,8 +40,8 @@ type Command struct {
 	Timeout time.Duration
 }
 
-// Process is somebody who listens to a process inside. What is read from it was
-// written by code that nobody trusts. Close it; the process lives on.
+// Process is a listener of a process inside. What is read from it was written
+// by untrusted code. The caller must call Close; the process goes on.
 type Process struct {
 	PID int // inside
 
@@ -53,7 +53,7 @@ type Process struct {
 	end      *sandbox.ProcessEnd
 }
 
-// Start starts a process and listens to it from its first byte on. It lives on
+// Start starts a process and listens to it from its first byte on. It goes on
 // when the listener is closed, when ctx ends, and when the session is lost; ctx
 // bounds the listening.
 //

@@ -153,7 +153,7 @@ func TestStartRefuses(t *testing.T) {
 	}
 }
 
-// A process belongs to nobody who listens to it.
+// A process does not belong to its listeners.
 func TestConnect(t *testing.T) {
 	b := newBox(t)
 	c := b.dial(t, user())
@@ -314,7 +314,7 @@ func TestTerminalOfProcess(t *testing.T) {
 	}
 }
 
-// Input that nobody reads waits no longer than its request, and nothing behind
+// Input that is not read waits no longer than its request, and nothing behind
 // it is stuck.
 func TestInputThatNobodyReads(t *testing.T) {
 	c := newClient(t)

@@ -69,7 +69,8 @@ func session(t *testing.T, dead *atomic.Bool, h http.HandlerFunc) (c *guest.Clie
 	s.Protocols.SetUnencryptedHTTP2(true)
 	go s.Serve(l)
 	t.Cleanup(func() { s.Close() })
-	// Something that nobody else has, which is there for as long as the session is.
+	// Something that no other session has, which is there for as long as the
+	// session is.
 	conn := struct{ net.Conn }{here}
 	c, err := guest.NewClient(&conn, guest.Options{})
 	if err != nil {
@@ -124,7 +125,7 @@ func TestPulse(t *testing.T) {
 			}
 		}
 		count(4*time.Minute, 1)
-		if err := c.Health(t.Context()); err != nil { // a sign of life that nobody had to ask for
+		if err := c.Health(t.Context()); err != nil { // a sign of life that was not asked for
 			t.Fatal(err)
 		}
 		count(4*time.Minute, 2)

@@ -50,7 +50,7 @@ func (c *Client) Run(ctx context.Context, x *sandbox.Exec) (Exit, error) {
 	return r.run(ctx)
 }
 
-// SignalAll signals every process inside but the agent, whoever started it and
+// SignalAll signals every process inside but the agent, whatever started it and
 // wherever it hid. The agent refuses unless it is the sandbox's first process.
 func (c *Client) SignalAll(ctx context.Context, s syscall.Signal) error {
 	return c.urgent(ctx, "signal all", wire.PathSignal, wire.SignalRequest{Signal: int(s), Scope: wire.All}, &struct{}{})

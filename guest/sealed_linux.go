@@ -15,13 +15,14 @@ import (
 
 // sharedFile is a program as one sealed file for all who open it: it is written once
 // for a process, and not for each sandbox, which took 7 MB of memory and 5 ms of
-// processor time. Nobody can change it, and each has an open file of their own.
+// processor time. It cannot be changed, and each sandbox has an open file of its
+// own.
 type sharedFile struct {
 	mu   sync.Mutex
 	file *os.File // stays open
 }
 
-// open gives it to one more; write writes it where nobody has had it yet.
+// open gives it to one more; write writes it for the first one.
 func (s *sharedFile) open(write func(io.Writer) error) (*os.File, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,7 +30,7 @@ func (s *sharedFile) open(write func(io.Writer) error) (*os.File, error) {
 		if f, err := reopen(s.file); err == nil {
 			return f, nil
 		}
-		s.file.Close() // somebody of our uid took its mode away: they get no more than this one
+		s.file.Close() // a process of our uid took its mode away: it gets no more than this one
 		s.file = nil
 	}
 	f, err := sealed(write)
@@ -46,7 +47,7 @@ func reopen(f *os.File) (*os.File, error) {
 }
 
 // sealed returns the program that write writes as an open file without a name that
-// nobody can change, open for reading only: gVisor takes no other as a first process.
+// cannot be changed, open for reading only: gVisor takes no other as a first process.
 func sealed(write func(io.Writer) error) (*os.File, error) {
 	fd, err := unix.MemfdCreate(AgentArgv0, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {

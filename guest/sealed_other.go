@@ -10,7 +10,7 @@ import (
 	"os"
 )
 
-// sharedFile is a program; elsewhere than on Linux nobody starts it often.
+// sharedFile is a program; elsewhere than on Linux it is not started often.
 type sharedFile struct{}
 
 func (*sharedFile) open(write func(io.Writer) error) (*os.File, error) { return sealed(write) }

@@ -14,7 +14,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// terminal is a program with a PTY and somebody at the keyboard.
+// terminal is a program with a PTY and a person at the keyboard.
 type terminal struct {
 	t      *testing.T
 	keys   *io.PipeWriter
@@ -117,7 +117,7 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// A program that closes its terminal lives on, and may open it again.
+// A program that closes its terminal goes on, and may open it again.
 func TestTerminalWithoutAHolder(t *testing.T) {
 	s := newTerminal(t, "/bin/bash", "-c", "exec <&- >&- 2>&-; /bin/sleep 0.2; echo again >/dev/tty; exit 3")
 	if got := <-s.done; got.Code == nil || *got.Code != 3 || !s.shows("again") {

@@ -56,7 +56,7 @@ while True:
     threading.Thread(target=serve, args=(c,), daemon=True).start()
 `
 
-// Who reaches a port, which may be anybody, does not keep the owner out.
+// A client of a port, which may be any client, does not keep the owner out.
 func TestTunnelsAreBounded(t *testing.T) {
 	b := newBox(t)
 	output(t, b.dial(t, guest.Options{}), "/usr/sbin/ip link set lo up || /sbin/ip link set lo up")

@@ -126,7 +126,7 @@ func change(c *envd.Change) (sandbox.FileChange, error) {
 }
 
 // CreateWatcher begins to watch a directory, until RemoveWatcher or the
-// sandbox's end; changes are kept until somebody asks for them, some 16 000 of
+// sandbox's end; changes are kept until they are asked for, some 16 000 of
 // them. There are 64 such watchers at most.
 func (c *Client) CreateWatcher(ctx context.Context, path string, o sandbox.WatchOptions) (id string, _ error) {
 	var a envd.WatcherAnswer

@@ -182,8 +182,9 @@ func TestWatchers(t *testing.T) {
 	if all, err := c.WatcherEvents(ctx, id); err != nil || len(all) != 0 {
 		t.Errorf("asked once more it has %v, %v", all, err)
 	}
-	// One that nobody asks keeps so much and no more. To ask takes away what it has
-	// kept, which is less than all where it is behind: so there are more each time.
+	// One that is not asked keeps so much and no more. To ask takes away what it
+	// has kept, which is less than all where it is behind: so there are more each
+	// time.
 	eventually(t, "it gives up", func() bool {
 		output(t, c, `python3 -c '
 import os

@@ -22,9 +22,9 @@ const (
 	LeastAgentProcesses = 16
 )
 
-// Check refuses what cannot be meant (ErrInvalid), and what somebody wrote down
-// and a level that holds limits so cannot hold (ErrUnsupported): the run would
-// have less than was asked for. Drivers call it with what their Probe says.
+// Check refuses what cannot be meant (ErrInvalid), and a written limit that a
+// level that holds limits so cannot hold (ErrUnsupported): the run would have
+// less than was asked for. Drivers call it with what their Probe says.
 func (l *Limits) Check(holds map[LimitName]Clause) error {
 	for name, n := range map[LimitName]int64{
 		LimitMemory: l.Memory, LimitProcesses: int64(l.Processes), LimitOpenFiles: int64(l.OpenFiles),

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// The kinds of error. Frontends map them to exit codes and HTTP statuses; nobody
-// else does. Test with errors.Is.
+// The kinds of error. Frontends alone map them to exit codes and HTTP statuses.
+// Test with errors.Is.
 var (
 	ErrInvalid     = errors.New("invalid")       // the caller asked for something that cannot be meant
 	ErrNotFound    = errors.New("not found")     // a named thing does not exist

@@ -62,15 +62,15 @@ type Limits struct {
 	// it goes on and the rest is counted and thrown away.
 	OutputKill bool
 
-	// Explicit holds the limits that somebody wrote down. One of them that a
-	// level cannot enforce refuses the run; a built-in default that it cannot
-	// enforce is shown as emulated or off.
+	// Explicit holds the limits that are written down. One of them that a level
+	// cannot enforce refuses the run; a built-in default that it cannot enforce
+	// is shown as emulated or off.
 	Explicit map[LimitName]bool
 }
 
-// DefaultLimits are what a call gets when nobody says anything (REQUIREMENTS
-// R3): 30 s, 1 CPU, 256 MiB, 128 processes, 1024 files, 512 MiB of disk,
-// 100 MiB of /tmp, 1 MiB of output per stream.
+// DefaultLimits are what a call gets by default (REQUIREMENTS R3): 30 s, 1 CPU,
+// 256 MiB, 128 processes, 1024 files, 512 MiB of disk, 100 MiB of /tmp, 1 MiB
+// of output per stream.
 func DefaultLimits() Limits {
 	const mib = 1 << 20
 	return Limits{
@@ -159,9 +159,9 @@ type Capabilities struct {
 	Executables bool
 
 	// InertSockets says that a socket or named pipe of the host in a mounted
-	// directory leads to nobody, as in a kernel of the sandbox's own. On other
-	// levels a read-only mount does not keep code from whoever listens there, so
-	// the road hides those that it finds (Spec.Masks).
+	// directory leads nowhere, as in a kernel of the sandbox's own. On other
+	// levels a read-only mount does not keep code from the process that listens
+	// there, so the road hides those that it finds (Spec.Masks).
 	InertSockets bool
 
 	Network bool // Spec.Network

@@ -48,7 +48,7 @@ type Result struct {
 }
 
 // FindingHostFile is the Kind of a finding in a read-write mount, and ActionInspect its
-// Action: somebody has to look at the file before a program of the host meets it. Text
+// Action: a person has to look at the file before a program of the host meets it. Text
 // is its path on the host.
 const (
 	FindingHostFile = "host_file"

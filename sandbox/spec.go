@@ -54,8 +54,8 @@ type Spec struct {
 	Outlives bool
 
 	// Hold is the lock that makes StateDir its owner's, where Outlives is set: a
-	// copy of it is held for as long as the sandbox lives, so that nobody sweeps
-	// it meanwhile. Whoever made the Spec closes it.
+	// copy of it is held for as long as the sandbox lives, so that no sweep
+	// takes it meanwhile. The maker of the Spec closes it.
 	Hold *os.File
 
 	// Executables, when not nil, are all that code may execute. A driver whose
@@ -111,7 +111,7 @@ type Executables struct {
 // one that a sandbox gets beside its own loopback.
 type Network struct {
 	// NIC is the sandbox's end, of the kind that the level asked for
-	// (Capabilities.Wire). Whoever made the Spec closes it.
+	// (Capabilities.Wire). The maker of the Spec closes it.
 	NIC *os.File
 	// Far is the other end, for a sandbox that Outlives: it is kept with it, so
 	// that the next owner can put a router there. No packet is read until then.
@@ -175,8 +175,9 @@ type Image struct {
 
 	// EROFS is the tree as one read-only file, for a level that says
 	// Capabilities.EROFS, and nil for all others. The format is the kernel's,
-	// uncompressed, with 4096-byte blocks, and no regular file inline; owners
-	// are the image's. In a directory everything belongs to whoever runs caisson.
+	// uncompressed, with 4096-byte blocks, and no regular file inline; owners are
+	// the image's. In a directory everything belongs to the user who runs
+	// caisson.
 	EROFS *os.File
 }
 
@@ -200,8 +201,8 @@ func (a Access) String() string {
 
 // Mount shows a host file or directory inside.
 type Mount struct {
-	// Source is an O_PATH (or wider) handle: the object that was checked is
-	// the object that is mounted. Whoever made the Spec closes it.
+	// Source is an O_PATH (or wider) handle: the object that was checked is the
+	// object that is mounted. The maker of the Spec closes it.
 	Source *os.File
 	// Name is Source's name on the host, for messages and records only.
 	Name string

@@ -29,8 +29,8 @@ type Options struct {
 	// Programs is a directory in everybody's PATH that takes the sudo; empty is
 	// none.
 	Programs string
-	// Filter gives every program the system call filter for code that nobody
-	// trusts: on levels where it talks to the host's kernel itself.
+	// Filter gives every program the system call filter for untrusted code: on
+	// levels where it talks to the host's kernel itself.
 	Filter bool
 }
 
@@ -53,7 +53,7 @@ func New(o Options) *Agent {
 }
 
 // Serve answers on s until the stream ends, which is no error. Programs that
-// still run then are left to whoever ends the sandbox.
+// still run then are left to the owner, who ends the sandbox.
 func (a *Agent) Serve(s wire.Stream, mark wire.Mark) error {
 	stop := make(chan struct{})
 	reaped := make(chan struct{})

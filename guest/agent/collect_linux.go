@@ -111,7 +111,7 @@ func (c *collector) directory(d *os.File, rel string, depth int) error {
 	}
 	slices.Sort(names)
 	// What is renamed while a directory is read may come twice (readdir(3)), and
-	// nobody takes a file twice.
+	// no file is taken twice.
 	for _, name := range slices.Compact(names) {
 		if err := c.name(d, path.Join(rel, name), name, depth); err != nil {
 			return err

@@ -19,7 +19,7 @@ package agent
 const MarkVariable = "CAISSON_GUEST_MARK"
 
 // LookVariable is the environment variable with the paths, as a JSON list, at
-// which the agent says what it sees before it serves anybody: a driver that
+// which the agent says what it sees before it serves any call: a driver that
 // cannot look itself compares that with what it had mounted. The answer is one
 // line on fd 2, LookPrefix and a JSON list of device and inode pairs.
 const (
@@ -31,9 +31,10 @@ const (
 // are to be the user's, mode 0755: for engines that cannot make them so.
 const OwnVariable = "CAISSON_GUEST_OWN"
 
-// OOMVariable is the environment variable that has the agent say, by the line
-// OOMLine on fd 2, that the memory limit of its control group has killed something:
-// for a driver whom nobody else tells, because a kernel of the sandbox's own holds it.
+// OOMVariable is the environment variable that has the agent say, by the line OOMLine
+// on fd 2, that the memory limit of its control group has killed something: for a
+// driver that does not learn it otherwise, because a kernel of the sandbox's own holds
+// it.
 const (
 	OOMVariable = "CAISSON_GUEST_OOM"
 	OOMLine     = "killed by the memory limit"

@@ -22,7 +22,7 @@ import (
 
 // serveDownload answers GET /files with a file's bytes. Its type is always that
 // of bytes: what a browser would make of a page from inside is no business of
-// whoever serves it.
+// the server's.
 func (a *Agent) serveDownload(w http.ResponseWriter, r *http.Request) {
 	f, err := a.openDownload(r)
 	if err != nil {

@@ -79,8 +79,8 @@ func enter(m *ids, o Options, args []string) error {
 	if err := errors.Join(hide(), capabilities(0)); err != nil {
 		return err
 	}
-	// The stream and the log are the agent's alone: whoever holds them open
-	// keeps their ends from being seen.
+	// The stream and the log are the agent's alone: a holder keeps their ends
+	// from being seen.
 	for fd := range 3 {
 		if null, err := syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0); err == nil {
 			syscall.Dup3(null, fd, 0)

@@ -100,7 +100,7 @@ func (p *process) feed(frames *wire.Reader) {
 		_, err = io.CopyBuffer(struct{ io.Writer }{p.stdin}, frames, buf)
 		p.input.Unlock()
 		if err != nil {
-			return // EPIPE: nobody reads any more. The rest is the host's to throw away.
+			return // EPIPE: there is no reader any more. The rest is the host's to throw away.
 		}
 	}
 }
@@ -148,8 +148,8 @@ func drain(f *os.File, done, ended <-chan struct{}, emit func([]byte) error) {
 			buf = make([]byte, 2*n)
 		}
 		if errors.Is(err, syscall.EIO) && !closed(ended) {
-			// Nobody holds the terminal, as at the very end, or until the program
-			// opens it again. Nothing tells when.
+			// No process holds the terminal, as at the very end, or until the
+			// program opens it again. Nothing tells when.
 			select {
 			case <-ended:
 			case <-time.After(reopenEvery):
@@ -197,7 +197,7 @@ const (
 
 // burst is output that comes without a pause. What a program writes in small pieces
 // would cost more to pass on than to write: each of them wakes the agent, the host
-// and whoever listens.
+// and the listener.
 type burst struct {
 	bytes int
 	last  time.Time
@@ -224,8 +224,8 @@ func (b *burst) gather(n int) {
 	b.last = now
 }
 
-// reopenEvery is how often a terminal is looked at that nobody holds while its
-// program lives.
+// reopenEvery is how often a terminal is looked at that no process holds while
+// its program lives.
 const reopenEvery = 50 * time.Millisecond
 
 func closed(c <-chan struct{}) bool {

@@ -39,7 +39,7 @@ const (
 //
 // os/exec cannot be used: it sets neither rlimits nor no_new_privs, and a
 // second exec of the agent to set them costs 15-20 ms inside gVisor. Nor is it
-// forked: a copy of the agent's memory, which nobody needs, is 9 of 28 ms of
+// forked: a copy of the agent's memory, which is not needed, is 9 of 28 ms of
 // processor time that starting /bin/true took there.
 type child struct {
 	paths []*byte // what to try, in order
@@ -175,7 +175,7 @@ func (c *child) plan(signals []uintptr) {
 		c.steps, c.stages = append(c.steps, s), append(c.stages, at)
 	}
 	// A program starts with every signal at its default and none blocked,
-	// whoever started the agent. Until here all are blocked, and none of the
+	// whatever the agent inherited. Until here all are blocked, and none of the
 	// agent's handlers ever runs in the new process.
 	for _, s := range signals {
 		add(may, syscall.SYS_RT_SIGACTION, s, pointer(&c.noAct), 0, sizeofSigset)
@@ -196,7 +196,7 @@ func (c *child) plan(signals []uintptr) {
 		l := &c.rlimits[i]
 		add(must, syscall.SYS_PRLIMIT64, 0, l.resource, pointer(&l.value))
 	}
-	// Best effort: whoever lacks CAP_SETPCAP keeps a set that is of no use
+	// Best effort: a process without CAP_SETPCAP keeps a set that is of no use
 	// without privileges.
 	for _, capability := range c.bounding {
 		add(may, syscall.SYS_PRCTL, prCapbsetDrop, capability)
@@ -227,7 +227,7 @@ func (c *child) plan(signals []uintptr) {
 }
 
 // start makes the process. Until it has executed the program or ended, which is
-// when nobody has its end of c.report any more, c must stay; failure lets it go.
+// when its end of c.report is closed everywhere, c must stay; failure lets it go.
 //
 // It runs beside the agent and in its memory, as code inside runs: what it is
 // told is all it looks at. The agent's memory is closed to those who have its user

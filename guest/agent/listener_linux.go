@@ -131,7 +131,8 @@ func (w *writer) close() {
 	}
 }
 
-// reopen takes close back, for the last words of whoever still has the request.
+// reopen takes close back, for the last words of the handler that still has the
+// request.
 func (w *writer) reopen() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

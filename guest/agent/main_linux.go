@@ -21,11 +21,11 @@ import (
 // It never returns.
 //
 //	-stdio                    fd 0 and 1 are the stream, as two pipes; fd 2 is the log
-//	-user UID:GID:NAME:HOME   whom envd's services mean when a request names nobody
+//	-user UID:GID:NAME:HOME   whom envd's services mean when a request names no user
 //	-sudo                     requests may name root, set-user-id programs work, and there is a sudo
 //	-programs DIR             a directory in PATH for that
 //	-name ID                  nothing; by it a process is known from outside
-//	-filter                   programs get the system call filter for code that nobody trusts
+//	-filter                   programs get the system call filter for untrusted code
 //	-map U0:U:G0:G            see enter
 //	-memory                   start again from a file in memory first
 //	-stay DURATION            wait this long for a new stream instead of ending with it

@@ -17,7 +17,7 @@ type process struct {
 	terminal *os.File
 	stdin    *os.File // nil when it is /dev/null; the terminal when there is one
 
-	input sync.Mutex // held while somebody writes to stdin
+	input sync.Mutex // held while stdin is written to
 
 	done   chan struct{} // closed when it has ended and was reaped
 	status syscall.WaitStatus

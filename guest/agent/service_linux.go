@@ -21,8 +21,7 @@ const (
 )
 
 // service is a process that process.Process started. Unlike a program of our
-// own exec it lives on without anybody who listens; what it writes then is
-// thrown away.
+// own exec it goes on without a listener. What it writes then is thrown away.
 type service struct {
 	*process
 	config envd.ProcessConfig
@@ -46,8 +45,8 @@ type service struct {
 // listener hears what becomes of a process. Its calls come from several
 // goroutines.
 type listener interface {
-	// output takes what was written; an error means that nobody listens any
-	// more. b is the caller's.
+	// output takes what was written; an error means that there is no listener
+	// any more. b is the caller's.
 	output(k wire.Kind, b []byte) error
 	// alive says that nothing has happened.
 	alive()
@@ -88,7 +87,7 @@ func (s *service) deliver(k wire.Kind, b []byte) {
 	all := s.listeners // is replaced, never changed
 	s.mu.Unlock()
 	for _, l := range all {
-		l.output(k, b) // whoever is gone leaves by itself
+		l.output(k, b) // a listener that is gone leaves by itself
 	}
 }
 

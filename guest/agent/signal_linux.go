@@ -113,7 +113,7 @@ func freeze(root int) (members, groups map[int]bool) {
 			}
 			members[s.pid] = !s.dead
 			// Every program has a session of its own, so a member's group holds
-			// nobody else.
+			// no other program.
 			if !groups[s.group] && s.group > 1 && s.session > 1 {
 				groups[s.group] = true
 				syscall.Kill(-s.group, syscall.SIGSTOP)

@@ -128,7 +128,7 @@ func (a *Agent) launch(c *child, p *process) error {
 	if at == 0 {
 		return nil // executed
 	}
-	<-p.done // reap it before anybody sees it
+	<-p.done // reap it before it is seen
 	return explain(c, at, errno)
 }
 
@@ -180,7 +180,7 @@ func newChild(r *wire.StartRequest) (*child, error) {
 		gid:           uintptr(r.GID),
 		newPrivileges: r.NewPrivileges,
 	}
-	// An agent that is not root has nobody else to be.
+	// An agent that is not root cannot become another user.
 	if os.Geteuid() == 0 {
 		c.switchUser = true
 	} else if int(r.UID) != os.Geteuid() || int(r.GID) != os.Getegid() {

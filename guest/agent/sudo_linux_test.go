@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// The program hands its arguments to the script, whoever starts it; as root it
-// has all ids of root by then.
+// The program hands its arguments to the script, for every user that starts it;
+// as root it has all ids of root by then.
 func TestSudoProgram(t *testing.T) {
 	if _, ok := sudoCode[runtime.GOARCH]; !ok {
 		t.Fatalf("no sudo is written for %s", runtime.GOARCH)

@@ -23,7 +23,7 @@ func openTerminal(size wire.Size, uid, gid int) (master *os.File, slave int, err
 		return master, slave, nil
 	case syscall.EPERM:
 		// Its group means nothing in our user namespace, so we may not give it
-		// away; but whoever opens a terminal owns it.
+		// away; but the opener of a terminal owns it.
 		master.Close()
 		syscall.Close(slave)
 		err = user{uid: uint32(uid), gid: uint32(gid)}.as(func() (err error) {

@@ -33,7 +33,7 @@ func (a *Agent) serveTunnel(w http.ResponseWriter, r *http.Request) {
 	defer conn.Close()
 	defer context.AfterFunc(r.Context(), func() { conn.Close() })()
 	out := newWriter(w, "application/octet-stream")
-	out.mu.Lock() // nobody else writes
+	out.mu.Lock() // this is the only writer
 	defer out.mu.Unlock()
 	w.WriteHeader(http.StatusOK)
 	out.control.Flush()

@@ -21,7 +21,7 @@ type user struct {
 	name, home string
 }
 
-// defaultUser is whom a request means that names nobody.
+// defaultUser is whom a request means that names no user.
 func (a *Agent) defaultUser() user {
 	o := a.options
 	return user{o.UID, o.GID, o.Name, o.Home}

@@ -31,7 +31,7 @@ func (a *Agent) beginWatch(r *http.Request, q *envd.WatchRequest) (*watch, error
 	return a.newWatch(u, q)
 }
 
-// serveWatchDir tells what changes for as long as somebody listens.
+// serveWatchDir tells what changes for as long as there is a listener.
 func (a *Agent) serveWatchDir(w http.ResponseWriter, r *http.Request) {
 	out := newEnvelopeWriter(w)
 	var q envd.WatchRequest
@@ -73,7 +73,7 @@ func (a *Agent) serveWatchDir(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// watcher is a watch that keeps its changes until somebody asks for them.
+// watcher is a watch that keeps its changes until they are asked for.
 type watcher struct {
 	watch *watch
 	ended chan struct{}

@@ -12,14 +12,13 @@
 // A session is a fresh connection out of a byte stream that has no connections of its
 // own, or that an earlier one left dirty.
 //
-// The host begins it with the sandbox's [Mark] and a nonce. The guest
-// looks for the mark in everything that it reads; where it finds it, the
-// session before ends, whatever it was in the middle of, and the guest answers
-// with the mark's complement and the nonce. The host throws away all bytes
-// until it sees its own nonce. So a session can begin after a checkpoint and
-// restore, after the host process was replaced, in the middle of half a frame,
-// behind text that somebody printed, and on a serial port that knows no end.
-// (The complement keeps a line that echoes from answering for the guest.)
+// The host begins it with the sandbox's [Mark] and a nonce. The guest looks for the mark
+// in everything that it reads; where it finds it, the session before ends, whatever it
+// was in the middle of, and the guest answers with the mark's complement and the nonce.
+// The host throws away all bytes until it sees its own nonce. So a session can begin
+// after a checkpoint and restore, after the host process was replaced, in the middle of
+// half a frame, behind text that a program printed, and on a serial port that knows no
+// end. (The complement keeps a line that echoes from answering for the guest.)
 //
 //	host → guest   mark[32] nonce[16]            then HTTP/2
 //	guest → host   ^mark[32] nonce[16]           then HTTP/2

@@ -28,7 +28,7 @@ type Listener struct {
 	mark   Mark
 	stay   time.Duration
 
-	// Only whoever is on the stream touches these: Accept, or the one session.
+	// Only the user of the stream touches these: Accept, or the one session.
 	scan  *scanner
 	rest  []byte // read, not yet scanned
 	clean []byte // read and scanned, not yet handed on
@@ -132,7 +132,8 @@ func (l *Listener) await() error {
 			return io.EOF // or a reset, which means the same
 		default:
 			// There is nothing to wait on: an end of file is readable for ever,
-			// and nobody announces that another host has taken the other end.
+			// and it is not announced that another host has taken the other
+			// end.
 			time.Sleep(pause)
 			pause = min(2*pause, 25*time.Millisecond)
 		}

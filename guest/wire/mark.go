@@ -68,7 +68,8 @@ func (m Mark) answer() Mark {
 // scanner finds a needle in a stream of chunks, over their borders too.
 //
 // Nothing is held back: bytes that may be the needle's beginning go on to the
-// reader at once, since holding one back would stall whoever waits for it.
+// reader at once, since holding one back would stall a reader that waits for
+// it.
 type scanner struct {
 	needle []byte
 	tail   []byte // the last len(needle)-1 bytes, or fewer, of what was fed

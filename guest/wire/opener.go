@@ -59,8 +59,8 @@ func (o *Opener) Open(ctx context.Context) (net.Conn, error) {
 
 // greet sends the mark and returns what came behind the answer to it.
 //
-// It writes while it reads: a guest that is stuck writing to the session
-// before reads on only when somebody takes that off the stream.
+// It writes while it reads: a guest that is stuck writing to the session before
+// reads on only when that is taken off the stream.
 func (o *Opener) greet() ([]byte, error) {
 	var nonce [nonceSize]byte
 	rand.Read(nonce[:])

@@ -54,9 +54,9 @@ func parseAddress(s string) (address, error) {
 	return bad("caisson speaks to engines on unix:// and tcp:// only", "forward the socket, as with ssh -L /tmp/engine.sock:/var/run/docker.sock host, and name it in DOCKER_HOST")
 }
 
-// usualSockets are where engines listen when nobody says otherwise, Docker's
-// before Podman's. Those of an ordinary user are not asked for root: it would
-// have root's sandboxes made by whoever owns that directory.
+// usualSockets are where engines listen by default, Docker's before Podman's.
+// Those of an ordinary user are not asked for root: it would have root's
+// sandboxes made by the owner of that directory.
 func usualSockets(getenv func(string) string, euid int) []string {
 	sockets := []string{"/var/run/docker.sock"}
 	if euid != 0 {
@@ -71,7 +71,7 @@ func usualSockets(getenv func(string) string, euid int) []string {
 }
 
 // findEngine is the engine that DOCKER_HOST names, else the first of the usual
-// sockets on which somebody listens. Nobody is asked anything yet.
+// sockets on which a process listens. No engine is asked anything yet.
 func findEngine(host string) (address, error) {
 	if host == "" {
 		host = os.Getenv("DOCKER_HOST")

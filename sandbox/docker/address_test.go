@@ -41,7 +41,7 @@ func TestParseAddress(t *testing.T) {
 	}
 }
 
-// Root's sandboxes are not made by an engine that somebody's environment names.
+// Root's sandboxes are not made by an engine that a user's environment names.
 func TestUsualSockets(t *testing.T) {
 	env := map[string]string{"HOME": "/home/eve", "XDG_RUNTIME_DIR": "/run/user/1"}
 	get := func(name string) string { return env[name] }

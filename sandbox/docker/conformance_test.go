@@ -17,8 +17,8 @@ func TestConformance(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{New: func(testing.TB) sandbox.Driver { return docker.New(docker.Options{Host: host}) }})
 }
 
-// Nobody: may speak to the engine and is nothing else on this host. The
-// sandbox's user is nobody then, too.
+// The user may speak to the engine and has no other rights on this host. The
+// sandbox's user has none then, too.
 func TestConformanceAsNobody(t *testing.T) {
 	engineHost(t)
 	drivertest.AsUser(t, 65534, "TestConformance")

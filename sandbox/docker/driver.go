@@ -155,7 +155,7 @@ func (d *Driver) Adopt(context.Context, *sandbox.Spec) (*sandbox.Adopted, error)
 // noSurvival is why.
 const noSurvival = "a container ends with the stream to its agent, which is its owner's"
 
-// sweepLimit bounds Sweep: somebody who wants another level does not wait for
+// sweepLimit bounds Sweep: a caller that wants another level does not wait for
 // an engine that hangs, and not once for each sandbox.
 const sweepLimit = 2 * time.Second
 

@@ -65,7 +65,8 @@ func (f *facts) has(option string) bool {
 }
 
 // shared says whether containers' processes are this machine's, on the kernel that
-// caisson runs on. A runtime that somebody named may give them one of their own.
+// caisson runs on. A runtime that the operator named may give them one of their
+// own.
 func (f *facts) shared(ociRuntime string) bool {
 	return f.at.local() && runtime.GOOS == "linux" && ociRuntime == ""
 }

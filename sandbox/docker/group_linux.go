@@ -23,7 +23,7 @@ func groupOf(pid int) group {
 }
 
 // inGroup says whether pid is, on this machine, in the control group that an engine has
-// made for the container with that ID, which nobody can guess.
+// made for the container with that ID, which cannot be guessed.
 func inGroup(pid int, id string) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	return err == nil && containerGroup(string(b), id)

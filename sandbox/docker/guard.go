@@ -13,7 +13,7 @@ import (
 type object struct{ dev, ino uint64 }
 
 // socketGuard knows the engine's socket and every directory that leads to it.
-// Whoever has one of them inside a sandbox has the engine, and with it the
+// Code that has one of them inside a sandbox has the engine, and with it the
 // host. The road refuses these long before; this is the last look.
 type socketGuard map[object]string
 

@@ -21,7 +21,7 @@ type identity struct {
 // newIdentity picks the ids of one sandbox.
 //
 // Where the engine gives containers ids of their own, these are enough. Else
-// root's sandboxes get a pair of ids that nobody on the host has, and an
+// root's sandboxes get a pair of ids that no user of the host has, and an
 // ordinary user's run as that user, whose files the mounts are.
 func newIdentity(f *facts, u sandbox.User, euid, egid int) (identity, error) {
 	if !f.namespaces() {

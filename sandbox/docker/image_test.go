@@ -114,9 +114,9 @@ func TestRemoteEngine(t *testing.T) {
 	}
 }
 
-// Between the driver's look and the engine's mount somebody puts another
-// directory where the judged one was. The proxy does it when the engine is
-// asked to start.
+// Between the driver's look and the engine's mount another directory is put
+// where the judged one was. The proxy does it when the engine is asked to
+// start.
 func TestSwappedBeforeTheEngineMounts(t *testing.T) {
 	for _, who := range []string{"a directory", "a file", "a link"} {
 		spec := fixture(t)

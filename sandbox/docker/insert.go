@@ -62,7 +62,7 @@ func (p *plan) planInserts(mounts []sandbox.Mount) error {
 	return nil
 }
 
-// empty is an empty file or directory of this sandbox's own, made once. Nobody
+// empty is an empty file or directory of this sandbox's own, made once. No user
 // inside may read it.
 func (p *plan) empty(dir bool) (*os.File, error) {
 	name := "empty"

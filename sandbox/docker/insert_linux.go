@@ -16,9 +16,9 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// insert mounts what was planned, and the sandbox's terminals, into the mount
-// namespace of the container's first process. Whose number pid is is asked again when the namespace is held:
-// nothing is ever mounted in somebody else's.
+// insert mounts what was planned, and the sandbox's terminals, into the mount namespace of the container's
+// first process. Whose number pid is is asked again when the namespace is held: nothing is ever mounted in
+// another one.
 func (p *plan) insert(ctx context.Context, pid int) error {
 	if !p.inserts {
 		return nil
@@ -133,9 +133,9 @@ func (t *trees) add(m sandbox.Mount) error {
 
 // translated is a detached mount of m in which the owner of the source is the
 // sandbox's user. Where the kernel or the file system cannot translate owners
-// the files show as somebody else's, which gives code inside less, never more;
-// to be written to they must be translated, or what code makes would belong to
-// nobody.
+// the files show as another user's, which gives code inside less, never more.
+// To be written to they must be translated, or what code makes would belong to
+// no user of the host.
 func (t *trees) translated(m sandbox.Mount) (*os.File, error) {
 	ns, err := t.namespace(m)
 	if err != nil {

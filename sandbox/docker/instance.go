@@ -125,9 +125,9 @@ func (d *Driver) start(ctx context.Context, e *engine, f *facts, spec *sandbox.S
 	return i, nil
 }
 
-// create makes the container, giving the engine its image first where it has
-// none. An engine to which nobody listens any more makes it all the same, so whoever does
-// not want it waits a moment for it, and can remove it then.
+// create makes the container, giving the engine its image first where it has none. An
+// engine whose client has gone makes it all the same. So a caller that does not want it
+// waits a moment for it, and can remove it then.
 func (e *engine) create(ctx context.Context, name string, p *plan) error {
 	make := func() error {
 		if ctx.Err() != nil {
@@ -332,9 +332,9 @@ func (i *instance) Limit() sandbox.LimitName {
 	return i.limit
 }
 
-// Usage reads the counters; after the end it returns the last ones. Whoever
-// asks after a program's end learns a limit that ended it by then. While the container
-// runs an engine that tells of none any more is an error: what was is not what is.
+// Usage reads the counters; after the end it returns the last ones. A caller that asks
+// after a program's end learns a limit that ended it by then. While the container runs
+// an engine that tells of none any more is an error: what was is not what is.
 func (i *instance) Usage(ctx context.Context) (sandbox.Usage, error) {
 	u, err := i.meter.usage(ctx)
 	i.awaitEnd(ctx)

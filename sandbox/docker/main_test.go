@@ -20,7 +20,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox/docker/enginetest"
 )
 
-// hostVariable hands the engine's address to tests that run as somebody else.
+// hostVariable hands the engine's address to tests that run as another user.
 const hostVariable = "CAISSON_DOCKER_TEST_HOST"
 
 func TestMain(m *testing.M) {

@@ -80,7 +80,7 @@ func (d *Driver) newPlan(s *sandbox.Spec, mark wire.Mark, f *facts) (_ *plan, er
 			AutoRemove: true, ReadonlyRootfs: true,
 			CapDrop: []string{"ALL"}, CapAdd: ids.capabilities(f.podman),
 			CgroupnsMode: "private", NetworkMode: "none",
-			// A namespace of its own without /dev/mqueue, which anybody inside
+			// A namespace of its own without /dev/mqueue, which any user inside
 			// could fill; /dev/shm is scratch, if it was asked for.
 			IpcMode:     "none",
 			SecurityOpt: []string{"no-new-privileges:true"},

@@ -35,7 +35,7 @@ func TestConformanceOnPodmanAsNobody(t *testing.T) {
 }
 
 // podmanHost starts an engine for one test, and hands it to one that runs as
-// somebody else.
+// another user.
 func podmanHost(t *testing.T) string {
 	t.Helper()
 	if raceDetector {

@@ -293,7 +293,7 @@ func TestRefusals(t *testing.T) {
 }
 
 // Where the engine has a user namespace of its own, what code writes would
-// belong to nobody on this host.
+// belong to no user of this host.
 func TestMappedEngineWritesNothing(t *testing.T) {
 	fake := newFakeEngine(t)
 	fake.info["SecurityOptions"] = []string{"name=seccomp,profile=default", "name=userns"}
@@ -332,14 +332,14 @@ func TestCancelledWhileItIsMade(t *testing.T) {
 	}
 }
 
-// Whoever wants another level waits once for an engine that hangs.
+// A caller that wants another level waits once for an engine that hangs.
 func TestSweepAsksADeafEngineOnce(t *testing.T) {
 	dir, err := os.MkdirTemp("", "deaf-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	l, err := net.Listen("unix", filepath.Join(dir, "s")) // nobody accepts
+	l, err := net.Listen("unix", filepath.Join(dir, "s")) // never accepted
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -450,7 +450,7 @@ func TestSocketBuffersAreBounded(t *testing.T) {
 	}
 }
 
-// Where nobody can bound them, the limit does not pass for one that holds.
+// Where they cannot be bounded, the limit does not pass for one that holds.
 func TestUnboundedSocketBuffersAreSaid(t *testing.T) {
 	for _, tt := range []struct {
 		at      address

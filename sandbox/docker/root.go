@@ -239,7 +239,7 @@ func (s *scan) link(p string) error {
 func readDir(dir string) ([]fs.DirEntry, error) {
 	entries, err := os.ReadDir(dir + "/.")
 	if errors.Is(err, fs.ErrPermission) {
-		return nil, nil // nobody inside could look into it either
+		return nil, nil // no user inside could look into it either
 	}
 	return entries, err
 }

@@ -202,7 +202,7 @@ func lastWord(r io.Reader) error {
 // versions of caisson, and other roots, may be in use side by side.
 const keepRoots = 30 * 24 * time.Hour
 
-// pruneRoots removes our images that nobody will ask for again. One that a
+// pruneRoots removes our images that will not be asked for again. One that a
 // container uses is kept by the engine; whatever fails is tried next time.
 func (e *engine) pruneRoots(ctx context.Context, newest string) {
 	filters, err := json.Marshal(map[string][]string{"label": {labelRoot}})

@@ -44,7 +44,7 @@ func TestRunsc(t *testing.T) {
 }
 
 // TestRunscWithoutGroups: called with --ignore-cgroups runsc holds neither memory nor
-// processors. What somebody has written down is refused then.
+// processors. A written limit is refused then.
 func TestRunscWithoutGroups(t *testing.T) {
 	host := runscHost(t, "--ignore-cgroups")
 	for name, change := range map[sandbox.LimitName]func(*sandbox.Limits){
@@ -60,7 +60,7 @@ func TestRunscWithoutGroups(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	boxOn(t, runtimeOf(host, "runsc"), imageFixture(t)) // where nobody has
+	boxOn(t, runtimeOf(host, "runsc"), imageFixture(t)) // where none is written
 }
 
 // TestConformanceOnRunsc holds docker:runsc, on a stock runsc of the very gVisor that
@@ -95,7 +95,7 @@ func runtimeOf(host, name string) sandbox.Driver {
 }
 
 // runscHost starts an engine with a stock runsc for one test, and hands it to one that
-// runs as somebody else. It calls runsc with these flags.
+// runs as another user. It calls runsc with these flags.
 func runscHost(t *testing.T, flags ...string) string {
 	t.Helper()
 	if raceDetector {

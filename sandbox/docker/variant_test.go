@@ -44,8 +44,8 @@ func TestVariants(t *testing.T) {
 }
 
 // With a kernel of its own between the container and this one nothing of the host
-// is mounted, because nobody could see what was; and the engine makes the network
-// namespace, because nobody could compare it with this host's.
+// is mounted, because what was mounted could not be seen. And the engine makes
+// the network namespace, because it could not be compared with this host's.
 func TestVariantShowsNothing(t *testing.T) {
 	s := spec(t)
 	f := &facts{at: address{"unix", strings.TrimPrefix(newFakeEngine(t).host, "unix://")}, api: "1.41"}
@@ -129,7 +129,7 @@ func TestVariantCPUTime(t *testing.T) {
 
 // What an engine reports of a container is believed if it reports the limit that was
 // asked for: where a runtime has its processes elsewhere it reports what is left of the
-// group. Nobody can count processor time then.
+// group. Processor time cannot be counted then.
 func TestVariantFigures(t *testing.T) {
 	fake := newFakeEngine(t)
 	e := fakeCalls(t, fake)
@@ -164,8 +164,8 @@ func TestVariantFigures(t *testing.T) {
 }
 
 // While a container runs, an engine that does not tell any more what it uses is an error,
-// and not what it told last: whoever holds a limit by that would not notice. After its
-// end that counts.
+// and not what it told last: the holder of a limit would not notice. After its end that
+// counts.
 func TestUsageThatIsNotTold(t *testing.T) {
 	const stats, told = "/containers/c/stats", `{"cpu_stats":{"cpu_usage":{"total_usage":7}}}`
 	fake := newFakeEngine(t)
@@ -225,7 +225,7 @@ func TestContainerGroup(t *testing.T) {
 		"0::/system.slice/docker-" + id + ".scope\n":                                               true,
 		"0::/machine.slice/libpod-" + id + ".scope\n":                                              true,
 		"0::/docker/" + id: true,
-		// Somebody else's, that of who waits, and one that memory is not in.
+		// Another container's, the test's own, and one that memory is not in.
 		"0::/docker/" + strings.Repeat("f", 64):                  false,
 		"4:memory:/docker/kata_" + id + "\n":                     false,
 		"0::/machine.slice/libpod-conmon-" + id + ".scope\n":     false,
@@ -246,7 +246,7 @@ func TestContainerGroup(t *testing.T) {
 }
 
 // The memory limit inside is told by the agent, on a line of its own; and by its death,
-// if nobody outside has killed it.
+// if it was not killed from outside.
 func TestMemoryLimitInside(t *testing.T) {
 	a := &attached{}
 	a.log.maximum = logTail

@@ -18,7 +18,7 @@ import (
 // lookLimit bounds how long the agent may take to say what it sees.
 const lookLimit = 20 * time.Second
 
-// ownNetwork is the network namespace of whoever looks.
+// ownNetwork is the network namespace of the process that looks.
 const ownNetwork = "/proc/self/ns/net"
 
 // objectAt is what a name leads to.
@@ -47,7 +47,7 @@ func (p *plan) shows() (mounts []sandbox.Mount, targets []string) {
 
 // errElsewhere is for an engine whose socket is here and whose containers are
 // not, as in a virtual machine or at the other end of a forwarded socket: its
-// process numbers mean somebody else here.
+// process numbers mean other processes here.
 var errElsewhere = &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: "the engine's containers are not on this machine, though its socket is",
 	Hint: "name it as tcp://host:port and use --image, or use an engine of this machine"}
 

@@ -64,7 +64,7 @@ func generous(t *testing.T, lock string) func(*sandbox.Spec) {
 	return func(spec *sandbox.Spec) { spec.Outlives, spec.Hold = true, f }
 }
 
-// held says whether somebody has the lock.
+// held says whether the lock is taken.
 func held(t *testing.T, lock string) bool {
 	t.Helper()
 	f, err := os.Open(lock)
@@ -355,7 +355,7 @@ func testFalseClaims(t *testing.T, s *suite, _ road) {
 	}
 	refused("a link to its socket", &elsewhere)
 
-	// Who says nothing, and who says nonsense, keeps nobody out.
+	// A client that says nothing or nonsense keeps no other client out.
 	silent, err := net.Dial("unix", shortened(t, socketIn(t, w.spec.StateDir)))
 	if err != nil {
 		t.Fatal(err)

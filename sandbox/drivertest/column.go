@@ -23,7 +23,7 @@ import (
 type Column struct {
 	Level   string `json:"level"`
 	Setting string `json:"setting"` // "root, cgroup v1"
-	// ByHand is on what somebody has run the suite, where no test can: of another
+	// ByHand is on what a person has run the suite, where no test can: of another
 	// version of that the column says nothing.
 	ByHand   string `json:"by_hand,omitempty"`
 	Features []Cell `json:"features"`
@@ -42,7 +42,7 @@ type Cell struct {
 const (
 	kept    = "kept"
 	notHere = "not here" // the level says that it cannot
-	// notSeen: nobody has seen it there yet. A column with such is half the truth, and
+	// notSeen: it was not seen there yet. A column with such is half the truth, and
 	// says so.
 	notSeen = "not seen"
 )

@@ -13,12 +13,11 @@
 //
 //	func TestConformanceAsNobody(t *testing.T) { drivertest.AsUser(t, 65534, "TestConformance") }
 //
-// The suite knows a level only by its contract. It builds fixtures as the session
-// does, with the host's toolchain as root, and tries everything on each road that
-// a level has: the one-shot (sandbox.Runner), the living sandbox with its guest
-// agent, and the one-shot whose sandbox was made ahead (sandbox.Preparer). What a level says it cannot enforce on this host
-// (Capabilities.Limits) is not demanded of it; it must then refuse the limit by
-// name when somebody wrote it down.
+// The suite knows a level only by its contract. It builds fixtures as the session does, with the host's toolchain as
+// root, and tries everything on each road that a level has: the one-shot (sandbox.Runner), the living sandbox with its
+// guest agent, and the one-shot whose sandbox was made ahead (sandbox.Preparer). What a level says it cannot enforce on
+// this host (Capabilities.Limits) is not demanded of it; it must then refuse the limit by name when it was written
+// down.
 //
 // Inside, the tests use sh, coreutils, util-linux and python3 of the host.
 package drivertest
@@ -98,8 +97,8 @@ type theme struct {
 	// same ahead: tried on that road only with -all-roads.
 	made bool
 	// inside says that the promises are kept in the sandbox, by its kernel and its
-	// agent, which are the same whoever started it: with -short they are tried as
-	// root alone.
+	// agent, which are the same for every user that starts it: with -short they
+	// are tried as root alone.
 	inside bool
 }
 

@@ -62,7 +62,7 @@ for i in range(0, len(b), 4096): b[i] = 1
 for i in range(12_000_000): pass
 `).ok(t)
 	// So much work takes some 300 ms. A clock of the sandbox's would not do: gVisor's
-	// goes on while the host's processors are with somebody else.
+	// goes on while the host's processors do other work.
 	const least = 80
 	if o.WallMS < least {
 		t.Errorf("wall %d ms, the work takes more than %d", o.WallMS, least)
@@ -82,7 +82,7 @@ for i in range(12_000_000): pass
 }
 
 // needFigures ends a test of what a sandbox uses, where that shows only in a sandbox that
-// nobody counts: a limit of its processor time is refused by name then.
+// is not counted: a limit of its processor time is refused by name then.
 func (s *suite) needFigures(t *testing.T, r road) {
 	t.Helper()
 	w := s.fixture(t, limit(func(l *sandbox.Limits) {

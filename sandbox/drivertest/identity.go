@@ -59,10 +59,10 @@ say({'IDs': [os.getuid(), os.geteuid(), os.getgid(), os.getegid()], 'Groups': os
 	}
 }
 
-// testPrivilegedCalls: the first process of a pid namespace takes no signal from
-// inside that it does not handle (pid_namespaces(7)), and where it is the program's user
-// who asks and Landlock has no scopes (before Linux 6.12) nobody says so. Were it killed,
-// so would be who asks.
+// testPrivilegedCalls: the first process of a pid namespace takes no signal from inside
+// that it does not handle (pid_namespaces(7)), and where the caller is the program's user
+// and Landlock has no scopes (before Linux 6.12) there is no error. Were it killed, so
+// would be the caller.
 func testPrivilegedCalls(t *testing.T, s *suite, r road) {
 	got := map[string]string{}
 	s.fixture(t).python(t, r, `
@@ -122,7 +122,7 @@ func testEnvironment(t *testing.T, s *suite, r road) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
-	// The canary is in ours, and must be in nobody's inside.
+	// The canary is in ours, and must be in no environment inside.
 	if os.Getenv(canaryEnv) == "" {
 		t.Fatal("there is no canary in the environment")
 	}

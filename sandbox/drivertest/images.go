@@ -121,7 +121,7 @@ func testImageNames(t *testing.T, s *suite, r road) {
 stat -c %a /data/setid; grep -v ip6- /etc/hosts | tr '\t' ' '; cat /etc/hostname; ls -d /proc/self /dev/null /workspace`)
 	out := o.out
 	if !s.caps.EROFS && os.Geteuid() != 0 {
-		// The unpacked tree is whoever's who unpacked it, and that is the user here.
+		// The unpacked tree belongs to the user who unpacked it.
 		out = strings.Replace(out, "roots\n", "", 1)
 	}
 	want := "app\n1000\nown\n755\n127.0.0.1 localhost\n127.0.1.1 sandbox\nsandbox\n/dev/null\n/proc/self\n/workspace\n"

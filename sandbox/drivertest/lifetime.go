@@ -139,8 +139,8 @@ func testCancelledAtOnce(t *testing.T, s *suite, r road) {
 }
 
 // together is fewer where eight do not start in time: a runtime that boots a virtual
-// machine for each has clocks of its own, which emulated processors outlast. Whoever
-// takes fewer has not seen the promise kept, and no column says so.
+// machine for each has clocks of its own, which emulated processors outlast. With
+// fewer the promise was not seen kept, and no column says so.
 var together = flag.Int("together", eight, "sandboxes for the test of eight at a time; with fewer it is not told of")
 
 const eight = 8

@@ -84,7 +84,7 @@ echo evil > .env; rm -f .env; ln -sf /dev/null .env; echo changed > main.py; tru
 	}
 }
 
-// testPeers: whoever listens at the other end of a socket or pipe in a mounted
+// testPeers: the process at the other end of a socket or pipe in a mounted
 // directory is not reached, either because the level makes them inert, or because
 // they are hidden, as the road does it.
 func testPeers(t *testing.T, s *suite, r road) {
@@ -107,7 +107,7 @@ func testPeers(t *testing.T, s *suite, r road) {
 				t.Fatal(err)
 			}
 		}
-		// Read and write, so that whoever opens its other end need not wait.
+		// Read and write, so that the opener of its other end need not wait.
 		pipe, err := os.OpenFile(dir+"/pipe", os.O_RDWR, 0)
 		if err != nil {
 			t.Fatal(err)

@@ -125,8 +125,8 @@ func (s *suite) needAccess(t *testing.T, a sandbox.Access) {
 func testCopyOnWrite(t *testing.T, s *suite, r road) {
 	s.needAccess(t, sandbox.CopyOnWrite)
 	dir := tree(t, s)
-	// As root the host's files may belong to somebody whom the sandbox's uid is
-	// not; whose they are must not matter for a private copy.
+	// As root the host's files may belong to another user than the sandbox's;
+	// their owner must not matter for a private copy.
 	before := listing(t, dir)
 	var got meddled
 	w := s.fixture(t, mount(t, dir, "/data", sandbox.CopyOnWrite))
@@ -282,8 +282,8 @@ func testReadWrite(t *testing.T, s *suite, r road) {
 	if read(t, dir+"/new") != "x" {
 		t.Error("what was written did not come out")
 	}
-	// New files belong to whoever owns the directory, not to a uid of the
-	// sandbox that nobody on the host can remove.
+	// New files belong to the owner of the directory, not to a uid of the
+	// sandbox that no user of the host can remove.
 	for _, name := range []string{"new", "dir"} {
 		info, err := os.Lstat(filepath.Join(dir, name))
 		if err != nil {
@@ -306,8 +306,8 @@ func testReadWriteFile(t *testing.T, s *suite, r road) {
 	}
 }
 
-// testMountedObject: between check and start somebody puts a symlink to a secret
-// where the checked directory was.
+// testMountedObject: between check and start a symlink to a secret is put where
+// the checked directory was.
 func testMountedObject(t *testing.T, s *suite, r road) {
 	for _, kind := range []string{"directory", "file"} {
 		dir := tree(t, s)

@@ -81,7 +81,7 @@ say({'reached': reached, 'interfaces': sorted(n for _, n in socket.if_nameindex(
 }
 
 // connected is a fixture with a network that leads to port of this host's
-// loopback by the name localhost, and by allowed.example.com to nobody. The
+// loopback by the name localhost, and by allowed.example.com to no address. The
 // router may be closed when the sandbox is gone; lost is closed when it ends
 // before that.
 func (s *suite) connected(t *testing.T, port string) (_ *fixture, _ *egress.Router, lost <-chan struct{}) {
@@ -154,7 +154,7 @@ def dial(addr, family=socket.AF_INET):
     c = socket.socket(family); c.settimeout(60); c.connect(addr); return c
 `
 
-// testNetworkEdges: a network that nobody uses has no router; what a program sends
+// testNetworkEdges: a network that is not used has no router; what a program sends
 // as the last thing that it does has one, and is read.
 func testNetworkEdges(t *testing.T, s *suite, r road) {
 	w, router := s.routed(t, egress.Options{}, "allowed.example.com")

@@ -106,7 +106,7 @@ func testExecutables(t *testing.T, s *suite, r road) {
 			}
 		}
 	}
-	// The first process is nobody else's.
+	// The first process is the sandbox's own.
 	for _, words := range [][]string{nil, {"-memory"}} {
 		w = s.fixture(t, list, mount(t, dir, "/data", sandbox.ReadWrite))
 		o = w.run(t, r, append([]string{"python3", "-I", "-S", "/data/memory.py"}, words...)...)

@@ -19,7 +19,8 @@ var refusalTests = []test{
 	{name: "root", run: testRoot},
 }
 
-// testRefuseLimit: somebody wrote it down, so running without is no choice.
+// testRefuseLimit: the limit is written down, so running without it is no
+// choice.
 func testRefuseLimit(t *testing.T, s *suite, r road) {
 	set := map[sandbox.LimitName]func(*sandbox.Limits){
 		sandbox.LimitMemory:    func(l *sandbox.Limits) { l.Memory = 96 * mib },
@@ -89,7 +90,7 @@ func testRefuseNonsense(t *testing.T, s *suite, r road) {
 	}
 }
 
-// testNoDirectory: nobody makes one, least of all on the host.
+// testNoDirectory: none is made, least of all on the host.
 func testNoDirectory(t *testing.T, s *suite, r road) {
 	dir := tree(t, s)
 	change := []func(*sandbox.Spec){mount(t, dir, "/data", sandbox.ReadOnly)}

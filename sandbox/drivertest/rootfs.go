@@ -109,7 +109,7 @@ say({'Seen': seen, 'Listing': listing})`, &got, canaryPlaces...)
 			t.Errorf("%s holds %v", place, names)
 		}
 	}
-	// The host's own paths lead nowhere, whoever shows the way.
+	// The host's own paths lead nowhere, by whatever way.
 	o := s.fixture(t).run(t, r, "sh", "-c", `for p in "$1" /proc/1/root"$1" /proc/self/root"$1" /home/user/../../"$1"; do cat "$p"; done; true`, "sh", filepath.Join(s.dir, "canary"))
 	if strings.Contains(o.out, canary) {
 		t.Error("a file of the host was read by its path")

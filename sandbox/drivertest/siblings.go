@@ -17,9 +17,9 @@ import (
 )
 
 // siblings tries to make processes that are children of the caller's parent, which may be
-// the level's own process: nobody waits for them, and the kernel does not end a sandbox
-// before somebody has. One of them ends at once, the other lives and hears no signal. A
-// level may refuse them.
+// the level's own process: no process waits for them, and the kernel does not end a
+// sandbox before one has. One of them ends at once, the other lives and hears no signal.
+// A level may refuse them.
 const siblings = `
 import ctypes, platform
 clone = {'x86_64': 56, 'aarch64': 220}[platform.machine()]
@@ -61,7 +61,7 @@ func testSiblings(t *testing.T, s *suite, r road) {
 	}
 }
 
-// noZombies waits until no child of ours is left that nobody has waited for.
+// noZombies waits until every child of ours was waited for.
 func noZombies(t *testing.T) {
 	t.Helper()
 	until(t, "every child of ours that has ended is waited for", func() bool {

@@ -79,8 +79,8 @@ func standing(t *testing.T, pid, tid int) (has []string) {
 	return has
 }
 
-// AsFirst runs a test of this program again, as somebody who goes before all others on
-// this machine, whose address space is laid out foreseeably.
+// AsFirst runs a test of this program again, as a process that goes before all others
+// on this machine, whose address space is laid out foreseeably.
 func AsFirst(t *testing.T, name string) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -55,7 +55,7 @@ def answer(name):
 `
 
 // testNetworkNames: an entry for names below one is for those alone, whatever
-// their case, and with its port; every port is what somebody wrote.
+// their case, and with its port; every port has to be written.
 func testNetworkNames(t *testing.T, s *suite, r road) {
 	greet := func(c net.Conn) { fmt.Fprintln(c, "host"); _, _ = io.Copy(io.Discard, c) }
 	w, router := s.routed(t, egress.Options{}, "*.wild.example.com:8443", "localhost:*", "127.0.0.1:*")

@@ -149,7 +149,7 @@ func bind(fd int, root string, m sandbox.Mount) error {
 }
 
 // give gives a directory that is its owner's alone to the user inside, where levels
-// translate owners: a volume, which nobody else looks into.
+// translate owners: a volume, which no other user looks into.
 func (w *initMessage) give(at string) error {
 	info, err := os.Stat(at)
 	if err != nil || info.Mode().Perm()&0o077 != 0 {

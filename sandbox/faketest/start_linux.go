@@ -150,8 +150,8 @@ func (i *instance) Pause(context.Context) error { return i.signalAll(syscall.SIG
 // Resume lets all of them go on.
 func (i *instance) Resume(context.Context) error { return i.signalAll(syscall.SIGCONT) }
 
-// signalAll signals the agent and all that descends from it until nobody new is
-// there. Orphans are the agent's: it is the first process of its namespace.
+// signalAll signals the agent and all that descends from it until there is no
+// new one. Orphans are the agent's: it is the first process of its namespace.
 func (i *instance) signalAll(s syscall.Signal) error {
 	told := map[int]bool{}
 	for {

@@ -141,7 +141,7 @@ func (b *box) hidePaths() error {
 	return nil
 }
 
-// makeEmpty makes the empty file or directory. Nobody inside may read it, but
+// makeEmpty makes the empty file or directory. No user inside may read it, but
 // an unprivileged gofer mounts only what it may read itself.
 func (b *box) makeEmpty(dir bool) (*os.File, error) {
 	name, read := filepath.Join(b.spec.StateDir, "empty"), os.FileMode(0o400)
@@ -217,7 +217,7 @@ func (b *box) flags() map[string]string {
 		"oci-seccomp":             "false",
 		"allow-suid":              strconv.FormatBool(b.spec.Sudo),
 		"net-raw":                 "false",
-		"host-settings":           "ignore", // advice for a log that nobody reads
+		"host-settings":           "ignore", // advice for a log that is not read
 		// gVisor would rather find its gofer and sentry as files on disk; we are them.
 		"sidecar-usage-policy": "LEGACY_DEPRECATED_SLOW_EMBEDDED_FALLBACK",
 	}

@@ -182,7 +182,7 @@ var _ sandbox.ChangeReader = (*instance)(nil)
 // ReadChanges has gVisor's kernel write the layer, while programs stand still.
 func (i *instance) ReadChanges(ctx context.Context, target string, w io.Writer) error {
 	select {
-	case i.reading <- struct{}{}: // whoever has the answer takes it out
+	case i.reading <- struct{}{}: // the reader of the answer takes it out
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -217,7 +217,7 @@ func (i *instance) copyLayer(ctx context.Context, target string, w io.Writer) er
 	if err != nil {
 		return err
 	}
-	defer from.Close() // a kernel that goes on writing learns that nobody reads
+	defer from.Close() // a kernel that goes on writing learns that there is no reader
 	defer context.AfterFunc(ctx, func() { from.Close() })()
 	_ = i.box.shim.commandWith(protocol.Command{Kind: protocol.ReadLayer, Target: target}, to)
 	to.Close()

@@ -16,5 +16,6 @@ func TestConformance(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{New: func(testing.TB) sandbox.Driver { return gvisor.New(gvisor.Options{}) }})
 }
 
-// Nobody: no capabilities, no control groups on version 1, one uid to map.
+// An ordinary user: no capabilities, no control groups on version 1, one uid to
+// map.
 func TestConformanceAsNobody(t *testing.T) { drivertest.AsUser(t, 65534, "TestConformance") }

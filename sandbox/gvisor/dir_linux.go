@@ -65,8 +65,8 @@ func absent(spec *sandbox.Spec, dir string) error {
 // deviceDirs are the directories of gVisor's /dev, which programs cannot change.
 var deviceDirs = []string{"/dev", "/dev/pts", "/dev/shm", "/dev/fd"}
 
-// absentIn looks for dir in what m shows. Where a link leads out of that, nobody knows
-// yet what it leads to.
+// absentIn looks for dir in what m shows. Where a link leads out of that, it is not
+// known yet what it leads to.
 func absentIn(m sandbox.Mount, dir string) error {
 	rel := strings.TrimPrefix(strings.TrimPrefix(dir, m.Target), "/")
 	switch {
@@ -99,5 +99,5 @@ func noDirectory(text string) (why string) {
 			return e.Error()
 		}
 	}
-	return unix.ENOENT.Error() // read-only, or a file system in which nobody makes anything
+	return unix.ENOENT.Error() // read-only, or a file system in which nothing can be made
 }

@@ -62,8 +62,8 @@ func TestCancelEndsAKernelThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// A keeper that somebody has stopped must not keep caisson: it is killed after
-// a while, and the sandbox goes with it.
+// A keeper that was stopped must not keep caisson: it is killed after a while,
+// and the sandbox goes with it.
 func TestCancelEndsAStoppedShim(t *testing.T) {
 	defer gvisor.SetEndGrace(200 * time.Millisecond)()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -66,9 +66,9 @@ type ownerMaps struct {
 	maps map[[2]uint32]*idmap.Namespace
 }
 
-// mount makes a detached mount of m. Where the kernel or the file system
-// cannot translate owners the files show as somebody else's, which gives code
-// inside less, never more.
+// mount makes a detached mount of m. Where the kernel or the file system cannot
+// translate owners the files show as another user's, which gives code inside
+// less, never more.
 func (o *ownerMaps) mount(m sandbox.Mount, translate bool) (*os.File, error) {
 	if translate {
 		ns, err := o.namespace(m)

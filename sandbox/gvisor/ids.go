@@ -20,11 +20,10 @@ type identity struct {
 
 // newIdentity picks the host ids of one sandbox.
 //
-// As root, every sandbox gets a pair of ids that nobody else on the host has:
-// one for the root inside, which serves files, one for the user. As an
-// ordinary user only one id can be mapped without setuid helpers, the
-// caller's own: it becomes the user inside, so that the caller's files are
-// the user's.
+// As root, every sandbox gets a pair of ids that no other user of the host has:
+// one for the root inside, which serves files, one for the user. As an ordinary
+// user only one id can be mapped without setuid helpers, the caller's own: it
+// becomes the user inside, so that the caller's files are the user's.
 //
 // base, when not 0, is the pair that it gets: that of a sandbox that goes on.
 func newIdentity(u sandbox.User, euid, egid int, base uint32) (identity, error) {

@@ -39,7 +39,7 @@ type instance struct {
 	log    *os.File    // our end of the agent's log; nil where the shim reads it
 	left   atomic.Bool // its owner let go of it
 
-	survives bool // it may be told to live on without its owner
+	survives bool // it may be told to stay without its owner
 
 	ended chan struct{}
 
@@ -47,10 +47,10 @@ type instance struct {
 	last  *protocol.Event             // the end; set before ended is closed
 	err   error                       // why there was none
 	asked []chan<- *protocol.Counters // who waits for a Usage event
-	saved chan error                  // for Saved; nil while nobody waits
+	saved chan error                  // for Saved; nil while no caller waits
 
 	reading chan struct{}        // holds a value while a layer is read
-	read    chan *protocol.Event // for Read; nil while nobody waits
+	read    chan *protocol.Event // for Read; nil while no caller waits
 }
 
 var _ sandbox.Instance = (*instance)(nil)
@@ -178,8 +178,8 @@ func (i *instance) start(mark wire.Mark) error {
 		logRead.Close() // the shim reads it
 		return nil
 	}
-	// What the agent complains about is written by the sandbox: nobody's
-	// business but a debugger's. It is read so that it cannot block.
+	// What the agent complains about is written by the sandbox: for a debugger
+	// alone. It is read so that it cannot block.
 	i.log = logRead
 	go func() { _, _ = io.Copy(io.Discard, logRead) }()
 	return nil

@@ -60,7 +60,7 @@ func project(t *testing.T) string {
 	return dir
 }
 
-// own gives dir to somebody who is neither root nor the sandbox's.
+// own gives dir to a user who is neither root nor the sandbox's.
 func own(t *testing.T, dir string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -158,7 +158,7 @@ func TestMountpointInsideAMountMustExist(t *testing.T) {
 }
 
 // TestNoSetIDBitsOnTheHost: a set-user-id program of the directory's owner
-// would be a way for anybody on the host to become the owner.
+// would be a way for any user of the host to become the owner.
 func TestNoSetIDBitsOnTheHost(t *testing.T) {
 	dir := project(t)
 	spec := fixture(t)

@@ -160,7 +160,7 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// Nobody: no capability to make a network is needed.
+// An ordinary user: no capability to make a network is needed.
 func TestNetworkAsNobody(t *testing.T) { drivertest.AsUser(t, 65534, "TestNetwork") }
 
 // A router that dies closes the network, and the sandbox goes on without.

@@ -19,9 +19,9 @@ import (
 // image, and those in scratch from the file behind it, which noexec forbids; a program
 // that it happens to dies of SIGSEGV.
 //
-// As root caisson takes it away first, on copies of the mount that nobody but gVisor
-// gets: here for the root, in the shim for the state directory. An ordinary user cannot.
-// What an operator mounts keeps it.
+// As root caisson takes it away first, on copies of the mount that gVisor alone gets:
+// here for the root, in the shim for the state directory. An ordinary user cannot. What
+// an operator mounts keeps it.
 
 // checkExec refuses a sandbox whose root or state directory an ordinary user's gVisor
 // cannot have because of how it is mounted.

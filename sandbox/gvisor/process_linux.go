@@ -17,7 +17,7 @@ type process interface {
 	wait()       // until it is gone
 	how() string // how it ended, once it has been waited for
 	pid() int
-	forget() // it lives on without this process
+	forget() // it stays without this process
 }
 
 // child is a shim that this process started.

@@ -22,7 +22,7 @@ type programs struct {
 }
 
 // programs writes down what may be executed. The kernel inside goes by a file's
-// place in the tree, which nobody can change in the root and in what is mounted
+// place in the tree, which cannot be changed in the root and in what is mounted
 // read-only. Everything else is no-exec, so that only scripts are started there.
 func (p *plan) programs(s *sandbox.Spec, restarts bool) error {
 	x := s.Executables

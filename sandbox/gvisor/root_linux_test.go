@@ -11,8 +11,8 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// What is copied of a root for a mount beside it nobody may read who could not read it
-// in the root.
+// What is copied of a root for a mount beside it has the readers that it has in the
+// root, and no others.
 func TestOwnRootIsNoWider(t *testing.T) {
 	src := t.TempDir()
 	modes := map[string]fs.FileMode{"shadow": 0o600, "group": 0o640, "passwd": 0o644, "setid": 0o4755, "open": 0o666}

@@ -28,7 +28,7 @@ type shimProcess struct {
 	process // itself
 	conn    *net.UnixConn
 	in      *json.Decoder
-	ordered bool // it has its order; set before anybody else knows the shim
+	ordered bool // it has its order; set before the shim is shared
 
 	sending sync.Mutex
 
@@ -192,7 +192,7 @@ func (s *shimProcess) next() (*protocol.Event, error) {
 }
 
 // lastWord is why something could not be sent to a shim: where that is gone, it may have
-// said so before, which nobody has read.
+// said so before, which was not read yet.
 func (s *shimProcess) lastWord(err error) error {
 	if !hungUp(err) {
 		return s.lost(err)
@@ -230,8 +230,8 @@ var (
 	killGrace = 5 * time.Second
 )
 
-// kill makes the shim end everything. A shim that does not (somebody has
-// stopped it) is killed, and the kernel kills the sandbox with it.
+// kill makes the shim end everything. A shim that does not (it was stopped) is
+// killed, and the kernel kills the sandbox with it.
 func (s *shimProcess) kill() {
 	s.lateOnce.Do(func() {
 		time.AfterFunc(endGrace, func() {

@@ -87,7 +87,8 @@ func TestSudo(t *testing.T) {
 		t.Errorf("root inside changed the root file system that all share: %q", left)
 	}
 
-	// The same program, planted by the host's agent as root, and nobody may use it.
+	// The same program, planted by the host's agent as root, and no user may use
+	// it.
 	plain := fixture(t)
 	asRoot, box := living(t, plain, guest.Options{})
 	if got := says(t, asRoot, plant); got != "" {

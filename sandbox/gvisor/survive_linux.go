@@ -25,7 +25,8 @@ import (
 
 var _ sandbox.Survivor = (*instance)(nil)
 
-// bequest is what the shim of a sandbox that may live on gets for its next owner.
+// bequest is what the shim of a sandbox that may outlive its owner gets for the
+// next one.
 type bequest struct {
 	socket, stream, log *os.File
 	hold, far           *os.File // nil without
@@ -34,8 +35,8 @@ type bequest struct {
 }
 
 // bequeath makes it, where the state directory's file system has sockets. Elsewhere
-// there is none, and the sandbox cannot live on. The files but the socket are the
-// caller's.
+// there is none, and the sandbox cannot outlive its owner. The files but the socket
+// are the caller's.
 func (i *instance) bequeath(ours, log *os.File) error {
 	self, err := json.Marshal(i.self)
 	if err != nil {
@@ -82,7 +83,7 @@ func (b *bequest) handOver(o *protocol.Order, files []*os.File) []*os.File {
 	return files
 }
 
-// Outlive lets the sandbox live on without its owner. What is written here reaches
+// Outlive lets the sandbox stay without its owner. What is written here reaches
 // the shim also when this process is killed the moment after.
 func (i *instance) Outlive(grace time.Duration, until time.Time) error {
 	if !i.survives {
@@ -215,9 +216,9 @@ func claim(ctx context.Context, conn *net.UnixConn, id string) (*protocol.Legacy
 // foreignTimeout is how long a shim of another version may take to end its sandbox.
 const foreignTimeout = 20 * time.Second
 
-// endForeign ends a sandbox whose shim is of another version, and says so: what either
-// would understand of the other's words is anybody's guess. The shim takes away what
-// it has, as it does when nobody comes.
+// endForeign ends a sandbox whose shim is of another version, and says so: neither can
+// be sure to understand the other. The shim takes away what it has, as it does when no
+// owner comes.
 func endForeign(ctx context.Context, conn *net.UnixConn, id string, l *protocol.Legacy) error {
 	e := &sandbox.Error{Op: "adopt sandbox " + id, Kind: sandbox.ErrUnsupported, Hint: "end or pause what runs before another version of caisson is started",
 		Problem: fmt.Sprintf("it was made by another version of caisson, with which this one cannot speak (%d, and %d here), and was ended", l.Version, protocol.Version)}
@@ -250,7 +251,7 @@ func endForeign(ctx context.Context, conn *net.UnixConn, id string, l *protocol.
 }
 
 // dialShim connects to the socket in a state directory, and makes sure, on what it
-// has opened, that nobody else can have put it there.
+// has opened, that no other user can have put it there.
 func dialShim(stateDir string) (*net.UnixConn, error) {
 	dir, err := openOwn(stateDir)
 	if err != nil {

@@ -101,8 +101,8 @@ func dialAs(uid int, socket string) (conn *net.UnixConn, err error) {
 	return conn, err
 }
 
-// A caisson of another version gets nothing of a sandbox, which ends: nobody else will
-// come for it.
+// A caisson of another version gets nothing of a sandbox, which ends: no other owner
+// will come for it.
 func TestClaimOfAnotherVersion(t *testing.T) {
 	spec := fixture(t)
 	spec.Outlives = true

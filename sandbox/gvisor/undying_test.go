@@ -24,8 +24,8 @@ func (undying) how() string { return "it has not ended" }
 func (undying) pid() int    { return 4242 }
 func (undying) forget()     {}
 
-// A shim that does not end keeps nobody waiting: neither who ends it nor who waits for
-// what it says.
+// A shim that does not end keeps no caller waiting, neither in ending it nor in
+// reading its messages.
 func TestShimThatDoesNotEnd(t *testing.T) {
 	defer func(end, kill time.Duration) { endGrace, killGrace = end, kill }(endGrace, killGrace)
 	endGrace, killGrace = time.Millisecond, time.Millisecond

@@ -90,7 +90,7 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first) (_ *box, err error) {
 	if p.filter, err = seccomp.Untrusted(runtime.GOARCH); err != nil {
 		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: "this machine has no system call filter", Cause: err}
 	}
-	allowed := landlock.Options{TCP: true} // in a network of its own, where nobody else is
+	allowed := landlock.Options{TCP: true} // in a network of its own, where no other process is
 	if f.agent != nil {
 		allowed.Paths = append(allowed.Paths, landlock.Path{FD: int(f.agent.Fd()), Access: landlock.Read})
 	}
@@ -168,7 +168,7 @@ func (b *box) makeGroup(host *cgroup.Host) (wait func() error) {
 		var err error
 		if group, entry.pids, err = b.newGroup(host); err == nil {
 			err = entry.open(group, host.Version)
-			if b.plan.first.agent == nil { // somebody waits for its end, and reads it once
+			if b.plan.first.agent == nil { // the waiter for its end reads it once
 				group.Keep()
 			}
 		}

@@ -12,13 +12,13 @@ import (
 // rawClone is clone or clone3 for a child that shares our memory and stack and
 // runs while we wait (CLONE_VM, CLONE_VFORK). It returns a negative errno.
 //
-// It is called by spawn and by nobody else.
+// It is called by spawn alone.
 func rawClone(trap, a1, a2, a3 uintptr) uintptr
 
-// The runtime's own brackets around a system call: meanwhile the thread holds
-// up nobody. The linker lets others have them because gVisor does
-// (runtime/proc.go). They stay because the level rests on them: a child that shares our
-// memory runs while we wait, and without them a collection of garbage waits for it, too.
+// The runtime's own brackets around a system call: meanwhile the thread holds up no
+// other one. The linker lets others have them because gVisor does (runtime/proc.go).
+// They stay because the level rests on them: a child that shares our memory runs while
+// we wait, and without them a collection of garbage waits for it, too.
 //
 //go:linkname entersyscallblock runtime.entersyscallblock
 func entersyscallblock()
@@ -244,7 +244,7 @@ func end() {
 }
 
 const (
-	exitUnborn   = 120 // nobody looks at it: how far a child got is in memory
+	exitUnborn   = 120 // never read: how far a child got is in memory
 	lastSignal   = 64
 	sizeofSigset = 8
 )

@@ -32,8 +32,8 @@ func (w *rootfs) buildCopy(s *script, src *source) {
 
 func (w *rootfs) buildLayerOver(s *script, src *source) {
 	m := src.mount
-	// The merged directory is what the upper one is: the user's, whoever's the
-	// lower one is, with the lower one's mode.
+	// The merged directory is what the upper one is: the user's, whatever the
+	// lower one's owner, with the lower one's mode.
 	s.call(unix.SYS_MKDIRAT, unix.AT_FDCWD, staging+"/upper", 0o700)
 	w.userOwns(s, staging+"/upper", src.mode)
 	s.call(unix.SYS_MKDIRAT, unix.AT_FDCWD, staging+"/work", 0o700)

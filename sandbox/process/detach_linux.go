@@ -53,7 +53,7 @@ type ownerMaps struct {
 }
 
 // mount makes a detached mount of s. Where the kernel or the file system cannot
-// translate owners the files show as somebody else's, which gives code inside
+// translate owners the files show as another user's, which gives code inside
 // less, never more.
 func (o *ownerMaps) mount(s *source, translate bool) (*os.File, error) {
 	if !translate {

@@ -45,7 +45,8 @@ func (b *box) end(tell chan<- ending) {
 		b.kill() // dying takes init longer than what follows; who waits for a sandbox made ahead does not wait for that
 	}
 	// What the program has used with all that it waited for: more exact than
-	// what was sampled, and less where something ended that nobody waited for.
+	// what was sampled, and less where something ended without being waited
+	// for.
 	b.sampler.cpu = max(b.sampler.cpu, time.Duration(ru.Utime.Nano()+ru.Stime.Nano()))
 	b.sampler.close()
 	if u := b.measure(); u.Processes != nil && *u.Processes == 0 {
@@ -60,8 +61,8 @@ func (b *box) end(tell chan<- ending) {
 }
 
 // endInit kills init, and with it all that is left in its pid namespace, and
-// waits for it, which ends last. Nobody else waits meanwhile: only the reaping
-// changes whose the number is.
+// waits for it, which ends last. No other goroutine waits meanwhile: only the
+// reaping frees the number.
 func (b *box) endInit() {
 	b.kill()
 	awaitInit(b.init)
@@ -155,7 +156,7 @@ func (b *box) left() []string {
 	return names
 }
 
-// close waits until the processes are gone, which somebody has ended, and takes
+// close waits until the processes, which were ended before, are gone. It takes
 // away what else is left. Where they do not end in time that is an error, and the
 // rest is taken away when they do. It may be called twice.
 func (b *box) close() error {

@@ -60,8 +60,8 @@ func (l *launch) without(flags uintptr) {
 	}
 }
 
-// LeaveUnknown leaves children that nobody knows where they are, and has an end take at
-// most limit. The function that it returns undoes it.
+// LeaveUnknown leaves unknown children where they are, and has an end take at most
+// limit. The function that it returns undoes it.
 func LeaveUnknown(limit time.Duration) (restore func()) {
 	was := endLimit
 	endLimit = limit

@@ -14,7 +14,7 @@ import (
 func few(processes int) bool { return processes < sandbox.LeastAgentProcesses }
 
 // alone says that the program of a sandbox has a user namespace of its own, in which the
-// rlimit counts it and what it starts and nobody else. Where an ordinary user runs
+// rlimit counts it and what it starts, and no other process. Where an ordinary user runs
 // caisson, init and the builder are the same user as the program, and it would be a race
 // whether the builder is still there when the program forks. It cannot be gone before:
 // it waits for the program to be executed, as vfork has it.

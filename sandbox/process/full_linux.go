@@ -12,7 +12,7 @@ import (
 )
 
 // full names the limits of writable directories in which there is no room now. That a
-// call failed the kernel tells nobody but the program; a directory that is full when the
+// call failed the kernel tells the program alone; a directory that is full when the
 // program has ended is as near as it comes. It is called while init lives.
 func (b *box) full() []sandbox.LimitName {
 	root, err := unix.Open("/proc/"+strconv.Itoa(b.init)+"/root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

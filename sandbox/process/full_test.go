@@ -16,7 +16,7 @@ import (
 func TestFullAsNobody(t *testing.T) { drivertest.AsUser(t, 65534, "TestFull") }
 
 // What is full at the end is named, and nothing else: /dev/shm is memory, whose size is
-// no limit that anybody sets.
+// no limit that is set.
 func TestFull(t *testing.T) {
 	d := process.New(process.Options{})
 	type limits = []sandbox.LimitName

@@ -58,7 +58,7 @@ func idleProgram(machine elf.Machine) []byte {
 	return b.Bytes()
 }
 
-// idle is the program as an open file without a name. Nobody may read it: so
+// idle is the program as an open file without a name. No user may read it: so
 // the kernel lets no other process look into what runs it (ptrace(2), "Ptrace
 // access mode checking").
 var idle = sync.OnceValues(func() (*os.File, error) {

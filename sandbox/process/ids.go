@@ -14,14 +14,14 @@ type identity struct {
 	uidMap, gidMap string // what the kernel reads (user_namespaces(7))
 	// hostUID and hostGID are who the sandbox's user is on the host.
 	hostUID, hostGID int
-	// private says that the ids are nobody else's, and that there is a root
+	// private says that no other user has the ids, and that there is a root
 	// inside beside the user.
 	private bool
 }
 
 // newIdentity picks the host ids of one sandbox.
 //
-// As root every sandbox gets a pair of ids that nobody else on the host has:
+// As root every sandbox gets a pair of ids that no other user of the host has:
 // one for what prepares it and, in a living sandbox, for the agent; one for the
 // user. As an ordinary user only the caller's own id can be mapped without
 // setuid helpers: it becomes the user inside, so that the caller's files are

@@ -70,8 +70,8 @@ func (i *instance) start(ctx context.Context, d *Driver, spec *sandbox.Spec) err
 		return fmt.Errorf("start sandbox: %w", err)
 	}
 	defer logWrite.Close()
-	// What the agent complains about is written by the sandbox: nobody's
-	// business but a debugger's. It is read so that it cannot block.
+	// What the agent complains about is written by the sandbox: for a debugger
+	// alone. It is read so that it cannot block.
 	i.log = logRead
 	go func() { _, _ = io.Copy(io.Discard, logRead) }()
 	mark, u := wire.NewMark(), spec.User
@@ -142,9 +142,9 @@ func (i *instance) Limit() sandbox.LimitName { return i.box.endedBy() }
 // lastLook is how long Usage waits for the end of a sandbox that a limit ends.
 const lastLook = 2 * time.Second
 
-// Usage reads the counters; after the end it returns the last figures. Whoever
-// asks after a program's end learns a limit that ended it by then: the kernel
-// counts what it kills before it kills it.
+// Usage reads the counters; after the end it returns the last figures. A caller
+// that asks after a program's end learns a limit that ended it by then: the
+// kernel counts what it kills before it kills it.
 func (i *instance) Usage(ctx context.Context) (sandbox.Usage, error) {
 	select {
 	case <-i.ended:

@@ -43,7 +43,7 @@ const namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | u
 const sharing = unix.CLONE_VM | unix.CLONE_VFORK
 
 // ready gives the children their scripts. The builder is born in the control
-// group, if there is one of version 2: as somebody else it could not enter it.
+// group, if there is one of version 2: as another user it could not enter it.
 func (l *launch) ready(group *os.File) {
 	for i, c := range []*child{&l.builder, &l.init, &l.program} {
 		s := l.scripts[i]
@@ -262,7 +262,7 @@ func (m *mapper) serve(tid *int32) {
 	writeCounter(m.answer, reply)
 }
 
-// stop ends serve where nobody asked.
+// stop ends serve where no child asked.
 func (m *mapper) stop() {
 	writeCounter(m.ask, over)
 	<-m.done

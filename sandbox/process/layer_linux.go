@@ -77,8 +77,8 @@ func (w *rootfs) layerOver(src *source, ids identity) (*os.File, error) {
 	if unix.Setxattr("work", "trusted.caisson", nil, 0) != nil {
 		return nil, errPlain
 	}
-	// The merged directory is what the upper one is: the user's, whoever's the
-	// lower one is, with the lower one's mode.
+	// The merged directory is what the upper one is: the user's, whatever the
+	// lower one's owner, with the lower one's mode.
 	if err := errors.Join(unix.Lchown("upper", ids.hostUID, ids.hostGID), unix.Chmod("upper", src.mode)); err != nil {
 		return nil, err
 	}

@@ -61,7 +61,8 @@ func TestProgramOfTheAgent(t *testing.T) {
 	}
 }
 
-// Nobody becomes root here: root inside would be talking to the host's kernel.
+// No program becomes root here: root inside would be talking to the host's
+// kernel.
 func TestSudoIsRefused(t *testing.T) {
 	spec := fixture(t)
 	spec.Sudo = true

@@ -16,8 +16,8 @@ import (
 //
 // It comes first: the builder is still who caisson is for the host's files, so
 // that root needs no rights of others on /dev/net/tun, and has every capability
-// in its user namespace. Nobody inside has CAP_NET_ADMIN later, so what is set
-// here stays.
+// in its user namespace. No program inside has CAP_NET_ADMIN later, so what is
+// set here stays.
 func (p *plan) connect(b *script) error {
 	n := p.spec.Network
 	if n == nil {

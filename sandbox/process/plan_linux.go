@@ -15,7 +15,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// first is the program of a sandbox: what somebody wants to run, or the agent.
+// first is the program of a sandbox: the caller's, or the agent.
 type first struct {
 	argv []string
 	env  []string
@@ -119,7 +119,7 @@ func (p *plan) becomeRoot(b *script, m *mapper) {
 	ask, answer := new(uint64), new(uint64)
 	*ask = mapMe
 	b.keep = append(b.keep, m.ask, m.answer)
-	// Nobody answers where caisson is killed meanwhile.
+	// There is no answer where caisson is killed meanwhile.
 	b.call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, unix.SIGKILL, 0, 0, 0)
 	b.call(unix.SYS_GETPPID, os.Getpid())
 	b.call(unix.SYS_WRITE, int(m.ask.Fd()), to(ask), 8)
@@ -211,8 +211,8 @@ func (p *plan) writeInit(b *script) (*script, error) {
 	return s, nil
 }
 
-// usualSlack is how late, in nanoseconds, Linux lets timers of a process be where nobody
-// says otherwise. A program inside has it, whatever who made the sandbox lets its own be.
+// usualSlack is how late, in nanoseconds, Linux lets timers of a process be by default. A
+// program inside has it, whatever who made the sandbox lets its own be.
 const usualSlack = 50_000
 
 // writeProgram is the life of the program up to execve.

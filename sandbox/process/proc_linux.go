@@ -11,8 +11,8 @@ import (
 
 // What of /proc tells about the machine or reaches into it is hidden, the
 // kernel's settings cannot be changed. The permissions on nearly all of it say
-// the same to whoever is not root in the first user namespace; this holds when
-// they do not. What a kernel does not have is left out.
+// the same to a user who is not root in the first user namespace; this holds
+// when they do not. What a kernel does not have is left out.
 
 // procReadOnly are shown and cannot be written. They come and go with the kernel.
 var procReadOnly = sync.OnceValue(func() (present []string) {
@@ -33,8 +33,8 @@ func procHidden(proc string) (present []sandbox.Mask) {
 		"kcore", "key-users", "keys", "kmsg", "latency_stats", "modules", "partitions",
 		"sched_debug", "softirqs", "sysrq-trigger", "timer_list", "timer_stats",
 	} {
-		// What only root in the first user namespace may open, nobody inside may,
-		// whatever rights it gets hold of: the owner has no number there.
+		// What only root in the first user namespace may open, no program inside
+		// may, whatever rights it gets hold of: the owner has no number there.
 		if info, err := os.Lstat(proc + "/" + name); err == nil && info.Mode().Perm()&0o007 != 0 {
 			present = append(present, sandbox.Mask{Target: "/proc/" + name, Dir: info.IsDir()})
 		}

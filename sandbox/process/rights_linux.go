@@ -25,7 +25,7 @@ func (p *plan) kept() uint64 {
 	return 0
 }
 
-// lose takes from the builder, and so from all that it starts, what nobody
+// lose takes from the builder, and so from all that it starts, what no program
 // inside may ever have. What the builder has itself it keeps.
 func (p *plan) lose(b *script) {
 	b.doing("give up capabilities")
@@ -57,8 +57,8 @@ func (s *script) capabilities(keep uint64) {
 }
 
 // limit sets a resource limit for good. Where this process may have less, that is the
-// limit: without CAP_SYS_RESOURCE nobody gets more. 0 is not less where core files are
-// concerned (rlimits).
+// limit: without CAP_SYS_RESOURCE no process gets more. 0 is not less where core files
+// are concerned (rlimits).
 func (s *script) limit(resource int, n uint64) {
 	var own unix.Rlimit
 	if unix.Getrlimit(resource, &own) == nil && own.Max > 0 {

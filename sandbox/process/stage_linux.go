@@ -20,14 +20,14 @@ import (
 //
 // Why a /proc: who is not the host's root may mount one only where another can be seen
 // whole (mount_too_revealing in fs/namespace.c), and what is counted by user is bounded
-// in it. It lies out of every path's way, below a root that nobody inside can take off.
-// Once the sandbox has its own it is hidden all the same: seen whole, it would let
-// whoever got hold of a user namespace below the sandbox's mount a /proc of which
-// nothing is hidden.
+// in it. It lies out of every path's way, below a root that no program inside can take
+// off. Once the sandbox has its own it is hidden all the same: seen whole, it would let
+// a program with a user namespace below the sandbox's mount a /proc of which nothing is
+// hidden.
 type stage struct{ ns *os.File }
 
 // stages has the one of this process, which takes about as long to make as a sandbox
-// saves: whoever makes one sandbox alone has none.
+// saves: a process that makes one sandbox alone has none.
 var stages struct {
 	asked atomic.Int32
 	made  atomic.Pointer[stage]

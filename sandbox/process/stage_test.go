@@ -20,8 +20,8 @@ import (
 	"github.com/caisson-run/caisson/sandbox/process"
 )
 
-// What lies under the root of root's sandboxes, where only somebody with rights over
-// their mounts could look, has nothing of the host's: no file, no process.
+// What lies under the root of root's sandboxes, where only a process with rights
+// over their mounts could look, has nothing of the host's: no file, no process.
 func TestNothingLiesUnderTheRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("the sandboxes of others have nothing there at all")
@@ -45,8 +45,8 @@ func TestNothingLiesUnderTheRoot(t *testing.T) {
 		t.Fatal("the sandbox has no process")
 	}
 	pid := strconv.Itoa(pids[0])
-	// Nor does it let whoever has got a user namespace of their own, where what hides
-	// parts of /proc cannot be taken off, mount another one.
+	// Nor does it let a process that has got a user namespace of its own, where what
+	// hides parts of /proc cannot be taken off, mount another one.
 	nested := []string{"nsenter", "-t", pid, "-U", "-m", "-p", "--", "unshare", "-U", "-r", "-m", "-p", "-f", "--"}
 	for argv, want := range map[string]bool{"mount -t tmpfs x /tmp": true, "mount -t proc x /tmp": false} {
 		out, err := exec.Command(nested[0], append(nested[1:], strings.Fields(argv)...)...).CombinedOutput()

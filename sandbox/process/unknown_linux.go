@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How soon awaitInit looks for children that nobody knows, and how often at least.
+// How soon awaitInit looks for unknown children, and how often at least.
 const (
 	lookSoon  = 50 * time.Millisecond
 	lookEvery = time.Second
@@ -22,7 +22,7 @@ const (
 
 // awaitInit waits until init has ended, which its parent, the calling thread, still
 // has to reap. Init ends after everything else in its pid namespace was reaped; what
-// nobody reaps and is this thread's own is reaped here.
+// no other process reaps and is this thread's own is reaped here.
 func awaitInit(init int) {
 	pidfd, err := unix.PidfdOpen(init, 0)
 	if err != nil {

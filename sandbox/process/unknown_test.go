@@ -17,7 +17,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox/process"
 )
 
-// siblings makes children of its parent's, by clone(CLONE_PARENT): one that lives on,
+// siblings makes children of its parent's, by clone(CLONE_PARENT): one that stays,
 // and three that end at once.
 const siblings = `
 import ctypes, os, platform, time
@@ -79,8 +79,8 @@ func TestUnknownChildrenAreReaped(t *testing.T) {
 	}
 }
 
-// A sandbox that does not end keeps nobody waiting. It is an error that names what is
-// left, and what is left is taken away when it can be.
+// A sandbox that does not end keeps no caller waiting. It is an error that names what
+// is left, and what is left is taken away when it can be.
 func TestEndThatDoesNotCome(t *testing.T) {
 	defer process.Weaken(0, calls(unix.SYS_SECCOMP))()
 	restore := process.LeaveUnknown(200 * time.Millisecond)

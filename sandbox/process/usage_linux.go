@@ -55,7 +55,7 @@ func (b *box) watch() {
 }
 
 // overLimit reports whether a limit ends the sandbox, and sees to that where the
-// kernel has killed something for the memory limit and nobody has noticed yet.
+// kernel has killed something for the memory limit and that was not noticed yet.
 func (b *box) overLimit() bool {
 	if b.group != nil {
 		b.watch()
@@ -82,7 +82,7 @@ func (s *sampler) close() {
 const clockTick = time.Second / 100
 
 // sample looks at all processes inside. What ends between two looks is lost
-// where nobody waited for it.
+// where it was not waited for.
 func (b *box) sample() (u sandbox.Usage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -28,7 +28,7 @@ func loopback(_ process.Who, call uintptr, args [6]uintptr) bool {
 	return call == unix.SYS_IOCTL && args[1] == unix.SIOCSIFFLAGS
 }
 
-// becoming somebody without rights, in all its steps.
+// becoming a user without rights, in all its steps.
 func becoming(who process.Who, call uintptr, args [6]uintptr) bool {
 	switch call {
 	case unix.SYS_PRCTL:

@@ -105,7 +105,7 @@ func StartPodman(ctx context.Context) (*Engine, error) {
 }
 
 // start starts an engine by a line of shell; program and its Debian package are
-// for whoever lacks it.
+// for a host that lacks it.
 func start(ctx context.Context, program, line, debian string) (*Engine, error) {
 	if os.Geteuid() != 0 {
 		return nil, ErrNotRoot

@@ -11,13 +11,13 @@
 // and executed from there. Where there is no assembly, or where such a file cannot be
 // executed, gVisor does the same work itself.
 //
-// Without privilege, both begin in a user namespace as nobody. They wait until their
-// namespace is ready, become their user in one thread, and must then execute themselves
-// again, because all their threads should. gVisor does so when it has initialised its
-// packages, read the spec and made the kernel's empty root; the gofer does most of it once
-// more, and needs a third process that unmounts its /proc. Here the first three steps are
-// done in package init. Both then find them done and go on to the end in one process, as
-// they do for root.
+// Without privilege, both begin in a user namespace as the overflow user. They wait until
+// their namespace is ready, become their user in one thread, and must then execute
+// themselves again, because all their threads should. gVisor does so when it has
+// initialised its packages, read the spec and made the kernel's empty root; the gofer does
+// most of it once more, and needs a third process that unmounts its /proc. Here the first
+// three steps are done in package init. Both then find them done and go on to the end in
+// one process, as they do for root.
 //
 // Packages are initialised in the order of their import paths as far as their own imports
 // allow (https://go.dev/ref/spec#Program_initialization). This one imports next to
@@ -40,7 +40,7 @@ import (
 
 func init() {
 	if len(os.Args) > 0 && (strings.HasPrefix(os.Args[0], "runsc-") || os.Args[0] == "caisson-shim") {
-		// Nobody reads a profile of their memory. Taking one is a walk of the
+		// A profile of their memory is never read. Taking one is a walk of the
 		// stack for each half MiB.
 		runtime.MemProfileRate = 0
 	}
@@ -105,8 +105,8 @@ func (s *stranger) arrive() int {
 	return 0
 }
 
-// wait waits until the other end is closed. Whoever writes something means
-// another program.
+// wait waits until the other end is closed. A writer of anything means another
+// program.
 func (s *stranger) wait() error {
 	var b [1]byte
 	for {

@@ -73,7 +73,7 @@ func (c *Commands) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the files that nobody has taken.
+// Close closes the files that were not taken.
 func (c *Commands) Close() {
 	for _, f := range c.files {
 		f.Close()

@@ -77,7 +77,7 @@ type Order struct {
 	// Files, when not empty, is the directory of a snapshot of files alone: the
 	// sandbox begins, with its scratch as it is there.
 	Files string `json:"files,omitempty"`
-	// Handover, when not nil, is what the sandbox needs to live on without its owner.
+	// Handover, when not nil, is what the sandbox needs to stay without its owner.
 	Handover *Handover `json:"will,omitempty"`
 	// Changes, when not nil, says that layers of copy-on-write mounts are asked for: at the
 	// end, or by commands.
@@ -230,7 +230,7 @@ const (
 	Kill    CommandKind = "kill"    // end everything
 	Save    CommandKind = "save"    // write a snapshot into Dir; answer with Saved
 	Stop    CommandKind = "stop"    // end all programs, and write the layers of Order.Changes
-	Outlive CommandKind = "outlive" // live on without an owner for Grace, at most until Until
+	Outlive CommandKind = "outlive" // stay without an owner for Grace, at most until Until
 	// ReadLayer writes the layer of Target to the file that comes with it; answer with Read.
 	ReadLayer CommandKind = "read_layer"
 )

@@ -189,7 +189,8 @@ func (h *hits) afterAllocate(t *kernel.Task, a arch.SyscallArguments, err error)
 	}
 }
 
-// scratchAt is what is mounted at dir, whoever asks and whatever its root is.
+// scratchAt is what is mounted at dir, for every process and whatever its root
+// is.
 func scratchAt(t *kernel.Task, dir string) (vfs.VirtualDentry, error) {
 	root := t.MountNamespace().Root(t)
 	defer root.DecRef(t)

@@ -14,12 +14,12 @@ var mountCalls = []string{"mount", "umount2", "pivot_root", "move_mount", "open_
 
 // withholdNamespaces takes user namespaces and mounting away from code inside.
 //
-// Whoever makes a user namespace has every capability in it. gVisor then lets
-// it mount an overlay whose lower layer is a directory with hidden paths in
-// it, and an overlay looks below what is mounted there: the hidden directory
-// shows (seen, not supposed). Linux's own answer, to refuse a private copy of
-// a mount that has locked children, is missing. Nothing that runs here has a
-// use for either; Docker's default profile refuses the same calls.
+// The maker of a user namespace has every capability in it. gVisor then lets it
+// mount an overlay whose lower layer is a directory with hidden paths in it,
+// and an overlay looks below what is mounted there: the hidden directory shows
+// (seen, not supposed). Linux's own answer, to refuse a private copy of a mount
+// that has locked children, is missing. Nothing that runs here has a use for
+// either; Docker's default profile refuses the same calls.
 //
 // An OCI seccomp filter could do it too, but gVisor's knows EPERM only, and a
 // C library goes back from clone3 to clone on ENOSYS alone.

@@ -95,7 +95,7 @@ func TestAdaptReachesGVisor(t *testing.T) {
 	}
 }
 
-// Somebody who debugs gVisor wants all that it has to say.
+// A developer who debugs gVisor wants all that it has to say.
 func TestDebugLogIsWhole(t *testing.T) {
 	level := log.Log().Level
 	t.Cleanup(func() { log.SetLevel(level) })

@@ -15,7 +15,7 @@ import (
 
 // What gVisor does at every start and caisson has no use for is left out here.
 
-// skipLogging keeps gofer and sentry from formatting what nobody reads: without
+// skipLogging keeps gofer and sentry from formatting what is not read: without
 // --debug gVisor writes its log to nowhere, but does write it.
 func skipLogging(args []string) {
 	if !slices.Contains(args, "--debug=true") {

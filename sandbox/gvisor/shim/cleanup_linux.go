@@ -50,8 +50,8 @@ func (e *cleanup) takeAway() {
 const ownerLock = "owner.lock"
 
 // clear removes the directory, and its lock last: another caisson may be sweeping just
-// then, and without it could not tell that nobody has the rest; nor could any later one,
-// should this process be killed.
+// then, and without it could not tell that the rest has no owner; nor could any later
+// one, should this process be killed.
 func (e *cleanup) clear() {
 	// RemoveAll does not follow symlinks, and code inside never had the
 	// directory in sight.

@@ -16,7 +16,7 @@ import (
 )
 
 // What a dead owner left is taken away with its lock last: a directory without one is
-// nobody's to sweep.
+// not swept.
 func TestLockGoesLast(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "sbx")
 	err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, ownerLock), nil, 0o600))

@@ -30,9 +30,9 @@ type handedFile struct {
 //
 // gVisor's gofer mounts by name, in a mount namespace of its own where a
 // descriptor from outside cannot be mounted (EINVAL). As root, stage replaces
-// the name by one that nobody can swap. Without privilege it is used, and
+// the name by one that cannot be swapped. Without privilege it is used, and
 // verify then checks that what was mounted is the object that was handed over:
-// whoever swaps the name in between stops the run and gains nothing.
+// a swap of the name in between stops the run and gains nothing.
 func findHanded(spec *specs.Spec, files []*os.File) ([]handedFile, error) {
 	var handed []handedFile
 	if strings.HasPrefix(spec.Root.Path, "fd:") { // else it is an image, which this process opens itself

@@ -13,7 +13,7 @@ import (
 
 // openHits makes the file in which the kernel notes limits (sentry.HitsFD), and adds it to
 // what is passed to it. It is read and never mapped here: the kernel inside may be the
-// sandbox's. Nobody makes it shorter or longer.
+// sandbox's. Its length never changes.
 func (w *instance) openHits(passed map[int]*os.File) error {
 	fd, err := unix.MemfdCreate("limits", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {

@@ -40,11 +40,11 @@ type instance struct {
 	behind int    // how many files behind scratch directories are ours to make
 
 	mu      sync.Mutex
-	kernel  *gvisor.Sandbox // box.Sandbox, which Destroy sets to nil under whoever asks
+	kernel  *gvisor.Sandbox // box.Sandbox, which Destroy sets to nil under its readers
 	pid     int             // the kernel process; 0 before it exists
 	running bool            // the first process has been started
 	stopped bool            // no program runs any more, and layers are being written
-	killed  bool            // somebody wants it to end
+	killed  bool            // it is to end
 	limit   string          // the limit it was ended for, or empty
 
 	layers  sync.Mutex    // held while the kernel is asked for one
@@ -83,7 +83,7 @@ func newInstance(o *protocol.Order, files []*os.File, group *cgroup.Group, r *re
 	}
 	if os.Geteuid() == 0 {
 		// gVisor's own files (its state, its lock, the kernel's socket) need no
-		// disk, and nobody else needs them.
+		// disk, and no other process needs them.
 		w.own = ownDir
 		o.Flags["root"] = filepath.Join(ownDir, filepath.Base(o.Flags["root"]))
 	}
@@ -169,7 +169,7 @@ func (w *instance) runToEnd() (*protocol.Event, error) {
 	n := w.counters()
 	if err != nil {
 		// The kernel is gone without a word: killed by us, for its memory, or
-		// by somebody else. All of them are a SIGKILL.
+		// by another process. All of them are a SIGKILL.
 		ws = unix.WaitStatus(unix.SIGKILL)
 	}
 	if said, ok := status.said(); ok {
@@ -329,7 +329,7 @@ func (w *instance) cleanUp() {
 	if w.box != nil {
 		_ = w.box.Destroy()
 	}
-	// From here pid may belong to somebody else.
+	// From here pid may belong to another process.
 	w.mu.Lock()
 	w.pid, w.running = 0, false
 	w.mu.Unlock()

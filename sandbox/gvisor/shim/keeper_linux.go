@@ -20,12 +20,12 @@ type keeper struct {
 	cleanup  *cleanup
 	handover *handover // nil: the sandbox dies with its owner
 
-	saving sync.Mutex // held until whoever asked for a snapshot has the answer
+	saving sync.Mutex // held until the caller that asked for a snapshot has the answer
 
 	mu    sync.Mutex
 	owner *net.UnixConn // nil while there is none
 	out   *json.Encoder // to owner
-	over  bool          // the sandbox has ended, or is being ended because nobody wants it
+	over  bool          // the sandbox has ended, or is being ended for want of an owner
 	grace time.Duration // how long it may live without an owner; 0 is not at all
 	until time.Time     // and at most until then, when not zero
 	late  *time.Timer   // ends it, while there is no owner
@@ -49,7 +49,7 @@ func (k *keeper) answerTo(asked *net.UnixConn, e protocol.Event) {
 }
 
 // last is the last event, which the owner takes away what is left after; false
-// when there is nobody who would.
+// when there is no owner.
 func (k *keeper) last(e protocol.Event) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

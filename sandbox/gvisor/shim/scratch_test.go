@@ -15,8 +15,8 @@ import (
 	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
-// TestScratchIsThere: a directory that somebody has removed is said to be missing, and
-// not left to gVisor, which panics over it.
+// TestScratchIsThere: a directory that was removed is said to be missing, and not left
+// to gVisor, which panics over it.
 func TestScratchIsThere(t *testing.T) {
 	dir := t.TempDir()
 	for name, missing := range map[string]bool{dir: false, filepath.Join(dir, "gone"): true} {

@@ -55,7 +55,7 @@ func Main() {
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
 
 	// What is made here says itself who may read it; as root, gVisor's gofer and sentry have
-	// another uid and execute some of it. All of it lies where nobody else can look.
+	// another uid and execute some of it. All of it lies where no other user can look.
 	unix.Umask(0o022)
 
 	// It was executed by the number of a descriptor, which would be its name.
@@ -160,7 +160,7 @@ func (k *keeper) run() (*cleanup, error) {
 		ev.Fail(err)
 	}
 	// A kernel that ends with a snapshot has said before that it is written. That must
-	// not be heard after the end; and one that is dead keeps nobody waiting for it.
+	// not be heard after the end; and no caller waits for one that is dead.
 	k.saving.Lock()
 	defer k.saving.Unlock()
 	if !k.last(*ev) {

@@ -15,9 +15,9 @@ import (
 )
 
 // stageDir is where a privileged shim lays out what gVisor mounts by name, and
-// has gVisor's own files. It is a tmpfs of the shim's own mount namespace: nobody
-// else sees it. The host
-// directory under it is one that no sandbox may mount, so nothing is hidden.
+// has gVisor's own files. It is a tmpfs of the shim's own mount namespace: no
+// other process sees it. The host directory under it is one that no sandbox may
+// mount, so nothing is hidden.
 const stageDir = "/run"
 
 // ownDir is where all of that lies: a state directory below stageDir is shown beside it
@@ -25,9 +25,9 @@ const stageDir = "/run"
 const ownDir = stageDir + "/.caisson"
 
 // layStage makes the stage. As root, gVisor's gofer runs as a private uid, which can reach neither the
-// 0700 state directory nor most of what an operator mounts; and a name on the
-// host may be swapped between check and use. Here nobody else can look or
-// write. The owner started this process in a mount namespace of its own.
+// 0700 state directory nor most of what an operator mounts; and a name on the host may be swapped
+// between check and use. Here no other process can look or write. The owner started this process in a
+// mount namespace of its own.
 //
 // It returns the directory that the stage hides, open.
 func layStage() (hidden int, err error) {
@@ -65,8 +65,8 @@ const stageSize = 1 << 20
 const specCopies = 4
 
 // widenStage makes room on the stage for the spec of o, which is as long as a command
-// line, an environment and a list of mounts are. The stage is there before anybody knows
-// of them.
+// line, an environment and a list of mounts are. The stage is there before they are
+// known.
 func widenStage(o *protocol.Order) error {
 	size := stageSize + specCopies*(len(o.Spec)+len(o.BootSpec))
 	if err := unix.Mount("", stageDir, "", unix.MS_REMOUNT|unix.MS_NOSUID|unix.MS_NODEV, "size="+strconv.Itoa(size)); err != nil {

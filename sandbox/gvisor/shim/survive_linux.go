@@ -15,12 +15,12 @@ import (
 	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
-// A sandbox whose owner said so (protocol.Outlive) lives on when the owner is gone,
+// A sandbox whose owner said so (protocol.Outlive) stays when the owner is gone,
 // until the next one claims it or its grace is over. It is claimed on a socket in
-// its own directory, which nobody but this user can reach; who connects is judged
-// by the kernel's word besides. There is one owner at a time: the agent's stream
-// cannot be taken out of the hands of a process that lives, and two who read it
-// would each have half of what it says.
+// its own directory, which this user alone can reach; the client is judged by the
+// kernel's word besides. There is one owner at a time: the agent's stream cannot be
+// taken out of the hands of a process that lives, and two who read it would each
+// have half of what it says.
 
 // handover is what the shim holds for the next owner.
 type handover struct {
@@ -65,7 +65,7 @@ func (k *keeper) outlive(grace time.Duration, until time.Time) {
 }
 
 // lost takes note of an owner who is gone. The sandbox ends with it unless it may
-// live on.
+// stay.
 func (k *keeper) lost(owner *net.UnixConn) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -96,10 +96,10 @@ func (k *keeper) lost(owner *net.UnixConn) {
 	})
 }
 
-// endTimeout is how long a sandbox that nobody wants may take to end.
+// endTimeout is how long a sandbox without an owner may take to end.
 const endTimeout = 5 * time.Second
 
-// end ends the sandbox, which nobody wants. One that gVisor hangs in making has no process
+// end ends the sandbox, which has no owner. One that gVisor hangs in making has no process
 // yet that is known to be its: then this one goes, and with it, by the kernel's word, what
 // it has started. The caller holds mu.
 func (k *keeper) end() {
@@ -170,7 +170,7 @@ func (k *keeper) claimed(conn *net.UnixConn) bool {
 		return refuse(protocol.Over)
 	}
 	if c.Version != protocol.Version {
-		// Its user has another caisson now, and nobody else will come.
+		// Its user has another caisson now, and no other owner will come.
 		defer k.end()
 		return refuse(protocol.Foreign)
 	}
