@@ -45,10 +45,10 @@ type Options struct {
 	// the caller's own, mode 0700.
 	State string
 
-	// Policy is a policy file; requests may then only tighten it. Without one
-	// a request's own wishes are the policy, because whoever calls this
-	// package is the operator of the host. /etc/caisson/policy.yaml, where it
-	// exists, bounds both.
+	// Policy is a policy file; requests may then only tighten it. Without one a
+	// request's own wishes are the policy, because the caller of this package
+	// is the operator of the host. /etc/caisson/policy.yaml, where it exists,
+	// bounds both.
 	Policy string
 
 	// StayInGroup keeps this process in the control group that it is in. By

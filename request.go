@@ -216,7 +216,7 @@ func absoluteImage(s string) (string, error) {
 	return r.At(dir).String(), nil
 }
 
-// explicit says of every limit that is set that somebody wrote it down.
+// explicit says of every limit that is set that it is written down.
 func explicit(l Limits) Limits {
 	l.Explicit = map[sandbox.LimitName]bool{}
 	for _, name := range sandbox.LimitNames() {

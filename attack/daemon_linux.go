@@ -251,7 +251,7 @@ func (s *suite) neighbours(ctx context.Context) finding {
 	return pass()
 }
 
-// visitor is a request by somebody without a key.
+// visitor is a request of a client without a key.
 type visitor struct {
 	what, method, path, body string
 	headers                  []string

@@ -43,7 +43,7 @@ func (s *suite) flood(ctx context.Context) finding {
 	}
 	own := ""
 	if held.Limits[sandbox.LimitMemory] == sandbox.Enforced {
-		own = floodOwn // where it is merely emulated, nobody may ask for another
+		own = floodOwn // where it is merely emulated, no other may be asked for
 	}
 	for _, k := range []struct {
 		kind, budget string

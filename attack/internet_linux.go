@@ -177,7 +177,7 @@ func (s *suite) tunnel(ctx context.Context) finding {
 }
 
 // pinned goes to the addresses of an allowed host without having asked for its
-// name: whose they are then, nobody knows.
+// name: whose they are then is not known.
 func (s *suite) pinned(ctx context.Context) finding {
 	if s.Again == nil {
 		return finding{verdict: NotApplicable, reason: "this program does not start a second caisson"}

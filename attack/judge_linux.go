@@ -286,7 +286,7 @@ func helper(link string) bool {
 	return false
 }
 
-// strangeDevice is every device but those that hold nothing of anybody.
+// strangeDevice is every device but those that hold no data.
 func strangeDevice(d descriptor) bool {
 	switch d.mode & unix.S_IFMT {
 	case unix.S_IFBLK:
@@ -473,7 +473,7 @@ func holds(ctx context.Context, dir, text string) (found string) {
 			return fs.SkipAll
 		}
 		if err != nil || found != "" || !d.Type().IsRegular() {
-			return nil //nolint:nilerr // what cannot be read by its owner holds nothing for anybody
+			return nil //nolint:nilerr // what cannot be read by its owner holds nothing for others
 		}
 		f, err := os.Open(path)
 		if err != nil {
@@ -504,8 +504,8 @@ func contains(ctx context.Context, r io.Reader, text string) bool {
 	return false
 }
 
-// runnable says what a program of the host would run of what came into the workspace,
-// and nobody was told.
+// runnable says what a program of the host would run of what came into the workspace
+// without being told.
 func (e *evidence) runnable() string {
 	if why := seeChanged("F26")(e); why != "" {
 		return why

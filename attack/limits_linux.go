@@ -33,7 +33,7 @@ func unable(err error) finding {
 	return finding{verdict: v, reason: reason, mend: mend}
 }
 
-// limited sets limits as somebody would who insists on them.
+// limited sets limits as a caller would who insists on them.
 func limited(set func(*sandbox.Limits), names ...sandbox.LimitName) func(*session.Call) {
 	return func(c *session.Call) {
 		c.Limits.Explicit = map[sandbox.LimitName]bool{}

@@ -249,7 +249,7 @@ func (s *suite) misplacedSecret(ctx context.Context) finding {
 	)
 }
 
-// foreignCredential uses an allowed host with somebody else's account.
+// foreignCredential uses an allowed host with another user's account.
 func (s *suite) foreignCredential(ctx context.Context) finding {
 	all, end, err := ears(1)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // process is what the host's kernel shows of one process. Names in it are
-// chosen by whoever runs there.
+// chosen by the code that runs there.
 type process struct {
 	pid, parent int
 	began       string // in ticks since boot: with the pid, no other process

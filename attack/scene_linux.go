@@ -70,7 +70,7 @@ func (s *suite) begin(ctx context.Context, change func(*session.Call), args ...s
 		defer close(sc.done)
 		defer stop()
 		sc.res, sc.err = s.Session.Do(ctx, c, session.IO{Stdin: in, Stdout: &sc.out, Stderr: &sc.errs})
-		in.CloseWithError(io.ErrClosedPipe) // nobody reads it any more
+		in.CloseWithError(io.ErrClosedPipe) // it is not read any more
 	}()
 	return sc
 }
@@ -162,8 +162,7 @@ func notRun(err error) (Verdict, string, string) {
 }
 
 // withoutHost leaves out which of the suite's servers a sandbox could not be
-// given a network to: its port is another for each case, and tells nobody
-// anything.
+// given a network to: its port is another for each case, and tells nothing.
 func withoutHost(reason string) string {
 	if host, ok := strings.CutPrefix(reason, "network "); ok {
 		if _, why, ok := strings.Cut(host, ": "); ok {

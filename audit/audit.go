@@ -111,7 +111,8 @@ type Log struct {
 
 	w *sql.DB // one connection; nil when read-only
 	r *sql.DB
-	// still says that r takes it that nobody writes, where nothing can be written.
+	// still says that r takes the record for one without writers, where nothing
+	// can be written.
 	still bool
 
 	key  ed25519.PrivateKey // nil when it cannot be read

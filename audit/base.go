@@ -28,9 +28,9 @@ func (l *Log) settle(conn *sql.Conn, head Checkpoint) {
 
 // base is the head that a transaction builds on, checked.
 //
-// Where nobody has written since the last commit of this connection it is what that
-// one left: SQLite would answer every question about it from memory. What lies in
-// audit.head is looked at each time.
+// Where nothing was written since the last commit of this connection it is what
+// that one left: SQLite would answer every question about it from memory. What lies
+// in audit.head is looked at each time.
 func (l *Log) base(ctx context.Context, conn *sql.Conn, tx querier) (head Checkpoint, err error) {
 	if of, version := state(conn); of != nil && of == l.settled.conn && version == l.settled.version {
 		head = l.settled.head
@@ -66,7 +66,7 @@ func (l *Log) checkHead(ctx context.Context, q querier) (Checkpoint, error) {
 func (l *Log) checkCopy(ctx context.Context, q querier, head Checkpoint) error {
 	copied, err := l.readHead()
 	if errors.Is(err, os.ErrNotExist) && head.Count == 1 {
-		// Whoever made the record died before it made the file, or is at it.
+		// The maker of the record died before it made the file, or is at it.
 		return l.makeHead(head)
 	}
 	switch {

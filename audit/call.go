@@ -51,7 +51,8 @@ type Intent struct {
 
 	// Ends says that it ends something: it may spend the reserve. It is not recorded.
 	Ends bool
-	// Account is whom Meter charges with its records; empty is nobody. It is not recorded.
+	// Account is whom Meter charges with its records; empty is no account. It is not
+	// recorded.
 	Account string
 }
 

@@ -124,7 +124,7 @@ type Checkpoint struct {
 	Time         time.Time `json:"time"`
 	Signature    string    `json:"signature"` // Ed25519, hex
 
-	// bare says that whoever kept it vouches for it, since it has no signature.
+	// bare says that its keeper vouches for it, since it has no signature.
 	bare bool
 }
 

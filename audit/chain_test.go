@@ -164,7 +164,7 @@ func FuzzHeadFile(f *testing.F) {
 	})
 }
 
-// newKey is a key that nobody else has.
+// newKey is a key that no other log has.
 func newKey(t testing.TB) ed25519.PrivateKey {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)

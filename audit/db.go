@@ -32,10 +32,10 @@ var migrations = []string{"migrations/0001_chain.sql", "migrations/0002_tail.sql
 // for); none is opened before it is needed.
 //
 // WAL and synchronous=FULL cost one sync for each commit. secure_delete
-// overwrites what redaction deletes; trusted_schema=off keeps a schema that
-// somebody else wrote from running functions. The checkpoint comes early (200
-// pages): a process that does not close the log leaves its WAL to the next
-// one, which reads it through before its first query.
+// overwrites what redaction deletes; trusted_schema=off keeps a schema of
+// another author from running functions. The checkpoint comes early (200
+// pages): a process that does not close the log leaves its WAL to the next one,
+// which reads it through before its first query.
 func (l *Log) connect(params string, conns int) *sql.DB {
 	path := filepath.ToSlash(l.path(dbFile))
 	if !strings.HasPrefix(path, "/") {
@@ -185,7 +185,7 @@ var schemas = sync.OnceValues(func() (all [][]string, err error) {
 })
 
 // checkSchema says whether the database was made by the migrations and nothing
-// else: a trigger or a view of somebody else's would act with our hands.
+// else: a trigger or a view of another author would act with our rights.
 func checkSchema(ctx context.Context, q querier) error { return checkLayout(ctx, q, len(migrations)) }
 
 // checkOwnSchema is checkSchema of the layout that the database has: an older one, for

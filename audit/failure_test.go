@@ -173,8 +173,8 @@ func TestFollowNew(t *testing.T) {
 	must(t, r.Follow(ctx, Filter{Limit: 1}, none))
 }
 
-// TestMadeAtOnce has many open a new directory at the same moment: one key,
-// one genesis, and nobody fails.
+// TestMadeAtOnce has many open a new directory at the same moment: one key, one
+// genesis, and none fails.
 func TestMadeAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	var all sync.WaitGroup

@@ -15,8 +15,8 @@ import (
 // last calls that are there already, f.Limit of them (none when it is 0), oldest
 // first. It returns when ctx ends, without an error, or when yield says false.
 //
-// Nothing is asked of the database while nobody commits: audit.head is written after
-// each commit, and the system says when (inotify; elsewhere a look a second).
+// Nothing is asked of the database while nothing is committed: audit.head is written
+// after each commit, and the system says when (inotify; elsewhere a look a second).
 func (l *Log) Follow(ctx context.Context, f Filter, yield func(Record) bool) error {
 	changes, after, err := l.watchHead(ctx)
 	if err != nil {
@@ -59,7 +59,7 @@ func (l *Log) watchHead(ctx context.Context) (changes <-chan struct{}, records i
 	if err == nil {
 		return changes, records, nil
 	}
-	// Whoever made the record died before it made the file, or is at it.
+	// The maker of the record died before it made the file, or is at it.
 	if records <= 1 {
 		return nil, 0, l.nothingYet()
 	}

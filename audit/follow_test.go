@@ -42,7 +42,7 @@ func TestFollow(t *testing.T) {
 	next("new", Unfinished)
 	other := intent("other")
 	other.Actor = "key:other"
-	_, err = l.Begin(ctx, other) // which nobody asked for
+	_, err = l.Begin(ctx, other) // which was not asked for
 	must(t, err)
 	must(t, l.Refuse(ctx, intent("no"), Outcome{Status: Refused}))
 	next("no", Refused)

@@ -14,12 +14,12 @@ import (
 
 // group has those who want to append at one time share a transaction, and with it
 // the sync that makes it durable and the signature of the head: a sync takes as long
-// for a hundred records as for one. Nobody waits for company: whoever comes first
-// commits at once, and what comes meanwhile is the next transaction, which one of
-// those who wait carries out.
+// for a hundred records as for one. No record waits for others. The first one is
+// committed at once; what comes meanwhile is the next transaction, which one of the
+// waiting goroutines carries out.
 type group struct {
 	mu      sync.Mutex
-	busy    bool // somebody commits
+	busy    bool // a commit is under way
 	waiting []*waiter
 }
 

@@ -48,8 +48,8 @@ func added(t *testing.T, id string) *addition {
 	return a
 }
 
-// What comes while somebody commits shares the next transaction: its records are
-// one after the other, each has its error alone, and one head is signed for all.
+// What comes during a commit shares the next transaction: its records are one
+// after the other, each has its error alone, and one head is signed for all.
 func TestCommitsAreGrouped(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)
@@ -102,8 +102,8 @@ func TestOneTransaction(t *testing.T) {
 	}
 }
 
-// Who gives up while waiting is not recorded, and stands in nobody's way: neither
-// when it waits behind others, nor when its turn has come.
+// A caller that gives up while waiting is not recorded, and stands in no other's
+// way: neither when it waits behind others, nor when its turn has come.
 func TestGivingUp(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)

@@ -21,7 +21,7 @@ const keyPrefix = "caisson-audit-key-v1 "
 
 // loadKey reads audit.key, and makes it when create says that there is no
 // record yet. A key that is missing or unreadable beside a record breaks the
-// log for writers: a new key would let anybody begin the chain anew unseen.
+// log for writers: a new key would let any writer begin the chain anew unseen.
 func (l *Log) loadKey(create bool) error {
 	path := l.path(keyFile)
 	if create && !exists(path) {

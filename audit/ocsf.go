@@ -179,7 +179,7 @@ func ocsf(r *Record) *ocsfEvent {
 	return v
 }
 
-// outcome is what became of it. A refusal is somebody's to look at.
+// outcome is what became of it. A person should look at a refusal.
 func (v *ocsfEvent) outcome(r *Record) {
 	v.Status = string(r.Status)
 	switch r.Status {
@@ -189,7 +189,7 @@ func (v *ocsfEvent) outcome(r *Record) {
 		v.StatusID, v.Action, v.Disposition, v.Severity = 2, 2, 2, 3
 	case Failed:
 		v.StatusID, v.Action, v.Disposition, v.Severity = 2, 1, 27, 2
-	default: // it still runs, or nobody was left to say
+	default: // it still runs, or its process died first
 		v.StatusID, v.Action, v.Disposition = 0, 1, 1
 	}
 	if r.Ending == nil {

@@ -34,7 +34,7 @@ type Filter struct {
 // Verdict is what was decided about a call, whatever came of it.
 type Verdict string
 
-// The verdicts. A call that somebody was asked about counts as that alone.
+// The verdicts. A call that a person was asked about counts as that alone.
 const (
 	Allow Verdict = "allow"
 	Deny  Verdict = "deny"

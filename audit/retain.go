@@ -195,8 +195,8 @@ func (l *Log) shred(ctx context.Context) error {
 	return unavailable("audit", err)
 }
 
-// shredAgain is for who was to delete something and finds that it is deleted: whoever did
-// may have been killed before the log was emptied, or met a reader.
+// shredAgain is for a caller that finds deleted what it was to delete. The process that
+// deleted it may have been killed before the log was emptied, or met a reader.
 func (l *Log) shredAgain(ctx context.Context) {
 	if l.w != nil {
 		_ = l.shred(ctx)

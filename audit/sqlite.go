@@ -28,9 +28,9 @@ func errorOf(err error) databaseError {
 	return none
 }
 
-// state is a number that SQLite changes with the database, whoever changes it, as far
-// as the connection has seen; in a transaction it has seen all. The connection is nil
-// where there is none.
+// state is a number that SQLite changes with the database, by every process that
+// writes, as far as the connection has seen; in a transaction it has seen all. The
+// connection is nil where there is none.
 func state(conn *sql.Conn) (of any, version uint32) {
 	err := conn.Raw(func(c any) (err error) {
 		of = c

@@ -50,7 +50,7 @@ func wantTakenOver(t testing.TB, dir string, records int64) {
 }
 
 // TestTakeOver: what an older caisson left in audit.tail is read and written as if it had
-// always been in the database, by whoever opens the record first.
+// always been in the database, by the first process that opens the record.
 func TestTakeOver(t *testing.T) {
 	for _, readOnly := range []bool{false, true} {
 		dir := oldRecord(t)

@@ -61,7 +61,7 @@ func (r *Report) add(seq int64, kind, format string, args ...any) {
 func (l *Log) Verify(ctx context.Context, kept ...Checkpoint) (Report, error) {
 	// A chain that is whole up to the signed head covers all its signatures.
 	// Only where it is not do they have to be checked one by one, 50 µs each:
-	// they tell which record somebody without the key made.
+	// they tell which record was made without the key.
 	rep, err := l.verify(ctx, kept, false)
 	if err != nil || rep.OK() {
 		return rep, err
@@ -184,8 +184,8 @@ func (v *verifier) record(r *record) {
 	if !bytes.Equal(sum(r.canonical()), r.digest) {
 		bad("edited", "its fields are not what its digest says, or it was moved here")
 	}
-	// The signature tells an honest record from one whose digests somebody
-	// without the key computed anew.
+	// The signature tells an honest record from one whose digests were computed
+	// anew without the key.
 	if v.signatures && !r.authentic(v.log.pub, v.log.inst) {
 		bad("edited", "it is not signed with this key: edited, or inserted")
 	}

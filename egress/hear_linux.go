@@ -54,7 +54,7 @@ func (r *Router) hear(e wire.Event) bool {
 	case wire.Changed:
 		select {
 		case r.changed <- struct{}{}:
-		default: // nobody asked
+		default: // not asked for
 		}
 	case wire.Stale:
 		r.renew(e.Secret, e.Serial)

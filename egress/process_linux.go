@@ -35,8 +35,8 @@ func (p *process) kill() {
 	}
 }
 
-// wait waits for its end. Its number is somebody else's only when nobody asks for
-// it any more.
+// wait waits for its end. Its number becomes another process's only when it is
+// not asked for any more.
 func (p *process) wait() {
 	for unix.Waitid(unix.P_PID, p.pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}

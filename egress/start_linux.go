@@ -39,10 +39,10 @@ type Router struct {
 	once   sync.Once     // closes it
 	over   chan struct{} // closed when nothing more is told
 
-	settled chan struct{} // closed when nobody waits for the first packet any more
+	settled chan struct{} // closed when the first packet is not waited for any more
 
 	launching sync.Mutex // held while the process is started
-	launch    *launch    // guarded by launching; nil before the program is open, and when nobody waits for a packet
+	launch    *launch    // guarded by launching; nil before the program is open, and when no packet is waited for
 
 	changing sync.Mutex    // held while rules are changed
 	changed  chan struct{} // has an element for each change that is in force
@@ -52,7 +52,7 @@ type Router struct {
 	report  Report
 	failed  error
 	done    bool // the router has said its last word, or has nothing to say
-	wanted  bool // somebody waits for it, packets or not
+	wanted  bool // a caller waits for it, packets or not
 	came    bool // a packet was on the wire before
 	runs    bool // there is a process, which is to be waited for
 	waits   bool // it was started before anything asked for it, and is to read no packet yet
@@ -75,7 +75,7 @@ const (
 	changeGrace = 10 * time.Second
 )
 
-// Start makes a wire whose router is started by the first packet, or when somebody
+// Start makes a wire whose router is started by the first packet, or when a caller
 // waits for Ready, which says what went wrong. It does not wait for that itself. The
 // caller must Close it.
 func Start(o Options) (*Router, error) {
@@ -199,8 +199,8 @@ func (r *Router) Ready(ctx context.Context) error {
 }
 
 // Change puts other rules in force; when it returns, connections that they do not
-// allow are closed. After an error nobody knows which rules are in force, and the
-// router is to be closed.
+// allow are closed. After an error it is not known which rules are in force, and
+// the router is to be closed.
 func (r *Router) Change(ctx context.Context, rules wire.Rules) error {
 	if err := r.Ready(ctx); err != nil {
 		return err

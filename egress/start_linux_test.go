@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// eachUser runs a test as it is and, by root, once more as nobody.
+// eachUser runs a test as it is and, by root, once more as uid 65534.
 func eachUser(t *testing.T, test func(t *testing.T)) {
 	t.Run("uid "+strconv.Itoa(os.Geteuid()), test)
 	const nobody = "CAISSON_TEST_AS_NOBODY"
@@ -168,7 +168,7 @@ func packet(version byte) []byte {
 	return b
 }
 
-// A network that nobody uses has no router; the words of IPv6 that a kernel inside may
+// A network that is not used has no router; the words of IPv6 that a kernel inside may
 // say by itself are no use. What was sent is read, however soon the end comes.
 func TestStartedByAPacket(t *testing.T) {
 	for _, tc := range []struct {

@@ -19,9 +19,9 @@ import (
 // here (F_OFD_SETLKW, fcntl(2)), so that who dies leaves nothing to be taken away.
 const buildingName = ".building"
 
-// alone waits until nobody else builds the tree called key, in this process or another:
-// a second builder would only do the same work again. Where the file system has no such
-// locks, several build at a time, which is allowed.
+// alone waits until no other builder has the tree called key, in this process or
+// another: a second builder would only do the same work again. Where the file system
+// has no such locks, several build at a time, which is allowed.
 func (c cache) alone(ctx context.Context, key string) (done func(), _ error) {
 	f, err := os.OpenFile(filepath.Join(c.dir, buildingName), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

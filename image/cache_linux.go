@@ -21,7 +21,7 @@ const (
 	tempPrefix = ".tmp-"         // one that is being built or removed
 	keepTrees  = 16              // finished trees kept, in use or not; each is 1 to 2 MiB
 	touchAfter = time.Hour       // how exactly the last use is known
-	staleTemp  = 1 * time.Minute // a temporary file, which nobody holds
+	staleTemp  = 1 * time.Minute // a temporary file, which is not held
 	openTries  = 20              // a tree that is pruned while it is opened is built anew
 )
 
@@ -34,8 +34,8 @@ type cache struct {
 	onTemp func() // for tests: called when a temporary tree is made and not held yet
 }
 
-// openCache makes the directory when it is missing and refuses one that
-// somebody else could write to: what is in it becomes a sandbox's root.
+// openCache makes the directory when it is missing and refuses one that another
+// user could write to: what is in it becomes a sandbox's root.
 func openCache(dir string) (cache, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return cache{}, cacheError("open cache "+dir, err)
@@ -43,7 +43,7 @@ func openCache(dir string) (cache, error) {
 	return cache{dir: dir, prefix: treePrefix, keep: keepTrees}, private(dir)
 }
 
-// private refuses a cache that somebody else could write to.
+// private refuses a cache that another user could write to.
 func private(dir string) error {
 	op := "open cache " + dir
 	var st unix.Stat_t
@@ -81,7 +81,8 @@ func (c cache) tree(ctx context.Context, key string, write func(ctx context.Cont
 	return nil, sandbox.Errorf(sandbox.ErrUnavailable, "build root filesystem", "its tree in the cache vanished %d times while it was opened", openTries)
 }
 
-// buildOnce builds the tree unless somebody else is at it, and waits for them.
+// buildOnce builds the tree unless another builder is at it, and waits for that
+// one.
 func (c cache) buildOnce(ctx context.Context, key string, write func(ctx context.Context, dir string) error) error {
 	done, err := c.alone(ctx, key)
 	if err != nil {
@@ -145,7 +146,7 @@ func lock(f *os.File, how int) (st unix.Stat_t, linked bool, err error) {
 	return st, true, nil
 }
 
-// build makes the tree called key; that somebody else was faster is fine.
+// build makes the tree called key; that another builder was faster is fine.
 func (c cache) build(ctx context.Context, key string, write func(ctx context.Context, dir string) error) error {
 	c.prune(key)
 	held, err := c.temp()
@@ -172,7 +173,7 @@ func (c cache) build(ctx context.Context, key string, write func(ctx context.Con
 	return nil
 }
 
-// temp makes a temporary tree, which is held by a shared lock: one that nobody holds is a
+// temp makes a temporary tree, which is held by a shared lock: one that is not held is a
 // dead builder's, or is taken for that before it is held, and another is made.
 func (c cache) temp() (*os.File, error) {
 	const op = "build root filesystem"
@@ -249,9 +250,9 @@ func (c cache) removeStale(name string) {
 	}
 }
 
-// take holds a tree that nobody uses, exclusively, until done; nil where somebody does,
-// or there is none. Who only looks whether it is used takes it, too, so they do so one
-// after the other: each would be a user in another's eyes.
+// take holds a tree that is not used, exclusively, until done; nil where it is used, or
+// there is none. A look whether it is used takes it, too, so looks come one after the
+// other: each would be a user in another's eyes.
 func (c cache) take(name string) (f *os.File, done func()) {
 	next, err := c.alone(context.Background(), "take "+name)
 	if err != nil {
@@ -268,10 +269,9 @@ func (c cache) take(name string) (f *os.File, done func()) {
 	return f, func() { f.Close(); next() }
 }
 
-// remove removes a tree unless somebody uses it, and says whether it is gone. may, where
-// there is one, is asked when nobody can begin to use it any more.
-// It is renamed under the lock, so that whoever opened it meanwhile finds its
-// name gone.
+// remove removes a tree unless it is used, and says whether it is gone. may, where there
+// is one, is asked when no new use can begin any more. The tree is renamed under the
+// lock, so that a process that opened it meanwhile finds its name gone.
 func (c cache) remove(name string, may func() bool) bool {
 	f, done := c.take(name)
 	defer done()

@@ -24,7 +24,7 @@ var levelDirs = []string{"/proc", "/sys", "/dev", "/tmp"}
 // open something while they start; as links out of the tree they have led to
 // the host (CVE-2024-21626, CVE-2025-31133, CVE-2025-52565, CVE-2026-41579).
 // Links that only programs inside follow (/bin → /usr/bin) mean the sandbox's
-// own root to them and are nobody's concern.
+// own root to them and do no harm.
 var hostileLinks = []string{
 	"/dev", "/dev/console", "/dev/null", "/dev/ptmx", "/dev/pts", "/dev/pts/0", "/dev/shm",
 	"/etc", "/etc/group", "/etc/hostname", "/etc/hosts", "/etc/passwd", "/etc/resolv.conf",

@@ -135,7 +135,7 @@ func TestDirToolchains(t *testing.T) {
 // without any rights would, with a cache of its own.
 func TestAsNobody(t *testing.T) {
 	if os.Geteuid() != 0 {
-		return // it is somebody without rights already
+		return // it is a user without rights already
 	}
 	dir := t.TempDir()
 	for d := dir; d != "/" && d != os.TempDir(); d = filepath.Dir(d) {

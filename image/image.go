@@ -10,14 +10,14 @@
 //
 // # The skeleton and its cache
 //
-// A skeleton is built once and kept in the cache directory under a name that
-// is the digest of everything it was made from: the options, the boot id, and
-// name, kind, inode, size, mtime and ctime of every file and directory that was
-// copied. Using it again costs those lstat calls and nothing else: which they
-// are is in notes beside it, for as long as no directory has changed. It is built
-// under a temporary name and renamed, so builders may race; it is never changed
-// afterwards, so users may share it. Whoever uses one holds a shared flock on
-// it, and the pruner takes only what it can lock exclusively.
+// A skeleton is built once and kept in the cache directory under a name that is
+// the digest of everything it was made from: the options, the boot id, and name,
+// kind, inode, size, mtime and ctime of every file and directory that was copied.
+// Using it again costs those lstat calls and nothing else: which they are is in
+// notes beside it, for as long as no directory has changed. It is built under a
+// temporary name and renamed, so builders may race; it is never changed
+// afterwards, so users may share it. A user of one holds a shared flock on it,
+// and the pruner takes only what it can lock exclusively.
 //
 // # Mountpoints
 //
@@ -68,7 +68,7 @@ type HostOptions struct {
 	// costs a build each time.
 	Hostname string
 
-	// NameServer is who is asked for names, in /etc/resolv.conf; nobody when it
+	// NameServer is who is asked for names, in /etc/resolv.conf; none when it
 	// is not valid.
 	NameServer netip.Addr
 

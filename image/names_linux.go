@@ -44,7 +44,7 @@ func readName(file string) (resolved, error) {
 		return one, err
 	}
 	if json.Unmarshal(b, &one) != nil || !fstree.IsDigest(one.Digest) {
-		return resolved{}, nil // written by nobody we know: it is pulled again
+		return resolved{}, nil // not written by a known version: it is pulled again
 	}
 	return one, nil
 }

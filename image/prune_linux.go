@@ -93,7 +93,7 @@ func (s *Store) Find(name string) (*Stored, error) {
 func (s *Store) Remove(info *Stored) error { return s.remove(info, true) }
 
 // remove is Remove; with named false an image that has a name stays. Names go first, and
-// while nobody can have the image: whoever pulls it again gives it its name afterwards.
+// while the image cannot be had: a pull gives it its name again afterwards.
 func (s *Store) remove(info *Stored, named bool) error {
 	key := keyOf(info.Digest)
 	var err error
@@ -154,7 +154,7 @@ func (s *Store) Prune(all bool) ([]*Stored, error) {
 			return err != nil || !strings.HasPrefix(rest, format)
 		}
 		if left() {
-			s.images().remove(e.Name(), left) // it may be somebody's since
+			s.images().remove(e.Name(), left) // it may be used since
 		}
 	}
 	return gone, nil

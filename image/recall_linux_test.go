@@ -39,7 +39,7 @@ func tick(t *testing.T, dir string) {
 }
 
 // TestNotes changes a host that was surveyed, and compares what is shown with
-// what somebody shows who has no notes.
+// what is shown without notes.
 func TestNotes(t *testing.T) {
 	rest(t, 0)
 	for name, change := range map[string]func(etc string) error{

@@ -134,9 +134,8 @@ func newTransport() *http.Transport {
 }
 
 // plainOnlyWhereAllowed refuses requests without TLS, also those that a
-// registry redirects to or names as its token server, to anybody but a registry
-// that may be asked so. The library would fall back to them for private
-// addresses.
+// registry redirects to or names as its token server, unless the registry may
+// be asked so. The library would fall back to them for private addresses.
 type plainOnlyWhereAllowed struct {
 	next    http.RoundTripper
 	host    string

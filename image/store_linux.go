@@ -27,10 +27,9 @@ import (
 //	names/          what references were resolved to
 //	.building       who makes which of them just now, takes one away, or changes names
 //
-// Each is built under a temporary name and renamed, is never changed
-// afterwards, and is held by a shared flock for as long as it is used. A tag is
-// resolved once, when it is pulled: runs use what it meant then until somebody
-// pulls it again. Layers are not kept.
+// Each is built under a temporary name and renamed, is never changed afterwards, and is
+// held by a shared flock for as long as it is used. A tag is resolved once, when it is
+// pulled: runs use what it meant then until it is pulled again. Layers are not kept.
 //
 // It may be used from many goroutines and processes.
 type Store struct {
@@ -195,8 +194,8 @@ func (s *Store) info(digest string) (*Stored, error) {
 	return info, nil
 }
 
-// Root makes an image the root of a sandbox. ErrNotFound says that somebody has
-// removed it meanwhile.
+// Root makes an image the root of a sandbox. ErrNotFound says that it was
+// removed meanwhile.
 func (s *Store) Root(ctx context.Context, info *Stored, o RootOptions) (*Root, error) {
 	held, err := s.images().open(keyOf(info.Digest))
 	if err != nil {

@@ -132,7 +132,7 @@ func TestSources(t *testing.T) {
 		"/tmp/": "dtrwxrwxrwx", "/proc/": "drwxr-xr-x", "/home/user/": "drwxr-xr-x", "/workspace/": "drwxr-xr-x", "/dev/shm/": "drwxr-xr-x",
 	} {
 		if at == "/tmp/" || at == "/dev/shm/" {
-			want = "drwxr-xr-x" // nobody but us writes to the host's copy
+			want = "drwxr-xr-x" // we alone write to the host's copy
 		}
 		if got := first[at]; got != want {
 			t.Errorf("%s: %q, want %q", at, got, want)
@@ -350,7 +350,7 @@ func TestPulledWhilePruned(t *testing.T) {
 	}
 }
 
-// TestHalfAName has somebody die while they wrote what a name means: it means nothing,
+// TestHalfAName has a process die while it wrote what a name means: it means nothing,
 // and goes with the next prune.
 func TestHalfAName(t *testing.T) {
 	name := imagetest.Registry(t) + "/acme/tool:latest"

@@ -26,7 +26,7 @@ import (
 //     source is run by its interpreter, without the entrypoint.
 //   - The environment is the image's, then ours (HOME, USER, LOGNAME), then the
 //     call's. PATH is the image's.
-//   - The user is the image's. Where that is root or nobody said, it is uid 1000,
+//   - The user is the image's. Where that is root or not given, it is uid 1000,
 //     as without an image; --root makes it the sandbox's own root. Names come
 //     from the image's /etc/passwd; where it knows no such uid, a line "user" is
 //     added. The home is /home/user (/root for root), private and writable.

@@ -85,7 +85,7 @@ func surveyHost(root string, sum hash.Hash, notes string) (*hostTree, error) {
 	return h, nil
 }
 
-// complete makes a survey where notes had stood for it: somebody wants to know
+// complete makes a survey where notes had stood for it: a caller wants to know
 // what there is. It says nothing new to the digest.
 func (h *hostTree) complete() error {
 	if h.etc != nil {

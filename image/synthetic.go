@@ -73,7 +73,7 @@ func syntheticFiles(user sandbox.User, hostname, shell string) map[string]string
 			"127.0.1.1 "+hostname,
 			"::1 localhost ip6-localhost ip6-loopback",
 		),
-		// Without a name server the C library asks 127.0.0.1, where nobody
+		// Without a name server the C library asks 127.0.0.1, where no server
 		// answers: a look-up fails at once instead of after a timeout.
 		"/etc/resolv.conf":   ResolvConf(netip.Addr{}),
 		"/etc/nsswitch.conf": lines("passwd: files", "group: files", "shadow: files", "hosts: files dns", "networks: files", "protocols: files", "services: files", "ethers: files", "rpc: files"),

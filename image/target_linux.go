@@ -63,7 +63,7 @@ func (h *hostTree) mountpoint(o *HostOptions, binds []sandbox.Mount, t Target) (
 		return false, err
 	}
 	if t.Path == "/dev/shm" {
-		return false, nil // whoever mounts /dev makes it
+		return false, nil // the mount of /dev makes it
 	}
 	for _, u := range o.Targets {
 		switch {

@@ -23,8 +23,8 @@ import (
 // All of it belongs to us; there is no device, no set-id bit and no attribute in
 // it. What is root's in the image keeps its modes; what is another user's is
 // readable for everybody, because its owner is lost and the only reader is that
-// user. Directories are 0700 or more for us, so that it can be read and
-// removed again, and nobody else may write anything.
+// user. Directories are 0700 or more for us, so that it can be read and removed
+// again, and no other user may write anything.
 func unpack(ctx context.Context, f *os.File, dir string) error {
 	root, err := readTree(f)
 	if err != nil {

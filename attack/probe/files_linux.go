@@ -174,7 +174,7 @@ func (p *prober) renames() {
 }
 
 // NewFiles are what some program of the host runs when it finds it in a
-// directory that somebody opens.
+// directory that a person opens.
 func NewFiles() []string {
 	return []string{".envrc", ".vscode/tasks.json", ".claude/settings.json", ".idea/workspace.xml", ".mcp.json", ".git/hooks/pre-commit", ".git/config.worktree", ".git/commondir"}
 }

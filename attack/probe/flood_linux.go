@@ -20,7 +20,7 @@ const (
 	FloodHeads       = "heads"
 )
 
-// How much a flood tries, which is more than anybody may have.
+// How much a flood tries, which is more than any sandbox may have.
 const (
 	floodTries = 400
 	floodHeads = 1200

@@ -62,7 +62,7 @@ func fork() (int, unix.Errno) {
 }
 
 // end says how much there was to be had, waits until the host has looked, or for
-// a second of nobody looking.
+// a second without a look.
 func end(what string, count int64, why error) {
 	t := Try{Case: CaseReady, What: what, Count: count}
 	if why != nil {

@@ -16,7 +16,7 @@ import (
 
 // What a sandbox does that others should not feel, and one that would.
 
-// MaxWear bounds what wear leaves on a disk that nobody slows down.
+// MaxWear bounds what wear leaves on a disk that is not slowed down.
 const MaxWear = 256 << 20
 
 // wear writes a file, piece by piece, each of which is on the disk before the next.
@@ -80,7 +80,7 @@ func noise(n int64) int {
 	return 0
 }
 
-// forkSpinning is fork, and the child spins as soon as nobody can write to the gate.
+// forkSpinning is fork, and the child spins as soon as the gate has no writer.
 //
 //go:norace
 func forkSpinning(gate [2]int) (int, unix.Errno) {

@@ -6,7 +6,7 @@
 // How many processors its parts use is said by them: the keeper of a sandbox and
 // gVisor's file server use one, its kernel all there are. Go looks into the host's
 // control groups for that when they begin; what it finds there is not to stay open
-// in them, next to code that nobody has read:
+// in them, next to untrusted code:
 //
 //go:debug containermaxprocs=0
 //go:debug updatemaxprocs=0

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command caisson runs code that nobody trusts.
+// Command caisson runs untrusted code.
 package main
 
 import (

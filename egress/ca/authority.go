@@ -10,9 +10,9 @@
 // and clients hold it to that (RFC 5280, 4.2.1.10). The Issuer's Minter makes
 // one certificate for each host, when it is first connected to.
 //
-// A sandbox trusts its installation's Authority, and nobody else does. Code that
-// takes a router over gains no more than the hosts of its own sandbox, which it
-// has anyway.
+// A sandbox trusts its installation's Authority, and no other program does. Code
+// that takes a router over gains no more than the hosts of its own sandbox,
+// which it has anyway.
 package ca
 
 import (
@@ -36,8 +36,8 @@ import (
 )
 
 const (
-	// life is how long an authority lives. Nobody has to install it anywhere, so
-	// that replacing it costs nothing.
+	// life is how long an authority lives. It is installed nowhere, so that
+	// replacing it costs nothing.
 	life = 365 * 24 * time.Hour
 	// reserve is what must be left of it when a run begins: more than the 30
 	// days that a run can take.
@@ -54,7 +54,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// New makes an authority that is nobody's yet.
+// New makes an authority that no installation has yet.
 func New(now time.Time) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -79,7 +79,7 @@ func New(now time.Time) (*Authority, error) {
 	return &Authority{cert: cert, key: key}, err
 }
 
-// newSerial is a number that nobody can guess, of 16 bytes with the first bit
+// newSerial is a number that cannot be guessed, of 16 bytes with the first bit
 // clear: numbers are positive.
 func newSerial() (*big.Int, error) {
 	var b [16]byte
@@ -90,7 +90,7 @@ func newSerial() (*big.Int, error) {
 	return new(big.Int).SetBytes(b[:]), nil
 }
 
-// PEM is the authority's certificate, for whoever should trust it.
+// PEM is the authority's certificate, for programs that should trust it.
 func (a *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }

@@ -8,5 +8,6 @@ import "io/fs"
 
 const asItIs = 0
 
-// mine is nobody here: no sandbox runs on such a system, and no key is read.
+// mine is always false here: no sandbox runs on such a system, and no key is
+// read.
 func mine(fs.FileInfo) bool { return false }

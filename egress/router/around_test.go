@@ -61,7 +61,8 @@ func TestTrailersAreNoMethod(t *testing.T) {
 	}
 }
 
-// A request about a whole server is one like others: judged, and answered by nobody else.
+// A request about a whole server is one like others: judged, and answered by no other
+// server.
 func TestOptionsOfAServer(t *testing.T) {
 	s := secured(t, secureOptions{web: rule.Web{Methods: []string{"OPTIONS"}}, http1: true, handler: func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", r.RequestURI)
@@ -77,8 +78,8 @@ func TestOptionsOfAServer(t *testing.T) {
 	}
 }
 
-// A host that opens a stream nobody asked for opens none: where max_body bounds what
-// leaves, that would have no end.
+// A host that opens a stream that was not asked for opens none: where max_body
+// bounds what leaves, that would have no end.
 func TestUnaskedUpgrade(t *testing.T) {
 	got := make(chan string, 1)
 	s := secured(t, secureOptions{web: rule.Web{Methods: []string{"GET"}, MaxBody: 10}, http1: true, handler: func(w http.ResponseWriter, _ *http.Request) {

@@ -95,7 +95,7 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// queued is how many bytes a socket holds that nobody has read.
+// queued is how many bytes a socket holds that were not read.
 func queued(t *testing.T, f *os.File) int {
 	t.Helper()
 	n, err := unix.IoctlGetInt(int(f.Fd()), unix.SIOCINQ)

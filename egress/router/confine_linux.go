@@ -104,8 +104,8 @@ func become(uid int) error {
 	return syscall.Setresuid(uid, uid, uid) // takes the capabilities along
 }
 
-// already reports whether this process is uid and nobody else, as user and as group.
-// Who has changed all three of its users from root has no capability left.
+// already reports whether this process is uid alone, as user and as group. A process
+// that has changed all three of its users from root has no capability left.
 func already(uid int) (bool, error) {
 	ru, eu, su := unix.Getresuid()
 	rg, eg, sg := unix.Getresgid()

@@ -81,7 +81,7 @@ func TestEarly(t *testing.T) {
 	}
 }
 
-// ended is a wire that has ended, and whether anybody looked.
+// ended is a wire that has ended, and whether it was read.
 type ended struct{ read bool }
 
 func (e *ended) Read([]byte) (int, error)    { e.read = true; return 0, io.EOF }

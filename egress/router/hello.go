@@ -16,7 +16,7 @@ type Hello struct {
 	// there is none.
 	Server rule.Name
 	// Encrypted says that there is an encrypted ClientHello inside, with
-	// another name that nobody but the server can read.
+	// another name that the server alone can read.
 	Encrypted bool
 	// Length is how much of the connection it takes, in bytes.
 	Length int

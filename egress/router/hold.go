@@ -40,7 +40,7 @@ func (r Redaction) Body(body io.ReadCloser, live bool) io.ReadCloser {
 type heldBody struct {
 	body   io.ReadCloser
 	search *search
-	live   bool // somebody may watch it as it comes
+	live   bool // a client may watch it as it comes
 	start  sync.Once
 
 	mu      sync.Mutex
@@ -141,7 +141,7 @@ func (h *heldBody) note(now time.Time) {
 func (h *heldBody) full() bool { return len(h.held) >= holdBytes+readSize }
 
 // free is how many of the bytes that are held may be given out. Time does not count
-// while full: whoever reads slowly would have a secret cut where reading stopped.
+// while full: a slow reader would have a secret cut where reading stopped.
 func (h *heldBody) free(now time.Time) int {
 	if h.err == nil && h.full() {
 		return len(h.held) - holdBytes

@@ -212,7 +212,7 @@ func TestHeldBodyCloses(t *testing.T) {
 		if err := <-done; err == nil {
 			t.Error("it ends as if the body did")
 		}
-		// Nobody reads this one: what is read ahead is bounded.
+		// This one is not read: what is read ahead is bounded.
 		pr, pw = io.Pipe()
 		body = Redaction{}.Body(pr, true)
 		wrote := make(chan int)

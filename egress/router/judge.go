@@ -193,14 +193,14 @@ func hideSecrets(res *http.Response) error {
 	}
 	p.hidden.Header(res.Header)
 	p.hidden.Header(res.Trailer)                         // their names are told before the body
-	if res.StatusCode != http.StatusSwitchingProtocols { // a stream both ways is nobody's answer
+	if res.StatusCode != http.StatusSwitchingProtocols { // a stream both ways is no answer
 		// What comes after the body is known when it has been read.
 		res.Body = p.hidden.Body(&ending{res.Body, func() { p.hidden.Header(res.Trailer) }}, isLive(res))
 	}
 	return nil
 }
 
-// isLive says that somebody may wait for the parts of an answer as they come. Where its
+// isLive says that a client may wait for the parts of an answer as they come. Where its
 // length is known it is taken for one thing: a host that is far away sends the first few
 // packets and then waits, and a secret that lies on that edge is covered.
 func isLive(res *http.Response) bool {

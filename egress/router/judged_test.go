@@ -137,7 +137,7 @@ func TestHandshakesBeside(t *testing.T) {
 	}})
 	for i, protos := range [][]string{nil, {protoHTTP1}, {protoHTTP2, protoHTTP1}, {protoHTTP2, protoHTTP1}} {
 		if i == 2 {
-			wait.Store(nil) // nobody knows yet
+			wait.Store(nil) // not known yet
 		} else {
 			c := make(chan struct{})
 			wait.Store(&c)

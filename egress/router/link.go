@@ -66,14 +66,14 @@ func (l *link) Capabilities() stack.LinkEndpointCapabilities {
 const lastWrites = 200 * time.Millisecond
 
 // hasten has writes fail soon that wait for the sandbox to read. A TUN device
-// keeps nobody waiting.
+// makes no write wait.
 func (l *link) hasten() {
 	if w, ok := l.wire.(interface{ SetWriteDeadline(time.Time) error }); ok {
 		_ = w.SetWriteDeadline(time.Now().Add(lastWrites))
 	}
 }
 
-// Attach says who takes the sandbox's packets; nobody is the end of reading.
+// Attach says who takes the sandbox's packets; nil is the end of reading.
 func (l *link) Attach(d stack.NetworkDispatcher) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -24,11 +24,11 @@ import (
 )
 
 // The router's process reads packets that hostile code sends, and it has the host's
-// network. So it is nobody on the host (a private uid where caisson is root), is
-// started without a descriptor but the wire and the socket to its owner, can start
-// no process, write no file and signal nobody, and reads names of hosts only (/etc).
-// When the socket to its owner closes, it ends. When it ends, nobody reads the
-// sandbox's wire any more.
+// network. So it has no rights on the host (a private uid where caisson is root). It
+// is started without a descriptor but the wire and the socket to its owner. It can
+// start no process, write no file and signal no process, and reads names of hosts
+// only (/etc). When the socket to its owner closes, it ends. When it ends, the
+// sandbox's wire is not read any more.
 
 // Main runs the router in such a process and does not return. It is called first
 // thing in main.

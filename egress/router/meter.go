@@ -38,8 +38,9 @@ func (m *metered) Write(b []byte) (total int, err error) {
 		part := b[:min(len(b), copySize)]
 		if maximum := m.c.r.o.Budget.Egress; m.c.r.sent.Add(int64(len(part))) > maximum && maximum > 0 {
 			m.c.r.sent.Add(-int64(len(part)))
-			// At once: who sees this connection end must not get another. What is
-			// open is ended by somebody who holds none of it.
+			// At once: a client that sees this connection end must not get
+			// another. What is open is ended by a goroutine that holds none of
+			// it.
 			if m.c.r.bar() {
 				m.c.r.at.do(func() { m.c.r.ended("egress"); m.c.r.shut() })
 			}

@@ -17,7 +17,7 @@ import (
 )
 
 // A client that connects and takes its time is not told that the host did not wait:
-// its first request, which may be one that nobody may send twice, arrives.
+// its first request, which may be one that must not be sent twice, arrives.
 func TestHostThatDidNotWait(t *testing.T) {
 	for _, http1 := range []bool{false, true} {
 		s := secured(t, secureOptions{web: rule.Web{Methods: []string{"POST"}}, http1: http1})

@@ -33,7 +33,7 @@ const BufferSize = maxHello + 1<<10
 // returned as it is; io.EOF when not a byte came.
 //
 // When a deadline of the connection passes before it is clear, the error says
-// so and the kind is Opaque: whoever goes on then uses a Guard.
+// so and the kind is Opaque: the caller then goes on with a Guard.
 func Peek(r *bufio.Reader) (Kind, Hello, error) {
 	b, err := r.Peek(1)
 	if err != nil {

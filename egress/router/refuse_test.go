@@ -23,7 +23,7 @@ import (
 	"github.com/caisson-run/caisson/egress/wire"
 )
 
-// counted is a host that nobody should reach.
+// counted is a host that should not be reached.
 func counted(t *testing.T) (port int, reached *atomic.Int64) {
 	reached = new(atomic.Int64)
 	return raw(t, func(c net.Conn) { reached.Add(1); echo(c) }), reached

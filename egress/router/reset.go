@@ -10,11 +10,11 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 )
 
-// A connection is refused when somebody has decided so, and never by accident.
-// The stack resets the beginning of one, too, that it takes for a part of another
-// from the same port, which is just being closed: nobody decides about it then.
-// Such a reset does not reach the sandbox, whose kernel begins again after a
-// second, as it does when a packet is lost.
+// A connection is refused by a decision, and never by accident. The stack resets
+// the beginning of one, too, that it takes for a part of another from the same
+// port, which is just being closed: nothing was decided about it then. Such a
+// reset does not reach the sandbox, whose kernel begins again after a second, as
+// it does when a packet is lost.
 
 // way is which connection a packet belongs to, as the sandbox numbers it.
 type way struct {
@@ -48,8 +48,8 @@ func (r *resets) change(w way, by int) {
 	}
 }
 
-// accident says whether a packet for the sandbox is a reset of a beginning
-// (RFC 9293, 3.5.2: its number is 0) that nobody meant.
+// accident says whether a packet for the sandbox is a reset of a beginning (RFC
+// 9293, 3.5.2: its number is 0) that was not meant.
 func (r *resets) accident(p []byte) bool {
 	if len(p) < headerLength+header.TCPMinimumSize || p[9] != protocolTCP {
 		return false

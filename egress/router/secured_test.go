@@ -46,7 +46,7 @@ type secureOptions struct {
 	handler http.HandlerFunc
 	http1   bool   // the server speaks no HTTP/2
 	cert    string // the name in its certificate
-	wrongCA bool   // which nobody trusts
+	wrongCA bool   // which is not trusted
 	// handshake is called by the server in the middle of each.
 	handshake func()
 	stale     func(h *house, e wire.Event)

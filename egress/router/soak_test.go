@@ -164,9 +164,8 @@ func TestPlaces(t *testing.T) {
 	// They are open when the house ends, whose guest does not read any more then.
 }
 
-// A beginning is refused when somebody has decided so alone: what the stack takes
-// for a stray part of another connection is not answered, and the guest tries
-// again.
+// A beginning is refused by a decision alone: what the stack takes for a stray
+// part of another connection is not answered, and the guest tries again.
 func TestNoAccidentalReset(t *testing.T) {
 	h := build(t, options{allow: []string{"127.0.0.1:*"}})
 	l := h.r.link

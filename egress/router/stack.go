@@ -86,9 +86,9 @@ func (r *Router) tune() tcpip.Error {
 	return nil
 }
 
-// stray takes UDP that is not for the resolver. It is dropped: no answer says
-// more than a network that is not there. Where that is so for good the stack answers,
-// since nobody needs to wait to find out.
+// stray takes UDP that is not for the resolver. It is dropped: no answer says more
+// than a network that is not there. Where that is so for good the stack answers,
+// since no client needs to wait to find out.
 func (r *Router) stray(id stack.TransportEndpointID, _ *stack.PacketBuffer) bool {
 	to := netip.AddrPortFrom(netip.AddrFrom4(id.LocalAddress.As4()), id.LocalPort)
 	r.refuseStray(wire.UDP, to)
@@ -96,8 +96,8 @@ func (r *Router) stray(id stack.TransportEndpointID, _ *stack.PacketBuffer) bool
 }
 
 // odd takes packets that the link did not let through. Those of IPv4 and UDP or
-// TCP that are malformed are nobody's attempt to reach anything; what has
-// another protocol is recorded once for each.
+// TCP that are malformed are no attempt to reach anything; what has another
+// protocol is recorded once for each.
 func (r *Router) odd(p []byte) {
 	if len(p) < headerLength || p[0]>>4 != 4 {
 		return // IPv6 looks for its neighbours by itself

@@ -83,7 +83,7 @@ func NewEnds(t *wire.TLS, secrets []wire.Secret) (*Ends, error) {
 	// connection should not wait for.
 	e.roots = sync.OnceValue(func() *x509.CertPool {
 		pool := x509.NewCertPool()
-		pool.AppendCertsFromPEM(t.Roots) // an empty pool trusts nobody
+		pool.AppendCertsFromPEM(t.Roots) // an empty pool trusts no authority
 		return pool
 	})
 	return e, nil

@@ -78,8 +78,8 @@ func TestJudged(t *testing.T) {
 	}
 }
 
-// Requests beyond an entry's budget reach nobody, also those that come at once, under
-// other rules with that entry, and by a new connection.
+// Requests beyond an entry's budget reach no server, also those that come at once,
+// under other rules with that entry, and by a new connection.
 func TestRequestBudget(t *testing.T) {
 	s := secured(t, secureOptions{web: rule.Web{Methods: []string{"GET"}, MaxRequests: 5}})
 	client := s.web(true)

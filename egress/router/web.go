@@ -34,7 +34,7 @@ const (
 	expectTime = time.Second
 )
 
-// What HTTP/2 keeps of one connection: streams, and bytes that nobody has read
+// What HTTP/2 keeps of one connection: streams, and bytes that were not read
 // yet.
 const (
 	maxStreams = 100

@@ -17,7 +17,7 @@ import (
 // up when a connection is made.
 
 // Pool is where the made-up addresses come from: the range for benchmarks of
-// network devices (RFC 2544), which nobody routes.
+// network devices (RFC 2544), which is not routed.
 var Pool = netip.MustParsePrefix("198.18.0.0/15")
 
 // first and last are the ends of what is given out; the sandbox's own wire lies

@@ -23,7 +23,7 @@ const (
 	Reserved  Class = "reserved"   // everything else with a special purpose
 	Embedded  Class = "embedded"   // IPv6 that carries an IPv4 address: NAT64, 6to4, Teredo
 	Multicast Class = "multicast"
-	Own       Class = "own" // an address of this host's interfaces; given by whoever knows them
+	Own       Class = "own" // an address of this host's interfaces; given by the caller, who knows them
 )
 
 // block is a range of addresses with one class.

@@ -77,8 +77,8 @@ func (l *List) Resolve(n Name) Decision {
 	return Decision{Reason: notListed, Open: true}
 }
 
-// Name says whether a connection to n at port may be made. Whoever asks
-// resolves n then and asks Address about each result.
+// Name says whether a connection to n at port may be made. The caller resolves
+// n then and asks Address about each result.
 func (l *List) Name(n Name, port uint16) Decision {
 	if d := l.Resolve(n); !d.Allow {
 		return d
@@ -166,7 +166,7 @@ func special(c Class) Decision {
 	switch c {
 	case Unknown, Multicast, Embedded:
 		return Decision{Reason: fmt.Sprintf("its address is %s, which nothing opens", c)}
-	case Metadata: // not what anybody should be told how to do
+	case Metadata: // a hint would tell how to reach it
 		return Decision{Reason: "its address is metadata, a cloud's credentials, which only an entry for the address opens"}
 	case Own:
 		return Decision{Reason: "its address is this host's own, which only an entry for the address opens", Open: true}

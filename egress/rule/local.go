@@ -12,7 +12,7 @@ import (
 // ThisHost is the name of this host's loopback inside a sandbox, whose own loopback
 // has the usual names. It leads there by an entry that is this word with one port, and
 // by nothing else: no wildcard, no internet, no address. The top-level domain is
-// nobody's (ICANN, resolution 2024.07.29.06).
+// reserved for private use (ICANN, resolution 2024.07.29.06).
 const ThisHost = "host.caisson.internal"
 
 // thisHost is that name.

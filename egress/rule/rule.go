@@ -5,7 +5,7 @@
 //
 // An entry names a host, all hosts below a name, a range of addresses, or the
 // internet; each with ports. What is denied wins over what is allowed, and an
-// empty list allows nothing. The package does no I/O: whoever resolves a name
+// empty list allows nothing. The package does no I/O: the resolver of a name
 // asks again, with the address, before anything is dialled.
 package rule
 

@@ -193,7 +193,7 @@ func TestLocal(t *testing.T) {
 			t.Errorf("allow %q deny %q: %s is %+v", c.allow, c.deny, c.to, d)
 		}
 	}
-	// It opens the address to no other name, and to nobody who dials it.
+	// It opens the address to no other name, and not to a dial of it.
 	l := list(t, []string{"host.caisson.internal:8080", "good.test:8080"}, nil)
 	to := netip.MustParseAddrPort("127.0.0.1:8080")
 	if l.Address(to, notOwn).Allow || l.Number(to, notOwn).Allow {
@@ -327,7 +327,7 @@ func FuzzAllow(f *testing.F) {
 }
 
 // Without an allow-list the network is off, and what would open it is said, but for what
-// nobody should be told to open.
+// no hint should tell to open.
 func TestNetworkOff(t *testing.T) {
 	for _, l := range []*List{nil, {}} {
 		n, _ := ParseName("example.com")

@@ -31,7 +31,7 @@ const (
 	slotSize    = 32 // inodes are numbered in units of this
 	inodeSize   = 64 // the extended form, with times and 32-bit owners
 	direntSize  = 12
-	// firstNID leaves the number 0 to nobody: readdir skips entries with it.
+	// firstNID leaves the number 0 unused: readdir skips entries with it.
 	firstNID = inodeSize / slotSize
 
 	// i_format: bit 0 says extended, bits 1 to 3 are the data layout.

@@ -4,9 +4,9 @@
 // image's layers to it ([Unpacker]), and writes and reads it as an EROFS image
 // ([WriteEROFS]). The contents of files are elsewhere: a [Node] says where.
 //
-// Names come from images that may be hostile. Nothing here is a path of the
-// host: a tree is walked node by node, links are followed inside of it only
-// ([Node.Walk]), and whoever writes it to disk makes one component at a time.
+// Names come from images that may be hostile. Nothing here is a path of the host: a
+// tree is walked node by node, links are followed inside of it only ([Node.Walk]),
+// and the writer of a tree to disk makes one component at a time.
 package fstree
 
 import (

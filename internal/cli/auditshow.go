@@ -180,7 +180,7 @@ func (a *app) printPart(name string, c *audit.Content, text []byte) {
 		title += ")"
 	}
 	fmt.Fprintf(a.out, "--- %s\n", title)
-	// It was written by code that nobody trusts.
+	// It was written by untrusted code.
 	to, finish := a.output(a.out.file, &runFlags{})
 	_, err := to.Write(text)
 	a.out.note(err)

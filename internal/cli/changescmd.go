@@ -72,7 +72,7 @@ func (a *app) changeSets(cmd *cobra.Command) (*opened, *changes.Store, error) {
 	return o, store, nil
 }
 
-// byOperator is a call of whoever sits here.
+// byOperator is a call of the operator, who sits here.
 func byOperator() *session.Call {
 	c := &session.Call{Frontend: "cli"}
 	c.Actor, c.Operator = actor(), true

@@ -126,7 +126,7 @@ policy, or a built-in rule, refused. A program that ran has its own.`,
 // flagError turns pflag's errors into ours, with the nearest flag there is.
 func flagError(cmd *cobra.Command, err error) error {
 	if e := misnamed(cmd); e != nil {
-		return e // whose flags these are nobody knows
+		return e // whose flags these are is not known
 	}
 	hint := cmd.CommandPath() + " --help lists the flags"
 	var value *pflag.InvalidValueError
@@ -198,7 +198,7 @@ func split(err error) []error {
 	return all
 }
 
-// contextOf is the command's context; cobra has none where nobody set one.
+// contextOf is the command's context; cobra has none where none was set.
 func contextOf(cmd *cobra.Command) context.Context {
 	if ctx := cmd.Context(); ctx != nil {
 		return ctx

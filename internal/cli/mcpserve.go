@@ -50,8 +50,8 @@ func (a *app) serveMCP(ctx context.Context, policyFile string) (err error) {
 	return mcp.Serve(ctx, mcp.KeyTools(h.boxes, key), version, a.in, a.out.file)
 }
 
-// privateHouse is what one client's sandboxes stand on, which are nobody else's and
-// end with it.
+// privateHouse is what one client's sandboxes stand on, which are that client's
+// alone and end with it.
 func (a *app) privateHouse(ctx context.Context, policyFile string) (_ *house, _ *persistent.Key, err error) {
 	h := &house{}
 	defer func() {

@@ -53,7 +53,7 @@ func (a *app) policyInit() *cobra.Command {
 				_, err = a.out.Write(text)
 				return err
 			}
-			// O_EXCL: a policy that somebody wrote is never lost to a starter.
+			// O_EXCL: an existing policy is never lost to a starter.
 			f, err := os.OpenFile(output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 			if errors.Is(err, fs.ErrExist) {
 				return &sandbox.Error{Op: "write " + sandbox.Quoted(output), Kind: sandbox.ErrConflict, Problem: "it exists already", Hint: "remove it first, or choose another name"}

@@ -9,8 +9,8 @@ import (
 )
 
 // printed is standard output, which remembers that something could not be written.
-// No command asks after each line: who prints a key that is shown once, or a policy
-// into a file, is told at the end, and so is whoever reads the exit code.
+// No command asks after each line: a user who prints a key that is shown once, or a
+// policy into a file, is told at the end, and by the exit code.
 type printed struct {
 	file   *os.File
 	failed error

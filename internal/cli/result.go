@@ -110,7 +110,7 @@ const (
 	maxInspect = 50
 )
 
-// toInspect says of a finding that it is a file, which somebody has to look at.
+// toInspect says of a finding that it is a file, which a person has to look at.
 func toInspect(f sandbox.Finding) bool { return f.Action == sandbox.ActionInspect }
 
 // showInspect lists what a program left in read-write mounts.

@@ -22,8 +22,8 @@ func keepRecords(s string) (time.Duration, error) {
 	if err != nil || s == "" {
 		return 0, err
 	}
-	// A moment (2026-01-01) is none that goes on; an hour at least, so that nobody
-	// loses a day's record to a slip.
+	// A moment (2026-01-01) is none that goes on; an hour at least, so that no
+	// day's record is lost to a slip.
 	if _, derr := time.Parse(time.DateOnly, s[:min(len(s), len(time.DateOnly))]); derr == nil || now.Sub(t) < retainEvery {
 		return 0, &sandbox.Error{Op: "--keep-records " + sandbox.Quoted(s), Kind: sandbox.ErrInvalid, Problem: "it is not how long calls are kept, an hour or more", Hint: "write 90d"}
 	}

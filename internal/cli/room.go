@@ -9,5 +9,5 @@ package cli
 // tenth call met a collection, on all processors.
 //
 // A higher percentage would do the same for a small heap, and for a large one, which
-// others can make it, what nobody wants.
+// others can make it, too much.
 func room() []byte { return make([]byte, 16<<20) }

@@ -167,7 +167,8 @@ func (a *app) copyTreeOut(ctx context.Context, c *client.Client, id, from, to st
 			}
 			mode, _ := strconv.ParseUint(e.Mode, 8, 12)
 			err = saveFile(ctx, c, id, e.Path, func() (*os.File, error) {
-				// No set-user-id bits: the file is whoever's this is.
+				// No set-user-id bits: the file belongs to the user of this
+				// program.
 				return root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fs.FileMode(mode)&0o777|0o600)
 			})
 		}

@@ -107,7 +107,7 @@ func errorObject(err error) map[string]string {
 	return o
 }
 
-// nearestFlag is the flag of cmd that name was probably meant to be, also by somebody who
+// nearestFlag is the flag of cmd that name was probably meant to be, also by a user who
 // knows it from docker run.
 func nearestFlag(cmd *cobra.Command, name string) string {
 	if ours := map[string]string{"volume": "mount", "network": "allow", "cwd": "workdir"}[name]; ours != "" && cmd.Flags().Lookup(ours) != nil {

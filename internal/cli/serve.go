@@ -31,7 +31,7 @@ import (
 	"github.com/caisson-run/caisson/session/question"
 )
 
-// defaultListen is where caisson serves when nobody says: this machine alone.
+// defaultListen is where caisson serves by default: this machine alone.
 const defaultListen = "127.0.0.1:7420"
 
 // defaultPool is how many sandboxes of a kind wait for who asks next. Each holds
@@ -138,7 +138,7 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 	public := f.publicURL(ln.Addr(), certificate != nil)
 	h, err := a.house(ctx, f, log, func(id string) string {
 		if f.behindProxy && f.domain == "" {
-			return "" // nobody has said where it is reached
+			return "" // it is not said where it is reached
 		}
 		return public + v1.PagePath + id
 	})

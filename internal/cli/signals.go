@@ -79,7 +79,7 @@ func (s *signals) loop(end func(error), giveUp func(syscall.Signal)) {
 	}
 }
 
-// pass hands one on. Where nobody has taken the last ones yet it is lost, as signals are.
+// pass hands one on. Where the last ones were not taken yet it is lost, as signals are.
 func (s *signals) pass(sig syscall.Signal) {
 	select {
 	case s.forward <- sig:
@@ -94,8 +94,8 @@ func (s *signals) got() syscall.Signal {
 	return s.first
 }
 
-// stop lets signals do what they do otherwise. Nobody waits for that: the runtime asks
-// another thread for each of them, and this process is about to end.
+// stop lets signals do what they do otherwise. That is not waited for: the runtime
+// asks another thread for each of them, and this process is about to end.
 func (s *signals) stop() {
 	go func() {
 		signal.Stop(s.in)

@@ -47,7 +47,7 @@ func onTerminal(t *testing.T, want, typed string, args ...string) (screen string
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// A read of the master ends when nobody holds the slave any more.
+	// A read of the master ends when no process holds the slave any more.
 	var seen bytes.Buffer
 	read := make(chan struct{})
 	go func() {

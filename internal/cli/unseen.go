@@ -97,7 +97,7 @@ func unseen(call *session.Call) string {
 
 // absent is the first word of call's that is the absolute path of a file of this host,
 // and is shown by nothing: of the program where it was not found, and of what is below
-// the working directory. Other files are the host's own, and nobody's advice to show.
+// the working directory. Other files are the host's own, and no hint names them.
 func absent(call *session.Call, code int) string {
 	here, err := os.Getwd()
 	if err != nil {

@@ -60,9 +60,9 @@ func Over(file *policy.File) (*policy.Policy, error) {
 	return policy.New(policy.Options{System: system, File: file})
 }
 
-// System reads the system's policy; nil when there is none. A file that
-// somebody but root could have written is refused (ErrDenied) and not ignored:
-// who relies on a bound must not lose it silently.
+// System reads the system's policy; nil when there is none. A file that another
+// user than root could have written is refused (ErrDenied) and not ignored: a
+// bound must not be lost silently.
 func System(path string) (*policy.File, error) {
 	f, err := open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -84,14 +84,14 @@ func System(path string) (*policy.File, error) {
 	return p, err
 }
 
-// open waits for nobody who would write to a pipe, or for a device.
+// open waits for no writer of a pipe and for no device.
 func open(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
 // File reads the policy file that the operator named. That is a regular file, or a pipe
 // that the caller has open, as <(COMMAND) of a shell is one: a pipe with a name has no
-// writer, or anybody.
+// writer, or any.
 func File(path string) (*policy.File, error) {
 	f, err := open(path)
 	if err != nil {

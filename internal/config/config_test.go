@@ -19,7 +19,7 @@ import (
 const valid = "version: 1\nlimits: {memory: 128MiB}\n"
 
 // rootDir is a directory whose every ancestor is root's alone. /tmp is not:
-// anybody may write there.
+// every user may write there.
 func rootDir(t *testing.T) string {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -21,8 +21,8 @@ type File struct {
 }
 
 // tempName begins the names of files that are not whole, where the file system knows no
-// file without one, and of those that are about to replace another. Who makes one holds a
-// lock on it, by which [Sweep] tells it from what somebody left who was killed.
+// file without one, and of those that are about to replace another. Its maker holds a
+// lock on it, by which [Sweep] tells it from what a killed process left.
 const tempName = ".caisson-"
 
 // Begin begins a file in a directory below root, which no link leads out of. root has to
@@ -46,7 +46,7 @@ func createTemp(root *os.Root, dir string, perm os.FileMode) (*os.File, string, 
 		if err != nil {
 			return nil, "", err
 		}
-		_ = tryLock(f) // without locks nobody sweeps
+		_ = tryLock(f) // without locks nothing is swept
 		if named(root, temp, f) {
 			return f, temp, nil
 		}
@@ -64,8 +64,8 @@ func named(root *os.Root, name string, f *os.File) bool {
 	return err == nil && os.SameFile(of, is)
 }
 
-// Sweep removes files from the directory root that somebody left there who was killed
-// before they were whole. What cannot be removed stays.
+// Sweep removes files from the directory root that killed processes left there before
+// they were whole. What cannot be removed stays.
 func Sweep(root *os.Root) {
 	d, err := root.Open(".")
 	if err != nil {

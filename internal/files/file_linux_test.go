@@ -103,7 +103,7 @@ func TestKeepFollowsNothing(t *testing.T) {
 	}
 }
 
-// What is no directory any more is waited for by nobody, and no link leads out.
+// What is no directory any more is not waited for, and no link leads out.
 func TestBeginBelow(t *testing.T) {
 	root, err := os.OpenRoot(t.TempDir())
 	if err != nil {
@@ -194,7 +194,7 @@ func TestKeepNew(t *testing.T) {
 	}
 }
 
-// What somebody left who was killed goes, and nothing else: what is being written is
+// What a killed process left goes, and nothing else: what is being written is
 // locked, and files of others have other names.
 func TestSweep(t *testing.T) {
 	dir, f := begin(t, true)

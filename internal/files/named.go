@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package files reads files that somebody named, and makes new ones.
+// Package files reads files that a user named, and makes new ones.
 //
-// A name in a flag, in a policy or in the environment may be that of a pipe that nobody
-// will ever write to, or of a device that waits, or never ends: what was opened is judged,
-// and not waited for. A new file is there whole or not at all, and once where it is a key
-// or what else is made by whoever comes first.
+// A name in a flag, in a policy or in the environment may be that of a pipe without a
+// writer, or of a device that waits, or never ends: what was opened is judged, and not
+// waited for. A new file is there whole or not at all, and once where it is a key or
+// something else that the first process makes.
 package files
 
 import (
@@ -26,9 +26,9 @@ type Named struct {
 	Mode fs.FileMode
 }
 
-// Open opens a regular file; a pipe that somebody writes to; what the caller has open, as
-// <(COMMAND) of a shell is; or the null device, which many name for an empty file.
-// Errors are *fs.PathError.
+// Open opens a regular file; a pipe that has a writer; what the caller has open, as
+// <(COMMAND) of a shell is; or the null device, which many name for an empty file. Errors
+// are *fs.PathError.
 func Open(path string) (*Named, error) {
 	f, mode, err := open(path)
 	if err != nil {
@@ -112,7 +112,7 @@ var (
 	errAlone  = errors.New("it is a pipe, and nobody writes to it")
 )
 
-// open waits for nobody who would write to a pipe, or for a device.
+// open waits for no writer of a pipe and for no device.
 func open(path string) (*os.File, fs.FileMode, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -126,8 +126,8 @@ func open(path string) (*os.File, fs.FileMode, error) {
 	return f, info.Mode(), nil
 }
 
-// begun waits for the first byte of a pipe, which is at its end if nobody has opened it to
-// write, or waits for that.
+// begun waits for the first byte of a pipe, which is at its end if it has no writer, or
+// waits for that.
 func begun(f *os.File) (io.Reader, error) {
 	first := make([]byte, 1)
 	if _, err := io.ReadFull(f, first); err == io.EOF {

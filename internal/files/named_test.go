@@ -65,7 +65,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestPipeWithWriter: one that somebody has open is read to the end.
+// TestPipeWithWriter: one that has a writer is read to the end.
 func TestPipeWithWriter(t *testing.T) {
 	name := fifo(t)
 	w, err := os.OpenFile(name, os.O_RDWR, 0)

@@ -16,8 +16,8 @@ var written = func() {}
 // and where there is something already, it is os.ErrExist. The name itself is on the disk
 // when the directory is synced.
 //
-// Where the file system can, the file has no name before its own: whoever is killed
-// meanwhile leaves nothing, no other name of a key for one.
+// Where the file system can, the file has no name before its own: a process that is
+// killed meanwhile leaves nothing, no other name of a key for one.
 func Make(path string, content []byte) error {
 	if f, err := unnamed(filepath.Dir(path)); err == nil {
 		defer f.Close()

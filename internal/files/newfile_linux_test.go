@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// Whoever dies before the file has its name leaves nothing.
+// A process that dies before the file has its name leaves nothing.
 func TestNothingBefore(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "key")

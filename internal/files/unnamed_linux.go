@@ -46,7 +46,7 @@ func nameBelow(f *os.File, root *os.Root, path string) error {
 	return nameAt(f, int(in.Fd()), filepath.Base(path))
 }
 
-// below opens a directory, and waits for nobody where something else lies there by now.
+// below opens a directory, and does not wait where something else lies there by now.
 func below(root *os.Root, dir string) (*os.File, error) {
 	return root.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
 }
@@ -85,7 +85,7 @@ func flush(f *os.File) error {
 // tryLock locks a file for as long as it is open, unless another has.
 func tryLock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
 
-// openIdle opens a file, and waits for nobody.
+// openIdle opens a file without waiting.
 func openIdle(root *os.Root, name string) (*os.File, error) {
 	return root.OpenFile(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 }

@@ -263,7 +263,7 @@ var programKeys = []string{"askpass", "clean", "cmd", "command", "difffilter", "
 	"helper", "packobjectshook", "pager", "process", "program", "smudge", "sshcommand", "textconv"}
 
 // isProgram says whether the value begins with the name of a program that git runs by
-// itself. An alias somebody asks for.
+// itself. An alias is asked for by name.
 func (s gitSetting) isProgram() bool {
 	return s.section == "pager" || s.section != "alias" && slices.Contains(programKeys, s.key)
 }

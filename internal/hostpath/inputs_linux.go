@@ -80,7 +80,7 @@ func (i *inputs) keep(in Input) error {
 	}
 	read := id{st.Dev, st.Ino}
 	if read == now || st.Nlink == 0 || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil // nobody gets at what has no name
+		return nil // what has no name cannot be reached
 	}
 	real, err := realPath(int(in.File.Fd()))
 	if err == nil && !strings.HasSuffix(real, " (deleted)") {
@@ -294,7 +294,7 @@ func (i *inputs) otherLinks() error {
 				return i.refused(name, at+" is another name of it", "make it a file of its own: cp "+at+" NEW && mv NEW "+at)
 			}
 			if st.Mode&unix.S_IFMT != unix.S_IFDIR || len(i.own) == len(i.linked) && e.Name() == "objects" && IsGit(path.Base(rel)) {
-				continue // git's own: many, and nobody runs caisson from there
+				continue // git's own: many, and caisson is not run from there
 			}
 			switch sub, err := openDir(int(f.Fd()), e.Name()); {
 			case err == nil:

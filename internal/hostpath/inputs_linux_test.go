@@ -73,8 +73,8 @@ func TestScanInputsRefused(t *testing.T) {
 	}
 }
 
-// What was read counts where its name is another file's by now, or nobody's; and what the
-// name leads to counts, too, for that is what is read next.
+// What was read counts where its name is another file's by now, or no file's; and what
+// the name leads to counts, too, for that is what is read next.
 func TestScanInputsMoved(t *testing.T) {
 	for name, tt := range map[string]struct {
 		names, then []string // what moves: "from>to"; "from>" is removed

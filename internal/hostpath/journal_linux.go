@@ -55,7 +55,8 @@ func exclusively(dir string, do func() error) error {
 	return do()
 }
 
-// openJournal opens or makes a journal and says whether nobody else uses it.
+// openJournal opens or makes a journal and says whether no other process uses
+// it.
 func openJournal(name string) (f *os.File, alone bool, err error) {
 	f, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -68,7 +69,7 @@ func openJournal(name string) (f *os.File, alone bool, err error) {
 	return f, alone, nil
 }
 
-// tryLock locks f exclusively unless somebody else holds it.
+// tryLock locks f exclusively unless it is held already.
 func tryLock(f *os.File) (bool, error) {
 	err := flock(f, unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {

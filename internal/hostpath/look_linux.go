@@ -35,7 +35,7 @@ type Baseline struct {
 }
 
 // Remember notes what Scan found, and what of it is to be compared by Look. p is what
-// makes placeholders in the tree; nil is nobody. root must stay open until Look is done.
+// makes placeholders in the tree; nil is none. root must stay open until Look is done.
 func Remember(root *Source, p *Placeholders, ms []Match) *Baseline {
 	b := &Baseline{root: root, placeholders: p, kept: map[string]bool{}, hidden: map[id]bool{}, watched: map[string]string{}, awaited: map[string]string{}, repositories: map[string]kindsOf{}}
 	for _, m := range ms {

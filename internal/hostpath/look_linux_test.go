@@ -237,7 +237,8 @@ func TestLookIsBounded(t *testing.T) {
 	}
 }
 
-// A directory that code could not read, nor anybody, is told unless it was so before.
+// A directory that neither code nor other users could read is told unless it was so
+// before.
 func TestLookUnreadable(t *testing.T) {
 	if os.Geteuid() == 0 {
 		must(t, asNobody(t, "TestLookUnreadable"))
@@ -276,7 +277,7 @@ func TestLookHidden(t *testing.T) {
 	}
 }
 
-// Another sandbox's placeholders are nobody's work.
+// Another sandbox's placeholders are not the program's work.
 func TestLookBesideAnother(t *testing.T) {
 	state, src := filepath.Join(t.TempDir(), "p"), workspace(t, "a")
 	p, ms := guardBy(t, state, src, ScanOptions{Protect: true})

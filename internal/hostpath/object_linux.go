@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// id is an object's identity as long as somebody holds it.
+// id is an object's identity as long as it is held.
 type id struct{ dev, ino uint64 }
 
 // object is a file or directory as it lies in the host's tree.

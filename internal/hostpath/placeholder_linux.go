@@ -274,7 +274,7 @@ func Sweep(dir string) error {
 	return nil
 }
 
-// sweep cleans one workspace unless somebody uses it.
+// sweep cleans one workspace unless it is used.
 func sweep(name string) error {
 	f, alone, err := openJournal(name)
 	if err != nil {

@@ -389,7 +389,7 @@ func FuzzParseJournal(f *testing.F) {
 	})
 }
 
-// A placeholder that somebody has put something into is none.
+// A placeholder with something in it is none.
 func TestPlaceholderThatWasFilled(t *testing.T) {
 	src := workspace(t)
 	p, _ := guard(t, filepath.Join(t.TempDir(), "p"), src)

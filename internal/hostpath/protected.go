@@ -13,9 +13,8 @@ import (
 type protected struct {
 	name string
 	dir  bool
-	// missing says that it must not come into being either: whoever opens the
-	// workspace with the program it belongs to runs it, without being asked
-	// anything about it.
+	// missing says that it must not come into being either: a user who opens
+	// the workspace with its program runs it, without being asked.
 	missing bool
 	text    string // of the placeholder of a missing file
 	why     string
@@ -27,10 +26,10 @@ type protected struct {
 // what is on it only keeps the names that programs are known to run.
 //
 // Not here on purpose: AGENTS.md, CLAUDE.md and their like (words for an agent,
-// which is asked to edit them, and which are seen in the diff); .github and
-// other CI files (they run elsewhere, after a review); Makefile, package.json,
-// tests and sources (they run when somebody runs them, which is what the work
-// in the workspace is for).
+// which is asked to edit them, and which are seen in the diff); .github and other
+// CI files (they run elsewhere, after a review); Makefile, package.json, tests
+// and sources (they run when a person runs them, which is what the work in the
+// workspace is for).
 var protectedNames = []protected{
 	{".vscode", true, true, "", "the editor runs its tasks and settings"},
 	{".idea", true, true, "", "the editor runs its run configurations"},
@@ -217,7 +216,7 @@ var protectedByName = sync.OnceValue(func() map[string]protected {
 var workspaceSuffixes = []string{".code-workspace", ".sublime-project"}
 
 // dependencyDirs are directories that package managers take away and make anew.
-// Packages bring editors' folders along, which nobody opens there: what is
+// Packages bring editors' folders along, which are not opened there: what is
 // protected by its name is no mountpoint in them, so that this goes on, and is
 // compared after the run.
 var dependencyDirs = []string{"node_modules", "bower_components", ".venv", "venv", ".tox", ".nox"}

@@ -71,9 +71,10 @@ type ScanOptions struct {
 	// GitWrite lets code write in repositories, but for their configuration, their
 	// hooks and what these name. Without it they are kept as a whole.
 	GitWrite bool
-	// Peers looks for sockets and named pipes, at whose other end is somebody of
-	// the host, and hides them. It is for levels whose code talks to the host's
-	// kernel itself, where a read-only mount does not keep anybody from them.
+	// Peers looks for sockets and named pipes, at whose other end is a process
+	// of the host, and hides them. It is for levels whose code talks to the
+	// host's kernel itself, where a read-only mount does not keep code from
+	// them.
 	Peers bool
 	// Inputs are files that were read for the run, and that the code of the run must not
 	// be able to change; for trees that the sandbox may change.

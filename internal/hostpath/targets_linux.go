@@ -26,7 +26,7 @@ var (
 )
 
 // readSmall reads a regular file below dir, through no link inside dir and without
-// waiting for anybody. The error is unix.ENOENT when there is none.
+// waiting. The error is unix.ENOENT when there is none.
 func readSmall(dir int, name string, maximum int64) ([]byte, error) {
 	resolve := uint64(unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS)
 	if dir != unix.AT_FDCWD {
@@ -224,8 +224,8 @@ func (s *scan) configuredBy(file, tree string, depth int) ([]gitSetting, error) 
 	return settings, s.keepTargets(settings, file, dirOf(file), s.worktreeOf(settings, dirOf(file), tree), depth)
 }
 
-// readConfig reads a file of configuration. A link outside of the tree is nobody's but
-// the operator's. Who may not read a file there has git run nothing of it.
+// readConfig reads a file of configuration. A link outside of the tree is the
+// operator's alone. Where the user may not read a file there, git runs nothing of it.
 func (s *scan) readConfig(file string) ([]byte, error) {
 	if !path.IsAbs(file) {
 		return readSmall(int(s.root.File.Fd()), file, maxGitConfig)
@@ -364,11 +364,11 @@ func (s *scan) keepTarget(at string, t gitTarget, why string) error {
 	return nil
 }
 
-// linked keeps what a repository names that a .git file at the top leads to, and
-// that lies outside of the tree. tree is the directory that the file is in, on the host.
-// A worktree is followed whose back pointer names this .git, a submodule whose
+// linked keeps what a repository names that a .git file at the top leads to, and that
+// lies outside of the tree. tree is the directory that the file is in, on the host. A
+// worktree is followed whose back pointer names this .git, a submodule whose
 // core.worktree names this directory, and what lies in the tree. A .git file that leads
-// elsewhere is not followed: somebody may have written it to have that looked at.
+// elsewhere is not followed: code may have written it to have that looked at.
 func (s *scan) linked(file, tree string) error {
 	text, err := readSmall(unix.AT_FDCWD, file, maxPath)
 	if err != nil {
@@ -405,7 +405,7 @@ func (s *scan) above() error {
 	for dir := path.Dir(s.root.Real); ; dir = path.Dir(dir) {
 		git := path.Join(dir, ".git")
 		if real, err := filepath.EvalSymlinks(git); err == nil {
-			git = real // a link outside of the tree is nobody's but the operator's
+			git = real // a link outside of the tree is the operator's alone
 		}
 		var st unix.Stat_t
 		if unix.Lstat(git, &st) == nil {

@@ -18,8 +18,8 @@ import (
 )
 
 // What a sandbox has read-write is written down in its run directory, for as long as that
-// is there and somebody holds its lock: the sandbox's owner, or its keeper where it lives
-// on. So what is written down ends with the sandbox, however that ends.
+// is there and its lock is held: by the sandbox's owner, or by its keeper where it
+// outlives its owner. So what is written down ends with the sandbox, however that ends.
 
 // usesFile is in a run directory, ownerLock its lock (internal/store), and usesLock in the
 // state directory.
@@ -38,7 +38,7 @@ type Use struct {
 	// own there.
 	Level string
 	Own   bool
-	// Shared lets it be used whoever has it.
+	// Shared lets it be used by several at once.
 	Shared bool
 }
 
@@ -165,7 +165,7 @@ func (mine *use) meets(other *use) bool {
 	return slices.Contains(mine.Chain, other.Chain[0]) || slices.Contains(other.Chain, mine.Chain[0])
 }
 
-// ended says whether nobody holds the lock of a run directory.
+// ended says whether the lock of a run directory is free.
 func ended(dir string) bool {
 	f, err := os.OpenFile(filepath.Join(dir, ownerLock), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

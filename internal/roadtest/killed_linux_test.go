@@ -31,7 +31,7 @@ func TestOwner(t *testing.T) {
 }
 
 // An owner that is killed at any moment leaves nothing that runs, every sandbox
-// that anybody has heard of is said to have ended, and a paused one goes on.
+// that a client has heard of is said to have ended, and a paused one goes on.
 func TestKilledOwner(t *testing.T) {
 	times := 1
 	if n, err := strconv.Atoi(os.Getenv("CAISSON_TEST_KILLS")); err == nil {

@@ -337,8 +337,8 @@ func TestNetworkBudget(t *testing.T) {
 	})
 }
 
-// The router's death is the end of the run: the network is closed, and nobody
-// waits for it.
+// The router's death is the end of the run: the network is closed, and is not
+// waited for.
 func TestNetworkRouterDies(t *testing.T) {
 	type end struct {
 		res *caisson.Result

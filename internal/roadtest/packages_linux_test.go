@@ -34,7 +34,7 @@ const (
 	packageName = "caisson-demo"
 )
 
-// servePackages answers requests for packages; false is for somebody else.
+// servePackages answers requests for packages; false is for another handler.
 func servePackages(w http.ResponseWriter, r *http.Request) bool {
 	base := "https://" + r.Host
 	tarball := npmTarball()

@@ -123,7 +123,7 @@ func TestPauseOnGVisor(t *testing.T) {
 	}
 	t.Run("second", func(t *testing.T) {
 		l := openLiving(t, dir, "gvisor")
-		check(t, l, s.ID) // nobody has to resume it
+		check(t, l, s.ID) // it does not have to be resumed
 		got, err := l.Handle(l.key, s.ID).Get(t.Context())
 		if err != nil || got.State != registry.Running || !got.Ends.Equal(s.Ends) || got.Resumed != 1 {
 			t.Errorf("after a restart: %+v, %v", got, err)

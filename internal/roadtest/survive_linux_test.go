@@ -235,7 +235,7 @@ func TestAdoptedNetwork(t *testing.T) {
 		if !reaches("good.example.com") || !reaches("other.example.com") {
 			t.Fatal("nothing is reached")
 		}
-		// It goes on asking while nobody has it.
+		// It goes on asking while it has no owner.
 		l.sh(t, s.ID, `(while :; do curl -sS -m 1 http://good.example.com/ -o /dev/null && echo yes >> /tmp/got || echo no >> /tmp/got; sleep 0.05; done) >/dev/null 2>&1 &
 until grep -q yes /tmp/got; do sleep 0.05; done`)
 		next(both)

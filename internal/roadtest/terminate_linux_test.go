@@ -92,7 +92,7 @@ print(urllib.request.urlopen(r, timeout=20).read().decode())
 	}
 	memory := int64(1 << 30)
 	if os.Geteuid() != 0 {
-		memory = 0 // where nobody may make a control group
+		memory = 0 // where no control group may be made
 	}
 	commands := map[string]string{}
 	for name, c := range clients {

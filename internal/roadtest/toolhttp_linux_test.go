@@ -165,8 +165,7 @@ func declaredRequests(t *testing.T, level string, image bool) {
 	}
 }
 
-// A request that is asked about is made when somebody has said yes to it, once, and
-// to no other.
+// A request that is asked about is made after a yes to it, once, and to no other.
 func askedRequest(t *testing.T, s *session.Session, approvals *question.Approvals) {
 	ada := approvaltest.Ada(t, approvaltest.Store(t, approvals), approval.CLI)
 	call := func(args, token string) (*toolcall.Answer, error) {

@@ -16,12 +16,12 @@ import (
 	"github.com/caisson-run/caisson/session/persistent"
 )
 
-// lost is the answer to somebody who has gone when it is sent.
+// lost is the answer to a client that has gone when it is sent.
 type lost struct{ *httptest.ResponseRecorder }
 
 func (lost) FlushError() error { return errors.New("connection reset by peer") }
 
-// Copies of which nobody has heard are ended, through either frontend.
+// Copies of which no client has heard are ended, through either frontend.
 func TestUnansweredForks(t *testing.T) {
 	l := openLiving(t, filepath.Join(t.TempDir(), "state"), "gvisor", func(o *persistent.SandboxesOptions) { o.EndOnClose = true })
 	const token = "the-token-of-the-test-0123456789"

@@ -25,7 +25,7 @@ import (
 )
 
 // shownClient is a client of E2B's API to one sandbox, each of whose questions
-// somebody says yes to.
+// is answered with yes.
 type shownClient struct {
 	url, id, token string
 	shown          <-chan string // the questions
@@ -64,8 +64,7 @@ func openShown(t *testing.T, level string) *shownClient {
 	return c
 }
 
-// sayYes has somebody say yes to every question, each of which comes out as it was
-// shown.
+// sayYes answers every question with yes, and returns each as it was shown.
 func sayYes(t *testing.T, approvals *question.Approvals) <-chan string {
 	t.Helper()
 	t.Cleanup(func() { approvals.Close() })

@@ -91,7 +91,7 @@ func OpenDatabase(ctx context.Context, o DatabaseOptions) (*DB, error) {
 }
 
 // dsn is how the driver is told of a file. secure_delete overwrites what is
-// deleted; trusted_schema=off keeps a schema that somebody else wrote from running
+// deleted; trusted_schema=off keeps a schema of another author from running
 // functions; every transaction takes the write lock when it begins, so that none
 // fails halfway because another was faster.
 func dsn(o DatabaseOptions) string {

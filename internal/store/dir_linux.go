@@ -29,7 +29,7 @@ func (d *Dir) Path() string { return d.path }
 // empty otherwise.
 func (d *Dir) Note() string { return d.note }
 
-// Close gives the directory back. Run directories made from it live on.
+// Close gives the directory back. Run directories made from it stay.
 func (d *Dir) Close() error { return d.root.Close() }
 
 // open takes the first of places that can be had.
@@ -37,7 +37,7 @@ func open(list []place, readOnly bool) (*Dir, error) {
 	return first(list, func(p place) (*Dir, error) { return openPlace(p, readOnly) })
 }
 
-// look is open for somebody who asks only: it makes nothing.
+// look is open for a caller that only asks: it makes nothing.
 func look(list []place) (*Dir, error) {
 	return first(list, func(p place) (*Dir, error) {
 		d, err := openPlace(p, true)
@@ -83,10 +83,10 @@ func first(list []place, try func(place) (*Dir, error)) (*Dir, error) {
 		if failed == nil || !missing {
 			failed = err
 		}
-		// A place that is missing or may not be written gives way to the
-		// next; one that somebody tampered with does not. A place with a note
-		// is the exception: a neighbour who took our name in /tmp must not
-		// keep us from a runtime directory that is truly ours.
+		// A place that is missing or may not be written gives way to the next;
+		// one that was tampered with does not. A place with a note is the
+		// exception: a neighbour who took our name in /tmp must not keep us
+		// from a runtime directory that is truly ours.
 		if !missing && p.note == "" {
 			break
 		}

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RemoveTree deletes directory parent/name, which nobody uses and whose content is
+// RemoveTree deletes directory parent/name, which is not used and whose content is
 // hostile: it follows no link, and leaves alone what is mounted below it.
 func RemoveTree(parent *os.File, name string) error { return removeTree(parent, name) }
 
@@ -20,13 +20,12 @@ func RemoveTree(parent *os.File, name string) error { return removeTree(parent, 
 // its owner.lock last. What a sandbox left is hostile: it may be a million
 // levels deep, unreadable, or full of links.
 //
-// A directory that is not empty is moved up into parent/name itself before it
-// is looked into, so that no more than three descriptors are open and nothing
-// recurses, however deep the tree. No link is followed. A mount cannot be
-// moved (EBUSY) nor entered (RESOLVE_NO_XDEV): what it shows is left alone and
-// reported. A directory that is gone already is no error, nor is what somebody else
-// takes away meanwhile: the keeper of a sandbox whose owner was killed does so with the
-// directory that the next one sweeps.
+// A directory that is not empty is moved up into parent/name itself before it is looked
+// into, so that no more than three descriptors are open and nothing recurses, however
+// deep the tree. No link is followed. A mount cannot be moved (EBUSY) nor entered
+// (RESOLVE_NO_XDEV): what it shows is left alone and reported. A directory that is gone
+// already is no error, nor is what another process takes away meanwhile: the keeper of
+// a sandbox whose owner was killed does so with the directory that the next one sweeps.
 func removeTree(parent *os.File, name string) error {
 	top, err := openSub(parent, name)
 	if errors.Is(err, unix.ENOENT) {

@@ -77,7 +77,7 @@ func (d *Dir) Run(id string) (*RunDir, error) {
 }
 
 // openRuns opens the directory that holds the run directories and judges it as
-// the state directory itself: somebody may have replaced it since.
+// the state directory itself: it may have been replaced since.
 func (d *Dir) openRuns() (*os.File, error) {
 	fd, err := unix.Openat(int(d.root.Fd()), runs, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -94,11 +94,11 @@ func (d *Dir) openRuns() (*os.File, error) {
 	return os.NewFile(uintptr(fd), runs), nil
 }
 
-// makeRun makes dir/id with its lock taken before anybody can see it.
+// makeRun makes dir/id with its lock taken before it can be seen.
 //
-// The directory is made under another name first. Whoever clears away such
-// names after a crash takes the making lock exclusively, so that it meets none
-// whose maker is between mkdir and rename.
+// The directory is made under another name first. A sweep of such names after a
+// crash takes the making lock exclusively, so that it meets none whose maker is
+// between mkdir and rename.
 func makeRun(dir *os.File, id string) (*os.File, error) {
 	gate, err := lockFile(dir, making, unix.LOCK_SH)
 	if err != nil {
@@ -193,8 +193,9 @@ func (r *RunDir) Hold() *os.File {
 	return r.lock
 }
 
-// Release lets go of the directory without removing it. It is held on if somebody
-// has a copy of Hold, and swept if nobody has. Remove does nothing afterwards.
+// Release lets go of the directory without removing it. It stays held while there
+// is a copy of Hold, and is swept when there is none. Remove does nothing
+// afterwards.
 func (r *RunDir) Release() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -217,7 +218,7 @@ func (d *Dir) RunPath(id string) (string, error) {
 
 // Adopt takes over the directory of sandbox id from an owner that is gone, by a copy
 // of its Hold, which is the RunDir's from then on. ErrConflict when lock is not the
-// lock of that directory, or somebody else holds it.
+// lock of that directory, or another process holds it.
 func (d *Dir) Adopt(id string, lock *os.File) (*RunDir, error) {
 	path, err := d.RunPath(id)
 	if err != nil {

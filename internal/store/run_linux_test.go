@@ -80,7 +80,7 @@ func TestRunsReplaced(t *testing.T) {
 	}
 }
 
-// TestSweepAfterKill has one process hold a sandbox, which nobody may sweep,
+// TestSweepAfterKill has one process hold a sandbox, which may not be swept,
 // and kills it, after which it is swept.
 func TestSweepAfterKill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
@@ -247,7 +247,7 @@ func removeDeep(args []string) error {
 		if err := errors.Join(os.Mkdir(name, 0o700), os.WriteFile("f", nil, 0o400), os.Chdir(name)); err != nil {
 			return err
 		}
-		if i%7 == 0 { // and some that nobody may enter
+		if i%7 == 0 { // and some that may not be entered
 			if err := os.Chmod("..", 0); err != nil {
 				return err
 			}
@@ -379,8 +379,8 @@ func TestRemovedAtOnce(t *testing.T) {
 	}
 }
 
-// TestMakersAndSweepers lets 50 make and remove runs while 10 sweep: nobody
-// may lose a directory that is held, and nothing may be left.
+// TestMakersAndSweepers lets 50 make and remove runs while 10 sweep: no held
+// directory may be lost, and nothing may be left.
 func TestMakersAndSweepers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	d := mustOpen(t, path)
@@ -439,7 +439,7 @@ func TestMakersAndSweepers(t *testing.T) {
 }
 
 // A directory is taken over by a copy of its own lock alone; it is held for as long as
-// anybody has one, whoever made it.
+// a copy exists.
 func TestAdoptOfARunDirectory(t *testing.T) {
 	d := mustOpen(t, filepath.Join(t.TempDir(), "state"))
 	first, err := d.Run("sbx_first")
@@ -477,7 +477,7 @@ func TestAdoptOfARunDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer fake.Close()
-	again, err := os.OpenFile(filepath.Join(path, "owner.lock"), os.O_RDWR, 0) // the right file, and nobody's hold
+	again, err := os.OpenFile(filepath.Join(path, "owner.lock"), os.O_RDWR, 0) // the right file, which is not held
 	if err != nil {
 		t.Fatal(err)
 	}

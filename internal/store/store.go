@@ -6,21 +6,21 @@
 // # The directory
 //
 // [Open] finds or makes one directory, mode 0700, owned by the effective uid.
-// It walks to it component by component, on open descriptors, and refuses
-// what another user could swap: a component owned by neither root nor us, a
-// directory that everybody may write to without the sticky bit, and a
-// symbolic link. One kind of link is followed: a link that root made in a
-// directory that is root's own, as /var/run and macOS-like /tmp layouts have
-// it; nobody but root can point it elsewhere.
+// It walks to it component by component, on open descriptors, and refuses what
+// another user could swap: a component owned by neither root nor us, a
+// directory that everybody may write to without the sticky bit, and a symbolic
+// link. One kind of link is followed: a link that root made in a directory that
+// is root's own, as /var/run and macOS-like /tmp layouts have it; root alone
+// can point it elsewhere.
 //
 // # Runs
 //
 // [Dir.Run] makes run/<id> for one sandbox. Its owner.lock is flock'ed for as
 // long as its owner lives; the kernel drops the lock when the owner dies, by
-// SIGKILL too. [Dir.Sweep] takes what nobody holds any more and never touches
-// what somebody holds. A run directory appears under its name by rename, with
-// the lock already held, so there is no moment at which a living owner's
-// directory can be had.
+// SIGKILL too. [Dir.Sweep] takes what is not held any more and never touches
+// what is held. A run directory appears under its name by rename, with the lock
+// already held, so there is no moment at which a living owner's directory can
+// be had.
 //
 // Everything here is safe for use by many goroutines and many processes.
 package store
@@ -38,10 +38,9 @@ import (
 type Options struct {
 	// Dir overrides the place; relative to the working directory if it is not
 	// absolute. Empty takes $CAISSON_STATE, then the default: for root
-	// /var/lib/caisson, whoever called sudo; for others
-	// $XDG_STATE_HOME/caisson or ~/.local/state/caisson, and where there is
-	// no usable home /tmp/caisson-<uid> or $XDG_RUNTIME_DIR/caisson, which
-	// Dir.Note then says.
+	// /var/lib/caisson, also under sudo; for others $XDG_STATE_HOME/caisson or
+	// ~/.local/state/caisson, and where there is no usable home
+	// /tmp/caisson-<uid> or $XDG_RUNTIME_DIR/caisson, which Dir.Note then says.
 	Dir string
 
 	// ReadOnly neither makes the directory nor asks for free space: for

@@ -21,7 +21,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// Ordinary users. The second one is nobody's on this host, so that the name it
+// Ordinary users. The second one has no user on this host, so that the name it
 // gets in /tmp is this test's alone.
 const (
 	nobody  = 65534

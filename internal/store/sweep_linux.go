@@ -21,8 +21,8 @@ import (
 // stays for the next sweep.
 //
 // Sweep returns the ids it removed, and the errors of the others, joined. A
-// directory that somebody holds is passed over, the caller's own included; so
-// is one that another sweep is at.
+// directory that is held is passed over, the caller's own included; so is one
+// that another sweep is at.
 func (d *Dir) Sweep(ctx context.Context, clean func(ctx context.Context, path string) error) (swept []string, err error) {
 	dir, err := d.openRuns()
 	if err != nil {
@@ -60,7 +60,7 @@ func (d *Dir) Sweep(ctx context.Context, clean func(ctx context.Context, path st
 	return swept, errors.Join(errs...)
 }
 
-// sweepOne removes dir/name if nobody holds it.
+// sweepOne removes dir/name if it is not held.
 func sweepOne(ctx context.Context, dir *os.File, name, path string, clean func(context.Context, string) error) (bool, error) {
 	lock, err := takeOver(dir, name)
 	if lock == nil || err != nil {

@@ -130,8 +130,8 @@ var (
 	errWritable = errors.New("every user may rename what is in it")
 )
 
-// followable reads a link that nobody but root can have made or can change:
-// root's own, in a directory of root's in which others cannot replace it.
+// followable reads a link that root alone can have made or can change: root's
+// own, in a directory of root's in which others cannot replace it.
 func followable(dir, link int, name string, st *unix.Stat_t) (string, error) {
 	var parent unix.Stat_t
 	if err := unix.Fstat(dir, &parent); err != nil {
@@ -162,8 +162,8 @@ func judgeOwn(st *unix.Stat_t) error {
 	return nil
 }
 
-// judgeAncestor says whether a directory may lie above the state directory:
-// nobody else may be able to rename what is in it. Group-writable is let
+// judgeAncestor says whether a directory may lie above the state directory: no
+// other user may be able to rename what is in it. Group-writable is let
 // through, because a group of one's own and umask 002 are usual.
 func judgeAncestor(st *unix.Stat_t) error {
 	switch {

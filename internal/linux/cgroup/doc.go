@@ -17,8 +17,8 @@
 // The base is the nearest group that was really handed to this process: a
 // delegated one (systemd's Delegate=yes, a chowned subtree, the root of a
 // container's own namespace), or for root the top of the hierarchy. A unit of
-// systemd that nobody delegated is never touched, because systemd may undo
-// what others write there (https://systemd.io/CGROUP_DELEGATION).
+// systemd that was not delegated is never touched, because systemd may undo what
+// others write there (https://systemd.io/CGROUP_DELEGATION).
 //
 // Version 2 forbids processes in a group that hands controllers down. Where
 // the base is a delegated group that holds nothing but this very process,

@@ -79,7 +79,7 @@ func (g *Group) kill1(pid int) {
 }
 
 // Remove takes the group away, and the "caisson" group above when it was the
-// last in it. It kills nobody: it waits for the group to be empty until ctx
+// last in it. It kills no process: it waits for the group to be empty until ctx
 // (5 seconds where it has no deadline) ends. A group that is gone is removed.
 func (g *Group) Remove(ctx context.Context) error {
 	g.kept.close()

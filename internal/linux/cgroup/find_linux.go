@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds of find. What is beyond them is not found: anybody whom a group was delegated to
-// can make groups below it.
+// Bounds of find. What is beyond them is not found: any user to whom a group was
+// delegated can make groups below it.
 const (
 	maxDepth  = 32
 	maxGroups = 100_000 // in all hierarchies together

@@ -46,8 +46,8 @@ func TestFreezeStopsEverything(t *testing.T) {
 	}
 }
 
-// TestKillTakesFrozen: also by somebody who finds the group by its name, as after
-// the death of the owner who froze it.
+// TestKillTakesFrozen: also by a process that finds the group by its name, as
+// after the death of the owner who froze it.
 func TestKillTakesFrozen(t *testing.T) {
 	h := host(t)
 	for name, by := range map[string]func(g *Group) *Group{

@@ -55,7 +55,7 @@ func helper(mode string, args []string) error {
 		fmt.Println("allocated")
 		return nil
 	case "burn":
-		for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); { // longer than anybody waits
+		for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); { // longer than any test waits
 		}
 		return nil
 	case "write": // 4 MiB past the page cache

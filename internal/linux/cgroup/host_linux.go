@@ -93,7 +93,7 @@ func detect(k *kernel) *Host {
 	m, has2 := t.mount("")
 	has1 := slices.ContainsFunc(t.mounts, func(m mount) bool { return len(m.controllers) > 0 })
 	// On a hybrid host version 2 is mounted too, but the controllers sit on
-	// version 1: whoever has them decides.
+	// version 1: the version that has them decides.
 	switch {
 	case has2 && (!has1 || hasAny(read(filepath.Join(m.point, "cgroup.controllers")))):
 		h.Version, h.roots = 2, []string{m.point}

@@ -19,9 +19,9 @@ type kept struct {
 }
 
 // Keep opens what Usage, OOMKilled and PidsMaxHit read and keeps it open until
-// Remove, five or six descriptors. It is for groups whose end somebody waits
-// for; a counter that cannot be opened is opened when it is asked for, as
-// without Keep.
+// Remove, five or six descriptors. It is for groups whose end is waited for; a
+// counter that cannot be opened is opened when it is asked for, as without
+// Keep.
 func (g *Group) Keep() {
 	counters := [][2]string{
 		{CPU, "cpu.stat"}, {Memory, "memory.current"}, {Memory, "memory.peak"}, {Memory, "memory.events"},

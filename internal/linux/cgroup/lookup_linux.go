@@ -8,7 +8,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// Lookup is what this host's control groups can do, found out when somebody first asks:
+// Lookup is what this host's control groups can do, found out when it is first asked for:
 // a frontend may move caisson into a delegated group before. It is safe for use from many
 // goroutines.
 type Lookup struct {

@@ -8,9 +8,9 @@ import (
 )
 
 // Of is the group that another process is in, for Usage, OOMKilled and LimitSockets alone:
-// it is somebody else's, so nothing may be killed in it, changed or removed.
-// It is nil where the process or its group cannot be seen, and where the group
-// is the top of its hierarchy, which says nothing about the process.
+// it is another owner's, so nothing may be killed in it, changed or removed. It is nil
+// where the process or its group cannot be seen, and where the group is the top of its
+// hierarchy, which says nothing about the process.
 func Of(pid int) *Group {
 	k := realKernel()
 	t := k.table()

@@ -81,7 +81,7 @@ func parseFlat(file string) map[string]uint64 {
 }
 
 // parsePids reads cgroup.procs. Processes of another PID namespace show as 0
-// there and are left out: nobody here can name them.
+// there and are left out: they cannot be named here.
 func parsePids(file string) []int {
 	var pids []int
 	for word := range strings.FieldsSeq(file) {

@@ -59,7 +59,7 @@ func TestSweep(t *testing.T) {
 	if err := l.Sweep(t.Context(), id, copied); err != nil || !exists(g.Dirs()[0]) {
 		t.Errorf("a copy's sweep: %v, and the group is there: %v", err, exists(g.Dirs()[0]))
 	}
-	// One of the same name that somebody else made, in a group of theirs.
+	// One of the same name that another owner made, in a group of theirs.
 	if os.Geteuid() == 0 && h.Version == 1 {
 		theirs := filepath.Join(filepath.Dir(g.Dirs()[0]), "caisson-test-"+rand.Text())
 		forged := filepath.Join(theirs, filepath.Base(g.Dirs()[0]))

@@ -98,7 +98,7 @@ func (g *Group) Outside() ([]string, error) {
 }
 
 // Leave moves the calling process, with all its threads, into the groups that
-// somebody else's Outside named.
+// another process's Outside named.
 func (g *Group) Leave(outside []string) error {
 	var errs []error
 	for _, dir := range outside {

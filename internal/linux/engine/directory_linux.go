@@ -21,8 +21,8 @@ const (
 	lockName = ".engine.lock"
 )
 
-// others is how many other programs stay: whoever goes back and forth between
-// three versions finds the engine and the router of each.
+// others is how many other programs stay: a user who goes back and forth
+// between three versions finds the engine and the router of each.
 const others = 5
 
 // freshFor is how long a program counts as just used, so that not each run
@@ -35,7 +35,7 @@ type directory struct {
 	uid uint32
 }
 
-// openDirectory opens a directory that nobody but this user can write to, and on which
+// openDirectory opens a directory that this user alone can write to, and on which
 // programs can be executed.
 func openDirectory(path string) (*directory, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -86,8 +86,8 @@ func (d *directory) find(l Label) (*os.File, error) {
 // mode is a kept program's: gVisor's gofer and sentry have another uid as root's.
 const mode = 0o555
 
-// put makes the program with that label from what write writes. While somebody
-// else is at it, it is an error.
+// put makes the program with that label from what write writes. While another
+// process makes it, it is an error.
 func (d *directory) put(l Label, write func(io.Writer) error) error {
 	lock, err := unix.Openat(d.fd(), lockName, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -97,7 +97,7 @@ func (d *directory) put(l Label, write func(io.Writer) error) error {
 	if err := unix.Flock(lock, unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return err
 	}
-	// With the lock it is nobody's who lives.
+	// With the lock it has no living maker.
 	if err := unix.Unlinkat(d.fd(), unready, 0); err != nil && err != unix.ENOENT {
 		return err
 	}
@@ -115,7 +115,7 @@ func (d *directory) put(l Label, write func(io.Writer) error) error {
 // write makes the file that is not ready.
 func (d *directory) write(write func(io.Writer) error) error {
 	// A child that another goroutine forks now would have the file open for
-	// writing until it executes, and until then nobody could execute the file.
+	// writing until it executes, and until then the file could not be executed.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	fd, err := unix.Openat(d.fd(), unready, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
@@ -129,8 +129,8 @@ func (d *directory) write(write func(io.Writer) error) error {
 	return errors.Join(err, f.Close())
 }
 
-// clear removes programs that were not used for longest. Whoever has one open,
-// or runs it, keeps it.
+// clear removes programs that were not used for longest. A process that has one
+// open, or runs it, keeps it.
 func (d *directory) clear(l Label) {
 	names, _ := d.Readdirnames(-1)
 	type other struct {

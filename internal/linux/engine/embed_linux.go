@@ -27,7 +27,7 @@ var (
 	carriedRouter = carrying(packedRouter, routerLabel)
 )
 
-// carrying is a program that this binary carries, once somebody asks for it.
+// carrying is a program that this binary carries, once it is asked for.
 func carrying(packed []byte, label string) func() (*Program, error) {
 	return sync.OnceValues(func() (*Program, error) {
 		l, err := ParseLabel(label)

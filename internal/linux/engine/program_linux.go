@@ -31,9 +31,9 @@ type Program struct {
 // unpacks anew.
 //
 // What is found on disk is taken for the program by its name, which has the
-// digest, and because nobody but this user and root can have put it there:
-// owner, mode and size are looked at on the open file. It was synced before it
-// got that name, so half a file never has it.
+// digest, and because this user and root alone can have put it there: owner,
+// mode and size are looked at on the open file. It was synced before it got that
+// name, so half a file never has it.
 func (p *Program) Open(stateDir string) (*os.File, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,8 +69,8 @@ func (p *Program) openKept(stateDir string) (*os.File, error) {
 	return d.find(p.Label)
 }
 
-// inMemory unpacks the program into a file without a name that nobody can
-// change.
+// inMemory unpacks the program into a file without a name that cannot be
+// changed.
 func (p *Program) inMemory() (*os.File, error) {
 	const name = "caisson-engine"
 	flags := unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING

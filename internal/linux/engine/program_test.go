@@ -217,7 +217,7 @@ func TestWhatWasPackedIsUnpacked(t *testing.T) {
 
 func TestManyAtOnce(t *testing.T) {
 	dir, stateDir := place(t)
-	// What somebody who died was making.
+	// What a process that died was making.
 	if err := os.WriteFile(filepath.Join(dir, unready), []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func Open(stateDir string) (*os.File, error) {
 // OpenRouter returns the same: it is its own router, too.
 func OpenRouter(stateDir string) (*os.File, error) { return Open(stateDir) }
 
-// GVisor is the version of gVisor's module in it, empty when nobody wrote it
+// GVisor is the version of gVisor's module in it, empty when it is not written
 // down.
 func GVisor() string {
 	info, ok := debug.ReadBuildInfo()

@@ -33,7 +33,7 @@ type Facts struct {
 	NewProc Fact `json:"new_proc"` // that a sandbox can mount one of its own
 	Mounts  Fact `json:"mounts"`   // that mounts can be made apart from the host's, by root as root
 	UserNS  Fact `json:"user_namespaces"`
-	Ptrace  Fact `json:"ptrace"`  // with Filters what gVisor's systrap lives on
+	Ptrace  Fact `json:"ptrace"`  // with Filters what gVisor's systrap needs
 	Filters Fact `json:"seccomp"` // that seccomp filters can be installed
 	KVM     Fact `json:"kvm"`
 

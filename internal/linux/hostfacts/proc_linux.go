@@ -20,7 +20,7 @@ func (m *machine) proc() Fact {
 }
 
 // newProc says whether a sandbox of the host's kernel can have a /proc of its own. In a
-// user namespace the kernel lets nobody mount one where the one that is there has things
+// user namespace the kernel refuses to mount one where the one that is there has things
 // mounted over it, as container engines do: they would be seen again
 // (mount_too_revealing).
 func (m *machine) newProc(f Facts) Fact {

@@ -3,7 +3,7 @@
 // Package idmap shows host files under another owner: an id-mapped mount
 // (mount_setattr(2), Linux 5.12) of a directory or file in which what belongs
 // to one host user appears as owned by a sandbox's private uid, and everything
-// else as owned by nobody.
+// else as owned by the overflow user.
 //
 // A sandbox started by root runs its code under a uid that owns nothing on the
 // host. That is the point of it, and it also means that the operator's own

@@ -61,7 +61,7 @@ func as(t *testing.T, uid uint32, dir *os.File, op, name string) (string, error)
 }
 
 // files makes a directory of owner's on dir, with one private file of owner's
-// and one of somebody else's. The test binary must be runnable by others.
+// and one of another user's. The test binary must be runnable by others.
 func files(t *testing.T) *os.File {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -142,7 +142,7 @@ func TestWritesBelongToTheOwner(t *testing.T) {
 	if err := unix.Stat(filepath.Join(dir.Name(), "new"), &st); err != nil || st.Uid != owner || st.Gid != owner {
 		t.Errorf("on the host it belongs to %d:%d, %v; want %d", st.Uid, st.Gid, err, owner)
 	}
-	// Somebody without a place in the map cannot leave files behind, not even
+	// A user without a place in the map cannot leave files behind, not even
 	// root: whom would they belong to?
 	if out, err := as(t, 0, tree, "create", "root"); err == nil || !strings.Contains(out, "value too large") {
 		t.Errorf("root made a file: %q, %v", out, err)

@@ -71,7 +71,7 @@ func New(uids, gids []Map) (*Namespace, error) {
 			Cloneflags:                 syscall.CLONE_NEWUSER,
 			UidMappings:                uidMaps,
 			GidMappings:                gidMaps,
-			GidMappingsEnableSetgroups: true, // not to be refused; nobody will ever call it
+			GidMappingsEnableSetgroups: true, // not to be refused; it is never called
 			Ptrace:                     true,
 			Pdeathsig:                  syscall.SIGKILL,
 		},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package landlock makes rulesets of Landlock (landlock(7), Linux 5.13): a
-// second wall behind mount namespaces, which holds when somebody gets hold of a
+// second wall behind mount namespaces, which holds when code gets hold of a
 // directory outside, and which the code inside cannot take down.
 //
 // A ruleset is made from open files and is itself a descriptor. A child that

@@ -16,8 +16,8 @@ import (
 // made below the other service then, and this one can be started beside them.
 //
 // The other service runs, has Delegate=yes, this process's user, and nothing in its
-// own group: it has put itself into cgroup.LeafName. The manager lets nobody else in
-// than processes of that user.
+// own group: it has put itself into cgroup.LeafName. The manager lets in processes of
+// that user alone.
 //
 // It does nothing, and says so with (false, nil), where that is not needed. An error
 // is never more than that limits, or sandboxes without their owner, are as they were;

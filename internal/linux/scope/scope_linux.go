@@ -107,7 +107,7 @@ var sockets = []string{"bus", privateSocket}
 const privateSocket = "systemd/private"
 
 // socket finds one that is the user's own. Whose it is matters: the name may
-// come from an environment that somebody else prepared.
+// come from an environment that another user prepared.
 func (h host) socket() (string, error) {
 	for _, name := range sockets {
 		path := filepath.Join(h.runtimeDir, name)
@@ -144,7 +144,7 @@ func (h host) ask(ctx context.Context, path string, r request) error {
 	if err := conn.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(h.euid))}); err != nil {
 		return err
 	}
-	if path != filepath.Join(h.runtimeDir, privateSocket) { // which is no bus and has nobody to greet
+	if path != filepath.Join(h.runtimeDir, privateSocket) { // which is no bus and takes no greeting
 		if err := conn.Hello(); err != nil {
 			return err
 		}

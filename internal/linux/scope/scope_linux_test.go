@@ -41,7 +41,7 @@ type manager struct {
 	private bool   // no bus: a Hello is wrong
 	refuse  string // name of the D-Bus error to answer with
 	silent  bool   // take the connection and never answer
-	lazy    bool   // answer, but move nobody
+	lazy    bool   // answer, but move no process
 	late    int    // refuse so many requests to attach first
 	group   string // the caller's /proc/self/cgroup
 	got     []any  // body of the request

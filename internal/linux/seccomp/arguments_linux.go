@@ -6,8 +6,8 @@ import "golang.org/x/sys/unix"
 
 // setID are the mode bits that make a program run as its owner, or a directory
 // pass on its group. What code writes into a read-write mount lies on the host's
-// own file system, where such a program would run as its owner for whoever can
-// reach it.
+// own file system, where such a program would run as its owner for every user
+// who can reach it.
 const setID = unix.S_ISUID | unix.S_ISGID
 
 // cloneVerdict refuses new namespaces: in a user namespace of its own, code has
@@ -17,7 +17,7 @@ const setID = unix.S_ISUID | unix.S_ISGID
 // It refuses CLONE_PARENT as well: the new process would be a child of the
 // caller's parent. A program's parent may be caisson itself, outside the pid
 // namespace, which waits for its own children alone; and the namespace's init
-// does not end before somebody has reaped them.
+// does not end before they are reaped.
 func cloneVerdict() verdict {
 	return refuseBits(0, unix.CLONE_NEWNS|unix.CLONE_NEWCGROUP|unix.CLONE_NEWUTS|unix.CLONE_NEWIPC|
 		unix.CLONE_NEWUSER|unix.CLONE_NEWPID|unix.CLONE_NEWNET|unix.CLONE_PARENT)

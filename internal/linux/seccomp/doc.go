@@ -3,8 +3,8 @@
 // Package seccomp makes the system call filters of levels on which untrusted
 // code talks to the host's kernel itself.
 //
-// [Untrusted] is the list for code that nobody trusts: what ordinary programs
-// need, and nothing else. It answers for every system call of amd64 and arm64:
+// [Untrusted] is the list for untrusted code: what ordinary programs need, and
+// nothing else. It answers for every system call of amd64 and arm64:
 //
 //   - allowed, some only with harmless arguments;
 //   - refused with EPERM, what reaches into the kernel, the machine or other

@@ -100,7 +100,7 @@ func groups() []group {
 		// There is one pool of requests for all users of a machine
 		// (/proc/sys/fs/aio-max-nr): one sandbox could empty it.
 		{errno(unix.ENOSYS), `io_setup io_submit io_getevents io_pgetevents io_cancel io_destroy`},
-		// New, and nobody rests on them yet.
+		// New, and no program needs them yet.
 		{errno(unix.ENOSYS), `cachestat statmount listmount listns lsm_get_self_attr lsm_set_self_attr lsm_list_modules
 			setxattrat getxattrat listxattrat removexattrat file_getattr file_setattr rseq_slice_yield uprobe uretprobe`},
 		// Gone from the kernel, or for 32-bit programs.

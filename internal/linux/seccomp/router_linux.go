@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Router is the filter for a program of ours, written in Go, that moves bytes
-// between sockets and reads packets of code that nobody trusts: sockets of TCP,
-// UDP and the list of interfaces, reading files, threads. It starts no process,
-// makes no memory executable, and writes no file. pid is the process's own, the
-// only one it may signal: the Go runtime signals its threads. One that is closed makes
-// and connects no socket at all; it has those that it was started with.
+// Router is the filter for a program of ours, written in Go, that moves bytes between
+// sockets and reads packets of untrusted code: sockets of TCP, UDP and the list of
+// interfaces, reading files, threads. It starts no process, makes no memory
+// executable, and writes no file. pid is the process's own, the only one it may
+// signal: the Go runtime signals its threads. One that is closed makes and connects no
+// socket at all; it has those that it was started with.
 //
 // Everything else answers EPERM, which the runtime gets along with.
 func Router(goarch string, pid int, closed bool) ([]unix.SockFilter, error) {

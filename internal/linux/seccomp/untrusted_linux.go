@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Untrusted is the filter for code that nobody trusts, for GOARCH amd64 or
-// arm64. It was assembled beforehand (assembled_linux.go), which would take each run
-// longer than the kernel's own part; the caller must not change it. The slice
-// may be handed to the kernel by a child that shares its parent's memory: it is
-// never moved nor written again.
+// Untrusted is the filter for untrusted code, for GOARCH amd64 or arm64. It was
+// assembled beforehand (assembled_linux.go), which would take each run longer than
+// the kernel's own part; the caller must not change it. The slice may be handed to
+// the kernel by a child that shares its parent's memory: it is never moved nor
+// written again.
 //
 // What installs it can still execve, and close and write to descriptors, so it
 // may be the last step before a program starts. It needs no_new_privs.

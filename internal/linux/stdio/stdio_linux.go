@@ -18,17 +18,18 @@ import (
 )
 
 const (
-	pipeSize = 1 << 20 // what Linux lets anybody have (pipe(7))
+	pipeSize = 1 << 20 // what Linux lets every user have (pipe(7))
 	copySize = 128 << 10
 )
 
-// drainLimit is how long Drain waits for a stream to end. It ends at once where nobody
-// has the program's end any more. A program can pass its end on, to one that lives on
-// (SCM_RIGHTS, by a socket in a directory that both have). It is a variable for tests.
+// drainLimit is how long Drain waits for a stream to end. It ends at once where no
+// process has the program's end any more. A program can pass its end on, to one that
+// stays (SCM_RIGHTS, by a socket in a directory that both have). It is a variable for
+// tests.
 var drainLimit = time.Second
 
-// buffers are lent to copies. What one run wrote stays in its buffer and is
-// read by nobody: io.CopyBuffer passes on what it has just read.
+// buffers are lent to copies. What one run wrote stays in its buffer and is not
+// read: io.CopyBuffer passes on what it has just read.
 var buffers = sync.Pool{New: func() any { b := make([]byte, copySize); return &b }}
 
 // Pipes are the three streams of one program.

@@ -28,8 +28,8 @@ func (s *slow) Write(b []byte) (int, error) {
 	return s.Buffer.Write(b)
 }
 
-// Somebody keeps the program's end open and goes on writing: Drain ends all the same,
-// and what the program wrote is there, although its reader was slow.
+// Another process keeps the program's end open and goes on writing: Drain ends all
+// the same, and what the program wrote is there, although its reader was slow.
 func TestDrainEndsBesideOneWhoStays(t *testing.T) {
 	defer func(was time.Duration) { drainLimit = was }(drainLimit)
 	drainLimit = time.Millisecond

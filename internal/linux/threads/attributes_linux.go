@@ -22,7 +22,7 @@ import (
 //     (setpriority(2));
 //   - the class of block I/O that goes first (ioprio_set(2));
 //   - a word that keeps the kernel from killing it for want of memory
-//     (proc_pid_oom_score_adj(5)): at -1000 a control group has nobody to kill, and a
+//     (proc_pid_oom_score_adj(5)): at -1000 a control group has no process to kill, and a
 //     program at its memory limit hangs instead of ending;
 //   - an address space that is laid out foreseeably, or where what can be read can be
 //     executed (personality(2)), which programs have that are looked at in a debugger.

@@ -46,8 +46,8 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// What may not be asked, in a container that filters system calls, keeps nobody from
-// running anything.
+// What may not be asked, in a container that filters system calls, keeps no program
+// from running.
 func TestMayNotAsk(t *testing.T) {
 	if !drivertest.Refused(t, unix.SYS_SCHED_GETATTR, unix.SYS_IOPRIO_GET, unix.SYS_PERSONALITY) {
 		return

@@ -50,7 +50,7 @@ func TestEndingIsNotTheFirst(t *testing.T) {
 	}
 }
 
-// What f does to its thread is gone with the thread, whose number nobody has then.
+// What f does to its thread is gone with the thread, whose number is free then.
 func TestEnding(t *testing.T) {
 	want, thread := errors.New("of f"), 0
 	if err := threads.Ending(func() error { thread = syscall.Gettid(); return want }); err != want {

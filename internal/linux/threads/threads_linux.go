@@ -4,10 +4,10 @@
 // that there is no end to it, and gives what must not touch the others a thread of its own.
 //
 // Go makes such a call by a real-time signal to each thread, and spins until all of them have
-// answered (syscall.AllThreadsSyscall). The kernel refuses such a signal while its user
-// has as many waiting as the process may (RLIMIT_SIGPENDING), timers included, and Go does
-// not look. So who is the same user as code that it does not trust, or as anybody, asks
-// before whether there is room.
+// answered (syscall.AllThreadsSyscall). The kernel refuses such a signal while its user has
+// as many waiting as the process may (RLIMIT_SIGPENDING), timers included, and Go does not
+// look. So a process that shares its user with untrusted code, or with others, asks before
+// whether there is room.
 //
 // It also takes from a process what all that it starts would inherit ([Attributes]).
 package threads

@@ -10,7 +10,7 @@
 // namespace is taken down by the kernel itself when its last process has ended.
 //
 // The device carries IPv4 packets alone, without a header of a lower layer, so
-// there is nobody to ask for addresses and nothing to learn. Each packet has a
+// there are no addresses to ask for and nothing to learn. Each packet has a
 // header before it ([HeaderLength]) by which the two ends leave out checksums:
 // nothing between them can change a packet.
 package tun
@@ -66,8 +66,8 @@ type Request struct {
 }
 
 // Requests are the calls that make the device, give it addresses and bring it
-// up, in order. Whoever makes them has CAP_NET_ADMIN over the namespace.
-// NoIPv6 comes after those that are for the device's file.
+// up, in order. The caller has CAP_NET_ADMIN over the namespace. NoIPv6 comes
+// after those that are for the device's file.
 func (c Config) Requests() ([]Request, error) {
 	if none := [4]byte{}; c.Address == none || c.Gateway == none || c.MTU < 576 || c.MTU > 65535 {
 		return nil, errors.New("no device can have these addresses, or packets of this size")

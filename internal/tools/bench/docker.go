@@ -55,6 +55,6 @@ func (s *stage) docker(ctx context.Context) row {
 		return on(exec.CommandContext(ctx, cli, append(append([]string{"run"}, dockerFlags...), "--entrypoint", "/bin/true", name)...))
 	}))
 	r := p.row("≤ 0.85")
-	r.who, r.cpu = u.name, "" // the engine's work is nobody's child
+	r.who, r.cpu = u.name, "" // the engine's work is no child's of ours
 	return r
 }

@@ -22,7 +22,7 @@ import (
 const ownNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
 
 // alone is the bare program in namespaces of its own, and a control group with the
-// default limits that is made before it and removed after it. Nobody is ever in the
+// default limits that is made before it and removed after it. No process is ever in the
 // group; there is no other root, no mount, no map of users, no filter and no init. It is
 // what the kernel takes at least for what no two runs share, and no sandbox.
 func (l *level) alone(ctx context.Context) (_ took, err error) {

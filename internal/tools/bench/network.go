@@ -151,8 +151,8 @@ func (s *stage) begun(level string) bench {
 	}}
 }
 
-// connected measures what a network costs that nobody uses: a wire, and for the process
-// level a device; its router would be started by the first packet.
+// connected measures what an unused network costs: a wire, and for the process level a
+// device; its router would be started by the first packet.
 func (s *stage) connected(level string) bench {
 	return bench{fmt.Sprintf("whole run of \"/bin/true\" with a network, %s level, beside one without", level), func(ctx context.Context) row {
 		u := s.users[0]

@@ -12,7 +12,7 @@ import (
 )
 
 // took is what one run cost. The processor time is that of every process that
-// somebody waited for, so it holds the sandbox; 0 is unknown. Other load hardly
+// was waited for, so it holds the sandbox; 0 is unknown. Other load hardly
 // changes it, which makes it the figure to look at on a busy machine.
 type took struct{ wall, cpu time.Duration }
 

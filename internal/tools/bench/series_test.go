@@ -52,7 +52,7 @@ func TestRatios(t *testing.T) {
 	if got := p.cpu(2); got != "3 : 6 ms = 0.50" {
 		t.Errorf("processor time of two at once: %s", got)
 	}
-	// What nobody could measure is no figure.
+	// What could not be measured is no figure.
 	if got := (&pairs{ours: []took{{wall: ms}}, theirs: []took{{ms, ms}}}).cpu(1); got != "" {
 		t.Errorf("unknown processor time is shown as %s", got)
 	}

@@ -19,7 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nobody is the unprivileged user of the rows that root measures for others.
+// nobody (65534) is the unprivileged user of the rows that root measures for
+// others.
 const nobody = 65534
 
 // stage is where runs take place: copies of both binaries that every user can

@@ -45,7 +45,7 @@ func actors(t *testing.T, caisson, runsc string) *stage {
 }
 
 // Both sides run as the user of the row, in a state directory that is this
-// user's own and nobody else's.
+// user's alone.
 func TestWholeRunsAsItsUser(t *testing.T) {
 	s := actors(t, `echo "$(id -u) $* $(stat -c %u:%a "$CAISSON_STATE")" >&2; exit 1`, `echo "$(id -u) $*" >&2; exit 1`)
 	for _, u := range s.users {

@@ -132,8 +132,8 @@ func checkSpared(ctx context.Context, g *vm, w host, flags ...string) error {
 	return nil
 }
 
-// checkRefused: a limit that somebody wrote down and that cannot be
-// enforced refuses the run, and says which.
+// checkRefused: a written limit that cannot be enforced refuses the run, and
+// says which.
 func checkRefused(ctx context.Context, g *vm, w host) error {
 	for limit, value := range map[string]string{"cpus": "0.5", "memory": "96MiB"} {
 		o, err := execIn(ctx, g, w, slow, "./caisson", "run", "--"+limit, value, "--", "true")
@@ -205,7 +205,7 @@ func checkWorn(ctx context.Context, g *vm, w host, flags ...string) error {
 	return nil
 }
 
-// checkNothingLeft looks as root, whoever ran.
+// checkNothingLeft looks as root, whatever user ran.
 func checkNothingLeft(ctx context.Context, g *vm, w host) error {
 	w.as = asRoot
 	o, err := execIn(ctx, g, w, time.Minute, "sh", "-c", `

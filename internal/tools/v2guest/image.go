@@ -60,7 +60,7 @@ func makeImage(ctx context.Context) (image, error) {
 }
 
 // recipe is run with a scratch directory as $1 and the image's as $2. The
-// kernel is unpacked, not installed: nobody in there makes a ramdisk.
+// kernel is unpacked, not installed: no ramdisk is made in there.
 const recipe = `
 set -eu
 work=$1 out=$2 suite=$3 packages=$4
