@@ -228,7 +228,7 @@ conformance-v2: ## the conformance suite on an emulated cgroup v2 host, for a pe
 	@go run ./internal/tools/v2guest conformance '$(V2)'
 
 .PHONY: test-kills
-test-kills: ## kill the owner of sandboxes that live on, 100 times
+test-kills: ## kill the owner of persistent sandboxes, 100 times
 	@if [ "$$(id -u)" = 0 ]; then CAISSON_TEST_KILLS=100 go test -count=1 -timeout 60m -run '^TestKilledOwner(LeavesSandboxes)?$$' ./internal/roadtest; fi
 
 # What -short leaves out of test-heavy: chapters that are kept inside a sandbox, by
