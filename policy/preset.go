@@ -13,7 +13,9 @@ import (
 var presets embed.FS
 
 // Presets lists the names of the starters that Preset has.
-func Presets() []string { return []string{"locked-down", "data-analysis", "build", "e2b"} }
+func Presets() []string {
+	return []string{"locked-down", "data-analysis", "build", "coding-agent", "e2b"}
+}
 
 // Preset is a commented policy file to start from. A name that is not in
 // Presets is ErrNotFound.

@@ -36,7 +36,7 @@ type runFlags struct {
 	collectSize                                    string
 	discard, keepIgnored, review                   bool
 	changes                                        string
-	interactive, tty, raw, json, stats             bool
+	interactive, tty, raw, json, stats, explain    bool
 	set                                            *pflag.FlagSet // the command's, by which a hint can name them
 }
 
@@ -157,6 +157,7 @@ ended it.`,
 	fs.BoolVar(&f.bestEffort, "best-effort", false, "run even if a limit cannot be enforced here; the result says which")
 	fs.BoolVar(&f.root, "root", false, "run as the sandbox's own root, where that is not the host's")
 
+	fs.BoolVar(&f.explain, "explain", false, "say what the run would have and be held to, and run nothing")
 	fs.BoolVar(&f.json, "json", false, "print one JSON object with the result and the output")
 	fs.BoolVar(&f.stats, "stats", false, "show live usage on standard error")
 	fs.BoolVar(&f.raw, "raw", false, "pass the program's output to a terminal unfiltered")
@@ -195,6 +196,9 @@ func (a *app) doRun(cmd *cobra.Command, f *runFlags, args []string) error {
 	defer opened.close()
 	if err := beginWith(opened, call, f); err != nil {
 		return err
+	}
+	if f.explain {
+		return a.explainRun(contextOf(cmd), f, opened, call)
 	}
 	return a.carryOut(contextOf(cmd), f, opened, call, stdin)
 }

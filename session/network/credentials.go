@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -68,6 +69,7 @@ func (c *Credentials) Rules(plan *policy.PlanNetwork) (wire.Rules, error) {
 			rules.Secrets = append(rules.Secrets, *s)
 		}
 	}
+	rules.Deny = append(rules.Deny, unserved(plan.Secrets, rules.Secrets)...)
 	ended := plan.Ended()
 	if len(ended) == 0 {
 		return rules, nil
@@ -75,6 +77,22 @@ func (c *Credentials) Rules(plan *policy.PlanNetwork) (wire.Rules, error) {
 	var err error
 	rules.TLS, err = c.endTLS(plan, ended)
 	return rules, err
+}
+
+// unserved closes the hosts of secrets that are absent, where no other goes: with nothing
+// to hold requests to, code could bring credentials of its own there.
+func unserved(planned []policy.PlanSecret, have []wire.Secret) (out []wire.Entry) {
+	for _, p := range planned {
+		if p.Others || slices.ContainsFunc(have, func(s wire.Secret) bool { return s.Name == p.Name }) {
+			continue
+		}
+		for _, host := range p.Hosts {
+			if !slices.ContainsFunc(have, func(s wire.Secret) bool { return slices.Contains(s.Hosts, host) }) {
+				out = append(out, wire.Entry{Text: host, From: "secret " + p.Name + ", which is absent"})
+			}
+		}
+	}
+	return out
 }
 
 func entries(rules []policy.PlanRule) []wire.Entry {

@@ -35,3 +35,17 @@ func TestOptionalSecrets(t *testing.T) {
 		t.Error("a directory is taken for nothing")
 	}
 }
+
+// A host is closed whose secrets are all absent; one that another secret goes to is not.
+func TestAbsentCloses(t *testing.T) {
+	c := &Credentials{StateDir: t.TempDir(), Lookup: func(name string) (string, bool) { return "value", name == "HAVE" }}
+	secret := func(name, from string, others bool, hosts ...string) policy.PlanSecret {
+		return policy.PlanSecret{Name: name, From: "env:" + from, Hosts: hosts, Optional: true, Others: others}
+	}
+	rules, err := c.Rules(&policy.PlanNetwork{Secrets: []policy.PlanSecret{
+		secret("A", "NONE", false, "a.example.com", "both.example.com"), secret("B", "HAVE", false, "both.example.com"), secret("C", "NONE", true, "open.example.com"),
+	}})
+	if err != nil || len(rules.Deny) != 1 || rules.Deny[0].Text != "a.example.com" {
+		t.Errorf("%v is closed: %v", rules.Deny, err)
+	}
+}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -72,6 +73,19 @@ func (s *Store) look(id string) (*Volume, error) {
 	v.Bytes, v.Partly = bytes, !whole
 	var st unix.Stat_t
 	v.Gone = unix.Lstat(a.Workspace, &st) != nil || st.Dev != a.Dev || st.Ino != a.Ino
+	return v, nil
+}
+
+// Look gives a workspace's volume; one that is not there has no ID.
+func (s *Store) Look(name string, workspace *hostpath.Source) (*Volume, error) {
+	a := about{Name: name, Workspace: workspace.Real, Dev: workspace.Dev, Ino: workspace.Ino}
+	v, err := s.look(a.id())
+	if errors.Is(err, fs.ErrNotExist) {
+		return &Volume{Name: name, Workspace: workspace.Real}, nil
+	}
+	if err != nil {
+		return nil, listError(err)
+	}
 	return v, nil
 }
 

@@ -21,6 +21,11 @@ func (s *Store) Use(o Options) (*hostpath.Source, error) {
 // List is not known here.
 func (s *Store) List() ([]Volume, error) { return nil, unsupported("list the volumes") }
 
+// Look is not known here.
+func (s *Store) Look(string, *hostpath.Source) (*Volume, error) {
+	return nil, unsupported("look at a volume")
+}
+
 // Find is not known here.
 func (s *Store) Find(id string) (*Volume, error) { return nil, unsupported("volume " + id) }
 
