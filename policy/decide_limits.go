@@ -47,7 +47,10 @@ func isLimit(name sandbox.LimitName) bool {
 func (d *decision) settle(l limit) {
 	value, from, explicit := l.get(&d.defaults), "default", d.defaults.Explicit[l.name]
 	if l.name == sandbox.LimitWall && d.endless(d.file) {
-		value, from, explicit = 0, d.file.rule(d.file.NoWall), false
+		value, from, explicit = 0, "terminal", false
+		if d.file != nil && d.file.NoWall.Said() {
+			from = d.file.rule(d.file.NoWall)
+		}
 	}
 	if f := d.file; f != nil && f.Limits.Explicit[l.name] {
 		value, from, explicit = l.get(&f.Limits), f.rule(f.limitsAt[l.name]), true
@@ -58,10 +61,17 @@ func (d *decision) settle(l limit) {
 	d.put(l, value, from, explicit)
 }
 
-// endless says whether f lets the call run for as long as it likes. What a client or a
-// model starts has an end.
+// endless says whether f, which may be nil, lets the call run for as long as it likes: it
+// says so, or it says nothing and a person sits at the program. What a client or a model
+// starts has an end.
 func (d *decision) endless(f *File) bool {
-	return f != nil && f.NoWall.Said() && d.ownRun()
+	if !d.ownRun() {
+		return false
+	}
+	if f != nil && (f.NoWall.Said() || f.Limits.Explicit[sandbox.LimitWall]) {
+		return f.NoWall.Said()
+	}
+	return d.call.Terminal
 }
 
 // ownRun says whether the call is a run of the operator's, and of no tool.
