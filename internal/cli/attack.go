@@ -39,7 +39,8 @@ attack says of itself never makes a case pass.
 
 It does no harm where an attack works: what is opened is not written to, what is
 exhausted has a bound, and what is changed is a canary. Every sandbox goes the
-way of caisson run: policy, limits and record are the same.
+way of caisson run, with the same policy and limits. The calls have a record of their
+own, in the directory "attack" of the state directory.
 
 Exit codes: 0 when nothing was breached; 1 when something was, or a case did not
 run to its end; 125 when caisson could not attack at all.`,
@@ -109,6 +110,8 @@ func (a *app) attack(cmd *cobra.Command, f *attackFlags) (*attack.Report, error)
 	ctx, stop := signal.NotifyContext(contextOf(cmd), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer stop()
 	level := cmp.Or(f.isolation, policy.DefaultIsolation)
+	// Thousands of calls are nothing that their user wants in the record.
+	a.state = filepath.Join(a.statePath(), "attack")
 	opened, err := a.open(ctx, "")
 	if err != nil {
 		return nil, err
@@ -147,12 +150,21 @@ func (a *app) attack(cmd *cobra.Command, f *attackFlags) (*attack.Report, error)
 	}
 	r, err := attack.Run(ctx, attack.Options{
 		Session: opened.Session, Isolation: level, State: a.statePath(), Program: program, Only: f.cases, OnFinding: progress,
-		Again: func(args ...string) *exec.Cmd { return exec.Command(program, args...) }, Open: a.office,
+		Again: a.againIn(program), Open: a.office,
 	})
 	if ctx.Err() != nil {
 		return nil, &sandbox.Error{Op: "attack " + level, Kind: sandbox.ErrUnavailable, Problem: "it was interrupted; nothing that it planted is left"}
 	}
 	return r, err
+}
+
+// againIn makes commands of this program whose calls stand in the record of the attack.
+func (a *app) againIn(program string) func(args ...string) *exec.Cmd {
+	return func(args ...string) *exec.Cmd {
+		cmd := exec.Command(program, args...)
+		cmd.Env = append(os.Environ(), "CAISSON_STATE="+a.state)
+		return cmd
+	}
 }
 
 // office opens a caisson for the cases about the policy, as tools call does.
