@@ -25,41 +25,44 @@ type codingAgent struct {
 	program string // below node_modules; * is the machine's
 	flags   []string
 	line    string
+	// preset is the line under the preset, which has flags of its own.
+	preset string
 }
 
 var codingAgents = []codingAgent{
 	{"Claude Code", "@anthropic-ai/claude-code-linux-*/claude",
 		[]string{"--allow", "api.anthropic.com", "--secret", "CLAUDE=login:claude", "--env", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "--env", "DISABLE_AUTOUPDATER=1"},
-		"/opt/agent/claude -p go --dangerously-skip-permissions"},
+		"/opt/agent/claude -p go --dangerously-skip-permissions", "claude -p go --dangerously-skip-permissions"},
 	{"Codex", "@openai/codex-linux-*/vendor/*/bin/codex",
 		[]string{"--allow", "api.openai.com", "--secret", "CODEX_API_KEY=env:API_KEY@api.openai.com"},
 		// The sandbox is around it: its own wants namespaces, which there are none of inside.
-		"/opt/agent/codex exec --dangerously-bypass-approvals-and-sandbox -m scripted go"},
+		"/opt/agent/codex exec --dangerously-bypass-approvals-and-sandbox -m scripted go", "CODEX_API_KEY=$OPENAI_API_KEY codex exec -m scripted go"},
 }
 
 // Claude Code with a login and Codex with a key, as npm has them, work on a repository with
-// a scripted model. What they did is in a change set, of which the commit comes out as a
+// a scripted model, with flags on two levels and under the preset coding-agent. What they did is in a change set, of which the commit comes out as a
 // branch; what the host would run is held back, and nothing of the host's is seen.
 // CAISSON_TEST_AGENTS says where they are; make test-agents sees to it.
 func TestCodingAgents(t *testing.T) {
 	if os.Getenv("CAISSON_TEST_AGENTS") == "" || os.Getenv("CAISSON_TEST_BINARY") == "" {
 		t.Skip("make test-agents runs it")
 	}
-	for _, level := range []string{"gvisor", "process"} {
-		t.Run(level, func(t *testing.T) {
+	for _, how := range []string{"gvisor", "process", "preset"} {
+		t.Run(how, func(t *testing.T) {
 			onInternet(t, func(t *testing.T) {
 				dir := t.TempDir()
 				t.Setenv(modelLog, dir)
 				ca := plugIn(t)
 				for _, a := range codingAgents {
-					t.Run(a.name, func(t *testing.T) { a.try(t, level, ca, dir) })
+					t.Run(a.name, func(t *testing.T) { a.try(t, how, ca, dir) })
 				}
 			})
 		})
 	}
 }
 
-func (a codingAgent) try(t *testing.T, level, ca, model string) {
+// try has the agent work on a level, or under the preset.
+func (a codingAgent) try(t *testing.T, how, ca, model string) {
 	found, err := filepath.Glob(filepath.Join(os.Getenv("CAISSON_TEST_AGENTS"), "node_modules", a.program))
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%s is %v, %v", a.program, found, err)
@@ -67,6 +70,8 @@ func (a codingAgent) try(t *testing.T, level, ca, model string) {
 	home, repo := t.TempDir(), t.TempDir()
 	t.Setenv("HOME", home)
 	t.Setenv("API_KEY", apiKey)
+	t.Setenv("OPENAI_API_KEY", apiKey)
+	t.Setenv("PATH", filepath.Dir(found[0])+":"+os.Getenv("PATH")) // of which the preset shows what is needed
 	t.Setenv("CAISSON_STATE", filepath.Join(t.TempDir(), "state"))
 	const canary = "canary-of-the-host"
 	login := filepath.Join(home, ".claude/.credentials.json")
@@ -95,8 +100,14 @@ func (a codingAgent) try(t *testing.T, level, ca, model string) {
 		}
 		return string(out)
 	}
-	args := append([]string{"run", "--isolation", level, "--timeout", "2m", "--memory", "4GiB", "--workspace", ".", "--upstream-ca", ca, "--mount", filepath.Dir(found[0]) + ":/opt/agent"}, a.flags...)
-	out := caisson(append(args, "--", "sh", "-c", a.line)...)
+	line := a.line
+	args := append([]string{"run", "--isolation", how, "--timeout", "2m", "--memory", "4GiB", "--workspace", ".", "--upstream-ca", ca, "--mount", filepath.Dir(found[0]) + ":/opt/agent"}, a.flags...)
+	if how == "preset" {
+		line = a.preset
+		args = []string{"run", "--preset", "coding-agent", "--timeout", "2m"}
+		t.Setenv("SSL_CERT_FILE", ca) // this host trusts nobody else
+	}
+	out := caisson(append(args, "--", "sh", "-c", line)...)
 	said := out
 	logs, err := filepath.Glob(filepath.Join(model, "line.*"))
 	if err != nil || len(logs) < 2 {
