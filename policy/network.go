@@ -70,7 +70,15 @@ func checkAllow(s string) error {
 	if _, err := rule.Allow(s, ""); err != nil {
 		return invalid(allowHint, "%s allows nothing: %v", quote(s), err)
 	}
-	return nil
+	w := rule.Word(s)
+	if w == "" {
+		return nil
+	}
+	meant := "internet for every public host"
+	if slices.Contains(rule.Presets(), w) {
+		meant = "preset:" + w
+	}
+	return invalid("write "+meant+"; a host of your own network that has this name with its port, "+w+":443", "%s is a word, and no host", quote(s))
 }
 
 func checkDenied(s string) error {

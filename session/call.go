@@ -81,7 +81,7 @@ type Call struct {
 	// yet, in bytes. It must not block.
 	OnPull func(done, total int64)
 	// OnRefused, when set, gets attempts of the program's to reach what is not
-	// allowed, each sort once. It must not block.
+	// allowed, each sort once, and allowed names that have no address. It must not block.
 	OnRefused func(network.Refusal)
 	// OnNotice, when set, gets sentences for people: limits that were asked for with
 	// best effort and do not hold here, what of an image is left out, and the like.

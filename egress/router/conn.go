@@ -38,6 +38,8 @@ type conn struct {
 
 	sent, received atomic.Int64
 
+	unresolved bool // its name has no address
+
 	placed bool // it has taken one of the router's places
 
 	mu   sync.Mutex
@@ -149,6 +151,7 @@ func (c *conn) dial() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.r.made.Add(1)
 	m := &metered{Conn: up, c: c}
 	c.mu.Lock()
 	if c.gone {
@@ -365,6 +368,8 @@ func (c *conn) failed(err error) {
 		c.forget()
 		return
 	}
+	var dns *net.DNSError
+	c.unresolved = errors.As(err, &dns)
 	c.finish(plain(err))
 }
 
@@ -384,7 +389,7 @@ func plain(err error) string {
 // finish ends c and records it.
 func (c *conn) finish(reason string) {
 	rec := wire.Record{
-		Protocol: wire.TCP, Host: c.t.name.String(), Port: int(c.t.addr.Port()), Rule: c.rule.Rule, From: c.rule.From, Reason: reason,
+		Protocol: wire.TCP, Host: c.t.name.String(), Port: int(c.t.addr.Port()), Rule: c.rule.Rule, From: c.rule.From, Reason: reason, Unresolved: c.unresolved,
 		Sent: c.sent.Load(), Received: c.received.Load(), Started: c.started, Duration: time.Since(c.started),
 	}
 	if c.t.name.IsZero() {

@@ -86,7 +86,8 @@ type Router struct {
 	record *recorder
 	pace   [2]*rate.Limiter // sent, received; nil without a bound
 
-	queries, connections atomic.Int64
+	queries, connections atomic.Int64 // against the budget; also those that were not made
+	made                 atomic.Int64 // connections
 	requests             requests
 	sent, received       atomic.Int64
 
@@ -237,7 +238,7 @@ func (r *Router) Close() {
 	r.web.Close()
 	r.at.wait()
 	r.record.finish(wire.Totals{
-		Connections: r.connections.Load(), Queries: r.queries.Load(), Sent: r.sent.Load(), Received: r.received.Load(),
+		Connections: r.made.Load(), Queries: r.queries.Load(), Sent: r.sent.Load(), Received: r.received.Load(),
 	})
 	r.link.wire.Close()
 	// Before the stack waits for it: the stack holds its lock while it does, and

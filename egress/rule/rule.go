@@ -85,6 +85,17 @@ func Allow(text, from string) ([]Rule, error) {
 	return []Rule{r}, err
 }
 
+// Word is text where it is one word without a port, and what is meant by it is not clear:
+// "all" is no host of anybody's, and "npm" a preset without its prefix. Empty where it is
+// not. With a port a word is a host of one's own network.
+func Word(text string) string {
+	host, port, err := cut(text)
+	if err != nil || port != "" || strings.ContainsAny(text, ".:/[") || strings.EqualFold(host, Internet) || strings.EqualFold(host, "localhost") {
+		return ""
+	}
+	return host
+}
+
 // Deny reads an entry of a deny-list. Without a port it means every port.
 func Deny(text, from string) (Rule, error) {
 	return parse(text, from, everyPort)

@@ -229,9 +229,12 @@ type Record struct {
 	Rule     string   `json:"rule,omitempty"` // what let it through or refused it
 	From     string   `json:"from,omitempty"` // where the rule stands
 	Reason   string   `json:"reason,omitempty"`
-	Open     bool     `json:"open,omitempty"`   // an entry of its own would allow it
-	Method   string   `json:"method,omitempty"` // of a request that was refused
-	Path     string   `json:"path,omitempty"`   // its path, cut
+	Open     bool     `json:"open,omitempty"` // an entry of its own would allow it
+	// Unresolved says that an allowed name has no address.
+	Unresolved bool `json:"unresolved,omitempty"`
+
+	Method string `json:"method,omitempty"` // of a request that was refused
+	Path   string `json:"path,omitempty"`   // its path, cut
 
 	Sent     int64         `json:"sent,omitempty"`     // bytes that left
 	Received int64         `json:"received,omitempty"` // bytes that came

@@ -42,7 +42,8 @@ type Options struct {
 	Journal Journal
 	// PolicyName is the file that hints name; empty is none.
 	PolicyName string
-	// Refused, when set, gets attempts to reach what is not allowed. It must not block.
+	// Refused, when set, gets attempts to reach what is not allowed, and allowed names that
+	// have no address. It must not block.
 	Refused func(Refusal)
 	// Renew, when set, gives another value of a secret ([Credentials.Renew]).
 	Renew func(name string, serial int64) wire.Renewal
@@ -75,14 +76,23 @@ type BudgetError struct{ Budget string }
 
 func (e *BudgetError) Error() string { return "the network budget " + e.Budget + " is used up" }
 
+// maxUnresolved bounds the names without an address that are told.
+const maxUnresolved = 64
+
 // Start makes the wire, whose first packet starts the router.
 func Start(o Options) (*Network, error) {
 	n := &Network{closed: o.Closed, ended: make(chan error, 1)}
 	n.ledger = ledger{journal: o.Journal, lost: n.unrecorded}
+	unresolved := map[string]bool{}
 	record := func(e wire.Event) {
 		n.ledger.add(e)
-		if e.Kind == wire.Refused && o.Refused != nil {
-			o.Refused(Refusal{connection(*e.Record), hint(e.Record, o.PolicyName)})
+		switch {
+		case o.Refused == nil || e.Record == nil:
+		case e.Kind == wire.Refused:
+			o.Refused(Refusal{Connection: connection(*e.Record), Hint: hint(e.Record, o.PolicyName)})
+		case e.Record.Unresolved && len(unresolved) < maxUnresolved && !unresolved[e.Record.Host]:
+			unresolved[e.Record.Host] = true
+			o.Refused(Refusal{Connection: connection(*e.Record), Failed: true})
 		}
 	}
 	router, err := egress.Start(egress.Options{

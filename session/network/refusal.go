@@ -18,10 +18,15 @@ import (
 type Refusal struct {
 	sandbox.Connection
 	Hint string // empty when nothing would
+	// Failed says that it is allowed, and came to nothing.
+	Failed bool
 }
 
 // String is one sentence. Its names are of the sandbox's making, and plain.
 func (f Refusal) String() string {
+	if f.Failed {
+		return fmt.Sprintf("no connection to %s: %s", target(f.Connection), f.Reason)
+	}
 	return fmt.Sprintf("refused %s: %s", target(f.Connection), f.Reason)
 }
 
