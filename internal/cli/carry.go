@@ -32,7 +32,8 @@ func (a *app) carryOut(ctx context.Context, f *runFlags, s *opened, call *sessio
 
 	var reports []string
 	call.OnNotice = func(s string) { a.note("%s", s) }
-	call.OnLacking = a.lacking(known)
+	var lacking session.Lacking
+	call.OnLacking = func(l session.Lacking) { lacking = l }
 	call.OnRefused = a.refusals()
 	call.OnReport = func(r policy.Fired) {
 		reports = append(reports, r.String())
@@ -66,9 +67,13 @@ func (a *app) carryOut(ctx context.Context, f *runFlags, s *opened, call *sessio
 		a.code = exitCode(res)
 	}
 	if res != nil {
+		if res.Status != sandbox.StatusDenied {
+			a.lacking(s.state, known, lacking)
+		}
 		a.show(f, res, reports)
 		a.hintUnseen(f, call, res)
 		a.hintShell(f, call, res)
+		a.hintToolchain(f, call, res)
 		a.hintGit(f, call, res)
 		if f.review && !f.json {
 			err = errors.Join(err, a.review(ctx, s, res.Changes, sig.forward))

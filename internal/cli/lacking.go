@@ -4,9 +4,11 @@ package cli
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/caisson-run/caisson/internal/files"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
@@ -34,19 +36,28 @@ func accepted() (map[sandbox.LimitName]sandbox.Enforcement, error) {
 	return known, nil
 }
 
-// lacking tells which default limits do not hold here, in one line, with what is to be
-// set to hear no more of it.
-func (a *app) lacking(known map[sandbox.LimitName]sandbox.Enforcement) func(session.Lacking) {
-	return func(l session.Lacking) {
-		var words []string
-		news := false
-		for _, h := range l.Limits {
-			words = append(words, string(h.Limit)+"="+string(h.How))
-			as := known[h.Limit]
-			news = news || as != h.How && as != sandbox.Off
-		}
-		if news {
-			a.note("%s (to hear no more of it: export %s=%s)", l, acceptEnv, strings.Join(words, ","))
-		}
+// toldFile is the file of the state directory that has the limits which were told last.
+const toldFile = "limits-told"
+
+// lacking tells which default limits do not hold here, in one line, once for a state
+// directory and again when there are others.
+func (a *app) lacking(state string, known map[sandbox.LimitName]sandbox.Enforcement, l session.Lacking) {
+	var words, names []string
+	news := false
+	for _, h := range l.Limits {
+		words = append(words, string(h.Limit)+"="+string(h.How))
+		names = append(names, string(h.Limit)+" is "+string(h.How))
+		as := known[h.Limit]
+		news = news || as != h.How && as != sandbox.Off
 	}
+	told, file := strings.Join(words, ",")+"\n", filepath.Join(state, toldFile)
+	if !news {
+		return
+	}
+	if before, err := files.ReadRegular(file, 1<<10); err == nil && string(before) == told {
+		return
+	}
+	// Where it cannot be written it is told again.
+	_ = os.WriteFile(file, []byte(told), 0o600)
+	a.note("default limits here: %s (caisson doctor says why)", strings.Join(names, ", "))
 }

@@ -22,11 +22,11 @@ func TestLacking(t *testing.T) {
 		l     session.Lacking
 		hint  string // empty says nothing
 	}{
-		{"", held(cpus, memory), "CAISSON_ACCEPT=cpus=off,memory=emulated"},
+		{"", held(cpus, memory), "cpus is off, memory is emulated"},
 		{"cpus=off,memory=emulated", held(cpus, memory), ""},
 		{" cpus=off , memory=off,", held(cpus, memory), ""},
-		{"cpus=off,memory=emulated", held(cpus, gone), "CAISSON_ACCEPT=cpus=off,memory=off"},
-		{"cpus=off", held(cpus, memory), "CAISSON_ACCEPT=cpus=off,memory=emulated"},
+		{"cpus=off,memory=emulated", held(cpus, gone), "cpus is off, memory is off"},
+		{"cpus=off", held(cpus, memory), "cpus is off, memory is emulated"},
 	} {
 		t.Setenv(acceptEnv, tc.known)
 		known, err := accepted()
@@ -37,7 +37,9 @@ func TestLacking(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		(&app{err: said}).lacking(known)(tc.l)
+		state := t.TempDir()
+		(&app{err: said}).lacking(state, known, tc.l)
+		(&app{err: said}).lacking(state, known, tc.l) // once for a state directory
 		text, err := os.ReadFile(said.Name())
 		if err = errors.Join(err, said.Close()); err != nil {
 			t.Fatal(err)
@@ -54,5 +56,21 @@ func TestAccepted(t *testing.T) {
 		if _, err := accepted(); !errors.Is(err, sandbox.ErrInvalid) || sandbox.Hint(err) == "" {
 			t.Errorf("%q: %v", text, err)
 		}
+	}
+}
+
+// What gets worse is said again in a state directory that knows less.
+func TestLackingMore(t *testing.T) {
+	said, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	state := t.TempDir()
+	for _, how := range []sandbox.Enforcement{sandbox.Emulated, sandbox.Off, sandbox.Off} {
+		(&app{err: said}).lacking(state, nil, session.Lacking{Limits: []session.Held{{Limit: "memory", How: how}}})
+	}
+	if text, err := os.ReadFile(said.Name()); err != nil || strings.Count(string(text), "\n") != 2 {
+		t.Errorf("%q, %v", text, err)
 	}
 }

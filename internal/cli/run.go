@@ -74,7 +74,7 @@ place of the image's command, the entrypoint stays. Environment, user and workin
 directory are the image's; where its user is root, it is uid 1000 without --root.
 
 A limit that you ask for holds, or nothing runs. Where the host has no control
-groups for you, not all of the defaults do: that is said, unless CAISSON_ACCEPT
+groups for you, not all of the defaults do: that is said once, unless CAISSON_ACCEPT
 names them (CAISSON_ACCEPT=cpus=off,memory=emulated).
 
 SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on; the sandbox ends 2 s later, or
