@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"runtime"
 	"strings"
 	"time"
@@ -161,6 +162,14 @@ func isLoopback(host string) bool {
 	return h == "localhost" || err == nil && addr.IsLoopback()
 }
 
+// dockerSocket is where the daemon of a local Docker is asked, which is not done here.
+const dockerSocket = "/var/run/docker.sock"
+
+// fromDocker is how an image comes here that only a Docker daemon has.
+func fromDocker(r reference.Ref) string {
+	return "one that only a local Docker has: docker save " + r.Familiar() + " -o image.tar, then --image ./image.tar"
+}
+
 // pullError turns the library's errors into sentences.
 func pullError(r reference.Ref, err error) error {
 	e := &sandbox.Error{Op: "pull " + r.Familiar(), Kind: sandbox.ErrUnavailable, Problem: "the registry " + r.Host + " cannot be asked",
@@ -172,14 +181,17 @@ func pullError(r reference.Ref, err error) error {
 		e.Kind, e.Problem, e.Hint = sandbox.ErrDenied, "the registry speaks plain HTTP, or leads to somebody who does", "take --insecure-registry if that is meant"
 		e.Rule = "built-in: registries speak TLS"
 	case errors.As(err, &te) && (te.StatusCode == http.StatusUnauthorized || te.StatusCode == http.StatusForbidden):
-		e.Kind, e.Problem, e.Hint = sandbox.ErrNotFound, "there is no such image, or it may not be read", "check the name; log in with docker login "+r.Host
+		e.Kind, e.Problem, e.Hint = sandbox.ErrNotFound, "there is no such image, or it may not be read", "check the name; log in with docker login "+r.Host+"; "+fromDocker(r)
 	case errors.As(err, &te) && te.StatusCode == http.StatusNotFound:
-		e.Kind, e.Problem, e.Hint = sandbox.ErrNotFound, "there is no such image", "check the name and the tag"
+		e.Kind, e.Problem, e.Hint = sandbox.ErrNotFound, "there is no such image", "check the name and the tag; "+fromDocker(r)
 	case errors.As(err, &te) && te.StatusCode == http.StatusTooManyRequests:
 		e.Problem, e.Hint = "the registry asks for patience (too many requests)", "try again later, or log in with docker login "+r.Host
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		e.Problem, e.Hint = "it was interrupted", "pull it again"
 	case errors.As(err, &ne):
+		if _, err := os.Stat(dockerSocket); err == nil {
+			e.Hint += "; " + fromDocker(r)
+		}
 	case strings.Contains(err.Error(), "no child with platform"):
 		e.Kind, e.Problem, e.Hint, e.Cause = sandbox.ErrNotFound, "there is no such image for "+Platform(), "use one that was built for this processor", nil
 	}

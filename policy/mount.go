@@ -84,7 +84,7 @@ func atColons(s string) (parts []string) {
 // absolute; without one the mount lands under its base name in the working
 // directory. Without a mode it is read-only. Errors are ErrInvalid with a hint.
 func ParseMount(s string) (MountWish, error) {
-	const form = `write SRC[:TARGET][:ro|rw|cow], such as ./data:/data:ro, with \: for a colon in a name`
+	const form = `write SRC[:TARGET][:MODE], with a mode of ro, rw, cow or rw,shared, such as ./data:/data:ro, with \: for a colon in a name`
 	parts := atColons(s)
 	m := MountWish{Source: parts[0]}
 	if len(parts) > 3 {
@@ -97,7 +97,7 @@ func ParseMount(s string) (MountWish, error) {
 		case err == nil:
 			m.Access, m.Shared, parts = access, shared, parts[:len(parts)-1]
 		case len(parts) == 3 || !strings.HasPrefix(last, "/"):
-			if w := nearest(last, accessWords()); w != "" {
+			if w := nearest(last, accessWords()); w != "" && (len(w) != len(last) || Distance(last, w) == 1) {
 				return MountWish{}, invalid("did you mean "+w+"?", "mount %s: %s is not a mode", quote(s), quote(last))
 			}
 			return MountWish{}, invalid(form, "mount %s: %s is neither an absolute target nor a mode", quote(s), quote(last))

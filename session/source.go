@@ -7,6 +7,8 @@ import (
 	"debug/elf"
 	"fmt"
 	"io"
+	"path"
+	"strings"
 
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -75,7 +77,10 @@ func (s Source) plan() (program, error) {
 	if l, ok := languageOf(s.Name); ok {
 		return program{language: l.name, Argv: l.argv, ext: l.ext[0]}, nil
 	}
-	return refuse("its language cannot be told from its name, and it has no #! line", "name it with --lang, for example --lang python")
+	if path.Ext(s.Name) == ".go" {
+		return refuse("Go is compiled, and takes a command", "show it and run that: caisson run --toolchain /usr/local/go --memory 1GiB --mount "+s.Name+" -- go run "+path.Base(s.Name))
+	}
+	return refuse("its language cannot be told from its name, and it has no #! line", "name it with --lang: "+strings.Join(Languages()[:6], ", ")+" and more")
 }
 
 // isELF says whether code is a program of this platform's format. What its

@@ -39,7 +39,8 @@ The exit code is 1 when a run on the default level cannot begin.`,
 			if state.Problem != "" {
 				a.code = exitDoctor
 			}
-			problems := hostfacts.Gather(ctx, state.Path).Problems()
+			facts := hostfacts.Gather(ctx, state.Path)
+			problems := facts.Problems()
 			var levels []levelJSON
 			for _, name := range a.levelNames() {
 				caps, err := a.drivers()[name].Probe(ctx)
@@ -57,10 +58,17 @@ The exit code is 1 when a run on the default level cannot begin.`,
 				a.code = exitDoctor
 			}
 			if asJSON {
-				a.printJSON(map[string]any{"state": state, "levels": levels})
+				said := map[string]any{"state": state, "levels": levels}
+				if facts.Container != "" {
+					said["container"] = facts.Container
+				}
+				a.printJSON(said)
 				return nil
 			}
 			a.printState(state)
+			if facts.Container != "" {
+				fmt.Fprintf(a.out, "inside a container (%s): what is to be mended are its settings\n", printable(facts.Container))
+			}
 			a.printDoctor(levels)
 			return nil
 		},
@@ -204,7 +212,7 @@ func (a *app) printDoctor(levels []levelJSON) {
 		for _, x := range []struct {
 			what string
 			has  bool
-		}{{"sandbox's own root", l.Root}, {"terminal", l.Terminal}, {"copy-on-write mounts", l.CopyOnWrite}, {"read-write mounts", l.ReadWrite}, {"hidden paths", l.Masks}} {
+		}{{"--root (it would be root of this host's kernel; gvisor has one of its own)", l.Root}, {"terminal", l.Terminal}, {"copy-on-write mounts", l.CopyOnWrite}, {"read-write mounts", l.ReadWrite}, {"hidden paths", l.Masks}} {
 			if l.Usable && !x.has {
 				fmt.Fprintf(a.out, "  missing: %s\n", x.what)
 			}

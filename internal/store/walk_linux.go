@@ -200,7 +200,7 @@ func walkError(want, at string, cause error) error {
 	switch {
 	case errors.Is(cause, errForeign):
 		e.Problem = at + " belongs to another user"
-		e.Hint = elsewhere + ", or have its owner remove " + path
+		e.Hint = elsewhere + ": each user has one"
 	case errors.Is(cause, errSymlink), errors.Is(cause, unix.ELOOP):
 		e.Problem = at + " is a symbolic link, which could be pointed elsewhere"
 		e.Hint = "set CAISSON_STATE to the directory itself"
@@ -215,6 +215,9 @@ func walkError(want, at string, cause error) error {
 		e.Hint = elsewhere
 	case errors.Is(cause, unix.ENAMETOOLONG):
 		e.Kind, e.Problem = sandbox.ErrInvalid, "the path is too long"
+		e.Hint = elsewhere
+	case errors.Is(cause, unix.ENOENT) && isKernels(path):
+		e.Kind, e.Problem = sandbox.ErrInvalid, at+" cannot be made: the kernel shows itself there, and keeps no files"
 		e.Hint = elsewhere
 	case errors.Is(cause, unix.ENOENT):
 		e.Kind, e.Problem = sandbox.ErrNotFound, at+" does not exist"
@@ -234,4 +237,14 @@ func walkError(want, at string, cause error) error {
 		e.Hint = elsewhere
 	}
 	return e
+}
+
+// isKernels says whether path would lie on a file system by which the kernel shows itself.
+func isKernels(path string) bool {
+	var st unix.Statfs_t
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		if err := unix.Statfs(dir, &st); err == nil || dir == "/" {
+			return err == nil && (st.Type == unix.PROC_SUPER_MAGIC || st.Type == unix.SYSFS_MAGIC)
+		}
+	}
 }

@@ -16,6 +16,8 @@ type call struct {
 	nr     uintptr
 	args   [6]uintptr
 	levels string
+	// root says that the level makes it as root alone.
+	root bool
 	// mounter says that the kernel itself refuses it to who may not mount, before it
 	// looks at the arguments. Others may mount in a namespace alone, where it is not tried.
 	mounter bool
@@ -25,36 +27,38 @@ const bad = ^uintptr(0) // no descriptor, no flags
 
 // mounting and leaving are tried for real, but only both (mounts).
 var (
-	mounting = call{name: "mount", nr: unix.SYS_MOUNT}
-	leaving  = call{"unshare", unix.SYS_UNSHARE, [6]uintptr{}, "process", false}
+	mounting = call{name: "mount", nr: unix.SYS_MOUNT, levels: "gvisor process"}
+	leaving  = call{"unshare", unix.SYS_UNSHARE, [6]uintptr{}, "process", false, false}
 )
 
 var needed = []call{
-	{"capset", unix.SYS_CAPSET, [6]uintptr{}, "gvisor process", false},
-	{"chroot", unix.SYS_CHROOT, [6]uintptr{}, "gvisor", false},
-	{"close_range", unix.SYS_CLOSE_RANGE, [6]uintptr{1, 0}, "process", false},
-	{"execveat", unix.SYS_EXECVEAT, [6]uintptr{bad}, "process", false},
-	{"fsconfig", unix.SYS_FSCONFIG, [6]uintptr{bad}, "process", false},
-	{"fsmount", unix.SYS_FSMOUNT, [6]uintptr{bad}, "process", true},
-	{"fsopen", unix.SYS_FSOPEN, [6]uintptr{0, bad}, "process", true},
-	{"keyctl", unix.SYS_KEYCTL, [6]uintptr{bad}, "process", false},
-	{"landlock_add_rule", unix.SYS_LANDLOCK_ADD_RULE, [6]uintptr{bad, 0, 0, bad}, "process", false},
-	{"landlock_restrict_self", unix.SYS_LANDLOCK_RESTRICT_SELF, [6]uintptr{bad, bad}, "process", true},
-	{"memfd_create", unix.SYS_MEMFD_CREATE, [6]uintptr{0, bad}, "gvisor process", false},
-	{"mknodat", unix.SYS_MKNODAT, [6]uintptr{bad, 0, unix.S_IFREG}, "process", false},
-	{"mount_setattr", unix.SYS_MOUNT_SETATTR, [6]uintptr{bad, 0, bad}, "process", false},
-	{"move_mount", unix.SYS_MOVE_MOUNT, [6]uintptr{bad, 0, bad, 0, bad}, "gvisor process", true},
-	{"open_tree", unix.SYS_OPEN_TREE, [6]uintptr{bad, 0, bad}, "gvisor process", false},
-	{"openat2", unix.SYS_OPENAT2, [6]uintptr{bad}, "gvisor process", false},
-	{"pidfd_open", unix.SYS_PIDFD_OPEN, [6]uintptr{0, bad}, "process", false},
-	{"pivot_root", unix.SYS_PIVOT_ROOT, [6]uintptr{}, "gvisor process", true},
-	{"setdomainname", unix.SYS_SETDOMAINNAME, [6]uintptr{0, bad}, "process", true},
-	{"setgroups", unix.SYS_SETGROUPS, [6]uintptr{bad}, "process", true},
-	{"sethostname", unix.SYS_SETHOSTNAME, [6]uintptr{0, bad}, "process", true},
-	{"setresgid", unix.SYS_SETRESGID, [6]uintptr{bad, bad, bad}, "process", false},
-	{"setresuid", unix.SYS_SETRESUID, [6]uintptr{bad, bad, bad}, "process", false},
-	{"umount2", unix.SYS_UMOUNT2, [6]uintptr{0, bad}, "gvisor process", false},
+	{"capset", unix.SYS_CAPSET, [6]uintptr{}, "gvisor process", false, false},
+	{"chroot", unix.SYS_CHROOT, [6]uintptr{}, "gvisor", false, false},
+	{"close_range", unix.SYS_CLOSE_RANGE, [6]uintptr{1, 0}, "process", false, false},
+	{"execveat", unix.SYS_EXECVEAT, [6]uintptr{bad}, "process", false, false},
+	{"fsconfig", unix.SYS_FSCONFIG, [6]uintptr{bad}, "process", false, false},
+	{"fsmount", unix.SYS_FSMOUNT, [6]uintptr{bad}, "process", false, true},
+	{"fsopen", unix.SYS_FSOPEN, [6]uintptr{0, bad}, "process", false, true},
+	{"keyctl", unix.SYS_KEYCTL, [6]uintptr{bad}, "process", false, false},
+	{"landlock_add_rule", unix.SYS_LANDLOCK_ADD_RULE, [6]uintptr{bad, 0, 0, bad}, "process", false, false},
+	{"landlock_restrict_self", unix.SYS_LANDLOCK_RESTRICT_SELF, [6]uintptr{bad, bad}, "process", false, true},
+	{"memfd_create", unix.SYS_MEMFD_CREATE, [6]uintptr{0, bad}, "gvisor process", false, false},
+	{"mknodat", unix.SYS_MKNODAT, [6]uintptr{bad, 0, unix.S_IFREG}, "process", false, false},
+	{"mount_setattr", unix.SYS_MOUNT_SETATTR, [6]uintptr{bad, 0, bad}, "process", false, false},
+	{"move_mount", unix.SYS_MOVE_MOUNT, [6]uintptr{bad, 0, bad, 0, bad}, "gvisor process", false, true},
+	{"open_tree", unix.SYS_OPEN_TREE, [6]uintptr{bad, 0, bad}, "gvisor", true, false},
+	{"open_tree", unix.SYS_OPEN_TREE, [6]uintptr{bad, 0, bad}, "process", false, false},
+	{"openat2", unix.SYS_OPENAT2, [6]uintptr{bad}, "gvisor process", false, false},
+	{"pidfd_open", unix.SYS_PIDFD_OPEN, [6]uintptr{0, bad}, "process", false, false},
+	{"pivot_root", unix.SYS_PIVOT_ROOT, [6]uintptr{}, "gvisor process", false, true},
+	{"setdomainname", unix.SYS_SETDOMAINNAME, [6]uintptr{0, bad}, "process", false, true},
+	{"setgroups", unix.SYS_SETGROUPS, [6]uintptr{bad}, "process", false, true},
+	{"sethostname", unix.SYS_SETHOSTNAME, [6]uintptr{0, bad}, "process", false, true},
+	{"setresgid", unix.SYS_SETRESGID, [6]uintptr{bad, bad, bad}, "process", false, false},
+	{"setresuid", unix.SYS_SETRESUID, [6]uintptr{bad, bad, bad}, "process", false, false},
+	{"umount2", unix.SYS_UMOUNT2, [6]uintptr{0, bad}, "gvisor process", false, false},
 	leaving,
+	mounting,
 }
 
 func realCall(c call) error {
@@ -79,7 +83,7 @@ func (m *machine) calls(f Facts) map[string]Fact {
 	names := map[string][]string{}
 	for _, c := range needed {
 		switch {
-		case c.mounter && !m.mayMount(), strings.HasPrefix(c.name, "landlock_") && f.Landlock == 0:
+		case c.root && !f.Root, c.mounter && !m.mayMount(), strings.HasPrefix(c.name, "landlock_") && f.Landlock == 0:
 		case m.refused(c):
 			for _, level := range strings.Fields(c.levels) {
 				names[level] = append(names[level], c.name)
@@ -88,8 +92,11 @@ func (m *machine) calls(f Facts) map[string]Fact {
 	}
 	facts := map[string]Fact{}
 	for level, refused := range names {
+		if slices.Contains(refused, mounting.name) && !m.mayMount() { // the kernel says the same of it to an ordinary user
+			refused = append(refused, "pivot_root")
+		}
 		slices.Sort(refused)
-		facts[level] = m.profile(f, plural("the system call", refused)+strings.Join(refused, ", "))
+		facts[level] = m.profile(f, plural("the system call", refused)+strings.Join(refused, ", "), refused...)
 	}
 	return facts
 }

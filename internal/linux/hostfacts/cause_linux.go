@@ -5,6 +5,7 @@ package hostfacts
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -107,15 +108,27 @@ func (m *machine) apparmor() Fact {
 	}
 }
 
-// profile blames the seccomp profile that is on this process.
-func (m *machine) profile(f Facts, what string) Fact {
+// beyondDefault are the system calls that gVisor takes beyond what the default profiles of
+// container runtimes allow to a container without more capabilities.
+var beyondDefault = []string{"clone", "mount", "umount2", "pivot_root", "chroot"}
+
+// profile blames the seccomp profile that is on this process, for what it forbids; calls
+// are those of it that are known by name.
+func (m *machine) profile(f Facts, what string, calls ...string) Fact {
+	plus := slices.Clone(beyondDefault)
+	for _, c := range calls {
+		if !slices.Contains(plus, c) {
+			plus = append(plus, c)
+		}
+	}
+	allows := "the runtime's default one plus " + strings.Join(plus, ", ")
 	switch f.Container {
 	case "docker", "podman":
 		return Fact{Why: "the seccomp profile of this " + f.Container + " container forbids " + what,
-			Remedy: "start the container with --security-opt seccomp=unconfined --security-opt apparmor=unconfined --cap-add SYS_PTRACE"}
+			Remedy: "start the container with --security-opt seccomp=unconfined, or seccomp=FILE with a profile that is " + allows + "; and with --security-opt apparmor=unconfined"}
 	case "kubernetes":
 		return Fact{Why: "the seccomp profile of this pod forbids " + what,
-			Remedy: "set securityContext.seccompProfile.type: Unconfined and capabilities.add: [SYS_PTRACE] in the pod"}
+			Remedy: "set securityContext.seccompProfile.type: Unconfined in the pod, or Localhost with a profile that is " + allows}
 	}
 	return Fact{Why: "a seccomp filter on this process forbids " + what, Remedy: "start caisson outside of the program that set it" + m.unit()}
 }
@@ -145,7 +158,11 @@ func (m *machine) ptrace(f Facts) Fact {
 	case scope == "2":
 		return sysctl("only privileged processes may trace", "kernel.yama.ptrace_scope", "1")
 	case f.Seccomp:
-		return m.profile(f, "tracing processes")
+		fact := m.profile(f, "tracing processes", "ptrace")
+		if f.Container != "" {
+			fact.Remedy += "; or give it the capability SYS_PTRACE, by which older runtimes allow it"
+		}
+		return fact
 	default:
 		return Fact{Why: fmt.Sprintf("the kernel refused to trace a child (%v)", err), Remedy: "look for a security module in the kernel log: sudo dmesg | grep -i denied; SELinux: sudo setsebool deny_ptrace 0"}
 	}
