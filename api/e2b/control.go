@@ -69,6 +69,9 @@ func (s *Server) control() http.Handler {
 	return mux
 }
 
+// notBuilt is why none of the calls that build a template is served.
+const notBuilt = "templates are the operator's, and not built"
+
 // notServed are calls of E2B's clients that are refused by their name: a 404 would
 // mean to them that it is the volume, or the secret, that is not there.
 var notServed = map[string]string{
@@ -76,9 +79,21 @@ var notServed = map[string]string{
 	"/volumes/":              "volumes are not kept",
 	"/secrets":               "secrets are the operator's, and not kept for clients",
 	"/secrets/":              "secrets are the operator's, and not kept for clients",
-	"POST /v3/templates":     "templates are the operator's, and not built",
 	"POST /templates/tags":   "templates are the operator's, and not tagged",
 	"DELETE /templates/tags": "templates are the operator's, and not tagged",
+
+	"POST /v3/templates":                    notBuilt,
+	"POST /v2/templates":                    notBuilt,
+	"POST /templates":                       notBuilt,
+	"POST /templates/{id}":                  notBuilt,
+	"PATCH /templates/{id}":                 notBuilt,
+	"PATCH /v2/templates/{id}":              notBuilt,
+	"GET /templates/{id}/files/{hash}":      notBuilt,
+	"POST /templates/{id}/builds/{build}":   notBuilt,
+	"/v2/templates/{id}/builds/{build}":     notBuilt,
+	"/templates/{id}/builds/{build}/status": notBuilt,
+	"/templates/{id}/builds/{build}/logs":   notBuilt,
+	"GET /templates/{id}/{part}":            "templates are the operator's, and not tagged",
 }
 
 // keyed is a call whose key was found.

@@ -3,6 +3,7 @@
 package e2b
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
@@ -14,10 +15,19 @@ import (
 	"github.com/caisson-run/caisson/session/persistent"
 )
 
-// logLine is E2B's older form of a log, logEntry the newer one.
+// logLine is E2B's older form of a log, logEntry the newer one. Line is an object in JSON:
+// E2B's command line ends with an error where it is none, or has no level.
 type logLine struct {
 	Timestamp string `json:"timestamp"`
 	Line      string `json:"line"`
+}
+
+// line is an entry in the older form.
+func (e *logEntry) line() logLine {
+	b, _ := json.Marshal(map[string]string{ // strings alone
+		"level": e.Level, "message": e.Message, "logger": "process", "stream": e.Fields["source"], "command": e.Fields["command"],
+	})
+	return logLine{e.Timestamp, string(b)}
 }
 
 type logEntry struct {
@@ -147,7 +157,7 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request, k *persistent.Key)
 	}
 	lines := []logLine{}
 	for _, e := range all {
-		lines = append(lines, logLine{e.Timestamp, e.Message})
+		lines = append(lines, e.line())
 	}
 	writeJSON(w, http.StatusOK, map[string]any{"logs": lines, "logEntries": all})
 	return nil

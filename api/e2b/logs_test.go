@@ -52,7 +52,8 @@ func TestLogs(t *testing.T) {
 			t.Errorf("%s: %d %s, want %s", query, status, got, want)
 		}
 	}
-	if _, got := ask("/sandboxes/" + b.id + "/logs?limit=2"); got != "one; two" || len(v.LogEntries) != 2 {
+	if _, got := ask("/sandboxes/" + b.id + "/logs?limit=2"); got != `{"command":"/bin/sh -c echo one; echo two","level":"info","logger":"process","message":"one","stream":"stdout"}; `+
+		`{"command":"/bin/sh -c echo one; echo two","level":"info","logger":"process","message":"two","stream":"stdout"}` || len(v.LogEntries) != 2 {
 		t.Errorf("version 1: %s, %+v", got, v.LogEntries)
 	}
 	for _, bad := range []string{"?limit=-1", "?limit=x", "?level=loud", "?direction=up", "?cursor=-1", "?cursor=x"} {

@@ -27,7 +27,7 @@ func TestSDK(t *testing.T) {
 	mine, other := caisson.Key(t, "mine"), caisson.Key(t, "other")
 	cert, certKey := certificate(t)
 	process := policyFile(t, "process")
-	const some = "create, use, kill|a command|write and read|a terminal$|another key"
+	const some = "create, use, kill|a command|write and read|a terminal$|another key|the command line shows"
 	for _, c := range []struct {
 		name, sdk, only string
 		short           bool
