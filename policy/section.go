@@ -215,7 +215,7 @@ func (d *decoder) env() []field {
 func checkEnvName(s string) error {
 	blank := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
 	if s == "" || len(s) > 256 || strings.ContainsAny(s, "=*?") || strings.ContainsFunc(s, blank) {
-		return invalid("name one variable, without = and *, and without blanks", "%s is not the name of a variable", quote(s))
+		return invalid("name one variable, without =, * and blanks", "%s is not the name of a variable", quote(s))
 	}
 	return nil
 }
