@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -43,7 +44,7 @@ func file(t *testing.T, name, text string) string {
 func TestEnvironmentIsKnown(t *testing.T) {
 	t.Setenv("SECRET", "x")
 	_, x := built(t, func(c *Call) { c.Env = map[string]string{"MODE": "test"} })
-	want := []string{"HOME=/home/user", "LC_CTYPE=C.UTF-8", "LOGNAME=user", "MODE=test",
+	want := []string{"HOME=/home/user", "LC_CTYPE=C.UTF-8", "LOGNAME=user", "MODE=test", "NODE_OPTIONS=--max-old-space-size=192", "OMP_NUM_THREADS=1",
 		"PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin", "USER=user"}
 	if diff := cmp.Diff(want, x.Env); diff != "" {
 		t.Error(diff)
@@ -53,6 +54,18 @@ func TestEnvironmentIsKnown(t *testing.T) {
 		if slices.Contains(x.Env, "LC_CTYPE=C.UTF-8") || !slices.Contains(x.Env, own+"=de_DE.UTF-8") {
 			t.Errorf("with %s: %q", own, x.Env)
 		}
+	}
+	_, x = built(t, func(c *Call) {
+		c.Env = map[string]string{"OMP_NUM_THREADS": "7", "NODE_OPTIONS": ""}
+	})
+	if !slices.Contains(x.Env, "OMP_NUM_THREADS=7") || !slices.Contains(x.Env, "NODE_OPTIONS=") {
+		t.Errorf("with variables of its own: %q", x.Env)
+	}
+	_, x = built(t, func(c *Call) {
+		c.Limits = sandbox.Limits{Memory: 1 << 30, Explicit: map[sandbox.LimitName]bool{sandbox.LimitMemory: true}}
+	})
+	if slices.ContainsFunc(x.Env, func(v string) bool { return strings.HasPrefix(v, "NODE_OPTIONS") }) {
+		t.Errorf("with memory for V8's own bound: %q", x.Env)
 	}
 	_, x = built(t, func(c *Call) { c.TTY, c.Term = &sandbox.Terminal{}, "../../evil" })
 	if !slices.Contains(x.Env, "TERM=xterm-256color") {

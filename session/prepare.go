@@ -130,7 +130,7 @@ func (r *Invocation) Variables(e *environment.Environment) []string {
 	if r.Call.TTY != nil {
 		term = r.Call.TerminalName()
 	}
-	return e.Variables(term, network.LoginEnv(r.Plan.Network, r.Placeholders()), r.Plan.Env, r.Placeholders())
+	return e.Variables(term, r.Plan.Limits, network.LoginEnv(r.Plan.Network, r.Placeholders()), r.Plan.Env, r.Placeholders())
 }
 
 func loginFiles(list []network.File) (out []environment.HomeFile) {

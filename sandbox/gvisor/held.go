@@ -4,6 +4,7 @@ package gvisor
 
 import (
 	"encoding/json"
+	"math"
 
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -12,14 +13,15 @@ import (
 const hitsAnnotation = "dev.caisson.limits"
 
 type held struct {
-	Processes int                          `json:"processes,omitempty"`
-	Scratch   map[string]sandbox.LimitName `json:"scratch,omitempty"`
+	Processes  int                          `json:"processes,omitempty"`
+	Processors int                          `json:"processors,omitempty"`
+	Scratch    map[string]sandbox.LimitName `json:"scratch,omitempty"`
 }
 
 // held tells the kernel inside which limits it holds itself, so that it says which of
 // them a call failed for.
 func (p *plan) held(s *sandbox.Spec) error {
-	h := held{Processes: s.Limits.Processes, Scratch: map[string]sandbox.LimitName{}}
+	h := held{Processes: s.Limits.Processes, Processors: int(math.Ceil(s.Limits.CPUs)), Scratch: map[string]sandbox.LimitName{}}
 	for _, sc := range s.Scratch {
 		if limit := sc.Limit(); limit != "" {
 			h.Scratch[sc.Target] = limit

@@ -3,9 +3,15 @@
 package environment
 
 import (
+	"fmt"
 	"maps"
+	"math"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // characters is the locale of programs that are told of none. What sets it apart from C,
@@ -22,8 +28,8 @@ var impatient = map[string]string{"npm_config_fetch_retries": "0", "PIP_RETRIES"
 // Variables is the environment of programs, KEY=value, sorted: the image's, the search
 // path, the user's, and more, of which later ones take the place of earlier ones. It has
 // nothing of the caller's but what is in more. term is the kind of the program's
-// terminal; empty is none.
-func (e *Environment) Variables(term string, more ...map[string]string) []string {
+// terminal; empty is none. What nobody names tells runtimes of l what they do not see.
+func (e *Environment) Variables(term string, l sandbox.Limits, more ...map[string]string) []string {
 	env := map[string]string{}
 	if e.o.Plan.Network == nil && e.Spec.Network != nil {
 		maps.Copy(env, impatient)
@@ -43,9 +49,33 @@ func (e *Environment) Variables(term string, more ...map[string]string) []string
 	if env["LANG"] == "" && env["LC_ALL"] == "" && env["LC_CTYPE"] == "" {
 		env["LC_CTYPE"] = characters
 	}
+	for name, value := range sizes(l) {
+		if _, named := env[name]; !named {
+			env[name] = value
+		}
+	}
 	out := make([]string, 0, len(env))
 	for _, k := range slices.Sorted(maps.Keys(env)) {
 		out = append(out, k+"="+env[k])
 	}
 	return out
+}
+
+// leastHeap is the least heap that V8 takes without being told, in MiB, on a machine of
+// any size (Heap::MinOldGenerationSize).
+const leastHeap = 256
+
+// sizes are variables by which runtimes keep to limits. nproc, OpenMP and OpenBLAS, and
+// so numpy, start as many threads as there are processors for them, which the process
+// level cannot show otherwise: a set of processors would keep two sandboxes on one while
+// another one is idle.
+func sizes(l sandbox.Limits) map[string]string {
+	env := map[string]string{}
+	if l.CPUs > 0 {
+		env["OMP_NUM_THREADS"] = strconv.Itoa(min(int(math.Ceil(l.CPUs)), runtime.NumCPU()))
+	}
+	if heap := l.Memory >> 20 * 3 / 4; heap > 0 && heap < leastHeap {
+		env["NODE_OPTIONS"] = fmt.Sprintf("--max-old-space-size=%d", heap)
+	}
+	return env
 }

@@ -97,6 +97,7 @@ func adaptKernel() {
 		nameLongArguments(table)
 		if noted != nil {
 			noted.hold(table)
+			showProcessors(table, noted.Processors)
 		}
 	}
 	filter.GetPrecompiled("") // makes the table, once

@@ -41,6 +41,8 @@ const HitsAnnotation = "dev.caisson.limits"
 type Held struct {
 	// Processes is 0 where there is no limit of them.
 	Processes uint64 `json:"processes,omitempty"`
+	// Processors is how many of them programs see; 0 is all.
+	Processors uint `json:"processors,omitempty"`
 	// Scratch are writable directories, each with the name of the limit of its bytes.
 	Scratch map[string]string `json:"scratch,omitempty"`
 }
