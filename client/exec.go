@@ -63,23 +63,25 @@ type Keeping struct {
 
 // Result is what came of a program.
 type Result struct {
-	Status     string           `json:"status"`              // success, error, timeout, resource_exceeded
-	ExitCode   *int             `json:"exit_code,omitempty"` // nil when a signal ended it
-	Signal     string           `json:"signal,omitempty"`
-	Reason     string           `json:"reason,omitempty"`
-	Rule       string           `json:"rule,omitempty"`
-	Resource   string           `json:"resource,omitempty"` // which limit ended it
-	LimitsHit  []string         `json:"limits_hit,omitempty"`
-	Stdout     []byte           `json:"-"`
-	Stderr     []byte           `json:"-"`
-	Truncated  map[string]int64 `json:"truncated,omitempty"` // bytes of each stream that were cut
-	WallMS     int64            `json:"wall_ms"`
-	CPUMS      *int64           `json:"cpu_ms,omitempty"`
-	MemoryPeak *int64           `json:"memory_peak_bytes,omitempty"`
-	Findings   []Finding        `json:"findings,omitempty"` // of the policy's rules about code
-	Network    *Traffic         `json:"network,omitempty"`
-	Changes    *Changes         `json:"changes,omitempty"` // what is kept of what a run changed in its workspace
-	Posture    *Posture         `json:"posture,omitempty"` // what held in its sandbox
+	Status    string           `json:"status"`              // success, error, timeout, resource_exceeded
+	ExitCode  *int             `json:"exit_code,omitempty"` // nil when a signal ended it
+	Signal    string           `json:"signal,omitempty"`
+	Reason    string           `json:"reason,omitempty"`
+	Rule      string           `json:"rule,omitempty"`
+	Resource  string           `json:"resource,omitempty"` // which limit ended it
+	LimitsHit []string         `json:"limits_hit,omitempty"`
+	Stdout    []byte           `json:"-"`
+	Stderr    []byte           `json:"-"`
+	Truncated map[string]int64 `json:"truncated,omitempty"` // bytes of each stream that were cut
+	// TruncatedAt is after how many bytes of the stream they are missing.
+	TruncatedAt map[string]int64 `json:"truncated_at,omitempty"`
+	WallMS      int64            `json:"wall_ms"`
+	CPUMS       *int64           `json:"cpu_ms,omitempty"`
+	MemoryPeak  *int64           `json:"memory_peak_bytes,omitempty"`
+	Findings    []Finding        `json:"findings,omitempty"` // of the policy's rules about code
+	Network     *Traffic         `json:"network,omitempty"`
+	Changes     *Changes         `json:"changes,omitempty"` // what is kept of what a run changed in its workspace
+	Posture     *Posture         `json:"posture,omitempty"` // what held in its sandbox
 }
 
 // Finding is something that a program's text says and a rule speaks against.

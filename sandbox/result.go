@@ -31,6 +31,9 @@ type Result struct {
 	Stdout    []byte           `json:"-"` // frontends encode them: text where valid UTF-8
 	Stderr    []byte           `json:"-"`
 	Truncated map[string]int64 `json:"truncated,omitempty"` // stream → bytes cut
+	// TruncatedAt is after how many bytes of what is there they are missing: the end of a
+	// stream is kept, too.
+	TruncatedAt map[string]int64 `json:"truncated_at,omitempty"`
 
 	WallMS          int64  `json:"wall_ms"`
 	CPUMS           *int64 `json:"cpu_ms,omitempty"`

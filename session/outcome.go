@@ -64,11 +64,11 @@ func (r *Invocation) Finish(res *sandbox.Result, posture sandbox.Posture) {
 		settleBudget(r.Network.Exhausted(), res)
 	}
 	for _, s := range r.out {
-		if cut := s.cut(); cut > 0 {
+		if cut, at := s.cut(); cut > 0 {
 			if res.Truncated == nil {
-				res.Truncated = map[string]int64{}
+				res.Truncated, res.TruncatedAt = map[string]int64{}, map[string]int64{}
 			}
-			res.Truncated[s.name] = cut
+			res.Truncated[s.name], res.TruncatedAt[s.name] = cut, at
 		}
 	}
 	if len(res.Truncated) > 0 && res.Resource != sandbox.LimitOutput && !slices.Contains(res.LimitsHit, sandbox.LimitOutput) {
@@ -116,6 +116,7 @@ func (s *streams) Drain(ctx context.Context, failed *error) {
 	var lost []error
 	for _, o := range s.out {
 		if o.pump != nil {
+			o.end(ctx)
 			lost = append(lost, unwritten(o.name, o.pump.drain(ctx)))
 		}
 	}

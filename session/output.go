@@ -3,6 +3,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -21,9 +22,9 @@ const (
 	keepMax = 64 << 20
 )
 
-// stream is one output stream of a program: it counts everything, lets the
-// first limit bytes through, and throws the rest away. Where they go to is
-// the caller's writer, or the Result when there is none.
+// stream is one output stream of a program: it counts everything, lets limit bytes
+// through, the beginning at once and the end once there is no more (Ends), and throws the
+// rest away. Where they go to is the caller's writer, or the Result when there is none.
 //
 // A writer that blocks holds the program back, as a pipe would, but never the
 // end of the run: when ctx ends, Write returns at once.
@@ -37,15 +38,18 @@ type stream struct {
 	ctx  context.Context
 	pump *pump // nil: keep
 	mu   sync.Mutex
-	n    int64 // bytes seen
-	kept []byte
+	n    int64          // bytes seen
+	kept *Ends          // without a pump
+	tail ring           // with one: what waits for the end
 	seen *audit.Capture // for the record
 }
 
 func newStream(ctx context.Context, name string, to io.Writer, limits sandbox.Limits, over func()) *stream {
 	s := &stream{name: name, limit: limits.Output, over: over, ctx: ctx, seen: audit.NewCapture()}
-	if to != nil {
-		s.pump = newPump(to)
+	if to == nil {
+		s.kept = NewEnds(cmp.Or(limits.Output, keepMax))
+	} else {
+		s.pump, s.tail.max = newPump(to), int(tailOf(limits.Output))
 	}
 	return s
 }
@@ -58,14 +62,12 @@ func (s *stream) Write(p []byte) (int, error) {
 	s.n += int64(len(p))
 	s.seen.Write(p)
 	pass := p
-	if s.limit > 0 {
-		pass = p[:min(int64(len(p)), max(0, s.limit-before))]
-	}
-	if s.pump == nil {
-		if s.limit == 0 {
-			pass = pass[:min(len(pass), keepMax-len(s.kept))]
-		}
-		s.kept = append(s.kept, pass...)
+	switch {
+	case s.pump == nil:
+		_, _ = s.kept.Write(p)
+	case s.limit > 0:
+		pass = p[:min(int64(len(p)), max(0, s.limit-int64(s.tail.max)-before))]
+		s.tail.write(p[len(pass):])
 	}
 	crossed := s.limit > 0 && before <= s.limit && s.n > s.limit
 	s.mu.Unlock()
@@ -88,17 +90,36 @@ func (s *stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// cut is how many bytes did not get through.
-func (s *stream) cut() int64 {
+// atOnce has everything go through when it is written, and nothing at the end: somebody
+// sits at a terminal. It is called before the first Write.
+func (s *stream) atOnce() { s.tail.max = 0 }
+
+// cut is how many bytes did not get through, and where in the others they are missing.
+func (s *stream) cut() (n, at int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.pump == nil {
-		return s.n - int64(len(s.whole()))
+	switch {
+	case s.pump == nil:
+		_, n, at = s.kept.Bytes()
+	case s.limit > 0:
+		n, at = max(0, s.n-s.limit), s.limit-int64(s.tail.max)
 	}
-	if s.limit == 0 {
-		return 0
+	return n, at
+}
+
+// end writes what has waited for the end. The program must be gone.
+func (s *stream) end(ctx context.Context) {
+	s.mu.Lock()
+	b := s.tail.bytes()
+	s.tail.b, s.tail.start = nil, 0
+	s.mu.Unlock()
+	for len(b) > 0 {
+		n := min(len(b), chunk)
+		if s.pump.send(ctx, b[:n]) != nil {
+			return // which drain tells
+		}
+		b = b[n:]
 	}
-	return max(0, s.n-s.limit)
 }
 
 // captured is what the record holds of the stream. The program must be gone.
@@ -111,15 +132,8 @@ func (s *stream) captured() *audit.Capture {
 func (s *stream) bytes() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.whole()
-}
-
-// whole is what is kept, without a character that the limit cut apart: text stays text.
-func (s *stream) whole() []byte {
-	if s.n > int64(len(s.kept)) {
-		return WholeRunes(s.kept)
-	}
-	return s.kept
+	b, _, _ := s.kept.Bytes()
+	return b
 }
 
 // pump writes to the caller's writer from a goroutine of its own, so that a

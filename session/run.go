@@ -162,6 +162,9 @@ func (r *Invocation) CarryOut(parent context.Context, ex *sandbox.Exec, start fu
 	for i, to := range []io.Writer{r.IO.Stdout, r.IO.Stderr} {
 		r.out[i] = newStream(ctx, [...]string{"stdout", "stderr"}[i], to, limits, over)
 		r.out[i].broken = func() { end(errOutputClosed) }
+		if r.Call.TTY != nil {
+			r.out[i].atOnce()
+		}
 	}
 	g := &Guard{Limits: limits, Rules: watchRules(r.Call, &r.Plan), End: end, Report: r.Call.OnReport, live: r.Call.OnUsage}
 	ex.Stdin, ex.Stdout, ex.Stderr = r.IO.Stdin, r.out[0], r.out[1]

@@ -58,6 +58,7 @@ type Result struct {
 	Stderr       *string          `json:"stderr,omitempty"`
 	StderrBase64 []byte           `json:"stderr_base64,omitempty"`
 	Truncated    map[string]int64 `json:"truncated,omitempty" doc:"Bytes of each stream that were cut"`
+	TruncatedAt  map[string]int64 `json:"truncated_at,omitempty" doc:"After how many bytes of each stream they are missing"`
 	WallMS       int64            `json:"wall_ms"`
 	CPUMS        *int64           `json:"cpu_ms,omitempty"`
 	MemoryPeak   *int64           `json:"memory_peak_bytes,omitempty"`
@@ -84,7 +85,7 @@ type Finding struct {
 func result(r *sandbox.Result) *Result {
 	v := &Result{
 		Status: string(r.Status), ExitCode: r.ExitCode, Signal: r.Signal, Reason: r.Reason, Rule: r.Rule, Resource: string(r.Resource),
-		Truncated: r.Truncated, WallMS: r.WallMS, CPUMS: r.CPUMS, MemoryPeak: r.MemoryPeakBytes, Changes: changesOf(r.Changes),
+		Truncated: r.Truncated, TruncatedAt: r.TruncatedAt, WallMS: r.WallMS, CPUMS: r.CPUMS, MemoryPeak: r.MemoryPeakBytes, Changes: changesOf(r.Changes),
 	}
 	for _, f := range r.Findings {
 		v.Findings = append(v.Findings, Finding(f))
@@ -225,7 +226,7 @@ func (s *Server) carry(ctx context.Context, accept string, e *Exec, c *session.C
 	if maximum == 0 {
 		maximum = 1 << 20
 	}
-	out, errs := &capture{maximum: maximum, held: held}, &capture{maximum: maximum, held: held}
+	out, errs := &capture{ends: session.NewEnds(maximum), held: held}, &capture{ends: session.NewEnds(maximum), held: held}
 	r, err := do(ctx, c, session.IO{Stdin: e.stdin(), Stdout: out, Stderr: errs})
 	if err == nil {
 		err = denied(r)
@@ -237,8 +238,8 @@ func (s *Server) carry(ctx context.Context, accept string, e *Exec, c *session.C
 		return nil, err
 	}
 	v := result(r)
-	v.Stdout, v.StdoutBase64 = out.text(&v.Truncated, "stdout")
-	v.Stderr, v.StderrBase64 = errs.text(&v.Truncated, "stderr")
+	v.Stdout, v.StdoutBase64 = out.text(v, "stdout")
+	v.Stderr, v.StderrBase64 = errs.text(v, "stderr")
 	return &streamed{func(ctx huma.Context) {
 		ctx.SetHeader("Content-Type", "application/json")
 		s.api.Marshal(ctx.BodyWriter(), "application/json", v)
@@ -262,30 +263,25 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
-// capture keeps the first bytes of a stream, as far as the key's messages have
+// capture keeps the beginning and the end of a stream, as far as the key's messages have
 // room.
 type capture struct {
-	maximum int64
-	held    *api.Held
+	held *api.Held
 
-	mu  sync.Mutex
-	b   []byte
-	cut int64
-	err error
+	mu   sync.Mutex
+	ends *session.Ends
+	err  error
 }
 
 // Write implements io.Writer. What there is no room for ends the program.
 func (c *capture) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := min(int64(len(p)), c.maximum-int64(len(c.b)))
 	// As it is, and as the answer has it.
-	if c.err = c.held.Add(2 * n); c.err != nil {
+	if c.err = c.held.Add(2 * min(int64(len(p)), c.ends.Room())); c.err != nil {
 		return 0, c.err
 	}
-	c.b = append(c.b, p[:n]...)
-	c.cut += int64(len(p)) - n
-	return len(p), nil
+	return c.ends.Write(p)
 }
 
 func (c *capture) full() error {
@@ -295,18 +291,18 @@ func (c *capture) full() error {
 }
 
 // text is the stream as an answer has it.
-func (c *capture) text(cut *map[string]int64, name string) (*string, []byte) {
+func (c *capture) text(r *Result, name string) (*string, []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.cut > 0 {
-		whole := session.WholeRunes(c.b) // text stays text
-		c.b, c.cut = whole, c.cut+int64(len(c.b)-len(whole))
-		if *cut == nil {
-			*cut = map[string]int64{}
+	b, cut, at := c.ends.Bytes()
+	if cut > 0 {
+		if r.Truncated == nil {
+			r.Truncated, r.TruncatedAt = map[string]int64{}, map[string]int64{}
 		}
-		(*cut)[name] += c.cut
+		r.Truncated[name] += cut
+		r.TruncatedAt[name] = at
 	}
-	return textOrBytes(c.b)
+	return textOrBytes(b)
 }
 
 // textOrBytes is b as text where it is UTF-8.

@@ -81,7 +81,11 @@ func (a *app) show(f *runFlags, r *sandbox.Result, reports []string) {
 	a.showFindings(r)
 	a.showInspect(r)
 	for _, name := range slices.Sorted(maps.Keys(r.Truncated)) {
-		a.note("%s: %s cut%s", name, session.Size(r.Truncated[name]), f.with("keep more", sandbox.LimitOutput))
+		where := ""
+		if at, ok := r.TruncatedAt[name]; ok {
+			where = " after the first " + session.Size(at)
+		}
+		a.note("%s: %s cut%s%s", name, session.Size(r.Truncated[name]), where, f.with("keep more", sandbox.LimitOutput))
 	}
 	a.showLimits(f, r)
 	a.showChanges(r.Changes)

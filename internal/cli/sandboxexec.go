@@ -173,7 +173,7 @@ func carried(ctx context.Context, c *client.Client, id string, e client.Exec, io
 func resultOf(r *client.Result) *sandbox.Result {
 	res := &sandbox.Result{
 		Status: sandbox.Status(r.Status), ExitCode: r.ExitCode, Signal: r.Signal, Reason: r.Reason, Rule: r.Rule, Resource: sandbox.LimitName(r.Resource),
-		Truncated: r.Truncated, WallMS: r.WallMS, CPUMS: r.CPUMS, MemoryPeakBytes: r.MemoryPeak,
+		Truncated: r.Truncated, TruncatedAt: r.TruncatedAt, WallMS: r.WallMS, CPUMS: r.CPUMS, MemoryPeakBytes: r.MemoryPeak,
 	}
 	for _, f := range r.Findings {
 		res.Findings = append(res.Findings, sandbox.Finding(f))
