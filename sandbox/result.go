@@ -172,6 +172,16 @@ type Posture struct {
 	Open []string `json:"network_open,omitempty"`
 }
 
+// HitSince names the limits that a call failed for from then on.
+func (u *Usage) HitSince(then time.Time) (limits []LimitName) {
+	for _, l := range LimitNames() {
+		if at, hit := u.Hit[l]; hit && !at.Before(then) {
+			limits = append(limits, l)
+		}
+	}
+	return limits
+}
+
 // Usage is a sandbox's counters at one moment. A pointer that is nil was not
 // measured.
 type Usage struct {
@@ -181,4 +191,6 @@ type Usage struct {
 	MemoryPeak *int64         `json:"memory_peak,omitempty"` // bytes
 	Processes  *int           `json:"processes,omitempty"`   // now
 	Disk       *int64         `json:"disk,omitempty"`        // bytes of scratch in use
+	// Hit says when a call last failed for a limit: long ago where only that is known.
+	Hit map[LimitName]time.Time `json:"-"`
 }

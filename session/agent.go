@@ -143,6 +143,7 @@ func figures(ctx context.Context, box sandbox.Instance, res *sandbox.Result) {
 		res.CPUMS = &ms
 	}
 	res.MemoryPeakBytes = u.MemoryPeak
+	res.LimitsHit = u.HitSince(time.Time{})
 }
 
 // sampling reads usage while the program runs. blind hears why, once it could not for as

@@ -7,7 +7,9 @@ package gvisor_test
 import (
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/gvisor"
 )
@@ -43,5 +45,34 @@ except RuntimeError: pass
 				t.Errorf("%+v, %v; want %v", res, err, tc.want)
 			}
 		})
+	}
+}
+
+// A sandbox with an agent tells it of the time in which a program ran.
+func TestLimitsHitLately(t *testing.T) {
+	spec := fixture(t)
+	spec.Scratch[1].Size = 4 << 20
+	box, err := gvisor.New(gvisor.Options{}).Start(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer box.Destroy(t.Context())
+	conn, err := box.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := guest.NewClient(conn, guest.Options{User: sandbox.DefaultUser(), Limits: sandbox.DefaultLimits()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	began := time.Now()
+	exit, err := client.Run(t.Context(), &sandbox.Exec{Argv: []string{"/usr/bin/dd", "if=/dev/zero", "of=/tmp/a", "bs=1M"}, Dir: "/", Env: []string{"PATH=/usr/bin"}})
+	if err != nil || exit.Code == nil || *exit.Code != 1 {
+		t.Fatalf("%+v, %v", exit, err)
+	}
+	u, err := box.Usage(t.Context())
+	if err != nil || !slices.Equal(u.HitSince(began), []sandbox.LimitName{"tmp"}) || len(u.HitSince(time.Now())) > 0 {
+		t.Errorf("%+v, %v", u, err)
 	}
 }

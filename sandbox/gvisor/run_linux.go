@@ -184,15 +184,12 @@ func result(ev *protocol.Event) *sandbox.Result {
 			r.CPUMS = &ms
 		}
 		r.MemoryPeakBytes = n.MemoryPeak
-		for _, l := range sandbox.LimitNames() {
-			if _, hit := n.Hit[string(l)]; hit {
-				r.LimitsHit = append(r.LimitsHit, l)
-			}
-		}
+		u := usage(n)
+		r.LimitsHit = u.HitSince(time.Time{})
 	}
 	return r
 }
 
 func usage(n *protocol.Counters) sandbox.Usage {
-	return sandbox.Usage{At: time.Now(), CPU: n.CPU, Memory: n.Memory, MemoryPeak: n.MemoryPeak, Processes: n.Processes}
+	return sandbox.Usage{At: time.Now(), CPU: n.CPU, Memory: n.Memory, MemoryPeak: n.MemoryPeak, Processes: n.Processes, Hit: n.Hit}
 }

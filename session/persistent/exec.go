@@ -8,6 +8,7 @@ import (
 	"errors"
 	"path"
 	"slices"
+	"time"
 
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/sandbox"
@@ -35,10 +36,15 @@ func (h *Handle) Exec(ctx context.Context, call *session.Call, io session.IO) (r
 	if _, own := r.Plan.Env["TERM"]; call.TTY != nil && !own {
 		ex.Env = overlay(ex.Env, map[string]string{"TERM": call.TerminalName()})
 	}
+	began := time.Now()
 	res, err = r.CarryOut(ctx, ex, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) {
 		ex.Sample, ex.SampleEvery = nil, 0
 		exit, err := a.agent.Run(ctx, ex)
-		return a.ended(ctx, exit, err)
+		res, err := a.ended(ctx, exit, err)
+		if err == nil && res.Status != sandbox.StatusSuccess {
+			a.tellHits(ctx, res, began)
+		}
+		return res, err
 	})
 	if res != nil {
 		r.Finish(res, a.held)
@@ -76,6 +82,16 @@ func (a *action) ended(ctx context.Context, exit guest.Exit, err error) (*sandbo
 		return nil, err
 	}
 	return res, nil
+}
+
+// tellHits names the limits of the sandbox that were reached while a program ran which
+// has failed, by it or another one. Who has not failed is not asked about: it takes time.
+func (a *action) tellHits(ctx context.Context, res *sandbox.Result, began time.Time) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if u, err := a.in.box.Usage(ctx); err == nil {
+		res.LimitsHit = u.HitSince(began)
+	}
 }
 
 // shellKilled is what a shell makes of a program that SIGKILL has ended.

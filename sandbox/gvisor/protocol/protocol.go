@@ -6,7 +6,11 @@
 // a Claim on a connection of its own, gets a Legacy, and goes on as the one before.
 package protocol
 
-import "time"
+import (
+	"time"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
 
 // Version is that of everything in this package: a shim of one may outlive its owner,
 // and the next one be of another. Who changes what either side says, or what it means,
@@ -216,8 +220,8 @@ type Counters struct {
 	Memory     *int64         `json:"memory,omitempty"`
 	MemoryPeak *int64         `json:"memory_peak,omitempty"`
 	Processes  *int           `json:"processes,omitempty"`
-	// Hit says when a call last failed for a limit, by the limit's name.
-	Hit map[string]time.Time `json:"hit,omitempty"`
+	// Hit says when a call last failed for a limit.
+	Hit map[sandbox.LimitName]time.Time `json:"hit,omitempty"`
 }
 
 // CommandKind says what a Command wants.

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/gvisor/sentry"
 )
 
@@ -30,16 +31,19 @@ func (w *instance) openHits(passed map[int]*os.File) error {
 	return nil
 }
 
-// hitLimits says when a call inside last failed for a limit, by its name.
-func (w *instance) hitLimits() map[string]time.Time {
+// hitLimits says when a call inside last failed for a limit.
+func (w *instance) hitLimits() map[sandbox.LimitName]time.Time {
 	b := make([]byte, sentry.HitsSize)
 	n, err := w.hits.ReadAt(b, 0)
 	if err != nil {
 		return nil
 	}
-	hits := sentry.ReadHits(b[:n])
+	hits := map[sandbox.LimitName]time.Time{}
 	if w.group != nil && w.group.PidsMaxHit() {
-		hits["processes"] = time.Now()
+		hits[sandbox.LimitProcesses] = time.Unix(0, 0) // nobody knows when
+	}
+	for name, at := range sentry.ReadHits(b[:n]) {
+		hits[sandbox.LimitName(name)] = at
 	}
 	return hits
 }
