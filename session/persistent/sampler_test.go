@@ -304,7 +304,7 @@ func TestWrittenLimitsHoldOrRefuse(t *testing.T) {
 			h.endOf(t, s.ID)
 		},
 		sandbox.LimitOutput: func(t *testing.T, h *home, _ *meteredLevel, s *Sandbox) {
-			if got := h.sh(t, s.ID, "echo 0123456789"); got != "0123456" {
+			if got := h.sh(t, s.ID, "echo 0123456789"); got != "012345\n" {
 				t.Errorf("it let %q through", got)
 			}
 			c := &session.Call{}
