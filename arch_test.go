@@ -581,6 +581,43 @@ func TestWords(t *testing.T) {
 	})
 }
 
+// vagueWords stand where a noun belongs: comments say which caller, user, process or program is meant, and that a
+// sandbox is persistent.
+var vagueWords = regexp.MustCompile(`(?i)\b(nobody|somebody|anybody|whoever)\b|\blives? on\b`)
+
+// checkComments returns the vague words among the comments of a file. The user of one of these names has its number
+// behind it.
+func checkComments(path string, f *ast.File) (broken []string) {
+	for _, group := range f.Comments {
+		text := strings.ReplaceAll(group.Text(), "nobody (65534)", "")
+		for _, word := range vagueWords.FindAllString(strings.Join(strings.Fields(text), " "), -1) {
+			broken = append(broken, path+": a comment says "+word+", which names no one")
+		}
+	}
+	return broken
+}
+
+// TestWordsOfComments holds that comments say with a noun who is meant.
+func TestWordsOfComments(t *testing.T) {
+	sources(t, func(path string, _ []byte, f *ast.File) {
+		for _, b := range checkComments(path, f) {
+			t.Error(b + "; see Words in CONTRIBUTING.md")
+		}
+	})
+	for src, want := range map[string]int{
+		"// nobody reads it": 1, "// It is for whoever\n// asks. Somebody does.": 2, "func f() { // it lives on\n}": 1,
+		"// nobody (65534) runs it": 0, "var nobody int // the user": 0, "// TestConformanceAsNobody runs it": 0,
+	} {
+		file, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x\n"+src+"\n", parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := checkComments("x.go", file); len(got) != want {
+			t.Errorf("%s: %d words found, want %d", src, len(got), want)
+		}
+	}
+}
+
 func TestWordsBite(t *testing.T) {
 	parse := func(src string) *ast.File {
 		f, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x\n"+src, 0)

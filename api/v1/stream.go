@@ -122,8 +122,8 @@ func (o *events) piece(stream string, p []byte) error {
 	return o.event("output", v)
 }
 
-// end lets nobody write any more, and last writes what comes last. A write that is
-// under way to somebody who does not read is given up.
+// end stops all writing, and last writes what comes last. A write that is under
+// way to a client that does not read is given up.
 func (o *events) end(last func()) {
 	given := time.AfterFunc(lastTimeout, func() { o.control.SetWriteDeadline(time.Now()) })
 	o.mu.Lock()

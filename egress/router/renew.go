@@ -28,7 +28,7 @@ type renewal struct {
 	serial  int64
 	expires time.Time
 	problem string
-	asked   chan struct{} // closed by the owner's word; nil when nobody has asked
+	asked   chan struct{} // closed by the owner's word; nil while it is not asked for
 }
 
 const (
@@ -60,7 +60,7 @@ func (v *renewal) state() (serial int64, expired bool) {
 func (r *Router) renew(ctx context.Context, s *Secret, serial int64) (int64, error) {
 	v := s.renews
 	v.mu.Lock()
-	if v.serial != serial { // somebody was faster
+	if v.serial != serial { // another renewal was faster
 		defer v.mu.Unlock()
 		return v.serial, nil
 	}

@@ -169,7 +169,7 @@ func (r *Router) Begin() { r.link.begin() }
 func (r *Router) Change(rules *rule.List, ends *Ends) {
 	if before := r.ends.Swap(ends); before != nil {
 		for _, s := range before.Secrets {
-			if s.renews != nil { // whoever waits for it waits no longer
+			if s.renews != nil { // a waiter for it waits no longer
 				s.renews.take(wire.Renewal{Problem: "the rules have changed meanwhile"})
 			}
 		}

@@ -51,8 +51,8 @@ func (t *PathTools) Names() (out []string) {
 
 // PathTools opens the directories of the caller's PATH: of each the version's directory
 // where it is in one, else itself and what its links lead to. Only what the caller or
-// root owns and nobody else may write is among them, and nothing of the workspace, which
-// may be nil: code could have made it.
+// root owns and no other user may write is among them, and nothing of the workspace,
+// which may be nil: code could have made it.
 func (h *Host) PathTools(dirs []string, workspace *hostpath.Source) *PathTools {
 	t := &PathTools{}
 	f := &pathFinder{h: h, t: t, workspace: workspace}
@@ -175,7 +175,7 @@ func (f *pathFinder) version(bin string) *hostpath.Source {
 		return nil
 	}
 	if has(src, "etc/npmrc") || has(src, ".npmrc") || has(src, ".git") || has(src, "package.json") {
-		src.Close() // credentials, or somebody's project
+		src.Close() // credentials, or a user's project
 		return nil
 	}
 	for _, signs := range [][]string{

@@ -103,8 +103,8 @@ func entries(rules []policy.PlanRule) []wire.Entry {
 	return out
 }
 
-// secretFor reads one secret and thinks of a placeholder, which nobody can guess
-// and everybody can recognise; nil for one that is absent and may be.
+// secretFor reads one secret and makes a placeholder, which cannot be guessed
+// and is easily recognised; nil for one that is absent and may be.
 func (c *Credentials) secretFor(p policy.PlanSecret) (*wire.Secret, error) {
 	if p.Login() != "" {
 		return c.loginFor(p)
@@ -140,7 +140,7 @@ func (c *Credentials) placeholder(name string) string {
 
 // Foresee makes the placeholders of plan, and the authority where it ends TLS, for a
 // network that may be wanted later. A placeholder is worth nothing, and an authority signs
-// for nobody, until a router is told of them.
+// nothing, until a router is told of them.
 func (c *Credentials) Foresee(plan *policy.PlanNetwork) error {
 	for _, s := range plan.Secrets {
 		if !s.Optional || c.has(s) {
@@ -240,6 +240,6 @@ func (c *Credentials) upstreamRoots(more *policy.PlanRule) ([]byte, error) {
 		return nil, &sandbox.Error{Op: "upstream_ca " + sandbox.Quoted(more.Text), Kind: sandbox.ErrInvalid, Problem: "it cannot be used: " + rerr.Error(),
 			Hint: "name a file with certificates in PEM", Rule: RuleFrom(more.From), Cause: rerr}
 	}
-	// A host that trusts nobody itself may well be told whom to trust.
+	// A host without trusted authorities of its own may well be told which to trust.
 	return append(append(roots, '\n'), own...), nil
 }

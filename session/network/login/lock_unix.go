@@ -32,7 +32,7 @@ func lock(dir string) (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// own gives f to the owner of another file, where that is somebody else.
+// own gives f to the owner of another file, where that is another user.
 func own(f *os.File, of fs.FileInfo) error {
 	st, ok := of.Sys().(*syscall.Stat_t)
 	if !ok || int(st.Uid) == os.Geteuid() && int(st.Gid) == os.Getegid() {

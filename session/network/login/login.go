@@ -173,7 +173,7 @@ func (l *Login) token(s state) Token {
 const (
 	Leeway     = time.Minute
 	renewEvery = 10 * time.Minute
-	// failedFor is how long nobody is asked again who gave none.
+	// failedFor is how long a provider that gave no token is not asked again.
 	failedFor = 30 * time.Second
 )
 

@@ -76,7 +76,7 @@ func open(t testing.TB, name string, lookup func(string) (string, bool), endpoin
 	return l
 }
 
-// A login that has expired is renewed once, whoever asks at once: other Logins are other
+// A login that has expired is renewed once for all who ask at once: other Logins are other
 // processes. The file keeps what is not known here, and its mode.
 func TestRenew(t *testing.T) {
 	for _, name := range []string{"claude", "chatgpt"} {

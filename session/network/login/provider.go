@@ -194,7 +194,7 @@ func writeChatGPT(d document, a *answer, now time.Time) error {
 // authClaim is where an id token of OpenAI's has what Codex wants to know of the account.
 const authClaim = "https://api.openai.com/auth"
 
-// insideChatGPT has an id token that nobody has signed: Codex reads its claims and does
+// insideChatGPT has an id token without a signature: Codex reads its claims and does
 // not look at the signature. Of the claims it has the account's plan and number, without
 // which Codex asks for nothing.
 func insideChatGPT(d document, placeholder string, _ time.Time) (any, error) {
