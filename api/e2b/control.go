@@ -227,8 +227,9 @@ func (q *createBody) wish() (*persistent.Create, error) {
 		return nil, err
 	}
 	c := &persistent.Create{
-		Frontend: "e2b", Template: q.TemplateID, Timeout: life, Metadata: q.Metadata, Env: q.EnvVars,
-		AutoResume: q.AutoResume != nil && q.AutoResume.Enabled, Network: network, Notes: map[string]string{},
+		Frontend: "e2b", Template: q.TemplateID, Metadata: q.Metadata, Env: q.EnvVars,
+		Lifetime: persistent.Lifetime{Timeout: life, AutoResume: q.AutoResume != nil && q.AutoResume.Enabled},
+		Network:  network, Notes: map[string]string{},
 	}
 	if id, ok := snapshotID(q.TemplateID); ok {
 		c.Template, c.Snapshot = "", id

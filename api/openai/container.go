@@ -175,7 +175,7 @@ func (o *object) wish() (_ *persistent.Create, fileIDs []string, err error) {
 		return nil, nil, err
 	}
 	w := &persistent.Create{
-		Frontend: "openai", Timeout: persistent.Longest, Idle: usualMinutes * time.Minute, OnTimeout: registry.Kill,
+		Frontend: "openai", Lifetime: persistent.Lifetime{Timeout: persistent.Longest, Idle: usualMinutes * time.Minute, OnTimeout: registry.Kill},
 		Writable: []string{dataDir}, Notes: map[string]string{},
 	}
 	if w.Notes[noteName], err = o.text("name", maxName); err != nil {

@@ -98,8 +98,8 @@ type Create struct {
 func (c *Create) wish() persistent.Create {
 	w := persistent.Create{
 		Frontend: "api", Template: c.Template, Snapshot: c.Snapshot, Metadata: c.Metadata, Env: c.Env,
-		Timeout: seconds(c.Timeout), Idle: seconds(c.Idle), OnTimeout: registry.Action(c.OnTimeout), AutoResume: c.AutoResume,
-		Limits: c.Limits.limits(), Isolation: c.Isolation,
+		Lifetime: persistent.Lifetime{Timeout: seconds(c.Timeout), Idle: seconds(c.Idle), OnTimeout: registry.Action(c.OnTimeout), AutoResume: c.AutoResume},
+		Limits:   c.Limits.limits(), Isolation: c.Isolation,
 	}
 	if n := c.Network; n != nil {
 		w.Network = n.wish()

@@ -29,7 +29,7 @@ func TestPauseFilesOnGVisor(t *testing.T) {
 		l := openLiving(t, dir, "gvisor", rooted)
 		var err error
 		// What was paused by hand does not wake either.
-		if s, err = l.Create(t.Context(), l.key, persistent.Create{AutoResume: true, Env: map[string]string{"NAME": "value"}}); err != nil {
+		if s, err = l.Create(t.Context(), l.key, persistent.Create{Lifetime: persistent.Lifetime{AutoResume: true}, Env: map[string]string{"NAME": "value"}}); err != nil {
 			t.Fatal(err)
 		}
 		first = l.sh(t, s.ID, boot)
@@ -87,10 +87,10 @@ value`
 // Levels whose files are in memory refuse it by name, and the sandbox runs on.
 func TestPauseFilesElsewhere(t *testing.T) {
 	l := openLiving(t, filepath.Join(t.TempDir(), "state"), "process")
-	if _, err := l.Create(t.Context(), l.key, persistent.Create{OnTimeout: registry.PauseFiles, AutoResume: true}); !errors.Is(err, sandbox.ErrInvalid) {
+	if _, err := l.Create(t.Context(), l.key, persistent.Create{Lifetime: persistent.Lifetime{OnTimeout: registry.PauseFiles, AutoResume: true}}); !errors.Is(err, sandbox.ErrInvalid) {
 		t.Errorf("made to wake by itself: %v", err)
 	}
-	if _, err := l.Create(t.Context(), l.key, persistent.Create{OnTimeout: registry.PauseFiles}); !errors.Is(err, sandbox.ErrUnsupported) {
+	if _, err := l.Create(t.Context(), l.key, persistent.Create{Lifetime: persistent.Lifetime{OnTimeout: registry.PauseFiles}}); !errors.Is(err, sandbox.ErrUnsupported) {
 		t.Errorf("made to be paused: %v", err)
 	}
 	s, err := l.Create(t.Context(), l.key, persistent.Create{})

@@ -25,7 +25,7 @@ func TestSetNetwork(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := openLiving(t, filepath.Join(t.TempDir(), "state"), "gvisor", func(o *persistent.SandboxesOptions) { o.Policies[""] = file })
-		s, err := l.Create(t.Context(), l.key, persistent.Create{Timeout: time.Minute})
+		s, err := l.Create(t.Context(), l.key, persistent.Create{Lifetime: persistent.Lifetime{Timeout: time.Minute}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestSetNetwork(t *testing.T) {
 		if !reaches(s.ID, "good.example.com") {
 			t.Error("what the policy grants does not come back")
 		}
-		none, err := l.Create(t.Context(), l.key, persistent.Create{Timeout: time.Minute, Network: &persistent.NetworkWish{None: true}})
+		none, err := l.Create(t.Context(), l.key, persistent.Create{Lifetime: persistent.Lifetime{Timeout: time.Minute}, Network: &persistent.NetworkWish{None: true}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func TestSetNetworkSecret(t *testing.T) {
 		}
 		const secret = "secrets: [{name: KEY, from: \"env:API_KEY\", hosts: [other.example.com]}]\n"
 		l := openLiving(t, filepath.Join(t.TempDir(), "state"), "gvisor", func(o *persistent.SandboxesOptions) { with(o, secret) })
-		s, err := l.Create(t.Context(), l.key, persistent.Create{Timeout: time.Minute, Network: &persistent.NetworkWish{Allow: []string{"good.example.com"}}})
+		s, err := l.Create(t.Context(), l.key, persistent.Create{Lifetime: persistent.Lifetime{Timeout: time.Minute}, Network: &persistent.NetworkWish{Allow: []string{"good.example.com"}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -169,7 +169,7 @@ func TestSetNetworkNewer(t *testing.T) {
 		}
 		const allow = "network: {upstream_ca: CA, allow: [good.example.com, other.example.com]}\n"
 		l := open(strings.Replace(allow, "CA", ca, 1))
-		s, err := l.Create(t.Context(), l.key, persistent.Create{Timeout: time.Hour, Network: &persistent.NetworkWish{Allow: []string{"good.example.com"}}})
+		s, err := l.Create(t.Context(), l.key, persistent.Create{Lifetime: persistent.Lifetime{Timeout: time.Hour}, Network: &persistent.NetworkWish{Allow: []string{"good.example.com"}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,7 +27,7 @@ func generously(o *persistent.SandboxesOptions) { o.Grace = time.Minute }
 // in which something counts, and makes and ends others.
 func TestGenerousOwner(t *testing.T) {
 	o := asOwner(t, generously, func(o *persistent.SandboxesOptions) { o.Ready = 1 })
-	s, _, err := o.Acquire(t.Context(), o.key, "steady", persistent.Create{Timeout: time.Hour})
+	s, _, err := o.Acquire(t.Context(), o.key, "steady", persistent.Create{Lifetime: persistent.Lifetime{Timeout: time.Hour}})
 	o.must(err)
 	// One process for as long as the sandbox lives, who says who it is.
 	o.sh(t, s.ID, counting)
@@ -143,7 +143,7 @@ func TestStoppedOwnerLeavesSandboxes(t *testing.T) {
 		l := open(t)
 		defer stop(t, l)
 		var err error
-		if s, err = l.Create(t.Context(), l.key, persistent.Create{Env: map[string]string{"NAME": "value"}, Timeout: time.Hour}); err != nil {
+		if s, err = l.Create(t.Context(), l.key, persistent.Create{Env: map[string]string{"NAME": "value"}, Lifetime: persistent.Lifetime{Timeout: time.Hour}}); err != nil {
 			t.Fatal(err)
 		}
 		who = l.sh(t, s.ID, counting)
@@ -217,7 +217,7 @@ func TestAdoptedNetwork(t *testing.T) {
 		const head = "version: 1\nisolation: gvisor\n"
 		both := head + "network: {allow: [good.example.com, other.example.com]}\n"
 		l := open(both)
-		s, err := l.Create(t.Context(), l.key, persistent.Create{Timeout: time.Hour})
+		s, err := l.Create(t.Context(), l.key, persistent.Create{Lifetime: persistent.Lifetime{Timeout: time.Hour}})
 		if err != nil {
 			t.Fatal(err)
 		}

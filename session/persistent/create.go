@@ -33,16 +33,7 @@ type Create struct {
 	// list or log.
 	Env map[string]string
 
-	// Timeout is how long it lives, unless it is extended; 0 is the profile's, and
-	// Longest the longest that its key may have. A wall limit ends it earlier, however often it is extended.
-	Timeout time.Duration
-	// Idle, when not 0, ends it earlier when it goes unused for so long: when no
-	// action begins, ends or is under way.
-	Idle time.Duration
-	// OnTimeout is what happens then; empty is registry.Kill.
-	OnTimeout registry.Action
-	// AutoResume wakes it when something in it is asked for while it is paused.
-	AutoResume bool
+	Lifetime
 
 	// Network changes what the key's policy grants; nil takes that.
 	Network *NetworkWish
@@ -53,6 +44,20 @@ type Create struct {
 	Limits sandbox.Limits
 	// Isolation names the level; empty is the policy's.
 	Isolation string
+}
+
+// Lifetime says when a sandbox ends, and what happens then.
+type Lifetime struct {
+	// Timeout is how long it lives, unless it is extended; 0 is the profile's, and
+	// Longest the longest that its key may have. A wall limit ends it earlier, however often it is extended.
+	Timeout time.Duration
+	// Idle, when not 0, ends it earlier when it goes unused for so long: when no
+	// action begins, ends or is under way.
+	Idle time.Duration
+	// OnTimeout is what happens then; empty is registry.Kill.
+	OnTimeout registry.Action
+	// AutoResume wakes it when something in it is asked for while it is paused.
+	AutoResume bool
 }
 
 // PortNotes begins the names of notes about ports, of the frontend that serves them: they

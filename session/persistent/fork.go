@@ -48,7 +48,8 @@ func (h *Handle) Fork(ctx context.Context, count int, timeout time.Duration) ([]
 			if out[i].Err = awaited(ctx); out[i].Err != nil {
 				return
 			}
-			c := Create{Timeout: timeout, Metadata: s.Sandbox.Metadata, Notes: s.Sandbox.Notes, Idle: s.Sandbox.Idle, OnTimeout: s.Sandbox.OnTimeout, AutoResume: s.Sandbox.AutoResume}
+			c := Create{Metadata: s.Sandbox.Metadata, Notes: s.Sandbox.Notes,
+				Lifetime: Lifetime{Timeout: timeout, Idle: s.Sandbox.Idle, OnTimeout: s.Sandbox.OnTimeout, AutoResume: s.Sandbox.AutoResume}}
 			out[i].Sandbox, out[i].Err = (&creation{b: b, key: k, want: c, from: s}).run(ctx)
 		})
 	}

@@ -21,7 +21,7 @@ import (
 
 func TestPauseAndResume(t *testing.T) {
 	h := newHome(t, nil)
-	s := h.create(t, Create{Timeout: time.Minute, OnTimeout: registry.Pause})
+	s := h.create(t, Create{Lifetime: Lifetime{Timeout: time.Minute, OnTimeout: registry.Pause}})
 	h.sh(t, s.ID, "echo kept > ~/file")
 	in, leave, err := h.Handle(h.key, s.ID).Enter(t.Context())
 	if err != nil {
@@ -58,7 +58,7 @@ func TestPauseAndResume(t *testing.T) {
 	}
 
 	// One that wants to is woken by who asks something of it.
-	s = h.create(t, Create{AutoResume: true})
+	s = h.create(t, Create{Lifetime: Lifetime{AutoResume: true}})
 	if _, err := h.Handle(h.key, s.ID).Pause(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestSnapshotsAtOnce(t *testing.T) {
 func TestLevelThatCannotPauseSaysSo(t *testing.T) {
 	d := &faketest.Driver{Agent: true, Caps: func(c *sandbox.Capabilities) { c.Pause = false }}
 	h := newHome(t, func(o *SandboxesOptions) { o.Drivers = map[string]sandbox.Driver{"gvisor": d} })
-	if _, err := h.Create(t.Context(), h.key, Create{OnTimeout: registry.Pause}); !errors.Is(err, sandbox.ErrUnsupported) {
+	if _, err := h.Create(t.Context(), h.key, Create{Lifetime: Lifetime{OnTimeout: registry.Pause}}); !errors.Is(err, sandbox.ErrUnsupported) {
 		t.Errorf("made to be paused: %v", err)
 	}
 	s := h.create(t, Create{})

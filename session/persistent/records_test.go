@@ -65,7 +65,7 @@ func TestRecordsOfAKey(t *testing.T) {
 		t.Errorf("it is recorded %d times that there was no room, want once in an hour", told)
 	}
 	other := h.newKey(t, "other")
-	theirs, err := h.Create(t.Context(), other, Create{Timeout: 23 * time.Hour})
+	theirs, err := h.Create(t.Context(), other, Create{Lifetime: Lifetime{Timeout: 23 * time.Hour}})
 	if err == nil {
 		err = run(other, theirs.ID, "true")
 	}
@@ -140,7 +140,7 @@ func TestRecordsAreTheKeys(t *testing.T) {
 		_, err := h.Create(t.Context(), k, Create{})
 		return err
 	}
-	s := h.create(t, Create{Timeout: 20 * time.Hour})
+	s := h.create(t, Create{Lifetime: Lifetime{Timeout: 20 * time.Hour}})
 	fill := func() {
 		for range 3 {
 			c := &session.Call{}

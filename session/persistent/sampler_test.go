@@ -155,7 +155,7 @@ func TestNothingIsSampledUnasked(t *testing.T) {
 
 func TestCPUTimeOfAllProcessesEnds(t *testing.T) {
 	h, d := under(t, "limits: {cpu_time: 10s}\n")
-	s := h.create(t, Create{Timeout: time.Hour})
+	s := h.create(t, Create{Lifetime: Lifetime{Timeout: time.Hour}})
 	d.uses(6*time.Second, 3)
 	h.clock.move(500 * time.Millisecond)
 	h.lives(t, s.ID)
@@ -192,7 +192,7 @@ func TestWatchRules(t *testing.T) {
   - {when: "processes >= 200", do: report}
   - {when: "cpu_percent > 80", for: 2s}
 `)
-	s := h.create(t, Create{Timeout: time.Hour})
+	s := h.create(t, Create{Lifetime: Lifetime{Timeout: time.Hour}})
 	const every = 100 * time.Millisecond
 	used := time.Duration(0)
 	for i := range 20 { // it swings faster than a reader wants to see
@@ -246,7 +246,7 @@ func TestUseThatCannotBeRead(t *testing.T) {
 
 func TestBlindSandboxEnds(t *testing.T) {
 	h, d := under(t, "limits: {cpu_time: 10s}\n")
-	s := h.create(t, Create{Timeout: time.Hour})
+	s := h.create(t, Create{Lifetime: Lifetime{Timeout: time.Hour}})
 	d.mu.Lock()
 	d.blind = errors.New("nobody answers")
 	d.mu.Unlock()
@@ -261,7 +261,7 @@ func TestBlindSandboxEnds(t *testing.T) {
 // A wall limit counts the time that a sandbox runs, however often it is extended.
 func TestWallBoundsTheLifetime(t *testing.T) {
 	h, _ := under(t, "limits: {wall: 10m}\n")
-	s := h.create(t, Create{Timeout: time.Hour, OnTimeout: registry.Pause})
+	s := h.create(t, Create{Lifetime: Lifetime{Timeout: time.Hour, OnTimeout: registry.Pause}})
 	if s.Ends.Sub(s.Created) != 10*time.Minute {
 		t.Errorf("it is to end after %s", s.Ends.Sub(s.Created))
 	}

@@ -69,6 +69,25 @@ type SandboxesOptions struct {
 	// asked for; 0 is none. See [Sandboxes.WarmPool].
 	Ready int
 
+	Shutdown
+
+	// Clock is the time of expiry; the host's when nil.
+	Clock Clock
+	// Boot is the time that rates go by, the host's since its boot when nil.
+	Boot func() registry.Instant
+	// Private sandboxes are this process's alone: it takes no other's over, another
+	// process may have its own in the same state directory, and all end with Close.
+	// The registry is this process's alone, too.
+	Private bool
+	// Notice, when set, is told what no caller waits for: a sandbox that could
+	// not be paused, say. It must not block.
+	Notice func(string)
+
+	removeAll func(path string) error // os.RemoveAll but in tests
+}
+
+// Shutdown says what becomes of sandboxes when this process ends.
+type Shutdown struct {
 	// Grace is how long sandboxes stay at most when this process is killed, on levels
 	// that can, until the next one takes them over. At 0 they end with it.
 	Grace time.Duration
@@ -79,22 +98,8 @@ type SandboxesOptions struct {
 	// EndLimit is that of [Options]. Close waits for at most a quarter of it once its
 	// context has ended.
 	EndLimit time.Duration
-
-	// Clock is the time of expiry; the host's when nil.
-	Clock Clock
-	// Boot is the time that rates go by, the host's since its boot when nil.
-	Boot func() registry.Instant
 	// EndOnClose has Close end the sandboxes that it could write down.
 	EndOnClose bool
-	// Private sandboxes are this process's alone: it takes no other's over, another
-	// process may have its own in the same state directory, and all end with Close.
-	// The registry is this process's alone, too.
-	Private bool
-	// Notice, when set, is told what no caller waits for: a sandbox that could
-	// not be paused, say. It must not block.
-	Notice func(string)
-
-	removeAll func(path string) error // os.RemoveAll but in tests
 }
 
 // Sandboxes are the persistent sandboxes of a state directory. Each key sees its own

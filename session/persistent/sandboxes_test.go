@@ -102,8 +102,8 @@ func testAnotherKeysSandboxIsUnknown(t *testing.T, h *home) {
 
 func testExpiry(t *testing.T, h *home) {
 	set := len(h.clock.timers) // for no sandbox
-	s := h.create(t, Create{Timeout: time.Minute})
-	idle := h.create(t, Create{Timeout: time.Hour, Idle: 10 * time.Second})
+	s := h.create(t, Create{Lifetime: Lifetime{Timeout: time.Minute}})
+	idle := h.create(t, Create{Lifetime: Lifetime{Timeout: time.Hour, Idle: 10 * time.Second}})
 	lives := func(id string, want bool) {
 		t.Helper()
 		if _, err := h.Handle(h.key, id).Get(t.Context()); (err == nil) != want {
@@ -136,7 +136,7 @@ func testExpiry(t *testing.T, h *home) {
 	if len(h.clock.timers) != set { // of readings neither
 		t.Errorf("%d timers are left, %d before", len(h.clock.timers), set)
 	}
-	if _, err := h.Create(t.Context(), h.key, Create{Timeout: 25 * time.Hour}); !errors.Is(err, sandbox.ErrInvalid) {
+	if _, err := h.Create(t.Context(), h.key, Create{Lifetime: Lifetime{Timeout: 25 * time.Hour}}); !errors.Is(err, sandbox.ErrInvalid) {
 		t.Errorf("longer than the profile: %v", err)
 	}
 }
@@ -286,7 +286,7 @@ func TestSandboxesAtOnce(t *testing.T) {
 					return
 				}
 				if len(page.Sandboxes) == 0 || random.IntN(3) == 0 {
-					if _, err := h.Create(t.Context(), h.key, Create{Timeout: time.Minute}); err != nil && !errors.Is(err, sandbox.ErrExhausted) {
+					if _, err := h.Create(t.Context(), h.key, Create{Lifetime: Lifetime{Timeout: time.Minute}}); err != nil && !errors.Is(err, sandbox.ErrExhausted) {
 						t.Error(err)
 					}
 					continue

@@ -108,7 +108,7 @@ func (t toolbox) Tool(ctx context.Context, u *toolcall.Use) (map[string]any, err
 // create carries out create_sandbox.
 func (t toolbox) create(ctx context.Context, u *toolcall.Use) (map[string]any, error) {
 	c := Create{
-		Frontend: u.Frontend, Template: u.Args.Text("template"), Timeout: u.Args.Seconds("timeout"),
+		Frontend: u.Frontend, Template: u.Args.Text("template"), Lifetime: Lifetime{Timeout: u.Args.Seconds("timeout")},
 		Env: u.Args.Table("env"), Metadata: u.Args.Table("metadata"),
 	}
 	if u.Args.Given("network") {

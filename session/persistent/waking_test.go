@@ -73,7 +73,7 @@ func watchedHome(t *testing.T, quota Quota) (*home, *watched) {
 // knows a public port may do that.
 func TestWakerGoesAway(t *testing.T) {
 	h, w := watchedHome(t, Quota{})
-	s := h.create(t, Create{AutoResume: true})
+	s := h.create(t, Create{Lifetime: Lifetime{AutoResume: true}})
 	h.sh(t, s.ID, "echo here >/tmp/kept")
 	if _, err := h.Handle(h.key, s.ID).Pause(t.Context()); err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestQuotaOfWaking(t *testing.T) {
 // passes, not one that cannot be woken and never ends.
 func TestPauseThatCannotBeKept(t *testing.T) {
 	h := newHome(t, nil)
-	s := h.create(t, Create{Timeout: time.Minute})
+	s := h.create(t, Create{Lifetime: Lifetime{Timeout: time.Minute}})
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(h.dir.Path(), "registry.db")+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		t.Fatal(err)
