@@ -90,7 +90,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// atOnce has everything go through when it is written, and nothing at the end: somebody
+// atOnce has everything go through when it is written, and nothing at the end: a person
 // sits at a terminal. It is called before the first Write.
 func (s *stream) atOnce() { s.tail.max = 0 }
 

@@ -86,7 +86,7 @@ func Allow(text, from string) ([]Rule, error) {
 }
 
 // Word is text where it is one word without a port, and what is meant by it is not clear:
-// "all" is no host of anybody's, and "npm" a preset without its prefix. Empty where it is
+// "all" names no host, and "npm" a preset without its prefix. Empty where it is
 // not. With a port a word is a host of one's own network.
 func Word(text string) string {
 	host, port, err := cut(text)

@@ -45,7 +45,7 @@ func (a *app) hintToolchain(f *runFlags, call *session.Call, res *sandbox.Result
 }
 
 // toolchainOf is the program that a name in PATH stands for, and the directory whose bin
-// it lies in; empty where that is no toolchain's alone, but somebody's home, say.
+// it lies in; empty where that is no toolchain's alone, but a user's home, say.
 func toolchainOf(at string) (program, dir string) {
 	if v := shimmed(at); v != "" {
 		at = v

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A program's directory is the toolchain's, whatever leads there, and nobody's home.
+// A program's directory is the toolchain's, whatever leads there, and no home.
 func TestToolchainOf(t *testing.T) {
 	home, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

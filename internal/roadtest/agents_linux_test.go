@@ -105,7 +105,7 @@ func (a codingAgent) try(t *testing.T, how, ca, model string) {
 	if how == "preset" {
 		line = a.preset
 		args = []string{"run", "--preset", "coding-agent", "--timeout", "2m"}
-		t.Setenv("SSL_CERT_FILE", ca) // this host trusts nobody else
+		t.Setenv("SSL_CERT_FILE", ca) // this host trusts no other authority
 	}
 	out := caisson(append(args, "--", "sh", "-c", line)...)
 	said := out

@@ -40,7 +40,7 @@ func (w *instance) hitLimits() map[sandbox.LimitName]time.Time {
 	}
 	hits := map[sandbox.LimitName]time.Time{}
 	if w.group != nil && w.group.PidsMaxHit() {
-		hits[sandbox.LimitProcesses] = time.Unix(0, 0) // nobody knows when
+		hits[sandbox.LimitProcesses] = time.Unix(0, 0) // the time is not known
 	}
 	for name, at := range sentry.ReadHits(b[:n]) {
 		hits[sandbox.LimitName(name)] = at
