@@ -28,7 +28,8 @@ var impatient = map[string]string{"npm_config_fetch_retries": "0", "PIP_RETRIES"
 // Variables is the environment of programs, KEY=value, sorted: the image's, the search
 // path, the user's, and more, of which later ones take the place of earlier ones. It has
 // nothing of the caller's but what is in more. term is the kind of the program's
-// terminal; empty is none. Variables that no one else sets tell runtimes of l what they do not see.
+// terminal; empty is none. Variables that no one else sets tell runtimes the limits of l
+// that they do not see.
 func (e *Environment) Variables(term string, l sandbox.Limits, more ...map[string]string) []string {
 	env := map[string]string{}
 	if e.o.Plan.Network == nil && e.Spec.Network != nil {
