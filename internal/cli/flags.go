@@ -97,15 +97,18 @@ func readChanges(c *session.Call, f *runFlags) error {
 	return nil
 }
 
+// given says whether a flag stands on the command line; one whose flags are not known has none.
+func (f *runFlags) given(name string) bool { return f.set != nil && f.set.Changed(name) }
+
 // readCollect reads what is taken out.
 func readCollect(c *session.Call, f *runFlags) (err error) {
 	for _, name := range []string{"collect-overwrite", "collect-files", "collect-size"} {
-		if f.set.Changed(name) && len(f.collect) == 0 {
+		if f.given(name) && len(f.collect) == 0 {
 			return &sandbox.Error{Op: "--" + name, Kind: sandbox.ErrInvalid, Problem: "there is nothing to collect", Hint: "name it with --collect 'PATTERN[:DIR]'"}
 		}
 	}
 	c.CollectOverwrite, c.CollectLimits.Files = f.overwrite, f.collectFiles
-	if f.set.Changed("collect-files") && f.collectFiles < 1 {
+	if f.given("collect-files") && f.collectFiles < 1 {
 		c.CollectLimits.Files = -1 // which policy refuses
 	}
 	if f.collectSize != "" {
