@@ -134,9 +134,10 @@ func (c *Caisson) Close() error {
 func (c *Caisson) Run(ctx context.Context, r Request) (*Result, error) {
 	call, io, err := r.call()
 	if err != nil {
-		return nil, err
+		return nil, forGo(err)
 	}
-	return c.session.Do(ctx, call, io)
+	res, err := c.session.Do(ctx, call, io)
+	return res, forGo(err)
 }
 
 // Run opens a Caisson with the defaults, runs one request and closes it again.

@@ -40,7 +40,7 @@ func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) {
 
 // What is said of a program that was built with cgo.
 const (
-	cgoProblem = "this program was built with cgo, and gVisor executes it again where there is no dynamic linker"
+	cgoProblem = "this program was built with cgo, and has to be built with CGO_ENABLED=0: gVisor executes it again where there is no dynamic linker"
 	cgoRemedy  = "build it with CGO_ENABLED=0"
 )
 
