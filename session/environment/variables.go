@@ -32,7 +32,7 @@ var impatient = map[string]string{"npm_config_fetch_retries": "0", "PIP_RETRIES"
 // that they do not see.
 func (e *Environment) Variables(term string, l sandbox.Limits, more ...map[string]string) []string {
 	env := map[string]string{}
-	if e.o.Plan.Network == nil && e.Spec.Network != nil {
+	if p := e.o.Plan; p != nil && p.Network == nil && e.Spec.Network != nil { // one that was adopted has no plan
 		maps.Copy(env, impatient)
 	}
 	for _, v := range e.ImageEnv {
