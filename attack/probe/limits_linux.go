@@ -333,6 +333,9 @@ func agent() int {
 	p.hold0("ptrace the first process", errno)
 	p.try("stop the first process", stop(1))
 	p.try("kill the first process", kill(1))
+	// It comes out of the sandbox by the agent, if that still answers.
+	_ = os.Mkdir("out", 0o755)
+	_ = os.WriteFile("out/plain", []byte("collected"), 0o644)
 	return 0
 }
 
